@@ -1,0 +1,230 @@
+package squashfs
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"syscall"
+)
+
+// Inode is a file of any kind. Fields count as far as its Mode has a use for
+// them.
+type Inode struct {
+	// Mode is st_mode: kind and permission bits as the kernel has them.
+	Mode     uint32
+	UID, GID uint32
+	// ModTime in seconds since 1970; the format holds 1970 to 2106.
+	ModTime int64
+	// Xattrs by their full names; see HoldsXattr.
+	Xattrs map[string]string
+	// Content of a regular file, nil for an empty one.
+	Content *Content
+	// Target of a symbolic link.
+	Target string
+	// Major and Minor number of a device.
+	Major, Minor uint32
+
+	entries map[string]*Inode // of a directory
+	parent  *Inode            // of a directory
+
+	number, nlink uint32
+	ref           uint64
+	written       bool
+}
+
+// NewDir returns an empty directory.
+func NewDir(perm, uid, gid uint32, modTime int64) *Inode {
+	return &Inode{Mode: syscall.S_IFDIR | perm, UID: uid, GID: gid, ModTime: modTime, entries: map[string]*Inode{}}
+}
+
+// IsDir says whether i is a directory.
+func (i *Inode) IsDir() bool { return i.kind() == syscall.S_IFDIR }
+
+// IsSymlink says whether i is a symbolic link.
+func (i *Inode) IsSymlink() bool { return i.kind() == syscall.S_IFLNK }
+
+func (i *Inode) kind() uint32 { return i.Mode & syscall.S_IFMT }
+
+// Entry returns what stands under name in the directory i, or nil.
+func (i *Inode) Entry(name string) *Inode { return i.entries[name] }
+
+// Entries are the names in the directory i, in no order.
+func (i *Inode) Entries() map[string]*Inode { return i.entries }
+
+// Set puts an inode under name into the directory i, over what stands there. An
+// inode other than a directory may stand under several names: hard links.
+func (i *Inode) Set(name string, child *Inode) {
+	if child.IsDir() {
+		child.parent = i
+	}
+	i.entries[name] = child
+}
+
+// Seal writes the tree below dir and forgets it; dir itself keeps its place in
+// its parent. Inodes of a sealed tree must not stand outside it.
+func (w *Writer) Seal(dir *Inode) error {
+	if _, err := w.pipe.flush(); err != nil {
+		return err
+	}
+	w.prepare(dir)
+	return w.write(dir)
+}
+
+// prepare numbers the inodes of a tree and counts their links.
+func (w *Writer) prepare(i *Inode) {
+	i.nlink++
+	w.assign(i)
+	if !i.IsDir() || i.written {
+		return
+	}
+	i.nlink = 2
+	for _, name := range slices.Sorted(maps.Keys(i.entries)) {
+		child := i.entries[name]
+		if child.IsDir() {
+			i.nlink++
+		}
+		w.prepare(child)
+	}
+}
+
+func (w *Writer) assign(i *Inode) {
+	if i.number == 0 {
+		w.exports = append(w.exports, 0)
+		i.number = uint32(len(w.exports))
+	}
+}
+
+// write puts the tree below i into the tables, children first, since a listing
+// refers to their places.
+func (w *Writer) write(i *Inode) error {
+	if i.written {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(i.entries))
+	for _, name := range names {
+		if err := w.write(i.entries[name]); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	record, err := w.encode(i, names)
+	if err != nil {
+		return err
+	}
+	i.ref, i.written, i.entries = w.inodes.ref(), true, nil
+	w.exports[i.number-1] = i.ref
+	w.inodes.append(record)
+	return nil
+}
+
+// Inode kinds of the format; the extended form of each is 7 higher.
+const (
+	typeDir = 1 + iota
+	typeFile
+	typeSymlink
+	typeBlock
+	typeChar
+	typeFifo
+	typeSocket
+	extended = 7
+)
+
+func (i *Inode) basicType() uint16 {
+	switch i.kind() {
+	case syscall.S_IFDIR:
+		return typeDir
+	case syscall.S_IFLNK:
+		return typeSymlink
+	case syscall.S_IFBLK:
+		return typeBlock
+	case syscall.S_IFCHR:
+		return typeChar
+	case syscall.S_IFIFO:
+		return typeFifo
+	case syscall.S_IFSOCK:
+		return typeSocket
+	}
+	return typeFile
+}
+
+// encode gives the inode's record. Its listing, if it is a directory, is
+// written here, for the record tells where it lies.
+func (w *Writer) encode(i *Inode, names []string) ([]byte, error) {
+	uid, err := w.ids.number(i.UID)
+	if err != nil {
+		return nil, err
+	}
+	gid, err := w.ids.number(i.GID)
+	if err != nil {
+		return nil, err
+	}
+	xattr := w.xattrs.number(i.Xattrs)
+	kind := i.basicType()
+	var body []byte
+	var long bool
+	switch kind {
+	case typeDir:
+		body, long = w.dirBody(i, names, xattr)
+	case typeFile:
+		body, long = i.fileBody(xattr)
+	default:
+		body, long = i.otherBody(kind, xattr)
+	}
+	if long {
+		kind += extended
+	}
+	le := binary.LittleEndian
+	head := make([]byte, 0, 16+len(body))
+	head = le.AppendUint16(head, kind)
+	head = le.AppendUint16(head, uint16(i.Mode&07777))
+	head = le.AppendUint16(head, uid)
+	head = le.AppendUint16(head, gid)
+	head = le.AppendUint32(head, clampTime(i.ModTime))
+	head = le.AppendUint32(head, i.number)
+	return append(head, body...), nil
+}
+
+func (i *Inode) fileBody(xattr uint32) (b []byte, long bool) {
+	le := binary.LittleEndian
+	c := i.Content
+	if c == nil {
+		c = &Content{fragment: noFragment}
+	}
+	long = i.nlink > 1 || xattr != noXattrs || c.sparse > 0 || c.start > math.MaxUint32 || c.size > math.MaxUint32
+	if long {
+		b = le.AppendUint64(b, c.start)
+		b = le.AppendUint64(b, uint64(c.size))
+		b = le.AppendUint64(b, c.sparse)
+		b = le.AppendUint32(b, i.nlink)
+		b = le.AppendUint32(b, c.fragment)
+		b = le.AppendUint32(b, c.offset)
+		b = le.AppendUint32(b, xattr)
+	} else {
+		b = le.AppendUint32(b, uint32(c.start))
+		b = le.AppendUint32(b, c.fragment)
+		b = le.AppendUint32(b, c.offset)
+		b = le.AppendUint32(b, uint32(c.size))
+	}
+	for _, word := range c.blocks {
+		b = le.AppendUint32(b, word)
+	}
+	return b, long
+}
+
+func (i *Inode) otherBody(kind uint16, xattr uint32) (b []byte, long bool) {
+	le := binary.LittleEndian
+	b = le.AppendUint32(b, i.nlink)
+	switch kind {
+	case typeSymlink:
+		b = le.AppendUint32(b, uint32(len(i.Target)))
+		b = append(b, i.Target...)
+	case typeBlock, typeChar:
+		// new_encode_dev of the kernel's include/linux/kdev_t.h
+		b = le.AppendUint32(b, i.Minor&0xff|i.Major<<8|(i.Minor&^0xff)<<12)
+	}
+	if long = xattr != noXattrs; long {
+		b = le.AppendUint32(b, xattr)
+	}
+	return b, long
+}

@@ -1,0 +1,192 @@
+package squashfs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"maps"
+	"slices"
+	"strings"
+)
+
+const (
+	metaBlockSize    = 8192
+	metaUncompressed = 0x8000
+)
+
+// metaWriter packs a stream of records into metadata blocks of 8 KiB.
+type metaWriter struct {
+	codec *codec
+	out   bytes.Buffer // packed blocks
+	raw   []byte       // the block that is being filled
+	tmp   []byte
+	index []uint64 // where each block starts in out
+}
+
+// pos is where the next record goes: the start of its block among the packed
+// ones, and its offset in that block once unpacked.
+func (m *metaWriter) pos() (start uint64, offset int) {
+	return uint64(m.out.Len()), len(m.raw)
+}
+
+// ref is pos in the form that the format uses for inodes and attributes.
+func (m *metaWriter) ref() uint64 {
+	start, offset := m.pos()
+	return start<<16 | uint64(offset)
+}
+
+func (m *metaWriter) append(p []byte) {
+	for len(p) > 0 {
+		n := min(metaBlockSize-len(m.raw), len(p))
+		m.raw = append(m.raw, p[:n]...)
+		p = p[n:]
+		if len(m.raw) == metaBlockSize {
+			m.flush()
+		}
+	}
+}
+
+func (m *metaWriter) flush() {
+	if len(m.raw) == 0 {
+		return
+	}
+	m.index = append(m.index, uint64(m.out.Len()))
+	packed, smaller := m.codec.pack(m.tmp, m.raw)
+	m.tmp = packed
+	header := uint16(len(packed))
+	if !smaller {
+		packed, header = m.raw, uint16(len(m.raw))|metaUncompressed
+	}
+	m.out.Write(binary.LittleEndian.AppendUint16(nil, header))
+	m.out.Write(packed)
+	m.raw = m.raw[:0]
+}
+
+// idTable numbers owners and groups.
+type idTable struct {
+	list  []uint32
+	index map[uint32]uint16
+}
+
+func (t *idTable) number(id uint32) (uint16, error) {
+	if n, ok := t.index[id]; ok {
+		return n, nil
+	}
+	if len(t.list) == 1<<16-1 {
+		return 0, ErrTooManyIDs
+	}
+	if t.index == nil {
+		t.index = map[uint32]uint16{}
+	}
+	n := uint16(len(t.list))
+	t.list, t.index[id] = append(t.list, id), n
+	return n, nil
+}
+
+const noXattrs = ^uint32(0)
+
+// xattrPrefixes are the classes that the format can hold, by their numbers.
+var xattrPrefixes = []string{"user.", "trusted.", "security."}
+
+// HoldsXattr says whether an image can hold an extended attribute of this name:
+// user.*, trusted.* and security.* are all that the format knows.
+func HoldsXattr(name string) bool {
+	return slices.ContainsFunc(xattrPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+}
+
+// xattrTable holds each set of extended attributes once.
+type xattrTable struct {
+	pairs metaWriter
+	list  []xattrSet
+	index map[string]uint32
+}
+
+// xattrSet is an entry of the attribute table.
+type xattrSet struct {
+	Ref         uint64
+	Count, Size uint32
+}
+
+func (t *xattrTable) number(attrs map[string]string) uint32 {
+	var pairs []byte
+	var count uint32
+	for _, name := range slices.Sorted(maps.Keys(attrs)) {
+		for class, prefix := range xattrPrefixes {
+			if short, ok := strings.CutPrefix(name, prefix); ok {
+				pairs = binary.LittleEndian.AppendUint16(pairs, uint16(class))
+				pairs = binary.LittleEndian.AppendUint16(pairs, uint16(len(short)))
+				pairs = append(pairs, short...)
+				pairs = binary.LittleEndian.AppendUint32(pairs, uint32(len(attrs[name])))
+				pairs = append(pairs, attrs[name]...)
+				count++
+			}
+		}
+	}
+	if count == 0 {
+		return noXattrs
+	}
+	if n, ok := t.index[string(pairs)]; ok {
+		return n
+	}
+	if t.index == nil {
+		t.index = map[string]uint32{}
+	}
+	n := uint32(len(t.list))
+	t.list = append(t.list, xattrSet{Ref: t.pairs.ref(), Count: count, Size: uint32(len(pairs))})
+	t.pairs.append(pairs)
+	t.index[string(pairs)] = n
+	return n
+}
+
+// end is what stands behind the data blocks.
+type end struct {
+	codec *codec
+	buf   bytes.Buffer
+	pos   uint64
+}
+
+func (e *end) append(p []byte) uint64 {
+	start := e.pos
+	e.buf.Write(p)
+	e.pos += uint64(len(p))
+	return start
+}
+
+// blocks appends packed metadata and returns where it starts.
+func (e *end) blocks(m *metaWriter) uint64 {
+	m.flush()
+	return e.append(m.out.Bytes())
+}
+
+// lookup appends a table of fixed-size entries and, behind it, head and the index
+// of the table's blocks. The place of the table is that of its head and index.
+func (e *end) lookup(head []byte, entries any) uint64 {
+	m := metaWriter{codec: e.codec}
+	m.append(encode(entries))
+	start := e.blocks(&m)
+	for _, at := range m.index {
+		head = binary.LittleEndian.AppendUint64(head, start+at)
+	}
+	return e.append(head)
+}
+
+// tables appends all tables, in the order that the kernel insists on.
+func (e *end) tables(w *Writer, sb *superblock) {
+	sb.InodeTable = e.blocks(&w.inodes)
+	sb.DirTable = e.blocks(&w.dirs)
+	sb.FragmentTable, sb.XattrTable = noTable, noTable
+	if len(w.fragments) > 0 {
+		sb.FragmentTable = e.lookup(nil, w.fragments)
+	} else {
+		sb.Flags |= flagNoFragments
+	}
+	sb.Exports = e.lookup(nil, w.exports)
+	sb.IDTable = e.lookup(nil, w.ids.list)
+	if len(w.xattrs.list) == 0 {
+		sb.Flags |= flagNoXattrs
+		return
+	}
+	pairs := e.blocks(&w.xattrs.pairs)
+	head := binary.LittleEndian.AppendUint64(nil, pairs)
+	head = binary.LittleEndian.AppendUint64(head, uint64(len(w.xattrs.list)))
+	sb.XattrTable = e.lookup(head, w.xattrs.list)
+}

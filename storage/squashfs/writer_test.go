@@ -1,0 +1,217 @@
+package squashfs_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/storage/squashfs"
+)
+
+// image writes one image with fill's tree and returns its path.
+func image(t *testing.T, opts squashfs.Options, fill func(w *squashfs.Writer, root *squashfs.Inode)) string {
+	t.Helper()
+	f, err := os.Create(filepath.Join(t.TempDir(), "image.squashfs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	w, err := squashfs.NewWriter(f, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := squashfs.NewDir(0o755, 0, 0, 1)
+	fill(w, root)
+	if _, err := w.Close(root); err != nil {
+		t.Fatal(err)
+	}
+	return f.Name()
+}
+
+func file(t *testing.T, w *squashfs.Writer, r io.Reader) *squashfs.Inode {
+	t.Helper()
+	c, err := w.Content(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &squashfs.Inode{Mode: syscall.S_IFREG | 0o644, Content: c, ModTime: 5}
+}
+
+// noise is data that does not compress, mixed with data that does.
+func noise(seed uint64, size int) []byte {
+	r := rand.New(rand.NewPCG(seed, 1))
+	b := make([]byte, size)
+	for i := range b {
+		if i/4096%2 == 0 {
+			b[i] = byte(r.Uint32())
+		} else {
+			b[i] = byte(i / 512)
+		}
+	}
+	return b
+}
+
+func TestKernelReadsEverySizeOfFile(t *testing.T) {
+	const block = 128 << 10
+	sizes := []int{0, 1, 4096, block - 1, block, block + 1, 2 * block, 3*block + 17, 5 << 20}
+	img := image(t, squashfs.Options{}, func(w *squashfs.Writer, root *squashfs.Inode) {
+		for i, n := range sizes {
+			root.Set(fmt.Sprintf("f%d", i), file(t, w, bytes.NewReader(noise(uint64(i), n))))
+		}
+		root.Set("zeros", file(t, w, bytes.NewReader(make([]byte, 10*block+3))))
+		root.Set("hole", file(t, w, io.MultiReader(bytes.NewReader(make([]byte, 2*block)), bytes.NewReader(noise(9, block)), bytes.NewReader(make([]byte, block+1)))))
+	})
+	dir := fixtures.Mount(t, img)
+	for i, n := range sizes {
+		got, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("f%d", i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, noise(uint64(i), n)) {
+			t.Errorf("file of %d bytes reads back differently", n)
+		}
+	}
+	for name, want := range map[string]int64{"zeros": 10*block + 3, "hole": 4*block + 1} {
+		fi, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fi.Size() != want {
+			t.Errorf("%s has %d bytes, want %d", name, fi.Size(), want)
+		}
+	}
+	if used := mustStat(t, filepath.Join(dir, "zeros")).Blocks; used > 8 {
+		t.Errorf("a file of zeros takes %d sectors", used)
+	}
+	hole, err := os.ReadFile(filepath.Join(dir, "hole"))
+	if err != nil || !bytes.Equal(hole[2*block:3*block], noise(9, block)) {
+		t.Errorf("data between two holes reads back differently (%v)", err)
+	}
+}
+
+func mustStat(t *testing.T, path string) *syscall.Stat_t {
+	t.Helper()
+	var st syscall.Stat_t
+	if err := syscall.Lstat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	return &st
+}
+
+func TestKernelReadsEveryKindOfInode(t *testing.T) {
+	img := image(t, squashfs.Options{}, func(w *squashfs.Writer, root *squashfs.Inode) {
+		f := file(t, w, strings.NewReader("shared"))
+		f.UID, f.GID, f.Mode = 70000, 5, syscall.S_IFREG|0o4755
+		f.Xattrs = map[string]string{"user.a": "1", "security.capability": "\x01\x00\x00\x02\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"}
+		sub := squashfs.NewDir(0o1777, 1, 2, 77)
+		sub.Xattrs = map[string]string{"trusted.overlay.opaque": "y"}
+		root.Set("sub", sub)
+		sub.Set("a", f)
+		sub.Set("b", f)
+		sub.Set("link", &squashfs.Inode{Mode: syscall.S_IFLNK | 0o777, Target: "../sub/a"})
+		sub.Set("dev", &squashfs.Inode{Mode: syscall.S_IFBLK | 0o600, Major: 259, Minor: 70000})
+		sub.Set("wh", &squashfs.Inode{Mode: syscall.S_IFCHR})
+		sub.Set("pipe", &squashfs.Inode{Mode: syscall.S_IFIFO | 0o600})
+		sub.Set("sock", &squashfs.Inode{Mode: syscall.S_IFSOCK | 0o600})
+		if err := w.Seal(sub); err != nil {
+			t.Fatal(err)
+		}
+	})
+	dir := fixtures.Mount(t, img)
+	a, b := mustStat(t, dir+"/sub/a"), mustStat(t, dir+"/sub/b")
+	if a.Ino != b.Ino || a.Nlink != 2 || a.Uid != 70000 || a.Gid != 5 || a.Mode != syscall.S_IFREG|0o4755 {
+		t.Errorf("hard link: %+v and %+v", a, b)
+	}
+	if d := mustStat(t, dir+"/sub/dev"); d.Rdev != 259<<8|70000&0xff|(70000&^0xff)<<12 {
+		t.Errorf("device number %x", d.Rdev)
+	}
+	if s := mustStat(t, dir+"/sub"); s.Nlink != 2 || s.Mtim.Sec != 77 || s.Mode&07777 != 0o1777 {
+		t.Errorf("directory: %+v", s)
+	}
+	if got, _ := os.Readlink(dir + "/sub/link"); got != "../sub/a" {
+		t.Errorf("link to %q", got)
+	}
+	buf := make([]byte, 64)
+	if n, err := syscall.Getxattr(dir+"/sub", "trusted.overlay.opaque", buf); err != nil || string(buf[:n]) != "y" {
+		t.Errorf("opaque: %q, %v", buf[:max(n, 0)], err)
+	}
+	if n, err := syscall.Getxattr(dir+"/sub/a", "security.capability", buf); err != nil || n != 20 {
+		t.Errorf("capability: %d bytes, %v", n, err)
+	}
+	out, err := exec.Command("unsquashfs", "-lls", img).CombinedOutput()
+	if err != nil {
+		t.Fatalf("unsquashfs: %v\n%s", err, out)
+	}
+	for _, want := range []string{"-rwsr-xr-x 70000/", "drwxrwxrwt", "-> ../sub/a"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("unsquashfs -lls does not show %q:\n%s", want, out)
+		}
+	}
+}
+
+// A directory of many blocks has an index; each name must be found by it.
+func TestKernelFindsNamesInALargeDirectory(t *testing.T) {
+	const n = 100_000
+	img := image(t, squashfs.Options{}, func(w *squashfs.Writer, root *squashfs.Inode) {
+		d := squashfs.NewDir(0o755, 0, 0, 1)
+		root.Set("d", d)
+		for i := range n {
+			d.Set(fmt.Sprintf("%x-%d", sha256.Sum256([]byte{byte(i), byte(i >> 8)}), i), &squashfs.Inode{Mode: syscall.S_IFREG | 0o600, UID: uint32(i % 1000)})
+		}
+	})
+	dir := fixtures.Mount(t, img)
+	for i := 0; i < n; i += 97 {
+		st := mustStat(t, fmt.Sprintf("%s/d/%x-%d", dir, sha256.Sum256([]byte{byte(i), byte(i >> 8)}), i))
+		if st.Uid != uint32(i%1000) {
+			t.Fatalf("entry %d has owner %d", i, st.Uid)
+		}
+	}
+	entries, err := os.ReadDir(dir + "/d")
+	if err != nil || len(entries) != n {
+		t.Errorf("%d entries, %v", len(entries), err)
+	}
+}
+
+func TestEqualInputGivesEqualBytesWithAnyNumberOfWorkers(t *testing.T) {
+	build := func(workers int) []byte {
+		img := image(t, squashfs.Options{Workers: workers, ModTime: time.Unix(9, 0)}, func(w *squashfs.Writer, root *squashfs.Inode) {
+			for i := range 300 {
+				f := file(t, w, bytes.NewReader(noise(uint64(i), i*1777)))
+				f.Xattrs = map[string]string{"user.n": fmt.Sprint(i % 7), "user.m": "x"}
+				root.Set(fmt.Sprint(i), f)
+			}
+		})
+		b, err := os.ReadFile(img)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	if !bytes.Equal(build(1), build(7)) {
+		t.Error("1 and 7 workers write different images")
+	}
+}
+
+type brokenDisk struct{ *os.File }
+
+func (brokenDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+func TestFullDiskIsReported(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := squashfs.NewWriter(brokenDisk{f}, squashfs.Options{}); err == nil {
+		t.Error("a full disk went unnoticed")
+	}
+}
