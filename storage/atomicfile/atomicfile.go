@@ -1,0 +1,82 @@
+// Package atomicfile is the one way in which pinbox writes a file: under a
+// temporary name, synced, renamed, and the folder synced. A reader, or a run
+// after a crash at any point, finds the old file or the new one, whole.
+package atomicfile
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// File is a file that is being written. Its name appears with Commit.
+type File struct {
+	*os.File
+	path string
+}
+
+// Create starts the file at path. The caller ends it with Commit or Abort;
+// Abort after Commit does nothing.
+func Create(path string, perm fs.FileMode) (*File, error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Chmod(perm); err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
+	return &File{File: f, path: path}, nil
+}
+
+// Commit puts the file in place, durably.
+func (f *File) Commit() error {
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), f.path); err != nil {
+		return err
+	}
+	f.path = ""
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(f.Name()))
+}
+
+// Abort removes what was written so far, unless it was committed.
+func (f *File) Abort() {
+	if f.path != "" {
+		_ = f.Close()
+		_ = os.Remove(f.Name())
+	}
+}
+
+// Write gives the file at path this content and mode, and says whether that
+// changed anything.
+func Write(path string, content []byte, perm fs.FileMode) (changed bool, err error) {
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
+		if fi, err := os.Stat(path); err == nil && fi.Mode().Perm() == perm {
+			return false, nil
+		}
+	}
+	f, err := Create(path, perm)
+	if err != nil {
+		return false, err
+	}
+	defer f.Abort()
+	if _, err := f.File.Write(content); err != nil {
+		return false, err
+	}
+	return true, f.Commit()
+}
+
+// SyncDir makes renames in dir durable.
+func SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,71 @@
+// Package pinset is the vocabulary of pinbox: images, sets of them, and the
+// lock that says exactly what they are.
+package pinset
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	"go.podman.io/image/v5/docker/reference"
+)
+
+// What can be wrong with the name of an image.
+var (
+	ErrNotPinned = errors.New("not a digest reference")
+	ErrShortName = errors.New("does not name its registry")
+	ErrBadName   = errors.New("not a valid image reference")
+)
+
+// Image is a pinned reference. CRI-O pins by comparing the pin string with the
+// names in the store, letter for letter, so an Image has exactly one spelling.
+type Image struct {
+	// Repository with the registry's host, as in "quay.io/openshift/ose-cli".
+	Repository string
+	// Digest of the manifest, or of the index of manifests.
+	Digest digest.Digest
+}
+
+// ParseImage reads "host/path@sha256:…".
+func ParseImage(s string) (Image, error) {
+	named, err := reference.ParseNormalizedNamed(s)
+	if err != nil {
+		return Image{}, fmt.Errorf("image %q: %w (%w)", s, ErrBadName, err)
+	}
+	digested, ok := named.(reference.Digested)
+	if !ok {
+		return Image{}, fmt.Errorf("image %q: %w", s, ErrNotPinned)
+	}
+	if _, tagged := named.(reference.Tagged); tagged {
+		return Image{}, fmt.Errorf("image %q: %w: it has a tag as well, and such a name is never pinned", s, ErrNotPinned)
+	}
+	if algorithm := digested.Digest().Algorithm(); algorithm != digest.SHA256 {
+		return Image{}, fmt.Errorf("image %q: %w by sha256 but by %s", s, ErrNotPinned, algorithm)
+	}
+	img := Image{Repository: named.Name(), Digest: digested.Digest()}
+	if img.String() != s {
+		return Image{}, fmt.Errorf("image %q: %w: its full name is %s", s, ErrShortName, img)
+	}
+	return img, nil
+}
+
+// String is the pin string.
+func (i Image) String() string { return i.Repository + "@" + i.Digest.String() }
+
+// Host is the registry, with its port if it has one.
+func (i Image) Host() string {
+	host, _, _ := strings.Cut(i.Repository, "/")
+	return host
+}
+
+// Union is all images of the sets, each once, sorted by their pin strings.
+func Union(sets ...Set) []Image {
+	var all []Image
+	for _, s := range sets {
+		all = append(all, s.Images...)
+	}
+	slices.SortFunc(all, func(a, b Image) int { return strings.Compare(a.String(), b.String()) })
+	return slices.Compact(all)
+}

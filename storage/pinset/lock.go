@@ -1,0 +1,165 @@
+package pinset
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+)
+
+// LockVersion is the version of the lock's format.
+const LockVersion = 1
+
+// ErrBadLock says that a file is no lock that this version can read.
+var ErrBadLock = errors.New("not a pinbox lock")
+
+// Lock says exactly what an appliance holds: enough to build the same bytes
+// again, and for a node to know what it lacks without asking a registry.
+type Lock struct {
+	Version  int           `json:"version"`
+	Platform Platform      `json:"platform"`
+	Sets     []LockedSet   `json:"sets"`
+	Images   []LockedImage `json:"images"`
+}
+
+// LockedSet is a set as it was when the lock was made.
+type LockedSet struct {
+	Name   string            `json:"name"`
+	Labels map[string]string `json:"labels,omitempty"`
+	// Images are pin strings, sorted.
+	Images []string `json:"images"`
+}
+
+// LockedImage is a resolved image.
+type LockedImage struct {
+	// Pin is the string that CRI-O pins: the image's name in the store.
+	Pin string `json:"pin"`
+	// Index is the digest of the index, if the pin names one.
+	Index digest.Digest `json:"index,omitempty"`
+	// Manifest is the digest of the manifest for the lock's platform.
+	Manifest digest.Digest `json:"manifest"`
+	// Config is the digest of the image's configuration: its ID in the store.
+	Config digest.Digest `json:"config"`
+	// From tells the inputs that asked for the image, as "PinnedImageSet/worker".
+	From []string `json:"from"`
+	// Layers from the base up.
+	Layers []LockedLayer `json:"layers"`
+}
+
+// LockedLayer is a layer of an image.
+type LockedLayer struct {
+	// Digest of the blob as the registry has it.
+	Digest digest.Digest `json:"digest"`
+	// Size of the blob in bytes.
+	Size int64 `json:"size"`
+	// DiffID is the digest of the uncompressed tar stream.
+	DiffID digest.Digest `json:"diffID"`
+	// UnpackedSize is the length of that stream in bytes, 0 while unknown.
+	UnpackedSize int64 `json:"unpackedSize,omitempty"`
+	// Inodes that the unpacked layer takes, 0 while unknown.
+	Inodes int64 `json:"inodes,omitempty"`
+	// MediaType of the blob.
+	MediaType string `json:"mediaType"`
+}
+
+// Platform is "os/architecture" or "os/architecture/variant", in Go's words.
+type Platform string
+
+// Split gives the parts of the platform.
+func (p Platform) Split() (os, arch, variant string) {
+	os, arch, _ = strings.Cut(string(p), "/")
+	arch, variant, _ = strings.Cut(arch, "/")
+	return os, arch, variant
+}
+
+// Validate says what is wrong with the platform's form.
+func (p Platform) Validate() error {
+	if os, arch, _ := p.Split(); os != "linux" || arch == "" {
+		return fmt.Errorf("platform %q: CRI-O runs on linux; write linux/amd64, linux/arm64, linux/ppc64le or linux/s390x", string(p))
+	}
+	return nil
+}
+
+// Encode writes the lock in its canonical form: equal locks, equal bytes.
+func (l Lock) Encode(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(l.canonical())
+}
+
+func (l Lock) canonical() Lock {
+	l.Sets, l.Images = slices.Clone(l.Sets), slices.Clone(l.Images)
+	slices.SortFunc(l.Sets, func(a, b LockedSet) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(l.Images, func(a, b LockedImage) int { return strings.Compare(a.Pin, b.Pin) })
+	return l
+}
+
+// DecodeLock reads a lock. Unknown fields and other versions are errors.
+func DecodeLock(r io.Reader) (Lock, error) {
+	var l Lock
+	dec := json.NewDecoder(r)
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&l); err != nil {
+		return Lock{}, fmt.Errorf("%w: %w", ErrBadLock, err)
+	}
+	if l.Version != LockVersion {
+		return Lock{}, fmt.Errorf("%w: version %d; this pinbox reads version %d", ErrBadLock, l.Version, LockVersion)
+	}
+	return l, nil
+}
+
+// Lock gives the set as a lock has it.
+func (s Set) Lock() LockedSet {
+	l := LockedSet{Name: s.Name, Labels: s.Labels}
+	for _, img := range Union(s) {
+		l.Images = append(l.Images, img.String())
+	}
+	return l
+}
+
+// Set gives the set that was locked.
+func (l LockedSet) Set() (Set, error) {
+	s := Set{Name: l.Name, Labels: l.Labels}
+	for _, pin := range l.Images {
+		img, err := ParseImage(pin)
+		if err != nil {
+			return Set{}, err
+		}
+		s.Images = append(s.Images, img)
+	}
+	return s, nil
+}
+
+// Totals of a lock, each blob and each unpacked layer counted once.
+type Totals struct {
+	Images       int   `json:"images"`
+	Layers       int   `json:"layers"`       // different blobs
+	Bytes        int64 `json:"bytes"`        // of those blobs
+	LayersInAll  int   `json:"layersInAll"`  // as the images count them
+	BytesInAll   int64 `json:"bytesInAll"`   // likewise
+	UnpackedSize int64 `json:"unpackedSize"` // of the different layers; 0 while unknown
+}
+
+// Totals adds up what the lock holds.
+func (l Lock) Totals() Totals {
+	t := Totals{Images: len(l.Images)}
+	seen := map[digest.Digest]bool{}
+	for _, img := range l.Images {
+		for _, layer := range img.Layers {
+			t.LayersInAll++
+			t.BytesInAll += layer.Size
+			if !seen[layer.Digest] {
+				seen[layer.Digest] = true
+				t.Layers++
+				t.Bytes += layer.Size
+				t.UnpackedSize += layer.UnpackedSize
+			}
+		}
+	}
+	return t
+}

@@ -1,0 +1,217 @@
+package pinset
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Group, kind and versions of the sets that the Machine Config Operator serves:
+// v1 since OpenShift 4.19, v1alpha1 before.
+const (
+	Group = "machineconfiguration.openshift.io"
+	Kind  = "PinnedImageSet"
+)
+
+// RoleLabel binds a set to the nodes of a pool, by the convention of the
+// Machine Config Operator. A set without it is for every node.
+const RoleLabel = "machineconfiguration.openshift.io/role"
+
+// What can be wrong with a file of sets.
+var (
+	ErrNotSet       = errors.New("not a PinnedImageSet")
+	ErrEmptySet     = errors.New("has no images")
+	ErrDuplicateSet = errors.New("set name used twice")
+)
+
+// Set is one PinnedImageSet.
+type Set struct {
+	Name   string
+	Labels map[string]string
+	// Images in the order of the file, each once.
+	Images []Image
+	// Origin is the file and line that the set came from.
+	Origin string
+	// Duplicates are images that the file has more than once.
+	Duplicates []Image
+}
+
+// DecodeSets reads all PinnedImageSets of a YAML or JSON stream: several
+// documents, lists, v1 and v1alpha1. Objects of other kinds are counted, not
+// read. Errors tell origin and line.
+func DecodeSets(r io.Reader, origin string) (sets []Set, others int, err error) {
+	dec := yaml.NewDecoder(r)
+	for {
+		var doc yaml.Node
+		err := dec.Decode(&doc)
+		if errors.Is(err, io.EOF) {
+			return sets, others, nil
+		}
+		if err != nil {
+			return nil, 0, fmt.Errorf("%s: %w: %w", origin, ErrNotSet, err)
+		}
+		d := decoder{origin: origin}
+		d.object(doc.Content[0])
+		if d.err != nil {
+			return nil, 0, d.err
+		}
+		sets, others = append(sets, d.sets...), others+d.others
+	}
+}
+
+// decoder reads one document. It keeps the first error and goes on as a no-op.
+type decoder struct {
+	origin string
+	sets   []Set
+	others int
+	err    error
+}
+
+func (d *decoder) fail(n *yaml.Node, format string, args ...any) {
+	if d.err == nil {
+		d.err = fmt.Errorf("%s:%d: %w", d.origin, n.Line, fmt.Errorf(format, args...))
+	}
+}
+
+func (d *decoder) object(n *yaml.Node) {
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
+		return // an empty document
+	}
+	if n.Kind != yaml.MappingNode {
+		d.fail(n, "%w: not an object", ErrNotSet)
+		return
+	}
+	version, kind := d.text(field(n, "apiVersion")), d.text(field(n, "kind"))
+	group, version, _ := strings.Cut(version, "/")
+	switch {
+	case kind == "":
+		d.fail(n, "%w: the object has no kind", ErrNotSet)
+	case kind == "List" || kind == Kind+"List":
+		items := field(n, "items")
+		for i := 0; items != nil && i < len(items.Content); i++ {
+			d.object(items.Content[i])
+		}
+	case kind != Kind:
+		d.others++
+	case group != Group || version != "v1" && version != "v1alpha1":
+		d.fail(n, "%w: apiVersion %q is unknown; it is %s/v1 or /v1alpha1", ErrNotSet, d.text(field(n, "apiVersion")), Group)
+	default:
+		d.set(n)
+	}
+}
+
+func (d *decoder) set(n *yaml.Node) {
+	d.known(n, "", "apiVersion", "kind", "metadata", "spec", "status")
+	meta, spec := field(n, "metadata"), field(n, "spec")
+	s := Set{Origin: fmt.Sprintf("%s:%d", d.origin, n.Line), Name: d.text(field(meta, "name"))}
+	if s.Name == "" {
+		d.fail(n, "%w: metadata.name is missing", ErrNotSet)
+		return
+	}
+	if len(s.Name) > maxNameBytes || !objectName.MatchString(s.Name) { // it names files as well
+		d.fail(n, "%w: metadata.name %q is no lower-case RFC 1123 subdomain", ErrNotSet, s.Name)
+		return
+	}
+	if labels := field(meta, "labels"); labels != nil {
+		if err := labels.Decode(&s.Labels); err != nil {
+			d.fail(labels, "set %q: %w: metadata.labels: %w", s.Name, ErrNotSet, err)
+		}
+	}
+	if spec == nil || spec.Kind != yaml.MappingNode {
+		d.fail(n, "set %q: %w: spec is missing", s.Name, ErrNotSet)
+		return
+	}
+	d.known(spec, "spec.", "pinnedImages")
+	d.images(&s, spec)
+	d.sets = append(d.sets, s)
+}
+
+func (d *decoder) images(s *Set, spec *yaml.Node) {
+	list := field(spec, "pinnedImages")
+	if list == nil || len(list.Content) == 0 {
+		d.fail(spec, "set %q: %w", s.Name, ErrEmptySet)
+		return
+	}
+	if list.Kind != yaml.SequenceNode {
+		d.fail(list, "set %q: %w: spec.pinnedImages is not a list", s.Name, ErrNotSet)
+		return
+	}
+	seen := map[Image]bool{}
+	for _, item := range list.Content {
+		if item.Kind != yaml.MappingNode || field(item, "name") == nil {
+			d.fail(item, "set %q: %w: an entry of spec.pinnedImages has the form \"name: repository@sha256:…\"", s.Name, ErrNotSet)
+			return
+		}
+		d.known(item, "spec.pinnedImages[].", "name")
+		img, err := ParseImage(d.text(field(item, "name")))
+		if err != nil {
+			d.fail(item, "set %q: %w", s.Name, err)
+			return
+		}
+		if seen[img] {
+			s.Duplicates = append(s.Duplicates, img)
+			continue
+		}
+		seen[img] = true
+		s.Images = append(s.Images, img)
+	}
+}
+
+func (d *decoder) known(n *yaml.Node, prefix string, names ...string) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if !slices.Contains(names, n.Content[i].Value) {
+			d.fail(n.Content[i], "%w: unknown field %s%s; known are %s", ErrNotSet, prefix, n.Content[i].Value, strings.Join(names, ", "))
+		}
+	}
+}
+
+func (d *decoder) text(n *yaml.Node) string {
+	if n == nil || n.Kind != yaml.ScalarNode {
+		return ""
+	}
+	return n.Value
+}
+
+func field(n *yaml.Node, name string) *yaml.Node {
+	if n == nil || n.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == name {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// Render gives the set as the cluster takes it, in v1: canonical, so that equal
+// sets give equal bytes.
+func (s Set) Render() []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, "apiVersion: %s/v1\nkind: %s\nmetadata:\n", Group, Kind)
+	if len(s.Labels) > 0 {
+		b.WriteString("  labels:\n")
+		for _, key := range slices.Sorted(maps.Keys(s.Labels)) {
+			fmt.Fprintf(&b, "    %s: %s\n", scalar(key), scalar(s.Labels[key]))
+		}
+	}
+	fmt.Fprintf(&b, "  name: %s\nspec:\n  pinnedImages:\n", scalar(s.Name))
+	for _, img := range s.Images {
+		fmt.Fprintf(&b, "  - name: %s\n", scalar(img.String()))
+	}
+	return []byte(b.String())
+}
+
+// scalar spells a string so that YAML reads it as that string.
+func scalar(s string) string {
+	out, err := yaml.Marshal(s)
+	if err != nil {
+		return fmt.Sprintf("%q", s)
+	}
+	return strings.TrimSuffix(string(out), "\n")
+}
