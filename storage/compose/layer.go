@@ -1,0 +1,276 @@
+package compose
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/pinbox/pinbox/storage/squashfs"
+)
+
+// reader turns one layer's tar stream into a tree.
+type reader struct {
+	w     *squashfs.Writer
+	tree  *tree
+	split *splitter
+
+	entry      int                       // number of the tar entry
+	entryOf    map[*squashfs.Content]int // that brought this content
+	superseded map[int]bool              // entries whose content lost its name
+	links      []pendingLink             // hard links to what has not come yet
+	uids, gids map[uint32]struct{}       // owners, for the layer's record
+}
+
+type pendingLink struct {
+	name string
+	hdr  *tar.Header
+}
+
+func newReader(w *squashfs.Writer, t *tree, s *splitter) *reader {
+	r := &reader{
+		w: w, tree: t, split: s,
+		entryOf: map[*squashfs.Content]int{}, superseded: map[int]bool{},
+		uids: map[uint32]struct{}{}, gids: map[uint32]struct{}{},
+	}
+	t.replaced = r.supersede
+	return r
+}
+
+// supersede notes whose content can no longer be read under the name that the
+// stream gave it.
+func (r *reader) supersede(i *squashfs.Inode) {
+	if entry, ok := r.entryOf[i.Content]; ok && i.Content != nil {
+		r.superseded[entry] = true
+	}
+	for _, child := range i.Entries() {
+		r.supersede(child)
+	}
+}
+
+// read consumes the whole stream.
+func (r *reader) read() error {
+	tr := tar.NewReader(r.split)
+	for ; ; r.entry++ {
+		hdr, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("tar entry %d: %w", r.entry, err)
+		}
+		if err := r.add(hdr, tr); err != nil {
+			return err
+		}
+	}
+	for _, l := range r.links {
+		if err := r.link(l.name, l.hdr, true); err != nil {
+			return err
+		}
+	}
+	return r.split.close()
+}
+
+func (r *reader) add(hdr *tar.Header, tr io.Reader) error {
+	if hdr.Typeflag == tar.TypeXGlobalHeader {
+		return r.split.file(hdr.Name, 0, tr, nil)
+	}
+	if isSparse(hdr) { // its bytes in the stream are not those of the file
+		content, err := r.w.Content(tr)
+		if err != nil {
+			return fmt.Errorf("%q: %w", hdr.Name, err)
+		}
+		return r.place(hdr, content)
+	}
+	var content *squashfs.Content
+	err := r.split.file(hdr.Name, hdr.Size, tr, func(body io.Reader) (err error) {
+		if content, err = r.w.Content(body); err == nil {
+			r.entryOf[content] = r.entry
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%q: %w", hdr.Name, err)
+	}
+	return r.place(hdr, content)
+}
+
+func isSparse(hdr *tar.Header) bool {
+	if hdr.Typeflag == tar.TypeGNUSparse {
+		return true
+	}
+	for key := range hdr.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false
+}
+
+// place puts an entry into the tree.
+func (r *reader) place(hdr *tar.Header, content *squashfs.Content) error {
+	dir, name, err := r.tree.locate(hdr.Name)
+	if errors.Is(err, errBelowWhiteout) {
+		if strings.Contains(hdr.Name, "/"+whiteoutPrefix) {
+			return nil
+		}
+		return r.revive(hdr, content)
+	}
+	if err != nil {
+		return err
+	}
+	if t := r.tree; t.absolute && content != nil {
+		r.superseded[r.entry] = true
+	}
+	switch {
+	case name == opaqueMarker:
+		makeOpaque(dir)
+		return nil
+	case strings.HasPrefix(name, metaPrefix):
+		return nil
+	case strings.HasPrefix(name, whiteoutPrefix):
+		if err := r.tree.whiteout(dir, name[len(whiteoutPrefix):], uint32(hdr.Uid), uint32(hdr.Gid)); err != nil {
+			return fmt.Errorf("%q: %w", hdr.Name, err)
+		}
+		return nil
+	}
+	r.uids[uint32(hdr.Uid)] = struct{}{}
+	r.gids[uint32(hdr.Gid)] = struct{}{}
+	if hdr.Typeflag == tar.TypeLink {
+		return r.link(hdr.Name, hdr, false)
+	}
+	i, err := inode(hdr, content)
+	if err != nil {
+		return err
+	}
+	if name != "" {
+		r.tree.put(dir, name, i)
+		return nil
+	}
+	if !i.IsDir() {
+		return fmt.Errorf("%q: %w: the root of a layer is a directory", hdr.Name, ErrEntry)
+	}
+	merge(r.tree.root, i)
+	return nil
+}
+
+// revive puts an entry below a directory that the same layer deletes first: the
+// directory is a new one, of which nothing from below is to be seen.
+func (r *reader) revive(hdr *tar.Header, content *squashfs.Content) error {
+	parts := strings.Split(strings.Trim(hdr.Name, "/"), "/")
+	for n := 1; n < len(parts); n++ {
+		dir, name, err := r.tree.locate(strings.Join(parts[:n], "/"))
+		if err != nil {
+			return err
+		}
+		if old := dir.Entry(name); old != nil && isWhiteout(old) {
+			r.tree.put(dir, name, implicitDir())
+			return r.place(hdr, content)
+		}
+	}
+	return fmt.Errorf("%q: %w", hdr.Name, errBelowWhiteout)
+}
+
+// link makes a hard link. A target that comes later in the stream is waited
+// for; the entry's attributes are the file's from here on.
+func (r *reader) link(name string, hdr *tar.Header, last bool) error {
+	targetDir, targetName, err := r.tree.locate(hdr.Linkname)
+	if err != nil {
+		return fmt.Errorf("hard link %q: %w", name, err)
+	}
+	target := targetDir.Entry(targetName)
+	switch {
+	case target == nil && !last:
+		r.links = append(r.links, pendingLink{name: name, hdr: hdr})
+		return nil
+	case target == nil:
+		return fmt.Errorf("hard link %q: %w: its target %q is not in the layer", name, ErrEntry, hdr.Linkname)
+	case target.IsDir():
+		return fmt.Errorf("hard link %q: %w: its target %q is a directory", name, ErrEntry, hdr.Linkname)
+	}
+	dir, base, err := r.tree.locate(name)
+	if err != nil {
+		return fmt.Errorf("hard link %q: %w", name, err)
+	}
+	target.UID, target.GID = uint32(hdr.Uid), uint32(hdr.Gid)
+	if !target.IsSymlink() {
+		target.Mode = target.Mode&syscall.S_IFMT | uint32(hdr.Mode&07777)
+		target.ModTime = hdr.ModTime.Unix()
+	}
+	if attrs := xattrs(hdr); target.Xattrs == nil {
+		target.Xattrs = attrs
+	} else {
+		maps.Copy(target.Xattrs, attrs)
+	}
+	if dir.Entry(base) != target {
+		r.tree.put(dir, base, target)
+	}
+	return nil
+}
+
+// inode translates a tar header.
+func inode(hdr *tar.Header, content *squashfs.Content) (*squashfs.Inode, error) {
+	i := &squashfs.Inode{
+		UID: uint32(hdr.Uid), GID: uint32(hdr.Gid), ModTime: hdr.ModTime.Unix(), Xattrs: xattrs(hdr),
+	}
+	perm := uint32(hdr.Mode & 07777)
+	switch hdr.Typeflag {
+	case tar.TypeReg, tar.TypeGNUSparse, tar.TypeCont:
+		i.Mode, i.Content = syscall.S_IFREG|perm, content
+	case tar.TypeDir:
+		attrs := i.Xattrs
+		i = squashfs.NewDir(perm, i.UID, i.GID, i.ModTime)
+		i.Xattrs = attrs
+	case tar.TypeSymlink:
+		i.Mode, i.Target = syscall.S_IFLNK|0o777, hdr.Linkname
+	case tar.TypeChar:
+		i.Mode = syscall.S_IFCHR | perm
+	case tar.TypeBlock:
+		i.Mode = syscall.S_IFBLK | perm
+	case tar.TypeFifo:
+		i.Mode = syscall.S_IFIFO | perm
+	default:
+		return nil, fmt.Errorf("%q: %w: tar type %q", hdr.Name, ErrEntry, hdr.Typeflag)
+	}
+	if hdr.Typeflag == tar.TypeChar || hdr.Typeflag == tar.TypeBlock {
+		i.Major, i.Minor = uint32(hdr.Devmajor), uint32(hdr.Devminor)
+	}
+	return i, nil
+}
+
+// xattrs are the extended attributes of an entry. Labels are the node's own, as
+// containers/storage has it (xattrsToIgnore).
+func xattrs(hdr *tar.Header) map[string]string {
+	var attrs map[string]string
+	for key, value := range hdr.PAXRecords {
+		name, ok := strings.CutPrefix(key, "SCHILY.xattr.")
+		if !ok || !squashfs.HoldsXattr(name) || name == "security.selinux" || strings.HasPrefix(name, overlayXattrs) {
+			continue
+		}
+		if attrs == nil {
+			attrs = map[string]string{}
+		}
+		attrs[name] = value
+	}
+	return attrs
+}
+
+// count says how many inodes the tree has.
+func count(root *squashfs.Inode) int64 {
+	seen := map[*squashfs.Inode]struct{}{}
+	var walk func(*squashfs.Inode)
+	walk = func(i *squashfs.Inode) {
+		seen[i] = struct{}{}
+		for _, child := range i.Entries() {
+			walk(child)
+		}
+	}
+	walk(root)
+	return int64(len(seen))
+}
+
+func sorted(ids map[uint32]struct{}) []uint32 { return slices.Sorted(maps.Keys(ids)) }

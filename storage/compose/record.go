@@ -1,0 +1,100 @@
+package compose
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+)
+
+// layerRecord is an entry of layers.json: Layer in containers/storage, layers.go.
+type layerRecord struct {
+	ID                 string        `json:"id"`
+	Parent             string        `json:"parent,omitempty"`
+	Created            time.Time     `json:"created"`
+	CompressedDigest   digest.Digest `json:"compressed-diff-digest"`
+	CompressedSize     int64         `json:"compressed-size"`
+	UncompressedDigest digest.Digest `json:"diff-digest"`
+	UncompressedSize   int64         `json:"diff-size"`
+	Compression        compression   `json:"compression,omitempty"`
+	UIDs               []uint32      `json:"uidset,omitempty"`
+	GIDs               []uint32      `json:"gidset,omitempty"`
+}
+
+// imageRecord is an entry of images.json: Image in containers/storage, images.go.
+type imageRecord struct {
+	ID             string                   `json:"id"`
+	Digest         digest.Digest            `json:"digest"`
+	Names          []string                 `json:"names"`
+	TopLayer       string                   `json:"layer,omitempty"`
+	Metadata       string                   `json:"metadata"`
+	BigDataNames   []string                 `json:"big-data-names"`
+	BigDataSizes   map[string]int64         `json:"big-data-sizes"`
+	BigDataDigests map[string]digest.Digest `json:"big-data-digests"`
+	Created        time.Time                `json:"created"`
+
+	data map[string][]byte
+}
+
+// set keeps a data item of the image, once.
+func (r *imageRecord) set(key string, value []byte) {
+	if r.data == nil {
+		r.data = map[string][]byte{}
+		r.BigDataSizes, r.BigDataDigests = map[string]int64{}, map[string]digest.Digest{}
+	}
+	if _, ok := r.data[key]; ok {
+		return
+	}
+	r.data[key] = value
+	r.BigDataNames = append(r.BigDataNames, key)
+	r.BigDataSizes[key], r.BigDataDigests[key] = int64(len(value)), digest.FromBytes(value)
+}
+
+// manifestKey is the key under which an image's manifest is found by digest:
+// manifestBigDataKey in containers/image, storage/storage_image.go.
+func manifestKey(d digest.Digest) string { return "manifest-" + d.String() }
+
+// dataFile is the name of the file that holds a data item: makeBigDataBaseName
+// in containers/storage, store.go.
+func dataFile(key string) string {
+	if strings.Trim(key, ".0123456789abcdefghijklmnopqrstuvwxyz") == "" {
+		return key
+	}
+	return "=" + base64.StdEncoding.EncodeToString([]byte(key))
+}
+
+// LayerID names a layer in the store as a pull names it, so that pulls find it:
+// layerID in containers/image, storage/storage_dest.go.
+func LayerID(parent string, diffID digest.Digest) string {
+	if parent == "" {
+		return diffID.Encoded()
+	}
+	return digest.FromString(parent + "+" + diffID.Encoded()).Encoded()
+}
+
+// linkName is the short name by which overlay mounts a layer. Names are looked
+// up over all stores of a node, so they come from the layer's ID; the length is
+// idLength in containers/storage, drivers/overlay.
+func linkName(layerID string) string {
+	sum := sha256.Sum256([]byte("pinbox link " + layerID))
+	return base32.StdEncoding.EncodeToString(sum[:])[:26]
+}
+
+// records gives the JSON of a store's index, and the token of the lock file
+// beside it. CRI-O notices a changed store by the token alone.
+func records(list any) (index, token []byte, err error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(list); err != nil {
+		return nil, nil, err
+	}
+	sum := sha256.Sum256(b.Bytes())
+	return b.Bytes(), []byte(hex.EncodeToString(sum[:])), nil
+}

@@ -1,0 +1,208 @@
+package compose
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"strings"
+	"syscall"
+
+	"github.com/pinbox/pinbox/storage/squashfs"
+)
+
+// What can be wrong with the entries of a layer.
+var (
+	ErrEscape = errors.New("path leads out of the layer")
+	ErrEntry  = errors.New("layer entry cannot be unpacked")
+)
+
+// Names of the OCI image specification's layer.md, "Whiteouts".
+const (
+	whiteoutPrefix = ".wh."
+	opaqueMarker   = ".wh..wh..opq"
+	metaPrefix     = ".wh..wh." // bookkeeping of AUFS, never part of an image
+)
+
+// opaqueXattr is how overlayfs marks a directory that hides what lies below it,
+// and overlayXattrs are its own words: no image may speak them.
+const (
+	opaqueXattr   = "trusted.overlay.opaque"
+	overlayXattrs = "trusted.overlay."
+)
+
+const (
+	maxLinks   = 255 // symbolic links on the way to one entry
+	maxNameLen = 255
+)
+
+// tree is the diff directory of one layer as the tar stream describes it so
+// far. What a name means is decided by the tree of this layer alone, as it is
+// when containers/storage unpacks the layer into an empty directory.
+type tree struct {
+	root *squashfs.Inode
+	// replaced is called with every inode that loses a name.
+	replaced func(*squashfs.Inode)
+	// absolute says whether the last walk went through an absolute link: those
+	// who read a layer outside a container would look for it on their own host.
+	absolute bool
+}
+
+// newTree starts a layer. Without an entry for its root a layer has the root of
+// its parent, and that of a base layer is 0555 root:root: drivers/overlay in
+// containers/storage, getLayerPermissions.
+func newTree(root rootOwner) *tree {
+	return &tree{
+		root:     squashfs.NewDir(root.perm, root.uid, root.gid, 0),
+		replaced: func(*squashfs.Inode) {},
+	}
+}
+
+type rootOwner struct{ perm, uid, gid uint32 }
+
+func (t *tree) owner() rootOwner {
+	return rootOwner{perm: t.root.Mode & 07777, uid: t.root.UID, gid: t.root.GID}
+}
+
+// locate finds the directory and the name of an entry, and makes directories
+// that the layer does not mention. The name of the root is "".
+func (t *tree) locate(name string) (dir *squashfs.Inode, base string, err error) {
+	if err := inside(name); err != nil {
+		return nil, "", err
+	}
+	clean := path.Clean("/" + name)
+	if clean == "/" {
+		return t.root, "", nil
+	}
+	parent, base := path.Split(clean)
+	if len(base) > maxNameLen {
+		return nil, "", fmt.Errorf("%q: %w: a name of %d bytes", name, ErrEntry, len(base))
+	}
+	dir, err = t.walk(parent)
+	if err != nil {
+		return nil, "", fmt.Errorf("%q: %w", name, err)
+	}
+	return dir, base, nil
+}
+
+// inside refuses names that climb over the root. Absolute names count from the
+// root of the layer, as they do for every unpacker of images.
+func inside(name string) error {
+	depth := 0
+	for part := range strings.SplitSeq(name, "/") {
+		switch part {
+		case "", ".":
+		case "..":
+			if depth--; depth < 0 {
+				return fmt.Errorf("%q: %w", name, ErrEscape)
+			}
+		default:
+			depth++
+		}
+	}
+	return nil
+}
+
+// walk follows a path from the root of the layer, through the symbolic links
+// that the layer has.
+func (t *tree) walk(dirs string) (*squashfs.Inode, error) {
+	t.absolute = false
+	stack := []*squashfs.Inode{t.root}
+	todo := strings.Split(dirs, "/")
+	for links := 0; len(todo) > 0; {
+		name := todo[0]
+		todo = todo[1:]
+		here := stack[len(stack)-1]
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			if len(stack) == 1 {
+				return nil, ErrEscape
+			}
+			stack = stack[:len(stack)-1]
+			continue
+		}
+		next := here.Entry(name)
+		switch {
+		case next == nil:
+			next = implicitDir()
+			here.Set(name, next)
+		case next.IsSymlink():
+			if links++; links > maxLinks {
+				return nil, fmt.Errorf("%w: more than %d symbolic links", ErrEntry, maxLinks)
+			}
+			if path.IsAbs(next.Target) {
+				stack, t.absolute = stack[:1], true
+			}
+			todo = append(strings.Split(next.Target, "/"), todo...)
+			continue
+		case isWhiteout(next):
+			return nil, errBelowWhiteout
+		case !next.IsDir():
+			return nil, fmt.Errorf("%w: %s is not a directory", ErrEntry, name)
+		}
+		stack = append(stack, next)
+	}
+	return stack[len(stack)-1], nil
+}
+
+// errBelowWhiteout: some tools write a whiteout for a directory and then others
+// for what was in it; the latter say nothing new.
+var errBelowWhiteout = fmt.Errorf("%w: its directory is deleted by the same layer", ErrEntry)
+
+func implicitDir() *squashfs.Inode { return squashfs.NewDir(0o755, 0, 0, 0) }
+
+func isWhiteout(i *squashfs.Inode) bool {
+	return i.Mode&syscall.S_IFMT == syscall.S_IFCHR && i.Major == 0 && i.Minor == 0
+}
+
+// put gives a name to an inode. A directory over a directory merges with it, a
+// directory over a whiteout hides what the whiteout hid.
+func (t *tree) put(dir *squashfs.Inode, name string, i *squashfs.Inode) {
+	old := dir.Entry(name)
+	switch {
+	case old == nil:
+	case old.IsDir() && i.IsDir():
+		merge(old, i)
+		return
+	case isWhiteout(old) && i.IsDir():
+		makeOpaque(i)
+	default:
+		t.replaced(old)
+	}
+	dir.Set(name, i)
+}
+
+// merge gives a directory the attributes of a later entry for it.
+func merge(dir, entry *squashfs.Inode) {
+	dir.Mode, dir.UID, dir.GID, dir.ModTime = entry.Mode, entry.UID, entry.GID, entry.ModTime
+	if dir.Xattrs == nil {
+		dir.Xattrs = entry.Xattrs
+		return
+	}
+	maps.Copy(dir.Xattrs, entry.Xattrs)
+}
+
+func makeOpaque(dir *squashfs.Inode) {
+	if dir.Xattrs == nil {
+		dir.Xattrs = map[string]string{}
+	}
+	dir.Xattrs[opaqueXattr] = "y"
+}
+
+// whiteout deletes a name of the layers below. It says nothing about entries of
+// its own layer, wherever in the stream they stand (image specification): there
+// a directory stays, and hides the one below.
+func (t *tree) whiteout(dir *squashfs.Inode, name string, uid, gid uint32) error {
+	if name == "" || name == "." || name == ".." {
+		return fmt.Errorf("%w: whiteout of %q", ErrEntry, name)
+	}
+	switch old := dir.Entry(name); {
+	case old == nil:
+		dir.Set(name, &squashfs.Inode{Mode: syscall.S_IFCHR, UID: uid, GID: gid})
+	case old.IsDir():
+		makeOpaque(old)
+	}
+	return nil
+}
