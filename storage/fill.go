@@ -1,0 +1,84 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	imgtypes "go.podman.io/image/v5/types"
+
+	"github.com/pinbox/pinbox/storage/compose"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// FillHooks tell how far Fill is. Nil ones are not called.
+type FillHooks struct {
+	// Layer is called before a layer is read.
+	Layer func(pinset.Image, pinset.LockedLayer)
+	// Read is called with the bytes of each part of a blob that arrived.
+	Read func(int)
+}
+
+// Fill writes the images into the store, each layer once, and fills in the
+// unpacked sizes of their layers.
+func Fill(ctx context.Context, store *compose.Store, images []Resolved, platform pinset.Platform, access Access, hooks FillHooks) error {
+	c, err := newClient(access, platform)
+	if err != nil {
+		return err
+	}
+	f := filler{client: c, store: store, hooks: hooks, known: map[string]compose.Unpacked{}}
+	for i := range images {
+		if err := f.add(ctx, &images[i]); err != nil {
+			return fmt.Errorf("image %s: %w", images[i].Image, err)
+		}
+	}
+	return nil
+}
+
+type filler struct {
+	*client
+	store *compose.Store
+	hooks FillHooks
+	known map[string]compose.Unpacked
+}
+
+func (f *filler) add(ctx context.Context, img *Resolved) error {
+	var src imgtypes.ImageSource // opened when the first layer is missing
+	defer func() {
+		if src != nil {
+			_ = src.Close() // nothing was written to it
+		}
+	}()
+	open := func(l pinset.LockedLayer) func(context.Context) (io.ReadCloser, error) {
+		return func(ctx context.Context) (_ io.ReadCloser, err error) {
+			if src == nil {
+				if src, err = f.open(ctx, img.Image); err != nil {
+					return nil, err
+				}
+			}
+			return blob(ctx, src, l, f.hooks.Read)
+		}
+	}
+	top := ""
+	for i := range img.Layers {
+		l := &img.Layers[i]
+		id := compose.LayerID(top, l.DiffID)
+		u, ok := f.known[id]
+		if !ok {
+			if f.hooks.Layer != nil {
+				f.hooks.Layer(img.Image, *l)
+			}
+			var err error
+			u, err = f.store.AddLayer(ctx, compose.Layer{Parent: top, Digest: l.Digest, Size: l.Size, DiffID: l.DiffID, Open: open(*l)})
+			if err != nil {
+				return err
+			}
+			f.known[id] = u
+		}
+		l.UnpackedSize, l.Inodes, top = u.Size, u.Inodes, id
+	}
+	f.store.AddImage(compose.Image{
+		Name: img.Pin, TopLayer: top, Index: img.Index, Manifest: img.Manifest, Config: img.Config, Created: img.Created,
+	})
+	return nil
+}

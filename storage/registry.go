@@ -1,0 +1,165 @@
+// Package storage holds images at rest: it resolves them against registries,
+// fetches and verifies their blobs, and writes them into a store.
+//
+// All access to registries goes through containers/image, so credentials,
+// mirrors, certificates and signature policies mean what they mean to skopeo
+// and to CRI-O.
+package storage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+
+	"github.com/docker/distribution/registry/api/errcode"
+	"go.podman.io/image/v5/docker"
+	"go.podman.io/image/v5/docker/reference"
+	"go.podman.io/image/v5/signature"
+	imgtypes "go.podman.io/image/v5/types"
+
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// What can go wrong with a registry, and with what it serves.
+var (
+	ErrRegistry     = errors.New("registry cannot be used")
+	ErrUnauthorized = errors.New("registry refuses the credentials")
+	ErrNotFound     = errors.New("registry does not have it")
+	ErrDigest       = errors.New("registry serves other content than the digest asks for")
+	ErrPolicy       = errors.New("signature policy refuses the image")
+	ErrAuthFile     = errors.New("credentials cannot be read")
+)
+
+// Access is how registries are reached. The zero value does what skopeo does
+// without flags.
+type Access struct {
+	// AuthFile holds credentials in the form of containers-auth.json(5); "" means
+	// $REGISTRY_AUTH_FILE and the places that podman and docker use.
+	AuthFile string
+	// CertDir holds client certificates and CAs; "" means /etc/containers/certs.d.
+	CertDir string
+	// Policy is a containers-policy.json(5) file; "" means that of the user or the
+	// host, and to accept every image where neither has one: all images are
+	// asked for by digest.
+	Policy string
+	// Insecure permits plain HTTP and certificates that nobody vouches for.
+	Insecure bool
+}
+
+// client reaches registries for images of one platform.
+type client struct {
+	sys    *imgtypes.SystemContext
+	policy *signature.PolicyContext
+}
+
+func newClient(access Access, platform pinset.Platform) (*client, error) {
+	if err := checkAuthFile(access.AuthFile); err != nil {
+		return nil, err
+	}
+	goos, arch, variant := platform.Split()
+	sys := &imgtypes.SystemContext{
+		AuthFilePath:            access.AuthFile,
+		DockerCertPath:          access.CertDir,
+		SignaturePolicyPath:     access.Policy,
+		DockerRegistryUserAgent: "pinbox",
+		OSChoice:                goos, ArchitectureChoice: arch, VariantChoice: variant,
+	}
+	if access.Insecure {
+		sys.DockerInsecureSkipTLSVerify = imgtypes.OptionalBoolTrue
+	}
+	policy, err := signature.DefaultPolicy(sys)
+	if access.Policy == "" && errors.Is(err, os.ErrNotExist) {
+		policy, err = &signature.Policy{Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()}}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrPolicy, err)
+	}
+	pc, err := signature.NewPolicyContext(policy)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrPolicy, err)
+	}
+	return &client{sys: sys, policy: pc}, nil
+}
+
+// checkAuthFile finds out before the first request what would otherwise look
+// like a registry that refuses everybody.
+func checkAuthFile(path string) error {
+	if path == "" {
+		path = os.Getenv("REGISTRY_AUTH_FILE")
+	}
+	if path == "" {
+		return nil
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrAuthFile, err)
+	}
+	if err := json.Unmarshal(content, &struct {
+		Auths map[string]any `json:"auths"`
+	}{}); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrAuthFile, path, err)
+	}
+	return nil
+}
+
+// open starts to read an image, under its own name or from a mirror of it.
+func (c *client) open(ctx context.Context, img pinset.Image) (imgtypes.ImageSource, error) {
+	named, err := reference.ParseNamed(img.String())
+	if err != nil {
+		return nil, err
+	}
+	ref, err := docker.NewReference(named)
+	if err != nil {
+		return nil, err
+	}
+	src, err := ref.NewImageSource(ctx, c.sys)
+	if err != nil {
+		return nil, classify(ctx, err)
+	}
+	return &source{ImageSource: src, pinned: img, manifests: map[string]document{}}, nil
+}
+
+// source is an image source that never hands out a manifest that does not match
+// the digest it was asked for by, and asks for each once.
+type source struct {
+	imgtypes.ImageSource
+	pinned    pinset.Image
+	manifests map[string]document
+}
+
+type document struct {
+	content   []byte
+	mediaType string
+}
+
+// classify tells the kinds of failure apart that a user cures differently.
+func classify(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	status := 0
+	var unexpected docker.UnexpectedHTTPStatusError
+	var coded errcode.Error
+	var refused docker.ErrUnauthorizedForCredentials
+	var requirement signature.PolicyRequirementError
+	switch {
+	case errors.As(err, &requirement):
+		return fmt.Errorf("%w: %w", ErrPolicy, err)
+	case errors.As(err, &refused):
+		status = http.StatusUnauthorized
+	case errors.As(err, &unexpected):
+		status = unexpected.StatusCode
+	case errors.As(err, &coded):
+		status = coded.Code.Descriptor().HTTPStatusCode
+	}
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return fmt.Errorf("%w: %w", ErrUnauthorized, err)
+	case http.StatusNotFound:
+		return fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	return fmt.Errorf("%w: %w", ErrRegistry, err)
+}

@@ -1,0 +1,197 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	imgspecv1 "github.com/opencontainers/image-spec/specs-go/v1"
+	"go.podman.io/image/v5/image"
+	"go.podman.io/image/v5/manifest"
+	imgtypes "go.podman.io/image/v5/types"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// What can be wrong with an image that a registry serves.
+var (
+	ErrPlatform = errors.New("image is not for the appliance's platform")
+	ErrNotImage = errors.New("not a container image that CRI-O can run")
+)
+
+const parallelResolves = 8
+
+// Resolved is an image with the documents that describe it.
+type Resolved struct {
+	pinset.LockedImage
+	// Image is the pin, parsed.
+	Image pinset.Image
+	// Index is nil if the pin names a manifest.
+	Index, Manifest, Config []byte
+	Created                 time.Time
+}
+
+// Resolve fetches the manifests and configurations of the images for the
+// platform, verified by their digests, and keeps the order. resolved is called
+// from several goroutines after each image; it may be nil. No layer is read.
+func Resolve(ctx context.Context, images []pinset.Image, platform pinset.Platform, access Access, resolved func(pinset.Image)) ([]Resolved, error) {
+	c, err := newClient(access, platform)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Resolved, len(images))
+	errs := make([]error, len(images))
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(parallelResolves)
+	for i, img := range images {
+		group.Go(func() error {
+			r, err := c.resolve(groupCtx, img)
+			if err != nil {
+				errs[i] = fmt.Errorf("resolve %s: %w", img, err)
+				if errors.Is(err, ErrRegistry) {
+					return errs[i] // the others would fail alike, one time-out after the other
+				}
+				return nil
+			}
+			all[i] = r
+			if resolved != nil {
+				resolved(img)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return all, errors.Join(errs...)
+}
+
+func (c *client) resolve(ctx context.Context, img pinset.Image) (Resolved, error) {
+	src, err := c.open(ctx, img)
+	if err != nil {
+		return Resolved{}, err
+	}
+	defer src.Close()
+	r := Resolved{Image: img, LockedImage: pinset.LockedImage{Pin: img.String(), Manifest: img.Digest}}
+	raw, mediaType, err := src.GetManifest(ctx, nil)
+	if err != nil {
+		return Resolved{}, err
+	}
+	var instance *digest.Digest
+	if manifest.MIMETypeIsMultiImage(mediaType) {
+		d, err := c.choose(raw, mediaType)
+		if err != nil {
+			return Resolved{}, err
+		}
+		instance, r.Index, r.LockedImage.Index, r.LockedImage.Manifest = &d, raw, img.Digest, d
+	}
+	unparsed := image.UnparsedInstance(src, instance)
+	if r.Manifest, mediaType, err = unparsed.Manifest(ctx); err != nil {
+		return Resolved{}, err
+	}
+	if mediaType == manifest.DockerV2Schema1MediaType || mediaType == manifest.DockerV2Schema1SignedMediaType {
+		return Resolved{}, fmt.Errorf("%w: its manifest is of Docker's schema 1", ErrNotImage)
+	}
+	if ok, err := c.policy.IsRunningImageAllowed(ctx, unparsed); !ok {
+		return Resolved{}, classify(ctx, err)
+	}
+	parsed, err := image.FromUnparsedImage(ctx, c.sys, unparsed)
+	if err != nil {
+		return Resolved{}, fmt.Errorf("%w: %w", ErrNotImage, err)
+	}
+	err = c.describe(ctx, parsed, &r)
+	return r, err
+}
+
+// choose picks the platform's manifest out of an index.
+func (c *client) choose(raw []byte, mediaType string) (digest.Digest, error) {
+	list, err := manifest.ListFromBlob(raw, mediaType)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrNotImage, err)
+	}
+	d, err := list.ChooseInstance(c.sys)
+	if err == nil {
+		return d, nil
+	}
+	var has []string
+	for _, d := range list.Instances() {
+		if i, err := list.Instance(d); err == nil && i.ReadOnly.Platform != nil {
+			has = append(has, platformOf(*i.ReadOnly.Platform))
+		}
+	}
+	slices.Sort(has)
+	return "", fmt.Errorf("%w: its index has %s", ErrPlatform, strings.Join(slices.Compact(has), ", "))
+}
+
+func platformOf(p imgspecv1.Platform) string {
+	s := p.OS + "/" + p.Architecture
+	if p.Variant != "" {
+		s += "/" + p.Variant
+	}
+	return s
+}
+
+// describe fills in what the configuration says.
+func (c *client) describe(ctx context.Context, img imgtypes.Image, r *Resolved) error {
+	info := img.ConfigInfo()
+	if info.MediaType != imgspecv1.MediaTypeImageConfig && info.MediaType != manifest.DockerV2Schema2ConfigMediaType {
+		return fmt.Errorf("%w: its configuration is of type %q: an OCI artifact", ErrNotImage, info.MediaType)
+	}
+	var err error
+	if r.Config, err = img.ConfigBlob(ctx); err != nil {
+		return classify(ctx, err)
+	}
+	r.LockedImage.Config = info.Digest
+	config, err := img.OCIConfig(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNotImage, err)
+	}
+	if os, arch := config.OS, config.Architecture; os != "" && os != c.sys.OSChoice || arch != "" && arch != c.sys.ArchitectureChoice {
+		return fmt.Errorf("%w: it is for %s", ErrPlatform, platformOf(config.Platform))
+	}
+	if config.Created != nil {
+		r.Created = *config.Created
+	}
+	layers, diffIDs := img.LayerInfos(), config.RootFS.DiffIDs
+	if len(layers) != len(diffIDs) {
+		return fmt.Errorf("%w: its manifest has %d layers, its configuration %d", ErrNotImage, len(layers), len(diffIDs))
+	}
+	r.Layers = make([]pinset.LockedLayer, len(layers))
+	for i, l := range layers {
+		for _, d := range []digest.Digest{l.Digest, diffIDs[i]} {
+			if d.Validate() != nil || d.Algorithm() != digest.SHA256 {
+				return fmt.Errorf("%w: layer %d has the digest %q", ErrNotImage, i, d)
+			}
+		}
+		r.Layers[i] = pinset.LockedLayer{Digest: l.Digest, Size: l.Size, DiffID: diffIDs[i], MediaType: l.MediaType}
+	}
+	return nil
+}
+
+// GetManifest fetches a manifest, nil meaning the pinned one.
+func (s *source) GetManifest(ctx context.Context, instance *digest.Digest) ([]byte, string, error) {
+	want := s.pinned.Digest
+	if instance != nil {
+		want = *instance
+	}
+	if doc, ok := s.manifests[want.String()]; ok {
+		return doc.content, doc.mediaType, nil
+	}
+	content, mediaType, err := s.ImageSource.GetManifest(ctx, instance)
+	if err != nil {
+		return nil, "", classify(ctx, err)
+	}
+	if got := digest.FromBytes(content); got != want {
+		return nil, "", fmt.Errorf("manifest: %w: it is %s", ErrDigest, got)
+	}
+	s.manifests[want.String()] = document{content: content, mediaType: mediaType}
+	return content, mediaType, nil
+}
