@@ -1,0 +1,151 @@
+package ignition
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"strings"
+	"text/template"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/pinbox/pinbox/runtime/crio"
+)
+
+// The version of Butane's Fedora CoreOS flavour that gives Ignition 3.4, which
+// every CoreOS with a CRI-O new enough for pinbox can read.
+const (
+	butaneVariant = "fcos"
+	butaneVersion = "1.5.0"
+)
+
+// The part of Butane that pinbox writes.
+type (
+	document struct {
+		Variant  string    `yaml:"variant"`
+		Version  string    `yaml:"version"`
+		Ignition *ignition `yaml:"ignition,omitempty"`
+		Passwd   *passwd   `yaml:"passwd,omitempty"`
+		Storage  struct {
+			Directories []directory `yaml:"directories"`
+			Files       []file      `yaml:"files"`
+		} `yaml:"storage"`
+		Systemd struct {
+			Units []unit `yaml:"units"`
+		} `yaml:"systemd"`
+	}
+	ignition struct {
+		Config struct {
+			Merge []content `yaml:"merge"`
+		} `yaml:"config"`
+	}
+	passwd struct {
+		Users []user `yaml:"users"`
+	}
+	user struct {
+		Name    string   `yaml:"name"`
+		SSHKeys []string `yaml:"ssh_authorized_keys"`
+	}
+	directory struct {
+		Path string `yaml:"path"`
+		Mode mode   `yaml:"mode"`
+	}
+	file struct {
+		Path      string  `yaml:"path"`
+		Mode      mode    `yaml:"mode"`
+		Overwrite bool    `yaml:"overwrite"`
+		Contents  content `yaml:"contents"`
+	}
+	content struct {
+		Inline string `yaml:"inline"`
+	}
+	unit struct {
+		Name     string   `yaml:"name"`
+		Enabled  bool     `yaml:"enabled,omitempty"`
+		Contents string   `yaml:"contents,omitempty"`
+		Dropins  []dropin `yaml:"dropins,omitempty"`
+	}
+	dropin struct {
+		Name     string `yaml:"name"`
+		Contents string `yaml:"contents"`
+	}
+)
+
+// mode is spelt in octal, as people read it.
+type mode uint32
+
+func (m mode) MarshalYAML() (any, error) {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: fmt.Sprintf("%#o", uint32(m))}, nil
+}
+
+func text(path string, contents []byte) file {
+	return file{Path: path, Mode: 0o644, Overwrite: true, Contents: content{Inline: string(contents)}}
+}
+
+//go:embed templates
+var templates embed.FS
+
+// Render gives the configuration as Butane: equal configurations, equal bytes.
+func Render(c Config) ([]byte, error) {
+	doc := document{Variant: butaneVariant, Version: butaneVersion}
+	if err := doc.merge(c.Snippets); err != nil {
+		return nil, err
+	}
+	if len(c.SSHKeys) > 0 {
+		doc.Passwd = &passwd{Users: []user{{Name: "core", SSHKeys: c.SSHKeys}}}
+	}
+	for _, slot := range crio.Slots() {
+		doc.Storage.Directories = append(doc.Storage.Directories, directory{Path: slot, Mode: 0o755})
+	}
+	doc.Storage.Files = c.files()
+	var err error
+	if doc.Systemd.Units, err = units(c.Store); err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	b.WriteString("# First-boot configuration of a pinbox appliance. config.ign is made from it:\n# butane --strict --pretty config.bu\n")
+	enc := yaml.NewEncoder(&b)
+	enc.SetIndent(2)
+	if err := enc.Encode(doc); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// merge takes the snippets in as configurations of their own, which the node
+// merges into this one.
+func (d *document) merge(snippets []Snippet) error {
+	for _, s := range snippets {
+		translated, err := Translate(s.Content)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.Name, err)
+		}
+		if d.Ignition == nil {
+			d.Ignition = &ignition{}
+		}
+		d.Ignition.Config.Merge = append(d.Ignition.Config.Merge, content{Inline: string(translated)})
+	}
+	return nil
+}
+
+func units(s Store) ([]unit, error) {
+	slot := crio.Slots()[0]
+	values := struct{ What, Where, Options, Mount string }{s.what(), slot, s.options(), unitName(slot)}
+	t, err := template.ParseFS(templates, "templates/*")
+	if err != nil {
+		return nil, err
+	}
+	var errs error
+	render := func(name string) string {
+		var b strings.Builder
+		if err := t.ExecuteTemplate(&b, name, values); errs == nil {
+			errs = err
+		}
+		return b.String()
+	}
+	return []unit{
+		{Name: values.Mount, Enabled: true, Contents: render("store.mount")},
+		{Name: "crio.service", Dropins: []dropin{{Name: "10-pinbox-stores.conf", Contents: render("crio.conf")}}},
+		{Name: "pinbox-firstboot.service", Enabled: true, Contents: render("firstboot.service")},
+	}, errs
+}

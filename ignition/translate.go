@@ -1,0 +1,78 @@
+package ignition
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"strings"
+
+	butane "github.com/coreos/butane/config"
+	butanecommon "github.com/coreos/butane/config/common"
+	ign "github.com/coreos/ignition/v2/config"
+	"github.com/vincent-petithory/dataurl"
+)
+
+// Translate turns Butane into Ignition and has Ignition's own parser judge the
+// result. Warnings of either are errors: there is nobody to read them when the
+// node boots.
+func Translate(doc []byte) ([]byte, error) {
+	out, findings, err := butane.TranslateBytes(doc, butanecommon.TranslateBytesOptions{Pretty: true})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w: %s", ErrButane, err, oneLine(findings.String()))
+	}
+	if len(findings.Entries) > 0 {
+		return nil, fmt.Errorf("%w: %s", ErrButane, oneLine(findings.String()))
+	}
+	if err := Validate(out); err != nil {
+		return nil, err
+	}
+	return append(out, '\n'), nil
+}
+
+// Validate has Ignition's parser judge a configuration.
+func Validate(config []byte) error {
+	_, findings, err := ign.Parse(config)
+	if err != nil {
+		return fmt.Errorf("%w: %w: %s", ErrButane, err, oneLine(findings.String()))
+	}
+	if len(findings.Entries) > 0 {
+		return fmt.Errorf("%w: %s", ErrButane, oneLine(findings.String()))
+	}
+	return nil
+}
+
+func oneLine(s string) string {
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' }), "; ")
+}
+
+// Files gives the files of a configuration that carry their content in it, by
+// their paths. Configurations that it merges are not looked into.
+func Files(config []byte) (map[string][]byte, error) {
+	c, _, err := ign.Parse(config)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrButane, err)
+	}
+	files := map[string][]byte{}
+	for _, f := range c.Storage.Files {
+		if f.Contents.Source == nil {
+			continue
+		}
+		u, err := dataurl.DecodeString(*f.Contents.Source)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w: %w", f.Path, ErrButane, err)
+		}
+		content := u.Data
+		if f.Contents.Compression != nil && *f.Contents.Compression == "gzip" {
+			z, err := gzip.NewReader(bytes.NewReader(content))
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w: %w", f.Path, ErrButane, err)
+			}
+			if content, err = io.ReadAll(z); err != nil {
+				return nil, fmt.Errorf("%s: %w: %w", f.Path, ErrButane, err)
+			}
+		}
+		files[f.Path] = content
+	}
+	return files, nil
+}

@@ -1,0 +1,65 @@
+// Package crio speaks CRI-O's configuration files.
+package crio
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// Where the drop-ins stand. CRI-O reads every file below its drop-in folder, in
+// lexical order; the last pinned_images wins, storage_option adds up (crio.conf.d(5)).
+const (
+	// PinnedImagesPath is the file that the Machine Config Operator writes too:
+	// pkg/daemon/pinned_image_set.go.
+	PinnedImagesPath = "/etc/crio/crio.conf.d/50-pinned-images"
+	// StoresPath comes after 00-default, in which OpenShift sets internal_repair.
+	StoresPath = "/etc/crio/crio.conf.d/50-pinbox-stores"
+)
+
+// Slots are the mount points of read-only stores, configured from the start: a
+// store that is mounted later is seen at once, while one that is configured
+// later takes a restart of CRI-O.
+func Slots() []string {
+	slots := make([]string, 8)
+	for i := range slots {
+		slots[i] = fmt.Sprintf("/var/lib/pinbox/stores/%d", i)
+	}
+	return slots
+}
+
+// RenderPinned gives the drop-in that pins the images: byte for byte what the
+// Machine Config Operator writes for them, so that on a node that it manages
+// both agree.
+func RenderPinned(images []pinset.Image) []byte {
+	quoted := make([]string, len(images))
+	for i, img := range images {
+		quoted[i] = `"` + img.String() + `"`
+	}
+	return fmt.Appendf(nil, "[crio]\n  [crio.image]\n    pinned_images = [%s]\n", strings.Join(quoted, ", "))
+}
+
+// RenderStores gives the drop-in that adds the slots as additional image stores.
+func RenderStores(slots []string, internalRepair bool) []byte {
+	var b strings.Builder
+	b.WriteString(`# Written by pinbox: read-only image stores.
+[crio]
+  # Each directory must exist when CRI-O starts, mounted or empty.
+  storage_option = [
+`)
+	for _, slot := range slots {
+		fmt.Fprintf(&b, "    \"overlay.imagestore=%s\",\n", slot)
+	}
+	b.WriteString("  ]\n")
+	if internalRepair {
+		b.WriteString("  internal_repair = true\n")
+	} else {
+		b.WriteString(`  # After an unclean stop, the repair of CRI-O up to at least 1.34 takes layers
+  # over a read-only parent for missing, and with a container on such an image it
+  # wipes the whole main store. Fixed in container-libs pull request 888.
+  internal_repair = false
+`)
+	}
+	return []byte(b.String())
+}
