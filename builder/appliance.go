@@ -1,0 +1,203 @@
+package builder
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// Version and kind of the appliance file.
+const (
+	apiVersion = "pinbox/v1alpha1"
+	kind       = "Appliance"
+)
+
+// ErrAppliance says that an appliance file is not one.
+var ErrAppliance = errors.New("not a valid appliance file")
+
+// Appliance says what to build. Paths in a file count from the file's folder.
+type Appliance struct {
+	// APIVersion is pinbox/v1alpha1.
+	APIVersion string `yaml:"apiVersion" jsonschema:"enum=pinbox/v1alpha1"`
+	// Kind is Appliance.
+	Kind     string   `yaml:"kind" jsonschema:"enum=Appliance"`
+	Metadata Metadata `yaml:"metadata"`
+	Spec     Spec     `yaml:"spec"`
+}
+
+// Metadata of an appliance.
+type Metadata struct {
+	// Name of the appliance.
+	Name string `yaml:"name" jsonschema:"minLength=1"`
+}
+
+// Spec of an appliance.
+type Spec struct {
+	// Platform of the nodes; linux/amd64 if left out.
+	Platform pinset.Platform `yaml:"platform,omitempty"`
+	// Sources of images.
+	Sources []Source `yaml:"sources" jsonschema:"minItems=1"`
+	// Store is how the image store is packed.
+	Store StoreSpec `yaml:"store,omitempty"`
+	// Ignition is merged into the first-boot configuration.
+	Ignition IgnitionSpec `yaml:"ignition,omitempty"`
+	// Node is how the node uses what was built.
+	Node NodeSpec `yaml:"node,omitempty"`
+}
+
+// Source of images: one of its fields.
+type Source struct {
+	// PinnedImageSets are files, or folders of files, of PinnedImageSet objects.
+	PinnedImageSets []string `yaml:"pinnedImageSets,omitempty"`
+}
+
+// StoreSpec is how the image store is packed.
+type StoreSpec struct {
+	// BlockSize of the squashfs in bytes, a power of two from 4096 to 1048576;
+	// 131072 if left out.
+	BlockSize int `yaml:"blockSize,omitempty"`
+}
+
+// IgnitionSpec is merged into the first-boot configuration.
+type IgnitionSpec struct {
+	// Butane files to merge; later ones win.
+	Butane []string `yaml:"butane,omitempty"`
+	// SSHAuthorizedKeys of the user core.
+	SSHAuthorizedKeys []string `yaml:"sshAuthorizedKeys,omitempty"`
+}
+
+// NodeSpec is how the node uses what was built.
+type NodeSpec struct {
+	// Store is where the node finds its store; the file of the live ISO if left
+	// out.
+	Store NodeStore `yaml:"store,omitempty"`
+	// InternalRepair leaves CRI-O's own repair on after an unclean stop. Up to at
+	// least CRI-O 1.34 it wipes the main store of a node with a read-only one.
+	InternalRepair bool `yaml:"internalRepair,omitempty"`
+	// SELinuxContext of the mounted store; system_u:object_r:container_ro_file_t:s0
+	// if left out, no context at all if "".
+	SELinuxContext *string `yaml:"selinuxContext,omitempty"`
+	// Binary is the pinbox-node to put into the store; the one beside pinbox if
+	// left out.
+	Binary string `yaml:"binary,omitempty"`
+}
+
+// NodeStore is where a node finds its store: one of its fields.
+type NodeStore struct {
+	// Path of the store's file on the node.
+	Path string `yaml:"path,omitempty" jsonschema:"pattern=^/"`
+	// PartitionLabel of the GPT partition that holds the store.
+	PartitionLabel string `yaml:"partitionLabel,omitempty" jsonschema:"maxLength=36"`
+}
+
+// NewAppliance is the appliance of a build without a file.
+func NewAppliance(sets []string) Appliance {
+	return Appliance{
+		APIVersion: apiVersion, Kind: kind, Metadata: Metadata{Name: "appliance"},
+		Spec: Spec{Sources: []Source{{PinnedImageSets: sets}}},
+	}
+}
+
+// ReadAppliance reads an appliance file. Unknown fields are errors, with their
+// lines.
+func ReadAppliance(path string) (Appliance, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return Appliance{}, fmt.Errorf("%w: %w", ErrAppliance, err)
+	}
+	var a Appliance
+	dec := yaml.NewDecoder(bytes.NewReader(content))
+	dec.KnownFields(true)
+	if err := dec.Decode(&a); err != nil {
+		return Appliance{}, fmt.Errorf("%w: %s", ErrAppliance, located(path, err))
+	}
+	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return Appliance{}, fmt.Errorf("%w: %s: more than one document", ErrAppliance, path)
+	}
+	if err := a.validate(); err != nil {
+		return Appliance{}, fmt.Errorf("%w: %s: %w", ErrAppliance, path, err)
+	}
+	a.resolvePaths(filepath.Dir(path))
+	return a, nil
+}
+
+var yamlLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): (.*?)(?: in type builder\.\w+)?$`)
+
+// located puts the file before each line number of a YAML error.
+func located(path string, err error) error {
+	var list *yaml.TypeError
+	if !errors.As(err, &list) {
+		list = &yaml.TypeError{Errors: []string{err.Error()}}
+	}
+	var errs []error
+	for _, text := range list.Errors {
+		if m := yamlLine.FindStringSubmatch(text); m != nil {
+			errs = append(errs, fmt.Errorf("%s:%s: %s", path, m[1], m[2]))
+		} else {
+			errs = append(errs, fmt.Errorf("%s: %s", path, text))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// validate also fills in the platform.
+func (a *Appliance) validate() error {
+	spec := &a.Spec
+	if spec.Platform == "" {
+		spec.Platform = "linux/amd64"
+	}
+	switch {
+	case a.APIVersion != apiVersion:
+		return fmt.Errorf("apiVersion is %q; this pinbox reads %s", a.APIVersion, apiVersion)
+	case a.Kind != kind:
+		return fmt.Errorf("kind is %q; it must be %s", a.Kind, kind)
+	case a.Metadata.Name == "":
+		return errors.New("metadata.name is missing")
+	case len(spec.Sources) == 0:
+		return errors.New("spec.sources is empty")
+	case spec.Node.Store.Path != "" && spec.Node.Store.PartitionLabel != "":
+		return errors.New("spec.node.store has both path and partitionLabel; give one")
+	case spec.Node.Store.Path != "" && !filepath.IsAbs(spec.Node.Store.Path):
+		return fmt.Errorf("spec.node.store.path is %q; a path on the node starts with /", spec.Node.Store.Path)
+	}
+	for i, s := range spec.Sources {
+		if len(s.PinnedImageSets) == 0 {
+			return fmt.Errorf("spec.sources[%d] names no input; give it pinnedImageSets", i)
+		}
+	}
+	return spec.Platform.Validate()
+}
+
+func (a *Appliance) resolvePaths(dir string) {
+	for i := range a.Spec.Sources {
+		inDir(dir, a.Spec.Sources[i].PinnedImageSets)
+	}
+	inDir(dir, a.Spec.Ignition.Butane)
+	if a.Spec.Node.Binary != "" {
+		binary := []string{a.Spec.Node.Binary}
+		inDir(dir, binary)
+		a.Spec.Node.Binary = binary[0]
+	}
+}
+
+func inDir(dir string, paths []string) {
+	for i, p := range paths {
+		if !filepath.IsAbs(p) {
+			paths[i] = filepath.Join(dir, p)
+		}
+	}
+}
+
+// ParsePlatform reads a platform as users spell it.
+func ParsePlatform(s string) (pinset.Platform, error) {
+	p := pinset.Platform(s)
+	return p, p.Validate()
+}

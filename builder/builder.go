@@ -1,0 +1,142 @@
+// Package builder is the line from inputs to an appliance.
+package builder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// The files of an appliance's folder.
+const (
+	StoreFile    = "store.squashfs"
+	ButaneFile   = "config.bu"
+	IgnitionFile = "config.ign"
+	LockFile     = "pinbox.lock.json"
+	ManifestsDir = "manifests"
+	SumsFile     = "SHA256SUMS"
+)
+
+// Options of a plan or a build.
+type Options struct {
+	// Appliance says what to build.
+	Appliance Appliance
+	// Out is the folder to make. It must not exist, or be empty.
+	Out string
+	// Access is how registries are reached.
+	Access storage.Access
+	// NodeBinary is the pinbox-node to use where the appliance names none.
+	NodeBinary string
+	// ModTime stamps the files that are no image's own; zero means the time of
+	// the newest image.
+	ModTime time.Time
+	// Hooks tell how far the work is.
+	Hooks Hooks
+}
+
+// Hooks tell how far the work is. Nil ones are not called. Resolved may be
+// called from several goroutines at a time.
+type Hooks struct {
+	// Resolving is called before images are resolved.
+	Resolving func(images int)
+	Resolved  func(pinset.Image)
+	// Filling is called before layers are read.
+	Filling func(pinset.Totals)
+	storage.FillHooks
+	// Finishing is called when the layers are in.
+	Finishing func()
+}
+
+func (o *Options) validate() error {
+	if err := o.Appliance.validate(); err != nil {
+		return fmt.Errorf("%w: %w", ErrAppliance, err)
+	}
+	return nil
+}
+
+// Result is what was built.
+type Result struct {
+	Name     string          `json:"name"`
+	Platform pinset.Platform `json:"platform"`
+	Out      string          `json:"out"`
+	Totals   pinset.Totals   `json:"totals"`
+	// StoreSize in bytes.
+	StoreSize int64 `json:"storeSize"`
+	// StoreDigest is the SHA-256 of the store's file.
+	StoreDigest string   `json:"storeDigest"`
+	Warnings    []string `json:"warnings,omitempty"`
+	// Duration in nanoseconds.
+	Duration time.Duration `json:"duration"`
+}
+
+// Build makes the appliance's folder: it appears complete, or not at all.
+func Build(ctx context.Context, o Options) (result Result, err error) {
+	started := time.Now()
+	if err := o.validate(); err != nil {
+		return Result{}, err
+	}
+	binary, err := openNodeBinary(o)
+	if err != nil {
+		return Result{}, err
+	}
+	defer binary.Close()
+	stage, err := openStage(o.Out)
+	if err != nil {
+		return Result{}, err
+	}
+	defer func() { err = errors.Join(err, stage.discard()) }()
+
+	sets, warnings, err := readSets(o.Appliance)
+	if err != nil {
+		return Result{}, err
+	}
+	config, err := renderConfig(o.Appliance, sets)
+	if err != nil {
+		return Result{}, err
+	}
+	images, err := resolve(ctx, o, sets)
+	if err != nil {
+		return Result{}, err
+	}
+	lock, size, err := writeStore(ctx, o, stage, sets, images, binary)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := stage.writeTexts(lock, sets, config); err != nil {
+		return Result{}, err
+	}
+	sums, err := stage.sum(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := stage.publish(); err != nil {
+		return Result{}, err
+	}
+	return Result{
+		Name: o.Appliance.Metadata.Name, Platform: lock.Platform, Out: o.Out, Totals: lock.Totals(),
+		StoreSize: size, StoreDigest: sums[StoreFile], Warnings: warnings, Duration: time.Since(started),
+	}, nil
+}
+
+// Plan says what a build would make, and writes nothing.
+func Plan(ctx context.Context, o Options) (pinset.Lock, []string, error) {
+	if err := o.validate(); err != nil {
+		return pinset.Lock{}, nil, err
+	}
+	sets, warnings, err := readSets(o.Appliance)
+	if err != nil {
+		return pinset.Lock{}, nil, err
+	}
+	if _, err := renderConfig(o.Appliance, sets); err != nil {
+		return pinset.Lock{}, nil, err
+	}
+	images, err := resolve(ctx, o, sets)
+	if err != nil {
+		return pinset.Lock{}, nil, err
+	}
+	return makeLock(o.Appliance.Spec.Platform, sets, images), warnings, nil
+}

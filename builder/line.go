@@ -1,0 +1,191 @@
+package builder
+
+import (
+	"bytes"
+	"context"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"time"
+
+	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/ignition"
+	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/compose"
+	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/squashfs"
+)
+
+// ErrNodeBinary says that there is no pinbox-node that the nodes can run.
+var ErrNodeBinary = errors.New("pinbox-node cannot be used")
+
+// storeDir is pinbox's own folder in the store, beside the storage tree.
+const storeDir = "pinbox"
+
+// readSets reads all sources.
+func readSets(a Appliance) ([]pinset.Set, []string, error) {
+	var paths []string
+	for _, s := range a.Spec.Sources {
+		paths = append(paths, s.PinnedImageSets...)
+	}
+	return source.PinnedImageSets(paths)
+}
+
+type configFiles struct{ butane, ignition []byte }
+
+// renderConfig makes the first-boot configuration.
+func renderConfig(a Appliance, sets []pinset.Set) (configFiles, error) {
+	spec := a.Spec
+	c := ignition.Config{
+		Sets: sets, InternalRepair: spec.Node.InternalRepair, SSHKeys: spec.Ignition.SSHAuthorizedKeys,
+		Store: ignition.Store{
+			Path: spec.Node.Store.Path, PartitionLabel: spec.Node.Store.PartitionLabel,
+			SELinuxContext: ignition.DefaultSELinuxContext,
+		},
+	}
+	if spec.Node.SELinuxContext != nil {
+		c.Store.SELinuxContext = *spec.Node.SELinuxContext
+	}
+	for _, name := range spec.Ignition.Butane {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			return configFiles{}, fmt.Errorf("%w: %w", ignition.ErrButane, err)
+		}
+		c.Snippets = append(c.Snippets, ignition.Snippet{Name: name, Content: content})
+	}
+	bu, err := ignition.Render(c)
+	if err != nil {
+		return configFiles{}, err
+	}
+	ign, err := ignition.Translate(bu)
+	return configFiles{butane: bu, ignition: ign}, err
+}
+
+// resolve asks the registries what the images of all sets are.
+func resolve(ctx context.Context, o Options, sets []pinset.Set) ([]storage.Resolved, error) {
+	images := pinset.Union(sets...)
+	if o.Hooks.Resolving != nil {
+		o.Hooks.Resolving(len(images))
+	}
+	resolved, err := storage.Resolve(ctx, images, o.Appliance.Spec.Platform, o.Access, o.Hooks.Resolved)
+	if err != nil {
+		return nil, err
+	}
+	from := map[pinset.Image][]string{}
+	for _, s := range sets {
+		for _, img := range s.Images {
+			from[img] = append(from[img], pinset.Kind+"/"+s.Name)
+		}
+	}
+	for i := range resolved {
+		resolved[i].From = from[resolved[i].Image]
+	}
+	return resolved, nil
+}
+
+func makeLock(platform pinset.Platform, sets []pinset.Set, images []storage.Resolved) pinset.Lock {
+	lock := pinset.Lock{Version: pinset.LockVersion, Platform: platform}
+	for _, s := range sets {
+		lock.Sets = append(lock.Sets, s.Lock())
+	}
+	for _, img := range images {
+		lock.Images = append(lock.Images, img.LockedImage)
+	}
+	return lock
+}
+
+// writeStore composes and packs the store. The lock that it returns knows the
+// unpacked sizes.
+func writeStore(ctx context.Context, o Options, s *stage, sets []pinset.Set, images []storage.Resolved, binary io.Reader) (lock pinset.Lock, size int64, err error) {
+	modTime := o.ModTime
+	if modTime.IsZero() {
+		modTime = newest(images)
+	}
+	f, err := s.create(StoreFile)
+	if err != nil {
+		return pinset.Lock{}, 0, err
+	}
+	defer f.Abort()
+	w, err := squashfs.NewWriter(f, squashfs.Options{BlockSize: o.Appliance.Spec.Store.BlockSize, ModTime: modTime})
+	if err != nil {
+		return pinset.Lock{}, 0, err
+	}
+	defer w.Abort()
+	store := compose.NewStore(w, modTime, s.dir)
+	if o.Hooks.Filling != nil {
+		o.Hooks.Filling(makeLock(o.Appliance.Spec.Platform, sets, images).Totals())
+	}
+	if err := storage.Fill(ctx, store, images, o.Appliance.Spec.Platform, o.Access, o.Hooks.FillHooks); err != nil {
+		return pinset.Lock{}, 0, err
+	}
+	if o.Hooks.Finishing != nil {
+		o.Hooks.Finishing()
+	}
+	lock = makeLock(o.Appliance.Spec.Platform, sets, images)
+	if err := addOwn(store, lock, sets, binary); err != nil {
+		return pinset.Lock{}, 0, err
+	}
+	if size, err = store.Close(); err != nil {
+		return pinset.Lock{}, 0, err
+	}
+	return lock, size, f.Commit()
+}
+
+// addOwn puts pinbox's folder into the store: what a node needs to know and to
+// run.
+func addOwn(store *compose.Store, lock pinset.Lock, sets []pinset.Set, binary io.Reader) error {
+	var b bytes.Buffer
+	if err := lock.Encode(&b); err != nil {
+		return err
+	}
+	if err := store.AddFile(path.Join(storeDir, LockFile), 0o644, &b); err != nil {
+		return err
+	}
+	for _, s := range sets {
+		if err := store.AddFile(path.Join(storeDir, "sets", s.Name+".yaml"), 0o644, bytes.NewReader(s.Render())); err != nil {
+			return err
+		}
+	}
+	return store.AddFile(path.Join(storeDir, "pinbox-node"), 0o755, binary)
+}
+
+// newest is a time that depends on nothing but the images.
+func newest(images []storage.Resolved) time.Time {
+	t := time.Unix(0, 0)
+	for _, img := range images {
+		if img.Created.After(t) {
+			t = img.Created
+		}
+	}
+	return t
+}
+
+var elfMachines = map[string]elf.Machine{
+	"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64, "ppc64le": elf.EM_PPC64, "s390x": elf.EM_S390, "riscv64": elf.EM_RISCV,
+}
+
+// openNodeBinary finds the pinbox-node for the nodes' architecture.
+func openNodeBinary(o Options) (*os.File, error) {
+	name := o.Appliance.Spec.Node.Binary
+	if name == "" {
+		name = o.NodeBinary
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNodeBinary, err)
+	}
+	_, arch, _ := o.Appliance.Spec.Platform.Split()
+	head, err := elf.NewFile(f)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("%w: %s: %w", ErrNodeBinary, name, err)
+	case head.Machine != elfMachines[arch]:
+		err = fmt.Errorf("%w: %s is for %s, the appliance for %s", ErrNodeBinary, name, head.Machine, arch)
+	default:
+		return f, nil
+	}
+	return nil, errors.Join(err, f.Close())
+}

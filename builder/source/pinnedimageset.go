@@ -1,0 +1,79 @@
+// Package source reads the inputs of an appliance.
+package source
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// ErrNoSets says that an input holds nothing to build.
+var ErrNoSets = errors.New("no PinnedImageSet found")
+
+// PinnedImageSets reads sets from files, and from folders all files that end in
+// .yaml, .yml or .json. Sets come in the order of their names. Warnings tell
+// what the cluster's API would refuse, and what was left out.
+func PinnedImageSets(paths []string) (sets []pinset.Set, warnings []string, err error) {
+	for _, path := range paths {
+		files, err := expand(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		found := 0
+		for _, file := range files {
+			more, others, err := read(file)
+			if err != nil {
+				return nil, nil, err
+			}
+			if others > 0 {
+				warnings = append(warnings, fmt.Sprintf("%s: %d objects of other kinds are left out", file, others))
+			}
+			sets, found = append(sets, more...), found+len(more)
+		}
+		if found == 0 {
+			return nil, nil, fmt.Errorf("%s: %w", path, ErrNoSets)
+		}
+	}
+	slices.SortStableFunc(sets, func(a, b pinset.Set) int { return strings.Compare(a.Name, b.Name) })
+	for i, s := range sets {
+		if i > 0 && s.Name == sets[i-1].Name {
+			return nil, nil, fmt.Errorf("%s: %w: %q, also in %s", s.Origin, pinset.ErrDuplicateSet, s.Name, sets[i-1].Origin)
+		}
+		warnings = append(warnings, s.Lint()...)
+	}
+	return sets, warnings, nil
+}
+
+func read(path string) ([]pinset.Set, int, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer f.Close()
+	return pinset.DecodeSets(f, path)
+}
+
+// expand lists the files of a folder; a file stands for itself.
+func expand(path string) ([]string, error) {
+	var files []string
+	err := filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case p != path && strings.HasPrefix(d.Name(), "."):
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+		case !d.IsDir() && (p == path || slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(p))):
+			files = append(files, p)
+		}
+		return nil
+	})
+	return files, err
+}

@@ -1,0 +1,169 @@
+package builder
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// What can be wrong with the output folder.
+var (
+	ErrNotEmpty = errors.New("output folder is not empty")
+	ErrBusy     = errors.New("another build writes there")
+)
+
+// stage is the folder in which an appliance grows: beside its place, under a
+// name that a later run finds again. A run that was killed leaves it; the next
+// one starts it afresh. It takes its place by rename.
+type stage struct {
+	dir, out string
+	lock     *os.File
+}
+
+func openStage(out string) (_ *stage, err error) {
+	if out, err = filepath.Abs(out); err != nil {
+		return nil, err
+	}
+	if entries, err := os.ReadDir(out); err == nil && len(entries) > 0 {
+		return nil, fmt.Errorf("%s: %w", out, ErrNotEmpty)
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	s := &stage{dir: out + ".partial", out: out}
+	if err := os.MkdirAll(s.dir, 0o755); err != nil {
+		return nil, err
+	}
+	if s.lock, err = os.Open(s.dir); err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(s.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", s.dir, ErrBusy), s.lock.Close())
+	}
+	return s, s.clear()
+}
+
+// clear removes what a run that was killed left.
+func (s *stage) clear() error {
+	entries, err := os.ReadDir(s.dir)
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(s.dir, e.Name())))
+	}
+	return err
+}
+
+func (s *stage) path(name string) string { return filepath.Join(s.dir, filepath.FromSlash(name)) }
+
+func (s *stage) create(name string) (*atomicfile.File, error) {
+	return atomicfile.Create(s.path(name), 0o644)
+}
+
+// writeTexts writes everything but the store and the sums.
+func (s *stage) writeTexts(lock pinset.Lock, sets []pinset.Set, config configFiles) error {
+	var b bytes.Buffer
+	if err := lock.Encode(&b); err != nil {
+		return err
+	}
+	files := map[string][]byte{ButaneFile: config.butane, IgnitionFile: config.ignition, LockFile: b.Bytes()}
+	for _, set := range sets {
+		files[path.Join(ManifestsDir, set.Name+".yaml")] = set.Render()
+	}
+	if err := os.Mkdir(s.path(ManifestsDir), 0o755); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if _, err := atomicfile.Write(s.path(name), files[name], 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sum writes SHA256SUMS, in the form of sha256sum(1).
+func (s *stage) sum(ctx context.Context) (map[string]string, error) {
+	sums, err := sumTree(ctx, s.dir)
+	if err != nil {
+		return nil, err
+	}
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		fmt.Fprintf(&b, "%s  %s\n", sums[name], name)
+	}
+	_, err = atomicfile.Write(s.path(SumsFile), []byte(b.String()), 0o644)
+	return sums, err
+}
+
+// sumTree gives the SHA-256 of every file below dir but the sums themselves.
+func sumTree(ctx context.Context, dir string) (map[string]string, error) {
+	sums := map[string]string{}
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, p)
+		if err != nil || name == SumsFile {
+			return err
+		}
+		sums[filepath.ToSlash(name)], err = sumFile(ctx, p)
+		return err
+	})
+	return sums, err
+}
+
+func sumFile(ctx context.Context, name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.CopyBuffer(h, contextReader{ctx, f}, make([]byte, 1<<20)); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// contextReader ends with its context.
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c contextReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
+}
+
+// publish puts the folder into its place.
+func (s *stage) publish() error {
+	for _, dir := range []string{s.path(ManifestsDir), s.dir} {
+		if err := atomicfile.SyncDir(dir); err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(s.dir, s.out); err != nil {
+		return err
+	}
+	return atomicfile.SyncDir(filepath.Dir(s.out))
+}
+
+// discard removes what was not published.
+func (s *stage) discard() error {
+	return errors.Join(os.RemoveAll(s.dir), s.lock.Close())
+}

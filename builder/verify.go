@@ -1,0 +1,202 @@
+package builder
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/pinbox/pinbox/ignition"
+	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/squashfs"
+)
+
+// ErrVerify says that a folder is not what a build made.
+var ErrVerify = errors.New("verification failed")
+
+// Verified is what Verify found whole.
+type Verified struct {
+	Dir    string        `json:"dir"`
+	Files  int           `json:"files"`
+	Totals pinset.Totals `json:"totals"`
+	// StoreSize in bytes.
+	StoreSize int64 `json:"storeSize"`
+}
+
+// Verify hashes every file of an appliance's folder again, and compares what the
+// files say of each other. It reports all that it finds.
+func Verify(ctx context.Context, dir string) (Verified, error) {
+	sums, err := readSums(dir)
+	if err != nil {
+		return Verified{}, err
+	}
+	errs := []error{compareSums(ctx, dir, sums)}
+	v := Verified{Dir: dir, Files: len(sums)}
+	if v.StoreSize, err = checkSuperblock(filepath.Join(dir, StoreFile)); err != nil {
+		errs = append(errs, err)
+	}
+	lock, err := readLock(filepath.Join(dir, LockFile))
+	if err != nil {
+		errs = append(errs, err)
+	} else {
+		v.Totals = lock.Totals()
+		errs = append(errs, checkManifests(dir, lock), checkConfig(dir, lock))
+	}
+	if err := errors.Join(errs...); err != nil {
+		if ctx.Err() != nil {
+			return Verified{}, ctx.Err()
+		}
+		return Verified{}, fmt.Errorf("%s: %w:\n%w", dir, ErrVerify, err)
+	}
+	return v, nil
+}
+
+var sumLine = regexp.MustCompile(`^([0-9a-f]{64})  (\S.*)$`)
+
+func readSums(dir string) (map[string]string, error) {
+	content, err := os.ReadFile(filepath.Join(dir, SumsFile))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: it has no readable %s: %w", dir, ErrVerify, SumsFile, err)
+	}
+	sums := map[string]string{}
+	for i, line := range strings.Split(strings.TrimSuffix(string(content), "\n"), "\n") {
+		m := sumLine.FindStringSubmatch(line)
+		if m == nil || !fs.ValidPath(m[2]) {
+			return nil, fmt.Errorf("%s: %w: %s:%d is no line of sha256sum", dir, ErrVerify, SumsFile, i+1)
+		}
+		sums[m[2]] = m[1]
+	}
+	return sums, nil
+}
+
+func compareSums(ctx context.Context, dir string, want map[string]string) error {
+	got, err := sumTree(ctx, dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		switch sum, ok := got[name]; {
+		case !ok:
+			errs = append(errs, fmt.Errorf("%s is missing", name))
+		case sum != want[name]:
+			errs = append(errs, fmt.Errorf("%s has changed: SHA-256 %s, was %s", name, sum, want[name]))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(got)) {
+		if _, ok := want[name]; !ok {
+			errs = append(errs, fmt.Errorf("%s is not in %s", name, SumsFile))
+		}
+	}
+	for _, name := range []string{StoreFile, ButaneFile, IgnitionFile, LockFile} {
+		if _, ok := want[name]; !ok {
+			errs = append(errs, fmt.Errorf("%s has no entry for %s", SumsFile, name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkSuperblock compares the length of the store with what it says of itself.
+func checkSuperblock(name string) (int64, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	head := make([]byte, 48)
+	if _, err := f.ReadAt(head, 0); err != nil || binary.LittleEndian.Uint32(head) != squashfs.Magic {
+		return 0, fmt.Errorf("%s is not a squashfs", StoreFile)
+	}
+	if used := binary.LittleEndian.Uint64(head[40:]); used > uint64(fi.Size()) {
+		return 0, fmt.Errorf("%s ends after %d of %d bytes", StoreFile, fi.Size(), used)
+	}
+	return fi.Size(), nil
+}
+
+func readLock(name string) (pinset.Lock, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return pinset.Lock{}, err
+	}
+	defer f.Close()
+	lock, err := pinset.DecodeLock(f)
+	if err != nil {
+		return pinset.Lock{}, fmt.Errorf("%s: %w", LockFile, err)
+	}
+	return lock, nil
+}
+
+// checkManifests compares the manifests with the sets of the lock.
+func checkManifests(dir string, lock pinset.Lock) error {
+	var errs []error
+	for _, locked := range lock.Sets {
+		set, err := locked.Set()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: set %q: %w", LockFile, locked.Name, err))
+			continue
+		}
+		name := path.Join(ManifestsDir, locked.Name+".yaml")
+		content, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		got, _, err := pinset.DecodeSets(bytes.NewReader(content), name)
+		if err != nil {
+			errs = append(errs, err)
+		} else if len(got) != 1 || got[0].Name != set.Name || !maps.Equal(got[0].Labels, set.Labels) ||
+			!slices.Equal(pinset.Union(got[0]), set.Images) {
+			errs = append(errs, fmt.Errorf("%s is not the set of the lock", name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkConfig translates the Butane again, and looks for the lock's pins in it.
+func checkConfig(dir string, lock pinset.Lock) error {
+	bu, err := os.ReadFile(filepath.Join(dir, ButaneFile))
+	if err != nil {
+		return err
+	}
+	ign, err := os.ReadFile(filepath.Join(dir, IgnitionFile))
+	if err != nil {
+		return err
+	}
+	want, err := ignition.Translate(bu)
+	if err != nil {
+		return fmt.Errorf("%s: %w", ButaneFile, err)
+	}
+	if !bytes.Equal(want, ign) {
+		return fmt.Errorf("%s is not what %s translates to", IgnitionFile, ButaneFile)
+	}
+	var images []pinset.Image
+	for _, locked := range lock.Images {
+		img, err := pinset.ParseImage(locked.Pin)
+		if err != nil {
+			return fmt.Errorf("%s: %w", LockFile, err)
+		}
+		images = append(images, img)
+	}
+	files, err := ignition.Files(ign)
+	if err != nil {
+		return fmt.Errorf("%s: %w", IgnitionFile, err)
+	}
+	if !bytes.Equal(files[crio.PinnedImagesPath], crio.RenderPinned(images)) {
+		return fmt.Errorf("%s does not pin the images of the lock", IgnitionFile)
+	}
+	return nil
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/builder"
+)
+
+func buildCommand() *cobra.Command {
+	var in inputFlags
+	var out string
+	cmd := &cobra.Command{
+		Use:   "build {-c appliance.yaml | --set sets.yaml} -o out/",
+		Short: "Build the image store and the Ignition config",
+		Example: `  pinbox build -c appliance.yaml -o out/
+  pinbox build --set worker.yaml --set infra.yaml -o out/`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			opts, err := in.options()
+			if err != nil {
+				return err
+			}
+			opts.Out = out
+			progress := newProgress(cmd.ErrOrStderr(), in.output)
+			opts.Hooks = progress.hooks()
+			result, err := builder.Build(cmd.Context(), opts)
+			progress.close()
+			if err != nil {
+				return err
+			}
+			return printBuilt(cmd, in.output, result)
+		},
+	}
+	in.add(cmd.Flags())
+	cmd.Flags().StringVarP(&out, "out", "o", "", "folder to make")
+	_ = cmd.MarkFlagRequired("out") // fails for unknown flags only
+	return cmd
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/atomicfile"
+)
+
+func demoCommand() *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use:   "demo -o demo/",
+		Short: "Plan, build and verify an appliance of sample images, with nothing else needed",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return demo(cmd, out) },
+	}
+	cmd.Flags().StringVarP(&out, "out", "o", "", "folder to make")
+	_ = cmd.MarkFlagRequired("out") // fails for unknown flags only
+	return cmd
+}
+
+func demo(cmd *cobra.Command, out string) error {
+	if entries, err := os.ReadDir(out); err == nil && len(entries) > 0 {
+		return fmt.Errorf("%s: %w", out, builder.ErrNotEmpty)
+	}
+	program, err := os.ReadFile(besidePinbox("pinbox-node"))
+	if err != nil {
+		return fmt.Errorf("%w: %w", builder.ErrNodeBinary, err)
+	}
+	registry, pins, err := sample.Start(cmd.Context(), program)
+	if err != nil {
+		return err
+	}
+	defer registry.Close()
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return err
+	}
+	sets, appliance := filepath.Join(out, "sets.yaml"), filepath.Join(out, "appliance")
+	if _, err := atomicfile.Write(sets, pins.Sets(), 0o644); err != nil {
+		return err
+	}
+	for _, args := range [][]string{
+		{"plan", "--set", sets, "--tls-verify=false"},
+		{"build", "--set", sets, "--tls-verify=false", "-o", appliance},
+		{"verify", appliance},
+	} {
+		fmt.Fprintf(cmd.OutOrStdout(), "$ pinbox %s\n", strings.Join(args, " "))
+		if code := run(cmd.Context(), args, cmd.OutOrStdout(), cmd.ErrOrStderr()); code != exitOK {
+			return reported(code)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"syscall"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/ignition"
+	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/compose"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// Exit codes, documented in the help and in README.
+const (
+	exitOK          = 0
+	exitOther       = 1
+	exitUsage       = 2
+	exitInput       = 3
+	exitVerify      = 4
+	exitSpace       = 5
+	exitRegistry    = 6
+	exitInterrupted = 130 // 128 + SIGINT, as shells have it
+)
+
+func exitHelp() string {
+	return `Exit codes:
+  0  done
+  1  a failure of another kind
+  2  the command line is wrong
+  3  the input is wrong: a file, a set, an image that is not for this platform
+  4  content does not match its digest, its signature policy or its checksums
+  5  no space left
+  6  a registry cannot be reached, or refuses
+  130  interrupted`
+}
+
+// usageError is an error of the command line.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// reported is the exit code of a command that another one ran, and that said
+// what was wrong itself.
+type reported int
+
+func (r reported) Error() string { return fmt.Sprintf("exit code %d", int(r)) }
+
+// table is the one place that knows what an error means to a user. The first
+// row that matches counts: causes stand before what they cause.
+var table = []struct {
+	err  error
+	code int
+	hint string
+}{
+	{context.Canceled, exitInterrupted, "nothing was left behind; run the command again"},
+	{syscall.ENOSPC, exitSpace, "free space there, or choose another folder with -o"},
+	{syscall.EDQUOT, exitSpace, "free space there, or choose another folder with -o"},
+	{pinset.ErrNotPinned, exitInput, "pin it as repository@sha256:…; `skopeo inspect docker://NAME` tells the digest of a tag"},
+	{pinset.ErrShortName, exitInput, "write the full name; CRI-O pins no other"},
+	{pinset.ErrBadName, exitInput, "write it as registry/path@sha256:…"},
+	{pinset.ErrEmptySet, exitInput, "list at least one image under spec.pinnedImages, or leave the set out"},
+	{pinset.ErrDuplicateSet, exitInput, "give one of the sets another metadata.name"},
+	{pinset.ErrNotSet, exitInput, "see `oc explain pinnedimageset` for the form"},
+	{source.ErrNoSets, exitInput, "name a file or a folder with PinnedImageSet objects"},
+	{builder.ErrAppliance, exitInput, "docs/appliance.schema.json lists all fields"},
+	{builder.ErrNodeBinary, exitInput, "put pinbox-node beside pinbox, or name one with spec.node.binary or --node-binary"},
+	{ignition.ErrButane, exitInput, "`butane --strict` shows where"},
+	{storage.ErrPlatform, exitInput, "pin the index or an image for the platform, or change spec.platform"},
+	{storage.ErrNotImage, exitInput, "leave it out, or publish it again in a current format"},
+	{storage.ErrAuthFile, exitInput, "check --authfile, --pull-secret or REGISTRY_AUTH_FILE"},
+	{storage.ErrDigest, exitVerify, "the registry or a proxy before it is damaged; pull from another one, or push the image again"},
+	{storage.ErrPolicy, exitVerify, "check the policy, or sign the image"},
+	{compose.ErrEscape, exitInput, "the image is malformed or malicious; build it again"},
+	{compose.ErrEntry, exitInput, "the image is malformed; build it again"},
+	{compose.ErrCompression, exitVerify, "the image was damaged before it was pushed; build and push it again"},
+	{compose.ErrDiffID, exitVerify, "the image was damaged before it was pushed; build and push it again"},
+	{storage.ErrUnauthorized, exitRegistry, "log in with `podman login`, or give --authfile or --pull-secret"},
+	{storage.ErrNotFound, exitRegistry, "check the name and the digest; the image may have been deleted"},
+	{storage.ErrRegistry, exitRegistry, "check the host name, the network and registries.conf; for plain HTTP give --tls-verify=false"},
+	{builder.ErrVerify, exitVerify, "build it again"},
+	{builder.ErrNotEmpty, exitUsage, "choose another folder with -o, or remove this one"},
+	{builder.ErrBusy, exitUsage, "wait for the other build, or choose another folder with -o"},
+	{fs.ErrNotExist, exitInput, ""},
+	{fs.ErrPermission, exitInput, ""},
+}
+
+// report prints what went wrong and what to do, and gives the exit code.
+func report(stderr io.Writer, err error) int {
+	if err == nil {
+		return exitOK
+	}
+	if code := reported(0); errors.As(err, &code) {
+		return int(code)
+	}
+	code, hint := exitOther, ""
+	if errors.As(err, &usageError{}) {
+		code, hint = exitUsage, "`pinbox --help` shows the commands and their flags"
+	} else {
+		for _, row := range table {
+			if errors.Is(err, row.err) {
+				code, hint = row.code, row.hint
+				break
+			}
+		}
+	}
+	fmt.Fprintf(stderr, "pinbox: %s\n", strings.TrimSpace(err.Error()))
+	if hint != "" {
+		fmt.Fprintf(stderr, "hint: %s\n", hint)
+	}
+	return code
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/storage"
+)
+
+// inputFlags say what to build and how to reach registries; plan and build
+// share them.
+type inputFlags struct {
+	config     string
+	sets       []string
+	platform   string
+	nodeBinary string
+	access     storage.Access
+	pullSecret string
+	tlsVerify  bool
+	output     string
+}
+
+func (f *inputFlags) add(flags *pflag.FlagSet) {
+	flags.StringVarP(&f.config, "config", "c", "", "appliance file")
+	flags.StringArrayVar(&f.sets, "set", nil, "file or folder of PinnedImageSets, instead of an appliance file; may be repeated")
+	flags.StringVar(&f.platform, "platform", "", "platform of the nodes, over that of the file (default linux/amd64)")
+	flags.StringVar(&f.nodeBinary, "node-binary", "", "pinbox-node to put into the store (default: the one beside pinbox)")
+	flags.StringVar(&f.access.AuthFile, "authfile", "", "registry credentials (default: REGISTRY_AUTH_FILE, then those of podman and docker)")
+	flags.StringVar(&f.pullSecret, "pull-secret", "", "registry credentials as an OpenShift pull secret")
+	flags.StringVar(&f.access.Policy, "policy", "", "signature policy (default: the user's or the host's policy.json)")
+	flags.StringVar(&f.access.CertDir, "cert-dir", "", "certificates and keys for registries (default: /etc/containers/certs.d)")
+	flags.BoolVar(&f.tlsVerify, "tls-verify", true, "require HTTPS and verified certificates")
+	addOutput(flags, &f.output)
+}
+
+func addOutput(flags *pflag.FlagSet, output *string) {
+	flags.StringVar(output, "output", "text", "text, or json for programs")
+}
+
+func checkOutput(output string) error {
+	if output != "text" && output != "json" {
+		return usageError{fmt.Errorf("--output %s: it is text or json", output)}
+	}
+	return nil
+}
+
+// options turns the flags into what the builder takes.
+func (f *inputFlags) options() (o builder.Options, err error) {
+	if err := checkOutput(f.output); err != nil {
+		return o, err
+	}
+	if (f.config == "") == (len(f.sets) == 0) {
+		return o, usageError{errors.New("give an appliance file with -c, or PinnedImageSets with --set")}
+	}
+	if f.pullSecret != "" {
+		if f.access.AuthFile != "" {
+			return o, usageError{errors.New("--authfile and --pull-secret are the same thing: give one")}
+		}
+		f.access.AuthFile = f.pullSecret
+	}
+	f.access.Insecure = !f.tlsVerify
+	o.Access, o.NodeBinary = f.access, f.nodeBinary
+	if o.NodeBinary == "" {
+		o.NodeBinary = besidePinbox("pinbox-node")
+	}
+	if o.ModTime, err = sourceDateEpoch(); err != nil {
+		return o, err
+	}
+	o.Appliance = builder.NewAppliance(f.sets)
+	if f.config != "" {
+		if o.Appliance, err = builder.ReadAppliance(f.config); err != nil {
+			return o, err
+		}
+	}
+	if f.platform != "" {
+		if o.Appliance.Spec.Platform, err = builder.ParsePlatform(f.platform); err != nil {
+			return o, usageError{err}
+		}
+	}
+	return o, nil
+}
+
+func besidePinbox(name string) string {
+	self, err := os.Executable()
+	if err != nil {
+		return name
+	}
+	return filepath.Join(filepath.Dir(self), name)
+}
+
+// sourceDateEpoch is the time that reproducible builds agree on:
+// https://reproducible-builds.org/specs/source-date-epoch/
+func sourceDateEpoch() (time.Time, error) {
+	value := os.Getenv("SOURCE_DATE_EPOCH")
+	if value == "" {
+		return time.Time{}, nil
+	}
+	seconds, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || seconds < 0 {
+		return time.Time{}, usageError{fmt.Errorf("SOURCE_DATE_EPOCH is %q; it is a number of seconds since 1970", value)}
+	}
+	return time.Unix(seconds, 0), nil
+}

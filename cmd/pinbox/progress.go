@@ -1,0 +1,143 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/mattn/go-isatty"
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// progress shows how far the work is: bars on a terminal, a line every tenth of
+// the way elsewhere, JSON lines for programs.
+type progress struct {
+	mu          sync.Mutex
+	show        func(stage string, done, total int64)
+	finish      func()
+	stage       string
+	done, total int64
+}
+
+func newProgress(w io.Writer, output string) *progress {
+	p := &progress{finish: func() {}}
+	f, ok := w.(*os.File)
+	switch {
+	case output == "json":
+		p.show = jsonLines(w)
+	case ok && isatty.IsTerminal(f.Fd()):
+		p.show, p.finish = bars(w)
+	default:
+		p.show = plainLines(w)
+	}
+	return p
+}
+
+func (p *progress) hooks() builder.Hooks {
+	return builder.Hooks{
+		Resolving: func(n int) { p.begin("resolve images", int64(n)) },
+		Resolved:  func(pinset.Image) { p.add(1) },
+		Filling:   func(t pinset.Totals) { p.begin("read layers", t.Bytes) },
+		FillHooks: storage.FillHooks{Read: func(n int) { p.add(int64(n)) }},
+		Finishing: func() { p.begin("write store", 0) },
+	}
+}
+
+func (p *progress) begin(stage string, total int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stage, p.done, p.total = stage, 0, total
+	p.show(stage, 0, total)
+}
+
+func (p *progress) add(n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done = min(p.done+n, p.total)
+	p.show(p.stage, p.done, p.total)
+}
+
+func (p *progress) close() { p.finish() }
+
+// tenths calls show at the start of a stage and at every tenth of it.
+func tenths(show func(stage string, done, total int64, elapsed time.Duration)) func(string, int64, int64) {
+	var current string
+	var next int64
+	var started time.Time
+	return func(stage string, done, total int64) {
+		if stage != current {
+			current, next, started = stage, 0, time.Now()
+		}
+		if total == 0 || done*10 >= next*total {
+			next = 1
+			if total > 0 {
+				next = done*10/total + 1
+			}
+			show(stage, done, total, time.Since(started))
+		}
+	}
+}
+
+func plainLines(w io.Writer) func(string, int64, int64) {
+	return tenths(func(stage string, done, total int64, elapsed time.Duration) {
+		switch {
+		case total == 0:
+			fmt.Fprintf(w, "%s\n", stage)
+		case done > 0 && done < total:
+			left := time.Duration(float64(elapsed) / float64(done) * float64(total-done))
+			fmt.Fprintf(w, "%s: %d%%, %s left\n", stage, done*100/total, left.Round(time.Second))
+		default:
+			fmt.Fprintf(w, "%s: %d%%\n", stage, done*100/total)
+		}
+	})
+}
+
+func jsonLines(w io.Writer) func(string, int64, int64) {
+	enc := json.NewEncoder(w)
+	return tenths(func(stage string, done, total int64, _ time.Duration) {
+		_ = enc.Encode(struct { // nobody may be reading
+			Stage string `json:"stage"`
+			Done  int64  `json:"done"`
+			Total int64  `json:"total"`
+		}{stage, done, total})
+	})
+}
+
+func bars(w io.Writer) (show func(string, int64, int64), finish func()) {
+	pool := mpb.New(mpb.WithOutput(w), mpb.WithWidth(40))
+	var current string
+	var bar *mpb.Bar
+	show = func(stage string, done, total int64) {
+		if stage != current {
+			if bar != nil {
+				bar.SetTotal(-1, true)
+			}
+			current, bar = stage, newBar(pool, stage, total)
+		}
+		bar.SetCurrent(done)
+	}
+	return show, func() {
+		if bar != nil {
+			bar.Abort(false)
+		}
+		pool.Wait()
+	}
+}
+
+func newBar(pool *mpb.Progress, stage string, total int64) *mpb.Bar {
+	counters := decor.CountersNoUnit(" %d / %d")
+	if stage == "read layers" {
+		counters = decor.CountersKiloByte(" % .1f / % .1f")
+	}
+	return pool.AddBar(max(total, 1),
+		mpb.PrependDecorators(decor.Name(stage, decor.WC{W: 15, C: decor.DindentRight})),
+		mpb.AppendDecorators(decor.Percentage(), counters, decor.Name(" "), decor.AverageETA(decor.ET_STYLE_GO)))
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+func printJSON(cmd *cobra.Command, v any) error {
+	enc := json.NewEncoder(cmd.OutOrStdout())
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+func printWarnings(cmd *cobra.Command, warnings []string) {
+	for _, w := range warnings {
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", w)
+	}
+}
+
+func printBuilt(cmd *cobra.Command, output string, r builder.Result) error {
+	if output == "json" {
+		return printJSON(cmd, r)
+	}
+	printWarnings(cmd, r.Warnings)
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), `built %s for %s in %s: %s in a store of %s, out of %s of layers
+  %s/%s  the images: copy it to the node's medium
+  %s/%s      first-boot configuration: mounts the store, pins the images
+  %s/%s       PinnedImageSets for a cluster: oc apply -f
+next: pinbox verify %s
+`,
+		r.Name, r.Platform, r.Duration.Round(100*time.Millisecond), plural(r.Totals.Images, "image"), size(r.StoreSize), size(r.Totals.Bytes),
+		r.Out, builder.StoreFile, r.Out, builder.IgnitionFile, r.Out, builder.ManifestsDir, r.Out)
+	return err
+}
+
+func printPlan(cmd *cobra.Command, output string, lock pinset.Lock, warnings []string) error {
+	totals := lock.Totals()
+	if output == "json" {
+		return printJSON(cmd, struct {
+			Totals   pinset.Totals `json:"totals"`
+			Warnings []string      `json:"warnings,omitempty"`
+			Lock     pinset.Lock   `json:"lock"`
+		}{totals, warnings, lock})
+	}
+	printWarnings(cmd, warnings)
+	out := cmd.OutOrStdout()
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "IMAGE\tLAYERS\tSIZE")
+	for _, img := range lock.Images {
+		var bytes int64
+		for _, l := range img.Layers {
+			bytes += l.Size
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\n", img.Pin, len(img.Layers), size(bytes))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "%s of %s for %s: %s of %s to read; a registry on the node would hold %s of %s\n",
+		plural(totals.Images, "image"), plural(len(lock.Sets), "set"), lock.Platform,
+		plural(totals.Layers, "different layer"), size(totals.Bytes), plural(totals.LayersInAll, "layer"), size(totals.BytesInAll))
+	return err
+}
+
+func printVerified(cmd *cobra.Command, output string, v builder.Verified) error {
+	if output == "json" {
+		return printJSON(cmd, v)
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is whole: %s, %s in a store of %s\n",
+		v.Dir, plural(v.Files, "file"), plural(v.Totals.Images, "image"), size(v.StoreSize))
+	return err
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// size spells bytes in the units of the International System.
+func size(n int64) string {
+	const units = "kMGTP"
+	if n < 1000 {
+		return fmt.Sprintf("%d B", n)
+	}
+	v, u := float64(n)/1000, 0
+	for ; v >= 999.95 && u < len(units)-1; u++ {
+		v /= 1000
+	}
+	return fmt.Sprintf("%.1f %cB", v, units[u])
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+// run is the whole program, callable from tests. It returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	began := false
+	root := &cobra.Command{
+		Use:   "pinbox",
+		Short: "Build offline appliances for CRI-O nodes",
+		Long: `pinbox takes the images that a node must have, writes them once into a read-only
+image store, and emits the Ignition config that mounts it and pins them: the
+node boots with every image there, with no registry, no pull and no copy.
+
+` + exitHelp(),
+		Version:           version,
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		PersistentPreRun:  func(*cobra.Command, []string) { began = true },
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+	}
+	root.AddCommand(buildCommand(), planCommand(), verifyCommand(), demoCommand())
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err != nil && !began { // flags, arguments or the command itself
+		err = usageError{err}
+	}
+	return report(stderr, err)
+}
