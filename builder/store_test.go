@@ -17,12 +17,15 @@ import (
 
 func TestMain(m *testing.M) { oracle.Main(m) }
 
-const nodePackage = "github.com/pinbox/pinbox/cmd/pinbox-node"
+const (
+	nodePackage   = "github.com/pinbox/pinbox/cmd/pinbox-node"
+	samplePackage = "github.com/pinbox/pinbox/fixtures/program"
+)
 
 // serve starts a registry with the sample images.
 func serve(t *testing.T) (*sample.Registry, sample.Pins) {
 	t.Helper()
-	program, err := os.ReadFile(fixtures.Program(t, nodePackage))
+	program, err := os.ReadFile(fixtures.Program(t, samplePackage))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,38 @@
+# Tags, stated once: OpenPGP in Go, and no storage driver that needs C headers.
+export GOFLAGS := -buildvcs=false -tags=containers_image_openpgp,exclude_graphdriver_btrfs
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+GOBUILD := CGO_ENABLED=0 go build -p 2 -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
+DEBIAN  := conmon gcc libblkid-dev libc6-dev runc skopeo squashfs-tools systemd tar
+
+.PHONY: build demo test deps peers golden bench lint
+build:
+	$(GOBUILD) -o bin/ ./cmd/pinbox ./cmd/pinbox-node
+
+# The main job on sample images; the result stays in demo/.
+demo: build
+	rm -rf demo
+	bin/pinbox demo -o demo
+
+# As root with Debian's packages nothing is skipped; another user skips, by name, what mounts.
+test: deps peers lint
+	go test -race ./storage/squashfs ./storage/compose ./storage/atomicfile
+	$(if $(filter 0,$(shell id -u)),PINBOX_TEST_ALL=1) go test -p 2 -timeout 20m ./...
+
+deps:
+	@dpkg -s $(DEBIAN) >/dev/null 2>&1 || { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $(DEBIAN); }
+
+# Real programs that the tests run against, in the versions that their go.mod files pin.
+peers:
+	$(MAKE) -C fixtures/peers
+
+lint:
+	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
+	go vet ./...
+
+# Writes golden files, the schema and the command reference anew.
+golden:
+	go test ./ignition ./builder ./runtime/crio ./cmd/pinbox -run Golden -update
+
+# pinbox beside skopeo and mksquashfs, on a corpus of Debian packages.
+bench: deps build
+	go run ./fixtures/bench
