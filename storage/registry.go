@@ -52,7 +52,7 @@ type Access struct {
 // client reaches registries for images of one platform.
 type client struct {
 	sys    *imgtypes.SystemContext
-	policy *signature.PolicyContext
+	policy *signature.Policy
 }
 
 func newClient(access Access, platform pinset.Platform) (*client, error) {
@@ -77,11 +77,24 @@ func newClient(access Access, platform pinset.Platform) (*client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPolicy, err)
 	}
-	pc, err := signature.NewPolicyContext(policy)
+	return &client{sys: sys, policy: policy}, nil
+}
+
+// allow asks the policy about an image. Its context serves one question at a
+// time, so each image has its own.
+func (c *client) allow(ctx context.Context, img imgtypes.UnparsedImage) error {
+	policy, err := signature.NewPolicyContext(c.policy)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrPolicy, err)
+		return fmt.Errorf("%w: %w", ErrPolicy, err)
 	}
-	return &client{sys: sys, policy: pc}, nil
+	_, err = policy.IsRunningImageAllowed(ctx, img)
+	if destroyed := policy.Destroy(); err == nil {
+		err = destroyed
+	}
+	if err != nil {
+		return classify(ctx, err)
+	}
+	return nil
 }
 
 // checkAuthFile finds out before the first request what would otherwise look

@@ -100,8 +100,8 @@ func (c *client) resolve(ctx context.Context, img pinset.Image) (Resolved, error
 	if mediaType == manifest.DockerV2Schema1MediaType || mediaType == manifest.DockerV2Schema1SignedMediaType {
 		return Resolved{}, fmt.Errorf("%w: its manifest is of Docker's schema 1", ErrNotImage)
 	}
-	if ok, err := c.policy.IsRunningImageAllowed(ctx, unparsed); !ok {
-		return Resolved{}, classify(ctx, err)
+	if err := c.allow(ctx, unparsed); err != nil {
+		return Resolved{}, err
 	}
 	parsed, err := image.FromUnparsedImage(ctx, c.sys, unparsed)
 	if err != nil {

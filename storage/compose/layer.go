@@ -77,7 +77,7 @@ func (r *reader) read() error {
 
 func (r *reader) add(hdr *tar.Header, tr io.Reader) error {
 	if hdr.Typeflag == tar.TypeXGlobalHeader {
-		return r.split.file(hdr.Name, 0, tr, nil)
+		return nil
 	}
 	if isSparse(hdr) { // its bytes in the stream are not those of the file
 		content, err := r.w.Content(tr)

@@ -91,6 +91,9 @@ func NewStore(w *squashfs.Writer, modTime time.Time, tmp string) *Store {
 		images: map[string]*imageRecord{},
 	}
 	s.root = s.dir(0o755)
+	// In an image without any attribute the kernel fails to list those of a file,
+	// rather than to find none; containers see that through overlay.
+	s.root.Xattrs = map[string]string{"user.pinbox": "store"}
 	s.overlay, s.links, s.layerDir = s.dir(0o700), s.dir(0o755), s.dir(0o700)
 	s.root.Set("overlay", s.overlay)
 	s.root.Set("overlay-layers", s.layerDir)

@@ -69,22 +69,23 @@ func (s *splitter) add(e storage.Entry) {
 	}
 }
 
-// file records an entry that stands in the tree under its name. read consumes
-// the content of size bytes, which is left out of the record.
+// file records an entry of size bytes that stands in the tree under its name.
+// read consumes the content, which is left out of the record. Entries without
+// content need no mention: their headers are recorded as bytes, and a name that
+// is mentioned twice makes the record unreadable.
 func (s *splitter) file(name string, size int64, tr io.Reader, read func(io.Reader) error) error {
-	s.segment()
-	var sum []byte
-	if size > 0 {
-		crc := crc64.New(isoTable)
-		s.content = true
-		err := read(&tee{src: tr, sum: crc})
-		s.content = false
-		if err != nil {
-			return err
-		}
-		sum = crc.Sum(nil)
+	if size == 0 {
+		return nil
 	}
-	e := storage.Entry{Type: storage.FileType, Size: size, Payload: sum}
+	s.segment()
+	crc := crc64.New(isoTable)
+	s.content = true
+	err := read(&tee{src: tr, sum: crc})
+	s.content = false
+	if err != nil {
+		return err
+	}
+	e := storage.Entry{Type: storage.FileType, Size: size, Payload: crc.Sum(nil)}
 	e.SetName(name)
 	s.add(e)
 	return s.err
