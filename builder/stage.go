@@ -157,8 +157,9 @@ func (s *stage) publish() error {
 			return err
 		}
 	}
-	if err := os.Rename(s.dir, s.out); err != nil {
-		return err
+	// os.Rename would refuse an empty folder that stands there already.
+	if err := syscall.Rename(s.dir, s.out); err != nil {
+		return &os.LinkError{Op: "rename", Old: s.dir, New: s.out, Err: err}
 	}
 	return atomicfile.SyncDir(filepath.Dir(s.out))
 }

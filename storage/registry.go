@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"regexp"
+	"strconv"
 
 	"github.com/docker/distribution/registry/api/errcode"
 	"go.podman.io/image/v5/docker"
@@ -148,6 +150,8 @@ type document struct {
 	mediaType string
 }
 
+var statusText = regexp.MustCompile(`StatusCode: (\d{3})`)
+
 // classify tells the kinds of failure apart that a user cures differently.
 func classify(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
@@ -167,6 +171,11 @@ func classify(ctx context.Context, err error) error {
 		status = unexpected.StatusCode
 	case errors.As(err, &coded):
 		status = coded.Code.Descriptor().HTTPStatusCode
+	default:
+		// The library's error for an answer without JSON has no exported type.
+		if m := statusText.FindStringSubmatch(err.Error()); m != nil {
+			status, _ = strconv.Atoi(m[1]) // three digits
+		}
 	}
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden:

@@ -20,7 +20,9 @@ func buildCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			opts.Out = out
+			if opts.Out, err = requireOut(out); err != nil {
+				return err
+			}
 			progress := newProgress(cmd.ErrOrStderr(), in.output)
 			opts.Hooks = progress.hooks()
 			result, err := builder.Build(cmd.Context(), opts)
@@ -33,6 +35,5 @@ func buildCommand() *cobra.Command {
 	}
 	in.add(cmd.Flags())
 	cmd.Flags().StringVarP(&out, "out", "o", "", "folder to make")
-	_ = cmd.MarkFlagRequired("out") // fails for unknown flags only
 	return cmd
 }

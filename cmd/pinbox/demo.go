@@ -22,11 +22,13 @@ func demoCommand() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return demo(cmd, out) },
 	}
 	cmd.Flags().StringVarP(&out, "out", "o", "", "folder to make")
-	_ = cmd.MarkFlagRequired("out") // fails for unknown flags only
 	return cmd
 }
 
 func demo(cmd *cobra.Command, out string) error {
+	if _, err := requireOut(out); err != nil {
+		return err
+	}
 	if entries, err := os.ReadDir(out); err == nil && len(entries) > 0 {
 		return fmt.Errorf("%s: %w", out, builder.ErrNotEmpty)
 	}

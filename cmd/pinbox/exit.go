@@ -60,6 +60,7 @@ var table = []struct {
 	hint string
 }{
 	{context.Canceled, exitInterrupted, "nothing was left behind; run the command again"},
+	{builder.ErrVerify, exitVerify, "build it again"},
 	{syscall.ENOSPC, exitSpace, "free space there, or choose another folder with -o"},
 	{syscall.EDQUOT, exitSpace, "free space there, or choose another folder with -o"},
 	{pinset.ErrNotPinned, exitInput, "pin it as repository@sha256:…; `skopeo inspect docker://NAME` tells the digest of a tag"},
@@ -84,11 +85,10 @@ var table = []struct {
 	{storage.ErrUnauthorized, exitRegistry, "log in with `podman login`, or give --authfile or --pull-secret"},
 	{storage.ErrNotFound, exitRegistry, "check the name and the digest; the image may have been deleted"},
 	{storage.ErrRegistry, exitRegistry, "check the host name, the network and registries.conf; for plain HTTP give --tls-verify=false"},
-	{builder.ErrVerify, exitVerify, "build it again"},
 	{builder.ErrNotEmpty, exitUsage, "choose another folder with -o, or remove this one"},
 	{builder.ErrBusy, exitUsage, "wait for the other build, or choose another folder with -o"},
-	{fs.ErrNotExist, exitInput, ""},
-	{fs.ErrPermission, exitInput, ""},
+	{fs.ErrNotExist, exitInput, "check the path"},
+	{fs.ErrPermission, exitInput, "check who may read and write there"},
 }
 
 // report prints what went wrong and what to do, and gives the exit code.

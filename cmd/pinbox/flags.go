@@ -51,6 +51,15 @@ func checkOutput(output string) error {
 	return nil
 }
 
+// requireOut is not left to cobra, which would take a missing flag for a failure
+// of the command.
+func requireOut(out string) (string, error) {
+	if out == "" {
+		return "", usageError{errors.New("name the folder to make with -o")}
+	}
+	return out, nil
+}
+
 // options turns the flags into what the builder takes.
 func (f *inputFlags) options() (o builder.Options, err error) {
 	if err := checkOutput(f.output); err != nil {

@@ -61,7 +61,7 @@ func (r *reader) read() error {
 			break
 		}
 		if err != nil {
-			return fmt.Errorf("tar entry %d: %w", r.entry, err)
+			return fmt.Errorf("%w: tar entry %d: %w", ErrEntry, r.entry, err)
 		}
 		if err := r.add(hdr, tr); err != nil {
 			return err

@@ -151,7 +151,7 @@ func (s *Store) unpack(ctx context.Context, l Layer, t *tree, spool *os.File) (*
 	}
 	r := newReader(s.w, t, split)
 	if err := r.read(); err != nil {
-		return nil, nil, err
+		return nil, nil, st.explain(ctx, err, l.DiffID)
 	}
 	if err := st.verify(l.DiffID); err != nil {
 		return nil, nil, err

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"syscall"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -167,6 +168,22 @@ func (s *stream) verify(want digest.Digest) error {
 		return fmt.Errorf("%w: it is %s, the configuration says %s", ErrDiffID, got, want)
 	}
 	return nil
+}
+
+// explain finds out whether a layer cannot be read because it is not the layer
+// that was asked for, which is then what there is to say.
+func (s *stream) explain(ctx context.Context, err error, want digest.Digest) error {
+	var errno syscall.Errno
+	if ctx.Err() != nil || errors.As(err, &errno) { // the disk, not the layer
+		return err
+	}
+	if _, cause := io.Copy(io.Discard, s); cause != nil {
+		return cause
+	}
+	if cause := s.verify(want); cause != nil {
+		return cause
+	}
+	return err
 }
 
 // close stops the decompressor and waits for it.

@@ -1,0 +1,416 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/oracle"
+	"github.com/pinbox/pinbox/fixtures/sample"
+)
+
+func TestMain(m *testing.M) { oracle.Main(m) }
+
+const nodePackage = "github.com/pinbox/pinbox/cmd/pinbox-node"
+
+// pinbox runs a command line in this process.
+func pinbox(ctx context.Context, args ...string) (code int, stdout, stderr string) {
+	var out, errOut bytes.Buffer
+	code = run(ctx, args, &out, &errOut)
+	return code, out.String(), errOut.String()
+}
+
+// registry with a fault before it; nil for none.
+func registry(t *testing.T, fault func(http.Handler) http.Handler) *sample.Registry {
+	t.Helper()
+	r, err := sample.Serve(fault)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+func layer(t *testing.T, entries ...sample.Entry) *sample.Layer {
+	t.Helper()
+	stream, err := sample.Tar(entries...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := sample.NewLayer(stream, types.OCILayer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func image(t *testing.T, arch string, layers ...v1.Layer) v1.Image {
+	t.Helper()
+	img, err := sample.Image(arch, false, layers...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+func push(t *testing.T, r *sample.Registry, img v1.Image) string {
+	t.Helper()
+	pin, err := r.Push(t.Context(), "test/image", img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pin
+}
+
+func write(t *testing.T, name string, content []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// buildFails builds the sets and checks the exit code, what the message says,
+// and that nothing is left behind.
+func buildFails(t *testing.T, sets string, code int, says []string, flags ...string) {
+	t.Helper()
+	parent := t.TempDir()
+	args := append([]string{
+		"build", "--set", sets, "-o", filepath.Join(parent, "out"), "--tls-verify=false",
+		"--node-binary", fixtures.Program(t, nodePackage),
+	}, flags...)
+	got, _, stderr := pinbox(t.Context(), args...)
+	if got != code {
+		t.Errorf("exit code %d, want %d", got, code)
+	}
+	for _, want := range append(says, "hint: ") {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("the message does not say %q:\n%s", want, stderr)
+		}
+	}
+	if entries, err := os.ReadDir(parent); err != nil || len(entries) > 0 {
+		t.Errorf("left behind: %v (%v)", entries, err)
+	}
+}
+
+const someDigest = "sha256:4198606580b69c8335ad7ae531c3a74e51aee25db5faaf368234e8c8dae5cbea"
+
+func TestBadSets(t *testing.T) {
+	const head = "apiVersion: machineconfiguration.openshift.io/v1\nkind: PinnedImageSet\nmetadata:\n  name: worker\nspec:\n"
+	list := func(name string) string { return head + "  pinnedImages:\n  - name: " + name + "\n" }
+	good := list("quay.io/a/b@" + someDigest)
+	for name, test := range map[string]struct {
+		content string
+		says    []string
+	}{
+		"tag instead of digest":  {list("quay.io/a/b:v1"), []string{"sets.yaml:7", `set "worker"`, "quay.io/a/b:v1", "not a digest reference", "skopeo inspect"}},
+		"neither tag nor digest": {list("quay.io/a/b"), []string{"sets.yaml:7", "not a digest reference"}},
+		"tag and digest":         {list("quay.io/a/b:v1@" + someDigest), []string{"sets.yaml:7", "has a tag as well"}},
+		"short digest":           {list("quay.io/a/b@sha256:12"), []string{"sets.yaml:7", "not a valid image reference"}},
+		"no registry":            {list("busybox@" + someDigest), []string{"sets.yaml:7", "docker.io/library/busybox@sha256:"}},
+		"upper case":             {list("quay.io/A/b@" + someDigest), []string{"not a valid image reference"}},
+		"set with 0 images":      {head + "  pinnedImages: []\n", []string{"sets.yaml:6", `set "worker"`, "has no images"}},
+		"set without a list":     {head + "  {}\n", []string{"has no images"}},
+		"name used twice":        {good + "---\n" + good, []string{"set name used twice", "sets.yaml:1", "sets.yaml:9"}},
+		"misspelt field":         {head + "  pinedImages: []\n", []string{"sets.yaml:6", "unknown field spec.pinedImages"}},
+		"unknown version":        {strings.Replace(good, "/v1", "/v2", 1), []string{`apiVersion "machineconfiguration.openshift.io/v2" is unknown`}},
+		"bad name":               {strings.Replace(good, "worker", "../worker", 1), []string{"RFC 1123"}},
+		"no set":                 {"kind: ConfigMap\n", []string{"no PinnedImageSet found"}},
+		"empty file":             {"", []string{"no PinnedImageSet found"}},
+		"not YAML":               {"a: [", []string{"sets.yaml", "not a PinnedImageSet"}},
+		"no object":              {"- a\n", []string{"not an object"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			buildFails(t, write(t, "sets.yaml", []byte(test.content)), exitInput, test.says)
+		})
+	}
+	buildFails(t, filepath.Join(t.TempDir(), "no-such-file.yaml"), exitInput, []string{"no-such-file.yaml"})
+}
+
+func TestBadImages(t *testing.T) {
+	good := layer(t, sample.File("a", strings.Repeat("text ", 5000)))
+	blob, err := good.Compressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	intact, err := io.ReadAll(blob)
+	if err != nil {
+		t.Fatal(err)
+	}
+	corrupt := bytes.Clone(intact)
+	for i := len(corrupt) / 2; i < len(corrupt)/2+20; i++ {
+		corrupt[i] ^= 0xff
+	}
+	other, err := layer(t, sample.File("b", "other")).Compressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	otherBlob, err := io.ReadAll(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	noTar, err := sample.NewLayer([]byte("hello, I am no tar stream"), types.OCILayer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		layer v1.Layer
+		code  int
+		says  []string
+	}{
+		"corrupt gzip":                {good.WithBlob(corrupt), exitVerify, []string{"cannot be decompressed"}},
+		"cut-off gzip":                {good.WithBlob(intact[:len(intact)-30]), exitVerify, []string{"cannot be decompressed"}},
+		"content of another layer":    {good.WithBlob(otherBlob), exitVerify, []string{"does not match the diffID"}},
+		"no tar":                      {noTar, exitInput, []string{"tar entry 0", "cannot be unpacked"}},
+		"entry up and out":            {layer(t, sample.File("../evil", "x")), exitInput, []string{`"../evil"`, "leads out of the layer"}},
+		"absolute entry up and out":   {layer(t, sample.File("/../../etc/passwd", "x")), exitInput, []string{"leads out of the layer"}},
+		"entry out through a symlink": {layer(t, sample.Symlink("up", "../.."), sample.File("up/evil", "x")), exitInput, []string{`"up/evil"`, "leads out of the layer"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			digest, err := test.layer.Digest()
+			if err != nil {
+				t.Fatal(err)
+			}
+			pin := push(t, registry(t, nil), image(t, "amd64", test.layer))
+			buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), test.code, append(test.says, pin, digest.String()))
+		})
+	}
+	t.Run("image for another platform", func(t *testing.T) {
+		pin := push(t, registry(t, nil), image(t, "arm64", good))
+		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), exitInput, []string{pin, "not for the appliance's platform", "linux/arm64", "spec.platform"})
+	})
+	t.Run("index without the platform", func(t *testing.T) {
+		index, err := sample.Index(image(t, "arm64", good), image(t, "s390x", good))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pin, err := registry(t, nil).PushIndex(t.Context(), "test/index", index)
+		if err != nil {
+			t.Fatal(err)
+		}
+		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), exitInput, []string{pin, "its index has linux/arm64, linux/s390x"})
+	})
+}
+
+// damage answers requests whose path contains part with something else.
+func damage(part string, answer func(w http.ResponseWriter, r *http.Request, next http.Handler)) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet && strings.Contains(r.URL.Path, part) {
+				answer(w, r, next)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+func TestBadRegistries(t *testing.T) {
+	status := func(code int) func(http.ResponseWriter, *http.Request, http.Handler) {
+		return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { w.WriteHeader(code) }
+	}
+	content := layer(t, sample.File("a", strings.Repeat("text ", 5000)))
+	digest, err := content.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		fault func(http.Handler) http.Handler
+		code  int
+		says  []string
+	}{
+		"401":            {damage("/manifests/", status(http.StatusUnauthorized)), exitRegistry, []string{"refuses the credentials", "podman login"}},
+		"403":            {damage("/manifests/", status(http.StatusForbidden)), exitRegistry, []string{"refuses the credentials"}},
+		"404":            {damage("/manifests/", status(http.StatusNotFound)), exitRegistry, []string{"does not have it", "may have been deleted"}},
+		"500":            {damage("/manifests/", status(http.StatusInternalServerError)), exitRegistry, []string{"cannot be used"}},
+		"404 of a layer": {damage(digest.String(), status(http.StatusNotFound)), exitRegistry, []string{"does not have it", digest.String()}},
+		"wrong manifest": {damage("/manifests/", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+			w.Header().Set("Content-Type", string(types.OCIManifestSchema1))
+			fmt.Fprint(w, `{"schemaVersion":2}`)
+		}), exitVerify, []string{"serves other content than the digest asks for"}},
+		"wrong layer": {damage(digest.String(), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			body := record(next, r)
+			body[len(body)/2] ^= 1
+			w.Write(body)
+		}), exitVerify, []string{"serves other content than the digest asks for", digest.String()}},
+		"truncated layer": {damage(digest.String(), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			body := record(next, r)
+			w.Write(body[:len(body)/2])
+		}), exitVerify, []string{"serves other content than the digest asks for", "it ends after"}},
+		"layer that is too long": {damage(digest.String(), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			w.Write(append(record(next, r), "more"...))
+		}), exitVerify, []string{"serves other content than the digest asks for", "more than the"}},
+		"connection that breaks": {damage(digest.String(), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			body := record(next, r)
+			w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+			w.Write(body[:len(body)/2])
+			panic(http.ErrAbortHandler)
+		}), exitRegistry, []string{"cannot be used", digest.String()}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pin := push(t, registry(t, test.fault), image(t, "amd64", content))
+			buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), test.code, append(test.says, pin))
+		})
+	}
+	t.Run("registry that is down", func(t *testing.T) {
+		r := registry(t, nil)
+		pin := push(t, r, image(t, "amd64", content))
+		r.Close()
+		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), exitRegistry, []string{pin, "connection refused", "network"})
+	})
+	t.Run("image that the policy refuses", func(t *testing.T) {
+		pin := push(t, registry(t, nil), image(t, "amd64", content))
+		policy := write(t, "policy.json", []byte(`{"default":[{"type":"reject"}]}`))
+		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), exitVerify, []string{pin, "signature policy refuses"}, "--policy", policy)
+	})
+}
+
+// record is what a handler answers.
+func record(h http.Handler, r *http.Request) []byte {
+	w := &recorder{header: http.Header{}}
+	h.ServeHTTP(w, r)
+	return w.body.Bytes()
+}
+
+type recorder struct {
+	header http.Header
+	body   bytes.Buffer
+}
+
+func (r *recorder) Header() http.Header         { return r.header }
+func (r *recorder) WriteHeader(int)             {}
+func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }
+
+func TestBadCredentials(t *testing.T) {
+	sets := write(t, "sets.yaml", sample.Set("worker", "127.0.0.1:1/a/b@"+someDigest))
+	buildFails(t, sets, exitInput, []string{"credentials cannot be read", "no-such-file"}, "--authfile", "/no-such-file")
+	buildFails(t, sets, exitInput, []string{"credentials cannot be read", "is a directory"}, "--authfile", t.TempDir())
+	buildFails(t, sets, exitInput, []string{"credentials cannot be read", "auth.json"}, "--pull-secret", write(t, "auth.json", []byte("{")))
+	buildFails(t, sets, exitUsage, []string{"give one"}, "--authfile", "a", "--pull-secret", "b")
+}
+
+// Credentials reach the registry from either flag.
+func TestCredentialsAreUsed(t *testing.T) {
+	auth := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			user, password, _ := r.BasicAuth()
+			if r.Method == http.MethodGet && (user != "me" || password != "secret") {
+				w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+	var closed bool
+	gate := func(next http.Handler) http.Handler {
+		guarded := auth(next)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if closed {
+				guarded.ServeHTTP(w, r)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+	r := registry(t, gate)
+	pin := push(t, r, image(t, "amd64", layer(t, sample.File("a", "x"))))
+	closed = true
+	sets := write(t, "sets.yaml", sample.Set("worker", pin))
+	buildFails(t, sets, exitRegistry, []string{"refuses the credentials"})
+	file := write(t, "auth.json", fmt.Appendf(nil, `{"auths":{%q:{"auth":"bWU6c2VjcmV0"}}}`, r.Host))
+	for _, flag := range []string{"--authfile", "--pull-secret"} {
+		if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false", flag, file); code != exitOK {
+			t.Errorf("%s: exit code %d\n%s", flag, code, stderr)
+		}
+	}
+}
+
+func TestBadOutput(t *testing.T) {
+	pin := push(t, registry(t, nil), image(t, "amd64", layer(t, sample.File("a", "x"))))
+	sets := write(t, "sets.yaml", sample.Set("worker", pin))
+	full := filepath.Dir(write(t, "mine.txt", []byte("mine")))
+	args := []string{"build", "--set", sets, "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o"}
+	code, _, stderr := pinbox(t.Context(), append(args, full)...)
+	if code != exitUsage || !strings.Contains(stderr, "not empty") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+	if entries, _ := os.ReadDir(full); len(entries) != 1 {
+		t.Errorf("the folder has %v now", entries)
+	}
+	empty := t.TempDir()
+	if code, _, stderr := pinbox(t.Context(), append(args, empty)...); code != exitOK {
+		t.Errorf("an empty folder was refused: %s", stderr)
+	}
+}
+
+func TestFullDisk(t *testing.T) {
+	fixtures.NeedRoot(t)
+	program, err := os.ReadFile(fixtures.Program(t, nodePackage))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pin := push(t, registry(t, nil), image(t, "amd64", layer(t, sample.File("large", string(program)))))
+	disk := t.TempDir()
+	fixtures.Run(t, "mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk)
+	t.Cleanup(func() { fixtures.Run(t, "umount", disk) })
+	code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", pin)), "--tls-verify=false",
+		"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(disk, "out"))
+	if code != exitSpace || !strings.Contains(stderr, "no space left on device") || !strings.Contains(stderr, "hint: free space") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+	if entries, _ := os.ReadDir(disk); len(entries) > 0 {
+		t.Errorf("left behind: %v", entries)
+	}
+}
+
+func TestInterruptedBuild(t *testing.T) {
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	r := registry(t, damage("/blobs/", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		interrupt(errors.New("SIGINT"))
+		next.ServeHTTP(w, r)
+	}))
+	pin := push(t, r, image(t, "amd64", layer(t, sample.File("a", "x"))))
+	parent := t.TempDir()
+	code, _, stderr := pinbox(ctx, "build", "--set", write(t, "sets.yaml", sample.Set("worker", pin)), "--tls-verify=false",
+		"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(parent, "out"))
+	if code != exitInterrupted {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+	if entries, _ := os.ReadDir(parent); len(entries) > 0 {
+		t.Errorf("left behind: %v", entries)
+	}
+}
+
+func TestCommandLine(t *testing.T) {
+	for name, args := range map[string][]string{
+		"unknown command":    {"bake"},
+		"unknown flag":       {"build", "--fast"},
+		"missing input":      {"build", "-o", "x"},
+		"missing output":     {"build", "--set", "x"},
+		"two kinds of input": {"plan", "-c", "x", "--set", "y"},
+		"argument too many":  {"plan", "-c", "x", "y"},
+		"no folder":          {"verify"},
+		"unknown output":     {"verify", "x", "--output", "yaml"},
+		"bad platform":       {"plan", "--set", "x", "--platform", "windows/amd64"},
+	} {
+		if code, _, stderr := pinbox(t.Context(), args...); code != exitUsage || !strings.Contains(stderr, "hint: ") {
+			t.Errorf("%s: exit code %d\n%s", name, code, stderr)
+		}
+	}
+	if code, stdout, _ := pinbox(t.Context(), "--help"); code != exitOK || !strings.Contains(stdout, "Exit codes:") {
+		t.Errorf("--help: exit code %d\n%s", code, stdout)
+	}
+}

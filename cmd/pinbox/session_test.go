@@ -1,0 +1,266 @@
+package main
+
+import (
+	"encoding/json"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/sample"
+)
+
+const samplePackage = "github.com/pinbox/pinbox/fixtures/program"
+
+func samples(t *testing.T) sample.Pins {
+	t.Helper()
+	program, err := os.ReadFile(fixtures.Program(t, samplePackage))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, pins, err := sample.Start(t.Context(), program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return pins
+}
+
+// appliance writes an appliance file with everything in it, and what it names.
+func appliance(t *testing.T, pins sample.Pins) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"sets/both.yaml": string(pins.Sets()),
+		"sets/notes.txt": "not a set",
+		"motd.bu":        "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/motd\n    contents:\n      inline: hello\n",
+		"appliance.yaml": `apiVersion: pinbox/v1alpha1
+kind: Appliance
+metadata:
+  name: ship-7
+spec:
+  platform: linux/amd64
+  sources:
+  - pinnedImageSets: [sets]
+  store:
+    blockSize: 262144
+  ignition:
+    butane: [motd.bu]
+    sshAuthorizedKeys:
+    - ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb me@ship
+  node:
+    store:
+      partitionLabel: pinbox-store
+    binary: ` + fixtures.Program(t, nodePackage) + "\n",
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, "appliance.yaml")
+}
+
+func TestPlanBuildVerify(t *testing.T) {
+	file := appliance(t, samples(t))
+	out := filepath.Join(t.TempDir(), "deep", "out")
+	code, stdout, stderr := pinbox(t.Context(), "plan", "-c", file, "--tls-verify=false")
+	if code != exitOK || !strings.Contains(stdout, "5 images of 2 sets for linux/amd64: 8 different layers") || !strings.Contains(stderr, "warning: ") {
+		t.Fatalf("plan: exit code %d\n%s%s", code, stdout, stderr)
+	}
+	code, stdout, stderr = pinbox(t.Context(), "build", "-c", file, "--tls-verify=false", "-o", out)
+	if code != exitOK || !strings.Contains(stdout, "built ship-7 for linux/amd64") || !strings.Contains(stdout, "next: pinbox verify "+out) {
+		t.Fatalf("build: exit code %d\n%s%s", code, stdout, stderr)
+	}
+	names := slices.Sorted(maps.Keys(fixtures.Tree(t, out)))
+	want := []string{".", "SHA256SUMS", "config.bu", "config.ign", "manifests", "manifests/infra-sample.yaml", "manifests/worker-sample.yaml", "pinbox.lock.json", "store.squashfs"}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	code, stdout, stderr = pinbox(t.Context(), "verify", out)
+	if code != exitOK || !strings.Contains(stdout, "is whole: 6 files, 5 images") {
+		t.Errorf("verify: exit code %d\n%s%s", code, stdout, stderr)
+	}
+	if out := fixtures.Run(t, "sh", "-c", "cd "+out+" && sha256sum -c --strict SHA256SUMS"); strings.Count(out, ": OK") != 6 {
+		t.Errorf("sha256sum reads our sums differently:\n%s", out)
+	}
+}
+
+func TestOutputForPrograms(t *testing.T) {
+	file := appliance(t, samples(t))
+	code, stdout, stderr := pinbox(t.Context(), "plan", "-c", file, "--tls-verify=false", "--output", "json")
+	var plan struct {
+		Totals struct{ Images, Layers int }
+		Lock   struct{ Images []any }
+	}
+	if err := json.Unmarshal([]byte(stdout), &plan); code != exitOK || err != nil || plan.Totals.Images != 5 || len(plan.Lock.Images) != 5 {
+		t.Errorf("plan: exit code %d, %v\n%s", code, err, stdout)
+	}
+	for line := range strings.Lines(stderr) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("progress is no JSON line: %s", line)
+		}
+	}
+	out := filepath.Join(t.TempDir(), "out")
+	code, stdout, _ = pinbox(t.Context(), "build", "-c", file, "--tls-verify=false", "--output", "json", "-o", out)
+	var built builder.Result
+	if err := json.Unmarshal([]byte(stdout), &built); code != exitOK || err != nil || built.Name != "ship-7" || built.StoreSize == 0 || built.StoreDigest == "" {
+		t.Errorf("build: exit code %d, %v\n%s", code, err, stdout)
+	}
+	code, stdout, _ = pinbox(t.Context(), "verify", out, "--output", "json")
+	var verified builder.Verified
+	if err := json.Unmarshal([]byte(stdout), &verified); code != exitOK || err != nil || verified.Files != 6 {
+		t.Errorf("verify: exit code %d, %v\n%s", code, err, stdout)
+	}
+}
+
+func TestVerifyFindsEveryDamage(t *testing.T) {
+	file := appliance(t, samples(t))
+	out := filepath.Join(t.TempDir(), "out")
+	if code, _, stderr := pinbox(t.Context(), "build", "-c", file, "--tls-verify=false", "-o", out); code != exitOK {
+		t.Fatal(stderr)
+	}
+	for name := range fixtures.Tree(t, out) {
+		path := filepath.Join(out, name)
+		if fi, err := os.Stat(path); err != nil || fi.IsDir() {
+			continue
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed := append([]byte{}, content...)
+		changed[len(changed)/2] ^= 1
+		verifyFails(t, out, name, func() error { return os.WriteFile(path, changed, 0o644) })
+		verifyFails(t, out, name, func() error { return os.WriteFile(path, content[:len(content)/2], 0o644) })
+		verifyFails(t, out, name, func() error { return os.Remove(path) })
+		if err := os.WriteFile(path, content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	extra := filepath.Join(out, "extra")
+	verifyFails(t, out, "extra", func() error { return os.WriteFile(extra, nil, 0o644) })
+	if err := os.Remove(extra); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := pinbox(t.Context(), "verify", out); code != exitOK {
+		t.Errorf("the folder as it was built: %s", stderr)
+	}
+}
+
+func verifyFails(t *testing.T, out, name string, damage func() error) {
+	t.Helper()
+	if err := damage(); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr := pinbox(t.Context(), "verify", out)
+	if name == builder.SumsFile {
+		name = "" // the message may name the file whose sum it was
+	}
+	if code != exitVerify || !strings.Contains(stderr, name) {
+		t.Errorf("damage of %s: exit code %d\n%s", name, code, stderr)
+	}
+}
+
+// Sums that fit do not make a folder true: its files must agree.
+func TestVerifyComparesTheFilesWithEachOther(t *testing.T) {
+	pins := samples(t)
+	build := func(set []byte) string {
+		out := filepath.Join(t.TempDir(), "out")
+		code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", set), "--tls-verify=false", "-o", out, "--node-binary", fixtures.Program(t, nodePackage))
+		if code != exitOK {
+			t.Fatal(stderr)
+		}
+		return out
+	}
+	one, two := build(sample.Set("worker", pins.Pause)), build(sample.Set("worker", pins.Docker))
+	for _, name := range []string{builder.IgnitionFile, builder.LockFile, "manifests/worker-sample.yaml"} {
+		mixed := filepath.Join(t.TempDir(), "mixed")
+		fixtures.Run(t, "cp", "-r", one, mixed)
+		fixtures.Run(t, "cp", filepath.Join(two, name), filepath.Join(mixed, name))
+		fixtures.Run(t, "sh", "-c", "cd "+mixed+" && sha256sum config.bu config.ign manifests/worker-sample.yaml pinbox.lock.json store.squashfs >SHA256SUMS")
+		if code, _, stderr := pinbox(t.Context(), "verify", mixed); code != exitVerify {
+			t.Errorf("%s of another appliance: exit code %d\n%s", name, code, stderr)
+		}
+	}
+}
+
+func TestDemo(t *testing.T) {
+	program := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox")
+	node := fixtures.Program(t, nodePackage)
+	dir := t.TempDir()
+	fixtures.Run(t, "cp", program, node, dir)
+	out := filepath.Join(dir, "demo")
+	text := fixtures.Run(t, filepath.Join(dir, "pinbox"), "demo", "-o", out)
+	for _, want := range []string{"$ pinbox plan", "$ pinbox build", "$ pinbox verify", "is whole"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the demo does not show %q:\n%s", want, text)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(out, "appliance", builder.StoreFile)); err != nil {
+		t.Error(err)
+	}
+}
+
+// A build that is killed at any point and run again gives what an undisturbed
+// one gives, and leaves nothing else.
+func TestKilledBuildIsDoneAgain(t *testing.T) {
+	program := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox")
+	sets := write(t, "sets.yaml", samples(t).Sets())
+	command := func(out string) *exec.Cmd {
+		return exec.Command(program, "build", "--set", sets, "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o", out)
+	}
+	reference := filepath.Join(t.TempDir(), "out")
+	started := time.Now()
+	if text, err := command(reference).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	length := time.Since(started)
+	want := fixtures.Tree(t, reference)
+	seed := uint64(time.Now().UnixNano())
+	random := rand.New(rand.NewPCG(seed, 0))
+	killed := 0
+	for point := range 20 {
+		parent := t.TempDir()
+		out := filepath.Join(parent, "out")
+		cmd := command(out)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(random.Int64N(int64(length))))
+		_ = cmd.Process.Kill()
+		if err := cmd.Wait(); err != nil {
+			killed++
+			if _, err := os.Stat(out); err == nil { // it had taken its place already
+				if diff := cmp.Diff(want, fixtures.Tree(t, out)); diff != "" {
+					t.Fatalf("seed %d, point %d: half an appliance:\n%s", seed, point, diff)
+				}
+				continue
+			}
+			if text, err := command(out).CombinedOutput(); err != nil {
+				t.Fatalf("seed %d, point %d: %v\n%s", seed, point, err, text)
+			}
+		}
+		if diff := cmp.Diff(want, fixtures.Tree(t, out)); diff != "" {
+			t.Errorf("seed %d, point %d (-undisturbed +killed):\n%s", seed, point, diff)
+		}
+		if entries, err := os.ReadDir(parent); err != nil || len(entries) != 1 {
+			t.Errorf("seed %d, point %d: left behind: %v (%v)", seed, point, entries, err)
+		}
+	}
+	if killed < 5 {
+		t.Errorf("%d of 20 builds were killed before their end: this test shows little", killed)
+	}
+}
