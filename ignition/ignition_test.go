@@ -1,0 +1,156 @@
+package ignition_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/crio"
+	"github.com/pinbox/pinbox/ignition"
+	runtimecrio "github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+const sets = `apiVersion: machineconfiguration.openshift.io/v1
+kind: PinnedImageSet
+metadata:
+  name: worker-pinned-images
+  labels:
+    machineconfiguration.openshift.io/role: worker
+spec:
+  pinnedImages:
+  - name: quay.io/openshift-release-dev/ocp-release@sha256:513cf1028aa1a021fa73d0601427a0fbcf6d212b88aaf9d76d4e4841a061e44e
+  - name: quay.io/openshift-release-dev/ocp-release@sha256:61eae2d261e54d1b8a0e05f6b5326228b00468364563745eed88460af04f909b
+---
+apiVersion: machineconfiguration.openshift.io/v1
+kind: PinnedImageSet
+metadata:
+  name: every-node
+spec:
+  pinnedImages:
+  - name: quay.io/openshift-release-dev/ocp-release@sha256:513cf1028aa1a021fa73d0601427a0fbcf6d212b88aaf9d76d4e4841a061e44e
+`
+
+func configs(t *testing.T) map[string]ignition.Config {
+	t.Helper()
+	sets, _, err := pinset.DecodeSets(strings.NewReader(sets), "sets.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	snippet := "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/hostname\n    contents:\n      inline: ship-7\n"
+	return map[string]ignition.Config{
+		"live": {Sets: sets, Store: ignition.Store{SELinuxContext: ignition.DefaultSELinuxContext}},
+		"installed": {
+			Sets: sets, Store: ignition.Store{PartitionLabel: "pinbox-store"}, InternalRepair: true,
+			SSHKeys:  []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb me@ship"},
+			Snippets: []ignition.Snippet{{Name: "hostname.bu", Content: []byte(snippet)}},
+		},
+	}
+}
+
+func TestConfigGolden(t *testing.T) {
+	for name, config := range configs(t) {
+		bu, err := ignition.Render(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fixtures.Golden(t, name+".bu", bu)
+		ign, err := ignition.Translate(bu) // Ignition's own parser is the second judge
+		if err != nil {
+			t.Fatal(err)
+		}
+		fixtures.Golden(t, name+".ign", ign)
+		files, err := ignition.Files(ign)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(files[runtimecrio.PinnedImagesPath], runtimecrio.RenderPinned(pinset.Union(config.Sets...))) {
+			t.Errorf("%s: the pins in the config are %q", name, files[runtimecrio.PinnedImagesPath])
+		}
+	}
+}
+
+// The units that the real Ignition writes are clean for the real systemd, in a
+// root with a crio.service as distributions have it.
+func TestUnitsGolden(t *testing.T) {
+	for name, config := range configs(t) {
+		bu, err := ignition.Render(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ign, err := ignition.Translate(bu)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), "config.ign")
+		if err := os.WriteFile(file, ign, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		fixtures.NeedRoot(t)
+		root := t.TempDir()
+		prepare(t, root)
+		crio.Ignite(t, file, root)
+		units := []string{"var-lib-pinbox-stores-0.mount", "crio.service.d/10-pinbox-stores.conf", "pinbox-firstboot.service"}
+		for _, unit := range units {
+			got, err := os.ReadFile(filepath.Join(root, "etc/systemd/system", unit))
+			if err != nil {
+				t.Fatal(err)
+			}
+			fixtures.Golden(t, name+"-"+filepath.Base(unit), got)
+		}
+		cmd := exec.Command("systemd-analyze", "verify", "--root="+root, "--man=no", "--recursive-errors=yes", "--generators=no",
+			units[0], "crio.service", units[2])
+		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("%s: systemd-analyze verify: %v\n%s", name, err, out)
+		}
+	}
+}
+
+// prepare makes a root with what the units need of a distribution.
+func prepare(t *testing.T, root string) {
+	t.Helper()
+	for name, content := range map[string]string{
+		"etc/passwd":                          "root:x:0:0:root:/root:/bin/sh\ncore:x:1000:1000::/home/core:/bin/sh\n",
+		"etc/group":                           "root:x:0:\ncore:x:1000:\n",
+		"usr/bin/install":                     "#!/bin/sh\n",
+		"usr/bin/crio":                        "#!/bin/sh\n",
+		"usr/local/bin/pinbox-node":           "#!/bin/sh\n",
+		"usr/lib/systemd/system/crio.service": "[Unit]\nDescription=CRI-O\nWants=network-online.target\nAfter=network-online.target\n[Service]\nType=notify\nExecStart=/usr/bin/crio\n[Install]\nWantedBy=multi-user.target\n",
+	} {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(filepath.Join(root, "usr/lib/systemd/system/crio.service"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	// Ignition writes a user's keys as that user, who must be able to get there.
+	home := filepath.Join(root, "home/core")
+	if err := errors.Join(os.Chmod(filepath.Dir(root), 0o755), os.MkdirAll(home, 0o755), os.Chown(home, 1000, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	fixtures.Run(t, "sh", "-c", "cp /usr/lib/systemd/system/*.target "+filepath.Join(root, "usr/lib/systemd/system"))
+}
+
+func TestSnippetsMustBeButane(t *testing.T) {
+	for name, content := range map[string]string{
+		"misspelt field":  "variant: fcos\nversion: 1.5.0\nstorge: {}\n",
+		"unknown version": "variant: fcos\nversion: 99.0.0\n",
+		"no variant":      "storage: {}\n",
+		"no YAML":         "a: [",
+	} {
+		_, err := ignition.Render(ignition.Config{Snippets: []ignition.Snippet{{Name: "mine.bu", Content: []byte(content)}}})
+		if !errors.Is(err, ignition.ErrButane) || !strings.Contains(err.Error(), "mine.bu") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package crio_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+func images(t *testing.T, pins ...string) []pinset.Image {
+	t.Helper()
+	var set pinset.Set
+	for _, pin := range pins {
+		img, err := pinset.ParseImage(pin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set.Images = append(set.Images, img)
+	}
+	return pinset.Union(set)
+}
+
+// The images of the OpenShift documentation, and the file that it shows.
+var documented = []string{
+	"quay.io/openshift-release-dev/ocp-release@sha256:61eae2d261e54d1b8a0e05f6b5326228b00468364563745eed88460af04f909b",
+	"quay.io/openshift-release-dev/ocp-release@sha256:4198606580b69c8335ad7ae531c3a74e51aee25db5faaf368234e8c8dae5cbea",
+	"quay.io/openshift-release-dev/ocp-release@sha256:513cf1028aa1a021fa73d0601427a0fbcf6d212b88aaf9d76d4e4841a061e44e",
+	"quay.io/openshift-release-dev/ocp-release@sha256:4198606580b69c8335ad7ae531c3a74e51aee25db5faaf368234e8c8dae5cbea",
+}
+
+// The Machine Config Operator encodes a structure with this very library.
+func TestPinnedImagesGolden(t *testing.T) {
+	got := crio.RenderPinned(images(t, documented...))
+	fixtures.Golden(t, "50-pinned-images", got)
+	type image struct {
+		PinnedImages []string `toml:"pinned_images,omitempty"`
+	}
+	var config struct {
+		Crio struct {
+			Image image `toml:"image"`
+		} `toml:"crio"`
+	}
+	if err := toml.Unmarshal(got, &config); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(config.Crio.Image.PinnedImages); n != 3 {
+		t.Errorf("%d images", n)
+	}
+	var want bytes.Buffer
+	if err := toml.NewEncoder(&want).Encode(config); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(want.Bytes(), got) {
+		t.Errorf("the operator would write\n%s\nwe write\n%s", want.Bytes(), got)
+	}
+}
+
+func TestStoresGolden(t *testing.T) {
+	for name, repair := range map[string]bool{"50-pinbox-stores": false, "50-pinbox-stores-repair": true} {
+		got := crio.RenderStores(crio.Slots(), repair)
+		fixtures.Golden(t, name, got)
+		var config struct {
+			Crio struct {
+				StorageOption  []string `toml:"storage_option"`
+				InternalRepair *bool    `toml:"internal_repair"`
+			} `toml:"crio"`
+		}
+		if err := toml.Unmarshal(got, &config); err != nil {
+			t.Fatal(err)
+		}
+		if c := config.Crio; len(c.StorageOption) != 8 || c.InternalRepair == nil || *c.InternalRepair != repair {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}
