@@ -1,0 +1,136 @@
+package builder_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/invopop/jsonschema"
+	validator "github.com/santhosh-tekuri/jsonschema/v6"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/fixtures"
+)
+
+const schemaFile = "../../docs/appliance.schema.json"
+
+// The schema is made from the Go types and their comments.
+func TestSchemaGolden(t *testing.T) {
+	r := jsonschema.Reflector{FieldNameTag: "yaml", ExpandedStruct: true}
+	if err := r.AddGoComments("github.com/pinbox/pinbox", "."); err != nil {
+		t.Fatal(err)
+	}
+	comments := map[string]string{} // paths count from the module, whose folder this is not
+	for key, text := range r.CommentMap {
+		comments[strings.Replace(key, "github.com/pinbox/pinbox", "github.com/pinbox/pinbox/builder", 1)] = strings.ReplaceAll(text, "\n", " ")
+	}
+	r.CommentMap = comments
+	schema := r.Reflect(&builder.Appliance{})
+	schema.ID = "https://github.com/pinbox/pinbox/docs/appliance.schema.json"
+	schema.Title = "pinbox appliance"
+	content, err := json.MarshalIndent(schema, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fixtures.Golden(t, schemaFile, append(content, '\n'))
+}
+
+func compiled(t *testing.T) *validator.Schema {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(fixtures.Root(t), "docs", "appliance.schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := validator.UnmarshalJSON(bytes.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := validator.NewCompiler()
+	if err := c.AddResource("schema.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := c.Compile("schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return schema
+}
+
+// What the schema accepts, pinbox reads, and what pinbox refuses, the schema
+// refuses, as far as a schema can tell.
+func TestSchemaAgreesWithTheDecoder(t *testing.T) {
+	schema := compiled(t)
+	const head = "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata:\n  name: a\n"
+	const good = head + "spec:\n  sources:\n  - pinnedImageSets: [a.yaml]\n"
+	for name, test := range map[string]struct {
+		content string
+		says    string // of the decoder; "" for a good file
+	}{
+		"least":           {good, ""},
+		"with everything": {good + "  platform: linux/arm64\n  store:\n    blockSize: 4096\n  ignition:\n    butane: [b.bu]\n    sshAuthorizedKeys: [k]\n  node:\n    store:\n      path: /srv/store\n    internalRepair: true\n    selinuxContext: \"\"\n    binary: x\n", ""},
+		"misspelt field":  {good + "  platfrom: linux/amd64\n", ":8: field platfrom not found"},
+		"misspelt deep":   {good + "  node:\n    store:\n      pth: /x\n", ":10: field pth not found"},
+		"wrong type":      {head + "spec:\n  sources: yes\n", ":6: cannot unmarshal"},
+		"other version":   {strings.Replace(good, "v1alpha1", "v2", 1), "apiVersion is"},
+		"other kind":      {strings.Replace(good, "Appliance", "Applience", 1), "kind is"},
+		"no name":         {strings.Replace(good, "name: a", "name: \"\"", 1), "metadata.name is missing"},
+		"no sources":      {head + "spec:\n  sources: []\n", "spec.sources is empty"},
+		"relative path":   {good + "  node:\n    store:\n      path: srv/store\n", "starts with /"},
+		"duplicate field": {good + "  sources: []\n", "already defined"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "appliance.yaml")
+			if err := os.WriteFile(file, []byte(test.content), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			_, err := builder.ReadAppliance(file)
+			if test.says == "" && err != nil || test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says) || !strings.Contains(err.Error(), file)) {
+				t.Errorf("the decoder says %v", err)
+			}
+			var doc any
+			if yaml.Unmarshal([]byte(test.content), &doc) != nil {
+				return // no document that a schema could judge
+			}
+			if err := schema.Validate(doc); (err == nil) != (test.says == "") {
+				t.Errorf("the schema says %v", err)
+			}
+		})
+	}
+}
+
+// Appliance files in the documents are real ones.
+func TestDocumentedAppliances(t *testing.T) {
+	schema := compiled(t)
+	found := 0
+	for _, name := range []string{"README.md", "docs/build.md"} {
+		text, err := os.ReadFile(filepath.Join(fixtures.Root(t), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range regexp.MustCompile("(?s)```yaml\n(apiVersion: pinbox.*?)```").FindAllSubmatch(text, -1) {
+			found++
+			file := filepath.Join(t.TempDir(), "appliance.yaml")
+			if err := os.WriteFile(file, block[1], 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := builder.ReadAppliance(file); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			var doc any
+			if err := yaml.Unmarshal(block[1], &doc); err != nil {
+				t.Fatal(err)
+			}
+			if err := schema.Validate(doc); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("the documents show no appliance file")
+	}
+}

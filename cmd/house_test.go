@@ -1,0 +1,129 @@
+package cmd_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/pinbox/pinbox/"
+
+// pkg is what `go list` says of a package.
+type pkg struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+}
+
+func list(t *testing.T, args ...string) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Imports,Deps"}, args...)...)
+	cmd.Dir = ".."
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pkgs []pkg
+	for dec := json.NewDecoder(out); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		pkgs = append(pkgs, p)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	return pkgs
+}
+
+// room is the path of a package within the module, "" for a foreign one.
+func room(importPath string) string {
+	r, _ := strings.CutPrefix(importPath+"/", module)
+	if r == importPath+"/" {
+		return ""
+	}
+	return strings.TrimSuffix(r, "/")
+}
+
+func floor(room string) string { f, _, _ := strings.Cut(room, "/"); return f }
+
+// below lists what each floor may import of ours, beside itself.
+var below = map[string][]string{
+	"storage":  {},
+	"runtime":  {"storage/pinset", "storage/atomicfile"},
+	"ignition": {"runtime/crio", "storage/pinset"},
+	"builder":  {"ignition", "runtime/crio", "storage"},
+	// fixtures/sample is what the demo shows, beside being test material.
+	"cmd":      {"builder", "ignition", "runtime", "storage", "fixtures/sample"},
+	"fixtures": {"fixtures", "storage/pinset"},
+}
+
+func TestNoArrowRunsUp(t *testing.T) {
+	for _, p := range list(t, "./...") {
+		from := room(p.ImportPath)
+		if floor(from) == "fixtures" && from != "fixtures/sample" {
+			continue // test material, imported by tests only
+		}
+		for _, imported := range p.Imports {
+			to := room(imported)
+			if to == "" || floor(from) == floor(to) {
+				continue
+			}
+			if !slices.ContainsFunc(below[floor(from)], func(may string) bool { return to == may || strings.HasPrefix(to, may+"/") }) {
+				t.Errorf("%s imports %s: no floor imports what stands above it", from, to)
+			}
+		}
+	}
+}
+
+// doors says which rooms may import a foreign library.
+var doors = map[string][]string{
+	"go.podman.io/image/v5/docker/reference": {"storage", "storage/pinset"}, // the reference parser is the vocabulary's too
+	"go.podman.io/image":                     {"storage"},
+	"go.podman.io/storage":                   {"fixtures/oracle"},
+	"github.com/coreos":                      {"ignition"},
+	"k8s.io/cri-api":                         {"runtime/cri", "fixtures/crio"},
+	"google.golang.org/grpc":                 {"runtime/cri", "fixtures/crio"},
+	"k8s.io/client-go":                       {"runtime/watch"},
+	"sigs.k8s.io/controller-runtime":         {"runtime/watch"},
+	"github.com/spf13":                       {"cmd/pinbox", "cmd/pinbox-node"},
+	"github.com/google/go-containerregistry": {"fixtures/sample", "fixtures/bench"},
+}
+
+func TestForeignLibrariesHaveOneDoor(t *testing.T) {
+	for _, p := range list(t, "./...") {
+		for _, imported := range p.Imports {
+			door := ""
+			for library := range doors {
+				if strings.HasPrefix(imported+"/", library+"/") && len(library) > len(door) {
+					door = library
+				}
+			}
+			if door != "" && !slices.Contains(doors[door], room(p.ImportPath)) {
+				t.Errorf("%s imports %s: its doors are %v", room(p.ImportPath), imported, doors[door])
+			}
+		}
+	}
+}
+
+// The node's binary is small: it has no use for what builds.
+func TestNodeBinaryStaysSmall(t *testing.T) {
+	for _, dep := range list(t, "./cmd/pinbox-node")[0].Deps {
+		for _, heavy := range []string{"go.podman.io/storage", "github.com/coreos", "runtime/cgo", "github.com/google/go-containerregistry"} {
+			// The reference parser brings one helper of the storage library.
+			if (dep == heavy || strings.HasPrefix(dep, heavy+"/")) && dep != "go.podman.io/storage/pkg/regexp" {
+				t.Errorf("pinbox-node depends on %s", dep)
+			}
+		}
+	}
+}
