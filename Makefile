@@ -35,4 +35,4 @@ golden:
 
 # pinbox beside skopeo and mksquashfs, on a corpus of Debian packages.
 bench: deps build
-	go run ./fixtures/bench
+	go run ./fixtures/bench $(BENCHFLAGS)

@@ -45,7 +45,15 @@ storage:
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.Open(filepath.Join(o.Out, builder.LockFile))
+	n := crio.New(t, filepath.Join(o.Out, builder.IgnitionFile))
+	n.MountUnit("var-lib-pinbox-stores-0.mount")
+	n.Start()
+	return n, pins, readLock(t, o.Out)
+}
+
+func readLock(t *testing.T, out string) pinset.Lock {
+	t.Helper()
+	f, err := os.Open(filepath.Join(out, builder.LockFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,10 +62,7 @@ storage:
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := crio.New(t, filepath.Join(o.Out, builder.IgnitionFile))
-	n.MountUnit("var-lib-pinbox-stores-0.mount")
-	n.Start()
-	return n, pins, lock
+	return lock
 }
 
 // checkImages compares what CRI-O lists with the lock.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/fixtures"
@@ -84,6 +85,29 @@ func TestImagesEqualThoseThatSkopeoPulls(t *testing.T) {
 		got := fixtures.Tree(t, oracle.Mount(t, ours, pin))
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: (-skopeo +pinbox):\n%s", pin, diff)
+		}
+	}
+}
+
+// The lock says of each layer what a pull finds out.
+func TestLockKnowsUnpackedSizes(t *testing.T) {
+	fixtures.NeedRoot(t)
+	_, pins := serve(t)
+	o := options(t, pins.Sets())
+	build(t, o)
+	layers, err := oracle.Open(t, oracle.Skopeo(t, pins.All()...)).Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pulled := map[digest.Digest]int64{}
+	for _, l := range layers {
+		pulled[l.UncompressedDigest] = l.UncompressedSize
+	}
+	for _, img := range readLock(t, o.Out).Images {
+		for _, l := range img.Layers {
+			if l.UnpackedSize != pulled[l.DiffID] || l.UnpackedSize == 0 || l.Inodes < 2 {
+				t.Errorf("%s, layer %s: %d bytes in %d inodes; a pull finds %d bytes", img.Pin, l.Digest, l.UnpackedSize, l.Inodes, pulled[l.DiffID])
+			}
 		}
 	}
 }

@@ -31,8 +31,8 @@ func pinbox(ctx context.Context, args ...string) (code int, stdout, stderr strin
 	return code, out.String(), errOut.String()
 }
 
-// registry with a fault before it; nil for none.
-func registry(t *testing.T, fault func(http.Handler) http.Handler) *sample.Registry {
+// serve starts a registry with a fault before it; nil for none.
+func serve(t *testing.T, fault func(http.Handler) http.Handler) *sample.Registry {
 	t.Helper()
 	r, err := sample.Serve(fault)
 	if err != nil {
@@ -183,12 +183,12 @@ func TestBadImages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			pin := push(t, registry(t, nil), image(t, "amd64", test.layer))
+			pin := push(t, serve(t, nil), image(t, "amd64", test.layer))
 			buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), test.code, append(test.says, pin, digest.String()))
 		})
 	}
 	t.Run("image for another platform", func(t *testing.T) {
-		pin := push(t, registry(t, nil), image(t, "arm64", good))
+		pin := push(t, serve(t, nil), image(t, "arm64", good))
 		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), exitInput, []string{pin, "not for the appliance's platform", "linux/arm64", "spec.platform"})
 	})
 	t.Run("index without the platform", func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestBadImages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pin, err := registry(t, nil).PushIndex(t.Context(), "test/index", index)
+		pin, err := serve(t, nil).PushIndex(t.Context(), "test/index", index)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -260,18 +260,18 @@ func TestBadRegistries(t *testing.T) {
 		}), exitRegistry, []string{"cannot be used", digest.String()}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pin := push(t, registry(t, test.fault), image(t, "amd64", content))
+			pin := push(t, serve(t, test.fault), image(t, "amd64", content))
 			buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), test.code, append(test.says, pin))
 		})
 	}
 	t.Run("registry that is down", func(t *testing.T) {
-		r := registry(t, nil)
+		r := serve(t, nil)
 		pin := push(t, r, image(t, "amd64", content))
 		r.Close()
 		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), exitRegistry, []string{pin, "connection refused", "network"})
 	})
 	t.Run("image that the policy refuses", func(t *testing.T) {
-		pin := push(t, registry(t, nil), image(t, "amd64", content))
+		pin := push(t, serve(t, nil), image(t, "amd64", content))
 		policy := write(t, "policy.json", []byte(`{"default":[{"type":"reject"}]}`))
 		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), exitVerify, []string{pin, "signature policy refuses"}, "--policy", policy)
 	})
@@ -325,7 +325,7 @@ func TestCredentialsAreUsed(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 	}
-	r := registry(t, gate)
+	r := serve(t, gate)
 	pin := push(t, r, image(t, "amd64", layer(t, sample.File("a", "x"))))
 	closed = true
 	sets := write(t, "sets.yaml", sample.Set("worker", pin))
@@ -339,7 +339,7 @@ func TestCredentialsAreUsed(t *testing.T) {
 }
 
 func TestBadOutput(t *testing.T) {
-	pin := push(t, registry(t, nil), image(t, "amd64", layer(t, sample.File("a", "x"))))
+	pin := push(t, serve(t, nil), image(t, "amd64", layer(t, sample.File("a", "x"))))
 	sets := write(t, "sets.yaml", sample.Set("worker", pin))
 	full := filepath.Dir(write(t, "mine.txt", []byte("mine")))
 	args := []string{"build", "--set", sets, "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o"}
@@ -362,7 +362,7 @@ func TestFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pin := push(t, registry(t, nil), image(t, "amd64", layer(t, sample.File("large", string(program)))))
+	pin := push(t, serve(t, nil), image(t, "amd64", layer(t, sample.File("large", string(program)))))
 	disk := t.TempDir()
 	fixtures.Run(t, "mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk)
 	t.Cleanup(func() { fixtures.Run(t, "umount", disk) })
@@ -378,7 +378,7 @@ func TestFullDisk(t *testing.T) {
 
 func TestInterruptedBuild(t *testing.T) {
 	ctx, interrupt := context.WithCancelCause(t.Context())
-	r := registry(t, damage("/blobs/", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	r := serve(t, damage("/blobs/", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		interrupt(errors.New("SIGINT"))
 		next.ServeHTTP(w, r)
 	}))

@@ -115,18 +115,20 @@ func bars(w io.Writer) (show func(string, int64, int64), finish func()) {
 	pool := mpb.New(mpb.WithOutput(w), mpb.WithWidth(40))
 	var current string
 	var bar *mpb.Bar
+	var end int64
 	show = func(stage string, done, total int64) {
 		if stage != current {
 			if bar != nil {
-				bar.SetTotal(-1, true)
+				bar.SetCurrent(end)
 			}
-			current, bar = stage, newBar(pool, stage, total)
+			end = max(total, 1)
+			current, bar = stage, newBar(pool, stage, end)
 		}
 		bar.SetCurrent(done)
 	}
 	return show, func() {
 		if bar != nil {
-			bar.Abort(false)
+			bar.Abort(false) // unless it has come to its end
 		}
 		pool.Wait()
 	}
@@ -137,7 +139,7 @@ func newBar(pool *mpb.Progress, stage string, total int64) *mpb.Bar {
 	if stage == "read layers" {
 		counters = decor.CountersKiloByte(" % .1f / % .1f")
 	}
-	return pool.AddBar(max(total, 1),
+	return pool.AddBar(total,
 		mpb.PrependDecorators(decor.Name(stage, decor.WC{W: 15, C: decor.DindentRight})),
 		mpb.AppendDecorators(decor.Percentage(), counters, decor.Name(" "), decor.AverageETA(decor.ET_STYLE_GO)))
 }

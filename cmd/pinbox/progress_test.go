@@ -1,0 +1,48 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The bars once waited for ever for a stage that ended short of its total.
+func TestBarsEndWithTheWork(t *testing.T) {
+	for name, work := range map[string]func(show func(string, int64, int64)){
+		"nothing shown": func(func(string, int64, int64)) {},
+		"all stages": func(show func(string, int64, int64)) {
+			show("resolve images", 0, 5)
+			show("resolve images", 5, 5)
+			show("read layers", 0, 1000)
+			show("read layers", 910, 1000)
+			show("write store", 0, 0)
+		},
+		"failed half-way": func(show func(string, int64, int64)) { show("read layers", 500, 1000) },
+	} {
+		ended := make(chan struct{})
+		go func() {
+			show, finish := bars(new(bytes.Buffer))
+			work(show)
+			finish()
+			close(ended)
+		}()
+		select {
+		case <-ended:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s: the bars go on", name)
+		}
+	}
+}
+
+func TestPlainProgressIsALineEveryTenth(t *testing.T) {
+	var b bytes.Buffer
+	show := plainLines(&b)
+	for done := range int64(1001) {
+		show("read layers", done, 1000)
+	}
+	show("write store", 0, 0)
+	if lines := strings.Count(b.String(), "\n"); lines != 12 {
+		t.Errorf("%d lines:\n%s", lines, b.String())
+	}
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"crypto/tls"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/sample"
+)
+
+// An image whose registry is out of reach comes from a mirror of it, and keeps
+// the name that the cluster knows.
+func TestMirrorsOfRegistriesConf(t *testing.T) {
+	r := serve(t, nil)
+	img := image(t, "amd64", layer(t, sample.File("a", "x")))
+	pin, err := r.Push(t.Context(), "mirror/ns/app", img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := strings.Replace(pin, r.Host+"/mirror", "registry.invalid/team", 1)
+	conf := write(t, "registries.conf", fmt.Appendf(nil,
+		"[[registry]]\nprefix = \"registry.invalid/team\"\nlocation = \"registry.invalid/team\"\n[[registry.mirror]]\nlocation = \"%s/mirror\"\ninsecure = true\n", r.Host))
+	out := filepath.Join(t.TempDir(), "out")
+	// A process of its own: the library reads the file once in a process.
+	cmd := exec.Command(fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), "build",
+		"--set", write(t, "sets.yaml", sample.Set("worker", source)), "--node-binary", fixtures.Program(t, nodePackage), "-o", out)
+	cmd.Env = append(os.Environ(), "CONTAINERS_REGISTRIES_CONF="+conf)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	lock, err := os.ReadFile(filepath.Join(out, "pinbox.lock.json"))
+	if err != nil || !strings.Contains(string(lock), fmt.Sprintf("%q", source)) || strings.Contains(string(lock), r.Host) {
+		t.Errorf("the lock does not know the image by its own name (%v):\n%s", err, lock)
+	}
+}
+
+// A registry with a certificate of its own is trusted with --cert-dir only.
+func TestCertificates(t *testing.T) {
+	server := httptest.NewTLSServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	t.Cleanup(server.Close)
+	host := strings.TrimPrefix(server.URL, "https://")
+	img := image(t, "amd64", layer(t, sample.File("a", "x")))
+	pin := pushTLS(t, host, img)
+	sets := write(t, "sets.yaml", sample.Set("worker", pin))
+	code, _, stderr := pinbox(t.Context(), "plan", "--set", sets)
+	if code != exitRegistry || !strings.Contains(stderr, "certificate") {
+		t.Errorf("without the certificate: exit code %d\n%s", code, stderr)
+	}
+	certs := filepath.Dir(write(t, "ca.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	for _, flag := range []string{"--cert-dir=" + certs, "--tls-verify=false"} {
+		if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, flag); code != exitOK {
+			t.Errorf("%s: exit code %d\n%s", flag, code, stderr)
+		}
+	}
+}
+
+func pushTLS(t *testing.T, host string, img v1.Image) string {
+	t.Helper()
+	digest, err := img.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref, err := name.NewDigest(host + "/test/tls@" + digest.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	if err := remote.Write(ref, img, remote.WithTransport(transport)); err != nil {
+		t.Fatal(err)
+	}
+	return ref.String()
+}
