@@ -29,9 +29,9 @@ lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
 	go vet ./...
 
-# Writes golden files, the schema and the command reference anew.
+# Writes golden files and the schema anew.
 golden:
-	go test ./ignition ./builder ./runtime/crio ./cmd/pinbox -run Golden -update
+	go test ./storage/pinset ./runtime/crio ./ignition ./builder -run Golden -update
 
 # pinbox beside skopeo and mksquashfs, on a corpus of Debian packages.
 bench: deps build

@@ -23,8 +23,9 @@ import (
 
 // What can be wrong with the output folder.
 var (
-	ErrNotEmpty = errors.New("output folder is not empty")
-	ErrBusy     = errors.New("another build writes there")
+	ErrNotEmpty   = errors.New("output folder is not empty")
+	ErrMountPoint = errors.New("output folder is a mount point, which nothing can take the place of")
+	ErrBusy       = errors.New("another build writes there")
 )
 
 // stage is the folder in which an appliance grows: beside its place, under a
@@ -36,12 +37,7 @@ type stage struct {
 }
 
 func openStage(out string) (_ *stage, err error) {
-	if out, err = filepath.Abs(out); err != nil {
-		return nil, err
-	}
-	if entries, err := os.ReadDir(out); err == nil && len(entries) > 0 {
-		return nil, fmt.Errorf("%s: %w", out, ErrNotEmpty)
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if out, err = place(out); err != nil {
 		return nil, err
 	}
 	s := &stage{dir: out + ".partial", out: out}
@@ -55,6 +51,37 @@ func openStage(out string) (_ *stage, err error) {
 		return nil, errors.Join(fmt.Errorf("%s: %w", s.dir, ErrBusy), s.lock.Close())
 	}
 	return s, s.clear()
+}
+
+// place finds out, before there is anything to lose, whether a folder can take
+// its place at out.
+func place(out string) (string, error) {
+	out, err := filepath.Abs(out)
+	if err != nil {
+		return "", err
+	}
+	target, err := filepath.EvalSymlinks(out)
+	if errors.Is(err, fs.ErrNotExist) {
+		return out, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	entries, err := os.ReadDir(target)
+	if err != nil {
+		return "", err
+	}
+	if len(entries) > 0 {
+		return "", fmt.Errorf("%s: %w", target, ErrNotEmpty)
+	}
+	var own, parent syscall.Stat_t
+	if err := errors.Join(syscall.Stat(target, &own), syscall.Stat(filepath.Dir(target), &parent)); err != nil {
+		return "", err
+	}
+	if own.Dev != parent.Dev {
+		return "", fmt.Errorf("%s: %w", target, ErrMountPoint)
+	}
+	return target, nil
 }
 
 // clear removes what a run that was killed left.

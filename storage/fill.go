@@ -26,7 +26,7 @@ func Fill(ctx context.Context, store *compose.Store, images []Resolved, platform
 	if err != nil {
 		return err
 	}
-	f := filler{client: c, store: store, hooks: hooks, known: map[string]compose.Unpacked{}}
+	f := filler{client: c, store: store, hooks: hooks}
 	for i := range images {
 		if err := f.add(ctx, &images[i]); err != nil {
 			return fmt.Errorf("image %s: %w", images[i].Image, err)
@@ -39,7 +39,6 @@ type filler struct {
 	*client
 	store *compose.Store
 	hooks FillHooks
-	known map[string]compose.Unpacked
 }
 
 func (f *filler) add(ctx context.Context, img *Resolved) error {
@@ -51,6 +50,9 @@ func (f *filler) add(ctx context.Context, img *Resolved) error {
 	}()
 	open := func(l pinset.LockedLayer) func(context.Context) (io.ReadCloser, error) {
 		return func(ctx context.Context) (_ io.ReadCloser, err error) {
+			if f.hooks.Layer != nil {
+				f.hooks.Layer(img.Image, l)
+			}
 			if src == nil {
 				if src, err = f.open(ctx, img.Image); err != nil {
 					return nil, err
@@ -62,20 +64,11 @@ func (f *filler) add(ctx context.Context, img *Resolved) error {
 	top := ""
 	for i := range img.Layers {
 		l := &img.Layers[i]
-		id := compose.LayerID(top, l.DiffID)
-		u, ok := f.known[id]
-		if !ok {
-			if f.hooks.Layer != nil {
-				f.hooks.Layer(img.Image, *l)
-			}
-			var err error
-			u, err = f.store.AddLayer(ctx, compose.Layer{Parent: top, Digest: l.Digest, Size: l.Size, DiffID: l.DiffID, Open: open(*l)})
-			if err != nil {
-				return err
-			}
-			f.known[id] = u
+		u, err := f.store.AddLayer(ctx, compose.Layer{Parent: top, Digest: l.Digest, Size: l.Size, DiffID: l.DiffID, Open: open(*l)})
+		if err != nil {
+			return err
 		}
-		l.UnpackedSize, l.Inodes, top = u.Size, u.Inodes, id
+		l.UnpackedSize, l.Inodes, top = u.Size, u.Inodes, u.ID
 	}
 	f.store.AddImage(compose.Image{
 		Name: img.Pin, TopLayer: top, Index: img.Index, Manifest: img.Manifest, Config: img.Config, Created: img.Created,

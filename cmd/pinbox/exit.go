@@ -86,6 +86,7 @@ var table = []struct {
 	{storage.ErrNotFound, exitRegistry, "check the name and the digest; the image may have been deleted"},
 	{storage.ErrRegistry, exitRegistry, "check the host name, the network and registries.conf; for plain HTTP give --tls-verify=false"},
 	{builder.ErrNotEmpty, exitUsage, "choose another folder with -o, or remove this one"},
+	{builder.ErrMountPoint, exitUsage, "name a folder below it with -o"},
 	{builder.ErrBusy, exitUsage, "wait for the other build, or choose another folder with -o"},
 	{fs.ErrNotExist, exitInput, "check the path"},
 	{fs.ErrPermission, exitInput, "check who may read and write there"},

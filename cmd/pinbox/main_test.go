@@ -350,6 +350,20 @@ func TestBadOutput(t *testing.T) {
 	if entries, _ := os.ReadDir(full); len(entries) != 1 {
 		t.Errorf("the folder has %v now", entries)
 	}
+	file := write(t, "file", nil)
+	if code, _, stderr := pinbox(t.Context(), append(args, file)...); code == exitOK || !strings.Contains(stderr, file) {
+		t.Errorf("a file as output: exit code %d\n%s", code, stderr)
+	}
+	link, linked := filepath.Join(t.TempDir(), "link"), t.TempDir()
+	if err := os.Symlink(linked, link); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := pinbox(t.Context(), append(args, link+"/")...); code != exitOK {
+		t.Errorf("a link to an empty folder was refused: %s", stderr)
+	}
+	if _, err := os.Stat(filepath.Join(linked, "SHA256SUMS")); err != nil {
+		t.Error(err)
+	}
 	empty := t.TempDir()
 	if code, _, stderr := pinbox(t.Context(), append(args, empty)...); code != exitOK {
 		t.Errorf("an empty folder was refused: %s", stderr)
@@ -366,8 +380,11 @@ func TestFullDisk(t *testing.T) {
 	disk := t.TempDir()
 	fixtures.Run(t, "mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk)
 	t.Cleanup(func() { fixtures.Run(t, "umount", disk) })
-	code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", pin)), "--tls-verify=false",
-		"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(disk, "out"))
+	args := []string{"build", "--set", write(t, "sets.yaml", sample.Set("worker", pin)), "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o"}
+	if code, _, stderr := pinbox(t.Context(), append(args, disk)...); code != exitUsage || !strings.Contains(stderr, "is a mount point") {
+		t.Errorf("a mount point as output: exit code %d\n%s", code, stderr)
+	}
+	code, _, stderr := pinbox(t.Context(), append(args, filepath.Join(disk, "out"))...)
 	if code != exitSpace || !strings.Contains(stderr, "no space left on device") || !strings.Contains(stderr, "hint: free space") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}

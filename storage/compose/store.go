@@ -78,8 +78,9 @@ type Store struct {
 
 // chain is what the layers above need to know of a layer.
 type chain struct {
-	lower string // content of a child's file "lower"
-	root  rootOwner
+	unpacked Unpacked
+	lower    string // content of a child's file "lower"
+	root     rootOwner
 }
 
 // NewStore starts a store. modTime stamps all files that are not an image's own;
@@ -105,6 +106,9 @@ func NewStore(w *squashfs.Writer, modTime time.Time, tmp string) *Store {
 // read again.
 func (s *Store) AddLayer(ctx context.Context, l Layer) (Unpacked, error) {
 	id := LayerID(l.Parent, l.DiffID)
+	if there, ok := s.chains[id]; ok {
+		return there.unpacked, nil
+	}
 	below, ok := s.chains[l.Parent]
 	if !ok {
 		return Unpacked{}, fmt.Errorf("layer %s: its parent %s is not in the store", l.Digest, l.Parent)
@@ -125,25 +129,18 @@ func (s *Store) AddLayer(ctx context.Context, l Layer) (Unpacked, error) {
 		UncompressedDigest: l.DiffID, UncompressedSize: st.size, Compression: st.kind,
 		UIDs: sorted(r.uids), GIDs: sorted(r.gids),
 	}
-	s.chains[id] = chain{lower: lowerOf(id, below.lower), root: r.tree.owner()}
+	s.chains[id] = chain{unpacked: u, lower: lowerOf(id, below.lower), root: r.tree.owner()}
 	s.layers = append(s.layers, rec)
 	return u, s.placeLayer(id, below, r.tree.root, spool)
-}
-
-// Has says whether the store has the layer.
-func (s *Store) Has(id string) bool {
-	_, ok := s.chains[id]
-	return ok && id != ""
 }
 
 // unpack reads the layer once. If entries of it replace others, it reads it
 // again, for its record must hold what was replaced.
 func (s *Store) unpack(ctx context.Context, l Layer, t *tree, spool *os.File) (*reader, *stream, error) {
-	blob, err := l.Open(ctx)
+	st, err := openStream(ctx, l.Open)
 	if err != nil {
 		return nil, nil, err
 	}
-	st := openStream(ctx, blob)
 	defer st.close()
 	split, err := newSplitter(st, spool)
 	if err != nil {

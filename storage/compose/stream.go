@@ -48,9 +48,14 @@ type stream struct {
 	size      int64
 }
 
-// openStream starts to decompress blob, which it closes.
-func openStream(ctx context.Context, blob io.ReadCloser) *stream {
+// openStream starts to decompress a blob. close ends it at any point.
+func openStream(ctx context.Context, open func(context.Context) (io.ReadCloser, error)) (*stream, error) {
 	ctx, stop := context.WithCancel(ctx)
+	blob, err := open(ctx)
+	if err != nil {
+		stop()
+		return nil, err
+	}
 	s := &stream{
 		chunks: make(chan []byte, 4), free: make(chan []byte, 6), stop: stop, sum: sha256.New(),
 	}
@@ -67,7 +72,7 @@ func openStream(ctx context.Context, blob io.ReadCloser) *stream {
 		}
 		s.err = errors.Join(err, blob.Close())
 	}()
-	return s
+	return s, nil
 }
 
 func sniff(magic []byte) compression {

@@ -125,11 +125,10 @@ func (s *Store) splitAgain(ctx context.Context, l Layer, keep map[int]bool, spoo
 	if _, err := spool.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	blob, err := l.Open(ctx)
+	st, err := openStream(ctx, l.Open)
 	if err != nil {
 		return err
 	}
-	st := openStream(ctx, blob)
 	defer st.close()
 	split, err := newSplitter(st, spool)
 	if err != nil {
