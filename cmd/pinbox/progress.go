@@ -121,10 +121,14 @@ func bars(w io.Writer) (show func(string, int64, int64), finish func()) {
 			if bar != nil {
 				bar.SetCurrent(end)
 			}
-			end = max(total, 1)
-			current, bar = stage, newBar(pool, stage, end)
+			current, end, bar = stage, total, nil
+			if total > 0 {
+				bar = newBar(pool, stage, total)
+			}
 		}
-		bar.SetCurrent(done)
+		if bar != nil {
+			bar.SetCurrent(done)
+		}
 	}
 	return show, func() {
 		if bar != nil {
