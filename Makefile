@@ -4,9 +4,13 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOBUILD := CGO_ENABLED=0 go build -p 2 -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 DEBIAN  := conmon gcc libblkid-dev libc6-dev runc skopeo squashfs-tools systemd tar
 
-.PHONY: build demo test deps peers golden bench lint
+.PHONY: build node demo test deps peers golden bench lint
 build:
 	$(GOBUILD) -o bin/ ./cmd/pinbox ./cmd/pinbox-node
+
+# The node's program for another architecture: GOARCH=arm64 make node
+node:
+	$(GOBUILD) -o bin/pinbox-node-$(shell go env GOARCH) ./cmd/pinbox-node
 
 # The main job on sample images; the result stays in demo/.
 demo: build

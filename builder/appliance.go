@@ -11,7 +11,9 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 // Version and kind of the appliance file.
@@ -93,9 +95,9 @@ type NodeSpec struct {
 // NodeStore is where a node finds its store: one of its fields.
 type NodeStore struct {
 	// Path of the store's file on the node.
-	Path string `yaml:"path,omitempty" jsonschema:"pattern=^/"`
+	Path string `yaml:"path,omitempty" jsonschema:"pattern=^/[A-Za-z0-9/._-]+$"`
 	// PartitionLabel of the GPT partition that holds the store.
-	PartitionLabel string `yaml:"partitionLabel,omitempty" jsonschema:"maxLength=36"`
+	PartitionLabel string `yaml:"partitionLabel,omitempty" jsonschema:"pattern=^[A-Za-z0-9._-]+$,maxLength=36"`
 }
 
 // NewAppliance is the appliance of a build without a file.
@@ -111,7 +113,11 @@ func NewAppliance(sets []string) Appliance {
 func ReadAppliance(path string) (Appliance, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return Appliance{}, fmt.Errorf("%w: %w", ErrAppliance, err)
+		return Appliance{}, err
+	}
+	var head struct{ Kind string }
+	if yaml.Unmarshal(content, &head) == nil && head.Kind == pinset.Kind {
+		return Appliance{}, fmt.Errorf("%w: %s is a PinnedImageSet; give it with --set", ErrAppliance, path)
 	}
 	var a Appliance
 	dec := yaml.NewDecoder(bytes.NewReader(content))
@@ -163,17 +169,35 @@ func (a *Appliance) validate() error {
 		return errors.New("metadata.name is missing")
 	case len(spec.Sources) == 0:
 		return errors.New("spec.sources is empty")
-	case spec.Node.Store.Path != "" && spec.Node.Store.PartitionLabel != "":
-		return errors.New("spec.node.store has both path and partitionLabel; give one")
-	case spec.Node.Store.Path != "" && !filepath.IsAbs(spec.Node.Store.Path):
-		return fmt.Errorf("spec.node.store.path is %q; a path on the node starts with /", spec.Node.Store.Path)
 	}
 	for i, s := range spec.Sources {
 		if len(s.PinnedImageSets) == 0 {
 			return fmt.Errorf("spec.sources[%d] names no input; give it pinnedImageSets", i)
 		}
 	}
+	squash := squashfs.Options{BlockSize: spec.Store.BlockSize}
+	if err := squash.Validate(); err != nil {
+		return fmt.Errorf("spec.store.blockSize: %w", err)
+	}
+	config := spec.config(nil)
+	if err := config.Validate(); err != nil {
+		return err
+	}
 	return spec.Platform.Validate()
+}
+
+// config is the first-boot configuration of the spec, without its Butane.
+func (s Spec) config(sets []pinset.Set) ignition.Config {
+	c := ignition.Config{
+		Sets: sets, InternalRepair: s.Node.InternalRepair, SSHKeys: s.Ignition.SSHAuthorizedKeys,
+		Store: ignition.Store{
+			Path: s.Node.Store.Path, PartitionLabel: s.Node.Store.PartitionLabel, SELinuxContext: ignition.DefaultSELinuxContext,
+		},
+	}
+	if s.Node.SELinuxContext != nil {
+		c.Store.SELinuxContext = *s.Node.SELinuxContext
+	}
+	return c
 }
 
 func (a *Appliance) resolvePaths(dir string) {

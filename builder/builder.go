@@ -66,11 +66,13 @@ type Result struct {
 	Totals   pinset.Totals   `json:"totals"`
 	// StoreSize in bytes.
 	StoreSize int64 `json:"storeSize"`
+	// NodeStore is where the node wants the store: a path or a partition.
+	NodeStore string `json:"nodeStore"`
 	// StoreDigest is the SHA-256 of the store's file.
 	StoreDigest string   `json:"storeDigest"`
 	Warnings    []string `json:"warnings,omitempty"`
-	// Duration in nanoseconds.
-	Duration time.Duration `json:"duration"`
+	// Seconds that the build took.
+	Seconds float64 `json:"seconds"`
 }
 
 // Build makes the appliance's folder: it appears complete, or not at all.
@@ -118,7 +120,7 @@ func Build(ctx context.Context, o Options) (result Result, err error) {
 	}
 	return Result{
 		Name: o.Appliance.Metadata.Name, Platform: lock.Platform, Out: o.Out, Totals: lock.Totals(),
-		StoreSize: size, StoreDigest: sums[StoreFile], Warnings: warnings, Duration: time.Since(started),
+		StoreSize: size, NodeStore: o.Appliance.Spec.config(nil).Store.What(), StoreDigest: "sha256:" + sums[StoreFile], Warnings: warnings, Seconds: time.Since(started).Seconds(),
 	}, nil
 }
 
@@ -126,6 +128,15 @@ func Build(ctx context.Context, o Options) (result Result, err error) {
 func Plan(ctx context.Context, o Options) (pinset.Lock, []string, error) {
 	if err := o.validate(); err != nil {
 		return pinset.Lock{}, nil, err
+	}
+	if o.Appliance.Spec.Node.Binary != "" { // a build would want it
+		binary, err := openNodeBinary(o)
+		if err != nil {
+			return pinset.Lock{}, nil, err
+		}
+		if err := binary.Close(); err != nil {
+			return pinset.Lock{}, nil, err
+		}
 	}
 	sets, warnings, err := readSets(o.Appliance)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"path/filepath"
 	"time"
 
 	"github.com/pinbox/pinbox/builder/source"
@@ -38,23 +39,13 @@ type configFiles struct{ butane, ignition []byte }
 
 // renderConfig makes the first-boot configuration.
 func renderConfig(a Appliance, sets []pinset.Set) (configFiles, error) {
-	spec := a.Spec
-	c := ignition.Config{
-		Sets: sets, InternalRepair: spec.Node.InternalRepair, SSHKeys: spec.Ignition.SSHAuthorizedKeys,
-		Store: ignition.Store{
-			Path: spec.Node.Store.Path, PartitionLabel: spec.Node.Store.PartitionLabel,
-			SELinuxContext: ignition.DefaultSELinuxContext,
-		},
-	}
-	if spec.Node.SELinuxContext != nil {
-		c.Store.SELinuxContext = *spec.Node.SELinuxContext
-	}
-	for _, name := range spec.Ignition.Butane {
+	c := a.Spec.config(sets)
+	for _, name := range a.Spec.Ignition.Butane {
 		content, err := os.ReadFile(name)
 		if err != nil {
 			return configFiles{}, fmt.Errorf("%w: %w", ignition.ErrButane, err)
 		}
-		c.Snippets = append(c.Snippets, ignition.Snippet{Name: name, Content: content})
+		c.Snippets = append(c.Snippets, ignition.Snippet{Name: name, Content: content, Dir: filepath.Dir(name)})
 	}
 	bu, err := ignition.Render(c)
 	if err != nil {
@@ -163,8 +154,8 @@ func newest(images []storage.Resolved) time.Time {
 	return t
 }
 
-var elfMachines = map[string]elf.Machine{
-	"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64, "ppc64le": elf.EM_PPC64, "s390x": elf.EM_S390, "riscv64": elf.EM_RISCV,
+var elfMachines = map[elf.Machine]string{
+	elf.EM_X86_64: "amd64", elf.EM_AARCH64: "arm64", elf.EM_PPC64: "ppc64le", elf.EM_S390: "s390x", elf.EM_RISCV: "riscv64",
 }
 
 // openNodeBinary finds the pinbox-node for the nodes' architecture.
@@ -181,9 +172,9 @@ func openNodeBinary(o Options) (*os.File, error) {
 	head, err := elf.NewFile(f)
 	switch {
 	case err != nil:
-		err = fmt.Errorf("%w: %s: %w", ErrNodeBinary, name, err)
-	case head.Machine != elfMachines[arch]:
-		err = fmt.Errorf("%w: %s is for %s, the appliance for %s", ErrNodeBinary, name, head.Machine, arch)
+		err = fmt.Errorf("%w: %s is no Linux program (%w)", ErrNodeBinary, name, err)
+	case elfMachines[head.Machine] != arch:
+		err = fmt.Errorf("%w: %s is for %s, the appliance for %s", ErrNodeBinary, name, elfMachines[head.Machine], arch)
 	default:
 		return f, nil
 	}

@@ -71,17 +71,19 @@ func TestSchemaAgreesWithTheDecoder(t *testing.T) {
 		content string
 		says    string // of the decoder; "" for a good file
 	}{
-		"least":           {good, ""},
-		"with everything": {good + "  platform: linux/arm64\n  store:\n    blockSize: 4096\n  ignition:\n    butane: [b.bu]\n    sshAuthorizedKeys: [k]\n  node:\n    store:\n      path: /srv/store\n    internalRepair: true\n    selinuxContext: \"\"\n    binary: x\n", ""},
-		"misspelt field":  {good + "  platfrom: linux/amd64\n", ":8: field platfrom not found"},
-		"misspelt deep":   {good + "  node:\n    store:\n      pth: /x\n", ":10: field pth not found"},
-		"wrong type":      {head + "spec:\n  sources: yes\n", ":6: cannot unmarshal"},
-		"other version":   {strings.Replace(good, "v1alpha1", "v2", 1), "apiVersion is"},
-		"other kind":      {strings.Replace(good, "Appliance", "Applience", 1), "kind is"},
-		"no name":         {strings.Replace(good, "name: a", "name: \"\"", 1), "metadata.name is missing"},
-		"no sources":      {head + "spec:\n  sources: []\n", "spec.sources is empty"},
-		"relative path":   {good + "  node:\n    store:\n      path: srv/store\n", "starts with /"},
-		"duplicate field": {good + "  sources: []\n", "already defined"},
+		"least":               {good, ""},
+		"with everything":     {good + "  platform: linux/arm64\n  store:\n    blockSize: 4096\n  ignition:\n    butane: [b.bu]\n    sshAuthorizedKeys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb]\n  node:\n    store:\n      path: /srv/store\n    internalRepair: true\n    selinuxContext: \"\"\n    binary: x\n", ""},
+		"misspelt field":      {good + "  platfrom: linux/amd64\n", ":8: field platfrom not found"},
+		"misspelt deep":       {good + "  node:\n    store:\n      pth: /x\n", ":10: field pth not found"},
+		"wrong type":          {head + "spec:\n  sources: yes\n", ":6: cannot unmarshal"},
+		"other version":       {strings.Replace(good, "v1alpha1", "v2", 1), "apiVersion is"},
+		"other kind":          {strings.Replace(good, "Appliance", "Applience", 1), "kind is"},
+		"no name":             {strings.Replace(good, "name: a", "name: \"\"", 1), "metadata.name is missing"},
+		"no sources":          {head + "spec:\n  sources: []\n", "spec.sources is empty"},
+		"path with a newline": {good + "  node:\n    store:\n      path: \"/a\\nOptions=rw\"\n", "letters, digits"},
+		"label with a space":  {good + "  node:\n    store:\n      partitionLabel: my store\n", "partition label"},
+		"relative path":       {good + "  node:\n    store:\n      path: srv/store\n", "starts with /"},
+		"duplicate field":     {good + "  sources: []\n", "already defined"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "appliance.yaml")

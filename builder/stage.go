@@ -24,12 +24,13 @@ import (
 // What can be wrong with the output folder.
 var (
 	ErrNotEmpty   = errors.New("output folder is not empty")
+	ErrNoFolder   = errors.New("output is no folder")
 	ErrMountPoint = errors.New("output folder is a mount point, which nothing can take the place of")
 	ErrBusy       = errors.New("another build writes there")
 )
 
 // stage is the folder in which an appliance grows: beside its place, under a
-// name that a later run finds again. A run that was killed leaves it; the next
+// name that nobody else uses and that a later run finds again, ".out.pinbox-partial". A run that was killed leaves it; the next
 // one starts it afresh. It takes its place by rename.
 type stage struct {
 	dir, out string
@@ -40,7 +41,7 @@ func openStage(out string) (_ *stage, err error) {
 	if out, err = place(out); err != nil {
 		return nil, err
 	}
-	s := &stage{dir: out + ".partial", out: out}
+	s := &stage{dir: filepath.Join(filepath.Dir(out), "."+filepath.Base(out)+".pinbox-partial"), out: out}
 	if err := os.MkdirAll(s.dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -60,16 +61,16 @@ func place(out string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	target, err := filepath.EvalSymlinks(out)
-	if errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(out); errors.Is(err, fs.ErrNotExist) {
 		return out, nil
 	}
+	target, err := filepath.EvalSymlinks(out)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("%w: %w", ErrNoFolder, err)
 	}
 	entries, err := os.ReadDir(target)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("%w: %w", ErrNoFolder, err)
 	}
 	if len(entries) > 0 {
 		return "", fmt.Errorf("%s: %w", target, ErrNotEmpty)

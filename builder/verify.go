@@ -21,8 +21,11 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// ErrVerify says that a folder is not what a build made.
-var ErrVerify = errors.New("verification failed")
+// What Verify finds out.
+var (
+	ErrVerify       = errors.New("verification failed")
+	ErrNotAppliance = errors.New("not the folder of an appliance")
+)
 
 // Verified is what Verify found whole.
 type Verified struct {
@@ -36,6 +39,10 @@ type Verified struct {
 // Verify hashes every file of an appliance's folder again, and compares what the
 // files say of each other. It reports all that it finds.
 func Verify(ctx context.Context, dir string) (Verified, error) {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return Verified{}, fmt.Errorf("%w: %w", ErrNotAppliance, err)
+	}
 	sums, err := readSums(dir)
 	if err != nil {
 		return Verified{}, err
@@ -66,7 +73,11 @@ var sumLine = regexp.MustCompile(`^([0-9a-f]{64})  (\S.*)$`)
 func readSums(dir string) (map[string]string, error) {
 	content, err := os.ReadFile(filepath.Join(dir, SumsFile))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: it has no readable %s: %w", dir, ErrVerify, SumsFile, err)
+		kind := ErrNotAppliance
+		if _, err := os.Stat(filepath.Join(dir, StoreFile)); err == nil {
+			kind = ErrVerify // it was one
+		}
+		return nil, fmt.Errorf("%s: %w: %w", dir, kind, err)
 	}
 	sums := map[string]string{}
 	for i, line := range strings.Split(strings.TrimSuffix(string(content), "\n"), "\n") {
@@ -151,6 +162,9 @@ func checkManifests(dir string, lock pinset.Lock) error {
 		}
 		name := path.Join(ManifestsDir, locked.Name+".yaml")
 		content, err := os.ReadFile(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // said already
+		}
 		if err != nil {
 			errs = append(errs, err)
 			continue

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/template"
 
+	ign "github.com/coreos/ignition/v2/config"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pinbox/pinbox/runtime/crio"
@@ -88,7 +89,7 @@ var templates embed.FS
 // Render gives the configuration as Butane: equal configurations, equal bytes.
 func Render(c Config) ([]byte, error) {
 	doc := document{Variant: butaneVariant, Version: butaneVersion}
-	if err := doc.merge(c.Snippets); err != nil {
+	if err := doc.merge(c); err != nil {
 		return nil, err
 	}
 	if len(c.SSHKeys) > 0 {
@@ -114,9 +115,12 @@ func Render(c Config) ([]byte, error) {
 
 // merge takes the snippets in as configurations of their own, which the node
 // merges into this one.
-func (d *document) merge(snippets []Snippet) error {
-	for _, s := range snippets {
-		translated, err := Translate(s.Content)
+func (d *document) merge(c Config) error {
+	for _, s := range c.Snippets {
+		translated, err := translate(s.Content, s.Dir)
+		if err == nil {
+			err = c.conflict(translated)
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		}
@@ -128,9 +132,53 @@ func (d *document) merge(snippets []Snippet) error {
 	return nil
 }
 
+// Names of pinbox's own units.
+const (
+	firstbootUnit = "pinbox-firstboot.service"
+	crioDropin    = "10-pinbox-stores.conf"
+)
+
+// conflict says what of pinbox's own a merged configuration would replace: it
+// wins over the one that it is merged into.
+func (c Config) conflict(merged []byte) error {
+	parsed, _, err := ign.Parse(merged)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrButane, err)
+	}
+	own := map[string]bool{unitName(crio.Slots()[0]): true, firstbootUnit: true, crioDropin: true}
+	for _, f := range c.files() {
+		own[f.Path] = true
+	}
+	for _, slot := range crio.Slots() {
+		own[slot] = true
+	}
+	var names []string
+	for _, f := range parsed.Storage.Files {
+		names = append(names, f.Path)
+	}
+	for _, l := range parsed.Storage.Links {
+		names = append(names, l.Path)
+	}
+	for _, d := range parsed.Storage.Directories {
+		names = append(names, d.Path)
+	}
+	for _, u := range parsed.Systemd.Units {
+		names = append(names, u.Name)
+		for _, d := range u.Dropins {
+			names = append(names, d.Name)
+		}
+	}
+	for _, name := range names {
+		if own[name] {
+			return fmt.Errorf("%w: %s", ErrConflict, name)
+		}
+	}
+	return nil
+}
+
 func units(s Store) ([]unit, error) {
 	slot := crio.Slots()[0]
-	values := struct{ What, Where, Options, Mount string }{s.what(), slot, s.options(), unitName(slot)}
+	values := struct{ What, Where, Options, Mount string }{s.What(), slot, s.options(), unitName(slot)}
 	t, err := template.ParseFS(templates, "templates/*")
 	if err != nil {
 		return nil, err
@@ -145,7 +193,7 @@ func units(s Store) ([]unit, error) {
 	}
 	return []unit{
 		{Name: values.Mount, Enabled: true, Contents: render("store.mount")},
-		{Name: "crio.service", Dropins: []dropin{{Name: "10-pinbox-stores.conf", Contents: render("crio.conf")}}},
-		{Name: "pinbox-firstboot.service", Enabled: true, Contents: render("firstboot.service")},
+		{Name: "crio.service", Dropins: []dropin{{Name: crioDropin, Contents: render("crio.conf")}}},
+		{Name: firstbootUnit, Enabled: true, Contents: render("firstboot.service")},
 	}, errs
 }

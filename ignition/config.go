@@ -6,14 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"strings"
+
+	"golang.org/x/crypto/ssh"
 
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// ErrButane says that a piece of Butane cannot be translated.
-var ErrButane = errors.New("not valid Butane")
+// What can be wrong with a piece of Butane.
+var (
+	ErrButane   = errors.New("not valid Butane")
+	ErrConflict = errors.New("replaces what pinbox writes")
+)
 
 // DefaultStorePath is where a CoreOS live system has the file of the ISO.
 const DefaultStorePath = "/run/media/iso/pinbox/store.squashfs"
@@ -54,9 +60,42 @@ type Snippet struct {
 	// Name tells where it came from.
 	Name    string
 	Content []byte
+	// Dir is the folder of the local files that it may embed; "" for none.
+	Dir string
 }
 
-func (s Store) what() string {
+// What ends up in a unit as it is; systemd would read anything else differently.
+var (
+	nodePath       = regexp.MustCompile(`^/[A-Za-z0-9/._-]+$`)
+	partitionLabel = regexp.MustCompile(`^[A-Za-z0-9._-]{1,36}$`)
+	selinuxContext = regexp.MustCompile(`^[a-z0-9_]+:[a-z0-9_]+:[a-z0-9_]+(:[a-z0-9:,.-]+)?$`)
+)
+
+// Validate says what a node could not use. Sets are not looked at.
+func (c Config) Validate() error {
+	s := c.Store
+	switch {
+	case s.Path != "" && s.PartitionLabel != "":
+		return errors.New("the node's store has both path and partitionLabel; give one")
+	case s.Path != "" && (!nodePath.MatchString(s.Path) || path.Clean(s.Path) != s.Path):
+		return fmt.Errorf("the node's store has the path %q; it starts with / and has letters, digits and ._-/ only", s.Path)
+	case strings.HasPrefix(s.Path, crio.SlotsDir+"/"):
+		return fmt.Errorf("the node's store has the path %q, which its own mount would hide", s.Path)
+	case s.PartitionLabel != "" && !partitionLabel.MatchString(s.PartitionLabel):
+		return fmt.Errorf("the node's store has the partition label %q; it has 1 to 36 letters, digits and ._- only", s.PartitionLabel)
+	case s.SELinuxContext != "" && !selinuxContext.MatchString(s.SELinuxContext):
+		return fmt.Errorf("%q is no SELinux context, such as %s", s.SELinuxContext, DefaultSELinuxContext)
+	}
+	for i, key := range c.SSHKeys {
+		if _, _, _, _, err := ssh.ParseAuthorizedKey([]byte(key)); err != nil {
+			return fmt.Errorf("SSH key %d, %q, is no line of authorized_keys", i+1, key)
+		}
+	}
+	return nil
+}
+
+// What is what the node mounts.
+func (s Store) What() string {
 	switch {
 	case s.PartitionLabel != "":
 		return "/dev/disk/by-partlabel/" + s.PartitionLabel

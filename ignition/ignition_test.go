@@ -154,3 +154,41 @@ func TestSnippetsMustBeButane(t *testing.T) {
 		}
 	}
 }
+
+// A merged config wins over the one that it is merged into, so it must keep off
+// what pinbox writes.
+func TestSnippetsMustNotReplaceOurs(t *testing.T) {
+	for name, content := range map[string]string{
+		"/etc/crio/crio.conf.d/50-pinned-images": "storage: {files: [{path: /etc/crio/crio.conf.d/50-pinned-images, contents: {inline: x}}]}",
+		"/var/lib/pinbox/stores/3":               "storage: {links: [{path: /var/lib/pinbox/stores/3, target: /x}]}",
+		"pinbox-firstboot.service":               "systemd: {units: [{name: pinbox-firstboot.service, enabled: false}]}",
+		"10-pinbox-stores.conf":                  "systemd: {units: [{name: crio.service, dropins: [{name: 10-pinbox-stores.conf, contents: '[Unit]'}]}]}",
+	} {
+		snippet := ignition.Snippet{Name: "mine.bu", Content: []byte("variant: fcos\nversion: 1.5.0\n" + content + "\n")}
+		_, err := ignition.Render(ignition.Config{Snippets: []ignition.Snippet{snippet}})
+		if !errors.Is(err, ignition.ErrConflict) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Snippets may be of OpenShift's flavour and embed files beside them.
+func TestSnippetsOfEveryKind(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "motd"), []byte("hello"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{
+		"openshift": "variant: openshift\nversion: 4.18.0\nmetadata:\n  name: x\n  labels: {machineconfiguration.openshift.io/role: worker}\nstorage: {files: [{path: /etc/motd, contents: {inline: hello}}]}\n",
+		"local":     "variant: fcos\nversion: 1.5.0\nstorage: {files: [{path: /etc/motd, contents: {local: motd}}]}\n",
+	} {
+		bu, err := ignition.Render(ignition.Config{Snippets: []ignition.Snippet{{Name: name, Content: []byte(content), Dir: dir}}})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if _, err := ignition.Translate(bu); err != nil || !bytes.Contains(bu, []byte("data:,hello")) {
+			t.Errorf("%s: %v\n%s", name, err, bu)
+		}
+	}
+}

@@ -16,8 +16,15 @@ import (
 // Translate turns Butane into Ignition and has Ignition's own parser judge the
 // result. Warnings of either are errors: there is nobody to read them when the
 // node boots.
-func Translate(doc []byte) ([]byte, error) {
-	out, findings, err := butane.TranslateBytes(doc, butanecommon.TranslateBytesOptions{Pretty: true})
+func Translate(doc []byte) ([]byte, error) { return translate(doc, "") }
+
+// translate embeds local files from dir.
+func translate(doc []byte, dir string) ([]byte, error) {
+	out, findings, err := butane.TranslateBytes(doc, butanecommon.TranslateBytesOptions{
+		TranslateOptions: butanecommon.TranslateOptions{FilesDir: dir},
+		Pretty:           true,
+		Raw:              true, // no MachineConfig around what the openshift variant gives
+	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w: %s", ErrButane, err, oneLine(findings.String()))
 	}

@@ -32,7 +32,7 @@ var (
 	ErrNotFound     = errors.New("registry does not have it")
 	ErrDigest       = errors.New("registry serves other content than the digest asks for")
 	ErrPolicy       = errors.New("signature policy refuses the image")
-	ErrAuthFile     = errors.New("credentials cannot be read")
+	ErrAccess       = errors.New("cannot be used to reach registries")
 )
 
 // Access is how registries are reached. The zero value does what skopeo does
@@ -77,7 +77,12 @@ func newClient(access Access, platform pinset.Platform) (*client, error) {
 		policy, err = &signature.Policy{Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()}}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrPolicy, err)
+		return nil, fmt.Errorf("signature policy %w: %w", ErrAccess, err)
+	}
+	if access.CertDir != "" { // the library takes a missing folder for an empty one
+		if _, err := os.ReadDir(access.CertDir); err != nil {
+			return nil, fmt.Errorf("certificates %w: %w", ErrAccess, err)
+		}
 	}
 	return &client{sys: sys, policy: policy}, nil
 }
@@ -110,12 +115,12 @@ func checkAuthFile(path string) error {
 	}
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrAuthFile, err)
+		return fmt.Errorf("credentials %w: %w", ErrAccess, err)
 	}
 	if err := json.Unmarshal(content, &struct {
 		Auths map[string]any `json:"auths"`
 	}{}); err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrAuthFile, path, err)
+		return fmt.Errorf("credentials %w: %s: %w", ErrAccess, path, err)
 	}
 	return nil
 }

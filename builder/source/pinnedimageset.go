@@ -20,6 +20,7 @@ var ErrNoSets = errors.New("no PinnedImageSet found")
 // .yaml, .yml or .json. Sets come in the order of their names. Warnings tell
 // what the cluster's API would refuse, and what was left out.
 func PinnedImageSets(paths []string) (sets []pinset.Set, warnings []string, err error) {
+	seen := map[string]bool{}
 	for _, path := range paths {
 		files, err := expand(path)
 		if err != nil {
@@ -27,6 +28,12 @@ func PinnedImageSets(paths []string) (sets []pinset.Set, warnings []string, err 
 		}
 		found := 0
 		for _, file := range files {
+			if clean := filepath.Clean(file); seen[clean] {
+				found++
+				continue
+			} else {
+				seen[clean] = true
+			}
 			more, others, err := read(file)
 			if err != nil {
 				return nil, nil, err

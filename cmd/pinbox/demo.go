@@ -58,5 +58,6 @@ func demo(cmd *cobra.Command, out string) error {
 			return reported(code)
 		}
 	}
-	return nil
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s stays; the registry of its images ends here, so plan and build cannot be repeated on it\n", out)
+	return err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -60,7 +61,8 @@ var table = []struct {
 	hint string
 }{
 	{context.Canceled, exitInterrupted, "nothing was left behind; run the command again"},
-	{builder.ErrVerify, exitVerify, "build it again"},
+	{builder.ErrVerify, exitVerify, "copy it again from where it is whole, or build it again"},
+	{builder.ErrNotAppliance, exitInput, "name a folder that `pinbox build` made"},
 	{syscall.ENOSPC, exitSpace, "free space there, or choose another folder with -o"},
 	{syscall.EDQUOT, exitSpace, "free space there, or choose another folder with -o"},
 	{pinset.ErrNotPinned, exitInput, "pin it as repository@sha256:…; `skopeo inspect docker://NAME` tells the digest of a tag"},
@@ -71,11 +73,12 @@ var table = []struct {
 	{pinset.ErrNotSet, exitInput, "see `oc explain pinnedimageset` for the form"},
 	{source.ErrNoSets, exitInput, "name a file or a folder with PinnedImageSet objects"},
 	{builder.ErrAppliance, exitInput, "docs/appliance.schema.json lists all fields"},
-	{builder.ErrNodeBinary, exitInput, "put pinbox-node beside pinbox, or name one with spec.node.binary or --node-binary"},
+	{builder.ErrNodeBinary, exitInput, "`GOARCH=… make node` builds one beside pinbox; or name one with spec.node.binary or --node-binary"},
 	{ignition.ErrButane, exitInput, "`butane --strict` shows where"},
-	{storage.ErrPlatform, exitInput, "pin the index or an image for the platform, or change spec.platform"},
+	{ignition.ErrConflict, exitInput, "leave it out of the Butane; fields of the appliance file change what pinbox writes"},
+	{storage.ErrPlatform, exitInput, "pin the index or an image for the platform, or change spec.platform or --platform"},
 	{storage.ErrNotImage, exitInput, "leave it out, or publish it again in a current format"},
-	{storage.ErrAuthFile, exitInput, "check --authfile, --pull-secret or REGISTRY_AUTH_FILE"},
+	{storage.ErrAccess, exitInput, "check --authfile, --pull-secret, REGISTRY_AUTH_FILE, --policy and --cert-dir"},
 	{storage.ErrDigest, exitVerify, "the registry or a proxy before it is damaged; pull from another one, or push the image again"},
 	{storage.ErrPolicy, exitVerify, "check the policy, or sign the image"},
 	{compose.ErrEscape, exitInput, "the image is malformed or malicious; build it again"},
@@ -86,34 +89,56 @@ var table = []struct {
 	{storage.ErrNotFound, exitRegistry, "check the name and the digest; the image may have been deleted"},
 	{storage.ErrRegistry, exitRegistry, "check the host name, the network and registries.conf; for plain HTTP give --tls-verify=false"},
 	{builder.ErrNotEmpty, exitUsage, "choose another folder with -o, or remove this one"},
+	{builder.ErrNoFolder, exitUsage, "choose another folder with -o"},
 	{builder.ErrMountPoint, exitUsage, "name a folder below it with -o"},
 	{builder.ErrBusy, exitUsage, "wait for the other build, or choose another folder with -o"},
+	{syscall.EROFS, exitUsage, "choose another folder with -o"},
 	{fs.ErrNotExist, exitInput, "check the path"},
 	{fs.ErrPermission, exitInput, "check who may read and write there"},
 }
 
+// failure is an error as programs read it, with --output json.
+type failure struct {
+	Error string `json:"error"`
+	Hint  string `json:"hint,omitempty"`
+	Code  int    `json:"exitCode"`
+}
+
+// explain gives an error its hint and its exit code.
+func explain(err error) failure {
+	f := failure{Error: strings.TrimSpace(err.Error()), Code: exitOther}
+	if errors.As(err, &usageError{}) {
+		f.Code, f.Hint = exitUsage, "`pinbox --help` shows the commands and their flags"
+		return f
+	}
+	for _, row := range table {
+		if errors.Is(err, row.err) {
+			f.Code, f.Hint = row.code, row.hint
+			break
+		}
+	}
+	if f.Code == exitInterrupted {
+		f.Error = "interrupted"
+	}
+	return f
+}
+
 // report prints what went wrong and what to do, and gives the exit code.
-func report(stderr io.Writer, err error) int {
+func report(stderr io.Writer, err error, asJSON bool) int {
 	if err == nil {
 		return exitOK
 	}
 	if code := reported(0); errors.As(err, &code) {
 		return int(code)
 	}
-	code, hint := exitOther, ""
-	if errors.As(err, &usageError{}) {
-		code, hint = exitUsage, "`pinbox --help` shows the commands and their flags"
-	} else {
-		for _, row := range table {
-			if errors.Is(err, row.err) {
-				code, hint = row.code, row.hint
-				break
-			}
-		}
+	f := explain(err)
+	if asJSON {
+		_ = json.NewEncoder(stderr).Encode(f) // there is nowhere else to say it
+		return f.Code
 	}
-	fmt.Fprintf(stderr, "pinbox: %s\n", strings.TrimSpace(err.Error()))
-	if hint != "" {
-		fmt.Fprintf(stderr, "hint: %s\n", hint)
+	fmt.Fprintf(stderr, "pinbox: %s\n", f.Error)
+	if f.Hint != "" {
+		fmt.Fprintf(stderr, "hint: %s\n", f.Hint)
 	}
-	return code
+	return f.Code
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // inputFlags say what to build and how to reach registries; plan and build
@@ -31,7 +32,7 @@ func (f *inputFlags) add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.config, "config", "c", "", "appliance file")
 	flags.StringArrayVar(&f.sets, "set", nil, "file or folder of PinnedImageSets, instead of an appliance file; may be repeated")
 	flags.StringVar(&f.platform, "platform", "", "platform of the nodes, over that of the file (default linux/amd64)")
-	flags.StringVar(&f.nodeBinary, "node-binary", "", "pinbox-node to put into the store (default: the one beside pinbox)")
+	flags.StringVar(&f.nodeBinary, "node-binary", "", "pinbox-node to put into the store, over that of the file (default: the one beside pinbox)")
 	flags.StringVar(&f.access.AuthFile, "authfile", "", "registry credentials (default: REGISTRY_AUTH_FILE, then those of podman and docker)")
 	flags.StringVar(&f.pullSecret, "pull-secret", "", "registry credentials as an OpenShift pull secret")
 	flags.StringVar(&f.access.Policy, "policy", "", "signature policy (default: the user's or the host's policy.json)")
@@ -65,8 +66,11 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 	if err := checkOutput(f.output); err != nil {
 		return o, err
 	}
-	if (f.config == "") == (len(f.sets) == 0) {
+	if f.config == "" && len(f.sets) == 0 {
 		return o, usageError{errors.New("give an appliance file with -c, or PinnedImageSets with --set")}
+	}
+	if f.config != "" && len(f.sets) > 0 {
+		return o, usageError{errors.New("-c and --set do not go together: list the sets in the appliance file")}
 	}
 	if f.pullSecret != "" {
 		if f.access.AuthFile != "" {
@@ -75,10 +79,7 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 		f.access.AuthFile = f.pullSecret
 	}
 	f.access.Insecure = !f.tlsVerify
-	o.Access, o.NodeBinary = f.access, f.nodeBinary
-	if o.NodeBinary == "" {
-		o.NodeBinary = besidePinbox("pinbox-node")
-	}
+	o.Access = f.access
 	if o.ModTime, err = sourceDateEpoch(); err != nil {
 		return o, err
 	}
@@ -93,7 +94,22 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 			return o, usageError{err}
 		}
 	}
+	if f.nodeBinary != "" {
+		o.Appliance.Spec.Node.Binary = f.nodeBinary
+	}
+	o.NodeBinary = nodeBinary(o.Appliance.Spec.Platform)
 	return o, nil
+}
+
+// nodeBinary prefers the pinbox-node that bears the architecture's name.
+func nodeBinary(p pinset.Platform) string {
+	_, arch, _ := p.Split()
+	if name := besidePinbox("pinbox-node-" + arch); arch != "" {
+		if _, err := os.Stat(name); err == nil {
+			return name
+		}
+	}
+	return besidePinbox("pinbox-node")
 }
 
 func besidePinbox(name string) string {

@@ -127,6 +127,7 @@ func TestBadSets(t *testing.T) {
 		"misspelt field":         {head + "  pinedImages: []\n", []string{"sets.yaml:6", "unknown field spec.pinedImages"}},
 		"unknown version":        {strings.Replace(good, "/v1", "/v2", 1), []string{`apiVersion "machineconfiguration.openshift.io/v2" is unknown`}},
 		"bad name":               {strings.Replace(good, "worker", "../worker", 1), []string{"RFC 1123"}},
+		"two mistakes":           {head + "  pinnedImages:\n  - name: quay.io/a:1\n  - name: quay.io/b:2\n", []string{"sets.yaml:7", "quay.io/a:1", "sets.yaml:8", "quay.io/b:2"}},
 		"no set":                 {"kind: ConfigMap\n", []string{"no PinnedImageSet found"}},
 		"empty file":             {"", []string{"no PinnedImageSet found"}},
 		"not YAML":               {"a: [", []string{"sets.yaml", "not a PinnedImageSet"}},
@@ -295,9 +296,9 @@ func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }
 
 func TestBadCredentials(t *testing.T) {
 	sets := write(t, "sets.yaml", sample.Set("worker", "127.0.0.1:1/a/b@"+someDigest))
-	buildFails(t, sets, exitInput, []string{"credentials cannot be read", "no-such-file"}, "--authfile", "/no-such-file")
-	buildFails(t, sets, exitInput, []string{"credentials cannot be read", "is a directory"}, "--authfile", t.TempDir())
-	buildFails(t, sets, exitInput, []string{"credentials cannot be read", "auth.json"}, "--pull-secret", write(t, "auth.json", []byte("{")))
+	buildFails(t, sets, exitInput, []string{"credentials cannot be used", "no-such-file"}, "--authfile", "/no-such-file")
+	buildFails(t, sets, exitInput, []string{"credentials cannot be used", "is a directory"}, "--authfile", t.TempDir())
+	buildFails(t, sets, exitInput, []string{"credentials cannot be used", "auth.json"}, "--pull-secret", write(t, "auth.json", []byte("{")))
 	buildFails(t, sets, exitUsage, []string{"give one"}, "--authfile", "a", "--pull-secret", "b")
 }
 

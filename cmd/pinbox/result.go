@@ -31,13 +31,13 @@ func printBuilt(cmd *cobra.Command, output string, r builder.Result) error {
 	}
 	printWarnings(cmd, r.Warnings)
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), `built %s for %s in %s: %s in a store of %s, out of %s of layers
-  %s/%s  the images: copy it to the node's medium
+  %s/%s  the images: the node wants it at %s
   %s/%s      first-boot configuration: mounts the store, pins the images
   %s/%s       PinnedImageSets for a cluster: oc apply -f
 next: pinbox verify %s
 `,
-		r.Name, r.Platform, r.Duration.Round(100*time.Millisecond), plural(r.Totals.Images, "image"), size(r.StoreSize), size(r.Totals.Bytes),
-		r.Out, builder.StoreFile, r.Out, builder.IgnitionFile, r.Out, builder.ManifestsDir, r.Out)
+		r.Name, r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond), plural(r.Totals.Images, "image"), size(r.StoreSize), size(r.Totals.Bytes),
+		r.Out, builder.StoreFile, r.NodeStore, r.Out, builder.IgnitionFile, r.Out, builder.ManifestsDir, r.Out)
 	return err
 }
 

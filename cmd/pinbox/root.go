@@ -31,9 +31,10 @@ node boots with every image there, with no registry, no pull and no copy.
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	command, err := root.ExecuteContextC(ctx)
 	if err != nil && !began { // flags, arguments or the command itself
 		err = usageError{err}
 	}
-	return report(stderr, err)
+	output := command.Flags().Lookup("output")
+	return report(stderr, err, output != nil && output.Value.String() == "json")
 }

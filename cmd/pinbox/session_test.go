@@ -89,7 +89,11 @@ func TestPlanBuildVerify(t *testing.T) {
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
-	code, stdout, stderr = pinbox(t.Context(), "verify", out)
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(out, link); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr = pinbox(t.Context(), "verify", link)
 	if code != exitOK || !strings.Contains(stdout, "is whole: 6 files, 5 images") {
 		t.Errorf("verify: exit code %d\n%s%s", code, stdout, stderr)
 	}
@@ -262,5 +266,37 @@ func TestKilledBuildIsDoneAgain(t *testing.T) {
 	}
 	if killed < 5 {
 		t.Errorf("%d of 20 builds were killed before their end: this test shows little", killed)
+	}
+}
+
+func TestErrorsForPrograms(t *testing.T) {
+	code, stdout, stderr := pinbox(t.Context(), "plan", "-c", "no-such-file.yaml", "--output", "json")
+	var f failure
+	if err := json.Unmarshal([]byte(stderr), &f); err != nil || f.Code != exitInput || code != exitInput || f.Hint == "" || !strings.Contains(f.Error, "no-such-file.yaml") || stdout != "" {
+		t.Errorf("exit code %d, %v\n%s%s", code, err, stdout, stderr)
+	}
+}
+
+// A wrong path is no corruption.
+func TestVerifyOfSomethingElse(t *testing.T) {
+	for _, path := range []string{filepath.Join(t.TempDir(), "nothing"), t.TempDir(), write(t, "file", nil)} {
+		if code, _, stderr := pinbox(t.Context(), "verify", path); code != exitInput || !strings.Contains(stderr, "not the folder of an appliance") {
+			t.Errorf("%s: exit code %d\n%s", path, code, stderr)
+		}
+	}
+}
+
+// A new build once emptied a folder of the user's that was called out.partial.
+func TestBuildKeepsItsHandsOffOtherFolders(t *testing.T) {
+	pins := samples(t)
+	parent := t.TempDir()
+	mine := filepath.Join(parent, "out.partial", "notes")
+	if err := os.MkdirAll(mine, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", pins.Pause)), "--tls-verify=false",
+		"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(parent, "out"))
+	if _, err := os.Stat(mine); code != exitOK || err != nil {
+		t.Errorf("exit code %d, %v\n%s", code, err, stderr)
 	}
 }

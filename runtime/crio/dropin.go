@@ -18,13 +18,16 @@ const (
 	StoresPath = "/etc/crio/crio.conf.d/50-pinbox-stores"
 )
 
+// SlotsDir is the folder of the slots.
+const SlotsDir = "/var/lib/pinbox/stores"
+
 // Slots are the mount points of read-only stores, configured from the start: a
 // store that is mounted later is seen at once, while one that is configured
 // later takes a restart of CRI-O.
 func Slots() []string {
 	slots := make([]string, 8)
 	for i := range slots {
-		slots[i] = fmt.Sprintf("/var/lib/pinbox/stores/%d", i)
+		slots[i] = fmt.Sprintf("%s/%d", SlotsDir, i)
 	}
 	return slots
 }

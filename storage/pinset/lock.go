@@ -78,8 +78,9 @@ func (p Platform) Split() (os, arch, variant string) {
 
 // Validate says what is wrong with the platform's form.
 func (p Platform) Validate() error {
-	if os, arch, _ := p.Split(); os != "linux" || arch == "" {
-		return fmt.Errorf("platform %q: CRI-O runs on linux; write linux/amd64, linux/arm64, linux/ppc64le or linux/s390x", string(p))
+	known := []string{"amd64", "arm64", "ppc64le", "riscv64", "s390x"}
+	if os, arch, _ := p.Split(); os != "linux" || !slices.Contains(known, arch) {
+		return fmt.Errorf("platform %q: CRI-O runs on linux/%s", string(p), strings.Join(known, ", linux/"))
 	}
 	return nil
 }
@@ -138,11 +139,11 @@ func (l LockedSet) Set() (Set, error) {
 // Totals of a lock, each blob and each unpacked layer counted once.
 type Totals struct {
 	Images       int   `json:"images"`
-	Layers       int   `json:"layers"`       // different blobs
-	Bytes        int64 `json:"bytes"`        // of those blobs
-	LayersInAll  int   `json:"layersInAll"`  // as the images count them
-	BytesInAll   int64 `json:"bytesInAll"`   // likewise
-	UnpackedSize int64 `json:"unpackedSize"` // of the different layers; 0 while unknown
+	Layers       int   `json:"layers"`                 // different blobs
+	Bytes        int64 `json:"bytes"`                  // of those blobs
+	LayersInAll  int   `json:"layersInAll"`            // as the images count them
+	BytesInAll   int64 `json:"bytesInAll"`             // likewise
+	UnpackedSize int64 `json:"unpackedSize,omitempty"` // of the different layers; 0 while unknown
 }
 
 // Totals adds up what the lock holds.

@@ -57,25 +57,23 @@ func DecodeSets(r io.Reader, origin string) (sets []Set, others int, err error) 
 		}
 		d := decoder{origin: origin}
 		d.object(doc.Content[0])
-		if d.err != nil {
-			return nil, 0, d.err
+		if err := errors.Join(d.errs...); err != nil {
+			return nil, 0, err
 		}
 		sets, others = append(sets, d.sets...), others+d.others
 	}
 }
 
-// decoder reads one document. It keeps the first error and goes on as a no-op.
+// decoder reads one document, and goes on after an error to find them all.
 type decoder struct {
 	origin string
 	sets   []Set
 	others int
-	err    error
+	errs   []error
 }
 
 func (d *decoder) fail(n *yaml.Node, format string, args ...any) {
-	if d.err == nil {
-		d.err = fmt.Errorf("%s:%d: %w", d.origin, n.Line, fmt.Errorf(format, args...))
-	}
+	d.errs = append(d.errs, fmt.Errorf("%s:%d: %w", d.origin, n.Line, fmt.Errorf(format, args...)))
 }
 
 func (d *decoder) object(n *yaml.Node) {
@@ -89,8 +87,6 @@ func (d *decoder) object(n *yaml.Node) {
 	version, kind := d.text(field(n, "apiVersion")), d.text(field(n, "kind"))
 	group, version, _ := strings.Cut(version, "/")
 	switch {
-	case kind == "":
-		d.fail(n, "%w: the object has no kind", ErrNotSet)
 	case kind == "List" || kind == Kind+"List":
 		items := field(n, "items")
 		for i := 0; items != nil && i < len(items.Content); i++ {
@@ -145,13 +141,13 @@ func (d *decoder) images(s *Set, spec *yaml.Node) {
 	for _, item := range list.Content {
 		if item.Kind != yaml.MappingNode || field(item, "name") == nil {
 			d.fail(item, "set %q: %w: an entry of spec.pinnedImages has the form \"name: repository@sha256:…\"", s.Name, ErrNotSet)
-			return
+			continue
 		}
 		d.known(item, "spec.pinnedImages[].", "name")
 		img, err := ParseImage(d.text(field(item, "name")))
 		if err != nil {
 			d.fail(item, "set %q: %w", s.Name, err)
-			return
+			continue
 		}
 		if seen[img] {
 			s.Duplicates = append(s.Duplicates, img)

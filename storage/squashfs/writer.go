@@ -47,7 +47,8 @@ type Options struct {
 	ModTime time.Time
 }
 
-func (o *Options) validate() error {
+// Validate fills in what is left out, and says what is wrong.
+func (o *Options) Validate() error {
 	if o.BlockSize == 0 {
 		o.BlockSize = 128 << 10
 	}
@@ -87,7 +88,7 @@ type Writer struct {
 
 // NewWriter starts an image on out. The caller ends it with Close or Abort.
 func NewWriter(out Output, opts Options) (*Writer, error) {
-	if err := opts.validate(); err != nil {
+	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
 	codec, err := newCodec()
