@@ -16,19 +16,16 @@ import (
 func demoCommand() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
-		Use:   "demo -o demo/",
+		Use:   "demo [-o demo/]",
 		Short: "Plan, build and verify an appliance of sample images, with nothing else needed",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return demo(cmd, out) },
 	}
-	cmd.Flags().StringVarP(&out, "out", "o", "", "folder to make")
+	cmd.Flags().StringVarP(&out, "out", "o", "demo", "folder to make")
 	return cmd
 }
 
 func demo(cmd *cobra.Command, out string) error {
-	if _, err := requireOut(out); err != nil {
-		return err
-	}
 	if entries, err := os.ReadDir(out); err == nil && len(entries) > 0 {
 		return fmt.Errorf("%s: %w", out, builder.ErrNotEmpty)
 	}
