@@ -1,6 +1,7 @@
 package builder_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/fixtures/crio"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -157,6 +159,51 @@ func TestContainerOutlivesAKilledCRIO(t *testing.T) {
 		case repair && (kept || !strings.Contains(n.Log(), "Wiping storage directory")):
 			t.Errorf("without our drop-in nothing was lost: the drop-in, or this test, is of no use\n%s", n.Log())
 		}
+	}
+}
+
+// pinbox-node, out of the store itself, says what CRI-O has: all is pinned, then
+// one is not, then the store is gone.
+func TestFirstBootSaysWhatTheNodeHas(t *testing.T) {
+	n, pins, lock := boot(t, nil)
+	program := "/var/lib/pinbox/stores/0/pinbox/pinbox-node"
+	copied := filepath.Join(n.Path("lib"), "pinbox-node")
+	n.Run("install", "-D", "-m", "0755", program, copied)
+	flags := []string{"--socket", n.Path("run/crio.sock"), "--sets", filepath.Join(n.Root, "etc/pinbox/sets.d"), "--status", n.Path("lib/status.json")}
+	out := n.Run(copied, append([]string{"firstboot"}, flags...)...)
+	if !strings.Contains(out, "worker-sample") {
+		t.Errorf("firstboot says\n%s", out)
+	}
+	status := func() (s runtime.Status, err error) {
+		out, err := n.Try(copied, append([]string{"status", "--output", "json"}, flags...)...)
+		if jsonErr := json.Unmarshal(out, &s); jsonErr != nil {
+			t.Fatalf("%v\n%s", jsonErr, out)
+		}
+		return s, err
+	}
+	written, err := os.ReadFile(n.Path("lib/status.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := status(); err != nil || !s.Healthy() || len(s.Images) != len(lock.Images) || !strings.Contains(s.Runtime, "cri-o 1.34") {
+		t.Errorf("all pinned: %v, %+v\n%s", err, s, written)
+	}
+	pinned := filepath.Join(n.Root, "etc/crio/crio.conf.d/50-pinned-images")
+	content, err := os.ReadFile(pinned)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(pinned, []byte(strings.Replace(string(content), `"`+pins.Docker+`", `, "", 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	n.Stop(syscall.SIGTERM)
+	n.Start()
+	if s, err := status(); err == nil || s.Healthy() || !strings.Contains(s.Sets[1].Error, pins.Docker+" is not pinned") {
+		t.Errorf("one not pinned: %v, %+v", err, s)
+	}
+	n.Run("umount", "/var/lib/pinbox/stores/0")
+	if s, err := status(); err == nil || s.Sets[0].Missing != s.Sets[0].Images {
+		t.Errorf("store gone: %v, %+v", err, s)
 	}
 }
 

@@ -2,54 +2,47 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
-	"path/filepath"
+	"os/signal"
+	"syscall"
 
-	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/spf13/cobra"
 )
 
 // version is set by the linker.
 var version = "dev"
 
-const setsDir = "/etc/pinbox/sets.d"
-
 func main() {
-	if len(os.Args) == 2 && os.Args[1] == "version" {
-		fmt.Println("pinbox-node", version)
-		return
-	}
-	if len(os.Args) != 2 || os.Args[1] != "firstboot" {
-		fmt.Fprintln(os.Stderr, "usage: pinbox-node firstboot | version")
-		os.Exit(2)
-	}
-	if err := firstboot(); err != nil {
-		fmt.Fprintln(os.Stderr, "pinbox-node:", err)
-		os.Exit(1)
-	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
 }
 
-// firstboot reads the sets that this node was built for.
-func firstboot() error {
-	files, err := filepath.Glob(filepath.Join(setsDir, "*.yaml"))
-	if err != nil {
-		return err
+// errUnhealthy is said already, image by image.
+var errUnhealthy = errors.New("not every image is on the node and pinned")
+
+// run is the whole program, callable from tests. It returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := &cobra.Command{
+		Use:               "pinbox-node",
+		Short:             "Look after the pinned images of a node",
+		Version:           version,
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	var all []pinset.Set
-	for _, name := range files {
-		f, err := os.Open(name)
-		if err != nil {
-			return err
-		}
-		sets, _, err := pinset.DecodeSets(f, name)
-		if err := f.Close(); err != nil {
-			return err
-		}
-		if err != nil {
-			return err
-		}
-		all = append(all, sets...)
+	root.AddCommand(firstbootCommand(), statusCommand())
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintf(stderr, "pinbox-node: %s\n", err)
+		return 1
 	}
-	fmt.Printf("%d sets pin %d images\n", len(all), len(pinset.Union(all...)))
-	return nil
+	return 0
 }
