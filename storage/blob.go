@@ -14,35 +14,40 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// blob starts to read a layer. The reader fails at its end if what it gave is
-// not the layer.
-func blob(ctx context.Context, src imgtypes.ImageSource, l pinset.LockedLayer, read func(int)) (io.ReadCloser, error) {
-	rc, _, err := src.GetBlob(ctx, imgtypes.BlobInfo{Digest: l.Digest, Size: l.Size, MediaType: l.MediaType}, none.NoCache)
+// GetBlob starts to read a blob: a layer or a configuration. The reader fails at
+// its end if what it gave is not what was asked for.
+func (s *source) GetBlob(ctx context.Context, want imgtypes.BlobInfo, cache imgtypes.BlobInfoCache) (io.ReadCloser, int64, error) {
+	rc, size, err := s.ImageSource.GetBlob(ctx, want, cache)
 	if err != nil {
-		return nil, classify(ctx, err)
+		return nil, 0, classify(ctx, err)
 	}
-	return &verifier{ctx: ctx, src: rc, want: l, sum: digest.SHA256.Hash(), read: read}, nil
+	return &verifier{ctx: ctx, src: rc, want: want, sum: digest.SHA256.Hash()}, size, nil
+}
+
+// layer starts to read a layer; read is called with the bytes of each part.
+func layer(ctx context.Context, src imgtypes.ImageSource, l pinset.LockedLayer, read func(int)) (io.ReadCloser, error) {
+	rc, _, err := src.GetBlob(ctx, imgtypes.BlobInfo{Digest: l.Digest, Size: l.Size, MediaType: l.MediaType}, none.NoCache)
+	if err != nil || read == nil {
+		return rc, err
+	}
+	return &counter{ReadCloser: rc, read: read}, nil
 }
 
 // verifier passes a blob on and compares it with its digest and size.
 type verifier struct {
 	ctx  context.Context
 	src  io.ReadCloser
-	want pinset.LockedLayer
+	want imgtypes.BlobInfo // its size may be unknown: -1
 	sum  hash.Hash
 	size int64
-	read func(int)
 }
 
 func (v *verifier) Read(p []byte) (int, error) {
 	n, err := v.src.Read(p)
 	v.size += int64(n)
 	v.sum.Write(p[:n])
-	if v.read != nil {
-		v.read(n)
-	}
 	switch {
-	case v.size > v.want.Size:
+	case v.want.Size >= 0 && v.size > v.want.Size:
 		return n, fmt.Errorf("blob: %w: more than the %d bytes that the manifest says", ErrDigest, v.want.Size)
 	case err == nil:
 		return n, nil
@@ -52,9 +57,20 @@ func (v *verifier) Read(p []byte) (int, error) {
 		return n, fmt.Errorf("blob: %w: it ends after %d of %d bytes", ErrDigest, v.size, v.want.Size)
 	}
 	if got := digest.NewDigest(digest.SHA256, v.sum); got != v.want.Digest {
-		return n, fmt.Errorf("blob: %w: it is %s", ErrDigest, got)
+		return n, fmt.Errorf("blob: %w: it is %s, not %s", ErrDigest, got, v.want.Digest)
 	}
 	return n, io.EOF
 }
 
 func (v *verifier) Close() error { return v.src.Close() }
+
+type counter struct {
+	io.ReadCloser
+	read func(int)
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	c.read(n)
+	return n, err
+}

@@ -58,7 +58,7 @@ func (f *filler) add(ctx context.Context, img *Resolved) error {
 					return nil, err
 				}
 			}
-			return blob(ctx, src, l, f.hooks.Read)
+			return layer(ctx, src, l, f.hooks.Read)
 		}
 	}
 	top := ""

@@ -142,8 +142,8 @@ func (c *client) open(ctx context.Context, img pinset.Image) (imgtypes.ImageSour
 	return &source{ImageSource: src, pinned: img, manifests: map[string]document{}}, nil
 }
 
-// source is an image source that never hands out a manifest that does not match
-// the digest it was asked for by, and asks for each once.
+// source is an image source that never hands out anything that does not match
+// the digest it was asked for by, and asks for each manifest once.
 type source struct {
 	imgtypes.ImageSource
 	pinned    pinset.Image
@@ -161,6 +161,9 @@ var statusText = regexp.MustCompile(`StatusCode: (\d{3})`)
 func classify(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if errors.Is(err, ErrDigest) {
+		return err
 	}
 	status := 0
 	var unexpected docker.UnexpectedHTTPStatusError

@@ -166,6 +166,9 @@ func (c *client) describe(ctx context.Context, img imgtypes.Image, r *Resolved) 
 	}
 	r.Layers = make([]pinset.LockedLayer, len(layers))
 	for i, l := range layers {
+		if strings.HasSuffix(l.MediaType, "+encrypted") {
+			return fmt.Errorf("%w: layer %d is encrypted", ErrNotImage, i)
+		}
 		for _, d := range []digest.Digest{l.Digest, diffIDs[i]} {
 			if d.Validate() != nil || d.Algorithm() != digest.SHA256 {
 				return fmt.Errorf("%w: layer %d has the digest %q", ErrNotImage, i, d)

@@ -241,6 +241,13 @@ func TestBadRegistries(t *testing.T) {
 			w.Header().Set("Content-Type", string(types.OCIManifestSchema1))
 			fmt.Fprint(w, `{"schemaVersion":2}`)
 		}), exitVerify, []string{"serves other content than the digest asks for"}},
+		"wrong configuration": {damage("/blobs/", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			if !strings.Contains(r.URL.Path, digest.String()) {
+				fmt.Fprint(w, `{"os":"linux","architecture":"amd64"}`)
+				return
+			}
+			next.ServeHTTP(w, r)
+		}), exitVerify, []string{"serves other content than the digest asks for"}},
 		"wrong layer": {damage(digest.String(), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			body := record(next, r)
 			body[len(body)/2] ^= 1

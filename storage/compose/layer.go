@@ -226,6 +226,9 @@ func inode(hdr *tar.Header, content *squashfs.Content) (*squashfs.Inode, error) 
 		i = squashfs.NewDir(perm, i.UID, i.GID, i.ModTime)
 		i.Xattrs = attrs
 	case tar.TypeSymlink:
+		if n := len(hdr.Linkname); n == 0 || n >= maxTargetLen {
+			return nil, fmt.Errorf("%q: %w: a symbolic link to %d bytes", hdr.Name, ErrEntry, n)
+		}
 		i.Mode, i.Target = syscall.S_IFLNK|0o777, hdr.Linkname
 	case tar.TypeChar:
 		i.Mode = syscall.S_IFCHR | perm

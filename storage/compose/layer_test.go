@@ -147,6 +147,8 @@ func TestEntriesThatNoLayerMayHave(t *testing.T) {
 		"root that is a file":         {[]sample.Entry{f(".", "x")}, ErrEntry},
 		"whiteout of nothing":         {[]sample.Entry{f("a/.wh.", "")}, ErrEntry},
 		"whiteout of the parent":      {[]sample.Entry{f("a/.wh...", "")}, ErrEntry},
+		"symlink to nowhere":          {[]sample.Entry{s("a", "")}, ErrEntry},
+		"symlink that is too long":    {[]sample.Entry{s("a", strings.Repeat("x/", 2048))}, ErrEntry},
 		"long name":                   {[]sample.Entry{f(long, "x")}, ErrEntry},
 	} {
 		t.Run(name, func(t *testing.T) {

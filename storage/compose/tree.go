@@ -32,8 +32,9 @@ const (
 )
 
 const (
-	maxLinks   = 255 // symbolic links on the way to one entry
-	maxNameLen = 255
+	maxLinks     = 255 // symbolic links on the way to one entry
+	maxNameLen   = 255
+	maxTargetLen = 4096 // PATH_MAX, and what the kernel's squashfs reads
 )
 
 // tree is the diff directory of one layer as the tar stream describes it so
