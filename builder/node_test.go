@@ -169,7 +169,7 @@ func TestFirstBootSaysWhatTheNodeHas(t *testing.T) {
 	program := "/var/lib/pinbox/stores/0/pinbox/pinbox-node"
 	copied := filepath.Join(n.Path("lib"), "pinbox-node")
 	n.Run("install", "-D", "-m", "0755", program, copied)
-	flags := []string{"--socket", n.Path("run/crio.sock"), "--sets", filepath.Join(n.Root, "etc/pinbox/sets.d"), "--status", n.Path("lib/status.json")}
+	flags := []string{"--socket", n.Path("run/crio.sock"), "--sets", filepath.Join(n.Root, "etc/pinbox/sets.d"), "--status", n.Path("lib/status.json"), "--crio-config", filepath.Join(n.Root, "etc/crio")}
 	out := n.Run(copied, append([]string{"firstboot"}, flags...)...)
 	if !strings.Contains(out, "worker-sample") {
 		t.Errorf("firstboot says\n%s", out)
@@ -188,17 +188,18 @@ func TestFirstBootSaysWhatTheNodeHas(t *testing.T) {
 	if s, err := status(); err != nil || !s.Healthy() || len(s.Images) != len(lock.Images) || !strings.Contains(s.Runtime, "cri-o 1.34") {
 		t.Errorf("all pinned: %v, %+v\n%s", err, s, written)
 	}
-	pinned := filepath.Join(n.Root, "etc/crio/crio.conf.d/50-pinned-images")
-	content, err := os.ReadFile(pinned)
+	pinned, err := os.ReadFile(filepath.Join(n.Root, "etc/crio/crio.conf.d/50-pinned-images"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(pinned, []byte(strings.Replace(string(content), `"`+pins.Docker+`", `, "", 1)), 0o644); err != nil {
+	without := strings.Replace(string(pinned), `"`+pins.Docker+`", `, "", 1)
+	if err := os.WriteFile(filepath.Join(n.Root, "etc/crio/crio.conf.d/99-admin"), []byte(without), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	n.Stop(syscall.SIGTERM)
 	n.Start()
-	if s, err := status(); err == nil || s.Healthy() || !strings.Contains(s.Sets[1].Error, pins.Docker+" is not pinned") {
+	if s, err := status(); err == nil || s.Healthy() || !strings.Contains(s.Sets[1].Error, pins.Docker+" is not pinned") ||
+		len(s.Errors) != 1 || !strings.Contains(s.Errors[0], "/etc/crio/crio.conf.d/99-admin comes later") {
 		t.Errorf("one not pinned: %v, %+v", err, s)
 	}
 	n.Run("umount", "/var/lib/pinbox/stores/0")

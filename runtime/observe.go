@@ -16,8 +16,8 @@ type Images interface {
 }
 
 // Observe looks once: one list of images, and not a byte to any registry. It
-// changes nothing.
-func Observe(ctx context.Context, images Images, sets []pinset.Set, setsErr error) (Status, error) {
+// changes nothing. problems are what is known to be wrong beside.
+func Observe(ctx context.Context, images Images, sets []pinset.Set, problems error) (Status, error) {
 	version, err := images.Version(ctx)
 	if err != nil {
 		return Status{}, err
@@ -26,7 +26,7 @@ func Observe(ctx context.Context, images Images, sets []pinset.Set, setsErr erro
 	if err != nil {
 		return Status{}, err
 	}
-	s := Judge(sets, present, setsErr)
+	s := Judge(sets, present, problems)
 	s.Time, s.Runtime = time.Now().UTC(), version
 	return s, nil
 }

@@ -27,7 +27,7 @@ type Status struct {
 	Conditions []Condition   `json:"conditions"`
 	Sets       []SetStatus   `json:"sets"`
 	Images     []ImageStatus `json:"images"`
-	// Errors of the sets' folder: files that could not be read.
+	// Errors of files: sets that cannot be read, a configuration that is against us.
 	Errors []string `json:"errors,omitempty"`
 }
 
@@ -64,8 +64,8 @@ const (
 )
 
 // Judge compares the sets with what the runtime has: image by image, present
-// and pinned or not. setsErr is what went wrong with reading the sets.
-func Judge(sets []pinset.Set, present map[pinset.Image]bool, setsErr error) Status {
+// and pinned or not. problems are what else is wrong: with the files of the sets, or of CRI-O.
+func Judge(sets []pinset.Set, present map[pinset.Image]bool, problems error) Status {
 	s := Status{Sets: []SetStatus{}, Images: []ImageStatus{}}
 	for _, img := range pinset.Union(sets...) {
 		s.Images = append(s.Images, ImageStatus{Name: img.String(), State: state(img, present)})
@@ -79,10 +79,10 @@ func Judge(sets []pinset.Set, present map[pinset.Image]bool, setsErr error) Stat
 		}
 		s.Sets = append(s.Sets, count)
 	}
-	if setsErr != nil {
-		s.Errors = strings.Split(setsErr.Error(), "\n")
+	if problems != nil {
+		s.Errors = strings.Split(problems.Error(), "\n")
 	}
-	healthy := setsErr == nil && !slices.ContainsFunc(s.Images, func(i ImageStatus) bool { return i.State != Pinned })
+	healthy := problems == nil && !slices.ContainsFunc(s.Images, func(i ImageStatus) bool { return i.State != Pinned })
 	s.Conditions = conditions(healthy)
 	return s
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"time"
@@ -11,8 +12,10 @@ import (
 
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/cri"
+	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/watch"
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 func firstbootCommand() *cobra.Command {
@@ -46,7 +49,10 @@ func observe(ctx context.Context, f nodeFlags) (runtime.Status, error) {
 	}
 	defer client.Close()
 	sets, setsErr := watch.Dir(os.DirFS(f.sets))
-	return runtime.Observe(ctx, client, watch.ForPools(sets, f.pools), setsErr)
+	sets = watch.ForPools(sets, f.pools)
+	config, configErr := crio.ReadConfig(os.DirFS(f.crio))
+	problems := errors.Join(setsErr, configErr, config.Judge(pinset.Union(sets...)))
+	return runtime.Observe(ctx, client, sets, problems)
 }
 
 func (f nodeFlags) save(s runtime.Status) error {

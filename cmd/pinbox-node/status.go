@@ -16,15 +16,16 @@ import (
 
 // nodeFlags say where things are on the node; every command shares them.
 type nodeFlags struct {
-	socket, sets, status string
-	pools                []string
-	wait                 time.Duration
+	socket, sets, status, crio string
+	pools                      []string
+	wait                       time.Duration
 }
 
 func (f *nodeFlags) add(flags *pflag.FlagSet, wait time.Duration) {
 	flags.DurationVar(&f.wait, "wait", wait, "how long to wait for CRI-O")
 	flags.StringVar(&f.socket, "socket", cri.DefaultSocket, "CRI-O's socket")
 	flags.StringVar(&f.sets, "sets", "/etc/pinbox/sets.d", "folder of PinnedImageSets")
+	flags.StringVar(&f.crio, "crio-config", "/etc/crio", "folder of CRI-O's configuration")
 	flags.StringVar(&f.status, "status", "/run/pinbox/status.json", "where the status is kept")
 	flags.StringArrayVar(&f.pools, "pool", nil, "pool of this node; may be repeated (default: every set counts)")
 }

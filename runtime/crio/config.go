@@ -1,0 +1,137 @@
+package crio
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// ErrConfig says that CRI-O would refuse its configuration.
+var ErrConfig = errors.New("CRI-O cannot read its configuration")
+
+const etcCrio = "/etc/crio"
+
+// Config is what the files of CRI-O's configuration add up to, as far as pins
+// and stores are concerned, and which file has the last word.
+type Config struct {
+	// PinnedImages that CRI-O goes by, and the file they come from.
+	PinnedImages []string
+	PinnedBy     string
+	// InternalRepair is whether CRI-O repairs its stores after an unclean stop,
+	// and the file that says so; "" means CRI-O's default, which is true.
+	InternalRepair   bool
+	InternalRepairBy string
+	// StorageOptions of all files, which add up.
+	StorageOptions []string
+	// Ineffective are files with a pinned_images that CRI-O does not look at,
+	// since it stands under no [crio.image].
+	Ineffective []string
+}
+
+// section is the part of a file that matters here. CRI-O ignores unknown keys.
+type section struct {
+	PinnedImages *[]string `toml:"pinned_images"` // in the wrong place
+	Crio         struct {
+		InternalRepair *bool    `toml:"internal_repair"`
+		StorageOption  []string `toml:"storage_option"`
+		Image          struct {
+			PinnedImages *[]string `toml:"pinned_images"`
+		} `toml:"image"`
+	} `toml:"crio"`
+}
+
+// ReadConfig reads crio.conf and every file below crio.conf.d of the folder etc,
+// /etc/crio on a node, in the order in which CRI-O reads them: hidden ones and
+// editors' backups too, at any depth (UpdateFromPath in CRI-O's
+// pkg/config/config.go). Later files replace pinned_images and add to
+// storage_option.
+func ReadConfig(etc fs.FS) (Config, error) {
+	c := Config{InternalRepair: true}
+	files := []string{"crio.conf"}
+	err := fs.WalkDir(etc, "crio.conf.d", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			files = append(files, name)
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Config{}, err
+	}
+	var errs []error
+	for _, name := range files {
+		errs = append(errs, c.add(etc, name))
+	}
+	return c, errors.Join(errs...)
+}
+
+func (c *Config) add(etc fs.FS, name string) error {
+	content, err := fs.ReadFile(etc, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	where := path.Join(etcCrio, name)
+	var s section
+	if _, err := toml.NewDecoder(bytes.NewReader(content)).Decode(&s); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrConfig, where, err)
+	}
+	if s.PinnedImages != nil {
+		c.Ineffective = append(c.Ineffective, where)
+	}
+	if pins := s.Crio.Image.PinnedImages; pins != nil {
+		c.PinnedImages, c.PinnedBy = *pins, where
+		for _, pin := range *pins {
+			if pin == "*" {
+				return fmt.Errorf("%w: %s pins \"*\" alone, which crashes it", ErrConfig, where)
+			}
+		}
+	}
+	if repair := s.Crio.InternalRepair; repair != nil {
+		c.InternalRepair, c.InternalRepairBy = *repair, where
+	}
+	c.StorageOptions = append(c.StorageOptions, s.Crio.StorageOption...)
+	return nil
+}
+
+// Judge says what in the configuration keeps the images from being pinned, or
+// puts them at risk.
+func (c Config) Judge(images []pinset.Image) error {
+	var errs []error
+	lacks := 0
+	for _, img := range images {
+		if !slices.Contains(c.PinnedImages, img.String()) {
+			lacks++
+		}
+	}
+	switch {
+	case lacks == 0:
+	case c.PinnedBy == "":
+		errs = append(errs, fmt.Errorf("no file of %s pins images", etcCrio))
+	case c.PinnedBy != PinnedImagesPath:
+		errs = append(errs, fmt.Errorf("%s comes later than %s and replaces its pins: %d of %d images are not in it", c.PinnedBy, PinnedImagesPath, lacks, len(images)))
+	default:
+		errs = append(errs, fmt.Errorf("%s lacks %d of %d images", c.PinnedBy, lacks, len(images)))
+	}
+	for _, name := range c.Ineffective {
+		errs = append(errs, fmt.Errorf("%s: pinned_images has no effect there: it belongs under [crio.image]", name))
+	}
+	hasStore := slices.ContainsFunc(c.StorageOptions, func(o string) bool { return strings.Contains(o, SlotsDir) })
+	if hasStore && c.InternalRepair {
+		by := c.InternalRepairBy
+		if by == "" {
+			by = "CRI-O's default"
+		}
+		errs = append(errs, fmt.Errorf("internal_repair is true, by %s: after an unclean stop CRI-O up to at least 1.34 wipes its main store", by))
+	}
+	return errors.Join(errs...)
+}

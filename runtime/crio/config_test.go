@@ -1,0 +1,91 @@
+package crio_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/pinbox/pinbox/runtime/crio"
+)
+
+func TestReadConfig(t *testing.T) {
+	const ours = "[crio.image]\npinned_images = [\"a\", \"b\"]\n"
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  crio.Config
+		says  string // of the error; "" for none
+	}{
+		"nothing": {nil, crio.Config{InternalRepair: true}, ""},
+		"ours":    {map[string]string{"crio.conf.d/50-pinned-images": ours}, crio.Config{PinnedImages: []string{"a", "b"}, PinnedBy: crio.PinnedImagesPath, InternalRepair: true}, ""},
+		"a later file wins": {map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99-admin.conf": "[crio.image]\npinned_images = [\"c\"]\n"},
+			crio.Config{PinnedImages: []string{"c"}, PinnedBy: "/etc/crio/crio.conf.d/99-admin.conf", InternalRepair: true}, ""},
+		"a later empty list wins": {map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99": "[crio.image]\npinned_images = []\n"},
+			crio.Config{PinnedImages: []string{}, PinnedBy: "/etc/crio/crio.conf.d/99", InternalRepair: true}, ""},
+		"a later file without the key": {map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99": "[crio.runtime]\nselinux = true\n"},
+			crio.Config{PinnedImages: []string{"a", "b"}, PinnedBy: crio.PinnedImagesPath, InternalRepair: true}, ""},
+		"crio.conf comes first": {map[string]string{"crio.conf": "[crio]\ninternal_repair = true\n[crio.image]\npinned_images = [\"c\"]\n", "crio.conf.d/50-pinned-images": ours, "crio.conf.d/50-pinbox-stores": "[crio]\ninternal_repair = false\nstorage_option = [\"x\"]\n"},
+			crio.Config{PinnedImages: []string{"a", "b"}, PinnedBy: crio.PinnedImagesPath, InternalRepairBy: crio.StoresPath, StorageOptions: []string{"x"}}, ""},
+		"repair set back": {map[string]string{"crio.conf.d/50-pinbox-stores": "[crio]\ninternal_repair = false\nstorage_option = [\"x\"]\n", "crio.conf.d/99": "[crio]\ninternal_repair = true\nstorage_option = [\"y\"]\n"},
+			crio.Config{InternalRepair: true, InternalRepairBy: "/etc/crio/crio.conf.d/99", StorageOptions: []string{"x", "y"}}, ""},
+		"backups and folders count": {map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/.50-old~": ours, "crio.conf.d/zz/deep": "[crio.image]\npinned_images = [\"c\"]\n"},
+			crio.Config{PinnedImages: []string{"c"}, PinnedBy: "/etc/crio/crio.conf.d/zz/deep", InternalRepair: true}, ""},
+		"no table": {map[string]string{"crio.conf.d/99-upgrade-pin": "pinned_images = [\"a\"]\n"},
+			crio.Config{InternalRepair: true, Ineffective: []string{"/etc/crio/crio.conf.d/99-upgrade-pin"}}, ""},
+		"broken backup": {map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99-bad~": "[crio"},
+			crio.Config{PinnedImages: []string{"a", "b"}, PinnedBy: crio.PinnedImagesPath, InternalRepair: true}, "/etc/crio/crio.conf.d/99-bad~"},
+		"a lone star": {map[string]string{"crio.conf.d/99": "[crio.image]\npinned_images = [\"*\"]\n"},
+			crio.Config{PinnedImages: []string{"*"}, PinnedBy: "/etc/crio/crio.conf.d/99", InternalRepair: true}, "crashes it"},
+	} {
+		etc := fstest.MapFS{}
+		for file, content := range test.files {
+			etc[file] = &fstest.MapFile{Data: []byte(content)}
+		}
+		got, err := crio.ReadConfig(etc)
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if (err == nil) != (test.says == "") || err != nil && (!errors.Is(err, crio.ErrConfig) || !strings.Contains(err.Error(), test.says)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestConfigJudge(t *testing.T) {
+	wanted := images(t, documented...)
+	ours := string(crio.RenderPinned(wanted))
+	stores := string(crio.RenderStores(crio.Slots(), false))
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  []string
+	}{
+		"as we write it":   {map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/50-pinbox-stores": stores}, nil},
+		"more is fine":     {map[string]string{"crio.conf.d/99": strings.Replace(ours, "[\"", "[\"quay.io/more\", \"", 1), "crio.conf.d/50-pinbox-stores": stores}, nil},
+		"no pins":          {nil, []string{"no file of /etc/crio pins images"}},
+		"overridden":       {map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99-admin": "[crio.image]\npinned_images = []\n"}, []string{"/etc/crio/crio.conf.d/99-admin comes later than /etc/crio/crio.conf.d/50-pinned-images", "3 of 3"}},
+		"table-less":       {map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99": "pinned_images = []\n"}, []string{"/etc/crio/crio.conf.d/99: pinned_images has no effect"}},
+		"repair by file":   {map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/50-pinbox-stores": stores, "crio.conf.d/99": "[crio]\ninternal_repair = true\n"}, []string{"internal_repair is true, by /etc/crio/crio.conf.d/99"}},
+		"repair without":   {map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/60": "[crio]\nstorage_option = [\"overlay.imagestore=/var/lib/pinbox/stores/0\"]\n"}, []string{"by CRI-O's default"}},
+		"repair, no store": {map[string]string{"crio.conf.d/50-pinned-images": ours}, nil},
+	} {
+		etc := fstest.MapFS{}
+		for file, content := range test.files {
+			etc[file] = &fstest.MapFile{Data: []byte(content)}
+		}
+		c, err := crio.ReadConfig(etc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = c.Judge(wanted)
+		if (err == nil) != (test.want == nil) {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, want := range test.want {
+			if err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", name, err, want)
+			}
+		}
+	}
+}
