@@ -17,24 +17,27 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // What can be wrong with the output folder.
 var (
-	ErrNotEmpty   = errors.New("output folder is not empty")
-	ErrNoFolder   = errors.New("output is no folder")
-	ErrMountPoint = errors.New("output folder is a mount point, which nothing can take the place of")
-	ErrBusy       = errors.New("another build writes there")
+	ErrNotEmpty = errors.New("output folder is not empty")
+	ErrNoFolder = errors.New("output is no folder")
+	ErrInPlace  = errors.New("nothing can take the place of the output folder")
+	ErrBusy     = errors.New("another build writes there")
 )
 
 // stage is the folder in which an appliance grows: beside its place, under a
 // name that nobody else uses and that a later run finds again, ".out.pinbox-partial". A run that was killed leaves it; the next
 // one starts it afresh. It takes its place by rename.
 type stage struct {
-	dir, out string
-	lock     *os.File
+	dir, out  string
+	lock      *os.File
+	published bool
 }
 
 func openStage(out string) (_ *stage, err error) {
@@ -42,16 +45,52 @@ func openStage(out string) (_ *stage, err error) {
 		return nil, err
 	}
 	s := &stage{dir: filepath.Join(filepath.Dir(out), "."+filepath.Base(out)+".pinbox-partial"), out: out}
-	if err := os.MkdirAll(s.dir, 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(s.dir), 0o755); err != nil {
 		return nil, err
 	}
-	if s.lock, err = os.Open(s.dir); err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(s.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", s.dir, ErrBusy), s.lock.Close())
+	for s.lock == nil {
+		if s.lock, err = lockFolder(s.dir); err != nil {
+			return nil, err
+		}
 	}
 	return s, s.clear()
+}
+
+// lockFolder makes a folder this process's own. It returns nil if another
+// process took the folder away in the meantime.
+func lockFolder(dir string) (_ *os.File, err error) {
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	// What is to be emptied must not be a link to something else.
+	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close()
+		}
+	}()
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, fmt.Errorf("%s: %w", dir, ErrBusy)
+	} else if err != nil {
+		return nil, err
+	}
+	locked, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if there, err := os.Lstat(dir); err != nil || !os.SameFile(locked, there) {
+		return nil, f.Close()
+	}
+	if int(locked.Sys().(*syscall.Stat_t).Uid) != os.Geteuid() {
+		return nil, fmt.Errorf("%s: %w: it belongs to another user", dir, ErrBusy)
+	}
+	return f, nil
 }
 
 // place finds out, before there is anything to lose, whether a folder can take
@@ -75,12 +114,17 @@ func place(out string) (string, error) {
 	if len(entries) > 0 {
 		return "", fmt.Errorf("%s: %w", target, ErrNotEmpty)
 	}
-	var own, parent syscall.Stat_t
-	if err := errors.Join(syscall.Stat(target, &own), syscall.Stat(filepath.Dir(target), &parent)); err != nil {
+	var attr unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, target, 0, 0, &attr); err != nil {
 		return "", err
 	}
-	if own.Dev != parent.Dev {
-		return "", fmt.Errorf("%s: %w", target, ErrMountPoint)
+	if attr.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 {
+		return "", fmt.Errorf("%s: %w: it is a mount point", target, ErrInPlace)
+	}
+	if here, err := filepath.EvalSymlinks("."); err == nil {
+		if here, err = filepath.Abs(here); err == nil && here == target {
+			return "", fmt.Errorf("%s: %w: it is the current folder", target, ErrInPlace)
+		}
 	}
 	return target, nil
 }
@@ -189,10 +233,14 @@ func (s *stage) publish() error {
 	if err := syscall.Rename(s.dir, s.out); err != nil {
 		return &os.LinkError{Op: "rename", Old: s.dir, New: s.out, Err: err}
 	}
+	s.published = true
 	return atomicfile.SyncDir(filepath.Dir(s.out))
 }
 
 // discard removes what was not published.
 func (s *stage) discard() error {
+	if s.published { // what stands at s.dir now is another build's
+		return s.lock.Close()
+	}
 	return errors.Join(os.RemoveAll(s.dir), s.lock.Close())
 }

@@ -177,7 +177,7 @@ func TestLayersThatOnlyTarCanRead(t *testing.T) {
 	repeated, err := sample.Tar(
 		sample.File("twice", "first"), sample.Dir("d"), sample.File("d/leaf", "leaf"), sample.File("thrice", "1"),
 		sample.Hardlink("name-of-first", "twice"), sample.File("twice", "the second one"), sample.File("thrice", "22"), sample.File("thrice", "333"),
-		sample.Dir("e"), sample.Dir("e"), sample.Symlink("link", "d"), sample.File("link/below", "below a link"))
+		sample.Dir("e"), sample.Dir("e"), sample.Symlink("link", "d"), sample.File("link/below", "below a link"), sample.File("link", "no link any more"))
 	if err != nil {
 		t.Fatal(err)
 	}

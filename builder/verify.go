@@ -57,7 +57,7 @@ func Verify(ctx context.Context, dir string) (Verified, error) {
 		errs = append(errs, err)
 	} else {
 		v.Totals = lock.Totals()
-		errs = append(errs, checkManifests(dir, lock), checkConfig(dir, lock))
+		errs = append(errs, checkManifests(dir, lock, sums), checkConfig(dir, lock))
 	}
 	if err := errors.Join(errs...); err != nil {
 		if ctx.Err() != nil {
@@ -152,7 +152,7 @@ func readLock(name string) (pinset.Lock, error) {
 }
 
 // checkManifests compares the manifests with the sets of the lock.
-func checkManifests(dir string, lock pinset.Lock) error {
+func checkManifests(dir string, lock pinset.Lock, sums map[string]string) error {
 	var errs []error
 	for _, locked := range lock.Sets {
 		set, err := locked.Set()
@@ -162,7 +162,7 @@ func checkManifests(dir string, lock pinset.Lock) error {
 		}
 		name := path.Join(ManifestsDir, locked.Name+".yaml")
 		content, err := os.ReadFile(filepath.Join(dir, name))
-		if errors.Is(err, fs.ErrNotExist) {
+		if _, ok := sums[name]; ok && errors.Is(err, fs.ErrNotExist) {
 			continue // said already
 		}
 		if err != nil {

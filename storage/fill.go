@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 
-	imgtypes "go.podman.io/image/v5/types"
-
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -42,7 +40,7 @@ type filler struct {
 }
 
 func (f *filler) add(ctx context.Context, img *Resolved) error {
-	var src imgtypes.ImageSource // opened when the first layer is missing
+	var src *source // opened when the first layer is missing
 	defer func() {
 		if src != nil {
 			_ = src.Close() // nothing was written to it

@@ -87,8 +87,9 @@ func newClient(access Access, platform pinset.Platform) (*client, error) {
 	return &client{sys: sys, policy: policy}, nil
 }
 
-// allow asks the policy about an image. Its context serves one question at a
-// time, so each image has its own.
+// allow asks the policy about an image of the library's own source: one that is
+// wrapped hides its sigstore signatures. A context serves one question at a time,
+// so each image has its own.
 func (c *client) allow(ctx context.Context, img imgtypes.UnparsedImage) error {
 	policy, err := signature.NewPolicyContext(c.policy)
 	if err != nil {
@@ -126,7 +127,7 @@ func checkAuthFile(path string) error {
 }
 
 // open starts to read an image, under its own name or from a mirror of it.
-func (c *client) open(ctx context.Context, img pinset.Image) (imgtypes.ImageSource, error) {
+func (c *client) open(ctx context.Context, img pinset.Image) (*source, error) {
 	named, err := reference.ParseNamed(img.String())
 	if err != nil {
 		return nil, err

@@ -97,10 +97,13 @@ func (c *client) resolve(ctx context.Context, img pinset.Image) (Resolved, error
 	if r.Manifest, mediaType, err = unparsed.Manifest(ctx); err != nil {
 		return Resolved{}, err
 	}
+	if manifest.MIMETypeIsMultiImage(mediaType) {
+		return Resolved{}, fmt.Errorf("%w: its index leads to another index", ErrNotImage)
+	}
 	if mediaType == manifest.DockerV2Schema1MediaType || mediaType == manifest.DockerV2Schema1SignedMediaType {
 		return Resolved{}, fmt.Errorf("%w: its manifest is of Docker's schema 1", ErrNotImage)
 	}
-	if err := c.allow(ctx, unparsed); err != nil {
+	if err := c.allow(ctx, image.UnparsedInstance(src.ImageSource, instance)); err != nil {
 		return Resolved{}, err
 	}
 	parsed, err := image.FromUnparsedImage(ctx, c.sys, unparsed)

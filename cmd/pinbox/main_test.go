@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/pinbox/pinbox/fixtures"
@@ -191,6 +193,19 @@ func TestBadImages(t *testing.T) {
 	t.Run("image for another platform", func(t *testing.T) {
 		pin := push(t, serve(t, nil), image(t, "arm64", good))
 		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), exitInput, []string{pin, "not for the appliance's platform", "linux/arm64", "spec.platform"})
+	})
+	t.Run("index of an index", func(t *testing.T) {
+		inner, err := sample.Index(image(t, "amd64", good))
+		if err != nil {
+			t.Fatal(err)
+		}
+		outer := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex),
+			mutate.IndexAddendum{Add: inner, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}})
+		pin, err := serve(t, nil).PushIndex(t.Context(), "test/nested", outer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), exitInput, []string{pin, "leads to another index"})
 	})
 	t.Run("index without the platform", func(t *testing.T) {
 		index, err := sample.Index(image(t, "arm64", good), image(t, "s390x", good))

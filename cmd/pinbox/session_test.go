@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -154,6 +155,23 @@ func TestVerifyFindsEveryDamage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// Nor may the sums keep quiet about a file.
+	manifest, sums := filepath.Join(out, "manifests/worker-sample.yaml"), filepath.Join(out, builder.SumsFile)
+	keep, err := os.ReadFile(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := os.ReadFile(sums)
+	if err != nil {
+		t.Fatal(err)
+	}
+	verifyFails(t, out, "worker-sample.yaml", func() error {
+		fewer := slices.DeleteFunc(strings.SplitAfter(string(all), "\n"), func(line string) bool { return strings.Contains(line, "worker-sample") })
+		return errors.Join(os.Remove(manifest), os.WriteFile(sums, []byte(strings.Join(fewer, "")), 0o644))
+	})
+	if err := errors.Join(os.WriteFile(manifest, keep, 0o644), os.WriteFile(sums, all, 0o644)); err != nil {
+		t.Fatal(err)
+	}
 	extra := filepath.Join(out, "extra")
 	verifyFails(t, out, "extra", func() error { return os.WriteFile(extra, nil, 0o644) })
 	if err := os.Remove(extra); err != nil {
@@ -298,5 +316,24 @@ func TestBuildKeepsItsHandsOffOtherFolders(t *testing.T) {
 		"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(parent, "out"))
 	if _, err := os.Stat(mine); code != exitOK || err != nil {
 		t.Errorf("exit code %d, %v\n%s", code, err, stderr)
+	}
+	// A link in the place where it grows would lead it to empty another folder.
+	if err := os.Symlink(filepath.Dir(mine), filepath.Join(parent, ".other.pinbox-partial")); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr = pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", pins.Pause)), "--tls-verify=false",
+		"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(parent, "other"))
+	if _, err := os.Stat(mine); code != exitUsage || err != nil {
+		t.Errorf("exit code %d, %v\n%s", code, err, stderr)
+	}
+}
+
+func TestBuildIntoTheCurrentFolder(t *testing.T) {
+	pins := samples(t)
+	t.Chdir(t.TempDir())
+	code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", pins.Pause)), "--tls-verify=false",
+		"--node-binary", fixtures.Program(t, nodePackage), "-o", ".")
+	if code != exitUsage || !strings.Contains(stderr, "it is the current folder") {
+		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"syscall"
@@ -79,6 +80,9 @@ func (r *reader) add(hdr *tar.Header, tr io.Reader) error {
 	if hdr.Typeflag == tar.TypeXGlobalHeader {
 		return nil
 	}
+	if !hasContent(hdr) {
+		return r.place(hdr, nil)
+	}
 	if isSparse(hdr) { // its bytes in the stream are not those of the file
 		content, err := r.w.Content(tr)
 		if err != nil {
@@ -99,6 +103,11 @@ func (r *reader) add(hdr *tar.Header, tr io.Reader) error {
 	return r.place(hdr, content)
 }
 
+// hasContent leaves out kinds that are headers alone, whatever size they claim.
+func hasContent(hdr *tar.Header) bool {
+	return hdr.Typeflag == tar.TypeReg || hdr.Typeflag == tar.TypeGNUSparse || hdr.Typeflag == tar.TypeCont
+}
+
 func isSparse(hdr *tar.Header) bool {
 	if hdr.Typeflag == tar.TypeGNUSparse {
 		return true
@@ -114,19 +123,20 @@ func isSparse(hdr *tar.Header) bool {
 // place puts an entry into the tree.
 func (r *reader) place(hdr *tar.Header, content *squashfs.Content) error {
 	dir, name, err := r.tree.locate(hdr.Name)
-	if errors.Is(err, errBelowWhiteout) {
-		if strings.Contains(hdr.Name, "/"+whiteoutPrefix) {
-			return nil
-		}
-		return r.revive(hdr, content)
-	}
-	if err != nil {
-		return err
-	}
-	if t := r.tree; t.absolute && content != nil {
-		r.superseded[r.entry] = true
+	below := errors.Is(err, errBelowWhiteout)
+	isWhiteout := strings.HasPrefix(path.Base(hdr.Name), whiteoutPrefix)
+	if content != nil && (r.tree.linked || isWhiteout) {
+		r.superseded[r.entry] = true // not to be found under its name
 	}
 	switch {
+	case isWhiteout && (below || errors.Is(err, errBelowFile)):
+		return nil
+	case below:
+		return r.revive(hdr, content)
+	case err != nil:
+		return err
+	case name == "" && hdr.Typeflag != tar.TypeDir:
+		return fmt.Errorf("%q: %w: the root of a layer is a directory", hdr.Name, ErrEntry)
 	case name == opaqueMarker:
 		makeOpaque(dir)
 		return nil
@@ -147,14 +157,11 @@ func (r *reader) place(hdr *tar.Header, content *squashfs.Content) error {
 	if err != nil {
 		return err
 	}
-	if name != "" {
+	if name == "" {
+		merge(r.tree.root, i)
+	} else {
 		r.tree.put(dir, name, i)
-		return nil
 	}
-	if !i.IsDir() {
-		return fmt.Errorf("%q: %w: the root of a layer is a directory", hdr.Name, ErrEntry)
-	}
-	merge(r.tree.root, i)
 	return nil
 }
 
@@ -201,7 +208,11 @@ func (r *reader) link(name string, hdr *tar.Header, last bool) error {
 		target.Mode = target.Mode&syscall.S_IFMT | uint32(hdr.Mode&07777)
 		target.ModTime = hdr.ModTime.Unix()
 	}
-	if attrs := xattrs(hdr); target.Xattrs == nil {
+	attrs, err := xattrs(hdr, target.Mode)
+	if err != nil {
+		return err
+	}
+	if target.Xattrs == nil {
 		target.Xattrs = attrs
 	} else {
 		maps.Copy(target.Xattrs, attrs)
@@ -215,16 +226,14 @@ func (r *reader) link(name string, hdr *tar.Header, last bool) error {
 // inode translates a tar header.
 func inode(hdr *tar.Header, content *squashfs.Content) (*squashfs.Inode, error) {
 	i := &squashfs.Inode{
-		UID: uint32(hdr.Uid), GID: uint32(hdr.Gid), ModTime: hdr.ModTime.Unix(), Xattrs: xattrs(hdr),
+		UID: uint32(hdr.Uid), GID: uint32(hdr.Gid), ModTime: hdr.ModTime.Unix(),
 	}
 	perm := uint32(hdr.Mode & 07777)
 	switch hdr.Typeflag {
 	case tar.TypeReg, tar.TypeGNUSparse, tar.TypeCont:
 		i.Mode, i.Content = syscall.S_IFREG|perm, content
 	case tar.TypeDir:
-		attrs := i.Xattrs
 		i = squashfs.NewDir(perm, i.UID, i.GID, i.ModTime)
-		i.Xattrs = attrs
 	case tar.TypeSymlink:
 		if n := len(hdr.Linkname); n == 0 || n >= maxTargetLen {
 			return nil, fmt.Errorf("%q: %w: a symbolic link to %d bytes", hdr.Name, ErrEntry, n)
@@ -242,24 +251,41 @@ func inode(hdr *tar.Header, content *squashfs.Content) (*squashfs.Inode, error) 
 	if hdr.Typeflag == tar.TypeChar || hdr.Typeflag == tar.TypeBlock {
 		i.Major, i.Minor = uint32(hdr.Devmajor), uint32(hdr.Devminor)
 	}
-	return i, nil
+	var err error
+	i.Xattrs, err = xattrs(hdr, i.Mode)
+	return i, err
 }
 
+// Limits of the kernel: XATTR_NAME_MAX and XATTR_SIZE_MAX.
+const (
+	maxXattrName  = 255
+	maxXattrValue = 64 << 10
+)
+
 // xattrs are the extended attributes of an entry. Labels are the node's own, as
-// containers/storage has it (xattrsToIgnore).
-func xattrs(hdr *tar.Header) map[string]string {
+// containers/storage has it (xattrsToIgnore). What the kernel would not let a
+// pull set is an error.
+func xattrs(hdr *tar.Header, mode uint32) (map[string]string, error) {
 	var attrs map[string]string
 	for key, value := range hdr.PAXRecords {
 		name, ok := strings.CutPrefix(key, "SCHILY.xattr.")
 		if !ok || !squashfs.HoldsXattr(name) || name == "security.selinux" || strings.HasPrefix(name, overlayXattrs) {
 			continue
 		}
+		class, short, _ := strings.Cut(name, ".")
+		kind := mode & syscall.S_IFMT
+		switch {
+		case short == "" || len(name) > maxXattrName || len(value) > maxXattrValue:
+			return nil, fmt.Errorf("%q: %w: an attribute of %d bytes with a name of %d", hdr.Name, ErrEntry, len(value), len(name))
+		case class == "user" && kind != syscall.S_IFREG && kind != syscall.S_IFDIR:
+			return nil, fmt.Errorf("%q: %w: attribute %s is for files and directories only", hdr.Name, ErrEntry, name)
+		}
 		if attrs == nil {
 			attrs = map[string]string{}
 		}
 		attrs[name] = value
 	}
-	return attrs
+	return attrs, nil
 }
 
 // count says how many inodes the tree has.

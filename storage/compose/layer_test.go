@@ -101,6 +101,8 @@ func TestEntriesBecomeATree(t *testing.T) {
 		"opaque first":                         {[]sample.Entry{f("a/.wh..wh..opq", ""), d("a"), f("a/b", "x")}, []string{"a/ opaque", "a/b 1"}},
 		"opaque last":                          {[]sample.Entry{d("a"), f("a/b", "x"), f("a/.wh..wh..opq", "")}, []string{"a/ opaque", "a/b 1"}},
 		"folder attributes after opaque":       {[]sample.Entry{f("a/.wh..wh..opq", ""), d("a"), d("a")}, []string{"a/ opaque"}},
+		"whiteout of a long name":              {[]sample.Entry{f(".wh."+strings.Repeat("n", 255), "")}, []string{strings.Repeat("n", 255) + " deleted"}},
+		"whiteout below a file":                {[]sample.Entry{f("a", "x"), f("a/.wh.b", "")}, []string{"a 1"}},
 		"AUFS bookkeeping":                     {[]sample.Entry{d(".wh..wh.plnk"), f(".wh..wh.aufs", "")}, nil},
 		"repeated file":                        {[]sample.Entry{f("a", "1"), f("a", "four")}, []string{"a 4"}},
 		"file over folder":                     {[]sample.Entry{d("a"), f("a/b", "x"), f("a", "xy")}, []string{"a 2"}},
@@ -147,6 +149,14 @@ func TestEntriesThatNoLayerMayHave(t *testing.T) {
 		"root that is a file":         {[]sample.Entry{f(".", "x")}, ErrEntry},
 		"whiteout of nothing":         {[]sample.Entry{f("a/.wh.", "")}, ErrEntry},
 		"whiteout of the parent":      {[]sample.Entry{f("a/.wh...", "")}, ErrEntry},
+		"hard link that is the root":  {[]sample.Entry{f("a", "x"), l("./", "a")}, ErrEntry},
+		"long name of a parent":       {[]sample.Entry{f(long+"/a", "x")}, ErrEntry},
+		"long name in a symlink":      {[]sample.Entry{s("a", long), f("a/b", "x")}, ErrEntry},
+		"path that is too long":       {[]sample.Entry{f(strings.Repeat("d/", 2100)+"a", "x")}, ErrEntry},
+		"attribute without a name":    {[]sample.Entry{withXattr("user.", "x")}, ErrEntry},
+		"attribute with a long name":  {[]sample.Entry{withXattr("user."+long, "x")}, ErrEntry},
+		"attribute that is too large": {[]sample.Entry{withXattr("user.a", strings.Repeat("x", 65537))}, ErrEntry},
+		"user attribute of a link":    {[]sample.Entry{{Header: tar.Header{Name: "a", Typeflag: tar.TypeSymlink, Linkname: "b", PAXRecords: map[string]string{"SCHILY.xattr.user.a": "1"}}}}, ErrEntry},
 		"symlink to nowhere":          {[]sample.Entry{s("a", "")}, ErrEntry},
 		"symlink that is too long":    {[]sample.Entry{s("a", strings.Repeat("x/", 2048))}, ErrEntry},
 		"long name":                   {[]sample.Entry{f(long, "x")}, ErrEntry},
@@ -156,6 +166,21 @@ func TestEntriesThatNoLayerMayHave(t *testing.T) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
 		})
+	}
+}
+
+func withXattr(name, value string) sample.Entry {
+	return sample.Entry{Header: tar.Header{Name: "a", PAXRecords: map[string]string{"SCHILY.xattr." + name: value}}}
+}
+
+// Folders without an entry get the setgid bit of their parent, as mkdir has it.
+func TestImplicitFoldersInheritSetgid(t *testing.T) {
+	r, _, err := unpack(t, tarOf(t, []sample.Entry{{Header: tar.Header{Name: "a/", Mode: 0o2775}}, f("a/b/c", "x")}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := r.tree.root.Entry("a").Entry("b"); b.Mode != syscall.S_IFDIR|0o2755 {
+		t.Errorf("mode %o", b.Mode)
 	}
 }
 

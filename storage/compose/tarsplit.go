@@ -143,7 +143,7 @@ func (s *Store) splitAgain(ctx context.Context, l Layer, keep map[int]bool, spoo
 		if err != nil {
 			return err
 		}
-		if keep[entry] || isSparse(hdr) {
+		if keep[entry] || isSparse(hdr) || !hasContent(hdr) {
 			continue
 		}
 		err = split.file(hdr.Name, hdr.Size, tr, func(body io.Reader) error {

@@ -44,9 +44,10 @@ type tree struct {
 	root *squashfs.Inode
 	// replaced is called with every inode that loses a name.
 	replaced func(*squashfs.Inode)
-	// absolute says whether the last walk went through an absolute link: those
-	// who read a layer outside a container would look for it on their own host.
-	absolute bool
+	// linked says whether the last walk went through a symbolic link: it may be
+	// replaced later, and an absolute one leads those who read the layer outside
+	// a container to their own host.
+	linked bool
 }
 
 // newTree starts a layer. Without an entry for its root a layer has the root of
@@ -76,8 +77,8 @@ func (t *tree) locate(name string) (dir *squashfs.Inode, base string, err error)
 		return t.root, "", nil
 	}
 	parent, base := path.Split(clean)
-	if len(base) > maxNameLen {
-		return nil, "", fmt.Errorf("%q: %w: a name of %d bytes", name, ErrEntry, len(base))
+	if n := len(strings.TrimPrefix(base, whiteoutPrefix)); n > maxNameLen || len(clean) > maxTargetLen {
+		return nil, "", fmt.Errorf("%q: %w: a name of %d bytes in a path of %d", name, ErrEntry, n, len(clean))
 	}
 	dir, err = t.walk(parent)
 	if err != nil {
@@ -107,7 +108,7 @@ func inside(name string) error {
 // walk follows a path from the root of the layer, through the symbolic links
 // that the layer has.
 func (t *tree) walk(dirs string) (*squashfs.Inode, error) {
-	t.absolute = false
+	t.linked = false
 	stack := []*squashfs.Inode{t.root}
 	todo := strings.Split(dirs, "/")
 	for links := 0; len(todo) > 0; {
@@ -127,21 +128,26 @@ func (t *tree) walk(dirs string) (*squashfs.Inode, error) {
 		next := here.Entry(name)
 		switch {
 		case next == nil:
+			if len(name) > maxNameLen {
+				return nil, fmt.Errorf("%w: a name of %d bytes", ErrEntry, len(name))
+			}
 			next = implicitDir()
+			next.Mode |= here.Mode & syscall.S_ISGID // as mkdir(2) has it
 			here.Set(name, next)
 		case next.IsSymlink():
 			if links++; links > maxLinks {
 				return nil, fmt.Errorf("%w: more than %d symbolic links", ErrEntry, maxLinks)
 			}
+			t.linked = true
 			if path.IsAbs(next.Target) {
-				stack, t.absolute = stack[:1], true
+				stack = stack[:1]
 			}
 			todo = append(strings.Split(next.Target, "/"), todo...)
 			continue
 		case isWhiteout(next):
 			return nil, errBelowWhiteout
 		case !next.IsDir():
-			return nil, fmt.Errorf("%w: %s is not a directory", ErrEntry, name)
+			return nil, fmt.Errorf("%w: %s", errBelowFile, name)
 		}
 		stack = append(stack, next)
 	}
@@ -151,6 +157,9 @@ func (t *tree) walk(dirs string) (*squashfs.Inode, error) {
 // errBelowWhiteout: some tools write a whiteout for a directory and then others
 // for what was in it; the latter say nothing new.
 var errBelowWhiteout = fmt.Errorf("%w: its directory is deleted by the same layer", ErrEntry)
+
+// errBelowFile: likewise, where a file has taken the directory's place.
+var errBelowFile = fmt.Errorf("%w: its directory is not one in this layer", ErrEntry)
 
 func implicitDir() *squashfs.Inode { return squashfs.NewDir(0o755, 0, 0, 0) }
 

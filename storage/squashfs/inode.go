@@ -104,6 +104,9 @@ func (w *Writer) write(i *Inode) error {
 	}
 	names := slices.Sorted(maps.Keys(i.entries))
 	for _, name := range names {
+		if name == "" || len(name) > maxNameLen {
+			return fmt.Errorf("a directory entry with a name of %d bytes", len(name))
+		}
 		if err := w.write(i.entries[name]); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
@@ -117,6 +120,8 @@ func (w *Writer) write(i *Inode) error {
 	w.inodes.append(record)
 	return nil
 }
+
+const maxNameLen = 256 // SQUASHFS_NAME_LEN
 
 // Inode kinds of the format; the extended form of each is 7 higher.
 const (
