@@ -1,27 +1,31 @@
 package cmd_test
 
 import (
+	"debug/elf"
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/pinbox/pinbox/fixtures"
 )
 
 const module = "github.com/pinbox/pinbox/"
 
 // pkg is what `go list` says of a package.
 type pkg struct {
-	ImportPath string
-	Imports    []string
-	Deps       []string
+	ImportPath        string
+	Standard          bool
+	Imports, CgoFiles []string
 }
 
 func list(t *testing.T, args ...string) []pkg {
 	t.Helper()
-	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Imports,Deps"}, args...)...)
+	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Standard,Imports,CgoFiles"}, args...)...)
 	cmd.Dir = ".."
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -116,14 +120,31 @@ func TestForeignLibrariesHaveOneDoor(t *testing.T) {
 	}
 }
 
-// The node's binary is small: it has no use for what builds.
+// The node's binary is small and static: it has no use for what builds, nor for C.
 func TestNodeBinaryStaysSmall(t *testing.T) {
-	for _, dep := range list(t, "./cmd/pinbox-node")[0].Deps {
-		for _, heavy := range []string{"go.podman.io/storage", "github.com/coreos", "runtime/cgo", "github.com/google/go-containerregistry"} {
+	for _, p := range list(t, "-deps", "./cmd/pinbox-node") {
+		if !p.Standard && len(p.CgoFiles) > 0 {
+			t.Errorf("pinbox-node depends on %s, which is C", p.ImportPath)
+		}
+		for _, heavy := range []string{"go.podman.io/storage", "github.com/coreos", "github.com/google/go-containerregistry"} {
 			// The reference parser brings one helper of the storage library.
-			if (dep == heavy || strings.HasPrefix(dep, heavy+"/")) && dep != "go.podman.io/storage/pkg/regexp" {
-				t.Errorf("pinbox-node depends on %s", dep)
+			if strings.HasPrefix(p.ImportPath+"/", heavy+"/") && p.ImportPath != "go.podman.io/storage/pkg/regexp" {
+				t.Errorf("pinbox-node depends on %s", p.ImportPath)
 			}
 		}
+	}
+	program := fixtures.Program(t, module+"cmd/pinbox-node")
+	t.Cleanup(fixtures.RemovePrograms)
+	fi, err := os.Stat(program)
+	if err != nil || fi.Size() > 45<<20 {
+		t.Errorf("%v, %v", fi, err)
+	}
+	f, err := elf.Open(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if libraries, err := f.ImportedLibraries(); err != nil || len(libraries) > 0 {
+		t.Errorf("pinbox-node is not static: %v, %v", libraries, err)
 	}
 }
