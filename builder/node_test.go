@@ -13,6 +13,7 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/crio"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime"
@@ -23,7 +24,7 @@ import (
 // real Ignition applies the config, a real CRI-O starts with it.
 func boot(t *testing.T, change func(*builder.Options, sample.Pins)) (*crio.Node, sample.Pins, pinset.Lock) {
 	t.Helper()
-	registry, pins := serve(t)
+	registry, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
 	o.Appliance.Spec.Node.Store.Path = filepath.Join(o.Out, builder.StoreFile)
 	snippet := filepath.Join(t.TempDir(), "pause.bu")

@@ -21,25 +21,7 @@ import (
 
 func TestMain(m *testing.M) { oracle.Main(m) }
 
-const (
-	nodePackage   = "github.com/pinbox/pinbox/cmd/pinbox-node"
-	samplePackage = "github.com/pinbox/pinbox/fixtures/program"
-)
-
-// serve starts a registry with the sample images.
-func serve(t *testing.T) (*sample.Registry, sample.Pins) {
-	t.Helper()
-	program, err := os.ReadFile(fixtures.Program(t, samplePackage))
-	if err != nil {
-		t.Fatal(err)
-	}
-	registry, pins, err := sample.Start(t.Context(), program)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { registry.Close() })
-	return registry, pins
-}
+const nodePackage = "github.com/pinbox/pinbox/cmd/pinbox-node"
 
 // options of a build of the given sets.
 func options(t *testing.T, sets []byte) builder.Options {
@@ -70,7 +52,7 @@ func build(t *testing.T, o builder.Options) builder.Result {
 // a pull by skopeo gives.
 func TestImagesEqualThoseThatSkopeoPulls(t *testing.T) {
 	fixtures.NeedRoot(t)
-	_, pins := serve(t)
+	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
 	build(t, o)
 	ours := oracle.Open(t, "", fixtures.Mount(t, filepath.Join(o.Out, builder.StoreFile)))
@@ -92,7 +74,7 @@ func TestImagesEqualThoseThatSkopeoPulls(t *testing.T) {
 // The lock says of each layer what a pull finds out.
 func TestLockKnowsUnpackedSizes(t *testing.T) {
 	fixtures.NeedRoot(t)
-	_, pins := serve(t)
+	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
 	build(t, o)
 	layers, err := oracle.Open(t, oracle.Skopeo(t, pins.All()...)).Layers()
@@ -114,7 +96,7 @@ func TestLockKnowsUnpackedSizes(t *testing.T) {
 
 func TestContainersStorageFindsNoFault(t *testing.T) {
 	fixtures.NeedRoot(t)
-	_, pins := serve(t)
+	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
 	build(t, o)
 	store := oracle.Open(t, "", fixtures.Mount(t, filepath.Join(o.Out, builder.StoreFile)))
@@ -127,7 +109,7 @@ func TestContainersStorageFindsNoFault(t *testing.T) {
 // changes.
 func TestContainersStorageFindsAChangedByte(t *testing.T) {
 	fixtures.NeedRoot(t)
-	_, pins := serve(t)
+	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
 	build(t, o)
 	dir := filepath.Join(t.TempDir(), "store")
@@ -243,7 +225,7 @@ func touch(t *testing.T, dir, name string) string {
 }
 
 func TestTwoBuildsAreEqual(t *testing.T) {
-	_, pins := serve(t)
+	_, pins := fixtures.Samples(t)
 	var sums []string
 	for range 2 {
 		o := options(t, pins.Sets())
@@ -262,7 +244,7 @@ func TestTwoBuildsAreEqual(t *testing.T) {
 // SOURCE_DATE_EPOCH stamps what is no image's own.
 func TestModTimeStampsTheStore(t *testing.T) {
 	fixtures.NeedRoot(t)
-	_, pins := serve(t)
+	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
 	o.ModTime = time.Unix(1234567890, 0)
 	build(t, o)

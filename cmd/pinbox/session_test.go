@@ -20,19 +20,9 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
-const samplePackage = "github.com/pinbox/pinbox/fixtures/program"
-
 func samples(t *testing.T) sample.Pins {
 	t.Helper()
-	program, err := os.ReadFile(fixtures.Program(t, samplePackage))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, pins, err := sample.Start(t.Context(), program)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { r.Close() })
+	_, pins := fixtures.Samples(t)
 	return pins
 }
 
