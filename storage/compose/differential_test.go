@@ -1,0 +1,126 @@
+package compose_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/oracle"
+	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/compose"
+	"github.com/pinbox/pinbox/storage/squashfs"
+)
+
+// randomLayer is a layer of few names, so that entries meet: replace each other,
+// link to each other, stand below links. Deleted names are never made again in
+// the layer: there the image specification and containers/storage differ.
+func randomLayer(seed uint64) []sample.Entry {
+	r := rand.New(rand.NewPCG(seed, 7))
+	pick := func(from ...string) string { return from[r.IntN(len(from))] }
+	name := func() string {
+		n := pick("a", "b", "c", "d")
+		for range r.IntN(3) {
+			n += "/" + pick("a", "b", "e")
+		}
+		return n
+	}
+	var entries []sample.Entry
+	for range 1 + r.IntN(14) {
+		h := tar.Header{Name: name(), Mode: int64(r.IntN(0o10000)), Uid: r.IntN(3), Gid: r.IntN(3)}
+		body := ""
+		switch r.IntN(9) {
+		case 0, 1:
+			body = fmt.Sprint(r.Uint32())
+			if r.IntN(4) == 0 {
+				h.PAXRecords = map[string]string{"SCHILY.xattr.user.n": fmt.Sprint(r.IntN(3))}
+			}
+		case 2, 3:
+			h.Name += "/"
+		case 4:
+			h.Typeflag, h.Linkname = tar.TypeSymlink, pick("a", "b", "/d", "../a", "e", "/nowhere")
+		case 5:
+			h.Typeflag, h.Linkname = tar.TypeLink, name()
+		case 6:
+			h.Typeflag = tar.TypeFifo
+		case 7:
+			h.Name = filepath.Dir(h.Name) + "/.wh." + pick("x", "y")
+		case 8:
+			h.Name = filepath.Dir(h.Name) + "/.wh..wh..opq"
+		}
+		entries = append(entries, sample.Entry{Header: h, Body: body})
+	}
+	return entries
+}
+
+// What pinbox makes of a layer is what containers/storage unpacks.
+func TestRandomLayersUnpackAsInContainersStorage(t *testing.T) {
+	fixtures.NeedRoot(t)
+	defer syscall.Umask(syscall.Umask(0o022))
+	out, err := os.Create(filepath.Join(t.TempDir(), "store.squashfs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	w, err := squashfs.NewWriter(out, squashfs.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Abort()
+	store := compose.NewStore(w, time.Unix(0, 0), t.TempDir())
+	seeds, trees := map[string]uint64{}, map[string]map[string]string{} // by the IDs of layers
+	for seed := range uint64(800) {
+		stream, err := sample.Tar(randomLayer(seed)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		if err := os.Chmod(dir, 0o555); err != nil {
+			t.Fatal(err)
+		}
+		theirs := oracle.Unpack(stream, dir)
+		unpacked, err := store.AddLayer(t.Context(), compose.Layer{
+			Digest: digest.FromBytes(stream), Size: int64(len(stream)), DiffID: digest.FromBytes(stream),
+			Open: func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(stream)), nil },
+		})
+		switch {
+		case theirs != nil || errors.Is(err, compose.ErrEscape): // we refuse links that lead out, they bend them back
+			continue
+		case err != nil:
+			t.Errorf("seed %d: containers/storage unpacks what pinbox refuses: %v", seed, err)
+			continue
+		}
+		tree := fixtures.Tree(t, dir)
+		for name, file := range tree {
+			if !strings.HasPrefix(file, "mode 4") { // a mark that means nothing, for the marker stands below a file
+				tree[name] = strings.Replace(file, ` trusted.overlay.opaque="y"`, "", 1)
+			}
+		}
+		seeds[unpacked.ID], trees[unpacked.ID] = seed, tree
+	}
+	if _, err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if len(seeds) < 150 {
+		t.Errorf("%d layers to compare: this test shows little", len(seeds))
+	}
+	mounted := fixtures.Mount(t, out.Name())
+	for id, seed := range seeds {
+		if diff := cmp.Diff(trees[id], fixtures.Tree(t, filepath.Join(mounted, "overlay", id, "diff"))); diff != "" {
+			t.Errorf("seed %d (-containers/storage +pinbox):\n%s\n%+v", seed, diff, randomLayer(seed))
+		}
+	}
+}
