@@ -38,15 +38,15 @@ func statusCommand() *cobra.Command {
 		Short: "Show sets, images and conditions; exit code 0 only when all is pinned",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output != "table" && output != "json" {
+				return fmt.Errorf("--output %s: it is table or json", output)
+			}
 			status, err := observe(cmd.Context(), f)
 			if err != nil {
 				return err
 			}
 			if output == "table" {
 				return printStatus(cmd.OutOrStdout(), status)
-			}
-			if output != "json" {
-				return fmt.Errorf("--output %s: it is table or json", output)
 			}
 			enc := json.NewEncoder(cmd.OutOrStdout())
 			enc.SetIndent("", "  ")

@@ -44,7 +44,7 @@ func (c *Client) Close() error { return c.conn.Close() }
 func (c *Client) Version(ctx context.Context) (string, error) {
 	v, err := c.runtime.Version(ctx, &criapi.VersionRequest{}, grpc.WaitForReady(true))
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", c.conn.Target(), err)
+		return "", fmt.Errorf("CRI-O does not answer on %s: %w", c.conn.Target(), err)
 	}
 	return v.RuntimeName + " " + v.RuntimeVersion, nil
 }
