@@ -32,8 +32,9 @@ var (
 )
 
 // stage is the folder in which an appliance grows: beside its place, under a
-// name that nobody else uses and that a later run finds again, ".out.pinbox-partial". A run that was killed leaves it; the next
-// one starts it afresh. It takes its place by rename.
+// name that nobody else uses and that a later run finds again,
+// ".out.pinbox-partial". A run that was killed leaves it; the next one starts it
+// afresh. It takes its place by rename.
 type stage struct {
 	dir, out  string
 	lock      *os.File

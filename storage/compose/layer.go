@@ -124,12 +124,12 @@ func isSparse(hdr *tar.Header) bool {
 func (r *reader) place(hdr *tar.Header, content *squashfs.Content) error {
 	dir, name, err := r.tree.locate(hdr.Name)
 	below := errors.Is(err, errBelowWhiteout)
-	isWhiteout := strings.HasPrefix(path.Base(hdr.Name), whiteoutPrefix)
-	if content != nil && (r.tree.linked || isWhiteout) {
+	marker := strings.HasPrefix(path.Base(hdr.Name), whiteoutPrefix)
+	if content != nil && (r.tree.linked || marker) {
 		r.superseded[r.entry] = true // not to be found under its name
 	}
 	switch {
-	case isWhiteout && (below || errors.Is(err, errBelowFile)):
+	case marker && (below || errors.Is(err, errBelowFile)):
 		return nil
 	case below:
 		return r.revive(hdr, content)
