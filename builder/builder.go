@@ -46,7 +46,8 @@ type Hooks struct {
 	Resolved  func(pinset.Image)
 	// Filling is called before layers are read.
 	Filling func(pinset.Totals)
-	storage.FillHooks
+	// Read is called with the bytes of each part of a layer that arrived.
+	Read func(int)
 	// Finishing is called when the layers are in.
 	Finishing func()
 }
@@ -120,7 +121,8 @@ func Build(ctx context.Context, o Options) (result Result, err error) {
 	}
 	return Result{
 		Name: o.Appliance.Metadata.Name, Platform: lock.Platform, Out: o.Out, Totals: lock.Totals(),
-		StoreSize: size, NodeStore: o.Appliance.Spec.config(nil).Store.What(), StoreDigest: "sha256:" + sums[StoreFile], Warnings: warnings, Seconds: time.Since(started).Seconds(),
+		StoreSize: size, StoreDigest: "sha256:" + sums[StoreFile], NodeStore: o.Appliance.Spec.config(nil).Store.What(),
+		Warnings: warnings, Seconds: time.Since(started).Seconds(),
 	}, nil
 }
 

@@ -109,7 +109,7 @@ func writeStore(ctx context.Context, o Options, s *stage, sets []pinset.Set, ima
 	if o.Hooks.Filling != nil {
 		o.Hooks.Filling(makeLock(o.Appliance.Spec.Platform, sets, images).Totals())
 	}
-	if err := storage.Fill(ctx, store, images, o.Appliance.Spec.Platform, o.Access, o.Hooks.FillHooks); err != nil {
+	if err := storage.Fill(ctx, store, images, o.Appliance.Spec.Platform, o.Access, o.Hooks.Read); err != nil {
 		return pinset.Lock{}, 0, err
 	}
 	if o.Hooks.Finishing != nil {

@@ -207,6 +207,10 @@ func TestFirstBootSaysWhatTheNodeHas(t *testing.T) {
 	if s, err := status(); err == nil || s.Sets[0].Missing != s.Sets[0].Images {
 		t.Errorf("store gone: %v, %+v", err, s)
 	}
+	n.MountUnit("var-lib-pinbox-stores-0.mount") // CRI-O goes by the tokens in the lock files
+	if s, _ := status(); s.Sets[0].Missing != 0 {
+		t.Errorf("store back: %+v", s)
+	}
 }
 
 func entries(t *testing.T, dir string) int {

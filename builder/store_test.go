@@ -136,11 +136,10 @@ func TestContainersStorageFindsAChangedByte(t *testing.T) {
 	}
 }
 
-// Layers that skopeo cannot pull, for tar-split refuses a name that comes twice
-// and loses sparse files: their trees are those of GNU tar, and what
-// containers/storage rebuilds from them has the right digests.
-func TestLayersThatOnlyTarCanRead(t *testing.T) {
-	fixtures.NeedRoot(t)
+// onlyTar makes layers with sparse files of both of GNU tar's formats, and with
+// names that come twice.
+func onlyTar(t *testing.T) map[string][]byte {
+	t.Helper()
 	sparse := t.TempDir()
 	if err := os.Truncate(touch(t, sparse, "sparse"), 5<<20); err != nil {
 		t.Fatal(err)
@@ -164,14 +163,21 @@ func TestLayersThatOnlyTarCanRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	layers["repeated"] = repeated
+	return layers
+}
 
+// Layers that skopeo cannot pull, for tar-split refuses a name that comes twice
+// and loses sparse files: their trees are those of GNU tar, and what
+// containers/storage rebuilds from them has the right digests.
+func TestLayersThatOnlyTarCanRead(t *testing.T) {
+	fixtures.NeedRoot(t)
 	registry, err := sample.Serve(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { registry.Close() })
 	pins, trees := []string{}, map[string]map[string]string{}
-	for name, content := range layers {
+	for name, content := range onlyTar(t) {
 		layer, err := sample.NewLayer(content, types.OCILayer)
 		if err != nil {
 			t.Fatal(err)
@@ -238,6 +244,29 @@ func TestTwoBuildsAreEqual(t *testing.T) {
 	}
 	if diff := cmp.Diff(sums[0], sums[1]); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// What a node needs to know stands in the store: the lock and the sets.
+func TestStoreCarriesLockAndSets(t *testing.T) {
+	fixtures.NeedRoot(t)
+	_, pins := fixtures.Samples(t)
+	o := options(t, pins.Sets())
+	build(t, o)
+	dir := fixtures.Mount(t, filepath.Join(o.Out, builder.StoreFile))
+	for inside, outside := range map[string]string{
+		"pinbox/pinbox.lock.json":        builder.LockFile,
+		"pinbox/sets/worker-sample.yaml": "manifests/worker-sample.yaml",
+		"pinbox/sets/infra-sample.yaml":  "manifests/infra-sample.yaml",
+	} {
+		got, err := os.ReadFile(filepath.Join(dir, inside))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := os.ReadFile(filepath.Join(o.Out, outside))
+		if err != nil || string(got) != string(want) {
+			t.Errorf("%s is not %s (%v)", inside, outside, err)
+		}
 	}
 }
 

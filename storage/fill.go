@@ -9,22 +9,15 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// FillHooks tell how far Fill is. Nil ones are not called.
-type FillHooks struct {
-	// Layer is called before a layer is read.
-	Layer func(pinset.Image, pinset.LockedLayer)
-	// Read is called with the bytes of each part of a blob that arrived.
-	Read func(int)
-}
-
 // Fill writes the images into the store, each layer once, and fills in the
-// unpacked sizes of their layers.
-func Fill(ctx context.Context, store *compose.Store, images []Resolved, platform pinset.Platform, access Access, hooks FillHooks) error {
+// unpacked sizes of their layers. read is called with the bytes of each part of a
+// blob that arrived; it may be nil.
+func Fill(ctx context.Context, store *compose.Store, images []Resolved, platform pinset.Platform, access Access, read func(int)) error {
 	c, err := newClient(access, platform)
 	if err != nil {
 		return err
 	}
-	f := filler{client: c, store: store, hooks: hooks}
+	f := filler{client: c, store: store, read: read}
 	for i := range images {
 		if err := f.add(ctx, &images[i]); err != nil {
 			return fmt.Errorf("image %s: %w", images[i].Image, err)
@@ -36,7 +29,7 @@ func Fill(ctx context.Context, store *compose.Store, images []Resolved, platform
 type filler struct {
 	*client
 	store *compose.Store
-	hooks FillHooks
+	read  func(int)
 }
 
 func (f *filler) add(ctx context.Context, img *Resolved) error {
@@ -48,15 +41,12 @@ func (f *filler) add(ctx context.Context, img *Resolved) error {
 	}()
 	open := func(l pinset.LockedLayer) func(context.Context) (io.ReadCloser, error) {
 		return func(ctx context.Context) (_ io.ReadCloser, err error) {
-			if f.hooks.Layer != nil {
-				f.hooks.Layer(img.Image, l)
-			}
 			if src == nil {
 				if src, err = f.open(ctx, img.Image); err != nil {
 					return nil, err
 				}
 			}
-			return layer(ctx, src, l, f.hooks.Read)
+			return layer(ctx, src, l, f.read)
 		}
 	}
 	top := ""

@@ -58,12 +58,16 @@ type client struct {
 }
 
 func newClient(access Access, platform pinset.Platform) (*client, error) {
-	if err := checkAuthFile(access.AuthFile); err != nil {
+	authFile := access.AuthFile
+	if authFile == "" { // the library leaves this to its callers
+		authFile = os.Getenv("REGISTRY_AUTH_FILE")
+	}
+	if err := checkAuthFile(authFile); err != nil {
 		return nil, err
 	}
 	goos, arch, variant := platform.Split()
 	sys := &imgtypes.SystemContext{
-		AuthFilePath:            access.AuthFile,
+		AuthFilePath:            authFile,
 		DockerCertPath:          access.CertDir,
 		SignaturePolicyPath:     access.Policy,
 		DockerRegistryUserAgent: "pinbox",
@@ -108,9 +112,6 @@ func (c *client) allow(ctx context.Context, img imgtypes.UnparsedImage) error {
 // checkAuthFile finds out before the first request what would otherwise look
 // like a registry that refuses everybody.
 func checkAuthFile(path string) error {
-	if path == "" {
-		path = os.Getenv("REGISTRY_AUTH_FILE")
-	}
 	if path == "" {
 		return nil
 	}

@@ -190,6 +190,10 @@ func TestBadImages(t *testing.T) {
 			buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), test.code, append(test.says, pin, digest.String()))
 		})
 	}
+}
+
+func TestImagesThatNoNodeCanRun(t *testing.T) {
+	good := layer(t, sample.File("a", "x"))
 	t.Run("image for another platform", func(t *testing.T) {
 		pin := push(t, serve(t, nil), image(t, "arm64", good))
 		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), exitInput, []string{pin, "not for the appliance's platform", "linux/arm64", "spec.platform"})
@@ -324,7 +328,7 @@ func TestBadCredentials(t *testing.T) {
 	buildFails(t, sets, exitUsage, []string{"give one"}, "--authfile", "a", "--pull-secret", "b")
 }
 
-// Credentials reach the registry from either flag.
+// Credentials reach the registry from either flag and from the environment.
 func TestCredentialsAreUsed(t *testing.T) {
 	auth := func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -358,6 +362,10 @@ func TestCredentialsAreUsed(t *testing.T) {
 		if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false", flag, file); code != exitOK {
 			t.Errorf("%s: exit code %d\n%s", flag, code, stderr)
 		}
+	}
+	t.Setenv("REGISTRY_AUTH_FILE", file)
+	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false"); code != exitOK {
+		t.Errorf("REGISTRY_AUTH_FILE: exit code %d\n%s", code, stderr)
 	}
 }
 

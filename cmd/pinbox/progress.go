@@ -13,7 +13,6 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/pinbox/pinbox/builder"
-	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -46,7 +45,7 @@ func (p *progress) hooks() builder.Hooks {
 		Resolving: func(n int) { p.begin("resolve images", int64(n)) },
 		Resolved:  func(pinset.Image) { p.add(1) },
 		Filling:   func(t pinset.Totals) { p.begin("read layers", t.Bytes) },
-		FillHooks: storage.FillHooks{Read: func(n int) { p.add(int64(n)) }},
+		Read:      func(n int) { p.add(int64(n)) },
 		Finishing: func() { p.begin("write store", 0) },
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -18,6 +19,7 @@ import (
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 func samples(t *testing.T) sample.Pins {
@@ -51,6 +53,7 @@ spec:
   node:
     store:
       partitionLabel: pinbox-store
+    selinuxContext: a:b:c:s0
     binary: ` + fixtures.Program(t, nodePackage) + "\n",
 	} {
 		path := filepath.Join(dir, name)
@@ -88,8 +91,72 @@ func TestPlanBuildVerify(t *testing.T) {
 	if code != exitOK || !strings.Contains(stdout, "is whole: 6 files, 5 images") {
 		t.Errorf("verify: exit code %d\n%s%s", code, stdout, stderr)
 	}
+	bu, err := os.ReadFile(filepath.Join(out, builder.ButaneFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"What=/dev/disk/by-partlabel/pinbox-store", "Options=ro,context=\"a:b:c:s0\"", "me@ship", "/etc/motd"} {
+		if !strings.Contains(string(bu), want) {
+			t.Errorf("the config does not have %q:\n%s", want, bu)
+		}
+	}
+	if blockSize := superblock(t, out, 12); blockSize != 262144 {
+		t.Errorf("blocks of %d bytes", blockSize)
+	}
 	if out := fixtures.Run(t, "sh", "-c", "cd "+out+" && sha256sum -c --strict SHA256SUMS"); strings.Count(out, ": OK") != 6 {
 		t.Errorf("sha256sum reads our sums differently:\n%s", out)
+	}
+}
+
+// superblock gives a field of the store's own description.
+func superblock(t *testing.T, out string, at int64) uint32 {
+	t.Helper()
+	f, err := os.Open(filepath.Join(out, builder.StoreFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	field := make([]byte, 4)
+	if _, err := f.ReadAt(field, at); err != nil {
+		t.Fatal(err)
+	}
+	return binary.LittleEndian.Uint32(field)
+}
+
+func TestSourceDateEpoch(t *testing.T) {
+	sets := write(t, "sets.yaml", sample.Set("worker", samples(t).Pause))
+	args := []string{"build", "--set", sets, "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o"}
+	t.Setenv("SOURCE_DATE_EPOCH", "1234567890")
+	out := filepath.Join(t.TempDir(), "out")
+	if code, _, stderr := pinbox(t.Context(), append(args, out)...); code != exitOK {
+		t.Fatal(stderr)
+	}
+	if made := superblock(t, out, 8); made != 1234567890 {
+		t.Errorf("the store was made at %d", made)
+	}
+	t.Setenv("SOURCE_DATE_EPOCH", "yesterday")
+	if code, _, stderr := pinbox(t.Context(), append(args, out)...); code != exitUsage || !strings.Contains(stderr, "SOURCE_DATE_EPOCH") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+}
+
+// Each platform of an index has a manifest of its own.
+func TestPlatform(t *testing.T) {
+	sets := write(t, "sets.yaml", sample.Set("worker", samples(t).Index))
+	manifests := map[string]bool{}
+	for _, platform := range []string{"linux/amd64", "linux/arm64"} {
+		code, stdout, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false", "--platform", platform, "--output", "json")
+		var plan struct{ Lock pinset.Lock }
+		if err := json.Unmarshal([]byte(stdout), &plan); code != exitOK || err != nil {
+			t.Fatalf("exit code %d, %v\n%s", code, err, stderr)
+		}
+		if string(plan.Lock.Platform) != platform || plan.Lock.Images[0].Index == "" {
+			t.Errorf("%s: %+v", platform, plan.Lock)
+		}
+		manifests[plan.Lock.Images[0].Manifest.String()] = true
+	}
+	if len(manifests) != 2 {
+		t.Errorf("manifests %v", manifests)
 	}
 }
 

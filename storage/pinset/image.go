@@ -54,12 +54,6 @@ func ParseImage(s string) (Image, error) {
 // String is the pin string.
 func (i Image) String() string { return i.Repository + "@" + i.Digest.String() }
 
-// Host is the registry, with its port if it has one.
-func (i Image) Host() string {
-	host, _, _ := strings.Cut(i.Repository, "/")
-	return host
-}
-
 // Union is all images of the sets, each once, sorted by their pin strings.
 func Union(sets ...Set) []Image {
 	var all []Image
