@@ -1,9 +1,7 @@
 package builder_test
 
 import (
-	"encoding/json"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -14,9 +12,9 @@ import (
 
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/crio"
 	"github.com/pinbox/pinbox/fixtures/sample"
-	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -26,46 +24,15 @@ func boot(t *testing.T, change func(*builder.Options, sample.Pins)) (*crio.Node,
 	t.Helper()
 	registry, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
-	o.Appliance.Spec.Node.Store.Path = filepath.Join(o.Out, builder.StoreFile)
-	snippet := filepath.Join(t.TempDir(), "pause.bu")
-	if err := os.WriteFile(snippet, []byte(`variant: fcos
-version: 1.5.0
-storage:
-  files:
-  - path: /etc/crio/crio.conf.d/10-pause
-    contents:
-      inline: |
-        [crio.image]
-        pause_image = "`+pins.Pause+`"
-`), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	o.Appliance.Spec.Ignition.Butane = []string{snippet}
 	if change != nil {
 		change(&o, pins)
 	}
-	build(t, o)
+	n := appliance.Boot(t, o, pins.Pause)
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
 	}
-	n := crio.New(t, filepath.Join(o.Out, builder.IgnitionFile))
-	n.MountUnit("var-lib-pinbox-stores-0.mount")
 	n.Start()
-	return n, pins, readLock(t, o.Out)
-}
-
-func readLock(t *testing.T, out string) pinset.Lock {
-	t.Helper()
-	f, err := os.Open(filepath.Join(out, builder.LockFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	lock, err := pinset.DecodeLock(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lock
+	return n, pins, appliance.Lock(t, o.Out)
 }
 
 // checkImages compares what CRI-O lists with the lock.
@@ -160,56 +127,6 @@ func TestContainerOutlivesAKilledCRIO(t *testing.T) {
 		case repair && (kept || !strings.Contains(n.Log(), "Wiping storage directory")):
 			t.Errorf("without our drop-in nothing was lost: the drop-in, or this test, is of no use\n%s", n.Log())
 		}
-	}
-}
-
-// pinbox-node, out of the store itself, says what CRI-O has: all is pinned, then
-// one is not, then the store is gone.
-func TestFirstBootSaysWhatTheNodeHas(t *testing.T) {
-	n, pins, lock := boot(t, nil)
-	program := "/var/lib/pinbox/stores/0/pinbox/pinbox-node"
-	copied := filepath.Join(n.Path("lib"), "pinbox-node")
-	n.Run("install", "-D", "-m", "0755", program, copied)
-	flags := []string{"--socket", n.Path("run/crio.sock"), "--sets", filepath.Join(n.Root, "etc/pinbox/sets.d"), "--status", n.Path("lib/status.json"), "--crio-config", filepath.Join(n.Root, "etc/crio")}
-	out := n.Run(copied, append([]string{"firstboot"}, flags...)...)
-	if !strings.Contains(out, "worker-sample") {
-		t.Errorf("firstboot says\n%s", out)
-	}
-	status := func() (s runtime.Status, err error) {
-		out, err := n.Try(copied, append([]string{"status", "--output", "json"}, flags...)...)
-		if jsonErr := json.Unmarshal(out, &s); jsonErr != nil {
-			t.Fatalf("%v\n%s", jsonErr, out)
-		}
-		return s, err
-	}
-	written, err := os.ReadFile(n.Path("lib/status.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s, err := status(); err != nil || !s.Healthy() || len(s.Images) != len(lock.Images) || !strings.Contains(s.Runtime, "cri-o 1.34") {
-		t.Errorf("all pinned: %v, %+v\n%s", err, s, written)
-	}
-	pinned, err := os.ReadFile(filepath.Join(n.Root, "etc/crio/crio.conf.d/50-pinned-images"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	without := strings.Replace(string(pinned), `"`+pins.Docker+`", `, "", 1)
-	if err := os.WriteFile(filepath.Join(n.Root, "etc/crio/crio.conf.d/99-admin"), []byte(without), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	n.Stop(syscall.SIGTERM)
-	n.Start()
-	if s, err := status(); err == nil || s.Healthy() || !strings.Contains(s.Sets[1].Error, pins.Docker+" is not pinned") ||
-		len(s.Errors) != 1 || !strings.Contains(s.Errors[0], "/etc/crio/crio.conf.d/99-admin comes later") {
-		t.Errorf("one not pinned: %v, %+v", err, s)
-	}
-	n.Run("umount", "/var/lib/pinbox/stores/0")
-	if s, err := status(); err == nil || s.Sets[0].Missing != s.Sets[0].Images {
-		t.Errorf("store gone: %v, %+v", err, s)
-	}
-	n.MountUnit("var-lib-pinbox-stores-0.mount") // CRI-O goes by the tokens in the lock files
-	if s, _ := status(); s.Sets[0].Missing != 0 {
-		t.Errorf("store back: %+v", s)
 	}
 }
 

@@ -14,38 +14,22 @@ import (
 
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/oracle"
 	"github.com/pinbox/pinbox/fixtures/sample"
-	"github.com/pinbox/pinbox/storage"
 )
 
 func TestMain(m *testing.M) { oracle.Main(m) }
 
-const nodePackage = "github.com/pinbox/pinbox/cmd/pinbox-node"
-
 // options of a build of the given sets.
 func options(t *testing.T, sets []byte) builder.Options {
 	t.Helper()
-	dir := t.TempDir()
-	file := filepath.Join(dir, "sets.yaml")
-	if err := os.WriteFile(file, sets, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return builder.Options{
-		Appliance:  builder.NewAppliance([]string{file}),
-		Out:        filepath.Join(dir, "out"),
-		Access:     storage.Access{Insecure: true},
-		NodeBinary: fixtures.Program(t, nodePackage),
-	}
+	return appliance.Options(t, sets)
 }
 
 func build(t *testing.T, o builder.Options) builder.Result {
 	t.Helper()
-	r, err := builder.Build(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return appliance.Build(t, o)
 }
 
 // Every image, mounted by containers/storage out of our store, is the tree that
@@ -85,7 +69,7 @@ func TestLockKnowsUnpackedSizes(t *testing.T) {
 	for _, l := range layers {
 		pulled[l.UncompressedDigest] = l.UncompressedSize
 	}
-	for _, img := range readLock(t, o.Out).Images {
+	for _, img := range appliance.Lock(t, o.Out).Images {
 		for _, l := range img.Layers {
 			if l.UnpackedSize != pulled[l.DiffID] || l.UnpackedSize == 0 || l.Inodes < 2 {
 				t.Errorf("%s, layer %s: %d bytes in %d inodes; a pull finds %d bytes", img.Pin, l.Digest, l.UnpackedSize, l.Inodes, pulled[l.DiffID])

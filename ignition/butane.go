@@ -135,6 +135,7 @@ func (d *document) merge(c Config) error {
 // Names of pinbox's own units.
 const (
 	firstbootUnit = "pinbox-firstboot.service"
+	nodeUnit      = "pinbox-node.service"
 	crioDropin    = "10-pinbox-stores.conf"
 )
 
@@ -145,7 +146,7 @@ func (c Config) conflict(merged []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrButane, err)
 	}
-	own := map[string]bool{unitName(crio.Slots()[0]): true, firstbootUnit: true, crioDropin: true}
+	own := map[string]bool{unitName(crio.Slots()[0]): true, firstbootUnit: true, nodeUnit: true, crioDropin: true}
 	for _, f := range c.files() {
 		own[f.Path] = true
 	}
@@ -195,5 +196,6 @@ func units(s Store) ([]unit, error) {
 		{Name: values.Mount, Enabled: true, Contents: render("store.mount")},
 		{Name: "crio.service", Dropins: []dropin{{Name: crioDropin, Contents: render("crio.conf")}}},
 		{Name: firstbootUnit, Enabled: true, Contents: render("firstboot.service")},
+		{Name: nodeUnit, Enabled: true, Contents: render("node.service")},
 	}, errs
 }

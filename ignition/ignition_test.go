@@ -95,7 +95,7 @@ func TestUnitsGolden(t *testing.T) {
 		root := t.TempDir()
 		prepare(t, root)
 		crio.Ignite(t, file, root)
-		units := []string{"var-lib-pinbox-stores-0.mount", "crio.service.d/10-pinbox-stores.conf", "pinbox-firstboot.service"}
+		units := []string{"var-lib-pinbox-stores-0.mount", "crio.service.d/10-pinbox-stores.conf", "pinbox-firstboot.service", "pinbox-node.service"}
 		for _, unit := range units {
 			got, err := os.ReadFile(filepath.Join(root, "etc/systemd/system", unit))
 			if err != nil {
@@ -104,7 +104,7 @@ func TestUnitsGolden(t *testing.T) {
 			fixtures.Golden(t, name+"-"+filepath.Base(unit), got)
 		}
 		cmd := exec.Command("systemd-analyze", "verify", "--root="+root, "--man=no", "--recursive-errors=yes", "--generators=no",
-			units[0], "crio.service", units[2])
+			units[0], "crio.service", units[2], units[3])
 		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 			t.Errorf("%s: systemd-analyze verify: %v\n%s", name, err, out)
 		}
@@ -161,6 +161,7 @@ func TestSnippetsMustNotReplaceOurs(t *testing.T) {
 	for name, content := range map[string]string{
 		"/etc/crio/crio.conf.d/50-pinned-images": "storage: {files: [{path: /etc/crio/crio.conf.d/50-pinned-images, contents: {inline: x}}]}",
 		"/var/lib/pinbox/stores/3":               "storage: {links: [{path: /var/lib/pinbox/stores/3, target: /x}]}",
+		"pinbox-node.service":                    "systemd: {units: [{name: pinbox-node.service, enabled: false}]}",
 		"pinbox-firstboot.service":               "systemd: {units: [{name: pinbox-firstboot.service, enabled: false}]}",
 		"10-pinbox-stores.conf":                  "systemd: {units: [{name: crio.service, dropins: [{name: 10-pinbox-stores.conf, contents: '[Unit]'}]}]}",
 	} {

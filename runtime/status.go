@@ -1,135 +1,161 @@
-// Package runtime looks after the pinned images of a living node.
 package runtime
 
 import (
+	"fmt"
 	"slices"
-	"strings"
 	"time"
-
-	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // State of an image on the node.
 type State string
 
-// An image is missing, or in a store, or there and pinned.
+// An image is missing, on its way, in a store, or there and pinned; or nobody
+// knows, since CRI-O does not answer.
 const (
+	Unknown State = "unknown"
 	Missing State = "missing"
+	Pulling State = "pulling"
 	Present State = "present"
 	Pinned  State = "pinned"
 )
 
-// Status is what the node says of its sets.
+// Status is what the node says of its sets: status.json.
 type Status struct {
 	Time time.Time `json:"time"`
+	Node string    `json:"node"`
 	// Runtime is the name and version of the container runtime.
-	Runtime    string        `json:"runtime"`
+	Runtime string `json:"runtime"`
+	// Owner of the drop-in that pins the images: pinbox, or mco.
+	Owner      Owner         `json:"owner"`
 	Conditions []Condition   `json:"conditions"`
 	Sets       []SetStatus   `json:"sets"`
 	Images     []ImageStatus `json:"images"`
-	// Errors of files: sets that cannot be read, a configuration that is against us.
+	// Unpinned are images on the node that no set asks for any more.
+	Unpinned []string `json:"unpinned,omitempty"`
+	// Progress of the pulls that run.
+	Progress *Progress `json:"progress,omitempty"`
+	// Errors that are no single image's: a set that cannot be read, too little
+	// space, a configuration that is against us.
 	Errors []string `json:"errors,omitempty"`
 }
 
+// Owner of the drop-in that pins images.
+type Owner string
+
+// On a node that the Machine Config Operator manages, it writes the drop-in.
+const (
+	Pinbox Owner = "pinbox"
+	MCO    Owner = "mco"
+)
+
 // Condition in the words of a MachineConfigNode.
 type Condition struct {
-	Type    string `json:"type"`
-	Status  string `json:"status"`
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
+	Type               string    `json:"type"`
+	Status             string    `json:"status"`
+	Reason             string    `json:"reason"`
+	Message            string    `json:"message"`
+	LastTransitionTime time.Time `json:"lastTransitionTime"`
 }
 
-// SetStatus is how many images of a set are in which state.
+// SetStatus is how many images of a set are in which state, and the generations
+// of a MachineConfigNode's pinnedImageSets. A set that does not come from a
+// cluster has none: the hash of its content stands for it.
 type SetStatus struct {
 	Name    string `json:"name"`
 	Images  int    `json:"images"`
 	Pinned  int    `json:"pinned"`
 	Missing int    `json:"missing"`
-	// Error names the images that are not there, or not pinned.
-	Error string `json:"error,omitempty"`
+	// CurrentGeneration is the last one that was complete.
+	CurrentGeneration string `json:"currentGeneration,omitempty"`
+	DesiredGeneration string `json:"desiredGeneration"`
+	// LastFailedGeneration is there while the set is not complete for an error.
+	LastFailedGeneration      string `json:"lastFailedGeneration,omitempty"`
+	LastFailedGenerationError string `json:"lastFailedGenerationError,omitempty"`
 }
 
-// ImageStatus is the state of an image, and who asks for it.
+// ImageStatus is the state of an image, who asks for it, and what is wrong with it.
 type ImageStatus struct {
 	Name  string   `json:"name"`
 	State State    `json:"state"`
 	Sets  []string `json:"sets"`
+	// Bytes of its blobs that have to be fetched, while it is missing.
+	Bytes      int64  `json:"bytes,omitempty"`
+	ErrorClass Class  `json:"errorClass,omitempty"`
+	Error      string `json:"error,omitempty"`
+}
+
+// Progress of a pass: images pulled and blobs fetched, of those that it has to.
+type Progress struct {
+	Images   int   `json:"images"`
+	OfImages int   `json:"ofImages"`
+	Bytes    int64 `json:"bytes"`
+	OfBytes  int64 `json:"ofBytes"`
+	// ETA is when it will be done at the speed so far; zero while nobody can tell.
+	ETA time.Time `json:"eta,omitzero"`
 }
 
 // Condition types, reasons and messages of the Machine Config Operator:
 // pkg/daemon/pinned_image_set.go.
 const (
-	progressing = "PinnedImageSetsProgressing"
-	degraded    = "PinnedImageSetsDegraded"
+	ProgressingCondition = "PinnedImageSetsProgressing"
+	DegradedCondition    = "PinnedImageSetsDegraded"
+
+	asExpected     = "AsExpected"
+	imagePrefetch  = "ImagePrefetch"
+	prefetchFailed = "PrefetchFailed"
 )
 
-// Judge compares the sets with what the runtime has: image by image, present
-// and pinned or not. problems are what else is wrong: with the files of the sets, or of CRI-O.
-func Judge(sets []pinset.Set, present map[pinset.Image]bool, problems error) Status {
-	s := Status{Sets: []SetStatus{}, Images: []ImageStatus{}}
-	for _, img := range pinset.Union(sets...) {
-		s.Images = append(s.Images, ImageStatus{Name: img.String(), State: state(img, present)})
-	}
-	for _, set := range sets {
-		count := SetStatus{Name: set.Name, Images: len(set.Images)}
-		for _, img := range set.Images {
-			i, _ := slices.BinarySearchFunc(s.Images, img.String(), func(a ImageStatus, name string) int { return strings.Compare(a.Name, name) })
-			s.Images[i].Sets = append(s.Images[i].Sets, set.Name)
-			count.add(s.Images[i])
-		}
-		s.Sets = append(s.Sets, count)
-	}
-	if problems != nil {
-		s.Errors = strings.Split(problems.Error(), "\n")
-	}
-	healthy := problems == nil && !slices.ContainsFunc(s.Images, func(i ImageStatus) bool { return i.State != Pinned })
-	s.Conditions = conditions(healthy)
-	return s
+// maxErrorBytes bounds lastFailedGenerationError, as the cluster's API does.
+const maxErrorBytes = 32768
+
+// is says whether a condition is true.
+func (s Status) is(kind string) bool {
+	return slices.ContainsFunc(s.Conditions, func(c Condition) bool { return c.Type == kind && c.Status == "True" })
 }
 
-func (s *SetStatus) add(img ImageStatus) {
-	problem := ""
-	switch img.State {
-	case Pinned:
-		s.Pinned++
-		return
-	case Missing:
-		s.Missing++
-		problem = img.Name + " is not on the node"
-	default:
-		problem = img.Name + " is not pinned"
-	}
-	if s.Error != "" {
-		s.Error += "; "
-	}
-	s.Error += problem
-}
-
-func state(img pinset.Image, present map[pinset.Image]bool) State {
-	pinned, ok := present[img]
-	switch {
-	case pinned:
-		return Pinned
-	case ok:
-		return Present
-	}
-	return Missing
-}
-
-func conditions(healthy bool) []Condition {
-	if healthy {
-		return []Condition{
-			{progressing, "False", "AsExpected", "All pinned image sets complete"},
-			{degraded, "False", "AsExpected", "All is good"},
-		}
-	}
-	return []Condition{
-		{progressing, "False", "PrefetchFailed", "Not all pinned image sets are complete"},
-		{degraded, "True", "PrefetchFailed", "One or more PinnedImageSet is experiencing an error. See PinnedImageSet list for more details."},
-	}
-}
-
-// Healthy says that every image is there and pinned.
+// Healthy says that every image is there and pinned, and nothing else is wrong.
 func (s Status) Healthy() bool {
-	return slices.ContainsFunc(s.Conditions, func(c Condition) bool { return c.Type == degraded && c.Status == "False" })
+	return len(s.Conditions) > 0 && !s.is(DegradedCondition) && !s.is(ProgressingCondition)
+}
+
+// Degraded says that something is wrong which is not being mended right now.
+func (s Status) Degraded() bool { return s.is(DegradedCondition) }
+
+// Line says in short how things stand.
+func (s Status) Line() string {
+	pinned := 0
+	for _, i := range s.Images {
+		if i.State == Pinned {
+			pinned++
+		}
+	}
+	switch p := s.Progress; {
+	case s.Healthy():
+		return fmt.Sprintf("all %d images of %d sets are pinned", pinned, len(s.Sets))
+	case p != nil:
+		return fmt.Sprintf("pulling: %d of %d images, %s of %s", p.Images, p.OfImages, Size(p.Bytes), Size(p.OfBytes))
+	case s.is(ProgressingCondition):
+		return "pinning"
+	case len(s.Errors) > 0:
+		return fmt.Sprintf("degraded: %d of %d images are pinned; %s", pinned, len(s.Images), s.Errors[0])
+	}
+	return fmt.Sprintf("degraded: %d of %d images are pinned", pinned, len(s.Images))
+}
+
+// image finds the status of an image.
+func (s Status) image(name string) (ImageStatus, bool) {
+	i := slices.IndexFunc(s.Images, func(i ImageStatus) bool { return i.Name == name })
+	if i < 0 {
+		return ImageStatus{}, false
+	}
+	return s.Images[i], true
+}
+
+// set finds the status of a set.
+func (s Status) set(name string) SetStatus {
+	i := slices.IndexFunc(s.Sets, func(set SetStatus) bool { return set.Name == name })
+	if i < 0 {
+		return SetStatus{}
+	}
+	return s.Sets[i]
 }

@@ -1,13 +1,13 @@
-package runtime_test
+package runtime
 
 import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 
-	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -15,48 +15,165 @@ func image(name string) pinset.Image {
 	return pinset.Image{Repository: "quay.io/x/" + name, Digest: digest.FromString(name)}
 }
 
-func TestJudge(t *testing.T) {
+func set(name string, images ...pinset.Image) pinset.Set {
+	return pinset.Set{Name: name, Images: images}
+}
+
+// found is a report of sets, and of images of which it is known whether they are pinned.
+func found(present map[pinset.Image]bool, sets ...pinset.Set) report {
+	r := report{world: world{sets: sets, want: pinset.Union(sets...), present: map[string]bool{}}, node: "node12"}
+	r.pins = r.want
+	for img, pinned := range present {
+		r.present[img.String()] = pinned
+	}
+	return r
+}
+
+func TestStatus(t *testing.T) {
 	a, b, c := image("a"), image("b"), image("c")
-	worker, infra := pinset.Set{Name: "worker", Images: []pinset.Image{b, a}}, pinset.Set{Name: "infra", Images: []pinset.Image{b, c}}
+	worker, infra := set("worker", b, a), set("infra", b, c)
+	broken := errors.Join(&pinset.FileError{File: "x.yaml", Revision: "sha256:1", Err: errors.New("x.yaml:1: broken")})
 	for name, test := range map[string]struct {
-		sets    []pinset.Set
-		present map[pinset.Image]bool
-		err     error
+		report  report
+		change  func(*report)
 		healthy bool
 		says    []string
 	}{
-		"all pinned":         {[]pinset.Set{worker, infra}, map[pinset.Image]bool{a: true, b: true, c: true}, nil, true, nil},
-		"others beside":      {[]pinset.Set{worker}, map[pinset.Image]bool{a: true, b: true, c: false}, nil, true, nil},
-		"no sets":            {nil, nil, nil, true, nil},
-		"one missing":        {[]pinset.Set{worker, infra}, map[pinset.Image]bool{a: true, b: true}, nil, false, []string{c.String() + " is not on the node"}},
-		"one not pinned":     {[]pinset.Set{worker}, map[pinset.Image]bool{a: true, b: false}, nil, false, []string{b.String() + " is not pinned"}},
-		"a set that is none": {[]pinset.Set{worker}, map[pinset.Image]bool{a: true, b: true}, errors.New("x.yaml:1: broken"), false, []string{"x.yaml:1: broken"}},
+		"all pinned":     {found(map[pinset.Image]bool{a: true, b: true, c: true}, worker, infra), nil, true, nil},
+		"others beside":  {found(map[pinset.Image]bool{a: true, b: true, c: false}, worker), nil, true, nil},
+		"no sets":        {found(nil), nil, true, nil},
+		"one missing":    {found(map[pinset.Image]bool{a: true, b: true}, worker, infra), nil, false, []string{c.String() + " is not on the node"}},
+		"one not pinned": {found(map[pinset.Image]bool{a: true, b: false}, worker), nil, false, []string{b.String() + " is not pinned"}},
+		"a file that is no set": {found(map[pinset.Image]bool{a: true, b: true}, worker),
+			func(r *report) { r.broken = broken }, false, []string{"x.yaml:1: broken"}},
+		"no folder of sets": {found(nil), func(r *report) { r.broken = errors.New("open sets.d: no such file") }, false, []string{"open sets.d"}},
+		"one failed": {found(map[pinset.Image]bool{a: true}, worker),
+			func(r *report) { r.faults = map[pinset.Image]Fault{b: {Auth, "401"}} }, false, []string{b.String() + ": auth: 401"}},
+		"a problem": {found(map[pinset.Image]bool{a: true, b: true}, worker),
+			func(r *report) { r.problems = []error{errors.New("99-admin overrides")} }, false, []string{"99-admin overrides"}},
+		"CRI-O is away": {found(nil, worker),
+			func(r *report) { r.present, r.problems = nil, []error{errors.New("CRI-O does not answer")} }, false, []string{"CRI-O does not answer"}},
 	} {
-		s := runtime.Judge(test.sets, test.present, test.err)
-		if s.Healthy() != test.healthy {
+		if test.change != nil {
+			test.change(&test.report)
+		}
+		s := test.report.status(Status{}, time.Now())
+		if s.Healthy() != test.healthy || s.Degraded() == test.healthy {
 			t.Errorf("%s: healthy %v: %+v", name, s.Healthy(), s.Conditions)
 		}
+		said := strings.Join(s.Errors, "\n")
+		for _, set := range s.Sets {
+			said += "\n" + set.LastFailedGenerationError
+		}
 		for _, want := range test.says {
-			said := strings.Join(s.Errors, "\n")
-			for _, set := range s.Sets {
-				said += "\n" + set.Error
-			}
 			if !strings.Contains(said, want) {
 				t.Errorf("%s: says %q, not %q", name, said, want)
+			}
+		}
+		for _, state := range states(s) {
+			if (state == Unknown) != (name == "CRI-O is away") {
+				t.Errorf("%s: %v", name, state)
 			}
 		}
 	}
 }
 
+func states(s Status) (all []State) {
+	for _, i := range s.Images {
+		all = append(all, i.State)
+	}
+	return all
+}
+
 // An image of two sets is one image, and counts in both.
-func TestJudgeCountsSharedImages(t *testing.T) {
+func TestSharedImagesCountInEverySet(t *testing.T) {
 	a, b := image("a"), image("b")
-	s := runtime.Judge([]pinset.Set{{Name: "one", Images: []pinset.Image{b, a}}, {Name: "two", Images: []pinset.Image{b}}},
-		map[pinset.Image]bool{b: true}, nil)
-	if len(s.Images) != 2 || s.Images[0].State != runtime.Missing || s.Images[1].State != runtime.Pinned || len(s.Images[1].Sets) != 2 {
+	s := found(map[pinset.Image]bool{b: true}, set("one", b, a), set("two", b)).status(Status{}, time.Now())
+	if len(s.Images) != 2 || s.Images[0].State != Missing || s.Images[1].State != Pinned || len(s.Images[1].Sets) != 2 {
 		t.Errorf("images %+v", s.Images)
 	}
-	if one, two := s.Sets[0], s.Sets[1]; one != (runtime.SetStatus{Name: "one", Images: 2, Pinned: 1, Missing: 1, Error: a.String() + " is not on the node"}) || two != (runtime.SetStatus{Name: "two", Images: 1, Pinned: 1}) {
+	one, two := s.Sets[0], s.Sets[1]
+	if one.Images != 2 || one.Pinned != 1 || one.Missing != 1 || one.LastFailedGeneration == "" || two.Images != 1 || two.Pinned != 1 || two.LastFailedGenerationError != "" {
 		t.Errorf("sets %+v", s.Sets)
 	}
+}
+
+// The generations are those of a MachineConfigNode: desired is what is asked for,
+// current what was last complete, failed what is not for an error.
+func TestGenerationsOfASet(t *testing.T) {
+	a, b := image("a"), image("b")
+	v1, v2 := set("s", a), set("s", a, b)
+	v1.Generation, v2.Generation = 1, 2
+	all := map[pinset.Image]bool{a: true}
+	s := found(all, v1).status(Status{}, time.Now())
+	check := func(when string, s Status, want SetStatus) {
+		t.Helper()
+		got := s.Sets[0]
+		if got.CurrentGeneration != want.CurrentGeneration || got.DesiredGeneration != want.DesiredGeneration || got.LastFailedGeneration != want.LastFailedGeneration || (got.LastFailedGenerationError != "") != (want.LastFailedGeneration != "") {
+			t.Errorf("%s: %+v, want %+v", when, got, want)
+		}
+	}
+	check("complete", s, SetStatus{CurrentGeneration: "1", DesiredGeneration: "1"})
+	next := found(all, v2)
+	next.working = true
+	s = next.status(s, time.Now())
+	check("the next is being pulled", s, SetStatus{CurrentGeneration: "1", DesiredGeneration: "2"})
+	next.working, next.faults = false, map[pinset.Image]Fault{b: {NotFound, "404"}}
+	s = next.status(s, time.Now())
+	check("it failed", s, SetStatus{CurrentGeneration: "1", DesiredGeneration: "2", LastFailedGeneration: "2"})
+	next.working, next.faults = true, nil
+	s = next.status(s, time.Now())
+	check("it is tried again", s, SetStatus{CurrentGeneration: "1", DesiredGeneration: "2", LastFailedGeneration: "2"})
+	all[b] = true
+	s = found(all, v2).status(s, time.Now())
+	check("complete again", s, SetStatus{CurrentGeneration: "2", DesiredGeneration: "2"})
+	plain := set("s", a)
+	if r := found(all, plain).status(s, time.Now()).Sets[0]; !strings.HasPrefix(r.DesiredGeneration, "sha256:") || r.CurrentGeneration != r.DesiredGeneration {
+		t.Errorf("a set without a generation: %+v", r)
+	}
+}
+
+// Progressing and a Degraded of another attempt are never true together, and a
+// failure that is only tried again does not make the conditions flap.
+func TestConditions(t *testing.T) {
+	a, b := image("a"), image("b")
+	var s Status
+	step := func(when string, r report, progressing, degraded bool) {
+		t.Helper()
+		at := time.Now()
+		before := s
+		s = r.status(s, at)
+		if s.is(ProgressingCondition) != progressing || s.Degraded() != degraded {
+			t.Errorf("%s: progressing %v, degraded %v", when, s.is(ProgressingCondition), s.Degraded())
+		}
+		for i, c := range s.Conditions {
+			if len(before.Conditions) > 0 && before.Conditions[i].Status == c.Status && !c.LastTransitionTime.Equal(before.Conditions[i].LastTransitionTime) {
+				t.Errorf("%s: %s has a new transition time, and no transition", when, c.Type)
+			}
+		}
+	}
+	working := func(r report, pulls ...pinset.Image) report {
+		r.working = true
+		for _, img := range pulls {
+			r.pulls = append(r.pulls, Pull{Image: img})
+		}
+		return r
+	}
+	failed := func(r report, img pinset.Image, class Class) report {
+		r.faults = map[pinset.Image]Fault{img: {class, "text"}}
+		return r
+	}
+	one, two := set("s", a), set("s", a, b)
+	none, first := map[pinset.Image]bool{}, map[pinset.Image]bool{a: true}
+	step("pulling", working(found(none, one), a), true, false)
+	step("failed", failed(found(none, one), a, Network), false, true)
+	step("the same again", working(found(none, one), a), false, true)
+	step("failed again", failed(found(none, one), a, Network), false, true)
+	done := working(found(first, two), a, b)
+	done.done = 1
+	step("it comes", done, true, false)
+	step("the other failed", failed(found(first, two), b, Space), false, true)
+	step("there is space again", working(found(first, two), b), true, false)
+	step("complete", found(map[pinset.Image]bool{a: true, b: true}, two), false, false)
+	step("a set changes", working(found(map[pinset.Image]bool{a: true, b: true}, one)), true, false)
 }

@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -23,9 +22,6 @@ func main() {
 	os.Exit(code)
 }
 
-// errUnhealthy is said already, image by image.
-var errUnhealthy = errors.New("not every image is on the node and pinned")
-
 // run is the whole program, callable from tests. It returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
@@ -36,13 +32,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		SilenceErrors:     true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	root.AddCommand(firstbootCommand(), statusCommand())
+	root.AddCommand(firstbootCommand(), runCommand(), statusCommand(), planCommand())
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	if err := root.ExecuteContext(ctx); err != nil {
+	err := root.ExecuteContext(ctx)
+	if err != nil {
 		fmt.Fprintf(stderr, "pinbox-node: %s\n", err)
-		return 1
 	}
-	return 0
+	code, hint := exit(err)
+	if hint != "" {
+		fmt.Fprintf(stderr, "  %s\n", hint)
+	}
+	return code
 }

@@ -8,17 +8,29 @@ import (
 )
 
 func TestNodeWithoutCRIO(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "crio.sock")
-	for args, want := range map[string]string{
-		"status --wait 200ms --socket " + socket:    "CRI-O does not answer on unix://" + socket,
-		"firstboot --wait 200ms --socket " + socket: "CRI-O does not answer on unix://" + socket,
-		"status --output yaml":                      "it is table or json",
-		"status --fast":                             "unknown flag",
-		"reboot":                                    "unknown command",
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "crio.sock")
+	where := " --wait 200ms --socket " + socket + " --status " + filepath.Join(dir, "status.json") + " --sets " + dir
+	for args, want := range map[string]struct {
+		code int
+		says string
+	}{
+		"status" + where:            {1, "CRI-O does not answer on unix://" + socket},
+		"plan" + where:              {1, "CRI-O does not answer on unix://" + socket},
+		"firstboot" + where:         {1, "CRI-O does not answer on unix://" + socket},
+		"status --output yaml":      {2, "it is table or json"},
+		"status --fast":             {2, "unknown flag"},
+		"reboot":                    {2, "unknown command"},
+		"firstboot --reserve ten":   {2, "16Gi, 10% or 16Gi,10%"},
+		"firstboot --owner nobody":  {2, "it is pinbox, mco or auto"},
+		"firstboot --parallel many": {2, "invalid argument"},
 	} {
+		if strings.HasPrefix(args, "firstboot --") {
+			args += where
+		}
 		var out, errOut bytes.Buffer
-		if code := run(t.Context(), strings.Fields(args), &out, &errOut); code != 1 || !strings.Contains(errOut.String(), want) {
-			t.Errorf("%s: exit code %d\n%s", args, code, errOut.String())
+		if code := run(t.Context(), strings.Fields(args), &out, &errOut); code != want.code || !strings.Contains(out.String()+errOut.String(), want.says) {
+			t.Errorf("%s: exit code %d, want %d\n%s%s", args, code, want.code, out.String(), errOut.String())
 		}
 	}
 }

@@ -8,40 +8,27 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/pinbox/pinbox/runtime"
-	"github.com/pinbox/pinbox/runtime/cri"
 )
 
-// nodeFlags say where things are on the node; every command shares them.
-type nodeFlags struct {
-	socket, sets, status, crio string
-	pools                      []string
-	wait                       time.Duration
-}
-
-func (f *nodeFlags) add(flags *pflag.FlagSet, wait time.Duration) {
-	flags.DurationVar(&f.wait, "wait", wait, "how long to wait for CRI-O")
-	flags.StringVar(&f.socket, "socket", cri.DefaultSocket, "CRI-O's socket")
-	flags.StringVar(&f.sets, "sets", "/etc/pinbox/sets.d", "folder of PinnedImageSets")
-	flags.StringVar(&f.crio, "crio-config", "/etc/crio", "folder of CRI-O's configuration")
-	flags.StringVar(&f.status, "status", "/run/pinbox/status.json", "where the status is kept")
-	flags.StringArrayVar(&f.pools, "pool", nil, "pool of this node; may be repeated (default: every set counts)")
-}
-
 func statusCommand() *cobra.Command {
-	var f nodeFlags
+	var f passFlags
 	var output string
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show sets, images and conditions; exit code 0 only when all is pinned",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "table" && output != "json" {
-				return fmt.Errorf("--output %s: it is table or json", output)
+			if err := checkOutput(output); err != nil {
+				return err
 			}
-			status, err := observe(cmd.Context(), f)
+			r, client, err := f.reconciler()
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			status, err := r.Look(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -56,7 +43,7 @@ func statusCommand() *cobra.Command {
 			return errUnhealthy
 		},
 	}
-	f.add(cmd.Flags(), 10*time.Second)
+	f.nodeFlags.add(cmd.Flags(), 10*time.Second)
 	cmd.Flags().StringVar(&output, "output", "table", "table, or json for programs")
 	return cmd
 }
@@ -68,16 +55,39 @@ func printStatus(w io.Writer, s runtime.Status) error {
 	for _, set := range s.Sets {
 		fmt.Fprintf(t, "%s\t%d\t%d\t%d\n", set.Name, set.Images, set.Pinned, set.Missing)
 	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
 	for _, img := range s.Images {
 		if img.State != runtime.Pinned {
-			fmt.Fprintf(t, "%s: %s\n", img.State, img.Name)
+			fmt.Fprintf(w, "%s: %s%s\n", img.State, img.Name, reason(img))
+		}
+	}
+	for _, set := range s.Sets {
+		if set.Images == 0 {
+			fmt.Fprintln(w, set.LastFailedGenerationError) // a file that is no set
 		}
 	}
 	for _, e := range s.Errors {
-		fmt.Fprintln(t, e)
+		fmt.Fprintln(w, e)
 	}
-	if err := t.Flush(); err != nil || s.Healthy() {
-		return err
+	if p := s.Progress; p != nil && !p.ETA.IsZero() {
+		fmt.Fprintf(w, "%s, done at about %s\n", s.Line(), p.ETA.Local().Format(time.TimeOnly))
+	} else {
+		fmt.Fprintln(w, s.Line())
+	}
+	if s.Healthy() {
+		return nil
 	}
 	return errUnhealthy
+}
+
+func reason(img runtime.ImageStatus) string {
+	switch {
+	case img.Error != "":
+		return fmt.Sprintf(": %s: %s", img.ErrorClass, img.Error)
+	case img.Bytes > 0:
+		return ", " + runtime.Size(img.Bytes)
+	}
+	return ""
 }

@@ -1,11 +1,15 @@
-// Package cri asks a container runtime for its images.
+// Package cri speaks to a container runtime.
 package cri
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"path/filepath"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -19,6 +23,16 @@ const DefaultSocket = "/var/run/crio/crio.sock"
 // several hundred images need.
 const maxMessage = 16 << 20
 
+// answerTime is how long a question may take that is answered from memory. Pulls
+// take what they take.
+const answerTime = 2 * time.Minute
+
+// reconnect tries a socket often enough that a restart of CRI-O costs no time.
+var reconnect = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+	MinConnectTimeout: 5 * time.Second,
+}
+
 // Client talks to one runtime.
 type Client struct {
 	conn    *grpc.ClientConn
@@ -30,6 +44,7 @@ type Client struct {
 func Dial(socket string) (*Client, error) {
 	conn, err := grpc.NewClient("unix://"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(reconnect),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", socket, err)
@@ -41,28 +56,91 @@ func Dial(socket string) (*Client, error) {
 func (c *Client) Close() error { return c.conn.Close() }
 
 // Version waits until the runtime answers, and tells its name and version.
-func (c *Client) Version(ctx context.Context) (string, error) {
+func (c *Client) Version(ctx context.Context) (name, version string, err error) {
 	v, err := c.runtime.Version(ctx, &criapi.VersionRequest{}, grpc.WaitForReady(true))
 	if err != nil {
-		return "", fmt.Errorf("CRI-O does not answer on %s: %w", c.conn.Target(), err)
+		return "", "", fmt.Errorf("CRI-O does not answer on %s: %w", c.conn.Target(), err)
 	}
-	return v.RuntimeName + " " + v.RuntimeVersion, nil
+	return v.RuntimeName, v.RuntimeVersion, nil
 }
 
-// List tells for every image that has a digest whether it is pinned. An image
-// may be in several stores: it is pinned if one of its records is.
-func (c *Client) List(ctx context.Context) (map[pinset.Image]bool, error) {
+// List tells all images, in one call. An image that is in several stores is
+// listed as often.
+func (c *Client) List(ctx context.Context) ([]pinset.Stored, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
 	list, err := c.images.ListImages(ctx, &criapi.ListImagesRequest{})
 	if err != nil {
 		return nil, fmt.Errorf("list images: %w", err)
 	}
-	present := map[pinset.Image]bool{}
-	for _, record := range list.Images {
-		for _, name := range record.RepoDigests {
-			if img, err := pinset.ParseImage(name); err == nil { // other names are never pins
-				present[img] = present[img] || record.Pinned
-			}
+	stored := make([]pinset.Stored, len(list.Images))
+	for i, img := range list.Images {
+		stored[i] = pinset.Stored{ID: img.Id, Names: append(img.RepoDigests, img.RepoTags...), Pinned: img.Pinned}
+	}
+	return stored, nil
+}
+
+// Pull fetches an image, with the credentials that the runtime itself finds for
+// each endpoint. It waits for a runtime that is away, and ends with ctx only.
+func (c *Client) Pull(ctx context.Context, img pinset.Image) error {
+	_, err := c.images.PullImage(ctx, &criapi.PullImageRequest{Image: &criapi.ImageSpec{Image: img.String()}}, grpc.WaitForReady(true))
+	return err
+}
+
+// Remove removes a name of an image, and with its last name the image.
+func (c *Client) Remove(ctx context.Context, img pinset.Image) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	_, err := c.images.RemoveImage(ctx, &criapi.RemoveImageRequest{Image: &criapi.ImageSpec{Image: img.String()}})
+	return err
+}
+
+// InUse tells the IDs and names of the images that containers have, running or not.
+func (c *Client) InUse(ctx context.Context) (map[string]bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	list, err := c.runtime.ListContainers(ctx, &criapi.ListContainersRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("list containers: %w", err)
+	}
+	used := map[string]bool{}
+	for _, container := range list.Containers {
+		used[container.ImageId], used[container.ImageRef], used[container.Image.GetImage()] = true, true, true
+	}
+	return used, nil
+}
+
+// Root tells the root of the store that images are pulled to. (CRI-O gives the
+// folder of its image records, overlay-images, and no sizes worth having.)
+func (c *Client) Root(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	info, err := c.images.ImageFsInfo(ctx, &criapi.ImageFsInfoRequest{})
+	if err != nil {
+		return "", fmt.Errorf("image file system: %w", err)
+	}
+	for _, fs := range info.ImageFilesystems {
+		if mountpoint := fs.FsId.GetMountpoint(); mountpoint != "" {
+			return filepath.Dir(mountpoint), nil
 		}
 	}
-	return present, nil
+	return "", fmt.Errorf("image file system: the runtime names none")
+}
+
+// Pause tells the image of pods themselves, which is always pinned; "" if the
+// runtime does not say.
+func (c *Client) Pause(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	status, err := c.runtime.Status(ctx, &criapi.StatusRequest{Verbose: true})
+	if err != nil {
+		return "", fmt.Errorf("runtime status: %w", err)
+	}
+	var config struct {
+		SandboxImage string `json:"sandboxImage"`
+	}
+	if err := json.Unmarshal([]byte(status.Info["config"]), &config); err != nil {
+		return "", nil // an older version
+	}
+	return config.SandboxImage, nil
 }

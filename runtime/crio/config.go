@@ -31,6 +31,13 @@ type Config struct {
 	InternalRepairBy string
 	// StorageOptions of all files, which add up.
 	StorageOptions []string
+	// AuthFile holds the credentials for all registries; "" means the places where
+	// podman looks.
+	AuthFile string
+	// BigFiles is where pulls keep blobs until they are unpacked; "" means /var/tmp.
+	BigFiles string
+	// Insecure are registries to use without TLS.
+	Insecure []string
 	// Ineffective are files with a pinned_images that CRI-O does not look at,
 	// since it stands under no [crio.image].
 	Ineffective []string
@@ -44,6 +51,9 @@ type section struct {
 		StorageOption  []string `toml:"storage_option"`
 		Image          struct {
 			PinnedImages *[]string `toml:"pinned_images"`
+			AuthFile     *string   `toml:"global_auth_file"`
+			BigFiles     *string   `toml:"big_files_temporary_dir"`
+			Insecure     *[]string `toml:"insecure_registries"`
 		} `toml:"image"`
 	} `toml:"crio"`
 }
@@ -100,16 +110,30 @@ func (c *Config) add(etc fs.FS, name string) error {
 		c.InternalRepair, c.InternalRepairBy = *repair, where
 	}
 	c.StorageOptions = append(c.StorageOptions, s.Crio.StorageOption...)
+	replace(&c.AuthFile, s.Crio.Image.AuthFile)
+	replace(&c.BigFiles, s.Crio.Image.BigFiles)
+	replace(&c.Insecure, s.Crio.Image.Insecure)
 	return nil
+}
+
+// replace has a later file win over an earlier one.
+func replace[T any](old, by *T) {
+	if by != nil {
+		*old = *by
+	}
 }
 
 // Judge says what in the configuration keeps the images from being pinned, or
 // puts them at risk.
 func (c Config) Judge(images []pinset.Image) error {
 	var errs []error
+	pinned := map[string]bool{}
+	for _, pin := range c.PinnedImages {
+		pinned[pin] = true
+	}
 	lacks := 0
 	for _, img := range images {
-		if !slices.Contains(c.PinnedImages, img.String()) {
+		if !pinned[img.String()] {
 			lacks++
 		}
 	}
@@ -131,6 +155,7 @@ func (c Config) Judge(images []pinset.Image) error {
 		if by == "" {
 			by = "CRI-O's default"
 		}
+		// No release is known to have the fix, so the version does not matter yet.
 		errs = append(errs, fmt.Errorf("internal_repair is true, by %s: after an unclean stop CRI-O up to at least 1.34 wipes its main store", by))
 	}
 	return errors.Join(errs...)

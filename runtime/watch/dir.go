@@ -2,43 +2,65 @@
 package watch
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
 	"slices"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // Dir reads the sets of a folder, a .yaml file each or several. A file that
-// cannot be read is an error beside the sets of the others, never an empty set.
+// cannot be read is a pinset.FileError beside the sets of the others, never an
+// empty set. So is one that the cluster would refuse: an image or a set twice.
 func Dir(fsys fs.FS) ([]pinset.Set, error) {
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("sets: %w", err)
 	}
 	var sets []pinset.Set
 	var errs []error
 	for _, e := range entries {
-		if e.IsDir() || !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(e.Name())) {
+		if e.IsDir() || !isSet(e.Name()) {
 			continue
 		}
-		more, err := read(fsys, e.Name())
-		sets, errs = append(sets, more...), append(errs, err)
+		content, err := fs.ReadFile(fsys, e.Name())
+		more, err := decode(content, err, e.Name(), sets)
+		if err != nil {
+			errs = append(errs, &pinset.FileError{File: e.Name(), Revision: digest.FromBytes(content).String(), Err: err})
+		}
+		sets = append(sets, more...)
 	}
 	return sets, errors.Join(errs...)
 }
 
-func read(fsys fs.FS, name string) ([]pinset.Set, error) {
-	f, err := fsys.Open(name)
+// isSet leaves out backups, hidden files, and locks, which may lie beside the sets.
+func isSet(name string) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) && !strings.HasPrefix(name, ".") && !strings.HasSuffix(name, ".lock.json")
+}
+
+func decode(content []byte, err error, name string, others []pinset.Set) ([]pinset.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	sets, _, err := pinset.DecodeSets(f, name)
-	if err != nil {
-		return nil, fmt.Errorf("sets: %w", err)
+	sets, _, err := pinset.DecodeSets(bytes.NewReader(content), name)
+	errs := []error{err}
+	for i, s := range sets {
+		if len(s.Duplicates) > 0 {
+			errs = append(errs, fmt.Errorf("%s: set %q: spec.pinnedImages: Duplicate value: %q", s.Origin, s.Name, s.Duplicates[0].String()))
+		}
+		same := func(o pinset.Set) bool { return o.Name == s.Name }
+		if slices.ContainsFunc(others, same) || slices.ContainsFunc(sets[:i], same) {
+			errs = append(errs, fmt.Errorf("%s: %w: %q", s.Origin, pinset.ErrDuplicateSet, s.Name))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	return sets, nil
 }

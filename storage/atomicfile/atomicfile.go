@@ -21,6 +21,18 @@ type File struct {
 // Abort after Commit does nothing.
 func Create(path string, perm fs.FileMode) (*File, error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	return start(f, err, path, perm)
+}
+
+// CreateVia starts the file at path under the temporary name temp, which is on
+// the same file system. What a killed run left there is overwritten, so at most
+// one such file is ever left; two writers at once are the caller's to prevent.
+func CreateVia(temp, path string, perm fs.FileMode) (*File, error) {
+	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	return start(f, err, path, perm)
+}
+
+func start(f *os.File, err error, path string, perm fs.FileMode) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -38,11 +50,12 @@ func (f *File) Commit() error {
 	if err := os.Rename(f.Name(), f.path); err != nil {
 		return err
 	}
+	dir := filepath.Dir(f.path)
 	f.path = ""
 	if err := f.Close(); err != nil {
 		return err
 	}
-	return SyncDir(filepath.Dir(f.Name()))
+	return SyncDir(dir)
 }
 
 // Abort removes what was written so far, unless it was committed.
@@ -56,12 +69,33 @@ func (f *File) Abort() {
 // Write gives the file at path this content and mode, and says whether that
 // changed anything.
 func Write(path string, content []byte, perm fs.FileMode) (changed bool, err error) {
-	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
-		if fi, err := os.Stat(path); err == nil && fi.Mode().Perm() == perm {
-			return false, nil
-		}
+	if same(path, content, perm) {
+		return false, nil
 	}
 	f, err := Create(path, perm)
+	return finish(f, err, content)
+}
+
+// WriteVia is Write with a temporary name of the caller's, as CreateVia takes it:
+// for folders in which every file counts.
+func WriteVia(temp, path string, content []byte, perm fs.FileMode) (changed bool, err error) {
+	if same(path, content, perm) {
+		return false, nil
+	}
+	f, err := CreateVia(temp, path, perm)
+	return finish(f, err, content)
+}
+
+func same(path string, content []byte, perm fs.FileMode) bool {
+	old, err := os.ReadFile(path)
+	if err != nil || !bytes.Equal(old, content) {
+		return false
+	}
+	fi, err := os.Stat(path)
+	return err == nil && fi.Mode().Perm() == perm
+}
+
+func finish(f *File, err error, content []byte) (bool, error) {
 	if err != nil {
 		return false, err
 	}

@@ -6,8 +6,10 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/opencontainers/go-digest"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -39,6 +41,17 @@ type Set struct {
 	Origin string
 	// Duplicates are images that the file has more than once.
 	Duplicates []Image
+	// Generation is the cluster's, 0 in a file that does not come from one.
+	Generation int64
+}
+
+// Revision tells one content of the set from another: the generation that the
+// cluster gave it, or the hash of what it says.
+func (s Set) Revision() string {
+	if s.Generation > 0 {
+		return strconv.FormatInt(s.Generation, 10)
+	}
+	return digest.FromBytes(s.Render()).String()
 }
 
 // DecodeSets reads all PinnedImageSets of a YAML or JSON stream: several
@@ -116,6 +129,11 @@ func (d *decoder) set(n *yaml.Node) {
 	if labels := field(meta, "labels"); labels != nil {
 		if err := labels.Decode(&s.Labels); err != nil {
 			d.fail(labels, "set %q: %w: metadata.labels: %w", s.Name, ErrNotSet, err)
+		}
+	}
+	if generation := field(meta, "generation"); generation != nil {
+		if err := generation.Decode(&s.Generation); err != nil {
+			d.fail(generation, "set %q: %w: metadata.generation: %w", s.Name, ErrNotSet, err)
 		}
 	}
 	if spec == nil || spec.Kind != yaml.MappingNode {
@@ -211,3 +229,17 @@ func scalar(s string) string {
 	}
 	return strings.TrimSuffix(string(out), "\n")
 }
+
+// FileError says that a file of sets cannot be read.
+type FileError struct {
+	File string
+	// Revision is the hash of the file's content, as of a set's.
+	Revision string
+	Err      error
+}
+
+// Error names the file.
+func (e *FileError) Error() string { return e.File + ": " + e.Err.Error() }
+
+// Unwrap gives what is wrong with it.
+func (e *FileError) Unwrap() error { return e.Err }

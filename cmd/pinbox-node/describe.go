@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/registry"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// planned is a plan as `plan --output json` gives it. Sizes are bytes.
+type planned struct {
+	Pins    int           `json:"pins"`
+	Rewrite bool          `json:"rewrite"`
+	Unpin   []string      `json:"unpin,omitempty"`
+	Pulls   []plannedPull `json:"pulls"`
+	Space   []claim       `json:"space,omitempty"`
+	Errors  []string      `json:"errors,omitempty"`
+}
+
+type plannedPull struct {
+	Image      string        `json:"image"`
+	Fetch      int64         `json:"fetch"`
+	Unpacked   int64         `json:"unpacked"`
+	Inodes     int64         `json:"inodes"`
+	Estimated  bool          `json:"estimated,omitempty"`
+	ErrorClass runtime.Class `json:"errorClass,omitempty"`
+	Error      string        `json:"error,omitempty"`
+}
+
+type claim struct {
+	Path       string `json:"path"`
+	Bytes      int64  `json:"bytes"`
+	Free       int64  `json:"free"`
+	Inodes     int64  `json:"inodes"`
+	FreeInodes int64  `json:"freeInodes,omitempty"`
+	Estimated  bool   `json:"estimated,omitempty"`
+}
+
+func describe(p runtime.Plan, claims []runtime.Claim, problem error) planned {
+	d := planned{Pins: len(p.Pins), Rewrite: p.Rewrite, Pulls: []plannedPull{}}
+	for _, img := range p.Unpin {
+		d.Unpin = append(d.Unpin, img.String())
+	}
+	for _, pull := range p.Pulls {
+		d.Pulls = append(d.Pulls, plannedPull{Image: pull.Image.String(), Fetch: pull.Fetch, Unpacked: pull.Unpacked, Inodes: pull.Inodes, Estimated: pull.Estimated})
+	}
+	for _, img := range slices.SortedFunc(maps.Keys(p.Unknown), func(a, b pinset.Image) int { return strings.Compare(a.String(), b.String()) }) {
+		d.Pulls = append(d.Pulls, plannedPull{Image: img.String(), ErrorClass: p.Unknown[img].Class, Error: p.Unknown[img].Text})
+	}
+	for _, c := range claims {
+		d.Space = append(d.Space, claim{Path: c.Space.Path, Bytes: c.Bytes, Free: c.Space.Free, Inodes: c.Inodes, FreeInodes: c.Space.FreeInodes, Estimated: c.Estimated})
+	}
+	for _, err := range append(p.Problems, problem) {
+		if err != nil {
+			d.Errors = append(d.Errors, strings.Split(err.Error(), "\n")...)
+		}
+	}
+	return d
+}
+
+// print shows the plan as a table. Its errors follow on stderr.
+func (d planned) print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if len(d.Pulls) > 0 {
+		fmt.Fprintln(t, "PULL\tFETCH\tUNPACKED")
+	}
+	for _, p := range d.Pulls {
+		about := ""
+		if p.Estimated {
+			about = "about "
+		}
+		if p.Error != "" {
+			fmt.Fprintf(t, "%s\t%s: %s\n", p.Image, p.ErrorClass, p.Error)
+			continue
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s%s\n", p.Image, runtime.Size(p.Fetch), about, runtime.Size(p.Unpacked))
+	}
+	for _, name := range d.Unpin {
+		fmt.Fprintf(t, "unpin %s\n", name)
+	}
+	for _, c := range d.Space {
+		fmt.Fprintf(t, "%s needed in %s, where %s are free\n", runtime.Size(c.Bytes), c.Path, runtime.Size(c.Free))
+	}
+	switch {
+	case d.Rewrite:
+		fmt.Fprintf(t, "the drop-in is rewritten with %d pins, and CRI-O reloads\n", d.Pins)
+	case len(d.Pulls) == 0:
+		fmt.Fprintf(t, "nothing to do: all %d images are there\n", d.Pins)
+	}
+	return t.Flush()
+}
+
+// readOnly leaves the cache of manifests as it is.
+func readOnly(m runtime.Manifests) runtime.Manifests {
+	c, ok := m.(registry.Client)
+	c.ReadOnly = true
+	if !ok {
+		return m
+	}
+	return c
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/cri"
+)
+
+// nodeFlags say how things are on the node; every command shares them.
+type nodeFlags struct {
+	socket, sets, status, state, crio string
+	pools                             []string
+	node, owner                       string
+	wait                              time.Duration
+	reserve, staging                  string
+	gcPercent                         int
+}
+
+func (f *nodeFlags) add(flags *pflag.FlagSet, wait time.Duration) {
+	flags.DurationVar(&f.wait, "wait", wait, "how long to wait for CRI-O")
+	flags.StringVar(&f.socket, "socket", cri.DefaultSocket, "CRI-O's socket")
+	flags.StringVar(&f.sets, "sets", "/etc/pinbox/sets.d", "folder of PinnedImageSets")
+	flags.StringVar(&f.crio, "crio-config", "/etc/crio", "folder of CRI-O's configuration")
+	flags.StringVar(&f.status, "status", "/run/pinbox/status.json", "where the status is kept")
+	flags.StringVar(&f.state, "state", "/var/lib/pinbox", "folder of the read-only stores, and of what is kept between passes")
+	flags.StringArrayVar(&f.pools, "pool", nil, "pool of this node; may be repeated (default: every set counts)")
+	flags.StringVar(&f.node, "node-name", "", "name of this node in messages (default: the host's)")
+	flags.StringVar(&f.owner, "owner", "auto", "who writes the pins: pinbox, mco (pinbox only reports), or auto")
+	flags.StringVar(&f.reserve, "reserve", runtime.DefaultReserve.String(), "space to leave free: bytes, a share, or the lesser of both")
+	flags.IntVar(&f.gcPercent, "gc-threshold", -1, "share of the disk in percent at which the kubelet removes images (default: as the kubelet is configured)")
+	flags.StringVar(&f.staging, "staging", "", "folder where CRI-O keeps blobs until they are unpacked (default: as CRI-O is configured)")
+}
+
+// passFlags say how a pass goes about it.
+type passFlags struct {
+	nodeFlags
+	parallel       int
+	prune          bool
+	reload, log    string
+	stall          time.Duration
+	retry          time.Duration
+	registriesConf string
+	registriesDir  string
+}
+
+func (f *passFlags) add(flags *pflag.FlagSet, wait time.Duration) {
+	f.nodeFlags.add(flags, wait)
+	flags.IntVar(&f.parallel, "parallel", 0, "pulls at a time (default: 4, or 2 in the pool master or control-plane)")
+	flags.BoolVar(&f.prune, "prune", false, "remove images that no set asks for any more and no container uses")
+	flags.StringVar(&f.reload, "reload", "auto", "how CRI-O is told to reload: systemd, signal, or a command")
+	flags.StringVar(&f.log, "crio-log", "", "file of CRI-O's log (default: the journal)")
+	flags.DurationVar(&f.stall, "stall", 5*time.Minute, "how long nothing may arrive before a pull starts anew")
+	flags.DurationVar(&f.retry, "retry", time.Second, "how long to wait before the second attempt of a pull")
+	f.addRegistries(flags)
+}
+
+func (f *passFlags) addRegistries(flags *pflag.FlagSet) {
+	flags.StringVar(&f.registriesConf, "registries-conf", "", "stands for /etc/containers/registries.conf")
+	flags.StringVar(&f.registriesDir, "registries-conf-dir", "", "stands for /etc/containers/registries.conf.d")
+}
+
+// managed is there on a node that the Machine Config Operator manages.
+const managed = "/etc/machine-config-daemon/currentconfig"
+
+func (f nodeFlags) ownerOf() (runtime.Owner, error) {
+	switch f.owner {
+	case "auto":
+		if _, err := os.Stat(managed); err == nil {
+			return runtime.MCO, nil
+		}
+		return runtime.Pinbox, nil
+	case string(runtime.Pinbox), string(runtime.MCO):
+		return runtime.Owner(f.owner), nil
+	}
+	return "", fmt.Errorf("%w: --owner %s: it is pinbox, mco or auto", errUsage, f.owner)
+}
+
+func (f nodeFlags) name() string {
+	if f.node != "" {
+		return f.node
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "this node"
+	}
+	return name
+}

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// logged writes what a pass does as journal lines.
+func logged(log *slog.Logger) runtime.Hooks {
+	return runtime.Hooks{
+		Planned: func(p runtime.Plan) {
+			n := p.Need()
+			log.Info("planned", "pins", len(p.Pins), "unpin", len(p.Unpin), "pull", len(p.Pulls), "fetch", n.Fetch, "unpacked", n.Unpacked, "estimated", n.Estimated)
+			for img, f := range p.Unknown {
+				log.Warn("no manifest", "image", img, "class", f.Class, "error", f.Text)
+			}
+		},
+		Pinned: func(images []pinset.Image) { log.Info("pinned and reloaded", "images", len(images)) },
+		Pulled: func(p runtime.Pull, took time.Duration) {
+			log.Info("pulled", "image", p.Image, "took", took.Round(time.Millisecond))
+		},
+		Failed: func(img pinset.Image, f runtime.Fault, again time.Duration) {
+			log.Warn("pull failed", "image", img, "class", f.Class, "error", f.Text, "again", again.Round(time.Millisecond))
+		},
+		Pruned: func(img pinset.Image) { log.Info("removed", "image", img) },
+	}
+}

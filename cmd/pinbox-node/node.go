@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/cri"
+	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/runtime/kubelet"
+	"github.com/pinbox/pinbox/runtime/registry"
+	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/runtime/systemd"
+	"github.com/pinbox/pinbox/runtime/watch"
+	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// What runtime asks for is what its rooms have.
+var (
+	_ runtime.Runtime   = (*cri.Client)(nil)
+	_ runtime.Images    = (*cri.Client)(nil)
+	_ runtime.Pins      = (*crio.Pins)(nil)
+	_ runtime.Manifests = registry.Client{}
+	_ runtime.Disk      = stores.Disk{}
+	_ runtime.Service   = systemd.Service{}
+)
+
+// reconciler puts the parts together. The caller closes the client.
+func (f passFlags) reconciler() (*runtime.Reconciler, *cri.Client, error) {
+	options, err := f.options()
+	if err != nil {
+		return nil, nil, err
+	}
+	config, _ := crio.ReadConfig(os.DirFS(f.crio)) // what is wrong with it, each pass says
+	client, err := cri.Dial(f.socket)
+	if err != nil {
+		return nil, nil, err
+	}
+	slots := crio.Slots()
+	for i := range slots {
+		slots[i] = filepath.Join(f.state, "stores", filepath.Base(slots[i]))
+	}
+	r := &runtime.Reconciler{
+		Runtime: client, Images: client, Options: options,
+		Pins: &crio.Pins{Etc: f.crio, Reload: f.reloader(), Log: f.logReader()},
+		Manifests: registry.Client{
+			AuthFile: config.AuthFile, Insecure: config.Insecure, Cache: filepath.Join(f.state, "manifests"),
+			RegistriesConf: f.registriesConf, RegistriesDir: f.registriesDir,
+		},
+		Disk:    stores.Disk{Slots: slots, Sets: f.sets, Staging: f.stagingDir(config)},
+		Sets:    f.readSets,
+		Publish: f.save,
+	}
+	if previous, err := f.load(); err == nil {
+		r.Continue(previous)
+	}
+	return r, client, nil
+}
+
+func (f passFlags) options() (runtime.Options, error) {
+	o := runtime.Options{
+		Node: f.name(), Parallel: f.parallel, Prune: f.prune, Stall: f.stall, Wait: f.wait,
+		Retry: runtime.Retry{First: f.retry},
+	}
+	if o.Parallel == 0 && (slices.Contains(f.pools, "master") || slices.Contains(f.pools, "control-plane")) {
+		o.Parallel = 2
+	}
+	var err, reserveErr error
+	o.Owner, err = f.ownerOf()
+	o.Limits.Reserve, reserveErr = runtime.ParseReserve(f.reserve)
+	if reserveErr != nil {
+		reserveErr = fmt.Errorf("%w: --reserve: %w", errUsage, reserveErr)
+	}
+	o.Limits.GCPercent = f.gcPercent
+	var kubeletErr error
+	if f.gcPercent < 0 {
+		o.Limits.GCPercent, o.Limits.GCFile, kubeletErr = kubelet.GCThreshold(kubelet.Files...)
+	}
+	return o, errors.Join(err, reserveErr, kubeletErr)
+}
+
+func (f nodeFlags) stagingDir(config crio.Config) string {
+	switch {
+	case f.staging != "":
+		return f.staging
+	case config.BigFiles != "":
+		return config.BigFiles
+	}
+	return "/var/tmp"
+}
+
+func (f passFlags) reloader() func(context.Context) error {
+	switch {
+	case f.reload == "systemd" || f.reload == "auto" && systemd.Running():
+		return func(ctx context.Context) error { return systemd.Reload(ctx, "crio.service") }
+	case f.reload == "signal" || f.reload == "auto":
+		return func(ctx context.Context) error { return crio.Signal(ctx, f.socket) }
+	}
+	return func(ctx context.Context) error { return crio.Command(ctx, f.reload) }
+}
+
+func (f passFlags) logReader() func(context.Context, time.Time) ([]byte, error) {
+	if f.log != "" {
+		return crio.LogFile(f.log)
+	}
+	return crio.Journal
+}
+
+func (f nodeFlags) readSets() ([]pinset.Set, error) {
+	sets, err := watch.Dir(os.DirFS(f.sets))
+	return watch.ForPools(sets, f.pools), err
+}
+
+func (f nodeFlags) save(s runtime.Status) error {
+	content, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(f.status), 0o755); err != nil {
+		return err
+	}
+	_, err = atomicfile.WriteVia(f.status+".new", f.status, append(content, '\n'), 0o644)
+	return err
+}
+
+func (f nodeFlags) load() (s runtime.Status, err error) {
+	content, err := os.ReadFile(f.status)
+	if err != nil {
+		return s, err
+	}
+	return s, json.Unmarshal(content, &s)
+}

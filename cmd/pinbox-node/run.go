@@ -1,0 +1,46 @@
+package main
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/systemd"
+	"github.com/pinbox/pinbox/runtime/watch"
+)
+
+func runCommand() *cobra.Command {
+	var f passFlags
+	var interval time.Duration
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Stay, and make a pass whenever the sets change, and against drift",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			release, err := f.lock(ctx)
+			if err != nil {
+				return err
+			}
+			defer release()
+			r, client, err := f.reconciler()
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+			r.Hooks = logged(log)
+			agent := runtime.Agent{
+				Reconciler: r, Service: systemd.Service{}, Log: log,
+				Changes: watch.Changes(ctx, f.sets, 5*time.Second), Interval: interval,
+			}
+			agent.Run(ctx)
+			return nil
+		},
+	}
+	f.add(cmd.Flags(), 5*time.Second)
+	cmd.Flags().DurationVar(&interval, "interval", 5*time.Minute, "time between passes when nothing changes")
+	return cmd
+}

@@ -1,0 +1,88 @@
+package crio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// Pins is the drop-in that pins images, and the way to have CRI-O read it.
+type Pins struct {
+	// Etc is the folder of CRI-O's configuration, /etc/crio.
+	Etc string
+	// Reload tells CRI-O to read its configuration again.
+	Reload func(context.Context) error
+	// Log gives what CRI-O has logged since a time; nil if nobody knows.
+	Log func(context.Context, time.Time) ([]byte, error)
+
+	reloaded time.Time
+}
+
+// path is where the drop-in stands, below Etc.
+func (p *Pins) path() string {
+	name, _ := filepath.Rel(etcCrio, PinnedImagesPath) // both absolute
+	return filepath.Join(p.Etc, name)
+}
+
+// Current gives the pins of the drop-in as it is, none if there is none.
+func (p *Pins) Current() ([]pinset.Image, error) {
+	content, err := os.ReadFile(p.path())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var s section
+	if err := toml.Unmarshal(content, &s); err != nil || s.Crio.Image.PinnedImages == nil {
+		return nil, nil // not ours, or no longer: it is written anew
+	}
+	var set pinset.Set
+	for _, pin := range *s.Crio.Image.PinnedImages {
+		if img, err := pinset.ParseImage(pin); err == nil {
+			set.Images = append(set.Images, img)
+		}
+	}
+	return pinset.Union(set), nil
+}
+
+// Written says whether the drop-in pins exactly these images.
+func (p *Pins) Written(images []pinset.Image) bool {
+	content, err := os.ReadFile(p.path())
+	return err == nil && string(content) == string(RenderPinned(images))
+}
+
+// Apply has the drop-in pin these images, if it does not yet, and CRI-O read it.
+// The temporary file is beside crio.conf.d: CRI-O reads all that is in there.
+func (p *Pins) Apply(ctx context.Context, images []pinset.Image) error {
+	if err := os.MkdirAll(filepath.Dir(p.path()), 0o755); err != nil {
+		return err
+	}
+	temp := filepath.Join(p.Etc, ".50-pinned-images.pinbox")
+	if _, err := atomicfile.WriteVia(temp, p.path(), RenderPinned(images), 0o644); err != nil {
+		return fmt.Errorf("pin images: %w", err)
+	}
+	p.reloaded = time.Now()
+	if err := p.Reload(ctx); err != nil {
+		return fmt.Errorf("reload CRI-O: %w", err)
+	}
+	return nil
+}
+
+// Judge says what in CRI-O's configuration keeps the images from being pinned or
+// puts them at risk, and why CRI-O refused the last reload, if it did.
+func (p *Pins) Judge(ctx context.Context, images []pinset.Image) error {
+	config, err := ReadConfig(os.DirFS(p.Etc))
+	if err != nil {
+		return errors.Join(err, p.refusal(ctx))
+	}
+	return errors.Join(config.Judge(images), p.refusal(ctx))
+}

@@ -1,0 +1,76 @@
+package runtime
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Class of an error: what it takes to cure it.
+type Class string
+
+// The classes. Auth, NotFound and Policy need somebody to change something; Space
+// needs room; Network and Other may pass.
+const (
+	Auth     Class = "auth"
+	NotFound Class = "not found"
+	Policy   Class = "policy"
+	Space    Class = "space"
+	Network  Class = "network"
+	Other    Class = "other"
+)
+
+// Passing says that the same attempt may succeed a little later.
+func (c Class) Passing() bool { return c == Network || c == Other }
+
+// ErrStalled says that a pull was given up because nothing arrived any more.
+var ErrStalled = errors.New("the registry stalls")
+
+// texts tell the class. CRI-O passes most errors of registries on as text with
+// the code Unknown, so there is nothing else to go by. The first match counts.
+var texts = []struct {
+	class Class
+	text  *regexp.Regexp
+}{
+	{Space, regexp.MustCompile(`(?i)no space left on device|disk quota exceeded`)},
+	{Other, regexp.MustCompile(`code = Unavailable`)}, // CRI-O itself went away
+	{Policy, regexp.MustCompile(`(?i)SignatureValidationFailed|rejected by policy|source image rejected|signature`)},
+	{Auth, regexp.MustCompile(`(?i)unauthorized|authentication required|invalid username/password|access to the resource is denied|\b(40[13]|forbidden)\b`)},
+	{NotFound, regexp.MustCompile(`(?i)manifest unknown|name unknown|repository .* not found|\b404\b`)},
+	{Network, regexp.MustCompile(`(?i)RegistryUnavailable|connection (refused|reset)|no such host|timeout|TLS handshake|unreachable|no route to host|deadline exceeded|EOF|broken pipe|too ?many ?requests|status(code)?:? (429|5\d\d)|name resolution|server misbehaving`)},
+}
+
+// digests would match as numbers.
+var digests = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
+
+// Classify tells the class of an error of a pull, or of a registry.
+func Classify(err error) Class {
+	switch {
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, ErrSpace):
+		return Space
+	case errors.Is(err, ErrStalled):
+		return Network
+	}
+	text := digests.ReplaceAllString(err.Error(), "")
+	for _, t := range texts {
+		if t.text.MatchString(text) {
+			return t.class
+		}
+	}
+	return Other
+}
+
+// Fault is why an image is not on the node.
+type Fault struct {
+	Class Class
+	Text  string
+}
+
+func fault(err error) Fault { return Fault{Classify(err), cleanText(err)} }
+
+// cleanText leaves out what gRPC says of itself.
+func cleanText(err error) string {
+	return strings.TrimPrefix(err.Error(), "rpc error: code = Unknown desc = ")
+}

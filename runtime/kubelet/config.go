@@ -1,0 +1,44 @@
+// Package kubelet reads what matters here of the kubelet's configuration.
+package kubelet
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Files are where distributions keep the configuration: OpenShift, kubeadm.
+var Files = []string{"/etc/kubernetes/kubelet.conf", "/var/lib/kubelet/config.yaml"}
+
+// defaultThreshold is the kubelet's own: SetDefaults_KubeletConfiguration in
+// pkg/kubelet/apis/config/v1beta1/defaults.go.
+const defaultThreshold = 85
+
+// GCThreshold is the share of the image file system, in percent, at which the
+// kubelet starts to remove images, and the file that says so, "" for the
+// kubelet's default. 100 means never. The first of the files that is there counts.
+func GCThreshold(files ...string) (percent int, file string, err error) {
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return 0, "", err
+		}
+		var config struct {
+			Percent *int `yaml:"imageGCHighThresholdPercent"`
+		}
+		if err := yaml.Unmarshal(content, &config); err != nil {
+			return 0, "", fmt.Errorf("kubelet configuration %s: %w", file, err)
+		}
+		if config.Percent != nil {
+			return *config.Percent, file, nil
+		}
+		break
+	}
+	return defaultThreshold, "", nil
+}

@@ -1,0 +1,60 @@
+// Package runtime looks after the pinned images of a living node: it compares
+// what the sets want with what the node has, and mends the difference.
+package runtime
+
+import (
+	"context"
+
+	"github.com/pinbox/pinbox/runtime/disk"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// Runtime is the container runtime as a whole.
+type Runtime interface {
+	// Version waits until the runtime answers.
+	Version(context.Context) (name, version string, err error)
+	// Root of the store that images are pulled to.
+	Root(context.Context) (string, error)
+	// Pause is the name of the image that is always pinned.
+	Pause(context.Context) (string, error)
+	// InUse has the IDs of the images that containers have.
+	InUse(context.Context) (map[string]bool, error)
+}
+
+// Images of the container runtime.
+type Images interface {
+	List(context.Context) ([]pinset.Stored, error)
+	Pull(context.Context, pinset.Image) error
+	Remove(context.Context, pinset.Image) error
+}
+
+// Pins is what the runtime is told to pin.
+type Pins interface {
+	// Current pins of our drop-in, whether or not the runtime goes by them.
+	Current() ([]pinset.Image, error)
+	// Written says whether the drop-in pins exactly these.
+	Written([]pinset.Image) bool
+	// Apply writes the drop-in if need be, and has the runtime read it.
+	Apply(context.Context, []pinset.Image) error
+	// Judge says what stands against these being pinned.
+	Judge(context.Context, []pinset.Image) error
+}
+
+// Manifests tells what images are made of that no lock knows.
+type Manifests interface {
+	Image(context.Context, pinset.Image) (pinset.LockedImage, error)
+	// Forget drops what was kept for another attempt.
+	Forget() error
+}
+
+// Disk is where the node keeps images.
+type Disk interface {
+	// Locks of the read-only stores, and those that lie beside the sets.
+	Locks() (stores, beside []pinset.Lock, err error)
+	// Layers that are unpacked, in the store at root and in the read-only ones.
+	Layers(root string) (pinset.Layers, error)
+	// Space at root, and where pulls stage their blobs.
+	Space(root string) (store, staging disk.Space, err error)
+	// Staged bytes of the pulls that run.
+	Staged() int64
+}

@@ -1,0 +1,53 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// prune removes the images that no set asks for any more and no container uses.
+// Those of read-only stores stay: CRI-O would only take a name from them, by a
+// copy of their record in its own store.
+func (r *Reconciler) prune(ctx context.Context, w *world) error {
+	if len(w.unpinned) == 0 {
+		return nil
+	}
+	used, err := r.Runtime.InUse(ctx)
+	if err != nil {
+		return err
+	}
+	stores, _, err := r.Disk.Locks()
+	if err != nil {
+		return err // which images are in them is not known
+	}
+	var errs []error
+	for _, name := range w.unpinned {
+		img, err := pinset.ParseImage(name)
+		if err != nil || inStores(name, stores) || w.inUse(name, used) {
+			continue
+		}
+		if err := r.Images.Remove(ctx, img); err != nil {
+			errs = append(errs, fmt.Errorf("remove %s: %w", name, err))
+			continue
+		}
+		call(r.Hooks.Pruned, img)
+	}
+	return errors.Join(append(errs, w.list(ctx, r.Images, w.unpinned))...)
+}
+
+func inStores(name string, locks []pinset.Lock) bool {
+	return slices.ContainsFunc(locks, func(l pinset.Lock) bool {
+		return slices.ContainsFunc(l.Images, func(i pinset.LockedImage) bool { return i.Pin == name })
+	})
+}
+
+// inUse says that a container has the image of this name, by whatever name.
+func (w world) inUse(name string, used map[string]bool) bool {
+	return slices.ContainsFunc(w.stored, func(s pinset.Stored) bool {
+		return slices.Contains(s.Names, name) && (used[s.ID] || slices.ContainsFunc(s.Names, func(n string) bool { return used[n] }))
+	})
+}

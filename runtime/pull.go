@@ -1,0 +1,248 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// Retry says how often a pull is tried that may yet succeed, and how long to
+// wait between: from First, doubling, up to Longest.
+type Retry struct {
+	First, Longest time.Duration
+	Tries          int
+}
+
+// after is how long to wait after so many attempts: half of it by chance, so
+// that a thousand nodes do not come back to a registry at once.
+func (r Retry) after(tries int) time.Duration {
+	d := r.First
+	for range tries - 1 {
+		d = min(2*d, r.Longest)
+	}
+	return d/2 + rand.N(d/2+1)
+}
+
+// job is an image to pull.
+type job struct {
+	Pull
+	tries   int
+	due     time.Time // not before
+	started time.Time
+	cancel  context.CancelCauseFunc
+}
+
+// result of one attempt.
+type result struct {
+	*job
+	err error
+}
+
+// queue pulls images. One goroutine owns it; each attempt has its own.
+type queue struct {
+	*Reconciler
+	Options
+	root    string
+	rep     *report
+	waiting []*job
+	running []*job
+	results chan result
+	meter   meter
+	full    error // why the queue stopped: for lack of space
+}
+
+// pull fetches what is missing. The error is that of the whole; those of images
+// are faults of the report, and do not stop the others.
+func (r *Reconciler) pull(ctx context.Context, root string, rep *report, o Options) error {
+	q := queue{Reconciler: r, Options: o, root: root, rep: rep, results: make(chan result)}
+	for _, p := range rep.pulls {
+		q.waiting = append(q.waiting, &job{Pull: p})
+	}
+	need, _ := demand(rep.pulls, 0)
+	rep.progress = &Progress{OfImages: len(rep.pulls), OfBytes: need.Fetch}
+	q.meter = meter{staged: r.Disk.Staged, base: r.Disk.Staged(), start: time.Now(), moved: time.Now()}
+	return q.run(ctx)
+}
+
+func (q *queue) run(ctx context.Context) error {
+	tick := time.NewTicker(min(q.Often, q.Stall/4))
+	defer tick.Stop()
+	published := time.Now()
+	for {
+		wait := q.start(ctx)
+		if len(q.running) == 0 && (len(q.waiting) == 0 || q.full != nil || ctx.Err() != nil) {
+			return q.full
+		}
+		select {
+		case res := <-q.results:
+			q.ended(ctx, res)
+			published = time.Time{}
+		case <-time.After(wait):
+		case <-tick.C:
+			q.watch()
+		}
+		if time.Since(published) >= q.Often && ctx.Err() == nil {
+			if err := q.publish(*q.rep); err != nil {
+				return q.abandon(err)
+			}
+			published = time.Now()
+		}
+	}
+}
+
+// start starts what is due and fits, and says how long until more is due.
+func (q *queue) start(ctx context.Context) time.Duration {
+	for len(q.running) < q.Parallel && q.full == nil && ctx.Err() == nil {
+		i := slices.IndexFunc(q.waiting, func(j *job) bool { return !time.Now().Before(j.due) })
+		if i < 0 {
+			break
+		}
+		j := q.waiting[i]
+		if err := q.room(j); err != nil {
+			if len(q.running) == 0 { // else wait: they may take less than is feared
+				q.stop(err)
+			}
+			break
+		}
+		q.waiting = slices.Delete(q.waiting, i, i+1)
+		q.launch(ctx, j)
+	}
+	wait := time.Hour
+	if len(q.running) < q.Parallel {
+		for _, j := range q.waiting {
+			wait = min(wait, max(time.Until(j.due), 50*time.Millisecond))
+		}
+	}
+	return wait
+}
+
+// room checks the space again: others fill the disk as well.
+func (q *queue) room(next *job) error {
+	all := []Pull{next.Pull}
+	for _, j := range q.running {
+		all = append(all, j.Pull)
+	}
+	return q.fits(q.root, all, q.Options)
+}
+
+func (q *queue) launch(ctx context.Context, j *job) {
+	ctx, j.cancel = context.WithCancelCause(ctx)
+	j.tries++
+	j.started = time.Now()
+	if len(q.running) == 0 {
+		q.meter.moved = time.Now()
+	}
+	q.running = append(q.running, j)
+	q.rep.running[j.Image] = true
+	go func() {
+		err := q.Images.Pull(ctx, j.Image)
+		if err != nil && errors.Is(context.Cause(ctx), ErrStalled) {
+			err = context.Cause(ctx)
+		}
+		j.cancel(nil)
+		q.results <- result{j, err}
+	}()
+}
+
+// ended takes note of an attempt.
+func (q *queue) ended(ctx context.Context, res result) {
+	q.running = slices.DeleteFunc(q.running, func(j *job) bool { return j == res.job })
+	delete(q.rep.running, res.Image)
+	if ctx.Err() != nil {
+		return
+	}
+	if res.err == nil {
+		delete(q.rep.faults, res.Image)
+		q.rep.present[res.Image.String()] = true // pinned before it came; the last look will tell
+		q.rep.done++
+		q.rep.progress.Images++
+		q.meter.finished += res.Fetch
+		if q.Hooks.Pulled != nil {
+			q.Hooks.Pulled(res.Pull, time.Since(res.started))
+		}
+		return
+	}
+	f, again := fault(res.err), time.Duration(0)
+	q.rep.faults[res.Image] = f
+	switch {
+	case f.Class == Space:
+		q.stop(spaceError("Pulling the images on %s stopped, as nothing is free in %s any more: %s", q.Node, q.root, f.Text))
+	case f.Class.Passing() && res.tries < q.Retry.Tries && q.full == nil:
+		again = q.Retry.after(res.tries)
+		res.due = time.Now().Add(again)
+		q.waiting = append(q.waiting, res.job)
+	}
+	if q.Hooks.Failed != nil {
+		q.Hooks.Failed(res.Image, f, again)
+	}
+}
+
+// stop ends the queue for lack of space; what runs may end well.
+func (q *queue) stop(err error) {
+	q.full = err
+	for _, j := range q.waiting {
+		if _, failed := q.rep.faults[j.Image]; !failed {
+			q.rep.faults[j.Image] = Fault{Space, "not pulled, as there is too little space"}
+		}
+	}
+}
+
+// watch measures, and starts pulls anew when nothing arrives any more.
+func (q *queue) watch() {
+	var expected int64
+	for _, j := range q.running {
+		expected += j.Fetch
+	}
+	staged := q.meter.measure()
+	q.rep.progress.Bytes = min(q.meter.finished+min(staged, expected), q.rep.progress.OfBytes)
+	q.rep.progress.ETA = q.meter.eta(q.rep.progress)
+	// Once all blobs are staged they are being unpacked: that takes what it takes.
+	if staged < expected && time.Since(q.meter.moved) >= q.Stall {
+		for _, j := range q.running {
+			j.cancel(ErrStalled)
+		}
+		q.meter.moved = time.Now()
+	}
+}
+
+// abandon calls off what runs.
+func (q *queue) abandon(err error) error {
+	for _, j := range q.running {
+		j.cancel(err)
+	}
+	for range q.running {
+		<-q.results
+	}
+	return err
+}
+
+// meter tells how much has arrived. CRI does not say; the staging folder does.
+type meter struct {
+	staged   func() int64
+	base     int64 // leftovers of others
+	last     int64
+	finished int64
+	start    time.Time
+	moved    time.Time // when something last arrived
+}
+
+func (m *meter) measure() int64 {
+	now := m.staged()
+	if now != m.last {
+		m.last, m.moved = now, time.Now()
+	}
+	m.base = min(m.base, now)
+	return now - m.base
+}
+
+// eta is when the rest will be there at the speed so far.
+func (m *meter) eta(p *Progress) time.Time {
+	took := time.Since(m.start)
+	if p.Bytes == 0 || took < time.Second {
+		return time.Time{}
+	}
+	rest := float64(p.OfBytes-p.Bytes) / float64(p.Bytes)
+	return time.Now().Add(time.Duration(rest * float64(took))).UTC().Truncate(time.Second)
+}

@@ -1,0 +1,170 @@
+// Package registry asks registries what an image is made of, before CRI-O pulls
+// it. It resolves mirrors and credentials with CRI-O's own library, from the same
+// files, so that it reaches what CRI-O will reach.
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	"go.podman.io/image/v5/docker"
+	"go.podman.io/image/v5/docker/reference"
+	"go.podman.io/image/v5/manifest"
+	imgtypes "go.podman.io/image/v5/types"
+
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// maxManifest bounds a manifest in bytes, as registries do.
+const maxManifest = 4 << 20
+
+// ErrDigest says that a registry serves something else than what was asked for.
+var ErrDigest = errors.New("the registry serves other content than the digest asks for")
+
+// Client reads manifests. The zero value reads them for this machine's platform,
+// with the credentials and mirrors of the host, and keeps none.
+type Client struct {
+	// AuthFile is CRI-O's global_auth_file; "" means the places where podman looks.
+	AuthFile string
+	// Insecure are hosts and networks that CRI-O uses without TLS, beside loopback.
+	Insecure []string
+	// Cache is a folder for manifests, which never change; "" for none. With
+	// ReadOnly it is used but not filled.
+	Cache    string
+	ReadOnly bool
+	// RegistriesConf and RegistriesDir stand for /etc/containers/registries.conf
+	// and registries.conf.d; "" means those.
+	RegistriesConf, RegistriesDir string
+}
+
+// Image fetches the manifest of an image, that of an index for the platform, and
+// tells its layers. Their unpacked sizes are not known.
+func (c Client) Image(ctx context.Context, img pinset.Image) (pinset.LockedImage, error) {
+	sys, err := c.system(img)
+	if err != nil {
+		return pinset.LockedImage{}, err
+	}
+	f := fetcher{Client: c, sys: sys, img: img}
+	defer f.close()
+	locked := pinset.LockedImage{Pin: img.String(), Manifest: img.Digest}
+	content, err := f.manifest(ctx, img.Digest)
+	if err != nil {
+		return pinset.LockedImage{}, err
+	}
+	if kind := manifest.GuessMIMEType(content); manifest.MIMETypeIsMultiImage(kind) {
+		list, err := manifest.ListFromBlob(content, kind)
+		if err != nil {
+			return pinset.LockedImage{}, err
+		}
+		locked.Index = img.Digest
+		if locked.Manifest, err = list.ChooseInstance(sys); err != nil {
+			return pinset.LockedImage{}, err
+		}
+		if content, err = f.manifest(ctx, locked.Manifest); err != nil {
+			return pinset.LockedImage{}, err
+		}
+	}
+	m, err := manifest.FromBlob(content, manifest.GuessMIMEType(content))
+	if err != nil {
+		return pinset.LockedImage{}, err
+	}
+	locked.Config = m.ConfigInfo().Digest
+	for _, l := range m.LayerInfos() {
+		locked.Layers = append(locked.Layers, pinset.LockedLayer{Digest: l.Digest, Size: l.Size, MediaType: l.MediaType})
+	}
+	return locked, nil
+}
+
+func (c Client) system(img pinset.Image) (*imgtypes.SystemContext, error) {
+	if c.AuthFile != "" {
+		if _, err := os.Stat(c.AuthFile); err != nil { // the library takes it for one without credentials
+			return nil, fmt.Errorf("credentials: %w", err)
+		}
+	}
+	sys := &imgtypes.SystemContext{
+		AuthFilePath:                c.AuthFile,
+		SystemRegistriesConfPath:    c.RegistriesConf,
+		SystemRegistriesConfDirPath: c.RegistriesDir,
+		DockerRegistryUserAgent:     "pinbox-node",
+	}
+	if c.insecure(img) {
+		sys.DockerInsecureSkipTLSVerify = imgtypes.OptionalBoolTrue
+	}
+	return sys, nil
+}
+
+// insecure is CRI-O's rule: isSecureIndex in its internal/storage/image.go.
+func (c Client) insecure(img pinset.Image) bool {
+	host, _, _ := strings.Cut(img.Repository, "/")
+	if slices.Contains(c.Insecure, host) {
+		return true
+	}
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = host
+	}
+	addresses, err := net.LookupIP(name)
+	if err != nil {
+		return false // neither an address nor a name: the request will say so
+	}
+	for _, network := range append([]string{"127.0.0.0/8"}, c.Insecure...) {
+		_, block, err := net.ParseCIDR(network)
+		if err == nil && slices.ContainsFunc(addresses, block.Contains) {
+			return true
+		}
+	}
+	return false
+}
+
+// fetcher reads the manifests of one image, over one connection.
+type fetcher struct {
+	Client
+	sys *imgtypes.SystemContext
+	img pinset.Image
+	src imgtypes.ImageSource
+}
+
+func (f *fetcher) manifest(ctx context.Context, d digest.Digest) ([]byte, error) {
+	if content, ok := f.cached(d); ok {
+		return content, nil
+	}
+	if err := f.open(ctx); err != nil {
+		return nil, err
+	}
+	content, _, err := f.src.GetManifest(ctx, &d)
+	if err != nil {
+		return nil, fmt.Errorf("manifest %s: %w", d, err)
+	}
+	if len(content) > maxManifest || digest.FromBytes(content) != d {
+		return nil, fmt.Errorf("manifest %s: %w", d, ErrDigest)
+	}
+	return content, f.keep(d, content)
+}
+
+func (f *fetcher) open(ctx context.Context) error {
+	if f.src != nil {
+		return nil
+	}
+	named, err := reference.ParseNamed(f.img.String())
+	if err != nil {
+		return err
+	}
+	ref, err := docker.NewReference(named)
+	if err != nil {
+		return err
+	}
+	f.src, err = ref.NewImageSource(ctx, f.sys)
+	return err
+}
+
+func (f *fetcher) close() {
+	if f.src != nil {
+		_ = f.src.Close() // nothing was written
+	}
+}

@@ -1,0 +1,245 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// report is what a pass knows, of which it makes a status.
+type report struct {
+	world
+	owner Owner
+	node  string
+	// faults of images, and errors of other things.
+	faults   map[pinset.Image]Fault
+	problems []error
+	// pulls that were planned, and those that run.
+	pulls    []Pull
+	running  map[pinset.Image]bool
+	progress *Progress
+	// working says that the pass has not ended.
+	working bool
+	// done images of this pass.
+	done int
+}
+
+// status says how things stand. previous is the status before, of which
+// generations and times go on.
+func (r report) status(previous Status, now time.Time) Status {
+	s := Status{
+		Time: now.UTC(), Node: r.node, Runtime: r.version, Owner: r.owner,
+		Images: r.images(), Progress: r.progress, Unpinned: r.unpinned,
+	}
+	s.Sets = r.setStatus(previous, s.Images)
+	for _, problem := range append(r.problems, r.unread()) {
+		if problem != nil {
+			s.Errors = append(s.Errors, strings.Split(problem.Error(), "\n")...)
+		}
+	}
+	s.Conditions = r.conditions(previous, s, now.UTC())
+	return s
+}
+
+// unread are the errors of reading sets that are no set's: those stand there.
+func (r report) unread() error {
+	var file *pinset.FileError
+	if errors.As(r.broken, &file) {
+		return nil
+	}
+	return r.broken
+}
+
+func (r report) images() []ImageStatus {
+	sets := map[pinset.Image][]string{}
+	for _, set := range r.sets {
+		for _, img := range set.Images {
+			sets[img] = append(sets[img], set.Name)
+		}
+	}
+	fetch := map[pinset.Image]int64{}
+	for _, p := range r.pulls {
+		fetch[p.Image] = p.Fetch
+	}
+	images := []ImageStatus{}
+	for _, img := range r.want {
+		i := ImageStatus{Name: img.String(), State: r.state(img), Sets: sets[img]}
+		if i.State == Missing || i.State == Pulling {
+			i.Bytes = fetch[img]
+		}
+		if f, ok := r.faults[img]; ok && i.State != Pinned {
+			i.ErrorClass, i.Error = f.Class, f.Text
+		}
+		images = append(images, i)
+	}
+	return images
+}
+
+func (r report) state(img pinset.Image) State {
+	pinned, there := r.present[img.String()]
+	switch {
+	case r.present == nil:
+		return Unknown
+	case pinned:
+		return Pinned
+	case there:
+		return Present
+	case r.running[img]:
+		return Pulling
+	}
+	return Missing
+}
+
+func (r report) setStatus(previous Status, images []ImageStatus) []SetStatus {
+	byName := map[string]ImageStatus{}
+	for _, i := range images {
+		byName[i.Name] = i
+	}
+	all := []SetStatus{}
+	for _, set := range r.sets {
+		s := SetStatus{Name: set.Name, Images: len(set.Images)}
+		var wrong []string
+		unknown := false
+		for _, img := range set.Images {
+			i := byName[img.String()]
+			switch i.State {
+			case Pinned:
+				s.Pinned++
+			case Missing, Pulling:
+				s.Missing++
+				wrong = append(wrong, amiss(i, "is not on the node"))
+			case Unknown:
+				unknown = true
+			default:
+				wrong = append(wrong, amiss(i, "is not pinned"))
+			}
+		}
+		if unknown { // what is wrong stands among the errors
+			wrong = append(wrong, "nobody knows what is on the node")
+		}
+		all = append(all, r.generations(s, set.Revision(), wrong, previous.set(set.Name)))
+	}
+	return append(all, r.brokenSets(previous)...)
+}
+
+func amiss(i ImageStatus, what string) string {
+	if i.Error != "" {
+		return fmt.Sprintf("%s: %s: %s", i.Name, i.ErrorClass, i.Error)
+	}
+	return i.Name + " " + what
+}
+
+// generations goes on from what was said of the set before.
+func (r report) generations(s SetStatus, revision string, wrong []string, before SetStatus) SetStatus {
+	s.DesiredGeneration = revision
+	s.CurrentGeneration = before.CurrentGeneration
+	switch {
+	case len(wrong) == 0:
+		s.CurrentGeneration = revision
+	case !r.working:
+		for _, problem := range r.problems {
+			wrong = append([]string{problem.Error()}, wrong...)
+		}
+		s.LastFailedGeneration = revision
+		s.LastFailedGenerationError = cut(strings.Join(wrong, "; "))
+	case before.LastFailedGeneration == revision:
+		s.LastFailedGeneration, s.LastFailedGenerationError = revision, before.LastFailedGenerationError
+	}
+	return s
+}
+
+func cut(s string) string { return s[:min(len(s), maxErrorBytes)] }
+
+// brokenSets are files that nobody can read a set from.
+func (r report) brokenSets(previous Status) []SetStatus {
+	var all []SetStatus
+	for _, err := range flatten(r.broken) {
+		var file *pinset.FileError
+		if errors.As(err, &file) {
+			all = append(all, SetStatus{
+				Name: file.File, CurrentGeneration: previous.set(file.File).CurrentGeneration, DesiredGeneration: file.Revision,
+				LastFailedGeneration: file.Revision, LastFailedGenerationError: cut(file.Err.Error()),
+			})
+		}
+	}
+	return all
+}
+
+// flatten gives the errors that were joined.
+func flatten(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}
+
+// conditions are never Progressing beside a Degraded that tells of another
+// attempt. While nothing but what failed before is tried once more, the node
+// stays Degraded, so that the condition does not flap with every attempt.
+func (r report) conditions(previous Status, s Status, now time.Time) []Condition {
+	p := Condition{Type: ProgressingCondition, Status: "False", Reason: asExpected, Message: "All pinned image sets complete"}
+	d := Condition{Type: DegradedCondition, Status: "False", Reason: asExpected, Message: "All is good"}
+	switch {
+	case r.working && !r.onlyRetries(previous):
+		p.Status, p.Reason, p.Message = "True", imagePrefetch, "node is prefetching images: "+r.node
+	case r.working || !r.healthy(s):
+		p.Reason, p.Message = prefetchFailed, "Not all pinned image sets are complete"
+		d.Status, d.Reason = "True", prefetchFailed
+		d.Message = "One or more PinnedImageSet is experiencing an error. See PinnedImageSet list for more details."
+	}
+	all := []Condition{p, d}
+	for i, c := range all {
+		all[i].LastTransitionTime = now
+		for _, old := range previous.Conditions {
+			if old.Type == c.Type && old.Status == c.Status && !old.LastTransitionTime.IsZero() {
+				all[i].LastTransitionTime = old.LastTransitionTime
+			}
+		}
+	}
+	return all
+}
+
+func (r report) healthy(s Status) bool {
+	return r.broken == nil && len(s.Errors) == 0 && !slices.ContainsFunc(s.Images, func(i ImageStatus) bool { return i.State != Pinned })
+}
+
+func (r report) onlyRetries(previous Status) bool {
+	if !previous.Degraded() || r.done > 0 {
+		return false
+	}
+	for _, p := range r.pulls {
+		if before, ok := previous.image(p.Image.String()); !ok || before.Error == "" || before.ErrorClass == Space {
+			return false
+		}
+	}
+	for _, set := range r.sets {
+		if previous.set(set.Name).LastFailedGeneration != set.Revision() && previous.set(set.Name).CurrentGeneration != set.Revision() {
+			return false
+		}
+	}
+	return true
+}
+
+// recall takes up what the last pass said of images that are still not there, and
+// of its own progress.
+func (r report) recall(previous Status) report {
+	r.faults, r.running = map[pinset.Image]Fault{}, map[pinset.Image]bool{}
+	for _, img := range r.want {
+		before, ok := previous.image(img.String())
+		if !ok {
+			continue
+		}
+		if before.Error != "" {
+			r.faults[img] = Fault{before.ErrorClass, before.Error}
+		}
+		r.running[img] = before.State == Pulling
+		r.pulls = append(r.pulls, Pull{img, Need{Fetch: before.Bytes}})
+	}
+	r.progress = previous.Progress
+	r.working = previous.is(ProgressingCondition)
+	return r
+}

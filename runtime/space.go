@@ -1,0 +1,156 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/pinbox/pinbox/runtime/disk"
+)
+
+// ErrSpace says that there is too little space for the images.
+var ErrSpace = errors.New("too little space")
+
+// Reserve is what pulls leave free: the lesser of a number of bytes and a share
+// of the file system in percent. One that is 0 does not count; of both, nothing
+// is kept.
+type Reserve struct {
+	Bytes   int64
+	Percent int
+}
+
+// DefaultReserve is the Machine Config Operator's 16 GiB, but no more than a
+// tenth of a small disk.
+var DefaultReserve = Reserve{16 << 30, 10}
+
+// ParseReserve reads "16Gi", "10%", or both with a comma; "0" keeps nothing.
+func ParseReserve(s string) (Reserve, error) {
+	var r Reserve
+	for part := range strings.SplitSeq(s, ",") {
+		if percent, ok := strings.CutSuffix(part, "%"); ok {
+			n, err := strconv.Atoi(percent)
+			if err != nil || n < 0 || n > 99 {
+				return Reserve{}, fmt.Errorf("reserve %q: %s is no share of a disk", s, part)
+			}
+			r.Percent = n
+			continue
+		}
+		n, err := parseBytes(part)
+		if err != nil {
+			return Reserve{}, fmt.Errorf("reserve %q: it has the form 16Gi, 10%% or 16Gi,10%%", s)
+		}
+		r.Bytes = n
+	}
+	return r, nil
+}
+
+// String is what ParseReserve reads.
+func (r Reserve) String() string {
+	parts := []string{strconv.FormatInt(r.Bytes, 10)}
+	if r.Bytes > 0 && r.Bytes%(1<<30) == 0 {
+		parts[0] = strconv.FormatInt(r.Bytes>>30, 10) + "Gi"
+	}
+	if r.Percent > 0 {
+		parts = append(parts, strconv.Itoa(r.Percent)+"%")
+	}
+	return strings.Join(parts, ",")
+}
+
+func parseBytes(s string) (int64, error) {
+	shift := 0
+	for i, unit := range []string{"Ki", "Mi", "Gi", "Ti"} {
+		if number, ok := strings.CutSuffix(s, unit); ok {
+			s, shift = number, 10*(i+1)
+		}
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 || n > math.MaxInt64>>shift {
+		return 0, fmt.Errorf("%q is no number of bytes", s)
+	}
+	return n << shift, nil
+}
+
+// of a file system, in bytes.
+func (r Reserve) of(s disk.Space) int64 {
+	share := s.Total / 100 * int64(r.Percent)
+	if r.Bytes == 0 || r.Percent > 0 && share < r.Bytes {
+		return share
+	}
+	return r.Bytes
+}
+
+// Limits of the space that pulls may take.
+type Limits struct {
+	// Node that messages speak of.
+	Node    string
+	Reserve Reserve
+	// GCPercent of the file system in use, at which the kubelet starts to remove
+	// images, 0 for never, and the file that says so.
+	GCPercent int
+	GCFile    string
+}
+
+// Claim on a file system.
+type Claim struct {
+	Space         disk.Space
+	Bytes, Inodes int64
+	// Store says that images are kept there, so that the kubelet watches it.
+	Store     bool
+	Estimated bool
+}
+
+// claims says what a need takes of the file systems of store and staging folder,
+// which may be one.
+func claims(n Need, staged int64, store, staging disk.Space) []Claim {
+	if store.Device == staging.Device {
+		return []Claim{{store, n.Unpacked + staged, n.Inodes, true, n.Estimated}}
+	}
+	return []Claim{{store, n.Unpacked, n.Inodes, true, n.Estimated}, {staging, staged, 0, false, false}}
+}
+
+// check says, with numbers, why a claim cannot be met.
+func (l Limits) check(c Claim) error {
+	s, reserve := c.Space, l.Reserve.of(c.Space)
+	about := ""
+	if c.Estimated {
+		about = "about "
+	}
+	start := fmt.Sprintf("Pulling the images on %s needs %s", l.Node, about)
+	switch free := s.Free - c.Bytes; {
+	case free < reserve:
+		return spaceError("%s%s in %s; %s are free, %s are kept in reserve.", start, Size(c.Bytes), s.Path, Size(s.Free), Size(reserve))
+	case c.Store && l.GCPercent > 0 && l.GCPercent < 100 && s.Total > 0 && 100-free*100/s.Total >= int64(l.GCPercent):
+		by := ""
+		if l.GCFile != "" {
+			by = " (" + l.GCFile + ")"
+		}
+		return spaceError("%s%s in %s; %s of %s are free, and the kubelet removes images once %d %% are used%s.", start, Size(c.Bytes), s.Path, Size(s.Free), Size(s.Total), l.GCPercent, by)
+	}
+	if s.Inodes == 0 || s.Total == 0 { // no limit
+		return nil
+	}
+	kept := int64(float64(s.Inodes) * float64(reserve) / float64(s.Total))
+	if s.FreeInodes-c.Inodes < kept {
+		return spaceError("%s%d inodes in %s; %d are free, %d are kept in reserve.", start, c.Inodes, s.Path, s.FreeInodes, kept)
+	}
+	return nil
+}
+
+// tooLittle is a sentence of its own, with ErrSpace behind it.
+type tooLittle string
+
+func (e tooLittle) Error() string      { return string(e) }
+func (tooLittle) Is(target error) bool { return target == ErrSpace }
+
+func spaceError(format string, args ...any) error { return tooLittle(fmt.Sprintf(format, args...)) }
+
+// Size is a number of bytes for people: one decimal, if it is not 0.
+func Size(n int64) string {
+	unit, units := float64(n), []string{"bytes", "KiB", "MiB", "GiB", "TiB"}
+	for len(units) > 1 && unit >= 1024 {
+		unit, units = unit/1024, units[1:]
+	}
+	return strings.TrimSuffix(strconv.FormatFloat(unit, 'f', 1, 64), ".0") + " " + units[0]
+}

@@ -1,0 +1,129 @@
+// Package stores reads the image stores of a node: what is unpacked in them, and
+// what pinbox's own say of themselves.
+package stores
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/runtime/disk"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// record is what matters here of a layer in containers/storage's layers.json:
+// the type Layer in its layers.go.
+type record struct {
+	ID         string         `json:"id"`
+	Parent     string         `json:"parent"`
+	Compressed digest.Digest  `json:"compressed-diff-digest"`
+	Plain      digest.Digest  `json:"diff-digest"`
+	Flags      map[string]any `json:"flags"`
+}
+
+// Layers reads the records of all layers of the stores at these roots. A root
+// without records has no layers.
+func Layers(roots ...string) (pinset.Layers, error) {
+	layers := pinset.Layers{}
+	var errs []error
+	for _, root := range roots {
+		for _, name := range []string{"layers.json", "volatile-layers.json"} {
+			errs = append(errs, read(layers, filepath.Join(root, "overlay-layers", name)))
+		}
+	}
+	return layers, errors.Join(errs...)
+}
+
+func read(layers pinset.Layers, path string) error {
+	content, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(content) == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var records []record
+	if err := json.Unmarshal(content, &records); err != nil {
+		return fmt.Errorf("layer records %s: %w", path, err)
+	}
+	for _, r := range records {
+		if r.Flags["incomplete"] != true { // a pull that was cut off
+			layers.Add(r.ID, r.Parent, r.Plain, r.Compressed)
+		}
+	}
+	return nil
+}
+
+func readLocks(files []string) ([]pinset.Lock, error) {
+	var locks []pinset.Lock
+	var errs []error
+	for _, file := range files {
+		lock, err := readLock(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // an empty slot
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		locks = append(locks, lock)
+	}
+	return locks, errors.Join(errs...)
+}
+
+func readLock(file string) (pinset.Lock, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return pinset.Lock{}, err
+	}
+	defer f.Close()
+	lock, err := pinset.DecodeLock(f)
+	if err != nil {
+		return pinset.Lock{}, fmt.Errorf("%s: %w", file, err)
+	}
+	return lock, nil
+}
+
+// Disk is where a node keeps images.
+type Disk struct {
+	// Slots are the mount points of read-only stores.
+	Slots []string
+	// Sets is the folder of the sets.
+	Sets string
+	// Staging is where pulls keep blobs until they are unpacked.
+	Staging string
+}
+
+// Locks of the slots' stores, and those beside the sets.
+func (d Disk) Locks() (stores, beside []pinset.Lock, err error) {
+	var files []string
+	for _, slot := range d.Slots {
+		files = append(files, filepath.Join(slot, "pinbox", "pinbox.lock.json"))
+	}
+	stores, storesErr := readLocks(files)
+	files, err = filepath.Glob(filepath.Join(d.Sets, "*.lock.json"))
+	beside, besideErr := readLocks(files)
+	return stores, beside, errors.Join(storesErr, err, besideErr)
+}
+
+// Layers of the store at root and of the slots'.
+func (d Disk) Layers(root string) (pinset.Layers, error) {
+	return Layers(append([]string{root}, d.Slots...)...)
+}
+
+// Space at root, and where blobs are staged.
+func (d Disk) Space(root string) (store, staging disk.Space, err error) {
+	if store, err = disk.Of(root); err != nil {
+		return store, staging, err
+	}
+	staging, err = disk.Of(d.Staging)
+	return store, staging, err
+}
+
+// Staged bytes of the pulls that run.
+func (d Disk) Staged() int64 { return disk.Staged(d.Staging) }

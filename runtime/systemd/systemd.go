@@ -1,0 +1,62 @@
+// Package systemd speaks to the service manager: it reloads units, and tells
+// that this service is ready, alive, and what it does.
+package systemd
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/coreos/go-systemd/v22/dbus"
+)
+
+// Running says whether systemd is the service manager: sd_booted(3).
+func Running() bool {
+	fi, err := os.Lstat("/run/systemd/system")
+	return err == nil && fi.IsDir()
+}
+
+// Reload has a unit reload, and waits until its reload command has ended.
+func Reload(ctx context.Context, unit string) error {
+	conn, err := dbus.NewSystemConnectionContext(ctx)
+	if err != nil {
+		return fmt.Errorf("D-Bus: %w", err)
+	}
+	defer conn.Close()
+	done := make(chan string, 1)
+	if _, err := conn.ReloadUnitContext(ctx, unit, "replace", done); err != nil {
+		return fmt.Errorf("%s: %w", unit, err)
+	}
+	select {
+	case result := <-done:
+		if result != "done" {
+			return fmt.Errorf("%s: the reload ended as %q", unit, result)
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Service is what sd_notify(3) is told. Without systemd nothing is.
+type Service struct{}
+
+// Ready says that the service is up.
+func (Service) Ready() { _, _ = daemon.SdNotify(false, daemon.SdNotifyReady) }
+
+// Alive feeds the watchdog.
+func (Service) Alive() { _, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog) }
+
+// Says puts a line into `systemctl status`.
+func (Service) Says(line string) { _, _ = daemon.SdNotify(false, "STATUS="+line) }
+
+// Patience is how often Alive is due, 0 for never: half of what the unit says.
+func (Service) Patience() time.Duration {
+	every, err := daemon.SdWatchdogEnabled(false)
+	if err != nil {
+		return 0
+	}
+	return every / 2
+}
