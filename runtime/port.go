@@ -34,8 +34,9 @@ type Pins interface {
 	Current() ([]pinset.Image, error)
 	// Written says whether the drop-in pins exactly these.
 	Written([]pinset.Image) bool
-	// Apply writes the drop-in if need be, and has the runtime read it.
-	Apply(context.Context, []pinset.Image) error
+	// Apply writes the drop-in if need be, and has the runtime read it, unless
+	// there is something that Judge speaks of.
+	Apply(context.Context, []pinset.Image) (reloaded bool, err error)
 	// Judge says what stands against these being pinned.
 	Judge(context.Context, []pinset.Image) error
 }

@@ -45,8 +45,10 @@ func inStores(name string, locks []pinset.Lock) bool {
 	})
 }
 
-// inUse says that a container has the image of this name, by whatever name.
+// inUse says that a container has the image of this name, by whatever name, or
+// that pods have it.
 func (w world) inUse(name string, used map[string]bool) bool {
+	used[w.pause] = true
 	return slices.ContainsFunc(w.stored, func(s pinset.Stored) bool {
 		return slices.Contains(s.Names, name) && (used[s.ID] || slices.ContainsFunc(s.Names, func(n string) bool { return used[n] }))
 	})

@@ -182,7 +182,7 @@ func (r *Reconciler) resolve(ctx context.Context, images []pinset.Image, locks [
 			continue
 		}
 		group.Go(func() error {
-			locked[i], errs[i] = r.Manifests.Image(ctx, img)
+			locked[i], errs[i] = r.manifest(ctx, img)
 			return nil
 		})
 	}
@@ -194,6 +194,17 @@ func (r *Reconciler) resolve(ctx context.Context, images []pinset.Image, locks [
 		}
 	}
 	return slices.DeleteFunc(locked, func(l pinset.LockedImage) bool { return l.Pin == "" }), unknown
+}
+
+// manifest asks a registry as often as a pull would.
+func (r *Reconciler) manifest(ctx context.Context, img pinset.Image) (pinset.LockedImage, error) {
+	retry := r.defaults().Retry
+	for tries := 1; ; tries++ {
+		locked, err := r.Manifests.Image(ctx, img)
+		if err == nil || !Classify(err).Passing() || tries >= retry.Tries || sleep(ctx, retry.after(tries)) != nil {
+			return locked, err
+		}
+	}
 }
 
 // fits says, with numbers, why there is no space for these pulls.
@@ -231,7 +242,8 @@ func (r *Reconciler) pin(ctx context.Context, rep *report, o Options) error {
 		return nil
 	}
 	r.reloaded = false
-	if err := r.Pins.Apply(ctx, rep.pins); err != nil {
+	reloaded, err := r.Pins.Apply(ctx, rep.pins)
+	if err != nil || !reloaded {
 		return err
 	}
 	r.reloaded = true

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -64,13 +65,12 @@ func (f *passFlags) addRegistries(flags *pflag.FlagSet) {
 	flags.StringVar(&f.registriesDir, "registries-conf-dir", "", "stands for /etc/containers/registries.conf.d")
 }
 
-// managed is there on a node that the Machine Config Operator manages.
-const managed = "/etc/machine-config-daemon/currentconfig"
-
 func (f nodeFlags) ownerOf() (runtime.Owner, error) {
 	switch f.owner {
 	case "auto":
-		if _, err := os.Stat(managed); err == nil {
+		// It is there on a node that the Machine Config Operator manages.
+		current := filepath.Join(filepath.Dir(filepath.Clean(f.crio)), "machine-config-daemon", "currentconfig")
+		if _, err := os.Stat(current); err == nil {
 			return runtime.MCO, nil
 		}
 		return runtime.Pinbox, nil

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,12 +11,6 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime"
 )
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	fixtures.RemovePrograms()
-	os.Exit(code)
-}
 
 // states of the images, by name.
 func states(s runtime.Status) map[string]runtime.State {
@@ -97,7 +90,7 @@ func TestOnlyTheDeltaTravels(t *testing.T) {
 	index := pushed(t, registry, "app/more", 50_000, 3_000, 4_000)
 	access.Take()
 	n.WriteSet("worker-sample.yaml", sample.Set("worker", shared, fresh, index))
-	s := healthy(t, n)
+	s := healthy(t, n, "--prune") // which leaves a read-only store alone
 	requests := access.Take()
 	// Two configurations and two layers: that of the base is in the store.
 	unique := map[string]bool{}

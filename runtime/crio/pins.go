@@ -61,20 +61,25 @@ func (p *Pins) Written(images []pinset.Image) bool {
 }
 
 // Apply has the drop-in pin these images, if it does not yet, and CRI-O read it.
-// The temporary file is beside crio.conf.d: CRI-O reads all that is in there.
-func (p *Pins) Apply(ctx context.Context, images []pinset.Image) error {
+// It does not reload a configuration that CRI-O would refuse, or die of: Judge
+// says which file is to blame. The temporary file is beside crio.conf.d, since
+// CRI-O reads all that is in there.
+func (p *Pins) Apply(ctx context.Context, images []pinset.Image) (reloaded bool, err error) {
 	if err := os.MkdirAll(filepath.Dir(p.path()), 0o755); err != nil {
-		return err
+		return false, err
 	}
 	temp := filepath.Join(p.Etc, ".50-pinned-images.pinbox")
 	if _, err := atomicfile.WriteVia(temp, p.path(), RenderPinned(images), 0o644); err != nil {
-		return fmt.Errorf("pin images: %w", err)
+		return false, fmt.Errorf("pin images: %w", err)
+	}
+	if _, err := ReadConfig(os.DirFS(p.Etc)); err != nil {
+		return false, nil
 	}
 	p.reloaded = time.Now()
 	if err := p.Reload(ctx); err != nil {
-		return fmt.Errorf("reload CRI-O: %w", err)
+		return false, fmt.Errorf("reload CRI-O: %w", err)
 	}
-	return nil
+	return true, nil
 }
 
 // Judge says what in CRI-O's configuration keeps the images from being pinned or

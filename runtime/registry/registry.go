@@ -159,8 +159,12 @@ func (f *fetcher) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.src, err = ref.NewImageSource(ctx, f.sys)
-	return err
+	src, err := ref.NewImageSource(ctx, f.sys)
+	if err != nil {
+		return err
+	}
+	f.src = src
+	return nil
 }
 
 func (f *fetcher) close() {

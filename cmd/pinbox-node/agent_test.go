@@ -1,0 +1,221 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/appliance"
+	"github.com/pinbox/pinbox/fixtures/crio"
+	"github.com/pinbox/pinbox/fixtures/sample"
+)
+
+// notified listens as systemd does for sd_notify(3).
+func notified(t *testing.T) (socket string, messages func() []string) {
+	t.Helper()
+	socket = filepath.Join(t.TempDir(), "notify")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	var mu sync.Mutex
+	var all []string
+	go func() {
+		buf := make([]byte, 4096)
+		for {
+			n, err := conn.Read(buf)
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			all = append(all, string(buf[:n]))
+			mu.Unlock()
+		}
+	}()
+	return socket, func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(all)
+	}
+}
+
+// `run` follows the sets, mends what somebody undoes by hand, and tells systemd.
+func TestRunFollowsTheSetsAndMendsDrift(t *testing.T) {
+	n, registry, _ := node(t)
+	a, b := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000)
+	n.WriteSet("s.yaml", sample.SetNamed("s", a))
+	socket, messages := notified(t)
+	t.Setenv("NOTIFY_SOCKET", socket)
+	t.Setenv("WATCHDOG_USEC", "200000")
+	_, stop := background(t, n, "run", "--interval", "500ms")
+	pins := func(want ...string) func() bool {
+		return func() bool {
+			pinned, _ := pinnedByCRIO(t, n)
+			return slices.Equal(pinned, slices.Sorted(slices.Values(want)))
+		}
+	}
+	eventually(t, "the first set is pinned", pins(a))
+	n.WriteSet("t.yaml", sample.SetNamed("t", b))
+	eventually(t, "another set comes", pins(a, b))
+	n.RemoveSet("s.yaml")
+	eventually(t, "a set goes", pins(b))
+	if _, err := n.Images().RemoveImage(t.Context(), &criapi.RemoveImageRequest{Image: &criapi.ImageSpec{Image: b}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "an image that was removed by hand comes back", pins(b))
+	if err := os.WriteFile(n.Etc("crio.conf.d/50-pinned-images"), []byte("[crio.image]\npinned_images = []\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	n.Reload()
+	eventually(t, "a pin that was removed by hand comes back", func() bool {
+		return n.Dropin() == rendered(t, []string{b}) && pins(b)()
+	})
+	eventually(t, "all is well", func() bool { return n.Do("status").Code == 0 })
+	stop()
+	all := messages()
+	for _, want := range []string{"READY=1", "WATCHDOG=1", "STATUS=all 1 images of 1 sets are pinned"} {
+		if !slices.Contains(all, want) {
+			t.Errorf("systemd was not told %s: %v", want, all)
+		}
+	}
+	if all[0] != "READY=1" {
+		t.Errorf("systemd was told first %s", all[0])
+	}
+}
+
+// A folder of sets that goes away unpins nothing.
+func TestSetsFolderGoesAway(t *testing.T) {
+	n, registry, _ := node(t)
+	a := pushed(t, registry, "app/a", 1000)
+	n.WriteSet("s.yaml", sample.SetNamed("s", a))
+	_, stop := background(t, n, "run")
+	eventually(t, "all is pinned", func() bool { return statusNow(n).Healthy() })
+	if err := os.Rename(n.Sets(), n.Sets()+".away"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it says so", func() bool {
+		s := statusNow(n)
+		return s.Degraded() && strings.Contains(strings.Join(s.Errors, " "), "no such file or directory")
+	})
+	wantPinned(t, n, a)
+	if err := os.Rename(n.Sets()+".away", n.Sets()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is back", func() bool { return statusNow(n).Healthy() })
+	stop()
+}
+
+// memory is the resident set of a process, in bytes.
+func memory(t testing.TB, pid int) int64 {
+	t.Helper()
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindSubmatch(content)
+	if m == nil {
+		t.Fatalf("no VmRSS in\n%s", content)
+	}
+	kb, err := strconv.ParseInt(string(m[1]), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kb << 10
+}
+
+// fiveHundred boots a node with 500 images in 5 sets, of which every second has
+// the images of its neighbour as well.
+func fiveHundred(t testing.TB) (*crio.Node, []string) {
+	t.Helper()
+	registry, access := appliance.Registry(t)
+	pins, err := registry.PushMany(t.Context(), 500)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sets []byte
+	for i := range 5 {
+		from, to := 100*i, 100*(i+1)
+		if i%2 == 1 {
+			from -= 100
+		}
+		sets = append(append(sets, "---\n"...), sample.SetNamed(fmt.Sprintf("set-%d", i), pins[from:to]...)...)
+	}
+	n := appliance.Boot(t, appliance.Options(t, sets), "")
+	if err := registry.Close(); err != nil {
+		t.Fatal(err)
+	}
+	access.Take()
+	n.Start()
+	return n, pins
+}
+
+func Test500ImagesIn5Sets(t *testing.T) {
+	n, pins := fiveHundred(t)
+	s := healthy(t, n)
+	if len(s.Images) != 500 || len(s.Sets) != 5 || s.Sets[1].Images != 200 {
+		t.Errorf("%s", s.Line())
+	}
+	cmd, stop := background(t, n, "run", "--interval", "300ms")
+	eventually(t, "some passes are made", func() bool { return time.Since(statusNow(n).Time) < time.Second })
+	time.Sleep(2 * time.Second)
+	if rss := memory(t, cmd.Process.Pid); rss > 50<<20 {
+		t.Errorf("with 500 images it takes %d MB of memory", rss>>20)
+	} else {
+		t.Logf("%d MB of memory", rss>>20)
+	}
+	// One of them goes from two sets at once.
+	n.WriteSet("set-0.yaml", sample.SetNamed("set-0", pins[1:100]...))
+	n.WriteSet("set-1.yaml", sample.SetNamed("set-1", pins[1:200]...))
+	eventually(t, "it is unpinned", func() bool {
+		pinned, all := pinnedByCRIO(t, n)
+		return len(pinned) == 499 && len(all) == 500
+	})
+	stop()
+}
+
+func TestPruneRemovesWhatNobodyUses(t *testing.T) {
+	registry, pins := fixtures.Samples(t)
+	n := appliance.Bare(t)
+	dropin(t, n, "10-pause", "[crio.image]\npause_image = \""+pins.Pause+"\"\n")
+	n.Start()
+	used, kept, gone := pins.Docker, pushed(t, registry, "app/b", 2000), pushed(t, registry, "app/c", 3000)
+	n.WriteSet("s.yaml", sample.SetNamed("s", pins.Pause, used, kept, gone))
+	healthy(t, n)
+	id, _ := n.RunContainer(used, "wait")
+	n.State(id, criapi.ContainerState_CONTAINER_RUNNING)
+	n.WriteSet("s.yaml", sample.SetNamed("s", kept))
+	if s := healthy(t, n); len(s.Unpinned) != 3 {
+		t.Errorf("unpinned: %v", s.Unpinned)
+	}
+	if _, all := pinnedByCRIO(t, n); len(all) != 4 {
+		t.Errorf("without --prune: %v", all)
+	}
+	if s := healthy(t, n, "--prune"); !slices.Equal(s.Unpinned, []string{used, pins.Pause}) {
+		t.Errorf("unpinned: %v", s.Unpinned)
+	}
+	if _, all := pinnedByCRIO(t, n); len(all) != 3 || slices.Contains(all, gone) {
+		t.Errorf("with --prune: %v", all)
+	}
+	if _, err := n.Runtime().StopContainer(t.Context(), &criapi.StopContainerRequest{ContainerId: id}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Runtime().RemoveContainer(t.Context(), &criapi.RemoveContainerRequest{ContainerId: id}); err != nil {
+		t.Fatal(err)
+	}
+	healthy(t, n, "--prune")
+	if _, all := pinnedByCRIO(t, n); slices.Contains(all, used) || !slices.Contains(all, pins.Pause) {
+		t.Errorf("after its container has gone: %v", all)
+	}
+}

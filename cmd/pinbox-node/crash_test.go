@@ -1,0 +1,247 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/crio"
+	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/runtime"
+	real "github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// dieAt has the test program make one pass and die of SIGKILL at a step.
+const dieAt = "PINBOX_TEST_DIE_AT"
+
+func TestMain(m *testing.M) {
+	if step, err := strconv.Atoi(os.Getenv(dieAt)); err == nil {
+		os.Exit(mortal(step))
+	}
+	code := m.Run()
+	fixtures.RemovePrograms()
+	os.Exit(code)
+}
+
+// mortal makes the pass of `firstboot`, and dies before its step of this number:
+// each call to the world outside is one.
+func mortal(step int) int {
+	var f passFlags
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.add(flags, time.Minute)
+	if err := flags.Parse(os.Args[2:]); err != nil {
+		panic(err)
+	}
+	r, _, err := f.reconciler()
+	if err != nil {
+		panic(err)
+	}
+	die := func() {
+		if step--; step == 0 {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+	}
+	publish := r.Publish
+	r.Publish = func(s runtime.Status) error { die(); err := publish(s); die(); return err }
+	r.Images = mortalImages{r.Images, die}
+	r.Manifests = mortalManifests{r.Manifests, die}
+	pins := r.Pins.(*real.Pins)
+	reload := pins.Reload
+	pins.Reload = func(ctx context.Context) error { die(); err := reload(ctx); die(); return err } // the drop-in is written
+	r.Pins = mortalPins{r.Pins, die}
+	if status, err := r.Pass(context.Background()); err != nil || !status.Healthy() {
+		return 1
+	}
+	return 0
+}
+
+type mortalImages struct {
+	runtime.Images
+	die func()
+}
+
+func (m mortalImages) List(ctx context.Context) ([]pinset.Stored, error) {
+	m.die()
+	return m.Images.List(ctx)
+}
+
+func (m mortalImages) Pull(ctx context.Context, img pinset.Image) error {
+	m.die()
+	err := m.Images.Pull(ctx, img)
+	m.die()
+	return err
+}
+
+func (m mortalImages) Remove(ctx context.Context, img pinset.Image) error {
+	m.die()
+	err := m.Images.Remove(ctx, img)
+	m.die()
+	return err
+}
+
+type mortalManifests struct {
+	runtime.Manifests
+	die func()
+}
+
+func (m mortalManifests) Image(ctx context.Context, img pinset.Image) (pinset.LockedImage, error) {
+	m.die()
+	locked, err := m.Manifests.Image(ctx, img)
+	m.die()
+	return locked, err
+}
+
+type mortalPins struct {
+	runtime.Pins
+	die func()
+}
+
+func (m mortalPins) Apply(ctx context.Context, images []pinset.Image) (bool, error) {
+	m.die()
+	reloaded, err := m.Pins.Apply(ctx, images)
+	m.die()
+	return reloaded, err
+}
+
+// restore puts a node back to one image that is pinned and one that is not there.
+func restore(t *testing.T, n *crio.Node, there, gone string) {
+	t.Helper()
+	n.WriteSet("s.yaml", sample.SetNamed("s", there))
+	healthy(t, n)
+	if _, err := n.Images().RemoveImage(t.Context(), &criapi.RemoveImageRequest{Image: &criapi.ImageSpec{Image: gone}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// After a death at any step the next process ends what was begun: pins are as the
+// set says, in the file and in CRI-O, and no file is left over.
+func TestKilledAtEveryStep(t *testing.T) {
+	n, registry, _ := node(t)
+	old, fresh := pushed(t, registry, "app/old", 1000), pushed(t, registry, "app/fresh", 2000)
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for step := 1; ; step++ {
+		restore(t, n, old, fresh)
+		n.WriteSet("s.yaml", sample.SetNamed("s", fresh))
+		args := n.Pinbox("firstboot", "--prune").Args
+		args[slices.Index(args, "firstboot")-1] = program
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.Env = append(os.Environ(), dieAt+"="+strconv.Itoa(step))
+		err := cmd.Run()
+		var died *exec.ExitError
+		if err == nil {
+			if step < 15 {
+				t.Errorf("a pass has %d steps only: the test misses some", step)
+			}
+			t.Logf("%d steps", step-1)
+			return
+		}
+		if !errors.As(err, &died) || died.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+			t.Fatalf("step %d: %v", step, err)
+		}
+		checkDropin(t, n, fmt.Sprintf("step %d", step), []string{old}, []string{fresh})
+		healthy(t, n, "--prune")
+		checkDropin(t, n, fmt.Sprintf("step %d, after another pass", step), []string{fresh})
+		wantPinned(t, n, fresh)
+		if _, all := pinnedByCRIO(t, n); len(all) != 1 {
+			t.Errorf("step %d: the image that nobody wants is still there: %v", step, all)
+		}
+		if t.Failed() {
+			t.Fatalf("after step %d", step)
+		}
+	}
+}
+
+// checkDropin wants the drop-in to be one of those that these pins give, and no
+// file beside it.
+func checkDropin(t *testing.T, n *crio.Node, when string, pins ...[]string) {
+	t.Helper()
+	got := n.Dropin()
+	if !slices.ContainsFunc(pins, func(p []string) bool { return got == rendered(t, p) }) {
+		t.Errorf("%s: the drop-in is\n%s", when, got)
+	}
+	if strays := n.Strays(); len(strays) > 0 {
+		t.Errorf("%s: files in crio.conf.d: %v", when, strays)
+	}
+}
+
+func rendered(t *testing.T, pins []string) string {
+	t.Helper()
+	var set pinset.Set
+	for _, pin := range pins {
+		img, err := pinset.ParseImage(pin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set.Images = append(set.Images, img)
+	}
+	return string(real.RenderPinned(pinset.Union(set)))
+}
+
+func TestKilledAtRandomMoments(t *testing.T) {
+	n, registry, _ := node(t)
+	sets := [2][]string{}
+	shared := pushed(t, registry, "app/shared", 40_000)
+	for i := range 3 {
+		for side := range sets {
+			sets[side] = append(sets[side], pushed(t, registry, fmt.Sprintf("app/%d-%d", side, i), 40_000, 1000+10*i+side))
+		}
+	}
+	sets[0], sets[1] = append(sets[0], shared), append(sets[1], shared)
+	n.WriteSet("s.yaml", sample.SetNamed("s", sets[0]...))
+	start := time.Now()
+	healthy(t, n)
+	length := time.Since(start)
+	finished := 0
+	for i := range 100 {
+		now := sets[(i+1)%2]
+		n.WriteSet("s.yaml", sample.SetNamed("s", now...))
+		cmd := n.Pinbox("firstboot", "--prune")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(rand.N(length))
+		_ = cmd.Process.Kill() // or it has ended
+		if cmd.Wait() == nil {
+			finished++
+		}
+		checkDropin(t, n, fmt.Sprintf("kill %d", i), sets[0], sets[1])
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%d of 100 processes had finished within %v", finished, length)
+	if finished > 90 {
+		t.Error("most had finished before they were killed: this test shows little")
+	}
+	healthy(t, n, "--prune")
+	wantPinned(t, n, sets[0]...)
+	if _, all := pinnedByCRIO(t, n); len(all) != len(sets[0]) {
+		t.Errorf("--prune left %v", all)
+	}
+	for _, dir := range []string{n.Etc(""), n.Path("lib")} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(entries) > 6 {
+			t.Errorf("left over in %s: %v", dir, entries)
+		}
+	}
+}

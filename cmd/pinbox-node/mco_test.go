@@ -1,0 +1,331 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/appliance"
+	"github.com/pinbox/pinbox/fixtures/crio"
+	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/runtime"
+)
+
+// The tests of the Machine Config Operator and of origin for pinned images, by
+// their numbers: E from test/extended-priv/mco_pinnedimages.go, O from
+// test/extended/machine_config/pinnedimages.go.
+
+// node is a node without a store, and a registry.
+func node(t *testing.T) (*crio.Node, *sample.Registry, *fixtures.Access) {
+	t.Helper()
+	registry, access := appliance.Registry(t)
+	n := appliance.Bare(t)
+	n.Start()
+	return n, registry, access
+}
+
+// pinnedByCRIO are the images that CRI-O itself says are pinned, and all that it has.
+func pinnedByCRIO(t *testing.T, n *crio.Node) (pinned, all []string) {
+	t.Helper()
+	list, err := n.Images().ListImages(t.Context(), &criapi.ListImagesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, img := range list.Images {
+		all = append(all, img.RepoDigests...)
+		if img.Pinned {
+			pinned = append(pinned, img.RepoDigests...)
+		}
+	}
+	slices.Sort(pinned)
+	slices.Sort(all)
+	return pinned, all
+}
+
+func wantPinned(t *testing.T, n *crio.Node, want ...string) {
+	t.Helper()
+	slices.Sort(want)
+	if pinned, _ := pinnedByCRIO(t, n); !slices.Equal(pinned, want) {
+		t.Errorf("CRI-O pins %v, want %v", pinned, want)
+	}
+}
+
+// degraded runs a pass that must not end well, and checks what it says of a set.
+func degraded(t *testing.T, n *crio.Node, set, says string, args ...string) runtime.Status {
+	t.Helper()
+	said := n.Do("firstboot", args...)
+	s := published(n)
+	if said.Code != 1 || !s.Degraded() {
+		t.Fatalf("exit code %d, %+v\n%s%s", said.Code, s.Conditions, said.Out, said.Err)
+	}
+	for _, c := range s.Conditions {
+		if c.Type == runtime.DegradedCondition && (c.Reason != "PrefetchFailed" ||
+			c.Message != "One or more PinnedImageSet is experiencing an error. See PinnedImageSet list for more details.") {
+			t.Errorf("condition %+v", c)
+		}
+		if c.Type == runtime.ProgressingCondition && c.Status == "True" {
+			t.Error("progressing and degraded at once")
+		}
+	}
+	for _, st := range s.Sets {
+		if st.Name == set && (st.LastFailedGeneration != st.DesiredGeneration || !strings.Contains(st.LastFailedGenerationError, says)) {
+			t.Errorf("set %s: %+v, want %q", set, st, says)
+		}
+	}
+	return s
+}
+
+func TestE1DiskPressureDegradesUntilSpaceReturns(t *testing.T) {
+	registry, _ := appliance.Registry(t)
+	pin := pushed(t, registry, "app/large", 6_000_000)
+	n := appliance.Bare(t)
+	n.SmallRoot(64<<20, 2000)
+	n.Start()
+	n.Fill(6 << 20) // about 90 %
+	n.WriteSet("a.yaml", sample.SetNamed("a", pin))
+	s := degraded(t, n, "a", "Pulling the images on node12 needs about ", "--reserve", "16Gi,10%")
+	if s.Images[0].ErrorClass != runtime.Space {
+		t.Errorf("image %+v", s.Images[0])
+	}
+	if _, all := pinnedByCRIO(t, n); len(all) > 0 || n.Dropin() != "" {
+		t.Errorf("something was touched: %v, %s", all, n.Dropin())
+	}
+	n.Unfill()
+	healthy(t, n, "--reserve", "16Gi,10%")
+	wantPinned(t, n, pin)
+}
+
+func TestE2PinThenUnpinOneThenAll(t *testing.T) {
+	n, registry, _ := node(t)
+	a, b := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000)
+	n.WriteSet("s.yaml", sample.SetNamed("s", a, b))
+	healthy(t, n)
+	wantPinned(t, n, a, b)
+	n.WriteSet("s.yaml", sample.SetNamed("s", a))
+	healthy(t, n)
+	wantPinned(t, n, a)
+	n.RemoveSet("s.yaml")
+	s := healthy(t, n)
+	wantPinned(t, n)
+	if _, all := pinnedByCRIO(t, n); len(all) != 2 || len(s.Unpinned) != 2 {
+		t.Errorf("on the node: %v; unpinned: %v", all, s.Unpinned)
+	}
+}
+
+// E3 and E4: the source cannot be reached, a mirror of its repository or of its
+// whole domain can.
+func TestE3E4ImagesComeFromMirrors(t *testing.T) {
+	registry, _ := appliance.Registry(t)
+	pin := pushed(t, registry, "mirror/app/a", 1000)
+	digest := pin[strings.Index(pin, "@"):]
+	for name, conf := range map[string]string{
+		"E3 a repository":   "[[registry]]\nprefix = \"source.invalid/app/a\"\nlocation = \"source.invalid/app/a\"\nblocked = true\n[[registry.mirror]]\nlocation = \"" + registry.Host + "/mirror/app/a\"\n",
+		"E4 a whole domain": "[[registry]]\nprefix = \"source.invalid:443\"\nlocation = \"source.invalid:443\"\n[[registry.mirror]]\nlocation = \"" + registry.Host + "/mirror\"\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			host := "source.invalid"
+			if strings.Contains(conf, ":443") {
+				host += ":443"
+			}
+			n := appliance.Bare(t)
+			if err := os.WriteFile(n.Path("registries.conf"), []byte(conf), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			// A mirror's address says nothing about TLS to CRI-O.
+			insecure := "\n[[registry]]\nlocation = \"" + registry.Host + "\"\ninsecure = true\n"
+			conf = strings.Replace(conf, "location = \""+registry.Host, "insecure = true\nlocation = \""+registry.Host, 1)
+			if err := os.WriteFile(n.Path("registries.conf"), []byte(conf+insecure), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			n.Start()
+			n.WriteSet("s.yaml", sample.SetNamed("s", host+"/app/a"+digest))
+			healthy(t, n)
+			wantPinned(t, n, host+"/app/a"+digest)
+		})
+	}
+}
+
+func TestE5AnImageThatDoesNotExist(t *testing.T) {
+	n, registry, _ := node(t)
+	good := pushed(t, registry, "app/a", 1000)
+	bad := registry.Host + "/app/no-such@sha256:" + strings.Repeat("0", 64)
+	n.WriteSet("good.yaml", sample.SetNamed("good", good))
+	n.WriteSet("bad.yaml", sample.SetNamed("bad", bad))
+	s := degraded(t, n, "bad", bad+": not found: ")
+	wantPinned(t, n, good) // one failure does not stop the others
+	if s.Sets[1].Name != "good" || s.Sets[1].LastFailedGenerationError != "" || s.Sets[1].CurrentGeneration != s.Sets[1].DesiredGeneration {
+		t.Errorf("the good set: %+v", s.Sets[1])
+	}
+	n.RemoveSet("bad.yaml")
+	healthy(t, n)
+}
+
+// collect removes images as the kubelet does: those that are not pinned.
+func collect(t *testing.T, n *crio.Node) {
+	t.Helper()
+	list, err := n.Images().ListImages(t.Context(), &criapi.ListImagesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, img := range list.Images {
+		if img.Pinned {
+			continue
+		}
+		if _, err := n.Images().RemoveImage(t.Context(), &criapi.RemoveImageRequest{Image: &criapi.ImageSpec{Image: img.Id}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestE6GarbageCollectionKeepsWhatIsPinned(t *testing.T) {
+	n, registry, access := node(t)
+	kept, gone := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000)
+	n.WriteSet("s.yaml", sample.SetNamed("s", kept, gone))
+	healthy(t, n)
+	n.WriteSet("s.yaml", sample.SetNamed("s", kept))
+	healthy(t, n)
+	collect(t, n)
+	if _, all := pinnedByCRIO(t, n); !slices.Equal(all, []string{kept}) {
+		t.Errorf("after the collection: %v", all)
+	}
+	n.Stop(syscall.SIGTERM) // a reboot
+	n.Start()
+	access.Take()
+	healthy(t, n)
+	wantPinned(t, n, kept)
+	if requests := access.Take(); len(requests) > 0 {
+		t.Errorf("after a reboot the registry was asked: %v", requests)
+	}
+}
+
+func TestE9SetDeletedWhileTheNodeReboots(t *testing.T) {
+	n, registry, _ := node(t)
+	pin := pushed(t, registry, "app/a", 1000)
+	n.WriteSet("s.yaml", sample.SetNamed("s", pin))
+	healthy(t, n)
+	n.Stop(syscall.SIGKILL)
+	if err := os.Remove(n.Path("lib/status.json")); err != nil { // it was in /run
+		t.Fatal(err)
+	}
+	n.RemoveSet("s.yaml")
+	n.Start()
+	healthy(t, n)
+	wantPinned(t, n)
+}
+
+func TestE11TwoSetsShareAnImage(t *testing.T) {
+	n, registry, _ := node(t)
+	shared, own := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000)
+	n.WriteSet("one.yaml", sample.SetNamed("one", shared))
+	n.WriteSet("two.yaml", sample.SetNamed("two", shared, own))
+	s := healthy(t, n)
+	if len(s.Images) != 2 {
+		t.Errorf("images %+v", s.Images)
+	}
+	n.RemoveSet("two.yaml")
+	healthy(t, n)
+	wantPinned(t, n, shared)
+}
+
+// The cluster does not take such a set; the node keeps what it had.
+func TestE12DuplicateImagesAreRefused(t *testing.T) {
+	n, registry, _ := node(t)
+	a, b := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000)
+	n.WriteSet("s.yaml", sample.SetNamed("s", a))
+	healthy(t, n)
+	n.WriteSet("s.yaml", sample.SetNamed("s", b, b))
+	degraded(t, n, "s.yaml", fmt.Sprintf("Duplicate value: %q", b))
+	wantPinned(t, n, a)
+}
+
+func TestO1O2CustomPoolPinsAndKeepsAfterCollection(t *testing.T) {
+	n, registry, _ := node(t)
+	custom, worker, master := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000), pushed(t, registry, "app/c", 3000)
+	n.WriteSet("custom.yaml", sample.Set("custom", custom))
+	n.WriteSet("worker.yaml", sample.Set("worker", worker))
+	n.WriteSet("master.yaml", sample.Set("master", master))
+	pools := []string{"--pool", "custom", "--pool", "worker"}
+	healthy(t, n, pools...)
+	wantPinned(t, n, custom, worker)
+	collect(t, n)
+	healthy(t, n, pools...)
+	wantPinned(t, n, custom, worker)
+}
+
+func TestO3StandardPool(t *testing.T) {
+	n, registry, _ := node(t)
+	worker, custom := pushed(t, registry, "app/b", 2000), pushed(t, registry, "app/c", 3000)
+	n.WriteSet("worker.yaml", sample.Set("worker", worker))
+	n.WriteSet("custom.yaml", sample.Set("custom", custom))
+	healthy(t, n, "--pool", "worker")
+	wantPinned(t, n, worker)
+}
+
+func TestO4O5InvalidSetDegradesStandardAndCustomPool(t *testing.T) {
+	for _, pool := range []string{"worker", "custom"} {
+		n, registry, _ := node(t)
+		bad := registry.Host + "/app/no-such@sha256:" + strings.Repeat("0", 64)
+		n.WriteSet("bad.yaml", sample.Set(pool, bad))
+		degraded(t, n, pool+"-sample", "not found", "--pool", pool)
+		n.WriteSet("bad.yaml", []byte("kind: PinnedImageSet\n"))
+		degraded(t, n, "bad.yaml", "bad.yaml:1: ", "--pool", pool)
+	}
+}
+
+// O of a disconnected site: an image that is on the node is pinned with no
+// registry to ask.
+func TestImagesThatAreThereNeedNoRegistry(t *testing.T) {
+	n, registry, access := node(t)
+	pin := pushed(t, registry, "app/a", 1000)
+	if _, err := n.Images().PullImage(t.Context(), &criapi.PullImageRequest{Image: &criapi.ImageSpec{Image: pin}}); err != nil {
+		t.Fatal(err)
+	}
+	access.Take()
+	if err := registry.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.WriteSet("s.yaml", sample.SetNamed("s", pin))
+	healthy(t, n)
+	wantPinned(t, n, pin)
+}
+
+// On a node that the Machine Config Operator manages nothing is written and
+// nothing pulled.
+func TestManagedNodeIsOnlyReported(t *testing.T) {
+	n, registry, access := node(t)
+	pin := pushed(t, registry, "app/a", 1000)
+	n.WriteSet("s.yaml", sample.SetNamed("s", pin))
+	current := filepath.Join(n.Root, "etc/machine-config-daemon/currentconfig")
+	if err := os.MkdirAll(filepath.Dir(current), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(current, []byte("{}"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	access.Take()
+	before := fixtures.Tree(t, n.Root)
+	s := degraded(t, n, "s", pin+" is not on the node")
+	if s.Owner != runtime.MCO {
+		t.Errorf("owner %s", s.Owner)
+	}
+	after := fixtures.Tree(t, n.Root)
+	for name, entry := range after {
+		if before[name] != entry {
+			t.Errorf("%s was %q, is %q", name, before[name], entry)
+		}
+	}
+	if requests := access.Take(); len(requests) > 0 || len(after) != len(before) {
+		t.Errorf("requests %v, %d files of %d", requests, len(after), len(before))
+	}
+	if err := os.Remove(current); err != nil {
+		t.Fatal(err)
+	}
+	healthy(t, n)
+}

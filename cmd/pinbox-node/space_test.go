@@ -1,0 +1,226 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/appliance"
+	"github.com/pinbox/pinbox/fixtures/crio"
+	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/runtime"
+)
+
+// small is a node whose store is a small file system.
+func small(t *testing.T, bytes int64, inodes int) (*crio.Node, *sample.Registry, *fixtures.Access) {
+	t.Helper()
+	registry, access := appliance.Registry(t)
+	n := appliance.Bare(t)
+	n.SmallRoot(bytes, inodes)
+	n.Start()
+	return n, registry, access
+}
+
+// plan is what `pinbox-node plan` says.
+func plan(t *testing.T, n *crio.Node, args ...string) (planned, Said) {
+	t.Helper()
+	said := n.Do("plan", append(args, "--output", "json")...)
+	var p planned
+	if err := json.Unmarshal([]byte(said.Out), &p); err != nil {
+		t.Fatalf("%v\n%s%s", err, said.Out, said.Err)
+	}
+	return p, said
+}
+
+// Said is short for what a command said.
+type Said = crio.Said
+
+// locked puts the lock of these images beside the sets of the node: with it, sizes
+// are known exactly.
+func locked(t *testing.T, n *crio.Node, pins ...string) {
+	t.Helper()
+	o := appliance.Options(t, sample.SetNamed("locked", pins...))
+	appliance.Build(t, o)
+	content, err := os.ReadFile(filepath.Join(o.Out, builder.LockFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.WriteSet("site.lock.json", content)
+}
+
+// One byte decides; the numbers are those of the lock.
+func TestSpaceTooLittleAndJustEnough(t *testing.T) {
+	n, registry, access := small(t, 64<<20, 2000)
+	pin := pushed(t, registry, "app/a", 5_000_000, 1_000_000)
+	locked(t, n, pin)
+	n.WriteSet("s.yaml", sample.SetNamed("s", pin))
+	access.Take()
+	p, _ := plan(t, n)
+	if len(p.Pulls) != 1 || p.Pulls[0].Estimated || p.Pulls[0].Unpacked < 6_000_000 || p.Pulls[0].Unpacked > 6_010_000 || p.Pulls[0].Inodes < 4 {
+		t.Fatalf("plan %+v", p)
+	}
+	if requests := access.Take(); len(requests) > 0 {
+		t.Errorf("with a lock the plan asked for %v", requests)
+	}
+	store := p.Space[0]
+	if len(p.Space) != 2 || store.Path != n.Path("root") || store.Bytes != p.Pulls[0].Unpacked || p.Space[1].Path != n.Path("staging") {
+		t.Errorf("space %+v", p.Space)
+	}
+	tooMuch := fmt.Sprint(store.Free - store.Bytes + 1)
+	want := fmt.Sprintf("Pulling the images on node12 needs 5.7 MiB in %s; %s are free, %s are kept in reserve.", n.Path("root"), runtime.Size(store.Free), runtime.Size(store.Free-store.Bytes+1))
+	if _, said := plan(t, n, "--reserve", tooMuch); said.Code != 5 || !strings.Contains(said.Err, want) {
+		t.Errorf("plan: exit code %d, %s, want %s", said.Code, said.Err, want)
+	}
+	before := fixtures.Tree(t, n.Etc(""))
+	s := degraded(t, n, "s", want, "--reserve", tooMuch)
+	if s.Images[0].ErrorClass != runtime.Space || s.Images[0].State != runtime.Missing {
+		t.Errorf("image %+v", s.Images[0])
+	}
+	if len(access.Take()) > 0 || len(fixtures.Tree(t, n.Etc(""))) != len(before) {
+		t.Error("something was pulled or written")
+	}
+	healthy(t, n, "--reserve", fmt.Sprint(store.Free-store.Bytes))
+	wantPinned(t, n, pin)
+}
+
+// The kubelet would start to remove images at its threshold.
+func TestSpaceStaysBelowTheKubeletsThreshold(t *testing.T) {
+	n, registry, _ := small(t, 64<<20, 2000)
+	pin := pushed(t, registry, "app/a", 6_000_000)
+	locked(t, n, pin)
+	n.WriteSet("s.yaml", sample.SetNamed("s", pin))
+	degraded(t, n, "s", "the kubelet removes images once 5 % are used", "--gc-threshold", "5")
+	healthy(t, n, "--gc-threshold", "50")
+}
+
+// Somebody else fills the disk while the first of two images is being pulled: it
+// is finished or fails, and the second is not begun.
+func TestSpaceFilledBySomebodyElseDuringAPull(t *testing.T) {
+	for name, left := range map[string]int64{"the second does not fit": 4 << 20, "nothing fits": 100_000} {
+		t.Run(name, func(t *testing.T) {
+			n, registry, access := small(t, 64<<20, 2000)
+			first, second := pushed(t, registry, "app/first", 1_000_000), pushed(t, registry, "app/second", 20_000_000)
+			locked(t, n, first, second)
+			n.WriteSet("s.yaml", sample.SetNamed("s", first, second))
+			access.Take()
+			var once sync.Once
+			access.Fault(func(w http.ResponseWriter, r *http.Request) bool {
+				if strings.Contains(r.URL.Path, "/blobs/") {
+					once.Do(func() { n.Fill(left) })
+				}
+				return false
+			})
+			s := degraded(t, n, "s", "Pulling the images on node12 ", "--parallel", "1")
+			for _, r := range access.Take() {
+				if strings.Contains(r.Path, "app/second") {
+					t.Errorf("the second image was asked for: %v", r)
+				}
+			}
+			got := states(s)
+			if (got[first] == runtime.Pinned) != (left > 1<<20) || got[second] != runtime.Missing {
+				t.Errorf("%v", got)
+			}
+			for _, img := range s.Images {
+				if img.State == runtime.Missing && img.ErrorClass != runtime.Space {
+					t.Errorf("%+v", img)
+				}
+			}
+			n.Unfill()
+			healthy(t, n)
+			wantPinned(t, n, first, second)
+		})
+	}
+}
+
+// crowd is an image of so many small files.
+func crowd(t *testing.T, registry *sample.Registry, files int) string {
+	t.Helper()
+	entries := []sample.Entry{sample.Dir("d")}
+	for i := range files {
+		entries = append(entries, sample.File(fmt.Sprintf("d/%d", i), "x"))
+	}
+	stream, err := sample.Tar(entries...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	layer, err := sample.NewLayer(stream, types.OCILayer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := sample.Image("amd64", false, []v1.Layer{layer}...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pin, err := registry.Push(t.Context(), "app/crowd", img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pin
+}
+
+func TestSpaceOutOfInodes(t *testing.T) {
+	n, registry, _ := small(t, 64<<20, 1000)
+	pin := crowd(t, registry, 1200)
+	n.WriteSet("s.yaml", sample.SetNamed("s", pin))
+	// Without a lock nobody knows before how many files there are.
+	s := degraded(t, n, "s", "no space left on device")
+	if s.Images[0].ErrorClass != runtime.Space {
+		t.Errorf("image %+v", s.Images[0])
+	}
+	locked(t, n, pin)
+	p, _ := plan(t, n)
+	if p.Pulls[0].Inodes != 1202 { // the files, their folder, the root
+		t.Errorf("plan %+v", p)
+	}
+	degraded(t, n, "s", fmt.Sprintf("needs 1202 inodes in %s; %d are free", n.Path("root"), p.Space[0].FreeInodes))
+}
+
+// An index counts as the image for this platform, and an image that shares its
+// layers with what is on the node as little as it takes.
+func TestPlanCountsWhatIsMissingOnly(t *testing.T) {
+	n, registry, _ := node(t)
+	base := pushed(t, registry, "app/base", 1_000_000)
+	n.WriteSet("s.yaml", sample.SetNamed("s", base))
+	healthy(t, n)
+	over, err := sample.Stack(1_000_000, 10_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, err := sample.Index(over)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pin, err := registry.PushIndex(t.Context(), "app/index", index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	twin := pushed(t, registry, "app/twin", 1_000_000, 10_000)
+	n.WriteSet("s.yaml", sample.SetNamed("s", base, pin, twin))
+	before := fixtures.Tree(t, n.Root)
+	p, said := plan(t, n)
+	if said.Code != 0 || len(p.Pulls) != 2 || !p.Rewrite {
+		t.Fatalf("%+v %+v", p, said)
+	}
+	// 10,000 bytes of text take about 5,500 compressed; the base's 550,000 do not count.
+	for i, pull := range p.Pulls {
+		if first := i == 0; !pull.Estimated && first || (pull.Fetch > 4_000 && pull.Fetch < 8_000) != first || (pull.Unpacked == 2*pull.Fetch) != true {
+			t.Errorf("pull %d: %+v", i, pull)
+		}
+	}
+	after := fixtures.Tree(t, n.Root)
+	for name, entry := range after {
+		if before[name] != entry {
+			t.Errorf("plan changed %s", name)
+		}
+	}
+	healthy(t, n)
+}
