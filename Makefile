@@ -37,6 +37,8 @@ lint:
 golden:
 	go test ./storage/pinset ./runtime/crio ./ignition ./builder -run Golden -update
 
-# pinbox beside skopeo and mksquashfs, on a corpus of Debian packages.
-bench: deps build
+# pinbox beside skopeo and mksquashfs, on a corpus of Debian packages; and a pass
+# of pinbox-node over 500 images that are all there.
+bench: deps peers build
 	go run ./fixtures/bench $(BENCHFLAGS)
+	go test ./cmd/pinbox-node -run '^$$' -bench . -benchtime 10x

@@ -74,7 +74,7 @@ func parseBytes(s string) (int64, error) {
 
 // of a file system, in bytes.
 func (r Reserve) of(s disk.Space) int64 {
-	share := s.Total / 100 * int64(r.Percent)
+	share := s.Total * int64(r.Percent) / 100
 	if r.Bytes == 0 || r.Percent > 0 && share < r.Bytes {
 		return share
 	}

@@ -1,12 +1,17 @@
 package watch_test
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime/watch"
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 const pin = "quay.io/x/a@sha256:4198606580b69c8335ad7ae531c3a74e51aee25db5faaf368234e8c8dae5cbea"
@@ -23,7 +28,81 @@ func TestBrokenFileIsAnErrorNotAnEmptySet(t *testing.T) {
 	}
 }
 
-func TestSetsOfPools(t *testing.T) {
+// What the cluster would refuse, the node refuses: nothing is guessed.
+func TestSetsThatTheClusterRefuses(t *testing.T) {
+	other := strings.Replace(pin, "x/a", "x/b", 1)
+	for name, test := range map[string]struct {
+		files map[string][]byte
+		sets  int
+		says  string
+	}{
+		"an image twice":         {map[string][]byte{"a.yaml": sample.Set("worker", pin, other, pin)}, 0, `a.yaml:1: set "worker-sample": spec.pinnedImages: Duplicate value: "` + pin + `"`},
+		"a set twice":            {map[string][]byte{"a.yaml": sample.Set("worker", pin), "b.yaml": sample.Set("worker", other)}, 1, `b.yaml:1: set name used twice: "worker-sample"`},
+		"a set twice in a file":  {map[string][]byte{"a.yaml": append(append(sample.Set("worker", pin), "---\n"...), sample.Set("worker", other)...)}, 0, "set name used twice"},
+		"locks, backups, hidden": {map[string][]byte{"a.yaml": sample.Set("worker", pin), "x.lock.json": []byte("{}"), "a.yaml~": []byte("{"), ".a.yaml": []byte("{")}, 1, ""},
+	} {
+		fsys := fstest.MapFS{}
+		for file, content := range test.files {
+			fsys[file] = &fstest.MapFile{Data: content}
+		}
+		sets, err := watch.Dir(fsys)
+		if len(sets) != test.sets || (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: %d sets, %v", name, len(sets), err)
+		}
+		var file *pinset.FileError
+		if err != nil && (!errors.As(err, &file) || !strings.HasPrefix(file.Revision, "sha256:")) {
+			t.Errorf("%s: %#v", name, err)
+		}
+	}
+}
+
+// Every change is told, and that of a folder which is not there yet.
+func TestChanges(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "sets.d")
+	changes := watch.Changes(t.Context(), dir, 20*time.Millisecond)
+	told := func(when string) {
+		t.Helper()
+		select {
+		case <-changes:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s: nothing is told", when)
+		}
+	}
+	quiet := func() {
+		for {
+			select {
+			case <-changes:
+			case <-time.After(300 * time.Millisecond):
+				return
+			}
+		}
+	}
+	told("the folder is not there")
+	told("it still is not")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	quiet()
+	file := filepath.Join(dir, "a.yaml")
+	if err := os.WriteFile(file, []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	told("a file")
+	quiet()
+	if err := os.Rename(file, file+".bak"); err != nil {
+		t.Fatal(err)
+	}
+	told("a rename")
+	quiet()
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	told("the folder has gone")
+}
+
+// U3 of the Machine Config Operator, TestPinnedImageSetAddEventHandlers: only the
+// sets of the node's pools are its concern.
+func TestU3SetsOfPools(t *testing.T) {
 	every := []byte(strings.Replace(string(sample.Set("every", pin)), "machineconfiguration.openshift.io/role: every", "tier: one", 1))
 	sets, err := watch.Dir(fstest.MapFS{"a.yaml": {Data: sample.Set("worker", pin)}, "b.yaml": {Data: sample.Set("infra", pin)}, "c.yaml": {Data: every}})
 	if err != nil {

@@ -47,3 +47,27 @@ func TestAbortLeavesTheOldFileAndNothingElse(t *testing.T) {
 		t.Errorf("%v, %q", entries, got)
 	}
 }
+
+// A killed run leaves at most one file beside, and the next run takes it over.
+func TestWriteViaTakesOverWhatWasLeft(t *testing.T) {
+	dir := t.TempDir()
+	temp, path := filepath.Join(dir, "temp"), filepath.Join(dir, "sub", "f")
+	if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(temp, []byte("left by a run that was killed"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if changed, err := atomicfile.WriteVia(temp, path, []byte("new"), 0o644); err != nil || !changed {
+		t.Errorf("changed %v, %v", changed, err)
+	}
+	if changed, err := atomicfile.WriteVia(temp, path, []byte("new"), 0o644); err != nil || changed {
+		t.Errorf("again: changed %v, %v", changed, err)
+	}
+	got, _ := os.ReadFile(path)
+	fi, _ := os.Stat(path)
+	entries, _ := os.ReadDir(dir)
+	if string(got) != "new" || fi.Mode().Perm() != 0o644 || len(entries) != 1 {
+		t.Errorf("%q, %v, %v", got, fi.Mode(), entries)
+	}
+}

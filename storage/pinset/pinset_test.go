@@ -155,6 +155,22 @@ func TestManifestGolden(t *testing.T) {
 	}
 }
 
+// A set has the revision that the cluster gave it, or one that follows what it
+// says, not how.
+func TestRevision(t *testing.T) {
+	from := func(text string) string { return decode(t, text)[0].Revision() }
+	plain := from(object("v1", "s", "", pin("quay.io/x/a", 1)))
+	if !strings.HasPrefix(plain, "sha256:") || plain != from("# a comment\n"+object("v1alpha1", "s", "", pin("quay.io/x/a", 1))) {
+		t.Errorf("%s", plain)
+	}
+	if other := from(object("v1", "s", "", pin("quay.io/x/a", 2))); other == plain {
+		t.Errorf("another set has the same revision, %s", other)
+	}
+	if got := from(strings.Replace(object("v1", "s", "", pin("quay.io/x/a", 1)), "metadata:\n", "metadata:\n  generation: 7\n", 1)); got != "7" {
+		t.Errorf("%s", got)
+	}
+}
+
 func TestLockGolden(t *testing.T) {
 	sets := decode(t, object("v1", "t", "", pin("quay.io/x/b", 2))+"---\n"+object("v1", "s", "", pin("quay.io/x/b", 2), pin("quay.io/x/a", 1)))
 	layer := pinset.LockedLayer{

@@ -1,0 +1,247 @@
+package runtime_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/pinbox/pinbox/fixtures/fakecri"
+	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/cri"
+	"github.com/pinbox/pinbox/runtime/disk"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// world is what a reconciler of these tests stands in: a fake runtime, which
+// fails as the real one cannot be made to, and a node that has enough of all.
+type world struct {
+	server  *fakecri.Server
+	sets    []pinset.Set
+	pins    []pinset.Image
+	space   disk.Space
+	staged  atomic.Int64
+	unknown error // of manifests
+
+	mu        sync.Mutex
+	published []runtime.Status
+}
+
+func (w *world) Current() ([]pinset.Image, error)                 { return w.pins, nil }
+func (w *world) Written(images []pinset.Image) bool               { return slices.Equal(w.pins, images) }
+func (w *world) Judge(context.Context, []pinset.Image) error      { return nil }
+func (w *world) Locks() (stores, beside []pinset.Lock, err error) { return nil, nil, nil }
+func (w *world) Layers(string) (pinset.Layers, error)             { return pinset.Layers{}, nil }
+func (w *world) Staged() int64                                    { return w.staged.Load() }
+func (w *world) Forget() error                                    { return nil }
+
+func (w *world) Apply(_ context.Context, images []pinset.Image) (bool, error) {
+	w.pins = images
+	return true, nil
+}
+
+func (w *world) Space(root string) (store, staging disk.Space, err error) {
+	return w.space, disk.Space{Device: 1, Total: 1 << 40, Free: 1 << 40}, nil
+}
+
+func (w *world) Image(_ context.Context, img pinset.Image) (pinset.LockedImage, error) {
+	if w.unknown != nil {
+		return pinset.LockedImage{}, w.unknown
+	}
+	return pinset.LockedImage{Pin: img.String(), Layers: []pinset.LockedLayer{{Digest: img.Digest, Size: 1000}}}, nil
+}
+
+func (w *world) publish(s runtime.Status) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.published = append(w.published, s)
+	return nil
+}
+
+// reconciler puts a world and n images to have together.
+func reconciler(t *testing.T, w *world, n int) *runtime.Reconciler {
+	t.Helper()
+	w.server.Name, w.server.Root = "cri-o", t.TempDir()
+	if w.server.Release == "" {
+		w.server.Release = "1.34.0"
+	}
+	w.server.Start(t)
+	client, err := cri.Dial(w.server.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	set := pinset.Set{Name: "s"}
+	for i := range n {
+		name := fmt.Sprintf("quay.io/x/image-%03d", i)
+		set.Images = append(set.Images, pinset.Image{Repository: name, Digest: digest.FromString(name)})
+	}
+	w.sets = []pinset.Set{set}
+	w.space = disk.Space{Total: 1 << 40, Free: 1 << 40}
+	return &runtime.Reconciler{
+		Runtime: client, Images: client, Pins: w, Manifests: w, Disk: w,
+		Sets: func() ([]pinset.Set, error) { return w.sets, nil }, Publish: w.publish,
+		Options: runtime.Options{Node: "node12", Retry: runtime.Retry{First: time.Millisecond}, Often: 10 * time.Millisecond, Wait: 5 * time.Second},
+	}
+}
+
+func pass(t *testing.T, r *runtime.Reconciler) runtime.Status {
+	t.Helper()
+	s, err := r.Pass(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// U2 of the Machine Config Operator, TestPrefetchImageSets: one image, one pull.
+func TestU2OneImageIsPulledOnce(t *testing.T) {
+	w := &world{server: &fakecri.Server{}}
+	r := reconciler(t, w, 1)
+	if s := pass(t, r); !s.Healthy() {
+		t.Errorf("%+v", s)
+	}
+	if s := pass(t, r); !s.Healthy() {
+		t.Errorf("%+v", s)
+	}
+	if pulls, _ := w.server.Counts(); pulls != 1 {
+		t.Errorf("%d pulls", pulls)
+	}
+}
+
+// U2: a slow pull is no failure, however many there are; the operator calls it
+// one after five minutes.
+func TestU2SlowPullsAreNoFailure(t *testing.T) {
+	w := &world{}
+	w.server = &fakecri.Server{Pull: func(context.Context, string) error {
+		for range 20 { // something arrives all the time
+			w.staged.Add(1)
+			time.Sleep(10 * time.Millisecond)
+		}
+		return nil
+	}}
+	r := reconciler(t, w, 4)
+	r.Stall = 100 * time.Millisecond
+	if s := pass(t, r); !s.Healthy() {
+		t.Errorf("%+v", s)
+	}
+	for _, s := range w.published {
+		if s.Degraded() {
+			t.Errorf("it was degraded in between: %+v", s.Conditions)
+		}
+	}
+	if pulls, _ := w.server.Counts(); pulls != 4 {
+		t.Errorf("%d pulls", pulls)
+	}
+}
+
+// U2: 300 images and no space left: no more than those that are on their way are
+// tried, and the operator's tests want it to be quick.
+func TestU2NoSpaceDrainsTheQueue(t *testing.T) {
+	w := &world{server: &fakecri.Server{Pull: func(context.Context, string) error {
+		return status.Error(codes.Unknown, "writing blob: write /var/tmp/x: no space left on device")
+	}}}
+	r := reconciler(t, w, 300)
+	start := time.Now()
+	s := pass(t, r)
+	if pulls, _ := w.server.Counts(); pulls > 4 || time.Since(start) > 5*time.Second {
+		t.Errorf("%d pulls in %v", pulls, time.Since(start))
+	}
+	if !s.Degraded() || len(s.Errors) != 1 || !strings.Contains(s.Errors[0], "no space left on device") {
+		t.Errorf("%+v", s.Errors)
+	}
+	for _, img := range s.Images {
+		if img.ErrorClass != runtime.Space {
+			t.Fatalf("%+v", img)
+		}
+	}
+}
+
+// U2: credentials that are not there.
+func TestU2ImagesThatNobodyCanLookUp(t *testing.T) {
+	w := &world{server: &fakecri.Server{}, unknown: errors.New("credentials: stat /no/such/file: no such file or directory")}
+	s := pass(t, reconciler(t, w, 1))
+	if pulls, _ := w.server.Counts(); pulls != 0 || !s.Degraded() || !strings.Contains(s.Images[0].Error, "/no/such/file") {
+		t.Errorf("%d pulls, %+v", pulls, s)
+	}
+}
+
+// A runtime that cannot pin is left alone.
+func TestUnsupportedRuntime(t *testing.T) {
+	for release, want := range map[string]string{"1.30.9": "CRI-O 1.30.9 does not unpin when it reloads; it takes 1.31 or newer", "1.31.0": "", "1.34.0-dev": "", "2.0.0": "", "main": ""} {
+		w := &world{server: &fakecri.Server{Release: release}}
+		s := pass(t, reconciler(t, w, 1))
+		if said := strings.Join(s.Errors, " "); s.Healthy() != (want == "") || !strings.Contains(said, want) {
+			t.Errorf("%s: %+v", release, s.Errors)
+		}
+		if pulls, _ := w.server.Counts(); want != "" && (pulls > 0 || w.pins != nil) {
+			t.Errorf("%s: %d pulls, pins %v", release, pulls, w.pins)
+		}
+	}
+}
+
+// Nothing to do costs one list, however many images there are.
+func TestNothingToDoIsOneList(t *testing.T) {
+	w := &world{server: &fakecri.Server{}}
+	r := reconciler(t, w, 50)
+	pass(t, r)
+	_, before := w.server.Counts()
+	pass(t, r)
+	if _, after := w.server.Counts(); after != before+1 {
+		t.Errorf("%d lists", after-before)
+	}
+}
+
+// At most so many pulls run at a time, and those that fail in between do not
+// take the places of others.
+func TestParallelPulls(t *testing.T) {
+	var running, most atomic.Int32
+	w := &world{}
+	w.server = &fakecri.Server{Pull: func(_ context.Context, image string) error {
+		most.Store(max(most.Load(), running.Add(1)))
+		defer running.Add(-1)
+		time.Sleep(5 * time.Millisecond)
+		if pulls, _ := w.server.Counts(); pulls < 10 {
+			return status.Error(codes.Unknown, "connection reset by peer")
+		}
+		return nil
+	}}
+	r := reconciler(t, w, 12)
+	r.Parallel = 3
+	if s := pass(t, r); !s.Healthy() {
+		t.Errorf("%+v", s.Errors)
+	}
+	if most.Load() != 3 {
+		t.Errorf("%d pulls at a time", most.Load())
+	}
+}
+
+// An end of the pass reaches the pulls that run.
+func TestCancelReachesPulls(t *testing.T) {
+	ended := make(chan struct{})
+	w := &world{server: &fakecri.Server{Pull: func(ctx context.Context, _ string) error {
+		<-ctx.Done()
+		close(ended)
+		return ctx.Err()
+	}}}
+	r := reconciler(t, w, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := r.Pass(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+	select {
+	case <-ended:
+	case <-time.After(5 * time.Second):
+		t.Error("the pull goes on")
+	}
+}
