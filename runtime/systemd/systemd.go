@@ -20,7 +20,7 @@ func Running() bool {
 
 // Reload has a unit reload, and waits until its reload command has ended.
 func Reload(ctx context.Context, unit string) error {
-	conn, err := dbus.NewSystemConnectionContext(ctx)
+	conn, err := dbus.NewWithContext(ctx) // systemd itself, if there is no bus
 	if err != nil {
 		return fmt.Errorf("D-Bus: %w", err)
 	}
