@@ -117,55 +117,85 @@ func (m mortalPins) Apply(ctx context.Context, images []pinset.Image) (bool, err
 	return reloaded, err
 }
 
-// restore puts a node back to one image that is pinned and one that is not there.
-func restore(t *testing.T, n *crio.Node, there, gone string) {
+// restore puts a node back to having these images, and pinning them.
+func restore(t *testing.T, n *crio.Node, there []string) {
 	t.Helper()
-	n.WriteSet("s.yaml", sample.SetNamed("s", there))
+	n.WriteSet("s.yaml", sample.SetNamed("s", there...))
 	healthy(t, n)
-	if _, err := n.Images().RemoveImage(t.Context(), &criapi.RemoveImageRequest{Image: &criapi.ImageSpec{Image: gone}}); err != nil {
-		t.Fatal(err)
+	_, all := pinnedByCRIO(t, n)
+	for _, name := range all {
+		if !slices.Contains(there, name) {
+			if _, err := n.Images().RemoveImage(t.Context(), &criapi.RemoveImageRequest{Image: &criapi.ImageSpec{Image: name}}); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
 
 // After a death at any step the next process ends what was begun: pins are as the
 // set says, in the file and in CRI-O, and no file is left over.
 func TestKilledAtEveryStep(t *testing.T) {
-	n, registry, _ := node(t)
-	old, fresh := pushed(t, registry, "app/old", 1000), pushed(t, registry, "app/fresh", 2000)
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for step := 1; ; step++ {
-		restore(t, n, old, fresh)
-		n.WriteSet("s.yaml", sample.SetNamed("s", fresh))
-		args := n.Pinbox("firstboot", "--prune").Args
-		args[slices.Index(args, "firstboot")-1] = program
-		cmd := exec.Command(args[0], args[1:]...)
-		cmd.Env = append(os.Environ(), dieAt+"="+strconv.Itoa(step))
-		err := cmd.Run()
-		var died *exec.ExitError
-		if err == nil {
-			if step < 15 {
-				t.Errorf("a pass has %d steps only: the test misses some", step)
+	for name, test := range map[string]struct {
+		before, after []int
+		steps         int // at least
+		args          []string
+	}{
+		"one for another":        {[]int{0}, []int{1}, 15, nil},
+		"one for two with prune": {[]int{0}, []int{1, 2}, 20, []string{"--prune"}},
+		"one less":               {[]int{0, 1}, []int{1}, 8, nil}, // nothing but the reload
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, registry, _ := node(t)
+			all := []string{pushed(t, registry, "app/0", 1000), pushed(t, registry, "app/1", 2000), pushed(t, registry, "app/2", 3000)}
+			pick := func(indices []int) (pins []string) {
+				for _, i := range indices {
+					pins = append(pins, all[i])
+				}
+				return pins
 			}
-			t.Logf("%d steps", step-1)
-			return
-		}
-		if !errors.As(err, &died) || died.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-			t.Fatalf("step %d: %v", step, err)
-		}
-		checkDropin(t, n, fmt.Sprintf("step %d", step), []string{old}, []string{fresh})
-		healthy(t, n, "--prune")
-		checkDropin(t, n, fmt.Sprintf("step %d, after another pass", step), []string{fresh})
-		wantPinned(t, n, fresh)
-		if _, all := pinnedByCRIO(t, n); len(all) != 1 {
-			t.Errorf("step %d: the image that nobody wants is still there: %v", step, all)
-		}
-		if t.Failed() {
-			t.Fatalf("after step %d", step)
-		}
+			before, after := pick(test.before), pick(test.after)
+			for step := 1; ; step++ {
+				restore(t, n, before)
+				n.WriteSet("s.yaml", sample.SetNamed("s", after...))
+				if !died(t, n, program, step, test.args...) {
+					if step < test.steps {
+						t.Errorf("a pass has %d steps only: the test misses some", step-1)
+					}
+					return
+				}
+				when := fmt.Sprintf("step %d", step)
+				checkDropin(t, n, when, before, after)
+				healthy(t, n, test.args...)
+				checkDropin(t, n, when+", after another pass", after)
+				wantPinned(t, n, after...)
+				if _, left := pinnedByCRIO(t, n); test.args != nil && len(left) != len(after) {
+					t.Errorf("%s: images that nobody wants are still there: %v", when, left)
+				}
+				if t.Failed() {
+					return
+				}
+			}
+		})
 	}
+}
+
+// died runs a pass that is killed at a step; it has not if it has no such step.
+func died(t *testing.T, n *crio.Node, program string, step int, args ...string) bool {
+	t.Helper()
+	line := n.Pinbox("firstboot", args...).Args
+	line[slices.Index(line, "firstboot")-1] = program
+	cmd := exec.Command(line[0], line[1:]...)
+	cmd.Env = append(os.Environ(), dieAt+"="+strconv.Itoa(step))
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && (!errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL) {
+		t.Fatalf("step %d: %v", step, err)
+	}
+	return err != nil
 }
 
 // checkDropin wants the drop-in to be one of those that these pins give, and no

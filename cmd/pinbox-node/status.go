@@ -58,6 +58,9 @@ func printStatus(w io.Writer, s runtime.Status) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	for _, c := range s.Conditions {
+		fmt.Fprintf(w, "%s=%s (%s): %s\n", c.Type, c.Status, c.Reason, c.Message)
+	}
 	for _, img := range s.Images {
 		if img.State != runtime.Pinned {
 			fmt.Fprintf(w, "%s: %s%s\n", img.State, img.Name, reason(img))
