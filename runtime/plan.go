@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -29,6 +31,8 @@ type Plan struct {
 type Pull struct {
 	Image pinset.Image
 	Need
+	// absent are the blobs that are nowhere on the node when the pass begins.
+	absent map[digest.Digest]int64
 }
 
 // Need of disk space.
@@ -62,14 +66,17 @@ func pulls(missing []pinset.LockedImage, layers pinset.Layers) ([]Pull, error) {
 	slices.SortFunc(missing, func(a, b pinset.LockedImage) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Pin, b.Pin))
 	})
-	var all []Pull
-	for _, locked := range missing {
+	all := make([]Pull, len(missing))
+	for i, locked := range missing {
 		img, err := pinset.ParseImage(locked.Pin)
 		if err != nil {
 			return nil, err
 		}
+		all[i] = Pull{Image: img, absent: layers.Absent(locked)}
+	}
+	for i, locked := range missing { // now that it is known what is nowhere
 		lacks, fetch := layers.Lacks(locked)
-		all = append(all, Pull{img, need(lacks, fetch)})
+		all[i].Need = need(lacks, fetch)
 	}
 	return all, nil
 }

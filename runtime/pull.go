@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/opencontainers/go-digest"
 )
 
 // Retry says how often a pull is tried that may yet succeed, and how long to
@@ -49,14 +51,16 @@ type queue struct {
 	waiting []*job
 	running []*job
 	results chan result
-	meter   meter
-	full    error // why the queue stopped: for lack of space
+	// there are blobs that have come since the pass began.
+	there map[digest.Digest]bool
+	meter meter
+	full  error // why the queue stopped: for lack of space
 }
 
 // pull fetches what is missing. The error is that of the whole; those of images
 // are faults of the report, and do not stop the others.
 func (r *Reconciler) pull(ctx context.Context, root string, rep *report, o Options) error {
-	q := queue{Reconciler: r, Options: o, root: root, rep: rep, results: make(chan result)}
+	q := queue{Reconciler: r, Options: o, root: root, rep: rep, results: make(chan result), there: map[digest.Digest]bool{}}
 	for _, p := range rep.pulls {
 		q.waiting = append(q.waiting, &job{Pull: p})
 	}
@@ -95,7 +99,7 @@ func (q *queue) run(ctx context.Context) error {
 // start starts what is due and fits, and says how long until more is due.
 func (q *queue) start(ctx context.Context) time.Duration {
 	for len(q.running) < q.Parallel && q.full == nil && ctx.Err() == nil {
-		i := slices.IndexFunc(q.waiting, func(j *job) bool { return !time.Now().Before(j.due) })
+		i := slices.IndexFunc(q.waiting, func(j *job) bool { return !time.Now().Before(j.due) && !q.onItsWay(j) })
 		if i < 0 {
 			break
 		}
@@ -112,10 +116,35 @@ func (q *queue) start(ctx context.Context) time.Duration {
 	wait := time.Hour
 	if len(q.running) < q.Parallel {
 		for _, j := range q.waiting {
-			wait = min(wait, max(time.Until(j.due), 50*time.Millisecond))
+			if !q.onItsWay(j) {
+				wait = min(wait, max(time.Until(j.due), 50*time.Millisecond))
+			}
 		}
 	}
 	return wait
+}
+
+// onItsWay says that a pull which runs fetches a layer that this one needs too:
+// it waits, since CRI-O would fetch that twice.
+func (q *queue) onItsWay(next *job) bool {
+	return slices.ContainsFunc(q.running, func(j *job) bool {
+		for blob := range next.absent {
+			if _, shared := j.absent[blob]; shared && !q.there[blob] {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// expected are the bytes that a pull has to fetch, as things stand.
+func (q *queue) expected(j *job) (bytes int64) {
+	for blob, size := range j.absent {
+		if !q.there[blob] {
+			bytes += size
+		}
+	}
+	return bytes
 }
 
 // room checks the space again: others fill the disk as well.
@@ -158,7 +187,10 @@ func (q *queue) ended(ctx context.Context, res result) {
 		q.rep.present[res.Image.String()] = true // pinned before it came; the last look will tell
 		q.rep.done++
 		q.rep.progress.Images++
-		q.meter.finished += res.Fetch
+		q.meter.finished += q.expected(res.job)
+		for blob := range res.absent {
+			q.there[blob] = true
+		}
 		if q.Hooks.Pulled != nil {
 			q.Hooks.Pulled(res.Pull, time.Since(res.started))
 		}
@@ -193,7 +225,7 @@ func (q *queue) stop(err error) {
 func (q *queue) watch() {
 	var expected int64
 	for _, j := range q.running {
-		expected += j.Fetch
+		expected += q.expected(j)
 	}
 	staged := q.meter.measure()
 	q.rep.progress.Bytes = min(q.meter.finished+min(staged, expected), q.rep.progress.OfBytes)

@@ -31,6 +31,7 @@ type world struct {
 	space   disk.Space
 	staged  atomic.Int64
 	unknown error // of manifests
+	shared  bool  // the images have a layer in common
 
 	mu        sync.Mutex
 	published []runtime.Status
@@ -57,7 +58,11 @@ func (w *world) Image(_ context.Context, img pinset.Image) (pinset.LockedImage, 
 	if w.unknown != nil {
 		return pinset.LockedImage{}, w.unknown
 	}
-	return pinset.LockedImage{Pin: img.String(), Layers: []pinset.LockedLayer{{Digest: img.Digest, Size: 1000}}}, nil
+	layers := []pinset.LockedLayer{{Digest: img.Digest, Size: 1000}}
+	if w.shared {
+		layers = append([]pinset.LockedLayer{{Digest: digest.FromString("shared"), Size: 1000}}, layers...)
+	}
+	return pinset.LockedImage{Pin: img.String(), Layers: layers}, nil
 }
 
 func (w *world) publish(s runtime.Status) error {
@@ -222,6 +227,28 @@ func TestParallelPulls(t *testing.T) {
 	}
 	if most.Load() != 3 {
 		t.Errorf("%d pulls at a time", most.Load())
+	}
+}
+
+// Two images with a layer that the node lacks are not pulled at a time: each
+// would fetch it.
+func TestSharedLayersAreFetchedOnce(t *testing.T) {
+	var running, most, first atomic.Int32
+	w := &world{shared: true}
+	w.server = &fakecri.Server{Pull: func(context.Context, string) error {
+		most.Store(max(most.Load(), running.Add(1)))
+		defer running.Add(-1)
+		time.Sleep(30 * time.Millisecond) // the others have time to begin
+		if first.Add(1) == 1 && running.Load() > 1 {
+			t.Error("two pulls fetch one layer")
+		}
+		return nil
+	}}
+	if s := pass(t, reconciler(t, w, 6)); !s.Healthy() {
+		t.Errorf("%+v", s.Errors)
+	}
+	if most.Load() < 2 {
+		t.Error("once it is there, the others are still pulled one by one")
 	}
 }
 

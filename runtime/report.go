@@ -237,7 +237,7 @@ func (r report) recall(previous Status) report {
 			r.faults[img] = Fault{before.ErrorClass, before.Error}
 		}
 		r.running[img] = before.State == Pulling
-		r.pulls = append(r.pulls, Pull{img, Need{Fetch: before.Bytes}})
+		r.pulls = append(r.pulls, Pull{Image: img, Need: Need{Fetch: before.Bytes}})
 	}
 	r.progress = previous.Progress
 	r.working = previous.is(ProgressingCondition)

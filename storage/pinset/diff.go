@@ -44,6 +44,20 @@ func (l Layers) Lacks(img LockedImage) (layers []LockedLayer, fetch int64) {
 	return nil, 0
 }
 
+// Absent gives the blobs of an image that are unpacked nowhere, with their sizes
+// in bytes.
+func (l Layers) Absent(img LockedImage) map[digest.Digest]int64 {
+	absent := map[digest.Digest]int64{}
+	for _, layer := range img.Layers {
+		_, blob := l[link{anywhere, layer.Digest}]
+		_, diff := l[link{anywhere, layer.DiffID}]
+		if !blob && !diff {
+			absent[layer.Digest] = layer.Size
+		}
+	}
+	return absent
+}
+
 func (l Layers) promise(parent string, layers []LockedLayer) (fetch int64) {
 	for _, layer := range layers {
 		if _, ok := l[link{anywhere, layer.Digest}]; !ok {
