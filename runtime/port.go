@@ -30,15 +30,16 @@ type Images interface {
 
 // Pins is what the runtime is told to pin.
 type Pins interface {
-	// Current pins of our drop-in, whether or not the runtime goes by them.
-	Current() ([]pinset.Image, error)
-	// Written says whether the drop-in pins exactly these.
-	Written([]pinset.Image) bool
+	// Current pins of our drop-in, whether or not the runtime goes by them. exact
+	// says that it has nothing else.
+	Current() (images []pinset.Image, exact bool, err error)
 	// Apply writes the drop-in if need be, and has the runtime read it, unless
 	// there is something that Judge speaks of.
 	Apply(context.Context, []pinset.Image) (reloaded bool, err error)
-	// Judge says what stands against these being pinned.
-	Judge(context.Context, []pinset.Image) error
+	// Judge says what in the configuration stands against these being pinned.
+	Judge([]pinset.Image) error
+	// Refusal says why the runtime did not take the last change, if it did not.
+	Refusal(context.Context) error
 }
 
 // Manifests tells what images are made of that no lock knows.

@@ -108,7 +108,7 @@ func (r *Reconciler) Pass(ctx context.Context) (Status, error) {
 	if rep.world, err = r.look(ctx); err != nil {
 		return r.end(ctx, rep, err)
 	}
-	if o.Owner == MCO || len(rep.missing()) == 0 && rep.asPinned() && r.Pins.Written(rep.pins) {
+	if o.Owner == MCO || len(rep.missing()) == 0 && rep.asPinned() && rep.written() {
 		return r.finish(ctx, rep, o)
 	}
 	plan, err := r.plan(ctx, rep.world)
@@ -146,7 +146,7 @@ func (r *Reconciler) Plan(ctx context.Context) (Plan, []Claim, error) {
 }
 
 func (r *Reconciler) plan(ctx context.Context, w world) (Plan, error) {
-	p := Plan{Pins: w.pins, Rewrite: !r.Pins.Written(w.pins), Unpin: without(w.current, w.pins), Unknown: map[pinset.Image]Fault{}}
+	p := Plan{Pins: w.pins, Rewrite: !w.written(), Unpin: without(w.current, w.pins), Unknown: map[pinset.Image]Fault{}}
 	missing := w.missing()
 	if len(missing) == 0 {
 		return p, nil
@@ -237,8 +237,7 @@ func (r *Reconciler) pin(ctx context.Context, rep *report, o Options) error {
 	if err := r.publish(*rep); err != nil { // what is unpinned is on record before it is
 		return err
 	}
-	written := r.reloaded && r.Pins.Written(rep.pins)
-	if written && (rep.asPinned() || r.Pins.Judge(ctx, rep.pins) != nil) {
+	if r.reloaded && rep.written() && (rep.asPinned() || r.Pins.Judge(rep.pins) != nil) {
 		return nil
 	}
 	r.reloaded = false
@@ -259,13 +258,22 @@ func (r *Reconciler) waitPinned(ctx context.Context, w *world, patience time.Dur
 		if err := w.list(ctx, r.Images, r.previous.Unpinned); err != nil {
 			return err
 		}
-		if w.asPinned() || time.Now().After(deadline) || r.Pins.Judge(ctx, w.pins) != nil {
+		if w.asPinned() || time.Now().After(deadline) || r.against(ctx, w) != nil {
 			return nil
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return err
 		}
 	}
+}
+
+// against is what keeps CRI-O from pinning as it was told.
+func (r *Reconciler) against(ctx context.Context, w *world) error {
+	err := r.Pins.Judge(w.pins)
+	if w.asPinned() {
+		return err // whatever it once refused
+	}
+	return errors.Join(err, r.Pins.Refusal(ctx))
 }
 
 // settle looks once more at the end of a pass that has changed something.
@@ -284,7 +292,7 @@ func (r *Reconciler) finish(ctx context.Context, rep report, o Options) (Status,
 	if len(rep.missing()) == 0 {
 		rep.problems = append(rep.problems, r.Manifests.Forget())
 	}
-	return r.end(ctx, rep, r.Pins.Judge(ctx, rep.pins))
+	return r.end(ctx, rep, r.against(ctx, &rep.world))
 }
 
 // end publishes the status after a pass. One that was called off says nothing:
@@ -340,6 +348,6 @@ func (r *Reconciler) Look(ctx context.Context) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	rep := report{world: w, owner: r.defaults().Owner, node: r.Node, problems: []error{r.Pins.Judge(ctx, w.pins)}}
+	rep := report{world: w, owner: r.defaults().Owner, node: r.Node, problems: []error{r.Pins.Judge(w.pins)}}
 	return rep.recall(r.previous).status(r.previous, time.Now()), nil
 }

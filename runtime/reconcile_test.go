@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,9 +36,9 @@ type world struct {
 	published []runtime.Status
 }
 
-func (w *world) Current() ([]pinset.Image, error)                 { return w.pins, nil }
-func (w *world) Written(images []pinset.Image) bool               { return slices.Equal(w.pins, images) }
-func (w *world) Judge(context.Context, []pinset.Image) error      { return nil }
+func (w *world) Current() ([]pinset.Image, bool, error)           { return w.pins, true, nil }
+func (w *world) Judge([]pinset.Image) error                       { return nil }
+func (w *world) Refusal(context.Context) error                    { return nil }
 func (w *world) Locks() (stores, beside []pinset.Lock, err error) { return nil, nil, nil }
 func (w *world) Layers(string) (pinset.Layers, error)             { return pinset.Layers{}, nil }
 func (w *world) Staged() int64                                    { return w.staged.Load() }

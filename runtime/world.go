@@ -19,8 +19,9 @@ type world struct {
 	broken error
 	// want is the union of the sets, sorted; pins is what the drop-in has to say.
 	want, pins []pinset.Image
-	// current is what it says.
+	// current is what it says; exact, that it says nothing else.
 	current []pinset.Image
+	exact   bool
 	version string
 	stored  []pinset.Stored
 	// present has the names of all images in the stores, and whether they are pinned.
@@ -37,7 +38,7 @@ func (r *Reconciler) look(ctx context.Context) (world, error) {
 	w.sets, w.broken = r.Sets()
 	w.want = pinset.Union(w.sets...)
 	var err error
-	if w.current, err = r.Pins.Current(); err != nil {
+	if w.current, w.exact, err = r.Pins.Current(); err != nil {
 		return w, fmt.Errorf("drop-in: %w", err)
 	}
 	w.pins = w.want
@@ -141,6 +142,9 @@ func (w world) mispinned() []string {
 	}
 	return names
 }
+
+// written says that the drop-in is as it is to be.
+func (w world) written() bool { return w.exact && slices.Equal(w.current, w.pins) }
 
 // asPinned says that CRI-O pins as the drop-in is to say.
 func (w world) asPinned() bool { return len(w.mispinned()) == 0 }

@@ -32,18 +32,19 @@ func (p *Pins) path() string {
 	return filepath.Join(p.Etc, name)
 }
 
-// Current gives the pins of the drop-in as it is, none if there is none.
-func (p *Pins) Current() ([]pinset.Image, error) {
+// Current gives the pins of the drop-in as it is, none if there is none. exact
+// says that it is just as RenderPinned has them.
+func (p *Pins) Current() (images []pinset.Image, exact bool, err error) {
 	content, err := os.ReadFile(p.path())
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+		return nil, false, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	var s section
 	if err := toml.Unmarshal(content, &s); err != nil || s.Crio.Image.PinnedImages == nil {
-		return nil, nil // not ours, or no longer: it is written anew
+		return nil, false, nil // not ours, or no longer: it is written anew
 	}
 	var set pinset.Set
 	for _, pin := range *s.Crio.Image.PinnedImages {
@@ -51,13 +52,8 @@ func (p *Pins) Current() ([]pinset.Image, error) {
 			set.Images = append(set.Images, img)
 		}
 	}
-	return pinset.Union(set), nil
-}
-
-// Written says whether the drop-in pins exactly these images.
-func (p *Pins) Written(images []pinset.Image) bool {
-	content, err := os.ReadFile(p.path())
-	return err == nil && string(content) == string(RenderPinned(images))
+	images = pinset.Union(set)
+	return images, string(content) == string(RenderPinned(images)), nil
 }
 
 // Apply has the drop-in pin these images, if it does not yet, and CRI-O read it.
@@ -82,12 +78,12 @@ func (p *Pins) Apply(ctx context.Context, images []pinset.Image) (reloaded bool,
 	return true, nil
 }
 
-// Judge says what in CRI-O's configuration keeps the images from being pinned or
-// puts them at risk, and why CRI-O refused the last reload, if it did.
-func (p *Pins) Judge(ctx context.Context, images []pinset.Image) error {
+// Judge says what in CRI-O's configuration keeps the images from being pinned, or
+// puts them at risk.
+func (p *Pins) Judge(images []pinset.Image) error {
 	config, err := ReadConfig(os.DirFS(p.Etc))
 	if err != nil {
-		return errors.Join(err, p.refusal(ctx))
+		return err
 	}
-	return errors.Join(config.Judge(images), p.refusal(ctx))
+	return config.Judge(images)
 }

@@ -19,9 +19,9 @@ import (
 // refused is how CRI-O begins its complaint about a reload: server/server.go.
 const refused = "Unable to reload configuration"
 
-// refusal is what CRI-O says against the last reload. It reloads in the
+// Refusal is what CRI-O says against the last reload. It reloads in the
 // background and tells only its log.
-func (p *Pins) refusal(ctx context.Context) error {
+func (p *Pins) Refusal(ctx context.Context) error {
 	if p.Log == nil || p.reloaded.IsZero() {
 		return nil
 	}
@@ -113,9 +113,10 @@ func LogFile(path string) func(context.Context, time.Time) ([]byte, error) {
 // maxLog is how much of a log is read, in bytes: a reload is recent.
 const maxLog = 256 << 10
 
-// Journal reads what CRI-O's unit has logged since a time.
+// Journal reads what CRI-O's unit has logged since a time, and at most a minute
+// later: the agent lives for months, a reload takes less than a second.
 func Journal(ctx context.Context, since time.Time) ([]byte, error) {
-	// One second earlier: the journal's clock is coarser than ours.
-	at := "@" + strconv.FormatInt(since.Unix()-1, 10)
-	return exec.CommandContext(ctx, "journalctl", "--unit=crio.service", "--since="+at, "--output=cat", "--no-pager").Output()
+	at := func(t time.Time) string { return "@" + strconv.FormatInt(t.Unix(), 10) }
+	return exec.CommandContext(ctx, "journalctl", "--unit=crio.service", "--since="+at(since.Add(-time.Second)),
+		"--until="+at(since.Add(time.Minute)), "--output=cat", "--no-pager").Output()
 }
