@@ -2,6 +2,8 @@ package runtime
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"time"
@@ -43,7 +45,7 @@ type outcome struct {
 // Run goes on until ctx ends. A change calls off the pass that runs, pulls
 // included: what it has fetched is kept.
 func (a *Agent) Run(ctx context.Context) {
-	if a.Interval == 0 {
+	if a.Interval <= 0 {
 		a.Interval = 5 * time.Minute
 	}
 	if a.Debounce == 0 {
@@ -57,13 +59,22 @@ func (a *Agent) Run(ctx context.Context) {
 	}
 	publish := a.Reconciler.Publish
 	a.Reconciler.Publish = func(s Status) error {
-		a.Service.Says(s.Line())
+		line := s.Line()
+		if reason := s.Reason(); reason != "" && s.Degraded() {
+			line += "; " + reason
+		}
+		a.Service.Says(line)
 		return publish(s)
 	}
 	a.Service.Ready()
 	next := time.NewTimer(a.Debounce)
 	done := make(chan outcome)
-	callOff, failures := context.CancelFunc(nil), 0 // callOff is nil while no pass runs
+	var (
+		callOff  context.CancelFunc // nil while no pass runs
+		sets     = a.revisions()
+		changed  = true // since the last pass began
+		failures int
+	)
 	for {
 		select {
 		case <-ctx.Done():
@@ -75,40 +86,62 @@ func (a *Agent) Run(ctx context.Context) {
 		case <-alive:
 			a.Service.Alive()
 		case <-a.Changes:
+			now := a.revisions()
+			if now == sets { // somebody touched a file
+				continue
+			}
+			sets, failures = now, 0
 			if callOff != nil {
 				a.Log.Info("the sets have changed, starting anew")
 				callOff()
 			}
-			failures = 0
-			next.Reset(a.Debounce)
+			if !changed { // else a pass is due already
+				changed = true
+				next.Reset(a.Debounce)
+			}
 		case <-next.C:
 			if callOff != nil {
-				next.Reset(a.Debounce) // it is ending
-				continue
+				continue // it is ending, and will see that another is due
 			}
-			var pass context.Context
-			pass, callOff = context.WithCancel(ctx)
-			go func() {
-				status, err := a.Reconciler.Pass(pass)
-				done <- outcome{status, err}
-			}()
+			changed = false
+			callOff = a.pass(ctx, done)
 		case o := <-done:
-			if called := callOff; called != nil {
-				called()
-			}
+			callOff()
 			callOff = nil
-			if wait, ok := a.after(o, &failures); ok {
-				next.Reset(wait)
+			wait := a.after(o, &failures)
+			if changed {
+				wait = a.Debounce
 			}
+			next.Reset(wait)
 		}
 	}
 }
 
-// after tells how a pass went, and when the next is due; not if another is
-// waiting already.
-func (a *Agent) after(o outcome, failures *int) (time.Duration, bool) {
-	if o.err != nil && context.Canceled == o.err {
-		return 0, false
+// pass starts a pass, and gives what calls it off.
+func (a *Agent) pass(ctx context.Context, done chan<- outcome) context.CancelFunc {
+	ctx, callOff := context.WithCancel(ctx)
+	go func() {
+		status, err := a.Reconciler.Pass(ctx)
+		done <- outcome{status, err}
+	}()
+	return callOff
+}
+
+// revisions tells one state of the sets from another.
+func (a *Agent) revisions() string {
+	sets, err := a.Reconciler.Sets()
+	var b strings.Builder
+	for _, set := range sets {
+		fmt.Fprintf(&b, "%s %s %v\n", set.Name, set.Revision(), set.Images)
+	}
+	fmt.Fprint(&b, err)
+	return b.String()
+}
+
+// after tells how a pass went, and when the next is due.
+func (a *Agent) after(o outcome, failures *int) time.Duration {
+	if errors.Is(o.err, context.Canceled) {
+		return a.Debounce
 	}
 	if o.err != nil {
 		a.Log.Error("pass", "error", o.err)
@@ -116,10 +149,10 @@ func (a *Agent) after(o outcome, failures *int) (time.Duration, bool) {
 	a.tell(o.status)
 	if o.err == nil && o.status.Healthy() {
 		*failures = 0
-		return a.Interval, true
+		return a.Interval
 	}
 	*failures++
-	return a.again(o.status, *failures), true
+	return a.again(o.status, *failures)
 }
 
 // again is when to try once more: soon if the trouble may pass, else with the

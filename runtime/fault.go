@@ -29,21 +29,22 @@ func (c Class) Passing() bool { return c == Network || c == Other }
 var ErrStalled = errors.New("the registry stalls")
 
 // texts tell the class. CRI-O passes most errors of registries on as text with
-// the code Unknown, so there is nothing else to go by. The first match counts.
+// the code Unknown, so there is nothing else to go by. The first match counts: of
+// several mirrors, one that was away for a moment may yet have it.
 var texts = []struct {
 	class Class
 	text  *regexp.Regexp
 }{
 	{Space, regexp.MustCompile(`(?i)no space left on device|disk quota exceeded`)},
 	{Other, regexp.MustCompile(`code = Unavailable`)}, // CRI-O itself went away
-	{Policy, regexp.MustCompile(`(?i)SignatureValidationFailed|rejected by policy|source image rejected|signature`)},
-	{Auth, regexp.MustCompile(`(?i)unauthorized|authentication required|invalid username/password|access to the resource is denied|\b(40[13]|forbidden)\b`)},
-	{NotFound, regexp.MustCompile(`(?i)manifest unknown|name unknown|repository .* not found|\b404\b`)},
-	{Network, regexp.MustCompile(`(?i)RegistryUnavailable|connection (refused|reset)|no such host|timeout|TLS handshake|unreachable|no route to host|deadline exceeded|EOF|broken pipe|too ?many ?requests|status(code)?:? (429|5\d\d)|name resolution|server misbehaving`)},
+	{Network, regexp.MustCompile(`(?i)RegistryUnavailable|connection (refused|reset)|no such host|timeout|TLS handshake|unreachable|no route to host|deadline exceeded|\bEOF\b|broken pipe|too ?many ?requests|status( ?code)?( from registry)?:? (429|5\d\d)|name resolution|server misbehaving`)},
+	{Policy, regexp.MustCompile(`(?i)SignatureValidationFailed|rejected by policy|source image rejected|a signature was required`)},
+	{Auth, regexp.MustCompile(`(?i)unauthorized|authentication required|access to the (requested )?resource is (denied|not authorized)|\b(40[13]|forbidden)\b`)},
+	{NotFound, regexp.MustCompile(`(?i)manifest unknown|name unknown|no image found in|repository .*not found|\b404\b`)},
 }
 
-// digests would match as numbers.
-var digests = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
+// names of images, hosts and addresses could say anything.
+var names = regexp.MustCompile(`[^\s:/]+[:/]\S*[^\s:"]`)
 
 // Classify tells the class of an error of a pull, or of a registry.
 func Classify(err error) Class {
@@ -53,7 +54,7 @@ func Classify(err error) Class {
 	case errors.Is(err, ErrStalled):
 		return Network
 	}
-	text := digests.ReplaceAllString(err.Error(), "")
+	text := names.ReplaceAllString(err.Error(), "")
 	for _, t := range texts {
 		if t.text.MatchString(text) {
 			return t.class

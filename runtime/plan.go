@@ -12,9 +12,12 @@ import (
 
 // Plan is what a pass is going to do.
 type Plan struct {
-	// Pins that the drop-in will have, and whether it has to be written.
-	Pins    []pinset.Image
-	Rewrite bool
+	// Owner of the drop-in. If that is MCO, a pass does nothing.
+	Owner Owner
+	// Pins that the drop-in will have, whether it has to be written, and whether
+	// CRI-O has to read it.
+	Pins            []pinset.Image
+	Rewrite, Reload bool
 	// Unpin are the images that no set asks for any more.
 	Unpin []pinset.Image
 	// Pulls in their order: releases first, then the smallest.
@@ -23,7 +26,11 @@ type Plan struct {
 	Root string
 	// Unknown are images that cannot be pulled, as nobody can say what they are.
 	Unknown map[pinset.Image]Fault
-	// Problems that make the plan less exact.
+	// Claims on file systems.
+	Claims []Claim
+	// Problem that would keep the pass from ending well.
+	Problem error
+	// Problems that make the plan less exact: a lock that cannot be read.
 	Problems []error
 }
 

@@ -113,8 +113,11 @@ func TestClaims(t *testing.T) {
 	if need.Fetch != 18 || need.Unpacked != 180 || staged != 13 {
 		t.Errorf("need %+v, staged %d", need, staged)
 	}
-	one := claims(need, staged, disk.Space{Device: 1}, disk.Space{Device: 1})
-	two := claims(need, staged, disk.Space{Device: 1}, disk.Space{Device: 2})
+	one := claims(need, staged, disk.Space{Device: 1, Free: 1}, disk.Space{Device: 1, Free: 2})
+	two := claims(need, staged, disk.Space{Device: 1, Free: 1}, disk.Space{Device: 2, Free: 2})
+	if subvolumes := claims(need, staged, disk.Space{Device: 1, Free: 1}, disk.Space{Device: 2, Free: 1}); len(subvolumes) != 1 {
+		t.Errorf("subvolumes of one disk count twice: %+v", subvolumes)
+	}
 	if len(one) != 1 || one[0].Bytes != 193 || len(two) != 2 || two[0].Bytes != 180 || two[1].Bytes != 13 || two[1].Store {
 		t.Errorf("%+v, %+v", one, two)
 	}
@@ -141,24 +144,34 @@ func TestParseReserve(t *testing.T) {
 func TestClassify(t *testing.T) {
 	const unknown = "rpc error: code = Unknown desc = unable to try pulling possible OCI artifact: build image source: reading manifest sha256:4040404040404040404040404040404040404040404040404040404040404040 in quay.io/x/a: "
 	for text, want := range map[string]Class{
-		unknown + "authentication required":                                                                           Auth,
-		unknown + `StatusCode: 403, ""`:                                                                               Auth,
-		unknown + "unauthorized: access to the requested resource is not authorized":                                  Auth,
-		unknown + "denied: requested access to the resource is denied":                                                Auth,
-		unknown + `StatusCode: 404, ""`:                                                                               NotFound,
-		unknown + "manifest unknown":                                                                                  NotFound,
-		unknown + "name unknown: repository not found":                                                                NotFound,
-		unknown + `StatusCode: 429, ""`:                                                                               Network,
-		unknown + "toomanyrequests: slow down":                                                                        Network,
-		unknown + "received unexpected HTTP status: 500 Internal Server Error":                                        Network,
-		unknown + "received unexpected HTTP status: 503 Service Unavailable":                                          Network,
-		"rpc error: code = Unknown desc = RegistryUnavailable: pinging container registry a":                          Network,
-		unknown + "dial tcp: lookup nosuch.invalid on 10.0.0.1:53: no such host":                                      Network,
-		unknown + "net/http: TLS handshake timeout":                                                                   Network,
-		"parsing image configuration: unexpected EOF (after reconnecting)":                                            Network,
-		"rpc error: code = Unknown desc = SignatureValidationFailed: Source image rejected":                           Policy,
-		"Source image rejected: Running image docker://a is rejected by policy.":                                      Policy,
-		"writing blob: adding layer: write /x: no space left on device":                                               Space,
+		unknown + "authentication required":                                                                Auth,
+		unknown + `StatusCode: 403, ""`:                                                                    Auth,
+		unknown + "unauthorized: access to the requested resource is not authorized":                       Auth,
+		unknown + "denied: requested access to the resource is denied":                                     Auth,
+		unknown + `StatusCode: 404, ""`:                                                                    NotFound,
+		unknown + "manifest unknown":                                                                       NotFound,
+		unknown + "name unknown: repository not found":                                                     NotFound,
+		unknown + `StatusCode: 429, ""`:                                                                    Network,
+		unknown + "toomanyrequests: slow down":                                                             Network,
+		unknown + "received unexpected HTTP status: 500 Internal Server Error":                             Network,
+		unknown + "received unexpected HTTP status: 503 Service Unavailable":                               Network,
+		"rpc error: code = Unknown desc = RegistryUnavailable: pinging container registry a":               Network,
+		unknown + "dial tcp: lookup nosuch.invalid on 10.0.0.1:53: no such host":                           Network,
+		unknown + "net/http: TLS handshake timeout":                                                        Network,
+		"parsing image configuration: unexpected EOF (after reconnecting)":                                 Network,
+		"rpc error: code = Unknown desc = SignatureValidationFailed: Source image rejected":                Policy,
+		"Source image rejected: Running image docker://a is rejected by policy.":                           Policy,
+		"writing blob: adding layer: write /x: no space left on device":                                    Space,
+		"invalid status code from registry 503 (Service Unavailable)":                                      Network,
+		"reading manifest in 127.0.0.1:5000/a/b: no image found in image index for architecture \"amd64\"": NotFound,
+		// Names of images and hosts say nothing.
+		"pinging container registry quay.io/acme/signature-server: connection refused":                        Network,
+		"reading manifest sha256:1 in acme.io/error-404: strange":                                             Other,
+		"Get \"https://registry:403/v2/\": dial tcp 10.0.0.1:403: i/o timeout":                                Network,
+		"dial tcp 10.0.0.404:404: strange":                                                                    Other,
+		"Source image rejected: reading signature: Get \"http://a/b\": dial tcp: connect: connection refused": Network,
+		// One of the mirrors may have it yet.
+		"(Mirrors also failed: [a/b: manifest unknown]): c/d: i/o timeout":                                            Network,
 		"rpc error: code = Unavailable desc = error reading from server: EOF":                                         Other,
 		"get manifest: Manifest does not match provided manifest digest sha256:" + strings.Repeat("404 "[:3]+"0", 16): Other,
 		"Download config.json digest sha256:1 does not match expected sha256:2":                                       Other,

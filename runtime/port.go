@@ -46,7 +46,7 @@ type Pins interface {
 type Manifests interface {
 	Image(context.Context, pinset.Image) (pinset.LockedImage, error)
 	// Forget drops what was kept for another attempt.
-	Forget() error
+	Forget()
 }
 
 // Disk is where the node keeps images.

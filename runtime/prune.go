@@ -11,9 +11,11 @@ import (
 
 // prune removes the images that no set asks for any more and no container uses.
 // Those of read-only stores stay: CRI-O would only take a name from them, by a
-// copy of their record in its own store.
+// copy of their record in its own store. With no set at all nothing is removed:
+// that is more often a mistake than a wish; nor while a set cannot be read, which
+// may want it. What CRI-O still pins, somebody else does.
 func (r *Reconciler) prune(ctx context.Context, w *world) error {
-	if len(w.unpinned) == 0 {
+	if len(w.unpinned) == 0 || len(w.want) == 0 || w.broken != nil {
 		return nil
 	}
 	used, err := r.Runtime.InUse(ctx)
@@ -27,7 +29,7 @@ func (r *Reconciler) prune(ctx context.Context, w *world) error {
 	var errs []error
 	for _, name := range w.unpinned {
 		img, err := pinset.ParseImage(name)
-		if err != nil || inStores(name, stores) || w.inUse(name, used) {
+		if err != nil || inStores(name, stores) || w.present[name] || w.inUse(name, used) {
 			continue
 		}
 		if err := r.Images.Remove(ctx, img); err != nil {
@@ -48,8 +50,7 @@ func inStores(name string, locks []pinset.Lock) bool {
 // inUse says that a container has the image of this name, by whatever name, or
 // that pods have it.
 func (w world) inUse(name string, used map[string]bool) bool {
-	used[w.pause] = true
 	return slices.ContainsFunc(w.stored, func(s pinset.Stored) bool {
-		return slices.Contains(s.Names, name) && (used[s.ID] || slices.ContainsFunc(s.Names, func(n string) bool { return used[n] }))
+		return slices.Contains(s.Names, name) && (used[s.ID] || slices.ContainsFunc(s.Names, func(n string) bool { return used[n] || n == w.pause }))
 	})
 }

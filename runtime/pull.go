@@ -66,14 +66,16 @@ func (r *Reconciler) pull(ctx context.Context, root string, rep *report, o Optio
 	}
 	need, _ := demand(rep.pulls, 0)
 	rep.progress = &Progress{OfImages: len(rep.pulls), OfBytes: need.Fetch}
-	q.meter = meter{staged: r.Disk.Staged, base: r.Disk.Staged(), start: time.Now(), moved: time.Now()}
+	q.meter = meter{disk: r.Disk, root: root, base: r.Disk.Staged(), start: time.Now(), moved: time.Now()}
 	return q.run(ctx)
 }
 
 func (q *queue) run(ctx context.Context) error {
-	tick := time.NewTicker(min(q.Often, q.Stall/4))
+	tick := time.NewTicker(min(q.Often, max(q.Stall/4, time.Millisecond)))
 	defer tick.Stop()
-	published := time.Now()
+	if err := q.publish(*q.rep); err != nil {
+		return err
+	}
 	for {
 		wait := q.start(ctx)
 		if len(q.running) == 0 && (len(q.waiting) == 0 || q.full != nil || ctx.Err() != nil) {
@@ -82,16 +84,16 @@ func (q *queue) run(ctx context.Context) error {
 		select {
 		case res := <-q.results:
 			q.ended(ctx, res)
-			published = time.Time{}
 		case <-time.After(wait):
+			continue
 		case <-tick.C:
 			q.watch()
 		}
-		if time.Since(published) >= q.Often && ctx.Err() == nil {
-			if err := q.publish(*q.rep); err != nil {
-				return q.abandon(err)
-			}
-			published = time.Now()
+		if ctx.Err() != nil {
+			continue
+		}
+		if err := q.publish(*q.rep); err != nil {
+			return q.abandon(err)
 		}
 	}
 }
@@ -230,12 +232,13 @@ func (q *queue) watch() {
 	staged := q.meter.measure()
 	q.rep.progress.Bytes = min(q.meter.finished+min(staged, expected), q.rep.progress.OfBytes)
 	q.rep.progress.ETA = q.meter.eta(q.rep.progress)
-	// Once all blobs are staged they are being unpacked: that takes what it takes.
-	if staged < expected && time.Since(q.meter.moved) >= q.Stall {
-		for _, j := range q.running {
+	if time.Since(q.meter.moved) < q.Stall {
+		return
+	}
+	for _, j := range q.running {
+		if time.Since(j.started) >= q.Stall { // which of them it is, nobody knows
 			j.cancel(ErrStalled)
 		}
-		q.meter.moved = time.Now()
 	}
 }
 
@@ -250,23 +253,32 @@ func (q *queue) abandon(err error) error {
 	return err
 }
 
-// meter tells how much has arrived. CRI does not say; the staging folder does.
+// meter tells how much has arrived. CRI does not say; the staging folder does, and
+// the store while a layer is unpacked.
 type meter struct {
-	staged   func() int64
-	base     int64 // leftovers of others
-	last     int64
+	disk     Disk
+	root     string
+	base     int64 // staged leftovers of others
+	staged   int64
+	free     int64 // bytes in the store
 	finished int64
 	start    time.Time
-	moved    time.Time // when something last arrived
+	moved    time.Time // when something last moved
 }
 
+// unpacking grows the store by more than this in the time of a tick; a node's logs
+// do not.
+const unpacking = 1 << 20
+
 func (m *meter) measure() int64 {
-	now := m.staged()
-	if now != m.last {
-		m.last, m.moved = now, time.Now()
+	store, _, err := m.disk.Space(m.root)
+	staged := m.disk.Staged()
+	if staged != m.staged || err == nil && m.free-store.Free >= unpacking {
+		m.moved = time.Now()
 	}
-	m.base = min(m.base, now)
-	return now - m.base
+	m.staged, m.free = staged, store.Free
+	m.base = min(m.base, staged)
+	return staged - m.base
 }
 
 // eta is when the rest will be there at the speed so far.

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	goruntime "runtime"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -20,6 +23,9 @@ type Reconciler struct {
 	Pins      Pins
 	Manifests Manifests
 	Disk      Disk
+	// Configure, unless it is nil, reads anew before each pass what may have
+	// changed on the node: who owns it, limits, credentials.
+	Configure func(*Reconciler) error
 	// Sets reads the node's sets. What it gives beside an error still counts.
 	Sets func() ([]pinset.Set, error)
 	// Publish puts the status where others read it.
@@ -29,9 +35,9 @@ type Reconciler struct {
 
 	// previous is the status that was published last.
 	previous Status
-	// reloaded says that CRI-O has read the drop-in since this process or another
-	// last wrote it. A new process cannot know, so the first pass with anything to
-	// do reloads: one that died between writing and reloading must not lose it.
+	// reloaded says that this process has had CRI-O read the drop-in, and has not
+	// written it since. The first pass with anything to do reloads in any case; and
+	// a process that dies between writing and reloading has left a ReloadDue.
 	reloaded bool
 }
 
@@ -40,6 +46,8 @@ type Options struct {
 	// Node is the name that messages have.
 	Node   string
 	Limits Limits
+	// Pools of the node, for the status.
+	Pools []string
 	// Owner is MCO where a pass only reports.
 	Owner Owner
 	// Parallel pulls; 0 means 4.
@@ -58,6 +66,25 @@ type Options struct {
 	// Often is how often progress is published; 0 means every 2 seconds.
 	Often time.Duration
 }
+
+// validate says what makes no sense.
+func (o Options) validate() error {
+	for name, d := range map[string]time.Duration{"stall": o.Stall, "settle": o.Settle, "wait": o.Wait, "often": o.Often, "retry": o.Retry.First} {
+		if d < 0 {
+			return fmt.Errorf("%w: %s is %s; it cannot be negative", ErrOptions, name, d)
+		}
+	}
+	if o.Parallel < 0 {
+		return fmt.Errorf("%w: %d pulls at a time", ErrOptions, o.Parallel)
+	}
+	if p := o.Limits.GCPercent; p < 0 || p > 100 {
+		return fmt.Errorf("%w: a threshold of %d %%", ErrOptions, p)
+	}
+	return nil
+}
+
+// ErrOptions says that options make no sense.
+var ErrOptions = errors.New("wrong options")
 
 func (o Options) defaults() Options {
 	def := func(d *time.Duration, to time.Duration) {
@@ -102,51 +129,95 @@ func (r *Reconciler) Continue(previous Status) { r.previous = previous }
 // never removes one between its pull and its pin, and nothing is touched when it
 // cannot end well. An error means that ctx ended, or that publishing failed.
 func (r *Reconciler) Pass(ctx context.Context) (Status, error) {
+	configErr := r.configure()
 	o := r.defaults()
-	rep := report{owner: o.Owner, node: o.Node, faults: map[pinset.Image]Fault{}, running: map[pinset.Image]bool{}}
+	rep := report{problems: []error{configErr}, owner: o.Owner, node: o.Node, pools: o.Pools, faults: map[pinset.Image]Fault{}, running: map[pinset.Image]bool{}}
 	var err error
+	if err := o.validate(); err != nil {
+		return r.previous, err
+	}
 	if rep.world, err = r.look(ctx); err != nil {
 		return r.end(ctx, rep, err)
 	}
-	if o.Owner == MCO || len(rep.missing()) == 0 && rep.asPinned() && rep.written() {
+	if o.Owner == MCO || !r.previous.ReloadDue && len(rep.missing()) == 0 && rep.asPinned() && rep.written() {
 		return r.finish(ctx, rep, o)
+	}
+	rep.working = true
+	if err := r.publish(rep); err != nil { // registries may take their time
+		return r.previous, err
 	}
 	plan, err := r.plan(ctx, rep.world)
 	if err != nil {
 		return r.end(ctx, rep, err)
 	}
-	rep.pulls, rep.faults, rep.problems = plan.Pulls, plan.Unknown, plan.Problems
+	rep.pulls, rep.faults = plan.Pulls, plan.Unknown
 	call(r.Hooks.Planned, plan)
 	if err := r.fits(plan.Root, plan.Pulls, o); err != nil {
 		return r.end(ctx, rep, err)
 	}
-	rep.working = true
 	if err := r.pin(ctx, &rep, o); err != nil {
 		return r.end(ctx, rep, err)
 	}
+	rep.pulls = append(rep.pulls, r.misnamed(&rep.world)...)
 	rep.problems = append(rep.problems, r.pull(ctx, plan.Root, &rep, o))
 	return r.settle(ctx, rep, o)
 }
 
-// Plan says what a pass would do, and why it could not; it changes nothing.
-func (r *Reconciler) Plan(ctx context.Context) (Plan, []Claim, error) {
+// misnamed are images that are in a store under other names: CRI-O finds them by
+// their digests, but pins by names, and a pull adds the name.
+func (r *Reconciler) misnamed(w *world) []Pull {
+	if w.asPinned() || r.Pins.Judge(w.pins) != nil {
+		return nil
+	}
+	var all []Pull
+	for _, img := range w.want {
+		if pinned, there := w.present[img.String()]; there && !pinned {
+			all = append(all, Pull{Image: img})
+		}
+	}
+	return all
+}
+
+func (r *Reconciler) configure() error {
+	if r.Configure == nil {
+		return nil
+	}
+	return r.Configure(r)
+}
+
+// Plan says what a pass would do; it changes nothing. What would keep the pass from
+// ending well is among the problems of the plan.
+func (r *Reconciler) Plan(ctx context.Context) (Plan, error) {
+	if err := errors.Join(r.configure(), r.validate()); err != nil {
+		return Plan{}, err
+	}
 	w, err := r.look(ctx)
 	if err != nil {
-		return Plan{}, nil, err
+		return Plan{}, err
+	}
+	o := r.defaults()
+	if o.Owner == MCO {
+		return Plan{Owner: MCO, Pins: w.pins}, w.broken
 	}
 	plan, err := r.plan(ctx, w)
 	if err != nil {
-		return Plan{}, nil, err
+		return Plan{}, err
 	}
-	claims, err := r.claims(plan.Root, plan.Pulls, r.defaults().Parallel)
-	if err != nil {
-		return plan, nil, err
+	if plan.Claims, err = r.claims(plan.Root, plan.Pulls, o.Parallel); err != nil {
+		return Plan{}, err
 	}
-	return plan, claims, errors.Join(w.broken, r.fits(plan.Root, plan.Pulls, r.defaults()))
+	stands := r.fits(plan.Root, plan.Pulls, o)
+	if !plan.Rewrite { // else it speaks of the drop-in as it is
+		stands = errors.Join(stands, r.Pins.Judge(w.pins))
+	}
+	if plan.Problem = errors.Join(w.broken, stands); plan.Problem == nil && len(plan.Unknown) > 0 {
+		plan.Problem = fmt.Errorf("%d images cannot be looked up", len(plan.Unknown))
+	}
+	return plan, nil
 }
 
 func (r *Reconciler) plan(ctx context.Context, w world) (Plan, error) {
-	p := Plan{Pins: w.pins, Rewrite: !w.written(), Unpin: without(w.current, w.pins), Unknown: map[pinset.Image]Fault{}}
+	p := Plan{Pins: w.pins, Owner: Pinbox, Rewrite: !w.written(), Reload: !w.written() || !w.asPinned(), Unpin: without(w.current, w.pins), Unknown: map[pinset.Image]Fault{}}
 	missing := w.missing()
 	if len(missing) == 0 {
 		return p, nil
@@ -169,12 +240,16 @@ func (r *Reconciler) plan(ctx context.Context, w world) (Plan, error) {
 func (r *Reconciler) resolve(ctx context.Context, images []pinset.Image, locks []pinset.Lock) ([]pinset.LockedImage, map[pinset.Image]Fault) {
 	known := map[string]pinset.LockedImage{}
 	for _, lock := range locks {
+		if _, arch, _ := lock.Platform.Split(); arch != goruntime.GOARCH {
+			continue // the images of another platform have other layers
+		}
 		for _, img := range lock.Images {
 			known[img.Pin] = img
 		}
 	}
 	locked, errs := make([]pinset.LockedImage, len(images)), make([]error, len(images))
 	var group errgroup.Group
+	var dead sync.Map // hosts
 	group.SetLimit(8)
 	for i, img := range images {
 		var ok bool
@@ -182,7 +257,7 @@ func (r *Reconciler) resolve(ctx context.Context, images []pinset.Image, locks [
 			continue
 		}
 		group.Go(func() error {
-			locked[i], errs[i] = r.manifest(ctx, img)
+			locked[i], errs[i] = r.manifest(ctx, img, &dead)
 			return nil
 		})
 	}
@@ -196,12 +271,38 @@ func (r *Reconciler) resolve(ctx context.Context, images []pinset.Image, locks [
 	return slices.DeleteFunc(locked, func(l pinset.LockedImage) bool { return l.Pin == "" }), unknown
 }
 
-// manifest asks a registry as often as a pull would.
-func (r *Reconciler) manifest(ctx context.Context, img pinset.Image) (pinset.LockedImage, error) {
+// ask has a deadline, other than a pull: a manifest is small.
+func (r *Reconciler) ask(ctx context.Context, img pinset.Image) (pinset.LockedImage, error) {
+	ctx, cancel := context.WithTimeout(ctx, min(askTime, r.defaults().Stall))
+	defer cancel()
+	locked, err := r.Manifests.Image(ctx, img)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: %w", ErrStalled, err)
+	}
+	return locked, err
+}
+
+// How long to wait for an answer that is small, and for a reload.
+const (
+	askTime    = 30 * time.Second
+	reloadTime = time.Minute
+)
+
+// manifest asks a registry as often as a pull would; one that has failed so often
+// for another image is dead, and is asked once.
+func (r *Reconciler) manifest(ctx context.Context, img pinset.Image, dead *sync.Map) (pinset.LockedImage, error) {
+	host, _, _ := strings.Cut(img.Repository, "/")
 	retry := r.defaults().Retry
 	for tries := 1; ; tries++ {
-		locked, err := r.Manifests.Image(ctx, img)
-		if err == nil || !Classify(err).Passing() || tries >= retry.Tries || sleep(ctx, retry.after(tries)) != nil {
+		locked, err := r.ask(ctx, img)
+		if err == nil || !Classify(err).Passing() {
+			return locked, err
+		}
+		_, given := dead.Load(host)
+		if given || tries >= retry.Tries || sleep(ctx, retry.after(tries)) != nil {
+			if Classify(err) == Network {
+				dead.Store(host, true)
+			}
 			return locked, err
 		}
 	}
@@ -234,18 +335,21 @@ func (r *Reconciler) claims(root string, pulls []Pull, parallel int) ([]Claim, e
 
 // pin has CRI-O pin what it should, present or not yet.
 func (r *Reconciler) pin(ctx context.Context, rep *report, o Options) error {
-	if err := r.publish(*rep); err != nil { // what is unpinned is on record before it is
-		return err
-	}
 	if r.reloaded && rep.written() && (rep.asPinned() || r.Pins.Judge(rep.pins) != nil) {
 		return nil
 	}
-	r.reloaded = false
-	reloaded, err := r.Pins.Apply(ctx, rep.pins)
+	// What is unpinned, and that CRI-O has yet to read it, is on record before.
+	rep.reloadDue, r.reloaded = true, false
+	if err := r.publish(*rep); err != nil {
+		return err
+	}
+	short, cancel := context.WithTimeout(ctx, reloadTime)
+	defer cancel()
+	reloaded, err := r.Pins.Apply(short, rep.pins)
 	if err != nil || !reloaded {
 		return err
 	}
-	r.reloaded = true
+	rep.reloadDue, r.reloaded = false, true
 	call(r.Hooks.Pinned, rep.pins)
 	return r.waitPinned(ctx, &rep.world, o.Settle)
 }
@@ -276,9 +380,22 @@ func (r *Reconciler) against(ctx context.Context, w *world) error {
 	return errors.Join(err, r.Pins.Refusal(ctx))
 }
 
+// unmoved says so if CRI-O does not pin as it was told, and nobody knows why.
+func (r *Reconciler) unmoved(w world, o Options, known error) error {
+	amiss := w.mispinned()
+	if !r.reloaded || len(amiss) == 0 || known != nil {
+		return known
+	}
+	return fmt.Errorf("%s after it was told to reload, CRI-O does not pin %d images as %s says, such as %s", o.Settle, len(amiss), "the drop-in", amiss[0])
+}
+
 // settle looks once more at the end of a pass that has changed something.
 func (r *Reconciler) settle(ctx context.Context, rep report, o Options) (Status, error) {
-	if err := r.waitPinned(ctx, &rep.world, o.Settle); err != nil {
+	patience := o.Settle
+	if rep.done == 0 { // they were waited for before
+		patience = 0
+	}
+	if err := r.waitPinned(ctx, &rep.world, patience); err != nil {
 		return r.end(ctx, rep, err)
 	}
 	return r.finish(ctx, rep, o)
@@ -286,13 +403,17 @@ func (r *Reconciler) settle(ctx context.Context, rep report, o Options) (Status,
 
 // finish prunes, judges and publishes.
 func (r *Reconciler) finish(ctx context.Context, rep report, o Options) (Status, error) {
+	if o.Owner == MCO && !rep.asWanted() {
+		rep.pending = true // the operator pins when it has pulled all
+		return r.end(ctx, rep, nil)
+	}
 	if o.Owner == Pinbox && o.Prune {
 		rep.problems = append(rep.problems, r.prune(ctx, &rep.world))
 	}
 	if len(rep.missing()) == 0 {
-		rep.problems = append(rep.problems, r.Manifests.Forget())
+		r.Manifests.Forget()
 	}
-	return r.end(ctx, rep, r.against(ctx, &rep.world))
+	return r.end(ctx, rep, r.unmoved(rep.world, o, r.against(ctx, &rep.world)))
 }
 
 // end publishes the status after a pass. One that was called off says nothing:
@@ -342,12 +463,18 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Look says how things stand, with what the last pass found out; it changes nothing.
-func (r *Reconciler) Look(ctx context.Context) (Status, error) {
+// Look says how things stand, with what the last pass found out; it changes
+// nothing. busy says that another process makes a pass.
+func (r *Reconciler) Look(ctx context.Context, busy bool) (Status, error) {
+	configErr := r.configure()
 	w, err := r.look(ctx)
-	if err != nil {
-		return Status{}, err
+	if ctx.Err() != nil {
+		return Status{}, ctx.Err()
 	}
-	rep := report{world: w, owner: r.defaults().Owner, node: r.Node, problems: []error{r.Pins.Judge(w.pins)}}
-	return rep.recall(r.previous).status(r.previous, time.Now()), nil
+	rep := report{world: w, reloadDue: r.previous.ReloadDue, owner: r.defaults().Owner, node: r.Node, pools: r.Pools, problems: []error{configErr, err}}
+	rep = rep.recall(r.previous, busy)
+	if err == nil && !rep.pending {
+		rep.problems = append(rep.problems, r.Pins.Judge(w.pins))
+	}
+	return rep.status(r.previous, time.Now()), nil
 }

@@ -42,7 +42,7 @@ func (w *world) Refusal(context.Context) error                    { return nil }
 func (w *world) Locks() (stores, beside []pinset.Lock, err error) { return nil, nil, nil }
 func (w *world) Layers(string) (pinset.Layers, error)             { return pinset.Layers{}, nil }
 func (w *world) Staged() int64                                    { return w.staged.Load() }
-func (w *world) Forget() error                                    { return nil }
+func (w *world) Forget()                                          {}
 
 func (w *world) Apply(_ context.Context, images []pinset.Image) (bool, error) {
 	w.pins = images

@@ -15,6 +15,11 @@ type report struct {
 	world
 	owner Owner
 	node  string
+	pools []string
+	// pending says that nobody has tried yet, or that it is another's to do.
+	pending bool
+	// reloadDue says that CRI-O has yet to read the drop-in.
+	reloadDue bool
 	// faults of images, and errors of other things.
 	faults   map[pinset.Image]Fault
 	problems []error
@@ -32,17 +37,32 @@ type report struct {
 // generations and times go on.
 func (r report) status(previous Status, now time.Time) Status {
 	s := Status{
-		Time: now.UTC(), Node: r.node, Runtime: r.version, Owner: r.owner,
-		Images: r.images(), Progress: r.progress, Unpinned: r.unpinned,
+		Time: now.UTC(), Node: r.node, Runtime: r.version, Owner: r.owner, Pools: r.pools,
+		Images: r.images(), Progress: r.progress, Unpinned: r.unpinned, ReloadDue: r.reloadDue,
 	}
+	if r.present == nil { // nobody could look
+		s.Unpinned = previous.Unpinned
+	}
+	r.problems = slices.DeleteFunc(r.problems, func(err error) bool { return err == nil })
 	s.Sets = r.setStatus(previous, s.Images)
 	for _, problem := range append(r.problems, r.unread()) {
 		if problem != nil {
 			s.Errors = append(s.Errors, strings.Split(problem.Error(), "\n")...)
 		}
 	}
+	s.Errors = unique(s.Errors)
 	s.Conditions = r.conditions(previous, s, now.UTC())
 	return s
+}
+
+// unique drops what is said twice.
+func unique(lines []string) (once []string) {
+	for _, line := range lines {
+		if !slices.Contains(once, line) {
+			once = append(once, line)
+		}
+	}
+	return once
 }
 
 // unread are the errors of reading sets that are no set's: those stand there.
@@ -140,6 +160,7 @@ func (r report) generations(s SetStatus, revision string, wrong []string, before
 	switch {
 	case len(wrong) == 0:
 		s.CurrentGeneration = revision
+	case r.pending:
 	case !r.working:
 		for _, problem := range r.problems {
 			wrong = append([]string{problem.Error()}, wrong...)
@@ -184,6 +205,11 @@ func (r report) conditions(previous Status, s Status, now time.Time) []Condition
 	p := Condition{Type: ProgressingCondition, Status: "False", Reason: asExpected, Message: "All pinned image sets complete"}
 	d := Condition{Type: DegradedCondition, Status: "False", Reason: asExpected, Message: "All is good"}
 	switch {
+	case r.pending:
+		p.Reason, p.Message = pending, "The sets have changed since the last pass"
+		if r.owner == MCO {
+			p.Message = "The Machine Config Operator has not pinned all yet"
+		}
 	case r.working && !r.onlyRetries(previous):
 		p.Status, p.Reason, p.Message = "True", imagePrefetch, "node is prefetching images: "+r.node
 	case r.working || !r.healthy(s):
@@ -225,8 +251,8 @@ func (r report) onlyRetries(previous Status) bool {
 }
 
 // recall takes up what the last pass said of images that are still not there, and
-// of its own progress.
-func (r report) recall(previous Status) report {
+// of its own progress if it is busy.
+func (r report) recall(previous Status, busy bool) report {
 	r.faults, r.running = map[pinset.Image]Fault{}, map[pinset.Image]bool{}
 	for _, img := range r.want {
 		before, ok := previous.image(img.String())
@@ -236,10 +262,17 @@ func (r report) recall(previous Status) report {
 		if before.Error != "" {
 			r.faults[img] = Fault{before.ErrorClass, before.Error}
 		}
-		r.running[img] = before.State == Pulling
+		r.running[img] = busy && before.State == Pulling
 		r.pulls = append(r.pulls, Pull{Image: img, Need: Need{Fetch: before.Bytes}})
 	}
-	r.progress = previous.Progress
-	r.working = previous.is(ProgressingCondition)
+	if busy {
+		r.progress, r.working = previous.Progress, previous.is(ProgressingCondition)
+	}
+	r.pending = !busy && r.owner == Pinbox && r.present != nil && r.broken == nil && !r.written()
+	if len(r.missing()) > 0 && !r.working && !r.pending {
+		for _, text := range previous.Errors {
+			r.problems = append(r.problems, errors.New(text))
+		}
+	}
 	return r
 }

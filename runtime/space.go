@@ -28,7 +28,12 @@ var DefaultReserve = Reserve{16 << 30, 10}
 // ParseReserve reads "16Gi", "10%", or both with a comma; "0" keeps nothing.
 func ParseReserve(s string) (Reserve, error) {
 	var r Reserve
-	for part := range strings.SplitSeq(s, ",") {
+	parts := strings.Split(s, ",")
+	if len(parts) > 2 || len(parts) == 2 && strings.HasSuffix(parts[0], "%") == strings.HasSuffix(parts[1], "%") {
+		return Reserve{}, fmt.Errorf("reserve %q: it is a number of bytes, a share, or one of each", s)
+	}
+	for _, part := range parts {
+		part = strings.TrimSpace(part)
 		if percent, ok := strings.CutSuffix(part, "%"); ok {
 			n, err := strconv.Atoi(percent)
 			if err != nil || n < 0 || n > 99 {
@@ -39,7 +44,7 @@ func ParseReserve(s string) (Reserve, error) {
 		}
 		n, err := parseBytes(part)
 		if err != nil {
-			return Reserve{}, fmt.Errorf("reserve %q: it has the form 16Gi, 10%% or 16Gi,10%%", s)
+			return Reserve{}, fmt.Errorf("reserve %q: it has the form 16Gi, 10%% or 16Gi,10%%, with the units Ki, Mi, Gi and Ti", s)
 		}
 		r.Bytes = n
 	}
@@ -104,7 +109,8 @@ type Claim struct {
 // claims says what a need takes of the file systems of store and staging folder,
 // which may be one.
 func claims(n Need, staged int64, store, staging disk.Space) []Claim {
-	if store.Device == staging.Device {
+	// Subvolumes of one disk have devices of their own.
+	if store.Device == staging.Device || store.Total == staging.Total && store.Free == staging.Free {
 		return []Claim{{store, n.Unpacked + staged, n.Inodes, true, n.Estimated}}
 	}
 	return []Claim{{store, n.Unpacked, n.Inodes, true, n.Estimated}, {staging, staged, 0, false, false}}

@@ -26,12 +26,17 @@ type Status struct {
 	// Runtime is the name and version of the container runtime.
 	Runtime string `json:"runtime"`
 	// Owner of the drop-in that pins the images: pinbox, or mco.
-	Owner      Owner         `json:"owner"`
+	Owner Owner `json:"owner"`
+	// Pools that the node follows; none means every set.
+	Pools      []string      `json:"pools,omitempty"`
 	Conditions []Condition   `json:"conditions"`
 	Sets       []SetStatus   `json:"sets"`
 	Images     []ImageStatus `json:"images"`
 	// Unpinned are images on the node that no set asks for any more.
 	Unpinned []string `json:"unpinned,omitempty"`
+	// ReloadDue says that the drop-in may have been written without CRI-O having
+	// read it since.
+	ReloadDue bool `json:"reloadDue,omitempty"`
 	// Progress of the pulls that run.
 	Progress *Progress `json:"progress,omitempty"`
 	// Errors that are no single image's: a set that cannot be read, too little
@@ -100,6 +105,7 @@ const (
 	ProgressingCondition = "PinnedImageSetsProgressing"
 	DegradedCondition    = "PinnedImageSetsDegraded"
 
+	pending        = "Pending" // ours: nobody has tried yet
 	asExpected     = "AsExpected"
 	imagePrefetch  = "ImagePrefetch"
 	prefetchFailed = "PrefetchFailed"
@@ -115,7 +121,12 @@ func (s Status) is(kind string) bool {
 
 // Healthy says that every image is there and pinned, and nothing else is wrong.
 func (s Status) Healthy() bool {
-	return len(s.Conditions) > 0 && !s.is(DegradedCondition) && !s.is(ProgressingCondition)
+	return len(s.Conditions) > 0 && !slices.ContainsFunc(s.Conditions, func(c Condition) bool { return c.Status == "True" || c.Reason != asExpected })
+}
+
+// Pending says that the sets have changed and no pass was made since.
+func (s Status) Pending() bool {
+	return slices.ContainsFunc(s.Conditions, func(c Condition) bool { return c.Reason == pending })
 }
 
 // Degraded says that something is wrong which is not being mended right now.
@@ -129,17 +140,43 @@ func (s Status) Line() string {
 			pinned++
 		}
 	}
+	of := fmt.Sprintf("%d of %d images are pinned", pinned, len(s.Images))
 	switch p := s.Progress; {
+	case s.Healthy() && len(s.Sets) == 0:
+		return "no sets, so nothing is pinned"
 	case s.Healthy():
 		return fmt.Sprintf("all %d images of %d sets are pinned", pinned, len(s.Sets))
+	case s.Pending() && s.Owner == MCO:
+		return "waiting for the Machine Config Operator; " + of
+	case s.Pending():
+		return "waiting for a pass, since the sets have changed; " + of
 	case p != nil:
-		return fmt.Sprintf("pulling: %d of %d images, %s of %s", p.Images, p.OfImages, Size(p.Bytes), Size(p.OfBytes))
+		return fmt.Sprintf("pulling: %d of %d images, %s of %s%s", p.Images, p.OfImages, Size(p.Bytes), Size(p.OfBytes), p.left(s.Time))
 	case s.is(ProgressingCondition):
-		return "pinning"
-	case len(s.Errors) > 0:
-		return fmt.Sprintf("degraded: %d of %d images are pinned; %s", pinned, len(s.Images), s.Errors[0])
+		return "at work; " + of
 	}
-	return fmt.Sprintf("degraded: %d of %d images are pinned", pinned, len(s.Images))
+	return "degraded: " + of
+}
+
+// left is how long the pulls will take, roughly.
+func (p Progress) left(now time.Time) string {
+	if p.ETA.IsZero() || p.OfBytes == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d %%), done in about %s", 100*p.Bytes/p.OfBytes, max(p.ETA.Sub(now).Round(time.Second), time.Second))
+}
+
+// Reason is the first thing that is wrong, "" if nothing is.
+func (s Status) Reason() string {
+	if len(s.Errors) > 0 {
+		return s.Errors[0]
+	}
+	for _, set := range s.Sets {
+		if set.LastFailedGenerationError != "" {
+			return set.LastFailedGenerationError
+		}
+	}
+	return ""
 }
 
 // image finds the status of an image.

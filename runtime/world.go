@@ -143,8 +143,16 @@ func (w world) mispinned() []string {
 	return names
 }
 
-// written says that the drop-in is as it is to be.
-func (w world) written() bool { return w.exact && slices.Equal(w.current, w.pins) }
+// written says that the drop-in is as it is to be. While there is nothing to pin,
+// there need not be one.
+func (w world) written() bool {
+	return len(w.pins) == 0 && len(w.current) == 0 || w.exact && slices.Equal(w.current, w.pins)
+}
+
+// asWanted says that every image of the sets is there and pinned.
+func (w world) asWanted() bool {
+	return !slices.ContainsFunc(w.want, func(img pinset.Image) bool { return !w.present[img.String()] })
+}
 
 // asPinned says that CRI-O pins as the drop-in is to say.
 func (w world) asPinned() bool { return len(w.mispinned()) == 0 }

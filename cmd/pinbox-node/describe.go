@@ -9,14 +9,15 @@ import (
 	"text/tabwriter"
 
 	"github.com/pinbox/pinbox/runtime"
-	"github.com/pinbox/pinbox/runtime/registry"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // planned is a plan as `plan --output json` gives it. Sizes are bytes.
 type planned struct {
+	Owner   runtime.Owner `json:"owner"`
 	Pins    int           `json:"pins"`
 	Rewrite bool          `json:"rewrite"`
+	Reload  bool          `json:"reload"`
 	Unpin   []string      `json:"unpin,omitempty"`
 	Pulls   []plannedPull `json:"pulls"`
 	Space   []claim       `json:"space,omitempty"`
@@ -42,8 +43,8 @@ type claim struct {
 	Estimated  bool   `json:"estimated,omitempty"`
 }
 
-func describe(p runtime.Plan, claims []runtime.Claim, problem error) planned {
-	d := planned{Pins: len(p.Pins), Rewrite: p.Rewrite, Pulls: []plannedPull{}}
+func describe(p runtime.Plan) planned {
+	d := planned{Owner: p.Owner, Pins: len(p.Pins), Rewrite: p.Rewrite, Reload: p.Reload, Pulls: []plannedPull{}}
 	for _, img := range p.Unpin {
 		d.Unpin = append(d.Unpin, img.String())
 	}
@@ -53,10 +54,10 @@ func describe(p runtime.Plan, claims []runtime.Claim, problem error) planned {
 	for _, img := range slices.SortedFunc(maps.Keys(p.Unknown), func(a, b pinset.Image) int { return strings.Compare(a.String(), b.String()) }) {
 		d.Pulls = append(d.Pulls, plannedPull{Image: img.String(), ErrorClass: p.Unknown[img].Class, Error: p.Unknown[img].Text})
 	}
-	for _, c := range claims {
+	for _, c := range p.Claims {
 		d.Space = append(d.Space, claim{Path: c.Space.Path, Bytes: c.Bytes, Free: c.Space.Free, Inodes: c.Inodes, FreeInodes: c.Space.FreeInodes, Estimated: c.Estimated})
 	}
-	for _, err := range append(p.Problems, problem) {
+	for _, err := range append(p.Problems, p.Problem) {
 		if err != nil {
 			d.Errors = append(d.Errors, strings.Split(err.Error(), "\n")...)
 		}
@@ -71,37 +72,34 @@ func (d planned) print(w io.Writer) error {
 		fmt.Fprintln(t, "PULL\tFETCH\tUNPACKED")
 	}
 	for _, p := range d.Pulls {
-		about := ""
-		if p.Estimated {
-			about = "about "
-		}
 		if p.Error != "" {
 			fmt.Fprintf(t, "%s\t%s: %s\n", p.Image, p.ErrorClass, p.Error)
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s%s\n", p.Image, runtime.Size(p.Fetch), about, runtime.Size(p.Unpacked))
+		fmt.Fprintf(t, "%s\t%s\t%s%s\n", p.Image, runtime.Size(p.Fetch), about(p.Estimated), runtime.Size(p.Unpacked))
 	}
 	for _, name := range d.Unpin {
 		fmt.Fprintf(t, "unpin %s\n", name)
 	}
 	for _, c := range d.Space {
-		fmt.Fprintf(t, "%s needed in %s, where %s are free\n", runtime.Size(c.Bytes), c.Path, runtime.Size(c.Free))
+		fmt.Fprintf(t, "%s%s needed in %s, what is staged meanwhile included; %s are free\n", about(c.Estimated), runtime.Size(c.Bytes), c.Path, runtime.Size(c.Free))
 	}
 	switch {
+	case d.Owner == runtime.MCO:
+		fmt.Fprintln(t, "nothing is done: the Machine Config Operator owns the pins of this node")
 	case d.Rewrite:
 		fmt.Fprintf(t, "the drop-in is rewritten with %d pins, and CRI-O reloads\n", d.Pins)
-	case len(d.Pulls) == 0:
-		fmt.Fprintf(t, "nothing to do: all %d images are there\n", d.Pins)
+	case d.Reload:
+		fmt.Fprintln(t, "CRI-O reloads, for it does not pin as the drop-in says")
+	case len(d.Pulls) == 0 && len(d.Errors) == 0:
+		fmt.Fprintf(t, "nothing to do: all %d images are there and pinned\n", d.Pins)
 	}
 	return t.Flush()
 }
 
-// readOnly leaves the cache of manifests as it is.
-func readOnly(m runtime.Manifests) runtime.Manifests {
-	c, ok := m.(registry.Client)
-	c.ReadOnly = true
-	if !ok {
-		return m
+func about(estimated bool) string {
+	if estimated {
+		return "about "
 	}
-	return c
+	return ""
 }

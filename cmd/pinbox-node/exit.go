@@ -1,19 +1,20 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/cri"
 )
 
 // What commands here say themselves.
 var (
-	errUnhealthy = errors.New("not every image is on the node and pinned")
-	errUsage     = errors.New("wrong command line")
-	errBusy      = errors.New("another pinbox-node is at work")
+	errUnhealthy   = errors.New("not all is well")
+	errInterrupted = errors.New("interrupted")
+	errUsage       = errors.New("wrong command line")
+	errBusy        = errors.New("another pinbox-node is at work")
 )
 
 // outcomes are the exit codes and hints of errors. The first match counts;
@@ -24,11 +25,13 @@ var outcomes = []struct {
 	hint string
 }{
 	{errUnhealthy, 1, ""},
-	{errUsage, 2, "`pinbox-node help` shows commands and flags."},
+	{errUsage, 2, "`pinbox-node help` shows the commands, `pinbox-node COMMAND --help` the flags."},
 	{runtime.ErrUnsupported, 3, "Update CRI-O."},
-	{runtime.ErrSpace, 5, "Make room, take images out of the sets, or lower --reserve."},
+	{runtime.ErrSpace, 5, "Make room, or take images out of the sets. --reserve says what is kept free."},
 	{errBusy, 7, "`pinbox-node status` shows what it does; --wait waits longer."},
-	{context.Canceled, 130, ""},
+	{runtime.ErrOptions, 2, "`pinbox-node COMMAND --help` shows the flags."},
+	{cri.ErrNoAnswer, 1, "Is crio.service running, and are you root? --socket names its socket."},
+	{errInterrupted, 130, "Another pass goes on from there."},
 }
 
 // exit tells exit code and hint of an error.

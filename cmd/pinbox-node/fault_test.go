@@ -253,7 +253,7 @@ func TestSocketMissingAtStart(t *testing.T) {
 	_, stop := background(t, n, "run", "--wait", "300ms")
 	eventually(t, "it says that CRI-O does not answer", func() bool {
 		s := statusNow(n)
-		return s.Degraded() && len(s.Errors) == 1 && strings.Contains(s.Errors[0], "CRI-O does not answer on unix://"+n.Path("run/crio.sock")) && s.Images[0].State == runtime.Unknown
+		return s.Degraded() && len(s.Errors) == 1 && strings.Contains(s.Errors[0], "CRI-O does not answer on "+n.Path("run/crio.sock")) && s.Images[0].State == runtime.Unknown
 	})
 	n.Start()
 	eventually(t, "all is pinned", func() bool { return statusNow(n).Healthy() })

@@ -9,12 +9,17 @@ import (
 
 func firstbootCommand() *cobra.Command {
 	var f passFlags
+	var output string
 	cmd := &cobra.Command{
 		Use:   "firstboot",
 		Short: "Make one pass: pin every image of the sets, pull what is missing, write the status",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			release, err := f.lock(cmd.Context())
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+			release, err := f.lock(cmd.Context(), func(text string) { log.Info(text) })
 			if err != nil {
 				return err
 			}
@@ -24,14 +29,19 @@ func firstbootCommand() *cobra.Command {
 				return err
 			}
 			defer client.Close()
-			r.Hooks = logged(slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
+			r.Hooks = logged(log)
 			status, err := r.Pass(cmd.Context())
 			if err != nil {
 				return err
 			}
-			return printStatus(cmd.OutOrStdout(), status)
+			var unhealthy error
+			if !status.Healthy() {
+				unhealthy = errUnhealthy
+			}
+			return show(cmd.OutOrStdout(), output, shownStatus(status), unhealthy)
 		},
 	}
 	f.add(cmd.Flags(), 2*time.Minute)
+	cmd.Flags().StringVarP(&output, "output", "o", "table", "table, or json for programs")
 	return cmd
 }

@@ -18,51 +18,57 @@ type nodeFlags struct {
 	pools                             []string
 	node, owner                       string
 	wait                              time.Duration
-	reserve, staging                  string
-	gcPercent                         int
+	// asBefore is for commands that only look: they take the pools of the last
+	// pass, if no others are given, and write nothing.
+	asBefore bool
 }
 
 func (f *nodeFlags) add(flags *pflag.FlagSet, wait time.Duration) {
-	flags.DurationVar(&f.wait, "wait", wait, "how long to wait for CRI-O")
+	flags.DurationVar(&f.wait, "wait", wait, "how long to wait for CRI-O, or for another pinbox-node")
 	flags.StringVar(&f.socket, "socket", cri.DefaultSocket, "CRI-O's socket")
 	flags.StringVar(&f.sets, "sets", "/etc/pinbox/sets.d", "folder of PinnedImageSets")
 	flags.StringVar(&f.crio, "crio-config", "/etc/crio", "folder of CRI-O's configuration")
 	flags.StringVar(&f.status, "status", "/run/pinbox/status.json", "where the status is kept")
 	flags.StringVar(&f.state, "state", "/var/lib/pinbox", "folder of the read-only stores, and of what is kept between passes")
-	flags.StringArrayVar(&f.pools, "pool", nil, "pool of this node; may be repeated (default: every set counts)")
+	flags.StringSliceVar(&f.pools, "pool", nil, "pools of this node (default: every set counts)")
 	flags.StringVar(&f.node, "node-name", "", "name of this node in messages (default: the host's)")
 	flags.StringVar(&f.owner, "owner", "auto", "who writes the pins: pinbox, mco (pinbox only reports), or auto")
+}
+
+// planFlags say what pulls may take.
+type planFlags struct {
+	nodeFlags
+	reserve, staging              string
+	gcPercent                     int
+	parallel                      int
+	registriesConf, registriesDir string
+}
+
+func (f *planFlags) add(flags *pflag.FlagSet, wait time.Duration) {
+	f.nodeFlags.add(flags, wait)
 	flags.StringVar(&f.reserve, "reserve", runtime.DefaultReserve.String(), "space to leave free: bytes, a share, or the lesser of both")
-	flags.IntVar(&f.gcPercent, "gc-threshold", -1, "share of the disk in percent at which the kubelet removes images (default: as the kubelet is configured)")
+	flags.IntVar(&f.gcPercent, "gc-threshold", 0, "share of the disk in percent at which the kubelet removes images; 100 means never (default: as the kubelet is configured)")
 	flags.StringVar(&f.staging, "staging", "", "folder where CRI-O keeps blobs until they are unpacked (default: as CRI-O is configured)")
+	flags.IntVar(&f.parallel, "parallel", 0, "pulls at a time (default: 4, or 2 in the pool master or control-plane)")
+	flags.StringVar(&f.registriesConf, "registries-conf", "", "stands for /etc/containers/registries.conf")
+	flags.StringVar(&f.registriesDir, "registries-conf-dir", "", "stands for /etc/containers/registries.conf.d")
 }
 
 // passFlags say how a pass goes about it.
 type passFlags struct {
-	nodeFlags
-	parallel       int
-	prune          bool
-	reload, log    string
-	stall          time.Duration
-	retry          time.Duration
-	registriesConf string
-	registriesDir  string
+	planFlags
+	prune        bool
+	reload, log  string
+	stall, retry time.Duration
 }
 
 func (f *passFlags) add(flags *pflag.FlagSet, wait time.Duration) {
-	f.nodeFlags.add(flags, wait)
-	flags.IntVar(&f.parallel, "parallel", 0, "pulls at a time (default: 4, or 2 in the pool master or control-plane)")
+	f.planFlags.add(flags, wait)
 	flags.BoolVar(&f.prune, "prune", false, "remove images that no set asks for any more and no container uses")
-	flags.StringVar(&f.reload, "reload", "auto", "how CRI-O is told to reload: systemd, signal, or a command")
+	flags.StringVar(&f.reload, "reload", "auto", "how CRI-O is told to reload: systemd, signal, or a command (no shell)")
 	flags.StringVar(&f.log, "crio-log", "", "file of CRI-O's log (default: the journal)")
 	flags.DurationVar(&f.stall, "stall", 5*time.Minute, "how long nothing may arrive before a pull starts anew")
 	flags.DurationVar(&f.retry, "retry", time.Second, "how long to wait before the second attempt of a pull")
-	f.addRegistries(flags)
-}
-
-func (f *passFlags) addRegistries(flags *pflag.FlagSet) {
-	flags.StringVar(&f.registriesConf, "registries-conf", "", "stands for /etc/containers/registries.conf")
-	flags.StringVar(&f.registriesDir, "registries-conf-dir", "", "stands for /etc/containers/registries.conf.d")
 }
 
 func (f nodeFlags) ownerOf() (runtime.Owner, error) {

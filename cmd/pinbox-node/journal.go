@@ -14,8 +14,10 @@ func logged(log *slog.Logger) runtime.Hooks {
 		Planned: func(p runtime.Plan) {
 			n := p.Need()
 			log.Info("planned", "pins", len(p.Pins), "unpin", len(p.Unpin), "pull", len(p.Pulls), "fetch", n.Fetch, "unpacked", n.Unpacked, "estimated", n.Estimated)
-			for img, f := range p.Unknown {
-				log.Warn("no manifest", "image", img, "class", f.Class, "error", f.Text)
+			for _, err := range p.Problems {
+				if err != nil {
+					log.Warn("the plan is less exact", "error", err)
+				}
 			}
 		},
 		Pinned: func(images []pinset.Image) { log.Info("pinned and reloaded", "images", len(images)) },

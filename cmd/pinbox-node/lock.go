@@ -11,9 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// busy says whether another process makes passes.
+func (f nodeFlags) busy() bool {
+	file, err := os.Open(f.status + ".lock")
+	if err != nil {
+		return false
+	}
+	defer file.Close() // which releases
+	return errors.Is(unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+}
+
 // lock lets one process at a time make passes. The kernel releases the lock of
 // one that was killed. The lock stands beside the status.
-func (f nodeFlags) lock(ctx context.Context) (release func(), err error) {
+func (f nodeFlags) lock(ctx context.Context, say func(string)) (release func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(f.status), 0o755); err != nil {
 		return nil, err
 	}
@@ -24,13 +34,16 @@ func (f nodeFlags) lock(ctx context.Context) (release func(), err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.wait)
 	defer cancel()
-	for {
+	for waits := 0; ; waits++ {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			return func() { _ = file.Close() }, nil // closing releases
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), file.Close())
+		}
+		if waits == 10 {
+			say("another pinbox-node is at work; waiting")
 		}
 		select {
 		case <-ctx.Done():

@@ -15,9 +15,9 @@ func TestNodeWithoutCRIO(t *testing.T) {
 		code int
 		says string
 	}{
-		"status" + where:            {1, "CRI-O does not answer on unix://" + socket},
-		"plan" + where:              {1, "CRI-O does not answer on unix://" + socket},
-		"firstboot" + where:         {1, "CRI-O does not answer on unix://" + socket},
+		"status" + where:            {1, "CRI-O does not answer on " + socket},
+		"plan" + where:              {1, "CRI-O does not answer on " + socket},
+		"firstboot" + where:         {1, "CRI-O does not answer on " + socket},
 		"status --output yaml":      {2, "it is table or json"},
 		"status --fast":             {2, "unknown flag"},
 		"reboot":                    {2, "unknown command"},

@@ -311,9 +311,12 @@ func TestManagedNodeIsOnlyReported(t *testing.T) {
 	}
 	access.Take()
 	before := fixtures.Tree(t, n.Root)
-	s := degraded(t, n, "s", pin+" is not on the node")
-	if s.Owner != runtime.MCO {
-		t.Errorf("owner %s", s.Owner)
+	said := n.Do("firstboot")
+	if s := published(n); s.Owner != runtime.MCO || said.Code != 1 || s.Images[0].State != runtime.Missing || s.Degraded() || !strings.Contains(said.Out, "waiting for the Machine Config Operator; 0 of 1") {
+		t.Errorf("%+v\n%+v", said, s)
+	}
+	if said := n.Do("plan"); said.Code != 0 || !strings.Contains(said.Out, "nothing is done: the Machine Config Operator owns") {
+		t.Errorf("plan: %+v", said)
 	}
 	after := fixtures.Tree(t, n.Root)
 	for name, entry := range after {
@@ -324,8 +327,33 @@ func TestManagedNodeIsOnlyReported(t *testing.T) {
 	if requests := access.Take(); len(requests) > 0 || len(after) != len(before) {
 		t.Errorf("requests %v, %d files of %d", requests, len(after), len(before))
 	}
-	if err := os.Remove(current); err != nil {
+	// The operator has pulled it, and pins it.
+	if _, err := n.Images().PullImage(t.Context(), &criapi.PullImageRequest{Image: &criapi.ImageSpec{Image: pin}}); err != nil {
 		t.Fatal(err)
 	}
-	healthy(t, n)
+	dropin(t, n, "50-pinned-images", rendered(t, []string{pin}))
+	n.Reload()
+	eventually(t, "the operator has pinned it", func() bool { return n.Do("firstboot").Code == 0 })
+}
+
+// A node that joins a cluster while `run` runs is left to the operator from then on.
+func TestNodeBecomesManaged(t *testing.T) {
+	n, registry, _ := node(t)
+	a, b := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000)
+	n.WriteSet("s.yaml", sample.SetNamed("s", a))
+	_, stop := background(t, n, "run", "--interval", "200ms")
+	eventually(t, "it is ours", func() bool { return statusNow(n).Healthy() })
+	if err := os.MkdirAll(filepath.Join(n.Root, "etc/machine-config-daemon"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(n.Root, "etc/machine-config-daemon/currentconfig"), []byte("{}"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is the operator's", func() bool { return statusNow(n).Owner == runtime.MCO })
+	n.WriteSet("s.yaml", sample.SetNamed("s", b))
+	eventually(t, "that is reported", func() bool { return statusNow(n).Pending() })
+	if n.Dropin() != rendered(t, []string{a}) {
+		t.Errorf("the drop-in is\n%s", n.Dropin())
+	}
+	stop()
 }

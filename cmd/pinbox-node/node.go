@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,59 +35,66 @@ var (
 
 // reconciler puts the parts together. The caller closes the client.
 func (f passFlags) reconciler() (*runtime.Reconciler, *cri.Client, error) {
-	options, err := f.options()
-	if err != nil {
+	previous, err := f.load()
+	if err == nil && f.asBefore && len(f.pools) == 0 {
+		f.pools = previous.Pools
+	}
+	return f.compose(previous, err)
+}
+
+// compose goes on from the status before, if there is one.
+func (f passFlags) compose(previous runtime.Status, noPrevious error) (*runtime.Reconciler, *cri.Client, error) {
+	if _, err := f.ownerOf(); err != nil {
 		return nil, nil, err
 	}
-	config, _ := crio.ReadConfig(os.DirFS(f.crio)) // what is wrong with it, each pass says
+	reserve, err := runtime.ParseReserve(f.reserve)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: --reserve: %w", errUsage, err)
+	}
 	client, err := cri.Dial(f.socket)
 	if err != nil {
 		return nil, nil, err
 	}
-	slots := crio.Slots()
-	for i := range slots {
-		slots[i] = filepath.Join(f.state, "stores", filepath.Base(slots[i]))
-	}
 	r := &runtime.Reconciler{
-		Runtime: client, Images: client, Options: options,
+		Runtime: client, Images: client, Sets: f.readSets, Publish: f.save,
 		Pins: &crio.Pins{Etc: f.crio, Reload: f.reloader(), Log: f.logReader()},
-		Manifests: registry.Client{
-			AuthFile: config.AuthFile, Insecure: config.Insecure, Cache: filepath.Join(f.state, "manifests"),
-			RegistriesConf: f.registriesConf, RegistriesDir: f.registriesDir,
+		Options: runtime.Options{
+			Node: f.name(), Pools: f.pools, Parallel: f.parallel, Prune: f.prune, Stall: f.stall, Wait: f.wait,
+			Retry: runtime.Retry{First: f.retry}, Limits: runtime.Limits{Reserve: reserve, GCPercent: f.gcPercent},
 		},
-		Disk:    stores.Disk{Slots: slots, Sets: f.sets, Staging: f.stagingDir(config)},
-		Sets:    f.readSets,
-		Publish: f.save,
+		Configure: f.configure,
 	}
-	if previous, err := f.load(); err == nil {
+	if r.Parallel == 0 && (slices.Contains(f.pools, "master") || slices.Contains(f.pools, "control-plane")) {
+		r.Parallel = 2
+	}
+	if noPrevious == nil {
 		r.Continue(previous)
 	}
 	return r, client, nil
 }
 
-func (f passFlags) options() (runtime.Options, error) {
-	o := runtime.Options{
-		Node: f.name(), Parallel: f.parallel, Prune: f.prune, Stall: f.stall, Wait: f.wait,
-		Retry: runtime.Retry{First: f.retry},
+// configure reads what others may change on the node at any time.
+func (f passFlags) configure(r *runtime.Reconciler) (err error) {
+	config, _ := crio.ReadConfig(os.DirFS(f.crio)) // what is wrong with it, the pass says
+	slots := crio.Slots()
+	for i := range slots {
+		slots[i] = filepath.Join(f.state, "stores", filepath.Base(slots[i]))
 	}
-	if o.Parallel == 0 && (slices.Contains(f.pools, "master") || slices.Contains(f.pools, "control-plane")) {
-		o.Parallel = 2
+	r.Disk = stores.Disk{Slots: slots, Sets: f.sets, Staging: f.stagingDir(config)}
+	r.Manifests = registry.Client{
+		AuthFile: config.AuthFile, Insecure: config.Insecure, Cache: filepath.Join(f.state, "manifests"), ReadOnly: f.asBefore,
+		RegistriesConf: f.registriesConf, RegistriesDir: f.registriesDir,
 	}
-	var err, reserveErr error
-	o.Owner, err = f.ownerOf()
-	o.Limits.Reserve, reserveErr = runtime.ParseReserve(f.reserve)
-	if reserveErr != nil {
-		reserveErr = fmt.Errorf("%w: --reserve: %w", errUsage, reserveErr)
+	if r.Owner, err = f.ownerOf(); err != nil {
+		return err
 	}
-	o.Limits.GCPercent = f.gcPercent
-	var kubeletErr error
-	if f.gcPercent < 0 {
-		o.Limits.GCPercent, o.Limits.GCFile, kubeletErr = kubelet.GCThreshold(kubelet.Files...)
+	if f.gcPercent == 0 {
+		r.Limits.GCPercent, r.Limits.GCFile, err = kubelet.GCThreshold(kubelet.Files...)
 	}
-	return o, errors.Join(err, reserveErr, kubeletErr)
+	return err
 }
 
-func (f nodeFlags) stagingDir(config crio.Config) string {
+func (f planFlags) stagingDir(config crio.Config) string {
 	switch {
 	case f.staging != "":
 		return f.staging
@@ -115,6 +123,9 @@ func (f passFlags) logReader() func(context.Context, time.Time) ([]byte, error) 
 
 func (f nodeFlags) readSets() ([]pinset.Set, error) {
 	sets, err := watch.Dir(os.DirFS(f.sets))
+	if path := (*fs.PathError)(nil); errors.As(err, &path) && path.Path == "." {
+		err = fmt.Errorf("folder of sets %s: %w", f.sets, path.Err)
+	}
 	return watch.ForPools(sets, f.pools), err
 }
 

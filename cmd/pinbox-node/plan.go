@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,25 +22,15 @@ func planCommand() *cobra.Command {
 				return err
 			}
 			defer client.Close()
-			r.Manifests = readOnly(r.Manifests)
-			plan, claims, problem := r.Plan(cmd.Context())
-			p := describe(plan, claims, problem)
-			if output == "json" {
-				enc := json.NewEncoder(cmd.OutOrStdout())
-				enc.SetIndent("", "  ")
-				err = enc.Encode(p)
-			} else {
-				err = p.print(cmd.OutOrStdout())
-			}
+			plan, err := r.Plan(cmd.Context())
 			if err != nil {
 				return err
 			}
-			return problem
+			return show(cmd.OutOrStdout(), output, describe(plan), plan.Problem)
 		},
 	}
-	f.nodeFlags.add(cmd.Flags(), 10*time.Second)
-	f.addRegistries(cmd.Flags())
-	cmd.Flags().IntVar(&f.parallel, "parallel", 0, "pulls at a time (default: 4, or 2 in the pool master or control-plane)")
-	cmd.Flags().StringVar(&output, "output", "table", "table, or json for programs")
+	f.asBefore = true
+	f.planFlags.add(cmd.Flags(), 10*time.Second)
+	cmd.Flags().StringVarP(&output, "output", "o", "table", "table, or json for programs")
 	return cmd
 }

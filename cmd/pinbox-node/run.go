@@ -20,7 +20,8 @@ func runCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
-			release, err := f.lock(ctx)
+			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+			release, err := f.lock(ctx, func(text string) { log.Info(text) })
 			if err != nil {
 				return err
 			}
@@ -30,7 +31,6 @@ func runCommand() *cobra.Command {
 				return err
 			}
 			defer client.Close()
-			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 			r.Hooks = logged(log)
 			agent := runtime.Agent{
 				Reconciler: r, Service: systemd.Service{}, Log: log,

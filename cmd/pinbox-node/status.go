@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,22 +22,19 @@ func statusCommand() *cobra.Command {
 				return err
 			}
 			defer client.Close()
-			status, err := r.Look(cmd.Context())
+			status, err := r.Look(cmd.Context(), f.busy())
 			if err != nil {
 				return err
 			}
-			if output == "table" {
-				return printStatus(cmd.OutOrStdout(), status)
+			var unhealthy error
+			if !status.Healthy() {
+				unhealthy = errUnhealthy
 			}
-			enc := json.NewEncoder(cmd.OutOrStdout())
-			enc.SetIndent("", "  ")
-			if err := enc.Encode(status); err != nil || status.Healthy() {
-				return err
-			}
-			return errUnhealthy
+			return show(cmd.OutOrStdout(), output, shownStatus(status), unhealthy)
 		},
 	}
+	f.asBefore, f.reserve = true, "0"
 	f.nodeFlags.add(cmd.Flags(), 10*time.Second)
-	cmd.Flags().StringVar(&output, "output", "table", "table, or json for programs")
+	cmd.Flags().StringVarP(&output, "output", "o", "table", "table, or json for programs")
 	return cmd
 }

@@ -27,7 +27,7 @@ func TestServiceUnderTheRealSystemd(t *testing.T) {
 sleep 3
 systemctl is-active pinbox-node.service
 systemctl show -p NRestarts pinbox-node.service | grep NRestarts=0
-systemctl show -p StatusText pinbox-node.service | grep "CRI-O does not answer on unix:///var/run/crio/crio.sock"
+systemctl show -p StatusText pinbox-node.service | grep "CRI-O does not answer on /var/run/crio/crio.sock"
 systemctl stop pinbox-node.service
 systemctl show -p Result pinbox-node.service | grep Result=success
 `,

@@ -1,18 +1,41 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
-	"time"
 
 	"github.com/pinbox/pinbox/runtime"
 )
 
-// printStatus shows the sets, and every image that is not as it should be.
-func printStatus(w io.Writer, s runtime.Status) error {
+// shown is what a command shows.
+type shown interface {
+	print(io.Writer) error
+}
+
+// show prints a result for people or for programs, and passes on what is wrong
+// with it.
+func show(w io.Writer, output string, what shown, wrong error) error {
+	if output == "table" {
+		return errors.Join(what.print(w), wrong)
+	}
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return errors.Join(enc.Encode(what), wrong)
+}
+
+// shownStatus is a status that can be printed.
+type shownStatus runtime.Status
+
+// print shows the sets, and every image that is not as it should be.
+func (shown shownStatus) print(w io.Writer) error {
+	s := runtime.Status(shown)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "SET\tIMAGES\tPINNED\tMISSING")
+	if len(s.Sets) > 0 {
+		fmt.Fprintln(t, "SET\tIMAGES\tPINNED\tMISSING")
+	}
 	for _, set := range s.Sets {
 		fmt.Fprintf(t, "%s\t%d\t%d\t%d\n", set.Name, set.Images, set.Pinned, set.Missing)
 	}
@@ -20,7 +43,7 @@ func printStatus(w io.Writer, s runtime.Status) error {
 		return err
 	}
 	for _, c := range s.Conditions {
-		fmt.Fprintf(w, "%s=%s (%s): %s\n", c.Type, c.Status, c.Reason, c.Message)
+		fmt.Fprintf(w, "%s=%s (%s)\n", c.Type, c.Status, c.Reason)
 	}
 	for _, img := range s.Images {
 		if img.State != runtime.Pinned {
@@ -35,15 +58,14 @@ func printStatus(w io.Writer, s runtime.Status) error {
 	for _, e := range s.Errors {
 		fmt.Fprintln(w, e)
 	}
-	if p := s.Progress; p != nil && !p.ETA.IsZero() {
-		fmt.Fprintf(w, "%s, done at about %s\n", s.Line(), p.ETA.Local().Format(time.TimeOnly))
-	} else {
-		fmt.Fprintln(w, s.Line())
+	if len(s.Unpinned) > 0 {
+		fmt.Fprintf(w, "%d images are still there that no set asks for any more\n", len(s.Unpinned))
 	}
-	if s.Healthy() {
-		return nil
+	if s.Owner == runtime.MCO {
+		fmt.Fprintln(w, "the Machine Config Operator owns the pins of this node; pinbox-node only reports")
 	}
-	return errUnhealthy
+	_, err := fmt.Fprintln(w, s.Line())
+	return err
 }
 
 func reason(img runtime.ImageStatus) string {

@@ -4,13 +4,18 @@ package cri
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"net"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -35,6 +40,7 @@ var reconnect = grpc.ConnectParams{
 
 // Client talks to one runtime.
 type Client struct {
+	socket  string
 	conn    *grpc.ClientConn
 	images  criapi.ImageServiceClient
 	runtime criapi.RuntimeServiceClient
@@ -42,6 +48,7 @@ type Client struct {
 
 // Dial prepares a connection to a socket; it need not be there yet.
 func Dial(socket string) (*Client, error) {
+	socket = strings.TrimPrefix(socket, "unix://") // as crictl has it
 	conn, err := grpc.NewClient("unix://"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(reconnect),
@@ -49,7 +56,7 @@ func Dial(socket string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", socket, err)
 	}
-	return &Client{conn: conn, images: criapi.NewImageServiceClient(conn), runtime: criapi.NewRuntimeServiceClient(conn)}, nil
+	return &Client{socket: socket, conn: conn, images: criapi.NewImageServiceClient(conn), runtime: criapi.NewRuntimeServiceClient(conn)}, nil
 }
 
 // Close ends the connection.
@@ -57,11 +64,25 @@ func (c *Client) Close() error { return c.conn.Close() }
 
 // Version waits until the runtime answers, and tells its name and version.
 func (c *Client) Version(ctx context.Context) (name, version string, err error) {
+	if conn, err := net.Dial("unix", c.socket); err == nil {
+		_ = conn.Close() // it was a knock at the door
+	} else if errors.Is(err, fs.ErrPermission) {
+		return "", "", fmt.Errorf("%w: %s: permission denied", ErrNoAnswer, c.socket) // which no waiting cures
+	}
 	v, err := c.runtime.Version(ctx, &criapi.VersionRequest{}, grpc.WaitForReady(true))
 	if err != nil {
-		return "", "", fmt.Errorf("CRI-O does not answer on %s: %w", c.conn.Target(), err)
+		return "", "", fmt.Errorf("%w on %s: %s", ErrNoAnswer, c.socket, cause(err))
 	}
 	return v.RuntimeName, v.RuntimeVersion, nil
+}
+
+// ErrNoAnswer says that nobody is there to answer.
+var ErrNoAnswer = errors.New("CRI-O does not answer")
+
+// cause is the last thing that gRPC says, which is where it wraps what happened.
+func cause(err error) string {
+	parts := strings.Split(status.Convert(err).Message(), `desc = "`)
+	return strings.TrimPrefix(strings.TrimSuffix(parts[len(parts)-1], `"`), "transport: ")
 }
 
 // List tells all images, in one call. An image that is in several stores is

@@ -79,6 +79,9 @@ func ReadConfig(etc fs.FS) (Config, error) {
 	for _, name := range files {
 		errs = append(errs, c.add(etc, name))
 	}
+	if slices.Contains(c.PinnedImages, "*") { // of the list that wins
+		errs = append(errs, fmt.Errorf("%w: %s pins \"*\" alone, which crashes it", ErrConfig, c.PinnedBy))
+	}
 	return c, errors.Join(errs...)
 }
 
@@ -100,11 +103,6 @@ func (c *Config) add(etc fs.FS, name string) error {
 	}
 	if pins := s.Crio.Image.PinnedImages; pins != nil {
 		c.PinnedImages, c.PinnedBy = *pins, where
-		for _, pin := range *pins {
-			if pin == "*" {
-				return fmt.Errorf("%w: %s pins \"*\" alone, which crashes it", ErrConfig, where)
-			}
-		}
 	}
 	if repair := s.Crio.InternalRepair; repair != nil {
 		c.InternalRepair, c.InternalRepairBy = *repair, where

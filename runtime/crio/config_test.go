@@ -38,6 +38,10 @@ func TestReadConfig(t *testing.T) {
 			crio.Config{PinnedImages: []string{"a", "b"}, PinnedBy: crio.PinnedImagesPath, InternalRepair: true}, "/etc/crio/crio.conf.d/99-bad~"},
 		"a lone star": {map[string]string{"crio.conf.d/99": "[crio.image]\npinned_images = [\"*\"]\n"},
 			crio.Config{PinnedImages: []string{"*"}, PinnedBy: "/etc/crio/crio.conf.d/99", InternalRepair: true}, "crashes it"},
+		"a lone star that another list replaces": {map[string]string{"crio.conf.d/10": "[crio.image]\npinned_images = [\"*\"]\n", "crio.conf.d/50-pinned-images": ours},
+			crio.Config{PinnedImages: []string{"a", "b"}, PinnedBy: crio.PinnedImagesPath, InternalRepair: true}, ""},
+		"what pulls go by": {map[string]string{"crio.conf": "[crio.image]\nglobal_auth_file = \"/a\"\nbig_files_temporary_dir = \"/b\"\n", "crio.conf.d/60": "[crio.image]\nglobal_auth_file = \"/c\"\ninsecure_registries = [\"d\"]\n"},
+			crio.Config{InternalRepair: true, AuthFile: "/c", BigFiles: "/b", Insecure: []string{"d"}}, ""},
 	} {
 		etc := fstest.MapFS{}
 		for file, content := range test.files {

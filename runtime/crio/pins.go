@@ -61,8 +61,9 @@ func (p *Pins) Current() (images []pinset.Image, exact bool, err error) {
 // says which file is to blame. The temporary file is beside crio.conf.d, since
 // CRI-O reads all that is in there.
 func (p *Pins) Apply(ctx context.Context, images []pinset.Image) (reloaded bool, err error) {
-	if err := os.MkdirAll(filepath.Dir(p.path()), 0o755); err != nil {
-		return false, err
+	// CRI-O's own folder must be there: anything else is a misspelt path.
+	if err := os.Mkdir(filepath.Dir(p.path()), 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return false, fmt.Errorf("pin images: %w", err)
 	}
 	temp := filepath.Join(p.Etc, ".50-pinned-images.pinbox")
 	if _, err := atomicfile.WriteVia(temp, p.path(), RenderPinned(images), 0o644); err != nil {

@@ -62,10 +62,13 @@ func TestU5PinsAreWrittenWhenTheyChange(t *testing.T) {
 
 // CRI-O is not told to read what it would die of.
 func TestNoReloadOfAConfigurationThatCRIOCannotRead(t *testing.T) {
-	for _, content := range []string{"[crio", "[crio.image]\npinned_images = [\"*\"]\n"} {
+	for file, content := range map[string]string{"crio.conf": "[crio", "crio.conf.d/99": "[crio.image]\npinned_images = [\"*\"]\n"} {
 		etc := t.TempDir()
 		p := &crio.Pins{Etc: etc, Reload: func(context.Context) error { t.Error("it reloads"); return nil }}
-		if err := os.WriteFile(filepath.Join(etc, "crio.conf"), []byte(content), 0o644); err != nil {
+		if err := os.Mkdir(filepath.Join(etc, "crio.conf.d"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(etc, file), []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		if reloaded, err := p.Apply(t.Context(), images(t, documented...)); err != nil || reloaded {

@@ -42,7 +42,7 @@ func (p *Pins) Refusal(ctx context.Context) error {
 	if last == "" {
 		return nil
 	}
-	return fmt.Errorf("CRI-O refused to reload: %s", strings.TrimSpace(last))
+	return fmt.Errorf("CRI-O refused to reload: %s", strings.TrimSuffix(strings.TrimSpace(last), `"`))
 }
 
 // loggedAt is the time that a line of CRI-O's log begins with, or now.
@@ -81,14 +81,19 @@ func Signal(ctx context.Context, socket string) error {
 	return unix.Kill(int(peer.Pid), unix.SIGHUP)
 }
 
-// Command has CRI-O reload by a command, as "rc-service crio reload".
+// Command has CRI-O reload by a command, as "rc-service crio reload". It is split
+// at blanks; no shell is involved.
 func Command(ctx context.Context, line string) error {
 	words := strings.Fields(line)
 	if len(words) == 0 {
 		return errors.New("an empty command")
 	}
-	if out, err := exec.CommandContext(ctx, words[0], words[1:]...).CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", line, err, bytes.TrimSpace(out))
+	out, err := exec.CommandContext(ctx, words[0], words[1:]...).CombinedOutput()
+	if out = bytes.TrimSpace(out); err != nil && len(out) > 0 {
+		return fmt.Errorf("%s: %w: %s", line, err, out)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", line, err)
 	}
 	return nil
 }

@@ -19,7 +19,8 @@ const defaultThreshold = 85
 
 // GCThreshold is the share of the image file system, in percent, at which the
 // kubelet starts to remove images, and the file that says so, "" for the
-// kubelet's default. 100 means never. The first of the files that is there counts.
+// kubelet's default. 100 means never. The first of the files that is there counts;
+// of one that cannot be read, the default stands beside the error.
 func GCThreshold(files ...string) (percent int, file string, err error) {
 	for _, file := range files {
 		content, err := os.ReadFile(file)
@@ -27,13 +28,13 @@ func GCThreshold(files ...string) (percent int, file string, err error) {
 			continue
 		}
 		if err != nil {
-			return 0, "", err
+			return defaultThreshold, "", err
 		}
 		var config struct {
 			Percent *int `yaml:"imageGCHighThresholdPercent"`
 		}
 		if err := yaml.Unmarshal(content, &config); err != nil {
-			return 0, "", fmt.Errorf("kubelet configuration %s: %w", file, err)
+			return defaultThreshold, "", fmt.Errorf("kubelet configuration %s: %w", file, err)
 		}
 		if config.Percent != nil {
 			return *config.Percent, file, nil

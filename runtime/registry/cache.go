@@ -1,8 +1,6 @@
 package registry
 
 import (
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -20,29 +18,22 @@ func (c Client) cached(d digest.Digest) ([]byte, bool) {
 	return content, err == nil && digest.FromBytes(content) == d
 }
 
-func (c Client) keep(d digest.Digest, content []byte) error {
-	if c.Cache == "" || c.ReadOnly {
-		return nil
+// keep fills the cache. A disk that is full or read-only costs another request,
+// and nothing else.
+func (c Client) keep(d digest.Digest, content []byte) {
+	if c.Cache == "" || c.ReadOnly || os.MkdirAll(c.Cache, 0o755) != nil {
+		return
 	}
-	if err := os.MkdirAll(c.Cache, 0o755); err != nil {
-		return err
-	}
-	_, err := atomicfile.Write(filepath.Join(c.Cache, d.Encoded()), content, 0o644)
-	return err
+	_, _ = atomicfile.Write(filepath.Join(c.Cache, d.Encoded()), content, 0o644)
 }
 
 // Forget empties the cache: once the images are there, nobody asks again.
-func (c Client) Forget() error {
+func (c Client) Forget() {
 	if c.Cache == "" || c.ReadOnly {
-		return nil
+		return
 	}
-	entries, err := os.ReadDir(c.Cache)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	errs := []error{err}
+	entries, _ := os.ReadDir(c.Cache) // none, if it is not there
 	for _, e := range entries {
-		errs = append(errs, os.Remove(filepath.Join(c.Cache, e.Name())))
+		_ = os.Remove(filepath.Join(c.Cache, e.Name())) // a leftover harms nobody
 	}
-	return errors.Join(errs...)
 }

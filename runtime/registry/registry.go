@@ -144,7 +144,8 @@ func (f *fetcher) manifest(ctx context.Context, d digest.Digest) ([]byte, error)
 	if len(content) > maxManifest || digest.FromBytes(content) != d {
 		return nil, fmt.Errorf("manifest %s: %w", d, ErrDigest)
 	}
-	return content, f.keep(d, content)
+	f.keep(d, content)
+	return content, nil
 }
 
 func (f *fetcher) open(ctx context.Context) error {

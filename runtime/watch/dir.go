@@ -21,7 +21,7 @@ import (
 func Dir(fsys fs.FS) ([]pinset.Set, error) {
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {
-		return nil, fmt.Errorf("sets: %w", err)
+		return nil, err
 	}
 	var sets []pinset.Set
 	var errs []error
@@ -41,21 +41,24 @@ func Dir(fsys fs.FS) ([]pinset.Set, error) {
 
 // isSet leaves out backups, hidden files, and locks, which may lie beside the sets.
 func isSet(name string) bool {
-	return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) && !strings.HasPrefix(name, ".") && !strings.HasSuffix(name, ".lock.json")
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(path.Ext(name))) && !strings.HasPrefix(name, ".") && !strings.HasSuffix(name, ".lock.json")
 }
 
-func decode(content []byte, err error, name string, others []pinset.Set) ([]pinset.Set, error) {
+func decode(content []byte, err error, name string, before []pinset.Set) ([]pinset.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	sets, _, err := pinset.DecodeSets(bytes.NewReader(content), name)
+	sets, others, err := pinset.DecodeSets(bytes.NewReader(content), name)
 	errs := []error{err}
+	if err == nil && len(sets) == 0 { // cut short, perhaps, while somebody copies it
+		errs = append(errs, fmt.Errorf("%s: there is no PinnedImageSet in it, but %d objects of other kinds", name, others))
+	}
 	for i, s := range sets {
 		if len(s.Duplicates) > 0 {
 			errs = append(errs, fmt.Errorf("%s: set %q: spec.pinnedImages: Duplicate value: %q", s.Origin, s.Name, s.Duplicates[0].String()))
 		}
 		same := func(o pinset.Set) bool { return o.Name == s.Name }
-		if slices.ContainsFunc(others, same) || slices.ContainsFunc(sets[:i], same) {
+		if slices.ContainsFunc(before, same) || slices.ContainsFunc(sets[:i], same) {
 			errs = append(errs, fmt.Errorf("%s: %w: %q", s.Origin, pinset.ErrDuplicateSet, s.Name))
 		}
 	}

@@ -105,6 +105,10 @@ func (d *decoder) object(n *yaml.Node) {
 		for i := 0; items != nil && i < len(items.Content); i++ {
 			d.object(items.Content[i])
 		}
+	case kind == "":
+		d.fail(n, "%w: kind is missing; is the file complete?", ErrNotSet)
+	case kind != Kind && strings.EqualFold(kind, Kind):
+		d.fail(n, "%w: kind %q is spelt %s", ErrNotSet, kind, Kind)
 	case kind != Kind:
 		d.others++
 	case group != Group || version != "v1" && version != "v1alpha1":
@@ -238,8 +242,8 @@ type FileError struct {
 	Err      error
 }
 
-// Error names the file.
-func (e *FileError) Error() string { return e.File + ": " + e.Err.Error() }
+// Error is the text of Err, which names the file and the line.
+func (e *FileError) Error() string { return e.Err.Error() }
 
 // Unwrap gives what is wrong with it.
 func (e *FileError) Unwrap() error { return e.Err }
