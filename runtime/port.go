@@ -30,9 +30,9 @@ type Images interface {
 
 // Pins is what the runtime is told to pin.
 type Pins interface {
-	// Current pins of our drop-in, whether or not the runtime goes by them. exact
-	// says that it has nothing else.
-	Current() (images []pinset.Image, exact bool, err error)
+	// Current pins of our drop-in; exact says that it has nothing else. others are
+	// the pins that the runtime goes by instead, if it does.
+	Current() (images []pinset.Image, exact bool, others []string, err error)
 	// Apply writes the drop-in if need be, and has the runtime read it, unless
 	// there is something that Judge speaks of.
 	Apply(context.Context, []pinset.Image) (reloaded bool, err error)

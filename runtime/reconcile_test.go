@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,14 +30,15 @@ type world struct {
 	pins    []pinset.Image
 	space   disk.Space
 	staged  atomic.Int64
-	unknown error // of manifests
-	shared  bool  // the images have a layer in common
+	unknown error  // of manifests
+	shared  bool   // the images have a layer in common
+	silent  string // the image whose manifest never comes
 
 	mu        sync.Mutex
 	published []runtime.Status
 }
 
-func (w *world) Current() ([]pinset.Image, bool, error)           { return w.pins, true, nil }
+func (w *world) Current() ([]pinset.Image, bool, []string, error) { return w.pins, true, nil, nil }
 func (w *world) Judge([]pinset.Image) error                       { return nil }
 func (w *world) Refusal(context.Context) error                    { return nil }
 func (w *world) Locks() (stores, beside []pinset.Lock, err error) { return nil, nil, nil }
@@ -45,15 +47,30 @@ func (w *world) Staged() int64                                    { return w.sta
 func (w *world) Forget()                                          {}
 
 func (w *world) Apply(_ context.Context, images []pinset.Image) (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.pins = images
 	return true, nil
 }
 
+// pinned says that a name is among those that were applied.
+func (w *world) pinned(name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.pins, func(img pinset.Image) bool { return img.String() == name })
+}
+
 func (w *world) Space(root string) (store, staging disk.Space, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	return w.space, disk.Space{Device: 1, Total: 1 << 40, Free: 1 << 40}, nil
 }
 
-func (w *world) Image(_ context.Context, img pinset.Image) (pinset.LockedImage, error) {
+func (w *world) Image(ctx context.Context, img pinset.Image) (pinset.LockedImage, error) {
+	if w.silent != "" && strings.Contains(img.Repository, w.silent) {
+		<-ctx.Done()
+		return pinset.LockedImage{}, ctx.Err()
+	}
 	if w.unknown != nil {
 		return pinset.LockedImage{}, w.unknown
 	}
@@ -248,6 +265,127 @@ func TestSharedLayersAreFetchedOnce(t *testing.T) {
 	}
 	if most.Load() < 2 {
 		t.Error("once it is there, the others are still pulled one by one")
+	}
+}
+
+// What was unpinned is not forgotten when CRI-O fails in between.
+func TestUnpinnedOutlivesAFailedList(t *testing.T) {
+	var down atomic.Bool
+	w := &world{}
+	w.server = &fakecri.Server{
+		List: func() error {
+			if down.Load() {
+				return status.Error(codes.Unknown, "layer not known")
+			}
+			return nil
+		},
+		Pinned: w.pinned,
+	}
+	r := reconciler(t, w, 2)
+	pass(t, r)
+	w.sets[0].Images = w.sets[0].Images[:1]
+	if s := pass(t, r); !s.Healthy() || len(s.Unpinned) != 1 {
+		t.Fatalf("unpinned %v", s.Unpinned)
+	}
+	down.Store(true)
+	if s := pass(t, r); !s.Degraded() || len(s.Unpinned) != 1 || s.Images[0].State != runtime.Unknown {
+		t.Errorf("unpinned %v, %v", s.Unpinned, s.Images)
+	}
+	down.Store(false)
+	if s := pass(t, r); !s.Healthy() || len(s.Unpinned) != 1 {
+		t.Errorf("unpinned %v", s.Unpinned)
+	}
+}
+
+// CRI-O that does not do as it was told, for no reason that anybody knows, is
+// named as such.
+func TestCRIOThatDoesNotPin(t *testing.T) {
+	w := &world{}
+	w.server = &fakecri.Server{Pinned: func(string) bool { return false }}
+	r := reconciler(t, w, 1)
+	r.Settle = 50 * time.Millisecond
+	if s := pass(t, r); !s.Degraded() || !strings.Contains(strings.Join(s.Errors, " "), "CRI-O does not pin 1 images as the drop-in says, such as quay.io/x/image-000") {
+		t.Errorf("%v", s.Errors)
+	}
+}
+
+// Nothing arrives, whatever there is to fetch: the pull begins anew.
+func TestStalledPullsBeginAnew(t *testing.T) {
+	for name, shared := range map[string]bool{"a pull": false, "two of one layer": true} {
+		w := &world{shared: shared}
+		w.server = &fakecri.Server{Pull: func(ctx context.Context, _ string) error {
+			if pulls, _ := w.server.Counts(); pulls > 2 {
+				return nil
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}}
+		r := reconciler(t, w, 2)
+		r.Stall = 100 * time.Millisecond
+		if s := pass(t, r); !s.Healthy() {
+			t.Errorf("%s: %v", name, s.Errors)
+		}
+	}
+}
+
+// While a layer is unpacked nothing is fetched, but the store grows.
+func TestUnpackingIsNoStall(t *testing.T) {
+	w := &world{}
+	w.server = &fakecri.Server{Pull: func(context.Context, string) error {
+		for range 30 {
+			w.mu.Lock()
+			w.space.Free -= 8 << 20
+			w.mu.Unlock()
+			time.Sleep(10 * time.Millisecond)
+		}
+		return nil
+	}}
+	r := reconciler(t, w, 1)
+	r.Stall = 100 * time.Millisecond
+	if s := pass(t, r); !s.Healthy() {
+		t.Errorf("%v", s.Errors)
+	}
+	if pulls, _ := w.server.Counts(); pulls != 1 {
+		t.Errorf("%d pulls", pulls)
+	}
+}
+
+// A registry that does not answer when it is asked for a manifest holds up its
+// own image only, and not for long.
+func TestManifestThatNeverComes(t *testing.T) {
+	w := &world{server: &fakecri.Server{}, silent: "image-001"}
+	r := reconciler(t, w, 3)
+	r.Stall = 50 * time.Millisecond
+	s := pass(t, r)
+	for _, img := range s.Images {
+		if bad := strings.Contains(img.Name, w.silent); (img.State == runtime.Pinned) == bad || bad && (img.ErrorClass != runtime.Network || !strings.Contains(img.Error, "stalls")) {
+			t.Errorf("%+v", img)
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if first := w.published[0]; first.Healthy() || first.Degraded() {
+		t.Errorf("while it asks, it says %s", first.Line())
+	}
+}
+
+func TestOptionsThatMakeNoSense(t *testing.T) {
+	for name, change := range map[string]func(*runtime.Options){
+		"parallel":  func(o *runtime.Options) { o.Parallel = -1 },
+		"stall":     func(o *runtime.Options) { o.Stall = -time.Second },
+		"wait":      func(o *runtime.Options) { o.Wait = -time.Second },
+		"retry":     func(o *runtime.Options) { o.Retry.First = -time.Second },
+		"threshold": func(o *runtime.Options) { o.Limits.GCPercent = 101 },
+	} {
+		w := &world{server: &fakecri.Server{}}
+		r := reconciler(t, w, 1)
+		change(&r.Options)
+		if _, err := r.Pass(t.Context()); !errors.Is(err, runtime.ErrOptions) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := r.Plan(t.Context()); !errors.Is(err, runtime.ErrOptions) {
+			t.Errorf("%s: plan: %v", name, err)
+		}
 	}
 }
 

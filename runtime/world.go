@@ -22,6 +22,8 @@ type world struct {
 	// current is what it says; exact, that it says nothing else.
 	current []pinset.Image
 	exact   bool
+	// others are the pins of somebody else's drop-in, which wins.
+	others  []string
 	version string
 	stored  []pinset.Stored
 	// present has the names of all images in the stores, and whether they are pinned.
@@ -38,7 +40,7 @@ func (r *Reconciler) look(ctx context.Context) (world, error) {
 	w.sets, w.broken = r.Sets()
 	w.want = pinset.Union(w.sets...)
 	var err error
-	if w.current, w.exact, err = r.Pins.Current(); err != nil {
+	if w.current, w.exact, w.others, err = r.Pins.Current(); err != nil {
 		return w, fmt.Errorf("drop-in: %w", err)
 	}
 	w.pins = w.want
@@ -125,6 +127,9 @@ func (w world) missing() []pinset.Image {
 // names; what others pin is theirs.
 func (w world) mispinned() []string {
 	pins := map[string]bool{w.pause: true}
+	for _, name := range w.others {
+		pins[name] = true
+	}
 	var names []string
 	for _, img := range w.pins {
 		name := img.String()

@@ -183,6 +183,33 @@ func TestKilledAtEveryStep(t *testing.T) {
 	}
 }
 
+// The drop-in was written and not read by CRI-O, and the image that it unpinned is
+// not on the node: nothing shows that there is something to do, but a record.
+func TestLostReloadOfAnImageThatIsAway(t *testing.T) {
+	n, registry, _ := node(t)
+	a, b := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000)
+	n.WriteSet("s.yaml", sample.SetNamed("s", a, b))
+	healthy(t, n)
+	if _, err := n.Images().RemoveImage(t.Context(), &criapi.RemoveImageRequest{Image: &criapi.ImageSpec{Image: b}}); err != nil {
+		t.Fatal(err)
+	}
+	n.WriteSet("s.yaml", sample.SetNamed("s", a))
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for step := 1; n.Dropin() != rendered(t, []string{a}); step++ { // until it is written
+		if !died(t, n, program, step) {
+			t.Fatal("the pass ended before")
+		}
+	}
+	healthy(t, n)
+	if _, err := n.Images().PullImage(t.Context(), &criapi.PullImageRequest{Image: &criapi.ImageSpec{Image: b}}); err != nil {
+		t.Fatal(err)
+	}
+	wantPinned(t, n, a)
+}
+
 // died runs a pass that is killed at a step; it has not if it has no such step.
 func died(t *testing.T, n *crio.Node, program string, step int, args ...string) bool {
 	t.Helper()
@@ -252,6 +279,10 @@ func TestKilledAtRandomMoments(t *testing.T) {
 			finished++
 		}
 		checkDropin(t, n, fmt.Sprintf("kill %d", i), sets[0], sets[1])
+		if i%5 == 0 {
+			healthy(t, n, "--prune")
+			wantPinned(t, n, now...)
+		}
 		if t.Failed() {
 			return
 		}

@@ -159,7 +159,9 @@ func TestRegistryFaultsThatStay(t *testing.T) {
 // A registry that keeps the connection open and sends nothing costs the time
 // that --stall says, not the night; the pull is called off in CRI-O too.
 func TestRegistryThatStalls(t *testing.T) {
-	n, registry, access := node(t)
+	// A store of its own: what others write to this machine's disk would look like
+	// a layer that is being unpacked.
+	n, registry, access := small(t, 64<<20, 2000)
 	bad := pushed(t, registry, "app/bad", 30_000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", bad))
 	var gone atomic.Int32

@@ -33,18 +33,22 @@ func (p *Pins) path() string {
 }
 
 // Current gives the pins of the drop-in as it is, none if there is none. exact
-// says that it is just as RenderPinned has them.
-func (p *Pins) Current() (images []pinset.Image, exact bool, err error) {
+// says that it is just as RenderPinned has them. others are the pins of a file
+// that comes later.
+func (p *Pins) Current() (images []pinset.Image, exact bool, others []string, err error) {
+	if config, err := ReadConfig(os.DirFS(p.Etc)); err == nil && config.PinnedBy != PinnedImagesPath {
+		others = config.PinnedImages
+	}
 	content, err := os.ReadFile(p.path())
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, false, nil
+		return nil, false, others, nil
 	}
 	if err != nil {
-		return nil, false, err
+		return nil, false, others, err
 	}
 	var s section
 	if err := toml.Unmarshal(content, &s); err != nil || s.Crio.Image.PinnedImages == nil {
-		return nil, false, nil // not ours, or no longer: it is written anew
+		return nil, false, others, nil // not ours, or no longer: it is written anew
 	}
 	var set pinset.Set
 	for _, pin := range *s.Crio.Image.PinnedImages {
@@ -53,7 +57,7 @@ func (p *Pins) Current() (images []pinset.Image, exact bool, err error) {
 		}
 	}
 	images = pinset.Union(set)
-	return images, string(content) == string(RenderPinned(images)), nil
+	return images, string(content) == string(RenderPinned(images)), others, nil
 }
 
 // Apply has the drop-in pin these images, if it does not yet, and CRI-O read it.

@@ -1,0 +1,111 @@
+package runtime_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/fixtures/fakecri"
+	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// manager is a service manager that counts.
+type manager struct{ ready, alive atomic.Int32 }
+
+func (m *manager) Ready()                  { m.ready.Add(1) }
+func (m *manager) Alive()                  { m.alive.Add(1) }
+func (m *manager) Says(string)             {}
+func (m *manager) Patience() time.Duration { return 10 * time.Millisecond }
+
+// run runs an agent until the test ends.
+func run(t *testing.T, r *runtime.Reconciler, changes <-chan struct{}) *manager {
+	t.Helper()
+	m := &manager{}
+	a := &runtime.Agent{
+		Reconciler: r, Changes: changes, Service: m, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Interval: time.Hour, Debounce: time.Millisecond,
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var end sync.WaitGroup
+	end.Go(func() { a.Run(ctx) })
+	t.Cleanup(func() { cancel(); end.Wait() })
+	return m
+}
+
+// last waits for a published status that is as wanted.
+func last(t *testing.T, w *world, what string, is func(runtime.Status) bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		w.mu.Lock()
+		n := len(w.published)
+		ok := n > 0 && is(w.published[n-1])
+		w.mu.Unlock()
+		if ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("waited for long: %s", what)
+		}
+	}
+}
+
+// Somebody touches files in the folder of sets: the pulls go on.
+func TestEventsThatChangeNothingCallNothingOff(t *testing.T) {
+	w := &world{}
+	goOn := make(chan struct{})
+	w.server = &fakecri.Server{Pull: func(ctx context.Context, _ string) error {
+		select {
+		case <-goOn:
+			return nil
+		case <-ctx.Done():
+			t.Error("the pull was called off")
+			return ctx.Err()
+		}
+	}}
+	changes := make(chan struct{})
+	m := run(t, reconciler(t, w, 1), changes)
+	last(t, w, "it pulls", func(s runtime.Status) bool { return s.Progress != nil })
+	for range 5 {
+		changes <- struct{}{}
+		time.Sleep(5 * time.Millisecond)
+	}
+	close(goOn)
+	last(t, w, "it ends", runtime.Status.Healthy)
+	if m.ready.Load() != 1 || m.alive.Load() == 0 {
+		t.Errorf("ready %d times, alive %d", m.ready.Load(), m.alive.Load())
+	}
+}
+
+// The sets change at the very moment in which a pass ends: another follows at
+// once, not with the next interval.
+func TestChangeAtTheEndOfAPassIsNotLost(t *testing.T) {
+	w := &world{}
+	w.server = &fakecri.Server{Pinned: w.pinned}
+	r := reconciler(t, w, 1)
+	one := w.sets[0].Images[0]
+	two := pinset.Image{Repository: "quay.io/x/two", Digest: digest.FromString("two")}
+	var sets atomic.Pointer[pinset.Set]
+	sets.Store(&pinset.Set{Name: "s", Images: []pinset.Image{one}})
+	r.Sets = func() ([]pinset.Set, error) { return []pinset.Set{*sets.Load()}, nil }
+	changes := make(chan struct{})
+	told := false
+	r.Publish = func(s runtime.Status) error {
+		if s.Healthy() && !told { // the last thing that a pass does
+			told = true
+			sets.Store(&pinset.Set{Name: "s", Images: []pinset.Image{two}})
+			changes <- struct{}{}
+		}
+		return w.publish(s)
+	}
+	run(t, r, changes)
+	last(t, w, "the other image is pinned", func(s runtime.Status) bool {
+		return s.Healthy() && s.Images[0].Name == two.String()
+	})
+}
