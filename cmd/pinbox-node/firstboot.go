@@ -18,27 +18,16 @@ func firstbootCommand() *cobra.Command {
 			if err := checkOutput(output); err != nil {
 				return err
 			}
-			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
-			release, err := f.lock(cmd.Context(), func(text string) { log.Info(text) })
+			r, end, err := f.alone(cmd.Context(), slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
 			if err != nil {
 				return err
 			}
-			defer release()
-			r, client, err := f.reconciler()
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			r.Hooks = logged(log)
+			defer end()
 			status, err := r.Pass(cmd.Context())
 			if err != nil {
 				return err
 			}
-			var unhealthy error
-			if !status.Healthy() {
-				unhealthy = errUnhealthy
-			}
-			return show(cmd.OutOrStdout(), output, shownStatus(status), unhealthy)
+			return showStatus(cmd.OutOrStdout(), output, status)
 		},
 	}
 	f.add(cmd.Flags(), 2*time.Minute)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,6 +33,22 @@ var (
 	_ runtime.Disk      = stores.Disk{}
 	_ runtime.Service   = systemd.Service{}
 )
+
+// alone gives a reconciler to the one process that makes passes, and what it does
+// at its end.
+func (f passFlags) alone(ctx context.Context, log *slog.Logger) (r *runtime.Reconciler, end func(), err error) {
+	release, err := f.lock(ctx, func(text string) { log.Info(text) })
+	if err != nil {
+		return nil, nil, err
+	}
+	r, client, err := f.reconciler()
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	r.Hooks = logged(log)
+	return r, func() { client.Close(); release() }, nil
+}
 
 // reconciler puts the parts together. The caller closes the client.
 func (f passFlags) reconciler() (*runtime.Reconciler, *cri.Client, error) {

@@ -21,17 +21,11 @@ func runCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
-			release, err := f.lock(ctx, func(text string) { log.Info(text) })
+			r, end, err := f.alone(ctx, log)
 			if err != nil {
 				return err
 			}
-			defer release()
-			r, client, err := f.reconciler()
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			r.Hooks = logged(log)
+			defer end()
 			agent := runtime.Agent{
 				Reconciler: r, Service: systemd.Service{}, Log: log,
 				Changes: watch.Changes(ctx, f.sets, 5*time.Second), Interval: interval,

@@ -26,11 +26,7 @@ func statusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var unhealthy error
-			if !status.Healthy() {
-				unhealthy = errUnhealthy
-			}
-			return show(cmd.OutOrStdout(), output, shownStatus(status), unhealthy)
+			return showStatus(cmd.OutOrStdout(), output, status)
 		},
 	}
 	f.asBefore, f.reserve = true, "0"

@@ -26,6 +26,15 @@ func show(w io.Writer, output string, what shown, wrong error) error {
 	return errors.Join(enc.Encode(what), wrong)
 }
 
+// showStatus shows a status, and says whether it is good.
+func showStatus(w io.Writer, output string, s runtime.Status) error {
+	var unhealthy error
+	if !s.Healthy() {
+		unhealthy = errUnhealthy
+	}
+	return show(w, output, shownStatus(s), unhealthy)
+}
+
 // shownStatus is a status that can be printed.
 type shownStatus runtime.Status
 
