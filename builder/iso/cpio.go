@@ -1,0 +1,264 @@
+package iso
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
+)
+
+// Member of the archives that a boot loader gives to the kernel: initramfs.
+type Member struct {
+	Name    string
+	Mode    uint32
+	Content []byte
+}
+
+// Modes as stat(2) has them.
+const (
+	modeDir  = 0o040755
+	modeFile = 0o100600
+	modeType = 0o170000
+	typeDir  = 0o040000
+)
+
+// maxArchive bounds what an area unpacks to, in bytes.
+const maxArchive = 64 << 20
+
+var (
+	gzipMagic = []byte{0x1f, 0x8b}
+	xzMagic   = []byte{0xfd, '7', 'z', 'X', 'Z', 0}
+	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
+)
+
+// readArchives reads what the kernel would: archives one after the other, each
+// plain or compressed, with zeros between (Documentation/driver-api/early-userspace
+// in the kernel's source). A later member replaces an earlier one of its name.
+func readArchives(area []byte) ([]Member, error) {
+	var all []Member
+	for {
+		area = bytes.TrimLeft(area, "\x00")
+		if len(area) == 0 {
+			return all, nil
+		}
+		plain, rest, err := decompress(area)
+		if err != nil {
+			return nil, fmt.Errorf("%w: Ignition area: %w", ErrCorrupt, err)
+		}
+		members, used, err := readCpio(plain)
+		if err != nil {
+			return nil, fmt.Errorf("%w: Ignition area: %w", ErrCorrupt, err)
+		}
+		if rest == nil { // it was plain
+			rest = area[used:]
+		}
+		for _, m := range members {
+			all = put(all, m)
+		}
+		area = rest
+	}
+}
+
+// put adds a member, or replaces the one of its name.
+func put(all []Member, m Member) []Member {
+	for i := range all {
+		if all[i].Name == m.Name {
+			all[i] = m
+			return all
+		}
+	}
+	return append(all, m)
+}
+
+// decompress unpacks the first archive; rest is what follows, nil for a plain one.
+func decompress(area []byte) (plain, rest []byte, err error) {
+	switch {
+	case bytes.HasPrefix(area, gzipMagic):
+		return gunzip(area)
+	case bytes.HasPrefix(area, xzMagic):
+		return unxz(area)
+	case bytes.HasPrefix(area, zstdMagic):
+		return unzstd(area)
+	}
+	return area, nil, nil
+}
+
+func gunzip(area []byte) (plain, rest []byte, err error) {
+	source := bytes.NewReader(area)
+	z, err := gzip.NewReader(source)
+	if err != nil {
+		return nil, nil, err
+	}
+	z.Multistream(false)
+	plain, err = readAll(z)
+	return plain, area[len(area)-source.Len():], err
+}
+
+func unxz(area []byte) (plain, rest []byte, err error) {
+	source := bytes.NewReader(area)
+	z, err := xz.ReaderConfig{SingleStream: true}.NewReader(source)
+	if err != nil {
+		return nil, nil, err
+	}
+	plain, err = readAll(z)
+	left := source.Len()
+	if err != nil && strings.Contains(err.Error(), "unexpected data after stream") {
+		err, left = nil, left+1 // it has looked at one byte of what follows
+	}
+	return plain, area[len(area)-left:], err
+}
+
+// unzstd finds the end of the frame by its blocks, since the library reads ahead:
+// RFC 8878, 3.1.1.
+func unzstd(area []byte) (plain, rest []byte, err error) {
+	var h zstd.Header
+	if err := h.Decode(area); err != nil {
+		return nil, nil, err
+	}
+	end := h.HeaderSize
+	for last := false; !last; {
+		if end+3 > len(area) {
+			return nil, nil, io.ErrUnexpectedEOF
+		}
+		block := int(area[end]) | int(area[end+1])<<8 | int(area[end+2])<<16
+		last = block&1 == 1
+		end += 3
+		if block>>1&3 == 1 { // one byte, repeated
+			end++
+		} else {
+			end += block >> 3
+		}
+	}
+	if h.HasCheckSum {
+		end += 4
+	}
+	if end > len(area) {
+		return nil, nil, io.ErrUnexpectedEOF
+	}
+	z, err := zstd.NewReader(bytes.NewReader(area[:end]), zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer z.Close()
+	plain, err = readAll(z)
+	return plain, area[end:], err
+}
+
+func readAll(r io.Reader) ([]byte, error) {
+	plain, err := io.ReadAll(io.LimitReader(r, maxArchive+1))
+	if len(plain) > maxArchive {
+		return nil, fmt.Errorf("more than %d bytes in it", maxArchive)
+	}
+	return plain, err
+}
+
+// header of newc: cpio(5), fourteen numbers of eight hexadecimal digits.
+const (
+	newcMagic  = "070701"
+	newcFields = 13
+	newcHeader = 6 + 8*newcFields
+	trailer    = "TRAILER!!!"
+)
+
+// readCpio reads a newc archive, and says how many bytes it has.
+func readCpio(b []byte) (members []Member, used int, err error) {
+	for at := 0; ; {
+		if len(b)-at < newcHeader || string(b[at:at+6]) != newcMagic {
+			return nil, 0, errors.New("no cpio archive in newc format")
+		}
+		var fields [newcFields]int
+		for i := range fields {
+			n, err := strconv.ParseUint(string(b[at+6+8*i:at+14+8*i]), 16, 32)
+			if err != nil {
+				return nil, 0, fmt.Errorf("cpio header: %w", err)
+			}
+			fields[i] = int(n)
+		}
+		nameEnd := at + newcHeader + fields[11]
+		body := align(nameEnd, 4)
+		if fields[11] < 1 || nameEnd > len(b) || body+fields[6] > len(b) {
+			return nil, 0, errors.New("the cpio archive is cut off")
+		}
+		name := string(b[at+newcHeader : nameEnd-1])
+		at = align(body+fields[6], 4)
+		if name == trailer {
+			return members, min(at, len(b)), nil
+		}
+		members = append(members, Member{Name: name, Mode: uint32(fields[1]), Content: b[body : body+fields[6]]})
+	}
+}
+
+// writeArchive packs members, with the folders that they lie in before them, by
+// gzip: any kernel reads that. Equal members, equal bytes.
+func writeArchive(members []Member) ([]byte, error) {
+	var b bytes.Buffer
+	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	w := cpioWriter{w: z}
+	seen := map[string]bool{}
+	for _, m := range members {
+		w.parents(m.Name, seen)
+		if m.Mode&modeType != typeDir || !seen[m.Name] {
+			w.write(m)
+		}
+		seen[m.Name] = true
+	}
+	w.write(Member{Name: trailer})
+	if w.err != nil {
+		return nil, w.err
+	}
+	if err := z.Close(); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+type cpioWriter struct {
+	w     io.Writer
+	inode int
+	err   error
+}
+
+func (w *cpioWriter) parents(name string, seen map[string]bool) {
+	dir := path.Dir(name)
+	if dir == "." || dir == "/" || seen[dir] {
+		return
+	}
+	w.parents(dir, seen)
+	w.write(Member{Name: dir, Mode: modeDir})
+	seen[dir] = true
+}
+
+func (w *cpioWriter) write(m Member) {
+	w.inode++
+	links := 1
+	if m.Mode&modeType == typeDir {
+		links = 2
+	}
+	var h strings.Builder
+	h.WriteString(newcMagic)
+	for _, n := range [newcFields]int{w.inode, int(m.Mode), 0, 0, links, 0, len(m.Content), 0, 0, 0, 0, len(m.Name) + 1, 0} {
+		fmt.Fprintf(&h, "%08x", n)
+	}
+	h.WriteString(m.Name + "\x00")
+	for h.Len()%4 != 0 {
+		h.WriteByte(0)
+	}
+	padding := make([]byte, align(len(m.Content), 4)-len(m.Content))
+	for _, part := range [][]byte{[]byte(h.String()), m.Content, padding} {
+		if _, err := w.w.Write(part); w.err == nil {
+			w.err = err
+		}
+	}
+}
+
+func align(n, to int) int { return (n + to - 1) / to * to }

@@ -1,0 +1,312 @@
+package iso
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pinbox/pinbox/storage/atomicfile"
+)
+
+// What keeps an image from being edited.
+var (
+	ErrCustomized = errors.New("pinbox has edited the image before")
+	ErrSameFile   = errors.New("base and output are one file")
+	ErrPristine   = errors.New("pinbox has not edited the image")
+)
+
+// UndoName is the addition that tells what the base had where it was changed.
+const UndoName = "undo.gz"
+
+// Edit of an image.
+type Edit struct {
+	// Ignition config to embed; nil leaves what is there.
+	Ignition []byte
+	Kargs    KargsEdit
+	// Additions to Dir.
+	Additions []Addition
+	// Written is called with the bytes of each part that was written; nil is fine.
+	Written func(int)
+}
+
+// undo is what brings the base back.
+type undo struct {
+	Size    int64       `json:"size"`
+	Patches []undoPatch `json:"patches"`
+}
+
+type undoPatch struct {
+	Offset  int64  `json:"offset"`
+	Content []byte `json:"content"`
+}
+
+// Apply writes an edited copy of the image base to out, which appears when it is
+// complete.
+func Apply(ctx context.Context, base, out string, e Edit) error {
+	f, err := os.Open(base)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if there, err := os.Stat(out); err == nil && os.SameFile(fi, there) {
+		return fmt.Errorf("%s: %w", out, ErrSameFile)
+	}
+	i, err := Open(f, fi.Size())
+	if err != nil {
+		return fmt.Errorf("%s: %w", base, err)
+	}
+	l, err := i.edit(e)
+	if err != nil {
+		return fmt.Errorf("%s: %w", base, err)
+	}
+	return write(ctx, f, out, l, e.Written)
+}
+
+// edit lays everything out. What the base had is known before the undo file is
+// laid out, as only its length matters there.
+func (i *Image) edit(e Edit) (layout, error) {
+	texts, err := i.texts(e)
+	if err != nil {
+		return layout{}, err
+	}
+	draft, err := i.plan(append(slices.Clone(e.Additions), Addition{Name: UndoName}))
+	if err != nil {
+		return layout{}, err
+	}
+	hybrid, _, _, err := i.hybrid(draft.size)
+	if err != nil {
+		return layout{}, err
+	}
+	back, err := i.undo(slices.Concat(texts, draft.patches, hybrid))
+	if err != nil {
+		return layout{}, err
+	}
+	l, err := i.plan(append(slices.Clone(e.Additions), Addition{UndoName, int64(len(back)), bytes.NewReader(back)}))
+	if err != nil {
+		return layout{}, err
+	}
+	hybrid, tables, total, err := i.hybrid(l.size)
+	if err != nil {
+		return layout{}, err
+	}
+	l.patches = slices.Concat(texts, l.patches, hybrid)
+	l.chunks = append(l.chunks, tables...)
+	l.size = max(total, l.size)
+	return l, nil
+}
+
+// texts are the areas that boot loaders and Ignition read.
+func (i *Image) texts(e Edit) ([]patch, error) {
+	var patches []patch
+	if e.Ignition != nil {
+		p, err := i.embed(e.Ignition)
+		if err != nil {
+			return nil, err
+		}
+		patches = append(patches, p)
+	}
+	if len(e.Kargs.Append)+len(e.Kargs.Delete)+len(e.Kargs.Replace) == 0 {
+		return patches, nil
+	}
+	k, err := i.Kargs()
+	if err != nil {
+		return nil, err
+	}
+	more, err := k.edit(e.Kargs)
+	return append(patches, more...), err
+}
+
+// undo tells what the base has in the places of these patches.
+func (i *Image) undo(patches []patch) ([]byte, error) {
+	u := undo{Size: i.size}
+	for _, p := range patches {
+		before := make([]byte, len(p.content))
+		if _, err := i.r.ReadAt(before, p.offset); err != nil {
+			return nil, err
+		}
+		u.Patches = append(u.Patches, undoPatch{p.offset, before})
+	}
+	text, err := json.Marshal(u)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write(text); err != nil {
+		return nil, err
+	}
+	if err := z.Close(); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// Reset writes the base of an edited image to out, byte for byte.
+func Reset(ctx context.Context, edited, out string) error {
+	f, err := os.Open(edited)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	i, err := Open(f, fi.Size())
+	if err != nil {
+		return fmt.Errorf("%s: %w", edited, err)
+	}
+	back, err := i.Find(Dir + "/" + UndoName)
+	if errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("%s: %w", edited, ErrPristine)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", edited, err)
+	}
+	u, err := readUndo(back)
+	if err != nil || u.Size < 0 || u.Size > fi.Size() {
+		return fmt.Errorf("%s: %w: %s: %w", edited, ErrCorrupt, UndoName, err)
+	}
+	l := layout{size: u.Size}
+	for _, p := range u.Patches {
+		l.patches = append(l.patches, patch{p.Offset, p.Content})
+	}
+	slices.Reverse(l.patches) // where two overlap, the first was there first
+	return write(ctx, f, out, l, nil)
+}
+
+func readUndo(f File) (u undo, err error) {
+	z, err := gzip.NewReader(f.Reader())
+	if err != nil {
+		return u, err
+	}
+	return u, json.NewDecoder(io.LimitReader(z, maxArchive)).Decode(&u)
+}
+
+// write copies the base, as far as it is wanted, and puts in what changes.
+func write(ctx context.Context, base *os.File, out string, l layout, written func(int)) error {
+	f, err := atomicfile.Create(out, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Abort()
+	if err := duplicate(ctx, f.File, base, l.size, written); err != nil {
+		return err
+	}
+	for _, c := range l.chunks {
+		if err := copyAt(ctx, f.File, c, written); err != nil {
+			return err
+		}
+	}
+	for _, p := range l.patches {
+		if _, err := f.WriteAt(p.content, p.offset); err != nil {
+			return err
+		}
+	}
+	if err := f.Truncate(l.size); err != nil {
+		return err
+	}
+	return f.Commit()
+}
+
+// duplicate copies a file from its beginning, sharing its blocks where the file
+// system can.
+func duplicate(ctx context.Context, to, from *os.File, limit int64, written func(int)) error {
+	if unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) == nil {
+		return nil
+	}
+	if _, err := from.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	const step = 64 << 20 // between two looks at ctx
+	for done := int64(0); done < limit; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := io.CopyN(to, from, min(step, limit-done)) // copy_file_range
+		done += n
+		if written != nil {
+			written(int(n))
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyAt writes a chunk to its place. It must have the size that was announced.
+func copyAt(ctx context.Context, to *os.File, c chunk, written func(int)) error {
+	if f, ok := c.content.(*os.File); ok {
+		return copyData(ctx, to, f, c, written)
+	}
+	if _, err := to.Seek(c.offset, io.SeekStart); err != nil {
+		return err
+	}
+	return copyN(ctx, to, c.content, c.size, written)
+}
+
+// copyData copies a file, and leaves its holes.
+func copyData(ctx context.Context, to, from *os.File, c chunk, written func(int)) error {
+	fi, err := from.Stat()
+	if err != nil || fi.Size() != c.size {
+		return fmt.Errorf("%s has changed while it was added: %w", from.Name(), errors.Join(err, io.ErrUnexpectedEOF))
+	}
+	for at := int64(0); at < c.size; {
+		start, err := unix.Seek(int(from.Fd()), at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) { // holes only
+			return nil
+		}
+		if err != nil {
+			start = at // a file system that does not tell
+		}
+		end, err := unix.Seek(int(from.Fd()), start, unix.SEEK_HOLE)
+		if err != nil {
+			end = c.size
+		}
+		if _, err := from.Seek(start, io.SeekStart); err != nil {
+			return err
+		}
+		if _, err := to.Seek(c.offset+start, io.SeekStart); err != nil {
+			return err
+		}
+		if err := copyN(ctx, to, from, end-start, written); err != nil {
+			return err
+		}
+		at = end
+	}
+	return nil
+}
+
+func copyN(ctx context.Context, to io.Writer, from io.Reader, size int64, written func(int)) error {
+	const step = 64 << 20
+	for done := int64(0); done < size; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := io.CopyN(to, from, min(step, size-done))
+		done += n
+		if written != nil {
+			written(int(n))
+		}
+		if err != nil {
+			return fmt.Errorf("a file to add ends after %d of %d bytes: %w", done, size, err)
+		}
+	}
+	return nil
+}

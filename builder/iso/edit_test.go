@@ -1,0 +1,380 @@
+package iso
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/pinbox/pinbox/fixtures"
+)
+
+// base makes a CoreOS-like image by xorriso: what is in it matters, not that it
+// boots.
+func base(t *testing.T, args ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	tree := filepath.Join(dir, "tree")
+	kargs := func(before string) string {
+		return before + "coreos.liveiso=test ignition.firstboot\n" + strings.Repeat("#", 500) + "\nrest\n"
+	}
+	size := len("coreos.liveiso=test ignition.firstboot\n") + 500
+	for name, content := range map[string]string{
+		"coreos/igninfo.json":        `{"file":"images/ignition.img"}`,
+		"coreos/kargs.json":          fmt.Sprintf(`{"default":"coreos.liveiso=test ignition.firstboot","size":%d,"files":[{"path":"EFI/debian/grub.cfg","offset":6,"pad":"#","end":"\n"},{"path":"isolinux/isolinux.cfg","offset":9,"pad":"#","end":"\n"}]}`, size),
+		"images/ignition.img":        strings.Repeat("\x00", 65536),
+		"EFI/debian/grub.cfg":        kargs("linux "),
+		"isolinux/isolinux.cfg":      kargs("  append "),
+		"images/pxeboot/rootfs.img":  strings.Repeat("rootfs", 50_000),
+		"images/efiboot.img":         strings.Repeat("\x00", 1<<20),
+		"zz-a-file-after-our-folder": "z",
+	} {
+		path := filepath.Join(tree, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := filepath.Join(dir, "base.iso")
+	fixtures.Run(t, "xorriso", append(append([]string{"-as", "mkisofs", "-quiet", "-volid", "test", "-o", out}, args...), tree)...)
+	return out
+}
+
+// kinds of bases, as xorriso's options.
+var kinds = map[string][]string{
+	"plain":                  {"-iso-level", "3"},
+	"Rock Ridge":             {"-rock", "-iso-level", "3"},
+	"Joliet":                 {"-J", "-joliet-long", "-iso-level", "3"},
+	"as CoreOS, hybrid, GPT": {"-rock", "-J", "-joliet-long", "-iso-level", "3", "-efi-boot-part", "--efi-boot-image", "-e", "images/efiboot.img", "-no-emul-boot", "-isohybrid-gpt-basdat"},
+}
+
+// sparse is a file with a mark every so often, and holes between.
+func sparse(t *testing.T, size int64) *os.File {
+	t.Helper()
+	f, err := os.Create(filepath.Join(t.TempDir(), "store"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	if err := f.Truncate(size); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range marks(size) {
+		if _, err := f.WriteAt(fmt.Appendf(nil, "mark %d", at), at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return f
+}
+
+// marks are where mistakes would show: both ends, and the borders of extents.
+func marks(size int64) []int64 {
+	all := []int64{0, size - 30}
+	for border := int64(maxExtent); border < size-100; border += maxExtent {
+		all = append(all, border-20, border)
+	}
+	return all
+}
+
+func addition(f *os.File) Addition {
+	fi, _ := f.Stat()
+	return Addition{"store.squashfs", fi.Size(), f}
+}
+
+func digest(t *testing.T, path string) string {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%x", h.Sum(nil))
+}
+
+// isoinfo and xorriso see the store with its right size, and where it begins, in
+// every tree that the base has; what the base had stands where it stood.
+func TestStoreIsSeenInEveryTree(t *testing.T) {
+	for kind, args := range kinds {
+		for _, size := range []int64{1 << 20, 3900 << 20, 4 << 30, 4100 << 20, 9 << 30} {
+			t.Run(fmt.Sprintf("%s, %d MiB", kind, size>>20), func(t *testing.T) {
+				b := base(t, args...)
+				out := filepath.Join(t.TempDir(), "out.iso")
+				store := sparse(t, size)
+				e := Edit{Ignition: []byte(`{"ignition":{"version":"3.4.0"}}`), Kargs: KargsEdit{Append: []string{"quiet"}},
+					Additions: []Addition{{"lock.json", 5, strings.NewReader("lock\n")}, addition(store)}}
+				if err := Apply(t.Context(), b, out, e); err != nil {
+					t.Fatal(err)
+				}
+				checkTrees(t, out, size, args)
+				checkBase(t, b, out)
+				again := filepath.Join(t.TempDir(), "base.iso")
+				if err := Reset(t.Context(), out, again); err != nil {
+					t.Fatal(err)
+				}
+				if digest(t, again) != digest(t, b) {
+					t.Error("reset does not bring back the base")
+				}
+				if err := os.Remove(out); err != nil { // gigabytes, if only of holes
+					t.Fatal(err)
+				}
+			})
+		}
+	}
+}
+
+func checkTrees(t *testing.T, out string, size int64, args []string) {
+	t.Helper()
+	f, err := os.Open(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i, err := Open(f, fi.Size())
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := i.Find("pinbox/store.squashfs")
+	if err != nil || store.Size != size {
+		t.Fatalf("%+v, %v", store, err)
+	}
+	for _, at := range marks(size) {
+		got := make([]byte, len(fmt.Sprintf("mark %d", at)))
+		if _, err := f.ReadAt(got, store.Offset()+at); err != nil || string(got) != fmt.Sprintf("mark %d", at) {
+			t.Errorf("at %d: %q, %v", at, got, err)
+		}
+	}
+	if text, err := i.Text("pinbox/lock.json"); err != nil || string(text) != "lock\n" {
+		t.Errorf("lock %q, %v", text, err)
+	}
+	// xorriso, by the tree that it prefers.
+	listing, err := exec.Command("xorriso", "-indev", out, "-find", "/", "-type", "f", "-exec", "report_lba").CombinedOutput()
+	if err != nil {
+		t.Fatalf("xorriso: %v\n%s", err, listing)
+	}
+	var sum int64
+	for _, m := range regexp.MustCompile(`(?mi)^File data lba:\s*\d+ ,\s*\d+ ,\s*\d+ ,\s*(\d+) , '/pinbox/store.squashfs'`).FindAllSubmatch(listing, -1) {
+		n, _ := strconv.ParseInt(string(m[1]), 10, 64) // digits
+		sum = max(sum, n)
+	}
+	if sum != size {
+		t.Errorf("xorriso sees %d bytes, want %d\n%s", sum, size, listing)
+	}
+	trees := [][]string{{}}
+	for _, arg := range args {
+		switch arg {
+		case "-rock":
+			trees = append(trees, []string{"-R"})
+		case "-J":
+			trees = append(trees, []string{"-J"})
+		}
+	}
+	for _, tree := range trees {
+		out, err := exec.Command("isoinfo", append(append([]string{"-i", out}, tree...), "-l")...).CombinedOutput()
+		if err != nil || !strings.Contains(strings.ToLower(string(out)), "/pinbox/") || !strings.Contains(strings.ToLower(string(out)), "store.squashfs") {
+			t.Errorf("isoinfo %v: %v\n%s", tree, err, out)
+		}
+	}
+}
+
+// checkBase compares the output with its base: only what has to change does.
+func checkBase(t *testing.T, base, out string) {
+	t.Helper()
+	before, err := os.ReadFile(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	after := make([]byte, len(before))
+	if _, err := io.ReadFull(f, after); err != nil {
+		t.Fatal(err)
+	}
+	i := open(t, before)
+	area, err := i.IgnitionArea()
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(after[area.Offset:area.Offset+area.Length], before[area.Offset:])
+	changed := 0
+	for n := range before {
+		if before[n] != after[n] {
+			changed++
+		}
+	}
+	if changed > 400 { // numbers in descriptors and "..", kernel arguments, partition tables
+		t.Errorf("%d bytes of the base have changed", changed)
+	}
+}
+
+// fdisk reads both GPTs and complains of neither; partitions that covered all of
+// the base cover all of the output.
+func TestPartitionTables(t *testing.T) {
+	b := base(t, kinds["as CoreOS, hybrid, GPT"]...)
+	out := filepath.Join(t.TempDir(), "out.iso")
+	if err := Apply(t.Context(), b, out, Edit{Additions: []Addition{addition(sparse(t, 5<<20+1))}}); err != nil {
+		t.Fatal(err)
+	}
+	fi, err := os.Stat(out)
+	if err != nil || fi.Size()%grain != 0 {
+		t.Errorf("%v, %v", fi, err)
+	}
+	for name, image := range map[string]string{"base": b, "output": out} {
+		report := fixtures.Run(t, "xorriso", "-indev", image, "-report_system_area", "plain")
+		for _, bad := range []string{"GPT CRC", "corrupt", "GPT backup problems"} {
+			if strings.Contains(report, bad) {
+				t.Errorf("%s: %s\n%s", name, bad, report)
+			}
+		}
+		m := regexp.MustCompile(`ISO image size/512 :\s*(\d+)`).FindStringSubmatch(report)
+		g := regexp.MustCompile(`GPT lba range\s*:\s*(\d+)\s+(\d+)\s+(\d+)`).FindStringSubmatch(report)
+		if m == nil || g == nil {
+			t.Fatalf("%s: %s", name, report)
+		}
+		if name == "output" && g[3] != strconv.FormatInt(fi.Size()/block-1, 10) {
+			t.Errorf("the backup GPT is at %s, the image has %d blocks", g[3], fi.Size()/block)
+		}
+	}
+}
+
+// A full sector of the root directory is no reason to refuse: it moves.
+func TestFullRootDirectory(t *testing.T) {
+	dir := t.TempDir()
+	for n := range 200 {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("f%03d-with-a-name-of-some-length", n)), []byte("x"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := filepath.Join(t.TempDir(), "base.iso")
+	fixtures.Run(t, "xorriso", "-as", "mkisofs", "-quiet", "-volid", "test", "-rock", "-J", "-joliet-long", "-o", b, dir)
+	out := filepath.Join(t.TempDir(), "out.iso")
+	if err := Apply(t.Context(), b, out, Edit{Additions: []Addition{addition(sparse(t, 3000))}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, tree := range []string{"-R", "-J"} {
+		listing := fixtures.Run(t, "isoinfo", "-i", out, tree, "-f")
+		if n := strings.Count(listing, "-with-a-name"); n != 200 || !strings.Contains(listing, "/pinbox/store.squashfs") {
+			t.Errorf("isoinfo %s finds %d files\n%s", tree, n, listing)
+		}
+	}
+}
+
+// The kernel mounts it, and reads what was added through every tree.
+func TestKernelReadsTheStore(t *testing.T) {
+	fixtures.NeedRoot(t)
+	if filesystems, _ := os.ReadFile("/proc/filesystems"); !bytes.Contains(filesystems, []byte("iso9660")) {
+		t.Log("this kernel has no iso9660; the boot test's has")
+		return
+	}
+	out := filepath.Join(t.TempDir(), "out.iso")
+	if err := Apply(t.Context(), base(t, kinds["as CoreOS, hybrid, GPT"]...), out, Edit{Additions: []Addition{addition(sparse(t, 5<<30))}}); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	fixtures.Run(t, "mount", "-o", "loop,ro", out, dir)
+	defer fixtures.Run(t, "umount", dir)
+	if fi, err := os.Stat(filepath.Join(dir, "pinbox/store.squashfs")); err != nil || fi.Size() != 5<<30 {
+		t.Errorf("%v, %v", fi, err)
+	}
+}
+
+func TestEqualInputEqualBytes(t *testing.T) {
+	b, store := base(t, kinds["as CoreOS, hybrid, GPT"]...), sparse(t, 2<<20)
+	var digests []string
+	for range 2 {
+		out := filepath.Join(t.TempDir(), "out.iso")
+		if err := Apply(t.Context(), b, out, Edit{Ignition: []byte("{}"), Additions: []Addition{addition(store)}}); err != nil {
+			t.Fatal(err)
+		}
+		digests = append(digests, digest(t, out))
+	}
+	if digests[0] != digests[1] {
+		t.Error("two runs differ")
+	}
+}
+
+func TestEditsThatAreRefused(t *testing.T) {
+	b := base(t, kinds["Rock Ridge"]...)
+	edited := filepath.Join(t.TempDir(), "edited.iso")
+	if err := Apply(t.Context(), b, edited, Edit{}); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out.iso")
+	for name, test := range map[string]struct {
+		do   func() error
+		want error
+	}{
+		"edited before":   {func() error { return Apply(t.Context(), edited, out, Edit{}) }, ErrCustomized},
+		"onto itself":     {func() error { return Apply(t.Context(), b, b, Edit{}) }, ErrSameFile},
+		"reset of a base": {func() error { return Reset(t.Context(), b, out) }, ErrPristine},
+		"a store cut short": {func() error {
+			return Apply(t.Context(), b, out, Edit{Additions: []Addition{{"a", 10, strings.NewReader("x")}}})
+		}, io.EOF},
+		"a config too large": {func() error {
+			return Apply(t.Context(), b, out, Edit{Ignition: []byte(digest(t, b) + strings.Repeat(digest(t, b)[1:], 3) + noise(200_000))})
+		}, ErrTooLarge},
+		"no such folder": {func() error { return Apply(t.Context(), b, filepath.Join(dir, "no/out.iso"), Edit{}) }, os.ErrNotExist},
+		"too large for it": {func() error {
+			return Apply(t.Context(), b, out, Edit{Additions: []Addition{{"a", 9 << 40, strings.NewReader("")}}})
+		}, ErrTooLarge},
+	} {
+		if err := test.do(); !errors.Is(err, test.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
+		t.Errorf("left over: %v, %v", entries, err)
+	}
+}
+
+// noise does not compress.
+func noise(size int) string {
+	var b bytes.Buffer
+	for n := 0; b.Len() < size; n++ {
+		sum := sha256.Sum256(fmt.Append(nil, n))
+		b.Write(sum[:])
+	}
+	return b.String()
+}
+
+// The real headers come back as they were, too.
+func TestRealHeadersComeBack(t *testing.T) {
+	for _, name := range []string{"embed-areas-2021-09", "embed-areas-2023-03.s390x", "embed-areas-2023-07.x86_64"} {
+		b := filepath.Join(t.TempDir(), "base.iso")
+		if err := os.WriteFile(b, header(t, name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		edited, again := filepath.Join(t.TempDir(), "edited.iso"), filepath.Join(t.TempDir(), "again.iso")
+		if err := Apply(t.Context(), b, edited, Edit{Ignition: []byte("{}"), Additions: []Addition{addition(sparse(t, 1<<20))}}); err != nil {
+			t.Fatal(err)
+		}
+		content, err := os.ReadFile(edited)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if config, err := open(t, content).Ignition(); err != nil || string(config) != "{}" {
+			t.Errorf("%s: %q, %v", name, config, err)
+		}
+		if err := Reset(t.Context(), edited, again); err != nil || digest(t, again) != digest(t, b) {
+			t.Errorf("%s: it does not come back: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package iso
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+)
+
+// block is the unit of partition tables, in bytes.
+const block = 512
+
+// Where a master boot record has its four partitions, and its signature.
+const (
+	mbrPartitions = 446
+	mbrSignature  = 510
+)
+
+// Header of a GUID partition table: UEFI specification, 5.3.2.
+const (
+	gptMagic      = "EFI PART"
+	gptHeaderSize = 92
+	gptMaxEntries = 32 << 10 // bytes; xorriso makes 248 entries of 128
+)
+
+// hybrid puts the partition tables right that make an ISO boot from a disk: the
+// partitions that cover all of it grow with it, and the backup of the GPT moves to
+// its new end. size is that of the volume; the image's is returned.
+func (i *Image) hybrid(size int64) (patches []patch, chunks []chunk, total int64, err error) {
+	head := make([]byte, 64*block)
+	if _, err := i.r.ReadAt(head, 0); err != nil {
+		return nil, nil, 0, err
+	}
+	if head[mbrSignature] != 0x55 || head[mbrSignature+1] != 0xaa {
+		return nil, nil, size, nil // it boots from CDs only
+	}
+	total = (size + gptMaxEntries + block + grain - 1) / grain * grain
+	last := uint64(total/block) - 1
+	covered := uint32(int64(i.primary.sectors) * sector / block)
+	for n := range 4 {
+		p := head[mbrPartitions+16*n:][:16]
+		start, count := binary.LittleEndian.Uint32(p[8:]), binary.LittleEndian.Uint32(p[12:])
+		if start <= 1 && count > 0 && start+count >= covered {
+			grown := uint32(min(last+1, 1<<32-1)) - start
+			patches = append(patches, patch{int64(mbrPartitions + 16*n + 12), binary.LittleEndian.AppendUint32(nil, grown)})
+		}
+	}
+	if string(head[block:block+8]) != gptMagic {
+		return patches, nil, total, nil
+	}
+	primary, backup, err := growGPT(head[block:2*block], i, covered, last)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	return append(patches, primary...), backup, total, nil
+}
+
+// growGPT gives the primary table, within the base, and the backup at the end.
+func growGPT(header []byte, i *Image, covered uint32, last uint64) ([]patch, []chunk, error) {
+	header = bytes.Clone(header)
+	at := int64(binary.LittleEndian.Uint64(header[72:])) * block
+	count, size := int64(binary.LittleEndian.Uint32(header[80:])), int64(binary.LittleEndian.Uint32(header[84:]))
+	if size < 128 || count < 1 || count*size > gptMaxEntries || at+count*size > i.size {
+		return nil, nil, fmt.Errorf("%w: its GPT has %d entries of %d bytes at %d", ErrCorrupt, count, size, at)
+	}
+	entries := make([]byte, count*size)
+	if _, err := i.r.ReadAt(entries, at); err != nil {
+		return nil, nil, err
+	}
+	blocks := uint64(count*size+block-1) / block
+	usable := last - blocks - 1
+	for n := range count {
+		e := entries[n*size:][:size]
+		start, end := binary.LittleEndian.Uint64(e[32:]), binary.LittleEndian.Uint64(e[40:])
+		if !bytes.Equal(e[:16], make([]byte, 16)) && start <= 1 && end+1 >= uint64(covered) {
+			binary.LittleEndian.PutUint64(e[40:], usable)
+		}
+	}
+	put := binary.LittleEndian.PutUint64
+	put(header[32:], last)
+	put(header[48:], usable)
+	binary.LittleEndian.PutUint32(header[88:], crc32.ChecksumIEEE(entries))
+	sealGPT(header)
+	backup := bytes.Clone(header)
+	put(backup[24:], last)
+	put(backup[32:], binary.LittleEndian.Uint64(header[24:]))
+	put(backup[72:], last-blocks)
+	sealGPT(backup)
+	return []patch{{block, header}, {at, entries}},
+		[]chunk{{int64(last-blocks) * block, int64(len(entries)), bytes.NewReader(entries)}, {int64(last) * block, block, bytes.NewReader(backup)}}, nil
+}
+
+// sealGPT computes the checksum of a header, for which its own field counts as 0.
+func sealGPT(header []byte) {
+	binary.LittleEndian.PutUint32(header[16:], 0)
+	binary.LittleEndian.PutUint32(header[16:], crc32.ChecksumIEEE(header[:gptHeaderSize]))
+}

@@ -1,0 +1,147 @@
+package iso
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// ErrNoIgnition says that an image has no place for an Ignition config, and
+// ErrTooLarge that the place is too small.
+var (
+	ErrNoIgnition = errors.New("the image has no Ignition area: it is no CoreOS live ISO")
+	ErrTooLarge   = errors.New("does not fit")
+)
+
+// Names of the Ignition config in its area, and of the file that tells where the
+// area is: coreos-installer, src/live/embed.rs.
+const (
+	configName  = "config.ign"
+	ignInfoName = "coreos/igninfo.json"
+	ignitionImg = "images/ignition.img"
+)
+
+// The header that told so before there was igninfo.json: magic, offset, length.
+const (
+	legacyIgnition      = 32744
+	legacyIgnitionMagic = "coreiso+"
+)
+
+// Area of an image that may be written over.
+type Area struct{ Offset, Length int64 }
+
+// IgnitionArea finds the place for the config: what igninfo.json says, or the
+// legacy header, or all of images/ignition.img.
+func (i *Image) IgnitionArea() (Area, error) {
+	info := struct {
+		File           string
+		Offset, Length *int64
+	}{File: ignitionImg}
+	text, err := i.Text(ignInfoName)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		if a, ok := i.legacyIgnition(); ok {
+			return a, i.inside(a, "legacy header")
+		}
+	case err != nil:
+		return Area{}, err
+	default:
+		if err := json.Unmarshal(text, &info); err != nil {
+			return Area{}, fmt.Errorf("%s: %w: %w", ignInfoName, ErrCorrupt, err)
+		}
+	}
+	f, err := i.Find(info.File)
+	if errors.Is(err, ErrNotFound) {
+		return Area{}, ErrNoIgnition
+	}
+	if err != nil {
+		return Area{}, err
+	}
+	a := Area{Offset: 0, Length: f.Size}
+	if info.Offset != nil {
+		a.Offset, a.Length = *info.Offset, f.Size-*info.Offset
+	}
+	if info.Length != nil {
+		a.Length = *info.Length
+	}
+	if a.Offset < 0 || a.Length <= 0 || a.Offset+a.Length > f.Size || len(f.extents) > 1 {
+		return Area{}, fmt.Errorf("%s: %w: the area from %d, %d bytes long, is not within %s, which has %d", ignInfoName, ErrCorrupt, a.Offset, a.Length, info.File, f.Size)
+	}
+	a.Offset += f.Offset()
+	return a, i.inside(a, ignInfoName)
+}
+
+func (i *Image) legacyIgnition() (Area, bool) {
+	h := make([]byte, 24)
+	if _, err := i.r.ReadAt(h, legacyIgnition); err != nil || string(h[:8]) != legacyIgnitionMagic {
+		return Area{}, false
+	}
+	return Area{int64(binary.LittleEndian.Uint64(h[8:])), int64(binary.LittleEndian.Uint64(h[16:]))}, true
+}
+
+func (i *Image) inside(a Area, by string) error {
+	if a.Offset < 0 || a.Length < 0 || a.Offset > i.size || a.Length > i.size-a.Offset {
+		return fmt.Errorf("%s: %w: the area from %d, %d bytes long, is not within the image, which has %d", by, ErrCorrupt, a.Offset, a.Length, i.size)
+	}
+	return nil
+}
+
+// Members of the Ignition area: the config, and what else was put there, as files
+// for the network.
+func (i *Image) Members() ([]Member, error) {
+	a, err := i.IgnitionArea()
+	if err != nil {
+		return nil, err
+	}
+	content := make([]byte, a.Length)
+	if _, err := i.r.ReadAt(content, a.Offset); err != nil {
+		return nil, err
+	}
+	return readArchives(content)
+}
+
+// Ignition is the config in the image, nil if there is none.
+func (i *Image) Ignition() ([]byte, error) {
+	members, err := i.Members()
+	for _, m := range members {
+		if m.Name == configName {
+			return m.Content, err
+		}
+	}
+	return nil, err
+}
+
+// patch is bytes to write over those of the base.
+type patch struct {
+	offset  int64
+	content []byte
+}
+
+// embed gives the area with a config in it, and all else that was there.
+func (i *Image) embed(config []byte) (patch, error) {
+	a, err := i.IgnitionArea()
+	if err != nil {
+		return patch{}, err
+	}
+	members, err := i.Members()
+	if err != nil {
+		return patch{}, err
+	}
+	members = put(members, Member{Name: configName, Mode: modeFile, Content: config})
+	packed, err := writeArchive(members)
+	if err != nil {
+		return patch{}, err
+	}
+	if over := int64(len(packed)) - a.Length; over > 0 {
+		largest := members[0]
+		for _, m := range members {
+			if len(m.Content) > len(largest.Content) {
+				largest = m
+			}
+		}
+		return patch{}, fmt.Errorf("the Ignition config %w: compressed, it is %d bytes larger than the area of %d; the largest of it is %s with %d bytes",
+			ErrTooLarge, over, a.Length, largest.Name, len(largest.Content))
+	}
+	return patch{a.Offset, append(packed, make([]byte, a.Length-int64(len(packed)))...)}, nil
+}

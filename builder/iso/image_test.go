@@ -1,0 +1,319 @@
+package iso
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
+
+	"github.com/pinbox/pinbox/fixtures"
+)
+
+// header is the real header of a CoreOS live ISO, of coreos-installer's fixtures.
+func header(t *testing.T, name string) []byte {
+	t.Helper()
+	dir := filepath.Join(fixtures.Root(t), "..", "shared", "data", "iso")
+	f, err := os.Open(filepath.Join(dir, name+".iso.xz"))
+	if err != nil {
+		t.Skipf("%s needs coreos-installer's fixtures/iso in %s", t.Name(), dir)
+	}
+	defer f.Close()
+	z, err := xz.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+func open(t *testing.T, content []byte) *Image {
+	t.Helper()
+	i, err := Open(bytes.NewReader(content), int64(len(content)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// The numbers are those that coreos-installer's own tests expect, or that xorriso
+// and isoinfo tell.
+func TestRealHeaders(t *testing.T) {
+	for name, want := range map[string]struct {
+		label    string
+		ignition Area
+		kargs    []int64
+	}{
+		"embed-areas-2021-09":        {"fedora-coreos-34.20210921.dev.0", Area{102400, 262144}, []int64{98126, 371658}},
+		"embed-areas-2023-03.s390x":  {"fedora-coreos-37.20230307.dev.0", Area{35*sector + 132096, 262144}, nil},
+		"embed-areas-2023-07.x86_64": {"fedora-coreos-38.20230718.dev.0", Area{68 * sector, 262144}, []int64{199*sector + 970, 66*sector + 1869}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := open(t, header(t, name))
+			a, err := i.IgnitionArea()
+			if err != nil || a != want.ignition || i.Label != want.label {
+				t.Errorf("label %s, area %+v, %v", i.Label, a, err)
+			}
+			if config, err := i.Ignition(); err != nil || config != nil {
+				t.Errorf("a config of %d bytes, %v", len(config), err)
+			}
+			k, err := i.Kargs()
+			if want.kargs == nil {
+				if !errors.Is(err, ErrNoKargs) {
+					t.Errorf("%+v, %v", k, err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, a := range k.areas {
+				if !slices.Contains(want.kargs, a.Offset) || a.Length != 1139 || len(k.areas) != len(want.kargs) {
+					t.Errorf("kernel arguments at %+v", a)
+				}
+			}
+			if !strings.Contains(k.Current, "coreos.liveiso="+want.label) || k.Default != k.Current {
+				t.Errorf("%+v", k)
+			}
+		})
+	}
+}
+
+// A primary volume alone, with or without Rock Ridge, leads to the same files.
+func TestFilesAreFoundInEveryTree(t *testing.T) {
+	i := open(t, header(t, "embed-areas-2023-07.x86_64"))
+	want, err := i.Find("EFI/fedora/grub.cfg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.joliet = nil
+	got, err := i.Find("EFI/fedora/grub.cfg")
+	if err != nil || got.Offset() != want.Offset() || got.Size != want.Size {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, name := range []string{"coreos", "coreos/no-such", "no-such/igninfo.json", "coreos/igninfo.json/x", ""} {
+		if _, err := i.Find(name); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// apply writes patches over a copy.
+func apply(content []byte, patches ...patch) []byte {
+	content = bytes.Clone(content)
+	for _, p := range patches {
+		copy(content[p.offset:], p.content)
+	}
+	return content
+}
+
+func TestEmbedKeepsWhatElseIsThere(t *testing.T) {
+	base := header(t, "embed-areas-2023-07.x86_64")
+	i := open(t, base)
+	area, err := i.IgnitionArea()
+	if err != nil {
+		t.Fatal(err)
+	}
+	network := Member{Name: "etc/coreos-firstboot-network/eth0.nmconnection", Mode: modeFile, Content: []byte("[connection]\n")}
+	for name, pack := range map[string]func([]byte) []byte{
+		"gzip":  nil,
+		"plain": func(b []byte) []byte { return b },
+		"xz": func(b []byte) []byte {
+			var out bytes.Buffer
+			w, err := xz.WriterConfig{CheckSum: xz.CRC32}.NewWriter(&out)
+			if err == nil {
+				_, err = w.Write(b)
+			}
+			if err := errors.Join(err, w.Close()); err != nil {
+				t.Fatal(err)
+			}
+			return out.Bytes()
+		},
+		"zstd": func(b []byte) []byte {
+			w, err := zstd.NewWriter(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return w.EncodeAll(b, nil)
+		},
+	} {
+		packed, err := writeArchive([]Member{network})
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := writeArchive([]Member{{Name: configName, Mode: modeFile, Content: []byte("old")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pack != nil {
+			plain, _, err := gunzip(packed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			packed = pack(plain)
+		}
+		// Two archives, with zeros between and after.
+		before := apply(base, patch{area.Offset, append(append(append([]byte{}, packed...), make([]byte, 512)...), second...)})
+		p, err := open(t, before).embed([]byte(`{"ignition":{}}`))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if p.offset != area.Offset || int64(len(p.content)) != area.Length {
+			t.Errorf("%s: %d bytes at %d", name, len(p.content), p.offset)
+		}
+		members, err := open(t, apply(before, p)).Members()
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		got := map[string]string{}
+		for _, m := range members {
+			got[m.Name] = string(m.Content)
+		}
+		if got[configName] != `{"ignition":{}}` || got[network.Name] != "[connection]\n" || got["etc"] != "" {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	huge := make([]byte, 400_000)
+	random := rand.NewChaCha8([32]byte{})
+	if _, err := random.Read(huge); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := i.embed(huge); !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "the largest of it is config.ign with 400000 bytes") {
+		t.Errorf("%v", err)
+	}
+}
+
+// The kernel unpacks with code of its own; cpio is a second reader of the format.
+func TestArchiveIsReadByCpio(t *testing.T) {
+	packed, err := writeArchive([]Member{{Name: "etc/net/a", Mode: modeFile, Content: []byte("abc")}, {Name: configName, Mode: modeFile, Content: []byte("{}")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cmd := exec.Command("sh", "-c", "gunzip | cpio --quiet -idm")
+	cmd.Dir, cmd.Stdin = dir, bytes.NewReader(packed)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for name, want := range map[string]string{"etc/net/a": "abc", configName: "{}"} {
+		got, err := os.ReadFile(filepath.Join(dir, name))
+		fi, statErr := os.Stat(filepath.Join(dir, name))
+		if err != nil || statErr != nil || string(got) != want || fi.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %q, %v, %v", name, got, fi, err)
+		}
+	}
+}
+
+func TestKargsEdit(t *testing.T) {
+	for name, test := range map[string]struct {
+		edit KargsEdit
+		want string
+		says string
+	}{
+		"nothing":       {KargsEdit{}, "a b=1 c", ""},
+		"append":        {KargsEdit{Append: []string{"d", "e=2 f"}}, "a b=1 c d e=2 f", ""},
+		"delete":        {KargsEdit{Delete: []string{"b=1"}}, "a c", ""},
+		"replace":       {KargsEdit{Replace: []string{"b=1=2"}}, "a b=2 c", ""},
+		"all at once":   {KargsEdit{Append: []string{"b=3"}, Delete: []string{"a"}, Replace: []string{"b=1=x=y"}}, "b=x=y c b=3", ""},
+		"not there":     {KargsEdit{Delete: []string{"b"}}, "", `there is no "b"`},
+		"not there now": {KargsEdit{Replace: []string{"b=2=3"}}, "", `there is no "b=2"`},
+		"no form":       {KargsEdit{Replace: []string{"b=1"}}, "", "key=old=new"},
+	} {
+		got, err := test.edit.apply("a b=1 c")
+		if got != test.want || (err == nil) != (test.says == "") || err != nil && (!errors.Is(err, ErrKargs) || !strings.Contains(err.Error(), test.says)) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
+
+// All areas get the new text, and the default stays.
+func TestKargsOfARealHeader(t *testing.T) {
+	for _, name := range []string{"embed-areas-2021-09", "embed-areas-2023-07.x86_64"} {
+		base := header(t, name)
+		k, err := open(t, base).Kargs()
+		if err != nil {
+			t.Fatal(err)
+		}
+		patches, err := k.edit(KargsEdit{Append: []string{"console=ttyS0"}})
+		if err != nil || len(patches) != 2 {
+			t.Fatalf("%v, %v", patches, err)
+		}
+		after, err := open(t, apply(base, patches...)).Kargs()
+		if err != nil || after.Current != k.Current+" console=ttyS0" || after.Default != k.Default {
+			t.Errorf("%s: %+v, %v", name, after, err)
+		}
+		if _, err := k.edit(KargsEdit{Append: []string{strings.Repeat("x", 1139)}}); !errors.Is(err, ErrKargs) || !strings.Contains(err.Error(), "longer than the area of") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := open(t, apply(base, patches[0])).Kargs(); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: areas that differ: %v", name, err)
+		}
+	}
+}
+
+func TestImagesThatAreNone(t *testing.T) {
+	base := header(t, "embed-areas-2023-07.x86_64")
+	at := func(name string) int64 {
+		f, err := open(t, base).Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.Offset()
+	}
+	look := func(i *Image) error {
+		_, ignitionErr := i.Ignition()
+		_, kargsErr := i.Kargs()
+		return errors.Join(ignitionErr, kargsErr)
+	}
+	for name, test := range map[string]struct {
+		content []byte
+		want    error
+		says    string
+	}{
+		"empty":            {nil, ErrNotISO, "sector 16"},
+		"text":             {bytes.Repeat([]byte("text"), 20_000), ErrNotISO, ""},
+		"cut off":          {base[:700_000], ErrTruncated, "the file 700000"},
+		"no end":           {base[:17*sector+100], ErrNotISO, ""},
+		"igninfo is none":  {apply(base, patch{at("coreos/igninfo.json"), []byte("[")}), ErrCorrupt, "coreos/igninfo.json"},
+		"kargs are none":   {apply(base, patch{at("coreos/kargs.json"), []byte("[")}), ErrCorrupt, "coreos/kargs.json"},
+		"another's area":   {apply(base, patch{at("coreos/igninfo.json"), []byte(`{"file":"no/such"}                  `)}), ErrNoIgnition, ""},
+		"area outside":     {apply(base, patch{at("coreos/igninfo.json"), []byte(`{"offset":262000,"length":1000}     `)}), ErrCorrupt, "is not within images/ignition.img"},
+		"negative area":    {apply(base, patch{at("coreos/igninfo.json"), []byte(`{"offset":-1}                       `)}), ErrCorrupt, ""},
+		"rubbish in it":    {apply(base, patch{68 * sector, []byte("rubbish")}), ErrCorrupt, "cpio"},
+		"half an archive":  {apply(base, patch{68 * sector, []byte{0x1f, 0x8b, 8, 0}}), ErrCorrupt, "Ignition area"},
+		"a huge directory": {apply(base, patch{int64(open(t, base).joliet.root.at + 10), []byte{255, 255, 255, 255}}), ErrCorrupt, "directory"},
+	} {
+		i, err := Open(bytes.NewReader(test.content), int64(len(test.content)))
+		if err == nil {
+			err = look(i)
+		}
+		if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Whatever an image holds, reading it ends.
+func FuzzOpen(f *testing.F) {
+	f.Add([]byte("CD001"), uint16(0))
+	base := make([]byte, 40*sector)
+	f.Fuzz(func(t *testing.T, b []byte, at uint16) {
+		content := apply(base, patch{int64(at) % (39 * sector), b[:min(len(b), sector)]})
+		if i, err := Open(bytes.NewReader(content), int64(len(content))); err == nil {
+			_, _ = i.Ignition()
+			_, _ = i.Kargs()
+		}
+	})
+}

@@ -1,0 +1,189 @@
+package iso
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// ErrNoKargs says that the kernel arguments of an image cannot be changed, and
+// ErrKargs that they cannot be changed like that.
+var (
+	ErrNoKargs = errors.New("the image has no areas for kernel arguments")
+	ErrKargs   = errors.New("kernel arguments cannot be changed so")
+)
+
+const kargsName = "coreos/kargs.json"
+
+// maxKargs is what the kernel takes on its command line, in bytes.
+const maxKargs = 2048
+
+// The header that told of kernel arguments before there was kargs.json: magic,
+// length, offset of the default, and up to six offsets.
+const (
+	legacyKargs      = 32672
+	legacyKargsMagic = "coreKarg"
+	legacyKargsAreas = 6
+)
+
+// Kargs are the kernel arguments of an image: one text, in each boot loader's
+// configuration.
+type Kargs struct {
+	Default, Current string
+	areas            []kargsArea
+}
+
+type kargsArea struct {
+	Area
+	file     string
+	pad, end byte
+}
+
+// Kargs reads the kernel arguments; all areas must agree.
+func (i *Image) Kargs() (Kargs, error) {
+	text, err := i.Text(kargsName)
+	if errors.Is(err, ErrNotFound) {
+		return i.legacyKargs()
+	}
+	if err != nil {
+		return Kargs{}, err
+	}
+	var info struct {
+		Default string
+		Size    int64
+		Files   []struct {
+			Path     string
+			Offset   int64
+			Pad, End string
+		}
+	}
+	if err := json.Unmarshal(text, &info); err != nil {
+		return Kargs{}, fmt.Errorf("%s: %w: %w", kargsName, ErrCorrupt, err)
+	}
+	k := Kargs{Default: info.Default}
+	for _, a := range info.Files {
+		// Images of 2021 do not say; coreos-installer takes these for them.
+		a.Pad, a.End = cmp.Or(a.Pad, "#"), cmp.Or(a.End, "\n")
+		f, err := i.Find(a.Path)
+		if err != nil {
+			return Kargs{}, fmt.Errorf("%s: %w: %w", kargsName, ErrCorrupt, err)
+		}
+		if a.Offset < 0 || info.Size <= 0 || info.Size > maxKargs || a.Offset+info.Size > f.Size || len(a.Pad) != 1 || len(a.End) != 1 {
+			return Kargs{}, fmt.Errorf("%s: %w: the area of %s, %d bytes from %d, makes no sense", kargsName, ErrCorrupt, a.Path, info.Size, a.Offset)
+		}
+		k.areas = append(k.areas, kargsArea{Area{f.Offset() + a.Offset, info.Size}, a.Path, a.Pad[0], a.End[0]})
+	}
+	return k, i.readKargs(&k)
+}
+
+// legacyKargs reads what the header says.
+func (i *Image) legacyKargs() (Kargs, error) {
+	h := make([]byte, 24+8*legacyKargsAreas)
+	if _, err := i.r.ReadAt(h, legacyKargs); err != nil || string(h[:8]) != legacyKargsMagic {
+		return Kargs{}, ErrNoKargs
+	}
+	number := func(n int) int64 { return int64(binary.LittleEndian.Uint64(h[8*n:])) }
+	length, at := number(1), Area{number(2), number(1)}
+	if length <= 0 || length > maxKargs {
+		return Kargs{}, fmt.Errorf("legacy header: %w: %d bytes of kernel arguments", ErrCorrupt, length)
+	}
+	if err := i.inside(at, "legacy header"); err != nil {
+		return Kargs{}, err
+	}
+	def := make([]byte, length)
+	if _, err := i.r.ReadAt(def, at.Offset); err != nil {
+		return Kargs{}, err
+	}
+	k := Kargs{Default: strings.TrimRight(string(def), "#\n\x00 ")}
+	for n := 3; n < 3+legacyKargsAreas && number(n) != 0; n++ {
+		a := Area{number(n), length}
+		if err := i.inside(a, "legacy header"); err != nil {
+			return Kargs{}, err
+		}
+		k.areas = append(k.areas, kargsArea{a, "legacy header", '#', '\n'})
+	}
+	return k, i.readKargs(&k)
+}
+
+func (i *Image) readKargs(k *Kargs) error {
+	if len(k.areas) == 0 {
+		return ErrNoKargs
+	}
+	for n, a := range k.areas {
+		content := make([]byte, a.Length)
+		if _, err := i.r.ReadAt(content, a.Offset); err != nil {
+			return err
+		}
+		text, _, ok := bytes.Cut(content, []byte{a.end})
+		if !ok {
+			return fmt.Errorf("%s: %w: its kernel arguments have no end", a.file, ErrCorrupt)
+		}
+		if n > 0 && string(text) != k.Current {
+			return fmt.Errorf("%s: %w: its kernel arguments are %q, those of %s %q", a.file, ErrCorrupt, text, k.areas[0].file, k.Current)
+		}
+		k.Current = string(text)
+	}
+	return nil
+}
+
+// KargsEdit changes kernel arguments: what to delete, to replace ("key=old=new")
+// and to append, in this order.
+type KargsEdit struct{ Append, Delete, Replace []string }
+
+// apply gives the new text.
+func (e KargsEdit) apply(text string) (string, error) {
+	args := strings.Fields(text)
+	find := func(arg string) (int, error) {
+		if n := slices.Index(args, arg); n >= 0 {
+			return n, nil
+		}
+		return 0, fmt.Errorf("%w: there is no %q among %q", ErrKargs, arg, strings.Join(args, " "))
+	}
+	for _, arg := range e.Delete {
+		n, err := find(arg)
+		if err != nil {
+			return "", err
+		}
+		args = slices.Delete(args, n, n+1)
+	}
+	for _, change := range e.Replace {
+		parts := strings.SplitN(change, "=", 3)
+		if len(parts) != 3 {
+			return "", fmt.Errorf("%w: %q has not the form key=old=new", ErrKargs, change)
+		}
+		n, err := find(parts[0] + "=" + parts[1])
+		if err != nil {
+			return "", err
+		}
+		args[n] = parts[0] + "=" + parts[2]
+	}
+	for _, arg := range e.Append {
+		args = append(args, strings.Fields(arg)...)
+	}
+	return strings.Join(args, " "), nil
+}
+
+// edit gives all areas with the changed text in them.
+func (k Kargs) edit(e KargsEdit) ([]patch, error) {
+	text, err := e.apply(k.Current)
+	if err != nil {
+		return nil, err
+	}
+	var patches []patch
+	for _, a := range k.areas {
+		if strings.IndexByte(text, a.end) >= 0 {
+			return nil, fmt.Errorf("%w: %q ends them", ErrKargs, a.end)
+		}
+		if over := int64(len(text)) + 1 - a.Length; over > 0 {
+			return nil, fmt.Errorf("%w: they are %d bytes longer than the area of %s, which has %d", ErrKargs, over, a.file, a.Length)
+		}
+		content := append([]byte(text), a.end)
+		patches = append(patches, patch{a.Offset, append(content, bytes.Repeat([]byte{a.pad}, int(a.Length)-len(content))...)})
+	}
+	return patches, nil
+}

@@ -1,0 +1,309 @@
+package iso
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf16"
+)
+
+// Dir is the folder of what pinbox adds, in the root of the image.
+const Dir = "pinbox"
+
+// Addition is a file to add to Dir. Its name has lower-case letters, digits and
+// one dot at most, so that every tree can have it.
+type Addition struct {
+	Name    string
+	Size    int64
+	Content io.Reader
+}
+
+// maxExtent is what one record can describe, in whole sectors: its size has 32
+// bits. Larger files have several (ECMA-119, 9.1.6, interchange level 3).
+const maxExtent = 0xFFFFF800
+
+// grain is what sizes of hybrid images are rounded up to, in bytes: firmware
+// wants whole cylinders or megabytes.
+const grain = 1 << 20
+
+// layout is where everything new goes: behind all that the base has.
+type layout struct {
+	patches []patch // within the base
+	chunks  []chunk // behind it
+	size    int64   // of the image
+}
+
+type chunk struct {
+	offset  int64
+	size    int64
+	content io.Reader
+}
+
+// plan lays out additions. Directories that grow are moved, since there is rarely
+// room in their last sector.
+func (i *Image) plan(additions []Addition) (layout, error) {
+	var l layout
+	next := sectors(i.size)
+	trees := []*tree{{volume: i.primary}}
+	if i.joliet != nil {
+		trees = append(trees, &tree{volume: *i.joliet})
+	}
+	for _, t := range trees {
+		if err := t.read(i); err != nil {
+			return layout{}, err
+		}
+		next = t.place(next, additions)
+	}
+	starts := make([]int64, len(additions))
+	for n, a := range additions {
+		starts[n] = next
+		l.chunks = append(l.chunks, chunk{next * sector, a.Size, a.Content})
+		next += sectors(a.Size)
+	}
+	if next > 1<<32-1 {
+		return layout{}, fmt.Errorf("%w: the image would have %d sectors, more than its format can count", ErrTooLarge, next)
+	}
+	for _, t := range trees {
+		patches, chunks := t.write(next, additions, starts)
+		l.patches, l.chunks = append(l.patches, patches...), append(l.chunks, chunks...)
+	}
+	l.size = next * sector
+	return l, nil
+}
+
+func sectors(bytes int64) int64 { return (bytes + sector - 1) / sector }
+
+// tree is a tree of directories that is being changed: its root and path tables
+// move, Dir is new.
+type tree struct {
+	volume
+	i         *Image
+	records   []record
+	rockRidge bool
+	descr     []byte // the volume descriptor
+	// sectors of the new root, of Dir, and of the path tables.
+	rootAt, dirAt, tablesAt int64
+	rootSize, dirSize       int64
+}
+
+func (t *tree) read(i *Image) (err error) {
+	t.i = i
+	t.descr = make([]byte, sector)
+	if _, err := i.r.ReadAt(t.descr, t.descriptor); err != nil {
+		return err
+	}
+	if t.records, err = i.list(t.root, t.joliet); err != nil {
+		return err
+	}
+	if len(t.records) < 2 {
+		return fmt.Errorf("%w: its root directory is empty", ErrCorrupt)
+	}
+	for _, r := range t.records {
+		if r.named(Dir, t.joliet) {
+			return fmt.Errorf("%w: it has a folder %s", ErrCustomized, Dir)
+		}
+	}
+	if !t.joliet {
+		_, t.rockRidge = t.records[len(t.records)-1].rockRidgeName()
+	}
+	return nil
+}
+
+// place gives sectors to what grows, from next on, and returns the first that is
+// still free. Sizes do not depend on where things are.
+func (t *tree) place(next int64, additions []Addition) int64 {
+	starts := make([]int64, len(additions))
+	t.rootAt, t.dirAt = next, next
+	t.rootSize, t.dirSize = int64(len(t.rootContent())), int64(len(t.dirContent(additions, starts)))
+	t.dirAt = t.rootAt + sectors(t.rootSize)
+	t.tablesAt = t.dirAt + sectors(t.dirSize)
+	return t.tablesAt + 2*sectors(t.tableSize())
+}
+
+// write gives what changes in the base, and what is new.
+func (t *tree) write(total int64, additions []Addition, starts []int64) ([]patch, []chunk) {
+	patches := []patch{{t.descriptor + 80, both32(uint32(total))}}
+	at := t.descriptor + 156
+	patches = append(patches, patch{at + 2, both32(uint32(t.rootAt))}, patch{at + 10, both32(uint32(t.rootSize))})
+	for _, r := range t.records[2:] {
+		if r.isDir() { // its ".." is the root, which has moved
+			up := int64(r.extent)*sector + int64(t.upAt(r))
+			patches = append(patches, patch{up + 2, both32(uint32(t.rootAt))}, patch{up + 10, both32(uint32(t.rootSize))})
+		}
+	}
+	little, big := t.pathTable(binary.LittleEndian), t.pathTable(binary.BigEndian)
+	tables := make([]byte, 28)
+	copy(tables, both32(uint32(len(little))))
+	binary.LittleEndian.PutUint32(tables[8:], uint32(t.tablesAt))
+	binary.BigEndian.PutUint32(tables[16:], uint32(t.tablesAt+sectors(int64(len(little)))))
+	patches = append(patches, patch{t.descriptor + 132, tables[:24]})
+	chunks := []chunk{
+		whole(t.rootAt, t.rootContent()), whole(t.dirAt, t.dirContent(additions, starts)),
+		whole(t.tablesAt, little), whole(t.tablesAt+sectors(int64(len(little))), big),
+	}
+	return patches, chunks
+}
+
+func whole(at int64, content []byte) chunk {
+	return chunk{at * sector, int64(len(content)), bytes.NewReader(content)}
+}
+
+// upAt is where the record of ".." begins in a directory: behind that of ".".
+func (t *tree) upAt(dir record) int {
+	length := make([]byte, 1)
+	if _, err := t.i.r.ReadAt(length, int64(dir.extent)*sector); err != nil {
+		return 34
+	}
+	return int(length[0])
+}
+
+// rootContent is the root directory with Dir in it.
+func (t *tree) rootContent() []byte {
+	var b dirBuilder
+	records := slices.Clone(t.records)
+	for n := range 2 { // itself, twice
+		raw := bytes.Clone(records[n].raw)
+		copy(raw[2:], both32(uint32(t.rootAt)))
+		copy(raw[10:], both32(uint32(t.rootSize)))
+		if n == 0 {
+			t.countLink(raw, records[n])
+		}
+		records[n].raw = raw
+	}
+	own := record{name: t.name(Dir), raw: t.record(Dir, t.dirAt, t.dirSize, flagDirectory)}
+	n := 2
+	for n < len(records) && records[n].name < own.name {
+		n++
+	}
+	for _, r := range slices.Insert(records, n, own) {
+		b.add(r.raw)
+	}
+	return b.bytes()
+}
+
+// countLink counts Dir among the links of the root: PX, IEEE P1282, 4.1.1.
+func (t *tree) countLink(raw []byte, r record) {
+	start := len(raw) - len(r.systemUse())
+	for at := start; at+4 <= len(raw) && raw[at+2] >= 4; at += int(raw[at+2]) {
+		if string(raw[at:at+2]) == "PX" && at+20 <= len(raw) {
+			copy(raw[at+12:], both32(binary.LittleEndian.Uint32(raw[at+12:])+1))
+		}
+	}
+}
+
+// dirContent is Dir.
+func (t *tree) dirContent(additions []Addition, starts []int64) []byte {
+	var b dirBuilder
+	b.add(t.record("\x00", t.dirAt, t.dirSize, flagDirectory))
+	b.add(t.record("\x01", t.rootAt, t.rootSize, flagDirectory))
+	order := make([]int, len(additions))
+	for n := range order {
+		order[n] = n
+	}
+	slices.SortFunc(order, func(a, b int) int { return strings.Compare(t.name(additions[a].Name), t.name(additions[b].Name)) })
+	for _, n := range order {
+		at, left := starts[n], additions[n].Size
+		for {
+			size := min(left, maxExtent)
+			left -= size
+			flags := byte(0)
+			if left > 0 {
+				flags = flagMore
+			}
+			b.add(t.record(additions[n].Name, at, size, flags))
+			if at += sectors(size); left == 0 {
+				break
+			}
+		}
+	}
+	return b.bytes()
+}
+
+// name is how the tree has a name.
+func (t *tree) name(name string) string {
+	dir := name == Dir
+	switch {
+	case name == "\x00" || name == "\x01":
+		return name
+	case t.joliet:
+		if !dir {
+			name += ";1"
+		}
+		var b []byte
+		for _, unit := range utf16.Encode([]rune(name)) {
+			b = binary.BigEndian.AppendUint16(b, unit)
+		}
+		return string(b)
+	case dir:
+		return strings.ToUpper(name)
+	case !strings.Contains(name, "."):
+		name += "."
+	}
+	return strings.ToUpper(name) + ";1"
+}
+
+// record makes a directory record, with the date of the root.
+func (t *tree) record(name string, at, size int64, flags byte) []byte {
+	id := t.name(name)
+	r := make([]byte, 33, 255)
+	copy(r[2:], both32(uint32(at)))
+	copy(r[10:], both32(uint32(size)))
+	copy(r[18:25], t.root.raw[18:25])
+	r[25] = flags
+	copy(r[28:], []byte{1, 0, 0, 1})
+	r[32] = byte(len(id))
+	r = append(r, id...)
+	if len(r)%2 == 1 {
+		r = append(r, 0)
+	}
+	if t.rockRidge {
+		r = append(r, rockRidge(name, flags, t.root.raw[18:25])...)
+	}
+	r[0] = byte(len(r))
+	return r
+}
+
+// rockRidge are mode, times and name, as POSIX has them: IEEE P1282, 4.1.
+func rockRidge(name string, flags byte, date []byte) []byte {
+	mode, links := uint32(0o100444), uint32(1)
+	if flags&flagDirectory != 0 {
+		mode, links = 0o040555, 2
+	}
+	b := []byte{'P', 'X', 36, 1}
+	for _, n := range []uint32{mode, links, 0, 0} {
+		b = append(b, both32(n)...)
+	}
+	b = append(b, 'T', 'F', 26, 1, 0x0e)
+	for range 3 { // modified, read, changed
+		b = append(b, date...)
+	}
+	if name != "\x00" && name != "\x01" {
+		b = append(append(b, 'N', 'M', byte(5+len(name)), 1, 0), name...)
+	}
+	if len(b)%2 == 1 {
+		b = append(b, 0)
+	}
+	return b
+}
+
+// dirBuilder packs records: none crosses the end of a sector.
+type dirBuilder struct{ b []byte }
+
+func (d *dirBuilder) add(raw []byte) {
+	if room := sector - len(d.b)%sector; room < len(raw) {
+		d.b = append(d.b, make([]byte, room)...)
+	}
+	d.b = append(d.b, raw...)
+}
+
+func (d *dirBuilder) bytes() []byte {
+	return append(d.b, make([]byte, sectors(int64(len(d.b)))*sector-int64(len(d.b)))...)
+}
+
+// both32 is a number in both byte orders: ECMA-119, 7.3.3.
+func both32(n uint32) []byte {
+	return binary.BigEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, n), n)
+}
