@@ -51,6 +51,8 @@ type Spec struct {
 	Store StoreSpec `yaml:"store,omitempty"`
 	// Ignition is merged into the first-boot configuration.
 	Ignition IgnitionSpec `yaml:"ignition,omitempty"`
+	// ISO puts store and configuration into a CoreOS live ISO.
+	ISO ISOSpec `yaml:"iso,omitempty"`
 	// Node is how the node uses what was built.
 	Node NodeSpec `yaml:"node,omitempty"`
 }
@@ -74,6 +76,24 @@ type IgnitionSpec struct {
 	Butane []string `yaml:"butane,omitempty"`
 	// SSHAuthorizedKeys of the user core.
 	SSHAuthorizedKeys []string `yaml:"sshAuthorizedKeys,omitempty"`
+}
+
+// ISOSpec puts store and configuration into a CoreOS live ISO.
+type ISOSpec struct {
+	// Base is the live ISO to start from; without one no ISO is made.
+	Base string `yaml:"base,omitempty"`
+	// KernelArguments of the live system.
+	KernelArguments KernelArguments `yaml:"kernelArguments,omitempty"`
+	// Force replaces an Ignition config that the base has already.
+	Force bool `yaml:"force,omitempty"`
+}
+
+// KernelArguments are changed in this order.
+type KernelArguments struct {
+	Delete []string `yaml:"delete,omitempty"`
+	// Replace has the form key=old=new.
+	Replace []string `yaml:"replace,omitempty"`
+	Append  []string `yaml:"append,omitempty"`
 }
 
 // NodeSpec is how the node uses what was built.
@@ -205,10 +225,10 @@ func (a *Appliance) resolvePaths(dir string) {
 		inDir(dir, a.Spec.Sources[i].PinnedImageSets)
 	}
 	inDir(dir, a.Spec.Ignition.Butane)
-	if a.Spec.Node.Binary != "" {
-		binary := []string{a.Spec.Node.Binary}
-		inDir(dir, binary)
-		a.Spec.Node.Binary = binary[0]
+	for _, path := range []*string{&a.Spec.Node.Binary, &a.Spec.ISO.Base} {
+		if *path != "" && !filepath.IsAbs(*path) {
+			*path = filepath.Join(dir, *path)
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ const (
 	ButaneFile   = "config.bu"
 	IgnitionFile = "config.ign"
 	LockFile     = "pinbox.lock.json"
+	ISOFile      = "appliance.iso" // if there is a base for one
 	ManifestsDir = "manifests"
 	SumsFile     = "SHA256SUMS"
 )
@@ -72,6 +73,8 @@ type Result struct {
 	// StoreDigest is the SHA-256 of the store's file.
 	StoreDigest string   `json:"storeDigest"`
 	Warnings    []string `json:"warnings,omitempty"`
+	// ISO is the file of the live ISO, if one was made.
+	ISO string `json:"iso,omitempty"`
 	// Seconds that the build took.
 	Seconds float64 `json:"seconds"`
 }
@@ -101,6 +104,9 @@ func Build(ctx context.Context, o Options) (result Result, err error) {
 	if err != nil {
 		return Result{}, err
 	}
+	if err := checkISO(o.Appliance.Spec.ISO, config); err != nil {
+		return Result{}, err
+	}
 	images, err := resolve(ctx, o, sets)
 	if err != nil {
 		return Result{}, err
@@ -112,7 +118,7 @@ func Build(ctx context.Context, o Options) (result Result, err error) {
 	if err := stage.writeTexts(lock, sets, config); err != nil {
 		return Result{}, err
 	}
-	sums, err := stage.sum(ctx)
+	sums, err := stage.sum(ctx, o.Appliance.Spec.ISO, config)
 	if err != nil {
 		return Result{}, err
 	}
@@ -122,7 +128,7 @@ func Build(ctx context.Context, o Options) (result Result, err error) {
 	return Result{
 		Name: o.Appliance.Metadata.Name, Platform: lock.Platform, Out: o.Out, Totals: lock.Totals(),
 		StoreSize: size, StoreDigest: "sha256:" + sums[StoreFile], NodeStore: o.Appliance.Spec.config(nil).Store.What(),
-		Warnings: warnings, Seconds: time.Since(started).Seconds(),
+		ISO: isoPath(o), Warnings: warnings, Seconds: time.Since(started).Seconds(),
 	}, nil
 }
 

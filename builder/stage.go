@@ -14,7 +14,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -166,18 +165,31 @@ func (s *stage) writeTexts(lock pinset.Lock, sets []pinset.Set, config configFil
 	return nil
 }
 
-// sum writes SHA256SUMS, in the form of sha256sum(1).
-func (s *stage) sum(ctx context.Context) (map[string]string, error) {
+// sum makes the ISO, which holds the sums of what is in it, and writes SHA256SUMS.
+func (s *stage) sum(ctx context.Context, spec ISOSpec, config configFiles) (map[string]string, error) {
 	sums, err := sumTree(ctx, s.dir)
 	if err != nil {
 		return nil, err
 	}
-	var b strings.Builder
+	if spec.Base != "" {
+		if err := s.writeISO(ctx, spec, config, sums); err != nil {
+			return nil, err
+		}
+		if sums[ISOFile], err = sumFile(ctx, s.path(ISOFile)); err != nil {
+			return nil, err
+		}
+	}
+	_, err = atomicfile.Write(s.path(SumsFile), renderSums(sums), 0o644)
+	return sums, err
+}
+
+// renderSums gives sums in the form of sha256sum(1).
+func renderSums(sums map[string]string) []byte {
+	var b bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
 		fmt.Fprintf(&b, "%s  %s\n", sums[name], name)
 	}
-	_, err = atomicfile.Write(s.path(SumsFile), []byte(b.String()), 0o644)
-	return sums, err
+	return b.Bytes()
 }
 
 // sumTree gives the SHA-256 of every file below dir but the sums themselves.

@@ -24,7 +24,7 @@ import (
 // What Verify finds out.
 var (
 	ErrVerify       = errors.New("verification failed")
-	ErrNotAppliance = errors.New("not the folder of an appliance")
+	ErrNotAppliance = errors.New("not an appliance's folder or ISO")
 )
 
 // Verified is what Verify found whole.
@@ -42,6 +42,9 @@ func Verify(ctx context.Context, dir string) (Verified, error) {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return Verified{}, fmt.Errorf("%w: %w", ErrNotAppliance, err)
+	}
+	if fi, err := os.Stat(dir); err == nil && fi.Mode().IsRegular() {
+		return verifyISO(ctx, dir)
 	}
 	sums, err := readSums(dir)
 	if err != nil {
@@ -79,11 +82,15 @@ func readSums(dir string) (map[string]string, error) {
 		}
 		return nil, fmt.Errorf("%s: %w: %w", dir, kind, err)
 	}
+	return parseSums(content, dir, SumsFile)
+}
+
+func parseSums(content []byte, where, file string) (map[string]string, error) {
 	sums := map[string]string{}
 	for i, line := range strings.Split(strings.TrimSuffix(string(content), "\n"), "\n") {
 		m := sumLine.FindStringSubmatch(line)
 		if m == nil || !fs.ValidPath(m[2]) {
-			return nil, fmt.Errorf("%s: %w: %s:%d is no line of sha256sum", dir, ErrVerify, SumsFile, i+1)
+			return nil, fmt.Errorf("%s: %w: %s:%d is no line of sha256sum", where, ErrVerify, file, i+1)
 		}
 		sums[m[2]] = m[1]
 	}

@@ -19,6 +19,7 @@ import (
 // What keeps an image from being edited.
 var (
 	ErrCustomized = errors.New("pinbox has edited the image before")
+	ErrConfigured = errors.New("the image has an Ignition config already")
 	ErrSameFile   = errors.New("base and output are one file")
 	ErrPristine   = errors.New("pinbox has not edited the image")
 )
@@ -28,8 +29,10 @@ const UndoName = "undo.gz"
 
 // Edit of an image.
 type Edit struct {
-	// Ignition config to embed; nil leaves what is there.
+	// Ignition config to embed; nil leaves what is there. Force replaces a config
+	// that somebody else has embedded.
 	Ignition []byte
+	Force    bool
 	Kargs    KargsEdit
 	// Additions to Dir.
 	Additions []Addition
@@ -46,6 +49,20 @@ type undo struct {
 type undoPatch struct {
 	Offset  int64  `json:"offset"`
 	Content []byte `json:"content"`
+}
+
+// Check says what would keep an edit from being applied, as far as can be known
+// without what is to be added.
+func Check(base string, e Edit) error {
+	i, f, err := OpenFile(base)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := i.edit(e); err != nil {
+		return fmt.Errorf("%s: %w", base, err)
+	}
+	return nil
 }
 
 // Apply writes an edited copy of the image base to out, which appears when it is
@@ -111,6 +128,9 @@ func (i *Image) edit(e Edit) (layout, error) {
 func (i *Image) texts(e Edit) ([]patch, error) {
 	var patches []patch
 	if e.Ignition != nil {
+		if there, err := i.Ignition(); err == nil && there != nil && !e.Force {
+			return nil, ErrConfigured
+		}
 		p, err := i.embed(e.Ignition)
 		if err != nil {
 			return nil, err

@@ -17,44 +17,6 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 )
 
-// base makes a CoreOS-like image by xorriso: what is in it matters, not that it
-// boots.
-func base(t *testing.T, args ...string) string {
-	t.Helper()
-	dir := t.TempDir()
-	tree := filepath.Join(dir, "tree")
-	kargs := func(before string) string {
-		return before + "coreos.liveiso=test ignition.firstboot\n" + strings.Repeat("#", 500) + "\nrest\n"
-	}
-	size := len("coreos.liveiso=test ignition.firstboot\n") + 500
-	for name, content := range map[string]string{
-		"coreos/igninfo.json":        `{"file":"images/ignition.img"}`,
-		"coreos/kargs.json":          fmt.Sprintf(`{"default":"coreos.liveiso=test ignition.firstboot","size":%d,"files":[{"path":"EFI/debian/grub.cfg","offset":6,"pad":"#","end":"\n"},{"path":"isolinux/isolinux.cfg","offset":9,"pad":"#","end":"\n"}]}`, size),
-		"images/ignition.img":        strings.Repeat("\x00", 65536),
-		"EFI/debian/grub.cfg":        kargs("linux "),
-		"isolinux/isolinux.cfg":      kargs("  append "),
-		"images/pxeboot/rootfs.img":  strings.Repeat("rootfs", 50_000),
-		"images/efiboot.img":         strings.Repeat("\x00", 1<<20),
-		"zz-a-file-after-our-folder": "z",
-	} {
-		path := filepath.Join(tree, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	out := filepath.Join(dir, "base.iso")
-	fixtures.Run(t, "xorriso", append(append([]string{"-as", "mkisofs", "-quiet", "-volid", "test", "-o", out}, args...), tree)...)
-	return out
-}
-
-// kinds of bases, as xorriso's options.
-var kinds = map[string][]string{
-	"plain":                  {"-iso-level", "3"},
-	"Rock Ridge":             {"-rock", "-iso-level", "3"},
-	"Joliet":                 {"-J", "-joliet-long", "-iso-level", "3"},
-	"as CoreOS, hybrid, GPT": {"-rock", "-J", "-joliet-long", "-iso-level", "3", "-efi-boot-part", "--efi-boot-image", "-e", "images/efiboot.img", "-no-emul-boot", "-isohybrid-gpt-basdat"},
-}
-
 // sparse is a file with a mark every so often, and holes between.
 func sparse(t *testing.T, size int64) *os.File {
 	t.Helper()
@@ -105,10 +67,10 @@ func digest(t *testing.T, path string) string {
 // isoinfo and xorriso see the store with its right size, and where it begins, in
 // every tree that the base has; what the base had stands where it stood.
 func TestStoreIsSeenInEveryTree(t *testing.T) {
-	for kind, args := range kinds {
+	for kind, args := range fixtures.LiveISOs {
 		for _, size := range []int64{1 << 20, 3900 << 20, 4 << 30, 4100 << 20, 9 << 30} {
 			t.Run(fmt.Sprintf("%s, %d MiB", kind, size>>20), func(t *testing.T) {
-				b := base(t, args...)
+				b := fixtures.LiveISO(t, args...)
 				out := filepath.Join(t.TempDir(), "out.iso")
 				store := sparse(t, size)
 				e := Edit{Ignition: []byte(`{"ignition":{"version":"3.4.0"}}`), Kargs: KargsEdit{Append: []string{"quiet"}},
@@ -227,7 +189,7 @@ func checkBase(t *testing.T, base, out string) {
 // fdisk reads both GPTs and complains of neither; partitions that covered all of
 // the base cover all of the output.
 func TestPartitionTables(t *testing.T) {
-	b := base(t, kinds["as CoreOS, hybrid, GPT"]...)
+	b := fixtures.LiveISO(t, fixtures.LiveISOs["as CoreOS"]...)
 	out := filepath.Join(t.TempDir(), "out.iso")
 	if err := Apply(t.Context(), b, out, Edit{Additions: []Addition{addition(sparse(t, 5<<20+1))}}); err != nil {
 		t.Fatal(err)
@@ -284,7 +246,7 @@ func TestKernelReadsTheStore(t *testing.T) {
 		return
 	}
 	out := filepath.Join(t.TempDir(), "out.iso")
-	if err := Apply(t.Context(), base(t, kinds["as CoreOS, hybrid, GPT"]...), out, Edit{Additions: []Addition{addition(sparse(t, 5<<30))}}); err != nil {
+	if err := Apply(t.Context(), fixtures.LiveISO(t, fixtures.LiveISOs["as CoreOS"]...), out, Edit{Additions: []Addition{addition(sparse(t, 5<<30))}}); err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
@@ -296,7 +258,7 @@ func TestKernelReadsTheStore(t *testing.T) {
 }
 
 func TestEqualInputEqualBytes(t *testing.T) {
-	b, store := base(t, kinds["as CoreOS, hybrid, GPT"]...), sparse(t, 2<<20)
+	b, store := fixtures.LiveISO(t, fixtures.LiveISOs["as CoreOS"]...), sparse(t, 2<<20)
 	var digests []string
 	for range 2 {
 		out := filepath.Join(t.TempDir(), "out.iso")
@@ -311,7 +273,7 @@ func TestEqualInputEqualBytes(t *testing.T) {
 }
 
 func TestEditsThatAreRefused(t *testing.T) {
-	b := base(t, kinds["Rock Ridge"]...)
+	b := fixtures.LiveISO(t, fixtures.LiveISOs["Rock Ridge"]...)
 	edited := filepath.Join(t.TempDir(), "edited.iso")
 	if err := Apply(t.Context(), b, edited, Edit{}); err != nil {
 		t.Fatal(err)

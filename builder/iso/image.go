@@ -258,6 +258,18 @@ func (r record) named(name string, joliet bool) bool {
 	return strings.EqualFold(strings.TrimSuffix(own, "."), shorten(name))
 }
 
+// display is the name of a record that users know.
+func (r record) display(joliet bool) string {
+	if joliet {
+		return strings.TrimSuffix(decodeUCS2(r.name), ";1")
+	}
+	if whole, ok := r.rockRidgeName(); ok {
+		return whole
+	}
+	own, _, _ := strings.Cut(r.name, ";")
+	return strings.ToLower(strings.TrimSuffix(own, "."))
+}
+
 // shorten is the name that ISO 9660 level 1 makes of one: 8.3.
 func shorten(name string) string {
 	base, ext, dotted := strings.Cut(name, ".")

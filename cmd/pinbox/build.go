@@ -8,18 +8,21 @@ import (
 
 func buildCommand() *cobra.Command {
 	var in inputFlags
+	var iso isoFlags
 	var out string
 	cmd := &cobra.Command{
 		Use:   "build {-c appliance.yaml | --set sets.yaml} -o out/",
-		Short: "Build the image store and the Ignition config",
+		Short: "Build the image store, the Ignition config and the live ISO",
 		Example: `  pinbox build -c appliance.yaml -o out/
-  pinbox build --set worker.yaml --set infra.yaml -o out/`,
+  pinbox build --set worker.yaml --set infra.yaml -o out/
+  pinbox build -c appliance.yaml -o out/ --iso rhcos-live.iso --kargs-append console=ttyS0`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opts, err := in.options()
 			if err != nil {
 				return err
 			}
+			iso.apply(&opts.Appliance.Spec.ISO)
 			if opts.Out, err = requireOut(out); err != nil {
 				return err
 			}
@@ -34,6 +37,7 @@ func buildCommand() *cobra.Command {
 		},
 	}
 	in.add(cmd.Flags())
+	iso.add(cmd.Flags())
 	cmd.Flags().StringVarP(&out, "out", "o", "", "folder to make")
 	return cmd
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/storage"
@@ -62,7 +63,19 @@ var table = []struct {
 }{
 	{context.Canceled, exitInterrupted, "nothing was left behind; run the command again"},
 	{builder.ErrVerify, exitVerify, "copy it again from where it is whole, or build it again"},
-	{builder.ErrNotAppliance, exitInput, "name a folder that `pinbox build` made"},
+	{builder.ErrNotAppliance, exitInput, "name a folder or an ISO that `pinbox build` made"},
+	{iso.ErrNotISO, exitInput, "name a CoreOS live ISO"},
+	{iso.ErrTruncated, exitInput, "download it again, and compare its checksum"},
+	{iso.ErrCorrupt, exitInput, "download it again, and compare its checksum"},
+	{iso.ErrNoIgnition, exitInput, "name a CoreOS live ISO; others do not read an Ignition config"},
+	{iso.ErrNoKargs, exitInput, "leave the kernel arguments as they are, or take a newer live ISO"},
+	{iso.ErrKargs, exitInput, "`pinbox iso show` tells those that are there"},
+	{iso.ErrTooLarge, exitInput, "make the Butane smaller, or fetch large files from the store"},
+	{iso.ErrCustomized, exitInput, "`pinbox iso reset` brings the base back"},
+	{iso.ErrConfigured, exitInput, "take the pristine ISO, or replace the config with --force"},
+	{iso.ErrPristine, exitInput, "it is as it was"},
+	{iso.ErrSameFile, exitUsage, "give another name with -o"},
+	{iso.ErrNotFound, exitInput, "`pinbox iso show` lists what was added"},
 	{syscall.ENOSPC, exitSpace, "free space there, or choose another folder with -o"},
 	{syscall.EDQUOT, exitSpace, "free space there, or choose another folder with -o"},
 	{pinset.ErrNotPinned, exitInput, "pin it as repository@sha256:…; `skopeo inspect docker://NAME` tells the digest of a tag"},

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -30,14 +31,18 @@ func printBuilt(cmd *cobra.Command, output string, r builder.Result) error {
 		return printJSON(cmd, r)
 	}
 	printWarnings(cmd, r.Warnings)
+	image := ""
+	if r.ISO != "" {
+		image = fmt.Sprintf("  %s   boots with both\n", r.ISO)
+	}
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), `built %s for %s in %s: %s in a store of %s, out of %s of layers
   %s/%s  the images: the node wants it at %s
   %s/%s      first-boot configuration: mounts the store, pins the images
   %s/%s       PinnedImageSets for a cluster: oc apply -f
-next: pinbox verify %s
+%snext: pinbox verify %s
 `,
 		r.Name, r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond), plural(r.Totals.Images, "image"), size(r.StoreSize), size(r.Totals.Bytes),
-		r.Out, builder.StoreFile, r.NodeStore, r.Out, builder.IgnitionFile, r.Out, builder.ManifestsDir, r.Out)
+		r.Out, builder.StoreFile, r.NodeStore, r.Out, builder.IgnitionFile, r.Out, builder.ManifestsDir, image, r.Out)
 	return err
 }
 
@@ -97,4 +102,26 @@ func size(n int64) string {
 		v /= 1000
 	}
 	return fmt.Sprintf("%.1f %cB", v, units[u])
+}
+
+func printISO(cmd *cobra.Command, output string, info iso.Info) error {
+	if output == "json" {
+		return printJSON(cmd, info)
+	}
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "label\t%s\nsize\t%s\n", info.Label, size(info.Size))
+	fmt.Fprintf(w, "Ignition area\t%d bytes at %d\n", info.Ignition.Length, info.Ignition.Offset)
+	for _, m := range info.Ignition.Members {
+		fmt.Fprintf(w, "  %s\t%s\n", m.Name, size(m.Size))
+	}
+	if info.Kargs != nil {
+		fmt.Fprintf(w, "kernel arguments\t%s\n", info.Kargs.Current)
+		if info.Kargs.Default != info.Kargs.Current {
+			fmt.Fprintf(w, "  by default\t%s\n", info.Kargs.Default)
+		}
+	}
+	for _, m := range info.Added {
+		fmt.Fprintf(w, "%s/%s\t%s\n", iso.Dir, m.Name, size(m.Size))
+	}
+	return w.Flush()
 }

@@ -9,7 +9,7 @@ import (
 func verifyCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use:   "verify out/",
+		Use:   "verify {out/ | appliance.iso}",
 		Short: "Hash again everything that was built, and compare",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -1,0 +1,175 @@
+package builder
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+
+	"github.com/pinbox/pinbox/builder/iso"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// Names of what an ISO holds, in the folder iso.Dir: each has one dot at most,
+// which is all that ISO 9660 itself permits.
+const (
+	isoStore = "store.squashfs"
+	isoLock  = "lock.json"
+	isoSums  = "sums.txt"
+)
+
+func (s ISOSpec) edit(config configFiles, additions ...iso.Addition) iso.Edit {
+	k := s.KernelArguments
+	return iso.Edit{
+		Ignition: config.ignition, Force: s.Force, Additions: additions,
+		Kargs: iso.KargsEdit{Append: k.Append, Delete: k.Delete, Replace: k.Replace},
+	}
+}
+
+// checkISO finds out whether the base can be used before anything is fetched.
+func checkISO(spec ISOSpec, config configFiles) error {
+	if spec.Base == "" {
+		return nil
+	}
+	return iso.Check(spec.Base, spec.edit(config))
+}
+
+func isoPath(o Options) string {
+	if o.Appliance.Spec.ISO.Base == "" {
+		return ""
+	}
+	return filepath.Join(o.Out, ISOFile)
+}
+
+// writeISO makes the live ISO of what stands in the stage.
+func (s *stage) writeISO(ctx context.Context, spec ISOSpec, config configFiles, sums map[string]string) error {
+	inside := renderSums(map[string]string{isoStore: sums[StoreFile], isoLock: sums[LockFile], IgnitionFile: sums[IgnitionFile]})
+	additions := []iso.Addition{{Name: isoSums, Size: int64(len(inside)), Content: bytes.NewReader(inside)}}
+	for _, file := range []struct{ name, path string }{{isoLock, LockFile}, {isoStore, StoreFile}} {
+		f, err := os.Open(s.path(file.path))
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		fi, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		additions = append(additions, iso.Addition{Name: file.name, Size: fi.Size(), Content: f})
+	}
+	return iso.Apply(ctx, spec.Base, s.path(ISOFile), spec.edit(config, additions...))
+}
+
+// verifyISO hashes store, lock and config out of an ISO.
+func verifyISO(ctx context.Context, name string) (Verified, error) {
+	image, f, err := iso.OpenFile(name)
+	if errors.Is(err, iso.ErrNotISO) {
+		return Verified{}, fmt.Errorf("%w: %w", ErrNotAppliance, err)
+	}
+	if err != nil {
+		return Verified{}, err
+	}
+	defer f.Close()
+	text, err := image.Text(path.Join(iso.Dir, isoSums))
+	if errors.Is(err, iso.ErrNotFound) {
+		return Verified{}, fmt.Errorf("%s: %w: %w", name, ErrNotAppliance, err)
+	}
+	if err != nil {
+		return Verified{}, err
+	}
+	sums, err := parseSums(text, name, isoSums)
+	if err != nil {
+		return Verified{}, err
+	}
+	v := Verified{Dir: name, Files: len(sums)}
+	var errs []error
+	for _, file := range []string{isoStore, isoLock, IgnitionFile} {
+		got, size, err := sumInside(ctx, image, file)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if file == isoStore {
+			v.StoreSize = size
+		}
+		if got != sums[file] {
+			errs = append(errs, fmt.Errorf("%s has changed: SHA-256 %s, was %s", file, got, sums[file]))
+		}
+	}
+	if f, err := image.Find(path.Join(iso.Dir, isoLock)); err == nil {
+		if lock, err := pinset.DecodeLock(f.Reader()); err == nil {
+			v.Totals = lock.Totals()
+		}
+	}
+	if ctx.Err() != nil {
+		return Verified{}, ctx.Err()
+	}
+	if err := errors.Join(errs...); err != nil {
+		return Verified{}, fmt.Errorf("%s: %w:\n%w", name, ErrVerify, err)
+	}
+	return v, nil
+}
+
+func sumInside(ctx context.Context, image *iso.Image, name string) (sum string, size int64, err error) {
+	var r io.Reader
+	if name == IgnitionFile {
+		config, err := image.Ignition()
+		if err != nil {
+			return "", 0, err
+		}
+		r = bytes.NewReader(config)
+	} else {
+		f, err := image.Find(path.Join(iso.Dir, name))
+		if err != nil {
+			return "", 0, err
+		}
+		r = f.Reader()
+	}
+	h := sha256.New()
+	size, err = io.CopyBuffer(h, contextReader{ctx, r}, make([]byte, 1<<20))
+	return hex.EncodeToString(h.Sum(nil)), size, err
+}
+
+// ExtractStore writes the store of an ISO.
+func ExtractStore(name string, w io.Writer) error { return extract(name, isoStore, w) }
+
+// ExtractLock writes the lock of an ISO.
+func ExtractLock(name string, w io.Writer) error { return extract(name, isoLock, w) }
+
+// ExtractIgnition writes the Ignition config of an ISO.
+func ExtractIgnition(name string, w io.Writer) error {
+	image, f, err := iso.OpenFile(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	config, err := image.Ignition()
+	if err == nil && config == nil {
+		err = fmt.Errorf("%s: Ignition config: %w", name, iso.ErrNotFound)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(config)
+	return err
+}
+
+func extract(name, file string, w io.Writer) error {
+	image, f, err := iso.OpenFile(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	inside, err := image.Find(path.Join(iso.Dir, file))
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	_, err = io.Copy(w, inside.Reader())
+	return err
+}
