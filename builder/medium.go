@@ -8,9 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -50,20 +53,57 @@ func isoPath(o Options) string {
 // writeISO makes the live ISO of what stands in the stage.
 func (s *stage) writeISO(ctx context.Context, spec ISOSpec, config configFiles, sums map[string]string) error {
 	inside := renderSums(map[string]string{isoStore: sums[StoreFile], isoLock: sums[LockFile], IgnitionFile: sums[IgnitionFile]})
-	additions := []iso.Addition{{Name: isoSums, Size: int64(len(inside)), Content: bytes.NewReader(inside)}}
-	for _, file := range []struct{ name, path string }{{isoLock, LockFile}, {isoStore, StoreFile}} {
-		f, err := os.Open(s.path(file.path))
-		if err != nil {
-			return err
+	additions, closeAll, err := additions(s.dir, inside)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	return iso.Apply(ctx, spec.Base, s.path(ISOFile), spec.edit(config, additions...))
+}
+
+// Medium writes what a folder holds to an ISO without a system, with the label
+// PINBOX: a second medium, which a node that runs already can read.
+func Medium(ctx context.Context, dir, out string, written func(int)) error {
+	sums, err := readSums(dir)
+	if err != nil {
+		return err
+	}
+	additions, closeAll, err := additions(dir, renderSums(map[string]string{isoStore: sums[StoreFile], isoLock: sums[LockFile]}))
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	return iso.Create(ctx, out, iso.MediumLabel, mediumTime, additions, written)
+}
+
+// mediumTime stamps every medium, so that equal folders give equal media: 1980,
+// where FAT begins.
+var mediumTime = time.Unix(315_532_800, 0)
+
+// additions opens what an ISO gets, beside the sums.
+func additions(dir string, sums []byte) (all []iso.Addition, closeAll func(), err error) {
+	var files []*os.File
+	closeAll = func() {
+		for _, f := range files {
+			_ = f.Close() // only read
 		}
-		defer f.Close()
+	}
+	all = []iso.Addition{{Name: isoSums, Size: int64(len(sums)), Content: bytes.NewReader(sums)}}
+	for _, file := range []struct{ name, path string }{{isoLock, LockFile}, {isoStore, StoreFile}} {
+		f, err := os.Open(filepath.Join(dir, file.path))
+		if err != nil {
+			closeAll()
+			return nil, nil, err
+		}
+		files = append(files, f)
 		fi, err := f.Stat()
 		if err != nil {
-			return err
+			closeAll()
+			return nil, nil, err
 		}
-		additions = append(additions, iso.Addition{Name: file.name, Size: fi.Size(), Content: f})
+		all = append(all, iso.Addition{Name: file.name, Size: fi.Size(), Content: f})
 	}
-	return iso.Apply(ctx, spec.Base, s.path(ISOFile), spec.edit(config, additions...))
+	return all, closeAll, nil
 }
 
 // verifyISO hashes store, lock and config out of an ISO.
@@ -89,7 +129,12 @@ func verifyISO(ctx context.Context, name string) (Verified, error) {
 	}
 	v := Verified{Dir: name, Files: len(sums)}
 	var errs []error
-	for _, file := range []string{isoStore, isoLock, IgnitionFile} {
+	for _, file := range []string{isoStore, isoLock} {
+		if _, ok := sums[file]; !ok {
+			errs = append(errs, fmt.Errorf("%s has no entry for %s", isoSums, file))
+		}
+	}
+	for _, file := range slices.Sorted(maps.Keys(sums)) {
 		got, size, err := sumInside(ctx, image, file)
 		if err != nil {
 			errs = append(errs, err)

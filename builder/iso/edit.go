@@ -225,20 +225,7 @@ func write(ctx context.Context, base *os.File, out string, l layout, written fun
 	if err := duplicate(ctx, f.File, base, l.size, written); err != nil {
 		return err
 	}
-	for _, c := range l.chunks {
-		if err := copyAt(ctx, f.File, c, written); err != nil {
-			return err
-		}
-	}
-	for _, p := range l.patches {
-		if _, err := f.WriteAt(p.content, p.offset); err != nil {
-			return err
-		}
-	}
-	if err := f.Truncate(l.size); err != nil {
-		return err
-	}
-	return f.Commit()
+	return finish(ctx, f, l, written)
 }
 
 // duplicate copies a file from its beginning, sharing its blocks where the file

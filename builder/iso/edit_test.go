@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pinbox/pinbox/fixtures"
 )
@@ -315,6 +316,37 @@ func noise(size int) string {
 		b.Write(sum[:])
 	}
 	return b.String()
+}
+
+// A medium without a system is read through both trees, and is the same each time.
+func TestMedium(t *testing.T) {
+	made := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for _, size := range []int64{1 << 20, 9 << 30} {
+		var outs []string
+		for range 2 {
+			out := filepath.Join(t.TempDir(), "medium.iso")
+			if err := Create(t.Context(), out, MediumLabel, made, []Addition{{"lock.json", 5, strings.NewReader("lock\n")}, addition(sparse(t, size))}, nil); err != nil {
+				t.Fatal(err)
+			}
+			checkTrees(t, out, size, []string{"-rock", "-J"})
+			outs = append(outs, out)
+			if size > 1<<30 {
+				break
+			}
+		}
+		if len(outs) == 2 && digest(t, outs[0]) != digest(t, outs[1]) {
+			t.Error("two media differ")
+		}
+		about := fixtures.Run(t, "isoinfo", "-d", "-i", outs[0])
+		for _, want := range []string{"Volume id: PINBOX", "Joliet with UCS level 3 found", "Rock Ridge signatures version 1 found"} {
+			if !strings.Contains(about, want) {
+				t.Errorf("isoinfo does not say %q:\n%s", want, about)
+			}
+		}
+		if report := fixtures.Run(t, "xorriso", "-indev", outs[0], "-toc"); strings.Contains(report, "WARNING") || strings.Contains(report, "FAILURE") {
+			t.Errorf("xorriso complains:\n%s", report)
+		}
+	}
 }
 
 // The real headers come back as they were, too.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"unicode/utf16"
 )
 
 // Dir is the folder of what pinbox adds, in the root of the image.
@@ -106,9 +105,8 @@ func (t *tree) read(i *Image) (err error) {
 			return fmt.Errorf("%w: it has a folder %s", ErrCustomized, Dir)
 		}
 	}
-	if !t.joliet {
-		_, t.rockRidge = t.records[len(t.records)-1].rockRidgeName()
-	}
+	// The first entry of the first record of the root says so: SUSP.
+	t.rockRidge = !t.joliet && bytes.HasPrefix(t.records[0].systemUse(), []byte("SP"))
 	return nil
 }
 
@@ -232,11 +230,7 @@ func (t *tree) name(name string) string {
 		if !dir {
 			name += ";1"
 		}
-		var b []byte
-		for _, unit := range utf16.Encode([]rune(name)) {
-			b = binary.BigEndian.AppendUint16(b, unit)
-		}
-		return string(b)
+		return ucs2(name)
 	case dir:
 		return strings.ToUpper(name)
 	case !strings.Contains(name, "."):

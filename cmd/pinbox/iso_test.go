@@ -54,6 +54,13 @@ func TestLiveISO(t *testing.T) {
 			t.Errorf("%s: exit code %d, %d bytes of %d\n%s", flag, code, len(stdout), len(want), stderr)
 		}
 	}
+	medium := filepath.Join(t.TempDir(), "medium.iso")
+	if code, _, stderr := pinbox(t.Context(), "medium", dir, "-o", medium); code != 0 {
+		t.Errorf("medium: exit code %d\n%s", code, stderr)
+	}
+	if code, stdout, stderr := pinbox(t.Context(), "verify", medium); code != 0 || !strings.Contains(stdout, "2 files, 5 images") {
+		t.Errorf("verify of the medium: exit code %d\n%s%s", code, stdout, stderr)
+	}
 	pristine := filepath.Join(t.TempDir(), "pristine.iso")
 	if code, _, stderr := pinbox(t.Context(), "iso", "reset", image, "-o", pristine); code != 0 || sum(t, pristine) != sum(t, base) {
 		t.Errorf("reset: exit code %d\n%s", code, stderr)

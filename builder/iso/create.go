@@ -1,0 +1,170 @@
+package iso
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf16"
+
+	"github.com/pinbox/pinbox/storage/atomicfile"
+)
+
+// MediumLabel is the volume label of a medium with data only.
+const MediumLabel = "PINBOX"
+
+// Sectors of an image with nothing in it.
+const (
+	emptyPrimary = descriptors + iota
+	emptyJoliet
+	emptyTerminator
+	emptyTables       // four: little- and big-endian, for both trees
+	emptyPrimaryRoot  = emptyTables + 4
+	emptyJolietRoot   = emptyPrimaryRoot + 1
+	emptySectors      = emptyJolietRoot + 1
+	emptyTableBytes   = 10
+	maxLabelBytes     = 32
+	maxJolietLabelLen = 16
+)
+
+// Create writes an image that holds these additions in Dir and nothing else: a
+// medium that does not boot. It appears when it is complete. made stamps it.
+func Create(ctx context.Context, out, label string, made time.Time, additions []Addition, written func(int)) error {
+	if len(label) == 0 || len(label) > maxJolietLabelLen {
+		return fmt.Errorf("label %q: it has 1 to %d characters", label, maxJolietLabelLen)
+	}
+	base := empty(label, made)
+	i, err := Open(bytes.NewReader(base), int64(len(base)))
+	if err != nil {
+		return err
+	}
+	l, err := i.plan(additions)
+	if err != nil {
+		return err
+	}
+	f, err := atomicfile.Create(out, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Abort()
+	if _, err := f.Write(base); err != nil {
+		return err
+	}
+	return finish(ctx, f, l, written)
+}
+
+// empty is an image with an empty root: primary with Rock Ridge, and Joliet.
+func empty(label string, made time.Time) []byte {
+	b := make([]byte, emptySectors*sector)
+	at := func(n int) []byte { return b[n*sector : (n+1)*sector] }
+	date := []byte{byte(made.UTC().Year() - 1900), byte(made.UTC().Month()), byte(made.UTC().Day()), byte(made.UTC().Hour()), byte(made.UTC().Minute()), byte(made.UTC().Second()), 0}
+	descriptor(at(emptyPrimary), primaryDescriptor, pad(label, maxLabelBytes), emptyPrimaryRoot, emptyTables, date, made)
+	descriptor(at(emptyJoliet), supplementaryDescriptor, pad(ucs2(label), maxLabelBytes), emptyJolietRoot, emptyTables+2, date, made)
+	copy(at(emptyJoliet)[88:], "%/E")
+	copy(at(emptyTerminator), "\xffCD001\x01")
+	for n, root := range []uint32{emptyPrimaryRoot, emptyPrimaryRoot, emptyJolietRoot, emptyJolietRoot} {
+		order := []binary.AppendByteOrder{binary.LittleEndian, binary.BigEndian}[n%2]
+		copy(at(emptyTables+n), order.AppendUint16(order.AppendUint32([]byte{1, 0}, root), 1))
+	}
+	rootDir(at(emptyPrimaryRoot), emptyPrimaryRoot, date, true)
+	rootDir(at(emptyJolietRoot), emptyJolietRoot, date, false)
+	return b
+}
+
+// descriptor fills in a volume descriptor: ECMA-119, 8.4 and 8.5.
+func descriptor(d []byte, kind byte, label string, root, tables uint32, date []byte, made time.Time) {
+	d[0] = kind
+	copy(d[1:], "CD001\x01")
+	copy(d[8:40], strings.Repeat(" ", 32))
+	copy(d[40:72], label)
+	copy(d[80:], both32(emptySectors))
+	for _, field := range []struct{ at, n uint16 }{{120, 1}, {124, 1}, {128, sector}} { // set, sequence, block
+		binary.LittleEndian.PutUint16(d[field.at:], field.n)
+		binary.BigEndian.PutUint16(d[field.at+2:], field.n)
+	}
+	copy(d[132:], both32(emptyTableBytes))
+	binary.LittleEndian.PutUint32(d[140:], tables)
+	binary.BigEndian.PutUint32(d[148:], tables+1)
+	copy(d[156:], bareRecord("\x00", root, date))
+	copy(d[190:813], strings.Repeat(" ", 813-190))
+	stamp := made.UTC().Format("20060102150405") + "00\x00"
+	copy(d[813:], stamp)
+	copy(d[830:], stamp)
+	copy(d[847:], strings.Repeat("0", 16)+"\x00"+strings.Repeat("0", 16)+"\x00")
+	d[881] = 1
+}
+
+func bareRecord(id string, extent uint32, date []byte) []byte {
+	r := make([]byte, 34)
+	r[0] = 34
+	copy(r[2:], both32(extent))
+	copy(r[10:], both32(sector))
+	copy(r[18:], date)
+	r[25] = flagDirectory
+	copy(r[28:], []byte{1, 0, 0, 1})
+	r[32] = 1
+	copy(r[33:], id)
+	return r
+}
+
+// rootDir writes "." and "..". With Rock Ridge the first says that there is such a
+// thing: SP and ER, IEEE P1281, 5.3 and 5.5; kernels look for them.
+func rootDir(dir []byte, extent uint32, date []byte, rock bool) {
+	var b dirBuilder
+	for n, id := range []string{"\x00", "\x01"} {
+		r := bareRecord(id, extent, date)
+		if rock && n == 0 {
+			r = append(r, "SP\x07\x01\xbe\xef\x00"...)
+		}
+		if rock {
+			r = append(r, rockRidge(id, flagDirectory, date)...)
+		}
+		if rock && n == 0 {
+			const name, about = "RRIP_1991A", "POSIX"
+			r = append(r, 'E', 'R', byte(8+len(name)+len(about)), 1, byte(len(name)), byte(len(about)), 0, 1)
+			r = append(r, name+about...)
+		}
+		if len(r)%2 == 1 {
+			r = append(r, 0)
+		}
+		r[0] = byte(len(r))
+		b.add(r)
+	}
+	copy(dir, b.bytes())
+}
+
+func pad(s string, size int) string {
+	blank := " "
+	if strings.HasPrefix(s, "\x00") { // two bytes a character
+		blank = "\x00 "
+	}
+	return (s + strings.Repeat(blank, size))[:size]
+}
+
+func ucs2(s string) string {
+	var b []byte
+	for _, unit := range utf16.Encode([]rune(s)) {
+		b = binary.BigEndian.AppendUint16(b, unit)
+	}
+	return string(b)
+}
+
+// finish writes what is laid out over a base that stands in the file already.
+func finish(ctx context.Context, f *atomicfile.File, l layout, written func(int)) error {
+	for _, c := range l.chunks {
+		if err := copyAt(ctx, f.File, c, written); err != nil {
+			return err
+		}
+	}
+	for _, p := range l.patches {
+		if _, err := f.WriteAt(p.content, p.offset); err != nil {
+			return err
+		}
+	}
+	if err := f.Truncate(l.size); err != nil {
+		return err
+	}
+	return f.Commit()
+}

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"errors"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/builder"
+)
+
+func isoExtractCommand() *cobra.Command {
+	var ignition, store, lock bool
+	cmd := &cobra.Command{
+		Use:   "extract appliance.iso {--ignition | --store | --lock} > file",
+		Short: "Write a part of an ISO to standard output",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if fi, err := os.Stdout.Stat(); store && err == nil && fi.Mode()&os.ModeCharDevice != 0 && cmd.OutOrStdout() == os.Stdout {
+				return usageError{errors.New("a store is no text: send it to a file or a pipe")}
+			}
+			switch {
+			case ignition && !store && !lock:
+				return builder.ExtractIgnition(args[0], cmd.OutOrStdout())
+			case store && !ignition && !lock:
+				return builder.ExtractStore(args[0], cmd.OutOrStdout())
+			case lock && !ignition && !store:
+				return builder.ExtractLock(args[0], cmd.OutOrStdout())
+			}
+			return usageError{errors.New("give one of --ignition, --store and --lock")}
+		},
+	}
+	cmd.Flags().BoolVar(&ignition, "ignition", false, "the Ignition config")
+	cmd.Flags().BoolVar(&store, "store", false, "the image store, a squashfs")
+	cmd.Flags().BoolVar(&lock, "lock", false, "the lock")
+	return cmd
+}

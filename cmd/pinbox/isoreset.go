@@ -1,0 +1,26 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/builder/iso"
+)
+
+func isoResetCommand() *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use:   "reset appliance.iso -o pristine.iso",
+		Short: "Write the base of an ISO, byte for byte as it was",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if out == "" {
+				return usageError{errors.New("name the file to write with -o")}
+			}
+			return iso.Reset(cmd.Context(), args[0], out)
+		},
+	}
+	cmd.Flags().StringVarP(&out, "out", "o", "", "file to write")
+	return cmd
+}
