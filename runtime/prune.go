@@ -29,7 +29,8 @@ func (r *Reconciler) prune(ctx context.Context, w *world) error {
 	var errs []error
 	for _, name := range w.unpinned {
 		img, err := pinset.ParseImage(name)
-		if err != nil || inStores(name, stores) || w.present[name] || w.inUse(name, used) {
+		pinned, there := w.present[name]
+		if err != nil || !there || pinned || inStores(name, stores) || w.inUse(name, used) {
 			continue
 		}
 		if err := r.Images.Remove(ctx, img); err != nil {

@@ -28,7 +28,7 @@ type world struct {
 	stored  []pinset.Stored
 	// present has the names of all images in the stores, and whether they are pinned.
 	present map[string]bool
-	// unpinned are images in the stores that sets once asked for.
+	// unpinned are images that sets once asked for, while they are in the stores.
 	unpinned []string
 	// pause is the name of the image that is pinned whatever the drop-in says.
 	pause string
@@ -76,15 +76,18 @@ func (w *world) list(ctx context.Context, images Images, once []string) error {
 	}
 	gone := map[string]bool{}
 	for _, name := range once {
-		gone[name] = true
+		if _, there := w.present[name]; there {
+			gone[name] = true
+		}
 	}
+	// What is only now being unpinned counts though it is not there: CRI-O may be
+	// at the end of a pull that a pass which was killed has begun.
 	for _, img := range w.current {
 		gone[img.String()] = true
 	}
 	for _, img := range w.pins {
 		delete(gone, img.String())
 	}
-	maps.DeleteFunc(gone, func(name string, _ bool) bool { _, there := w.present[name]; return !there })
 	w.unpinned = slices.Sorted(maps.Keys(gone))
 	return nil
 }
