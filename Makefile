@@ -4,7 +4,9 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOBUILD := CGO_ENABLED=0 go build -p 2 -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 DEBIAN  := conmon cpio e2fsprogs gcc genisoimage libblkid-dev libc6-dev runc skopeo squashfs-tools systemd systemd-container tar xorriso
 
-.PHONY: build node demo test deps peers golden bench lint
+DEBIAN_BOOT := busybox-static dosfstools grub-common grub-efi-amd64-bin isolinux kmod mmdebstrap mtools ovmf qemu-system-x86 seabios syslinux-common zstd
+
+.PHONY: build node demo test boot-test deps boot-deps peers golden bench lint
 build:
 	$(GOBUILD) -o bin/ ./cmd/pinbox ./cmd/pinbox-node
 
@@ -22,8 +24,20 @@ test: deps peers lint
 	go test -race ./storage/squashfs ./storage/compose ./storage/atomicfile
 	$(if $(filter 0,$(shell id -u)),PINBOX_TEST_ALL=1) go test -p 2 -timeout 20m ./...
 
+# An appliance boots in a virtual machine: about 2 minutes, and one for the live ISO.
+boot-test: deps boot-deps peers bin/peers/live.iso
+	go test $(GOFLAGS),boot -timeout 30m -v -run . ./fixtures/live
+
+# A live ISO of Debian packages with CRI-O, made as CoreOS makes its own.
+bin/peers/live.iso: $(wildcard fixtures/live/*.* fixtures/live/init fixtures/live/guest/*.go fixtures/pod/*.go)
+	CGO_ENABLED=0 go build -trimpath -o bin/peers/guest ./fixtures/live/guest
+	fixtures/live/build.sh $(CURDIR)/$@ $(CURDIR)/bin/peers $(CURDIR)/bin/peers/guest
+
 deps:
 	@dpkg -s $(DEBIAN) >/dev/null 2>&1 || { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $(DEBIAN); }
+
+boot-deps:
+	@dpkg -s $(DEBIAN_BOOT) >/dev/null 2>&1 || { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $(DEBIAN_BOOT); }
 
 # Real programs that the tests run against, in the versions that their go.mod files pin.
 peers:
