@@ -137,6 +137,12 @@ func (c *Client) Root(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	info, err := c.images.ImageFsInfo(ctx, &criapi.ImageFsInfoRequest{})
+	// CRI-O walks through its records, and stumbles over one that a pull renames
+	// at that moment.
+	for tries := 1; err != nil && tries < 10 && ctx.Err() == nil; tries++ {
+		time.Sleep(50 * time.Millisecond)
+		info, err = c.images.ImageFsInfo(ctx, &criapi.ImageFsInfoRequest{})
+	}
 	if err != nil {
 		return "", fmt.Errorf("image file system: %w", err)
 	}
