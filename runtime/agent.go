@@ -45,26 +45,12 @@ type outcome struct {
 // Run goes on until ctx ends. A change calls off the pass that runs, pulls
 // included: what it has fetched is kept.
 func (a *Agent) Run(ctx context.Context) {
-	if a.Interval <= 0 {
-		a.Interval = 5 * time.Minute
-	}
-	if a.Debounce == 0 {
-		a.Debounce = 500 * time.Millisecond
-	}
+	a.prepare()
 	alive := make(<-chan time.Time)
 	if every := a.Service.Patience(); every > 0 {
 		t := time.NewTicker(every)
 		defer t.Stop()
 		alive = t.C
-	}
-	publish := a.Reconciler.Publish
-	a.Reconciler.Publish = func(s Status) error {
-		line := s.Line()
-		if reason := s.Reason(); reason != "" && s.Degraded() {
-			line += "; " + reason
-		}
-		a.Service.Says(line)
-		return publish(s)
 	}
 	a.Service.Ready()
 	next := time.NewTimer(a.Debounce)
@@ -114,6 +100,26 @@ func (a *Agent) Run(ctx context.Context) {
 			}
 			next.Reset(wait)
 		}
+	}
+}
+
+// prepare fills in what was left out, and lets the service manager know of every
+// status.
+func (a *Agent) prepare() {
+	if a.Interval <= 0 {
+		a.Interval = 5 * time.Minute
+	}
+	if a.Debounce == 0 {
+		a.Debounce = 500 * time.Millisecond
+	}
+	publish := a.Reconciler.Publish
+	a.Reconciler.Publish = func(s Status) error {
+		line := s.Line()
+		if reason := s.Reason(); reason != "" && s.Degraded() {
+			line += "; " + reason
+		}
+		a.Service.Says(line)
+		return publish(s)
 	}
 }
 

@@ -68,7 +68,7 @@ func Check(base string, e Edit) error {
 // Apply writes an edited copy of the image base to out, which appears when it is
 // complete.
 func Apply(ctx context.Context, base, out string, e Edit) error {
-	f, err := os.Open(base)
+	i, f, err := OpenFile(base)
 	if err != nil {
 		return err
 	}
@@ -79,10 +79,6 @@ func Apply(ctx context.Context, base, out string, e Edit) error {
 	}
 	if there, err := os.Stat(out); err == nil && os.SameFile(fi, there) {
 		return fmt.Errorf("%s: %w", out, ErrSameFile)
-	}
-	i, err := Open(f, fi.Size())
-	if err != nil {
-		return fmt.Errorf("%s: %w", base, err)
 	}
 	l, err := i.edit(e)
 	if err != nil {
@@ -175,19 +171,11 @@ func (i *Image) undo(patches []patch) ([]byte, error) {
 
 // Reset writes the base of an edited image to out, byte for byte.
 func Reset(ctx context.Context, edited, out string) error {
-	f, err := os.Open(edited)
+	i, f, err := OpenFile(edited)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	fi, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	i, err := Open(f, fi.Size())
-	if err != nil {
-		return fmt.Errorf("%s: %w", edited, err)
-	}
 	back, err := i.Find(Dir + "/" + UndoName)
 	if errors.Is(err, ErrNotFound) {
 		return fmt.Errorf("%s: %w", edited, ErrPristine)
@@ -196,8 +184,11 @@ func Reset(ctx context.Context, edited, out string) error {
 		return fmt.Errorf("%s: %w", edited, err)
 	}
 	u, err := readUndo(back)
-	if err != nil || u.Size < 0 || u.Size > fi.Size() {
+	if err != nil {
 		return fmt.Errorf("%s: %w: %s: %w", edited, ErrCorrupt, UndoName, err)
+	}
+	if u.Size < 0 || u.Size > i.size {
+		return fmt.Errorf("%s: %w: %s: the base had %d bytes", edited, ErrCorrupt, UndoName, u.Size)
 	}
 	l := layout{size: u.Size}
 	for _, p := range u.Patches {

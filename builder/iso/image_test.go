@@ -185,6 +185,10 @@ func TestEmbedKeepsWhatElseIsThere(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
+}
+
+func TestConfigThatDoesNotFit(t *testing.T) {
+	i := open(t, header(t, "embed-areas-2023-07.x86_64"))
 	huge := make([]byte, 400_000)
 	random := rand.NewChaCha8([32]byte{})
 	if _, err := random.Read(huge); err != nil {

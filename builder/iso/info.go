@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 )
 
@@ -40,7 +39,7 @@ type InfoKargs struct {
 }
 
 // OpenFile opens an image. The caller closes the file.
-func OpenFile(name string) (*Image, io.Closer, error) {
+func OpenFile(name string) (*Image, *os.File, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, nil, err

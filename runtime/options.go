@@ -1,0 +1,89 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// Options of a pass. The zero value works.
+type Options struct {
+	// Node is the name that messages have.
+	Node   string
+	Limits Limits
+	// Pools of the node, for the status.
+	Pools []string
+	// Owner is MCO where a pass only reports.
+	Owner Owner
+	// Parallel pulls; 0 means 4.
+	Parallel int
+	// Prune removes images that no set asks for any more and no container uses.
+	Prune bool
+	// Retry of pulls.
+	Retry Retry
+	// Stall is how long nothing may arrive before pulls start anew; 0 means 5
+	// minutes.
+	Stall time.Duration
+	// Settle is how long CRI-O may take to pin what it was told; 0 means 15 seconds.
+	Settle time.Duration
+	// Wait is how long CRI-O may take to answer; 0 means 10 seconds.
+	Wait time.Duration
+	// Often is how often progress is published; 0 means every 2 seconds.
+	Often time.Duration
+}
+
+// validate says what makes no sense.
+func (o Options) validate() error {
+	for name, d := range map[string]time.Duration{"stall": o.Stall, "settle": o.Settle, "wait": o.Wait, "often": o.Often, "retry": o.Retry.First} {
+		if d < 0 {
+			return fmt.Errorf("%w: %s is %s; it cannot be negative", ErrOptions, name, d)
+		}
+	}
+	if o.Parallel < 0 {
+		return fmt.Errorf("%w: %d pulls at a time", ErrOptions, o.Parallel)
+	}
+	if p := o.Limits.GCPercent; p < 0 || p > 100 {
+		return fmt.Errorf("%w: a threshold of %d %%", ErrOptions, p)
+	}
+	return nil
+}
+
+// ErrOptions says that options make no sense.
+var ErrOptions = errors.New("wrong options")
+
+func (o Options) defaults() Options {
+	def := func(d *time.Duration, to time.Duration) {
+		if *d == 0 {
+			*d = to
+		}
+	}
+	def(&o.Stall, 5*time.Minute)
+	def(&o.Settle, 15*time.Second)
+	def(&o.Wait, 10*time.Second)
+	def(&o.Often, 2*time.Second)
+	def(&o.Retry.First, time.Second)
+	def(&o.Retry.Longest, 30*time.Second)
+	if o.Retry.Tries == 0 {
+		o.Retry.Tries = 5
+	}
+	if o.Parallel == 0 {
+		o.Parallel = 4
+	}
+	if o.Owner == "" {
+		o.Owner = Pinbox
+	}
+	o.Limits.Node = o.Node
+	return o
+}
+
+// Hooks tell of a pass; each may be nil.
+type Hooks struct {
+	Planned func(Plan)
+	Pinned  func([]pinset.Image)
+	Pulled  func(Pull, time.Duration)
+	// Failed tells of an attempt, and when the next one is due; never if it is 0.
+	Failed func(pinset.Image, Fault, time.Duration)
+	Pruned func(pinset.Image)
+}
