@@ -7,6 +7,7 @@ import (
 
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/cri"
+	"github.com/pinbox/pinbox/runtime/partition"
 )
 
 // What commands here say themselves.
@@ -27,6 +28,11 @@ var outcomes = []struct {
 	{errUnhealthy, 1, ""},
 	{errUsage, 2, "`pinbox-node help` shows the commands, `pinbox-node COMMAND --help` the flags."},
 	{runtime.ErrUnsupported, 3, "Update CRI-O."},
+	{partition.ErrMedium, 4, "`pinbox verify` finds out whether the ISO is whole; write the medium again."},
+	{partition.ErrDisk, 4, "Replace the disk."},
+	{partition.ErrSpace, 5, "Take a larger disk, or images out of the appliance."},
+	{partition.ErrTable, 3, "Name the disk that coreos-installer has written."},
+	{partition.ErrTaken, 3, "Remove the partition, with its disk's contents; the node could not tell one from the other."},
 	{runtime.ErrSpace, 5, "Make room, or take images out of the sets. --reserve says what is kept free."},
 	{errBusy, 7, "`pinbox-node status` shows what it does; --wait waits longer."},
 	{runtime.ErrOptions, 2, "`pinbox-node COMMAND --help` shows the flags."},

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/partition"
+)
+
+func installStoreCommand() *cobra.Command {
+	var o partition.Options
+	var check bool
+	cmd := &cobra.Command{
+		Use:   "install-store DISK",
+		Short: "Copy the store of a medium to a partition of its own, on a disk that CoreOS was installed to",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("%w: name the disk", errUsage)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Disk = args[0]
+			if check {
+				return partition.Check(o)
+			}
+			o.Done = percent(cmd.OutOrStdout())
+			r, err := partition.Install(cmd.Context(), o)
+			if err == nil {
+				fmt.Fprintf(cmd.OutOrStdout(), "the store, %s, is in a partition %s of %s\n", r.Digest, partition.Label, runtime.Size(r.Size))
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&o.Medium, "medium", "/run/media/iso/pinbox", "folder of the store and its sums")
+	cmd.Flags().BoolVar(&check, "check", false, "only say whether it would fit, before a system is installed")
+	return cmd
+}
+
+// percent tells of every tenth of the way.
+func percent(w io.Writer) func(done, all int64) {
+	next := int64(10)
+	return func(done, all int64) {
+		for ; done*100 >= next*all && next <= 100; next += 10 {
+			fmt.Fprintf(w, "copy the store and read it again: %d%%\n", next)
+		}
+	}
+}

@@ -1,0 +1,182 @@
+// Package partition gives the store of an appliance a GPT partition of its own,
+// on the disk of an installed system.
+package partition
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// What a medium has in its folder: builder/medium.go.
+const (
+	storeFile = "store.squashfs"
+	sumsFile  = "sums.txt"
+)
+
+// What can be wrong with what was read.
+var (
+	ErrMedium = errors.New("the medium is damaged")
+	ErrDisk   = errors.New("the disk does not keep what is written to it")
+)
+
+// rootBytes is the least that Fedora CoreOS asks of a root file system: its
+// documentation, "Configuring Storage". The boot partitions beside it are small.
+const rootBytes = 8 << 30
+
+// Options of an installation.
+type Options struct {
+	// Medium is the folder with the store and its sums.
+	Medium string
+	// Disk is the device.
+	Disk string
+	// Done is called with the bytes that are behind it, of all that are to be
+	// written and read again; nil is fine.
+	Done func(done, all int64)
+}
+
+// Result of an installation.
+type Result struct {
+	// Digest of the store.
+	Digest string
+	// Start and Size of its partition in bytes.
+	Start, Size int64
+	// Found says that it was there before.
+	Found bool
+}
+
+// Check finds out, before a system is installed and the disk is lost, whether
+// the store has a chance to go there.
+func Check(o Options) error {
+	store, _, err := openStore(o.Medium)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	disk, size, err := openDisk(o.Disk, os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer disk.Close()
+	fi, err := store.Stat()
+	if err != nil {
+		return err
+	}
+	if size < fi.Size()+rootBytes {
+		return fmt.Errorf("%s: %w: it has %d bytes, the store %d, and the system wants %d", o.Disk, ErrSpace, size, fi.Size(), int64(rootBytes))
+	}
+	return others(disk, "/sys/class/block")
+}
+
+// Install writes the store to the end of the disk, reads it again, and only then
+// makes a partition of it: where there is one, it is whole. A run that was killed
+// leaves no trace that matters. The disk has a system already.
+func Install(ctx context.Context, o Options) (Result, error) {
+	store, sum, err := openStore(o.Medium)
+	if err != nil {
+		return Result{}, err
+	}
+	defer store.Close()
+	disk, size, err := openDisk(o.Disk, os.O_RDWR)
+	if err != nil {
+		return Result{}, err
+	}
+	defer disk.Close()
+	c := copier{ctx: ctx, disk: disk, store: store, sum: sum, done: o.Done}
+	r, err := c.install(size)
+	if err != nil {
+		return Result{}, fmt.Errorf("%s: %w", o.Disk, err)
+	}
+	return r, nil
+}
+
+// openStore also gives the store's SHA-256.
+func openStore(medium string) (_ *os.File, sum string, err error) {
+	name := filepath.Join(medium, sumsFile)
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, "", fmt.Errorf("%w: %w", ErrMedium, err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) == 2 && fields[1] == storeFile && len(fields[0]) == 2*sha256.Size {
+			sum = fields[0]
+		}
+	}
+	if sum == "" {
+		return nil, "", fmt.Errorf("%w: %s has no sum of %s", ErrMedium, name, storeFile)
+	}
+	store, err := os.Open(filepath.Join(medium, storeFile))
+	if err != nil {
+		return nil, "", fmt.Errorf("%w: %w", ErrMedium, err)
+	}
+	return store, sum, nil
+}
+
+// openDisk also gives the disk's size in bytes.
+func openDisk(name string, flags int) (_ *os.File, size int64, err error) {
+	disk, err := os.OpenFile(name, flags, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	fi, err := disk.Stat()
+	if err == nil && fi.Mode()&fs.ModeDevice == 0 {
+		err = fmt.Errorf("%s is no disk", name)
+	}
+	if err == nil {
+		size, err = disk.Seek(0, io.SeekEnd)
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, disk.Close())
+	}
+	return disk, size, nil
+}
+
+// others looks for a partition with the store's label on another disk: the node
+// could not tell which to mount.
+func others(disk *os.File, blocks string) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(disk.Fd()), &st); err != nil {
+		return err
+	}
+	own := fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
+	all, err := filepath.Glob(filepath.Join(blocks, "*", "uevent"))
+	if err != nil {
+		return err
+	}
+	for _, file := range all {
+		text, err := os.ReadFile(file)
+		if err != nil || !bytes.Contains(text, []byte("\nPARTNAME="+Label+"\n")) {
+			continue
+		}
+		dir, err := filepath.EvalSymlinks(filepath.Dir(file))
+		if err != nil {
+			continue // gone
+		}
+		number, err := os.ReadFile(filepath.Join(filepath.Dir(dir), "dev")) // of the disk that it is a part of
+		if err == nil && strings.TrimSpace(string(number)) != own {
+			return fmt.Errorf("%w, on another disk: /dev/%s", ErrTaken, filepath.Base(dir))
+		}
+	}
+	return nil
+}
+
+// sfdisk is there on every CoreOS: it is how the root partition is grown.
+func sfdisk(ctx context.Context, script string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "sfdisk", args...)
+	var out, problems bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(script), &out, &problems
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("sfdisk: %w: %s", err, bytes.TrimSpace(problems.Bytes()))
+	}
+	return out.Bytes(), nil
+}
