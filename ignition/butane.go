@@ -2,10 +2,8 @@ package ignition
 
 import (
 	"bytes"
-	"embed"
 	"fmt"
-	"strings"
-	"text/template"
+	"slices"
 
 	ign "github.com/coreos/ignition/v2/config"
 	"go.yaml.in/yaml/v3"
@@ -83,31 +81,40 @@ func text(path string, contents []byte) file {
 	return file{Path: path, Mode: 0o644, Overwrite: true, Contents: content{Inline: string(contents)}}
 }
 
-//go:embed templates
-var templates embed.FS
-
 // Render gives the configuration as Butane: equal configurations, equal bytes.
 func Render(c Config) ([]byte, error) {
-	doc := document{Variant: butaneVariant, Version: butaneVersion}
+	doc := newDocument(c.SSHKeys)
 	if err := doc.merge(c); err != nil {
 		return nil, err
-	}
-	if len(c.SSHKeys) > 0 {
-		doc.Passwd = &passwd{Users: []user{{Name: "core", SSHKeys: c.SSHKeys}}}
 	}
 	for _, slot := range crio.Slots() {
 		doc.Storage.Directories = append(doc.Storage.Directories, directory{Path: slot, Mode: 0o755})
 	}
-	doc.Storage.Files = c.files()
-	var err error
-	if doc.Systemd.Units, err = units(c.Store); err != nil {
+	doc.Storage.Files = slices.DeleteFunc(c.files(), func(f file) bool { return c.carries(f.Path) })
+	t := newTemplates(c.Store)
+	t.Carried = c.Carried
+	doc.Systemd.Units = t.node()
+	return doc.encode("First-boot configuration of a pinbox appliance. config.ign is made from it", "config.bu", t.err)
+}
+
+func newDocument(sshKeys []string) document {
+	doc := document{Variant: butaneVariant, Version: butaneVersion}
+	if len(sshKeys) > 0 {
+		doc.Passwd = &passwd{Users: []user{{Name: "core", SSHKeys: sshKeys}}}
+	}
+	return doc
+}
+
+// encode tells people in the first lines what it is, and what to do with it.
+func (d document) encode(about, name string, err error) ([]byte, error) {
+	if err != nil {
 		return nil, err
 	}
 	var b bytes.Buffer
-	b.WriteString("# First-boot configuration of a pinbox appliance. config.ign is made from it:\n# butane --strict --pretty config.bu\n")
+	fmt.Fprintf(&b, "# %s:\n# butane --strict --pretty %s\n", about, name)
 	enc := yaml.NewEncoder(&b)
 	enc.SetIndent(2)
-	if err := enc.Encode(doc); err != nil {
+	if err := enc.Encode(d); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil
@@ -120,6 +127,9 @@ func (d *document) merge(c Config) error {
 		translated, err := translate(s.Content, s.Dir)
 		if err == nil {
 			err = c.conflict(translated)
+		}
+		if err == nil {
+			translated, err = c.without(translated)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.Name, err)
@@ -136,6 +146,9 @@ func (d *document) merge(c Config) error {
 const (
 	firstbootUnit = "pinbox-firstboot.service"
 	nodeUnit      = "pinbox-node.service"
+	filesUnit     = "pinbox-files.service"
+	checkUnit     = "pinbox-check-disk.service"
+	installUnit   = "pinbox-install-store.service"
 	crioDropin    = "10-pinbox-stores.conf"
 )
 
@@ -146,7 +159,7 @@ func (c Config) conflict(merged []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrButane, err)
 	}
-	own := map[string]bool{unitName(crio.Slots()[0]): true, firstbootUnit: true, nodeUnit: true, crioDropin: true}
+	own := map[string]bool{unitName(crio.Slots()[0]): true, firstbootUnit: true, nodeUnit: true, filesUnit: true, crioDropin: true, unitName(mediumDir): true}
 	for _, f := range c.files() {
 		own[f.Path] = true
 	}
@@ -175,27 +188,4 @@ func (c Config) conflict(merged []byte) error {
 		}
 	}
 	return nil
-}
-
-func units(s Store) ([]unit, error) {
-	slot := crio.Slots()[0]
-	values := struct{ What, Where, Options, Mount string }{s.What(), slot, s.options(), unitName(slot)}
-	t, err := template.ParseFS(templates, "templates/*")
-	if err != nil {
-		return nil, err
-	}
-	var errs error
-	render := func(name string) string {
-		var b strings.Builder
-		if err := t.ExecuteTemplate(&b, name, values); errs == nil {
-			errs = err
-		}
-		return b.String()
-	}
-	return []unit{
-		{Name: values.Mount, Enabled: true, Contents: render("store.mount")},
-		{Name: "crio.service", Dropins: []dropin{{Name: crioDropin, Contents: render("crio.conf")}}},
-		{Name: firstbootUnit, Enabled: true, Contents: render("firstboot.service")},
-		{Name: nodeUnit, Enabled: true, Contents: render("node.service")},
-	}, errs
 }

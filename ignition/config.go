@@ -24,6 +24,13 @@ var (
 // DefaultStorePath is where a CoreOS live system has the file of the ISO.
 const DefaultStorePath = "/run/media/iso/pinbox/store.squashfs"
 
+// mediumDir is where a node mounts a medium with the store alone.
+const mediumDir = "/run/media/pinbox"
+
+// InstalledLabel is the label of the partition that an installer makes for the
+// store: runtime/partition.
+const InstalledLabel = "pinbox-store"
+
 // DefaultSELinuxContext is the label of layers that containers share read-only:
 // the policy's for overlay under /var/lib/containers/storage.
 const DefaultSELinuxContext = "system_u:object_r:container_ro_file_t:s0"
@@ -43,6 +50,9 @@ type Config struct {
 	SSHKeys []string
 	// Snippets of Butane to merge, in this order; later ones win.
 	Snippets []Snippet
+	// Carried are files that the node takes from its store, for which the
+	// configuration has no room: some of Carriable.
+	Carried []File
 }
 
 // Store is where a node finds its store, and how it mounts it.
@@ -51,6 +61,8 @@ type Store struct {
 	Path string
 	// PartitionLabel of a GPT partition that holds the store, instead of a file.
 	PartitionLabel string
+	// VolumeLabel of a medium with the store alone, instead of a file.
+	VolumeLabel string
 	// SELinuxContext of everything in the store; "" leaves the option out.
 	SELinuxContext string
 }
@@ -67,6 +79,7 @@ type Snippet struct {
 // What ends up in a unit as it is; systemd would read anything else differently.
 var (
 	nodePath       = regexp.MustCompile(`^/[A-Za-z0-9/._-]+$`)
+	volumeLabel    = regexp.MustCompile(`^[A-Z0-9_]{1,16}$`)
 	partitionLabel = regexp.MustCompile(`^[A-Za-z0-9._-]{1,36}$`)
 	selinuxContext = regexp.MustCompile(`^[a-z0-9_]+:[a-z0-9_]+:[a-z0-9_]+(:[a-z0-9:,.-]+)?$`)
 )
@@ -75,8 +88,10 @@ var (
 func (c Config) Validate() error {
 	s := c.Store
 	switch {
-	case s.Path != "" && s.PartitionLabel != "":
-		return errors.New("the node's store has both path and partitionLabel; give one")
+	case s.Path != "" && s.PartitionLabel != "", s.Path+s.PartitionLabel != "" && s.VolumeLabel != "":
+		return errors.New("the node's store has more than one of path, partitionLabel and volumeLabel; give one")
+	case s.VolumeLabel != "" && !volumeLabel.MatchString(s.VolumeLabel):
+		return fmt.Errorf("the node's store has the volume label %q; it has 1 to 16 of A to Z, digits and _", s.VolumeLabel)
 	case s.Path != "" && (!nodePath.MatchString(s.Path) || path.Clean(s.Path) != s.Path):
 		return fmt.Errorf("the node's store has the path %q; it starts with / and has letters, digits and ._-/ only", s.Path)
 	case strings.HasPrefix(s.Path, crio.SlotsDir+"/"):
@@ -99,6 +114,8 @@ func (s Store) What() string {
 	switch {
 	case s.PartitionLabel != "":
 		return "/dev/disk/by-partlabel/" + s.PartitionLabel
+	case s.VolumeLabel != "":
+		return mediumDir + "/pinbox/store.squashfs"
 	case s.Path != "":
 		return s.Path
 	}
@@ -124,10 +141,14 @@ func unitName(slot string) string {
 
 // files are all that the configuration writes, but for the units.
 func (c Config) files() []file {
-	files := []file{
+	return append([]file{
 		text(crio.PinnedImagesPath, crio.RenderPinned(pinset.Union(c.Sets...))),
 		text(crio.StoresPath, crio.RenderStores(crio.Slots(), c.InternalRepair)),
-	}
+	}, c.setFiles()...)
+}
+
+func (c Config) setFiles() []file {
+	var files []file
 	for _, s := range c.Sets {
 		files = append(files, text(path.Join(SetsDir, s.Name+".yaml"), s.Render()))
 	}

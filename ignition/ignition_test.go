@@ -50,21 +50,47 @@ func configs(t *testing.T) map[string]ignition.Config {
 			SSHKeys:  []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb me@ship"},
 			Snippets: []ignition.Snippet{{Name: "hostname.bu", Content: []byte(snippet)}},
 		},
+		"medium": {Sets: sets, Store: ignition.Store{VolumeLabel: "PINBOX"}},
 	}
 }
 
-func TestConfigGolden(t *testing.T) {
+// rendered gives the Butane of each configuration, and of an installer.
+func rendered(t *testing.T) map[string][]byte {
+	t.Helper()
+	all := map[string][]byte{}
 	for name, config := range configs(t) {
 		bu, err := ignition.Render(config)
 		if err != nil {
 			t.Fatal(err)
 		}
+		all[name] = bu
+	}
+	installed, err := ignition.Translate(all["installed"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	all["installer"], err = ignition.Installer{
+		Disk: "/dev/disk/by-path/pci-0000:00:04.0", Config: installed, CopyNetwork: true, SELinuxContext: ignition.DefaultSELinuxContext,
+		AppendKargs: []string{"console=ttyS0"}, DeleteKargs: []string{"quiet"}, SSHKeys: configs(t)["installed"].SSHKeys,
+	}.Render()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestConfigGolden(t *testing.T) {
+	for name, bu := range rendered(t) {
 		fixtures.Golden(t, name+".bu", bu)
 		ign, err := ignition.Translate(bu) // Ignition's own parser is the second judge
 		if err != nil {
 			t.Fatal(err)
 		}
 		fixtures.Golden(t, name+".ign", ign)
+		config, ok := configs(t)[name]
+		if !ok {
+			continue
+		}
 		files, err := ignition.Files(ign)
 		if err != nil {
 			t.Fatal(err)
@@ -76,13 +102,9 @@ func TestConfigGolden(t *testing.T) {
 }
 
 // The units that the real Ignition writes are clean for the real systemd, in a
-// root with a crio.service as distributions have it.
+// root with the units that distributions have.
 func TestUnitsGolden(t *testing.T) {
-	for name, config := range configs(t) {
-		bu, err := ignition.Render(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for name, bu := range rendered(t) {
 		ign, err := ignition.Translate(bu)
 		if err != nil {
 			t.Fatal(err)
@@ -95,17 +117,29 @@ func TestUnitsGolden(t *testing.T) {
 		root := t.TempDir()
 		prepare(t, root)
 		crio.Ignite(t, file, root)
-		units := []string{"var-lib-pinbox-stores-0.mount", "crio.service.d/10-pinbox-stores.conf", "pinbox-firstboot.service", "pinbox-node.service"}
+		verify := []string{"verify", "--root=" + root, "--man=no", "--recursive-errors=yes", "--generators=no"}
+		units, err := filepath.Glob(filepath.Join(root, "etc/systemd/system/*.*"))
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, unit := range units {
-			got, err := os.ReadFile(filepath.Join(root, "etc/systemd/system", unit))
+			base := filepath.Base(unit)
+			switch filepath.Ext(base) {
+			case ".wants", ".requires":
+				continue
+			case ".d":
+				base, unit = "10-pinbox-stores.conf", filepath.Join(unit, "10-pinbox-stores.conf")
+				verify = append(verify, "crio.service")
+			default:
+				verify = append(verify, base)
+			}
+			got, err := os.ReadFile(unit)
 			if err != nil {
 				t.Fatal(err)
 			}
-			fixtures.Golden(t, name+"-"+filepath.Base(unit), got)
+			fixtures.Golden(t, name+"-"+base, got)
 		}
-		cmd := exec.Command("systemd-analyze", "verify", "--root="+root, "--man=no", "--recursive-errors=yes", "--generators=no",
-			units[0], "crio.service", units[2], units[3])
-		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		if out, err := exec.Command("systemd-analyze", verify...).CombinedOutput(); err != nil || len(out) > 0 {
 			t.Errorf("%s: systemd-analyze verify: %v\n%s", name, err, out)
 		}
 	}
@@ -119,8 +153,14 @@ func prepare(t *testing.T, root string) {
 		"etc/group":                           "root:x:0:\ncore:x:1000:\n",
 		"usr/bin/install":                     "#!/bin/sh\n",
 		"usr/bin/crio":                        "#!/bin/sh\n",
+		"usr/bin/sync":                        "#!/bin/sh\n",
+		"usr/bin/touch":                       "#!/bin/sh\n",
+		"usr/bin/udevadm":                     "#!/bin/sh\n",
 		"usr/local/bin/pinbox-node":           "#!/bin/sh\n",
 		"usr/lib/systemd/system/crio.service": "[Unit]\nDescription=CRI-O\nWants=network-online.target\nAfter=network-online.target\n[Service]\nType=notify\nExecStart=/usr/bin/crio\n[Install]\nWantedBy=multi-user.target\n",
+		"usr/lib/systemd/system/coreos-installer.service":    "[Unit]\nBefore=coreos-installer.target\n[Service]\nType=oneshot\nExecStart=/usr/bin/install\n",
+		"usr/lib/systemd/system/coreos-installer-pre.target": "[Unit]\nDescription=Before\n",
+		"usr/lib/systemd/system/coreos-installer.target":     "[Unit]\nRequires=coreos-installer-pre.target coreos-installer.service\n",
 	} {
 		path := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -130,9 +170,7 @@ func prepare(t *testing.T, root string) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Chmod(filepath.Join(root, "usr/lib/systemd/system/crio.service"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	fixtures.Run(t, "sh", "-c", "chmod 644 "+filepath.Join(root, "usr/lib/systemd/system/*"))
 	// Ignition writes a user's keys as that user, who must be able to get there.
 	home := filepath.Join(root, "home/core")
 	if err := errors.Join(os.Chmod(filepath.Dir(root), 0o755), os.MkdirAll(home, 0o755), os.Chown(home, 1000, 1000)); err != nil {
@@ -163,6 +201,8 @@ func TestSnippetsMustNotReplaceOurs(t *testing.T) {
 		"/var/lib/pinbox/stores/3":               "storage: {links: [{path: /var/lib/pinbox/stores/3, target: /x}]}",
 		"pinbox-node.service":                    "systemd: {units: [{name: pinbox-node.service, enabled: false}]}",
 		"pinbox-firstboot.service":               "systemd: {units: [{name: pinbox-firstboot.service, enabled: false}]}",
+		"pinbox-files.service":                   "systemd: {units: [{name: pinbox-files.service, enabled: false}]}",
+		"run-media-pinbox.mount":                 "systemd: {units: [{name: run-media-pinbox.mount, enabled: false}]}",
 		"10-pinbox-stores.conf":                  "systemd: {units: [{name: crio.service, dropins: [{name: 10-pinbox-stores.conf, contents: '[Unit]'}]}]}",
 	} {
 		snippet := ignition.Snippet{Name: "mine.bu", Content: []byte("variant: fcos\nversion: 1.5.0\n" + content + "\n")}
@@ -181,7 +221,10 @@ func TestSnippetsOfEveryKind(t *testing.T) {
 	}
 	for name, content := range map[string]string{
 		"openshift": "variant: openshift\nversion: 4.18.0\nmetadata:\n  name: x\n  labels: {machineconfiguration.openshift.io/role: worker}\nstorage: {files: [{path: /etc/motd, contents: {inline: hello}}]}\n",
-		"local":     "variant: fcos\nversion: 1.5.0\nstorage: {files: [{path: /etc/motd, contents: {local: motd}}]}\n",
+		// Butane warns of a merged version that is not its own.
+		"earlier": "variant: fcos\nversion: 1.4.0\nstorage: {files: [{path: /etc/motd, contents: {inline: hello}}]}\n",
+		"later":   "variant: fcos\nversion: 1.6.0\nstorage: {files: [{path: /etc/motd, contents: {inline: hello}}]}\n",
+		"local":   "variant: fcos\nversion: 1.5.0\nstorage: {files: [{path: /etc/motd, contents: {local: motd}}]}\n",
 	} {
 		bu, err := ignition.Render(ignition.Config{Snippets: []ignition.Snippet{{Name: name, Content: []byte(content), Dir: dir}}})
 		if err != nil {

@@ -28,8 +28,11 @@ func translate(doc []byte, dir string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w: %s", ErrButane, err, oneLine(findings.String()))
 	}
-	if len(findings.Entries) > 0 {
-		return nil, fmt.Errorf("%w: %s", ErrButane, oneLine(findings.String()))
+	for _, f := range findings.Entries {
+		// Each merged configuration was judged by itself, whatever its version.
+		if f.Message != butanecommon.ErrUnkownIgnitionVersion.Error() {
+			return nil, fmt.Errorf("%w: %s", ErrButane, oneLine(f.String()))
+		}
 	}
 	if err := Validate(out); err != nil {
 		return nil, err

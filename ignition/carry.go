@@ -1,0 +1,125 @@
+package ignition
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+
+	ign "github.com/coreos/ignition/v2/config"
+)
+
+// FilesDir is the folder of the store that holds files which the configuration
+// has no room for, by their paths.
+const FilesDir = "pinbox/files"
+
+// File is one that the store can carry instead of the configuration.
+type File struct {
+	Path string
+	// Mode has the bits of chmod(1).
+	Mode uint32
+	// User and Group are names or numbers.
+	User, Group string
+	Content     []byte
+}
+
+// carriablePath is what a unit can name as it is.
+var carriablePath = regexp.MustCompile(`^/[A-Za-z0-9/._@:+-]+$`)
+
+// Carriable lists the files that the store could carry, the largest first: sets
+// and those of snippets. What CRI-O reads when it starts stays in the configuration.
+func (c Config) Carriable() ([]File, error) {
+	var all []File
+	for _, f := range c.setFiles() {
+		all = append(all, File{Path: f.Path, Mode: uint32(f.Mode), User: "root", Group: "root", Content: []byte(f.Contents.Inline)})
+	}
+	for _, s := range c.Snippets {
+		translated, err := translate(s.Content, s.Dir)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Name, err)
+		}
+		files, err := carriable(translated)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Name, err)
+		}
+		for _, f := range files { // the later one wins
+			all = append(slices.DeleteFunc(all, func(earlier File) bool { return earlier.Path == f.Path }), f)
+		}
+	}
+	all = slices.DeleteFunc(all, func(f File) bool { return !carriablePath.MatchString(f.Path) })
+	slices.SortFunc(all, func(a, b File) int {
+		return cmp.Or(cmp.Compare(len(b.Content), len(a.Content)), cmp.Compare(a.Path, b.Path))
+	})
+	return all, nil
+}
+
+func carriable(config []byte) ([]File, error) {
+	parsed, _, err := ign.Parse(config)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrButane, err)
+	}
+	contents, err := Files(config)
+	if err != nil {
+		return nil, err
+	}
+	var files []File
+	for _, f := range parsed.Storage.Files {
+		content, ok := contents[f.Path]
+		if !ok || len(f.Append) > 0 {
+			continue
+		}
+		mode := 0o644 // Ignition's own default
+		if f.Mode != nil {
+			mode = *f.Mode
+		}
+		files = append(files, File{
+			Path: f.Path, Mode: uint32(mode), Content: content,
+			User: owner(f.User.Name, f.User.ID), Group: owner(f.Group.Name, f.Group.ID),
+		})
+	}
+	return files, nil
+}
+
+func owner(name *string, id *int) string {
+	switch {
+	case name != nil && *name != "":
+		return *name
+	case id != nil:
+		return strconv.Itoa(*id)
+	}
+	return "root"
+}
+
+// carries says whether the store has the file.
+func (c Config) carries(path string) bool {
+	return slices.ContainsFunc(c.Carried, func(f File) bool { return f.Path == path })
+}
+
+// without takes the files that the store carries out of a snippet, and leaves all
+// else of it as it is, the version too.
+func (c Config) without(config []byte) ([]byte, error) {
+	if len(c.Carried) == 0 {
+		return config, nil
+	}
+	var doc map[string]any
+	dec := json.NewDecoder(bytes.NewReader(config))
+	dec.UseNumber()
+	if err := dec.Decode(&doc); err != nil {
+		return nil, err
+	}
+	storage, _ := doc["storage"].(map[string]any)
+	files, _ := storage["files"].([]any)
+	kept := slices.DeleteFunc(files, func(f any) bool {
+		fields, _ := f.(map[string]any)
+		path, _ := fields["path"].(string)
+		return c.carries(path)
+	})
+	if len(files) > 0 {
+		storage["files"] = kept
+	}
+	out, err := json.MarshalIndent(doc, "", "  ")
+	return append(out, '\n'), err
+}

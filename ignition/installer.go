@@ -1,0 +1,77 @@
+package ignition
+
+import (
+	"fmt"
+	"regexp"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/pinbox/pinbox/runtime/crio"
+)
+
+// Installer is what the configuration of a live system is made from that
+// installs CoreOS to a disk, and the store beside it.
+type Installer struct {
+	// Disk to install to: a path below /dev.
+	Disk string
+	// Config is the Ignition config of the installed system.
+	Config []byte
+	// AppendKargs and DeleteKargs change the kernel arguments of the installed
+	// system.
+	AppendKargs, DeleteKargs []string
+	// CopyNetwork takes the live system's keyfiles for the network over.
+	CopyNetwork bool
+	// SELinuxContext of everything in the store; "" leaves the option out.
+	SELinuxContext string
+	// SSHKeys of the user core of the live system.
+	SSHKeys []string
+}
+
+// Where coreos-installer's service looks for its configuration, and where
+// `coreos-installer iso customize` puts that of the installed system:
+// coreos-installer, scripts/coreos-installer-service and src/live/customize.rs.
+const (
+	installerConfig = "/etc/coreos/installer.d/0000-pinbox.yaml"
+	installedConfig = "/etc/coreos/dest.ign"
+)
+
+var diskPath = regexp.MustCompile(`^/dev/[A-Za-z0-9][A-Za-z0-9/._:+-]*$`)
+
+// Validate says what a live system could not use.
+func (i Installer) Validate() error {
+	if !diskPath.MatchString(i.Disk) {
+		return fmt.Errorf("the disk to install to is %q; it is a path below /dev", i.Disk)
+	}
+	return nil
+}
+
+// Render gives the configuration as Butane: equal configurations, equal bytes.
+// The installation starts by itself, as coreos-installer's generator sees its
+// configuration.
+func (i Installer) Render() ([]byte, error) {
+	doc := newDocument(i.SSHKeys)
+	doc.Storage.Directories = []directory{{Path: crio.Slots()[0], Mode: 0o755}}
+	config, err := yaml.Marshal(struct {
+		Disk     string   `yaml:"dest-device"`
+		Ignition string   `yaml:"ignition-file"`
+		Offline  bool     `yaml:"offline"` // from what the medium has
+		Network  bool     `yaml:"copy-network,omitempty"`
+		Append   []string `yaml:"append-karg,omitempty"`
+		Delete   []string `yaml:"delete-karg,omitempty"`
+	}{i.Disk, installedConfig, true, i.CopyNetwork, i.AppendKargs, i.DeleteKargs})
+	if err != nil {
+		return nil, err
+	}
+	doc.Storage.Files = []file{text(installerConfig, config), text(installedConfig, i.Config)}
+	for n := range doc.Storage.Files {
+		doc.Storage.Files[n].Mode = 0o600 // they may hold secrets
+	}
+	t := newTemplates(Store{SELinuxContext: i.SELinuxContext})
+	t.Disk = i.Disk
+	doc.Systemd.Units = []unit{
+		{Name: t.Mount, Enabled: true, Contents: t.render("store.mount")},
+		{Name: checkUnit, Enabled: true, Contents: t.render("check-disk.service")},
+		{Name: installUnit, Enabled: true, Contents: t.render("install-store.service")},
+	}
+	return doc.encode("The live system's configuration, which installs the appliance to "+i.Disk+". live.ign is made from it", "live.bu", t.err)
+}

@@ -1,0 +1,63 @@
+package ignition
+
+import (
+	"embed"
+	"strings"
+	"text/template"
+
+	"github.com/pinbox/pinbox/runtime/crio"
+)
+
+//go:embed templates
+var templates embed.FS
+
+// rendering is what the templates of the units ask for.
+type rendering struct {
+	What, Where, Options string
+	// Mount is the name of the store's unit.
+	Mount string
+	// VolumeLabel and MediumDir are of a medium with the store alone.
+	VolumeLabel, MediumDir string
+	FilesDir               string
+	Carried                []File
+	Disk                   string
+	err                    error
+}
+
+func newTemplates(s Store) *rendering {
+	slot := crio.Slots()[0]
+	return &rendering{
+		What: s.What(), Where: slot, Options: s.options(), Mount: unitName(slot),
+		VolumeLabel: s.VolumeLabel, MediumDir: mediumDir, FilesDir: FilesDir,
+	}
+}
+
+// render keeps the first error.
+func (r *rendering) render(name string) string {
+	t, err := template.ParseFS(templates, "templates/*")
+	var b strings.Builder
+	if err == nil {
+		err = t.ExecuteTemplate(&b, name, r)
+	}
+	if r.err == nil {
+		r.err = err
+	}
+	return b.String()
+}
+
+// node gives the units of a node.
+func (r *rendering) node() []unit {
+	units := []unit{
+		{Name: r.Mount, Enabled: true, Contents: r.render("store.mount")},
+		{Name: "crio.service", Dropins: []dropin{{Name: crioDropin, Contents: r.render("crio.conf")}}},
+		{Name: firstbootUnit, Enabled: true, Contents: r.render("firstboot.service")},
+		{Name: nodeUnit, Enabled: true, Contents: r.render("node.service")},
+	}
+	if r.VolumeLabel != "" {
+		units = append(units, unit{Name: unitName(r.MediumDir), Contents: r.render("medium.mount")})
+	}
+	if len(r.Carried) > 0 {
+		units = append(units, unit{Name: filesUnit, Enabled: true, Contents: r.render("files.service")})
+	}
+	return units
+}
