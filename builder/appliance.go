@@ -11,7 +11,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
@@ -82,8 +81,15 @@ type IgnitionSpec struct {
 type ISOSpec struct {
 	// Base is the live ISO to start from; without one no ISO is made.
 	Base string `yaml:"base,omitempty"`
+	// Mode is live, if left out: the node runs from the medium; or install: the live
+	// system installs CoreOS and the store to a disk, and reboots into it.
+	Mode string `yaml:"mode,omitempty" jsonschema:"enum=live,enum=install"`
+	// InstallDevice is the disk that is written over in mode install.
+	InstallDevice string `yaml:"installDevice,omitempty" jsonschema:"pattern=^/dev/[A-Za-z0-9][A-Za-z0-9/._:+-]*$"`
 	// KernelArguments of the live system.
 	KernelArguments KernelArguments `yaml:"kernelArguments,omitempty"`
+	// InstalledKernelArguments of the system that mode install installs.
+	InstalledKernelArguments InstalledKernelArguments `yaml:"installedKernelArguments,omitempty"`
 	// Force replaces an Ignition config that the base has already.
 	Force bool `yaml:"force,omitempty"`
 }
@@ -96,10 +102,16 @@ type KernelArguments struct {
 	Append  []string `yaml:"append,omitempty"`
 }
 
+// InstalledKernelArguments change what the image to install has.
+type InstalledKernelArguments struct {
+	Delete []string `yaml:"delete,omitempty"`
+	Append []string `yaml:"append,omitempty"`
+}
+
 // NodeSpec is how the node uses what was built.
 type NodeSpec struct {
-	// Store is where the node finds its store; the file of the live ISO if left
-	// out.
+	// Store is where the node finds its store. If left out, that is the file of the
+	// live ISO, or the partition that mode install makes.
 	Store NodeStore `yaml:"store,omitempty"`
 	// InternalRepair leaves CRI-O's own repair on after an unclean stop. Up to at
 	// least CRI-O 1.34 it wipes the main store of a node with a read-only one.
@@ -118,6 +130,9 @@ type NodeStore struct {
 	Path string `yaml:"path,omitempty" jsonschema:"pattern=^/[A-Za-z0-9/._-]+$"`
 	// PartitionLabel of the GPT partition that holds the store.
 	PartitionLabel string `yaml:"partitionLabel,omitempty" jsonschema:"pattern=^[A-Za-z0-9._-]+$,maxLength=36"`
+	// VolumeLabel of a medium of its own, as `pinbox medium` writes it; PINBOX there
+	// unless told otherwise. The live ISO then has no store.
+	VolumeLabel string `yaml:"volumeLabel,omitempty" jsonschema:"pattern=^[A-Z0-9_]+$,maxLength=16"`
 }
 
 // NewAppliance is the appliance of a build without a file.
@@ -199,25 +214,14 @@ func (a *Appliance) validate() error {
 	if err := squash.Validate(); err != nil {
 		return fmt.Errorf("spec.store.blockSize: %w", err)
 	}
+	if err := spec.validateISO(); err != nil {
+		return err
+	}
 	config := spec.config(nil)
 	if err := config.Validate(); err != nil {
 		return err
 	}
 	return spec.Platform.Validate()
-}
-
-// config is the first-boot configuration of the spec, without its Butane.
-func (s Spec) config(sets []pinset.Set) ignition.Config {
-	c := ignition.Config{
-		Sets: sets, InternalRepair: s.Node.InternalRepair, SSHKeys: s.Ignition.SSHAuthorizedKeys,
-		Store: ignition.Store{
-			Path: s.Node.Store.Path, PartitionLabel: s.Node.Store.PartitionLabel, SELinuxContext: ignition.DefaultSELinuxContext,
-		},
-	}
-	if s.Node.SELinuxContext != nil {
-		c.Store.SELinuxContext = *s.Node.SELinuxContext
-	}
-	return c
 }
 
 func (a *Appliance) resolvePaths(dir string) {

@@ -18,8 +18,11 @@ const (
 	IgnitionFile = "config.ign"
 	LockFile     = "pinbox.lock.json"
 	ISOFile      = "appliance.iso" // if there is a base for one
-	ManifestsDir = "manifests"
-	SumsFile     = "SHA256SUMS"
+	// The live system's configuration, if it installs the appliance.
+	LiveButaneFile   = "live.bu"
+	LiveIgnitionFile = "live.ign"
+	ManifestsDir     = "manifests"
+	SumsFile         = "SHA256SUMS"
 )
 
 // Options of a plan or a build.
@@ -75,6 +78,8 @@ type Result struct {
 	Warnings    []string `json:"warnings,omitempty"`
 	// ISO is the file of the live ISO, if one was made.
 	ISO string `json:"iso,omitempty"`
+	// Installs is the disk that the ISO installs to, if it does.
+	Installs string `json:"installs,omitempty"`
 	// Seconds that the build took.
 	Seconds float64 `json:"seconds"`
 }
@@ -100,25 +105,22 @@ func Build(ctx context.Context, o Options) (result Result, err error) {
 	if err != nil {
 		return Result{}, err
 	}
-	config, err := renderConfig(o.Appliance, sets)
+	config, err := configure(o.Appliance, sets)
 	if err != nil {
-		return Result{}, err
-	}
-	if err := checkISO(o.Appliance.Spec.ISO, config); err != nil {
 		return Result{}, err
 	}
 	images, err := resolve(ctx, o, sets)
 	if err != nil {
 		return Result{}, err
 	}
-	lock, size, err := writeStore(ctx, o, stage, sets, images, binary)
+	lock, size, err := writeStore(ctx, o, stage, sets, config.carried, images, binary)
 	if err != nil {
 		return Result{}, err
 	}
 	if err := stage.writeTexts(lock, sets, config); err != nil {
 		return Result{}, err
 	}
-	sums, err := stage.sum(ctx, o.Appliance.Spec.ISO, config)
+	sums, err := stage.sum(ctx, o.Appliance.Spec, config)
 	if err != nil {
 		return Result{}, err
 	}
@@ -128,7 +130,7 @@ func Build(ctx context.Context, o Options) (result Result, err error) {
 	return Result{
 		Name: o.Appliance.Metadata.Name, Platform: lock.Platform, Out: o.Out, Totals: lock.Totals(),
 		StoreSize: size, StoreDigest: "sha256:" + sums[StoreFile], NodeStore: o.Appliance.Spec.config(nil).Store.What(),
-		ISO: isoPath(o), Warnings: warnings, Seconds: time.Since(started).Seconds(),
+		ISO: isoPath(o), Installs: o.Appliance.Spec.ISO.InstallDevice, Warnings: append(warnings, config.warnings()...), Seconds: time.Since(started).Seconds(),
 	}, nil
 }
 
@@ -150,7 +152,7 @@ func Plan(ctx context.Context, o Options) (pinset.Lock, []string, error) {
 	if err != nil {
 		return pinset.Lock{}, nil, err
 	}
-	if _, err := renderConfig(o.Appliance, sets); err != nil {
+	if _, err := configure(o.Appliance, sets); err != nil {
 		return pinset.Lock{}, nil, err
 	}
 	images, err := resolve(ctx, o, sets)

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path"
-	"path/filepath"
 	"time"
 
 	"github.com/pinbox/pinbox/builder/source"
@@ -33,26 +32,6 @@ func readSets(a Appliance) ([]pinset.Set, []string, error) {
 		paths = append(paths, s.PinnedImageSets...)
 	}
 	return source.PinnedImageSets(paths)
-}
-
-type configFiles struct{ butane, ignition []byte }
-
-// renderConfig makes the first-boot configuration.
-func renderConfig(a Appliance, sets []pinset.Set) (configFiles, error) {
-	c := a.Spec.config(sets)
-	for _, name := range a.Spec.Ignition.Butane {
-		content, err := os.ReadFile(name)
-		if err != nil {
-			return configFiles{}, fmt.Errorf("%w: %w", ignition.ErrButane, err)
-		}
-		c.Snippets = append(c.Snippets, ignition.Snippet{Name: name, Content: content, Dir: filepath.Dir(name)})
-	}
-	bu, err := ignition.Render(c)
-	if err != nil {
-		return configFiles{}, err
-	}
-	ign, err := ignition.Translate(bu)
-	return configFiles{butane: bu, ignition: ign}, err
 }
 
 // resolve asks the registries what the images of all sets are.
@@ -90,7 +69,7 @@ func makeLock(platform pinset.Platform, sets []pinset.Set, images []storage.Reso
 
 // writeStore composes and packs the store. The lock that it returns knows the
 // unpacked sizes.
-func writeStore(ctx context.Context, o Options, s *stage, sets []pinset.Set, images []storage.Resolved, binary io.Reader) (lock pinset.Lock, size int64, err error) {
+func writeStore(ctx context.Context, o Options, s *stage, sets []pinset.Set, carried []ignition.File, images []storage.Resolved, binary io.Reader) (lock pinset.Lock, size int64, err error) {
 	modTime := o.ModTime
 	if modTime.IsZero() {
 		modTime = newest(images)
@@ -116,7 +95,7 @@ func writeStore(ctx context.Context, o Options, s *stage, sets []pinset.Set, ima
 		o.Hooks.Finishing()
 	}
 	lock = makeLock(o.Appliance.Spec.Platform, sets, images)
-	if err := addOwn(store, lock, sets, binary); err != nil {
+	if err := addOwn(store, lock, sets, carried, binary); err != nil {
 		return pinset.Lock{}, 0, err
 	}
 	if size, err = store.Close(); err != nil {
@@ -127,7 +106,7 @@ func writeStore(ctx context.Context, o Options, s *stage, sets []pinset.Set, ima
 
 // addOwn puts pinbox's folder into the store: what a node needs to know and to
 // run.
-func addOwn(store *compose.Store, lock pinset.Lock, sets []pinset.Set, binary io.Reader) error {
+func addOwn(store *compose.Store, lock pinset.Lock, sets []pinset.Set, carried []ignition.File, binary io.Reader) error {
 	var b bytes.Buffer
 	if err := lock.Encode(&b); err != nil {
 		return err
@@ -137,6 +116,11 @@ func addOwn(store *compose.Store, lock pinset.Lock, sets []pinset.Set, binary io
 	}
 	for _, s := range sets {
 		if err := store.AddFile(path.Join(storeDir, "sets", s.Name+".yaml"), 0o644, bytes.NewReader(s.Render())); err != nil {
+			return err
+		}
+	}
+	for _, f := range carried {
+		if err := store.AddFile(path.Join(ignition.FilesDir, f.Path), 0o644, bytes.NewReader(f.Content)); err != nil {
 			return err
 		}
 	}

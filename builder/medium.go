@@ -2,6 +2,7 @@ package builder
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -30,17 +31,9 @@ const (
 func (s ISOSpec) edit(config configFiles, additions ...iso.Addition) iso.Edit {
 	k := s.KernelArguments
 	return iso.Edit{
-		Ignition: config.ignition, Force: s.Force, Additions: additions,
+		Ignition: config.embedded(), Force: s.Force, Additions: additions,
 		Kargs: iso.KargsEdit{Append: k.Append, Delete: k.Delete, Replace: k.Replace},
 	}
-}
-
-// checkISO finds out whether the base can be used before anything is fetched.
-func checkISO(spec ISOSpec, config configFiles) error {
-	if spec.Base == "" {
-		return nil
-	}
-	return iso.Check(spec.Base, spec.edit(config))
 }
 
 func isoPath(o Options) string {
@@ -50,46 +43,65 @@ func isoPath(o Options) string {
 	return filepath.Join(o.Out, ISOFile)
 }
 
-// writeISO makes the live ISO of what stands in the stage.
-func (s *stage) writeISO(ctx context.Context, spec ISOSpec, config configFiles, sums map[string]string) error {
-	inside := renderSums(map[string]string{isoStore: sums[StoreFile], isoLock: sums[LockFile], IgnitionFile: sums[IgnitionFile]})
+// writeISO makes the live ISO of what stands in the stage. It has no store if the
+// node has a medium of its own for that.
+func (s *stage) writeISO(ctx context.Context, spec Spec, config configFiles, sums map[string]string) error {
+	embedded := sha256.Sum256(config.embedded())
+	inside := map[string]string{isoLock: sums[LockFile], IgnitionFile: hex.EncodeToString(embedded[:])}
+	if spec.Node.Store.VolumeLabel == "" {
+		inside[isoStore] = sums[StoreFile]
+	}
 	additions, closeAll, err := additions(s.dir, inside)
 	if err != nil {
 		return err
 	}
 	defer closeAll()
-	return iso.Apply(ctx, spec.Base, s.path(ISOFile), spec.edit(config, additions...))
+	return iso.Apply(ctx, spec.ISO.Base, s.path(ISOFile), spec.ISO.edit(config, additions...))
 }
 
-// Medium writes what a folder holds to an ISO without a system, with the label
-// PINBOX: a second medium, which a node that runs already can read.
-func Medium(ctx context.Context, dir, out string, written func(int)) error {
-	sums, err := readSums(dir)
+// MediumOptions of a medium with the store alone.
+type MediumOptions struct {
+	// Dir is an appliance's folder, Out the file to write.
+	Dir, Out string
+	// Label of the volume; "" means PINBOX.
+	Label string
+	// Written is called with the bytes of each part that was written; nil is fine.
+	Written func(int)
+}
+
+// Medium writes what a folder holds to an ISO without a system: a second medium,
+// which a node that runs already can read.
+func Medium(ctx context.Context, o MediumOptions) error {
+	sums, err := readSums(o.Dir)
 	if err != nil {
 		return err
 	}
-	additions, closeAll, err := additions(dir, renderSums(map[string]string{isoStore: sums[StoreFile], isoLock: sums[LockFile]}))
+	additions, closeAll, err := additions(o.Dir, map[string]string{isoStore: sums[StoreFile], isoLock: sums[LockFile]})
 	if err != nil {
 		return err
 	}
 	defer closeAll()
-	return iso.Create(ctx, out, iso.MediumLabel, mediumTime, additions, written)
+	return iso.Create(ctx, o.Out, cmp.Or(o.Label, iso.MediumLabel), mediumTime, additions, o.Written)
 }
 
 // mediumTime stamps every medium, so that equal folders give equal media: 1980,
 // where FAT begins.
 var mediumTime = time.Unix(315_532_800, 0)
 
-// additions opens what an ISO gets, beside the sums.
-func additions(dir string, sums []byte) (all []iso.Addition, closeAll func(), err error) {
+// additions opens what an ISO gets: what the sums list, and the sums.
+func additions(dir string, sums map[string]string) (all []iso.Addition, closeAll func(), err error) {
 	var files []*os.File
 	closeAll = func() {
 		for _, f := range files {
 			_ = f.Close() // only read
 		}
 	}
-	all = []iso.Addition{{Name: isoSums, Size: int64(len(sums)), Content: bytes.NewReader(sums)}}
+	text := renderSums(sums)
+	all = []iso.Addition{{Name: isoSums, Size: int64(len(text)), Content: bytes.NewReader(text)}}
 	for _, file := range []struct{ name, path string }{{isoLock, LockFile}, {isoStore, StoreFile}} {
+		if _, ok := sums[file.name]; !ok {
+			continue
+		}
 		f, err := os.Open(filepath.Join(dir, file.path))
 		if err != nil {
 			closeAll()
@@ -129,10 +141,9 @@ func verifyISO(ctx context.Context, name string) (Verified, error) {
 	}
 	v := Verified{Dir: name, Files: len(sums)}
 	var errs []error
-	for _, file := range []string{isoStore, isoLock} {
-		if _, ok := sums[file]; !ok {
-			errs = append(errs, fmt.Errorf("%s has no entry for %s", isoSums, file))
-		}
+	// A second medium has no config, and a live ISO that is used with one no store.
+	if sums[isoLock] == "" || sums[isoStore]+sums[IgnitionFile] == "" {
+		errs = append(errs, fmt.Errorf("%s has no entry for %s or %s", isoSums, isoLock, isoStore))
 	}
 	for _, file := range slices.Sorted(maps.Keys(sums)) {
 		got, size, err := sumInside(ctx, image, file)

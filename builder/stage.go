@@ -151,6 +151,9 @@ func (s *stage) writeTexts(lock pinset.Lock, sets []pinset.Set, config configFil
 		return err
 	}
 	files := map[string][]byte{ButaneFile: config.butane, IgnitionFile: config.ignition, LockFile: b.Bytes()}
+	if config.liveIgnition != nil {
+		files[LiveButaneFile], files[LiveIgnitionFile] = config.liveButane, config.liveIgnition
+	}
 	for _, set := range sets {
 		files[path.Join(ManifestsDir, set.Name+".yaml")] = set.Render()
 	}
@@ -166,12 +169,12 @@ func (s *stage) writeTexts(lock pinset.Lock, sets []pinset.Set, config configFil
 }
 
 // sum makes the ISO, which holds the sums of what is in it, and writes SHA256SUMS.
-func (s *stage) sum(ctx context.Context, spec ISOSpec, config configFiles) (map[string]string, error) {
+func (s *stage) sum(ctx context.Context, spec Spec, config configFiles) (map[string]string, error) {
 	sums, err := sumTree(ctx, s.dir)
 	if err != nil {
 		return nil, err
 	}
-	if spec.Base != "" {
+	if spec.ISO.Base != "" {
 		if err := s.writeISO(ctx, spec, config, sums); err != nil {
 			return nil, err
 		}

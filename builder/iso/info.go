@@ -77,8 +77,8 @@ func (i *Image) Info() (info Info, err error) {
 	case !errors.Is(err, ErrNoKargs):
 		return info, err
 	}
-	if text, err := i.Text("coreos/features.json"); err == nil && json.Valid(text) {
-		info.Features = text
+	if info.Features, _, err = i.features(); err != nil {
+		return info, err
 	}
 	info.Added, err = i.added()
 	return info, err

@@ -9,13 +9,14 @@ import (
 
 // isoFlags say which live ISO to start from, over what the appliance file says.
 type isoFlags struct {
-	base                    string
+	base, installDevice     string
 	force                   bool
 	append, delete, replace []string
 }
 
 func (f *isoFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.base, "iso", "", "CoreOS live ISO to put store and configuration into")
+	flags.StringVar(&f.installDevice, "install-device", "", "disk that the ISO writes over, to install CoreOS and the store; without it the node runs from the ISO")
 	flags.BoolVar(&f.force, "force", false, "replace an Ignition config that the ISO has already")
 	flags.StringArrayVar(&f.append, "kargs-append", nil, "kernel argument to append; may be repeated")
 	flags.StringArrayVar(&f.delete, "kargs-delete", nil, "kernel argument to delete; may be repeated")
@@ -25,6 +26,9 @@ func (f *isoFlags) add(flags *pflag.FlagSet) {
 func (f *isoFlags) apply(spec *builder.ISOSpec) {
 	if f.base != "" {
 		spec.Base = f.base
+	}
+	if f.installDevice != "" {
+		spec.Mode, spec.InstallDevice = "install", f.installDevice
 	}
 	spec.Force = spec.Force || f.force
 	k := &spec.KernelArguments

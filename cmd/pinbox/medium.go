@@ -9,18 +9,20 @@ import (
 )
 
 func mediumCommand() *cobra.Command {
-	var out string
+	var o builder.MediumOptions
 	cmd := &cobra.Command{
 		Use:   "medium out/ -o medium.iso",
-		Short: "Write a store to an ISO without a system, with the label PINBOX",
+		Short: "Write a store to an ISO without a system, as a second medium",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if out == "" {
+			if o.Out == "" {
 				return usageError{errors.New("name the file to write with -o")}
 			}
-			return builder.Medium(cmd.Context(), args[0], out, nil)
+			o.Dir = args[0]
+			return builder.Medium(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().StringVarP(&out, "out", "o", "", "file to write")
+	cmd.Flags().StringVarP(&o.Out, "out", "o", "", "file to write")
+	cmd.Flags().StringVar(&o.Label, "label", "", "volume label, which spec.node.store.volumeLabel names (default PINBOX)")
 	return cmd
 }

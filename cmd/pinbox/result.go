@@ -32,7 +32,10 @@ func printBuilt(cmd *cobra.Command, output string, r builder.Result) error {
 	}
 	printWarnings(cmd, r.Warnings)
 	image := ""
-	if r.ISO != "" {
+	switch {
+	case r.Installs != "":
+		image = fmt.Sprintf("  %s   installs both to %s, which it writes over without a question\n", r.ISO, r.Installs)
+	case r.ISO != "":
 		image = fmt.Sprintf("  %s   boots with both\n", r.ISO)
 	}
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), `built %s for %s in %s: %s in a store of %s, out of %s of layers

@@ -1,0 +1,179 @@
+package builder
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"github.com/pinbox/pinbox/builder/iso"
+	"github.com/pinbox/pinbox/ignition"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// The modes of an ISO.
+const (
+	modeLive    = "live"
+	modeInstall = "install"
+)
+
+// validateISO also looks at what depends on the mode.
+func (s Spec) validateISO() error {
+	store, i := s.Node.Store, s.ISO
+	switch {
+	case i.Mode != "" && i.Mode != modeLive && i.Mode != modeInstall:
+		return fmt.Errorf("spec.iso.mode is %q; it is live or install", i.Mode)
+	case i.Mode != modeInstall && i.InstallDevice != "":
+		return errors.New("spec.iso.installDevice is for spec.iso.mode install")
+	case i.Mode != modeInstall && len(i.InstalledKernelArguments.Append)+len(i.InstalledKernelArguments.Delete) > 0:
+		return errors.New("spec.iso.installedKernelArguments are for spec.iso.mode install")
+	case i.Mode != modeInstall:
+		return nil
+	case i.Base == "":
+		return errors.New("spec.iso.mode install needs a live ISO: spec.iso.base")
+	case i.InstallDevice == "":
+		return errors.New("spec.iso.mode install needs a disk: spec.iso.installDevice")
+	case store != NodeStore{} && store != NodeStore{PartitionLabel: ignition.InstalledLabel}:
+		return fmt.Errorf("spec.node.store: in spec.iso.mode install the store is in the partition %s; leave it out", ignition.InstalledLabel)
+	}
+	if err := (ignition.Installer{Disk: i.InstallDevice}).Validate(); err != nil {
+		return fmt.Errorf("spec.iso.installDevice: %w", err)
+	}
+	return nil
+}
+
+// config is the first-boot configuration of the spec, without its Butane.
+func (s Spec) config(sets []pinset.Set) ignition.Config {
+	c := ignition.Config{
+		Sets: sets, InternalRepair: s.Node.InternalRepair, SSHKeys: s.Ignition.SSHAuthorizedKeys,
+		Store: ignition.Store{
+			Path: s.Node.Store.Path, PartitionLabel: s.Node.Store.PartitionLabel, VolumeLabel: s.Node.Store.VolumeLabel,
+			SELinuxContext: ignition.DefaultSELinuxContext,
+		},
+	}
+	if s.ISO.Mode == modeInstall {
+		c.Store.PartitionLabel = ignition.InstalledLabel
+	}
+	if s.Node.SELinuxContext != nil {
+		c.Store.SELinuxContext = *s.Node.SELinuxContext
+	}
+	return c
+}
+
+// configFiles are the node's configuration, and that of the live system if it is
+// not the same.
+type configFiles struct {
+	butane, ignition         []byte
+	liveButane, liveIgnition []byte
+	// carried are files that the store has for the node.
+	carried []ignition.File
+}
+
+// embedded is what goes into the Ignition area of the ISO.
+func (c configFiles) embedded() []byte {
+	if c.liveIgnition != nil {
+		return c.liveIgnition
+	}
+	return c.ignition
+}
+
+func (c configFiles) warnings() []string {
+	if len(c.carried) == 0 {
+		return nil
+	}
+	var names []string
+	for _, f := range c.carried {
+		names = append(names, f.Path)
+	}
+	return []string{"the Ignition area of the ISO is too small for all files; the node gets these from its store, before CRI-O starts: " + strings.Join(names, ", ")}
+}
+
+// configure renders the first-boot configuration. If the ISO has no room for it,
+// the store carries as many of its files as must be, the largest first.
+func configure(a Appliance, sets []pinset.Set) (configFiles, error) {
+	c := a.Spec.config(sets)
+	for _, name := range a.Spec.Ignition.Butane {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			return configFiles{}, fmt.Errorf("%w: %w", ignition.ErrButane, err)
+		}
+		c.Snippets = append(c.Snippets, ignition.Snippet{Name: name, Content: content, Dir: filepath.Dir(name)})
+	}
+	files, err := a.Spec.render(c)
+	if !errors.Is(err, iso.ErrTooLarge) {
+		return files, err
+	}
+	carriable, err := c.Carriable()
+	if err != nil {
+		return configFiles{}, err
+	}
+	c.Carried = carriable
+	if files, err = a.Spec.render(c); errors.Is(err, iso.ErrTooLarge) {
+		return configFiles{}, fmt.Errorf("%w: with %d files left to the store, %s", err, len(carriable), largest(files.ignition))
+	}
+	sort.Search(len(carriable), func(n int) bool {
+		c.Carried = carriable[:n]
+		fewer, tooLarge := a.Spec.render(c)
+		if tooLarge == nil {
+			files = fewer // the last that fits carries the least
+		}
+		return tooLarge == nil
+	})
+	return files, err
+}
+
+// largest tells of what a configuration has itself.
+func largest(config []byte) string {
+	files, err := ignition.Files(config)
+	if err != nil {
+		return err.Error()
+	}
+	var name string
+	for path, content := range files {
+		if name == "" || len(content) > len(files[name]) || len(content) == len(files[name]) && path < name {
+			name = path
+		}
+	}
+	return fmt.Sprintf("the largest that must stay is %s with %d bytes", name, len(files[name]))
+}
+
+// render gives the files, and finds out whether the base can take them, before
+// anything is fetched.
+func (s Spec) render(c ignition.Config) (files configFiles, err error) {
+	files.carried = c.Carried
+	if files.butane, err = ignition.Render(c); err != nil {
+		return configFiles{}, err
+	}
+	if files.ignition, err = ignition.Translate(files.butane); err != nil {
+		return configFiles{}, err
+	}
+	if s.ISO.Base == "" {
+		return files, nil
+	}
+	if s.ISO.Mode == modeInstall {
+		if files.liveButane, files.liveIgnition, err = s.installer(c, files.ignition); err != nil {
+			return configFiles{}, err
+		}
+	}
+	return files, iso.Check(s.ISO.Base, s.ISO.edit(files))
+}
+
+// installer gives the configuration of a live system that installs the node's.
+func (s Spec) installer(c ignition.Config, installed []byte) (butane, config []byte, err error) {
+	network, err := iso.CheckInstaller(s.ISO.Base)
+	if err != nil {
+		return nil, nil, err
+	}
+	butane, err = ignition.Installer{
+		Disk: s.ISO.InstallDevice, Config: installed, CopyNetwork: network,
+		AppendKargs: s.ISO.InstalledKernelArguments.Append, DeleteKargs: s.ISO.InstalledKernelArguments.Delete,
+		SELinuxContext: c.Store.SELinuxContext, SSHKeys: c.SSHKeys,
+	}.Render()
+	if err != nil {
+		return nil, nil, err
+	}
+	config, err = ignition.Translate(butane)
+	return butane, config, err
+}
