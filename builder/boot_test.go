@@ -1,0 +1,114 @@
+package builder_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/crio"
+	"github.com/pinbox/pinbox/fixtures/sample"
+)
+
+// firstBoot builds an appliance, has the real Ignition apply its config to a root,
+// and boots that under a real systemd, with no network: its own units mount the
+// store and start pinbox-node, in the order that they say. change is what befalls
+// the store before.
+func firstBoot(t *testing.T, change func(store string)) (console string, code int) {
+	t.Helper()
+	fixtures.NeedRoot(t)
+	registry, pins := fixtures.Samples(t)
+	o := options(t, pins.Sets())
+	none := ""
+	o.Appliance.Spec.Node.SELinuxContext = &none // Debian has no policy
+	build(t, o)
+	if err := registry.Close(); err != nil {
+		t.Fatal(err)
+	}
+	store, root := filepath.Join(o.Out, builder.StoreFile), t.TempDir()
+	change(store)
+	crio.Ignite(t, filepath.Join(o.Out, builder.IgnitionFile), root)
+	return fixtures.Boot(t, root, "check.service", distribution(t, pins), map[string]string{
+		"/run/media/iso/pinbox/store.squashfs": store, // where a live system has it
+		"/usr/bin/crio":                        fixtures.Peer(t, "crio"),
+		"/usr/bin/pinns":                       fixtures.Peer(t, "pinns"),
+		"/usr/bin/guest":                       fixtures.Program(t, "github.com/pinbox/pinbox/fixtures/live/guest"),
+	})
+}
+
+// distribution is what stands for the node's own: CRI-O as on the live ISO of
+// `make boot-test`, and what checks the node from within once it is up.
+func distribution(t *testing.T, pins sample.Pins) map[string]string {
+	t.Helper()
+	live := func(name string) string {
+		content, err := os.ReadFile(filepath.Join(fixtures.Root(t), "fixtures/live", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(content)
+	}
+	return map[string]string{
+		"usr/lib/systemd/system/crio.service":              live("crio.service"),
+		"etc/systemd/system-preset/30-distribution.preset": "enable crio.service\n",
+		"etc/crio/crio.conf":                               live("crio.conf"),
+		"etc/crio/crio.conf.d/10-pause":                    "[crio.image]\npause_image = \"" + pins.Pause + "\"\n",
+		"etc/containers/policy.json":                       `{"default":[{"type":"insecureAcceptAnything"}]}`,
+		"etc/containers/registries.conf":                   "unqualified-search-registries = []\n",
+		"etc/pinbox/node.env":                              "PINBOX_NODE_FLAGS=\"--wait 10s\"\n", // a CRI-O that cannot start is soon told of
+		"etc/hosts":                                        "127.0.0.1 localhost\n",
+		"etc/resolv.conf":                                  "", // every pod gets a copy
+		"etc/systemd/system/check.service": `[Unit]
+Requires=multi-user.target
+After=multi-user.target
+SuccessAction=exit
+FailureAction=exit
+FailureActionExitStatus=7
+[Service]
+Type=oneshot
+Environment=IMAGE=` + pins.Mixed + ` PATIENCE=30s
+ExecStart=/bin/sh /check
+StandardOutput=tty
+StandardError=tty
+`,
+		"check": `set -ex
+for unit in var-lib-pinbox-stores-0.mount crio.service pinbox-firstboot.service pinbox-node.service; do
+	systemctl is-active $unit
+done
+guest
+test -z "$(systemctl --failed --plain --no-legend)"
+pinbox-node status
+`,
+	}
+}
+
+// A machine is as it should be at the end of its first boot: the store is mounted,
+// CRI-O has every image, pinned, a pod runs, no unit has failed.
+func TestFirstBootOfAMachine(t *testing.T) {
+	console, code := firstBoot(t, func(string) {})
+	for _, want := range []string{"all 5 images of 2 sets are pinned", "guest: 5 images", "guest: the pod says:", "hello from the store", "guest: all is well"} {
+		if code != 0 || !strings.Contains(console, want) {
+			t.Fatalf("exit code %d; the console is to show %q:\n%s", code, want, console)
+		}
+	}
+}
+
+// The control: with a store that cannot be mounted nothing is well, but CRI-O is up.
+func TestFirstBootWithABrokenStore(t *testing.T) {
+	console, code := firstBoot(t, func(store string) {
+		f, err := os.OpenFile(store, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := f.Write(make([]byte, 96)); err != nil { // its superblock
+			t.Fatal(err)
+		}
+	})
+	for _, want := range []string{"Failed to mount var-lib-pinbox-stores-0.mount", "Started crio.service", "Failed to start pinbox-firstboot.service"} {
+		if code != 7 || !strings.Contains(console, want) {
+			t.Fatalf("exit code %d; the console is to show %q:\n%s", code, want, console)
+		}
+	}
+}
