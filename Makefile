@@ -29,7 +29,7 @@ boot-test: deps boot-deps peers bin/peers/live.iso
 	go test $(GOFLAGS),boot -timeout 30m -v -run . ./fixtures/live
 
 # A live ISO of Debian packages with CRI-O, made as CoreOS makes its own.
-bin/peers/live.iso: $(wildcard fixtures/live/*.* fixtures/live/init fixtures/live/guest/*.go fixtures/pod/*.go)
+bin/peers/live.iso: $(filter-out %_test.go,$(wildcard fixtures/live/*.* fixtures/live/init fixtures/live/installer/* fixtures/live/guest/*.go fixtures/pod/*.go))
 	CGO_ENABLED=0 go build -trimpath -o bin/peers/guest ./fixtures/live/guest
 	fixtures/live/build.sh $(CURDIR)/$@ $(CURDIR)/bin/peers $(CURDIR)/bin/peers/guest
 
