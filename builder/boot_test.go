@@ -12,23 +12,36 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
+// machine is what is special of a first boot.
+type machine struct {
+	// base of a live ISO that the appliance is built for.
+	base string
+	// padding enlarges a file of the configuration, without which no pod runs.
+	padding string
+	// befall changes the store.
+	befall func(store string)
+}
+
 // firstBoot builds an appliance, has the real Ignition apply its config to a root,
 // and boots that under a real systemd, with no network: its own units mount the
-// store and start pinbox-node, in the order that they say. change is what befalls
-// the store before.
-func firstBoot(t *testing.T, change func(store string)) (console string, code int) {
+// store and start pinbox-node, in the order that they say.
+func firstBoot(t *testing.T, m machine) (console string, code int) {
 	t.Helper()
 	fixtures.NeedRoot(t)
 	registry, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
 	none := ""
 	o.Appliance.Spec.Node.SELinuxContext = &none // Debian has no policy
+	o.Appliance.Spec.ISO.Base = m.base
+	o.Appliance.Spec.Ignition.Butane = []string{butane(t, "/etc/crio/crio.conf.d/10-pause", "[crio.image]\npause_image = \""+pins.Pause+"\"\n"+m.padding)}
 	build(t, o)
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
 	}
 	store, root := filepath.Join(o.Out, builder.StoreFile), t.TempDir()
-	change(store)
+	if m.befall != nil {
+		m.befall(store)
+	}
 	crio.Ignite(t, filepath.Join(o.Out, builder.IgnitionFile), root)
 	return fixtures.Boot(t, root, "check.service", distribution(t, pins), map[string]string{
 		"/run/media/iso/pinbox/store.squashfs": store, // where a live system has it
@@ -53,7 +66,6 @@ func distribution(t *testing.T, pins sample.Pins) map[string]string {
 		"usr/lib/systemd/system/crio.service":              live("crio.service"),
 		"etc/systemd/system-preset/30-distribution.preset": "enable crio.service\n",
 		"etc/crio/crio.conf":                               live("crio.conf"),
-		"etc/crio/crio.conf.d/10-pause":                    "[crio.image]\npause_image = \"" + pins.Pause + "\"\n",
 		"etc/containers/policy.json":                       `{"default":[{"type":"insecureAcceptAnything"}]}`,
 		"etc/containers/registries.conf":                   "unqualified-search-registries = []\n",
 		"etc/pinbox/node.env":                              "PINBOX_NODE_FLAGS=\"--wait 10s\"\n", // a CRI-O that cannot start is soon told of
@@ -84,19 +96,30 @@ pinbox-node status
 }
 
 // A machine is as it should be at the end of its first boot: the store is mounted,
-// CRI-O has every image, pinned, a pod runs, no unit has failed.
+// CRI-O has every image, pinned, a pod runs, no unit has failed. What the Ignition
+// area of an ISO has no room for is there before CRI-O starts.
 func TestFirstBootOfAMachine(t *testing.T) {
-	console, code := firstBoot(t, func(string) {})
-	for _, want := range []string{"all 5 images of 2 sets are pinned", "guest: 5 images", "guest: the pod says:", "hello from the store", "guest: all is well"} {
-		if code != 0 || !strings.Contains(console, want) {
-			t.Fatalf("exit code %d; the console is to show %q:\n%s", code, want, console)
-		}
+	for name, m := range map[string]machine{
+		"a store alone":                {},
+		"a file that the store brings": {base: fixtures.LiveISO(t), padding: "# " + noise(100_000)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			console, code := firstBoot(t, m)
+			for _, want := range []string{"all 5 images of 2 sets are pinned", "guest: 5 images", "guest: the pod says:", "hello from the store", "guest: all is well"} {
+				if code != 0 || !strings.Contains(console, want) {
+					t.Fatalf("exit code %d; the console is to show %q:\n%s", code, want, console)
+				}
+			}
+			if brought := strings.Contains(console, "pinbox-files.service"); brought != (m.padding != "") {
+				t.Errorf("the store brings files: %v\n%s", brought, console)
+			}
+		})
 	}
 }
 
 // The control: with a store that cannot be mounted nothing is well, but CRI-O is up.
 func TestFirstBootWithABrokenStore(t *testing.T) {
-	console, code := firstBoot(t, func(store string) {
+	console, code := firstBoot(t, machine{befall: func(store string) {
 		f, err := os.OpenFile(store, os.O_WRONLY, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -105,7 +128,7 @@ func TestFirstBootWithABrokenStore(t *testing.T) {
 		if _, err := f.Write(make([]byte, 96)); err != nil { // its superblock
 			t.Fatal(err)
 		}
-	})
+	}})
 	for _, want := range []string{"Failed to mount var-lib-pinbox-stores-0.mount", "Started crio.service", "Failed to start pinbox-firstboot.service"} {
 		if code != 7 || !strings.Contains(console, want) {
 			t.Fatalf("exit code %d; the console is to show %q:\n%s", code, want, console)

@@ -137,7 +137,10 @@ func (d *document) merge(c Config) error {
 		if d.Ignition == nil {
 			d.Ignition = &ignition{}
 		}
-		d.Ignition.Config.Merge = append(d.Ignition.Config.Merge, content{Inline: string(translated)})
+		m := content{Inline: string(translated)}
+		// Ignition takes nothing twice; of equal ones the last wins.
+		others := slices.DeleteFunc(d.Ignition.Config.Merge, func(earlier content) bool { return earlier == m })
+		d.Ignition.Config.Merge = append(others, m)
 	}
 	return nil
 }

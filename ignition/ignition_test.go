@@ -236,3 +236,15 @@ func TestSnippetsOfEveryKind(t *testing.T) {
 		}
 	}
 }
+
+// Ignition refuses to merge the same thing twice.
+func TestTheSameSnippetTwice(t *testing.T) {
+	snippets := configs(t)["installed"].Snippets
+	bu, err := ignition.Render(ignition.Config{Snippets: append(snippets, snippets...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ignition.Translate(bu); err != nil {
+		t.Error(err)
+	}
+}

@@ -43,14 +43,14 @@ func CheckInstaller(base string) (network bool, err error) {
 		return false, err
 	}
 	defer f.Close()
+	members, err := i.Members()
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", base, err)
+	}
 	_, installer, err := i.features()
 	if err == nil && !installer {
 		err = ErrNoInstaller
 	}
-	if err != nil {
-		return false, fmt.Errorf("%s: %w", base, err)
-	}
-	members, err := i.Members()
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", base, err)
 	}

@@ -1,0 +1,235 @@
+package builder_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/iso"
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/ignition"
+)
+
+// noise cannot be compressed much.
+func noise(bytes int) string {
+	b := make([]byte, bytes)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(b) // never fails
+	return base64.StdEncoding.EncodeToString(b)
+}
+
+// butane is a snippet with one file.
+func butane(t *testing.T, path, content string) string {
+	t.Helper()
+	dir := t.TempDir()
+	snippet := fmt.Sprintf("variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: %q\n    contents: {local: content}\n", path)
+	for name, text := range map[string]string{"content": content, "snippet.bu": snippet} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, "snippet.bu")
+}
+
+// verified must be whole.
+func verified(t *testing.T, what string) {
+	t.Helper()
+	if _, err := builder.Verify(t.Context(), what); err != nil {
+		t.Error(err)
+	}
+}
+
+// extracted is the Ignition config of an ISO.
+func extracted(t *testing.T, image string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := builder.ExtractIgnition(image, &b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// The live system gets a config of its own, which brings the node's.
+func TestISOThatInstalls(t *testing.T) {
+	_, pins := fixtures.Samples(t)
+	o := options(t, pins.Sets())
+	o.Appliance.Spec.ISO = builder.ISOSpec{
+		Base: keyfiles(t, fixtures.LiveISO(t, fixtures.LiveISOs["as CoreOS"]...)), Mode: "install", InstallDevice: "/dev/sda",
+		InstalledKernelArguments: builder.InstalledKernelArguments{Append: []string{"console=ttyS0"}, Delete: []string{"quiet"}},
+	}
+	r := build(t, o)
+	if r.Installs != "/dev/sda" || r.NodeStore != "/dev/disk/by-partlabel/pinbox-store" {
+		t.Errorf("%+v", r)
+	}
+	verified(t, r.Out)
+	verified(t, r.ISO)
+	live, installed := read(t, r.Out, builder.LiveIgnitionFile), read(t, r.Out, builder.IgnitionFile)
+	if !bytes.Equal(extracted(t, r.ISO), live) {
+		t.Error("the ISO has another config than " + builder.LiveIgnitionFile)
+	}
+	files, err := ignition.Files(live)
+	if err != nil || !bytes.Equal(files["/etc/coreos/dest.ign"], installed) {
+		t.Errorf("the installed system gets another config than %s: %v", builder.IgnitionFile, err)
+	}
+	var config map[string]any
+	if err := yaml.Unmarshal(files["/etc/coreos/installer.d/0000-pinbox.yaml"], &config); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(config); got != "map[append-karg:[console=ttyS0] copy-network:true delete-karg:[quiet] dest-device:/dev/sda ignition-file:/etc/coreos/dest.ign offline:true]" {
+		t.Error(got)
+	}
+}
+
+// keyfiles adds one to the Ignition area of an image, as `coreos-installer iso
+// network embed` does.
+func keyfiles(t *testing.T, base string) string {
+	t.Helper()
+	dir := t.TempDir()
+	name := "etc/coreos-firstboot-network/eth0.nmconnection"
+	if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name), []byte("[connection]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fixtures.Run(t, "sh", "-c", "cd "+dir+" && find etc | cpio --quiet -o -H newc | xz --check=crc32 >area")
+	image, f, err := iso.OpenFile(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	area, err := image.IgnitionArea()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := os.OpenFile(base, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	if _, err := out.WriteAt(read(t, dir, "area"), area.Offset); err != nil {
+		t.Fatal(err)
+	}
+	return base
+}
+
+func read(t *testing.T, dir, name string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// With the store on a second medium, the ISO has none.
+func TestISOWithoutAStore(t *testing.T) {
+	_, pins := fixtures.Samples(t)
+	o := options(t, pins.Sets())
+	o.Appliance.Spec.ISO.Base = fixtures.LiveISO(t)
+	o.Appliance.Spec.Node.Store.VolumeLabel = "PINBOX_2"
+	r := build(t, o)
+	verified(t, r.ISO)
+	if err := builder.ExtractStore(r.ISO, new(bytes.Buffer)); !errors.Is(err, iso.ErrNotFound) {
+		t.Errorf("the ISO has a store: %v", err)
+	}
+	medium := filepath.Join(t.TempDir(), "medium.iso")
+	if err := builder.Medium(t.Context(), builder.MediumOptions{Dir: r.Out, Out: medium, Label: "PINBOX_2"}); err != nil {
+		t.Fatal(err)
+	}
+	verified(t, medium)
+	if label := fixtures.Run(t, "blkid", "-o", "value", "-s", "LABEL", medium); label != "PINBOX_2\n" {
+		t.Errorf("the medium's label is %q", label)
+	}
+	var store bytes.Buffer
+	if err := builder.ExtractStore(medium, &store); err != nil || !bytes.Equal(store.Bytes(), read(t, r.Out, builder.StoreFile)) {
+		t.Errorf("the medium has another store: %v", err)
+	}
+}
+
+// As little as must be leaves the config.
+func TestLargeFilesGoToTheStore(t *testing.T) {
+	_, pins := fixtures.Samples(t)
+	o := options(t, pins.Sets())
+	o.Appliance.Spec.ISO.Base = fixtures.LiveISO(t)
+	large, small := noise(100_000), noise(10_000)
+	o.Appliance.Spec.Ignition.Butane = []string{butane(t, "/etc/large", large), butane(t, "/etc/small", small)}
+	r := build(t, o)
+	if n := len(r.Warnings); n == 0 || !strings.HasSuffix(r.Warnings[n-1], "before CRI-O starts: /etc/large") {
+		t.Errorf("warnings: %q", r.Warnings)
+	}
+	verified(t, r.Out)
+	verified(t, r.ISO)
+	if got := fixtures.Run(t, "unsquashfs", "-cat", filepath.Join(r.Out, builder.StoreFile), "pinbox/files/etc/large"); got != large {
+		t.Errorf("the store has %d bytes of it", len(got))
+	}
+}
+
+// A file that no unit can name must stay, so nothing is built: and the message
+// says what is large.
+func TestConfigThatStaysTooLarge(t *testing.T) {
+	_, pins := fixtures.Samples(t)
+	o := options(t, pins.Sets())
+	o.Appliance.Spec.ISO.Base = fixtures.LiveISO(t)
+	o.Appliance.Spec.Ignition.Butane = []string{butane(t, "/etc/a name", noise(100_000))}
+	_, err := builder.Build(t.Context(), o)
+	if !errors.Is(err, iso.ErrTooLarge) || !strings.Contains(err.Error(), "bytes larger than the area of 65536") || !strings.Contains(err.Error(), "with 2 files left to the store") {
+		t.Error(err)
+	}
+	if _, err := os.Stat(o.Out); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("something was built: %v", err)
+	}
+}
+
+func TestModesThatMakeNoSense(t *testing.T) {
+	for spec, want := range map[string]string{
+		"iso: {mode: liev}":                                                                           "it is live or install",
+		"iso: {mode: install, base: x.iso}":                                                           "needs a disk",
+		"iso: {mode: install, installDevice: /dev/sda}":                                               "needs a live ISO",
+		"iso: {base: x.iso, installDevice: /dev/sda}":                                                 "is for spec.iso.mode install",
+		"iso: {mode: install, base: x.iso, installDevice: sda}":                                       "a path below /dev",
+		"iso: {mode: install, base: x.iso, installDevice: '/dev/sda; reboot'}":                        "a path below /dev",
+		"iso: {base: x.iso, installedKernelArguments: {append: [a]}}":                                 "are for spec.iso.mode install",
+		"{iso: {mode: install, base: x.iso, installDevice: /dev/sda}, node: {store: {path: /srv/x}}}": "leave it out",
+		"node: {store: {volumeLabel: PINBOX, partitionLabel: x}}":                                     "give one",
+		"node: {store: {volumeLabel: pinbox}}":                                                        "A to Z",
+	} {
+		file := filepath.Join(t.TempDir(), "appliance.yaml")
+		if !strings.HasPrefix(spec, "{") {
+			spec = "{" + spec + "}"
+		}
+		text := "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: x}\nspec: {sources: [{pinnedImageSets: [x.yaml]}], " + spec[1:] + "\n"
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := builder.ReadAppliance(file); !errors.Is(err, builder.ErrAppliance) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", spec, err)
+		}
+	}
+}
+
+// A live system that does not say so would wait for somebody to install it.
+func TestBaseThatCannotInstall(t *testing.T) {
+	_, pins := fixtures.Samples(t)
+	for name, c := range map[string]struct {
+		options []string
+		want    error
+	}{
+		"no features":      {[]string{"-rock", "-m", "features.json"}, iso.ErrNoInstaller},
+		"not a CoreOS one": {[]string{"-rock", "-m", "coreos", "-m", "images"}, iso.ErrNoIgnition},
+	} {
+		o := options(t, pins.Sets())
+		o.Appliance.Spec.ISO = builder.ISOSpec{Base: fixtures.LiveISO(t, c.options...), Mode: "install", InstallDevice: "/dev/sda"}
+		if _, err := builder.Build(t.Context(), o); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
