@@ -54,6 +54,16 @@ type Hooks struct {
 	Read func(int)
 	// Finishing is called when the layers are in.
 	Finishing func()
+	// Step is called before files are hashed, or the ISO is written, with the bytes
+	// that there are; Done with the bytes of each part of them.
+	Step func(name string, bytes int64)
+	Done func(int)
+}
+
+func (h Hooks) step(name string, bytes int64) {
+	if h.Step != nil {
+		h.Step(name, bytes)
+	}
 }
 
 func (o *Options) validate() error {
@@ -120,7 +130,7 @@ func Build(ctx context.Context, o Options) (result Result, err error) {
 	if err := stage.writeTexts(lock, sets, config); err != nil {
 		return Result{}, err
 	}
-	sums, err := stage.sum(ctx, o.Appliance.Spec, config)
+	sums, err := stage.sum(ctx, o.Appliance.Spec, config, o.Hooks)
 	if err != nil {
 		return Result{}, err
 	}

@@ -42,7 +42,7 @@ func butane(t *testing.T, path, content string) string {
 // verified must be whole.
 func verified(t *testing.T, what string) {
 	t.Helper()
-	if _, err := builder.Verify(t.Context(), what); err != nil {
+	if _, err := builder.Verify(t.Context(), what, builder.Hooks{}); err != nil {
 		t.Error(err)
 	}
 }

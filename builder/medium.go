@@ -45,7 +45,7 @@ func isoPath(o Options) string {
 
 // writeISO makes the live ISO of what stands in the stage. It has no store if the
 // node has a medium of its own for that.
-func (s *stage) writeISO(ctx context.Context, spec Spec, config configFiles, sums map[string]string) error {
+func (s *stage) writeISO(ctx context.Context, spec Spec, config configFiles, sums map[string]string, hooks Hooks) error {
 	embedded := sha256.Sum256(config.embedded())
 	inside := map[string]string{isoLock: sums[LockFile], IgnitionFile: hex.EncodeToString(embedded[:])}
 	if spec.Node.Store.VolumeLabel == "" {
@@ -56,7 +56,14 @@ func (s *stage) writeISO(ctx context.Context, spec Spec, config configFiles, sum
 		return err
 	}
 	defer closeAll()
-	return iso.Apply(ctx, spec.ISO.Base, s.path(ISOFile), spec.ISO.edit(config, additions...))
+	base, err := os.Stat(spec.ISO.Base)
+	if err != nil {
+		return err
+	}
+	hooks.step("write ISO", base.Size()+total(additions))
+	edit := spec.ISO.edit(config, additions...)
+	edit.Written = hooks.Done
+	return iso.Apply(ctx, spec.ISO.Base, s.path(ISOFile), edit)
 }
 
 // MediumOptions of a medium with the store alone.
@@ -65,8 +72,8 @@ type MediumOptions struct {
 	Dir, Out string
 	// Label of the volume; "" means PINBOX.
 	Label string
-	// Written is called with the bytes of each part that was written; nil is fine.
-	Written func(int)
+	// Hooks tell how far the work is.
+	Hooks Hooks
 }
 
 // Medium writes what a folder holds to an ISO without a system: a second medium,
@@ -81,7 +88,8 @@ func Medium(ctx context.Context, o MediumOptions) error {
 		return err
 	}
 	defer closeAll()
-	return iso.Create(ctx, o.Out, cmp.Or(o.Label, iso.MediumLabel), mediumTime, additions, o.Written)
+	o.Hooks.step("write ISO", total(additions))
+	return iso.Create(ctx, o.Out, cmp.Or(o.Label, iso.MediumLabel), mediumTime, additions, o.Hooks.Done)
 }
 
 // mediumTime stamps every medium, so that equal folders give equal media: 1980,
@@ -118,8 +126,15 @@ func additions(dir string, sums map[string]string) (all []iso.Addition, closeAll
 	return all, closeAll, nil
 }
 
+func total(additions []iso.Addition) (bytes int64) {
+	for _, a := range additions {
+		bytes += a.Size
+	}
+	return bytes
+}
+
 // verifyISO hashes store, lock and config out of an ISO.
-func verifyISO(ctx context.Context, name string) (Verified, error) {
+func verifyISO(ctx context.Context, name string, hooks Hooks) (Verified, error) {
 	image, f, err := iso.OpenFile(name)
 	if errors.Is(err, iso.ErrNotISO) {
 		return Verified{}, fmt.Errorf("%w: %w", ErrNotAppliance, err)
@@ -145,8 +160,11 @@ func verifyISO(ctx context.Context, name string) (Verified, error) {
 	if sums[isoLock] == "" || sums[isoStore]+sums[IgnitionFile] == "" {
 		errs = append(errs, fmt.Errorf("%s has no entry for %s or %s", isoSums, isoLock, isoStore))
 	}
+	if f, err := image.Find(path.Join(iso.Dir, isoStore)); err == nil {
+		hooks.step("hash "+isoStore, f.Size)
+	}
 	for _, file := range slices.Sorted(maps.Keys(sums)) {
-		got, size, err := sumInside(ctx, image, file)
+		got, size, err := sumInside(ctx, image, file, hooks)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -172,7 +190,7 @@ func verifyISO(ctx context.Context, name string) (Verified, error) {
 	return v, nil
 }
 
-func sumInside(ctx context.Context, image *iso.Image, name string) (sum string, size int64, err error) {
+func sumInside(ctx context.Context, image *iso.Image, name string, hooks Hooks) (sum string, size int64, err error) {
 	var r io.Reader
 	if name == IgnitionFile {
 		config, err := image.Ignition()
@@ -187,9 +205,7 @@ func sumInside(ctx context.Context, image *iso.Image, name string) (sum string, 
 		}
 		r = f.Reader()
 	}
-	h := sha256.New()
-	size, err = io.CopyBuffer(h, contextReader{ctx, r}, make([]byte, 1<<20))
-	return hex.EncodeToString(h.Sum(nil)), size, err
+	return sumAll(ctx, r, hooks)
 }
 
 // ExtractStore writes the store of an ISO.

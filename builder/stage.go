@@ -3,11 +3,8 @@ package builder
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -169,73 +166,21 @@ func (s *stage) writeTexts(lock pinset.Lock, sets []pinset.Set, config configFil
 }
 
 // sum makes the ISO, which holds the sums of what is in it, and writes SHA256SUMS.
-func (s *stage) sum(ctx context.Context, spec Spec, config configFiles) (map[string]string, error) {
-	sums, err := sumTree(ctx, s.dir)
+func (s *stage) sum(ctx context.Context, spec Spec, config configFiles, hooks Hooks) (map[string]string, error) {
+	sums, err := sumTree(ctx, s.dir, hooks)
 	if err != nil {
 		return nil, err
 	}
 	if spec.ISO.Base != "" {
-		if err := s.writeISO(ctx, spec, config, sums); err != nil {
+		if err := s.writeISO(ctx, spec, config, sums, hooks); err != nil {
 			return nil, err
 		}
-		if sums[ISOFile], err = sumFile(ctx, s.path(ISOFile)); err != nil {
+		if sums[ISOFile], err = sumFile(ctx, s.path(ISOFile), hooks); err != nil {
 			return nil, err
 		}
 	}
 	_, err = atomicfile.Write(s.path(SumsFile), renderSums(sums), 0o644)
 	return sums, err
-}
-
-// renderSums gives sums in the form of sha256sum(1).
-func renderSums(sums map[string]string) []byte {
-	var b bytes.Buffer
-	for _, name := range slices.Sorted(maps.Keys(sums)) {
-		fmt.Fprintf(&b, "%s  %s\n", sums[name], name)
-	}
-	return b.Bytes()
-}
-
-// sumTree gives the SHA-256 of every file below dir but the sums themselves.
-func sumTree(ctx context.Context, dir string) (map[string]string, error) {
-	sums := map[string]string{}
-	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		name, err := filepath.Rel(dir, p)
-		if err != nil || name == SumsFile {
-			return err
-		}
-		sums[filepath.ToSlash(name)], err = sumFile(ctx, p)
-		return err
-	})
-	return sums, err
-}
-
-func sumFile(ctx context.Context, name string) (string, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.CopyBuffer(h, contextReader{ctx, f}, make([]byte, 1<<20)); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
-// contextReader ends with its context.
-type contextReader struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (c contextReader) Read(p []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return c.r.Read(p)
 }
 
 // publish puts the folder into its place.

@@ -11,9 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/runtime/crio"
@@ -38,19 +36,19 @@ type Verified struct {
 
 // Verify hashes every file of an appliance's folder again, and compares what the
 // files say of each other. It reports all that it finds.
-func Verify(ctx context.Context, dir string) (Verified, error) {
+func Verify(ctx context.Context, dir string, hooks Hooks) (Verified, error) {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return Verified{}, fmt.Errorf("%w: %w", ErrNotAppliance, err)
 	}
 	if fi, err := os.Stat(dir); err == nil && fi.Mode().IsRegular() {
-		return verifyISO(ctx, dir)
+		return verifyISO(ctx, dir, hooks)
 	}
 	sums, err := readSums(dir)
 	if err != nil {
 		return Verified{}, err
 	}
-	errs := []error{compareSums(ctx, dir, sums)}
+	errs := []error{compareSums(ctx, dir, sums, hooks)}
 	v := Verified{Dir: dir, Files: len(sums)}
 	if v.StoreSize, err = checkSuperblock(filepath.Join(dir, StoreFile)); err != nil {
 		errs = append(errs, err)
@@ -71,34 +69,8 @@ func Verify(ctx context.Context, dir string) (Verified, error) {
 	return v, nil
 }
 
-var sumLine = regexp.MustCompile(`^([0-9a-f]{64})  (\S.*)$`)
-
-func readSums(dir string) (map[string]string, error) {
-	content, err := os.ReadFile(filepath.Join(dir, SumsFile))
-	if err != nil {
-		kind := ErrNotAppliance
-		if _, err := os.Stat(filepath.Join(dir, StoreFile)); err == nil {
-			kind = ErrVerify // it was one
-		}
-		return nil, fmt.Errorf("%s: %w: %w", dir, kind, err)
-	}
-	return parseSums(content, dir, SumsFile)
-}
-
-func parseSums(content []byte, where, file string) (map[string]string, error) {
-	sums := map[string]string{}
-	for i, line := range strings.Split(strings.TrimSuffix(string(content), "\n"), "\n") {
-		m := sumLine.FindStringSubmatch(line)
-		if m == nil || !fs.ValidPath(m[2]) {
-			return nil, fmt.Errorf("%s: %w: %s:%d is no line of sha256sum", where, ErrVerify, file, i+1)
-		}
-		sums[m[2]] = m[1]
-	}
-	return sums, nil
-}
-
-func compareSums(ctx context.Context, dir string, want map[string]string) error {
-	got, err := sumTree(ctx, dir)
+func compareSums(ctx context.Context, dir string, want map[string]string, hooks Hooks) error {
+	got, err := sumTree(ctx, dir, hooks)
 	if err != nil {
 		return err
 	}

@@ -18,8 +18,11 @@ func mediumCommand() *cobra.Command {
 			if o.Out == "" {
 				return usageError{errors.New("name the file to write with -o")}
 			}
-			o.Dir = args[0]
-			return builder.Medium(cmd.Context(), o)
+			progress := newProgress(cmd.ErrOrStderr(), "text")
+			o.Dir, o.Hooks = args[0], progress.hooks()
+			err := builder.Medium(cmd.Context(), o)
+			progress.close()
+			return err
 		},
 	}
 	cmd.Flags().StringVarP(&o.Out, "out", "o", "", "file to write")

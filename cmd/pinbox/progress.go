@@ -47,6 +47,8 @@ func (p *progress) hooks() builder.Hooks {
 		Filling:   func(t pinset.Totals) { p.begin("read layers", t.Bytes) },
 		Read:      func(n int) { p.add(int64(n)) },
 		Finishing: func() { p.begin("write store", 0) },
+		Step:      p.begin,
+		Done:      func(n int) { p.add(int64(n)) },
 	}
 }
 
@@ -139,10 +141,10 @@ func bars(w io.Writer) (show func(string, int64, int64), finish func()) {
 
 func newBar(pool *mpb.Progress, stage string, total int64) *mpb.Bar {
 	counters := decor.CountersNoUnit(" %d / %d")
-	if stage == "read layers" {
+	if stage != "resolve images" {
 		counters = decor.CountersKiloByte(" % .1f / % .1f")
 	}
 	return pool.AddBar(total,
-		mpb.PrependDecorators(decor.Name(stage, decor.WC{W: 15, C: decor.DindentRight})),
+		mpb.PrependDecorators(decor.Name(stage, decor.WC{W: 20, C: decor.DindentRight})),
 		mpb.AppendDecorators(decor.Percentage(), counters, decor.Name(" "), decor.AverageETA(decor.ET_STYLE_GO)))
 }

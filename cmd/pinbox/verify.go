@@ -16,7 +16,9 @@ func verifyCommand() *cobra.Command {
 			if err := checkOutput(output); err != nil {
 				return err
 			}
-			verified, err := builder.Verify(cmd.Context(), args[0])
+			progress := newProgress(cmd.ErrOrStderr(), output)
+			verified, err := builder.Verify(cmd.Context(), args[0], progress.hooks())
+			progress.close()
 			if err != nil {
 				return err
 			}

@@ -1,0 +1,129 @@
+package builder
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var sumLine = regexp.MustCompile(`^([0-9a-f]{64})  (\S.*)$`)
+
+func readSums(dir string) (map[string]string, error) {
+	content, err := os.ReadFile(filepath.Join(dir, SumsFile))
+	if err != nil {
+		kind := ErrNotAppliance
+		if _, err := os.Stat(filepath.Join(dir, StoreFile)); err == nil {
+			kind = ErrVerify // it was one
+		}
+		return nil, fmt.Errorf("%s: %w: %w", dir, kind, err)
+	}
+	return parseSums(content, dir, SumsFile)
+}
+
+func parseSums(content []byte, where, file string) (map[string]string, error) {
+	sums := map[string]string{}
+	for i, line := range strings.Split(strings.TrimSuffix(string(content), "\n"), "\n") {
+		m := sumLine.FindStringSubmatch(line)
+		if m == nil || !fs.ValidPath(m[2]) {
+			return nil, fmt.Errorf("%s: %w: %s:%d is no line of sha256sum", where, ErrVerify, file, i+1)
+		}
+		sums[m[2]] = m[1]
+	}
+	return sums, nil
+}
+
+// renderSums gives sums in the form of sha256sum(1).
+func renderSums(sums map[string]string) []byte {
+	var b bytes.Buffer
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		fmt.Fprintf(&b, "%s  %s\n", sums[name], name)
+	}
+	return b.Bytes()
+}
+
+// sumTree gives the SHA-256 of every file below dir but the sums themselves.
+func sumTree(ctx context.Context, dir string, hooks Hooks) (map[string]string, error) {
+	var names []string
+	var bytes int64
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, p)
+		if err != nil || name == SumsFile {
+			return err
+		}
+		names = append(names, filepath.ToSlash(name))
+		fi, err := d.Info()
+		if err == nil {
+			bytes += fi.Size()
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	hooks.step("hash files", bytes)
+	sums := map[string]string{}
+	for _, name := range names {
+		if sums[name], err = sumOf(ctx, filepath.Join(dir, name), hooks); err != nil {
+			return nil, err
+		}
+	}
+	return sums, nil
+}
+
+// sumFile gives the SHA-256 of one file.
+func sumFile(ctx context.Context, name string, hooks Hooks) (string, error) {
+	fi, err := os.Stat(name)
+	if err != nil {
+		return "", err
+	}
+	hooks.step("hash "+filepath.Base(name), fi.Size())
+	return sumOf(ctx, name, hooks)
+}
+
+func sumOf(ctx context.Context, name string, hooks Hooks) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	sum, _, err := sumAll(ctx, f, hooks)
+	return sum, err
+}
+
+// sumAll also gives the number of bytes.
+func sumAll(ctx context.Context, r io.Reader, hooks Hooks) (sum string, size int64, err error) {
+	h := sha256.New()
+	size, err = io.CopyBuffer(h, progressReader{ctx, r, hooks.Done}, make([]byte, 1<<20))
+	return hex.EncodeToString(h.Sum(nil)), size, err
+}
+
+// progressReader ends with its context.
+type progressReader struct {
+	ctx  context.Context
+	r    io.Reader
+	done func(int)
+}
+
+func (p progressReader) Read(b []byte) (int, error) {
+	if err := p.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := p.r.Read(b)
+	if p.done != nil {
+		p.done(n)
+	}
+	return n, err
+}
