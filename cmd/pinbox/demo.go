@@ -14,18 +14,19 @@ import (
 )
 
 func demoCommand() *cobra.Command {
-	var out string
+	var out, base string
 	cmd := &cobra.Command{
-		Use:   "demo [-o demo/]",
+		Use:   "demo [-o demo/] [--iso rhcos-live.iso]",
 		Short: "Plan, build and verify an appliance of sample images, with nothing else needed",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return demo(cmd, out) },
+		RunE:  func(cmd *cobra.Command, _ []string) error { return demo(cmd, out, base) },
 	}
 	cmd.Flags().StringVarP(&out, "out", "o", "demo", "folder to make")
+	cmd.Flags().StringVar(&base, "iso", "", "CoreOS live ISO to put store and configuration into")
 	return cmd
 }
 
-func demo(cmd *cobra.Command, out string) error {
+func demo(cmd *cobra.Command, out, base string) error {
 	if entries, err := os.ReadDir(out); err == nil && len(entries) > 0 {
 		return fmt.Errorf("%s: %w", out, builder.ErrNotEmpty)
 	}
@@ -45,11 +46,11 @@ func demo(cmd *cobra.Command, out string) error {
 	if _, err := atomicfile.Write(sets, pins.Sets(), 0o644); err != nil {
 		return err
 	}
-	for _, args := range [][]string{
-		{"plan", "--set", sets, "--tls-verify=false"},
-		{"build", "--set", sets, "--tls-verify=false", "-o", appliance},
-		{"verify", appliance},
-	} {
+	build := []string{"build", "--set", sets, "--tls-verify=false", "-o", appliance}
+	if base != "" {
+		build = append(build, "--iso", base)
+	}
+	for _, args := range [][]string{{"plan", "--set", sets, "--tls-verify=false"}, build, {"verify", appliance}} {
 		fmt.Fprintf(cmd.OutOrStdout(), "$ pinbox %s\n", strings.Join(args, " "))
 		if code := run(cmd.Context(), args, cmd.OutOrStdout(), cmd.ErrOrStderr()); code != exitOK {
 			return reported(code)

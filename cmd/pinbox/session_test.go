@@ -282,14 +282,16 @@ func TestDemo(t *testing.T) {
 	dir := t.TempDir()
 	fixtures.Run(t, "cp", program, node, dir)
 	out := filepath.Join(dir, "demo")
-	text := fixtures.Run(t, filepath.Join(dir, "pinbox"), "demo", "-o", out)
+	text := fixtures.Run(t, filepath.Join(dir, "pinbox"), "demo", "-o", out, "--iso", fixtures.LiveISO(t))
 	for _, want := range []string{"$ pinbox plan", "$ pinbox build", "$ pinbox verify", "is whole"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the demo does not show %q:\n%s", want, text)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(out, "appliance", builder.StoreFile)); err != nil {
-		t.Error(err)
+	for _, name := range []string{builder.StoreFile, builder.ISOFile} {
+		if _, err := os.Stat(filepath.Join(out, "appliance", name)); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
