@@ -18,8 +18,7 @@ func demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo [-o demo/] [--iso rhcos-live.iso]",
 		Short: "Plan, build and verify an appliance of sample images, with nothing else needed",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return demo(cmd, out, base) },
+		Args:  cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return demo(cmd, out, base) },
 	}
 	cmd.Flags().StringVarP(&out, "out", "o", "demo", "folder to make")
 	cmd.Flags().StringVar(&base, "iso", "", "CoreOS live ISO to put store and configuration into")
