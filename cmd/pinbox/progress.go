@@ -17,7 +17,7 @@ import (
 )
 
 // progress shows how far the work is: bars on a terminal, a line every tenth of
-// the way elsewhere, JSON lines for programs.
+// a long way elsewhere, JSON lines for programs.
 type progress struct {
 	mu          sync.Mutex
 	show        func(stage string, done, total int64)
@@ -35,7 +35,7 @@ func newProgress(w io.Writer, output string) *progress {
 	case ok && isatty.IsTerminal(f.Fd()):
 		p.show, p.finish = bars(w)
 	default:
-		p.show = plainLines(w)
+		p.show = plainLines(w, time.Now)
 	}
 	return p
 }
@@ -69,32 +69,39 @@ func (p *progress) add(n int64) {
 func (p *progress) close() { p.finish() }
 
 // tenths calls show at the start of a stage and at every tenth of it.
-func tenths(show func(stage string, done, total int64, elapsed time.Duration)) func(string, int64, int64) {
+func tenths(now func() time.Time, show func(stage string, done, total int64, elapsed time.Duration)) func(string, int64, int64) {
 	var current string
 	var next int64
 	var started time.Time
 	return func(stage string, done, total int64) {
 		if stage != current {
-			current, next, started = stage, 0, time.Now()
+			current, next, started = stage, 0, now()
 		}
 		if total == 0 || done*10 >= next*total {
 			next = 1
 			if total > 0 {
 				next = done*10/total + 1
 			}
-			show(stage, done, total, time.Since(started))
+			show(stage, done, total, now().Sub(started))
 		}
 	}
 }
 
-func plainLines(w io.Writer) func(string, int64, int64) {
-	return tenths(func(stage string, done, total int64, elapsed time.Duration) {
+// pause is between two lines of a stage: short ones have one line.
+const pause = 2 * time.Second
+
+func plainLines(w io.Writer, now func() time.Time) func(string, int64, int64) {
+	var last time.Time
+	return tenths(now, func(stage string, done, total int64, elapsed time.Duration) {
 		switch {
-		case total == 0:
+		case done == 0:
 			fmt.Fprintf(w, "%s\n", stage)
-		case done > 0 && done < total:
+			last = now()
+		case now().Sub(last) < pause:
+		case done < total:
 			left := time.Duration(float64(elapsed) / float64(done) * float64(total-done))
 			fmt.Fprintf(w, "%s: %d%%, %s left\n", stage, done*100/total, left.Round(time.Second))
+			last = now()
 		default:
 			fmt.Fprintf(w, "%s: %d%%\n", stage, done*100/total)
 		}
@@ -103,7 +110,7 @@ func plainLines(w io.Writer) func(string, int64, int64) {
 
 func jsonLines(w io.Writer) func(string, int64, int64) {
 	enc := json.NewEncoder(w)
-	return tenths(func(stage string, done, total int64, _ time.Duration) {
+	return tenths(time.Now, func(stage string, done, total int64, _ time.Duration) {
 		_ = enc.Encode(struct { // nobody may be reading
 			Stage string `json:"stage"`
 			Done  int64  `json:"done"`

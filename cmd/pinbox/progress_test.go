@@ -35,14 +35,18 @@ func TestBarsEndWithTheWork(t *testing.T) {
 	}
 }
 
-func TestPlainProgressIsALineEveryTenth(t *testing.T) {
-	var b bytes.Buffer
-	show := plainLines(&b)
-	for done := range int64(1001) {
-		show("read layers", done, 1000)
-	}
-	show("write store", 0, 0)
-	if lines := strings.Count(b.String(), "\n"); lines != 12 {
-		t.Errorf("%d lines:\n%s", lines, b.String())
+func TestPlainProgressIsALineEveryTenthOfALongWay(t *testing.T) {
+	for step, want := range map[time.Duration]int{10 * time.Millisecond: 1 + 5, time.Second: 1 + 10, 0: 1} {
+		var b bytes.Buffer
+		clock := time.Now()
+		show := plainLines(&b, func() time.Time { return clock })
+		for done := range int64(1001) {
+			show("read layers", done, 1000)
+			clock = clock.Add(step)
+		}
+		show("write store", 0, 0)
+		if lines := strings.Count(b.String(), "\n"); lines != want+1 {
+			t.Errorf("%v a step: %d lines:\n%s", step, lines, b.String())
+		}
 	}
 }
