@@ -208,6 +208,36 @@ func sumInside(ctx context.Context, image *iso.Image, name string, hooks Hooks) 
 	return sumAll(ctx, r, hooks)
 }
 
+// Show tells what an ISO says of itself, with the digests of what pinbox added.
+func Show(name string) (iso.Info, error) {
+	image, f, err := iso.OpenFile(name)
+	if err != nil {
+		return iso.Info{}, err
+	}
+	defer f.Close()
+	info, err := image.Info()
+	if err != nil {
+		return iso.Info{}, fmt.Errorf("%s: %w", name, err)
+	}
+	text, err := image.Text(path.Join(iso.Dir, isoSums))
+	if errors.Is(err, iso.ErrNotFound) {
+		return info, nil
+	}
+	if err != nil {
+		return iso.Info{}, fmt.Errorf("%s: %w", name, err)
+	}
+	sums, err := parseSums(text, name, isoSums)
+	for i, m := range info.Added {
+		info.Added[i].SHA256 = sums[m.Name]
+	}
+	if info.Ignition != nil {
+		for i, m := range info.Ignition.Members {
+			info.Ignition.Members[i].SHA256 = sums[m.Name]
+		}
+	}
+	return info, err
+}
+
 // ExtractStore writes the store of an ISO.
 func ExtractStore(name string, w io.Writer) error { return extract(name, isoStore, w) }
 

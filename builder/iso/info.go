@@ -12,12 +12,8 @@ type Info struct {
 	Label string `json:"label"`
 	// Size in bytes.
 	Size int64 `json:"size"`
-	// Ignition is where the config goes, and what is there.
-	Ignition struct {
-		Offset  int64        `json:"offset"`
-		Length  int64        `json:"length"`
-		Members []InfoMember `json:"members"`
-	} `json:"ignition"`
+	// Ignition is where the config goes; nil for a medium without a system.
+	Ignition *InfoIgnition `json:"ignition,omitempty"`
 	// Kargs are the kernel arguments; nil if they cannot be changed.
 	Kargs *InfoKargs `json:"kargs,omitempty"`
 	// Features that coreos-installer relies on.
@@ -26,10 +22,19 @@ type Info struct {
 	Added []InfoMember `json:"added,omitempty"`
 }
 
+// InfoIgnition is the Ignition area, in bytes, and what is in it.
+type InfoIgnition struct {
+	Offset  int64        `json:"offset"`
+	Length  int64        `json:"length"`
+	Members []InfoMember `json:"members"`
+}
+
 // InfoMember is a file by its name and its size in bytes.
 type InfoMember struct {
 	Name string `json:"name"`
 	Size int64  `json:"size"`
+	// SHA256 that it had when it was added, if that is known.
+	SHA256 string `json:"sha256,omitempty"`
 }
 
 // InfoKargs are kernel arguments as they were and as they are.
@@ -58,17 +63,15 @@ func OpenFile(name string) (*Image, *os.File, error) {
 // Info tells what there is to tell.
 func (i *Image) Info() (info Info, err error) {
 	info.Label, info.Size = i.Label, i.size
-	area, err := i.IgnitionArea()
-	if err != nil {
+	if info.Added, err = i.added(); err != nil {
 		return info, err
 	}
-	info.Ignition.Offset, info.Ignition.Length, info.Ignition.Members = area.Offset, area.Length, []InfoMember{}
-	members, err := i.Members()
+	info.Ignition, err = i.infoIgnition()
+	if errors.Is(err, ErrNoIgnition) && len(info.Added) > 0 {
+		return info, nil
+	}
 	if err != nil {
 		return info, err
-	}
-	for _, m := range members {
-		info.Ignition.Members = append(info.Ignition.Members, InfoMember{m.Name, int64(len(m.Content))})
 	}
 	k, err := i.Kargs()
 	switch {
@@ -77,11 +80,24 @@ func (i *Image) Info() (info Info, err error) {
 	case !errors.Is(err, ErrNoKargs):
 		return info, err
 	}
-	if info.Features, _, err = i.features(); err != nil {
-		return info, err
-	}
-	info.Added, err = i.added()
+	info.Features, _, err = i.features()
 	return info, err
+}
+
+func (i *Image) infoIgnition() (*InfoIgnition, error) {
+	area, err := i.IgnitionArea()
+	if err != nil {
+		return nil, err
+	}
+	members, err := i.Members()
+	if err != nil {
+		return nil, err
+	}
+	info := &InfoIgnition{area.Offset, area.Length, []InfoMember{}}
+	for _, m := range members {
+		info.Members = append(info.Members, InfoMember{Name: m.Name, Size: int64(len(m.Content))})
+	}
+	return info, nil
 }
 
 // added lists the files of Dir.
@@ -108,7 +124,7 @@ func (i *Image) added() (all []InfoMember, err error) {
 				all[n-1].Size += int64(r.size)
 				continue
 			}
-			all = append(all, InfoMember{name, int64(r.size)})
+			all = append(all, InfoMember{Name: name, Size: int64(r.size)})
 		}
 	}
 	return all, nil

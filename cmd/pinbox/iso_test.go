@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -42,8 +44,15 @@ func TestLiveISO(t *testing.T) {
 		len(info.Added) != 4 || len(info.Ignition.Members) != 1 || !bytes.Contains(info.Features, []byte("installer-config")) {
 		t.Errorf("%+v", info)
 	}
-	if code, stdout, _ := pinbox(t.Context(), "iso", "show", image); code != 0 || !strings.Contains(stdout, "pinbox/store.squashfs") {
-		t.Errorf("exit code %d\n%s", code, stdout)
+	_, stdout, _ = pinbox(t.Context(), "iso", "show", image)
+	for name, label := range map[string]string{"store.squashfs": "pinbox/store.squashfs", "pinbox.lock.json": "pinbox/lock.json", "config.ign": "  config.ign"} {
+		digest := fmt.Sprintf("%x", sum(t, filepath.Join(dir, name)))
+		if !regexp.MustCompile(`(?m)^` + label + ` .*sha256:` + digest + `$`).MatchString(stdout) {
+			t.Errorf("no %s with %s:\n%s", label, digest, stdout)
+		}
+	}
+	if !strings.Contains(stdout, `{"installer-config":true}`) {
+		t.Errorf("no features:\n%s", stdout)
 	}
 	for flag, file := range map[string]string{"--ignition": "config.ign", "--store": "store.squashfs", "--lock": "pinbox.lock.json"} {
 		want, err := os.ReadFile(filepath.Join(dir, file))
@@ -60,6 +69,9 @@ func TestLiveISO(t *testing.T) {
 	}
 	if code, stdout, stderr := pinbox(t.Context(), "verify", medium); code != 0 || !strings.Contains(stdout, "2 files, 5 images") {
 		t.Errorf("verify of the medium: exit code %d\n%s%s", code, stdout, stderr)
+	}
+	if code, stdout, _ := pinbox(t.Context(), "iso", "show", medium); code != 0 || !strings.Contains(stdout, "PINBOX") || strings.Contains(stdout, "Ignition") {
+		t.Errorf("exit code %d\n%s", code, stdout)
 	}
 	pristine := filepath.Join(t.TempDir(), "pristine.iso")
 	if code, _, stderr := pinbox(t.Context(), "iso", "reset", image, "-o", pristine); code != 0 || sum(t, pristine) != sum(t, base) {

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/pinbox/pinbox/builder/iso"
+	"github.com/pinbox/pinbox/builder"
 )
 
 func isoShowCommand() *cobra.Command {
@@ -16,12 +16,7 @@ func isoShowCommand() *cobra.Command {
 			if err := checkOutput(output); err != nil {
 				return err
 			}
-			image, f, err := iso.OpenFile(args[0])
-			if err != nil {
-				return err
-			}
-			defer f.Close()
-			info, err := image.Info()
+			info, err := builder.Show(args[0])
 			if err != nil {
 				return err
 			}

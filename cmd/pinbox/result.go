@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -113,9 +115,11 @@ func printISO(cmd *cobra.Command, output string, info iso.Info) error {
 	}
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "label\t%s\nsize\t%s\n", info.Label, size(info.Size))
-	fmt.Fprintf(w, "Ignition area\t%d bytes at %d\n", info.Ignition.Length, info.Ignition.Offset)
-	for _, m := range info.Ignition.Members {
-		fmt.Fprintf(w, "  %s\t%s\n", m.Name, size(m.Size))
+	if area := info.Ignition; area != nil {
+		fmt.Fprintf(w, "Ignition area\t%d bytes at %d\n", area.Length, area.Offset)
+		for _, m := range area.Members {
+			printMember(w, "  "+m.Name, m)
+		}
 	}
 	if info.Kargs != nil {
 		fmt.Fprintf(w, "kernel arguments\t%s\n", info.Kargs.Current)
@@ -123,8 +127,19 @@ func printISO(cmd *cobra.Command, output string, info iso.Info) error {
 			fmt.Fprintf(w, "  by default\t%s\n", info.Kargs.Default)
 		}
 	}
+	if info.Features != nil {
+		fmt.Fprintf(w, "features\t%s\n", strings.Join(strings.Fields(string(info.Features)), " "))
+	}
 	for _, m := range info.Added {
-		fmt.Fprintf(w, "%s/%s\t%s\n", iso.Dir, m.Name, size(m.Size))
+		printMember(w, iso.Dir+"/"+m.Name, m)
 	}
 	return w.Flush()
+}
+
+func printMember(w io.Writer, name string, m iso.InfoMember) {
+	fmt.Fprintf(w, "%s\t%s", name, size(m.Size))
+	if m.SHA256 != "" {
+		fmt.Fprintf(w, ", sha256:%s", m.SHA256)
+	}
+	fmt.Fprintln(w)
 }
