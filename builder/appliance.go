@@ -56,10 +56,21 @@ type Spec struct {
 	Node NodeSpec `yaml:"node,omitempty"`
 }
 
-// Source of images: one of its fields.
+// Source of images: one of pinnedImageSets, images and imageLists.
 type Source struct {
 	// PinnedImageSets are files, or folders of files, of PinnedImageSet objects.
 	PinnedImageSets []string `yaml:"pinnedImageSets,omitempty"`
+	// Images by their full names, with a digest or a tag.
+	Images []string `yaml:"images,omitempty"`
+	// ImageLists are files of names: one a line, a release of MicroShift as JSON, or
+	// Images of Hauler.
+	ImageLists []string `yaml:"imageLists,omitempty"`
+	// Set is the name of the PinnedImageSet that is made of images that have none;
+	// that of the appliance with -images if left out.
+	Set string `yaml:"set,omitempty"`
+	// Pools get a set each, with their names behind it; without any it is one for
+	// every node.
+	Pools []string `yaml:"pools,omitempty"`
 }
 
 // StoreSpec is how the image store is packed.
@@ -136,11 +147,8 @@ type NodeStore struct {
 }
 
 // NewAppliance is the appliance of a build without a file.
-func NewAppliance(sets []string) Appliance {
-	return Appliance{
-		APIVersion: apiVersion, Kind: kind, Metadata: Metadata{Name: "appliance"},
-		Spec: Spec{Sources: []Source{{PinnedImageSets: sets}}},
-	}
+func NewAppliance(sources ...Source) Appliance {
+	return Appliance{APIVersion: apiVersion, Kind: kind, Metadata: Metadata{Name: "appliance"}, Spec: Spec{Sources: sources}}
 }
 
 // ReadAppliance reads an appliance file. Unknown fields are errors, with their
@@ -206,8 +214,8 @@ func (a *Appliance) validate() error {
 		return errors.New("spec.sources is empty")
 	}
 	for i, s := range spec.Sources {
-		if len(s.PinnedImageSets) == 0 {
-			return fmt.Errorf("spec.sources[%d] names no input; give it pinnedImageSets", i)
+		if err := s.validate(a.Metadata.Name); err != nil {
+			return fmt.Errorf("spec.sources[%d] %w", i, err)
 		}
 	}
 	squash := squashfs.Options{BlockSize: spec.Store.BlockSize}
@@ -227,6 +235,7 @@ func (a *Appliance) validate() error {
 func (a *Appliance) resolvePaths(dir string) {
 	for i := range a.Spec.Sources {
 		inDir(dir, a.Spec.Sources[i].PinnedImageSets)
+		inDir(dir, a.Spec.Sources[i].ImageLists)
 	}
 	inDir(dir, a.Spec.Ignition.Butane)
 	for _, path := range []*string{&a.Spec.Node.Binary, &a.Spec.ISO.Base} {
@@ -242,6 +251,31 @@ func inDir(dir string, paths []string) {
 			paths[i] = filepath.Join(dir, p)
 		}
 	}
+}
+
+func (s Source) validate(appliance string) error {
+	kinds := 0
+	for _, list := range [][]string{s.PinnedImageSets, s.Images, s.ImageLists} {
+		kinds += min(len(list), 1)
+	}
+	switch {
+	case kinds == 0:
+		return errors.New("names no input; give it pinnedImageSets, images or imageLists")
+	case kinds > 1:
+		return errors.New("has more than one of pinnedImageSets, images and imageLists; make it two sources")
+	case len(s.PinnedImageSets) > 0 && (s.Set != "" || len(s.Pools) > 0):
+		return errors.New("has set or pools, which PinnedImageSets say themselves")
+	case len(s.PinnedImageSets) > 0:
+		return nil
+	case s.Set == "" && !pinset.ValidName(appliance+"-images"):
+		return fmt.Errorf("needs a set: %q is no name for one", appliance+"-images")
+	}
+	for _, name := range append([]string{s.Set}, s.Pools...) {
+		if name != "" && !pinset.ValidName(name) {
+			return fmt.Errorf("has the set or pool %q, which is no lower-case RFC 1123 subdomain", name)
+		}
+	}
+	return nil
 }
 
 // ParsePlatform reads a platform as users spell it.

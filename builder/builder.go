@@ -33,6 +33,8 @@ type Options struct {
 	Out string
 	// Access is how registries are reached.
 	Access storage.Access
+	// Lock of an earlier build: tags that it knows are not resolved again.
+	Lock pinset.Lock
 	// NodeBinary is the pinbox-node to use where the appliance names none.
 	NodeBinary string
 	// ModTime stamps the files that are no image's own; zero means the time of
@@ -54,15 +56,21 @@ type Hooks struct {
 	Read func(int)
 	// Finishing is called when the layers are in.
 	Finishing func()
-	// Step is called before files are hashed, or the ISO is written, with the bytes
-	// that there are; Done with the bytes of each part of them.
-	Step func(name string, bytes int64)
+	// Step is called before files are hashed, the ISO is written or tags are
+	// resolved, with the bytes or tags that there are; Done with each part of them.
+	Step func(name string, all int64)
 	Done func(int)
 }
 
-func (h Hooks) step(name string, bytes int64) {
+func (h Hooks) done(n int) {
+	if h.Done != nil {
+		h.Done(n)
+	}
+}
+
+func (h Hooks) step(name string, all int64) {
 	if h.Step != nil {
-		h.Step(name, bytes)
+		h.Step(name, all)
 	}
 }
 
@@ -111,26 +119,19 @@ func Build(ctx context.Context, o Options) (result Result, err error) {
 	}
 	defer func() { err = errors.Join(err, stage.discard()) }()
 
-	sets, warnings, err := readSets(o.Appliance)
+	d, err := decide(ctx, o)
 	if err != nil {
 		return Result{}, err
 	}
-	config, err := configure(o.Appliance, sets)
+	defer d.client.Close()
+	lock, size, err := writeStore(ctx, o, stage, d.client, contents{d.sets, d.images, d.config.carried, binary})
 	if err != nil {
 		return Result{}, err
 	}
-	images, err := resolve(ctx, o, sets)
-	if err != nil {
+	if err := stage.writeTexts(lock, d.sets, d.config); err != nil {
 		return Result{}, err
 	}
-	lock, size, err := writeStore(ctx, o, stage, sets, config.carried, images, binary)
-	if err != nil {
-		return Result{}, err
-	}
-	if err := stage.writeTexts(lock, sets, config); err != nil {
-		return Result{}, err
-	}
-	sums, err := stage.sum(ctx, o.Appliance.Spec, config, o.Hooks)
+	sums, err := stage.sum(ctx, o.Appliance.Spec, d.config, o.Hooks)
 	if err != nil {
 		return Result{}, err
 	}
@@ -140,7 +141,7 @@ func Build(ctx context.Context, o Options) (result Result, err error) {
 	return Result{
 		Name: o.Appliance.Metadata.Name, Platform: lock.Platform, Out: o.Out, Totals: lock.Totals(),
 		StoreSize: size, StoreDigest: "sha256:" + sums[StoreFile], NodeStore: o.Appliance.Spec.config(nil).Store.What(),
-		ISO: isoPath(o), Installs: o.Appliance.Spec.ISO.InstallDevice, Warnings: append(warnings, config.warnings()...), Seconds: time.Since(started).Seconds(),
+		ISO: isoPath(o), Installs: o.Appliance.Spec.ISO.InstallDevice, Warnings: append(d.warnings, d.config.warnings()...), Seconds: time.Since(started).Seconds(),
 	}, nil
 }
 
@@ -158,16 +159,48 @@ func Plan(ctx context.Context, o Options) (pinset.Lock, []string, error) {
 			return pinset.Lock{}, nil, err
 		}
 	}
-	sets, warnings, err := readSets(o.Appliance)
+	d, err := decide(ctx, o)
 	if err != nil {
 		return pinset.Lock{}, nil, err
 	}
-	if _, err := configure(o.Appliance, sets); err != nil {
-		return pinset.Lock{}, nil, err
+	defer d.client.Close()
+	return makeLock(o.Appliance.Spec.Platform, d.sets, d.images), d.warnings, nil
+}
+
+// decision is what a build will make.
+type decision struct {
+	inputs
+	client *storage.Client
+	config configFiles
+	images []storage.Resolved
+}
+
+// decide reads the inputs, and asks the registries what they are. Whatever is
+// wrong with the ISO is found before the first request. The caller closes the
+// client.
+func decide(ctx context.Context, o Options) (d decision, err error) {
+	if d.inputs, err = readSources(o.Appliance); err != nil {
+		return d, err
 	}
-	images, err := resolve(ctx, o, sets)
-	if err != nil {
-		return pinset.Lock{}, nil, err
+	if d.config, err = configure(o.Appliance, d.sets); err != nil {
+		return d, err
 	}
-	return makeLock(o.Appliance.Spec.Platform, sets, images), warnings, nil
+	if d.client, err = storage.NewClient(o.Access, o.Appliance.Spec.Platform); err != nil {
+		return d, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.client.Close())
+		}
+	}()
+	if len(d.asked) > 0 {
+		if err := d.pin(ctx, d.client, o.Lock, o.Hooks); err != nil {
+			return d, err
+		}
+		if d.config, err = configure(o.Appliance, d.sets); err != nil {
+			return d, err
+		}
+	}
+	d.images, err = resolve(ctx, o, d.client, d.inputs)
+	return d, err
 }

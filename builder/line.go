@@ -11,7 +11,6 @@ import (
 	"path"
 	"time"
 
-	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/compose"
@@ -25,33 +24,24 @@ var ErrNodeBinary = errors.New("pinbox-node cannot be used")
 // storeDir is pinbox's own folder in the store, beside the storage tree.
 const storeDir = "pinbox"
 
-// readSets reads all sources.
-func readSets(a Appliance) ([]pinset.Set, []string, error) {
-	var paths []string
-	for _, s := range a.Spec.Sources {
-		paths = append(paths, s.PinnedImageSets...)
-	}
-	return source.PinnedImageSets(paths)
-}
-
 // resolve asks the registries what the images of all sets are.
-func resolve(ctx context.Context, o Options, sets []pinset.Set) ([]storage.Resolved, error) {
-	images := pinset.Union(sets...)
+func resolve(ctx context.Context, o Options, client *storage.Client, in inputs) ([]storage.Resolved, error) {
+	images := pinset.Union(in.sets...)
 	if o.Hooks.Resolving != nil {
 		o.Hooks.Resolving(len(images))
 	}
-	resolved, err := storage.Resolve(ctx, images, o.Appliance.Spec.Platform, o.Access, o.Hooks.Resolved)
+	resolved, err := client.Resolve(ctx, images, o.Hooks.Resolved)
 	if err != nil {
 		return nil, err
 	}
 	from := map[pinset.Image][]string{}
-	for _, s := range sets {
+	for _, s := range in.sets {
 		for _, img := range s.Images {
 			from[img] = append(from[img], pinset.Kind+"/"+s.Name)
 		}
 	}
 	for i := range resolved {
-		resolved[i].From = from[resolved[i].Image]
+		resolved[i].From, resolved[i].Tags = from[resolved[i].Image], in.tags[resolved[i].Image]
 	}
 	return resolved, nil
 }
@@ -67,12 +57,20 @@ func makeLock(platform pinset.Platform, sets []pinset.Set, images []storage.Reso
 	return lock
 }
 
+// contents are what goes into a store.
+type contents struct {
+	sets    []pinset.Set
+	images  []storage.Resolved
+	carried []ignition.File
+	binary  io.Reader
+}
+
 // writeStore composes and packs the store. The lock that it returns knows the
 // unpacked sizes.
-func writeStore(ctx context.Context, o Options, s *stage, sets []pinset.Set, carried []ignition.File, images []storage.Resolved, binary io.Reader) (lock pinset.Lock, size int64, err error) {
+func writeStore(ctx context.Context, o Options, s *stage, client *storage.Client, c contents) (lock pinset.Lock, size int64, err error) {
 	modTime := o.ModTime
 	if modTime.IsZero() {
-		modTime = newest(images)
+		modTime = newest(c.images)
 	}
 	f, err := s.create(StoreFile)
 	if err != nil {
@@ -86,16 +84,16 @@ func writeStore(ctx context.Context, o Options, s *stage, sets []pinset.Set, car
 	defer w.Abort()
 	store := compose.NewStore(w, modTime, s.dir)
 	if o.Hooks.Filling != nil {
-		o.Hooks.Filling(makeLock(o.Appliance.Spec.Platform, sets, images).Totals())
+		o.Hooks.Filling(makeLock(o.Appliance.Spec.Platform, c.sets, c.images).Totals())
 	}
-	if err := storage.Fill(ctx, store, images, o.Appliance.Spec.Platform, o.Access, o.Hooks.Read); err != nil {
+	if err := client.Fill(ctx, store, c.images, o.Hooks.Read); err != nil {
 		return pinset.Lock{}, 0, err
 	}
 	if o.Hooks.Finishing != nil {
 		o.Hooks.Finishing()
 	}
-	lock = makeLock(o.Appliance.Spec.Platform, sets, images)
-	if err := addOwn(store, lock, sets, carried, binary); err != nil {
+	lock = makeLock(o.Appliance.Spec.Platform, c.sets, c.images)
+	if err := addOwn(store, lock, c); err != nil {
 		return pinset.Lock{}, 0, err
 	}
 	if size, err = store.Close(); err != nil {
@@ -106,7 +104,7 @@ func writeStore(ctx context.Context, o Options, s *stage, sets []pinset.Set, car
 
 // addOwn puts pinbox's folder into the store: what a node needs to know and to
 // run.
-func addOwn(store *compose.Store, lock pinset.Lock, sets []pinset.Set, carried []ignition.File, binary io.Reader) error {
+func addOwn(store *compose.Store, lock pinset.Lock, c contents) error {
 	var b bytes.Buffer
 	if err := lock.Encode(&b); err != nil {
 		return err
@@ -114,17 +112,17 @@ func addOwn(store *compose.Store, lock pinset.Lock, sets []pinset.Set, carried [
 	if err := store.AddFile(path.Join(storeDir, LockFile), 0o644, &b); err != nil {
 		return err
 	}
-	for _, s := range sets {
+	for _, s := range c.sets {
 		if err := store.AddFile(path.Join(storeDir, "sets", s.Name+".yaml"), 0o644, bytes.NewReader(s.Render())); err != nil {
 			return err
 		}
 	}
-	for _, f := range carried {
+	for _, f := range c.carried {
 		if err := store.AddFile(path.Join(ignition.FilesDir, f.Path), 0o644, bytes.NewReader(f.Content)); err != nil {
 			return err
 		}
 	}
-	return store.AddFile(path.Join(storeDir, "pinbox-node"), 0o755, binary)
+	return store.AddFile(path.Join(storeDir, "pinbox-node"), 0o755, c.binary)
 }
 
 // newest is a time that depends on nothing but the images.

@@ -12,12 +12,8 @@ import (
 // Fill writes the images into the store, each layer once, and fills in the
 // unpacked sizes of their layers. read is called with the bytes of each part of a
 // blob that arrived; it may be nil.
-func Fill(ctx context.Context, store *compose.Store, images []Resolved, platform pinset.Platform, access Access, read func(int)) error {
-	c, err := newClient(access, platform)
-	if err != nil {
-		return err
-	}
-	f := filler{client: c, store: store, read: read}
+func (c *Client) Fill(ctx context.Context, store *compose.Store, images []Resolved, read func(int)) error {
+	f := filler{Client: c, store: store, read: read}
 	for i := range images {
 		if err := f.add(ctx, &images[i]); err != nil {
 			return fmt.Errorf("image %s: %w", images[i].Image, err)
@@ -27,7 +23,7 @@ func Fill(ctx context.Context, store *compose.Store, images []Resolved, platform
 }
 
 type filler struct {
-	*client
+	*Client
 	store *compose.Store
 	read  func(int)
 }
@@ -59,7 +55,7 @@ func (f *filler) add(ctx context.Context, img *Resolved) error {
 		l.UnpackedSize, l.Inodes, top = u.Size, u.Inodes, u.ID
 	}
 	f.store.AddImage(compose.Image{
-		Name: img.Pin, TopLayer: top, Index: img.Index, Manifest: img.Manifest, Config: img.Config, Created: img.Created,
+		Names: append([]string{img.Pin}, img.Tags...), TopLayer: top, Index: img.Index, Manifest: img.Manifest, Config: img.Config, Created: img.Created,
 	})
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"os"
 	"regexp"
 	"strconv"
+	"sync"
 
 	"github.com/docker/distribution/registry/api/errcode"
 	"go.podman.io/image/v5/docker"
@@ -51,13 +52,19 @@ type Access struct {
 	Insecure bool
 }
 
-// client reaches registries for images of one platform.
-type client struct {
-	sys    *imgtypes.SystemContext
-	policy *signature.Policy
+// Client reaches registries for images of one platform.
+type Client struct {
+	platform pinset.Platform
+	sys      *imgtypes.SystemContext
+	policy   *signature.Policy
+	// opened are sources of images that were asked for by tag: their manifests are
+	// here already.
+	mu     sync.Mutex
+	opened map[pinset.Image]*source
 }
 
-func newClient(access Access, platform pinset.Platform) (*client, error) {
+// NewClient looks at everything that can be looked at without a request.
+func NewClient(access Access, platform pinset.Platform) (*Client, error) {
 	authFile := access.AuthFile
 	if authFile == "" { // the library leaves this to its callers
 		authFile = os.Getenv("REGISTRY_AUTH_FILE")
@@ -88,13 +95,13 @@ func newClient(access Access, platform pinset.Platform) (*client, error) {
 			return nil, fmt.Errorf("certificates %w: %w", ErrAccess, err)
 		}
 	}
-	return &client{sys: sys, policy: policy}, nil
+	return &Client{platform: platform, sys: sys, policy: policy, opened: map[pinset.Image]*source{}}, nil
 }
 
 // allow asks the policy about an image of the library's own source: one that is
 // wrapped hides its sigstore signatures. A context serves one question at a time,
 // so each image has its own.
-func (c *client) allow(ctx context.Context, img imgtypes.UnparsedImage) error {
+func (c *Client) allow(ctx context.Context, img imgtypes.UnparsedImage) error {
 	policy, err := signature.NewPolicyContext(c.policy)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrPolicy, err)
@@ -128,8 +135,31 @@ func checkAuthFile(path string) error {
 }
 
 // open starts to read an image, under its own name or from a mirror of it.
-func (c *client) open(ctx context.Context, img pinset.Image) (*source, error) {
-	named, err := reference.ParseNamed(img.String())
+func (c *Client) open(ctx context.Context, img pinset.Image) (*source, error) {
+	c.mu.Lock()
+	src := c.opened[img]
+	delete(c.opened, img)
+	c.mu.Unlock()
+	if src != nil {
+		return src, nil
+	}
+	return c.openName(ctx, img.String(), img)
+}
+
+// Close gives back what was opened and not used.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var errs []error
+	for img, src := range c.opened {
+		errs = append(errs, src.Close())
+		delete(c.opened, img)
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Client) openName(ctx context.Context, name string, pinned pinset.Image) (*source, error) {
+	named, err := reference.ParseNamed(name)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +171,7 @@ func (c *client) open(ctx context.Context, img pinset.Image) (*source, error) {
 	if err != nil {
 		return nil, classify(ctx, err)
 	}
-	return &source{ImageSource: src, pinned: img, manifests: map[string]document{}}, nil
+	return &source{ImageSource: src, pinned: pinned, manifests: map[string]document{}}, nil
 }
 
 // source is an image source that never hands out anything that does not match

@@ -39,28 +39,32 @@ type Resolved struct {
 // Resolve fetches the manifests and configurations of the images for the
 // platform, verified by their digests, and keeps the order. resolved is called
 // from several goroutines after each image; it may be nil. No layer is read.
-func Resolve(ctx context.Context, images []pinset.Image, platform pinset.Platform, access Access, resolved func(pinset.Image)) ([]Resolved, error) {
-	c, err := newClient(access, platform)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]Resolved, len(images))
-	errs := make([]error, len(images))
+func (c *Client) Resolve(ctx context.Context, images []pinset.Image, resolved func(pinset.Image)) ([]Resolved, error) {
+	return each(ctx, images, func(ctx context.Context, img pinset.Image) (Resolved, error) {
+		r, err := c.resolve(ctx, img)
+		if err != nil {
+			return r, fmt.Errorf("resolve %s: %w", img, err)
+		}
+		if resolved != nil {
+			resolved(img)
+		}
+		return r, nil
+	})
+}
+
+// each asks for several things at a time, and keeps their order. It reports all
+// that fail, but for a registry that cannot be reached: the others would fail
+// alike, one time-out after the other.
+func each[T, R any](ctx context.Context, all []T, ask func(context.Context, T) (R, error)) ([]R, error) {
+	answers := make([]R, len(all))
+	errs := make([]error, len(all))
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelResolves)
-	for i, img := range images {
+	for i, one := range all {
 		group.Go(func() error {
-			r, err := c.resolve(groupCtx, img)
-			if err != nil {
-				errs[i] = fmt.Errorf("resolve %s: %w", img, err)
-				if errors.Is(err, ErrRegistry) {
-					return errs[i] // the others would fail alike, one time-out after the other
-				}
-				return nil
-			}
-			all[i] = r
-			if resolved != nil {
-				resolved(img)
+			answers[i], errs[i] = ask(groupCtx, one)
+			if errors.Is(errs[i], ErrRegistry) {
+				return errs[i]
 			}
 			return nil
 		})
@@ -71,10 +75,10 @@ func Resolve(ctx context.Context, images []pinset.Image, platform pinset.Platfor
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	return all, errors.Join(errs...)
+	return answers, errors.Join(errs...)
 }
 
-func (c *client) resolve(ctx context.Context, img pinset.Image) (Resolved, error) {
+func (c *Client) resolve(ctx context.Context, img pinset.Image) (Resolved, error) {
 	src, err := c.open(ctx, img)
 	if err != nil {
 		return Resolved{}, err
@@ -115,7 +119,7 @@ func (c *client) resolve(ctx context.Context, img pinset.Image) (Resolved, error
 }
 
 // choose picks the platform's manifest out of an index.
-func (c *client) choose(raw []byte, mediaType string) (digest.Digest, error) {
+func (c *Client) choose(raw []byte, mediaType string) (digest.Digest, error) {
 	list, err := manifest.ListFromBlob(raw, mediaType)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrNotImage, err)
@@ -143,7 +147,7 @@ func platformOf(p imgspecv1.Platform) string {
 }
 
 // describe fills in what the configuration says.
-func (c *client) describe(ctx context.Context, img imgtypes.Image, r *Resolved) error {
+func (c *Client) describe(ctx context.Context, img imgtypes.Image, r *Resolved) error {
 	info := img.ConfigInfo()
 	if info.MediaType != imgspecv1.MediaTypeImageConfig && info.MediaType != manifest.DockerV2Schema2ConfigMediaType {
 		return fmt.Errorf("%w: its configuration is of type %q: an OCI artifact", ErrNotImage, info.MediaType)

@@ -85,6 +85,8 @@ var table = []struct {
 	{pinset.ErrEmptySet, exitInput, "list at least one image under spec.pinnedImages, or leave the set out"},
 	{pinset.ErrDuplicateSet, exitInput, "give one of the sets another metadata.name"},
 	{pinset.ErrNotSet, exitInput, "see `oc explain pinnedimageset` for the form"},
+	{source.ErrList, exitInput, "list one image a line, with # before comments"},
+	{source.ErrEmptyList, exitInput, "list at least one image, or leave the file out"},
 	{source.ErrNoSets, exitInput, "name a file or a folder with PinnedImageSet objects"},
 	{builder.ErrAppliance, exitInput, "docs/appliance.schema.json lists all fields"},
 	{builder.ErrNodeBinary, exitInput, "`GOARCH=… make node` builds one beside pinbox; or name one with spec.node.binary or --node-binary"},

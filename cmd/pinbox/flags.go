@@ -20,6 +20,8 @@ import (
 type inputFlags struct {
 	config     string
 	sets       []string
+	images     []string
+	lists      []string
 	platform   string
 	nodeBinary string
 	access     storage.Access
@@ -31,6 +33,8 @@ type inputFlags struct {
 func (f *inputFlags) add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.config, "config", "c", "", "appliance file")
 	flags.StringArrayVar(&f.sets, "set", nil, "file or folder of PinnedImageSets, instead of an appliance file; may be repeated")
+	flags.StringArrayVar(&f.images, "image", nil, "image by its full name, with a digest or a tag, likewise")
+	flags.StringArrayVar(&f.lists, "image-list", nil, "file of images, likewise: one a line, MicroShift's release JSON, or Images of Hauler")
 	flags.StringVar(&f.platform, "platform", "", "platform of the nodes, over that of the file (default linux/amd64)")
 	flags.StringVar(&f.nodeBinary, "node-binary", "", "pinbox-node to put into the store, over that of the file (default: the one beside pinbox)")
 	flags.StringVar(&f.access.AuthFile, "authfile", "", "registry credentials (default: REGISTRY_AUTH_FILE, then those of podman and docker)")
@@ -66,11 +70,12 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 	if err := checkOutput(f.output); err != nil {
 		return o, err
 	}
-	if f.config == "" && len(f.sets) == 0 {
-		return o, usageError{errors.New("give an appliance file with -c, or PinnedImageSets with --set")}
+	sources := f.sources()
+	if f.config == "" && len(sources) == 0 {
+		return o, usageError{errors.New("give an appliance file with -c, or inputs with --set, --image or --image-list")}
 	}
-	if f.config != "" && len(f.sets) > 0 {
-		return o, usageError{errors.New("-c and --set do not go together: list the sets in the appliance file")}
+	if f.config != "" && len(sources) > 0 {
+		return o, usageError{errors.New("-c goes with none of --set, --image and --image-list: list the inputs in the appliance file")}
 	}
 	if f.pullSecret != "" {
 		if f.access.AuthFile != "" {
@@ -83,7 +88,7 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 	if o.ModTime, err = sourceDateEpoch(); err != nil {
 		return o, err
 	}
-	o.Appliance = builder.NewAppliance(f.sets)
+	o.Appliance = builder.NewAppliance(sources...)
 	if f.config != "" {
 		if o.Appliance, err = builder.ReadAppliance(f.config); err != nil {
 			return o, err
@@ -99,6 +104,16 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 	}
 	o.NodeBinary = nodeBinary(o.Appliance.Spec.Platform)
 	return o, nil
+}
+
+// sources are the inputs that the flags name.
+func (f *inputFlags) sources() (all []builder.Source) {
+	for _, s := range []builder.Source{{PinnedImageSets: f.sets}, {Images: f.images}, {ImageLists: f.lists}} {
+		if len(s.PinnedImageSets)+len(s.Images)+len(s.ImageLists) > 0 {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // nodeBinary prefers the pinbox-node that bears the architecture's name.

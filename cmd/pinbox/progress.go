@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -148,7 +149,7 @@ func bars(w io.Writer) (show func(string, int64, int64), finish func()) {
 
 func newBar(pool *mpb.Progress, stage string, total int64) *mpb.Bar {
 	counters := decor.CountersNoUnit(" %d / %d")
-	if stage != "resolve images" {
+	if !strings.HasPrefix(stage, "resolve ") {
 		counters = decor.CountersKiloByte(" % .1f / % .1f")
 	}
 	return pool.AddBar(total,

@@ -51,8 +51,8 @@ type Unpacked struct {
 
 // Image is one image to add. Its layers are added first.
 type Image struct {
-	// Name under which CRI-O finds and pins the image.
-	Name string
+	// Names under which CRI-O finds the image: the one that it pins, and tags.
+	Names []string
 	// TopLayer is the ID of its last layer, "" if it has none.
 	TopLayer string
 	// Index is the index that led to the manifest, if there is one.
@@ -201,7 +201,7 @@ func (s *Store) AddImage(img Image) {
 		rec = &imageRecord{ID: id, Digest: manifest, TopLayer: img.TopLayer, Metadata: "{}", Created: img.Created.UTC()}
 		s.images[id] = rec
 	}
-	rec.Names = append(rec.Names, img.Name)
+	rec.Names = append(rec.Names, img.Names...)
 	rec.set(digest.FromBytes(img.Config).String(), img.Config)
 	if img.Index != nil {
 		rec.set(manifestKey(digest.FromBytes(img.Index)), img.Index)
@@ -240,6 +240,7 @@ func (s *Store) Close() (int64, error) {
 	for _, id := range slices.Sorted(maps.Keys(s.images)) {
 		rec := s.images[id]
 		slices.Sort(rec.Names)
+		rec.Names = slices.Compact(rec.Names)
 		images = append(images, rec)
 		data := s.dir(0o700)
 		dir.Set(id, data)

@@ -38,6 +38,9 @@ type LockedSet struct {
 type LockedImage struct {
 	// Pin is the string that CRI-O pins: the image's name in the store.
 	Pin string `json:"pin"`
+	// Tags are names without a digest that the image was asked for by: the store has
+	// it under them too, sorted.
+	Tags []string `json:"tags,omitempty"`
 	// Index is the digest of the index, if the pin names one.
 	Index digest.Digest `json:"index,omitempty"`
 	// Manifest is the digest of the manifest for the lock's platform.
@@ -112,6 +115,19 @@ func DecodeLock(r io.Reader) (Lock, error) {
 		return Lock{}, fmt.Errorf("%w: version %d; this pinbox reads version %d", ErrBadLock, l.Version, LockVersion)
 	}
 	return l, nil
+}
+
+// ByTag finds the images that were asked for by a tag, by that name.
+func (l Lock) ByTag() map[string]Image {
+	images := map[string]Image{}
+	for _, img := range l.Images {
+		for _, tag := range img.Tags {
+			if pinned, err := ParseImage(img.Pin); err == nil {
+				images[tag] = pinned
+			}
+		}
+	}
+	return images
 }
 
 // Lock gives the set as a lock has it.

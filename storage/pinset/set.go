@@ -41,9 +41,14 @@ type Set struct {
 	Origin string
 	// Duplicates are images that the file has more than once.
 	Duplicates []Image
+	// Generated says that it was made of images that no file has in a set.
+	Generated bool
 	// Generation is the cluster's, 0 in a file that does not come from one.
 	Generation int64
 }
+
+// ValidName says whether a set can have the name.
+func ValidName(name string) bool { return len(name) <= maxNameBytes && objectName.MatchString(name) }
 
 // Revision tells one content of the set from another: the generation that the
 // cluster gave it, or the hash of what it says.
@@ -126,7 +131,7 @@ func (d *decoder) set(n *yaml.Node) {
 		d.fail(n, "%w: metadata.name is missing", ErrNotSet)
 		return
 	}
-	if len(s.Name) > maxNameBytes || !objectName.MatchString(s.Name) { // it names files as well
+	if !ValidName(s.Name) { // it names files as well
 		d.fail(n, "%w: metadata.name %q is no lower-case RFC 1123 subdomain", ErrNotSet, s.Name)
 		return
 	}

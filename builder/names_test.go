@@ -1,0 +1,86 @@
+package builder_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/appliance"
+	"github.com/pinbox/pinbox/fixtures/sample"
+)
+
+// tagged puts an image that is there under a tag.
+func tagged(t *testing.T, pin, name string) {
+	t.Helper()
+	fixtures.Run(t, "skopeo", "copy", "--quiet", "--all", "--preserve-digests", "--src-tls-verify=false", "--dest-tls-verify=false", "docker://"+pin, "docker://"+name)
+}
+
+// named is an appliance of images that are asked for by name.
+func named(t *testing.T, registry *sample.Registry, pins sample.Pins) (o builder.Options, tag string) {
+	t.Helper()
+	tag = registry.Host + "/tools/app:1.2"
+	tagged(t, pins.Mixed, tag)
+	list := filepath.Join(t.TempDir(), "list.txt")
+	if err := os.WriteFile(list, []byte("# for every pod\n"+pins.Pause+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	o = options(t, pins.Sets())
+	o.Appliance.Spec.Sources = []builder.Source{{Images: []string{tag}}, {ImageLists: []string{list}, Set: "base", Pools: []string{"worker", "infra"}}}
+	return o, tag
+}
+
+// An image that was asked for by a tag runs by that tag, with no registry, and is
+// pinned.
+func TestImagesByName(t *testing.T) {
+	registry, pins := fixtures.Samples(t)
+	o, tag := named(t, registry, pins)
+	n := appliance.Boot(t, o, pins.Pause)
+	if err := registry.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.Start()
+	checkImages(t, n, appliance.Lock(t, o.Out))
+	status, err := n.Images().ImageStatus(t.Context(), &criapi.ImageStatusRequest{Image: &criapi.ImageSpec{Image: tag}})
+	if err != nil || status.Image == nil || !status.Image.Pinned || !slices.Equal(status.Image.RepoTags, []string{tag}) {
+		t.Errorf("%v, %v", status.GetImage(), err)
+	}
+	id, _ := n.RunContainer(tag)
+	if code := n.State(id, criapi.ContainerState_CONTAINER_EXITED); code != 0 {
+		t.Errorf("the container ended with %d", code)
+	}
+	var sets []string
+	for _, s := range appliance.Lock(t, o.Out).Sets {
+		sets = append(sets, s.Name)
+	}
+	if !slices.Equal(sets, []string{"appliance-images", "base-infra", "base-worker"}) {
+		t.Errorf("sets %q", sets)
+	}
+}
+
+// A tag that has moved stays what it was for who has the lock.
+func TestTagsStayAsLocked(t *testing.T) {
+	registry, pins := fixtures.Samples(t)
+	o, tag := named(t, registry, pins)
+	build(t, o)
+	before := appliance.Lock(t, o.Out)
+	tagged(t, pins.Docker, tag)
+	for name, c := range map[string]struct {
+		lock bool
+		want bool
+	}{"with the lock": {true, true}, "without": {false, false}} {
+		again := o
+		again.Out = filepath.Join(t.TempDir(), "out")
+		if c.lock {
+			again.Lock = before
+		}
+		build(t, again)
+		if same := appliance.Lock(t, again.Out).ByTag()[tag] == before.ByTag()[tag]; same != c.want {
+			t.Errorf("%s: the tag stayed: %v", name, same)
+		}
+	}
+}

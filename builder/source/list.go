@@ -1,0 +1,133 @@
+package source
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// What can be wrong with a list of images.
+var (
+	ErrList      = errors.New("not a list of images")
+	ErrEmptyList = errors.New("lists no image")
+)
+
+// Named is an image that an input asks for by a name of any form.
+type Named struct {
+	pinset.Reference
+	// Origin is the file and line, or the field, that it came from.
+	Origin string
+}
+
+// ReadList reads a file of images: one a line, with # comments; the release JSON
+// of MicroShift, whose images stand under "images"; or an Images manifest of
+// Hauler. All that is wrong with it is reported at once.
+func ReadList(path string) ([]Named, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var names []Named
+	if structured(path, content) {
+		names, err = documents(path, content)
+	} else {
+		names, err = lines(path, content)
+	}
+	if err == nil && len(names) == 0 {
+		err = fmt.Errorf("%s: %w", path, ErrEmptyList)
+	}
+	return names, err
+}
+
+// structured tells JSON and YAML from a plain list.
+func structured(path string, content []byte) bool {
+	return slices.Contains([]string{".json", ".yaml", ".yml"}, filepath.Ext(path)) || bytes.HasPrefix(bytes.TrimSpace(content), []byte("{"))
+}
+
+func lines(path string, content []byte) (names []Named, err error) {
+	var errs []error
+	scanner := bufio.NewScanner(bytes.NewReader(content))
+	for n := 1; scanner.Scan(); n++ {
+		text, _, _ := strings.Cut(scanner.Text(), "#")
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		name, err := parse(text, fmt.Sprintf("%s:%d", path, n))
+		names, errs = append(names, name), append(errs, err)
+	}
+	if err := scanner.Err(); err != nil {
+		errs = append(errs, fmt.Errorf("%s: %w: %w", path, ErrList, err))
+	}
+	return names, errors.Join(errs...)
+}
+
+// parse reads a name, which may have the transport that skopeo wants.
+func parse(text, origin string) (Named, error) {
+	ref, err := pinset.ParseReference(strings.TrimPrefix(text, "docker://"))
+	if err != nil {
+		err = fmt.Errorf("%s: %w", origin, err)
+	}
+	return Named{ref, origin}, err
+}
+
+// ParseNames reads names that stand in an appliance file or on a command line.
+func ParseNames(texts []string, origin string) (names []Named, err error) {
+	var errs []error
+	for i, text := range texts {
+		name, err := parse(text, fmt.Sprintf("%s[%d]", origin, i))
+		names, errs = append(names, name), append(errs, err)
+	}
+	return names, errors.Join(errs...)
+}
+
+// hauler is the part of its content API that names images, of every version:
+// hauler.dev, "Images".
+type hauler struct {
+	Kind string
+	Spec struct {
+		Images []struct{ Name yaml.Node }
+	}
+}
+
+// documents reads objects that list images.
+func documents(path string, content []byte) (names []Named, err error) {
+	var errs []error
+	add := func(n yaml.Node) {
+		name, err := parse(n.Value, fmt.Sprintf("%s:%d", path, n.Line))
+		names, errs = append(names, name), append(errs, err)
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(content))
+	for {
+		var doc yaml.Node
+		if err := dec.Decode(&doc); err != nil {
+			if len(names)+len(errs) == 0 || !strings.Contains(err.Error(), "EOF") {
+				return nil, fmt.Errorf("%s: %w: %w", path, ErrList, err)
+			}
+			return names, errors.Join(errs...)
+		}
+		var release struct{ Images map[string]yaml.Node }
+		var manifest hauler
+		switch {
+		case doc.Decode(&release) == nil && len(release.Images) > 0:
+			for _, component := range slices.Sorted(maps.Keys(release.Images)) {
+				add(release.Images[component])
+			}
+		case doc.Decode(&manifest) == nil && manifest.Kind == "Images":
+			for _, img := range manifest.Spec.Images {
+				add(img.Name)
+			}
+		default:
+			return nil, fmt.Errorf("%s:%d: %w: neither a release of MicroShift nor Images of Hauler", path, doc.Line, ErrList)
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// Pin finds out which images the references stand for now, and keeps the order.
+// pinned is called from several goroutines after each; it may be nil. One with a
+// digest is not asked for.
+func (c *Client) Pin(ctx context.Context, refs []pinset.Reference, pinned func()) ([]pinset.Image, error) {
+	return each(ctx, refs, func(ctx context.Context, ref pinset.Reference) (pinset.Image, error) {
+		img, err := c.pin(ctx, ref)
+		if err != nil {
+			return img, fmt.Errorf("resolve %s: %w", ref, err)
+		}
+		if pinned != nil {
+			pinned()
+		}
+		return img, nil
+	})
+}
+
+func (c *Client) pin(ctx context.Context, ref pinset.Reference) (pinset.Image, error) {
+	img := pinset.Image{Repository: ref.Repository, Digest: ref.Digest}
+	if img.Digest != "" {
+		return img, nil
+	}
+	src, err := c.openName(ctx, ref.TagName(), img)
+	if err != nil {
+		return img, err
+	}
+	content, mediaType, err := src.ImageSource.GetManifest(ctx, nil)
+	if err != nil {
+		return img, errors.Join(classify(ctx, err), src.Close())
+	}
+	img.Digest = digest.FromBytes(content)
+	src.pinned = img
+	src.manifests[img.Digest.String()] = document{content: content, mediaType: mediaType}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.opened[img] != nil { // another tag of the same image
+		return img, src.Close()
+	}
+	c.opened[img] = src
+	return img, nil
+}
