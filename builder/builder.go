@@ -25,6 +25,9 @@ const (
 	SumsFile         = "SHA256SUMS"
 )
 
+// ErrDrift says that the inputs are not what was locked.
+var ErrDrift = errors.New("the inputs are not what the lock says")
+
 // Options of a plan or a build.
 type Options struct {
 	// Appliance says what to build.
@@ -35,6 +38,8 @@ type Options struct {
 	Access storage.Access
 	// Lock of an earlier build: tags that it knows are not resolved again.
 	Lock pinset.Lock
+	// Locked refuses to make anything but what the lock says.
+	Locked bool
 	// NodeBinary is the pinbox-node to use where the appliance names none.
 	NodeBinary string
 	// ModTime stamps the files that are no image's own; zero means the time of
@@ -201,6 +206,11 @@ func decide(ctx context.Context, o Options) (d decision, err error) {
 			return d, err
 		}
 	}
-	d.images, err = resolve(ctx, o, d.client, d.inputs)
-	return d, err
+	if d.images, err = resolve(ctx, o, d.client, d.inputs); err != nil || !o.Locked {
+		return d, err
+	}
+	if drift := pinset.Drift(o.Lock, makeLock(o.Appliance.Spec.Platform, d.sets, d.images)); drift != "" {
+		return d, fmt.Errorf("%w:\n%s", ErrDrift, drift)
+	}
+	return d, nil
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -117,15 +119,39 @@ func checkSuperblock(name string) (int64, error) {
 	return fi.Size(), nil
 }
 
+// ReadLock reads a lock: a file of it, or that of an appliance's folder or ISO.
+func ReadLock(name string) (pinset.Lock, error) {
+	fi, err := os.Stat(name)
+	if err != nil {
+		return pinset.Lock{}, err
+	}
+	if fi.IsDir() {
+		return readLock(filepath.Join(name, LockFile))
+	}
+	if image, f, err := iso.OpenFile(name); err == nil {
+		defer f.Close()
+		inside, err := image.Find(path.Join(iso.Dir, isoLock))
+		if err != nil {
+			return pinset.Lock{}, fmt.Errorf("%s: %w", name, err)
+		}
+		return decodeLock(inside.Reader(), name)
+	}
+	return readLock(name)
+}
+
 func readLock(name string) (pinset.Lock, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return pinset.Lock{}, err
 	}
 	defer f.Close()
-	lock, err := pinset.DecodeLock(f)
+	return decodeLock(f, name)
+}
+
+func decodeLock(r io.Reader, name string) (pinset.Lock, error) {
+	lock, err := pinset.DecodeLock(r)
 	if err != nil {
-		return pinset.Lock{}, fmt.Errorf("%s: %w", LockFile, err)
+		return pinset.Lock{}, fmt.Errorf("%s: %w", name, err)
 	}
 	return lock, nil
 }

@@ -88,6 +88,8 @@ var table = []struct {
 	{source.ErrList, exitInput, "list one image a line, with # before comments"},
 	{source.ErrEmptyList, exitInput, "list at least one image, or leave the file out"},
 	{source.ErrNoSets, exitInput, "name a file or a folder with PinnedImageSet objects"},
+	{builder.ErrDrift, exitVerify, "`pinbox lock` locks what they are now; without --locked the lock is for tags alone"},
+	{pinset.ErrBadLock, exitInput, "name a lock that this version of pinbox has written"},
 	{builder.ErrAppliance, exitInput, "docs/appliance.schema.json lists all fields"},
 	{builder.ErrNodeBinary, exitInput, "`GOARCH=… make node` builds one beside pinbox; or name one with spec.node.binary or --node-binary"},
 	{ignition.ErrButane, exitInput, "`butane --strict` shows where"},

@@ -3,9 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -22,6 +24,9 @@ type inputFlags struct {
 	sets       []string
 	images     []string
 	lists      []string
+	lock       string
+	locked     bool
+	update     bool
 	platform   string
 	nodeBinary string
 	access     storage.Access
@@ -35,6 +40,9 @@ func (f *inputFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.sets, "set", nil, "file or folder of PinnedImageSets, instead of an appliance file; may be repeated")
 	flags.StringArrayVar(&f.images, "image", nil, "image by its full name, with a digest or a tag, likewise")
 	flags.StringArrayVar(&f.lists, "image-list", nil, "file of images, likewise: one a line, MicroShift's release JSON, or Images of Hauler")
+	flags.StringVar(&f.lock, "lock", "", "lock of an earlier run, whose tags stay what they were (default: appliance.lock.json beside appliance.yaml, if it is there)")
+	flags.BoolVar(&f.locked, "locked", false, "refuse to make anything but what the lock says")
+	flags.BoolVar(&f.update, "update", false, "resolve all tags again")
 	flags.StringVar(&f.platform, "platform", "", "platform of the nodes, over that of the file (default linux/amd64)")
 	flags.StringVar(&f.nodeBinary, "node-binary", "", "pinbox-node to put into the store, over that of the file (default: the one beside pinbox)")
 	flags.StringVar(&f.access.AuthFile, "authfile", "", "registry credentials (default: REGISTRY_AUTH_FILE, then those of podman and docker)")
@@ -103,7 +111,34 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 		o.Appliance.Spec.Node.Binary = f.nodeBinary
 	}
 	o.NodeBinary = nodeBinary(o.Appliance.Spec.Platform)
-	return o, nil
+	o.Locked = f.locked
+	o.Lock, err = f.readLock()
+	return o, err
+}
+
+// lockPath is where the lock stands, unless another is named.
+func (f *inputFlags) lockPath() string {
+	if f.lock != "" || f.config == "" {
+		return f.lock
+	}
+	return strings.TrimSuffix(f.config, filepath.Ext(f.config)) + ".lock.json"
+}
+
+func (f *inputFlags) readLock() (lock pinset.Lock, err error) {
+	path := f.lockPath()
+	switch {
+	case f.locked && f.update:
+		return lock, usageError{errors.New("--locked and --update contradict each other")}
+	case f.locked && path == "":
+		return lock, usageError{errors.New("--locked needs a lock: name it with --lock")}
+	case f.update || path == "":
+		return lock, nil
+	}
+	lock, err = builder.ReadLock(path)
+	if errors.Is(err, fs.ErrNotExist) && !f.locked && f.lock == "" {
+		err = nil
+	}
+	return lock, err
 }
 
 // sources are the inputs that the flags name.

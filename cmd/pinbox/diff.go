@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+func diffCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "diff OLD NEW",
+		Short: "Compare two locks, folders or ISOs: images and layers added, removed and kept",
+		Args:  cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			var locks [2]pinset.Lock
+			for i, name := range args {
+				var err error
+				if locks[i], err = builder.ReadLock(name); err != nil {
+					return err
+				}
+			}
+			return printDifference(cmd, output, pinset.Compare(locks[0], locks[1]))
+		},
+	}
+	addOutput(cmd.Flags(), &output)
+	return cmd
+}
+
+func printDifference(cmd *cobra.Command, output string, d pinset.Difference) error {
+	if output == "json" {
+		return printJSON(cmd, d)
+	}
+	w := cmd.OutOrStdout()
+	for _, pin := range d.Removed {
+		fmt.Fprintf(w, "- %s\n", pin)
+	}
+	for _, pin := range d.Added {
+		fmt.Fprintf(w, "+ %s\n", pin)
+	}
+	for _, tag := range d.Moved {
+		fmt.Fprintf(w, "%s has moved\n", tag)
+	}
+	_, err := fmt.Fprintf(w, "images: %d added, %d removed, %d kept\nlayers: %s added, %s removed, %s kept\n",
+		len(d.Added), len(d.Removed), len(d.Kept), volume(d.LayersAdded), volume(d.LayersRemoved), volume(d.LayersKept))
+	return err
+}
+
+func volume(v pinset.Volume) string { return fmt.Sprintf("%d (%s)", v.Count, size(v.Bytes)) }

@@ -1,0 +1,124 @@
+package pinset
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+)
+
+// Difference between two locks.
+type Difference struct {
+	// Added, Removed and Kept are pin strings, sorted.
+	Added   []string `json:"added"`
+	Removed []string `json:"removed"`
+	Kept    []string `json:"kept"`
+	// Moved are tags that stand for another image now.
+	Moved []string `json:"moved,omitempty"`
+	// LayersAdded and the others are different blobs.
+	LayersAdded   Volume `json:"layersAdded"`
+	LayersRemoved Volume `json:"layersRemoved"`
+	LayersKept    Volume `json:"layersKept"`
+}
+
+// Volume is a number of blobs, and their bytes.
+type Volume struct {
+	Count int   `json:"count"`
+	Bytes int64 `json:"bytes"`
+}
+
+// Compare tells what becomes of images and layers from one lock to another.
+func Compare(old, new Lock) Difference {
+	var d Difference
+	was, is := old.pins(), new.pins()
+	for _, pin := range slices.Sorted(maps.Keys(is)) {
+		if was[pin] {
+			d.Kept = append(d.Kept, pin)
+		} else {
+			d.Added = append(d.Added, pin)
+		}
+	}
+	for _, pin := range slices.Sorted(maps.Keys(was)) {
+		if !is[pin] {
+			d.Removed = append(d.Removed, pin)
+		}
+	}
+	tags := new.ByTag()
+	for tag, img := range old.ByTag() {
+		if now, ok := tags[tag]; ok && now != img {
+			d.Moved = append(d.Moved, tag)
+		}
+	}
+	slices.Sort(d.Moved)
+	blobsWere, blobsAre := old.blobs(), new.blobs()
+	for blob, size := range blobsAre {
+		if _, ok := blobsWere[blob]; ok {
+			d.LayersKept.add(size)
+		} else {
+			d.LayersAdded.add(size)
+		}
+	}
+	for blob, size := range blobsWere {
+		if _, ok := blobsAre[blob]; !ok {
+			d.LayersRemoved.add(size)
+		}
+	}
+	return d
+}
+
+func (v *Volume) add(bytes int64) { v.Count, v.Bytes = v.Count+1, v.Bytes+bytes }
+
+func (l Lock) pins() map[string]bool {
+	pins := map[string]bool{}
+	for _, img := range l.Images {
+		pins[img.Pin] = true
+	}
+	return pins
+}
+
+func (l Lock) blobs() map[digest.Digest]int64 {
+	blobs := map[digest.Digest]int64{}
+	for _, img := range l.Images {
+		for _, layer := range img.Layers {
+			blobs[layer.Digest] = layer.Size
+		}
+	}
+	return blobs
+}
+
+// Drift tells in what a lock differs from another that was made of the same
+// inputs, "" if in nothing. What is known of a layer only once it was unpacked
+// does not count.
+func Drift(locked, now Lock) string {
+	d := Compare(locked, now)
+	var what []string
+	for _, pin := range d.Added {
+		what = append(what, "+ "+pin)
+	}
+	for _, pin := range d.Removed {
+		what = append(what, "- "+pin)
+	}
+	if len(what) == 0 && locked.Platform != now.Platform {
+		what = append(what, "platform "+string(now.Platform)+", locked for "+string(locked.Platform))
+	}
+	if len(what) == 0 && locked.comparable() != now.comparable() {
+		what = append(what, "the same images in other sets, under other tags or from other sources")
+	}
+	return strings.Join(what, "\n")
+}
+
+// comparable is the lock as text, without what only unpacking tells.
+func (l Lock) comparable() string {
+	l = l.canonical()
+	for i := range l.Images {
+		layers := slices.Clone(l.Images[i].Layers)
+		for n := range layers {
+			layers[n].UnpackedSize, layers[n].Inodes = 0, 0
+		}
+		l.Images[i].Layers = layers
+	}
+	var b strings.Builder
+	_ = l.Encode(&b) // a Builder never fails
+	return b.String()
+}
