@@ -6,10 +6,15 @@ package atomicfile
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 )
+
+// ErrNotFile says that what stands at a path is no file: a device or a folder. A
+// rename would put a file in its place.
+var ErrNotFile = errors.New("is no regular file")
 
 // File is a file that is being written. Its name appears with Commit.
 type File struct {
@@ -20,6 +25,9 @@ type File struct {
 // Create starts the file at path. The caller ends it with Commit or Abort;
 // Abort after Commit does nothing.
 func Create(path string, perm fs.FileMode) (*File, error) {
+	if err := replaceable(path); err != nil {
+		return nil, err
+	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	return start(f, err, path, perm)
 }
@@ -28,8 +36,18 @@ func Create(path string, perm fs.FileMode) (*File, error) {
 // the same file system. What a killed run left there is overwritten, so at most
 // one such file is ever left; two writers at once are the caller's to prevent.
 func CreateVia(temp, path string, perm fs.FileMode) (*File, error) {
+	if err := replaceable(path); err != nil {
+		return nil, err
+	}
 	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	return start(f, err, path, perm)
+}
+
+func replaceable(path string) error {
+	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() {
+		return fmt.Errorf("%s %w", path, ErrNotFile)
+	}
+	return nil
 }
 
 func start(f *os.File, err error, path string, perm fs.FileMode) (*File, error) {

@@ -1,8 +1,10 @@
 package atomicfile_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/pinbox/pinbox/storage/atomicfile"
@@ -69,5 +71,26 @@ func TestWriteViaTakesOverWhatWasLeft(t *testing.T) {
 	entries, _ := os.ReadDir(dir)
 	if string(got) != "new" || fi.Mode().Perm() != 0o644 || len(entries) != 1 {
 		t.Errorf("%q, %v, %v", got, fi.Mode(), entries)
+	}
+}
+
+// Root could once turn /dev/null into a file.
+func TestDevicesAndFoldersAreNotReplaced(t *testing.T) {
+	dir := t.TempDir()
+	fifo, link := filepath.Join(dir, "fifo"), filepath.Join(dir, "link")
+	if err := errors.Join(syscall.Mkfifo(fifo, 0o600), os.Symlink(fifo, link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{fifo, link, dir} {
+		before, err := os.Lstat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, plain := atomicfile.Create(path, 0o644)
+		_, via := atomicfile.CreateVia(filepath.Join(dir, "temp"), path, 0o644)
+		after, err := os.Lstat(path)
+		if !errors.Is(plain, atomicfile.ErrNotFile) || !errors.Is(via, atomicfile.ErrNotFile) || err != nil || !os.SameFile(before, after) {
+			t.Errorf("%s: %v, %v, %v", path, plain, via, err)
+		}
 	}
 }
