@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 
 	"go.yaml.in/yaml/v3"
@@ -56,7 +57,7 @@ type Spec struct {
 	Node NodeSpec `yaml:"node,omitempty"`
 }
 
-// Source of images: one of pinnedImageSets, images and imageLists.
+// Source of images: one of pinnedImageSets, images, imageLists and release.
 type Source struct {
 	// PinnedImageSets are files, or folders of files, of PinnedImageSet objects.
 	PinnedImageSets []string `yaml:"pinnedImageSets,omitempty"`
@@ -65,8 +66,11 @@ type Source struct {
 	// ImageLists are files of names: one a line, a release of MicroShift as JSON, or
 	// Images of Hauler.
 	ImageLists []string `yaml:"imageLists,omitempty"`
+	// Release of OpenShift.
+	Release ReleaseSource `yaml:"release,omitempty"`
 	// Set is the name of the PinnedImageSet that is made of images that have none;
-	// that of the appliance with -images if left out.
+	// that of the appliance with -images if left out. That of a release gets its
+	// version and the pool behind it.
 	Set string `yaml:"set,omitempty"`
 	// Pools get a set each, with their names behind it; without any it is one for
 	// every node.
@@ -236,6 +240,8 @@ func (a *Appliance) resolvePaths(dir string) {
 	for i := range a.Spec.Sources {
 		inDir(dir, a.Spec.Sources[i].PinnedImageSets)
 		inDir(dir, a.Spec.Sources[i].ImageLists)
+		inDir(dir, a.Spec.Sources[i].Release.Signatures.Files)
+		inDir(dir, a.Spec.Sources[i].Release.Signatures.Keys)
 	}
 	inDir(dir, a.Spec.Ignition.Butane)
 	for _, path := range []*string{&a.Spec.Node.Binary, &a.Spec.ISO.Base} {
@@ -258,11 +264,17 @@ func (s Source) validate(appliance string) error {
 	for _, list := range [][]string{s.PinnedImageSets, s.Images, s.ImageLists} {
 		kinds += min(len(list), 1)
 	}
+	if !reflect.DeepEqual(s.Release, ReleaseSource{}) {
+		kinds++
+		if err := s.Release.validate(); err != nil {
+			return fmt.Errorf("release %w", err)
+		}
+	}
 	switch {
 	case kinds == 0:
-		return errors.New("names no input; give it pinnedImageSets, images or imageLists")
+		return errors.New("names no input; give it pinnedImageSets, images, imageLists or a release")
 	case kinds > 1:
-		return errors.New("has more than one of pinnedImageSets, images and imageLists; make it two sources")
+		return errors.New("has more than one of pinnedImageSets, images, imageLists and release; make it two sources")
 	case len(s.PinnedImageSets) > 0 && (s.Set != "" || len(s.Pools) > 0):
 		return errors.New("has set or pools, which PinnedImageSets say themselves")
 	case len(s.PinnedImageSets) > 0:

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/pinbox/pinbox/storage"
@@ -101,6 +102,8 @@ type Result struct {
 	Warnings    []string `json:"warnings,omitempty"`
 	// ISO is the file of the live ISO, if one was made.
 	ISO string `json:"iso,omitempty"`
+	// Medium is the label of the medium that the store comes on, if that is another.
+	Medium string `json:"medium,omitempty"`
 	// Installs is the disk that the ISO installs to, if it does.
 	Installs string `json:"installs,omitempty"`
 	// Seconds that the build took.
@@ -144,9 +147,9 @@ func Build(ctx context.Context, o Options) (result Result, err error) {
 		return Result{}, err
 	}
 	return Result{
-		Name: o.Appliance.Metadata.Name, Platform: lock.Platform, Out: o.Out, Totals: lock.Totals(),
+		Name: o.Appliance.Metadata.Name, Platform: lock.Platform, Out: filepath.Clean(o.Out), Totals: lock.Totals(),
 		StoreSize: size, StoreDigest: "sha256:" + sums[StoreFile], NodeStore: o.Appliance.Spec.config(nil).Store.What(),
-		ISO: isoPath(o), Installs: o.Appliance.Spec.ISO.InstallDevice, Warnings: append(d.warnings, d.config.warnings()...), Seconds: time.Since(started).Seconds(),
+		ISO: isoPath(o), Installs: o.Appliance.Spec.ISO.InstallDevice, Medium: o.Appliance.Spec.Node.Store.VolumeLabel, Warnings: append(d.warnings, d.config.warnings()...), Seconds: time.Since(started).Seconds(),
 	}, nil
 }
 
@@ -198,7 +201,7 @@ func decide(ctx context.Context, o Options) (d decision, err error) {
 			err = errors.Join(err, d.client.Close())
 		}
 	}()
-	if len(d.asked) > 0 {
+	if len(d.asked)+len(d.releases) > 0 {
 		if err := d.pin(ctx, d.client, o.Lock, o.Hooks); err != nil {
 			return d, err
 		}

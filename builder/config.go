@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"sort"
 	"strings"
 
@@ -29,6 +30,8 @@ func (s Spec) validateISO() error {
 		return errors.New("spec.iso.installDevice is for spec.iso.mode install")
 	case i.Mode != modeInstall && len(i.InstalledKernelArguments.Append)+len(i.InstalledKernelArguments.Delete) > 0:
 		return errors.New("spec.iso.installedKernelArguments are for spec.iso.mode install")
+	case i.Base == "" && (i.Force || !reflect.DeepEqual(i.KernelArguments, KernelArguments{})):
+		return errors.New("spec.iso changes a live ISO, and there is none: give spec.iso.base")
 	case i.Mode != modeInstall:
 		return nil
 	case i.Base == "":
@@ -40,6 +43,11 @@ func (s Spec) validateISO() error {
 	}
 	if err := (ignition.Installer{Disk: i.InstallDevice}).Validate(); err != nil {
 		return fmt.Errorf("spec.iso.installDevice: %w", err)
+	}
+	for _, arg := range append(i.InstalledKernelArguments.Append, i.InstalledKernelArguments.Delete...) {
+		if err := iso.CheckKarg(arg); err != nil {
+			return fmt.Errorf("spec.iso.installedKernelArguments: %w", err)
+		}
 	}
 	return nil
 }
@@ -111,7 +119,7 @@ func configure(a Appliance, sets []pinset.Set) (configFiles, error) {
 	}
 	c.Carried = carriable
 	if files, err = a.Spec.render(c); errors.Is(err, iso.ErrTooLarge) {
-		return configFiles{}, fmt.Errorf("%w: with %d files left to the store, %s", err, len(carriable), largest(files.ignition))
+		return configFiles{}, fmt.Errorf("%w: with %d files left to the store, %s", err, len(carriable), c.Largest())
 	}
 	sort.Search(len(carriable), func(n int) bool {
 		c.Carried = carriable[:n]
@@ -122,21 +130,6 @@ func configure(a Appliance, sets []pinset.Set) (configFiles, error) {
 		return tooLarge == nil
 	})
 	return files, err
-}
-
-// largest tells of what a configuration has itself.
-func largest(config []byte) string {
-	files, err := ignition.Files(config)
-	if err != nil {
-		return err.Error()
-	}
-	var name string
-	for path, content := range files {
-		if name == "" || len(content) > len(files[name]) || len(content) == len(files[name]) && path < name {
-			name = path
-		}
-	}
-	return fmt.Sprintf("the largest that must stay is %s with %d bytes", name, len(files[name]))
 }
 
 // render gives the files, and finds out whether the base can take them, before

@@ -16,22 +16,32 @@ import (
 // inputs are what the sources ask for.
 type inputs struct {
 	sets []pinset.Set
-	// asked are names, some of which a registry has to resolve.
-	asked []asked
-	// tags by which images were asked for.
-	tags     map[pinset.Image][]string
-	warnings []string
+	// asked are names, some of which a registry has to resolve; releases are read
+	// from one.
+	asked    []asked
+	releases []release
+	// tags by which images were asked for, and what asked for them.
+	tags, from map[pinset.Image][]string
+	warnings   []string
 }
 
 // asked are images that become a set.
 type asked struct {
-	set   string
-	pools []string
-	names []source.Named
+	set    string
+	pools  []string
+	origin string
+	names  []source.Named
+}
+
+// release is a source, and the name of its sets.
+type release struct {
+	Source
+	set string
 }
 
 // readSources reads all sources, and asks nobody.
 func readSources(a Appliance) (in inputs, err error) {
+	in.tags, in.from = map[pinset.Image][]string{}, map[pinset.Image][]string{}
 	var paths []string
 	for i, s := range a.Spec.Sources {
 		paths = append(paths, s.PinnedImageSets...)
@@ -40,7 +50,10 @@ func readSources(a Appliance) (in inputs, err error) {
 			return inputs{}, err
 		}
 		if len(names) > 0 {
-			in.asked = append(in.asked, asked{cmp.Or(s.Set, a.Metadata.Name+"-images"), s.Pools, names})
+			in.asked = append(in.asked, asked{cmp.Or(s.Set, a.Metadata.Name+"-images"), s.Pools, names[0].Origin, names})
+		}
+		if s.Release.Image != "" {
+			in.releases = append(in.releases, release{s, cmp.Or(s.Set, a.Metadata.Name)})
 		}
 	}
 	in.sets, in.warnings, err = source.PinnedImageSets(paths)
@@ -58,41 +71,62 @@ func (s Source) names(number int) (names []source.Named, err error) {
 	return names, errors.Join(errs...)
 }
 
-// pin makes sets of the names that were asked for. Those in the lock stay what
-// they were.
+// pin makes sets of the names that were asked for, and of releases.
 func (in *inputs) pin(ctx context.Context, client *storage.Client, lock pinset.Lock, hooks Hooks) error {
-	var names []source.Named
+	var refs []pinset.Reference
 	for _, a := range in.asked {
-		names = append(names, a.names...)
-	}
-	locked := lock.ByTag()
-	refs := make([]pinset.Reference, len(names))
-	for i, n := range names {
-		refs[i] = n.Reference
-		if img, ok := locked[n.TagName()]; ok {
-			refs[i].Digest = img.Digest
+		for _, n := range a.names {
+			refs = append(refs, n.Reference)
 		}
 	}
 	hooks.step("resolve tags", int64(len(refs)))
-	images, err := client.Pin(ctx, refs, func() { hooks.done(1) })
+	images, err := in.resolveTags(ctx, client, refs, lock, func() { hooks.done(1) })
 	if err != nil {
 		return err
-	}
-	in.tags = map[pinset.Image][]string{}
-	for i, n := range names {
-		if tag := n.TagName(); tag != "" {
-			in.tags[images[i]] = append(in.tags[images[i]], tag)
-		}
-	}
-	for img, tags := range in.tags {
-		slices.Sort(tags)
-		in.tags[img] = slices.Compact(tags)
 	}
 	for _, a := range in.asked {
 		in.add(a, images[:len(a.names)])
 		images = images[len(a.names):]
 	}
+	for _, r := range in.releases {
+		hooks.step("read release", 0)
+		if err := in.release(ctx, client, r.Source, r.set, lock); err != nil {
+			return err
+		}
+	}
 	return in.check()
+}
+
+// resolveTags also notes the tags. Those in the lock stay what they were.
+func (in *inputs) resolveTags(ctx context.Context, client *storage.Client, refs []pinset.Reference, lock pinset.Lock, done func()) ([]pinset.Image, error) {
+	locked := lock.ByTag()
+	known := slices.Clone(refs)
+	for i, ref := range refs {
+		if img, ok := locked[ref.TagName()]; ok {
+			known[i].Digest = img.Digest
+		}
+	}
+	images, err := client.Pin(ctx, known, done)
+	if err != nil {
+		return nil, err
+	}
+	for i, ref := range refs {
+		if tag := ref.TagName(); tag != "" {
+			in.tags[images[i]] = insert(in.tags[images[i]], tag)
+		}
+	}
+	return images, nil
+}
+
+// note says what asked for an image.
+func (in *inputs) note(img pinset.Image, from string) { in.from[img] = insert(in.from[img], from) }
+
+// insert keeps a list sorted, and everything in it once.
+func insert(list []string, s string) []string {
+	if i, found := slices.BinarySearch(list, s); !found {
+		return slices.Insert(list, i, s)
+	}
+	return list
 }
 
 // add makes sets of what was asked for: one for every node, or one for each pool.
@@ -101,7 +135,7 @@ func (in *inputs) add(a asked, images []pinset.Image) {
 		i := slices.IndexFunc(in.sets, func(s pinset.Set) bool { return s.Name == name && s.Generated })
 		if i < 0 {
 			i = len(in.sets)
-			in.sets = append(in.sets, pinset.Set{Name: name, Labels: labels, Generated: true, Origin: a.names[0].Origin})
+			in.sets = append(in.sets, pinset.Set{Name: name, Labels: labels, Generated: true, Origin: a.origin})
 		}
 		s := &in.sets[i]
 		s.Images = pinset.Union(*s, pinset.Set{Images: images})

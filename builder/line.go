@@ -34,14 +34,13 @@ func resolve(ctx context.Context, o Options, client *storage.Client, in inputs) 
 	if err != nil {
 		return nil, err
 	}
-	from := map[pinset.Image][]string{}
 	for _, s := range in.sets {
 		for _, img := range s.Images {
-			from[img] = append(from[img], pinset.Kind+"/"+s.Name)
+			in.note(img, pinset.Kind+"/"+s.Name)
 		}
 	}
 	for i := range resolved {
-		resolved[i].From, resolved[i].Tags = from[resolved[i].Image], in.tags[resolved[i].Image]
+		resolved[i].From, resolved[i].Tags = in.from[resolved[i].Image], in.tags[resolved[i].Image]
 	}
 	return resolved, nil
 }

@@ -142,7 +142,7 @@ func TestISOWithoutAStore(t *testing.T) {
 		t.Errorf("the ISO has a store: %v", err)
 	}
 	medium := filepath.Join(t.TempDir(), "medium.iso")
-	if err := builder.Medium(t.Context(), builder.MediumOptions{Dir: r.Out, Out: medium, Label: "PINBOX_2"}); err != nil {
+	if err := builder.Medium(t.Context(), builder.MediumOptions{Dir: r.Out, Out: medium}); err != nil {
 		t.Fatal(err)
 	}
 	verified(t, medium)

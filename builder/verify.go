@@ -34,6 +34,8 @@ type Verified struct {
 	Totals pinset.Totals `json:"totals"`
 	// StoreSize in bytes.
 	StoreSize int64 `json:"storeSize"`
+	// StoreDigest is the SHA-256 of the store's file.
+	StoreDigest string `json:"storeDigest,omitempty"`
 }
 
 // Verify hashes every file of an appliance's folder again, and compares what the
@@ -41,9 +43,9 @@ type Verified struct {
 func Verify(ctx context.Context, dir string, hooks Hooks) (Verified, error) {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
-		return Verified{}, fmt.Errorf("%w: %w", ErrNotAppliance, err)
+		return Verified{}, err
 	}
-	if fi, err := os.Stat(dir); err == nil && fi.Mode().IsRegular() {
+	if fi, err := os.Stat(dir); err == nil && !fi.IsDir() {
 		return verifyISO(ctx, dir, hooks)
 	}
 	sums, err := readSums(dir)
@@ -51,7 +53,8 @@ func Verify(ctx context.Context, dir string, hooks Hooks) (Verified, error) {
 		return Verified{}, err
 	}
 	errs := []error{compareSums(ctx, dir, sums, hooks)}
-	v := Verified{Dir: dir, Files: len(sums)}
+	errs = append(errs, compareISO(dir, sums))
+	v := Verified{Dir: dir, Files: len(sums), StoreDigest: "sha256:" + sums[StoreFile]}
 	if v.StoreSize, err = checkSuperblock(filepath.Join(dir, StoreFile)); err != nil {
 		errs = append(errs, err)
 	}
@@ -96,6 +99,32 @@ func compareSums(ctx context.Context, dir string, want map[string]string, hooks 
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// compareISO finds out whether the ISO has what the folder has.
+func compareISO(dir string, sums map[string]string) error {
+	if _, ok := sums[ISOFile]; !ok {
+		return nil
+	}
+	info, err := Show(filepath.Join(dir, ISOFile))
+	if err != nil {
+		return err
+	}
+	config := sums[IgnitionFile]
+	if live, ok := sums[LiveIgnitionFile]; ok {
+		config = live
+	}
+	want := map[string]string{isoLock: sums[LockFile], isoStore: sums[StoreFile], IgnitionFile: config}
+	members := info.Added
+	if info.Ignition != nil {
+		members = append(members, info.Ignition.Members...)
+	}
+	for _, m := range members {
+		if sum, ok := want[m.Name]; ok && m.SHA256 != sum {
+			return fmt.Errorf("%s has another %s than the folder: SHA-256 %s, not %s", ISOFile, m.Name, m.SHA256, sum)
+		}
+	}
+	return nil
 }
 
 // checkSuperblock compares the length of the store with what it says of itself.

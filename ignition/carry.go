@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	ign "github.com/coreos/ignition/v2/config"
 )
@@ -91,6 +92,31 @@ func owner(name *string, id *int) string {
 		return strconv.Itoa(*id)
 	}
 	return "root"
+}
+
+// Largest tells which part of the configuration is the largest, of those that the
+// store cannot carry.
+func (c Config) Largest() string {
+	name, size := "", 0
+	consider := func(part string, bytes int) {
+		if bytes > size {
+			name, size = part, bytes
+		}
+	}
+	for _, f := range c.files() {
+		if !c.carries(f.Path) {
+			consider(f.Path, len(f.Contents.Inline))
+		}
+	}
+	consider("the list of SSH keys", len(strings.Join(c.SSHKeys, "\n")))
+	for _, s := range c.Snippets {
+		if translated, err := translate(s.Content, s.Dir); err == nil {
+			if rest, err := c.without(translated); err == nil {
+				consider(s.Name, len(rest))
+			}
+		}
+	}
+	return fmt.Sprintf("the largest that must stay is %s with %d bytes", name, size)
 }
 
 // carries says whether the store has the file.

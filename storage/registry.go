@@ -61,6 +61,7 @@ type Client struct {
 	// here already.
 	mu     sync.Mutex
 	opened map[pinset.Image]*source
+	known  map[pinset.Image]Resolved
 }
 
 // NewClient looks at everything that can be looked at without a request.
@@ -95,7 +96,7 @@ func NewClient(access Access, platform pinset.Platform) (*Client, error) {
 			return nil, fmt.Errorf("certificates %w: %w", ErrAccess, err)
 		}
 	}
-	return &Client{platform: platform, sys: sys, policy: policy, opened: map[pinset.Image]*source{}}, nil
+	return &Client{platform: platform, sys: sys, policy: policy, opened: map[pinset.Image]*source{}, known: map[pinset.Image]Resolved{}}, nil
 }
 
 // allow asks the policy about an image of the library's own source: one that is

@@ -78,7 +78,24 @@ func each[T, R any](ctx context.Context, all []T, ask func(context.Context, T) (
 	return answers, errors.Join(errs...)
 }
 
+// resolve asks for each image once.
 func (c *Client) resolve(ctx context.Context, img pinset.Image) (Resolved, error) {
+	c.mu.Lock()
+	r, ok := c.known[img]
+	c.mu.Unlock()
+	if ok {
+		return r, nil
+	}
+	r, err := c.ask(ctx, img)
+	if err == nil {
+		c.mu.Lock()
+		c.known[img] = r
+		c.mu.Unlock()
+	}
+	return r, err
+}
+
+func (c *Client) ask(ctx context.Context, img pinset.Image) (Resolved, error) {
 	src, err := c.open(ctx, img)
 	if err != nil {
 		return Resolved{}, err

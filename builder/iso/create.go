@@ -49,10 +49,13 @@ func Create(ctx context.Context, out, label string, made time.Time, additions []
 		return err
 	}
 	defer f.Abort()
-	if _, err := f.Write(base); err != nil {
-		return err
+	if _, err = f.Write(base); err == nil {
+		err = finish(ctx, f, l, written)
 	}
-	return finish(ctx, f, l, written)
+	if err != nil {
+		return fmt.Errorf("%s: %w", out, err)
+	}
+	return nil
 }
 
 // empty is an image with an empty root: primary with Rock Ridge, and Joliet.

@@ -90,6 +90,9 @@ func Apply(ctx context.Context, base, out string, e Edit) error {
 // edit lays everything out. What the base had is known before the undo file is
 // laid out, as only its length matters there.
 func (i *Image) edit(e Edit) (layout, error) {
+	if _, _, err := i.features(); err != nil {
+		return layout{}, err
+	}
 	texts, err := i.texts(e)
 	if err != nil {
 		return layout{}, err
@@ -133,10 +136,10 @@ func (i *Image) texts(e Edit) ([]patch, error) {
 		}
 		patches = append(patches, p)
 	}
-	if len(e.Kargs.Append)+len(e.Kargs.Delete)+len(e.Kargs.Replace) == 0 {
+	k, err := i.Kargs()
+	if len(e.Kargs.Append)+len(e.Kargs.Delete)+len(e.Kargs.Replace) == 0 && (err == nil || errors.Is(err, ErrNoKargs)) {
 		return patches, nil
 	}
-	k, err := i.Kargs()
 	if err != nil {
 		return nil, err
 	}
@@ -176,26 +179,63 @@ func Reset(ctx context.Context, edited, out string) error {
 		return err
 	}
 	defer f.Close()
-	back, err := i.Find(Dir + "/" + UndoName)
-	if errors.Is(err, ErrNotFound) {
-		return fmt.Errorf("%s: %w", edited, ErrPristine)
-	}
+	l, err := i.pristine()
 	if err != nil {
 		return fmt.Errorf("%s: %w", edited, err)
 	}
+	return write(ctx, f, out, l, nil)
+}
+
+// pristine is what the base was.
+func (i *Image) pristine() (layout, error) {
+	back, err := i.Find(Dir + "/" + UndoName)
+	if errors.Is(err, ErrNotFound) {
+		return layout{}, ErrPristine
+	}
+	if err != nil {
+		return layout{}, err
+	}
 	u, err := readUndo(back)
 	if err != nil {
-		return fmt.Errorf("%s: %w: %s: %w", edited, ErrCorrupt, UndoName, err)
+		return layout{}, fmt.Errorf("%w: %s: %w", ErrCorrupt, UndoName, err)
 	}
 	if u.Size < 0 || u.Size > i.size {
-		return fmt.Errorf("%s: %w: %s: the base had %d bytes", edited, ErrCorrupt, UndoName, u.Size)
+		return layout{}, fmt.Errorf("%w: %s: the base had %d bytes", ErrCorrupt, UndoName, u.Size)
 	}
 	l := layout{size: u.Size}
 	for _, p := range u.Patches {
+		if p.Offset < 0 || p.Offset+int64(len(p.Content)) > u.Size {
+			return layout{}, fmt.Errorf("%w: %s: a change at %d of %d bytes", ErrCorrupt, UndoName, p.Offset, u.Size)
+		}
 		l.patches = append(l.patches, patch{p.Offset, p.Content})
 	}
 	slices.Reverse(l.patches) // where two overlap, the first was there first
-	return write(ctx, f, out, l, nil)
+	return l, nil
+}
+
+// Base reads the base of an edited image, as it was.
+func (i *Image) Base() (io.Reader, int64, error) {
+	l, err := i.pristine()
+	return &overlay{Reader: io.NewSectionReader(i.r, 0, l.size), patches: l.patches}, l.size, err
+}
+
+// overlay reads an image with patches in it, of which the last counts.
+type overlay struct {
+	io.Reader
+	patches []patch
+	at      int64
+}
+
+func (o *overlay) Read(b []byte) (int, error) {
+	n, err := o.Reader.Read(b)
+	for _, p := range o.patches {
+		from, to := max(p.offset, o.at), min(p.offset+int64(len(p.content)), o.at+int64(n))
+		if from < to {
+			copy(b[from-o.at:to-o.at], p.content[from-p.offset:])
+		}
+	}
+	o.at += int64(n)
+	return n, err
 }
 
 func readUndo(f File) (u undo, err error) {
@@ -213,10 +253,13 @@ func write(ctx context.Context, base *os.File, out string, l layout, written fun
 		return err
 	}
 	defer f.Abort()
-	if err := duplicate(ctx, f.File, base, l.size, written); err != nil {
-		return err
+	if err = duplicate(ctx, f.File, base, l.size, written); err == nil {
+		err = finish(ctx, f, l, written)
 	}
-	return finish(ctx, f, l, written)
+	if err != nil {
+		return fmt.Errorf("%s: %w", out, err) // what f is called for now says little
+	}
+	return nil
 }
 
 // duplicate copies a file from its beginning, sharing its blocks where the file
@@ -302,8 +345,11 @@ func copyN(ctx context.Context, to io.Writer, from io.Reader, size int64, writte
 		if written != nil {
 			written(int(n))
 		}
-		if err != nil {
+		if err == io.EOF {
 			return fmt.Errorf("a file to add ends after %d of %d bytes: %w", done, size, err)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil

@@ -68,11 +68,11 @@ func growGPT(header []byte, i *Image, covered uint32, last uint64) ([]patch, []c
 		return nil, nil, err
 	}
 	blocks := uint64(count*size+block-1) / block
-	usable := last - blocks - 1
+	was, usable := binary.LittleEndian.Uint64(header[48:]), last-blocks-1
 	for n := range count {
 		e := entries[n*size:][:size]
 		start, end := binary.LittleEndian.Uint64(e[32:]), binary.LittleEndian.Uint64(e[40:])
-		if !bytes.Equal(e[:16], make([]byte, 16)) && start <= 1 && end+1 >= uint64(covered) {
+		if !bytes.Equal(e[:16], make([]byte, 16)) && start <= 1 && (end >= was || end+1 >= uint64(covered)) {
 			binary.LittleEndian.PutUint64(e[40:], usable)
 		}
 	}

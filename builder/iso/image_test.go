@@ -231,6 +231,10 @@ func TestKargsEdit(t *testing.T) {
 		"delete":        {KargsEdit{Delete: []string{"b=1"}}, "a c", ""},
 		"replace":       {KargsEdit{Replace: []string{"b=1=2"}}, "a b=2 c", ""},
 		"all at once":   {KargsEdit{Append: []string{"b=3"}, Delete: []string{"a"}, Replace: []string{"b=1=x=y"}}, "b=x=y c b=3", ""},
+		"quote":         {KargsEdit{Append: []string{`motd="hello`}}, "", "is empty, or has one of"}, // GRUB would stop at it
+		"variable":      {KargsEdit{Replace: []string{"b=1=$x"}}, "", "is empty, or has one of"},
+		"newline":       {KargsEdit{Append: []string{"d\ne"}}, "", "is empty, or has one of"},
+		"empty":         {KargsEdit{Append: []string{""}}, "", "is empty, or has one of"},
 		"not there":     {KargsEdit{Delete: []string{"b"}}, "", `there is no "b"`},
 		"not there now": {KargsEdit{Replace: []string{"b=2=3"}}, "", `there is no "b=2"`},
 		"no form":       {KargsEdit{Replace: []string{"b=1"}}, "", "key=old=new"},
@@ -239,6 +243,19 @@ func TestKargsEdit(t *testing.T) {
 		if got != test.want || (err == nil) != (test.says == "") || err != nil && (!errors.Is(err, ErrKargs) || !strings.Contains(err.Error(), test.says)) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
+	}
+}
+
+// Without these a live system does not come up, or not as it was configured.
+func TestKargsThatMustStay(t *testing.T) {
+	const text = "coreos.liveiso=fcos ignition.firstboot ignition.platform.id=metal"
+	for _, e := range []KargsEdit{{Delete: []string{"ignition.firstboot"}}, {Delete: []string{"coreos.liveiso=fcos"}}, {Replace: []string{"coreos.liveiso=fcos=other"}}} {
+		if got, err := e.apply(text); !errors.Is(err, ErrKargs) || !strings.Contains(err.Error(), "cannot do without") {
+			t.Errorf("%+v: %q, %v", e, got, err)
+		}
+	}
+	if _, err := (KargsEdit{Replace: []string{"ignition.platform.id=metal=qemu"}}).apply(text); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 )
 
@@ -18,6 +19,10 @@ type Info struct {
 	Kargs *InfoKargs `json:"kargs,omitempty"`
 	// Features that coreos-installer relies on.
 	Features json.RawMessage `json:"features,omitempty"`
+	// Installs is the disk that the image installs to by itself; BaseSHA256 is of the
+	// image before it was edited. Both are for the editor to fill in.
+	Installs   string `json:"installs,omitempty"`
+	BaseSHA256 string `json:"baseSHA256,omitempty"`
 	// Added are the files that pinbox added.
 	Added []InfoMember `json:"added,omitempty"`
 }
@@ -49,11 +54,11 @@ func OpenFile(name string) (*Image, *os.File, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	fi, err := f.Stat()
+	size, err := f.Seek(0, io.SeekEnd) // of a disk as well
 	if err != nil {
-		return nil, nil, errors.Join(err, f.Close())
+		return nil, nil, errors.Join(fmt.Errorf("%s: %w", name, ErrNotISO), f.Close())
 	}
-	i, err := Open(f, fi.Size())
+	i, err := Open(f, size)
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("%s: %w", name, err), f.Close())
 	}

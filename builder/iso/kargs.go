@@ -135,9 +135,43 @@ func (i *Image) readKargs(k *Kargs) error {
 // and to append, in this order.
 type KargsEdit struct{ Append, Delete, Replace []string }
 
+// special is what GRUB's configuration takes for something else than text, where
+// isolinux takes it for text.
+const special = "\"'\\$`;&|<>{}#"
+
+// CheckKarg says what is wrong with one argument.
+func CheckKarg(arg string) error {
+	if arg == "" || strings.ContainsAny(arg, special) || strings.ContainsFunc(arg, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return fmt.Errorf("%w: %q is empty, or has one of %s", ErrKargs, arg, special)
+	}
+	return nil
+}
+
+// needed are arguments without which a live system finds neither its medium nor
+// its Ignition config.
+var needed = []string{"coreos.liveiso=", "ignition.firstboot"}
+
 // apply gives the new text.
 func (e KargsEdit) apply(text string) (string, error) {
-	args := strings.Fields(text)
+	before := strings.Fields(text)
+	after, err := e.change(slices.Clone(before))
+	if err != nil {
+		return "", err
+	}
+	for _, arg := range before {
+		if slices.ContainsFunc(needed, func(n string) bool { return strings.HasPrefix(arg, n) }) && !slices.Contains(after, arg) {
+			return "", fmt.Errorf("%w: the live system cannot do without %q", ErrKargs, arg)
+		}
+	}
+	return strings.Join(after, " "), nil
+}
+
+func (e KargsEdit) change(args []string) ([]string, error) {
+	for _, arg := range slices.Concat(e.Append, e.Replace) {
+		if err := CheckKarg(arg); err != nil {
+			return nil, err
+		}
+	}
 	find := func(arg string) (int, error) {
 		if n := slices.Index(args, arg); n >= 0 {
 			return n, nil
@@ -147,25 +181,25 @@ func (e KargsEdit) apply(text string) (string, error) {
 	for _, arg := range e.Delete {
 		n, err := find(arg)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		args = slices.Delete(args, n, n+1)
 	}
 	for _, change := range e.Replace {
 		parts := strings.SplitN(change, "=", 3)
 		if len(parts) != 3 {
-			return "", fmt.Errorf("%w: %q has not the form key=old=new", ErrKargs, change)
+			return nil, fmt.Errorf("%w: %q has not the form key=old=new", ErrKargs, change)
 		}
 		n, err := find(parts[0] + "=" + parts[1])
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		args[n] = parts[0] + "=" + parts[2]
 	}
 	for _, arg := range e.Append {
 		args = append(args, strings.Fields(arg)...)
 	}
-	return strings.Join(args, " "), nil
+	return args, nil
 }
 
 // edit gives all areas with the changed text in them.

@@ -28,6 +28,10 @@ const maxExtent = 0xFFFFF800
 // wants whole cylinders or megabytes.
 const grain = 1 << 20
 
+// shareable blocks have 4096 bytes, in sectors: a file that begins with one can
+// share its blocks with the image on btrfs and XFS, which copies nothing.
+const shareable = 4096 / sector
+
 // layout is where everything new goes: behind all that the base has.
 type layout struct {
 	patches []patch // within the base
@@ -58,6 +62,7 @@ func (i *Image) plan(additions []Addition) (layout, error) {
 	}
 	starts := make([]int64, len(additions))
 	for n, a := range additions {
+		next = (next + shareable - 1) / shareable * shareable
 		starts[n] = next
 		l.chunks = append(l.chunks, chunk{next * sector, a.Size, a.Content})
 		next += sectors(a.Size)

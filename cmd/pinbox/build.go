@@ -22,7 +22,9 @@ func buildCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			iso.apply(&opts.Appliance.Spec.ISO)
+			if err := iso.apply(cmd.Flags(), &opts.Appliance.Spec.ISO); err != nil {
+				return err
+			}
 			if opts.Out, err = requireOut(out); err != nil {
 				return err
 			}

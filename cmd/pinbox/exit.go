@@ -15,6 +15,7 @@ import (
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -63,6 +64,8 @@ var table = []struct {
 }{
 	{context.Canceled, exitInterrupted, "nothing was left behind; run the command again"},
 	{builder.ErrVerify, exitVerify, "copy it again from where it is whole, or build it again"},
+	{builder.ErrNoMedium, exitInput, "build it with spec.node.store.volumeLabel"},
+	{atomicfile.ErrNotFile, exitUsage, "write a file; `dd` brings an ISO to a disk"},
 	{builder.ErrNotAppliance, exitInput, "name a folder or an ISO that `pinbox build` made"},
 	{iso.ErrNotISO, exitInput, "name a CoreOS live ISO"},
 	{iso.ErrTruncated, exitInput, "download it again, and compare its checksum"},
@@ -73,7 +76,7 @@ var table = []struct {
 	{iso.ErrKargs, exitInput, "`pinbox iso show` tells those that are there"},
 	{iso.ErrTooLarge, exitInput, "make the Butane smaller: moving all files that can be moved into the store was not enough"},
 	{iso.ErrCustomized, exitInput, "`pinbox iso reset` brings the base back"},
-	{iso.ErrConfigured, exitInput, "take the pristine ISO, or replace the config with --force"},
+	{iso.ErrConfigured, exitInput, "take the pristine ISO; --force replaces a config that pinbox has not made"},
 	{iso.ErrPristine, exitInput, "it is as it was"},
 	{iso.ErrSameFile, exitUsage, "give another name with -o"},
 	{iso.ErrNotFound, exitInput, "`pinbox iso show` lists what was added"},
@@ -85,6 +88,10 @@ var table = []struct {
 	{pinset.ErrEmptySet, exitInput, "list at least one image under spec.pinnedImages, or leave the set out"},
 	{pinset.ErrDuplicateSet, exitInput, "give one of the sets another metadata.name"},
 	{pinset.ErrNotSet, exitInput, "see `oc explain pinnedimageset` for the form"},
+	{source.ErrRelease, exitInput, "name the pull spec of a release; `oc adm release info` shows what it has"},
+	{source.ErrComponent, exitInput, "`oc adm release info` lists the components of a release"},
+	{source.ErrNoSignature, exitVerify, "fetch it from mirror.openshift.com/pub/openshift-v4/signatures, or take that of oc-mirror"},
+	{storage.ErrSignature, exitVerify, "is it the key of the release's maker, and the release that was signed?"},
 	{source.ErrList, exitInput, "list one image a line, with # before comments"},
 	{source.ErrEmptyList, exitInput, "list at least one image, or leave the file out"},
 	{source.ErrNoSets, exitInput, "name a file or a folder with PinnedImageSet objects"},
@@ -126,7 +133,7 @@ type failure struct {
 func explain(err error) failure {
 	f := failure{Error: strings.TrimSpace(err.Error()), Code: exitOther}
 	if errors.As(err, &usageError{}) {
-		f.Code, f.Hint = exitUsage, "`pinbox --help` shows the commands and their flags"
+		f.Code, f.Hint = exitUsage, "`pinbox --help` shows the commands, `pinbox COMMAND --help` the flags"
 		return f
 	}
 	for _, row := range table {

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -18,12 +21,19 @@ func (f *isoFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.base, "iso", "", "CoreOS live ISO to put store and configuration into")
 	flags.StringVar(&f.installDevice, "install-device", "", "disk that the ISO writes over, to install CoreOS and the store; without it the node runs from the ISO")
 	flags.BoolVar(&f.force, "force", false, "replace an Ignition config that the ISO has already")
-	flags.StringArrayVar(&f.append, "kargs-append", nil, "kernel argument to append; may be repeated")
-	flags.StringArrayVar(&f.delete, "kargs-delete", nil, "kernel argument to delete; may be repeated")
-	flags.StringArrayVar(&f.replace, "kargs-replace", nil, "kernel argument to replace, as key=old=new; may be repeated")
+	flags.StringArrayVar(&f.append, "kargs-append", nil, "kernel argument of the live system to append; may be repeated")
+	flags.StringArrayVar(&f.delete, "kargs-delete", nil, "kernel argument of the live system to delete; may be repeated")
+	flags.StringArrayVar(&f.replace, "kargs-replace", nil, "kernel argument of the live system to replace, as key=old=new; may be repeated")
 }
 
-func (f *isoFlags) apply(spec *builder.ISOSpec) {
+// apply also finds flags that were given and say nothing: a variable of a script
+// that is not set.
+func (f *isoFlags) apply(flags *pflag.FlagSet, spec *builder.ISOSpec) error {
+	for _, name := range []string{"iso", "install-device"} {
+		if given := flags.Lookup(name); given.Changed && given.Value.String() == "" {
+			return usageError{fmt.Errorf("--%s is empty", name)}
+		}
+	}
 	if f.base != "" {
 		spec.Base = f.base
 	}
@@ -33,10 +43,16 @@ func (f *isoFlags) apply(spec *builder.ISOSpec) {
 	spec.Force = spec.Force || f.force
 	k := &spec.KernelArguments
 	k.Append, k.Delete, k.Replace = append(k.Append, f.append...), append(k.Delete, f.delete...), append(k.Replace, f.replace...)
+	return nil
 }
 
 func isoCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "iso", Short: "Look into live ISOs, and bring their bases back"}
+	cmd := &cobra.Command{
+		Use: "iso", Short: "Look into live ISOs, and bring their bases back", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return usageError{errors.New("give one of show, extract and reset")}
+		},
+	}
 	cmd.AddCommand(isoShowCommand(), isoResetCommand(), isoExtractCommand())
 	return cmd
 }

@@ -25,7 +25,7 @@ func TestLiveISO(t *testing.T) {
 		return pinbox(t.Context(), append([]string{"build", "--set", sets, "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o", out, "--iso", base}, more...)...)
 	}
 	dir := filepath.Join(t.TempDir(), "out")
-	code, stdout, stderr := build(dir, "--kargs-append", "console=ttyS0", "--kargs-replace", "coreos.liveiso=test=other")
+	code, stdout, stderr := build(dir, "--kargs-append", "console=ttyS0")
 	image := filepath.Join(dir, "appliance.iso")
 	if code != 0 || !strings.Contains(stdout, image+"   boots with both") {
 		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
@@ -40,7 +40,7 @@ func TestLiveISO(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &info); err != nil || code != 0 {
 		t.Fatalf("exit code %d, %v\n%s%s", code, err, stdout, stderr)
 	}
-	if info.Label != "test" || info.Kargs.Current != "coreos.liveiso=other ignition.firstboot console=ttyS0" || info.Kargs.Default != fixtures.LiveKargs ||
+	if info.Label != "test" || info.Kargs.Current != "coreos.liveiso=test ignition.firstboot console=ttyS0" || info.Kargs.Default != fixtures.LiveKargs ||
 		len(info.Added) != 4 || len(info.Ignition.Members) != 1 || !bytes.Contains(info.Features, []byte("installer-config")) {
 		t.Errorf("%+v", info)
 	}
@@ -63,25 +63,104 @@ func TestLiveISO(t *testing.T) {
 			t.Errorf("%s: exit code %d, %d bytes of %d\n%s", flag, code, len(stdout), len(want), stderr)
 		}
 	}
-	medium := filepath.Join(t.TempDir(), "medium.iso")
-	if code, _, stderr := pinbox(t.Context(), "medium", dir, "-o", medium); code != 0 {
-		t.Errorf("medium: exit code %d\n%s", code, stderr)
-	}
-	if code, stdout, stderr := pinbox(t.Context(), "verify", medium); code != 0 || !strings.Contains(stdout, "2 files, 5 images") {
-		t.Errorf("verify of the medium: exit code %d\n%s%s", code, stdout, stderr)
-	}
-	if code, stdout, _ := pinbox(t.Context(), "iso", "show", medium); code != 0 || !strings.Contains(stdout, "PINBOX") || strings.Contains(stdout, "Ignition") {
-		t.Errorf("exit code %d\n%s", code, stdout)
+	if code, _, stderr := pinbox(t.Context(), "medium", dir, "-o", filepath.Join(t.TempDir(), "medium.iso")); code != exitInput || !strings.Contains(stderr, "spec.node.store.volumeLabel") {
+		t.Errorf("a medium that no node looks for: exit code %d\n%s", code, stderr)
 	}
 	pristine := filepath.Join(t.TempDir(), "pristine.iso")
 	if code, _, stderr := pinbox(t.Context(), "iso", "reset", image, "-o", pristine); code != 0 || sum(t, pristine) != sum(t, base) {
 		t.Errorf("reset: exit code %d\n%s", code, stderr)
 	}
 	again := filepath.Join(t.TempDir(), "out")
-	if code, _, stderr := build(again, "--kargs-append", "console=ttyS0", "--kargs-replace", "coreos.liveiso=test=other"); code != 0 || sum(t, filepath.Join(again, "appliance.iso")) != sum(t, image) {
+	if code, _, stderr := build(again, "--kargs-append", "console=ttyS0"); code != 0 || sum(t, filepath.Join(again, "appliance.iso")) != sum(t, image) {
 		t.Errorf("a second build: exit code %d\n%s", code, stderr)
 	}
 }
+
+// The store on a medium of its own, as a user has it.
+func TestMedium(t *testing.T) {
+	_, pins := fixtures.Samples(t)
+	sets := write(t, "sets.yaml", pins.Sets())
+	config := write(t, "site.yaml", []byte("apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: site}\nspec:\n  sources: [{pinnedImageSets: ["+sets+"]}]\n  iso: {base: "+fixtures.LiveISO(t)+"}\n  node: {store: {volumeLabel: SHIP_7}}\n"))
+	dir, medium := filepath.Join(t.TempDir(), "out"), filepath.Join(t.TempDir(), "medium.iso")
+	do := func(code int, want string, args ...string) {
+		t.Helper()
+		if got, stdout, stderr := pinbox(t.Context(), args...); got != code || !strings.Contains(stdout+stderr, want) {
+			t.Errorf("%v: exit code %d, want %d and %q\n%s%s", args, got, code, want, stdout, stderr)
+		}
+	}
+	do(0, "next: pinbox medium "+dir, "build", "-c", config, "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o", dir+"/")
+	do(0, "with no store in it", "verify", filepath.Join(dir, "appliance.iso"))
+	do(exitUsage, "is no regular file", "medium", dir, "-o", t.TempDir())
+	do(0, "", "medium", dir, "-o", medium)
+	do(0, "2 files, 5 images in a store of", "verify", medium)
+	do(0, "SHIP_7", "iso", "show", medium)
+	do(exitUsage, "give one of show", "iso")
+	do(exitUsage, "unknown command", "iso", "shwo", medium)
+	store := filepath.Join(dir, "store.squashfs")
+	if err := os.WriteFile(store, append(mustRead(t, store), 0), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	do(exitVerify, "store.squashfs has changed", "medium", dir, "-o", medium)
+}
+
+// A byte of the base that flips is found too, and a written stick can be verified.
+func TestVerifyReadsAllOfAnISO(t *testing.T) {
+	fixtures.NeedRoot(t)
+	_, pins := fixtures.Samples(t)
+	dir := filepath.Join(t.TempDir(), "out")
+	do := func(code int, want string, args ...string) {
+		t.Helper()
+		if got, stdout, stderr := pinbox(t.Context(), args...); got != code || !strings.Contains(stdout+stderr, want) {
+			t.Errorf("%v: exit code %d, want %d and %q\n%s%s", args, got, code, want, stdout, stderr)
+		}
+	}
+	do(0, "", "build", "--set", write(t, "sets.yaml", pins.Sets()), "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o", dir, "--iso", fixtures.LiveISO(t), "--install-device", "/dev/sda")
+	image := filepath.Join(dir, "appliance.iso")
+	do(0, "installs to  ", "iso", "show", image)
+	device := strings.TrimSpace(fixtures.Run(t, "losetup", "--find", "--show", image))
+	defer fixtures.Run(t, "losetup", "--detach", device)
+	do(0, "is whole: 4 files", "verify", device)
+	content := mustRead(t, image)
+	content[bytes.Index(content, []byte("rootfsrootfs"))]++
+	if err := os.WriteFile(image, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	do(exitVerify, "base.iso has changed", "verify", image)
+	do(exitVerify, "its base has SHA-256", "iso", "reset", image, "-o", filepath.Join(t.TempDir(), "base.iso"))
+}
+
+// The ISO of another appliance is no part of this one.
+func TestVerifyComparesTheISOWithItsFolder(t *testing.T) {
+	_, pins := fixtures.Samples(t)
+	base := fixtures.LiveISO(t)
+	build := func(more ...string) string {
+		out := filepath.Join(t.TempDir(), "out")
+		args := append([]string{"build", "--set", write(t, "sets.yaml", pins.Sets()), "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o", out, "--iso", base}, more...)
+		if code, _, stderr := pinbox(t.Context(), args...); code != 0 {
+			t.Fatal(stderr)
+		}
+		return out
+	}
+	live := build()
+	fixtures.Run(t, "cp", filepath.Join(build("--install-device", "/dev/sda"), "appliance.iso"), live)
+	fixtures.Run(t, "sh", "-c", "cd "+live+" && sha256sum $(cut -c67- SHA256SUMS) >sums && mv sums SHA256SUMS")
+	if code, _, stderr := pinbox(t.Context(), "verify", live); code != exitVerify || !strings.Contains(stderr, "appliance.iso has another config.ign than the folder") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+}
+
+// Flags that a script left empty build nothing else in silence.
+func TestISOFlagsThatSayNothing(t *testing.T) {
+	set := write(t, "set.yaml", fixturesSet)
+	for _, flags := range [][]string{{"--iso", ""}, {"--iso", "x.iso", "--install-device", ""}, {"--kargs-append", "a"}, {"--force"}} {
+		code, _, stderr := pinbox(t.Context(), append([]string{"build", "--set", set, "-o", filepath.Join(t.TempDir(), "out"), "--node-binary", fixtures.Program(t, nodePackage)}, flags...)...)
+		if code != exitUsage && code != exitInput || !strings.Contains(stderr, "is empty") && !strings.Contains(stderr, "spec.iso.base") {
+			t.Errorf("%q: exit code %d\n%s", flags, code, stderr)
+		}
+	}
+}
+
+var fixturesSet = []byte("apiVersion: machineconfiguration.openshift.io/v1\nkind: PinnedImageSet\nmetadata:\n  name: s\nspec:\n  pinnedImages:\n  - name: 127.0.0.1:1/x@sha256:" + strings.Repeat("0", 64) + "\n")
 
 func sum(t *testing.T, path string) [32]byte {
 	t.Helper()
@@ -95,13 +174,7 @@ func sum(t *testing.T, path string) [32]byte {
 // Whatever is wrong with a base is said before anything is fetched: here there
 // is no registry at all.
 func TestLiveISOsThatCannotBeUsed(t *testing.T) {
-	set := write(t, "set.yaml", []byte(`apiVersion: machineconfiguration.openshift.io/v1
-kind: PinnedImageSet
-metadata:
-  name: s
-spec:
-  pinnedImages:
-  - name: 127.0.0.1:1/x@sha256:`+strings.Repeat("0", 64)+"\n"))
+	set := write(t, "set.yaml", fixturesSet)
 	base := fixtures.LiveISO(t, fixtures.LiveISOs["Rock Ridge"]...)
 	content, err := os.ReadFile(base)
 	if err != nil {

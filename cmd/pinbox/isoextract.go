@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 
+	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/builder"
@@ -16,7 +17,7 @@ func isoExtractCommand() *cobra.Command {
 		Short: "Write a part of an ISO to standard output",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if fi, err := os.Stdout.Stat(); store && err == nil && fi.Mode()&os.ModeCharDevice != 0 && cmd.OutOrStdout() == os.Stdout {
+			if store && cmd.OutOrStdout() == os.Stdout && isatty.IsTerminal(os.Stdout.Fd()) {
 				return usageError{errors.New("a store is no text: send it to a file or a pipe")}
 			}
 			switch {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pinbox/pinbox/builder/iso"
+	"github.com/pinbox/pinbox/builder"
 )
 
 func isoResetCommand() *cobra.Command {
@@ -18,7 +18,10 @@ func isoResetCommand() *cobra.Command {
 			if out == "" {
 				return usageError{errors.New("name the file to write with -o")}
 			}
-			return iso.Reset(cmd.Context(), args[0], out)
+			progress := newProgress(cmd.ErrOrStderr(), "text")
+			err := builder.Reset(cmd.Context(), args[0], out, progress.hooks())
+			progress.close()
+			return err
 		},
 	}
 	cmd.Flags().StringVarP(&out, "out", "o", "", "file to write")

@@ -12,7 +12,7 @@ func mediumCommand() *cobra.Command {
 	var o builder.MediumOptions
 	cmd := &cobra.Command{
 		Use:   "medium out/ -o medium.iso",
-		Short: "Write a store to an ISO without a system, as a second medium",
+		Short: "Write a store to an ISO without a system, with the label that the node looks for",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.Out == "" {
@@ -26,6 +26,5 @@ func mediumCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&o.Out, "out", "o", "", "file to write")
-	cmd.Flags().StringVar(&o.Label, "label", "", "volume label, which spec.node.store.volumeLabel names (default PINBOX)")
 	return cmd
 }

@@ -34,20 +34,26 @@ func printBuilt(cmd *cobra.Command, output string, r builder.Result) error {
 	}
 	printWarnings(cmd, r.Warnings)
 	image := ""
+	next := "pinbox verify " + r.Out
 	switch {
+	case r.ISO != "" && r.Medium != "":
+		image = fmt.Sprintf("  %s   boots with the configuration; the store comes on a medium with the label %s\n", r.ISO, r.Medium)
+		next = "pinbox medium " + r.Out + " -o medium.iso"
 	case r.Installs != "":
 		image = fmt.Sprintf("  %s   installs both to %s, which it writes over without a question\n", r.ISO, r.Installs)
 	case r.ISO != "":
 		image = fmt.Sprintf("  %s   boots with both\n", r.ISO)
+	default:
+		next += "; docs/build.md, \"Bringing it to a node\", tells how the node gets both"
 	}
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), `built %s for %s in %s: %s in a store of %s, out of %s of layers
   %s/%s  the images: the node wants it at %s
   %s/%s      first-boot configuration: mounts the store, pins the images
   %s/%s       PinnedImageSets for a cluster: oc apply -f
-%snext: pinbox verify %s
+%snext: %s
 `,
 		r.Name, r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond), plural(r.Totals.Images, "image"), size(r.StoreSize), size(r.Totals.Bytes),
-		r.Out, builder.StoreFile, r.NodeStore, r.Out, builder.IgnitionFile, r.Out, builder.ManifestsDir, image, r.Out)
+		r.Out, builder.StoreFile, r.NodeStore, r.Out, builder.IgnitionFile, r.Out, builder.ManifestsDir, image, next)
 	return err
 }
 
@@ -84,8 +90,12 @@ func printVerified(cmd *cobra.Command, output string, v builder.Verified) error 
 	if output == "json" {
 		return printJSON(cmd, v)
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is whole: %s, %s in a store of %s\n",
-		v.Dir, plural(v.Files, "file"), plural(v.Totals.Images, "image"), size(v.StoreSize))
+	store := ", with no store in it"
+	if v.StoreSize > 0 {
+		store = fmt.Sprintf(" in a store of %s, %s", size(v.StoreSize), v.StoreDigest)
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is whole: %s, %s%s\n",
+		v.Dir, plural(v.Files, "file"), plural(v.Totals.Images, "image"), store)
 	return err
 }
 
@@ -115,6 +125,12 @@ func printISO(cmd *cobra.Command, output string, info iso.Info) error {
 	}
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "label\t%s\nsize\t%s\n", info.Label, size(info.Size))
+	if info.Installs != "" {
+		fmt.Fprintf(w, "installs to\t%s, which it writes over without a question\n", info.Installs)
+	}
+	if info.BaseSHA256 != "" {
+		fmt.Fprintf(w, "base\tsha256:%s\n", info.BaseSHA256)
+	}
 	if area := info.Ignition; area != nil {
 		fmt.Fprintf(w, "Ignition area\t%d bytes at %d\n", area.Length, area.Offset)
 		for _, m := range area.Members {

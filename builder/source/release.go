@@ -1,0 +1,166 @@
+package source
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// What can be wrong with a release.
+var (
+	ErrRelease   = errors.New("not an OpenShift release")
+	ErrComponent = errors.New("component of the release")
+)
+
+// Files of a release image: openshift/oc, pkg/cli/admin/release.
+const (
+	ImageReferences = "release-manifests/image-references"
+	ReleaseMetadata = "release-manifests/release-metadata"
+)
+
+// Release is the payload of an OpenShift release.
+type Release struct {
+	Version    string
+	Components []Component
+}
+
+// Component of a release.
+type Component struct {
+	Name  string
+	Image pinset.Image
+	// MachineOS says that CRI-O never pulls it: the nodes' operating system, which
+	// rpm-ostree fetches.
+	MachineOS bool
+}
+
+// imageStream is the part of image-references that counts: an ImageStream of
+// image.openshift.io/v1.
+type imageStream struct {
+	Kind     string
+	Metadata struct{ Name string }
+	Spec     struct {
+		Tags []struct {
+			Name        string
+			From        *struct{ Kind, Name string }
+			Annotations map[string]string
+		}
+	}
+}
+
+// ParseRelease reads the two files of a release image.
+func ParseRelease(references, metadata []byte) (Release, error) {
+	var stream imageStream
+	if len(references) == 0 {
+		return Release{}, fmt.Errorf("%w: it has no %s", ErrRelease, ImageReferences)
+	}
+	if err := json.Unmarshal(references, &stream); err != nil {
+		return Release{}, fmt.Errorf("%w: %s: %w", ErrRelease, ImageReferences, err)
+	}
+	if stream.Kind != "ImageStream" || stream.Metadata.Name == "" {
+		return Release{}, fmt.Errorf("%w: %s is no ImageStream with a name", ErrRelease, ImageReferences)
+	}
+	if err := checkMetadata(metadata, stream.Metadata.Name); err != nil {
+		return Release{}, err
+	}
+	r := Release{Version: stream.Metadata.Name}
+	digests := map[string]pinset.Image{}
+	var errs []error
+	for _, tag := range stream.Spec.Tags {
+		if tag.From == nil || tag.From.Kind != "DockerImage" {
+			errs = append(errs, fmt.Errorf("%w %s: it names no image", ErrComponent, tag.Name))
+			continue
+		}
+		img, err := pinset.ParseImage(tag.From.Name)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%w %s: %w", ErrComponent, tag.Name, err))
+			continue
+		}
+		if other, ok := digests[tag.Name]; ok && other != img {
+			errs = append(errs, fmt.Errorf("%w %s: it is there twice, as %s and %s", ErrComponent, tag.Name, other, img))
+			continue
+		}
+		digests[tag.Name] = img
+		r.Components = append(r.Components, Component{Name: tag.Name, Image: img, MachineOS: machineOS(tag.Name, tag.Annotations)})
+	}
+	if len(r.Components) == 0 && len(errs) == 0 {
+		return Release{}, fmt.Errorf("%w: %s lists no component", ErrRelease, ImageReferences)
+	}
+	return r, errors.Join(errs...)
+}
+
+// checkMetadata compares the versions. Releases that were made by hand may have
+// no metadata.
+func checkMetadata(metadata []byte, version string) error {
+	if len(metadata) == 0 {
+		return nil
+	}
+	var m struct{ Kind, Version string }
+	if err := json.Unmarshal(metadata, &m); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrRelease, ReleaseMetadata, err)
+	}
+	if m.Kind != "cincinnati-metadata-v0" || m.Version != version {
+		return fmt.Errorf("%w: %s says %s %q, %s version %q", ErrRelease, ReleaseMetadata, m.Kind, m.Version, ImageReferences, version)
+	}
+	return nil
+}
+
+// machineOS goes by what the build notes of the image, and by the names that it
+// had in releases so far.
+func machineOS(name string, annotations map[string]string) bool {
+	for entry := range strings.SplitSeq(annotations["io.openshift.build.versions"], ",") {
+		if strings.HasPrefix(strings.TrimSpace(entry), "machine-os=") {
+			return true
+		}
+	}
+	for _, pattern := range []string{"machine-os-content", "rhel-coreos*", "stream-coreos*", "fedora-coreos*", "centos-stream-coreos*"} {
+		if ok, _ := path.Match(pattern, name); ok { // the patterns are well formed
+			return true
+		}
+	}
+	return false
+}
+
+// Choose gives the components that an appliance wants: those that match any
+// include pattern, all without one, and no exclude pattern. The operating system
+// is among them if it is asked for, or included by its very name. A pattern that
+// matches nothing is an error: it was misspelt.
+func (r Release) Choose(include, exclude []string, machineOS bool) ([]Component, error) {
+	used := map[string]bool{}
+	match := func(patterns []string, name string) (any bool, err error) {
+		for _, p := range patterns {
+			ok, err := path.Match(p, name)
+			if err != nil {
+				return false, fmt.Errorf("%w %q: %w", ErrComponent, p, err)
+			}
+			used[p] = used[p] || ok
+			any = any || ok
+		}
+		return any, nil
+	}
+	var chosen []Component
+	for _, c := range r.Components {
+		wanted, err := match(include, c.Name)
+		if err != nil {
+			return nil, err
+		}
+		unwanted, err := match(exclude, c.Name)
+		if err != nil {
+			return nil, err
+		}
+		named := slices.Contains(include, c.Name)
+		if (wanted || len(include) == 0) && !unwanted && (machineOS || named || !c.MachineOS) {
+			chosen = append(chosen, c)
+		}
+	}
+	for _, p := range slices.Concat(include, exclude) {
+		if !used[p] {
+			return nil, fmt.Errorf("%w %q: release %s has none of that name", ErrComponent, p, r.Version)
+		}
+	}
+	return chosen, nil
+}

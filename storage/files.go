@@ -1,0 +1,98 @@
+package storage
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"go.podman.io/image/v5/pkg/compression"
+
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// maxFile is more than any file has that Files is for, in bytes.
+const maxFile = 64 << 20
+
+// Files reads files out of an image, by their paths: as many of them as there
+// are. Layers are read from the top down, and only as far as is needed.
+func (c *Client) Files(ctx context.Context, img pinset.Image, paths ...string) (files map[string][]byte, err error) {
+	r, err := c.resolve(ctx, img)
+	if err != nil {
+		return nil, fmt.Errorf("resolve %s: %w", img, err)
+	}
+	src, err := c.open(ctx, img)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", img, err)
+	}
+	defer src.Close()
+	s := search{wanted: slices.Clone(paths), found: map[string][]byte{}}
+	for _, l := range slices.Backward(r.Layers) {
+		if len(s.wanted) == 0 {
+			break
+		}
+		blob, err := layer(ctx, src, l, nil)
+		if err == nil {
+			err = errors.Join(s.layer(blob), blob.Close())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("image %s: layer %s: %w", img, l.Digest, err)
+		}
+	}
+	return s.found, nil
+}
+
+// search looks for files in layers, the topmost first.
+type search struct {
+	wanted []string
+	found  map[string][]byte
+}
+
+// layer reads to the end, where the blob is judged.
+func (s *search) layer(blob io.Reader) error {
+	stream, _, err := compression.AutoDecompress(blob)
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	var hidden []string
+	for tr := tar.NewReader(stream); ; {
+		hdr, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		name := path.Clean(strings.TrimPrefix(path.Clean(hdr.Name), "/"))
+		dir, base := path.Split(name)
+		switch {
+		case base == ".wh..wh..opq":
+			hidden = append(hidden, dir)
+		case strings.HasPrefix(base, ".wh."):
+			hidden = append(hidden, path.Join(dir, strings.TrimPrefix(base, ".wh.")))
+		case hdr.Typeflag == tar.TypeReg && slices.Contains(s.wanted, name):
+			if hdr.Size > maxFile {
+				return fmt.Errorf("%s has %d bytes", name, hdr.Size)
+			}
+			if s.found[name], err = io.ReadAll(tr); err != nil {
+				return err
+			}
+		}
+	}
+	if _, err := io.Copy(io.Discard, stream); err != nil { // padding
+		return err
+	}
+	if _, err := io.Copy(io.Discard, blob); err != nil {
+		return err
+	}
+	s.wanted = slices.DeleteFunc(s.wanted, func(name string) bool {
+		_, found := s.found[name]
+		return found || slices.ContainsFunc(hidden, func(h string) bool { return name == h || strings.HasPrefix(name, strings.TrimSuffix(h, "/")+"/") })
+	})
+	return nil
+}
