@@ -172,7 +172,7 @@ func Plan(ctx context.Context, o Options) (pinset.Lock, []string, error) {
 		return pinset.Lock{}, nil, err
 	}
 	defer d.client.Close()
-	return makeLock(o.Appliance.Spec.Platform, d.sets, d.images), d.warnings, nil
+	return makeLock(o.Appliance.Spec.Platform, d.sets, d.images), append(d.warnings, d.config.warnings()...), nil
 }
 
 // decision is what a build will make.

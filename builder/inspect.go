@@ -155,13 +155,17 @@ func Reset(ctx context.Context, edited, out string, hooks Hooks) error {
 }
 
 // ExtractStore writes the store of an ISO.
-func ExtractStore(name string, w io.Writer) error { return extract(name, isoStore, w) }
+func ExtractStore(ctx context.Context, name string, w io.Writer) error {
+	return extract(ctx, name, isoStore, w)
+}
 
 // ExtractLock writes the lock of an ISO.
-func ExtractLock(name string, w io.Writer) error { return extract(name, isoLock, w) }
+func ExtractLock(ctx context.Context, name string, w io.Writer) error {
+	return extract(ctx, name, isoLock, w)
+}
 
 // ExtractIgnition writes the Ignition config of an ISO.
-func ExtractIgnition(name string, w io.Writer) error {
+func ExtractIgnition(_ context.Context, name string, w io.Writer) error {
 	image, f, err := iso.OpenFile(name)
 	if err != nil {
 		return err
@@ -178,7 +182,7 @@ func ExtractIgnition(name string, w io.Writer) error {
 	return err
 }
 
-func extract(name, file string, w io.Writer) error {
+func extract(ctx context.Context, name, file string, w io.Writer) error {
 	image, f, err := iso.OpenFile(name)
 	if err != nil {
 		return err
@@ -188,6 +192,6 @@ func extract(name, file string, w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	_, err = io.Copy(w, inside.Reader())
+	_, err = io.Copy(w, progressReader{ctx, inside.Reader(), nil})
 	return err
 }

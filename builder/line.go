@@ -117,7 +117,7 @@ func addOwn(store *compose.Store, lock pinset.Lock, c contents) error {
 		}
 	}
 	for _, f := range c.carried {
-		if err := store.AddFile(path.Join(ignition.FilesDir, f.Path), 0o644, bytes.NewReader(f.Content)); err != nil {
+		if err := store.AddFile(path.Join(ignition.FilesDir, f.Path), 0o600, bytes.NewReader(f.Content)); err != nil {
 			return err
 		}
 	}

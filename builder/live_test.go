@@ -51,7 +51,7 @@ func verified(t *testing.T, what string) {
 func extracted(t *testing.T, image string) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := builder.ExtractIgnition(image, &b); err != nil {
+	if err := builder.ExtractIgnition(t.Context(), image, &b); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -138,7 +138,7 @@ func TestISOWithoutAStore(t *testing.T) {
 	o.Appliance.Spec.Node.Store.VolumeLabel = "PINBOX_2"
 	r := build(t, o)
 	verified(t, r.ISO)
-	if err := builder.ExtractStore(r.ISO, new(bytes.Buffer)); !errors.Is(err, iso.ErrNotFound) {
+	if err := builder.ExtractStore(t.Context(), r.ISO, new(bytes.Buffer)); !errors.Is(err, iso.ErrNotFound) {
 		t.Errorf("the ISO has a store: %v", err)
 	}
 	medium := filepath.Join(t.TempDir(), "medium.iso")
@@ -150,7 +150,7 @@ func TestISOWithoutAStore(t *testing.T) {
 		t.Errorf("the medium's label is %q", label)
 	}
 	var store bytes.Buffer
-	if err := builder.ExtractStore(medium, &store); err != nil || !bytes.Equal(store.Bytes(), read(t, r.Out, builder.StoreFile)) {
+	if err := builder.ExtractStore(t.Context(), medium, &store); err != nil || !bytes.Equal(store.Bytes(), read(t, r.Out, builder.StoreFile)) {
 		t.Errorf("the medium has another store: %v", err)
 	}
 }

@@ -31,33 +31,34 @@ type File struct {
 var carriablePath = regexp.MustCompile(`^/[A-Za-z0-9/._@:+-]+$`)
 
 // Carriable lists the files that the store could carry, the largest first: sets
-// and those of snippets. What CRI-O reads when it starts stays in the configuration.
+// and those of snippets, if only one snippet says anything of them. What pins and
+// finds the images stays in the configuration.
 func (c Config) Carriable() ([]File, error) {
 	var all []File
 	for _, f := range c.setFiles() {
 		all = append(all, File{Path: f.Path, Mode: uint32(f.Mode), User: "root", Group: "root", Content: []byte(f.Contents.Inline)})
 	}
+	named := map[string]int{}
 	for _, s := range c.Snippets {
 		translated, err := translate(s.Content, s.Dir)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.Name, err)
 		}
-		files, err := carriable(translated)
+		files, err := carriable(translated, named)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.Name, err)
 		}
-		for _, f := range files { // the later one wins
-			all = append(slices.DeleteFunc(all, func(earlier File) bool { return earlier.Path == f.Path }), f)
-		}
+		all = append(all, files...)
 	}
-	all = slices.DeleteFunc(all, func(f File) bool { return !carriablePath.MatchString(f.Path) })
+	all = slices.DeleteFunc(all, func(f File) bool { return named[f.Path] > 1 || !carriablePath.MatchString(f.Path) })
 	slices.SortFunc(all, func(a, b File) int {
 		return cmp.Or(cmp.Compare(len(b.Content), len(a.Content)), cmp.Compare(a.Path, b.Path))
 	})
 	return all, nil
 }
 
-func carriable(config []byte) ([]File, error) {
+// carriable also counts how often a path is named.
+func carriable(config []byte, named map[string]int) ([]File, error) {
 	parsed, _, err := ign.Parse(config)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrButane, err)
@@ -68,6 +69,7 @@ func carriable(config []byte) ([]File, error) {
 	}
 	var files []File
 	for _, f := range parsed.Storage.Files {
+		named[f.Path]++
 		content, ok := contents[f.Path]
 		if !ok || len(f.Append) > 0 {
 			continue

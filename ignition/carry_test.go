@@ -19,9 +19,10 @@ func TestCarriedFilesLeaveTheConfig(t *testing.T) {
 	large := strings.Repeat("large ", 2000)
 	config := configs(t)["live"]
 	config.Snippets = []ignition.Snippet{
-		{Name: "earlier.bu", Content: []byte("variant: fcos\nversion: 1.4.0\nstorage:\n  files:\n  - {path: /etc/large, contents: {inline: small}}\n")},
+		{Name: "earlier.bu", Content: []byte("variant: fcos\nversion: 1.4.0\nstorage:\n  files:\n  - {path: /etc/twice, contents: {inline: '" + large + large + "'}}\n")},
 		{Name: "mine.bu", Content: []byte("variant: fcos\nversion: 1.4.0\nstorage:\n  files:\n" +
 			"  - {path: /etc/large, mode: 0750, user: {name: core}, group: {id: 7}, contents: {inline: '" + large + "'}}\n" +
+			"  - {path: /etc/twice, append: [{inline: more}]}\n" + // what both say belongs together
 			"  - {path: '/etc/a name', contents: {inline: '" + large + large + "'}}\n" + // no unit can name it
 			"  - {path: /etc/small, contents: {inline: small}}\n")},
 	}
@@ -60,4 +61,12 @@ func TestCarriedFilesLeaveTheConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	fixtures.Golden(t, "pinbox-files.service", unit)
+}
+
+// What a snippet has fetched on the node is no concern of the store.
+func TestRemoteFilesStay(t *testing.T) {
+	config := ignition.Config{Snippets: []ignition.Snippet{{Name: "mine.bu", Content: []byte("variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - {path: /etc/remote, contents: {source: 'https://example.com/x'}}\n")}}}
+	if all, err := config.Carriable(); err != nil || len(all) > 0 {
+		t.Errorf("%+v, %v", all, err)
+	}
 }

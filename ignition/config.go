@@ -123,7 +123,8 @@ func (s Store) What() string {
 }
 
 func (s Store) options() string {
-	options := []string{"ro"}
+	// nofail: the machine comes up without its store, to be looked at.
+	options := []string{"ro", "nofail"}
 	if s.PartitionLabel == "" {
 		options = append(options, "loop")
 	}

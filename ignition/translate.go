@@ -65,7 +65,7 @@ func Files(config []byte) (map[string][]byte, error) {
 	}
 	files := map[string][]byte{}
 	for _, f := range c.Storage.Files {
-		if f.Contents.Source == nil {
+		if f.Contents.Source == nil || !strings.HasPrefix(*f.Contents.Source, "data:") {
 			continue
 		}
 		u, err := dataurl.DecodeString(*f.Contents.Source)

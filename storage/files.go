@@ -84,7 +84,8 @@ func (s *search) layer(blob io.Reader) error {
 			}
 		}
 	}
-	if _, err := io.Copy(io.Discard, stream); err != nil { // padding
+	// Padding; the bare reader, since the WriteTo of pgzip fails at its end.
+	if _, err := io.Copy(io.Discard, struct{ io.Reader }{stream}); err != nil {
 		return err
 	}
 	if _, err := io.Copy(io.Discard, blob); err != nil {

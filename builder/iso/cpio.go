@@ -29,7 +29,7 @@ const (
 	typeDir  = 0o040000
 )
 
-// maxArchive bounds what an area unpacks to, in bytes.
+// maxArchive bounds an area, and what all its archives unpack to, in bytes.
 const maxArchive = 64 << 20
 
 var (
@@ -42,72 +42,89 @@ var (
 // plain or compressed, with zeros between (Documentation/driver-api/early-userspace
 // in the kernel's source). A later member replaces an earlier one of its name.
 func readArchives(area []byte) ([]Member, error) {
-	var all []Member
+	all := members{at: map[string]int{}}
+	budget := maxArchive
 	for {
 		area = bytes.TrimLeft(area, "\x00")
 		if len(area) == 0 {
-			return all, nil
+			return all.list, nil
 		}
-		plain, rest, err := decompress(area)
-		if err != nil {
-			return nil, fmt.Errorf("%w: Ignition area: %w", ErrCorrupt, err)
-		}
-		members, used, err := readCpio(plain)
-		if err != nil {
-			return nil, fmt.Errorf("%w: Ignition area: %w", ErrCorrupt, err)
-		}
-		if rest == nil { // it was plain
+		plain, rest, err := decompress(area, budget)
+		if err == nil && rest == nil {
+			var used int
+			used, err = all.read(plain)
 			rest = area[used:]
+		} else if err == nil {
+			budget -= len(plain)
+			for plain = bytes.TrimLeft(plain, "\x00"); err == nil && len(plain) > 0; plain = bytes.TrimLeft(plain, "\x00") {
+				var used int
+				used, err = all.read(plain)
+				plain = plain[used:]
+			}
 		}
-		for _, m := range members {
-			all = put(all, m)
+		if err != nil {
+			return nil, fmt.Errorf("%w: Ignition area: %w", ErrCorrupt, err)
 		}
 		area = rest
 	}
 }
 
-// put adds a member, or replaces the one of its name.
-func put(all []Member, m Member) []Member {
-	for i := range all {
-		if all[i].Name == m.Name {
-			all[i] = m
-			return all
-		}
+// members are those of several archives, in the order of their first appearance.
+type members struct {
+	list []Member
+	at   map[string]int
+}
+
+// read adds those of the archive that b begins with, and says how many bytes it has.
+func (m *members) read(b []byte) (used int, err error) {
+	more, used, err := readCpio(b)
+	for _, member := range more {
+		m.put(member)
 	}
-	return append(all, m)
+	return used, err
+}
+
+// put adds a member, or replaces the one of its name.
+func (m *members) put(member Member) {
+	if i, ok := m.at[member.Name]; ok {
+		m.list[i] = member
+		return
+	}
+	m.at[member.Name] = len(m.list)
+	m.list = append(m.list, member)
 }
 
 // decompress unpacks the first archive; rest is what follows, nil for a plain one.
-func decompress(area []byte) (plain, rest []byte, err error) {
+func decompress(area []byte, budget int) (plain, rest []byte, err error) {
 	switch {
 	case bytes.HasPrefix(area, gzipMagic):
-		return gunzip(area)
+		return gunzip(area, budget)
 	case bytes.HasPrefix(area, xzMagic):
-		return unxz(area)
+		return unxz(area, budget)
 	case bytes.HasPrefix(area, zstdMagic):
-		return unzstd(area)
+		return unzstd(area, budget)
 	}
 	return area, nil, nil
 }
 
-func gunzip(area []byte) (plain, rest []byte, err error) {
+func gunzip(area []byte, budget int) (plain, rest []byte, err error) {
 	source := bytes.NewReader(area)
 	z, err := gzip.NewReader(source)
 	if err != nil {
 		return nil, nil, err
 	}
 	z.Multistream(false)
-	plain, err = readAll(z)
+	plain, err = readAll(z, budget)
 	return plain, area[len(area)-source.Len():], err
 }
 
-func unxz(area []byte) (plain, rest []byte, err error) {
+func unxz(area []byte, budget int) (plain, rest []byte, err error) {
 	source := bytes.NewReader(area)
 	z, err := xz.ReaderConfig{SingleStream: true}.NewReader(source)
 	if err != nil {
 		return nil, nil, err
 	}
-	plain, err = readAll(z)
+	plain, err = readAll(z, budget)
 	left := source.Len()
 	if err != nil && strings.Contains(err.Error(), "unexpected data after stream") {
 		err, left = nil, left+1 // it has looked at one byte of what follows
@@ -117,7 +134,7 @@ func unxz(area []byte) (plain, rest []byte, err error) {
 
 // unzstd finds the end of the frame by its blocks, since the library reads ahead:
 // RFC 8878, 3.1.1.
-func unzstd(area []byte) (plain, rest []byte, err error) {
+func unzstd(area []byte, budget int) (plain, rest []byte, err error) {
 	var h zstd.Header
 	if err := h.Decode(area); err != nil {
 		return nil, nil, err
@@ -147,13 +164,13 @@ func unzstd(area []byte) (plain, rest []byte, err error) {
 		return nil, nil, err
 	}
 	defer z.Close()
-	plain, err = readAll(z)
+	plain, err = readAll(z, budget)
 	return plain, area[end:], err
 }
 
-func readAll(r io.Reader) ([]byte, error) {
-	plain, err := io.ReadAll(io.LimitReader(r, maxArchive+1))
-	if len(plain) > maxArchive {
+func readAll(r io.Reader, budget int) ([]byte, error) {
+	plain, err := io.ReadAll(io.LimitReader(r, int64(budget)+1))
+	if len(plain) > budget {
 		return nil, fmt.Errorf("more than %d bytes in it", maxArchive)
 	}
 	return plain, err
@@ -191,6 +208,10 @@ func readCpio(b []byte) (members []Member, used int, err error) {
 		if name == trailer {
 			return members, min(at, len(b)), nil
 		}
+		if fields[1]&modeType != typeDir && fields[4] > 1 {
+			return nil, 0, fmt.Errorf("%s is a hard link", name) // whose content another has
+		}
+		name = path.Clean(name)
 		members = append(members, Member{Name: name, Mode: uint32(fields[1]), Content: b[body : body+fields[6]]})
 	}
 }

@@ -105,7 +105,11 @@ func (i *Image) edit(e Edit) (layout, error) {
 	if err != nil {
 		return layout{}, err
 	}
-	back, err := i.undo(slices.Concat(texts, draft.patches, hybrid))
+	areas, err := i.areas()
+	if err != nil {
+		return layout{}, err
+	}
+	back, err := i.undo(slices.Concat(texts, draft.patches, hybrid, areas))
 	if err != nil {
 		return layout{}, err
 	}
@@ -145,6 +149,27 @@ func (i *Image) texts(e Edit) ([]patch, error) {
 	}
 	more, err := k.edit(e.Kargs)
 	return append(patches, more...), err
+}
+
+// areas are those that others may edit later: coreos-installer, for one.
+func (i *Image) areas() (patches []patch, err error) {
+	var all []Area
+	if a, err := i.IgnitionArea(); err == nil {
+		all = append(all, a)
+	}
+	if k, err := i.Kargs(); err == nil {
+		for _, a := range k.areas {
+			all = append(all, a.Area)
+		}
+	}
+	for _, a := range all {
+		content := make([]byte, a.Length)
+		if _, err := i.r.ReadAt(content, a.Offset); err != nil {
+			return nil, err
+		}
+		patches = append(patches, patch{a.Offset, content})
+	}
+	return patches, nil
 }
 
 // undo tells what the base has in the places of these patches.

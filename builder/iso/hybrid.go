@@ -60,7 +60,7 @@ func growGPT(header []byte, i *Image, covered uint32, last uint64) ([]patch, []c
 	header = bytes.Clone(header)
 	at := int64(binary.LittleEndian.Uint64(header[72:])) * block
 	count, size := int64(binary.LittleEndian.Uint32(header[80:])), int64(binary.LittleEndian.Uint32(header[84:]))
-	if size < 128 || count < 1 || count*size > gptMaxEntries || at+count*size > i.size {
+	if size < 128 || size > gptMaxEntries || count < 1 || count > gptMaxEntries/size || at < 0 || at > i.size-count*size {
 		return nil, nil, fmt.Errorf("%w: its GPT has %d entries of %d bytes at %d", ErrCorrupt, count, size, at)
 	}
 	entries := make([]byte, count*size)

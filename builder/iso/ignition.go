@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // ErrNoIgnition says that an image has no place for an Ignition config, and
@@ -68,6 +69,9 @@ func (i *Image) IgnitionArea() (Area, error) {
 	if a.Offset < 0 || a.Length <= 0 || a.Offset+a.Length > f.Size || len(f.extents) > 1 {
 		return Area{}, fmt.Errorf("%s: %w: the area from %d, %d bytes long, is not within %s, which has %d", ignInfoName, ErrCorrupt, a.Offset, a.Length, info.File, f.Size)
 	}
+	if a.Length > maxArchive {
+		return Area{}, fmt.Errorf("%s: %w: the area has %d bytes", ignInfoName, ErrCorrupt, a.Length)
+	}
 	a.Offset += f.Offset()
 	return a, i.inside(a, ignInfoName)
 }
@@ -128,7 +132,8 @@ func (i *Image) embed(config []byte) (patch, error) {
 	if err != nil {
 		return patch{}, err
 	}
-	members = put(members, Member{Name: configName, Mode: modeFile, Content: config})
+	members = slices.DeleteFunc(members, func(m Member) bool { return m.Name == configName })
+	members = append(members, Member{Name: configName, Mode: modeFile, Content: config})
 	packed, err := writeArchive(members)
 	if err != nil {
 		return patch{}, err

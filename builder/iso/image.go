@@ -255,7 +255,8 @@ func (r record) named(name string, joliet bool) bool {
 		return whole == name
 	}
 	own, _, _ := strings.Cut(r.name, ";")
-	return strings.EqualFold(strings.TrimSuffix(own, "."), shorten(name))
+	own = strings.TrimSuffix(own, ".")
+	return strings.EqualFold(own, name) || strings.EqualFold(own, shorten(name)) // levels 1 and 2
 }
 
 // display is the name of a record that users know.

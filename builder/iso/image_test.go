@@ -2,6 +2,8 @@ package iso
 
 import (
 	"bytes"
+	"compress/gzip"
+	"encoding/binary"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -157,7 +159,7 @@ func TestEmbedKeepsWhatElseIsThere(t *testing.T) {
 			t.Fatal(err)
 		}
 		if pack != nil {
-			plain, _, err := gunzip(packed)
+			plain, _, err := gunzip(packed, maxArchive)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -337,4 +339,97 @@ func FuzzOpen(f *testing.F) {
 			_, _ = i.Kargs()
 		}
 	})
+}
+
+// newc is an archive of members, as others than pinbox write it.
+func newc(t *testing.T, members ...Member) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := cpioWriter{w: &b}
+	for _, m := range append(members, Member{Name: trailer}) {
+		w.write(m)
+	}
+	if w.err != nil {
+		t.Fatal(w.err)
+	}
+	return b.Bytes()
+}
+
+func gzipped(t *testing.T, content []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// An area is read as the kernel reads it, whoever wrote it.
+func TestArchivesOfOthers(t *testing.T) {
+	config, key := Member{Name: "./config.ign", Mode: modeFile, Content: []byte("{}")}, Member{Name: "etc/key", Mode: modeFile, Content: []byte("key")}
+	both := append(newc(t, config), append(make([]byte, 8), newc(t, key)...)...)
+	for name, area := range map[string][]byte{"plain": both, "two in one stream": gzipped(t, both), "two streams": append(gzipped(t, newc(t, config)), gzipped(t, newc(t, key))...)} {
+		got, err := readArchives(area)
+		if err != nil || len(got) != 2 || got[0].Name != "config.ign" || got[1].Name != "etc/key" {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	linked := newc(t, key)
+	copy(linked[6+8*4:], "00000002") // its number of links
+	if _, err := readArchives(linked); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "etc/key is a hard link") {
+		t.Error(err)
+	}
+	large := gzipped(t, newc(t, Member{Name: "a", Mode: modeFile, Content: make([]byte, maxArchive*2/3)}))
+	if _, err := readArchives(append(large, large...)); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "more than") {
+		t.Errorf("a bomb in two parts: %v", err)
+	}
+}
+
+// The product of these two numbers was once negative, and the build panicked.
+func TestGPTOfAbsurdSize(t *testing.T) {
+	content, err := os.ReadFile(fixtures.LiveISO(t, fixtures.LiveISOs["as CoreOS"]...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary.LittleEndian.PutUint32(content[block+80:], 0xFFFFFFFF)
+	binary.LittleEndian.PutUint32(content[block+84:], 0x80000001)
+	if _, _, _, err := open(t, content).hybrid(int64(len(content))); !errors.Is(err, ErrCorrupt) {
+		t.Error(err)
+	}
+}
+
+// What others change in an edited image comes back as well.
+func TestResetAfterOthers(t *testing.T) {
+	dir := t.TempDir()
+	base, edited, again := fixtures.LiveISO(t), filepath.Join(dir, "edited"), filepath.Join(dir, "again")
+	if err := Apply(t.Context(), base, edited, Edit{Additions: []Addition{{"lock.json", 5, strings.NewReader("lock\n")}}}); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(edited)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := open(t, content)
+	k, err := i.Kargs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	patches, err := k.edit(KargsEdit{Append: []string{"console=ttyS0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	embedded, err := i.embed([]byte("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(edited, apply(content, append(patches, embedded)...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := Reset(t.Context(), edited, again); err != nil || digest(t, again) != digest(t, base) {
+		t.Errorf("it is another: %v", err)
+	}
 }

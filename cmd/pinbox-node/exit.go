@@ -31,6 +31,7 @@ var outcomes = []struct {
 	{partition.ErrMedium, 4, "`pinbox verify` finds out whether the ISO is whole; write the medium again."},
 	{partition.ErrDisk, 4, "Replace the disk."},
 	{partition.ErrSpace, 5, "Take a larger disk, or images out of the appliance."},
+	{partition.ErrNoDisk, 3, "`lsblk` lists the disks; are you root?"},
 	{partition.ErrTable, 3, "Name the disk that coreos-installer has written."},
 	{partition.ErrTaken, 3, "Remove the partition, with its disk's contents; the node could not tell one from the other."},
 	{runtime.ErrSpace, 5, "Make room, or take images out of the sets. --reserve says what is kept free."},

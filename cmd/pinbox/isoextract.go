@@ -22,11 +22,11 @@ func isoExtractCommand() *cobra.Command {
 			}
 			switch {
 			case ignition && !store && !lock:
-				return builder.ExtractIgnition(args[0], cmd.OutOrStdout())
+				return builder.ExtractIgnition(cmd.Context(), args[0], cmd.OutOrStdout())
 			case store && !ignition && !lock:
-				return builder.ExtractStore(args[0], cmd.OutOrStdout())
+				return builder.ExtractStore(cmd.Context(), args[0], cmd.OutOrStdout())
 			case lock && !ignition && !store:
-				return builder.ExtractLock(args[0], cmd.OutOrStdout())
+				return builder.ExtractLock(cmd.Context(), args[0], cmd.OutOrStdout())
 			}
 			return usageError{errors.New("give one of --ignition, --store and --lock")}
 		},

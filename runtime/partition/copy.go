@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,8 +24,11 @@ type copier struct {
 
 func (c *copier) install(diskSize int64) (Result, error) {
 	text, err := sfdisk(c.ctx, "", "--json", c.disk.Name())
-	if err != nil {
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		return Result{}, fmt.Errorf("%w: %w", ErrTable, err)
+	}
+	if err != nil {
+		return Result{}, err
 	}
 	t, err := parseTable(text)
 	if err != nil {
@@ -105,6 +110,9 @@ func (c *copier) copy(to io.Writer, from io.Reader, size int64) (string, error) 
 		}
 		part := buffer[:min(left, int64(len(buffer)))]
 		if _, err := io.ReadFull(from, part); err != nil {
+			if from == c.store {
+				err = fmt.Errorf("%w: %w", ErrMedium, err)
+			}
 			return "", err
 		}
 		h.Write(part)

@@ -30,22 +30,25 @@ func TestOtherDisksMustNotHaveAStore(t *testing.T) {
 	}{
 		"an earlier installation on this disk": {own, Label, false},
 		"a store on another disk":              {"8:16", Label, true},
+		"a path of this very disk":             {"8:32", Label, false},
 		"something else on another disk":       {"8:16", "boot", false},
 		"a longer name":                        {"8:16", Label + "2", false},
 	} {
 		dir := t.TempDir()
 		part := filepath.Join(dir, "devices/sdb/sdb1")
-		blocks := filepath.Join(dir, "block")
+		blocks := filepath.Join(dir, "class/block")
 		for _, err := range []error{
-			os.MkdirAll(part, 0o755), os.Mkdir(blocks, 0o755), os.Symlink(part, filepath.Join(blocks, "sdb1")),
+			os.MkdirAll(part, 0o755), os.MkdirAll(blocks, 0o755), os.Symlink(part, filepath.Join(blocks, "sdb1")),
 			os.WriteFile(filepath.Join(part, "uevent"), []byte("MAJOR=8\nDEVTYPE=partition\nPARTN=1\nPARTNAME="+c.label+"\n"), 0o644),
 			os.WriteFile(filepath.Join(dir, "devices/sdb/dev"), []byte(c.number+"\n"), 0o644),
+			os.MkdirAll(filepath.Join(dir, "dev/block", own, "slaves/sdc"), 0o755),
+			os.WriteFile(filepath.Join(dir, "dev/block", own, "slaves/sdc/dev"), []byte("8:32\n"), 0o644),
 		} {
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
-		err := others(null, blocks)
+		err := others(null, dir)
 		if errors.Is(err, ErrTaken) != c.taken || c.taken && !strings.Contains(err.Error(), "/dev/sdb1") {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -28,6 +29,7 @@ const (
 var (
 	ErrMedium = errors.New("the medium is damaged")
 	ErrDisk   = errors.New("the disk does not keep what is written to it")
+	ErrNoDisk = errors.New("is no disk")
 )
 
 // rootBytes is the least that Fedora CoreOS asks of a root file system: its
@@ -75,7 +77,7 @@ func Check(o Options) error {
 	if size < fi.Size()+rootBytes {
 		return fmt.Errorf("%s: %w: it has %d bytes, the store %d, and the system wants %d", o.Disk, ErrSpace, size, fi.Size(), int64(rootBytes))
 	}
-	return others(disk, "/sys/class/block")
+	return others(disk, "/sys")
 }
 
 // Install writes the store to the end of the disk, reads it again, and only then
@@ -126,11 +128,11 @@ func openStore(medium string) (_ *os.File, sum string, err error) {
 func openDisk(name string, flags int) (_ *os.File, size int64, err error) {
 	disk, err := os.OpenFile(name, flags, 0)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, fmt.Errorf("%s %w: %w", name, ErrNoDisk, err)
 	}
 	fi, err := disk.Stat()
-	if err == nil && fi.Mode()&fs.ModeDevice == 0 {
-		err = fmt.Errorf("%s is no disk", name)
+	if err == nil && (fi.Mode()&fs.ModeDevice == 0 || fi.Mode()&fs.ModeCharDevice != 0) {
+		err = fmt.Errorf("%s %w", name, ErrNoDisk)
 	}
 	if err == nil {
 		size, err = disk.Seek(0, io.SeekEnd)
@@ -143,13 +145,23 @@ func openDisk(name string, flags int) (_ *os.File, size int64, err error) {
 
 // others looks for a partition with the store's label on another disk: the node
 // could not tell which to mount.
-func others(disk *os.File, blocks string) error {
+func others(disk *os.File, sys string) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(disk.Fd()), &st); err != nil {
 		return err
 	}
-	own := fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
-	all, err := filepath.Glob(filepath.Join(blocks, "*", "uevent"))
+	own := []string{fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))}
+	// The paths of a multipath disk.
+	slaves, err := filepath.Glob(filepath.Join(sys, "dev/block", own[0], "slaves/*/dev"))
+	if err != nil {
+		return err
+	}
+	for _, file := range slaves {
+		if number, err := os.ReadFile(file); err == nil {
+			own = append(own, strings.TrimSpace(string(number)))
+		}
+	}
+	all, err := filepath.Glob(filepath.Join(sys, "class/block/*/uevent"))
 	if err != nil {
 		return err
 	}
@@ -163,7 +175,7 @@ func others(disk *os.File, blocks string) error {
 			continue // gone
 		}
 		number, err := os.ReadFile(filepath.Join(filepath.Dir(dir), "dev")) // of the disk that it is a part of
-		if err == nil && strings.TrimSpace(string(number)) != own {
+		if err == nil && !slices.Contains(own, strings.TrimSpace(string(number))) {
 			return fmt.Errorf("%w, on another disk: /dev/%s", ErrTaken, filepath.Base(dir))
 		}
 	}

@@ -1,0 +1,255 @@
+package iso
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pinbox/pinbox/fixtures"
+)
+
+// dieAt has the test program make an image and die of SIGKILL when so many parts
+// of it are written.
+const dieAt = "PINBOX_TEST_DIE_AT"
+
+func TestMain(m *testing.M) {
+	if part, err := strconv.Atoi(os.Getenv(dieAt)); err == nil {
+		os.Exit(mortal(part))
+	}
+	os.Exit(m.Run())
+}
+
+// mortal runs in a process of its own, whose arguments are a job's.
+func mortal(part int) int {
+	j := job{os.Args[1], os.Args[2]}
+	err := j.run(context.Background(), os.Args[3], after(part, func() {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// after is a hook that does something when so many parts are written.
+func after(parts int, do func()) (written func(int)) {
+	return func(int) {
+		if parts--; parts == 0 {
+			do()
+		}
+	}
+}
+
+// job makes a live ISO, or a medium if there is no base.
+type job struct{ base, store string }
+
+func (j job) run(ctx context.Context, out string, written func(int)) error {
+	f, err := os.Open(j.store)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	additions := []Addition{{"lock.json", 5, strings.NewReader("lock\n")}, addition(f)}
+	if j.base == "" {
+		return Create(ctx, out, MediumLabel, time.Unix(0, 0), additions, written)
+	}
+	return Apply(ctx, j.base, out, Edit{Ignition: []byte("{}"), Additions: additions, Written: written})
+}
+
+// cancelled runs a job whose context ends with a part; a job with fewer parts
+// comes to its end.
+func cancelled(t *testing.T, j job, part int, out string) bool {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	err := j.run(ctx, out, after(part, cancel))
+	if err != nil && !errors.Is(err, context.Canceled) {
+		t.Fatalf("part %d: %v", part, err)
+	}
+	return err != nil
+}
+
+// killed does so with a process that is killed.
+func killed(t *testing.T, j job, part int, out string) bool {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, j.base, j.store, out)
+	cmd.Env = append(os.Environ(), dieAt+"="+strconv.Itoa(part))
+	said, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && (!errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL) {
+		t.Fatalf("part %d: %v\n%s", part, err, said)
+	}
+	return err != nil
+}
+
+// Wherever a run is stopped, there is no image; a run to the end makes the same
+// one as if there had been no other. Who is killed cannot clean up: a file of
+// another name stays.
+func TestStoppedAtEveryPart(t *testing.T) {
+	live := job{fixtures.LiveISO(t, fixtures.LiveISOs["as CoreOS"]...), sparse(t, 100<<20).Name()}
+	medium := job{"", live.store}
+	for name, test := range map[string]struct {
+		job  job
+		stop func(t *testing.T, j job, part int, out string) (stopped bool)
+		left int // by each run
+	}{
+		"live ISO, cancelled": {live, cancelled, 0},
+		"live ISO, killed":    {live, killed, 1},
+		"medium, cancelled":   {medium, cancelled, 0},
+		"medium, killed":      {medium, killed, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			undisturbed, out := filepath.Join(t.TempDir(), "out.iso"), filepath.Join(t.TempDir(), "out.iso")
+			if err := test.job.run(t.Context(), undisturbed, nil); err != nil {
+				t.Fatal(err)
+			}
+			part := 1
+			for ; test.stop(t, test.job, part, out); part++ {
+				left := names(t, filepath.Dir(out))
+				if len(left) > part*test.left {
+					t.Errorf("%d runs were stopped, and left %v", part, left)
+				}
+				for _, name := range left {
+					if !strings.HasPrefix(name, ".out.iso.") {
+						t.Errorf("stopped after part %d, it left %s", part, name)
+					}
+				}
+			}
+			if part < 5 { // lock, both ends of the store, tables
+				t.Errorf("it had %d parts", part-1)
+			}
+			if digest(t, out) != digest(t, undisturbed) {
+				t.Error("the run after those that were stopped made another image")
+			}
+		})
+	}
+}
+
+// names are those of all files of a folder.
+func names(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return all
+}
+
+// Where there is too little space, the error says for what, and all of it is free
+// again.
+func TestNoSpace(t *testing.T) {
+	fixtures.NeedRoot(t)
+	store := filepath.Join(t.TempDir(), "store")
+	if err := os.WriteFile(store, []byte(noise(8<<20)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	live, medium := job{fixtures.LiveISO(t, fixtures.LiveISOs["as CoreOS"]...), store}, job{"", store}
+	edited := filepath.Join(t.TempDir(), "edited.iso")
+	if err := live.run(t.Context(), edited, nil); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		space string
+		run   func(out string) error
+	}{
+		"for the base":  {"1m", func(out string) error { return live.run(t.Context(), out, nil) }},
+		"for the store": {"6m", func(out string) error { return live.run(t.Context(), out, nil) }},
+		"for a medium":  {"6m", func(out string) error { return medium.run(t.Context(), out, nil) }},
+		"for a reset":   {"1m", func(out string) error { return Reset(t.Context(), edited, out) }},
+	} {
+		dir := t.TempDir()
+		mount(t, dir, "-t", "tmpfs", "-o", "size="+test.space, "tmpfs")
+		out := filepath.Join(dir, "out.iso")
+		if err := test.run(out); !errors.Is(err, syscall.ENOSPC) || !strings.HasPrefix(err.Error(), out+": ") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if left := names(t, dir); len(left) > 0 {
+			t.Errorf("%s: left over: %v", name, left)
+		}
+	}
+}
+
+// mount mounts something at dir for the length of the test.
+func mount(t *testing.T, dir string, what ...string) {
+	t.Helper()
+	fixtures.Run(t, "mount", append(what, dir)...)
+	t.Cleanup(func() { fixtures.Run(t, "umount", dir) })
+}
+
+// The base is only read: it may stand where nothing can be written.
+func TestReadOnlyBase(t *testing.T) {
+	fixtures.NeedRoot(t)
+	base := fixtures.LiveISO(t, fixtures.LiveISOs["as CoreOS"]...)
+	before := digest(t, base)
+	if err := os.Chmod(base, 0o444); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	mount(t, dir, "--bind", "-o", "ro", filepath.Dir(base))
+	bound := filepath.Join(dir, filepath.Base(base))
+	if f, err := os.OpenFile(bound, os.O_WRONLY, 0); !errors.Is(err, syscall.EROFS) {
+		t.Fatalf("%v can be written: %v", f, err)
+	}
+	store := sparse(t, 1<<20).Name()
+	for _, path := range []string{base, bound} {
+		out, again := filepath.Join(t.TempDir(), "out.iso"), filepath.Join(t.TempDir(), "again.iso")
+		if err := (job{path, store}).run(t.Context(), out, nil); err != nil {
+			t.Fatal(err)
+		}
+		if fi, err := os.Stat(out); err != nil || fi.Mode() != 0o644 {
+			t.Errorf("the image has mode %v, %v", fi.Mode(), err)
+		}
+		if err := Reset(t.Context(), out, again); err != nil || digest(t, again) != before {
+			t.Errorf("reset: %v", err)
+		}
+	}
+	if digest(t, base) != before {
+		t.Error("the base has changed")
+	}
+}
+
+// Whatever the output is called: the base is not written over.
+func TestBaseAsOutput(t *testing.T) {
+	base := fixtures.LiveISO(t, fixtures.LiveISOs["Rock Ridge"]...)
+	before, dir := digest(t, base), t.TempDir()
+	hard, symbolic := filepath.Join(dir, "hard.iso"), filepath.Join(dir, "symbolic.iso")
+	if err := errors.Join(os.Link(base, hard), os.Symlink(base, symbolic)); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct{ base, out string }{
+		"the same name":               {base, base},
+		"a hard link":                 {base, hard},
+		"a symbolic link":             {base, symbolic},
+		"behind a symbolic link":      {symbolic, base},
+		"the same, spelled otherwise": {base, filepath.Dir(base) + "/./" + filepath.Base(base)},
+	} {
+		if err := Apply(t.Context(), test.base, test.out, Edit{}); !errors.Is(err, ErrSameFile) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, path := range []string{base, hard, symbolic} {
+		if digest(t, path) != before {
+			t.Errorf("%s has changed", path)
+		}
+	}
+	if there := names(t, dir); len(there) != 2 {
+		t.Errorf("beside the links: %v", there)
+	}
+}

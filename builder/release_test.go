@@ -1,0 +1,178 @@
+package builder_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/appliance"
+	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// release is an appliance of a release of n components.
+func release(t *testing.T, n int) (builder.Options, sample.Release, *sample.Registry, *fixtures.Access) {
+	t.Helper()
+	registry, access := appliance.Registry(t)
+	r, err := registry.PushRelease(t.Context(), "4.99.1", n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	access.Take()
+	o := options(t, nil)
+	o.Appliance.Metadata.Name = "ocp"
+	o.Appliance.Spec.Sources = []builder.Source{{Release: builder.ReleaseSource{Image: r.Tag}}}
+	return o, r, registry, access
+}
+
+// A release in, an appliance out: CRI-O lists the components under the names that
+// the cluster uses, pinned, offline.
+func TestReleaseOnANode(t *testing.T) {
+	o, r, registry, _ := release(t, 8)
+	n := appliance.Boot(t, o, "")
+	if err := registry.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.Start()
+	lock := appliance.Lock(t, o.Out)
+	checkImages(t, n, lock)
+	want := []string{r.Pin}
+	for name, pin := range r.Components {
+		if name != "rhel-coreos" { // CRI-O never pulls it
+			want = append(want, pin)
+		}
+	}
+	slices.Sort(want)
+	var got, sets []string
+	for _, img := range lock.Images {
+		got = append(got, img.Pin)
+		if img.Pin == r.Components["cli"] && !slices.Equal(img.From, []string{"PinnedImageSet/ocp-4.99.1-master", "PinnedImageSet/ocp-4.99.1-worker", "release/4.99.1/cli", "release/4.99.1/must-gather"}) {
+			t.Errorf("cli is there for %q", img.From)
+		}
+	}
+	if !slices.Equal(got, slices.Compact(want)) {
+		t.Errorf("locked %q, want %q", got, want)
+	}
+	for _, s := range lock.Sets {
+		sets = append(sets, s.Name+" "+s.Labels[pinset.RoleLabel])
+	}
+	if !slices.Equal(sets, []string{"ocp-4.99.1-master master", "ocp-4.99.1-worker worker"}) {
+		t.Errorf("sets %q", sets)
+	}
+}
+
+// Locking a release of the usual size asks for every manifest and configuration
+// once, and for no layer but the release's own.
+func TestLockOfALargeRelease(t *testing.T) {
+	o, r, _, access := release(t, 190)
+	lock, _, err := builder.Plan(t.Context(), o)
+	if err != nil || len(lock.Images) != 189 { // with the release, without its system, cli once
+		t.Fatalf("%d images, %v", len(lock.Images), err)
+	}
+	asked := map[string]int{}
+	requests := access.Take()
+	for _, q := range requests {
+		if strings.Contains(q.Path, "/manifests/") || strings.Contains(q.Path, "/blobs/") {
+			asked[q.Path]++
+		}
+	}
+	for path, n := range asked {
+		if n > 1 && !strings.Contains(path, "ocp-release") {
+			t.Errorf("%d requests for %s", n, path)
+		}
+	}
+	t.Logf("%d requests for %d components", len(requests), len(r.Components))
+}
+
+// signed is a simple signature of a digest, and its public key, armored.
+func signed(t *testing.T, digest string) (signature, key []byte) {
+	t.Helper()
+	entity, err := openpgp.NewEntity("release", "", "release@example.com", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s, k bytes.Buffer
+	w, err := openpgp.Sign(&s, entity, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(w, `{"critical":{"type":"atomic container signature","image":{"docker-manifest-digest":%q},"identity":{"docker-reference":"quay.io/openshift-release-dev/ocp-release:4.99.1-x86_64"}},"optional":{}}`, digest)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	a, err := armor.Encode(&k, openpgp.PublicKeyType, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(entity.Serialize(a), a.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return s.Bytes(), k.Bytes()
+}
+
+func TestReleaseSignature(t *testing.T) {
+	o, r, _, _ := release(t, 4)
+	_, digest, _ := strings.Cut(r.Pin, "@")
+	signature, key := signed(t, digest)
+	otherSignature, otherKey := signed(t, "sha256:"+strings.Repeat("0", 64))
+	dir := t.TempDir()
+	file := func(content []byte) string {
+		f, err := os.CreateTemp(dir, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := f.Write(content); err != nil {
+			t.Fatal(err)
+		}
+		return f.Name()
+	}
+	for name, c := range map[string]struct {
+		files, keys [][]byte
+		want        error
+	}{
+		"by the key":                  {[][]byte{signature}, [][]byte{key}, nil},
+		"by one of the keys":          {[][]byte{signature}, [][]byte{otherKey, key}, nil},
+		"one of the signatures":       {[][]byte{otherSignature, signature}, [][]byte{key}, nil},
+		"by another key":              {[][]byte{signature}, [][]byte{otherKey}, storage.ErrSignature},
+		"of another release":          {[][]byte{otherSignature}, [][]byte{otherKey}, storage.ErrSignature},
+		"no signature":                {[][]byte{[]byte("nothing")}, [][]byte{key}, storage.ErrSignature},
+		"a signature that was broken": {[][]byte{signature[:len(signature)-10]}, [][]byte{key}, storage.ErrSignature},
+	} {
+		s := builder.Signatures{}
+		for _, content := range c.files {
+			s.Files = append(s.Files, file(content))
+		}
+		for _, content := range c.keys {
+			s.Keys = append(s.Keys, file(content))
+		}
+		o.Appliance.Spec.Sources[0].Release.Signatures = s
+		if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, c.want) || c.want == nil && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestReleaseThatIsNone(t *testing.T) {
+	registry, pins := fixtures.Samples(t)
+	o := options(t, nil)
+	o.Appliance.Spec.Sources = []builder.Source{{Release: builder.ReleaseSource{Image: pins.Mixed}}}
+	if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, source.ErrRelease) || !strings.Contains(err.Error(), pins.Mixed) {
+		t.Error(err)
+	}
+	o.Appliance.Spec.Sources[0].Release.Image = registry.Host + "/no/such:1"
+	if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, storage.ErrNotFound) {
+		t.Error(err)
+	}
+}

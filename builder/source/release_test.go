@@ -1,0 +1,133 @@
+package source_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/fixtures"
+)
+
+// references is an ImageStream with these tags.
+func references(tags ...string) string {
+	return `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","metadata":{"name":"4.18.3"},"spec":{"tags":[` + strings.Join(tags, ",") + `]}}`
+}
+
+func component(name, image string) string {
+	return `{"name":"` + name + `","from":{"kind":"DockerImage","name":"` + image + `"}}`
+}
+
+const etcd, cli = "quay.io/openshift-release-dev/ocp-v4.0-art-dev" + digest, "quay.io/o/cli" + digest
+
+func TestChooseComponents(t *testing.T) {
+	r, err := source.ParseRelease([]byte(references(component("etcd", etcd), component("cli", cli), component("cli-artifacts", cli),
+		component("rhel-coreos-10", etcd), component("rhel-coreos-extensions", etcd),
+		`{"name":"okd-os","annotations":{"io.openshift.build.versions":"kernel=5,machine-os=9"},"from":{"kind":"DockerImage","name":"`+etcd+`"}}`)),
+		[]byte(`{"kind":"cincinnati-metadata-v0","version":"4.18.3"}`))
+	if err != nil || r.Version != "4.18.3" {
+		t.Fatalf("%q, %v", r.Version, err)
+	}
+	for name, c := range map[string]struct {
+		include, exclude []string
+		machineOS        bool
+		want             string
+		fails            string
+	}{
+		"all that CRI-O pulls":    {want: "etcd cli cli-artifacts"},
+		"with the system":         {machineOS: true, want: "etcd cli cli-artifacts rhel-coreos-10 rhel-coreos-extensions okd-os"},
+		"some":                    {include: []string{"cli*"}, want: "cli cli-artifacts"},
+		"all but some":            {exclude: []string{"cli-*", "okd-os"}, want: "etcd cli"},
+		"a system by its name":    {include: []string{"okd-os"}, want: "okd-os"},
+		"a system by a pattern":   {include: []string{"okd*", "etcd"}, want: "etcd"},
+		"a name that is misspelt": {exclude: []string{"ectd"}, fails: `component of the release "ectd": release 4.18.3 has none of that name`},
+		"a pattern that is none":  {include: []string{"["}, fails: "syntax error in pattern"},
+	} {
+		chosen, err := r.Choose(c.include, c.exclude, c.machineOS)
+		var got []string
+		for _, component := range chosen {
+			got = append(got, component.Name)
+		}
+		if strings.Join(got, " ") != c.want || (err == nil) != (c.fails == "") || err != nil && !strings.Contains(err.Error(), c.fails) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
+
+func TestReleasesThatAreNone(t *testing.T) {
+	good := references(component("etcd", etcd))
+	for name, c := range map[string]struct {
+		references, metadata string
+		want                 error
+		says                 string
+	}{
+		"another image":           {"", "", source.ErrRelease, "no release-manifests/image-references"},
+		"no JSON":                 {"{", "", source.ErrRelease, "image-references"},
+		"another kind":            {`{"kind":"List"}`, "", source.ErrRelease, "no ImageStream"},
+		"no component":            {references(), "", source.ErrRelease, "lists no component"},
+		"another version":         {good, `{"kind":"cincinnati-metadata-v0","version":"4.18.4"}`, source.ErrRelease, `"4.18.4"`},
+		"metadata of others":      {good, `{"kind":"x","version":"4.18.3"}`, source.ErrRelease, `"4.18.3"`},
+		"metadata cut off":        {good, `{"kind"`, source.ErrRelease, "release-metadata"},
+		"component by tag":        {references(component("etcd", "quay.io/o/etcd:4")), "", source.ErrComponent, "etcd: image \"quay.io/o/etcd:4\": not a digest reference"},
+		"component without image": {references(`{"name":"etcd"}`), "", source.ErrComponent, "etcd: it names no image"},
+		"two images of one name":  {references(component("etcd", etcd), component("etcd", cli)), "", source.ErrComponent, "etcd: it is there twice"},
+	} {
+		_, err := source.ParseRelease([]byte(c.references), []byte(c.metadata))
+		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What oc-mirror took out of a release by itself reads alike.
+func TestReleaseOfOCMirror(t *testing.T) {
+	dir := filepath.Join(fixtures.Root(t), "../shared/data/oc-mirror/workspace/m2d-run1/hold-release/ocp-release/4.99.1-x86_64")
+	content, err := os.ReadFile(filepath.Join(dir, source.ImageReferences))
+	if err != nil {
+		t.Skipf("no sample of oc-mirror: %v", err)
+	}
+	metadata, err := os.ReadFile(filepath.Join(dir, source.ReleaseMetadata))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	r, err := source.ParseRelease(content, metadata)
+	if err != nil || r.Version != "4.99.1" || len(r.Components) < 3 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestReadSignatures(t *testing.T) {
+	const hex = "513cf1028aa1a021fa73d0601427a0fbcf6d212b88aaf9d76d4e4841a061e44e"
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	write("folder/sha256="+hex+"/signature-1", "one")
+	write("folder/sha256="+hex+"/signature-2", "two")
+	configMap := "kind: ConfigMap\nbinaryData:\n  sha256-" + hex + "-1: b25l\n  sha256-" + strings.Repeat("0", 64) + "-1: dHdv\n"
+	for path, want := range map[string][]string{
+		filepath.Join(dir, "folder"):                                  {"one", "two"},
+		write("signature-1", "one"):                                   {"one"},
+		write("signatures.yaml", "---\nkind: Other\n---\n"+configMap): {"one"},
+		write("empty.yaml", "kind: ConfigMap\n"):                      nil,
+		write("bad.yaml", strings.Replace(configMap, "b25l", "?", 1)): nil,
+		t.TempDir(): nil,
+	} {
+		signatures, err := source.ReadSignatures(path, "sha256:"+hex)
+		var got []string
+		for _, s := range signatures {
+			got = append(got, string(s))
+		}
+		if diff := cmp.Diff(want, got); diff != "" || (want == nil) != errors.Is(err, source.ErrNoSignature) {
+			t.Errorf("%s: %v (-want +got):\n%s", path, err, diff)
+		}
+	}
+}
