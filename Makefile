@@ -51,8 +51,10 @@ lint:
 golden:
 	go test ./storage/pinset ./runtime/crio ./ignition ./builder -run Golden -update
 
-# pinbox beside skopeo and mksquashfs, on a corpus of Debian packages; and a pass
-# of pinbox-node over 500 images that are all there.
+# pinbox beside skopeo and mksquashfs, on a corpus of Debian packages; an ISO of a
+# store of 5 GiB beside cp; and a pass of pinbox-node over 500 images that are all
+# there.
 bench: deps peers build
 	go run ./fixtures/bench $(BENCHFLAGS)
+	go test ./builder/iso -run '^$$' -bench . -timeout 1h
 	go test ./cmd/pinbox-node -run '^$$' -bench . -benchtime 10x

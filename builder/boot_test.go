@@ -1,6 +1,7 @@
 package builder_test
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,8 +19,12 @@ type machine struct {
 	base string
 	// padding enlarges a file of the configuration, without which no pod runs.
 	padding string
+	// label enlarges a set, so that the store brings it.
+	label string
 	// befall changes the store.
 	befall func(store string)
+	// late has the store come when all else is up.
+	late bool
 }
 
 // firstBoot builds an appliance, has the real Ignition apply its config to a root,
@@ -29,7 +34,8 @@ func firstBoot(t *testing.T, m machine) (console string, code int) {
 	t.Helper()
 	fixtures.NeedRoot(t)
 	registry, pins := fixtures.Samples(t)
-	o := options(t, pins.Sets())
+	sets := bytes.Replace(pins.Sets(), []byte("labels:\n"), []byte("labels:\n    noise: '"+m.label+"'\n"), 1)
+	o := options(t, sets)
 	none := ""
 	o.Appliance.Spec.Node.SELinuxContext = &none // Debian has no policy
 	o.Appliance.Spec.ISO.Base = m.base
@@ -43,17 +49,21 @@ func firstBoot(t *testing.T, m machine) (console string, code int) {
 		m.befall(store)
 	}
 	crio.Ignite(t, filepath.Join(o.Out, builder.IgnitionFile), root)
-	return fixtures.Boot(t, root, "check.service", distribution(t, pins), map[string]string{
-		"/run/media/iso/pinbox/store.squashfs": store, // where a live system has it
-		"/usr/bin/crio":                        fixtures.Peer(t, "crio"),
-		"/usr/bin/pinns":                       fixtures.Peer(t, "pinns"),
-		"/usr/bin/guest":                       fixtures.Program(t, "github.com/pinbox/pinbox/fixtures/live/guest"),
+	place, arrive := "/run/media/iso/pinbox/store.squashfs", "true" // where a live system has it
+	if m.late {
+		place, arrive = "/late.squashfs", "mkdir -p /run/media/iso/pinbox; ln -s /late.squashfs "+place+"; systemctl start var-lib-pinbox-stores-0.mount"
+	}
+	return fixtures.Boot(t, root, "check.service", distribution(t, pins, arrive), map[string]string{
+		place:            store,
+		"/usr/bin/crio":  fixtures.Peer(t, "crio"),
+		"/usr/bin/pinns": fixtures.Peer(t, "pinns"),
+		"/usr/bin/guest": fixtures.Program(t, "github.com/pinbox/pinbox/fixtures/live/guest"),
 	})
 }
 
 // distribution is what stands for the node's own: CRI-O as on the live ISO of
 // `make boot-test`, and what checks the node from within once it is up.
-func distribution(t *testing.T, pins sample.Pins) map[string]string {
+func distribution(t *testing.T, pins sample.Pins, arrive string) map[string]string {
 	t.Helper()
 	live := func(name string) string {
 		content, err := os.ReadFile(filepath.Join(fixtures.Root(t), "fixtures/live", name))
@@ -85,7 +95,12 @@ StandardOutput=tty
 StandardError=tty
 `,
 		"check": `set -ex
-for unit in var-lib-pinbox-stores-0.mount crio.service pinbox-firstboot.service pinbox-node.service; do
+` + arrive + `
+if [ ! -e /usr/local/bin/pinbox-node ]; then # of a late store: it is asked for again
+	for n in $(seq 100); do pinbox-node status && break; sleep 0.1; done
+	systemctl reset-failed
+fi
+for unit in var-lib-pinbox-stores-0.mount crio.service pinbox-node.service; do
 	systemctl is-active $unit
 done
 guest
@@ -102,6 +117,8 @@ func TestFirstBootOfAMachine(t *testing.T) {
 	for name, m := range map[string]machine{
 		"a store alone":                {},
 		"a file that the store brings": {base: fixtures.LiveISO(t), padding: "# " + noise(100_000)},
+		// Without the set that is still to come it once unpinned what that wants.
+		"a set of a store that is late": {base: fixtures.LiveISO(t), label: noise(100_000), late: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			console, code := firstBoot(t, m)
@@ -110,7 +127,10 @@ func TestFirstBootOfAMachine(t *testing.T) {
 					t.Fatalf("exit code %d; the console is to show %q:\n%s", code, want, console)
 				}
 			}
-			if brought := strings.Contains(console, "pinbox-files.service"); brought != (m.padding != "") {
+			if strings.Contains(console, "unpin=") {
+				t.Errorf("it has unpinned something:\n%s", console)
+			}
+			if brought := strings.Contains(console, "pinbox-files.service"); brought != (m.base != "") {
 				t.Errorf("the store brings files: %v\n%s", brought, console)
 			}
 		})

@@ -44,7 +44,10 @@ func Create(ctx context.Context, out, label string, made time.Time, additions []
 	if err != nil {
 		return err
 	}
-	f, err := atomicfile.Create(out, 0o644)
+	if err := apart(out, l); err != nil {
+		return err
+	}
+	f, err := atomicfile.CreateLarge(out, 0o644)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 var (
 	ErrCustomized = errors.New("pinbox has edited the image before")
 	ErrConfigured = errors.New("the image has an Ignition config already")
-	ErrSameFile   = errors.New("base and output are one file")
+	ErrSameFile   = errors.New("input and output are one file")
 	ErrPristine   = errors.New("pinbox has not edited the image")
 )
 
@@ -273,7 +273,10 @@ func readUndo(f File) (u undo, err error) {
 
 // write copies the base, as far as it is wanted, and puts in what changes.
 func write(ctx context.Context, base *os.File, out string, l layout, written func(int)) error {
-	f, err := atomicfile.Create(out, 0o644)
+	if err := apart(out, l); err != nil {
+		return err
+	}
+	f, err := atomicfile.CreateLarge(out, 0o644)
 	if err != nil {
 		return err
 	}
@@ -283,6 +286,22 @@ func write(ctx context.Context, base *os.File, out string, l layout, written fun
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", out, err) // what f is called for now says little
+	}
+	return nil
+}
+
+// apart says whether the output is one of the files that go into it.
+func apart(out string, l layout) error {
+	there, err := os.Stat(out)
+	if err != nil {
+		return nil // nothing stands there
+	}
+	for _, c := range l.chunks {
+		if f, ok := c.content.(*os.File); ok {
+			if fi, err := f.Stat(); err == nil && os.SameFile(there, fi) {
+				return fmt.Errorf("%s: %w", out, ErrSameFile)
+			}
+		}
 	}
 	return nil
 }

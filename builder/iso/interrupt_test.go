@@ -105,7 +105,7 @@ func TestStoppedAtEveryPart(t *testing.T) {
 	for name, test := range map[string]struct {
 		job  job
 		stop func(t *testing.T, j job, part int, out string) (stopped bool)
-		left int // by each run
+		left int // by all runs
 	}{
 		"live ISO, cancelled": {live, cancelled, 0},
 		"live ISO, killed":    {live, killed, 1},
@@ -120,17 +120,15 @@ func TestStoppedAtEveryPart(t *testing.T) {
 			part := 1
 			for ; test.stop(t, test.job, part, out); part++ {
 				left := names(t, filepath.Dir(out))
-				if len(left) > part*test.left {
+				if len(left) > test.left || len(left) == 1 && left[0] != ".out.iso.pinbox-partial" {
 					t.Errorf("%d runs were stopped, and left %v", part, left)
-				}
-				for _, name := range left {
-					if !strings.HasPrefix(name, ".out.iso.") {
-						t.Errorf("stopped after part %d, it left %s", part, name)
-					}
 				}
 			}
 			if part < 5 { // lock, both ends of the store, tables
 				t.Errorf("it had %d parts", part-1)
+			}
+			if left := names(t, filepath.Dir(out)); len(left) != 1 {
+				t.Errorf("the last run left %v", left)
 			}
 			if digest(t, out) != digest(t, undisturbed) {
 				t.Error("the run after those that were stopped made another image")

@@ -65,6 +65,7 @@ var table = []struct {
 	{context.Canceled, exitInterrupted, "nothing was left behind; run the command again"},
 	{builder.ErrVerify, exitVerify, "copy it again from where it is whole, or build it again"},
 	{builder.ErrNoMedium, exitInput, "build it with spec.node.store.volumeLabel"},
+	{atomicfile.ErrBusy, exitUsage, "wait for the other run, or give another name with -o"},
 	{atomicfile.ErrNotFile, exitUsage, "write a file; `dd` brings an ISO to a disk"},
 	{builder.ErrNotAppliance, exitInput, "name a folder or an ISO that `pinbox build` made"},
 	{iso.ErrNotISO, exitInput, "name a CoreOS live ISO"},

@@ -91,6 +91,7 @@ func TestMedium(t *testing.T) {
 	do(0, "next: pinbox medium "+dir, "build", "-c", config, "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o", dir+"/")
 	do(0, "with no store in it", "verify", filepath.Join(dir, "appliance.iso"))
 	do(exitUsage, "is no regular file", "medium", dir, "-o", t.TempDir())
+	do(exitUsage, "input and output are one file", "medium", dir, "-o", filepath.Join(dir, "store.squashfs"))
 	do(0, "", "medium", dir, "-o", medium)
 	do(0, "2 files, 5 images in a store of", "verify", medium)
 	do(0, "SHIP_7", "iso", "show", medium)

@@ -10,11 +10,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // ErrNotFile says that what stands at a path is no file: a device or a folder. A
 // rename would put a file in its place.
 var ErrNotFile = errors.New("is no regular file")
+
+// ErrBusy says that another process is writing the file.
+var ErrBusy = errors.New("is being written by another run")
 
 // File is a file that is being written. Its name appears with Commit.
 type File struct {
@@ -41,6 +45,39 @@ func CreateVia(temp, path string, perm fs.FileMode) (*File, error) {
 	}
 	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	return start(f, err, path, perm)
+}
+
+// CreateLarge is Create for a file whose remains would fill the disk: a run that
+// was killed leaves them under one name, and the next one writes over them. It is
+// ErrBusy while another run is at it.
+func CreateLarge(path string, perm fs.FileMode) (*File, error) {
+	if err := replaceable(path); err != nil {
+		return nil, err
+	}
+	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".pinbox-partial")
+	for {
+		f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+			if errors.Is(err, syscall.EWOULDBLOCK) {
+				err = fmt.Errorf("%s %w", path, ErrBusy)
+			}
+			return nil, errors.Join(err, f.Close())
+		}
+		ours, err := f.Stat()
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		// The other run may have put it into its place between the two calls.
+		if there, err := os.Lstat(temp); err == nil && os.SameFile(ours, there) {
+			return start(f, f.Truncate(0), path, perm)
+		}
+		if err := f.Close(); err != nil {
+			return nil, err
+		}
+	}
 }
 
 func replaceable(path string) error {

@@ -94,3 +94,40 @@ func TestDevicesAndFoldersAreNotReplaced(t *testing.T) {
 		}
 	}
 }
+
+// Two runs at once do not mix, and remains of a killed one are written over.
+func TestCreateLargeHasOneWriter(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "image.iso")
+	remains := filepath.Join(filepath.Dir(path), ".image.iso.pinbox-partial")
+	if err := os.WriteFile(remains, []byte("much more than the next run writes"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := atomicfile.CreateLarge(path, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := atomicfile.CreateLarge(path, 0o644); !errors.Is(err, atomicfile.ErrBusy) {
+		t.Errorf("a second writer: %v", err)
+	}
+	if _, err := f.WriteString("whole"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil || string(content) != "whole" {
+		t.Errorf("%q, %v", content, err)
+	}
+	if _, err := os.Stat(remains); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it stays: %v", err)
+	}
+	again, err := atomicfile.CreateLarge(path, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Abort()
+	if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) != 1 {
+		t.Errorf("%v, %v", entries, err)
+	}
+}
