@@ -19,7 +19,8 @@ demo: build
 	rm -rf demo
 	bin/pinbox demo -o demo
 
-# As root with Debian's packages nothing is skipped; another user skips, by name, what mounts.
+# As root with Debian's packages nothing is skipped but what needs files of others
+# beside this project; another user skips, by name, what mounts.
 test: deps peers lint
 	go test -race ./storage/squashfs ./storage/compose ./storage/atomicfile
 	$(if $(filter 0,$(shell id -u)),PINBOX_TEST_ALL=1) go test -p 2 -timeout 20m ./...
