@@ -57,7 +57,7 @@ type Spec struct {
 	Node NodeSpec `yaml:"node,omitempty"`
 }
 
-// Source of images: one of pinnedImageSets, images, imageLists and release.
+// Source of images: one of pinnedImageSets, images, imageLists, release and oci.
 type Source struct {
 	// PinnedImageSets are files, or folders of files, of PinnedImageSet objects.
 	PinnedImageSets []string `yaml:"pinnedImageSets,omitempty"`
@@ -68,6 +68,8 @@ type Source struct {
 	ImageLists []string `yaml:"imageLists,omitempty"`
 	// Release of OpenShift.
 	Release ReleaseSource `yaml:"release,omitempty"`
+	// OCI are folders of the OCI image layout.
+	OCI []LocalImages `yaml:"oci,omitempty"`
 	// Set is the name of the PinnedImageSet that is made of images that have none;
 	// that of the appliance with -images if left out. That of a release gets its
 	// version and the pool behind it.
@@ -242,6 +244,11 @@ func (a *Appliance) resolvePaths(dir string) {
 		inDir(dir, a.Spec.Sources[i].ImageLists)
 		inDir(dir, a.Spec.Sources[i].Release.Signatures.Files)
 		inDir(dir, a.Spec.Sources[i].Release.Signatures.Keys)
+		for n := range a.Spec.Sources[i].OCI {
+			paths := []string{a.Spec.Sources[i].OCI[n].Path}
+			inDir(dir, paths)
+			a.Spec.Sources[i].OCI[n].Path = paths[0]
+		}
 	}
 	inDir(dir, a.Spec.Ignition.Butane)
 	for _, path := range []*string{&a.Spec.Node.Binary, &a.Spec.ISO.Base} {
@@ -264,6 +271,12 @@ func (s Source) validate(appliance string) error {
 	for _, list := range [][]string{s.PinnedImageSets, s.Images, s.ImageLists} {
 		kinds += min(len(list), 1)
 	}
+	kinds += min(len(s.OCI), 1)
+	for i, l := range s.OCI {
+		if l.Path == "" {
+			return fmt.Errorf("has no oci[%d].path", i)
+		}
+	}
 	if !reflect.DeepEqual(s.Release, ReleaseSource{}) {
 		kinds++
 		if err := s.Release.validate(); err != nil {
@@ -272,9 +285,9 @@ func (s Source) validate(appliance string) error {
 	}
 	switch {
 	case kinds == 0:
-		return errors.New("names no input; give it pinnedImageSets, images, imageLists or a release")
+		return errors.New("names no input; give it pinnedImageSets, images, imageLists, a release or oci")
 	case kinds > 1:
-		return errors.New("has more than one of pinnedImageSets, images, imageLists and release; make it two sources")
+		return errors.New("has more than one of pinnedImageSets, images, imageLists, release and oci; make it two sources")
 	case len(s.PinnedImageSets) > 0 && (s.Set != "" || len(s.Pools) > 0):
 		return errors.New("has set or pools, which PinnedImageSets say themselves")
 	case len(s.PinnedImageSets) > 0:

@@ -201,7 +201,7 @@ func decide(ctx context.Context, o Options) (d decision, err error) {
 			err = errors.Join(err, d.client.Close())
 		}
 	}()
-	if len(d.asked)+len(d.releases) > 0 {
+	if len(d.asked)+len(d.releases)+len(d.locals) > 0 {
 		if err := d.pin(ctx, d.client, o.Lock, o.Hooks); err != nil {
 			return d, err
 		}

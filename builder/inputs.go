@@ -20,6 +20,7 @@ type inputs struct {
 	// from one.
 	asked    []asked
 	releases []release
+	locals   []found
 	// tags by which images were asked for, and what asked for them.
 	tags, from map[pinset.Image][]string
 	warnings   []string
@@ -31,6 +32,12 @@ type asked struct {
 	pools  []string
 	origin string
 	names  []source.Named
+}
+
+// found are images of this machine that become a set.
+type found struct {
+	asked
+	images []local
 }
 
 // release is a source, and the name of its sets.
@@ -51,6 +58,13 @@ func readSources(a Appliance) (in inputs, err error) {
 		}
 		if len(names) > 0 {
 			in.asked = append(in.asked, asked{cmp.Or(s.Set, a.Metadata.Name+"-images"), s.Pools, names[0].Origin, names})
+		}
+		for _, l := range s.OCI {
+			images, err := l.find()
+			if err != nil {
+				return inputs{}, err
+			}
+			in.locals = append(in.locals, found{asked{set: cmp.Or(s.Set, a.Metadata.Name+"-images"), pools: s.Pools, origin: l.Path}, images})
 		}
 		if s.Release.Image != "" {
 			in.releases = append(in.releases, release{s, cmp.Or(s.Set, a.Metadata.Name)})
@@ -73,6 +87,7 @@ func (s Source) names(number int) (names []source.Named, err error) {
 
 // pin makes sets of the names that were asked for, and of releases.
 func (in *inputs) pin(ctx context.Context, client *storage.Client, lock pinset.Lock, hooks Hooks) error {
+	in.provide(client)
 	var refs []pinset.Reference
 	for _, a := range in.asked {
 		for _, n := range a.names {

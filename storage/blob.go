@@ -19,9 +19,9 @@ import (
 func (s *source) GetBlob(ctx context.Context, want imgtypes.BlobInfo, cache imgtypes.BlobInfoCache) (io.ReadCloser, int64, error) {
 	rc, size, err := s.ImageSource.GetBlob(ctx, want, cache)
 	if err != nil {
-		return nil, 0, classify(ctx, err)
+		return nil, 0, s.explain(ctx, err)
 	}
-	return &verifier{ctx: ctx, src: rc, want: want, sum: digest.SHA256.Hash()}, size, nil
+	return &verifier{ctx: ctx, src: rc, want: want, sum: digest.SHA256.Hash(), explain: s.explain}, size, nil
 }
 
 // layer starts to read a layer; read is called with the bytes of each part.
@@ -40,6 +40,8 @@ type verifier struct {
 	want imgtypes.BlobInfo // its size may be unknown: -1
 	sum  hash.Hash
 	size int64
+	// explain gives an error of the library its kind.
+	explain func(context.Context, error) error
 }
 
 func (v *verifier) Read(p []byte) (int, error) {
@@ -52,7 +54,7 @@ func (v *verifier) Read(p []byte) (int, error) {
 	case err == nil:
 		return n, nil
 	case !errors.Is(err, io.EOF):
-		return n, classify(v.ctx, err)
+		return n, v.explain(v.ctx, err)
 	case v.size < v.want.Size:
 		return n, fmt.Errorf("blob: %w: it ends after %d of %d bytes", ErrDigest, v.size, v.want.Size)
 	}

@@ -62,6 +62,7 @@ type Client struct {
 	mu     sync.Mutex
 	opened map[pinset.Image]*source
 	known  map[pinset.Image]Resolved
+	local  map[pinset.Image]Found
 }
 
 // NewClient looks at everything that can be looked at without a request.
@@ -96,7 +97,7 @@ func NewClient(access Access, platform pinset.Platform) (*Client, error) {
 			return nil, fmt.Errorf("certificates %w: %w", ErrAccess, err)
 		}
 	}
-	return &Client{platform: platform, sys: sys, policy: policy, opened: map[pinset.Image]*source{}, known: map[pinset.Image]Resolved{}}, nil
+	return &Client{platform: platform, sys: sys, policy: policy, opened: map[pinset.Image]*source{}, known: map[pinset.Image]Resolved{}, local: map[pinset.Image]Found{}}, nil
 }
 
 // allow asks the policy about an image of the library's own source: one that is
@@ -135,8 +136,12 @@ func checkAuthFile(path string) error {
 	return nil
 }
 
-// open starts to read an image, under its own name or from a mirror of it.
+// open starts to read an image: from this machine, or from a registry under its own
+// name or from a mirror of it.
 func (c *Client) open(ctx context.Context, img pinset.Image) (*source, error) {
+	if src, err := c.openLocal(ctx, img); src != nil || err != nil {
+		return src, err
+	}
 	c.mu.Lock()
 	src := c.opened[img]
 	delete(c.opened, img)
@@ -172,7 +177,7 @@ func (c *Client) openName(ctx context.Context, name string, pinned pinset.Image)
 	if err != nil {
 		return nil, classify(ctx, err)
 	}
-	return &source{ImageSource: src, pinned: pinned, manifests: map[string]document{}}, nil
+	return &source{ImageSource: src, pinned: pinned, manifests: map[string]document{}, explain: classify}, nil
 }
 
 // source is an image source that never hands out anything that does not match
@@ -181,6 +186,8 @@ type source struct {
 	imgtypes.ImageSource
 	pinned    pinset.Image
 	manifests map[string]document
+	// explain gives an error of the library its kind.
+	explain func(context.Context, error) error
 }
 
 type document struct {
@@ -195,7 +202,7 @@ func classify(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if errors.Is(err, ErrDigest) {
+	if errors.Is(err, ErrDigest) || errors.Is(err, ErrLocal) {
 		return err
 	}
 	status := 0

@@ -214,7 +214,7 @@ func (s *source) GetManifest(ctx context.Context, instance *digest.Digest) ([]by
 	}
 	content, mediaType, err := s.ImageSource.GetManifest(ctx, instance)
 	if err != nil {
-		return nil, "", classify(ctx, err)
+		return nil, "", s.explain(ctx, err)
 	}
 	if got := digest.FromBytes(content); got != want {
 		return nil, "", fmt.Errorf("manifest: %w: it is %s", ErrDigest, got)

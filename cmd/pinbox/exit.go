@@ -89,6 +89,8 @@ var table = []struct {
 	{pinset.ErrEmptySet, exitInput, "list at least one image under spec.pinnedImages, or leave the set out"},
 	{pinset.ErrDuplicateSet, exitInput, "give one of the sets another metadata.name"},
 	{pinset.ErrNotSet, exitInput, "see `oc explain pinnedimageset` for the form"},
+	{storage.ErrLocal, exitVerify, "copy it there again, whole: `skopeo copy --all docker://IMAGE oci:FOLDER:IMAGE`"},
+	{builder.ErrNameless, exitInput, "name it: registry/path:tag, as the nodes are to know it"},
 	{source.ErrRelease, exitInput, "name the pull spec of a release; `oc adm release info` shows what it has"},
 	{source.ErrComponent, exitInput, "`oc adm release info` lists the components of a release"},
 	{source.ErrNoSignature, exitVerify, "fetch it from mirror.openshift.com/pub/openshift-v4/signatures, or take that of oc-mirror"},

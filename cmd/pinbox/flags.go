@@ -25,6 +25,7 @@ type inputFlags struct {
 	images     []string
 	lists      []string
 	release    string
+	oci        []string
 	lock       string
 	locked     bool
 	update     bool
@@ -42,6 +43,7 @@ func (f *inputFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.images, "image", nil, "image by its full name, with a digest or a tag, likewise")
 	flags.StringArrayVar(&f.lists, "image-list", nil, "file of images, likewise: one a line, MicroShift's release JSON, or Images of Hauler")
 	flags.StringVar(&f.release, "release", "", "OpenShift release by its pull spec, likewise")
+	flags.StringArrayVar(&f.oci, "oci", nil, "folder of the OCI image layout, likewise; FOLDER=NAME names an image that has no full name there")
 	flags.StringVar(&f.lock, "lock", "", "lock of an earlier run, whose tags stay what they were (default: appliance.lock.json beside appliance.yaml, if it is there)")
 	flags.BoolVar(&f.locked, "locked", false, "refuse to make anything but what the lock says")
 	flags.BoolVar(&f.update, "update", false, "resolve all tags again")
@@ -82,10 +84,10 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 	}
 	sources := f.sources()
 	if f.config == "" && len(sources) == 0 {
-		return o, usageError{errors.New("give an appliance file with -c, or inputs with --set, --image, --image-list or --release")}
+		return o, usageError{errors.New("give an appliance file with -c, or inputs with --set, --image, --image-list, --oci or --release")}
 	}
 	if f.config != "" && len(sources) > 0 {
-		return o, usageError{errors.New("-c goes with none of --set, --image, --image-list and --release: list the inputs in the appliance file")}
+		return o, usageError{errors.New("-c goes with none of --set, --image, --image-list, --oci and --release: list the inputs in the appliance file")}
 	}
 	if f.pullSecret != "" {
 		if f.access.AuthFile != "" {
@@ -149,6 +151,10 @@ func (f *inputFlags) sources() (all []builder.Source) {
 		if len(s.PinnedImageSets)+len(s.Images)+len(s.ImageLists) > 0 {
 			all = append(all, s)
 		}
+	}
+	for _, text := range f.oci {
+		path, name, _ := strings.Cut(text, "=")
+		all = append(all, builder.Source{OCI: []builder.LocalImages{{Path: path, Name: name}}})
 	}
 	if f.release != "" {
 		all = append(all, builder.Source{Release: builder.ReleaseSource{Image: f.release}})

@@ -1,0 +1,66 @@
+package builder
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// LocalImages are images on this machine, in a folder of the OCI image layout.
+type LocalImages struct {
+	// Path of the folder.
+	Path string `yaml:"path,omitempty"`
+	// Name of the image, with a tag, if it has no full one there.
+	Name string `yaml:"name,omitempty"`
+}
+
+// ErrNameless says that an image has no name by which a node could know it.
+var ErrNameless = errors.New("image has no full name")
+
+// local is an image that was found, and what it is to be called.
+type local struct {
+	name  pinset.Reference
+	found storage.Found
+}
+
+// find lists the images, and says what is wrong with their names.
+func (l LocalImages) find() (all []local, err error) {
+	found, err := storage.Layout(l.Path)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%s: %w: no image in it", l.Path, storage.ErrLocal)
+	}
+	if l.Name != "" && len(found) > 1 {
+		return nil, fmt.Errorf("%s: %w: there are %d images in it, and one name, %s, given", l.Path, ErrNameless, len(found), l.Name)
+	}
+	for _, f := range found {
+		name, err := pinset.ParseReference(cmp.Or(l.Name, f.Name))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w: %w", l.Path, ErrNameless, err)
+		}
+		name.Digest = "" // that of the layout counts
+		all = append(all, local{name, f})
+	}
+	return all, nil
+}
+
+// provide has the client read the images from this machine, and makes sets of them.
+func (in *inputs) provide(client *storage.Client) {
+	for _, a := range in.locals {
+		var images []pinset.Image
+		for _, l := range a.images {
+			img := pinset.Image{Repository: l.name.Repository, Digest: l.found.Digest}
+			client.Provide(img, l.found)
+			if tag := l.name.TagName(); tag != "" {
+				in.tags[img] = insert(in.tags[img], tag)
+			}
+			images = append(images, img)
+		}
+		in.add(a.asked, images)
+	}
+}

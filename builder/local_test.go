@@ -1,0 +1,96 @@
+package builder_test
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/appliance"
+	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// layout is a folder as skopeo makes it, of these images by their names there.
+func layout(t *testing.T, images map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, pin := range images {
+		fixtures.Run(t, "skopeo", "copy", "--quiet", "--all", "--src-tls-verify=false", "docker://"+pin, "oci:"+dir+":"+name)
+	}
+	return dir
+}
+
+// manifest is the digest of an image in a layout, in hexadecimal digits.
+func manifest(t *testing.T, dir, name string) string {
+	t.Helper()
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(fixtures.Run(t, "skopeo", "inspect", "--raw", "oci:"+dir+":"+name))))
+}
+
+// Images of a folder run on a node under their own names, and no registry is
+// asked: there is none when the appliance is built.
+func TestOCILayout(t *testing.T) {
+	registry, pins := fixtures.Samples(t)
+	o, apps := options(t, nil), layout(t, map[string]string{"quay.example.com/site/app:1.2": pins.Mixed, "quay.example.com/site/list:1": pins.Index})
+	o.Appliance.Spec.Sources = []builder.Source{
+		{OCI: []builder.LocalImages{{Path: apps}}},
+		{OCI: []builder.LocalImages{{Path: layout(t, map[string]string{"": pins.Pause}), Name: "quay.example.com/site/pause:3"}}},
+	}
+	if err := registry.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n := appliance.Boot(t, o, "quay.example.com/site/pause:3")
+	n.Start()
+	lock := appliance.Lock(t, o.Out)
+	checkImages(t, n, lock)
+	if want := "quay.example.com/site/app@sha256:" + manifest(t, apps, "quay.example.com/site/app:1.2"); !slices.ContainsFunc(lock.Images, func(img pinset.LockedImage) bool { return img.Pin == want }) {
+		t.Errorf("no %s: %+v", want, lock.Images)
+	}
+	id, _ := n.RunContainer("quay.example.com/site/app:1.2")
+	if code := n.State(id, criapi.ContainerState_CONTAINER_EXITED); code != 0 {
+		t.Errorf("the container ended with %d", code)
+	}
+}
+
+func TestLayoutsThatAreWrong(t *testing.T) {
+	_, pins := fixtures.Samples(t)
+	const app = "quay.example.com/site/app:1.2"
+	named := map[string]string{app: pins.Mixed}
+	for name, c := range map[string]struct {
+		images map[string]string
+		name   string
+		befall func(dir string)
+		want   error
+	}{
+		"no index":    {named, "", func(dir string) { fixtures.Run(t, "rm", filepath.Join(dir, "index.json")) }, storage.ErrLocal},
+		"no manifest": {named, "", func(dir string) { fixtures.Run(t, "rm", filepath.Join(dir, "blobs/sha256", manifest(t, dir, app))) }, storage.ErrLocal},
+		"no layers": {named, "", func(dir string) {
+			fixtures.Run(t, "find", filepath.Join(dir, "blobs"), "-type", "f", "-size", "+2k", "-delete")
+		}, storage.ErrLocal},
+		"another manifest": {named, "", func(dir string) {
+			fixtures.Run(t, "sh", "-c", "echo >>"+filepath.Join(dir, "blobs/sha256", manifest(t, dir, app)))
+		}, storage.ErrDigest},
+		"no image":         {nil, "", func(dir string) { _ = os.WriteFile(filepath.Join(dir, "index.json"), []byte("{}"), 0o644) }, storage.ErrLocal},
+		"no name":          {map[string]string{"": pins.Mixed}, "", nil, builder.ErrNameless},
+		"a tag alone":      {map[string]string{"1.2": pins.Mixed}, "", nil, builder.ErrNameless},
+		"one name for two": {map[string]string{"a": pins.Mixed, "b": pins.Pause}, "quay.example.com/x:1", nil, builder.ErrNameless},
+	} {
+		dir := layout(t, c.images)
+		if c.befall != nil {
+			c.befall(dir)
+		}
+		o := options(t, nil)
+		o.Appliance.Spec.Sources = []builder.Source{{OCI: []builder.LocalImages{{Path: dir, Name: c.name}}}}
+		if _, err := builder.Build(t.Context(), o); !errors.Is(err, c.want) || !strings.Contains(err.Error(), filepath.Base(dir)) && !strings.Contains(err.Error(), "quay.example.com/site/app") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/opencontainers/go-digest"
+	imgspecv1 "github.com/opencontainers/image-spec/specs-go/v1"
+	"go.podman.io/image/v5/oci/layout"
+	imgtypes "go.podman.io/image/v5/types"
+
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// ErrLocal says that an image on this machine cannot be read.
+var ErrLocal = errors.New("local image is damaged or incomplete")
+
+// Found is an image on this machine.
+type Found struct {
+	// Name as it stands there, "" if there is none.
+	Name string
+	// Digest of its manifest, or of its index.
+	Digest digest.Digest
+	open   func(context.Context, *imgtypes.SystemContext) (imgtypes.ImageSource, error)
+}
+
+// Layout lists the images of a folder of the OCI image layout.
+func Layout(dir string) ([]Found, error) {
+	list, err := layout.List(dir)
+	if err != nil {
+		return nil, fmt.Errorf("OCI layout %s: %w: %w", dir, ErrLocal, err)
+	}
+	var all []Found
+	for _, l := range list {
+		all = append(all, Found{Name: l.ManifestDescriptor.Annotations[imgspecv1.AnnotationRefName], Digest: l.ManifestDescriptor.Digest, open: l.Reference.NewImageSource})
+	}
+	return all, nil
+}
+
+// Provide has an image read from this machine, whenever it is asked for by this
+// name.
+func (c *Client) Provide(img pinset.Image, found Found) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.local[img] = found
+}
+
+// openLocal gives nil for an image that is not there.
+func (c *Client) openLocal(ctx context.Context, img pinset.Image) (*source, error) {
+	c.mu.Lock()
+	found, ok := c.local[img]
+	c.mu.Unlock()
+	if !ok {
+		return nil, nil
+	}
+	src, err := found.open(ctx, c.sys)
+	if err != nil {
+		return nil, damaged(ctx, err)
+	}
+	return &source{ImageSource: src, pinned: img, manifests: map[string]document{}, explain: damaged}, nil
+}
+
+// damaged is what classify is for images on this machine.
+func damaged(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if errors.Is(err, ErrDigest) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrLocal, err)
+}
