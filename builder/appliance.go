@@ -57,7 +57,8 @@ type Spec struct {
 	Node NodeSpec `yaml:"node,omitempty"`
 }
 
-// Source of images: one of pinnedImageSets, images, imageLists, release and oci.
+// Source of images: one of pinnedImageSets, images, imageLists, release, oci and
+// archives.
 type Source struct {
 	// PinnedImageSets are files, or folders of files, of PinnedImageSet objects.
 	PinnedImageSets []string `yaml:"pinnedImageSets,omitempty"`
@@ -70,6 +71,9 @@ type Source struct {
 	Release ReleaseSource `yaml:"release,omitempty"`
 	// OCI are folders of the OCI image layout.
 	OCI []LocalImages `yaml:"oci,omitempty"`
+	// Archives are files that podman save or skopeo copy wrote, in the format of OCI
+	// or of Docker, compressed or not.
+	Archives []LocalImages `yaml:"archives,omitempty"`
 	// Set is the name of the PinnedImageSet that is made of images that have none;
 	// that of the appliance with -images if left out. That of a release gets its
 	// version and the pool behind it.
@@ -244,10 +248,12 @@ func (a *Appliance) resolvePaths(dir string) {
 		inDir(dir, a.Spec.Sources[i].ImageLists)
 		inDir(dir, a.Spec.Sources[i].Release.Signatures.Files)
 		inDir(dir, a.Spec.Sources[i].Release.Signatures.Keys)
-		for n := range a.Spec.Sources[i].OCI {
-			paths := []string{a.Spec.Sources[i].OCI[n].Path}
-			inDir(dir, paths)
-			a.Spec.Sources[i].OCI[n].Path = paths[0]
+		for _, list := range [][]LocalImages{a.Spec.Sources[i].OCI, a.Spec.Sources[i].Archives} {
+			for n := range list {
+				paths := []string{list[n].Path}
+				inDir(dir, paths)
+				list[n].Path = paths[0]
+			}
 		}
 	}
 	inDir(dir, a.Spec.Ignition.Butane)
@@ -271,10 +277,12 @@ func (s Source) validate(appliance string) error {
 	for _, list := range [][]string{s.PinnedImageSets, s.Images, s.ImageLists} {
 		kinds += min(len(list), 1)
 	}
-	kinds += min(len(s.OCI), 1)
-	for i, l := range s.OCI {
-		if l.Path == "" {
-			return fmt.Errorf("has no oci[%d].path", i)
+	for name, list := range map[string][]LocalImages{"oci": s.OCI, "archives": s.Archives} {
+		kinds += min(len(list), 1)
+		for i, l := range list {
+			if l.Path == "" {
+				return fmt.Errorf("has no %s[%d].path", name, i)
+			}
 		}
 	}
 	if !reflect.DeepEqual(s.Release, ReleaseSource{}) {
@@ -285,9 +293,9 @@ func (s Source) validate(appliance string) error {
 	}
 	switch {
 	case kinds == 0:
-		return errors.New("names no input; give it pinnedImageSets, images, imageLists, a release or oci")
+		return errors.New("names no input; give it pinnedImageSets, images, imageLists, a release, oci or archives")
 	case kinds > 1:
-		return errors.New("has more than one of pinnedImageSets, images, imageLists, release and oci; make it two sources")
+		return errors.New("has more than one of pinnedImageSets, images, imageLists, release, oci and archives; make it two sources")
 	case len(s.PinnedImageSets) > 0 && (s.Set != "" || len(s.Pools) > 0):
 		return errors.New("has set or pools, which PinnedImageSets say themselves")
 	case len(s.PinnedImageSets) > 0:

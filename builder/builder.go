@@ -131,7 +131,7 @@ func Build(ctx context.Context, o Options) (result Result, err error) {
 	if err != nil {
 		return Result{}, err
 	}
-	defer d.client.Close()
+	defer d.Close()
 	lock, size, err := writeStore(ctx, o, stage, d.client, contents{d.sets, d.images, d.config.carried, binary})
 	if err != nil {
 		return Result{}, err
@@ -171,7 +171,7 @@ func Plan(ctx context.Context, o Options) (pinset.Lock, []string, error) {
 	if err != nil {
 		return pinset.Lock{}, nil, err
 	}
-	defer d.client.Close()
+	defer d.Close()
 	return makeLock(o.Appliance.Spec.Platform, d.sets, d.images), append(d.warnings, d.config.warnings()...), nil
 }
 
@@ -183,24 +183,42 @@ type decision struct {
 	images []storage.Resolved
 }
 
+// Close ends the reading of images.
+func (d *decision) Close() error {
+	err := d.inputs.Close()
+	if d.client != nil {
+		err = errors.Join(err, d.client.Close())
+	}
+	return err
+}
+
+// tmp is where compressed archives are unpacked: where the appliance grows, since
+// there is room for it.
+func (o Options) tmp() string {
+	if o.Out == "" {
+		return ""
+	}
+	return filepath.Dir(filepath.Clean(o.Out))
+}
+
 // decide reads the inputs, and asks the registries what they are. Whatever is
 // wrong with the ISO is found before the first request. The caller closes the
-// client.
+// decision.
 func decide(ctx context.Context, o Options) (d decision, err error) {
-	if d.inputs, err = readSources(o.Appliance); err != nil {
+	if d.inputs, err = readSources(ctx, o.Appliance, o.tmp()); err != nil {
 		return d, err
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.Close())
+		}
+	}()
 	if d.config, err = configure(o.Appliance, d.sets); err != nil {
 		return d, err
 	}
 	if d.client, err = storage.NewClient(o.Access, o.Appliance.Spec.Platform); err != nil {
 		return d, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.client.Close())
-		}
-	}()
 	if len(d.asked)+len(d.releases)+len(d.locals) > 0 {
 		if err := d.pin(ctx, d.client, o.Lock, o.Hooks); err != nil {
 			return d, err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -21,6 +22,8 @@ type inputs struct {
 	asked    []asked
 	releases []release
 	locals   []found
+	// files are open for as long as images are read from them.
+	files []io.Closer
 	// tags by which images were asked for, and what asked for them.
 	tags, from map[pinset.Image][]string
 	warnings   []string
@@ -46,32 +49,52 @@ type release struct {
 	set string
 }
 
-// readSources reads all sources, and asks nobody.
-func readSources(a Appliance) (in inputs, err error) {
+// Close ends the reading of local files.
+func (in *inputs) Close() error {
+	var errs []error
+	for _, f := range in.files {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// readSources reads all sources, and asks nobody. tmp is for archives that are
+// compressed. The caller closes the inputs.
+func readSources(ctx context.Context, a Appliance, tmp string) (in inputs, err error) {
 	in.tags, in.from = map[pinset.Image][]string{}, map[pinset.Image][]string{}
 	var paths []string
 	for i, s := range a.Spec.Sources {
 		paths = append(paths, s.PinnedImageSets...)
 		names, err := s.names(i)
 		if err != nil {
-			return inputs{}, err
+			return inputs{}, errors.Join(err, in.Close())
 		}
 		if len(names) > 0 {
 			in.asked = append(in.asked, asked{cmp.Or(s.Set, a.Metadata.Name+"-images"), s.Pools, names[0].Origin, names})
 		}
 		for _, l := range s.OCI {
-			images, err := l.find()
+			images, err := l.layout()
 			if err != nil {
-				return inputs{}, err
+				return inputs{}, errors.Join(err, in.Close())
 			}
+			in.locals = append(in.locals, found{asked{set: cmp.Or(s.Set, a.Metadata.Name+"-images"), pools: s.Pools, origin: l.Path}, images})
+		}
+		for _, l := range s.Archives {
+			images, file, err := l.archive(ctx, tmp)
+			if err != nil {
+				return inputs{}, errors.Join(err, in.Close())
+			}
+			in.files = append(in.files, file)
 			in.locals = append(in.locals, found{asked{set: cmp.Or(s.Set, a.Metadata.Name+"-images"), pools: s.Pools, origin: l.Path}, images})
 		}
 		if s.Release.Image != "" {
 			in.releases = append(in.releases, release{s, cmp.Or(s.Set, a.Metadata.Name)})
 		}
 	}
-	in.sets, in.warnings, err = source.PinnedImageSets(paths)
-	return in, err
+	if in.sets, in.warnings, err = source.PinnedImageSets(paths); err != nil {
+		return inputs{}, errors.Join(err, in.Close())
+	}
+	return in, nil
 }
 
 // names are those that the source lists by any name.

@@ -2,16 +2,19 @@ package builder
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// LocalImages are images on this machine, in a folder of the OCI image layout.
+// LocalImages are images on this machine: in a folder of the OCI image layout, or
+// in an archive.
 type LocalImages struct {
-	// Path of the folder.
+	// Path of the folder or the archive.
 	Path string `yaml:"path,omitempty"`
 	// Name of the image, with a tag, if it has no full one there.
 	Name string `yaml:"name,omitempty"`
@@ -26,12 +29,29 @@ type local struct {
 	found storage.Found
 }
 
-// find lists the images, and says what is wrong with their names.
-func (l LocalImages) find() (all []local, err error) {
+// layout lists the images of a folder, and says what is wrong with their names.
+func (l LocalImages) layout() ([]local, error) {
 	found, err := storage.Layout(l.Path)
 	if err != nil {
 		return nil, err
 	}
+	return l.named(found)
+}
+
+// archive does so with a file, which the caller closes.
+func (l LocalImages) archive(ctx context.Context, tmp string) ([]local, io.Closer, error) {
+	found, file, err := storage.Archive(ctx, l.Path, tmp)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := l.named(found)
+	if err != nil {
+		return nil, nil, errors.Join(err, file.Close())
+	}
+	return all, file, nil
+}
+
+func (l LocalImages) named(found []storage.Found) (all []local, err error) {
 	if len(found) == 0 {
 		return nil, fmt.Errorf("%s: %w: no image in it", l.Path, storage.ErrLocal)
 	}

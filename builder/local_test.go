@@ -94,3 +94,73 @@ func TestLayoutsThatAreWrong(t *testing.T) {
 		}
 	}
 }
+
+// archive is a file as skopeo makes it, of one image; compress is a command.
+func archive(t *testing.T, format, name, pin string, compress ...string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "images.tar")
+	fixtures.Run(t, "skopeo", "copy", "--quiet", "--src-tls-verify=false", "docker://"+pin, format+":"+file+":"+name)
+	if len(compress) > 0 {
+		fixtures.Run(t, "sh", "-c", strings.Join(compress, " ")+" <"+file+" >"+file+".packed")
+		return file + ".packed"
+	}
+	return file
+}
+
+func TestArchives(t *testing.T) {
+	registry, pins := fixtures.Samples(t)
+	o := options(t, nil)
+	o.Appliance.Spec.Sources = []builder.Source{{Archives: []builder.LocalImages{
+		{Path: archive(t, "oci-archive", "quay.example.com/site/app:1.2", pins.Mixed)},
+		{Path: archive(t, "oci-archive", "", pins.Pause, "gzip"), Name: "quay.example.com/site/pause:3"},
+		{Path: archive(t, "docker-archive", "quay.example.com/site/docker:1", pins.Docker)},
+		{Path: archive(t, "docker-archive", "quay.example.com/site/other:1", pins.Index, "zstd", "-q")},
+	}}}
+	if err := registry.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n := appliance.Boot(t, o, "quay.example.com/site/pause:3")
+	n.Start()
+	lock := appliance.Lock(t, o.Out)
+	checkImages(t, n, lock)
+	if len(lock.Images) != 4 {
+		t.Errorf("%d images", len(lock.Images))
+	}
+	id, _ := n.RunContainer("quay.example.com/site/app:1.2")
+	if code := n.State(id, criapi.ContainerState_CONTAINER_EXITED); code != 0 {
+		t.Errorf("the container ended with %d", code)
+	}
+	if entries, err := os.ReadDir(filepath.Dir(o.Out)); err != nil || len(entries) != 2 { // the sets of the options
+		t.Errorf("unpacked archives stay: %v, %v", entries, err)
+	}
+}
+
+func TestArchivesThatAreWrong(t *testing.T) {
+	_, pins := fixtures.Samples(t)
+	const app = "quay.example.com/site/app:1.2"
+	cut := func(format string) func(file string) {
+		return func(file string) { fixtures.Run(t, "truncate", "--size=-"+format, file) }
+	}
+	for name, c := range map[string]struct {
+		format string
+		befall func(file string)
+		want   error
+	}{
+		"OCI, cut off":      {"oci-archive", cut("20K"), storage.ErrLocal},
+		"Docker, cut off":   {"docker-archive", cut("20K"), storage.ErrLocal},
+		"no archive":        {"oci-archive", func(file string) { fixtures.Run(t, "sh", "-c", "echo nothing >"+file) }, storage.ErrLocal},
+		"empty":             {"oci-archive", func(file string) { fixtures.Run(t, "truncate", "--size=0", file) }, storage.ErrLocal},
+		"without its index": {"oci-archive", func(file string) { fixtures.Run(t, "tar", "--delete", "-f", file, "index.json") }, storage.ErrLocal},
+		"a blob changed": {"oci-archive", func(file string) {
+			fixtures.Run(t, "sh", "-c", "d=$(mktemp -d) && tar -xf "+file+" -C $d && for b in $d/blobs/sha256/*; do printf '\\n' >>$b; done && tar -cf "+file+" -C $d . && rm -r $d")
+		}, storage.ErrDigest},
+	} {
+		file := archive(t, c.format, app, pins.Docker)
+		c.befall(file)
+		o := options(t, nil)
+		o.Appliance.Spec.Sources = []builder.Source{{Archives: []builder.LocalImages{{Path: file}}}}
+		if _, err := builder.Build(t.Context(), o); !errors.Is(err, c.want) || !strings.Contains(err.Error(), file) && !strings.Contains(err.Error(), "quay.example.com/site/app") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

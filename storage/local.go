@@ -22,7 +22,9 @@ type Found struct {
 	Name string
 	// Digest of its manifest, or of its index.
 	Digest digest.Digest
+	// One of the two: the library's way, or ours under the name that the image gets.
 	open   func(context.Context, *imgtypes.SystemContext) (imgtypes.ImageSource, error)
+	source func(imgtypes.ImageReference) imgtypes.ImageSource
 }
 
 // Layout lists the images of a folder of the OCI image layout.
@@ -54,11 +56,22 @@ func (c *Client) openLocal(ctx context.Context, img pinset.Image) (*source, erro
 	if !ok {
 		return nil, nil
 	}
-	src, err := found.open(ctx, c.sys)
+	src, err := found.as(ctx, c.sys, img)
 	if err != nil {
 		return nil, damaged(ctx, err)
 	}
 	return &source{ImageSource: src, pinned: img, manifests: map[string]document{}, explain: damaged}, nil
+}
+
+func (f Found) as(ctx context.Context, sys *imgtypes.SystemContext, img pinset.Image) (imgtypes.ImageSource, error) {
+	if f.source == nil {
+		return f.open(ctx, sys)
+	}
+	ref, err := dockerReference(img.String())
+	if err != nil {
+		return nil, err
+	}
+	return f.source(ref), nil
 }
 
 // damaged is what classify is for images on this machine.

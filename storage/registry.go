@@ -19,7 +19,6 @@ import (
 
 	"github.com/docker/distribution/registry/api/errcode"
 	"go.podman.io/image/v5/docker"
-	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/signature"
 	imgtypes "go.podman.io/image/v5/types"
 
@@ -165,11 +164,7 @@ func (c *Client) Close() error {
 }
 
 func (c *Client) openName(ctx context.Context, name string, pinned pinset.Image) (*source, error) {
-	named, err := reference.ParseNamed(name)
-	if err != nil {
-		return nil, err
-	}
-	ref, err := docker.NewReference(named)
+	ref, err := dockerReference(name)
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,7 @@ type inputFlags struct {
 	lists      []string
 	release    string
 	oci        []string
+	archives   []string
 	lock       string
 	locked     bool
 	update     bool
@@ -44,6 +45,7 @@ func (f *inputFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.lists, "image-list", nil, "file of images, likewise: one a line, MicroShift's release JSON, or Images of Hauler")
 	flags.StringVar(&f.release, "release", "", "OpenShift release by its pull spec, likewise")
 	flags.StringArrayVar(&f.oci, "oci", nil, "folder of the OCI image layout, likewise; FOLDER=NAME names an image that has no full name there")
+	flags.StringArrayVar(&f.archives, "archive", nil, "archive of podman save or skopeo, in the format of OCI or Docker, likewise; FILE=NAME as with --oci")
 	flags.StringVar(&f.lock, "lock", "", "lock of an earlier run, whose tags stay what they were (default: appliance.lock.json beside appliance.yaml, if it is there)")
 	flags.BoolVar(&f.locked, "locked", false, "refuse to make anything but what the lock says")
 	flags.BoolVar(&f.update, "update", false, "resolve all tags again")
@@ -84,10 +86,10 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 	}
 	sources := f.sources()
 	if f.config == "" && len(sources) == 0 {
-		return o, usageError{errors.New("give an appliance file with -c, or inputs with --set, --image, --image-list, --oci or --release")}
+		return o, usageError{errors.New("give an appliance file with -c, or inputs with --set, --image, --image-list, --oci, --archive or --release")}
 	}
 	if f.config != "" && len(sources) > 0 {
-		return o, usageError{errors.New("-c goes with none of --set, --image, --image-list, --oci and --release: list the inputs in the appliance file")}
+		return o, usageError{errors.New("-c goes with none of --set, --image, --image-list, --oci, --archive and --release: list the inputs in the appliance file")}
 	}
 	if f.pullSecret != "" {
 		if f.access.AuthFile != "" {
@@ -153,13 +155,21 @@ func (f *inputFlags) sources() (all []builder.Source) {
 		}
 	}
 	for _, text := range f.oci {
-		path, name, _ := strings.Cut(text, "=")
-		all = append(all, builder.Source{OCI: []builder.LocalImages{{Path: path, Name: name}}})
+		all = append(all, builder.Source{OCI: localImages(text)})
+	}
+	for _, text := range f.archives {
+		all = append(all, builder.Source{Archives: localImages(text)})
 	}
 	if f.release != "" {
 		all = append(all, builder.Source{Release: builder.ReleaseSource{Image: f.release}})
 	}
 	return all
+}
+
+// localImages reads PATH or PATH=NAME.
+func localImages(text string) []builder.LocalImages {
+	path, name, _ := strings.Cut(text, "=")
+	return []builder.LocalImages{{Path: path, Name: name}}
 }
 
 // nodeBinary prefers the pinbox-node that bears the architecture's name.

@@ -1,0 +1,201 @@
+package storage
+
+import (
+	"archive/tar"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+
+	"github.com/opencontainers/go-digest"
+	imgspecv1 "github.com/opencontainers/image-spec/specs-go/v1"
+	"go.podman.io/image/v5/docker"
+	dockerarchive "go.podman.io/image/v5/docker/archive"
+	"go.podman.io/image/v5/docker/reference"
+	"go.podman.io/image/v5/pkg/compression"
+	imgtypes "go.podman.io/image/v5/types"
+)
+
+// Archive lists the images of a file that `podman save` or `skopeo copy` wrote,
+// in the format of OCI or of Docker, compressed or not. An uncompressed file is
+// read in place; another is unpacked in tmp first. The caller closes it when the
+// images are no longer needed.
+func Archive(ctx context.Context, name, tmp string) (all []Found, closer io.Closer, err error) {
+	f, err := plainFile(name, tmp)
+	if err != nil {
+		return nil, nil, fmt.Errorf("archive %s: %w: %w", name, ErrLocal, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("archive %s: %w: %w", name, ErrLocal, err), f.Close())
+		}
+	}()
+	members, err := indexTar(ctx, f)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, ok := members[imgspecv1.ImageLayoutFile]; !ok {
+		return dockerArchive(ctx, f)
+	}
+	all, err = ociArchive(f, members)
+	return all, f, err
+}
+
+// plainFile opens a file as it is, or a copy of it without the compression, which
+// goes away with its end.
+func plainFile(name, tmp string) (_ *os.File, err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	stream, compressed, err := compression.AutoDecompress(f)
+	if err == nil && !compressed {
+		_, err = f.Seek(0, io.SeekStart)
+		return f, err
+	}
+	defer f.Close()
+	if err != nil {
+		return nil, err
+	}
+	defer stream.Close()
+	plain, err := os.CreateTemp(tmp, "pinbox-archive-")
+	if err != nil {
+		return nil, err
+	}
+	if _, err = io.Copy(plain, stream); err == nil {
+		_, err = plain.Seek(0, io.SeekStart)
+	}
+	if err := errors.Join(err, os.Remove(plain.Name())); err != nil {
+		return nil, errors.Join(err, plain.Close())
+	}
+	return plain, nil
+}
+
+// indexTar finds the members of a tar file, without reading what is in them. A
+// file that was cut off is an error.
+func indexTar(ctx context.Context, f *os.File) (map[string]span, error) {
+	size, err := f.Seek(0, io.SeekEnd)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return nil, err
+	}
+	members := map[string]span{}
+	for tr := tar.NewReader(f); ; {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		hdr, err := tr.Next()
+		if errors.Is(err, io.EOF) && len(members) > 0 {
+			return members, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		at, err := f.Seek(0, io.SeekCurrent) // the reader of tar reads no further than it must
+		if err != nil {
+			return nil, err
+		}
+		if at+hdr.Size > size {
+			return nil, fmt.Errorf("%s ends after %d of %d bytes: %w", hdr.Name, size-at, hdr.Size, io.ErrUnexpectedEOF)
+		}
+		members[path.Clean(hdr.Name)] = span{at, hdr.Size}
+	}
+}
+
+// ociArchive reads the index of a layout in a tar file.
+func ociArchive(f *os.File, members map[string]span) (all []Found, err error) {
+	at, ok := members[imgspecv1.ImageIndexFile]
+	if !ok {
+		return nil, fmt.Errorf("it has no %s", imgspecv1.ImageIndexFile)
+	}
+	var index imgspecv1.Index
+	if err := json.NewDecoder(at.read(f)).Decode(&index); err != nil {
+		return nil, fmt.Errorf("%s: %w", imgspecv1.ImageIndexFile, err)
+	}
+	open := func(d digest.Digest) (io.ReadCloser, int64, error) {
+		at, ok := members[path.Join(imgspecv1.ImageBlobsDir, d.Algorithm().String(), d.Encoded())]
+		if !ok {
+			return nil, 0, fmt.Errorf("it has no blob %s", d)
+		}
+		return at.read(f), at.size, nil
+	}
+	for _, m := range index.Manifests {
+		if err := m.Digest.Validate(); err != nil {
+			return nil, fmt.Errorf("%s: %w", imgspecv1.ImageIndexFile, err)
+		}
+		all = append(all, Found{Name: m.Annotations[imgspecv1.AnnotationRefName], Digest: m.Digest, source: func(ref imgtypes.ImageReference) imgtypes.ImageSource {
+			return blobs{ref, m.Digest, open}
+		}})
+	}
+	return all, nil
+}
+
+// dockerArchive is left to the library, which makes manifests for what has none.
+func dockerArchive(ctx context.Context, f *os.File) (all []Found, closer io.Closer, err error) {
+	// The copy without compression has no name any more.
+	reader, err := dockerarchive.NewReader(nil, fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	if err != nil {
+		return nil, nil, err
+	}
+	closer = closers{reader, f}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, reader.Close())
+		}
+	}()
+	images, err := reader.List()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, refs := range images {
+		for _, ref := range refs {
+			found, err := foundInDocker(ctx, ref)
+			if err != nil {
+				return nil, nil, err
+			}
+			all = append(all, found)
+		}
+	}
+	return all, closer, nil
+}
+
+func foundInDocker(ctx context.Context, ref imgtypes.ImageReference) (Found, error) {
+	src, err := ref.NewImageSource(ctx, nil)
+	if err != nil {
+		return Found{}, err
+	}
+	defer src.Close()
+	content, _, err := src.GetManifest(ctx, nil)
+	if err != nil {
+		return Found{}, err
+	}
+	found := Found{Digest: digest.FromBytes(content), open: ref.NewImageSource}
+	if named := ref.DockerReference(); named != nil {
+		found.Name = named.String()
+	}
+	return found, nil
+}
+
+type closers []io.Closer
+
+func (all closers) Close() error {
+	var errs []error
+	for _, c := range all {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// dockerReference is what policies know an image by that was in a registry.
+func dockerReference(name string) (imgtypes.ImageReference, error) {
+	named, err := reference.ParseNamed(name)
+	if err != nil {
+		return nil, err
+	}
+	return docker.NewReference(named)
+}
