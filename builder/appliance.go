@@ -57,8 +57,8 @@ type Spec struct {
 	Node NodeSpec `yaml:"node,omitempty"`
 }
 
-// Source of images: one of pinnedImageSets, images, imageLists, release, oci and
-// archives.
+// Source of images: one of pinnedImageSets, images, imageLists, manifests, release,
+// oci and archives.
 type Source struct {
 	// PinnedImageSets are files, or folders of files, of PinnedImageSet objects.
 	PinnedImageSets []string `yaml:"pinnedImageSets,omitempty"`
@@ -67,6 +67,9 @@ type Source struct {
 	// ImageLists are files of names: one a line, a release of MicroShift as JSON, or
 	// Images of Hauler.
 	ImageLists []string `yaml:"imageLists,omitempty"`
+	// Manifests are files, or folders of files, of Kubernetes objects whose pods name
+	// the images.
+	Manifests []string `yaml:"manifests,omitempty"`
 	// Release of OpenShift.
 	Release ReleaseSource `yaml:"release,omitempty"`
 	// OCI are folders of the OCI image layout.
@@ -246,6 +249,7 @@ func (a *Appliance) resolvePaths(dir string) {
 	for i := range a.Spec.Sources {
 		inDir(dir, a.Spec.Sources[i].PinnedImageSets)
 		inDir(dir, a.Spec.Sources[i].ImageLists)
+		inDir(dir, a.Spec.Sources[i].Manifests)
 		inDir(dir, a.Spec.Sources[i].Release.Signatures.Files)
 		inDir(dir, a.Spec.Sources[i].Release.Signatures.Keys)
 		for _, list := range [][]LocalImages{a.Spec.Sources[i].OCI, a.Spec.Sources[i].Archives} {
@@ -274,7 +278,7 @@ func inDir(dir string, paths []string) {
 
 func (s Source) validate(appliance string) error {
 	kinds := 0
-	for _, list := range [][]string{s.PinnedImageSets, s.Images, s.ImageLists} {
+	for _, list := range [][]string{s.PinnedImageSets, s.Images, s.ImageLists, s.Manifests} {
 		kinds += min(len(list), 1)
 	}
 	for name, list := range map[string][]LocalImages{"oci": s.OCI, "archives": s.Archives} {
@@ -293,9 +297,9 @@ func (s Source) validate(appliance string) error {
 	}
 	switch {
 	case kinds == 0:
-		return errors.New("names no input; give it pinnedImageSets, images, imageLists, a release, oci or archives")
+		return errors.New("names no input; give it pinnedImageSets, images, imageLists, manifests, a release, oci or archives")
 	case kinds > 1:
-		return errors.New("has more than one of pinnedImageSets, images, imageLists, release, oci and archives; make it two sources")
+		return errors.New("has more than one of pinnedImageSets, images, imageLists, manifests, release, oci and archives; make it two sources")
 	case len(s.PinnedImageSets) > 0 && (s.Set != "" || len(s.Pools) > 0):
 		return errors.New("has set or pools, which PinnedImageSets say themselves")
 	case len(s.PinnedImageSets) > 0:

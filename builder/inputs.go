@@ -105,6 +105,10 @@ func (s Source) names(number int) (names []source.Named, err error) {
 		more, err := source.ReadList(path)
 		names, errs = append(names, more...), append(errs, err)
 	}
+	for _, path := range s.Manifests {
+		more, err := source.Manifests(path)
+		names, errs = append(names, more...), append(errs, err)
+	}
 	return names, errors.Join(errs...)
 }
 

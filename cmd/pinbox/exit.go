@@ -95,6 +95,8 @@ var table = []struct {
 	{source.ErrComponent, exitInput, "`oc adm release info` lists the components of a release"},
 	{source.ErrNoSignature, exitVerify, "fetch it from mirror.openshift.com/pub/openshift-v4/signatures, or take that of oc-mirror"},
 	{storage.ErrSignature, exitVerify, "is it the key of the release's maker, and the release that was signed?"},
+	{source.ErrManifest, exitInput, "`helm template` renders a chart"},
+	{source.ErrNoImages, exitInput, "name a file or a folder of Kubernetes objects that have pods"},
 	{source.ErrList, exitInput, "list one image a line, with # before comments"},
 	{source.ErrEmptyList, exitInput, "list at least one image, or leave the file out"},
 	{source.ErrNoSets, exitInput, "name a file or a folder with PinnedImageSet objects"},

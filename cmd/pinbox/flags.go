@@ -25,6 +25,7 @@ type inputFlags struct {
 	images     []string
 	lists      []string
 	release    string
+	manifests  []string
 	oci        []string
 	archives   []string
 	lock       string
@@ -43,6 +44,7 @@ func (f *inputFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.sets, "set", nil, "file or folder of PinnedImageSets, instead of an appliance file; may be repeated")
 	flags.StringArrayVar(&f.images, "image", nil, "image by its full name, with a digest or a tag, likewise")
 	flags.StringArrayVar(&f.lists, "image-list", nil, "file of images, likewise: one a line, MicroShift's release JSON, or Images of Hauler")
+	flags.StringArrayVar(&f.manifests, "manifests", nil, "file or folder of Kubernetes objects whose pods name the images, likewise")
 	flags.StringVar(&f.release, "release", "", "OpenShift release by its pull spec, likewise")
 	flags.StringArrayVar(&f.oci, "oci", nil, "folder of the OCI image layout, likewise; FOLDER=NAME names an image that has no full name there")
 	flags.StringArrayVar(&f.archives, "archive", nil, "archive of podman save or skopeo, in the format of OCI or Docker, likewise; FILE=NAME as with --oci")
@@ -86,10 +88,10 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 	}
 	sources := f.sources()
 	if f.config == "" && len(sources) == 0 {
-		return o, usageError{errors.New("give an appliance file with -c, or inputs with --set, --image, --image-list, --oci, --archive or --release")}
+		return o, usageError{errors.New("give an appliance file with -c, or inputs with flags such as --set, --image and --release")}
 	}
 	if f.config != "" && len(sources) > 0 {
-		return o, usageError{errors.New("-c goes with none of --set, --image, --image-list, --oci, --archive and --release: list the inputs in the appliance file")}
+		return o, usageError{errors.New("-c does not go with inputs as flags: list them in the appliance file")}
 	}
 	if f.pullSecret != "" {
 		if f.access.AuthFile != "" {
@@ -149,8 +151,8 @@ func (f *inputFlags) readLock() (lock pinset.Lock, err error) {
 
 // sources are the inputs that the flags name.
 func (f *inputFlags) sources() (all []builder.Source) {
-	for _, s := range []builder.Source{{PinnedImageSets: f.sets}, {Images: f.images}, {ImageLists: f.lists}} {
-		if len(s.PinnedImageSets)+len(s.Images)+len(s.ImageLists) > 0 {
+	for _, s := range []builder.Source{{PinnedImageSets: f.sets}, {Images: f.images}, {ImageLists: f.lists}, {Manifests: f.manifests}} {
+		if len(s.PinnedImageSets)+len(s.Images)+len(s.ImageLists)+len(s.Manifests) > 0 {
 			all = append(all, s)
 		}
 	}

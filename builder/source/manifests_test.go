@@ -1,0 +1,90 @@
+package source_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+const rendered = `# Source: chart/templates/deployment.yaml
+apiVersion: apps/v1
+kind: Deployment
+spec:
+  template:
+    spec:
+      initContainers:
+      - {name: init, image: "quay.io/site/init:1"}
+      containers:
+      - name: app
+        image: quay.io/site/app` + digest + `
+      - name: side
+        image: quay.io/site/side
+      volumes:
+      - name: model
+        image: {reference: "quay.io/site/model:3"}
+      - name: config
+        configMap: {name: x}
+---
+apiVersion: v1
+kind: List
+items:
+- kind: CronJob
+  spec: {jobTemplate: {spec: {template: {spec: {containers: [{image: "quay.io/site/job:2"}]}}}}}
+- kind: ConfigMap
+  data: {image: not an image}
+---
+apiVersion: example.com/v1
+kind: Fleet
+spec:
+  members:
+  - podTemplate: {spec: {ephemeralContainers: [{image: "quay.io/site/debug:1"}], containers: []}}
+`
+
+func TestManifests(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{"all.yaml": rendered, "more/pod.json": `{"kind":"Pod","spec":{"containers":[{"image":"quay.io/site/pod:1"}]}}`, "README.md": "containers: [{image: x}]", "NOTES.txt": "nothing"} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names, err := source.Manifests(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, n := range names {
+		got = append(got, n.String()+" "+strings.TrimPrefix(n.Origin, dir+"/"))
+	}
+	want := []string{
+		"quay.io/site/init:1 all.yaml:8", "quay.io/site/app" + digest + " all.yaml:11", "quay.io/site/side:latest all.yaml:13", "quay.io/site/model:3 all.yaml:16",
+		"quay.io/site/job:2 all.yaml:24", "quay.io/site/debug:1 all.yaml:32", "quay.io/site/pod:1 more/pod.json:1",
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func TestManifestsThatAreWrong(t *testing.T) {
+	for name, c := range map[string]struct {
+		content string
+		want    error
+		where   string
+	}{
+		"a template":   {"{{- if .Values.on }}\nkind: Pod\n{{- end }}\n", source.ErrManifest, "x.yaml"},
+		"short names":  {"spec:\n  containers:\n  - image: nginx:1\n  - image: busybox\n", pinset.ErrShortName, "x.yaml:4: image \"busybox\""},
+		"no container": {"kind: ConfigMap\n", source.ErrNoImages, "x.yaml"},
+	} {
+		if _, err := source.Manifests(list(t, "x.yaml", c.content)); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.where) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
