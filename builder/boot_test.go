@@ -96,8 +96,8 @@ StandardError=tty
 `,
 		"check": `set -ex
 ` + arrive + `
-if [ ! -e /usr/local/bin/pinbox-node ]; then # of a late store: it is asked for again
-	for n in $(seq 100); do pinbox-node status && break; sleep 0.1; done
+if [ ! -e /usr/local/bin/pinbox-node ]; then # it comes with a late store, when systemd tries again
+	for n in $(seq 200); do systemctl --quiet is-active pinbox-node.service && break; sleep 0.1; done
 	systemctl reset-failed
 fi
 for unit in var-lib-pinbox-stores-0.mount crio.service pinbox-node.service; do
