@@ -154,8 +154,8 @@ type NodeStore struct {
 	Path string `yaml:"path,omitempty" jsonschema:"pattern=^/[A-Za-z0-9/._-]+$"`
 	// PartitionLabel of the GPT partition that holds the store.
 	PartitionLabel string `yaml:"partitionLabel,omitempty" jsonschema:"pattern=^[A-Za-z0-9._-]+$,maxLength=36"`
-	// VolumeLabel of a medium of its own, as `pinbox medium` writes it; PINBOX there
-	// unless told otherwise. The live ISO then has no store.
+	// VolumeLabel of a medium of its own, which `pinbox medium` writes with it. The
+	// live ISO then has no store.
 	VolumeLabel string `yaml:"volumeLabel,omitempty" jsonschema:"pattern=^[A-Z0-9_]+$,maxLength=16"`
 }
 

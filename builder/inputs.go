@@ -62,39 +62,51 @@ func (in *inputs) Close() error {
 // compressed. The caller closes the inputs.
 func readSources(ctx context.Context, a Appliance, tmp string) (in inputs, err error) {
 	in.tags, in.from = map[pinset.Image][]string{}, map[pinset.Image][]string{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, in.Close())
+		}
+	}()
 	var paths []string
 	for i, s := range a.Spec.Sources {
 		paths = append(paths, s.PinnedImageSets...)
-		names, err := s.names(i)
+		if err := in.read(ctx, i, s, a.Metadata.Name, tmp); err != nil {
+			return in, err
+		}
+	}
+	in.sets, in.warnings, err = source.PinnedImageSets(paths)
+	return in, err
+}
+
+// read reads one source that has no sets of its own.
+func (in *inputs) read(ctx context.Context, number int, s Source, appliance, tmp string) error {
+	names, err := s.names(number)
+	if err != nil {
+		return err
+	}
+	set := cmp.Or(s.Set, appliance+"-images")
+	if len(names) > 0 {
+		in.asked = append(in.asked, asked{set, s.Pools, names[0].Origin, names})
+	}
+	for _, l := range s.OCI {
+		images, err := l.layout()
 		if err != nil {
-			return inputs{}, errors.Join(err, in.Close())
+			return err
 		}
-		if len(names) > 0 {
-			in.asked = append(in.asked, asked{cmp.Or(s.Set, a.Metadata.Name+"-images"), s.Pools, names[0].Origin, names})
-		}
-		for _, l := range s.OCI {
-			images, err := l.layout()
-			if err != nil {
-				return inputs{}, errors.Join(err, in.Close())
-			}
-			in.locals = append(in.locals, found{asked{set: cmp.Or(s.Set, a.Metadata.Name+"-images"), pools: s.Pools, origin: l.Path}, images})
-		}
-		for _, l := range s.Archives {
-			images, file, err := l.archive(ctx, tmp)
-			if err != nil {
-				return inputs{}, errors.Join(err, in.Close())
-			}
-			in.files = append(in.files, file)
-			in.locals = append(in.locals, found{asked{set: cmp.Or(s.Set, a.Metadata.Name+"-images"), pools: s.Pools, origin: l.Path}, images})
-		}
-		if s.Release.Image != "" {
-			in.releases = append(in.releases, release{s, cmp.Or(s.Set, a.Metadata.Name)})
-		}
+		in.locals = append(in.locals, found{asked{set: set, pools: s.Pools, origin: l.Path}, images})
 	}
-	if in.sets, in.warnings, err = source.PinnedImageSets(paths); err != nil {
-		return inputs{}, errors.Join(err, in.Close())
+	for _, l := range s.Archives {
+		images, file, err := l.archive(ctx, tmp)
+		if err != nil {
+			return err
+		}
+		in.files = append(in.files, file)
+		in.locals = append(in.locals, found{asked{set: set, pools: s.Pools, origin: l.Path}, images})
 	}
-	return in, nil
+	if s.Release.Image != "" {
+		in.releases = append(in.releases, release{s, cmp.Or(s.Set, appliance)})
+	}
+	return nil
 }
 
 // names are those that the source lists by any name.
