@@ -7,11 +7,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"reflect"
-	"regexp"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
@@ -55,35 +54,6 @@ type Spec struct {
 	ISO ISOSpec `yaml:"iso,omitempty"`
 	// Node is how the node uses what was built.
 	Node NodeSpec `yaml:"node,omitempty"`
-}
-
-// Source of images: one of pinnedImageSets, images, imageLists, manifests, release,
-// oci and archives.
-type Source struct {
-	// PinnedImageSets are files, or folders of files, of PinnedImageSet objects.
-	PinnedImageSets []string `yaml:"pinnedImageSets,omitempty"`
-	// Images by their full names, with a digest or a tag.
-	Images []string `yaml:"images,omitempty"`
-	// ImageLists are files of names: one a line, a release of MicroShift as JSON, or
-	// Images of Hauler.
-	ImageLists []string `yaml:"imageLists,omitempty"`
-	// Manifests are files, or folders of files, of Kubernetes objects whose pods name
-	// the images.
-	Manifests []string `yaml:"manifests,omitempty"`
-	// Release of OpenShift.
-	Release ReleaseSource `yaml:"release,omitempty"`
-	// OCI are folders of the OCI image layout.
-	OCI []LocalImages `yaml:"oci,omitempty"`
-	// Archives are files that podman save or skopeo copy wrote, in the format of OCI
-	// or of Docker, compressed or not.
-	Archives []LocalImages `yaml:"archives,omitempty"`
-	// Set is the name of the PinnedImageSet that is made of images that have none;
-	// that of the appliance with -images if left out. That of a release gets its
-	// version and the pool behind it.
-	Set string `yaml:"set,omitempty"`
-	// Pools get a set each, with their names behind it; without any it is one for
-	// every node.
-	Pools []string `yaml:"pools,omitempty"`
 }
 
 // StoreSpec is how the image store is packed.
@@ -179,7 +149,7 @@ func ReadAppliance(path string) (Appliance, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(content))
 	dec.KnownFields(true)
 	if err := dec.Decode(&a); err != nil {
-		return Appliance{}, fmt.Errorf("%w: %s", ErrAppliance, located(path, err))
+		return Appliance{}, fmt.Errorf("%w: %w", ErrAppliance, source.Located(path, err))
 	}
 	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return Appliance{}, fmt.Errorf("%w: %s: more than one document", ErrAppliance, path)
@@ -189,25 +159,6 @@ func ReadAppliance(path string) (Appliance, error) {
 	}
 	a.resolvePaths(filepath.Dir(path))
 	return a, nil
-}
-
-var yamlLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): (.*?)(?: in type builder\.\w+)?$`)
-
-// located puts the file before each line number of a YAML error.
-func located(path string, err error) error {
-	var list *yaml.TypeError
-	if !errors.As(err, &list) {
-		list = &yaml.TypeError{Errors: []string{err.Error()}}
-	}
-	var errs []error
-	for _, text := range list.Errors {
-		if m := yamlLine.FindStringSubmatch(text); m != nil {
-			errs = append(errs, fmt.Errorf("%s:%s: %s", path, m[1], m[2]))
-		} else {
-			errs = append(errs, fmt.Errorf("%s: %s", path, text))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // validate also fills in the platform.
@@ -245,74 +196,18 @@ func (a *Appliance) validate() error {
 	return spec.Platform.Validate()
 }
 
+// resolvePaths makes all paths count from dir.
 func (a *Appliance) resolvePaths(dir string) {
+	paths := []*string{&a.Spec.Node.Binary, &a.Spec.ISO.Base}
+	paths = append(paths, each(a.Spec.Ignition.Butane)...)
 	for i := range a.Spec.Sources {
-		inDir(dir, a.Spec.Sources[i].PinnedImageSets)
-		inDir(dir, a.Spec.Sources[i].ImageLists)
-		inDir(dir, a.Spec.Sources[i].Manifests)
-		inDir(dir, a.Spec.Sources[i].Release.Signatures.Files)
-		inDir(dir, a.Spec.Sources[i].Release.Signatures.Keys)
-		for _, list := range [][]LocalImages{a.Spec.Sources[i].OCI, a.Spec.Sources[i].Archives} {
-			for n := range list {
-				paths := []string{list[n].Path}
-				inDir(dir, paths)
-				list[n].Path = paths[0]
-			}
-		}
+		paths = append(paths, a.Spec.Sources[i].paths()...)
 	}
-	inDir(dir, a.Spec.Ignition.Butane)
-	for _, path := range []*string{&a.Spec.Node.Binary, &a.Spec.ISO.Base} {
+	for _, path := range paths {
 		if *path != "" && !filepath.IsAbs(*path) {
 			*path = filepath.Join(dir, *path)
 		}
 	}
-}
-
-func inDir(dir string, paths []string) {
-	for i, p := range paths {
-		if !filepath.IsAbs(p) {
-			paths[i] = filepath.Join(dir, p)
-		}
-	}
-}
-
-func (s Source) validate(appliance string) error {
-	kinds := 0
-	for _, list := range [][]string{s.PinnedImageSets, s.Images, s.ImageLists, s.Manifests} {
-		kinds += min(len(list), 1)
-	}
-	for name, list := range map[string][]LocalImages{"oci": s.OCI, "archives": s.Archives} {
-		kinds += min(len(list), 1)
-		for i, l := range list {
-			if l.Path == "" {
-				return fmt.Errorf("has no %s[%d].path", name, i)
-			}
-		}
-	}
-	if !reflect.DeepEqual(s.Release, ReleaseSource{}) {
-		kinds++
-		if err := s.Release.validate(); err != nil {
-			return fmt.Errorf("release %w", err)
-		}
-	}
-	switch {
-	case kinds == 0:
-		return errors.New("names no input; give it pinnedImageSets, images, imageLists, manifests, a release, oci or archives")
-	case kinds > 1:
-		return errors.New("has more than one of pinnedImageSets, images, imageLists, manifests, release, oci and archives; make it two sources")
-	case len(s.PinnedImageSets) > 0 && (s.Set != "" || len(s.Pools) > 0):
-		return errors.New("has set or pools, which PinnedImageSets say themselves")
-	case len(s.PinnedImageSets) > 0:
-		return nil
-	case s.Set == "" && !pinset.ValidName(appliance+"-images"):
-		return fmt.Errorf("needs a set: %q is no name for one", appliance+"-images")
-	}
-	for _, name := range append([]string{s.Set}, s.Pools...) {
-		if name != "" && !pinset.ValidName(name) {
-			return fmt.Errorf("has the set or pool %q, which is no lower-case RFC 1123 subdomain", name)
-		}
-	}
-	return nil
 }
 
 // ParsePlatform reads a platform as users spell it.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -47,6 +49,13 @@ type found struct {
 type release struct {
 	Source
 	set string
+	// images has those of the release, if they are on this machine.
+	images *storage.Distribution
+	// tag by which it was asked for there, and what was beside it: signatures, and its
+	// list of components.
+	tag        string
+	signatures [][]byte
+	references []byte
 }
 
 // Close ends the reading of local files.
@@ -70,7 +79,7 @@ func readSources(ctx context.Context, a Appliance, tmp string) (in inputs, err e
 	var paths []string
 	for i, s := range a.Spec.Sources {
 		paths = append(paths, s.PinnedImageSets...)
-		if err := in.read(ctx, i, s, a.Metadata.Name, tmp); err != nil {
+		if err := in.read(ctx, i, s, a, tmp); err != nil {
 			return in, err
 		}
 	}
@@ -79,7 +88,8 @@ func readSources(ctx context.Context, a Appliance, tmp string) (in inputs, err e
 }
 
 // read reads one source that has no sets of its own.
-func (in *inputs) read(ctx context.Context, number int, s Source, appliance, tmp string) error {
+func (in *inputs) read(ctx context.Context, number int, s Source, a Appliance, tmp string) error {
+	appliance := a.Metadata.Name
 	names, err := s.names(number)
 	if err != nil {
 		return err
@@ -104,7 +114,17 @@ func (in *inputs) read(ctx context.Context, number int, s Source, appliance, tmp
 		in.locals = append(in.locals, found{asked{set: set, pools: s.Pools, origin: l.Path}, images})
 	}
 	if s.Release.Image != "" {
-		in.releases = append(in.releases, release{s, cmp.Or(s.Set, appliance)})
+		in.releases = append(in.releases, release{Source: s, set: cmp.Or(s.Set, appliance)})
+	}
+	if !reflect.ValueOf(s.ContainersStorage).IsZero() {
+		images, err := s.ContainersStorage.images()
+		if err != nil {
+			return err
+		}
+		in.locals = append(in.locals, found{asked{set: set, pools: s.Pools, origin: s.ContainersStorage.Path}, images})
+	}
+	if !reflect.ValueOf(s.OCMirror).IsZero() {
+		return in.ocMirror(ctx, s, set, cmp.Or(s.Set, appliance), a.Spec.Platform)
 	}
 	return nil
 }
@@ -126,7 +146,7 @@ func (s Source) names(number int) (names []source.Named, err error) {
 
 // pin makes sets of the names that were asked for, and of releases.
 func (in *inputs) pin(ctx context.Context, client *storage.Client, lock pinset.Lock, hooks Hooks) error {
-	in.provide(client)
+	errs := []error{in.provide(ctx, client)}
 	var refs []pinset.Reference
 	for _, a := range in.asked {
 		for _, n := range a.names {
@@ -144,9 +164,10 @@ func (in *inputs) pin(ctx context.Context, client *storage.Client, lock pinset.L
 	}
 	for _, r := range in.releases {
 		hooks.step("read release", 0)
-		if err := in.release(ctx, client, r.Source, r.set, lock); err != nil {
-			return err
-		}
+		errs = append(errs, in.release(ctx, client, r, lock))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	return in.check()
 }
@@ -213,5 +234,24 @@ func (in *inputs) check() error {
 			in.warnings = append(in.warnings, s.Lint()...)
 		}
 	}
-	return nil
+	return in.checkTags()
+}
+
+// ErrDuplicateName says that a name stands for two images.
+var ErrDuplicateName = errors.New("name stands for two images")
+
+// checkTags finds tags that inputs have read differently: in a store, a name is that
+// of one image.
+func (in *inputs) checkTags() error {
+	var errs []error
+	images := map[string]pinset.Image{}
+	for _, img := range slices.SortedFunc(maps.Keys(in.tags), func(a, b pinset.Image) int { return strings.Compare(a.String(), b.String()) }) {
+		for _, tag := range in.tags[img] {
+			if other, ok := images[tag]; ok {
+				errs = append(errs, fmt.Errorf("%w: %s is %s in one input, and %s in another", ErrDuplicateName, tag, other.Digest, img.Digest))
+			}
+			images[tag] = img
+		}
+	}
+	return errors.Join(errs...)
 }

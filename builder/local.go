@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -20,8 +21,20 @@ type LocalImages struct {
 	Name string `yaml:"name,omitempty"`
 }
 
-// ErrNameless says that an image has no name by which a node could know it.
-var ErrNameless = errors.New("image has no full name")
+// ContainersStorage are images of a store of containers/storage on this machine.
+type ContainersStorage struct {
+	// Path of the store: podman's or CRI-O's graph root; /var/lib/containers/storage
+	// if left out.
+	Path string `yaml:"path,omitempty"`
+	// Images by their names there; all that have one if left out.
+	Images []string `yaml:"images,omitempty"`
+}
+
+// What can be wrong with the name of an image on this machine.
+var (
+	ErrNameless    = errors.New("image has no full name")
+	ErrNoSuchImage = errors.New("has no image")
+)
 
 // local is an image that was found, and what it is to be called.
 type local struct {
@@ -69,8 +82,40 @@ func (l LocalImages) named(found []storage.Found) (all []local, err error) {
 	return all, nil
 }
 
-// provide has the client read the images from this machine, and makes sets of them.
-func (in *inputs) provide(client *storage.Client) {
+// images finds those that are asked for.
+func (c ContainersStorage) images() ([]local, error) {
+	path := cmp.Or(c.Path, "/var/lib/containers/storage")
+	store, err := storage.OpenImageStore(path)
+	if err != nil {
+		return nil, err
+	}
+	found := store.Images()
+	if len(c.Images) > 0 {
+		for _, name := range c.Images {
+			if !slices.ContainsFunc(found, func(f storage.Found) bool { return f.Name == name }) {
+				return nil, fmt.Errorf("image store %s: %w %s; `podman images` lists the names", path, ErrNoSuchImage, name)
+			}
+		}
+		found = slices.DeleteFunc(found, func(f storage.Found) bool { return !slices.Contains(c.Images, f.Name) })
+	}
+	return LocalImages{Path: path}.named(found)
+}
+
+func openStores(paths []string) (stores []*storage.ImageStore, err error) {
+	for _, path := range paths {
+		store, err := storage.OpenImageStore(path)
+		if err != nil {
+			return nil, err
+		}
+		stores = append(stores, store)
+	}
+	return stores, nil
+}
+
+// provide has the client read the images from this machine, and makes sets of
+// them. What is missing of any of them is found now.
+func (in *inputs) provide(ctx context.Context, client *storage.Client) error {
+	var all []pinset.Image
 	for _, a := range in.locals {
 		var images []pinset.Image
 		for _, l := range a.images {
@@ -82,5 +127,8 @@ func (in *inputs) provide(client *storage.Client) {
 			images = append(images, img)
 		}
 		in.add(a.asked, images)
+		all = append(all, images...)
 	}
+	_, err := client.Resolve(ctx, all, nil)
+	return err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/storage"
@@ -51,7 +52,7 @@ var defaultPools = []string{"master", "worker"}
 
 // release reads the payload, and makes a set of it for each pool: named by the
 // set, the version and the pool.
-func (in *inputs) release(ctx context.Context, client *storage.Client, s Source, set string, lock pinset.Lock) error {
+func (in *inputs) release(ctx context.Context, client *storage.Client, s release, lock pinset.Lock) error {
 	ref, err := pinset.ParseReference(s.Release.Image)
 	if err != nil {
 		return err
@@ -61,12 +62,16 @@ func (in *inputs) release(ctx context.Context, client *storage.Client, s Source,
 		return err
 	}
 	img := images[0]
-	if err := s.Release.Signatures.verify(img); err != nil {
+	if s.tag != "" {
+		in.tags[img] = insert(in.tags[img], s.tag)
+	}
+	if err := s.Release.Signatures.verify(img, s.signatures); err != nil {
 		return fmt.Errorf("release %s: %w", img, err)
 	}
+	s.provide(client, img)
 	files, err := client.Files(ctx, img, source.ImageReferences, source.ReleaseMetadata)
 	if err != nil {
-		return err
+		return errors.Join(err, s.incomplete(ctx, client))
 	}
 	r, err := source.ParseRelease(files[source.ImageReferences], files[source.ReleaseMetadata])
 	if err != nil {
@@ -79,20 +84,50 @@ func (in *inputs) release(ctx context.Context, client *storage.Client, s Source,
 	in.note(img, "release/"+r.Version)
 	all := []pinset.Image{img}
 	for _, c := range chosen {
+		s.provide(client, c.Image)
 		in.note(c.Image, "release/"+r.Version+"/"+c.Name)
 		all = append(all, c.Image)
+	}
+	if s.images != nil { // what is missing is found now
+		if _, err := client.Resolve(ctx, all, nil); err != nil {
+			return err
+		}
 	}
 	pools := s.Pools
 	if len(pools) == 0 {
 		pools = defaultPools
 	}
-	in.add(asked{set: set + "-" + r.Version, pools: pools, origin: "release " + cmp.Or(ref.TagName(), img.String())}, all)
+	in.add(asked{set: s.set + "-" + r.Version, pools: pools, origin: "release " + cmp.Or(ref.TagName(), img.String())}, all)
 	return nil
 }
 
-// verify wants one of the signatures to hold, where there are any.
-func (s Signatures) verify(img pinset.Image) error {
-	if len(s.Files) == 0 {
+// provide has the client read an image from this machine, if the release is there.
+func (r release) provide(client *storage.Client, img pinset.Image) {
+	if r.images != nil {
+		client.Provide(img, r.images.Image(img.String(), img.Digest))
+	}
+}
+
+// incomplete says what is missing of the components as well, where oc-mirror has
+// kept their names.
+func (r release) incomplete(ctx context.Context, client *storage.Client) error {
+	parsed, err := source.ParseRelease(r.references, nil)
+	if len(r.references) == 0 || err != nil {
+		return nil // there is a better reason already
+	}
+	var all []pinset.Image
+	for _, c := range parsed.Components {
+		r.provide(client, c.Image)
+		all = append(all, c.Image)
+	}
+	_, err = client.Resolve(ctx, all, nil)
+	return err
+}
+
+// verify wants one of the signatures to hold, where there are any: those in the
+// files, or those that were found beside the release.
+func (s Signatures) verify(img pinset.Image, beside [][]byte) error {
+	if len(s.Keys) == 0 {
 		return nil
 	}
 	var keys [][]byte
@@ -104,16 +139,25 @@ func (s Signatures) verify(img pinset.Image) error {
 		keys = append(keys, key)
 	}
 	var errs []error
+	holds := func(signatures [][]byte) bool {
+		return slices.ContainsFunc(signatures, func(signature []byte) bool {
+			err := storage.VerifySigned(signature, keys, img.Digest)
+			errs = append(errs, err)
+			return err == nil
+		})
+	}
+	if holds(beside) {
+		return nil
+	}
 	for _, name := range s.Files {
 		signatures, err := source.ReadSignatures(name, img.Digest)
 		errs = append(errs, err)
-		for _, signature := range signatures {
-			err := storage.VerifySigned(signature, keys, img.Digest)
-			if err == nil {
-				return nil
-			}
-			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+		if holds(signatures) {
+			return nil
 		}
+	}
+	if len(errs) == 0 {
+		return source.ErrNoSignature
 	}
 	return errors.Join(errs...)
 }

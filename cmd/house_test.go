@@ -95,6 +95,7 @@ var doors = map[string][]string{
 	"go.podman.io/image":                     {"storage", "runtime/registry"},
 	"go.podman.io/storage":                   {"fixtures/oracle"},
 	"github.com/coreos":                      {"ignition"},
+	"github.com/coreos/go-semver":            {"builder/source"},
 	"github.com/coreos/go-systemd":           {"runtime/systemd"},
 	"github.com/fsnotify/fsnotify":           {"runtime/watch"},
 	"k8s.io/cri-api":                         {"runtime/cri", "fixtures/crio", "fixtures/fakecri", "fixtures/live/guest", "fixtures/pod"},

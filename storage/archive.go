@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"archive/tar"
 	"context"
 	"encoding/json"
 	"errors"
@@ -74,39 +73,6 @@ func plainFile(name, tmp string) (_ *os.File, err error) {
 	return plain, nil
 }
 
-// indexTar finds the members of a tar file, without reading what is in them. A
-// file that was cut off is an error.
-func indexTar(ctx context.Context, f *os.File) (map[string]span, error) {
-	size, err := f.Seek(0, io.SeekEnd)
-	if err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
-	if err != nil {
-		return nil, err
-	}
-	members := map[string]span{}
-	for tr := tar.NewReader(f); ; {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		hdr, err := tr.Next()
-		if errors.Is(err, io.EOF) && len(members) > 0 {
-			return members, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		at, err := f.Seek(0, io.SeekCurrent) // the reader of tar reads no further than it must
-		if err != nil {
-			return nil, err
-		}
-		if at+hdr.Size > size {
-			return nil, fmt.Errorf("%s ends after %d of %d bytes: %w", hdr.Name, size-at, hdr.Size, io.ErrUnexpectedEOF)
-		}
-		members[path.Clean(hdr.Name)] = span{at, hdr.Size}
-	}
-}
-
 // ociArchive reads the index of a layout in a tar file.
 func ociArchive(f *os.File, members map[string]span) (all []Found, err error) {
 	at, ok := members[imgspecv1.ImageIndexFile]
@@ -118,21 +84,24 @@ func ociArchive(f *os.File, members map[string]span) (all []Found, err error) {
 		return nil, fmt.Errorf("%s: %w", imgspecv1.ImageIndexFile, err)
 	}
 	open := func(d digest.Digest) (io.ReadCloser, int64, error) {
-		at, ok := members[path.Join(imgspecv1.ImageBlobsDir, d.Algorithm().String(), d.Encoded())]
+		at, ok := members[blobName(d)]
 		if !ok {
-			return nil, 0, fmt.Errorf("it has no blob %s", d)
+			return nil, 0, fmt.Errorf("%w: %s", ErrIncomplete, d)
 		}
 		return at.read(f), at.size, nil
 	}
+	has := func(d digest.Digest) bool { _, ok := members[blobName(d)]; return ok }
 	for _, m := range index.Manifests {
 		if err := m.Digest.Validate(); err != nil {
 			return nil, fmt.Errorf("%s: %w", imgspecv1.ImageIndexFile, err)
 		}
-		all = append(all, Found{Name: m.Annotations[imgspecv1.AnnotationRefName], Digest: m.Digest, source: func(ref imgtypes.ImageReference) imgtypes.ImageSource {
-			return blobs{ref, m.Digest, open}
-		}})
+		all = append(all, Found{Name: m.Annotations[imgspecv1.AnnotationRefName], Digest: m.Digest, pool: &pool{open: open, has: has}})
 	}
 	return all, nil
+}
+
+func blobName(d digest.Digest) string {
+	return path.Join(imgspecv1.ImageBlobsDir, d.Algorithm().String(), d.Encoded())
 }
 
 // dockerArchive is left to the library, which makes manifests for what has none.

@@ -24,9 +24,20 @@ func (s *source) GetBlob(ctx context.Context, want imgtypes.BlobInfo, cache imgt
 	return &verifier{ctx: ctx, src: rc, want: want, sum: digest.SHA256.Hash(), explain: s.explain}, size, nil
 }
 
-// layer starts to read a layer; read is called with the bytes of each part.
-func layer(ctx context.Context, src imgtypes.ImageSource, l pinset.LockedLayer, read func(int)) (io.ReadCloser, error) {
-	rc, _, err := src.GetBlob(ctx, imgtypes.BlobInfo{Digest: l.Digest, Size: l.Size, MediaType: l.MediaType}, none.NoCache)
+// layer starts to read a layer; read is called with the bytes of each part. Where
+// only the unpacked layer is left, that is what comes: it is judged by its DiffID.
+func (s *source) layer(ctx context.Context, l pinset.LockedLayer, read func(int)) (io.ReadCloser, error) {
+	if s.pool != nil && s.pool.layer != nil && !s.pool.has(l.Digest) {
+		rc, err := s.pool.layer(l.DiffID)
+		if err != nil {
+			return nil, s.explain(ctx, err)
+		}
+		if read != nil {
+			read(int(l.Size)) // in all, since its parts are not those of the blob
+		}
+		return rc, nil
+	}
+	rc, _, err := s.GetBlob(ctx, imgtypes.BlobInfo{Digest: l.Digest, Size: l.Size, MediaType: l.MediaType}, none.NoCache)
 	if err != nil || read == nil {
 		return rc, err
 	}

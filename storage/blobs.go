@@ -3,18 +3,34 @@ package storage
 import (
 	"context"
 	"io"
-	"os"
 
 	"github.com/opencontainers/go-digest"
 	"go.podman.io/image/v5/manifest"
 	imgtypes "go.podman.io/image/v5/types"
 )
 
-// blobs is an image source over anything that has blobs by their digests.
-type blobs struct {
-	ref  imgtypes.ImageReference
-	top  digest.Digest
+// pool is anything that has blobs by their digests.
+type pool struct {
 	open func(digest.Digest) (io.ReadCloser, int64, error)
+	has  func(digest.Digest) bool
+	// layer gives the tar stream of an unpacked layer by its DiffID; nil where there
+	// are none.
+	layer func(digest.Digest) (io.ReadCloser, error)
+}
+
+func (p *pool) hasLayer(diffID digest.Digest) bool {
+	if p.layer == nil {
+		return false
+	}
+	r, err := p.layer(diffID)
+	return err == nil && r.Close() == nil
+}
+
+// blobs is an image out of a pool.
+type blobs struct {
+	*pool
+	ref imgtypes.ImageReference
+	top digest.Digest
 }
 
 var _ imgtypes.ImageSource = blobs{}
@@ -32,6 +48,9 @@ func (b blobs) GetManifest(_ context.Context, instance *digest.Digest) ([]byte, 
 	if instance != nil {
 		want = *instance
 	}
+	if err := want.Validate(); err != nil {
+		return nil, "", err
+	}
 	r, _, err := b.open(want)
 	if err != nil {
 		return nil, "", err
@@ -42,6 +61,9 @@ func (b blobs) GetManifest(_ context.Context, instance *digest.Digest) ([]byte, 
 }
 
 func (b blobs) GetBlob(_ context.Context, want imgtypes.BlobInfo, _ imgtypes.BlobInfoCache) (io.ReadCloser, int64, error) {
+	if err := want.Digest.Validate(); err != nil {
+		return nil, 0, err
+	}
 	return b.open(want.Digest)
 }
 
@@ -49,11 +71,4 @@ func (b blobs) GetSignatures(context.Context, *digest.Digest) ([][]byte, error) 
 
 func (b blobs) LayerInfosForCopy(context.Context, *digest.Digest) ([]imgtypes.BlobInfo, error) {
 	return nil, nil
-}
-
-// span is a member of a tar file, in bytes.
-type span struct{ offset, size int64 }
-
-func (s span) read(f *os.File) io.ReadCloser {
-	return io.NopCloser(io.NewSectionReader(f, s.offset, s.size))
 }

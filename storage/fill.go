@@ -42,7 +42,7 @@ func (f *filler) add(ctx context.Context, img *Resolved) error {
 					return nil, err
 				}
 			}
-			return layer(ctx, src, l, f.read)
+			return src.layer(ctx, l, f.read)
 		}
 	}
 	top := ""

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/opencontainers/go-digest"
 	imgspecv1 "github.com/opencontainers/image-spec/specs-go/v1"
@@ -13,8 +14,11 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// ErrLocal says that an image on this machine cannot be read.
-var ErrLocal = errors.New("local image is damaged or incomplete")
+// What can be wrong with an image on this machine.
+var (
+	ErrLocal      = errors.New("local image is damaged or incomplete")
+	ErrIncomplete = errors.New("some of its blobs are not there")
+)
 
 // Found is an image on this machine.
 type Found struct {
@@ -23,8 +27,8 @@ type Found struct {
 	// Digest of its manifest, or of its index.
 	Digest digest.Digest
 	// One of the two: the library's way, or ours under the name that the image gets.
-	open   func(context.Context, *imgtypes.SystemContext) (imgtypes.ImageSource, error)
-	source func(imgtypes.ImageReference) imgtypes.ImageSource
+	open func(context.Context, *imgtypes.SystemContext) (imgtypes.ImageSource, error)
+	pool *pool
 }
 
 // Layout lists the images of a folder of the OCI image layout.
@@ -60,18 +64,18 @@ func (c *Client) openLocal(ctx context.Context, img pinset.Image) (*source, erro
 	if err != nil {
 		return nil, damaged(ctx, err)
 	}
-	return &source{ImageSource: src, pinned: img, manifests: map[string]document{}, explain: damaged}, nil
+	return &source{ImageSource: src, pinned: img, manifests: map[string]document{}, explain: damaged, pool: found.pool}, nil
 }
 
 func (f Found) as(ctx context.Context, sys *imgtypes.SystemContext, img pinset.Image) (imgtypes.ImageSource, error) {
-	if f.source == nil {
+	if f.pool == nil {
 		return f.open(ctx, sys)
 	}
 	ref, err := dockerReference(img.String())
 	if err != nil {
 		return nil, err
 	}
-	return f.source(ref), nil
+	return blobs{f.pool, ref, f.Digest}, nil
 }
 
 // damaged is what classify is for images on this machine.
@@ -79,8 +83,25 @@ func damaged(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if errors.Is(err, ErrDigest) {
+	if errors.Is(err, ErrDigest) || errors.Is(err, ErrIncomplete) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrLocal, err)
+}
+
+// complete says which layers of an image are not there.
+func (s *source) complete(layers []pinset.LockedLayer) error {
+	if s.pool == nil {
+		return nil
+	}
+	var missing []string
+	for _, l := range layers {
+		if !s.pool.has(l.Digest) && !s.pool.hasLayer(l.DiffID) {
+			missing = append(missing, l.Digest.String())
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrIncomplete, strings.Join(missing, ", "))
 }

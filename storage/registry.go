@@ -183,6 +183,8 @@ type source struct {
 	manifests map[string]document
 	// explain gives an error of the library its kind.
 	explain func(context.Context, error) error
+	// pool is where the blobs are, if that is on this machine.
+	pool *pool
 }
 
 type document struct {
@@ -197,7 +199,7 @@ func classify(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if errors.Is(err, ErrDigest) || errors.Is(err, ErrLocal) {
+	if errors.Is(err, ErrDigest) || errors.Is(err, ErrLocal) || errors.Is(err, ErrIncomplete) {
 		return err
 	}
 	status := 0

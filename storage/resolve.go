@@ -131,8 +131,10 @@ func (c *Client) ask(ctx context.Context, img pinset.Image) (Resolved, error) {
 	if err != nil {
 		return Resolved{}, fmt.Errorf("%w: %w", ErrNotImage, err)
 	}
-	err = c.describe(ctx, parsed, &r)
-	return r, err
+	if err := c.describe(ctx, parsed, &r); err != nil {
+		return Resolved{}, err
+	}
+	return r, src.complete(r.Layers)
 }
 
 // choose picks the platform's manifest out of an index.

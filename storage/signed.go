@@ -39,19 +39,48 @@ func VerifySigned(sig []byte, keys [][]byte, want digest.Digest) error {
 }
 
 func signedDigest(content []byte, want digest.Digest) error {
-	var claim struct {
-		Critical struct {
-			Type  string
-			Image struct {
-				Digest digest.Digest `json:"docker-manifest-digest"`
-			}
+	c, err := parseClaim(content)
+	if err == nil && c.Critical.Image.Digest != want {
+		err = fmt.Errorf("it is of %s", c.Critical.Image.Digest)
+	}
+	return err
+}
+
+// claim is what a signature says.
+type claim struct {
+	Critical struct {
+		Type  string
+		Image struct {
+			Digest digest.Digest `json:"docker-manifest-digest"`
+		}
+		Identity struct {
+			Reference string `json:"docker-reference"`
 		}
 	}
-	if err := json.Unmarshal(content, &claim); err != nil {
-		return err
+}
+
+func parseClaim(content []byte) (c claim, err error) {
+	if err := json.Unmarshal(content, &c); err != nil {
+		return c, err
 	}
-	if claim.Critical.Type != "atomic container signature" || claim.Critical.Image.Digest != want {
-		return fmt.Errorf("it is an %q of %s", claim.Critical.Type, claim.Critical.Image.Digest)
+	if c.Critical.Type != "atomic container signature" {
+		return c, fmt.Errorf("it is an %q", c.Critical.Type)
 	}
-	return nil
+	return c, nil
+}
+
+// Claimed is the name and the digest that an OpenPGP signature is about, whoever
+// made it.
+func Claimed(sig []byte) (name string, d digest.Digest, err error) {
+	mechanism, _, err := signature.NewEphemeralGPGSigningMechanism(nil)
+	if err != nil {
+		return "", "", err
+	}
+	defer mechanism.Close()
+	content, _, err := mechanism.UntrustedSignatureContents(sig)
+	if err != nil {
+		return "", "", fmt.Errorf("%w: %w", ErrSignature, err)
+	}
+	c, err := parseClaim(content)
+	return c.Critical.Identity.Reference, c.Critical.Image.Digest, err
 }

@@ -28,6 +28,9 @@ type inputFlags struct {
 	manifests  []string
 	oci        []string
 	archives   []string
+	ocMirror   []string
+	imageSet   string
+	stored     []string
 	lock       string
 	locked     bool
 	update     bool
@@ -48,6 +51,9 @@ func (f *inputFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.release, "release", "", "OpenShift release by its pull spec, likewise")
 	flags.StringArrayVar(&f.oci, "oci", nil, "folder of the OCI image layout, likewise; FOLDER=NAME names an image that has no full name there")
 	flags.StringArrayVar(&f.archives, "archive", nil, "archive of podman save or skopeo, in the format of OCI or Docker, likewise; FILE=NAME as with --oci")
+	flags.StringArrayVar(&f.ocMirror, "oc-mirror", nil, "archive, folder of archives, workspace or cache of oc-mirror v2, likewise")
+	flags.StringVar(&f.imageSet, "image-set-config", "", "ImageSetConfiguration, likewise: instead of that in --oc-mirror, or alone")
+	flags.StringArrayVar(&f.stored, "containers-storage", nil, "image of podman's or CRI-O's store here, by its name there, likewise")
 	flags.StringVar(&f.lock, "lock", "", "lock of an earlier run, whose tags stay what they were (default: appliance.lock.json beside appliance.yaml, if it is there)")
 	flags.BoolVar(&f.locked, "locked", false, "refuse to make anything but what the lock says")
 	flags.BoolVar(&f.update, "update", false, "resolve all tags again")
@@ -161,6 +167,12 @@ func (f *inputFlags) sources() (all []builder.Source) {
 	}
 	for _, text := range f.archives {
 		all = append(all, builder.Source{Archives: localImages(text)})
+	}
+	if len(f.ocMirror) > 0 || f.imageSet != "" {
+		all = append(all, builder.Source{OCMirror: builder.OCMirrorSource{Paths: f.ocMirror, Config: f.imageSet}})
+	}
+	if len(f.stored) > 0 {
+		all = append(all, builder.Source{ContainersStorage: builder.ContainersStorage{Images: f.stored}})
 	}
 	if f.release != "" {
 		all = append(all, builder.Source{Release: builder.ReleaseSource{Image: f.release}})

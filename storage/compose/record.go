@@ -60,9 +60,9 @@ func (r *imageRecord) set(key string, value []byte) {
 // manifestBigDataKey in containers/image, storage/storage_image.go.
 func manifestKey(d digest.Digest) string { return "manifest-" + d.String() }
 
-// dataFile is the name of the file that holds a data item: makeBigDataBaseName
+// DataFile is the name of the file that holds a data item: makeBigDataBaseName
 // in containers/storage, store.go.
-func dataFile(key string) string {
+func DataFile(key string) string {
 	if strings.Trim(key, ".0123456789abcdefghijklmnopqrstuvwxyz") == "" {
 		return key
 	}

@@ -245,7 +245,7 @@ func (s *Store) Close() (int64, error) {
 		data := s.dir(0o700)
 		dir.Set(id, data)
 		for _, key := range rec.BigDataNames {
-			if err := s.file(data, dataFile(key), 0o600, bytes.NewReader(rec.data[key])); err != nil {
+			if err := s.file(data, DataFile(key), 0o600, bytes.NewReader(rec.data[key])); err != nil {
 				return 0, err
 			}
 		}

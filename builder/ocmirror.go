@@ -1,0 +1,293 @@
+package builder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// OCMirrorSource is what oc-mirror v2 has left.
+type OCMirrorSource struct {
+	// Paths are archives (mirror_000001.tar), folders of them, workspaces, and
+	// folders of its cache. Archives that have only what is new need the earlier ones
+	// beside them. Without paths the images come from registries.
+	Paths []string `yaml:"paths,omitempty"`
+	// Stores are folders of earlier stores that have what the archives have not: of
+	// podman, of CRI-O, or a mounted one of pinbox.
+	Stores []string `yaml:"stores,omitempty"`
+	// Config is an ImageSetConfiguration; the newest in the paths if left out.
+	Config string `yaml:"config,omitempty"`
+	// Components to take of each release; all that CRI-O pulls if left out.
+	Components Components `yaml:"components,omitempty"`
+	// MachineOS takes the nodes' operating system as well, which CRI-O never pulls.
+	MachineOS bool `yaml:"machineOS,omitempty"`
+	// Signatures of the releases that must hold; those in the paths count too.
+	Signatures Signatures `yaml:"signatures,omitempty"`
+}
+
+// ErrOnlyOCMirror says that an ImageSetConfiguration is not enough.
+var ErrOnlyOCMirror = errors.New("only oc-mirror can follow")
+
+func (m OCMirrorSource) validate() error {
+	switch {
+	case len(m.Paths) == 0 && m.Config == "":
+		return errors.New("has neither paths nor a config")
+	case len(m.Signatures.Files) > 0 && len(m.Signatures.Keys) == 0:
+		return errors.New("has signatures without keys")
+	}
+	return nil
+}
+
+// ocMirror reads the names of images, and where they are.
+func (in *inputs) ocMirror(ctx context.Context, s Source, set, appliance string, platform pinset.Platform) error {
+	config, err := s.OCMirror.readConfig()
+	if err != nil {
+		return err
+	}
+	if len(s.OCMirror.Paths) == 0 {
+		return in.imageSet(s, config, set, appliance)
+	}
+	tree, err := openMirror(ctx, s.OCMirror.Paths)
+	if err != nil {
+		return err
+	}
+	in.files = append(in.files, tree)
+	stores, err := openStores(s.OCMirror.Stores)
+	if err != nil {
+		return err
+	}
+	images, err := storage.ReadDistribution(tree, stores...)
+	if err != nil {
+		return err
+	}
+	mirror, err := source.ReadOCMirror(tree, images.Tags, config, platform)
+	if err != nil {
+		return fmt.Errorf("%s: %w", strings.Join(s.OCMirror.Paths, ", "), err)
+	}
+	in.warnings = append(in.warnings, mirror.Warnings...)
+	if images.Blobs == 0 { // of mirror to mirror: the registries have them
+		images = nil
+	}
+	in.mirrored(s, mirror, images, asked{set: set, pools: s.Pools, origin: s.OCMirror.Paths[0]})
+	return in.mirroredReleases(s, mirror, tree, images, appliance)
+}
+
+func (m OCMirrorSource) readConfig() (*source.ImageSet, error) {
+	if m.Config == "" {
+		return nil, nil
+	}
+	content, err := os.ReadFile(m.Config)
+	if err != nil {
+		return nil, err
+	}
+	return source.ParseImageSet(m.Config, content)
+}
+
+// imageSet takes from registries what a configuration names.
+func (in *inputs) imageSet(s Source, config *source.ImageSet, set, appliance string) error {
+	if fields := config.Elsewhere(); len(fields) > 0 {
+		return fmt.Errorf("%s: %w %s", s.OCMirror.Config, ErrOnlyOCMirror, strings.Join(fields, ", "))
+	}
+	names, err := config.Images()
+	if err != nil {
+		return err
+	}
+	if len(names) > 0 {
+		in.asked = append(in.asked, asked{set, s.Pools, s.OCMirror.Config, names})
+	}
+	if image := config.Mirror.Platform.Release; image != "" {
+		in.releases = append(in.releases, release{Source: s.releaseOf(image), set: appliance})
+	}
+	return nil
+}
+
+// releaseOf is the source that a release by itself would be.
+func (s Source) releaseOf(image string) Source {
+	m := s.OCMirror
+	return Source{Release: ReleaseSource{Image: image, Components: m.Components, MachineOS: m.MachineOS, Signatures: m.Signatures}, Set: s.Set, Pools: s.Pools}
+}
+
+// mirrored takes images that belong to no release.
+func (in *inputs) mirrored(s Source, mirror source.OCMirror, images *storage.Distribution, a asked) {
+	if len(mirror.Images) == 0 {
+		return
+	}
+	var locals []local
+	for _, m := range mirror.Images {
+		if images == nil {
+			a.names = append(a.names, source.Named{Reference: m.Reference, Origin: a.origin})
+			continue
+		}
+		name := m.Reference
+		name.Digest = ""
+		locals = append(locals, local{name, images.Image(name.String(), m.Stored)})
+	}
+	if images == nil {
+		in.asked = append(in.asked, a)
+		return
+	}
+	in.locals = append(in.locals, found{a, locals})
+}
+
+// mirroredReleases takes releases, and their signatures.
+func (in *inputs) mirroredReleases(s Source, mirror source.OCMirror, tree *storage.Tree, images *storage.Distribution, appliance string) error {
+	var signatures [][]byte
+	for _, name := range tree.Names() {
+		if !strings.HasPrefix(name, "working-dir/signatures/") {
+			continue
+		}
+		content, err := tree.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		signatures = append(signatures, content)
+	}
+	for _, m := range mirror.Releases {
+		r := release{set: appliance, images: images, signatures: signatures}
+		image := m.Reference
+		if images != nil {
+			r.tag = image.TagName()
+			image.Tag, image.Digest = "", m.Stored
+		}
+		r.Source = s.releaseOf(image.String())
+		var err error
+		if r.references, err = tree.ReadFile(m.References); err != nil {
+			return err
+		}
+		in.releases = append(in.releases, r)
+	}
+	return nil
+}
+
+// openMirror opens archives and folders as one tree, in which the newest run of
+// oc-mirror counts.
+func openMirror(ctx context.Context, paths []string) (_ *storage.Tree, err error) {
+	tree := &storage.Tree{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, tree.Close())
+		}
+	}()
+	archives := map[string][]string{} // by their folders: the parts of one run each
+	for _, path := range paths {
+		tars, err := addFolder(ctx, tree, path)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range tars {
+			run := filepath.Dir(name)
+			if !tarPart.MatchString(filepath.Base(name)) {
+				run = name
+			}
+			if !slices.Contains(archives[run], name) {
+				archives[run] = append(archives[run], name)
+			}
+		}
+	}
+	var runs []mirrorRun
+	for _, names := range archives {
+		run, err := openRun(ctx, names)
+		defer run.tree.Close() // of what the tree has not taken
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, run)
+	}
+	slices.SortFunc(runs, func(a, b mirrorRun) int { return strings.Compare(a.config, b.config) })
+	for _, run := range runs {
+		tree.AddTree(run.tree)
+	}
+	return tree, nil
+}
+
+var (
+	tarPart = regexp.MustCompile(`^mirror_\d{6}\.tar$`)
+	// Folders that a working-dir has one of at least.
+	workspaceDirs = []string{"hold-release", "cluster-resources", "operator-catalogs"}
+)
+
+// addFolder adds a workspace or a cache to the tree; archives it only lists.
+func addFolder(ctx context.Context, tree *storage.Tree, path string) (tars []string, err error) {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !fi.IsDir() {
+		return []string{filepath.Clean(path)}, nil
+	}
+	if tars, err = filepath.Glob(filepath.Join(path, "mirror_[0-9][0-9][0-9][0-9][0-9][0-9].tar")); err != nil || len(tars) > 0 {
+		return tars, err
+	}
+	unpacked, err := filepath.Glob(filepath.Join(path, "isc_*"))
+	if err != nil {
+		return nil, err
+	}
+	for _, below := range []string{"working-dir", "docker/registry/v2"} {
+		if name := filepath.Join(path, below); exists(name) {
+			unpacked = append(unpacked, name)
+		}
+	}
+	for _, name := range unpacked {
+		below, err := filepath.Rel(path, name)
+		if err == nil {
+			err = tree.AddFolder(ctx, name, below)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if len(unpacked) > 0 {
+		return nil, nil
+	}
+	for _, dir := range workspaceDirs {
+		if exists(filepath.Join(path, dir)) {
+			return nil, tree.AddFolder(ctx, path, "working-dir")
+		}
+	}
+	return nil, fmt.Errorf("%w: %s has neither mirror_000001.tar nor working-dir, and is none", source.ErrOCMirror, path)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// mirrorRun is an archive, of one part or several.
+type mirrorRun struct {
+	tree *storage.Tree
+	// config has the time of the run in its name.
+	config string
+}
+
+// openRun wants all parts: the configuration comes last in an archive, so that one
+// without it was cut off or belongs to a run that failed.
+func openRun(ctx context.Context, names []string) (mirrorRun, error) {
+	run := mirrorRun{tree: &storage.Tree{}}
+	slices.Sort(names)
+	for i, name := range names {
+		if part := fmt.Sprintf("mirror_%06d.tar", i+1); tarPart.MatchString(filepath.Base(name)) && filepath.Base(name) != part {
+			return run, fmt.Errorf("%w: %s is not there, and %s is", source.ErrOCMirror, filepath.Join(filepath.Dir(name), part), name)
+		}
+		if err := run.tree.AddTar(ctx, name); err != nil {
+			return run, err
+		}
+	}
+	for _, name := range run.tree.Names() {
+		if strings.HasPrefix(name, "isc_") {
+			run.config = name
+		}
+	}
+	if run.config == "" {
+		return run, fmt.Errorf("%w: %s has no isc_*, which oc-mirror writes last: the run failed, or parts after it are missing", source.ErrOCMirror, names[len(names)-1])
+	}
+	return run, nil
+}

@@ -1,0 +1,163 @@
+package source
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// ErrImageSet says that a file is no ImageSetConfiguration.
+var ErrImageSet = errors.New("not an ImageSetConfiguration of oc-mirror v2")
+
+// ImageSet is an ImageSetConfiguration: mirror.openshift.io/v2alpha1, in
+// internal/pkg/api/v2alpha1 of github.com/openshift/oc-mirror.
+type ImageSet struct {
+	APIVersion  string `yaml:"apiVersion"`
+	Kind        string `yaml:"kind"`
+	ArchiveSize int64  `yaml:"archiveSize"`
+	Mirror      struct {
+		Platform         ImageSetPlatform  `yaml:"platform"`
+		Operators        []Catalog         `yaml:"operators"`
+		AdditionalImages []AdditionalImage `yaml:"additionalImages"`
+		Helm             struct {
+			Repositories []yaml.Node `yaml:"repositories"`
+			Local        []yaml.Node `yaml:"local"`
+		} `yaml:"helm"`
+		BlockedImages []struct {
+			Name string `yaml:"name"`
+		} `yaml:"blockedImages"`
+		Samples []yaml.Node `yaml:"samples"`
+	} `yaml:"mirror"`
+
+	origin  string
+	blocked []*regexp.Regexp
+}
+
+// ImageSetPlatform are the releases.
+type ImageSetPlatform struct {
+	Graph             bool        `yaml:"graph"`
+	Channels          []Channel   `yaml:"channels"`
+	Architectures     []string    `yaml:"architectures"`
+	Platforms         []yaml.Node `yaml:"platforms"`
+	Release           string      `yaml:"release"`
+	KubeVirtContainer bool        `yaml:"kubeVirtContainer"`
+}
+
+// Channel of releases.
+type Channel struct {
+	Name         string `yaml:"name"`
+	Type         string `yaml:"type"`
+	MinVersion   string `yaml:"minVersion"`
+	MaxVersion   string `yaml:"maxVersion"`
+	ShortestPath bool   `yaml:"shortestPath"`
+	Full         bool   `yaml:"full"`
+}
+
+// Catalog of operators.
+type Catalog struct {
+	Catalog                     string      `yaml:"catalog"`
+	Packages                    []yaml.Node `yaml:"packages"`
+	TargetCatalog               string      `yaml:"targetCatalog"`
+	TargetTag                   string      `yaml:"targetTag"`
+	Full                        bool        `yaml:"full"`
+	SkipDependencies            bool        `yaml:"skipDependencies"`
+	TargetCatalogSourceTemplate string      `yaml:"targetCatalogSourceTemplate"`
+	Platforms                   []yaml.Node `yaml:"platforms"`
+}
+
+// AdditionalImage is one that stands for itself.
+type AdditionalImage struct {
+	Name       string      `yaml:"name"`
+	TargetRepo string      `yaml:"targetRepo"`
+	TargetTag  string      `yaml:"targetTag"`
+	Platforms  []yaml.Node `yaml:"platforms"`
+}
+
+// ParseImageSet reads an ImageSetConfiguration; path is for messages. Unknown
+// fields are errors, as for oc-mirror.
+func ParseImageSet(path string, content []byte) (*ImageSet, error) {
+	s := &ImageSet{origin: path}
+	dec := yaml.NewDecoder(bytes.NewReader(content))
+	dec.KnownFields(true)
+	if err := dec.Decode(s); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrImageSet, Located(path, err))
+	}
+	if s.APIVersion != "mirror.openshift.io/v2alpha1" || s.Kind != "ImageSetConfiguration" {
+		return nil, fmt.Errorf("%w: %s: it is %s of %s", ErrImageSet, path, cmp.Or(s.Kind, "no kind"), cmp.Or(s.APIVersion, "no apiVersion"))
+	}
+	for i, b := range s.Mirror.BlockedImages {
+		pattern, err := regexp.Compile(b.Name)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %s: mirror.blockedImages[%d]: %w", ErrImageSet, path, i, err)
+		}
+		s.blocked = append(s.blocked, pattern)
+	}
+	return s, nil
+}
+
+// Blocks says whether an image is to be left out.
+func (s *ImageSet) Blocks(name string) bool {
+	return slices.ContainsFunc(s.blocked, func(p *regexp.Regexp) bool { return p.MatchString(name) })
+}
+
+// Images are those that it names by themselves.
+func (s *ImageSet) Images() (names []Named, err error) {
+	var errs []error
+	for i, img := range s.Mirror.AdditionalImages {
+		if s.Blocks(img.Name) {
+			continue
+		}
+		name, err := parse(img.Name, fmt.Sprintf("%s: mirror.additionalImages[%d]", s.origin, i))
+		names, errs = append(names, name), append(errs, err)
+	}
+	return names, errors.Join(errs...)
+}
+
+// Elsewhere names the fields that only oc-mirror can follow: they need the graph of
+// releases, a catalog's content or a chart.
+func (s *ImageSet) Elsewhere() (fields []string) {
+	m := s.Mirror
+	for _, f := range []struct {
+		name string
+		used bool
+	}{
+		{"platform.channels", len(m.Platform.Channels) > 0},
+		{"platform.graph", m.Platform.Graph},
+		{"platform.kubeVirtContainer", m.Platform.KubeVirtContainer},
+		{"operators", len(m.Operators) > 0},
+		{"helm", s.charts()},
+		{"samples", len(m.Samples) > 0},
+	} {
+		if f.used {
+			fields = append(fields, "mirror."+f.name)
+		}
+	}
+	return fields
+}
+
+func (s *ImageSet) charts() bool { return len(s.Mirror.Helm.Repositories)+len(s.Mirror.Helm.Local) > 0 }
+
+var yamlLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): (.*?)(?: in type \w+\.\w+)?$`)
+
+// Located puts the file before each line number of a YAML error.
+func Located(path string, err error) error {
+	var list *yaml.TypeError
+	if !errors.As(err, &list) {
+		list = &yaml.TypeError{Errors: []string{err.Error()}}
+	}
+	var errs []error
+	for _, text := range list.Errors {
+		if m := yamlLine.FindStringSubmatch(text); m != nil {
+			errs = append(errs, fmt.Errorf("%s:%s: %s", path, m[1], m[2]))
+		} else {
+			errs = append(errs, fmt.Errorf("%s: %s", path, strings.TrimPrefix(text, "yaml: ")))
+		}
+	}
+	return errors.Join(errs...)
+}
