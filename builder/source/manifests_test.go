@@ -2,6 +2,7 @@ package source_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -84,6 +85,54 @@ func TestManifestsThatAreWrong(t *testing.T) {
 		"no container": {"kind: ConfigMap\n", source.ErrNoImages, "x.yaml"},
 	} {
 		if _, err := source.Manifests(list(t, "x.yaml", c.content)); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.where) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What YAML lets an author write once counts wherever it is used.
+func TestObjectsWithAnchors(t *testing.T) {
+	objects, err := source.ReadObjects([]string{"-", list(t, "more.yaml", "containers: [{image: null}, {image: quay.io/site/more:1}]\n")}, strings.NewReader(`x: &defaults
+  image: quay.io/site/app:1
+  imagePullPolicy: Always
+spec:
+  containers:
+  - <<: *defaults
+  - <<: *defaults
+    image: &name quay.io/site/own:1
+  - image: *name
+    <<: &itself {<<: *itself}
+  initContainers: &list
+  - *defaults
+  ephemeralContainers: *list
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, use := range objects.Uses {
+		got = append(got, fmt.Sprintf("%s:%d %s:%d", use.Image.Text, use.Image.Line, use.Policy.Text, use.Policy.Line))
+	}
+	want := []string{
+		"quay.io/site/app:1:2 Always:3", "quay.io/site/own:1:8 Always:3", "quay.io/site/own:1:9 :0",
+		"quay.io/site/app:1:2 Always:3", "quay.io/site/app:1:2 Always:3", "quay.io/site/more:1:1 :0",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func TestObjectsThatAreNone(t *testing.T) {
+	for name, c := range map[string]struct {
+		content string
+		want    error
+		where   string
+	}{
+		"a template": {"kind: Pod\n---\na: b\n{{- if .Values.on }}\n", source.ErrManifest, "stdin: not a Kubernetes manifest: yaml: line 4"},
+		"nothing":    {"", source.ErrNoImages, "-: no container"},
+		"an owner":   {"ownerReferences: [{apiVersion: machineconfiguration.openshift.io/v1, kind: PinnedImageSet, name: x}]", source.ErrNoImages, "-: no container"},
+	} {
+		if _, err := source.ReadObjects([]string{"-"}, strings.NewReader(c.content)); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.where) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -37,7 +37,8 @@ func exitHelp() string {
   0  done
   1  a failure of another kind
   2  the command line is wrong
-  3  the input is wrong: a file, a set, an image that is not for this platform
+  3  the input is wrong: a file, a set, an image that is not for this platform;
+     or lint has found something
   4  content does not match its digest, its signature policy or its checksums
   5  no space left
   6  a registry cannot be reached, or refuses
@@ -49,8 +50,8 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// reported is the exit code of a command that another one ran, and that said
-// what was wrong itself.
+// reported is the exit code of a command that said what was wrong itself: of one
+// that another ran, or of lint.
 type reported int
 
 func (r reported) Error() string { return fmt.Sprintf("exit code %d", int(r)) }

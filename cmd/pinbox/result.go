@@ -12,6 +12,8 @@ import (
 
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/iso"
+	"github.com/pinbox/pinbox/builder/lint"
+	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -96,6 +98,28 @@ func printVerified(cmd *cobra.Command, output string, v builder.Verified) error 
 	}
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is whole: %s, %s%s\n",
 		v.Dir, plural(v.Files, "file"), plural(v.Totals.Images, "image"), store)
+	return err
+}
+
+// printFindings tells what lint has found; lock is the name of the lock, if it had one.
+func printFindings(cmd *cobra.Command, output, lock string, objects source.Objects, findings []lint.Finding) error {
+	if output == "json" {
+		return printJSON(cmd, struct {
+			Findings []lint.Finding `json:"findings"`
+			Count    int            `json:"count"`
+			Uses     int            `json:"uses"` // of images, by containers and volumes
+			Sets     int            `json:"sets"`
+			Lock     string         `json:"lock,omitempty"`
+		}{append([]lint.Finding{}, findings...), len(findings), len(objects.Uses), len(objects.Sets), lock})
+	}
+	w := cmd.OutOrStdout()
+	for _, f := range findings {
+		fmt.Fprintln(w, f)
+	}
+	if lock == "" {
+		fmt.Fprintln(w, "not checked, without --lock: whether the node has the images")
+	}
+	_, err := fmt.Fprintf(w, "%s in %s of images and %s\n", plural(len(findings), "finding"), plural(len(objects.Uses), "use"), plural(len(objects.Sets), "set"))
 	return err
 }
 

@@ -17,22 +17,40 @@ var (
 	objectName   = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 )
 
-// Lint says what the cluster's API would refuse about the set although a node
-// can pin it: such a set builds, but its manifest cannot be applied as it is.
-func (s Set) Lint() (warnings []string) {
-	warn := func(format string, args ...any) {
-		warnings = append(warnings, fmt.Sprintf("%s: set %q: ", s.Origin, s.Name)+fmt.Sprintf(format, args...))
+// Objection is what the cluster's API has against a set that a node can pin.
+type Objection struct {
+	// Rule that it breaks: set-size, set-twice or set-image.
+	Rule string
+	// Image that breaks it; the zero one if it is the whole set.
+	Image Image
+	// Text says what is refused.
+	Text string
+}
+
+// Objections says what the cluster's API would refuse about the set although a
+// node can pin it: such a set builds, but its manifest cannot be applied as it is.
+func (s Set) Objections() (all []Objection) {
+	object := func(rule string, img Image, format string, args ...any) {
+		all = append(all, Objection{rule, img, "the cluster's API refuses " + fmt.Sprintf(format, args...)})
 	}
 	if n := len(s.Images); n > maxImages {
-		warn("the cluster's API refuses more than %d images in a set; it has %d", maxImages, n)
+		object("set-size", Image{}, "more than %d images in a set; it has %d", maxImages, n)
 	}
 	for _, img := range s.Duplicates {
-		warn("the cluster's API refuses image %s: it is listed twice", img)
+		object("set-twice", img, "image %s: it is listed twice", img)
 	}
 	for _, img := range s.Images {
 		if !apiImageName.MatchString(img.Repository) {
-			warn("the cluster's API refuses image %s: it takes host.domain[:port][/namespace]/name, with one namespace at most", img)
+			object("set-image", img, "image %s: it takes host.domain[:port][/namespace]/name, with one namespace at most", img)
 		}
+	}
+	return all
+}
+
+// Lint tells the objections as warnings.
+func (s Set) Lint() (warnings []string) {
+	for _, o := range s.Objections() {
+		warnings = append(warnings, fmt.Sprintf("%s: set %q: %s", s.Origin, s.Name, o.Text))
 	}
 	return warnings
 }

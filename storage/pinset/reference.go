@@ -3,6 +3,7 @@ package pinset
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/opencontainers/go-digest"
 	"go.podman.io/image/v5/docker/reference"
@@ -21,6 +22,29 @@ type Reference struct {
 // ParseReference reads "host/path", "host/path:tag", "host/path@sha256:…" or both.
 // One without tag and digest has the tag latest, as everywhere.
 func ParseReference(s string) (Reference, error) {
+	r, err := normalize(s)
+	if err != nil {
+		return Reference{}, err
+	}
+	if r.String() != s {
+		return Reference{}, fmt.Errorf("image %q: %w: its full name is %s", s, ErrShortName, r)
+	}
+	return r.latest(), nil
+}
+
+// Expand reads a name as CRI-O reads a container's: "docker.io/nginx" is
+// docker.io/library/nginx:latest. Of a short name, which leaves the registry to
+// the node's configuration, it is the most likely one.
+func Expand(s string) (r Reference, short bool, err error) {
+	if r, err = normalize(s); err != nil {
+		return Reference{}, false, err
+	}
+	host, _, found := strings.Cut(s, "/")
+	return r.latest(), !found || !strings.ContainsAny(host, ".:") && host != "localhost", nil
+}
+
+// normalize adds what may be left out of a name, but for the tag.
+func normalize(s string) (Reference, error) {
 	named, err := reference.ParseNormalizedNamed(s)
 	if err != nil {
 		return Reference{}, fmt.Errorf("image %q: %w (%w)", s, ErrBadName, err)
@@ -35,13 +59,14 @@ func ParseReference(s string) (Reference, error) {
 			return Reference{}, fmt.Errorf("image %q: %w by sha256 but by %s", s, ErrNotPinned, r.Digest.Algorithm())
 		}
 	}
-	if r.String() != s {
-		return Reference{}, fmt.Errorf("image %q: %w: its full name is %s", s, ErrShortName, r)
-	}
+	return r, nil
+}
+
+func (r Reference) latest() Reference {
 	if r.Digest == "" {
 		r.Tag = cmp.Or(r.Tag, "latest")
 	}
-	return r, nil
+	return r
 }
 
 // String is the reference as it is written.

@@ -1,0 +1,100 @@
+// Package lint finds what in Kubernetes objects will contact a registry although
+// the node has none.
+package lint
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// Finding is one thing that is wrong, in one place.
+type Finding struct {
+	File string `json:"file"`
+	Line int    `json:"line"`
+	// Rule is the short name of what is wrong: docs/build.md lists them.
+	Rule    string `json:"rule"`
+	Message string `json:"message"`
+	Cure    string `json:"cure"`
+}
+
+// String is the finding as compilers tell theirs.
+func (f Finding) String() string {
+	return fmt.Sprintf("%s:%d: %s: %s", f.File, f.Line, f.Message, f.Cure)
+}
+
+// Check finds what is wrong with the objects, in the order of files and lines. With
+// a lock the images have to be among those that it locks; the zero one is none.
+func Check(objects source.Objects, lock pinset.Lock) []Finding {
+	l := linter{store: newStore(lock)}
+	for _, use := range objects.Uses {
+		l.use(use)
+	}
+	for _, set := range objects.Sets {
+		l.set(set)
+	}
+	slices.SortStableFunc(l.findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	})
+	// In JSON of one line the same image often stands twice.
+	return slices.Compact(l.findings)
+}
+
+// linter collects findings.
+type linter struct {
+	store    store
+	findings []Finding
+}
+
+func (l *linter) add(at source.Field, rule, cure, format string, args ...any) {
+	l.findings = append(l.findings, Finding{at.File, at.Line, rule, fmt.Sprintf(format, args...), cure})
+}
+
+// use checks an image of a pod.
+func (l *linter) use(use source.Use) {
+	name, policy, write := use.Image.Text, use.Policy.Text, "write "+use.PolicyName+": IfNotPresent"
+	ref, short, err := pinset.Expand(name)
+	switch {
+	case policy == "Always":
+		l.add(use.Policy, "pull-always", write, "%s Always asks the registry at every start, even if the node has the image", use.PolicyName)
+	case policy != "" && policy != "IfNotPresent" && policy != "Never":
+		l.add(use.Policy, "pull-unknown", write, "%s %q is none that Kubernetes knows", use.PolicyName, policy)
+	case policy == "" && err == nil && ref.Tag == "latest":
+		l.add(use.Image, "latest", write, "%s of %s is Always, as it is left out and the tag is latest", use.PolicyName, name)
+	}
+	switch {
+	case name == "": // something else fills it in
+	case err != nil:
+		l.add(use.Image, "bad-name", "write it as registry/path@sha256:…", "%v", err)
+	case short:
+		l.add(use.Image, "short-name", l.full(ref), "%s does not name its registry, and CRI-O may ask several", name)
+	default:
+		l.reference(use.Image, ref)
+	}
+}
+
+// reference checks that the node has what a container names in full.
+func (l *linter) reference(at source.Field, ref pinset.Reference) {
+	switch {
+	case l.store.locked && !l.store.has(ref):
+		l.add(at, "not-in-lock", l.store.cure(ref), "the lock has no %s", ref)
+	case !l.store.locked && ref.Digest == "":
+		l.add(at, "tag", "name it by digest, or name the lock that has the tag with --lock", "%s is a tag, which a node has only if its store was made with it", ref)
+	}
+}
+
+// full is the cure of a short name.
+func (l *linter) full(ref pinset.Reference) string {
+	switch others := l.store.paths[ref.Repository]; {
+	case !l.store.locked && ref.Digest == "":
+		return fmt.Sprintf("write the full name with a digest, as %s@sha256:…", ref.Repository)
+	case !l.store.locked || l.store.has(ref):
+		return fmt.Sprintf("write the full name, %s if that is it", ref)
+	case len(others) == 1:
+		return fmt.Sprintf("write the full name, %s if that is it", others[0])
+	}
+	return "write the full name, and add the image to the appliance"
+}

@@ -1,0 +1,76 @@
+package lint
+
+import (
+	"fmt"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// store is what a node has, going by the lock.
+type store struct {
+	locked bool
+	tags   map[string]pinset.Image
+	pins   map[pinset.Image]bool
+	// content has the images by every digest that leads to them.
+	content map[digest.Digest][]pinset.Image
+	// paths has the images by their repositories.
+	paths map[string][]pinset.Image
+}
+
+func newStore(lock pinset.Lock) store {
+	s := store{
+		locked:  lock.Version > 0,
+		tags:    lock.ByTag(),
+		pins:    map[pinset.Image]bool{},
+		content: map[digest.Digest][]pinset.Image{},
+		paths:   map[string][]pinset.Image{},
+	}
+	for _, locked := range lock.Images {
+		img, err := pinset.ParseImage(locked.Pin)
+		if err != nil {
+			continue // no build makes such a lock; its image is none that a node could find
+		}
+		s.pins[img] = true
+		s.paths[img.Repository] = append(s.paths[img.Repository], img)
+		s.content[img.Digest] = append(s.content[img.Digest], img)
+		if locked.Manifest != img.Digest { // the pin names an index
+			s.content[locked.Manifest] = append(s.content[locked.Manifest], img)
+		}
+	}
+	return s
+}
+
+// has says whether a container finds the image in the store. CRI-O ignores a tag
+// beside a digest, and takes any digest that leads to an image of the repository:
+// that of the index, or that of the manifest for the platform.
+func (s store) has(ref pinset.Reference) bool {
+	if ref.Digest == "" {
+		_, ok := s.tags[ref.TagName()]
+		return ok
+	}
+	img, ok := s.byDigest(ref)
+	return ok && img.Repository == ref.Repository
+}
+
+// byDigest is the image with the digest: that of the repository, if there are more.
+func (s store) byDigest(ref pinset.Reference) (found pinset.Image, ok bool) {
+	for _, img := range s.content[ref.Digest] {
+		if !ok || img.Repository == ref.Repository {
+			found, ok = img, true
+		}
+	}
+	return found, ok
+}
+
+// cure tells what to do about a name that the store does not have.
+func (s store) cure(ref pinset.Reference) string {
+	if img, ok := s.byDigest(ref); ok {
+		return fmt.Sprintf("the store has it as %s: name it so", img)
+	}
+	if others := s.paths[ref.Repository]; len(others) == 1 {
+		return fmt.Sprintf("add it to the appliance, or name what the store has: %s", others[0])
+	}
+	return "add it to the appliance, and build that again"
+}

@@ -1,0 +1,212 @@
+package source
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// Field is a value in a file.
+type Field struct {
+	// Text is "" where the field is left out.
+	Text string
+	File string
+	Line int
+}
+
+// Place is the file and line.
+func (f Field) Place() string { return fmt.Sprintf("%s:%d", f.File, f.Line) }
+
+// Use is an image as a container or a volume uses it.
+type Use struct {
+	Image  Field
+	Policy Field
+	// PolicyName is what Kubernetes calls the field of the policy there.
+	PolicyName string
+}
+
+// RawSet is a PinnedImageSet as its file has it, right or wrong.
+type RawSet struct {
+	Name Field
+	// List is the place of the list of images.
+	List   Field
+	Images []Field
+}
+
+// Objects is what files of Kubernetes objects say of images.
+type Objects struct {
+	Uses []Use
+	Sets []RawSet
+}
+
+// ReadObjects reads files and folders of Kubernetes objects, each file once; "-" is
+// stdin, if there is one.
+func ReadObjects(paths []string, stdin io.Reader) (Objects, error) {
+	var w walker
+	seen := map[string]bool{}
+	for _, path := range paths {
+		if path == "-" && stdin != nil {
+			if err := w.stream(stdin, "stdin"); err != nil {
+				return Objects{}, err
+			}
+			continue
+		}
+		files, err := expand(path)
+		if err != nil {
+			return Objects{}, err
+		}
+		for _, file := range files {
+			if clean := filepath.Clean(file); seen[clean] {
+				continue
+			} else {
+				seen[clean] = true
+			}
+			if err := w.read(file); err != nil {
+				return Objects{}, err
+			}
+		}
+	}
+	if len(w.Uses)+len(w.Sets) == 0 {
+		return Objects{}, fmt.Errorf("%s: %w", strings.Join(paths, ", "), ErrNoImages)
+	}
+	return w.Objects, nil
+}
+
+// walker collects what it comes by.
+type walker struct {
+	Objects
+	file string
+}
+
+func (w *walker) read(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return w.stream(f, path)
+}
+
+func (w *walker) stream(r io.Reader, name string) error {
+	w.file = name
+	for dec := yaml.NewDecoder(r); ; {
+		var doc yaml.Node
+		err := dec.Decode(&doc)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w: %w", name, ErrManifest, err)
+		}
+		w.walk(&doc)
+	}
+}
+
+// containerLists are the fields of a PodSpec that hold containers: Kubernetes API,
+// core/v1.
+var containerLists = []string{"containers", "initContainers", "ephemeralContainers"}
+
+func (w *walker) walk(n *yaml.Node) {
+	if n.Kind == yaml.MappingNode {
+		w.set(n)
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key, value := n.Content[i].Value, target(n.Content[i+1])
+			switch {
+			case slices.Contains(containerLists, key) && value.Kind == yaml.SequenceNode:
+				for _, container := range value.Content {
+					w.use(container, "image", "imagePullPolicy")
+				}
+			case key == "volumes" && value.Kind == yaml.SequenceNode:
+				for _, volume := range value.Content {
+					w.use(field(volume, "image"), "reference", "pullPolicy")
+				}
+			}
+		}
+	}
+	for _, child := range n.Content {
+		w.walk(child)
+	}
+}
+
+func (w *walker) use(n *yaml.Node, image, policy string) {
+	use := Use{Image: w.field(field(n, image)), Policy: w.field(field(n, policy)), PolicyName: policy}
+	if use.Image.Text != "" || use.Policy.Text != "" {
+		w.Uses = append(w.Uses, use)
+	}
+}
+
+// set takes an object that is a PinnedImageSet. What only refers to one, as an
+// owner, has a kind too, but neither metadata nor spec.
+func (w *walker) set(n *yaml.Node) {
+	group, _, _ := strings.Cut(w.field(field(n, "apiVersion")).Text, "/")
+	meta, spec := field(n, "metadata"), field(n, "spec")
+	if w.field(field(n, "kind")).Text != pinset.Kind || group != pinset.Group || meta == nil && spec == nil {
+		return
+	}
+	here := Field{File: w.file, Line: n.Line}
+	set := RawSet{Name: cmp.Or(w.field(field(meta, "name")), here), List: here}
+	key, list := entry(spec, "pinnedImages")
+	if key != nil {
+		set.List.Line = key.Line
+	}
+	if list != nil && list.Kind == yaml.SequenceNode {
+		for _, item := range list.Content {
+			set.Images = append(set.Images, cmp.Or(w.field(field(item, "name")), Field{File: w.file, Line: item.Line}))
+		}
+	}
+	w.Sets = append(w.Sets, set)
+}
+
+// field is a scalar with its place; the zero one where there is none.
+func (w *walker) field(n *yaml.Node) Field {
+	value := target(n)
+	if value == nil || value.Kind != yaml.ScalarNode || value.Tag == "!!null" || value.Value == "" {
+		return Field{}
+	}
+	return Field{value.Value, w.file, n.Line}
+}
+
+// field is the value of a key, nil where there is none.
+func field(n *yaml.Node, key string) *yaml.Node {
+	_, value := entry(n, key)
+	return value
+}
+
+// entry is a key with its value: the mapping's own, or else one that "<<" merges in.
+// It looks no deeper than that, as an alias may stand inside what it stands for.
+func entry(n *yaml.Node, key string) (k, value *yaml.Node) {
+	if k, value = own(target(n), key); k == nil {
+		_, merged := own(target(n), "<<")
+		k, value = own(target(merged), key)
+	}
+	return k, value
+}
+
+func own(n *yaml.Node, key string) (k, value *yaml.Node) {
+	if n == nil || n.Kind != yaml.MappingNode {
+		return nil, nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i], n.Content[i+1]
+		}
+	}
+	return nil, nil
+}
+
+// target is what an alias stands for.
+func target(n *yaml.Node) *yaml.Node {
+	if n != nil && n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}

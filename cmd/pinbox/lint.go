@@ -1,0 +1,51 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/lint"
+	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+func lintCommand() *cobra.Command {
+	var output, lockPath string
+	cmd := &cobra.Command{
+		Use:   "lint [--lock FILE] PATH...",
+		Short: "List what in Kubernetes manifests will contact a registry from an offline node",
+		Long: `lint reads files and folders of Kubernetes objects, or stdin as "-":
+
+  helm template chart/ | pinbox lint --lock out/ -
+
+It asks no registry. The exit code is 3 if it finds something.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			var lock pinset.Lock
+			if lockPath != "" {
+				var err error
+				if lock, err = builder.ReadLock(lockPath); err != nil {
+					return err
+				}
+			}
+			objects, err := source.ReadObjects(paths, cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			findings := lint.Check(objects, lock)
+			if err := printFindings(cmd, output, lockPath, objects, findings); err != nil {
+				return err
+			}
+			if len(findings) > 0 {
+				return reported(exitInput)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&lockPath, "lock", "", "lock, or folder or ISO of an appliance, that tells what the node has")
+	addOutput(cmd.Flags(), &output)
+	return cmd
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/pinbox/pinbox/builder/lint"
+)
+
+// A manifest on its way to a node: without a lock, with one, and mended.
+func TestLint(t *testing.T) {
+	const app, db = "quay.io/site/app@" + someDigest, "quay.io/site/db@" + someDigest
+	lock := write(t, "site.lock.json", []byte(`{"version":1,"platform":"linux/amd64","sets":null,"images":[{"pin":"`+app+`","tags":["quay.io/site/app:1"],"manifest":"`+someDigest+`","config":"","from":null,"layers":null}]}`))
+	pod := write(t, "pod.yaml", []byte("kind: Pod\nspec:\n  containers:\n  - image: quay.io/site/app:1\n    imagePullPolicy: Always\n  - image: "+db+"\n"))
+	mended := write(t, "mended.yaml", []byte("kind: Pod\nspec:\n  containers:\n  - image: quay.io/site/app:1\n  - image: "+app+"\n"))
+	const always = ":5: imagePullPolicy Always asks the registry at every start, even if the node has the image: write imagePullPolicy: IfNotPresent\n"
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"no lock": {[]string{pod}, exitInput, pod + ":4: quay.io/site/app:1 is a tag, which a node has only if its store was made with it: name it by digest, or name the lock that has the tag with --lock\n" + pod + always +
+			"not checked, without --lock: whether the node has the images\n2 findings in 2 uses of images and 0 sets\n"},
+		"a lock": {[]string{"--lock", lock, pod}, exitInput, pod + always + pod + ":6: the lock has no " + db + ": the store has it as " + app + ": name it so\n2 findings in 2 uses of images and 0 sets\n"},
+		"mended": {[]string{"--lock", lock, mended}, exitOK, "0 findings in 2 uses of images and 0 sets\n"},
+	} {
+		if code, stdout, stderr := pinbox(t.Context(), append([]string{"lint"}, c.args...)...); code != c.code || stdout != c.says || stderr != "" {
+			t.Errorf("%s: exit code %d\n%s%s", name, code, stdout, stderr)
+		}
+	}
+	var result struct {
+		Findings          []lint.Finding
+		Count, Uses, Sets int
+		Lock              string
+	}
+	for path, want := range map[string]int{pod: 2, mended: 0} {
+		_, stdout, stderr := pinbox(t.Context(), "lint", "--output", "json", "--lock", lock, path)
+		if err := json.Unmarshal([]byte(stdout), &result); err != nil || stderr != "" || len(result.Findings) != want || result.Count != want || result.Uses != 2 || result.Lock != lock {
+			t.Errorf("%v\n%s%s", err, stdout, stderr)
+		}
+		if !strings.Contains(stdout, `"findings": [`) {
+			t.Errorf("no findings are no list:\n%s", stdout)
+		}
+	}
+}
+
+// A chart is checked as helm renders it, with no file between.
+func TestLintReadsStdin(t *testing.T) {
+	f, err := os.Open(write(t, "rendered", []byte("---\n# Source: chart/templates/pod.yaml\nspec: {containers: [{image: nginx}]}\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	stdin := os.Stdin
+	t.Cleanup(func() { os.Stdin = stdin })
+	os.Stdin = f
+	if code, stdout, _ := pinbox(t.Context(), "lint", "-"); code != exitInput || !strings.Contains(stdout, "stdin:3: nginx does not name its registry") {
+		t.Errorf("exit code %d\n%s", code, stdout)
+	}
+}
+
+func TestLintRefuses(t *testing.T) {
+	pod := write(t, "pod.yaml", []byte("spec: {containers: [{image: nginx}]}"))
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"no path":          {nil, exitUsage, "requires at least 1 arg"},
+		"no such file":     {[]string{pod + ".not"}, exitInput, "pod.yaml.not"},
+		"a template":       {[]string{write(t, "chart.yaml", []byte("kind: Pod\n{{- if .Values.on }}\n"))}, exitInput, "`helm template` renders a chart"},
+		"nothing to check": {[]string{write(t, "map.yaml", []byte("kind: ConfigMap\n"))}, exitInput, "map.yaml: no container in it names an image"},
+		"no lock":          {[]string{"--lock", pod, pod}, exitInput, "not a pinbox lock"},
+		"another output":   {[]string{"--output", "sarif", pod}, exitUsage, "it is text or json"},
+	} {
+		if code, stdout, stderr := pinbox(t.Context(), append([]string{"lint"}, c.args...)...); code != c.code || stdout != "" || !strings.Contains(stderr, c.says) || !strings.Contains(stderr, "hint: ") {
+			t.Errorf("%s: exit code %d\n%s%s", name, code, stdout, stderr)
+		}
+	}
+}
