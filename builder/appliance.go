@@ -47,6 +47,10 @@ type Spec struct {
 	Platform pinset.Platform `yaml:"platform,omitempty"`
 	// Sources of images.
 	Sources []Source `yaml:"sources" jsonschema:"minItems=1"`
+	// Mirrors are files, or folders of files, of ImageDigestMirrorSet, ImageTagMirrorSet
+	// and ImageContentSourcePolicy objects. The build pulls through them, and so do the
+	// nodes.
+	Mirrors []string `yaml:"mirrors,omitempty"`
 	// Store is how the image store is packed.
 	Store StoreSpec `yaml:"store,omitempty"`
 	// Ignition is merged into the first-boot configuration.
@@ -238,7 +242,7 @@ func (a *Appliance) validate() error {
 	if err := spec.validateISO(); err != nil {
 		return err
 	}
-	config := spec.config(nil)
+	config := spec.config(nil, nil)
 	if err := config.Validate(); err != nil {
 		return err
 	}
@@ -260,6 +264,7 @@ func (a *Appliance) resolvePaths(dir string) {
 			}
 		}
 	}
+	inDir(dir, a.Spec.Mirrors)
 	inDir(dir, a.Spec.Ignition.Butane)
 	for _, path := range []*string{&a.Spec.Node.Binary, &a.Spec.ISO.Base} {
 		if *path != "" && !filepath.IsAbs(*path) {

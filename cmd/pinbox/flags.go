@@ -28,6 +28,7 @@ type inputFlags struct {
 	manifests  []string
 	oci        []string
 	archives   []string
+	mirrors    []string
 	lock       string
 	locked     bool
 	update     bool
@@ -48,6 +49,7 @@ func (f *inputFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.release, "release", "", "OpenShift release by its pull spec, likewise")
 	flags.StringArrayVar(&f.oci, "oci", nil, "folder of the OCI image layout, likewise; FOLDER=NAME names an image that has no full name there")
 	flags.StringArrayVar(&f.archives, "archive", nil, "archive of podman save or skopeo, in the format of OCI or Docker, likewise; FILE=NAME as with --oci")
+	flags.StringArrayVar(&f.mirrors, "mirrors", nil, "file or folder of ImageDigestMirrorSets, ImageTagMirrorSets and ImageContentSourcePolicies, beside those of the file; may be repeated")
 	flags.StringVar(&f.lock, "lock", "", "lock of an earlier run, whose tags stay what they were (default: appliance.lock.json beside appliance.yaml, if it is there)")
 	flags.BoolVar(&f.locked, "locked", false, "refuse to make anything but what the lock says")
 	flags.BoolVar(&f.update, "update", false, "resolve all tags again")
@@ -115,6 +117,7 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 			return o, usageError{err}
 		}
 	}
+	o.Appliance.Spec.Mirrors = append(o.Appliance.Spec.Mirrors, f.mirrors...)
 	if f.nodeBinary != "" {
 		o.Appliance.Spec.Node.Binary = f.nodeBinary
 	}
