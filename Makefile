@@ -50,7 +50,7 @@ lint:
 
 # Writes golden files and the schema anew.
 golden:
-	go test ./storage/pinset ./runtime/crio ./ignition ./builder -run Golden -update
+	go test ./storage/pinset ./runtime/crio ./ignition ./builder ./builder/mirror -run Golden -update
 
 # pinbox beside skopeo and mksquashfs, on a corpus of Debian packages; an ISO of a
 # store of 5 GiB beside cp; and a pass of pinbox-node over 500 images that are all

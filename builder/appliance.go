@@ -46,6 +46,10 @@ type Spec struct {
 	Platform pinset.Platform `yaml:"platform,omitempty"`
 	// Sources of images.
 	Sources []Source `yaml:"sources" jsonschema:"minItems=1"`
+	// Mirrors are files, or folders of files, of ImageDigestMirrorSet, ImageTagMirrorSet
+	// and ImageContentSourcePolicy objects. The build pulls through them, and so do the
+	// nodes.
+	Mirrors []string `yaml:"mirrors,omitempty"`
 	// Store is how the image store is packed.
 	Store StoreSpec `yaml:"store,omitempty"`
 	// Ignition is merged into the first-boot configuration.
@@ -189,7 +193,7 @@ func (a *Appliance) validate() error {
 	if err := spec.validateISO(); err != nil {
 		return err
 	}
-	config := spec.config(nil)
+	config := spec.config(nil, nil)
 	if err := config.Validate(); err != nil {
 		return err
 	}
@@ -199,7 +203,7 @@ func (a *Appliance) validate() error {
 // resolvePaths makes all paths count from dir.
 func (a *Appliance) resolvePaths(dir string) {
 	paths := []*string{&a.Spec.Node.Binary, &a.Spec.ISO.Base}
-	paths = append(paths, each(a.Spec.Ignition.Butane)...)
+	paths = append(append(paths, each(a.Spec.Ignition.Butane)...), each(a.Spec.Mirrors)...)
 	for i := range a.Spec.Sources {
 		paths = append(paths, a.Spec.Sources[i].paths()...)
 	}

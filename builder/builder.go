@@ -148,7 +148,7 @@ func Build(ctx context.Context, o Options) (result Result, err error) {
 	}
 	return Result{
 		Name: o.Appliance.Metadata.Name, Platform: lock.Platform, Out: filepath.Clean(o.Out), Totals: lock.Totals(),
-		StoreSize: size, StoreDigest: "sha256:" + sums[StoreFile], NodeStore: o.Appliance.Spec.config(nil).Store.What(),
+		StoreSize: size, StoreDigest: "sha256:" + sums[StoreFile], NodeStore: o.Appliance.Spec.config(nil, nil).Store.What(),
 		ISO: isoPath(o), Installs: o.Appliance.Spec.ISO.InstallDevice, Medium: o.Appliance.Spec.Node.Store.VolumeLabel, Warnings: append(d.warnings, d.config.warnings()...), Seconds: time.Since(started).Seconds(),
 	}, nil
 }
@@ -213,9 +213,10 @@ func decide(ctx context.Context, o Options) (d decision, err error) {
 			err = errors.Join(err, d.Close())
 		}
 	}()
-	if d.config, err = configure(o.Appliance, d.sets); err != nil {
+	if d.config, err = configure(o.Appliance, d.sets, d.registries); err != nil {
 		return d, err
 	}
+	o.Access.Registries = d.registries
 	if d.client, err = storage.NewClient(o.Access, o.Appliance.Spec.Platform); err != nil {
 		return d, err
 	}
@@ -223,7 +224,7 @@ func decide(ctx context.Context, o Options) (d decision, err error) {
 		if err := d.pin(ctx, d.client, o.Lock, o.Hooks); err != nil {
 			return d, err
 		}
-		if d.config, err = configure(o.Appliance, d.sets); err != nil {
+		if d.config, err = configure(o.Appliance, d.sets, d.registries); err != nil {
 			return d, err
 		}
 	}

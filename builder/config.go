@@ -53,9 +53,9 @@ func (s Spec) validateISO() error {
 }
 
 // config is the first-boot configuration of the spec, without its Butane.
-func (s Spec) config(sets []pinset.Set) ignition.Config {
+func (s Spec) config(sets []pinset.Set, registries []byte) ignition.Config {
 	c := ignition.Config{
-		Sets: sets, InternalRepair: s.Node.InternalRepair, SSHKeys: s.Ignition.SSHAuthorizedKeys,
+		Sets: sets, Registries: registries, InternalRepair: s.Node.InternalRepair, SSHKeys: s.Ignition.SSHAuthorizedKeys,
 		Store: ignition.Store{
 			Path: s.Node.Store.Path, PartitionLabel: s.Node.Store.PartitionLabel, VolumeLabel: s.Node.Store.VolumeLabel,
 			SELinuxContext: ignition.DefaultSELinuxContext,
@@ -100,8 +100,8 @@ func (c configFiles) warnings() []string {
 
 // configure renders the first-boot configuration. If the ISO has no room for it,
 // the store carries as many of its files as must be, the largest first.
-func configure(a Appliance, sets []pinset.Set) (configFiles, error) {
-	c := a.Spec.config(sets)
+func configure(a Appliance, sets []pinset.Set, registries []byte) (configFiles, error) {
+	c := a.Spec.config(sets, registries)
 	for _, name := range a.Spec.Ignition.Butane {
 		content, err := os.ReadFile(name)
 		if err != nil {

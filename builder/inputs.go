@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pinbox/pinbox/builder/mirror"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -28,6 +29,8 @@ type inputs struct {
 	files []io.Closer
 	// tags by which images were asked for, and what asked for them.
 	tags, from map[pinset.Image][]string
+	// registries is what registries.conf is to say of mirrors; nil for nothing.
+	registries []byte
 	warnings   []string
 }
 
@@ -83,8 +86,23 @@ func readSources(ctx context.Context, a Appliance, tmp string) (in inputs, err e
 			return in, err
 		}
 	}
-	in.sets, in.warnings, err = source.PinnedImageSets(paths)
-	return in, err
+	sets, warnings, err := source.PinnedImageSets(paths)
+	if err != nil {
+		return in, err
+	}
+	in.sets, in.warnings = sets, append(in.warnings, warnings...)
+	return in, in.readMirrors(a.Spec.Mirrors)
+}
+
+// readMirrors reads the mirrors of all objects as one.
+func (in *inputs) readMirrors(paths []string) error {
+	rules, warnings, err := source.Mirrors(paths)
+	if err != nil {
+		return err
+	}
+	registries, err := mirror.Merge(rules)
+	in.registries, in.warnings = mirror.Render(registries), append(in.warnings, warnings...)
+	return err
 }
 
 // read reads one source that has no sets of its own.

@@ -38,12 +38,18 @@ const DefaultSELinuxContext = "system_u:object_r:container_ro_file_t:s0"
 // SetsDir is the folder of PinnedImageSets that pinbox-node watches.
 const SetsDir = "/etc/pinbox/sets.d"
 
+// RegistriesPath is the drop-in of registries.conf. What it says of a source stands
+// over registries.conf and earlier drop-ins: containers-registries.conf.d(5).
+const RegistriesPath = "/etc/containers/registries.conf.d/50-pinbox-mirrors.conf"
+
 // Config is what the configuration is made from.
 type Config struct {
 	// Sets that the node pins.
 	Sets []pinset.Set
 	// Store that the node mounts.
 	Store Store
+	// Registries is a drop-in of registries.conf; nil for none.
+	Registries []byte
 	// InternalRepair leaves CRI-O's repair on.
 	InternalRepair bool
 	// SSHKeys of the user core.
@@ -142,10 +148,14 @@ func unitName(slot string) string {
 
 // files are all that the configuration writes, but for the units.
 func (c Config) files() []file {
-	return append([]file{
+	files := []file{
 		text(crio.PinnedImagesPath, crio.RenderPinned(pinset.Union(c.Sets...))),
 		text(crio.StoresPath, crio.RenderStores(crio.Slots(), c.InternalRepair)),
-	}, c.setFiles()...)
+	}
+	if c.Registries != nil {
+		files = append(files, text(RegistriesPath, c.Registries))
+	}
+	return append(files, c.setFiles()...)
 }
 
 func (c Config) setFiles() []file {

@@ -29,6 +29,7 @@ func (c *Client) Pin(ctx context.Context, refs []pinset.Reference, pinned func()
 func (c *Client) pin(ctx context.Context, ref pinset.Reference) (pinset.Image, error) {
 	img := pinset.Image{Repository: ref.Repository, Digest: ref.Digest}
 	if img.Digest != "" {
+		c.noteTag(img, ref.Tag)
 		return img, nil
 	}
 	src, err := c.openName(ctx, ref.TagName(), img)
@@ -42,6 +43,7 @@ func (c *Client) pin(ctx context.Context, ref pinset.Reference) (pinset.Image, e
 	img.Digest = digest.FromBytes(content)
 	src.pinned = img
 	src.manifests[img.Digest.String()] = document{content: content, mediaType: mediaType}
+	c.noteTag(img, ref.Tag)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.opened[img] != nil { // another tag of the same image
@@ -49,4 +51,13 @@ func (c *Client) pin(ctx context.Context, ref pinset.Reference) (pinset.Image, e
 	}
 	c.opened[img] = src
 	return img, nil
+}
+
+func (c *Client) noteTag(img pinset.Image, tag string) {
+	if tag == "" {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tags[img] = img.Repository + ":" + tag
 }

@@ -49,6 +49,9 @@ type Access struct {
 	Policy string
 	// Insecure permits plain HTTP and certificates that nobody vouches for.
 	Insecure bool
+	// Registries is a drop-in that comes after all of the host's registries.conf.d;
+	// nil for none.
+	Registries []byte
 }
 
 // Client reaches registries for images of one platform.
@@ -62,6 +65,10 @@ type Client struct {
 	opened map[pinset.Image]*source
 	known  map[pinset.Image]Resolved
 	local  map[pinset.Image]Found
+	// tags by which images were asked for.
+	tags map[pinset.Image]string
+	// registries is the folder of registries.conf, if it is ours.
+	registries string
 }
 
 // NewClient looks at everything that can be looked at without a request.
@@ -96,7 +103,14 @@ func NewClient(access Access, platform pinset.Platform) (*Client, error) {
 			return nil, fmt.Errorf("certificates %w: %w", ErrAccess, err)
 		}
 	}
-	return &Client{platform: platform, sys: sys, policy: policy, opened: map[pinset.Image]*source{}, known: map[pinset.Image]Resolved{}, local: map[pinset.Image]Found{}}, nil
+	c := &Client{platform: platform, sys: sys, policy: policy, opened: map[pinset.Image]*source{}, known: map[pinset.Image]Resolved{}, local: map[pinset.Image]Found{}, tags: map[pinset.Image]string{}}
+	if access.Registries != nil {
+		if c.registries, err = withRegistries(access.Registries); err != nil {
+			return nil, err
+		}
+		sys.SystemRegistriesConfPath, sys.SystemRegistriesConfDirPath = registriesConf(c.registries), registriesDir(c.registries)
+	}
+	return c, nil
 }
 
 // allow asks the policy about an image of the library's own source: one that is
@@ -148,10 +162,16 @@ func (c *Client) open(ctx context.Context, img pinset.Image) (*source, error) {
 	if src != nil {
 		return src, nil
 	}
-	return c.openName(ctx, img.String(), img)
+	src, err := c.openName(ctx, img.String(), img)
+	if err != nil {
+		if byTag := c.openTag(ctx, img); byTag != nil {
+			return byTag, nil
+		}
+	}
+	return src, err
 }
 
-// Close gives back what was opened and not used.
+// Close gives back what was opened and not used, and removes the client's files.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,6 +179,9 @@ func (c *Client) Close() error {
 	for img, src := range c.opened {
 		errs = append(errs, src.Close())
 		delete(c.opened, img)
+	}
+	if c.registries != "" {
+		errs = append(errs, os.RemoveAll(c.registries))
 	}
 	return errors.Join(errs...)
 }
@@ -200,6 +223,9 @@ func classify(ctx context.Context, err error) error {
 		return ctx.Err()
 	}
 	if errors.Is(err, ErrDigest) || errors.Is(err, ErrLocal) || errors.Is(err, ErrIncomplete) {
+		return err
+	}
+	if err := blocked(err); err != nil {
 		return err
 	}
 	status := 0

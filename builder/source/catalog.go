@@ -16,7 +16,7 @@ import (
 
 // operators finds the images of catalogs: what bundles name, and the catalog
 // itself as oc-mirror has built it of the packages that were asked for.
-func (r *mirrorReader) operators() error {
+func (r *workspace) operators() error {
 	if r.set == nil {
 		return nil
 	}
@@ -28,7 +28,7 @@ func (r *mirrorReader) operators() error {
 	return nil
 }
 
-func (r *mirrorReader) catalog(c Catalog) error {
+func (r *workspace) catalog(c Catalog) error {
 	ref, err := r.catalogImage(c)
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ type catalogFolder struct {
 }
 
 // catalogImage has no name if the catalog came from a folder.
-func (r *mirrorReader) catalogImage(c Catalog) (f catalogFolder, err error) {
+func (r *workspace) catalogImage(c Catalog) (f catalogFolder, err error) {
 	base := path.Base(strings.TrimSuffix(c.Catalog, "/"))
 	if !strings.HasPrefix(c.Catalog, "oci:") {
 		named, err := parse(c.Catalog, r.set.origin)
@@ -104,7 +104,7 @@ func (r *mirrorReader) catalogImage(c Catalog) (f catalogFolder, err error) {
 }
 
 // newest is the file of that name, in a folder below dir, that was written last.
-func (r *mirrorReader) newest(dir, base string) (newest string) {
+func (r *workspace) newest(dir, base string) (newest string) {
 	for _, name := range r.names {
 		if strings.HasPrefix(name, dir) && strings.HasSuffix(name, base) && (newest == "" || r.files.ModTime(name).After(r.files.ModTime(newest))) {
 			newest = name
@@ -122,7 +122,7 @@ type bundle struct {
 }
 
 // bundles finds the images of all bundles in a file, and says how many those are.
-func (r *mirrorReader) bundles(name string) (count int, err error) {
+func (r *workspace) bundles(name string) (count int, err error) {
 	content, err := r.files.ReadFile(name)
 	if err != nil {
 		return 0, err
@@ -152,7 +152,7 @@ func (r *mirrorReader) bundles(name string) (count int, err error) {
 	}
 }
 
-func (r *mirrorReader) related(origin, text string) error {
+func (r *workspace) related(origin, text string) error {
 	if text == "" || r.set.Blocks(text) {
 		return nil
 	}

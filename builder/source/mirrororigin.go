@@ -32,7 +32,7 @@ type origins struct {
 }
 
 // readOrigins collects names from all files that oc-mirror keeps for itself.
-func (r *mirrorReader) readOrigins() error {
+func (r *workspace) readOrigins() error {
 	r.origins = origins{map[string]pinset.Reference{}, map[string]string{}, map[digest.Digest]string{}, map[string]digest.Digest{}}
 	for _, name := range r.names {
 		below, ok := strings.CutPrefix(name, workingDir)

@@ -31,7 +31,7 @@ var (
 
 // releases finds those that were asked for last: a workspace keeps all that it
 // ever had.
-func (r *mirrorReader) releases() error {
+func (r *workspace) releases() error {
 	var all []held
 	for _, name := range r.names {
 		m := heldRelease.FindStringSubmatch(name)
@@ -68,7 +68,7 @@ func (r *mirrorReader) releases() error {
 }
 
 // fits splits a tag, and says whether a release is for the nodes' architecture.
-func (r *mirrorReader) fits(tag string) (version string, fits bool) {
+func (r *workspace) fits(tag string) (version string, fits bool) {
 	m := releaseArch.FindStringSubmatch(tag)
 	if m == nil {
 		return tag, true
@@ -79,7 +79,7 @@ func (r *mirrorReader) fits(tag string) (version string, fits bool) {
 
 // wants says whether the configuration asks for a release; all are those that are
 // there, the newest last.
-func (r *mirrorReader) wants(h held, all []held) bool {
+func (r *workspace) wants(h held, all []held) bool {
 	if r.set == nil {
 		return true
 	}
@@ -109,7 +109,7 @@ func newestOf(channel string, all []held) (newest semver.Version) {
 }
 
 // nameOf restores the name of a release.
-func (r *mirrorReader) nameOf(h held) (Mirrored, error) {
+func (r *workspace) nameOf(h held) (Mirrored, error) {
 	m := Mirrored{Stored: h.digest, References: h.file}
 	m.Repository = r.origins.releases[h.digest]
 	if ref, ok := r.origins.of(releaseImages + ":" + h.tag); ok && m.Repository == "" {

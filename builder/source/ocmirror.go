@@ -56,7 +56,7 @@ type OCMirror struct {
 // "repository:tag" without the host; none if there are no images. config is the
 // ImageSetConfiguration to go by, instead of that in the files; nil for that one.
 func ReadOCMirror(files Files, tags map[string]digest.Digest, config *ImageSet, platform pinset.Platform) (OCMirror, error) {
-	r := mirrorReader{files: files, names: files.Names(), tags: tags, set: config, claimed: map[string]string{}}
+	r := workspace{files: files, names: files.Names(), tags: tags, set: config, claimed: map[string]string{}}
 	_, r.arch, _ = platform.Split()
 	steps := []func() error{r.readSet, r.readOrigins, r.releases, r.additional, r.operators, r.others}
 	for _, step := range steps {
@@ -70,7 +70,7 @@ func ReadOCMirror(files Files, tags map[string]digest.Digest, config *ImageSet, 
 	return r.found, nil
 }
 
-type mirrorReader struct {
+type workspace struct {
 	files Files
 	names []string
 	tags  map[string]digest.Digest
@@ -87,7 +87,7 @@ var configName = regexp.MustCompile(`^(?:isc_|working-dir/isc_pinned_)\d{4}-`)
 
 // readSet takes the newest of the configurations; that of an archive goes before
 // those of the workspace, in which catalogs have lost their tags.
-func (r *mirrorReader) readSet() (err error) {
+func (r *workspace) readSet() (err error) {
 	if r.set != nil {
 		return nil
 	}
@@ -117,7 +117,7 @@ func stored(ref pinset.Reference) string {
 }
 
 // claim finds an image of that name under a tag.
-func (r *mirrorReader) claim(ref pinset.Reference, tag string) (Mirrored, error) {
+func (r *workspace) claim(ref pinset.Reference, tag string) (Mirrored, error) {
 	name := ref.String()
 	if other, ok := r.claimed[tag]; ok && other != name && ref.Digest == "" {
 		return Mirrored{}, fmt.Errorf("%w: %s and %s have both been kept as %s, so that only one of them is there", ErrOCMirror, other, name, tag)
@@ -132,7 +132,7 @@ func (r *mirrorReader) claim(ref pinset.Reference, tag string) (Mirrored, error)
 	return m, nil
 }
 
-func (r *mirrorReader) additional() error {
+func (r *workspace) additional() error {
 	if r.set == nil {
 		return nil
 	}
@@ -164,7 +164,7 @@ var ownTags = regexp.MustCompile(`:(?:sha256-[0-9a-f]{64}\.\w+|[0-9a-f]{32})$`)
 
 // others are images that only their origins name: those of charts, and all where no
 // configuration tells what was wanted.
-func (r *mirrorReader) others() error {
+func (r *workspace) others() error {
 	if r.set != nil && !r.set.charts() {
 		return nil
 	}

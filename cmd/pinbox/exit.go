@@ -12,6 +12,7 @@ import (
 
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/iso"
+	"github.com/pinbox/pinbox/builder/mirror"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/storage"
@@ -107,6 +108,9 @@ var table = []struct {
 	{source.ErrList, exitInput, "list one image a line, with # before comments"},
 	{source.ErrEmptyList, exitInput, "list at least one image, or leave the file out"},
 	{source.ErrNoSets, exitInput, "name a file or a folder with PinnedImageSet objects"},
+	{source.ErrMirrors, exitInput, "`oc explain imagedigestmirrorset.spec`, or imagetagmirrorset, shows the form"},
+	{source.ErrNoMirrors, exitInput, "name a file or a folder with such objects; `oc mirror` writes them to cluster-resources"},
+	{mirror.ErrConflict, exitInput, "give all of its entries one mirrorSourcePolicy; the cluster refuses them as well. Left out it is AllowContactingSource"},
 	{builder.ErrDrift, exitVerify, "`pinbox lock` locks what they are now; without --locked the lock is for tags alone"},
 	{pinset.ErrBadLock, exitInput, "name a lock that this version of pinbox has written"},
 	{builder.ErrAppliance, exitInput, "docs/appliance.schema.json lists all fields"},
@@ -115,7 +119,7 @@ var table = []struct {
 	{ignition.ErrConflict, exitInput, "leave it out of the Butane; fields of the appliance file change what pinbox writes"},
 	{storage.ErrPlatform, exitInput, "pin the index or an image for the platform, or change spec.platform or --platform"},
 	{storage.ErrNotImage, exitInput, "leave it out, or publish it again in a current format"},
-	{storage.ErrAccess, exitInput, "check --authfile, --pull-secret, REGISTRY_AUTH_FILE, --policy and --cert-dir"},
+	{storage.ErrAccess, exitInput, "check --authfile, --pull-secret, REGISTRY_AUTH_FILE, --policy, --cert-dir and registries.conf"},
 	{storage.ErrDigest, exitVerify, "the registry or a proxy before it is damaged; pull from another one, or push the image again"},
 	{storage.ErrPolicy, exitVerify, "check the policy, or sign the image"},
 	{compose.ErrEscape, exitInput, "the image is malformed or malicious; build it again"},
@@ -123,6 +127,7 @@ var table = []struct {
 	{compose.ErrCompression, exitVerify, "the image was damaged before it was pushed; build and push it again"},
 	{compose.ErrDiffID, exitVerify, "the image was damaged before it was pushed; build and push it again"},
 	{storage.ErrUnauthorized, exitRegistry, "log in with `podman login`, or give --authfile or --pull-secret"},
+	{storage.ErrBlocked, exitRegistry, "push it to a mirror; or change mirrorSourcePolicy, or what registries.conf blocks"},
 	{storage.ErrNotFound, exitRegistry, "check the name and the digest; the image may have been deleted"},
 	{storage.ErrRegistry, exitRegistry, "check the host name, the network and registries.conf; for plain HTTP give --tls-verify=false"},
 	{builder.ErrNotEmpty, exitUsage, "choose another folder with -o, or remove this one"},

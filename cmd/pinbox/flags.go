@@ -31,6 +31,7 @@ type inputFlags struct {
 	ocMirror   []string
 	imageSet   string
 	stored     []string
+	mirrors    []string
 	lock       string
 	locked     bool
 	update     bool
@@ -54,6 +55,7 @@ func (f *inputFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.ocMirror, "oc-mirror", nil, "archive, folder of archives, workspace or cache of oc-mirror v2, likewise")
 	flags.StringVar(&f.imageSet, "image-set-config", "", "ImageSetConfiguration, likewise: instead of that in --oc-mirror, or alone")
 	flags.StringArrayVar(&f.stored, "containers-storage", nil, "image of podman's or CRI-O's store here, by its name there, likewise")
+	flags.StringArrayVar(&f.mirrors, "mirrors", nil, "file or folder of ImageDigestMirrorSets, ImageTagMirrorSets and ImageContentSourcePolicies, beside those of the file; may be repeated")
 	flags.StringVar(&f.lock, "lock", "", "lock of an earlier run, whose tags stay what they were (default: appliance.lock.json beside appliance.yaml, if it is there)")
 	flags.BoolVar(&f.locked, "locked", false, "refuse to make anything but what the lock says")
 	flags.BoolVar(&f.update, "update", false, "resolve all tags again")
@@ -121,6 +123,7 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 			return o, usageError{err}
 		}
 	}
+	o.Appliance.Spec.Mirrors = append(o.Appliance.Spec.Mirrors, f.mirrors...)
 	if f.nodeBinary != "" {
 		o.Appliance.Spec.Node.Binary = f.nodeBinary
 	}

@@ -49,6 +49,54 @@ func TestMirrorsOfRegistriesConf(t *testing.T) {
 	}
 }
 
+// idms is an ImageDigestMirrorSet of one rule.
+func idms(source, mirror, policy string) []byte {
+	return fmt.Appendf(nil, "apiVersion: config.openshift.io/v1\nkind: ImageDigestMirrorSet\nmetadata: {name: x}\nspec:\n  imageDigestMirrors:\n  - {source: '%s', mirrors: ['%s'], mirrorSourcePolicy: %s}\n", source, mirror, policy)
+}
+
+// Mirrors of a flag come to those that the appliance file names, and both to those
+// of registries.conf.
+func TestMirrorsOfFileFlagAndHost(t *testing.T) {
+	r := serve(t, nil)
+	pin := push(t, r, image(t, "amd64", layer(t, sample.File("a", "x"))))
+	_, digest, _ := strings.Cut(pin, "@")
+	repository, _, _ := strings.Cut(strings.TrimPrefix(pin, r.Host), "@")
+	config := write(t, "appliance.yaml", fmt.Appendf(nil, "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: a}\nspec:\n  mirrors: [idms.yaml]\n  sources:\n  - images: [one.example.com/a@%[1]s, two.example.com/b@%[1]s, three.example.com/c@%[1]s]\n", digest))
+	if err := os.WriteFile(filepath.Join(filepath.Dir(config), "idms.yaml"), idms("one.example.com/a", r.Host+repository, "NeverContactSource"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	flag := write(t, "more.yaml", idms("two.example.com/b", r.Host+repository, "NeverContactSource"))
+	host := write(t, "registries.conf", fmt.Appendf(nil, "[[registry]]\nlocation = \"three.example.com/c\"\n[[registry.mirror]]\nlocation = %q\n", r.Host+repository))
+	t.Setenv("CONTAINERS_REGISTRIES_CONF", host)
+	code, stdout, stderr := pinbox(t.Context(), "plan", "-c", config, "--mirrors", flag, "--tls-verify=false")
+	if code != exitOK || !strings.Contains(stdout, "3 images") {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+}
+
+func TestBadMirrors(t *testing.T) {
+	r := serve(t, nil)
+	sets := write(t, "sets.yaml", sample.Set("worker", "quay.example.com/a@"+someDigest))
+	for name, c := range map[string]struct {
+		mirrors string
+		code    int
+		says    []string
+	}{
+		"a source with a tag":     {string(idms("quay.io/a:1", r.Host, "''")), exitInput, []string{"mirrors.yaml:6", `ImageDigestMirrorSet "x"`, "write quay.io/a", "hint: `oc explain"}},
+		"a policy and another":    {string(idms("quay.io/a", r.Host, "''")) + "---\n" + string(idms("quay.io/a", r.Host, "NeverContactSource")), exitInput, []string{"mirrors.yaml:13", "mirrors.yaml:6", "two policies", "hint: "}},
+		"no mirrors":              {"kind: ConfigMap\n", exitInput, []string{"mirrors.yaml", "hint: name a file"}},
+		"a mirror without images": {string(idms("quay.example.com", r.Host, "NeverContactSource")), exitRegistry, []string{"quay.example.com/a@", r.Host + "/a@", "may not be asked", "hint: push it to a mirror"}},
+	} {
+		code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false", "--mirrors", write(t, "mirrors.yaml", []byte(c.mirrors)))
+		for _, says := range c.says {
+			if code != c.code || !strings.Contains(stderr, says) {
+				t.Errorf("%s: exit code %d; it is to say %q:\n%s", name, code, says, stderr)
+			}
+		}
+		t.Logf("%s", stderr)
+	}
+}
+
 // A registry with a certificate of its own is trusted with --cert-dir only.
 func TestCertificates(t *testing.T) {
 	server := httptest.NewTLSServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))

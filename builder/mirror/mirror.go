@@ -1,0 +1,193 @@
+// Package mirror knows where else the images of a registry are, and says so in the
+// words of registries.conf.
+package mirror
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// ErrConflict says that a source may be asked, and may not be.
+var ErrConflict = errors.New("one source has two policies")
+
+// By is what a reference must have for a mirror to be asked, in the words of
+// containers-registries.conf(5).
+type By string
+
+// A mirror is asked for digests or for tags.
+const (
+	Digest By = "digest-only"
+	Tag    By = "tag-only"
+)
+
+// Rule is one entry of an object that names mirrors.
+type Rule struct {
+	// Source is a registry, a namespace or a repository as images name it, or all
+	// hosts below a domain: *.example.com.
+	Source string
+	// Mirrors to ask first, in this order.
+	Mirrors []string
+	By      By
+	// Never says that the source itself is not to be asked.
+	Never bool
+	// Origin is the file and line that the rule came from.
+	Origin string
+}
+
+// Registry is a source with all that its rules say.
+type Registry struct {
+	Source  string
+	Mirrors []Mirror
+	Blocked bool
+}
+
+// Mirror is asked before the source.
+type Mirror struct {
+	Location string
+	By       By
+}
+
+// Merge puts rules of one source together as the Machine Config Operator does for
+// its nodes, so that the order of files and objects does not count: openshift's
+// runtime-utils, pkg/registries. Its nodes get no rules that contradict each
+// other, so nor do ours.
+func Merge(rules []Rule) ([]Registry, error) {
+	if err := agree(rules); err != nil {
+		return nil, err
+	}
+	bySource := map[string]*Registry{}
+	for _, r := range rules {
+		if r.empty() {
+			continue // what it says of the source does not count then
+		}
+		if bySource[r.Source] == nil {
+			bySource[r.Source] = &Registry{Source: r.Source, Blocked: r.Never}
+		}
+	}
+	var all []Registry
+	for _, source := range slices.Sorted(maps.Keys(bySource)) {
+		registry := bySource[source]
+		for _, by := range []By{Digest, Tag} {
+			for _, location := range order(source, lists(rules, source, by)) {
+				registry.Mirrors = append(registry.Mirrors, Mirror{location, by})
+			}
+		}
+		all = append(all, *registry)
+	}
+	return all, nil
+}
+
+// empty says whether a rule names nothing but the source.
+func (r Rule) empty() bool {
+	return !slices.ContainsFunc(r.Mirrors, func(m string) bool { return m != r.Source })
+}
+
+// agree wants the rules of a source to have one policy.
+func agree(rules []Rule) error {
+	first := map[string]Rule{}
+	for _, r := range rules {
+		other, ok := first[r.Source]
+		if !ok {
+			first[r.Source] = r
+		} else if other.Never != r.Never {
+			return fmt.Errorf("%s: %w: mirrorSourcePolicy of %s is %s, in %s it is %s", r.Origin, ErrConflict, r.Source, r.policy(), other.Origin, other.policy())
+		}
+	}
+	return nil
+}
+
+func (r Rule) policy() string {
+	if r.Never {
+		return Never
+	}
+	return Allow
+}
+
+// The values of mirrorSourcePolicy.
+const (
+	Never = "NeverContactSource"
+	Allow = "AllowContactingSource"
+)
+
+func lists(rules []Rule, source string, by By) (all [][]string) {
+	for _, r := range rules {
+		if r.Source == source && r.By == by && !r.empty() {
+			all = append(all, r.Mirrors)
+		}
+	}
+	return all
+}
+
+// order makes one list of several that keeps the order of each; what they leave
+// open goes by name, and where they contradict each other the first by name
+// comes first. The source stands behind all, unless a list has it elsewhere.
+func order(source string, lists [][]string) (sorted []string) {
+	waits := map[string]map[string]bool{} // for those that come before
+	for _, list := range lists {
+		if !slices.Contains(list, source) {
+			list = append(slices.Clone(list), source)
+		}
+		for i, location := range list {
+			if waits[location] == nil {
+				waits[location] = map[string]bool{}
+			}
+			if i > 0 {
+				waits[location][list[i-1]] = true
+			}
+		}
+	}
+	all := slices.Sorted(maps.Keys(waits))
+	var free []string
+	for _, location := range all {
+		if len(waits[location]) == 0 {
+			free = append(free, location)
+		}
+	}
+	for len(sorted) < len(all) {
+		if len(free) == 0 { // a circle
+			free = []string{all[slices.IndexFunc(all, func(l string) bool { return !slices.Contains(sorted, l) })]}
+		}
+		next := free[0]
+		sorted, free = append(sorted, next), free[1:]
+		for _, location := range all {
+			if !waits[location][next] {
+				continue
+			}
+			delete(waits[location], next)
+			if len(waits[location]) == 0 && !slices.Contains(sorted, location) {
+				free = append(free, location)
+			}
+		}
+	}
+	if n := len(sorted); n > 0 && sorted[n-1] == source {
+		sorted = sorted[:n-1] // it is asked last by itself
+	}
+	return sorted
+}
+
+// Render gives the drop-in of registries.conf: equal registries, equal bytes; nil
+// for none.
+func Render(registries []Registry) []byte {
+	if len(registries) == 0 {
+		return nil
+	}
+	var b strings.Builder
+	b.WriteString("# Written by pinbox, of objects that name mirrors: ImageDigestMirrorSet,\n# ImageTagMirrorSet, ImageContentSourcePolicy.\n")
+	for _, r := range registries {
+		key := "location"
+		if strings.HasPrefix(r.Source, "*.") {
+			key = "prefix"
+		}
+		fmt.Fprintf(&b, "\n[[registry]]\n  %s = %q\n", key, r.Source)
+		if r.Blocked {
+			b.WriteString("  blocked = true\n")
+		}
+		for _, m := range r.Mirrors {
+			fmt.Fprintf(&b, "  [[registry.mirror]]\n    location = %q\n    pull-from-mirror = %q\n", m.Location, m.By)
+		}
+	}
+	return []byte(b.String())
+}

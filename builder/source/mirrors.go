@@ -1,0 +1,227 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/pinbox/pinbox/builder/mirror"
+)
+
+// What can be wrong with files of mirrors.
+var (
+	ErrMirrors   = errors.New("not a valid object of mirrors")
+	ErrNoMirrors = errors.New("no ImageDigestMirrorSet, ImageTagMirrorSet or ImageContentSourcePolicy found")
+)
+
+// mirrorKind is an object of the cluster's API that names mirrors.
+type mirrorKind struct {
+	apiVersion string
+	// list is the field of spec that has the rules, of these fields.
+	list   string
+	fields []string
+	by     mirror.By
+}
+
+// mirrorKinds as of openshift/api. The last is the elder of the first.
+func mirrorKinds() map[string]mirrorKind {
+	fields := []string{"source", "mirrors", "mirrorSourcePolicy"}
+	return map[string]mirrorKind{
+		"ImageDigestMirrorSet":     {"config.openshift.io/v1", "imageDigestMirrors", fields, mirror.Digest},
+		"ImageTagMirrorSet":        {"config.openshift.io/v1", "imageTagMirrors", fields, mirror.Tag},
+		"ImageContentSourcePolicy": {"operator.openshift.io/v1alpha1", "repositoryDigestMirrors", fields[:2], mirror.Digest},
+	}
+}
+
+// Mirrors reads the rules of ImageDigestMirrorSets, ImageTagMirrorSets and
+// ImageContentSourcePolicies from files, and from folders all files that end in
+// .yaml, .yml or .json. Warnings tell what was left out.
+func Mirrors(paths []string) (rules []mirror.Rule, warnings []string, err error) {
+	seen := map[string]int{} // objects by file
+	for _, path := range paths {
+		files, err := expand(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		found := 0
+		for _, file := range files {
+			clean := filepath.Clean(file)
+			if n, ok := seen[clean]; ok {
+				found += n
+				continue
+			}
+			m := mirrorReader{origin: file}
+			if err := m.read(); err != nil {
+				return nil, nil, err
+			}
+			if m.others > 0 {
+				warnings = append(warnings, fmt.Sprintf("%s: %d objects of other kinds are left out", file, m.others))
+			}
+			seen[clean] = m.objects
+			rules, found = append(rules, m.rules...), found+m.objects
+		}
+		if found == 0 {
+			return nil, nil, fmt.Errorf("%s: %w", path, ErrNoMirrors)
+		}
+	}
+	return rules, warnings, nil
+}
+
+// mirrorReader reads one file, and goes on after an error to find them all.
+type mirrorReader struct {
+	origin string
+	// object is that which is read: its kind and its name.
+	object          string
+	rules           []mirror.Rule
+	objects, others int
+	errs            []error
+}
+
+func (m *mirrorReader) read() error {
+	f, err := os.Open(m.origin)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for dec := yaml.NewDecoder(f); ; {
+		var doc yaml.Node
+		err := dec.Decode(&doc)
+		if errors.Is(err, io.EOF) {
+			return errors.Join(m.errs...)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w: %w", m.origin, ErrMirrors, err)
+		}
+		m.document(doc.Content[0])
+	}
+}
+
+func (m *mirrorReader) fail(n *yaml.Node, format string, args ...any) {
+	where := fmt.Sprintf("%s:%d: ", m.origin, n.Line)
+	if m.object != "" {
+		where += m.object + ": "
+	}
+	m.errs = append(m.errs, fmt.Errorf("%s%w: %w", where, ErrMirrors, fmt.Errorf(format, args...)))
+}
+
+func (m *mirrorReader) document(n *yaml.Node) {
+	m.object = ""
+	kinds, name, version := mirrorKinds(), value(field(n, "kind")), value(field(n, "apiVersion"))
+	kind, known := kinds[name]
+	if items, ok := strings.CutSuffix(name, "List"); ok && (items == "" || kinds[items].list != "") {
+		if list := field(n, "items"); list != nil {
+			for _, item := range list.Content {
+				m.document(item)
+			}
+		}
+		return
+	}
+	switch {
+	case n.Kind == yaml.ScalarNode && n.Tag == "!!null": // an empty document
+	case n.Kind != yaml.MappingNode:
+		m.fail(n, "not an object")
+	case name == "":
+		m.fail(n, "kind is missing; is the file complete?")
+	case known && version != kind.apiVersion:
+		m.fail(n, "apiVersion of %s is %q; it is %s", name, version, kind.apiVersion)
+	case known:
+		m.set(n, name, kind)
+	default:
+		for proper := range kinds {
+			if strings.EqualFold(name, proper) {
+				m.fail(n, "kind %q is spelt %s", name, proper)
+				return
+			}
+		}
+		m.others++
+	}
+}
+
+func (m *mirrorReader) set(n *yaml.Node, name string, kind mirrorKind) {
+	m.objects++
+	m.object = fmt.Sprintf("%s %q", name, value(field(field(n, "metadata"), "name")))
+	m.known(n, "", "apiVersion", "kind", "metadata", "spec", "status")
+	spec := field(n, "spec")
+	if spec == nil || spec.Kind != yaml.MappingNode {
+		m.fail(n, "spec is missing")
+		return
+	}
+	m.known(spec, "spec.", kind.list)
+	list := field(spec, kind.list)
+	switch {
+	case list == nil:
+		m.fail(spec, "spec.%s is missing", kind.list)
+	case list.Kind != yaml.SequenceNode:
+		m.fail(list, "spec.%s is not a list", kind.list)
+	default:
+		for _, entry := range list.Content {
+			m.rule(entry, kind)
+		}
+	}
+}
+
+func (m *mirrorReader) rule(n *yaml.Node, kind mirrorKind) {
+	if n.Kind != yaml.MappingNode || field(n, "source") == nil {
+		m.fail(n, "an entry of spec.%s has a source and mirrors", kind.list)
+		return
+	}
+	m.known(n, "spec."+kind.list+"[].", kind.fields...)
+	r := mirror.Rule{Source: value(field(n, "source")), By: kind.by, Origin: fmt.Sprintf("%s:%d", m.origin, n.Line)}
+	if err := mirror.CheckSource(r.Source); err != nil {
+		m.fail(field(n, "source"), "%w", err)
+	}
+	if policy := field(n, "mirrorSourcePolicy"); policy != nil {
+		r.Never = value(policy) == mirror.Never
+		if text := value(policy); text != "" && text != mirror.Never && text != mirror.Allow {
+			m.fail(policy, "mirrorSourcePolicy is %q; it is %s or %s", text, mirror.Never, mirror.Allow)
+		}
+	}
+	r.Mirrors = m.mirrors(field(n, "mirrors"), r)
+	m.rules = append(m.rules, r)
+}
+
+func (m *mirrorReader) mirrors(list *yaml.Node, r mirror.Rule) (all []string) {
+	if list == nil {
+		return nil // the API permits it: the rule says nothing then
+	}
+	if list.Kind != yaml.SequenceNode {
+		m.fail(list, "mirrors of %s are not a list", r.Source)
+		return nil
+	}
+	for _, n := range list.Content {
+		text := value(n)
+		err := mirror.CheckMirror(text)
+		switch {
+		case err != nil:
+			m.fail(n, "mirror of %s %w", r.Source, err)
+		case slices.Contains(all, text):
+			m.fail(n, "mirror of %s %q is there twice", r.Source, text)
+		case r.Never && text == r.Source:
+			m.fail(n, "%s is its own mirror, and %s forbids to ask it", text, mirror.Never)
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+func (m *mirrorReader) known(n *yaml.Node, prefix string, names ...string) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if !slices.Contains(names, n.Content[i].Value) {
+			m.fail(n.Content[i], "unknown field %s%s; known are %s", prefix, n.Content[i].Value, strings.Join(names, ", "))
+		}
+	}
+}
+
+// value is the text of a scalar, "" where there is none.
+func value(n *yaml.Node) string {
+	if n == nil || n.Kind != yaml.ScalarNode {
+		return ""
+	}
+	return n.Value
+}

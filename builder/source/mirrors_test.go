@@ -1,0 +1,136 @@
+package source_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/pinbox/pinbox/builder/mirror"
+	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/fixtures"
+)
+
+const mirrors = `apiVersion: config.openshift.io/v1
+kind: ImageDigestMirrorSet
+metadata: {name: release}
+spec:
+  imageDigestMirrors:
+  - source: quay.io/a
+    mirrors: [mirror.lab/a, mirror2.lab/a]
+    mirrorSourcePolicy: NeverContactSource
+  - source: "*.example.com"
+---
+kind: ConfigMap
+---
+apiVersion: config.openshift.io/v1
+kind: ImageTagMirrorSetList
+items:
+- apiVersion: config.openshift.io/v1
+  kind: ImageTagMirrorSet
+  metadata: {name: tools}
+  spec:
+    imageTagMirrors:
+    - {source: quay.io/b, mirrors: [mirror.lab/b], mirrorSourcePolicy: AllowContactingSource}
+`
+
+// The elder object, as JSON.
+const policy = `{"apiVersion": "operator.openshift.io/v1alpha1", "kind": "ImageContentSourcePolicy", "metadata": {"name": "x"},
+"spec": {"repositoryDigestMirrors": [{"source": "quay.io/c", "mirrors": ["mirror.lab/c"]}]}}`
+
+func TestMirrors(t *testing.T) {
+	dir := filepath.Dir(list(t, "a.yaml", mirrors))
+	for name, content := range map[string]string{"b.json": policy, "README.md": "kind: Nothing", "other.yaml": "kind: CatalogSource\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rules, warnings, err := source.Mirrors([]string{dir, filepath.Join(dir, "a.yaml")}) // a file counts once
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []mirror.Rule{
+		{Source: "quay.io/a", Mirrors: []string{"mirror.lab/a", "mirror2.lab/a"}, By: mirror.Digest, Never: true, Origin: dir + "/a.yaml:6"},
+		{Source: "*.example.com", By: mirror.Digest, Origin: dir + "/a.yaml:9"},
+		{Source: "quay.io/b", Mirrors: []string{"mirror.lab/b"}, By: mirror.Tag, Origin: dir + "/a.yaml:21"},
+		{Source: "quay.io/c", Mirrors: []string{"mirror.lab/c"}, By: mirror.Digest, Origin: dir + "/b.json:2"},
+	}
+	if diff := cmp.Diff(want, rules); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if want := []string{dir + "/a.yaml: 1 objects of other kinds are left out", dir + "/other.yaml: 1 objects of other kinds are left out"}; !cmp.Equal(want, warnings) {
+		t.Errorf("warnings %q", warnings)
+	}
+}
+
+func TestMirrorsThatAreWrong(t *testing.T) {
+	edit := func(old, new string) string { return strings.Replace(mirrors, old, new, 1) }
+	for name, c := range map[string]struct {
+		content string
+		want    error
+		says    string
+	}{
+		"a scheme":                 {edit("source: quay.io/a", "source: https://quay.io/a"), source.ErrMirrors, `x.yaml:6: ImageDigestMirrorSet "release": not a valid object of mirrors: source "https://quay.io/a" has a scheme; write quay.io/a`},
+		"a tag":                    {edit("source: quay.io/a", "source: quay.io/a:1"), source.ErrMirrors, "write quay.io/a"},
+		"no source":                {edit("source: quay.io/a", "source: ''"), source.ErrMirrors, "x.yaml:6: "},
+		"an entry without source":  {edit("source: quay.io/b, ", ""), source.ErrMirrors, `x.yaml:21: ImageTagMirrorSet "tools": `},
+		"a mirror with a scheme":   {edit("mirror2.lab", "http://mirror2.lab"), source.ErrMirrors, `x.yaml:7: ImageDigestMirrorSet "release": not a valid object of mirrors: mirror of quay.io/a "http://mirror2.lab/a" has a scheme; write mirror2.lab/a`},
+		"a mirror of all hosts":    {edit("mirror2.lab/a", "'*.lab'"), source.ErrMirrors, "host[:port][/path]"},
+		"a mirror that is none":    {edit("mirror2.lab/a", "{}"), source.ErrMirrors, "mirror of quay.io/a is missing"},
+		"a mirror twice":           {edit("mirror2.lab/a", "mirror.lab/a"), source.ErrMirrors, "twice"},
+		"mirrors that are no list": {edit("[mirror.lab/a, mirror2.lab/a]", "mirror.lab/a"), source.ErrMirrors, "x.yaml:7: "},
+		"a forbidden mirror":       {edit("mirror2.lab/a", "quay.io/a"), source.ErrMirrors, "is its own mirror"},
+		"an unknown policy":        {edit("NeverContactSource", "Never"), source.ErrMirrors, `x.yaml:8: ImageDigestMirrorSet "release": not a valid object of mirrors: mirrorSourcePolicy is "Never"; it is NeverContactSource or AllowContactingSource`},
+		"an unknown field":         {edit("mirrorSourcePolicy", "sourcePolicy"), source.ErrMirrors, "x.yaml:8: ImageDigestMirrorSet \"release\": not a valid object of mirrors: unknown field spec.imageDigestMirrors[].sourcePolicy; known are source, mirrors, mirrorSourcePolicy"},
+		"a list of another kind":   {edit("imageDigestMirrors", "imageTagMirrors"), source.ErrMirrors, "unknown field spec.imageTagMirrors; known are imageDigestMirrors"},
+		"a list that is none":      {"apiVersion: config.openshift.io/v1\nkind: ImageTagMirrorSet\nspec: {imageTagMirrors: {}}\n", source.ErrMirrors, "x.yaml:3: "},
+		"a policy of the elder":    {strings.Replace(policy, `"source"`, `"mirrorSourcePolicy": "NeverContactSource", "source"`, 1), source.ErrMirrors, "known are source, mirrors"},
+		"no spec":                  {"apiVersion: config.openshift.io/v1\nkind: ImageTagMirrorSet\n", source.ErrMirrors, "spec is missing"},
+		"another version":          {edit("config.openshift.io/v1", "operator.openshift.io/v1alpha1"), source.ErrMirrors, `x.yaml:1: not a valid object of mirrors: apiVersion of ImageDigestMirrorSet is "operator.openshift.io/v1alpha1"; it is config.openshift.io/v1`},
+		"a misspelt kind":          {edit("kind: ImageDigestMirrorSet", "kind: ImageDigestMirrorset"), source.ErrMirrors, "is spelt ImageDigestMirrorSet"},
+		"no kind":                  {"apiVersion: config.openshift.io/v1\n", source.ErrMirrors, "kind is missing"},
+		"no object":                {"- a\n", source.ErrMirrors, "x.yaml:1: not a valid object of mirrors: not an object"},
+		"no YAML":                  {"a: [", source.ErrMirrors, "x.yaml"},
+		"other objects":            {"kind: ConfigMap\n---\n", source.ErrNoMirrors, "x.yaml"},
+		"nothing":                  {"", source.ErrNoMirrors, "x.yaml"},
+	} {
+		if _, _, err := source.Mirrors([]string{list(t, "x.yaml", c.content)}); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, _, err := source.Mirrors([]string{"/no/such"}); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	// All that is wrong with a file is said at once.
+	_, _, err := source.Mirrors([]string{list(t, "x.yaml", strings.NewReplacer("quay.io/a", "quay.io/A", "quay.io/b", "quay.io/B").Replace(mirrors))})
+	if err == nil || !strings.Contains(err.Error(), "x.yaml:6:") || !strings.Contains(err.Error(), "x.yaml:21:") {
+		t.Error(err)
+	}
+}
+
+// What oc-mirror writes beside the images reads as it is.
+func TestMirrorsOfOCMirror(t *testing.T) {
+	dirs, err := filepath.Glob(filepath.Join(fixtures.Root(t), "../shared/data/oc-mirror/workspace/*/cluster-resources"))
+	if err != nil || len(dirs) == 0 {
+		t.Skipf("no sample of oc-mirror: %v", err)
+	}
+	for _, dir := range dirs {
+		rules, _, err := source.Mirrors([]string{dir})
+		if err != nil || len(rules) == 0 {
+			t.Errorf("%s: %d rules, %v", dir, len(rules), err)
+			continue
+		}
+		registries, err := mirror.Merge(rules)
+		if err != nil || len(registries) == 0 {
+			t.Errorf("%s: %+v, %v", dir, registries, err)
+		}
+		for _, r := range registries {
+			if r.Blocked || len(r.Mirrors) == 0 || !strings.HasPrefix(r.Mirrors[0].Location, "127.0.0.1:5072/") {
+				t.Errorf("%s: %+v", dir, r)
+			}
+		}
+	}
+}
