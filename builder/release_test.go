@@ -98,6 +98,11 @@ func TestLockOfALargeRelease(t *testing.T) {
 // signed is a simple signature of a digest, and its public key, armored.
 func signed(t *testing.T, digest string) (signature, key []byte) {
 	t.Helper()
+	return signedAs(t, "quay.io/openshift-release-dev/ocp-release:4.99.1-x86_64", digest)
+}
+
+func signedAs(t *testing.T, name, digest string) (signature, key []byte) {
+	t.Helper()
 	entity, err := openpgp.NewEntity("release", "", "release@example.com", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +112,7 @@ func signed(t *testing.T, digest string) (signature, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprintf(w, `{"critical":{"type":"atomic container signature","image":{"docker-manifest-digest":%q},"identity":{"docker-reference":"quay.io/openshift-release-dev/ocp-release:4.99.1-x86_64"}},"optional":{}}`, digest)
+	fmt.Fprintf(w, `{"critical":{"type":"atomic container signature","image":{"docker-manifest-digest":%q},"identity":{"docker-reference":%q}},"optional":{}}`, digest, name)
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,8 @@ type pool struct {
 	// layer gives the tar stream of an unpacked layer by its DiffID; nil where there
 	// are none.
 	layer func(digest.Digest) (io.ReadCloser, error)
+	// signatures of a manifest, as a store keeps them; nil where there are none.
+	signatures func(digest.Digest) ([][]byte, error)
 }
 
 func (p *pool) hasLayer(diffID digest.Digest) bool {
@@ -67,7 +69,16 @@ func (b blobs) GetBlob(_ context.Context, want imgtypes.BlobInfo, _ imgtypes.Blo
 	return b.open(want.Digest)
 }
 
-func (b blobs) GetSignatures(context.Context, *digest.Digest) ([][]byte, error) { return nil, nil }
+// GetSignatures gives those of OpenPGP: a source from outside the library can give
+// it no others.
+func (b blobs) GetSignatures(_ context.Context, instance *digest.Digest) ([][]byte, error) {
+	manifest := b.top
+	if instance != nil {
+		manifest = *instance
+	}
+	all, err := b.signed(manifest)
+	return simple(all), err
+}
 
 func (b blobs) LayerInfosForCopy(context.Context, *digest.Digest) ([]imgtypes.BlobInfo, error) {
 	return nil, nil

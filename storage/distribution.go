@@ -3,7 +3,9 @@ package storage
 import (
 	"fmt"
 	"io"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
@@ -26,6 +28,7 @@ type Distribution struct {
 // open as long as images are read. Earlier stores have what is not in it.
 func ReadDistribution(t *Tree, earlier ...*ImageStore) (*Distribution, error) {
 	d := &Distribution{Tags: map[string]digest.Digest{}, pool: storesPool(t.blobs(), earlier)}
+	d.pool.signatures = func(manifest digest.Digest) ([][]byte, error) { return d.signatures(manifest, earlier) }
 	for name := range t.files {
 		below, ok := strings.CutPrefix(name, distributionRoot)
 		if !ok {
@@ -51,6 +54,29 @@ func ReadDistribution(t *Tree, earlier ...*ImageStore) (*Distribution, error) {
 		d.Tags[repository+":"+tag] = linked
 	}
 	return d, nil
+}
+
+// signatures are in an image beside the signed one, with a tag that says so.
+func (d *Distribution) signatures(manifest digest.Digest, earlier []*ImageStore) (all [][]byte, err error) {
+	tag := ":sha256-" + manifest.Encoded() + ".sig"
+	for _, name := range slices.Sorted(maps.Keys(d.Tags)) {
+		if !strings.HasSuffix(name, tag) {
+			continue
+		}
+		more, err := d.pool.attachments(d.Tags[name])
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, more...)
+	}
+	for _, s := range earlier {
+		more, err := s.signatures(manifest)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, more...)
+	}
+	return all, nil
 }
 
 // Image is one of those that are stored.

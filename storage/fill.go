@@ -55,7 +55,7 @@ func (f *filler) add(ctx context.Context, img *Resolved) error {
 		l.UnpackedSize, l.Inodes, top = u.Size, u.Inodes, u.ID
 	}
 	f.store.AddImage(compose.Image{
-		Names: append([]string{img.Pin}, img.Tags...), TopLayer: top, Index: img.Index, Manifest: img.Manifest, Config: img.Config, Created: img.Created,
+		Names: append([]string{img.Pin}, img.Tags...), TopLayer: top, Index: img.Index, Manifest: img.Manifest, Config: img.Config, Signatures: img.Signatures, Created: img.Created,
 	})
 	return nil
 }

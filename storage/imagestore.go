@@ -38,6 +38,8 @@ type storedImage struct {
 	Digest  digest.Digest            `json:"digest"`
 	Names   []string                 `json:"names"`
 	Digests map[string]digest.Digest `json:"big-data-digests"`
+	// Metadata is JSON.
+	Metadata string `json:"metadata"`
 }
 
 // OpenImageStore reads what is in the store at dir.
@@ -91,7 +93,34 @@ func (s *ImageStore) Images() (all []Found) {
 }
 
 func (s *ImageStore) pool() *pool {
-	return &pool{open: s.document, has: s.hasDocument, layer: s.layer}
+	return &pool{open: s.document, has: s.hasDocument, layer: s.layer, signatures: s.signatures}
+}
+
+// signatures of a manifest stand behind each other, with their sizes elsewhere.
+func (s *ImageStore) signatures(manifest digest.Digest) (all [][]byte, err error) {
+	for _, img := range s.images {
+		var sizes compose.SignatureSizes
+		if img.Metadata == "" {
+			continue
+		}
+		if err := json.Unmarshal([]byte(img.Metadata), &sizes); err != nil {
+			return nil, fmt.Errorf("image store %s: %w: metadata of %s: %w", s.dir, ErrLocal, img.ID, err)
+		}
+		if len(sizes.Each[manifest]) == 0 {
+			continue
+		}
+		content, err := os.ReadFile(filepath.Join(s.dir, "overlay-images", img.ID, compose.DataFile(compose.SignatureKey(manifest))))
+		if err != nil {
+			return nil, fmt.Errorf("image store %s: %w: %w", s.dir, ErrLocal, err)
+		}
+		for _, size := range sizes.Each[manifest] {
+			if size < 0 || size > len(content) {
+				return nil, fmt.Errorf("image store %s: %w: signatures of %s are cut off", s.dir, ErrLocal, img.ID)
+			}
+			all, content = append(all, content[:size]), content[size:]
+		}
+	}
+	return all, nil
 }
 
 func (s *ImageStore) hasDocument(d digest.Digest) bool { return s.documents[d] != "" }

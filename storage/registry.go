@@ -47,6 +47,11 @@ type Access struct {
 	// host, and to accept every image where neither has one: all images are
 	// asked for by digest.
 	Policy string
+	// AnyImage leaves out the policy, whatever it says.
+	AnyImage bool
+	// RegistriesDir is a containers-registries.d(5) folder, which tells where
+	// signatures are; "" means that of the user or the host.
+	RegistriesDir string
 	// Insecure permits plain HTTP and certificates that nobody vouches for.
 	Insecure bool
 	// Registries is a drop-in that comes after all of the host's registries.conf.d;
@@ -85,6 +90,7 @@ func NewClient(access Access, platform pinset.Platform) (*Client, error) {
 		AuthFilePath:            authFile,
 		DockerCertPath:          access.CertDir,
 		SignaturePolicyPath:     access.Policy,
+		RegistriesDirPath:       access.RegistriesDir,
 		DockerRegistryUserAgent: "pinbox",
 		OSChoice:                goos, ArchitectureChoice: arch, VariantChoice: variant,
 	}
@@ -92,15 +98,18 @@ func NewClient(access Access, platform pinset.Platform) (*Client, error) {
 		sys.DockerInsecureSkipTLSVerify = imgtypes.OptionalBoolTrue
 	}
 	policy, err := signature.DefaultPolicy(sys)
-	if access.Policy == "" && errors.Is(err, os.ErrNotExist) {
+	if access.AnyImage || access.Policy == "" && errors.Is(err, os.ErrNotExist) {
 		policy, err = &signature.Policy{Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()}}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("signature policy %w: %w", ErrAccess, err)
 	}
-	if access.CertDir != "" { // the library takes a missing folder for an empty one
-		if _, err := os.ReadDir(access.CertDir); err != nil {
-			return nil, fmt.Errorf("certificates %w: %w", ErrAccess, err)
+	for what, dir := range map[string]string{"certificates": access.CertDir, "registries.d": access.RegistriesDir} {
+		if dir == "" {
+			continue
+		}
+		if _, err := os.ReadDir(dir); err != nil { // the library takes a missing folder for an empty one
+			return nil, fmt.Errorf("%s %w: %w", what, ErrAccess, err)
 		}
 	}
 	c := &Client{platform: platform, sys: sys, policy: policy, opened: map[pinset.Image]*source{}, known: map[pinset.Image]Resolved{}, local: map[pinset.Image]Found{}, tags: map[pinset.Image]string{}}

@@ -33,7 +33,9 @@ type Resolved struct {
 	Image pinset.Image
 	// Index is nil if the pin names a manifest.
 	Index, Manifest, Config []byte
-	Created                 time.Time
+	// Signatures of the manifest, as a store keeps them.
+	Signatures [][]byte
+	Created    time.Time
 }
 
 // Resolve fetches the manifests and configurations of the images for the
@@ -124,7 +126,11 @@ func (c *Client) ask(ctx context.Context, img pinset.Image) (Resolved, error) {
 	if mediaType == manifest.DockerV2Schema1MediaType || mediaType == manifest.DockerV2Schema1SignedMediaType {
 		return Resolved{}, fmt.Errorf("%w: its manifest is of Docker's schema 1", ErrNotImage)
 	}
-	if err := c.allow(ctx, image.UnparsedInstance(src.ImageSource, instance)); err != nil {
+	judged := image.UnparsedInstance(src.ImageSource, instance)
+	if err := c.allow(ctx, judged); err != nil {
+		return Resolved{}, err
+	}
+	if r.Signatures, err = src.signatures(ctx, judged, r.LockedImage.Manifest); err != nil {
 		return Resolved{}, err
 	}
 	parsed, err := image.FromUnparsedImage(ctx, c.sys, unparsed)

@@ -4,16 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -93,32 +90,18 @@ func (o origins) readMapping(_ string, content []byte) error {
 }
 
 // readMirrors reads what a cluster would be told.
-func (o origins) readMirrors(_ string, content []byte) error {
-	type pair struct {
-		Source  string
-		Mirrors []string
+func (o origins) readMirrors(name string, content []byte) error {
+	m := mirrorReader{origin: name}
+	if err := m.stream(bytes.NewReader(content)); err != nil {
+		return err
 	}
-	for dec := yaml.NewDecoder(bytes.NewReader(content)); ; {
-		var doc struct {
-			Spec struct {
-				Digest []pair `yaml:"imageDigestMirrors"`
-				Tag    []pair `yaml:"imageTagMirrors"`
-			}
-		}
-		err := dec.Decode(&doc)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		for _, p := range append(doc.Spec.Digest, doc.Spec.Tag...) {
-			for _, mirror := range p.Mirrors {
-				_, below, _ := strings.Cut(mirror, "/")
-				o.sources[below] = p.Source
-			}
+	for _, rule := range m.rules {
+		for _, mirror := range rule.Mirrors {
+			_, below, _ := strings.Cut(mirror, "/")
+			o.sources[below] = rule.Source
 		}
 	}
+	return nil
 }
 
 // readSignature takes the name that a release was signed under, which nothing is

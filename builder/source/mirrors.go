@@ -89,7 +89,11 @@ func (m *mirrorReader) read() error {
 		return err
 	}
 	defer f.Close()
-	for dec := yaml.NewDecoder(f); ; {
+	return m.stream(f)
+}
+
+func (m *mirrorReader) stream(r io.Reader) error {
+	for dec := yaml.NewDecoder(r); ; {
 		var doc yaml.Node
 		err := dec.Decode(&doc)
 		if errors.Is(err, io.EOF) {

@@ -121,7 +121,7 @@ var table = []struct {
 	{storage.ErrNotImage, exitInput, "leave it out, or publish it again in a current format"},
 	{storage.ErrAccess, exitInput, "check --authfile, --pull-secret, REGISTRY_AUTH_FILE, --policy, --cert-dir and registries.conf"},
 	{storage.ErrDigest, exitVerify, "the registry or a proxy before it is damaged; pull from another one, or push the image again"},
-	{storage.ErrPolicy, exitVerify, "check the policy, or sign the image"},
+	{storage.ErrPolicy, exitVerify, "check --policy and --registries.d, or sign the image; --insecure-policy accepts every image"},
 	{compose.ErrEscape, exitInput, "the image is malformed or malicious; build it again"},
 	{compose.ErrEntry, exitInput, "the image is malformed; build it again"},
 	{compose.ErrCompression, exitVerify, "the image was damaged before it was pushed; build and push it again"},

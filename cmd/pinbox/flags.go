@@ -64,6 +64,8 @@ func (f *inputFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.access.AuthFile, "authfile", "", "registry credentials (default: REGISTRY_AUTH_FILE, then those of podman and docker)")
 	flags.StringVar(&f.pullSecret, "pull-secret", "", "registry credentials as an OpenShift pull secret")
 	flags.StringVar(&f.access.Policy, "policy", "", "signature policy (default: the user's or the host's policy.json)")
+	flags.BoolVar(&f.access.AnyImage, "insecure-policy", false, "accept every image, whatever the policy says")
+	flags.StringVar(&f.access.RegistriesDir, "registries.d", "", "folder that tells where signatures are (default: the user's or the host's registries.d)")
 	flags.StringVar(&f.access.CertDir, "cert-dir", "", "certificates and keys for registries (default: /etc/containers/certs.d)")
 	flags.BoolVar(&f.tlsVerify, "tls-verify", true, "require HTTPS and verified certificates")
 	addOutput(flags, &f.output)
@@ -106,6 +108,9 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 			return o, usageError{errors.New("--authfile and --pull-secret are the same thing: give one")}
 		}
 		f.access.AuthFile = f.pullSecret
+	}
+	if f.access.AnyImage && f.access.Policy != "" {
+		return o, usageError{errors.New("--policy and --insecure-policy contradict each other")}
 	}
 	f.access.Insecure = !f.tlsVerify
 	o.Access = f.access

@@ -7,6 +7,8 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,7 +41,8 @@ type imageRecord struct {
 	BigDataDigests map[string]digest.Digest `json:"big-data-digests"`
 	Created        time.Time                `json:"created"`
 
-	data map[string][]byte
+	data       map[string][]byte
+	signatures map[digest.Digest][][]byte
 }
 
 // set keeps a data item of the image, once.
@@ -59,6 +62,50 @@ func (r *imageRecord) set(key string, value []byte) {
 // manifestKey is the key under which an image's manifest is found by digest:
 // manifestBigDataKey in containers/image, storage/storage_image.go.
 func manifestKey(d digest.Digest) string { return "manifest-" + d.String() }
+
+// SignatureKey is the key under which the signatures of a manifest are kept:
+// signatureBigDataKey in containers/image, storage/storage_image.go.
+func SignatureKey(d digest.Digest) string { return "signature-" + d.Encoded() }
+
+// SignatureSizes tell the signatures of an image apart, in bytes: the type
+// storageImageMetadata there.
+type SignatureSizes struct {
+	// Image are those of the image's own manifest, which policies ask for.
+	Image []int `json:"signature-sizes,omitempty"`
+	// Each are those of every manifest.
+	Each map[digest.Digest][]int `json:"signatures-sizes,omitempty"`
+}
+
+// sign adds signatures of a manifest, each once.
+func (r *imageRecord) sign(manifest digest.Digest, signatures [][]byte) {
+	if r.signatures == nil {
+		r.signatures = map[digest.Digest][][]byte{}
+	}
+	for _, s := range signatures {
+		if !slices.ContainsFunc(r.signatures[manifest], func(o []byte) bool { return bytes.Equal(o, s) }) {
+			r.signatures[manifest] = append(r.signatures[manifest], s)
+		}
+	}
+}
+
+// seal records all signatures.
+func (r *imageRecord) seal() error {
+	sizes := SignatureSizes{Each: map[digest.Digest][]int{}}
+	for _, manifest := range slices.Sorted(maps.Keys(r.signatures)) {
+		for _, s := range r.signatures[manifest] {
+			sizes.Each[manifest] = append(sizes.Each[manifest], len(s))
+		}
+		content := bytes.Join(r.signatures[manifest], nil)
+		r.set(SignatureKey(manifest), content)
+		if manifest == r.Digest {
+			sizes.Image = sizes.Each[manifest]
+			r.set("signatures", content)
+		}
+	}
+	metadata, err := json.Marshal(sizes)
+	r.Metadata = string(metadata)
+	return err
+}
 
 // DataFile is the name of the file that holds a data item: makeBigDataBaseName
 // in containers/storage, store.go.

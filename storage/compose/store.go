@@ -57,7 +57,9 @@ type Image struct {
 	TopLayer string
 	// Index is the index that led to the manifest, if there is one.
 	Index, Manifest, Config []byte
-	Created                 time.Time
+	// Signatures of the manifest, as containers/image keeps them.
+	Signatures [][]byte
+	Created    time.Time
 }
 
 // Store is a store that is being composed. Its methods are called from one
@@ -198,7 +200,7 @@ func (s *Store) AddImage(img Image) {
 	manifest, id := digest.FromBytes(img.Manifest), digest.FromBytes(img.Config).Encoded()
 	rec := s.images[id]
 	if rec == nil {
-		rec = &imageRecord{ID: id, Digest: manifest, TopLayer: img.TopLayer, Metadata: "{}", Created: img.Created.UTC()}
+		rec = &imageRecord{ID: id, Digest: manifest, TopLayer: img.TopLayer, Created: img.Created.UTC()}
 		s.images[id] = rec
 	}
 	rec.Names = append(rec.Names, img.Names...)
@@ -208,6 +210,9 @@ func (s *Store) AddImage(img Image) {
 	}
 	rec.set(manifestKey(manifest), img.Manifest)
 	rec.set("manifest", img.Manifest)
+	if len(img.Signatures) > 0 {
+		rec.sign(manifest, img.Signatures)
+	}
 }
 
 // AddFile puts a file beside the storage tree, with the folders that its path
@@ -241,6 +246,9 @@ func (s *Store) Close() (int64, error) {
 		rec := s.images[id]
 		slices.Sort(rec.Names)
 		rec.Names = slices.Compact(rec.Names)
+		if err := rec.seal(); err != nil {
+			return 0, err
+		}
 		images = append(images, rec)
 		data := s.dir(0o700)
 		dir.Set(id, data)

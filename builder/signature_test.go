@@ -1,0 +1,162 @@
+package builder_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/appliance"
+	"github.com/pinbox/pinbox/fixtures/crio"
+	"github.com/pinbox/pinbox/fixtures/pod"
+	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage"
+)
+
+// trust is a policy, and where its signatures are.
+type trust struct{ policy, registriesD string }
+
+// signedSamples signs two of the sample images: one by OpenPGP, in a folder beside
+// the registry, one by sigstore, in the registry. The policy wants these signatures,
+// takes the pause image as it is, and nothing else.
+func signedSamples(t *testing.T, registry *sample.Registry, pins sample.Pins) trust {
+	t.Helper()
+	dir := t.TempDir()
+	file := func(name string, content []byte) string {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, content, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	simple, key := signedAs(t, registry.Host+"/sample/docker:1", "sha256:"+digestOf(pins.Docker))
+	file("lookaside/sample/docker@sha256="+digestOf(pins.Docker)+"/signature-1", simple)
+	file("registries.d/all.yaml", []byte("default-docker:\n  lookaside: file://"+dir+"/lookaside\n  use-sigstore-attachments: true\n"))
+	cosign, err := registry.Cosign(t.Context(), pins.Mixed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return trust{file("policy.json", fmt.Appendf(nil, `{"default": [{"type": "reject"}], "transports": {"docker": {
+		"%[1]s/sample/docker": [{"type": "signedBy", "keyType": "GPGKeys", "keyPath": %[2]q}],
+		"%[1]s/sample/mixed": [{"type": "sigstoreSigned", "keyPath": %[3]q, "signedIdentity": {"type": "matchRepository"}}],
+		"%[1]s/sample/pause": [{"type": "insecureAcceptAnything"}]}}}`, registry.Host, file("simple.asc", key), file("cosign.pub", cosign))), filepath.Join(dir, "registries.d")}
+}
+
+// A node that wants signatures starts what was signed, offline: the store has the
+// signatures. What was not signed it refuses, so its policy counts.
+func TestSignedImagesOnAStrictNode(t *testing.T) {
+	registry, pins := fixtures.Samples(t)
+	trust := signedSamples(t, registry, pins)
+	o := options(t, sample.Set("worker", pins.Pause, pins.Docker, pins.Mixed))
+	o.Access.Policy, o.Access.RegistriesDir = trust.policy, trust.registriesD
+	n := appliance.Boot(t, o, pins.Pause)
+	if err := registry.Close(); err != nil {
+		t.Fatal(err)
+	}
+	checkRuns(t, n, trust.policy, pins.Docker, pins.Mixed)
+	n.Stop(syscall.SIGTERM)
+	other := filepath.Join(t.TempDir(), "policy.json") // wants OpenPGP where there is sigstore
+	policy := strings.NewReplacer("sample/docker", "sample/mixed", "sample/mixed", "sample/docker").Replace(string(mustRead(t, trust.policy)))
+	if err := os.WriteFile(other, []byte(policy), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	n.Start("--signature-policy", other)
+	if _, _, err := pod.Run(t.Context(), n.Runtime(), n.Path("log/unsigned"), pins.Mixed); err == nil || !strings.Contains(err.Error(), "ignature") {
+		t.Errorf("an image without the signature that the policy wants: %v", err)
+	}
+}
+
+// checkRuns has CRI-O start containers under a policy.
+func checkRuns(t *testing.T, n *crio.Node, policy string, images ...string) {
+	t.Helper()
+	n.Start("--signature-policy", policy)
+	for _, image := range images {
+		id, _ := n.RunContainer(image)
+		if code := n.State(id, criapi.ContainerState_CONTAINER_EXITED); code != 0 {
+			t.Errorf("%s ended with %d", image, code)
+		}
+	}
+}
+
+// Signatures go from store to store.
+func TestSignaturesOfAStore(t *testing.T) {
+	registry, pins := fixtures.Samples(t)
+	trust := signedSamples(t, registry, pins)
+	o := options(t, sample.Set("worker", pins.Pause, pins.Docker, pins.Mixed))
+	o.Access.RegistriesDir = trust.registriesD
+	appliance.Build(t, o)
+	if err := registry.Close(); err != nil {
+		t.Fatal(err)
+	}
+	later := options(t, nil)
+	later.Appliance.Spec.Sources = []builder.Source{{ContainersStorage: builder.ContainersStorage{Path: fixtures.Mount(t, filepath.Join(o.Out, builder.StoreFile))}}}
+	n := appliance.Boot(t, later, pins.Pause)
+	checkRuns(t, n, trust.policy, pins.Docker, pins.Mixed)
+}
+
+// An archive of oc-mirror has signatures of sigstore beside its images.
+func TestSignaturesOfAnArchive(t *testing.T) {
+	registry, pins := fixtures.Samples(t)
+	trust := signedSamples(t, registry, pins)
+	m := mirror(t, pins)
+	tag := "sha256-" + digestOf(pins.Mixed) + ".sig"
+	attached := fixtures.Run(t, "skopeo", "inspect", "--tls-verify=false", "--raw", "docker://"+registry.Host+"/sample/mixed:"+tag)
+	if err := m.Add(t.Context(), registry.Host+"/sample/mixed@"+digest.FromString(attached).String(), "site/app:"+tag); err != nil {
+		t.Fatal(err)
+	}
+	if err := registry.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o := options(t, nil)
+	o.Appliance.Spec.Sources = []builder.Source{{OCMirror: builder.OCMirrorSource{Paths: []string{pack(t, m)}}}}
+	policy := filepath.Join(t.TempDir(), "policy.json")
+	if err := os.WriteFile(policy, fmt.Appendf(nil, `{"default": [{"type": "reject"}], "transports": {"docker": {
+		"quay.example.com/site/pause": [{"type": "insecureAcceptAnything"}],
+		"quay.example.com/site/app": [{"type": "sigstoreSigned", "keyPath": %q, "signedIdentity": {"type": "exactRepository", "dockerRepository": "%s/sample/mixed"}}]}}}`,
+		filepath.Join(filepath.Dir(trust.policy), "cosign.pub"), registry.Host), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	n := appliance.Boot(t, o, "quay.example.com/site/pause:3")
+	checkRuns(t, n, policy, "quay.example.com/site/app:1.2")
+}
+
+func mustRead(t *testing.T, path string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// A policy counts when the appliance is built, too.
+func TestPolicyWhileBuilding(t *testing.T) {
+	registry, pins := fixtures.Samples(t)
+	trust := signedSamples(t, registry, pins)
+	for name, c := range map[string]struct {
+		pin    string
+		access storage.Access
+		want   error
+	}{
+		"signed by OpenPGP":        {pins.Docker, storage.Access{Policy: trust.policy, RegistriesDir: trust.registriesD}, nil},
+		"signed by sigstore":       {pins.Mixed, storage.Access{Policy: trust.policy, RegistriesDir: trust.registriesD}, nil},
+		"not signed":               {pins.Other, storage.Access{Policy: trust.policy, RegistriesDir: trust.registriesD}, storage.ErrPolicy},
+		"signatures not found":     {pins.Mixed, storage.Access{Policy: trust.policy, RegistriesDir: t.TempDir()}, storage.ErrPolicy},
+		"whatever the policy says": {pins.Other, storage.Access{Policy: trust.policy, AnyImage: true}, nil},
+	} {
+		o := options(t, sample.Set("worker", c.pin))
+		o.Access = c.access
+		o.Access.Insecure = true
+		if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, c.want) || c.want == nil && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
