@@ -117,6 +117,9 @@ type NodeSpec struct {
 	// SELinuxContext of the mounted store; system_u:object_r:container_ro_file_t:s0
 	// if left out, no context at all if "".
 	SELinuxContext *string `yaml:"selinuxContext,omitempty"`
+	// PullSecret is a file of registry credentials for the nodes. It stands in the
+	// Ignition configs and in the ISO, for whoever can read those.
+	PullSecret string `yaml:"pullSecret,omitempty"`
 	// Binary is the pinbox-node to put into the store; the one beside pinbox if
 	// left out.
 	Binary string `yaml:"binary,omitempty"`
@@ -202,7 +205,7 @@ func (a *Appliance) validate() error {
 
 // resolvePaths makes all paths count from dir.
 func (a *Appliance) resolvePaths(dir string) {
-	paths := []*string{&a.Spec.Node.Binary, &a.Spec.ISO.Base}
+	paths := []*string{&a.Spec.Node.Binary, &a.Spec.Node.PullSecret, &a.Spec.ISO.Base}
 	paths = append(append(paths, each(a.Spec.Ignition.Butane)...), each(a.Spec.Mirrors)...)
 	for i := range a.Spec.Sources {
 		paths = append(paths, a.Spec.Sources[i].paths()...)

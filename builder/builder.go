@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/pinbox/pinbox/storage"
@@ -220,6 +221,12 @@ func decide(ctx context.Context, o Options) (d decision, err error) {
 	if d.client, err = storage.NewClient(o.Access, o.Appliance.Spec.Platform); err != nil {
 		return d, err
 	}
+	d.warnings = append(d.warnings, d.client.Warnings()...)
+	defer func() {
+		if errors.Is(err, storage.ErrUnauthorized) { // they may be why
+			err = fmt.Errorf("%w\n%s", err, strings.Join(d.client.Warnings(), "\n"))
+		}
+	}()
 	if len(d.asked)+len(d.releases)+len(d.locals) > 0 {
 		if err := d.pin(ctx, d.client, o.Lock, o.Hooks); err != nil {
 			return d, err

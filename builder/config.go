@@ -11,6 +11,7 @@ import (
 
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/ignition"
+	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -77,6 +78,17 @@ type configFiles struct {
 	liveButane, liveIgnition []byte
 	// carried are files that the store has for the node.
 	carried []ignition.File
+	// secret says that there is a pull secret in them, of which the notes tell.
+	secret bool
+	notes  []string
+}
+
+// perm keeps secrets from others.
+func (c configFiles) perm() os.FileMode {
+	if c.secret {
+		return 0o600
+	}
+	return 0o644
 }
 
 // embedded is what goes into the Ignition area of the ISO.
@@ -87,19 +99,19 @@ func (c configFiles) embedded() []byte {
 	return c.ignition
 }
 
-func (c configFiles) warnings() []string {
+func (c configFiles) warnings() (all []string) {
+	all = append(all, c.notes...)
 	if len(c.carried) == 0 {
-		return nil
+		return all
 	}
 	var names []string
 	for _, f := range c.carried {
 		names = append(names, f.Path)
 	}
-	return []string{"the Ignition area of the ISO is too small for all files; the node gets these from its store, before CRI-O starts: " + strings.Join(names, ", ")}
+	return append(all, "the Ignition area of the ISO is too small for all files; the node gets these from its store, before CRI-O starts: "+strings.Join(names, ", "))
 }
 
-// configure renders the first-boot configuration. If the ISO has no room for it,
-// the store carries as many of its files as must be, the largest first.
+// configure renders the first-boot configuration.
 func configure(a Appliance, sets []pinset.Set, registries []byte) (configFiles, error) {
 	c := a.Spec.config(sets, registries)
 	for _, name := range a.Spec.Ignition.Butane {
@@ -109,7 +121,35 @@ func configure(a Appliance, sets []pinset.Set, registries []byte) (configFiles, 
 		}
 		c.Snippets = append(c.Snippets, ignition.Snippet{Name: name, Content: content, Dir: filepath.Dir(name)})
 	}
-	files, err := a.Spec.render(c)
+	notes, err := a.Spec.Node.readPullSecret(&c)
+	if err != nil {
+		return configFiles{}, err
+	}
+	files, err := a.Spec.fit(c)
+	files.secret, files.notes = c.PullSecret != nil, notes
+	return files, err
+}
+
+// readPullSecret also says what is wrong with it, and where it will be.
+func (n NodeSpec) readPullSecret(c *ignition.Config) (notes []string, err error) {
+	if n.PullSecret == "" {
+		return nil, nil
+	}
+	credentials, err := storage.ReadCredentials(n.PullSecret)
+	if err != nil {
+		return nil, fmt.Errorf("spec.node.pullSecret: %w", err)
+	}
+	defer credentials.Close()
+	if c.PullSecret, err = os.ReadFile(credentials.Path); err != nil {
+		return nil, err
+	}
+	return append(credentials.Warnings, "the Ignition configs and the ISO have the pull secret in them: whoever can read them can read it"), nil
+}
+
+// fit renders the configuration. If the ISO has no room for it, the store carries as
+// many of its files as must be, the largest first.
+func (s Spec) fit(c ignition.Config) (configFiles, error) {
+	files, err := s.render(c)
 	if !errors.Is(err, iso.ErrTooLarge) {
 		return files, err
 	}
@@ -118,12 +158,12 @@ func configure(a Appliance, sets []pinset.Set, registries []byte) (configFiles, 
 		return configFiles{}, err
 	}
 	c.Carried = carriable
-	if files, err = a.Spec.render(c); errors.Is(err, iso.ErrTooLarge) {
+	if files, err = s.render(c); errors.Is(err, iso.ErrTooLarge) {
 		return configFiles{}, fmt.Errorf("%w: with %d files left to the store, %s", err, len(carriable), c.Largest())
 	}
 	sort.Search(len(carriable), func(n int) bool {
 		c.Carried = carriable[:n]
-		fewer, tooLarge := a.Spec.render(c)
+		fewer, tooLarge := s.render(c)
 		if tooLarge == nil {
 			files = fewer // the last that fits carries the least
 		}

@@ -63,7 +63,10 @@ func (s *stage) writeISO(ctx context.Context, spec Spec, config configFiles, sum
 	hooks.step("write "+ISOFile, base.Size()+total(additions))
 	edit := spec.ISO.edit(config, additions...)
 	edit.Written = hooks.Done
-	return iso.Apply(ctx, spec.ISO.Base, s.path(ISOFile), edit)
+	if err := iso.Apply(ctx, spec.ISO.Base, s.path(ISOFile), edit); err != nil {
+		return err
+	}
+	return os.Chmod(s.path(ISOFile), config.perm())
 }
 
 // ErrNoMedium says that a node would not look for a second medium.

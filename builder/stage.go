@@ -157,8 +157,13 @@ func (s *stage) writeTexts(lock pinset.Lock, sets []pinset.Set, config configFil
 	if err := os.Mkdir(s.path(ManifestsDir), 0o755); err != nil {
 		return err
 	}
+	configs := []string{ButaneFile, IgnitionFile, LiveButaneFile, LiveIgnitionFile}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if _, err := atomicfile.Write(s.path(name), files[name], 0o644); err != nil {
+		perm := os.FileMode(0o644)
+		if slices.Contains(configs, name) {
+			perm = config.perm()
+		}
+		if _, err := atomicfile.Write(s.path(name), files[name], perm); err != nil {
 			return err
 		}
 	}

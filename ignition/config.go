@@ -50,6 +50,9 @@ type Config struct {
 	Store Store
 	// Registries is a drop-in of registries.conf; nil for none.
 	Registries []byte
+	// PullSecret is a file of credentials for the node; nil for none. The store never
+	// carries it.
+	PullSecret []byte
 	// InternalRepair leaves CRI-O's repair on.
 	InternalRepair bool
 	// SSHKeys of the user core.
@@ -154,6 +157,11 @@ func (c Config) files() []file {
 	}
 	if c.Registries != nil {
 		files = append(files, text(RegistriesPath, c.Registries))
+	}
+	if c.PullSecret != nil {
+		secret := text(crio.PullSecretPath, c.PullSecret)
+		secret.Mode = 0o600
+		files = append(files, secret, text(crio.CredentialsPath, crio.RenderCredentials()))
 	}
 	return append(files, c.setFiles()...)
 }

@@ -51,7 +51,7 @@ func configs(t *testing.T) map[string]ignition.Config {
 			Snippets: []ignition.Snippet{{Name: "hostname.bu", Content: []byte(snippet)}},
 		},
 		"medium": {
-			Sets: sets, Store: ignition.Store{VolumeLabel: "PINBOX"},
+			Sets: sets, Store: ignition.Store{VolumeLabel: "PINBOX"}, PullSecret: []byte(`{"auths":{"quay.io":{"auth":"bWU6c2VjcmV0"}}}` + "\n"),
 			Registries: []byte("[[registry]]\n  location = \"quay.io\"\n  [[registry.mirror]]\n    location = \"mirror.lab:8443/quay\"\n    pull-from-mirror = \"digest-only\"\n"),
 		},
 	}
@@ -100,6 +100,9 @@ func TestConfigGolden(t *testing.T) {
 		}
 		if !bytes.Equal(files[runtimecrio.PinnedImagesPath], runtimecrio.RenderPinned(pinset.Union(config.Sets...))) {
 			t.Errorf("%s: the pins in the config are %q", name, files[runtimecrio.PinnedImagesPath])
+		}
+		if secret := files[runtimecrio.PullSecretPath]; !bytes.Equal(secret, config.PullSecret) {
+			t.Errorf("%s: the pull secret in the config is %q", name, secret)
 		}
 		if dropin := files[ignition.RegistriesPath]; !bytes.Equal(dropin, config.Registries) {
 			t.Errorf("%s: the mirrors in the config are %q", name, dropin)
@@ -210,10 +213,11 @@ func TestSnippetsMustNotReplaceOurs(t *testing.T) {
 		"pinbox-files.service":                   "systemd: {units: [{name: pinbox-files.service, enabled: false}]}",
 		"run-media-pinbox.mount":                 "systemd: {units: [{name: run-media-pinbox.mount, enabled: false}]}",
 		ignition.RegistriesPath:                  "storage: {files: [{path: " + ignition.RegistriesPath + ", contents: {inline: x}}]}",
+		runtimecrio.PullSecretPath:               "storage: {files: [{path: " + runtimecrio.PullSecretPath + ", contents: {inline: x}}]}",
 		"10-pinbox-stores.conf":                  "systemd: {units: [{name: crio.service, dropins: [{name: 10-pinbox-stores.conf, contents: '[Unit]'}]}]}",
 	} {
 		snippet := ignition.Snippet{Name: "mine.bu", Content: []byte("variant: fcos\nversion: 1.5.0\n" + content + "\n")}
-		_, err := ignition.Render(ignition.Config{Snippets: []ignition.Snippet{snippet}, Registries: []byte("# mirrors")})
+		_, err := ignition.Render(ignition.Config{Snippets: []ignition.Snippet{snippet}, Registries: []byte("# mirrors"), PullSecret: []byte("{}")})
 		if !errors.Is(err, ignition.ErrConflict) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -7,8 +7,8 @@
 package storage
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -71,23 +71,16 @@ type Client struct {
 	known  map[pinset.Image]Resolved
 	local  map[pinset.Image]Found
 	// tags by which images were asked for.
-	tags map[pinset.Image]string
+	tags        map[pinset.Image]string
+	credentials Credentials
 	// registries is the folder of registries.conf, if it is ours.
 	registries string
 }
 
 // NewClient looks at everything that can be looked at without a request.
-func NewClient(access Access, platform pinset.Platform) (*Client, error) {
-	authFile := access.AuthFile
-	if authFile == "" { // the library leaves this to its callers
-		authFile = os.Getenv("REGISTRY_AUTH_FILE")
-	}
-	if err := checkAuthFile(authFile); err != nil {
-		return nil, err
-	}
+func NewClient(access Access, platform pinset.Platform) (_ *Client, err error) {
 	goos, arch, variant := platform.Split()
 	sys := &imgtypes.SystemContext{
-		AuthFilePath:            authFile,
 		DockerCertPath:          access.CertDir,
 		SignaturePolicyPath:     access.Policy,
 		RegistriesDirPath:       access.RegistriesDir,
@@ -97,11 +90,13 @@ func NewClient(access Access, platform pinset.Platform) (*Client, error) {
 	if access.Insecure {
 		sys.DockerInsecureSkipTLSVerify = imgtypes.OptionalBoolTrue
 	}
-	policy, err := signature.DefaultPolicy(sys)
-	if access.AnyImage || access.Policy == "" && errors.Is(err, os.ErrNotExist) {
-		policy, err = &signature.Policy{Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()}}, nil
-	}
-	if err != nil {
+	c := &Client{platform: platform, sys: sys, opened: map[pinset.Image]*source{}, known: map[pinset.Image]Resolved{}, local: map[pinset.Image]Found{}, tags: map[pinset.Image]string{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close())
+		}
+	}()
+	if c.policy, err = access.policy(sys); err != nil {
 		return nil, fmt.Errorf("signature policy %w: %w", ErrAccess, err)
 	}
 	for what, dir := range map[string]string{"certificates": access.CertDir, "registries.d": access.RegistriesDir} {
@@ -112,14 +107,32 @@ func NewClient(access Access, platform pinset.Platform) (*Client, error) {
 			return nil, fmt.Errorf("%s %w: %w", what, ErrAccess, err)
 		}
 	}
-	c := &Client{platform: platform, sys: sys, policy: policy, opened: map[pinset.Image]*source{}, known: map[pinset.Image]Resolved{}, local: map[pinset.Image]Found{}, tags: map[pinset.Image]string{}}
-	if access.Registries != nil {
-		if c.registries, err = withRegistries(access.Registries); err != nil {
-			return nil, err
-		}
-		sys.SystemRegistriesConfPath, sys.SystemRegistriesConfDirPath = registriesConf(c.registries), registriesDir(c.registries)
+	// The library leaves the variable to its callers.
+	if c.credentials, err = ReadCredentials(cmp.Or(access.AuthFile, os.Getenv("REGISTRY_AUTH_FILE"))); err != nil {
+		return nil, err
 	}
+	sys.AuthFilePath = c.credentials.Path
+	if access.Registries == nil {
+		return c, nil
+	}
+	if c.registries, err = withRegistries(access.Registries); err != nil {
+		return nil, err
+	}
+	sys.SystemRegistriesConfPath, sys.SystemRegistriesConfDirPath = registriesConf(c.registries), registriesDir(c.registries)
 	return c, nil
+}
+
+// policy is that of the user or the host, where none is given.
+func (a Access) policy(sys *imgtypes.SystemContext) (*signature.Policy, error) {
+	accept := &signature.Policy{Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()}}
+	if a.AnyImage {
+		return accept, nil
+	}
+	policy, err := signature.DefaultPolicy(sys)
+	if a.Policy == "" && errors.Is(err, os.ErrNotExist) {
+		return accept, nil
+	}
+	return policy, err
 }
 
 // allow asks the policy about an image of the library's own source: one that is
@@ -136,24 +149,6 @@ func (c *Client) allow(ctx context.Context, img imgtypes.UnparsedImage) error {
 	}
 	if err != nil {
 		return classify(ctx, err)
-	}
-	return nil
-}
-
-// checkAuthFile finds out before the first request what would otherwise look
-// like a registry that refuses everybody.
-func checkAuthFile(path string) error {
-	if path == "" {
-		return nil
-	}
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("credentials %w: %w", ErrAccess, err)
-	}
-	if err := json.Unmarshal(content, &struct {
-		Auths map[string]any `json:"auths"`
-	}{}); err != nil {
-		return fmt.Errorf("credentials %w: %s: %w", ErrAccess, path, err)
 	}
 	return nil
 }
@@ -180,6 +175,9 @@ func (c *Client) open(ctx context.Context, img pinset.Image) (*source, error) {
 	return src, err
 }
 
+// Warnings tell what of the access cannot be used.
+func (c *Client) Warnings() []string { return c.credentials.Warnings }
+
 // Close gives back what was opened and not used, and removes the client's files.
 func (c *Client) Close() error {
 	c.mu.Lock()
@@ -189,6 +187,7 @@ func (c *Client) Close() error {
 		errs = append(errs, src.Close())
 		delete(c.opened, img)
 	}
+	errs = append(errs, c.credentials.Close())
 	if c.registries != "" {
 		errs = append(errs, os.RemoveAll(c.registries))
 	}

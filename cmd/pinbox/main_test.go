@@ -328,47 +328,6 @@ func TestBadCredentials(t *testing.T) {
 	buildFails(t, sets, exitUsage, []string{"give one"}, "--authfile", "a", "--pull-secret", "b")
 }
 
-// Credentials reach the registry from either flag and from the environment.
-func TestCredentialsAreUsed(t *testing.T) {
-	auth := func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			user, password, _ := r.BasicAuth()
-			if r.Method == http.MethodGet && (user != "me" || password != "secret") {
-				w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
-				w.WriteHeader(http.StatusUnauthorized)
-				return
-			}
-			next.ServeHTTP(w, r)
-		})
-	}
-	var closed bool
-	gate := func(next http.Handler) http.Handler {
-		guarded := auth(next)
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if closed {
-				guarded.ServeHTTP(w, r)
-				return
-			}
-			next.ServeHTTP(w, r)
-		})
-	}
-	r := serve(t, gate)
-	pin := push(t, r, image(t, "amd64", layer(t, sample.File("a", "x"))))
-	closed = true
-	sets := write(t, "sets.yaml", sample.Set("worker", pin))
-	buildFails(t, sets, exitRegistry, []string{"refuses the credentials"})
-	file := write(t, "auth.json", fmt.Appendf(nil, `{"auths":{%q:{"auth":"bWU6c2VjcmV0"}}}`, r.Host))
-	for _, flag := range []string{"--authfile", "--pull-secret"} {
-		if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false", flag, file); code != exitOK {
-			t.Errorf("%s: exit code %d\n%s", flag, code, stderr)
-		}
-	}
-	t.Setenv("REGISTRY_AUTH_FILE", file)
-	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false"); code != exitOK {
-		t.Errorf("REGISTRY_AUTH_FILE: exit code %d\n%s", code, stderr)
-	}
-}
-
 func TestBadOutput(t *testing.T) {
 	pin := push(t, serve(t, nil), image(t, "amd64", layer(t, sample.File("a", "x"))))
 	sets := write(t, "sets.yaml", sample.Set("worker", pin))

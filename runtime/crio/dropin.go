@@ -16,7 +16,13 @@ const (
 	PinnedImagesPath = "/etc/crio/crio.conf.d/50-pinned-images"
 	// StoresPath comes after 00-default, in which OpenShift sets internal_repair.
 	StoresPath = "/etc/crio/crio.conf.d/50-pinbox-stores"
+	// CredentialsPath names the file of the pull secret.
+	CredentialsPath = "/etc/crio/crio.conf.d/50-pinbox-pull-secret"
 )
+
+// PullSecretPath is where OpenShift's nodes have it, for the kubelet and for CRI-O:
+// templates/common of the Machine Config Operator.
+const PullSecretPath = "/var/lib/kubelet/config.json"
 
 // SlotsDir is the folder of the slots.
 const SlotsDir = "/var/lib/pinbox/stores"
@@ -65,4 +71,9 @@ func RenderStores(slots []string, internalRepair bool) []byte {
 `)
 	}
 	return []byte(b.String())
+}
+
+// RenderCredentials gives the drop-in that has CRI-O use the pull secret.
+func RenderCredentials() []byte {
+	return fmt.Appendf(nil, "# Written by pinbox: the credentials for pulls.\n[crio]\n  [crio.image]\n    global_auth_file = %q\n", PullSecretPath)
 }

@@ -59,6 +59,21 @@ func TestPinnedImagesGolden(t *testing.T) {
 	}
 }
 
+func TestCredentialsGolden(t *testing.T) {
+	got := crio.RenderCredentials()
+	fixtures.Golden(t, "50-pinbox-pull-secret", got)
+	var config struct {
+		Crio struct {
+			Image struct {
+				AuthFile string `toml:"global_auth_file"`
+			} `toml:"image"`
+		} `toml:"crio"`
+	}
+	if err := toml.Unmarshal(got, &config); err != nil || config.Crio.Image.AuthFile != crio.PullSecretPath {
+		t.Errorf("%v, %+v", err, config)
+	}
+}
+
 func TestStoresGolden(t *testing.T) {
 	for name, repair := range map[string]bool{"50-pinbox-stores": false, "50-pinbox-stores-repair": true} {
 		got := crio.RenderStores(crio.Slots(), repair)

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/sample"
+)
+
+// closed is a registry with an image, which wants the credentials me:hunter2hunter2.
+func closed(t *testing.T) (host, pin string) {
+	t.Helper()
+	shut := false
+	r := serve(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if user, password, _ := r.BasicAuth(); shut && (user != "me" || password != "hunter2hunter2") {
+				w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	pin = push(t, r, image(t, "amd64", layer(t, sample.File("a", "x"))))
+	shut = true
+	return r.Host, pin
+}
+
+// credential is what a file has for closed.
+const credential = "bWU6aHVudGVyMmh1bnRlcjI="
+
+// Credentials reach the registry from either flag and from the environment, whatever
+// else stands in the file.
+func TestCredentialsAreUsed(t *testing.T) {
+	host, pin := closed(t)
+	sets := write(t, "sets.yaml", sample.Set("worker", pin))
+	buildFails(t, sets, exitRegistry, []string{"refuses the credentials"})
+	file := write(t, "auth.json", fmt.Appendf(nil, `{"auths":{"broken.example.com":7,%q:{"auth":%q}}}`, host, credential))
+	for _, flag := range []string{"--authfile", "--pull-secret"} {
+		code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false", flag, file)
+		if code != exitOK || !strings.Contains(stderr, "broken.example.com are left out") {
+			t.Errorf("%s: exit code %d\n%s", flag, code, stderr)
+		}
+	}
+	t.Setenv("REGISTRY_AUTH_FILE", file)
+	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false"); code != exitOK {
+		t.Errorf("REGISTRY_AUTH_FILE: exit code %d\n%s", code, stderr)
+	}
+	bad := write(t, "bad.json", fmt.Appendf(nil, `{"auths":{%q:{"auth":"not base64"}}}`, host))
+	buildFails(t, sets, exitRegistry, []string{"credentials for " + host + " are left out", "refuses the credentials"}, "--authfile", bad)
+}
+
+// The credentials of a build stay where they are; those for the nodes are in their
+// configuration, which only the owner can read, and in no other file.
+func TestSecretsGoNowhereElse(t *testing.T) {
+	host, pin := closed(t)
+	auth := write(t, "auth.json", fmt.Appendf(nil, `{"auths":{%q:{"auth":%q}}}`, host, credential))
+	for name, c := range map[string]struct {
+		node string // of the appliance file
+		has  string // files with the secret
+	}{
+		"none for the nodes": {"", ""},
+		"for the nodes":      {"  node: {pullSecret: " + auth + "}\n", "config.bu"}, // config.ign has it packed
+	} {
+		config := write(t, "appliance.yaml", []byte("apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: a}\nspec:\n  sources:\n  - images: ['"+pin+"']\n"+c.node))
+		out := filepath.Join(t.TempDir(), "out")
+		code, stdout, stderr := pinbox(t.Context(), "build", "-c", config, "-o", out, "--tls-verify=false", "--authfile", auth, "--node-binary", fixtures.Program(t, nodePackage))
+		if code != exitOK || strings.Contains(stderr, "pull secret in them") != (c.node != "") {
+			t.Fatalf("%s: exit code %d\n%s", name, code, stderr)
+		}
+		if said := stdout + stderr; strings.Contains(said, "hunter2") || strings.Contains(said, credential) {
+			t.Errorf("%s: a secret is told:\n%s", name, said)
+		}
+		if fi, err := os.Stat(filepath.Join(out, "config.ign")); err != nil || (fi.Mode().Perm() == 0o600) != (c.node != "") {
+			t.Errorf("%s: config.ign is of mode %v", name, fi.Mode())
+		}
+		store := fixtures.Mount(t, filepath.Join(out, "store.squashfs"))
+		if has := strings.Join(append(secrets(t, out), secrets(t, store)...), " "); has != c.has {
+			t.Errorf("%s: secrets in %q", name, has)
+		}
+	}
+}
+
+// secrets lists the files below dir that have a secret in them, and wants nobody
+// else to be able to read those.
+func secrets(t *testing.T, dir string) (has []string) {
+	t.Helper()
+	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		content, err := os.ReadFile(filepath.Join(dir, path))
+		if bytes.Contains(content, []byte("hunter2")) || bytes.Contains(content, []byte(credential)) {
+			has = append(has, path)
+			if info, err := d.Info(); err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("%s is of mode %v", path, info.Mode())
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return has
+}
