@@ -53,9 +53,10 @@ golden:
 	go test ./storage/pinset ./runtime/crio ./ignition ./builder ./builder/mirror -run Golden -update
 
 # pinbox beside skopeo and mksquashfs, on a corpus of Debian packages; an ISO of a
-# store of 5 GiB beside cp; and a pass of pinbox-node over 500 images that are all
+# store of 5 GiB beside cp; the lock of a release of 190 components; and a pass of pinbox-node over 500 images that are all
 # there.
 bench: deps peers build
 	go run ./fixtures/bench $(BENCHFLAGS)
 	go test ./builder/iso -run '^$$' -bench . -timeout 1h
+	go test ./builder -run '^$$' -bench . -benchtime 5x
 	go test ./cmd/pinbox-node -run '^$$' -bench . -benchtime 10x

@@ -243,6 +243,11 @@ func (in *inputs) add(a asked, images []pinset.Image) {
 
 // check finds names that are used twice, and what the cluster's API would refuse.
 func (in *inputs) check() error {
+	var sets []pinset.Set
+	for _, s := range in.sets {
+		sets = append(sets, s.Split()...)
+	}
+	in.sets = sets
 	slices.SortStableFunc(in.sets, func(a, b pinset.Set) int { return strings.Compare(a.Name, b.Name) })
 	for i, s := range in.sets {
 		if i > 0 && s.Name == in.sets[i-1].Name {

@@ -356,3 +356,43 @@ func TestImageSetAlone(t *testing.T) {
 		t.Errorf("%v %+v", err, lock.Images)
 	}
 }
+
+// An index of which only our platform's image is there is as good as a whole one; oc-
+// mirror makes such where it is told the platforms.
+func TestSparseIndex(t *testing.T) {
+	_, pins := fixtures.Samples(t)
+	m := mirror(t, pins)
+	var instances []string
+	for _, platform := range []pinset.Platform{"linux/amd64", "linux/arm64"} {
+		o := options(t, nil)
+		o.Appliance.Spec.Platform = platform
+		o.Appliance.Spec.Sources = []builder.Source{{Images: []string{pins.Index}}}
+		lock, _, err := builder.Plan(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		instances = append(instances, lock.Images[0].Manifest.String())
+	}
+	config := filepath.Join(t.TempDir(), "isc.yaml")
+	if err := os.WriteFile(config, sample.ImageSet("quay.example.com/site/list:latest"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for platform, c := range map[pinset.Platform]struct {
+		lost string
+		want error
+	}{
+		"linux/amd64": {instances[1], nil},
+		"linux/arm64": {instances[1], storage.ErrIncomplete},
+	} {
+		o := options(t, nil)
+		o.Appliance.Spec.Platform = platform
+		o.Appliance.Spec.Sources = []builder.Source{{OCMirror: builder.OCMirrorSource{Paths: []string{pack(t, m, sample.Blob(c.lost))}, Config: config}}}
+		lock, _, err := builder.Plan(t.Context(), o)
+		if !errors.Is(err, c.want) || c.want == nil && (err != nil || lock.Images[0].Manifest.String() != instances[0]) {
+			t.Errorf("%s: %v", platform, err)
+		}
+		if c.want != nil && !strings.Contains(err.Error(), c.lost) {
+			t.Errorf("%s: it does not say which: %v", platform, err)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
@@ -93,6 +94,37 @@ func TestLockOfALargeRelease(t *testing.T) {
 		}
 	}
 	t.Logf("%d requests for %d components", len(requests), len(r.Components))
+}
+
+// Locking a release of the usual size: it is to take less than 10 s, and no blob or
+// manifest is asked for twice.
+func BenchmarkLockOfALargeRelease(b *testing.B) {
+	registry, access := appliance.Registry(b)
+	r, err := registry.PushRelease(b.Context(), "4.99.1", 190)
+	if err != nil {
+		b.Fatal(err)
+	}
+	o := appliance.Options(b, nil)
+	o.Appliance.Spec.Sources = []builder.Source{{Release: builder.ReleaseSource{Image: r.Tag}}}
+	for b.Loop() {
+		access.Take()
+		if _, _, err := builder.Plan(b.Context(), o); err != nil {
+			b.Fatal(err)
+		}
+	}
+	requests := access.Take()
+	asked := map[string]int{}
+	for _, request := range requests {
+		if asked[request.Path]++; asked[request.Path] > 1 && strings.Contains(request.Path, "sha256:") {
+			b.Errorf("asked for %s again", request.Path)
+		}
+	}
+	blobs := len(fixtures.Blobs(requests))
+	b.ReportMetric(float64(blobs), "blobs")
+	b.ReportMetric(float64(len(requests)-blobs), "other-requests")
+	if each := b.Elapsed() / time.Duration(b.N); each > 10*time.Second {
+		b.Errorf("it took %v", each)
+	}
 }
 
 // signed is a simple signature of a digest, and its public key, armored.

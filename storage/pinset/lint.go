@@ -3,6 +3,7 @@ package pinset
 import (
 	"fmt"
 	"regexp"
+	"slices"
 )
 
 // Limits of the cluster's API, from machineconfiguration/v1 of
@@ -53,4 +54,22 @@ func (s Set) Lint() (warnings []string) {
 		warnings = append(warnings, fmt.Sprintf("%s: set %q: %s", s.Origin, s.Name, o.Text))
 	}
 	return warnings
+}
+
+// Split makes of a generated set as many as it takes for the cluster's API to accept
+// them: name, name-2 and so on.
+func (s Set) Split() []Set {
+	if !s.Generated || len(s.Images) <= maxImages {
+		return []Set{s}
+	}
+	var parts []Set
+	for images := range slices.Chunk(s.Images, maxImages) {
+		part := s
+		part.Images = images
+		if n := len(parts); n > 0 {
+			part.Name = fmt.Sprintf("%s-%d", s.Name, n+1)
+		}
+		parts = append(parts, part)
+	}
+	return parts
 }

@@ -206,3 +206,23 @@ func TestLockGolden(t *testing.T) {
 		}
 	}
 }
+
+// The cluster's API takes 500 images a set; what pinbox makes itself keeps to it.
+func TestSplit(t *testing.T) {
+	images := make([]pinset.Image, 1001)
+	for i := range images {
+		images[i] = pinset.Image{Repository: fmt.Sprintf("quay.io/a/b%04d", i), Digest: digest.FromString("x")}
+	}
+	for n, want := range map[int]string{1: "s:1", 500: "s:500", 501: "s:500 s-2:1", 1001: "s:500 s-2:500 s-3:1"} {
+		var got []string
+		for _, part := range (pinset.Set{Name: "s", Generated: true, Images: images[:n]}).Split() {
+			got = append(got, fmt.Sprintf("%s:%d", part.Name, len(part.Images)))
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%d: %q", n, got)
+		}
+	}
+	if parts := (pinset.Set{Name: "s", Images: images}).Split(); len(parts) != 1 {
+		t.Errorf("a set of the user's became %d", len(parts))
+	}
+}
