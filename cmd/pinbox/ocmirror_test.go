@@ -1,0 +1,110 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/crio"
+	"github.com/pinbox/pinbox/fixtures/sample"
+)
+
+// companion is a folder with an archive of oc-mirror, of a release and an
+// application, an appliance file and the application's manifest.
+func companion(t *testing.T) (dir string, release sample.Release, app string) {
+	t.Helper()
+	registry, pins := fixtures.Samples(t)
+	release, err := registry.PushRelease(t.Context(), "4.99.1", 6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = t.TempDir()
+	m := sample.Mirror{Dir: t.TempDir()}
+	mirrored := map[string]string{pins.Mixed: "site/app:1.2", pins.Pause: "site/pause:3", release.Pin: "openshift/release-images:4.99.1-x86_64"}
+	for name, pin := range release.Components {
+		mirrored[pin] = "openshift/release:4.99.1-x86_64-" + name
+	}
+	for pin, stored := range mirrored {
+		if err := m.Add(t.Context(), pin, stored); err != nil {
+			t.Fatal(err)
+		}
+	}
+	app = "quay.example.com/site/app@" + pins.Mixed[strings.LastIndex(pins.Mixed, "sha256:"):]
+	const held = "working-dir/hold-release/"
+	for path, content := range map[string]string{
+		filepath.Join(m.Dir, held+"ocp-release/4.99.1-x86_64/release-manifests/image-references"): "{}",
+		filepath.Join(m.Dir, held+"cincinnati-graph-data/amd64-stable-4.99.json"):                 fmt.Sprintf(`{"nodes":[{"version":"4.99.1","payload":%q}]}`, release.Pin),
+		filepath.Join(m.Dir, "isc_2026-11-21T02:04:52Z"): string(sample.ImageSet("quay.example.com/site/app:1.2", "quay.example.com/site/pause:3")) +
+			"  platform: {channels: [{name: stable-4.99, minVersion: 4.99.1, maxVersion: 4.99.1}]}\n",
+		filepath.Join(dir, "pod.yaml"): "kind: Pod\nspec:\n  containers:\n  - image: quay.example.com/site/app:1.2\n  - image: " + app + "\n",
+		filepath.Join(dir, "pause.bu"): "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/crio/crio.conf.d/10-pause\n    contents:\n      inline: |\n        [crio.image]\n        pause_image = \"quay.example.com/site/pause:3\"\n",
+		filepath.Join(dir, "ship.yaml"): "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: ship}\nspec:\n  sources:\n  - ocMirror: {paths: [mirror_000001.tar]}\n" +
+			"  ignition: {butane: [pause.bu]}\n  node:\n    store: {path: " + filepath.Join(dir, "out", builder.StoreFile) + "}\n    binary: " + fixtures.Program(t, nodePackage) + "\n",
+	} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fixtures.Run(t, "tar", "--format=ustar", "-C", m.Dir, "-cf", filepath.Join(dir, "mirror_000001.tar"), "docker", "working-dir", "isc_2026-11-21T02:04:52Z")
+	if err := registry.Close(); err != nil { // from here on there is none
+		t.Fatal(err)
+	}
+	return dir, release, app
+}
+
+// The companion of oc-mirror, as a user has it: an archive in, an appliance out, and
+// CRI-O lists the images under the names of their sources, pinned, with no registry
+// anywhere.
+func TestOCMirrorCompanion(t *testing.T) {
+	dir, release, app := companion(t)
+	config, out := filepath.Join(dir, "ship.yaml"), filepath.Join(dir, "out")
+	for _, step := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"plan", "-c", config}, "7 images of 3 sets for linux/amd64"}, // cli once, the system not at all
+		{[]string{"lock", "-c", config}, "ship.lock.json"},
+		{[]string{"build", "-c", config, "--locked", "-o", out}, "built ship for linux/amd64"},
+		{[]string{"verify", out}, "is whole"},
+		{[]string{"lint", "--lock", out, filepath.Join(dir, "pod.yaml")}, "0 findings in 2 uses of images"},
+	} {
+		code, stdout, stderr := pinbox(t.Context(), step.args...)
+		if code != exitOK || !strings.Contains(stdout+stderr, step.says) {
+			t.Fatalf("%s: exit code %d\n%s%s", step.args[0], code, stdout, stderr)
+		}
+	}
+	n := crio.New(t, filepath.Join(out, builder.IgnitionFile))
+	n.MountUnit("var-lib-pinbox-stores-0.mount")
+	n.Start()
+	list, err := n.Images().ListImages(t.Context(), &criapi.ListImagesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, img := range list.Images {
+		if !img.Pinned {
+			t.Errorf("%v is not pinned", img.RepoDigests)
+		}
+		got = append(got, img.RepoDigests...)
+	}
+	for _, want := range []string{app, release.Pin, release.Components["cli"], release.Components["pod"]} {
+		if !slices.Contains(got, want) {
+			t.Errorf("CRI-O has no %s:\n%s", want, cmp.Diff("", strings.Join(got, "\n")))
+		}
+	}
+	id, _ := n.RunContainer("quay.example.com/site/app:1.2")
+	if code := n.State(id, criapi.ContainerState_CONTAINER_EXITED); code != 0 {
+		t.Errorf("the container ended with %d", code)
+	}
+}
