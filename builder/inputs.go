@@ -59,6 +59,8 @@ type release struct {
 	tag        string
 	signatures [][]byte
 	references []byte
+	// blocks says whether a component was left out there; nil for none.
+	blocks func(name string) bool
 }
 
 // Close ends the reading of local files.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -41,6 +42,8 @@ func (m OCMirrorSource) validate() error {
 	switch {
 	case len(m.Paths) == 0 && m.Config == "":
 		return errors.New("has neither paths nor a config")
+	case len(m.Paths) == 0 && len(m.Stores) > 0:
+		return errors.New("has stores without paths that they could complete")
 	case len(m.Signatures.Files) > 0 && len(m.Signatures.Keys) == 0:
 		return errors.New("has signatures without keys")
 	}
@@ -65,7 +68,7 @@ func (in *inputs) ocMirror(ctx context.Context, s Source, set, appliance string,
 	if err != nil {
 		return err
 	}
-	images, err := storage.ReadDistribution(tree, stores...)
+	images, err := storage.ReadDistribution(tree, strings.Join(s.OCMirror.Paths, ", "), stores...)
 	if err != nil {
 		return err
 	}
@@ -74,7 +77,7 @@ func (in *inputs) ocMirror(ctx context.Context, s Source, set, appliance string,
 		return fmt.Errorf("%s: %w", strings.Join(s.OCMirror.Paths, ", "), err)
 	}
 	in.warnings = append(in.warnings, mirror.Warnings...)
-	if images.Blobs == 0 { // of mirror to mirror: the registries have them
+	if len(images.Tags) == 0 { // of mirror to mirror: the registries have them
 		images = nil
 	}
 	in.mirrored(s, mirror, images, asked{set: set, pools: s.Pools, origin: s.OCMirror.Paths[0]})
@@ -124,7 +127,9 @@ func (in *inputs) mirrored(s Source, mirror source.OCMirror, images *storage.Dis
 	var locals []local
 	for _, m := range mirror.Images {
 		if images == nil {
-			a.names = append(a.names, source.Named{Reference: m.Reference, Origin: a.origin})
+			name := m.Reference
+			name.Digest = m.Stored // a digest is what the mirrors know best
+			a.names = append(a.names, source.Named{Reference: name, Origin: a.origin})
 			continue
 		}
 		name := m.Reference
@@ -152,10 +157,9 @@ func (in *inputs) mirroredReleases(s Source, mirror source.OCMirror, tree *stora
 		signatures = append(signatures, content)
 	}
 	for _, m := range mirror.Releases {
-		r := release{set: appliance, images: images, signatures: signatures}
+		r := release{set: appliance, images: images, signatures: signatures, blocks: mirror.Blocks, tag: m.TagName()}
 		image := m.Reference
-		if images != nil {
-			r.tag = image.TagName()
+		if m.Stored != "" {
 			image.Tag, image.Digest = "", m.Stored
 		}
 		r.Source = s.releaseOf(image.String())
@@ -171,17 +175,28 @@ func (in *inputs) mirroredReleases(s Source, mirror source.OCMirror, tree *stora
 // openMirror opens archives and folders as one tree, in which the newest run of
 // oc-mirror counts.
 func openMirror(ctx context.Context, paths []string) (_ *storage.Tree, err error) {
+	var runs []mirrorRun
 	tree := &storage.Tree{}
 	defer func() {
+		for _, run := range runs {
+			err = errors.Join(err, run.tree.Close()) // of what the tree has not taken
+		}
 		if err != nil {
 			err = errors.Join(err, tree.Close())
 		}
 	}()
 	archives := map[string][]string{} // by their folders: the parts of one run each
 	for _, path := range paths {
-		tars, err := addFolder(ctx, tree, path)
+		tars, err := listArchives(path)
 		if err != nil {
 			return nil, err
+		}
+		if len(tars) == 0 {
+			run, err := openWorkspace(ctx, path)
+			runs = append(runs, run)
+			if err != nil {
+				return nil, err
+			}
 		}
 		for _, name := range tars {
 			run := filepath.Dir(name)
@@ -193,16 +208,14 @@ func openMirror(ctx context.Context, paths []string) (_ *storage.Tree, err error
 			}
 		}
 	}
-	var runs []mirrorRun
-	for _, names := range archives {
-		run, err := openRun(ctx, names)
-		defer run.tree.Close() // of what the tree has not taken
+	for _, name := range slices.Sorted(maps.Keys(archives)) {
+		run, err := openArchive(ctx, archives[name])
+		runs = append(runs, run)
 		if err != nil {
 			return nil, err
 		}
-		runs = append(runs, run)
 	}
-	slices.SortFunc(runs, func(a, b mirrorRun) int { return strings.Compare(a.config, b.config) })
+	slices.SortStableFunc(runs, func(a, b mirrorRun) int { return strings.Compare(a.at, b.at) })
 	for _, run := range runs {
 		tree.AddTree(run.tree)
 	}
@@ -215,8 +228,15 @@ var (
 	workspaceDirs = []string{"hold-release", "cluster-resources", "operator-catalogs"}
 )
 
-// addFolder adds a workspace or a cache to the tree; archives it only lists.
-func addFolder(ctx context.Context, tree *storage.Tree, path string) (tars []string, err error) {
+// mirrorRun is what a run of oc-mirror has left.
+type mirrorRun struct {
+	tree *storage.Tree
+	// at is the time of the run, as it stands in its files; "" for a cache alone.
+	at string
+}
+
+// listArchives lists the archives in a folder; a file stands for itself.
+func listArchives(path string) (tars []string, err error) {
 	fi, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -224,69 +244,65 @@ func addFolder(ctx context.Context, tree *storage.Tree, path string) (tars []str
 	if !fi.IsDir() {
 		return []string{filepath.Clean(path)}, nil
 	}
-	if tars, err = filepath.Glob(filepath.Join(path, "mirror_[0-9][0-9][0-9][0-9][0-9][0-9].tar")); err != nil || len(tars) > 0 {
-		return tars, err
+	entries, err := os.ReadDir(path)
+	for _, e := range entries {
+		if tarPart.MatchString(e.Name()) && !e.IsDir() {
+			tars = append(tars, filepath.Join(path, e.Name()))
+		}
 	}
-	unpacked, err := filepath.Glob(filepath.Join(path, "isc_*"))
+	return tars, err
+}
+
+// openWorkspace opens a folder of what archives have too: working-dir, or a cache.
+func openWorkspace(ctx context.Context, path string) (mirrorRun, error) {
+	run := mirrorRun{tree: &storage.Tree{}}
+	entries, err := os.ReadDir(path)
 	if err != nil {
-		return nil, err
+		return run, err
 	}
-	for _, below := range []string{"working-dir", "docker/registry/v2"} {
-		if name := filepath.Join(path, below); exists(name) {
-			unpacked = append(unpacked, name)
+	folders := map[string]string{} // names in the tree
+	for _, e := range entries {
+		switch {
+		case e.Name() == "working-dir", e.Name() == "docker", strings.HasPrefix(e.Name(), "isc_2"):
+			folders[filepath.Join(path, e.Name())] = e.Name()
+		case slices.Contains(workspaceDirs, e.Name()):
+			folders[path] = "working-dir"
 		}
 	}
-	for _, name := range unpacked {
-		below, err := filepath.Rel(path, name)
-		if err == nil {
-			err = tree.AddFolder(ctx, name, below)
-		}
-		if err != nil {
-			return nil, err
-		}
+	if len(folders) == 0 {
+		return run, fmt.Errorf("%w: %s has neither mirror_000001.tar nor working-dir, and is none", source.ErrOCMirror, path)
 	}
-	if len(unpacked) > 0 {
-		return nil, nil
-	}
-	for _, dir := range workspaceDirs {
-		if exists(filepath.Join(path, dir)) {
-			return nil, tree.AddFolder(ctx, path, "working-dir")
+	for _, folder := range slices.Sorted(maps.Keys(folders)) {
+		if err := run.tree.AddFolder(ctx, folder, folders[folder]); err != nil {
+			return run, err
 		}
 	}
-	return nil, fmt.Errorf("%w: %s has neither mirror_000001.tar nor working-dir, and is none", source.ErrOCMirror, path)
+	_, run.at = source.NewestRun(run.tree.Names())
+	return run, nil
 }
 
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
-// mirrorRun is an archive, of one part or several.
-type mirrorRun struct {
-	tree *storage.Tree
-	// config has the time of the run in its name.
-	config string
-}
-
-// openRun wants all parts: the configuration comes last in an archive, so that one
-// without it was cut off or belongs to a run that failed.
-func openRun(ctx context.Context, names []string) (mirrorRun, error) {
+// openArchive wants all parts: the configuration comes last in an archive, so that
+// one without it was cut off or belongs to a run that failed.
+func openArchive(ctx context.Context, names []string) (mirrorRun, error) {
 	run := mirrorRun{tree: &storage.Tree{}}
 	slices.Sort(names)
 	for i, name := range names {
 		if part := fmt.Sprintf("mirror_%06d.tar", i+1); tarPart.MatchString(filepath.Base(name)) && filepath.Base(name) != part {
 			return run, fmt.Errorf("%w: %s is not there, and %s is", source.ErrOCMirror, filepath.Join(filepath.Dir(name), part), name)
 		}
+		if run.at != "" {
+			return run, fmt.Errorf("%w: %s comes after the end of a run; give every run a folder of its own", source.ErrOCMirror, name)
+		}
 		if err := run.tree.AddTar(ctx, name); err != nil {
 			return run, err
 		}
-	}
-	for _, name := range run.tree.Names() {
-		if strings.HasPrefix(name, "isc_") {
-			run.config = name
+		for _, member := range run.tree.Names() {
+			if at, ok := strings.CutPrefix(member, "isc_"); ok {
+				run.at = at
+			}
 		}
 	}
-	if run.config == "" {
+	if run.at == "" {
 		return run, fmt.Errorf("%w: %s has no isc_*, which oc-mirror writes last: the run failed, or parts after it are missing", source.ErrOCMirror, names[len(names)-1])
 	}
 	return run, nil

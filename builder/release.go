@@ -81,6 +81,9 @@ func (in *inputs) release(ctx context.Context, client *storage.Client, s release
 	if err != nil {
 		return fmt.Errorf("%s: %w", img, err)
 	}
+	if s.blocks != nil {
+		chosen = slices.DeleteFunc(chosen, func(c source.Component) bool { return s.blocks(c.Image.String()) })
+	}
 	in.note(img, "release/"+r.Version)
 	all := []pinset.Image{img}
 	for _, c := range chosen {
@@ -117,8 +120,10 @@ func (r release) incomplete(ctx context.Context, client *storage.Client) error {
 	}
 	var all []pinset.Image
 	for _, c := range parsed.Components {
-		r.provide(client, c.Image)
-		all = append(all, c.Image)
+		if r.blocks == nil || !r.blocks(c.Image.String()) {
+			r.provide(client, c.Image)
+			all = append(all, c.Image)
+		}
 	}
 	_, err = client.Resolve(ctx, all, nil)
 	return err

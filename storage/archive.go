@@ -32,14 +32,14 @@ func Archive(ctx context.Context, name, tmp string) (all []Found, closer io.Clos
 			err = errors.Join(fmt.Errorf("archive %s: %w: %w", name, ErrLocal, err), f.Close())
 		}
 	}()
-	members, err := indexTar(ctx, f)
-	if err != nil {
+	var tree Tree
+	if err := tree.add(ctx, f); err != nil {
 		return nil, nil, err
 	}
-	if _, ok := members[imgspecv1.ImageLayoutFile]; !ok {
-		return dockerArchive(ctx, f)
+	if _, ok := tree.files[imgspecv1.ImageLayoutFile]; !ok {
+		return dockerArchive(ctx, f, name)
 	}
-	all, err = ociArchive(f, members)
+	all, err = ociArchive(&tree, name)
 	return all, f, err
 }
 
@@ -74,28 +74,20 @@ func plainFile(name, tmp string) (_ *os.File, err error) {
 }
 
 // ociArchive reads the index of a layout in a tar file.
-func ociArchive(f *os.File, members map[string]span) (all []Found, err error) {
-	at, ok := members[imgspecv1.ImageIndexFile]
-	if !ok {
+func ociArchive(tree *Tree, name string) (all []Found, err error) {
+	content, err := tree.ReadFile(imgspecv1.ImageIndexFile)
+	if err != nil {
 		return nil, fmt.Errorf("it has no %s", imgspecv1.ImageIndexFile)
 	}
 	var index imgspecv1.Index
-	if err := json.NewDecoder(at.read(f)).Decode(&index); err != nil {
+	if err := json.Unmarshal(content, &index); err != nil {
 		return nil, fmt.Errorf("%s: %w", imgspecv1.ImageIndexFile, err)
 	}
-	open := func(d digest.Digest) (io.ReadCloser, int64, error) {
-		at, ok := members[blobName(d)]
-		if !ok {
-			return nil, 0, fmt.Errorf("%w: %s", ErrIncomplete, d)
-		}
-		return at.read(f), at.size, nil
-	}
-	has := func(d digest.Digest) bool { _, ok := members[blobName(d)]; return ok }
 	for _, m := range index.Manifests {
 		if err := m.Digest.Validate(); err != nil {
 			return nil, fmt.Errorf("%s: %w", imgspecv1.ImageIndexFile, err)
 		}
-		all = append(all, Found{Name: m.Annotations[imgspecv1.AnnotationRefName], Digest: m.Digest, pool: &pool{open: open, has: has}})
+		all = append(all, Found{Name: m.Annotations[imgspecv1.AnnotationRefName], Digest: m.Digest, origin: name, pool: members{tree: tree, name: blobName}})
 	}
 	return all, nil
 }
@@ -105,7 +97,7 @@ func blobName(d digest.Digest) string {
 }
 
 // dockerArchive is left to the library, which makes manifests for what has none.
-func dockerArchive(ctx context.Context, f *os.File) (all []Found, closer io.Closer, err error) {
+func dockerArchive(ctx context.Context, f *os.File, name string) (all []Found, closer io.Closer, err error) {
 	// The copy without compression has no name any more.
 	reader, err := dockerarchive.NewReader(nil, fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 	if err != nil {
@@ -127,6 +119,7 @@ func dockerArchive(ctx context.Context, f *os.File) (all []Found, closer io.Clos
 			if err != nil {
 				return nil, nil, err
 			}
+			found.origin = name
 			all = append(all, found)
 		}
 	}

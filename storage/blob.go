@@ -21,13 +21,17 @@ func (s *source) GetBlob(ctx context.Context, want imgtypes.BlobInfo, cache imgt
 	if err != nil {
 		return nil, 0, s.explain(ctx, err)
 	}
-	return &verifier{ctx: ctx, src: rc, want: want, sum: digest.SHA256.Hash(), explain: s.explain}, size, nil
+	return s.verify(ctx, rc, want), size, nil
+}
+
+func (s *source) verify(ctx context.Context, rc io.ReadCloser, want imgtypes.BlobInfo) *verifier {
+	return &verifier{ctx: ctx, src: rc, want: want, sum: digest.SHA256.Hash(), explain: s.explain}
 }
 
 // layer starts to read a layer; read is called with the bytes of each part. Where
 // only the unpacked layer is left, that is what comes: it is judged by its DiffID.
 func (s *source) layer(ctx context.Context, l pinset.LockedLayer, read func(int)) (io.ReadCloser, error) {
-	if s.pool != nil && s.pool.layer != nil && !s.pool.has(l.Digest) {
+	if s.pool != nil && !s.pool.has(l.Digest) {
 		rc, err := s.pool.layer(l.DiffID)
 		if err != nil {
 			return nil, s.explain(ctx, err)
@@ -35,7 +39,7 @@ func (s *source) layer(ctx context.Context, l pinset.LockedLayer, read func(int)
 		if read != nil {
 			read(int(l.Size)) // in all, since its parts are not those of the blob
 		}
-		return rc, nil
+		return s.verify(ctx, rc, imgtypes.BlobInfo{Digest: l.DiffID, Size: -1}), nil
 	}
 	rc, _, err := s.GetBlob(ctx, imgtypes.BlobInfo{Digest: l.Digest, Size: l.Size, MediaType: l.MediaType}, none.NoCache)
 	if err != nil || read == nil {
@@ -61,16 +65,16 @@ func (v *verifier) Read(p []byte) (int, error) {
 	v.sum.Write(p[:n])
 	switch {
 	case v.want.Size >= 0 && v.size > v.want.Size:
-		return n, fmt.Errorf("blob: %w: more than the %d bytes that the manifest says", ErrDigest, v.want.Size)
+		return n, v.explain(v.ctx, fmt.Errorf("blob: %w: more than the %d bytes that the manifest says", ErrDigest, v.want.Size))
 	case err == nil:
 		return n, nil
 	case !errors.Is(err, io.EOF):
 		return n, v.explain(v.ctx, err)
 	case v.size < v.want.Size:
-		return n, fmt.Errorf("blob: %w: it ends after %d of %d bytes", ErrDigest, v.size, v.want.Size)
+		return n, v.explain(v.ctx, fmt.Errorf("blob: %w: it ends after %d of %d bytes", ErrDigest, v.size, v.want.Size))
 	}
 	if got := digest.NewDigest(digest.SHA256, v.sum); got != v.want.Digest {
-		return n, fmt.Errorf("blob: %w: it is %s, not %s", ErrDigest, got, v.want.Digest)
+		return n, v.explain(v.ctx, fmt.Errorf("blob: %w: it is %s, not %s", ErrDigest, got, v.want.Digest))
 	}
 	return n, io.EOF
 }

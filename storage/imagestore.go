@@ -6,10 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
+	"syscall"
 
 	securejoin "github.com/cyphar/filepath-securejoin"
 	"github.com/klauspost/compress/gzip"
@@ -82,7 +81,7 @@ func (s *ImageStore) index(name string, list any) error {
 func (s *ImageStore) Images() (all []Found) {
 	for _, img := range s.images {
 		for _, name := range img.Names {
-			found := Found{Name: name, Digest: img.Digest, pool: s.pool()}
+			found := Found{Name: name, Digest: img.Digest, origin: s.dir, pool: s}
 			if at := bytes.IndexByte([]byte(name), '@'); at >= 0 {
 				found.Digest = digest.Digest(name[at+1:])
 			}
@@ -90,10 +89,6 @@ func (s *ImageStore) Images() (all []Found) {
 		}
 	}
 	return all
-}
-
-func (s *ImageStore) pool() *pool {
-	return &pool{open: s.document, has: s.hasDocument, layer: s.layer, signatures: s.signatures}
 }
 
 // signatures of a manifest stand behind each other, with their sizes elsewhere.
@@ -123,11 +118,11 @@ func (s *ImageStore) signatures(manifest digest.Digest) (all [][]byte, err error
 	return all, nil
 }
 
-func (s *ImageStore) hasDocument(d digest.Digest) bool { return s.documents[d] != "" }
+func (s *ImageStore) has(d digest.Digest) bool { return s.documents[d] != "" }
 
-func (s *ImageStore) document(d digest.Digest) (io.ReadCloser, int64, error) {
-	if !s.hasDocument(d) {
-		return nil, 0, fmt.Errorf("%w: %s", ErrIncomplete, d)
+func (s *ImageStore) open(d digest.Digest) (io.ReadCloser, int64, error) {
+	if !s.has(d) {
+		return nil, 0, missing(d)
 	}
 	f, err := os.Open(s.documents[d])
 	if err != nil {
@@ -140,26 +135,72 @@ func (s *ImageStore) document(d digest.Digest) (io.ReadCloser, int64, error) {
 	return f, fi.Size(), nil
 }
 
-// layer puts the tar stream of a layer together again: of its files, and of the
-// record of all else that containers/storage keeps beside them.
+// layer puts the tar stream of a layer together again when it is read: of its files,
+// and of the record of all else that containers/storage keeps beside them.
 func (s *ImageStore) layer(diffID digest.Digest) (io.ReadCloser, error) {
 	id, ok := s.layers[diffID]
 	if !ok {
-		return nil, fmt.Errorf("%w: %s", ErrIncomplete, diffID)
+		return nil, missing(diffID)
 	}
-	record, err := os.Open(filepath.Join(s.dir, "overlay-layers", id+".tar-split.gz"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: layer %s has no record of its tar stream there", ErrLocal, id)
+	for _, name := range []string{s.record(id), s.files(id)} {
+		if _, err := os.Stat(name); err != nil {
+			return nil, fmt.Errorf("layer %s cannot be put together again: %w", id, err)
+		}
 	}
+	return &reassembly{store: s, id: id}, nil
+}
+
+func (s *ImageStore) record(id string) string {
+	return filepath.Join(s.dir, "overlay-layers", id+".tar-split.gz")
+}
+func (s *ImageStore) files(id string) string { return filepath.Join(s.dir, "overlay", id, "diff") }
+
+// reassembly is a layer's tar stream.
+type reassembly struct {
+	store *ImageStore
+	id    string
+	from  *io.PipeReader // nil until it is read
+	ended chan struct{}
+}
+
+func (r *reassembly) Read(p []byte) (int, error) {
+	if r.from == nil {
+		var to *io.PipeWriter
+		r.from, to = io.Pipe()
+		r.ended = make(chan struct{})
+		go func() {
+			defer close(r.ended)
+			err := r.write(to)
+			if err != nil {
+				err = fmt.Errorf("image store %s: layer %s: %w", r.store.dir, r.id, err)
+			}
+			to.CloseWithError(err) // EOF for nil
+		}()
+	}
+	return r.from.Read(p)
+}
+
+func (r *reassembly) write(w io.Writer) error {
+	record, err := os.Open(r.store.record(r.id))
 	if err != nil {
-		return nil, err
+		return err
 	}
+	defer record.Close()
 	plain, err := gzip.NewReader(record)
 	if err != nil {
-		return nil, errors.Join(err, record.Close())
+		return err
 	}
-	stream := asm.NewOutputTarStream(layerFiles(filepath.Join(s.dir, "overlay", id, "diff")), tarsplit.NewJSONUnpacker(plain))
-	return reassembled{stream, closers{stream, plain, record}}, nil
+	return asm.WriteOutputTarStream(layerFiles(r.store.files(r.id)), tarsplit.NewJSONUnpacker(plain), w)
+}
+
+// Close waits for what reads the store.
+func (r *reassembly) Close() error {
+	if r.from == nil {
+		return nil
+	}
+	err := r.from.Close()
+	<-r.ended
+	return err
 }
 
 // layerFiles are those below a layer's folder, whose links count from there.
@@ -173,37 +214,12 @@ func (dir layerFiles) Get(name string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	return os.Open(path)
-}
-
-type reassembled struct {
-	io.Reader
-	closers
-}
-
-// storesPool looks for blobs in a pool, and for what it has not in earlier stores.
-func storesPool(first pool, stores []*ImageStore) *pool {
-	in := func(has func(*ImageStore) bool) *ImageStore {
-		if i := slices.IndexFunc(stores, has); i >= 0 {
-			return stores[i]
-		}
-		return nil
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a fifo would wait for ever
+	if err != nil {
+		return nil, err
 	}
-	return &pool{
-		open: func(d digest.Digest) (io.ReadCloser, int64, error) {
-			if s := in(func(s *ImageStore) bool { return s.hasDocument(d) }); s != nil && !first.has(d) {
-				return s.document(d)
-			}
-			return first.open(d)
-		},
-		has: func(d digest.Digest) bool {
-			return first.has(d) || in(func(s *ImageStore) bool { return s.hasDocument(d) }) != nil
-		},
-		layer: func(diffID digest.Digest) (io.ReadCloser, error) {
-			if s := in(func(s *ImageStore) bool { return s.layers[diffID] != "" }); s != nil {
-				return s.layer(diffID)
-			}
-			return nil, fmt.Errorf("%w: %s", ErrIncomplete, diffID)
-		},
+	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
+		return nil, errors.Join(fmt.Errorf("%s is no file", path), err, f.Close())
 	}
+	return f, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
@@ -28,7 +29,9 @@ type Found struct {
 	Digest digest.Digest
 	// One of the two: the library's way, or ours under the name that the image gets.
 	open func(context.Context, *imgtypes.SystemContext) (imgtypes.ImageSource, error)
-	pool *pool
+	pool pool
+	// origin is the file or folder, for messages.
+	origin string
 }
 
 // Layout lists the images of a folder of the OCI image layout.
@@ -39,7 +42,7 @@ func Layout(dir string) ([]Found, error) {
 	}
 	var all []Found
 	for _, l := range list {
-		all = append(all, Found{Name: l.ManifestDescriptor.Annotations[imgspecv1.AnnotationRefName], Digest: l.ManifestDescriptor.Digest, open: l.Reference.NewImageSource})
+		all = append(all, Found{Name: l.ManifestDescriptor.Annotations[imgspecv1.AnnotationRefName], Digest: l.ManifestDescriptor.Digest, origin: dir, open: l.Reference.NewImageSource})
 	}
 	return all, nil
 }
@@ -62,9 +65,9 @@ func (c *Client) openLocal(ctx context.Context, img pinset.Image) (*source, erro
 	}
 	src, err := found.as(ctx, c.sys, img)
 	if err != nil {
-		return nil, damaged(ctx, err)
+		return nil, found.explain(ctx, err)
 	}
-	return &source{ImageSource: src, pinned: img, manifests: map[string]document{}, explain: damaged, pool: found.pool}, nil
+	return &source{ImageSource: src, pinned: img, manifests: map[string]document{}, explain: found.explain, pool: found.pool}, nil
 }
 
 func (f Found) as(ctx context.Context, sys *imgtypes.SystemContext, img pinset.Image) (imgtypes.ImageSource, error) {
@@ -78,30 +81,48 @@ func (f Found) as(ctx context.Context, sys *imgtypes.SystemContext, img pinset.I
 	return blobs{f.pool, ref, f.Digest}, nil
 }
 
-// damaged is what classify is for images on this machine.
-func damaged(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+// explain is what classify is for images on this machine.
+func (f Found) explain(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
 		return ctx.Err()
-	}
-	if errors.Is(err, ErrDigest) || errors.Is(err, ErrIncomplete) {
+	case errors.Is(err, ErrIncomplete):
 		return err
+	case errors.Is(err, ErrDigest):
+		return fmt.Errorf("%s: %w", f.origin, err)
 	}
-	return fmt.Errorf("%w: %w", ErrLocal, err)
+	return fmt.Errorf("%s: %w: %w", f.origin, ErrLocal, err)
 }
 
-// complete says which layers of an image are not there.
+// complete says which layers of an image are not there, as far as can be known
+// without reading them.
 func (s *source) complete(layers []pinset.LockedLayer) error {
 	if s.pool == nil {
 		return nil
 	}
-	var missing []string
+	var lost []string
 	for _, l := range layers {
-		if !s.pool.has(l.Digest) && !s.pool.hasLayer(l.DiffID) {
-			missing = append(missing, l.Digest.String())
+		var r io.ReadCloser
+		var err error
+		if size := l.Size; s.pool.has(l.Digest) {
+			if r, size, err = s.pool.open(l.Digest); err == nil && size != l.Size {
+				return errors.Join(fmt.Errorf("layer %s has %d of %d bytes", l.Digest, size, l.Size), r.Close())
+			}
+		} else {
+			r, err = s.pool.layer(l.DiffID)
+		}
+		switch {
+		case err == nil:
+			err = r.Close()
+		case errors.Is(err, ErrIncomplete):
+			lost, err = append(lost, l.Digest.String()), nil
+		}
+		if err != nil {
+			return err
 		}
 	}
-	if len(missing) == 0 {
+	if len(lost) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %s", ErrIncomplete, strings.Join(missing, ", "))
+	return fmt.Errorf("%w: %s", ErrIncomplete, strings.Join(lost, ", "))
 }

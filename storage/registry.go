@@ -30,7 +30,7 @@ var (
 	ErrRegistry     = errors.New("registry cannot be used")
 	ErrUnauthorized = errors.New("registry refuses the credentials")
 	ErrNotFound     = errors.New("registry does not have it")
-	ErrDigest       = errors.New("registry serves other content than the digest asks for")
+	ErrDigest       = errors.New("content is not what its digest says")
 	ErrPolicy       = errors.New("signature policy refuses the image")
 	ErrAccess       = errors.New("cannot be used to reach registries")
 )
@@ -215,7 +215,7 @@ type source struct {
 	// explain gives an error of the library its kind.
 	explain func(context.Context, error) error
 	// pool is where the blobs are, if that is on this machine.
-	pool *pool
+	pool pool
 }
 
 type document struct {

@@ -140,7 +140,10 @@ func (c *Client) ask(ctx context.Context, img pinset.Image) (Resolved, error) {
 	if err := c.describe(ctx, parsed, &r); err != nil {
 		return Resolved{}, err
 	}
-	return r, src.complete(r.Layers)
+	if err := src.complete(r.Layers); err != nil {
+		return r, src.explain(ctx, err)
+	}
+	return r, nil
 }
 
 // choose picks the platform's manifest out of an index.
@@ -225,7 +228,7 @@ func (s *source) GetManifest(ctx context.Context, instance *digest.Digest) ([]by
 		return nil, "", s.explain(ctx, err)
 	}
 	if got := digest.FromBytes(content); got != want {
-		return nil, "", fmt.Errorf("manifest: %w: it is %s", ErrDigest, got)
+		return nil, "", s.explain(ctx, fmt.Errorf("manifest: %w: it is %s", ErrDigest, got))
 	}
 	s.manifests[want.String()] = document{content: content, mediaType: mediaType}
 	return content, mediaType, nil

@@ -37,7 +37,7 @@ func (s sigstore) encode() ([]byte, error) {
 // them yet: that is for policies.
 func (s *source) signatures(ctx context.Context, img *image.UnparsedImage, manifest digest.Digest) (all [][]byte, err error) {
 	if s.pool != nil {
-		return s.pool.signed(manifest)
+		return s.pool.signatures(manifest)
 	}
 	untrusted, err := img.UntrustedSignatures(ctx)
 	if err != nil {
@@ -62,19 +62,11 @@ func (s *source) signatures(ctx context.Context, img *image.UnparsedImage, manif
 	return all, nil
 }
 
-// signed gives the signatures that a pool has of a manifest.
-func (p *pool) signed(manifest digest.Digest) ([][]byte, error) {
-	if p.signatures == nil {
-		return nil, nil
-	}
-	return p.signatures(manifest)
-}
-
 // attachments reads the image that cosign stores beside another one: its layers are
 // what was signed, and their annotations the signatures.
-func (p *pool) attachments(d digest.Digest) (all [][]byte, err error) {
+func attachments(p pool, d digest.Digest) (all [][]byte, err error) {
 	var attached imgspecv1.Manifest
-	content, err := p.read(d)
+	content, err := read(p, d)
 	if err == nil {
 		err = json.Unmarshal(content, &attached)
 	}
@@ -85,7 +77,7 @@ func (p *pool) attachments(d digest.Digest) (all [][]byte, err error) {
 		if l.MediaType != sigstoreType {
 			continue
 		}
-		payload, err := p.read(l.Digest)
+		payload, err := read(p, l.Digest)
 		if err != nil {
 			return nil, fmt.Errorf("signatures in %s: %w", d, err)
 		}
@@ -99,7 +91,7 @@ func (p *pool) attachments(d digest.Digest) (all [][]byte, err error) {
 }
 
 // read gives a document that is what its digest says.
-func (p *pool) read(d digest.Digest) ([]byte, error) {
+func read(p pool, d digest.Digest) ([]byte, error) {
 	if err := d.Validate(); err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"time"
+	"strings"
 )
 
 // Tree is files by their names: those of folders, and those in tar files, which
@@ -25,11 +25,10 @@ type Tree struct {
 
 type treeFile struct {
 	// One of the two: a file of its own, or a member of a tar file.
-	path    string
-	tar     *os.File
-	at      span
-	size    int64
-	modTime time.Time
+	path string
+	tar  *os.File
+	at   int64 // in the tar file, in bytes
+	size int64
 }
 
 // AddTar adds the members of an uncompressed tar file, without reading what is in
@@ -40,18 +39,19 @@ func (t *Tree) AddTar(ctx context.Context, name string) error {
 		return err
 	}
 	t.tars = append(t.tars, f)
-	members, err := indexTar(ctx, f)
-	if err != nil {
+	if err := t.add(ctx, f); err != nil {
 		return fmt.Errorf("%s: %w: %w", name, ErrLocal, err)
-	}
-	for member, at := range members {
-		t.add(member, treeFile{tar: f, at: at, size: at.size, modTime: at.modTime})
 	}
 	return nil
 }
 
-// AddFolder adds the files below a folder, with their names there behind prefix.
+// AddFolder adds the files below a folder, with their names there behind prefix. The
+// folder may be a link, or a file; links below it are left out.
 func (t *Tree) AddFolder(ctx context.Context, dir, prefix string) error {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return err
+	}
 	return filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
 			return errors.Join(err, ctx.Err())
@@ -62,7 +62,7 @@ func (t *Tree) AddFolder(ctx context.Context, dir, prefix string) error {
 		}
 		below, err := filepath.Rel(dir, name)
 		if err == nil {
-			t.add(path.Join(prefix, filepath.ToSlash(below)), treeFile{path: name, size: info.Size(), modTime: info.ModTime()})
+			t.set(path.Join(prefix, filepath.ToSlash(below)), treeFile{path: name, size: info.Size()})
 		}
 		return err
 	})
@@ -71,12 +71,12 @@ func (t *Tree) AddFolder(ctx context.Context, dir, prefix string) error {
 // AddTree adds what another one has, which is closed with this one.
 func (t *Tree) AddTree(other *Tree) {
 	for name, f := range other.files {
-		t.add(name, f)
+		t.set(name, f)
 	}
 	t.tars, other.tars = append(t.tars, other.tars...), nil
 }
 
-func (t *Tree) add(name string, f treeFile) {
+func (t *Tree) set(name string, f treeFile) {
 	if t.files == nil {
 		t.files = map[string]treeFile{}
 	}
@@ -86,9 +86,6 @@ func (t *Tree) add(name string, f treeFile) {
 // Names of the files, sorted.
 func (t *Tree) Names() []string { return slices.Sorted(maps.Keys(t.files)) }
 
-// ModTime is when a file was changed last.
-func (t *Tree) ModTime(name string) time.Time { return t.files[name].modTime }
-
 // Open starts to read a file, and tells its size in bytes.
 func (t *Tree) Open(name string) (io.ReadCloser, int64, error) {
 	f, ok := t.files[name]
@@ -96,7 +93,7 @@ func (t *Tree) Open(name string) (io.ReadCloser, int64, error) {
 		return nil, 0, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
 	if f.tar != nil {
-		return f.at.read(f.tar), f.size, nil
+		return io.NopCloser(io.NewSectionReader(f.tar, f.at, f.size)), f.size, nil
 	}
 	r, err := os.Open(f.path)
 	return r, f.size, err
@@ -110,7 +107,7 @@ func (t *Tree) ReadFile(name string) ([]byte, error) {
 	}
 	defer r.Close()
 	if size > maxFile {
-		return nil, fmt.Errorf("%s has %d bytes", name, size)
+		return nil, fmt.Errorf("%w: %s has %d bytes, and %d are enough for any such file", ErrLocal, name, size, maxFile)
 	}
 	return io.ReadAll(r)
 }
@@ -118,47 +115,54 @@ func (t *Tree) ReadFile(name string) ([]byte, error) {
 // Close ends the reading of tar files.
 func (t *Tree) Close() error { return t.tars.Close() }
 
-// span is a member of a tar file, in bytes.
-type span struct {
-	offset, size int64
-	modTime      time.Time
-}
-
-func (s span) read(f *os.File) io.ReadCloser {
-	return io.NopCloser(io.NewSectionReader(f, s.offset, s.size))
-}
-
-// indexTar finds the members of a tar file, without reading what is in them. A
-// file that was cut off is an error.
-func indexTar(ctx context.Context, f *os.File) (map[string]span, error) {
+// add finds the members of a tar file, without reading what is in them.
+func (t *Tree) add(ctx context.Context, f *os.File) error {
 	size, err := f.Seek(0, io.SeekEnd)
 	if err == nil {
 		_, err = f.Seek(0, io.SeekStart)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	members := map[string]span{}
-	for tr := tar.NewReader(f); ; {
+	found := 0
+	for tr := tar.NewReader(f); ; found++ {
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return err
 		}
 		hdr, err := tr.Next()
-		if errors.Is(err, io.EOF) && len(members) > 0 {
-			return members, nil
+		if errors.Is(err, io.EOF) && found > 0 {
+			return nil
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		at, err := f.Seek(0, io.SeekCurrent) // the reader of tar reads no further than it must
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if at+hdr.Size > size {
-			return nil, fmt.Errorf("%s ends after %d of %d bytes: %w", hdr.Name, size-at, hdr.Size, io.ErrUnexpectedEOF)
+			return fmt.Errorf("%s ends after %d of %d bytes: %w", hdr.Name, size-at, hdr.Size, io.ErrUnexpectedEOF)
 		}
-		if hdr.Typeflag == tar.TypeReg {
-			members[path.Clean(hdr.Name)] = span{at, hdr.Size, hdr.ModTime}
+		switch name := path.Clean(hdr.Name); {
+		case sparse(hdr):
+			return fmt.Errorf("%s is stored with holes", hdr.Name)
+		case hdr.Typeflag == tar.TypeReg:
+			t.set(name, treeFile{tar: f, at: at, size: hdr.Size})
+		case hdr.Typeflag == tar.TypeLink:
+			t.set(name, t.files[path.Clean(hdr.Linkname)])
 		}
 	}
+}
+
+// sparse says whether the bytes of a member are not those of the file.
+func sparse(hdr *tar.Header) bool {
+	if hdr.Typeflag == tar.TypeGNUSparse {
+		return true
+	}
+	for key := range hdr.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false
 }

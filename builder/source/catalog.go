@@ -2,6 +2,8 @@ package source
 
 import (
 	"bytes"
+	"cmp"
+	"crypto/md5"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,27 +31,33 @@ func (r *workspace) operators() error {
 }
 
 func (r *workspace) catalog(c Catalog) error {
-	ref, err := r.catalogImage(c)
+	img, folder, err := r.catalogImage(c)
 	if err != nil {
 		return err
 	}
-	configs, built := ref.config, ref.config+"filtered-catalogs/"
-	if filtered := r.newest(built, "/digest"); filtered != "" {
-		content, err := r.files.ReadFile(filtered)
+	if len(c.Packages) > 0 || !c.Full {
+		filtered, err := r.filtered(c, folder)
 		if err != nil {
 			return err
 		}
-		configs, ref.Stored = path.Dir(filtered)+"/", digest.NewDigestFromEncoded(digest.SHA256, strings.TrimSpace(string(content)))
-		if err := ref.Stored.Validate(); err != nil {
-			return fmt.Errorf("%w: %s: %w", ErrOCMirror, filtered, err)
+		content, err := r.files.ReadFile(filtered + "digest")
+		if err != nil {
+			return err
 		}
+		folder, img.Stored = filtered, digest.NewDigestFromEncoded(digest.SHA256, strings.TrimSpace(string(content)))
 	}
-	if ref.Repository != "" {
-		r.found.Images = append(r.found.Images, ref.Mirrored)
+	if err := img.Stored.Validate(); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrOCMirror, folder, err)
+	}
+	switch {
+	case img.Repository == "":
+		r.warn("catalog %s: its image is left out, as nothing tells its name in a registry", c.Catalog)
+	case !img.blocked:
+		r.found.Images = append(r.found.Images, img.Mirrored)
 	}
 	found := 0
 	for _, name := range r.names {
-		if !strings.HasPrefix(name, configs+"catalog-config/") || !slices.Contains([]string{".json", ".yaml", ".yml"}, path.Ext(name)) {
+		if !strings.HasPrefix(name, folder+"catalog-config/") || !slices.Contains([]string{".json", ".yaml", ".yml"}, path.Ext(name)) {
 			continue
 		}
 		n, err := r.bundles(name)
@@ -59,64 +67,83 @@ func (r *workspace) catalog(c Catalog) error {
 		found += n
 	}
 	if found == 0 {
-		return fmt.Errorf("%w: no bundle in %scatalog-config", ErrOCMirror, configs)
+		return fmt.Errorf("%w: no bundle in %scatalog-config", ErrOCMirror, folder)
 	}
 	return nil
 }
 
-// catalogFolder is a catalog, and where the workspace has it.
-type catalogFolder struct {
+// catalogImage is a catalog in a registry.
+type catalogImage struct {
 	Mirrored
-	config string
+	blocked bool
 }
 
-// catalogImage has no name if the catalog came from a folder.
-func (r *workspace) catalogImage(c Catalog) (f catalogFolder, err error) {
+// catalogImage finds a catalog as it was before oc-mirror took packages out of it,
+// and its folder in the workspace. It has no name if it came from a folder.
+func (r *workspace) catalogImage(c Catalog) (img catalogImage, folder string, err error) {
 	base := path.Base(strings.TrimSuffix(c.Catalog, "/"))
 	if !strings.HasPrefix(c.Catalog, "oci:") {
-		named, err := parse(c.Catalog, r.set.origin)
+		ref, tag, err := parseMirrored(c.Catalog, r.set.origin)
 		if err != nil {
-			return f, err
+			return img, "", err
 		}
-		base, f.Reference = path.Base(named.Repository), named.Reference
-		if f.Digest != "" {
-			f.Tag = ""
+		base = path.Base(ref.Repository)
+		kept := retarget(tag, c.TargetCatalog, c.TargetTag)
+		img.Mirrored = Mirrored{Reference: ref, Stored: cmp.Or(ref.Digest, r.tags[kept])}
+		if img.blocked = r.set.Blocks(c.Catalog, kept); !img.blocked {
+			img.Mirrored, err = r.claim(ref, kept)
 		}
-		if c.TargetTag != "" {
-			f.Tag = c.TargetTag
+		if err != nil {
+			return img, "", err
 		}
-		if f.Stored = f.Digest; f.Stored == "" {
-			f.Stored = r.tags[stored(f.Reference)]
+		if ref.Digest != "" { // as oc-mirror pins it, with the tag beside it
+			img.Tag = cmp.Or(ref.Tag, c.TargetTag)
 		}
 	}
 	dir := workingDir + "operator-catalogs/" + base + "/"
-	if f.Stored != "" {
-		f.config = dir + f.Stored.Encoded() + "/"
-		return f, nil
+	if img.Stored != "" {
+		return img, dir + img.Stored.Encoded() + "/", nil
 	}
-	first := slices.IndexFunc(r.names, func(name string) bool { return strings.HasPrefix(name, dir) })
-	if first < 0 {
-		return f, fmt.Errorf("%w: it has no %s", ErrOCMirror, dir)
-	}
-	folder, _, _ := strings.Cut(strings.TrimPrefix(r.names[first], dir), "/")
-	f.config = dir + folder + "/"
-	return f, nil
-}
-
-// newest is the file of that name, in a folder below dir, that was written last.
-func (r *workspace) newest(dir, base string) (newest string) {
+	var folders []string
 	for _, name := range r.names {
-		if strings.HasPrefix(name, dir) && strings.HasSuffix(name, base) && (newest == "" || r.files.ModTime(name).After(r.files.ModTime(newest))) {
-			newest = name
+		if below, ok := strings.CutPrefix(name, dir); ok {
+			hex, _, _ := strings.Cut(below, "/")
+			folders = append(folders, hex)
 		}
 	}
-	return newest
+	if folders = slices.Compact(folders); len(folders) != 1 {
+		return img, "", fmt.Errorf("%w: %s has %d folders; it should have one, of this catalog", ErrOCMirror, dir, len(folders))
+	}
+	img.Stored = digest.NewDigestFromEncoded(digest.SHA256, folders[0])
+	return img, dir + folders[0] + "/", nil
+}
+
+// filtered finds what oc-mirror has made of a catalog for these packages. It names
+// the folder by a sum of what was asked for, with the catalog's digest or, before
+// that, as it was written: digestOfFilter in internal/pkg/operator there.
+func (r *workspace) filtered(c Catalog, folder string) (string, error) {
+	name, _, _ := strings.Cut(c.Catalog, "@")
+	if slash := strings.LastIndex(name, "/"); strings.Contains(name[slash+1:], ":") {
+		name = name[:strings.LastIndex(name, ":")]
+	}
+	hex := path.Base(folder)
+	for _, catalog := range []string{name + "@sha256:" + hex, c.Catalog} {
+		c.Catalog = catalog
+		text, err := json.Marshal(c)
+		if err != nil {
+			return "", err
+		}
+		dir := fmt.Sprintf("%sfiltered-catalogs/%x/", folder, md5.Sum(text))
+		if slices.Contains(r.names, dir+"digest") {
+			return dir, nil
+		}
+	}
+	return "", fmt.Errorf("%w: %sfiltered-catalogs has nothing of these packages", ErrOCMirror, folder)
 }
 
 // bundle is the part of a file-based catalog that names images: olm.bundle of
 // github.com/operator-framework/operator-registry, alpha/declcfg.
 type bundle struct {
-	Schema        string
 	Image         string
 	RelatedImages []struct{ Image string } `yaml:"relatedImages"`
 }
@@ -132,18 +159,22 @@ func (r *workspace) bundles(name string) (count int, err error) {
 		dec = yaml.NewDecoder(bytes.NewReader(content))
 	}
 	for {
-		var b bundle
-		err := dec.Decode(&b)
+		var object map[string]any
+		err := dec.Decode(&object)
 		if errors.Is(err, io.EOF) {
 			return count, nil
 		}
 		if err != nil {
 			return count, fmt.Errorf("%w: %w", ErrOCMirror, Located(name, err))
 		}
-		if b.Schema != "olm.bundle" {
+		if object["schema"] != "olm.bundle" {
 			continue
 		}
 		count++
+		var b bundle
+		if text, err := json.Marshal(object); err != nil || json.Unmarshal(text, &b) != nil {
+			return count, fmt.Errorf("%w: %s: bundle %v has no images", ErrOCMirror, name, object["name"])
+		}
 		for _, img := range append(b.RelatedImages, struct{ Image string }{b.Image}) {
 			if err := r.related(name, img.Image); err != nil {
 				return count, err
@@ -152,16 +183,21 @@ func (r *workspace) bundles(name string) (count int, err error) {
 	}
 }
 
+// related leaves out, as oc-mirror does, what is no name of one image.
 func (r *workspace) related(origin, text string) error {
-	if text == "" || r.set.Blocks(text) {
+	if text == "" {
 		return nil
 	}
-	named, err := parse(text, origin)
-	if err != nil {
-		return err
+	ref, tag, err := parseMirrored(text, origin)
+	if err != nil || ref.Digest == "" && !strings.HasSuffix(text, ":"+ref.Tag) {
+		r.warn("%s: the related image %q is left out: it has neither tag nor digest", origin, text)
+		return nil
 	}
-	m, err := r.claim(named.Reference, stored(named.Reference))
-	if err == nil && !slices.ContainsFunc(r.found.Images, func(o Mirrored) bool { return o == m }) {
+	if r.set.Blocks(text, tag) {
+		return nil
+	}
+	m, err := r.claim(ref, tag)
+	if err == nil && !slices.Contains(r.found.Images, m) {
 		r.found.Images = append(r.found.Images, m)
 	}
 	return err

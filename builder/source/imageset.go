@@ -59,16 +59,38 @@ type Channel struct {
 	Full         bool   `yaml:"full"`
 }
 
-// Catalog of operators.
+// Catalog of operators. Its JSON is what oc-mirror takes the sum of to name what it
+// makes of a catalog, so the order of the fields counts.
 type Catalog struct {
-	Catalog                     string      `yaml:"catalog"`
-	Packages                    []yaml.Node `yaml:"packages"`
-	TargetCatalog               string      `yaml:"targetCatalog"`
-	TargetTag                   string      `yaml:"targetTag"`
-	Full                        bool        `yaml:"full"`
-	SkipDependencies            bool        `yaml:"skipDependencies"`
-	TargetCatalogSourceTemplate string      `yaml:"targetCatalogSourceTemplate"`
-	Platforms                   []yaml.Node `yaml:"platforms"`
+	Packages                    []Package  `yaml:"packages" json:"packages"`
+	Catalog                     string     `yaml:"catalog" json:"catalog"`
+	TargetCatalog               string     `yaml:"targetCatalog" json:"-"`
+	TargetTag                   string     `yaml:"targetTag" json:"-"`
+	Full                        bool       `yaml:"full" json:"full,omitempty"`
+	SkipDependencies            bool       `yaml:"skipDependencies" json:"skipDependencies,omitempty"`
+	TargetCatalogSourceTemplate string     `yaml:"targetCatalogSourceTemplate" json:"-"`
+	Platforms                   []platform `yaml:"platforms" json:"platforms,omitempty"`
+}
+
+// Package of a catalog.
+type Package struct {
+	Name           string           `yaml:"name" json:"name"`
+	Channels       []PackageChannel `yaml:"channels" json:"channels,omitempty"`
+	DefaultChannel string           `yaml:"defaultChannel" json:"defaultChannel,omitempty"`
+	MinVersion     string           `yaml:"minVersion" json:"minVersion,omitempty"`
+	MaxVersion     string           `yaml:"maxVersion" json:"maxVersion,omitempty"`
+}
+
+// PackageChannel is a channel of a package.
+type PackageChannel struct {
+	Name       string `yaml:"name" json:"name"`
+	MinVersion string `yaml:"minVersion" json:"minVersion,omitempty"`
+	MaxVersion string `yaml:"maxVersion" json:"maxVersion,omitempty"`
+}
+
+type platform struct {
+	OS           string `yaml:"os" json:"os"`
+	Architecture string `yaml:"architecture" json:"architecture"`
 }
 
 // AdditionalImage is one that stands for itself.
@@ -82,14 +104,21 @@ type AdditionalImage struct {
 // ParseImageSet reads an ImageSetConfiguration; path is for messages. Unknown
 // fields are errors, as for oc-mirror.
 func ParseImageSet(path string, content []byte) (*ImageSet, error) {
+	var head struct {
+		APIVersion string `yaml:"apiVersion"`
+		Kind       string
+	}
+	if err := yaml.Unmarshal(content, &head); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrImageSet, Located(path, err))
+	}
+	if head.APIVersion != "mirror.openshift.io/v2alpha1" || head.Kind != "ImageSetConfiguration" {
+		return nil, fmt.Errorf("%w: %s: it is %s of %s", ErrImageSet, path, cmp.Or(head.Kind, "no kind"), cmp.Or(head.APIVersion, "no apiVersion"))
+	}
 	s := &ImageSet{origin: path}
 	dec := yaml.NewDecoder(bytes.NewReader(content))
 	dec.KnownFields(true)
 	if err := dec.Decode(s); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrImageSet, Located(path, err))
-	}
-	if s.APIVersion != "mirror.openshift.io/v2alpha1" || s.Kind != "ImageSetConfiguration" {
-		return nil, fmt.Errorf("%w: %s: it is %s of %s", ErrImageSet, path, cmp.Or(s.Kind, "no kind"), cmp.Or(s.APIVersion, "no apiVersion"))
 	}
 	for i, b := range s.Mirror.BlockedImages {
 		pattern, err := regexp.Compile(b.Name)
@@ -101,22 +130,45 @@ func ParseImageSet(path string, content []byte) (*ImageSet, error) {
 	return s, nil
 }
 
-// Blocks says whether an image is to be left out.
-func (s *ImageSet) Blocks(name string) bool {
-	return slices.ContainsFunc(s.blocked, func(p *regexp.Regexp) bool { return p.MatchString(name) })
+// cachePrefix is where oc-mirror keeps images on their way to a disk.
+const cachePrefix = "localhost:55000/"
+
+// Blocks says whether an image is to be left out, by its name or by the tag under
+// which oc-mirror would keep it: excludeImages in internal/pkg/cli there.
+func (s *ImageSet) Blocks(name, tag string) bool {
+	if s == nil {
+		return false
+	}
+	if _, below, ok := strings.Cut(name, "://"); ok {
+		name = below
+	}
+	return slices.ContainsFunc(s.blocked, func(p *regexp.Regexp) bool {
+		return p.MatchString(name) || tag != "" && p.MatchString(cachePrefix+tag)
+	})
 }
 
 // Images are those that it names by themselves.
 func (s *ImageSet) Images() (names []Named, err error) {
 	var errs []error
 	for i, img := range s.Mirror.AdditionalImages {
-		if s.Blocks(img.Name) {
+		if s.Blocks(img.Name, "") {
 			continue
 		}
 		name, err := parse(img.Name, fmt.Sprintf("%s: mirror.additionalImages[%d]", s.origin, i))
 		names, errs = append(names, name), append(errs, err)
 	}
 	return names, errors.Join(errs...)
+}
+
+// unmirrored names what oc-mirror makes beside images that others have.
+func (s *ImageSet) unmirrored() (fields []string) {
+	if s.Mirror.Platform.Graph {
+		fields = append(fields, "mirror.platform.graph")
+	}
+	if s.Mirror.Platform.KubeVirtContainer {
+		fields = append(fields, "mirror.platform.kubeVirtContainer")
+	}
+	return fields
 }
 
 // Elsewhere names the fields that only oc-mirror can follow: they need the graph of

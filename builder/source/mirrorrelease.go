@@ -32,7 +32,41 @@ var (
 // releases finds those that were asked for last: a workspace keeps all that it
 // ever had.
 func (r *workspace) releases() error {
-	var all []held
+	all, others, err := r.held()
+	if err != nil {
+		return err
+	}
+	wants, err := r.wanted(all)
+	if err != nil {
+		return err
+	}
+	for _, h := range all {
+		if !wants(h) {
+			continue
+		}
+		m, err := r.nameOf(h)
+		if err != nil {
+			return err
+		}
+		if !r.set.Blocks(m.Reference.String(), releaseImages+":"+h.tag) {
+			r.found.Releases = append(r.found.Releases, m)
+		}
+	}
+	if r.set == nil || len(r.found.Releases) > 0 || len(r.set.blocked) > 0 {
+		return nil
+	}
+	if p := r.set.Mirror.Platform; len(p.Channels) > 0 || p.Release != "" {
+		err = fmt.Errorf("%w: %s asks for a release, and working-dir/hold-release has none for it", ErrOCMirror, r.set.origin)
+		if len(others) > 0 {
+			err = fmt.Errorf("%w on %s, but %s", err, r.arch, strings.Join(others, ", "))
+		}
+	}
+	return err
+}
+
+// held lists the releases that are there for the nodes' architecture, the newest
+// last, and the tags of those for others.
+func (r *workspace) held() (all []held, others []string, err error) {
 	for _, name := range r.names {
 		m := heldRelease.FindStringSubmatch(name)
 		if m == nil {
@@ -41,30 +75,40 @@ func (r *workspace) releases() error {
 		h := held{file: name, base: m[1], tag: m[3]}
 		if m[2] != "" {
 			h.tag, h.digest = "", digest.NewDigestFromEncoded(digest.SHA256, m[3])
+			if err := h.digest.Validate(); err != nil {
+				return nil, nil, fmt.Errorf("%w: %s: %w", ErrOCMirror, name, err)
+			}
 		} else if h.digest = r.tags[releaseImages+":"+h.tag]; h.digest == "" {
 			h.digest = r.origins.tagged[h.tag]
 		}
 		version, fits := r.fits(h.tag)
+		if !fits {
+			others = append(others, h.tag)
+			continue
+		}
+		if h.tag == "" {
+			version = r.versionIn(name)
+		}
 		if v, err := semver.NewVersion(version); err == nil {
 			h.version = *v
 		}
-		if fits {
-			all = append(all, h)
-		}
+		all = append(all, h)
 	}
-	slices.SortFunc(all, func(a, b held) int { return a.version.Compare(b.version) })
-	wanted := slices.DeleteFunc(slices.Clone(all), func(h held) bool { return !r.wants(h, all) })
-	if p := r.set; p != nil && len(wanted) == 0 && (len(p.Mirror.Platform.Channels) > 0 || p.Mirror.Platform.Release != "") {
-		return fmt.Errorf("%w: %s asks for a release, and working-dir/hold-release has none for it", ErrOCMirror, p.origin)
+	slices.SortStableFunc(all, func(a, b held) int { return a.version.Compare(b.version) })
+	return all, others, nil
+}
+
+// versionIn is what the manifests of a release say, "" if they say nothing.
+func (r *workspace) versionIn(references string) string {
+	content, err := r.files.ReadFile(references)
+	if err != nil {
+		return ""
 	}
-	for _, h := range wanted {
-		ref, err := r.nameOf(h)
-		if err != nil {
-			return err
-		}
-		r.found.Releases = append(r.found.Releases, ref)
+	release, err := ParseRelease(content, nil)
+	if err != nil {
+		return ""
 	}
-	return nil
+	return release.Version
 }
 
 // fits splits a tag, and says whether a release is for the nodes' architecture.
@@ -77,43 +121,50 @@ func (r *workspace) fits(tag string) (version string, fits bool) {
 	return m[1], arch == "multi" || arch == r.arch
 }
 
-// wants says whether the configuration asks for a release; all are those that are
+// wanted says which releases the configuration asks for; all are those that are
 // there, the newest last.
-func (r *workspace) wants(h held, all []held) bool {
+func (r *workspace) wanted(all []held) (func(held) bool, error) {
 	if r.set == nil {
-		return true
+		return func(held) bool { return true }, nil
 	}
-	p := r.set.Mirror.Platform
-	if ref, err := pinset.ParseReference(p.Release); err == nil {
-		return h.digest == ref.Digest || ref.Digest == "" && h.base == path.Base(ref.Repository) && h.tag == ref.Tag
+	if text := r.set.Mirror.Platform.Release; text != "" {
+		ref, _, err := parseMirrored(text, r.set.origin+": mirror.platform.release")
+		version, _ := r.fits(ref.Tag)
+		return func(h held) bool {
+			if ref.Digest != "" {
+				return h.digest == ref.Digest
+			}
+			return h.base == path.Base(ref.Repository) && (h.tag == ref.Tag || h.tag == "" && h.version.String() == version)
+		}, err
 	}
-	return slices.ContainsFunc(p.Channels, func(c Channel) bool {
-		if c.MinVersion == "" && c.MaxVersion == "" && !c.Full { // the channel's head
-			return h.version == newestOf(c.Name, all)
+	var ranges []versions
+	for _, c := range r.set.Mirror.Platform.Channels {
+		v, err := c.versions(all)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %s: channel %s: %w", ErrImageSet, r.set.origin, c.Name, err)
 		}
-		lowest, errLowest := semver.NewVersion(c.MinVersion)
-		highest, errHighest := semver.NewVersion(c.MaxVersion)
-		return (errLowest != nil || !h.version.LessThan(*lowest)) && (errHighest != nil || !highest.LessThan(h.version))
-	})
-}
-
-// newestOf is the newest release of a channel such as stable-4.20.
-func newestOf(channel string, all []held) (newest semver.Version) {
-	_, minor, _ := strings.Cut(channel, "-")
-	for _, h := range all {
-		if strings.HasPrefix(h.version.String(), minor+".") {
-			newest = h.version
-		}
+		ranges = append(ranges, v)
 	}
-	return newest
+	if len(ranges) > 1 { // with the steps of an upgrade from one channel to the next
+		whole := ranges[0]
+		for _, v := range ranges[1:] {
+			whole = whole.and(v)
+		}
+		ranges = []versions{whole}
+	}
+	return func(h held) bool {
+		return slices.ContainsFunc(ranges, func(v versions) bool { return v.have(h.version) })
+	}, nil
 }
 
 // nameOf restores the name of a release.
 func (r *workspace) nameOf(h held) (Mirrored, error) {
 	m := Mirrored{Stored: h.digest, References: h.file}
-	m.Repository = r.origins.releases[h.digest]
-	if ref, ok := r.origins.of(releaseImages + ":" + h.tag); ok && m.Repository == "" {
-		m.Repository = ref.Repository
+	m.Repository = cmp.Or(r.origins.release, r.origins.releases[h.digest])
+	for _, find := range []func(string) (pinset.Reference, bool){r.origins.mapped, r.origins.mirrored} {
+		if ref, ok := find(releaseImages + ":" + h.tag); ok && m.Repository == "" {
+			m.Repository = ref.Repository
+		}
 	}
 	if m.Repository == "" {
 		return m, fmt.Errorf("%w: nothing tells the name of the release %s: neither a signature nor the graph, a mapping or a mirror set", ErrOCMirror, cmp.Or(h.tag, h.digest.String()))
@@ -126,4 +177,60 @@ func (r *workspace) nameOf(h held) (Mirrored, error) {
 		return m, fmt.Errorf("%w: it has no %s, which it should have as %s:%s", ErrOCMirror, m.Reference, releaseImages, h.tag)
 	}
 	return m, nil
+}
+
+// versions are those from lowest to highest.
+type versions struct{ lowest, highest semver.Version }
+
+func (v versions) have(one semver.Version) bool {
+	return !one.LessThan(v.lowest) && !v.highest.LessThan(one)
+}
+
+// and is all from the lowest of both to the highest.
+func (v versions) and(other versions) versions {
+	if other.lowest.LessThan(v.lowest) {
+		v.lowest = other.lowest
+	}
+	if v.highest.LessThan(other.highest) {
+		v.highest = other.highest
+	}
+	return v
+}
+
+// versions of a channel: its newest without any, up to its newest without the
+// highest.
+func (c Channel) versions(all []held) (v versions, err error) {
+	newest := c.newest(all)
+	v = versions{newest, newest}
+	if c.Full || c.MaxVersion != "" {
+		v.lowest = semver.Version{}
+	}
+	for _, bound := range []struct {
+		text string
+		at   *semver.Version
+	}{{c.MinVersion, &v.lowest}, {c.MaxVersion, &v.highest}} {
+		if bound.text == "" {
+			continue
+		}
+		parsed, err := semver.NewVersion(bound.text)
+		if err != nil {
+			return v, err
+		}
+		*bound.at = *parsed
+	}
+	return v, nil
+}
+
+// channelMinor is the number in names such as stable-4.20, 4-scos-stable and
+// stable-scos-4.
+var channelMinor = regexp.MustCompile(`\d+(?:\.\d+)*`)
+
+func (c Channel) newest(all []held) (newest semver.Version) {
+	minor := channelMinor.FindString(c.Name) + "."
+	for _, h := range all {
+		if strings.HasPrefix(h.version.String(), minor) {
+			newest = h.version
+		}
+	}
+	return newest
 }

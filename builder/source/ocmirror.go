@@ -1,13 +1,13 @@
 package source
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/opencontainers/go-digest"
 
@@ -30,7 +30,6 @@ const (
 type Files interface {
 	Names() []string
 	ReadFile(name string) ([]byte, error)
-	ModTime(name string) time.Time
 }
 
 // Mirrored is an image that oc-mirror has taken, by the name that it had before.
@@ -49,6 +48,8 @@ type OCMirror struct {
 	// Images that belong to no release.
 	Images   []Mirrored
 	Warnings []string
+	// Blocks says whether a component of a release has been left out, by its name.
+	Blocks func(name string) bool
 }
 
 // ReadOCMirror finds what oc-mirror was asked for last, and the names of it; the
@@ -56,17 +57,17 @@ type OCMirror struct {
 // "repository:tag" without the host; none if there are no images. config is the
 // ImageSetConfiguration to go by, instead of that in the files; nil for that one.
 func ReadOCMirror(files Files, tags map[string]digest.Digest, config *ImageSet, platform pinset.Platform) (OCMirror, error) {
-	r := workspace{files: files, names: files.Names(), tags: tags, set: config, claimed: map[string]string{}}
+	r := workspace{files: files, names: files.Names(), tags: tags, set: config, claimed: map[string][]pinset.Reference{}}
 	_, r.arch, _ = platform.Split()
-	steps := []func() error{r.readSet, r.readOrigins, r.releases, r.additional, r.operators, r.others}
-	for _, step := range steps {
+	for _, step := range []func() error{r.readSet, r.readOrigins, r.releases, r.additional, r.operators, r.others} {
 		if err := step(); err != nil {
 			return OCMirror{}, err
 		}
 	}
 	if len(r.found.Releases)+len(r.found.Images) == 0 {
-		return OCMirror{}, fmt.Errorf("%w: no image in it has a name", ErrOCMirror)
+		return OCMirror{}, fmt.Errorf("%w: no image in it has a name\n%s", ErrOCMirror, strings.Join(r.found.Warnings, "\n"))
 	}
+	r.found.Blocks = func(name string) bool { return r.set.Blocks(name, "") }
 	return r.found, nil
 }
 
@@ -79,55 +80,86 @@ type workspace struct {
 	arch    string
 	origins origins
 	// claimed tags, and the names that claim them.
-	claimed map[string]string
+	claimed map[string][]pinset.Reference
 	found   OCMirror
 }
 
-var configName = regexp.MustCompile(`^(?:isc_|working-dir/isc_pinned_)\d{4}-`)
+func (r *workspace) warn(format string, args ...any) {
+	r.found.Warnings = append(r.found.Warnings, fmt.Sprintf(format, args...))
+}
 
-// readSet takes the newest of the configurations; that of an archive goes before
-// those of the workspace, in which catalogs have lost their tags.
-func (r *workspace) readSet() (err error) {
-	if r.set != nil {
-		return nil
-	}
-	newest := ""
-	for _, name := range r.names {
-		if configName.MatchString(name) && (newest == "" || strings.HasPrefix(name, "isc_") || !strings.HasPrefix(newest, "isc_")) {
-			newest = name // they are sorted, and have the time in their names
+// runTime finds the time in the name of a configuration that oc-mirror has written:
+// at the end of an archive, or in the workspace.
+var runTime = regexp.MustCompile(`^(?:isc_|working-dir/isc_pinned_)(\d{4}-.*?)(?:\.yaml)?$`)
+
+// NewestRun is the newest configuration in the files, and the time in its name; "" if
+// there is none. Of one run, that of the archive counts: in the workspace, catalogs
+// have lost their tags.
+func NewestRun(names []string) (name, at string) {
+	for _, n := range names {
+		if m := runTime.FindStringSubmatch(n); m != nil && (m[1] > at || m[1] == at && strings.HasPrefix(n, "isc_")) {
+			name, at = n, m[1]
 		}
 	}
-	if newest == "" {
-		return nil
-	}
-	content, err := r.files.ReadFile(newest)
-	if err == nil {
-		r.set, err = ParseImageSet(newest, content)
-	}
-	return err
+	return name, at
 }
 
-// stored is the tag under which oc-mirror keeps an image: the host is dropped.
-func stored(ref pinset.Reference) string {
-	_, path, _ := strings.Cut(ref.Repository, "/")
-	if ref.Tag != "" {
-		return path + ":" + ref.Tag
+func (r *workspace) readSet() error {
+	if r.set == nil {
+		newest, _ := NewestRun(r.names)
+		if newest == "" {
+			return nil
+		}
+		content, err := r.files.ReadFile(newest)
+		if err != nil {
+			return err
+		}
+		if r.set, err = ParseImageSet(newest, content); err != nil {
+			return err
+		}
 	}
-	return path + ":" + strings.Replace(ref.Digest.String(), ":", "-", 1)
+	for _, field := range r.set.unmirrored() {
+		r.warn("%s: what %s asks for is left out: name the images as additional ones", r.set.origin, field)
+	}
+	return nil
 }
 
-// claim finds an image of that name under a tag.
+// parseMirrored reads a name as oc-mirror does, and gives the tag under which it
+// keeps the image: without the host.
+func parseMirrored(text, origin string) (ref pinset.Reference, tag string, err error) {
+	text = strings.TrimPrefix(text, "docker://")
+	ref, short, err := pinset.Expand(text)
+	if err == nil && short {
+		err = fmt.Errorf("image %q: %w", text, pinset.ErrShortName)
+	}
+	if err != nil {
+		return ref, "", fmt.Errorf("%s: %w", origin, err)
+	}
+	name, _, _ := strings.Cut(text, "@")
+	_, path, _ := strings.Cut(name, "/") // as it is written: docker.io/nginx is no library/nginx there
+	switch {
+	case strings.Contains(path, ":"):
+		return ref, path, nil
+	case ref.Digest != "":
+		return ref, path + ":" + strings.Replace(ref.Digest.String(), ":", "-", 1), nil
+	}
+	return ref, path + ":latest", nil
+}
+
+// claim finds an image of that name under a tag. Names that differ in the host alone
+// have one tag, and only one of their images is kept.
 func (r *workspace) claim(ref pinset.Reference, tag string) (Mirrored, error) {
-	name := ref.String()
-	if other, ok := r.claimed[tag]; ok && other != name && ref.Digest == "" {
-		return Mirrored{}, fmt.Errorf("%w: %s and %s have both been kept as %s, so that only one of them is there", ErrOCMirror, other, name, tag)
+	for _, other := range r.claimed[tag] {
+		if other.Repository != ref.Repository && (other.Digest == "" || ref.Digest == "") {
+			return Mirrored{}, fmt.Errorf("%w: %s and %s have both been kept as %s, so that only one of them is there", ErrOCMirror, other, ref, tag)
+		}
 	}
-	r.claimed[tag] = name
+	r.claimed[tag] = append(r.claimed[tag], ref)
 	m := Mirrored{Reference: ref, Stored: ref.Digest}
 	if m.Stored != "" {
 		m.Tag = ""
 	} else if m.Stored = r.tags[tag]; m.Stored == "" && len(r.tags) > 0 {
-		return m, fmt.Errorf("%w: it has no %s, which it should have as %s", ErrOCMirror, name, tag)
+		return m, fmt.Errorf("%w: it has no %s, which it should have as %s", ErrOCMirror, ref, tag)
 	}
 	return m, nil
 }
@@ -138,49 +170,62 @@ func (r *workspace) additional() error {
 	}
 	var errs []error
 	for i, img := range r.set.Mirror.AdditionalImages {
-		if r.set.Blocks(img.Name) {
+		if strings.HasPrefix(img.Name, "oci:") {
+			r.warn("%s: %s is left out: take the folder by itself, as an oci source", r.set.origin, img.Name)
 			continue
 		}
-		named, err := parse(img.Name, fmt.Sprintf("%s: mirror.additionalImages[%d]", r.set.origin, i))
+		ref, tag, err := parseMirrored(img.Name, fmt.Sprintf("%s: mirror.additionalImages[%d]", r.set.origin, i))
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		tag := stored(named.Reference)
-		if img.TargetRepo != "" {
-			tag = img.TargetRepo + tag[strings.LastIndex(tag, ":"):]
+		if tag = retarget(tag, img.TargetRepo, img.TargetTag); r.set.Blocks(img.Name, tag) {
+			continue
 		}
-		if img.TargetTag != "" {
-			tag = tag[:strings.LastIndex(tag, ":")+1] + img.TargetTag
-		}
-		m, err := r.claim(named.Reference, tag)
+		m, err := r.claim(ref, tag)
 		r.found.Images, errs = append(r.found.Images, m), append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
+// retarget puts other names where a configuration wants them.
+func retarget(stored, repository, tag string) string {
+	r, t, _ := strings.Cut(stored, ":")
+	return cmp.Or(repository, r) + ":" + cmp.Or(tag, t)
+}
+
 // ownTags are signatures and the like, and catalogs that oc-mirror has built.
 var ownTags = regexp.MustCompile(`:(?:sha256-[0-9a-f]{64}\.\w+|[0-9a-f]{32})$`)
 
-// others are images that only their origins name: those of charts, and all where no
-// configuration tells what was wanted.
+// others are images that only their origins name: those of charts, by the mapping of a
+// dry run, and all where no configuration tells what was wanted.
 func (r *workspace) others() error {
 	if r.set != nil && !r.set.charts() {
 		return nil
 	}
+	unnamed := 0
 	for _, tag := range slices.Sorted(maps.Keys(r.tags)) {
-		repository := tag[:strings.LastIndex(tag, ":")]
-		if r.claimed[tag] != "" || ownTags.MatchString(tag) || slices.Contains([]string{releaseImages, releaseParts, graphImage}, repository) {
+		repository, _, _ := strings.Cut(tag, ":")
+		if len(r.claimed[tag]) > 0 || ownTags.MatchString(tag) || slices.Contains([]string{releaseImages, releaseParts, graphImage}, repository) {
 			continue
 		}
-		ref, ok := r.origins.of(tag)
+		ref, ok := r.origins.mapped(tag)
+		if !ok && r.set == nil { // a mirror set does not tell what a run asked for
+			ref, ok = r.origins.mirrored(tag)
+		}
 		if !ok {
-			r.found.Warnings = append(r.found.Warnings, fmt.Sprintf("%s in the archive is left out: neither a mapping nor a mirror set tells its name", tag))
+			unnamed++
 			continue
 		}
-		if r.set == nil || !r.set.Blocks(ref.String()) {
+		if !r.set.Blocks(ref.String(), tag) {
 			r.found.Images = append(r.found.Images, Mirrored{Reference: ref, Stored: r.tags[tag]})
 		}
+	}
+	switch {
+	case r.set != nil && len(r.origins.mapping) == 0:
+		r.warn("%s asks for charts, and no mapping of a dry run tells their images: they are left out", r.set.origin)
+	case unnamed > 0:
+		r.warn("%d images that oc-mirror has kept are left out: nothing tells their names for sure", unnamed)
 	}
 	return nil
 }

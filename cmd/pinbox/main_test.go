@@ -259,26 +259,26 @@ func TestBadRegistries(t *testing.T) {
 		"wrong manifest": {damage("/manifests/", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 			w.Header().Set("Content-Type", string(types.OCIManifestSchema1))
 			fmt.Fprint(w, `{"schemaVersion":2}`)
-		}), exitVerify, []string{"serves other content than the digest asks for"}},
+		}), exitVerify, []string{"content is not what its digest says"}},
 		"wrong configuration": {damage("/blobs/", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			if !strings.Contains(r.URL.Path, digest.String()) {
 				fmt.Fprint(w, `{"os":"linux","architecture":"amd64"}`)
 				return
 			}
 			next.ServeHTTP(w, r)
-		}), exitVerify, []string{"serves other content than the digest asks for"}},
+		}), exitVerify, []string{"content is not what its digest says"}},
 		"wrong layer": {damage(digest.String(), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			body := record(next, r)
 			body[len(body)/2] ^= 1
 			w.Write(body)
-		}), exitVerify, []string{"serves other content than the digest asks for", digest.String()}},
+		}), exitVerify, []string{"content is not what its digest says", digest.String()}},
 		"truncated layer": {damage(digest.String(), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			body := record(next, r)
 			w.Write(body[:len(body)/2])
-		}), exitVerify, []string{"serves other content than the digest asks for", "it ends after"}},
+		}), exitVerify, []string{"content is not what its digest says", "it ends after"}},
 		"layer that is too long": {damage(digest.String(), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			w.Write(append(record(next, r), "more"...))
-		}), exitVerify, []string{"serves other content than the digest asks for", "more than the"}},
+		}), exitVerify, []string{"content is not what its digest says", "more than the"}},
 		"connection that breaks": {damage(digest.String(), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			body := record(next, r)
 			w.Header().Set("Content-Length", fmt.Sprint(len(body)))

@@ -25,7 +25,7 @@ import (
 const maxManifest = 4 << 20
 
 // ErrDigest says that a registry serves something else than what was asked for.
-var ErrDigest = errors.New("the registry serves other content than the digest asks for")
+var ErrDigest = errors.New("the registry content is not what its digest says")
 
 // Client reads manifests. The zero value reads them for this machine's platform,
 // with the credentials and mirrors of the host, and keeps none.

@@ -1,0 +1,262 @@
+package source_test
+
+import (
+	"crypto/md5"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	godigest "github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// files are those of a workspace or an archive.
+type files map[string]string
+
+func (f files) Names() []string { return slices.Sorted(maps.Keys(f)) }
+
+func (f files) ReadFile(name string) ([]byte, error) {
+	content, ok := f[name]
+	if !ok {
+		return nil, fs.ErrNotExist
+	}
+	return []byte(content), nil
+}
+
+// sum is a digest for a letter.
+func sum(letter string) godigest.Digest {
+	return godigest.Digest("sha256:" + strings.Repeat(letter, 64))
+}
+
+// kept are tags with digests of a letter each, in the order of their names.
+func kept(names ...string) map[string]godigest.Digest {
+	tags := map[string]godigest.Digest{}
+	for i, n := range names {
+		tags[n] = sum(string(rune('a' + i)))
+	}
+	return tags
+}
+
+const isc = "isc_2026-11-21T02:04:52Z"
+
+func imageSet(mirror string) string {
+	return "apiVersion: mirror.openshift.io/v2alpha1\nkind: ImageSetConfiguration\nmirror:\n" + mirror
+}
+
+func held(tag, version string) files {
+	return files{"working-dir/hold-release/ocp-release/" + tag + "/release-manifests/image-references": fmt.Sprintf(`{"kind":"ImageStream","metadata":{"name":%q},"spec":{"tags":[{"name":"x","from":{"kind":"DockerImage","name":"quay.io/x@%s"}}]}}`, version, sum("f"))}
+}
+
+func together(all ...files) files {
+	one := files{}
+	for _, f := range all {
+		maps.Copy(one, f)
+	}
+	return one
+}
+
+// releases holds several of them, and a graph that tells their name.
+func releases(tags ...string) (files, map[string]godigest.Digest) {
+	all, stored, nodes := files{}, map[string]godigest.Digest{}, []string{}
+	for i, tag := range tags {
+		maps.Copy(all, held(tag, tag))
+		stored["openshift/release-images:"+tag] = sum(string(rune('a' + i)))
+		nodes = append(nodes, fmt.Sprintf(`{"payload":"quay.io/ocp/ocp-release@%s"}`, sum(string(rune('a'+i)))))
+	}
+	all["working-dir/hold-release/cincinnati-graph-data/x.json"] = `{"nodes":[` + strings.Join(nodes, ",") + `]}`
+	return all, stored
+}
+
+func itms(pairs ...string) string {
+	text := "apiVersion: config.openshift.io/v1\nkind: ImageTagMirrorSet\nmetadata: {name: x}\nspec:\n  imageTagMirrors:\n"
+	for i := 0; i < len(pairs); i += 2 {
+		text += fmt.Sprintf("  - {source: %s, mirrors: [%s]}\n", pairs[i], pairs[i+1])
+	}
+	return text
+}
+
+const cluster = "working-dir/cluster-resources/itms-oc-mirror.yaml"
+
+func TestNamesOfOCMirror(t *testing.T) {
+	for name, c := range map[string]struct {
+		files files
+		tags  map[string]godigest.Digest
+		want  string // names and the letters of their digests
+	}{
+		"of the configuration":    {files{isc: imageSet("  additionalImages: [{name: 'quay.io/a/b:1'}, {name: 'docker://quay.io/c:2@" + sum("e").String() + "'}]")}, kept("a/b:1", "c:2"), "quay.io/a/b:1=a quay.io/c@" + sum("e").String() + "=e"},
+		"docker.io's short path":  {files{isc: imageSet("  additionalImages: [{name: 'docker.io/nginx:1'}]")}, kept("nginx:1"), "docker.io/library/nginx:1=a"},
+		"with another place":      {files{isc: imageSet("  additionalImages: [{name: 'quay.io/a/b:1', targetRepo: x/y, targetTag: z}]")}, kept("x/y:z"), "quay.io/a/b:1=a"},
+		"but for what is blocked": {files{isc: imageSet("  additionalImages: [{name: 'docker://quay.io/a/b:1'}, {name: 'quay.io/c/d:1'}]\n  blockedImages: [{name: ^quay.io/a/}]")}, kept("c/d:1"), "quay.io/c/d:1=a"},
+		"blocked by its place":    {files{isc: imageSet("  additionalImages: [{name: 'quay.io/a/b:1'}, {name: 'quay.io/c/d:1'}]\n  blockedImages: [{name: '^localhost:55000/a/'}]")}, kept("c/d:1"), "quay.io/c/d:1=a"},
+		"an image of a folder":    {files{isc: imageSet("  additionalImages: [{name: 'oci:///x'}, {name: 'quay.io/c/d:1'}]")}, kept("c/d:1"), "quay.io/c/d:1=a"},
+		"the newest run's": {files{
+			isc: imageSet("  additionalImages: [{name: 'quay.io/a/b:1'}]"), "working-dir/isc_pinned_2026-11-22T00:00:00Z.yaml": imageSet("  additionalImages: [{name: 'quay.io/a/b:2'}]"),
+		}, kept("a/b:1", "a/b:2"), "quay.io/a/b:2=b"},
+		"by mirror sets":                       {files{cluster: itms("quay.io/team/x", "reg:5000/p/q/x", "example.com/tools", "reg:5000/p/q/tools")}, kept("tools/t:1", "x/y/z:2", "x:3"), "example.com/tools/t:1=a quay.io/team/x/y/z:2=b quay.io/team/x:3=c"},
+		"not by the end of another path":       {files{cluster: itms("wrong.example.com/a/tools", "reg/mirror/a/tools", "example.com/tools", "reg/mirror/tools")}, kept("tools/t:1", "a/tools/t:1"), "wrong.example.com/a/tools/t:1=b example.com/tools/t:1=a"},
+		"not where two hosts became one place": {files{cluster: itms("one.example.com/tools", "reg/m/tools", "two.example.com/tools", "reg/m/tools", "x.example.com/x", "reg/m/x")}, kept("tools/t:1", "x/y:1"), "x.example.com/x/y:1=b"},
+		"by a mapping":                         {files{"working-dir/dry-run/mapping.txt": "docker://quay.io/a/b:1=docker://localhost:55000/a/b:1\ndocker://localhost:55000/c/d:1=docker://reg/c/d:1\noci:///x=docker://localhost:55000/x:1\n"}, kept("a/b:1", "c/d:1"), "quay.io/a/b:1=a"},
+		"of charts, by a mapping alone": {files{isc: imageSet("  additionalImages: [{name: 'quay.io/a/b:1'}]\n  helm: {local: [{name: x}]}"),
+			"working-dir/dry-run/mapping.txt": "docker://quay.io/chart/c:1=docker://localhost:55000/chart/c:1\n", cluster: itms("quay.io/old", "reg/old")},
+			kept("a/b:1", "chart/c:1", "old/o:1"), "quay.io/a/b:1=a quay.io/chart/c:1=b"},
+	} {
+		found, err := source.ReadOCMirror(c.files, c.tags, nil, "linux/amd64")
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		var got []string
+		for _, m := range found.Images {
+			got = append(got, m.String()+"="+m.Stored.Encoded()[:1])
+		}
+		if diff := cmp.Diff(c.want, strings.Join(got, " ")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestReleasesOfOCMirror(t *testing.T) {
+	for name, c := range map[string]struct {
+		set  string // of mirror.platform
+		held string
+		want string
+	}{
+		"a range":                        {"channels: [{name: stable-4.99, minVersion: 4.99.1, maxVersion: 4.99.2}]", "4.99.0-x86_64 4.99.1-x86_64 4.99.2-x86_64 4.99.3-x86_64", "4.99.1-x86_64 4.99.2-x86_64"},
+		"the channel's head":             {"channels: [{name: stable-4.99}]", "4.99.1-x86_64 4.99.12-x86_64 4.99.2-x86_64 4.100.0-x86_64", "4.99.12-x86_64"},
+		"from a lowest to the head":      {"channels: [{name: stable-4.99, minVersion: 4.99.2}]", "4.99.1-x86_64 4.99.2-x86_64 4.99.3-x86_64 4.100.0-x86_64", "4.99.2-x86_64 4.99.3-x86_64"},
+		"up to a highest":                {"channels: [{name: stable-4.99, maxVersion: 4.99.2}]", "4.99.1-x86_64 4.99.2-x86_64 4.99.3-x86_64", "4.99.1-x86_64 4.99.2-x86_64"},
+		"all of a channel":               {"channels: [{name: stable-4.99, full: true}]", "4.99.1-x86_64 4.99.2-x86_64 4.100.0-x86_64", "4.99.1-x86_64 4.99.2-x86_64"},
+		"the steps between channels":     {"channels: [{name: stable-4.99, minVersion: 4.99.1, maxVersion: 4.99.1}, {name: stable-4.100, minVersion: 4.100.0, maxVersion: 4.100.0}]", "4.99.1-x86_64 4.99.2-x86_64 4.100.0-x86_64 4.100.1-x86_64", "4.99.1-x86_64 4.99.2-x86_64 4.100.0-x86_64"},
+		"OKD's channels":                 {"channels: [{name: 4-scos-stable, type: okd}]", "4.20.0-okd-scos.1 4.20.0-okd-scos.2", "4.20.0-okd-scos.2"},
+		"for the nodes' architecture":    {"channels: [{name: stable-4.99}]", "4.99.1-x86_64 4.99.2-aarch64", "4.99.1-x86_64"},
+		"several architectures in one":   {"channels: [{name: stable-4.99}]", "4.99.1-multi", "4.99.1-multi"},
+		"by its tag":                     {"release: 'quay.io/ocp/ocp-release:4.99.2-x86_64'", "4.99.1-x86_64 4.99.2-x86_64", "4.99.2-x86_64"},
+		"by its digest":                  {"release: 'quay.io/ocp/ocp-release@" + sum("b").String() + "'", "4.99.1-x86_64 4.99.2-x86_64", "4.99.2-x86_64"},
+		"none that is asked for":         {"channels: [{name: stable-4.98}]", "4.99.1-x86_64", "error: hold-release has none"},
+		"none for the architecture":      {"channels: [{name: stable-4.99}]", "4.99.1-aarch64", "error: on amd64, but 4.99.1-aarch64"},
+		"a version that is none":         {"channels: [{name: stable-4.99, minVersion: 4.99.1x}]", "4.99.1-x86_64", "error: channel stable-4.99"},
+		"blocked, as is all of the rest": {"channels: [{name: stable-4.99}]}\n  additionalImages: [{name: 'quay.io/a/b@" + sum("e").String() + "'}]\n  blockedImages: [{name: ocp-release", "4.99.1-x86_64", ""},
+	} {
+		all, tags := releases(strings.Fields(c.held)...)
+		closing := "}"
+		if strings.Contains(c.set, "blocked") {
+			closing = "}]"
+		}
+		all[isc] = imageSet("  platform: {" + c.set + closing)
+		found, err := source.ReadOCMirror(all, tags, nil, "linux/amd64")
+		if want, ok := strings.CutPrefix(c.want, "error: "); ok {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		var got []string
+		for _, m := range found.Releases {
+			if m.Repository != "quay.io/ocp/ocp-release" {
+				t.Errorf("%s: %+v", name, m)
+			}
+			got = append(got, m.Tag)
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// By digest, or by a tag whose signature nobody wanted, oc-mirror keeps a release
+// under its digest.
+func TestReleaseKeptByDigest(t *testing.T) {
+	all := files{}
+	for path, content := range held("x", "4.99.1") {
+		all[strings.Replace(path, "ocp-release/x", "ocp-release@sha256/"+sum("a").Encoded(), 1)] = content
+	}
+	for _, release := range []string{"quay.io/ocp/ocp-release@" + sum("a").String(), "quay.io/ocp/ocp-release:4.99.1-x86_64"} {
+		all[isc] = imageSet("  platform: {release: '" + release + "'}")
+		found, err := source.ReadOCMirror(all, kept("openshift/release-images:"+sum("a").Encoded()), nil, "linux/amd64")
+		if err != nil || len(found.Releases) != 1 || found.Releases[0].Stored != sum("a") || found.Releases[0].Repository != "quay.io/ocp/ocp-release" {
+			t.Errorf("%s: %v, %+v", release, err, found.Releases)
+		}
+	}
+}
+
+const operators = "working-dir/operator-catalogs/index/"
+
+// fbc is a catalog with a bundle of one image, and objects that are none.
+func fbc(letter string) string {
+	return fmt.Sprintf(`{"schema":"olm.package","name":"x"} {"schema":"x.unknown","image":{"a":1}} {"schema":"olm.bundle","name":"x","image":"quay.io/bundle@%s","relatedImages":[{"image":"quay.io/no-tag"},{"image":""}]}`, sum(letter))
+}
+
+func TestCatalogsOfOCMirror(t *testing.T) {
+	hex := sum("a").Encoded()
+	// What oc-mirror takes the sum of, as it writes it.
+	filter := fmt.Sprintf("%x", md5.Sum([]byte(`{"packages":[{"name":"foo"}],"catalog":"quay.io/x/index@`+sum("a").String()+`"}`)))
+	catalog := files{
+		operators + hex + "/catalog-config/configs/all/catalog.json":                          fbc("b"),
+		operators + hex + "/filtered-catalogs/" + filter + "/digest":                          sum("c").Encoded(),
+		operators + hex + "/filtered-catalogs/" + filter + "/catalog-config/foo/catalog.json": fbc("d"),
+		operators + hex + "/filtered-catalogs/ffff/digest":                                    sum("e").Encoded(), // of an earlier run
+	}
+	for name, c := range map[string]struct {
+		set  string
+		tags map[string]godigest.Digest
+		want string
+	}{
+		"filtered":                     {"catalog: 'quay.io/x/index:v1', packages: [{name: foo}]", kept("x/index:v1"), "quay.io/x/index:v1=c quay.io/bundle@" + sum("d").String() + "=d"},
+		"full":                         {"catalog: 'quay.io/x/index:v1', full: true", kept("x/index:v1"), "quay.io/x/index:v1=a quay.io/bundle@" + sum("b").String() + "=b"},
+		"in another place":             {"catalog: 'quay.io/x/index:v1', targetCatalog: my/index, targetTag: z, packages: [{name: foo}]", kept("my/index:z"), "quay.io/x/index:v1=c quay.io/bundle@" + sum("d").String() + "=d"},
+		"by digest, as oc-mirror pins": {"catalog: 'quay.io/x/index@" + sum("a").String() + "', targetTag: v1, packages: [{name: foo}]", kept("x/index:v1"), "quay.io/x/index:v1@" + sum("a").String() + "=c quay.io/bundle@" + sum("d").String() + "=d"},
+		"filtered by something else":   {"catalog: 'quay.io/x/index:v1', packages: [{name: bar}]", kept("x/index:v1"), "error: filtered-catalogs has nothing of these packages"},
+		"not there":                    {"catalog: 'quay.io/x/other:v1', packages: [{name: foo}]", kept("x/index:v1"), "error: it has no quay.io/x/other:v1"},
+	} {
+		all := together(catalog, files{isc: imageSet("  operators: [{" + c.set + "}]")})
+		found, err := source.ReadOCMirror(all, c.tags, nil, "linux/amd64")
+		if want, ok := strings.CutPrefix(c.want, "error: "); ok {
+			if !errors.Is(err, source.ErrOCMirror) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		var got []string
+		for _, m := range found.Images {
+			got = append(got, m.String()+"="+m.Stored.Encoded()[:1])
+		}
+		if diff := cmp.Diff(c.want, strings.Join(got, " ")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// Names that differ in the host alone are kept as one, so that one is lost; it does
+// not matter which of them stands first, or that one is a catalog.
+func TestCollisionsOfOCMirror(t *testing.T) {
+	const one, two = "{name: 'one.example.com/a/b:1'}", "{name: 'two.example.com/a/b:1'}"
+	pinned := "{name: 'two.example.com/a/b:1@" + sum("e").String() + "'}"
+	for _, set := range []string{
+		"  additionalImages: [" + one + ", " + two + "]", "  additionalImages: [" + one + ", " + pinned + "]", "  additionalImages: [" + pinned + ", " + one + "]",
+		"  additionalImages: [" + one + "]\n  operators: [{catalog: 'two.example.com/a/b:1', full: true}]",
+	} {
+		_, err := source.ReadOCMirror(files{isc: imageSet(set)}, kept("a/b:1"), nil, "linux/amd64")
+		if !errors.Is(err, source.ErrOCMirror) || !strings.Contains(err.Error(), "only one of them is there") {
+			t.Errorf("%s: %v", set, err)
+		}
+	}
+	both := "  additionalImages: [{name: 'one.example.com/a/b@" + sum("a").String() + "'}, {name: 'two.example.com/a/b@" + sum("a").String() + "'}]"
+	if found, err := source.ReadOCMirror(files{isc: imageSet(both)}, kept("a/b:sha256-"+sum("a").Encoded()), nil, pinset.Platform("linux/amd64")); err != nil || len(found.Images) != 2 {
+		t.Errorf("one image under two names: %v", err)
+	}
+}
