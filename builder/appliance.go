@@ -149,8 +149,9 @@ func ReadAppliance(path string) (Appliance, error) {
 		return Appliance{}, err
 	}
 	var head struct{ Kind string }
-	if yaml.Unmarshal(content, &head) == nil && head.Kind == pinset.Kind {
-		return Appliance{}, fmt.Errorf("%w: %s is a PinnedImageSet; give it with --set", ErrAppliance, path)
+	flags := map[string]string{pinset.Kind: "--set", "ImageSetConfiguration": "--image-set-config", "Images": "--image-list", "Pod": "--manifests", "Deployment": "--manifests"}
+	if yaml.Unmarshal(content, &head) == nil && flags[head.Kind] != "" {
+		return Appliance{}, fmt.Errorf("%w: %s is of kind %s; give it with %s", ErrAppliance, path, head.Kind, flags[head.Kind])
 	}
 	var a Appliance
 	dec := yaml.NewDecoder(bytes.NewReader(content))

@@ -223,8 +223,11 @@ func decide(ctx context.Context, o Options) (d decision, err error) {
 	}
 	d.warnings = append(d.warnings, d.client.Warnings()...)
 	defer func() {
-		if errors.Is(err, storage.ErrUnauthorized) { // they may be why
+		switch { // these may be why
+		case errors.Is(err, storage.ErrUnauthorized):
 			err = fmt.Errorf("%w\n%s", err, strings.Join(d.client.Warnings(), "\n"))
+		case errors.Is(err, storage.ErrRegistry), errors.Is(err, storage.ErrNotFound):
+			err = fmt.Errorf("%w\n%s", err, strings.Join(d.whyAsked, "\n"))
 		}
 	}()
 	if len(d.asked)+len(d.releases)+len(d.locals) > 0 {

@@ -32,6 +32,8 @@ type inputs struct {
 	// registries is what registries.conf is to say of mirrors; nil for nothing.
 	registries []byte
 	warnings   []string
+	// whyAsked says why registries are asked for what the user may have.
+	whyAsked []string
 }
 
 // asked are images that become a set.
@@ -186,10 +188,33 @@ func (in *inputs) pin(ctx context.Context, client *storage.Client, lock pinset.L
 		hooks.step("read release", 0)
 		errs = append(errs, in.release(ctx, client, r, lock))
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := joinOnce(errs); err != nil {
 		return err
 	}
 	return in.check()
+}
+
+// joinOnce joins errors, and tells what several of them say once.
+func joinOnce(errs []error) error {
+	var once []error
+	seen := map[string]bool{}
+	var add func(errs []error)
+	add = func(errs []error) {
+		for _, err := range errs {
+			if err == nil {
+				continue
+			}
+			// What was joined has no text of its own.
+			if joined, ok := err.(interface{ Unwrap() []error }); ok && err.Error() == errors.Join(joined.Unwrap()...).Error() {
+				add(joined.Unwrap())
+			} else if !seen[err.Error()] {
+				seen[err.Error()] = true
+				once = append(once, err)
+			}
+		}
+	}
+	add(errs)
+	return errors.Join(once...)
 }
 
 // resolveTags also notes the tags. Those in the lock stay what they were.

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -23,8 +26,9 @@ type LocalImages struct {
 
 // ContainersStorage are images of a store of containers/storage on this machine.
 type ContainersStorage struct {
-	// Path of the store: podman's or CRI-O's graph root; /var/lib/containers/storage
-	// if left out.
+	// Path of the store: podman's or CRI-O's graph root. If left out,
+	// /var/lib/containers/storage for root, and ~/.local/share/containers/storage for
+	// others.
 	Path string `yaml:"path,omitempty"`
 	// Images by their names there; all that have one if left out.
 	Images []string `yaml:"images,omitempty"`
@@ -72,7 +76,11 @@ func (l LocalImages) named(found []storage.Found) (all []local, err error) {
 		return nil, fmt.Errorf("%s: %w: there are %d images in it, and one name, %s, given", l.Path, ErrNameless, len(found), l.Name)
 	}
 	for _, f := range found {
-		name, err := pinset.ParseReference(cmp.Or(l.Name, f.Name))
+		given := cmp.Or(l.Name, f.Name)
+		if given == "" {
+			return nil, fmt.Errorf("%s: %w", l.Path, ErrNameless)
+		}
+		name, err := pinset.ParseReference(given)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w: %w", l.Path, ErrNameless, err)
 		}
@@ -84,7 +92,7 @@ func (l LocalImages) named(found []storage.Found) (all []local, err error) {
 
 // images finds those that are asked for.
 func (c ContainersStorage) images() ([]local, error) {
-	path := cmp.Or(c.Path, "/var/lib/containers/storage")
+	path := cmp.Or(c.Path, defaultStore())
 	store, err := storage.OpenImageStore(path)
 	if err != nil {
 		return nil, err
@@ -93,12 +101,34 @@ func (c ContainersStorage) images() ([]local, error) {
 	if len(c.Images) > 0 {
 		for _, name := range c.Images {
 			if !slices.ContainsFunc(found, func(f storage.Found) bool { return f.Name == name }) {
-				return nil, fmt.Errorf("image store %s: %w %s; `podman images` lists the names", path, ErrNoSuchImage, name)
+				return nil, fmt.Errorf("image store %s: %w %s; it has %s", path, ErrNoSuchImage, name, namesOf(found))
 			}
 		}
 		found = slices.DeleteFunc(found, func(f storage.Found) bool { return !slices.Contains(c.Images, f.Name) })
 	}
 	return LocalImages{Path: path}.named(found)
+}
+
+// defaultStore is where podman has its store: containers-storage.conf(5).
+func defaultStore() string {
+	if os.Geteuid() == 0 {
+		return "/var/lib/containers/storage"
+	}
+	return filepath.Join(cmp.Or(os.Getenv("XDG_DATA_HOME"), filepath.Join(os.Getenv("HOME"), ".local/share")), "containers/storage")
+}
+
+// namesOf lists a few names, for those who have misspelt one.
+func namesOf(found []storage.Found) string {
+	const some = 10
+	var names []string
+	for _, f := range found {
+		names = append(names, f.Name)
+	}
+	slices.Sort(names)
+	if len(names) > some {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:some], ", "), len(names)-some)
+	}
+	return cmp.Or(strings.Join(names, ", "), "none with a name")
 }
 
 func openStores(paths []string) (stores []*storage.ImageStore, err error) {

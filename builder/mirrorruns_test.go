@@ -120,7 +120,7 @@ func TestStoresThatAreWrong(t *testing.T) {
 		"a record is cut off":        {"truncate -s -20 overlay-layers/*.tar-split.gz", storage.ErrLocal},
 		"a manifest changed":         {"for f in overlay-images/*/=*; do echo >>$f; done", storage.ErrDigest},
 		"layers.json is not JSON":    {"echo nothing >overlay-layers/layers.json", storage.ErrLocal},
-		"it is no store of overlays": {"mv overlay-images vfs-images", storage.ErrLocal},
+		"it is no store of overlays": {"mv overlay-images vfs-images", storage.ErrWrongKind},
 	} {
 		dir := t.TempDir()
 		fixtures.Run(t, "sh", "-c", "cp -a "+mounted+"/. "+dir+" && chmod -R u+w "+dir+" && cd "+dir+" && "+c.befall)
@@ -138,5 +138,23 @@ func TestStoresThatAreWrong(t *testing.T) {
 				t.Errorf("%s: %+v became %+v", name, lock.Images, later.Images)
 			}
 		}
+	}
+}
+
+// Two archives of other image sets are no runs of one: what the older asked for and
+// the newest does not is left out, and said.
+func TestArchivesOfOtherImageSets(t *testing.T) {
+	_, pins := fixtures.Samples(t)
+	first := mirror(t, pins)
+	other := sample.Mirror{Dir: t.TempDir()}
+	if err := errors.Join(other.Add(t.Context(), pins.Other, "other/app:1"), other.Write("isc_2026-11-23T00:00:00Z", sample.ImageSet("quay.example.com/other/app:1"))); err != nil {
+		t.Fatal(err)
+	}
+	lock, warnings, err := planOCMirror(t, builder.OCMirrorSource{Paths: []string{first.Dir, other.Dir}})
+	if err != nil || len(lock.Images) != 1 {
+		t.Errorf("%d images, %v", len(lock.Images), err)
+	}
+	if all := strings.Join(warnings, "\n"); !strings.Contains(all, first.Dir+" was asked for ") || !strings.Contains(all, "quay.example.com/site/app:1.2") || !strings.Contains(all, "make it another source") {
+		t.Errorf("warnings %q", warnings)
 	}
 }

@@ -44,7 +44,7 @@ func (m OCMirrorSource) validate() error {
 		return errors.New("has neither paths nor a config")
 	case len(m.Paths) == 0 && len(m.Stores) > 0:
 		return errors.New("has stores without paths that they could complete")
-	case len(m.Signatures.Files) > 0 && len(m.Signatures.Keys) == 0:
+	case m.Signatures.given() && len(m.Signatures.Keys) == 0:
 		return errors.New("has signatures without keys")
 	}
 	return nil
@@ -59,9 +59,12 @@ func (in *inputs) ocMirror(ctx context.Context, s Source, set, appliance string,
 	if len(s.OCMirror.Paths) == 0 {
 		return in.imageSet(s, config, set, appliance)
 	}
-	tree, err := openMirror(ctx, s.OCMirror.Paths)
+	tree, left, err := openMirror(ctx, s.OCMirror.Paths)
 	if err != nil {
 		return err
+	}
+	if s.OCMirror.Config == "" {
+		in.warnings = append(in.warnings, left...)
 	}
 	in.files = append(in.files, tree)
 	stores, err := openStores(s.OCMirror.Stores)
@@ -78,6 +81,7 @@ func (in *inputs) ocMirror(ctx context.Context, s Source, set, appliance string,
 	}
 	in.warnings = append(in.warnings, mirror.Warnings...)
 	if len(images.Tags) == 0 { // of mirror to mirror: the registries have them
+		in.whyAsked = append(in.whyAsked, strings.Join(s.OCMirror.Paths, ", ")+" has the names of images and none of the images, so the registries are asked: add mirror_*.tar or the cache of oc-mirror to the paths, or its cluster-resources to the mirrors")
 		images = nil
 	}
 	in.mirrored(s, mirror, images, asked{set: set, pools: s.Pools, origin: s.OCMirror.Paths[0]})
@@ -174,7 +178,8 @@ func (in *inputs) mirroredReleases(s Source, mirror source.OCMirror, tree *stora
 
 // openMirror opens archives and folders as one tree, in which the newest run of
 // oc-mirror counts.
-func openMirror(ctx context.Context, paths []string) (_ *storage.Tree, err error) {
+// Warnings tell what earlier runs were asked for and the newest is not.
+func openMirror(ctx context.Context, paths []string) (_ *storage.Tree, warnings []string, err error) {
 	var runs []mirrorRun
 	tree := &storage.Tree{}
 	defer func() {
@@ -189,13 +194,13 @@ func openMirror(ctx context.Context, paths []string) (_ *storage.Tree, err error
 	for _, path := range paths {
 		tars, err := listArchives(path)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if len(tars) == 0 {
 			run, err := openWorkspace(ctx, path)
 			runs = append(runs, run)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		}
 		for _, name := range tars {
@@ -212,14 +217,43 @@ func openMirror(ctx context.Context, paths []string) (_ *storage.Tree, err error
 		run, err := openArchive(ctx, archives[name])
 		runs = append(runs, run)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	slices.SortStableFunc(runs, func(a, b mirrorRun) int { return strings.Compare(a.at, b.at) })
+	if warnings, err = leftOut(runs); err != nil {
+		return nil, nil, err
+	}
 	for _, run := range runs {
 		tree.AddTree(run.tree)
 	}
-	return tree, nil
+	return tree, warnings, nil
+}
+
+// leftOut compares the configurations of runs: paths of one source are runs of one
+// image set, and a user may have taken another one for that.
+func leftOut(runs []mirrorRun) (warnings []string, err error) {
+	var newest *source.ImageSet
+	for _, run := range slices.Backward(runs) {
+		name, _ := source.NewestRun(run.tree.Names())
+		if name == "" {
+			continue
+		}
+		content, err := run.tree.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		set, err := source.ParseImageSet(run.from+": "+name, content)
+		if err != nil {
+			return nil, err
+		}
+		if newest == nil {
+			newest = set
+		} else if more := set.Beyond(newest); len(more) > 0 {
+			warnings = append(warnings, fmt.Sprintf("%s was asked for %s, and the newest run is not: they are left out; if it is another image set, make it another source", run.from, strings.Join(more, ", ")))
+		}
+	}
+	return warnings, nil
 }
 
 var (
@@ -231,6 +265,8 @@ var (
 // mirrorRun is what a run of oc-mirror has left.
 type mirrorRun struct {
 	tree *storage.Tree
+	// from is where it is.
+	from string
 	// at is the time of the run, as it stands in its files; "" for a cache alone.
 	at string
 }
@@ -255,7 +291,7 @@ func listArchives(path string) (tars []string, err error) {
 
 // openWorkspace opens a folder of what archives have too: working-dir, or a cache.
 func openWorkspace(ctx context.Context, path string) (mirrorRun, error) {
-	run := mirrorRun{tree: &storage.Tree{}}
+	run := mirrorRun{tree: &storage.Tree{}, from: path}
 	entries, err := os.ReadDir(path)
 	if err != nil {
 		return run, err
@@ -284,8 +320,8 @@ func openWorkspace(ctx context.Context, path string) (mirrorRun, error) {
 // openArchive wants all parts: the configuration comes last in an archive, so that
 // one without it was cut off or belongs to a run that failed.
 func openArchive(ctx context.Context, names []string) (mirrorRun, error) {
-	run := mirrorRun{tree: &storage.Tree{}}
 	slices.Sort(names)
+	run := mirrorRun{tree: &storage.Tree{}, from: names[0]}
 	for i, name := range names {
 		if part := fmt.Sprintf("mirror_%06d.tar", i+1); tarPart.MatchString(filepath.Base(name)) && filepath.Base(name) != part {
 			return run, fmt.Errorf("%w: %s is not there, and %s is", source.ErrOCMirror, filepath.Join(filepath.Dir(name), part), name)
@@ -302,8 +338,24 @@ func openArchive(ctx context.Context, names []string) (mirrorRun, error) {
 			}
 		}
 	}
+	if what := otherArchive(run.tree.Names()); what != "" {
+		return run, fmt.Errorf("%s: %w: it is %s", names[0], storage.ErrWrongKind, what)
+	}
 	if run.at == "" {
 		return run, fmt.Errorf("%w: %s has no isc_*, which oc-mirror writes last: the run failed, or parts after it are missing", source.ErrOCMirror, names[len(names)-1])
 	}
 	return run, nil
+}
+
+// otherArchive tells tar files of other kinds by what is in them.
+func otherArchive(names []string) string {
+	for _, n := range names {
+		switch {
+		case strings.HasPrefix(n, "publish/"):
+			return "an archive of oc-mirror v1; run oc-mirror --v2"
+		case n == "manifest.json" || n == "oci-layout":
+			return "an archive of images; give it as such"
+		}
+	}
+	return ""
 }

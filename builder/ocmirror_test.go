@@ -131,7 +131,7 @@ func TestRealOCMirrorThatIsWrong(t *testing.T) {
 		"the last part missing":           {builder.OCMirrorSource{Paths: []string{ocMirrorData(t, "archive-chunks/mirror_000001.tar")}}, source.ErrOCMirror, []string{"isc_"}},
 		"cut off":                         {builder.OCMirrorSource{Paths: []string{cut}}, storage.ErrLocal, []string{cut}},
 		"two hosts":                       {builder.OCMirrorSource{Paths: []string{ocMirrorData(t, "archive1")}, Config: isc}, source.ErrOCMirror, []string{"registry.example.com/tools/rolling:latest", "other.example.com/tools/rolling:latest"}},
-		"a release without its manifests": {builder.OCMirrorSource{Paths: []string{ocMirrorData(t, "workspace/m2d-operator")}, Config: ocMirrorData(t, "isc/isc1.yaml")}, source.ErrOCMirror, []string{"hold-release"}},
+		"a release without its manifests": {builder.OCMirrorSource{Paths: []string{ocMirrorData(t, "workspace/m2d-operator")}, Config: ocMirrorData(t, "isc/isc1.yaml")}, source.ErrNotMirrored, []string{"hold-release"}},
 	} {
 		if _, _, err := planOCMirror(t, c.m); !errors.Is(err, c.want) || slices.ContainsFunc(c.words, func(w string) bool { return !strings.Contains(err.Error(), w) }) {
 			t.Errorf("%s: %v", name, err)
@@ -325,7 +325,7 @@ func TestOCMirrorThatIsWrong(t *testing.T) {
 		"an unknown field":          {[]builder.OCMirrorSource{{Paths: []string{m.Dir}, Config: config("additionalImages", "additionalImage")}}, source.ErrImageSet, []string{"isc.yaml:4: field additionalImage not found"}},
 		"of version 1":              {[]builder.OCMirrorSource{{Config: config("v2alpha1", "v1alpha2")}}, source.ErrImageSet, []string{"v1alpha2"}},
 		"more than images, alone":   {[]builder.OCMirrorSource{{Config: config("  additional", "  operators:\n  - catalog: quay.example.com/catalog:v4.20\n  additional")}}, builder.ErrOnlyOCMirror, []string{"mirror.operators"}},
-		"an image is not in it":     {[]builder.OCMirrorSource{{Paths: []string{m.Dir}, Config: config("app:1.2", "app:1.3")}}, source.ErrOCMirror, []string{"quay.example.com/site/app:1.3"}},
+		"an image is not in it":     {[]builder.OCMirrorSource{{Paths: []string{m.Dir}, Config: config("app:1.2", "app:1.3")}}, source.ErrNotMirrored, []string{"quay.example.com/site/app:1.3"}},
 		"a name for two images":     {[]builder.OCMirrorSource{{Paths: []string{m.Dir}}, {Paths: []string{other.Dir}}}, builder.ErrDuplicateName, []string{"quay.example.com/site/app:1.2", digestOf(pins.Mixed), digestOf(pins.Other)}},
 		"nothing of oc-mirror":      {[]builder.OCMirrorSource{{Paths: []string{t.TempDir()}}}, source.ErrOCMirror, []string{"mirror_000001.tar"}},
 	} {

@@ -39,8 +39,11 @@ type Signatures struct {
 	Keys []string `yaml:"keys,omitempty"`
 }
 
+// given says whether somebody wants signatures, an empty list of keys included.
+func (s Signatures) given() bool { return s.Files != nil || s.Keys != nil }
+
 func (r ReleaseSource) validate() error {
-	if s := r.Signatures; (len(s.Files) > 0) != (len(s.Keys) > 0) {
+	if s := r.Signatures; s.given() && (len(s.Files) == 0 || len(s.Keys) == 0) {
 		return errors.New("has signatures without both files and keys")
 	}
 	_, err := pinset.ParseReference(r.Image)
@@ -125,7 +128,7 @@ func (r release) incomplete(ctx context.Context, client *storage.Client) error {
 			all = append(all, c.Image)
 		}
 	}
-	_, err = client.Resolve(ctx, all, nil)
+	_, err = client.Resolve(ctx, pinset.Union(pinset.Set{Images: all}), nil)
 	return err
 }
 
@@ -140,6 +143,9 @@ func (s Signatures) verify(img pinset.Image, beside [][]byte) error {
 		key, err := os.ReadFile(name)
 		if err != nil {
 			return err
+		}
+		if err := storage.CheckKey(key); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
 		keys = append(keys, key)
 	}

@@ -75,7 +75,7 @@ func TestSchemaAgreesWithTheDecoder(t *testing.T) {
 		"with everything":     {good + "  platform: linux/arm64\n  store:\n    blockSize: 4096\n  ignition:\n    butane: [b.bu]\n    sshAuthorizedKeys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb]\n  node:\n    store:\n      path: /srv/store\n    internalRepair: true\n    selinuxContext: \"\"\n    binary: x\n", ""},
 		"misspelt field":      {good + "  platfrom: linux/amd64\n", ":8: field platfrom not found"},
 		"misspelt deep":       {good + "  node:\n    store:\n      pth: /x\n", ":10: field pth not found"},
-		"wrong type":          {head + "spec:\n  sources: yes\n", ":6: cannot unmarshal"},
+		"wrong type":          {head + "spec:\n  sources: yes\n", ":6: there is a text, and a list is wanted"},
 		"other version":       {strings.Replace(good, "v1alpha1", "v2", 1), "apiVersion is"},
 		"other kind":          {strings.Replace(good, "Appliance", "Applience", 1), "kind is"},
 		"no name":             {strings.Replace(good, "name: a", "name: \"\"", 1), "metadata.name is missing"},

@@ -23,12 +23,20 @@ import (
 // read in place; another is unpacked in tmp first. The caller closes it when the
 // images are no longer needed.
 func Archive(ctx context.Context, name, tmp string) (all []Found, closer io.Closer, err error) {
+	switch fi, err := stat(name); {
+	case err != nil:
+		return nil, nil, err
+	case fi.IsDir():
+		return nil, nil, fmt.Errorf("%s: %w: a folder is no archive; is it an OCI layout?", name, ErrWrongKind)
+	}
 	f, err := plainFile(name, tmp)
 	if err != nil {
 		return nil, nil, fmt.Errorf("archive %s: %w: %w", name, ErrLocal, err)
 	}
 	defer func() {
-		if err != nil {
+		if errors.Is(err, ErrWrongKind) {
+			err = errors.Join(fmt.Errorf("%s: %w", name, err), f.Close())
+		} else if err != nil {
 			err = errors.Join(fmt.Errorf("archive %s: %w: %w", name, ErrLocal, err), f.Close())
 		}
 	}()
@@ -36,8 +44,12 @@ func Archive(ctx context.Context, name, tmp string) (all []Found, closer io.Clos
 	if err := tree.add(ctx, f); err != nil {
 		return nil, nil, err
 	}
-	if _, ok := tree.files[imgspecv1.ImageLayoutFile]; !ok {
+	switch {
+	case tree.has(imgspecv1.ImageLayoutFile):
+	case tree.has("manifest.json"):
 		return dockerArchive(ctx, f, name)
+	default:
+		return nil, nil, fmt.Errorf("%w: it has neither %s nor manifest.json; archives of oc-mirror are another input", ErrWrongKind, imgspecv1.ImageLayoutFile)
 	}
 	all, err = ociArchive(&tree, name)
 	return all, f, err

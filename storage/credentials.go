@@ -39,6 +39,9 @@ func ReadCredentials(path string) (c Credentials, err error) {
 	if err := json.Unmarshal(content, &file); err != nil {
 		return c, fmt.Errorf("credentials %w: %s: %w", ErrAccess, path, err)
 	}
+	if file["auths"] == nil && file["credHelpers"] == nil {
+		return c, fmt.Errorf("credentials %w: %s has no auths", ErrAccess, path)
+	}
 	if raw := file["auths"]; raw != nil {
 		if err := json.Unmarshal(raw, &auths); err != nil {
 			return c, fmt.Errorf("credentials %w: %s: auths are no object", ErrAccess, path)

@@ -49,6 +49,9 @@ func OpenImageStore(dir string) (*ImageStore, error) {
 		DiffID digest.Digest  `json:"diff-digest"`
 		Flags  map[string]any `json:"flags"`
 	}
+	if err := checkStore(dir); err != nil {
+		return nil, err
+	}
 	err := errors.Join(s.index("overlay-images/images.json", &s.images), s.index("overlay-layers/layers.json", &layers))
 	if err != nil {
 		return nil, fmt.Errorf("image store %s: %w: %w", dir, ErrLocal, err)
@@ -64,6 +67,22 @@ func OpenImageStore(dir string) (*ImageStore, error) {
 		}
 	}
 	return s, nil
+}
+
+// checkStore finds what looks like a store to people.
+func checkStore(dir string) error {
+	fi, err := stat(dir)
+	switch packed := filepath.Join(dir, "store.squashfs"); {
+	case err != nil:
+		return err
+	case !fi.IsDir():
+		return fmt.Errorf("%s: %w: a store is a folder; `mount -o loop,ro %s /mnt` makes one of pinbox's", dir, ErrWrongKind, dir)
+	case exists(packed):
+		return fmt.Errorf("%s: %w: its store is packed; `mount -o loop,ro %s /mnt`, and name /mnt", dir, ErrWrongKind, packed)
+	case !exists(filepath.Join(dir, "overlay-images")):
+		return fmt.Errorf("%s: %w: it has no overlay-images, as stores of the overlay driver have", dir, ErrWrongKind)
+	}
+	return nil
 }
 
 func (s *ImageStore) index(name string, list any) error {

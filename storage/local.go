@@ -5,6 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
@@ -19,6 +23,7 @@ import (
 var (
 	ErrLocal      = errors.New("local image is damaged or incomplete")
 	ErrIncomplete = errors.New("some of its blobs are not there")
+	ErrWrongKind  = errors.New("not what it is given as")
 )
 
 // Found is an image on this machine.
@@ -36,6 +41,14 @@ type Found struct {
 
 // Layout lists the images of a folder of the OCI image layout.
 func Layout(dir string) ([]Found, error) {
+	switch fi, err := stat(dir); {
+	case err != nil:
+		return nil, err
+	case !fi.IsDir():
+		return nil, fmt.Errorf("%s: %w: a file is no OCI layout; is it an archive?", dir, ErrWrongKind)
+	case !exists(filepath.Join(dir, imgspecv1.ImageLayoutFile)) && !exists(filepath.Join(dir, imgspecv1.ImageIndexFile)):
+		return nil, fmt.Errorf("%s: %w: it has no %s of an OCI layout", dir, ErrWrongKind, imgspecv1.ImageIndexFile)
+	}
 	list, err := layout.List(dir)
 	if err != nil {
 		return nil, fmt.Errorf("OCI layout %s: %w: %w", dir, ErrLocal, err)
@@ -45,6 +58,22 @@ func Layout(dir string) ([]Found, error) {
 		all = append(all, Found{Name: l.ManifestDescriptor.Annotations[imgspecv1.AnnotationRefName], Digest: l.ManifestDescriptor.Digest, origin: dir, open: l.Reference.NewImageSource})
 	}
 	return all, nil
+}
+
+// transports are what other tools write before a path.
+var transports = []string{"oci:", "oci-archive:", "docker-archive:", "dir:", "containers-storage:"}
+
+func stat(path string) (fs.FileInfo, error) {
+	fi, err := os.Stat(path)
+	if i := slices.IndexFunc(transports, func(t string) bool { return strings.HasPrefix(path, t) }); err != nil && i >= 0 {
+		return nil, fmt.Errorf("%w; leave out the %s", err, transports[i])
+	}
+	return fi, err
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // Provide has an image read from this machine, whenever it is asked for by this

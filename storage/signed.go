@@ -12,6 +12,22 @@ import (
 // ErrSignature says that a signature does not vouch for what it should.
 var ErrSignature = errors.New("signature does not hold")
 
+// ErrKey says that something is no key.
+var ErrKey = errors.New("not an OpenPGP key")
+
+// CheckKey wants an OpenPGP key, armored or not.
+func CheckKey(key []byte) error {
+	mechanism, ids, err := signature.NewEphemeralGPGSigningMechanism(key)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrKey, err)
+	}
+	defer mechanism.Close()
+	if len(ids) == 0 {
+		return ErrKey
+	}
+	return nil
+}
+
 // VerifySigned finds out whether one of these OpenPGP keys, armored or not, has
 // signed a digest: a simple signature, containers/image docs/atomic-signature.md.
 // That it names another repository is fine: releases are mirrored.

@@ -39,7 +39,11 @@ func (t *Tree) AddTar(ctx context.Context, name string) error {
 		return err
 	}
 	t.tars = append(t.tars, f)
-	if err := t.add(ctx, f); err != nil {
+	err = t.add(ctx, f)
+	if errors.Is(err, ErrWrongKind) {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w: %w", name, ErrLocal, err)
 	}
 	return nil
@@ -82,6 +86,8 @@ func (t *Tree) set(name string, f treeFile) {
 	}
 	t.files[name] = f
 }
+
+func (t *Tree) has(name string) bool { _, ok := t.files[name]; return ok }
 
 // Names of the files, sorted.
 func (t *Tree) Names() []string { return slices.Sorted(maps.Keys(t.files)) }
@@ -130,10 +136,12 @@ func (t *Tree) add(ctx context.Context, f *os.File) error {
 			return err
 		}
 		hdr, err := tr.Next()
-		if errors.Is(err, io.EOF) && found > 0 {
+		switch {
+		case errors.Is(err, io.EOF) && found > 0:
 			return nil
-		}
-		if err != nil {
+		case found == 0 && (errors.Is(err, tar.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)):
+			return fmt.Errorf("%w: it is no tar file", ErrWrongKind)
+		case err != nil:
 			return err
 		}
 		at, err := f.Seek(0, io.SeekCurrent) // the reader of tar reads no further than it must

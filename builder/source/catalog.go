@@ -112,7 +112,7 @@ func (r *workspace) catalogImage(c Catalog) (img catalogImage, folder string, er
 		}
 	}
 	if folders = slices.Compact(folders); len(folders) != 1 {
-		return img, "", fmt.Errorf("%w: %s has %d folders; it should have one, of this catalog", ErrOCMirror, dir, len(folders))
+		return img, "", fmt.Errorf("its packages: %w: %s has %d folders, and should have one", ErrNotMirrored, dir, len(folders))
 	}
 	img.Stored = digest.NewDigestFromEncoded(digest.SHA256, folders[0])
 	return img, dir + folders[0] + "/", nil
@@ -138,7 +138,7 @@ func (r *workspace) filtered(c Catalog, folder string) (string, error) {
 			return dir, nil
 		}
 	}
-	return "", fmt.Errorf("%w: %sfiltered-catalogs has nothing of these packages", ErrOCMirror, folder)
+	return "", fmt.Errorf("these packages: %w: %sfiltered-catalogs has no such selection", ErrNotMirrored, folder)
 }
 
 // bundle is the part of a file-based catalog that names images: olm.bundle of

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -112,13 +113,16 @@ func ParseImageSet(path string, content []byte) (*ImageSet, error) {
 		return nil, fmt.Errorf("%w: %w", ErrImageSet, Located(path, err))
 	}
 	if head.APIVersion != "mirror.openshift.io/v2alpha1" || head.Kind != "ImageSetConfiguration" {
-		return nil, fmt.Errorf("%w: %s: it is %s of %s", ErrImageSet, path, cmp.Or(head.Kind, "no kind"), cmp.Or(head.APIVersion, "no apiVersion"))
+		return nil, fmt.Errorf("%w: %s: it is %s of %s; mirror.openshift.io/v2alpha1 is that of v2", ErrImageSet, path, cmp.Or(head.Kind, "no kind"), cmp.Or(head.APIVersion, "no apiVersion"))
 	}
 	s := &ImageSet{origin: path}
 	dec := yaml.NewDecoder(bytes.NewReader(content))
 	dec.KnownFields(true)
 	if err := dec.Decode(s); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrImageSet, Located(path, err))
+	}
+	if p := s.Mirror.Platform; len(p.Channels)+len(s.Mirror.Operators)+len(s.Mirror.AdditionalImages) == 0 && p.Release == "" && !s.charts() {
+		return nil, fmt.Errorf("%w: %s: it asks for no image", ErrImageSet, path)
 	}
 	for i, b := range s.Mirror.BlockedImages {
 		pattern, err := regexp.Compile(b.Name)
@@ -171,6 +175,24 @@ func (s *ImageSet) unmirrored() (fields []string) {
 	return fields
 }
 
+// Beyond lists what a set asks for and a newer one does not.
+func (s *ImageSet) Beyond(newer *ImageSet) (more []string) {
+	if has := func(s *ImageSet) bool { return len(s.Mirror.Platform.Channels) > 0 || s.Mirror.Platform.Release != "" }; has(s) && !has(newer) {
+		more = append(more, "releases")
+	}
+	for _, c := range s.Mirror.Operators {
+		if !slices.ContainsFunc(newer.Mirror.Operators, func(o Catalog) bool { return o.Catalog == c.Catalog }) {
+			more = append(more, c.Catalog)
+		}
+	}
+	for _, img := range s.Mirror.AdditionalImages {
+		if !slices.ContainsFunc(newer.Mirror.AdditionalImages, func(o AdditionalImage) bool { return o.Name == img.Name }) {
+			more = append(more, img.Name)
+		}
+	}
+	return more
+}
+
 // Elsewhere names the fields that only oc-mirror can follow: they need the graph of
 // releases, a catalog's content or a chart.
 func (s *ImageSet) Elsewhere() (fields []string) {
@@ -195,21 +217,53 @@ func (s *ImageSet) Elsewhere() (fields []string) {
 
 func (s *ImageSet) charts() bool { return len(s.Mirror.Helm.Repositories)+len(s.Mirror.Helm.Local) > 0 }
 
-var yamlLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): (.*?)(?: in type \w+\.\w+)?$`)
+var (
+	yamlLine  = regexp.MustCompile(`(?s)^(?:yaml: )?line (\d+): (.*)$`)
+	yamlField = regexp.MustCompile(`(?s)^(field .* not found) in type .*$`)
+	yamlType  = regexp.MustCompile("(?s)^cannot unmarshal (!!\\w+)(?: `.*`)? into (.*)$")
+)
 
-// Located puts the file before each line number of a YAML error.
+// Located puts the file before each line number of a YAML error, and says it in the
+// words of YAML.
 func Located(path string, err error) error {
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("%s is empty", path)
+	}
 	var list *yaml.TypeError
 	if !errors.As(err, &list) {
 		list = &yaml.TypeError{Errors: []string{err.Error()}}
 	}
 	var errs []error
 	for _, text := range list.Errors {
+		where := path
 		if m := yamlLine.FindStringSubmatch(text); m != nil {
-			errs = append(errs, fmt.Errorf("%s:%s: %s", path, m[1], m[2]))
-		} else {
-			errs = append(errs, fmt.Errorf("%s: %s", path, strings.TrimPrefix(text, "yaml: ")))
+			where, text = path+":"+m[1], m[2]
 		}
+		if m := yamlField.FindStringSubmatch(text); m != nil {
+			text = m[1]
+		}
+		if m := yamlType.FindStringSubmatch(text); m != nil {
+			text = fmt.Sprintf("there is %s, and %s is wanted", yamlKind(m[1]), goKind(m[2]))
+		}
+		errs = append(errs, fmt.Errorf("%s: %s", where, strings.TrimPrefix(text, "yaml: ")))
 	}
 	return errors.Join(errs...)
+}
+
+func yamlKind(tag string) string {
+	return cmp.Or(map[string]string{"!!seq": "a list", "!!map": "a mapping", "!!str": "a text", "!!int": "a number", "!!bool": "true or false", "!!null": "nothing"}[tag], "something else")
+}
+
+func goKind(name string) string {
+	switch {
+	case strings.HasPrefix(name, "[]"):
+		return "a list"
+	case strings.HasPrefix(name, "int"):
+		return "a number"
+	case name == "bool":
+		return "true or false"
+	case name == "string" || name == "pinset.Platform":
+		return "a text"
+	}
+	return "a mapping"
 }

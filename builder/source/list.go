@@ -3,6 +3,7 @@ package source
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -37,6 +38,10 @@ func ReadList(path string) ([]Named, error) {
 	if err != nil {
 		return nil, err
 	}
+	content = bytes.TrimPrefix(content, []byte("\ufeff")) // of editors on Windows
+	if bytes.IndexByte(content, 0) >= 0 {
+		return nil, fmt.Errorf("%s: %w: it is no text", path, ErrList)
+	}
 	var names []Named
 	if structured(path, content) {
 		names, err = documents(path, content)
@@ -54,16 +59,27 @@ func structured(path string, content []byte) bool {
 	return slices.Contains([]string{".json", ".yaml", ".yml"}, filepath.Ext(path)) || bytes.HasPrefix(bytes.TrimSpace(content), []byte("{"))
 }
 
+// maxWrong is how many lines are told of a file that is another one altogether.
+const maxWrong = 20
+
 func lines(path string, content []byte) (names []Named, err error) {
 	var errs []error
+	wrong := 0
 	scanner := bufio.NewScanner(bytes.NewReader(content))
 	for n := 1; scanner.Scan(); n++ {
+		if wrong > maxWrong {
+			errs = append(errs, fmt.Errorf("%s: and what comes after line %d", path, n-1))
+			break
+		}
 		text, _, _ := strings.Cut(scanner.Text(), "#")
 		if text = strings.TrimSpace(text); text == "" {
 			continue
 		}
 		name, err := parse(text, fmt.Sprintf("%s:%d", path, n))
 		names, errs = append(names, name), append(errs, err)
+		if err != nil {
+			wrong++
+		}
 	}
 	if err := scanner.Err(); err != nil {
 		errs = append(errs, fmt.Errorf("%s: %w: %w", path, ErrList, err))
@@ -127,7 +143,11 @@ func documents(path string, content []byte) (names []Named, err error) {
 				add(img.Name)
 			}
 		default:
-			return nil, fmt.Errorf("%s:%d: %w: neither a release of MicroShift nor Images of Hauler", path, doc.Line, ErrList)
+			kind := value(field(doc.Content[0], "kind"))
+			if group := value(field(doc.Content[0], "apiVersion")); strings.HasPrefix(group, "content.hauler.cattle.io/") && (kind == "Charts" || kind == "Files") {
+				continue // beside Images; they are no images
+			}
+			return nil, fmt.Errorf("%s:%d: %w: it is %s, neither a release of MicroShift nor Images of Hauler", path, doc.Line, ErrList, cmp.Or(kind, "something else"))
 		}
 	}
 }

@@ -56,7 +56,7 @@ func (r *workspace) releases() error {
 		return nil
 	}
 	if p := r.set.Mirror.Platform; len(p.Channels) > 0 || p.Release != "" {
-		err = fmt.Errorf("%w: %s asks for a release, and working-dir/hold-release has none for it", ErrOCMirror, r.set.origin)
+		err = fmt.Errorf("a release, which %s asks for, %w: working-dir/hold-release has none for it", r.set.origin, ErrNotMirrored)
 		if len(others) > 0 {
 			err = fmt.Errorf("%w on %s, but %s", err, r.arch, strings.Join(others, ", "))
 		}
@@ -174,7 +174,7 @@ func (r *workspace) nameOf(h held) (Mirrored, error) {
 		m.Digest = h.digest
 	}
 	if h.digest == "" && len(r.tags) > 0 {
-		return m, fmt.Errorf("%w: it has no %s, which it should have as %s:%s", ErrOCMirror, m.Reference, releaseImages, h.tag)
+		return m, fmt.Errorf("%s %w: there is no %s:%s", m.Reference, ErrNotMirrored, releaseImages, h.tag)
 	}
 	return m, nil
 }

@@ -60,9 +60,7 @@ func Mirrors(paths []string) (rules []mirror.Rule, warnings []string, err error)
 			if err := m.read(); err != nil {
 				return nil, nil, err
 			}
-			if m.others > 0 {
-				warnings = append(warnings, fmt.Sprintf("%s: %d objects of other kinds are left out", file, m.others))
-			}
+			warnings = append(warnings, m.warnings...)
 			seen[clean] = m.objects
 			rules, found = append(rules, m.rules...), found+m.objects
 		}
@@ -77,10 +75,11 @@ func Mirrors(paths []string) (rules []mirror.Rule, warnings []string, err error)
 type mirrorReader struct {
 	origin string
 	// object is that which is read: its kind and its name.
-	object          string
-	rules           []mirror.Rule
-	objects, others int
-	errs            []error
+	object   string
+	rules    []mirror.Rule
+	objects  int
+	warnings []string
+	errs     []error
 }
 
 func (m *mirrorReader) read() error {
@@ -143,7 +142,6 @@ func (m *mirrorReader) document(n *yaml.Node) {
 				return
 			}
 		}
-		m.others++
 	}
 }
 
@@ -187,6 +185,9 @@ func (m *mirrorReader) rule(n *yaml.Node, kind mirrorKind) {
 		}
 	}
 	r.Mirrors = m.mirrors(field(n, "mirrors"), r)
+	if r.Never && len(r.Mirrors) == 0 { // as on a cluster's nodes
+		m.warnings = append(m.warnings, fmt.Sprintf("%s: %s of %s does not count, as it names no mirror", r.Origin, mirror.Never, r.Source))
+	}
 	m.rules = append(m.rules, r)
 }
 

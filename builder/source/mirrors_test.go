@@ -61,7 +61,7 @@ func TestMirrors(t *testing.T) {
 	if diff := cmp.Diff(want, rules); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if want := []string{dir + "/a.yaml: 1 objects of other kinds are left out", dir + "/other.yaml: 1 objects of other kinds are left out"}; !cmp.Equal(want, warnings) {
+	if len(warnings) > 0 { // other objects stand beside mirrors as a rule
 		t.Errorf("warnings %q", warnings)
 	}
 }

@@ -137,8 +137,14 @@ func (w *walker) walk(n *yaml.Node) {
 	}
 }
 
+// unrendered stands for what is no text: most often the braces of a template.
+const unrendered = "{{ }}"
+
 func (w *walker) use(n *yaml.Node, image, policy string) {
 	use := Use{Image: w.field(field(n, image)), Policy: w.field(field(n, policy)), PolicyName: policy}
+	if value := target(field(n, image)); value != nil && value.Kind != yaml.ScalarNode {
+		use.Image = Field{unrendered, w.file, value.Line} // YAML takes two braces for mappings
+	}
 	if use.Image.Text != "" || use.Policy.Text != "" {
 		w.Uses = append(w.Uses, use)
 	}

@@ -17,6 +17,9 @@ import (
 // ErrOCMirror says that something is not what oc-mirror v2 leaves.
 var ErrOCMirror = errors.New("not a whole archive or workspace of oc-mirror v2")
 
+// ErrNotMirrored says that something was asked for which is not there.
+var ErrNotMirrored = errors.New("is not in what oc-mirror has left")
+
 // Names that oc-mirror v2 gives: internal/pkg/release/const.go and internal/pkg/
 // archive there.
 const (
@@ -159,7 +162,7 @@ func (r *workspace) claim(ref pinset.Reference, tag string) (Mirrored, error) {
 	if m.Stored != "" {
 		m.Tag = ""
 	} else if m.Stored = r.tags[tag]; m.Stored == "" && len(r.tags) > 0 {
-		return m, fmt.Errorf("%w: it has no %s, which it should have as %s", ErrOCMirror, ref, tag)
+		return m, fmt.Errorf("%s, which %s asks for, %w: there is no %s", ref, r.set.origin, ErrNotMirrored, tag)
 	}
 	return m, nil
 }

@@ -216,13 +216,13 @@ func TestCatalogsOfOCMirror(t *testing.T) {
 		"full":                         {"catalog: 'quay.io/x/index:v1', full: true", kept("x/index:v1"), "quay.io/x/index:v1=a quay.io/bundle@" + sum("b").String() + "=b"},
 		"in another place":             {"catalog: 'quay.io/x/index:v1', targetCatalog: my/index, targetTag: z, packages: [{name: foo}]", kept("my/index:z"), "quay.io/x/index:v1=c quay.io/bundle@" + sum("d").String() + "=d"},
 		"by digest, as oc-mirror pins": {"catalog: 'quay.io/x/index@" + sum("a").String() + "', targetTag: v1, packages: [{name: foo}]", kept("x/index:v1"), "quay.io/x/index:v1@" + sum("a").String() + "=c quay.io/bundle@" + sum("d").String() + "=d"},
-		"filtered by something else":   {"catalog: 'quay.io/x/index:v1', packages: [{name: bar}]", kept("x/index:v1"), "error: filtered-catalogs has nothing of these packages"},
-		"not there":                    {"catalog: 'quay.io/x/other:v1', packages: [{name: foo}]", kept("x/index:v1"), "error: it has no quay.io/x/other:v1"},
+		"filtered by something else":   {"catalog: 'quay.io/x/index:v1', packages: [{name: bar}]", kept("x/index:v1"), "error: filtered-catalogs has no such selection"},
+		"not there":                    {"catalog: 'quay.io/x/other:v1', packages: [{name: foo}]", kept("x/index:v1"), "error: there is no x/other:v1"},
 	} {
 		all := together(catalog, files{isc: imageSet("  operators: [{" + c.set + "}]")})
 		found, err := source.ReadOCMirror(all, c.tags, nil, "linux/amd64")
 		if want, ok := strings.CutPrefix(c.want, "error: "); ok {
-			if !errors.Is(err, source.ErrOCMirror) || !strings.Contains(err.Error(), want) {
+			if !errors.Is(err, source.ErrNotMirrored) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v", name, err)
 			}
 			continue

@@ -54,7 +54,7 @@ func (f *inputFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.archives, "archive", nil, "archive of podman save or skopeo, in the format of OCI or Docker, likewise; FILE=NAME as with --oci")
 	flags.StringArrayVar(&f.ocMirror, "oc-mirror", nil, "archive, folder of archives, workspace or cache of oc-mirror v2, likewise")
 	flags.StringVar(&f.imageSet, "image-set-config", "", "ImageSetConfiguration, likewise: instead of that in --oc-mirror, or alone")
-	flags.StringArrayVar(&f.stored, "containers-storage", nil, "image of podman's or CRI-O's store here, by its name there, likewise")
+	flags.StringArrayVar(&f.stored, "containers-storage", nil, "image of podman's or CRI-O's store here, by its name there, likewise; [overlay@PATH]NAME names another store")
 	flags.StringArrayVar(&f.mirrors, "mirrors", nil, "file or folder of ImageDigestMirrorSets, ImageTagMirrorSets and ImageContentSourcePolicies, beside those of the file; may be repeated")
 	flags.StringVar(&f.lock, "lock", "", "lock of an earlier run, whose tags stay what they were (default: appliance.lock.json beside appliance.yaml, if it is there)")
 	flags.BoolVar(&f.locked, "locked", false, "refuse to make anything but what the lock says")
@@ -157,8 +157,11 @@ func (f *inputFlags) readLock() (lock pinset.Lock, err error) {
 		return lock, nil
 	}
 	lock, err = builder.ReadLock(path)
-	if errors.Is(err, fs.ErrNotExist) && !f.locked && f.lock == "" {
-		err = nil
+	if errors.Is(err, fs.ErrNotExist) && f.lock == "" {
+		if !f.locked {
+			return lock, nil
+		}
+		return lock, fmt.Errorf("%w; `pinbox lock -c %s` writes it", err, f.config)
 	}
 	return lock, err
 }
@@ -179,13 +182,24 @@ func (f *inputFlags) sources() (all []builder.Source) {
 	if len(f.ocMirror) > 0 || f.imageSet != "" {
 		all = append(all, builder.Source{OCMirror: builder.OCMirrorSource{Paths: f.ocMirror, Config: f.imageSet}})
 	}
-	if len(f.stored) > 0 {
-		all = append(all, builder.Source{ContainersStorage: builder.ContainersStorage{Images: f.stored}})
+	for _, text := range f.stored {
+		all = append(all, builder.Source{ContainersStorage: storedImage(text)})
 	}
 	if f.release != "" {
 		all = append(all, builder.Source{Release: builder.ReleaseSource{Image: f.release}})
 	}
 	return all
+}
+
+// storedImage reads NAME, or [overlay@PATH]NAME as skopeo has it.
+func storedImage(text string) builder.ContainersStorage {
+	store, name, ok := strings.Cut(strings.TrimPrefix(text, "containers-storage:"), "]")
+	if !ok || !strings.HasPrefix(store, "[") {
+		return builder.ContainersStorage{Images: []string{strings.TrimPrefix(text, "containers-storage:")}}
+	}
+	_, path, _ := strings.Cut(store, "@")
+	path, _, _ = strings.Cut(path, "+") // what follows is the run root
+	return builder.ContainersStorage{Path: path, Images: []string{name}}
 }
 
 // localImages reads PATH or PATH=NAME.
@@ -225,4 +239,23 @@ func sourceDateEpoch() (time.Time, error) {
 		return time.Time{}, usageError{fmt.Errorf("SOURCE_DATE_EPOCH is %q; it is a number of seconds since 1970", value)}
 	}
 	return time.Unix(seconds, 0), nil
+}
+
+// checkLockFile finds out, before anything is asked for, whether a lock can be
+// written there, over nothing but an older one.
+func checkLockFile(path string) error {
+	if path == "" {
+		return usageError{errors.New("name the file to write with -o")}
+	}
+	switch _, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		_, err := os.Stat(filepath.Dir(path))
+		return err
+	case err != nil:
+		return err
+	}
+	if _, err := builder.ReadLock(path); err != nil {
+		return usageError{fmt.Errorf("%s is there and no lock, so it is not written over: %w", path, err)}
+	}
+	return nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -26,8 +25,8 @@ func lockCommand() *cobra.Command {
 			if out == "" {
 				out = in.lockPath()
 			}
-			if out == "" {
-				return usageError{errors.New("name the file to write with -o")}
+			if err := checkLockFile(out); err != nil {
+				return err
 			}
 			progress := newProgress(cmd.ErrOrStderr(), in.output)
 			opts.Hooks = progress.hooks()
