@@ -139,10 +139,11 @@ func (n NodeSpec) readPullSecret(c *ignition.Config) (notes []string, err error)
 	if err != nil {
 		return nil, fmt.Errorf("spec.node.pullSecret: %w", err)
 	}
-	defer credentials.Close()
-	if c.PullSecret, err = os.ReadFile(credentials.Path); err != nil {
-		return nil, err
+	if fi, err := os.Stat(n.PullSecret); err != nil || !fi.Mode().IsRegular() { // it is read twice
+		return nil, errors.Join(fmt.Errorf("spec.node.pullSecret: %w: %s is no file that stays", storage.ErrAccess, n.PullSecret), err, credentials.Close())
 	}
+	c.PullSecret = credentials.Content
+	defer credentials.Close()
 	return append(credentials.Warnings, "the Ignition configs and the ISO have the pull secret in them: whoever can read them can read it"), nil
 }
 

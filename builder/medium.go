@@ -63,10 +63,8 @@ func (s *stage) writeISO(ctx context.Context, spec Spec, config configFiles, sum
 	hooks.step("write "+ISOFile, base.Size()+total(additions))
 	edit := spec.ISO.edit(config, additions...)
 	edit.Written = hooks.Done
-	if err := iso.Apply(ctx, spec.ISO.Base, s.path(ISOFile), edit); err != nil {
-		return err
-	}
-	return os.Chmod(s.path(ISOFile), config.perm())
+	edit.Private = config.secret
+	return iso.Apply(ctx, spec.ISO.Base, s.path(ISOFile), edit)
 }
 
 // ErrNoMedium says that a node would not look for a second medium.

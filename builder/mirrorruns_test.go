@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/fixtures"
@@ -132,6 +134,9 @@ func TestStoresThatAreWrong(t *testing.T) {
 			continue
 		}
 		if c.want == nil {
+			if a, b := fixtures.Tree(t, filepath.Join(mounted, "overlay-layers")), fixtures.Tree(t, filepath.Join(fixtures.Mount(t, filepath.Join(o.Out, builder.StoreFile)), "overlay-layers")); !cmp.Equal(a, b) {
+				t.Errorf("the layers' records differ: %s", cmp.Diff(a, b))
+			}
 			if later := appliance.Lock(t, o.Out); !slices.EqualFunc(lock.Images, later.Images, func(a, b pinset.LockedImage) bool {
 				return a.Pin == b.Pin && a.Config == b.Config && slices.Equal(a.Layers, b.Layers)
 			}) {

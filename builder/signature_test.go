@@ -3,6 +3,7 @@ package builder_test
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -159,4 +160,59 @@ func TestPolicyWhileBuilding(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// What a policy refuses is not taken for a registry that fails: one bad signature was.
+// And the verdict is on the pin, so that no tag, no lock and no other tag changes it.
+func TestVerdictOfAPolicy(t *testing.T) {
+	registry, pins := fixtures.Samples(t)
+	trust := signedSamples(t, registry, pins)
+	other := signedSamples(t, registry, sample.Pins{Docker: pins.Docker, Mixed: pins.Other, Pause: pins.Pause})
+	dir := filepath.Dir(trust.policy)
+	for _, key := range []string{"simple.asc", "cosign.pub"} {
+		fixtures.Run(t, "cp", filepath.Join(filepath.Dir(other.policy), key), filepath.Join(dir, key))
+	}
+	for _, pin := range []string{pins.Docker, pins.Mixed} {
+		o := options(t, sample.Set("worker", pin))
+		o.Access.Policy, o.Access.RegistriesDir = trust.policy, trust.registriesD
+		if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, storage.ErrPolicy) {
+			t.Errorf("%s, signed by another: %v", pin, err)
+		}
+	}
+	for range 8 {
+		o := options(t, nil)
+		o.Access.Policy, o.Access.RegistriesDir = other.policy, other.registriesD
+		var tags []string
+		for _, tag := range []string{"v1", "v2", "v3"} {
+			tags = append(tags, registry.Host+"/sample/docker:"+tag)
+			tagged(t, pins.Docker, tags[len(tags)-1])
+		}
+		o.Appliance.Spec.Sources = []builder.Source{{Images: tags}}
+		if _, _, err := builder.Plan(t.Context(), o); err != nil {
+			t.Errorf("signed under another tag: %v", err)
+		}
+	}
+}
+
+// Of two manifests with one configuration, policies ask for the signatures of one: that
+// which has any.
+func TestSignedTwinOfAnUnsignedImage(t *testing.T) {
+	registry, pins := fixtures.Samples(t)
+	trust := signedSamples(t, registry, pins)
+	twin := fixtures.Run(t, "skopeo", "inspect", "--tls-verify=false", "--raw", "docker://"+pins.Mixed)
+	twin = strings.Replace(twin, "{", `{"annotations":{"twin":"yes"},`, 1)
+	push, err := http.NewRequest(http.MethodPut, "http://"+registry.Host+"/v2/sample/a-twin/manifests/"+digest.FromString(twin).String(), strings.NewReader(twin))
+	if err != nil {
+		t.Fatal(err)
+	}
+	push.Header.Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
+	response, err := http.DefaultClient.Do(push)
+	if err != nil || response.StatusCode != http.StatusCreated {
+		t.Fatalf("%v, %+v", err, response)
+	}
+	response.Body.Close()
+	o := options(t, sample.Set("worker", pins.Pause, pins.Mixed, registry.Host+"/sample/a-twin@"+digest.FromString(twin).String()))
+	o.Access.RegistriesDir = trust.registriesD
+	n := appliance.Boot(t, o, pins.Pause)
+	checkRuns(t, n, trust.policy, pins.Mixed)
 }

@@ -14,8 +14,9 @@ import (
 
 // Credentials are those of a containers-auth.json(5) file.
 type Credentials struct {
-	// Path of the file, or of a copy without what cannot be used.
-	Path string
+	// Path of the file, or of a copy without what cannot be used, and what is in it.
+	Path    string
+	Content []byte
 	// Warnings tell of entries that are left out, never what is in them.
 	Warnings []string
 	copy     io.Closer
@@ -30,36 +31,54 @@ func ReadCredentials(path string) (c Credentials, err error) {
 	if path == "" {
 		return c, nil
 	}
-	content, err := os.ReadFile(path)
-	if err != nil {
+	if c.Content, err = os.ReadFile(path); err != nil {
 		return c, fmt.Errorf("credentials %w: %w", ErrAccess, err)
 	}
 	var file map[string]json.RawMessage
-	var auths map[string]json.RawMessage
-	if err := json.Unmarshal(content, &file); err != nil {
+	if err := json.Unmarshal(c.Content, &file); err != nil {
 		return c, fmt.Errorf("credentials %w: %s: %w", ErrAccess, path, err)
 	}
 	if file["auths"] == nil && file["credHelpers"] == nil {
 		return c, fmt.Errorf("credentials %w: %s has no auths", ErrAccess, path)
 	}
-	if raw := file["auths"]; raw != nil {
-		if err := json.Unmarshal(raw, &auths); err != nil {
-			return c, fmt.Errorf("credentials %w: %s: auths are no object", ErrAccess, path)
+	for key, check := range map[string]func(json.RawMessage) string{"auths": checkEntry, "credHelpers": checkHelper} {
+		if err := c.sift(file, key, check); err != nil {
+			return c, err
 		}
 	}
-	for _, registry := range slices.Sorted(maps.Keys(auths)) {
-		if wrong := checkEntry(auths[registry]); wrong != "" {
-			c.Warnings = append(c.Warnings, fmt.Sprintf("%s: the credentials for %s are left out: %s", path, registry, wrong))
-			delete(auths, registry)
-		}
-	}
-	if len(c.Warnings) == 0 {
+	slices.Sort(c.Warnings)
+	// What comes through a pipe can be read once.
+	if fi, err := os.Stat(path); err == nil && fi.Mode().IsRegular() && len(c.Warnings) == 0 {
 		return c, nil
 	}
-	if file["auths"], err = json.Marshal(auths); err != nil {
-		return c, err
-	}
 	return c, c.keep(file)
+}
+
+// sift takes out the entries under a key that cannot be used.
+func (c *Credentials) sift(file map[string]json.RawMessage, key string, check func(json.RawMessage) string) (err error) {
+	var entries map[string]json.RawMessage
+	if file[key] == nil {
+		return nil
+	}
+	if err := json.Unmarshal(file[key], &entries); err != nil {
+		return fmt.Errorf("credentials %w: %s: %s is no object", ErrAccess, c.Path, key)
+	}
+	for _, registry := range slices.Sorted(maps.Keys(entries)) {
+		if wrong := check(entries[registry]); wrong != "" {
+			name := registry[strings.LastIndex(registry, "@")+1:] // a password may stand before it
+			c.Warnings = append(c.Warnings, fmt.Sprintf("%s: the credentials for %s are left out: %s", c.Path, name, wrong))
+			delete(entries, registry)
+		}
+	}
+	file[key], err = json.Marshal(entries)
+	return err
+}
+
+func checkHelper(entry json.RawMessage) string {
+	if json.Unmarshal(entry, new(string)) != nil {
+		return "its helper is no text"
+	}
+	return ""
 }
 
 // checkEntry says what is wrong with an entry, but not what it says.
@@ -87,6 +106,9 @@ func (c *Credentials) keep(file map[string]json.RawMessage) error {
 	content, err := json.Marshal(file)
 	if err != nil {
 		return err
+	}
+	if len(c.Warnings) > 0 {
+		c.Content = content
 	}
 	f, err := os.CreateTemp("", "pinbox-auth-")
 	if err != nil {

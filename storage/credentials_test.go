@@ -2,6 +2,7 @@ package storage
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,7 @@ func TestCredentialsOfOneRegistryHarmNoOther(t *testing.T) {
 		left  []string // registries
 		warns string
 	}{
+		"a password before":  {`{"hunter2@a":{"auth":"%"},"b":{` + good + `}}`, []string{"b"}, "for a are left out"},
 		"all are good":       {`{"a":{` + good + `},"b/c":{` + good + `,"email":"x"}}`, []string{"a", "b/c"}, ""},
 		"a helper's mark":    {`{"a":{},"b":{` + good + `}}`, []string{"a", "b"}, ""},
 		"not base64":         {`{"a":{"auth":"hunter2!"},"b":{` + good + `}}`, []string{"b"}, "for a are left out: its auth is not base64"},
@@ -58,6 +60,36 @@ func TestCredentialsOfOneRegistryHarmNoOther(t *testing.T) {
 		}
 		if err := credentials.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// A helper that is none harms its own registry, and what comes through a pipe is kept.
+func TestCredentialsOfOtherForms(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "auth.json")
+	if err := os.WriteFile(path, []byte(`{"credHelpers":{"a":7,"b":"x"}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	credentials, err := ReadCredentials(path)
+	if err != nil || len(credentials.Warnings) != 1 || string(credentials.Content) != `{"credHelpers":{"b":"x"}}` {
+		t.Errorf("%v, %q, %s", err, credentials.Warnings, credentials.Content)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := w.WriteString(`{"auths":{}}`); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	if credentials, err = ReadCredentials(fmt.Sprintf("/proc/self/fd/%d", r.Fd())); err != nil {
+		t.Fatal(err)
+	}
+	defer credentials.Close()
+	for range 2 {
+		if content, err := os.ReadFile(credentials.Path); err != nil || string(content) != `{"auths":{}}` {
+			t.Errorf("%v, %q", err, content)
 		}
 	}
 }

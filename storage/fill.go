@@ -48,7 +48,7 @@ func (f *filler) add(ctx context.Context, img *Resolved) error {
 	top := ""
 	for i := range img.Layers {
 		l := &img.Layers[i]
-		u, err := f.store.AddLayer(ctx, compose.Layer{Parent: top, Digest: l.Digest, Size: l.Size, DiffID: l.DiffID, Open: open(*l)})
+		u, err := f.store.AddLayer(ctx, compose.Layer{Parent: top, Digest: l.Digest, Size: l.Size, MediaType: l.MediaType, DiffID: l.DiffID, Open: open(*l)})
 		if err != nil {
 			return err
 		}

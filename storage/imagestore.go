@@ -114,7 +114,7 @@ func (s *ImageStore) Images() (all []Found) {
 func (s *ImageStore) signatures(manifest digest.Digest) (all [][]byte, err error) {
 	for _, img := range s.images {
 		var sizes compose.SignatureSizes
-		if img.Metadata == "" {
+		if _, has := img.Digests["manifest-"+manifest.String()]; !has || img.Metadata == "" {
 			continue
 		}
 		if err := json.Unmarshal([]byte(img.Metadata), &sizes); err != nil {

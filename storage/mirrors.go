@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,9 @@ func withRegistries(dropin []byte) (dir string, err error) {
 	if err := toml.NewEncoder(&b).Encode(host); err != nil {
 		return "", err
 	}
+	if dropin, err = insecureAsOnHost(dropin); err != nil {
+		return "", err
+	}
 	if dir, err = os.MkdirTemp("", "pinbox-registries-"); err != nil {
 		return "", err
 	}
@@ -45,6 +49,31 @@ func withRegistries(dropin []byte) (dir string, err error) {
 		return "", errors.Join(err, os.RemoveAll(dir))
 	}
 	return dir, nil
+}
+
+// insecureAsOnHost lets registries be reached as the host says, which objects of a
+// cluster cannot say.
+func insecureAsOnHost(dropin []byte) ([]byte, error) {
+	var ours struct {
+		Registries []sysregistriesv2.Registry `toml:"registry"`
+	}
+	if err := toml.Unmarshal(dropin, &ours); err != nil {
+		return nil, err
+	}
+	insecure := func(location string) bool {
+		registry, err := sysregistriesv2.FindRegistry(nil, location)
+		return err == nil && registry != nil && registry.Insecure
+	}
+	for i := range ours.Registries {
+		r := &ours.Registries[i]
+		r.Insecure = insecure(cmp.Or(r.Location, r.Prefix))
+		for m := range r.Mirrors {
+			r.Mirrors[m].Insecure = insecure(r.Mirrors[m].Location)
+		}
+	}
+	var b bytes.Buffer
+	err := toml.NewEncoder(&b).Encode(ours)
+	return b.Bytes(), err
 }
 
 func registriesConf(dir string) string { return filepath.Join(dir, "registries.conf") }

@@ -11,14 +11,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/docker/distribution/registry/api/errcode"
 	"go.podman.io/image/v5/docker"
+	"go.podman.io/image/v5/image"
 	"go.podman.io/image/v5/signature"
 	imgtypes "go.podman.io/image/v5/types"
 
@@ -99,13 +102,8 @@ func NewClient(access Access, platform pinset.Platform) (_ *Client, err error) {
 	if c.policy, err = access.policy(sys); err != nil {
 		return nil, fmt.Errorf("signature policy %w: %w", ErrAccess, err)
 	}
-	for what, dir := range map[string]string{"certificates": access.CertDir, "registries.d": access.RegistriesDir} {
-		if dir == "" {
-			continue
-		}
-		if _, err := os.ReadDir(dir); err != nil { // the library takes a missing folder for an empty one
-			return nil, fmt.Errorf("%s %w: %w", what, ErrAccess, err)
-		}
+	if err := access.checkFolders(sys); err != nil {
+		return nil, err
 	}
 	// The library leaves the variable to its callers.
 	if c.credentials, err = ReadCredentials(cmp.Or(access.AuthFile, os.Getenv("REGISTRY_AUTH_FILE"))); err != nil {
@@ -122,6 +120,27 @@ func NewClient(access Access, platform pinset.Platform) (_ *Client, err error) {
 	return c, nil
 }
 
+// checkFolders looks for those that are named: the library takes a missing folder
+// for an empty one. It also has the library read registries.d.
+func (a Access) checkFolders(sys *imgtypes.SystemContext) error {
+	for _, f := range []struct{ what, dir string }{{"certificates", a.CertDir}, {"registries.d", a.RegistriesDir}} {
+		if f.dir == "" {
+			continue
+		}
+		if _, err := os.ReadDir(f.dir); err != nil {
+			return fmt.Errorf("%s %w: %w", f.what, ErrAccess, err)
+		}
+	}
+	any, err := dockerReference("localhost/any@sha256:" + strings.Repeat("0", 64))
+	if err == nil {
+		_, err = docker.SignatureStorageBaseURL(sys, any, false)
+	}
+	if err != nil {
+		return fmt.Errorf("registries.d %w: %w", ErrAccess, err)
+	}
+	return nil
+}
+
 // policy is that of the user or the host, where none is given.
 func (a Access) policy(sys *imgtypes.SystemContext) (*signature.Policy, error) {
 	accept := &signature.Policy{Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()}}
@@ -135,22 +154,31 @@ func (a Access) policy(sys *imgtypes.SystemContext) (*signature.Policy, error) {
 	return policy, err
 }
 
-// allow asks the policy about an image of the library's own source: one that is
-// wrapped hides its sigstore signatures. A context serves one question at a time,
-// so each image has its own.
-func (c *Client) allow(ctx context.Context, img imgtypes.UnparsedImage) error {
+// allow asks the policy about an image of the library's own source (one that is
+// wrapped hides its sigstore signatures), under the name that is pinned, wherever it
+// came from. A context serves one question at a time, so each image has its own.
+func (c *Client) allow(ctx context.Context, from imgtypes.UnparsedImage, img pinset.Image) error {
+	ref, err := dockerReference(img.String())
+	if err != nil {
+		return err
+	}
 	policy, err := signature.NewPolicyContext(c.policy)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrPolicy, err)
 	}
-	_, err = policy.IsRunningImageAllowed(ctx, img)
+	_, err = policy.IsRunningImageAllowed(ctx, image.UnparsedInstanceWithReference(from, ref))
 	if destroyed := policy.Destroy(); err == nil {
 		err = destroyed
 	}
-	if err != nil {
-		return classify(ctx, err)
+	if err == nil {
+		return nil
 	}
-	return nil
+	// The library has no type for what is wrong with the only signature.
+	var network net.Error
+	if classified := classify(ctx, err); !errors.Is(classified, ErrRegistry) || errors.As(err, &network) {
+		return classified
+	}
+	return fmt.Errorf("%w: %w", ErrPolicy, err)
 }
 
 // open starts to read an image: from this machine, or from a registry under its own

@@ -127,7 +127,7 @@ func (c *Client) ask(ctx context.Context, img pinset.Image) (Resolved, error) {
 		return Resolved{}, fmt.Errorf("%w: its manifest is of Docker's schema 1", ErrNotImage)
 	}
 	judged := image.UnparsedInstance(src.ImageSource, instance)
-	if err := c.allow(ctx, judged); err != nil {
+	if err := c.allow(ctx, judged, img); err != nil {
 		return Resolved{}, err
 	}
 	if r.Signatures, err = src.signatures(ctx, judged, r.LockedImage.Manifest); err != nil {
@@ -179,6 +179,9 @@ func (c *Client) describe(ctx context.Context, img imgtypes.Image, r *Resolved) 
 	info := img.ConfigInfo()
 	if info.MediaType != imgspecv1.MediaTypeImageConfig && info.MediaType != manifest.DockerV2Schema2ConfigMediaType {
 		return fmt.Errorf("%w: its configuration is of type %q: an OCI artifact", ErrNotImage, info.MediaType)
+	}
+	if info.Digest.Validate() != nil || info.Digest.Algorithm() != digest.SHA256 {
+		return fmt.Errorf("%w: its configuration has the digest %q", ErrNotImage, info.Digest)
 	}
 	var err error
 	if r.Config, err = img.ConfigBlob(ctx); err != nil {

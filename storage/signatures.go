@@ -37,7 +37,10 @@ func (s sigstore) encode() ([]byte, error) {
 // them yet: that is for policies.
 func (s *source) signatures(ctx context.Context, img *image.UnparsedImage, manifest digest.Digest) (all [][]byte, err error) {
 	if s.pool != nil {
-		return s.pool.signatures(manifest)
+		if all, err = s.pool.signatures(manifest); err != nil {
+			err = s.explain(ctx, err)
+		}
+		return all, err
 	}
 	untrusted, err := img.UntrustedSignatures(ctx)
 	if err != nil {

@@ -36,6 +36,8 @@ type Edit struct {
 	Kargs    KargsEdit
 	// Additions to Dir.
 	Additions []Addition
+	// Private keeps the image from others: the config has secrets.
+	Private bool
 	// Written is called with the bytes of each part that was written; nil is fine.
 	Written func(int)
 }
@@ -84,7 +86,11 @@ func Apply(ctx context.Context, base, out string, e Edit) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", base, err)
 	}
-	return write(ctx, f, out, l, e.Written)
+	perm := os.FileMode(0o644)
+	if e.Private {
+		perm = 0o600
+	}
+	return write(ctx, f, out, perm, l, e.Written)
 }
 
 // edit lays everything out. What the base had is known before the undo file is
@@ -208,7 +214,7 @@ func Reset(ctx context.Context, edited, out string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", edited, err)
 	}
-	return write(ctx, f, out, l, nil)
+	return write(ctx, f, out, 0o644, l, nil)
 }
 
 // pristine is what the base was.
@@ -272,11 +278,11 @@ func readUndo(f File) (u undo, err error) {
 }
 
 // write copies the base, as far as it is wanted, and puts in what changes.
-func write(ctx context.Context, base *os.File, out string, l layout, written func(int)) error {
+func write(ctx context.Context, base *os.File, out string, perm os.FileMode, l layout, written func(int)) error {
 	if err := apart(out, l); err != nil {
 		return err
 	}
-	f, err := atomicfile.CreateLarge(out, 0o644)
+	f, err := atomicfile.CreateLarge(out, perm)
 	if err != nil {
 		return err
 	}

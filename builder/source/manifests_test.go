@@ -88,6 +88,27 @@ func TestManifestsThatAreWrong(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	owner := "ownerReferences: [{apiVersion: machineconfiguration.openshift.io/v1, kind: PinnedImageSet, name: x}]"
+	if objects, err := source.ReadObjects([]string{"-"}, strings.NewReader(owner)); err != nil || len(objects.Sets) > 0 {
+		t.Errorf("an owner is a set: %v %+v", err, objects)
+	}
+}
+
+// A list may merge several mappings, and an alias may stand inside what it stands for:
+// the first was overlooked, the second ended in a stack overflow.
+func TestAliases(t *testing.T) {
+	content := "a: &a {imagePullPolicy: Always}\nb: &b {image: quay.io/a/b:1}\nspec:\n  containers:\n  - <<: [*a, *b]\n"
+	objects, err := source.ReadObjects([]string{"-"}, strings.NewReader(content))
+	if err != nil || len(objects.Uses) != 1 || objects.Uses[0].Policy.Text != "Always" || objects.Uses[0].Image.Text != "quay.io/a/b:1" {
+		t.Errorf("%v, %+v", err, objects.Uses)
+	}
+	file := filepath.Join(t.TempDir(), "m.yaml")
+	if err := os.WriteFile(file, []byte("&a\nkind: List\nitems: [*a]\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := source.Mirrors([]string{file}); !errors.Is(err, source.ErrMirrors) {
+		t.Errorf("a list in itself: %v", err)
+	}
 }
 
 // What YAML lets an author write once counts wherever it is used.
@@ -130,7 +151,6 @@ func TestObjectsThatAreNone(t *testing.T) {
 	}{
 		"a template": {"kind: Pod\n---\na: b\n{{- if .Values.on }}\n", source.ErrManifest, "stdin: not a Kubernetes manifest: yaml: line 4"},
 		"nothing":    {"", source.ErrNoImages, "-: no container"},
-		"an owner":   {"ownerReferences: [{apiVersion: machineconfiguration.openshift.io/v1, kind: PinnedImageSet, name: x}]", source.ErrNoImages, "-: no container"},
 	} {
 		if _, err := source.ReadObjects([]string{"-"}, strings.NewReader(c.content)); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.where) {
 			t.Errorf("%s: %v", name, err)

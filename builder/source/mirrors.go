@@ -120,6 +120,10 @@ func (m *mirrorReader) document(n *yaml.Node) {
 	if items, ok := strings.CutSuffix(name, "List"); ok && (items == "" || kinds[items].list != "") {
 		if list := field(n, "items"); list != nil {
 			for _, item := range list.Content {
+				if item.Kind == yaml.AliasNode { // which may stand for the list that it is in
+					m.fail(item, "an object of a list is an alias; write it out")
+					continue
+				}
 				m.document(item)
 			}
 		}
@@ -184,7 +188,7 @@ func (m *mirrorReader) rule(n *yaml.Node, kind mirrorKind) {
 			m.fail(policy, "mirrorSourcePolicy is %q; it is %s or %s", text, mirror.Never, mirror.Allow)
 		}
 	}
-	r.Mirrors = m.mirrors(field(n, "mirrors"), r)
+	r.Mirrors = m.mirrors(target(field(n, "mirrors")), r)
 	if r.Never && len(r.Mirrors) == 0 { // as on a cluster's nodes
 		m.warnings = append(m.warnings, fmt.Sprintf("%s: %s of %s does not count, as it names no mirror", r.Origin, mirror.Never, r.Source))
 	}

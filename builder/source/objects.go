@@ -75,7 +75,7 @@ func ReadObjects(paths []string, stdin io.Reader) (Objects, error) {
 			}
 		}
 	}
-	if len(w.Uses)+len(w.Sets) == 0 {
+	if w.documents == 0 { // of a program that failed, for one
 		return Objects{}, fmt.Errorf("%s: %w", strings.Join(paths, ", "), ErrNoImages)
 	}
 	return w.Objects, nil
@@ -84,7 +84,8 @@ func ReadObjects(paths []string, stdin io.Reader) (Objects, error) {
 // walker collects what it comes by.
 type walker struct {
 	Objects
-	file string
+	documents int
+	file      string
 }
 
 func (w *walker) read(path string) error {
@@ -107,6 +108,7 @@ func (w *walker) stream(r io.Reader, name string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w: %w", name, ErrManifest, err)
 		}
+		w.documents++
 		w.walk(&doc)
 	}
 }
@@ -192,7 +194,15 @@ func field(n *yaml.Node, key string) *yaml.Node {
 func entry(n *yaml.Node, key string) (k, value *yaml.Node) {
 	if k, value = own(target(n), key); k == nil {
 		_, merged := own(target(n), "<<")
-		k, value = own(target(merged), key)
+		all := []*yaml.Node{merged}
+		if list := target(merged); list != nil && list.Kind == yaml.SequenceNode {
+			all = list.Content // the first that has it counts
+		}
+		for _, m := range all {
+			if k, value = own(target(m), key); k != nil {
+				break
+			}
+		}
 	}
 	return k, value
 }

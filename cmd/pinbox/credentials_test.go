@@ -67,19 +67,21 @@ func TestSecretsGoNowhereElse(t *testing.T) {
 		has  string // files with the secret
 	}{
 		"none for the nodes": {"", ""},
-		"for the nodes":      {"  node: {pullSecret: " + auth + "}\n", "config.bu"}, // config.ign has it packed
+		"for the nodes":      {"  node: {pullSecret: " + auth + "}\n", "config.bu"}, // config.ign and the ISO have it packed
 	} {
 		config := write(t, "appliance.yaml", []byte("apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: a}\nspec:\n  sources:\n  - images: ['"+pin+"']\n"+c.node))
 		out := filepath.Join(t.TempDir(), "out")
-		code, stdout, stderr := pinbox(t.Context(), "build", "-c", config, "-o", out, "--tls-verify=false", "--authfile", auth, "--node-binary", fixtures.Program(t, nodePackage))
+		code, stdout, stderr := pinbox(t.Context(), "build", "-c", config, "-o", out, "--tls-verify=false", "--authfile", auth, "--node-binary", fixtures.Program(t, nodePackage), "--iso", fixtures.LiveISO(t))
 		if code != exitOK || strings.Contains(stderr, "pull secret in them") != (c.node != "") {
 			t.Fatalf("%s: exit code %d\n%s", name, code, stderr)
 		}
 		if said := stdout + stderr; strings.Contains(said, "hunter2") || strings.Contains(said, credential) {
 			t.Errorf("%s: a secret is told:\n%s", name, said)
 		}
-		if fi, err := os.Stat(filepath.Join(out, "config.ign")); err != nil || (fi.Mode().Perm() == 0o600) != (c.node != "") {
-			t.Errorf("%s: config.ign is of mode %v", name, fi.Mode())
+		for _, packed := range []string{"config.ign", "appliance.iso"} {
+			if fi, err := os.Stat(filepath.Join(out, packed)); err != nil || (fi.Mode().Perm() == 0o600) != (c.node != "") {
+				t.Errorf("%s: %s is of mode %v", name, packed, fi.Mode())
+			}
 		}
 		store := fixtures.Mount(t, filepath.Join(out, "store.squashfs"))
 		if has := strings.Join(append(secrets(t, out), secrets(t, store)...), " "); has != c.has {

@@ -11,6 +11,7 @@ import (
 func main() {
 	// A reader that goes away ends the work in order, too.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	context.AfterFunc(ctx, stop) // so that a second signal ends what cannot be interrupted
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)

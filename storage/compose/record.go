@@ -88,6 +88,13 @@ func (r *imageRecord) sign(manifest digest.Digest, signatures [][]byte) {
 	}
 }
 
+// prefer makes a manifest the image's own: it is the one whose signatures count.
+func (r *imageRecord) prefer(manifest []byte) {
+	d := digest.FromBytes(manifest)
+	r.Digest, r.data["manifest"] = d, manifest
+	r.BigDataSizes["manifest"], r.BigDataDigests["manifest"] = int64(len(manifest)), d
+}
+
 // seal records all signatures.
 func (r *imageRecord) seal() error {
 	sizes := SignatureSizes{Each: map[digest.Digest][]int{}}

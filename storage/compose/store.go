@@ -32,6 +32,8 @@ type Layer struct {
 	// Digest and Size of the blob in bytes.
 	Digest digest.Digest
 	Size   int64
+	// MediaType of the blob.
+	MediaType string
 	// DiffID is the digest of its uncompressed tar stream.
 	DiffID digest.Digest
 	// Open starts to read the blob; the reader fails at its end if the blob does
@@ -124,6 +126,9 @@ func (s *Store) AddLayer(ctx context.Context, l Layer) (Unpacked, error) {
 	if err != nil {
 		return Unpacked{}, fmt.Errorf("layer %s: %w", l.Digest, err)
 	}
+	if st.kind == uncompressed && l.Digest != l.DiffID { // what came was not the blob
+		st.kind = compressionOf(l.MediaType)
+	}
 	u := Unpacked{ID: id, Size: st.size, Inodes: count(r.tree.root)}
 	rec := layerRecord{
 		ID: id, Parent: l.Parent, Created: s.mtime.UTC(),
@@ -211,6 +216,9 @@ func (s *Store) AddImage(img Image) {
 	rec.set(manifestKey(manifest), img.Manifest)
 	rec.set("manifest", img.Manifest)
 	if len(img.Signatures) > 0 {
+		if len(rec.signatures[rec.Digest]) == 0 {
+			rec.prefer(img.Manifest) // a policy asks for the signatures of one alone
+		}
 		rec.sign(manifest, img.Signatures)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"strings"
 	"syscall"
 
 	"github.com/klauspost/compress/gzip"
@@ -73,6 +74,17 @@ func openStream(ctx context.Context, open func(context.Context) (io.ReadCloser, 
 		s.err = errors.Join(err, blob.Close())
 	}()
 	return s, nil
+}
+
+// compressionOf a blob by its media type, of Docker or OCI.
+func compressionOf(mediaType string) compression {
+	switch {
+	case strings.HasSuffix(mediaType, "gzip"):
+		return gzipCompressed
+	case strings.HasSuffix(mediaType, "zstd"):
+		return zstdCompressed
+	}
+	return uncompressed
 }
 
 func sniff(magic []byte) compression {

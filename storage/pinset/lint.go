@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 )
 
 // Limits of the cluster's API, from machineconfiguration/v1 of
@@ -67,7 +68,8 @@ func (s Set) Split() []Set {
 		part := s
 		part.Images = images
 		if n := len(parts); n > 0 {
-			part.Name = fmt.Sprintf("%s-%d", s.Name, n+1)
+			number := fmt.Sprintf("-%d", n+1)
+			part.Name = strings.TrimRight(s.Name[:min(len(s.Name), maxNameBytes-len(number))], "-.") + number
 		}
 		parts = append(parts, part)
 	}

@@ -222,6 +222,11 @@ func TestSplit(t *testing.T) {
 			t.Errorf("%d: %q", n, got)
 		}
 	}
+	for _, part := range (pinset.Set{Name: strings.Repeat("s", 253), Generated: true, Images: images}).Split() {
+		if !pinset.ValidName(part.Name) {
+			t.Errorf("%d bytes in the name of a part", len(part.Name))
+		}
+	}
 	if parts := (pinset.Set{Name: "s", Images: images}).Split(); len(parts) != 1 {
 		t.Errorf("a set of the user's became %d", len(parts))
 	}
