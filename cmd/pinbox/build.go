@@ -16,7 +16,7 @@ func buildCommand() *cobra.Command {
 		Example: `  pinbox build -c appliance.yaml -o out/
   pinbox build --set worker.yaml --set infra.yaml -o out/
   pinbox build -c appliance.yaml -o out/ --iso rhcos-live.iso --kargs-append console=ttyS0`,
-		Args: cobra.NoArgs,
+		Args: inputsByFlags,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opts, err := in.options()
 			if err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/pinbox/pinbox/builder"
@@ -80,6 +81,15 @@ func checkOutput(output string) error {
 		return usageError{fmt.Errorf("--output %s: it is text or json", output)}
 	}
 	return nil
+}
+
+// inputsByFlags refuses what stands on the command line by itself: a shell that
+// expands a pattern behind a flag, for one.
+func inputsByFlags(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usageError{fmt.Errorf("%q stands alone: an appliance file comes with -c, and other inputs with a flag before each", args[0])}
 }
 
 // requireOut is not left to cobra, which would take a missing flag for a failure

@@ -16,7 +16,7 @@ func lockCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lock -c appliance.yaml",
 		Short: "Resolve all inputs to digests, and write the lock beside the appliance file",
-		Args:  cobra.NoArgs,
+		Args:  inputsByFlags,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opts, err := in.options()
 			if err != nil {

@@ -11,7 +11,7 @@ func planCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan {-c appliance.yaml | --set sets.yaml}",
 		Short: "Show what a build would hold, and write nothing",
-		Args:  cobra.NoArgs,
+		Args:  inputsByFlags,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opts, err := in.options()
 			if err != nil {

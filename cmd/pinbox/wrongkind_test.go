@@ -65,13 +65,19 @@ func TestFilesOfOtherKinds(t *testing.T) {
 			t.Errorf("%s: exit code %d\n%s", name, code, stderr)
 		}
 	}
-	// Messages speak of YAML, not of Go.
+	if code, _, stderr := pinbox(t.Context(), "plan", "--set", set, isc); code != exitUsage || !strings.Contains(stderr, "with a flag before each") {
+		t.Errorf("an input without a flag: exit code %d\n%s", code, stderr)
+	}
+}
+
+// Messages speak of YAML, not of Go.
+func TestMessagesOfYAML(t *testing.T) {
 	for says, content := range map[string]string{
 		":3: field aditionalImages not found\n":              "apiVersion: mirror.openshift.io/v2alpha1\nkind: ImageSetConfiguration\nmirror: {aditionalImages: []}\n",
 		":3: there is a text, and a mapping is wanted":       "apiVersion: mirror.openshift.io/v2alpha1\nkind: ImageSetConfiguration\nmirror: x\n",
 		":3: there is a list, and a mapping is wanted\nhint": "apiVersion: mirror.openshift.io/v2alpha1\nkind: ImageSetConfiguration\nmirror: [x]\n",
 	} {
-		if _, _, stderr := pinbox(t.Context(), "plan", "--image-set-config", file("bad.yaml", content)); !strings.Contains(stderr, says) {
+		if _, _, stderr := pinbox(t.Context(), "plan", "--image-set-config", write(t, "bad.yaml", []byte(content))); !strings.Contains(stderr, says) {
 			t.Errorf("no %q in\n%s", says, stderr)
 		}
 	}
