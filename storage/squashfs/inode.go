@@ -63,8 +63,13 @@ func (i *Inode) Set(name string, child *Inode) {
 }
 
 // Seal writes the tree below dir and forgets it; dir itself keeps its place in
-// its parent. Inodes of a sealed tree must not stand outside it.
+// its parent. Inodes of a sealed tree must not stand outside it. Short files share
+// blocks with those of their own tree alone.
 func (w *Writer) Seal(dir *Inode) error {
+	if err := w.flushTail(); err != nil {
+		return err
+	}
+	clear(w.short)
 	if _, err := w.pipe.flush(); err != nil {
 		return err
 	}

@@ -16,13 +16,14 @@ type block struct {
 	sparse      bool // zeros of a file need no bytes at all
 	word        uint32
 	ready       chan struct{}
-	placed      func(b *block, start uint64)
+	placed      func(b *block, start uint64) (next uint64)
 }
 
 // pipeline compresses blocks in parallel and writes them in the order in which
 // they were submitted.
 type pipeline struct {
-	out   *bufio.Writer
+	out   io.WriterAt
+	buf   *bufio.Writer // of what goes to out, up to pos
 	pos   uint64
 	free  chan *block
 	work  chan *block
@@ -34,10 +35,10 @@ type pipeline struct {
 	err error // the first failed write
 }
 
-func newPipeline(out io.Writer, start uint64, opts Options) (*pipeline, error) {
+func newPipeline(out io.WriterAt, start uint64, opts Options) (*pipeline, error) {
 	depth := 4*opts.Workers + 2
 	p := &pipeline{
-		out: bufio.NewWriterSize(out, 1<<20), pos: start,
+		out: out, buf: bufio.NewWriterSize(io.NewOffsetWriter(out, int64(start)), 1<<20), pos: start,
 		free: make(chan *block, depth), work: make(chan *block, depth), order: make(chan *block, depth+1),
 	}
 	for range depth {
@@ -87,8 +88,9 @@ func (p *pipeline) get() *block {
 func (p *pipeline) put(b *block) { p.free <- b }
 
 // submit queues b. placed is called from the writing goroutine, in the order of
-// submission, once the block has its place in the image; flush waits for that.
-func (p *pipeline) submit(b *block, sparse bool, placed func(b *block, start uint64)) error {
+// submission, once the block has its place in the image; flush waits for that. It
+// says where the next block goes: behind this one, or over what is not needed.
+func (p *pipeline) submit(b *block, sparse bool, placed func(b *block, start uint64) (next uint64)) error {
 	b.sparse, b.placed = sparse, placed
 	p.order <- b
 	p.work <- b
@@ -103,24 +105,36 @@ func (p *pipeline) write() {
 			continue
 		}
 		if p.failure() == nil {
-			if _, err := p.out.Write(b.packed); err != nil {
+			if _, err := p.buf.Write(b.packed); err != nil {
 				p.fail(err)
 			}
 		}
-		b.placed(b, p.pos)
-		p.pos += uint64(len(b.packed))
+		p.next(b.placed(b, p.pos), p.pos+uint64(len(b.packed)))
 		p.put(b)
 	}
+}
+
+// next goes on at pos; end is behind what was written.
+func (p *pipeline) next(pos, end uint64) {
+	p.pos = pos
+	if pos == end {
+		return
+	}
+	if err := p.buf.Flush(); err != nil {
+		p.fail(err)
+	}
+	p.buf.Reset(io.NewOffsetWriter(p.out, int64(pos)))
 }
 
 // flush waits until all blocks are written and says where the next would go.
 func (p *pipeline) flush() (uint64, error) {
 	done := make(chan uint64)
-	b := &block{ready: make(chan struct{}), placed: func(_ *block, start uint64) {
-		if err := p.out.Flush(); err != nil {
+	b := &block{ready: make(chan struct{}), placed: func(_ *block, start uint64) uint64 {
+		if err := p.buf.Flush(); err != nil {
 			p.fail(err)
 		}
 		done <- start
+		return start
 	}}
 	close(b.ready)
 	p.order <- b

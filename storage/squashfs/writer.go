@@ -62,10 +62,11 @@ func (o *Options) Validate() error {
 }
 
 // Output is where an image goes: written front to back, but for the superblock,
-// which is put right at the end. *os.File is one.
+// which is put right at the end, and for files that turn out to be there already,
+// over which the next ones are written. *os.File is one.
 type Output interface {
-	io.Writer
 	io.WriterAt
+	Truncate(size int64) error
 }
 
 // Writer builds one image. Its methods are called from one goroutine.
@@ -80,10 +81,12 @@ type Writer struct {
 	ids    idTable
 	xattrs xattrTable
 
-	tail      *block     // the fragment block that is being filled
-	tails     uint32     // fragment blocks before it
-	fragments []fragment // the pipeline's until it is flushed
-	exports   []uint64   // inode references by number
+	tail      *block         // the fragment block that is being filled
+	tails     uint32         // fragment blocks before it
+	fragments []fragment     // the pipeline's until it is flushed
+	short     map[sum]short  // tails since the last seal
+	long      map[sum]uint64 // where longer contents start; the pipeline's
+	exports   []uint64       // inode references by number
 }
 
 // NewWriter starts an image on out. The caller ends it with Close or Abort.
@@ -95,7 +98,7 @@ func NewWriter(out Output, opts Options) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{out: out, opts: opts, codec: codec}
+	w := &Writer{out: out, opts: opts, codec: codec, short: map[sum]short{}, long: map[sum]uint64{}}
 	w.inodes.codec, w.dirs.codec, w.xattrs.pairs.codec = codec, codec, codec
 	start, err := w.writeHead()
 	if err != nil {
@@ -113,7 +116,7 @@ func (w *Writer) writeHead() (uint64, error) {
 	head := make([]byte, superblockSize)
 	head = binary.LittleEndian.AppendUint16(head, 4|metaUncompressed)
 	head = binary.LittleEndian.AppendUint32(head, zstdLevel)
-	n, err := w.out.Write(head)
+	n, err := w.out.WriteAt(head, 0)
 	return uint64(n), err
 }
 
@@ -143,10 +146,14 @@ func (w *Writer) Close(root *Inode) (int64, error) {
 		Flags: flagExportable | flagCompressOpts, IDs: uint16(len(w.ids.list)), Major: 4, Root: root.ref,
 	}
 	t := &end{pos: pos, codec: w.codec}
+	start := int64(pos)
 	t.tables(w, &sb)
 	sb.BytesUsed = t.pos
 	t.append(make([]byte, -t.pos&(padding-1)))
-	if _, err := w.out.Write(t.buf.Bytes()); err != nil {
+	if _, err := w.out.WriteAt(t.buf.Bytes(), start); err != nil {
+		return 0, err
+	}
+	if err := w.out.Truncate(start + int64(t.buf.Len())); err != nil {
 		return 0, err
 	}
 	if _, err := w.out.WriteAt(encode(&sb), 0); err != nil {

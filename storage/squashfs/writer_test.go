@@ -204,7 +204,7 @@ func TestEqualInputGivesEqualBytesWithAnyNumberOfWorkers(t *testing.T) {
 
 type brokenDisk struct{ *os.File }
 
-func (brokenDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+func (brokenDisk) WriteAt([]byte, int64) (int, error) { return 0, syscall.ENOSPC }
 
 func TestFullDiskIsReported(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "x"))
@@ -213,5 +213,46 @@ func TestFullDiskIsReported(t *testing.T) {
 	}
 	if _, err := squashfs.NewWriter(brokenDisk{f}, squashfs.Options{}); err == nil {
 		t.Error("a full disk went unnoticed")
+	}
+}
+
+// A file that is there already takes no room, wherever it comes again; one that
+// differs in its last byte, in its holes or in its length is another.
+func TestEqualFilesAreStoredOnce(t *testing.T) {
+	const block = 128 << 10
+	large := noise(1, 5*block+100)
+	other := bytes.Clone(large)
+	other[len(other)-1]++
+	holes := append(append(noise(2, block), make([]byte, 2*block)...), noise(3, block)...)
+	contents := map[string][]byte{
+		"a": large, "b": other, "c": large, "d": holes, "e": large[:5*block], "f": append(bytes.Clone(holes), make([]byte, block)...),
+		"g": holes, "h": []byte("short"), "i": []byte("short"), "j": []byte("shorT"), "k": make([]byte, 3*block), "l": make([]byte, 3*block),
+	}
+	size := func(names ...string) (int64, string) {
+		img := image(t, squashfs.Options{}, func(w *squashfs.Writer, root *squashfs.Inode) {
+			for _, n := range names {
+				root.Set(n, file(t, w, bytes.NewReader(contents[n])))
+			}
+		})
+		fi, err := os.Stat(img)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fi.Size(), img
+	}
+	all, img := size("a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l")
+	once, _ := size("a", "b", "d", "e", "f", "h", "j", "k")
+	if all > once+4096 {
+		t.Errorf("%d bytes with copies, %d without", all, once)
+	}
+	dir := fixtures.Mount(t, img)
+	unpacked := filepath.Join(t.TempDir(), "x")
+	fixtures.Run(t, "unsquashfs", "-quiet", "-no-progress", "-d", unpacked, img)
+	for name, want := range contents {
+		for _, root := range []string{dir, unpacked} {
+			if got, err := os.ReadFile(filepath.Join(root, name)); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s in %s reads back differently (%v)", name, root, err)
+			}
+		}
 	}
 }
