@@ -62,6 +62,8 @@ type Spec struct {
 
 // StoreSpec is how the image store is packed.
 type StoreSpec struct {
+	// Compression of the squashfs: zstd if left out, gzip, or none.
+	Compression squashfs.Compression `yaml:"compression,omitempty" jsonschema:"enum=zstd,enum=gzip,enum=none"`
 	// BlockSize of the squashfs in bytes, a power of two from 4096 to 1048576;
 	// 131072 if left out.
 	BlockSize int `yaml:"blockSize,omitempty"`
@@ -190,9 +192,9 @@ func (a *Appliance) validate() error {
 			return fmt.Errorf("spec.sources[%d] %w", i, err)
 		}
 	}
-	squash := squashfs.Options{BlockSize: spec.Store.BlockSize}
+	squash := squashfs.Options{BlockSize: spec.Store.BlockSize, Compression: spec.Store.Compression}
 	if err := squash.Validate(); err != nil {
-		return fmt.Errorf("spec.store.blockSize: %w", err)
+		return fmt.Errorf("spec.store: %w", err)
 	}
 	if err := spec.validateISO(); err != nil {
 		return err

@@ -76,7 +76,7 @@ func writeStore(ctx context.Context, o Options, s *stage, client *storage.Client
 		return pinset.Lock{}, 0, err
 	}
 	defer f.Abort()
-	w, err := squashfs.NewWriter(f, squashfs.Options{BlockSize: o.Appliance.Spec.Store.BlockSize, ModTime: modTime})
+	w, err := squashfs.NewWriter(f, squashfs.Options{BlockSize: o.Appliance.Spec.Store.BlockSize, Compression: o.Appliance.Spec.Store.Compression, ModTime: modTime})
 	if err != nil {
 		return pinset.Lock{}, 0, err
 	}

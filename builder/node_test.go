@@ -16,6 +16,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/crio"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 // boot builds an appliance, stops the registry, and boots a node from it: the
@@ -137,4 +138,18 @@ func entries(t *testing.T, dir string) int {
 		t.Fatal(err)
 	}
 	return len(list)
+}
+
+// CRI-O runs images of a store of every compression.
+func TestCompressionsOfTheStore(t *testing.T) {
+	for _, compression := range []squashfs.Compression{squashfs.Gzip, squashfs.None} {
+		t.Run(string(compression), func(t *testing.T) {
+			n, pins, lock := boot(t, func(o *builder.Options, _ sample.Pins) { o.Appliance.Spec.Store.Compression = compression })
+			checkImages(t, n, lock)
+			id, _ := n.RunContainer(pins.Mixed)
+			if code := n.State(id, criapi.ContainerState_CONTAINER_EXITED); code != 0 {
+				t.Errorf("the container ended with %d", code)
+			}
+		})
+	}
 }

@@ -72,6 +72,7 @@ func TestSchemaAgreesWithTheDecoder(t *testing.T) {
 		says    string // of the decoder; "" for a good file
 	}{
 		"least":               {good, ""},
+		"unknown compression": {good + "  store:\n    compression: lzo\n", "it is zstd, gzip or none"},
 		"with everything":     {good + "  platform: linux/arm64\n  store:\n    blockSize: 4096\n  ignition:\n    butane: [b.bu]\n    sshAuthorizedKeys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb]\n  node:\n    store:\n      path: /srv/store\n    internalRepair: true\n    selinuxContext: \"\"\n    binary: x\n", ""},
 		"misspelt field":      {good + "  platfrom: linux/amd64\n", ":8: field platfrom not found"},
 		"misspelt deep":       {good + "  node:\n    store:\n      pth: /x\n", ":10: field pth not found"},

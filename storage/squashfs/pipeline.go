@@ -44,10 +44,10 @@ func newPipeline(out io.WriterAt, start uint64, opts Options) (*pipeline, error)
 	for range depth {
 		p.free <- &block{raw: make([]byte, opts.BlockSize), packed: make([]byte, 0, opts.BlockSize+512)}
 	}
-	codecs := make([]*codec, opts.Workers)
+	codecs := make([]codec, opts.Workers)
 	for i := range codecs {
 		var err error
-		if codecs[i], err = newCodec(); err != nil {
+		if codecs[i], err = newCodec(opts.Compression); err != nil {
 			return nil, err
 		}
 	}
@@ -63,7 +63,7 @@ func newPipeline(out io.WriterAt, start uint64, opts Options) (*pipeline, error)
 	return p, nil
 }
 
-func (b *block) compress(c *codec, zeros []byte) {
+func (b *block) compress(c codec, zeros []byte) {
 	defer close(b.ready)
 	if b.sparse = b.sparse && bytes.Equal(b.raw, zeros[:len(b.raw)]); b.sparse {
 		b.packed, b.word = b.packed[:0], 0

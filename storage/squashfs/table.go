@@ -15,7 +15,7 @@ const (
 
 // metaWriter packs a stream of records into metadata blocks of 8 KiB.
 type metaWriter struct {
-	codec *codec
+	codec codec
 	out   bytes.Buffer // packed blocks
 	raw   []byte       // the block that is being filled
 	tmp   []byte
@@ -139,7 +139,7 @@ func (t *xattrTable) number(attrs map[string]string) uint32 {
 
 // end is what stands behind the data blocks.
 type end struct {
-	codec *codec
+	codec codec
 	buf   bytes.Buffer
 	pos   uint64
 }

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io"
 	goruntime "runtime"
+	"slices"
 	"time"
 )
 
@@ -26,19 +27,24 @@ const Magic = 0x73717368
 
 const (
 	superblockSize   = 96
-	compressionZstd  = 6
 	noTable          = ^uint64(0)
 	flagNoFragments  = 0x0010
 	flagExportable   = 0x0080
 	flagNoXattrs     = 0x0200
 	flagCompressOpts = 0x0400
-	padding          = 4096 // loop devices read whole pages
-	zstdLevel        = 1
+	// Inodes, data, fragments, attributes and IDs are stored as they are.
+	flagNothingPacked = 0x0001 | 0x0002 | 0x0008 | 0x0100 | 0x0800
+	padding           = 4096 // loop devices read whole pages
+	zstdLevel         = 1
+	gzipLevel         = 6
+	gzipWindow        = 15 // bits; the kernel takes no other
 )
 
-// Options of an image. The zero value gives 128 KiB blocks, one compression
+// Options of an image. The zero value gives zstd, 128 KiB blocks, one compression
 // worker a core and time stamp 0.
 type Options struct {
+	// Compression of everything; "" means Zstd.
+	Compression Compression
 	// BlockSize in bytes, a power of two from 4 KiB to 1 MiB.
 	BlockSize int
 	// Workers is how many blocks are compressed at a time.
@@ -54,6 +60,12 @@ func (o *Options) Validate() error {
 	}
 	if o.BlockSize < 4<<10 || o.BlockSize > 1<<20 || o.BlockSize&(o.BlockSize-1) != 0 {
 		return fmt.Errorf("squashfs block size %d: not a power of two from 4096 to 1048576", o.BlockSize)
+	}
+	if o.Compression == "" {
+		o.Compression = Zstd
+	}
+	if !slices.Contains([]Compression{Zstd, Gzip, None}, o.Compression) {
+		return fmt.Errorf("squashfs compression %q: it is zstd, gzip or none", string(o.Compression))
 	}
 	if o.Workers <= 0 {
 		o.Workers = goruntime.GOMAXPROCS(0)
@@ -75,7 +87,7 @@ type Writer struct {
 	opts Options
 	pipe *pipeline
 
-	codec  *codec // of the tables, which this goroutine writes itself
+	codec  codec // of the tables, which this goroutine writes itself
 	inodes metaWriter
 	dirs   metaWriter
 	ids    idTable
@@ -94,7 +106,7 @@ func NewWriter(out Output, opts Options) (*Writer, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	codec, err := newCodec()
+	codec, err := newCodec(opts.Compression)
 	if err != nil {
 		return nil, err
 	}
@@ -110,12 +122,28 @@ func NewWriter(out Output, opts Options) (*Writer, error) {
 	return w, nil
 }
 
+// flags that do not depend on what is in the image.
+func (o Options) flags() uint16 {
+	if o.Compression == None {
+		return flagExportable | flagNothingPacked
+	}
+	return flagExportable | flagCompressOpts
+}
+
 // writeHead leaves room for the superblock and writes the compressor options
 // behind it.
 func (w *Writer) writeHead() (uint64, error) {
+	le := binary.LittleEndian
 	head := make([]byte, superblockSize)
-	head = binary.LittleEndian.AppendUint16(head, 4|metaUncompressed)
-	head = binary.LittleEndian.AppendUint32(head, zstdLevel)
+	switch w.opts.Compression {
+	case Zstd:
+		head = le.AppendUint16(head, 4|metaUncompressed)
+		head = le.AppendUint32(head, zstdLevel)
+	case Gzip:
+		head = le.AppendUint16(head, 8|metaUncompressed)
+		head = le.AppendUint32(head, gzipLevel)
+		head = le.AppendUint16(le.AppendUint16(head, gzipWindow), 0) // no strategies
+	}
 	n, err := w.out.WriteAt(head, 0)
 	return uint64(n), err
 }
@@ -142,8 +170,8 @@ func (w *Writer) Close(root *Inode) (int64, error) {
 	sb := superblock{
 		Magic: Magic, Inodes: uint32(len(w.exports)), ModTime: clampTime(w.opts.ModTime.Unix()),
 		BlockSize: uint32(w.opts.BlockSize), Fragments: uint32(len(w.fragments)),
-		Compression: compressionZstd, BlockLog: log2(w.opts.BlockSize),
-		Flags: flagExportable | flagCompressOpts, IDs: uint16(len(w.ids.list)), Major: 4, Root: root.ref,
+		Compression: w.opts.Compression.id(), BlockLog: log2(w.opts.BlockSize),
+		Flags: w.opts.flags(), IDs: uint16(len(w.ids.list)), Major: 4, Root: root.ref,
 	}
 	t := &end{pos: pos, codec: w.codec}
 	start := int64(pos)
