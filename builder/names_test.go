@@ -39,6 +39,11 @@ func named(t *testing.T, registry *sample.Registry, pins sample.Pins) (o builder
 func TestImagesByName(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	o, tag := named(t, registry, pins)
+	pod := filepath.Join(t.TempDir(), "pod.yaml")
+	if err := os.WriteFile(pod, []byte("kind: Pod\nspec: {initContainers: [{image: '"+pins.Docker+"'}]}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	o.Appliance.Spec.Sources = append(o.Appliance.Spec.Sources, builder.Source{Manifests: []string{pod}, Set: "pods"})
 	n := appliance.Boot(t, o, pins.Pause)
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
@@ -49,15 +54,17 @@ func TestImagesByName(t *testing.T) {
 	if err != nil || status.Image == nil || !status.Image.Pinned || !slices.Equal(status.Image.RepoTags, []string{tag}) {
 		t.Errorf("%v, %v", status.GetImage(), err)
 	}
-	id, _ := n.RunContainer(tag)
-	if code := n.State(id, criapi.ContainerState_CONTAINER_EXITED); code != 0 {
-		t.Errorf("the container ended with %d", code)
+	for _, image := range []string{tag, pins.Docker} {
+		id, _ := n.RunContainer(image)
+		if code := n.State(id, criapi.ContainerState_CONTAINER_EXITED); code != 0 {
+			t.Errorf("%s ended with %d", image, code)
+		}
 	}
 	var sets []string
 	for _, s := range appliance.Lock(t, o.Out).Sets {
 		sets = append(sets, s.Name)
 	}
-	if !slices.Equal(sets, []string{"appliance-images", "base-infra", "base-worker"}) {
+	if !slices.Equal(sets, []string{"appliance-images", "base-infra", "base-worker", "pods"}) {
 		t.Errorf("sets %q", sets)
 	}
 }
