@@ -131,7 +131,7 @@ func TestE3E4ImagesComeFromMirrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			host := "source.invalid"
-			if strings.Contains(conf, ":443") {
+			if strings.Contains(conf, host+":443") { // the registry's own port may begin so
 				host += ":443"
 			}
 			n := appliance.Bare(t)
