@@ -136,11 +136,8 @@ func TestSets(t *testing.T) {
 	}
 }
 
-// Every finding has the line of the field that is wrong.
-func TestPlaces(t *testing.T) {
-	dir := t.TempDir()
-	for name, content := range map[string]string{
-		"b.yaml": `kind: Deployment
+// places are objects with something wrong in many of their lines.
+const places = `kind: Deployment
 spec:
   template:
     spec:
@@ -180,7 +177,13 @@ items:
   spec:
 
     pinnedImages: []
-`,
+`
+
+// Every finding has the line of the field that is wrong.
+func TestPlaces(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"b.yaml": places,
 		"a.json": `{"spec":{"containers":[{"image":"nginx:1"},{"image":"nginx:1"}]}}`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {

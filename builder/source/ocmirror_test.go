@@ -84,6 +84,15 @@ func itms(pairs ...string) string {
 
 const cluster = "working-dir/cluster-resources/itms-oc-mirror.yaml"
 
+// letters are the names of images, with the letters of their digests.
+func letters(images []source.Mirrored) string {
+	var all []string
+	for _, m := range images {
+		all = append(all, m.String()+"="+m.Stored.Encoded()[:1])
+	}
+	return strings.Join(all, " ")
+}
+
 func TestNamesOfOCMirror(t *testing.T) {
 	for name, c := range map[string]struct {
 		files files
@@ -112,11 +121,7 @@ func TestNamesOfOCMirror(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		var got []string
-		for _, m := range found.Images {
-			got = append(got, m.String()+"="+m.Stored.Encoded()[:1])
-		}
-		if diff := cmp.Diff(c.want, strings.Join(got, " ")); diff != "" {
+		if diff := cmp.Diff(c.want, letters(found.Images)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -231,11 +236,7 @@ func TestCatalogsOfOCMirror(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		var got []string
-		for _, m := range found.Images {
-			got = append(got, m.String()+"="+m.Stored.Encoded()[:1])
-		}
-		if diff := cmp.Diff(c.want, strings.Join(got, " ")); diff != "" {
+		if diff := cmp.Diff(c.want, letters(found.Images)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
