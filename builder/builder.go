@@ -44,6 +44,8 @@ type Options struct {
 	Locked bool
 	// NodeBinary is the pinbox-node to use where the appliance names none.
 	NodeBinary string
+	// Cache keeps what is made of layers; the zero value keeps nothing.
+	Cache Cache
 	// ModTime stamps the files that are no image's own; zero means the time of
 	// the newest image.
 	ModTime time.Time
@@ -59,12 +61,11 @@ type Hooks struct {
 	Resolved  func(pinset.Image)
 	// Filling is called before layers are read.
 	Filling func(pinset.Totals)
-	// Read is called with the bytes of each part of a layer that arrived.
+	// Read is called with the bytes of each part of a layer that arrived, from
+	// several goroutines at a time.
 	Read func(int)
-	// Finishing is called when the layers are in.
-	Finishing func()
-	// Step is called before files are hashed, the ISO is written or tags are
-	// resolved, with the bytes or tags that there are; Done with each part of them.
+	// Step is called before the store or the ISO is written, files are hashed or tags
+	// are resolved, with the bytes or tags that there are; Done with each part of them.
 	Step func(name string, all int64)
 	Done func(int)
 }
@@ -133,23 +134,25 @@ func Build(ctx context.Context, o Options) (result Result, err error) {
 		return Result{}, err
 	}
 	defer d.Close()
-	lock, size, err := writeStore(ctx, o, stage, d.client, contents{d.sets, d.images, d.config.carried, binary})
+	lock, store, err := writeStore(ctx, o, stage, d.client, contents{d.sets, d.images, d.config.carried, binary})
 	if err != nil {
 		return Result{}, err
 	}
 	if err := stage.writeTexts(lock, d.sets, d.config); err != nil {
 		return Result{}, err
 	}
-	sums, err := stage.sum(ctx, o.Appliance.Spec, d.config, o.Hooks)
-	if err != nil {
+	if err := stage.sum(ctx, o.Appliance.Spec, d.config, store, o.Hooks); err != nil {
 		return Result{}, err
 	}
 	if err := stage.publish(); err != nil {
 		return Result{}, err
 	}
+	if err := o.Cache.prune(); err != nil {
+		d.warnings = append(d.warnings, err.Error())
+	}
 	return Result{
 		Name: o.Appliance.Metadata.Name, Platform: lock.Platform, Out: filepath.Clean(o.Out), Totals: lock.Totals(),
-		StoreSize: size, StoreDigest: "sha256:" + sums[StoreFile], NodeStore: o.Appliance.Spec.config(nil, nil).Store.What(),
+		StoreSize: store.size, StoreDigest: "sha256:" + store.sum, NodeStore: o.Appliance.Spec.config(nil, nil).Store.What(),
 		ISO: isoPath(o), Installs: o.Appliance.Spec.ISO.InstallDevice, Medium: o.Appliance.Spec.Node.Store.VolumeLabel, Warnings: append(d.warnings, d.config.warnings()...), Seconds: time.Since(started).Seconds(),
 	}, nil
 }

@@ -3,7 +3,9 @@ package builder
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"debug/elf"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/cache"
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/squashfs"
@@ -61,44 +64,80 @@ type contents struct {
 	sets    []pinset.Set
 	images  []storage.Resolved
 	carried []ignition.File
-	binary  io.Reader
+	binary  *os.File
 }
 
-// writeStore composes and packs the store. The lock that it returns knows the
+// stored is the store's file.
+type stored struct {
+	size int64  // bytes
+	sum  string // SHA-256
+}
+
+// writeStore composes and writes the store. The lock that it returns knows the
 // unpacked sizes.
-func writeStore(ctx context.Context, o Options, s *stage, client *storage.Client, c contents) (lock pinset.Lock, size int64, err error) {
+func writeStore(ctx context.Context, o Options, s *stage, client *storage.Client, c contents) (lock pinset.Lock, file stored, err error) {
+	kept, err := o.Cache.open()
+	if err != nil {
+		return lock, file, err
+	}
+	lock, file, err = composeStore(ctx, o, s, client, kept, c)
+	if !errors.Is(err, squashfs.ErrDamaged) {
+		return lock, file, err
+	}
+	// A disk has lost what was kept: it is made again.
+	if damaged, failed := kept.Verify(ctx, nil); failed != nil || len(damaged) == 0 {
+		return lock, file, errors.Join(err, failed)
+	}
+	return composeStore(ctx, o, s, client, kept, c)
+}
+
+func composeStore(ctx context.Context, o Options, s *stage, client *storage.Client, kept cache.Cache, c contents) (lock pinset.Lock, file stored, err error) {
 	modTime := o.ModTime
 	if modTime.IsZero() {
 		modTime = newest(c.images)
 	}
-	f, err := s.create(StoreFile)
+	pool, err := squashfs.NewPool(squashfs.Options{BlockSize: o.Appliance.Spec.Store.BlockSize, Compression: o.Appliance.Spec.Store.Compression})
 	if err != nil {
-		return pinset.Lock{}, 0, err
+		return lock, file, err
 	}
-	defer f.Abort()
-	w, err := squashfs.NewWriter(f, squashfs.Options{BlockSize: o.Appliance.Spec.Store.BlockSize, Compression: o.Appliance.Spec.Store.Compression, ModTime: modTime})
+	defer pool.Close()
+	store, err := compose.NewStore(pool, modTime, s.dir)
 	if err != nil {
-		return pinset.Lock{}, 0, err
+		return lock, file, err
 	}
-	defer w.Abort()
-	store := compose.NewStore(w, modTime, s.dir)
+	defer store.Abort()
 	if o.Hooks.Filling != nil {
 		o.Hooks.Filling(makeLock(o.Appliance.Spec.Platform, c.sets, c.images).Totals())
 	}
-	if err := client.Fill(ctx, store, c.images, o.Hooks.Read); err != nil {
-		return pinset.Lock{}, 0, err
-	}
-	if o.Hooks.Finishing != nil {
-		o.Hooks.Finishing()
+	if err := client.Fill(ctx, store, c.images, storage.Packing{Pool: pool, Cache: kept, Tmp: s.dir}, o.Hooks.Read); err != nil {
+		return lock, file, err
 	}
 	lock = makeLock(o.Appliance.Spec.Platform, c.sets, c.images)
 	if err := addOwn(store, lock, c); err != nil {
-		return pinset.Lock{}, 0, err
+		return lock, file, err
 	}
-	if size, err = store.Close(); err != nil {
-		return pinset.Lock{}, 0, err
+	image, err := store.Close()
+	if err != nil {
+		return lock, file, err
 	}
-	return lock, size, f.Commit()
+	file, err = s.writeImage(ctx, image, o.Hooks)
+	return lock, file, err
+}
+
+// writeImage writes the store's file, and has its sum when it is written.
+func (s *stage) writeImage(ctx context.Context, image *squashfs.Image, hooks Hooks) (stored, error) {
+	hooks.step("write store", image.Size())
+	f, err := s.create(StoreFile)
+	if err != nil {
+		image.Close()
+		return stored{}, err
+	}
+	defer f.Abort()
+	w := &summer{ctx: ctx, w: f, sum: sha256.New(), done: hooks.done}
+	if _, err := image.WriteTo(w); err != nil {
+		return stored{}, err
+	}
+	return stored{size: image.Size(), sum: hex.EncodeToString(w.sum.Sum(nil))}, f.Commit()
 }
 
 // addOwn puts pinbox's folder into the store: what a node needs to know and to
@@ -120,6 +159,9 @@ func addOwn(store *compose.Store, lock pinset.Lock, c contents) error {
 		if err := store.AddFile(path.Join(ignition.FilesDir, f.Path), 0o600, bytes.NewReader(f.Content)); err != nil {
 			return err
 		}
+	}
+	if _, err := c.binary.Seek(0, io.SeekStart); err != nil {
+		return err
 	}
 	return store.AddFile(path.Join(storeDir, "pinbox-node"), 0o755, c.binary)
 }

@@ -171,21 +171,21 @@ func (s *stage) writeTexts(lock pinset.Lock, sets []pinset.Set, config configFil
 }
 
 // sum makes the ISO, which holds the sums of what is in it, and writes SHA256SUMS.
-func (s *stage) sum(ctx context.Context, spec Spec, config configFiles, hooks Hooks) (map[string]string, error) {
-	sums, err := sumTree(ctx, s.dir, hooks)
-	if err != nil {
-		return nil, err
+func (s *stage) sum(ctx context.Context, spec Spec, config configFiles, store stored, hooks Hooks) (err error) {
+	sums := map[string]string{StoreFile: store.sum}
+	if err := sumTree(ctx, s.dir, sums, hooks); err != nil {
+		return err
 	}
 	if spec.ISO.Base != "" {
 		if err := s.writeISO(ctx, spec, config, sums, hooks); err != nil {
-			return nil, err
+			return err
 		}
 		if sums[ISOFile], err = sumFile(ctx, s.path(ISOFile), hooks); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	_, err = atomicfile.Write(s.path(SumsFile), renderSums(sums), 0o644)
-	return sums, err
+	return err
 }
 
 // publish puts the folder into its place.

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"maps"
@@ -14,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 var sumLine = regexp.MustCompile(`^([0-9a-f]{64})  (\S.*)$`)
@@ -51,8 +53,9 @@ func renderSums(sums map[string]string) []byte {
 	return b.Bytes()
 }
 
-// sumTree gives the SHA-256 of every file below dir but the sums themselves.
-func sumTree(ctx context.Context, dir string, hooks Hooks) (map[string]string, error) {
+// sumTree gives the SHA-256 of every file below dir but the sums themselves; those of
+// some may be known.
+func sumTree(ctx context.Context, dir string, sums map[string]string, hooks Hooks) error {
 	var names []string
 	var bytes int64
 	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
@@ -60,7 +63,7 @@ func sumTree(ctx context.Context, dir string, hooks Hooks) (map[string]string, e
 			return err
 		}
 		name, err := filepath.Rel(dir, p)
-		if err != nil || name == SumsFile {
+		if err != nil || name == SumsFile || sums[name] != "" {
 			return err
 		}
 		names = append(names, filepath.ToSlash(name))
@@ -71,16 +74,15 @@ func sumTree(ctx context.Context, dir string, hooks Hooks) (map[string]string, e
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	hooks.step("hash files", bytes)
-	sums := map[string]string{}
 	for _, name := range names {
 		if sums[name], err = sumOf(ctx, filepath.Join(dir, name), hooks); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return sums, nil
+	return nil
 }
 
 // sumFile gives the SHA-256 of one file.
@@ -125,5 +127,25 @@ func (p progressReader) Read(b []byte) (int, error) {
 	if p.done != nil {
 		p.done(n)
 	}
+	return n, err
+}
+
+// summer writes and hashes at the same time. It ends with its context.
+type summer struct {
+	ctx  context.Context
+	w    io.Writer
+	sum  hash.Hash
+	done func(int)
+}
+
+func (s *summer) Write(p []byte) (int, error) {
+	if err := s.ctx.Err(); err != nil {
+		return 0, err
+	}
+	var hashing sync.WaitGroup
+	hashing.Go(func() { s.sum.Write(p) })
+	n, err := s.w.Write(p)
+	hashing.Wait()
+	s.done(n)
 	return n, err
 }

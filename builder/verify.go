@@ -75,8 +75,8 @@ func Verify(ctx context.Context, dir string, hooks Hooks) (Verified, error) {
 }
 
 func compareSums(ctx context.Context, dir string, want map[string]string, hooks Hooks) error {
-	got, err := sumTree(ctx, dir, hooks)
-	if err != nil {
+	got := map[string]string{}
+	if err := sumTree(ctx, dir, got, hooks); err != nil {
 		return err
 	}
 	var errs []error

@@ -2,60 +2,204 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"runtime"
+	"sync"
 
+	"github.com/opencontainers/go-digest"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pinbox/pinbox/storage/cache"
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
+// Packing is what layers are made packs with.
+type Packing struct {
+	Pool *squashfs.Pool
+	// Cache has what was packed before, and keeps what is packed now.
+	Cache cache.Cache
+	// Tmp is a folder for files without a name.
+	Tmp string
+}
+
 // Fill writes the images into the store, each layer once, and fills in the
-// unpacked sizes of their layers. read is called with the bytes of each part of a
-// blob that arrived; it may be nil.
-func (c *Client) Fill(ctx context.Context, store *compose.Store, images []Resolved, read func(int)) error {
-	f := filler{Client: c, store: store, read: read}
-	for i := range images {
-		if err := f.add(ctx, &images[i]); err != nil {
-			return fmt.Errorf("image %s: %w", images[i].Image, err)
+// unpacked sizes of their layers. Several layers are read at a time; those that the
+// cache has are not. read is called with the bytes of each part of a blob that
+// arrived, from several goroutines; it may be nil.
+func (c *Client) Fill(ctx context.Context, store *compose.Store, images []Resolved, p Packing, read func(int)) error {
+	if read == nil {
+		read = func(int) {}
+	}
+	f := filler{Client: c, Packing: p, read: read, jobs: map[digest.Digest]*job{}}
+	order := f.plan(images)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(parallelLayers())
+	var started sync.WaitGroup
+	started.Go(func() {
+		for _, j := range order {
+			group.Go(func() error { return f.run(groupCtx, j) })
+		}
+	})
+	err := f.place(store, images)
+	if err != nil {
+		stop()
+	}
+	started.Wait()
+	// The first failure is what there is to say, not what it led to.
+	if failed := group.Wait(); failed != nil && (err == nil || !errors.Is(failed, context.Canceled)) {
+		err = failed
+	}
+	if err != nil {
+		for _, j := range order {
+			j.close()
 		}
 	}
-	return nil
+	return err
 }
+
+// parallelLayers is how many layers are read at a time: enough to keep all cores busy,
+// and a registry that is far away.
+func parallelLayers() int { return min(max(4, runtime.GOMAXPROCS(0)), 8) }
 
 type filler struct {
 	*Client
-	store *compose.Store
-	read  func(int)
+	Packing
+	read func(int)
+	jobs map[digest.Digest]*job // by DiffID
 }
 
-func (f *filler) add(ctx context.Context, img *Resolved) error {
-	var src *source // opened when the first layer is missing
-	defer func() {
-		if src != nil {
-			_ = src.Close() // nothing was written to it
-		}
-	}()
-	open := func(l pinset.LockedLayer) func(context.Context) (io.ReadCloser, error) {
-		return func(ctx context.Context) (_ io.ReadCloser, err error) {
-			if src == nil {
-				if src, err = f.open(ctx, img.Image); err != nil {
-					return nil, err
-				}
+// job is to get one layer's pack.
+type job struct {
+	layer pinset.LockedLayer
+	from  *lender
+
+	done chan struct{}
+	pack *os.File // once it is done
+	size int64
+	err  error
+}
+
+func (j *job) close() {
+	if j.pack != nil {
+		_ = j.pack.Close() // it was only read, and perhaps closed before
+	}
+}
+
+// plan lists the different layers, in the order in which the store needs them.
+func (f *filler) plan(images []Resolved) (order []*job) {
+	for i := range images {
+		from := &lender{client: f.Client, img: images[i]}
+		for _, l := range images[i].Layers {
+			if f.jobs[l.DiffID] == nil {
+				j := &job{layer: l, from: from, done: make(chan struct{})}
+				f.jobs[l.DiffID] = j
+				order = append(order, j)
+				from.users++
 			}
-			return src.layer(ctx, l, f.read)
 		}
 	}
-	top := ""
-	for i := range img.Layers {
-		l := &img.Layers[i]
-		u, err := f.store.AddLayer(ctx, compose.Layer{Parent: top, Digest: l.Digest, Size: l.Size, MediaType: l.MediaType, DiffID: l.DiffID, Open: open(*l)})
-		if err != nil {
-			return err
-		}
-		l.UnpackedSize, l.Inodes, top = u.Size, u.Inodes, u.ID
+	return order
+}
+
+// run gets a layer's pack: out of the cache, or by reading the layer.
+func (f *filler) run(ctx context.Context, j *job) error {
+	defer close(j.done)
+	defer j.from.release()
+	if j.pack, j.err = f.packOf(ctx, j); j.err != nil {
+		j.err = fmt.Errorf("image %s: layer %s: %w", j.from.img.Image, j.layer.Digest, j.err)
+		return j.err
 	}
-	f.store.AddImage(compose.Image{
-		Names: append([]string{img.Pin}, img.Tags...), TopLayer: top, Index: img.Index, Manifest: img.Manifest, Config: img.Config, Signatures: img.Signatures, Created: img.Created,
-	})
+	fi, err := j.pack.Stat()
+	if err != nil {
+		j.err = err
+		return err
+	}
+	j.size = fi.Size()
 	return nil
+}
+
+func (f *filler) packOf(ctx context.Context, j *job) (*os.File, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	key := cache.Key{DiffID: j.layer.DiffID, Form: f.Pool.Form()}
+	if pack, ok := f.Cache.Get(key); ok {
+		f.read(int(j.layer.Size))
+		return pack, nil
+	}
+	blob := compose.Blob{DiffID: j.layer.DiffID, Open: func(ctx context.Context) (io.ReadCloser, error) {
+		src, err := j.from.open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return src.layer(ctx, j.layer, f.read)
+	}}
+	return f.Cache.Put(key, f.Tmp, func(out io.Writer) error {
+		return compose.PackLayer(ctx, f.Pool, blob, out, f.Tmp)
+	})
+}
+
+// place puts layers and images into the store, in the order of the images, as their
+// packs are made.
+func (f *filler) place(store *compose.Store, images []Resolved) error {
+	for i := range images {
+		img := &images[i]
+		top := ""
+		for n := range img.Layers {
+			l := &img.Layers[n]
+			j := f.jobs[l.DiffID]
+			<-j.done
+			if j.err != nil {
+				return j.err
+			}
+			u, err := store.AddLayer(compose.Layer{Parent: top, Digest: l.Digest, Size: l.Size, MediaType: l.MediaType, DiffID: l.DiffID}, j.pack, j.size)
+			if err != nil {
+				return fmt.Errorf("image %s: %w", img.Image, err)
+			}
+			l.UnpackedSize, l.Inodes, top = u.Size, u.Inodes, u.ID
+		}
+		store.AddImage(compose.Image{
+			Names: append([]string{img.Pin}, img.Tags...), TopLayer: top, Index: img.Index, Manifest: img.Manifest, Config: img.Config, Signatures: img.Signatures, Created: img.Created,
+		})
+	}
+	return nil
+}
+
+// lender opens the source of an image when its first layer is read, and closes it
+// behind the last.
+type lender struct {
+	client *Client
+	img    Resolved
+	users  int // layers that are still to be read
+
+	mu  sync.Mutex
+	src *source
+}
+
+func (l *lender) open(ctx context.Context) (*source, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.src != nil {
+		return l.src, nil
+	}
+	src, err := l.client.open(ctx, l.img.Image)
+	if err == nil {
+		l.src = src
+	}
+	return src, err
+}
+
+func (l *lender) release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.users--; l.users == 0 && l.src != nil {
+		_ = l.src.Close() // nothing was written to it
+	}
 }

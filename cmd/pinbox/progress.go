@@ -47,7 +47,6 @@ func (p *progress) hooks() builder.Hooks {
 		Resolved:  func(pinset.Image) { p.add(1) },
 		Filling:   func(t pinset.Totals) { p.begin("read layers", t.Bytes) },
 		Read:      func(n int) { p.add(int64(n)) },
-		Finishing: func() { p.begin("write store", 0) },
 		Step:      p.begin,
 		Done:      func(n int) { p.add(int64(n)) },
 	}

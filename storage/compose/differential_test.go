@@ -66,21 +66,24 @@ func randomLayer(seed uint64) []sample.Entry {
 	return entries
 }
 
+// source is a pack in memory.
+type source struct{ *bytes.Reader }
+
+func (source) Close() error { return nil }
+
 // What pinbox makes of a layer is what containers/storage unpacks.
 func TestRandomLayersUnpackAsInContainersStorage(t *testing.T) {
 	fixtures.NeedRoot(t)
 	defer syscall.Umask(syscall.Umask(0o022))
-	out, err := os.Create(filepath.Join(t.TempDir(), "store.squashfs"))
+	pool, err := squashfs.NewPool(squashfs.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer out.Close()
-	w, err := squashfs.NewWriter(out, squashfs.Options{})
+	defer pool.Close()
+	store, err := compose.NewStore(pool, time.Unix(0, 0), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.Abort()
-	store := compose.NewStore(w, time.Unix(0, 0), t.TempDir())
 	seeds, trees := map[string]uint64{}, map[string]map[string]string{} // by the IDs of layers
 	for seed := range uint64(800) {
 		stream, err := sample.Tar(randomLayer(seed)...)
@@ -92,16 +95,23 @@ func TestRandomLayersUnpackAsInContainersStorage(t *testing.T) {
 			t.Fatal(err)
 		}
 		theirs := oracle.Unpack(stream, dir)
-		unpacked, err := store.AddLayer(t.Context(), compose.Layer{
-			Digest: digest.FromBytes(stream), Size: int64(len(stream)), DiffID: digest.FromBytes(stream),
-			Open: func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(stream)), nil },
-		})
+		var pack bytes.Buffer
+		err = compose.PackLayer(t.Context(), pool, compose.Blob{
+			DiffID: digest.FromBytes(stream),
+			Open:   func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(stream)), nil },
+		}, &pack, t.TempDir())
 		switch {
 		case theirs != nil || errors.Is(err, compose.ErrEscape): // we refuse links that lead out, they bend them back
 			continue
 		case err != nil:
 			t.Errorf("seed %d: containers/storage unpacks what pinbox refuses: %v", seed, err)
 			continue
+		}
+		unpacked, err := store.AddLayer(compose.Layer{
+			Digest: digest.FromBytes(stream), Size: int64(len(stream)), DiffID: digest.FromBytes(stream),
+		}, source{bytes.NewReader(pack.Bytes())}, int64(pack.Len()))
+		if err != nil {
+			t.Fatal(err)
 		}
 		tree := fixtures.Tree(t, dir)
 		for name, file := range tree {
@@ -111,7 +121,16 @@ func TestRandomLayersUnpackAsInContainersStorage(t *testing.T) {
 		}
 		seeds[unpacked.ID], trees[unpacked.ID] = seed, tree
 	}
-	if _, err := store.Close(); err != nil {
+	img, err := store.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := os.Create(filepath.Join(t.TempDir(), "store.squashfs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	if _, err := img.WriteTo(out); err != nil {
 		t.Fatal(err)
 	}
 	if len(seeds) < 150 {

@@ -16,7 +16,7 @@ import (
 
 // reader turns one layer's tar stream into a tree.
 type reader struct {
-	w     *squashfs.Writer
+	pack  *squashfs.Packer
 	tree  *tree
 	split *splitter
 
@@ -32,9 +32,9 @@ type pendingLink struct {
 	hdr  *tar.Header
 }
 
-func newReader(w *squashfs.Writer, t *tree, s *splitter) *reader {
+func newReader(p *squashfs.Packer, t *tree, s *splitter) *reader {
 	r := &reader{
-		w: w, tree: t, split: s,
+		pack: p, tree: t, split: s,
 		entryOf: map[*squashfs.Content]int{}, superseded: map[int]bool{},
 		uids: map[uint32]struct{}{}, gids: map[uint32]struct{}{},
 	}
@@ -84,7 +84,7 @@ func (r *reader) add(hdr *tar.Header, tr io.Reader) error {
 		return r.place(hdr, nil)
 	}
 	if isSparse(hdr) { // its bytes in the stream are not those of the file
-		content, err := r.w.Content(tr)
+		content, err := r.pack.Content(tr)
 		if err != nil {
 			return fmt.Errorf("%q: %w", hdr.Name, err)
 		}
@@ -92,7 +92,7 @@ func (r *reader) add(hdr *tar.Header, tr io.Reader) error {
 	}
 	var content *squashfs.Content
 	err := r.split.file(hdr.Name, hdr.Size, tr, func(body io.Reader) (err error) {
-		if content, err = r.w.Content(body); err == nil {
+		if content, err = r.pack.Content(body); err == nil {
 			r.entryOf[content] = r.entry
 		}
 		return err

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,22 +35,19 @@ func tarOf(t *testing.T, entries []sample.Entry) []byte {
 // unpack reads a stream into a tree and its record.
 func unpack(t *testing.T, layer []byte) (*reader, []byte, error) {
 	t.Helper()
-	out, err := os.Create(filepath.Join(t.TempDir(), "image"))
+	pool, err := squashfs.NewPool(squashfs.Options{Workers: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { out.Close() })
-	w, err := squashfs.NewWriter(out, squashfs.Options{Workers: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.Abort)
+	t.Cleanup(pool.Close)
+	pack := pool.NewPacker(io.Discard)
+	t.Cleanup(pack.Abort)
 	var record bytes.Buffer
 	split, err := newSplitter(bytes.NewReader(layer), &record)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newReader(w, newTree(rootOwner{perm: 0o555}), split)
+	r := newReader(pack, newTree(), split)
 	err = r.read()
 	return r, record.Bytes(), err
 }
@@ -211,17 +209,30 @@ func TestOverlayAttributesOfAnImageAreDropped(t *testing.T) {
 	}
 }
 
-// A layer without an entry for its root has its parent's, as a pull has it.
+// A layer without an entry for its root has its parent's, as a pull has it, and
+// folders without one its setgid bit.
 func TestRootIsInherited(t *testing.T) {
-	r, _, err := unpack(t, tarOf(t, []sample.Entry{{Header: tar.Header{Name: "./", Uid: 7}}}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := r.tree.owner(); got != (rootOwner{0o755, 7, 0}) {
-		t.Errorf("%+v", got)
-	}
-	if got := newTree(r.tree.owner()).owner(); got != (rootOwner{0o755, 7, 0}) {
-		t.Errorf("%+v", got)
+	below := rootOwner{0o2750, 7, 8}
+	for name, test := range map[string]struct {
+		entries []sample.Entry
+		root    rootOwner
+		folder  uint32
+	}{
+		"without an entry": {[]sample.Entry{f("a/b", "x")}, below, 0o2755},
+		"with an entry":    {[]sample.Entry{{Header: tar.Header{Name: "./", Uid: 7}}, f("a/b", "x")}, rootOwner{0o755, 7, 0}, 0o755},
+		"with a late one":  {[]sample.Entry{f("a/b", "x"), {Header: tar.Header{Name: "./", Uid: 7}}}, rootOwner{0o755, 7, 0}, 0o2755},
+	} {
+		r, _, err := unpack(t, tarOf(t, test.entries))
+		if err != nil {
+			t.Fatal(err)
+		}
+		settleRoot(r.tree.root, below)
+		if got := ownerOf(r.tree.root); got != test.root {
+			t.Errorf("%s: root %+v, want %+v", name, got, test.root)
+		}
+		if got := r.tree.root.Entry("a").Mode & 0o7777; got != test.folder {
+			t.Errorf("%s: folder %o, want %o", name, got, test.folder)
+		}
 	}
 }
 

@@ -8,7 +8,6 @@ package compose
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -36,9 +35,6 @@ type Layer struct {
 	MediaType string
 	// DiffID is the digest of its uncompressed tar stream.
 	DiffID digest.Digest
-	// Open starts to read the blob; the reader fails at its end if the blob does
-	// not match Digest.
-	Open func(context.Context) (io.ReadCloser, error)
 }
 
 // Unpacked is what is known of a layer that was read.
@@ -68,10 +64,13 @@ type Image struct {
 // goroutine.
 type Store struct {
 	w     *squashfs.Writer
+	pool  *squashfs.Pool
 	root  *squashfs.Inode
 	mtime time.Time
-	tmp   string
 
+	// own are the files that are no layer's: the last pack.
+	own      *squashfs.Packer
+	ownFile  *os.File
 	layers   []layerRecord
 	chains   map[string]chain
 	images   map[string]*imageRecord
@@ -87,11 +86,20 @@ type chain struct {
 	root     rootOwner
 }
 
-// NewStore starts a store. modTime stamps all files that are not an image's own;
-// the folder tmp takes files that have no name and end with the process.
-func NewStore(w *squashfs.Writer, modTime time.Time, tmp string) *Store {
+// NewStore starts a store of the pool's options. modTime stamps all files that are
+// not an image's own; the folder tmp takes a file that has no name and ends with the
+// process. The caller ends the store with Close or Abort.
+func NewStore(pool *squashfs.Pool, modTime time.Time, tmp string) (*Store, error) {
+	w, err := squashfs.NewWriter(pool.ImageOptions(modTime))
+	if err != nil {
+		return nil, err
+	}
+	spool, err := newSpool(tmp)
+	if err != nil {
+		return nil, err
+	}
 	s := &Store{
-		w: w, mtime: modTime, tmp: tmp,
+		w: w, pool: pool, mtime: modTime, own: pool.NewPacker(spool), ownFile: spool,
 		chains: map[string]chain{"": {root: rootOwner{perm: 0o555}}},
 		images: map[string]*imageRecord{},
 	}
@@ -103,67 +111,55 @@ func NewStore(w *squashfs.Writer, modTime time.Time, tmp string) *Store {
 	s.root.Set("overlay", s.overlay)
 	s.root.Set("overlay-layers", s.layerDir)
 	s.overlay.Set("l", s.links)
-	return s
+	return s, nil
 }
 
-// AddLayer reads a layer into the store. A layer that is there already is not
-// read again.
-func (s *Store) AddLayer(ctx context.Context, l Layer) (Unpacked, error) {
-	id := LayerID(l.Parent, l.DiffID)
-	if there, ok := s.chains[id]; ok {
-		return there.unpacked, nil
+// Abort gives up the store, and closes the packs that it took.
+func (s *Store) Abort() {
+	s.own.Abort()
+	_ = s.ownFile.Close()
+	s.w.Abort()
+}
+
+// Has says whether a layer is there already, and what is known of it.
+func (s *Store) Has(l Layer) (Unpacked, bool) {
+	there, ok := s.chains[LayerID(l.Parent, l.DiffID)]
+	return there.unpacked, ok
+}
+
+// AddLayer puts a layer into the store that PackLayer has made a pack of, which
+// stands in src and has size bytes. The store closes src. A layer that is there
+// already is not looked at. An error that is squashfs.ErrDamaged speaks of the pack.
+func (s *Store) AddLayer(l Layer, src squashfs.Source, size int64) (Unpacked, error) {
+	if there, ok := s.Has(l); ok {
+		return there, nil
 	}
 	below, ok := s.chains[l.Parent]
 	if !ok {
 		return Unpacked{}, fmt.Errorf("layer %s: its parent %s is not in the store", l.Digest, l.Parent)
 	}
-	spool, err := newSpool(s.tmp)
-	if err != nil {
-		return Unpacked{}, err
-	}
-	defer spool.Close()
-	r, st, err := s.unpack(ctx, l, newTree(below.root), spool)
+	pack, err := s.pool.OpenPack(src, size)
 	if err != nil {
 		return Unpacked{}, fmt.Errorf("layer %s: %w", l.Digest, err)
 	}
-	if st.kind == uncompressed && l.Digest != l.DiffID { // what came was not the blob
-		st.kind = compressionOf(l.MediaType)
+	note, diff, record, err := unwrap(pack)
+	if err != nil {
+		return Unpacked{}, fmt.Errorf("layer %s: %w", l.Digest, err)
 	}
-	u := Unpacked{ID: id, Size: st.size, Inodes: count(r.tree.root)}
-	rec := layerRecord{
+	s.w.Take(pack)
+	settleRoot(diff, below.root)
+	id := LayerID(l.Parent, l.DiffID)
+	u := Unpacked{ID: id, Size: note.Size, Inodes: count(diff)}
+	s.layers = append(s.layers, layerRecord{
 		ID: id, Parent: l.Parent, Created: s.mtime.UTC(),
 		CompressedDigest: l.Digest, CompressedSize: l.Size,
-		UncompressedDigest: l.DiffID, UncompressedSize: st.size, Compression: st.kind,
-		UIDs: sorted(r.uids), GIDs: sorted(r.gids),
-	}
-	s.chains[id] = chain{unpacked: u, lower: lowerOf(id, below.lower), root: r.tree.owner()}
-	s.layers = append(s.layers, rec)
-	return u, s.placeLayer(id, below, r.tree.root, spool)
-}
-
-// unpack reads the layer once. If entries of it replace others, it reads it
-// again, for its record must hold what was replaced.
-func (s *Store) unpack(ctx context.Context, l Layer, t *tree, spool *os.File) (*reader, *stream, error) {
-	st, err := openStream(ctx, l.Open)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer st.close()
-	split, err := newSplitter(st, spool)
-	if err != nil {
-		return nil, nil, err
-	}
-	r := newReader(s.w, t, split)
-	if err := r.read(); err != nil {
-		return nil, nil, st.explain(ctx, err, l.DiffID)
-	}
-	if err := st.verify(l.DiffID); err != nil {
-		return nil, nil, err
-	}
-	if len(r.superseded) > 0 {
-		return r, st, s.splitAgain(ctx, l, r.superseded, spool)
-	}
-	return r, st, nil
+		UncompressedDigest: l.DiffID, UncompressedSize: note.Size, Compression: compressionOf(l),
+		UIDs: note.UIDs, GIDs: note.GIDs,
+	})
+	s.chains[id] = chain{unpacked: u, lower: lowerOf(id, below.lower), root: ownerOf(diff)}
+	record.ModTime = s.mtime.Unix()
+	s.layerDir.Set(id+".tar-split.gz", record)
+	return u, s.placeLayer(id, below, diff)
 }
 
 func lowerOf(id, lower string) string {
@@ -174,30 +170,53 @@ func lowerOf(id, lower string) string {
 	return link + ":" + lower
 }
 
-// placeLayer writes the layer's directory and its record of the tar stream.
-func (s *Store) placeLayer(id string, below chain, diff *squashfs.Inode, spool *os.File) error {
-	dir := s.dir(0o700)
-	s.overlay.Set(id, dir)
-	dir.Set("diff", diff)
-	if err := s.file(dir, "link", 0o644, strings.NewReader(linkName(id))); err != nil {
+// placeLayer writes the layer's directory.
+func (s *Store) placeLayer(id string, below chain, diff *squashfs.Inode) error {
+	files := map[string]string{"link": linkName(id)}
+	if below.lower != "" {
+		files["lower"] = below.lower
+	}
+	dir, err := s.small(files)
+	if err != nil {
 		return err
 	}
-	if below.lower != "" {
-		if err := s.file(dir, "lower", 0o644, strings.NewReader(below.lower)); err != nil {
-			return err
-		}
-	}
+	s.overlay.Set(id, dir)
+	dir.Set("diff", diff)
 	s.links.Set(linkName(id), &squashfs.Inode{
 		Mode: syscall.S_IFLNK | 0o777, Target: path.Join("..", id, "diff"), ModTime: s.mtime.Unix(),
 	})
-	if _, err := spool.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	if err := s.file(s.layerDir, id+".tar-split.gz", 0o600, spool); err != nil {
-		return err
-	}
 	return s.w.Seal(dir)
 }
+
+// small makes a directory of a few small files, which may be sealed at once.
+func (s *Store) small(files map[string]string) (*squashfs.Inode, error) {
+	var b bytes.Buffer
+	p := s.pool.NewPacker(&b)
+	defer p.Abort()
+	dir := s.dir(0o700)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		content, err := p.Content(strings.NewReader(files[name]))
+		if err != nil {
+			return nil, err
+		}
+		dir.Set(name, s.regular(0o644, content))
+	}
+	pack, err := p.Use(memory{&b})
+	if err != nil {
+		return nil, err
+	}
+	s.w.Take(pack)
+	return dir, nil
+}
+
+// memory is a pack that is read when it is complete.
+type memory struct{ *bytes.Buffer }
+
+func (m memory) ReadAt(p []byte, at int64) (int, error) {
+	return bytes.NewReader(m.Bytes()).ReadAt(p, at)
+}
+
+func (memory) Close() error { return nil }
 
 // AddImage records an image. The same image under another name becomes one
 // record with both.
@@ -242,11 +261,30 @@ func (s *Store) AddFile(name string, perm uint32, content io.Reader) error {
 	return s.file(dir, base, perm, content)
 }
 
-// Close writes the records and ends the image. It returns its size in bytes.
-func (s *Store) Close() (int64, error) {
+// Close writes the records, and gives the image that is to be written. It may be
+// called once; a store that was closed needs no Abort.
+func (s *Store) Close() (_ *squashfs.Image, err error) {
+	defer func() {
+		if err != nil {
+			s.Abort()
+		}
+	}()
 	if err := s.index(s.layerDir, "layers", append([]layerRecord{}, s.layers...)); err != nil {
-		return 0, err
+		return nil, err
 	}
+	if err := s.placeImages(); err != nil {
+		return nil, err
+	}
+	pack, err := s.own.Use(s.ownFile)
+	if err != nil {
+		return nil, err
+	}
+	s.w.Take(pack)
+	return s.w.Close(s.root)
+}
+
+// placeImages writes the images' documents.
+func (s *Store) placeImages() error {
 	images := []*imageRecord{}
 	dir := s.dir(0o700)
 	s.root.Set("overlay-images", dir)
@@ -255,21 +293,18 @@ func (s *Store) Close() (int64, error) {
 		slices.Sort(rec.Names)
 		rec.Names = slices.Compact(rec.Names)
 		if err := rec.seal(); err != nil {
-			return 0, err
+			return err
 		}
 		images = append(images, rec)
 		data := s.dir(0o700)
 		dir.Set(id, data)
 		for _, key := range rec.BigDataNames {
 			if err := s.file(data, DataFile(key), 0o600, bytes.NewReader(rec.data[key])); err != nil {
-				return 0, err
+				return err
 			}
 		}
 	}
-	if err := s.index(dir, "images", images); err != nil {
-		return 0, err
-	}
-	return s.w.Close(s.root)
+	return s.index(dir, "images", images)
 }
 
 // index writes layers.json or images.json and its lock file. Without the lock
@@ -289,12 +324,16 @@ func (s *Store) dir(perm uint32) *squashfs.Inode {
 	return squashfs.NewDir(perm, 0, 0, s.mtime.Unix())
 }
 
+func (s *Store) regular(perm uint32, content *squashfs.Content) *squashfs.Inode {
+	return &squashfs.Inode{Mode: syscall.S_IFREG | perm, Content: content, ModTime: s.mtime.Unix()}
+}
+
 func (s *Store) file(dir *squashfs.Inode, name string, perm uint32, r io.Reader) error {
-	content, err := s.w.Content(r)
+	content, err := s.own.Content(r)
 	if err != nil {
 		return err
 	}
-	dir.Set(name, &squashfs.Inode{Mode: syscall.S_IFREG | perm, Content: content, ModTime: s.mtime.Unix()})
+	dir.Set(name, s.regular(perm, content))
 	return nil
 }
 

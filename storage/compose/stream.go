@@ -76,15 +76,15 @@ func openStream(ctx context.Context, open func(context.Context) (io.ReadCloser, 
 	return s, nil
 }
 
-// compressionOf a blob by its media type, of Docker or OCI.
-func compressionOf(mediaType string) compression {
+// compressionOf a layer's blob, as a registry has it.
+func compressionOf(l Layer) compression {
 	switch {
-	case strings.HasSuffix(mediaType, "gzip"):
-		return gzipCompressed
-	case strings.HasSuffix(mediaType, "zstd"):
+	case l.Digest == l.DiffID:
+		return uncompressed
+	case strings.HasSuffix(l.MediaType, "zstd"):
 		return zstdCompressed
 	}
-	return uncompressed
+	return gzipCompressed // also where the type says nothing: Docker's first
 }
 
 func sniff(magic []byte) compression {

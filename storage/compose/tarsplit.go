@@ -118,14 +118,14 @@ func (t *tee) Read(p []byte) (int, error) {
 
 // splitAgain reads a layer for its record alone, and keeps the contents of the
 // given entries in it.
-func (s *Store) splitAgain(ctx context.Context, l Layer, keep map[int]bool, spool *os.File) error {
+func splitAgain(ctx context.Context, blob Blob, keep map[int]bool, spool *os.File) error {
 	if err := spool.Truncate(0); err != nil {
 		return err
 	}
 	if _, err := spool.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	st, err := openStream(ctx, l.Open)
+	st, err := openStream(ctx, blob.Open)
 	if err != nil {
 		return err
 	}
@@ -157,5 +157,5 @@ func (s *Store) splitAgain(ctx context.Context, l Layer, keep map[int]bool, spoo
 	if err := split.close(); err != nil {
 		return err
 	}
-	return st.verify(l.DiffID)
+	return st.verify(blob.DiffID)
 }

@@ -50,20 +50,41 @@ type tree struct {
 	linked bool
 }
 
+// fromBelow marks a mode that comes from the layer below, and those that inherit from
+// it: what a layer unpacks to is known before it is known what it will stand on.
+const fromBelow = 1 << 31
+
 // newTree starts a layer. Without an entry for its root a layer has the root of
-// its parent, and that of a base layer is 0555 root:root: drivers/overlay in
-// containers/storage, getLayerPermissions.
-func newTree(root rootOwner) *tree {
-	return &tree{
-		root:     squashfs.NewDir(root.perm, root.uid, root.gid, 0),
-		replaced: func(*squashfs.Inode) {},
+// its parent: drivers/overlay in containers/storage, getLayerPermissions.
+func newTree() *tree {
+	root := squashfs.NewDir(0, 0, 0, 0)
+	root.Mode |= fromBelow
+	return &tree{root: root, replaced: func(*squashfs.Inode) {}}
+}
+
+// settle puts what comes from the layer below into the tree of a layer.
+func settle(i *squashfs.Inode, below rootOwner) {
+	if i.Mode&fromBelow != 0 {
+		i.Mode = i.Mode&^fromBelow | below.perm&syscall.S_ISGID
 	}
+	for _, child := range i.Entries() {
+		settle(child, below)
+	}
+}
+
+// settleRoot does that for a whole layer.
+func settleRoot(root *squashfs.Inode, below rootOwner) {
+	if root.Mode&fromBelow != 0 {
+		root.UID, root.GID = below.uid, below.gid
+		root.Mode |= below.perm
+	}
+	settle(root, below)
 }
 
 type rootOwner struct{ perm, uid, gid uint32 }
 
-func (t *tree) owner() rootOwner {
-	return rootOwner{perm: t.root.Mode & 07777, uid: t.root.UID, gid: t.root.GID}
+func ownerOf(root *squashfs.Inode) rootOwner {
+	return rootOwner{perm: root.Mode & 07777, uid: root.UID, gid: root.GID}
 }
 
 // locate finds the directory and the name of an entry, and makes directories
@@ -132,7 +153,7 @@ func (t *tree) walk(dirs string) (*squashfs.Inode, error) {
 				return nil, fmt.Errorf("%w: a name of %d bytes", ErrEntry, len(name))
 			}
 			next = implicitDir()
-			next.Mode |= here.Mode & syscall.S_ISGID // as mkdir(2) has it
+			next.Mode |= here.Mode & (syscall.S_ISGID | fromBelow) // as mkdir(2) has it
 			here.Set(name, next)
 		case next.IsSymlink():
 			if links++; links > maxLinks {

@@ -2,16 +2,16 @@ package squashfs
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"hash"
+	"hash/crc32"
 	"io"
 )
 
 const noFragment = ^uint32(0)
 
-// Content is the data of a regular file, written to the image already. Several
-// inodes may share it.
+// Content is the data of a regular file, in a pack or, once that is taken, in an
+// image. Several inodes may share it.
 type Content struct {
 	size     int64
 	fragment uint32
@@ -32,39 +32,48 @@ type fragment struct {
 	Word, Unused uint32
 }
 
-// sum tells contents apart.
+// sum tells extents apart.
 type sum [sha256.Size]byte
+
+// extent is a run of blocks that stays together: those of a long content, or one
+// block of fragments.
+type extent struct {
+	start, size uint64 // bytes
+	sum         sum
+	check       uint32 // CRC-32C, which costs next to nothing when it is read again
+}
 
 // short is where a tail stands.
 type short struct{ fragment, offset uint32 }
 
-// Content reads r to its end and stores what it gives, unless that is there
-// already. Files shorter than a block share fragment blocks; the last block of a
-// longer file stands alone, as mksquashfs has it.
-func (w *Writer) Content(r io.Reader) (*Content, error) {
+// Content reads r to its end and stores what it gives. Files shorter than a block
+// share fragment blocks, equal ones their place; the last block of a longer file
+// stands alone, as mksquashfs has it.
+func (p *Packer) Content(r io.Reader) (*Content, error) {
 	c := &Content{fragment: noFragment}
-	p := placing{c: c, w: w, packed: sha256.New()}
+	p.contents = append(p.contents, c)
+	m := measuring{p: p, c: c, sum: sha256.New()}
 	for {
-		b := w.pipe.get()
+		b := p.pipe.get()
 		n, last, err := fill(r, b.raw)
 		b.raw = b.raw[:n]
 		c.size += int64(n)
 		if err != nil {
-			w.pipe.put(b)
+			p.pipe.put(b)
 			return nil, err
 		}
-		if last && c.size == int64(n) && n < w.opts.BlockSize {
+		if last && c.size == int64(n) && n < p.pool.opts.BlockSize {
 			if n == 0 {
-				w.pipe.put(b)
-				return c, w.pipe.failure()
+				p.pipe.put(b)
+				return c, p.pipe.failure()
 			}
-			return c, w.addTail(c, b)
+			return c, p.addTail(c, b)
 		}
-		placed := p.block
+		placed := m.block
 		if last {
-			placed = p.last
+			placed = m.last
 		}
-		if err := w.pipe.submit(b, true, placed); err != nil || last {
+		if err := p.pipe.submit(b, true, placed); err != nil || last {
 			return c, err
 		}
 	}
@@ -86,85 +95,82 @@ func fill(r io.Reader, p []byte) (n int, last bool, err error) {
 	return n, false, nil
 }
 
-// placing follows a content through the pipeline. Equal contents become equal
-// blocks, so their sum is over what is written, a third of what is read.
-type placing struct {
-	c      *Content
-	w      *Writer
-	packed hash.Hash
+// measuring follows a content through the pipeline. Its sum is over what is
+// written, a third of what is read: equal contents become equal blocks.
+type measuring struct {
+	p   *Packer
+	c   *Content
+	sum hash.Hash
+	e   extent
 }
 
 // block is called in the order of the blocks.
-func (p *placing) block(b *block, start uint64) (next uint64) {
-	c := p.c
-	c.blocks = append(c.blocks, b.word)
+func (m *measuring) block(b *block, start uint64) {
+	m.c.blocks = append(m.c.blocks, b.word)
 	if b.word == 0 {
-		c.sparse += uint64(len(b.raw))
-	} else if c.start == 0 {
-		c.start = start
+		m.c.sparse += uint64(len(b.raw))
+		return
 	}
-	p.packed.Write(b.packed)
-	return start + uint64(len(b.packed))
+	if m.c.start == 0 {
+		m.c.start, m.e.start = start, start
+	}
+	m.e.size += uint64(len(b.packed))
+	m.e.check = crc32.Update(m.e.check, castagnoli(), b.packed)
+	m.sum.Write(b.packed)
 }
 
-// last finds out whether the content is there already: then the next one is written
-// over it. Its last block may be empty.
-func (p *placing) last(b *block, start uint64) (next uint64) {
+// last ends the extent. The last block may be empty.
+func (m *measuring) last(b *block, start uint64) {
 	if len(b.raw) > 0 {
-		start = p.block(b, start)
+		m.block(b, start)
 	}
-	c := p.c
-	if c.start == 0 { // all zeros
-		return start
+	if m.c.start > 0 { // not all zeros
+		m.sum.Sum(m.e.sum[:0])
+		m.p.extents = append(m.p.extents, m.e)
 	}
-	for _, word := range append(c.blocks, uint32(c.size), uint32(c.size>>32)) {
-		p.packed.Write(binary.LittleEndian.AppendUint32(nil, word))
-	}
-	key := sum(p.packed.Sum(nil))
-	if first, ok := p.w.long[key]; ok {
-		c.start, start = first, c.start
-		return start
-	}
-	p.w.long[key] = c.start
-	return start
 }
+
+// castagnoli is a table that the library makes once.
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 // addTail puts a short file into the fragment block that is being filled.
-func (w *Writer) addTail(c *Content, b *block) error {
+func (p *Packer) addTail(c *Content, b *block) error {
 	key := sum(sha256.Sum256(b.raw))
-	if first, ok := w.short[key]; ok {
+	if first, ok := p.short[key]; ok {
 		c.fragment, c.offset = first.fragment, first.offset
-		w.pipe.put(b)
-		return w.pipe.failure()
+		p.pipe.put(b)
+		return p.pipe.failure()
 	}
-	if w.tail != nil && len(w.tail.raw)+len(b.raw) > w.opts.BlockSize {
-		if err := w.flushTail(); err != nil {
+	if p.tail != nil && len(p.tail.raw)+len(b.raw) > p.pool.opts.BlockSize {
+		if err := p.flushTail(); err != nil {
 			return err
 		}
 	}
-	c.fragment = w.tails
-	if w.tail != nil {
-		c.offset = uint32(len(w.tail.raw))
+	c.fragment = p.tails
+	if p.tail != nil {
+		c.offset = uint32(len(p.tail.raw))
 	}
-	w.short[key] = short{c.fragment, c.offset}
-	if w.tail == nil {
-		w.tail = b
+	p.short[key] = short{c.fragment, c.offset}
+	if p.tail == nil {
+		p.tail = b
 		return nil
 	}
-	w.tail.raw = append(w.tail.raw, b.raw...)
-	w.pipe.put(b)
+	p.tail.raw = append(p.tail.raw, b.raw...)
+	p.pipe.put(b)
 	return nil
 }
 
-func (w *Writer) flushTail() error {
-	if w.tail == nil {
+func (p *Packer) flushTail() error {
+	if p.tail == nil {
 		return nil
 	}
-	b := w.tail
-	w.tail = nil
-	w.tails++
-	return w.pipe.submit(b, false, func(b *block, start uint64) uint64 {
-		w.fragments = append(w.fragments, fragment{Start: start, Word: b.word})
-		return start + uint64(len(b.packed))
+	b := p.tail
+	p.tail = nil
+	p.tails++
+	return p.pipe.submit(b, false, func(b *block, start uint64) {
+		p.fragments = append(p.fragments, fragment{Start: start, Word: b.word})
+		p.extents = append(p.extents, extent{
+			start: start, size: uint64(len(b.packed)), sum: sha256.Sum256(b.packed), check: crc32.Checksum(b.packed, castagnoli()),
+		})
 	})
 }

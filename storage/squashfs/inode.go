@@ -62,17 +62,10 @@ func (i *Inode) Set(name string, child *Inode) {
 	i.entries[name] = child
 }
 
-// Seal writes the tree below dir and forgets it; dir itself keeps its place in
-// its parent. Inodes of a sealed tree must not stand outside it. Short files share
-// blocks with those of their own tree alone.
+// Seal writes the tree below dir into the tables and forgets it; dir itself keeps its
+// place in its parent. Inodes of a sealed tree must not stand outside it, and their
+// contents are those of packs that were taken.
 func (w *Writer) Seal(dir *Inode) error {
-	if err := w.flushTail(); err != nil {
-		return err
-	}
-	clear(w.short)
-	if _, err := w.pipe.flush(); err != nil {
-		return err
-	}
 	w.prepare(dir)
 	return w.write(dir)
 }

@@ -10,57 +10,13 @@ import (
 // uncompressedBlock marks the size word of a data block that is stored as it is.
 const uncompressedBlock = 1 << 24
 
-// block is one data or fragment block on its way through the pipeline.
+// block is one data or fragment block on its way through a pipeline.
 type block struct {
 	raw, packed []byte
 	sparse      bool // zeros of a file need no bytes at all
 	word        uint32
 	ready       chan struct{}
-	placed      func(b *block, start uint64) (next uint64)
-}
-
-// pipeline compresses blocks in parallel and writes them in the order in which
-// they were submitted.
-type pipeline struct {
-	out   io.WriterAt
-	buf   *bufio.Writer // of what goes to out, up to pos
-	pos   uint64
-	free  chan *block
-	work  chan *block
-	order chan *block
-	wg    sync.WaitGroup
-	once  sync.Once
-
-	mu  sync.Mutex
-	err error // the first failed write
-}
-
-func newPipeline(out io.WriterAt, start uint64, opts Options) (*pipeline, error) {
-	depth := 4*opts.Workers + 2
-	p := &pipeline{
-		out: out, buf: bufio.NewWriterSize(io.NewOffsetWriter(out, int64(start)), 1<<20), pos: start,
-		free: make(chan *block, depth), work: make(chan *block, depth), order: make(chan *block, depth+1),
-	}
-	for range depth {
-		p.free <- &block{raw: make([]byte, opts.BlockSize), packed: make([]byte, 0, opts.BlockSize+512)}
-	}
-	codecs := make([]codec, opts.Workers)
-	for i := range codecs {
-		var err error
-		if codecs[i], err = newCodec(opts.Compression); err != nil {
-			return nil, err
-		}
-	}
-	zeros := make([]byte, opts.BlockSize)
-	for _, c := range codecs {
-		p.wg.Go(func() {
-			for b := range p.work {
-				b.compress(c, zeros)
-			}
-		})
-	}
-	p.wg.Go(p.write)
-	return p, nil
+	placed      func(b *block, start uint64)
 }
 
 func (b *block) compress(c codec, zeros []byte) {
@@ -78,9 +34,40 @@ func (b *block) compress(c codec, zeros []byte) {
 	b.word = uint32(len(b.raw)) | uncompressedBlock
 }
 
+// pipeline has blocks compressed in parallel and writes them in the order in which
+// they were submitted.
+type pipeline struct {
+	pool  *Pool
+	out   *bufio.Writer
+	pos   uint64
+	made  int // blocks in use
+	free  chan *block
+	order chan *block
+	wg    sync.WaitGroup
+	once  sync.Once
+
+	mu  sync.Mutex
+	err error // the first failed write
+}
+
+func newPipeline(out io.Writer, pool *Pool) *pipeline {
+	p := &pipeline{pool: pool, out: bufio.NewWriterSize(out, 256<<10), free: make(chan *block, pool.depth()), order: make(chan *block, pool.depth())}
+	p.wg.Go(p.write)
+	return p
+}
+
 // get returns an empty block with room for one block of input.
-func (p *pipeline) get() *block {
-	b := <-p.free
+func (p *pipeline) get() (b *block) {
+	select {
+	case b = <-p.free:
+	default:
+		if p.made < p.pool.depth() {
+			p.made++
+			b = p.pool.blocks.Get().(*block)
+		} else {
+			b = <-p.free
+		}
+	}
 	b.raw, b.ready = b.raw[:cap(b.raw)], make(chan struct{})
 	return b
 }
@@ -88,57 +75,31 @@ func (p *pipeline) get() *block {
 func (p *pipeline) put(b *block) { p.free <- b }
 
 // submit queues b. placed is called from the writing goroutine, in the order of
-// submission, once the block has its place in the image; flush waits for that. It
-// says where the next block goes: behind this one, or over what is not needed.
-func (p *pipeline) submit(b *block, sparse bool, placed func(b *block, start uint64) (next uint64)) error {
+// submission, once the block has its place.
+func (p *pipeline) submit(b *block, sparse bool, placed func(b *block, start uint64)) error {
 	b.sparse, b.placed = sparse, placed
 	p.order <- b
-	p.work <- b
+	p.pool.work <- b
 	return p.failure()
 }
 
 func (p *pipeline) write() {
 	for b := range p.order {
 		<-b.ready
-		if b.raw == nil { // a barrier
-			b.placed(b, p.pos)
-			continue
-		}
-		if p.failure() == nil {
-			if _, err := p.buf.Write(b.packed); err != nil {
-				p.fail(err)
-			}
-		}
-		p.next(b.placed(b, p.pos), p.pos+uint64(len(b.packed)))
+		p.append(b.packed)
+		b.placed(b, p.pos-uint64(len(b.packed)))
 		p.put(b)
 	}
 }
 
-// next goes on at pos; end is behind what was written.
-func (p *pipeline) next(pos, end uint64) {
-	p.pos = pos
-	if pos == end {
-		return
-	}
-	if err := p.buf.Flush(); err != nil {
-		p.fail(err)
-	}
-	p.buf.Reset(io.NewOffsetWriter(p.out, int64(pos)))
-}
-
-// flush waits until all blocks are written and says where the next would go.
-func (p *pipeline) flush() (uint64, error) {
-	done := make(chan uint64)
-	b := &block{ready: make(chan struct{}), placed: func(_ *block, start uint64) uint64 {
-		if err := p.buf.Flush(); err != nil {
+// append writes at the end.
+func (p *pipeline) append(content []byte) {
+	p.pos += uint64(len(content))
+	if p.failure() == nil {
+		if _, err := p.out.Write(content); err != nil {
 			p.fail(err)
 		}
-		done <- start
-		return start
-	}}
-	close(b.ready)
-	p.order <- b
-	return <-done, p.failure()
+	}
 }
 
 func (p *pipeline) fail(err error) {
@@ -155,10 +116,14 @@ func (p *pipeline) failure() error {
 	return p.err
 }
 
+// close waits until all blocks are written, and gives them back.
 func (p *pipeline) close() {
 	p.once.Do(func() {
-		close(p.work)
 		close(p.order)
 		p.wg.Wait()
+		close(p.free)
+		for b := range p.free {
+			p.pool.blocks.Put(b)
+		}
 	})
 }

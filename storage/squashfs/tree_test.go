@@ -20,7 +20,7 @@ import (
 // twin makes the same tree twice: in an image, and in a folder.
 type twin struct {
 	t     *testing.T
-	w     *squashfs.Writer
+	p     *squashfs.Packer
 	r     *rand.Rand
 	block int
 	// files that a hard link may lead to.
@@ -83,7 +83,7 @@ func (tw *twin) entry(kind int, path string, depth int) *squashfs.Inode {
 	}
 	content := tw.content()
 	tw.must(os.WriteFile(path, content, 0o644))
-	return file(tw.t, tw.w, bytes.NewReader(content))
+	return file(tw.t, tw.p, bytes.NewReader(content))
 }
 
 // content is of a few sizes around that of a block, with holes, and often the same.
@@ -131,8 +131,8 @@ func FuzzTrees(f *testing.F) {
 		if err := errors.Join(os.Chmod(folder, 0o755), syscall.Setxattr(folder, "user.a", []byte("b"), 0)); err != nil {
 			t.Fatal(err)
 		}
-		img := image(t, opts, func(w *squashfs.Writer, root *squashfs.Inode) {
-			tw := twin{t: t, w: w, r: r, block: opts.BlockSize}
+		img := image(t, opts, func(p *squashfs.Packer, root *squashfs.Inode) {
+			tw := twin{t: t, p: p, r: r, block: opts.BlockSize}
 			root.Xattrs = map[string]string{"user.a": "b"}
 			tw.fill(root, folder, 3)
 		})
@@ -152,8 +152,8 @@ func FuzzTrees(f *testing.F) {
 // owners as the format can number are fine; one more is an error.
 func TestLimits(t *testing.T) {
 	const size = 5 << 30
-	img := image(t, squashfs.Options{BlockSize: 1 << 20}, func(w *squashfs.Writer, root *squashfs.Inode) {
-		root.Set("holes", file(t, w, io.MultiReader(bytes.NewReader([]byte("first")), io.LimitReader(zeros{}, size-9), bytes.NewReader([]byte("last")))))
+	img := image(t, squashfs.Options{BlockSize: 1 << 20}, func(p *squashfs.Packer, root *squashfs.Inode) {
+		root.Set("holes", file(t, p, io.MultiReader(bytes.NewReader([]byte("first")), io.LimitReader(zeros{}, size-9), bytes.NewReader([]byte("last")))))
 		d := squashfs.NewDir(0o755, 0, 0, 1)
 		root.Set("d", d)
 		for id := range uint32(65535) {
@@ -178,11 +178,7 @@ func TestLimits(t *testing.T) {
 	if st := mustStat(t, filepath.Join(dir, "d/65534")); st.Uid != 65534 {
 		t.Errorf("owner %d", st.Uid)
 	}
-	f, err = os.Create(filepath.Join(t.TempDir(), "x"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := squashfs.NewWriter(f, squashfs.Options{})
+	w, err := squashfs.NewWriter(squashfs.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,11 +1,14 @@
-// Package squashfs writes a squashfs 4.0 image from a stream of file contents
-// and a tree of inodes.
+// Package squashfs writes squashfs 4.0 images in two steps.
 //
-// Contents leave for the output as they come, in the order in which they come;
-// inodes and directories are kept until their subtree is sealed. So nothing
-// about the image depends on the order in which a caller learns of names,
-// links, attributes or replacements. The bytes written depend on the input and
-// the options alone, never on the number of workers.
+// A Packer takes a tree of inodes with the contents of its files and makes a pack:
+// compressed blocks as they will stand in an image, and the tree. Contents leave as
+// they come, so nothing depends on the order in which a caller learns of names,
+// links, attributes or replacements. Packs are made independently of each other and
+// can be kept.
+//
+// A Writer lays packs out one behind the other, each extent of blocks once, and
+// seals their trees into the image's tables. The bytes of packs and images depend
+// on the input and the options alone, never on the number of workers.
 //
 // Format: https://dr-emann.github.io/squashfs/squashfs.html and
 // Documentation/filesystems/squashfs.rst in the kernel; the kernel's
@@ -26,7 +29,6 @@ import (
 const Magic = 0x73717368
 
 const (
-	superblockSize   = 96
 	noTable          = ^uint64(0)
 	flagNoFragments  = 0x0010
 	flagExportable   = 0x0080
@@ -73,36 +75,28 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// Output is where an image goes: written front to back, but for the superblock,
-// which is put right at the end, and for files that turn out to be there already,
-// over which the next ones are written. *os.File is one.
-type Output interface {
-	io.WriterAt
-	Truncate(size int64) error
-}
-
-// Writer builds one image. Its methods are called from one goroutine.
+// Writer lays out one image: packs give it contents, trees its inodes. Where
+// everything goes is known before the first byte is written, so an image can go
+// anywhere, front to back. Its methods are called from one goroutine.
 type Writer struct {
-	out  Output
 	opts Options
-	pipe *pipeline
 
-	codec  codec // of the tables, which this goroutine writes itself
+	codec  codec
 	inodes metaWriter
 	dirs   metaWriter
 	ids    idTable
 	xattrs xattrTable
 
-	tail      *block         // the fragment block that is being filled
-	tails     uint32         // fragment blocks before it
-	fragments []fragment     // the pipeline's until it is flushed
-	short     map[sum]short  // tails since the last seal
-	long      map[sum]uint64 // where longer contents start; the pipeline's
-	exports   []uint64       // inode references by number
+	pos       uint64 // where the next data goes
+	places    map[sum]uint64
+	runs      []run
+	sources   []io.Closer
+	fragments []fragment
+	exports   []uint64 // inode references by number
 }
 
-// NewWriter starts an image on out. The caller ends it with Close or Abort.
-func NewWriter(out Output, opts Options) (*Writer, error) {
+// NewWriter starts an image. The caller ends it with Close or Abort.
+func NewWriter(opts Options) (*Writer, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
@@ -110,15 +104,9 @@ func NewWriter(out Output, opts Options) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{out: out, opts: opts, codec: codec, short: map[sum]short{}, long: map[sum]uint64{}}
+	w := &Writer{opts: opts, codec: codec, places: map[sum]uint64{}}
 	w.inodes.codec, w.dirs.codec, w.xattrs.pairs.codec = codec, codec, codec
-	start, err := w.writeHead()
-	if err != nil {
-		return nil, err
-	}
-	if w.pipe, err = newPipeline(out, start, opts); err != nil {
-		return nil, err
-	}
+	w.pos = uint64(len(w.head(superblock{})))
 	return w, nil
 }
 
@@ -130,11 +118,10 @@ func (o Options) flags() uint16 {
 	return flagExportable | flagCompressOpts
 }
 
-// writeHead leaves room for the superblock and writes the compressor options
-// behind it.
-func (w *Writer) writeHead() (uint64, error) {
+// head is the superblock, and the compressor's options behind it.
+func (w *Writer) head(sb superblock) []byte {
 	le := binary.LittleEndian
-	head := make([]byte, superblockSize)
+	head := encode(&sb)
 	switch w.opts.Compression {
 	case Zstd:
 		head = le.AppendUint16(head, 4|metaUncompressed)
@@ -144,28 +131,17 @@ func (w *Writer) writeHead() (uint64, error) {
 		head = le.AppendUint32(head, gzipLevel)
 		head = le.AppendUint16(le.AppendUint16(head, gzipWindow), 0) // no strategies
 	}
-	n, err := w.out.WriteAt(head, 0)
-	return uint64(n), err
+	return head
 }
 
-// Abort gives up the image and frees what it holds. The output is useless.
-func (w *Writer) Abort() {
-	w.pipe.close()
-}
+// Abort gives up the image, and closes the packs that it took.
+func (w *Writer) Abort() { closeAll(w.sources) }
 
-// Close seals the tree below root, writes the tables and the superblock, and
-// says how many bytes the image has.
-func (w *Writer) Close(root *Inode) (int64, error) {
-	defer w.pipe.close()
+// Close seals the tree below root and gives the image that is to be written. The
+// packs are the image's from here on.
+func (w *Writer) Close(root *Inode) (*Image, error) {
 	if err := w.Seal(root); err != nil {
-		return 0, err
-	}
-	if err := w.flushTail(); err != nil {
-		return 0, err
-	}
-	pos, err := w.pipe.flush()
-	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	sb := superblock{
 		Magic: Magic, Inodes: uint32(len(w.exports)), ModTime: clampTime(w.opts.ModTime.Unix()),
@@ -173,21 +149,11 @@ func (w *Writer) Close(root *Inode) (int64, error) {
 		Compression: w.opts.Compression.id(), BlockLog: log2(w.opts.BlockSize),
 		Flags: w.opts.flags(), IDs: uint16(len(w.ids.list)), Major: 4, Root: root.ref,
 	}
-	t := &end{pos: pos, codec: w.codec}
-	start := int64(pos)
+	t := &end{pos: w.pos, codec: w.codec}
 	t.tables(w, &sb)
 	sb.BytesUsed = t.pos
 	t.append(make([]byte, -t.pos&(padding-1)))
-	if _, err := w.out.WriteAt(t.buf.Bytes(), start); err != nil {
-		return 0, err
-	}
-	if err := w.out.Truncate(start + int64(t.buf.Len())); err != nil {
-		return 0, err
-	}
-	if _, err := w.out.WriteAt(encode(&sb), 0); err != nil {
-		return 0, err
-	}
-	return int64(t.pos), nil
+	return &Image{head: w.head(sb), runs: w.runs, tables: t.buf.Bytes(), size: int64(t.pos), sources: w.sources}, nil
 }
 
 type superblock struct {

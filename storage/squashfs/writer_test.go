@@ -3,6 +3,7 @@ package squashfs_test
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -19,28 +20,86 @@ import (
 )
 
 // image writes one image with fill's tree and returns its path.
-func image(t *testing.T, opts squashfs.Options, fill func(w *squashfs.Writer, root *squashfs.Inode)) string {
+func image(t *testing.T, opts squashfs.Options, fill func(p *squashfs.Packer, root *squashfs.Inode)) string {
 	t.Helper()
+	return layOut(t, opts, pack(t, opts, fill))
+}
+
+// source is a pack in memory.
+type source struct{ *bytes.Reader }
+
+func (source) Close() error { return nil }
+
+func newPool(t *testing.T, opts squashfs.Options) *squashfs.Pool {
+	t.Helper()
+	pool, err := squashfs.NewPool(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// pack writes a pack with fill's tree.
+func pack(t *testing.T, opts squashfs.Options, fill func(p *squashfs.Packer, root *squashfs.Inode)) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	p := newPool(t, opts).NewPacker(&b)
+	defer p.Abort()
+	root := squashfs.NewDir(0o755, 0, 0, 1)
+	fill(p, root)
+	if err := p.Close(root, []byte("note")); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// layOut writes an image of packs, the last of which is its root; the others stand
+// below it as "0", "1" and so on.
+func layOut(t *testing.T, opts squashfs.Options, packs ...[]byte) string {
+	t.Helper()
+	pool := newPool(t, opts)
+	w, err := squashfs.NewWriter(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var roots []*squashfs.Inode
+	for _, content := range packs {
+		p, err := pool.OpenPack(source{bytes.NewReader(content)}, int64(len(content)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Check(); err != nil {
+			t.Fatal(err)
+		}
+		w.Take(p)
+		roots = append(roots, p.Root)
+	}
+	root := roots[len(roots)-1]
+	for n, below := range roots[:len(roots)-1] {
+		root.Set(fmt.Sprint(n), below)
+		if err := w.Seal(below); err != nil {
+			t.Fatal(err)
+		}
+	}
+	img, err := w.Close(root)
+	if err != nil {
+		t.Fatal(err)
+	}
 	f, err := os.Create(filepath.Join(t.TempDir(), "image.squashfs"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	w, err := squashfs.NewWriter(f, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	root := squashfs.NewDir(0o755, 0, 0, 1)
-	fill(w, root)
-	if _, err := w.Close(root); err != nil {
-		t.Fatal(err)
+	if n, err := img.WriteTo(f); err != nil || n != img.Size() {
+		t.Fatal(n, img.Size(), err)
 	}
 	return f.Name()
 }
 
-func file(t *testing.T, w *squashfs.Writer, r io.Reader) *squashfs.Inode {
+func file(t *testing.T, p *squashfs.Packer, r io.Reader) *squashfs.Inode {
 	t.Helper()
-	c, err := w.Content(r)
+	c, err := p.Content(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,12 +123,12 @@ func noise(seed uint64, size int) []byte {
 func TestKernelReadsEverySizeOfFile(t *testing.T) {
 	const block = 128 << 10
 	sizes := []int{0, 1, 4096, block - 1, block, block + 1, 2 * block, 3*block + 17, 5 << 20}
-	img := image(t, squashfs.Options{}, func(w *squashfs.Writer, root *squashfs.Inode) {
+	img := image(t, squashfs.Options{}, func(p *squashfs.Packer, root *squashfs.Inode) {
 		for i, n := range sizes {
-			root.Set(fmt.Sprintf("f%d", i), file(t, w, bytes.NewReader(noise(uint64(i), n))))
+			root.Set(fmt.Sprintf("f%d", i), file(t, p, bytes.NewReader(noise(uint64(i), n))))
 		}
-		root.Set("zeros", file(t, w, bytes.NewReader(make([]byte, 10*block+3))))
-		root.Set("hole", file(t, w, io.MultiReader(bytes.NewReader(make([]byte, 2*block)), bytes.NewReader(noise(9, block)), bytes.NewReader(make([]byte, block+1)))))
+		root.Set("zeros", file(t, p, bytes.NewReader(make([]byte, 10*block+3))))
+		root.Set("hole", file(t, p, io.MultiReader(bytes.NewReader(make([]byte, 2*block)), bytes.NewReader(noise(9, block)), bytes.NewReader(make([]byte, block+1)))))
 	})
 	dir := fixtures.Mount(t, img)
 	for i, n := range sizes {
@@ -109,8 +168,8 @@ func mustStat(t *testing.T, path string) *syscall.Stat_t {
 }
 
 func TestKernelReadsEveryKindOfInode(t *testing.T) {
-	img := image(t, squashfs.Options{}, func(w *squashfs.Writer, root *squashfs.Inode) {
-		f := file(t, w, strings.NewReader("shared"))
+	img := image(t, squashfs.Options{}, func(p *squashfs.Packer, root *squashfs.Inode) {
+		f := file(t, p, strings.NewReader("shared"))
 		f.UID, f.GID, f.Mode = 70000, 5, syscall.S_IFREG|0o4755
 		f.Xattrs = map[string]string{"user.a": "1", "security.capability": "\x01\x00\x00\x02\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"}
 		sub := squashfs.NewDir(0o1777, 1, 2, 77)
@@ -123,9 +182,6 @@ func TestKernelReadsEveryKindOfInode(t *testing.T) {
 		sub.Set("wh", &squashfs.Inode{Mode: syscall.S_IFCHR})
 		sub.Set("pipe", &squashfs.Inode{Mode: syscall.S_IFIFO | 0o600})
 		sub.Set("sock", &squashfs.Inode{Mode: syscall.S_IFSOCK | 0o600})
-		if err := w.Seal(sub); err != nil {
-			t.Fatal(err)
-		}
 	})
 	dir := fixtures.Mount(t, img)
 	a, b := mustStat(t, dir+"/sub/a"), mustStat(t, dir+"/sub/b")
@@ -162,7 +218,7 @@ func TestKernelReadsEveryKindOfInode(t *testing.T) {
 // A directory of many blocks has an index; each name must be found by it.
 func TestKernelFindsNamesInALargeDirectory(t *testing.T) {
 	const n = 100_000
-	img := image(t, squashfs.Options{}, func(w *squashfs.Writer, root *squashfs.Inode) {
+	img := image(t, squashfs.Options{}, func(p *squashfs.Packer, root *squashfs.Inode) {
 		d := squashfs.NewDir(0o755, 0, 0, 1)
 		root.Set("d", d)
 		for i := range n {
@@ -184,9 +240,9 @@ func TestKernelFindsNamesInALargeDirectory(t *testing.T) {
 
 func TestEqualInputGivesEqualBytesWithAnyNumberOfWorkers(t *testing.T) {
 	build := func(workers int) []byte {
-		img := image(t, squashfs.Options{Workers: workers, ModTime: time.Unix(9, 0)}, func(w *squashfs.Writer, root *squashfs.Inode) {
+		img := image(t, squashfs.Options{Workers: workers, ModTime: time.Unix(9, 0)}, func(p *squashfs.Packer, root *squashfs.Inode) {
 			for i := range 300 {
-				f := file(t, w, bytes.NewReader(noise(uint64(i), i*1777)))
+				f := file(t, p, bytes.NewReader(noise(uint64(i), i*1777)))
 				f.Xattrs = map[string]string{"user.n": fmt.Sprint(i % 7), "user.m": "x"}
 				root.Set(fmt.Sprint(i), f)
 			}
@@ -202,17 +258,26 @@ func TestEqualInputGivesEqualBytesWithAnyNumberOfWorkers(t *testing.T) {
 	}
 }
 
-type brokenDisk struct{ *os.File }
+type brokenDisk struct{}
 
-func (brokenDisk) WriteAt([]byte, int64) (int, error) { return 0, syscall.ENOSPC }
+func (brokenDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
 func TestFullDiskIsReported(t *testing.T) {
-	f, err := os.Create(filepath.Join(t.TempDir(), "x"))
+	p := newPool(t, squashfs.Options{}).NewPacker(brokenDisk{})
+	defer p.Abort()
+	if err := p.Close(squashfs.NewDir(0o755, 0, 0, 1), nil); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("a full disk went unnoticed: %v", err)
+	}
+	w, err := squashfs.NewWriter(squashfs.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := squashfs.NewWriter(brokenDisk{f}, squashfs.Options{}); err == nil {
-		t.Error("a full disk went unnoticed")
+	img, err := w.Close(squashfs.NewDir(0o755, 0, 0, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := img.WriteTo(brokenDisk{}); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("a full disk went unnoticed: %v", err)
 	}
 }
 
@@ -229,9 +294,9 @@ func TestEqualFilesAreStoredOnce(t *testing.T) {
 		"g": holes, "h": []byte("short"), "i": []byte("short"), "j": []byte("shorT"), "k": make([]byte, 3*block), "l": make([]byte, 3*block),
 	}
 	size := func(names ...string) (int64, string) {
-		img := image(t, squashfs.Options{}, func(w *squashfs.Writer, root *squashfs.Inode) {
+		img := image(t, squashfs.Options{}, func(p *squashfs.Packer, root *squashfs.Inode) {
 			for _, n := range names {
-				root.Set(n, file(t, w, bytes.NewReader(contents[n])))
+				root.Set(n, file(t, p, bytes.NewReader(contents[n])))
 			}
 		})
 		fi, err := os.Stat(img)

@@ -1,0 +1,59 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/pinbox/pinbox/storage/squashfs"
+)
+
+// Verify reads all that is kept, and removes what is damaged. checked is called with
+// the bytes of each entry; it may be nil.
+func (c Cache) Verify(ctx context.Context, checked func(int64)) (damaged []Entry, err error) {
+	all, err := c.Entries()
+	if err != nil {
+		return nil, err
+	}
+	pool, err := squashfs.NewPool(squashfs.Options{Workers: 1})
+	if err != nil {
+		return nil, err
+	}
+	defer pool.Close()
+	for _, e := range all {
+		if ctx.Err() != nil {
+			return damaged, ctx.Err()
+		}
+		if fault := c.check(pool, e.Key); fault != nil {
+			damaged = append(damaged, e)
+			if err := c.Remove(e.Key); err != nil {
+				return damaged, fmt.Errorf("%w; and it cannot be removed: %w", fault, err)
+			}
+		}
+		if checked != nil {
+			checked(e.Size)
+		}
+	}
+	return damaged, nil
+}
+
+func (c Cache) check(pool *squashfs.Pool, k Key) error {
+	f, err := c.open(k)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // removed in the meantime
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	pack, err := pool.OpenPack(f, fi.Size())
+	if err != nil {
+		return err
+	}
+	return pack.Check()
+}

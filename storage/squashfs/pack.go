@@ -1,0 +1,161 @@
+package squashfs
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// PackVersion is that of a pack's form and of the bytes that go into it: packs of
+// another version are of no use.
+const PackVersion = "1"
+
+// Form names all that the bytes of a pack depend on beside what is packed.
+func (p *Pool) Form() string {
+	return fmt.Sprintf("%s-%d-v%s", p.opts.Compression, p.opts.BlockSize, PackVersion)
+}
+
+// ErrDamaged says that a pack is not what was written.
+var ErrDamaged = errors.New("pack is damaged")
+
+// The form of a pack: a head, the blocks, the index, which zstd compresses, and a
+// foot that says where the index is and what its SHA-256 is.
+const (
+	packMark = "pinbox pack v" + PackVersion + "\n\x00"
+	packHead = len(packMark)
+	packFoot = 8 + 8 + sha256.Size
+	maxIndex = 4 << 30 // bytes; a layer of ten million files has a tenth
+)
+
+// Packer writes one pack. Its methods are called from one goroutine.
+type Packer struct {
+	pool *Pool
+	pipe *pipeline
+
+	tail  *block        // the fragment block that is being filled
+	tails uint32        // fragment blocks before it
+	short map[sum]short // contents of fragments
+
+	contents []*Content
+	// The pipeline's until it is closed.
+	fragments []fragment
+	extents   []extent
+}
+
+// NewPacker starts a pack on out. The caller ends it with Close or Abort.
+func (p *Pool) NewPacker(out io.Writer) *Packer {
+	k := &Packer{pool: p, pipe: newPipeline(out, p), short: map[sum]short{}}
+	k.pipe.append([]byte(packMark))
+	return k
+}
+
+// Abort gives up the pack and frees what it holds.
+func (p *Packer) Abort() {
+	if p.tail != nil {
+		p.pipe.put(p.tail)
+		p.tail = nil
+	}
+	p.pipe.close()
+}
+
+// Close ends the pack with the tree below root, and a note that its reader gets.
+func (p *Packer) Close(root *Inode, note []byte) error {
+	defer p.Abort()
+	if err := p.flushTail(); err != nil {
+		return err
+	}
+	p.pipe.close()
+	index := encodeIndex(p, root, note)
+	packed := p.pool.pack.EncodeAll(index, nil)
+	sum := sha256.Sum256(packed)
+	foot := binary.LittleEndian.AppendUint64(nil, p.pipe.pos)
+	foot = binary.LittleEndian.AppendUint64(foot, uint64(len(packed)))
+	p.pipe.append(packed)
+	p.pipe.append(append(foot, sum[:]...))
+	if err := p.pipe.failure(); err != nil {
+		return err
+	}
+	return p.pipe.out.Flush()
+}
+
+// Use ends the pack for use at once, by trees of the caller's: src gives back what
+// was written.
+func (p *Packer) Use(src Source) (*Pack, error) {
+	defer p.Abort()
+	if err := p.flushTail(); err != nil {
+		return nil, err
+	}
+	p.pipe.close()
+	if err := p.pipe.failure(); err != nil {
+		return nil, err
+	}
+	return &Pack{src: src, contents: p.contents, fragments: p.fragments, extents: p.extents}, p.pipe.out.Flush()
+}
+
+// Source is where a pack stands. *os.File is one.
+type Source interface {
+	io.ReaderAt
+	io.Closer
+}
+
+// Pack is a pack that was read: its tree. Its blocks stay where they are until an
+// image is written.
+type Pack struct {
+	// Root of the tree.
+	Root *Inode
+	// Note that it was closed with.
+	Note []byte
+
+	src       Source
+	contents  []*Content
+	fragments []fragment
+	extents   []extent
+}
+
+// OpenPack reads the index of a pack of size bytes. It is ErrDamaged if that is not
+// what was written; the blocks are looked at when an image is.
+func (p *Pool) OpenPack(src Source, size int64) (*Pack, error) {
+	head, foot := make([]byte, packHead), make([]byte, packFoot)
+	if size < int64(packHead+packFoot) {
+		return nil, fmt.Errorf("%w: %d bytes", ErrDamaged, size)
+	}
+	if _, err := src.ReadAt(head, 0); err != nil {
+		return nil, err
+	}
+	if _, err := src.ReadAt(foot, size-packFoot); err != nil {
+		return nil, err
+	}
+	start, length := binary.LittleEndian.Uint64(foot), binary.LittleEndian.Uint64(foot[8:])
+	if string(head) != packMark || start < uint64(packHead) || start > uint64(size) || length != uint64(size)-start-packFoot {
+		return nil, fmt.Errorf("%w: it is no pack of this version", ErrDamaged)
+	}
+	packed := make([]byte, length)
+	if _, err := src.ReadAt(packed, int64(start)); err != nil {
+		return nil, err
+	}
+	if sha256.Sum256(packed) != [sha256.Size]byte(foot[16:]) {
+		return nil, fmt.Errorf("%w: its index has another sum", ErrDamaged)
+	}
+	index, err := p.unpack.DecodeAll(packed, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	pack, err := decodeIndex(index)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	pack.src = src
+	return pack, nil
+}
+
+// Check reads the blocks and compares them with their sums.
+func (p *Pack) Check() error {
+	for _, e := range p.extents {
+		if err := (part{from: int64(e.start), size: int64(e.size), check: e.check}).copy(io.Discard, p.src, make([]byte, copySize)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
