@@ -9,6 +9,7 @@ import (
 func buildCommand() *cobra.Command {
 	var in inputFlags
 	var iso isoFlags
+	var cache cacheFlags
 	var out string
 	cmd := &cobra.Command{
 		Use:   "build {-c appliance.yaml | --set sets.yaml} -o out/",
@@ -28,6 +29,9 @@ func buildCommand() *cobra.Command {
 			if opts.Out, err = requireOut(out); err != nil {
 				return err
 			}
+			if opts.Cache, err = cache.cache(cmd.Flags()); err != nil {
+				return err
+			}
 			progress := newProgress(cmd.ErrOrStderr(), in.output)
 			opts.Hooks = progress.hooks()
 			result, err := builder.Build(cmd.Context(), opts)
@@ -40,6 +44,7 @@ func buildCommand() *cobra.Command {
 	}
 	in.add(cmd.Flags())
 	iso.add(cmd.Flags())
+	cache.add(cmd.Flags())
 	cmd.Flags().StringVarP(&out, "out", "o", "", "folder to make")
 	return cmd
 }

@@ -45,7 +45,7 @@ func demo(cmd *cobra.Command, out, base string) error {
 	if _, err := atomicfile.Write(sets, pins.Sets(), 0o644); err != nil {
 		return err
 	}
-	build := []string{"build", "--set", sets, "--tls-verify=false", "-o", appliance}
+	build := []string{"build", "--set", sets, "--tls-verify=false", "--no-cache", "-o", appliance}
 	if base != "" {
 		build = append(build, "--iso", base)
 	}

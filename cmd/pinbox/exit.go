@@ -137,6 +137,7 @@ var table = []struct {
 	{builder.ErrNoFolder, exitUsage, "choose another folder with -o"},
 	{builder.ErrInPlace, exitUsage, "name a folder below it with -o"},
 	{builder.ErrBusy, exitUsage, "wait for the other build, remove what stands there, or choose another folder with -o"},
+	{builder.ErrCache, exitUsage, "name a folder with --cache-dir, or build with --no-cache"},
 	{syscall.EROFS, exitUsage, "choose another folder with -o"},
 	{fs.ErrNotExist, exitInput, "check the path"},
 	{fs.ErrPermission, exitInput, "check who may read and write there"},

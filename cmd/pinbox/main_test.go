@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,8 +27,12 @@ func TestMain(m *testing.M) { oracle.Main(m) }
 
 const nodePackage = "github.com/pinbox/pinbox/cmd/pinbox-node"
 
-// pinbox runs a command line in this process.
+// pinbox runs a command line in this process. A build keeps nothing unless it is told
+// where, so that tests do not help each other.
 func pinbox(ctx context.Context, args ...string) (code int, stdout, stderr string) {
+	if len(args) > 0 && args[0] == "build" && !slices.Contains(args, "--cache-dir") {
+		args = append(slices.Clone(args), "--no-cache")
+	}
 	var out, errOut bytes.Buffer
 	code = run(ctx, args, &out, &errOut)
 	return code, out.String(), errOut.String()

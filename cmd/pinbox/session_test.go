@@ -300,12 +300,12 @@ func TestDemo(t *testing.T) {
 func TestKilledBuildIsDoneAgain(t *testing.T) {
 	program := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox")
 	sets := write(t, "sets.yaml", samples(t).Sets())
-	command := func(out string) *exec.Cmd {
-		return exec.Command(program, "build", "--set", sets, "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o", out)
+	command := func(out, cache string) *exec.Cmd {
+		return exec.Command(program, "build", "--set", sets, "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o", out, "--cache-dir", cache)
 	}
 	reference := filepath.Join(t.TempDir(), "out")
 	started := time.Now()
-	if text, err := command(reference).CombinedOutput(); err != nil {
+	if text, err := command(reference, t.TempDir()).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	length := time.Since(started)
@@ -314,9 +314,9 @@ func TestKilledBuildIsDoneAgain(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	killed := 0
 	for point := range 20 {
-		parent := t.TempDir()
+		parent, cache := t.TempDir(), t.TempDir()
 		out := filepath.Join(parent, "out")
-		cmd := command(out)
+		cmd := command(out, cache)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -330,7 +330,7 @@ func TestKilledBuildIsDoneAgain(t *testing.T) {
 				}
 				continue
 			}
-			if text, err := command(out).CombinedOutput(); err != nil {
+			if text, err := command(out, cache).CombinedOutput(); err != nil {
 				t.Fatalf("seed %d, point %d: %v\n%s", seed, point, err, text)
 			}
 		}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/storage/cache"
+)
+
+func cacheCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "cache", Short: "Look after the layers that builds keep", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return usageError{errors.New("give one of ls, prune and verify")}
+		},
+	}
+	cmd.AddCommand(cacheListCommand(), cachePruneCommand(), cacheVerifyCommand())
+	return cmd
+}
+
+// openCache opens the folder that a build would use.
+func openCache(dir string) (cache.Cache, error) {
+	dir, err := (&cacheFlags{dir: dir}).folder()
+	if err != nil {
+		return cache.Cache{}, err
+	}
+	return cache.Open(dir)
+}
+
+func cacheListCommand() *cobra.Command {
+	var dir, output string
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List the layers that are kept, what was used last at the end", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			kept, err := openCache(dir)
+			if err != nil {
+				return err
+			}
+			entries, err := kept.Entries()
+			if err != nil {
+				return err
+			}
+			return printEntries(cmd, output, "kept", entries)
+		},
+	}
+	addCacheDir(cmd, &dir, &output)
+	return cmd
+}
+
+func cachePruneCommand() *cobra.Command {
+	var dir, output, keep string
+	cmd := &cobra.Command{
+		Use: "prune", Short: "Remove layers, what was used least recently first", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			limit, err := parseSize("keep", keep)
+			if err != nil {
+				return err
+			}
+			kept, err := openCache(dir)
+			if err != nil {
+				return err
+			}
+			removed, err := kept.Prune(limit)
+			return errors.Join(printEntries(cmd, output, "removed", removed), err)
+		},
+	}
+	addCacheDir(cmd, &dir, &output)
+	cmd.Flags().StringVar(&keep, "keep", "0", "what may stay, as 10GB")
+	return cmd
+}
+
+func cacheVerifyCommand() *cobra.Command {
+	var dir, output string
+	cmd := &cobra.Command{
+		Use: "verify", Short: "Read all that is kept, and remove what a disk has damaged", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			kept, err := openCache(dir)
+			if err != nil {
+				return err
+			}
+			return verifyCache(cmd, kept, output)
+		},
+	}
+	addCacheDir(cmd, &dir, &output)
+	return cmd
+}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/cache"
+)
+
+// cached is a registry of one image of several layers, and a cache.
+type cached struct {
+	t         *testing.T
+	sets, dir string
+	layers    []string // digests
+
+	mu     sync.Mutex
+	asked  []string                                                         // layers, since the last look
+	answer func(digest string, w http.ResponseWriter, r *http.Request) bool // whether it did
+}
+
+func newCached(t *testing.T) *cached {
+	c := &cached{t: t, dir: filepath.Join(t.TempDir(), "cache")}
+	r := serve(t, damage("/blobs/", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		digest := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+		c.mu.Lock()
+		answer := c.answer
+		for _, l := range c.layers {
+			if l == digest {
+				c.asked = append(c.asked, digest)
+			}
+		}
+		c.mu.Unlock()
+		if answer == nil || !answer(digest, w, r) {
+			next.ServeHTTP(w, r)
+		}
+	}))
+	var layers []v1.Layer
+	for n := range 6 {
+		l := layer(t, sample.File(fmt.Sprint("f", n), strings.Repeat(fmt.Sprint(n), 300_000)), sample.File("shared", strings.Repeat("shared", 50_000)))
+		d, err := l.Digest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.layers = append(c.layers, d.String())
+		layers = append(layers, l)
+	}
+	c.sets = write(t, "sets.yaml", sample.Set("worker", push(t, r, image(t, "amd64", layers...)), push(t, r, image(t, "amd64", layers[:3]...))))
+	return c
+}
+
+// build gives the store, the layers that were asked for, and what was said.
+func (c *cached) build(ctx context.Context, want int, flags ...string) (store []byte, asked int, stderr string) {
+	c.t.Helper()
+	out := filepath.Join(c.t.TempDir(), "out")
+	args := append([]string{"build", "--set", c.sets, "--tls-verify=false", "--node-binary", fixtures.Program(c.t, nodePackage), "-o", out}, flags...)
+	code, _, stderr := pinbox(ctx, args...)
+	if code != want {
+		c.t.Errorf("exit code %d, want %d\n%s", code, want, stderr)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	asked, c.asked = len(c.asked), nil
+	if code == exitOK {
+		store = mustRead(c.t, filepath.Join(out, "store.squashfs"))
+	}
+	return store, asked, stderr
+}
+
+func (c *cached) entries() []string {
+	c.t.Helper()
+	files, err := filepath.Glob(filepath.Join(c.dir, "layers/*/[0-9a-f]*"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return files
+}
+
+// A build of what is kept reads no layer, and gives the same bytes.
+func TestCachedBuildsAreEqual(t *testing.T) {
+	c := newCached(t)
+	want, asked, _ := c.build(t.Context(), exitOK, "--no-cache")
+	if asked != len(c.layers) {
+		t.Errorf("%d layers asked for, want %d: each once", asked, len(c.layers))
+	}
+	for n, wantAsked := range []int{len(c.layers), 0, 0} {
+		got, asked, _ := c.build(t.Context(), exitOK, "--cache-dir", c.dir)
+		if asked != wantAsked || !bytes.Equal(got, want) {
+			t.Errorf("build %d: %d layers asked for, equal: %v", n, asked, bytes.Equal(got, want))
+		}
+	}
+	if n := len(c.entries()); n != len(c.layers) {
+		t.Errorf("%d layers are kept", n)
+	}
+}
+
+// What a disk has lost is read again: wherever in an entry the damage is.
+func TestDamagedCacheIsMended(t *testing.T) {
+	c := newCached(t)
+	want, _, _ := c.build(t.Context(), exitOK, "--cache-dir", c.dir)
+	for _, at := range []float64{0.05, 0.99} { // among the blocks, in the index
+		for _, name := range c.entries()[:2] {
+			content := mustRead(t, name)
+			content[int(at*float64(len(content)))] ^= 1
+			if err := os.WriteFile(name, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, asked, _ := c.build(t.Context(), exitOK, "--cache-dir", c.dir)
+		if asked != 2 || !bytes.Equal(got, want) {
+			t.Errorf("damage at %v: %d layers asked for, equal: %v", at, asked, bytes.Equal(got, want))
+		}
+	}
+	if _, asked, _ := c.build(t.Context(), exitOK, "--cache-dir", c.dir); asked != 0 {
+		t.Errorf("%d layers asked for after that", asked)
+	}
+}
+
+// What a build has finished before it came to its end, the next one need not do.
+func TestInterruptedBuildKeepsItsLayers(t *testing.T) {
+	c := newCached(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	last := c.layers[len(c.layers)-1]
+	c.answer = func(digest string, _ http.ResponseWriter, r *http.Request) bool {
+		if digest != last {
+			return false
+		}
+		for len(c.entries()) < len(c.layers)-1 && r.Context().Err() == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+		interrupt()
+		<-r.Context().Done()
+		return true
+	}
+	if _, asked, _ := c.build(ctx, exitInterrupted, "--cache-dir", c.dir); asked != len(c.layers) {
+		t.Errorf("%d layers asked for", asked)
+	}
+	c.mu.Lock()
+	c.answer = nil
+	c.mu.Unlock()
+	if _, asked, _ := c.build(t.Context(), exitOK, "--cache-dir", c.dir); asked != 1 {
+		t.Errorf("%d layers asked for again, want the one", asked)
+	}
+}
+
+func TestBuildsShareACache(t *testing.T) {
+	c := newCached(t)
+	want, _, _ := c.build(t.Context(), exitOK, "--no-cache")
+	var builds sync.WaitGroup
+	for range 4 {
+		builds.Go(func() {
+			if got, _, _ := c.build(t.Context(), exitOK, "--cache-dir", c.dir, "--cache-size", "1kB"); !bytes.Equal(got, want) {
+				t.Error("the build of a shared cache is another")
+			}
+		})
+	}
+	builds.Wait()
+	if got := c.entries(); len(got) > 1 {
+		t.Errorf("%d layers are kept, more than the limit", len(got))
+	}
+}
+
+func TestCacheCommands(t *testing.T) {
+	c := newCached(t)
+	c.build(t.Context(), exitOK, "--cache-dir", c.dir)
+	do := func(want int, says string, args ...string) string {
+		t.Helper()
+		code, stdout, stderr := pinbox(t.Context(), append(append([]string{"cache"}, args...), "--cache-dir", c.dir)...)
+		if code != want || !strings.Contains(stdout, says) {
+			t.Errorf("cache %v: exit code %d, want %d; it does not say %q:\n%s%s", args, code, want, says, stdout, stderr)
+		}
+		return stdout
+	}
+	do(exitOK, "kept: 6 layers", "ls")
+	var entries []cache.Entry
+	if err := json.Unmarshal([]byte(do(exitOK, "", "ls", "--output", "json")), &entries); err != nil || len(entries) != 6 || entries[0].Size == 0 || entries[0].DiffID.Validate() != nil {
+		t.Errorf("%v, %v", entries, err)
+	}
+	do(exitOK, "damaged: 0 layers", "verify")
+	if err := os.WriteFile(c.entries()[0], []byte("rubbish"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	do(exitVerify, "damaged and removed: 1 layer", "verify")
+	do(exitOK, "removed: 4 layers", "prune", "--keep", fmt.Sprint(entries[0].Size+10))
+	do(exitOK, "removed: 1 layer", "prune")
+	do(exitOK, "kept: 0 layers", "ls")
+	do(exitUsage, "", "prune", "--keep", "much")
+	do(exitUsage, "")
+}
+
+func TestBadCaches(t *testing.T) {
+	c := newCached(t)
+	file := write(t, "file", nil)
+	for says, flags := range map[string][]string{
+		"cache cannot be used":       {"--cache-dir", filepath.Join(file, "cache")},
+		"contradict each other":      {"--cache-dir", c.dir, "--no-cache"},
+		"--cache-dir is empty":       {"--cache-dir", ""},
+		`--cache-size "many"`:        {"--cache-dir", c.dir, "--cache-size", "many"},
+		`--cache-size "-1GB": write`: {"--cache-dir", c.dir, "--cache-size=-1GB"},
+	} {
+		if _, _, stderr := c.build(t.Context(), exitUsage, flags...); !strings.Contains(stderr, says) || !strings.Contains(stderr, "hint: ") {
+			t.Errorf("%v: the message does not say %q:\n%s", flags, says, stderr)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/docker/go-units"
+	"github.com/spf13/pflag"
+
+	"github.com/pinbox/pinbox/builder"
+)
+
+// cacheFlags say where packed layers are kept.
+type cacheFlags struct {
+	dir, size string
+	none      bool
+}
+
+func (f *cacheFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.dir, "cache-dir", "", "folder that keeps packed layers for later builds (default: pinbox in $XDG_CACHE_HOME or ~/.cache)")
+	flags.StringVar(&f.size, "cache-size", "50GB", "what the folder may hold after a build; what was used least recently goes. 0 for any size")
+	flags.BoolVar(&f.none, "no-cache", false, "keep no layers and use none that were kept")
+}
+
+// folder is the one that is named, or that of the user.
+func (f *cacheFlags) folder() (string, error) {
+	if f.dir != "" {
+		return f.dir, nil
+	}
+	home, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", builder.ErrCache, err)
+	}
+	return filepath.Join(home, "pinbox"), nil
+}
+
+// cache is what a build takes. A user without a home has none.
+func (f *cacheFlags) cache(flags *pflag.FlagSet) (c builder.Cache, err error) {
+	if f.none {
+		if flags.Changed("cache-dir") {
+			return c, usageError{errors.New("--cache-dir and --no-cache contradict each other")}
+		}
+		return c, nil
+	}
+	if flags.Changed("cache-dir") && f.dir == "" {
+		return c, usageError{errors.New("--cache-dir is empty")}
+	}
+	if c.Limit, err = parseSize("cache-size", f.size); err != nil {
+		return c, err
+	}
+	if c.Dir, err = f.folder(); err != nil {
+		return builder.Cache{}, nil
+	}
+	return c, nil
+}
+
+// parseSize reads a number of bytes with a unit of the International System.
+func parseSize(flag, text string) (int64, error) {
+	n, err := units.FromHumanSize(text)
+	if err != nil || n < 0 {
+		return 0, usageError{fmt.Errorf("--%s %q: write it as 500MB or 50GB", flag, text)}
+	}
+	return n, nil
+}
