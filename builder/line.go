@@ -67,6 +67,13 @@ type contents struct {
 	binary  *os.File
 }
 
+// storeOptions are those of the store's file, but for its time.
+func (o Options) storeOptions() squashfs.Options {
+	opts := squashfs.Options{BlockSize: o.Appliance.Spec.Store.BlockSize, Compression: o.Appliance.Spec.Store.Compression}
+	_ = opts.Validate() // as that of the appliance was
+	return opts
+}
+
 // stored is the store's file.
 type stored struct {
 	size int64  // bytes
@@ -96,7 +103,7 @@ func composeStore(ctx context.Context, o Options, s *stage, client *storage.Clie
 	if modTime.IsZero() {
 		modTime = newest(c.images)
 	}
-	pool, err := squashfs.NewPool(squashfs.Options{BlockSize: o.Appliance.Spec.Store.BlockSize, Compression: o.Appliance.Spec.Store.Compression})
+	pool, err := squashfs.NewPool(o.storeOptions())
 	if err != nil {
 		return lock, file, err
 	}
@@ -118,6 +125,9 @@ func composeStore(ctx context.Context, o Options, s *stage, client *storage.Clie
 	}
 	image, err := store.Close()
 	if err != nil {
+		return lock, file, err
+	}
+	if err := o.checkOut(image.Size()); err != nil {
 		return lock, file, err
 	}
 	file, err = s.writeImage(ctx, image, o.Hooks)
