@@ -2,7 +2,7 @@
 export GOFLAGS := -buildvcs=false -tags=containers_image_openpgp,exclude_graphdriver_btrfs
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOBUILD := CGO_ENABLED=0 go build -p 2 -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
-DEBIAN  := conmon cpio e2fsprogs fdisk gcc gdisk genisoimage libblkid-dev libc6-dev runc skopeo squashfs-tools systemd systemd-container tar xorriso xz-utils zstd
+DEBIAN  := conmon cpio e2fsprogs fdisk gcc gdisk genisoimage libblkid-dev libc6-dev runc skopeo squashfs-tools squashfs-tools-ng systemd systemd-container tar xorriso xz-utils zstd
 
 DEBIAN_BOOT := busybox-static dosfstools grub-common grub-efi-amd64-bin isolinux kmod mmdebstrap mtools ovmf qemu-system-x86 seabios syslinux-common
 
