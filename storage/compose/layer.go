@@ -20,11 +20,10 @@ type reader struct {
 	tree  *tree
 	split *splitter
 
-	entry      int                       // number of the tar entry
-	entryOf    map[*squashfs.Content]int // that brought this content
-	superseded map[int]bool              // entries whose content lost its name
-	links      []pendingLink             // hard links to what has not come yet
-	uids, gids map[uint32]struct{}       // owners, for the layer's record
+	entry      int                 // number of the tar entry, and one less than the tag of its content
+	superseded map[int]bool        // entries whose content lost its name
+	links      []pendingLink       // hard links to what has not come yet
+	uids, gids map[uint32]struct{} // owners, for the layer's record
 }
 
 type pendingLink struct {
@@ -35,8 +34,8 @@ type pendingLink struct {
 func newReader(p *squashfs.Packer, t *tree, s *splitter) *reader {
 	r := &reader{
 		pack: p, tree: t, split: s,
-		entryOf: map[*squashfs.Content]int{}, superseded: map[int]bool{},
-		uids: map[uint32]struct{}{}, gids: map[uint32]struct{}{},
+		superseded: map[int]bool{},
+		uids:       map[uint32]struct{}{}, gids: map[uint32]struct{}{},
 	}
 	t.replaced = r.supersede
 	return r
@@ -45,8 +44,8 @@ func newReader(p *squashfs.Packer, t *tree, s *splitter) *reader {
 // supersede notes whose content can no longer be read under the name that the
 // stream gave it.
 func (r *reader) supersede(i *squashfs.Inode) {
-	if entry, ok := r.entryOf[i.Content]; ok && i.Content != nil {
-		r.superseded[entry] = true
+	if i.Content != nil && i.Content.Tag > 0 {
+		r.superseded[int(i.Content.Tag-1)] = true
 	}
 	for _, child := range i.Entries() {
 		r.supersede(child)
@@ -93,7 +92,7 @@ func (r *reader) add(hdr *tar.Header, tr io.Reader) error {
 	var content *squashfs.Content
 	err := r.split.file(hdr.Name, hdr.Size, tr, func(body io.Reader) (err error) {
 		if content, err = r.pack.Content(body); err == nil {
-			r.entryOf[content] = r.entry
+			content.Tag = int32(r.entry) + 1
 		}
 		return err
 	})

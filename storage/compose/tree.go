@@ -105,7 +105,7 @@ func (t *tree) locate(name string) (dir *squashfs.Inode, base string, err error)
 	if err != nil {
 		return nil, "", fmt.Errorf("%q: %w", name, err)
 	}
-	return dir, base, nil
+	return dir, strings.Clone(base), nil // the path goes, the name stays
 }
 
 // inside refuses names that climb over the root. Absolute names count from the
@@ -154,7 +154,7 @@ func (t *tree) walk(dirs string) (*squashfs.Inode, error) {
 			}
 			next = implicitDir()
 			next.Mode |= here.Mode & (syscall.S_ISGID | fromBelow) // as mkdir(2) has it
-			here.Set(name, next)
+			here.Set(strings.Clone(name), next)
 		case next.IsSymlink():
 			if links++; links > maxLinks {
 				return nil, fmt.Errorf("%w: more than %d symbolic links", ErrEntry, maxLinks)

@@ -13,6 +13,10 @@ const noFragment = ^uint32(0)
 // Content is the data of a regular file, in a pack or, once that is taken, in an
 // image. Several inodes may share it.
 type Content struct {
+	// Tag is the caller's, and not kept.
+	Tag int32
+
+	number   uint32 // in an index
 	size     int64
 	fragment uint32
 	offset   uint32
@@ -34,6 +38,10 @@ type fragment struct {
 
 // sum tells extents apart.
 type sum [sha256.Size]byte
+
+// tailSum tells the short contents of one layer apart: whoever makes two of the same
+// sum spoils a layer of his own.
+type tailSum [16]byte
 
 // extent is a run of blocks that stays together: those of a long content, or one
 // block of fragments.
@@ -135,7 +143,8 @@ func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 // addTail puts a short file into the fragment block that is being filled.
 func (p *Packer) addTail(c *Content, b *block) error {
-	key := sum(sha256.Sum256(b.raw))
+	all := sha256.Sum256(b.raw)
+	key := tailSum(all[:])
 	if first, ok := p.short[key]; ok {
 		c.fragment, c.offset = first.fragment, first.offset
 		p.pipe.put(b)

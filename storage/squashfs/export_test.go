@@ -1,19 +1,24 @@
 package squashfs
 
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+
+	"github.com/klauspost/compress/zstd"
+)
+
 // DecodeIndex reads an index without its sums, which keep others away from it.
-func DecodeIndex(index []byte) { _, _ = decodeIndex(index) }
+func DecodeIndex(index []byte) { _, _ = decodeIndex(bytes.NewReader(index)) }
 
 // IndexOf gives the index of a pack without its sums.
-func IndexOf(p *Pool, pack []byte) []byte {
+func IndexOf(pack []byte) ([]byte, error) {
 	foot := pack[len(pack)-packFoot:]
-	start, length := le64(foot), le64(foot[8:])
-	index, _ := p.unpack.DecodeAll(pack[start:start+length], nil)
-	return index
-}
-
-func le64(b []byte) (n uint64) {
-	for i := range 8 {
-		n |= uint64(b[i]) << (8 * i)
+	start := binary.LittleEndian.Uint64(foot)
+	unzip, err := zstd.NewReader(bytes.NewReader(pack[start : start+binary.LittleEndian.Uint64(foot[8:])]))
+	if err != nil {
+		return nil, err
 	}
-	return n
+	defer unzip.Close()
+	return io.ReadAll(unzip)
 }

@@ -29,8 +29,8 @@ type Inode struct {
 	entries map[string]*Inode // of a directory
 	parent  *Inode            // of a directory
 
-	number, nlink uint32
 	ref           uint64
+	number, nlink uint32 // the number also stands for the inode in an index
 	written       bool
 }
 

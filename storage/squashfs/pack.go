@@ -1,11 +1,14 @@
 package squashfs
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 // PackVersion is that of a pack's form and of the bytes that go into it: packs of
@@ -21,7 +24,6 @@ const (
 	packMark = "pinbox pack v" + PackVersion + "\n\x00"
 	packHead = len(packMark)
 	packFoot = 8 + 8 + sha256.Size
-	maxIndex = 4 << 30 // bytes; a layer of ten million files has a tenth
 )
 
 // Packer writes one pack. Its methods are called from one goroutine.
@@ -29,9 +31,9 @@ type Packer struct {
 	pool *Pool
 	pipe *pipeline
 
-	tail  *block        // the fragment block that is being filled
-	tails uint32        // fragment blocks before it
-	short map[sum]short // contents of fragments
+	tail  *block            // the fragment block that is being filled
+	tails uint32            // fragment blocks before it
+	short map[tailSum]short // contents of fragments
 
 	contents []*Content
 	// The pipeline's until it is closed.
@@ -41,7 +43,7 @@ type Packer struct {
 
 // NewPacker starts a pack on out. The caller ends it with Close or Abort.
 func (p *Pool) NewPacker(out io.Writer) *Packer {
-	k := &Packer{pool: p, pipe: newPipeline(out, p), short: map[sum]short{}}
+	k := &Packer{pool: p, pipe: newPipeline(out, p), short: map[tailSum]short{}}
 	k.pipe.append([]byte(packMark))
 	return k
 }
@@ -62,13 +64,17 @@ func (p *Packer) Close(root *Inode, note []byte) error {
 		return err
 	}
 	p.pipe.close()
-	index := encodeIndex(p, root, note)
-	packed := p.pool.pack.EncodeAll(index, nil)
-	sum := sha256.Sum256(packed)
-	foot := binary.LittleEndian.AppendUint64(nil, p.pipe.pos)
-	foot = binary.LittleEndian.AppendUint64(foot, uint64(len(packed)))
-	p.pipe.append(packed)
-	p.pipe.append(append(foot, sum[:]...))
+	start, sum := p.pipe.pos, sha256.New()
+	zip, err := zstd.NewWriter(io.MultiWriter(p.pipe, sum), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(256<<10))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(encodeIndex(zip, p, root, note), zip.Close()); err != nil {
+		return err
+	}
+	foot := binary.LittleEndian.AppendUint64(nil, start)
+	foot = binary.LittleEndian.AppendUint64(foot, p.pipe.pos-start)
+	p.pipe.append(sum.Sum(foot))
 	if err := p.pipe.failure(); err != nil {
 		return err
 	}
@@ -133,11 +139,12 @@ func (p *Pool) OpenPack(src Source, size int64) (*Pack, error) {
 	if sha256.Sum256(packed) != [sha256.Size]byte(foot[16:]) {
 		return nil, fmt.Errorf("%w: its index has another sum", ErrDamaged)
 	}
-	index, err := p.unpack.DecodeAll(packed, nil)
+	unzip, err := zstd.NewReader(bytes.NewReader(packed), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+		return nil, err
 	}
-	pack, err := decodeIndex(index)
+	defer unzip.Close()
+	pack, err := decodeIndex(unzip)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}

@@ -102,6 +102,12 @@ func (p *pipeline) append(content []byte) {
 	}
 }
 
+// Write is append for those who want a writer, once all blocks are written.
+func (p *pipeline) Write(content []byte) (int, error) {
+	p.append(content)
+	return len(content), p.failure()
+}
+
 func (p *pipeline) fail(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

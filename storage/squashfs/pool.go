@@ -3,8 +3,6 @@ package squashfs
 import (
 	"sync"
 	"time"
-
-	"github.com/klauspost/compress/zstd"
 )
 
 // Pool compresses the blocks of any number of packs, and writes and reads packs of
@@ -14,9 +12,6 @@ type Pool struct {
 	work   chan *block
 	blocks sync.Pool
 	wg     sync.WaitGroup
-
-	pack   *zstd.Encoder // of the packs' indexes
-	unpack *zstd.Decoder
 }
 
 // NewPool starts the workers. The caller ends them with Close, after the last pack.
@@ -24,15 +19,7 @@ func NewPool(opts Options) (*Pool, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	pack, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		return nil, err
-	}
-	unpack, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxIndex))
-	if err != nil {
-		return nil, err
-	}
-	p := &Pool{opts: opts, work: make(chan *block, opts.Workers), pack: pack, unpack: unpack}
+	p := &Pool{opts: opts, work: make(chan *block, opts.Workers)}
 	p.blocks.New = func() any {
 		return &block{raw: make([]byte, opts.BlockSize), packed: make([]byte, 0, opts.BlockSize+512)}
 	}
@@ -56,7 +43,6 @@ func NewPool(opts Options) (*Pool, error) {
 func (p *Pool) Close() {
 	close(p.work)
 	p.wg.Wait()
-	p.unpack.Close()
 }
 
 // depth is how many blocks a pack may have on their way: enough to keep all workers

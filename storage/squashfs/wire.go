@@ -1,90 +1,63 @@
 package squashfs
 
 import (
-	"bytes"
+	"bufio"
 	"encoding/binary"
 	"errors"
+	"io"
 	"maps"
 	"slices"
 )
 
-// The index of a pack: its note, extents, fragments, contents, and the tree. Numbers
-// are varints, strings have their length before them. Contents and hard links
-// stand once and are referred to by number.
+// The index of a pack: its note, extents, fragments, and the tree. Numbers are
+// varints, strings have their length before them. An inode or a content of several
+// names stands where its first is, and is referred to by number from the others.
 
+// encoder writes an index as a stream: a layer of a million files has one of 60 MB.
 type encoder struct {
-	b        []byte
-	contents map[*Content]int
-	inodes   map[*Inode]int
+	w                *bufio.Writer // keeps its first failure
+	contents, inodes uint32
 }
 
-func (e *encoder) uint(n uint64)   { e.b = binary.AppendUvarint(e.b, n) }
-func (e *encoder) string(s string) { e.uint(uint64(len(s))); e.b = append(e.b, s...) }
+func (e *encoder) uint(n uint64) {
+	_, _ = e.w.Write(binary.AppendUvarint(e.w.AvailableBuffer(), n))
+}
 
-func encodeIndex(p *Packer, root *Inode, note []byte) []byte {
-	e := encoder{contents: map[*Content]int{nil: 0}, inodes: map[*Inode]int{}}
+func (e *encoder) string(s string) {
+	e.uint(uint64(len(s)))
+	_, _ = e.w.WriteString(s)
+}
+
+func encodeIndex(w io.Writer, p *Packer, root *Inode, note []byte) error {
+	e := encoder{w: bufio.NewWriter(w)}
 	e.string(string(note))
 	e.uint(uint64(len(p.extents)))
 	for _, x := range p.extents {
 		e.uint(x.size)
-		e.b = append(e.b, x.sum[:]...)
-		e.b = binary.LittleEndian.AppendUint32(e.b, x.check)
+		e.string(string(x.sum[:]))
+		e.uint(uint64(x.check))
 	}
 	e.uint(uint64(len(p.fragments)))
 	for _, f := range p.fragments {
 		e.uint(f.Start)
 		e.uint(uint64(f.Word))
 	}
-	contents := contentsOf(root)
-	e.uint(uint64(len(contents)))
-	for n, c := range contents {
-		e.contents[c] = n + 1
-		e.content(c)
-	}
 	e.inode(root)
-	return e.b
-}
-
-// contentsOf lists the contents of a tree, each once, in the order of names.
-func contentsOf(root *Inode) (all []*Content) {
-	seen := map[*Content]bool{nil: true}
-	var walk func(*Inode)
-	walk = func(i *Inode) {
-		if !seen[i.Content] {
-			seen[i.Content] = true
-			all = append(all, i.Content)
-		}
-		for _, name := range slices.Sorted(maps.Keys(i.entries)) {
-			walk(i.entries[name])
-		}
-	}
-	walk(root)
-	return all
-}
-
-func (e *encoder) content(c *Content) {
-	e.uint(uint64(c.size))
-	e.uint(uint64(c.fragment + 1))
-	e.uint(uint64(c.offset))
-	e.uint(c.start)
-	e.uint(c.sparse)
-	e.uint(uint64(len(c.blocks)))
-	for _, word := range c.blocks {
-		e.uint(uint64(word))
-	}
+	return e.w.Flush()
 }
 
 func (e *encoder) inode(i *Inode) {
-	n, seen := e.inodes[i]
-	if e.uint(uint64(n)); seen { // 0: a new one
+	e.uint(uint64(i.number)) // 0: a new one
+	if i.number > 0 {
 		return
 	}
-	e.inodes[i] = len(e.inodes) + 1
+	e.inodes++
+	i.number = e.inodes
 	e.uint(uint64(i.Mode))
 	e.uint(uint64(i.UID))
 	e.uint(uint64(i.GID))
-	e.b = binary.AppendVarint(e.b, i.ModTime)
-	e.uint(uint64(e.contents[i.Content]))
+	_, _ = e.w.Write(binary.AppendVarint(e.w.AvailableBuffer(), i.ModTime))
+	e.content(i.Content)
 	e.string(i.Target)
 	e.uint(uint64(i.Major))
 	e.uint(uint64(i.Minor))
@@ -100,123 +73,160 @@ func (e *encoder) inode(i *Inode) {
 	}
 }
 
+func (e *encoder) content(c *Content) {
+	if c == nil {
+		e.uint(0)
+		return
+	}
+	if c.number > 0 {
+		e.uint(uint64(c.number))
+		return
+	}
+	e.contents++
+	c.number = e.contents
+	e.uint(uint64(c.number)) // one more than there were: a new one
+	e.uint(uint64(c.size))
+	e.uint(uint64(c.fragment + 1))
+	e.uint(uint64(c.offset))
+	e.uint(c.start)
+	e.uint(c.sparse)
+	e.uint(uint64(len(c.blocks)))
+	for _, word := range c.blocks {
+		e.uint(uint64(word))
+	}
+}
+
 var errIndex = errors.New("its index cannot be read")
+
+// maxString is more than a target, an attribute or a note has, in bytes.
+const maxString = 1 << 24
 
 // decoder reads what an encoder wrote. After the first fault it reads zeros.
 type decoder struct {
-	b      []byte
-	failed bool
+	r      *bufio.Reader
+	err    error
 	pack   *Pack
 	inodes []*Inode
 }
 
-func (d *decoder) take(n uint64) []byte {
-	if n > uint64(len(d.b)) {
-		d.failed, d.b = true, nil
-		return nil
+func (d *decoder) fail(err error) {
+	if d.err == nil {
+		d.err = err
 	}
-	p := d.b[:n]
-	d.b = d.b[n:]
-	return p
-}
-
-func (d *decoder) varint(n int) {
-	if n <= 0 {
-		d.failed, d.b = true, nil
-		return
-	}
-	d.b = d.b[n:]
 }
 
 func (d *decoder) uint() uint64 {
-	v, n := binary.Uvarint(d.b)
-	d.varint(n)
+	if d.err != nil {
+		return 0
+	}
+	v, err := binary.ReadUvarint(d.r)
+	if err != nil {
+		d.fail(err)
+		return 0
+	}
 	return v
 }
 
-// count is a number of things that take a byte at least.
-func (d *decoder) count() int {
-	n := d.uint()
-	if n > uint64(len(d.b)) {
-		d.failed, d.b = true, nil
+func (d *decoder) int() int64 {
+	if d.err != nil {
 		return 0
 	}
-	return int(n)
+	v, err := binary.ReadVarint(d.r)
+	if err != nil {
+		d.fail(err)
+		return 0
+	}
+	return v
 }
 
-func (d *decoder) string() string { return string(d.take(d.uint())) }
+func (d *decoder) string() string {
+	n := d.uint()
+	if n > maxString {
+		d.fail(errIndex)
+	}
+	if n == 0 || d.err != nil {
+		return ""
+	}
+	b := make([]byte, n)
+	if _, err := io.ReadFull(d.r, b); err != nil {
+		d.fail(err)
+		return ""
+	}
+	return string(b)
+}
 
-func decodeIndex(index []byte) (*Pack, error) {
-	d := decoder{b: index, pack: &Pack{contents: []*Content{nil}}, inodes: []*Inode{nil}}
+// times calls f for each of a number of things.
+func (d *decoder) times(f func()) {
+	for n := d.uint(); n > 0 && d.err == nil; n-- {
+		f()
+	}
+}
+
+func decodeIndex(r io.Reader) (*Pack, error) {
+	d := decoder{r: bufio.NewReader(r), pack: &Pack{}}
 	p := d.pack
-	p.Note = bytes.Clone(d.take(d.uint()))
+	p.Note = []byte(d.string())
 	at := uint64(packHead)
-	for range d.count() {
+	d.times(func() {
 		x := extent{start: at, size: d.uint()}
-		copy(x.sum[:], d.take(uint64(len(x.sum))))
-		if check := d.take(4); check != nil {
-			x.check = binary.LittleEndian.Uint32(check)
-		}
+		copy(x.sum[:], d.string())
+		x.check = uint32(d.uint())
 		p.extents = append(p.extents, x)
 		at += x.size
-	}
-	for range d.count() {
+	})
+	d.times(func() {
 		p.fragments = append(p.fragments, fragment{Start: d.uint(), Word: uint32(d.uint())})
-	}
-	for range d.count() {
-		p.contents = append(p.contents, d.content())
-	}
+	})
 	p.Root = d.inode()
-	p.contents = p.contents[1:]
-	if d.failed || len(d.b) > 0 {
-		return nil, errIndex
+	if _, err := d.r.ReadByte(); d.err == nil && !errors.Is(err, io.EOF) {
+		d.fail(errIndex)
 	}
-	return p, nil
-}
-
-func (d *decoder) content() *Content {
-	c := &Content{size: int64(d.uint()), fragment: uint32(d.uint()) - 1, offset: uint32(d.uint()), start: d.uint(), sparse: d.uint()}
-	if n := d.count(); n > 0 {
-		c.blocks = make([]uint32, n)
-	}
-	for n := range c.blocks {
-		c.blocks[n] = uint32(d.uint())
-	}
-	return c
+	return p, d.err
 }
 
 func (d *decoder) inode() *Inode {
-	if n := d.uint(); n >= uint64(len(d.inodes)) {
-		d.failed, d.b = true, nil
+	if n := d.uint(); n > uint64(len(d.inodes)) {
+		d.fail(errIndex)
 		return &Inode{}
 	} else if n > 0 {
-		return d.inodes[n]
+		return d.inodes[n-1]
 	}
-	i := &Inode{Mode: uint32(d.uint()), UID: uint32(d.uint()), GID: uint32(d.uint())}
+	i := &Inode{Mode: uint32(d.uint()), UID: uint32(d.uint()), GID: uint32(d.uint()), ModTime: d.int()}
 	d.inodes = append(d.inodes, i)
-	modTime, n := binary.Varint(d.b)
-	d.varint(n)
-	i.ModTime = modTime
-	if c := d.uint(); c < uint64(len(d.pack.contents)) {
-		i.Content = d.pack.contents[c]
-	}
+	i.Content = d.content()
 	i.Target, i.Major, i.Minor = d.string(), uint32(d.uint()), uint32(d.uint())
-	if n := d.count(); n > 0 {
-		i.Xattrs = make(map[string]string, n)
-		for range n {
-			name := d.string()
-			i.Xattrs[name] = d.string()
+	d.times(func() {
+		if i.Xattrs == nil {
+			i.Xattrs = map[string]string{}
 		}
-	}
-	n = d.count()
-	if i.IsDir() {
-		i.entries = make(map[string]*Inode, n)
-	}
-	for range n {
 		name := d.string()
-		if child := d.inode(); !d.failed && i.IsDir() {
+		i.Xattrs[name] = d.string()
+	})
+	if i.IsDir() {
+		i.entries = map[string]*Inode{}
+	}
+	d.times(func() {
+		name := d.string()
+		if child := d.inode(); d.err == nil && i.IsDir() {
 			i.Set(name, child)
 		}
-	}
+	})
 	return i
+}
+
+func (d *decoder) content() *Content {
+	contents := d.pack.contents
+	switch n := d.uint(); {
+	case n == 0:
+		return nil
+	case n <= uint64(len(contents)):
+		return contents[n-1]
+	case n > uint64(len(contents))+1:
+		d.fail(errIndex)
+		return nil
+	}
+	c := &Content{size: int64(d.uint()), fragment: uint32(d.uint()) - 1, offset: uint32(d.uint()), start: d.uint(), sparse: d.uint()}
+	d.times(func() { c.blocks = append(c.blocks, uint32(d.uint())) })
+	d.pack.contents = append(contents, c)
+	return c
 }
