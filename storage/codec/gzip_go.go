@@ -1,3 +1,5 @@
+//go:build !native || !cgo
+
 package codec
 
 import (

@@ -12,7 +12,8 @@ const zlibLevel = 6
 
 type zlibBlock struct{ enc *zlib.Writer }
 
-// NewZlibBlock compresses by zlib's level 6 with its window of 32 KiB.
+// NewZlibBlock compresses by zlib's level 6 with its window of 32 KiB; in both kinds
+// of build by the same library.
 func NewZlibBlock() (Block, error) {
 	enc, err := zlib.NewWriterLevel(io.Discard, zlibLevel)
 	return zlibBlock{enc}, err

@@ -1,6 +1,10 @@
+//go:build !native || !cgo
+
 package codec
 
 import (
+	"fmt"
+
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -22,3 +26,7 @@ func (b zstdBlock) Pack(dst, raw []byte) ([]byte, bool) {
 	out := b.enc.EncodeAll(raw, dst[:0])
 	return out, len(out) < len(raw)
 }
+
+// ID names the zstd encoder, for keys of caches: "zstd-go-1" is level 1 of the version
+// of klauspost/compress that this module requires.
+func ID() string { return fmt.Sprintf("zstd-go-%d", zstdLevel) }

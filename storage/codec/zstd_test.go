@@ -228,3 +228,9 @@ func TestStored(t *testing.T) {
 		t.Errorf("%d, %v", len(out), smaller)
 	}
 }
+
+func TestID(t *testing.T) {
+	if codec.ID() == "" || codec.ID() != codec.ID() {
+		t.Errorf("%q", codec.ID())
+	}
+}

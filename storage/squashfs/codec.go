@@ -20,6 +20,14 @@ func (c Compression) id() uint16 {
 	return 1
 }
 
+// encoder names what compresses: the bytes depend on it.
+func (c Compression) encoder() string {
+	if c == Zstd {
+		return blocks.ID()
+	}
+	return string(c)
+}
+
 // codec compresses blocks independently of each other. It appends the compressed
 // form of raw to dst[:0], or says false when that would save nothing.
 type codec interface {
