@@ -5,6 +5,8 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/storage/codec"
 )
 
 // version is set by the linker.
@@ -21,7 +23,7 @@ image store, and emits the Ignition config that mounts it and pins them: the
 node boots with every image there, with no registry, no pull and no copy.
 
 ` + exitHelp(),
-		Version:           version,
+		Version:           version + " (" + codec.ID() + ")",
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		PersistentPreRun:  func(*cobra.Command, []string) { began = true },

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
 	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/storage/codec"
 )
 
 // What can be wrong with a layer as a whole.
@@ -115,20 +115,17 @@ func (s *stream) pump(ctx context.Context, in *bufio.Reader) error {
 
 // decompress says with an error whether it comes from the blob as it is.
 func (s *stream) decompress(ctx context.Context, in *bufio.Reader) (plain bool, err error) {
-	var out io.Reader = in
+	out := io.NopCloser(in)
 	switch s.kind {
 	case gzipCompressed:
-		if out, err = gzip.NewReader(in); err != nil {
-			return false, err
-		}
+		out, err = codec.NewGzipReader(in)
 	case zstdCompressed:
-		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1))
-		if err != nil {
-			return false, err
-		}
-		defer z.Close()
-		out = z
+		out, err = codec.NewZstdReader(in)
 	}
+	if err != nil {
+		return false, err
+	}
+	defer out.Close()
 	for {
 		var chunk []byte
 		select {

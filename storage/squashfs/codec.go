@@ -1,12 +1,6 @@
 package squashfs
 
-import (
-	"bytes"
-	"io"
-
-	"github.com/klauspost/compress/zlib"
-	"github.com/klauspost/compress/zstd"
-)
+import blocks "github.com/pinbox/pinbox/storage/codec"
 
 // Compression of an image, by the names that mksquashfs has for them.
 type Compression string
@@ -26,6 +20,14 @@ func (c Compression) id() uint16 {
 	return 1
 }
 
+// encoder names what compresses: the bytes depend on it.
+func (c Compression) encoder() string {
+	if c == Zstd {
+		return blocks.ID()
+	}
+	return string(c)
+}
+
 // codec compresses blocks independently of each other. It appends the compressed
 // form of raw to dst[:0], or says false when that would save nothing.
 type codec interface {
@@ -33,42 +35,16 @@ type codec interface {
 }
 
 func newCodec(c Compression) (codec, error) {
+	block, err := blocks.Block(blocks.Stored{}), error(nil)
 	switch c {
 	case Zstd:
-		enc, err := zstd.NewWriter(nil,
-			zstd.WithEncoderLevel(zstd.SpeedFastest),
-			zstd.WithEncoderConcurrency(1),
-			zstd.WithEncoderCRC(false),
-			// The kernel's decoder has a window of one block.
-			zstd.WithSingleSegment(true),
-		)
-		return zstdCodec{enc}, err
+		block, err = blocks.NewZstdBlock()
 	case Gzip:
-		enc, err := zlib.NewWriterLevel(io.Discard, gzipLevel)
-		return &gzipCodec{enc}, err
+		block, err = blocks.NewZlibBlock()
 	}
-	return noCodec{}, nil
+	return packer{block}, err
 }
 
-type zstdCodec struct{ enc *zstd.Encoder }
+type packer struct{ blocks.Block }
 
-func (c zstdCodec) pack(dst, raw []byte) ([]byte, bool) {
-	out := c.enc.EncodeAll(raw, dst[:0])
-	return out, len(out) < len(raw)
-}
-
-type gzipCodec struct{ enc *zlib.Writer }
-
-func (c *gzipCodec) pack(dst, raw []byte) ([]byte, bool) {
-	out := bytes.NewBuffer(dst[:0])
-	c.enc.Reset(out)
-	_, err := c.enc.Write(raw)
-	if closed := c.enc.Close(); err != nil || closed != nil {
-		return dst[:0], false // a buffer takes everything
-	}
-	return out.Bytes(), out.Len() < len(raw)
-}
-
-type noCodec struct{}
-
-func (noCodec) pack(dst, _ []byte) ([]byte, bool) { return dst[:0], false }
+func (p packer) pack(dst, raw []byte) ([]byte, bool) { return p.Pack(dst, raw) }

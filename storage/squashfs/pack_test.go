@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/storage/codec"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
@@ -155,6 +156,9 @@ func TestBytesOfPacksBelongToTheirVersion(t *testing.T) {
 	for compression, want := range map[squashfs.Compression]string{
 		squashfs.Zstd: "5ee2bdbba8c66bbb", squashfs.Gzip: "cb1ff620f1f520ac", squashfs.None: "e44f7953124e5870",
 	} {
+		if compression == squashfs.Zstd && strings.HasPrefix(codec.ID(), "zstd-native-") {
+			continue // libzstd's version is in the form
+		}
 		content := pack(t, squashfs.Options{Compression: compression}, func(p *squashfs.Packer, root *squashfs.Inode) {
 			for i, n := range []int{0, 1, 5000, 100_000, 140_000, 1 << 20} {
 				root.Set(string(rune('a'+i)), file(t, p, bytes.NewReader(noise(uint64(i), n))))

@@ -113,7 +113,7 @@ func NewWriter(opts Options) (*Writer, error) {
 // Form names all that the bytes of a pack of valid options depend on, beside what is
 // packed.
 func (o Options) Form() string {
-	return fmt.Sprintf("%s-%d-v%s", o.Compression, o.BlockSize, PackVersion)
+	return fmt.Sprintf("%s-%d-v%s", o.Compression.encoder(), o.BlockSize, PackVersion)
 }
 
 // flags that do not depend on what is in the image.

@@ -1,0 +1,47 @@
+// Package codec chooses the compression libraries for bulk data: what decompresses
+// layers, and what compresses the blocks of a squashfs.
+//
+// There are two kinds of build. The default one is Go throughout, by
+// klauspost/compress. With the build tag native, and cgo, ISA-L decompresses gzip and
+// libzstd compresses blocks: both take about half the CPU. Either reads the same
+// streams, and refuses the same ones but for one case: ISA-L takes Huffman codes that
+// are not complete, where the checksum is right. What they write is equally valid but
+// differs in its bytes, so ID names who writes.
+package codec
+
+import (
+	"bufio"
+	"errors"
+	"io"
+)
+
+// Block compresses blocks independently of each other. One goroutine at a time
+// uses it. It holds nothing that must be closed.
+type Block interface {
+	// Pack appends the compressed form of raw to dst[:0], which has the room that
+	// dst has, or grows. It says false when that would save nothing; then what it
+	// returns is of use as the next dst only.
+	Pack(dst, raw []byte) ([]byte, bool)
+}
+
+// inputSize in bytes is how much of a source is read at a time.
+const inputSize = 64 << 10
+
+var errClosed = errors.New("read of a decompressor that is closed")
+
+// buffered returns r itself when it is buffered: then nothing of it is consumed
+// but what was decompressed.
+func buffered(r io.Reader) *bufio.Reader {
+	if b, ok := r.(*bufio.Reader); ok {
+		return b
+	}
+	return bufio.NewReaderSize(r, inputSize)
+}
+
+// noEOF is for places where the input must not end.
+func noEOF(err error) error {
+	if err == io.EOF { // itself: a source may fail with one that wraps it
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

@@ -1,0 +1,158 @@
+package codec
+
+import (
+	"bufio"
+	"encoding/binary"
+	"hash/crc32"
+	"io"
+
+	"github.com/klauspost/compress/gzip"
+)
+
+// What is wrong with a gzip stream.
+var (
+	// ErrHeader says that what stands where a member begins is none: that goes for
+	// all that follows the last member, too.
+	ErrHeader = gzip.ErrHeader
+	// ErrChecksum says that a member's content has another checksum or length.
+	ErrChecksum = gzip.ErrChecksum
+)
+
+// Flags of a member's header. Format: RFC 1952.
+const (
+	gzipHeaderCRC = 1 << 1
+	gzipExtra     = 1 << 2
+	gzipName      = 1 << 3
+	gzipComment   = 1 << 4
+	gzipReserved  = 0xe0
+
+	gzipHeaderSize  = 10
+	gzipTextMax     = 512 // bytes of a name or comment, as compress/gzip has it
+	gzipDeflate     = 8
+	gzipTrailerSize = 8
+)
+
+// inflater decompresses what follows a member's header. Read returns io.EOF behind
+// the member's trailer, if that is right.
+type inflater interface {
+	io.ReadCloser
+	reset() // for the next member
+}
+
+// gzipReader is the framing of gzip, the same for every inflater.
+type gzipReader struct {
+	in   *bufio.Reader
+	body inflater
+	err  error
+}
+
+// NewGzipReader decompresses a gzip stream of one member or more. A *bufio.Reader is
+// consumed just as far as members go; errors of r come back as they are. A stream
+// that ends early is io.ErrUnexpectedEOF; an empty one, io.EOF at once. The caller
+// closes what it got. Format: RFC 1952.
+func NewGzipReader(r io.Reader) (io.ReadCloser, error) {
+	z := &gzipReader{in: buffered(r)}
+	if err := z.header(); err != nil {
+		return nil, err
+	}
+	body, err := newInflater(z.in)
+	if err != nil {
+		return nil, err
+	}
+	z.body = body
+	return z, nil
+}
+
+// Read decompresses. What it returns is to be trusted only after io.EOF.
+func (z *gzipReader) Read(p []byte) (n int, err error) {
+	for n == 0 && z.err == nil && len(p) > 0 {
+		if n, z.err = z.body.Read(p); z.err == io.EOF {
+			if z.err = z.header(); z.err == nil {
+				z.body.reset()
+			}
+		}
+	}
+	return n, z.err
+}
+
+// Close frees what the reader holds. It leaves the source open.
+func (z *gzipReader) Close() error {
+	if z.err == errClosed {
+		return nil
+	}
+	z.err = errClosed
+	return z.body.Close()
+}
+
+// header reads a member's. io.EOF says that there is none.
+func (z *gzipReader) header() error {
+	head, err := z.in.Peek(gzipHeaderSize)
+	if len(head) == 0 {
+		return err
+	}
+	if len(head) < gzipHeaderSize {
+		return noEOF(err)
+	}
+	if head[0] != 0x1f || head[1] != 0x8b || head[2] != gzipDeflate {
+		return ErrHeader
+	}
+	flags, sum := head[3], crc32.ChecksumIEEE(head)
+	if _, err := z.in.Discard(len(head)); err != nil {
+		return err
+	}
+	if flags&gzipExtra != 0 {
+		if err := z.extra(&sum); err != nil {
+			return err
+		}
+	}
+	for _, text := range []byte{gzipName, gzipComment} {
+		if flags&text != 0 {
+			if err := z.text(&sum); err != nil {
+				return err
+			}
+		}
+	}
+	if flags&gzipHeaderCRC != 0 {
+		b, err := z.take(2, new(uint32))
+		if err != nil {
+			return err
+		}
+		if binary.LittleEndian.Uint16(b) != uint16(sum) {
+			return ErrHeader
+		}
+	}
+	if flags&gzipReserved != 0 {
+		return ErrHeader
+	}
+	return nil
+}
+
+func (z *gzipReader) extra(sum *uint32) error {
+	b, err := z.take(2, sum)
+	if err != nil {
+		return err
+	}
+	_, err = z.take(int(binary.LittleEndian.Uint16(b)), sum)
+	return err
+}
+
+// text skips a name or comment, which a zero ends.
+func (z *gzipReader) text(sum *uint32) error {
+	for range gzipTextMax {
+		b, err := z.take(1, sum)
+		if err != nil || b[0] == 0 {
+			return err
+		}
+	}
+	return ErrHeader
+}
+
+// take reads n bytes, and adds them to the header's checksum.
+func (z *gzipReader) take(n int, sum *uint32) ([]byte, error) {
+	b := make([]byte, n)
+	if _, err := io.ReadFull(z.in, b); err != nil {
+		return nil, noEOF(err)
+	}
+	*sum = crc32.Update(*sum, crc32.IEEETable, b)
+	return b, nil
+}

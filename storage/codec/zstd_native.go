@@ -1,0 +1,75 @@
+//go:build native && cgo
+
+package codec
+
+/*
+#cgo LDFLAGS: -lzstd
+#cgo noescape ZSTD_compress2
+#cgo nocallback ZSTD_compress2
+#include <zstd.h>
+*/
+import "C"
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"unsafe"
+)
+
+// zstdContexts that no call uses. There are as many as calls of Pack were ever under
+// way at a time, of about 1 MB each; they live as long as the process.
+var zstdContexts struct {
+	sync.Mutex
+	free []*C.ZSTD_CCtx
+}
+
+func takeContext() *C.ZSTD_CCtx {
+	zstdContexts.Lock()
+	defer zstdContexts.Unlock()
+	if n := len(zstdContexts.free); n > 0 {
+		c := zstdContexts.free[n-1]
+		zstdContexts.free = zstdContexts.free[:n-1]
+		return c
+	}
+	c := C.ZSTD_createCCtx()
+	if c == nil {
+		panic("no memory for a compressor") // as everywhere in Go
+	}
+	// Sizes of contents are written, checksums are not: that is libzstd's default.
+	C.ZSTD_CCtx_setParameter(c, C.ZSTD_c_compressionLevel, zstdLevel)
+	return c
+}
+
+func putContext(c *C.ZSTD_CCtx) {
+	zstdContexts.Lock()
+	defer zstdContexts.Unlock()
+	zstdContexts.free = append(zstdContexts.free, c)
+}
+
+type zstdBlock struct{}
+
+// NewZstdBlock compresses by zstd's level 1, into frames without a checksum whose
+// window is not larger than the block: the kernel's decoder for squashfs has no
+// larger one.
+func NewZstdBlock() (Block, error) { return zstdBlock{}, nil }
+
+func (zstdBlock) Pack(dst, raw []byte) ([]byte, bool) {
+	// What libzstd writes may depend on the room that it has.
+	room := C.ZSTD_compressBound(C.size_t(len(raw)))
+	dst = slices.Grow(dst[:0], int(room))
+	c := takeContext()
+	defer putContext(c)
+	n := C.ZSTD_compress2(c, unsafe.Pointer(unsafe.SliceData(dst)), room,
+		unsafe.Pointer(unsafe.SliceData(raw)), C.size_t(len(raw)))
+	if C.ZSTD_isError(n) != 0 { // there is room for the output
+		panic("compress a block: " + C.GoString(C.ZSTD_getErrorName(n)))
+	}
+	return dst[:n], int(n) < len(raw)
+}
+
+// ID names the zstd encoder and what its bytes depend on, for keys of caches:
+// "zstd-native-1.5.4-1" is level 1 of libzstd 1.5.4.
+func ID() string {
+	return fmt.Sprintf("zstd-native-%s-%d", C.GoString(C.ZSTD_versionString()), zstdLevel)
+}

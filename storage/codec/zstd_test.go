@@ -1,0 +1,236 @@
+package codec_test
+
+import (
+	"bufio"
+	"bytes"
+	"compress/zlib"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os/exec"
+	"slices"
+	"sync"
+	"testing"
+	"testing/iotest"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/pinbox/pinbox/storage/codec"
+)
+
+// frame of zstd.
+func frame(t testing.TB, content []byte, opts ...zstd.EOption) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w, err := zstd.NewWriter(&b, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.Write(content)
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// skippable frame, as zstd:chunked has them.
+func skippable(content []byte) []byte {
+	b := binary.LittleEndian.AppendUint32([]byte("\x50\x2a\x4d\x18"), uint32(len(content)))
+	return append(b, content...)
+}
+
+// window makes a frame of one stored block, which says it needs 1<<log bytes.
+func window(log byte, content string) []byte {
+	b := []byte{0x28, 0xb5, 0x2f, 0xfd, 0, (log - 10) << 3}
+	head := uint32(len(content))<<3 | 1
+	return append(append(b, byte(head), byte(head>>8), byte(head>>16)), content...)
+}
+
+func TestZstdReader(t *testing.T) {
+	words, random := text(300<<10), noise(100<<10)
+	for name, tc := range map[string]struct {
+		packed [][]byte
+		want   []byte
+	}{
+		"nothing": {nil, nil},
+		"empty":   {[][]byte{frame(t, nil, zstd.WithZeroFrames(true))}, nil},
+		"words":   {[][]byte{frame(t, words)}, words},
+		"noise":   {[][]byte{frame(t, random)}, random},
+		"frames": {
+			[][]byte{skippable(random), frame(t, words, zstd.WithEncoderLevel(zstd.SpeedBestCompression)), skippable(nil), skippable([]byte("x")), frame(t, random, zstd.WithEncoderCRC(false)), skippable(words)},
+			bytes.Join([][]byte{words, random}, nil),
+		},
+		"--long=27": {[][]byte{window(27, "content")}, []byte("content")},
+		"--long=29": {[][]byte{window(29, "content")}, []byte("content")},
+	} {
+		packed := bytes.Join(tc.packed, nil)
+		for source, r := range map[string]io.Reader{
+			"whole": bufio.NewReader(bytes.NewReader(packed)),
+			"bytes": iotest.OneByteReader(bytes.NewReader(packed)),
+		} {
+			if got, err := readAll(codec.NewZstdReader, r); err != nil || !bytes.Equal(got, tc.want) {
+				t.Errorf("%s, %s: %d bytes of %d, %v", name, source, len(got), len(tc.want), err)
+			}
+		}
+	}
+}
+
+func TestWrongZstd(t *testing.T) {
+	first := frame(t, text(3000))
+	packed := append(bytes.Clone(first), append(skippable(noise(10)), frame(t, noise(50))...)...)
+	for n := 1; n < len(packed); n++ {
+		_, err := readAll(codec.NewZstdReader, bytes.NewReader(packed[:n]))
+		if whole := n == len(first) || n == len(first)+18; whole != (err == nil) {
+			t.Errorf("%d of %d bytes: %v", n, len(packed), err)
+		}
+		_, err = readAll(codec.NewZstdReader, io.MultiReader(bytes.NewReader(packed[:n]), iotest.ErrReader(errSource)))
+		inSkippable := n >= len(first)+8 && n < len(first)+18
+		if !errors.Is(err, errSource) && (!inSkippable || err == nil) {
+			t.Errorf("%d of %d bytes and an error: %v", n, len(packed), err)
+		}
+	}
+	for i := range first {
+		if got, err := readAll(codec.NewZstdReader, bytes.NewReader(change(first, i))); err == nil && !bytes.Equal(got, text(3000)) {
+			t.Errorf("byte %d changed: other content, and no error", i)
+		}
+	}
+	for name, packed := range map[string][]byte{
+		"garbage behind": append(bytes.Clone(first), "garbage at the end"...),
+		"window":         window(30, "content"),
+	} {
+		if _, err := readAll(codec.NewZstdReader, bytes.NewReader(packed)); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// blocks of all sizes that a squashfs has, of contents that compress and that do not.
+func blocks() (all [][]byte) {
+	r := rand.New(rand.NewPCG(3, 4))
+	words, random := text(1<<20), noise(1<<20)
+	for size := 1; size <= 1<<20; size *= 2 {
+		mixed := bytes.Clone(words[:size])
+		copy(mixed[size/2:], random)
+		all = append(all, words[:size], random[:size], mixed, make([]byte, size), words[r.IntN(len(words)-size+1):][:size])
+	}
+	return append(all, words[:8191], words[:100_001])
+}
+
+// What Pack writes, the kernel's decoder takes; libzstd's own program reads it, too.
+func TestZstdBlock(t *testing.T) {
+	program, err := exec.LookPath("zstd")
+	if err != nil {
+		t.Log("without the program zstd")
+	}
+	dec, err := zstd.NewReader(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dec.Close()
+	block, err := codec.NewZstdBlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dst, frames, want []byte
+	for _, raw := range blocks() {
+		var smaller bool
+		if dst, smaller = block.Pack(dst, raw); !smaller {
+			continue
+		}
+		if len(dst) >= len(raw) {
+			t.Errorf("%d bytes are smaller than %d", len(dst), len(raw))
+		}
+		if got, err := dec.DecodeAll(dst, nil); err != nil || !bytes.Equal(got, raw) {
+			t.Errorf("%d bytes: %d bytes come back, %v", len(raw), len(got), err)
+		}
+		var h zstd.Header
+		if err := h.Decode(dst); err != nil || !h.HasFCS || h.FrameContentSize != uint64(len(raw)) || h.HasCheckSum || h.DictionaryID != 0 || h.WindowSize > uint64(max(len(raw), 1024)) {
+			t.Errorf("%d bytes: %+v, %v", len(raw), h, err)
+		}
+		frames, want = append(frames, dst...), append(want, raw...)
+	}
+	if len(want) < 4<<20 {
+		t.Errorf("%d bytes compressed at all", len(want))
+	}
+	if program == "" {
+		return
+	}
+	cmd := exec.Command(program, "-dc")
+	cmd.Stdin = bytes.NewReader(frames)
+	if got, err := cmd.Output(); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("zstd -d: %d bytes of %d, %v", len(got), len(want), err)
+	}
+}
+
+func TestZlibBlock(t *testing.T) {
+	block, err := codec.NewZlibBlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dst []byte
+	for _, raw := range blocks() {
+		var smaller bool
+		if dst, smaller = block.Pack(dst, raw); !smaller {
+			continue
+		}
+		if got, err := readAll(zlib.NewReader, bytes.NewReader(dst)); err != nil || !bytes.Equal(got, raw) || len(dst) >= len(raw) {
+			t.Errorf("%d bytes: %d bytes come back, %v", len(raw), len(got), err)
+		}
+	}
+}
+
+// What Pack writes depends on the block alone: neither on what was before it, nor on
+// the room, nor on others at the same time.
+func TestBlocksAreDeterministic(t *testing.T) {
+	for name, open := range map[string]func() (codec.Block, error){"zstd": codec.NewZstdBlock, "zlib": codec.NewZlibBlock} {
+		t.Run(name, func(t *testing.T) {
+			all := blocks()
+			pack := func(order []int, room int) [][]byte {
+				block, err := open()
+				if err != nil {
+					t.Error(err)
+					return nil
+				}
+				packed := make([][]byte, len(all))
+				for _, i := range order {
+					out, smaller := block.Pack(make([]byte, room%1000, room), all[i])
+					if smaller {
+						packed[i] = out
+					}
+				}
+				return packed
+			}
+			order := make([]int, len(all))
+			for i := range order {
+				order[i] = i
+			}
+			want := pack(order, 2<<20)
+			var wg sync.WaitGroup
+			for n := range 8 {
+				shuffled := slices.Clone(order)
+				rand.New(rand.NewPCG(uint64(n), 0)).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+				wg.Go(func() {
+					for i, got := range pack(shuffled, n*50_000) {
+						if !bytes.Equal(got, want[i]) {
+							t.Errorf("block %d of %d bytes differs", i, len(all[i]))
+						}
+					}
+				})
+			}
+			wg.Wait()
+		})
+	}
+}
+
+func TestStored(t *testing.T) {
+	if out, smaller := (codec.Stored{}).Pack(make([]byte, 3, 10), text(100)); smaller || len(out) != 0 || cap(out) != 10 {
+		t.Errorf("%d, %v", len(out), smaller)
+	}
+}
+
+func TestID(t *testing.T) {
+	if codec.ID() == "" || codec.ID() != codec.ID() {
+		t.Errorf("%q", codec.ID())
+	}
+}
