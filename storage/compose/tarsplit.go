@@ -6,12 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"hash"
-	"hash/crc64"
 	"io"
 	"os"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/vbatts/tar-split/tar/storage"
+
+	"github.com/pinbox/pinbox/storage/codec"
 )
 
 // maxSegment bounds what a splitter holds of a stream, in bytes.
@@ -78,7 +79,7 @@ func (s *splitter) file(name string, size int64, tr io.Reader, read func(io.Read
 		return nil
 	}
 	s.segment()
-	crc := crc64.New(isoTable)
+	crc := codec.NewCRC64()
 	s.content = true
 	err := read(&tee{src: tr, sum: crc})
 	s.content = false
@@ -102,8 +103,6 @@ func (s *splitter) close() error {
 	}
 	return s.zip.Close()
 }
-
-var isoTable = crc64.MakeTable(crc64.ISO)
 
 type tee struct {
 	src io.Reader
