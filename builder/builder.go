@@ -16,6 +16,7 @@ import (
 // The files of an appliance's folder.
 const (
 	StoreFile    = "store.squashfs"
+	StoreTar     = "store.tar" // instead of it, by spec.store.format
 	ButaneFile   = "config.bu"
 	IgnitionFile = "config.ign"
 	LockFile     = "pinbox.lock.json"
@@ -95,8 +96,9 @@ type Result struct {
 	Platform pinset.Platform `json:"platform"`
 	Out      string          `json:"out"`
 	Totals   pinset.Totals   `json:"totals"`
-	// StoreSize in bytes.
-	StoreSize int64 `json:"storeSize"`
+	// Store is the store's name in the folder, StoreSize its size in bytes.
+	Store     string `json:"store"`
+	StoreSize int64  `json:"storeSize"`
 	// NodeStore is where the node wants the store: a path or a partition.
 	NodeStore string `json:"nodeStore"`
 	// StoreDigest is the SHA-256 of the store's file.
@@ -152,7 +154,7 @@ func Build(ctx context.Context, o Options) (result Result, err error) {
 	}
 	return Result{
 		Name: o.Appliance.Metadata.Name, Platform: lock.Platform, Out: filepath.Clean(o.Out), Totals: lock.Totals(),
-		StoreSize: store.size, StoreDigest: "sha256:" + store.sum, NodeStore: o.Appliance.Spec.config(nil, nil).Store.What(),
+		Store: store.name, StoreSize: store.size, StoreDigest: "sha256:" + store.sum, NodeStore: o.Appliance.Spec.config(nil, nil).Store.What(),
 		ISO: isoPath(o), Installs: o.Appliance.Spec.ISO.InstallDevice, Medium: o.Appliance.Spec.Node.Store.VolumeLabel, Warnings: append(d.warnings, d.config.warnings()...), Seconds: time.Since(started).Seconds(),
 	}, nil
 }

@@ -3,9 +3,7 @@ package builder
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"debug/elf"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -67,12 +65,6 @@ type contents struct {
 	binary  *os.File
 }
 
-// stored is the store's file.
-type stored struct {
-	size int64  // bytes
-	sum  string // SHA-256
-}
-
 // writeStore composes and writes the store. The lock that it returns knows the
 // unpacked sizes.
 func writeStore(ctx context.Context, o Options, s *stage, client *storage.Client, c contents) (lock pinset.Lock, file stored, err error) {
@@ -101,7 +93,12 @@ func composeStore(ctx context.Context, o Options, s *stage, client *storage.Clie
 		return lock, file, err
 	}
 	defer pool.Close()
-	store, err := compose.NewStore(pool, modTime, s.dir)
+	out, err := s.openStore(ctx, o, pool, modTime)
+	if err != nil {
+		return lock, file, err
+	}
+	defer out.Abort()
+	store, err := compose.NewStore(out, pool, modTime, s.dir)
 	if err != nil {
 		return lock, file, err
 	}
@@ -116,28 +113,12 @@ func composeStore(ctx context.Context, o Options, s *stage, client *storage.Clie
 	if err := addOwn(store, lock, c); err != nil {
 		return lock, file, err
 	}
-	image, err := store.Close()
+	root, err := store.Close()
 	if err != nil {
 		return lock, file, err
 	}
-	file, err = s.writeImage(ctx, image, o.Hooks)
+	file, err = out.finish(root)
 	return lock, file, err
-}
-
-// writeImage writes the store's file, and has its sum when it is written.
-func (s *stage) writeImage(ctx context.Context, image *squashfs.Image, hooks Hooks) (stored, error) {
-	hooks.step("write store", image.Size())
-	f, err := s.create(StoreFile)
-	if err != nil {
-		image.Close()
-		return stored{}, err
-	}
-	defer f.Abort()
-	w := &summer{ctx: ctx, w: f, sum: sha256.New(), done: hooks.done}
-	if _, err := image.WriteTo(w); err != nil {
-		return stored{}, err
-	}
-	return stored{size: image.Size(), sum: hex.EncodeToString(w.sum.Sum(nil))}, f.Commit()
 }
 
 // addOwn puts pinbox's folder into the store: what a node needs to know and to

@@ -172,7 +172,7 @@ func (s *stage) writeTexts(lock pinset.Lock, sets []pinset.Set, config configFil
 
 // sum makes the ISO, which holds the sums of what is in it, and writes SHA256SUMS.
 func (s *stage) sum(ctx context.Context, spec Spec, config configFiles, store stored, hooks Hooks) (err error) {
-	sums := map[string]string{StoreFile: store.sum}
+	sums := map[string]string{store.name: store.sum}
 	if err := sumTree(ctx, s.dir, sums, hooks); err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func readSums(dir string) (map[string]string, error) {
 	content, err := os.ReadFile(filepath.Join(dir, SumsFile))
 	if err != nil {
 		kind := ErrNotAppliance
-		if _, err := os.Stat(filepath.Join(dir, StoreFile)); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, LockFile)); err == nil {
 			kind = ErrVerify // it was one
 		}
 		return nil, fmt.Errorf("%s: %w: %w", dir, kind, err)
@@ -135,6 +135,7 @@ type summer struct {
 	ctx  context.Context
 	w    io.Writer
 	sum  hash.Hash
+	size int64 // bytes
 	done func(int)
 }
 
@@ -146,6 +147,7 @@ func (s *summer) Write(p []byte) (int, error) {
 	hashing.Go(func() { s.sum.Write(p) })
 	n, err := s.w.Write(p)
 	hashing.Wait()
+	s.size += int64(n)
 	s.done(n)
 	return n, err
 }

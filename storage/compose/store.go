@@ -60,10 +60,25 @@ type Image struct {
 	Created    time.Time
 }
 
+// Output takes the tree of a store as it grows. *squashfs.Writer is one,
+// *tarball.Writer another.
+type Output interface {
+	// Take adds a pack, of which trees have their contents. The output closes its
+	// source, which may be that of several packs.
+	Take(*squashfs.Pack)
+	// Seal takes the tree below a directory, which does not change any more and is
+	// forgotten; the directory keeps its place.
+	Seal(dir *squashfs.Inode) error
+	// Abort gives up, and closes the packs.
+	Abort()
+}
+
+var _ Output = (*squashfs.Writer)(nil)
+
 // Store is a store that is being composed. Its methods are called from one
 // goroutine.
 type Store struct {
-	w     *squashfs.Writer
+	out   Output
 	pool  *squashfs.Pool
 	root  *squashfs.Inode
 	mtime time.Time
@@ -86,20 +101,16 @@ type chain struct {
 	root     rootOwner
 }
 
-// NewStore starts a store of the pool's options. modTime stamps all files that are
+// NewStore starts a store of the pool's packs. modTime stamps all files that are
 // not an image's own; the folder tmp takes a file that has no name and ends with the
 // process. The caller ends the store with Close or Abort.
-func NewStore(pool *squashfs.Pool, modTime time.Time, tmp string) (*Store, error) {
-	w, err := squashfs.NewWriter(pool.ImageOptions(modTime))
-	if err != nil {
-		return nil, err
-	}
+func NewStore(out Output, pool *squashfs.Pool, modTime time.Time, tmp string) (*Store, error) {
 	spool, err := newSpool(tmp)
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{
-		w: w, pool: pool, mtime: modTime, own: pool.NewPacker(spool), ownFile: spool,
+		out: out, pool: pool, mtime: modTime, own: pool.NewPacker(spool), ownFile: spool,
 		chains: map[string]chain{"": {root: rootOwner{perm: 0o555}}},
 		images: map[string]*imageRecord{},
 	}
@@ -114,11 +125,11 @@ func NewStore(pool *squashfs.Pool, modTime time.Time, tmp string) (*Store, error
 	return s, nil
 }
 
-// Abort gives up the store, and closes the packs that it took.
+// Abort gives up the store and its output. A closed one is not harmed.
 func (s *Store) Abort() {
 	s.own.Abort()
 	_ = s.ownFile.Close()
-	s.w.Abort()
+	s.out.Abort()
 }
 
 // Has says whether a layer is there already, and what is known of it.
@@ -146,7 +157,7 @@ func (s *Store) AddLayer(l Layer, src squashfs.Source, size int64) (Unpacked, er
 	if err != nil {
 		return Unpacked{}, fmt.Errorf("layer %s: %w", l.Digest, err)
 	}
-	s.w.Take(pack)
+	s.out.Take(pack)
 	settleRoot(diff, below.root)
 	id := LayerID(l.Parent, l.DiffID)
 	u := Unpacked{ID: id, Size: note.Size, Inodes: count(diff)}
@@ -185,7 +196,7 @@ func (s *Store) placeLayer(id string, below chain, diff *squashfs.Inode) error {
 	s.links.Set(linkName(id), &squashfs.Inode{
 		Mode: syscall.S_IFLNK | 0o777, Target: path.Join("..", id, "diff"), ModTime: s.mtime.Unix(),
 	})
-	return s.w.Seal(dir)
+	return s.out.Seal(dir)
 }
 
 // small makes a directory of a few small files, which may be sealed at once.
@@ -205,7 +216,7 @@ func (s *Store) small(files map[string]string) (*squashfs.Inode, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.w.Take(pack)
+	s.out.Take(pack)
 	return dir, nil
 }
 
@@ -261,14 +272,9 @@ func (s *Store) AddFile(name string, perm uint32, content io.Reader) error {
 	return s.file(dir, base, perm, content)
 }
 
-// Close writes the records, and gives the image that is to be written. It may be
-// called once; a store that was closed needs no Abort.
-func (s *Store) Close() (_ *squashfs.Image, err error) {
-	defer func() {
-		if err != nil {
-			s.Abort()
-		}
-	}()
+// Close writes the records, and gives the root of what was not sealed yet, with
+// which the caller closes the output. It may be called once.
+func (s *Store) Close() (*squashfs.Inode, error) {
 	if err := s.index(s.layerDir, "layers", append([]layerRecord{}, s.layers...)); err != nil {
 		return nil, err
 	}
@@ -279,8 +285,8 @@ func (s *Store) Close() (_ *squashfs.Image, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.w.Take(pack)
-	return s.w.Close(s.root)
+	s.out.Take(pack)
+	return s.root, nil
 }
 
 // placeImages writes the images' documents.
