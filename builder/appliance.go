@@ -62,9 +62,10 @@ type Spec struct {
 
 // StoreSpec is how the image store is packed.
 type StoreSpec struct {
-	// Format is squashfs, if left out: an image that the node mounts; or tar: the same
-	// tree for whoever makes the node's file system.
-	Format Format `yaml:"format,omitempty" jsonschema:"enum=squashfs,enum=tar"`
+	// Format is squashfs, if left out: an image that the node mounts; tar: the same tree
+	// for whoever makes the node's file system; or dir: a folder that the
+	// containers/storage library has written, which takes root.
+	Format Format `yaml:"format,omitempty" jsonschema:"enum=squashfs,enum=tar,enum=dir"`
 	// Compression of the squashfs: zstd if left out, gzip, or none.
 	Compression squashfs.Compression `yaml:"compression,omitempty" jsonschema:"enum=zstd,enum=gzip,enum=none"`
 	// BlockSize of the squashfs in bytes, a power of two from 4096 to 1048576;

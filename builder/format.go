@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/compose"
+	"github.com/pinbox/pinbox/storage/root"
 	"github.com/pinbox/pinbox/storage/squashfs"
 	"github.com/pinbox/pinbox/storage/tarball"
 )
@@ -24,18 +26,28 @@ const (
 	FormatSquashfs Format = "squashfs"
 	// FormatTar is for whoever makes the nodes' file system.
 	FormatTar Format = "tar"
+	// FormatDir is likewise, and can be CRI-O's own store.
+	FormatDir Format = "dir"
 )
 
-// file is the name of the store in an appliance's folder.
-func (f Format) file() string {
-	if f == FormatTar {
-		return StoreTar
+// isFolder says whether the store is a folder on the node, which somebody puts there.
+func (f Format) isFolder() bool { return f == FormatTar || f == FormatDir }
+
+// check says whether this process may write the format.
+func (f Format) check() error {
+	if f == FormatDir {
+		return root.Check()
 	}
-	return StoreFile
+	return nil
 }
 
-// isFolder says whether the store is a folder on the node, which somebody puts there.
-func (f Format) isFolder() bool { return f == FormatTar }
+// confined says what the store that was written is not good for, if there is something.
+func (f Format) confined() []string {
+	if f != FormatDir || root.Confined() == "" {
+		return nil
+	}
+	return []string{root.Confined()}
+}
 
 // validateStore looks at what a format does not go with.
 func (s Spec) validateStore() error {
@@ -46,9 +58,9 @@ func (s Spec) validateStore() error {
 	switch s.Store.Format {
 	case "", FormatSquashfs:
 		return nil
-	case FormatTar:
+	case FormatTar, FormatDir:
 	default:
-		return fmt.Errorf("spec.store.format is %q; it is squashfs or tar", s.Store.Format)
+		return fmt.Errorf("spec.store.format is %q; it is squashfs, tar or dir", s.Store.Format)
 	}
 	only := func(field string) error {
 		return fmt.Errorf("%s goes with spec.store.format squashfs alone, not with %s", field, s.Store.Format)
@@ -66,6 +78,8 @@ func (s Spec) validateStore() error {
 		return only("spec.node.store.volumeLabel")
 	case s.Node.Store.PartitionLabel != "":
 		return only("spec.node.store.partitionLabel")
+	case s.Store.Format == FormatTar && s.Node.Store.Path == ignition.MainStore:
+		return fmt.Errorf("spec.node.store.path %s is CRI-O's own store, which spec.store.format dir is for", ignition.MainStore)
 	case s.Node.SELinuxContext != nil:
 		return errors.New("spec.node.selinuxContext is an option of the mount of a squashfs; label the folder of the store where it is made")
 	}
@@ -76,14 +90,22 @@ func (s Spec) validateStore() error {
 type stored struct {
 	name string // in the appliance's folder
 	size int64  // bytes
-	sum  string // SHA-256
+	sum  string // SHA-256, "" of a folder
+}
+
+// digest of the store's file, "" of a folder.
+func (s stored) digest() string {
+	if s.sum == "" {
+		return ""
+	}
+	return "sha256:" + s.sum
 }
 
 // storeFile is the store's file as it grows.
 type storeFile interface {
 	compose.Output
-	// finish writes what is left, with the root of the tree.
-	finish(root *squashfs.Inode) (stored, error)
+	// finish writes what is left, with the top of the tree.
+	finish(top *squashfs.Inode) (stored, error)
 }
 
 // openStore starts the store's file. The caller ends it with finish and Abort.
@@ -110,8 +132,8 @@ type squashFile struct {
 	hooks Hooks
 }
 
-func (q *squashFile) finish(root *squashfs.Inode) (stored, error) {
-	image, err := q.Close(root)
+func (q *squashFile) finish(top *squashfs.Inode) (stored, error) {
+	image, err := q.Close(top)
 	if err != nil {
 		return stored{}, err
 	}
@@ -137,8 +159,8 @@ type tarFile struct {
 	sum  *summer
 }
 
-func (t *tarFile) finish(root *squashfs.Inode) (stored, error) {
-	if err := errors.Join(t.Close(root), t.out.Flush()); err != nil {
+func (t *tarFile) finish(top *squashfs.Inode) (stored, error) {
+	if err := errors.Join(t.Close(top), t.out.Flush()); err != nil {
 		return stored{}, err
 	}
 	return t.sum.stored(StoreTar), t.file.Commit()

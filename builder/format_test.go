@@ -18,7 +18,7 @@ import (
 // A real CRI-O has every image of a store of every format, pinned, and runs one, with
 // the registry stopped.
 func TestFormatsOfTheStore(t *testing.T) {
-	for _, format := range []builder.Format{builder.FormatSquashfs, builder.FormatTar} {
+	for _, format := range []builder.Format{builder.FormatSquashfs, builder.FormatTar, builder.FormatDir} {
 		t.Run(string(format), func(t *testing.T) {
 			n, pins, lock := boot(t, func(o *builder.Options, _ sample.Pins) { o.Appliance.Spec.Store.Format = format })
 			checkImages(t, n, lock)
@@ -131,6 +131,9 @@ func TestFormatsDoNotGoWithEverything(t *testing.T) {
 		"  store: {format: tar}\n":                                                               "",
 		"  store: {format: tar}\n  node: {store: {path: /srv/store}}\n":                          "",
 		"  store: {format: squashfs, compression: gzip}\n":                                       "",
+		"  store: {format: dir}\n  node: {store: {path: /var/lib/containers/storage}}\n":         "",
+		"  store: {format: tar}\n  node: {store: {path: /var/lib/containers/storage}}\n":         "which spec.store.format dir is for",
+		"  store: {format: dir}\n  iso: {base: a.iso}\n":                                         "spec.iso.base goes with spec.store.format squashfs alone, not with dir",
 		"  store: {format: zip}\n":                                                               `spec.store.format is "zip"; it is squashfs`,
 		"  store: {format: tar, compression: gzip}\n":                                            "spec.store.compression goes with spec.store.format squashfs alone, not with tar",
 		"  store: {format: tar, blockSize: 4096}\n":                                              "spec.store.blockSize goes with",

@@ -68,6 +68,9 @@ type contents struct {
 // writeStore composes and writes the store. The lock that it returns knows the
 // unpacked sizes.
 func writeStore(ctx context.Context, o Options, s *stage, client *storage.Client, c contents) (lock pinset.Lock, file stored, err error) {
+	if o.Appliance.Spec.Store.Format == FormatDir {
+		return writeRoot(ctx, o, s, client, c)
+	}
 	kept, err := o.Cache.open()
 	if err != nil {
 		return lock, file, err
@@ -84,10 +87,7 @@ func writeStore(ctx context.Context, o Options, s *stage, client *storage.Client
 }
 
 func composeStore(ctx context.Context, o Options, s *stage, client *storage.Client, kept cache.Cache, c contents) (lock pinset.Lock, file stored, err error) {
-	modTime := o.ModTime
-	if modTime.IsZero() {
-		modTime = newest(c.images)
-	}
+	modTime := o.stamp(c.images)
 	pool, err := squashfs.NewPool(squashfs.Options{BlockSize: o.Appliance.Spec.Store.BlockSize, Compression: o.Appliance.Spec.Store.Compression})
 	if err != nil {
 		return lock, file, err
@@ -121,9 +121,14 @@ func composeStore(ctx context.Context, o Options, s *stage, client *storage.Clie
 	return lock, file, err
 }
 
+// fileAdder is a store that takes files beside the storage tree.
+type fileAdder interface {
+	AddFile(name string, perm uint32, content io.Reader) error
+}
+
 // addOwn puts pinbox's folder into the store: what a node needs to know and to
 // run.
-func addOwn(store *compose.Store, lock pinset.Lock, c contents) error {
+func addOwn(store fileAdder, lock pinset.Lock, c contents) error {
 	var b bytes.Buffer
 	if err := lock.Encode(&b); err != nil {
 		return err
@@ -147,8 +152,12 @@ func addOwn(store *compose.Store, lock pinset.Lock, c contents) error {
 	return store.AddFile(path.Join(storeDir, "pinbox-node"), 0o755, c.binary)
 }
 
-// newest is a time that depends on nothing but the images.
-func newest(images []storage.Resolved) time.Time {
+// stamp is the time of files that are no image's own: it depends on nothing but the
+// images, if none is asked for.
+func (o Options) stamp(images []storage.Resolved) time.Time {
+	if !o.ModTime.IsZero() {
+		return o.ModTime
+	}
 	t := time.Unix(0, 0)
 	for _, img := range images {
 		if img.Created.After(t) {

@@ -34,7 +34,7 @@ type Verified struct {
 	Totals pinset.Totals `json:"totals"`
 	// StoreSize in bytes.
 	StoreSize int64 `json:"storeSize"`
-	// StoreDigest is the SHA-256 of the store's file.
+	// StoreDigest is the SHA-256 of the store's file, "" of a folder.
 	StoreDigest string `json:"storeDigest,omitempty"`
 }
 
@@ -127,6 +127,9 @@ func compareISO(dir string, sums map[string]string) error {
 	return nil
 }
 
+// rootRecords is there in every store that is a folder.
+const rootRecords = StoreDir + "/overlay-images/images.json"
+
 // store finds out which store the folder has, and whether that is whole as far as it
 // can say so itself.
 func (v *Verified) store(dir string, sums map[string]string) (err error) {
@@ -137,6 +140,8 @@ func (v *Verified) store(dir string, sums map[string]string) (err error) {
 	case sums[StoreFile] != "":
 		v.StoreDigest = "sha256:" + sums[StoreFile]
 		v.StoreSize, err = checkSuperblock(filepath.Join(dir, StoreFile))
+	case sums[rootRecords] != "":
+		v.StoreSize, err = checkRoot(filepath.Join(dir, StoreDir))
 	default:
 		err = fmt.Errorf("%s has no entry for a store", SumsFile)
 	}

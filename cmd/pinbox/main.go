@@ -6,9 +6,14 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/pinbox/pinbox/storage/root"
 )
 
 func main() {
+	if root.Init() {
+		return
+	}
 	// A reader that goes away ends the work in order, too.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	context.AfterFunc(ctx, stop) // so that a second signal ends what cannot be interrupted

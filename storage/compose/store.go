@@ -88,7 +88,7 @@ type Store struct {
 	ownFile  *os.File
 	layers   []layerRecord
 	chains   map[string]chain
-	images   map[string]*imageRecord
+	images   Images
 	overlay  *squashfs.Inode
 	links    *squashfs.Inode
 	layerDir *squashfs.Inode
@@ -112,7 +112,7 @@ func NewStore(out Output, pool *squashfs.Pool, modTime time.Time, tmp string) (*
 	s := &Store{
 		out: out, pool: pool, mtime: modTime, own: pool.NewPacker(spool), ownFile: spool,
 		chains: map[string]chain{"": {root: rootOwner{perm: 0o555}}},
-		images: map[string]*imageRecord{},
+		images: Images{},
 	}
 	s.root = s.dir(0o755)
 	// In an image without any attribute the kernel fails to list those of a file,
@@ -231,27 +231,7 @@ func (memory) Close() error { return nil }
 
 // AddImage records an image. The same image under another name becomes one
 // record with both.
-func (s *Store) AddImage(img Image) {
-	manifest, id := digest.FromBytes(img.Manifest), digest.FromBytes(img.Config).Encoded()
-	rec := s.images[id]
-	if rec == nil {
-		rec = &imageRecord{ID: id, Digest: manifest, TopLayer: img.TopLayer, Created: img.Created.UTC()}
-		s.images[id] = rec
-	}
-	rec.Names = append(rec.Names, img.Names...)
-	rec.set(digest.FromBytes(img.Config).String(), img.Config)
-	if img.Index != nil {
-		rec.set(manifestKey(digest.FromBytes(img.Index)), img.Index)
-	}
-	rec.set(manifestKey(manifest), img.Manifest)
-	rec.set("manifest", img.Manifest)
-	if len(img.Signatures) > 0 {
-		if len(rec.signatures[rec.Digest]) == 0 {
-			rec.prefer(img.Manifest) // a policy asks for the signatures of one alone
-		}
-		rec.sign(manifest, img.Signatures)
-	}
-}
+func (s *Store) AddImage(img Image) { s.images.Add(img) }
 
 // AddFile puts a file beside the storage tree, with the folders that its path
 // names.
@@ -291,21 +271,17 @@ func (s *Store) Close() (*squashfs.Inode, error) {
 
 // placeImages writes the images' documents.
 func (s *Store) placeImages() error {
-	images := []*imageRecord{}
+	images, err := s.images.Sealed()
+	if err != nil {
+		return err
+	}
 	dir := s.dir(0o700)
 	s.root.Set("overlay-images", dir)
-	for _, id := range slices.Sorted(maps.Keys(s.images)) {
-		rec := s.images[id]
-		slices.Sort(rec.Names)
-		rec.Names = slices.Compact(rec.Names)
-		if err := rec.seal(); err != nil {
-			return err
-		}
-		images = append(images, rec)
+	for _, rec := range images {
 		data := s.dir(0o700)
-		dir.Set(id, data)
+		dir.Set(rec.ID, data)
 		for _, key := range rec.BigDataNames {
-			if err := s.file(data, DataFile(key), 0o600, bytes.NewReader(rec.data[key])); err != nil {
+			if err := s.file(data, DataFile(key), 0o600, bytes.NewReader(rec.Data(key))); err != nil {
 				return err
 			}
 		}
