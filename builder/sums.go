@@ -121,10 +121,15 @@ func sumOf(ctx context.Context, name string, hooks Hooks) (string, error) {
 	return sum, err
 }
 
+// buffers are made once: a store that is a folder has many small files.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 1<<20); return &b }}
+
 // sumAll also gives the number of bytes.
 func sumAll(ctx context.Context, r io.Reader, hooks Hooks) (sum string, size int64, err error) {
 	h := sha256.New()
-	size, err = io.CopyBuffer(h, progressReader{ctx, r, hooks.Done}, make([]byte, 1<<20))
+	buf := buffers.Get().(*[]byte)
+	defer buffers.Put(buf)
+	size, err = io.CopyBuffer(h, progressReader{ctx, r, hooks.Done}, *buf)
 	return hex.EncodeToString(h.Sum(nil)), size, err
 }
 
