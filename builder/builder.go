@@ -140,6 +140,9 @@ func Build(ctx context.Context, o Options) (result Result, err error) {
 		return Result{}, err
 	}
 	defer d.Close()
+	if err := o.checkSpace(d.images, binary); err != nil {
+		return Result{}, err
+	}
 	lock, store, err := writeStore(ctx, o, stage, d.client, contents{d.sets, d.images, d.config.carried, binary})
 	if err != nil {
 		return Result{}, err

@@ -112,7 +112,7 @@ type storeFile interface {
 func (s *stage) openStore(ctx context.Context, o Options, pool *squashfs.Pool, modTime time.Time) (storeFile, error) {
 	if o.Appliance.Spec.Store.Format != FormatTar {
 		w, err := squashfs.NewWriter(pool.ImageOptions(modTime))
-		return &squashFile{Writer: w, ctx: ctx, stage: s, hooks: o.Hooks}, err
+		return &squashFile{Writer: w, ctx: ctx, stage: s, opts: o}, err
 	}
 	f, err := s.create(StoreTar)
 	if err != nil {
@@ -129,7 +129,7 @@ type squashFile struct {
 	*squashfs.Writer
 	ctx   context.Context
 	stage *stage
-	hooks Hooks
+	opts  Options
 }
 
 func (q *squashFile) finish(top *squashfs.Inode) (stored, error) {
@@ -138,13 +138,16 @@ func (q *squashFile) finish(top *squashfs.Inode) (stored, error) {
 		return stored{}, err
 	}
 	defer image.Close()
-	q.hooks.step("write store", image.Size())
+	if err := q.opts.checkOut(image.Size()); err != nil {
+		return stored{}, err
+	}
+	q.opts.Hooks.step("write store", image.Size())
 	f, err := q.stage.create(StoreFile)
 	if err != nil {
 		return stored{}, err
 	}
 	defer f.Abort()
-	w := &summer{ctx: q.ctx, w: f, sum: sha256.New(), done: q.hooks.done}
+	w := &summer{ctx: q.ctx, w: f, sum: sha256.New(), done: q.opts.Hooks.done}
 	if _, err := image.WriteTo(w); err != nil {
 		return stored{}, err
 	}

@@ -65,6 +65,13 @@ type contents struct {
 	binary  *os.File
 }
 
+// storeOptions are those of the store's file, but for its time.
+func (o Options) storeOptions() squashfs.Options {
+	opts := squashfs.Options{BlockSize: o.Appliance.Spec.Store.BlockSize, Compression: o.Appliance.Spec.Store.Compression}
+	_ = opts.Validate() // as that of the appliance was
+	return opts
+}
+
 // writeStore composes and writes the store. The lock that it returns knows the
 // unpacked sizes.
 func writeStore(ctx context.Context, o Options, s *stage, client *storage.Client, c contents) (lock pinset.Lock, file stored, err error) {
@@ -88,7 +95,7 @@ func writeStore(ctx context.Context, o Options, s *stage, client *storage.Client
 
 func composeStore(ctx context.Context, o Options, s *stage, client *storage.Client, kept cache.Cache, c contents) (lock pinset.Lock, file stored, err error) {
 	modTime := o.stamp(c.images)
-	pool, err := squashfs.NewPool(squashfs.Options{BlockSize: o.Appliance.Spec.Store.BlockSize, Compression: o.Appliance.Spec.Store.Compression})
+	pool, err := squashfs.NewPool(o.storeOptions())
 	if err != nil {
 		return lock, file, err
 	}

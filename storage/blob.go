@@ -11,6 +11,7 @@ import (
 	"go.podman.io/image/v5/pkg/blobinfocache/none"
 	imgtypes "go.podman.io/image/v5/types"
 
+	"github.com/pinbox/pinbox/storage/cache"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -29,21 +30,28 @@ func (s *source) verify(ctx context.Context, rc io.ReadCloser, want imgtypes.Blo
 }
 
 // layer starts to read a layer; read is called with the bytes of each part. Where
-// only the unpacked layer is left, that is what comes: it is judged by its DiffID.
-func (s *source) layer(ctx context.Context, l pinset.LockedLayer, read func(int)) (io.ReadCloser, error) {
+// only the unpacked layer is left, that is what comes: it is judged by its DiffID. part
+// has what was fetched of it earlier, and gets the rest; it may be nil.
+func (s *source) layer(ctx context.Context, l pinset.LockedLayer, part *cache.Partial, read func(int)) (io.ReadCloser, error) {
 	if s.pool != nil && !s.pool.has(l.Digest) {
 		rc, err := s.pool.layer(l.DiffID)
 		if err != nil {
 			return nil, s.explain(ctx, err)
 		}
-		if read != nil {
-			read(int(l.Size)) // in all, since its parts are not those of the blob
-		}
+		read(int(l.Size)) // in all, since its parts are not those of the blob
 		return s.verify(ctx, rc, imgtypes.BlobInfo{Digest: l.DiffID, Size: -1}), nil
 	}
-	rc, _, err := s.GetBlob(ctx, imgtypes.BlobInfo{Digest: l.Digest, Size: l.Size, MediaType: l.MediaType}, none.NoCache)
-	if err != nil || read == nil {
-		return rc, err
+	want := imgtypes.BlobInfo{Digest: l.Digest, Size: l.Size, MediaType: l.MediaType}
+	if part != nil && s.remote {
+		r, err := s.resume(ctx, want, part)
+		if err != nil {
+			return nil, err
+		}
+		return &counter{ReadCloser: s.verify(ctx, r, want), read: read}, nil
+	}
+	rc, _, err := s.GetBlob(ctx, want, none.NoCache)
+	if err != nil {
+		return nil, err
 	}
 	return &counter{ReadCloser: rc, read: read}, nil
 }
@@ -55,11 +63,24 @@ type verifier struct {
 	want imgtypes.BlobInfo // its size may be unknown: -1
 	sum  hash.Hash
 	size int64
+	// failed is what it ended with.
+	failed error
 	// explain gives an error of the library its kind.
 	explain func(context.Context, error) error
 }
 
+// Read ends with what it ended with before: the library's readers have something else
+// to say then.
 func (v *verifier) Read(p []byte) (int, error) {
+	if v.failed != nil {
+		return 0, v.failed
+	}
+	n, err := v.read(p)
+	v.failed = err
+	return n, err
+}
+
+func (v *verifier) read(p []byte) (int, error) {
 	n, err := v.src.Read(p)
 	v.size += int64(n)
 	v.sum.Write(p[:n])

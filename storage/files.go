@@ -35,7 +35,7 @@ func (c *Client) Files(ctx context.Context, img pinset.Image, paths ...string) (
 		if len(s.wanted) == 0 {
 			break
 		}
-		blob, err := src.layer(ctx, l, nil)
+		blob, err := src.layer(ctx, l, nil, func(int) {})
 		if err == nil {
 			err = errors.Join(s.layer(blob), blob.Close())
 		}

@@ -141,12 +141,44 @@ func (f *filler) packOf(ctx context.Context, j *job) (*os.File, error) {
 		f.read(int(j.layer.Size))
 		return pack, nil
 	}
+	part, begun, err := f.partial(j.layer)
+	if err != nil {
+		return nil, err
+	}
+	pack, err := f.make(ctx, j, key, part)
+	if begun && errors.Is(err, ErrDigest) { // what was there may be what is wrong
+		if err := part.Truncate(0); err != nil {
+			return nil, err
+		}
+		pack, err = f.make(ctx, j, key, part)
+	}
+	if part != nil {
+		err = errors.Join(err, part.End(err != nil && !errors.Is(err, ErrDigest)))
+	}
+	return pack, err
+}
+
+// partial opens what there is of a blob that is worth it, and says whether that is
+// anything.
+func (f *filler) partial(l pinset.LockedLayer) (part *cache.Partial, begun bool, err error) {
+	if l.Size < minResumed {
+		return nil, false, nil
+	}
+	if part, err = f.Cache.Partial(l.Digest); part == nil || err != nil {
+		return nil, false, err
+	}
+	have, err := part.Size()
+	return part, have > 0, err
+}
+
+// make reads the layer.
+func (f *filler) make(ctx context.Context, j *job, key cache.Key, part *cache.Partial) (*os.File, error) {
 	blob := compose.Blob{DiffID: j.layer.DiffID, Open: func(ctx context.Context) (io.ReadCloser, error) {
 		src, err := j.from.open(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return src.layer(ctx, j.layer, f.read)
+		return src.layer(ctx, j.layer, part, f.read)
 	}}
 	return f.Cache.Put(key, f.Tmp, func(out io.Writer) error {
 		return compose.PackLayer(ctx, f.Pool, blob, out, f.Tmp)

@@ -14,6 +14,9 @@ import (
 // the library unpacks each over its parent. read is called with the bytes of each part
 // of a blob that arrived; it may be nil.
 func (c *Client) FillRoot(ctx context.Context, store *root.Store, images []Resolved, read func(int)) error {
+	if read == nil {
+		read = func(int) {}
+	}
 	from := &lender{}
 	defer func() { from.release() }()
 	return place(images, store, func(img *Resolved, l pinset.LockedLayer, as compose.Layer) (compose.Unpacked, error) {
@@ -29,7 +32,7 @@ func (c *Client) FillRoot(ctx context.Context, store *root.Store, images []Resol
 			if err != nil {
 				return nil, err
 			}
-			return src.layer(ctx, l, read)
+			return src.layer(ctx, l, nil, read)
 		}})
 	})
 }

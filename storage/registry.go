@@ -231,7 +231,7 @@ func (c *Client) openName(ctx context.Context, name string, pinned pinset.Image)
 	if err != nil {
 		return nil, classify(ctx, err)
 	}
-	return &source{ImageSource: src, pinned: pinned, manifests: map[string]document{}, explain: classify}, nil
+	return &source{ImageSource: src, pinned: pinned, manifests: map[string]document{}, explain: classify, remote: true}, nil
 }
 
 // source is an image source that never hands out anything that does not match
@@ -244,6 +244,8 @@ type source struct {
 	explain func(context.Context, error) error
 	// pool is where the blobs are, if that is on this machine.
 	pool pool
+	// remote says that it is a registry.
+	remote bool
 }
 
 type document struct {

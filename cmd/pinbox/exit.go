@@ -84,6 +84,7 @@ var table = []struct {
 	{iso.ErrPristine, exitInput, "it is as it was"},
 	{iso.ErrSameFile, exitUsage, "give another name with -o"},
 	{iso.ErrNotFound, exitInput, "`pinbox iso show` lists what was added"},
+	{builder.ErrSpace, exitSpace, "free space there, or choose another folder with -o; --cache-dir elsewhere or --no-cache leaves more of it"},
 	{syscall.ENOSPC, exitSpace, "free space there, or choose another folder with -o"},
 	{syscall.EDQUOT, exitSpace, "free space there, or choose another folder with -o"},
 	{builder.ErrNameless, exitInput, "name it as the nodes are to know it: PATH=registry/path:tag on the command line, or name: registry/path:tag beside its path"},

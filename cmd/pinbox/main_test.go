@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -365,17 +366,37 @@ func TestBadOutput(t *testing.T) {
 	}
 }
 
-func TestFullDisk(t *testing.T) {
+// smallDisk mounts one of 1 MiB.
+func smallDisk(t *testing.T) string {
+	t.Helper()
 	fixtures.NeedRoot(t)
-	program, err := os.ReadFile(fixtures.Program(t, nodePackage))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pin := push(t, serve(t, nil), image(t, "amd64", layer(t, sample.File("large", string(program)))))
 	disk := t.TempDir()
 	fixtures.Run(t, "mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk)
 	t.Cleanup(func() { fixtures.Run(t, "umount", disk) })
-	args := []string{"build", "--set", write(t, "sets.yaml", sample.Set("worker", pin)), "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o"}
+	return disk
+}
+
+// noise is a layer that turns out larger than one would guess.
+func noise(t *testing.T) *sample.Layer {
+	t.Helper()
+	body := make([]byte, 1_400_000)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(body) // never fails
+	stream, err := sample.Tar(sample.File("noise", string(body)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := sample.NewLayer(stream, types.OCIUncompressedLayer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// A disk that is full before anybody could know.
+func TestFullDisk(t *testing.T) {
+	pin := push(t, serve(t, nil), image(t, "amd64", noise(t)))
+	disk := smallDisk(t)
+	args := []string{"build", "--set", write(t, "sets.yaml", sample.Set("worker", pin)), "--tls-verify=false", "--node-binary", "/bin/true", "-o"}
 	if code, _, stderr := pinbox(t.Context(), append(args, disk)...); code != exitUsage || !strings.Contains(stderr, "is a mount point") {
 		t.Errorf("a mount point as output: exit code %d\n%s", code, stderr)
 	}
@@ -385,6 +406,46 @@ func TestFullDisk(t *testing.T) {
 	}
 	if entries, _ := os.ReadDir(disk); len(entries) > 0 {
 		t.Errorf("left behind: %v", entries)
+	}
+}
+
+// One that cannot hold what will be written is found out before a layer is read, and,
+// where only the store's size tells, before the store is written.
+func TestDiskThatIsTooSmall(t *testing.T) {
+	blobs := 0
+	r := serve(t, damage("/blobs/", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		blobs++
+		next.ServeHTTP(w, r)
+	}))
+	program := layer(t, sample.File("large", string(mustRead(t, fixtures.Program(t, nodePackage)))))
+	large := write(t, "sets.yaml", sample.Set("worker", push(t, r, image(t, "amd64", program))))
+	surprise := write(t, "sets.yaml", sample.Set("worker", push(t, r, image(t, "amd64", noise(t)))))
+	disk := smallDisk(t)
+	for name, test := range map[string]struct {
+		flags []string
+		says  []string
+		blobs int // with the configuration
+	}{
+		"output":       {[]string{"--set", large, "-o", filepath.Join(disk, "a/out"), "--no-cache"}, []string{disk + "/a: not enough space: the store needs about ", "hint: free space"}, 1},
+		"cache":        {[]string{"--set", large, "-o", filepath.Join(t.TempDir(), "out"), "--cache-dir", filepath.Join(disk, "cache")}, []string{disk + "/cache: not enough space: the cache needs about "}, 1},
+		"store's size": {[]string{"--set", surprise, "-o", filepath.Join(disk, "out"), "--cache-dir", t.TempDir()}, []string{disk + ": not enough space: the store needs 1", " bytes are free"}, 2},
+	} {
+		blobs = 0
+		code, _, stderr := pinbox(t.Context(), append([]string{"build", "--tls-verify=false", "--node-binary", "/bin/true"}, test.flags...)...)
+		if code != exitSpace || blobs != test.blobs {
+			t.Errorf("%s: exit code %d, %d blobs were read, want %d\n%s", name, code, blobs, test.blobs, stderr)
+		}
+		for _, want := range test.says {
+			if !strings.Contains(stderr, want) {
+				t.Errorf("%s: the message does not say %q:\n%s", name, want, stderr)
+			}
+		}
+		if entries, _ := filepath.Glob(filepath.Join(disk, "*/layers/*/*")); len(entries) > 0 {
+			t.Errorf("%s: left behind: %v", name, entries)
+		}
+		if err := os.RemoveAll(filepath.Join(disk, "cache")); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

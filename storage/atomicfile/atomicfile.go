@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // ErrNotFile says that what stands at a path is no file: a device or a folder. A
@@ -24,6 +26,24 @@ var ErrBusy = errors.New("is being written by another run")
 type File struct {
 	*os.File
 	path string
+	// written and begun are bytes that the kernel has, and that it was told to put on
+	// the disk.
+	written, begun int64
+}
+
+const writeBehind = 16 << 20 // bytes
+
+// Write appends to the file, whose disk works along, so that Commit has little to
+// wait for.
+func (f *File) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p)
+	f.written += int64(n)
+	if f.written-f.begun >= writeBehind {
+		// A file system that cannot do this does it all in Commit.
+		_ = unix.SyncFileRange(int(f.Fd()), f.begun, f.written-f.begun, unix.SYNC_FILE_RANGE_WRITE)
+		f.begun = f.written
+	}
+	return n, err
 }
 
 // Create starts the file at path. The caller ends it with Commit or Abort;

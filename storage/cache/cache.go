@@ -66,6 +66,18 @@ func (c Cache) Get(k Key) (*os.File, bool) {
 	return f, true
 }
 
+// Size of an entry in bytes, if there is one.
+func (c Cache) Size(k Key) (int64, bool) {
+	if c.dir == "" {
+		return 0, false
+	}
+	fi, err := os.Stat(c.path(k))
+	if err != nil {
+		return 0, false
+	}
+	return fi.Size(), true
+}
+
 func (c Cache) open(k Key) (*os.File, error) {
 	if c.dir == "" {
 		return nil, fs.ErrNotExist

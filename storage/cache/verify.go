@@ -25,6 +25,9 @@ func (c Cache) Verify(ctx context.Context, checked func(int64)) (damaged []Entry
 		if ctx.Err() != nil {
 			return damaged, ctx.Err()
 		}
+		if e.Form == partialForm {
+			continue // that is verified with its rest
+		}
 		if fault := c.check(pool, e.Key); fault != nil {
 			damaged = append(damaged, e)
 			if err := c.Remove(e.Key); err != nil {

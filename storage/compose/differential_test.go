@@ -9,7 +9,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -188,4 +190,75 @@ func extracted(t *testing.T, w *tarball.Writer, store *compose.Store, archive st
 	dir := t.TempDir()
 	fixtures.Run(t, "tar", "-C", dir, "-xpf", archive, "--xattrs", "--xattrs-include=*", "--numeric-owner")
 	return dir
+}
+
+// What pinbox makes of a layer is what tar2sqfs makes of it, where that can read it:
+// sqfsdiff finds no difference. As a control it finds one file that is another.
+func TestLayersPackAsByTar2sqfs(t *testing.T) {
+	dir := t.TempDir()
+	stream := filepath.Join(dir, "layer.tar")
+	fixtures.Run(t, "tar", "--xattrs", "--sort=name", "--one-file-system", "-C", "/", "-cf", stream, "etc", "usr/share/perl", "usr/share/zoneinfo", "usr/sbin", "dev/null")
+	theirs := filepath.Join(dir, "theirs.squashfs")
+	fixtures.Run(t, "sh", "-c", `tar2sqfs --quiet --force --no-tail-packing --compressor zstd -X level=1 "$1" < "$2"`, "sh", theirs, stream)
+	content, err := os.ReadFile(stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := filepath.Join(dir, "ours.squashfs")
+	packed(t, content, ours)
+	if diff := sqfsdiff(theirs, ours); len(diff) > 0 {
+		t.Errorf("(- tar2sqfs, + pinbox)\n%.3000s", strings.Join(diff, "\n"))
+	}
+	content[bytes.Index(content, []byte("root:x:0:0:"))]++
+	packed(t, content, ours)
+	if diff := sqfsdiff(theirs, ours); !slices.ContainsFunc(diff, func(l string) bool { return strings.Contains(l, "passwd") }) {
+		t.Errorf("sqfsdiff does not find what was changed: %q", diff)
+	}
+}
+
+// sqfsdiff lists the differences, but for the index that we give to large directories.
+func sqfsdiff(a, b string) []string {
+	out, _ := exec.Command("sqfsdiff", "-T", "-a", a, "-b", b).CombinedOutput() // it fails if there are any
+	return slices.DeleteFunc(strings.Split(strings.TrimSpace(string(out)), "\n"), func(line string) bool {
+		return line == "" || strings.HasSuffix(line, " has an extended type")
+	})
+}
+
+// packed writes the image of one layer.
+func packed(t *testing.T, stream []byte, name string) {
+	t.Helper()
+	pool, err := squashfs.NewPool(squashfs.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	var pack bytes.Buffer
+	if err := compose.PackLayer(t.Context(), pool, compose.Blob{
+		DiffID: digest.FromBytes(stream),
+		Open:   func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(stream)), nil },
+	}, &pack, t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	p, err := pool.OpenPack(source{bytes.NewReader(pack.Bytes())}, int64(pack.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := squashfs.NewWriter(squashfs.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Take(p)
+	root := p.Root.Entry("diff")
+	root.Mode = syscall.S_IFDIR | 0o755
+	img, err := w.Close(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if _, err := img.WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, b.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -103,20 +103,28 @@ func (i *Image) WriteTo(w io.Writer) (int64, error) {
 	if _, err := out.Write(i.head); err != nil {
 		return out.n, err
 	}
+	if err := readAhead(out, i.copyTo); err != nil {
+		return out.n, err
+	}
+	_, err := out.Write(i.tables)
+	return out.n, err
+}
+
+// copyTo copies what the image has of its packs.
+func (i *Image) copyTo(w io.Writer) error {
 	buf := make([]byte, copySize)
 	for _, r := range i.runs {
 		for _, p := range r.parts {
-			if err := p.copy(out, r.src, buf); err != nil {
+			if err := p.copy(w, r.src, buf); err != nil {
 				if errors.Is(err, ErrDamaged) {
 					err = &Damage{Source: r.src, cause: err}
 				}
-				return out.n, err
+				return err
 			}
 		}
 		_ = r.src.Close() // what is behind it may need its room
 	}
-	_, err := out.Write(i.tables)
-	return out.n, err
+	return nil
 }
 
 // copy writes the part, and compares it with its sum.

@@ -12,11 +12,6 @@ import (
 // another version are of no use.
 const PackVersion = "1"
 
-// Form names all that the bytes of a pack depend on beside what is packed.
-func (p *Pool) Form() string {
-	return fmt.Sprintf("%s-%d-v%s", p.opts.Compression, p.opts.BlockSize, PackVersion)
-}
-
 // ErrDamaged says that a pack is not what was written.
 var ErrDamaged = errors.New("pack is damaged")
 

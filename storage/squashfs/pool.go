@@ -63,6 +63,9 @@ func (p *Pool) Close() {
 // busy with one pack alone.
 func (p *Pool) depth() int { return 2*p.opts.Workers + 2 }
 
+// Form names all that the bytes of the pool's packs depend on, beside what is packed.
+func (p *Pool) Form() string { return p.opts.Form() }
+
 // ImageOptions are those of an image of the pool's packs.
 func (p *Pool) ImageOptions(modTime time.Time) Options {
 	opts := p.opts

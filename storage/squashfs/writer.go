@@ -110,6 +110,12 @@ func NewWriter(opts Options) (*Writer, error) {
 	return w, nil
 }
 
+// Form names all that the bytes of a pack of valid options depend on, beside what is
+// packed.
+func (o Options) Form() string {
+	return fmt.Sprintf("%s-%d-v%s", o.Compression, o.BlockSize, PackVersion)
+}
+
 // flags that do not depend on what is in the image.
 func (o Options) flags() uint16 {
 	if o.Compression == None {

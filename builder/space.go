@@ -1,0 +1,186 @@
+package builder
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	"golang.org/x/sys/unix"
+
+	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/cache"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// ErrSpace says that a build would not fit on a disk.
+var ErrSpace = errors.New("not enough space")
+
+// need is what a build writes to one place, in bytes.
+type need struct {
+	dir, what string
+	bytes     int64
+	exact     bool
+}
+
+// layersNeed is the size of the different layers once they are packed, that of those
+// which are kept already, and of the largest. kept gives the size of a pack that is
+// kept.
+func layersNeed(images []storage.Resolved, kept func(digest.Digest) (int64, bool)) (all, there, largest int64) {
+	seen := map[digest.Digest]bool{}
+	for _, img := range images {
+		for _, l := range img.Layers {
+			if seen[l.DiffID] {
+				continue
+			}
+			seen[l.DiffID] = true
+			size, ok := kept(l.DiffID)
+			if ok {
+				there += size
+			} else {
+				size = packedSize(l)
+			}
+			all, largest = all+size, max(largest, size)
+		}
+	}
+	return all, there, largest
+}
+
+// packedSize guesses, rather too little than too much: packed as blocks of a file
+// system a layer has about the size of its blob, and a third of one that is not
+// compressed.
+func packedSize(l pinset.LockedLayer) int64 {
+	if l.Digest == l.DiffID {
+		return l.Size / 3
+	}
+	return l.Size * 9 / 10
+}
+
+// needs says what a build will write and where.
+// own is the size of the files that are no layer's: they are packed beside the store.
+func (o Options) needs(images []storage.Resolved, own int64, kept func(digest.Digest) (int64, bool)) ([]need, error) {
+	all, there, largest := layersNeed(images, kept)
+	if all == there {
+		return nil, nil // the store's size will be known before it is written
+	}
+	own /= 3
+	out, err := o.outNeeds(all + own)
+	out.bytes += own
+	if o.Cache.Dir == "" {
+		out.bytes += largest // its layers leave their room as they are copied
+	}
+	if o.Cache.Dir == "" {
+		return []need{out}, err
+	}
+	return []need{out, {dir: o.Cache.Dir, what: "the cache", bytes: all - there}}, err
+}
+
+// outNeeds is what the output with a store of that size takes.
+func (o Options) outNeeds(store int64) (need, error) {
+	n := need{dir: filepath.Dir(filepath.Clean(o.Out)), what: "the store", bytes: store}
+	base := o.Appliance.Spec.ISO.Base
+	if base == "" {
+		return n, nil
+	}
+	fi, err := os.Stat(base)
+	if err != nil {
+		return n, err
+	}
+	n.what += " and the ISO"
+	n.bytes += fi.Size()
+	if o.Appliance.Spec.Node.Store.VolumeLabel == "" {
+		n.bytes += store
+	}
+	return n, nil
+}
+
+// disk is a file system and what is free on it, in bytes.
+type disk struct {
+	id   any
+	free int64
+}
+
+// fits says what there is not enough room for. Needs on one disk add up.
+func fits(needs []need, diskOf func(dir string) (disk, error)) error {
+	for n, first := range needs {
+		d, err := diskOf(first.dir)
+		if err != nil {
+			return err
+		}
+		var sum int64
+		var what []string
+		for _, other := range needs[n:] {
+			o, err := diskOf(other.dir)
+			if err != nil {
+				return err
+			}
+			if o.id == d.id {
+				sum += other.bytes
+				about := "about "
+				if other.exact {
+					about = ""
+				}
+				what = append(what, fmt.Sprintf("%s needs %s%d bytes", other.what, about, other.bytes))
+			}
+		}
+		if sum > d.free {
+			return fmt.Errorf("%s: %w: %s, and %d bytes are free", first.dir, ErrSpace, strings.Join(what, ", "), d.free)
+		}
+	}
+	return nil
+}
+
+// checkSpace finds out before the first byte of a layer is read whether there is room
+// for what comes of it.
+func (o Options) checkSpace(images []storage.Resolved, binary *os.File) error {
+	kept, err := o.Cache.open()
+	if err != nil {
+		return err
+	}
+	own, err := binary.Stat()
+	if err != nil {
+		return err
+	}
+	form := o.storeOptions().Form()
+	needs, err := o.needs(images, own.Size(), func(diffID digest.Digest) (int64, bool) {
+		return kept.Size(cache.Key{DiffID: diffID, Form: form})
+	})
+	if err != nil {
+		return err
+	}
+	return fits(needs, diskOf)
+}
+
+// diskOf looks at the folder, or at the one in which it will be made.
+func diskOf(dir string) (disk, error) {
+	var s unix.Statfs_t
+	var st unix.Stat_t
+	for {
+		err := cmp.Or(unix.Stat(dir, &st), unix.Statfs(dir, &s))
+		if errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir) {
+			dir = filepath.Dir(dir)
+			continue
+		}
+		if err != nil {
+			return disk{}, fmt.Errorf("free space of %s: %w", dir, err)
+		}
+		return disk{id: st.Dev, free: int64(s.Bavail) * s.Bsize}, nil
+	}
+}
+
+// checkOut does that again for the output alone, once the store's size is known.
+func (o Options) checkOut(store int64) error {
+	if o.Cache.Dir == "" {
+		return nil // the layers' own room is on that disk, and will be free
+	}
+	n, err := o.outNeeds(store)
+	n.exact = true
+	if err != nil {
+		return err
+	}
+	return fits([]need{n}, diskOf)
+}

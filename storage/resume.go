@@ -1,0 +1,127 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+
+	"go.podman.io/image/v5/pkg/blobinfocache/none"
+	imgtypes "go.podman.io/image/v5/types"
+
+	"github.com/pinbox/pinbox/storage/cache"
+)
+
+// minResumed is from which size on a blob is kept while it is fetched, in bytes: a
+// smaller one is sooner fetched again.
+const minResumed = 1 << 20
+
+// resumed reads a blob out of what was fetched of it earlier, and the rest from the
+// registry, which it keeps beside.
+type resumed struct {
+	ctx  context.Context
+	src  *source
+	want imgtypes.BlobInfo
+	part *cache.Partial
+	have int64 // bytes in part
+	at   int64 // bytes that were read
+
+	body  io.ReadCloser
+	begun int64 // where body began
+}
+
+func (s *source) resume(ctx context.Context, want imgtypes.BlobInfo, part *cache.Partial) (*resumed, error) {
+	have, err := part.Size()
+	if err != nil {
+		return nil, err
+	}
+	if have > want.Size {
+		have = 0 // it is not what it should be
+	}
+	return &resumed{ctx: ctx, src: s, want: want, part: part, have: have}, nil
+}
+
+func (r *resumed) Read(p []byte) (int, error) {
+	if r.at < r.have {
+		n, err := r.part.ReadAt(p[:min(int64(len(p)), r.have-r.at)], r.at)
+		r.at += int64(n)
+		return n, err
+	}
+	if r.body == nil {
+		if r.at == r.want.Size {
+			return 0, io.EOF
+		}
+		if err := r.open(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := r.body.Read(p)
+	if _, failed := r.part.WriteAt(p[:n], r.at); failed != nil {
+		return n, failed
+	}
+	r.at += int64(n)
+	r.have = r.at
+	if err != nil && !errors.Is(err, io.EOF) && r.ctx.Err() == nil && r.begun > 0 && r.at > r.begun {
+		// The library asks again for what is missing of a whole blob, but not of a part.
+		_ = r.body.Close()
+		r.body, err = nil, nil
+	}
+	return n, err
+}
+
+// open asks the registry for what is missing.
+func (r *resumed) open() (err error) {
+	r.begun = r.at
+	if r.at > 0 {
+		if r.body, err = r.src.tail(r.ctx, r.want, r.at); err == nil || r.ctx.Err() != nil {
+			return err
+		}
+	}
+	r.begun = 0
+	if r.body, _, err = r.src.ImageSource.GetBlob(r.ctx, r.want, none.NoCache); err != nil {
+		return err
+	}
+	_, err = io.CopyN(io.Discard, r.body, r.at) // which a registry that knows no ranges sends again
+	return err
+}
+
+func (r *resumed) Close() error {
+	if r.body == nil {
+		return nil
+	}
+	return r.body.Close()
+}
+
+var errNoRange = errors.New("the library reads no ranges of this source")
+
+// tail reads a blob from a byte on. The library does so with credentials and mirrors
+// like all else, for its own use: the type of a range is internal to it, and so made
+// here by what it says of itself (private.ImageSourceChunk).
+func (s *source) tail(ctx context.Context, want imgtypes.BlobInfo, from int64) (io.ReadCloser, error) {
+	get := reflect.ValueOf(s.ImageSource).MethodByName("GetBlobAt")
+	if !get.IsValid() || get.Type().NumIn() != 3 || get.Type().In(2).Kind() != reflect.Slice {
+		return nil, errNoRange
+	}
+	chunks := reflect.MakeSlice(get.Type().In(2), 1, 1)
+	for name, value := range map[string]int64{"Offset": from, "Length": want.Size - from} {
+		field := chunks.Index(0).FieldByName(name)
+		if !field.IsValid() || field.Kind() != reflect.Uint64 {
+			return nil, errNoRange
+		}
+		field.SetUint(uint64(value))
+	}
+	got := get.Call([]reflect.Value{reflect.ValueOf(ctx), reflect.ValueOf(want), chunks})
+	if err, failed := got[2].Interface().(error); failed {
+		return nil, err
+	}
+	streams, ok := got[0].Interface().(chan io.ReadCloser)
+	errs, alsoOK := got[1].Interface().(chan error)
+	if !ok || !alsoOK {
+		return nil, errNoRange
+	}
+	if body, ok := <-streams; ok {
+		return body, nil
+	}
+	return nil, fmt.Errorf("range from %d: %w", from, <-errs)
+}
