@@ -62,6 +62,10 @@ type Spec struct {
 
 // StoreSpec is how the image store is packed.
 type StoreSpec struct {
+	// Format is squashfs, if left out: an image that the node mounts; tar: the same tree
+	// for whoever makes the node's file system; or dir: a folder that the
+	// containers/storage library has written, which takes root.
+	Format Format `yaml:"format,omitempty" jsonschema:"enum=squashfs,enum=tar,enum=dir"`
 	// Compression of the squashfs: zstd if left out, gzip, or none.
 	Compression squashfs.Compression `yaml:"compression,omitempty" jsonschema:"enum=zstd,enum=gzip,enum=none"`
 	// BlockSize of the squashfs in bytes, a power of two from 4096 to 1048576;
@@ -129,7 +133,8 @@ type NodeSpec struct {
 
 // NodeStore is where a node finds its store: one of its fields.
 type NodeStore struct {
-	// Path of the store's file on the node.
+	// Path of the store's file on the node; of its folder, if spec.store.format is not
+	// squashfs: /var/lib/pinbox/store if left out.
 	Path string `yaml:"path,omitempty" jsonschema:"pattern=^/[A-Za-z0-9/._-]+$"`
 	// PartitionLabel of the GPT partition that holds the store.
 	PartitionLabel string `yaml:"partitionLabel,omitempty" jsonschema:"pattern=^[A-Za-z0-9._-]+$,maxLength=36"`
@@ -192,9 +197,8 @@ func (a *Appliance) validate() error {
 			return fmt.Errorf("spec.sources[%d] %w", i, err)
 		}
 	}
-	squash := squashfs.Options{BlockSize: spec.Store.BlockSize, Compression: spec.Store.Compression}
-	if err := squash.Validate(); err != nil {
-		return fmt.Errorf("spec.store: %w", err)
+	if err := spec.validateStore(); err != nil {
+		return err
 	}
 	if err := spec.validateISO(); err != nil {
 		return err

@@ -16,6 +16,8 @@ import (
 // The files of an appliance's folder.
 const (
 	StoreFile    = "store.squashfs"
+	StoreTar     = "store.tar" // instead of it, by spec.store.format
+	StoreDir     = "store"     // likewise, a folder
 	ButaneFile   = "config.bu"
 	IgnitionFile = "config.ign"
 	LockFile     = "pinbox.lock.json"
@@ -95,12 +97,13 @@ type Result struct {
 	Platform pinset.Platform `json:"platform"`
 	Out      string          `json:"out"`
 	Totals   pinset.Totals   `json:"totals"`
-	// StoreSize in bytes.
-	StoreSize int64 `json:"storeSize"`
+	// Store is the store's name in the folder, StoreSize its size in bytes.
+	Store     string `json:"store"`
+	StoreSize int64  `json:"storeSize"`
 	// NodeStore is where the node wants the store: a path or a partition.
 	NodeStore string `json:"nodeStore"`
-	// StoreDigest is the SHA-256 of the store's file.
-	StoreDigest string   `json:"storeDigest"`
+	// StoreDigest is the SHA-256 of the store's file, "" of a folder.
+	StoreDigest string   `json:"storeDigest,omitempty"`
 	Warnings    []string `json:"warnings,omitempty"`
 	// ISO is the file of the live ISO, if one was made.
 	ISO string `json:"iso,omitempty"`
@@ -116,6 +119,9 @@ type Result struct {
 func Build(ctx context.Context, o Options) (result Result, err error) {
 	started := time.Now()
 	if err := o.validate(); err != nil {
+		return Result{}, err
+	}
+	if err := o.Appliance.Spec.Store.Format.check(); err != nil {
 		return Result{}, err
 	}
 	binary, err := openNodeBinary(o)
@@ -150,12 +156,13 @@ func Build(ctx context.Context, o Options) (result Result, err error) {
 	if err := stage.publish(); err != nil {
 		return Result{}, err
 	}
+	d.warnings = append(d.warnings, o.Appliance.Spec.Store.Format.confined()...)
 	if err := o.Cache.prune(); err != nil {
 		d.warnings = append(d.warnings, err.Error())
 	}
 	return Result{
 		Name: o.Appliance.Metadata.Name, Platform: lock.Platform, Out: filepath.Clean(o.Out), Totals: lock.Totals(),
-		StoreSize: store.size, StoreDigest: "sha256:" + store.sum, NodeStore: o.Appliance.Spec.config(nil, nil).Store.What(),
+		Store: store.name, StoreSize: store.size, StoreDigest: store.digest(), NodeStore: o.Appliance.Spec.config(nil, nil).Store.What(),
 		ISO: isoPath(o), Installs: o.Appliance.Spec.ISO.InstallDevice, Medium: o.Appliance.Spec.Node.Store.VolumeLabel, Warnings: append(d.warnings, d.config.warnings()...), Seconds: time.Since(started).Seconds(),
 	}, nil
 }

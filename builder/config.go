@@ -1,6 +1,7 @@
 package builder
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -61,6 +62,10 @@ func (s Spec) config(sets []pinset.Set, registries []byte) ignition.Config {
 			Path: s.Node.Store.Path, PartitionLabel: s.Node.Store.PartitionLabel, VolumeLabel: s.Node.Store.VolumeLabel,
 			SELinuxContext: ignition.DefaultSELinuxContext,
 		},
+	}
+	if s.Store.Format.isFolder() {
+		c.Store = ignition.Store{Folder: cmp.Or(s.Node.Store.Path, ignition.DefaultStoreFolder)}
+		return c
 	}
 	if s.ISO.Mode == modeInstall {
 		c.Store.PartitionLabel = ignition.InstalledLabel

@@ -3,9 +3,7 @@ package builder
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"debug/elf"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -74,15 +72,12 @@ func (o Options) storeOptions() squashfs.Options {
 	return opts
 }
 
-// stored is the store's file.
-type stored struct {
-	size int64  // bytes
-	sum  string // SHA-256
-}
-
 // writeStore composes and writes the store. The lock that it returns knows the
 // unpacked sizes.
 func writeStore(ctx context.Context, o Options, s *stage, client *storage.Client, c contents) (lock pinset.Lock, file stored, err error) {
+	if o.Appliance.Spec.Store.Format == FormatDir {
+		return writeRoot(ctx, o, s, client, c)
+	}
 	kept, err := o.Cache.open()
 	if err != nil {
 		return lock, file, err
@@ -99,16 +94,18 @@ func writeStore(ctx context.Context, o Options, s *stage, client *storage.Client
 }
 
 func composeStore(ctx context.Context, o Options, s *stage, client *storage.Client, kept cache.Cache, c contents) (lock pinset.Lock, file stored, err error) {
-	modTime := o.ModTime
-	if modTime.IsZero() {
-		modTime = newest(c.images)
-	}
+	modTime := o.stamp(c.images)
 	pool, err := squashfs.NewPool(o.storeOptions())
 	if err != nil {
 		return lock, file, err
 	}
 	defer pool.Close()
-	store, err := compose.NewStore(pool, modTime, s.dir)
+	out, err := s.openStore(ctx, o, pool, modTime)
+	if err != nil {
+		return lock, file, err
+	}
+	defer out.Abort()
+	store, err := compose.NewStore(out, pool, modTime, s.dir)
 	if err != nil {
 		return lock, file, err
 	}
@@ -123,36 +120,22 @@ func composeStore(ctx context.Context, o Options, s *stage, client *storage.Clie
 	if err := addOwn(store, lock, c); err != nil {
 		return lock, file, err
 	}
-	image, err := store.Close()
+	root, err := store.Close()
 	if err != nil {
 		return lock, file, err
 	}
-	if err := o.checkOut(image.Size()); err != nil {
-		return lock, file, err
-	}
-	file, err = s.writeImage(ctx, image, o.Hooks)
+	file, err = out.finish(root)
 	return lock, file, err
 }
 
-// writeImage writes the store's file, and has its sum when it is written.
-func (s *stage) writeImage(ctx context.Context, image *squashfs.Image, hooks Hooks) (stored, error) {
-	hooks.step("write store", image.Size())
-	f, err := s.create(StoreFile)
-	if err != nil {
-		image.Close()
-		return stored{}, err
-	}
-	defer f.Abort()
-	w := &summer{ctx: ctx, w: f, sum: sha256.New(), done: hooks.done}
-	if _, err := image.WriteTo(w); err != nil {
-		return stored{}, err
-	}
-	return stored{size: image.Size(), sum: hex.EncodeToString(w.sum.Sum(nil))}, f.Commit()
+// fileAdder is a store that takes files beside the storage tree.
+type fileAdder interface {
+	AddFile(name string, perm uint32, content io.Reader) error
 }
 
 // addOwn puts pinbox's folder into the store: what a node needs to know and to
 // run.
-func addOwn(store *compose.Store, lock pinset.Lock, c contents) error {
+func addOwn(store fileAdder, lock pinset.Lock, c contents) error {
 	var b bytes.Buffer
 	if err := lock.Encode(&b); err != nil {
 		return err
@@ -176,8 +159,12 @@ func addOwn(store *compose.Store, lock pinset.Lock, c contents) error {
 	return store.AddFile(path.Join(storeDir, "pinbox-node"), 0o755, c.binary)
 }
 
-// newest is a time that depends on nothing but the images.
-func newest(images []storage.Resolved) time.Time {
+// stamp is the time of files that are no image's own: it depends on nothing but the
+// images, if none is asked for.
+func (o Options) stamp(images []storage.Resolved) time.Time {
+	if !o.ModTime.IsZero() {
+		return o.ModTime
+	}
 	t := time.Unix(0, 0)
 	for _, img := range images {
 		if img.Created.After(t) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/root"
 )
 
 // What can be wrong with the output folder.
@@ -128,6 +129,9 @@ func place(out string) (string, error) {
 
 // clear removes what a run that was killed left.
 func (s *stage) clear() error {
+	if err := root.Unmount(s.dir); err != nil {
+		return err
+	}
 	entries, err := os.ReadDir(s.dir)
 	for _, e := range entries {
 		err = errors.Join(err, os.RemoveAll(filepath.Join(s.dir, e.Name())))
@@ -172,7 +176,10 @@ func (s *stage) writeTexts(lock pinset.Lock, sets []pinset.Set, config configFil
 
 // sum makes the ISO, which holds the sums of what is in it, and writes SHA256SUMS.
 func (s *stage) sum(ctx context.Context, spec Spec, config configFiles, store stored, hooks Hooks) (err error) {
-	sums := map[string]string{StoreFile: store.sum}
+	sums := map[string]string{}
+	if store.sum != "" {
+		sums[store.name] = store.sum
+	}
 	if err := sumTree(ctx, s.dir, sums, hooks); err != nil {
 		return err
 	}
@@ -194,6 +201,9 @@ func (s *stage) publish() error {
 		if err := atomicfile.SyncDir(dir); err != nil {
 			return err
 		}
+	}
+	if err := unix.Syncfs(int(s.lock.Fd())); err != nil { // a store that is a folder has many files
+		return err
 	}
 	// os.Rename would refuse an empty folder that stands there already.
 	if err := syscall.Rename(s.dir, s.out); err != nil {

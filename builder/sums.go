@@ -18,13 +18,19 @@ import (
 	"sync"
 )
 
-var sumLine = regexp.MustCompile(`^([0-9a-f]{64})  (\S.*)$`)
+// sumLine is a line of sha256sum(1), which starts with a backslash if the name has
+// escapes.
+var (
+	sumLine  = regexp.MustCompile(`^(\\?)([0-9a-f]{64})  (\S.*)$`)
+	escape   = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`)
+	unescape = strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\r`, "\r")
+)
 
 func readSums(dir string) (map[string]string, error) {
 	content, err := os.ReadFile(filepath.Join(dir, SumsFile))
 	if err != nil {
 		kind := ErrNotAppliance
-		if _, err := os.Stat(filepath.Join(dir, StoreFile)); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, LockFile)); err == nil {
 			kind = ErrVerify // it was one
 		}
 		return nil, fmt.Errorf("%s: %w: %w", dir, kind, err)
@@ -36,10 +42,13 @@ func parseSums(content []byte, where, file string) (map[string]string, error) {
 	sums := map[string]string{}
 	for i, line := range strings.Split(strings.TrimSuffix(string(content), "\n"), "\n") {
 		m := sumLine.FindStringSubmatch(line)
-		if m == nil || !fs.ValidPath(m[2]) {
+		if m == nil || !filepath.IsLocal(m[3]) {
 			return nil, fmt.Errorf("%s: %w: %s:%d is no line of sha256sum", where, ErrVerify, file, i+1)
 		}
-		sums[m[2]] = m[1]
+		if m[1] != "" {
+			m[3] = unescape.Replace(m[3])
+		}
+		sums[m[3]] = m[2]
 	}
 	return sums, nil
 }
@@ -48,7 +57,11 @@ func parseSums(content []byte, where, file string) (map[string]string, error) {
 func renderSums(sums map[string]string) []byte {
 	var b bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
-		fmt.Fprintf(&b, "%s  %s\n", sums[name], name)
+		escaped := escape.Replace(name)
+		if escaped != name {
+			b.WriteByte('\\')
+		}
+		fmt.Fprintf(&b, "%s  %s\n", sums[name], escaped)
 	}
 	return b.Bytes()
 }
@@ -65,6 +78,9 @@ func sumTree(ctx context.Context, dir string, sums map[string]string, hooks Hook
 		name, err := filepath.Rel(dir, p)
 		if err != nil || name == SumsFile || sums[name] != "" {
 			return err
+		}
+		if strings.HasPrefix(name, StoreDir+"/") && !d.Type().IsRegular() { // a fifo would not end
+			return nil
 		}
 		names = append(names, filepath.ToSlash(name))
 		fi, err := d.Info()
@@ -105,10 +121,15 @@ func sumOf(ctx context.Context, name string, hooks Hooks) (string, error) {
 	return sum, err
 }
 
+// buffers are made once: a store that is a folder has many small files.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 1<<20); return &b }}
+
 // sumAll also gives the number of bytes.
 func sumAll(ctx context.Context, r io.Reader, hooks Hooks) (sum string, size int64, err error) {
 	h := sha256.New()
-	size, err = io.CopyBuffer(h, progressReader{ctx, r, hooks.Done}, make([]byte, 1<<20))
+	buf := buffers.Get().(*[]byte)
+	defer buffers.Put(buf)
+	size, err = io.CopyBuffer(h, progressReader{ctx, r, hooks.Done}, *buf)
 	return hex.EncodeToString(h.Sum(nil)), size, err
 }
 
@@ -135,6 +156,7 @@ type summer struct {
 	ctx  context.Context
 	w    io.Writer
 	sum  hash.Hash
+	size int64 // bytes
 	done func(int)
 }
 
@@ -146,6 +168,7 @@ func (s *summer) Write(p []byte) (int, error) {
 	hashing.Go(func() { s.sum.Write(p) })
 	n, err := s.w.Write(p)
 	hashing.Wait()
+	s.size += int64(n)
 	s.done(n)
 	return n, err
 }

@@ -34,7 +34,7 @@ type Verified struct {
 	Totals pinset.Totals `json:"totals"`
 	// StoreSize in bytes.
 	StoreSize int64 `json:"storeSize"`
-	// StoreDigest is the SHA-256 of the store's file.
+	// StoreDigest is the SHA-256 of the store's file, "" of a folder.
 	StoreDigest string `json:"storeDigest,omitempty"`
 }
 
@@ -54,8 +54,8 @@ func Verify(ctx context.Context, dir string, hooks Hooks) (Verified, error) {
 	}
 	errs := []error{compareSums(ctx, dir, sums, hooks)}
 	errs = append(errs, compareISO(dir, sums))
-	v := Verified{Dir: dir, Files: len(sums), StoreDigest: "sha256:" + sums[StoreFile]}
-	if v.StoreSize, err = checkSuperblock(filepath.Join(dir, StoreFile)); err != nil {
+	v := Verified{Dir: dir, Files: len(sums)}
+	if err := v.store(dir, sums); err != nil {
 		errs = append(errs, err)
 	}
 	lock, err := readLock(filepath.Join(dir, LockFile))
@@ -93,7 +93,7 @@ func compareSums(ctx context.Context, dir string, want map[string]string, hooks 
 			errs = append(errs, fmt.Errorf("%s is not in %s", name, SumsFile))
 		}
 	}
-	for _, name := range []string{StoreFile, ButaneFile, IgnitionFile, LockFile} {
+	for _, name := range []string{ButaneFile, IgnitionFile, LockFile} {
 		if _, ok := want[name]; !ok {
 			errs = append(errs, fmt.Errorf("%s has no entry for %s", SumsFile, name))
 		}
@@ -125,6 +125,45 @@ func compareISO(dir string, sums map[string]string) error {
 		}
 	}
 	return nil
+}
+
+// rootRecords is there in every store that is a folder.
+const rootRecords = StoreDir + "/overlay-images/images.json"
+
+// store finds out which store the folder has, and whether that is whole as far as it
+// can say so itself.
+func (v *Verified) store(dir string, sums map[string]string) (err error) {
+	switch {
+	case sums[StoreTar] != "":
+		v.StoreDigest = "sha256:" + sums[StoreTar]
+		v.StoreSize, err = checkEnd(filepath.Join(dir, StoreTar))
+	case sums[StoreFile] != "":
+		v.StoreDigest = "sha256:" + sums[StoreFile]
+		v.StoreSize, err = checkSuperblock(filepath.Join(dir, StoreFile))
+	case sums[rootRecords] != "":
+		v.StoreSize, err = checkRoot(filepath.Join(dir, StoreDir))
+	default:
+		err = fmt.Errorf("%s has no entry for a store", SumsFile)
+	}
+	return err
+}
+
+// checkEnd looks for the two empty blocks that end a tar.
+func checkEnd(name string) (int64, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	end := make([]byte, 1024)
+	if _, err := f.ReadAt(end, fi.Size()-int64(len(end))); err != nil || !bytes.Equal(end, make([]byte, len(end))) {
+		return 0, fmt.Errorf("%s ends early, after %d bytes", StoreTar, fi.Size())
+	}
+	return fi.Size(), nil
 }
 
 // checkSuperblock compares the length of the store with what it says of itself.

@@ -93,7 +93,7 @@ func TestNoArrowRunsUp(t *testing.T) {
 var doors = map[string][]string{
 	"go.podman.io/image/v5/docker/reference": {"storage", "storage/pinset", "runtime/registry"}, // the reference parser is the vocabulary's too
 	"go.podman.io/image":                     {"storage", "runtime/registry"},
-	"go.podman.io/storage":                   {"fixtures/oracle"},
+	"go.podman.io/storage":                   {"fixtures/oracle", "storage/root"},
 	"github.com/coreos":                      {"ignition"},
 	"github.com/coreos/go-semver":            {"builder/source"},
 	"github.com/coreos/go-systemd":           {"runtime/systemd"},

@@ -87,9 +87,7 @@ func Render(c Config) ([]byte, error) {
 	if err := doc.merge(c); err != nil {
 		return nil, err
 	}
-	for _, slot := range crio.Slots() {
-		doc.Storage.Directories = append(doc.Storage.Directories, directory{Path: slot, Mode: 0o755})
-	}
+	doc.Storage.Directories = c.Store.directories()
 	doc.Storage.Files = slices.DeleteFunc(c.files(), func(f file) bool { return c.carries(f.Path) })
 	t := newTemplates(c.Store)
 	t.Carried = c.Carried
@@ -166,8 +164,8 @@ func (c Config) conflict(merged []byte) error {
 	for _, f := range c.files() {
 		own[f.Path] = true
 	}
-	for _, slot := range crio.Slots() {
-		own[slot] = true
+	for _, d := range c.Store.directories() {
+		own[d.Path] = true
 	}
 	var names []string
 	for _, f := range parsed.Storage.Files {

@@ -24,6 +24,12 @@ var (
 // DefaultStorePath is where a CoreOS live system has the file of the ISO.
 const DefaultStorePath = "/run/media/iso/pinbox/store.squashfs"
 
+// DefaultStoreFolder is where a node has a store that is not mounted.
+const DefaultStoreFolder = "/var/lib/pinbox/store"
+
+// MainStore is CRI-O's own store: the graph root of containers-storage.conf(5).
+const MainStore = "/var/lib/containers/storage"
+
 // mediumDir is where a node mounts a medium with the store alone.
 const mediumDir = "/run/media/pinbox"
 
@@ -72,6 +78,9 @@ type Store struct {
 	PartitionLabel string
 	// VolumeLabel of a medium with the store alone, instead of a file.
 	VolumeLabel string
+	// Folder of a store that somebody else puts there, instead of all these: nothing is
+	// mounted. It may be MainStore.
+	Folder string
 	// SELinuxContext of everything in the store; "" leaves the option out.
 	SELinuxContext string
 }
@@ -99,6 +108,10 @@ func (c Config) Validate() error {
 	switch {
 	case s.Path != "" && s.PartitionLabel != "", s.Path+s.PartitionLabel != "" && s.VolumeLabel != "":
 		return errors.New("the node's store has more than one of path, partitionLabel and volumeLabel; give one")
+	case s.Folder != "" && (!nodePath.MatchString(s.Folder) || path.Clean(s.Folder) != s.Folder):
+		return fmt.Errorf("the node's store has the folder %q; it starts with / and has letters, digits and ._-/ only", s.Folder)
+	case s.Folder == crio.SlotsDir, strings.HasPrefix(s.Folder, crio.SlotsDir+"/"):
+		return fmt.Errorf("the node's store has the folder %q, where stores are mounted; take %s", s.Folder, DefaultStoreFolder)
 	case s.VolumeLabel != "" && !volumeLabel.MatchString(s.VolumeLabel):
 		return fmt.Errorf("the node's store has the volume label %q; it has 1 to 16 of A to Z, digits and _", s.VolumeLabel)
 	case s.Path != "" && (!nodePath.MatchString(s.Path) || path.Clean(s.Path) != s.Path):
@@ -118,9 +131,11 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// What is what the node mounts.
+// What is what the node mounts, or has there.
 func (s Store) What() string {
 	switch {
+	case s.Folder != "":
+		return s.Folder
 	case s.PartitionLabel != "":
 		return "/dev/disk/by-partlabel/" + s.PartitionLabel
 	case s.VolumeLabel != "":
@@ -143,6 +158,25 @@ func (s Store) options() string {
 	return strings.Join(options, ",")
 }
 
+// additional are the stores that CRI-O reads beside its own.
+func (s Store) additional() []string {
+	if s.Folder == "" || s.Folder == MainStore {
+		return crio.Slots()
+	}
+	return append([]string{s.Folder}, crio.Slots()...)
+}
+
+// directories are those that CRI-O wants to find when it starts. What stands in /usr
+// is the system's, and not there to be made.
+func (s Store) directories() (all []directory) {
+	for _, store := range s.additional() {
+		if !strings.HasPrefix(store, "/usr/") {
+			all = append(all, directory{Path: store, Mode: 0o755})
+		}
+	}
+	return all
+}
+
 // unitName is systemd's name for the mount unit of a slot, none of which has a
 // character to escape.
 func unitName(slot string) string {
@@ -153,7 +187,7 @@ func unitName(slot string) string {
 func (c Config) files() []file {
 	files := []file{
 		text(crio.PinnedImagesPath, crio.RenderPinned(pinset.Union(c.Sets...))),
-		text(crio.StoresPath, crio.RenderStores(crio.Slots(), c.InternalRepair)),
+		text(crio.StoresPath, crio.RenderStores(c.Store.additional(), c.InternalRepair)),
 	}
 	if c.Registries != nil {
 		files = append(files, text(RegistriesPath, c.Registries))

@@ -50,6 +50,7 @@ func configs(t *testing.T) map[string]ignition.Config {
 			SSHKeys:  []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb me@ship"},
 			Snippets: []ignition.Snippet{{Name: "hostname.bu", Content: []byte(snippet)}},
 		},
+		"folder": {Sets: sets, Store: ignition.Store{Folder: ignition.DefaultStoreFolder}},
 		"medium": {
 			Sets: sets, Store: ignition.Store{VolumeLabel: "PINBOX"}, PullSecret: []byte(`{"auths":{"quay.io":{"auth":"bWU6c2VjcmV0"}}}` + "\n"),
 			Registries: []byte("[[registry]]\n  location = \"quay.io\"\n  [[registry.mirror]]\n    location = \"mirror.lab:8443/quay\"\n    pull-from-mirror = \"digest-only\"\n"),

@@ -14,7 +14,7 @@ var templates embed.FS
 // rendering is what the templates of the units ask for.
 type rendering struct {
 	What, Where, Options string
-	// Mount is the name of the store's unit.
+	// Mount is the name of the store's unit, "" if there is none.
 	Mount string
 	// VolumeLabel and MediumDir are of a medium with the store alone.
 	VolumeLabel, MediumDir string
@@ -26,6 +26,9 @@ type rendering struct {
 
 func newTemplates(s Store) *rendering {
 	slot := crio.Slots()[0]
+	if s.Folder != "" {
+		return &rendering{Where: s.Folder, FilesDir: FilesDir}
+	}
 	return &rendering{
 		What: s.What(), Where: slot, Options: s.options(), Mount: unitName(slot),
 		VolumeLabel: s.VolumeLabel, MediumDir: mediumDir, FilesDir: FilesDir,
@@ -47,12 +50,16 @@ func (r *rendering) render(name string) string {
 
 // node gives the units of a node.
 func (r *rendering) node() []unit {
-	units := []unit{
-		{Name: r.Mount, Enabled: true, Contents: r.render("store.mount")},
-		{Name: "crio.service", Dropins: []dropin{{Name: crioDropin, Contents: r.render("crio.conf")}}},
-		{Name: firstbootUnit, Enabled: true, Contents: r.render("firstboot.service")},
-		{Name: nodeUnit, Enabled: true, Contents: r.render("node.service")},
+	var units []unit
+	if r.Mount != "" {
+		units = []unit{
+			{Name: r.Mount, Enabled: true, Contents: r.render("store.mount")},
+			{Name: "crio.service", Dropins: []dropin{{Name: crioDropin, Contents: r.render("crio.conf")}}},
+		}
 	}
+	units = append(units,
+		unit{Name: firstbootUnit, Enabled: true, Contents: r.render("firstboot.service")},
+		unit{Name: nodeUnit, Enabled: true, Contents: r.render("node.service")})
 	if r.VolumeLabel != "" {
 		units = append(units, unit{Name: unitName(r.MediumDir), Contents: r.render("medium.mount")})
 	}

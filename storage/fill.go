@@ -47,7 +47,14 @@ func (c *Client) Fill(ctx context.Context, store *compose.Store, images []Resolv
 			group.Go(func() error { return f.run(groupCtx, j) })
 		}
 	})
-	err := f.place(store, images)
+	err := place(images, store, func(_ *Resolved, l pinset.LockedLayer, as compose.Layer) (compose.Unpacked, error) {
+		j := f.jobs[l.DiffID]
+		<-j.done
+		if j.err != nil {
+			return compose.Unpacked{}, j.err
+		}
+		return store.AddLayer(as, j.pack, j.size)
+	})
 	if err != nil {
 		stop()
 	}
@@ -113,8 +120,8 @@ func (f *filler) run(ctx context.Context, j *job) error {
 	defer close(j.done)
 	defer j.from.release()
 	if j.pack, j.err = f.packOf(ctx, j); j.err != nil {
-		j.err = fmt.Errorf("image %s: layer %s: %w", j.from.img.Image, j.layer.Digest, j.err)
-		return j.err
+		j.err = fmt.Errorf("layer %s: %w", j.layer.Digest, j.err)
+		return fmt.Errorf("image %s: %w", j.from.img.Image, j.err)
 	}
 	fi, err := j.pack.Stat()
 	if err != nil {
@@ -178,20 +185,17 @@ func (f *filler) make(ctx context.Context, j *job, key cache.Key, part *cache.Pa
 	})
 }
 
-// place puts layers and images into the store, in the order of the images, as their
-// packs are made.
-func (f *filler) place(store *compose.Store, images []Resolved) error {
+// imageAdder is a store that records images.
+type imageAdder interface{ AddImage(compose.Image) }
+
+// place puts layers and images into a store, in the order of the images.
+func place(images []Resolved, store imageAdder, add func(*Resolved, pinset.LockedLayer, compose.Layer) (compose.Unpacked, error)) error {
 	for i := range images {
 		img := &images[i]
 		top := ""
 		for n := range img.Layers {
 			l := &img.Layers[n]
-			j := f.jobs[l.DiffID]
-			<-j.done
-			if j.err != nil {
-				return j.err
-			}
-			u, err := store.AddLayer(compose.Layer{Parent: top, Digest: l.Digest, Size: l.Size, MediaType: l.MediaType, DiffID: l.DiffID}, j.pack, j.size)
+			u, err := add(img, *l, compose.Layer{Parent: top, Digest: l.Digest, Size: l.Size, MediaType: l.MediaType, DiffID: l.DiffID})
 			if err != nil {
 				return fmt.Errorf("image %s: %w", img.Image, err)
 			}

@@ -97,6 +97,11 @@ func (f passFlags) configure(r *runtime.Reconciler) (err error) {
 	for i := range slots {
 		slots[i] = filepath.Join(f.state, "stores", filepath.Base(slots[i]))
 	}
+	for _, store := range config.ImageStores() {
+		if filepath.Dir(store) != crio.SlotsDir {
+			slots = append(slots, store) // a folder, or somebody else's
+		}
+	}
 	r.Disk = stores.Disk{Slots: slots, Sets: f.sets, Staging: f.stagingDir(config)}
 	r.Manifests = registry.Client{
 		AuthFile: config.AuthFile, Insecure: config.Insecure, Cache: filepath.Join(f.state, "manifests"), ReadOnly: f.asBefore,

@@ -19,6 +19,7 @@ import (
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/root"
 )
 
 // Exit codes, documented in the help and in README.
@@ -134,6 +135,7 @@ var table = []struct {
 	{storage.ErrBlocked, exitRegistry, "push it to a mirror; or change mirrorSourcePolicy, or what registries.conf blocks"},
 	{storage.ErrNotFound, exitRegistry, "check the name and the digest; the image may have been deleted"},
 	{storage.ErrRegistry, exitRegistry, "check the host name, the network and registries.conf; for plain HTTP give --tls-verify=false"},
+	{root.ErrNotPermitted, exitUsage, "run it as root; spec.store.format tar gives the same tree without, for root to extract where it is needed"},
 	{builder.ErrNotEmpty, exitUsage, "choose another folder with -o, or remove this one"},
 	{builder.ErrNoFolder, exitUsage, "choose another folder with -o"},
 	{builder.ErrInPlace, exitUsage, "name a folder below it with -o"},

@@ -7,9 +7,14 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+
+	"github.com/pinbox/pinbox/storage/root"
 )
 
 func main() {
+	if root.Init() {
+		return
+	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50) // memory is what others have too little of; it costs a percent of the time
 	}

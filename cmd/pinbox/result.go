@@ -48,14 +48,21 @@ func printBuilt(cmd *cobra.Command, output string, r builder.Result) error {
 	default:
 		next += "; docs/build.md, \"Bringing it to a node\", tells how the node gets both"
 	}
+	wants, does := "the node wants it at "+r.NodeStore, "mounts the store"
+	switch r.Store {
+	case builder.StoreTar:
+		wants, does = "the node wants the tree in it at "+r.NodeStore, "names the store"
+	case builder.StoreDir:
+		does = "names the store"
+	}
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), `built %s for %s in %s: %s in a store of %s, out of %s of layers
-  %s/%s  the images: the node wants it at %s
-  %s/%s      first-boot configuration: mounts the store, pins the images
+  %s/%s  the images: %s
+  %s/%s      first-boot configuration: %s, pins the images
   %s/%s       PinnedImageSets for a cluster: oc apply -f
 %snext: %s
 `,
 		r.Name, r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond), plural(r.Totals.Images, "image"), size(r.StoreSize), size(r.Totals.Bytes),
-		r.Out, builder.StoreFile, r.NodeStore, r.Out, builder.IgnitionFile, r.Out, builder.ManifestsDir, image, next)
+		r.Out, r.Store, wants, r.Out, builder.IgnitionFile, does, r.Out, builder.ManifestsDir, image, next)
 	return err
 }
 
@@ -94,7 +101,10 @@ func printVerified(cmd *cobra.Command, output string, v builder.Verified) error 
 	}
 	store := ", with no store in it"
 	if v.StoreSize > 0 {
-		store = fmt.Sprintf(" in a store of %s, %s", size(v.StoreSize), v.StoreDigest)
+		store = " in a store of " + size(v.StoreSize)
+	}
+	if v.StoreDigest != "" {
+		store += ", " + v.StoreDigest
 	}
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is whole: %s, %s%s\n",
 		v.Dir, plural(v.Files, "file"), plural(v.Totals.Images, "image"), store)

@@ -158,3 +158,16 @@ func (c Config) Judge(images []pinset.Image) error {
 	}
 	return errors.Join(errs...)
 }
+
+// ImageStores are the stores that CRI-O reads beside its own: parseOptions of
+// containers/storage, drivers/overlay.
+func (c Config) ImageStores() (all []string) {
+	for _, option := range c.StorageOptions {
+		key, value, _ := strings.Cut(option, "=")
+		switch strings.TrimPrefix(strings.ToLower(key), "overlay.") {
+		case "imagestore", "additionalimagestore":
+			all = append(all, strings.Split(value, ",")...)
+		}
+	}
+	return all
+}

@@ -93,3 +93,11 @@ func TestConfigJudge(t *testing.T) {
 		}
 	}
 }
+
+// The stores beside CRI-O's own come from all forms that containers/storage knows.
+func TestImageStoresOfTheOptions(t *testing.T) {
+	config := crio.Config{StorageOptions: []string{"overlay.imagestore=/a", "additionalimagestore=/b,/c", "overlay.mountopt=nodev", ".imagestore=/d"}}
+	if got := strings.Join(config.ImageStores(), " "); got != "/a /b /c" {
+		t.Errorf("%q", got)
+	}
+}

@@ -25,6 +25,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/squashfs"
+	"github.com/pinbox/pinbox/storage/tarball"
 )
 
 // randomLayer is a layer of few names, so that entries meet: replace each other,
@@ -82,10 +83,17 @@ func TestRandomLayersUnpackAsInContainersStorage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	store, err := compose.NewStore(pool, time.Unix(0, 0), t.TempDir())
+	image, err := squashfs.NewWriter(pool.ImageOptions(time.Unix(0, 0)))
 	if err != nil {
 		t.Fatal(err)
 	}
+	archive, err := os.Create(filepath.Join(t.TempDir(), "store.tar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer archive.Close()
+	tarred := tarball.NewWriter(archive, pool)
+	stores := []*compose.Store{begin(t, image, pool), begin(t, tarred, pool)}
 	seeds, trees := map[string]uint64{}, map[string]map[string]string{} // by the IDs of layers
 	for seed := range uint64(800) {
 		stream, err := sample.Tar(randomLayer(seed)...)
@@ -109,11 +117,14 @@ func TestRandomLayersUnpackAsInContainersStorage(t *testing.T) {
 			t.Errorf("seed %d: containers/storage unpacks what pinbox refuses: %v", seed, err)
 			continue
 		}
-		unpacked, err := store.AddLayer(compose.Layer{
-			Digest: digest.FromBytes(stream), Size: int64(len(stream)), DiffID: digest.FromBytes(stream),
-		}, source{bytes.NewReader(pack.Bytes())}, int64(pack.Len()))
-		if err != nil {
-			t.Fatal(err)
+		var unpacked compose.Unpacked
+		for _, store := range stores {
+			unpacked, err = store.AddLayer(compose.Layer{
+				Digest: digest.FromBytes(stream), Size: int64(len(stream)), DiffID: digest.FromBytes(stream),
+			}, source{bytes.NewReader(pack.Bytes())}, int64(pack.Len()))
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 		tree := fixtures.Tree(t, dir)
 		for name, file := range tree {
@@ -123,7 +134,35 @@ func TestRandomLayersUnpackAsInContainersStorage(t *testing.T) {
 		}
 		seeds[unpacked.ID], trees[unpacked.ID] = seed, tree
 	}
-	img, err := store.Close()
+	if len(seeds) < 150 {
+		t.Errorf("%d layers to compare: this test shows little", len(seeds))
+	}
+	for format, dir := range map[string]string{"squashfs": mounted(t, image, stores[0]), "tar": extracted(t, tarred, stores[1], archive.Name())} {
+		for id, seed := range seeds {
+			if diff := cmp.Diff(trees[id], fixtures.Tree(t, filepath.Join(dir, "overlay", id, "diff"))); diff != "" {
+				t.Errorf("%s, seed %d (-containers/storage +pinbox):\n%s\n%+v", format, seed, diff, randomLayer(seed))
+			}
+		}
+	}
+}
+
+func begin(t *testing.T, out compose.Output, pool *squashfs.Pool) *compose.Store {
+	t.Helper()
+	store, err := compose.NewStore(out, pool, time.Unix(0, 0), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// mounted gives the store's image to the kernel.
+func mounted(t *testing.T, w *squashfs.Writer, store *compose.Store) string {
+	t.Helper()
+	root, err := store.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := w.Close(root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,15 +174,22 @@ func TestRandomLayersUnpackAsInContainersStorage(t *testing.T) {
 	if _, err := img.WriteTo(out); err != nil {
 		t.Fatal(err)
 	}
-	if len(seeds) < 150 {
-		t.Errorf("%d layers to compare: this test shows little", len(seeds))
+	return fixtures.Mount(t, out.Name())
+}
+
+// extracted gives the store's archive to GNU tar.
+func extracted(t *testing.T, w *tarball.Writer, store *compose.Store, archive string) string {
+	t.Helper()
+	root, err := store.Close()
+	if err != nil {
+		t.Fatal(err)
 	}
-	mounted := fixtures.Mount(t, out.Name())
-	for id, seed := range seeds {
-		if diff := cmp.Diff(trees[id], fixtures.Tree(t, filepath.Join(mounted, "overlay", id, "diff"))); diff != "" {
-			t.Errorf("seed %d (-containers/storage +pinbox):\n%s\n%+v", seed, diff, randomLayer(seed))
-		}
+	if err := w.Close(root); err != nil {
+		t.Fatal(err)
 	}
+	dir := t.TempDir()
+	fixtures.Run(t, "tar", "-C", dir, "-xpf", archive, "--xattrs", "--xattrs-include=*", "--numeric-owner")
+	return dir
 }
 
 // What pinbox makes of a layer is what tar2sqfs makes of it, where that can read it:

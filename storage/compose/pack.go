@@ -93,6 +93,23 @@ func readLayer(ctx context.Context, blob Blob, pack *squashfs.Packer, spool *os.
 	return r, st.size, nil
 }
 
+// ReadLayer gives a layer's uncompressed tar stream to read, once, and compares it
+// with the layer's digest. It returns the stream's size in bytes.
+func ReadLayer(ctx context.Context, blob Blob, read func(io.Reader) error) (int64, error) {
+	st, err := openStream(ctx, blob.Open)
+	if err != nil {
+		return 0, err
+	}
+	defer st.close()
+	if err := read(st); err != nil {
+		return 0, st.explain(ctx, err, blob.DiffID)
+	}
+	if _, err := io.Copy(io.Discard, st); err != nil {
+		return 0, err
+	}
+	return st.size, st.verify(blob.DiffID)
+}
+
 // unwrap takes a layer's pack apart.
 func unwrap(pack *squashfs.Pack) (about note, diff, record *squashfs.Inode, err error) {
 	if err := json.Unmarshal(pack.Note, &about); err != nil {

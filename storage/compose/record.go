@@ -29,8 +29,8 @@ type layerRecord struct {
 	GIDs               []uint32      `json:"gidset,omitempty"`
 }
 
-// imageRecord is an entry of images.json: Image in containers/storage, images.go.
-type imageRecord struct {
+// ImageRecord is an entry of images.json: Image in containers/storage, images.go.
+type ImageRecord struct {
 	ID             string                   `json:"id"`
 	Digest         digest.Digest            `json:"digest"`
 	Names          []string                 `json:"names"`
@@ -45,8 +45,54 @@ type imageRecord struct {
 	signatures map[digest.Digest][][]byte
 }
 
+// Images are the records of a store's images, by their IDs.
+type Images map[string]*ImageRecord
+
+// Add records an image. The same image under another name becomes one record with
+// both.
+func (all Images) Add(img Image) {
+	manifest, id := digest.FromBytes(img.Manifest), digest.FromBytes(img.Config).Encoded()
+	rec := all[id]
+	if rec == nil {
+		rec = &ImageRecord{ID: id, Digest: manifest, TopLayer: img.TopLayer, Created: img.Created.UTC()}
+		all[id] = rec
+	}
+	rec.Names = append(rec.Names, img.Names...)
+	rec.set(digest.FromBytes(img.Config).String(), img.Config)
+	if img.Index != nil {
+		rec.set(manifestKey(digest.FromBytes(img.Index)), img.Index)
+	}
+	rec.set(manifestKey(manifest), img.Manifest)
+	rec.set("manifest", img.Manifest)
+	if len(img.Signatures) > 0 {
+		if len(rec.signatures[rec.Digest]) == 0 {
+			rec.prefer(img.Manifest) // a policy asks for the signatures of one alone
+		}
+		rec.sign(manifest, img.Signatures)
+	}
+}
+
+// Sealed gives the records in the order of their IDs, with names in order and all
+// signatures. It is called once.
+func (all Images) Sealed() ([]*ImageRecord, error) {
+	list := []*ImageRecord{}
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		rec := all[id]
+		slices.Sort(rec.Names)
+		rec.Names = slices.Compact(rec.Names)
+		if err := rec.seal(); err != nil {
+			return nil, err
+		}
+		list = append(list, rec)
+	}
+	return list, nil
+}
+
+// Data is a data item of the image, one of BigDataNames.
+func (r *ImageRecord) Data(key string) []byte { return r.data[key] }
+
 // set keeps a data item of the image, once.
-func (r *imageRecord) set(key string, value []byte) {
+func (r *ImageRecord) set(key string, value []byte) {
 	if r.data == nil {
 		r.data = map[string][]byte{}
 		r.BigDataSizes, r.BigDataDigests = map[string]int64{}, map[string]digest.Digest{}
@@ -77,7 +123,7 @@ type SignatureSizes struct {
 }
 
 // sign adds signatures of a manifest, each once.
-func (r *imageRecord) sign(manifest digest.Digest, signatures [][]byte) {
+func (r *ImageRecord) sign(manifest digest.Digest, signatures [][]byte) {
 	if r.signatures == nil {
 		r.signatures = map[digest.Digest][][]byte{}
 	}
@@ -89,14 +135,14 @@ func (r *imageRecord) sign(manifest digest.Digest, signatures [][]byte) {
 }
 
 // prefer makes a manifest the image's own: it is the one whose signatures count.
-func (r *imageRecord) prefer(manifest []byte) {
+func (r *ImageRecord) prefer(manifest []byte) {
 	d := digest.FromBytes(manifest)
 	r.Digest, r.data["manifest"] = d, manifest
 	r.BigDataSizes["manifest"], r.BigDataDigests["manifest"] = int64(len(manifest)), d
 }
 
 // seal records all signatures.
-func (r *imageRecord) seal() error {
+func (r *ImageRecord) seal() error {
 	sizes := SignatureSizes{Each: map[digest.Digest][]int{}}
 	for _, manifest := range slices.Sorted(maps.Keys(r.signatures)) {
 		for _, s := range r.signatures[manifest] {

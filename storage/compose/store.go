@@ -60,10 +60,25 @@ type Image struct {
 	Created    time.Time
 }
 
+// Output takes the tree of a store as it grows. *squashfs.Writer is one,
+// *tarball.Writer another.
+type Output interface {
+	// Take adds a pack, of which trees have their contents. The output closes its
+	// source, which may be that of several packs.
+	Take(*squashfs.Pack)
+	// Seal takes the tree below a directory, which does not change any more and is
+	// forgotten; the directory keeps its place.
+	Seal(dir *squashfs.Inode) error
+	// Abort gives up, and closes the packs.
+	Abort()
+}
+
+var _ Output = (*squashfs.Writer)(nil)
+
 // Store is a store that is being composed. Its methods are called from one
 // goroutine.
 type Store struct {
-	w     *squashfs.Writer
+	out   Output
 	pool  *squashfs.Pool
 	root  *squashfs.Inode
 	mtime time.Time
@@ -73,7 +88,7 @@ type Store struct {
 	ownFile  *os.File
 	layers   []layerRecord
 	chains   map[string]chain
-	images   map[string]*imageRecord
+	images   Images
 	overlay  *squashfs.Inode
 	links    *squashfs.Inode
 	layerDir *squashfs.Inode
@@ -86,22 +101,18 @@ type chain struct {
 	root     rootOwner
 }
 
-// NewStore starts a store of the pool's options. modTime stamps all files that are
+// NewStore starts a store of the pool's packs. modTime stamps all files that are
 // not an image's own; the folder tmp takes a file that has no name and ends with the
 // process. The caller ends the store with Close or Abort.
-func NewStore(pool *squashfs.Pool, modTime time.Time, tmp string) (*Store, error) {
-	w, err := squashfs.NewWriter(pool.ImageOptions(modTime))
-	if err != nil {
-		return nil, err
-	}
+func NewStore(out Output, pool *squashfs.Pool, modTime time.Time, tmp string) (*Store, error) {
 	spool, err := newSpool(tmp)
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{
-		w: w, pool: pool, mtime: modTime, own: pool.NewPacker(spool), ownFile: spool,
+		out: out, pool: pool, mtime: modTime, own: pool.NewPacker(spool), ownFile: spool,
 		chains: map[string]chain{"": {root: rootOwner{perm: 0o555}}},
-		images: map[string]*imageRecord{},
+		images: Images{},
 	}
 	s.root = s.dir(0o755)
 	// In an image without any attribute the kernel fails to list those of a file,
@@ -114,11 +125,11 @@ func NewStore(pool *squashfs.Pool, modTime time.Time, tmp string) (*Store, error
 	return s, nil
 }
 
-// Abort gives up the store, and closes the packs that it took.
+// Abort gives up the store and its output. A closed one is not harmed.
 func (s *Store) Abort() {
 	s.own.Abort()
 	_ = s.ownFile.Close()
-	s.w.Abort()
+	s.out.Abort()
 }
 
 // Has says whether a layer is there already, and what is known of it.
@@ -146,7 +157,7 @@ func (s *Store) AddLayer(l Layer, src squashfs.Source, size int64) (Unpacked, er
 	if err != nil {
 		return Unpacked{}, fmt.Errorf("layer %s: %w", l.Digest, err)
 	}
-	s.w.Take(pack)
+	s.out.Take(pack)
 	settleRoot(diff, below.root)
 	id := LayerID(l.Parent, l.DiffID)
 	u := Unpacked{ID: id, Size: note.Size, Inodes: count(diff)}
@@ -185,7 +196,7 @@ func (s *Store) placeLayer(id string, below chain, diff *squashfs.Inode) error {
 	s.links.Set(linkName(id), &squashfs.Inode{
 		Mode: syscall.S_IFLNK | 0o777, Target: path.Join("..", id, "diff"), ModTime: s.mtime.Unix(),
 	})
-	return s.w.Seal(dir)
+	return s.out.Seal(dir)
 }
 
 // small makes a directory of a few small files, which may be sealed at once.
@@ -205,7 +216,7 @@ func (s *Store) small(files map[string]string) (*squashfs.Inode, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.w.Take(pack)
+	s.out.Take(pack)
 	return dir, nil
 }
 
@@ -220,27 +231,7 @@ func (memory) Close() error { return nil }
 
 // AddImage records an image. The same image under another name becomes one
 // record with both.
-func (s *Store) AddImage(img Image) {
-	manifest, id := digest.FromBytes(img.Manifest), digest.FromBytes(img.Config).Encoded()
-	rec := s.images[id]
-	if rec == nil {
-		rec = &imageRecord{ID: id, Digest: manifest, TopLayer: img.TopLayer, Created: img.Created.UTC()}
-		s.images[id] = rec
-	}
-	rec.Names = append(rec.Names, img.Names...)
-	rec.set(digest.FromBytes(img.Config).String(), img.Config)
-	if img.Index != nil {
-		rec.set(manifestKey(digest.FromBytes(img.Index)), img.Index)
-	}
-	rec.set(manifestKey(manifest), img.Manifest)
-	rec.set("manifest", img.Manifest)
-	if len(img.Signatures) > 0 {
-		if len(rec.signatures[rec.Digest]) == 0 {
-			rec.prefer(img.Manifest) // a policy asks for the signatures of one alone
-		}
-		rec.sign(manifest, img.Signatures)
-	}
-}
+func (s *Store) AddImage(img Image) { s.images.Add(img) }
 
 // AddFile puts a file beside the storage tree, with the folders that its path
 // names.
@@ -261,14 +252,9 @@ func (s *Store) AddFile(name string, perm uint32, content io.Reader) error {
 	return s.file(dir, base, perm, content)
 }
 
-// Close writes the records, and gives the image that is to be written. It may be
-// called once; a store that was closed needs no Abort.
-func (s *Store) Close() (_ *squashfs.Image, err error) {
-	defer func() {
-		if err != nil {
-			s.Abort()
-		}
-	}()
+// Close writes the records, and gives the root of what was not sealed yet, with
+// which the caller closes the output. It may be called once.
+func (s *Store) Close() (*squashfs.Inode, error) {
 	if err := s.index(s.layerDir, "layers", append([]layerRecord{}, s.layers...)); err != nil {
 		return nil, err
 	}
@@ -279,27 +265,23 @@ func (s *Store) Close() (_ *squashfs.Image, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.w.Take(pack)
-	return s.w.Close(s.root)
+	s.out.Take(pack)
+	return s.root, nil
 }
 
 // placeImages writes the images' documents.
 func (s *Store) placeImages() error {
-	images := []*imageRecord{}
+	images, err := s.images.Sealed()
+	if err != nil {
+		return err
+	}
 	dir := s.dir(0o700)
 	s.root.Set("overlay-images", dir)
-	for _, id := range slices.Sorted(maps.Keys(s.images)) {
-		rec := s.images[id]
-		slices.Sort(rec.Names)
-		rec.Names = slices.Compact(rec.Names)
-		if err := rec.seal(); err != nil {
-			return err
-		}
-		images = append(images, rec)
+	for _, rec := range images {
 		data := s.dir(0o700)
-		dir.Set(id, data)
+		dir.Set(rec.ID, data)
 		for _, key := range rec.BigDataNames {
-			if err := s.file(data, DataFile(key), 0o600, bytes.NewReader(rec.data[key])); err != nil {
+			if err := s.file(data, DataFile(key), 0o600, bytes.NewReader(rec.Data(key))); err != nil {
 				return err
 			}
 		}

@@ -25,6 +25,8 @@ type Content struct {
 	start  uint64
 	blocks []uint32 // size words, 0 for a block of zeros
 	sparse uint64   // bytes that take no room
+
+	in *origin // once its pack can be read
 }
 
 // Size in bytes.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"path"
 	"slices"
 	"syscall"
 )
@@ -60,6 +61,22 @@ func (i *Inode) Set(name string, child *Inode) {
 		child.parent = i
 	}
 	i.entries[name] = child
+}
+
+// Parent is the directory that i, a directory, stands in; nil for a root.
+func (i *Inode) Parent() *Inode { return i.parent }
+
+// Path of i, a directory, from the root of its tree, "" for the root itself.
+func (i *Inode) Path() string {
+	if i.parent == nil {
+		return ""
+	}
+	for name, child := range i.parent.entries {
+		if child == i {
+			return path.Join(i.parent.Path(), name)
+		}
+	}
+	return ""
 }
 
 // Seal writes the tree below dir into the tables and forgets it; dir itself keeps its

@@ -92,7 +92,9 @@ func (p *Packer) Use(src Source) (*Pack, error) {
 	if err := p.pipe.failure(); err != nil {
 		return nil, err
 	}
-	return &Pack{src: src, contents: p.contents, fragments: p.fragments, extents: p.extents}, p.pipe.out.Flush()
+	pack := &Pack{src: src, contents: p.contents, fragments: p.fragments, extents: p.extents}
+	pack.lend()
+	return pack, p.pipe.out.Flush()
 }
 
 // Source is where a pack stands. *os.File is one.
@@ -149,8 +151,12 @@ func (p *Pool) OpenPack(src Source, size int64) (*Pack, error) {
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	pack.src = src
+	pack.lend()
 	return pack, nil
 }
+
+// Source is where the pack stands.
+func (p *Pack) Source() Source { return p.src }
 
 // Check reads the blocks and compares them with their sums.
 func (p *Pack) Check() error {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -87,6 +88,9 @@ func read(pool *squashfs.Pool, content []byte) error {
 		return err
 	}
 	checked := p.Check()
+	if unpacked := unpackAll(pool, p.Root); (checked == nil) != (unpacked == nil) {
+		return fmt.Errorf("Check says %w, Unpacker %w", checked, unpacked)
+	}
 	w, err := squashfs.NewWriter(squashfs.Options{})
 	if err != nil {
 		return err

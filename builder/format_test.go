@@ -1,0 +1,157 @@
+package builder_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/appliance"
+	"github.com/pinbox/pinbox/fixtures/sample"
+)
+
+// A real CRI-O has every image of a store of every format, pinned, and runs one, with
+// the registry stopped.
+func TestFormatsOfTheStore(t *testing.T) {
+	for _, format := range []builder.Format{builder.FormatSquashfs, builder.FormatTar, builder.FormatDir} {
+		t.Run(string(format), func(t *testing.T) {
+			n, pins, lock := boot(t, func(o *builder.Options, _ sample.Pins) { o.Appliance.Spec.Store.Format = format })
+			checkImages(t, n, lock)
+			id, log := n.RunContainer(pins.Mixed)
+			if code := n.State(id, criapi.ContainerState_CONTAINER_EXITED); code != 0 {
+				t.Errorf("the container ended with %d", code)
+			}
+			if out, err := os.ReadFile(log); err != nil || !strings.Contains(string(out), "hello from the store") {
+				t.Errorf("the container wrote %q, %v", out, err)
+			}
+			if said := n.Do("status"); said.Code != 0 {
+				t.Errorf("pinbox-node status ends with %d\n%s%s", said.Code, said.Out, said.Err)
+			}
+		})
+	}
+}
+
+// What GNU tar extracts is what the kernel mounts, to the last attribute.
+func TestTarHoldsTheTreeOfTheSquashfs(t *testing.T) {
+	fixtures.NeedRoot(t)
+	_, pins := fixtures.Samples(t)
+	o := options(t, pins.Sets())
+	build(t, o)
+	want := fixtures.Tree(t, fixtures.Mount(t, filepath.Join(o.Out, builder.StoreFile)))
+	o = options(t, pins.Sets())
+	o.Appliance.Spec.Store.Format = builder.FormatTar
+	build(t, o)
+	for _, locale := range []string{"C", "C.UTF-8"} {
+		t.Setenv("LC_ALL", locale)
+		dir := t.TempDir()
+		appliance.Extract(t, filepath.Join(o.Out, builder.StoreTar), dir)
+		if diff := cmp.Diff(want, fixtures.Tree(t, dir)); diff != "" {
+			t.Errorf("%s (-squashfs +tar):\n%s", locale, diff)
+		}
+	}
+	if _, err := builder.Verify(t.Context(), o.Out, builder.Hooks{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// Equal builds give equal archives, whether layers come from the registry or out of
+// the cache; which is that of squashfs too.
+func TestEqualBuildsGiveEqualTars(t *testing.T) {
+	_, pins := fixtures.Samples(t)
+	kept := builder.Cache{Dir: t.TempDir()}
+	var results []builder.Result
+	for _, build := range []struct {
+		format builder.Format
+		cache  builder.Cache
+	}{{builder.FormatTar, builder.Cache{}}, {builder.FormatSquashfs, kept}, {builder.FormatTar, kept}, {builder.FormatTar, kept}} {
+		o := options(t, pins.Sets())
+		o.Appliance.Spec.Store.Format, o.Cache = build.format, build.cache
+		r := appliance.Build(t, o)
+		if build.format == builder.FormatTar {
+			results = append(results, r)
+		}
+	}
+	for _, r := range results {
+		if r.StoreDigest != results[0].StoreDigest || r.StoreSize != results[0].StoreSize || r.Store != builder.StoreTar {
+			t.Errorf("%+v\n%+v", results[0], r)
+		}
+	}
+}
+
+// A cached pack that a disk has lost is made anew, in the middle of a tar too.
+func TestTarOfADamagedCache(t *testing.T) {
+	_, pins := fixtures.Samples(t)
+	o := options(t, pins.Sets())
+	o.Appliance.Spec.Store.Format, o.Cache = builder.FormatTar, builder.Cache{Dir: t.TempDir()}
+	want := build(t, o)
+	packs, err := filepath.Glob(filepath.Join(o.Cache.Dir, "layers/*/*"))
+	if err != nil || len(packs) == 0 {
+		t.Fatal(packs, err)
+	}
+	for _, pack := range packs {
+		content, err := os.ReadFile(pack)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content[len(content)/4] ^= 1
+		if err := os.WriteFile(pack, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.Out += "-again"
+	if got := build(t, o); got.StoreDigest != want.StoreDigest {
+		t.Errorf("%s, was %s", got.StoreDigest, want.StoreDigest)
+	}
+}
+
+// A tar that was cut off is found by its sum, and by what it lacks.
+func TestVerifyFindsATarThatEndsEarly(t *testing.T) {
+	_, pins := fixtures.Samples(t)
+	o := options(t, pins.Sets())
+	o.Appliance.Spec.Store.Format = builder.FormatTar
+	r := build(t, o)
+	if err := os.Truncate(filepath.Join(o.Out, builder.StoreTar), r.StoreSize-512); err != nil {
+		t.Fatal(err)
+	}
+	_, err := builder.Verify(t.Context(), o.Out, builder.Hooks{})
+	if err == nil || !strings.Contains(err.Error(), "store.tar has changed") || !strings.Contains(err.Error(), "store.tar ends early") {
+		t.Error(err)
+	}
+}
+
+// What a store that is no squashfs does not go with is said before anything is done.
+func TestFormatsDoNotGoWithEverything(t *testing.T) {
+	const head = "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata:\n  name: a\nspec:\n  sources:\n  - pinnedImageSets: [a.yaml]\n"
+	for rest, says := range map[string]string{
+		"  store: {format: tar}\n":                                                               "",
+		"  store: {format: tar}\n  node: {store: {path: /srv/store}}\n":                          "",
+		"  store: {format: squashfs, compression: gzip}\n":                                       "",
+		"  store: {format: dir}\n  node: {store: {path: /var/lib/containers/storage}}\n":         "",
+		"  store: {format: tar}\n  node: {store: {path: /var/lib/containers/storage}}\n":         "which spec.store.format dir is for",
+		"  store: {format: dir}\n  iso: {base: a.iso}\n":                                         "spec.iso.base goes with spec.store.format squashfs alone, not with dir",
+		"  store: {format: zip}\n":                                                               `spec.store.format is "zip"; it is squashfs`,
+		"  store: {format: tar, compression: gzip}\n":                                            "spec.store.compression goes with spec.store.format squashfs alone, not with tar",
+		"  store: {format: tar, blockSize: 4096}\n":                                              "spec.store.blockSize goes with",
+		"  store: {format: tar}\n  iso: {base: a.iso}\n":                                         "spec.iso.base goes with",
+		"  store: {format: tar}\n  iso: {base: a.iso, mode: install, installDevice: /dev/sda}\n": "spec.iso.mode install goes with",
+		"  store: {format: tar}\n  node: {store: {volumeLabel: PINBOX}}\n":                       "spec.node.store.volumeLabel goes with",
+		"  store: {format: tar}\n  node: {store: {partitionLabel: pinbox-store}}\n":              "spec.node.store.partitionLabel goes with",
+		"  store: {format: tar}\n  node: {selinuxContext: \"a:b:c:s0\"}\n":                       "label the folder of the store where it is made",
+		"  store: {format: tar}\n  node: {store: {path: /var/lib/pinbox/stores/3}}\n":            "where stores are mounted",
+		"  store: {format: tar}\n  node: {store: {path: \"/a b\"}}\n":                            "letters, digits",
+	} {
+		file := filepath.Join(t.TempDir(), "appliance.yaml")
+		if err := os.WriteFile(file, []byte(head+rest), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		_, err := builder.ReadAppliance(file)
+		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
+			t.Errorf("%s says %v", rest, err)
+		}
+	}
+}

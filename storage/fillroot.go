@@ -1,0 +1,38 @@
+package storage
+
+import (
+	"context"
+	"io"
+
+	"github.com/pinbox/pinbox/storage/compose"
+	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/root"
+)
+
+// FillRoot writes the images into a store of the library's, each layer once, and
+// fills in the unpacked sizes of their layers. Layers are read one after the other, as
+// the library unpacks each over its parent. read is called with the bytes of each part
+// of a blob that arrived; it may be nil.
+func (c *Client) FillRoot(ctx context.Context, store *root.Store, images []Resolved, read func(int)) error {
+	if read == nil {
+		read = func(int) {}
+	}
+	from := &lender{}
+	defer func() { from.release() }()
+	return place(images, store, func(img *Resolved, l pinset.LockedLayer, as compose.Layer) (compose.Unpacked, error) {
+		if there, ok := store.Has(as); ok {
+			return there, nil
+		}
+		if from.img.Image != img.Image {
+			from.release()
+			from = &lender{client: c, img: *img, users: 1}
+		}
+		return store.AddLayer(ctx, as, compose.Blob{DiffID: l.DiffID, Open: func(ctx context.Context) (io.ReadCloser, error) {
+			src, err := from.open(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return src.layer(ctx, l, nil, read)
+		}})
+	})
+}

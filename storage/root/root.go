@@ -1,0 +1,148 @@
+// Package root has the containers/storage library write a store: the root of an
+// overlay graph, which CRI-O and podman can use as their own.
+//
+// Images have the IDs, names and documents that storage/compose gives them, and are
+// found by the same digests. What the library makes up by itself, the times of layers
+// and the short names that they are mounted by, differs from one store to the next.
+package root
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	cstorage "go.podman.io/storage"
+	"go.podman.io/storage/types"
+
+	"github.com/pinbox/pinbox/storage/compose"
+)
+
+// Store is a store that is being written. Its methods are called from one goroutine.
+type Store struct {
+	dir, run string
+	mtime    time.Time
+	library  cstorage.Store
+	layers   map[string]compose.Unpacked
+	images   compose.Images
+}
+
+// New starts a store in the folder dir. The folder run is for what the library
+// keeps while it works; neither may exist. modTime stamps files that are not the
+// library's. The caller ends the store with Close or Abort.
+func New(dir, run string, modTime time.Time) (*Store, error) {
+	for _, path := range []string{dir, run} {
+		if err := os.Mkdir(path, 0o755); err != nil {
+			return nil, err
+		}
+	}
+	library, err := cstorage.GetStore(types.StoreOptions{
+		GraphRoot: dir, RunRoot: run, GraphDriverName: "overlay",
+		// Else the store's folder would be a mount point from here on.
+		GraphDriverOptions: []string{"overlay.skip_mount_home=true"},
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("containers/storage in %s: %w", dir, err), Unmount(run))
+	}
+	return &Store{dir: dir, run: run, mtime: modTime, library: library, layers: map[string]compose.Unpacked{}, images: compose.Images{}}, nil
+}
+
+// Has says whether a layer is there already, and what is known of it.
+func (s *Store) Has(l compose.Layer) (compose.Unpacked, bool) {
+	there, ok := s.layers[compose.LayerID(l.Parent, l.DiffID)]
+	return there, ok
+}
+
+// AddLayer has the library unpack a layer that is not there yet, over its parent. The
+// blob is compared with the layer's digests.
+func (s *Store) AddLayer(ctx context.Context, l compose.Layer, blob compose.Blob) (compose.Unpacked, error) {
+	id := compose.LayerID(l.Parent, l.DiffID)
+	size, err := compose.ReadLayer(ctx, blob, func(r io.Reader) error {
+		_, _, err := s.library.PutLayer(id, l.Parent, nil, "", false, &cstorage.LayerOptions{
+			OriginalDigest: l.Digest, OriginalSize: &l.Size, UncompressedDigest: l.DiffID,
+		}, r)
+		return err
+	})
+	if err != nil {
+		return compose.Unpacked{}, fmt.Errorf("layer %s: %w", l.Digest, err)
+	}
+	inodes, err := countInodes(filepath.Join(s.dir, "overlay", id, "diff"))
+	s.layers[id] = compose.Unpacked{ID: id, Size: size, Inodes: inodes}
+	return s.layers[id], err
+}
+
+// countInodes of a folder and all below it.
+func countInodes(dir string) (n int64, err error) {
+	linked := map[uint64]bool{}
+	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		fi, err := d.Info()
+		if err != nil {
+			return err
+		}
+		st := fi.Sys().(*syscall.Stat_t)
+		if st.Nlink < 2 || d.IsDir() || !linked[st.Ino] {
+			n++
+		}
+		if st.Nlink > 1 {
+			linked[st.Ino] = true
+		}
+		return nil
+	})
+	return n, err
+}
+
+// AddImage records an image, whose layers are there. The same image under another
+// name becomes one record with both.
+func (s *Store) AddImage(img compose.Image) { s.images.Add(img) }
+
+// AddFile puts a file beside the library's, with the folders that its path names.
+func (s *Store) AddFile(name string, perm uint32, content io.Reader) (err error) {
+	path := filepath.Join(s.dir, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, content)
+	err = errors.Join(err, f.Chmod(fs.FileMode(perm)), f.Close())
+	return errors.Join(err, os.Chtimes(path, s.mtime, s.mtime))
+}
+
+// Close records the images, and leaves nothing mounted and nothing beside the store.
+func (s *Store) Close() error {
+	records, err := s.images.Sealed()
+	if err != nil {
+		return errors.Join(err, s.Abort())
+	}
+	for _, rec := range records {
+		options := cstorage.ImageOptions{CreationDate: rec.Created, Digest: rec.Digest}
+		for _, key := range rec.BigDataNames {
+			options.BigData = append(options.BigData, cstorage.ImageBigDataOption{Key: key, Data: rec.Data(key), Digest: rec.BigDataDigests[key]})
+		}
+		if _, err := s.library.CreateImage(rec.ID, rec.Names, rec.TopLayer, rec.Metadata, &options); err != nil {
+			return errors.Join(fmt.Errorf("image %s: %w", rec.ID, err), s.Abort())
+		}
+	}
+	return s.Abort()
+}
+
+// Abort ends the library's work on the store, which stays as it is. After Close it
+// does nothing.
+func (s *Store) Abort() error {
+	if s.library == nil {
+		return nil
+	}
+	_, err := s.library.Shutdown(true)
+	s.library = nil
+	return errors.Join(err, Unmount(s.dir), Unmount(s.run), os.RemoveAll(s.run))
+}

@@ -1,0 +1,54 @@
+package squashfs_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/pinbox/pinbox/storage/squashfs"
+)
+
+// unpackAll reads all contents of a tree.
+func unpackAll(pool *squashfs.Pool, root *squashfs.Inode) error {
+	u := pool.NewUnpacker()
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(root.Entries())) {
+		errs = append(errs, u.Copy(io.Discard, root.Entry(name).Content))
+	}
+	return errors.Join(errs...)
+}
+
+// Contents come back out of a pack as they went in: of every compression, around the
+// size of a block, with holes, and more short files than an Unpacker keeps blocks.
+func TestUnpackerGivesBackWhatWasPacked(t *testing.T) {
+	want := map[string][]byte{"hole": append(make([]byte, 10_000), noise(1, 10_000)...), "zeros": make([]byte, 12_288), "text": bytes.Repeat([]byte("text "), 5000)}
+	for _, n := range []int{0, 1, 4095, 4096, 4097, 8192, 8193, 100_000} {
+		want[string(rune('a'+n%23))+"-long"] = noise(uint64(n), n)
+	}
+	for n := range 200 {
+		want["short-"+string(rune('0'+n))] = noise(uint64(n), 600+n)
+	}
+	for _, compression := range []squashfs.Compression{squashfs.Zstd, squashfs.Gzip, squashfs.None} {
+		opts := squashfs.Options{Compression: compression, BlockSize: 4096}
+		content := pack(t, opts, func(p *squashfs.Packer, root *squashfs.Inode) {
+			for name, data := range want {
+				root.Set(name, file(t, p, bytes.NewReader(data)))
+			}
+		})
+		pool := newPool(t, opts)
+		opened, err := pool.OpenPack(source{bytes.NewReader(content)}, int64(len(content)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := pool.NewUnpacker()
+		for name, data := range want {
+			var got bytes.Buffer
+			if err := u.Copy(&got, opened.Root.Entry(name).Content); err != nil || !bytes.Equal(got.Bytes(), data) {
+				t.Errorf("%s: %s reads back differently (%v)", compression, name, err)
+			}
+		}
+	}
+}
