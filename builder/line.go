@@ -11,6 +11,8 @@ import (
 	"path"
 	"time"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/cache"
@@ -120,6 +122,9 @@ func composeStore(ctx context.Context, o Options, s *stage, client *storage.Clie
 	if err := addOwn(store, lock, c); err != nil {
 		return lock, file, err
 	}
+	if err := addProgram(store, pool, kept, c.binary, s.dir); err != nil {
+		return lock, file, err
+	}
 	root, err := store.Close()
 	if err != nil {
 		return lock, file, err
@@ -133,8 +138,7 @@ type fileAdder interface {
 	AddFile(name string, perm uint32, content io.Reader) error
 }
 
-// addOwn puts pinbox's folder into the store: what a node needs to know and to
-// run.
+// addOwn puts pinbox's folder into the store: what a node needs to know.
 func addOwn(store fileAdder, lock pinset.Lock, c contents) error {
 	var b bytes.Buffer
 	if err := lock.Encode(&b); err != nil {
@@ -153,10 +157,39 @@ func addOwn(store fileAdder, lock pinset.Lock, c contents) error {
 			return err
 		}
 	}
-	if _, err := c.binary.Seek(0, io.SeekStart); err != nil {
+	return nil
+}
+
+// nodeProgram is what a node runs.
+const nodeProgram = storeDir + "/pinbox-node"
+
+// addProgram puts it into the store. It is the same in every build, so it is packed
+// once, like a layer.
+func addProgram(store *compose.Store, pool *squashfs.Pool, kept cache.Cache, binary *os.File, tmp string) error {
+	fi, err := binary.Stat()
+	if err != nil {
 		return err
 	}
-	return store.AddFile(path.Join(storeDir, "pinbox-node"), 0o755, c.binary)
+	content := func() io.Reader { return io.NewSectionReader(binary, 0, fi.Size()) }
+	sum, err := digest.FromReader(content())
+	if err != nil {
+		return err
+	}
+	key := cache.Key{DiffID: sum, Form: pool.Form() + "-file"}
+	pack, ok := kept.Get(key)
+	if !ok {
+		if pack, err = kept.Put(key, tmp, func(out io.Writer) error { return compose.PackFile(pool, content(), out) }); err != nil {
+			return err
+		}
+	}
+	size, err := pack.Stat()
+	if err == nil {
+		err = store.AddPackedFile(nodeProgram, 0o755, pack, size.Size())
+	}
+	if err != nil {
+		_ = pack.Close() // it was only read
+	}
+	return err
 }
 
 // stamp is the time of files that are no image's own: it depends on nothing but the

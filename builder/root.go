@@ -35,6 +35,9 @@ func writeRoot(ctx context.Context, o Options, s *stage, client *storage.Client,
 	if err := addOwn(store, lock, c); err != nil {
 		return lock, made, err
 	}
+	if err := store.AddFile(nodeProgram, 0o755, c.binary); err != nil {
+		return lock, made, err
+	}
 	if err := store.Close(); err != nil {
 		return lock, made, err
 	}

@@ -60,23 +60,53 @@ func packedSize(l pinset.LockedLayer) int64 {
 	return l.Size * 9 / 10
 }
 
-// needs says what a build will write and where.
-// own is the size of the files that are no layer's: they are packed beside the store.
+// unpackedNeeds is the size of the different layers as they are unpacked. known are
+// sizes that an earlier lock tells. Others are guessed, again rather too little.
+func unpackedNeeds(images []storage.Resolved, known map[digest.Digest]int64) (all int64) {
+	seen := map[digest.Digest]bool{}
+	for _, img := range images {
+		for _, l := range img.Layers {
+			if seen[l.DiffID] {
+				continue
+			}
+			seen[l.DiffID] = true
+			size := known[l.DiffID]
+			if size == 0 {
+				if size = l.Size; l.Digest != l.DiffID {
+					size *= 2
+				}
+			}
+			all += size
+		}
+	}
+	return all
+}
+
+// needs says what a build will write and where. own is the size of the files that are
+// no layer's: they are packed beside the store.
 func (o Options) needs(images []storage.Resolved, own int64, kept func(digest.Digest) (int64, bool)) ([]need, error) {
 	all, there, largest := layersNeed(images, kept)
-	if all == there {
+	format := o.Appliance.Spec.Store.Format
+	if all == there && !format.isFolder() {
 		return nil, nil // the store's size will be known before it is written
 	}
-	own /= 3
-	out, err := o.outNeeds(all + own)
-	out.bytes += own
-	if o.Cache.Dir == "" {
+	packed, inCache := all+own/3, need{dir: o.Cache.Dir, what: "the cache", bytes: all - there}
+	out, err := o.outNeeds(packed)
+	out.bytes += own / 3
+	if format.isFolder() {
+		out.bytes = unpackedNeeds(images, unpackedSizes(o.Lock)) + own
+	}
+	switch {
+	case format == FormatDir, o.Cache.Dir != "" && inCache.bytes == 0:
+		return []need{out}, err
+	case o.Cache.Dir != "":
+		return []need{out, inCache}, err
+	case format == FormatTar:
+		out.bytes += all
+	default:
 		out.bytes += largest // its layers leave their room as they are copied
 	}
-	if o.Cache.Dir == "" {
-		return []need{out}, err
-	}
-	return []need{out, {dir: o.Cache.Dir, what: "the cache", bytes: all - there}}, err
+	return []need{out}, err
 }
 
 // outNeeds is what the output with a store of that size takes.
@@ -96,6 +126,17 @@ func (o Options) outNeeds(store int64) (need, error) {
 		n.bytes += store
 	}
 	return n, nil
+}
+
+// unpackedSizes are those that a lock tells, by DiffIDs.
+func unpackedSizes(lock pinset.Lock) map[digest.Digest]int64 {
+	sizes := map[digest.Digest]int64{}
+	for _, img := range lock.Images {
+		for _, l := range img.Layers {
+			sizes[l.DiffID] = l.UnpackedSize
+		}
+	}
+	return sizes
 }
 
 // disk is a file system and what is free on it, in bytes.

@@ -51,6 +51,16 @@ func TestSpaceThatABuildNeeds(t *testing.T) {
 		"all are kept":      {func(*Options) {}, []string{"base", "a", "b"}, 0, 0},
 		"nothing is kept":   {func(o *Options) { o.Cache.Dir = "" }, nil, 1090 + 20 + 900, 0},
 		"with an ISO":       {func(o *Options) { o.Appliance.Spec.ISO.Base = base }, nil, 500 + 2*1100 + 10, 1090},
+		"a tar":             {func(o *Options) { o.Appliance.Spec.Store.Format = FormatTar }, nil, 2000 + 200 + 300 + 30, 1090},
+		"a tar, all kept":   {func(o *Options) { o.Appliance.Spec.Store.Format = FormatTar }, []string{"base", "a", "b"}, 2530, 0},
+		"a tar, none kept":  {func(o *Options) { o.Appliance.Spec.Store.Format, o.Cache.Dir = FormatTar, "" }, nil, 2530 + 1090, 0},
+		"a folder":          {func(o *Options) { o.Appliance.Spec.Store.Format = FormatDir }, nil, 2530, 0},
+		"a tar with a lock": {func(o *Options) {
+			o.Appliance.Spec.Store.Format = FormatTar
+			base := gz("base", 1000)
+			base.UnpackedSize = 3000
+			o.Lock = pinset.Lock{Images: []pinset.LockedImage{{Layers: []pinset.LockedLayer{base}}}}
+		}, nil, 3530, 1090},
 		"with another disk": {func(o *Options) { o.Appliance.Spec.ISO.Base = base; o.Appliance.Spec.Node.Store.VolumeLabel = "X" }, nil, 500 + 1100 + 10, 1090},
 	} {
 		o := Options{Out: "/out/a/", Cache: Cache{Dir: "/cache"}}

@@ -10,7 +10,7 @@ import (
 
 func cacheCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "cache", Short: "Look after the layers that builds keep", Args: cobra.NoArgs,
+		Use: "cache", Short: "Look after what builds keep", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return usageError{errors.New("give one of ls, prune and verify")}
 		},
@@ -31,7 +31,7 @@ func openCache(dir string) (cache.Cache, error) {
 func cacheListCommand() *cobra.Command {
 	var dir, output string
 	cmd := &cobra.Command{
-		Use: "ls", Short: "List the layers that are kept, what was used last at the end", Args: cobra.NoArgs,
+		Use: "ls", Short: "List the packs of layers that are kept, what was used last at the end", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			kept, err := openCache(dir)
 			if err != nil {
@@ -51,7 +51,7 @@ func cacheListCommand() *cobra.Command {
 func cachePruneCommand() *cobra.Command {
 	var dir, output, keep string
 	cmd := &cobra.Command{
-		Use: "prune", Short: "Remove layers, what was used least recently first", Args: cobra.NoArgs,
+		Use: "prune", Short: "Remove packs, what was used least recently first", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			limit, err := parseSize("keep", keep)
 			if err != nil {

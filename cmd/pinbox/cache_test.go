@@ -18,6 +18,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/storage/cache"
+	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 // cached is a registry of one image of several layers, and a cache.
@@ -79,9 +80,10 @@ func (c *cached) build(ctx context.Context, want int, flags ...string) (store []
 	return store, asked, stderr
 }
 
+// entries are the packs of layers.
 func (c *cached) entries() []string {
 	c.t.Helper()
-	files, err := filepath.Glob(filepath.Join(c.dir, "layers/*/[0-9a-f]*"))
+	files, err := filepath.Glob(filepath.Join(c.dir, "layers/*-v"+squashfs.PackVersion+"/[0-9a-f]*"))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -183,19 +185,19 @@ func TestCacheCommands(t *testing.T) {
 		}
 		return stdout
 	}
-	do(exitOK, "kept: 6 layers", "ls")
+	do(exitOK, "kept: 7 packs", "ls") // with that of pinbox-node
 	var entries []cache.Entry
-	if err := json.Unmarshal([]byte(do(exitOK, "", "ls", "--output", "json")), &entries); err != nil || len(entries) != 6 || entries[0].Size == 0 || entries[0].DiffID.Validate() != nil {
+	if err := json.Unmarshal([]byte(do(exitOK, "", "ls", "--output", "json")), &entries); err != nil || len(entries) != 7 || entries[0].Size == 0 || entries[0].DiffID.Validate() != nil {
 		t.Errorf("%v, %v", entries, err)
 	}
-	do(exitOK, "damaged: 0 layers", "verify")
+	do(exitOK, "damaged: 0 packs", "verify")
 	if err := os.WriteFile(c.entries()[0], []byte("rubbish"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	do(exitVerify, "damaged and removed: 1 layer", "verify")
-	do(exitOK, "removed: 4 layers", "prune", "--keep", fmt.Sprint(entries[0].Size+10))
-	do(exitOK, "removed: 1 layer", "prune")
-	do(exitOK, "kept: 0 layers", "ls")
+	do(exitVerify, "damaged and removed: 1 pack", "verify")
+	do(exitOK, "removed: 0 packs", "prune", "--keep", "1GB")
+	do(exitOK, "removed: 6 packs", "prune")
+	do(exitOK, "kept: 0 packs", "ls")
 	do(exitUsage, "", "prune", "--keep", "much")
 	do(exitUsage, "")
 }

@@ -53,6 +53,6 @@ func printEntries(cmd *cobra.Command, output, what string, entries []cache.Entry
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", e.DiffID, e.Form, size(e.Size), e.Used.Format(time.DateTime))
 		total += e.Size
 	}
-	fmt.Fprintf(w, "%s: %s, %s\n", what, plural(len(entries), "layer"), size(total))
+	fmt.Fprintf(w, "%s: %s, %s\n", what, plural(len(entries), "pack"), size(total))
 	return w.Flush()
 }

@@ -233,25 +233,6 @@ func (memory) Close() error { return nil }
 // record with both.
 func (s *Store) AddImage(img Image) { s.images.Add(img) }
 
-// AddFile puts a file beside the storage tree, with the folders that its path
-// names.
-func (s *Store) AddFile(name string, perm uint32, content io.Reader) error {
-	dir := s.root
-	folder, base := path.Split(path.Clean(name))
-	for part := range strings.SplitSeq(strings.Trim(folder, "/"), "/") {
-		if part == "" {
-			continue
-		}
-		next := dir.Entry(part)
-		if next == nil {
-			next = s.dir(0o755)
-			dir.Set(part, next)
-		}
-		dir = next
-	}
-	return s.file(dir, base, perm, content)
-}
-
 // Close writes the records, and gives the root of what was not sealed yet, with
 // which the caller closes the output. It may be called once.
 func (s *Store) Close() (*squashfs.Inode, error) {

@@ -1,0 +1,68 @@
+package compose
+
+import (
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"syscall"
+
+	"github.com/pinbox/pinbox/storage/squashfs"
+)
+
+const fileName = "file"
+
+// PackFile writes a file to out, in the form that AddPackedFile takes.
+func PackFile(pool *squashfs.Pool, file io.Reader, out io.Writer) error {
+	pack := pool.NewPacker(out)
+	defer pack.Abort()
+	content, err := pack.Content(file)
+	if err != nil {
+		return err
+	}
+	root := squashfs.NewDir(0o700, 0, 0, 0)
+	root.Set(fileName, &squashfs.Inode{Mode: syscall.S_IFREG, Content: content})
+	return pack.Close(root, nil)
+}
+
+// AddFile puts a file beside the storage tree, with the folders that its path
+// names.
+func (s *Store) AddFile(name string, perm uint32, content io.Reader) error {
+	dir, base := s.folder(name)
+	return s.file(dir, base, perm, content)
+}
+
+// AddPackedFile is AddFile for one that PackFile has made a pack of, which stands in
+// src and has size bytes. The store closes src.
+func (s *Store) AddPackedFile(name string, perm uint32, src squashfs.Source, size int64) error {
+	pack, err := s.pool.OpenPack(src, size)
+	if err != nil {
+		return fmt.Errorf("file %s: %w", name, err)
+	}
+	file := pack.Root.Entry(fileName)
+	if file == nil {
+		return fmt.Errorf("file %s: %w: it is not that of a file", name, squashfs.ErrDamaged)
+	}
+	s.out.Take(pack)
+	dir, base := s.folder(name)
+	dir.Set(base, s.regular(perm, file.Content))
+	return nil
+}
+
+// folder makes the folders that a path names, and gives the last and the name in it.
+func (s *Store) folder(name string) (dir *squashfs.Inode, base string) {
+	dir = s.root
+	folder, base := path.Split(path.Clean(name))
+	for part := range strings.SplitSeq(strings.Trim(folder, "/"), "/") {
+		if part == "" {
+			continue
+		}
+		next := dir.Entry(part)
+		if next == nil {
+			next = s.dir(0o755)
+			dir.Set(part, next)
+		}
+		dir = next
+	}
+	return dir, base
+}
