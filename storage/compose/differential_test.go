@@ -100,16 +100,8 @@ func TestRandomLayersUnpackAsInContainersStorage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		dir := t.TempDir()
-		if err := os.Chmod(dir, 0o555); err != nil {
-			t.Fatal(err)
-		}
-		theirs := oracle.Unpack(stream, dir)
-		var pack bytes.Buffer
-		err = compose.PackLayer(t.Context(), pool, compose.Blob{
-			DiffID: digest.FromBytes(stream),
-			Open:   func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(stream)), nil },
-		}, &pack, t.TempDir())
+		tree, theirs := oracleTree(t, stream)
+		pack, err := packLayer(t, pool, stream)
 		switch {
 		case theirs != nil || errors.Is(err, compose.ErrEscape): // we refuse links that lead out, they bend them back
 			continue
@@ -121,15 +113,9 @@ func TestRandomLayersUnpackAsInContainersStorage(t *testing.T) {
 		for _, store := range stores {
 			unpacked, err = store.AddLayer(compose.Layer{
 				Digest: digest.FromBytes(stream), Size: int64(len(stream)), DiffID: digest.FromBytes(stream),
-			}, source{bytes.NewReader(pack.Bytes())}, int64(pack.Len()))
+			}, source{bytes.NewReader(pack)}, int64(len(pack)))
 			if err != nil {
 				t.Fatal(err)
-			}
-		}
-		tree := fixtures.Tree(t, dir)
-		for name, file := range tree {
-			if !strings.HasPrefix(file, "mode 4") { // a mark that means nothing, for the marker stands below a file
-				tree[name] = strings.Replace(file, ` trusted.overlay.opaque="y"`, "", 1)
 			}
 		}
 		seeds[unpacked.ID], trees[unpacked.ID] = seed, tree
@@ -144,6 +130,33 @@ func TestRandomLayersUnpackAsInContainersStorage(t *testing.T) {
 			}
 		}
 	}
+}
+
+// oracleTree is what containers/storage makes of a layer.
+func oracleTree(t *testing.T, stream []byte) (tree map[string]string, err error) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	err = oracle.Unpack(stream, dir)
+	tree = fixtures.Tree(t, dir)
+	for name, file := range tree {
+		if !strings.HasPrefix(file, "mode 4") { // a mark that means nothing, for the marker stands below a file
+			tree[name] = strings.Replace(file, ` trusted.overlay.opaque="y"`, "", 1)
+		}
+	}
+	return tree, err
+}
+
+func packLayer(t *testing.T, pool *squashfs.Pool, stream []byte) ([]byte, error) {
+	t.Helper()
+	var pack bytes.Buffer
+	err := compose.PackLayer(t.Context(), pool, compose.Blob{
+		DiffID: digest.FromBytes(stream),
+		Open:   func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(stream)), nil },
+	}, &pack, t.TempDir())
+	return pack.Bytes(), err
 }
 
 func begin(t *testing.T, out compose.Output, pool *squashfs.Pool) *compose.Store {
@@ -232,14 +245,11 @@ func packed(t *testing.T, stream []byte, name string) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	var pack bytes.Buffer
-	if err := compose.PackLayer(t.Context(), pool, compose.Blob{
-		DiffID: digest.FromBytes(stream),
-		Open:   func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(stream)), nil },
-	}, &pack, t.TempDir()); err != nil {
+	pack, err := packLayer(t, pool, stream)
+	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := pool.OpenPack(source{bytes.NewReader(pack.Bytes())}, int64(pack.Len()))
+	p, err := pool.OpenPack(source{bytes.NewReader(pack)}, int64(len(pack)))
 	if err != nil {
 		t.Fatal(err)
 	}
