@@ -20,6 +20,7 @@ import (
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/root"
+	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 // Exit codes, documented in the help and in README.
@@ -131,6 +132,7 @@ var table = []struct {
 	{compose.ErrEntry, exitInput, "the image is malformed; build it again"},
 	{compose.ErrCompression, exitVerify, "the image was damaged before it was pushed; build and push it again"},
 	{compose.ErrDiffID, exitVerify, "the image was damaged before it was pushed; build and push it again"},
+	{squashfs.ErrDamaged, exitVerify, "the disk of the output, or of --cache-dir, does not give back what was written to it; look at its health"},
 	{storage.ErrUnauthorized, exitRegistry, "log in with `podman login`, or give --authfile or --pull-secret"},
 	{storage.ErrBlocked, exitRegistry, "push it to a mirror; or change mirrorSourcePolicy, or what registries.conf blocks"},
 	{storage.ErrNotFound, exitRegistry, "check the name and the digest; the image may have been deleted"},
