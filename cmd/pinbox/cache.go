@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"io/fs"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -19,10 +21,16 @@ func cacheCommand() *cobra.Command {
 	return cmd
 }
 
-// openCache opens the folder that a build would use.
-func openCache(dir string) (cache.Cache, error) {
-	dir, err := (&cacheFlags{dir: dir}).folder()
+// openCache opens the folder that a build would use. It makes none: one that is named
+// must be there, and without that of the user there is nothing.
+func openCache(named string) (cache.Cache, error) {
+	dir, err := (&cacheFlags{dir: named}).folder()
 	if err != nil {
+		return cache.Cache{}, err
+	}
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) && named == "" {
+		return cache.Cache{}, nil
+	} else if err != nil {
 		return cache.Cache{}, err
 	}
 	return cache.Open(dir)

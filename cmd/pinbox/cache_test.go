@@ -199,6 +199,12 @@ func TestCacheCommands(t *testing.T) {
 	do(exitOK, "removed: 6 packs", "prune")
 	do(exitOK, "kept: 0 packs", "ls")
 	do(exitUsage, "", "prune", "--keep", "much")
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	if code, stdout, _ := pinbox(t.Context(), "cache", "ls"); code != exitOK || !strings.Contains(stdout, "kept: 0 packs") {
+		t.Errorf("a user without a cache: exit code %d\n%s", code, stdout)
+	}
+	c.dir += "-misspelt"
+	do(exitInput, "", "ls")
 	do(exitUsage, "")
 }
 
