@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -124,6 +125,11 @@ func Build(ctx context.Context, o Options) (result Result, err error) {
 	if err := o.Appliance.Spec.Store.Format.check(); err != nil {
 		return Result{}, err
 	}
+	unkept, err := o.settle()
+	if err != nil {
+		return Result{}, err
+	}
+	defer func() { err = errors.Join(err, o.Cache.prune()) }()
 	binary, err := openNodeBinary(o)
 	if err != nil {
 		return Result{}, err
@@ -157,13 +163,10 @@ func Build(ctx context.Context, o Options) (result Result, err error) {
 		return Result{}, err
 	}
 	d.warnings = append(d.warnings, o.Appliance.Spec.Store.Format.confined()...)
-	if err := o.Cache.prune(); err != nil {
-		d.warnings = append(d.warnings, err.Error())
-	}
 	return Result{
 		Name: o.Appliance.Metadata.Name, Platform: lock.Platform, Out: filepath.Clean(o.Out), Totals: lock.Totals(),
 		Store: store.name, StoreSize: store.size, StoreDigest: store.digest(), NodeStore: o.Appliance.Spec.config(nil, nil).Store.What(),
-		ISO: isoPath(o), Installs: o.Appliance.Spec.ISO.InstallDevice, Medium: o.Appliance.Spec.Node.Store.VolumeLabel, Warnings: append(d.warnings, d.config.warnings()...), Seconds: time.Since(started).Seconds(),
+		ISO: isoPath(o), Installs: o.Appliance.Spec.ISO.InstallDevice, Medium: o.Appliance.Spec.Node.Store.VolumeLabel, Warnings: slices.Concat(unkept, d.warnings, d.config.warnings()), Seconds: time.Since(started).Seconds(),
 	}, nil
 }
 

@@ -16,6 +16,22 @@ type Cache struct {
 	Dir string
 	// Limit in bytes: after a build, what was used least recently goes. 0 for none.
 	Limit int64
+	// Optional says that a folder that cannot be used is worth a warning alone.
+	Optional bool
+}
+
+// settle finds out what the build will keep: nothing where it cannot, which the
+// warning tells, and nothing of a store that the library writes.
+func (o *Options) settle() (warnings []string, err error) {
+	if o.Appliance.Spec.Store.Format == FormatDir {
+		o.Cache = Cache{}
+	}
+	_, err = o.Cache.open()
+	if err != nil && o.Cache.Optional {
+		o.Cache = Cache{}
+		return []string{fmt.Sprintf("nothing is kept for later builds: %v", err)}, nil
+	}
+	return nil, err
 }
 
 func (c Cache) open() (cache.Cache, error) {

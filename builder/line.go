@@ -84,15 +84,22 @@ func writeStore(ctx context.Context, o Options, s *stage, client *storage.Client
 	if err != nil {
 		return lock, file, err
 	}
-	lock, file, err = composeStore(ctx, o, s, client, kept, c)
-	if !errors.Is(err, squashfs.ErrDamaged) {
-		return lock, file, err
+	for lost := ""; ; {
+		lock, file, err = composeStore(ctx, o, s, client, kept, c)
+		var damage *squashfs.Damage
+		if !errors.As(err, &damage) {
+			return lock, file, err
+		}
+		// What a disk has lost of what was kept is made again.
+		pack, ok := damage.Source.(*os.File)
+		if !ok {
+			return lock, file, err
+		}
+		if forgotten, failed := kept.Forget(pack); !forgotten || failed != nil || pack.Name() == lost {
+			return lock, file, errors.Join(err, failed) // the second time it is no accident
+		}
+		lost = pack.Name()
 	}
-	// A disk has lost what was kept: it is made again.
-	if damaged, failed := kept.Verify(ctx, nil); failed != nil || len(damaged) == 0 {
-		return lock, file, errors.Join(err, failed)
-	}
-	return composeStore(ctx, o, s, client, kept, c)
 }
 
 func composeStore(ctx context.Context, o Options, s *stage, client *storage.Client, kept cache.Cache, c contents) (lock pinset.Lock, file stored, err error) {
@@ -175,10 +182,18 @@ func addProgram(store *compose.Store, pool *squashfs.Pool, kept cache.Cache, bin
 	if err != nil {
 		return err
 	}
-	key := cache.Key{DiffID: sum, Form: pool.Form() + "-file"}
+	key := cache.Key{Digest: sum, Form: pool.Form() + "-file"}
 	pack, ok := kept.Get(key)
 	if !ok {
-		if pack, err = kept.Put(key, tmp, func(out io.Writer) error { return compose.PackFile(pool, content(), out) }); err != nil {
+		pack, err = kept.Put(key, tmp, func(out io.Writer) error {
+			again := digest.SHA256.Digester()
+			err := compose.PackFile(pool, io.TeeReader(content(), again.Hash()), out)
+			if err == nil && again.Digest() != sum {
+				err = fmt.Errorf("%w: %s was changed while it was read", ErrNodeBinary, binary.Name())
+			}
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}

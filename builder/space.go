@@ -30,7 +30,7 @@ type need struct {
 // layersNeed is the size of the different layers once they are packed, that of those
 // which are kept already, and of the largest. kept gives the size of a pack that is
 // kept.
-func layersNeed(images []storage.Resolved, kept func(digest.Digest) (int64, bool)) (all, there, largest int64) {
+func layersNeed(images []storage.Resolved, kept func(pinset.LockedLayer) (int64, bool)) (all, there, largest int64) {
 	seen := map[digest.Digest]bool{}
 	for _, img := range images {
 		for _, l := range img.Layers {
@@ -38,7 +38,7 @@ func layersNeed(images []storage.Resolved, kept func(digest.Digest) (int64, bool
 				continue
 			}
 			seen[l.DiffID] = true
-			size, ok := kept(l.DiffID)
+			size, ok := kept(l)
 			if ok {
 				there += size
 			} else {
@@ -50,14 +50,14 @@ func layersNeed(images []storage.Resolved, kept func(digest.Digest) (int64, bool
 	return all, there, largest
 }
 
-// packedSize guesses, rather too little than too much: packed as blocks of a file
-// system a layer has about the size of its blob, and a third of one that is not
-// compressed.
+// packedSize guesses, rather too little than too much, for who is refused cannot
+// build: packed as blocks of a file system a layer has about the size of its blob, less
+// if files come twice. Of what is not compressed nobody knows.
 func packedSize(l pinset.LockedLayer) int64 {
 	if l.Digest == l.DiffID {
-		return l.Size / 3
+		return l.Size / 20
 	}
-	return l.Size * 9 / 10
+	return l.Size * 2 / 3
 }
 
 // unpackedNeeds is the size of the different layers as they are unpacked. known are
@@ -84,7 +84,7 @@ func unpackedNeeds(images []storage.Resolved, known map[digest.Digest]int64) (al
 
 // needs says what a build will write and where. own is the size of the files that are
 // no layer's: they are packed beside the store.
-func (o Options) needs(images []storage.Resolved, own int64, kept func(digest.Digest) (int64, bool)) ([]need, error) {
+func (o Options) needs(images []storage.Resolved, own int64, kept func(pinset.LockedLayer) (int64, bool)) ([]need, error) {
 	all, there, largest := layersNeed(images, kept)
 	format := o.Appliance.Spec.Store.Format
 	if all == there && !format.isFolder() {
@@ -119,6 +119,9 @@ func (o Options) outNeeds(store int64) (need, error) {
 	fi, err := os.Stat(base)
 	if err != nil {
 		return n, err
+	}
+	if sharesBlocks(n.dir) {
+		return n, nil // the ISO takes next to nothing of its own
 	}
 	n.what += " and the ISO"
 	n.bytes += fi.Size()
@@ -187,13 +190,27 @@ func (o Options) checkSpace(images []storage.Resolved, binary *os.File) error {
 		return err
 	}
 	form := o.storeOptions().Form()
-	needs, err := o.needs(images, own.Size(), func(diffID digest.Digest) (int64, bool) {
-		return kept.Size(cache.Key{DiffID: diffID, Form: form})
+	needs, err := o.needs(images, own.Size(), func(l pinset.LockedLayer) (int64, bool) {
+		return kept.Size(cache.Key{Digest: l.DiffID, Blob: l.Digest, Form: form})
 	})
 	if err != nil {
 		return err
 	}
-	return fits(needs, diskOf)
+	if err = fits(needs, diskOf); errors.Is(err, ErrSpace) {
+		// Blobs that no run fetched to their end may be what is in the way.
+		err = cmp.Or(kept.PrunePartials(), fits(needs, diskOf))
+	}
+	return err
+}
+
+// sharesBlocks says whether files of the file system can have blocks in common, as the
+// ISO has with the store then.
+func sharesBlocks(dir string) bool {
+	var s unix.Statfs_t
+	for unix.Statfs(dir, &s) != nil && dir != filepath.Dir(dir) {
+		dir = filepath.Dir(dir)
+	}
+	return int64(s.Type) == unix.BTRFS_SUPER_MAGIC || int64(s.Type) == unix.XFS_SUPER_MAGIC
 }
 
 // diskOf looks at the folder, or at the one in which it will be made.

@@ -30,39 +30,17 @@ func TestSpaceThatABuildNeeds(t *testing.T) {
 		{LockedImage: pinset.LockedImage{Layers: []pinset.LockedLayer{gz("base", 1000), gz("a", 100)}}},
 		{LockedImage: pinset.LockedImage{Layers: []pinset.LockedLayer{gz("base", 1000), plain("b", 300)}}},
 	}
-	kept := func(names ...string) func(digest.Digest) (int64, bool) {
-		return func(d digest.Digest) (int64, bool) {
+	kept := func(names ...string) func(pinset.LockedLayer) (int64, bool) {
+		return func(l pinset.LockedLayer) (int64, bool) {
 			for _, n := range names {
-				if d == digest.FromString(n) {
+				if l.DiffID == digest.FromString(n) {
 					return 1200, true
 				}
 			}
 			return 0, false
 		}
 	}
-	for name, test := range map[string]struct {
-		spec  func(*Options)
-		kept  []string
-		out   int64
-		cache int64
-	}{
-		"nothing is known":  {func(*Options) {}, nil, 900 + 90 + 100 + 20, 900 + 90 + 100},
-		"one layer is kept": {func(*Options) {}, []string{"base"}, 1200 + 90 + 100 + 20, 90 + 100},
-		"all are kept":      {func(*Options) {}, []string{"base", "a", "b"}, 0, 0},
-		"nothing is kept":   {func(o *Options) { o.Cache.Dir = "" }, nil, 1090 + 20 + 900, 0},
-		"with an ISO":       {func(o *Options) { o.Appliance.Spec.ISO.Base = base }, nil, 500 + 2*1100 + 10, 1090},
-		"a tar":             {func(o *Options) { o.Appliance.Spec.Store.Format = FormatTar }, nil, 2000 + 200 + 300 + 30, 1090},
-		"a tar, all kept":   {func(o *Options) { o.Appliance.Spec.Store.Format = FormatTar }, []string{"base", "a", "b"}, 2530, 0},
-		"a tar, none kept":  {func(o *Options) { o.Appliance.Spec.Store.Format, o.Cache.Dir = FormatTar, "" }, nil, 2530 + 1090, 0},
-		"a folder":          {func(o *Options) { o.Appliance.Spec.Store.Format = FormatDir }, nil, 2530, 0},
-		"a tar with a lock": {func(o *Options) {
-			o.Appliance.Spec.Store.Format = FormatTar
-			base := gz("base", 1000)
-			base.UnpackedSize = 3000
-			o.Lock = pinset.Lock{Images: []pinset.LockedImage{{Layers: []pinset.LockedLayer{base}}}}
-		}, nil, 3530, 1090},
-		"with another disk": {func(o *Options) { o.Appliance.Spec.ISO.Base = base; o.Appliance.Spec.Node.Store.VolumeLabel = "X" }, nil, 500 + 1100 + 10, 1090},
-	} {
+	for name, test := range spaceTests(base) {
 		o := Options{Out: "/out/a/", Cache: Cache{Dir: "/cache"}}
 		test.spec(&o)
 		needs, err := o.needs(images, 30, kept(test.kept...))
@@ -102,5 +80,33 @@ func TestWhatFits(t *testing.T) {
 	}
 	if d, err := diskOf(filepath.Join(t.TempDir(), "not", "there")); err != nil || d.free <= 0 {
 		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+type spaceTest struct {
+	spec  func(*Options)
+	kept  []string
+	out   int64
+	cache int64
+}
+
+func spaceTests(base string) map[string]spaceTest {
+	return map[string]spaceTest{
+		"nothing is known":  {func(*Options) {}, nil, 666 + 66 + 15 + 20, 747},
+		"one layer is kept": {func(*Options) {}, []string{"base"}, 1200 + 66 + 15 + 20, 66 + 15},
+		"all are kept":      {func(*Options) {}, []string{"base", "a", "b"}, 0, 0},
+		"nothing is kept":   {func(o *Options) { o.Cache.Dir = "" }, nil, 747 + 20 + 666, 0},
+		"with an ISO":       {func(o *Options) { o.Appliance.Spec.ISO.Base = base }, nil, 500 + 2*757 + 10, 747},
+		"a tar":             {func(o *Options) { o.Appliance.Spec.Store.Format = FormatTar }, nil, 2000 + 200 + 300 + 30, 747},
+		"a tar, all kept":   {func(o *Options) { o.Appliance.Spec.Store.Format = FormatTar }, []string{"base", "a", "b"}, 2530, 0},
+		"a tar, none kept":  {func(o *Options) { o.Appliance.Spec.Store.Format, o.Cache.Dir = FormatTar, "" }, nil, 2530 + 747, 0},
+		"a folder":          {func(o *Options) { o.Appliance.Spec.Store.Format = FormatDir }, nil, 2530, 0},
+		"a tar with a lock": {func(o *Options) {
+			o.Appliance.Spec.Store.Format = FormatTar
+			base := gz("base", 1000)
+			base.UnpackedSize = 3000
+			o.Lock = pinset.Lock{Images: []pinset.LockedImage{{Layers: []pinset.LockedLayer{base}}}}
+		}, nil, 3530, 747},
+		"with another disk": {func(o *Options) { o.Appliance.Spec.ISO.Base = base; o.Appliance.Spec.Node.Store.VolumeLabel = "X" }, nil, 500 + 757 + 10, 747},
 	}
 }

@@ -202,8 +202,10 @@ func (s *stage) publish() error {
 			return err
 		}
 	}
-	if err := unix.Syncfs(int(s.lock.Fd())); err != nil { // a store that is a folder has many files
-		return err
+	if _, err := os.Lstat(s.path(StoreDir)); err == nil { // whose many files nobody has synced
+		if err := unix.Syncfs(int(s.lock.Fd())); err != nil {
+			return err
+		}
 	}
 	// os.Rename would refuse an empty folder that stands there already.
 	if err := syscall.Rename(s.dir, s.out); err != nil {

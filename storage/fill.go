@@ -35,7 +35,7 @@ func (c *Client) Fill(ctx context.Context, store *compose.Store, images []Resolv
 	if read == nil {
 		read = func(int) {}
 	}
-	f := filler{Client: c, Packing: p, read: read, jobs: map[digest.Digest]*job{}}
+	f := filler{Client: c, Packing: p, read: read, jobs: map[content]*job{}}
 	order := f.plan(images)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -48,7 +48,7 @@ func (c *Client) Fill(ctx context.Context, store *compose.Store, images []Resolv
 		}
 	})
 	err := place(images, store, func(_ *Resolved, l pinset.LockedLayer, as compose.Layer) (compose.Unpacked, error) {
-		j := f.jobs[l.DiffID]
+		j := f.jobs[contentOf(l)]
 		<-j.done
 		if j.err != nil {
 			return compose.Unpacked{}, j.err
@@ -79,8 +79,14 @@ type filler struct {
 	*Client
 	Packing
 	read func(int)
-	jobs map[digest.Digest]*job // by DiffID
+	jobs map[content]*job
 }
+
+// content is what is to be read for a layer. An image that says of a blob what it
+// unpacks to is believed when that was seen, not when another blob does.
+type content struct{ blob, diffID digest.Digest }
+
+func contentOf(l pinset.LockedLayer) content { return content{l.Digest, l.DiffID} }
 
 // job is to get one layer's pack.
 type job struct {
@@ -104,9 +110,9 @@ func (f *filler) plan(images []Resolved) (order []*job) {
 	for i := range images {
 		from := &lender{client: f.Client, img: images[i]}
 		for _, l := range images[i].Layers {
-			if f.jobs[l.DiffID] == nil {
+			if f.jobs[contentOf(l)] == nil {
 				j := &job{layer: l, from: from, done: make(chan struct{})}
-				f.jobs[l.DiffID] = j
+				f.jobs[contentOf(l)] = j
 				order = append(order, j)
 				from.users++
 			}
@@ -136,7 +142,10 @@ func (f *filler) packOf(ctx context.Context, j *job) (*os.File, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	key := cache.Key{DiffID: j.layer.DiffID, Form: f.Pool.Form()}
+	key := cache.Key{Digest: j.layer.DiffID, Blob: j.layer.Digest, Form: f.Pool.Form()}
+	if f.unpackedOnly(j) {
+		key.Blob = ""
+	}
 	if pack, ok := f.Cache.Get(key); ok {
 		f.read(int(j.layer.Size))
 		return pack, nil
@@ -147,15 +156,23 @@ func (f *filler) packOf(ctx context.Context, j *job) (*os.File, error) {
 	}
 	pack, err := f.make(ctx, j, key, part)
 	if begun && errors.Is(err, ErrDigest) { // what was there may be what is wrong
-		if err := part.Truncate(0); err != nil {
-			return nil, err
+		if err = part.Truncate(0); err == nil {
+			pack, err = f.make(ctx, j, key, part)
 		}
-		pack, err = f.make(ctx, j, key, part)
 	}
 	if part != nil {
 		err = errors.Join(err, part.End(err != nil && !errors.Is(err, ErrDigest)))
 	}
 	return pack, err
+}
+
+// unpackedOnly says whether there is nothing but what the layer unpacks to, so that
+// nothing will be known of its blob.
+func (f *filler) unpackedOnly(j *job) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	found, ok := f.local[j.from.img.Image]
+	return ok && found.pool != nil && !found.pool.has(j.layer.Digest)
 }
 
 // partial opens what there is of a blob that is worth it, and says whether that is

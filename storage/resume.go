@@ -57,17 +57,28 @@ func (r *resumed) Read(p []byte) (int, error) {
 		}
 	}
 	n, err := r.body.Read(p)
-	if _, failed := r.part.WriteAt(p[:n], r.at); failed != nil {
-		return n, failed
-	}
+	r.keep(p[:n])
 	r.at += int64(n)
-	r.have = r.at
 	if err != nil && !errors.Is(err, io.EOF) && r.ctx.Err() == nil && r.begun > 0 && r.at > r.begun {
 		// The library asks again for what is missing of a whole blob, but not of a part.
 		_ = r.body.Close()
 		r.body, err = nil, nil
 	}
 	return n, err
+}
+
+// keep writes what was fetched beside. Where that cannot be done, the room is given
+// back: what is kept is not needed, unless this run is killed.
+func (r *resumed) keep(p []byte) {
+	if r.part == nil {
+		return
+	}
+	if _, err := r.part.WriteAt(p, r.at); err != nil {
+		_ = r.part.Truncate(0) // nothing else needs it
+		r.part = nil
+		return
+	}
+	r.have = r.at + int64(len(p))
 }
 
 // open asks the registry for what is missing.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -58,10 +59,14 @@ func cacheListCommand() *cobra.Command {
 
 func cachePruneCommand() *cobra.Command {
 	var dir, output, keep string
+	var all bool
 	cmd := &cobra.Command{
 		Use: "prune", Short: "Remove packs, what was used least recently first", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			limit, err := parseSize("keep", keep)
+			if (keep == "") != all {
+				return usageError{errors.New("give one of --keep and --all")}
+			}
+			limit, err := parseSize("keep", cmp.Or(keep, "0"))
 			if err != nil {
 				return err
 			}
@@ -74,7 +79,8 @@ func cachePruneCommand() *cobra.Command {
 		},
 	}
 	addCacheDir(cmd, &dir, &output)
-	cmd.Flags().StringVar(&keep, "keep", "0", "what may stay, as 10GB")
+	cmd.Flags().StringVar(&keep, "keep", "", "what may stay, as 10GB")
+	cmd.Flags().BoolVar(&all, "all", false, "let nothing stay")
 	return cmd
 }
 

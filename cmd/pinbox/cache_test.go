@@ -4,12 +4,17 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -187,7 +192,7 @@ func TestCacheCommands(t *testing.T) {
 	}
 	do(exitOK, "kept: 7 packs", "ls") // with that of pinbox-node
 	var entries []cache.Entry
-	if err := json.Unmarshal([]byte(do(exitOK, "", "ls", "--output", "json")), &entries); err != nil || len(entries) != 7 || entries[0].Size == 0 || entries[0].DiffID.Validate() != nil {
+	if err := json.Unmarshal([]byte(do(exitOK, "", "ls", "--output", "json")), &entries); err != nil || len(entries) != 7 || entries[0].Size == 0 || entries[0].Digest.Validate() != nil {
 		t.Errorf("%v, %v", entries, err)
 	}
 	do(exitOK, "damaged: 0 packs", "verify")
@@ -196,7 +201,8 @@ func TestCacheCommands(t *testing.T) {
 	}
 	do(exitVerify, "damaged and removed: 1 pack", "verify")
 	do(exitOK, "removed: 0 packs", "prune", "--keep", "1GB")
-	do(exitOK, "removed: 6 packs", "prune")
+	do(exitUsage, "", "prune")
+	do(exitOK, "removed: 6 packs", "prune", "--all")
 	do(exitOK, "kept: 0 packs", "ls")
 	do(exitUsage, "", "prune", "--keep", "much")
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
@@ -221,5 +227,77 @@ func TestBadCaches(t *testing.T) {
 		if _, _, stderr := c.build(t.Context(), exitUsage, flags...); !strings.Contains(stderr, says) || !strings.Contains(stderr, "hint: ") {
 			t.Errorf("%v: the message does not say %q:\n%s", flags, says, stderr)
 		}
+	}
+}
+
+// An image may not say of a blob what another blob unpacks to, whether that was read
+// in this build or is kept: nodes go by the record of both.
+func TestBlobsAreReadBeforeTheyAreBelieved(t *testing.T) {
+	r := serve(t, nil)
+	stream, err := layer(t, sample.File("victim", "y")).Compressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	victim, err := io.ReadAll(stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	honest := push(t, r, image(t, "amd64", layer(t, sample.File("a", "x"))))
+	liar := push(t, r, image(t, "amd64", layer(t, sample.File("below", "z")), layer(t, sample.File("a", "x")).WithBlob(victim)))
+	dir := t.TempDir()
+	for _, step := range []struct {
+		pins []string
+		code int
+	}{{[]string{liar}, exitVerify}, {[]string{honest, liar}, exitVerify}, {[]string{honest}, exitOK}, {[]string{liar}, exitVerify}} {
+		code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", step.pins...)), "--tls-verify=false",
+			"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(t.TempDir(), "out"), "--cache-dir", dir)
+		if code != step.code {
+			t.Errorf("%v: exit code %d, want %d\n%s", step.pins, code, step.code, stderr)
+		}
+	}
+}
+
+// Somebody may empty the cache while a build is at it.
+func TestPruneDuringABuild(t *testing.T) {
+	c := newCached(t)
+	want, _, _ := c.build(t.Context(), exitOK, "--no-cache")
+	var first atomic.Bool
+	c.answer = func(digest string, _ http.ResponseWriter, r *http.Request) bool {
+		if slices.Contains(c.layers, digest) && first.CompareAndSwap(false, true) { // the others go on
+			for len(c.entries()) == 0 && r.Context().Err() == nil {
+				time.Sleep(10 * time.Millisecond)
+			}
+			if code, _, stderr := pinbox(t.Context(), "cache", "prune", "--all", "--cache-dir", c.dir); code != exitOK {
+				t.Errorf("exit code %d\n%s", code, stderr)
+			}
+		}
+		return false
+	}
+	if got, _, _ := c.build(t.Context(), exitOK, "--cache-dir", c.dir); !bytes.Equal(got, want) {
+		t.Error("the store is another")
+	}
+}
+
+// A sector that cannot be read is damage like any other.
+func TestEntryThatCannotBeRead(t *testing.T) {
+	c := newCached(t)
+	want, _, _ := c.build(t.Context(), exitOK, "--cache-dir", c.dir)
+	name := c.entries()[0]
+	if err := errors.Join(os.Remove(name), os.Mkdir(name, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if got, asked, _ := c.build(t.Context(), exitOK, "--cache-dir", c.dir); asked != 1 || !bytes.Equal(got, want) {
+		t.Errorf("%d layers asked for, equal: %v", asked, bytes.Equal(got, want))
+	}
+}
+
+// Users without a home, as services have, build without a cache.
+func TestNoPlaceForACache(t *testing.T) {
+	c := newCached(t)
+	cmd := exec.Command(fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), "build", "--set", c.sets, "--tls-verify=false",
+		"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(t.TempDir(), "out"))
+	cmd.Env = append(os.Environ(), "HOME=/proc/none", "XDG_CACHE_HOME=")
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "nothing is kept for later builds") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -53,6 +53,7 @@ func (f *cacheFlags) cache(flags *pflag.FlagSet) (c builder.Cache, err error) {
 	if c.Dir, err = f.folder(); err != nil {
 		return builder.Cache{}, nil
 	}
+	c.Optional = f.dir == ""
 	return c, nil
 }
 

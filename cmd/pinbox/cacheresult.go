@@ -50,7 +50,7 @@ func printEntries(cmd *cobra.Command, output, what string, entries []cache.Entry
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	total := int64(0)
 	for _, e := range entries {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", e.DiffID, e.Form, size(e.Size), e.Used.Format(time.DateTime))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", e.Digest, e.Form, size(e.Size), e.Used.Format(time.DateTime))
 		total += e.Size
 	}
 	fmt.Fprintf(w, "%s: %s, %s\n", what, plural(len(entries), "pack"), size(total))

@@ -66,7 +66,7 @@ var table = []struct {
 	code int
 	hint string
 }{
-	{context.Canceled, exitInterrupted, "nothing was left behind; run the command again"},
+	{context.Canceled, exitInterrupted, "nothing half-written was left; run the command again"},
 	{builder.ErrVerify, exitVerify, "copy it again from where it is whole, or build it again"},
 	{builder.ErrNoMedium, exitInput, "build it with spec.node.store.volumeLabel"},
 	{atomicfile.ErrBusy, exitUsage, "wait for the other run, or give another name with -o"},
@@ -85,8 +85,9 @@ var table = []struct {
 	{iso.ErrPristine, exitInput, "it is as it was"},
 	{iso.ErrSameFile, exitUsage, "give another name with -o"},
 	{iso.ErrNotFound, exitInput, "`pinbox iso show` lists what was added"},
-	{builder.ErrSpace, exitSpace, "free space there, or choose another folder with -o; --cache-dir elsewhere or --no-cache leaves more of it"},
-	{syscall.ENOSPC, exitSpace, "free space there, or choose another folder with -o"},
+	{builder.ErrSpace, exitSpace, "free space there, or choose another folder with -o; --cache-dir elsewhere, --no-cache or `pinbox cache prune --all` leaves more of it"},
+	{syscall.ENOSPC, exitSpace, "free space there, or choose another folder with -o or --cache-dir; `pinbox cache prune --all` empties the cache"},
+	{syscall.EMFILE, exitOther, "raise `ulimit -n`: a build has a file open for each layer"},
 	{syscall.EDQUOT, exitSpace, "free space there, or choose another folder with -o"},
 	{builder.ErrNameless, exitInput, "name it as the nodes are to know it: PATH=registry/path:tag on the command line, or name: registry/path:tag beside its path"},
 	{pinset.ErrNotPinned, exitInput, "pin it as repository@sha256:…; `skopeo inspect docker://NAME` tells the digest of a tag"},

@@ -136,8 +136,8 @@ func (f *File) Commit() error {
 // Abort removes what was written so far, unless it was committed.
 func (f *File) Abort() {
 	if f.path != "" {
+		_ = os.Remove(f.Name()) // before another run may take it over
 		_ = f.Close()
-		_ = os.Remove(f.Name())
 	}
 }
 

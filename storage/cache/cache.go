@@ -26,8 +26,11 @@ import (
 
 // Key names an entry.
 type Key struct {
-	// DiffID is the digest of the layer's uncompressed tar stream.
-	DiffID digest.Digest `json:"diffID"`
+	// Digest of what was packed: of a layer its DiffID.
+	Digest digest.Digest `json:"digest"`
+	// Blob is the digest of the blob that it came out of, "" if it is no other: an
+	// entry also says that the two belong together.
+	Blob digest.Digest `json:"blob,omitempty"`
 	// Form of the pack: what else its bytes depend on, a file name.
 	Form string `json:"form"`
 }
@@ -52,7 +55,21 @@ func Open(dir string) (Cache, error) {
 }
 
 func (c Cache) path(k Key) string {
-	return filepath.Join(c.dir, "layers", k.Form, k.DiffID.Encoded())
+	name := k.Digest.Encoded()
+	if k.Blob != "" {
+		name += "-" + k.Blob.Encoded()
+	}
+	return filepath.Join(c.dir, "layers", k.Form, name)
+}
+
+// parse is the way back from a file.
+func parse(form, name string) (Key, bool) {
+	name, blob, of := strings.Cut(name, "-")
+	k := Key{Digest: digest.NewDigestFromEncoded(digest.SHA256, name), Form: form}
+	if of {
+		k.Blob = digest.NewDigestFromEncoded(digest.SHA256, blob)
+	}
+	return k, k.Digest.Validate() == nil && (!of || k.Blob.Validate() == nil)
 }
 
 // Get opens an entry, if there is one, and notes that it was of use.
@@ -140,14 +157,13 @@ type Entry struct {
 func (c Cache) Entries() ([]Entry, error) {
 	var all []Entry
 	err := c.walk(func(form, name string, fi fs.FileInfo) error {
-		d := digest.NewDigestFromEncoded(digest.SHA256, name)
-		if d.Validate() == nil {
-			all = append(all, Entry{Key: Key{DiffID: d, Form: form}, Size: fi.Size(), Used: fi.ModTime()})
+		if k, ok := parse(form, name); ok {
+			all = append(all, Entry{Key: k, Size: fi.Size(), Used: fi.ModTime()})
 		}
 		return nil
 	})
 	slices.SortFunc(all, func(a, b Entry) int {
-		return cmp.Or(a.Used.Compare(b.Used), strings.Compare(a.DiffID.String(), b.DiffID.String()), strings.Compare(a.Form, b.Form))
+		return cmp.Or(a.Used.Compare(b.Used), strings.Compare(a.Digest.String(), b.Digest.String()), strings.Compare(a.Form, b.Form))
 	})
 	return all, err
 }
@@ -182,6 +198,20 @@ func (c Cache) walk(visit func(form, name string, fi fs.FileInfo) error) error {
 	return nil
 }
 
+// Forget removes the entry that a file is, which Get or Put gave, and says whether it
+// is one.
+func (c Cache) Forget(f *os.File) (bool, error) {
+	if c.dir == "" || filepath.Dir(filepath.Dir(f.Name())) != filepath.Join(c.dir, "layers") {
+		return false, nil
+	}
+	name := filepath.Base(f.Name())
+	if strings.HasPrefix(name, ".") { // it was opened before it had its name
+		name = strings.TrimSuffix(name[1:], ".pinbox-partial")
+	}
+	k, ok := parse(filepath.Base(filepath.Dir(f.Name())), name)
+	return ok, c.Remove(k)
+}
+
 // Remove removes an entry.
 func (c Cache) Remove(k Key) error {
 	if err := os.Remove(c.path(k)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -195,7 +225,7 @@ func (c Cache) Remove(k Key) error {
 func (c Cache) Prune(limit int64) (removed []Entry, err error) {
 	if err := c.walk(func(form, name string, _ fs.FileInfo) error {
 		if strings.HasPrefix(name, ".") {
-			return removeAbandoned(filepath.Join(c.dir, "layers", form, name))
+			return removeUnused(filepath.Join(c.dir, "layers", form, name))
 		}
 		return nil
 	}); err != nil {
@@ -213,7 +243,11 @@ func (c Cache) Prune(limit int64) (removed []Entry, err error) {
 		if total <= limit {
 			break
 		}
-		if err := c.Remove(e.Key); err != nil {
+		remove := os.Remove
+		if e.Form == partialForm {
+			remove = removeUnused // another process may be at it
+		}
+		if err := remove(c.path(e.Key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return removed, err
 		}
 		total -= e.Size
@@ -222,8 +256,8 @@ func (c Cache) Prune(limit int64) (removed []Entry, err error) {
 	return removed, nil
 }
 
-// removeAbandoned removes a file that nobody is writing: writers hold a lock.
-func removeAbandoned(path string) error {
+// removeUnused removes a file that nobody is writing: writers hold a lock.
+func removeUnused(path string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -237,8 +271,18 @@ func removeAbandoned(path string) error {
 	} else if err != nil {
 		return fmt.Errorf("lock %s: %w", path, err)
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	if !stands(f, path) { // its writer has given it its name in the meantime
+		return nil
 	}
-	return nil
+	return os.Remove(path)
+}
+
+// stands says whether an open file is the one at a path.
+func stands(f *os.File, path string) bool {
+	open, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Lstat(path)
+	return err == nil && os.SameFile(open, there)
 }

@@ -26,7 +26,11 @@ func open(t *testing.T) (cache.Cache, string) {
 }
 
 func key(name string) cache.Key {
-	return cache.Key{DiffID: digest.FromString(name), Form: "zstd-131072-v1"}
+	return cache.Key{Digest: digest.FromString(name), Blob: digest.FromString(name + ".gz"), Form: "zstd-131072-v1"}
+}
+
+func fileOf(dir, name string) string {
+	return filepath.Join(dir, "layers", key(name).Form, key(name).Digest.Encoded()+"-"+key(name).Blob.Encoded())
 }
 
 func content(text string) func(io.Writer) error {
@@ -68,7 +72,7 @@ func TestWhatIsPutIsThereAgain(t *testing.T) {
 	if !ok || read(t, f) != "text" {
 		t.Error("it is not there")
 	}
-	for _, k := range []cache.Key{key("b"), {DiffID: digest.FromString("a"), Form: "gzip-131072-v1"}} {
+	for _, k := range []cache.Key{key("b"), {Digest: digest.FromString("a"), Form: "zstd-131072-v1"}, {Digest: digest.FromString("a"), Blob: digest.FromString("b.gz"), Form: "zstd-131072-v1"}} {
 		if _, ok := again.Get(k); ok {
 			t.Errorf("%v is there", k)
 		}
@@ -128,11 +132,11 @@ func TestPruneRemovesWhatWasUsedLeast(t *testing.T) {
 	for n, name := range []string{"a", "b", "c", "d"} {
 		put(t, c, key(name), strings.Repeat(name, 100))
 		used := time.Now().Add(time.Duration(n-10) * time.Hour)
-		if err := os.Chtimes(filepath.Join(dir, "layers", key(name).Form, key(name).DiffID.Encoded()), used, used); err != nil {
+		if err := os.Chtimes(fileOf(dir, name), used, used); err != nil {
 			t.Fatal(err)
 		}
 	}
-	abandoned := filepath.Join(dir, "layers", key("a").Form, "."+key("e").DiffID.Encoded()+".pinbox-partial")
+	abandoned := filepath.Join(dir, "layers", key("a").Form, "."+filepath.Base(fileOf(dir, "e"))+".pinbox-partial")
 	if err := os.WriteFile(abandoned, []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +175,7 @@ func TestVerifyRemovesWhatIsDamaged(t *testing.T) {
 		f.Close()
 	}
 	put(t, c, key("rubbish"), "rubbish")
-	f, err := os.OpenFile(filepath.Join(dir, "layers", key("damaged").Form, key("damaged").DiffID.Encoded()), os.O_RDWR, 0)
+	f, err := os.OpenFile(fileOf(dir, "damaged"), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

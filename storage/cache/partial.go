@@ -2,6 +2,7 @@ package cache
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -25,7 +26,7 @@ func (c Cache) Partial(blob digest.Digest) (*Partial, error) {
 	if c.dir == "" {
 		return nil, nil
 	}
-	path := c.path(Key{DiffID: blob, Form: partialForm})
+	path := c.path(Key{Digest: blob, Form: partialForm})
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
@@ -38,7 +39,20 @@ func (c Cache) Partial(blob digest.Digest) (*Partial, error) {
 	} else if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
+	if !stands(f, path) { // the one before had no more use for it
+		return nil, f.Close()
+	}
 	return &Partial{File: f}, nil
+}
+
+// PrunePartials removes all that no process is fetching.
+func (c Cache) PrunePartials() error {
+	return c.walk(func(form, name string, _ fs.FileInfo) error {
+		if form != partialForm {
+			return nil
+		}
+		return removeUnused(filepath.Join(c.dir, "layers", form, name))
+	})
 }
 
 // Size is how many bytes are there.
@@ -53,7 +67,9 @@ func (p *Partial) Size() (int64, error) {
 // End closes the file, and removes it unless what is there is to be kept.
 func (p *Partial) End(keep bool) (err error) {
 	if size, failed := p.Size(); !keep || failed == nil && size == 0 {
-		err = os.Remove(p.Name())
+		if err = os.Remove(p.Name()); errors.Is(err, os.ErrNotExist) {
+			err = nil // somebody has pruned
+		}
 	}
 	return errors.Join(err, p.Close())
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
@@ -25,10 +26,14 @@ func (c Cache) Verify(ctx context.Context, checked func(int64)) (damaged []Entry
 		if ctx.Err() != nil {
 			return damaged, ctx.Err()
 		}
-		if e.Form == partialForm {
-			continue // that is verified with its rest
+		fault := error(nil)
+		if strings.Contains(e.Form, "-v"+squashfs.PackVersion) { // others nobody can read, or only with their rest
+			fault = c.check(pool, e.Key)
 		}
-		if fault := c.check(pool, e.Key); fault != nil {
+		if fault != nil && !errors.Is(fault, squashfs.ErrDamaged) {
+			return damaged, fault
+		}
+		if fault != nil {
 			damaged = append(damaged, e)
 			if err := c.Remove(e.Key); err != nil {
 				return damaged, fmt.Errorf("%w; and it cannot be removed: %w", fault, err)

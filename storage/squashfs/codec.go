@@ -1,6 +1,6 @@
 package squashfs
 
-import blocks "github.com/pinbox/pinbox/storage/codec"
+import "github.com/pinbox/pinbox/storage/codec"
 
 // Compression of an image, by the names that mksquashfs has for them.
 type Compression string
@@ -23,28 +23,18 @@ func (c Compression) id() uint16 {
 // encoder names what compresses: the bytes depend on it.
 func (c Compression) encoder() string {
 	if c == Zstd {
-		return blocks.ID()
+		return codec.ID()
 	}
 	return string(c)
 }
 
-// codec compresses blocks independently of each other. It appends the compressed
-// form of raw to dst[:0], or says false when that would save nothing.
-type codec interface {
-	pack(dst, raw []byte) ([]byte, bool)
-}
-
-func newCodec(c Compression) (codec, error) {
-	block, err := blocks.Block(blocks.Stored{}), error(nil)
+// newBlock gives what compresses blocks and tables.
+func (c Compression) newBlock() (codec.Block, error) {
 	switch c {
 	case Zstd:
-		block, err = blocks.NewZstdBlock()
+		return codec.NewZstdBlock()
 	case Gzip:
-		block, err = blocks.NewZlibBlock()
+		return codec.NewZlibBlock()
 	}
-	return packer{block}, err
+	return codec.Stored{}, nil
 }
-
-type packer struct{ blocks.Block }
-
-func (p packer) pack(dst, raw []byte) ([]byte, bool) { return p.Pack(dst, raw) }

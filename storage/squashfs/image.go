@@ -133,10 +133,7 @@ func (p part) copy(w io.Writer, src io.ReaderAt, buf []byte) error {
 	for at, left := p.from, p.size; left > 0; {
 		b := buf[:min(int64(len(buf)), left)]
 		if n, err := src.ReadAt(b, at); n < len(b) {
-			if errors.Is(err, io.EOF) {
-				err = fmt.Errorf("%w: it ends early", ErrDamaged)
-			}
-			return err
+			return fmt.Errorf("%w: %d bytes at %d cannot be read: %w", ErrDamaged, len(b), at, err)
 		}
 		check = crc32.Update(check, castagnoli(), b)
 		if _, err := w.Write(b); err != nil {

@@ -120,39 +120,43 @@ type Pack struct {
 // OpenPack reads the index of a pack of size bytes. It is ErrDamaged if that is not
 // what was written; the blocks are looked at when an image is.
 func (p *Pool) OpenPack(src Source, size int64) (*Pack, error) {
-	head, foot := make([]byte, packHead), make([]byte, packFoot)
-	if size < int64(packHead+packFoot) {
-		return nil, fmt.Errorf("%w: %d bytes", ErrDamaged, size)
+	pack, err := readPack(src, size)
+	if err != nil {
+		return nil, &Damage{Source: src, cause: fmt.Errorf("%w: %w", ErrDamaged, err)}
 	}
+	pack.src = src
+	pack.lend()
+	return pack, nil
+}
+
+func readPack(src io.ReaderAt, size int64) (*Pack, error) {
+	if size < int64(packHead+packFoot) {
+		return nil, fmt.Errorf("%d bytes", size)
+	}
+	head, foot := make([]byte, packHead), make([]byte, packFoot)
 	if _, err := src.ReadAt(head, 0); err != nil {
 		return nil, err
 	}
-	if _, err := src.ReadAt(foot, size-packFoot); err != nil {
+	if _, err := src.ReadAt(foot, size-int64(packFoot)); err != nil {
 		return nil, err
 	}
 	start, length := binary.LittleEndian.Uint64(foot), binary.LittleEndian.Uint64(foot[8:])
-	if string(head) != packMark || start < uint64(packHead) || start > uint64(size) || length != uint64(size)-start-packFoot {
-		return nil, fmt.Errorf("%w: it is no pack of this version", ErrDamaged)
+	if string(head) != packMark || start < uint64(packHead) || start > uint64(size) || length != uint64(size)-start-uint64(packFoot) {
+		return nil, errors.New("it is no pack of this version")
 	}
 	packed := make([]byte, length)
 	if _, err := src.ReadAt(packed, int64(start)); err != nil {
 		return nil, err
 	}
 	if sha256.Sum256(packed) != [sha256.Size]byte(foot[16:]) {
-		return nil, fmt.Errorf("%w: its index has another sum", ErrDamaged)
+		return nil, errors.New("its index has another sum")
 	}
 	unzip, err := zstd.NewReader(bytes.NewReader(packed), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
 	if err != nil {
 		return nil, err
 	}
 	defer unzip.Close()
-	pack, err := decodeIndex(unzip)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	pack.src = src
-	pack.lend()
-	return pack, nil
+	return decodeIndex(unzip)
 }
 
 // Source is where the pack stands.

@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"io"
 	"sync"
+
+	"github.com/pinbox/pinbox/storage/codec"
 )
 
 // uncompressedBlock marks the size word of a data block that is stored as it is.
@@ -19,13 +21,13 @@ type block struct {
 	placed      func(b *block, start uint64)
 }
 
-func (b *block) compress(c codec, zeros []byte) {
+func (b *block) compress(c codec.Block, zeros []byte) {
 	defer close(b.ready)
 	if b.sparse = b.sparse && bytes.Equal(b.raw, zeros[:len(b.raw)]); b.sparse {
 		b.packed, b.word = b.packed[:0], 0
 		return
 	}
-	packed, smaller := c.pack(b.packed, b.raw)
+	packed, smaller := c.Pack(b.packed, b.raw)
 	if b.packed = packed; smaller {
 		b.word = uint32(len(packed))
 		return

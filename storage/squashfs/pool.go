@@ -25,7 +25,7 @@ func NewPool(opts Options) (*Pool, error) {
 	}
 	zeros := make([]byte, opts.BlockSize)
 	for range opts.Workers {
-		c, err := newCodec(opts.Compression)
+		c, err := opts.Compression.newBlock()
 		if err != nil {
 			p.Close()
 			return nil, err
@@ -45,9 +45,9 @@ func (p *Pool) Close() {
 	p.wg.Wait()
 }
 
-// depth is how many blocks a pack may have on their way: enough to keep all workers
-// busy with one pack alone.
-func (p *Pool) depth() int { return 2*p.opts.Workers + 2 }
+// depth is how many blocks a pack may have on their way: nothing inflates a layer as
+// fast as a few workers compress it.
+func (p *Pool) depth() int { return min(2*p.opts.Workers+2, 8) }
 
 // Form names all that the bytes of the pool's packs depend on, beside what is packed.
 func (p *Pool) Form() string { return p.opts.Form() }

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/pinbox/pinbox/storage/codec"
 )
 
 const (
@@ -15,7 +17,7 @@ const (
 
 // metaWriter packs a stream of records into metadata blocks of 8 KiB.
 type metaWriter struct {
-	codec codec
+	block codec.Block
 	out   bytes.Buffer // packed blocks
 	raw   []byte       // the block that is being filled
 	tmp   []byte
@@ -50,7 +52,7 @@ func (m *metaWriter) flush() {
 		return
 	}
 	m.index = append(m.index, uint64(m.out.Len()))
-	packed, smaller := m.codec.pack(m.tmp, m.raw)
+	packed, smaller := m.block.Pack(m.tmp, m.raw)
 	m.tmp = packed
 	header := uint16(len(packed))
 	if !smaller {
@@ -139,7 +141,7 @@ func (t *xattrTable) number(attrs map[string]string) uint32 {
 
 // end is what stands behind the data blocks.
 type end struct {
-	codec codec
+	block codec.Block
 	buf   bytes.Buffer
 	pos   uint64
 }
@@ -160,7 +162,7 @@ func (e *end) blocks(m *metaWriter) uint64 {
 // lookup appends a table of fixed-size entries and, behind it, head and the index
 // of the table's blocks. The place of the table is that of its head and index.
 func (e *end) lookup(head []byte, entries any) uint64 {
-	m := metaWriter{codec: e.codec}
+	m := metaWriter{block: e.block}
 	m.append(encode(entries))
 	start := e.blocks(&m)
 	for _, at := range m.index {

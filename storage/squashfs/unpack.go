@@ -134,10 +134,7 @@ func (u *Unpacker) block(in *origin, at uint64, word uint32, dst []byte) ([]byte
 	}
 	u.packed = slices.Grow(u.packed[:0], size)[:size]
 	if n, err := in.src.ReadAt(u.packed, int64(at)); n < size {
-		if errors.Is(err, io.EOF) {
-			err = fmt.Errorf("%w: it ends early", ErrDamaged)
-		}
-		return nil, err
+		return nil, fmt.Errorf("%w: %d bytes at %d cannot be read: %w", ErrDamaged, size, at, err)
 	}
 	if word&uncompressedBlock != 0 {
 		return append(dst[:0], u.packed...), nil

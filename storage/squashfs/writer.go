@@ -23,6 +23,8 @@ import (
 	goruntime "runtime"
 	"slices"
 	"time"
+
+	"github.com/pinbox/pinbox/storage/codec"
 )
 
 // Magic is how every squashfs image starts, "hsqs".
@@ -81,7 +83,7 @@ func (o *Options) Validate() error {
 type Writer struct {
 	opts Options
 
-	codec  codec
+	block  codec.Block
 	inodes metaWriter
 	dirs   metaWriter
 	ids    idTable
@@ -100,12 +102,12 @@ func NewWriter(opts Options) (*Writer, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	codec, err := newCodec(opts.Compression)
+	block, err := opts.Compression.newBlock()
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{opts: opts, codec: codec, places: map[sum]uint64{}}
-	w.inodes.codec, w.dirs.codec, w.xattrs.pairs.codec = codec, codec, codec
+	w := &Writer{opts: opts, block: block, places: map[sum]uint64{}}
+	w.inodes.block, w.dirs.block, w.xattrs.pairs.block = block, block, block
 	w.pos = uint64(len(w.head(superblock{})))
 	return w, nil
 }
@@ -155,7 +157,7 @@ func (w *Writer) Close(root *Inode) (*Image, error) {
 		Compression: w.opts.Compression.id(), BlockLog: log2(w.opts.BlockSize),
 		Flags: w.opts.flags(), IDs: uint16(len(w.ids.list)), Major: 4, Root: root.ref,
 	}
-	t := &end{pos: w.pos, codec: w.codec}
+	t := &end{pos: w.pos, block: w.block}
 	t.tables(w, &sb)
 	sb.BytesUsed = t.pos
 	t.append(make([]byte, -t.pos&(padding-1)))
