@@ -243,11 +243,11 @@ func (c Cache) Prune(limit int64) (removed []Entry, err error) {
 		if total <= limit {
 			break
 		}
-		remove := os.Remove
-		if e.Form == partialForm {
-			remove = removeUnused // another process may be at it
+		remove := c.Remove
+		if e.Form == partialForm { // another process may be at it
+			remove = func(k Key) error { return removeUnused(c.path(k)) }
 		}
-		if err := remove(c.path(e.Key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := remove(e.Key); err != nil {
 			return removed, err
 		}
 		total -= e.Size
@@ -274,7 +274,10 @@ func removeUnused(path string) error {
 	if !stands(f, path) { // its writer has given it its name in the meantime
 		return nil
 	}
-	return os.Remove(path)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // stands says whether an open file is the one at a path.

@@ -192,3 +192,62 @@ func TestVerifyRemovesWhatIsDamaged(t *testing.T) {
 		t.Errorf("%v, %v", entries, err)
 	}
 }
+
+func TestPartialsBelongToOneProcess(t *testing.T) {
+	c, dir := open(t)
+	blob := digest.FromString("blob")
+	p, err := c.Partial(blob)
+	if err != nil || p == nil {
+		t.Fatal(p, err)
+	}
+	if _, err := p.WriteString("half"); err != nil {
+		t.Fatal(err)
+	}
+	if other, err := c.Partial(blob); err != nil || other != nil {
+		t.Errorf("two have it: %v, %v", other, err)
+	}
+	files := func() []string {
+		names, err := filepath.Glob(filepath.Join(dir, "layers/*/*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return names
+	}
+	if _, err := c.Prune(0); err != nil || len(files()) != 1 {
+		t.Errorf("what is being fetched was pruned: %v, %v", files(), err)
+	}
+	if err := p.End(true); err != nil || len(files()) != 1 {
+		t.Errorf("%v, %v", files(), err)
+	}
+	p, err = c.Partial(blob)
+	if err != nil || p == nil {
+		t.Fatal(p, err)
+	}
+	if size, err := p.Size(); err != nil || size != 4 {
+		t.Errorf("%d bytes, %v", size, err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.End(false); err != nil {
+		t.Errorf("somebody has removed the folder: %v", err)
+	}
+}
+
+func TestPartialsGiveWay(t *testing.T) {
+	c, dir := open(t)
+	put(t, c, key("a"), "text")
+	p, err := c.Partial(digest.FromString("blob"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.WriteString("half"); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(p.End(true), c.PrunePartials()); err != nil {
+		t.Fatal(err)
+	}
+	if names, err := filepath.Glob(filepath.Join(dir, "layers/*/*")); err != nil || len(names) != 1 {
+		t.Errorf("%v, %v", names, err)
+	}
+}
