@@ -129,7 +129,11 @@ func Build(ctx context.Context, o Options) (result Result, err error) {
 	if err != nil {
 		return Result{}, err
 	}
-	defer func() { err = errors.Join(err, o.Cache.prune()) }()
+	defer func() {
+		if failed := o.Cache.prune(); failed != nil && err == nil { // what was built is there
+			result.Warnings = append(result.Warnings, fmt.Sprintf("the cache keeps its size: %v", failed))
+		}
+	}()
 	binary, err := openNodeBinary(o)
 	if err != nil {
 		return Result{}, err

@@ -84,7 +84,7 @@ func writeStore(ctx context.Context, o Options, s *stage, client *storage.Client
 	if err != nil {
 		return lock, file, err
 	}
-	for lost := ""; ; {
+	for lost := map[string]bool{}; ; {
 		lock, file, err = composeStore(ctx, o, s, client, kept, c)
 		var damage *squashfs.Damage
 		if !errors.As(err, &damage) {
@@ -95,10 +95,10 @@ func writeStore(ctx context.Context, o Options, s *stage, client *storage.Client
 		if !ok {
 			return lock, file, err
 		}
-		if forgotten, failed := kept.Forget(pack); !forgotten || failed != nil || pack.Name() == lost {
+		if forgotten, failed := kept.Forget(pack); !forgotten || failed != nil || lost[pack.Name()] {
 			return lock, file, errors.Join(err, failed) // the second time it is no accident
 		}
-		lost = pack.Name()
+		lost[pack.Name()] = true
 	}
 }
 

@@ -136,10 +136,10 @@ func (v *Verified) store(dir string, sums map[string]string) (err error) {
 	switch {
 	case sums[StoreTar] != "":
 		v.StoreDigest = "sha256:" + sums[StoreTar]
-		v.StoreSize, err = checkEnd(filepath.Join(dir, StoreTar))
+		v.StoreSize, err = checkFile(filepath.Join(dir, StoreTar), checkEnd)
 	case sums[StoreFile] != "":
 		v.StoreDigest = "sha256:" + sums[StoreFile]
-		v.StoreSize, err = checkSuperblock(filepath.Join(dir, StoreFile))
+		v.StoreSize, err = checkFile(filepath.Join(dir, StoreFile), checkSuperblock)
 	case sums[rootRecords] != "":
 		v.StoreSize, err = checkRoot(filepath.Join(dir, StoreDir))
 	default:
@@ -148,8 +148,8 @@ func (v *Verified) store(dir string, sums map[string]string) (err error) {
 	return err
 }
 
-// checkEnd looks for the two empty blocks that end a tar.
-func checkEnd(name string) (int64, error) {
+// checkFile lets check look into a file, and gives its size in bytes.
+func checkFile(name string, check func(f *os.File, size int64) error) (int64, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return 0, err
@@ -159,32 +159,28 @@ func checkEnd(name string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	return fi.Size(), check(f, fi.Size())
+}
+
+// checkEnd looks for the two empty blocks that end a tar.
+func checkEnd(f *os.File, size int64) error {
 	end := make([]byte, 1024)
-	if _, err := f.ReadAt(end, fi.Size()-int64(len(end))); err != nil || !bytes.Equal(end, make([]byte, len(end))) {
-		return 0, fmt.Errorf("%s ends early, after %d bytes", StoreTar, fi.Size())
+	if _, err := f.ReadAt(end, size-int64(len(end))); err != nil || !bytes.Equal(end, make([]byte, len(end))) {
+		return fmt.Errorf("%s ends early, after %d bytes", StoreTar, size)
 	}
-	return fi.Size(), nil
+	return nil
 }
 
 // checkSuperblock compares the length of the store with what it says of itself.
-func checkSuperblock(name string) (int64, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	fi, err := f.Stat()
-	if err != nil {
-		return 0, err
-	}
+func checkSuperblock(f *os.File, size int64) error {
 	head := make([]byte, 48)
 	if _, err := f.ReadAt(head, 0); err != nil || binary.LittleEndian.Uint32(head) != squashfs.Magic {
-		return 0, fmt.Errorf("%s is not a squashfs", StoreFile)
+		return fmt.Errorf("%s is not a squashfs", StoreFile)
 	}
-	if used := binary.LittleEndian.Uint64(head[40:]); used > uint64(fi.Size()) {
-		return 0, fmt.Errorf("%s ends after %d of %d bytes", StoreFile, fi.Size(), used)
+	if used := binary.LittleEndian.Uint64(head[40:]); used > uint64(size) {
+		return fmt.Errorf("%s ends after %d of %d bytes", StoreFile, size, used)
 	}
-	return fi.Size(), nil
+	return nil
 }
 
 // ReadLock reads a lock: a file of it, or that of an appliance's folder or ISO.

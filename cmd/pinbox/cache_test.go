@@ -301,3 +301,15 @@ func TestNoPlaceForACache(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
+
+// A build is done when its folder is there, whatever becomes of the cache behind it.
+func TestCacheThatCannotBePruned(t *testing.T) {
+	c := newCached(t)
+	c.build(t.Context(), exitOK, "--cache-dir", c.dir)
+	if err := os.WriteFile(filepath.Join(c.dir, "layers", "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, stderr := c.build(t.Context(), exitOK, "--cache-dir", c.dir, "--cache-size", "1kB"); !strings.Contains(stderr, "the cache keeps its size") {
+		t.Errorf("no warning:\n%s", stderr)
+	}
+}
