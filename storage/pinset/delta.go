@@ -1,0 +1,68 @@
+package pinset
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/opencontainers/go-digest"
+)
+
+// DeltaVersion is the version of the format of a delta's description.
+const DeltaVersion = 1
+
+// ErrBadDelta says that a file is no description of a delta that this version can
+// read.
+var ErrBadDelta = errors.New("not the description of a pinbox delta")
+
+// Delta describes a store that has only some of its lock's layers: those that its
+// bases lack.
+type Delta struct {
+	Version int `json:"version"`
+	// Name of the appliance.
+	Name string `json:"name"`
+	// Bases that it was made for. A node has one of them.
+	Bases []Base `json:"bases"`
+	// Needs are the layers of other stores that the images of the lock stand on,
+	// sorted. They decide whether a node can use the delta.
+	Needs []Need `json:"needs"`
+}
+
+// Base is a store that a delta was made for.
+type Base struct {
+	// Store is the digest of its file, "" where only its lock was known.
+	Store digest.Digest `json:"store,omitempty"`
+	// Lock is the digest of its lock.
+	Lock digest.Digest `json:"lock"`
+}
+
+// Need is a layer in another store.
+type Need struct {
+	// Layer is its ID, which tells what it holds and what it stands on.
+	Layer string `json:"layer"`
+	// Link is the short name by which the layers above it mount it.
+	Link string `json:"link"`
+}
+
+// Encode writes the description in its canonical form.
+func (d Delta) Encode(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(d)
+}
+
+// DecodeDelta reads a description. Unknown fields and other versions are errors.
+func DecodeDelta(r io.Reader) (Delta, error) {
+	var d Delta
+	dec := json.NewDecoder(r)
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&d); err != nil {
+		return Delta{}, fmt.Errorf("%w: %w", ErrBadDelta, err)
+	}
+	if d.Version != DeltaVersion {
+		return Delta{}, fmt.Errorf("%w: version %d; this pinbox reads version %d", ErrBadDelta, d.Version, DeltaVersion)
+	}
+	return d, nil
+}
