@@ -2,8 +2,14 @@ package squashfs
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"io"
+	"maps"
+	"path"
+	"slices"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -21,4 +27,63 @@ func IndexOf(pack []byte) ([]byte, error) {
 	}
 	defer unzip.Close()
 	return io.ReadAll(unzip)
+}
+
+// ErrMost says that an image has more files than were to be described.
+var ErrMost = errors.New("there are too many files")
+
+// TreeOf describes what is in an image in the words of fixtures.Tree, up to a number
+// of files.
+func TreeOf(r *Reader, most int) (map[string]string, error) {
+	tree := map[string]string{}
+	root, err := r.node(r.sb.Root)
+	if err != nil {
+		return nil, err
+	}
+	return tree, r.describeAll(tree, ".", root, most)
+}
+
+func (r *Reader) describeAll(tree map[string]string, name string, n *node, most int) error {
+	if len(tree) == most {
+		return ErrMost
+	}
+	about, err := r.describe(n)
+	if tree[name] = about; err != nil || n.kind != typeDir {
+		return err
+	}
+	list, err := r.list(n)
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		child, err := r.child(e)
+		if err != nil {
+			return err
+		}
+		if err := r.describeAll(tree, path.Join(name, e.name), child, most); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Reader) describe(n *node) (string, error) {
+	about := fmt.Sprintf("mode %o owner %d:%d links %d", n.mode(), r.ids[n.UID], r.ids[n.GID], n.nlink)
+	switch n.kind {
+	case typeFile:
+		sum := sha256.New()
+		if _, err := io.Copy(sum, io.LimitReader(&data{r: r, n: n, words: n.blocks}, maxReadFile)); err != nil {
+			return "", err
+		}
+		about += fmt.Sprintf(" size %d content %x", n.size, sum.Sum(nil))
+	case typeSymlink:
+		return about + " -> " + n.target, nil
+	case typeBlock, typeChar:
+		about += fmt.Sprintf(" device %x", n.device)
+	}
+	attrs, _, err := r.xattrSet(n.xattr)
+	for _, name := range slices.Sorted(maps.Keys(attrs)) {
+		about += fmt.Sprintf(" %s=%q", name, attrs[name])
+	}
+	return about, err
 }

@@ -15,8 +15,8 @@ import (
 // another version are of no use.
 const PackVersion = "1"
 
-// ErrDamaged says that a pack is not what was written.
-var ErrDamaged = errors.New("pack is damaged")
+// ErrDamaged says that a pack or an image is not what was written.
+var ErrDamaged = errors.New("pack or image is damaged")
 
 // The form of a pack: a head, the blocks, the index, which zstd compresses, and a
 // foot that says where the index is and what its SHA-256 is.

@@ -1,15 +1,11 @@
 package squashfs
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"slices"
-
-	"github.com/klauspost/compress/zlib"
-	"github.com/klauspost/compress/zstd"
 )
 
 // origin is what it takes to read a content out of a pack. It does not hold the
@@ -36,7 +32,7 @@ const keptFragments = 16
 // few blocks, whatever the size of a content, and is used from one goroutine.
 type Unpacker struct {
 	pool        *Pool
-	zstd        *zstd.Decoder
+	inflater    inflater
 	raw, packed []byte
 	kept        []keptFragment // what was used last stands last
 }
@@ -48,7 +44,9 @@ type keptFragment struct {
 }
 
 // NewUnpacker reads packs of the pool.
-func (p *Pool) NewUnpacker() *Unpacker { return &Unpacker{pool: p} }
+func (p *Pool) NewUnpacker() *Unpacker {
+	return &Unpacker{pool: p, inflater: inflater{compression: p.opts.Compression}}
+}
 
 // Copy writes the data of a content to w. A pack that changed since it was written
 // is a *Damage, which shows at the end of a content at the latest.
@@ -122,14 +120,14 @@ func (u *Unpacker) fragment(in *origin, number uint32) ([]byte, error) {
 // block reads a block into the room of dst, and leaves its packed form in u.packed.
 // One of zeros has no packed form, and the length of all blocks.
 func (u *Unpacker) block(in *origin, at uint64, word uint32, dst []byte) ([]byte, error) {
-	size := int(word &^ uncompressedBlock)
+	size, room := int(word&^uncompressedBlock), u.pool.opts.BlockSize
+	dst = slices.Grow(dst[:0], room)[:room:room]
 	if word == 0 {
 		u.packed = u.packed[:0]
-		dst = slices.Grow(dst[:0], u.pool.opts.BlockSize)[:u.pool.opts.BlockSize]
 		clear(dst)
 		return dst, nil
 	}
-	if size > u.pool.opts.BlockSize {
+	if size > room {
 		return nil, fmt.Errorf("%w: a block of %d bytes", ErrDamaged, size)
 	}
 	u.packed = slices.Grow(u.packed[:0], size)[:size]
@@ -139,31 +137,11 @@ func (u *Unpacker) block(in *origin, at uint64, word uint32, dst []byte) ([]byte
 	if word&uncompressedBlock != 0 {
 		return append(dst[:0], u.packed...), nil
 	}
-	raw, err := u.decompress(dst[:0])
+	raw, err := u.inflater.inflate(dst, u.packed)
 	if err != nil {
 		err = fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return raw, err
-}
-
-func (u *Unpacker) decompress(dst []byte) ([]byte, error) {
-	if u.pool.opts.Compression == Zstd {
-		if u.zstd == nil {
-			d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
-			if err != nil {
-				return nil, err
-			}
-			u.zstd = d
-		}
-		return u.zstd.DecodeAll(u.packed, dst)
-	}
-	r, err := zlib.NewReader(bytes.NewReader(u.packed))
-	if err != nil {
-		return nil, err
-	}
-	out := bytes.NewBuffer(dst)
-	_, err = io.Copy(out, r)
-	return out.Bytes(), err
 }
 
 // judge compares what was read from the start of an extent with its sum.

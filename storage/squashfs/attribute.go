@@ -1,0 +1,90 @@
+package squashfs
+
+import "encoding/binary"
+
+const (
+	// maxXattrs is more than a file has of attributes, in bytes: the tar reader takes no
+	// longer header.
+	maxXattrs     = 2 << 20
+	maxXattrValue = 64 << 10 // XATTR_SIZE_MAX of the kernel
+	// xattrElsewhere marks a value that stands with another file.
+	xattrElsewhere = 0x100
+)
+
+// xattrSet reads a set of attributes. size is what it takes, in bytes.
+func (r *Reader) xattrSet(number uint32) (attrs map[string]string, size int, err error) {
+	if number == noXattrs {
+		return nil, 0, nil
+	}
+	if r.sb.XattrTable >= r.sb.BytesUsed {
+		return nil, 0, damaged("it has no attributes")
+	}
+	var head struct {
+		Pairs         uint64
+		Count, Unused uint32
+	}
+	if err := r.decodeAt(&head, r.sb.XattrTable); err != nil {
+		return nil, 0, err
+	}
+	if number >= head.Count {
+		return nil, 0, damaged("set %d of %d of attributes", number, head.Count)
+	}
+	var set xattrSet
+	c, err := r.lookup(r.sb.XattrTable+uint64(binary.Size(head)), number, binary.Size(set))
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := c.decode(&set); err != nil {
+		return nil, 0, err
+	}
+	attrs = map[string]string{}
+	pairs := r.cursorAt(head.Pairs, set.Ref)
+	for range set.Count {
+		name, value, err := pairs.xattr(head.Pairs)
+		if err != nil {
+			return nil, 0, err
+		}
+		if size += 8 + len(name) + len(value); size > maxXattrs {
+			return nil, 0, damaged("more than %d bytes of attributes", maxXattrs)
+		}
+		attrs[name] = value
+	}
+	return attrs, size, nil
+}
+
+// xattr reads an attribute.
+func (c *cursor) xattr(table uint64) (name, value string, err error) {
+	var head struct{ Class, Size uint16 }
+	if err := c.decode(&head); err != nil {
+		return "", "", err
+	}
+	class := int(head.Class &^ xattrElsewhere)
+	if class >= len(xattrPrefixes) {
+		return "", "", damaged("an attribute of class %d", class)
+	}
+	short := make([]byte, head.Size)
+	if err := c.read(short); err != nil {
+		return "", "", err
+	}
+	value, err = c.xattrValue()
+	if err == nil && head.Class&xattrElsewhere != 0 {
+		if len(value) != 8 {
+			return "", "", damaged("an attribute is elsewhere, at %q", value)
+		}
+		value, err = c.r.cursorAt(table, binary.LittleEndian.Uint64([]byte(value))).xattrValue()
+	}
+	return xattrPrefixes[class] + string(short), value, err
+}
+
+func (c *cursor) xattrValue() (string, error) {
+	var size uint32
+	if err := c.decode(&size); err != nil {
+		return "", err
+	}
+	if size > maxXattrValue {
+		return "", damaged("an attribute of %d bytes", size)
+	}
+	value := make([]byte, size)
+	err := c.read(value)
+	return string(value), err
+}

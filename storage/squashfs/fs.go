@@ -1,0 +1,320 @@
+package squashfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// maxReadFile bounds what ReadFile gives, in bytes.
+const maxReadFile = 64 << 20
+
+// walk finds the inode of a path.
+func (r *Reader) walk(op, name string) (*node, error) {
+	fail := func(err error) (*node, error) { return nil, &fs.PathError{Op: op, Path: name, Err: err} }
+	if !fs.ValidPath(name) {
+		return fail(fs.ErrInvalid)
+	}
+	n, err := r.node(r.sb.Root)
+	if err == nil && n.kind != typeDir {
+		err = damaged("its root is no folder")
+	}
+	if err != nil {
+		return fail(err)
+	}
+	if name == "." {
+		return n, nil
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		e, ok, err := r.find(n, part)
+		if err != nil {
+			return fail(err)
+		}
+		if !ok {
+			return fail(fs.ErrNotExist)
+		}
+		if n, err = r.child(e); err != nil {
+			return fail(err)
+		}
+	}
+	return n, nil
+}
+
+// Open opens a file of any kind; only folders and regular files can be read.
+func (r *Reader) Open(name string) (fs.File, error) {
+	n, err := r.walk("open", name)
+	if err != nil {
+		return nil, err
+	}
+	if n.kind == typeDir {
+		return &folder{info: newInfo(name, n), r: r, path: name}, nil
+	}
+	return &file{info: newInfo(name, n), data: data{r: r, n: n, words: n.blocks}}, nil
+}
+
+// Stat describes a file. Like Lstat it does not follow a link.
+func (r *Reader) Stat(name string) (fs.FileInfo, error) { return r.Lstat(name) }
+
+// Lstat describes a file.
+func (r *Reader) Lstat(name string) (fs.FileInfo, error) {
+	n, err := r.walk("stat", name)
+	if err != nil {
+		return nil, err
+	}
+	return newInfo(name, n), nil
+}
+
+// ReadLink gives the target of a symbolic link.
+func (r *Reader) ReadLink(name string) (string, error) {
+	n, err := r.walk("readlink", name)
+	if err != nil {
+		return "", err
+	}
+	if n.kind != typeSymlink {
+		return "", &fs.PathError{Op: "readlink", Path: name, Err: fs.ErrInvalid}
+	}
+	return n.target, nil
+}
+
+// ReadDir lists a folder.
+func (r *Reader) ReadDir(name string) ([]fs.DirEntry, error) {
+	n, err := r.walk("readdir", name)
+	if err != nil {
+		return nil, err
+	}
+	list, err := r.list(n)
+	if err != nil {
+		return nil, &fs.PathError{Op: "readdir", Path: name, Err: err}
+	}
+	entries := make([]fs.DirEntry, len(list))
+	for i, e := range list {
+		entries[i] = entry{r, e}
+	}
+	return entries, nil
+}
+
+// ReadFile reads a file of up to 64 MiB.
+func (r *Reader) ReadFile(name string) ([]byte, error) {
+	f, err := r.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	content, err := io.ReadAll(io.LimitReader(f, maxReadFile+1))
+	if err == nil && len(content) > maxReadFile {
+		err = &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("%w: more than %d bytes", syscall.EFBIG, maxReadFile)}
+	}
+	return content, err
+}
+
+// info is what is known of a file.
+type info struct {
+	name    string
+	size    int64
+	mode    fs.FileMode
+	modTime time.Time
+}
+
+func newInfo(name string, n *node) info {
+	i := info{name: name[strings.LastIndex(name, "/")+1:], mode: fileMode(n.mode()), modTime: time.Unix(int64(n.ModTime), 0)}
+	switch n.kind {
+	case typeFile:
+		i.size = int64(n.size)
+	case typeSymlink:
+		i.size = int64(len(n.target))
+	}
+	return i
+}
+
+func (i info) Name() string               { return i.name }
+func (i info) Size() int64                { return i.size }
+func (i info) Mode() fs.FileMode          { return i.mode }
+func (i info) ModTime() time.Time         { return i.modTime }
+func (i info) IsDir() bool                { return i.mode.IsDir() }
+func (i info) Sys() any                   { return nil }
+func (i info) Stat() (fs.FileInfo, error) { return i, nil }
+func (i info) Close() error               { return nil }
+
+// fileMode is st_mode in the words of io/fs.
+func fileMode(mode uint32) fs.FileMode {
+	m := fs.FileMode(mode & 0o777)
+	for bit, flag := range map[uint32]fs.FileMode{syscall.S_ISUID: fs.ModeSetuid, syscall.S_ISGID: fs.ModeSetgid, syscall.S_ISVTX: fs.ModeSticky} {
+		if mode&bit != 0 {
+			m |= flag
+		}
+	}
+	kinds := map[uint32]fs.FileMode{
+		syscall.S_IFDIR: fs.ModeDir, syscall.S_IFLNK: fs.ModeSymlink, syscall.S_IFIFO: fs.ModeNamedPipe, syscall.S_IFSOCK: fs.ModeSocket,
+		syscall.S_IFBLK: fs.ModeDevice, syscall.S_IFCHR: fs.ModeDevice | fs.ModeCharDevice,
+	}
+	return m | kinds[mode&syscall.S_IFMT]
+}
+
+// entry is a name in a folder.
+type entry struct {
+	r *Reader
+	e dirent
+}
+
+func (e entry) Name() string      { return e.e.name }
+func (e entry) IsDir() bool       { return e.e.kind == typeDir }
+func (e entry) Type() fs.FileMode { return fileMode((&node{kind: e.e.kind}).mode()).Type() }
+func (e entry) String() string    { return fs.FormatDirEntry(e) }
+
+func (e entry) Info() (fs.FileInfo, error) {
+	n, err := e.r.child(e.e)
+	if err != nil {
+		return nil, &fs.PathError{Op: "stat", Path: e.e.name, Err: err}
+	}
+	return newInfo(e.e.name, n), nil
+}
+
+// folder is an open one.
+type folder struct {
+	info
+	r    *Reader
+	path string
+	rest []fs.DirEntry
+	read bool
+}
+
+func (f *folder) Read([]byte) (int, error) {
+	return 0, &fs.PathError{Op: "read", Path: f.path, Err: syscall.EISDIR}
+}
+
+func (f *folder) ReadDir(n int) (list []fs.DirEntry, err error) {
+	if !f.read {
+		if f.rest, err = f.r.ReadDir(f.path); err != nil {
+			return nil, err
+		}
+		f.read = true
+	}
+	if n <= 0 {
+		n = len(f.rest)
+	} else if len(f.rest) == 0 {
+		return nil, io.EOF
+	}
+	n = min(n, len(f.rest))
+	list, f.rest = f.rest[:n:n], f.rest[n:]
+	return list, nil
+}
+
+// file is an open one of any other kind.
+type file struct {
+	info
+	data
+}
+
+func (f *file) Read(p []byte) (int, error) {
+	if !f.mode.IsRegular() {
+		return 0, &fs.PathError{Op: "read", Path: f.name, Err: fs.ErrInvalid}
+	}
+	n, err := f.data.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = &fs.PathError{Op: "read", Path: f.name, Err: err}
+	}
+	return n, err
+}
+
+// data reads what is in a regular file, front to back.
+type data struct {
+	r     *Reader
+	n     *node
+	words cursor
+	at    uint64 // bytes of the image that were read
+	done  uint64 // bytes of the file that are behind rest
+	rest  []byte
+	room  []byte
+}
+
+func (d *data) Read(p []byte) (int, error) {
+	if len(d.rest) == 0 {
+		if d.done == d.n.size {
+			return 0, io.EOF
+		}
+		if err := d.fill(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, d.rest)
+	d.rest = d.rest[n:]
+	return n, nil
+}
+
+// fill reads the next block.
+func (d *data) fill() error {
+	blockSize := uint64(d.r.sb.BlockSize)
+	size := min(blockSize, d.n.size-d.done)
+	if d.done/blockSize == d.n.blockCount(blockSize) {
+		raw, err := d.r.fragmentBlock(d.n.fragment)
+		if err != nil {
+			return err
+		}
+		if uint64(d.n.offset)+size > uint64(len(raw)) {
+			return damaged("inode %d ends after its block of %d bytes", d.n.Number, len(raw))
+		}
+		d.room = append(d.room[:0], raw[d.n.offset:][:size]...)
+	} else {
+		var word uint32
+		if err := d.words.decode(&word); err != nil {
+			return err
+		}
+		raw, err := d.r.block(d.room, d.n.start+d.at, word, int(size))
+		if err != nil {
+			return err
+		}
+		if uint64(len(raw)) != size {
+			return damaged("a block of inode %d holds %d bytes, not %d", d.n.Number, len(raw), size)
+		}
+		d.room, d.at = raw, d.at+uint64(word&^uncompressedBlock)
+	}
+	d.rest, d.done = d.room, d.done+size
+	return nil
+}
+
+// fragmentBlock gives a block of short files, until it is called again.
+func (r *Reader) fragmentBlock(number uint32) ([]byte, error) {
+	if number == r.fragmentNumber {
+		return r.fragment, nil
+	}
+	f, err := r.fragmentEntry(number)
+	if err != nil {
+		return nil, err
+	}
+	r.fragmentNumber = noFragment // while it is being read
+	if r.fragment, err = r.block(r.fragment, f.Start, f.Word, int(r.sb.BlockSize)); err != nil {
+		return nil, err
+	}
+	r.fragmentNumber = number
+	return r.fragment, nil
+}
+
+// block reads a block into the room of dst. One of zeros has as many as are asked for.
+func (r *Reader) block(dst []byte, at uint64, word uint32, zeros int) ([]byte, error) {
+	room, size := int(r.sb.BlockSize), int(word&^uncompressedBlock)
+	if cap(dst) < room {
+		dst = make([]byte, 0, room)
+	}
+	if word == 0 {
+		dst = dst[:zeros]
+		clear(dst)
+		return dst, nil
+	}
+	if size == 0 || size > room || at < superblockSize || at > r.sb.InodeTable {
+		return nil, damaged("a block of %d bytes at %d", size, at)
+	}
+	if word&uncompressedBlock != 0 {
+		return dst[:size], r.readAt(dst[:size], at)
+	}
+	if err := r.readAt(r.packed[:size], at); err != nil {
+		return nil, err
+	}
+	raw, err := r.inflater.inflate(dst[:0:room], r.packed[:size])
+	if err != nil {
+		return nil, damaged("a block at %d: %w", at, err)
+	}
+	return raw, nil
+}

@@ -1,0 +1,120 @@
+package squashfs
+
+import (
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// maxListing is more than the listing of a folder has, in bytes: one of three million
+// files.
+const maxListing = 64 << 20
+
+// dirent is a name in a directory, with the inode's reference and its basic kind.
+type dirent struct {
+	name string
+	ref  uint64
+	kind uint16
+}
+
+// dirEntry is the fixed part of one in the format.
+type dirEntry struct {
+	Offset uint16
+	Delta  int16
+	Kind   uint16
+	Size   uint16
+}
+
+// entries calls f for each name in a directory, in their order, until f fails.
+func (r *Reader) entries(n *node, f func(dirent) error) error {
+	if n.kind != typeDir {
+		return syscall.ENOTDIR
+	}
+	left := int64(n.size) - dirExtraSize
+	if left > maxListing {
+		return damaged("inode %d lists %d bytes", n.Number, left)
+	}
+	c := r.cursorAt(r.sb.DirTable, n.start<<16|uint64(n.offset))
+	for before := ""; c.n < left; {
+		var head struct{ Last, Start, Number uint32 }
+		if err := c.decode(&head); err != nil {
+			return err
+		}
+		if head.Last >= dirRunLength {
+			return damaged("inode %d lists %d names at once", n.Number, head.Last)
+		}
+		for range head.Last + 1 {
+			e, err := c.entry(uint64(head.Start) << 16)
+			if err != nil {
+				return err
+			}
+			if err := n.checkEntry(e, before); err != nil {
+				return err
+			}
+			if err := f(e); err != nil {
+				return err
+			}
+			before = e.name
+		}
+	}
+	if left > 0 && c.n != left {
+		return damaged("the list of inode %d ends within a name", n.Number)
+	}
+	return nil
+}
+
+func (c *cursor) entry(block uint64) (dirent, error) {
+	var e dirEntry
+	if err := c.decode(&e); err != nil {
+		return dirent{}, err
+	}
+	if e.Size >= maxNameLen {
+		return dirent{}, damaged("a name of %d bytes", e.Size)
+	}
+	name := make([]byte, e.Size+1)
+	err := c.read(name)
+	return dirent{name: string(name), ref: block | uint64(e.Offset), kind: e.Kind}, err
+}
+
+// checkEntry refuses what no writer makes. The order makes names unique. A folder
+// lies behind the folders in it, whose places it lists: nothing leads in circles.
+func (n *node) checkEntry(e dirent, before string) error {
+	switch {
+	case e.name == "." || e.name == ".." || strings.ContainsAny(e.name, "/\x00"):
+		return damaged("inode %d lists the name %q", n.Number, e.name)
+	case e.name <= before:
+		return damaged("inode %d lists %q behind %q", n.Number, e.name, before)
+	case e.kind == typeDir && e.ref >= n.ref:
+		return damaged("inode %d lists the folder %q, which stands behind it", n.Number, e.name)
+	}
+	return nil
+}
+
+// child reads the inode of an entry.
+func (r *Reader) child(e dirent) (*node, error) {
+	n, err := r.node(e.ref)
+	if err == nil && n.kind != e.kind {
+		err = damaged("%q is of kind %d, and listed as of kind %d", e.name, n.kind, e.kind)
+	}
+	return n, err
+}
+
+// find gives the entry of a name.
+func (r *Reader) find(n *node, name string) (found dirent, ok bool, err error) {
+	err = r.entries(n, func(e dirent) error {
+		if e.name == name {
+			found, ok = e, true
+		}
+		return nil
+	})
+	return found, ok, err
+}
+
+// list gives all names of a directory.
+func (r *Reader) list(n *node) (all []dirent, err error) {
+	err = r.entries(n, func(e dirent) error {
+		all = append(all, e)
+		return nil
+	})
+	return slices.Clip(all), err
+}
