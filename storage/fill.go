@@ -27,8 +27,8 @@ type Packing struct {
 	Tmp string
 }
 
-// Fill writes the images into the store, each layer once, and fills in the
-// unpacked sizes of their layers. Several layers are read at a time; those that the
+// Fill writes the images into the store, each layer that it lacks once, and fills in
+// the unpacked sizes of their layers. Several layers are read at a time; those that the
 // cache has are not. read is called with the bytes of each part of a blob that
 // arrived, from several goroutines; it may be nil.
 func (c *Client) Fill(ctx context.Context, store *compose.Store, images []Resolved, p Packing, read func(int)) error {
@@ -36,7 +36,7 @@ func (c *Client) Fill(ctx context.Context, store *compose.Store, images []Resolv
 		read = func(int) {}
 	}
 	f := filler{Client: c, Packing: p, read: read, jobs: map[content]*job{}}
-	order := f.plan(images)
+	order := f.plan(images, store)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	group, groupCtx := errgroup.WithContext(ctx)
@@ -48,6 +48,9 @@ func (c *Client) Fill(ctx context.Context, store *compose.Store, images []Resolv
 		}
 	})
 	err := place(images, store, func(_ *Resolved, l pinset.LockedLayer, as compose.Layer) (compose.Unpacked, error) {
+		if there, ok := store.Has(as); ok {
+			return there, nil
+		}
 		j := f.jobs[contentOf(l)]
 		<-j.done
 		if j.err != nil {
@@ -105,12 +108,16 @@ func (j *job) close() {
 	}
 }
 
-// plan lists the different layers, in the order in which the store needs them.
-func (f *filler) plan(images []Resolved) (order []*job) {
+// plan lists the different layers that the store lacks, in the order in which it
+// needs them.
+func (f *filler) plan(images []Resolved, store *compose.Store) (order []*job) {
 	for i := range images {
 		from := &lender{client: f.Client, img: images[i]}
+		parent := ""
 		for _, l := range images[i].Layers {
-			if f.jobs[contentOf(l)] == nil {
+			_, there := store.Has(compose.Layer{Parent: parent, DiffID: l.DiffID})
+			parent = compose.LayerID(parent, l.DiffID)
+			if !there && f.jobs[contentOf(l)] == nil {
 				j := &job{layer: l, from: from, done: make(chan struct{})}
 				f.jobs[contentOf(l)] = j
 				order = append(order, j)
@@ -216,7 +223,7 @@ func place(images []Resolved, store imageAdder, add func(*Resolved, pinset.Locke
 			if err != nil {
 				return fmt.Errorf("image %s: %w", img.Image, err)
 			}
-			l.UnpackedSize, l.Inodes, top = u.Size, u.Inodes, u.ID
+			l.UnpackedSize, l.Inodes, l.Root, top = u.Size, u.Inodes, u.Root, u.ID
 		}
 		store.AddImage(compose.Image{
 			Names: append([]string{img.Pin}, img.Tags...), TopLayer: top, Index: img.Index, Manifest: img.Manifest, Config: img.Config, Signatures: img.Signatures, Created: img.Created,

@@ -178,10 +178,10 @@ func LayerID(parent string, diffID digest.Digest) string {
 	return digest.FromString(parent + "+" + diffID.Encoded()).Encoded()
 }
 
-// linkName is the short name by which overlay mounts a layer. Names are looked
+// LinkName is the short name by which overlay mounts a layer. Names are looked
 // up over all stores of a node, so they come from the layer's ID; the length is
 // idLength in containers/storage, drivers/overlay.
-func linkName(layerID string) string {
+func LinkName(layerID string) string {
 	sum := sha256.Sum256([]byte("pinbox link " + layerID))
 	return base32.StdEncoding.EncodeToString(sum[:])[:26]
 }

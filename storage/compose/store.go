@@ -45,7 +45,13 @@ type Unpacked struct {
 	Size int64
 	// Inodes of the unpacked layer.
 	Inodes int64
+	// Root is what layers above inherit, as FormatRoot gives it.
+	Root string
 }
+
+// ErrUnknownRoot says that a layer takes owner and mode of its root from one below in
+// another store, of which they are not known.
+var ErrUnknownRoot = errors.New("it inherits its root from a layer of which nobody has noted that")
 
 // Image is one image to add. Its layers are added first.
 type Image struct {
@@ -97,8 +103,8 @@ type Store struct {
 // chain is what the layers above need to know of a layer.
 type chain struct {
 	unpacked Unpacked
-	lower    string // content of a child's file "lower"
-	root     rootOwner
+	lower    string     // content of a child's file "lower"
+	root     *rootOwner // nil if it is not known
 }
 
 // NewStore starts a store of the pool's packs. modTime stamps all files that are
@@ -111,7 +117,7 @@ func NewStore(out Output, pool *squashfs.Pool, modTime time.Time, tmp string) (*
 	}
 	s := &Store{
 		out: out, pool: pool, mtime: modTime, own: pool.NewPacker(spool), ownFile: spool,
-		chains: map[string]chain{"": {root: rootOwner{perm: 0o555}}},
+		chains: map[string]chain{"": {root: &rootOwner{perm: 0o555}}},
 		images: Images{},
 	}
 	s.root = s.dir(0o755)
@@ -158,23 +164,44 @@ func (s *Store) AddLayer(l Layer, src squashfs.Source, size int64) (Unpacked, er
 		return Unpacked{}, fmt.Errorf("layer %s: %w", l.Digest, err)
 	}
 	s.out.Take(pack)
-	settleRoot(diff, below.root)
-	id := LayerID(l.Parent, l.DiffID)
-	u := Unpacked{ID: id, Size: note.Size, Inodes: count(diff)}
+	if below.root == nil && inherits(diff) {
+		return Unpacked{}, fmt.Errorf("layer %s on %s: %w", l.Digest, l.Parent, ErrUnknownRoot)
+	}
+	if below.root != nil {
+		settleRoot(diff, *below.root)
+	}
+	root, id := ownerOf(diff), LayerID(l.Parent, l.DiffID)
+	u := Unpacked{ID: id, Size: note.Size, Inodes: count(diff), Root: root.String()}
 	s.layers = append(s.layers, layerRecord{
 		ID: id, Parent: l.Parent, Created: s.mtime.UTC(),
 		CompressedDigest: l.Digest, CompressedSize: l.Size,
 		UncompressedDigest: l.DiffID, UncompressedSize: note.Size, Compression: compressionOf(l),
 		UIDs: note.UIDs, GIDs: note.GIDs,
 	})
-	s.chains[id] = chain{unpacked: u, lower: lowerOf(id, below.lower), root: ownerOf(diff)}
+	s.chains[id] = chain{unpacked: u, lower: lowerOf(id, below.lower), root: &root}
 	record.ModTime = s.mtime.Unix()
 	s.layerDir.Set(id+".tar-split.gz", record)
 	return u, s.placeLayer(id, below, diff)
 }
 
+// AddBase notes a layer that stands in another store, which nodes have beside this one.
+// Of there only what layers above need is told; what is not known of it may be left out.
+func (s *Store) AddBase(l Layer, there Unpacked) error {
+	below, ok := s.chains[l.Parent]
+	if !ok {
+		return fmt.Errorf("layer %s: its parent %s is in no store", l.Digest, l.Parent)
+	}
+	root, err := parseRoot(there.Root)
+	if err != nil {
+		return fmt.Errorf("layer %s: %w", l.Digest, err)
+	}
+	there.ID = LayerID(l.Parent, l.DiffID)
+	s.chains[there.ID] = chain{unpacked: there, lower: lowerOf(there.ID, below.lower), root: root}
+	return nil
+}
+
 func lowerOf(id, lower string) string {
-	link := "l/" + linkName(id)
+	link := "l/" + LinkName(id)
 	if lower == "" {
 		return link
 	}
@@ -183,7 +210,7 @@ func lowerOf(id, lower string) string {
 
 // placeLayer writes the layer's directory.
 func (s *Store) placeLayer(id string, below chain, diff *squashfs.Inode) error {
-	files := map[string]string{"link": linkName(id)}
+	files := map[string]string{"link": LinkName(id)}
 	if below.lower != "" {
 		files["lower"] = below.lower
 	}
@@ -193,7 +220,7 @@ func (s *Store) placeLayer(id string, below chain, diff *squashfs.Inode) error {
 	}
 	s.overlay.Set(id, dir)
 	dir.Set("diff", diff)
-	s.links.Set(linkName(id), &squashfs.Inode{
+	s.links.Set(LinkName(id), &squashfs.Inode{
 		Mode: syscall.S_IFLNK | 0o777, Target: path.Join("..", id, "diff"), ModTime: s.mtime.Unix(),
 	})
 	return s.out.Seal(dir)

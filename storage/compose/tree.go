@@ -87,6 +87,37 @@ func ownerOf(root *squashfs.Inode) rootOwner {
 	return rootOwner{perm: root.Mode & 07777, uid: root.UID, gid: root.GID}
 }
 
+// FormatRoot is how a lock tells what layers inherit of the root of a layer.
+func FormatRoot(perm, uid, gid uint32) string { return fmt.Sprintf("%04o:%d:%d", perm, uid, gid) }
+
+func (r rootOwner) String() string { return FormatRoot(r.perm, r.uid, r.gid) }
+
+// parseRoot reads what FormatRoot gives; nil is not known.
+func parseRoot(text string) (*rootOwner, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var r rootOwner
+	_, err := fmt.Sscanf(text, "%o:%d:%d", &r.perm, &r.uid, &r.gid)
+	if err != nil || r.String() != text || r.perm > 0o7777 {
+		return nil, fmt.Errorf("%q is no mode, user and group as 0755:0:0", text)
+	}
+	return &r, nil
+}
+
+// inherits says whether anything of a layer comes from the one below.
+func inherits(i *squashfs.Inode) bool {
+	if i.Mode&fromBelow != 0 {
+		return true
+	}
+	for _, child := range i.Entries() {
+		if inherits(child) {
+			return true
+		}
+	}
+	return false
+}
+
 // locate finds the directory and the name of an entry, and makes directories
 // that the layer does not mention. The name of the root is "".
 func (t *tree) locate(name string) (dir *squashfs.Inode, base string, err error) {

@@ -114,7 +114,7 @@ func (l Lock) comparable() string {
 	for i := range l.Images {
 		layers := slices.Clone(l.Images[i].Layers)
 		for n := range layers {
-			layers[n].UnpackedSize, layers[n].Inodes = 0, 0
+			layers[n].UnpackedSize, layers[n].Inodes, layers[n].Root = 0, 0, ""
 		}
 		l.Images[i].Layers = layers
 	}

@@ -65,6 +65,9 @@ type LockedLayer struct {
 	UnpackedSize int64 `json:"unpackedSize,omitempty"`
 	// Inodes that the unpacked layer takes, 0 while unknown.
 	Inodes int64 `json:"inodes,omitempty"`
+	// Root is what layers above inherit, mode in octal, user and group, as 0755:0:0; ""
+	// while unknown.
+	Root string `json:"root,omitempty"`
 	// MediaType of the blob.
 	MediaType string `json:"mediaType"`
 }

@@ -174,7 +174,7 @@ func TestRevision(t *testing.T) {
 func TestLockGolden(t *testing.T) {
 	sets := decode(t, object("v1", "t", "", pin("quay.io/x/b", 2))+"---\n"+object("v1", "s", "", pin("quay.io/x/b", 2), pin("quay.io/x/a", 1)))
 	layer := pinset.LockedLayer{
-		Digest: digest.FromString("blob"), Size: 10, DiffID: digest.FromString("diff"), UnpackedSize: 30, Inodes: 2,
+		Digest: digest.FromString("blob"), Size: 10, DiffID: digest.FromString("diff"), UnpackedSize: 30, Inodes: 2, Root: "0755:0:0",
 		MediaType: "application/vnd.oci.image.layer.v1.tar+gzip",
 	}
 	lock := pinset.Lock{Version: pinset.LockVersion, Platform: "linux/amd64", Sets: []pinset.LockedSet{sets[0].Lock(), sets[1].Lock()}}

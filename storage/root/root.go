@@ -71,8 +71,13 @@ func (s *Store) AddLayer(ctx context.Context, l compose.Layer, blob compose.Blob
 	if err != nil {
 		return compose.Unpacked{}, fmt.Errorf("layer %s: %w", l.Digest, err)
 	}
-	inodes, err := countInodes(filepath.Join(s.dir, "overlay", id, "diff"))
-	s.layers[id] = compose.Unpacked{ID: id, Size: size, Inodes: inodes}
+	diff := filepath.Join(s.dir, "overlay", id, "diff")
+	var top syscall.Stat_t
+	if err := syscall.Lstat(diff, &top); err != nil {
+		return compose.Unpacked{}, fmt.Errorf("layer %s: %w", l.Digest, err)
+	}
+	inodes, err := countInodes(diff)
+	s.layers[id] = compose.Unpacked{ID: id, Size: size, Inodes: inodes, Root: compose.FormatRoot(top.Mode&0o7777, top.Uid, top.Gid)}
 	return s.layers[id], err
 }
 
