@@ -39,6 +39,9 @@ type Options struct {
 	Appliance Appliance
 	// Out is the folder to make. It must not exist, or be empty.
 	Out string
+	// From are what nodes have, each with one of them, for a delta: folders of
+	// appliances or of deltas, ISOs, locks.
+	From []string
 	// Access is how registries are reached.
 	Access storage.Access
 	// Lock of an earlier build: tags that it knows are not resolved again.
@@ -129,11 +132,7 @@ func Build(ctx context.Context, o Options) (result Result, err error) {
 	if err != nil {
 		return Result{}, err
 	}
-	defer func() {
-		if failed := o.Cache.prune(); failed != nil && err == nil { // what was built is there
-			result.Warnings = append(result.Warnings, fmt.Sprintf("the cache keeps its size: %v", failed))
-		}
-	}()
+	defer func() { result.Warnings = append(result.Warnings, o.Cache.tidy(err)...) }()
 	binary, err := openNodeBinary(o)
 	if err != nil {
 		return Result{}, err
@@ -150,14 +149,18 @@ func Build(ctx context.Context, o Options) (result Result, err error) {
 		return Result{}, err
 	}
 	defer d.Close()
-	if err := o.checkSpace(d.images, binary); err != nil {
-		return Result{}, err
-	}
-	lock, store, err := writeStore(ctx, o, stage, d.client, contents{d.sets, d.images, d.config.carried, binary})
+	program, err := binary.Stat()
 	if err != nil {
 		return Result{}, err
 	}
-	if err := stage.writeTexts(lock, d.sets, d.config); err != nil {
+	if err := o.checkSpace(d.images, program.Size()); err != nil {
+		return Result{}, err
+	}
+	lock, store, err := writeStore(ctx, o, stage, d.client, contents{sets: d.sets, images: d.images, carried: d.config.carried, binary: binary})
+	if err != nil {
+		return Result{}, err
+	}
+	if err := stage.writeTexts(lock, d.sets, d.config.texts()); err != nil {
 		return Result{}, err
 	}
 	if err := stage.sum(ctx, o.Appliance.Spec, d.config, store, o.Hooks); err != nil {

@@ -45,6 +45,15 @@ func (c Cache) open() (cache.Cache, error) {
 	return kept, nil
 }
 
+// tidy prunes the folder after a build, and tells what failed of that, unless the build
+// itself did: what was built is there.
+func (c Cache) tidy(built error) (warnings []string) {
+	if failed := c.prune(); failed != nil && built == nil {
+		return []string{fmt.Sprintf("the cache keeps its size: %v", failed)}
+	}
+	return nil
+}
+
 // prune brings the folder back to its limit.
 func (c Cache) prune() error {
 	kept, err := c.open()

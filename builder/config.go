@@ -96,6 +96,15 @@ func (c configFiles) perm() os.FileMode {
 	return 0o644
 }
 
+// texts are the files of the appliance's folder.
+func (c configFiles) texts() map[string]text {
+	files := map[string]text{ButaneFile: {c.butane, c.perm()}, IgnitionFile: {c.ignition, c.perm()}}
+	if c.liveIgnition != nil {
+		files[LiveButaneFile], files[LiveIgnitionFile] = text{c.liveButane, c.perm()}, text{c.liveIgnition, c.perm()}
+	}
+	return files
+}
+
 // embedded is what goes into the Ignition area of the ISO.
 func (c configFiles) embedded() []byte {
 	if c.liveIgnition != nil {

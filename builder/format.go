@@ -108,11 +108,11 @@ type storeFile interface {
 	finish(top *squashfs.Inode) (stored, error)
 }
 
-// openStore starts the store's file. The caller ends it with finish and Abort.
-func (s *stage) openStore(ctx context.Context, o Options, pool *squashfs.Pool, modTime time.Time) (storeFile, error) {
+// openStore starts the store's file; name is that of a squashfs. The caller ends it with finish and Abort.
+func (s *stage) openStore(ctx context.Context, o Options, pool *squashfs.Pool, modTime time.Time, name string) (storeFile, error) {
 	if o.Appliance.Spec.Store.Format != FormatTar {
 		w, err := squashfs.NewWriter(pool.ImageOptions(modTime))
-		return &squashFile{Writer: w, ctx: ctx, stage: s, opts: o}, err
+		return &squashFile{Writer: w, ctx: ctx, stage: s, opts: o, name: name}, err
 	}
 	f, err := s.create(StoreTar)
 	if err != nil {
@@ -130,6 +130,7 @@ type squashFile struct {
 	ctx   context.Context
 	stage *stage
 	opts  Options
+	name  string // in the stage
 }
 
 func (q *squashFile) finish(top *squashfs.Inode) (stored, error) {
@@ -142,7 +143,7 @@ func (q *squashFile) finish(top *squashfs.Inode) (stored, error) {
 		return stored{}, err
 	}
 	q.opts.Hooks.step("write store", image.Size())
-	f, err := q.stage.create(StoreFile)
+	f, err := q.stage.create(q.name)
 	if err != nil {
 		return stored{}, err
 	}
@@ -151,7 +152,7 @@ func (q *squashFile) finish(top *squashfs.Inode) (stored, error) {
 	if _, err := image.WriteTo(w); err != nil {
 		return stored{}, err
 	}
-	return w.stored(StoreFile), f.Commit()
+	return w.stored(q.name), f.Commit()
 }
 
 // tarFile is written while it is composed.

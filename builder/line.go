@@ -64,7 +64,25 @@ type contents struct {
 	sets    []pinset.Set
 	images  []storage.Resolved
 	carried []ignition.File
-	binary  *os.File
+	binary  *os.File // nil in a delta
+	// under is what a delta stands on, nil in a store that is whole.
+	under *foundation
+}
+
+// file is the name of the store's squashfs.
+func (c contents) file() string {
+	if c.under != nil {
+		return DeltaStoreFile
+	}
+	return StoreFile
+}
+
+// toRead are the images with the layers that have to be read.
+func (c contents) toRead() []storage.Resolved {
+	if c.under != nil {
+		return c.under.fresh(c.images)
+	}
+	return c.images
 }
 
 // storeOptions are those of the store's file, but for its time.
@@ -109,7 +127,7 @@ func composeStore(ctx context.Context, o Options, s *stage, client *storage.Clie
 		return lock, file, err
 	}
 	defer pool.Close()
-	out, err := s.openStore(ctx, o, pool, modTime)
+	out, err := s.openStore(ctx, o, pool, modTime, c.file())
 	if err != nil {
 		return lock, file, err
 	}
@@ -120,7 +138,12 @@ func composeStore(ctx context.Context, o Options, s *stage, client *storage.Clie
 	}
 	defer store.Abort()
 	if o.Hooks.Filling != nil {
-		o.Hooks.Filling(makeLock(o.Appliance.Spec.Platform, c.sets, c.images).Totals())
+		o.Hooks.Filling(makeLock(o.Appliance.Spec.Platform, c.sets, c.toRead()).Totals())
+	}
+	if c.under != nil {
+		if err := c.under.lay(store, makeLock(o.Appliance.Spec.Platform, c.sets, c.images).Images); err != nil {
+			return lock, file, err
+		}
 	}
 	if err := client.Fill(ctx, store, c.images, storage.Packing{Pool: pool, Cache: kept, Tmp: s.dir}, o.Hooks.Read); err != nil {
 		return lock, file, err
@@ -129,8 +152,10 @@ func composeStore(ctx context.Context, o Options, s *stage, client *storage.Clie
 	if err := addOwn(store, lock, c); err != nil {
 		return lock, file, err
 	}
-	if err := addProgram(store, pool, kept, c.binary, s.dir); err != nil {
-		return lock, file, err
+	if c.binary != nil {
+		if err := addProgram(store, pool, kept, c.binary, s.dir); err != nil {
+			return lock, file, err
+		}
 	}
 	root, err := store.Close()
 	if err != nil {
@@ -156,6 +181,15 @@ func addOwn(store fileAdder, lock pinset.Lock, c contents) error {
 	}
 	for _, s := range c.sets {
 		if err := store.AddFile(path.Join(storeDir, "sets", s.Name+".yaml"), 0o644, bytes.NewReader(s.Render())); err != nil {
+			return err
+		}
+	}
+	if c.under != nil {
+		var b bytes.Buffer
+		if err := c.under.delta.Encode(&b); err != nil {
+			return err
+		}
+		if err := store.AddFile(path.Join(storeDir, DeltaFile), 0o644, &b); err != nil {
 			return err
 		}
 	}

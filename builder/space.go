@@ -179,18 +179,14 @@ func fits(needs []need, diskOf func(dir string) (disk, error)) error {
 }
 
 // checkSpace finds out before the first byte of a layer is read whether there is room
-// for what comes of it.
-func (o Options) checkSpace(images []storage.Resolved, binary *os.File) error {
+// for what comes of it. own is the size of the files that are no layer's, in bytes.
+func (o Options) checkSpace(images []storage.Resolved, own int64) error {
 	kept, err := o.Cache.open()
 	if err != nil {
 		return err
 	}
-	own, err := binary.Stat()
-	if err != nil {
-		return err
-	}
 	form := o.storeOptions().Form()
-	needs, err := o.needs(images, own.Size(), func(l pinset.LockedLayer) (int64, bool) {
+	needs, err := o.needs(images, own, func(l pinset.LockedLayer) (int64, bool) {
 		return kept.Size(cache.Key{Digest: l.DiffID, Blob: l.Digest, Form: form})
 	})
 	if err != nil {

@@ -145,29 +145,29 @@ func (s *stage) create(name string) (*atomicfile.File, error) {
 	return atomicfile.Create(s.path(name), 0o644)
 }
 
-// writeTexts writes everything but the store and the sums.
-func (s *stage) writeTexts(lock pinset.Lock, sets []pinset.Set, config configFiles) error {
+// text is a small file of a folder.
+type text struct {
+	content []byte
+	perm    os.FileMode
+}
+
+// writeTexts writes lock and manifests, and more files by their names: everything but
+// the store and the sums.
+func (s *stage) writeTexts(lock pinset.Lock, sets []pinset.Set, more map[string]text) error {
 	var b bytes.Buffer
 	if err := lock.Encode(&b); err != nil {
 		return err
 	}
-	files := map[string][]byte{ButaneFile: config.butane, IgnitionFile: config.ignition, LockFile: b.Bytes()}
-	if config.liveIgnition != nil {
-		files[LiveButaneFile], files[LiveIgnitionFile] = config.liveButane, config.liveIgnition
-	}
+	files := maps.Clone(more)
+	files[LockFile] = text{b.Bytes(), 0o644}
 	for _, set := range sets {
-		files[path.Join(ManifestsDir, set.Name+".yaml")] = set.Render()
+		files[path.Join(ManifestsDir, set.Name+".yaml")] = text{set.Render(), 0o644}
 	}
 	if err := os.Mkdir(s.path(ManifestsDir), 0o755); err != nil {
 		return err
 	}
-	configs := []string{ButaneFile, IgnitionFile, LiveButaneFile, LiveIgnitionFile}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		perm := os.FileMode(0o644)
-		if slices.Contains(configs, name) {
-			perm = config.perm()
-		}
-		if _, err := atomicfile.Write(s.path(name), files[name], perm); err != nil {
+		if _, err := atomicfile.Write(s.path(name), files[name].content, files[name].perm); err != nil {
 			return err
 		}
 	}
