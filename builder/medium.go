@@ -51,7 +51,7 @@ func (s *stage) writeISO(ctx context.Context, spec Spec, config configFiles, sum
 	if inside[isoBase], err = sumFile(ctx, spec.ISO.Base, hooks); err != nil {
 		return err
 	}
-	additions, closeAll, err := additions(s.dir, inside)
+	additions, closeAll, err := additions(s.dir, StoreFile, inside)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ var ErrNoMedium = errors.New("the node looks for its store elsewhere")
 
 // MediumOptions of a medium with the store alone.
 type MediumOptions struct {
-	// Dir is an appliance's folder, Out the file to write.
+	// Dir is the folder of an appliance or of a delta, Out the file to write.
 	Dir, Out string
 	// Hooks tell how far the work is.
 	Hooks Hooks
@@ -85,25 +85,18 @@ func Medium(ctx context.Context, o MediumOptions) error {
 	if err != nil {
 		return err
 	}
-	config, err := os.ReadFile(filepath.Join(o.Dir, IgnitionFile))
+	label, store, err := mediumOf(o.Dir, sums)
 	if err != nil {
 		return err
 	}
-	label, err := ignition.VolumeLabel(config)
-	if err == nil && label == "" {
-		err = ErrNoMedium
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", o.Dir, err)
-	}
-	sum, err := sumFile(ctx, filepath.Join(o.Dir, StoreFile), o.Hooks)
+	sum, err := sumFile(ctx, filepath.Join(o.Dir, store), o.Hooks)
 	if err != nil {
 		return err
 	}
-	if sum != sums[StoreFile] {
-		return fmt.Errorf("%s: %w: %s has changed: SHA-256 %s, was %s", o.Dir, ErrVerify, StoreFile, sum, sums[StoreFile])
+	if sum != sums[store] {
+		return fmt.Errorf("%s: %w: %s has changed: SHA-256 %s, was %s", o.Dir, ErrVerify, store, sum, sums[store])
 	}
-	additions, closeAll, err := additions(o.Dir, map[string]string{isoStore: sum, isoLock: sums[LockFile]})
+	additions, closeAll, err := additions(o.Dir, store, map[string]string{isoStore: sum, isoLock: sums[LockFile]})
 	if err != nil {
 		return err
 	}
@@ -112,12 +105,35 @@ func Medium(ctx context.Context, o MediumOptions) error {
 	return iso.Create(ctx, o.Out, label, mediumTime, additions, o.Hooks.Done)
 }
 
+// deltaLabel is that of the medium of a delta, by which nodes know one.
+const deltaLabel = "PINBOX"
+
+// mediumOf gives the label of a folder's medium, and the store in the folder.
+func mediumOf(dir string, sums map[string]string) (label, store string, err error) {
+	if isDelta(sums) {
+		return deltaLabel, DeltaStoreFile, nil
+	}
+	config, err := os.ReadFile(filepath.Join(dir, IgnitionFile))
+	if err != nil {
+		return "", "", err
+	}
+	label, err = ignition.VolumeLabel(config)
+	if err == nil && label == "" {
+		err = ErrNoMedium
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("%s: %w", dir, err)
+	}
+	return label, StoreFile, nil
+}
+
 // mediumTime stamps every medium, so that equal folders give equal media: 1980,
 // where FAT begins.
 var mediumTime = time.Unix(315_532_800, 0)
 
-// additions opens what an ISO gets: what the sums list, and the sums.
-func additions(dir string, sums map[string]string) (all []iso.Addition, closeAll func(), err error) {
+// additions opens what an ISO gets: what the sums list, and the sums. store is the name
+// of the store in the folder.
+func additions(dir, store string, sums map[string]string) (all []iso.Addition, closeAll func(), err error) {
 	var files []*os.File
 	closeAll = func() {
 		for _, f := range files {
@@ -126,7 +142,7 @@ func additions(dir string, sums map[string]string) (all []iso.Addition, closeAll
 	}
 	text := renderSums(sums)
 	all = []iso.Addition{{Name: isoSums, Size: int64(len(text)), Content: bytes.NewReader(text)}}
-	for _, file := range []struct{ name, path string }{{isoLock, LockFile}, {isoStore, StoreFile}} {
+	for _, file := range []struct{ name, path string }{{isoLock, LockFile}, {isoStore, store}} {
 		if _, ok := sums[file.name]; !ok {
 			continue
 		}

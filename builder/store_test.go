@@ -17,9 +17,14 @@ import (
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/oracle"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/root"
 )
 
-func TestMain(m *testing.M) { oracle.Main(m) }
+func TestMain(m *testing.M) {
+	if !root.Init() {
+		oracle.Main(m)
+	}
+}
 
 // options of a build of the given sets.
 func options(t *testing.T, sets []byte) builder.Options {

@@ -36,6 +36,10 @@ type Verified struct {
 	StoreSize int64 `json:"storeSize"`
 	// StoreDigest is the SHA-256 of the store's file, "" of a folder.
 	StoreDigest string `json:"storeDigest,omitempty"`
+	// Delta is what there is to say of a delta, nil of an appliance.
+	Delta *VerifiedDelta `json:"delta,omitempty"`
+	// Unchecked is what could not be looked at, and why.
+	Unchecked []string `json:"unchecked,omitempty"`
 }
 
 // Verify hashes every file of an appliance's folder again, and compares what the
@@ -63,7 +67,12 @@ func Verify(ctx context.Context, dir string, hooks Hooks) (Verified, error) {
 		errs = append(errs, err)
 	} else {
 		v.Totals = lock.Totals()
-		errs = append(errs, checkManifests(dir, lock, sums), checkConfig(dir, lock))
+		errs = append(errs, checkManifests(dir, lock, sums))
+		if isDelta(sums) {
+			errs = append(errs, v.delta(dir, lock))
+		} else {
+			errs = append(errs, checkConfig(dir, lock))
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		if ctx.Err() != nil {
@@ -93,7 +102,11 @@ func compareSums(ctx context.Context, dir string, want map[string]string, hooks 
 			errs = append(errs, fmt.Errorf("%s is not in %s", name, SumsFile))
 		}
 	}
-	for _, name := range []string{ButaneFile, IgnitionFile, LockFile} {
+	texts := []string{ButaneFile, IgnitionFile, LockFile}
+	if isDelta(want) {
+		texts = []string{DeltaFile, LockFile}
+	}
+	for _, name := range texts {
 		if _, ok := want[name]; !ok {
 			errs = append(errs, fmt.Errorf("%s has no entry for %s", SumsFile, name))
 		}
@@ -140,6 +153,9 @@ func (v *Verified) store(dir string, sums map[string]string) (err error) {
 	case sums[StoreFile] != "":
 		v.StoreDigest = "sha256:" + sums[StoreFile]
 		v.StoreSize, err = checkFile(filepath.Join(dir, StoreFile), checkSuperblock)
+	case sums[DeltaStoreFile] != "":
+		v.StoreDigest = "sha256:" + sums[DeltaStoreFile]
+		v.StoreSize, err = checkFile(filepath.Join(dir, DeltaStoreFile), checkSuperblock)
 	case sums[rootRecords] != "":
 		v.StoreSize, err = checkRoot(filepath.Join(dir, StoreDir))
 	default:
@@ -175,10 +191,10 @@ func checkEnd(f *os.File, size int64) error {
 func checkSuperblock(f *os.File, size int64) error {
 	head := make([]byte, 48)
 	if _, err := f.ReadAt(head, 0); err != nil || binary.LittleEndian.Uint32(head) != squashfs.Magic {
-		return fmt.Errorf("%s is not a squashfs", StoreFile)
+		return fmt.Errorf("%s is not a squashfs", filepath.Base(f.Name()))
 	}
 	if used := binary.LittleEndian.Uint64(head[40:]); used > uint64(size) {
-		return fmt.Errorf("%s ends after %d of %d bytes", StoreFile, size, used)
+		return fmt.Errorf("%s ends after %d of %d bytes", filepath.Base(f.Name()), size, used)
 	}
 	return nil
 }

@@ -165,6 +165,18 @@ func (f File) check() error {
 // where the first extent ends.
 func (f File) Offset() int64 { return f.extents[0].offset }
 
+// InOnePiece says whether all extents of the file follow each other.
+func (f File) InOnePiece() bool {
+	end := f.Offset()
+	for _, e := range f.extents {
+		if e.offset != end {
+			return false
+		}
+		end += e.size
+	}
+	return true
+}
+
 // Reader reads the file.
 func (f File) Reader() io.Reader {
 	var parts []io.Reader

@@ -44,7 +44,8 @@ func TestCompare(t *testing.T) {
 func TestDrift(t *testing.T) {
 	base := locked(map[string]string{"x": "ab", "y": "ac"}, nil)
 	unpacked := locked(map[string]string{"x": "ab", "y": "ac"}, nil)
-	unpacked.Images[0].Layers[0].UnpackedSize, unpacked.Images[0].Layers[0].Inodes = 100, 3
+	known := &unpacked.Images[0].Layers[0]
+	known.UnpackedSize, known.Inodes, known.Root = 100, 3, "0755:0:0"
 	arm := locked(map[string]string{"x": "ab", "y": "ac"}, nil)
 	arm.Platform = "linux/arm64"
 	from := locked(map[string]string{"x": "ab", "y": "ac"}, nil)

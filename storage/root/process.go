@@ -14,10 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Init must be the first that main calls: the library calls its own program again to
-// unpack layers, in a root of their own. If Init returns true, that is done and main
-// returns.
-func Init() bool { return reexec.Init() }
+// Init must be the first that main calls, and once: the library calls its own program
+// again to unpack layers, in a root of their own, and Examine does for what it mounts. If
+// Init returns true, that is done and main returns.
+func Init() bool {
+	reexec.Register(examiner, examineMain)
+	return reexec.Init()
+}
 
 // ErrNotPermitted says that this process may not write a store.
 var ErrNotPermitted = errors.New("a store that is a folder takes root: its files belong to many users, and devices and trusted attributes are among them")

@@ -1,0 +1,170 @@
+package root
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+
+	cstorage "go.podman.io/storage"
+	"go.podman.io/storage/pkg/reexec"
+	"go.podman.io/storage/types"
+)
+
+// examiner is this program when it works for Examine.
+const examiner = "pinbox-examine"
+
+// ErrMount says that stores could not be mounted or opened to look at them.
+var ErrMount = errors.New("stores cannot be examined")
+
+// Packed is a store that is a file, or stands in one.
+type Packed struct {
+	File string `json:"file"`
+	// Offset and Size of the squashfs in the file, in bytes.
+	Offset int64 `json:"offset"`
+	Size   int64 `json:"size"`
+}
+
+// Examined is what Examine finds.
+type Examined struct {
+	// Complaints of the library, in order: none if all is whole.
+	Complaints []string `json:"complaints,omitempty"`
+	// Files of the first store that were asked for, by their paths.
+	Files map[string][]byte `json:"files"`
+}
+
+// examination is what the examiner is told.
+type examination struct {
+	Stores  []Packed `json:"stores"`
+	Files   []string `json:"files"`
+	Scratch string   `json:"scratch"`
+}
+
+// MayExamine says whether Examine can do its work here: it is root of this machine, for
+// it mounts files.
+func MayExamine() bool { return Check() == nil && Confined() == "" }
+
+// Examine has the library judge stores that stand together: every layer is mounted,
+// compared with the record of its tar stream and with its digest, every document of an
+// image with its size. It also reads files of the first. All is mounted read-only, in a
+// mount namespace of a process of its own, so that nothing stays mounted, however it
+// ends.
+func Examine(ctx context.Context, stores []Packed, files ...string) (Examined, error) {
+	scratch, err := os.MkdirTemp("", "pinbox-examine-*")
+	if err != nil {
+		return Examined{}, err
+	}
+	defer os.RemoveAll(scratch)
+	told, err := json.Marshal(examination{stores, files, scratch})
+	if err != nil {
+		return Examined{}, err
+	}
+	// The signal at the parent's death is one at that of its thread.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd := reexec.CommandContext(ctx, examiner)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	var out, errOut bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(told), &out, &errOut
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return Examined{}, ctx.Err()
+		}
+		return Examined{}, fmt.Errorf("%w: %w: %s", ErrMount, err, strings.TrimSpace(errOut.String()))
+	}
+	var found Examined
+	if err := json.Unmarshal(out.Bytes(), &found); err != nil {
+		return Examined{}, fmt.Errorf("%w: %w", ErrMount, err)
+	}
+	return found, nil
+}
+
+// examineMain is the program of the examiner.
+func examineMain() {
+	if err := examine(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func examine(in io.Reader, out io.Writer) error {
+	var e examination
+	if err := json.NewDecoder(in).Decode(&e); err != nil {
+		return err
+	}
+	// What the library writes is forgotten with the namespace.
+	if err := syscall.Mount("tmpfs", e.Scratch, "tmpfs", 0, ""); err != nil {
+		return fmt.Errorf("mount at %s: %w", e.Scratch, err)
+	}
+	var roots []string
+	for n, s := range e.Stores {
+		root := filepath.Join(e.Scratch, fmt.Sprint(n))
+		if err := s.mount(root); err != nil {
+			return err
+		}
+		roots = append(roots, root)
+	}
+	found := Examined{Files: map[string][]byte{}}
+	for _, name := range e.Files {
+		content, err := os.ReadFile(filepath.Join(roots[0], filepath.FromSlash(name)))
+		if err != nil {
+			found.Complaints = append(found.Complaints, err.Error())
+		}
+		found.Files[name] = content
+	}
+	complaints, err := judge(e.Scratch, roots)
+	if err != nil {
+		return err
+	}
+	found.Complaints = append(found.Complaints, complaints...)
+	return json.NewEncoder(out).Encode(found)
+}
+
+// mount mounts the store by a loop device, which goes with the mount.
+func (p Packed) mount(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	options := fmt.Sprintf("ro,nosuid,nodev,loop,offset=%d,sizelimit=%d", p.Offset, p.Size)
+	if out, err := exec.Command("mount", "-t", "squashfs", "-o", options, p.File, dir).CombinedOutput(); err != nil {
+		return fmt.Errorf("mount %s: %w: %s", p.File, err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+// judge gives what the library complains of.
+func judge(scratch string, roots []string) (complaints []string, err error) {
+	options := types.StoreOptions{
+		GraphRoot: filepath.Join(scratch, "graph"), RunRoot: filepath.Join(scratch, "run"), GraphDriverName: "overlay",
+	}
+	for _, root := range roots {
+		options.GraphDriverOptions = append(options.GraphDriverOptions, "overlay.imagestore="+root)
+	}
+	library, err := cstorage.GetStore(options)
+	if err != nil {
+		return nil, fmt.Errorf("containers/storage: %w", err)
+	}
+	report, err := library.Check(cstorage.CheckEverything())
+	if err != nil {
+		return nil, fmt.Errorf("containers/storage: %w", err)
+	}
+	for _, kind := range []map[string][]error{report.Layers, report.ROLayers, report.Images, report.ROImages} {
+		for _, id := range slices.Sorted(maps.Keys(kind)) {
+			for _, err := range kind[id] {
+				complaints = append(complaints, id+": "+err.Error())
+			}
+		}
+	}
+	_, err = library.Shutdown(true)
+	return complaints, err
+}
