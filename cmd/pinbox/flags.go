@@ -76,6 +76,11 @@ func addOutput(flags *pflag.FlagSet, output *string) {
 	flags.StringVar(output, "output", "text", "text, or json for programs")
 }
 
+// addFrom adds what says what nodes have.
+func addFrom(flags *pflag.FlagSet, from *[]string) {
+	flags.StringArrayVar(from, "from", nil, "what nodes have: folder of an appliance or of a delta, ISO, or lock; repeated, a node has any one of them")
+}
+
 func checkOutput(output string) error {
 	if output != "text" && output != "json" {
 		return usageError{fmt.Errorf("--output %s: it is text or json", output)}

@@ -22,9 +22,14 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/oracle"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/root"
 )
 
-func TestMain(m *testing.M) { oracle.Main(m) }
+func TestMain(m *testing.M) {
+	if !root.Init() {
+		oracle.Main(m)
+	}
+}
 
 const nodePackage = "github.com/pinbox/pinbox/cmd/pinbox-node"
 

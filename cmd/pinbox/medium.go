@@ -11,7 +11,7 @@ import (
 func mediumCommand() *cobra.Command {
 	var o builder.MediumOptions
 	cmd := &cobra.Command{
-		Use:   "medium out/ -o medium.iso",
+		Use:   "medium {out/ | delta/} -o medium.iso",
 		Short: "Write a store to an ISO without a system, with the label that the node looks for",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -8,6 +8,7 @@ import (
 
 func planCommand() *cobra.Command {
 	var in inputFlags
+	var from []string
 	cmd := &cobra.Command{
 		Use:   "plan {-c appliance.yaml | --set sets.yaml}",
 		Short: "Show what a build would hold, and write nothing",
@@ -17,16 +18,18 @@ func planCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			opts.From = from
 			progress := newProgress(cmd.ErrOrStderr(), in.output)
 			opts.Hooks = progress.hooks()
-			lock, warnings, err := builder.Plan(cmd.Context(), opts)
+			lock, lacking, warnings, err := builder.PlanDelta(cmd.Context(), opts)
 			progress.close()
 			if err != nil {
 				return err
 			}
-			return printPlan(cmd, in.output, lock, warnings)
+			return printPlan(cmd, in.output, lock, lacking, warnings)
 		},
 	}
 	in.add(cmd.Flags())
+	addFrom(cmd.Flags(), &from)
 	return cmd
 }

@@ -66,14 +66,15 @@ func printBuilt(cmd *cobra.Command, output string, r builder.Result) error {
 	return err
 }
 
-func printPlan(cmd *cobra.Command, output string, lock pinset.Lock, warnings []string) error {
+func printPlan(cmd *cobra.Command, output string, lock pinset.Lock, lacking *builder.Lacking, warnings []string) error {
 	totals := lock.Totals()
 	if output == "json" {
 		return printJSON(cmd, struct {
-			Totals   pinset.Totals `json:"totals"`
-			Warnings []string      `json:"warnings,omitempty"`
-			Lock     pinset.Lock   `json:"lock"`
-		}{totals, warnings, lock})
+			Totals   pinset.Totals    `json:"totals"`
+			Delta    *builder.Lacking `json:"delta,omitempty"` // with --from
+			Warnings []string         `json:"warnings,omitempty"`
+			Lock     pinset.Lock      `json:"lock"`
+		}{totals, lacking, warnings, lock})
 	}
 	printWarnings(cmd, warnings)
 	out := cmd.OutOrStdout()
@@ -92,6 +93,29 @@ func printPlan(cmd *cobra.Command, output string, lock pinset.Lock, warnings []s
 	_, err := fmt.Fprintf(out, "%s of %s for %s: %s of %s to read; a registry on the node would hold %s of %s\n",
 		plural(totals.Images, "image"), plural(len(lock.Sets), "set"), lock.Platform,
 		plural(totals.Layers, "different layer"), size(totals.Bytes), plural(totals.LayersInAll, "layer"), size(totals.BytesInAll))
+	if lacking != nil && err == nil {
+		_, err = fmt.Fprintf(out, "a delta would have %s: %s to read\n", ofAll(*lacking, totals), size(lacking.Bytes))
+	}
+	return err
+}
+
+func ofAll(new builder.Lacking, all pinset.Totals) string {
+	return fmt.Sprintf("%d of %s", new.Layers, plural(all.Layers, "layer"))
+}
+
+func printDelta(cmd *cobra.Command, output string, r builder.DeltaResult) error {
+	if output == "json" {
+		return printJSON(cmd, r)
+	}
+	printWarnings(cmd, r.Warnings)
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), `built a delta of %s for %s in %s: %s in a store of %s, %s, out of %s
+  %s/%s  what nodes lack: they stand on one of %s
+  %s/%s  PinnedImageSets for a cluster: oc apply -f
+next: pinbox medium %s -o delta.iso
+on the node: pinbox-node attach, with the medium, or with the folder copied there
+`,
+		r.Name, r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond), plural(r.Totals.Images, "image"), size(r.StoreSize),
+		ofAll(r.New, r.Totals), size(r.New.Bytes), r.Out, r.Store, plural(len(r.Bases), "base"), r.Out, builder.ManifestsDir, r.Out)
 	return err
 }
 
@@ -108,6 +132,24 @@ func printVerified(cmd *cobra.Command, output string, v builder.Verified) error 
 	}
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is whole: %s, %s%s\n",
 		v.Dir, plural(v.Files, "file"), plural(v.Totals.Images, "image"), store)
+	if d := v.Delta; d != nil && err == nil {
+		err = printDeltaVerified(cmd.OutOrStdout(), *d)
+	}
+	for _, what := range v.Unchecked {
+		fmt.Fprintf(cmd.OutOrStdout(), "not checked: %s\n", what)
+	}
+	return err
+}
+
+func printDeltaVerified(w io.Writer, d builder.VerifiedDelta) error {
+	stands, checked := "without --base nobody has looked for those", ""
+	if len(d.Bases) > 0 {
+		stands = "all there in " + strings.Join(d.Bases, ", ")
+	}
+	if d.Mounted {
+		checked = "; containers/storage has mounted and compared every layer of all of them and finds no fault"
+	}
+	_, err := fmt.Fprintf(w, "it has %s and needs %s of a base, %s%s\n", plural(d.Layers, "layer"), plural(d.Needs, "layer"), stands, checked)
 	return err
 }
 

@@ -29,7 +29,7 @@ node boots with every image there, with no registry, no pull and no copy.
 		PersistentPreRun:  func(*cobra.Command, []string) { began = true },
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	root.AddCommand(buildCommand(), planCommand(), lockCommand(), diffCommand(), lintCommand(), verifyCommand(), isoCommand(), mediumCommand(), cacheCommand(), demoCommand())
+	root.AddCommand(buildCommand(), planCommand(), deltaCommand(), lockCommand(), diffCommand(), lintCommand(), verifyCommand(), isoCommand(), mediumCommand(), cacheCommand(), demoCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

@@ -8,8 +8,9 @@ import (
 
 func verifyCommand() *cobra.Command {
 	var output string
+	var bases []string
 	cmd := &cobra.Command{
-		Use:   "verify {out/ | appliance.iso}",
+		Use:   "verify {out/ | appliance.iso | delta/ --base old/}",
 		Short: "Hash again everything that was built, and compare",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -17,7 +18,7 @@ func verifyCommand() *cobra.Command {
 				return err
 			}
 			progress := newProgress(cmd.ErrOrStderr(), output)
-			verified, err := builder.Verify(cmd.Context(), args[0], progress.hooks())
+			verified, err := builder.VerifyDelta(cmd.Context(), args[0], bases, progress.hooks())
 			progress.close()
 			if err != nil {
 				return err
@@ -25,6 +26,7 @@ func verifyCommand() *cobra.Command {
 			return printVerified(cmd, output, verified)
 		},
 	}
+	cmd.Flags().StringArrayVar(&bases, "base", nil, "folder or ISO of what a delta stands on, so that it is checked with that; may be repeated, for all that stand together")
 	addOutput(cmd.Flags(), &output)
 	return cmd
 }

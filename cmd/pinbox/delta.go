@@ -1,0 +1,47 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/builder"
+)
+
+func deltaCommand() *cobra.Command {
+	var in inputFlags
+	var cache cacheFlags
+	var from []string
+	var out string
+	cmd := &cobra.Command{
+		Use:   "delta --from old/ {-c appliance.yaml | --set sets.yaml} -o delta/",
+		Short: "Build a store with only what nodes lack, to mount beside the one that they have",
+		Example: `  pinbox delta --from old/ -c appliance.yaml -o delta/
+  pinbox delta --from old.iso --from older/pinbox.lock.json --set worker.yaml -o delta/`,
+		Args: inputsByFlags,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			opts, err := in.options()
+			if err != nil {
+				return err
+			}
+			opts.From = from
+			if opts.Out, err = requireOut(out); err != nil {
+				return err
+			}
+			if opts.Cache, err = cache.cache(cmd.Flags()); err != nil {
+				return err
+			}
+			progress := newProgress(cmd.ErrOrStderr(), in.output)
+			opts.Hooks = progress.hooks()
+			result, err := builder.Delta(cmd.Context(), opts)
+			progress.close()
+			if err != nil {
+				return err
+			}
+			return printDelta(cmd, in.output, result)
+		},
+	}
+	in.add(cmd.Flags())
+	cache.add(cmd.Flags())
+	addFrom(cmd.Flags(), &from)
+	cmd.Flags().StringVarP(&out, "out", "o", "", "folder to make")
+	return cmd
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/sample"
+)
+
+// upgrade is a site with an appliance of the first release, and appliance files of both.
+type upgrade struct {
+	t           *testing.T
+	old         string
+	first, next string
+	flags       []string
+}
+
+func newUpgrade(t *testing.T) upgrade {
+	t.Helper()
+	pins, err := serve(t, nil).PushSeries(t.Context(), []byte("program"), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := upgrade{t: t, old: filepath.Join(t.TempDir(), "old"), flags: []string{"--tls-verify=false", "--cache-dir", t.TempDir()}}
+	file := func(name string, pins []string, more string) string {
+		sets := write(t, name+"-sets.yaml", sample.Set("worker", pins...))
+		return write(t, name+".yaml", []byte("apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: ship-7}\nspec:\n  sources: [{pinnedImageSets: ["+sets+"]}]\n"+more))
+	}
+	u.first = file("first", pins[0], "")
+	u.next = file("next", pins[1], "  ignition: {sshAuthorizedKeys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb me]}\n")
+	u.do(exitOK, "built ship-7", append([]string{"build", "-c", u.first, "-o", u.old, "--node-binary", fixtures.Program(t, nodePackage)}, u.flags...)...)
+	return u
+}
+
+func (u upgrade) do(code int, says string, args ...string) (stdout, stderr string) {
+	u.t.Helper()
+	got, stdout, stderr := pinbox(u.t.Context(), args...)
+	if got != code || !strings.Contains(stdout+stderr, says) {
+		u.t.Fatalf("%v: exit code %d, want %d and %q\n%s%s", args, got, code, says, stdout, stderr)
+	}
+	return stdout, stderr
+}
+
+// delta gives its folder.
+func (u upgrade) delta(from string) (dir, stdout, stderr string) {
+	u.t.Helper()
+	dir = filepath.Join(u.t.TempDir(), "delta")
+	stdout, stderr = u.do(exitOK, "built a delta of ship-7 for linux/amd64", append([]string{"delta", "--from", from, "-c", u.next, "-o", dir}, u.flags...)...)
+	return dir, stdout, stderr
+}
+
+// A user's way to the next release: plan, delta, verify, medium.
+func TestDelta(t *testing.T) {
+	u := newUpgrade(t)
+	u.do(exitOK, "a delta would have 3 of 8 layers: ", "plan", "--from", u.old, "-c", u.next, "--tls-verify=false")
+	dir, stdout, stderr := u.delta(u.old)
+	if !strings.Contains(stdout, "3 of 8 layers") || !strings.Contains(stdout, "next: pinbox medium "+dir+" -o delta.iso") || !strings.Contains(stderr, "warning: a delta changes no configuration of nodes, where these stay what they were: spec.ignition") {
+		t.Errorf("%s%s", stdout, stderr)
+	}
+	u.do(exitOK, "it has 3 layers and needs 5 layers of a base, without --base nobody has looked for those", "verify", dir)
+	medium := filepath.Join(t.TempDir(), "delta.iso")
+	u.do(exitOK, "", "medium", dir, "-o", medium)
+	u.do(exitOK, "2 files, 4 images in a store of", "verify", medium)
+	u.do(exitOK, "PINBOX", "iso", "show", medium)
+	for _, new := range []string{dir, medium} {
+		u.do(exitOK, "images: 3 added, 3 removed, 1 kept", "diff", u.old, new)
+	}
+	if os.Geteuid() == 0 {
+		u.do(exitOK, "containers/storage has mounted and compared every layer", "verify", dir, "--base", u.old)
+		u.do(exitOK, "containers/storage has mounted and compared every layer", "verify", medium, "--base", u.old)
+	}
+	u.do(exitOK, "not checked: ", "verify", dir, "--base", filepath.Join(u.old, "pinbox.lock.json"))
+	u.do(exitVerify, "is in none of the bases", "verify", dir, "--base", dir)
+	u.do(exitInput, "--base goes with what `pinbox delta` made", "verify", u.old, "--base", u.old)
+	u.do(exitUsage, "is not empty", append([]string{"delta", "--from", u.old, "-c", u.next, "-o", dir}, u.flags...)...)
+	other, _, _ := u.delta(filepath.Join(u.old, "pinbox.lock.json"))
+	if old, new := mustRead(t, filepath.Join(dir, "delta.json")), mustRead(t, filepath.Join(other, "delta.json")); string(old) == string(new) {
+		t.Error("the same bases, though one is a lock alone")
+	}
+	again, _, _ := u.delta(u.old)
+	if diff := cmp.Diff(fixtures.Tree(t, dir), fixtures.Tree(t, again)); diff != "" {
+		t.Errorf("another build differs:\n%s", diff)
+	}
+}
+
+// Programs read what people read.
+func TestDeltaForPrograms(t *testing.T) {
+	u := newUpgrade(t)
+	var plan struct{ Delta builder.Lacking }
+	stdout, _ := u.do(exitOK, "", "plan", "--from", u.old, "-c", u.next, "--tls-verify=false", "--output", "json")
+	if err := json.Unmarshal([]byte(stdout), &plan); err != nil {
+		t.Fatal(err)
+	}
+	var built builder.DeltaResult
+	dir := filepath.Join(t.TempDir(), "delta")
+	stdout, _ = u.do(exitOK, "", append([]string{"delta", "--from", u.old, "-c", u.next, "-o", dir, "--output", "json"}, u.flags...)...)
+	if err := json.Unmarshal([]byte(stdout), &built); err != nil {
+		t.Fatal(err)
+	}
+	if plan.Delta.Layers != 3 || plan.Delta != built.New || built.Out != dir || built.Store != "delta.squashfs" || len(built.Bases) != 1 || len(built.Warnings) != 1 {
+		t.Errorf("%+v\n%+v", plan, built)
+	}
+	var verified builder.Verified
+	stdout, _ = u.do(exitOK, "", "verify", dir, "--base", u.old, "--output", "json")
+	if err := json.Unmarshal([]byte(stdout), &verified); err != nil {
+		t.Fatal(err)
+	}
+	if d := verified.Delta; d == nil || d.Layers != 3 || d.Needs != 5 || d.Mounted != (len(verified.Unchecked) == 0) || verified.StoreDigest != built.StoreDigest {
+		t.Errorf("%+v, %+v", verified, d)
+	}
+}
+
+func TestBadDeltas(t *testing.T) {
+	u := newUpgrade(t)
+	_, _ = u.do(exitOK, "", "lock", "-c", u.first, "--tls-verify=false")
+	locked := strings.TrimSuffix(u.first, ".yaml") + ".lock.json"
+	tarred := write(t, "tar.yaml", []byte(strings.Replace(string(mustRead(t, u.next)), "  ignition:", "  store: {format: tar}\n  ignition:", 1)))
+	for _, c := range []struct {
+		code int
+		says string
+		args []string
+	}{
+		{exitUsage, "name it with --from", []string{"-c", u.next}},
+		{exitUsage, "name the folder to make with -o", []string{"--from", u.old, "-c", u.next, "-o", ""}},
+		{exitUsage, "stands alone", []string{"--from", u.old, "-c", u.next, "more"}},
+		{exitInput, "check the path", []string{"--from", "/no/such/folder", "-c", u.next}},
+		{exitInput, "name the folder of a build with --from", []string{"--from", locked, "-c", u.next}},
+		{exitInput, "a delta is a squashfs", []string{"--from", u.old, "-c", tarred}},
+		{exitInput, "it is for linux/amd64", []string{"--from", u.old, "-c", u.next, "--platform", "linux/arm64"}},
+	} {
+		out := filepath.Join(t.TempDir(), "delta")
+		u.do(c.code, c.says, append(append([]string{"delta", "-o", out}, u.flags...), c.args...)...)
+		if _, err := os.Stat(out); err == nil {
+			t.Errorf("%v made %s", c.args, out)
+		}
+	}
+}
+
+// Another user than root is told what was not looked at.
+func TestVerifyDeltaWithoutRoot(t *testing.T) {
+	fixtures.NeedRoot(t)
+	u := newUpgrade(t)
+	dir, _, _ := u.delta(u.old)
+	home := t.TempDir()
+	program := filepath.Join(home, "pinbox")
+	fixtures.Run(t, "cp", fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), program)
+	for _, path := range []string{home, dir, u.old} {
+		fixtures.Run(t, "chmod", "-R", "a+rX", path)
+		fixtures.Run(t, "chmod", "a+x", filepath.Dir(path))
+	}
+	cmd := exec.Command(program, "verify", dir, "--base", u.old)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4711, Gid: 4711}}
+	stdout, stderr, code := runProgram(t, cmd)
+	if code != exitOK || !strings.Contains(stdout, "all there in "+u.old) || !strings.Contains(stdout, "not checked: what is in the layers") || strings.Contains(stdout, "has mounted") {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	cmd = exec.Command(program, "verify", dir, "--base", u.old)
+	if stdout, stderr, code := runProgram(t, cmd); code != exitOK || !strings.Contains(stdout, "has mounted") {
+		t.Errorf("as root: exit code %d\n%s%s", code, stdout, stderr)
+	}
+}
