@@ -120,9 +120,15 @@ type NodeSpec struct {
 	// InternalRepair leaves CRI-O's own repair on after an unclean stop. Up to at
 	// least CRI-O 1.34 it wipes the main store of a node with a read-only one.
 	InternalRepair bool `yaml:"internalRepair,omitempty"`
-	// SELinuxContext of the mounted store; system_u:object_r:container_ro_file_t:s0
-	// if left out, no context at all if "".
+	// SELinuxContext of mounted stores, of those that are attached later too;
+	// system_u:object_r:container_ro_file_t:s0 if left out, no context at all if "".
 	SELinuxContext *string `yaml:"selinuxContext,omitempty"`
+	// KeepPrevious is how many previous releases stay on the node, for `pinbox-node
+	// rollback`; 1 if left out.
+	KeepPrevious *int `yaml:"keepPrevious,omitempty" jsonschema:"minimum=0"`
+	// AutoAttach has the node attach a medium with the volume label PINBOX as soon as
+	// it is plugged in.
+	AutoAttach bool `yaml:"autoAttach,omitempty"`
 	// PullSecret is a file of registry credentials for the nodes. It stands in the
 	// Ignition configs and in the ISO, for whoever can read those.
 	PullSecret string `yaml:"pullSecret,omitempty"`

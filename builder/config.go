@@ -12,6 +12,7 @@ import (
 
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/ignition"
+	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -58,20 +59,23 @@ func (s Spec) validateISO() error {
 func (s Spec) config(sets []pinset.Set, registries []byte) ignition.Config {
 	c := ignition.Config{
 		Sets: sets, Registries: registries, InternalRepair: s.Node.InternalRepair, SSHKeys: s.Ignition.SSHAuthorizedKeys,
+		KeepPrevious: crio.DefaultKeepPrevious, AutoAttach: s.Node.AutoAttach,
 		Store: ignition.Store{
 			Path: s.Node.Store.Path, PartitionLabel: s.Node.Store.PartitionLabel, VolumeLabel: s.Node.Store.VolumeLabel,
 			SELinuxContext: ignition.DefaultSELinuxContext,
 		},
 	}
 	if s.Store.Format.isFolder() {
-		c.Store = ignition.Store{Folder: cmp.Or(s.Node.Store.Path, ignition.DefaultStoreFolder)}
-		return c
+		c.Store.Path, c.Store.Folder = "", cmp.Or(s.Node.Store.Path, ignition.DefaultStoreFolder)
 	}
 	if s.ISO.Mode == modeInstall {
 		c.Store.PartitionLabel = ignition.InstalledLabel
 	}
 	if s.Node.SELinuxContext != nil {
 		c.Store.SELinuxContext = *s.Node.SELinuxContext
+	}
+	if s.Node.KeepPrevious != nil {
+		c.KeepPrevious = *s.Node.KeepPrevious
 	}
 	return c
 }

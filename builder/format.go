@@ -80,8 +80,6 @@ func (s Spec) validateStore() error {
 		return only("spec.node.store.partitionLabel")
 	case s.Store.Format == FormatTar && s.Node.Store.Path == ignition.MainStore:
 		return fmt.Errorf("spec.node.store.path %s is CRI-O's own store, which spec.store.format dir is for", ignition.MainStore)
-	case s.Node.SELinuxContext != nil:
-		return errors.New("spec.node.selinuxContext is an option of the mount of a squashfs; label the folder of the store where it is made")
 	}
 	return nil
 }

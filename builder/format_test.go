@@ -141,7 +141,7 @@ func TestFormatsDoNotGoWithEverything(t *testing.T) {
 		"  store: {format: tar}\n  iso: {base: a.iso, mode: install, installDevice: /dev/sda}\n": "spec.iso.mode install goes with",
 		"  store: {format: tar}\n  node: {store: {volumeLabel: PINBOX}}\n":                       "spec.node.store.volumeLabel goes with",
 		"  store: {format: tar}\n  node: {store: {partitionLabel: pinbox-store}}\n":              "spec.node.store.partitionLabel goes with",
-		"  store: {format: tar}\n  node: {selinuxContext: \"a:b:c:s0\"}\n":                       "label the folder of the store where it is made",
+		"  store: {format: tar}\n  node: {selinuxContext: \"a:b:c:s0\"}\n":                       "", // of stores that are attached later
 		"  store: {format: tar}\n  node: {store: {path: /var/lib/pinbox/stores/3}}\n":            "where stores are mounted",
 		"  store: {format: tar}\n  node: {store: {path: \"/a b\"}}\n":                            "letters, digits",
 	} {

@@ -73,7 +73,7 @@ func TestSchemaAgreesWithTheDecoder(t *testing.T) {
 	}{
 		"least":               {good, ""},
 		"unknown compression": {good + "  store:\n    compression: lzo\n", "it is zstd, gzip or none"},
-		"with everything":     {good + "  platform: linux/arm64\n  store:\n    blockSize: 4096\n  ignition:\n    butane: [b.bu]\n    sshAuthorizedKeys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb]\n  node:\n    store:\n      path: /srv/store\n    internalRepair: true\n    selinuxContext: \"\"\n    binary: x\n", ""},
+		"with everything":     {good + "  platform: linux/arm64\n  store:\n    blockSize: 4096\n  ignition:\n    butane: [b.bu]\n    sshAuthorizedKeys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb]\n  node:\n    store:\n      path: /srv/store\n    internalRepair: true\n    selinuxContext: \"\"\n    keepPrevious: 0\n    autoAttach: true\n    binary: x\n", ""},
 		"misspelt field":      {good + "  platfrom: linux/amd64\n", ":8: field platfrom not found"},
 		"misspelt deep":       {good + "  node:\n    store:\n      pth: /x\n", ":10: field pth not found"},
 		"wrong type":          {head + "spec:\n  sources: yes\n", ":6: there is a text, and a list is wanted"},
@@ -84,6 +84,7 @@ func TestSchemaAgreesWithTheDecoder(t *testing.T) {
 		"path with a newline": {good + "  node:\n    store:\n      path: \"/a\\nOptions=rw\"\n", "letters, digits"},
 		"label with a space":  {good + "  node:\n    store:\n      partitionLabel: my store\n", "partition label"},
 		"relative path":       {good + "  node:\n    store:\n      path: srv/store\n", "starts with /"},
+		"keep less than none": {good + "  node:\n    keepPrevious: -1\n", "keepPrevious is -1; it is 0 or more"},
 		"duplicate field":     {good + "  sources: []\n", "already defined"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -90,8 +90,11 @@ func Render(c Config) ([]byte, error) {
 	doc.Storage.Directories = c.Store.directories()
 	doc.Storage.Files = slices.DeleteFunc(c.files(), func(f file) bool { return c.carries(f.Path) })
 	t := newTemplates(c.Store)
-	t.Carried = c.Carried
+	t.Carried, t.AutoAttach = c.Carried, c.AutoAttach
 	doc.Systemd.Units = t.node()
+	if c.AutoAttach {
+		doc.Storage.Files = append(doc.Storage.Files, text(UdevRulesPath, []byte(t.render("udev.rules"))))
+	}
 	return doc.encode("First-boot configuration of a pinbox appliance. config.ign is made from it", "config.bu", t.err)
 }
 
@@ -145,6 +148,8 @@ func (d *document) merge(c Config) error {
 
 // Names of pinbox's own units.
 const (
+	mountUnit     = "pinbox-mount.service"
+	attachUnit    = "pinbox-attach@.service"
 	firstbootUnit = "pinbox-firstboot.service"
 	nodeUnit      = "pinbox-node.service"
 	filesUnit     = "pinbox-files.service"
@@ -160,7 +165,10 @@ func (c Config) conflict(merged []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrButane, err)
 	}
-	own := map[string]bool{unitName(crio.Slots()[0]): true, firstbootUnit: true, nodeUnit: true, filesUnit: true, crioDropin: true, unitName(mediumDir): true}
+	own := map[string]bool{
+		unitName(crio.Slots()[0]): true, unitName(mediumDir): true, filesUnit: true, crioDropin: true,
+		mountUnit: true, firstbootUnit: true, nodeUnit: true, attachUnit: true, UdevRulesPath: true,
+	}
 	for _, f := range c.files() {
 		own[f.Path] = true
 	}

@@ -48,6 +48,9 @@ const SetsDir = "/etc/pinbox/sets.d"
 // over registries.conf and earlier drop-ins: containers-registries.conf.d(5).
 const RegistriesPath = "/etc/containers/registries.conf.d/50-pinbox-mirrors.conf"
 
+// UdevRulesPath comes after 60-persistent-storage.rules, which finds file systems.
+const UdevRulesPath = "/etc/udev/rules.d/70-pinbox.rules"
+
 // Config is what the configuration is made from.
 type Config struct {
 	// Sets that the node pins.
@@ -61,6 +64,10 @@ type Config struct {
 	PullSecret []byte
 	// InternalRepair leaves CRI-O's repair on.
 	InternalRepair bool
+	// KeepPrevious releases stay on the node for a rollback.
+	KeepPrevious int
+	// AutoAttach has a medium with a later store attached as soon as it is plugged in.
+	AutoAttach bool
 	// SSHKeys of the user core.
 	SSHKeys []string
 	// Snippets of Butane to merge, in this order; later ones win.
@@ -81,7 +88,8 @@ type Store struct {
 	// Folder of a store that somebody else puts there, instead of all these: nothing is
 	// mounted. It may be MainStore.
 	Folder string
-	// SELinuxContext of everything in the store; "" leaves the option out.
+	// SELinuxContext of everything in the store, and in those that are attached later;
+	// "" leaves the option out.
 	SELinuxContext string
 }
 
@@ -128,7 +136,12 @@ func (c Config) Validate() error {
 			return fmt.Errorf("SSH key %d, %q, is no line of authorized_keys", i+1, key)
 		}
 	}
-	return nil
+	return c.node().Validate()
+}
+
+// node is what pinbox-node goes by when stores are attached.
+func (c Config) node() crio.NodeConfig {
+	return crio.NodeConfig{KeepPrevious: c.KeepPrevious, SELinuxContext: c.Store.SELinuxContext}
 }
 
 // What is what the node mounts, or has there.
@@ -183,11 +196,12 @@ func unitName(slot string) string {
 	return strings.ReplaceAll(strings.Trim(slot, "/"), "/", "-") + ".mount"
 }
 
-// files are all that the configuration writes, but for the units.
+// files are all that the configuration writes, but for what comes out of templates.
 func (c Config) files() []file {
 	files := []file{
 		text(crio.PinnedImagesPath, crio.RenderPinned(pinset.Union(c.Sets...))),
 		text(crio.StoresPath, crio.RenderStores(c.Store.additional(), c.InternalRepair)),
+		text(crio.NodeConfigPath, crio.RenderNodeConfig(c.node())),
 	}
 	if c.Registries != nil {
 		files = append(files, text(RegistriesPath, c.Registries))

@@ -44,9 +44,9 @@ func configs(t *testing.T) map[string]ignition.Config {
 	}
 	snippet := "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/hostname\n    contents:\n      inline: ship-7\n"
 	return map[string]ignition.Config{
-		"live": {Sets: sets, Store: ignition.Store{SELinuxContext: ignition.DefaultSELinuxContext}},
+		"live": {Sets: sets, Store: ignition.Store{SELinuxContext: ignition.DefaultSELinuxContext}, KeepPrevious: 1},
 		"installed": {
-			Sets: sets, Store: ignition.Store{PartitionLabel: "pinbox-store"}, InternalRepair: true,
+			Sets: sets, Store: ignition.Store{PartitionLabel: "pinbox-store"}, InternalRepair: true, KeepPrevious: 1, AutoAttach: true,
 			SSHKeys:  []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb me@ship"},
 			Snippets: []ignition.Snippet{{Name: "hostname.bu", Content: []byte(snippet)}},
 		},
@@ -102,6 +102,13 @@ func TestConfigGolden(t *testing.T) {
 		if !bytes.Equal(files[runtimecrio.PinnedImagesPath], runtimecrio.RenderPinned(pinset.Union(config.Sets...))) {
 			t.Errorf("%s: the pins in the config are %q", name, files[runtimecrio.PinnedImagesPath])
 		}
+		node := runtimecrio.NodeConfig{KeepPrevious: config.KeepPrevious, SELinuxContext: config.Store.SELinuxContext}
+		if got := files[runtimecrio.NodeConfigPath]; !bytes.Equal(got, runtimecrio.RenderNodeConfig(node)) {
+			t.Errorf("%s: the node's configuration is %q", name, got)
+		}
+		if rules := files[ignition.UdevRulesPath]; (rules != nil) != config.AutoAttach {
+			t.Errorf("%s: the rules for udev in the config are %q", name, rules)
+		}
 		if secret := files[runtimecrio.PullSecretPath]; !bytes.Equal(secret, config.PullSecret) {
 			t.Errorf("%s: the pull secret in the config is %q", name, secret)
 		}
@@ -141,7 +148,7 @@ func TestUnitsGolden(t *testing.T) {
 				base, unit = "10-pinbox-stores.conf", filepath.Join(unit, "10-pinbox-stores.conf")
 				verify = append(verify, "crio.service")
 			default:
-				verify = append(verify, base)
+				verify = append(verify, strings.Replace(base, "@.", "@sr0.", 1))
 			}
 			got, err := os.ReadFile(unit)
 			if err != nil {
@@ -210,6 +217,10 @@ func TestSnippetsMustNotReplaceOurs(t *testing.T) {
 		"/etc/crio/crio.conf.d/50-pinned-images": "storage: {files: [{path: /etc/crio/crio.conf.d/50-pinned-images, contents: {inline: x}}]}",
 		"/var/lib/pinbox/stores/3":               "storage: {links: [{path: /var/lib/pinbox/stores/3, target: /x}]}",
 		"pinbox-node.service":                    "systemd: {units: [{name: pinbox-node.service, enabled: false}]}",
+		"pinbox-mount.service":                   "systemd: {units: [{name: pinbox-mount.service, mask: true}]}",
+		"pinbox-attach@.service":                 "systemd: {units: [{name: pinbox-attach@.service, mask: true}]}",
+		ignition.UdevRulesPath:                   "storage: {files: [{path: " + ignition.UdevRulesPath + ", contents: {inline: x}}]}",
+		runtimecrio.NodeConfigPath:               "storage: {files: [{path: " + runtimecrio.NodeConfigPath + ", contents: {inline: x}}]}",
 		"pinbox-firstboot.service":               "systemd: {units: [{name: pinbox-firstboot.service, enabled: false}]}",
 		"pinbox-files.service":                   "systemd: {units: [{name: pinbox-files.service, enabled: false}]}",
 		"run-media-pinbox.mount":                 "systemd: {units: [{name: run-media-pinbox.mount, enabled: false}]}",

@@ -20,6 +20,7 @@ type rendering struct {
 	VolumeLabel, MediumDir string
 	FilesDir               string
 	Carried                []File
+	AutoAttach             bool
 	Disk                   string
 	err                    error
 }
@@ -52,14 +53,16 @@ func (r *rendering) render(name string) string {
 func (r *rendering) node() []unit {
 	var units []unit
 	if r.Mount != "" {
-		units = []unit{
-			{Name: r.Mount, Enabled: true, Contents: r.render("store.mount")},
-			{Name: "crio.service", Dropins: []dropin{{Name: crioDropin, Contents: r.render("crio.conf")}}},
-		}
+		units = []unit{{Name: r.Mount, Enabled: true, Contents: r.render("store.mount")}}
 	}
 	units = append(units,
+		unit{Name: "crio.service", Dropins: []dropin{{Name: crioDropin, Contents: r.render("crio.conf")}}},
+		unit{Name: mountUnit, Contents: r.render("mount.service")},
 		unit{Name: firstbootUnit, Enabled: true, Contents: r.render("firstboot.service")},
 		unit{Name: nodeUnit, Enabled: true, Contents: r.render("node.service")})
+	if r.AutoAttach {
+		units = append(units, unit{Name: attachUnit, Contents: r.render("attach.service")})
+	}
 	if r.VolumeLabel != "" {
 		units = append(units, unit{Name: unitName(r.MediumDir), Contents: r.render("medium.mount")})
 	}
