@@ -30,6 +30,9 @@ type Reconciler struct {
 	Sets func() ([]pinset.Set, error)
 	// Publish puts the status where others read it.
 	Publish func(Status) error
+	// Stores, unless it is nil, mounts the stores that were attached, or only looks at
+	// them, and tells how they are.
+	Stores func(context.Context) ([]StoreStatus, error)
 	Options
 	Hooks Hooks
 
@@ -56,6 +59,7 @@ func (r *Reconciler) Pass(ctx context.Context) (Status, error) {
 	if err := o.validate(); err != nil {
 		return r.previous, err
 	}
+	r.stores(ctx, &rep)
 	if rep.world, err = r.look(ctx); err != nil {
 		return r.end(ctx, rep, err)
 	}
@@ -392,6 +396,7 @@ func (r *Reconciler) Look(ctx context.Context, busy bool) (Status, error) {
 		return Status{}, ctx.Err()
 	}
 	rep := report{world: w, reloadDue: r.previous.ReloadDue, owner: r.defaults().Owner, node: r.Node, pools: r.Pools, problems: []error{configErr, err}}
+	r.stores(ctx, &rep)
 	rep = rep.recall(r.previous, busy)
 	if err == nil && !rep.pending {
 		rep.problems = append(rep.problems, r.Pins.Judge(w.pins))

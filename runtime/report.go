@@ -23,6 +23,8 @@ type report struct {
 	// faults of images, and errors of other things.
 	faults   map[pinset.Image]Fault
 	problems []error
+	// stores that were attached.
+	stores []StoreStatus
 	// pulls that were planned, and those that run.
 	pulls    []Pull
 	running  map[pinset.Image]bool
@@ -38,7 +40,7 @@ type report struct {
 func (r report) status(previous Status, now time.Time) Status {
 	s := Status{
 		Time: now.UTC(), Node: r.node, Runtime: r.version, Owner: r.owner, Pools: r.pools,
-		Images: r.images(), Progress: r.progress, Unpinned: r.unpinned, ReloadDue: r.reloadDue,
+		Images: r.images(), Progress: r.progress, Unpinned: r.unpinned, ReloadDue: r.reloadDue, Stores: r.stores,
 	}
 	if r.present == nil { // nobody could look
 		s.Unpinned = previous.Unpinned

@@ -32,6 +32,8 @@ type Status struct {
 	Conditions []Condition   `json:"conditions"`
 	Sets       []SetStatus   `json:"sets"`
 	Images     []ImageStatus `json:"images"`
+	// Stores that were attached to the node.
+	Stores []StoreStatus `json:"stores,omitempty"`
 	// Unpinned are images on the node that no set asks for any more.
 	Unpinned []string `json:"unpinned,omitempty"`
 	// ReloadDue says that the drop-in may have been written without CRI-O having

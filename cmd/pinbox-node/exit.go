@@ -8,6 +8,8 @@ import (
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/cri"
 	"github.com/pinbox/pinbox/runtime/partition"
+	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/runtime/systemd"
 )
 
 // What commands here say themselves.
@@ -38,6 +40,22 @@ var outcomes = []struct {
 	{errBusy, 7, "`pinbox-node status` shows what it does; --wait waits longer."},
 	{runtime.ErrOptions, 2, "`pinbox-node COMMAND --help` shows the flags."},
 	{cri.ErrNoAnswer, 1, "Is crio.service running, and are you root? --socket names its socket."},
+	{stores.ErrPlatform, 3, "Build it for this node: spec.platform of the appliance file."},
+	{stores.ErrNoBase, 3, "Attach the stores in between first, or build a delta for what this node has: `pinbox delta --from`."},
+	{stores.ErrNotStore, 3, "Name what `pinbox delta` or `pinbox build` made."},
+	{stores.ErrNoSource, 3, "Name the store's file, the folder that has it, or the device of a medium; are you root?"},
+	{stores.ErrNoSum, 3, "Bring SHA256SUMS with it, or give --digest."},
+	{stores.ErrNoStore, 3, "`pinbox-node stores` lists them."},
+	{stores.ErrNoPrevious, 3, "spec.node.keepPrevious says how many stay; an earlier store can be attached again."},
+	{stores.ErrNothing, 3, "`pinbox-node stores` lists the stores; --all folds the appliance's own too."},
+	{stores.ErrInUse, 3, "Take it out of use first; `pinbox-node fold` makes one store of several."},
+	{stores.ErrUnfold, 1, "The stores stay as they were; fold them again."},
+	{stores.ErrDamaged, 4, "`pinbox verify` finds out whether it was whole; bring it again."},
+	{stores.ErrLost, 4, "Plug in its medium, or attach the store again."},
+	{stores.ErrState, 4, "Restore the file, or move it away and attach the stores again."},
+	{stores.ErrNoSlot, 5, "`pinbox-node detach` removes what nothing refers to, `pinbox-node fold` makes one store of several."},
+	{stores.ErrBusy, 7, "--wait waits longer."},
+	{systemd.ErrPath, 3, "Use the store from another folder, or let it be copied."},
 	{errInterrupted, 130, "Another pass goes on from there."},
 }
 

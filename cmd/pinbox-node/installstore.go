@@ -16,18 +16,13 @@ func installStoreCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "install-store DISK",
 		Short: "Copy the store of a medium to a partition of its own, on a disk that CoreOS was installed to",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return fmt.Errorf("%w: name the disk", errUsage)
-			}
-			return nil
-		},
+		Args:  named("the disk"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Disk = args[0]
 			if check {
 				return partition.Check(o)
 			}
-			o.Done = percent(cmd.OutOrStdout())
+			o.Done = percent(cmd.OutOrStdout(), "copy the store and read it again")
 			r, err := partition.Install(cmd.Context(), o)
 			if err == nil {
 				fmt.Fprintf(cmd.OutOrStdout(), "the store, %s, is in a partition %s of %s\n", r.Digest, partition.Label, runtime.Size(r.Size))
@@ -41,11 +36,11 @@ func installStoreCommand() *cobra.Command {
 }
 
 // percent tells of every tenth of the way.
-func percent(w io.Writer) func(done, all int64) {
+func percent(w io.Writer, what string) func(done, all int64) {
 	next := int64(10)
 	return func(done, all int64) {
 		for ; done*100 >= next*all && next <= 100; next += 10 {
-			fmt.Fprintf(w, "copy the store and read it again: %d%%\n", next)
+			fmt.Fprintf(w, "%s: %d%%\n", what, next)
 		}
 	}
 }

@@ -8,6 +8,9 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
+// discard is for a pass whose result is shown.
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
 // logged writes what a pass does as journal lines.
 func logged(log *slog.Logger) runtime.Hooks {
 	return runtime.Hooks{

@@ -32,7 +32,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		SilenceErrors:     true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	root.AddCommand(firstbootCommand(), runCommand(), statusCommand(), planCommand(), installStoreCommand())
+	root.AddCommand(firstbootCommand(), runCommand(), statusCommand(), planCommand(),
+		attachCommand(), detachCommand(), storesCommand(), rollbackCommand(), mountCommand(), installStoreCommand())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
 	root.SetArgs(args)
 	root.SetOut(stdout)

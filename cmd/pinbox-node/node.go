@@ -73,7 +73,7 @@ func (f passFlags) compose(previous runtime.Status, noPrevious error) (*runtime.
 		return nil, nil, err
 	}
 	r := &runtime.Reconciler{
-		Runtime: client, Images: client, Sets: f.readSets, Publish: f.save,
+		Runtime: client, Images: client, Sets: f.readSets, Publish: f.save, Stores: f.settle,
 		Pins: &crio.Pins{Etc: f.crio, Reload: f.reloader(), Log: f.logReader()},
 		Options: runtime.Options{
 			Node: f.name(), Pools: f.pools, Parallel: f.parallel, Prune: f.prune, Stall: f.stall, Wait: f.wait,
@@ -93,16 +93,8 @@ func (f passFlags) compose(previous runtime.Status, noPrevious error) (*runtime.
 // configure reads what others may change on the node at any time.
 func (f passFlags) configure(r *runtime.Reconciler) (err error) {
 	config, _ := crio.ReadConfig(os.DirFS(f.crio)) // what is wrong with it, the pass says
-	slots := crio.Slots()
-	for i := range slots {
-		slots[i] = filepath.Join(f.state, "stores", filepath.Base(slots[i]))
-	}
-	for _, store := range config.ImageStores() {
-		if filepath.Dir(store) != crio.SlotsDir {
-			slots = append(slots, store) // a folder, or somebody else's
-		}
-	}
-	r.Disk = stores.Disk{Slots: slots, Sets: f.sets, Staging: f.stagingDir(config)}
+	slots, others := f.slots()
+	r.Disk = stores.Disk{Slots: append(slots, others...), Sets: f.sets, Staging: f.stagingDir(config)}
 	r.Manifests = registry.Client{
 		AuthFile: config.AuthFile, Insecure: config.Insecure, Cache: filepath.Join(f.state, "manifests"), ReadOnly: f.asBefore,
 		RegistriesConf: f.registriesConf, RegistriesDir: f.registriesDir,

@@ -3,28 +3,15 @@
 package stores
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 
-	"github.com/opencontainers/go-digest"
-
 	"github.com/pinbox/pinbox/runtime/disk"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
-
-// record is what matters here of a layer in containers/storage's layers.json:
-// the type Layer in its layers.go.
-type record struct {
-	ID         string         `json:"id"`
-	Parent     string         `json:"parent"`
-	Compressed digest.Digest  `json:"compressed-diff-digest"`
-	Plain      digest.Digest  `json:"diff-digest"`
-	Flags      map[string]any `json:"flags"`
-}
 
 // Layers reads the records of all layers of the stores at these roots. A root
 // without records has no layers.
@@ -32,31 +19,17 @@ func Layers(roots ...string) (pinset.Layers, error) {
 	layers := pinset.Layers{}
 	var errs []error
 	for _, root := range roots {
-		for _, name := range []string{"layers.json", "volatile-layers.json"} {
-			errs = append(errs, read(layers, filepath.Join(root, "overlay-layers", name)))
+		records, err := list[record](os.DirFS(root), "overlay-layers/layers.json", "overlay-layers/volatile-layers.json")
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", root, err))
+		}
+		for _, r := range records {
+			if r.Flags["incomplete"] != true { // a pull that was cut off
+				layers.Add(r.ID, r.Parent, r.Plain, r.Compressed)
+			}
 		}
 	}
 	return layers, errors.Join(errs...)
-}
-
-func read(layers pinset.Layers, path string) error {
-	content, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && len(content) == 0 {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	var records []record
-	if err := json.Unmarshal(content, &records); err != nil {
-		return fmt.Errorf("layer records %s: %w", path, err)
-	}
-	for _, r := range records {
-		if r.Flags["incomplete"] != true { // a pull that was cut off
-			layers.Add(r.ID, r.Parent, r.Plain, r.Compressed)
-		}
-	}
-	return nil
 }
 
 func readLocks(files []string) ([]pinset.Lock, error) {

@@ -25,19 +25,7 @@ func Reload(ctx context.Context, unit string) error {
 		return fmt.Errorf("D-Bus: %w", err)
 	}
 	defer conn.Close()
-	done := make(chan string, 1)
-	if _, err := conn.ReloadUnitContext(ctx, unit, "replace", done); err != nil {
-		return fmt.Errorf("%s: %w", unit, err)
-	}
-	select {
-	case result := <-done:
-		if result != "done" {
-			return fmt.Errorf("%s: the reload ended as %q", unit, result)
-		}
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return wait(ctx, unit, conn.ReloadUnitContext)
 }
 
 // Service is what sd_notify(3) is told. Without systemd nothing is.

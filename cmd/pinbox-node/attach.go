@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/runtime/stores"
+)
+
+func attachCommand() *cobra.Command {
+	var f passFlags
+	var o stores.AttachOptions
+	var sum, output string
+	cmd := &cobra.Command{
+		Use:   "attach {delta.squashfs | FOLDER | DEVICE}",
+		Short: "Bring a store to the node, and pin the images of its sets",
+		Example: `  pinbox-node attach /dev/sr0
+  pinbox-node attach /mnt/delta --in-place`,
+		Args: named("the store: its file, a folder, or the device of a medium"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			if o.Digest, err = parseDigest(sum); err != nil {
+				return err
+			}
+			keeper, err := f.keeper()
+			if err != nil {
+				return err
+			}
+			o.Source, o.Fits = args[0], f.room
+			o.Done = percent(cmd.ErrOrStderr(), "read the store")
+			attached, err := keeper.Attach(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			status, err := f.follow(cmd.Context())
+			return showAttached(cmd, output, attached, status, err)
+		},
+	}
+	f.add(cmd.Flags(), 2*time.Minute)
+	cmd.Flags().StringVar(&sum, "digest", "", "digest of the store's file (default: as SHA256SUMS or sums.txt beside it says)")
+	cmd.Flags().BoolVar(&o.InPlace, "in-place", false, "use the store where it is, rather than to copy it")
+	cmd.Flags().BoolVar(&o.KeepSets, "keep-sets", false, "leave the sets as they are")
+	cmd.Flags().BoolVar(&o.Offered, "auto", false, "change nothing if the store is there already: for a medium that was plugged in")
+	cmd.Flags().StringVarP(&output, "output", "o", "table", "table, or json for programs")
+	return cmd
+}
+
+// named wants one argument, and says which.
+func named(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return fmt.Errorf("%w: name %s", errUsage, what)
+		}
+		return nil
+	}
+}
+
+func parseDigest(s string) (digest.Digest, error) {
+	d := digest.Digest(s)
+	if s != "" && (d.Validate() != nil || d.Algorithm() != digest.SHA256) {
+		return "", fmt.Errorf("%w: --digest %s: it is sha256: and 64 digits", errUsage, s)
+	}
+	return d, nil
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/runtime/stores"
+)
+
+func detachCommand() *cobra.Command {
+	var f nodeFlags
+	cmd := &cobra.Command{
+		Use:   "detach [SLOT | NAME | DIGEST]",
+		Short: "Remove a store to which nothing refers any more; without a name, all of them",
+		Long: `Remove a store to which nothing refers any more: no set, no container, no layer
+of CRI-O's own store, and no store that came later. What refers to it is named.
+
+Without a name all such stores are removed, but for those that rollback may want.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			keeper, err := f.keeper()
+			if err != nil {
+				return err
+			}
+			root, err := f.mainRoot(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if len(args) == 0 {
+				gone, kept, err := keeper.DetachUnused(cmd.Context(), root)
+				return showDetached(cmd, gone, kept, err)
+			}
+			gone, err := keeper.Detach(cmd.Context(), args[0], root)
+			if err != nil {
+				return err
+			}
+			return showDetached(cmd, []stores.Store{gone}, nil, nil)
+		},
+	}
+	f.add(cmd.Flags(), 10*time.Second)
+	return cmd
+}

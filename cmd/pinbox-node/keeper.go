@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/cri"
+	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/runtime/disk"
+	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/runtime/systemd"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+var (
+	_ stores.Mounter = stores.Direct{}
+	_ stores.Mounter = systemd.Mounts{}
+)
+
+// slots are the mount points of stores, and others the read-only stores that CRI-O
+// reads beside them: folders, or somebody else's.
+func (f nodeFlags) slots() (slots, others []string) {
+	config, _ := crio.ReadConfig(os.DirFS(f.crio)) // what is wrong with it, the pass says
+	slots = crio.Slots()
+	for i := range slots {
+		slots[i] = filepath.Join(f.state, "stores", filepath.Base(slots[i]))
+	}
+	for _, store := range config.ImageStores() {
+		if filepath.Dir(store) != crio.SlotsDir {
+			others = append(others, store)
+		}
+	}
+	return slots, others
+}
+
+// keeper looks after the stores that are attached.
+func (f nodeFlags) keeper() (stores.Keeper, error) {
+	config, err := crio.ReadNodeConfig(filepath.Join(filepath.Dir(filepath.Clean(f.sets)), "node.json"))
+	k := stores.Keeper{
+		Dir: filepath.Join(f.state, "stores.d"), Sets: f.sets, Media: "/run/pinbox/media", Mounter: stores.Direct{}, Open: openStore,
+		Wanted: func() ([]pinset.Image, error) {
+			sets, err := f.readSets()
+			return pinset.Union(sets...), err
+		},
+		KeepPrevious: config.KeepPrevious, SELinuxContext: config.SELinuxContext, Wait: f.wait,
+	}
+	k.Slots, k.Others = f.slots()
+	if systemd.Running() {
+		k.Mounter = systemd.Mounts{}
+	}
+	return k, err
+}
+
+// room says why there is none for a file of so many bytes.
+func (f planFlags) room(bytes int64) error {
+	reserve, err := runtime.ParseReserve(f.reserve)
+	if err != nil {
+		return fmt.Errorf("%w: --reserve: %w", errUsage, err)
+	}
+	space, err := disk.Of(f.state)
+	if err != nil {
+		return err
+	}
+	return runtime.Limits{Reserve: reserve}.Room(space, bytes)
+}
+
+// settle makes the stores as they should be, for a pass; or only looks at them, while
+// another pinbox-node is at it, or for a command that changes nothing.
+func (f nodeFlags) settle(ctx context.Context) ([]runtime.StoreStatus, error) {
+	k, err := f.keeper()
+	if err != nil {
+		return nil, err
+	}
+	k.Wait = 0
+	var all []stores.Status
+	if f.asBefore {
+		all, err = k.Look()
+	} else if all, err = k.Settle(ctx, false); errors.Is(err, stores.ErrBusy) {
+		all, err = k.Look()
+	}
+	return storeStatuses(all), err
+}
+
+func storeStatuses(all []stores.Status) (list []runtime.StoreStatus) {
+	for _, s := range all {
+		status := runtime.StoreStatus{
+			Slot: s.Slot, Digest: s.ID.String(), Name: s.Name, State: runtime.StoreMounted, Images: s.Images, Bytes: s.Size,
+			Place: s.Place, Current: s.Current, Previous: s.Previous,
+		}
+		if s.Problem != nil {
+			status.State, status.Error = runtime.StoreAway, strings.ReplaceAll(s.Problem.Error(), "\n", "; ")
+		}
+		list = append(list, status)
+	}
+	return list
+}
+
+// mainRoot is the root of CRI-O's own store.
+func (f nodeFlags) mainRoot(ctx context.Context) (string, error) {
+	client, err := cri.Dial(f.socket)
+	if err != nil {
+		return "", err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, f.wait)
+	defer cancel()
+	if _, _, err := client.Version(ctx); err != nil {
+		return "", err
+	}
+	return client.Root(ctx)
+}
+
+// stopped says that CRI-O does not run.
+func (f nodeFlags) stopped() bool {
+	conn, err := net.Dial("unix", strings.TrimPrefix(f.socket, "unix://"))
+	if err == nil {
+		_ = conn.Close() // it was a knock at the door
+	}
+	return err != nil
+}
+
+// follow has the images of the current sets pinned: by a pass, or by the pinbox-node
+// that makes them already.
+func (f passFlags) follow(ctx context.Context) (runtime.Status, error) {
+	alone := f
+	alone.wait = 0
+	r, end, err := alone.alone(ctx, discard())
+	if err == nil {
+		defer end()
+		r.Wait = f.wait
+		return r.Pass(ctx)
+	}
+	if !errors.Is(err, errBusy) {
+		return runtime.Status{}, err
+	}
+	return f.watch(ctx)
+}
+
+// watch looks until another pinbox-node has done it.
+func (f passFlags) watch(ctx context.Context) (runtime.Status, error) {
+	f.asBefore = true
+	for deadline := time.Now().Add(f.wait); ; {
+		r, client, err := f.reconciler()
+		if err != nil {
+			return runtime.Status{}, err
+		}
+		status, err := r.Look(ctx, f.busy())
+		_ = client.Close() // which only looked
+		if err != nil || status.Healthy() || time.Now().After(deadline) {
+			return status, err
+		}
+		select {
+		case <-ctx.Done():
+			return status, ctx.Err()
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}

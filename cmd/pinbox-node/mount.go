@@ -1,0 +1,34 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func mountCommand() *cobra.Command {
+	var f nodeFlags
+	var output string
+	cmd := &cobra.Command{
+		Use:   "mount",
+		Short: "Mount the attached stores that are whole and have their base: before CRI-O starts",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			keeper, err := f.keeper()
+			if err != nil {
+				return err
+			}
+			all, err := keeper.Settle(cmd.Context(), f.stopped())
+			if err != nil {
+				return err
+			}
+			return showStores(cmd.OutOrStdout(), output, storeStatuses(all))
+		},
+	}
+	f.add(cmd.Flags(), time.Minute)
+	cmd.Flags().StringVarP(&output, "output", "o", "table", "table, or json for programs")
+	return cmd
+}

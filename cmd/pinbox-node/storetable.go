@@ -1,0 +1,115 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/stores"
+)
+
+// shownStores are stores that can be printed.
+type shownStores []runtime.StoreStatus
+
+func showStores(w io.Writer, output string, all []runtime.StoreStatus) error {
+	var away error
+	if slices.ContainsFunc(all, func(s runtime.StoreStatus) bool { return s.State != runtime.StoreMounted }) {
+		away = errUnhealthy
+	}
+	return show(w, output, append(shownStores{}, all...), away)
+}
+
+func (all shownStores) print(w io.Writer) error {
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(w, "no store was attached")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "SLOT\tDIGEST\tNAME\tIMAGES\tSIZE\tSTATE\tRELEASE")
+	for _, s := range all {
+		release := ""
+		switch {
+		case s.Current:
+			release = "current"
+		case s.Previous:
+			release = "previous"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", s.Slot, stores.Short(digest.Digest(s.Digest)), s.Name, s.Images, runtime.Size(s.Bytes), s.State, release)
+	}
+	err := t.Flush()
+	for _, s := range all {
+		if s.Error != "" {
+			fmt.Fprintf(w, "slot %s: %s\n", s.Slot, s.Error)
+		}
+	}
+	return err
+}
+
+// attached is what `attach --output json` gives.
+type attached struct {
+	Digest string `json:"digest"`
+	Slot   string `json:"slot"`
+	// Found says that it was there already.
+	Found  bool           `json:"found"`
+	Status runtime.Status `json:"status"`
+
+	text string
+}
+
+// print tells of the store, and then how the node is.
+func (a attached) print(w io.Writer) error {
+	fmt.Fprintln(w, a.text)
+	return shownStatus(a.Status).print(w)
+}
+
+// showAttached also says whether the node is as its sets want it.
+func showAttached(cmd *cobra.Command, output string, a stores.Attached, s runtime.Status, err error) error {
+	text := fmt.Sprintf("the store %s is attached at slot %s: %d images", stores.Short(a.Store.ID), a.Store.Slot, a.Store.Images)
+	switch {
+	case a.Appliance:
+		text = fmt.Sprintf("the store %s is the appliance's own: nothing was changed", stores.Short(a.Store.ID))
+	case a.Found:
+		text = fmt.Sprintf("the store %s was attached before, at slot %s", stores.Short(a.Store.ID), a.Store.Slot)
+	}
+	return showTurned(cmd, output, attached{Digest: a.Store.ID.String(), Slot: a.Store.Slot, Found: a.Found, Status: s, text: text}, err)
+}
+
+func showRelease(cmd *cobra.Command, output string, r stores.Release, s runtime.Status, err error) error {
+	text := "the release of the appliance's own store is current"
+	if r.ID != "" {
+		text = fmt.Sprintf("the release of the store %s is current", stores.Short(r.ID))
+	}
+	return showTurned(cmd, output, attached{Digest: r.ID.String(), Found: true, Status: s, text: text}, err)
+}
+
+func showTurned(cmd *cobra.Command, output string, a attached, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s, but: %w", a.text, err)
+	}
+	var unhealthy error
+	if !a.Status.Healthy() {
+		unhealthy = errUnhealthy
+	}
+	return show(cmd.OutOrStdout(), output, a, unhealthy)
+}
+
+func showDetached(cmd *cobra.Command, gone []stores.Store, kept map[string]error, err error) error {
+	w := cmd.OutOrStdout()
+	for _, o := range gone {
+		fmt.Fprintf(w, "the store %s is detached; %s are free again\n", stores.Short(o.ID), runtime.Size(o.Size))
+	}
+	for _, title := range slices.Sorted(maps.Keys(kept)) {
+		fmt.Fprintf(w, "%s stays: %v\n", title, kept[title])
+	}
+	if len(gone)+len(kept) == 0 && err == nil {
+		_, err = fmt.Fprintln(w, "no store was attached")
+	}
+	return errors.Join(err)
+}

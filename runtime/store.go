@@ -1,0 +1,48 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+)
+
+// StoreState is whether CRI-O has a store.
+type StoreState string
+
+// A store is mounted, or it is not, and the status says why.
+const (
+	StoreMounted StoreState = "mounted"
+	StoreAway    StoreState = "away"
+)
+
+// StoreStatus is how a store is that was attached to the node.
+type StoreStatus struct {
+	Slot   string     `json:"slot"`
+	Digest string     `json:"digest"`
+	Name   string     `json:"name,omitempty"`
+	State  StoreState `json:"state"`
+	// Images that it has records of.
+	Images int `json:"images"`
+	// Bytes of its file.
+	Bytes int64 `json:"bytes"`
+	// Place of its file, if it is not a copy of the node's own.
+	Place string `json:"place,omitempty"`
+	// Current says that its sets count; Previous, that a rollback makes them count.
+	Current  bool `json:"current,omitempty"`
+	Previous bool `json:"previous,omitempty"`
+	// Error is why it is away.
+	Error string `json:"error,omitempty"`
+}
+
+// stores has the attached stores made as they should be, and notes what is wrong.
+func (r *Reconciler) stores(ctx context.Context, rep *report) {
+	if r.Stores == nil {
+		return
+	}
+	all, err := r.Stores(ctx)
+	rep.stores, rep.problems = all, append(rep.problems, err)
+	for _, s := range all {
+		if s.State != StoreMounted {
+			rep.problems = append(rep.problems, fmt.Errorf("store %s, slot %s: %s", s.Digest, s.Slot, s.Error))
+		}
+	}
+}

@@ -1,0 +1,278 @@
+package stores
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"slices"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// What stands against attaching a store.
+var (
+	ErrPlatform = errors.New("the store is for another architecture")
+	ErrNoSlot   = errors.New("every slot has a store")
+)
+
+// AttachOptions of a store.
+type AttachOptions struct {
+	// Source is the store's file, a folder with it, or the device of a medium.
+	Source string
+	// Digest of the file, where nothing beside it tells.
+	Digest digest.Digest
+	// InPlace uses the store where it is, rather than to copy it.
+	InPlace bool
+	// Offered says that nobody asked for it: a store that is there already changes
+	// nothing.
+	Offered bool
+	// KeepSets leaves the sets as they are.
+	KeepSets bool
+	// Fits says why there is no room for so many bytes in the state's folder.
+	Fits func(bytes int64) error
+	// Done is called with the bytes that were read, of all; nil is fine.
+	Done func(done, all int64)
+}
+
+// Attached is what came of it.
+type Attached struct {
+	Store Store
+	// Found says that it was there already.
+	Found bool
+	// Appliance says that it is the node's own store, or one beside it.
+	Appliance bool
+}
+
+// Attach brings a store to the node, and has its sets count. It is copied, compressed
+// as it is; CRI-O sees its images at once.
+func (k Keeper) Attach(ctx context.Context, o AttachOptions) (a Attached, err error) {
+	s, release, err := k.begin(ctx)
+	if err != nil {
+		return a, err
+	}
+	defer release()
+	src, err := k.find(ctx, o.Source, o.Digest)
+	if err != nil {
+		return a, err
+	}
+	defer func() { err = errors.Join(err, src.end()) }()
+	image, err := k.Open(src.file)
+	if err != nil {
+		return a, fmt.Errorf("%s: %w: %w", src.file, ErrDamaged, err)
+	}
+	defer image.Close()
+	c, err := readContent(image)
+	if err != nil {
+		return a, fmt.Errorf("%s: %w", src.file, err)
+	}
+	if known := s.known(src.id); known != nil {
+		return k.again(ctx, &s, *known, o)
+	}
+	if at, ok := k.beside(c); ok {
+		return Attached{Store: Store{ID: src.id, Slot: filepath.Base(at), Images: len(c.Lock.Images)}, Found: true, Appliance: true}, nil
+	}
+	return k.add(ctx, &s, src, c, o)
+}
+
+// known finds the release of a store that came before, even if that was folded since.
+func (s *State) known(id digest.Digest) *Release {
+	if r := s.release(id); r != nil && s.store(r.Store) != nil {
+		return r
+	}
+	if o := s.store(id); o != nil {
+		return &Release{ID: id, Store: id, Name: o.Name}
+	}
+	return nil
+}
+
+// again makes the release of a store current that is there.
+func (k Keeper) again(ctx context.Context, s *State, r Release, o AttachOptions) (Attached, error) {
+	a := Attached{Store: *s.store(r.Store), Found: true}
+	if o.Offered || o.KeepSets || s.Current == r.ID {
+		return a, nil
+	}
+	if r.Sets == nil { // it came without
+		c, err := readContent(os.DirFS(k.slot(a.Store)))
+		if err != nil {
+			return a, err
+		}
+		r.Sets = c.Sets
+	}
+	return a, k.turn(ctx, s, r)
+}
+
+// beside finds a store with the same content that did not come by Attach: the
+// appliance's own, on whatever medium.
+func (k Keeper) beside(c content) (root string, ok bool) {
+	for _, root := range append([]string{k.Slots[0]}, k.Others...) {
+		tree := os.DirFS(root)
+		if got, err := token(tree); err != nil || got != c.Token {
+			continue
+		}
+		if there, err := readContent(tree); err == nil && slices.EqualFunc(there.Lock.Sets, c.Lock.Sets, equalSets) {
+			return root, true
+		}
+	}
+	return "", false
+}
+
+func equalSets(a, b pinset.LockedSet) bool {
+	return a.Name == b.Name && slices.Equal(a.Images, b.Images)
+}
+
+// add attaches a store that is not there yet.
+func (k Keeper) add(ctx context.Context, s *State, src source, c content, o AttachOptions) (a Attached, err error) {
+	if _, arch, _ := c.Lock.Platform.Split(); arch != goruntime.GOARCH {
+		return a, fmt.Errorf("%s: %w: %s", src.file, ErrPlatform, c.Lock.Platform)
+	}
+	at, err := mounts()
+	if err != nil {
+		return a, err
+	}
+	store := Store{ID: src.id, Name: c.Delta.Name, Images: len(c.Lock.Images), Token: c.Token, Slot: s.freeSlot(k.own(), at)}
+	if _, err := k.bases(store, c.Delta, at); err != nil {
+		return a, err
+	}
+	if store.Slot == "" {
+		return a, fmt.Errorf("%w: all %d are taken", ErrNoSlot, len(k.own()))
+	}
+	if err := k.bring(ctx, &store, src, o); err != nil {
+		return a, err
+	}
+	a.Store = store
+	before := s.clone()
+	s.Stores = append(s.Stores, store)
+	if !o.KeepSets {
+		if err := k.leaveSets(s); err != nil {
+			return a, err
+		}
+		s.take(Release{ID: store.ID, Store: store.ID, Name: store.Name, Sets: c.Sets}, k.KeepPrevious)
+	}
+	problem, err := k.confirm(ctx, s, store.ID)
+	if problem != nil { // what cannot be mounted is not attached
+		err = errors.Join(problem, before.write(k.Dir), k.sweep(&before))
+	}
+	return a, err
+}
+
+// bring copies the file of a store, or reads it where it stays. What it says of itself
+// is believed from here on.
+func (k Keeper) bring(ctx context.Context, store *Store, src source, o AttachOptions) (err error) {
+	c := copier{ctx, o.Done}
+	var got digest.Digest
+	if o.InPlace {
+		if store.Place, store.Medium, err = src.place(); err == nil {
+			got, store.Size, err = c.copy(nil, src.file)
+		}
+	} else {
+		got, store.Size, err = k.copy(c, *store, src, o.Fits)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", src.file, err)
+	}
+	if got != src.id {
+		return fmt.Errorf("%s: %w: it has SHA-256 %s; it was %s", src.file, ErrDamaged, got.Encoded(), src.id.Encoded())
+	}
+	return nil
+}
+
+// copy brings the file into the state's folder: whole and durable, or not at all.
+func (k Keeper) copy(c copier, store Store, src source, fits func(int64) error) (got digest.Digest, size int64, err error) {
+	fi, err := os.Stat(src.file)
+	if err != nil {
+		return "", 0, err
+	}
+	if fits != nil {
+		if err := fits(fi.Size()); err != nil {
+			return "", 0, err
+		}
+	}
+	path := k.file(store)
+	f, err := atomicfile.CreateVia(path+partSuffix, path, 0o600)
+	if err != nil {
+		return "", 0, err
+	}
+	defer f.Abort()
+	if got, size, err = c.copy(f, src.file); err != nil || got != src.id {
+		return got, size, err
+	}
+	return got, size, f.Commit()
+}
+
+// confirm writes the state, and makes the node so. The problem is that of a store.
+func (k Keeper) confirm(ctx context.Context, s *State, id digest.Digest) (problem, err error) {
+	if err := s.write(k.Dir); err != nil {
+		return nil, err
+	}
+	problems, err := k.settle(ctx, s)
+	return problems[id], err
+}
+
+// turn makes another release current.
+func (k Keeper) turn(ctx context.Context, s *State, r Release) error {
+	if err := k.leaveSets(s); err != nil {
+		return err
+	}
+	s.take(r, k.KeepPrevious)
+	return errors.Join(k.confirm(ctx, s, r.Store))
+}
+
+// leaveSets notes the sets of the release that is left, as they are now: somebody may
+// have changed them since they came.
+func (k Keeper) leaveSets(s *State) error {
+	if len(s.Releases) == 0 { // the appliance's own sets came with no state
+		c, _ := readSets(os.DirFS(k.Slots[0])) // a node without a store of its own has none
+		s.Releases = []Release{{Sets: c}}
+	}
+	left := s.release(s.Current)
+	if left == nil {
+		return nil
+	}
+	for name := range left.Sets {
+		s.Replaced = append(s.Replaced, name)
+		if s.Switching { // the folder is not yet this release's
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(k.Sets, name))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			delete(left.Sets, name)
+		case err != nil:
+			return err
+		default:
+			left.Sets[name] = string(text)
+		}
+	}
+	slices.Sort(s.Replaced)
+	s.Replaced = slices.Compact(s.Replaced)
+	return nil
+}
+
+// ErrNoPrevious says that there is nothing to go back to.
+var ErrNoPrevious = errors.New("there is no release before the current one")
+
+// Rollback makes the release before the current one current.
+func (k Keeper) Rollback(ctx context.Context) (Release, error) {
+	s, release, err := k.begin(ctx)
+	if err != nil {
+		return Release{}, err
+	}
+	defer release()
+	previous := s.previous()
+	if previous == nil {
+		return Release{}, ErrNoPrevious
+	}
+	r := *previous
+	if err := k.leaveSets(&s); err != nil {
+		return r, err
+	}
+	s.Current, s.Switching = r.ID, true
+	return r, errors.Join(k.confirm(ctx, &s, r.Store))
+}

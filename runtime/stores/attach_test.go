@@ -1,0 +1,146 @@
+package stores_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pinbox/pinbox/fixtures/sample"
+)
+
+// The whole story: four deltas come to a node while a container of the first release
+// runs. CRI-O is never restarted, no registry is there, and after each delta its
+// images are listed, found by both digests, pinned, and run.
+func TestFourDeltas(t *testing.T) {
+	s := ship(t, 5)
+	s.must("firstboot")
+	s.pinned(0)
+	s.runs(0)
+	old, crio := s.waits(s.pins[0][1]), s.Process()
+	for n := 1; n < 5; n++ {
+		said := s.must("attach", s.stores[n])
+		if !strings.Contains(said.Out, "is attached at slot") {
+			t.Error(said.Out)
+		}
+		s.pinned(n)
+		s.runs(n)
+		s.runs(0)
+		s.found(n)
+	}
+	s.State(old, criapi.ContainerState_CONTAINER_RUNNING)
+	if s.Process() != crio {
+		t.Error("CRI-O was restarted")
+	}
+	if got := s.mounted(); got != 5 {
+		t.Errorf("%d mounts", got)
+	}
+	out := s.must("stores").Out
+	if strings.Count(out, "mounted") != 4 || strings.Count(out, "current") != 1 || strings.Count(out, "previous") != 1 {
+		t.Error(out)
+	}
+}
+
+// found asks for the images of a release by the digests that they were asked for by,
+// and by those of their manifests.
+func (s *site) found(release int) {
+	s.t.Helper()
+	lock := s.lock(release)
+	for _, img := range lock.Images {
+		repository, _, _ := strings.Cut(img.Pin, "@")
+		for _, name := range []string{img.Pin, repository + "@" + img.Manifest.String()} {
+			r, err := s.Images().ImageStatus(s.t.Context(), &criapi.ImageStatusRequest{Image: &criapi.ImageSpec{Image: name}})
+			if err != nil || r.Image == nil {
+				s.t.Errorf("%s: %v, %v", name, r, err)
+				continue
+			}
+			if !slices.Contains(s.pins[release], img.Pin) || r.Image.Id != img.Config.Encoded() {
+				s.t.Errorf("%s is %s, want %s", name, r.Image.Id, img.Config)
+			}
+		}
+	}
+}
+
+// Releases go back and forth, and stores are detached in every order that is allowed:
+// not while a set, a container, or a later store needs them. What does is named.
+func TestRollbackAndDetach(t *testing.T) {
+	s := ship(t, 4)
+	s.must("firstboot")
+	s.refused(3, "there is no release before the current one", "rollback")
+	s.must("attach", s.stores[1])
+	s.must("rollback")
+	s.pinned(0)
+	s.runs(1) // still there, not pinned
+	s.refused(3, "there is no release before the current one", "rollback")
+	if out := s.must("attach", s.stores[1]).Out; !strings.Contains(out, "was attached before") {
+		t.Error(out)
+	}
+	s.pinned(1)
+	s.must("attach", s.stores[2])
+	s.must("attach", s.stores[3])
+	s.must("rollback")
+	s.pinned(2)
+	s.must("rollback") // keepPrevious is 1: the next one back is the appliance's own
+	s.pinned(0)
+	s.must("attach", s.stores[2])
+	s.pinned(2)
+	s.refused(3, "by the store appliance", "detach", "1") // 2 and 3 stand on it
+	s.refused(3, "its sets are current", "detach", "2")
+	s.refused(3, "no such store", "detach", "5")
+	of3 := s.waits(s.pins[3][2])
+	s.refused(3, "the container k8s_app", "detach", "3")
+	s.ends(of3)
+	s.must("detach", "3")
+	s.pinned(2)
+	s.runs(2)
+	s.must("attach", s.stores[1])
+	s.pinned(1)
+	s.must("detach", "2")
+	s.refused(3, "its sets are current", "detach", "1")
+	s.must("attach", s.stores[2], "--keep-sets")
+	s.pinned(1)
+	s.must("rollback")
+	s.must("detach") // all that nothing needs
+	s.pinned(0)
+	s.runs(0)
+	if got := s.mounted(); got != 1 {
+		t.Errorf("%d mounts", got)
+	}
+	if left := s.left(); !slices.Equal(left, []string{".lock", "state.json", "worker.yaml"}) {
+		t.Errorf("left over: %v", left)
+	}
+}
+
+// Somebody changes a set on the node, and puts one of his own beside it. A release that
+// comes takes the place of its own sets alone, and a rollback gives back what was there.
+func TestSetsOfThePeopleOnSite(t *testing.T) {
+	s := ship(t, 2)
+	less := sample.SetNamed("worker", s.pins[0][:2]...)
+	s.WriteSet("worker.yaml", less)
+	own := sample.SetNamed("own", s.pins[0][3])
+	s.WriteSet("own.yaml", own)
+	s.must("attach", s.stores[1])
+	sets := func() map[string]string {
+		all := map[string]string{}
+		for _, name := range s.left() {
+			if strings.HasSuffix(name, ".yaml") {
+				text, err := os.ReadFile(filepath.Join(s.Sets(), name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				all[name] = string(text)
+			}
+		}
+		return all
+	}
+	if got := sets(); got["own.yaml"] != string(own) || got["worker.yaml"] == string(less) || len(got) != 2 {
+		t.Errorf("after attach: %v", got)
+	}
+	s.must("rollback")
+	if got := sets(); got["own.yaml"] != string(own) || got["worker.yaml"] != string(less) || len(got) != 2 {
+		t.Errorf("after rollback: %v", got)
+	}
+}

@@ -1,0 +1,325 @@
+package stores
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// What stands against folding.
+var (
+	ErrNothing = errors.New("there are no two stores to fold")
+	ErrUnfold  = errors.New("the folded store cannot take the place of the others")
+)
+
+// FoldOptions say how stores are folded.
+type FoldOptions struct {
+	// All folds the appliance's own store too, which stays where it is all the same.
+	All bool
+	// Root of CRI-O's own store.
+	Root string
+	// Write writes the stores as one.
+	Write func(ctx context.Context, out io.Writer, f Folding) error
+	// Fits says why there is no room for so many bytes.
+	Fits func(bytes int64) error
+}
+
+// Folding is what goes into the store that is made of others.
+type Folding struct {
+	// Stores are the roots of those that are folded, oldest first.
+	Stores []string
+	// Images and Layers that are kept, by their IDs.
+	Images, Layers map[string]bool
+	// Lock and Sets of the current release. The lock has the images of the releases
+	// before it too, if they are kept.
+	Lock pinset.Lock
+	Sets map[string]string
+	Name string
+}
+
+// Fold writes the stores that were attached as one, without what nothing refers to
+// any more. It takes their place when CRI-O starts next.
+func (k Keeper) Fold(ctx context.Context, o FoldOptions) (f Fold, err error) {
+	s, release, err := k.begin(ctx)
+	if err != nil {
+		return f, err
+	}
+	defer release()
+	if s.Fold != nil {
+		return *s.Fold, nil
+	}
+	folding, members, err := k.folding(s, o)
+	if err != nil {
+		return f, err
+	}
+	var bytes int64
+	for _, m := range members {
+		f.Replaces = append(f.Replaces, m.ID)
+		bytes += m.Size
+	}
+	if o.Fits != nil {
+		if err := o.Fits(bytes); err != nil {
+			return f, err
+		}
+	}
+	if f.Store, err = k.write(ctx, o, folding); err != nil {
+		return f, fmt.Errorf("fold %d stores: %w", len(folding.Stores), err)
+	}
+	f.Root = o.Root
+	s.Fold = &f
+	return f, s.write(k.Dir)
+}
+
+// folding decides what is kept.
+func (k Keeper) folding(s State, o FoldOptions) (f Folding, members []Store, err error) {
+	at, err := mounts()
+	if err != nil {
+		return f, nil, err
+	}
+	if o.All && at[k.Slots[0]] > 0 {
+		f.Stores = append(f.Stores, k.Slots[0])
+	}
+	for _, m := range s.Stores {
+		if k.amiss(m, at) == nil {
+			members = append(members, m)
+			f.Stores = append(f.Stores, k.slot(m))
+		}
+	}
+	if len(f.Stores) < 2 || len(members) == 0 {
+		return f, nil, fmt.Errorf("%w: %d are attached", ErrNothing, len(members))
+	}
+	r := keeping{images: map[string]bool{}, layers: map[string]bool{}, parents: map[string]string{}, tops: map[string]string{}}
+	for _, root := range f.Stores {
+		if err := r.add(root); err != nil {
+			return f, nil, err
+		}
+	}
+	if err := f.locks(k, s, members, &r); err != nil {
+		return f, nil, err
+	}
+	main, err := readRecords(os.DirFS(o.Root))
+	if err != nil {
+		return f, nil, fmt.Errorf("%s: %w", o.Root, err)
+	}
+	for _, l := range main.layers {
+		r.keep(l.Parent)
+	}
+	for _, img := range main.images {
+		r.keep(img.Layer)
+	}
+	f.Images, f.Layers = r.images, r.layers
+	return f, members, nil
+}
+
+// locks keeps the images of all releases whose stores are folded, and makes one lock
+// of theirs.
+func (f *Folding) locks(k Keeper, s State, members []Store, r *keeping) error {
+	have := map[string]bool{}
+	for _, rel := range slices.Backward(s.Releases) { // the newest platform and sets count
+		i := slices.IndexFunc(members, func(m Store) bool { return m.ID == rel.Store })
+		if i < 0 {
+			continue
+		}
+		c, err := readContent(os.DirFS(k.slot(members[i])))
+		if err != nil {
+			return err
+		}
+		if f.Lock.Version == 0 {
+			f.Lock = pinset.Lock{Version: c.Lock.Version, Platform: c.Lock.Platform, Sets: c.Lock.Sets}
+			f.Sets, f.Name = c.Sets, members[i].Name
+		}
+		for _, img := range c.Lock.Images {
+			if !have[img.Pin] {
+				have[img.Pin] = true
+				f.Lock.Images = append(f.Lock.Images, img)
+			}
+			r.image(img.Config.Encoded())
+		}
+	}
+	if f.Lock.Version == 0 {
+		return fmt.Errorf("%w: no release has its store here", ErrNothing)
+	}
+	return nil
+}
+
+// keeping collects what is kept of stores.
+type keeping struct {
+	images, layers map[string]bool
+	parents, tops  map[string]string
+}
+
+func (r *keeping) add(root string) error {
+	records, err := readRecords(os.DirFS(root))
+	if err != nil {
+		return fmt.Errorf("%s: %w", root, err)
+	}
+	for _, l := range records.layers {
+		r.parents[l.ID] = l.Parent
+	}
+	for _, img := range records.images {
+		r.tops[img.ID] = img.Layer
+	}
+	return nil
+}
+
+func (r *keeping) image(id string) {
+	if top, ok := r.tops[id]; ok {
+		r.images[id] = true
+		r.keep(top)
+	}
+}
+
+// keep keeps a layer, and those below it, of the stores that are folded.
+func (r *keeping) keep(layer string) {
+	for {
+		parent, ok := r.parents[layer]
+		if !ok || r.layers[layer] {
+			return
+		}
+		r.layers[layer], layer = true, parent
+	}
+}
+
+// write writes the folded store into the state's folder.
+func (k Keeper) write(ctx context.Context, o FoldOptions, f Folding) (Store, error) {
+	path := filepath.Join(k.Dir, "fold"+fileSuffix)
+	out, err := atomicfile.CreateVia(path+partSuffix, path, 0o600)
+	if err != nil {
+		return Store{}, err
+	}
+	defer out.Abort()
+	sum := digest.SHA256.Digester()
+	size := &counter{}
+	if err := o.Write(ctx, io.MultiWriter(out, sum.Hash(), size), f); err != nil {
+		return Store{}, err
+	}
+	if err := out.Commit(); err != nil {
+		return Store{}, err
+	}
+	image, err := k.Open(path)
+	if err != nil {
+		return Store{}, err
+	}
+	defer image.Close()
+	c, err := readContent(image)
+	if err != nil {
+		return Store{}, err
+	}
+	store := Store{ID: sum.Digest(), Name: f.Name, Size: size.n, Images: len(f.Images), Token: c.Token}
+	if err := os.Rename(path, k.file(store)); err != nil {
+		return Store{}, err
+	}
+	return store, atomicfile.SyncDir(k.Dir)
+}
+
+type counter struct{ n int64 }
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.n += int64(len(p))
+	return len(p), nil
+}
+
+// unfold puts the folded store in the place of the others. What has come since they
+// were folded may stand on what was left out: then they stay.
+func (k Keeper) unfold(s *State) error {
+	f := s.Fold
+	after := s.clone()
+	after.Fold = nil
+	at, err := mounts()
+	if err != nil {
+		return err
+	}
+	if why := k.replaceable(*s, *f, at); why != nil {
+		if err := after.write(k.Dir); err != nil {
+			return err
+		}
+		*s = after
+		return fmt.Errorf("%w: %w", ErrUnfold, why)
+	}
+	if f.Store.Slot = s.freeSlot(k.own(), at); f.Store.Slot == "" {
+		f.Store.Slot = s.store(f.Replaces[0]).Slot
+	}
+	for i := range after.Stores {
+		if slices.Contains(f.Replaces, after.Stores[i].ID) {
+			after.Stores[i].Gone = true
+		}
+	}
+	for i := range after.Releases {
+		if slices.Contains(f.Replaces, after.Releases[i].Store) {
+			after.Releases[i].Store = f.Store.ID
+		}
+	}
+	after.Stores = append(after.Stores, f.Store)
+	if err := after.write(k.Dir); err != nil {
+		return err
+	}
+	*s = after
+	return nil
+}
+
+// replaceable says why a folded store cannot stand for those that it was made of.
+func (k Keeper) replaceable(s State, f Fold, at map[string]int) error {
+	for _, id := range f.Replaces {
+		m := s.store(id)
+		if m == nil {
+			return fmt.Errorf("%w: %s was detached since", ErrNoStore, Short(id))
+		}
+		at[k.slot(*m)] = 0
+	}
+	m, err := k.prepare(f.Store, at)
+	if err != nil {
+		return err
+	}
+	image, err := k.Open(m.What)
+	if err != nil {
+		return err
+	}
+	defer image.Close()
+	records, err := readRecords(image)
+	if err != nil {
+		return err
+	}
+	has := map[string]bool{"": true}
+	for _, l := range records.layers {
+		has[l.ID] = true
+	}
+	return k.leftOut(s, f, at, has)
+}
+
+// leftOut finds what stands on a layer that is nowhere else.
+func (k Keeper) leftOut(s State, f Fold, at map[string]int, has map[string]bool) error {
+	v := view{others: has, names: map[string]bool{}}
+	var err error
+	if v.main, err = readRecords(os.DirFS(f.Root)); err != nil {
+		return fmt.Errorf("%s: %w", f.Root, err)
+	}
+	if err := k.others(&v, f.Store, at); err != nil {
+		return err
+	}
+	users := v.users() // with no records of its own, all counts that is nowhere
+	for _, o := range s.Stores {
+		if slices.Contains(f.Replaces, o.ID) || o.Gone {
+			continue
+		}
+		delta, err := k.look(o, k.path(o))
+		if err != nil {
+			continue // it is not mounted now, and will say what it lacks
+		}
+		if slices.ContainsFunc(delta.Needs, func(n pinset.Need) bool { return v.alone(n.Layer) }) {
+			users = append(users, "the store "+o.title())
+		}
+	}
+	if len(users) > 0 {
+		return fmt.Errorf("%w: what it leaves out is wanted by %s", ErrInUse, users[0])
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package stores
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// Keeper looks after the stores that come to a node after its first boot. Each of its
+// methods that change something first makes the node as the state says, so one that
+// was killed at any point is made good by the next.
+type Keeper struct {
+	// Dir keeps the state, and the files of stores.
+	Dir string
+	// Slots are the mount points of stores; the first is the appliance's own.
+	Slots []string
+	// Others are the roots of further read-only stores that CRI-O reads.
+	Others []string
+	// Sets is the folder of sets, and Wanted the images that they ask for.
+	Sets   string
+	Wanted func() ([]pinset.Image, error)
+	// Media is the folder where media are mounted.
+	Media string
+	// Mounter mounts stores.
+	Mounter Mounter
+	// Open reads the file of a store that is not mounted.
+	Open func(name string) (Image, error)
+	// KeepPrevious is how many releases before the current one stay.
+	KeepPrevious int
+	// SELinuxContext of what is mounted; "" for none.
+	SELinuxContext string
+	// Wait is how long to wait for another pinbox-node that is at the stores.
+	Wait time.Duration
+}
+
+// Image is the file of a store.
+type Image interface {
+	fs.FS
+	io.Closer
+}
+
+// ErrBusy says that another pinbox-node attaches or detaches a store.
+var ErrBusy = errors.New("another pinbox-node is at the stores")
+
+// lock lets one process at a time change something. Programs that it runs hold the
+// lock too: when it is killed, the next one waits for them.
+func (k Keeper) lock(ctx context.Context) (release func(), err error) {
+	if err := os.MkdirAll(k.Dir, 0o755); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(k.Dir, ".lock")
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT, 0o600) // not close-on-exec
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	release = func() { _ = unix.Close(fd) }
+	for deadline := time.Now().Add(k.Wait); ; {
+		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return release, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			release()
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if time.Now().After(deadline) {
+			release()
+			return nil, fmt.Errorf("%w (%s)", ErrBusy, path)
+		}
+		select {
+		case <-ctx.Done():
+			release()
+			return nil, ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// begin locks the stores, and makes them as the state says. The caller calls release.
+func (k Keeper) begin(ctx context.Context) (s State, release func(), err error) {
+	if release, err = k.lock(ctx); err != nil {
+		return s, nil, err
+	}
+	if s, err = ReadState(k.Dir); err == nil {
+		_, err = k.settle(ctx, &s)
+	}
+	if err == nil {
+		err = k.sweepMedia(s)
+	}
+	if err != nil {
+		release()
+		return s, nil, err
+	}
+	return s, release, nil
+}
+
+// own are the slots for stores that are attached.
+func (k Keeper) own() []string { return k.Slots[1:] }
+
+// slot is the mount point of a store.
+func (k Keeper) slot(o Store) string { return filepath.Join(filepath.Dir(k.Slots[0]), o.Slot) }
+
+// file is pinbox's own copy of a store.
+func (k Keeper) file(o Store) string { return filepath.Join(k.Dir, o.ID.Encoded()+fileSuffix) }
+
+const fileSuffix = ".squashfs"
+
+// medium is where the medium of a store is mounted.
+func (k Keeper) medium(o Store) string { return filepath.Join(k.Media, Short(o.ID)) }

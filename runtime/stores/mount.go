@@ -1,0 +1,119 @@
+package stores
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Mount is what it takes to mount a store.
+type Mount struct {
+	// What is a file, Where a folder.
+	What, Where string
+	// Options of mount(8).
+	Options []string
+	// Bases are the mount points of the stores that it stands on.
+	Bases []string
+	// About tells people what it is.
+	About string
+}
+
+// Mounter mounts stores at slots.
+type Mounter interface {
+	Mount(context.Context, Mount) error
+	// Unmount takes a store away, in use or not.
+	Unmount(ctx context.Context, where string) error
+}
+
+// Direct mounts without a service manager.
+type Direct struct{}
+
+// Mount runs mount(8).
+func (Direct) Mount(ctx context.Context, m Mount) error {
+	return run(ctx, "mount", "-t", "squashfs", "-o", strings.Join(m.Options, ","), m.What, m.Where)
+}
+
+// Unmount detaches at once. Containers that have it below them keep it until they
+// end.
+func (Direct) Unmount(_ context.Context, where string) error {
+	return unmount(where)
+}
+
+func unmount(where string) error {
+	if err := unix.Unmount(where, unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("unmount %s: %w", where, err)
+	}
+	return nil
+}
+
+// run runs a program of the system. It is not killed with us, for it keeps our lock:
+// the next pinbox-node waits for it.
+func run(ctx context.Context, name string, args ...string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", name, err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+// mounts counts what is mounted at each mount point: proc_pid_mountinfo(5).
+func mounts() (map[string]int, error) {
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	at := map[string]int{}
+	for line := range strings.Lines(string(table)) {
+		if fields := strings.Fields(line); len(fields) > 4 {
+			at[unescape(fields[4])]++
+		}
+	}
+	return at, nil
+}
+
+// unescape gives back blanks and the like, which the kernel writes in octal.
+func unescape(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// unmountAll takes away all that is mounted at a mount point.
+func unmountAll(ctx context.Context, by Mounter, where string) error {
+	for tries := 1; ; tries++ {
+		at, err := mounts()
+		if err != nil || at[where] == 0 {
+			return err
+		}
+		if at[where] > 1 || tries > maxTries { // of one over another a service manager knows nothing
+			err = unmount(where)
+		} else {
+			err = by.Unmount(ctx, where)
+		}
+		if err != nil && !errors.Is(err, unix.EINVAL) { // else it is gone meanwhile
+			return err
+		}
+	}
+}
+
+// maxTries is how often a service manager is asked for the same.
+const maxTries = 3

@@ -1,0 +1,198 @@
+package stores_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/appliance"
+	"github.com/pinbox/pinbox/fixtures/crio"
+	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// site is a node with the first release of a series, and what brings it the others.
+type site struct {
+	*crio.Node
+	t *testing.T
+	// pins of each release, and the folders of the stores that bring them.
+	pins    [][]string
+	stores  []string
+	program []byte
+}
+
+// ship builds the releases of a series, boots a node with the first of them, and
+// leaves it without a registry.
+func ship(t *testing.T, releases int) *site {
+	t.Helper()
+	fixtures.NeedRoot(t)
+	program, err := os.ReadFile(fixtures.Program(t, "github.com/pinbox/pinbox/fixtures/program"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry, err := sample.Serve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{t: t, program: program}
+	if s.pins, err = registry.PushSeries(t.Context(), program, releases); err != nil {
+		t.Fatal(err)
+	}
+	base := appliance.Options(t, sample.SetNamed("worker", s.pins[0]...))
+	s.Node = appliance.Boot(t, base, s.pins[0][0])
+	s.stores = []string{base.Out}
+	for n := 1; n < releases; n++ {
+		o := appliance.Options(t, sample.SetNamed("worker", s.pins[n]...))
+		o.From = []string{s.stores[n-1]}
+		if _, err := builder.Delta(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		s.stores = append(s.stores, o.Out)
+	}
+	if err := registry.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	return s
+}
+
+// must runs a command of pinbox-node that must succeed.
+func (s *site) must(command string, args ...string) crio.Said {
+	s.t.Helper()
+	said := s.Do(command, args...)
+	if said.Code != 0 {
+		s.t.Fatalf("%s %v: exit code %d\n%s%s", command, args, said.Code, said.Out, said.Err)
+	}
+	return said
+}
+
+// refused runs one that must fail with an exit code and say something.
+func (s *site) refused(code int, says, command string, args ...string) {
+	s.t.Helper()
+	said := s.Do(command, args...)
+	if said.Code != code || !strings.Contains(said.Out+said.Err, says) {
+		s.t.Errorf("%s %v: exit code %d, want %d and %q\n%s%s", command, args, said.Code, code, says, said.Out, said.Err)
+	}
+}
+
+// pinned wants CRI-O to have and pin the images of a release, and no others.
+func (s *site) pinned(release int) {
+	s.t.Helper()
+	list, err := s.Images().ListImages(s.t.Context(), &criapi.ListImagesRequest{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	want := map[string]bool{}
+	for _, pin := range s.pins[release] {
+		want[pin] = true
+	}
+	found := map[string]bool{}
+	for _, img := range list.Images {
+		wanted := slices.ContainsFunc(img.RepoDigests, func(name string) bool { return want[name] })
+		if wanted != img.Pinned {
+			s.t.Errorf("release %d: %v is pinned: %v", release, img.RepoDigests, img.Pinned)
+		}
+		for _, name := range img.RepoDigests {
+			found[name] = true
+		}
+	}
+	for name := range want {
+		if !found[name] {
+			s.t.Errorf("release %d: %s is not there", release, name)
+		}
+	}
+}
+
+// runs starts a container of each image of a release, and looks what it sees: what was
+// added, replaced, deleted and made anew, by that release and by those before.
+func (s *site) runs(release int) {
+	s.t.Helper()
+	for i, name := range []string{"app", "tool", "index"} {
+		id, log := s.RunContainer(s.pins[release][i+1], "show", "/release", "/data/tree", "/new", "/base")
+		if code := s.State(id, criapi.ContainerState_CONTAINER_EXITED); code != 0 {
+			s.t.Errorf("%s of release %d: exit code %d", name, release, code)
+		}
+		text, err := os.ReadFile(log)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		var base []string
+		for n := range 50 {
+			if n == 0 || n > release+1 {
+				base = append(base, strconv.Itoa(n))
+			}
+		}
+		slices.Sort(base)
+		own := fmt.Sprintf("%s-r%d", name, release+1)
+		for _, want := range []string{
+			fmt.Sprintf("/release: %s r%d\n", name, release+1), "/data/tree: " + own + "\n", "/new: " + own + "\n", "/base: " + strings.Join(base, " ") + "\n",
+		} {
+			if !strings.Contains(string(text), want) {
+				s.t.Errorf("%s of release %d does not see %q:\n%s", name, release, want, text)
+			}
+		}
+		s.removes(id)
+	}
+}
+
+// waits starts a container of an image that stays.
+func (s *site) waits(pin string) (id string) {
+	s.t.Helper()
+	id, _ = s.RunContainer(pin, "wait")
+	s.State(id, criapi.ContainerState_CONTAINER_RUNNING)
+	return id
+}
+
+// ends stops a container and removes it.
+func (s *site) ends(id string) {
+	s.t.Helper()
+	if _, err := s.Runtime().StopContainer(s.t.Context(), &criapi.StopContainerRequest{ContainerId: id}); err != nil {
+		s.t.Fatal(err)
+	}
+	s.removes(id)
+}
+
+// removes removes a container that has ended.
+func (s *site) removes(id string) {
+	s.t.Helper()
+	if _, err := s.Runtime().RemoveContainer(s.t.Context(), &criapi.RemoveContainerRequest{ContainerId: id}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// lock of a release.
+func (s *site) lock(release int) pinset.Lock { return appliance.Lock(s.t, s.stores[release]) }
+
+// left is what stands in pinbox's own folders.
+func (s *site) left() (files []string) {
+	s.t.Helper()
+	for _, dir := range []string{"var/lib/pinbox/stores.d", "etc/pinbox/sets.d"} {
+		entries, err := os.ReadDir(filepath.Join(s.Root, dir))
+		if err != nil && !os.IsNotExist(err) {
+			s.t.Fatal(err)
+		}
+		for _, e := range entries {
+			files = append(files, e.Name())
+		}
+	}
+	return files
+}
+
+// mounted counts what is mounted at the slots, and where media are.
+func (s *site) mounted() (n int) {
+	s.t.Helper()
+	for line := range strings.Lines(s.Run("cat", "/proc/self/mountinfo")) {
+		if where := strings.Fields(line)[4]; strings.HasPrefix(where, "/var/lib/pinbox/stores/") || strings.HasPrefix(where, "/run/pinbox/media/") {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,382 @@
+package stores
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// Status is how a store is.
+type Status struct {
+	Store
+	// Current says that its sets count; Previous, that `rollback` makes them count.
+	Current, Previous bool
+	// Problem is why it is not mounted; nil if it is.
+	Problem error
+}
+
+// What can be wrong with a store that was attached.
+var (
+	ErrLost   = errors.New("the file of the store is not there")
+	ErrNoBase = errors.New("what the store stands on is not on this node")
+)
+
+// Settle makes the node as the state says: what is whole and has its base is mounted,
+// what is not is not. stopped says that CRI-O does not run, so a folded store may take
+// its place.
+func (k Keeper) Settle(ctx context.Context, stopped bool) ([]Status, error) {
+	if _, err := os.Stat(stateFile(k.Dir)); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(k.Dir); errors.Is(err, fs.ErrNotExist) {
+			return nil, nil // no store ever came
+		}
+	}
+	release, err := k.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	s, err := ReadState(k.Dir)
+	if err != nil {
+		return nil, err
+	}
+	var unfolded error
+	if stopped && s.Fold != nil {
+		unfolded = k.unfold(&s)
+	}
+	problems, err := k.settle(ctx, &s)
+	return s.statuses(problems), errors.Join(unfolded, err, k.sweepMedia(s))
+}
+
+// Look tells how the stores are, and changes nothing.
+func (k Keeper) Look() ([]Status, error) {
+	s, err := ReadState(k.Dir)
+	if err != nil {
+		return nil, err
+	}
+	problems := map[digest.Digest]error{}
+	for _, o := range s.Stores {
+		at, err := mounts()
+		if err != nil {
+			return nil, err
+		}
+		if problems[o.ID] = k.amiss(o, at); problems[o.ID] == errNotMounted {
+			if _, err := k.prepare(o, at); err != nil {
+				problems[o.ID] = err
+			}
+		}
+	}
+	return s.statuses(problems), nil
+}
+
+func (s *State) statuses(problems map[digest.Digest]error) []Status {
+	var all []Status
+	current, previous := s.release(s.Current), s.previous()
+	for _, o := range s.Stores {
+		all = append(all, Status{
+			Store: o, Problem: problems[o.ID],
+			Current: current != nil && current.Store == o.ID, Previous: previous != nil && previous.Store == o.ID,
+		})
+	}
+	return all
+}
+
+// settle gives what is wrong with the stores that are not mounted.
+func (k Keeper) settle(ctx context.Context, s *State) (problems map[digest.Digest]error, err error) {
+	if err := k.sweep(s); err != nil {
+		return nil, err
+	}
+	for _, o := range slices.Clone(s.Stores) {
+		if o.Gone {
+			err = k.remove(ctx, s, o)
+		} else if o.Leaving != "" {
+			err = k.leave(ctx, s, o)
+		}
+		if err != nil && !errors.Is(err, ErrInUse) { // else it stays
+			return nil, err
+		}
+	}
+	problems = map[digest.Digest]error{}
+	if err := k.dismount(ctx, s, problems); err != nil {
+		return nil, err
+	}
+	if err := k.remount(ctx, s, problems); err != nil {
+		return nil, err
+	}
+	return problems, k.follow(s, problems)
+}
+
+// sweep removes files that a run which was killed has left.
+func (k Keeper) sweep(s *State) error {
+	if err := os.Remove(k.part()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	known := map[string]bool{filepath.Base(stateFile(k.Dir)): true, ".lock": true}
+	for _, o := range s.Stores {
+		known[filepath.Base(k.file(o))] = true
+	}
+	if s.Fold != nil {
+		known[filepath.Base(k.file(s.Fold.Store))] = true
+	}
+	entries, err := os.ReadDir(k.Dir)
+	for _, e := range entries {
+		ours := strings.HasSuffix(e.Name(), fileSuffix) || strings.HasSuffix(e.Name(), partSuffix)
+		if ours && !known[e.Name()] {
+			err = errors.Join(err, os.Remove(filepath.Join(k.Dir, e.Name())))
+		}
+	}
+	return err
+}
+
+// errNotMounted is no fault yet.
+var errNotMounted = errors.New("is not mounted")
+
+// amiss says why a store may not be where it is.
+func (k Keeper) amiss(o Store, at map[string]int) error {
+	slot := k.slot(o)
+	if at[slot] == 0 {
+		return errNotMounted
+	}
+	if o.Medium && !present(k.medium(o)) {
+		return fmt.Errorf("%w: its medium was taken away", ErrLost)
+	}
+	tree := os.DirFS(slot)
+	if got, err := token(tree); err != nil || got != o.Token {
+		return errors.Join(fmt.Errorf("%s holds another store", slot), err)
+	}
+	if err := readable(tree); err != nil {
+		return err
+	}
+	delta, err := readDelta(tree)
+	if err != nil {
+		return err
+	}
+	_, err = k.bases(o, delta, at)
+	return err
+}
+
+// dismount takes away what is not whole, or has lost what it stands on: with it CRI-O
+// could not list a single image.
+func (k Keeper) dismount(ctx context.Context, s *State, problems map[digest.Digest]error) error {
+	for again := true; again; {
+		again = false
+		for _, o := range s.Stores {
+			at, err := mounts()
+			if err != nil {
+				return err
+			}
+			slot := k.slot(o)
+			for ; at[slot] > 1; at[slot]-- {
+				if err := unmount(slot); err != nil {
+					return err
+				}
+			}
+			why := k.amiss(o, at)
+			if why == nil || why == errNotMounted {
+				continue
+			}
+			if err := unmountAll(ctx, k.Mounter, slot); err != nil {
+				return err
+			}
+			problems[o.ID], again = why, true
+		}
+	}
+	return nil
+}
+
+// remount mounts what is whole and has its base.
+func (k Keeper) remount(ctx context.Context, s *State, problems map[digest.Digest]error) error {
+	for again := true; again; {
+		again = false
+		for _, o := range s.Stores {
+			at, err := mounts()
+			if err != nil {
+				return err
+			}
+			if at[k.slot(o)] > 0 {
+				continue
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if problems[o.ID] = k.mount(ctx, o, at); problems[o.ID] == nil {
+				delete(problems, o.ID)
+				again = true
+			}
+		}
+	}
+	return nil
+}
+
+// mount mounts a store, and looks whether it can be read.
+func (k Keeper) mount(ctx context.Context, o Store, at map[string]int) error {
+	if o.Medium {
+		if err := k.findMedium(ctx, o); err != nil {
+			return err
+		}
+	}
+	m, err := k.prepare(o, at)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(m.Where, 0o755); err != nil {
+		return err
+	}
+	if err := k.Mounter.Mount(ctx, m); err != nil {
+		return err
+	}
+	at[m.Where]++
+	if err := k.amiss(o, at); err != nil {
+		return errors.Join(err, unmountAll(ctx, k.Mounter, m.Where))
+	}
+	return nil
+}
+
+// prepare looks into the file of a store, and finds what it stands on.
+func (k Keeper) prepare(o Store, at map[string]int) (Mount, error) {
+	file := k.path(o)
+	fi, err := os.Stat(file)
+	if err != nil {
+		return Mount{}, fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	if fi.Size() != o.Size {
+		return Mount{}, fmt.Errorf("%s: %w: it has %d bytes of %d", file, ErrDamaged, fi.Size(), o.Size)
+	}
+	delta, err := k.look(o, file)
+	if err != nil {
+		return Mount{}, err
+	}
+	bases, err := k.bases(o, delta, at)
+	options := []string{"ro", "loop"}
+	if k.SELinuxContext != "" {
+		options = append(options, "context="+strconv.Quote(k.SELinuxContext))
+	}
+	return Mount{What: file, Where: k.slot(o), Options: options, Bases: bases, About: o.title()}, err
+}
+
+// title is how people know a store.
+func (o Store) title() string {
+	if o.Name == "" {
+		return Short(o.ID)
+	}
+	return o.Name + " " + Short(o.ID)
+}
+
+// path is where the file of a store is.
+func (k Keeper) path(o Store) string {
+	switch {
+	case o.Medium:
+		return filepath.Join(k.medium(o), o.Place)
+	case o.Place != "":
+		return o.Place
+	}
+	return k.file(o)
+}
+
+// look reads the description of a store that is not mounted.
+func (k Keeper) look(o Store, file string) (pinset.Delta, error) {
+	image, err := k.Open(file)
+	if err != nil {
+		return pinset.Delta{}, fmt.Errorf("%s: %w: %w", file, ErrDamaged, err)
+	}
+	defer image.Close()
+	got, err := token(image)
+	if err == nil && got != o.Token {
+		err = errors.New("it is another store")
+	}
+	if err != nil {
+		return pinset.Delta{}, fmt.Errorf("%s: %w: %w", file, ErrDamaged, err)
+	}
+	return readDelta(image)
+}
+
+// bases are the mount points of the stores that have what a store needs.
+func (k Keeper) bases(o Store, d pinset.Delta, at map[string]int) (found []string, err error) {
+	roots := slices.Clone(k.Others)
+	for _, slot := range k.Slots {
+		if at[slot] > 0 && slot != k.slot(o) {
+			roots = append(roots, slot)
+		}
+	}
+	has, lacks := providers(roots, d.Needs)
+	for _, root := range has {
+		if slices.Contains(k.Slots, root) {
+			found = append(found, root)
+		}
+	}
+	if len(lacks) == 0 {
+		return found, nil
+	}
+	var made []string
+	for _, b := range d.Bases {
+		id := "a store of the lock " + Short(b.Lock)
+		if b.Store != "" {
+			id = Short(b.Store)
+		}
+		made = append(made, id)
+	}
+	return nil, fmt.Errorf("%w: %d of %d layers are missing, such as %s; it was made for %s",
+		ErrNoBase, len(lacks), len(d.Needs), lacks[0].Layer, strings.Join(made, ", or "))
+}
+
+// providers finds the stores that have these layers, under these links. A layer under
+// another link, as a pull would have it, is none to stand on.
+func providers(roots []string, needs []pinset.Need) (has []string, lacks []pinset.Need) {
+	found := map[string]bool{}
+	for _, n := range needs {
+		i := slices.IndexFunc(roots, func(root string) bool {
+			link, err := os.ReadFile(filepath.Join(root, "overlay", n.Layer, "link"))
+			return err == nil && string(link) == n.Link
+		})
+		if i < 0 {
+			lacks = append(lacks, n)
+			continue
+		}
+		found[roots[i]] = true
+	}
+	return slices.Sorted(maps.Keys(found)), lacks
+}
+
+// part is a file in the folder of sets that is being written: hidden, so it is no set.
+func (k Keeper) part() string { return filepath.Join(k.Sets, ".pinbox"+partSuffix) }
+
+// follow has the folder of sets be that of the current release, once its store is
+// mounted. What comes goes before what goes; files that came with no release stay.
+func (k Keeper) follow(s *State, problems map[digest.Digest]error) error {
+	if !s.Switching {
+		return nil
+	}
+	current := s.release(s.Current)
+	if current == nil || problems[current.Store] != nil {
+		return nil
+	}
+	if err := os.MkdirAll(k.Sets, 0o755); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(current.Sets)) {
+		if _, err := atomicfile.WriteVia(k.part(), filepath.Join(k.Sets, name), []byte(current.Sets[name]), 0o644); err != nil {
+			return err
+		}
+	}
+	for _, name := range s.Replaced {
+		if _, kept := current.Sets[name]; kept {
+			continue
+		}
+		if err := os.Remove(filepath.Join(k.Sets, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	s.Switching, s.Replaced = false, nil
+	return s.write(k.Dir)
+}

@@ -1,0 +1,49 @@
+package systemd
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"text/template"
+
+	"github.com/coreos/go-systemd/v22/unit"
+
+	"github.com/pinbox/pinbox/runtime/stores"
+)
+
+//go:embed store.mount
+var templates embed.FS
+
+// ErrPath says that a unit could not name a file.
+var ErrPath = errors.New("the path has characters other than letters, digits and ._-/")
+
+var unitPath = regexp.MustCompile(`^/[A-Za-z0-9/._-]+$`)
+
+// unitName is systemd's name for what is mounted at a path: systemd.mount(5).
+func unitName(where string) string { return unit.UnitNamePathEscape(where) + ".mount" }
+
+// render gives a mount as a unit, bound to those of its bases.
+func render(m stores.Mount) (string, error) {
+	if !unitPath.MatchString(m.What) {
+		return "", fmt.Errorf("%s: %w", m.What, ErrPath)
+	}
+	t, err := template.New("store.mount").Funcs(template.FuncMap{"unit": unitName, "join": strings.Join, "plain": plain}).ParseFS(templates, "store.mount")
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	err = t.Execute(&b, m)
+	return b.String(), err
+}
+
+// plain leaves nothing that would mean something in a unit.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '%' || r == '\\' || r < ' ' {
+			return '_'
+		}
+		return r
+	}, s)
+}
