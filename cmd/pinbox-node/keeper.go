@@ -129,6 +129,9 @@ func (f nodeFlags) stopped() bool {
 // follow has the images of the current sets pinned: by a pass, or by the pinbox-node
 // that makes them already.
 func (f passFlags) follow(ctx context.Context) (runtime.Status, error) {
+	if previous, err := f.load(); err == nil && len(f.pools) == 0 {
+		f.pools = previous.Pools
+	}
 	alone := f
 	alone.wait = 0
 	r, end, err := alone.alone(ctx, discard())
