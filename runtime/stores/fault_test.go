@@ -1,0 +1,215 @@
+package stores_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/appliance"
+	"github.com/pinbox/pinbox/fixtures/sample"
+)
+
+// copied is a folder like that of a store, in which something can be broken.
+func copied(t *testing.T, store string) string {
+	t.Helper()
+	dir := t.TempDir()
+	fixtures.Run(t, "cp", "-r", store+"/.", dir)
+	return dir
+}
+
+// What is wrong with a store is found before anything is changed, and nothing of it
+// stays on the node.
+func TestStoresThatAreRefused(t *testing.T) {
+	s := ship(t, 3)
+	s.must("firstboot")
+	short, changed, bare, strange := copied(t, s.stores[1]), copied(t, s.stores[1]), copied(t, s.stores[1]), t.TempDir()
+	file := func(dir string) string { return filepath.Join(dir, builder.DeltaStoreFile) }
+	content, err := os.ReadFile(file(changed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[200]++ // data of a file
+	for _, err := range []error{
+		os.Truncate(file(short), int64(len(content)/2)),
+		os.WriteFile(file(changed), content, 0o644),
+		os.Remove(filepath.Join(bare, builder.SumsFile)),
+		os.WriteFile(filepath.Join(strange, "store.squashfs"), make([]byte, 8192), 0o644),
+		os.WriteFile(filepath.Join(strange, "sums.txt"), []byte(strings.Repeat("0", 64)+"  store.squashfs\n"), 0o644),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := s.left()
+	for name, c := range map[string]struct {
+		code int
+		says string
+		args []string
+	}{
+		"its base is not there":    {3, "layers are missing", []string{s.stores[2]}},
+		"cut short":                {4, "damaged", []string{short}},
+		"one byte changed":         {4, "it has SHA-256", []string{changed}},
+		"one byte changed, in use": {4, "it has SHA-256", []string{changed, "--in-place"}},
+		"no sums":                  {3, "nothing says what its SHA-256 is", []string{bare}},
+		"another digest":           {4, "it has SHA-256", []string{bare, "--digest", "sha256:" + strings.Repeat("0", 64)}},
+		"no store":                 {4, "damaged", []string{strange}},
+		"an empty folder":          {3, "there is no store of pinbox", []string{t.TempDir()}},
+		"nothing":                  {3, "no such file", []string{"/no/such/file"}},
+		"no device of a medium":    {3, "there is no store of pinbox", []string{"/dev/null"}},
+		"too large":                {5, "are kept in reserve", []string{s.stores[1], "--reserve", "900Ti"}},
+	} {
+		said := s.Do("attach", c.args...)
+		if said.Code != c.code || !strings.Contains(said.Err, c.says) {
+			t.Errorf("%s: exit code %d, want %d and %q\n%s%s", name, said.Code, c.code, c.says, said.Out, said.Err)
+		}
+	}
+	if after := s.left(); !slices.Equal(after, append([]string{".lock"}, before...)) {
+		t.Errorf("left over: %v", after)
+	}
+	if got := s.mounted(); got != 1 {
+		t.Errorf("%d mounts", got)
+	}
+	s.pinned(0)
+	// With the digest named it needs no sums.
+	sum := strings.Fields(fixtures.Run(t, "sha256sum", file(bare)))[0]
+	s.must("attach", file(bare), "--digest", "sha256:"+sum)
+	s.pinned(1)
+	s.must("attach", s.stores[1]) // twice
+	s.pinned(1)
+}
+
+// A store for another architecture is refused.
+func TestAnotherArchitecture(t *testing.T) {
+	registry, pins := fixtures.Samples(t)
+	o := appliance.Options(t, sample.SetNamed("s", pins.Index))
+	program, err := os.ReadFile(o.NodeBinary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program[18] = 183 // EM_AARCH64
+	o.NodeBinary = filepath.Join(t.TempDir(), "pinbox-node")
+	if err := os.WriteFile(o.NodeBinary, program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	o.Appliance.Spec.Platform = "linux/arm64"
+	appliance.Build(t, o)
+	if err := registry.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s := &site{Node: appliance.Bare(t), t: t}
+	s.Start()
+	s.refused(3, "the store is for another architecture: linux/arm64", "attach", o.Out)
+}
+
+// The eighth slot is the last.
+func TestEverySlotHasAStore(t *testing.T) {
+	s := ship(t, 9)
+	for n := 1; n < 8; n++ {
+		s.must("attach", s.stores[n])
+	}
+	s.pinned(7)
+	s.refused(5, "every slot has a store: all 7 are taken", "attach", s.stores[8])
+	s.pinned(7)
+	s.runs(7)
+}
+
+// Two people attach two stores at once, or the same; nobody waits for ever.
+func TestTwoAttachesAtOnce(t *testing.T) {
+	s := ship(t, 2)
+	first, second := s.Pinbox("attach", s.stores[1]), s.Pinbox("attach", s.stores[1])
+	for _, err := range []error{first.Start(), second.Start(), first.Wait(), second.Wait()} {
+		if err != nil {
+			t.Errorf("%v", err)
+		}
+	}
+	s.pinned(1)
+	if got := s.mounted(); got != 2 {
+		t.Errorf("%d mounts", got)
+	}
+	f, err := os.Open(filepath.Join(s.Root, "var/lib/pinbox/stores.d/.lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	s.refused(7, "another pinbox-node is at the stores", "attach", s.stores[1], "--wait", "100ms")
+}
+
+// A node comes up without the base of its deltas, with a file that is damaged, or
+// without one: CRI-O starts with what is whole, and the status says what is missing.
+func TestNodeComesUpWithoutAll(t *testing.T) {
+	s := ship(t, 3)
+	s.must("attach", s.stores[1])
+	s.must("attach", s.stores[2])
+	slot := func(n string) string { return "/var/lib/pinbox/stores/" + n }
+	copies, err := filepath.Glob(filepath.Join(s.Root, "var/lib/pinbox/stores.d/*.squashfs"))
+	if err != nil || len(copies) != 2 {
+		t.Fatalf("%v, %v", copies, err)
+	}
+	first := copies[0]
+	if out := s.must("stores").Out; strings.Index(out, filepath.Base(first)[:12]) > strings.Index(out, filepath.Base(copies[1])[:12]) {
+		first = copies[1]
+	}
+	for name, c := range map[string]struct {
+		breaks, mends func()
+		away          int
+		images        int
+		says          string
+	}{
+		"no base":     {func() {}, func() {}, 2, 0, "layers are missing"},
+		"a lost file": {func() { s.base(); rename(t, first, first+".away") }, func() { rename(t, first+".away", first) }, 2, 4, "the file of the store is not there"},
+		"a cut file":  {func() { s.base(); grow(t, first, 4096) }, func() { grow(t, first, -4096) }, 2, 4, "the store is damaged: it has"},
+		"all is well": {func() { s.base() }, func() {}, 0, 12, ""},
+	} {
+		s.Stop(syscall.SIGTERM)
+		for _, n := range []string{"2", "1", "0"} { // as a reboot does
+			s.Try("umount", slot(n))
+		}
+		c.breaks()
+		said := s.Do("mount")
+		if (said.Code == 0) != (c.away == 0) || !strings.Contains(said.Out, c.says) || strings.Count(said.Out, " away ") != c.away {
+			t.Errorf("%s: exit code %d\n%s%s", name, said.Code, said.Out, said.Err)
+		}
+		s.Start()
+		list, err := s.Images().ListImages(t.Context(), &criapi.ListImagesRequest{})
+		if err != nil || len(list.Images) != c.images {
+			t.Errorf("%s: CRI-O lists %d images, want %d: %v", name, len(list.GetImages()), c.images, err)
+		}
+		said = s.Do("status")
+		if !strings.Contains(said.Out, c.says) || (said.Code == 0) != (c.away == 0) {
+			t.Errorf("%s: the status is %d\n%s", name, said.Code, said.Out)
+		}
+		c.mends()
+	}
+}
+
+// base mounts the appliance's own store.
+func (s *site) base() { s.MountUnit("var-lib-pinbox-stores-0.mount") }
+
+func rename(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// grow makes a file longer, or shorter.
+func grow(t *testing.T, name string, by int64) {
+	t.Helper()
+	fi, err := os.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(name, fi.Size()+by); err != nil {
+		t.Fatal(err)
+	}
+}
