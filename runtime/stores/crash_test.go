@@ -1,0 +1,100 @@
+package stores_test
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pinbox/pinbox/fixtures"
+)
+
+// Commands are killed at random moments, and CRI-O too. Whatever was cut off, the next
+// command ends it or takes it back: nothing stays mounted or half copied that the state
+// does not know, and CRI-O's own store is as it was.
+func TestKilledAtRandomMoments(t *testing.T) {
+	s := ship(t, 3)
+	s.must("firstboot")
+	kept := s.waits(s.pins[0][1])
+	s.must("attach", s.stores[1])
+	start := time.Now()
+	s.must("attach", s.stores[2])
+	length := time.Since(start)
+	s.must("rollback")
+	s.must("detach", "2")
+	moves := [][]string{{"attach", s.stores[2]}, {"attach", s.stores[1]}, {"rollback"}, {"detach"}, {"detach", "2"}, {"attach", s.stores[2], "--keep-sets"}}
+	finished := 0
+	for i := range 100 {
+		move := moves[rand.IntN(len(moves))]
+		cmd := s.Pinbox(move[0], move[1:]...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(rand.N(length))
+		_ = cmd.Process.Kill() // or it has ended
+		if cmd.Wait() == nil {
+			finished++
+		}
+		if i%10 == 5 {
+			s.Stop(syscall.SIGKILL)
+			s.Do("mount")
+			s.Start()
+		}
+		if i%4 == 0 {
+			s.converges(move)
+		}
+		if t.Failed() {
+			t.Fatalf("after %d kills, the last of %v", i+1, move)
+		}
+	}
+	t.Logf("%d of 100 commands had ended within %v", finished, length)
+	if finished > 90 {
+		t.Error("most had ended before they were killed: this test shows little")
+	}
+	s.must("attach", s.stores[1])
+	s.must("attach", s.stores[2])
+	s.pinned(2)
+	s.runs(2)
+	s.runs(0)
+	s.State(kept, criapi.ContainerState_CONTAINER_RUNNING)
+	s.ends(kept)
+}
+
+// converges makes a pass, and looks whether all fits together.
+func (s *site) converges(last []string) {
+	s.t.Helper()
+	s.must("firstboot")
+	var copies []string
+	for _, name := range s.left() {
+		switch {
+		case strings.HasSuffix(name, ".squashfs"):
+			copies = append(copies, name)
+		case !slices.Contains([]string{".lock", "state.json", "worker.yaml"}, name):
+			s.t.Errorf("after %v: %s is left over", last, name)
+		}
+	}
+	for _, name := range copies {
+		if sum := fixtures.Run(s.t, "sha256sum", filepath.Join(s.Root, "var/lib/pinbox/stores.d", name)); sum[:64] != name[:64] {
+			s.t.Errorf("after %v: %s is not whole", last, name)
+		}
+	}
+	table := s.Do("stores").Out
+	if got := strings.Count(table, " mounted "); got != len(copies) || s.mounted() != 1+got {
+		s.t.Errorf("after %v: %d copies, %d mounts\n%s", last, len(copies), s.mounted(), table)
+	}
+	set, err := os.ReadFile(filepath.Join(s.Sets(), "worker.yaml"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	release := slices.IndexFunc(s.pins, func(pins []string) bool { return strings.Contains(string(set), pins[1]) })
+	if release < 0 {
+		s.t.Fatalf("after %v: the set is of no release\n%s", last, set)
+	}
+	s.pinned(release)
+}
