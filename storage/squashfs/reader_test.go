@@ -248,6 +248,9 @@ func readAll(t *testing.T, image []byte) error {
 	r, err := squashfs.OpenImage(bytes.NewReader(image), int64(len(image)))
 	if err == nil {
 		_, err = squashfs.TreeOf(r, 1000)
+		if _, transferred := transfer(r, "."); transferred != nil && !errors.Is(transferred, squashfs.ErrDamaged) {
+			t.Error(transferred)
+		}
 	}
 	if err != nil && !errors.Is(err, squashfs.ErrDamaged) && !errors.Is(err, squashfs.ErrMost) {
 		t.Error(err)

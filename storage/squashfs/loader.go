@@ -1,0 +1,145 @@
+package squashfs
+
+import "syscall"
+
+const (
+	// maxDepth of folders in folders; a path of 4096 bytes leads through half as many.
+	maxDepth = 4096
+	// maxTreeXattrs is more than the different attributes of a tree have, in bytes.
+	maxTreeXattrs = 64 << 20
+)
+
+// loader reads a tree of an image into memory. Records and listings do not overlap in
+// an image that was not made to do harm: so no more of them is read than the tables
+// can hold.
+type loader struct {
+	r        *Reader
+	contents []*Content        // of the files, with their places in the image
+	links    map[uint64]*Inode // of several names, by their references
+	sets     map[uint32]map[string]string
+
+	inodes, listings, xattrs int64 // bytes that may still be read
+}
+
+func newLoader(r *Reader) *loader {
+	return &loader{
+		r: r, links: map[uint64]*Inode{}, sets: map[uint32]map[string]string{},
+		inodes: int64(r.sb.DirTable-r.sb.InodeTable) * metaRatio, listings: int64(r.sb.BytesUsed-r.sb.DirTable) * metaRatio, xattrs: maxTreeXattrs,
+	}
+}
+
+// spend takes from one of the three.
+func spend(left *int64, bytes int64) error {
+	if *left -= bytes; *left < 0 {
+		return damaged("its tables hold less than is read of them")
+	}
+	return nil
+}
+
+// load gives the tree below an inode.
+func (l *loader) load(n *node, depth int) (*Inode, error) {
+	if i := l.links[n.ref]; i != nil {
+		return i, nil
+	}
+	if depth > maxDepth {
+		return nil, damaged("more than %d folders in each other", maxDepth)
+	}
+	if err := spend(&l.inodes, n.blocks.n); err != nil {
+		return nil, err
+	}
+	attrs, err := l.attributes(n.xattr)
+	if err != nil {
+		return nil, err
+	}
+	i := &Inode{
+		Mode: n.mode(), UID: l.r.ids[n.UID], GID: l.r.ids[n.GID], ModTime: int64(n.ModTime), Xattrs: attrs, Target: n.target,
+		// new_encode_dev of the kernel's include/linux/kdev_t.h
+		Major: n.device >> 8 & 0xfff, Minor: n.device&0xff | n.device>>12&0xfff00,
+	}
+	switch i.kind() {
+	case syscall.S_IFDIR:
+		i.entries = map[string]*Inode{}
+		return i, l.fill(i, n, depth)
+	case syscall.S_IFREG:
+		if i.Content, err = l.content(n); err != nil {
+			return nil, err
+		}
+	}
+	if n.nlink > 1 {
+		l.links[n.ref] = i
+	}
+	return i, nil
+}
+
+func (l *loader) fill(dir *Inode, n *node, depth int) error {
+	if err := spend(&l.listings, int64(n.size)); err != nil {
+		return err
+	}
+	list, err := l.r.list(n)
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		child, err := l.r.child(e)
+		if err != nil {
+			return err
+		}
+		i, err := l.load(child, depth+1)
+		if err != nil {
+			return err
+		}
+		dir.Set(e.name, i)
+	}
+	return nil
+}
+
+// attributes that several inodes have are in memory once.
+func (l *loader) attributes(number uint32) (map[string]string, error) {
+	if attrs, ok := l.sets[number]; ok {
+		return attrs, nil
+	}
+	attrs, size, err := l.r.xattrSet(number)
+	if err != nil {
+		return nil, err
+	}
+	l.sets[number] = attrs
+	return attrs, spend(&l.xattrs, int64(size))
+}
+
+// content is that of a file, with its places in the image.
+func (l *loader) content(n *node) (*Content, error) {
+	if n.size == 0 {
+		return nil, nil
+	}
+	blockSize := uint64(l.r.sb.BlockSize)
+	c := &Content{size: int64(n.size), fragment: n.fragment, offset: n.offset, start: n.start, sparse: n.sparse}
+	count := n.blockCount(blockSize)
+	if count > uint64(l.inodes)/4 {
+		return nil, damaged("inode %d has %d blocks", n.Number, count)
+	}
+	if err := spend(&l.inodes, int64(count)*4); err != nil {
+		return nil, err
+	}
+	c.blocks = make([]uint32, count)
+	if err := n.blocks.decode(c.blocks); err != nil {
+		return nil, err
+	}
+	for _, word := range c.blocks {
+		if word&^uncompressedBlock > l.r.sb.BlockSize {
+			return nil, damaged("inode %d has a block of %d bytes", n.Number, word&^uncompressedBlock)
+		}
+	}
+	if c.fragment != noFragment && uint64(c.offset)+n.size%blockSize > blockSize {
+		return nil, damaged("inode %d ends after its block", n.Number)
+	}
+	l.contents = append(l.contents, c)
+	return c, nil
+}
+
+// packedSize is what the blocks of a content take, in bytes.
+func (c *Content) packedSize() (size uint64) {
+	for _, word := range c.blocks {
+		size += uint64(word &^ uncompressedBlock)
+	}
+	return size
+}

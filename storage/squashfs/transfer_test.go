@@ -1,0 +1,184 @@
+package squashfs_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/storage/squashfs"
+)
+
+// transfer lays out an image of trees of another, each sealed by itself.
+func transfer(r *squashfs.Reader, trees ...string) (*squashfs.Image, error) {
+	w, err := squashfs.NewWriter(r.Options())
+	if err != nil {
+		return nil, err
+	}
+	t, err := w.Transfer(r)
+	if err != nil {
+		return nil, err
+	}
+	if len(trees) == 1 && trees[0] == "." {
+		root, err := t.Tree(".")
+		if err != nil {
+			return nil, err
+		}
+		return w.Close(root)
+	}
+	root := squashfs.NewDir(0o755, 0, 0, 1)
+	root.Xattrs = map[string]string{"user.a": "b"}
+	for _, name := range trees {
+		tree, err := t.Tree(name)
+		if err != nil {
+			return nil, err
+		}
+		root.Set(path.Base(name), tree)
+		if err := w.Seal(tree); err != nil {
+			return nil, err
+		}
+	}
+	return w.Close(root)
+}
+
+// transferred writes such an image.
+func transferred(t *testing.T, from string, trees ...string) (name string, size int64) {
+	t.Helper()
+	img, err := transfer(open(t, from), trees...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(t.TempDir(), "transferred.squashfs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if n, err := img.WriteTo(f); err != nil || n != img.Size() {
+		t.Fatal(n, img.Size(), err)
+	}
+	return f.Name(), img.Size()
+}
+
+// All of an image is the same in another: the kernel and sqfsdiff are the judges.
+func TestTransferredTreesAreTheSame(t *testing.T) {
+	dir := folder(t)
+	images := map[string]string{"pinbox": image(t, squashfs.Options{}, kinds(t)), "pinbox none": image(t, squashfs.Options{Compression: squashfs.None}, kinds(t))}
+	for name, args := range map[string]string{
+		"zstd": "-comp zstd", "gzip": "-comp gzip -b 4096", "no fragments": "-comp zstd -no-fragments", "always fragments": "-comp gzip -always-use-fragments",
+	} {
+		images[name] = filepath.Join(t.TempDir(), "image.squashfs")
+		fixtures.Run(t, "mksquashfs", append([]string{dir, images[name], "-quiet", "-no-progress"}, strings.Fields(args)...)...)
+	}
+	for name, from := range images {
+		t.Run(name, func(t *testing.T) {
+			to, size := transferred(t, from, ".")
+			if diff := cmp.Diff(fixtures.Tree(t, fixtures.Mount(t, from)), fixtures.Tree(t, fixtures.Mount(t, to))); diff != "" {
+				t.Errorf("(-source +transferred)\n%.3000s", diff)
+			}
+			// Whether a large directory has an index is the writer's affair.
+			out, err := exec.Command("sqfsdiff", "-T", "-a", from, "-b", to).CombinedOutput()
+			for line := range strings.Lines(string(out)) {
+				if !strings.Contains(line, "extended type") {
+					t.Errorf("sqfsdiff (%v): %s", err, line)
+				}
+			}
+			if fi, err := os.Stat(from); err != nil || size > fi.Size()+fi.Size()/20+8192 {
+				t.Errorf("%d bytes became %d", fi.Size(), size)
+			}
+		})
+	}
+}
+
+// Trees that are sealed one by one share what they have in common, as they did where
+// they come from; what only others have stays behind.
+func TestTransferTakesWhatItsTreesHave(t *testing.T) {
+	shared, own := noise(1, 1<<20), noise(2, 1<<20)
+	from := image(t, squashfs.Options{}, func(p *squashfs.Packer, root *squashfs.Inode) {
+		for n, content := range [][]byte{shared, shared, own} {
+			dir := squashfs.NewDir(0o755, 0, 0, 1)
+			root.Set(fmt.Sprint(n), dir)
+			dir.Set("long", file(t, p, bytes.NewReader(content)))
+			for i := range 100 {
+				dir.Set(fmt.Sprint(i), file(t, p, bytes.NewReader(content[i:][:2000])))
+			}
+		}
+	})
+	sizes := map[string]int64{}
+	for _, trees := range []string{"0", "0 1", "0 2", "0 1 2"} {
+		to, size := transferred(t, from, strings.Fields(trees)...)
+		sizes[trees] = size
+		mounted := fixtures.Mount(t, to)
+		for _, tree := range strings.Fields(trees) {
+			want := map[string][]byte{"0": shared, "1": shared, "2": own}[tree]
+			for name, want := range map[string][]byte{"long": want, "0": want[:2000], "99": want[99:][:2000]} {
+				if got, err := os.ReadFile(filepath.Join(mounted, tree, name)); err != nil || !bytes.Equal(got, want) {
+					t.Errorf("%s: %s/%s reads back differently (%v)", trees, tree, name, err)
+				}
+			}
+		}
+	}
+	if more := sizes["0 1"] - sizes["0"]; more > 8192 {
+		t.Errorf("the same once more takes %d bytes", more)
+	}
+	if more := sizes["0 2"] - sizes["0"]; more < 500_000 {
+		t.Errorf("something else takes %d bytes", more)
+	}
+	if sizes["0 1 2"]-sizes["0 2"] > 8192 {
+		t.Errorf("%v", sizes)
+	}
+}
+
+func TestTransferNeedsTheSameForm(t *testing.T) {
+	r := open(t, image(t, squashfs.Options{}, kinds(t)))
+	for _, opts := range []squashfs.Options{{Compression: squashfs.Gzip}, {Compression: squashfs.None}, {BlockSize: 1 << 20}} {
+		w, err := squashfs.NewWriter(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Transfer(r); !errors.Is(err, squashfs.ErrOtherForm) {
+			t.Errorf("%+v: %v", opts, err)
+		}
+	}
+}
+
+// lost is an image whose medium was pulled out.
+type lost struct {
+	io.ReaderAt
+	gone bool
+}
+
+func (l *lost) ReadAt(p []byte, at int64) (int, error) {
+	if l.gone {
+		return 0, os.ErrClosed
+	}
+	return l.ReaderAt.ReadAt(p, at)
+}
+
+func TestTransferFromALostMediumFails(t *testing.T) {
+	content, err := os.ReadFile(image(t, squashfs.Options{}, kinds(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	medium := &lost{ReaderAt: bytes.NewReader(content)}
+	r, err := squashfs.OpenImage(medium, int64(len(content)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := transfer(r, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	medium.gone = true
+	if _, err := img.WriteTo(io.Discard); !errors.Is(err, squashfs.ErrDamaged) || !errors.Is(err, os.ErrClosed) {
+		t.Error(err)
+	}
+}
