@@ -1,0 +1,315 @@
+package compose
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/squashfs"
+)
+
+// ErrForeignStore says that a store has records that this version does not write:
+// it cannot be folded without losing some.
+var ErrForeignStore = errors.New("not a store that this pinbox can fold")
+
+// Keep says what stays of the stores that are folded. What is nil keeps what it is
+// asked about by default.
+type Keep struct {
+	// Image says whether an image stays, which has these names in all of the stores;
+	// all do by default.
+	Image func(id string, names []string) bool
+	// Layer says whether a layer stays. By default those do that are needed: that an
+	// image which stays stands on.
+	Layer func(id string, needed bool) bool
+}
+
+// Fold is the plan of one store out of several: a base or a delta, and the deltas over
+// it.
+type Fold struct {
+	// Layers that stay, parents first, and those that are left out.
+	Layers, LeftOut []string
+	// Needs are the layers of other stores that those which stay, and the images,
+	// stand on, sorted.
+	Needs []pinset.Need
+
+	stores []*squashfs.Reader
+	held   map[string]held
+	images Images
+}
+
+// held is a layer, and the first store that has it.
+type held struct {
+	record layerRecord
+	store  int
+}
+
+// NewFold reads the records of stores, the oldest first, and plans which of their
+// layers and images stay.
+func NewFold(stores []*squashfs.Reader, keep Keep) (*Fold, error) {
+	f := &Fold{stores: stores, held: map[string]held{}, images: Images{}}
+	var ids []string
+	for n, store := range stores {
+		records, err := readLayers(store)
+		if err != nil {
+			return nil, fmt.Errorf("store %d of %d: %w", n+1, len(stores), err)
+		}
+		for _, record := range records {
+			if _, ok := f.held[record.ID]; !ok {
+				f.held[record.ID] = held{record, n}
+				ids = append(ids, record.ID)
+			}
+		}
+	}
+	if err := f.mergeImages(keep.Image); err != nil {
+		return nil, err
+	}
+	needed, err := f.images.layers()
+	if err != nil {
+		return nil, err
+	}
+	f.choose(ids, needed, keep.Layer)
+	return f, nil
+}
+
+// choose decides which layers stay.
+func (f *Fold) choose(ids []string, needed map[string]bool, keep func(string, bool) bool) {
+	kept := map[string]bool{}
+	for _, id := range ids {
+		if keep == nil && needed[id] || keep != nil && keep(id, needed[id]) {
+			kept[id] = true
+			f.Layers = append(f.Layers, id)
+		} else {
+			f.LeftOut = append(f.LeftOut, id)
+		}
+	}
+	f.Layers = f.parentsFirst(f.Layers, kept)
+	for _, id := range f.Layers {
+		for id != "" { // as far as it is known what a layer stands on
+			needed[id] = true
+			id = f.held[id].record.Parent
+		}
+	}
+	for id := range needed {
+		if !kept[id] {
+			f.Needs = append(f.Needs, pinset.Need{Layer: id, Link: LinkName(id)})
+		}
+	}
+	slices.SortFunc(f.Needs, func(a, b pinset.Need) int { return strings.Compare(a.Layer, b.Layer) })
+}
+
+// parentsFirst gives layers their order. IDs are made of those of the parents: there
+// are no circles.
+func (f *Fold) parentsFirst(ids []string, kept map[string]bool) []string {
+	var ordered []string
+	placed := map[string]bool{}
+	for _, id := range ids {
+		from := len(ordered)
+		for ; kept[id] && !placed[id]; id = f.held[id].record.Parent {
+			placed[id] = true
+			ordered = append(ordered, id)
+		}
+		slices.Reverse(ordered[from:])
+	}
+	return ordered
+}
+
+// mergeImages gathers the images of all stores.
+func (f *Fold) mergeImages(keep func(string, []string) bool) error {
+	names := map[string][]string{}
+	records := make([][]*ImageRecord, len(f.stores))
+	for n, store := range f.stores {
+		var err error
+		if records[n], err = readImages(store); err != nil {
+			return fmt.Errorf("store %d of %d: %w", n+1, len(f.stores), err)
+		}
+		for _, record := range records[n] {
+			names[record.ID] = append(names[record.ID], record.Names...)
+		}
+	}
+	for n, store := range f.stores {
+		for _, record := range records[n] {
+			if keep != nil && !keep(record.ID, names[record.ID]) {
+				continue
+			}
+			if err := f.images.merge(record, store); err != nil {
+				return fmt.Errorf("store %d of %d: image %s: %w", n+1, len(f.stores), record.ID, err)
+			}
+		}
+	}
+	return nil
+}
+
+// readLayers reads layers.json of a store.
+func readLayers(store *squashfs.Reader) ([]layerRecord, error) {
+	var records []layerRecord
+	if err := readRecords(store, "overlay-layers/layers.json", &records); err != nil {
+		return nil, err
+	}
+	for _, r := range records {
+		if r.UncompressedDigest.Validate() != nil || LayerID(r.Parent, r.UncompressedDigest) != r.ID {
+			return nil, fmt.Errorf("%w: layer %q is not named after what it holds", ErrForeignStore, r.ID)
+		}
+	}
+	return records, nil
+}
+
+// readImages reads images.json of a store.
+func readImages(store *squashfs.Reader) ([]*ImageRecord, error) {
+	var records []*ImageRecord
+	if err := readRecords(store, "overlay-images/images.json", &records); err != nil {
+		return nil, err
+	}
+	for _, r := range records {
+		if r == nil || digest.NewDigestFromEncoded(digest.SHA256, r.ID).Validate() != nil {
+			return nil, fmt.Errorf("%w: an image is not named after its configuration", ErrForeignStore)
+		}
+	}
+	return records, nil
+}
+
+// readRecords refuses what it would lose.
+func readRecords(store *squashfs.Reader, name string, list any) error {
+	content, err := store.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	dec := json.NewDecoder(bytes.NewReader(content))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(list); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrForeignStore, name, err)
+	}
+	return nil
+}
+
+// File is a small file to put beside the storage tree.
+type File struct {
+	// Name is its path from the root.
+	Name    string
+	Perm    uint32
+	Content []byte
+}
+
+// Folded is a store that was laid out.
+type Folded struct{ image *squashfs.Image }
+
+// Compose lays the store out. Layers move as they are packed, with all that they
+// have; records, documents of images, and files are written anew and stamped with
+// modTime. Stores that are not packed alike are squashfs.ErrOtherForm. The folder tmp
+// takes a file that has no name. The stores are closed by the caller, after Close.
+func (f *Fold) Compose(ctx context.Context, files []File, modTime time.Time, tmp string) (*Folded, error) {
+	if len(f.stores) == 0 {
+		return nil, errors.New("no store to fold")
+	}
+	pool, err := squashfs.NewPool(f.stores[0].Options())
+	if err != nil {
+		return nil, err
+	}
+	defer pool.Close()
+	out, err := squashfs.NewWriter(pool.ImageOptions(modTime))
+	if err != nil {
+		return nil, err
+	}
+	store, err := NewStore(out, pool, modTime, tmp)
+	if err != nil {
+		return nil, err
+	}
+	root, err := f.fill(ctx, store, out, files)
+	if err != nil {
+		store.Abort()
+		return nil, err
+	}
+	image, err := out.Close(root)
+	if err != nil {
+		store.Abort()
+		return nil, err
+	}
+	return &Folded{image}, nil
+}
+
+func (f *Fold) fill(ctx context.Context, store *Store, out *squashfs.Writer, files []File) (*squashfs.Inode, error) {
+	transfers := make([]*squashfs.Transfer, len(f.stores))
+	for n, from := range f.stores {
+		var err error
+		if transfers[n], err = out.Transfer(from); err != nil {
+			return nil, fmt.Errorf("store %d of %d: %w", n+1, len(f.stores), err)
+		}
+	}
+	for _, id := range f.Layers {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		layer := f.held[id]
+		if err := store.moveLayer(transfers[layer.store], layer.record); err != nil {
+			return nil, fmt.Errorf("store %d of %d: layer %s: %w", layer.store+1, len(f.stores), id, err)
+		}
+	}
+	for _, file := range files {
+		if err := store.AddFile(file.Name, file.Perm, bytes.NewReader(file.Content)); err != nil {
+			return nil, err
+		}
+	}
+	store.images = f.images
+	return store.Close()
+}
+
+// moveLayer puts a layer of another store into this one.
+func (s *Store) moveLayer(from *squashfs.Transfer, record layerRecord) error {
+	for _, part := range []struct {
+		dir  *squashfs.Inode
+		path string
+	}{
+		{s.overlay, path.Join("overlay", record.ID)},
+		{s.links, path.Join("overlay/l", LinkName(record.ID))},
+		{s.layerDir, path.Join("overlay-layers", record.ID+".tar-split.gz")},
+	} {
+		tree, err := from.Tree(part.path)
+		if err != nil {
+			return err
+		}
+		part.dir.Set(path.Base(part.path), tree)
+	}
+	s.layers = append(s.layers, record)
+	return s.out.Seal(s.overlay.Entry(record.ID))
+}
+
+// Size of the store in bytes.
+func (f *Folded) Size() int64 { return f.image.Size() }
+
+// Close gives up what the store holds.
+func (f *Folded) Close() { f.image.Close() }
+
+// Write writes the store, once, and says how many bytes of it are written as they
+// are. A store that cannot be read is squashfs.ErrDamaged. What was written by an
+// end of ctx is of no use.
+func (f *Folded) Write(ctx context.Context, w io.Writer, progress func(written int64)) error {
+	_, err := f.image.WriteTo(&watched{ctx: ctx, w: w, progress: progress})
+	return err
+}
+
+// watched is a writer that can be stopped.
+type watched struct {
+	ctx      context.Context
+	w        io.Writer
+	n        int64
+	progress func(int64)
+}
+
+func (w *watched) Write(p []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := w.w.Write(p)
+	w.n += int64(n)
+	w.progress(w.n)
+	return n, err
+}

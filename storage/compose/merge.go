@@ -1,0 +1,118 @@
+package compose
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/storage/squashfs"
+)
+
+// merge adds an image of another store, whose documents it reads: as Add does, what
+// is there already stays, and an image that is signed is preferred.
+func (all Images) merge(from *ImageRecord, store *squashfs.Reader) error {
+	if err := from.load(store); err != nil {
+		return err
+	}
+	signatures, err := from.split()
+	if err != nil {
+		return err
+	}
+	rec := all[from.ID]
+	if rec == nil {
+		rec = &ImageRecord{ID: from.ID, Digest: from.Digest, TopLayer: from.TopLayer, Created: from.Created}
+		all[from.ID] = rec
+	}
+	rec.Names = append(rec.Names, from.Names...)
+	for _, key := range from.BigDataNames {
+		if key != "signatures" && !strings.HasPrefix(key, "signature-") { // they are put together anew
+			rec.set(key, from.data[key])
+		}
+	}
+	if len(signatures[from.Digest]) > 0 && len(rec.signatures[rec.Digest]) == 0 {
+		rec.prefer(from.data["manifest"])
+	}
+	for _, manifest := range slices.Sorted(maps.Keys(signatures)) {
+		rec.sign(manifest, signatures[manifest])
+	}
+	return nil
+}
+
+// load reads the image's documents.
+func (r *ImageRecord) load(store *squashfs.Reader) error {
+	r.data = map[string][]byte{}
+	for _, key := range r.BigDataNames {
+		content, err := store.ReadFile(path.Join("overlay-images", r.ID, DataFile(key)))
+		if err != nil {
+			return err
+		}
+		if digest.FromBytes(content) != r.BigDataDigests[key] {
+			return fmt.Errorf("%w: its document %q has another digest", squashfs.ErrDamaged, key)
+		}
+		r.data[key] = content
+	}
+	if r.BigDataDigests["manifest"] != r.Digest || r.BigDataDigests[r.configKey()].String() != r.configKey() {
+		return fmt.Errorf("%w: its manifest or its configuration is of another image", ErrForeignStore)
+	}
+	return nil
+}
+
+// configKey is the key of the configuration, after which the image is named.
+func (r *ImageRecord) configKey() string {
+	return digest.NewDigestFromEncoded(digest.SHA256, r.ID).String()
+}
+
+// split takes apart what seal has put together: the signatures by their manifests.
+func (r *ImageRecord) split() (map[digest.Digest][][]byte, error) {
+	var sizes SignatureSizes
+	if err := json.Unmarshal([]byte(r.Metadata), &sizes); err != nil {
+		return nil, fmt.Errorf("%w: its metadata: %w", ErrForeignStore, err)
+	}
+	signatures := map[digest.Digest][][]byte{}
+	for manifest, each := range sizes.Each {
+		if err := manifest.Validate(); err != nil {
+			return nil, fmt.Errorf("%w: its metadata: %w", ErrForeignStore, err)
+		}
+		rest := r.data[SignatureKey(manifest)]
+		for _, size := range each {
+			if size < 0 || size > len(rest) {
+				return nil, fmt.Errorf("%w: signatures of %s are shorter than they should be", ErrForeignStore, manifest)
+			}
+			signatures[manifest] = append(signatures[manifest], rest[:size])
+			rest = rest[size:]
+		}
+	}
+	return signatures, nil
+}
+
+// layers are the IDs of all layers that the images stand on.
+func (all Images) layers() (map[string]bool, error) {
+	needed := map[string]bool{}
+	for id, rec := range all {
+		var config struct {
+			RootFS struct {
+				DiffIDs []digest.Digest `json:"diff_ids"`
+			} `json:"rootfs"`
+		}
+		if err := json.Unmarshal(rec.Data(rec.configKey()), &config); err != nil {
+			return nil, fmt.Errorf("image %s: %w: its configuration: %w", id, ErrForeignStore, err)
+		}
+		top := ""
+		for _, diffID := range config.RootFS.DiffIDs {
+			if err := diffID.Validate(); err != nil {
+				return nil, fmt.Errorf("image %s: %w: its configuration: %w", id, ErrForeignStore, err)
+			}
+			top = LayerID(top, diffID)
+			needed[top] = true
+		}
+		if top != rec.TopLayer {
+			return nil, fmt.Errorf("image %s: %w: its configuration leads to layer %s, its record to %s", id, ErrForeignStore, top, rec.TopLayer)
+		}
+	}
+	return needed, nil
+}
