@@ -10,6 +10,8 @@ import (
 	"github.com/pinbox/pinbox/runtime/partition"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/systemd"
+	"github.com/pinbox/pinbox/storage/compose"
+	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 // What commands here say themselves.
@@ -40,6 +42,7 @@ var outcomes = []struct {
 	{errBusy, 7, "`pinbox-node status` shows what it does; --wait waits longer."},
 	{runtime.ErrOptions, 2, "`pinbox-node COMMAND --help` shows the flags."},
 	{cri.ErrNoAnswer, 1, "Is crio.service running, and are you root? --socket names its socket."},
+	{stores.ErrUnfold, 1, "The stores stay as they were; fold them again."},
 	{stores.ErrPlatform, 3, "Build it for this node: spec.platform of the appliance file."},
 	{stores.ErrNoBase, 3, "Attach the stores in between first, or build a delta for what this node has: `pinbox delta --from`."},
 	{stores.ErrNotStore, 3, "Name what `pinbox delta` or `pinbox build` made."},
@@ -49,7 +52,8 @@ var outcomes = []struct {
 	{stores.ErrNoPrevious, 3, "spec.node.keepPrevious says how many stay; an earlier store can be attached again."},
 	{stores.ErrNothing, 3, "`pinbox-node stores` lists the stores; --all folds the appliance's own too."},
 	{stores.ErrInUse, 3, "Take it out of use first; `pinbox-node fold` makes one store of several."},
-	{stores.ErrUnfold, 1, "The stores stay as they were; fold them again."},
+	{squashfs.ErrOtherForm, 3, "Only stores of one compression and block size can be folded."},
+	{compose.ErrForeignStore, 3, "It was written by a newer pinbox."},
 	{stores.ErrDamaged, 4, "`pinbox verify` finds out whether it was whole; bring it again."},
 	{stores.ErrLost, 4, "Plug in its medium, or attach the store again."},
 	{stores.ErrState, 4, "Restore the file, or move it away and attach the stores again."},

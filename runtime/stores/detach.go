@@ -117,7 +117,7 @@ func (k Keeper) unreferred(s State, o Store, root string) error {
 	if err != nil {
 		return err
 	}
-	v := view{others: map[string]bool{}, names: map[string]bool{}}
+	v := view{others: map[string]bool{}, images: map[string]bool{}, names: map[string]bool{}}
 	if v.main, err = readRecords(os.DirFS(root)); err != nil {
 		return fmt.Errorf("%s: %w", root, err)
 	}
@@ -131,6 +131,8 @@ func (k Keeper) unreferred(s State, o Store, root string) error {
 		return fmt.Errorf("the sets cannot be read, so nobody knows what they ask for: %w", err)
 	}
 	blockers = append(blockers, v.wanted(wanted)...)
+	slices.Sort(blockers)
+	blockers = slices.Compact(blockers)
 	if len(blockers) == 0 {
 		return nil
 	}
@@ -150,8 +152,25 @@ type view struct {
 	own *records
 	// main has the records of CRI-O's own store.
 	main records
-	// others are the layers of the other stores, and names those of their images.
-	others, names map[string]bool
+	// others are the layers of the other stores, images the IDs of theirs and of CRI-O's
+	// own, and names their names.
+	others, images, names map[string]bool
+}
+
+func (v view) addImages(all []named) {
+	for _, img := range all {
+		v.images[img.ID] = true
+		for _, name := range img.Names {
+			v.names[name] = true
+		}
+	}
+}
+
+func (v view) addOther(r records) {
+	for _, l := range r.layers {
+		v.others[l.ID] = true
+	}
+	v.addImages(r.images)
 }
 
 // alone says whether a layer is in this store only. Of a store whose file is lost,
@@ -166,12 +185,25 @@ func (v view) alone(layer string) bool {
 	return v.own.layer(layer)
 }
 
+// aloneImage says that of an image.
+func (v view) aloneImage(id string) bool {
+	if id == "" || v.images[id] {
+		return false
+	}
+	return v.own == nil || slices.ContainsFunc(v.own.images, func(img named) bool { return img.ID == id })
+}
+
 // users are those in CRI-O's own store: containers, images that were pulled, and
 // layers that are neither's.
 func (v view) users() (all []string) {
 	for _, img := range v.main.images {
 		if v.alone(img.Layer) {
 			all = append(all, "the image "+img.title()+" of CRI-O's own store")
+		}
+	}
+	for _, c := range v.main.containers {
+		if v.aloneImage(c.Image) {
+			all = append(all, "the container "+c.title())
 		}
 	}
 	for _, l := range v.main.layers {
@@ -222,20 +254,9 @@ func (k Keeper) others(v *view, o Store, at map[string]int) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", root, err)
 		}
-		for _, l := range r.layers {
-			v.others[l.ID] = true
-		}
-		for _, img := range r.images {
-			for _, name := range img.Names {
-				v.names[name] = true
-			}
-		}
+		v.addOther(r)
 	}
-	for _, img := range v.main.images {
-		for _, name := range img.Names {
-			v.names[name] = true
-		}
-	}
+	v.addImages(v.main.images)
 	return nil
 }
 

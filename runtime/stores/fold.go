@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/opencontainers/go-digest"
+	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -35,7 +36,8 @@ type FoldOptions struct {
 
 // Folding is what goes into the store that is made of others.
 type Folding struct {
-	// Stores are the roots of those that are folded, oldest first.
+	// Stores are the files of those that are folded, oldest first; the appliance's own
+	// may be a device.
 	Stores []string
 	// Images and Layers that are kept, by their IDs.
 	Images, Layers map[string]bool
@@ -85,20 +87,25 @@ func (k Keeper) folding(s State, o FoldOptions) (f Folding, members []Store, err
 	if err != nil {
 		return f, nil, err
 	}
-	if o.All && at[k.Slots[0]] > 0 {
-		f.Stores = append(f.Stores, k.Slots[0])
+	var roots []string
+	if o.All {
+		device, err := deviceAt(k.Slots[0])
+		if err != nil {
+			return f, nil, err
+		}
+		f.Stores, roots = append(f.Stores, device), append(roots, k.Slots[0])
 	}
 	for _, m := range s.Stores {
 		if k.amiss(m, at) == nil {
 			members = append(members, m)
-			f.Stores = append(f.Stores, k.slot(m))
+			f.Stores, roots = append(f.Stores, k.path(m)), append(roots, k.slot(m))
 		}
 	}
 	if len(f.Stores) < 2 || len(members) == 0 {
 		return f, nil, fmt.Errorf("%w: %d are attached", ErrNothing, len(members))
 	}
 	r := keeping{images: map[string]bool{}, layers: map[string]bool{}, parents: map[string]string{}, tops: map[string]string{}}
-	for _, root := range f.Stores {
+	for _, root := range roots {
 		if err := r.add(root); err != nil {
 			return f, nil, err
 		}
@@ -115,6 +122,9 @@ func (k Keeper) folding(s State, o FoldOptions) (f Folding, members []Store, err
 	}
 	for _, img := range main.images {
 		r.keep(img.Layer)
+	}
+	for _, c := range main.containers {
+		r.image(c.Image)
 	}
 	f.Images, f.Layers = r.images, r.layers
 	return f, members, nil
@@ -205,12 +215,7 @@ func (k Keeper) write(ctx context.Context, o FoldOptions, f Folding) (Store, err
 	if err := out.Commit(); err != nil {
 		return Store{}, err
 	}
-	image, err := k.Open(path)
-	if err != nil {
-		return Store{}, err
-	}
-	defer image.Close()
-	c, err := readContent(image)
+	c, err := k.reread(ctx, path, sum.Digest())
 	if err != nil {
 		return Store{}, err
 	}
@@ -219,6 +224,36 @@ func (k Keeper) write(ctx context.Context, o FoldOptions, f Folding) (Store, err
 		return Store{}, err
 	}
 	return store, atomicfile.SyncDir(k.Dir)
+}
+
+// reread reads what was written from the disk itself: it will be the only copy.
+func (k Keeper) reread(ctx context.Context, path string, want digest.Digest) (content, error) {
+	if err := forget(path); err != nil {
+		return content{}, err
+	}
+	got, _, err := copier{ctx: ctx}.copy(nil, path)
+	if err == nil && got != want {
+		err = fmt.Errorf("%w: the disk does not keep what is written to it", ErrDamaged)
+	}
+	if err != nil {
+		return content{}, err
+	}
+	image, err := k.Open(path)
+	if err != nil {
+		return content{}, err
+	}
+	defer image.Close()
+	return readContent(image)
+}
+
+// forget has the kernel forget what it holds of a file.
+func forget(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 }
 
 type counter struct{ n int64 }
@@ -288,24 +323,20 @@ func (k Keeper) replaceable(s State, f Fold, at map[string]int) error {
 	if err != nil {
 		return err
 	}
-	has := map[string]bool{"": true}
-	for _, l := range records.layers {
-		has[l.ID] = true
-	}
-	return k.leftOut(s, f, at, has)
+	v := view{others: map[string]bool{}, images: map[string]bool{}, names: map[string]bool{}}
+	v.addOther(records)
+	return k.leftOut(s, f, at, v)
 }
 
-// leftOut finds what stands on a layer that is nowhere else.
-func (k Keeper) leftOut(s State, f Fold, at map[string]int, has map[string]bool) error {
-	v := view{others: has, names: map[string]bool{}}
-	var err error
+// leftOut finds what stands on a layer, or is of an image, that is nowhere else.
+func (k Keeper) leftOut(s State, f Fold, at map[string]int, v view) (err error) {
 	if v.main, err = readRecords(os.DirFS(f.Root)); err != nil {
 		return fmt.Errorf("%s: %w", f.Root, err)
 	}
 	if err := k.others(&v, f.Store, at); err != nil {
 		return err
 	}
-	users := v.users() // with no records of its own, all counts that is nowhere
+	users := v.users() // without records of its own, all counts that is nowhere
 	for _, o := range s.Stores {
 		if slices.Contains(f.Replaces, o.ID) || o.Gone {
 			continue

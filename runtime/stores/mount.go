@@ -81,6 +81,22 @@ func mounts() (map[string]int, error) {
 	return at, nil
 }
 
+// deviceAt is the device that is mounted at a mount point.
+func deviceAt(where string) (string, error) {
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(table)) {
+		before, after, _ := strings.Cut(line, " - ")
+		at, of := strings.Fields(before), strings.Fields(after)
+		if len(at) > 4 && unescape(at[4]) == where && len(of) > 1 && of[0] == "squashfs" {
+			return unescape(of[1]), nil
+		}
+	}
+	return "", fmt.Errorf("%w: no squashfs is mounted at %s", ErrLost, where)
+}
+
 // unescape gives back blanks and the like, which the kernel writes in octal.
 func unescape(s string) string {
 	var b strings.Builder

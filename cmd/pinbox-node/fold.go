@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/stores"
+)
+
+func foldCommand() *cobra.Command {
+	var f planFlags
+	o := stores.FoldOptions{Fits: func(bytes int64) error { return f.room(bytes) }}
+	cmd := &cobra.Command{
+		Use:   "fold",
+		Short: "Write the attached stores as one, which takes their place when CRI-O starts next",
+		Long: `Write the attached stores as one, without what nothing refers to any more, so that
+the chain of deltas does not grow past the slots. It takes their place when CRI-O
+starts next; until then they stay. It works at low priority.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			keeper, err := f.keeper()
+			if err != nil {
+				return err
+			}
+			if o.Root, err = f.mainRoot(cmd.Context()); err != nil {
+				return err
+			}
+			yield()
+			o.Write = writeFolded(keeper.Dir, percent(cmd.ErrOrStderr(), "write the store"))
+			folded, err := keeper.Fold(cmd.Context(), o)
+			if err == nil {
+				fmt.Fprintf(cmd.OutOrStdout(), "%d stores are one, %s, of %s; it takes their place when CRI-O starts next\n",
+					len(folded.Replaces), stores.Short(folded.Store.ID), runtime.Size(folded.Store.Size))
+			}
+			return err
+		},
+	}
+	f.nodeFlags.add(cmd.Flags(), 10*time.Second)
+	cmd.Flags().StringVar(&f.reserve, "reserve", runtime.DefaultReserve.String(), "space to leave free: bytes, a share, or the lesser of both")
+	cmd.Flags().BoolVar(&o.All, "all", false, "fold the appliance's own store too; its place is not free by that")
+	return cmd
+}

@@ -1,0 +1,97 @@
+package stores_test
+
+import (
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// A chain of deltas becomes one store. It takes their place when CRI-O starts next,
+// while containers of the stores that go run on; then there is room for more.
+func TestFold(t *testing.T) {
+	s := ship(t, 6)
+	s.must("firstboot")
+	s.refused(3, "there are no two stores to fold", "fold")
+	for n := 1; n < 5; n++ {
+		s.must("attach", s.stores[n])
+	}
+	kept, crio := s.waits(s.pins[1][1]), s.Process()
+	before := s.left()
+	if out := s.must("fold").Out; !strings.Contains(out, "4 stores are one") {
+		t.Error(out)
+	}
+	s.must("fold") // it is done
+	if after := s.left(); len(after) != len(before)+1 || s.Process() != crio {
+		t.Errorf("before %v, after %v", before, after)
+	}
+	s.must("mount") // CRI-O runs
+	if got := s.mounted(); got != 5 {
+		t.Errorf("%d mounts while CRI-O runs", got)
+	}
+	s.pinned(4)
+	s.Stop(syscall.SIGTERM)
+	s.must("mount")
+	if got := s.mounted(); got != 2 {
+		t.Errorf("%d mounts afterwards\n%s", got, s.Do("stores").Out)
+	}
+	s.Start()
+	s.State(kept, criapi.ContainerState_CONTAINER_RUNNING)
+	s.must("firstboot")
+	s.pinned(4)
+	s.runs(4)
+	s.runs(0)
+	s.must("rollback")
+	s.pinned(3)
+	s.runs(3)
+	s.must("attach", s.stores[4]) // which is in the folded one
+	s.pinned(4)
+	s.must("attach", s.stores[5]) // which was made for the last of those that are gone
+	s.pinned(5)
+	s.runs(5)
+	if got := s.mounted(); got != 3 {
+		t.Errorf("%d mounts", got)
+	}
+	if copies := slices.DeleteFunc(s.left(), func(name string) bool { return !strings.HasSuffix(name, ".squashfs") }); len(copies) != 2 {
+		t.Errorf("copies: %v", copies)
+	}
+	s.ends(kept)
+}
+
+// The appliance's own store can be folded in: what comes of it stands on nothing.
+func TestFoldAll(t *testing.T) {
+	s := ship(t, 2)
+	s.must("attach", s.stores[1])
+	s.must("fold", "--all")
+	s.Stop(syscall.SIGTERM)
+	s.must("mount")
+	s.Run("umount", "/var/lib/pinbox/stores/0")
+	s.Start()
+	s.must("firstboot")
+	s.pinned(1)
+	s.runs(1)
+}
+
+// Somebody starts a container of what the folded store leaves out: the stores stay.
+func TestFoldIsOvertaken(t *testing.T) {
+	s := ship(t, 5)
+	for n := 1; n < 5; n++ {
+		s.must("attach", s.stores[n])
+	}
+	s.must("fold")
+	of2 := s.waits(s.pins[2][2]) // of no release that is kept, and of no container before
+	s.must("attach", s.stores[4])
+	s.Stop(syscall.SIGTERM)
+	s.refused(1, "what it leaves out is wanted by the container", "mount")
+	s.must("mount")
+	s.Start()
+	s.must("firstboot")
+	s.pinned(4)
+	s.runs(2)
+	s.ends(of2)
+	if got := s.mounted(); got != 5 {
+		t.Errorf("%d mounts", got)
+	}
+}
