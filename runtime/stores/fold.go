@@ -76,6 +76,8 @@ func (k Keeper) Fold(ctx context.Context, o FoldOptions) (f Fold, err error) {
 	if f.Store, err = k.write(ctx, o, folding); err != nil {
 		return f, fmt.Errorf("fold %d stores: %w", len(folding.Stores), err)
 	}
+	// One of them may have all that is kept already.
+	f.Replaces = slices.DeleteFunc(f.Replaces, func(id digest.Digest) bool { return id == f.Store.ID })
 	f.Root = o.Root
 	s.Fold = &f
 	return f, s.write(k.Dir)
@@ -280,8 +282,11 @@ func (k Keeper) unfold(s *State) error {
 		*s = after
 		return fmt.Errorf("%w: %w", ErrUnfold, why)
 	}
-	if f.Store.Slot = s.freeSlot(k.own(), at); f.Store.Slot == "" {
-		f.Store.Slot = s.store(f.Replaces[0]).Slot
+	if s.store(f.Store.ID) == nil {
+		if f.Store.Slot = s.freeSlot(k.own(), at); f.Store.Slot == "" {
+			f.Store.Slot = s.store(f.Replaces[0]).Slot
+		}
+		after.Stores = append(after.Stores, f.Store)
 	}
 	for i := range after.Stores {
 		if slices.Contains(f.Replaces, after.Stores[i].ID) {
@@ -293,7 +298,6 @@ func (k Keeper) unfold(s *State) error {
 			after.Releases[i].Store = f.Store.ID
 		}
 	}
-	after.Stores = append(after.Stores, f.Store)
 	if err := after.write(k.Dir); err != nil {
 		return err
 	}

@@ -60,6 +60,33 @@ func TestFold(t *testing.T) {
 	s.ends(kept)
 }
 
+// What is folded twice comes to the same bytes: then one of the stores has all already,
+// and only the others go.
+func TestFoldToAStoreThatIsThere(t *testing.T) {
+	s := ship(t, 3)
+	fold := func() {
+		t.Helper()
+		s.must("attach", s.stores[1])
+		s.must("attach", s.stores[2])
+		s.must("fold")
+		s.Stop(syscall.SIGTERM)
+		s.must("mount")
+		if got := s.mounted(); got != 2 {
+			t.Errorf("%d mounts", got)
+		}
+		s.Start()
+	}
+	fold()
+	s.must("attach", s.stores[0], "--keep-sets") // its own
+	s.must("rollback")
+	bare := copied(t, s.stores[1]) // whose digest is known, so it is not copied again
+	s.must("attach", bare)
+	s.pinned(1)
+	s.must("attach", s.stores[2])
+	s.pinned(2)
+	s.refused(3, "there are no two stores to fold", "fold")
+}
+
 // The appliance's own store can be folded in: what comes of it stands on nothing.
 func TestFoldAll(t *testing.T) {
 	s := ship(t, 2)
