@@ -82,8 +82,8 @@ func folder(t *testing.T) string {
 	}
 	must(errors.Join(os.Symlink(strings.Repeat("x/", 1000), dir+"/link"), os.Link(dir+"/500000", dir+"/many/linked")))
 	must(os.WriteFile(dir+"/holes", append(make([]byte, 300_000), noise(9, 150_000)...), 0o600))
-	for n := range 3000 {
-		must(os.WriteFile(fmt.Sprintf("%s/many/%d-%s", dir, n, strings.Repeat("name", 12)), []byte(fmt.Sprint("content ", n)), 0o644))
+	for n := range 1000 {
+		must(os.WriteFile(fmt.Sprintf("%s/many/%d-%s", dir, n, strings.Repeat("name", 30)), []byte(fmt.Sprint("content ", n)), 0o644))
 	}
 	return dir
 }
@@ -229,7 +229,7 @@ func TestTablesOfAnyBytes(t *testing.T) {
 		if at >= 96 && at < tables {
 			continue // data
 		}
-		for _, value := range []byte{1, 0x10, 0x7f, 0x80, 0xff} {
+		for _, value := range []byte{1, 0x7f, 0xff} {
 			broken := bytes.Clone(whole)
 			broken[at] ^= value
 			if readAll(t, broken) != nil {
@@ -237,8 +237,30 @@ func TestTablesOfAnyBytes(t *testing.T) {
 			}
 		}
 	}
-	if found < 500 {
+	if found < 400 {
 		t.Errorf("%d changes were found: this test shows little", found)
+	}
+}
+
+// A folder that leads back to the root would have no end.
+func TestFolderThatListsTheRootIsRefused(t *testing.T) {
+	whole, err := os.ReadFile(image(t, squashfs.Options{Compression: squashfs.None}, func(_ *squashfs.Packer, root *squashfs.Inode) {
+		sub := squashfs.NewDir(0o755, 0, 0, 1)
+		root.Set("sub", sub)
+		sub.Set("below", squashfs.NewDir(0o755, 0, 0, 1))
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := readAll(t, whole); err != nil {
+		t.Fatal(err)
+	}
+	// The listing of sub stands first in the table: behind the block's head of 2 bytes
+	// and its own of 12 there is the place of "below".
+	root, listings := whole[32:34], binary.LittleEndian.Uint64(whole[72:])
+	copy(whole[listings+14:], root)
+	if err := readAll(t, whole); !errors.Is(err, squashfs.ErrDamaged) {
+		t.Error(err)
 	}
 }
 
