@@ -56,7 +56,7 @@ type held struct {
 // NewFold reads the records of stores, the oldest first, and plans which of their
 // layers and images stay.
 func NewFold(stores []*squashfs.Reader, keep Keep) (*Fold, error) {
-	f := &Fold{stores: stores, held: map[string]held{}, images: Images{}}
+	f := &Fold{Needs: []pinset.Need{}, stores: stores, held: map[string]held{}, images: Images{}}
 	var ids []string
 	for n, store := range stores {
 		records, err := readLayers(store)
@@ -145,6 +145,7 @@ func (f *Fold) mergeImages(keep func(string, []string) bool) error {
 				return fmt.Errorf("store %d of %d: image %s: %w", n+1, len(f.stores), record.ID, err)
 			}
 		}
+		records[n] = nil // with documents that are there twice
 	}
 	return nil
 }
