@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -27,23 +29,59 @@ type image struct {
 
 func (i image) Close() error { return i.file.Close() }
 
-func openStore(name string) (stores.Image, error) { return openImage(name) }
+func openStore(e stores.Extent) (stores.Image, error) {
+	i, err := openImage(e)
+	if err != nil {
+		return nil, err
+	}
+	return i, nil
+}
 
-// openImage also opens a device.
-func openImage(name string) (image, error) {
-	f, err := os.Open(name)
+func openImage(e stores.Extent) (image, error) {
+	f, err := os.Open(e.Path)
 	if err != nil {
 		return image{}, err
 	}
-	size, err := f.Seek(0, io.SeekEnd)
-	if err != nil {
-		return image{}, errors.Join(err, f.Close())
-	}
-	r, err := squashfs.OpenImage(f, size)
+	r, err := squashfs.OpenImage(io.NewSectionReader(f, e.Offset, e.Size), e.Size)
 	if err != nil {
 		return image{}, errors.Join(err, f.Close())
 	}
 	return image{r, f}, nil
+}
+
+// disc is a medium, or a file with what one holds.
+type disc struct {
+	*iso.Image
+	file *os.File
+}
+
+func (d disc) Close() error { return d.file.Close() }
+
+func (d disc) Extent(name string) (offset, size int64, err error) {
+	f, err := d.Find(name)
+	if err == nil && !f.InOnePiece() {
+		err = fmt.Errorf("%s: it is in pieces", name)
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	return f.Offset(), f.Size, nil
+}
+
+func openDisc(name string) (stores.Disc, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	size, err := f.Seek(0, io.SeekEnd) // a device has one too
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	image, err := iso.Open(f, size)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return disc{image, f}, nil
 }
 
 // lockFile is there in every store.
@@ -54,8 +92,8 @@ const lockFile = "pinbox/pinbox.lock.json"
 func writeFolded(tmp string, done func(done, all int64)) func(context.Context, io.Writer, stores.Folding) error {
 	return func(ctx context.Context, out io.Writer, f stores.Folding) error {
 		var readers []*squashfs.Reader
-		for _, name := range f.Stores {
-			image, err := openImage(name)
+		for _, e := range f.Stores {
+			image, err := openImage(e)
 			if err != nil {
 				return err
 			}

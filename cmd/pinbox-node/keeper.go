@@ -44,7 +44,7 @@ func (f nodeFlags) slots() (slots, others []string) {
 func (f nodeFlags) keeper() (stores.Keeper, error) {
 	config, err := crio.ReadNodeConfig(filepath.Join(filepath.Dir(filepath.Clean(f.sets)), "node.json"))
 	k := stores.Keeper{
-		Dir: filepath.Join(f.state, "stores.d"), Sets: f.sets, Media: "/run/pinbox/media", Mounter: stores.Direct{}, Open: openStore,
+		Dir: filepath.Join(f.state, "stores.d"), Sets: f.sets, Mounter: stores.Direct{}, Open: openStore, Disc: openDisc,
 		Wanted: func() ([]pinset.Image, error) {
 			sets, err := f.readSets()
 			return pinset.Union(sets...), err

@@ -58,19 +58,18 @@ func (k Keeper) Attach(ctx context.Context, o AttachOptions) (a Attached, err er
 		return a, err
 	}
 	defer release()
-	src, err := k.find(ctx, o.Source, o.Digest)
+	src, err := k.find(o.Source, o.Digest)
 	if err != nil {
 		return a, err
 	}
-	defer func() { err = errors.Join(err, src.end()) }()
-	image, err := k.Open(src.file)
+	image, err := k.Open(src.Extent)
 	if err != nil {
-		return a, fmt.Errorf("%s: %w: %w", src.file, ErrDamaged, err)
+		return a, fmt.Errorf("%s: %w: %w", src.Path, ErrDamaged, err)
 	}
 	defer image.Close()
 	c, err := readContent(image)
 	if err != nil {
-		return a, fmt.Errorf("%s: %w", src.file, err)
+		return a, fmt.Errorf("%s: %w", src.Path, err)
 	}
 	if known := s.known(src.id); known != nil {
 		return k.again(ctx, &s, *known, o)
@@ -130,7 +129,7 @@ func equalSets(a, b pinset.LockedSet) bool {
 // add attaches a store that is not there yet.
 func (k Keeper) add(ctx context.Context, s *State, src source, c content, o AttachOptions) (a Attached, err error) {
 	if _, arch, _ := c.Lock.Platform.Split(); arch != goruntime.GOARCH {
-		return a, fmt.Errorf("%s: %w: %s", src.file, ErrPlatform, c.Lock.Platform)
+		return a, fmt.Errorf("%s: %w: %s", src.Path, ErrPlatform, c.Lock.Platform)
 	}
 	at, err := mounts()
 	if err != nil {
@@ -168,29 +167,24 @@ func (k Keeper) bring(ctx context.Context, store *Store, src source, o AttachOpt
 	c := copier{ctx, o.Done}
 	var got digest.Digest
 	if o.InPlace {
-		if store.Place, store.Medium, err = src.place(); err == nil {
-			got, store.Size, err = c.copy(nil, src.file)
-		}
+		store.Place, store.Offset, store.Medium = src.Path, src.Offset, src.medium
+		got, store.Size, err = c.copy(nil, src.Extent)
 	} else {
 		got, store.Size, err = k.copy(c, *store, src, o.Fits)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", src.file, err)
+		return fmt.Errorf("%s: %w", src.Path, err)
 	}
 	if got != src.id {
-		return fmt.Errorf("%s: %w: it has SHA-256 %s; it was %s", src.file, ErrDamaged, got.Encoded(), src.id.Encoded())
+		return fmt.Errorf("%s: %w: it has SHA-256 %s; it was %s", src.Path, ErrDamaged, got.Encoded(), src.id.Encoded())
 	}
 	return nil
 }
 
 // copy brings the file into the state's folder: whole and durable, or not at all.
 func (k Keeper) copy(c copier, store Store, src source, fits func(int64) error) (got digest.Digest, size int64, err error) {
-	fi, err := os.Stat(src.file)
-	if err != nil {
-		return "", 0, err
-	}
 	if fits != nil {
-		if err := fits(fi.Size()); err != nil {
+		if err := fits(src.Size); err != nil {
 			return "", 0, err
 		}
 	}
@@ -200,7 +194,7 @@ func (k Keeper) copy(c copier, store Store, src source, fits func(int64) error) 
 		return "", 0, err
 	}
 	defer f.Abort()
-	if got, size, err = c.copy(f, src.file); err != nil || got != src.id {
+	if got, size, err = c.copy(f, src.Extent); err != nil || got != src.id {
 		return got, size, err
 	}
 	return got, size, f.Commit()

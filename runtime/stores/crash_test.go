@@ -1,7 +1,6 @@
 package stores_test
 
 import (
-	"bytes"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/runtime/stores"
 )
 
 // Commands are killed at random moments, and CRI-O too. Whatever was cut off, the next
@@ -78,30 +78,32 @@ func TestKilledAtRandomMoments(t *testing.T) {
 func (s *site) converges(last []string) {
 	s.t.Helper()
 	s.must("firstboot")
-	var copies []string
-	for _, name := range s.left() {
-		switch {
-		case strings.HasSuffix(name, ".squashfs"):
-			copies = append(copies, name)
-		case !slices.Contains([]string{".lock", "state.json", "worker.yaml"}, name):
-			s.t.Errorf("after %v: %s is left over", last, name)
-		}
+	state, err := stores.ReadState(filepath.Join(s.Root, "var/lib/pinbox/stores.d"))
+	if err != nil {
+		s.t.Fatal(err)
 	}
-	for _, name := range copies {
+	want := []string{".lock", "state.json", "worker.yaml"}
+	for _, o := range state.Stores {
+		want = append(want, o.ID.Encoded()+".squashfs")
+	}
+	if state.Fold != nil { // one that has what another has is that one
+		want = append(want, state.Fold.Store.ID.Encoded()+".squashfs")
+	}
+	slices.Sort(want)
+	left := slices.Sorted(slices.Values(s.left()))
+	if !slices.Equal(left, slices.Compact(want)) {
+		s.t.Errorf("after %v: there are %v, want %v", last, left, want)
+	}
+	for _, name := range left {
+		if !strings.HasSuffix(name, ".squashfs") {
+			continue
+		}
 		if sum := fixtures.Run(s.t, "sha256sum", filepath.Join(s.Root, "var/lib/pinbox/stores.d", name)); sum[:64] != name[:64] {
 			s.t.Errorf("after %v: %s is not whole", last, name)
 		}
 	}
-	state, err := os.ReadFile(filepath.Join(s.Root, "var/lib/pinbox/stores.d/state.json"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if bytes.Contains(state, []byte(`"fold"`)) { // which is not mounted yet
-		copies = copies[1:]
-	}
-	table := s.Do("stores").Out
-	if got := strings.Count(table, " mounted "); got != len(copies) || s.mounted() != 1+got {
-		s.t.Errorf("after %v: %d copies, %d mounts\n%s", last, len(copies), s.mounted(), table)
+	if s.mounted() != 1+len(state.Stores) {
+		s.t.Errorf("after %v: %d stores, %d mounts", last, len(state.Stores), s.mounted())
 	}
 	set, err := os.ReadFile(filepath.Join(s.Sets(), "worker.yaml"))
 	if err != nil {

@@ -124,7 +124,7 @@ func (k Keeper) unreferred(s State, o Store, root string) error {
 	if err := k.others(&v, o, at); err != nil {
 		return err
 	}
-	v.own = k.recordsOf(o)
+	v.own, _ = k.recordsOf(o) // of one that is lost, nothing is known
 	blockers := append(k.later(s, v, o), v.users()...)
 	wanted, err := k.Wanted()
 	if err != nil {
@@ -260,18 +260,18 @@ func (k Keeper) others(v *view, o Store, at map[string]int) error {
 	return nil
 }
 
-// recordsOf a store, mounted or not; nil if its file is lost.
-func (k Keeper) recordsOf(o Store) *records {
-	image, err := k.Open(k.path(o))
+// recordsOf a store, mounted or not.
+func (k Keeper) recordsOf(o Store) (*records, error) {
+	image, _, err := k.open(o)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	defer image.Close()
 	r, err := readRecords(image)
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	return &r
+	return &r, nil
 }
 
 // later are the stores that stand on this one.
@@ -280,7 +280,7 @@ func (k Keeper) later(s State, v view, o Store) (all []string) {
 		if other.ID == o.ID || other.Gone {
 			continue
 		}
-		delta, err := k.look(other, k.path(other))
+		delta, _, err := k.look(other)
 		if err != nil {
 			all = append(all, fmt.Sprintf("the store %s, perhaps, whose own file is lost", other.title()))
 		}

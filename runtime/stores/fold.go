@@ -36,9 +36,8 @@ type FoldOptions struct {
 
 // Folding is what goes into the store that is made of others.
 type Folding struct {
-	// Stores are the files of those that are folded, oldest first; the appliance's own
-	// may be a device.
-	Stores []string
+	// Stores that are folded, oldest first.
+	Stores []Extent
 	// Images and Layers that are kept, by their IDs.
 	Images, Layers map[string]bool
 	// Lock and Sets of the current release. The lock has the images of the releases
@@ -98,9 +97,10 @@ func (k Keeper) folding(s State, o FoldOptions) (f Folding, members []Store, err
 		f.Stores, roots = append(f.Stores, device), append(roots, k.Slots[0])
 	}
 	for _, m := range s.Stores {
-		if k.amiss(m, at) == nil {
+		e, err := k.extent(m)
+		if err == nil && k.amiss(m, at) == nil {
 			members = append(members, m)
-			f.Stores, roots = append(f.Stores, k.path(m)), append(roots, k.slot(m))
+			f.Stores, roots = append(f.Stores, e), append(roots, k.slot(m))
 		}
 	}
 	if len(f.Stores) < 2 || len(members) == 0 {
@@ -217,7 +217,7 @@ func (k Keeper) write(ctx context.Context, o FoldOptions, f Folding) (Store, err
 	if err := out.Commit(); err != nil {
 		return Store{}, err
 	}
-	c, err := k.reread(ctx, path, sum.Digest())
+	c, err := k.reread(ctx, path, size.n, sum.Digest())
 	if err != nil {
 		return Store{}, err
 	}
@@ -229,18 +229,19 @@ func (k Keeper) write(ctx context.Context, o FoldOptions, f Folding) (Store, err
 }
 
 // reread reads what was written from the disk itself: it will be the only copy.
-func (k Keeper) reread(ctx context.Context, path string, want digest.Digest) (content, error) {
+func (k Keeper) reread(ctx context.Context, path string, size int64, want digest.Digest) (content, error) {
 	if err := forget(path); err != nil {
 		return content{}, err
 	}
-	got, _, err := copier{ctx: ctx}.copy(nil, path)
+	whole := Extent{Path: path, Size: size}
+	got, _, err := copier{ctx: ctx}.copy(nil, whole)
 	if err == nil && got != want {
 		err = fmt.Errorf("%w: the disk does not keep what is written to it", ErrDamaged)
 	}
 	if err != nil {
 		return content{}, err
 	}
-	image, err := k.Open(path)
+	image, err := k.Open(whole)
 	if err != nil {
 		return content{}, err
 	}
@@ -314,21 +315,15 @@ func (k Keeper) replaceable(s State, f Fold, at map[string]int) error {
 		}
 		at[k.slot(*m)] = 0
 	}
-	m, err := k.prepare(f.Store, at)
-	if err != nil {
+	if _, err := k.prepare(f.Store, at); err != nil {
 		return err
 	}
-	image, err := k.Open(m.What)
-	if err != nil {
-		return err
-	}
-	defer image.Close()
-	records, err := readRecords(image)
+	records, err := k.recordsOf(f.Store)
 	if err != nil {
 		return err
 	}
 	v := view{others: map[string]bool{}, images: map[string]bool{}, names: map[string]bool{}}
-	v.addOther(records)
+	v.addOther(*records)
 	return k.leftOut(s, f, at, v)
 }
 
@@ -345,7 +340,7 @@ func (k Keeper) leftOut(s State, f Fold, at map[string]int, v view) (err error) 
 		if slices.Contains(f.Replaces, o.ID) || o.Gone {
 			continue
 		}
-		delta, err := k.look(o, k.path(o))
+		delta, _, err := k.look(o)
 		if err != nil {
 			continue // it is not mounted now, and will say what it lacks
 		}

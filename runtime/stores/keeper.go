@@ -28,12 +28,11 @@ type Keeper struct {
 	// Sets is the folder of sets, and Wanted the images that they ask for.
 	Sets   string
 	Wanted func() ([]pinset.Image, error)
-	// Media is the folder where media are mounted.
-	Media string
 	// Mounter mounts stores.
 	Mounter Mounter
-	// Open reads the file of a store that is not mounted.
-	Open func(name string) (Image, error)
+	// Open reads a store that is not mounted, and Disc a medium.
+	Open func(Extent) (Image, error)
+	Disc func(name string) (Disc, error)
 	// KeepPrevious is how many releases before the current one stay.
 	KeepPrevious int
 	// SELinuxContext of what is mounted; "" for none.
@@ -42,7 +41,7 @@ type Keeper struct {
 	Wait time.Duration
 }
 
-// Image is the file of a store.
+// Image is a store that is not mounted.
 type Image interface {
 	fs.FS
 	io.Closer
@@ -93,9 +92,6 @@ func (k Keeper) begin(ctx context.Context) (s State, release func(), err error) 
 	if s, err = ReadState(k.Dir); err == nil {
 		_, err = k.settle(ctx, &s)
 	}
-	if err == nil {
-		err = k.sweepMedia(s)
-	}
 	if err != nil {
 		release()
 		return s, nil, err
@@ -113,6 +109,3 @@ func (k Keeper) slot(o Store) string { return filepath.Join(filepath.Dir(k.Slots
 func (k Keeper) file(o Store) string { return filepath.Join(k.Dir, o.ID.Encoded()+fileSuffix) }
 
 const fileSuffix = ".squashfs"
-
-// medium is where the medium of a store is mounted.
-func (k Keeper) medium(o Store) string { return filepath.Join(k.Media, Short(o.ID)) }

@@ -1,53 +1,74 @@
 package stores
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
+	"path"
 	"path/filepath"
-	"strconv"
 	"strings"
 
+	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
 )
 
-// findMedium mounts the medium that has the store, whatever device it is now.
-func (k Keeper) findMedium(ctx context.Context, o Store) error {
-	where := k.medium(o)
-	at, err := mounts()
+// Disc is a medium, or a file with what one holds. It is read without the kernel's
+// help: nothing is mounted that could be left over, and no medium is parsed in the
+// kernel that somebody has plugged in.
+type Disc interface {
+	io.Closer
+	// Text reads a small file.
+	Text(name string) ([]byte, error)
+	// Extent is where a file is, in bytes.
+	Extent(name string) (offset, size int64, err error)
+}
+
+// Where a medium has a store, and its sum: builder/medium.go.
+const (
+	discStore = "pinbox/store.squashfs"
+	discSums  = "pinbox/sums.txt"
+)
+
+// disc finds the store of a medium.
+func (k Keeper) disc(name string, want digest.Digest) (s source, err error) {
+	d, err := k.Disc(name)
 	if err != nil {
-		return err
+		return s, fmt.Errorf("%s: %w: %w", name, ErrDamaged, err)
 	}
-	if at[where] > 0 && present(where) && on(where, o) {
-		return nil
+	defer d.Close()
+	s.Path, s.id = name, want
+	if s.Offset, s.Size, err = d.Extent(discStore); err != nil {
+		return s, fmt.Errorf("%s: %w: %w", name, ErrNoSource, err)
 	}
+	if s.id != "" {
+		return s, nil
+	}
+	text, err := d.Text(discSums)
+	if err != nil {
+		return s, fmt.Errorf("%s: %w: %w", name, ErrNoSum, err)
+	}
+	if s.id = sumOf(text, path.Base(discStore)); s.id == "" {
+		return s, fmt.Errorf("%s: %w", name, ErrNoSum)
+	}
+	return s, nil
+}
+
+// medium finds the medium that has a store, whatever device it is now.
+func (k Keeper) medium(o Store) (Extent, error) {
 	devices, err := discs()
 	if err != nil {
-		return err
+		return Extent{}, err
 	}
 	for _, device := range devices {
-		if err := mountMedium(ctx, device, where); err != nil {
-			continue // it cannot be read
-		}
-		if on(where, o) {
-			return nil
-		}
-		if err := unmountAll(ctx, Direct{}, where); err != nil {
-			return err
+		if s, err := k.disc(device, ""); err == nil && s.id == o.ID {
+			return s.Extent, nil
 		}
 	}
-	return fmt.Errorf("%w: no medium that has it is plugged in", ErrLost)
+	return Extent{}, fmt.Errorf("%w: no medium that has it is plugged in", ErrLost)
 }
 
-// on says whether a medium has a store.
-func on(where string, o Store) bool {
-	var s source
-	return s.at(filepath.Join(where, o.Place), "") == nil && s.id == o.ID
-}
-
-// discs are the block devices with the file system of a CD: ECMA-119, 8.4.
+// discs are the block devices with the file system of a CD.
 func discs() (found []string, err error) {
 	devices, err := os.ReadDir("/sys/class/block")
 	if err != nil {
@@ -62,8 +83,9 @@ func discs() (found []string, err error) {
 	return found, nil
 }
 
-func isDisc(device string) bool {
-	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_NONBLOCK, 0)
+// isDisc looks for the first volume descriptor: ECMA-119, 8.
+func isDisc(name string) bool {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return false
 	}
@@ -73,35 +95,34 @@ func isDisc(device string) bool {
 	return err == nil && string(magic) == "CD001"
 }
 
-// present says whether the device of a medium that is mounted is still there.
-func present(where string) bool {
-	var st unix.Stat_t
-	if unix.Stat(where, &st) != nil {
-		return false
+// extent is where the bytes of an attached store are.
+func (k Keeper) extent(o Store) (Extent, error) {
+	if o.Medium {
+		return k.medium(o)
 	}
-	size, err := os.ReadFile(fmt.Sprintf("/sys/dev/block/%d:%d/size", unix.Major(st.Dev), unix.Minor(st.Dev)))
+	e := Extent{Path: k.file(o), Offset: o.Offset, Size: o.Size}
+	if o.Place != "" {
+		e.Path = o.Place
+	}
+	fi, err := os.Stat(e.Path)
 	if err != nil {
-		return false
+		return e, fmt.Errorf("%w: %w", ErrLost, err)
 	}
-	sectors, err := strconv.ParseInt(strings.TrimSpace(string(size)), 10, 64)
-	return err == nil && sectors > 0
+	if fi.Size() < o.Offset+o.Size || o.Offset == 0 && fi.Size() != o.Size {
+		return e, fmt.Errorf("%s: %w: it has %d bytes of %d", e.Path, ErrDamaged, fi.Size()-o.Offset, o.Size)
+	}
+	return e, nil
 }
 
-// sweepMedia takes away media that no store is used from.
-func (k Keeper) sweepMedia(s State) error {
-	entries, err := os.ReadDir(k.Media)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+// open reads an attached store that need not be mounted.
+func (k Keeper) open(o Store) (Image, Extent, error) {
+	e, err := k.extent(o)
+	if err != nil {
+		return nil, e, err
 	}
-	used := map[string]bool{}
-	for _, o := range s.Stores {
-		used[k.medium(o)] = o.Medium
+	image, err := k.Open(e)
+	if err != nil {
+		return nil, e, errors.Join(fmt.Errorf("%s: %w", e.Path, ErrDamaged), err)
 	}
-	for _, e := range entries {
-		where := filepath.Join(k.Media, e.Name())
-		if !used[where] {
-			err = errors.Join(err, unmountAll(context.Background(), Direct{}, where), os.Remove(where))
-		}
-	}
-	return err
+	return image, e, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -82,19 +83,25 @@ func mounts() (map[string]int, error) {
 }
 
 // deviceAt is the device that is mounted at a mount point.
-func deviceAt(where string) (string, error) {
+func deviceAt(where string) (Extent, error) {
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return "", err
+		return Extent{}, err
 	}
 	for line := range strings.Lines(string(table)) {
 		before, after, _ := strings.Cut(line, " - ")
 		at, of := strings.Fields(before), strings.Fields(after)
 		if len(at) > 4 && unescape(at[4]) == where && len(of) > 1 && of[0] == "squashfs" {
-			return unescape(of[1]), nil
+			device, err := os.Open(unescape(of[1]))
+			if err != nil {
+				return Extent{}, err
+			}
+			defer device.Close()
+			size, err := device.Seek(0, io.SeekEnd)
+			return Extent{Path: device.Name(), Size: size}, err
 		}
 	}
-	return "", fmt.Errorf("%w: no squashfs is mounted at %s", ErrLost, where)
+	return Extent{}, fmt.Errorf("%w: no squashfs is mounted at %s", ErrLost, where)
 }
 
 // unescape gives back blanks and the like, which the kernel writes in octal.

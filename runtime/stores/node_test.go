@@ -24,25 +24,31 @@ type site struct {
 	*crio.Node
 	t *testing.T
 	// pins of each release, and the folders of the stores that bring them.
-	pins    [][]string
-	stores  []string
-	program []byte
+	pins   [][]string
+	stores []string
 }
 
 // ship builds the releases of a series, boots a node with the first of them, and
 // leaves it without a registry.
 func ship(t *testing.T, releases int) *site {
 	t.Helper()
+	s, registry, _ := online(t, releases)
+	if err := registry.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// online leaves the registry on, and tells who asks it for what.
+func online(t *testing.T, releases int) (*site, *sample.Registry, *fixtures.Access) {
+	t.Helper()
 	fixtures.NeedRoot(t)
 	program, err := os.ReadFile(fixtures.Program(t, "github.com/pinbox/pinbox/fixtures/program"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	registry, err := sample.Serve(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &site{t: t, program: program}
+	registry, access := appliance.Registry(t)
+	s := &site{t: t}
 	if s.pins, err = registry.PushSeries(t.Context(), program, releases); err != nil {
 		t.Fatal(err)
 	}
@@ -57,11 +63,9 @@ func ship(t *testing.T, releases int) *site {
 		}
 		s.stores = append(s.stores, o.Out)
 	}
-	if err := registry.Close(); err != nil {
-		t.Fatal(err)
-	}
 	s.Start()
-	return s
+	access.Take()
+	return s, registry, access
 }
 
 // must runs a command of pinbox-node that must succeed.
@@ -186,11 +190,11 @@ func (s *site) left() (files []string) {
 	return files
 }
 
-// mounted counts what is mounted at the slots, and where media are.
+// mounted counts what is mounted at the slots.
 func (s *site) mounted() (n int) {
 	s.t.Helper()
 	for line := range strings.Lines(s.Run("cat", "/proc/self/mountinfo")) {
-		if where := strings.Fields(line)[4]; strings.HasPrefix(where, "/var/lib/pinbox/stores/") || strings.HasPrefix(where, "/run/pinbox/media/") {
+		if strings.HasPrefix(strings.Fields(line)[4], "/var/lib/pinbox/stores/") {
 			n++
 		}
 	}

@@ -56,7 +56,7 @@ func (k Keeper) Settle(ctx context.Context, stopped bool) ([]Status, error) {
 		unfolded = k.unfold(&s)
 	}
 	problems, err := k.settle(ctx, &s)
-	return s.statuses(problems), errors.Join(unfolded, err, k.sweepMedia(s))
+	return s.statuses(problems), errors.Join(unfolded, err)
 }
 
 // Look tells how the stores are, and changes nothing.
@@ -148,8 +148,10 @@ func (k Keeper) amiss(o Store, at map[string]int) error {
 	if at[slot] == 0 {
 		return errNotMounted
 	}
-	if o.Medium && !present(k.medium(o)) {
-		return fmt.Errorf("%w: its medium was taken away", ErrLost)
+	if o.Medium { // what the kernel remembers of it is not all
+		if _, err := k.medium(o); err != nil {
+			return err
+		}
 	}
 	tree := os.DirFS(slot)
 	if got, err := token(tree); err != nil || got != o.Token {
@@ -221,11 +223,6 @@ func (k Keeper) remount(ctx context.Context, s *State, problems map[digest.Diges
 
 // mount mounts a store, and looks whether it can be read.
 func (k Keeper) mount(ctx context.Context, o Store, at map[string]int) error {
-	if o.Medium {
-		if err := k.findMedium(ctx, o); err != nil {
-			return err
-		}
-	}
 	m, err := k.prepare(o, at)
 	if err != nil {
 		return err
@@ -243,26 +240,21 @@ func (k Keeper) mount(ctx context.Context, o Store, at map[string]int) error {
 	return nil
 }
 
-// prepare looks into the file of a store, and finds what it stands on.
+// prepare looks into a store that is not mounted, and finds what it stands on.
 func (k Keeper) prepare(o Store, at map[string]int) (Mount, error) {
-	file := k.path(o)
-	fi, err := os.Stat(file)
-	if err != nil {
-		return Mount{}, fmt.Errorf("%w: %w", ErrLost, err)
-	}
-	if fi.Size() != o.Size {
-		return Mount{}, fmt.Errorf("%s: %w: it has %d bytes of %d", file, ErrDamaged, fi.Size(), o.Size)
-	}
-	delta, err := k.look(o, file)
+	delta, e, err := k.look(o)
 	if err != nil {
 		return Mount{}, err
 	}
 	bases, err := k.bases(o, delta, at)
 	options := []string{"ro", "loop"}
+	if e.Offset > 0 {
+		options = append(options, fmt.Sprintf("offset=%d", e.Offset), fmt.Sprintf("sizelimit=%d", e.Size))
+	}
 	if k.SELinuxContext != "" {
 		options = append(options, "context="+strconv.Quote(k.SELinuxContext))
 	}
-	return Mount{What: file, Where: k.slot(o), Options: options, Bases: bases, About: o.title()}, err
+	return Mount{What: e.Path, Where: k.slot(o), Options: options, Bases: bases, About: o.title()}, err
 }
 
 // title is how people know a store.
@@ -273,22 +265,11 @@ func (o Store) title() string {
 	return o.Name + " " + Short(o.ID)
 }
 
-// path is where the file of a store is.
-func (k Keeper) path(o Store) string {
-	switch {
-	case o.Medium:
-		return filepath.Join(k.medium(o), o.Place)
-	case o.Place != "":
-		return o.Place
-	}
-	return k.file(o)
-}
-
-// look reads the description of a store that is not mounted.
-func (k Keeper) look(o Store, file string) (pinset.Delta, error) {
-	image, err := k.Open(file)
+// look reads the description of a store that need not be mounted.
+func (k Keeper) look(o Store) (pinset.Delta, Extent, error) {
+	image, e, err := k.open(o)
 	if err != nil {
-		return pinset.Delta{}, fmt.Errorf("%s: %w: %w", file, ErrDamaged, err)
+		return pinset.Delta{}, e, err
 	}
 	defer image.Close()
 	got, err := token(image)
@@ -296,9 +277,10 @@ func (k Keeper) look(o Store, file string) (pinset.Delta, error) {
 		err = errors.New("it is another store")
 	}
 	if err != nil {
-		return pinset.Delta{}, fmt.Errorf("%s: %w: %w", file, ErrDamaged, err)
+		return pinset.Delta{}, e, fmt.Errorf("%s: %w: %w", e.Path, ErrDamaged, err)
 	}
-	return readDelta(image)
+	delta, err := readDelta(image)
+	return delta, e, err
 }
 
 // bases are the mount points of the stores that have what a store needs.

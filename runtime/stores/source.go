@@ -23,53 +23,39 @@ var (
 	ErrDamaged  = errors.New("the store is damaged")
 )
 
-// source is where a store comes from.
-type source struct {
-	// file of the store, and what it should be.
-	file string
-	id   digest.Digest
-	// root of the medium that it is on, "" for none.
-	root string
-	end  func() error
+// Extent is where the bytes of a store are: a file, or a part of one or of a device.
+type Extent struct {
+	Path string
+	// Offset and Size in bytes.
+	Offset, Size int64
 }
 
-// place is what the state says of the file, if the store is used where it is.
-func (s source) place() (path string, medium bool, err error) {
-	if s.root == "" {
-		path, err = filepath.Abs(s.file)
-		return path, false, err
-	}
-	path, err = filepath.Rel(s.root, s.file)
-	return path, true, err
+// source is where a store comes from, and what it should be.
+type source struct {
+	Extent
+	id digest.Digest
+	// medium says that it is on a device, whose name may be another later.
+	medium bool
 }
 
 // find looks for a store: in a file, a folder, or on a medium. want is its digest, ""
-// if what lies beside it tells. The caller calls end.
-func (k Keeper) find(ctx context.Context, name string, want digest.Digest) (s source, err error) {
+// if what lies beside it tells.
+func (k Keeper) find(name string, want digest.Digest) (s source, err error) {
 	fi, err := os.Stat(name)
-	if err != nil {
-		return s, fmt.Errorf("%w: %w", ErrNoSource, err)
-	}
-	s.end = func() error { return nil }
 	switch {
-	case fi.Mode()&fs.ModeDevice != 0 && fi.Mode()&fs.ModeCharDevice == 0:
-		s.root = filepath.Join(k.Media, "attach")
-		if err := mountMedium(ctx, name, s.root); err != nil {
-			return s, err
-		}
-		s.end = func() error { return unmountAll(context.WithoutCancel(ctx), Direct{}, s.root) }
-		err = s.in(s.root, want)
+	case err != nil:
+		return s, fmt.Errorf("%w: %w", ErrNoSource, err)
 	case fi.IsDir():
 		err = s.in(name, want)
+	case isDisc(name):
+		s, err = k.disc(name, want)
+		s.medium = fi.Mode()&fs.ModeDevice != 0
 	case fi.Mode().IsRegular():
 		err = s.at(name, want)
 	default:
-		err = fmt.Errorf("%s: %w: it is no file, folder or device", name, ErrNoSource)
+		err = fmt.Errorf("%s: %w: it is no file, no folder, and no device of a medium", name, ErrNoSource)
 	}
-	if err != nil {
-		return s, errors.Join(err, s.end())
-	}
-	return s, nil
+	return s, err
 }
 
 // in looks for a store in a folder: what `pinbox delta` or `pinbox build` made, or a
@@ -87,42 +73,41 @@ func (s *source) in(dir string, want digest.Digest) error {
 }
 
 // at takes a file, and finds out what its sum should be.
-func (s *source) at(file string, want digest.Digest) error {
-	s.file, s.id = file, want
-	if want != "" {
-		return nil
+func (s *source) at(file string, want digest.Digest) (err error) {
+	file, err = filepath.Abs(file)
+	if err != nil {
+		return err
 	}
+	fi, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	s.Extent, s.id = Extent{Path: file, Size: fi.Size()}, want
 	for _, name := range []string{"SHA256SUMS", "sums.txt"} {
-		text, err := os.ReadFile(filepath.Join(filepath.Dir(file), name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
+		if s.id != "" {
+			return nil
 		}
-		if err != nil {
+		text, err := os.ReadFile(filepath.Join(filepath.Dir(file), name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		for line := range strings.Lines(string(text)) {
-			sum, of, _ := strings.Cut(strings.TrimSpace(line), "  ")
-			if id := digest.NewDigestFromEncoded(digest.SHA256, sum); of == filepath.Base(file) && id.Validate() == nil {
-				s.id = id
-				return nil
-			}
-		}
+		s.id = sumOf(text, filepath.Base(file))
 	}
-	return fmt.Errorf("%s: %w", file, ErrNoSum)
-}
-
-// mountMedium mounts a CD, or a USB disk that holds one's image.
-func mountMedium(ctx context.Context, device, where string) error {
-	if err := unmountAll(ctx, Direct{}, where); err != nil { // a run that was killed has left it
-		return err
-	}
-	if err := os.MkdirAll(where, 0o700); err != nil {
-		return err
-	}
-	if err := run(ctx, "mount", "-t", "iso9660", "-o", "ro,nosuid,nodev,noexec", device, where); err != nil {
-		return fmt.Errorf("%s: %w: %w", device, ErrNoSource, err)
+	if s.id == "" {
+		return fmt.Errorf("%s: %w", file, ErrNoSum)
 	}
 	return nil
+}
+
+// sumOf finds the sum of a file in what sha256sum(1) says.
+func sumOf(text []byte, name string) digest.Digest {
+	for line := range strings.Lines(string(text)) {
+		sum, of, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		if id := digest.NewDigestFromEncoded(digest.SHA256, sum); of == name && id.Validate() == nil {
+			return id
+		}
+	}
+	return ""
 }
 
 // copier reads a store's file.
@@ -132,29 +117,24 @@ type copier struct {
 }
 
 // copy gives the digest of what it read. A nil to only reads.
-func (c copier) copy(to io.Writer, file string) (id digest.Digest, size int64, err error) {
-	f, err := os.Open(file)
+func (c copier) copy(to io.Writer, e Extent) (id digest.Digest, size int64, err error) {
+	f, err := os.Open(e.Path)
 	if err != nil {
 		return "", 0, err
 	}
 	defer f.Close()
-	fi, err := f.Stat()
-	if err != nil {
-		return "", 0, err
-	}
-	// A medium is read once: what it holds need not stay in memory.
-	_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_SEQUENTIAL)
-	sum := sha256.New()
+	_ = unix.Fadvise(int(f.Fd()), e.Offset, e.Size, unix.FADV_SEQUENTIAL)
+	in, sum := io.NewSectionReader(f, e.Offset, e.Size), sha256.New()
 	for buffer := make([]byte, 4<<20); ; {
 		if err := c.ctx.Err(); err != nil {
 			return "", 0, err
 		}
-		n, err := f.Read(buffer)
+		n, err := in.Read(buffer)
 		if errors.Is(err, io.EOF) {
 			return digest.NewDigestFromEncoded(digest.SHA256, hex.EncodeToString(sum.Sum(nil))), size, nil
 		}
 		if err != nil {
-			return "", 0, fmt.Errorf("%w: after %d of %d bytes: %w", ErrDamaged, size, fi.Size(), err)
+			return "", 0, fmt.Errorf("%w: after %d of %d bytes: %w", ErrDamaged, size, e.Size, err)
 		}
 		sum.Write(buffer[:n])
 		if to != nil {
@@ -164,7 +144,7 @@ func (c copier) copy(to io.Writer, file string) (id digest.Digest, size int64, e
 		}
 		size += int64(n)
 		if c.done != nil {
-			c.done(size, fi.Size())
+			c.done(size, e.Size)
 		}
 	}
 }

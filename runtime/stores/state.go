@@ -51,9 +51,10 @@ type Store struct {
 	Images int `json:"images"`
 	// Token tells its records from those of other stores.
 	Token string `json:"token"`
-	// Place of its file, if that is not pinbox's own copy: its path, or on a medium
-	// that from the medium's root.
+	// Place of its bytes, if they are not in pinbox's own copy: a file, and where they
+	// begin in it; or the device of a medium, which may have another name by now.
 	Place  string `json:"place,omitempty"`
+	Offset int64  `json:"offset,omitempty"`
 	Medium bool   `json:"medium,omitempty"`
 	// Leaving is the root of CRI-O's own store, while the store is being detached.
 	Leaving string `json:"leaving,omitempty"`

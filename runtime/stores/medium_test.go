@@ -1,0 +1,84 @@
+package stores_test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/fixtures"
+)
+
+// medium is a device with the ISO of a delta.
+func medium(t *testing.T, delta string) (device string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "delta.iso")
+	if err := builder.Medium(t.Context(), builder.MediumOptions{Dir: delta, Out: file}); err != nil {
+		t.Fatal(err)
+	}
+	device = strings.TrimSpace(fixtures.Run(t, "losetup", "--find", "--show", "--read-only", file))
+	t.Cleanup(func() { _ = exec.Command("losetup", "--detach", device).Run() }) // or it was taken out
+	return device
+}
+
+// A medium is copied, and can be taken out. So is the file that it is written from.
+func TestAttachAMedium(t *testing.T) {
+	s := ship(t, 3)
+	s.must("attach", medium(t, s.stores[1]))
+	s.pinned(1)
+	s.runs(1)
+	file := filepath.Join(t.TempDir(), "delta.iso")
+	if err := builder.Medium(t.Context(), builder.MediumOptions{Dir: s.stores[2], Out: file}); err != nil {
+		t.Fatal(err)
+	}
+	s.must("attach", "--in-place", file)
+	s.pinned(2)
+	s.runs(2)
+	s.must("rollback")
+	s.must("detach", "2")
+	if got := s.mounted(); got != 2 {
+		t.Errorf("%d mounts", got)
+	}
+}
+
+// A medium that is used in place is found again by what it holds, whatever device it is
+// now. Without it the node comes up with what is there.
+func TestMediumInPlace(t *testing.T) {
+	s := ship(t, 3)
+	other := medium(t, s.stores[2])
+	device := medium(t, s.stores[1])
+	s.must("attach", "--in-place", device)
+	s.pinned(1)
+	s.runs(1)
+	for _, name := range s.left() {
+		if strings.HasSuffix(name, ".squashfs") {
+			t.Errorf("%s was copied", name)
+		}
+	}
+	reboot := func() {
+		t.Helper()
+		s.Stop(syscall.SIGTERM)
+		s.Run("umount", "/var/lib/pinbox/stores/1")
+	}
+	reboot()
+	s.must("mount")
+	s.Start()
+	s.pinned(1)
+	s.runs(1)
+	if got := s.mounted(); got != 2 {
+		t.Errorf("%d mounts", got)
+	}
+	reboot()
+	fixtures.Run(t, "losetup", "--detach", device)
+	s.refused(1, "no medium that has it is plugged in", "mount")
+	s.Start()
+	s.runs(0)
+	s.refused(1, "no medium that has it is plugged in", "status")
+	s.refused(1, "4 of 4 images are pinned", "rollback") // what was attached is still away
+	s.pinned(0)
+	s.must("detach", "1")
+	s.must("firstboot")
+	s.refused(3, "layers are missing", "attach", other)
+}
