@@ -6,7 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/appliance"
+	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
 // The unit that Ignition writes, under a real systemd: it becomes ready while
@@ -46,6 +49,69 @@ StandardError=tty
 `,
 	}, map[string]string{"/pinbox-node": fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox-node")})
 	if code != 0 {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+}
+
+// Under systemd stores are mounted by units, each bound to those that it stands on:
+// when a base goes, what stands on it goes before. Without the base they stay away.
+func TestStoresAreUnits(t *testing.T) {
+	registry, _ := appliance.Registry(t)
+	folders := map[string]string{"/pinbox-node": fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox-node")}
+	sizes, from := []int{1000}, ""
+	for _, name := range []string{"/base", "/d1", "/d2"} {
+		o := appliance.Options(t, sample.SetNamed("s", pushed(t, registry, "app/a", sizes...)))
+		if from == "" {
+			appliance.Build(t, o)
+		} else {
+			o.From = []string{from}
+			if _, err := builder.Delta(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		folders[name], from, sizes = o.Out, o.Out, append(sizes, 2000+len(sizes))
+	}
+	out, code := fixtures.Machine(t, "test.service", map[string]string{
+		"etc/systemd/system/var-lib-pinbox-stores-0.mount": "[Mount]\nWhat=/base/store.squashfs\nWhere=/var/lib/pinbox/stores/0\nType=squashfs\nOptions=ro,loop\n",
+		"check": `set -ex
+unit() { systemctl show -p "$2" "var-lib-pinbox-stores-$1.mount"; }
+mounted() { mountpoint -q "/var/lib/pinbox/stores/$1"; }
+systemctl start var-lib-pinbox-stores-0.mount
+for n in 1 2; do
+	/pinbox-node attach "/d$n" --wait 1s --reserve 0 && exit 1 # CRI-O is away
+	mounted $n
+	unit $n ActiveState | grep =active
+	unit $n Before | grep crio.service
+done
+unit 1 BindsTo | grep -- -0.mount
+unit 2 BindsTo | grep -- -0.mount
+unit 2 BindsTo | grep -- -1.mount
+systemctl stop var-lib-pinbox-stores-0.mount
+for n in 0 1 2; do mounted $n && exit 1; done
+/pinbox-node mount >table && exit 1
+grep -c 'are missing' table | grep 2
+for n in 1 2; do mounted $n && exit 1; done
+systemctl start var-lib-pinbox-stores-0.mount
+/pinbox-node mount
+for n in 1 2; do mounted $n; unit $n ActiveState | grep =active; done
+umount /var/lib/pinbox/stores/2
+/pinbox-node mount
+mounted 2
+echo all of it was seen
+`,
+		"etc/systemd/system/test.service": `[Unit]
+DefaultDependencies=no
+SuccessAction=exit
+FailureAction=exit
+FailureActionExitStatus=7
+[Service]
+Type=oneshot
+ExecStart=/bin/sh /check
+StandardOutput=tty
+StandardError=tty
+`,
+	}, folders)
+	if code != 0 || !strings.Contains(out, "all of it was seen") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 }

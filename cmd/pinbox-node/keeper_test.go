@@ -1,0 +1,123 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/appliance"
+	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/runtime/stores"
+)
+
+// large builds an appliance, and a delta of some 24 MiB over it.
+func large(t *testing.T) (base, delta string) {
+	t.Helper()
+	registry, _ := appliance.Registry(t)
+	o := appliance.Options(t, sample.SetNamed("s", pushed(t, registry, "app/a", 1000)))
+	appliance.Build(t, o)
+	d := appliance.Options(t, sample.SetNamed("s", pushed(t, registry, "app/a", 1000, 48<<20)))
+	d.From = []string{o.Out}
+	if _, err := builder.Delta(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	return o.Out, d.Out
+}
+
+// keep is a keeper in this process, on a disk of so many bytes, with a base.
+func keep(t *testing.T, base string, bytes string) stores.Keeper {
+	t.Helper()
+	state := t.TempDir()
+	fixtures.Run(t, "mount", "-t", "tmpfs", "-o", "size="+bytes, "tmpfs", state)
+	f := nodeFlags{state: state, sets: filepath.Join(t.TempDir(), "sets.d"), crio: t.TempDir()}
+	k, err := f.keeper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Mounter = stores.Direct{}
+	if err := os.MkdirAll(k.Slots[0], 0o755); err != nil {
+		t.Fatal(err)
+	}
+	fixtures.Run(t, "mount", "-t", "squashfs", "-o", "ro,loop", filepath.Join(base, builder.StoreFile), k.Slots[0])
+	t.Cleanup(func() {
+		for _, slot := range k.Slots {
+			_ = syscall.Unmount(slot, syscall.MNT_DETACH) // most have nothing
+		}
+		fixtures.Run(t, "umount", "--lazy", state)
+	})
+	return k
+}
+
+// nothing wants a keeper to be as before a store came.
+func nothing(t *testing.T, k stores.Keeper) {
+	t.Helper()
+	entries, err := os.ReadDir(k.Dir)
+	if err != nil || len(entries) > 1 { // the lock
+		t.Errorf("left over: %v, %v", entries, err)
+	}
+	all, err := k.Look()
+	if err != nil || len(all) > 0 {
+		t.Errorf("%v, %v", all, err)
+	}
+}
+
+// Somebody else fills the disk while a store is copied.
+func TestDiskFullDuringTheCopy(t *testing.T) {
+	fixtures.NeedRoot(t)
+	base, delta := large(t)
+	k := keep(t, base, "64m")
+	filler := filepath.Join(filepath.Dir(k.Dir), "somebody-elses-file")
+	_, err := k.Attach(t.Context(), stores.AttachOptions{Source: delta, Done: func(done, all int64) {
+		if done >= 8<<20 {
+			_ = os.WriteFile(filler, make([]byte, 64<<20), 0o644) // as far as it goes
+		}
+	}})
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("%v", err)
+	}
+	nothing(t, k)
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Attach(t.Context(), stores.AttachOptions{Source: delta}); err != nil {
+		t.Error(err)
+	}
+}
+
+// The medium is pulled out while it is copied: the kernel's answer is an I/O error.
+func TestMediumPulledOutDuringTheCopy(t *testing.T) {
+	fixtures.NeedRoot(t)
+	base, delta := large(t)
+	k := keep(t, base, "100m")
+	image := filepath.Join(t.TempDir(), "delta.iso")
+	if err := builder.Medium(t.Context(), builder.MediumOptions{Dir: delta, Out: image}); err != nil {
+		t.Fatal(err)
+	}
+	device := strings.TrimSpace(fixtures.Run(t, "losetup", "--find", "--show", "--read-only", image))
+	t.Cleanup(func() { _ = exec.Command("losetup", "--detach", device).Run() })
+	whole, err := os.ReadFile(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = k.Attach(t.Context(), stores.AttachOptions{Source: device, Done: func(done, all int64) {
+		if done >= 4<<20 {
+			_ = os.Truncate(image, 8<<20)
+		}
+	}})
+	if !errors.Is(err, stores.ErrDamaged) || !errors.Is(err, syscall.EIO) {
+		t.Fatalf("%v", err)
+	}
+	nothing(t, k)
+	if err := os.WriteFile(image, whole, 0o644); err != nil { // it is put back
+		t.Fatal(err)
+	}
+	if _, err := k.Attach(t.Context(), stores.AttachOptions{Source: image}); err != nil {
+		t.Error(err)
+	}
+}
