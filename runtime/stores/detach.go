@@ -71,11 +71,16 @@ func (k Keeper) detach(ctx context.Context, s *State, o Store, root string) erro
 	if err := s.write(k.Dir); err != nil {
 		return err
 	}
-	_, err := k.settle(ctx, s)
-	if there := s.store(o.ID); err == nil && there != nil { // somebody has begun to use it
-		err = k.unreferred(*s, *there, root)
+	problems, err := k.settle(ctx, s)
+	there := s.store(o.ID)
+	if err != nil || there == nil {
+		return err
 	}
-	return err
+	// It could not be taken away, or somebody has begun to use it.
+	if err := errors.Join(problems[o.ID], k.unreferred(*s, *there, root)); err != nil {
+		return err
+	}
+	return fmt.Errorf("%s: %w: it was, for a moment", o.title(), ErrInUse)
 }
 
 // leave goes on with a store that is being detached: it is taken away first and then
@@ -84,9 +89,9 @@ func (k Keeper) leave(ctx context.Context, s *State, o Store) error {
 	if err := unmountAll(ctx, k.Mounter, k.slot(o)); err != nil {
 		return err
 	}
-	if err := k.unreferred(*s, o, o.Leaving); err != nil {
+	if k.unreferred(*s, o, o.Leaving) != nil { // or nobody can tell: it comes back
 		s.store(o.ID).Leaving = ""
-		return errors.Join(err, s.write(k.Dir))
+		return s.write(k.Dir)
 	}
 	s.store(o.ID).Gone = true
 	if err := s.write(k.Dir); err != nil {

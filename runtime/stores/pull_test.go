@@ -68,16 +68,19 @@ func (s *site) used() (sum int64) {
 	return sum
 }
 
-// Images that a set asks for later, and that an attached store has, come from there:
-// no registry is asked, though there is one.
+// Images that a set asks for later, and that an attached store or medium has, come from
+// there: no registry is asked, though there is one.
 func TestSetsAreMetFromStores(t *testing.T) {
-	s, _, access := online(t, 2)
+	s, _, access := online(t, 3)
 	s.must("firstboot")
 	s.must("attach", s.stores[1], "--keep-sets")
+	s.must("attach", medium(t, s.stores[2]), "--keep-sets", "--in-place")
 	s.pinned(0)
-	s.WriteSet("worker.yaml", sample.SetNamed("worker", s.pins[1]...))
-	s.must("firstboot")
-	s.pinned(1)
+	for n := 1; n < 3; n++ {
+		s.WriteSet("worker.yaml", sample.SetNamed("worker", s.pins[n]...))
+		s.must("firstboot")
+		s.pinned(n)
+	}
 	if asked := access.Take(); len(asked) > 0 {
 		t.Errorf("the registry was asked: %v", asked)
 	}

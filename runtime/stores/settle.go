@@ -97,17 +97,21 @@ func (k Keeper) settle(ctx context.Context, s *State) (problems map[digest.Diges
 	if err := k.sweep(s); err != nil {
 		return nil, err
 	}
+	// What goes wrong with one store keeps nobody from the others.
+	problems = map[digest.Digest]error{}
 	for _, o := range slices.Clone(s.Stores) {
-		if o.Gone {
+		switch {
+		case o.Gone:
 			err = k.remove(ctx, s, o)
-		} else if o.Leaving != "" {
+		case o.Leaving != "":
 			err = k.leave(ctx, s, o)
+		default:
+			continue
 		}
-		if err != nil && !errors.Is(err, ErrInUse) { // else it stays
-			return nil, err
+		if err != nil {
+			problems[o.ID] = err
 		}
 	}
-	problems = map[digest.Digest]error{}
 	if err := k.dismount(ctx, s, problems); err != nil {
 		return nil, err
 	}
@@ -189,7 +193,8 @@ func (k Keeper) dismount(ctx context.Context, s *State, problems map[digest.Dige
 				continue
 			}
 			if err := unmountAll(ctx, k.Mounter, slot); err != nil {
-				return err
+				problems[o.ID] = errors.Join(why, err)
+				continue
 			}
 			problems[o.ID], again = why, true
 		}
@@ -206,7 +211,7 @@ func (k Keeper) remount(ctx context.Context, s *State, problems map[digest.Diges
 			if err != nil {
 				return err
 			}
-			if at[k.slot(o)] > 0 {
+			if at[k.slot(o)] > 0 || o.Gone {
 				continue
 			}
 			if err := ctx.Err(); err != nil {
