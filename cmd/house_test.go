@@ -94,6 +94,7 @@ var doors = map[string][]string{
 	"go.podman.io/image/v5/docker/reference": {"storage", "storage/pinset", "runtime/registry"}, // the reference parser is the vocabulary's too
 	"go.podman.io/image":                     {"storage", "runtime/registry"},
 	"go.podman.io/storage":                   {"fixtures/oracle", "storage/root"},
+	"github.com/ProtonMail/go-crypto":        {"runtime/stores"},
 	"github.com/coreos":                      {"ignition"},
 	"github.com/coreos/go-semver":            {"builder/source"},
 	"github.com/coreos/go-systemd":           {"runtime/systemd"},

@@ -54,6 +54,8 @@ var outcomes = []struct {
 	{stores.ErrInUse, 3, "Take it out of use first; `pinbox-node fold` makes one store of several."},
 	{squashfs.ErrOtherForm, 3, "Only stores of one compression and block size can be folded."},
 	{compose.ErrForeignStore, 3, "It was written by a newer pinbox."},
+	{stores.ErrUnsigned, 4, "Bring the .sig of the store with it, as `gpg --detach-sign` writes it."},
+	{stores.ErrSignature, 4, "Find out who has made the store; /etc/pinbox/keys.d has the keys that this node trusts."},
 	{stores.ErrDamaged, 4, "`pinbox verify` finds out whether it was whole; bring it again."},
 	{stores.ErrLost, 4, "Plug in its medium, or attach the store again."},
 	{stores.ErrState, 4, "Restore the file, or move it away and attach the stores again."},

@@ -35,11 +35,14 @@ func installStoreCommand() *cobra.Command {
 	return cmd
 }
 
-// percent tells of every tenth of the way.
+// longRead is how many bytes take long enough to tell how far they are.
+const longRead = 64 << 20
+
+// percent tells of every tenth of a long way.
 func percent(w io.Writer, what string) func(done, all int64) {
 	next := int64(10)
 	return func(done, all int64) {
-		for ; done*100 >= next*all && next <= 100; next += 10 {
+		for ; all >= longRead && done*100 >= next*all && next <= 100; next += 10 {
 			fmt.Fprintf(w, "%s: %d%%\n", what, next)
 		}
 	}

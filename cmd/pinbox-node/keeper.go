@@ -42,9 +42,11 @@ func (f nodeFlags) slots() (slots, others []string) {
 
 // keeper looks after the stores that are attached.
 func (f nodeFlags) keeper() (stores.Keeper, error) {
-	config, err := crio.ReadNodeConfig(filepath.Join(filepath.Dir(filepath.Clean(f.sets)), "node.json"))
+	etc := filepath.Dir(filepath.Clean(f.sets)) // /etc/pinbox
+	config, err := crio.ReadNodeConfig(filepath.Join(etc, "node.json"))
 	k := stores.Keeper{
-		Dir: filepath.Join(f.state, "stores.d"), Sets: f.sets, Mounter: stores.Direct{}, Open: openStore, Disc: openDisc,
+		Keys: filepath.Join(etc, "keys.d"),
+		Dir:  filepath.Join(f.state, "stores.d"), Sets: f.sets, Mounter: stores.Direct{}, Open: openStore, Disc: openDisc,
 		Wanted: func() ([]pinset.Image, error) {
 			sets, err := f.readSets()
 			return pinset.Union(sets...), err

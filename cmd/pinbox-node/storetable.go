@@ -77,6 +77,8 @@ func showAttached(cmd *cobra.Command, output string, a stores.Attached, s runtim
 		text = fmt.Sprintf("the store %s is the appliance's own: nothing was changed", stores.Short(a.Store.ID))
 	case a.Found:
 		text = fmt.Sprintf("the store %s was attached before, at slot %s", stores.Short(a.Store.ID), a.Store.Slot)
+	case a.Unchecked:
+		text += "; its signature was not checked, as there is no key in /etc/pinbox/keys.d"
 	}
 	return showTurned(cmd, output, attached{Digest: a.Store.ID.String(), Slot: a.Store.Slot, Found: a.Found, Status: s, text: text}, err)
 }

@@ -48,6 +48,8 @@ type Attached struct {
 	Found bool
 	// Appliance says that it is the node's own store, or one beside it.
 	Appliance bool
+	// Unchecked says that it has a signature, and the node no keys.
+	Unchecked bool
 }
 
 // Attach brings a store to the node, and has its sets count. It is copied, compressed
@@ -145,7 +147,7 @@ func (k Keeper) add(ctx context.Context, s *State, src source, c content, o Atta
 	if err := k.bring(ctx, &store, src, o); err != nil {
 		return a, err
 	}
-	a.Store = store
+	a.Store, a.Unchecked = store, len(src.signature) > 0 && !hasKeys(k.Keys)
 	before := s.clone()
 	s.Stores = append(s.Stores, store)
 	if !o.KeepSets {
@@ -163,41 +165,45 @@ func (k Keeper) add(ctx context.Context, s *State, src source, c content, o Atta
 
 // bring copies the file of a store, or reads it where it stays. What it says of itself
 // is believed from here on.
-func (k Keeper) bring(ctx context.Context, store *Store, src source, o AttachOptions) (err error) {
-	c := copier{ctx, o.Done}
-	var got digest.Digest
-	if o.InPlace {
+func (k Keeper) bring(ctx context.Context, store *Store, src source, o AttachOptions) error {
+	keys, err := readKeys(k.Keys)
+	if err != nil {
+		return fmt.Errorf("keys: %w", err)
+	}
+	c := copier{ctx: ctx, want: src.id, done: o.Done}
+	if c.judge, err = newJudge(keys, src.signature); err != nil {
+		return fmt.Errorf("%s: %w", src.Path, err)
+	}
+	defer c.judge.stop()
+	if store.Size = src.Size; o.InPlace {
 		store.Place, store.Offset, store.Medium = src.Path, src.Offset, src.medium
-		got, store.Size, err = c.copy(nil, src.Extent)
+		err = c.copy(nil, src.Extent)
 	} else {
-		got, store.Size, err = k.copy(c, *store, src, o.Fits)
+		err = k.copy(c, *store, src.Extent, o.Fits)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", src.Path, err)
-	}
-	if got != src.id {
-		return fmt.Errorf("%s: %w: it has SHA-256 %s; it was %s", src.Path, ErrDamaged, got.Encoded(), src.id.Encoded())
 	}
 	return nil
 }
 
 // copy brings the file into the state's folder: whole and durable, or not at all.
-func (k Keeper) copy(c copier, store Store, src source, fits func(int64) error) (got digest.Digest, size int64, err error) {
+func (k Keeper) copy(c copier, store Store, src Extent, fits func(int64) error) error {
 	if fits != nil {
 		if err := fits(src.Size); err != nil {
-			return "", 0, err
+			return err
 		}
 	}
 	path := k.file(store)
 	f, err := atomicfile.CreateVia(path+partSuffix, path, 0o600)
 	if err != nil {
-		return "", 0, err
+		return err
 	}
 	defer f.Abort()
-	if got, size, err = c.copy(f, src.Extent); err != nil || got != src.id {
-		return got, size, err
+	if err := c.copy(f, src); err != nil {
+		return err
 	}
-	return got, size, f.Commit()
+	return f.Commit()
 }
 
 // confirm writes the state, and makes the node so. The problem is that of a store.

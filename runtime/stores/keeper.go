@@ -28,6 +28,8 @@ type Keeper struct {
 	// Sets is the folder of sets, and Wanted the images that they ask for.
 	Sets   string
 	Wanted func() ([]pinset.Image, error)
+	// Keys is a folder of OpenPGP keys. If it has any, a store needs a signature of one.
+	Keys string
 	// Mounter mounts stores.
 	Mounter Mounter
 	// Open reads a store that is not mounted, and Disc a medium.

@@ -24,10 +24,11 @@ type Disc interface {
 	Extent(name string) (offset, size int64, err error)
 }
 
-// Where a medium has a store, and its sum: builder/medium.go.
+// Where a medium has a store, its sum, and its signature, if it has one: builder/medium.go.
 const (
 	discStore = "pinbox/store.squashfs"
 	discSums  = "pinbox/sums.txt"
+	discSig   = "pinbox/store.sig"
 )
 
 // disc finds the store of a medium.
@@ -41,6 +42,7 @@ func (k Keeper) disc(name string, want digest.Digest) (s source, err error) {
 	if s.Offset, s.Size, err = d.Extent(discStore); err != nil {
 		return s, fmt.Errorf("%s: %w: %w", name, ErrNoSource, err)
 	}
+	s.signature, _ = d.Text(discSig) // which need not be there
 	if s.id != "" {
 		return s, nil
 	}

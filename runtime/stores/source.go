@@ -34,6 +34,8 @@ type Extent struct {
 type source struct {
 	Extent
 	id digest.Digest
+	// signature that is beside it; nil for none.
+	signature []byte
 	// medium says that it is on a device, whose name may be another later.
 	medium bool
 }
@@ -83,6 +85,9 @@ func (s *source) at(file string, want digest.Digest) (err error) {
 		return err
 	}
 	s.Extent, s.id = Extent{Path: file, Size: fi.Size()}, want
+	if err := s.readSignature(file); err != nil {
+		return err
+	}
 	for _, name := range []string{"SHA256SUMS", "sums.txt"} {
 		if s.id != "" {
 			return nil
@@ -99,6 +104,24 @@ func (s *source) at(file string, want digest.Digest) (err error) {
 	return nil
 }
 
+// readSignature reads the signature beside a file.
+func (s *source) readSignature(file string) error {
+	for _, name := range signatures(file) {
+		fi, err := os.Stat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil && fi.Size() > maxSignature {
+			err = fmt.Errorf("%s: %w: it has %d bytes", name, ErrSignature, fi.Size())
+		}
+		if err == nil {
+			s.signature, err = os.ReadFile(name)
+		}
+		return err
+	}
+	return nil
+}
+
 // sumOf finds the sum of a file in what sha256sum(1) says.
 func sumOf(text []byte, name string) digest.Digest {
 	for line := range strings.Lines(string(text)) {
@@ -110,41 +133,51 @@ func sumOf(text []byte, name string) digest.Digest {
 	return ""
 }
 
-// copier reads a store's file.
+// copier reads a store, and finds out whether it is what it should be.
 type copier struct {
 	ctx  context.Context
-	done func(done, all int64)
+	want digest.Digest
+	// judge of its signature; nil for none.
+	judge *judge
+	done  func(done, all int64)
 }
 
-// copy gives the digest of what it read. A nil to only reads.
-func (c copier) copy(to io.Writer, e Extent) (id digest.Digest, size int64, err error) {
+// copy copies a store. A nil to only reads.
+func (c copier) copy(to io.Writer, e Extent) error {
 	f, err := os.Open(e.Path)
 	if err != nil {
-		return "", 0, err
+		return err
 	}
 	defer f.Close()
 	_ = unix.Fadvise(int(f.Fd()), e.Offset, e.Size, unix.FADV_SEQUENTIAL)
 	in, sum := io.NewSectionReader(f, e.Offset, e.Size), sha256.New()
-	for buffer := make([]byte, 4<<20); ; {
+	outs := []io.Writer{sum}
+	if to != nil {
+		outs = append(outs, to)
+	}
+	if c.judge != nil {
+		outs = append(outs, c.judge)
+	}
+	out := io.MultiWriter(outs...)
+	size := int64(0)
+	for buffer := make([]byte, 4<<20); size < e.Size; {
 		if err := c.ctx.Err(); err != nil {
-			return "", 0, err
+			return err
 		}
 		n, err := in.Read(buffer)
-		if errors.Is(err, io.EOF) {
-			return digest.NewDigestFromEncoded(digest.SHA256, hex.EncodeToString(sum.Sum(nil))), size, nil
-		}
 		if err != nil {
-			return "", 0, fmt.Errorf("%w: after %d of %d bytes: %w", ErrDamaged, size, e.Size, err)
+			return fmt.Errorf("%w: after %d of %d bytes: %w", ErrDamaged, size, e.Size, err)
 		}
-		sum.Write(buffer[:n])
-		if to != nil {
-			if _, err := to.Write(buffer[:n]); err != nil {
-				return "", 0, err
-			}
+		if _, err := out.Write(buffer[:n]); err != nil {
+			return err
 		}
 		size += int64(n)
 		if c.done != nil {
 			c.done(size, e.Size)
 		}
 	}
+	if got := hex.EncodeToString(sum.Sum(nil)); got != c.want.Encoded() {
+		return fmt.Errorf("%w: it has SHA-256 %s; it was %s", ErrDamaged, got, c.want.Encoded())
+	}
+	return c.judge.end()
 }

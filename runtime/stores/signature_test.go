@@ -1,0 +1,80 @@
+package stores_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
+
+	"github.com/pinbox/pinbox/builder"
+)
+
+// sign puts a signature beside a store, and gives the public key.
+func sign(t *testing.T, store string, armoured bool) (key []byte) {
+	t.Helper()
+	entity, err := openpgp.NewEntity("site", "", "site@example.com", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var sig, pub bytes.Buffer
+	name, by := store+".sig", openpgp.DetachSign
+	if armoured {
+		name, by = store+".asc", openpgp.ArmoredDetachSign
+	}
+	if err := by(&sig, entity, f, nil); err != nil {
+		t.Fatal(err)
+	}
+	w, err := armor.Encode(&pub, openpgp.PublicKeyType, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{entity.Serialize(w), w.Close(), os.WriteFile(name, sig.Bytes(), 0o644)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return pub.Bytes()
+}
+
+// A node that has keys takes stores that are signed with one of them, and no others.
+func TestSignatures(t *testing.T) {
+	s := ship(t, 2)
+	s.must("firstboot")
+	keys := filepath.Join(s.Root, "etc/pinbox/keys.d")
+	if err := os.MkdirAll(keys, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	signed := ""
+	for _, armoured := range []bool{false, true} {
+		signed = copied(t, s.stores[1])
+		other := copied(t, s.stores[1])
+		key := sign(t, filepath.Join(signed, builder.DeltaStoreFile), armoured)
+		sign(t, filepath.Join(other, builder.DeltaStoreFile), armoured)
+		if err := os.WriteFile(filepath.Join(keys, "site.asc"), key, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		s.refused(4, "the store has no signature, and this node wants one", "attach", s.stores[1])
+		s.refused(4, "the signature of the store is not good", "attach", other)
+		s.refused(4, "the signature of the store is not good", "attach", other, "--in-place")
+		s.pinned(0)
+		s.must("attach", signed)
+		s.pinned(1)
+		s.must("rollback")
+		s.must("detach", "1")
+	}
+	if err := os.Remove(filepath.Join(keys, "site.asc")); err != nil {
+		t.Fatal(err)
+	}
+	if out := s.must("attach", signed).Out; !strings.Contains(out, "its signature was not checked") {
+		t.Error(out)
+	}
+}
