@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,20 +25,24 @@ var (
 	_ stores.Mounter = systemd.Mounts{}
 )
 
-// slots are the mount points of stores, and others the read-only stores that CRI-O
-// reads beside them: folders, or somebody else's.
-func (f nodeFlags) slots() (slots, others []string) {
+// slots are the mount points of stores, read those of them that CRI-O reads, and others
+// the read-only stores that it reads beside them: folders, or somebody else's.
+func (f nodeFlags) slots() (slots, read, others []string) {
 	config, _ := crio.ReadConfig(os.DirFS(f.crio)) // what is wrong with it, the pass says
-	slots = crio.Slots()
-	for i := range slots {
-		slots[i] = filepath.Join(f.state, "stores", filepath.Base(slots[i]))
+	stores := config.ImageStores()
+	for _, slot := range crio.Slots() {
+		here := filepath.Join(f.state, "stores", filepath.Base(slot))
+		slots = append(slots, here)
+		if slices.Contains(stores, slot) {
+			read = append(read, here)
+		}
 	}
-	for _, store := range config.ImageStores() {
+	for _, store := range stores {
 		if filepath.Dir(store) != crio.SlotsDir {
 			others = append(others, store)
 		}
 	}
-	return slots, others
+	return slots, read, others
 }
 
 // keeper looks after the stores that are attached.
@@ -53,7 +58,7 @@ func (f nodeFlags) keeper() (stores.Keeper, error) {
 		},
 		KeepPrevious: config.KeepPrevious, SELinuxContext: config.SELinuxContext, Wait: f.wait,
 	}
-	k.Slots, k.Others = f.slots()
+	k.Slots, k.Read, k.Others = f.slots()
 	if systemd.Running() {
 		k.Mounter = systemd.Mounts{}
 	}

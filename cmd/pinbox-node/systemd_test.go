@@ -10,6 +10,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/runtime/crio"
 )
 
 // The unit that Ignition writes, under a real systemd: it becomes ready while
@@ -73,6 +74,7 @@ func TestStoresAreUnits(t *testing.T) {
 	}
 	out, code := fixtures.Machine(t, "test.service", map[string]string{
 		"etc/systemd/system/var-lib-pinbox-stores-0.mount": "[Mount]\nWhat=/base/store.squashfs\nWhere=/var/lib/pinbox/stores/0\nType=squashfs\nOptions=ro,loop\n",
+		"etc/crio/crio.conf.d/50-pinbox-stores":            string(crio.RenderStores(crio.Slots(), false)),
 		"check": `set -ex
 unit() { systemctl show -p "$2" "var-lib-pinbox-stores-$1.mount"; }
 mounted() { mountpoint -q "/var/lib/pinbox/stores/$1"; }

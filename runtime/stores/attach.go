@@ -20,6 +20,7 @@ import (
 var (
 	ErrPlatform = errors.New("the store is for another architecture")
 	ErrNoSlot   = errors.New("every slot has a store")
+	ErrUnread   = errors.New("CRI-O is not configured to read stores at the slots")
 )
 
 // AttachOptions of a store.
@@ -140,6 +141,9 @@ func (k Keeper) add(ctx context.Context, s *State, src source, c content, o Atta
 	store := Store{ID: src.id, Name: c.Delta.Name, Images: len(c.Lock.Images), Token: c.Token, Slot: s.freeSlot(k.own(), at)}
 	if _, err := k.bases(store, c.Delta, at); err != nil {
 		return a, err
+	}
+	if len(k.own()) == 0 {
+		return a, ErrUnread
 	}
 	if store.Slot == "" {
 		return a, fmt.Errorf("%w: all %d are taken", ErrNoSlot, len(k.own()))

@@ -108,6 +108,19 @@ func TestAnotherArchitecture(t *testing.T) {
 	s.refused(3, "the store is for another architecture: linux/arm64", "attach", o.Out)
 }
 
+// On a node whose CRI-O knows of no slots, nobody would see a store.
+func TestNodeWithoutSlots(t *testing.T) {
+	registry, pins := fixtures.Samples(t)
+	o := appliance.Options(t, sample.SetNamed("s", pins.Index))
+	appliance.Build(t, o)
+	if err := registry.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s := &site{Node: appliance.Bare(t), t: t}
+	s.Start()
+	s.refused(3, "CRI-O is not configured to read stores at the slots", "attach", o.Out)
+}
+
 // The eighth slot is the last.
 func TestEverySlotHasAStore(t *testing.T) {
 	s := ship(t, 9)

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,6 +24,8 @@ type Keeper struct {
 	Dir string
 	// Slots are the mount points of stores; the first is the appliance's own.
 	Slots []string
+	// Read are those slots that CRI-O reads.
+	Read []string
 	// Others are the roots of further read-only stores that CRI-O reads.
 	Others []string
 	// Sets is the folder of sets, and Wanted the images that they ask for.
@@ -102,7 +105,9 @@ func (k Keeper) begin(ctx context.Context) (s State, release func(), err error) 
 }
 
 // own are the slots for stores that are attached.
-func (k Keeper) own() []string { return k.Slots[1:] }
+func (k Keeper) own() []string {
+	return slices.DeleteFunc(slices.Clone(k.Read), func(slot string) bool { return slot == k.Slots[0] })
+}
 
 // slot is the mount point of a store.
 func (k Keeper) slot(o Store) string { return filepath.Join(filepath.Dir(k.Slots[0]), o.Slot) }
