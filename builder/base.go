@@ -219,7 +219,7 @@ func (f foundation) lay(store *compose.Store, images []pinset.LockedImage) error
 				continue
 			}
 			if err := store.AddBase(compose.Layer{Parent: p.parent, Digest: p.Digest, DiffID: p.DiffID}, there); err != nil {
-				return fmt.Errorf("image %s: %w", img.Pin, err)
+				return fmt.Errorf("lock of a base: %w: image %s: %w", pinset.ErrBadLock, img.Pin, err)
 			}
 		}
 	}

@@ -115,14 +115,16 @@ func VerifyDelta(ctx context.Context, name string, bases []string, hooks Hooks) 
 		}
 	}
 	if err := c.check(ctx, hooks); err != nil {
-		if ctx.Err() != nil || errors.Is(err, root.ErrMount) {
+		if ctx.Err() != nil || errors.Is(err, root.ErrMount) || errors.Is(err, ErrNotDelta) {
 			return Verified{}, cmp.Or(ctx.Err(), err)
 		}
 		return Verified{}, fmt.Errorf("%s with %s: %w:\n%w", name, strings.Join(bases, ", "), ErrVerify, err)
 	}
-	own, _ := ownLayers(*c.delta, c.lock) // judged before
-	v.Delta = &VerifiedDelta{Layers: len(own), Needs: len(c.delta.Needs), Bases: bases, Mounted: len(c.unchecked) == 0}
 	v.Unchecked = c.unchecked
+	if c.delta != nil {
+		own, _ := ownLayers(*c.delta, c.lock) // judged before
+		v.Delta = &VerifiedDelta{Layers: len(own), Needs: len(c.delta.Needs), Bases: bases, Mounted: len(c.unchecked) == 0}
+	}
 	return v, nil
 }
 
@@ -137,20 +139,17 @@ type completion struct {
 	unchecked []string
 }
 
-// open finds the delta's own store and description.
+// open finds the delta's own store, and its description if that stands beside it.
 func (c *completion) open() error {
 	store, err := packedStore(c.name)
 	if err != nil {
 		return err
 	}
 	c.stores = []root.Packed{store}
-	if store.Offset > 0 {
-		if !root.MayExamine() {
-			return fmt.Errorf("%s: %w: what a medium needs stands in its store, and only root may mount that; name the delta's folder", c.name, root.ErrMount)
-		}
+	switch {
+	case store.Offset > 0:
 		return nil
-	}
-	if filepath.Base(store.File) != DeltaStoreFile {
+	case filepath.Base(store.File) != DeltaStoreFile:
 		return fmt.Errorf("%s: %w", c.name, ErrNotDelta)
 	}
 	d, err := readDelta(c.name)
@@ -226,19 +225,13 @@ func (c *completion) add(ctx context.Context, name string, hooks Hooks) error {
 
 // check says what is missing or wrong.
 func (c *completion) check(ctx context.Context, hooks Hooks) error {
-	var found root.Examined
-	switch {
-	case !root.MayExamine():
-		c.unchecked = append(c.unchecked, "what is in the layers was not compared with their digests, base and delta together: that takes root, which mounts them")
-	case len(c.unchecked) == 0 || c.delta == nil:
-		hooks.step("check layers", 0)
-		var err error
-		if found, err = root.Examine(ctx, c.stores, ownFiles...); err != nil {
-			return err
-		}
-		if err := c.inside(found.Files); err != nil {
-			return err
-		}
+	found, err := c.examine(ctx, hooks)
+	if err != nil {
+		return err
+	}
+	if c.delta == nil {
+		c.unchecked = append(c.unchecked, "what the delta needs: on a medium only its store tells; the delta's folder does too")
+		return nil
 	}
 	own, err := ownLayers(*c.delta, c.lock)
 	errs := []error{err}
@@ -258,6 +251,22 @@ func (c *completion) check(ctx context.Context, hooks Hooks) error {
 	return errors.Join(errs...)
 }
 
+// examine mounts all stores, if it can.
+func (c *completion) examine(ctx context.Context, hooks Hooks) (found root.Examined, err error) {
+	if !root.MayExamine() {
+		c.unchecked = append(c.unchecked, "what is in the layers, base and delta together: to mount them takes root")
+		return found, nil
+	}
+	if len(c.unchecked) > 0 && c.delta != nil {
+		return found, nil
+	}
+	hooks.step("check layers", 0)
+	if found, err = root.Examine(ctx, c.stores, ownFiles...); err != nil {
+		return found, err
+	}
+	return found, c.inside(found.Files)
+}
+
 // The files of a delta's store that are compared with those beside it.
 const (
 	layersFile = "overlay-layers/layers.json"
@@ -268,6 +277,9 @@ var ownFiles = []string{storeDir + "/" + LockFile, storeDir + "/" + DeltaFile, l
 
 // inside compares lock and description in the store with those that are known.
 func (c *completion) inside(files map[string][]byte) error {
+	if files[storeDir+"/"+DeltaFile] == nil {
+		return fmt.Errorf("%s: %w", c.name, ErrNotDelta)
+	}
 	d, err := pinset.DecodeDelta(bytes.NewReader(files[storeDir+"/"+DeltaFile]))
 	if err != nil {
 		return fmt.Errorf("in the store: %w", err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,7 +27,9 @@ type upgrade struct {
 
 func newUpgrade(t *testing.T) upgrade {
 	t.Helper()
-	pins, err := serve(t, nil).PushSeries(t.Context(), []byte("program"), 2)
+	program := make([]byte, 3<<20)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(program) // never fails
+	pins, err := serve(t, nil).PushSeries(t.Context(), program, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,6 +148,17 @@ func TestBadDeltas(t *testing.T) {
 	}
 }
 
+// A delta fits where no whole store would, and nobody asks for more.
+func TestDeltaOnASmallDisk(t *testing.T) {
+	u := newUpgrade(t)
+	disk := smallDisk(t)
+	for name, cache := range map[string][]string{"without a cache": {"--no-cache"}, "with one": {"--cache-dir", filepath.Join(disk, "cache")}} {
+		flags := append([]string{"-c", u.next, "--tls-verify=false", "-o", filepath.Join(disk, name)}, cache...)
+		u.do(exitSpace, "not enough space", append([]string{"build", "--node-binary", "/bin/true"}, flags...)...)
+		u.do(exitOK, "built a delta", append([]string{"delta", "--from", u.old}, flags...)...)
+	}
+}
+
 // Another user than root is told what was not looked at.
 func TestVerifyDeltaWithoutRoot(t *testing.T) {
 	fixtures.NeedRoot(t)
@@ -162,6 +176,13 @@ func TestVerifyDeltaWithoutRoot(t *testing.T) {
 	stdout, stderr, code := runProgram(t, cmd)
 	if code != exitOK || !strings.Contains(stdout, "all there in "+u.old) || !strings.Contains(stdout, "not checked: what is in the layers") || strings.Contains(stdout, "has mounted") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	medium := filepath.Join(home, "delta.iso")
+	u.do(exitOK, "", "medium", dir, "-o", medium)
+	cmd = exec.Command(program, "verify", medium, "--base", u.old)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4711, Gid: 4711}}
+	if stdout, stderr, code := runProgram(t, cmd); code != exitOK || !strings.Contains(stdout, "not checked: what the delta needs") || strings.Contains(stdout, "all there") {
+		t.Errorf("a medium: exit code %d\n%s%s", code, stdout, stderr)
 	}
 	cmd = exec.Command(program, "verify", dir, "--base", u.old)
 	if stdout, stderr, code := runProgram(t, cmd); code != exitOK || !strings.Contains(stdout, "has mounted") {

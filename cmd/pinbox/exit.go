@@ -72,7 +72,7 @@ var table = []struct {
 	{builder.ErrNoBase, exitUsage, "name it with --from: the folder or ISO of a build or of a delta, or a lock"},
 	{builder.ErrNotDelta, exitInput, "--base goes with what `pinbox delta` made"},
 	{pinset.ErrBadDelta, exitInput, "build the delta again"},
-	{root.ErrMount, exitOther, "it takes root, and the programs and the kernel that mount squashfs and overlay"},
+	{root.ErrMount, exitOther, "it takes root, loop devices, and a kernel that mounts squashfs and overlay"},
 	{compose.ErrUnknownRoot, exitInput, "name the folder of a build with --from, or the pinbox.lock.json in it; `pinbox lock` alone unpacks nothing"},
 	{builder.ErrNoMedium, exitInput, "build it with spec.node.store.volumeLabel"},
 	{atomicfile.ErrBusy, exitUsage, "wait for the other run, or give another name with -o"},

@@ -36,7 +36,7 @@ const nodePackage = "github.com/pinbox/pinbox/cmd/pinbox-node"
 // pinbox runs a command line in this process. A build keeps nothing unless it is told
 // where, so that tests do not help each other.
 func pinbox(ctx context.Context, args ...string) (code int, stdout, stderr string) {
-	if len(args) > 0 && args[0] == "build" && !slices.Contains(args, "--cache-dir") {
+	if len(args) > 0 && (args[0] == "build" || args[0] == "delta") && !slices.Contains(args, "--cache-dir") {
 		args = append(slices.Clone(args), "--no-cache")
 	}
 	var out, errOut bytes.Buffer

@@ -185,7 +185,7 @@ func (s *Store) AddLayer(l Layer, src squashfs.Source, size int64) (Unpacked, er
 }
 
 // AddBase notes a layer that stands in another store, which nodes have beside this one.
-// Of there only what layers above need is told; what is not known of it may be left out.
+// What is not known of it may be left out.
 func (s *Store) AddBase(l Layer, there Unpacked) error {
 	below, ok := s.chains[l.Parent]
 	if !ok {

@@ -9,7 +9,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -128,18 +127,6 @@ func examine(in io.Reader, out io.Writer) error {
 	}
 	found.Complaints = append(found.Complaints, complaints...)
 	return json.NewEncoder(out).Encode(found)
-}
-
-// mount mounts the store by a loop device, which goes with the mount.
-func (p Packed) mount(dir string) error {
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return err
-	}
-	options := fmt.Sprintf("ro,nosuid,nodev,loop,offset=%d,sizelimit=%d", p.Offset, p.Size)
-	if out, err := exec.Command("mount", "-t", "squashfs", "-o", options, p.File, dir).CombinedOutput(); err != nil {
-		return fmt.Errorf("mount %s: %w: %s", p.File, err, bytes.TrimSpace(out))
-	}
-	return nil
 }
 
 // judge gives what the library complains of.

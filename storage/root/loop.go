@@ -1,0 +1,60 @@
+package root
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// mount mounts the store read-only by a loop device, which goes with the mount. mount(8)
+// would refuse a part of a file of which another part, or the whole, is mounted.
+func (p Packed) mount(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	device, err := p.attach()
+	if err != nil {
+		return fmt.Errorf("loop device for %s: %w", p.File, err)
+	}
+	defer device.Close()
+	if err := unix.Mount(device.Name(), dir, "squashfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil {
+		return fmt.Errorf("mount %s: %w", p.File, err)
+	}
+	return nil
+}
+
+// attach gives a loop device of the store, which is gone when nobody uses it any more.
+func (p Packed) attach() (*os.File, error) {
+	file, err := os.Open(p.File)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer control.Close()
+	config := unix.LoopConfig{Fd: uint32(file.Fd()), Info: unix.LoopInfo64{
+		Offset: uint64(p.Offset), Sizelimit: uint64(p.Size), Flags: unix.LO_FLAGS_READ_ONLY | unix.LO_FLAGS_AUTOCLEAR,
+	}}
+	for {
+		number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+		if err != nil {
+			return nil, err
+		}
+		device, err := os.Open(fmt.Sprintf("/dev/loop%d", number))
+		if err != nil {
+			return nil, err
+		}
+		if err = unix.IoctlLoopConfigure(int(device.Fd()), &config); err == nil {
+			return device, nil
+		}
+		_ = device.Close()
+		if !errors.Is(err, unix.EBUSY) { // somebody else was faster
+			return nil, err
+		}
+	}
+}
