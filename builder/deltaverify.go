@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path"
@@ -18,6 +20,7 @@ import (
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/root"
+	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 // ErrNotDelta says that something has no base that it could be checked with.
@@ -36,28 +39,100 @@ type VerifiedDelta struct {
 
 func isDelta(sums map[string]string) bool { return sums[DeltaFile]+sums[DeltaStoreFile] != "" }
 
-// delta compares the description of a delta's folder with its lock.
+// delta compares the description of a delta's folder with the store.
 func (v *Verified) delta(dir string, lock pinset.Lock) error {
-	d, err := readDelta(dir)
-	if err != nil {
-		return err
-	}
-	own, err := ownLayers(d, lock)
-	v.Delta = &VerifiedDelta{Layers: len(own), Needs: len(d.Needs)}
-	return err
-}
-
-func readDelta(dir string) (pinset.Delta, error) {
 	name := filepath.Join(dir, DeltaFile)
 	content, err := os.ReadFile(name)
 	if err != nil {
-		return pinset.Delta{}, err
+		return err
 	}
-	d, err := pinset.DecodeDelta(bytes.NewReader(content))
+	if _, err := pinset.DecodeDelta(bytes.NewReader(content)); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	store, err := packedStore(dir)
 	if err != nil {
-		return pinset.Delta{}, fmt.Errorf("%s: %w", name, err)
+		return err
 	}
-	return d, nil
+	d, err := openDelta(store, lock)
+	switch {
+	case err != nil:
+		return err
+	case d == nil || !bytes.Equal(d.text, content):
+		return fmt.Errorf("%s has another %s", DeltaStoreFile, DeltaFile)
+	}
+	v.Delta = d.verified()
+	return nil
+}
+
+// packedStore finds the store of a folder or an ISO; File is "" of what has none that
+// is a squashfs.
+func packedStore(name string) (root.Packed, error) {
+	fi, err := os.Stat(name)
+	if err != nil {
+		return root.Packed{}, err
+	}
+	if fi.IsDir() {
+		for _, file := range []string{DeltaStoreFile, StoreFile} {
+			store := filepath.Join(name, file)
+			if fi, err := os.Stat(store); err == nil {
+				return root.Packed{File: store, Size: fi.Size()}, nil
+			}
+		}
+		return root.Packed{}, nil
+	}
+	image, f, err := iso.OpenFile(name)
+	if err != nil {
+		return root.Packed{}, nil // a lock
+	}
+	defer f.Close()
+	inside, err := image.Find(path.Join(iso.Dir, isoStore))
+	if err != nil || !inside.InOnePiece() {
+		return root.Packed{}, nil
+	}
+	return root.Packed{File: name, Offset: inside.Offset(), Size: inside.Size}, nil
+}
+
+// storedDelta is a delta as its store describes it.
+type storedDelta struct {
+	pinset.Delta
+	text []byte
+	// own are the layers that it has itself, by their IDs.
+	own map[string]bool
+}
+
+func (d *storedDelta) verified() *VerifiedDelta {
+	return &VerifiedDelta{Layers: len(d.own), Needs: len(d.Needs)}
+}
+
+// openDelta reads what a store says of itself, and compares that with its lock; nil if
+// it is no delta's.
+func openDelta(store root.Packed, lock pinset.Lock) (*storedDelta, error) {
+	if store.File == "" {
+		return nil, nil
+	}
+	f, err := os.Open(store.File)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	files, err := squashfs.OpenImage(io.NewSectionReader(f, store.Offset, store.Size), store.Size)
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	d := &storedDelta{}
+	if d.text, err = files.ReadFile(path.Join(storeDir, DeltaFile)); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	if d.Delta, err = pinset.DecodeDelta(bytes.NewReader(d.text)); err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	if d.own, err = ownLayers(d.Delta, lock); err != nil {
+		return nil, err
+	}
+	return d, errors.Join(sameLock(files, lock), sameLayers(files, d.own), sameNames(files, lock))
 }
 
 // ownLayers gives the layers of the lock that a delta has itself, by their IDs. Its
@@ -94,218 +169,38 @@ func ownLayers(d pinset.Delta, lock pinset.Lock) (map[string]bool, error) {
 	return own, errors.Join(errs...)
 }
 
-// VerifyDelta is Verify that also finds out whether a delta is complete on bases that
-// stand together: an appliance and the deltas between. As root it has containers/storage
-// judge all of them, mounted.
-func VerifyDelta(ctx context.Context, name string, bases []string, hooks Hooks) (Verified, error) {
-	v, err := Verify(ctx, name, hooks)
-	if err != nil || len(bases) == 0 {
-		return v, err
-	}
-	c := completion{name: name, below: map[string]bool{}}
-	if c.lock, err = ReadLock(name); err != nil {
-		return Verified{}, err
-	}
-	if err := c.open(); err != nil {
-		return Verified{}, err
-	}
-	for _, b := range bases {
-		if err := c.add(ctx, b, hooks); err != nil {
-			return Verified{}, err
-		}
-	}
-	if err := c.check(ctx, hooks); err != nil {
-		if ctx.Err() != nil || errors.Is(err, root.ErrMount) || errors.Is(err, ErrNotDelta) {
-			return Verified{}, cmp.Or(ctx.Err(), err)
-		}
-		return Verified{}, fmt.Errorf("%s with %s: %w:\n%w", name, strings.Join(bases, ", "), ErrVerify, err)
-	}
-	v.Unchecked = c.unchecked
-	if c.delta != nil {
-		own, _ := ownLayers(*c.delta, c.lock) // judged before
-		v.Delta = &VerifiedDelta{Layers: len(own), Needs: len(c.delta.Needs), Bases: bases, Mounted: len(c.unchecked) == 0}
-	}
-	return v, nil
-}
-
-// completion is a delta with its bases.
-type completion struct {
-	name  string
-	lock  pinset.Lock
-	delta *pinset.Delta // nil while only the store tells it
-	// below are the layers of the bases, by their IDs.
-	below     map[string]bool
-	stores    []root.Packed
-	unchecked []string
-}
-
-// open finds the delta's own store, and its description if that stands beside it.
-func (c *completion) open() error {
-	store, err := packedStore(c.name)
+func sameLock(files fs.FS, lock pinset.Lock) error {
+	content, err := fs.ReadFile(files, path.Join(storeDir, LockFile))
 	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	var want bytes.Buffer
+	if err := lock.Encode(&want); err != nil {
 		return err
 	}
-	c.stores = []root.Packed{store}
-	switch {
-	case store.Offset > 0:
-		return nil
-	case filepath.Base(store.File) != DeltaStoreFile:
-		return fmt.Errorf("%s: %w", c.name, ErrNotDelta)
-	}
-	d, err := readDelta(c.name)
-	c.delta = &d
-	return err
-}
-
-// packedStore finds the store of a folder or an ISO; File is "" of what has none that
-// can be mounted.
-func packedStore(name string) (root.Packed, error) {
-	fi, err := os.Stat(name)
-	if err != nil {
-		return root.Packed{}, err
-	}
-	if fi.IsDir() {
-		for _, file := range []string{DeltaStoreFile, StoreFile} {
-			store := filepath.Join(name, file)
-			if fi, err := os.Stat(store); err == nil {
-				return root.Packed{File: store, Size: fi.Size()}, nil
-			}
-		}
-		return root.Packed{}, nil
-	}
-	image, f, err := iso.OpenFile(name)
-	if err != nil {
-		return root.Packed{}, nil // a lock
-	}
-	defer f.Close()
-	inside, err := image.Find(path.Join(iso.Dir, isoStore))
-	if err != nil || !inside.InOnePiece() {
-		return root.Packed{}, nil
-	}
-	return root.Packed{File: name, Offset: inside.Offset(), Size: inside.Size}, nil
-}
-
-// add verifies a base, and notes what it has.
-func (c *completion) add(ctx context.Context, name string, hooks Hooks) error {
-	b, err := readBases([]string{name}, c.lock.Platform)
-	if err != nil {
-		return err
-	}
-	store, err := packedStore(name)
-	if err != nil {
-		return err
-	}
-	layers := slices.Collect(maps.Keys(b[0].layers()))
-	if store.File == "" {
-		c.unchecked = append(c.unchecked, name+" has no store that can be mounted: of its layers the lock alone was read")
-	} else {
-		c.stores = append(c.stores, store)
-	}
-	if b[0].Store != "" {
-		if _, err := Verify(ctx, name, hooks); err != nil {
-			return err
-		}
-	}
-	if filepath.Base(store.File) == DeltaStoreFile { // whose lock tells more than it has
-		d, err := readDelta(name)
-		if err != nil {
-			return err
-		}
-		own, err := ownLayers(d, b[0].lock)
-		if err != nil {
-			return err
-		}
-		layers = slices.Collect(maps.Keys(own))
-	}
-	for _, id := range layers {
-		c.below[id] = true
-	}
-	return nil
-}
-
-// check says what is missing or wrong.
-func (c *completion) check(ctx context.Context, hooks Hooks) error {
-	found, err := c.examine(ctx, hooks)
-	if err != nil {
-		return err
-	}
-	if c.delta == nil {
-		c.unchecked = append(c.unchecked, "what the delta needs: on a medium only its store tells; the delta's folder does too")
-		return nil
-	}
-	own, err := ownLayers(*c.delta, c.lock)
-	errs := []error{err}
-	for _, n := range c.delta.Needs {
-		if !c.below[n.Layer] {
-			errs = append(errs, fmt.Errorf("layer %s is in none of the bases", n.Layer))
-		}
-	}
-	if found.Files != nil {
-		errs = append(errs, sameLayers(found.Files[layersFile], own), sameNames(found.Files[imagesFile], c.lock))
-	}
-	if len(c.unchecked) == 0 { // else it is what is not here that the library complains of
-		for _, complaint := range found.Complaints {
-			errs = append(errs, errors.New(complaint))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// examine mounts all stores, if it can.
-func (c *completion) examine(ctx context.Context, hooks Hooks) (found root.Examined, err error) {
-	if !root.MayExamine() {
-		c.unchecked = append(c.unchecked, "what is in the layers, base and delta together: to mount them takes root")
-		return found, nil
-	}
-	if len(c.unchecked) > 0 && c.delta != nil {
-		return found, nil
-	}
-	hooks.step("check layers", 0)
-	if found, err = root.Examine(ctx, c.stores, ownFiles...); err != nil {
-		return found, err
-	}
-	return found, c.inside(found.Files)
-}
-
-// The files of a delta's store that are compared with those beside it.
-const (
-	layersFile = "overlay-layers/layers.json"
-	imagesFile = "overlay-images/images.json"
-)
-
-var ownFiles = []string{storeDir + "/" + LockFile, storeDir + "/" + DeltaFile, layersFile, imagesFile}
-
-// inside compares lock and description in the store with those that are known.
-func (c *completion) inside(files map[string][]byte) error {
-	if files[storeDir+"/"+DeltaFile] == nil {
-		return fmt.Errorf("%s: %w", c.name, ErrNotDelta)
-	}
-	d, err := pinset.DecodeDelta(bytes.NewReader(files[storeDir+"/"+DeltaFile]))
-	if err != nil {
-		return fmt.Errorf("in the store: %w", err)
-	}
-	var lock, about, want bytes.Buffer
-	err = errors.Join(c.lock.Encode(&lock), d.Encode(&about))
-	if c.delta != nil {
-		err = errors.Join(err, c.delta.Encode(&want))
-	}
-	switch {
-	case err != nil:
-		return err
-	case !bytes.Equal(lock.Bytes(), files[storeDir+"/"+LockFile]):
+	if !bytes.Equal(content, want.Bytes()) {
 		return fmt.Errorf("the store has another %s", LockFile)
-	case c.delta != nil && !bytes.Equal(want.Bytes(), about.Bytes()):
-		return fmt.Errorf("the store has another %s", DeltaFile)
 	}
-	c.delta = &d
 	return nil
+}
+
+// readRecords reads a list of a store's records.
+func readRecords[T any](files fs.FS, name string) (list []T, err error) {
+	content, err := fs.ReadFile(files, name)
+	if err == nil {
+		err = json.Unmarshal(content, &list)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store: %s: %w", name, err)
+	}
+	return list, nil
 }
 
 // sameLayers compares the records of a store's layers with those that it should have.
-func sameLayers(records []byte, want map[string]bool) error {
-	var layers []struct{ ID string }
-	if err := json.Unmarshal(records, &layers); err != nil {
-		return fmt.Errorf("%s: %w", layersFile, err)
+func sameLayers(files fs.FS, want map[string]bool) error {
+	layers, err := readRecords[struct{ ID string }](files, "overlay-layers/layers.json")
+	if err != nil {
+		return err
 	}
 	var got []string
 	for _, l := range layers {
@@ -319,10 +214,10 @@ func sameLayers(records []byte, want map[string]bool) error {
 }
 
 // sameNames looks for every name of the lock in the records of a store's images.
-func sameNames(records []byte, lock pinset.Lock) error {
-	var images []struct{ Names []string }
-	if err := json.Unmarshal(records, &images); err != nil {
-		return fmt.Errorf("%s: %w", imagesFile, err)
+func sameNames(files fs.FS, lock pinset.Lock) error {
+	images, err := readRecords[struct{ Names []string }](files, "overlay-images/images.json")
+	if err != nil {
+		return err
 	}
 	there := map[string]bool{}
 	for _, img := range images {
@@ -337,6 +232,120 @@ func sameNames(records []byte, lock pinset.Lock) error {
 				errs = append(errs, fmt.Errorf("the store has no record of %s", name))
 			}
 		}
+	}
+	return errors.Join(errs...)
+}
+
+// VerifyDelta is Verify that also finds out whether a delta is complete on bases that
+// stand together: an appliance and the deltas between. As root it has containers/storage
+// judge all of them, mounted.
+func VerifyDelta(ctx context.Context, name string, bases []string, hooks Hooks) (Verified, error) {
+	v, err := Verify(ctx, name, hooks)
+	if err != nil || len(bases) == 0 {
+		return v, err
+	}
+	if v.Delta == nil {
+		return Verified{}, fmt.Errorf("%s: %w", name, ErrNotDelta)
+	}
+	c := completion{below: map[string]bool{}}
+	if err := c.open(name); err != nil {
+		return Verified{}, err
+	}
+	for _, b := range bases {
+		if err := c.add(ctx, b, hooks); err != nil {
+			return Verified{}, err
+		}
+	}
+	if err := c.check(ctx, hooks); err != nil {
+		if ctx.Err() != nil || errors.Is(err, root.ErrMount) {
+			return Verified{}, cmp.Or(ctx.Err(), err)
+		}
+		return Verified{}, fmt.Errorf("%s with %s: %w:\n%w", name, strings.Join(bases, ", "), ErrVerify, err)
+	}
+	v.Unchecked, v.Delta.Bases, v.Delta.Mounted = c.unchecked, bases, len(c.unchecked) == 0
+	return v, nil
+}
+
+// completion is a delta with its bases.
+type completion struct {
+	lock  pinset.Lock
+	delta *storedDelta
+	// below are the layers of the bases, by their IDs.
+	below     map[string]bool
+	stores    []root.Packed
+	unchecked []string
+}
+
+// open finds the delta, which was verified.
+func (c *completion) open(name string) (err error) {
+	if c.lock, err = ReadLock(name); err != nil {
+		return err
+	}
+	store, err := packedStore(name)
+	if err != nil {
+		return err
+	}
+	c.stores = []root.Packed{store}
+	c.delta, err = openDelta(store, c.lock)
+	return err
+}
+
+// add verifies a base, and notes what it has.
+func (c *completion) add(ctx context.Context, name string, hooks Hooks) error {
+	b, err := readBases([]string{name}, c.lock.Platform)
+	if err != nil {
+		return err
+	}
+	if b[0].Store != "" {
+		if _, err := Verify(ctx, name, hooks); err != nil {
+			return err
+		}
+	}
+	store, err := packedStore(name)
+	if err != nil {
+		return err
+	}
+	if store.File == "" {
+		c.unchecked = append(c.unchecked, name+" has no store that can be mounted: of its layers the lock alone was read")
+	} else {
+		c.stores = append(c.stores, store)
+	}
+	between, err := openDelta(store, b[0].lock)
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", name, ErrVerify, err)
+	}
+	for id := range b[0].layers() {
+		if between == nil || between.own[id] { // the lock of a delta tells more than it has
+			c.below[id] = true
+		}
+	}
+	return nil
+}
+
+// check says what is missing or wrong.
+func (c *completion) check(ctx context.Context, hooks Hooks) error {
+	var errs []error
+	for _, n := range c.delta.Needs {
+		if !c.below[n.Layer] {
+			errs = append(errs, fmt.Errorf("layer %s is in none of the bases", n.Layer))
+		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	if !root.MayExamine() {
+		c.unchecked = append(c.unchecked, "what is in the layers, base and delta together: to mount them takes root")
+	}
+	if len(c.unchecked) > 0 {
+		return nil
+	}
+	hooks.step("check layers", 0)
+	complaints, err := root.Examine(ctx, c.stores)
+	if err != nil {
+		return err
+	}
+	for _, complaint := range complaints {
+		errs = append(errs, errors.New(complaint))
 	}
 	return errors.Join(errs...)
 }

@@ -62,6 +62,9 @@ func verifyISO(ctx context.Context, name string, hooks Hooks) (Verified, error) 
 	if f, err := image.Find(path.Join(iso.Dir, isoLock)); err == nil {
 		if lock, err := pinset.DecodeLock(f.Reader()); err == nil {
 			v.Totals = lock.Totals()
+			if errors.Join(errs...) == nil {
+				errs = append(errs, v.medium(name, lock))
+			}
 		}
 	}
 	if ctx.Err() != nil {
@@ -71,6 +74,19 @@ func verifyISO(ctx context.Context, name string, hooks Hooks) (Verified, error) 
 		return Verified{}, fmt.Errorf("%s: %w:\n%w", name, ErrVerify, err)
 	}
 	return v, nil
+}
+
+// medium looks whether an ISO has a delta.
+func (v *Verified) medium(name string, lock pinset.Lock) error {
+	store, err := packedStore(name)
+	if err != nil {
+		return err
+	}
+	d, err := openDelta(store, lock)
+	if d != nil {
+		v.Delta = d.verified()
+	}
+	return err
 }
 
 func sumInside(ctx context.Context, image *iso.Image, name string, hooks Hooks) (sum string, size int64, err error) {

@@ -68,10 +68,11 @@ func Verify(ctx context.Context, dir string, hooks Hooks) (Verified, error) {
 	} else {
 		v.Totals = lock.Totals()
 		errs = append(errs, checkManifests(dir, lock, sums))
-		if isDelta(sums) {
-			errs = append(errs, v.delta(dir, lock))
-		} else {
+		switch {
+		case !isDelta(sums):
 			errs = append(errs, checkConfig(dir, lock))
+		case errors.Join(errs...) == nil: // what has changed is said
+			errs = append(errs, v.delta(dir, lock))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

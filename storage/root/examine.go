@@ -34,18 +34,9 @@ type Packed struct {
 	Size   int64 `json:"size"`
 }
 
-// Examined is what Examine finds.
-type Examined struct {
-	// Complaints of the library, in order: none if all is whole.
-	Complaints []string `json:"complaints,omitempty"`
-	// Files of the first store that were asked for, by their paths.
-	Files map[string][]byte `json:"files"`
-}
-
 // examination is what the examiner is told.
 type examination struct {
 	Stores  []Packed `json:"stores"`
-	Files   []string `json:"files"`
 	Scratch string   `json:"scratch"`
 }
 
@@ -53,20 +44,19 @@ type examination struct {
 // it mounts files.
 func MayExamine() bool { return Check() == nil && Confined() == "" }
 
-// Examine has the library judge stores that stand together: every layer is mounted,
-// compared with the record of its tar stream and with its digest, every document of an
-// image with its size. It also reads files of the first. All is mounted read-only, in a
-// mount namespace of a process of its own, so that nothing stays mounted, however it
-// ends.
-func Examine(ctx context.Context, stores []Packed, files ...string) (Examined, error) {
+// Examine has the library judge stores that stand together, and gives its complaints:
+// every layer is mounted, compared with the record of its tar stream and with its
+// digest, every document of an image with its size. All is mounted read-only, in a mount
+// namespace of a process of its own, so that nothing stays mounted, however it ends.
+func Examine(ctx context.Context, stores []Packed) (complaints []string, err error) {
 	scratch, err := os.MkdirTemp("", "pinbox-examine-*")
 	if err != nil {
-		return Examined{}, err
+		return nil, err
 	}
 	defer os.RemoveAll(scratch)
-	told, err := json.Marshal(examination{stores, files, scratch})
+	told, err := json.Marshal(examination{stores, scratch})
 	if err != nil {
-		return Examined{}, err
+		return nil, err
 	}
 	// The signal at the parent's death is one at that of its thread.
 	runtime.LockOSThread()
@@ -77,15 +67,14 @@ func Examine(ctx context.Context, stores []Packed, files ...string) (Examined, e
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(told), &out, &errOut
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
-			return Examined{}, ctx.Err()
+			return nil, ctx.Err()
 		}
-		return Examined{}, fmt.Errorf("%w: %w: %s", ErrMount, err, strings.TrimSpace(errOut.String()))
+		return nil, fmt.Errorf("%w: %w: %s", ErrMount, err, strings.TrimSpace(errOut.String()))
 	}
-	var found Examined
-	if err := json.Unmarshal(out.Bytes(), &found); err != nil {
-		return Examined{}, fmt.Errorf("%w: %w", ErrMount, err)
+	if err := json.Unmarshal(out.Bytes(), &complaints); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMount, err)
 	}
-	return found, nil
+	return complaints, nil
 }
 
 // examineMain is the program of the examiner.
@@ -113,20 +102,11 @@ func examine(in io.Reader, out io.Writer) error {
 		}
 		roots = append(roots, root)
 	}
-	found := Examined{Files: map[string][]byte{}}
-	for _, name := range e.Files {
-		content, err := os.ReadFile(filepath.Join(roots[0], filepath.FromSlash(name)))
-		if err != nil {
-			found.Complaints = append(found.Complaints, err.Error())
-		}
-		found.Files[name] = content
-	}
 	complaints, err := judge(e.Scratch, roots)
 	if err != nil {
 		return err
 	}
-	found.Complaints = append(found.Complaints, complaints...)
-	return json.NewEncoder(out).Encode(found)
+	return json.NewEncoder(out).Encode(complaints)
 }
 
 // judge gives what the library complains of.
