@@ -150,7 +150,10 @@ func TestArchivesThatAreWrong(t *testing.T) {
 		"Docker, cut off":   {"docker-archive", cut("20K"), storage.ErrLocal},
 		"no archive":        {"oci-archive", func(file string) { fixtures.Run(t, "sh", "-c", "echo nothing >"+file) }, storage.ErrWrongKind},
 		"empty":             {"oci-archive", func(file string) { fixtures.Run(t, "truncate", "--size=0", file) }, storage.ErrWrongKind},
-		"without its index": {"oci-archive", func(file string) { fixtures.Run(t, "tar", "--delete", "-f", file, "index.json", "oci-layout") }, storage.ErrWrongKind},
+		// GNU tar's own --delete leaves some archives broken.
+		"without its index": {"oci-archive", func(file string) {
+			fixtures.Run(t, "sh", "-c", "d=$(mktemp -d) && tar -xf "+file+" -C $d && rm $d/index.json $d/oci-layout && tar -cf "+file+" -C $d . && rm -r $d")
+		}, storage.ErrWrongKind},
 		"a blob changed": {"oci-archive", func(file string) {
 			fixtures.Run(t, "sh", "-c", "d=$(mktemp -d) && tar -xf "+file+" -C $d && for b in $d/blobs/sha256/*; do printf '\\n' >>$b; done && tar -cf "+file+" -C $d . && rm -r $d")
 		}, storage.ErrDigest},
