@@ -21,7 +21,9 @@ const (
 	isoStore = "store.squashfs"
 	isoLock  = "lock.json"
 	isoSums  = "sums.txt"
-	isoBase  = "base.iso" // which is there in the form of undo.gz
+	// The signature of the store, if somebody has signed it.
+	isoSignature = "store.sig"
+	isoBase      = "base.iso" // which is there in the form of undo.gz
 )
 
 func (s ISOSpec) edit(config configFiles, additions ...iso.Addition) iso.Edit {
@@ -51,7 +53,7 @@ func (s *stage) writeISO(ctx context.Context, spec Spec, config configFiles, sum
 	if inside[isoBase], err = sumFile(ctx, spec.ISO.Base, hooks); err != nil {
 		return err
 	}
-	additions, closeAll, err := additions(s.dir, StoreFile, inside)
+	additions, closeAll, err := additions(s.dir, map[string]string{isoStore: StoreFile, isoLock: LockFile}, inside)
 	if err != nil {
 		return err
 	}
@@ -96,7 +98,14 @@ func Medium(ctx context.Context, o MediumOptions) error {
 	if sum != sums[store] {
 		return fmt.Errorf("%s: %w: %s has changed: SHA-256 %s, was %s", o.Dir, ErrVerify, store, sum, sums[store])
 	}
-	additions, closeAll, err := additions(o.Dir, store, map[string]string{isoStore: sum, isoLock: sums[LockFile]})
+	inside := map[string]string{isoStore: sum, isoLock: sums[LockFile]}
+	signature := signatureOf(o.Dir, store)
+	if signature != "" {
+		if inside[isoSignature], err = sumFile(ctx, filepath.Join(o.Dir, signature), o.Hooks); err != nil {
+			return err
+		}
+	}
+	additions, closeAll, err := additions(o.Dir, map[string]string{isoStore: store, isoLock: LockFile, isoSignature: signature}, inside)
 	if err != nil {
 		return err
 	}
@@ -131,33 +140,46 @@ func mediumOf(dir string, sums map[string]string) (label, store string, err erro
 // where FAT begins.
 var mediumTime = time.Unix(315_532_800, 0)
 
-// additions opens what an ISO gets: what the sums list, and the sums. store is the name
-// of the store in the folder.
-func additions(dir, store string, sums map[string]string) (all []iso.Addition, closeAll func(), err error) {
-	var files []*os.File
+// signatureOf finds the signature that somebody has put beside a store: what gpg(1)
+// makes of --detach-sign, and with --armor.
+func signatureOf(dir, store string) string {
+	for _, suffix := range signatureSuffixes() {
+		if _, err := os.Stat(filepath.Join(dir, store+suffix)); err == nil {
+			return store + suffix
+		}
+	}
+	return ""
+}
+
+func signatureSuffixes() []string { return []string{".sig", ".asc"} }
+
+// additions opens what an ISO gets: what the sums list, and the sums. files are their
+// names in the folder.
+func additions(dir string, files, sums map[string]string) (all []iso.Addition, closeAll func(), err error) {
+	var opened []*os.File
 	closeAll = func() {
-		for _, f := range files {
+		for _, f := range opened {
 			_ = f.Close() // only read
 		}
 	}
 	text := renderSums(sums)
 	all = []iso.Addition{{Name: isoSums, Size: int64(len(text)), Content: bytes.NewReader(text)}}
-	for _, file := range []struct{ name, path string }{{isoLock, LockFile}, {isoStore, store}} {
-		if _, ok := sums[file.name]; !ok {
+	for _, name := range []string{isoLock, isoSignature, isoStore} {
+		if _, ok := sums[name]; !ok {
 			continue
 		}
-		f, err := os.Open(filepath.Join(dir, file.path))
+		f, err := os.Open(filepath.Join(dir, files[name]))
 		if err != nil {
 			closeAll()
 			return nil, nil, err
 		}
-		files = append(files, f)
+		opened = append(opened, f)
 		fi, err := f.Stat()
 		if err != nil {
 			closeAll()
 			return nil, nil, err
 		}
-		all = append(all, iso.Addition{Name: file.name, Size: fi.Size(), Content: f})
+		all = append(all, iso.Addition{Name: name, Size: fi.Size(), Content: f})
 	}
 	return all, closeAll, nil
 }

@@ -66,7 +66,11 @@ func TestSignatures(t *testing.T) {
 		s.refused(4, "the signature of the store is not good", "attach", other)
 		s.refused(4, "the signature of the store is not good", "attach", other, "--in-place")
 		s.pinned(0)
-		s.must("attach", signed)
+		if _, err := builder.Verify(t.Context(), signed, builder.Hooks{}); err != nil {
+			t.Error(err)
+		}
+		s.refused(4, "the signature of the store is not good", "attach", medium(t, other))
+		s.must("attach", medium(t, signed))
 		s.pinned(1)
 		s.must("rollback")
 		s.must("detach", "1")
