@@ -1,10 +1,8 @@
 package main
 
 import (
-	"fmt"
 	"time"
 
-	"github.com/opencontainers/go-digest"
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/runtime/stores"
@@ -48,22 +46,4 @@ func attachCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&o.Offered, "auto", false, "change nothing if the store is there already: for a medium that was plugged in")
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "table, or json for programs")
 	return cmd
-}
-
-// named wants one argument, and says which.
-func named(what string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return fmt.Errorf("%w: name %s", errUsage, what)
-		}
-		return nil
-	}
-}
-
-func parseDigest(s string) (digest.Digest, error) {
-	d := digest.Digest(s)
-	if s != "" && (d.Validate() != nil || d.Algorithm() != digest.SHA256) {
-		return "", fmt.Errorf("%w: --digest %s: it is sha256: and 64 digits", errUsage, s)
-	}
-	return d, nil
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/opencontainers/go-digest"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/pinbox/pinbox/runtime"
@@ -95,4 +97,23 @@ func (f nodeFlags) name() string {
 		return "this node"
 	}
 	return name
+}
+
+// named wants one argument, and says which.
+func named(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return fmt.Errorf("%w: name %s", errUsage, what)
+		}
+		return nil
+	}
+}
+
+// parseDigest reads the digest of a file; "" is none.
+func parseDigest(s string) (digest.Digest, error) {
+	d := digest.Digest(s)
+	if s != "" && (d.Validate() != nil || d.Algorithm() != digest.SHA256) {
+		return "", fmt.Errorf("%w: --digest %s: it is sha256: and 64 digits", errUsage, s)
+	}
+	return d, nil
 }

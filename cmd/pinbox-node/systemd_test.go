@@ -54,28 +54,8 @@ StandardError=tty
 	}
 }
 
-// Under systemd stores are mounted by units, each bound to those that it stands on:
-// when a base goes, what stands on it goes before. Without the base they stay away.
-func TestStoresAreUnits(t *testing.T) {
-	registry, _ := appliance.Registry(t)
-	folders := map[string]string{"/pinbox-node": fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox-node")}
-	sizes, from := []int{1000}, ""
-	for _, name := range []string{"/base", "/d1", "/d2"} {
-		o := appliance.Options(t, sample.SetNamed("s", pushed(t, registry, "app/a", sizes...)))
-		if from == "" {
-			appliance.Build(t, o)
-		} else {
-			o.From = []string{from}
-			if _, err := builder.Delta(t.Context(), o); err != nil {
-				t.Fatal(err)
-			}
-		}
-		folders[name], from, sizes = o.Out, o.Out, append(sizes, 2000+len(sizes))
-	}
-	out, code := fixtures.Machine(t, "test.service", map[string]string{
-		"etc/systemd/system/var-lib-pinbox-stores-0.mount": "[Mount]\nWhat=/base/store.squashfs\nWhere=/var/lib/pinbox/stores/0\nType=squashfs\nOptions=ro,loop\n",
-		"etc/crio/crio.conf.d/50-pinbox-stores":            string(crio.RenderStores(crio.Slots(), false)),
-		"check": `set -ex
+// chained attaches two stores, each on those before, and takes the first away.
+const chained = `set -ex
 unit() { systemctl show -p "$2" "var-lib-pinbox-stores-$1.mount"; }
 mounted() { mountpoint -q "/var/lib/pinbox/stores/$1"; }
 systemctl start var-lib-pinbox-stores-0.mount
@@ -100,7 +80,30 @@ umount /var/lib/pinbox/stores/2
 /pinbox-node mount
 mounted 2
 echo all of it was seen
-`,
+`
+
+// Under systemd stores are mounted by units, each bound to those that it stands on:
+// when a base goes, what stands on it goes before. Without the base they stay away.
+func TestStoresAreUnits(t *testing.T) {
+	registry, _ := appliance.Registry(t)
+	folders := map[string]string{"/pinbox-node": fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox-node")}
+	sizes, from := []int{1000}, ""
+	for _, name := range []string{"/base", "/d1", "/d2"} {
+		o := appliance.Options(t, sample.SetNamed("s", pushed(t, registry, "app/a", sizes...)))
+		if from == "" {
+			appliance.Build(t, o)
+		} else {
+			o.From = []string{from}
+			if _, err := builder.Delta(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		folders[name], from, sizes = o.Out, o.Out, append(sizes, 2000+len(sizes))
+	}
+	out, code := fixtures.Machine(t, "test.service", map[string]string{
+		"etc/systemd/system/var-lib-pinbox-stores-0.mount": "[Mount]\nWhat=/base/store.squashfs\nWhere=/var/lib/pinbox/stores/0\nType=squashfs\nOptions=ro,loop\n",
+		"etc/crio/crio.conf.d/50-pinbox-stores":            string(crio.RenderStores(crio.Slots(), false)),
+		"check":                                            chained,
 		"etc/systemd/system/test.service": `[Unit]
 DefaultDependencies=no
 SuccessAction=exit
