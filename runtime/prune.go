@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -26,20 +28,32 @@ func (r *Reconciler) prune(ctx context.Context, w *world) error {
 	if err != nil {
 		return err // which images are in them is not known
 	}
-	var errs []error
+	tried := map[pinset.Image]error{}
 	for _, name := range w.unpinned {
 		img, err := pinset.ParseImage(name)
 		pinned, there := w.present[name]
 		if err != nil || !there || pinned || inStores(name, stores) || w.inUse(name, used) {
 			continue
 		}
-		if err := r.Images.Remove(ctx, img); err != nil {
-			errs = append(errs, fmt.Errorf("remove %s: %w", name, err))
+		tried[img] = r.Images.Remove(ctx, img)
+	}
+	return errors.Join(w.list(ctx, r.Images, w.unpinned), r.pruned(*w, tried))
+}
+
+// pruned says what could not be removed. Of an image that was pulled over a read-only
+// store CRI-O removes all, and then complains that it cannot remove the store's layer
+// below (containers/storage, DeleteImage): so what is gone is gone.
+func (r *Reconciler) pruned(w world, tried map[pinset.Image]error) error {
+	var errs []error
+	for _, img := range slices.SortedFunc(maps.Keys(tried), func(a, b pinset.Image) int { return strings.Compare(a.String(), b.String()) }) {
+		_, there := w.present[img.String()]
+		if err := tried[img]; err != nil && there {
+			errs = append(errs, fmt.Errorf("remove %s: %w", img, err))
 			continue
 		}
 		call(r.Hooks.Pruned, img)
 	}
-	return errors.Join(append(errs, w.list(ctx, r.Images, w.unpinned))...)
+	return errors.Join(errs...)
 }
 
 func inStores(name string, locks []pinset.Lock) bool {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -154,5 +155,10 @@ func TestOnlyTheDeltaTravels(t *testing.T) {
 	}
 	if strays := n.Strays(); len(strays) > 0 {
 		t.Errorf("files in crio.conf.d: %v", strays)
+	}
+	n.WriteSet("worker-sample.yaml", sample.Set("worker", shared))
+	healthy(t, n, "--prune") // which CRI-O calls a failure: the base stays
+	if _, all := pinnedByCRIO(t, n); slices.Contains(all, fresh) || slices.Contains(all, more) {
+		t.Errorf("what was pulled over the store has not gone: %v", all)
 	}
 }
