@@ -83,6 +83,9 @@ func (r *Reconciler) Pass(ctx context.Context) (Status, error) {
 		return r.end(ctx, rep, err)
 	}
 	rep.pulls = append(rep.pulls, r.misnamed(&rep.world)...)
+	if len(rep.pulls) == 0 && len(rep.faults) == 0 { // the last list is as new as another would be
+		return r.finish(ctx, rep, o)
+	}
 	rep.problems = append(rep.problems, r.pull(ctx, plan.Root, &rep, o))
 	return r.settle(ctx, rep, o)
 }
@@ -206,10 +209,12 @@ func (r *Reconciler) ask(ctx context.Context, img pinset.Image) (pinset.LockedIm
 	return locked, err
 }
 
-// How long to wait for an answer that is small, and for a reload.
+// How long to wait for an answer that is small, and for a reload; and how long one
+// takes at least.
 const (
 	askTime    = 30 * time.Second
 	reloadTime = time.Minute
+	reloadsIn  = 20 * time.Millisecond
 )
 
 // manifest asks a registry as often as a pull would; one that has failed so often
@@ -275,6 +280,10 @@ func (r *Reconciler) pin(ctx context.Context, rep *report, o Options) error {
 	}
 	rep.reloadDue, r.reloaded = false, true
 	call(r.Hooks.Pinned, rep.pins)
+	// A list that CRI-O makes while it reloads takes time from that, and shows the old pins.
+	if err := sleep(ctx, min(reloadsIn, o.Settle)); err != nil {
+		return err
+	}
 	return r.waitPinned(ctx, &rep.world, o.Settle)
 }
 
@@ -282,7 +291,7 @@ func (r *Reconciler) pin(ctx context.Context, rep *report, o Options) error {
 // so there is nothing else to wait for. What stands against it is reported at
 // the end of the pass.
 func (r *Reconciler) waitPinned(ctx context.Context, w *world, patience time.Duration) error {
-	for deadline, pause := time.Now().Add(patience), 20*time.Millisecond; ; pause = min(2*pause, time.Second) {
+	for deadline, pause := time.Now().Add(patience), reloadsIn; ; pause = min(2*pause, time.Second) {
 		if err := w.list(ctx, r.Images, r.previous.Unpinned); err != nil {
 			return err
 		}
