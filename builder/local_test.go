@@ -146,10 +146,10 @@ func TestArchivesThatAreWrong(t *testing.T) {
 		befall func(file string)
 		want   error
 	}{
-		"OCI, cut off":      {"oci-archive", cut("20K"), storage.ErrLocal},
-		"Docker, cut off":   {"docker-archive", cut("20K"), storage.ErrLocal},
-		"no archive":        {"oci-archive", func(file string) { fixtures.Run(t, "sh", "-c", "echo nothing >"+file) }, storage.ErrWrongKind},
-		"empty":             {"oci-archive", func(file string) { fixtures.Run(t, "truncate", "--size=0", file) }, storage.ErrWrongKind},
+		"OCI, cut off":    {"oci-archive", cut("20K"), storage.ErrLocal},
+		"Docker, cut off": {"docker-archive", cut("20K"), storage.ErrLocal},
+		"no archive":      {"oci-archive", func(file string) { fixtures.Run(t, "sh", "-c", "echo nothing >"+file) }, storage.ErrWrongKind},
+		"empty":           {"oci-archive", func(file string) { fixtures.Run(t, "truncate", "--size=0", file) }, storage.ErrWrongKind},
 		// GNU tar's own --delete leaves some archives broken.
 		"without its index": {"oci-archive", func(file string) {
 			fixtures.Run(t, "sh", "-c", "d=$(mktemp -d) && tar -xf "+file+" -C $d && rm $d/index.json $d/oci-layout && tar -cf "+file+" -C $d . && rm -r $d")

@@ -318,21 +318,41 @@ func (k Keeper) bases(o Store, d pinset.Delta, at map[string]int) (found []strin
 }
 
 // providers finds the stores that have these layers, under these links. A layer under
-// another link, as a pull would have it, is none to stand on.
+// another link, as a pull would have it, is none to stand on. A link is made of its
+// layer's ID, so that its name tells whose it is.
 func providers(roots []string, needs []pinset.Need) (has []string, lacks []pinset.Need) {
-	found := map[string]bool{}
-	for _, n := range needs {
-		i := slices.IndexFunc(roots, func(root string) bool {
-			link, err := os.ReadFile(filepath.Join(root, "overlay", n.Layer, "link"))
-			return err == nil && string(link) == n.Link
-		})
-		if i < 0 {
-			lacks = append(lacks, n)
-			continue
-		}
-		found[roots[i]] = true
+	if len(needs) == 0 {
+		return nil, nil
 	}
-	return slices.Sorted(maps.Keys(found)), lacks
+	found := make([]bool, len(needs))
+	for _, root := range roots {
+		layers, links := names(filepath.Join(root, "overlay")), names(filepath.Join(root, "overlay/l"))
+		some := false
+		for i, n := range needs {
+			if !found[i] && layers[n.Layer] && links[n.Link] {
+				found[i], some = true, true
+			}
+		}
+		if some {
+			has = append(has, root)
+		}
+	}
+	for i, n := range needs {
+		if !found[i] {
+			lacks = append(lacks, n)
+		}
+	}
+	return has, lacks
+}
+
+// names of what is in a folder; of one that cannot be read, none.
+func names(dir string) map[string]bool {
+	entries, _ := os.ReadDir(dir)
+	all := make(map[string]bool, len(entries))
+	for _, e := range entries {
+		all[e.Name()] = true
+	}
+	return all
 }
 
 // part is a file in the folder of sets that is being written: hidden, so it is no set.
