@@ -68,6 +68,8 @@ done
 unit 1 BindsTo | grep -- -0.mount
 unit 2 BindsTo | grep -- -0.mount
 unit 2 BindsTo | grep -- -1.mount
+(cd /var/lib/pinbox/stores/2 && exec sleep 60) & # somebody stands in it
+while ! [ "$(readlink /proc/$!/cwd)" = /var/lib/pinbox/stores/2 ]; do sleep 0.1; done
 systemctl stop var-lib-pinbox-stores-0.mount
 for n in 0 1 2; do mounted $n && exit 1; done
 /pinbox-node mount >table && exit 1

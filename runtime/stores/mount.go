@@ -131,6 +131,9 @@ func unmountAll(ctx context.Context, by Mounter, where string) error {
 			err = unmount(where)
 		} else {
 			err = by.Unmount(ctx, where)
+			if err != nil && ctx.Err() == nil { // somebody has a file open in what no unit mounted
+				err = unmount(where)
+			}
 		}
 		if err != nil && !errors.Is(err, unix.EINVAL) { // else it is gone meanwhile
 			return err

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/appliance"
+	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/runtime/stores"
+)
+
+// chain builds an appliance and deltas, each over the one before, and gives their
+// folders and what each pins.
+func chain(t *testing.T, deltas int) (folders, pins []string) {
+	t.Helper()
+	fixtures.NeedRoot(t)
+	registry, _ := appliance.Registry(t)
+	sizes := []int{1000}
+	for n := range deltas + 1 {
+		pin := pushed(t, registry, "app/a", sizes...)
+		o := appliance.Options(t, sample.SetNamed("s", pin))
+		if n == 0 {
+			appliance.Build(t, o)
+		} else {
+			o.From = []string{folders[n-1]}
+			if _, err := builder.Delta(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		folders, pins, sizes = append(folders, o.Out), append(pins, pin), append(sizes, 2000+n)
+	}
+	return folders, pins
+}
+
+// attached is a keeper to which all deltas of a chain came.
+func attachedTo(t *testing.T, folders []string) stores.Keeper {
+	t.Helper()
+	k := keep(t, folders[0], "100m")
+	k.KeepPrevious = 1
+	for _, folder := range folders[1:] {
+		bring(t, k, stores.AttachOptions{Source: folder})
+	}
+	return k
+}
+
+func bring(t *testing.T, k stores.Keeper, o stores.AttachOptions) stores.Store {
+	t.Helper()
+	a, err := k.Attach(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.Store
+}
+
+// reboot takes away what is mounted, but for the appliance's own store.
+func reboot(t *testing.T, k stores.Keeper) {
+	t.Helper()
+	for _, slot := range k.Slots[1:] {
+		if err := syscall.Unmount(slot, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// well wants so many stores to be mounted, and none to be away.
+func well(t *testing.T, k stores.Keeper, n int) {
+	t.Helper()
+	all, err := k.Look()
+	if err != nil || len(all) != n {
+		t.Errorf("%d stores, want %d: %v", len(all), n, err)
+	}
+	for _, s := range all {
+		if s.Problem != nil {
+			t.Errorf("slot %s: %v", s.Slot, s.Problem)
+		}
+	}
+}
+
+// busy is a service manager that does not take away what somebody stands in.
+type busy struct{ stores.Direct }
+
+func (busy) Unmount(context.Context, string) error { return syscall.EBUSY }
+
+// Whatever keeps a store where it is, keeps nothing else from being done.
+func TestUnmountOfWhatIsBusy(t *testing.T) {
+	folders, _ := chain(t, 2)
+	k := attachedTo(t, folders)
+	k.Mounter = busy{}
+	if _, err := k.Rollback(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := os.Remove(filepath.Join(k.Sets, "s.yaml")); err != nil { // which asks for an image of the first
+		t.Fatal(err)
+	}
+	if _, err := k.Detach(t.Context(), "2", t.TempDir()); err != nil {
+		t.Error(err)
+	}
+	well(t, k, 1)
+}
