@@ -59,7 +59,7 @@ var outcomes = []struct {
 	{stores.ErrSignature, 4, "Find out who has made the store; /etc/pinbox/keys.d has the keys that this node trusts."},
 	{stores.ErrDamaged, 4, "`pinbox verify` finds out whether it was whole; bring it again."},
 	{stores.ErrLost, 4, "Plug in its medium, or attach the store again."},
-	{stores.ErrState, 4, "Restore the file, or move it away and attach the stores again."},
+	{stores.ErrState, 4, "Restore the file; or move its whole folder away and attach the files in it again, oldest first: --digest is a file's name."},
 	{stores.ErrNoSlot, 5, "`pinbox-node detach` removes what nothing refers to, `pinbox-node fold` makes one store of several."},
 	{stores.ErrBusy, 7, "--wait waits longer."},
 	{systemd.ErrPath, 3, "Use the store from another folder, or let it be copied."},

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/fixtures"
@@ -102,4 +105,27 @@ func TestUnmountOfWhatIsBusy(t *testing.T) {
 		t.Error(err)
 	}
 	well(t, k, 1)
+}
+
+// Nobody knows any more what was attached: the files of the stores are not taken for
+// what a killed run has left, and can be attached again.
+func TestStateIsLost(t *testing.T) {
+	folders, _ := chain(t, 2)
+	k := attachedTo(t, folders)
+	if err := os.Remove(filepath.Join(k.Dir, "state.json")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Settle(t.Context(), false); !errors.Is(err, stores.ErrState) {
+		t.Errorf("%v", err)
+	}
+	reboot(t, k)
+	away := k.Dir + ".away"
+	if err := os.Rename(k.Dir, away); err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range folders[1:] {
+		sum := strings.Fields(fixtures.Run(t, "sha256sum", filepath.Join(folder, builder.DeltaStoreFile)))[0]
+		bring(t, k, stores.AttachOptions{Source: filepath.Join(away, sum+".squashfs"), Digest: digest.Digest("sha256:" + sum)})
+	}
+	well(t, k, 2)
 }

@@ -207,6 +207,13 @@ func (k Keeper) copy(c copier, store Store, src Extent, fits func(int64) error) 
 	if err := c.copy(f, src); err != nil {
 		return err
 	}
+	s, err := ReadState(k.Dir)
+	if err == nil { // a file without a state would be one whose state is lost
+		err = s.write(k.Dir)
+	}
+	if err != nil {
+		return err
+	}
 	return f.Commit()
 }
 

@@ -92,7 +92,11 @@ func ReadState(dir string) (State, error) {
 	s := State{Version: stateVersion}
 	content, err := os.ReadFile(stateFile(dir))
 	if errors.Is(err, fs.ErrNotExist) {
-		return s, nil
+		files, _ := filepath.Glob(filepath.Join(dir, "*"+fileSuffix)) // the pattern is a good one
+		if len(files) == 0 {
+			return s, nil
+		}
+		err = fmt.Errorf("%w, though %d files of stores are", err, len(files))
 	}
 	if err == nil {
 		err = json.Unmarshal(content, &s)
