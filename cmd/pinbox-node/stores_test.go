@@ -129,3 +129,48 @@ func TestStateIsLost(t *testing.T) {
 	}
 	well(t, k, 2)
 }
+
+// folds makes one store of those that are attached.
+func folds(t *testing.T, k stores.Keeper) stores.Fold {
+	t.Helper()
+	f, err := k.Fold(t.Context(), stores.FoldOptions{Root: t.TempDir(), Write: writeFolded(k.Dir, func(int64, int64) {})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// picky does not mount one file.
+type picky struct {
+	stores.Direct
+	file string
+}
+
+func (p picky) Mount(ctx context.Context, m stores.Mount) error {
+	if filepath.Base(m.What) == p.file {
+		return syscall.EIO
+	}
+	return p.Direct.Mount(ctx, m)
+}
+
+// The folded store cannot be mounted: those that it was made of stay.
+func TestFoldedStoreCannotBeMounted(t *testing.T) {
+	folders, _ := chain(t, 3)
+	k := attachedTo(t, folders)
+	f := folds(t, k)
+	k.Mounter = picky{file: f.Store.ID.Encoded() + ".squashfs"}
+	if _, err := k.Settle(t.Context(), true); !errors.Is(err, stores.ErrUnfold) || !errors.Is(err, syscall.EIO) {
+		t.Errorf("%v", err)
+	}
+	well(t, k, 3)
+	folds(t, k)
+	k.Mounter = stores.Direct{}
+	if _, err := k.Settle(t.Context(), true); err != nil {
+		t.Error(err)
+	}
+	well(t, k, 1)
+	entries, err := os.ReadDir(k.Dir)
+	if err != nil || len(entries) != 3 { // with lock and state
+		t.Errorf("left over: %v, %v", entries, err)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -264,7 +265,7 @@ func (c *counter) Write(p []byte) (int, error) {
 
 // unfold puts the folded store in the place of the others. What has come since they
 // were folded may stand on what was left out: then they stay.
-func (k Keeper) unfold(s *State) error {
+func (k Keeper) unfold(ctx context.Context, s *State) error {
 	f := s.Fold
 	after := s.clone()
 	after.Fold = nil
@@ -272,7 +273,11 @@ func (k Keeper) unfold(s *State) error {
 	if err != nil {
 		return err
 	}
-	if why := k.replaceable(*s, *f, at); why != nil {
+	why := k.replaceable(*s, *f, at)
+	if why == nil { // the files of the others go before it is mounted in a slot
+		why = k.try(ctx, f.Store)
+	}
+	if why != nil {
 		if err := after.write(k.Dir); err != nil {
 			return err
 		}
@@ -299,6 +304,36 @@ func (k Keeper) unfold(s *State) error {
 		return err
 	}
 	*s = after
+	return nil
+}
+
+// trial is a mount point beside the slots.
+func (k Keeper) trial() string { return filepath.Join(k.Dir, "trial") }
+
+// try has the kernel mount a store where CRI-O does not look.
+func (k Keeper) try(ctx context.Context, o Store) error {
+	e, err := k.extent(o)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(k.trial(), 0o700); err != nil {
+		return err
+	}
+	err = k.Mounter.Mount(ctx, Mount{What: e.Path, Where: k.trial(), Options: k.options(e), About: o.title()})
+	if err == nil {
+		err = readable(os.DirFS(k.trial()))
+	}
+	return errors.Join(err, k.endTrial(ctx))
+}
+
+// endTrial takes away what a trial has left.
+func (k Keeper) endTrial(ctx context.Context) error {
+	if err := unmountAll(ctx, k.Mounter, k.trial()); err != nil {
+		return err
+	}
+	if err := os.Remove(k.trial()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	return nil
 }
 

@@ -53,7 +53,7 @@ func (k Keeper) Settle(ctx context.Context, stopped bool) ([]Status, error) {
 	}
 	var unfolded error
 	if stopped && s.Fold != nil {
-		unfolded = k.unfold(&s)
+		unfolded = k.unfold(ctx, &s)
 	}
 	problems, err := k.settle(ctx, &s)
 	return s.statuses(problems), errors.Join(unfolded, err)
@@ -95,6 +95,9 @@ func (s *State) statuses(problems map[digest.Digest]error) []Status {
 // settle gives what is wrong with the stores that are not mounted.
 func (k Keeper) settle(ctx context.Context, s *State) (problems map[digest.Digest]error, err error) {
 	if err := k.sweep(s); err != nil {
+		return nil, err
+	}
+	if err := k.endTrial(ctx); err != nil {
 		return nil, err
 	}
 	// What goes wrong with one store keeps nobody from the others.
@@ -252,6 +255,10 @@ func (k Keeper) prepare(o Store, at map[string]int) (Mount, error) {
 		return Mount{}, err
 	}
 	bases, err := k.bases(o, delta, at)
+	return Mount{What: e.Path, Where: k.slot(o), Options: k.options(e), Bases: bases, About: o.title()}, err
+}
+
+func (k Keeper) options(e Extent) []string {
 	options := []string{"ro", "loop"}
 	if e.Offset > 0 {
 		options = append(options, fmt.Sprintf("offset=%d", e.Offset), fmt.Sprintf("sizelimit=%d", e.Size))
@@ -259,7 +266,7 @@ func (k Keeper) prepare(o Store, at map[string]int) (Mount, error) {
 	if k.SELinuxContext != "" {
 		options = append(options, "context="+strconv.Quote(k.SELinuxContext))
 	}
-	return Mount{What: e.Path, Where: k.slot(o), Options: options, Bases: bases, About: o.title()}, err
+	return options
 }
 
 // title is how people know a store.
