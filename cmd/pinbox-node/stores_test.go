@@ -174,3 +174,39 @@ func TestFoldedStoreCannotBeMounted(t *testing.T) {
 		t.Errorf("left over: %v, %v", entries, err)
 	}
 }
+
+// A set asks for an image of a release that is not kept any more: folding keeps it, and
+// what a set asks for since then keeps the stores.
+func TestFoldKeepsWhatSetsAskFor(t *testing.T) {
+	folders, pins := chain(t, 4)
+	k := attachedTo(t, folders)
+	own := func(name, pin string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(k.Sets, name+".yaml"), []byte(sample.SetNamed(name, pin)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	own("first", pins[1])
+	folds(t, k)
+	own("second", pins[2])
+	if _, err := k.Settle(t.Context(), true); !errors.Is(err, stores.ErrUnfold) || !strings.Contains(err.Error(), pins[2]) {
+		t.Errorf("%v", err)
+	}
+	well(t, k, 4)
+	if err := os.Remove(filepath.Join(k.Sets, "second.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	folded := folds(t, k).Store
+	if _, err := k.Settle(t.Context(), true); err != nil {
+		t.Error(err)
+	}
+	well(t, k, 1)
+	for n, want := range []bool{1: true, 2: false, 3: true, 4: true} {
+		for _, name := range []string{"overlay-images/images.json", "pinbox/pinbox.lock.json"} {
+			text, err := os.ReadFile(filepath.Join(filepath.Dir(k.Slots[0]), "5", name))
+			if n > 0 && (err != nil || strings.Contains(string(text), pins[n]) != want) {
+				t.Errorf("%s, image %d of %d: %v", name, n, folded.Images, err)
+			}
+		}
+	}
+}

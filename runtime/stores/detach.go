@@ -131,11 +131,11 @@ func (k Keeper) unreferred(s State, o Store, root string) error {
 	}
 	v.own, _ = k.recordsOf(o) // of one that is lost, nothing is known
 	blockers := append(k.later(s, v, o), v.users()...)
-	wanted, err := k.Wanted()
+	asked, err := k.asked()
 	if err != nil {
-		return fmt.Errorf("the sets cannot be read, so nobody knows what they ask for: %w", err)
+		return err
 	}
-	blockers = append(blockers, v.wanted(wanted)...)
+	blockers = append(blockers, v.wanted(asked)...)
 	slices.Sort(blockers)
 	blockers = slices.Compact(blockers)
 	if len(blockers) == 0 {
@@ -146,6 +146,15 @@ func (k Keeper) unreferred(s State, o Store, root string) error {
 		blockers, more = blockers[:maxBlockers], fmt.Sprintf(", and %d more", n)
 	}
 	return fmt.Errorf("%s: %w: by %s%s", o.title(), ErrInUse, strings.Join(blockers, ", "), more)
+}
+
+// asked are the images that the sets ask for.
+func (k Keeper) asked() ([]pinset.Image, error) {
+	images, err := k.Wanted()
+	if err != nil {
+		return nil, fmt.Errorf("the sets cannot be read, so nobody knows what they ask for: %w", err)
+	}
+	return images, nil
 }
 
 // maxBlockers is how many of those who use a store are named.

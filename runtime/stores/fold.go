@@ -133,10 +133,17 @@ func (k Keeper) folding(s State, o FoldOptions) (f Folding, members []Store, err
 	return f, members, nil
 }
 
-// locks keeps the images of all releases whose stores are folded, and makes one lock
-// of theirs.
+// locks keeps the images of all releases whose stores are folded, and what sets ask
+// for beside those, and makes one lock of theirs.
 func (f *Folding) locks(k Keeper, s State, members []Store, r *keeping) error {
 	have := map[string]bool{}
+	keep := func(img pinset.LockedImage) {
+		if !have[img.Pin] {
+			have[img.Pin] = true
+			f.Lock.Images = append(f.Lock.Images, img)
+		}
+		r.image(img.Config.Encoded())
+	}
 	for _, rel := range slices.Backward(s.Releases) { // the newest platform and sets count
 		i := slices.IndexFunc(members, func(m Store) bool { return m.ID == rel.Store })
 		if i < 0 {
@@ -151,15 +158,26 @@ func (f *Folding) locks(k Keeper, s State, members []Store, r *keeping) error {
 			f.Sets, f.Name = c.Sets, members[i].Name
 		}
 		for _, img := range c.Lock.Images {
-			if !have[img.Pin] {
-				have[img.Pin] = true
-				f.Lock.Images = append(f.Lock.Images, img)
-			}
-			r.image(img.Config.Encoded())
+			keep(img)
 		}
 	}
 	if f.Lock.Version == 0 {
 		return fmt.Errorf("%w: no release has its store here", ErrNothing)
+	}
+	asked, err := k.asked()
+	if err != nil {
+		return err
+	}
+	for _, m := range members {
+		lock, err := readLock(filepath.Join(k.slot(m), lockPath))
+		if err != nil {
+			return err
+		}
+		for _, img := range lock.Images {
+			if slices.ContainsFunc(asked, func(a pinset.Image) bool { return a.String() == img.Pin }) {
+				keep(img)
+			}
+		}
 	}
 	return nil
 }
@@ -367,8 +385,19 @@ func (k Keeper) leftOut(s State, f Fold, at map[string]int, v view) (err error) 
 		return err
 	}
 	users := v.users() // without records of its own, all counts that is nowhere
+	asked, err := k.asked()
+	if err != nil {
+		return err
+	}
+	var replaced records
 	for _, o := range s.Stores {
-		if slices.Contains(f.Replaces, o.ID) || o.Gone {
+		if slices.Contains(f.Replaces, o.ID) {
+			if r, err := k.recordsOf(o); err == nil { // of one that is lost nothing is wanted
+				replaced.images = append(replaced.images, r.images...)
+			}
+			continue
+		}
+		if o.Gone {
 			continue
 		}
 		delta, _, err := k.look(o)
@@ -379,7 +408,8 @@ func (k Keeper) leftOut(s State, f Fold, at map[string]int, v view) (err error) 
 			users = append(users, "the store "+o.title())
 		}
 	}
-	if len(users) > 0 {
+	v.own = &replaced
+	if users = append(users, v.wanted(asked)...); len(users) > 0 {
 		return fmt.Errorf("%w: what it leaves out is wanted by %s", ErrInUse, users[0])
 	}
 	return nil
