@@ -210,3 +210,36 @@ func TestFoldKeepsWhatSetsAskFor(t *testing.T) {
 		}
 	}
 }
+
+// A store whose file is lost or damaged is brought again by attaching it again, from
+// whatever place.
+func TestAttachMends(t *testing.T) {
+	folders, _ := chain(t, 2)
+	k := attachedTo(t, folders)
+	all, err := k.Look()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(k.Dir, all[0].ID.Encoded()+".squashfs")
+	for name, damage := range map[string]func() error{
+		"lost": func() error { return os.Remove(file) }, "cut": func() error { return os.Truncate(file, 4096) },
+	} {
+		reboot(t, k)
+		if err := damage(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := k.Attach(t.Context(), stores.AttachOptions{Source: folders[1], Offered: true}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		well(t, k, 2)
+	}
+	reboot(t, k)
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	place := bring(t, k, stores.AttachOptions{Source: folders[1], InPlace: true}).Place
+	if place != filepath.Join(folders[1], builder.DeltaStoreFile) {
+		t.Errorf("it is used from %q", place)
+	}
+	well(t, k, 2)
+}

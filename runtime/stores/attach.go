@@ -75,6 +75,9 @@ func (k Keeper) Attach(ctx context.Context, o AttachOptions) (a Attached, err er
 		return a, fmt.Errorf("%s: %w", src.Path, err)
 	}
 	if known := s.known(src.id); known != nil {
+		if err := k.mend(ctx, &s, src, o); err != nil {
+			return a, err
+		}
 		return k.again(ctx, &s, *known, o)
 	}
 	if at, ok := k.beside(c); ok {
@@ -92,6 +95,24 @@ func (s *State) known(id digest.Digest) *Release {
 		return &Release{ID: id, Store: id, Name: o.Name}
 	}
 	return nil
+}
+
+// mend brings a store again whose file is lost or damaged.
+func (k Keeper) mend(ctx context.Context, s *State, src source, o AttachOptions) error {
+	there := s.store(src.id)
+	if there == nil {
+		return nil
+	}
+	if why, err := k.problem(*there); err != nil || why == nil || errors.Is(why, ErrNoBase) {
+		return err
+	}
+	mended := *there
+	mended.Place, mended.Offset, mended.Medium = "", 0, false
+	if err := k.bring(ctx, &mended, src, o); err != nil {
+		return err
+	}
+	*there = mended
+	return errors.Join(k.confirm(ctx, s, src.id))
 }
 
 // again makes the release of a store current that is there.

@@ -67,17 +67,25 @@ func (k Keeper) Look() ([]Status, error) {
 	}
 	problems := map[digest.Digest]error{}
 	for _, o := range s.Stores {
-		at, err := mounts()
-		if err != nil {
+		if problems[o.ID], err = k.problem(o); err != nil {
 			return nil, err
-		}
-		if problems[o.ID] = k.amiss(o, at); problems[o.ID] == errNotMounted {
-			if _, err := k.prepare(o, at); err != nil {
-				problems[o.ID] = err
-			}
 		}
 	}
 	return s.statuses(problems), nil
+}
+
+// problem is why a store is away; nil if it is mounted.
+func (k Keeper) problem(o Store) (why, err error) {
+	at, err := mounts()
+	if err != nil {
+		return nil, err
+	}
+	if why = k.amiss(o, at); why == errNotMounted {
+		if _, err := k.prepare(o, at); err != nil {
+			why = err
+		}
+	}
+	return why, nil
 }
 
 func (s *State) statuses(problems map[digest.Digest]error) []Status {
