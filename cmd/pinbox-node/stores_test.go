@@ -243,3 +243,66 @@ func TestAttachMends(t *testing.T) {
 	}
 	well(t, k, 2)
 }
+
+// set is what stands in the only set.
+func set(t *testing.T, k stores.Keeper) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(k.Sets, "s.yaml"))
+	if err != nil {
+		t.Error(err)
+	}
+	return string(text)
+}
+
+// A rollback to a release whose store is away is refused, for good: its sets do not
+// count later, when its medium is plugged in for something else.
+func TestRollbackToWhatIsAway(t *testing.T) {
+	folders, _ := chain(t, 2)
+	k := keep(t, folders[0], "100m")
+	k.KeepPrevious = 1
+	medium := filepath.Join(t.TempDir(), "medium")
+	fixtures.Run(t, "cp", "-r", folders[1], medium)
+	bring(t, k, stores.AttachOptions{Source: medium, InPlace: true})
+	bring(t, k, stores.AttachOptions{Source: folders[2]})
+	newest := set(t, k)
+	reboot(t, k)
+	if err := os.Rename(medium, medium+".out"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Rollback(t.Context()); !errors.Is(err, stores.ErrLost) {
+		t.Errorf("%v", err)
+	}
+	if err := os.Rename(medium+".out", medium); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Settle(t.Context(), false); err != nil {
+		t.Error(err)
+	}
+	well(t, k, 2)
+	if got := set(t, k); got != newest {
+		t.Errorf("sets changed by themselves:\n%s", got)
+	}
+}
+
+// Somebody's own set has the name of one that comes with a store: a rollback gives it
+// back.
+func TestOwnSetOfTheSameName(t *testing.T) {
+	folders, pins := chain(t, 1)
+	k := keep(t, folders[0], "100m")
+	k.KeepPrevious = 1
+	fixtures.Run(t, "umount", k.Slots[0]) // a node without a store of its own
+	own := string(sample.SetNamed("own", pins[0]))
+	if err := errors.Join(os.MkdirAll(k.Sets, 0o755), os.WriteFile(filepath.Join(k.Sets, "s.yaml"), []byte(own), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	bring(t, k, stores.AttachOptions{Source: folders[0]})
+	if got := set(t, k); got == own {
+		t.Error("the set of the store does not count")
+	}
+	if _, err := k.Rollback(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := set(t, k); got != own {
+		t.Errorf("after the rollback:\n%s", got)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
@@ -176,7 +177,7 @@ func (k Keeper) add(ctx context.Context, s *State, src source, c content, o Atta
 	before := s.clone()
 	s.Stores = append(s.Stores, store)
 	if !o.KeepSets {
-		if err := k.leaveSets(s); err != nil {
+		if err := k.leaveSets(s, c.Sets); err != nil {
 			return a, err
 		}
 		s.take(Release{ID: store.ID, Store: store.ID, Name: store.Name, Sets: c.Sets}, k.KeepPrevious)
@@ -249,16 +250,34 @@ func (k Keeper) confirm(ctx context.Context, s *State, id digest.Digest) (proble
 
 // turn makes another release current.
 func (k Keeper) turn(ctx context.Context, s *State, r Release) error {
-	if err := k.leaveSets(s); err != nil {
+	if err := k.has(*s, r); err != nil {
+		return err
+	}
+	if err := k.leaveSets(s, r.Sets); err != nil {
 		return err
 	}
 	s.take(r, k.KeepPrevious)
 	return errors.Join(k.confirm(ctx, s, r.Store))
 }
 
+// has says why a release cannot be made current: its sets would count some day, when
+// its store comes back.
+func (k Keeper) has(s State, r Release) error {
+	o := s.store(r.Store)
+	if o == nil { // the appliance's own
+		return nil
+	}
+	why, err := k.problem(*o)
+	if why != nil {
+		err = fmt.Errorf("the store %s: %w", o.title(), why)
+	}
+	return err
+}
+
 // leaveSets notes the sets of the release that is left, as they are now: somebody may
-// have changed them since they came.
-func (k Keeper) leaveSets(s *State) error {
+// have changed them since they came. So are files of his own that those of the release
+// which comes are written over.
+func (k Keeper) leaveSets(s *State, come map[string]string) error {
 	if len(s.Releases) == 0 { // the appliance's own sets came with no state
 		c, _ := readSets(os.DirFS(k.Slots[0])) // a node without a store of its own has none
 		s.Releases = []Release{{Sets: c}}
@@ -267,23 +286,25 @@ func (k Keeper) leaveSets(s *State) error {
 	if left == nil {
 		return nil
 	}
-	for name := range left.Sets {
-		s.Replaced = append(s.Replaced, name)
-		if s.Switching { // the folder is not yet this release's
-			continue
-		}
+	names := slices.Collect(maps.Keys(left.Sets))
+	s.Replaced = append(s.Replaced, names...)
+	slices.Sort(s.Replaced)
+	s.Replaced = slices.Compact(s.Replaced)
+	if s.Switching { // the folder is not yet this release's
+		return nil
+	}
+	sets := map[string]string{}
+	for _, name := range slices.AppendSeq(names, maps.Keys(come)) {
 		text, err := os.ReadFile(filepath.Join(k.Sets, name))
 		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			delete(left.Sets, name)
+		case errors.Is(err, fs.ErrNotExist): // he has removed it
 		case err != nil:
 			return err
 		default:
-			left.Sets[name] = string(text)
+			sets[name] = string(text)
 		}
 	}
-	slices.Sort(s.Replaced)
-	s.Replaced = slices.Compact(s.Replaced)
+	left.Sets = sets // a map of its own: what comes to nothing has the one before
 	return nil
 }
 
@@ -302,7 +323,10 @@ func (k Keeper) Rollback(ctx context.Context) (Release, error) {
 		return Release{}, ErrNoPrevious
 	}
 	r := *previous
-	if err := k.leaveSets(&s); err != nil {
+	if err := k.has(s, r); err != nil {
+		return r, err
+	}
+	if err := k.leaveSets(&s, r.Sets); err != nil {
 		return r, err
 	}
 	s.Current, s.Switching = r.ID, true
