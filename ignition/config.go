@@ -161,7 +161,9 @@ func (s Store) What() string {
 
 func (s Store) options() string {
 	// nofail: the machine comes up without its store, to be looked at.
-	options := []string{"ro", "nofail"}
+	// nosuid, nodev: what is in an image is for its containers, which see it by a mount
+	// of their own.
+	options := []string{"ro", "nosuid", "nodev", "nofail"}
 	if s.PartitionLabel == "" {
 		options = append(options, "loop")
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/opencontainers/go-digest"
+	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/fixtures"
@@ -304,5 +305,19 @@ func TestOwnSetOfTheSameName(t *testing.T) {
 	}
 	if got := set(t, k); got != own {
 		t.Errorf("after the rollback:\n%s", got)
+	}
+}
+
+// What is in an image gives nobody on the node root, or a device.
+func TestStoresAreNotTrusted(t *testing.T) {
+	folders, _ := chain(t, 1)
+	k := attachedTo(t, folders)
+	var fs unix.Statfs_t
+	if err := unix.Statfs(k.Slots[1], &fs); err != nil {
+		t.Fatal(err)
+	}
+	const want = unix.ST_RDONLY | unix.ST_NOSUID | unix.ST_NODEV
+	if fs.Flags&want != want {
+		t.Errorf("flags of the mount: %#x", fs.Flags)
 	}
 }

@@ -266,8 +266,10 @@ func (k Keeper) prepare(o Store, at map[string]int) (Mount, error) {
 	return Mount{What: e.Path, Where: k.slot(o), Options: k.options(e), Bases: bases, About: o.title()}, err
 }
 
+// options of a mount. Programs and devices of an image are for its containers, which
+// see them by a mount of their own: nobody else gets root by a medium.
 func (k Keeper) options(e Extent) []string {
-	options := []string{"ro", "loop"}
+	options := []string{"ro", "nosuid", "nodev", "loop"}
 	if e.Offset > 0 {
 		options = append(options, fmt.Sprintf("offset=%d", e.Offset), fmt.Sprintf("sizelimit=%d", e.Size))
 	}

@@ -14,7 +14,7 @@ import (
 // The unit of a delta, as systemd itself judges it.
 func TestGoldenUnit(t *testing.T) {
 	m := stores.Mount{
-		What: "/dev/sr0", Where: "/var/lib/pinbox/stores/2", Options: []string{"ro", "loop", "offset=55296", "sizelimit=4096", `context="system_u:object_r:container_ro_file_t:s0"`},
+		What: "/dev/sr0", Where: "/var/lib/pinbox/stores/2", Options: []string{"ro", "nosuid", "nodev", "loop", "offset=55296", "sizelimit=4096", `context="system_u:object_r:container_ro_file_t:s0"`},
 		Bases: []string{"/var/lib/pinbox/stores/0", "/var/lib/pinbox/stores/1"}, About: "edge 100%\n[Install] 0123456789ab",
 	}
 	text, err := render(m)
