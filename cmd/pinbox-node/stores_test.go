@@ -321,3 +321,25 @@ func TestStoresAreNotTrusted(t *testing.T) {
 		t.Errorf("flags of the mount: %#x", fs.Flags)
 	}
 }
+
+// A store that would keep CRI-O from listing any image is refused, whoever made it.
+func TestStoreThatWouldHideTheOthers(t *testing.T) {
+	folders, _ := chain(t, 1)
+	k := keep(t, folders[0], "100m")
+	for name, change := range map[string]string{
+		"it hides what it needs": `echo '{"version":1,"name":"x","bases":[],"needs":[]}' >pinbox/delta.json`,
+		"its records are a pipe": "rm overlay-images/images.json && mkfifo overlay-images/images.json",
+	} {
+		dir := t.TempDir()
+		tree, file := filepath.Join(dir, "tree"), filepath.Join(dir, "delta.squashfs")
+		fixtures.Run(t, "unsquashfs", "-d", tree, filepath.Join(folders[1], builder.DeltaStoreFile))
+		fixtures.Run(t, "sh", "-ec", `cd "$0" && `+change, tree)
+		fixtures.Run(t, "mksquashfs", tree, file, "-comp", "zstd")
+		sum := strings.Fields(fixtures.Run(t, "sha256sum", file))[0]
+		_, err := k.Attach(t.Context(), stores.AttachOptions{Source: file, Digest: digest.Digest("sha256:" + sum)})
+		if !errors.Is(err, stores.ErrNotStore) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	nothing(t, k)
+}

@@ -72,6 +72,9 @@ func (k Keeper) Attach(ctx context.Context, o AttachOptions) (a Attached, err er
 	}
 	defer image.Close()
 	c, err := readContent(image)
+	if err == nil {
+		err = c.stands(image)
+	}
 	if err != nil {
 		return a, fmt.Errorf("%s: %w", src.Path, err)
 	}

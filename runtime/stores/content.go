@@ -110,12 +110,50 @@ func readSets(store fs.FS) (map[string]string, error) {
 		if err == nil {
 			_, _, err = pinset.DecodeSets(bytes.NewReader(text), name)
 		}
-		if err != nil || !filepath.IsLocal(e.Name()) || strings.HasPrefix(e.Name(), ".") {
+		if err == nil && (!filepath.IsLocal(e.Name()) || strings.HasPrefix(e.Name(), ".")) {
+			err = fs.ErrInvalid
+		}
+		if err != nil {
 			return nil, fmt.Errorf("%w: %s: %w", ErrNotStore, name, err)
 		}
 		sets[e.Name()] = string(text)
 	}
 	return sets, nil
+}
+
+// stands says why CRI-O could not list the images of a store, and so none of any other:
+// its records are no files, or stand on layers that it neither has nor says it needs.
+func (c content) stands(store fs.FS) error {
+	for _, name := range []string{"overlay-images/images.json", "overlay-images/images.lock", "overlay-layers/layers.json", "overlay-layers/layers.lock"} {
+		fi, err := fs.Stat(store, name)
+		if err == nil && !fi.Mode().IsRegular() { // a pipe keeps who opens it for ever
+			err = fs.ErrInvalid
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %s: %w", ErrNotStore, name, err)
+		}
+	}
+	r, err := readRecords(store)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNotStore, err)
+	}
+	known := map[string]bool{"": true}
+	for _, n := range c.Delta.Needs {
+		known[n.Layer] = true
+	}
+	var on []string
+	for _, l := range r.layers {
+		known[l.ID], on = true, append(on, l.Parent)
+	}
+	for _, img := range r.images {
+		on = append(on, img.Layer)
+	}
+	for _, layer := range on {
+		if !known[layer] {
+			return fmt.Errorf("%w: it stands on the layer %s, and does not say that it needs it", ErrNotStore, layer)
+		}
+	}
+	return nil
 }
 
 func document(store fs.FS, name string) ([]byte, error) {
