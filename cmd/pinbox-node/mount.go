@@ -28,7 +28,8 @@ func mountCommand() *cobra.Command {
 			return showStores(cmd.OutOrStdout(), output, storeStatuses(all))
 		},
 	}
-	f.add(cmd.Flags(), time.Minute)
+	// CRI-O waits. Whoever is at the stores, for minutes perhaps, has mounted them first.
+	f.add(cmd.Flags(), 5*time.Second)
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "table, or json for programs")
 	return cmd
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
@@ -342,4 +343,17 @@ func TestStoreThatWouldHideTheOthers(t *testing.T) {
 		}
 	}
 	nothing(t, k)
+}
+
+// CRI-O is restarted while a store is copied or folded: that keeps it waiting, but not
+// as long as its unit lets it.
+func TestMountDoesNotWaitForACopy(t *testing.T) {
+	unit, err := os.ReadFile(filepath.Join(fixtures.Root(t), "ignition/templates/mount.service"))
+	if err != nil || !strings.Contains(string(unit), "TimeoutStartSec=60\n") {
+		t.Fatal(err)
+	}
+	wait, err := time.ParseDuration(mountCommand().Flags().Lookup("wait").DefValue)
+	if err != nil || wait > 10*time.Second {
+		t.Errorf("%v, %v", wait, err)
+	}
 }
