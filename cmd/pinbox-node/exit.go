@@ -44,6 +44,7 @@ var outcomes = []struct {
 	{cri.ErrNoAnswer, 1, "Is crio.service running, and are you root? --socket names its socket."},
 	{stores.ErrUnfold, 1, "The stores stay as they were; fold them again."},
 	{stores.ErrPlatform, 3, "Build it for this node: spec.platform of the appliance file."},
+	{stores.ErrInPlace, 3, "Let it be copied: leave --in-place out."},
 	{stores.ErrUnread, 3, "Take /etc/crio/crio.conf.d/50-pinbox-stores from the config.bu of any appliance, make the folders that it names, and restart CRI-O."},
 	{stores.ErrNoBase, 3, "Attach the stores in between first, or build a delta for what this node has: `pinbox delta --from`."},
 	{stores.ErrNotStore, 3, "Name what `pinbox delta` or `pinbox build` made."},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -31,7 +32,7 @@ func (f nodeFlags) slots() (slots, read, others []string) {
 	config, _ := crio.ReadConfig(os.DirFS(f.crio)) // what is wrong with it, the pass says
 	stores := config.ImageStores()
 	for _, slot := range crio.Slots() {
-		here := filepath.Join(f.state, "stores", filepath.Base(slot))
+		here := filepath.Join(f.stateDir(), "stores", filepath.Base(slot))
 		slots = append(slots, here)
 		if slices.Contains(stores, slot) {
 			read = append(read, here)
@@ -45,6 +46,34 @@ func (f nodeFlags) slots() (slots, read, others []string) {
 	return slots, read, others
 }
 
+// stateDir is the folder of the state as the kernel names it in its table of mounts.
+func (f nodeFlags) stateDir() string {
+	if real, err := filepath.EvalSymlinks(f.state); err == nil {
+		return real
+	}
+	return f.state // it is not there yet
+}
+
+// wanted are the images that somebody asks for: the sets, and on a node that the Machine
+// Config Operator manages what that pins.
+func (f nodeFlags) wanted() ([]pinset.Image, error) {
+	sets, err := f.readSets()
+	if owner, ownerErr := f.ownerOf(); ownerErr != nil || owner != runtime.MCO {
+		return pinset.Union(sets...), errors.Join(err, ownerErr)
+	}
+	if errors.Is(err, fs.ErrNotExist) { // such a node need not have them
+		err = nil
+	}
+	config, configErr := crio.ReadConfig(os.DirFS(f.crio))
+	pinned := pinset.Set{}
+	for _, pin := range config.PinnedImages {
+		if img, err := pinset.ParseImage(pin); err == nil { // else a pattern, which is nobody's wish
+			pinned.Images = append(pinned.Images, img)
+		}
+	}
+	return pinset.Union(append(sets, pinned)...), errors.Join(err, configErr)
+}
+
 // keeper looks after the stores that are attached.
 func (f nodeFlags) keeper() (stores.Keeper, error) {
 	etc := filepath.Dir(filepath.Clean(f.sets)) // /etc/pinbox
@@ -52,10 +81,7 @@ func (f nodeFlags) keeper() (stores.Keeper, error) {
 	k := stores.Keeper{
 		Keys: filepath.Join(etc, "keys.d"),
 		Dir:  filepath.Join(f.state, "stores.d"), Sets: f.sets, Mounter: stores.Direct{}, Open: openStore, Disc: openDisc,
-		Wanted: func() ([]pinset.Image, error) {
-			sets, err := f.readSets()
-			return pinset.Union(sets...), err
-		},
+		Wanted:       f.wanted,
 		KeepPrevious: config.KeepPrevious, SELinuxContext: config.SELinuxContext, Wait: f.wait,
 	}
 	k.Slots, k.Read, k.Others = f.slots()
@@ -89,7 +115,7 @@ func (f nodeFlags) settle(ctx context.Context) ([]runtime.StoreStatus, error) {
 	var all []stores.Status
 	if f.asBefore {
 		all, err = k.Look()
-	} else if all, err = k.Settle(ctx, false); errors.Is(err, stores.ErrBusy) {
+	} else if all, err = k.Settle(ctx, nil); errors.Is(err, stores.ErrBusy) {
 		all, err = k.Look()
 	}
 	return storeStatuses(all), err
@@ -124,13 +150,14 @@ func (f nodeFlags) mainRoot(ctx context.Context) (string, error) {
 	return client.Root(ctx)
 }
 
-// stopped says that CRI-O does not run.
-func (f nodeFlags) stopped() bool {
+// stopped says whether CRI-O does not run, nor starts.
+func (f nodeFlags) stopped(ctx context.Context) bool {
 	conn, err := net.Dial("unix", strings.TrimPrefix(f.socket, "unix://"))
 	if err == nil {
 		_ = conn.Close() // it was a knock at the door
+		return false
 	}
-	return err != nil
+	return !systemd.Running() || !systemd.Alive(ctx, "crio.service")
 }
 
 // follow has the images of the current sets pinned: by a pass, or by the pinbox-node

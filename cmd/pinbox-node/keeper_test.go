@@ -35,13 +35,13 @@ func keep(t *testing.T, base string, bytes string) stores.Keeper {
 	t.Helper()
 	state := t.TempDir()
 	fixtures.Run(t, "mount", "-t", "tmpfs", "-o", "size="+bytes, "tmpfs", state)
-	f := nodeFlags{state: state, sets: filepath.Join(t.TempDir(), "sets.d"), crio: t.TempDir()}
+	f := nodeFlags{state: state, sets: filepath.Join(t.TempDir(), "sets.d"), crio: t.TempDir(), owner: "pinbox"}
 	k, err := f.keeper()
 	if err != nil {
 		t.Fatal(err)
 	}
 	k.Mounter, k.Read = stores.Direct{}, k.Slots // there is no CRI-O
-	if err := os.MkdirAll(k.Slots[0], 0o755); err != nil {
+	if err := errors.Join(os.MkdirAll(k.Slots[0], 0o755), os.MkdirAll(k.Sets, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	fixtures.Run(t, "mount", "-t", "squashfs", "-o", "ro,loop", filepath.Join(base, builder.StoreFile), k.Slots[0])

@@ -21,7 +21,7 @@ func mountCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			all, err := keeper.Settle(cmd.Context(), f.stopped())
+			all, err := keeper.Settle(cmd.Context(), func() bool { return f.stopped(cmd.Context()) })
 			if err != nil {
 				return err
 			}

@@ -103,7 +103,7 @@ func TestUnmountOfWhatIsBusy(t *testing.T) {
 	if err := os.Remove(filepath.Join(k.Sets, "s.yaml")); err != nil { // which asks for an image of the first
 		t.Fatal(err)
 	}
-	if _, err := k.Detach(t.Context(), "2", t.TempDir()); err != nil {
+	if _, err := k.Detach(t.Context(), "2", mainStore(t)); err != nil {
 		t.Error(err)
 	}
 	well(t, k, 1)
@@ -117,7 +117,7 @@ func TestStateIsLost(t *testing.T) {
 	if err := os.Remove(filepath.Join(k.Dir, "state.json")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.Settle(t.Context(), false); !errors.Is(err, stores.ErrState) {
+	if _, err := k.Settle(t.Context(), nil); !errors.Is(err, stores.ErrState) {
 		t.Errorf("%v", err)
 	}
 	reboot(t, k)
@@ -132,10 +132,20 @@ func TestStateIsLost(t *testing.T) {
 	well(t, k, 2)
 }
 
+// mainStore is the root of a CRI-O that has nothing.
+func mainStore(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "overlay-layers"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
 // folds makes one store of those that are attached.
 func folds(t *testing.T, k stores.Keeper) stores.Fold {
 	t.Helper()
-	f, err := k.Fold(t.Context(), stores.FoldOptions{Root: t.TempDir(), Write: writeFolded(k.Dir, func(int64, int64) {})})
+	f, err := k.Fold(t.Context(), stores.FoldOptions{Root: mainStore(t), Write: writeFolded(k.Dir, func(int64, int64) {})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,18 +171,18 @@ func TestFoldedStoreCannotBeMounted(t *testing.T) {
 	k := attachedTo(t, folders)
 	f := folds(t, k)
 	k.Mounter = picky{file: f.Store.ID.Encoded() + ".squashfs"}
-	if _, err := k.Settle(t.Context(), true); !errors.Is(err, stores.ErrUnfold) || !errors.Is(err, syscall.EIO) {
+	if _, err := k.Settle(t.Context(), func() bool { return true }); !errors.Is(err, stores.ErrUnfold) || !errors.Is(err, syscall.EIO) {
 		t.Errorf("%v", err)
 	}
 	well(t, k, 3)
 	folds(t, k)
 	k.Mounter = stores.Direct{}
-	if _, err := k.Settle(t.Context(), true); err != nil {
+	if _, err := k.Settle(t.Context(), func() bool { return true }); err != nil {
 		t.Error(err)
 	}
 	well(t, k, 1)
 	entries, err := os.ReadDir(k.Dir)
-	if err != nil || len(entries) != 3 { // with lock and state
+	if err != nil || len(entries) != 4 { // with locks and state
 		t.Errorf("left over: %v, %v", entries, err)
 	}
 }
@@ -191,7 +201,7 @@ func TestFoldKeepsWhatSetsAskFor(t *testing.T) {
 	own("first", pins[1])
 	folds(t, k)
 	own("second", pins[2])
-	if _, err := k.Settle(t.Context(), true); !errors.Is(err, stores.ErrUnfold) || !strings.Contains(err.Error(), pins[2]) {
+	if _, err := k.Settle(t.Context(), func() bool { return true }); !errors.Is(err, stores.ErrUnfold) || !strings.Contains(err.Error(), pins[2]) {
 		t.Errorf("%v", err)
 	}
 	well(t, k, 4)
@@ -199,7 +209,7 @@ func TestFoldKeepsWhatSetsAskFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	folded := folds(t, k).Store
-	if _, err := k.Settle(t.Context(), true); err != nil {
+	if _, err := k.Settle(t.Context(), func() bool { return true }); err != nil {
 		t.Error(err)
 	}
 	well(t, k, 1)
@@ -277,7 +287,7 @@ func TestRollbackToWhatIsAway(t *testing.T) {
 	if err := os.Rename(medium+".out", medium); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.Settle(t.Context(), false); err != nil {
+	if _, err := k.Settle(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 	well(t, k, 2)

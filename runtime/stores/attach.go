@@ -22,6 +22,7 @@ var (
 	ErrPlatform = errors.New("the store is for another architecture")
 	ErrNoSlot   = errors.New("every slot has a store")
 	ErrUnread   = errors.New("CRI-O is not configured to read stores at the slots")
+	ErrInPlace  = errors.New("a node that wants signatures uses no medium in place")
 )
 
 // AttachOptions of a store.
@@ -85,7 +86,10 @@ func (k Keeper) Attach(ctx context.Context, o AttachOptions) (a Attached, err er
 		return k.again(ctx, &s, *known, o)
 	}
 	if at, ok := k.beside(c); ok {
-		return Attached{Store: Store{ID: src.id, Slot: filepath.Base(at), Images: len(c.Lock.Images)}, Found: true, Appliance: true}, nil
+		if own := s.release(""); own != nil && s.Current != "" && !o.Offered && !o.KeepSets {
+			err = k.turn(ctx, &s, *own)
+		}
+		return Attached{Store: Store{ID: src.id, Slot: filepath.Base(at), Images: len(c.Lock.Images)}, Found: true, Appliance: true}, err
 	}
 	return k.add(ctx, &s, src, c, o)
 }
@@ -101,13 +105,15 @@ func (s *State) known(id digest.Digest) *Release {
 	return nil
 }
 
-// mend brings a store again whose file is lost or damaged.
+// mend brings a store again whose file is lost or damaged, or was used in place.
 func (k Keeper) mend(ctx context.Context, s *State, src source, o AttachOptions) error {
 	there := s.store(src.id)
 	if there == nil {
 		return nil
 	}
-	if why, err := k.problem(*there); err != nil || why == nil || errors.Is(why, ErrNoBase) {
+	why, err := k.problem(*there)
+	stays := there.Place == "" || o.InPlace || o.Offered // where it is
+	if err != nil || stays && (why == nil || errors.Is(why, ErrNoBase)) {
 		return err
 	}
 	mended := *there
@@ -176,6 +182,9 @@ func (k Keeper) add(ctx context.Context, s *State, src source, c content, o Atta
 	if err := k.bring(ctx, &store, src, o); err != nil {
 		return a, err
 	}
+	if c, err = k.believe(store); err != nil {
+		return a, err
+	}
 	a.Store, a.Unchecked = store, len(src.signature) > 0 && !hasKeys(k.Keys)
 	before := s.clone()
 	s.Stores = append(s.Stores, store)
@@ -192,8 +201,27 @@ func (k Keeper) add(ctx context.Context, s *State, src source, c content, o Atta
 	return a, err
 }
 
-// bring copies the file of a store, or reads it where it stays. What it says of itself
-// is believed from here on.
+// believe reads what a store says of itself once more: what was read before its sum was
+// known may not be what was copied.
+func (k Keeper) believe(o Store) (c content, err error) {
+	image, e, err := k.open(o)
+	if err != nil {
+		return c, err
+	}
+	defer image.Close()
+	if c, err = readContent(image); err == nil {
+		err = c.stands(image)
+	}
+	if err == nil && c.Token != o.Token {
+		err = ErrDamaged
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", e.Path, err)
+	}
+	return c, err
+}
+
+// bring copies the file of a store, or reads it where it stays.
 func (k Keeper) bring(ctx context.Context, store *Store, src source, o AttachOptions) error {
 	keys, err := readKeys(k.Keys)
 	if err != nil {
@@ -202,6 +230,9 @@ func (k Keeper) bring(ctx context.Context, store *Store, src source, o AttachOpt
 	c := copier{ctx: ctx, want: src.id, done: o.Done}
 	if c.judge, err = newJudge(keys, src.signature); err != nil {
 		return fmt.Errorf("%s: %w", src.Path, err)
+	}
+	if c.judge != nil && o.InPlace && src.medium { // nobody would check it at the next boot
+		return fmt.Errorf("%s: %w", src.Path, ErrInPlace)
 	}
 	defer c.judge.stop()
 	if store.Size = src.Size; o.InPlace {

@@ -109,7 +109,7 @@ func TestRollbackAndDetach(t *testing.T) {
 	if got := s.mounted(); got != 1 {
 		t.Errorf("%d mounts", got)
 	}
-	if left := s.left(); !slices.Equal(left, []string{".lock", "state.json", "worker.yaml"}) {
+	if left := s.left(); !slices.Equal(left, []string{"state.json", "worker.yaml"}) {
 		t.Errorf("left over: %v", left)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"unicode"
 
 	"github.com/opencontainers/go-digest"
 
@@ -48,8 +49,19 @@ func readContent(store fs.FS) (c content, err error) {
 	if c.Delta, err = readDelta(store); err != nil {
 		return c, err
 	}
+	c.Delta.Name = printable(c.Delta.Name)
 	c.Sets, err = readSets(store)
 	return c, err
+}
+
+// printable is a name as a terminal may show it.
+func printable(name string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '_'
+		}
+		return r
+	}, name)
 }
 
 // Where a store keeps what it says of itself: builder/line.go.

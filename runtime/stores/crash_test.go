@@ -82,7 +82,7 @@ func (s *site) converges(last []string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	want := []string{".lock", "state.json", "worker.yaml"}
+	want := []string{"state.json", "worker.yaml"}
 	for _, o := range state.Stores {
 		want = append(want, o.ID.Encoded()+".squashfs")
 	}

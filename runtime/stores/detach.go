@@ -1,11 +1,13 @@
 package stores
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -86,10 +88,14 @@ func (k Keeper) detach(ctx context.Context, s *State, o Store, root string) erro
 // leave goes on with a store that is being detached: it is taken away first and then
 // looked at again, since CRI-O does not wait for us.
 func (k Keeper) leave(ctx context.Context, s *State, o Store) error {
-	if err := unmountAll(ctx, k.Mounter, k.slot(o)); err != nil {
-		return err
+	why := k.unreferred(*s, o, o.Leaving) // it may be long since it was looked at
+	if why == nil {
+		if err := unmountAll(ctx, k.Mounter, k.slot(o)); err != nil {
+			return err
+		}
+		why = k.unreferred(*s, o, o.Leaving)
 	}
-	if k.unreferred(*s, o, o.Leaving) != nil { // or nobody can tell: it comes back
+	if why != nil { // or nobody can tell: it comes back
 		s.store(o.ID).Leaving = ""
 		return s.write(k.Dir)
 	}
@@ -123,8 +129,8 @@ func (k Keeper) unreferred(s State, o Store, root string) error {
 		return err
 	}
 	v := view{others: map[string]bool{}, images: map[string]bool{}, names: map[string]bool{}}
-	if v.main, err = readRecords(os.DirFS(root)); err != nil {
-		return fmt.Errorf("%s: %w", root, err)
+	if v.main, err = readMain(root); err != nil {
+		return err
 	}
 	if err := k.others(&v, o, at); err != nil {
 		return err
@@ -257,21 +263,42 @@ func (v view) wanted(images []pinset.Image) (all []string) {
 
 // others reads the records of all other stores.
 func (k Keeper) others(v *view, o Store, at map[string]int) error {
-	roots := slices.Clone(k.Others)
 	for _, slot := range k.Slots {
-		if at[slot] > 0 && slot != k.slot(o) {
-			roots = append(roots, slot)
+		if at[slot] == 0 || slot == k.slot(o) {
+			continue
 		}
+		r, err := readRecords(os.DirFS(slot))
+		if err != nil {
+			return fmt.Errorf("%s: %w", slot, err)
+		}
+		v.addOther(r)
 	}
-	for _, root := range roots {
+	for _, root := range k.Others {
 		r, err := readRecords(os.DirFS(root))
 		if err != nil {
 			return fmt.Errorf("%s: %w", root, err)
 		}
+		// What stands on a layer names it by its link: one that another program has
+		// written has others.
+		r.layers = slices.DeleteFunc(r.layers, func(l record) bool { return !k.linked(o, root, l.ID) })
 		v.addOther(r)
 	}
 	v.addImages(v.main.images)
 	return nil
+}
+
+// linked says whether a folder has a layer under the link that a store has it under.
+func (k Keeper) linked(o Store, root, layer string) bool {
+	name := filepath.Join("overlay", layer, "link")
+	link, err := os.ReadFile(filepath.Join(k.slot(o), name))
+	if errors.Is(err, fs.ErrNotExist) {
+		if image, _, failed := k.open(o); failed == nil {
+			defer image.Close()
+			link, err = fs.ReadFile(image, name)
+		}
+	}
+	there, thereErr := os.ReadFile(filepath.Join(root, name))
+	return err == nil && thereErr == nil && bytes.Equal(link, there)
 }
 
 // recordsOf a store, mounted or not.

@@ -49,18 +49,19 @@ type Folding struct {
 }
 
 // Fold writes the stores that were attached as one, without what nothing refers to
-// any more. It takes their place when CRI-O starts next.
+// any more. It takes their place when CRI-O starts next. While it writes, others may
+// attach, detach and roll back: whether it can take their place is found out then.
 func (k Keeper) Fold(ctx context.Context, o FoldOptions) (f Fold, err error) {
-	s, release, err := k.begin(ctx)
+	end, err := k.lockFile(ctx, foldLock)
 	if err != nil {
 		return f, err
 	}
-	defer release()
-	if s.Fold != nil {
-		return *s.Fold, nil
-	}
-	folding, members, err := k.folding(s, o)
-	if err != nil {
+	defer end()
+	s, folding, members, err := k.plan(ctx, o)
+	if err != nil || s.Fold != nil {
+		if s.Fold != nil {
+			f = *s.Fold
+		}
 		return f, err
 	}
 	var bytes int64
@@ -79,9 +80,45 @@ func (k Keeper) Fold(ctx context.Context, o FoldOptions) (f Fold, err error) {
 	// One of them may have all that is kept already.
 	f.Replaces = slices.DeleteFunc(f.Replaces, func(id digest.Digest) bool { return id == f.Store.ID })
 	f.Root = o.Root
-	s.Fold = &f
-	return f, s.write(k.Dir)
+	return f, k.record(ctx, f)
 }
+
+// foldLock is held by who writes a folded store, which may take long.
+const foldLock = ".fold.lock"
+
+// plan looks at what there is to fold.
+func (k Keeper) plan(ctx context.Context, o FoldOptions) (s State, f Folding, members []Store, err error) {
+	s, release, err := k.begin(ctx)
+	if err != nil {
+		return s, f, nil, err
+	}
+	defer release()
+	if s.Fold != nil {
+		return s, f, nil, nil
+	}
+	f, members, err = k.folding(s, o)
+	return s, f, members, err
+}
+
+// record gives the folded store its name, and has it take its place some day.
+func (k Keeper) record(ctx context.Context, f Fold) error {
+	s, release, err := k.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := os.Rename(k.folded(), k.file(f.Store)); err != nil {
+		return err
+	}
+	if err := atomicfile.SyncDir(k.Dir); err != nil {
+		return err
+	}
+	s.Fold = &f
+	return s.write(k.Dir)
+}
+
+// folded is the name of a folded store until its digest is known.
+func (k Keeper) folded() string { return filepath.Join(k.Dir, "fold"+fileSuffix) }
 
 // folding decides what is kept.
 func (k Keeper) folding(s State, o FoldOptions) (f Folding, members []Store, err error) {
@@ -116,9 +153,9 @@ func (k Keeper) folding(s State, o FoldOptions) (f Folding, members []Store, err
 	if err := f.locks(k, s, members, &r); err != nil {
 		return f, nil, err
 	}
-	main, err := readRecords(os.DirFS(o.Root))
+	main, err := readMain(o.Root)
 	if err != nil {
-		return f, nil, fmt.Errorf("%s: %w", o.Root, err)
+		return f, nil, err
 	}
 	for _, l := range main.layers {
 		r.keep(l.Parent)
@@ -222,7 +259,7 @@ func (r *keeping) keep(layer string) {
 
 // write writes the folded store into the state's folder.
 func (k Keeper) write(ctx context.Context, o FoldOptions, f Folding) (Store, error) {
-	path := filepath.Join(k.Dir, "fold"+fileSuffix)
+	path := k.folded()
 	out, err := atomicfile.CreateVia(path+partSuffix, path, 0o600)
 	if err != nil {
 		return Store{}, err
@@ -240,11 +277,7 @@ func (k Keeper) write(ctx context.Context, o FoldOptions, f Folding) (Store, err
 	if err != nil {
 		return Store{}, err
 	}
-	store := Store{ID: sum.Digest(), Name: f.Name, Size: size.n, Images: len(f.Images), Token: c.Token}
-	if err := os.Rename(path, k.file(store)); err != nil {
-		return Store{}, err
-	}
-	return store, atomicfile.SyncDir(k.Dir)
+	return Store{ID: sum.Digest(), Name: f.Name, Size: size.n, Images: len(f.Images), Token: c.Token}, nil
 }
 
 // reread reads what was written from the disk itself: it will be the only copy.
@@ -378,8 +411,8 @@ func (k Keeper) replaceable(s State, f Fold, at map[string]int) error {
 
 // leftOut finds what stands on a layer, or is of an image, that is nowhere else.
 func (k Keeper) leftOut(s State, f Fold, at map[string]int, v view) (err error) {
-	if v.main, err = readRecords(os.DirFS(f.Root)); err != nil {
-		return fmt.Errorf("%s: %w", f.Root, err)
+	if v.main, err = readMain(f.Root); err != nil {
+		return err
 	}
 	if err := k.others(&v, f.Store, at); err != nil {
 		return err

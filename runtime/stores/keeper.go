@@ -55,13 +55,20 @@ type Image interface {
 // ErrBusy says that another pinbox-node attaches or detaches a store.
 var ErrBusy = errors.New("another pinbox-node is at the stores")
 
-// lock lets one process at a time change something. Programs that it runs hold the
-// lock too: when it is killed, the next one waits for them.
+// lock lets one process at a time change something.
 func (k Keeper) lock(ctx context.Context) (release func(), err error) {
+	return k.lockFile(ctx, stateLock)
+}
+
+const stateLock = ".lock"
+
+// lockFile holds one of the locks. So do programs that we run: when we are killed, the
+// next pinbox-node waits for them.
+func (k Keeper) lockFile(ctx context.Context, name string) (release func(), err error) {
 	if err := os.MkdirAll(k.Dir, 0o755); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(k.Dir, ".lock")
+	path := filepath.Join(k.Dir, name)
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT, 0o600) // not close-on-exec
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -87,6 +94,16 @@ func (k Keeper) lock(ctx context.Context) (release func(), err error) {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+// held says whether somebody holds a lock.
+func (k Keeper) held(name string) bool {
+	f, err := os.Open(filepath.Join(k.Dir, name))
+	if err != nil {
+		return false
+	}
+	defer f.Close() // which releases
+	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
 // begin locks the stores, and makes them as the state says. The caller calls release.

@@ -175,7 +175,7 @@ func (s *site) removes(id string) {
 // lock of a release.
 func (s *site) lock(release int) pinset.Lock { return appliance.Lock(s.t, s.stores[release]) }
 
-// left is what stands in pinbox's own folders.
+// left is what stands in pinbox's own folders, but for locks.
 func (s *site) left() (files []string) {
 	s.t.Helper()
 	for _, dir := range []string{"var/lib/pinbox/stores.d", "etc/pinbox/sets.d"} {
@@ -184,7 +184,9 @@ func (s *site) left() (files []string) {
 			s.t.Fatal(err)
 		}
 		for _, e := range entries {
-			files = append(files, e.Name())
+			if !strings.HasSuffix(e.Name(), ".lock") {
+				files = append(files, e.Name())
+			}
 		}
 	}
 	return files

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/opencontainers/go-digest"
@@ -57,6 +59,20 @@ func readRecords(store fs.FS) (r records, err error) {
 // layer says whether the store has one.
 func (r records) layer(id string) bool {
 	return slices.ContainsFunc(r.layers, func(l record) bool { return l.ID == id })
+}
+
+// readMain reads the records of CRI-O's own store. One that is not there, perhaps since
+// its disk is not, is not one that uses nothing.
+func readMain(root string) (records, error) {
+	_, err := os.Stat(filepath.Join(root, "overlay-layers"))
+	var r records
+	if err == nil {
+		r, err = readRecords(os.DirFS(root))
+	}
+	if err != nil {
+		return records{}, fmt.Errorf("CRI-O's own store %s: %w", root, err)
+	}
+	return r, nil
 }
 
 // list reads the records of several files; one that is not there has none.

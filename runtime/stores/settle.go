@@ -34,9 +34,9 @@ var (
 )
 
 // Settle makes the node as the state says: what is whole and has its base is mounted,
-// what is not is not. stopped says that CRI-O does not run, so a folded store may take
-// its place.
-func (k Keeper) Settle(ctx context.Context, stopped bool) ([]Status, error) {
+// what is not is not. stopped says whether CRI-O does not run, so that a folded store
+// may take its place; nil if it does.
+func (k Keeper) Settle(ctx context.Context, stopped func() bool) ([]Status, error) {
 	if _, err := os.Stat(stateFile(k.Dir)); errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Stat(k.Dir); errors.Is(err, fs.ErrNotExist) {
 			return nil, nil // no store ever came
@@ -52,7 +52,7 @@ func (k Keeper) Settle(ctx context.Context, stopped bool) ([]Status, error) {
 		return nil, err
 	}
 	var unfolded error
-	if stopped && s.Fold != nil {
+	if s.Fold != nil && stopped != nil && stopped() {
 		unfolded = k.unfold(ctx, &s)
 	}
 	problems, err := k.settle(ctx, &s)
@@ -137,17 +137,20 @@ func (k Keeper) sweep(s *State) error {
 	if err := os.Remove(k.part()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	known := map[string]bool{filepath.Base(stateFile(k.Dir)): true, ".lock": true}
+	known := map[string]bool{}
 	for _, o := range s.Stores {
 		known[filepath.Base(k.file(o))] = true
 	}
 	if s.Fold != nil {
 		known[filepath.Base(k.file(s.Fold.Store))] = true
 	}
+	if k.held(foldLock) {
+		known[filepath.Base(k.folded())], known[filepath.Base(k.folded())+partSuffix] = true, true
+	}
 	entries, err := os.ReadDir(k.Dir)
 	for _, e := range entries {
 		ours := strings.HasSuffix(e.Name(), fileSuffix) || strings.HasSuffix(e.Name(), partSuffix)
-		if ours && !known[e.Name()] {
+		if ours && !known[e.Name()] && !e.IsDir() {
 			err = errors.Join(err, os.Remove(filepath.Join(k.Dir, e.Name())))
 		}
 	}

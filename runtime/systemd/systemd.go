@@ -28,6 +28,18 @@ func Reload(ctx context.Context, unit string) error {
 	return wait(ctx, unit, conn.ReloadUnitContext)
 }
 
+// Alive says whether a service has a process, from its start on. If systemd does not
+// answer, it has.
+func Alive(ctx context.Context, unit string) bool {
+	conn, err := dbus.NewWithContext(ctx)
+	if err != nil {
+		return true
+	}
+	defer conn.Close()
+	pid, err := conn.GetServicePropertyContext(ctx, unit, "MainPID")
+	return err != nil || pid.Value.Value() != uint32(0)
+}
+
 // Service is what sd_notify(3) is told. Without systemd nothing is.
 type Service struct{}
 
