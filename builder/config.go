@@ -143,6 +143,9 @@ func configure(a Appliance, sets []pinset.Set, registries []byte) (configFiles, 
 	if err != nil {
 		return configFiles{}, err
 	}
+	if c.AutoAttach && !c.HasKeys() {
+		notes = append(notes, "spec.node.autoAttach: whoever can plug in a medium says what the nodes run; with keys in "+ignition.KeysDir+", by a Butane file, they want signatures")
+	}
 	files, err := a.Spec.fit(c)
 	files.secret, files.notes = c.PullSecret != nil, notes
 	return files, err

@@ -3,10 +3,12 @@
 package ignition
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"golang.org/x/crypto/ssh"
@@ -43,6 +45,9 @@ const DefaultSELinuxContext = "system_u:object_r:container_ro_file_t:s0"
 
 // SetsDir is the folder of PinnedImageSets that pinbox-node watches.
 const SetsDir = "/etc/pinbox/sets.d"
+
+// KeysDir is the folder of keys with which stores are signed that a node may attach.
+const KeysDir = "/etc/pinbox/keys.d"
 
 // RegistriesPath is the drop-in of registries.conf. What it says of a source stands
 // over registries.conf and earlier drop-ins: containers-registries.conf.d(5).
@@ -142,6 +147,11 @@ func (c Config) Validate() error {
 // node is what pinbox-node goes by when stores are attached.
 func (c Config) node() crio.NodeConfig {
 	return crio.NodeConfig{KeepPrevious: c.KeepPrevious, SELinuxContext: c.Store.SELinuxContext}
+}
+
+// HasKeys says whether a snippet speaks of the folder of keys.
+func (c Config) HasKeys() bool {
+	return slices.ContainsFunc(c.Snippets, func(s Snippet) bool { return bytes.Contains(s.Content, []byte(KeysDir)) })
 }
 
 // What is what the node mounts, or has there.
