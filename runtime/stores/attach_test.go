@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -41,6 +42,38 @@ func TestFourDeltas(t *testing.T) {
 	out := s.must("stores").Out
 	if strings.Count(out, "mounted") != 4 || strings.Count(out, "current") != 1 || strings.Count(out, "previous") != 1 {
 		t.Error(out)
+	}
+}
+
+// Stores are detached in whatever order nothing refers to them.
+func TestDetachInEveryOrder(t *testing.T) {
+	s := ship(t, 4)
+	s.must("firstboot")
+	for _, order := range [][]string{{"1", "2", "3"}, {"1", "3", "2"}, {"2", "1", "3"}, {"2", "3", "1"}, {"3", "1", "2"}, {"3", "2", "1"}} {
+		for n := 1; n < 4; n++ {
+			s.must("attach", s.stores[n], "--keep-sets")
+		}
+		there := 3
+		for again := true; again; {
+			again = false
+			for _, slot := range order {
+				n, _ := strconv.Atoi(slot)
+				switch said := s.Do("detach", slot); {
+				case n > there: // it is gone
+				case n == there: // nothing stands on it
+					if said.Code != 0 {
+						t.Errorf("%v: detach %s: exit code %d\n%s", order, slot, said.Code, said.Err)
+					}
+					there, again = there-1, there > 1
+				case said.Code != 3 || !strings.Contains(said.Err, "by the store appliance"):
+					t.Errorf("%v: detach %s of %d: exit code %d\n%s", order, slot, there, said.Code, said.Err)
+				}
+			}
+		}
+		s.pinned(0)
+		if got := s.mounted(); got != 1 {
+			t.Fatalf("%v: %d mounts", order, got)
+		}
 	}
 }
 

@@ -43,29 +43,43 @@ func ship(t *testing.T, releases int) *site {
 func online(t *testing.T, releases int) (*site, *sample.Registry, *fixtures.Access) {
 	t.Helper()
 	fixtures.NeedRoot(t)
-	program, err := os.ReadFile(fixtures.Program(t, "github.com/pinbox/pinbox/fixtures/program"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	registry, access := appliance.Registry(t)
 	s := &site{t: t}
-	if s.pins, err = registry.PushSeries(t.Context(), program, releases); err != nil {
+	var err error
+	if s.pins, err = registry.PushSeries(t.Context(), programOf(t), releases); err != nil {
 		t.Fatal(err)
 	}
 	base := appliance.Options(t, sample.SetNamed("worker", s.pins[0]...))
 	s.Node = appliance.Boot(t, base, s.pins[0][0])
 	s.stores = []string{base.Out}
-	for n := 1; n < releases; n++ {
-		o := appliance.Options(t, sample.SetNamed("worker", s.pins[n]...))
-		o.From = []string{s.stores[n-1]}
-		if _, err := builder.Delta(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
-		s.stores = append(s.stores, o.Out)
-	}
+	s.deltas(releases - 1)
 	s.Start()
 	access.Take()
 	return s, registry, access
+}
+
+// deltas builds what brings the later releases, each over the one before.
+func (s *site) deltas(n int) {
+	s.t.Helper()
+	for n := range n {
+		o := appliance.Options(s.t, sample.SetNamed("worker", s.pins[n+1]...))
+		o.From = []string{s.stores[n]}
+		if _, err := builder.Delta(s.t.Context(), o); err != nil {
+			s.t.Fatal(err)
+		}
+		s.stores = append(s.stores, o.Out)
+	}
+}
+
+// programOf is what the images run.
+func programOf(t *testing.T) []byte {
+	t.Helper()
+	fixtures.NeedRoot(t)
+	program, err := os.ReadFile(fixtures.Program(t, "github.com/pinbox/pinbox/fixtures/program"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return program
 }
 
 // must runs a command of pinbox-node that must succeed.
