@@ -95,7 +95,7 @@ func TestPlanBuildVerify(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"What=/dev/disk/by-partlabel/pinbox-store", "Options=ro,nofail,context=\"a:b:c:s0\"", "me@ship", "/etc/motd"} {
+	for _, want := range []string{"What=/dev/disk/by-partlabel/pinbox-store", "Options=ro,nosuid,nodev,nofail,context=\"a:b:c:s0\"", "me@ship", "/etc/motd"} {
 		if !strings.Contains(string(bu), want) {
 			t.Errorf("the config does not have %q:\n%s", want, bu)
 		}
