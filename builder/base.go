@@ -57,11 +57,32 @@ func readBase(name string) (base, error) {
 		defer f.Close()
 		return isoBaseOf(image, name)
 	}
+	if err := looksLikeLock(name); err != nil {
+		return base{}, err
+	}
 	content, err := os.ReadFile(name)
 	if err != nil {
 		return base{}, err
 	}
 	return newBase(name, content, "", "")
+}
+
+// looksLikeLock keeps the store itself, of any size, from being read as a lock.
+func looksLikeLock(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	start := make([]byte, 64)
+	n, err := io.ReadFull(f, start)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if !bytes.HasPrefix(bytes.TrimSpace(start[:n]), []byte("{")) {
+		return fmt.Errorf("%s: %w, and no lock", name, ErrNotAppliance)
+	}
+	return nil
 }
 
 func folderBase(dir string) (base, error) {

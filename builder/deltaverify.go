@@ -236,6 +236,9 @@ func sameNames(files fs.FS, lock pinset.Lock) error {
 	return errors.Join(errs...)
 }
 
+// ErrLacking says that a delta needs more than the bases that it was compared with.
+var ErrLacking = errors.New("a layer is in none of the bases")
+
 // VerifyDelta is Verify that also finds out whether a delta is complete on bases that
 // stand together: an appliance and the deltas between. As root it has containers/storage
 // judge all of them, mounted.
@@ -324,15 +327,16 @@ func (c *completion) add(ctx context.Context, name string, hooks Hooks) error {
 
 // check says what is missing or wrong.
 func (c *completion) check(ctx context.Context, hooks Hooks) error {
-	var errs []error
+	var missing []string
 	for _, n := range c.delta.Needs {
 		if !c.below[n.Layer] {
-			errs = append(errs, fmt.Errorf("layer %s is in none of the bases", n.Layer))
+			missing = append(missing, n.Layer)
 		}
 	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
+	if len(missing) > 0 {
+		return fmt.Errorf("%w: %d of the %d that it needs, such as %s", ErrLacking, len(missing), len(c.delta.Needs), missing[0])
 	}
+	var errs []error
 	if !root.MayExamine() {
 		c.unchecked = append(c.unchecked, "what is in the layers, base and delta together: to mount them takes root")
 	}

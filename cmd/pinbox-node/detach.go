@@ -12,9 +12,9 @@ func detachCommand() *cobra.Command {
 	var f nodeFlags
 	cmd := &cobra.Command{
 		Use:   "detach [SLOT | NAME | DIGEST]",
-		Short: "Remove a store to which nothing refers any more; without a name, all of them",
+		Short: "Remove a store to which nothing refers any more; without a name, all such",
 		Long: `Remove a store to which nothing refers any more: no set, no container, no layer
-of CRI-O's own store, and no store that came later. What refers to it is named.
+of CRI-O's own store, and no store that stands on it. What refers to it is named.
 
 Without a name all such stores are removed, but for those that rollback may want.`,
 		Args: cobra.MaximumNArgs(1),

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"github.com/pinbox/pinbox/runtime"
@@ -60,6 +61,7 @@ var outcomes = []struct {
 	{stores.ErrSignature, 4, "Find out who has made the store; /etc/pinbox/keys.d has the keys that this node trusts."},
 	{stores.ErrDamaged, 4, "`pinbox verify` finds out whether it was whole; bring it again."},
 	{stores.ErrLost, 4, "Plug in its medium, or attach the store again."},
+	{fs.ErrPermission, 1, "Are you root?"},
 	{stores.ErrState, 4, "Restore the file; or move its whole folder away and attach the files in it again, oldest first: --digest is a file's name."},
 	{stores.ErrNoSlot, 5, "`pinbox-node detach` removes what nothing refers to, `pinbox-node fold` makes one store of several."},
 	{stores.ErrBusy, 7, "--wait waits longer."},

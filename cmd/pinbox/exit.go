@@ -67,6 +67,7 @@ var table = []struct {
 	hint string
 }{
 	{context.Canceled, exitInterrupted, "nothing half-written was left; run the command again"},
+	{builder.ErrLacking, exitVerify, "give --base once for each store that it stands on, down to the appliance; `bases` in its delta.json says what it was made for"},
 	{builder.ErrVerify, exitVerify, "copy it again from where it is whole, or build it again"},
 	{builder.ErrBase, exitInput, "name with --from what the nodes have; a whole build goes with every node"},
 	{builder.ErrNoBase, exitUsage, "name it with --from: the folder or ISO of a build or of a delta, or a lock"},

@@ -103,19 +103,27 @@ func ofAll(new builder.Lacking, all pinset.Totals) string {
 	return fmt.Sprintf("%d of %s", new.Layers, plural(all.Layers, "layer"))
 }
 
+// anyOf spells how many bases there are to stand on: each of them will do.
+func anyOf(bases int) string {
+	if bases == 1 {
+		return "the base"
+	}
+	return fmt.Sprintf("any one of the %d bases", bases)
+}
+
 func printDelta(cmd *cobra.Command, output string, r builder.DeltaResult) error {
 	if output == "json" {
 		return printJSON(cmd, r)
 	}
 	printWarnings(cmd, r.Warnings)
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), `built a delta of %s for %s in %s: %s in a store of %s, %s, out of %s
-  %s/%s  what nodes lack: they stand on one of %s
-  %s/%s  PinnedImageSets for a cluster: oc apply -f
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), `built a delta of %s for %s in %s: %s in a store of %s, with %s, out of %s of layers
+  %s/%s  what nodes lack that have %s
+  %s/%s       PinnedImageSets for a cluster: oc apply -f
 next: pinbox medium %s -o delta.iso
 on the node: pinbox-node attach, with the medium, or with the folder copied there
 `,
 		r.Name, r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond), plural(r.Totals.Images, "image"), size(r.StoreSize),
-		ofAll(r.New, r.Totals), size(r.New.Bytes), r.Out, r.Store, plural(len(r.Bases), "base"), r.Out, builder.ManifestsDir, r.Out)
+		ofAll(r.New, r.Totals), size(r.New.Bytes), r.Out, r.Store, anyOf(len(r.Bases)), r.Out, builder.ManifestsDir, r.Out)
 	return err
 }
 
