@@ -279,16 +279,17 @@ func TestBasesThatCarryNoDelta(t *testing.T) {
 		want error
 		says string
 	}{
-		"none":           {nil, builder.ErrNoBase, "what nodes have"},
-		"not there":      {[]string{"/no/such/folder"}, os.ErrNotExist, "/no/such/folder"},
-		"no appliance":   {[]string{t.TempDir()}, builder.ErrNotAppliance, ""},
-		"no lock":        {[]string{filepath.Join(base, builder.IgnitionFile)}, pinset.ErrBadLock, "config.ign"},
-		"changed lock":   {[]string{damaged}, builder.ErrVerify, builder.LockFile},
-		"format dir":     {[]string{folder}, builder.ErrBase, "squashfs and tar"},
-		"other platform": {[]string{rewriteLock(t, base, func(l *pinset.Lock) { l.Platform = "linux/arm64" })}, builder.ErrBase, "it is for linux/arm64"},
-		"bad digest":     {[]string{rewriteLock(t, base, func(l *pinset.Lock) { eachLayer(l, func(l *pinset.LockedLayer) { l.DiffID = "x" }) })}, pinset.ErrBadLock, "diffID"},
-		"unknown root":   {[]string{rewriteLock(t, base, func(l *pinset.Lock) { eachLayer(l, func(l *pinset.LockedLayer) { l.Root = "" }) })}, compose.ErrUnknownRoot, "series/"},
-		"bad root":       {[]string{rewriteLock(t, base, func(l *pinset.Lock) { eachLayer(l, func(l *pinset.LockedLayer) { l.Root = "99:0" }) })}, pinset.ErrBadLock, "0755:0:0"},
+		"none":             {nil, builder.ErrNoBase, "what nodes have"},
+		"not there":        {[]string{"/no/such/folder"}, os.ErrNotExist, "/no/such/folder"},
+		"no appliance":     {[]string{t.TempDir()}, builder.ErrNotAppliance, ""},
+		"no lock":          {[]string{filepath.Join(base, builder.IgnitionFile)}, pinset.ErrBadLock, "config.ign"},
+		"changed lock":     {[]string{damaged}, builder.ErrVerify, builder.LockFile},
+		"format dir":       {[]string{folder}, builder.ErrBase, "squashfs and tar"},
+		"the store itself": {[]string{filepath.Join(base, builder.StoreFile)}, builder.ErrNotAppliance, "and no lock"},
+		"other platform":   {[]string{rewriteLock(t, base, func(l *pinset.Lock) { l.Platform = "linux/arm64" })}, builder.ErrBase, "it is for linux/arm64"},
+		"bad digest":       {[]string{rewriteLock(t, base, func(l *pinset.Lock) { eachLayer(l, func(l *pinset.LockedLayer) { l.DiffID = "x" }) })}, pinset.ErrBadLock, "diffID"},
+		"unknown root":     {[]string{rewriteLock(t, base, func(l *pinset.Lock) { eachLayer(l, func(l *pinset.LockedLayer) { l.Root = "" }) })}, compose.ErrUnknownRoot, "series/"},
+		"bad root":         {[]string{rewriteLock(t, base, func(l *pinset.Lock) { eachLayer(l, func(l *pinset.LockedLayer) { l.Root = "99:0" }) })}, pinset.ErrBadLock, "0755:0:0"},
 	} {
 		o := options(t, sample.Set("worker", pins[1]...))
 		o.From = c.from

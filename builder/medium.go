@@ -87,6 +87,9 @@ func Medium(ctx context.Context, o MediumOptions) error {
 	if err != nil {
 		return err
 	}
+	if err := writable(o.Out, o.Dir); err != nil {
+		return err
+	}
 	label, store, err := mediumOf(o.Dir, sums)
 	if err != nil {
 		return err
@@ -112,6 +115,34 @@ func Medium(ctx context.Context, o MediumOptions) error {
 	defer closeAll()
 	o.Hooks.step("write "+filepath.Base(o.Out), total(additions))
 	return iso.Create(ctx, o.Out, label, mediumTime, additions, o.Hooks.Done)
+}
+
+// What a medium is not written to.
+var (
+	ErrNotISO = errors.New("is there and no ISO, so it is not written over")
+	ErrInside = errors.New("is in the folder, which would not be what it was")
+)
+
+// writable refuses to write over what was named by mistake.
+func writable(name, dir string) error {
+	folder, err := filepath.EvalSymlinks(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	if inside, err := os.Stat(folder); err == nil {
+		if of, err := os.Stat(dir); err == nil && os.SameFile(inside, of) {
+			return fmt.Errorf("%s %w", name, ErrInside)
+		}
+	}
+	fi, err := os.Stat(name)
+	if err != nil || !fi.Mode().IsRegular() || fi.Size() == 0 {
+		return nil // what else is wrong is found out where it is written
+	}
+	_, f, err := iso.OpenFile(name)
+	if err != nil {
+		return fmt.Errorf("%s %w", name, ErrNotISO)
+	}
+	return f.Close()
 }
 
 // deltaLabel is that of the medium of a delta, by which nodes know one.

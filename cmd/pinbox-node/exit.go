@@ -39,7 +39,7 @@ var outcomes = []struct {
 	{partition.ErrNoDisk, 3, "`lsblk` lists the disks; are you root?"},
 	{partition.ErrTable, 3, "Name the disk that coreos-installer has written."},
 	{partition.ErrTaken, 3, "Remove the partition, with its disk's contents; the node could not tell one from the other."},
-	{runtime.ErrSpace, 5, "Make room, or take images out of the sets. --reserve says what is kept free."},
+	{runtime.ErrSpace, 5, "Make room, or take images out of the sets; `pinbox-node detach` removes stores that nothing needs. --reserve says what is kept free."},
 	{errBusy, 7, "`pinbox-node status` shows what it does; --wait waits longer."},
 	{runtime.ErrOptions, 2, "`pinbox-node COMMAND --help` shows the flags."},
 	{cri.ErrNoAnswer, 1, "Is crio.service running, and are you root? --socket names its socket."},

@@ -103,7 +103,7 @@ func (f nodeFlags) name() string {
 func named(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 {
-			return fmt.Errorf("%w: name %s", errUsage, what)
+			return fmt.Errorf("%w: name %s; got %d arguments", errUsage, what, len(args))
 		}
 		return nil
 	}

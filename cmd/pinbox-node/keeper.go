@@ -28,13 +28,13 @@ var (
 
 // slots are the mount points of stores, read those of them that CRI-O reads, and others
 // the read-only stores that it reads beside them: folders, or somebody else's.
-func (f nodeFlags) slots() (slots, read, others []string) {
-	config, _ := crio.ReadConfig(os.DirFS(f.crio)) // what is wrong with it, the pass says
+func (f nodeFlags) slots() (slots, read, others []string, err error) {
+	config, err := crio.ReadConfig(os.DirFS(f.crio))
 	stores := config.ImageStores()
 	for _, slot := range crio.Slots() {
 		here := filepath.Join(f.stateDir(), "stores", filepath.Base(slot))
 		slots = append(slots, here)
-		if slices.Contains(stores, slot) {
+		if slices.Contains(stores, slot) || slices.Contains(stores, here) {
 			read = append(read, here)
 		}
 	}
@@ -43,7 +43,7 @@ func (f nodeFlags) slots() (slots, read, others []string) {
 			others = append(others, store)
 		}
 	}
-	return slots, read, others
+	return slots, read, others, err
 }
 
 // stateDir is the folder of the state as the kernel names it in its table of mounts.
@@ -84,7 +84,7 @@ func (f nodeFlags) keeper() (stores.Keeper, error) {
 		Wanted:       f.wanted,
 		KeepPrevious: config.KeepPrevious, SELinuxContext: config.SELinuxContext, Wait: f.wait,
 	}
-	k.Slots, k.Read, k.Others = f.slots()
+	k.Slots, k.Read, k.Others, k.Unreadable = f.slots()
 	if systemd.Running() {
 		k.Mounter = systemd.Mounts{}
 	}

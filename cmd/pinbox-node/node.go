@@ -93,7 +93,7 @@ func (f passFlags) compose(previous runtime.Status, noPrevious error) (*runtime.
 // configure reads what others may change on the node at any time.
 func (f passFlags) configure(r *runtime.Reconciler) (err error) {
 	config, _ := crio.ReadConfig(os.DirFS(f.crio)) // what is wrong with it, the pass says
-	slots, _, others := f.slots()
+	slots, _, others, _ := f.slots()               // what is wrong with it, the pass says
 	r.Disk = stores.Disk{Slots: append(slots, others...), Sets: f.sets, Staging: f.stagingDir(config)}
 	r.Manifests = registry.Client{
 		AuthFile: config.AuthFile, Insecure: config.Insecure, Cache: filepath.Join(f.state, "manifests"), ReadOnly: f.asBefore,

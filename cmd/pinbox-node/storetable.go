@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -41,7 +42,7 @@ func (all shownStores) print(w io.Writer) error {
 		case s.Previous:
 			release = "previous"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", s.Slot, stores.Short(digest.Digest(s.Digest)), s.Name, s.Images, runtime.Size(s.Bytes), s.State, release)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", s.Slot, stores.Short(digest.Digest(s.Digest)), cmp.Or(s.Name, "-"), s.Images, runtime.Size(s.Bytes), s.State, release)
 	}
 	err := t.Flush()
 	for _, s := range all {
@@ -84,7 +85,7 @@ func showAttached(cmd *cobra.Command, output string, a stores.Attached, s runtim
 }
 
 func showRelease(cmd *cobra.Command, output string, r stores.Release, s runtime.Status, err error) error {
-	text := "the release of the appliance's own store is current"
+	text := "the appliance's own release is current, with the sets of before the first attach"
 	if r.ID != "" {
 		text = fmt.Sprintf("the release of the store %s is current", stores.Short(r.ID))
 	}

@@ -91,8 +91,10 @@ func TestMedium(t *testing.T) {
 	do(0, "next: pinbox medium "+dir, "build", "-c", config, "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o", dir+"/")
 	do(0, "with no store in it", "verify", filepath.Join(dir, "appliance.iso"))
 	do(exitUsage, "is no regular file", "medium", dir, "-o", t.TempDir())
-	do(exitUsage, "input and output are one file", "medium", dir, "-o", filepath.Join(dir, "store.squashfs"))
-	do(0, "", "medium", dir, "-o", medium)
+	do(exitUsage, "is in the folder, which would not be what it was", "medium", dir, "-o", filepath.Join(dir, "appliance.iso"))
+	do(exitUsage, "is there and no ISO, so it is not written over", "medium", dir, "-o", config)
+	do(0, "medium.iso: ", "medium", dir, "-o", medium)
+	do(0, "with the label SHIP_7", "medium", dir, "-o", medium) // over the one before
 	do(0, "2 files, 5 images in a store of", "verify", medium)
 	do(0, "SHIP_7", "iso", "show", medium)
 	do(exitUsage, "give one of show", "iso")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -22,6 +23,13 @@ func mediumCommand() *cobra.Command {
 			o.Dir, o.Hooks = args[0], progress.hooks()
 			err := builder.Medium(cmd.Context(), o)
 			progress.close()
+			if err != nil {
+				return err
+			}
+			info, err := builder.Show(o.Out)
+			if err == nil {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, with the label %s\n", o.Out, size(info.Size), info.Label)
+			}
 			return err
 		},
 	}

@@ -174,7 +174,7 @@ func (k Keeper) add(ctx context.Context, s *State, src source, c content, o Atta
 		return a, err
 	}
 	if len(k.own()) == 0 {
-		return a, ErrUnread
+		return a, errors.Join(ErrUnread, k.Unreadable)
 	}
 	if store.Slot == "" {
 		return a, fmt.Errorf("%w: all %d are taken", ErrNoSlot, len(k.own()))

@@ -26,6 +26,8 @@ type Keeper struct {
 	Slots []string
 	// Read are those slots that CRI-O reads.
 	Read []string
+	// Unreadable is what is wrong with CRI-O's configuration, if something is.
+	Unreadable error
 	// Others are the roots of further read-only stores that CRI-O reads.
 	Others []string
 	// Sets is the folder of sets, and Wanted the images that they ask for.

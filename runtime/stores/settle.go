@@ -158,7 +158,7 @@ func (k Keeper) sweep(s *State) error {
 }
 
 // errNotMounted is no fault yet.
-var errNotMounted = errors.New("is not mounted")
+var errNotMounted = errors.New("it is not mounted: `pinbox-node mount` mounts it")
 
 // amiss says why a store may not be where it is.
 func (k Keeper) amiss(o Store, at map[string]int) error {
