@@ -26,13 +26,16 @@ echo "$1" >>/log
 		"etc/systemd/system/crio.service.d/10-pinbox-stores.conf": impatient(t, "folder-10-pinbox-stores.conf"),
 		"etc/systemd/system/crio.service":                         "[Service]\nExecStart=/bin/sh -c 'echo crio >>/log; exec sleep 1000'\nRestart=on-failure\nRestartSec=100ms\n",
 		"check": `set -ex
-said() { test "$(tr '\n' ' ' </log)" = "$1 "; rm /log; }
+said() {
+	for n in 1 2 3 4 5 6 7 8 9; do grep -q crio /log || sleep 1; done # started is not yet at work
+	test "$(tr '\n' ' ' </log)" = "$1 "
+	rm /log
+}
 systemctl start crio
 said "mount crio"
 systemctl restart crio
 said "mount crio"
 systemctl kill --signal=KILL crio
-for n in 1 2 3 4 5 6 7 8 9; do grep crio /log || sleep 1; done
 said "mount crio"
 touch /fail
 systemctl restart crio
