@@ -9,23 +9,8 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 )
 
-// Under a real systemd: every start of CRI-O has stores mounted first, by whatever it
-// was started, and neither a failure nor a program that hangs and does not let itself
-// be asked to end keeps it from starting.
-func TestMountBeforeEveryStartOfCRIO(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "pinbox-node")
-	if err := os.WriteFile(program, []byte(`#!/bin/sh
-echo "$1" >>/log
-[ ! -e /hang ] || { trap '' TERM; sleep 1000; }
-[ ! -e /fail ]
-`), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	out, code := fixtures.Machine(t, "test.service", map[string]string{
-		"etc/systemd/system/pinbox-mount.service":                 impatient(t, "folder-pinbox-mount.service"),
-		"etc/systemd/system/crio.service.d/10-pinbox-stores.conf": impatient(t, "folder-10-pinbox-stores.conf"),
-		"etc/systemd/system/crio.service":                         "[Service]\nExecStart=/bin/sh -c 'echo crio >>/log; exec sleep 1000'\nRestart=on-failure\nRestartSec=100ms\n",
-		"check": `set -ex
+// starts starts CRI-O in every way.
+const starts = `set -ex
 said() {
 	for n in 1 2 3 4 5 6 7 8 9; do grep -q crio /log || sleep 1; done # started is not yet at work
 	test "$(tr '\n' ' ' </log)" = "$1 "
@@ -45,18 +30,24 @@ touch /hang
 systemctl restart crio
 said "mount crio"
 systemctl is-active crio
-`,
-		"etc/systemd/system/test.service": `[Unit]
-DefaultDependencies=no
-SuccessAction=exit
-FailureAction=exit
-FailureActionExitStatus=7
-[Service]
-Type=oneshot
-ExecStart=/bin/sh /check
-StandardOutput=tty
-StandardError=tty
-`,
+`
+
+// Under a real systemd: every start of CRI-O has stores mounted first, by whatever it
+// was started, and neither a failure nor a program that hangs and does not let itself
+// be asked to end keeps it from starting.
+func TestMountBeforeEveryStartOfCRIO(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "pinbox-node")
+	if err := os.WriteFile(program, []byte(`#!/bin/sh
+echo "$1" >>/log
+[ ! -e /hang ] || { trap '' TERM; sleep 1000; }
+[ ! -e /fail ]
+`), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out, code := fixtures.Script(t, starts, map[string]string{
+		"etc/systemd/system/pinbox-mount.service":                 impatient(t, "folder-pinbox-mount.service"),
+		"etc/systemd/system/crio.service.d/10-pinbox-stores.conf": impatient(t, "folder-10-pinbox-stores.conf"),
+		"etc/systemd/system/crio.service":                         "[Service]\nExecStart=/bin/sh -c 'echo crio >>/log; exec sleep 1000'\nRestart=on-failure\nRestartSec=100ms\n",
 	}, map[string]string{"/usr/local/bin/pinbox-node": program})
 	if code != 0 {
 		t.Errorf("exit code %d\n%s", code, out)

@@ -102,21 +102,10 @@ func TestStoresAreUnits(t *testing.T) {
 		}
 		folders[name], from, sizes = o.Out, o.Out, append(sizes, 2000+len(sizes))
 	}
-	out, code := fixtures.Machine(t, "test.service", map[string]string{
+	out, code := fixtures.Script(t, chained, map[string]string{
 		"etc/systemd/system/var-lib-pinbox-stores-0.mount": "[Mount]\nWhat=/base/store.squashfs\nWhere=/var/lib/pinbox/stores/0\nType=squashfs\nOptions=ro,loop\n",
 		"etc/crio/crio.conf.d/50-pinbox-stores":            string(crio.RenderStores(crio.Slots(), false)),
 		"check":                                            chained,
-		"etc/systemd/system/test.service": `[Unit]
-DefaultDependencies=no
-SuccessAction=exit
-FailureAction=exit
-FailureActionExitStatus=7
-[Service]
-Type=oneshot
-ExecStart=/bin/sh /check
-StandardOutput=tty
-StandardError=tty
-`,
 	}, folders)
 	if code != 0 || !strings.Contains(out, "all of it was seen") {
 		t.Errorf("exit code %d\n%s", code, out)
