@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -120,4 +122,47 @@ func TestMediumPulledOutDuringTheCopy(t *testing.T) {
 	if _, err := k.Attach(t.Context(), stores.AttachOptions{Source: image}); err != nil {
 		t.Error(err)
 	}
+}
+
+// The disk is full when all but the record is written, and when a fold begins to write:
+// what was there goes on, and once there is room so does the rest.
+func TestDiskFullElsewhere(t *testing.T) {
+	folders, _ := chain(t, 2)
+	k := keep(t, folders[0], "8m")
+	bring(t, k, stores.AttachOptions{Source: folders[1]})
+	filler := filepath.Join(filepath.Dir(k.Dir), "somebody-elses-file")
+	fill := func() { _ = os.WriteFile(filler, make([]byte, 8<<20), 0o644) } // as far as it goes
+	_, err := k.Attach(t.Context(), stores.AttachOptions{Source: folders[2], Done: func(done, all int64) {
+		if done == all {
+			fill()
+		}
+	}})
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("%v", err)
+	}
+	well(t, k, 1)
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	bring(t, k, stores.AttachOptions{Source: folders[2]})
+	write := writeFolded(k.Dir, func(int64, int64) {})
+	o := stores.FoldOptions{Root: mainStore(t), Write: func(ctx context.Context, out io.Writer, f stores.Folding) error {
+		fill()
+		return write(ctx, out, f)
+	}}
+	if _, err := k.Fold(t.Context(), o); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("%v", err)
+	}
+	well(t, k, 2)
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Settle(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+	entries, err := filepath.Glob(filepath.Join(k.Dir, "[^.]*"))
+	if err != nil || len(entries) != 3 { // two stores and the state
+		t.Errorf("left over: %v, %v", entries, err)
+	}
+	folds(t, k)
 }
