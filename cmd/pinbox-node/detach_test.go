@@ -188,3 +188,27 @@ func TestPinsOfTheOperatorAreWanted(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// The folder of the state is a link to another disk: the kernel names mounts by where
+// they are.
+func TestStateBehindALink(t *testing.T) {
+	folders, _ := chain(t, 2)
+	k := keep(t, folders[0], "100m")
+	link := filepath.Join(t.TempDir(), "pinbox")
+	if err := os.Symlink(filepath.Dir(k.Dir), link); err != nil {
+		t.Fatal(err)
+	}
+	linked, err := (nodeFlags{state: link, sets: k.Sets, crio: t.TempDir(), owner: "pinbox"}).keeper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	linked.Mounter, linked.Read = stores.Direct{}, linked.Slots
+	for _, folder := range folders[1:] {
+		bring(t, linked, stores.AttachOptions{Source: folder})
+	}
+	folds(t, linked)
+	if _, err := linked.Settle(t.Context(), func() bool { return true }); err != nil {
+		t.Error(err)
+	}
+	well(t, linked, 1)
+}

@@ -39,7 +39,7 @@ func (f nodeFlags) slots() (slots, read, others []string, err error) {
 		}
 	}
 	for _, store := range stores {
-		if filepath.Dir(store) != crio.SlotsDir {
+		if filepath.Dir(store) != crio.SlotsDir && !slices.Contains(slots, store) {
 			others = append(others, store)
 		}
 	}
@@ -80,7 +80,7 @@ func (f nodeFlags) keeper() (stores.Keeper, error) {
 	config, err := crio.ReadNodeConfig(filepath.Join(etc, "node.json"))
 	k := stores.Keeper{
 		Keys: filepath.Join(etc, "keys.d"),
-		Dir:  filepath.Join(f.state, "stores.d"), Sets: f.sets, Mounter: stores.Direct{}, Open: openStore, Disc: openDisc,
+		Dir:  filepath.Join(f.stateDir(), "stores.d"), Sets: f.sets, Mounter: stores.Direct{}, Open: openStore, Disc: openDisc,
 		Wanted:       f.wanted,
 		KeepPrevious: config.KeepPrevious, SELinuxContext: config.SELinuxContext, Wait: f.wait,
 	}

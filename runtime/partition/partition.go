@@ -5,7 +5,6 @@ package partition
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pinbox/pinbox/runtime/stores"
 )
 
 // What a medium has in its folder: builder/medium.go.
@@ -109,19 +110,15 @@ func openStore(medium string) (_ *os.File, sum string, err error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("%w: %w", ErrMedium, err)
 	}
-	for line := range strings.Lines(string(text)) {
-		if fields := strings.Fields(line); len(fields) == 2 && fields[1] == storeFile && len(fields[0]) == 2*sha256.Size {
-			sum = fields[0]
-		}
-	}
-	if sum == "" {
+	id := stores.SumOf(text, storeFile)
+	if id == "" {
 		return nil, "", fmt.Errorf("%w: %s has no sum of %s", ErrMedium, name, storeFile)
 	}
 	store, err := os.Open(filepath.Join(medium, storeFile))
 	if err != nil {
 		return nil, "", fmt.Errorf("%w: %w", ErrMedium, err)
 	}
-	return store, sum, nil
+	return store, id.Encoded(), nil
 }
 
 // openDisk also gives the disk's size in bytes.

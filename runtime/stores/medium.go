@@ -50,7 +50,7 @@ func (k Keeper) disc(name string, want digest.Digest) (s source, err error) {
 	if err != nil {
 		return s, fmt.Errorf("%s: %w: %w", name, ErrNoSum, err)
 	}
-	if s.id = sumOf(text, path.Base(discStore)); s.id == "" {
+	if s.id = SumOf(text, path.Base(discStore)); s.id == "" {
 		return s, fmt.Errorf("%s: %w", name, ErrNoSum)
 	}
 	return s, nil

@@ -16,7 +16,6 @@ import (
 // the type Layer in its layers.go.
 type record struct {
 	ID         string         `json:"id"`
-	Names      []string       `json:"names"`
 	Parent     string         `json:"parent"`
 	Compressed digest.Digest  `json:"compressed-diff-digest"`
 	Plain      digest.Digest  `json:"diff-digest"`

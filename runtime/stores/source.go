@@ -96,7 +96,7 @@ func (s *source) at(file string, want digest.Digest) (err error) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		s.id = sumOf(text, filepath.Base(file))
+		s.id = SumOf(text, filepath.Base(file))
 	}
 	if s.id == "" {
 		return fmt.Errorf("%s: %w", file, ErrNoSum)
@@ -122,8 +122,8 @@ func (s *source) readSignature(file string) error {
 	return nil
 }
 
-// sumOf finds the sum of a file in what sha256sum(1) says.
-func sumOf(text []byte, name string) digest.Digest {
+// SumOf finds the sum of a file in what sha256sum(1) says, "" if it is not there.
+func SumOf(text []byte, name string) digest.Digest {
 	for line := range strings.Lines(string(text)) {
 		sum, of, _ := strings.Cut(strings.TrimSpace(line), "  ")
 		if id := digest.NewDigestFromEncoded(digest.SHA256, sum); of == name && id.Validate() == nil {
