@@ -1,6 +1,8 @@
 package stores_test
 
 import (
+	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -120,5 +122,34 @@ func TestFoldIsOvertaken(t *testing.T) {
 	s.ends(of2)
 	if got := s.mounted(); got != 5 {
 		t.Errorf("%d mounts", got)
+	}
+}
+
+// A fold lets others go first.
+func TestFoldYields(t *testing.T) {
+	s := ship(t, 3)
+	s.must("attach", s.stores[1])
+	s.must("attach", s.stores[2])
+	cmd := s.Pinbox("fold")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	seen := make(chan bool)
+	go func() {
+		for { // until it is gone; before that nsenter becomes pinbox-node
+			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
+			_, after, _ := strings.Cut(string(stat), ") ")
+			fields := strings.Fields(after) // from the third on: proc_pid_stat(5)
+			if err != nil || len(fields) < 17 || fields[0] == "Z" || fields[16] == "19" {
+				seen <- err == nil && len(fields) > 16 && fields[16] == "19"
+				return
+			}
+		}
+	}()
+	if !<-seen {
+		t.Error("its niceness was never 19")
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
 	}
 }
