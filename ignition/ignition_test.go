@@ -168,6 +168,7 @@ func prepare(t *testing.T, root string) {
 	for name, content := range map[string]string{
 		"etc/passwd":                          "root:x:0:0:root:/root:/bin/sh\ncore:x:1000:1000::/home/core:/bin/sh\n",
 		"etc/group":                           "root:x:0:\ncore:x:1000:\n",
+		"bin/sh":                              "#!/bin/sh\n",
 		"usr/bin/install":                     "#!/bin/sh\n",
 		"usr/bin/crio":                        "#!/bin/sh\n",
 		"usr/bin/sync":                        "#!/bin/sh\n",
