@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -92,9 +93,21 @@ func isDisc(name string) bool {
 		return false
 	}
 	defer f.Close()
+	if isEmpty(f) {
+		return false
+	}
 	magic := make([]byte, 5)
 	_, err = f.ReadAt(magic, 16*2048+1)
 	return err == nil && string(magic) == "CD001"
+}
+
+// isEmpty says that a drive has no disc. To read all the same would fill the kernel's log
+// with errors, at every look at the stores. One that is not ready yet is worth the wait,
+// and what is no drive does not know the question.
+func isEmpty(drive *os.File) bool {
+	const driveStatus, currentSlot, noDisc, trayOpen = 0x5326, math.MaxInt32, 1, 2 // linux/cdrom.h
+	status, _, failed := unix.Syscall(unix.SYS_IOCTL, drive.Fd(), driveStatus, currentSlot)
+	return failed == 0 && (status == noDisc || status == trayOpen)
 }
 
 // extent is where the bytes of an attached store are.
