@@ -56,12 +56,13 @@ func (f *planFlags) add(flags *pflag.FlagSet, wait time.Duration) {
 	flags.StringVar(&f.registriesDir, "registries-conf-dir", "", "stands for /etc/containers/registries.conf.d")
 }
 
-// passFlags say how a pass goes about it.
+// passFlags say how a pass goes about it, and when the service makes the next: its
+// flags stand in one file with those of the other units.
 type passFlags struct {
 	planFlags
-	prune        bool
-	reload, log  string
-	stall, retry time.Duration
+	prune                  bool
+	reload, log            string
+	stall, retry, interval time.Duration
 }
 
 func (f *passFlags) add(flags *pflag.FlagSet, wait time.Duration) {
@@ -71,6 +72,7 @@ func (f *passFlags) add(flags *pflag.FlagSet, wait time.Duration) {
 	flags.StringVar(&f.log, "crio-log", "", "file of CRI-O's log (default: the journal)")
 	flags.DurationVar(&f.stall, "stall", 5*time.Minute, "how long nothing may arrive before a pull starts anew")
 	flags.DurationVar(&f.retry, "retry", time.Second, "how long to wait before the second attempt of a pull")
+	flags.DurationVar(&f.interval, "interval", 5*time.Minute, "for the service: time between passes when nothing changes")
 }
 
 func (f nodeFlags) ownerOf() (runtime.Owner, error) {

@@ -12,7 +12,12 @@ func mountCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mount",
 		Short: "Mount the attached stores that are whole and have their base: before CRI-O starts",
-		Args:  cobra.NoArgs,
+		Long: `Mount the attached stores that are whole and have their base: before CRI-O starts.
+
+A flag that it does not know it passes over: node.env has those of all services, and
+CRI-O is not to come up without its stores for a misspelt one.`,
+		Args:               cobra.NoArgs,
+		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output); err != nil {
 				return err

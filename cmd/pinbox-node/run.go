@@ -13,7 +13,6 @@ import (
 
 func runCommand() *cobra.Command {
 	var f passFlags
-	var interval time.Duration
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Stay, and make a pass whenever the sets change, and against drift",
@@ -28,13 +27,12 @@ func runCommand() *cobra.Command {
 			defer end()
 			agent := runtime.Agent{
 				Reconciler: r, Service: systemd.Service{}, Log: log,
-				Changes: watch.Changes(ctx, f.sets, 5*time.Second), Interval: interval,
+				Changes: watch.Changes(ctx, f.sets, 5*time.Second), Interval: f.interval,
 			}
 			agent.Run(ctx)
 			return nil
 		},
 	}
 	f.add(cmd.Flags(), 5*time.Second)
-	cmd.Flags().DurationVar(&interval, "interval", 5*time.Minute, "time between passes when nothing changes")
 	return cmd
 }
