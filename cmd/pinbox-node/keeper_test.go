@@ -166,3 +166,41 @@ func TestDiskFullElsewhere(t *testing.T) {
 	}
 	folds(t, k)
 }
+
+// hasty is a service manager that goes on with a mount when the one who asked for it is
+// interrupted meanwhile.
+type hasty struct {
+	stores.Direct
+	interrupt context.CancelFunc
+}
+
+func (h hasty) Mount(ctx context.Context, m stores.Mount) error {
+	h.interrupt()
+	if err := h.Direct.Mount(context.WithoutCancel(ctx), m); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// interrupted is a keeper whose next mount is interrupted, and a context for that.
+func interrupted(t *testing.T, k stores.Keeper) (stores.Keeper, context.Context) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	k.Mounter = hasty{interrupt: cancel}
+	return k, ctx
+}
+
+// Who is interrupted while a store is mounted leaves nothing that nobody knows of: it
+// would keep its slot, and CRI-O would show images that no file is left of.
+func TestInterruptedDuringTheMount(t *testing.T) {
+	folders, _ := chain(t, 1)
+	k := keep(t, folders[0], "100m")
+	hasty, ctx := interrupted(t, k)
+	if _, err := hasty.Attach(ctx, stores.AttachOptions{Source: folders[1]}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	if slot := bring(t, k, stores.AttachOptions{Source: folders[1]}).Slot; slot != "1" {
+		t.Errorf("it is in slot %s: what was mounted in slot 1 is not known", slot)
+	}
+	well(t, k, 1)
+}

@@ -228,10 +228,11 @@ func (k Keeper) remount(ctx context.Context, s *State, problems map[digest.Diges
 			if at[k.slot(o)] > 0 || o.Gone {
 				continue
 			}
-			if err := ctx.Err(); err != nil {
+			problems[o.ID] = k.mount(ctx, o, at)
+			if err := ctx.Err(); err != nil { // no fault of the store, which may yet be mounted
 				return err
 			}
-			if problems[o.ID] = k.mount(ctx, o, at); problems[o.ID] == nil {
+			if problems[o.ID] == nil {
 				delete(problems, o.ID)
 				again = true
 			}
