@@ -204,3 +204,19 @@ func TestInterruptedDuringTheMount(t *testing.T) {
 	}
 	well(t, k, 1)
 }
+
+// An interruption, as by the time limit of pinbox-mount.service, says nothing against a
+// folded store.
+func TestInterruptedDuringTheTrial(t *testing.T) {
+	folders, _ := chain(t, 3)
+	k := attachedTo(t, folders)
+	folds(t, k)
+	hasty, ctx := interrupted(t, k)
+	if _, err := hasty.Settle(ctx, func() bool { return true }); !errors.Is(err, context.Canceled) || errors.Is(err, stores.ErrUnfold) {
+		t.Errorf("%v", err)
+	}
+	if _, err := k.Settle(t.Context(), func() bool { return true }); err != nil {
+		t.Error(err)
+	}
+	well(t, k, 1)
+}

@@ -328,6 +328,9 @@ func (k Keeper) unfold(ctx context.Context, s *State) error {
 	if why == nil { // the files of the others go before it is mounted in a slot
 		why = k.try(ctx, f.Store)
 	}
+	if err := ctx.Err(); err != nil { // which says nothing against it
+		return err
+	}
 	if why != nil {
 		if err := after.write(k.Dir); err != nil {
 			return err
