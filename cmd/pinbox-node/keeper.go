@@ -161,35 +161,24 @@ func (f nodeFlags) stopped(ctx context.Context) bool {
 }
 
 // follow has the images of the current sets pinned: by a pass, or by the pinbox-node
-// that makes them already.
+// that makes them already. That one may end before it has seen these sets.
 func (f passFlags) follow(ctx context.Context) (runtime.Status, error) {
 	if previous, err := f.load(); err == nil && len(f.pools) == 0 {
 		f.pools = previous.Pools
 	}
 	alone := f
 	alone.wait = 0
-	r, end, err := alone.alone(ctx, discard())
-	if err == nil {
-		defer end()
-		r.Wait = f.wait
-		return r.Pass(ctx)
-	}
-	if !errors.Is(err, errBusy) {
-		return runtime.Status{}, err
-	}
-	return f.watch(ctx)
-}
-
-// watch looks until another pinbox-node has done it.
-func (f passFlags) watch(ctx context.Context) (runtime.Status, error) {
-	f.asBefore = true
 	for deadline := time.Now().Add(f.wait); ; {
-		r, client, err := f.reconciler()
-		if err != nil {
+		r, end, err := alone.alone(ctx, discard())
+		if err == nil {
+			defer end()
+			r.Wait = f.wait
+			return r.Pass(ctx)
+		}
+		if !errors.Is(err, errBusy) {
 			return runtime.Status{}, err
 		}
-		status, err := r.Look(ctx, f.busy())
-		_ = client.Close() // which only looked
+		status, err := f.look(ctx)
 		if err != nil || status.Healthy() || time.Now().After(deadline) {
 			return status, err
 		}
@@ -199,4 +188,15 @@ func (f passFlags) watch(ctx context.Context) (runtime.Status, error) {
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
+}
+
+// look tells how things stand, while another pinbox-node makes passes.
+func (f passFlags) look(ctx context.Context) (runtime.Status, error) {
+	f.asBefore = true
+	r, client, err := f.reconciler()
+	if err != nil {
+		return runtime.Status{}, err
+	}
+	defer client.Close()
+	return r.Look(ctx, f.busy())
 }
