@@ -50,7 +50,7 @@ func TestUdevRules(t *testing.T) {
 			if complaint := regexp.MustCompile(`(?m)^/run/udev/rules.d/70-pinbox.rules:.*`).FindString(out); complaint != "" {
 				t.Error(complaint)
 			}
-			run := "run: '/usr/bin/systemctl --no-block start pinbox-attach@" + filepath.Base(device) + ".service'"
+			run := "run: '/usr/bin/systemctl --no-block restart pinbox-attach@" + filepath.Base(device) + ".service'"
 			if strings.Contains(out, run) != test.want || strings.Contains(out, "pinbox-attach@") != test.want {
 				t.Errorf("udev says:\n%s", out)
 			}
