@@ -220,3 +220,27 @@ func TestInterruptedDuringTheTrial(t *testing.T) {
 	}
 	well(t, k, 1)
 }
+
+// A medium is plugged in while another is copied, which may take longer than a command
+// waits. Nobody would plug it in again.
+func TestOfferedWhileAnotherIsCopied(t *testing.T) {
+	folders, _ := chain(t, 2)
+	k := keep(t, folders[0], "100m") // which does not wait
+	refused := make(chan error, 1)
+	done := make(chan error, 1)
+	_, err := k.Attach(t.Context(), stores.AttachOptions{Source: folders[1], Done: func(int64, int64) {
+		_, err := k.Attach(t.Context(), stores.AttachOptions{Source: folders[2]})
+		refused <- err
+		go func() {
+			_, err := k.Attach(t.Context(), stores.AttachOptions{Source: folders[2], Offered: true})
+			done <- err
+		}()
+	}})
+	if err := errors.Join(err, <-done); err != nil {
+		t.Error(err)
+	}
+	if err := <-refused; !errors.Is(err, stores.ErrBusy) {
+		t.Errorf("%v", err)
+	}
+	well(t, k, 2)
+}

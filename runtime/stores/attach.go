@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
@@ -34,7 +35,7 @@ type AttachOptions struct {
 	// InPlace uses the store where it is, rather than to copy it.
 	InPlace bool
 	// Offered says that nobody asked for it: a store that is there already changes
-	// nothing.
+	// nothing, and one that is not waits for others, however long those take.
 	Offered bool
 	// KeepSets leaves the sets as they are.
 	KeepSets bool
@@ -58,6 +59,9 @@ type Attached struct {
 // Attach brings a store to the node, and has its sets count. It is copied, compressed
 // as it is; CRI-O sees its images at once.
 func (k Keeper) Attach(ctx context.Context, o AttachOptions) (a Attached, err error) {
+	if o.Offered { // nobody is there to do it again
+		k.Wait = math.MaxInt64
+	}
 	s, release, err := k.begin(ctx)
 	if err != nil {
 		return a, err
