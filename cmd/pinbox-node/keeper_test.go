@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/fixtures"
@@ -243,4 +244,48 @@ func TestOfferedWhileAnotherIsCopied(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	well(t, k, 2)
+}
+
+// watched is a service manager that somebody looks over the shoulder of.
+type watched struct {
+	stores.Direct
+	look func()
+}
+
+func (w watched) Mount(ctx context.Context, m stores.Mount) error {
+	w.look()
+	return w.Direct.Mount(ctx, m)
+}
+
+func (w watched) Unmount(ctx context.Context, where string) error {
+	err := w.Direct.Unmount(ctx, where)
+	w.look()
+	return err
+}
+
+// Who looks at the stores while one comes or goes is told of no store that is away: it
+// would make the node a degraded one, for the moment of a mount.
+func TestLookWhileAStoreComesAndGoes(t *testing.T) {
+	folders, _ := chain(t, 1)
+	k := keep(t, folders[0], "100m")
+	looks := make(chan error, 2)
+	k.Mounter = watched{look: func() {
+		go func() {
+			all, err := k.Look()
+			for _, s := range all {
+				err = errors.Join(err, s.Problem)
+			}
+			looks <- err
+		}()
+		time.Sleep(200 * time.Millisecond) // for it to look meanwhile; afterwards shows nothing
+	}}
+	bring(t, k, stores.AttachOptions{Source: folders[1], KeepSets: true})
+	if _, err := k.Detach(t.Context(), "1", mainStore(t)); err != nil {
+		t.Error(err)
+	}
+	for range cap(looks) {
+		if err := <-looks; err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 
@@ -59,8 +60,26 @@ func (k Keeper) Settle(ctx context.Context, stopped func() bool) ([]Status, erro
 	return s.statuses(problems), errors.Join(unfolded, err)
 }
 
-// Look tells how the stores are, and changes nothing.
+// Look tells how the stores are, and changes nothing. While another pinbox-node is at
+// them one may be away for a moment only, of which nobody is told.
 func (k Keeper) Look() ([]Status, error) {
+	for deadline := time.Now().Add(moment); ; time.Sleep(50 * time.Millisecond) {
+		busy := k.held(stateLock)
+		all, err := k.glance()
+		away := slices.ContainsFunc(all, func(s Status) bool { return s.Problem != nil })
+		busy = k.held(stateLock) || busy
+		if err != nil || !away || !busy || time.Now().After(deadline) {
+			return all, err
+		}
+	}
+}
+
+// moment is what it takes to mount a store on a slow machine. A copy takes longer: what is
+// away meanwhile, is.
+const moment = 5 * time.Second
+
+// glance tells how the stores are now.
+func (k Keeper) glance() ([]Status, error) {
 	s, err := ReadState(k.Dir)
 	if err != nil {
 		return nil, err
