@@ -289,3 +289,27 @@ func TestLookWhileAStoreComesAndGoes(t *testing.T) {
 		}
 	}
 }
+
+// The medium of an old release stays in its drive, which is what every boot finds. Nobody
+// is taken back to that release, however many have come and were made one store since.
+func TestOldMediumStaysIn(t *testing.T) {
+	folders, _ := chain(t, 4)
+	k := attachedTo(t, folders)
+	newest := set(t, k)
+	folds(t, k)
+	reboot(t, k)
+	if _, err := k.Settle(t.Context(), func() bool { return true }); err != nil {
+		t.Error(err)
+	}
+	if _, err := k.Attach(t.Context(), stores.AttachOptions{Source: folders[1], Offered: true}); err != nil {
+		t.Error(err)
+	}
+	well(t, k, 1)
+	if set(t, k) != newest {
+		t.Error("an old release is current")
+	}
+	bring(t, k, stores.AttachOptions{Source: folders[1]}) // unless somebody wants it
+	if set(t, k) == newest {
+		t.Error("the old release does not come back")
+	}
+}

@@ -76,6 +76,8 @@ func showAttached(cmd *cobra.Command, output string, a stores.Attached, s runtim
 	switch {
 	case a.Appliance:
 		text = fmt.Sprintf("the store %s is the appliance's own: nothing was changed", stores.Short(a.Store.ID))
+	case a.Found && a.Store.Slot == "":
+		text = fmt.Sprintf("the store %s was attached once, and is not any more: nothing was changed", stores.Short(a.Store.ID))
 	case a.Found:
 		text = fmt.Sprintf("the store %s was attached before, at slot %s", stores.Short(a.Store.ID), a.Store.Slot)
 	case a.Unchecked:

@@ -34,8 +34,8 @@ type AttachOptions struct {
 	Digest digest.Digest
 	// InPlace uses the store where it is, rather than to copy it.
 	InPlace bool
-	// Offered says that nobody asked for it: a store that is there already changes
-	// nothing, and one that is not waits for others, however long those take.
+	// Offered says that nobody asked for it: a store that is there already, or was once,
+	// changes nothing, and another waits for those before it, however long those take.
 	Offered bool
 	// KeepSets leaves the sets as they are.
 	KeepSets bool
@@ -48,7 +48,7 @@ type AttachOptions struct {
 // Attached is what came of it.
 type Attached struct {
 	Store Store
-	// Found says that it was there already.
+	// Found says that it was there already, or once if it has no slot.
 	Found bool
 	// Appliance says that it is the node's own store, or one beside it.
 	Appliance bool
@@ -88,6 +88,9 @@ func (k Keeper) Attach(ctx context.Context, o AttachOptions) (a Attached, err er
 			return a, err
 		}
 		return k.again(ctx, &s, *known, o)
+	}
+	if o.Offered && slices.Contains(s.Past, src.id) { // it would make an old release current
+		return Attached{Store: Store{ID: src.id, Images: len(c.Lock.Images)}, Found: true}, nil
 	}
 	if at, ok := k.beside(c); ok {
 		if own := s.release(""); own != nil && s.Current != "" && !o.Offered && !o.KeepSets {

@@ -33,6 +33,9 @@ type State struct {
 	Switching bool `json:"switching,omitempty"`
 	// Replaced are files of it that then go: those of the release before.
 	Replaced []string `json:"replaced,omitempty"`
+	// Past are the stores that are not attached any more. A medium that stays in its drive
+	// offers one at every boot.
+	Past []digest.Digest `json:"past,omitempty"`
 	// Fold is a store that takes the place of others when CRI-O starts next.
 	Fold *Fold `json:"fold,omitempty"`
 }
@@ -178,6 +181,9 @@ func (s *State) take(r Release, keep int) {
 
 // drop forgets a store, and the releases that it had.
 func (s *State) drop(id digest.Digest) {
+	if !slices.Contains(s.Past, id) {
+		s.Past = append(s.Past, id)
+	}
 	s.Stores = slices.DeleteFunc(s.Stores, func(o Store) bool { return o.ID == id })
 	s.Releases = slices.DeleteFunc(s.Releases, func(r Release) bool { return r.Store == id && r.ID != s.Current })
 }
