@@ -372,9 +372,15 @@ func TestInterruptedVerifyLeavesNothing(t *testing.T) {
 	out, _ := delta(t, []string{base}, pins[1]...)
 	nothingStays(t)
 	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
 	_, err := builder.VerifyDelta(ctx, out, []string{base}, builder.Hooks{Step: func(name string, _ int64) {
 		if name == "check layers" {
-			time.AfterFunc(50*time.Millisecond, stop)
+			go func() {
+				defer stop()
+				for begun := []string(nil); len(begun) == 0 && ctx.Err() == nil; time.Sleep(time.Millisecond) {
+					begun, _ = filepath.Glob(filepath.Join(os.TempDir(), "*")) // the pattern is a good one
+				}
+			}()
 		}
 	}})
 	if !errors.Is(err, context.Canceled) {
