@@ -178,7 +178,7 @@ func TestRegistryThatStalls(t *testing.T) {
 	if said.Code != 0 || !strings.Contains(said.Err, "the registry stalls") || !strings.Contains(said.Err, "class=network") {
 		t.Errorf("exit code %d\n%s", said.Code, said.Err)
 	}
-	if took := time.Since(start); took < time.Second || took > 10*time.Second {
+	if took := time.Since(start); took < time.Second || took > time.Minute {
 		t.Errorf("took %v", took)
 	}
 	if gone.Load() != 1 {
