@@ -359,8 +359,8 @@ func TestStoreThatWouldHideTheOthers(t *testing.T) {
 // as long as its unit lets it.
 func TestMountDoesNotWaitForACopy(t *testing.T) {
 	unit, err := os.ReadFile(filepath.Join(fixtures.Root(t), "ignition/templates/mount.service"))
-	if err != nil || !strings.Contains(string(unit), "TimeoutStartSec=60\n") {
-		t.Fatal(err)
+	if err != nil || !strings.Contains(string(unit), "TimeoutStartSec=60\n") || !strings.Contains(string(unit), "$PINBOX_NODE_FLAGS --wait 5s\n") {
+		t.Fatalf("%v\n%s", err, unit)
 	}
 	wait, err := time.ParseDuration(mountCommand().Flags().Lookup("wait").DefValue)
 	if err != nil || wait > 10*time.Second {
