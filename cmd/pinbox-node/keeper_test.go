@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -311,5 +312,41 @@ func TestOldMediumStaysIn(t *testing.T) {
 	bring(t, k, stores.AttachOptions{Source: folders[1]}) // unless somebody wants it
 	if set(t, k) == newest {
 		t.Error("the old release does not come back")
+	}
+}
+
+// labelling is a service manager of a kernel with SELinux.
+type labelling struct {
+	stores.Direct
+	given *[]string
+}
+
+func (l labelling) Mount(ctx context.Context, m stores.Mount) error {
+	m.Options = slices.DeleteFunc(slices.Clone(m.Options), func(option string) bool {
+		is := strings.HasPrefix(option, "context=")
+		if is {
+			*l.given = append(*l.given, option)
+		}
+		return is
+	})
+	return l.Direct.Mount(ctx, m)
+}
+
+// At a boot at which nobody can read the context, the one of the last attach counts: no
+// container may read what has none.
+func TestContextIsRemembered(t *testing.T) {
+	folders, _ := chain(t, 1)
+	k := keep(t, folders[0], "100m")
+	var given []string
+	k.Mounter, k.SELinuxContext = labelling{given: &given}, "system_u:object_r:container_ro_file_t:s0"
+	bring(t, k, stores.AttachOptions{Source: folders[1]})
+	reboot(t, k)
+	k.SELinuxContext, k.Unconfigured = "", true
+	if _, err := k.Settle(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+	well(t, k, 1)
+	if len(given) != 2 || given[0] != given[1] {
+		t.Errorf("contexts: %q", given)
 	}
 }

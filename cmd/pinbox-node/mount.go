@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,15 +23,13 @@ CRI-O is not to come up without its stores for a misspelt one.`,
 			if err := checkOutput(output); err != nil {
 				return err
 			}
-			keeper, err := f.keeper()
-			if err != nil {
-				return err
-			}
+			keeper, wrong := f.keeper()
+			keeper.Unconfigured = wrong != nil // which somebody has to mend, but not before CRI-O starts
 			all, err := keeper.Settle(cmd.Context(), func() bool { return f.stopped(cmd.Context()) })
 			if err != nil {
-				return err
+				return errors.Join(wrong, err)
 			}
-			return showStores(cmd.OutOrStdout(), output, storeStatuses(all))
+			return errors.Join(wrong, showStores(cmd.OutOrStdout(), output, storeStatuses(all)))
 		},
 	}
 	// CRI-O waits. Whoever is at the stores, for minutes perhaps, has mounted them first.

@@ -194,6 +194,7 @@ func (k Keeper) add(ctx context.Context, s *State, src source, c content, o Atta
 	}
 	a.Store, a.Unchecked = store, len(src.signature) > 0 && !hasKeys(k.Keys)
 	before := s.clone()
+	s.SELinuxContext = k.SELinuxContext
 	s.Stores = append(s.Stores, store)
 	if !o.KeepSets {
 		if err := k.leaveSets(s, c.Sets); err != nil {

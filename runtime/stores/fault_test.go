@@ -205,6 +205,24 @@ func TestNodeComesUpWithoutAll(t *testing.T) {
 	}
 }
 
+// A slip in the appliance's configuration is somebody's to mend. It is no reason for
+// CRI-O to start without the current release.
+func TestNodeComesUpWithAWrongConfiguration(t *testing.T) {
+	s := ship(t, 2)
+	s.must("attach", s.stores[1])
+	config := filepath.Join(s.Root, "etc/pinbox/node.json")
+	if err := os.WriteFile(config, []byte(`{"keepPrevious": 1,}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s.Stop(syscall.SIGTERM)
+	s.Run("umount", "/var/lib/pinbox/stores/1")
+	s.refused(1, config, "mount")
+	s.Start()
+	s.pinned(1)
+	s.runs(1)
+	s.refused(1, config, "status")
+}
+
 // base mounts the appliance's own store.
 func (s *site) base() { s.MountUnit("var-lib-pinbox-stores-0.mount") }
 

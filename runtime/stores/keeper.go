@@ -42,8 +42,10 @@ type Keeper struct {
 	Disc func(name string) (Disc, error)
 	// KeepPrevious is how many releases before the current one stay.
 	KeepPrevious int
-	// SELinuxContext of what is mounted; "" for none.
+	// SELinuxContext of what is mounted; "" for none. Unconfigured says that nobody knows
+	// it, nor KeepPrevious: Settle takes the one of the last attach.
 	SELinuxContext string
+	Unconfigured   bool
 	// Wait is how long to wait for another pinbox-node that is at the stores.
 	Wait time.Duration
 }

@@ -52,6 +52,9 @@ func (k Keeper) Settle(ctx context.Context, stopped func() bool) ([]Status, erro
 	if err != nil {
 		return nil, err
 	}
+	if k.Unconfigured {
+		k.SELinuxContext = s.SELinuxContext
+	}
 	var unfolded error
 	if s.Fold != nil && stopped != nil && stopped() {
 		unfolded = k.unfold(ctx, &s)

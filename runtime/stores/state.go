@@ -38,6 +38,9 @@ type State struct {
 	Past []digest.Digest `json:"past,omitempty"`
 	// Fold is a store that takes the place of others when CRI-O starts next.
 	Fold *Fold `json:"fold,omitempty"`
+	// SELinuxContext of what was mounted last, for a boot at which nobody can read how the
+	// appliance keeps its stores.
+	SELinuxContext string `json:"selinuxContext,omitempty"`
 }
 
 // Store is one that was attached.
@@ -141,7 +144,8 @@ func (s *State) release(id digest.Digest) *Release {
 
 // clone is for taking back what came to nothing.
 func (s State) clone() State {
-	s.Stores, s.Releases, s.Replaced = slices.Clone(s.Stores), slices.Clone(s.Releases), slices.Clone(s.Replaced)
+	s.Stores, s.Releases = slices.Clone(s.Stores), slices.Clone(s.Releases)
+	s.Replaced, s.Past = slices.Clone(s.Replaced), slices.Clone(s.Past)
 	return s
 }
 
