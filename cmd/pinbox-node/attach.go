@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,7 +32,9 @@ func attachCommand() *cobra.Command {
 			}
 			o.Source, o.Fits = args[0], f.room
 			o.Done = percent(cmd.ErrOrStderr(), "read the store")
-			attached, err := keeper.Attach(cmd.Context(), o)
+			attached, err := f.attach(cmd.Context(), keeper, o, func(why error) {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%v; waiting for a medium that has it\n", why)
+			})
 			if err != nil {
 				return err
 			}

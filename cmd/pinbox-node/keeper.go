@@ -160,6 +160,25 @@ func (f nodeFlags) stopped(ctx context.Context) bool {
 	return !systemd.Running() || !systemd.Alive(ctx, "crio.service")
 }
 
+// attach brings a store. One that nobody asked for may have come before its base, as of
+// two media that are in when the machine boots.
+func (f passFlags) attach(ctx context.Context, k stores.Keeper, o stores.AttachOptions, waits func(error)) (stores.Attached, error) {
+	for deadline, tries := time.Now().Add(f.wait), 1; ; tries++ {
+		attached, err := k.Attach(ctx, o)
+		if !o.Offered || !errors.Is(err, stores.ErrNoBase) || time.Now().After(deadline) {
+			return attached, err
+		}
+		if tries == 1 {
+			waits(err)
+		}
+		select {
+		case <-ctx.Done():
+			return attached, ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+}
+
 // follow has the images of the current sets pinned: by a pass, or by the pinbox-node
 // that makes them already. That one may end before it has seen these sets.
 func (f passFlags) follow(ctx context.Context) (runtime.Status, error) {

@@ -247,6 +247,33 @@ func TestOfferedWhileAnotherIsCopied(t *testing.T) {
 	well(t, k, 2)
 }
 
+// Two media are in when the machine boots, and the one that stands on the other is found
+// first. Nobody would plug it in again.
+func TestOfferedBeforeItsBase(t *testing.T) {
+	folders, _ := chain(t, 2)
+	k := keep(t, folders[0], "100m")
+	f := passFlags{}
+	f.wait = time.Minute
+	waits, done := make(chan error, 1), make(chan error, 1)
+	go func() {
+		o := stores.AttachOptions{Source: folders[2], Offered: true}
+		_, err := f.attach(t.Context(), k, o, func(why error) { waits <- why })
+		done <- err
+	}()
+	if err := <-waits; !errors.Is(err, stores.ErrNoBase) {
+		t.Errorf("%v", err)
+	}
+	bring(t, k, stores.AttachOptions{Source: folders[1], Offered: true})
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	well(t, k, 2)
+	f.wait = 0
+	if _, err := f.attach(t.Context(), keep(t, folders[0], "100m"), stores.AttachOptions{Source: folders[2], Offered: true}, nil); !errors.Is(err, stores.ErrNoBase) {
+		t.Errorf("%v", err)
+	}
+}
+
 // watched is a service manager that somebody looks over the shoulder of.
 type watched struct {
 	stores.Direct
