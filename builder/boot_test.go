@@ -97,7 +97,7 @@ StandardError=tty
 		"check": `set -ex
 ` + arrive + `
 if [ ! -e /usr/local/bin/pinbox-node ]; then # it comes with a late store, when systemd tries again
-	for n in $(seq 200); do systemctl --quiet is-active pinbox-node.service && break; sleep 0.1; done
+	for n in $(seq 900); do systemctl --quiet is-active pinbox-node.service && break; sleep 0.1; done
 	systemctl reset-failed
 fi
 for unit in var-lib-pinbox-stores-0.mount crio.service pinbox-node.service; do

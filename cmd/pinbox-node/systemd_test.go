@@ -20,15 +20,15 @@ func TestServiceUnderTheRealSystemd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	here := strings.NewReplacer("/usr/local/bin/pinbox-node run", "/pinbox-node run --wait 1s", "WatchdogSec=60", "WatchdogSec=1").Replace(string(unit))
-	if !strings.Contains(here, "--wait 1s") || !strings.Contains(here, "WatchdogSec=1\n") {
+	here := strings.NewReplacer("/usr/local/bin/pinbox-node run", "/pinbox-node run --wait 1s", "WatchdogSec=60", "WatchdogSec=3").Replace(string(unit))
+	if !strings.Contains(here, "--wait 1s") || !strings.Contains(here, "WatchdogSec=3\n") {
 		t.Fatalf("the unit has changed:\n%s", unit)
 	}
 	out, code := fixtures.Machine(t, "test.service", map[string]string{
 		"etc/systemd/system/pinbox-node.service": strings.Replace(here, "[Unit]\n", "[Unit]\nDefaultDependencies=no\n", 1),
 		"etc/pinbox/sets.d/.keep":                "",
 		"check": `set -ex
-sleep 3
+sleep 7
 systemctl is-active pinbox-node.service
 systemctl show -p NRestarts pinbox-node.service | grep NRestarts=0
 systemctl show -p StatusText pinbox-node.service | grep "CRI-O does not answer on /var/run/crio/crio.sock"
