@@ -38,6 +38,9 @@ func TestAttachAMedium(t *testing.T) {
 	s.runs(2)
 	s.must("rollback")
 	s.must("detach", "2")
+	if out := s.must("attach", "--auto", file).Out; !strings.Contains(out, "was attached once, and is not any more: nothing was changed") {
+		t.Errorf("it says %s", out)
+	}
 	if got := s.mounted(); got != 2 {
 		t.Errorf("%d mounts", got)
 	}
