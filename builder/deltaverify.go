@@ -337,8 +337,8 @@ func (c *completion) check(ctx context.Context, hooks Hooks) error {
 		return fmt.Errorf("%w: %d of the %d that it needs, such as %s", ErrLacking, len(missing), len(c.delta.Needs), missing[0])
 	}
 	var errs []error
-	if !root.MayExamine() {
-		c.unchecked = append(c.unchecked, "what is in the layers, base and delta together: to mount them takes root")
+	if why := root.CannotExamine(); why != "" {
+		c.unchecked = append(c.unchecked, "what is in the layers, base and delta together: "+why)
 	}
 	if len(c.unchecked) > 0 {
 		return nil

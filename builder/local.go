@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/environment"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -114,7 +115,7 @@ func defaultStore() string {
 	if os.Geteuid() == 0 {
 		return "/var/lib/containers/storage"
 	}
-	return filepath.Join(cmp.Or(os.Getenv("XDG_DATA_HOME"), filepath.Join(os.Getenv("HOME"), ".local/share")), "containers/storage")
+	return filepath.Join(cmp.Or(os.Getenv("XDG_DATA_HOME"), filepath.Join(environment.Home(), ".local/share")), "containers/storage")
 }
 
 // namesOf lists a few names, for those who have misspelt one.

@@ -129,10 +129,13 @@ func place(out string) (string, error) {
 
 // clear removes what a run that was killed left.
 func (s *stage) clear() error {
-	if err := root.Unmount(s.dir); err != nil {
+	entries, err := os.ReadDir(s.dir)
+	if len(entries) > 0 {
+		err = errors.Join(err, root.Unmount(s.dir))
+	}
+	if err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(s.dir)
 	for _, e := range entries {
 		err = errors.Join(err, os.RemoveAll(filepath.Join(s.dir, e.Name())))
 	}

@@ -16,6 +16,8 @@ import (
 	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/pkg/compression"
 	imgtypes "go.podman.io/image/v5/types"
+
+	"github.com/pinbox/pinbox/storage/environment"
 )
 
 // Archive lists the images of a file that `podman save` or `skopeo copy` wrote,
@@ -110,8 +112,11 @@ func blobName(d digest.Digest) string {
 
 // dockerArchive is left to the library, which makes manifests for what has none.
 func dockerArchive(ctx context.Context, f *os.File, name string) (all []Found, closer io.Closer, err error) {
-	// The copy without compression has no name any more.
-	reader, err := dockerarchive.NewReader(nil, fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	open, err := environment.DescriptorPath(f) // as the copy without compression is
+	if err != nil {
+		return nil, nil, err
+	}
+	reader, err := dockerarchive.NewReader(nil, open)
 	if err != nil {
 		return nil, nil, err
 	}

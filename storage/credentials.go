@@ -10,6 +10,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/pinbox/pinbox/storage/environment"
 )
 
 // Credentials are those of a containers-auth.json(5) file.
@@ -118,7 +120,10 @@ func (c *Credentials) keep(file map[string]json.RawMessage) error {
 	if err := errors.Join(err, os.Remove(f.Name())); err != nil {
 		return errors.Join(err, f.Close())
 	}
-	c.Path, c.copy = fmt.Sprintf("/proc/self/fd/%d", f.Fd()), f
+	c.copy = f
+	if c.Path, err = environment.DescriptorPath(f); err != nil {
+		return errors.Join(fmt.Errorf("credentials %w: %w", ErrAccess, err), f.Close())
+	}
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,7 +25,9 @@ import (
 	"go.podman.io/image/v5/image"
 	"go.podman.io/image/v5/signature"
 	imgtypes "go.podman.io/image/v5/types"
+	"go.podman.io/storage/pkg/configfile"
 
+	"github.com/pinbox/pinbox/storage/environment"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -76,12 +79,18 @@ type Client struct {
 	// tags by which images were asked for.
 	tags        map[pinset.Image]string
 	credentials Credentials
+	// warnings about the environment.
+	warnings []string
 	// registries is the folder of registries.conf, if it is ours.
 	registries string
 }
 
 // NewClient looks at everything that can be looked at without a request.
 func NewClient(access Access, platform pinset.Platform) (_ *Client, err error) {
+	warnings, err := environment.Prepare()
+	if err != nil {
+		return nil, err
+	}
 	goos, arch, variant := platform.Split()
 	sys := &imgtypes.SystemContext{
 		DockerCertPath:          access.CertDir,
@@ -93,7 +102,7 @@ func NewClient(access Access, platform pinset.Platform) (_ *Client, err error) {
 	if access.Insecure {
 		sys.DockerInsecureSkipTLSVerify = imgtypes.OptionalBoolTrue
 	}
-	c := &Client{platform: platform, sys: sys, opened: map[pinset.Image]*source{}, known: map[pinset.Image]Resolved{}, local: map[pinset.Image]Found{}, tags: map[pinset.Image]string{}}
+	c := &Client{platform: platform, sys: sys, warnings: warnings, opened: map[pinset.Image]*source{}, known: map[pinset.Image]Resolved{}, local: map[pinset.Image]Found{}, tags: map[pinset.Image]string{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close())
@@ -148,7 +157,7 @@ func (a Access) policy(sys *imgtypes.SystemContext) (*signature.Policy, error) {
 		return accept, nil
 	}
 	policy, err := signature.DefaultPolicy(sys)
-	if a.Policy == "" && errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, configfile.ErrConfigFileNotFound) {
 		return accept, nil
 	}
 	return policy, err
@@ -204,7 +213,7 @@ func (c *Client) open(ctx context.Context, img pinset.Image) (*source, error) {
 }
 
 // Warnings tell what of the access cannot be used.
-func (c *Client) Warnings() []string { return c.credentials.Warnings }
+func (c *Client) Warnings() []string { return slices.Concat(c.warnings, c.credentials.Warnings) }
 
 // Close gives back what was opened and not used, and removes the client's files.
 func (c *Client) Close() error {

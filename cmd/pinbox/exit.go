@@ -18,6 +18,7 @@ import (
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/compose"
+	"github.com/pinbox/pinbox/storage/environment"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/root"
 	"github.com/pinbox/pinbox/storage/squashfs"
@@ -67,6 +68,7 @@ var table = []struct {
 	hint string
 }{
 	{context.Canceled, exitInterrupted, "nothing half-written was left; run the command again"},
+	{environment.ErrNoProc, exitOther, "`mount -t proc proc /proc`, or run it where it is mounted"},
 	{builder.ErrLacking, exitVerify, "give --base once for each store that it stands on, down to the appliance; `bases` in its delta.json says what it was made for"},
 	{builder.ErrVerify, exitVerify, "copy it again from where it is whole, or build it again"},
 	{builder.ErrBase, exitInput, "name with --from what the nodes have; a whole build goes with every node"},

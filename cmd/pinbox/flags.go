@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -236,6 +237,9 @@ func nodeBinary(p pinset.Platform) string {
 
 func besidePinbox(name string) string {
 	self, err := os.Executable()
+	if err != nil { // without /proc
+		self, err = exec.LookPath(os.Args[0])
+	}
 	if err != nil {
 		return name
 	}

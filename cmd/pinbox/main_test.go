@@ -339,6 +339,15 @@ func TestBadCredentials(t *testing.T) {
 	buildFails(t, sets, exitUsage, []string{"give one"}, "--authfile", "a", "--pull-secret", "b")
 }
 
+// A policy that is named but missing is no reason to accept every image.
+func TestPolicyThatIsMissing(t *testing.T) {
+	sets := write(t, "sets.yaml", sample.Set("worker", "127.0.0.1:1/a/b@"+someDigest))
+	says := []string{"signature policy cannot be used", "/no-such-policy.json", "--policy"}
+	buildFails(t, sets, exitInput, says, "--policy", "/no-such-policy.json")
+	t.Setenv("CONTAINERS_POLICY_JSON", "/no-such-policy.json")
+	buildFails(t, sets, exitInput, says)
+}
+
 func TestBadOutput(t *testing.T) {
 	pin := push(t, serve(t, nil), image(t, "amd64", layer(t, sample.File("a", "x"))))
 	sets := write(t, "sets.yaml", sample.Set("worker", pin))

@@ -18,6 +18,7 @@ import (
 	cstorage "go.podman.io/storage"
 	"go.podman.io/storage/pkg/reexec"
 	"go.podman.io/storage/types"
+	"golang.org/x/sys/unix"
 )
 
 // examiner is this program when it works for Examine.
@@ -40,9 +41,21 @@ type examination struct {
 	Scratch string   `json:"scratch"`
 }
 
-// MayExamine says whether Examine can do its work here: it is root of this machine, for
-// it mounts files.
-func MayExamine() bool { return Check() == nil && Confined() == "" }
+// CannotExamine says why Examine cannot do its work here, "" if it can. It mounts files,
+// in a namespace that no mount leaves: that takes root of this machine, /proc to start
+// this program again, and a root folder that is a mount point, which it is in no chroot.
+func CannotExamine() string {
+	if Check() != nil || Confined() != "" {
+		return "to mount them takes root, and /proc"
+	}
+	var root unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, "/", 0, 0, &root)
+	told := root.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0 // Linux before 5.8 does not tell
+	if err != nil || told && root.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 {
+		return "to mount them takes a root folder that is a mount point, and this chroot is none"
+	}
+	return ""
+}
 
 // Examine has the library judge stores that stand together, and gives its complaints:
 // every layer is mounted, compared with the record of its tar stream and with its
@@ -117,7 +130,7 @@ func judge(scratch string, roots []string) (complaints []string, err error) {
 	for _, root := range roots {
 		options.GraphDriverOptions = append(options.GraphDriverOptions, "overlay.imagestore="+root)
 	}
-	library, err := cstorage.GetStore(options)
+	library, err := getStore(options)
 	if err != nil {
 		return nil, fmt.Errorf("containers/storage: %w", err)
 	}

@@ -12,6 +12,8 @@ import (
 	"go.podman.io/storage/pkg/reexec"
 	"go.podman.io/storage/pkg/unshare"
 	"golang.org/x/sys/unix"
+
+	"github.com/pinbox/pinbox/storage/environment"
 )
 
 // Init must be the first that main calls, and once: the library calls its own program
@@ -25,6 +27,21 @@ func Init() bool {
 // ErrNotPermitted says that this process may not write a store.
 var ErrNotPermitted = errors.New("a store that is a folder takes root: its files belong to many users, and devices and trusted attributes are among them")
 
+// setVariable sets an environment variable until restore is called.
+func setVariable(name, value string) (restore func(), err error) {
+	old, was := os.LookupEnv(name)
+	if err := os.Setenv(name, value); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return func() {
+		if was {
+			_ = os.Setenv(name, old) // it was set once
+		} else {
+			_ = os.Unsetenv(name) // fails on no name that could be set
+		}
+	}, nil
+}
+
 // Check says whether this process may write a store: it is root, of this machine or of
 // a user namespace, and may mount.
 func Check() error {
@@ -32,6 +49,8 @@ func Check() error {
 	switch {
 	case os.Geteuid() != 0:
 		return fmt.Errorf("%w; this is the user with the ID %d", ErrNotPermitted, os.Geteuid())
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("capabilities: %w", environment.ErrNoProc)
 	case err != nil:
 		return err
 	case !able:
@@ -62,6 +81,9 @@ func Unmount(dir string) error {
 		return err
 	}
 	table, err := os.ReadFile("/proc/self/mountinfo")
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("mounts in %s: %w", dir, environment.ErrNoProc)
+	}
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ import (
 	"go.podman.io/storage/types"
 
 	"github.com/pinbox/pinbox/storage/compose"
+	"github.com/pinbox/pinbox/storage/environment"
 )
 
 // Store is a store that is being written. Its methods are called from one goroutine.
@@ -41,7 +42,7 @@ func New(dir, run string, modTime time.Time) (*Store, error) {
 			return nil, err
 		}
 	}
-	library, err := cstorage.GetStore(types.StoreOptions{
+	library, err := getStore(types.StoreOptions{
 		GraphRoot: dir, RunRoot: run, GraphDriverName: "overlay",
 		// Else the store's folder would be a mount point from here on.
 		GraphDriverOptions: []string{"overlay.skip_mount_home=true"},
@@ -50,6 +51,26 @@ func New(dir, run string, modTime time.Time) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("containers/storage in %s: %w", dir, err), Unmount(run))
 	}
 	return &Store{dir: dir, run: run, mtime: modTime, library: library, layers: map[string]compose.Unpacked{}, images: compose.Images{}}, nil
+}
+
+// getStore opens a store of these options alone. The library reads a storage.conf
+// although it needs none of it, and fails if that is damaged; so it gets an empty one.
+func getStore(options types.StoreOptions) (cstorage.Store, error) {
+	conf := filepath.Join(options.RunRoot, "storage.conf")
+	_, err := environment.Prepare()
+	err = errors.Join(err, os.MkdirAll(options.RunRoot, 0o700), os.WriteFile(conf, nil, 0o600))
+	if err != nil {
+		return nil, err
+	}
+	// Programs that this process starts are not to read it, so the variables are set back.
+	for name, value := range map[string]string{"CONTAINERS_STORAGE_CONF": conf, "CONTAINERS_STORAGE_CONF_OVERRIDE": ""} {
+		restore, err := setVariable(name, value)
+		if err != nil {
+			return nil, err
+		}
+		defer restore()
+	}
+	return cstorage.GetStore(options)
 }
 
 // Has says whether a layer is there already, and what is known of it.

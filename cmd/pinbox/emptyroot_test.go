@@ -1,0 +1,207 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/google/go-containerregistry/pkg/name"
+
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/sample"
+)
+
+// emptyRoot is a root with nothing but the two programs, /tmp and /proc, and who works
+// in it.
+type emptyRoot struct {
+	noProc bool
+	// whole roots are mount points with devices, and files in them can be mounted.
+	whole bool
+	env   []string
+	uid   uint32
+}
+
+// The README's first command failed on a machine without any containers package,
+// because the library's error for a missing policy.json was taken for another. What a
+// machine may lack is tested in a root that lacks it: no policy.json, no registries.conf,
+// no passwd, no home folder, no /proc.
+func TestEmptyRoot(t *testing.T) {
+	fixtures.NeedRoot(t)
+	files := emptyRootFiles(t)
+	for title, root := range map[string]emptyRoot{
+		"root":                        {env: []string{"HOME=/tmp"}, whole: true},
+		"no /proc":                    {env: []string{"HOME=/tmp"}, noProc: true},
+		"no HOME":                     {},
+		"HOME cannot be written":      {env: []string{"HOME=/readonly"}},
+		"user without a passwd entry": {env: []string{"XDG_RUNTIME_DIR=/run/user/12345"}, uid: 12345},
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			dir := root.make(t, files)
+			for _, verb := range emptyRootVerbs {
+				root.run(t, dir, verb)
+			}
+		})
+	}
+}
+
+// verb is a command line, and what comes of it.
+type verb struct {
+	line string
+	says string
+	// needs are what a root must have for it: what it says and exits with where that is missing.
+	needs []need
+}
+
+type need struct {
+	missing func(emptyRoot) bool
+	code    int
+	says    string
+}
+
+var (
+	needProc = need{func(r emptyRoot) bool { return r.noProc }, exitOther, "/proc is not mounted"}
+	needRoot = need{func(r emptyRoot) bool { return r.uid != 0 }, exitUsage, "takes root"}
+	needHome = need{func(r emptyRoot) bool { return !slices.ContainsFunc(r.env, isHome) }, exitUsage, "$HOME"}
+)
+
+func isHome(variable string) bool { return strings.HasPrefix(variable, "HOME=") }
+
+// emptyRootVerbs are all of pinbox, in an order in which each finds what it needs.
+var emptyRootVerbs = []verb{
+	{line: "--version", says: "pinbox version"},
+	{line: "completion bash", says: "bash completion"},
+	{line: "demo -o /tmp/demo", says: "/tmp/demo/appliance is whole: 6 files, 5 images"},
+	{line: "plan --set /tmp/set.yaml --tls-verify=false", says: "1 image of 1 set"},
+	{line: "lock -c /tmp/appliance.yaml --tls-verify=false", says: "appliance.lock.json"},
+	{line: "build --set /tmp/set.yaml --tls-verify=false --cache-dir /tmp/cache -o /tmp/out", says: "built "},
+	{line: "verify /tmp/out", says: "is whole"},
+	{line: "build --set /tmp/set.yaml --tls-verify=false --iso /tmp/live.iso --cache-dir /tmp/cache -o /tmp/iso", says: "built "},
+	{line: "verify /tmp/iso", says: "is whole"},
+	{line: "build -c /tmp/appliance.yaml --tls-verify=false --cache-dir /tmp/cache -o /tmp/tar", says: "built "},
+	{line: "verify /tmp/tar", says: "is whole"},
+	{line: "build -c /tmp/folder.yaml --tls-verify=false --cache-dir /tmp/cache -o /tmp/folder", says: "built ", needs: []need{needRoot, needProc}},
+	{line: "verify /tmp/folder", says: "is whole", needs: []need{
+		{func(r emptyRoot) bool { return r.noProc || r.uid != 0 }, exitInput, "/tmp/folder: no such file"}}},
+	{line: "delta --from /tmp/out --set /tmp/next.yaml --tls-verify=false --cache-dir /tmp/cache -o /tmp/delta", says: "built "},
+	{line: "verify /tmp/delta --base /tmp/out", says: "is whole"},
+	{line: "diff /tmp/out /tmp/delta", says: "images: 1 added"},
+	{line: "medium /tmp/delta -o /tmp/delta.iso", says: "/tmp/delta.iso"},
+	{line: "iso show /tmp/iso/appliance.iso", says: "config.ign"},
+	{line: "iso extract /tmp/iso/appliance.iso --lock", says: "sha256:"},
+	{line: "iso reset /tmp/iso/appliance.iso -o /tmp/pristine.iso"},
+	{line: "lint --lock /tmp/out /tmp/pod.yaml", says: "0 findings in 1 use"},
+	{line: "cache ls", needs: []need{needHome}},
+	{line: "cache ls --cache-dir /tmp/cache", says: "1"},
+	{line: "cache verify --cache-dir /tmp/cache"},
+	{line: "cache prune --all --cache-dir /tmp/cache"},
+	{line: "plan --archive /tmp/image.tar.gz", says: "1 image of 1 set", needs: []need{needProc}},
+	{line: "plan --set /tmp/set.yaml --tls-verify=false --mirrors /tmp/mirrors.yaml", says: "1 image of 1 set"},
+	{line: "plan --set /tmp/set.yaml --tls-verify=false --authfile /tmp/auth.json", says: "1 image of 1 set", needs: []need{needProc}},
+	{line: "plan --containers-storage quay.io/a/b:1", needs: []need{
+		{func(emptyRoot) bool { return true }, exitInput, "containers/storage: no such file"}}},
+}
+
+// emptyRootFiles are the programs and what the command lines name.
+func emptyRootFiles(t *testing.T) map[string]string {
+	t.Helper()
+	r := serve(t, nil)
+	first, second := image(t, "amd64", layer(t, sample.File("a", "first"))), image(t, "amd64", layer(t, sample.File("a", "first")), layer(t, sample.File("b", "second")))
+	pin, next := push(t, r, first), push(t, r, second)
+	node := fixtures.Program(t, nodePackage)
+	head := "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: ship-7}\nspec:\n  sources: [{pinnedImageSets: [set.yaml]}]\n"
+	return map[string]string{
+		"pinbox":             string(mustRead(t, fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"))),
+		"pinbox-node":        string(mustRead(t, node)),
+		"tmp/set.yaml":       string(sample.Set("worker", pin)),
+		"tmp/next.yaml":      string(sample.Set("worker", pin, next)),
+		"tmp/appliance.yaml": head + "  store: {format: tar}\n",
+		"tmp/folder.yaml":    head + "  store: {format: dir}\n  node: {store: {path: /srv/store}}\n",
+		"tmp/live.iso":       string(mustRead(t, fixtures.LiveISO(t))),
+		"tmp/pod.yaml":       fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, image: %q}]}\n", pin),
+		"tmp/mirrors.yaml":   "apiVersion: config.openshift.io/v1\nkind: ImageDigestMirrorSet\nmetadata: {name: a}\nspec: {imageDigestMirrors: [{source: quay.io/a, mirrors: [quay.io/b]}]}\n",
+		"tmp/auth.json":      `{"auths":{"quay.io":{"auth":"no base64"}}}`, // a copy without this entry is made
+		"tmp/image.tar.gz":   dockerArchive(t, first),
+		// What is another program's is not read, and so need not be whole.
+		"etc/containers/storage.conf":    "[",
+		"etc/containers/containers.conf": "[",
+	}
+}
+
+// dockerArchive is an image as `docker save` writes it, compressed.
+func dockerArchive(t *testing.T, img v1.Image) string {
+	t.Helper()
+	tag, err := name.NewTag("quay.io/site/app:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "image.tar")
+	if err := tarball.WriteToFile(file, tag, img); err != nil {
+		t.Fatal(err)
+	}
+	fixtures.Run(t, "gzip", file)
+	return string(mustRead(t, file+".gz"))
+}
+
+func (r emptyRoot) make(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	mount := func(options ...string) {
+		fixtures.Run(t, "mount", options...)
+		t.Cleanup(func() { fixtures.Run(t, "umount", options[len(options)-1]) })
+	}
+	if r.whole {
+		mount("--bind", dir, dir)
+	}
+	for _, sub := range []string{"tmp", "proc", "readonly", "dev", "etc/containers"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(filepath.Join(dir, "tmp"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	mount("-t", "tmpfs", "-o", "ro", "tmpfs", filepath.Join(dir, "readonly"))
+	if !r.noProc {
+		mount("-t", "proc", "proc", filepath.Join(dir, "proc"))
+	}
+	if r.whole {
+		mount("--bind", "/dev", filepath.Join(dir, "dev"))
+	}
+	return dir
+}
+
+func (r emptyRoot) run(t *testing.T, dir string, v verb) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "/pinbox", strings.Fields(v.line)...)
+	cmd.Dir, cmd.Env = "/tmp", append([]string{"LANG=C"}, r.env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: dir, Credential: &syscall.Credential{Uid: r.uid, Gid: r.uid}}
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil {
+		t.Fatalf("pinbox %s: %v", v.line, err)
+	}
+	code, says := exitOK, v.says
+	if i := slices.IndexFunc(v.needs, func(n need) bool { return n.missing(r) }); i >= 0 {
+		code, says = v.needs[i].code, v.needs[i].says
+	}
+	if got := cmd.ProcessState.ExitCode(); got != code || !strings.Contains(string(out), says) {
+		t.Errorf("pinbox %s: got exit code %d, want %d and %q\n%s", v.line, got, code, says, out)
+	}
+	// The library would say so on stderr, beside what pinbox says.
+	if strings.Contains(string(out), "level=") {
+		t.Errorf("pinbox %s: the library logs by itself:\n%s", v.line, out)
+	}
+}

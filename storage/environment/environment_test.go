@@ -1,0 +1,42 @@
+package environment_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pinbox/pinbox/storage/environment"
+)
+
+func TestHome(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	missing := filepath.Join(dir, "missing")
+	for home, want := range map[string]string{dir: dir, missing: missing, file: "/nonexistent", os.DevNull: "/nonexistent"} {
+		t.Setenv("HOME", home)
+		if got := environment.Home(); got != want {
+			t.Errorf("HOME=%s: got %s, want %s", home, got, want)
+		}
+	}
+}
+
+// The library complained of a missing $XDG_RUNTIME_DIR at every request.
+func TestPrepareTellsOfAMissingFolderOnce(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing")
+	t.Setenv("XDG_RUNTIME_DIR", missing)
+	t.Setenv("HOME", os.DevNull)
+	warnings, err := environment.Prepare()
+	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], missing) {
+		t.Errorf("got the warnings %q, %v, want one of %s", warnings, err, missing)
+	}
+	if home := os.Getenv("HOME"); home != "/nonexistent" {
+		t.Errorf("got HOME=%s, want /nonexistent", home)
+	}
+	if warnings, err := environment.Prepare(); err != nil || len(warnings) > 0 {
+		t.Errorf("again: got the warnings %q, %v, want none", warnings, err)
+	}
+}
