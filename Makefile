@@ -1,5 +1,10 @@
 # Tags, stated once: OpenPGP in Go, and no storage driver that needs C headers.
 export GOFLAGS := -buildvcs=false -tags=containers_image_openpgp,exclude_graphdriver_btrfs
+# Where Go keeps what it has built and fetched: below bin/, for a user whose home folder
+# cannot be written.
+usable = $(shell d=$$(go env $1); case $$d in (/*) mkdir -p "$$d" 2>/dev/null && test $2 "$$d" && echo "$$d";; esac)
+export GOCACHE := $(or $(call usable,GOCACHE,-w),$(CURDIR)/bin/cache/build)
+export GOMODCACHE := $(or $(call usable,GOMODCACHE,-r),$(CURDIR)/bin/cache/modules)
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOBUILD := go build -p 2 -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 # The build that lets C libraries do the most expensive work: see docs/build.md. Names
@@ -11,7 +16,7 @@ DEBIAN_BOOT := busybox-static dosfstools grub-common grub-efi-amd64-bin isolinux
 
 DEBIAN_BENCH := isal podman skopeo squashfs-tools zstd
 
-.PHONY: build build-native node demo test boot-test deps boot-deps bench-deps peers golden bench bench-attach bench-parts lint
+.PHONY: build build-native node demo test fresh-test boot-test deps boot-deps bench-deps peers golden bench bench-attach bench-parts lint
 build:
 	CGO_ENABLED=0 $(GOBUILD) -o bin/ ./cmd/pinbox ./cmd/pinbox-node
 
@@ -41,6 +46,15 @@ test: deps peers lint
 # for the live ISO.
 boot-test: deps boot-deps peers bin/peers/live.iso
 	go test $(GOFLAGS),boot -timeout 30m -v -run . ./fixtures/live
+
+# The README's commands in a bare Debian with nothing but make, git and Go: about 3 minutes.
+fresh-test: deps boot-deps bin/peers/debian.tar
+	go test $(GOFLAGS),fresh -timeout 20m -v ./fixtures/fresh
+
+bin/peers/debian.tar:
+	mkdir -p bin/peers
+	mmdebstrap --quiet --format=tar --variant=minbase --include=git,make bookworm $@.part
+	mv $@.part $@
 
 # A live ISO of Debian packages with CRI-O, made as CoreOS makes its own.
 bin/peers/live.iso: $(filter-out %_test.go,$(wildcard fixtures/live/*.* fixtures/live/init fixtures/live/installer/* fixtures/live/guest/*.go fixtures/pod/*.go))
