@@ -16,7 +16,10 @@ DEBIAN_BOOT := busybox-static dosfstools grub-common grub-efi-amd64-bin isolinux
 
 DEBIAN_BENCH := isal podman skopeo squashfs-tools zstd
 
-.PHONY: build build-native node demo test fresh-test boot-test deps boot-deps bench-deps peers golden bench bench-attach bench-parts lint
+# The architectures that nodes may have: pinset.Architectures.
+ARCHITECTURES := amd64 arm64 ppc64le riscv64 s390x
+
+.PHONY: build build-native node cross demo test fresh-test boot-test deps boot-deps bench-deps peers golden bench bench-attach bench-parts lint
 build:
 	CGO_ENABLED=0 $(GOBUILD) -o bin/ ./cmd/pinbox ./cmd/pinbox-node
 
@@ -28,6 +31,12 @@ build-native: deps
 # The node's program for another architecture: GOARCH=arm64 make node
 node:
 	CGO_ENABLED=0 $(GOBUILD) -o bin/pinbox-node-$(shell go env GOARCH) ./cmd/pinbox-node
+
+# Both programs for every architecture: types of the kernel's structures differ, so what
+# compiles for one may not for another. The first time takes a minute for each.
+cross: $(ARCHITECTURES:%=cross-%)
+cross-%:
+	CGO_ENABLED=0 GOARCH=$* $(GOBUILD) -o /dev/null ./cmd/pinbox ./cmd/pinbox-node
 
 # The main job on sample images; the result stays in demo/.
 demo: build

@@ -222,7 +222,7 @@ func diskOf(dir string) (disk, error) {
 		if err != nil {
 			return disk{}, fmt.Errorf("free space of %s: %w", dir, err)
 		}
-		return disk{id: st.Dev, free: int64(s.Bavail) * s.Bsize}, nil
+		return disk{id: st.Dev, free: int64(s.Bavail) * int64(s.Bsize)}, nil
 	}
 }
 

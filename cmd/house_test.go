@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 const module = "github.com/pinbox/pinbox/"
@@ -122,6 +123,18 @@ func TestForeignLibrariesHaveOneDoor(t *testing.T) {
 				t.Errorf("%s imports %s: its doors are %v", room(p.ImportPath), imported, doors[door])
 			}
 		}
+	}
+}
+
+// A kind of node that is offered is one that both programs compile for.
+func TestEveryArchitectureIsBuilt(t *testing.T) {
+	makefile, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "\nARCHITECTURES := " + strings.Join(pinset.Architectures(), " ") + "\n"
+	if !strings.Contains(string(makefile), want) {
+		t.Errorf("the Makefile has another list than %q", want)
 	}
 }
 

@@ -48,7 +48,7 @@ func Of(path string) (Space, error) {
 	}
 	return Space{
 		Path: path, Device: st.Dev,
-		Total: int64(s.Blocks) * s.Bsize, Free: int64(s.Bavail) * s.Bsize,
+		Total: int64(s.Blocks) * int64(s.Bsize), Free: int64(s.Bavail) * int64(s.Bsize),
 		Inodes: int64(s.Files), FreeInodes: int64(s.Ffree),
 	}, nil
 }

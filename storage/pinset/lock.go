@@ -82,9 +82,12 @@ func (p Platform) Split() (os, arch, variant string) {
 	return os, arch, variant
 }
 
+// Architectures that CRI-O runs on, as Go names them.
+func Architectures() []string { return []string{"amd64", "arm64", "ppc64le", "riscv64", "s390x"} }
+
 // Validate says what is wrong with the platform's form.
 func (p Platform) Validate() error {
-	known := []string{"amd64", "arm64", "ppc64le", "riscv64", "s390x"}
+	known := Architectures()
 	if os, arch, _ := p.Split(); os != "linux" || !slices.Contains(known, arch) {
 		return fmt.Errorf("platform %q: CRI-O runs on linux/%s", string(p), strings.Join(known, ", linux/"))
 	}
