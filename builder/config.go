@@ -212,7 +212,7 @@ func (s Spec) render(c ignition.Config) (files configFiles, err error) {
 			return configFiles{}, err
 		}
 	}
-	return files, iso.Check(s.ISO.Base, s.ISO.edit(files))
+	return files, iso.Check(s.ISO.Base, s.edit(files))
 }
 
 // installer gives the configuration of a live system that installs the node's.

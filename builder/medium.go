@@ -26,10 +26,12 @@ const (
 	isoBase      = "base.iso" // which is there in the form of undo.gz
 )
 
-func (s ISOSpec) edit(config configFiles, additions ...iso.Addition) iso.Edit {
-	k := s.KernelArguments
+// edit is that of the base.
+func (s Spec) edit(config configFiles, additions ...iso.Addition) iso.Edit {
+	k := s.ISO.KernelArguments
+	_, arch, _ := s.Platform.Split()
 	return iso.Edit{
-		Ignition: config.embedded(), Force: s.Force, Additions: additions,
+		Architecture: arch, Ignition: config.embedded(), Force: s.ISO.Force, Additions: additions,
 		Kargs: iso.KargsEdit{Append: k.Append, Delete: k.Delete, Replace: k.Replace},
 	}
 }
@@ -63,7 +65,7 @@ func (s *stage) writeISO(ctx context.Context, spec Spec, config configFiles, sum
 		return err
 	}
 	hooks.step("write "+ISOFile, base.Size()+total(additions))
-	edit := spec.ISO.edit(config, additions...)
+	edit := spec.edit(config, additions...)
 	edit.Written = hooks.Done
 	edit.Private = config.secret
 	return iso.Apply(ctx, spec.ISO.Base, s.path(ISOFile), edit)

@@ -34,6 +34,8 @@ type Edit struct {
 	Ignition []byte
 	Force    bool
 	Kargs    KargsEdit
+	// Architecture that the edit is for, as Go names it; "" is for any.
+	Architecture string
 	// Additions to Dir.
 	Additions []Addition
 	// Private keeps the image from others: the config has secrets.
@@ -96,6 +98,9 @@ func Apply(ctx context.Context, base, out string, e Edit) error {
 // edit lays everything out. What the base had is known before the undo file is
 // laid out, as only its length matters there.
 func (i *Image) edit(e Edit) (layout, error) {
+	if err := i.checkArchitecture(e.Architecture); err != nil {
+		return layout{}, err
+	}
 	if _, _, err := i.features(); err != nil {
 		return layout{}, err
 	}

@@ -54,18 +54,19 @@ func open(t *testing.T, content []byte) *Image {
 func TestRealHeaders(t *testing.T) {
 	for name, want := range map[string]struct {
 		label    string
+		arch     string
 		ignition Area
 		kargs    []int64
 	}{
-		"embed-areas-2021-09":        {"fedora-coreos-34.20210921.dev.0", Area{102400, 262144}, []int64{98126, 371658}},
-		"embed-areas-2023-03.s390x":  {"fedora-coreos-37.20230307.dev.0", Area{35*sector + 132096, 262144}, nil},
-		"embed-areas-2023-07.x86_64": {"fedora-coreos-38.20230718.dev.0", Area{68 * sector, 262144}, []int64{199*sector + 970, 66*sector + 1869}},
+		"embed-areas-2021-09":        {"fedora-coreos-34.20210921.dev.0", "amd64", Area{102400, 262144}, []int64{98126, 371658}},
+		"embed-areas-2023-03.s390x":  {"fedora-coreos-37.20230307.dev.0", "s390x", Area{35*sector + 132096, 262144}, nil},
+		"embed-areas-2023-07.x86_64": {"fedora-coreos-38.20230718.dev.0", "amd64", Area{68 * sector, 262144}, []int64{199*sector + 970, 66*sector + 1869}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := open(t, header(t, name))
 			a, err := i.IgnitionArea()
-			if err != nil || a != want.ignition || i.Label != want.label {
-				t.Errorf("label %s, area %+v, %v", i.Label, a, err)
+			if err != nil || a != want.ignition || i.Label != want.label || i.Architecture() != want.arch {
+				t.Errorf("label %s, architecture %q, area %+v, %v", i.Label, i.Architecture(), a, err)
 			}
 			if config, err := i.Ignition(); err != nil || config != nil {
 				t.Errorf("a config of %d bytes, %v", len(config), err)

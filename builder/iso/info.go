@@ -11,6 +11,8 @@ import (
 // Info is what an image says of itself.
 type Info struct {
 	Label string `json:"label"`
+	// Architecture of the system, as Go names it; "" if there is none, or none can be told.
+	Architecture string `json:"architecture,omitempty"`
 	// Size in bytes.
 	Size int64 `json:"size"`
 	// Ignition is where the config goes; nil for a medium without a system.
@@ -78,6 +80,7 @@ func (i *Image) Info() (info Info, err error) {
 	if err != nil {
 		return info, err
 	}
+	info.Architecture = i.Architecture()
 	k, err := i.Kargs()
 	switch {
 	case err == nil:

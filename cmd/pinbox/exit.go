@@ -86,6 +86,7 @@ var table = []struct {
 	{iso.ErrNotISO, exitInput, "name a CoreOS live ISO"},
 	{iso.ErrTruncated, exitInput, "download it again, and compare its checksum"},
 	{iso.ErrCorrupt, exitInput, "download it again, and compare its checksum"},
+	{iso.ErrArchitecture, exitInput, "name the live ISO for the platform of the appliance, or change spec.platform or --platform"},
 	{iso.ErrNoIgnition, exitInput, "name a CoreOS live ISO; others do not read an Ignition config"},
 	{iso.ErrNoInstaller, exitInput, "take a newer live ISO, or install by hand from one in spec.iso.mode live"},
 	{iso.ErrNoKargs, exitInput, "leave the kernel arguments as they are, or take a newer live ISO"},

@@ -51,8 +51,8 @@ func TestLiveISO(t *testing.T) {
 			t.Errorf("no %s with %s:\n%s", label, digest, stdout)
 		}
 	}
-	if !strings.Contains(stdout, `{"installer-config":true}`) {
-		t.Errorf("no features:\n%s", stdout)
+	if !strings.Contains(stdout, `{"installer-config":true}`) || !regexp.MustCompile(`(?m)^architecture +unknown$`).MatchString(stdout) {
+		t.Errorf("no features, or no architecture:\n%s", stdout)
 	}
 	for flag, file := range map[string]string{"--ignition": "config.ign", "--store": "store.squashfs", "--lock": "pinbox.lock.json"} {
 		want, err := os.ReadFile(filepath.Join(dir, file))
@@ -218,6 +218,35 @@ func TestLiveISOsThatCannotBeUsed(t *testing.T) {
 		if _, err := os.Stat(out); err == nil {
 			t.Errorf("%s: something was left behind", name)
 		}
+	}
+}
+
+// A store for amd64 went onto an ISO for s390x, of which the build said that it boots
+// with both.
+func TestLiveISOForAnotherArchitecture(t *testing.T) {
+	kernel := append(make([]byte, 0x10008), "S390EP"...)
+	base := fixtures.LiveISO(t, "-rock", "-graft-points", "images/pxeboot/vmlinuz="+write(t, "vmlinuz", kernel))
+	set, program, out := write(t, "set.yaml", fixturesSet), fixtures.Program(t, nodePackage), filepath.Join(t.TempDir(), "folder", "out")
+	config := write(t, "site.yaml", []byte("apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: site}\nspec: {sources: [{pinnedImageSets: ["+set+"]}], iso: {base: "+base+"}}\n"))
+	for _, args := range [][]string{
+		{"build", "--node-binary", program, "--set", set, "--iso", base, "-o", out},
+		{"build", "--node-binary", program, "--set", set, "--iso", base, "-o", out, "--install-device", "/dev/sda"},
+		{"plan", "-c", config},
+	} {
+		code, _, stderr := pinbox(t.Context(), append(args, "--tls-verify=false")...)
+		if code != exitInput || !strings.Contains(stderr, base+": the image is for another architecture: it boots on s390x, and the store is for amd64\nhint: name the live ISO") {
+			t.Errorf("%q: exit code %d\n%s", args, code, stderr)
+		}
+		if left, err := filepath.Glob(filepath.Join(filepath.Dir(out), "*")); err != nil || len(left) > 0 {
+			t.Errorf("%q left %q, %v", args, left, err)
+		}
+	}
+	var info iso.Info
+	if code, stdout, stderr := pinbox(t.Context(), "iso", "show", base, "--output", "json"); code != 0 || json.Unmarshal([]byte(stdout), &info) != nil || info.Architecture != "s390x" {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	if code, stdout, stderr := pinbox(t.Context(), "iso", "show", base); code != 0 || !regexp.MustCompile(`(?m)^architecture +s390x$`).MatchString(stdout) {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 }
 

@@ -10,7 +10,7 @@ func isoShowCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "show image.iso",
-		Short: "Show label, Ignition area, kernel arguments, and what pinbox added",
+		Short: "Show label, architecture, Ignition area, kernel arguments, and what pinbox added",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkOutput(output); err != nil {

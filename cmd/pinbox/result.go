@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -209,6 +210,9 @@ func printISO(cmd *cobra.Command, output string, info iso.Info) error {
 	}
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "label\t%s\nsize\t%s\n", info.Label, size(info.Size))
+	if info.Ignition != nil {
+		fmt.Fprintf(w, "architecture\t%s\n", cmp.Or(info.Architecture, "unknown"))
+	}
 	if info.Installs != "" {
 		fmt.Fprintf(w, "installs to\t%s, which it writes over without a question\n", info.Installs)
 	}

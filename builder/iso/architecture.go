@@ -1,0 +1,110 @@
+package iso
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// ErrArchitecture says that an image boots on another architecture than that of what is
+// to be added.
+var ErrArchitecture = errors.New("the image is for another architecture")
+
+// kernels are where CoreOS live ISOs have their kernel; on s390x it was the second one
+// until 2023: osbuild, stages/org.osbuild.coreos.live-artifacts.mono, and
+// coreos-assembler, cmd-buildextend-live.
+var kernels = []string{"images/pxeboot/vmlinuz", "images/pxeboot/kernel.img"}
+
+// loaders are files that the boot loaders of one architecture alone have: isolinux, those
+// of the UEFI specification, 3.5.1.1, LPAR's of s390x, and CHRP's of POWER.
+var loaders = map[string]string{
+	"isolinux/isolinux.bin": "amd64", "EFI/BOOT/BOOTX64.EFI": "amd64", "EFI/BOOT/BOOTAA64.EFI": "arm64",
+	"EFI/BOOT/BOOTRISCV64.EFI": "riscv64", "generic.ins": "s390x", "ppc/bootinfo.txt": "ppc64le",
+}
+
+// Architecture is that of the system in the image, as Go names it: that of its kernel,
+// or else of its boot loaders. It is "" where neither tells.
+func (i *Image) Architecture() string {
+	for _, name := range kernels {
+		if f, err := i.Find(name); err == nil {
+			if arch := kernelArchitecture(f.Reader()); arch != "" {
+				return arch
+			}
+		}
+	}
+	found := ""
+	for name, arch := range loaders {
+		if _, err := i.Find(name); err != nil || arch == found {
+			continue
+		}
+		if found != "" {
+			return "" // it boots on several
+		}
+		found = arch
+	}
+	return found
+}
+
+// checkArchitecture compares the image with what is to be added.
+func (i *Image) checkArchitecture(added string) error {
+	if own := i.Architecture(); own != "" && added != "" && own != added {
+		return fmt.Errorf("%w: it boots on %s, and the store is for %s", ErrArchitecture, own, added)
+	}
+	return nil
+}
+
+// kernelHead is how much of a kernel tells its architecture, in bytes.
+const kernelHead = s390Magic + 6
+
+// Where the kernel's images say what they are: Documentation/arch/x86/boot.rst and
+// Documentation/arch/arm64/booting.rst of its source, and EP_OFFSET of
+// arch/s390/include/asm/setup.h.
+const (
+	x86Magic  = 0x202
+	arm64Text = 0x38
+	s390Magic = 0x10008
+)
+
+// machines of PE files, by Microsoft's "PE Format": kernels that UEFI can start are such,
+// compressed ones too.
+var machines = map[uint16]string{0x8664: "amd64", 0xaa64: "arm64", 0x5064: "riscv64"}
+
+// kernelArchitecture looks at the beginning of a kernel. Some of arm64 are gzipped.
+func kernelArchitecture(kernel io.Reader) string {
+	head := beginning(kernel)
+	if bytes.HasPrefix(head, gzipMagic) {
+		z, err := gzip.NewReader(io.MultiReader(bytes.NewReader(head), kernel))
+		if err != nil {
+			return ""
+		}
+		head = beginning(z)
+	}
+	has := func(offset int, magic string) bool {
+		return len(head) >= offset && bytes.HasPrefix(head[offset:], []byte(magic))
+	}
+	switch {
+	case has(x86Magic, "HdrS"):
+		return "amd64"
+	case has(s390Magic, "S390EP"):
+		return "s390x"
+	case has(arm64Text, "ARM\x64"):
+		return "arm64"
+	case has(0, "\x7fELF\x02\x01") && has(18, "\x15\x00"): // 64 bits, little-endian, EM_PPC64
+		return "ppc64le"
+	case has(0, "MZ") && len(head) >= 0x40:
+		if at := binary.LittleEndian.Uint32(head[0x3c:]); at < kernelHead && has(int(at), "PE\x00\x00") && len(head) >= int(at)+6 {
+			return machines[binary.LittleEndian.Uint16(head[at+4:])]
+		}
+	}
+	return ""
+}
+
+// beginning reads the head, or as much as there is.
+func beginning(kernel io.Reader) []byte {
+	head := make([]byte, kernelHead)
+	n, _ := io.ReadFull(kernel, head) // what cannot be read tells nothing
+	return head[:n]
+}
