@@ -2,6 +2,7 @@ package iso
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -203,7 +204,10 @@ func readCpio(b []byte) (members []Member, used int, err error) {
 		if fields[11] < 1 || nameEnd > len(b) || body+fields[6] > len(b) {
 			return nil, 0, errors.New("the cpio archive is cut off")
 		}
-		name := string(b[at+newcHeader : nameEnd-1])
+		name, _, ended := strings.Cut(string(b[at+newcHeader:nameEnd]), "\x00") // dracut pads names with more of them
+		if !ended {
+			return nil, 0, errors.New("a name in the cpio archive has no end")
+		}
 		at = align(body+fields[6], 4)
 		if name == trailer {
 			return members, min(at, len(b)), nil
@@ -211,9 +215,15 @@ func readCpio(b []byte) (members []Member, used int, err error) {
 		if fields[1]&modeType != typeDir && fields[4] > 1 {
 			return nil, 0, fmt.Errorf("%s is a hard link", name) // whose content another has
 		}
-		name = path.Clean(name)
-		members = append(members, Member{Name: name, Mode: uint32(fields[1]), Content: b[body : body+fields[6]]})
+		members = append(members, Member{Name: fromRoot(name), Mode: uint32(fields[1]), Content: b[body : body+fields[6]]})
 	}
+}
+
+// fromRoot is the one spelling of a name: the kernel unpacks in the root, where "./a",
+// "/a" and "b/..//a" are one file (do_name in init/initramfs.c of its source). The root
+// itself is ".".
+func fromRoot(name string) string {
+	return cmp.Or(strings.TrimPrefix(path.Clean("/"+name), "/"), ".")
 }
 
 // writeArchive packs members, with the folders that they lie in before them, by

@@ -390,6 +390,45 @@ func TestArchivesOfOthers(t *testing.T) {
 	}
 }
 
+// A config whose name was padded, as dracut pads names, was not seen, and a second one
+// was put beside it.
+func TestConfigByAnotherSpelling(t *testing.T) {
+	content, err := os.ReadFile(fixtures.LiveISO(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	area, err := open(t, content).IgnitionArea()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"config.ign\x00\x00\x00", "config.ign\x00rest", "./config.ign", "/config.ign", ".//config.ign", "/./config.ign\x00", "etc/../config.ign", "../config.ign"} {
+		i := open(t, apply(content, patch{area.Offset, newc(t, Member{Name: name, Mode: modeFile, Content: []byte("theirs")})}))
+		if config, err := i.Ignition(); err != nil || string(config) != "theirs" {
+			t.Errorf("%q: %q, %v", name, config, err)
+		}
+		if _, err := i.edit(Edit{Ignition: []byte("ours")}); !errors.Is(err, ErrConfigured) {
+			t.Errorf("%q: %v", name, err)
+		}
+		p, err := i.embed([]byte("ours"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		members, err := open(t, apply(content, p)).Members()
+		if err != nil || len(members) != 1 || members[0].Name != configName || string(members[0].Content) != "ours" {
+			t.Errorf("%q: %+v, %v", name, members, err)
+		}
+	}
+	padded := newc(t, Member{Name: "etc/key\x00\x00", Mode: modeFile, Content: []byte("key")}, Member{Name: "..", Mode: modeDir}, Member{Name: trailer + "\x00\x00"})
+	if got, used, err := readCpio(append(padded, "more"...)); err != nil || used >= len(padded) || len(got) != 2 || got[0].Name != "etc/key" || got[1].Name != "." {
+		t.Errorf("%+v, %d of %d bytes, %v", got, used, len(padded), err)
+	}
+	endless := newc(t, Member{Name: "etc/key", Mode: modeFile})
+	copy(endless[6+8*11:], "00000007") // its length without the end
+	if _, err := readArchives(endless); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "has no end") {
+		t.Error(err)
+	}
+}
+
 // The product of these two numbers was once negative, and the build panicked.
 func TestGPTOfAbsurdSize(t *testing.T) {
 	content, err := os.ReadFile(fixtures.LiveISO(t, fixtures.LiveISOs["as CoreOS"]...))
