@@ -97,53 +97,62 @@ func (m *members) put(member Member) {
 
 // decompress unpacks the first archive; rest is what follows, nil for a plain one.
 func decompress(area []byte, budget int) (plain, rest []byte, err error) {
+	var unpack func([]byte, int) ([]byte, int, error)
 	switch {
 	case bytes.HasPrefix(area, gzipMagic):
-		return gunzip(area, budget)
+		unpack = gunzip
 	case bytes.HasPrefix(area, xzMagic):
-		return unxz(area, budget)
+		unpack = unxz
 	case bytes.HasPrefix(area, zstdMagic):
-		return unzstd(area, budget)
+		unpack = unzstd
+	default:
+		return area, nil, nil
 	}
-	return area, nil, nil
+	plain, used, err := unpack(area, budget)
+	// What is cut off goes on with the zeros behind it, which can mean anything, and much.
+	if err != nil && (used > len(bytes.TrimRight(area, "\x00")) || errors.Is(err, io.ErrUnexpectedEOF)) {
+		err = errors.New("the compressed archive is cut off, or damaged")
+	}
+	return plain, area[used:], err
 }
 
-func gunzip(area []byte, budget int) (plain, rest []byte, err error) {
+// gunzip also says how many bytes it has read, as the others do.
+func gunzip(area []byte, budget int) (plain []byte, used int, err error) {
 	source := bytes.NewReader(area)
 	z, err := gzip.NewReader(source)
 	if err != nil {
-		return nil, nil, err
+		return nil, len(area) - source.Len(), err
 	}
 	z.Multistream(false)
 	plain, err = readAll(z, budget)
-	return plain, area[len(area)-source.Len():], err
+	return plain, len(area) - source.Len(), err
 }
 
-func unxz(area []byte, budget int) (plain, rest []byte, err error) {
+func unxz(area []byte, budget int) (plain []byte, used int, err error) {
 	source := bytes.NewReader(area)
 	z, err := xz.ReaderConfig{SingleStream: true}.NewReader(source)
 	if err != nil {
-		return nil, nil, err
+		return nil, len(area) - source.Len(), err
 	}
 	plain, err = readAll(z, budget)
-	left := source.Len()
+	used = len(area) - source.Len()
 	if err != nil && strings.Contains(err.Error(), "unexpected data after stream") {
-		err, left = nil, left+1 // it has looked at one byte of what follows
+		err, used = nil, used-1 // it has looked at one byte of what follows
 	}
-	return plain, area[len(area)-left:], err
+	return plain, used, err
 }
 
 // unzstd finds the end of the frame by its blocks, since the library reads ahead:
 // RFC 8878, 3.1.1.
-func unzstd(area []byte, budget int) (plain, rest []byte, err error) {
+func unzstd(area []byte, budget int) (plain []byte, used int, err error) {
 	var h zstd.Header
 	if err := h.Decode(area); err != nil {
-		return nil, nil, err
+		return nil, 0, err
 	}
 	end := h.HeaderSize
 	for last := false; !last; {
 		if end+3 > len(area) {
-			return nil, nil, io.ErrUnexpectedEOF
+			return nil, len(area), io.ErrUnexpectedEOF
 		}
 		block := int(area[end]) | int(area[end+1])<<8 | int(area[end+2])<<16
 		last = block&1 == 1
@@ -158,15 +167,15 @@ func unzstd(area []byte, budget int) (plain, rest []byte, err error) {
 		end += 4
 	}
 	if end > len(area) {
-		return nil, nil, io.ErrUnexpectedEOF
+		return nil, len(area), io.ErrUnexpectedEOF
 	}
 	z, err := zstd.NewReader(bytes.NewReader(area[:end]), zstd.WithDecoderConcurrency(1))
 	if err != nil {
-		return nil, nil, err
+		return nil, end, err
 	}
 	defer z.Close()
 	plain, err = readAll(z, budget)
-	return plain, area[end:], err
+	return plain, end, err
 }
 
 func readAll(r io.Reader, budget int) ([]byte, error) {

@@ -132,24 +132,8 @@ func TestEmbedKeepsWhatElseIsThere(t *testing.T) {
 	for name, pack := range map[string]func([]byte) []byte{
 		"gzip":  nil,
 		"plain": func(b []byte) []byte { return b },
-		"xz": func(b []byte) []byte {
-			var out bytes.Buffer
-			w, err := xz.WriterConfig{CheckSum: xz.CRC32}.NewWriter(&out)
-			if err == nil {
-				_, err = w.Write(b)
-			}
-			if err := errors.Join(err, w.Close()); err != nil {
-				t.Fatal(err)
-			}
-			return out.Bytes()
-		},
-		"zstd": func(b []byte) []byte {
-			w, err := zstd.NewWriter(nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return w.EncodeAll(b, nil)
-		},
+		"xz":    func(b []byte) []byte { return xzipped(t, b) },
+		"zstd":  func(b []byte) []byte { return zstdPacked(t, b) },
 	} {
 		packed, err := writeArchive([]Member{network})
 		if err != nil {
@@ -369,6 +353,28 @@ func gzipped(t *testing.T, content []byte) []byte {
 	return b.Bytes()
 }
 
+func xzipped(t *testing.T, content []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w, err := xz.WriterConfig{CheckSum: xz.CRC32}.NewWriter(&b)
+	if err == nil {
+		_, err = w.Write(content)
+	}
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func zstdPacked(t *testing.T, content []byte) []byte {
+	t.Helper()
+	w, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w.EncodeAll(content, nil)
+}
+
 // An area is read as the kernel reads it, whoever wrote it.
 func TestArchivesOfOthers(t *testing.T) {
 	config, key := Member{Name: "./config.ign", Mode: modeFile, Content: []byte("{}")}, Member{Name: "etc/key", Mode: modeFile, Content: []byte("key")}
@@ -387,6 +393,32 @@ func TestArchivesOfOthers(t *testing.T) {
 	large := gzipped(t, newc(t, Member{Name: "a", Mode: modeFile, Content: make([]byte, maxArchive*2/3)}))
 	if _, err := readArchives(append(large, large...)); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "more than") {
 		t.Errorf("a bomb in two parts: %v", err)
+	}
+}
+
+// A gzip stream that was cut off was said to have more than 64 MiB in it: the zeros
+// behind it go on with the last code, which may stand for 258 bytes.
+func TestArchiveThatIsCutOff(t *testing.T) {
+	text := make([]byte, 100_000, 11_000_000) // and then zeros, by short codes
+	random := rand.NewChaCha8([32]byte{})
+	if _, err := random.Read(text); err != nil {
+		t.Fatal(err)
+	}
+	plain := newc(t, Member{Name: configName, Mode: modeFile, Content: text[:cap(text)]})
+	for name, packed := range map[string][]byte{"gzip": gzipped(t, plain), "xz": xzipped(t, plain), "zstd": zstdPacked(t, plain)} {
+		area := make([]byte, 4*len(packed)+256<<10)
+		copy(area, packed)
+		if got, err := readArchives(area); err != nil || len(got) != 1 {
+			t.Errorf("%s: the whole one: %v", name, err)
+		}
+		for _, size := range []int{len(packed) - 20, len(packed) - 1000, len(packed) / 2, 100} {
+			clear(area[size:])
+			for _, area := range [][]byte{area, area[:size]} {
+				if _, err := readArchives(area); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "is cut off") {
+					t.Errorf("%s: %d bytes in an area of %d: %v", name, size, len(area), err)
+				}
+			}
+		}
 	}
 }
 
