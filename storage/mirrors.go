@@ -120,7 +120,7 @@ func blocked(err error) error {
 	case text == err.Error():
 		return nil
 	case strings.Contains(text, unreachableText):
-		return fmt.Errorf("%w: %s", ErrRegistry, text)
+		return unusable(errors.New(text))
 	}
 	return fmt.Errorf("%w: %s", ErrBlocked, text)
 }

@@ -39,6 +39,9 @@ var (
 	ErrDigest       = errors.New("content is not what its digest says")
 	ErrPolicy       = errors.New("signature policy refuses the image")
 	ErrAccess       = errors.New("cannot be used to reach registries")
+	// These two come with ErrRegistry.
+	ErrCertificate = errors.New("its certificate is not trusted")
+	ErrPlainHTTP   = errors.New("it has no TLS")
 )
 
 // Access is how registries are reached. The zero value does what skopeo does
@@ -300,6 +303,21 @@ func classify(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %w", ErrUnauthorized, err)
 	case http.StatusNotFound:
 		return fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	return unusable(err)
+}
+
+// certificateText is that of crypto/tls.CertificateVerificationError.
+const certificateText = "tls: failed to verify certificate"
+
+// unusable tells why a registry cannot be used. It goes by texts, as the library
+// passes the errors of mirrors on without their types.
+func unusable(err error) error {
+	switch text := err.Error(); {
+	case strings.Contains(text, certificateText):
+		return fmt.Errorf("%w: %w: %w", ErrRegistry, ErrCertificate, err)
+	case strings.Contains(text, http.ErrSchemeMismatch.Error()):
+		return fmt.Errorf("%w: %w: %w", ErrRegistry, ErrPlainHTTP, err)
 	}
 	return fmt.Errorf("%w: %w", ErrRegistry, err)
 }

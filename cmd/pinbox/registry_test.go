@@ -97,7 +97,8 @@ func TestBadMirrors(t *testing.T) {
 	}
 }
 
-// A registry with a certificate of its own is trusted with --cert-dir only.
+// A registry with a certificate of its own is trusted with --cert-dir only, and that is
+// what the hint says: it advised --tls-verify=false, whatever was wrong with a registry.
 func TestCertificates(t *testing.T) {
 	server := httptest.NewTLSServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -106,15 +107,35 @@ func TestCertificates(t *testing.T) {
 	img := image(t, "amd64", layer(t, sample.File("a", "x")))
 	pin := pushTLS(t, host, img)
 	sets := write(t, "sets.yaml", sample.Set("worker", pin))
-	code, _, stderr := pinbox(t.Context(), "plan", "--set", sets)
-	if code != exitRegistry || !strings.Contains(stderr, "certificate") {
-		t.Errorf("without the certificate: exit code %d\n%s", code, stderr)
+	mirrors := write(t, "mirrors.yaml", idms("registry.invalid/a", host+"/test/tls", "NeverContactSource"))
+	mirrored := write(t, "mirrored.yaml", sample.Set("worker", strings.Replace(pin, host+"/test/tls", "registry.invalid/a", 1)))
+	for _, args := range [][]string{{"--set", sets}, {"--set", mirrored, "--mirrors", mirrors}} {
+		code, _, stderr := pinbox(t.Context(), append([]string{"plan"}, args...)...)
+		if code != exitRegistry || !strings.Contains(stderr, "certificate is not trusted") || !strings.Contains(stderr, "--cert-dir") || strings.Contains(stderr, "--tls-verify") {
+			t.Errorf("%s without the certificate: exit code %d\n%s", args, code, stderr)
+		}
 	}
 	certs := filepath.Dir(write(t, "ca.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
 	for _, flag := range []string{"--cert-dir=" + certs, "--tls-verify=false"} {
 		if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, flag); code != exitOK {
 			t.Errorf("%s: exit code %d\n%s", flag, code, stderr)
 		}
+	}
+}
+
+// --tls-verify=false is advised where no certificate could help: to a registry without
+// TLS, and not where nobody answers.
+func TestPlainHTTP(t *testing.T) {
+	r := serve(t, nil)
+	sets := write(t, "sets.yaml", sample.Set("worker", push(t, r, image(t, "amd64", layer(t, sample.File("a", "x"))))))
+	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets); code != exitRegistry || !strings.Contains(stderr, "it has no TLS") || !strings.Contains(stderr, "--tls-verify=false") {
+		t.Errorf("plain HTTP: exit code %d\n%s", code, stderr)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets); code != exitRegistry || strings.Contains(stderr, "--tls-verify") {
+		t.Errorf("nobody there: exit code %d\n%s", code, stderr)
 	}
 }
 
