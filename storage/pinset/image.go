@@ -15,7 +15,7 @@ import (
 // What can be wrong with the name of an image.
 var (
 	ErrNotPinned = errors.New("not a digest reference")
-	ErrShortName = errors.New("does not name its registry")
+	ErrShortName = errors.New("not the full name")
 	ErrBadName   = errors.New("not a valid image reference")
 )
 
@@ -46,7 +46,7 @@ func ParseImage(s string) (Image, error) {
 	}
 	img := Image{Repository: named.Name(), Digest: digested.Digest()}
 	if img.String() != s {
-		return Image{}, fmt.Errorf("image %q: %w: its full name is %s", s, ErrShortName, img)
+		return Image{}, shortName(s, img.String())
 	}
 	return img, nil
 }

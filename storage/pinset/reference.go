@@ -27,7 +27,7 @@ func ParseReference(s string) (Reference, error) {
 		return Reference{}, err
 	}
 	if r.String() != s {
-		return Reference{}, fmt.Errorf("image %q: %w: its full name is %s", s, ErrShortName, r)
+		return Reference{}, shortName(s, r.String())
 	}
 	return r.latest(), nil
 }
@@ -39,8 +39,28 @@ func Expand(s string) (r Reference, short bool, err error) {
 	if r, err = normalize(s); err != nil {
 		return Reference{}, false, err
 	}
+	return r.latest(), registry(s) == "", nil
+}
+
+// registry is the host that a name begins with, "" if it leaves that out.
+func registry(s string) string {
 	host, _, found := strings.Cut(s, "/")
-	return r.latest(), !found || !strings.ContainsAny(host, ".:") && host != "localhost", nil
+	if !found || !strings.ContainsAny(host, ".:") && host != "localhost" {
+		return ""
+	}
+	return host
+}
+
+// shortName says what a name leaves out of the full one.
+func shortName(s, full string) error {
+	what := "it does not name its registry"
+	switch host := registry(s); {
+	case host != "" && strings.HasPrefix(full, host+"/library/"):
+		what = "it lacks the path library/"
+	case host != "":
+		what = "it has another name of its registry"
+	}
+	return fmt.Errorf("image %q: %w: %s; write %s", s, ErrShortName, what, full)
 }
 
 // normalize adds what may be left out of a name, but for the tag.
