@@ -178,7 +178,7 @@ func (in *inputs) pin(ctx context.Context, client *storage.Client, lock pinset.L
 	hooks.step("resolve tags", int64(len(refs)))
 	images, err := in.resolveTags(ctx, client, refs, lock, func() { hooks.done(1) })
 	if err != nil {
-		return err
+		return joinOnce(append(errs, err))
 	}
 	for _, a := range in.asked {
 		in.add(a, images[:len(a.names)])
@@ -188,7 +188,12 @@ func (in *inputs) pin(ctx context.Context, client *storage.Client, lock pinset.L
 		hooks.step("read release", 0)
 		errs = append(errs, in.release(ctx, client, r, lock))
 	}
-	if err := joinOnce(errs); err != nil {
+	err = joinOnce(errs)
+	if errors.Is(err, storage.ErrPlatform) { // tell all such images, wherever they are
+		_, others := client.Resolve(ctx, pinset.Union(in.sets...), nil)
+		err = joinOnce([]error{err, others})
+	}
+	if err != nil {
 		return err
 	}
 	return in.check()

@@ -16,12 +16,14 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/oracle"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/root"
 )
 
@@ -208,6 +210,36 @@ func TestImagesThatNoNodeCanRun(t *testing.T) {
 	t.Run("image for another platform", func(t *testing.T) {
 		pin := push(t, serve(t, nil), image(t, "arm64", good))
 		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), exitInput, []string{pin, "not for the appliance's platform", "linux/arm64", "spec.platform"})
+	})
+	// Those of a registry were not told if one on this machine was for another platform.
+	t.Run("several images for another platform", func(t *testing.T) {
+		dir := t.TempDir()
+		local, err := layout.Write(dir, empty.Index)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := local.AppendImage(image(t, "arm64", good)); err != nil {
+			t.Fatal(err)
+		}
+		r := serve(t, nil)
+		index, err := sample.Index(image(t, "riscv64", good))
+		if err != nil {
+			t.Fatal(err)
+		}
+		indexed, err := r.PushIndex(t.Context(), "test/index", index)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tag, err := r.Tag(t.Context(), "test/tagged", "1", image(t, "s390x", good))
+		if err != nil {
+			t.Fatal(err)
+		}
+		code, _, stderr := pinbox(t.Context(), "plan", "--oci", dir+"=quay.io/site/app:1", "--image", indexed, "--image", tag, "--image", push(t, r, image(t, "amd64", good)), "--tls-verify=false")
+		for _, says := range []string{"quay.io/site/app@", "linux/arm64", indexed, "linux/riscv64", r.Host + "/test/tagged@", "linux/s390x"} {
+			if code != exitInput || strings.Count(stderr, says) != 1 || strings.Count(stderr, storage.ErrPlatform.Error()) != 3 {
+				t.Errorf("exit code %d; it is to say %q once:\n%s", code, says, stderr)
+			}
+		}
 	})
 	t.Run("index of an index", func(t *testing.T) {
 		inner, err := sample.Index(image(t, "amd64", good))
