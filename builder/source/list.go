@@ -14,6 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pinbox/pinbox/storage/document"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -122,32 +123,29 @@ func documents(path string, content []byte) (names []Named, err error) {
 		name, err := parse(n.Value, fmt.Sprintf("%s:%d", path, n.Line))
 		names, errs = append(names, name), append(errs, err)
 	}
-	dec := yaml.NewDecoder(bytes.NewReader(content))
-	for {
-		var doc yaml.Node
-		if err := dec.Decode(&doc); err != nil {
-			if len(names)+len(errs) == 0 || !strings.Contains(err.Error(), "EOF") {
-				return nil, fmt.Errorf("%s: %w: %w", path, ErrList, err)
-			}
-			return names, errors.Join(errs...)
-		}
+	roots, err := document.Read(bytes.NewReader(content))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", path, ErrList, err)
+	}
+	for _, root := range roots {
 		var release struct{ Images map[string]yaml.Node }
 		var manifest hauler
 		switch {
-		case doc.Decode(&release) == nil && len(release.Images) > 0:
+		case root.Decode(&release) == nil && len(release.Images) > 0:
 			for _, component := range slices.Sorted(maps.Keys(release.Images)) {
 				add(release.Images[component])
 			}
-		case doc.Decode(&manifest) == nil && manifest.Kind == "Images":
+		case root.Decode(&manifest) == nil && manifest.Kind == "Images":
 			for _, img := range manifest.Spec.Images {
 				add(img.Name)
 			}
 		default:
-			kind := value(field(doc.Content[0], "kind"))
-			if group := value(field(doc.Content[0], "apiVersion")); strings.HasPrefix(group, "content.hauler.cattle.io/") && (kind == "Charts" || kind == "Files") {
+			kind := document.Text(document.Field(root, "kind"))
+			if group := document.Text(document.Field(root, "apiVersion")); strings.HasPrefix(group, "content.hauler.cattle.io/") && (kind == "Charts" || kind == "Files") {
 				continue // beside Images; they are no images
 			}
-			return nil, fmt.Errorf("%s:%d: %w: it is %s, neither a release of MicroShift nor Images of Hauler", path, doc.Line, ErrList, cmp.Or(kind, "something else"))
+			return nil, fmt.Errorf("%s:%d: %w: it is %s, neither a release of MicroShift nor Images of Hauler", path, root.Line, ErrList, cmp.Or(kind, "something else"))
 		}
 	}
+	return names, errors.Join(errs...)
 }

@@ -67,7 +67,7 @@ func TestListsThatAreWrong(t *testing.T) {
 		"nothing":            {"images.txt", "", source.ErrEmptyList, "images.txt"},
 		"YAML of others":     {"x.yaml", "kind: Pod\nspec: {}\n", source.ErrList, "x.yaml:1"},
 		"no YAML":            {"x.yaml", "a: [", source.ErrList, "x.yaml"},
-		"empty YAML":         {"x.yaml", "", source.ErrList, "x.yaml"},
+		"empty YAML":         {"x.yaml", "", source.ErrEmptyList, "x.yaml"},
 		"a bad name inside":  {"x.json", "{\n\"images\": {\n\"a\": \"quay.io/a/b:1\",\n\"b\": \"quay.io/a/ b\"}}", pinset.ErrBadName, "x.json:4"},
 		"another digest":     {"images.txt", "quay.io/a/b@sha512:" + strings.Repeat("a", 128), pinset.ErrNotPinned, "images.txt:1"},
 		"a line without end": {"images.txt", strings.Repeat("x", 1<<20), source.ErrList, "images.txt"},

@@ -102,12 +102,69 @@ func TestAliases(t *testing.T) {
 	if err != nil || len(objects.Uses) != 1 || objects.Uses[0].Policy.Text != "Always" || objects.Uses[0].Image.Text != "quay.io/a/b:1" {
 		t.Errorf("%v, %+v", err, objects.Uses)
 	}
-	file := filepath.Join(t.TempDir(), "m.yaml")
-	if err := os.WriteFile(file, []byte("&a\nkind: List\nitems: [*a]\n"), 0o644); err != nil {
-		t.Fatal(err)
+	bomb := "a0: &a0 x\n"
+	for i := range 20 {
+		bomb += fmt.Sprintf("a%d: &a%[1]d [%s]\n", i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 10))
 	}
-	if _, _, err := source.Mirrors([]string{file}); !errors.Is(err, source.ErrMirrors) {
-		t.Errorf("a list in itself: %v", err)
+	for says, content := range map[string]string{"an alias stands for what it is in": "&a\nkind: List\nitems: [*a]\n", "too large": bomb} {
+		file := list(t, "x.yaml", content)
+		_, _, inMirrors := source.Mirrors([]string{file})
+		_, inManifests := source.Manifests(file)
+		_, _, inSets := source.PinnedImageSets([]string{file})
+		_, inList := source.ReadList(file)
+		for want, err := range map[error]error{source.ErrMirrors: inMirrors, source.ErrManifest: inManifests, pinset.ErrNotSet: inSets, source.ErrList: inList} {
+			if !errors.Is(err, want) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "x.yaml: ") {
+				t.Errorf("%v: %v", want, err)
+			}
+		}
+	}
+}
+
+// What an alias stands for counts in sets, mirrors and lists too: pinnedImages: *p had
+// no images, and spec: *s was missing.
+func TestAliasesInOtherInputs(t *testing.T) {
+	const set = "apiVersion: machineconfiguration.openshift.io/v1\nkind: PinnedImageSet\nmetadata: {name: x}\n"
+	for name, content := range map[string]string{
+		"pinnedImages": "kind: List\nmetadata: {annotations: {x: &p [{name: 'quay.io/a/b" + digest + "'}]}}\nitems:\n- " + strings.ReplaceAll(set, "\n", "\n  ") + "spec: {pinnedImages: *p}\n",
+		"spec":         set + "status: &s\n  pinnedImages:\n  - name: quay.io/a/b" + digest + "\nspec: *s\n",
+		"an image":     set + "status: {x: &i {name: 'quay.io/a/b" + digest + "'}}\nspec: {pinnedImages: [{<<: *i}]}\n",
+	} {
+		file := list(t, "x.yaml", content)
+		sets, _, err := source.PinnedImageSets([]string{file})
+		if err != nil || len(sets) != 1 || len(sets[0].Images) != 1 {
+			t.Errorf("%s: %v, %+v", name, err, sets)
+		}
+		objects, err := source.ReadObjects([]string{file}, nil)
+		if err != nil || len(objects.Sets) != 1 || len(objects.Sets[0].Images) != 1 {
+			t.Errorf("%s: %v, %+v", name, err, objects.Sets)
+		}
+	}
+	rules, _, err := source.Mirrors([]string{list(t, "x.yaml", "apiVersion: config.openshift.io/v1\nkind: ImageDigestMirrorSet\nstatus: &s {imageDigestMirrors: [{source: quay.io/a, mirrors: [mirror.lab/a]}]}\nspec: *s\n")})
+	if err != nil || len(rules) != 1 {
+		t.Errorf("mirrors: %v, %+v", err, rules)
+	}
+	names, err := source.ReadList(list(t, "x.yaml", "kind: Images\nmetadata: {annotations: {x: &n quay.io/a/b:1}}\nspec: {images: [{name: *n}]}\n"))
+	if err != nil || len(names) != 1 || names[0].String() != "quay.io/a/b:1" {
+		t.Errorf("a list: %v, %+v", err, names)
+	}
+}
+
+// Objects of JSON may stand one after the other, as jq '.items[]' prints them: they were
+// refused as wrong YAML.
+func TestConsecutiveJSON(t *testing.T) {
+	const set = `{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "PinnedImageSet", "metadata": {"name": "NAME"},` + "\n" + ` "spec": {"pinnedImages": [{"name": "quay.io/a/b` + digest + `"}]}}` + "\n"
+	sets, _, err := source.PinnedImageSets([]string{list(t, "x.json", strings.Replace(set, "NAME", "a", 1)+strings.Replace(set, "NAME", "b", 1))})
+	if err != nil || len(sets) != 2 || !strings.HasSuffix(sets[1].Origin, "x.json:3") {
+		t.Errorf("sets: %v, %+v", err, sets)
+	}
+	const pod = `{"kind": "Pod", "spec": {"containers": [{` + "\n" + `"image": "quay.io/a/b:1"}]}}` + "\n"
+	names, err := source.Manifests(list(t, "x.json", pod+pod))
+	if err != nil || len(names) != 2 || !strings.HasSuffix(names[1].Origin, "x.json:4") {
+		t.Errorf("manifests: %v, %+v", err, names)
+	}
+	_, err = source.Manifests(list(t, "x.json", pod+pod+"{"))
+	if !errors.Is(err, source.ErrManifest) || !strings.Contains(err.Error(), "line 4: after 2 JSON values") {
+		t.Errorf("one that is cut off: %v", err)
 	}
 }
 
@@ -122,7 +179,6 @@ spec:
   - <<: *defaults
     image: &name quay.io/site/own:1
   - image: *name
-    <<: &itself {<<: *itself}
   initContainers: &list
   - *defaults
   ephemeralContainers: *list

@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pinbox/pinbox/builder/mirror"
+	"github.com/pinbox/pinbox/storage/document"
 )
 
 // What can be wrong with files of mirrors.
@@ -92,17 +93,14 @@ func (m *mirrorReader) read() error {
 }
 
 func (m *mirrorReader) stream(r io.Reader) error {
-	for dec := yaml.NewDecoder(r); ; {
-		var doc yaml.Node
-		err := dec.Decode(&doc)
-		if errors.Is(err, io.EOF) {
-			return errors.Join(m.errs...)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w: %w", m.origin, ErrMirrors, err)
-		}
-		m.document(doc.Content[0])
+	roots, err := document.Read(r)
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", m.origin, ErrMirrors, err)
 	}
+	for _, root := range roots {
+		m.document(root)
+	}
+	return errors.Join(m.errs...)
 }
 
 func (m *mirrorReader) fail(n *yaml.Node, format string, args ...any) {
@@ -115,22 +113,17 @@ func (m *mirrorReader) fail(n *yaml.Node, format string, args ...any) {
 
 func (m *mirrorReader) document(n *yaml.Node) {
 	m.object = ""
-	kinds, name, version := mirrorKinds(), value(field(n, "kind")), value(field(n, "apiVersion"))
+	kinds, name, version := mirrorKinds(), document.Text(document.Field(n, "kind")), document.Text(document.Field(n, "apiVersion"))
 	kind, known := kinds[name]
 	if items, ok := strings.CutSuffix(name, "List"); ok && (items == "" || kinds[items].list != "") {
-		if list := field(n, "items"); list != nil {
+		if list := document.Field(n, "items"); list != nil {
 			for _, item := range list.Content {
-				if item.Kind == yaml.AliasNode { // which may stand for the list that it is in
-					m.fail(item, "an object of a list is an alias; write it out")
-					continue
-				}
 				m.document(item)
 			}
 		}
 		return
 	}
 	switch {
-	case n.Kind == yaml.ScalarNode && n.Tag == "!!null": // an empty document
 	case n.Kind != yaml.MappingNode:
 		m.fail(n, "not an object")
 	case name == "":
@@ -151,15 +144,15 @@ func (m *mirrorReader) document(n *yaml.Node) {
 
 func (m *mirrorReader) set(n *yaml.Node, name string, kind mirrorKind) {
 	m.objects++
-	m.object = fmt.Sprintf("%s %q", name, value(field(field(n, "metadata"), "name")))
+	m.object = fmt.Sprintf("%s %q", name, document.Text(document.Field(document.Field(n, "metadata"), "name")))
 	m.known(n, "", "apiVersion", "kind", "metadata", "spec", "status")
-	spec := field(n, "spec")
+	spec := document.Field(n, "spec")
 	if spec == nil || spec.Kind != yaml.MappingNode {
 		m.fail(n, "spec is missing")
 		return
 	}
 	m.known(spec, "spec.", kind.list)
-	list := field(spec, kind.list)
+	list := document.Field(spec, kind.list)
 	switch {
 	case list == nil:
 		m.fail(spec, "spec.%s is missing", kind.list)
@@ -173,22 +166,22 @@ func (m *mirrorReader) set(n *yaml.Node, name string, kind mirrorKind) {
 }
 
 func (m *mirrorReader) rule(n *yaml.Node, kind mirrorKind) {
-	if n.Kind != yaml.MappingNode || field(n, "source") == nil {
+	if n.Kind != yaml.MappingNode || document.Field(n, "source") == nil {
 		m.fail(n, "an entry of spec.%s has a source and mirrors", kind.list)
 		return
 	}
 	m.known(n, "spec."+kind.list+"[].", kind.fields...)
-	r := mirror.Rule{Source: value(field(n, "source")), By: kind.by, Origin: fmt.Sprintf("%s:%d", m.origin, n.Line)}
+	r := mirror.Rule{Source: document.Text(document.Field(n, "source")), By: kind.by, Origin: fmt.Sprintf("%s:%d", m.origin, n.Line)}
 	if err := mirror.CheckSource(r.Source); err != nil {
-		m.fail(field(n, "source"), "%w", err)
+		m.fail(document.Field(n, "source"), "%w", err)
 	}
-	if policy := field(n, "mirrorSourcePolicy"); policy != nil {
-		r.Never = value(policy) == mirror.Never
-		if text := value(policy); text != "" && text != mirror.Never && text != mirror.Allow {
+	if policy := document.Field(n, "mirrorSourcePolicy"); policy != nil {
+		r.Never = document.Text(policy) == mirror.Never
+		if text := document.Text(policy); text != "" && text != mirror.Never && text != mirror.Allow {
 			m.fail(policy, "mirrorSourcePolicy is %q; it is %s or %s", text, mirror.Never, mirror.Allow)
 		}
 	}
-	r.Mirrors = m.mirrors(target(field(n, "mirrors")), r)
+	r.Mirrors = m.mirrors(document.Field(n, "mirrors"), r)
 	if r.Never && len(r.Mirrors) == 0 { // as on a cluster's nodes
 		m.warnings = append(m.warnings, fmt.Sprintf("%s: %s of %s does not count, as it names no mirror", r.Origin, mirror.Never, r.Source))
 	}
@@ -204,7 +197,7 @@ func (m *mirrorReader) mirrors(list *yaml.Node, r mirror.Rule) (all []string) {
 		return nil
 	}
 	for _, n := range list.Content {
-		text := value(n)
+		text := document.Text(n)
 		err := mirror.CheckMirror(text)
 		switch {
 		case err != nil:
@@ -225,12 +218,4 @@ func (m *mirrorReader) known(n *yaml.Node, prefix string, names ...string) {
 			m.fail(n.Content[i], "unknown field %s%s; known are %s", prefix, n.Content[i].Value, strings.Join(names, ", "))
 		}
 	}
-}
-
-// value is the text of a scalar, "" where there is none.
-func value(n *yaml.Node) string {
-	if n == nil || n.Kind != yaml.ScalarNode {
-		return ""
-	}
-	return n.Value
 }

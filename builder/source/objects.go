@@ -2,7 +2,6 @@ package source
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pinbox/pinbox/storage/document"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -99,18 +99,15 @@ func (w *walker) read(path string) error {
 
 func (w *walker) stream(r io.Reader, name string) error {
 	w.file = name
-	for dec := yaml.NewDecoder(r); ; {
-		var doc yaml.Node
-		err := dec.Decode(&doc)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w: %w", name, ErrManifest, err)
-		}
-		w.documents++
-		w.walk(&doc)
+	roots, err := document.Read(r)
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", name, ErrManifest, err)
 	}
+	w.documents += len(roots)
+	for _, root := range roots {
+		w.walk(root)
+	}
+	return nil
 }
 
 // containerLists are the fields of a PodSpec that hold containers: Kubernetes API,
@@ -121,7 +118,7 @@ func (w *walker) walk(n *yaml.Node) {
 	if n.Kind == yaml.MappingNode {
 		w.set(n)
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			key, value := n.Content[i].Value, target(n.Content[i+1])
+			key, value := n.Content[i].Value, n.Content[i+1]
 			switch {
 			case slices.Contains(containerLists, key) && value.Kind == yaml.SequenceNode:
 				for _, container := range value.Content {
@@ -129,7 +126,7 @@ func (w *walker) walk(n *yaml.Node) {
 				}
 			case key == "volumes" && value.Kind == yaml.SequenceNode:
 				for _, volume := range value.Content {
-					w.use(field(volume, "image"), "reference", "pullPolicy")
+					w.use(document.Field(volume, "image"), "reference", "pullPolicy")
 				}
 			}
 		}
@@ -143,8 +140,8 @@ func (w *walker) walk(n *yaml.Node) {
 const unrendered = "{{ }}"
 
 func (w *walker) use(n *yaml.Node, image, policy string) {
-	use := Use{Image: w.field(field(n, image)), Policy: w.field(field(n, policy)), PolicyName: policy}
-	if value := target(field(n, image)); value != nil && value.Kind != yaml.ScalarNode {
+	use := Use{Image: w.field(document.Field(n, image)), Policy: w.field(document.Field(n, policy)), PolicyName: policy}
+	if value := document.Field(n, image); value != nil && value.Kind != yaml.ScalarNode {
 		use.Image = Field{unrendered, w.file, value.Line} // YAML takes two braces for mappings
 	}
 	if use.Image.Text != "" || use.Policy.Text != "" {
@@ -155,20 +152,20 @@ func (w *walker) use(n *yaml.Node, image, policy string) {
 // set takes an object that is a PinnedImageSet. What only refers to one, as an
 // owner, has a kind too, but neither metadata nor spec.
 func (w *walker) set(n *yaml.Node) {
-	group, _, _ := strings.Cut(w.field(field(n, "apiVersion")).Text, "/")
-	meta, spec := field(n, "metadata"), field(n, "spec")
-	if w.field(field(n, "kind")).Text != pinset.Kind || group != pinset.Group || meta == nil && spec == nil {
+	group, _, _ := strings.Cut(w.field(document.Field(n, "apiVersion")).Text, "/")
+	meta, spec := document.Field(n, "metadata"), document.Field(n, "spec")
+	if w.field(document.Field(n, "kind")).Text != pinset.Kind || group != pinset.Group || meta == nil && spec == nil {
 		return
 	}
 	here := Field{File: w.file, Line: n.Line}
-	set := RawSet{Name: cmp.Or(w.field(field(meta, "name")), here), List: here}
-	key, list := entry(spec, "pinnedImages")
+	set := RawSet{Name: cmp.Or(w.field(document.Field(meta, "name")), here), List: here}
+	key, list := document.Entry(spec, "pinnedImages")
 	if key != nil {
 		set.List.Line = key.Line
 	}
 	if list != nil && list.Kind == yaml.SequenceNode {
 		for _, item := range list.Content {
-			set.Images = append(set.Images, cmp.Or(w.field(field(item, "name")), Field{File: w.file, Line: item.Line}))
+			set.Images = append(set.Images, cmp.Or(w.field(document.Field(item, "name")), Field{File: w.file, Line: item.Line}))
 		}
 	}
 	w.Sets = append(w.Sets, set)
@@ -176,53 +173,9 @@ func (w *walker) set(n *yaml.Node) {
 
 // field is a scalar with its place; the zero one where there is none.
 func (w *walker) field(n *yaml.Node) Field {
-	value := target(n)
-	if value == nil || value.Kind != yaml.ScalarNode || value.Tag == "!!null" || value.Value == "" {
+	text := document.Text(n)
+	if text == "" {
 		return Field{}
 	}
-	return Field{value.Value, w.file, n.Line}
-}
-
-// field is the value of a key, nil where there is none.
-func field(n *yaml.Node, key string) *yaml.Node {
-	_, value := entry(n, key)
-	return value
-}
-
-// entry is a key with its value: the mapping's own, or else one that "<<" merges in.
-// It looks no deeper than that, as an alias may stand inside what it stands for.
-func entry(n *yaml.Node, key string) (k, value *yaml.Node) {
-	if k, value = own(target(n), key); k == nil {
-		_, merged := own(target(n), "<<")
-		all := []*yaml.Node{merged}
-		if list := target(merged); list != nil && list.Kind == yaml.SequenceNode {
-			all = list.Content // the first that has it counts
-		}
-		for _, m := range all {
-			if k, value = own(target(m), key); k != nil {
-				break
-			}
-		}
-	}
-	return k, value
-}
-
-func own(n *yaml.Node, key string) (k, value *yaml.Node) {
-	if n == nil || n.Kind != yaml.MappingNode {
-		return nil, nil
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == key {
-			return n.Content[i], n.Content[i+1]
-		}
-	}
-	return nil, nil
-}
-
-// target is what an alias stands for.
-func target(n *yaml.Node) *yaml.Node {
-	if n != nil && n.Kind == yaml.AliasNode {
-		return n.Alias
-	}
-	return n
+	return Field{text, w.file, n.Line}
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/pinbox/pinbox/storage/document"
 )
 
 // Group, kind and versions of the sets that the Machine Config Operator serves:
@@ -59,27 +61,23 @@ func (s Set) Revision() string {
 	return digest.FromBytes(s.Render()).String()
 }
 
-// DecodeSets reads all PinnedImageSets of a YAML or JSON stream: several
-// documents, lists, v1 and v1alpha1. Objects of other kinds are counted, not
+// DecodeSets reads all PinnedImageSets of a stream of YAML documents or of JSON
+// values: several, lists, v1 and v1alpha1. Objects of other kinds are counted, not
 // read. Errors tell origin and line.
 func DecodeSets(r io.Reader, origin string) (sets []Set, others int, err error) {
-	dec := yaml.NewDecoder(r)
-	for {
-		var doc yaml.Node
-		err := dec.Decode(&doc)
-		if errors.Is(err, io.EOF) {
-			return sets, others, nil
-		}
-		if err != nil {
-			return nil, 0, fmt.Errorf("%s: %w: %w", origin, ErrNotSet, err)
-		}
+	roots, err := document.Read(r)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s: %w: %w", origin, ErrNotSet, err)
+	}
+	for _, root := range roots {
 		d := decoder{origin: origin}
-		d.object(doc.Content[0])
+		d.object(root)
 		if err := errors.Join(d.errs...); err != nil {
 			return nil, 0, err
 		}
 		sets, others = append(sets, d.sets...), others+d.others
 	}
+	return sets, others, nil
 }
 
 // decoder reads one document, and goes on after an error to find them all.
@@ -95,18 +93,15 @@ func (d *decoder) fail(n *yaml.Node, format string, args ...any) {
 }
 
 func (d *decoder) object(n *yaml.Node) {
-	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
-		return // an empty document
-	}
 	if n.Kind != yaml.MappingNode {
 		d.fail(n, "%w: not an object", ErrNotSet)
 		return
 	}
-	version, kind := d.text(field(n, "apiVersion")), d.text(field(n, "kind"))
+	version, kind := document.Text(document.Field(n, "apiVersion")), document.Text(document.Field(n, "kind"))
 	group, version, _ := strings.Cut(version, "/")
 	switch {
 	case kind == "List" || kind == Kind+"List":
-		items := field(n, "items")
+		items := document.Field(n, "items")
 		for i := 0; items != nil && i < len(items.Content); i++ {
 			d.object(items.Content[i])
 		}
@@ -117,7 +112,7 @@ func (d *decoder) object(n *yaml.Node) {
 	case kind != Kind:
 		d.others++
 	case group != Group || version != "v1" && version != "v1alpha1":
-		d.fail(n, "%w: apiVersion %q is unknown; it is %s/v1 or /v1alpha1", ErrNotSet, d.text(field(n, "apiVersion")), Group)
+		d.fail(n, "%w: apiVersion %q is unknown; it is %s/v1 or /v1alpha1", ErrNotSet, document.Text(document.Field(n, "apiVersion")), Group)
 	default:
 		d.set(n)
 	}
@@ -125,8 +120,8 @@ func (d *decoder) object(n *yaml.Node) {
 
 func (d *decoder) set(n *yaml.Node) {
 	d.known(n, "", "apiVersion", "kind", "metadata", "spec", "status")
-	meta, spec := field(n, "metadata"), field(n, "spec")
-	s := Set{Origin: fmt.Sprintf("%s:%d", d.origin, n.Line), Name: d.text(field(meta, "name"))}
+	meta, spec := document.Field(n, "metadata"), document.Field(n, "spec")
+	s := Set{Origin: fmt.Sprintf("%s:%d", d.origin, n.Line), Name: document.Text(document.Field(meta, "name"))}
 	if s.Name == "" {
 		d.fail(n, "%w: metadata.name is missing", ErrNotSet)
 		return
@@ -135,12 +130,12 @@ func (d *decoder) set(n *yaml.Node) {
 		d.fail(n, "%w: metadata.name %q is no lower-case RFC 1123 subdomain", ErrNotSet, s.Name)
 		return
 	}
-	if labels := field(meta, "labels"); labels != nil {
+	if labels := document.Field(meta, "labels"); labels != nil {
 		if err := labels.Decode(&s.Labels); err != nil {
 			d.fail(labels, "set %q: %w: metadata.labels: %w", s.Name, ErrNotSet, err)
 		}
 	}
-	if generation := field(meta, "generation"); generation != nil {
+	if generation := document.Field(meta, "generation"); generation != nil {
 		if err := generation.Decode(&s.Generation); err != nil {
 			d.fail(generation, "set %q: %w: metadata.generation: %w", s.Name, ErrNotSet, err)
 		}
@@ -155,7 +150,7 @@ func (d *decoder) set(n *yaml.Node) {
 }
 
 func (d *decoder) images(s *Set, spec *yaml.Node) {
-	list := field(spec, "pinnedImages")
+	list := document.Field(spec, "pinnedImages")
 	if list == nil || len(list.Content) == 0 {
 		d.fail(spec, "set %q: %w", s.Name, ErrEmptySet)
 		return
@@ -166,12 +161,12 @@ func (d *decoder) images(s *Set, spec *yaml.Node) {
 	}
 	seen := map[Image]bool{}
 	for _, item := range list.Content {
-		if item.Kind != yaml.MappingNode || field(item, "name") == nil {
+		if item.Kind != yaml.MappingNode || document.Field(item, "name") == nil {
 			d.fail(item, "set %q: %w: an entry of spec.pinnedImages has the form \"name: repository@sha256:…\"", s.Name, ErrNotSet)
 			continue
 		}
 		d.known(item, "spec.pinnedImages[].", "name")
-		img, err := ParseImage(d.text(field(item, "name")))
+		img, err := ParseImage(document.Text(document.Field(item, "name")))
 		if err != nil {
 			d.fail(item, "set %q: %w", s.Name, err)
 			continue
@@ -191,25 +186,6 @@ func (d *decoder) known(n *yaml.Node, prefix string, names ...string) {
 			d.fail(n.Content[i], "%w: unknown field %s%s; known are %s", ErrNotSet, prefix, n.Content[i].Value, strings.Join(names, ", "))
 		}
 	}
-}
-
-func (d *decoder) text(n *yaml.Node) string {
-	if n == nil || n.Kind != yaml.ScalarNode {
-		return ""
-	}
-	return n.Value
-}
-
-func field(n *yaml.Node, name string) *yaml.Node {
-	if n == nil || n.Kind != yaml.MappingNode {
-		return nil
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == name {
-			return n.Content[i+1]
-		}
-	}
-	return nil
 }
 
 // Render gives the set as the cluster takes it, in v1: canonical, so that equal

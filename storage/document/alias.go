@@ -1,0 +1,125 @@
+package document
+
+import (
+	"fmt"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	// maxAliased is how many nodes the aliases of a document may add to its own.
+	maxAliased = 1 << 20
+	// maxDepth is more than yaml.v3 permits without aliases.
+	maxDepth = 1 << 15
+)
+
+// resolve puts what aliases stand for into their place, and merges "<<".
+func resolve(doc *yaml.Node) error {
+	r := resolver{limit: count(doc) + maxAliased, done: map[*yaml.Node]extent{}}
+	_, err := r.node(doc)
+	return err
+}
+
+func count(n *yaml.Node) int {
+	nodes := 1
+	for _, child := range n.Content {
+		nodes += count(child)
+	}
+	return nodes
+}
+
+// extent is how much a node is, each alias counted for what it stands for.
+type extent struct{ nodes, depth int }
+
+type resolver struct {
+	limit int
+	// done has the extents of the nodes that are resolved, and the zero one for those
+	// that are being resolved.
+	done map[*yaml.Node]extent
+}
+
+func (r resolver) node(n *yaml.Node) (extent, error) {
+	all, seen := r.done[n]
+	if seen {
+		return all, nil
+	}
+	r.done[n] = extent{}
+	for i, child := range n.Content {
+		of := child
+		if child.Kind == yaml.AliasNode {
+			of = child.Alias
+		}
+		e, err := r.node(of)
+		if err == nil && e == (extent{}) {
+			err = fmt.Errorf("line %d: an alias stands for what it is in", child.Line)
+		}
+		if err != nil {
+			return all, err
+		}
+		all = extent{all.nodes + e.nodes, max(all.depth, e.depth)}
+		if all.nodes >= r.limit || all.depth >= maxDepth {
+			return all, fmt.Errorf("line %d: %w: what its aliases stand for", child.Line, ErrTooLarge)
+		}
+		n.Content[i] = standIn(child)
+	}
+	all = extent{all.nodes + 1, all.depth + 1}
+	r.done[n] = all
+	return all, merge(n)
+}
+
+// standIn is what an alias stands for. A scalar gets the alias's line: what is wrong
+// with it is wrong there.
+func standIn(n *yaml.Node) *yaml.Node {
+	switch {
+	case n.Kind != yaml.AliasNode:
+		return n
+	case n.Alias.Kind != yaml.ScalarNode:
+		return n.Alias
+	}
+	scalar := *n.Alias
+	scalar.Line, scalar.Column = n.Line, n.Column
+	return &scalar
+}
+
+// merge puts what the mappings of "<<" have into the mapping: its own entries count
+// first, then those of the first mapping that has them.
+func merge(n *yaml.Node) error {
+	if n.Kind != yaml.MappingNode || !slices.ContainsFunc(n.Content, isMerge) {
+		return nil
+	}
+	var own []*yaml.Node
+	var merged []*yaml.Node
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		switch {
+		case !isMerge(key):
+			own = append(own, key, value)
+		case value.Kind == yaml.SequenceNode:
+			merged = append(merged, value.Content...)
+		default:
+			merged = append(merged, value)
+		}
+	}
+	has := map[string]bool{}
+	for i := 0; i < len(own); i += 2 {
+		has[own[i].Value] = true
+	}
+	for _, m := range merged {
+		if m.Kind != yaml.MappingNode {
+			return fmt.Errorf("line %d: << takes a mapping, or a list of them", m.Line)
+		}
+		for i := 0; i+1 < len(m.Content); i += 2 {
+			if key := m.Content[i]; !has[key.Value] {
+				has[key.Value] = true
+				own = append(own, key, m.Content[i+1])
+			}
+		}
+	}
+	n.Content = own
+	return nil
+}
+
+func isMerge(n *yaml.Node) bool {
+	return n.Kind == yaml.ScalarNode && n.Value == "<<" && n.ShortTag() == "!!merge"
+}

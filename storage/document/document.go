@@ -1,0 +1,133 @@
+// Package document reads streams of YAML documents, or of JSON values, into nodes
+// that keep their lines.
+package document
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxBytes of a stream.
+const maxBytes = 64 << 20
+
+// ErrTooLarge says that a stream, or what its aliases stand for, is more than any
+// cluster has.
+var ErrTooLarge = errors.New("too large")
+
+// Read gives the roots of all documents of a stream that are not empty: YAML documents
+// between lines of "---", or JSON values one after the other, as `jq .items[]` prints
+// them. What an alias stands for is in its place, and what "<<" merges in its mapping,
+// so a node may stand in several places. Errors tell the line.
+func Read(r io.Reader) (roots []*yaml.Node, err error) {
+	content, err := io.ReadAll(io.LimitReader(r, maxBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(content) > maxBytes {
+		return nil, fmt.Errorf("%w: more than %d MiB", ErrTooLarge, maxBytes>>20)
+	}
+	content = bytes.TrimPrefix(content, []byte("\ufeff")) // of editors on Windows
+	values, err := jsonValues(content)
+	if err != nil {
+		return nil, err
+	}
+	if len(values) < 2 { // YAML's parser reads a single JSON value as well
+		return parse(content)
+	}
+	line := 0
+	for _, v := range values {
+		value, err := parse(v)
+		if err != nil {
+			return nil, fmt.Errorf("in the JSON value after line %d: %w", line, err)
+		}
+		for _, n := range value {
+			move(n, line)
+		}
+		roots = append(roots, value...)
+		line += bytes.Count(v, []byte("\n"))
+	}
+	return roots, nil
+}
+
+// jsonValues cuts a stream of several JSON values, each with the space before it. It
+// gives none if the stream is no JSON from its beginning.
+func jsonValues(content []byte) (values [][]byte, err error) {
+	if start := bytes.TrimLeft(content, " \t\r\n"); len(start) == 0 || start[0] != '{' {
+		return nil, nil
+	}
+	dec, end := json.NewDecoder(bytes.NewReader(content)), int64(0)
+	for {
+		var value json.RawMessage
+		err := dec.Decode(&value)
+		switch {
+		case errors.Is(err, io.EOF):
+			return values, nil
+		case err != nil && len(values) < 2: // YAML in braces, or documents of JSON
+			return nil, nil
+		case err != nil:
+			return nil, fmt.Errorf("line %d: after %d JSON values: %w", bytes.Count(content[:end], []byte("\n"))+1, len(values), err)
+		}
+		values, end = append(values, content[end:dec.InputOffset()]), dec.InputOffset()
+	}
+}
+
+func parse(content []byte) (roots []*yaml.Node, err error) {
+	for dec := yaml.NewDecoder(bytes.NewReader(content)); ; {
+		var doc yaml.Node
+		err := dec.Decode(&doc)
+		if errors.Is(err, io.EOF) {
+			return roots, nil
+		}
+		if err == nil {
+			err = resolve(&doc)
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, root := range doc.Content {
+			if root.ShortTag() != "!!null" {
+				roots = append(roots, root)
+			}
+		}
+	}
+}
+
+// move adds to the lines of a value of JSON, in which nothing stands twice.
+func move(n *yaml.Node, lines int) {
+	n.Line += lines
+	for _, child := range n.Content {
+		move(child, lines)
+	}
+}
+
+// Entry is the key of a mapping with its value; both are nil where there is none.
+func Entry(n *yaml.Node, key string) (k, value *yaml.Node) {
+	if n == nil || n.Kind != yaml.MappingNode {
+		return nil, nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i], n.Content[i+1]
+		}
+	}
+	return nil, nil
+}
+
+// Field is the value of a key, nil where there is none.
+func Field(n *yaml.Node, key string) *yaml.Node {
+	_, value := Entry(n, key)
+	return value
+}
+
+// Text is that of a scalar, "" where there is none.
+func Text(n *yaml.Node) string {
+	if n == nil || n.Kind != yaml.ScalarNode || n.ShortTag() == "!!null" {
+		return ""
+	}
+	return n.Value
+}

@@ -1,0 +1,101 @@
+package document_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/pinbox/pinbox/storage/document"
+)
+
+// text spells a node with its lines.
+func text(n *yaml.Node) string {
+	if n.Kind == yaml.ScalarNode {
+		return fmt.Sprintf("%s:%d", n.Value, n.Line)
+	}
+	var parts []string
+	for _, child := range n.Content {
+		parts = append(parts, text(child))
+	}
+	if n.Kind == yaml.MappingNode {
+		return "{" + strings.Join(parts, " ") + "}"
+	}
+	return "[" + strings.Join(parts, " ") + "]"
+}
+
+func TestRead(t *testing.T) {
+	for name, c := range map[string]struct {
+		stream string
+		want   []string
+	}{
+		"YAML documents":       {"a: 1\n---\n# nothing\n---\n- b\n---\n", []string{"{a:1 1:1}", "[b:5]"}},
+		"nothing":              {"", nil},
+		"comments":             {"# a\n", nil},
+		"one JSON value":       {"\ufeff{\"a\":\n1}\n", []string{"{a:1 1:2}"}},
+		"braces of YAML":       {"{a: b}\n---\n{c: d}\n", []string{"{a:1 b:1}", "{c:3 d:3}"}},
+		"JSON documents":       {"{\"a\": 1}\n---\n{\"b\": 2}\n", []string{"{a:1 1:1}", "{b:3 2:3}"}},
+		"JSON values":          {"\n{\n  \"a\": 1\n}\n{\"b\":\n2}{\"c\": [3]}\n\n", []string{"{a:3 1:3}", "{b:5 2:6}", "{c:6 [3:6]}"}},
+		"JSON values and more": {"{\"a\":1} {\"b\":2} \"c\"", []string{"{a:1 1:1}", "{b:1 2:1}", "c:1"}},
+		"aliases":              {"a: &a\n- &b x\n- *b\nc: *a\n*b : *b\n", []string{"{a:1 [x:2 x:3] c:4 [x:2 x:3] x:5 x:5}"}},
+		"a mapping merged":     {"a: &a\n  x: 1\n  y: 2\nb:\n  y: 3\n  <<: *a\n", []string{"{a:1 {x:2 1:2 y:3 2:3} b:4 {y:5 3:5 x:2 1:2}}"}},
+		"several merged":       {"- &a {x: 1}\n- &b\n  x: 2\n  <<: {y: 3}\n- <<: [*a, *b]\n", []string{"[{x:1 1:1} {x:3 2:3 y:4 3:4} {x:1 1:1 y:4 3:4}]"}},
+		"a key of two signs":   {"{\"<<\": 1, a: <<}", []string{"{<<:1 1:1 a:1 <<:1}"}},
+		"an anchor again":      {"- &a x\n- *a\n- &a y\n- *a\n", []string{"[x:1 x:2 y:3 y:4]"}},
+	} {
+		roots, err := document.Read(strings.NewReader(c.stream))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		var got []string
+		for _, root := range roots {
+			got = append(got, text(root))
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// laughs is a document of a few lines whose aliases stand for 10^n scalars.
+func laughs(n int) string {
+	s := "a0: &a0 x\n"
+	for i := range n {
+		s += fmt.Sprintf("a%d: &a%[1]d [%s]\n", i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 10))
+	}
+	return s
+}
+
+func TestStreamsThatAreWrong(t *testing.T) {
+	deep := "a0: &a0 x\n"
+	for i := range 1000 {
+		deep += fmt.Sprintf("a%d: &a%[1]d %s*a%d%s\n", i+1, strings.Repeat("[", 50), i, strings.Repeat("]", 50))
+	}
+	for name, c := range map[string]struct {
+		stream, says string
+		large        bool
+	}{
+		"no YAML":                    {"a: [", "line 1", false},
+		"a template":                 {"{{- if .Values.on }}\nkind: Pod\n", "yaml: ", false},
+		"an alias in itself":         {"a: 1\nb: &b\n  c: [*b]\n", "line 3: an alias stands for what it is in", false},
+		"a merge of itself":          {"a: 1\nb: &b {<<: *b}\n", "line 2: an alias stands for what it is in", false},
+		"aliases in each other":      {"a: &a\n- &b {x: *a}\n", "an alias stands for what it is in", false},
+		"a merge of a scalar":        {"a:\n  <<: 1\n", "line 2: << takes a mapping", false},
+		"a billion laughs":           {laughs(9), "line 7: too large: what its aliases stand for", true},
+		"10^100 laughs":              {laughs(100), "too large", true},
+		"aliases that go deep":       {deep, "too large", true},
+		"JSON and something else":    {"{\"a\":1}\n{\"b\":2}\n{\"c\"\n", "line 2: after 2 JSON values: unexpected EOF", false},
+		"more than anybody would do": {strings.Repeat("# 16 bytes long\n", 4<<20) + "a: b\n", "too large: more than 64 MiB", true},
+	} {
+		if _, err := document.Read(strings.NewReader(c.stream)); err == nil || errors.Is(err, document.ErrTooLarge) != c.large || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := document.Read(strings.NewReader(laughs(5))); err != nil {
+		t.Errorf("100,000 laughs: %v", err)
+	}
+}
