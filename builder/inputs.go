@@ -112,7 +112,7 @@ func (in *inputs) readMirrors(paths []string) error {
 // read reads one source that has no sets of its own.
 func (in *inputs) read(ctx context.Context, number int, s Source, a Appliance, tmp string) error {
 	appliance := a.Metadata.Name
-	names, err := s.names(number)
+	names, err := in.names(number, s, a.Spec.Platform)
 	if err != nil {
 		return err
 	}
@@ -152,12 +152,12 @@ func (in *inputs) read(ctx context.Context, number int, s Source, a Appliance, t
 }
 
 // names are those that the source lists by any name.
-func (s Source) names(number int) (names []source.Named, err error) {
+func (in *inputs) names(number int, s Source, platform pinset.Platform) (names []source.Named, err error) {
 	names, err = source.ParseNames(s.Images, fmt.Sprintf("spec.sources[%d].images", number))
 	errs := []error{err}
 	for _, path := range s.ImageLists {
-		more, err := source.ReadList(path)
-		names, errs = append(names, more...), append(errs, err)
+		more, warnings, err := source.ReadList(path, platform)
+		names, errs, in.warnings = append(names, more...), append(errs, err), append(in.warnings, warnings...)
 	}
 	for _, path := range s.Manifests {
 		more, err := source.Manifests(path)

@@ -33,26 +33,29 @@ type Named struct {
 
 // ReadList reads a file of images: one a line, with # comments; the release JSON
 // of MicroShift, whose images stand under "images"; or an Images manifest of
-// Hauler. All that is wrong with it is reported at once.
-func ReadList(path string) ([]Named, error) {
+// Hauler, which may ask for the platform. All that is wrong with it is reported at
+// once. Warnings tell what was left out.
+func ReadList(path string, platform pinset.Platform) (names []Named, warnings []string, err error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	content = bytes.TrimPrefix(content, []byte("\ufeff")) // of editors on Windows
 	if bytes.IndexByte(content, 0) >= 0 {
-		return nil, fmt.Errorf("%s: %w: it is no text", path, ErrList)
+		return nil, nil, fmt.Errorf("%s: %w: it is no text", path, ErrList)
 	}
-	var names []Named
 	if structured(path, content) {
-		names, err = documents(path, content)
+		names, warnings, err = documents(path, content, platform)
 	} else {
 		names, err = lines(path, content)
 	}
 	if err == nil && len(names) == 0 {
 		err = fmt.Errorf("%s: %w", path, ErrEmptyList)
+		for _, w := range warnings { // these may be why
+			err = fmt.Errorf("%w\n%s", err, w)
+		}
 	}
-	return names, err
+	return names, warnings, err
 }
 
 // structured tells JSON and YAML from a plain list.
@@ -107,45 +110,32 @@ func ParseNames(texts []string, origin string) (names []Named, err error) {
 	return names, errors.Join(errs...)
 }
 
-// hauler is the part of its content API that names images, of every version:
-// hauler.dev, "Images".
-type hauler struct {
-	Kind string
-	Spec struct {
-		Images []struct{ Name yaml.Node }
-	}
-}
-
 // documents reads objects that list images.
-func documents(path string, content []byte) (names []Named, err error) {
-	var errs []error
-	add := func(n yaml.Node) {
-		name, err := parse(n.Value, fmt.Sprintf("%s:%d", path, n.Line))
-		names, errs = append(names, name), append(errs, err)
-	}
+func documents(path string, content []byte, platform pinset.Platform) (names []Named, warnings []string, err error) {
 	roots, err := document.Read(bytes.NewReader(content))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %w", path, ErrList, err)
+		return nil, nil, fmt.Errorf("%s: %w: %w", path, ErrList, err)
 	}
+	var errs []error
 	for _, root := range roots {
 		var release struct{ Images map[string]yaml.Node }
-		var manifest hauler
+		kind, group := document.Text(document.Field(root, "kind")), document.Text(document.Field(root, "apiVersion"))
 		switch {
+		case kind == "Images" && (group == "" || strings.HasPrefix(group, haulerGroup)):
+			h := hauler{path: path, platform: platform}
+			h.document(root)
+			names, errs = append(names, h.names...), append(errs, h.errs...)
+		case haulerOthers()[kind] != "" && strings.HasPrefix(group, haulerGroup):
+			warnings = append(warnings, fmt.Sprintf("%s:%d: %s of Hauler are left out: %s", path, root.Line, kind, haulerOthers()[kind]))
 		case root.Decode(&release) == nil && len(release.Images) > 0:
 			for _, component := range slices.Sorted(maps.Keys(release.Images)) {
-				add(release.Images[component])
-			}
-		case root.Decode(&manifest) == nil && manifest.Kind == "Images":
-			for _, img := range manifest.Spec.Images {
-				add(img.Name)
+				n := release.Images[component]
+				name, err := parse(n.Value, fmt.Sprintf("%s:%d", path, n.Line))
+				names, errs = append(names, name), append(errs, err)
 			}
 		default:
-			kind := document.Text(document.Field(root, "kind"))
-			if group := document.Text(document.Field(root, "apiVersion")); strings.HasPrefix(group, "content.hauler.cattle.io/") && (kind == "Charts" || kind == "Files") {
-				continue // beside Images; they are no images
-			}
-			return nil, fmt.Errorf("%s:%d: %w: it is %s, neither a release of MicroShift nor Images of Hauler", path, root.Line, ErrList, cmp.Or(kind, "something else"))
+			return nil, nil, fmt.Errorf("%s:%d: %w: it is %s, neither a release of MicroShift nor Images of Hauler", path, root.Line, ErrList, cmp.Or(kind, "something else"))
 		}
 	}
-	return names, errors.Join(errs...)
+	return names, warnings, errors.Join(errs...)
 }

@@ -38,9 +38,9 @@ func TestReadList(t *testing.T) {
 		"Hauler": {"hauler.yaml", "apiVersion: content.hauler.cattle.io/v1\nkind: Images\nmetadata: {name: x}\nspec:\n  images:\n  - name: docker.io/library/busybox:1\n    platform: linux/amd64\n---\nkind: Images\nspec: {images: [{name: quay.io/a/b:2}]}\n",
 			[]string{"docker.io/library/busybox:1", "quay.io/a/b:2"}},
 	} {
-		names, err := source.ReadList(list(t, c.file, c.content))
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
+		names, warnings, err := source.ReadList(list(t, c.file, c.content), "linux/amd64")
+		if err != nil || len(warnings) > 0 {
+			t.Errorf("%s: %v, %q", name, err, warnings)
 			continue
 		}
 		var got []string
@@ -72,17 +72,97 @@ func TestListsThatAreWrong(t *testing.T) {
 		"another digest":     {"images.txt", "quay.io/a/b@sha512:" + strings.Repeat("a", 128), pinset.ErrNotPinned, "images.txt:1"},
 		"a line without end": {"images.txt", strings.Repeat("x", 1<<20), source.ErrList, "images.txt"},
 	} {
-		_, err := source.ReadList(list(t, c.file, c.content))
+		_, _, err := source.ReadList(list(t, c.file, c.content), "linux/amd64")
 		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.where) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	// All that is wrong is said at once.
-	_, err := source.ReadList(list(t, "images.txt", "A\nquay.io/a/b\nB\n"))
+	_, _, err := source.ReadList(list(t, "images.txt", "A\nquay.io/a/b\nB\n"), "linux/amd64")
 	if err == nil || !strings.Contains(err.Error(), "images.txt:1:") || !strings.Contains(err.Error(), "images.txt:3:") {
 		t.Error(err)
 	}
-	if _, err := source.ReadList("/no/such"); !errors.Is(err, os.ErrNotExist) {
+	if _, _, err := source.ReadList("/no/such", "linux/amd64"); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
+	}
+}
+
+// haulerImages is a document of Hauler with an annotation, and a field of its image.
+func haulerImages(annotation, field string) string {
+	return "apiVersion: content.hauler.cattle.io/v1\nkind: Images\nmetadata:\n  name: x\n  annotations:\n    a: b\n    " + annotation +
+		"\nspec:\n  images:\n  - name: quay.io/a/b:1\n    " + field + "\n"
+}
+
+// Fields by which Hauler checks signatures or chooses images were ignored, so that
+// their author took the images for checked.
+func TestFieldsOfHauler(t *testing.T) {
+	for _, field := range []string{
+		"", "platform: linux/amd64", "key: ''", "key:", "exclude-extras: true", "local: false", "use-tlog-verify: false", "insecure-skip-tls-verify: false",
+	} {
+		annotation := ""
+		if name, _, _ := strings.Cut(field, ":"); name != "" && name != "local" {
+			annotation = "hauler.dev/" + field
+		}
+		for _, content := range []string{haulerImages("", field), haulerImages(annotation, ""), haulerImages("hauler.dev/store: x", "")} {
+			if names, warnings, err := source.ReadList(list(t, "x.yaml", content), "linux/amd64"); err != nil || len(names) != 1 || len(warnings) > 0 {
+				t.Errorf("%q: %v, %q", field, err, warnings)
+			}
+		}
+	}
+	for field, says := range map[string]string{
+		"key: cosign.pub":                           "--policy",
+		"use-tlog-verify: true":                     "--policy",
+		"certificate-identity: a":                   "--policy",
+		"certificate-identity-regexp: a":            "--policy",
+		"certificate-oidc-issuer: a":                "--policy",
+		"certificate-oidc-issuer-regexp: a":         "--policy",
+		"certificate-github-workflow-repository: a": "--policy",
+		"platform: linux/arm64":                     "the appliance is for linux/amd64, which spec.platform and --platform change",
+		"rewrite: site/b":                           "--mirrors",
+		"ca-file: ca.crt":                           "--cert-dir",
+		"insecure-skip-tls-verify: true":            "--cert-dir",
+		"key: {a: b}":                               "it is no text",
+		"sign-key: a":                               "those that it knows",
+	} {
+		name, _, _ := strings.Cut(field, ":")
+		for want, content := range map[string]string{"x.yaml:11: " + name: haulerImages("", field), "x.yaml:7: hauler.dev/" + name: haulerImages("hauler.dev/"+field, "")} {
+			_, _, err := source.ReadList(list(t, "x.yaml", content), "linux/amd64")
+			if !errors.Is(err, source.ErrHauler) || !strings.Contains(err.Error(), want+": pinbox does not follow") || !strings.Contains(err.Error(), says) {
+				t.Errorf("%q: %v", field, err)
+			}
+		}
+	}
+	for says, content := range map[string]string{
+		"x.yaml:11: local: ":              haulerImages("", "local: true"),
+		"x.yaml:7: hauler.dev/registry: ": haulerImages("hauler.dev/registry: quay.io", ""),
+		"x.yaml:12: more: ":               haulerImages("", "") + "  more: []\n",
+		"x.yaml:4: data: ":                "apiVersion: content.hauler.cattle.io/v1\nkind: Images\nspec: {images: [{name: quay.io/a/b:1}]}\ndata: {}\n",
+	} {
+		if _, _, err := source.ReadList(list(t, "x.yaml", content), "linux/amd64"); !errors.Is(err, source.ErrHauler) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", says, err)
+		}
+	}
+	// The field of an image counts before the annotation, and all that is wrong is said.
+	if _, _, err := source.ReadList(list(t, "x.yaml", haulerImages("hauler.dev/platform: linux/arm64", "platform: linux/amd64")), "linux/amd64"); err != nil {
+		t.Error(err)
+	}
+	_, _, err := source.ReadList(list(t, "x.yaml", haulerImages("hauler.dev/key: a", "platform: linux/arm64")), "linux/amd64")
+	if err == nil || !strings.Contains(err.Error(), "x.yaml:7: ") || !strings.Contains(err.Error(), "x.yaml:11: ") {
+		t.Error(err)
+	}
+}
+
+// Charts of Hauler were left out without a word, and alone they were "EOF".
+func TestChartsOfHauler(t *testing.T) {
+	const others = "apiVersion: content.hauler.cattle.io/v1\nkind: Charts\nspec: {charts: [{name: rancher, add-images: true}]}\n---\napiVersion: content.hauler.cattle.io/v1\nkind: Files\n"
+	_, _, err := source.ReadList(list(t, "x.yaml", others), "linux/amd64")
+	for _, says := range []string{"x.yaml: lists no image", "x.yaml:1: Charts of Hauler", "--manifests", "x.yaml:5: Files of Hauler"} {
+		if !errors.Is(err, source.ErrEmptyList) || !strings.Contains(err.Error(), says) {
+			t.Errorf("no %q in: %v", says, err)
+		}
+	}
+	names, warnings, err := source.ReadList(list(t, "x.yaml", others+"---\n"+haulerImages("", "")), "linux/amd64")
+	if err != nil || len(names) != 1 || len(warnings) != 2 || !strings.Contains(warnings[0], "x.yaml:1: Charts of Hauler are left out") {
+		t.Errorf("%v, %+v, %q", err, names, warnings)
 	}
 }

@@ -111,7 +111,7 @@ func TestAliases(t *testing.T) {
 		_, _, inMirrors := source.Mirrors([]string{file})
 		_, inManifests := source.Manifests(file)
 		_, _, inSets := source.PinnedImageSets([]string{file})
-		_, inList := source.ReadList(file)
+		_, _, inList := source.ReadList(file, "linux/amd64")
 		for want, err := range map[error]error{source.ErrMirrors: inMirrors, source.ErrManifest: inManifests, pinset.ErrNotSet: inSets, source.ErrList: inList} {
 			if !errors.Is(err, want) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "x.yaml: ") {
 				t.Errorf("%v: %v", want, err)
@@ -143,7 +143,7 @@ func TestAliasesInOtherInputs(t *testing.T) {
 	if err != nil || len(rules) != 1 {
 		t.Errorf("mirrors: %v, %+v", err, rules)
 	}
-	names, err := source.ReadList(list(t, "x.yaml", "kind: Images\nmetadata: {annotations: {x: &n quay.io/a/b:1}}\nspec: {images: [{name: *n}]}\n"))
+	names, _, err := source.ReadList(list(t, "x.yaml", "kind: Images\nmetadata: {annotations: {x: &n quay.io/a/b:1}}\nspec: {images: [{name: *n}]}\n"), "linux/amd64")
 	if err != nil || len(names) != 1 || names[0].String() != "quay.io/a/b:1" {
 		t.Errorf("a list: %v, %+v", err, names)
 	}
