@@ -120,7 +120,9 @@ func documents(path string, content []byte, platform pinset.Platform) (names []N
 	for _, root := range roots {
 		var release struct{ Images map[string]yaml.Node }
 		kind, group := document.Text(document.Field(root, "kind")), document.Text(document.Field(root, "apiVersion"))
-		switch {
+		switch oc := pinset.CheckReleaseInfo(root); {
+		case oc != nil:
+			return nil, nil, fmt.Errorf("%s:%d: %w", path, root.Line, oc)
 		case kind == "Images" && (group == "" || strings.HasPrefix(group, haulerGroup)):
 			h := hauler{path: path, platform: platform}
 			h.document(root)

@@ -166,3 +166,19 @@ func TestChartsOfHauler(t *testing.T) {
 		t.Errorf("%v, %+v, %q", err, names, warnings)
 	}
 }
+
+// What oc says of a release names its images, but not as lists, objects and sets do.
+func TestReleaseInfo(t *testing.T) {
+	for _, images := range []string{"null", `{"cli": {"name": "quay.io/o/cli` + digest + `", "config": {}}}`} {
+		file := list(t, "x.json", `{"image": "quay.io/o/release:4.18.3-x86_64", "digest": "`+digest[1:]+`", "contentDigest": "`+digest[1:]+`", "config": {}, "metadata": {"kind": "cincinnati-metadata-v0", "version": "4.18.3"},
+"references": {"kind": "ImageStream", "apiVersion": "image.openshift.io/v1", "metadata": {"name": "4.18.3"}, "spec": {"tags": [{"name": "cli", "from": {"kind": "DockerImage", "name": "quay.io/o/cli`+digest+`"}}]}}, "versions": {}, "images": `+images+`, "warnings": null}`)
+		_, _, inList := source.ReadList(file, "linux/amd64")
+		_, _, inSets := source.PinnedImageSets([]string{file})
+		_, inManifests := source.Manifests(file)
+		for _, err := range []error{inList, inSets, inManifests} {
+			if !errors.Is(err, pinset.ErrReleaseInfo) || !strings.HasSuffix(err.Error(), "x.json:1: it is of `oc adm release info -o json`: give --release quay.io/o/release:4.18.3-x86_64") {
+				t.Error(err)
+			}
+		}
+	}
+}

@@ -105,6 +105,9 @@ func (w *walker) stream(r io.Reader, name string) error {
 	}
 	w.documents += len(roots)
 	for _, root := range roots {
+		if err := pinset.CheckReleaseInfo(root); err != nil {
+			return fmt.Errorf("%s:%d: %w", name, root.Line, err)
+		}
 		w.walk(root)
 	}
 	return nil

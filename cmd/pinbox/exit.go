@@ -102,6 +102,7 @@ var table = []struct {
 	{syscall.EMFILE, exitOther, "raise `ulimit -n`: a build has a file open for each layer"},
 	{syscall.EDQUOT, exitSpace, "free space there, or choose another folder with -o"},
 	{builder.ErrNameless, exitInput, "name it as the nodes are to know it: PATH=registry/path:tag on the command line, or name: registry/path:tag beside its path"},
+	{pinset.ErrReleaseInfo, exitInput, "--release, or release.image in the appliance file, takes all images of a release"},
 	{source.ErrHauler, exitInput, "tell pinbox as the message says, and leave the field out of a copy of the file"},
 	{pinset.ErrNotPinned, exitInput, "pin it as repository@sha256:…; `skopeo inspect docker://NAME` tells the digest of a tag"},
 	{pinset.ErrShortName, exitInput, "write the full name; CRI-O pins no other"},

@@ -43,6 +43,7 @@ func TestFilesOfOtherKinds(t *testing.T) {
 		"Hauler's images as an appliance":  {[]string{"-c", hauler}, "give it with --image-list"},
 		"Hauler's images with a key":       {[]string{"--image-list", file("key.yaml", strings.Replace(string(mustRead(t, hauler)), "'}]", "', key: a}]", 1))}, "--policy"},
 		"Hauler's charts":                  {[]string{"--image-list", file("charts.yaml", "apiVersion: content.hauler.cattle.io/v1\nkind: Charts\n")}, "Charts of Hauler"},
+		"a release's description":          {[]string{"--set", file("info.json", `{"image": "quay.io/o/release:1", "references": {"kind": "ImageStream"}}`)}, "give --release quay.io/o/release:1"},
 		"an image set as a list":           {[]string{"--image-list", isc}, "it is ImageSetConfiguration"},
 		"a tar file as a list":             {[]string{"--image-list", tarOf("x.tar", "x")}, "it is no text"},
 		"a set as an image set":            {[]string{"--image-set-config", set}, "it is PinnedImageSet of"},

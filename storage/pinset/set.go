@@ -71,7 +71,11 @@ func DecodeSets(r io.Reader, origin string) (sets []Set, others int, err error) 
 	}
 	for _, root := range roots {
 		d := decoder{origin: origin}
-		d.object(root)
+		if err := CheckReleaseInfo(root); err != nil {
+			d.fail(root, "%w", err)
+		} else {
+			d.object(root)
+		}
 		if err := errors.Join(d.errs...); err != nil {
 			return nil, 0, err
 		}
