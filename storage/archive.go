@@ -74,7 +74,7 @@ func plainFile(name, tmp string) (_ *os.File, err error) {
 		return nil, err
 	}
 	defer stream.Close()
-	plain, err := os.CreateTemp(tmp, "pinbox-archive-")
+	plain, err := environment.TempFile(tmp, "pinbox-archive-")
 	if err != nil {
 		return nil, err
 	}

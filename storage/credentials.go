@@ -112,7 +112,7 @@ func (c *Credentials) keep(file map[string]json.RawMessage) error {
 	if len(c.Warnings) > 0 {
 		c.Content = content
 	}
-	f, err := os.CreateTemp("", "pinbox-auth-")
+	f, err := environment.TempFile("", "pinbox-auth-")
 	if err != nil {
 		return err
 	}

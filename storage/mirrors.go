@@ -15,6 +15,7 @@ import (
 	"github.com/BurntSushi/toml"
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 
+	"github.com/pinbox/pinbox/storage/environment"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -38,7 +39,7 @@ func withRegistries(dropin []byte) (dir string, err error) {
 	if dropin, err = insecureAsOnHost(dropin); err != nil {
 		return "", err
 	}
-	if dir, err = os.MkdirTemp("", "pinbox-registries-"); err != nil {
+	if dir, err = environment.TempDir("pinbox-registries-"); err != nil {
 		return "", err
 	}
 	err = errors.Join(

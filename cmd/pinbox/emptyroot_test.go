@@ -39,7 +39,7 @@ func TestEmptyRoot(t *testing.T) {
 	for title, root := range map[string]emptyRoot{
 		"root":                        {env: []string{"HOME=/tmp"}, whole: true},
 		"no /proc":                    {env: []string{"HOME=/tmp"}, noProc: true},
-		"no HOME":                     {},
+		"no HOME, no TMPDIR":          {env: []string{"TMPDIR=/missing"}},
 		"HOME cannot be written":      {env: []string{"HOME=/readonly"}},
 		"user without a passwd entry": {env: []string{"XDG_RUNTIME_DIR=/run/user/12345"}, uid: 12345},
 	} {
@@ -69,6 +69,7 @@ type need struct {
 
 var (
 	needProc = need{func(r emptyRoot) bool { return r.noProc }, exitOther, "/proc is not mounted"}
+	needTemp = need{func(r emptyRoot) bool { return slices.Contains(r.env, "TMPDIR=/missing") }, exitOther, "set TMPDIR"}
 	needRoot = need{func(r emptyRoot) bool { return r.uid != 0 }, exitUsage, "takes root"}
 	needHome = need{func(r emptyRoot) bool { return !slices.ContainsFunc(r.env, isHome) }, exitUsage, "$HOME"}
 )
@@ -103,9 +104,9 @@ var emptyRootVerbs = []verb{
 	{line: "cache ls --cache-dir /tmp/cache", says: "1"},
 	{line: "cache verify --cache-dir /tmp/cache"},
 	{line: "cache prune --all --cache-dir /tmp/cache"},
-	{line: "plan --archive /tmp/image.tar.gz", says: "1 image of 1 set", needs: []need{needProc}},
-	{line: "plan --set /tmp/set.yaml --tls-verify=false --mirrors /tmp/mirrors.yaml", says: "1 image of 1 set"},
-	{line: "plan --set /tmp/set.yaml --tls-verify=false --authfile /tmp/auth.json", says: "1 image of 1 set", needs: []need{needProc}},
+	{line: "plan --archive /tmp/image.tar.gz", says: "1 image of 1 set", needs: []need{needTemp, needProc}},
+	{line: "plan --set /tmp/set.yaml --tls-verify=false --mirrors /tmp/mirrors.yaml", says: "1 image of 1 set", needs: []need{needTemp}},
+	{line: "plan --set /tmp/set.yaml --tls-verify=false --authfile /tmp/auth.json", says: "1 image of 1 set", needs: []need{needTemp, needProc}},
 	{line: "plan --containers-storage quay.io/a/b:1", needs: []need{
 		{func(emptyRoot) bool { return true }, exitInput, "containers/storage: no such file"}}},
 }

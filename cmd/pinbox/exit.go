@@ -68,6 +68,7 @@ var table = []struct {
 	hint string
 }{
 	{context.Canceled, exitInterrupted, "nothing half-written was left; run the command again"},
+	{environment.ErrNoTemp, exitOther, "set TMPDIR to a folder that takes files"},
 	{environment.ErrNoProc, exitOther, "`mount -t proc proc /proc`, or run it where it is mounted"},
 	{builder.ErrLacking, exitVerify, "give --base once for each store that it stands on, down to the appliance; `bases` in its delta.json says what it was made for"},
 	{builder.ErrVerify, exitVerify, "copy it again from where it is whole, or build it again"},

@@ -6,10 +6,15 @@ package environment
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"syscall"
 
 	"go.podman.io/storage/pkg/unshare"
 )
+
+// ErrNoTemp says that the folder for temporary files cannot be used.
+var ErrNoTemp = errors.New("$TMPDIR, or else /tmp, takes no files")
 
 // ErrNoProc says that /proc lacks what this process needs of it.
 var ErrNoProc = errors.New("/proc is not mounted")
@@ -58,4 +63,26 @@ func DescriptorPath(f *os.File) (string, error) {
 		return "", fmt.Errorf("%w: %w", ErrNoProc, err)
 	}
 	return name, nil
+}
+
+// TempDir is os.MkdirTemp in the folder for temporary files.
+func TempDir(pattern string) (string, error) {
+	dir, err := os.MkdirTemp("", pattern)
+	return dir, explainTemp(err)
+}
+
+// TempFile is os.CreateTemp in dir, or for "" in the folder for temporary files.
+func TempFile(dir, pattern string) (*os.File, error) {
+	f, err := os.CreateTemp(dir, pattern)
+	if dir != "" {
+		return f, err
+	}
+	return f, explainTemp(err)
+}
+
+func explainTemp(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
+		return fmt.Errorf("%w: %w", ErrNoTemp, err)
+	}
+	return err
 }

@@ -19,6 +19,8 @@ import (
 	"go.podman.io/storage/pkg/reexec"
 	"go.podman.io/storage/types"
 	"golang.org/x/sys/unix"
+
+	"github.com/pinbox/pinbox/storage/environment"
 )
 
 // examiner is this program when it works for Examine.
@@ -62,7 +64,7 @@ func CannotExamine() string {
 // digest, every document of an image with its size. All is mounted read-only, in a mount
 // namespace of a process of its own, so that nothing stays mounted, however it ends.
 func Examine(ctx context.Context, stores []Packed) (complaints []string, err error) {
-	scratch, err := os.MkdirTemp("", "pinbox-examine-*")
+	scratch, err := environment.TempDir("pinbox-examine-*")
 	if err != nil {
 		return nil, err
 	}
