@@ -31,7 +31,9 @@ type inputs struct {
 	tags, from map[pinset.Image][]string
 	// registries is what registries.conf is to say of mirrors; nil for nothing.
 	registries []byte
-	warnings   []string
+	// unknown are images that manifests name, and that no set has because of that.
+	unknown  []source.Unknown
+	warnings []string
 	// whyAsked says why registries are asked for what the user may have.
 	whyAsked []string
 }
@@ -155,13 +157,15 @@ func (in *inputs) read(ctx context.Context, number int, s Source, a Appliance, t
 func (in *inputs) names(number int, s Source, platform pinset.Platform) (names []source.Named, err error) {
 	names, err = source.ParseNames(s.Images, fmt.Sprintf("spec.sources[%d].images", number))
 	errs := []error{err}
+	add := func(l source.Listing, err error) {
+		names, errs = append(names, l.Names...), append(errs, err)
+		in.unknown, in.warnings = append(in.unknown, l.Unknown...), append(in.warnings, l.Warnings...)
+	}
 	for _, path := range s.ImageLists {
-		more, warnings, err := source.ReadList(path, platform)
-		names, errs, in.warnings = append(names, more...), append(errs, err), append(in.warnings, warnings...)
+		add(source.ReadList(path, platform))
 	}
 	for _, path := range s.Manifests {
-		more, err := source.Manifests(path)
-		names, errs = append(names, more...), append(errs, err)
+		add(source.Manifests(path))
 	}
 	return names, errors.Join(errs...)
 }
@@ -196,7 +200,28 @@ func (in *inputs) pin(ctx context.Context, client *storage.Client, lock pinset.L
 	if err != nil {
 		return err
 	}
+	in.warnLeftOut()
 	return in.check()
+}
+
+// warnLeftOut tells of unknown images that no input has asked for.
+func (in *inputs) warnLeftOut() {
+	asked := map[string]bool{}
+	for _, img := range pinset.Union(in.sets...) {
+		for _, name := range append([]string{img.String()}, in.tags[img]...) {
+			asked[name] = true
+		}
+	}
+	left := slices.DeleteFunc(in.unknown, func(u source.Unknown) bool {
+		ref := u.Reference
+		if ref.Digest != "" {
+			ref.Tag = "" // it does not count beside a digest
+		}
+		return asked[ref.String()]
+	})
+	if len(left) > 0 {
+		in.warnings = append(in.warnings, "left out: "+source.DescribeUnknown(left)+"; give those that nodes pull with --image")
+	}
 }
 
 // joinOnce joins errors, and tells what several of them say once.

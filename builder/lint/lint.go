@@ -36,6 +36,9 @@ func Check(objects source.Objects, lock pinset.Lock) []Finding {
 	for _, set := range objects.Sets {
 		l.set(set)
 	}
+	for _, u := range objects.Unknown {
+		l.unknown(u)
+	}
 	slices.SortStableFunc(l.findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
 	})
@@ -62,17 +65,30 @@ func (l *linter) use(use source.Use) {
 		l.add(use.Policy, "pull-always", write, "%s Always asks the registry at every start, even if the node has the image", use.PolicyName)
 	case policy != "" && policy != "IfNotPresent" && policy != "Never":
 		l.add(use.Policy, "pull-unknown", write, "%s %q is none that Kubernetes knows", use.PolicyName, policy)
-	case policy == "" && err == nil && ref.Tag == "latest":
+	case use.TagPulls && err == nil && ref.Digest == "":
+		l.add(use.Image, "pull-always", "name it by digest", "the pod that is made of it asks the registry for %s at every start, as that is a tag", name)
+	case use.PolicyName != "" && policy == "" && err == nil && ref.Tag == "latest":
 		l.add(use.Image, "latest", write, "%s of %s is Always, as it is left out and the tag is latest", use.PolicyName, name)
 	}
 	switch {
 	case name == "": // something else fills it in
+	case use.Expression:
+		l.add(use.Image, "expression", "name the image itself", "%s is filled in when the object runs, and may be any image", name)
 	case err != nil:
 		l.add(use.Image, "bad-name", "write it as registry/path@sha256:…", "%v", err)
 	case short:
 		l.add(use.Image, "short-name", l.full(ref), "%s does not name its registry, and CRI-O may ask several", name)
 	default:
 		l.reference(use.Image, ref)
+	}
+}
+
+// unknown checks that the node has an image that may be pulled; whether and how it is,
+// only its kind knows.
+func (l *linter) unknown(u source.Unknown) {
+	if !l.store.locked || !l.store.has(u.Reference) {
+		l.add(u.Image, "unknown-kind", "add it to the appliance with --image, as --manifests leaves it out, and name the lock with --lock",
+			"%s stands in %s, which pinbox does not know", u.Image.Text, u.Kind)
 	}
 }
 

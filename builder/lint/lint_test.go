@@ -97,6 +97,34 @@ func TestUses(t *testing.T) {
 	}
 }
 
+// What lint did not look at had no findings, which is not what that says.
+func TestOtherKinds(t *testing.T) {
+	const catalog, csv, task = "apiVersion: operators.coreos.com/v1alpha1\nkind: CatalogSource\nspec: {image: %s}\n", "apiVersion: operators.coreos.com/v1alpha1\nkind: ClusterServiceVersion\nspec: {relatedImages: [{image: %s}]}\n", "apiVersion: tekton.dev/v1\nkind: Task\nspec: {steps: [{image: %s}]}\n"
+	const other = "apiVersion: example.com/v1\nkind: Fleet\nspec: {appImage: %s}\n"
+	for _, c := range []struct{ object, image, without, with, cure string }{
+		{catalog, "quay.io/site/app@" + index, "", "", ""},
+		{catalog, "quay.io/site/app@" + unknown, "", "not-in-lock", ""},
+		{catalog, "quay.io/site/app:1", "pull-always tag", "pull-always", "name it by digest"}, // of OLM
+		{csv, "quay.io/site/app@" + unknown, "", "not-in-lock", ""},
+		{csv, "quay.io/site/app:latest", "tag", "", ""}, // there is no policy to write
+		{task, "quay.io/site/app:latest", "latest tag", "latest", "write imagePullPolicy: IfNotPresent"},
+		{task, "$(params.image)", "expression", "expression", "name the image itself"},
+		{other, "quay.io/site/app@" + index, "unknown-kind", "", "--lock"},
+		{other, "quay.io/site/app:1", "unknown-kind", "", ""},
+		{other, "quay.io/site/other:1", "unknown-kind", "unknown-kind", "--image"},
+		{other, "app", "", "", ""}, // it may be anything
+	} {
+		object := fmt.Sprintf(c.object, c.image)
+		without, with := check(t, pinset.Lock{}, object), check(t, locked, object)
+		if rules(without) != c.without || rules(with) != c.with {
+			t.Errorf("%s: %q without and %q with the lock", object, rules(without), rules(with))
+		}
+		if last := append(without, with...); c.cure != "" && !slices.ContainsFunc(last, func(f lint.Finding) bool { return strings.Contains(f.Cure, c.cure) }) {
+			t.Errorf("%s: no %q in %v", object, c.cure, last)
+		}
+	}
+}
+
 func TestSets(t *testing.T) {
 	var many []string
 	for i := range 501 {

@@ -31,31 +31,38 @@ type Named struct {
 	Origin string
 }
 
+// Listing are images that an input names.
+type Listing struct {
+	Names []Named
+	// Unknown are images that are left out, unless another input has them.
+	Unknown []Unknown
+	// Warnings tell what else is left out.
+	Warnings []string
+}
+
 // ReadList reads a file of images: one a line, with # comments; the release JSON
 // of MicroShift, whose images stand under "images"; or an Images manifest of
 // Hauler, which may ask for the platform. All that is wrong with it is reported at
-// once. Warnings tell what was left out.
-func ReadList(path string, platform pinset.Platform) (names []Named, warnings []string, err error) {
+// once.
+func ReadList(path string, platform pinset.Platform) (Listing, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return nil, nil, err
+		return Listing{}, err
 	}
 	content = bytes.TrimPrefix(content, []byte("\ufeff")) // of editors on Windows
 	if bytes.IndexByte(content, 0) >= 0 {
-		return nil, nil, fmt.Errorf("%s: %w: it is no text", path, ErrList)
+		return Listing{}, fmt.Errorf("%s: %w: it is no text", path, ErrList)
 	}
+	var l Listing
 	if structured(path, content) {
-		names, warnings, err = documents(path, content, platform)
+		l, err = documents(path, content, platform)
 	} else {
-		names, err = lines(path, content)
+		l.Names, err = lines(path, content)
 	}
-	if err == nil && len(names) == 0 {
-		err = fmt.Errorf("%s: %w", path, ErrEmptyList)
-		for _, w := range warnings { // these may be why
-			err = fmt.Errorf("%w\n%s", err, w)
-		}
+	if err == nil && len(l.Names) == 0 {
+		err = withWarnings(fmt.Errorf("%s: %w", path, ErrEmptyList), l.Warnings)
 	}
-	return names, warnings, err
+	return l, err
 }
 
 // structured tells JSON and YAML from a plain list.
@@ -111,10 +118,10 @@ func ParseNames(texts []string, origin string) (names []Named, err error) {
 }
 
 // documents reads objects that list images.
-func documents(path string, content []byte, platform pinset.Platform) (names []Named, warnings []string, err error) {
+func documents(path string, content []byte, platform pinset.Platform) (l Listing, err error) {
 	roots, err := document.Read(bytes.NewReader(content))
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w: %w", path, ErrList, err)
+		return Listing{}, fmt.Errorf("%s: %w: %w", path, ErrList, err)
 	}
 	var errs []error
 	for _, root := range roots {
@@ -122,22 +129,22 @@ func documents(path string, content []byte, platform pinset.Platform) (names []N
 		kind, group := document.Text(document.Field(root, "kind")), document.Text(document.Field(root, "apiVersion"))
 		switch oc := pinset.CheckReleaseInfo(root); {
 		case oc != nil:
-			return nil, nil, fmt.Errorf("%s:%d: %w", path, root.Line, oc)
+			return Listing{}, fmt.Errorf("%s:%d: %w", path, root.Line, oc)
 		case kind == "Images" && (group == "" || strings.HasPrefix(group, haulerGroup)):
 			h := hauler{path: path, platform: platform}
 			h.document(root)
-			names, errs = append(names, h.names...), append(errs, h.errs...)
+			l.Names, errs = append(l.Names, h.names...), append(errs, h.errs...)
 		case haulerOthers()[kind] != "" && strings.HasPrefix(group, haulerGroup):
-			warnings = append(warnings, fmt.Sprintf("%s:%d: %s of Hauler are left out: %s", path, root.Line, kind, haulerOthers()[kind]))
+			l.Warnings = append(l.Warnings, fmt.Sprintf("%s:%d: %s of Hauler are left out: %s", path, root.Line, kind, haulerOthers()[kind]))
 		case root.Decode(&release) == nil && len(release.Images) > 0:
 			for _, component := range slices.Sorted(maps.Keys(release.Images)) {
 				n := release.Images[component]
 				name, err := parse(n.Value, fmt.Sprintf("%s:%d", path, n.Line))
-				names, errs = append(names, name), append(errs, err)
+				l.Names, errs = append(l.Names, name), append(errs, err)
 			}
 		default:
-			return nil, nil, fmt.Errorf("%s:%d: %w: it is %s, neither a release of MicroShift nor Images of Hauler", path, root.Line, ErrList, cmp.Or(kind, "something else"))
+			return Listing{}, fmt.Errorf("%s:%d: %w: it is %s, neither a release of MicroShift nor Images of Hauler", path, root.Line, ErrList, cmp.Or(kind, "something else"))
 		}
 	}
-	return names, warnings, errors.Join(errs...)
+	return l, errors.Join(errs...)
 }

@@ -38,13 +38,13 @@ func TestReadList(t *testing.T) {
 		"Hauler": {"hauler.yaml", "apiVersion: content.hauler.cattle.io/v1\nkind: Images\nmetadata: {name: x}\nspec:\n  images:\n  - name: docker.io/library/busybox:1\n    platform: linux/amd64\n---\nkind: Images\nspec: {images: [{name: quay.io/a/b:2}]}\n",
 			[]string{"docker.io/library/busybox:1", "quay.io/a/b:2"}},
 	} {
-		names, warnings, err := source.ReadList(list(t, c.file, c.content), "linux/amd64")
-		if err != nil || len(warnings) > 0 {
-			t.Errorf("%s: %v, %q", name, err, warnings)
+		l, err := source.ReadList(list(t, c.file, c.content), "linux/amd64")
+		if err != nil || len(l.Warnings) > 0 {
+			t.Errorf("%s: %v, %q", name, err, l.Warnings)
 			continue
 		}
 		var got []string
-		for _, n := range names {
+		for _, n := range l.Names {
 			got = append(got, n.String())
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {
@@ -72,17 +72,17 @@ func TestListsThatAreWrong(t *testing.T) {
 		"another digest":     {"images.txt", "quay.io/a/b@sha512:" + strings.Repeat("a", 128), pinset.ErrNotPinned, "images.txt:1"},
 		"a line without end": {"images.txt", strings.Repeat("x", 1<<20), source.ErrList, "images.txt"},
 	} {
-		_, _, err := source.ReadList(list(t, c.file, c.content), "linux/amd64")
+		_, err := source.ReadList(list(t, c.file, c.content), "linux/amd64")
 		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.where) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	// All that is wrong is said at once.
-	_, _, err := source.ReadList(list(t, "images.txt", "A\nquay.io/a/b\nB\n"), "linux/amd64")
+	_, err := source.ReadList(list(t, "images.txt", "A\nquay.io/a/b\nB\n"), "linux/amd64")
 	if err == nil || !strings.Contains(err.Error(), "images.txt:1:") || !strings.Contains(err.Error(), "images.txt:3:") {
 		t.Error(err)
 	}
-	if _, _, err := source.ReadList("/no/such", "linux/amd64"); !errors.Is(err, os.ErrNotExist) {
+	if _, err := source.ReadList("/no/such", "linux/amd64"); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 }
@@ -104,8 +104,8 @@ func TestFieldsOfHauler(t *testing.T) {
 			annotation = "hauler.dev/" + field
 		}
 		for _, content := range []string{haulerImages("", field), haulerImages(annotation, ""), haulerImages("hauler.dev/store: x", "")} {
-			if names, warnings, err := source.ReadList(list(t, "x.yaml", content), "linux/amd64"); err != nil || len(names) != 1 || len(warnings) > 0 {
-				t.Errorf("%q: %v, %q", field, err, warnings)
+			if l, err := source.ReadList(list(t, "x.yaml", content), "linux/amd64"); err != nil || len(l.Names) != 1 || len(l.Warnings) > 0 {
+				t.Errorf("%q: %v, %q", field, err, l.Warnings)
 			}
 		}
 	}
@@ -126,7 +126,7 @@ func TestFieldsOfHauler(t *testing.T) {
 	} {
 		name, _, _ := strings.Cut(field, ":")
 		for want, content := range map[string]string{"x.yaml:11: " + name: haulerImages("", field), "x.yaml:7: hauler.dev/" + name: haulerImages("hauler.dev/"+field, "")} {
-			_, _, err := source.ReadList(list(t, "x.yaml", content), "linux/amd64")
+			_, err := source.ReadList(list(t, "x.yaml", content), "linux/amd64")
 			if !errors.Is(err, source.ErrHauler) || !strings.Contains(err.Error(), want+": pinbox does not follow") || !strings.Contains(err.Error(), says) {
 				t.Errorf("%q: %v", field, err)
 			}
@@ -138,15 +138,15 @@ func TestFieldsOfHauler(t *testing.T) {
 		"x.yaml:12: more: ":               haulerImages("", "") + "  more: []\n",
 		"x.yaml:4: data: ":                "apiVersion: content.hauler.cattle.io/v1\nkind: Images\nspec: {images: [{name: quay.io/a/b:1}]}\ndata: {}\n",
 	} {
-		if _, _, err := source.ReadList(list(t, "x.yaml", content), "linux/amd64"); !errors.Is(err, source.ErrHauler) || !strings.Contains(err.Error(), says) {
+		if _, err := source.ReadList(list(t, "x.yaml", content), "linux/amd64"); !errors.Is(err, source.ErrHauler) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", says, err)
 		}
 	}
 	// The field of an image counts before the annotation, and all that is wrong is said.
-	if _, _, err := source.ReadList(list(t, "x.yaml", haulerImages("hauler.dev/platform: linux/arm64", "platform: linux/amd64")), "linux/amd64"); err != nil {
+	if _, err := source.ReadList(list(t, "x.yaml", haulerImages("hauler.dev/platform: linux/arm64", "platform: linux/amd64")), "linux/amd64"); err != nil {
 		t.Error(err)
 	}
-	_, _, err := source.ReadList(list(t, "x.yaml", haulerImages("hauler.dev/key: a", "platform: linux/arm64")), "linux/amd64")
+	_, err := source.ReadList(list(t, "x.yaml", haulerImages("hauler.dev/key: a", "platform: linux/arm64")), "linux/amd64")
 	if err == nil || !strings.Contains(err.Error(), "x.yaml:7: ") || !strings.Contains(err.Error(), "x.yaml:11: ") {
 		t.Error(err)
 	}
@@ -155,15 +155,15 @@ func TestFieldsOfHauler(t *testing.T) {
 // Charts of Hauler were left out without a word, and alone they were "EOF".
 func TestChartsOfHauler(t *testing.T) {
 	const others = "apiVersion: content.hauler.cattle.io/v1\nkind: Charts\nspec: {charts: [{name: rancher, add-images: true}]}\n---\napiVersion: content.hauler.cattle.io/v1\nkind: Files\n"
-	_, _, err := source.ReadList(list(t, "x.yaml", others), "linux/amd64")
+	_, err := source.ReadList(list(t, "x.yaml", others), "linux/amd64")
 	for _, says := range []string{"x.yaml: lists no image", "x.yaml:1: Charts of Hauler", "--manifests", "x.yaml:5: Files of Hauler"} {
 		if !errors.Is(err, source.ErrEmptyList) || !strings.Contains(err.Error(), says) {
 			t.Errorf("no %q in: %v", says, err)
 		}
 	}
-	names, warnings, err := source.ReadList(list(t, "x.yaml", others+"---\n"+haulerImages("", "")), "linux/amd64")
-	if err != nil || len(names) != 1 || len(warnings) != 2 || !strings.Contains(warnings[0], "x.yaml:1: Charts of Hauler are left out") {
-		t.Errorf("%v, %+v, %q", err, names, warnings)
+	l, err := source.ReadList(list(t, "x.yaml", others+"---\n"+haulerImages("", "")), "linux/amd64")
+	if err != nil || len(l.Names) != 1 || len(l.Warnings) != 2 || !strings.Contains(l.Warnings[0], "x.yaml:1: Charts of Hauler are left out") {
+		t.Errorf("%v, %+v", err, l)
 	}
 }
 
@@ -172,7 +172,7 @@ func TestReleaseInfo(t *testing.T) {
 	for _, images := range []string{"null", `{"cli": {"name": "quay.io/o/cli` + digest + `", "config": {}}}`} {
 		file := list(t, "x.json", `{"image": "quay.io/o/release:4.18.3-x86_64", "digest": "`+digest[1:]+`", "contentDigest": "`+digest[1:]+`", "config": {}, "metadata": {"kind": "cincinnati-metadata-v0", "version": "4.18.3"},
 "references": {"kind": "ImageStream", "apiVersion": "image.openshift.io/v1", "metadata": {"name": "4.18.3"}, "spec": {"tags": [{"name": "cli", "from": {"kind": "DockerImage", "name": "quay.io/o/cli`+digest+`"}}]}}, "versions": {}, "images": `+images+`, "warnings": null}`)
-		_, _, inList := source.ReadList(file, "linux/amd64")
+		_, inList := source.ReadList(file, "linux/amd64")
 		_, _, inSets := source.PinnedImageSets([]string{file})
 		_, inManifests := source.Manifests(file)
 		for _, err := range []error{inList, inSets, inManifests} {

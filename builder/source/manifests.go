@@ -11,29 +11,44 @@ var (
 	ErrNoImages = errors.New("no container in it names an image")
 )
 
-// Manifests finds the images of all pods, and of all templates of pods, in files
-// of Kubernetes objects and in folders of them: what `helm template` or `kustomize
-// build` gives. Objects of every kind are looked through, for operators' own kinds
-// have templates too.
-func Manifests(path string) ([]Named, error) {
+// Manifests finds the images of all pods, of all templates of pods and of some other
+// kinds, in files of Kubernetes objects and in folders of them: what `helm template` or
+// `kustomize build` gives. Objects of every kind are looked through, for operators' own
+// kinds have templates too.
+func Manifests(path string) (Listing, error) {
 	objects, err := ReadObjects([]string{path}, nil)
 	if err != nil {
-		return nil, err
+		return Listing{}, err
 	}
-	var names []Named
+	l := Listing{Unknown: objects.Unknown}
 	var errs []error
 	for _, use := range objects.Uses {
-		if use.Image.Text == "" {
-			continue
+		switch {
+		case use.Image.Text == "":
+		case use.Expression:
+			l.Warnings = append(l.Warnings, fmt.Sprintf("%s: left out: image %s is filled in when the object runs; give what it may be with --image", use.Image.Place(), use.Image.Text))
+		default:
+			name, err := parse(use.Image.Text, use.Image.Place())
+			l.Names, errs = append(l.Names, name), append(errs, err)
 		}
-		name, err := parse(use.Image.Text, use.Image.Place())
-		names, errs = append(names, name), append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, err
+		return Listing{}, err
 	}
-	if len(names) == 0 {
-		return nil, fmt.Errorf("%s: %w", path, ErrNoImages)
+	if len(l.Names) > 0 {
+		return l, nil
 	}
-	return names, nil
+	err = fmt.Errorf("%s: %w", path, ErrNoImages)
+	if len(l.Unknown) > 0 {
+		err = fmt.Errorf("%w; there are %s; give those that nodes pull with --image", err, DescribeUnknown(l.Unknown))
+	}
+	return Listing{}, withWarnings(err, l.Warnings)
+}
+
+// withWarnings adds what may be why there is nothing.
+func withWarnings(err error, warnings []string) error {
+	for _, w := range warnings {
+		err = fmt.Errorf("%w\n%s", err, w)
+	}
+	return err
 }

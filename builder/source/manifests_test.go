@@ -55,12 +55,12 @@ func TestManifests(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	names, err := source.Manifests(dir)
-	if err != nil {
-		t.Fatal(err)
+	manifests, err := source.Manifests(dir)
+	if err != nil || len(manifests.Unknown)+len(manifests.Warnings) > 0 {
+		t.Fatal(err, manifests)
 	}
 	var got []string
-	for _, n := range names {
+	for _, n := range manifests.Names {
 		got = append(got, n.String()+" "+strings.TrimPrefix(n.Origin, dir+"/"))
 	}
 	want := []string{
@@ -71,6 +71,128 @@ func TestManifests(t *testing.T) {
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// kinds are objects whose images are found, with those images.
+var kinds = map[string]string{
+	"apiVersion: tekton.dev/v1\nkind: Task\nspec:\n  stepTemplate: {image: quay.io/a/template:1}\n  steps: [{image: quay.io/a/step:1, imagePullPolicy: Always}, {ref: {name: x}}]\n  sidecars: [{image: quay.io/a/side:1}]\n": "quay.io/a/template:1 quay.io/a/step:1=Always quay.io/a/side:1",
+	"apiVersion: tekton.dev/v1beta1\nkind: Pipeline\nspec:\n  tasks: [{taskSpec: {steps: [{image: quay.io/a/task:1}]}}]\n  finally: [{taskSpec: {steps: [{image: quay.io/a/last:1}]}}]\n":                                     "quay.io/a/task:1 quay.io/a/last:1",
+	"apiVersion: tekton.dev/v1\nkind: TaskRun\nspec: {taskSpec: {steps: [{image: quay.io/a/run:1}]}}\n":                                                                                                                       "quay.io/a/run:1",
+	"apiVersion: tekton.dev/v1\nkind: PipelineRun\nspec: {pipelineSpec: {tasks: [{taskSpec: {steps: [{image: quay.io/a/run:1}]}}]}}\n":                                                                                        "quay.io/a/run:1",
+	"apiVersion: tekton.dev/v1beta1\nkind: StepAction\nspec: {image: quay.io/a/action:1}\n":                                                                                                                                   "quay.io/a/action:1",
+	"apiVersion: triggers.tekton.dev/v1beta1\nkind: TriggerTemplate\nspec: {resourcetemplates: [{apiVersion: tekton.dev/v1, kind: TaskRun, spec: {taskSpec: {steps: [{image: quay.io/a/run:1}]}}}]}\n":                        "quay.io/a/run:1",
+	"apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nspec:\n  templates:\n  - container: {image: quay.io/a/c:1, imagePullPolicy: Never}\n    initContainers: [{image: quay.io/a/init:1}]\n    sidecars: [{image: quay.io/a/side:1}]\n  - script: {image: quay.io/a/script:1, source: x}\n  - containerSet: {containers: [{image: quay.io/a/set:1}]}\n  - steps: [[{inline: {container: {image: quay.io/a/inline:1}}}]]\n": "quay.io/a/c:1=Never quay.io/a/init:1 quay.io/a/side:1 quay.io/a/script:1 quay.io/a/set:1 quay.io/a/inline:1",
+	"apiVersion: argoproj.io/v1alpha1\nkind: CronWorkflow\nspec: {workflowSpec: {templates: [{container: {image: quay.io/a/cron:1}}]}}\n":                                                                                                                                                                                   "quay.io/a/cron:1",
+	"apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nspec: {template: {spec: {volumes: [{containerDisk: {image: quay.io/a/disk:1, imagePullPolicy: Always}}], domain: {firmware: {kernelBoot: {container: {image: quay.io/a/kernel:1}}}}}}}\n":                                                                            "quay.io/a/kernel:1 quay.io/a/disk:1=Always",
+	"apiVersion: kubevirt.io/v1\nkind: VirtualMachineInstance\nspec: {volumes: [{containerDisk: {image: quay.io/a/disk:1}}]}\n":                                                                                                                                                                                             "quay.io/a/disk:1",
+	"apiVersion: kubevirt.io/v1\nkind: VirtualMachineInstanceReplicaSet\nspec: {template: {spec: {volumes: [{containerDisk: {image: quay.io/a/disk:1}}]}}}\n":                                                                                                                                                               "quay.io/a/disk:1",
+	"apiVersion: pool.kubevirt.io/v1beta1\nkind: VirtualMachinePool\nspec: {virtualMachineTemplate: {spec: {template: {spec: {volumes: [{containerDisk: {image: quay.io/a/disk:1}}]}}}}}\n":                                                                                                                                 "quay.io/a/disk:1",
+	"apiVersion: operators.coreos.com/v1alpha1\nkind: ClusterServiceVersion\nmetadata: {annotations: {containerImage: quay.io/a/note:1}}\nspec:\n  install: {spec: {deployments: [{spec: {template: {spec: {containers: [{image: quay.io/a/operator:1}]}}}}]}}\n  relatedImages: [{name: x, image: quay.io/a/operand:1}]\n": "quay.io/a/operator:1 quay.io/a/operand:1",
+	"apiVersion: operators.coreos.com/v1alpha1\nkind: CatalogSource\nspec: {sourceType: grpc, image: quay.io/a/catalog:1}\n":                                                                                                                                                                                                "quay.io/a/catalog:1",
+	"apiVersion: serving.knative.dev/v1\nkind: Service\nspec: {template: {spec: {containers: [{image: quay.io/a/served:1}]}}}\n":                                                                                                                                                                                            "quay.io/a/served:1",
+	"apiVersion: serving.knative.dev/v1\nkind: Revision\nspec: {containers: [{image: quay.io/a/served:1}]}\n":                                                                                                                                                                                                               "quay.io/a/served:1",
+}
+
+// Images of these kinds were left out, by lint too, without a word.
+func TestKinds(t *testing.T) {
+	for content, want := range kinds {
+		objects, err := source.ReadObjects([]string{list(t, "x.yaml", content)}, nil)
+		if err != nil || len(objects.Unknown) > 0 {
+			t.Errorf("%v, %+v\n%s", err, objects.Unknown, content)
+		}
+		var got []string
+		for _, use := range objects.Uses {
+			text := use.Image.Text
+			if use.Policy.Text != "" {
+				text += "=" + use.Policy.Text
+			}
+			got = append(got, text)
+		}
+		wanted := strings.Fields(want)
+		slices.Sort(got)
+		slices.Sort(wanted)
+		if !slices.Equal(got, wanted) {
+			t.Errorf("got  %q\nwant %q\n%s", got, wanted, content)
+		}
+		if l, err := source.Manifests(list(t, "x.yaml", content)); err != nil || len(l.Names) != len(wanted) {
+			t.Errorf("%v, %+v\n%s", err, l, content)
+		}
+	}
+}
+
+// others are objects of kinds that nobody can know, and what looks like one.
+var others = `apiVersion: monitoring.coreos.com/v1
+kind: Prometheus
+metadata: {annotations: {logoImage: "a logo.png"}}
+spec:
+  image: quay.io/a/prometheus:1
+  baseImage: docker://quay.io/a/base
+  images: [quay.io/a/one:1, busybox]
+  thanos: {image: {repository: quay.io/a/thanos, tag: "1"}, version: "1"}
+  rules: {image: {registry: quay.io, repository: a/rules, digest: "` + digest[1:] + `"}}
+  sidecarImage: quay.io/a/app:1
+  containers: [{image: quay.io/a/app:1}]
+  url: quay.io/a/other:1
+status: {image: quay.io/a/status:1}
+---
+kind: ConfigMap
+metadata: {name: x}
+data:
+  proxyImages: {a: quay.io/a/proxy` + digest + `}
+  image: not an image
+---
+workerImage: quay.io/a/prometheus:1
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {annotations: {image: quay.io/a/annotated:1}}
+`
+
+// Images in kinds that are not known were left out without a word.
+func TestUnknownKinds(t *testing.T) {
+	l, err := source.Manifests(list(t, "x.yaml", others))
+	if err != nil || len(l.Names) != 1 || len(l.Warnings) > 0 {
+		t.Fatalf("%v, %+v", err, l)
+	}
+	var got []string
+	for _, u := range l.Unknown {
+		got = append(got, fmt.Sprintf("%d %s %s", u.Image.Line, u.Reference, u.Kind))
+	}
+	want := []string{
+		"5 quay.io/a/prometheus:1 Prometheus.monitoring.coreos.com", "6 quay.io/a/base:latest Prometheus.monitoring.coreos.com",
+		"7 quay.io/a/one:1 Prometheus.monitoring.coreos.com", "8 quay.io/a/thanos:1 Prometheus.monitoring.coreos.com",
+		"9 quay.io/a/rules" + digest + " Prometheus.monitoring.coreos.com",
+		"18 quay.io/a/proxy" + digest + " ConfigMap", "21 quay.io/a/prometheus:1 an object without a kind",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	const says = "2 images in kinds that pinbox does not know: ConfigMap (quay.io/a/proxy" + digest + "), an object without a kind (quay.io/a/prometheus:1)"
+	if text := source.DescribeUnknown(l.Unknown[5:]); text != says {
+		t.Errorf("%s", text)
+	}
+	_, err = source.Manifests(list(t, "x.yaml", "kind: ConfigMap\ndata: {image: quay.io/a/b:1}\nspec:\n"))
+	if !errors.Is(err, source.ErrNoImages) || !strings.Contains(err.Error(), "1 image in kinds that pinbox does not know: ConfigMap (quay.io/a/b:1); give those that nodes pull with --image") {
+		t.Error(err)
+	}
+}
+
+// What Tekton and Argo fill in when they run is no wrong name, and nobody knows it here.
+func TestExpressions(t *testing.T) {
+	const task = "apiVersion: tekton.dev/v1\nkind: Task\nspec:\n  steps:\n  - image: $(params.image)\n"
+	const workflow = "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nspec:\n  templates:\n  - container:\n      image: \"quay.io/a/{{inputs.parameters.image}}\"\n"
+	l, err := source.Manifests(list(t, "x.yaml", task+"  - image: quay.io/a/b:1\n---\n"+workflow))
+	if err != nil || len(l.Names) != 1 || len(l.Warnings) != 2 || !strings.Contains(l.Warnings[0], "x.yaml:5: left out: image $(params.image) is filled in when the object runs") || !strings.Contains(l.Warnings[1], "x.yaml:13: ") {
+		t.Errorf("%v, %+v", err, l)
+	}
+	if _, err := source.Manifests(list(t, "x.yaml", task)); !errors.Is(err, source.ErrNoImages) || !strings.Contains(err.Error(), "$(params.image)") {
+		t.Error(err)
+	}
+	for _, content := range []string{"kind: Pod\nspec: {containers: [{image: $(IMAGE)}]}\n", strings.Replace(workflow, "\"quay.io/a/{{inputs.parameters.image}}\"", "{{ .Values.image }}", 1)} {
+		if _, err := source.Manifests(list(t, "x.yaml", content)); !errors.Is(err, pinset.ErrBadName) {
+			t.Error(err)
+		}
 	}
 }
 
@@ -111,7 +233,7 @@ func TestAliases(t *testing.T) {
 		_, _, inMirrors := source.Mirrors([]string{file})
 		_, inManifests := source.Manifests(file)
 		_, _, inSets := source.PinnedImageSets([]string{file})
-		_, _, inList := source.ReadList(file, "linux/amd64")
+		_, inList := source.ReadList(file, "linux/amd64")
 		for want, err := range map[error]error{source.ErrMirrors: inMirrors, source.ErrManifest: inManifests, pinset.ErrNotSet: inSets, source.ErrList: inList} {
 			if !errors.Is(err, want) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "x.yaml: ") {
 				t.Errorf("%v: %v", want, err)
@@ -143,9 +265,9 @@ func TestAliasesInOtherInputs(t *testing.T) {
 	if err != nil || len(rules) != 1 {
 		t.Errorf("mirrors: %v, %+v", err, rules)
 	}
-	names, _, err := source.ReadList(list(t, "x.yaml", "kind: Images\nmetadata: {annotations: {x: &n quay.io/a/b:1}}\nspec: {images: [{name: *n}]}\n"), "linux/amd64")
-	if err != nil || len(names) != 1 || names[0].String() != "quay.io/a/b:1" {
-		t.Errorf("a list: %v, %+v", err, names)
+	l, err := source.ReadList(list(t, "x.yaml", "kind: Images\nmetadata: {annotations: {x: &n quay.io/a/b:1}}\nspec: {images: [{name: *n}]}\n"), "linux/amd64")
+	if err != nil || len(l.Names) != 1 || l.Names[0].String() != "quay.io/a/b:1" {
+		t.Errorf("a list: %v, %+v", err, l)
 	}
 }
 
@@ -158,9 +280,9 @@ func TestConsecutiveJSON(t *testing.T) {
 		t.Errorf("sets: %v, %+v", err, sets)
 	}
 	const pod = `{"kind": "Pod", "spec": {"containers": [{` + "\n" + `"image": "quay.io/a/b:1"}]}}` + "\n"
-	names, err := source.Manifests(list(t, "x.json", pod+pod))
-	if err != nil || len(names) != 2 || !strings.HasSuffix(names[1].Origin, "x.json:4") {
-		t.Errorf("manifests: %v, %+v", err, names)
+	l, err := source.Manifests(list(t, "x.json", pod+pod))
+	if err != nil || len(l.Names) != 2 || !strings.HasSuffix(l.Names[1].Origin, "x.json:4") {
+		t.Errorf("manifests: %v, %+v", err, l)
 	}
 	_, err = source.Manifests(list(t, "x.json", pod+pod+"{"))
 	if !errors.Is(err, source.ErrManifest) || !strings.Contains(err.Error(), "line 4: after 2 JSON values") {

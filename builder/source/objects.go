@@ -30,8 +30,13 @@ func (f Field) Place() string { return fmt.Sprintf("%s:%d", f.File, f.Line) }
 type Use struct {
 	Image  Field
 	Policy Field
-	// PolicyName is what Kubernetes calls the field of the policy there.
+	// PolicyName is what Kubernetes calls the field of the policy there, "" if there is
+	// none.
 	PolicyName string
+	// TagPulls says that a tag is asked for at every start, and no field changes that.
+	TagPulls bool
+	// Expression says that the image is filled in when the object runs.
+	Expression bool
 }
 
 // RawSet is a PinnedImageSet as its file has it, right or wrong.
@@ -46,12 +51,14 @@ type RawSet struct {
 type Objects struct {
 	Uses []Use
 	Sets []RawSet
+	// Unknown are images that are none of the uses'.
+	Unknown []Unknown
 }
 
 // ReadObjects reads files and folders of Kubernetes objects, each file once; "-" is
 // stdin, if there is one.
 func ReadObjects(paths []string, stdin io.Reader) (Objects, error) {
-	var w walker
+	w := walker{taken: map[*yaml.Node]bool{}}
 	seen := map[string]bool{}
 	for _, path := range paths {
 		if path == "-" && stdin != nil {
@@ -78,6 +85,7 @@ func ReadObjects(paths []string, stdin io.Reader) (Objects, error) {
 	if w.documents == 0 { // of a program that failed, for one
 		return Objects{}, fmt.Errorf("%s: %w", strings.Join(paths, ", "), ErrNoImages)
 	}
+	w.dropUsed()
 	return w.Objects, nil
 }
 
@@ -86,6 +94,8 @@ type walker struct {
 	Objects
 	documents int
 	file      string
+	// taken are the values that were read as images.
+	taken map[*yaml.Node]bool
 }
 
 func (w *walker) read(path string) error {
@@ -108,48 +118,97 @@ func (w *walker) stream(r io.Reader, name string) error {
 		if err := pinset.CheckReleaseInfo(root); err != nil {
 			return fmt.Errorf("%s:%d: %w", name, root.Line, err)
 		}
-		w.walk(root)
+		o, ok := objectOf(root)
+		if !ok {
+			o = object{imageKind: imageKind{fields: podFields()}, name: "an object without a kind"}
+		}
+		w.walk(root, o)
 	}
 	return nil
 }
 
-// containerLists are the fields of a PodSpec that hold containers: Kubernetes API,
-// core/v1.
-var containerLists = []string{"containers", "initContainers", "ephemeralContainers"}
-
-func (w *walker) walk(n *yaml.Node) {
-	if n.Kind == yaml.MappingNode {
-		w.set(n)
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			key, value := n.Content[i].Value, n.Content[i+1]
-			switch {
-			case slices.Contains(containerLists, key) && value.Kind == yaml.SequenceNode:
-				for _, container := range value.Content {
-					w.use(container, "image", "imagePullPolicy")
-				}
-			case key == "volumes" && value.Kind == yaml.SequenceNode:
-				for _, volume := range value.Content {
-					w.use(document.Field(volume, "image"), "reference", "pullPolicy")
-				}
+func (w *walker) walk(n *yaml.Node, in object) {
+	if n.Kind != yaml.MappingNode {
+		for _, child := range n.Content {
+			w.walk(child, in)
+		}
+		return
+	}
+	o, isObject := objectOf(n)
+	if isObject {
+		in = o
+	}
+	w.set(n)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i].Value, n.Content[i+1]
+		for _, f := range in.fields {
+			for _, m := range f.mappings(key, value) {
+				w.use(m, f, in)
 			}
 		}
-	}
-	for _, child := range n.Content {
-		w.walk(child)
+		below := in
+		below.known = in.known || isObject && key == "status" // it asks for nothing
+		if !below.known {
+			w.unknown(key, value, in.name)
+		}
+		w.walk(value, below)
 	}
 }
 
 // unrendered stands for what is no text: most often the braces of a template.
 const unrendered = "{{ }}"
 
-func (w *walker) use(n *yaml.Node, image, policy string) {
-	use := Use{Image: w.field(document.Field(n, image)), Policy: w.field(document.Field(n, policy)), PolicyName: policy}
-	if value := document.Field(n, image); value != nil && value.Kind != yaml.ScalarNode {
-		use.Image = Field{unrendered, w.file, value.Line} // YAML takes two braces for mappings
+func (w *walker) use(n *yaml.Node, f imageField, in object) {
+	image, policy := document.Field(n, f.image), document.Field(n, f.policy)
+	use := Use{Image: w.field(image), Policy: w.field(policy), PolicyName: f.policy, TagPulls: f.tagPulls}
+	use.Expression = in.expression != "" && strings.Contains(use.Image.Text, in.expression)
+	if image != nil && image.Kind != yaml.ScalarNode {
+		use.Image = Field{unrendered, w.file, image.Line} // YAML takes two braces for mappings
 	}
 	if use.Image.Text != "" || use.Policy.Text != "" {
 		w.Uses = append(w.Uses, use)
 	}
+	w.taken[image] = true
+}
+
+// unknown collects full names of images below a key that says so: in its value, in a
+// list or in a mapping. Others could be anything.
+func (w *walker) unknown(key string, value *yaml.Node, kind string) {
+	key = strings.TrimSuffix(strings.ToLower(key), "s")
+	if !strings.HasSuffix(key, "image") {
+		return
+	}
+	for _, n := range append([]*yaml.Node{value}, value.Content...) {
+		text := strings.TrimPrefix(imageName(n), "docker://")
+		ref, short, err := pinset.Expand(text)
+		if err != nil || short || w.taken[n] {
+			continue
+		}
+		w.taken[n], w.taken[document.Field(n, "repository")] = true, true
+		w.Unknown = append(w.Unknown, Unknown{Field{text, w.file, n.Line}, ref, kind})
+	}
+}
+
+// imageName is a name in one piece, or in the fields that most operators and charts have.
+func imageName(n *yaml.Node) string {
+	name := document.Text(n)
+	for _, part := range []struct{ before, field string }{{"", "registry"}, {"/", "repository"}, {":", "tag"}, {"@", "digest"}} {
+		if text := document.Text(document.Field(n, part.field)); text != "" {
+			name += part.before + text
+		}
+	}
+	return strings.TrimPrefix(name, "/")
+}
+
+// dropUsed leaves out of the unknown images what is used as well.
+func (w *walker) dropUsed() {
+	used := map[pinset.Reference]bool{}
+	for _, use := range w.Uses {
+		if ref, _, err := pinset.Expand(use.Image.Text); err == nil {
+			used[ref] = true
+		}
+	}
+	w.Unknown = slices.DeleteFunc(w.Unknown, func(u Unknown) bool { return used[u.Reference] })
 }
 
 // set takes an object that is a PinnedImageSet. What only refers to one, as an

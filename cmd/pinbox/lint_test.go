@@ -2,11 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/pinbox/pinbox/builder/lint"
+	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
 // A manifest on its way to a node: without a lock, with one, and mended.
@@ -42,6 +44,53 @@ func TestLint(t *testing.T) {
 		}
 		if !strings.Contains(stdout, `"findings": [`) {
 			t.Errorf("no findings are no list:\n%s", stdout)
+		}
+	}
+}
+
+// An image in a kind that nobody knows is no reason to say that all is well.
+func TestLintOfUnknownKinds(t *testing.T) {
+	fleet := write(t, "fleet.yaml", []byte("apiVersion: example.com/v1\nkind: Fleet\nspec:\n  image: quay.io/site/app:1\n"))
+	const warning = "1 image in kinds that pinbox does not know: Fleet.example.com (quay.io/site/app:1)"
+	code, stdout, stderr := pinbox(t.Context(), "lint", fleet)
+	if code != exitInput || stderr != "warning: "+warning+"\n" || !strings.Contains(stdout, fleet+":4: quay.io/site/app:1 stands in Fleet.example.com, which pinbox does not know: ") {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	var result struct {
+		Findings []lint.Finding
+		Warnings []string
+	}
+	code, stdout, stderr = pinbox(t.Context(), "lint", "--output", "json", fleet)
+	if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != exitInput || stderr != "" || len(result.Findings) != 1 || result.Findings[0].Rule != "unknown-kind" || len(result.Warnings) != 1 || result.Warnings[0] != warning {
+		t.Errorf("exit code %d, %v\n%s%s", code, err, stdout, stderr)
+	}
+}
+
+// What manifests name and a build leaves out is told, until another input has it.
+func TestManifestsOfUnknownKinds(t *testing.T) {
+	r := serve(t, nil)
+	img := image(t, "amd64", layer(t, sample.File("a", "x")))
+	pin := push(t, r, img)
+	tag, err := r.Tag(t.Context(), "test/tagged", "1", img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := r.Tag(t.Context(), "test/other", "1", img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests := write(t, "m.yaml", fmt.Appendf(nil, "apiVersion: example.com/v1\nkind: Fleet\nspec: {image: '%s', images: ['%s']}\n---\nkind: Pod\nspec: {containers: [{image: '%s'}]}\n", pin, tag, other))
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{nil, "warning: left out: 2 images in kinds that pinbox does not know: Fleet.example.com (" + pin + ", " + tag + "); give those that nodes pull with --image\n"},
+		{[]string{"--image", tag}, "warning: left out: 1 image in kinds that pinbox does not know: Fleet.example.com (" + pin + "); "},
+		{[]string{"--image", tag, "--set", write(t, "set.yaml", sample.Set("worker", pin))}, ""},
+	} {
+		code, stdout, stderr := pinbox(t.Context(), append([]string{"plan", "--tls-verify=false", "--manifests", manifests}, c.args...)...)
+		if code != exitOK || !strings.Contains(stderr, c.says) || c.says == "" && strings.Contains(stderr, "left out") {
+			t.Errorf("%q: exit code %d\n%s%s", c.args, code, stdout, stderr)
 		}
 	}
 }

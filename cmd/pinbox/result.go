@@ -164,6 +164,10 @@ func printDeltaVerified(w io.Writer, d builder.VerifiedDelta) error {
 
 // printFindings tells what lint has found; lock is the name of the lock, if it had one.
 func printFindings(cmd *cobra.Command, output, lock string, objects source.Objects, findings []lint.Finding) error {
+	var warnings []string
+	if len(objects.Unknown) > 0 {
+		warnings = append(warnings, source.DescribeUnknown(objects.Unknown))
+	}
 	if output == "json" {
 		return printJSON(cmd, struct {
 			Findings []lint.Finding `json:"findings"`
@@ -171,8 +175,10 @@ func printFindings(cmd *cobra.Command, output, lock string, objects source.Objec
 			Uses     int            `json:"uses"` // of images, by containers and volumes
 			Sets     int            `json:"sets"`
 			Lock     string         `json:"lock,omitempty"`
-		}{append([]lint.Finding{}, findings...), len(findings), len(objects.Uses), len(objects.Sets), lock})
+			Warnings []string       `json:"warnings,omitempty"`
+		}{append([]lint.Finding{}, findings...), len(findings), len(objects.Uses), len(objects.Sets), lock, warnings})
 	}
+	printWarnings(cmd, warnings)
 	w := cmd.OutOrStdout()
 	for _, f := range findings {
 		fmt.Fprintln(w, f)

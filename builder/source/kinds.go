@@ -1,0 +1,156 @@
+package source
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/pinbox/pinbox/storage/document"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// imageField says where an object names images.
+type imageField struct {
+	// path leads to a mapping, or by "[]" to a list of them, from any place in the object.
+	path string
+	// image and policy are the mapping's fields; policy is "" where it has none.
+	image, policy string
+	// tagPulls says that whatever makes the pod has it ask for a tag at every start.
+	tagPulls bool
+}
+
+// containers are fields of core/v1 Container, or of what has the same two.
+func containers(paths ...string) (fields []imageField) {
+	for _, path := range paths {
+		fields = append(fields, imageField{path: path, image: "image", policy: "imagePullPolicy"})
+	}
+	return fields
+}
+
+// podFields are those of a PodSpec: Kubernetes API, core/v1. They count in objects of all
+// kinds, as operators' own kinds have templates of pods too.
+func podFields() []imageField {
+	return append(containers("containers[]", "initContainers[]", "ephemeralContainers[]"),
+		imageField{path: "volumes[].image", image: "reference", policy: "pullPolicy"})
+}
+
+// imageKind are kinds of which all images are found.
+type imageKind struct {
+	group string
+	kinds []string
+	// fields beside those of pods.
+	fields []imageField
+	// expression begins what is filled in when the object runs; "" if nothing is.
+	expression string
+}
+
+// imageKinds by their APIs: github.com/tektoncd/pipeline pkg/apis/pipeline/v1,
+// github.com/argoproj/argo-workflows pkg/apis/workflow/v1alpha1, kubevirt.io/api core/v1
+// and pool/v1beta1, github.com/operator-framework/api pkg/operators/v1alpha1,
+// knative.dev/serving pkg/apis/serving/v1. The pod of a CatalogSource has its policy from
+// operator-lifecycle-manager, pkg/controller/registry/reconciler.
+func imageKinds() []imageKind {
+	disks := containers("containerDisk", "kernelBoot.container")
+	return []imageKind{
+		{group: "", kinds: []string{"Pod", "PodTemplate", "ReplicationController"}},
+		{group: "apps", kinds: []string{"DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"}},
+		{group: "batch", kinds: []string{"CronJob", "Job"}},
+		{group: "apps.openshift.io", kinds: []string{"DeploymentConfig"}},
+		{group: "serving.knative.dev", kinds: []string{"Configuration", "Revision", "Service"}},
+		{group: "tekton.dev", kinds: []string{"ClusterTask", "Pipeline", "PipelineRun", "Task", "TaskRun"},
+			fields: containers("steps[]", "sidecars[]", "stepTemplate"), expression: "$("},
+		{group: "tekton.dev", kinds: []string{"StepAction"}, fields: []imageField{{path: "spec", image: "image"}}, expression: "$("},
+		{group: "argoproj.io", kinds: []string{"ClusterWorkflowTemplate", "CronWorkflow", "Workflow", "WorkflowTemplate"},
+			fields: containers("container", "script", "sidecars[]"), expression: "{{"},
+		{group: "argoproj.io", kinds: []string{"Rollout"}},
+		{group: "kubevirt.io", kinds: []string{"VirtualMachine", "VirtualMachineInstance", "VirtualMachineInstanceReplicaSet"}, fields: disks},
+		{group: "pool.kubevirt.io", kinds: []string{"VirtualMachinePool"}, fields: disks},
+		{group: "operators.coreos.com", kinds: []string{"ClusterServiceVersion"}, fields: []imageField{{path: "relatedImages[]", image: "image"}}},
+		{group: "operators.coreos.com", kinds: []string{"CatalogSource"}, fields: []imageField{{path: "spec", image: "image", tagPulls: true}}},
+	}
+}
+
+// object is what the walker knows of the object that it is in.
+type object struct {
+	imageKind
+	// name is the kind with its group, as kubectl has it.
+	name string
+	// known says that the fields are all that name images.
+	known bool
+}
+
+// objectOf gives the object that a mapping is. What only refers to one, as an owner, has
+// a kind too, but nothing in it that would name images.
+func objectOf(n *yaml.Node) (o object, ok bool) {
+	kind, version := document.Text(document.Field(n, "kind")), document.Text(document.Field(n, "apiVersion"))
+	if kind == "" || version == "" && document.Field(n, "metadata") == nil && document.Field(n, "spec") == nil {
+		return object{}, false
+	}
+	group, _, grouped := strings.Cut(version, "/")
+	if !grouped {
+		group = ""
+	}
+	o = object{imageKind: imageKind{fields: podFields()}, name: strings.TrimSuffix(kind+"."+group, ".")}
+	for _, k := range imageKinds() {
+		if k.group == group && slices.Contains(k.kinds, kind) {
+			o.known, o.expression, o.fields = true, k.expression, append(o.fields, k.fields...)
+		}
+	}
+	return o, true
+}
+
+// mappings are those that the path leads to from a key with its value.
+func (f imageField) mappings(key string, value *yaml.Node) (all []*yaml.Node) {
+	first, below, _ := strings.Cut(f.path, ".")
+	name, isList := strings.CutSuffix(first, "[]")
+	switch {
+	case key != name:
+		return nil
+	case isList && value.Kind == yaml.SequenceNode:
+		all = value.Content
+	case !isList:
+		all = []*yaml.Node{value}
+	}
+	if below == "" {
+		return all
+	}
+	var fields []*yaml.Node
+	for _, n := range all {
+		fields = append(fields, document.Field(n, below))
+	}
+	return fields
+}
+
+// Unknown is the full name of an image in an object of which pinbox does not know what
+// it does with it.
+type Unknown struct {
+	Image     Field
+	Reference pinset.Reference
+	// Kind is that of the object, with its group.
+	Kind string
+}
+
+// DescribeUnknown counts the images, and names them by their kinds.
+func DescribeUnknown(all []Unknown) string {
+	var kinds []string
+	images, total := map[string][]string{}, 0
+	for _, u := range all {
+		if !slices.Contains(kinds, u.Kind) {
+			kinds = append(kinds, u.Kind)
+		}
+		if name := u.Reference.String(); !slices.Contains(images[u.Kind], name) {
+			images[u.Kind], total = append(images[u.Kind], name), total+1
+		}
+	}
+	slices.Sort(kinds)
+	for i, kind := range kinds {
+		kinds[i] = fmt.Sprintf("%s (%s)", kind, strings.Join(images[kind], ", "))
+	}
+	count := "1 image"
+	if total != 1 {
+		count = fmt.Sprintf("%d images", total)
+	}
+	return fmt.Sprintf("%s in kinds that pinbox does not know: %s", count, strings.Join(kinds, ", "))
+}
