@@ -22,7 +22,12 @@ import (
 var (
 	ErrPlatform = errors.New("image is not for the appliance's platform")
 	ErrNotImage = errors.New("not a container image that CRI-O can run")
+	ErrLayers   = errors.New("image has more layers than a node can mount")
 )
+
+// maxLayers of an image, which stand below a container's own: maxDepth in drivers/overlay
+// of containers/storage, and OVL_MAX_STACK in fs/overlayfs of the kernel's source.
+const maxLayers = 500
 
 const parallelResolves = 8
 
@@ -201,6 +206,9 @@ func (c *Client) describe(ctx context.Context, img imgtypes.Image, r *Resolved) 
 	layers, diffIDs := img.LayerInfos(), config.RootFS.DiffIDs
 	if len(layers) != len(diffIDs) {
 		return fmt.Errorf("%w: its manifest has %d layers, its configuration %d", ErrNotImage, len(layers), len(diffIDs))
+	}
+	if len(layers) > maxLayers {
+		return fmt.Errorf("%w: it has %d, and the limit is %d", ErrLayers, len(layers), maxLayers)
 	}
 	r.Layers = make([]pinset.LockedLayer, len(layers))
 	for i, l := range layers {

@@ -141,6 +141,7 @@ var table = []struct {
 	{ignition.ErrConflict, exitInput, "leave it out of the Butane; fields of the appliance file change what pinbox writes"},
 	{storage.ErrPlatform, exitInput, "pin the index or an image for the platform, or change spec.platform or --platform"},
 	{storage.ErrNotImage, exitInput, "leave it out, or publish it again in a current format"},
+	{storage.ErrLayers, exitInput, "make one layer of several: `podman build --squash`, or --squash-all for those of its base as well"},
 	{storage.ErrAccess, exitInput, "check --authfile, --pull-secret, REGISTRY_AUTH_FILE, spec.node.pullSecret, --registries.d, --policy, --cert-dir and registries.conf"},
 	{storage.ErrDigest, exitVerify, "what has it, or what stands between, is damaged: a registry, a proxy, an archive; take it from elsewhere, or push it again"},
 	{storage.ErrPolicy, exitVerify, "check --policy and --registries.d, or sign the image; --insecure-policy accepts every image"},

@@ -265,6 +265,20 @@ func TestImagesThatNoNodeCanRun(t *testing.T) {
 		}
 		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), exitInput, []string{pin, "its index has linux/arm64, linux/s390x"})
 	})
+	// Images of 600 layers were built, and no container on them was ever mounted.
+	t.Run("more layers than can be mounted", func(t *testing.T) {
+		digest, err := good.Digest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := serve(t, damage(digest.String(), func(http.ResponseWriter, *http.Request, http.Handler) { t.Error("a layer is read") }))
+		pin := push(t, r, image(t, "amd64", slices.Repeat([]v1.Layer{good}, 501)...))
+		sets, says := write(t, "sets.yaml", sample.Set("worker", pin)), []string{pin, "it has 501, and the limit is 500"}
+		buildFails(t, sets, exitInput, says)
+		if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false"); code != exitInput || !strings.Contains(stderr, says[1]) {
+			t.Errorf("plan: exit code %d\n%s", code, stderr)
+		}
+	})
 }
 
 // damage answers requests whose path contains part with something else.
