@@ -1,8 +1,12 @@
 package builder_test
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -12,6 +16,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/oracle"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 // registry is an empty one.
@@ -64,4 +69,35 @@ func TestAsManyLayersAsCanBeMounted(t *testing.T) {
 	if got := read(t, root, "file"); string(got) != "of every layer" {
 		t.Errorf("the container sees %q", got)
 	}
+}
+
+// owned are files of so many owners, from one on.
+func owned(first, n int) (entries []sample.Entry) {
+	for id := first; id < first+n; id++ {
+		e := sample.File(strconv.Itoa(id), "")
+		e.Uid = id
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+// A squashfs numbers 65535 owners and groups, and the build did not say which layer has
+// too many. A tar has no such limit.
+func TestTooManyOwners(t *testing.T) {
+	many, more := tarLayer(t, owned(1, 40_000)...), tarLayer(t, owned(100_000, 30_000)...)
+	r := registry(t)
+	first, second := pushed(t, r, "a/first", many), pushed(t, r, "b/second", many, more)
+	guilty, err := more.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options(t, sample.Set("worker", first, second))
+	if _, err := builder.Build(t.Context(), o); !errors.Is(err, squashfs.ErrTooManyIDs) || !strings.Contains(err.Error(), "image "+second+": layer "+guilty.String()+": ") {
+		t.Error(err)
+	}
+	if _, err := os.Stat(o.Out); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("something was left: %v", err)
+	}
+	o.Appliance.Spec.Store.Format = builder.FormatTar
+	build(t, o)
 }

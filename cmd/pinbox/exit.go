@@ -149,6 +149,7 @@ var table = []struct {
 	{compose.ErrEntry, exitInput, "the image is malformed; build it again"},
 	{compose.ErrCompression, exitVerify, "the image was damaged before it was pushed; build and push it again"},
 	{compose.ErrDiffID, exitVerify, "the image was damaged before it was pushed; build and push it again"},
+	{squashfs.ErrTooManyIDs, exitInput, "leave the image out, or build it again with fewer owners of files; spec.store.format tar and dir take any number"},
 	{squashfs.ErrDamaged, exitVerify, "the disk of the output, or of --cache-dir, does not give back what was written to it; look at its health"},
 	{storage.ErrUnauthorized, exitRegistry, "log in with `podman login`, or give --authfile or --pull-secret"},
 	{storage.ErrBlocked, exitRegistry, "push it to a mirror; or change mirrorSourcePolicy, or what registries.conf blocks"},

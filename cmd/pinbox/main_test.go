@@ -1,6 +1,7 @@
 package main
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -177,6 +179,10 @@ func TestBadImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var owned []sample.Entry
+	for id := range 1 << 16 {
+		owned = append(owned, sample.Entry{Header: tar.Header{Name: strconv.Itoa(id), Uid: id}})
+	}
 	noTar, err := sample.NewLayer([]byte("hello, I am no tar stream"), types.OCILayer)
 	if err != nil {
 		t.Fatal(err)
@@ -192,6 +198,7 @@ func TestBadImages(t *testing.T) {
 		"no tar":                      {noTar, exitInput, []string{"tar entry 0", "cannot be unpacked"}},
 		"entry up and out":            {layer(t, sample.File("../evil", "x")), exitInput, []string{`"../evil"`, "leads out of the layer"}},
 		"absolute entry up and out":   {layer(t, sample.File("/../../etc/passwd", "x")), exitInput, []string{"leads out of the layer"}},
+		"more owners than squashfs":   {layer(t, owned...), exitInput, []string{"more than 65535 different owners", "spec.store.format tar"}},
 		"entry out through a symlink": {layer(t, sample.Symlink("up", "../.."), sample.File("up/evil", "x")), exitInput, []string{`"up/evil"`, "leads out of the layer"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -181,7 +181,10 @@ func (s *Store) AddLayer(l Layer, src squashfs.Source, size int64) (Unpacked, er
 	s.chains[id] = chain{unpacked: u, lower: lowerOf(id, below.lower), root: &root}
 	record.ModTime = s.mtime.Unix()
 	s.layerDir.Set(id+".tar-split.gz", record)
-	return u, s.placeLayer(id, below, diff)
+	if err := s.placeLayer(id, below, diff); err != nil {
+		return Unpacked{}, fmt.Errorf("layer %s: %w", l.Digest, err)
+	}
+	return u, nil
 }
 
 // AddBase notes a layer that stands in another store, which nodes have beside this one.

@@ -173,7 +173,7 @@ type superblock struct {
 
 // ErrTooManyIDs says that an image has more owners and groups than the format
 // can number.
-var ErrTooManyIDs = errors.New("more than 65535 different owners and groups")
+var ErrTooManyIDs = errors.New("more than 65535 different owners and groups in one squashfs")
 
 func encode(v any) []byte {
 	b, err := binary.Append(nil, binary.LittleEndian, v)
