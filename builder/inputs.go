@@ -307,6 +307,9 @@ func (in *inputs) check() error {
 	in.sets = sets
 	slices.SortStableFunc(in.sets, func(a, b pinset.Set) int { return strings.Compare(a.Name, b.Name) })
 	for i, s := range in.sets {
+		if !pinset.ValidName(s.Name) { // as a set and a pool may be together
+			return fmt.Errorf("%w: %s needs the set %q, whose name is no lower-case RFC 1123 subdomain of at most 253 bytes: give it a shorter set, or pools of shorter names", ErrAppliance, s.Origin, s.Name)
+		}
 		if i > 0 && s.Name == in.sets[i-1].Name {
 			return fmt.Errorf("%s: %w: %q, also in %s", s.Origin, pinset.ErrDuplicateSet, s.Name, in.sets[i-1].Origin)
 		}

@@ -1,6 +1,7 @@
 package builder_test
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -10,12 +11,12 @@ import (
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/oracle"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
@@ -33,11 +34,7 @@ func registry(t *testing.T) *sample.Registry {
 // tarLayer is a layer of entries.
 func tarLayer(t *testing.T, entries ...sample.Entry) *sample.Layer {
 	t.Helper()
-	stream, err := sample.Tar(entries...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := sample.NewLayer(stream, types.OCILayer)
+	l, err := sample.TarLayer(entries...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,11 +90,51 @@ func TestTooManyOwners(t *testing.T) {
 	}
 	o := options(t, sample.Set("worker", first, second))
 	if _, err := builder.Build(t.Context(), o); !errors.Is(err, squashfs.ErrTooManyIDs) || !strings.Contains(err.Error(), "image "+second+": layer "+guilty.String()+": ") {
-		t.Error(err)
+		t.Errorf("got %v, want the layer %s of %s", err, guilty, second)
 	}
 	if _, err := os.Stat(o.Out); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("something was left: %v", err)
 	}
 	o.Appliance.Spec.Store.Format = builder.FormatTar
 	build(t, o)
+}
+
+// A set name of 240 bytes passed the plan, and its file could not be written when all
+// had been fetched.
+func TestLongSetNames(t *testing.T) {
+	pin := pushed(t, registry(t), "test/image", tarLayer(t, sample.File("file", "x")))
+	var sets []byte
+	for _, size := range []int{240, 250, 251, 253} {
+		sets = append(append(sets, "---\n"...), sample.SetNamed(strings.Repeat("n", size), pin)...)
+	}
+	o := options(t, sets)
+	build(t, o)
+	verified(t, o.Out)
+	files, err := ignition.Files(read(t, o.Out, builder.IgnitionFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests, err := os.ReadDir(filepath.Join(o.Out, builder.ManifestsDir))
+	if err != nil || len(manifests) != 4 {
+		t.Errorf("%v, %v", manifests, err)
+	}
+	for _, m := range manifests {
+		content := read(t, filepath.Join(o.Out, builder.ManifestsDir), m.Name())
+		if !bytes.Equal(files["/etc/pinbox/sets.d/"+m.Name()], content) {
+			t.Errorf("the node gets no %s", m.Name())
+		}
+		if stored := fixtures.Run(t, "unsquashfs", "-cat", filepath.Join(o.Out, builder.StoreFile), "pinbox/sets/"+m.Name()); stored != string(content) {
+			t.Errorf("the store has another %s", m.Name())
+		}
+	}
+}
+
+// A set and a pool, each short enough, are not together.
+func TestLongSetAndPool(t *testing.T) {
+	pin := pushed(t, registry(t), "test/image", tarLayer(t, sample.File("file", "x")))
+	o := options(t, nil)
+	o.Appliance.Spec.Sources = []builder.Source{{Images: []string{pin}, Set: strings.Repeat("s", 200), Pools: []string{strings.Repeat("p", 60)}}}
+	if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, builder.ErrAppliance) || !strings.Contains(err.Error(), "spec.sources[0].images") || !strings.Contains(err.Error(), "at most 253 bytes") {
+		t.Errorf("got %v, want the source and the limit", err)
+	}
 }

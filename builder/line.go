@@ -180,7 +180,7 @@ func addOwn(store fileAdder, lock pinset.Lock, c contents) error {
 		return err
 	}
 	for _, s := range c.sets {
-		if err := store.AddFile(path.Join(storeDir, "sets", s.Name+".yaml"), 0o644, bytes.NewReader(s.Render())); err != nil {
+		if err := store.AddFile(path.Join(storeDir, "sets", pinset.FileName(s.Name)), 0o644, bytes.NewReader(s.Render())); err != nil {
 			return err
 		}
 	}

@@ -164,7 +164,7 @@ func (s *stage) writeTexts(lock pinset.Lock, sets []pinset.Set, more map[string]
 	files := maps.Clone(more)
 	files[LockFile] = text{b.Bytes(), 0o644}
 	for _, set := range sets {
-		files[path.Join(ManifestsDir, set.Name+".yaml")] = text{set.Render(), 0o644}
+		files[path.Join(ManifestsDir, pinset.FileName(set.Name))] = text{set.Render(), 0o644}
 	}
 	if err := os.Mkdir(s.path(ManifestsDir), 0o755); err != nil {
 		return err

@@ -255,7 +255,7 @@ func checkManifests(dir string, lock pinset.Lock, sums map[string]string) error 
 			errs = append(errs, fmt.Errorf("%s: set %q: %w", LockFile, locked.Name, err))
 			continue
 		}
-		name := path.Join(ManifestsDir, locked.Name+".yaml")
+		name := path.Join(ManifestsDir, pinset.FileName(locked.Name))
 		content, err := os.ReadFile(filepath.Join(dir, name))
 		if _, ok := sums[name]; ok && errors.Is(err, fs.ErrNotExist) {
 			continue // said already

@@ -229,7 +229,7 @@ func (c Config) files() []file {
 func (c Config) setFiles() []file {
 	var files []file
 	for _, s := range c.Sets {
-		files = append(files, text(path.Join(SetsDir, s.Name+".yaml"), s.Render()))
+		files = append(files, text(path.Join(SetsDir, pinset.FileName(s.Name)), s.Render()))
 	}
 	return files
 }

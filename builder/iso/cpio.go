@@ -109,7 +109,8 @@ func decompress(area []byte, budget int) (plain, rest []byte, err error) {
 		return area, nil, nil
 	}
 	plain, used, err := unpack(area, budget)
-	// What is cut off goes on with the zeros behind it, which can mean anything, and much.
+	// The decompressor of a truncated archive reads on into the zero padding, and may report
+	// any error, "too large" among them.
 	if err != nil && (used > len(bytes.TrimRight(area, "\x00")) || errors.Is(err, io.ErrUnexpectedEOF)) {
 		err = errors.New("the compressed archive is cut off, or damaged")
 	}

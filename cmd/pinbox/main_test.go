@@ -61,11 +61,7 @@ func serve(t *testing.T, fault func(http.Handler) http.Handler) *sample.Registry
 
 func layer(t *testing.T, entries ...sample.Entry) *sample.Layer {
 	t.Helper()
-	stream, err := sample.Tar(entries...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := sample.NewLayer(stream, types.OCILayer)
+	l, err := sample.TarLayer(entries...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,13 +46,18 @@ func (f *File) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// maxPrefix bounds the part of a file's name that its temporary name repeats, in bytes, so
+// that dot, prefix and random suffix stay below NAME_MAX (255).
+const maxPrefix = 200
+
 // Create starts the file at path. The caller ends it with Commit or Abort;
 // Abort after Commit does nothing.
 func Create(path string, perm fs.FileMode) (*File, error) {
 	if err := replaceable(path); err != nil {
 		return nil, err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	name := filepath.Base(path)
+	f, err := os.CreateTemp(filepath.Dir(path), "."+name[:min(len(name), maxPrefix)]+".*")
 	return start(f, err, path, perm)
 }
 

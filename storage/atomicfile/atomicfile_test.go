@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -47,6 +48,20 @@ func TestAbortLeavesTheOldFileAndNothingElse(t *testing.T) {
 	got, _ := os.ReadFile(path)
 	if len(entries) != 1 || string(got) != "old" {
 		t.Errorf("%v, %q", entries, got)
+	}
+}
+
+// The temporary name of a file was longer than its own, too long for the file system.
+func TestLongestName(t *testing.T) {
+	dir := t.TempDir()
+	for _, size := range []int{240, 255} {
+		path := filepath.Join(dir, strings.Repeat("n", size))
+		if _, err := atomicfile.Write(path, []byte("content"), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
+		t.Errorf("%v, %v", entries, err)
 	}
 }
 

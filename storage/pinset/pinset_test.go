@@ -231,3 +231,22 @@ func TestSplit(t *testing.T) {
 		t.Errorf("a set of the user's became %d", len(parts))
 	}
 }
+
+// Names that Kubernetes takes are too long for files, with an ending.
+func TestFileNames(t *testing.T) {
+	long := strings.Repeat("n", 249)
+	seen := map[string]string{}
+	for name, want := range map[string]string{
+		"worker": "worker.yaml", long + "a": long + "a.yaml",
+		long + "ab": "", long + "ac": "", long + "abcd": "",
+	} {
+		got := pinset.FileName(name)
+		if want != "" && got != want || len(got) > 255 || !strings.HasSuffix(got, ".yaml") || seen[got] != "" {
+			t.Errorf("%s: %s, as %s", name, got, seen[got])
+		}
+		if want == "" && pinset.ValidName(strings.TrimSuffix(got, ".yaml")) {
+			t.Errorf("%s: %s is what another set may be called", name, got)
+		}
+		seen[got] = name
+	}
+}

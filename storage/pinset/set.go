@@ -52,6 +52,21 @@ type Set struct {
 // ValidName says whether a set can have the name.
 func ValidName(name string) bool { return len(name) <= maxNameBytes && objectName.MatchString(name) }
 
+// FileName is what the file of a set is called: its name and ".yaml". Of names with more
+// than 250 bytes, which do not fit NAME_MAX (255) with that, the end is replaced by an
+// underscore, which no name has, and 16 digits of the name's SHA-256.
+func FileName(set string) string {
+	const (
+		ending  = ".yaml"
+		maxName = 255 // NAME_MAX of limits.h, in bytes
+		hashed  = 16
+	)
+	if len(set)+len(ending) > maxName {
+		set = set[:maxName-len(ending)-hashed-1] + "_" + digest.FromString(set).Encoded()[:hashed]
+	}
+	return set + ending
+}
+
 // Revision tells one content of the set from another: the generation that the
 // cluster gave it, or the hash of what it says.
 func (s Set) Revision() string {
