@@ -2,6 +2,7 @@ package builder_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,11 +49,55 @@ func TestNewestRunCounts(t *testing.T) {
 			t.Errorf("%v: the tag is %s", paths, img.Digest)
 		}
 	}
-	one := t.TempDir()
-	fixtures.Run(t, "cp", pack(t, first), filepath.Join(one, "mirror_000001.tar"))
-	fixtures.Run(t, "cp", pack(t, second), filepath.Join(one, "mirror_000002.tar"))
-	if _, _, err := planOCMirror(t, builder.OCMirrorSource{Paths: []string{one}}); !errors.Is(err, source.ErrOCMirror) || !strings.Contains(err.Error(), "a folder of its own") {
-		t.Errorf("two runs in one folder: %v", err)
+}
+
+// parts makes an archive of several parts, each of some of a mirror's files and folders.
+func parts(t *testing.T, members ...[]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i, list := range members {
+		fixtures.Run(t, "tar", append([]string{"--format=ustar", "-cf", filepath.Join(dir, fmt.Sprintf("mirror_%06d.tar", i+1))}, list...)...)
+	}
+	return dir
+}
+
+// A file that is larger than a part has a number of its own, and the part before it goes
+// on: a bug was to want the configuration in the last part. Two runs in one folder are
+// still told apart, by what they both have or by what follows the end of the first.
+func TestPartsOfAnArchive(t *testing.T) {
+	_, pins := fixtures.Samples(t)
+	first, second := runs(t, pins)
+	lock, _, err := planOCMirror(t, builder.OCMirrorSource{Paths: []string{first.Dir}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const links, all = "docker/registry/v2/repositories", "docker/registry/v2/blobs"
+	large := sample.Blob(lock.Images[0].Layers[0].Digest.String())
+	isc, later := "isc_2026-11-21T02:04:52Z", "isc_2026-11-22T02:04:52Z"
+	from := func(m sample.Mirror, names ...string) []string { return append([]string{"-C", m.Dir}, names...) }
+	rest := from(first, "--exclude="+large, all, isc)
+	gap := parts(t, from(first, links), from(first, large), rest)
+	fixtures.Run(t, "rm", filepath.Join(gap, "mirror_000002.tar"))
+	for name, c := range map[string]struct {
+		dir  string
+		want error
+		says string
+	}{
+		"a large file comes last":            {parts(t, from(first, links), rest, from(first, large)), nil, ""},
+		"and before the last":                {parts(t, from(first, links), from(first, large), rest), nil, ""},
+		"two runs":                           {parts(t, from(first, links, all, isc), from(second, links, all, later)), builder.ErrTwoRuns, "mirror_000002.tar both have docker/"},
+		"two runs with nothing in common":    {parts(t, from(first, links, all, isc), from(second, all, later)), builder.ErrTwoRuns, "each have an isc_*"},
+		"one that failed after another":      {parts(t, from(first, links, all, isc), from(second, links)), builder.ErrTwoRuns, "both have docker/"},
+		"likewise, with nothing in common":   {parts(t, from(first, links, isc), from(second, all)), builder.ErrTwoRuns, "mirror_000001.tar, and "},
+		"one that failed":                    {parts(t, from(first, links), from(first, all)), source.ErrOCMirror, "mirror_000002.tar has no isc_*"},
+		"a part between others is not there": {gap, source.ErrOCMirror, "mirror_000002.tar is not there"},
+	} {
+		got, _, err := planOCMirror(t, builder.OCMirrorSource{Paths: []string{c.dir}})
+		if !errors.Is(err, c.want) || c.want != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		} else if c.want == nil && !cmp.Equal(lock, got) {
+			t.Errorf("%s: %s", name, cmp.Diff(lock, got))
+		}
 	}
 }
 

@@ -35,8 +35,12 @@ type OCMirrorSource struct {
 	Signatures Signatures `yaml:"signatures,omitempty"`
 }
 
-// ErrOnlyOCMirror says that an ImageSetConfiguration is not enough.
-var ErrOnlyOCMirror = errors.New("only oc-mirror can follow")
+// What can be wrong with an input of oc-mirror.
+var (
+	// An ImageSetConfiguration is not enough.
+	ErrOnlyOCMirror = errors.New("only oc-mirror can follow")
+	ErrTwoRuns      = errors.New("parts of different runs of oc-mirror")
+)
 
 func (m OCMirrorSource) validate() error {
 	switch {
@@ -317,34 +321,58 @@ func openWorkspace(ctx context.Context, path string) (mirrorRun, error) {
 	return run, nil
 }
 
-// openArchive wants all parts: the configuration comes last in an archive, so that
-// one without it was cut off or belongs to a run that failed.
-func openArchive(ctx context.Context, names []string) (mirrorRun, error) {
+// openArchive wants all parts of one run. oc-mirror gives a file that is larger than a
+// part the next number, and goes on with the part before; so the configuration, which
+// comes last, stands in any of them, and after it only such files: permissive_adder.go in
+// internal/pkg/archive there. No file is in two parts.
+func openArchive(ctx context.Context, names []string) (run mirrorRun, err error) {
 	slices.Sort(names)
-	run := mirrorRun{tree: &storage.Tree{}, from: names[0]}
+	run = mirrorRun{tree: &storage.Tree{}, from: names[0]}
+	parts := map[string]string{} // by what is in them
+	end := ""                    // the part with the configuration
 	for i, name := range names {
 		if part := fmt.Sprintf("mirror_%06d.tar", i+1); tarPart.MatchString(filepath.Base(name)) && filepath.Base(name) != part {
 			return run, fmt.Errorf("%w: %s is not there, and %s is", source.ErrOCMirror, filepath.Join(filepath.Dir(name), part), name)
 		}
-		if run.at != "" {
-			return run, fmt.Errorf("%w: %s comes after the end of a run; give every run a folder of its own", source.ErrOCMirror, name)
-		}
-		if err := run.tree.AddTar(ctx, name); err != nil {
+		members, err := addPart(ctx, run.tree, name)
+		if err != nil {
 			return run, err
 		}
-		for _, member := range run.tree.Names() {
-			if at, ok := strings.CutPrefix(member, "isc_"); ok {
-				run.at = at
+		if what := otherArchive(members); what != "" {
+			return run, fmt.Errorf("%s: %w: it is %s", name, storage.ErrWrongKind, what)
+		}
+		for _, member := range members {
+			if other, ok := parts[member]; ok {
+				return run, fmt.Errorf("%w: %s and %s both have %s", ErrTwoRuns, other, name, member)
 			}
+			parts[member] = name
+		}
+		configs := slices.DeleteFunc(slices.Clone(members), func(m string) bool { return !strings.HasPrefix(m, "isc_") })
+		switch {
+		case len(configs) > 0 && end != "":
+			return run, fmt.Errorf("%w: %s and %s each have an isc_*", ErrTwoRuns, end, name)
+		case len(configs) > 1:
+			return run, fmt.Errorf("%w: %s has %s", ErrTwoRuns, name, strings.Join(configs, " and "))
+		case len(configs) > 0:
+			run.at, end = strings.TrimPrefix(configs[0], "isc_"), name
+		case end != "" && len(members) > 1:
+			return run, fmt.Errorf("%w: the run ends in %s, and %s has more of it than one large file", ErrTwoRuns, end, name)
 		}
 	}
-	if what := otherArchive(run.tree.Names()); what != "" {
-		return run, fmt.Errorf("%s: %w: it is %s", names[0], storage.ErrWrongKind, what)
-	}
-	if run.at == "" {
-		return run, fmt.Errorf("%w: %s has no isc_*, which oc-mirror writes last: the run failed, or parts after it are missing", source.ErrOCMirror, names[len(names)-1])
+	if end == "" {
+		return run, fmt.Errorf("%w: %s has no isc_*, which oc-mirror writes last: the run failed, or parts are missing", source.ErrOCMirror, strings.Join(names, ", "))
 	}
 	return run, nil
+}
+
+// addPart adds a tar file to a tree, and lists what is in it.
+func addPart(ctx context.Context, tree *storage.Tree, name string) (members []string, err error) {
+	part := &storage.Tree{}
+	if err := part.AddTar(ctx, name); err != nil {
+		return nil, errors.Join(err, part.Close())
+	}
+	tree.AddTree(part)
+	return part.Names(), nil
 }
 
 // otherArchive tells tar files of other kinds by what is in them.
