@@ -81,7 +81,7 @@ type catalogImage struct {
 // catalogImage finds a catalog as it was before oc-mirror took packages out of it,
 // and its folder in the workspace. It has no name if it came from a folder.
 func (r *workspace) catalogImage(c Catalog) (img catalogImage, folder string, err error) {
-	base := path.Base(strings.TrimSuffix(c.Catalog, "/"))
+	base := path.Base(catalogName(c.Catalog))
 	if !strings.HasPrefix(c.Catalog, "oci:") {
 		ref, tag, err := parseMirrored(c.Catalog, r.set.origin)
 		if err != nil {
@@ -118,16 +118,26 @@ func (r *workspace) catalogImage(c Catalog) (img catalogImage, folder string, er
 	return img, dir + folders[0] + "/", nil
 }
 
+// catalogName is a catalog without its transport, digest and tag; that of a folder has
+// no tag: ParseRef in internal/pkg/image of oc-mirror.
+func catalogName(text string) string {
+	transport, name, ok := strings.Cut(text, "://")
+	if !ok {
+		transport, name = "docker", text
+	}
+	name, _, _ = strings.Cut(name, "@")
+	if colon := strings.LastIndex(name, ":"); transport == "docker" && colon > strings.LastIndex(name, "/") {
+		name = name[:colon]
+	}
+	return name
+}
+
 // filtered finds what oc-mirror has made of a catalog for these packages. It names
 // the folder by a sum of what was asked for, with the catalog's digest or, before
 // that, as it was written: digestOfFilter in internal/pkg/operator there.
 func (r *workspace) filtered(c Catalog, folder string) (string, error) {
-	name, _, _ := strings.Cut(c.Catalog, "@")
-	if slash := strings.LastIndex(name, "/"); strings.Contains(name[slash+1:], ":") {
-		name = name[:strings.LastIndex(name, ":")]
-	}
 	hex := path.Base(folder)
-	for _, catalog := range []string{name + "@sha256:" + hex, c.Catalog} {
+	for _, catalog := range []string{catalogName(c.Catalog) + "@sha256:" + hex, c.Catalog} {
 		c.Catalog = catalog
 		text, err := json.Marshal(c)
 		if err != nil {

@@ -202,15 +202,21 @@ func fbc(letter string) string {
 	return fmt.Sprintf(`{"schema":"olm.package","name":"x"} {"schema":"x.unknown","image":{"a":1}} {"schema":"olm.bundle","name":"x","image":"quay.io/bundle@%s","relatedImages":[{"image":"quay.io/no-tag"},{"image":""}]}`, sum(letter))
 }
 
+// A bug was to take the sum of a catalog with its transport, and to find no such selection.
 func TestCatalogsOfOCMirror(t *testing.T) {
 	hex := sum("a").Encoded()
-	// What oc-mirror takes the sum of, as it writes it.
-	filter := fmt.Sprintf("%x", md5.Sum([]byte(`{"packages":[{"name":"foo"}],"catalog":"quay.io/x/index@`+sum("a").String()+`"}`)))
+	// What oc-mirror takes the sum of, as it writes it: without a transport.
+	filterOf := func(name string) string {
+		return fmt.Sprintf("%x", md5.Sum([]byte(`{"packages":[{"name":"foo"}],"catalog":"`+name+"@"+sum("a").String()+`"}`)))
+	}
+	filter, ofFolder := filterOf("quay.io/x/index"), filterOf("/srv/index")
 	catalog := files{
-		operators + hex + "/catalog-config/configs/all/catalog.json":                          fbc("b"),
-		operators + hex + "/filtered-catalogs/" + filter + "/digest":                          sum("c").Encoded(),
-		operators + hex + "/filtered-catalogs/" + filter + "/catalog-config/foo/catalog.json": fbc("d"),
-		operators + hex + "/filtered-catalogs/ffff/digest":                                    sum("e").Encoded(), // of an earlier run
+		operators + hex + "/filtered-catalogs/" + ofFolder + "/digest":                          sum("e").Encoded(),
+		operators + hex + "/filtered-catalogs/" + ofFolder + "/catalog-config/foo/catalog.json": fbc("f"),
+		operators + hex + "/catalog-config/configs/all/catalog.json":                            fbc("b"),
+		operators + hex + "/filtered-catalogs/" + filter + "/digest":                            sum("c").Encoded(),
+		operators + hex + "/filtered-catalogs/" + filter + "/catalog-config/foo/catalog.json":   fbc("d"),
+		operators + hex + "/filtered-catalogs/ffff/digest":                                      sum("e").Encoded(), // of an earlier run
 	}
 	for name, c := range map[string]struct {
 		set  string
@@ -218,6 +224,8 @@ func TestCatalogsOfOCMirror(t *testing.T) {
 		want string
 	}{
 		"filtered":                     {"catalog: 'quay.io/x/index:v1', packages: [{name: foo}]", kept("x/index:v1"), "quay.io/x/index:v1=c quay.io/bundle@" + sum("d").String() + "=d"},
+		"with a transport":             {"catalog: 'docker://quay.io/x/index:v1', packages: [{name: foo}]", kept("x/index:v1"), "quay.io/x/index:v1=c quay.io/bundle@" + sum("d").String() + "=d"},
+		"of a folder":                  {"catalog: 'oci:///srv/index', packages: [{name: foo}]", kept("index:latest"), "quay.io/bundle@" + sum("f").String() + "=f"},
 		"full":                         {"catalog: 'quay.io/x/index:v1', full: true", kept("x/index:v1"), "quay.io/x/index:v1=a quay.io/bundle@" + sum("b").String() + "=b"},
 		"in another place":             {"catalog: 'quay.io/x/index:v1', targetCatalog: my/index, targetTag: z, packages: [{name: foo}]", kept("my/index:z"), "quay.io/x/index:v1=c quay.io/bundle@" + sum("d").String() + "=d"},
 		"by digest, as oc-mirror pins": {"catalog: 'quay.io/x/index@" + sum("a").String() + "', targetTag: v1, packages: [{name: foo}]", kept("x/index:v1"), "quay.io/x/index:v1@" + sum("a").String() + "=c quay.io/bundle@" + sum("d").String() + "=d"},
