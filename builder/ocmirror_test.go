@@ -130,7 +130,7 @@ func TestRealOCMirrorThatIsWrong(t *testing.T) {
 		"a part is missing":               {builder.OCMirrorSource{Paths: []string{copied}}, source.ErrOCMirror, []string{"mirror_000002.tar"}},
 		"the last part missing":           {builder.OCMirrorSource{Paths: []string{ocMirrorData(t, "archive-chunks/mirror_000001.tar")}}, source.ErrOCMirror, []string{"isc_"}},
 		"cut off":                         {builder.OCMirrorSource{Paths: []string{cut}}, storage.ErrLocal, []string{cut}},
-		"two hosts":                       {builder.OCMirrorSource{Paths: []string{ocMirrorData(t, "archive1")}, Config: isc}, source.ErrOCMirror, []string{"registry.example.com/tools/rolling:latest", "other.example.com/tools/rolling:latest"}},
+		"two hosts":                       {builder.OCMirrorSource{Paths: []string{ocMirrorData(t, "archive1")}, Config: isc}, source.ErrCollision, []string{"registry.example.com/tools/rolling:latest", "other.example.com/tools/rolling:latest"}},
 		"a release without its manifests": {builder.OCMirrorSource{Paths: []string{ocMirrorData(t, "workspace/m2d-operator")}, Config: ocMirrorData(t, "isc/isc1.yaml")}, source.ErrNotMirrored, []string{"hold-release"}},
 	} {
 		if _, _, err := planOCMirror(t, c.m); !errors.Is(err, c.want) || slices.ContainsFunc(c.words, func(w string) bool { return !strings.Contains(err.Error(), w) }) {

@@ -62,10 +62,14 @@ type OCMirror struct {
 func ReadOCMirror(files Files, tags map[string]digest.Digest, config *ImageSet, platform pinset.Platform) (OCMirror, error) {
 	r := workspace{files: files, names: files.Names(), tags: tags, set: config, claimed: map[string][]pinset.Reference{}}
 	_, r.arch, _ = platform.Split()
+	var err error
 	for _, step := range []func() error{r.readSet, r.readOrigins, r.releases, r.additional, r.operators, r.others} {
-		if err := step(); err != nil {
-			return OCMirror{}, err
+		if err = step(); err != nil {
+			break
 		}
+	}
+	if err = errors.Join(r.collisions(), err); err != nil { // the one may be the reason of the other
+		return OCMirror{}, err
 	}
 	if len(r.found.Releases)+len(r.found.Images) == 0 {
 		return OCMirror{}, fmt.Errorf("%w: no image in it has a name\n%s", ErrOCMirror, strings.Join(r.found.Warnings, "\n"))
@@ -147,24 +151,6 @@ func parseMirrored(text, origin string) (ref pinset.Reference, tag string, err e
 		return ref, path + ":" + strings.Replace(ref.Digest.String(), ":", "-", 1), nil
 	}
 	return ref, path + ":latest", nil
-}
-
-// claim finds an image of that name under a tag. Names that differ in the host alone
-// have one tag, and only one of their images is kept.
-func (r *workspace) claim(ref pinset.Reference, tag string) (Mirrored, error) {
-	for _, other := range r.claimed[tag] {
-		if other.Repository != ref.Repository && (other.Digest == "" || ref.Digest == "") {
-			return Mirrored{}, fmt.Errorf("%w: %s and %s have both been kept as %s, so that only one of them is there", ErrOCMirror, other, ref, tag)
-		}
-	}
-	r.claimed[tag] = append(r.claimed[tag], ref)
-	m := Mirrored{Reference: ref, Stored: ref.Digest}
-	if m.Stored != "" {
-		m.Tag = ""
-	} else if m.Stored = r.tags[tag]; m.Stored == "" && len(r.tags) > 0 {
-		return m, fmt.Errorf("%s, which %s asks for, %w: there is no %s", ref, r.set.origin, ErrNotMirrored, tag)
-	}
-	return m, nil
 }
 
 func (r *workspace) additional() error {

@@ -260,7 +260,7 @@ func TestCollisionsOfOCMirror(t *testing.T) {
 		"  additionalImages: [" + one + "]\n  operators: [{catalog: 'two.example.com/a/b:1', full: true}]",
 	} {
 		_, err := source.ReadOCMirror(files{isc: imageSet(set)}, kept("a/b:1"), nil, "linux/amd64")
-		if !errors.Is(err, source.ErrOCMirror) || !strings.Contains(err.Error(), "only one of them is there") {
+		if !errors.Is(err, source.ErrCollision) || !strings.Contains(err.Error(), "one.example.com/a/b:1") || !strings.Contains(err.Error(), "two.example.com/a/b:1") {
 			t.Errorf("%s: %v", set, err)
 		}
 	}

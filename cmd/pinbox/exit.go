@@ -114,6 +114,7 @@ var table = []struct {
 	{storage.ErrWrongKind, exitInput, "`pinbox build --help` tells which flag takes what"},
 	{storage.ErrKey, exitInput, "name files of OpenPGP public keys, as `gpg --export` writes them"},
 	{storage.ErrIncomplete, exitInput, "add the archives of earlier runs to the paths, with all their parts, or a store that has them; archives of oc-mirror have only what is new"},
+	{source.ErrCollision, exitInput, "give one of them a targetRepo or targetTag of its own in additionalImages of the ImageSetConfiguration (a catalog: targetCatalog or targetTag), and run oc-mirror with that; what is there now cannot be told apart"},
 	{source.ErrNotMirrored, exitInput, "add the archive of the run that has it, name an older ImageSetConfiguration with --image-set-config, or build for another --platform"},
 	{source.ErrOCMirror, exitInput, "name mirror_*.tar with all its parts, or a workspace of oc-mirror v2; or run oc-mirror again"},
 	{source.ErrImageSet, exitInput, "see the fields of v2alpha1 in the documentation of oc-mirror v2"},

@@ -108,3 +108,41 @@ func TestOCMirrorCompanion(t *testing.T) {
 		t.Errorf("the container ended with %d", code)
 	}
 }
+
+// What cannot be known for sure is refused: a bug was to build an image under the name of
+// another, since oc-mirror keeps images without their hosts.
+func TestOCMirrorThatLacksNames(t *testing.T) {
+	_, pins := fixtures.Samples(t)
+	const isc = "isc_2026-11-21T02:04:52Z"
+	archive := func(files map[string]string, mirrored map[string]string) string {
+		m := sample.Mirror{Dir: t.TempDir()}
+		for stored, pin := range mirrored {
+			if err := m.Add(t.Context(), pin, stored); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for name, content := range files {
+			if err := m.Write(name, []byte(content)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return m.Dir
+	}
+	images := func(names ...string) string { return string(sample.ImageSet(names...)) }
+	collided := archive(map[string]string{isc: images("quay.example.com/site/app:1", "other.example.com/site/app:1")}, map[string]string{"site/app:1": pins.Mixed})
+	others := archive(map[string]string{isc: images("quay.example.com/site/app:1")}, map[string]string{"site/app:1": pins.Mixed})
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		says []string
+	}{
+		"two hosts":        {[]string{"--oc-mirror", collided}, exitInput, []string{"quay.example.com/site/app:1 and other.example.com/site/app:1 as site/app:1", "targetRepo"}},
+		"one of two hosts": {[]string{"--oc-mirror", collided, "--image-set-config", write(t, "isc.yaml", sample.ImageSet("quay.example.com/site/app:1"))}, exitInput, []string{"quay.example.com/site/app:1 and other.example.com/site/app:1 as site/app:1", "targetTag"}},
+		"another host":     {[]string{"--oc-mirror", others, "--image-set-config", write(t, "isc.yaml", sample.ImageSet("other.example.com/site/app:1"))}, exitInput, []string{"other.example.com/site/app:1, which", "site/app:1 is quay.example.com/site/app:1"}},
+	} {
+		code, stdout, stderr := pinbox(t.Context(), append([]string{"plan"}, c.args...)...)
+		if code != c.code || slices.ContainsFunc(c.says, func(s string) bool { return !strings.Contains(stdout+stderr, s) }) {
+			t.Errorf("%s: exit code %d\n%s%s", name, code, stdout, stderr)
+		}
+	}
+}
