@@ -65,6 +65,8 @@ type release struct {
 	references []byte
 	// blocks says whether a component was left out there; nil for none.
 	blocks func(name string) bool
+	// dropped is the field that has left out some instances there, "" for none.
+	dropped string
 }
 
 // Close ends the reading of local files.

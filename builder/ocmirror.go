@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -27,6 +28,9 @@ type OCMirrorSource struct {
 	Stores []string `yaml:"stores,omitempty"`
 	// Config is an ImageSetConfiguration; the newest in the paths if left out.
 	Config string `yaml:"config,omitempty"`
+	// Exclude images that belong to no release: by their names, their repositories, or
+	// repository:tag as oc-mirror keeps them; * and ? stand for anything but a /.
+	Exclude []string `yaml:"exclude,omitempty"`
 	// Components to take of each release; all that CRI-O pulls if left out.
 	Components Components `yaml:"components,omitempty"`
 	// MachineOS takes the nodes' operating system as well, which CRI-O never pulls.
@@ -48,8 +52,15 @@ func (m OCMirrorSource) validate() error {
 		return errors.New("has neither paths nor a config")
 	case len(m.Paths) == 0 && len(m.Stores) > 0:
 		return errors.New("has stores without paths that they could complete")
+	case len(m.Paths) == 0 && len(m.Exclude) > 0:
+		return errors.New("has exclude without paths; blockedImages of the config are left out")
 	case m.Signatures.given() && len(m.Signatures.Keys) == 0:
 		return errors.New("has signatures without keys")
+	}
+	for _, p := range m.Exclude {
+		if _, err := path.Match(p, ""); err != nil {
+			return fmt.Errorf("has the exclude pattern %q: %w", p, err)
+		}
 	}
 	return nil
 }
@@ -79,7 +90,7 @@ func (in *inputs) ocMirror(ctx context.Context, s Source, set, appliance string,
 	if err != nil {
 		return err
 	}
-	mirror, err := source.ReadOCMirror(tree, images.Tags, config, platform)
+	mirror, err := source.ReadOCMirror(tree, images.Tags, source.Wanted{Config: config, Exclude: s.OCMirror.Exclude, Platform: platform})
 	if err != nil {
 		return fmt.Errorf("%s: %w", strings.Join(s.OCMirror.Paths, ", "), err)
 	}
@@ -142,13 +153,21 @@ func (in *inputs) mirrored(s Source, mirror source.OCMirror, images *storage.Dis
 		}
 		name := m.Reference
 		name.Digest = ""
-		locals = append(locals, local{name, images.Image(name.String(), m.Stored)})
+		locals = append(locals, local{name, sparse(images.Image(name.String(), m.Stored), m.Dropped)})
 	}
 	if images == nil {
 		in.asked = append(in.asked, a)
 		return
 	}
 	in.locals = append(in.locals, found{a, locals})
+}
+
+// sparse is an image of which a field has left out some instances, "" for none.
+func sparse(img storage.Found, field string) storage.Found {
+	if field == "" {
+		return img
+	}
+	return img.Sparse(fmt.Errorf("%w: %s", source.ErrDropped, field))
 }
 
 // mirroredReleases takes releases, and their signatures.
@@ -165,7 +184,7 @@ func (in *inputs) mirroredReleases(s Source, mirror source.OCMirror, tree *stora
 		signatures = append(signatures, content)
 	}
 	for _, m := range mirror.Releases {
-		r := release{set: appliance, images: images, signatures: signatures, blocks: mirror.Blocks, tag: m.TagName()}
+		r := release{set: appliance, images: images, signatures: signatures, blocks: mirror.Blocks, tag: m.TagName(), dropped: m.Dropped}
 		image := m.Reference
 		if m.Stored != "" {
 			image.Tag, image.Digest = "", m.Stored

@@ -110,7 +110,7 @@ func (in *inputs) release(ctx context.Context, client *storage.Client, s release
 // provide has the client read an image from this machine, if the release is there.
 func (r release) provide(client *storage.Client, img pinset.Image) {
 	if r.images != nil {
-		client.Provide(img, r.images.Image(img.String(), img.Digest))
+		client.Provide(img, sparse(r.images.Image(img.String(), img.Digest), r.dropped))
 	}
 }
 

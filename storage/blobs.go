@@ -113,6 +113,8 @@ type blobs struct {
 	pool
 	ref imgtypes.ImageReference
 	top digest.Digest
+	// sparse says why an instance is not there.
+	sparse error
 }
 
 var _ imgtypes.ImageSource = blobs{}
@@ -134,6 +136,9 @@ func (b blobs) GetManifest(_ context.Context, instance *digest.Digest) ([]byte, 
 		return nil, "", err
 	}
 	r, _, err := b.open(want)
+	if err != nil && instance != nil && b.sparse != nil {
+		err = fmt.Errorf("%w: %w", b.sparse, err)
+	}
 	if err != nil {
 		return nil, "", err
 	}

@@ -37,6 +37,14 @@ type Found struct {
 	pool pool
 	// origin is the file or folder, for messages.
 	origin string
+	// sparse says why an instance of its index is not there; nil if all should be.
+	sparse error
+}
+
+// Sparse is an image that may lack instances of its index, for a reason.
+func (f Found) Sparse(why error) Found {
+	f.sparse = why
+	return f
 }
 
 // Layout lists the images of a folder of the OCI image layout.
@@ -107,7 +115,7 @@ func (f Found) as(ctx context.Context, sys *imgtypes.SystemContext, img pinset.I
 	if err != nil {
 		return nil, err
 	}
-	return blobs{f.pool, ref, f.Digest}, nil
+	return blobs{f.pool, ref, f.Digest, f.sparse}, nil
 }
 
 // explain is what classify is for images on this machine.

@@ -22,15 +22,15 @@ func (r *workspace) operators() error {
 	if r.set == nil {
 		return nil
 	}
-	for _, c := range r.set.Mirror.Operators {
-		if err := r.catalog(c); err != nil {
+	for i, c := range r.set.Mirror.Operators {
+		if err := r.catalog(c, r.dropped(fmt.Sprintf("mirror.operators[%d].platforms", i), c.Platforms)); err != nil {
 			return fmt.Errorf("catalog %s: %w", c.Catalog, err)
 		}
 	}
 	return nil
 }
 
-func (r *workspace) catalog(c Catalog) error {
+func (r *workspace) catalog(c Catalog, dropped string) error {
 	img, folder, err := r.catalogImage(c)
 	if err != nil {
 		return err
@@ -52,15 +52,16 @@ func (r *workspace) catalog(c Catalog) error {
 	switch {
 	case img.Repository == "":
 		r.warn("catalog %s: its image is left out, as nothing tells its name in a registry", c.Catalog)
-	case !img.blocked:
-		r.found.Images = append(r.found.Images, img.Mirrored)
+	case img.wanted:
+		img.Dropped = dropped
+		r.take(img.Mirrored)
 	}
 	found := 0
 	for _, name := range r.names {
 		if !strings.HasPrefix(name, folder+"catalog-config/") || !slices.Contains([]string{".json", ".yaml", ".yml"}, path.Ext(name)) {
 			continue
 		}
-		n, err := r.bundles(name)
+		n, err := r.bundles(name, dropped)
 		if err != nil {
 			return err
 		}
@@ -72,10 +73,11 @@ func (r *workspace) catalog(c Catalog) error {
 	return nil
 }
 
-// catalogImage is a catalog in a registry.
+// catalogImage is a catalog in a registry, and whether its image is wanted with its
+// bundles.
 type catalogImage struct {
 	Mirrored
-	blocked bool
+	wanted bool
 }
 
 // catalogImage finds a catalog as it was before oc-mirror took packages out of it,
@@ -89,13 +91,10 @@ func (r *workspace) catalogImage(c Catalog) (img catalogImage, folder string, er
 		}
 		base = path.Base(ref.Repository)
 		kept := retarget(tag, c.TargetCatalog, c.TargetTag)
-		img.Mirrored = Mirrored{Reference: ref, Stored: cmp.Or(ref.Digest, r.tags[kept])}
-		if img.blocked = r.set.Blocks(c.Catalog, kept); !img.blocked {
-			img.Mirrored, err = r.claim(ref, kept)
-		}
-		if err != nil {
+		if img.Mirrored, img.wanted, err = r.claim(c.Catalog, ref, kept); err != nil {
 			return img, "", err
 		}
+		img.Reference, img.Stored = ref, cmp.Or(ref.Digest, r.tags[kept])
 		if ref.Digest != "" { // as oc-mirror pins it, with the tag beside it
 			img.Tag = cmp.Or(ref.Tag, c.TargetTag)
 		}
@@ -159,7 +158,7 @@ type bundle struct {
 }
 
 // bundles finds the images of all bundles in a file, and says how many those are.
-func (r *workspace) bundles(name string) (count int, err error) {
+func (r *workspace) bundles(name, dropped string) (count int, err error) {
 	content, err := r.files.ReadFile(name)
 	if err != nil {
 		return 0, err
@@ -186,7 +185,7 @@ func (r *workspace) bundles(name string) (count int, err error) {
 			return count, fmt.Errorf("%w: %s: bundle %v has no images", ErrOCMirror, name, object["name"])
 		}
 		for _, img := range append(b.RelatedImages, struct{ Image string }{b.Image}) {
-			if err := r.related(name, img.Image); err != nil {
+			if err := r.related(name, img.Image, dropped); err != nil {
 				return count, err
 			}
 		}
@@ -194,7 +193,7 @@ func (r *workspace) bundles(name string) (count int, err error) {
 }
 
 // related leaves out, as oc-mirror does, what is no name of one image.
-func (r *workspace) related(origin, text string) error {
+func (r *workspace) related(origin, text, dropped string) error {
 	if text == "" {
 		return nil
 	}
@@ -203,12 +202,10 @@ func (r *workspace) related(origin, text string) error {
 		r.warn("%s: the related image %q is left out: it has neither tag nor digest", origin, text)
 		return nil
 	}
-	if r.set.Blocks(text, tag) {
-		return nil
-	}
-	m, err := r.claim(ref, tag)
-	if err == nil && !slices.Contains(r.found.Images, m) {
-		r.found.Images = append(r.found.Images, m)
+	m, wanted, err := r.claim(text, ref, tag)
+	if wanted {
+		m.Dropped = dropped
+		r.take(m)
 	}
 	return err
 }

@@ -42,12 +42,12 @@ type ImageSet struct {
 
 // ImageSetPlatform are the releases.
 type ImageSetPlatform struct {
-	Graph             bool        `yaml:"graph"`
-	Channels          []Channel   `yaml:"channels"`
-	Architectures     []string    `yaml:"architectures"`
-	Platforms         []yaml.Node `yaml:"platforms"`
-	Release           string      `yaml:"release"`
-	KubeVirtContainer bool        `yaml:"kubeVirtContainer"`
+	Graph             bool       `yaml:"graph"`
+	Channels          []Channel  `yaml:"channels"`
+	Architectures     []string   `yaml:"architectures"`
+	Platforms         []platform `yaml:"platforms"`
+	Release           string     `yaml:"release"`
+	KubeVirtContainer bool       `yaml:"kubeVirtContainer"`
 }
 
 // Channel of releases.
@@ -96,10 +96,10 @@ type platform struct {
 
 // AdditionalImage is one that stands for itself.
 type AdditionalImage struct {
-	Name       string      `yaml:"name"`
-	TargetRepo string      `yaml:"targetRepo"`
-	TargetTag  string      `yaml:"targetTag"`
-	Platforms  []yaml.Node `yaml:"platforms"`
+	Name       string     `yaml:"name"`
+	TargetRepo string     `yaml:"targetRepo"`
+	TargetTag  string     `yaml:"targetTag"`
+	Platforms  []platform `yaml:"platforms"`
 }
 
 // ParseImageSet reads an ImageSetConfiguration; path is for messages. Unknown

@@ -5,24 +5,69 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
+	"strings"
 
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// ErrCollision says that an image may be that of another name.
-var ErrCollision = errors.New("names of different images have been kept as one, so that only one of them is there")
+// What can be wrong with the names that were asked for.
+var (
+	ErrCollision = errors.New("names of different images have been kept as one, so that only one of them is there")
+	ErrExclude   = errors.New("exclude pattern")
+)
 
-// claim finds an image of that name under a tag.
-func (r *workspace) claim(ref pinset.Reference, tag string) (Mirrored, error) {
-	r.claimed[tag] = append(r.claimed[tag], ref)
-	m := Mirrored{Reference: ref, Stored: ref.Digest}
+// claim is a name that was asked for, of what is kept under a tag.
+type claim struct {
+	pinset.Reference
+	excluded bool
+}
+
+// claim finds an image of that name under a tag. text is the name as it was written.
+// wanted is false for one that is blocked or excluded.
+func (r *workspace) claim(text string, ref pinset.Reference, tag string) (m Mirrored, wanted bool, err error) {
+	if r.set.Blocks(text, tag) {
+		return m, false, nil
+	}
+	m = Mirrored{Reference: ref, Stored: ref.Digest}
 	if m.Stored != "" {
 		m.Tag = ""
-	} else if m.Stored = r.tags[tag]; m.Stored == "" && len(r.tags) > 0 {
-		return m, fmt.Errorf("%s, which %s asks for, %w: there is no %s", ref, r.set.origin, ErrNotMirrored, tag)
+	} else {
+		m.Stored = r.tags[tag]
 	}
-	return m, nil
+	excluded := r.excludes(m, tag)
+	r.claimed[tag] = append(r.claimed[tag], claim{ref, excluded})
+	if !excluded && m.Stored == "" && len(r.tags) > 0 {
+		err = fmt.Errorf("%s, which %s asks for, %w: there is no %s", ref, r.set.origin, ErrNotMirrored, tag)
+	}
+	return m, !excluded, err
+}
+
+// excludes says whether a pattern is that of an image: of its name or its repository,
+// or of those under which it is kept.
+func (r *workspace) excludes(m Mirrored, tag string) (found bool) {
+	kept, _, _ := strings.Cut(tag, ":")
+	names := []string{tag, kept}
+	if m.Repository != "" {
+		names = append(names, m.Repository, m.TagName(), m.Repository+"@"+m.Stored.String())
+	}
+	for _, p := range r.exclude {
+		if slices.ContainsFunc(names, func(name string) bool { ok, _ := path.Match(p, name); return ok && name != "" }) {
+			r.excluding[p], found = true, true
+		}
+	}
+	return found
+}
+
+// excluded refuses patterns that have matched nothing: they were misspelt.
+func (r *workspace) excluded() (err error) {
+	for _, p := range r.exclude {
+		if !r.excluding[p] {
+			err = errors.Join(err, fmt.Errorf("%w %q: no image that was asked for has such a name", ErrExclude, p))
+		}
+	}
+	return err
 }
 
 // collisions finds names that differ in the host alone. They have one tag, under which
@@ -32,11 +77,13 @@ func (r *workspace) collisions() error {
 	kept := r.keptByRuns()
 	for _, tag := range slices.Sorted(maps.Keys(r.claimed)) {
 		names := slices.Clone(kept[tag])
-		names = append(names, r.claimed[tag]...)
+		for _, c := range r.claimed[tag] {
+			names = append(names, c.Reference)
+		}
 		for _, c := range r.claimed[tag] {
 			same := func(other pinset.Reference) bool { return other.Repository == c.Repository }
 			other := slices.IndexFunc(names, func(n pinset.Reference) bool { return !same(n) })
-			if c.Digest != "" || other < 0 {
+			if c.excluded || c.Digest != "" || other < 0 {
 				continue
 			}
 			err := fmt.Errorf("%w: %s and %s as %s", ErrCollision, c, names[other], tag)

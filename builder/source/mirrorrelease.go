@@ -160,6 +160,9 @@ func (r *workspace) wanted(all []held) (func(held) bool, error) {
 // nameOf restores the name of a release.
 func (r *workspace) nameOf(h held) (Mirrored, error) {
 	m := Mirrored{Stored: h.digest, References: h.file}
+	if r.set != nil {
+		m.Dropped = r.dropped("mirror.platform.platforms", r.set.Mirror.Platform.Platforms)
+	}
 	m.Repository = cmp.Or(r.origins.release, r.origins.releases[h.digest])
 	for _, find := range []func(string) (pinset.Reference, bool){r.origins.mapped, r.origins.mirrored} {
 		if ref, ok := find(releaseImages + ":" + h.tag); ok && m.Repository == "" {

@@ -17,8 +17,11 @@ import (
 // ErrOCMirror says that something is not what oc-mirror v2 leaves.
 var ErrOCMirror = errors.New("not a whole archive or workspace of oc-mirror v2")
 
-// ErrNotMirrored says that something was asked for which is not there.
-var ErrNotMirrored = errors.New("is not in what oc-mirror has left")
+// What was asked for and is not there.
+var (
+	ErrNotMirrored = errors.New("is not in what oc-mirror has left")
+	ErrDropped     = errors.New("oc-mirror was told not to mirror it for this platform")
+)
 
 // Names that oc-mirror v2 gives: internal/pkg/release/const.go and internal/pkg/
 // archive there.
@@ -43,6 +46,8 @@ type Mirrored struct {
 	Stored digest.Digest
 	// References is the file that lists the components of a release.
 	References string
+	// Dropped says which field left out the instances for the platform, "" if none did.
+	Dropped string
 }
 
 // OCMirror is what a workspace or archives of oc-mirror v2 hold.
@@ -55,15 +60,24 @@ type OCMirror struct {
 	Blocks func(name string) bool
 }
 
+// Wanted is what an appliance takes of an archive or a workspace.
+type Wanted struct {
+	// Config is the ImageSetConfiguration to go by, instead of that in the files; nil for
+	// that one.
+	Config *ImageSet
+	// Exclude are patterns of names of images that belong to no release.
+	Exclude  []string
+	Platform pinset.Platform
+}
+
 // ReadOCMirror finds what oc-mirror was asked for last, and the names of it; the
 // registry's tree in an archive has neither. tags are those of that tree,
-// "repository:tag" without the host; none if there are no images. config is the
-// ImageSetConfiguration to go by, instead of that in the files; nil for that one.
-func ReadOCMirror(files Files, tags map[string]digest.Digest, config *ImageSet, platform pinset.Platform) (OCMirror, error) {
-	r := workspace{files: files, names: files.Names(), tags: tags, set: config, claimed: map[string][]pinset.Reference{}}
-	_, r.arch, _ = platform.Split()
+// "repository:tag" without the host; none if there are no images.
+func ReadOCMirror(files Files, tags map[string]digest.Digest, w Wanted) (OCMirror, error) {
+	r := workspace{files: files, names: files.Names(), tags: tags, set: w.Config, exclude: w.Exclude, excluding: map[string]bool{}, claimed: map[string][]claim{}}
+	r.os, r.arch, _ = w.Platform.Split()
 	var err error
-	for _, step := range []func() error{r.readSet, r.readOrigins, r.releases, r.additional, r.operators, r.others} {
+	for _, step := range []func() error{r.readSet, r.readOrigins, r.releases, r.additional, r.operators, r.others, r.excluded} {
 		if err = step(); err != nil {
 			break
 		}
@@ -84,11 +98,15 @@ type workspace struct {
 	tags  map[string]digest.Digest
 	// set is nil if nothing tells what oc-mirror was asked for.
 	set     *ImageSet
+	os      string
 	arch    string
 	origins origins
 	// claimed tags, and the names that claim them.
-	claimed map[string][]pinset.Reference
-	found   OCMirror
+	claimed map[string][]claim
+	// exclude patterns, and those that have matched.
+	exclude   []string
+	excluding map[string]bool
+	found     OCMirror
 }
 
 func (r *workspace) warn(format string, args ...any) {
@@ -168,13 +186,42 @@ func (r *workspace) additional() error {
 			errs = append(errs, err)
 			continue
 		}
-		if tag = retarget(tag, img.TargetRepo, img.TargetTag); r.set.Blocks(img.Name, tag) {
-			continue
+		m, wanted, err := r.claim(img.Name, ref, retarget(tag, img.TargetRepo, img.TargetTag))
+		if wanted {
+			m.Dropped = r.dropped(fmt.Sprintf("mirror.additionalImages[%d].platforms", i), img.Platforms)
+			r.take(m)
 		}
-		m, err := r.claim(ref, tag)
-		r.found.Images, errs = append(r.found.Images, m), append(errs, err)
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// take adds an image. If something asks for all instances of it, none is left out.
+func (r *workspace) take(m Mirrored) {
+	for i := range r.found.Images {
+		if has := &r.found.Images[i]; has.Reference == m.Reference && has.Stored == m.Stored {
+			if m.Dropped == "" {
+				has.Dropped = ""
+			}
+			return
+		}
+	}
+	r.found.Images = append(r.found.Images, m)
+}
+
+// dropped says whether a field leaves out the instances for our platform.
+func (r *workspace) dropped(field string, platforms []platform) string {
+	var has []string
+	for _, p := range platforms {
+		if p.OS == r.os && p.Architecture == r.arch {
+			return ""
+		}
+		has = append(has, p.OS+"/"+p.Architecture)
+	}
+	if len(has) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s of %s has %s", field, r.set.origin, strings.Join(has, ", "))
 }
 
 // retarget puts other names where a configuration wants them.
@@ -206,8 +253,12 @@ func (r *workspace) others() error {
 			unnamed++
 			continue
 		}
-		if !r.set.Blocks(ref.String(), tag) {
-			r.found.Images = append(r.found.Images, Mirrored{Reference: ref, Stored: r.tags[tag]})
+		m, wanted, err := r.claim(ref.String(), ref, tag)
+		if err != nil {
+			return err
+		}
+		if wanted {
+			r.take(m)
 		}
 	}
 	switch {

@@ -14,7 +14,6 @@ import (
 	godigest "github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/builder/source"
-	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // files are those of a workspace or an archive.
@@ -116,7 +115,7 @@ func TestNamesOfOCMirror(t *testing.T) {
 			"working-dir/dry-run/mapping.txt": "docker://quay.io/chart/c:1=docker://localhost:55000/chart/c:1\n", cluster: itms("quay.io/old", "reg/old")},
 			kept("a/b:1", "chart/c:1", "old/o:1"), "quay.io/a/b:1=a quay.io/chart/c:1=b"},
 	} {
-		found, err := source.ReadOCMirror(c.files, c.tags, nil, "linux/amd64")
+		found, err := source.ReadOCMirror(c.files, c.tags, source.Wanted{Platform: "linux/amd64"})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -155,7 +154,7 @@ func TestReleasesOfOCMirror(t *testing.T) {
 			closing = "}]"
 		}
 		all[isc] = imageSet("  platform: {" + c.set + closing)
-		found, err := source.ReadOCMirror(all, tags, nil, "linux/amd64")
+		found, err := source.ReadOCMirror(all, tags, source.Wanted{Platform: "linux/amd64"})
 		if want, ok := strings.CutPrefix(c.want, "error: "); ok {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v", name, err)
@@ -188,7 +187,7 @@ func TestReleaseKeptByDigest(t *testing.T) {
 	}
 	for _, release := range []string{"quay.io/ocp/ocp-release@" + sum("a").String(), "quay.io/ocp/ocp-release:4.99.1-x86_64"} {
 		all[isc] = imageSet("  platform: {release: '" + release + "'}")
-		found, err := source.ReadOCMirror(all, kept("openshift/release-images:"+sum("a").Encoded()), nil, "linux/amd64")
+		found, err := source.ReadOCMirror(all, kept("openshift/release-images:"+sum("a").Encoded()), source.Wanted{Platform: "linux/amd64"})
 		if err != nil || len(found.Releases) != 1 || found.Releases[0].Stored != sum("a") || found.Releases[0].Repository != "quay.io/ocp/ocp-release" {
 			t.Errorf("%s: %v, %+v", release, err, found.Releases)
 		}
@@ -233,7 +232,7 @@ func TestCatalogsOfOCMirror(t *testing.T) {
 		"not there":                    {"catalog: 'quay.io/x/other:v1', packages: [{name: foo}]", kept("x/index:v1"), "error: there is no x/other:v1"},
 	} {
 		all := together(catalog, files{isc: imageSet("  operators: [{" + c.set + "}]")})
-		found, err := source.ReadOCMirror(all, c.tags, nil, "linux/amd64")
+		found, err := source.ReadOCMirror(all, c.tags, source.Wanted{Platform: "linux/amd64"})
 		if want, ok := strings.CutPrefix(c.want, "error: "); ok {
 			if !errors.Is(err, source.ErrNotMirrored) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v", name, err)
@@ -259,13 +258,64 @@ func TestCollisionsOfOCMirror(t *testing.T) {
 		"  additionalImages: [" + one + ", " + two + "]", "  additionalImages: [" + one + ", " + pinned + "]", "  additionalImages: [" + pinned + ", " + one + "]",
 		"  additionalImages: [" + one + "]\n  operators: [{catalog: 'two.example.com/a/b:1', full: true}]",
 	} {
-		_, err := source.ReadOCMirror(files{isc: imageSet(set)}, kept("a/b:1"), nil, "linux/amd64")
+		_, err := source.ReadOCMirror(files{isc: imageSet(set)}, kept("a/b:1"), source.Wanted{Platform: "linux/amd64"})
 		if !errors.Is(err, source.ErrCollision) || !strings.Contains(err.Error(), "one.example.com/a/b:1") || !strings.Contains(err.Error(), "two.example.com/a/b:1") {
 			t.Errorf("%s: %v", set, err)
 		}
 	}
 	both := "  additionalImages: [{name: 'one.example.com/a/b@" + sum("a").String() + "'}, {name: 'two.example.com/a/b@" + sum("a").String() + "'}]"
-	if found, err := source.ReadOCMirror(files{isc: imageSet(both)}, kept("a/b:sha256-"+sum("a").Encoded()), nil, pinset.Platform("linux/amd64")); err != nil || len(found.Images) != 2 {
+	if found, err := source.ReadOCMirror(files{isc: imageSet(both)}, kept("a/b:sha256-"+sum("a").Encoded()), source.Wanted{Platform: "linux/amd64"}); err != nil || len(found.Images) != 2 {
 		t.Errorf("one image under two names: %v", err)
+	}
+}
+
+// What `platforms` leave out was never mirrored; a bug was to ask for archives of earlier
+// runs.
+func TestPlatformsThatOCMirrorDrops(t *testing.T) {
+	catalog := files{
+		operators + sum("b").Encoded() + "/catalog-config/catalog.json": fbc("d"),
+	}
+	all, tags := releases("4.99.1-multi")
+	all = together(all, catalog)
+	tags["a/b:1"], tags["x/index:v1"] = sum("c"), sum("b")
+	const amd, arm = "platforms: [{os: linux, architecture: amd64}]", "platforms: [{os: linux, architecture: arm64}, {os: linux, architecture: s390x}]"
+	for set, want := range map[string]string{
+		"  additionalImages: [{name: 'quay.io/a/b:1', " + arm + "}]":                                         "mirror.additionalImages[0].platforms of " + isc + " has linux/arm64, linux/s390x",
+		"  additionalImages: [{name: 'quay.io/a/b:1', " + amd + "}]":                                         "",
+		"  additionalImages: [{name: 'quay.io/a/b:1'}, {name: 'docker://quay.io/a/b:1', " + arm + "}]":       "",
+		"  operators: [{catalog: 'quay.io/x/index:v1', full: true, " + arm + "}]":                            "mirror.operators[0].platforms of " + isc + " has linux/arm64, linux/s390x",
+		"  platform: {channels: [{name: stable-4.99, minVersion: 4.99.1, maxVersion: 4.99.1}], " + arm + "}": "mirror.platform.platforms of " + isc + " has linux/arm64, linux/s390x",
+	} {
+		all[isc] = imageSet(set)
+		found, err := source.ReadOCMirror(all, tags, source.Wanted{Platform: "linux/amd64"})
+		if err != nil {
+			t.Errorf("%s: %v", set, err)
+		}
+		for _, m := range slices.Concat(found.Images, found.Releases) {
+			if m.Dropped != want {
+				t.Errorf("%s: %s is dropped by %q", set, m, m.Dropped)
+			}
+		}
+	}
+}
+
+// Excluded images need not be there; patterns have no part of a path but their own.
+func TestExcludeOfOCMirror(t *testing.T) {
+	set := files{isc: imageSet("  additionalImages: [{name: 'quay.io/a/b:1'}, {name: 'quay.io/c/d@" + sum("e").String() + "'}, {name: 'quay.io/gone:1'}]")}
+	for _, c := range []struct{ exclude, want string }{
+		{"quay.io/gone", "quay.io/a/b:1 quay.io/c/d@" + sum("e").String()},
+		{"quay.io/gone:* quay.io/a/*", "quay.io/c/d@" + sum("e").String()},
+		{"gone quay.io/?/d@" + sum("e").String(), "quay.io/a/b:1"},
+		{"quay.io/*", "quay.io/a/b:1 quay.io/c/d@" + sum("e").String()},
+		{"quay.io/gone quay.io/d", "error"},
+	} {
+		found, err := source.ReadOCMirror(set, kept("a/b:1"), source.Wanted{Exclude: strings.Fields(c.exclude), Platform: "linux/amd64"})
+		var got []string
+		for _, m := range found.Images {
+			got = append(got, m.String())
+		}
+		if c.want == "error" && !errors.Is(err, source.ErrExclude) || c.want != "error" && (err != nil || strings.Join(got, " ") != c.want) {
+			t.Errorf("%s: %v, %q", c.exclude, err, got)
+		}
 	}
 }

@@ -32,6 +32,7 @@ type inputFlags struct {
 	archives   []string
 	ocMirror   []string
 	imageSet   string
+	exclude    []string
 	stored     []string
 	mirrors    []string
 	lock       string
@@ -56,6 +57,7 @@ func (f *inputFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.archives, "archive", nil, "archive of podman save or skopeo, in the format of OCI or Docker, likewise; FILE=NAME as with --oci")
 	flags.StringArrayVar(&f.ocMirror, "oc-mirror", nil, "archive, folder of archives, workspace or cache of oc-mirror v2, likewise")
 	flags.StringVar(&f.imageSet, "image-set-config", "", "ImageSetConfiguration, likewise: instead of that in --oc-mirror, or alone")
+	flags.StringArrayVar(&f.exclude, "oc-mirror-exclude", nil, "image to leave out of --oc-mirror: name, repository or pattern with * and ?; may be repeated")
 	flags.StringArrayVar(&f.stored, "containers-storage", nil, "image of podman's or CRI-O's store here, by its name there, likewise; [overlay@PATH]NAME names another store")
 	flags.StringArrayVar(&f.mirrors, "mirrors", nil, "file or folder of ImageDigestMirrorSets, ImageTagMirrorSets and ImageContentSourcePolicies, beside those of the file; may be repeated")
 	flags.StringVar(&f.lock, "lock", "", "lock of an earlier run, whose tags stay what they were (default: appliance.lock.json beside appliance.yaml, if it is there)")
@@ -195,8 +197,8 @@ func (f *inputFlags) sources() (all []builder.Source) {
 	for _, text := range f.archives {
 		all = append(all, builder.Source{Archives: localImages(text)})
 	}
-	if len(f.ocMirror) > 0 || f.imageSet != "" {
-		all = append(all, builder.Source{OCMirror: builder.OCMirrorSource{Paths: f.ocMirror, Config: f.imageSet}})
+	if len(f.ocMirror)+len(f.exclude) > 0 || f.imageSet != "" {
+		all = append(all, builder.Source{OCMirror: builder.OCMirrorSource{Paths: f.ocMirror, Config: f.imageSet, Exclude: f.exclude}})
 	}
 	for _, text := range f.stored {
 		all = append(all, builder.Source{ContainersStorage: storedImage(text)})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pinbox/pinbox/builder"
@@ -109,10 +112,14 @@ func TestOCMirrorCompanion(t *testing.T) {
 	}
 }
 
-// What cannot be known for sure is refused: a bug was to build an image under the name of
-// another, since oc-mirror keeps images without their hosts.
+// What cannot be known for sure, or cannot be run, is refused, with its cure. Bugs were to
+// build an image under the name of another, since oc-mirror keeps images without their
+// hosts, and to tell cures that were none.
 func TestOCMirrorThatLacksNames(t *testing.T) {
-	_, pins := fixtures.Samples(t)
+	registry, pins := fixtures.Samples(t)
+	good := layer(t, sample.File("a", "x"))
+	artifact := push(t, registry, mutate.ConfigMediaType(image(t, "amd64", good), "application/vnd.example.model"))
+	arm := push(t, registry, image(t, "arm64", good))
 	const isc = "isc_2026-11-21T02:04:52Z"
 	archive := func(files map[string]string, mirrored map[string]string) string {
 		m := sample.Mirror{Dir: t.TempDir()}
@@ -130,15 +137,32 @@ func TestOCMirrorThatLacksNames(t *testing.T) {
 	}
 	images := func(names ...string) string { return string(sample.ImageSet(names...)) }
 	collided := archive(map[string]string{isc: images("quay.example.com/site/app:1", "other.example.com/site/app:1")}, map[string]string{"site/app:1": pins.Mixed})
-	others := archive(map[string]string{isc: images("quay.example.com/site/app:1")}, map[string]string{"site/app:1": pins.Mixed})
+	others := archive(map[string]string{isc: images("quay.example.com/site/app:1", "quay.example.com/site/model:1", "quay.example.com/site/arm:1")},
+		map[string]string{"site/app:1": pins.Mixed, "site/model:1": artifact, "site/arm:1": arm})
+	list := archive(map[string]string{isc: images("quay.example.com/site/list:1") + "    platforms: [{os: linux, architecture: amd64}]\n"}, map[string]string{"site/list:1": pins.Index})
+	var index v1.IndexManifest
+	if err := json.Unmarshal(mustRead(t, filepath.Join(list, sample.Blob(pins.Index[strings.LastIndex(pins.Index, "sha256:"):]))), &index); err != nil {
+		t.Fatal(err)
+	}
+	for _, instance := range index.Manifests {
+		if instance.Platform.Architecture == "arm64" {
+			fixtures.Run(t, "rm", filepath.Join(list, sample.Blob(instance.Digest.String())))
+		}
+	}
 	for name, c := range map[string]struct {
 		args []string
 		code int
 		says []string
 	}{
-		"two hosts":        {[]string{"--oc-mirror", collided}, exitInput, []string{"quay.example.com/site/app:1 and other.example.com/site/app:1 as site/app:1", "targetRepo"}},
-		"one of two hosts": {[]string{"--oc-mirror", collided, "--image-set-config", write(t, "isc.yaml", sample.ImageSet("quay.example.com/site/app:1"))}, exitInput, []string{"quay.example.com/site/app:1 and other.example.com/site/app:1 as site/app:1", "targetTag"}},
-		"another host":     {[]string{"--oc-mirror", others, "--image-set-config", write(t, "isc.yaml", sample.ImageSet("other.example.com/site/app:1"))}, exitInput, []string{"other.example.com/site/app:1, which", "site/app:1 is quay.example.com/site/app:1"}},
+		"two hosts":                        {[]string{"--oc-mirror", collided}, exitInput, []string{"quay.example.com/site/app:1 and other.example.com/site/app:1 as site/app:1", "targetRepo"}},
+		"one of two hosts":                 {[]string{"--oc-mirror", collided, "--image-set-config", write(t, "isc.yaml", sample.ImageSet("quay.example.com/site/app:1"))}, exitInput, []string{"quay.example.com/site/app:1 and other.example.com/site/app:1 as site/app:1", "targetTag"}},
+		"another host":                     {[]string{"--oc-mirror", others, "--image-set-config", write(t, "isc.yaml", sample.ImageSet("other.example.com/site/app:1"))}, exitInput, []string{"other.example.com/site/app:1, which", "site/app:1 is quay.example.com/site/app:1"}},
+		"an artifact and another platform": {[]string{"--oc-mirror", others}, exitInput, []string{"site/model@", "site/arm@", "ocMirror.exclude"}},
+		"an artifact, excluded":            {[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/site/model:*"}, exitInput, []string{"site/arm@", "--oc-mirror-exclude"}},
+		"both excluded":                    {[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/site/model", "--oc-mirror-exclude", "quay.example.com/site/arm@" + arm[strings.LastIndex(arm, "sha256:"):]}, exitOK, []string{"1 image "}},
+		"a pattern of nothing":             {[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/model"}, exitInput, []string{`exclude pattern "quay.example.com/model"`}},
+		"a pattern that is none":           {[]string{"--oc-mirror", others, "--oc-mirror-exclude", "["}, exitInput, []string{`exclude pattern "["`}},
+		"an instance that was dropped":     {[]string{"--oc-mirror", list, "--platform", "linux/arm64"}, exitInput, []string{"mirror.additionalImages[0].platforms of " + isc + " has linux/amd64", "--platform"}},
 	} {
 		code, stdout, stderr := pinbox(t.Context(), append([]string{"plan"}, c.args...)...)
 		if code != c.code || slices.ContainsFunc(c.says, func(s string) bool { return !strings.Contains(stdout+stderr, s) }) {
