@@ -136,7 +136,14 @@ func TestWorkspaceWithoutImages(t *testing.T) {
 	}
 	o := options(t, nil)
 	o.Appliance.Spec.Mirrors = slices.Concat(digestMirrors(t, nowhere, registry.Host, "NeverContactSource"), mirrors(t, "ImageTagMirrorSet", "imageTagMirrors", nowhere, registry.Host, "NeverContactSource"))
-	for _, path := range []string{m.Dir, filepath.Join(m.Dir, "working-dir")} {
+	charts := sample.Mirror{Dir: t.TempDir()} // a bug was to leave out their images
+	if err := errors.Join(
+		charts.Write("working-dir/isc_pinned_2026-11-21T02:04:52Z.yaml", append(sample.ImageSet(nowhere+"/sample/app:1.2"), "  helm: {local: [{name: x}]}\n"...)),
+		charts.Write("working-dir/dry-run/mapping.txt", fmt.Appendf(nil, "docker://%[1]s/sample/app:1.2=docker://%[2]s/m/sample/app:1.2\ndocker://%[1]s/sample/pause@sha256:%[3]s=docker://%[2]s/m/sample/pause:sha256-%[3]s\n", nowhere, registry.Host, digestOf(pins.Pause))),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{m.Dir, filepath.Join(m.Dir, "working-dir"), charts.Dir} {
 		o.Appliance.Spec.Sources = []builder.Source{{OCMirror: builder.OCMirrorSource{Paths: []string{path}}}}
 		lock, _, err := builder.Plan(t.Context(), o)
 		if err != nil || len(lock.Images) != 2 || lock.ByTag()[nowhere+"/sample/app:1.2"].Digest.Encoded() != digestOf(pins.Mixed) {

@@ -19,9 +19,9 @@ import (
 
 // OCMirrorSource is what oc-mirror v2 has left.
 type OCMirrorSource struct {
-	// Paths are archives (mirror_000001.tar), folders of them, workspaces, and
-	// folders of its cache. Archives that have only what is new need the earlier ones
-	// beside them. Without paths the images come from registries.
+	// Paths are archives (mirror_000001.tar), folders of them, workspaces, folders of
+	// its cache, and mapping.txt of a dry run. Archives that have only what is new need
+	// the earlier ones beside them. Without paths the images come from registries.
 	Paths []string `yaml:"paths,omitempty"`
 	// Stores are folders of earlier stores that have what the archives have not: of
 	// podman, of CRI-O, or a mounted one of pinbox.
@@ -214,7 +214,13 @@ func openMirror(ctx context.Context, paths []string) (_ *storage.Tree, warnings 
 		}
 	}()
 	archives := map[string][]string{} // by their folders: the parts of one run each
-	for _, path := range paths {
+	for i, path := range paths {
+		if filepath.Base(path) == source.MappingFile {
+			if err := tree.AddFolder(ctx, path, fmt.Sprintf("%s%d/%s", source.MappingDir, i, source.MappingFile)); err != nil {
+				return nil, nil, err
+			}
+			continue
+		}
 		tars, err := listArchives(path)
 		if err != nil {
 			return nil, nil, err

@@ -14,6 +14,8 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // operators finds the images of catalogs: what bundles name, and the catalog
@@ -49,10 +51,7 @@ func (r *workspace) catalog(c Catalog, dropped string) error {
 	if err := img.Stored.Validate(); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrOCMirror, folder, err)
 	}
-	switch {
-	case img.Repository == "":
-		r.warn("catalog %s: its image is left out, as nothing tells its name in a registry", c.Catalog)
-	case img.wanted:
+	if img.wanted {
 		img.Dropped = dropped
 		r.take(img.Mirrored)
 	}
@@ -73,31 +72,37 @@ func (r *workspace) catalog(c Catalog, dropped string) error {
 	return nil
 }
 
-// catalogImage is a catalog in a registry, and whether its image is wanted with its
-// bundles.
+// catalogImage is a catalog, and whether its image is wanted with its bundles.
 type catalogImage struct {
 	Mirrored
 	wanted bool
 }
 
 // catalogImage finds a catalog as it was before oc-mirror took packages out of it,
-// and its folder in the workspace. It has no name if it came from a folder.
+// and its folder in the workspace.
 func (r *workspace) catalogImage(c Catalog) (img catalogImage, folder string, err error) {
-	base := path.Base(catalogName(c.Catalog))
-	if !strings.HasPrefix(c.Catalog, "oci:") {
-		ref, tag, err := parseMirrored(c.Catalog, r.set.origin)
-		if err != nil {
-			return img, "", err
+	base := path.Base(bareName(c.Catalog))
+	var ref pinset.Reference
+	tag, named := base+":latest", false
+	if strings.HasPrefix(c.Catalog, "oci:") {
+		tag = retarget(tag, c.TargetCatalog, c.TargetTag)
+		if ref, named = r.origin(tag); !named {
+			err = r.unnamed(tag)
 		}
-		base = path.Base(ref.Repository)
-		kept := retarget(tag, c.TargetCatalog, c.TargetTag)
-		if img.Mirrored, img.wanted, err = r.claim(c.Catalog, ref, kept); err != nil {
-			return img, "", err
-		}
-		img.Reference, img.Stored = ref, cmp.Or(ref.Digest, r.tags[kept])
-		if ref.Digest != "" { // as oc-mirror pins it, with the tag beside it
-			img.Tag = cmp.Or(ref.Tag, c.TargetTag)
-		}
+	} else if ref, tag, err = parseMirrored(c.Catalog, r.set.origin); err == nil {
+		tag, named = retarget(tag, c.TargetCatalog, c.TargetTag), true
+	}
+	if named {
+		img.Mirrored, img.wanted, err = r.claim(c.Catalog, ref, tag)
+	}
+	if err != nil {
+		return img, "", err
+	}
+	if ref.Digest != "" { // as oc-mirror pins it, with the tag beside it
+		img.Tag = cmp.Or(ref.Tag, c.TargetTag)
+	}
+	if img.Stored = pinned(c.Catalog); img.Stored == "" {
+		img.Stored = r.tags[tag]
 	}
 	dir := workingDir + "operator-catalogs/" + base + "/"
 	if img.Stored != "" {
@@ -117,9 +122,9 @@ func (r *workspace) catalogImage(c Catalog) (img catalogImage, folder string, er
 	return img, dir + folders[0] + "/", nil
 }
 
-// catalogName is a catalog without its transport, digest and tag; that of a folder has
-// no tag: ParseRef in internal/pkg/image of oc-mirror.
-func catalogName(text string) string {
+// bareName is a name without its transport, digest and tag; that of a folder has no tag:
+// ParseRef in internal/pkg/image of oc-mirror.
+func bareName(text string) string {
 	transport, name, ok := strings.Cut(text, "://")
 	if !ok {
 		transport, name = "docker", text
@@ -131,12 +136,22 @@ func catalogName(text string) string {
 	return name
 }
 
+// pinned is the digest in a name, "" if there is no valid one.
+func pinned(name string) digest.Digest {
+	_, text, _ := strings.Cut(name, "@")
+	d, err := digest.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return d
+}
+
 // filtered finds what oc-mirror has made of a catalog for these packages. It names
 // the folder by a sum of what was asked for, with the catalog's digest or, before
 // that, as it was written: digestOfFilter in internal/pkg/operator there.
 func (r *workspace) filtered(c Catalog, folder string) (string, error) {
 	hex := path.Base(folder)
-	for _, catalog := range []string{catalogName(c.Catalog) + "@sha256:" + hex, c.Catalog} {
+	for _, catalog := range []string{bareName(c.Catalog) + "@sha256:" + hex, c.Catalog} {
 		c.Catalog = catalog
 		text, err := json.Marshal(c)
 		if err != nil {

@@ -164,17 +164,6 @@ func (s *ImageSet) Images() (names []Named, err error) {
 	return names, errors.Join(errs...)
 }
 
-// unmirrored names what oc-mirror makes beside images that others have.
-func (s *ImageSet) unmirrored() (fields []string) {
-	if s.Mirror.Platform.Graph {
-		fields = append(fields, "mirror.platform.graph")
-	}
-	if s.Mirror.Platform.KubeVirtContainer {
-		fields = append(fields, "mirror.platform.kubeVirtContainer")
-	}
-	return fields
-}
-
 // Beyond lists what a set asks for and a newer one does not.
 func (s *ImageSet) Beyond(newer *ImageSet) (more []string) {
 	if has := func(s *ImageSet) bool { return len(s.Mirror.Platform.Channels) > 0 || s.Mirror.Platform.Release != "" }; has(s) && !has(newer) {
@@ -213,6 +202,31 @@ func (s *ImageSet) Elsewhere() (fields []string) {
 		}
 	}
 	return fields
+}
+
+// chartPlatforms are those that all charts ask for together; none if any asks for all.
+func (s *ImageSet) chartPlatforms() (all []platform) {
+	type chart struct{ Platforms []platform }
+	charts := make([]chart, len(s.Mirror.Helm.Local))
+	for i, node := range s.Mirror.Helm.Local {
+		if node.Decode(&charts[i]) != nil {
+			return nil
+		}
+	}
+	for _, node := range s.Mirror.Helm.Repositories {
+		var repository struct{ Charts []chart }
+		if node.Decode(&repository) != nil || len(repository.Charts) == 0 {
+			return nil
+		}
+		charts = append(charts, repository.Charts...)
+	}
+	for _, c := range charts {
+		if len(c.Platforms) == 0 {
+			return nil
+		}
+		all = append(all, c.Platforms...)
+	}
+	return all
 }
 
 func (s *ImageSet) charts() bool { return len(s.Mirror.Helm.Repositories)+len(s.Mirror.Helm.Local) > 0 }

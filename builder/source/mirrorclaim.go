@@ -80,6 +80,11 @@ func (r *workspace) collisions() error {
 		for _, c := range r.claimed[tag] {
 			names = append(names, c.Reference)
 		}
+		for _, n := range r.origins.logged[tag] { // of a chart, for one
+			if ref, err := pinset.ParseReference(n); err == nil {
+				names = append(names, ref)
+			}
+		}
 		for _, c := range r.claimed[tag] {
 			same := func(other pinset.Reference) bool { return other.Repository == c.Repository }
 			other := slices.IndexFunc(names, func(n pinset.Reference) bool { return !same(n) })

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
@@ -18,8 +20,13 @@ import (
 // origins tell the names that images had before they were mirrored. A place that
 // several names lead to has none.
 type origins struct {
-	// mapping has names by what they became in a mirror, without its host.
-	mapping map[string][]string
+	// mapping has names by what they became in a mirror, without its host; cached and
+	// logged by what they became in the cache of oc-mirror.
+	mapping, cached, logged map[string][]string
+	// failed are tags that the newest run could not copy, and complete says that logged has
+	// all that it was to copy.
+	failed   []string
+	complete bool
 	// sources are repositories or parts of them, likewise.
 	sources map[string][]string
 	// shift is how many parts of a path the mirror has put before those.
@@ -34,7 +41,7 @@ type origins struct {
 
 // readOrigins collects names from all files that oc-mirror keeps for itself.
 func (r *workspace) readOrigins() error {
-	r.origins = origins{mapping: map[string][]string{}, sources: map[string][]string{}, releases: map[digest.Digest]string{}, tagged: map[string]digest.Digest{}}
+	r.origins = origins{mapping: map[string][]string{}, cached: map[string][]string{}, logged: map[string][]string{}, sources: map[string][]string{}, releases: map[digest.Digest]string{}, tagged: map[string]digest.Digest{}}
 	for _, name := range r.names {
 		below, ok := strings.CutPrefix(name, workingDir)
 		if !ok {
@@ -42,8 +49,10 @@ func (r *workspace) readOrigins() error {
 		}
 		var read func(name string, content []byte) error
 		switch dir, base := path.Split(below); {
-		case dir == "dry-run/" && base == "mapping.txt":
+		case strings.HasPrefix(dir, MappingDir[len(workingDir):]) && base == MappingFile:
 			read = r.origins.readMapping
+		case dir == "logs/" && strings.HasPrefix(base, "oc-mirror-"):
+			read = r.origins.readLog // the newest is the last
 		case dir == "cluster-resources/" && strings.HasPrefix(base, "idms-"), dir == "cluster-resources/" && strings.HasPrefix(base, "itms-"):
 			read = r.origins.readMirrors
 		case dir == "signatures/":
@@ -54,10 +63,10 @@ func (r *workspace) readOrigins() error {
 			continue
 		}
 		content, err := r.files.ReadFile(name)
-		if err != nil {
-			return err
+		if err == nil {
+			err = read(name, content)
 		}
-		if err := read(name, content); err != nil { // the names may stand elsewhere too
+		if err != nil { // the names may stand elsewhere too
 			r.warn("%s tells no names: %v", name, err)
 		}
 	}
@@ -70,22 +79,77 @@ func (r *workspace) readOrigins() error {
 	return err
 }
 
+// MappingFile is what a dry run writes, and MappingDir where to.
+const (
+	MappingFile = "mapping.txt"
+	MappingDir  = workingDir + "dry-run/"
+)
+
 // readMapping reads lines of docker://SOURCE=docker://MIRROR. Those of disk to
 // mirror come from the cache of oc-mirror, and those of folders from none: they have
-// no names.
-func (o origins) readMapping(_ string, content []byte) error {
+// no names. Nor do instances of a list, which are there by their digests.
+func (o *origins) readMapping(_ string, content []byte) error {
 	scanner := bufio.NewScanner(bytes.NewReader(content))
 	for scanner.Scan() {
 		from, to, _ := strings.Cut(scanner.Text(), "=docker://")
-		if strings.HasPrefix(from, "docker://"+cachePrefix) {
+		name, _, ok := recorded(from)
+		host, tag, _ := strings.Cut(to, "/")
+		if !ok || strings.HasPrefix(from, "docker://"+cachePrefix) || strings.Contains(tag, "@") {
 			continue
 		}
-		if _, _, err := parseMirrored(from, ""); err == nil {
-			_, tag, _ := strings.Cut(to, "/")
-			note(o.mapping, tag, strings.TrimPrefix(from, "docker://"))
+		if host+"/" == cachePrefix {
+			note(o.cached, tag, name)
+		} else {
+			note(o.mapping, tag, name)
 		}
 	}
 	return scanner.Err()
+}
+
+var (
+	// Lines of a run whose output is no terminal: logImageSuccess and logImageError in
+	// internal/pkg/batch of oc-mirror.
+	logCopied = regexp.MustCompile(`(Success copying|Failed to copy \S+) (\S+)`)
+	// Worker there, on a terminal as well.
+	logToCopy = regexp.MustCompile(`images to copy (\d+)`)
+)
+
+// readLog reads what a run was to copy, instead of what an earlier one was.
+func (o *origins) readLog(_ string, content []byte) error {
+	clear(o.logged)
+	o.failed = nil
+	copied := logCopied.FindAllSubmatch(content, -1)
+	for _, line := range copied {
+		name, tag, ok := recorded(string(line[2]))
+		if !ok {
+			continue
+		}
+		if strings.HasPrefix(string(line[1]), "Failed") {
+			o.failed = append(o.failed, tag)
+		}
+		note(o.logged, tag, name)
+		if _, d, ok := strings.Cut(name, "@"); ok {
+			note(o.logged, d, name)
+		}
+	}
+	all := logToCopy.FindSubmatch(content)
+	o.complete = all != nil && string(all[1]) == strconv.Itoa(len(copied)) && len(copied) > 0
+	return nil
+}
+
+// recorded reads the name of an image that was copied, and gives the tag under which it
+// is kept. Without a registry it came from docker.io: the transport of docker in
+// containers/image knows no other.
+func recorded(text string) (name, tag string, ok bool) {
+	text = strings.TrimPrefix(text, "docker://")
+	ref, _, err := pinset.Expand(text)
+	if err != nil || strings.Contains(text, "://") {
+		return "", "", false
+	}
+	if ref.Digest != "" {
+		ref.Tag = "" // as in a mapping
+	}
+	return ref.String(), keptTag(text, ref.Digest), true
 }
 
 func note(names map[string][]string, at, name string) {
@@ -171,27 +235,37 @@ func cutParts(path string, n int) (string, bool) {
 	return strings.Join(parts[n:], "/"), true
 }
 
-// at finds the one name of a place.
-func (o origins) at(names map[string][]string, place string) (name string, ok bool) {
-	for mirror, all := range names {
-		if below, _ := cutParts(mirror, o.shift); below != place {
-			continue
+// at finds the names of a place.
+func (o origins) at(names map[string][]string, place string) (all []string) {
+	for mirror, more := range names {
+		if below, _ := cutParts(mirror, o.shift); below == place {
+			all = append(all, more...)
 		}
-		if name != "" || len(all) > 1 {
-			return "", false
-		}
-		name = all[0]
 	}
-	return name, name != ""
+	return all
 }
 
-// mapped finds the name of an image by its tag, as a dry run tells it.
-func (o origins) mapped(tag string) (pinset.Reference, bool) {
-	name, ok := o.at(o.mapping, tag)
+// only is the one name of a place.
+func only(names []string) (name string, ok bool) {
+	slices.Sort(names)
+	if names = slices.Compact(names); len(names) != 1 {
+		return "", false
+	}
+	return names[0], true
+}
+
+// mapped finds the name of an image by its tag or, if a log has no such tag, by its
+// digest: as a dry run or the newest run tells it.
+func (o origins) mapped(tag string, stored digest.Digest) (pinset.Reference, bool) {
+	names := slices.Concat(o.at(o.mapping, tag), o.cached[tag], o.logged[tag])
+	if len(names) == 0 {
+		names = slices.Clone(o.logged[stored.String()])
+	}
+	name, ok := only(names)
 	if !ok {
 		return pinset.Reference{}, false
 	}
-	ref, _, err := parseMirrored(name, "")
+	ref, err := pinset.ParseReference(name)
 	return ref, err == nil
 }
 
@@ -204,7 +278,7 @@ func (o origins) mirrored(tag string) (pinset.Reference, bool) {
 		name = "@sha256:" + hex
 	}
 	for part, rest := repository, ""; part != "."; part, rest = path.Dir(part), path.Join(path.Base(part), rest) {
-		if source, ok := o.at(o.sources, part); ok {
+		if source, ok := only(o.at(o.sources, part)); ok {
 			ref, err := pinset.ParseReference(path.Join(source, rest) + name)
 			return ref, err == nil
 		}

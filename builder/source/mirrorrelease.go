@@ -10,8 +10,6 @@ import (
 
 	"github.com/coreos/go-semver/semver"
 	"github.com/opencontainers/go-digest"
-
-	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // held is a release of which oc-mirror keeps the manifests.
@@ -164,10 +162,12 @@ func (r *workspace) nameOf(h held) (Mirrored, error) {
 		m.Dropped = r.dropped("mirror.platform.platforms", r.set.Mirror.Platform.Platforms)
 	}
 	m.Repository = cmp.Or(r.origins.release, r.origins.releases[h.digest])
-	for _, find := range []func(string) (pinset.Reference, bool){r.origins.mapped, r.origins.mirrored} {
-		if ref, ok := find(releaseImages + ":" + h.tag); ok && m.Repository == "" {
-			m.Repository = ref.Repository
-		}
+	place := releaseImages + ":" + h.tag
+	if ref, ok := r.origins.mapped(place, h.digest); ok && m.Repository == "" {
+		m.Repository = ref.Repository
+	}
+	if ref, ok := r.origins.mirrored(place); ok && m.Repository == "" {
+		m.Repository = ref.Repository
 	}
 	if m.Repository == "" {
 		return m, fmt.Errorf("%w: nothing tells the name of the release %s: neither a signature nor the graph, a mapping or a mirror set", ErrOCMirror, cmp.Or(h.tag, h.digest.String()))

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
@@ -74,10 +72,10 @@ type Wanted struct {
 // registry's tree in an archive has neither. tags are those of that tree,
 // "repository:tag" without the host; none if there are no images.
 func ReadOCMirror(files Files, tags map[string]digest.Digest, w Wanted) (OCMirror, error) {
-	r := workspace{files: files, names: files.Names(), tags: tags, set: w.Config, exclude: w.Exclude, excluding: map[string]bool{}, claimed: map[string][]claim{}}
+	r := workspace{files: files, names: files.Names(), tags: tags, set: w.Config, given: w.Config != nil, exclude: w.Exclude, excluding: map[string]bool{}, claimed: map[string][]claim{}}
 	r.os, r.arch, _ = w.Platform.Split()
 	var err error
-	for _, step := range []func() error{r.readSet, r.readOrigins, r.releases, r.additional, r.operators, r.others, r.excluded} {
+	for _, step := range []func() error{r.readSet, r.readOrigins, r.releases, r.additional, r.operators, r.others, r.excluded, r.named} {
 		if err = step(); err != nil {
 			break
 		}
@@ -96,8 +94,9 @@ type workspace struct {
 	files Files
 	names []string
 	tags  map[string]digest.Digest
-	// set is nil if nothing tells what oc-mirror was asked for.
+	// set is nil if nothing tells what oc-mirror was asked for; given if the user names it.
 	set     *ImageSet
+	given   bool
 	os      string
 	arch    string
 	origins origins
@@ -106,7 +105,9 @@ type workspace struct {
 	// exclude patterns, and those that have matched.
 	exclude   []string
 	excluding map[string]bool
-	found     OCMirror
+	// nameless are the tags of images that were asked for, and have no name.
+	nameless []string
+	found    OCMirror
 }
 
 func (r *workspace) warn(format string, args ...any) {
@@ -143,9 +144,6 @@ func (r *workspace) readSet() error {
 			return err
 		}
 	}
-	for _, field := range r.set.unmirrored() {
-		r.warn("%s: what %s asks for is left out: name the images as additional ones", r.set.origin, field)
-	}
 	return nil
 }
 
@@ -160,15 +158,24 @@ func parseMirrored(text, origin string) (ref pinset.Reference, tag string, err e
 	if err != nil {
 		return ref, "", fmt.Errorf("%s: %w", origin, err)
 	}
+	return ref, keptTag(text, ref.Digest), nil
+}
+
+// keptTag is the tag of an image by its name as it is written: docker.io/nginx is no
+// library/nginx there.
+func keptTag(text string, d digest.Digest) string {
 	name, _, _ := strings.Cut(text, "@")
-	_, path, _ := strings.Cut(name, "/") // as it is written: docker.io/nginx is no library/nginx there
+	_, path, ok := strings.Cut(name, "/")
+	if !ok {
+		path = name
+	}
 	switch {
 	case strings.Contains(path, ":"):
-		return ref, path, nil
-	case ref.Digest != "":
-		return ref, path + ":" + strings.Replace(ref.Digest.String(), ":", "-", 1), nil
+		return path
+	case d != "":
+		return path + ":" + strings.Replace(d.String(), ":", "-", 1)
 	}
-	return ref, path + ":latest", nil
+	return path + ":latest"
 }
 
 func (r *workspace) additional() error {
@@ -178,7 +185,8 @@ func (r *workspace) additional() error {
 	var errs []error
 	for i, img := range r.set.Mirror.AdditionalImages {
 		if strings.HasPrefix(img.Name, "oci:") {
-			r.warn("%s: %s is left out: take the folder by itself, as an oci source", r.set.origin, img.Name)
+			folder := strings.TrimPrefix(bareName(img.Name), "/")
+			errs = append(errs, r.unnamed(retarget(folder+":latest", img.TargetRepo, img.TargetTag)))
 			continue
 		}
 		ref, tag, err := parseMirrored(img.Name, fmt.Sprintf("%s: mirror.additionalImages[%d]", r.set.origin, i))
@@ -228,44 +236,4 @@ func (r *workspace) dropped(field string, platforms []platform) string {
 func retarget(stored, repository, tag string) string {
 	r, t, _ := strings.Cut(stored, ":")
 	return cmp.Or(repository, r) + ":" + cmp.Or(tag, t)
-}
-
-// ownTags are signatures and the like, and catalogs that oc-mirror has built.
-var ownTags = regexp.MustCompile(`:(?:sha256-[0-9a-f]{64}\.\w+|[0-9a-f]{32})$`)
-
-// others are images that only their origins name: those of charts, by the mapping of a
-// dry run, and all where no configuration tells what was wanted.
-func (r *workspace) others() error {
-	if r.set != nil && !r.set.charts() {
-		return nil
-	}
-	unnamed := 0
-	for _, tag := range slices.Sorted(maps.Keys(r.tags)) {
-		repository, _, _ := strings.Cut(tag, ":")
-		if len(r.claimed[tag]) > 0 || ownTags.MatchString(tag) || slices.Contains([]string{releaseImages, releaseParts, graphImage}, repository) {
-			continue
-		}
-		ref, ok := r.origins.mapped(tag)
-		if !ok && r.set == nil { // a mirror set does not tell what a run asked for
-			ref, ok = r.origins.mirrored(tag)
-		}
-		if !ok {
-			unnamed++
-			continue
-		}
-		m, wanted, err := r.claim(ref.String(), ref, tag)
-		if err != nil {
-			return err
-		}
-		if wanted {
-			r.take(m)
-		}
-	}
-	switch {
-	case r.set != nil && len(r.origins.mapping) == 0:
-		r.warn("%s asks for charts, and no mapping of a dry run tells their images: they are left out", r.set.origin)
-	case unnamed > 0:
-		r.warn("%d images that oc-mirror has kept are left out: nothing tells their names for sure", unnamed)
-	}
-	return nil
 }

@@ -87,12 +87,33 @@ const cluster = "working-dir/cluster-resources/itms-oc-mirror.yaml"
 func letters(images []source.Mirrored) string {
 	var all []string
 	for _, m := range images {
-		all = append(all, m.String()+"="+m.Stored.Encoded()[:1])
+		_, hex, _ := strings.Cut(m.Stored.String(), ":")
+		all = append(all, m.String()+"="+hex[:min(1, len(hex))])
 	}
 	return strings.Join(all, " ")
 }
 
+// runLog is what oc-mirror logs of a run that has copied these.
+func runLog(names ...string) string {
+	text := fmt.Sprintf("2026/11/21 02:04:50 \x1b[1;94m [INFO] \x1b[0m  : 📌 images to copy %d \n", len(names))
+	for _, n := range names {
+		text += "2026/11/21 02:04:51 \x1b[1;94m [INFO] \x1b[0m  : Success copying " + n + " ➡️ cache\n"
+	}
+	return text
+}
+
 func TestNamesOfOCMirror(t *testing.T) {
+	const mapping = "working-dir/dry-run/mapping.txt"
+	// An older configuration may want what the newest run did not copy.
+	older, err := source.ParseImageSet("older.yaml", []byte(imageSet("  helm: {local: [{name: x}]}")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = source.ReadOCMirror(files{"working-dir/logs/oc-mirror-20261121_020450.log": runLog("docker://quay.io/chart/c:2")}, kept("chart/c:1", "chart/c:2"), source.Wanted{Config: older, Platform: "linux/amd64"})
+	if !errors.Is(err, source.ErrUnnamed) || !strings.HasSuffix(err.Error(), ": chart/c:1") {
+		t.Errorf("an older configuration: %v", err)
+	}
+	charts := files{isc: imageSet("  additionalImages: [{name: 'quay.io/a/b:1'}]\n  helm: {local: [{name: x}]}")}
 	for name, c := range map[string]struct {
 		files files
 		tags  map[string]godigest.Digest
@@ -103,19 +124,44 @@ func TestNamesOfOCMirror(t *testing.T) {
 		"with another place":      {files{isc: imageSet("  additionalImages: [{name: 'quay.io/a/b:1', targetRepo: x/y, targetTag: z}]")}, kept("x/y:z"), "quay.io/a/b:1=a"},
 		"but for what is blocked": {files{isc: imageSet("  additionalImages: [{name: 'docker://quay.io/a/b:1'}, {name: 'quay.io/c/d:1'}]\n  blockedImages: [{name: ^quay.io/a/}]")}, kept("c/d:1"), "quay.io/c/d:1=a"},
 		"blocked by its place":    {files{isc: imageSet("  additionalImages: [{name: 'quay.io/a/b:1'}, {name: 'quay.io/c/d:1'}]\n  blockedImages: [{name: '^localhost:55000/a/'}]")}, kept("c/d:1"), "quay.io/c/d:1=a"},
-		"an image of a folder":    {files{isc: imageSet("  additionalImages: [{name: 'oci:///x'}, {name: 'quay.io/c/d:1'}]")}, kept("c/d:1"), "quay.io/c/d:1=a"},
+		"an image of a folder, by a mapping": {files{isc: imageSet("  additionalImages: [{name: 'oci:///srv/x'}, {name: 'quay.io/c/d:1'}]"), mapping: "docker://quay.io/x:1=docker://localhost:55000/srv/x:latest\n"},
+			kept("c/d:1", "srv/x:latest"), "quay.io/x:1=b quay.io/c/d:1=a"},
 		"the newest run's": {files{
 			isc: imageSet("  additionalImages: [{name: 'quay.io/a/b:1'}]"), "working-dir/isc_pinned_2026-11-22T00:00:00Z.yaml": imageSet("  additionalImages: [{name: 'quay.io/a/b:2'}]"),
 		}, kept("a/b:1", "a/b:2"), "quay.io/a/b:2=b"},
 		"by mirror sets":                       {files{cluster: itms("quay.io/team/x", "reg:5000/p/q/x", "example.com/tools", "reg:5000/p/q/tools")}, kept("tools/t:1", "x/y/z:2", "x:3"), "example.com/tools/t:1=a quay.io/team/x/y/z:2=b quay.io/team/x:3=c"},
 		"not by the end of another path":       {files{cluster: itms("wrong.example.com/a/tools", "reg/mirror/a/tools", "example.com/tools", "reg/mirror/tools")}, kept("tools/t:1", "a/tools/t:1"), "wrong.example.com/a/tools/t:1=b example.com/tools/t:1=a"},
-		"not where two hosts became one place": {files{cluster: itms("one.example.com/tools", "reg/m/tools", "two.example.com/tools", "reg/m/tools", "x.example.com/x", "reg/m/x")}, kept("tools/t:1", "x/y:1"), "x.example.com/x/y:1=b"},
-		"by a mapping":                         {files{"working-dir/dry-run/mapping.txt": "docker://quay.io/a/b:1=docker://localhost:55000/a/b:1\ndocker://localhost:55000/c/d:1=docker://reg/c/d:1\noci:///x=docker://localhost:55000/x:1\n"}, kept("a/b:1", "c/d:1"), "quay.io/a/b:1=a"},
-		"of charts, by a mapping alone": {files{isc: imageSet("  additionalImages: [{name: 'quay.io/a/b:1'}]\n  helm: {local: [{name: x}]}"),
-			"working-dir/dry-run/mapping.txt": "docker://quay.io/chart/c:1=docker://localhost:55000/chart/c:1\n", cluster: itms("quay.io/old", "reg/old")},
-			kept("a/b:1", "chart/c:1", "old/o:1"), "quay.io/a/b:1=a quay.io/chart/c:1=b"},
+		"not where two hosts became one place": {files{cluster: itms("one.example.com/tools", "reg/m/tools", "two.example.com/tools", "reg/m/tools", "x.example.com/x", "reg/m/x")}, kept("tools/t:1", "x/y:1"), "error: tools/t:1"},
+		"by a mapping":                         {files{mapping: "docker://quay.io/a/b:1=docker://localhost:55000/a/b:1\ndocker://localhost:55000/c/d:1=docker://reg/c/d:1\noci:///x=docker://localhost:55000/x:1\n"}, kept("a/b:1"), "quay.io/a/b:1=a"},
+		"but not of what was in the cache":     {files{mapping: "docker://localhost:55000/c/d:1=docker://reg/c/d:1\noci:///x=docker://localhost:55000/x:1\n"}, kept("c/d:1", "x:1"), "error: c/d:1, x:1"},
+		"of charts, by a mapping":              {together(charts, files{mapping: "docker://quay.io/chart/c:1=docker://localhost:55000/chart/c:1\n"}), kept("a/b:1", "chart/c:1"), "quay.io/a/b:1=a quay.io/chart/c:1=b"},
+		"of Docker Hub's charts":               {together(charts, files{mapping: "docker://nginx:1=docker://localhost:55000/nginx:1\n"}), kept("a/b:1", "nginx:1"), "quay.io/a/b:1=a docker.io/library/nginx:1=b"},
+		"of charts, not by mirror sets, which do not tell what a run was asked for": {together(charts, files{cluster: itms("quay.io/chart", "reg/chart")}), kept("a/b:1", "chart/c:1", "chart/d:1"), "error: chart/c:1, chart/d:1"},
+		// Of a workspace, whose images a mirror has. A bug was to leave them out.
+		"of charts, by a mapping alone": {together(charts, files{mapping: "docker://quay.io/a/b:1=docker://reg/m/a/b:1\ndocker://quay.io/ocp@" + sum("f").String() + "=docker://reg/m/openshift/release:4.99.1-x86_64-x\n" +
+			"docker://quay.io/chart/c:1=docker://reg/m/chart/c:1\ndocker://quay.io/chart/c@" + sum("e").String() + "=docker://reg/m/chart/c@" + sum("e").String() + "\n"}), nil, "quay.io/a/b:1= quay.io/chart/c:1="},
+		"of charts, by nothing": {charts, nil, "error: mirror.helm"},
+		// A bug was to leave them out, although the log names them.
+		"of charts, by the log of the run": {together(charts, files{
+			"working-dir/logs/oc-mirror-20261120_020450.log": runLog("docker://quay.io/chart/c:0", "docker://other.example.com/chart/c:1"), // an earlier run's
+			"working-dir/logs/oc-mirror-20261121_020450.log": runLog("quay.io/a/b:1", "docker://quay.io/chart/c:1", "docker://redis:7@"+sum("d").String()),
+		}), kept("a/b:1", "chart/c:0", "chart/c:1", "redis:7"), "quay.io/a/b:1=a quay.io/chart/c:1=c docker.io/library/redis@" + sum("d").String() + "=d"},
+		"of charts, by a log that has not all": {together(charts, files{"working-dir/logs/oc-mirror-20261121_020450.log": "images to copy 3 \n" + runLog("docker://quay.io/chart/c:1")}),
+			kept("a/b:1", "chart/c:1", "chart/d:1"), "error: chart/d:1"},
+		"of charts, by a log of failures": {together(charts, files{"working-dir/logs/oc-mirror-20261121_020450.log": strings.Replace(runLog("quay.io/a/b:1", "docker://quay.io/chart/c:1"), "Success copying d", "Failed to copy %!s(v2alpha1.ImageType=9) d", 1)}),
+			kept("a/b:1"), "error: there is no chart/c:1"},
+		"of charts, not of two names":  {together(charts, files{mapping: "docker://quay.io/chart/c:1=docker://localhost:55000/chart/c:1\ndocker://other.example.com/chart/c:1=docker://localhost:55000/chart/c:1\n"}), kept("a/b:1", "chart/c:1"), "error: chart/c:1"},
+		"of the graph, which has none": {files{isc: imageSet("  platform: {graph: true}\n  additionalImages: [{name: 'quay.io/a/b:1'}]")}, kept("a/b:1", "openshift/graph-image:latest"), "error: openshift/graph-image:latest"},
+		"of KubeVirt, by the digest in a log": {files{isc: imageSet("  platform: {kubeVirtContainer: true}\n  additionalImages: [{name: 'quay.io/a/b:1'}]"), "working-dir/logs/oc-mirror-20261121_020450.log": runLog("quay.io/ocp@" + sum("b").String())},
+			kept("a/b:1", "openshift/release:4.99.1-x86_64-kube-virt-container", "openshift/release:4.99.1-x86_64-x"), "quay.io/a/b:1=a quay.io/ocp@" + sum("b").String() + "=b"},
 	} {
 		found, err := source.ReadOCMirror(c.files, c.tags, source.Wanted{Platform: "linux/amd64"})
+		if want, ok := strings.CutPrefix(c.want, "error: "); ok {
+			if !errors.Is(err, source.ErrUnnamed) && !errors.Is(err, source.ErrNotMirrored) || !strings.HasSuffix(err.Error(), ": "+want) {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -210,6 +256,7 @@ func TestCatalogsOfOCMirror(t *testing.T) {
 	}
 	filter, ofFolder := filterOf("quay.io/x/index"), filterOf("/srv/index")
 	catalog := files{
+		"working-dir/dry-run/mapping.txt":                                                       "docker://quay.io/index:7=docker://localhost:55000/index:latest\n",
 		operators + hex + "/filtered-catalogs/" + ofFolder + "/digest":                          sum("e").Encoded(),
 		operators + hex + "/filtered-catalogs/" + ofFolder + "/catalog-config/foo/catalog.json": fbc("f"),
 		operators + hex + "/catalog-config/configs/all/catalog.json":                            fbc("b"),
@@ -224,7 +271,7 @@ func TestCatalogsOfOCMirror(t *testing.T) {
 	}{
 		"filtered":                     {"catalog: 'quay.io/x/index:v1', packages: [{name: foo}]", kept("x/index:v1"), "quay.io/x/index:v1=c quay.io/bundle@" + sum("d").String() + "=d"},
 		"with a transport":             {"catalog: 'docker://quay.io/x/index:v1', packages: [{name: foo}]", kept("x/index:v1"), "quay.io/x/index:v1=c quay.io/bundle@" + sum("d").String() + "=d"},
-		"of a folder":                  {"catalog: 'oci:///srv/index', packages: [{name: foo}]", kept("index:latest"), "quay.io/bundle@" + sum("f").String() + "=f"},
+		"of a folder":                  {"catalog: 'oci:///srv/index', packages: [{name: foo}]", kept("index:latest"), "quay.io/index:7=e quay.io/bundle@" + sum("f").String() + "=f"},
 		"full":                         {"catalog: 'quay.io/x/index:v1', full: true", kept("x/index:v1"), "quay.io/x/index:v1=a quay.io/bundle@" + sum("b").String() + "=b"},
 		"in another place":             {"catalog: 'quay.io/x/index:v1', targetCatalog: my/index, targetTag: z, packages: [{name: foo}]", kept("my/index:z"), "quay.io/x/index:v1=c quay.io/bundle@" + sum("d").String() + "=d"},
 		"by digest, as oc-mirror pins": {"catalog: 'quay.io/x/index@" + sum("a").String() + "', targetTag: v1, packages: [{name: foo}]", kept("x/index:v1"), "quay.io/x/index:v1@" + sum("a").String() + "=c quay.io/bundle@" + sum("d").String() + "=d"},
@@ -263,6 +310,10 @@ func TestCollisionsOfOCMirror(t *testing.T) {
 			t.Errorf("%s: %v", set, err)
 		}
 	}
+	chart := files{isc: imageSet("  additionalImages: [" + one + "]\n  helm: {local: [{name: x}]}"), "working-dir/logs/oc-mirror-20261121_020450.log": runLog("one.example.com/a/b:1", "docker://two.example.com/a/b:1")}
+	if _, err := source.ReadOCMirror(chart, kept("a/b:1"), source.Wanted{Platform: "linux/amd64"}); !errors.Is(err, source.ErrCollision) {
+		t.Errorf("an image of a chart: %v", err)
+	}
 	both := "  additionalImages: [{name: 'one.example.com/a/b@" + sum("a").String() + "'}, {name: 'two.example.com/a/b@" + sum("a").String() + "'}]"
 	if found, err := source.ReadOCMirror(files{isc: imageSet(both)}, kept("a/b:sha256-"+sum("a").Encoded()), source.Wanted{Platform: "linux/amd64"}); err != nil || len(found.Images) != 2 {
 		t.Errorf("one image under two names: %v", err)
@@ -276,7 +327,7 @@ func TestPlatformsThatOCMirrorDrops(t *testing.T) {
 		operators + sum("b").Encoded() + "/catalog-config/catalog.json": fbc("d"),
 	}
 	all, tags := releases("4.99.1-multi")
-	all = together(all, catalog)
+	all = together(all, catalog, files{"working-dir/dry-run/mapping.txt": "docker://quay.io/a/b:1=docker://localhost:55000/a/b:1\ndocker://quay.io/x/index:v1=docker://localhost:55000/x/index:v1\n"})
 	tags["a/b:1"], tags["x/index:v1"] = sum("c"), sum("b")
 	const amd, arm = "platforms: [{os: linux, architecture: amd64}]", "platforms: [{os: linux, architecture: arm64}, {os: linux, architecture: s390x}]"
 	for set, want := range map[string]string{
@@ -285,6 +336,8 @@ func TestPlatformsThatOCMirrorDrops(t *testing.T) {
 		"  additionalImages: [{name: 'quay.io/a/b:1'}, {name: 'docker://quay.io/a/b:1', " + arm + "}]":       "",
 		"  operators: [{catalog: 'quay.io/x/index:v1', full: true, " + arm + "}]":                            "mirror.operators[0].platforms of " + isc + " has linux/arm64, linux/s390x",
 		"  platform: {channels: [{name: stable-4.99, minVersion: 4.99.1, maxVersion: 4.99.1}], " + arm + "}": "mirror.platform.platforms of " + isc + " has linux/arm64, linux/s390x",
+		"  helm: {local: [{name: x, " + arm + "}]}":                                                          "platforms of every chart of " + isc + " has linux/arm64, linux/s390x",
+		"  helm: {local: [{name: x, " + arm + "}], repositories: [{name: y, charts: [{name: z}]}]}":          "",
 	} {
 		all[isc] = imageSet(set)
 		found, err := source.ReadOCMirror(all, tags, source.Wanted{Platform: "linux/amd64"})

@@ -55,7 +55,7 @@ func (f *inputFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.release, "release", "", "OpenShift release by its pull spec, likewise")
 	flags.StringArrayVar(&f.oci, "oci", nil, "folder of the OCI image layout, likewise; FOLDER=NAME names an image that has no full name there")
 	flags.StringArrayVar(&f.archives, "archive", nil, "archive of podman save or skopeo, in the format of OCI or Docker, likewise; FILE=NAME as with --oci")
-	flags.StringArrayVar(&f.ocMirror, "oc-mirror", nil, "archive, folder of archives, workspace or cache of oc-mirror v2, likewise")
+	flags.StringArrayVar(&f.ocMirror, "oc-mirror", nil, "archive, folder of archives, workspace, cache or mapping.txt of oc-mirror v2, likewise")
 	flags.StringVar(&f.imageSet, "image-set-config", "", "ImageSetConfiguration, likewise: instead of that in --oc-mirror, or alone")
 	flags.StringArrayVar(&f.exclude, "oc-mirror-exclude", nil, "image to leave out of --oc-mirror: name, repository or pattern with * and ?; may be repeated")
 	flags.StringArrayVar(&f.stored, "containers-storage", nil, "image of podman's or CRI-O's store here, by its name there, likewise; [overlay@PATH]NAME names another store")

@@ -112,15 +112,15 @@ func TestOCMirrorCompanion(t *testing.T) {
 	}
 }
 
-// What cannot be known for sure, or cannot be run, is refused, with its cure. Bugs were to
-// build an image under the name of another, since oc-mirror keeps images without their
-// hosts, and to tell cures that were none.
+// Nothing that was asked for is left out without a word from the user. An error names it,
+// and tells the cure; bugs were to leave it out, to build it under the name of another,
+// and to tell cures that were none.
 func TestOCMirrorThatLacksNames(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	good := layer(t, sample.File("a", "x"))
 	artifact := push(t, registry, mutate.ConfigMediaType(image(t, "amd64", good), "application/vnd.example.model"))
 	arm := push(t, registry, image(t, "arm64", good))
-	const isc = "isc_2026-11-21T02:04:52Z"
+	const isc, mapping = "isc_2026-11-21T02:04:52Z", "working-dir/dry-run/mapping.txt"
 	archive := func(files map[string]string, mirrored map[string]string) string {
 		m := sample.Mirror{Dir: t.TempDir()}
 		for stored, pin := range mirrored {
@@ -136,6 +136,9 @@ func TestOCMirrorThatLacksNames(t *testing.T) {
 		return m.Dir
 	}
 	images := func(names ...string) string { return string(sample.ImageSet(names...)) }
+	charts := archive(map[string]string{isc: images("quay.example.com/site/app:1") + "  helm: {local: [{name: site, path: site.tgz}]}\n"},
+		map[string]string{"site/app:1": pins.Mixed, "chart/one:1": pins.Pause, "chart/two:2": pins.Other})
+	named := write(t, "mapping.txt", []byte("docker://quay.example.com/chart/one:1=docker://localhost:55000/chart/one:1\n"))
 	collided := archive(map[string]string{isc: images("quay.example.com/site/app:1", "other.example.com/site/app:1")}, map[string]string{"site/app:1": pins.Mixed})
 	others := archive(map[string]string{isc: images("quay.example.com/site/app:1", "quay.example.com/site/model:1", "quay.example.com/site/arm:1")},
 		map[string]string{"site/app:1": pins.Mixed, "site/model:1": artifact, "site/arm:1": arm})
@@ -154,15 +157,18 @@ func TestOCMirrorThatLacksNames(t *testing.T) {
 		code int
 		says []string
 	}{
-		"two hosts":                        {[]string{"--oc-mirror", collided}, exitInput, []string{"quay.example.com/site/app:1 and other.example.com/site/app:1 as site/app:1", "targetRepo"}},
-		"one of two hosts":                 {[]string{"--oc-mirror", collided, "--image-set-config", write(t, "isc.yaml", sample.ImageSet("quay.example.com/site/app:1"))}, exitInput, []string{"quay.example.com/site/app:1 and other.example.com/site/app:1 as site/app:1", "targetTag"}},
-		"another host":                     {[]string{"--oc-mirror", others, "--image-set-config", write(t, "isc.yaml", sample.ImageSet("other.example.com/site/app:1"))}, exitInput, []string{"other.example.com/site/app:1, which", "site/app:1 is quay.example.com/site/app:1"}},
-		"an artifact and another platform": {[]string{"--oc-mirror", others}, exitInput, []string{"site/model@", "site/arm@", "ocMirror.exclude"}},
-		"an artifact, excluded":            {[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/site/model:*"}, exitInput, []string{"site/arm@", "--oc-mirror-exclude"}},
-		"both excluded":                    {[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/site/model", "--oc-mirror-exclude", "quay.example.com/site/arm@" + arm[strings.LastIndex(arm, "sha256:"):]}, exitOK, []string{"1 image "}},
-		"a pattern of nothing":             {[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/model"}, exitInput, []string{`exclude pattern "quay.example.com/model"`}},
-		"a pattern that is none":           {[]string{"--oc-mirror", others, "--oc-mirror-exclude", "["}, exitInput, []string{`exclude pattern "["`}},
-		"an instance that was dropped":     {[]string{"--oc-mirror", list, "--platform", "linux/arm64"}, exitInput, []string{"mirror.additionalImages[0].platforms of " + isc + " has linux/amd64", "--platform"}},
+		"charts":                            {[]string{"--oc-mirror", charts}, exitInput, []string{"chart/one:1, chart/two:2", "mapping.txt", "--oc-mirror-exclude"}},
+		"charts, one named":                 {[]string{"--oc-mirror", charts, "--oc-mirror", named}, exitInput, []string{": chart/two:2"}},
+		"charts, one named, one not wanted": {[]string{"--oc-mirror", charts, "--oc-mirror", named, "--oc-mirror-exclude", "chart/tw?"}, exitOK, []string{"2 images"}},
+		"two hosts":                         {[]string{"--oc-mirror", collided}, exitInput, []string{"quay.example.com/site/app:1 and other.example.com/site/app:1 as site/app:1", "targetRepo"}},
+		"one of two hosts":                  {[]string{"--oc-mirror", collided, "--image-set-config", write(t, "isc.yaml", sample.ImageSet("quay.example.com/site/app:1"))}, exitInput, []string{"quay.example.com/site/app:1 and other.example.com/site/app:1 as site/app:1", "targetTag"}},
+		"another host":                      {[]string{"--oc-mirror", others, "--image-set-config", write(t, "isc.yaml", sample.ImageSet("other.example.com/site/app:1"))}, exitInput, []string{"other.example.com/site/app:1, which", "site/app:1 is quay.example.com/site/app:1"}},
+		"an artifact and another platform":  {[]string{"--oc-mirror", others}, exitInput, []string{"site/model@", "site/arm@", "ocMirror.exclude"}},
+		"an artifact, excluded":             {[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/site/model:*"}, exitInput, []string{"site/arm@", "--oc-mirror-exclude"}},
+		"both excluded":                     {[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/site/model", "--oc-mirror-exclude", "quay.example.com/site/arm@" + arm[strings.LastIndex(arm, "sha256:"):]}, exitOK, []string{"1 image "}},
+		"a pattern of nothing":              {[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/model"}, exitInput, []string{`exclude pattern "quay.example.com/model"`}},
+		"a pattern that is none":            {[]string{"--oc-mirror", others, "--oc-mirror-exclude", "["}, exitInput, []string{`exclude pattern "["`}},
+		"an instance that was dropped":      {[]string{"--oc-mirror", list, "--platform", "linux/arm64"}, exitInput, []string{"mirror.additionalImages[0].platforms of " + isc + " has linux/amd64", "--platform"}},
 	} {
 		code, stdout, stderr := pinbox(t.Context(), append([]string{"plan"}, c.args...)...)
 		if code != c.code || slices.ContainsFunc(c.says, func(s string) bool { return !strings.Contains(stdout+stderr, s) }) {
