@@ -174,7 +174,7 @@ func (in *inputs) names(number int, s Source, platform pinset.Platform) (names [
 
 // pin makes sets of the names that were asked for, and of releases.
 func (in *inputs) pin(ctx context.Context, client *storage.Client, lock pinset.Lock, hooks Hooks) error {
-	errs := []error{in.provide(ctx, client)}
+	errs := []error{in.provide(ctx, client, lock)}
 	var refs []pinset.Reference
 	for _, a := range in.asked {
 		for _, n := range a.names {

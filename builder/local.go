@@ -39,6 +39,7 @@ type ContainersStorage struct {
 var (
 	ErrNameless    = errors.New("image has no full name")
 	ErrNoSuchImage = errors.New("has no image")
+	ErrMoved       = errors.New("tag is not what the lock says")
 )
 
 // local is an image that was found, and what it is to be called.
@@ -145,14 +146,22 @@ func openStores(paths []string) (stores []*storage.ImageStore, err error) {
 
 // provide has the client read the images from this machine, and makes sets of
 // them. What is missing of any of them is found now.
-func (in *inputs) provide(ctx context.Context, client *storage.Client) error {
+func (in *inputs) provide(ctx context.Context, client *storage.Client, lock pinset.Lock) error {
 	var all []pinset.Image
+	var errs []error
+	locked := lock.ByTag()
 	for _, a := range in.locals {
 		var images []pinset.Image
 		for _, l := range a.images {
-			img := pinset.Image{Repository: l.name.Repository, Digest: l.found.Digest}
-			client.Provide(img, l.found)
-			if tag := l.name.TagName(); tag != "" {
+			tag := l.name.TagName()
+			found, err := in.locked(tag, l.found, locked)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			img := pinset.Image{Repository: l.name.Repository, Digest: found.Digest}
+			client.Provide(img, found)
+			if tag != "" {
 				in.tags[img] = insert(in.tags[img], tag)
 			}
 			images = append(images, img)
@@ -161,5 +170,25 @@ func (in *inputs) provide(ctx context.Context, client *storage.Client) error {
 		all = append(all, images...)
 	}
 	_, err := client.Resolve(ctx, all, nil)
-	return err
+	return errors.Join(append(errs, err)...)
+}
+
+// locked finds the image that a tag stands for in the lock, in any of the inputs; one
+// that the lock does not have is what was found.
+func (in *inputs) locked(tag string, found storage.Found, locked map[string]pinset.Image) (storage.Found, error) {
+	img, ok := locked[tag]
+	if !ok {
+		return found, nil
+	}
+	if held, ok := found.At(img.Digest); ok {
+		return held, nil
+	}
+	for _, a := range in.locals {
+		for _, l := range a.images {
+			if held, ok := l.found.At(img.Digest); ok {
+				return held, nil
+			}
+		}
+	}
+	return found, fmt.Errorf("%s: %w: it is %s in %s, and no input has %s, which the lock has", tag, ErrMoved, found.Digest, found.Origin(), img.Digest)
 }

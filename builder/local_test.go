@@ -15,6 +15,7 @@ import (
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
+	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -165,5 +166,85 @@ func TestArchivesThatAreWrong(t *testing.T) {
 		if _, err := builder.Build(t.Context(), o); !errors.Is(err, c.want) || !strings.Contains(err.Error(), file) && !strings.Contains(err.Error(), "quay.example.com/site/app") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// Tags of inputs on this machine stay what the lock says, as those of registries do: a
+// bug was to take what was there now.
+func TestLockHoldsLocalTags(t *testing.T) {
+	_, pins := fixtures.Samples(t)
+	const name = "quay.example.com/site/app:1"
+	root := filepath.Join(t.TempDir(), "graph")
+	t.Cleanup(func() { fixtures.Run(t, "umount", filepath.Join(root, "overlay")) }) // skopeo leaves a mount
+	plan := func(lock pinset.Lock, sources ...builder.Source) (pinset.Image, pinset.Lock, error) {
+		o := options(t, nil)
+		o.Appliance.Spec.Sources, o.Lock = sources, lock
+		made, _, err := builder.Plan(t.Context(), o)
+		return made.ByTag()[name], made, err
+	}
+	for kind, source := range map[string]func(pin string) builder.Source{
+		"an OCI layout": func(pin string) builder.Source {
+			return builder.Source{OCI: []builder.LocalImages{{Path: layout(t, map[string]string{name: pin})}}}
+		},
+		"an archive": func(pin string) builder.Source {
+			file := filepath.Join(t.TempDir(), "app.tar")
+			fixtures.Run(t, "skopeo", "copy", "--quiet", "--src-tls-verify=false", "docker://"+pin, "oci-archive:"+file+":"+name)
+			return builder.Source{Archives: []builder.LocalImages{{Path: file}}}
+		},
+		"oc-mirror": func(pin string) builder.Source {
+			m := sample.Mirror{Dir: t.TempDir()}
+			if err := errors.Join(m.Add(t.Context(), pin, "site/app:1"), m.Write("isc_2026-11-21T02:04:52Z", sample.ImageSet(name))); err != nil {
+				t.Fatal(err)
+			}
+			return builder.Source{OCMirror: builder.OCMirrorSource{Paths: []string{m.Dir}}}
+		},
+		"a store, which keeps what it had": func(pin string) builder.Source {
+			fixtures.Run(t, "skopeo", "copy", "--quiet", "--src-tls-verify=false", "docker://"+pin, "containers-storage:[overlay@"+root+"+"+t.TempDir()+"]"+name)
+			return builder.Source{ContainersStorage: builder.ContainersStorage{Path: root}}
+		},
+	} {
+		old := source(pins.Mixed)
+		first, lock, err := plan(pinset.Lock{}, old)
+		if err != nil {
+			t.Fatal(err)
+		}
+		moved := source(pins.Other)
+		second, _, err := plan(pinset.Lock{}, moved)
+		if err != nil || first == second {
+			t.Errorf("%s, without a lock: %v, %s", kind, err, second)
+		}
+		if now, _, err := plan(lock, moved, old); err != nil || now != first {
+			t.Errorf("%s, with a lock: %v, %s", kind, err, now)
+		}
+		now, _, err := plan(lock, moved)
+		if strings.HasPrefix(kind, "a store") {
+			if err != nil || now != first {
+				t.Errorf("%s: %v, %s", kind, err, now)
+			}
+		} else if !errors.Is(err, builder.ErrMoved) || !strings.Contains(err.Error(), first.Digest.String()) || !strings.Contains(err.Error(), second.Digest.String()) {
+			t.Errorf("%s, without what was locked: %v", kind, err)
+		}
+	}
+}
+
+// So do those of releases that oc-mirror has left.
+func TestLockHoldsReleaseTags(t *testing.T) {
+	_, pins := fixtures.Samples(t)
+	const held = "working-dir/hold-release/"
+	m := sample.Mirror{Dir: t.TempDir()}
+	if err := errors.Join(
+		m.Add(t.Context(), pins.Other, "openshift/release-images:4.99.1-x86_64"),
+		m.Write("isc_2026-11-21T02:04:52Z", append(sample.ImageSet(), "  platform: {channels: [{name: stable-4.99}]}\n"...)),
+		m.Write(held+"ocp-release/4.99.1-x86_64/release-manifests/image-references", []byte("{}")),
+		m.Write(held+"cincinnati-graph-data/x.json", []byte(`{"nodes":[{"payload":"`+pins.Other+`"}]}`)),
+	); err != nil {
+		t.Fatal(err)
+	}
+	o := options(t, nil)
+	o.Appliance.Spec.Sources = []builder.Source{{OCMirror: builder.OCMirrorSource{Paths: []string{m.Dir}}}}
+	repository, _, _ := strings.Cut(pins.Other, "@")
+	o.Lock.Images = []pinset.LockedImage{{Pin: repository + "@sha256:" + digestOf(pins.Mixed), Tags: []string{repository + ":4.99.1-x86_64"}}}
+	if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, builder.ErrMoved) || !strings.Contains(err.Error(), digestOf(pins.Mixed)) || !strings.Contains(err.Error(), digestOf(pins.Other)) {
+		t.Error(err)
 	}
 }

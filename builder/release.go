@@ -8,6 +8,8 @@ import (
 	"os"
 	"slices"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -66,6 +68,9 @@ func (in *inputs) release(ctx context.Context, client *storage.Client, s release
 	}
 	img := images[0]
 	if s.tag != "" {
+		if img.Digest, err = in.lockedRelease(s, img, lock.ByTag()); err != nil {
+			return err
+		}
 		in.tags[img] = insert(in.tags[img], s.tag)
 	}
 	if err := s.Release.Signatures.verify(img, s.signatures); err != nil {
@@ -105,6 +110,16 @@ func (in *inputs) release(ctx context.Context, client *storage.Client, s release
 	}
 	in.add(asked{set: s.set + "-" + r.Version, pools: pools, origin: "release " + cmp.Or(ref.TagName(), img.String())}, all)
 	return nil
+}
+
+// lockedRelease is the digest of a release that was asked for by a tag, where oc-mirror
+// has told it.
+func (in *inputs) lockedRelease(s release, img pinset.Image, locked map[string]pinset.Image) (digest.Digest, error) {
+	if s.images == nil { // a registry has it
+		return cmp.Or(locked[s.tag].Digest, img.Digest), nil
+	}
+	found, err := in.locked(s.tag, s.images.Image(img.String(), img.Digest), locked)
+	return found.Digest, err
 }
 
 // provide has the client read an image from this machine, if the release is there.

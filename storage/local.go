@@ -47,6 +47,26 @@ func (f Found) Sparse(why error) Found {
 	return f
 }
 
+// At is another image of the same place, by the digest of its manifest, if that is there.
+func (f Found) At(d digest.Digest) (Found, bool) {
+	if f.Digest == d {
+		return f, true
+	}
+	if f.pool == nil {
+		return Found{}, false
+	}
+	manifest, _, err := f.pool.open(d)
+	if err != nil {
+		return Found{}, false
+	}
+	_ = manifest.Close() // nothing was written to it
+	f.Digest = d
+	return f, true
+}
+
+// Origin is the file or folder that has it.
+func (f Found) Origin() string { return f.origin }
+
 // Layout lists the images of a folder of the OCI image layout.
 func Layout(dir string) ([]Found, error) {
 	switch fi, err := stat(dir); {

@@ -138,6 +138,7 @@ var table = []struct {
 	{source.ErrMirrors, exitInput, "`oc explain imagedigestmirrorset.spec`, or imagetagmirrorset, shows the form"},
 	{source.ErrNoMirrors, exitInput, "name a file or a folder with such objects; `oc mirror` writes them to cluster-resources"},
 	{mirror.ErrConflict, exitInput, "give all of its entries one mirrorSourcePolicy; the cluster refuses them as well. Left out it is AllowContactingSource"},
+	{builder.ErrMoved, exitInput, "add the archive or the store that has it; or take what is there now with --update"},
 	{builder.ErrDrift, exitVerify, "`pinbox lock` locks what they are now; without --locked the lock is for tags alone"},
 	{pinset.ErrBadLock, exitInput, "name a lock that this version of pinbox has written"},
 	{builder.ErrAppliance, exitInput, "docs/appliance.schema.json lists all fields"},

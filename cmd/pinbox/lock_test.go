@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -109,6 +110,45 @@ func TestLockedRefuses(t *testing.T) {
 	s.build(exitUsage, "--locked", "--update")
 	s.do(exitUsage, "lock", "--image", s.tag)
 }
+
+// A later archive of oc-mirror moves a tag: a bug was to take that without --update.
+func TestLockOfArchives(t *testing.T) {
+	_, pins := fixtures.Samples(t)
+	const name = "quay.example.com/site/app:1"
+	archive := func(pin, isc string) string {
+		m := sample.Mirror{Dir: t.TempDir()}
+		if err := errors.Join(m.Add(t.Context(), pin, "site/app:1"), m.Write(isc, sample.ImageSet(name))); err != nil {
+			t.Fatal(err)
+		}
+		return m.Dir
+	}
+	first, second := archive(pins.Mixed, "isc_2026-11-21T02:04:52Z"), archive(pins.Other, "isc_2026-11-22T02:04:52Z")
+	config := filepath.Join(t.TempDir(), "site.yaml")
+	for _, step := range []struct {
+		paths string
+		args  []string
+		code  int
+		says  []string
+	}{
+		{first, []string{"lock"}, exitOK, []string{"site.lock.json locks 1 image"}},
+		{first + ", " + second, []string{"plan", "--locked"}, exitOK, []string{digestOf(pins.Mixed)}},
+		{first + ", " + second, []string{"lock"}, exitOK, []string{"site.lock.json locks 1 image"}},
+		{second, []string{"plan"}, exitInput, []string{digestOf(pins.Mixed), digestOf(pins.Other), name, "--update"}},
+		{second, []string{"lock", "--update"}, exitOK, []string{"site.lock.json locks 1 image"}},
+		{second, []string{"plan", "--locked"}, exitOK, []string{digestOf(pins.Other)}},
+	} {
+		text := "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: site}\nspec:\n  sources:\n  - ocMirror: {paths: [" + step.paths + "]}\n"
+		if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		code, stdout, stderr := pinbox(t.Context(), append(step.args, "-c", config)...)
+		if code != step.code || slices.ContainsFunc(step.says, func(s string) bool { return !strings.Contains(stdout+stderr, s) }) {
+			t.Errorf("%v: exit code %d\n%s%s", step.args, code, stdout, stderr)
+		}
+	}
+}
+
+func digestOf(pin string) string { return pin[strings.LastIndex(pin, ":")+1:] }
 
 func mustRead(t *testing.T, path string) []byte {
 	t.Helper()
