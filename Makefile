@@ -99,8 +99,9 @@ bench: bench-deps build
 	go run ./fixtures/bench $(BENCHFLAGS)
 	$(MAKE) $(if $(findstring -quick,$(BENCHFLAGS)),bench-attach,bench-parts)
 
-# An ISO of a store of 5 GiB beside cp; the lock of a release of 190 components; and a
-# pass of pinbox-node over 500 images that are all there.
+# An ISO of a store of 5 GiB beside cp; the lock of a release of 190 components; 1,000 and
+# 4,000 images of one OCI layout; and a pass of pinbox-node over 500 images that are all
+# there.
 bench-parts: bench-attach
 	go test ./builder/iso -run '^$$' -bench . -timeout 1h
 	go test ./builder -run '^$$' -bench . -benchtime 5x

@@ -289,8 +289,7 @@ func (in *inputs) add(a asked, images []pinset.Image) {
 			i = len(in.sets)
 			in.sets = append(in.sets, pinset.Set{Name: name, Labels: labels, Generated: true, Origin: a.origin})
 		}
-		s := &in.sets[i]
-		s.Images = pinset.Union(*s, pinset.Set{Images: images})
+		in.sets[i].Images = append(in.sets[i].Images, images...)
 	}
 	if len(a.pools) == 0 {
 		named(a.set, nil)
@@ -304,6 +303,9 @@ func (in *inputs) add(a asked, images []pinset.Image) {
 func (in *inputs) check() error {
 	var sets []pinset.Set
 	for _, s := range in.sets {
+		if s.Generated { // of what several sources may have added
+			s.Images = pinset.Union(s)
+		}
 		sets = append(sets, s.Split()...)
 	}
 	in.sets = sets

@@ -2,12 +2,10 @@ package storage
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path"
 
 	"github.com/opencontainers/go-digest"
 	imgspecv1 "github.com/opencontainers/image-spec/specs-go/v1"
@@ -53,7 +51,7 @@ func Archive(ctx context.Context, name, tmp string) (all []Found, closer io.Clos
 	default:
 		return nil, nil, fmt.Errorf("%w: it has neither %s nor manifest.json; archives of oc-mirror are another input", ErrWrongKind, imgspecv1.ImageLayoutFile)
 	}
-	all, err = ociArchive(&tree, name)
+	all, err = ociImages(&tree, name)
 	return all, f, err
 }
 
@@ -85,29 +83,6 @@ func plainFile(name, tmp string) (_ *os.File, err error) {
 		return nil, errors.Join(err, plain.Close())
 	}
 	return plain, nil
-}
-
-// ociArchive reads the index of a layout in a tar file.
-func ociArchive(tree *Tree, name string) (all []Found, err error) {
-	content, err := tree.ReadFile(imgspecv1.ImageIndexFile)
-	if err != nil {
-		return nil, fmt.Errorf("it has no %s", imgspecv1.ImageIndexFile)
-	}
-	var index imgspecv1.Index
-	if err := json.Unmarshal(content, &index); err != nil {
-		return nil, fmt.Errorf("%s: %w", imgspecv1.ImageIndexFile, err)
-	}
-	for _, m := range index.Manifests {
-		if err := m.Digest.Validate(); err != nil {
-			return nil, fmt.Errorf("%s: %w", imgspecv1.ImageIndexFile, err)
-		}
-		all = append(all, Found{Name: m.Annotations[imgspecv1.AnnotationRefName], Digest: m.Digest, origin: name, pool: members{tree: tree, name: blobName}})
-	}
-	return all, nil
-}
-
-func blobName(d digest.Digest) string {
-	return path.Join(imgspecv1.ImageBlobsDir, d.Algorithm().String(), d.Encoded())
 }
 
 // dockerArchive is left to the library, which makes manifests for what has none.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	securejoin "github.com/cyphar/filepath-securejoin"
@@ -27,7 +28,9 @@ type ImageStore struct {
 	images []storedImage
 	// documents are manifests and configurations.
 	documents map[digest.Digest]string
-	layers    map[digest.Digest]string // IDs by DiffID
+	// holders are the images that have a manifest.
+	holders map[digest.Digest][]storedImage
+	layers  map[digest.Digest]string // IDs by DiffID
 }
 
 // storedImage is what matters here of images.json: Image in containers/storage,
@@ -43,7 +46,7 @@ type storedImage struct {
 
 // OpenImageStore reads what is in the store at dir.
 func OpenImageStore(dir string) (*ImageStore, error) {
-	s := &ImageStore{dir: dir, documents: map[digest.Digest]string{}, layers: map[digest.Digest]string{}}
+	s := &ImageStore{dir: dir, documents: map[digest.Digest]string{}, holders: map[digest.Digest][]storedImage{}, layers: map[digest.Digest]string{}}
 	var layers []struct {
 		ID     string         `json:"id"`
 		DiffID digest.Digest  `json:"diff-digest"`
@@ -59,6 +62,9 @@ func OpenImageStore(dir string) (*ImageStore, error) {
 	for _, img := range s.images {
 		for key, d := range img.Digests {
 			s.documents[d] = filepath.Join(dir, "overlay-images", img.ID, compose.DataFile(key))
+			if manifest, ok := strings.CutPrefix(key, "manifest-"); ok {
+				s.holders[digest.Digest(manifest)] = append(s.holders[digest.Digest(manifest)], img)
+			}
 		}
 	}
 	for _, l := range layers {
@@ -112,9 +118,9 @@ func (s *ImageStore) Images() (all []Found) {
 
 // signatures of a manifest stand behind each other, with their sizes elsewhere.
 func (s *ImageStore) signatures(manifest digest.Digest) (all [][]byte, err error) {
-	for _, img := range s.images {
+	for _, img := range s.holders[manifest] {
 		var sizes compose.SignatureSizes
-		if _, has := img.Digests["manifest-"+manifest.String()]; !has || img.Metadata == "" {
+		if img.Metadata == "" {
 			continue
 		}
 		if err := json.Unmarshal([]byte(img.Metadata), &sizes); err != nil {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	imgspecv1 "github.com/opencontainers/image-spec/specs-go/v1"
-	"go.podman.io/image/v5/oci/layout"
 	imgtypes "go.podman.io/image/v5/types"
 
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -77,13 +76,9 @@ func Layout(dir string) ([]Found, error) {
 	case !exists(filepath.Join(dir, imgspecv1.ImageLayoutFile)) && !exists(filepath.Join(dir, imgspecv1.ImageIndexFile)):
 		return nil, fmt.Errorf("%s: %w: it has no %s of an OCI layout", dir, ErrWrongKind, imgspecv1.ImageIndexFile)
 	}
-	list, err := layout.List(dir)
+	all, err := ociImages(folder(dir), dir)
 	if err != nil {
 		return nil, fmt.Errorf("OCI layout %s: %w: %w", dir, ErrLocal, err)
-	}
-	var all []Found
-	for _, l := range list {
-		all = append(all, Found{Name: l.ManifestDescriptor.Annotations[imgspecv1.AnnotationRefName], Digest: l.ManifestDescriptor.Digest, origin: dir, open: l.Reference.NewImageSource})
 	}
 	return all, nil
 }

@@ -1,0 +1,129 @@
+package builder_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/appliance"
+	"github.com/pinbox/pinbox/fixtures/sample"
+)
+
+// manyImages is an OCI layout of so many images.
+func manyImages(t testing.TB, from, n int) builder.LocalImages {
+	t.Helper()
+	dir := t.TempDir()
+	if err := sample.WriteLayout(dir, from, n); err != nil {
+		t.Fatal(err)
+	}
+	return builder.LocalImages{Path: dir}
+}
+
+func planMany(t testing.TB, o builder.Options) {
+	t.Helper()
+	if _, _, err := builder.Plan(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func buildMany(t testing.TB, o builder.Options) {
+	t.Helper()
+	o.Out = filepath.Join(t.TempDir(), "out")
+	appliance.Build(t, o)
+}
+
+// 4,000 images of one OCI layout took 61 s of CPU, as its index was read again for each of
+// them. As many layouts did so too, since their set was sorted again for each, and a store,
+// whose records were searched for each. The work is counted in allocations, which no other
+// work on the machine changes: an image costs as much among many as among few.
+func TestWorkGrowsWithTheImages(t *testing.T) {
+	for name, test := range map[string]struct {
+		source func(t *testing.T, n int) builder.Source
+		work   func(testing.TB, builder.Options)
+	}{
+		"plan of a layout":     {layoutOf, planMany},
+		"build of a layout":    {layoutOf, buildMany},
+		"plan of many layouts": {layoutsOf, planMany},
+		"plan of an archive":   {archiveOf, planMany},
+		"plan of a store":      {storeOf, planMany},
+	} {
+		t.Run(name, func(t *testing.T) {
+			count := func(n int) uint64 {
+				o := appliance.Options(t, nil)
+				o.Appliance.Spec.Sources = []builder.Source{test.source(t, n)}
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				test.work(t, o)
+				runtime.ReadMemStats(&after)
+				return after.Mallocs - before.Mallocs
+			}
+			count(10) // what is done once for all
+			few, some, many := count(50), count(150), count(450)
+			if first, later := (some-few)/100, (many-some)/300; later > first*3/2 {
+				t.Errorf("of 150 images the last 100 took %d allocations each, of 450 the last 300 %d", first, later)
+			}
+		})
+	}
+}
+
+func layoutOf(t *testing.T, n int) builder.Source {
+	return builder.Source{OCI: []builder.LocalImages{manyImages(t, 0, n)}}
+}
+
+func layoutsOf(t *testing.T, n int) (s builder.Source) {
+	for i := range n {
+		s.OCI = append(s.OCI, manyImages(t, i, 1))
+	}
+	return s
+}
+
+func archiveOf(t *testing.T, n int) builder.Source {
+	file := filepath.Join(t.TempDir(), "images.tar")
+	fixtures.Run(t, "tar", "-C", manyImages(t, 0, n).Path, "-cf", file, ".")
+	return builder.Source{Archives: []builder.LocalImages{{Path: file}}}
+}
+
+// storeOf is a store of containers/storage.
+func storeOf(t *testing.T, n int) builder.Source {
+	o, dir := appliance.Options(t, nil), t.TempDir()
+	o.Appliance.Spec.Sources = []builder.Source{layoutOf(t, n)}
+	o.Appliance.Spec.Store.Format = builder.FormatTar
+	appliance.Build(t, o)
+	fixtures.Run(t, "tar", "-C", dir, "-xf", filepath.Join(o.Out, builder.StoreTar))
+	return builder.Source{ContainersStorage: builder.ContainersStorage{Path: dir}}
+}
+
+// An image costs the same among 1,000 and among 4,000 of one OCI layout.
+func BenchmarkManyImages(b *testing.B) {
+	for name, work := range map[string]func(testing.TB, builder.Options){"plan": planMany, "build": buildMany} {
+		for _, n := range []int{1000, 4000} {
+			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
+				o := appliance.Options(b, nil)
+				o.Appliance.Spec.Sources = []builder.Source{{OCI: []builder.LocalImages{manyImages(b, 0, n)}}}
+				before := cpuTime(b)
+				for b.Loop() {
+					work(b, o)
+				}
+				images := float64(n * b.N)
+				b.ReportMetric(float64(b.Elapsed())/images, "ns/image")
+				b.ReportMetric(float64(cpuTime(b)-before)/images, "cpu-ns/image")
+			})
+		}
+	}
+}
+
+// cpuTime is what this process has used so far.
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
