@@ -93,7 +93,7 @@ func TestNoArrowRunsUp(t *testing.T) {
 // doors says which rooms may import a foreign library.
 var doors = map[string][]string{
 	"go.podman.io/image/v5/docker/reference": {"storage", "storage/pinset", "runtime/registry"}, // the reference parser is the vocabulary's too
-	"go.podman.io/image":                     {"storage", "runtime/registry"},
+	"go.podman.io/image":                     {"storage", "storage/tail", "runtime/registry"},
 	"go.podman.io/storage":                   {"fixtures/oracle", "storage/root"},
 	"go.podman.io/storage/pkg/configfile":    {"storage"},                             // its error for a policy.json that is not there
 	"go.podman.io/storage/pkg/unshare":       {"storage/environment", "storage/root"}, // the home folder, as containers/image finds it

@@ -3,14 +3,13 @@ package storage
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"reflect"
 
 	"go.podman.io/image/v5/pkg/blobinfocache/none"
 	imgtypes "go.podman.io/image/v5/types"
 
 	"github.com/pinbox/pinbox/storage/cache"
+	"github.com/pinbox/pinbox/storage/tail"
 )
 
 // minResumed is from which size on a blob is kept while it is fetched, in bytes: a
@@ -85,7 +84,7 @@ func (r *resumed) keep(p []byte) {
 func (r *resumed) open() (err error) {
 	r.begun = r.at
 	if r.at > 0 {
-		if r.body, err = r.src.tail(r.ctx, r.want, r.at); err == nil || r.ctx.Err() != nil {
+		if r.body, err = tail.Open(r.ctx, r.src.ImageSource, r.want, r.at); err == nil || r.ctx.Err() != nil {
 			return err
 		}
 	}
@@ -102,37 +101,4 @@ func (r *resumed) Close() error {
 		return nil
 	}
 	return r.body.Close()
-}
-
-var errNoRange = errors.New("the library reads no ranges of this source")
-
-// tail reads a blob from a byte on. The library does so with credentials and mirrors
-// like all else, for its own use: the type of a range is internal to it, and so made
-// here by what it says of itself (private.ImageSourceChunk).
-func (s *source) tail(ctx context.Context, want imgtypes.BlobInfo, from int64) (io.ReadCloser, error) {
-	get := reflect.ValueOf(s.ImageSource).MethodByName("GetBlobAt")
-	if !get.IsValid() || get.Type().NumIn() != 3 || get.Type().In(2).Kind() != reflect.Slice {
-		return nil, errNoRange
-	}
-	chunks := reflect.MakeSlice(get.Type().In(2), 1, 1)
-	for name, value := range map[string]int64{"Offset": from, "Length": want.Size - from} {
-		field := chunks.Index(0).FieldByName(name)
-		if !field.IsValid() || field.Kind() != reflect.Uint64 {
-			return nil, errNoRange
-		}
-		field.SetUint(uint64(value))
-	}
-	got := get.Call([]reflect.Value{reflect.ValueOf(ctx), reflect.ValueOf(want), chunks})
-	if err, failed := got[2].Interface().(error); failed {
-		return nil, err
-	}
-	streams, ok := got[0].Interface().(chan io.ReadCloser)
-	errs, alsoOK := got[1].Interface().(chan error)
-	if !ok || !alsoOK {
-		return nil, errNoRange
-	}
-	if body, ok := <-streams; ok {
-		return body, nil
-	}
-	return nil, fmt.Errorf("range from %d: %w", from, <-errs)
 }
