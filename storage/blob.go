@@ -18,6 +18,10 @@ import (
 // GetBlob starts to read a blob: a layer or a configuration. The reader fails at
 // its end if what it gave is not what was asked for.
 func (s *source) GetBlob(ctx context.Context, want imgtypes.BlobInfo, cache imgtypes.BlobInfoCache) (io.ReadCloser, int64, error) {
+	if s.remote {
+		r, err := s.resume(ctx, want, nil)
+		return s.verify(ctx, r, want), want.Size, err
+	}
 	rc, size, err := s.ImageSource.GetBlob(ctx, want, cache)
 	if err != nil {
 		return nil, 0, s.explain(ctx, err)
@@ -42,12 +46,9 @@ func (s *source) layer(ctx context.Context, l pinset.LockedLayer, part *cache.Pa
 		return s.verify(ctx, rc, imgtypes.BlobInfo{Digest: l.DiffID, Size: -1}), nil
 	}
 	want := imgtypes.BlobInfo{Digest: l.Digest, Size: l.Size, MediaType: l.MediaType}
-	if part != nil && s.remote {
+	if s.remote {
 		r, err := s.resume(ctx, want, part)
-		if err != nil {
-			return nil, err
-		}
-		return &counter{ReadCloser: s.verify(ctx, r, want), read: read}, nil
+		return &counter{ReadCloser: s.verify(ctx, r, want), read: read}, err
 	}
 	rc, _, err := s.GetBlob(ctx, want, none.NoCache)
 	if err != nil {

@@ -36,7 +36,7 @@ func (c *Client) pin(ctx context.Context, ref pinset.Reference) (pinset.Image, e
 	if err != nil {
 		return img, err
 	}
-	content, mediaType, err := src.ImageSource.GetManifest(ctx, nil)
+	content, mediaType, err := src.document(ctx, nil)
 	if err != nil {
 		return img, errors.Join(classify(ctx, err), src.Close())
 	}

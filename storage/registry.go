@@ -19,6 +19,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/docker/distribution/registry/api/errcode"
 	"go.podman.io/image/v5/docker"
@@ -61,6 +62,9 @@ type Access struct {
 	// RegistriesDir is a containers-registries.d(5) folder, which tells where
 	// signatures are; "" means that of the user or the host.
 	RegistriesDir string
+	// Stall is how long a registry may take to answer, or send next to nothing of a blob,
+	// before it is asked again; 0 means 5 minutes.
+	Stall time.Duration
 	// Insecure permits plain HTTP and certificates that nobody vouches for.
 	Insecure bool
 	// Registries is a drop-in that comes after all of the host's registries.conf.d;
@@ -73,6 +77,7 @@ type Client struct {
 	platform pinset.Platform
 	sys      *imgtypes.SystemContext
 	policy   *signature.Policy
+	stall    time.Duration
 	// opened are sources of images that were asked for by tag: their manifests are
 	// here already.
 	mu     sync.Mutex
@@ -105,7 +110,7 @@ func NewClient(access Access, platform pinset.Platform) (_ *Client, err error) {
 	if access.Insecure {
 		sys.DockerInsecureSkipTLSVerify = imgtypes.OptionalBoolTrue
 	}
-	c := &Client{platform: platform, sys: sys, warnings: warnings, opened: map[pinset.Image]*source{}, known: map[pinset.Image]Resolved{}, local: map[pinset.Image]Found{}, tags: map[pinset.Image]string{}}
+	c := &Client{platform: platform, sys: sys, warnings: warnings, stall: cmp.Or(access.Stall, stallTime), opened: map[pinset.Image]*source{}, known: map[pinset.Image]Resolved{}, local: map[pinset.Image]Found{}, tags: map[pinset.Image]string{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close())
@@ -239,11 +244,15 @@ func (c *Client) openName(ctx context.Context, name string, pinned pinset.Image)
 	if err != nil {
 		return nil, err
 	}
-	src, err := ref.NewImageSource(ctx, c.sys)
-	if err != nil {
+	wait := c.waiter(pinned.Repository)
+	var src imgtypes.ImageSource
+	if err := wait.ask(ctx, func(ctx context.Context) (err error) {
+		src, err = ref.NewImageSource(ctx, c.sys)
+		return err
+	}); err != nil {
 		return nil, classify(ctx, err)
 	}
-	return &source{ImageSource: src, pinned: pinned, manifests: map[string]document{}, explain: classify, remote: true}, nil
+	return &source{ImageSource: src, pinned: pinned, manifests: map[string]document{}, explain: classify, remote: true, wait: wait}, nil
 }
 
 // source is an image source that never hands out anything that does not match
@@ -256,8 +265,9 @@ type source struct {
 	explain func(context.Context, error) error
 	// pool is where the blobs are, if that is on this machine.
 	pool pool
-	// remote says that it is a registry.
+	// remote says that it is a registry, and wait how long that is waited for.
 	remote bool
+	wait   waiter
 }
 
 type document struct {
@@ -272,7 +282,7 @@ func classify(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if errors.Is(err, ErrDigest) || errors.Is(err, ErrLocal) || errors.Is(err, ErrIncomplete) {
+	if errors.Is(err, ErrDigest) || errors.Is(err, ErrLocal) || errors.Is(err, ErrIncomplete) || errors.Is(err, ErrStalled) {
 		return err
 	}
 	if err := blocked(err); err != nil {

@@ -70,7 +70,7 @@ func each[T, R any](ctx context.Context, all []T, ask func(context.Context, T) (
 	for i, one := range all {
 		group.Go(func() error {
 			answers[i], errs[i] = ask(groupCtx, one)
-			if errors.Is(errs[i], ErrRegistry) {
+			if errors.Is(errs[i], ErrRegistry) || errors.Is(errs[i], ErrStalled) {
 				return errs[i]
 			}
 			return nil
@@ -131,11 +131,14 @@ func (c *Client) ask(ctx context.Context, img pinset.Image) (Resolved, error) {
 	if mediaType == manifest.DockerV2Schema1MediaType || mediaType == manifest.DockerV2Schema1SignedMediaType {
 		return Resolved{}, fmt.Errorf("%w: its manifest is of Docker's schema 1", ErrNotImage)
 	}
-	judged := image.UnparsedInstance(src.ImageSource, instance)
-	if err := c.allow(ctx, judged, img); err != nil {
-		return Resolved{}, err
-	}
-	if r.Signatures, err = src.signatures(ctx, judged, r.LockedImage.Manifest); err != nil {
+	if err := src.wait.ask(ctx, func(ctx context.Context) (err error) {
+		judged := image.UnparsedInstance(src.ImageSource, instance)
+		if err := c.allow(ctx, judged, img); err != nil {
+			return err
+		}
+		r.Signatures, err = src.signatures(ctx, judged, r.LockedImage.Manifest)
+		return err
+	}); err != nil {
 		return Resolved{}, err
 	}
 	parsed, err := image.FromUnparsedImage(ctx, c.sys, unparsed)
@@ -234,7 +237,7 @@ func (s *source) GetManifest(ctx context.Context, instance *digest.Digest) ([]by
 	if doc, ok := s.manifests[want.String()]; ok {
 		return doc.content, doc.mediaType, nil
 	}
-	content, mediaType, err := s.ImageSource.GetManifest(ctx, instance)
+	content, mediaType, err := s.document(ctx, instance)
 	if err != nil {
 		return nil, "", s.explain(ctx, err)
 	}
@@ -243,4 +246,13 @@ func (s *source) GetManifest(ctx context.Context, instance *digest.Digest) ([]by
 	}
 	s.manifests[want.String()] = document{content: content, mediaType: mediaType}
 	return content, mediaType, nil
+}
+
+// document is a manifest as the library gives it.
+func (s *source) document(ctx context.Context, instance *digest.Digest) (content []byte, mediaType string, err error) {
+	err = s.wait.ask(ctx, func(ctx context.Context) (err error) {
+		content, mediaType, err = s.ImageSource.GetManifest(ctx, instance)
+		return err
+	})
+	return content, mediaType, err
 }

@@ -3,7 +3,9 @@ package storage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"time"
 
 	"go.podman.io/image/v5/pkg/blobinfocache/none"
 	imgtypes "go.podman.io/image/v5/types"
@@ -13,32 +15,41 @@ import (
 )
 
 // minResumed is from which size on a blob is kept while it is fetched, in bytes: a
-// smaller one is sooner fetched again.
+// smaller one is sooner fetched again. It is also what has to arrive for a registry that
+// stalled to be asked as often as before.
 const minResumed = 1 << 20
 
 // resumed reads a blob out of what was fetched of it earlier, and the rest from the
 // registry, which it keeps beside.
 type resumed struct {
-	ctx  context.Context
-	src  *source
-	want imgtypes.BlobInfo
-	part *cache.Partial
-	have int64 // bytes in part
-	at   int64 // bytes that were read
+	ctx     context.Context
+	src     *source
+	want    imgtypes.BlobInfo
+	part    *cache.Partial // nil to keep nothing
+	have    int64          // bytes in part
+	at      int64          // bytes that were read
+	started time.Time
 
-	body  io.ReadCloser
-	begun int64 // where body began
+	body *flow
+	// from is where the registry was asked to begin, and asked where r was then.
+	from, asked int64
+	// whole says that a range has stalled: a registry that knows none first sends what
+	// stands before it, of which the library tells nothing.
+	whole  bool
+	stalls int
 }
 
+// resume reads a blob; part may be nil.
 func (s *source) resume(ctx context.Context, want imgtypes.BlobInfo, part *cache.Partial) (*resumed, error) {
+	r := &resumed{ctx: ctx, src: s, want: want, part: part, started: time.Now()}
+	if part == nil {
+		return r, nil
+	}
 	have, err := part.Size()
-	if err != nil {
-		return nil, err
+	if have <= want.Size { // else it is not what it should be
+		r.have = have
 	}
-	if have > want.Size {
-		have = 0 // it is not what it should be
-	}
-	return &resumed{ctx: ctx, src: s, want: want, part: part, have: have}, nil
+	return r, err
 }
 
 func (r *resumed) Read(p []byte) (int, error) {
@@ -47,10 +58,31 @@ func (r *resumed) Read(p []byte) (int, error) {
 		r.at += int64(n)
 		return n, err
 	}
-	if r.body == nil {
-		if r.at == r.want.Size {
-			return 0, io.EOF
+	if r.body == nil && r.at == r.want.Size {
+		return 0, io.EOF
+	}
+	n, err := r.fetch(p)
+	if err == nil || errors.Is(err, io.EOF) || r.ctx.Err() != nil {
+		return n, err
+	}
+	switch {
+	case errors.Is(err, ErrStalled):
+		if r.at >= r.asked+minResumed {
+			r.stalls = 0
 		}
+		if r.stalls++; r.stalls == attempts {
+			return n, r.stalled()
+		}
+	// The library asks again for what is missing of a whole blob, but not of a part.
+	case r.from == 0 || r.at == r.from:
+		return n, err
+	}
+	return n, r.Close()
+}
+
+// fetch reads from the registry.
+func (r *resumed) fetch(p []byte) (int, error) {
+	if r.body == nil {
 		if err := r.open(); err != nil {
 			return 0, err
 		}
@@ -58,11 +90,6 @@ func (r *resumed) Read(p []byte) (int, error) {
 	n, err := r.body.Read(p)
 	r.keep(p[:n])
 	r.at += int64(n)
-	if err != nil && !errors.Is(err, io.EOF) && r.ctx.Err() == nil && r.begun > 0 && r.at > r.begun {
-		// The library asks again for what is missing of a whole blob, but not of a part.
-		_ = r.body.Close()
-		r.body, err = nil, nil
-	}
 	return n, err
 }
 
@@ -82,23 +109,38 @@ func (r *resumed) keep(p []byte) {
 
 // open asks the registry for what is missing.
 func (r *resumed) open() (err error) {
-	r.begun = r.at
-	if r.at > 0 {
-		if r.body, err = tail.Open(r.ctx, r.src.ImageSource, r.want, r.at); err == nil || r.ctx.Err() != nil {
+	r.from, r.asked = r.at, r.at
+	if r.at > 0 && !r.whole {
+		r.body, err = r.src.wait.open(r.ctx, func(ctx context.Context) (io.ReadCloser, error) {
+			return tail.Open(ctx, r.src.ImageSource, r.want, r.at)
+		})
+		r.whole = errors.Is(err, ErrStalled)
+		if err == nil || r.whole || r.ctx.Err() != nil {
 			return err
 		}
 	}
-	r.begun = 0
-	if r.body, _, err = r.src.ImageSource.GetBlob(r.ctx, r.want, none.NoCache); err != nil {
+	r.from = 0
+	if r.body, err = r.src.wait.open(r.ctx, func(ctx context.Context) (io.ReadCloser, error) {
+		body, _, err := r.src.ImageSource.GetBlob(ctx, r.want, none.NoCache)
+		return body, err
+	}); err != nil {
 		return err
 	}
 	_, err = io.CopyN(io.Discard, r.body, r.at) // which a registry that knows no ranges sends again
 	return err
 }
 
+// stalled tells how far it got.
+func (r *resumed) stalled() error {
+	return fmt.Errorf("%w: %s has sent %d of %d bytes in %v, and fewer than %d a second in the last %v; it was asked %d times",
+		ErrStalled, r.src.wait.host, r.at, r.want.Size, time.Since(r.started).Round(time.Second/10), slowest, r.src.wait.limit, attempts)
+}
+
 func (r *resumed) Close() error {
 	if r.body == nil {
 		return nil
 	}
-	return r.body.Close()
+	err := r.body.Close()
+	r.body = nil
+	return err
 }

@@ -45,7 +45,7 @@ func exitHelp() string {
      or lint has found something
   4  content does not match its digest, its signature policy or its checksums
   5  no space left
-  6  a registry cannot be reached, or refuses
+  6  a registry cannot be reached, refuses, or stalls
   130  interrupted`
 }
 
@@ -162,6 +162,7 @@ var table = []struct {
 	{storage.ErrNotFound, exitRegistry, "check the name and the digest; the image may have been deleted"},
 	{storage.ErrCertificate, exitRegistry, "give the CA of the registry with --cert-dir, as a file ca.crt in a folder, or as /etc/containers/certs.d/HOST:PORT/ca.crt; one that has expired or is for another host has to be renewed"},
 	{storage.ErrPlainHTTP, exitRegistry, "give it a certificate, or `insecure = true` in registries.conf; --tls-verify=false permits plain HTTP for all registries"},
+	{storage.ErrStalled, exitRegistry, "run the command again, which goes on where it ended; look at the network, proxies and mirrors between; --stall gives a slow registry more time"},
 	{storage.ErrRegistry, exitRegistry, "check the host name, the network and registries.conf"},
 	{root.ErrNotPermitted, exitUsage, "run it as root; spec.store.format tar gives the same tree without, for root to extract where it is needed"},
 	{builder.ErrNotEmpty, exitUsage, "choose another folder with -o, or remove this one"},
