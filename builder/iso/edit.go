@@ -2,9 +2,7 @@ package iso
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -42,17 +40,6 @@ type Edit struct {
 	Private bool
 	// Written is called with the bytes of each part that was written; nil is fine.
 	Written func(int)
-}
-
-// undo is what brings the base back.
-type undo struct {
-	Size    int64       `json:"size"`
-	Patches []undoPatch `json:"patches"`
-}
-
-type undoPatch struct {
-	Offset  int64  `json:"offset"`
-	Content []byte `json:"content"`
 }
 
 // Check says what would keep an edit from being applied, as far as can be known
@@ -181,105 +168,6 @@ func (i *Image) areas() (patches []patch, err error) {
 		patches = append(patches, patch{a.Offset, content})
 	}
 	return patches, nil
-}
-
-// undo tells what the base has in the places of these patches.
-func (i *Image) undo(patches []patch) ([]byte, error) {
-	u := undo{Size: i.size}
-	for _, p := range patches {
-		before := make([]byte, len(p.content))
-		if _, err := i.r.ReadAt(before, p.offset); err != nil {
-			return nil, err
-		}
-		u.Patches = append(u.Patches, undoPatch{p.offset, before})
-	}
-	text, err := json.Marshal(u)
-	if err != nil {
-		return nil, err
-	}
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	if _, err := z.Write(text); err != nil {
-		return nil, err
-	}
-	if err := z.Close(); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
-}
-
-// Reset writes the base of an edited image to out, byte for byte.
-func Reset(ctx context.Context, edited, out string) error {
-	i, f, err := OpenFile(edited)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	l, err := i.pristine()
-	if err != nil {
-		return fmt.Errorf("%s: %w", edited, err)
-	}
-	return write(ctx, f, out, 0o644, l, nil)
-}
-
-// pristine is what the base was.
-func (i *Image) pristine() (layout, error) {
-	back, err := i.Find(Dir + "/" + UndoName)
-	if errors.Is(err, ErrNotFound) {
-		return layout{}, ErrPristine
-	}
-	if err != nil {
-		return layout{}, err
-	}
-	u, err := readUndo(back)
-	if err != nil {
-		return layout{}, fmt.Errorf("%w: %s: %w", ErrCorrupt, UndoName, err)
-	}
-	if u.Size < 0 || u.Size > i.size {
-		return layout{}, fmt.Errorf("%w: %s: the base had %d bytes", ErrCorrupt, UndoName, u.Size)
-	}
-	l := layout{size: u.Size}
-	for _, p := range u.Patches {
-		if p.Offset < 0 || p.Offset+int64(len(p.Content)) > u.Size {
-			return layout{}, fmt.Errorf("%w: %s: a change at %d of %d bytes", ErrCorrupt, UndoName, p.Offset, u.Size)
-		}
-		l.patches = append(l.patches, patch{p.Offset, p.Content})
-	}
-	slices.Reverse(l.patches) // where two overlap, the first was there first
-	return l, nil
-}
-
-// Base reads the base of an edited image, as it was.
-func (i *Image) Base() (io.Reader, int64, error) {
-	l, err := i.pristine()
-	return &overlay{Reader: io.NewSectionReader(i.r, 0, l.size), patches: l.patches}, l.size, err
-}
-
-// overlay reads an image with patches in it, of which the last counts.
-type overlay struct {
-	io.Reader
-	patches []patch
-	at      int64
-}
-
-func (o *overlay) Read(b []byte) (int, error) {
-	n, err := o.Reader.Read(b)
-	for _, p := range o.patches {
-		from, to := max(p.offset, o.at), min(p.offset+int64(len(p.content)), o.at+int64(n))
-		if from < to {
-			copy(b[from-o.at:to-o.at], p.content[from-p.offset:])
-		}
-	}
-	o.at += int64(n)
-	return n, err
-}
-
-func readUndo(f File) (u undo, err error) {
-	z, err := gzip.NewReader(f.Reader())
-	if err != nil {
-		return u, err
-	}
-	return u, json.NewDecoder(io.LimitReader(z, maxArchive)).Decode(&u)
 }
 
 // write copies the base, as far as it is wanted, and puts in what changes.

@@ -1,0 +1,230 @@
+package builder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/storage"
+)
+
+// openMirror opens archives and folders as one tree, in which the newest run of
+// oc-mirror counts.
+// Warnings tell what earlier runs were asked for and the newest is not.
+func openMirror(ctx context.Context, paths []string) (_ *storage.Tree, warnings []string, err error) {
+	var runs []mirrorRun
+	tree := &storage.Tree{}
+	defer func() {
+		for _, run := range runs {
+			err = errors.Join(err, run.tree.Close()) // of what the tree has not taken
+		}
+		if err != nil {
+			err = errors.Join(err, tree.Close())
+		}
+	}()
+	archives := map[string][]string{} // by their folders: the parts of one run each
+	for i, path := range paths {
+		if filepath.Base(path) == source.MappingFile {
+			if err := tree.AddFolder(ctx, path, fmt.Sprintf("%s%d/%s", source.MappingDir, i, source.MappingFile)); err != nil {
+				return nil, nil, err
+			}
+			continue
+		}
+		tars, err := listArchives(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(tars) == 0 {
+			run, err := openWorkspace(ctx, path)
+			runs = append(runs, run)
+			if err != nil {
+				return nil, nil, err
+			}
+		}
+		for _, name := range tars {
+			run := filepath.Dir(name)
+			if !tarPart.MatchString(filepath.Base(name)) {
+				run = name
+			}
+			if !slices.Contains(archives[run], name) {
+				archives[run] = append(archives[run], name)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(archives)) {
+		run, err := openArchive(ctx, archives[name])
+		runs = append(runs, run)
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	slices.SortStableFunc(runs, func(a, b mirrorRun) int { return strings.Compare(a.at, b.at) })
+	if warnings, err = leftOut(runs); err != nil {
+		return nil, nil, err
+	}
+	for _, run := range runs {
+		tree.AddTree(run.tree)
+	}
+	return tree, warnings, nil
+}
+
+// leftOut compares the configurations of runs: paths of one source are runs of one
+// image set, and a user may have taken another one for that.
+func leftOut(runs []mirrorRun) (warnings []string, err error) {
+	var newest *source.ImageSet
+	for _, run := range slices.Backward(runs) {
+		name, _ := source.NewestRun(run.tree.Names())
+		if name == "" {
+			continue
+		}
+		content, err := run.tree.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		set, err := source.ParseImageSet(run.from+": "+name, content)
+		if err != nil {
+			return nil, err
+		}
+		if newest == nil {
+			newest = set
+		} else if more := set.Beyond(newest); len(more) > 0 {
+			warnings = append(warnings, fmt.Sprintf("%s was asked for %s, and the newest run is not: they are left out; if it is another image set, make it another source", run.from, strings.Join(more, ", ")))
+		}
+	}
+	return warnings, nil
+}
+
+var (
+	tarPart = regexp.MustCompile(`^mirror_\d{6}\.tar$`)
+	// Folders that a working-dir has one of at least.
+	workspaceDirs = []string{"hold-release", "cluster-resources", "operator-catalogs"}
+)
+
+// mirrorRun is what a run of oc-mirror has left.
+type mirrorRun struct {
+	tree *storage.Tree
+	// from is where it is.
+	from string
+	// at is the time of the run, as it stands in its files; "" for a cache alone.
+	at string
+}
+
+// listArchives lists the archives in a folder; a file stands for itself.
+func listArchives(path string) (tars []string, err error) {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !fi.IsDir() {
+		return []string{filepath.Clean(path)}, nil
+	}
+	entries, err := os.ReadDir(path)
+	for _, e := range entries {
+		if tarPart.MatchString(e.Name()) && !e.IsDir() {
+			tars = append(tars, filepath.Join(path, e.Name()))
+		}
+	}
+	return tars, err
+}
+
+// openWorkspace opens a folder of what archives have too: working-dir, or a cache.
+func openWorkspace(ctx context.Context, path string) (mirrorRun, error) {
+	run := mirrorRun{tree: &storage.Tree{}, from: path}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return run, err
+	}
+	folders := map[string]string{} // names in the tree
+	for _, e := range entries {
+		switch {
+		case e.Name() == "working-dir", e.Name() == "docker", strings.HasPrefix(e.Name(), "isc_2"):
+			folders[filepath.Join(path, e.Name())] = e.Name()
+		case slices.Contains(workspaceDirs, e.Name()):
+			folders[path] = "working-dir"
+		}
+	}
+	if len(folders) == 0 {
+		return run, fmt.Errorf("%w: %s has neither mirror_000001.tar nor working-dir, and is none", source.ErrOCMirror, path)
+	}
+	for _, folder := range slices.Sorted(maps.Keys(folders)) {
+		if err := run.tree.AddFolder(ctx, folder, folders[folder]); err != nil {
+			return run, err
+		}
+	}
+	_, run.at = source.NewestRun(run.tree.Names())
+	return run, nil
+}
+
+// openArchive wants all parts of one run. oc-mirror gives a file that is larger than a
+// part the next number, and goes on with the part before; so the configuration, which
+// comes last, stands in any of them, and after it only such files: permissive_adder.go in
+// internal/pkg/archive there. No file is in two parts.
+func openArchive(ctx context.Context, names []string) (run mirrorRun, err error) {
+	slices.Sort(names)
+	run = mirrorRun{tree: &storage.Tree{}, from: names[0]}
+	parts := map[string]string{} // by what is in them
+	end := ""                    // the part with the configuration
+	for i, name := range names {
+		if part := fmt.Sprintf("mirror_%06d.tar", i+1); tarPart.MatchString(filepath.Base(name)) && filepath.Base(name) != part {
+			return run, fmt.Errorf("%w: %s is not there, and %s is", source.ErrOCMirror, filepath.Join(filepath.Dir(name), part), name)
+		}
+		members, err := addPart(ctx, run.tree, name)
+		if err != nil {
+			return run, err
+		}
+		if what := otherArchive(members); what != "" {
+			return run, fmt.Errorf("%s: %w: it is %s", name, storage.ErrWrongKind, what)
+		}
+		for _, member := range members {
+			if other, ok := parts[member]; ok {
+				return run, fmt.Errorf("%w: %s and %s both have %s", ErrTwoRuns, other, name, member)
+			}
+			parts[member] = name
+		}
+		configs := slices.DeleteFunc(slices.Clone(members), func(m string) bool { return !strings.HasPrefix(m, "isc_") })
+		switch {
+		case len(configs) > 0 && end != "":
+			return run, fmt.Errorf("%w: %s and %s each have an isc_*", ErrTwoRuns, end, name)
+		case len(configs) > 1:
+			return run, fmt.Errorf("%w: %s has %s", ErrTwoRuns, name, strings.Join(configs, " and "))
+		case len(configs) > 0:
+			run.at, end = strings.TrimPrefix(configs[0], "isc_"), name
+		case end != "" && len(members) > 1:
+			return run, fmt.Errorf("%w: the run ends in %s, and %s has more of it than one large file", ErrTwoRuns, end, name)
+		}
+	}
+	if end == "" {
+		return run, fmt.Errorf("%w: %s has no isc_*, which oc-mirror writes last: the run failed, or parts are missing", source.ErrOCMirror, strings.Join(names, ", "))
+	}
+	return run, nil
+}
+
+// addPart adds a tar file to a tree, and lists what is in it.
+func addPart(ctx context.Context, tree *storage.Tree, name string) (members []string, err error) {
+	part := &storage.Tree{}
+	if err := part.AddTar(ctx, name); err != nil {
+		return nil, errors.Join(err, part.Close())
+	}
+	tree.AddTree(part)
+	return part.Names(), nil
+}
+
+// otherArchive tells tar files of other kinds by what is in them.
+func otherArchive(names []string) string {
+	for _, n := range names {
+		switch {
+		case strings.HasPrefix(n, "publish/"):
+			return "an archive of oc-mirror v1; run oc-mirror --v2"
+		case n == "manifest.json" || n == "oci-layout":
+			return "an archive of images; give it as such"
+		}
+	}
+	return ""
+}
