@@ -60,6 +60,8 @@ func (s *source) signatures(ctx context.Context, img *image.UnparsedImage, manif
 				return nil, err
 			}
 			all = append(all, encoded)
+		default:
+			return nil, fmt.Errorf("signature of a kind that containers/image did not have before: %T", one)
 		}
 	}
 	return all, nil
