@@ -150,7 +150,7 @@ var table = []struct {
 	{storage.ErrLayers, exitInput, "make one layer of several: `podman build --squash`, or --squash-all for those of its base as well"},
 	{storage.ErrAccess, exitInput, "check --authfile, --pull-secret, REGISTRY_AUTH_FILE, spec.node.pullSecret, --registries.d, --policy, --cert-dir and registries.conf"},
 	{storage.ErrDigest, exitVerify, "what has it, or what stands between, is damaged: a registry, a proxy, an archive; take it from elsewhere, or push it again"},
-	{storage.ErrPolicy, exitVerify, "check --policy and --registries.d, or sign the image; --insecure-policy accepts every image"},
+	{storage.ErrPolicy, exitVerify, "sign the image, or give its key in --policy; --registries.d tells where signatures are"},
 	{compose.ErrEscape, exitInput, "the image is malformed or malicious; build it again"},
 	{compose.ErrEntry, exitInput, "the image is malformed; build it again"},
 	{compose.ErrCompression, exitVerify, "the image was damaged before it was pushed; build and push it again"},
