@@ -142,6 +142,9 @@ func TestPruneRemovesWhatWasUsedLeast(t *testing.T) {
 	}
 	f, _ := c.Get(key("a")) // now the newest
 	defer f.Close()
+	if removed, err := c.Prune(400); err != nil || len(removed) != 0 {
+		t.Errorf("what fits exactly stays: got %v removed, %v", removed, err)
+	}
 	if removed, err := c.Prune(250); err != nil || len(removed) != 2 || removed[0].Key != key("b") || removed[1].Key != key("c") {
 		t.Errorf("removed %v, %v", removed, err)
 	}

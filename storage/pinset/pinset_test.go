@@ -232,6 +232,15 @@ func TestSplit(t *testing.T) {
 	}
 }
 
+// Kubernetes takes names of 253 bytes: apimachinery, validation.DNS1123SubdomainMaxLength.
+func TestLongestNameOfASet(t *testing.T) {
+	for size, want := range map[int]bool{0: false, 1: true, 253: true, 254: false} {
+		if got := pinset.ValidName(strings.Repeat("n", size)); got != want {
+			t.Errorf("a name of %d bytes: got %v, want %v", size, got, want)
+		}
+	}
+}
+
 // Names that Kubernetes takes are too long for files, with an ending.
 func TestFileNames(t *testing.T) {
 	long := strings.Repeat("n", 249)
