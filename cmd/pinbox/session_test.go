@@ -265,13 +265,18 @@ func TestVerifyComparesTheFilesWithEachOther(t *testing.T) {
 		return out
 	}
 	one, two := build(sample.Set("worker", pins.Pause)), build(sample.Set("worker", pins.Docker))
-	for _, name := range []string{builder.IgnitionFile, builder.LockFile, "manifests/worker-sample.yaml"} {
+	for name, test := range map[string]struct{ change, says string }{
+		"another config.ign":   {"cp $other/config.ign .", "config.ign is not what config.bu translates to"},
+		"another lock":         {"cp $other/pinbox.lock.json .", "is not the set of the lock"},
+		"another manifest":     {"cp $other/manifests/*.yaml manifests/", "is not the set of the lock"},
+		"another whole config": {"cp $other/config.bu $other/config.ign .", "config.ign does not pin the images of the lock"},
+		"a store cut short":    {"truncate -s -5000 store.squashfs", "store.squashfs ends after"},
+	} {
 		mixed := filepath.Join(t.TempDir(), "mixed")
 		fixtures.Run(t, "cp", "-r", one, mixed)
-		fixtures.Run(t, "cp", filepath.Join(two, name), filepath.Join(mixed, name))
-		fixtures.Run(t, "sh", "-c", "cd "+mixed+" && sha256sum config.bu config.ign manifests/worker-sample.yaml pinbox.lock.json store.squashfs >SHA256SUMS")
-		if code, _, stderr := pinbox(t.Context(), "verify", mixed); code != exitVerify {
-			t.Errorf("%s of another appliance: exit code %d\n%s", name, code, stderr)
+		fixtures.Run(t, "sh", "-ec", "cd "+mixed+"; other="+two+"; "+test.change+"; sha256sum config.bu config.ign manifests/worker-sample.yaml pinbox.lock.json store.squashfs >SHA256SUMS")
+		if code, _, stderr := pinbox(t.Context(), "verify", mixed); code != exitVerify || !strings.Contains(stderr, test.says) {
+			t.Errorf("%s: got exit code %d, want %d and %q\n%s", name, code, exitVerify, test.says, stderr)
 		}
 	}
 }

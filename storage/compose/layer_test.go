@@ -195,6 +195,22 @@ func TestHardLinkEntriesCarryAttributes(t *testing.T) {
 	}
 }
 
+// A hard link is another entry of one file: what it adds counts, and what it does not
+// name stays.
+func TestAttributesOfAHardLink(t *testing.T) {
+	r, _, err := unpack(t, tarOf(t, []sample.Entry{
+		{Header: tar.Header{Name: "a", PAXRecords: map[string]string{"SCHILY.xattr.user.first": "1", "SCHILY.xattr.user.both": "1"}}},
+		{Header: tar.Header{Name: "b", Typeflag: tar.TypeLink, Linkname: "a", PAXRecords: map[string]string{"SCHILY.xattr.user.both": "2", "SCHILY.xattr.user.second": "2"}}},
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"user.first": "1", "user.both": "2", "user.second": "2"}
+	if diff := cmp.Diff(want, r.tree.root.Entry("a").Xattrs); diff != "" {
+		t.Errorf("attributes (-want +got):\n%s", diff)
+	}
+}
+
 // Words of overlayfs in an image would reach into other layers.
 func TestOverlayAttributesOfAnImageAreDropped(t *testing.T) {
 	h := tar.Header{Name: "a", PAXRecords: map[string]string{
