@@ -283,3 +283,12 @@ func TestVerifyFindsAChangedByteInAnISO(t *testing.T) {
 		t.Fatal(stderr)
 	}
 }
+
+// A name in an archive of others may hold what a terminal would obey.
+func TestPrintable(t *testing.T) {
+	for name, want := range map[string]string{"etc/key": "etc/key", "ein/größe": "ein/größe", "a\nb": `"a\nb"`, "\x1b[2J": `"\x1b[2J"`} {
+		if got := printable(name); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}

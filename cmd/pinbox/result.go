@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -228,7 +229,7 @@ func printISO(cmd *cobra.Command, output string, info iso.Info) error {
 	if area := info.Ignition; area != nil {
 		fmt.Fprintf(w, "Ignition area\t%d bytes at %d\n", area.Length, area.Offset)
 		for _, m := range area.Members {
-			printMember(w, "  "+m.Name, m)
+			printMember(w, "  "+printable(m.Name), m)
 		}
 	}
 	if info.Kargs != nil {
@@ -252,4 +253,12 @@ func printMember(w io.Writer, name string, m iso.InfoMember) {
 		fmt.Fprintf(w, ", sha256:%s", m.SHA256)
 	}
 	fmt.Fprintln(w)
+}
+
+// printable quotes a name that a terminal would not show as it is.
+func printable(name string) string {
+	if quoted := strconv.Quote(name); quoted != `"`+name+`"` {
+		return quoted
+	}
+	return name
 }
