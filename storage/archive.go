@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"syscall"
 
 	"github.com/opencontainers/go-digest"
 	imgspecv1 "github.com/opencontainers/image-spec/specs-go/v1"
@@ -31,13 +33,11 @@ func Archive(ctx context.Context, name, tmp string) (all []Found, closer io.Clos
 	}
 	f, err := plainFile(name, tmp)
 	if err != nil {
-		return nil, nil, fmt.Errorf("archive %s: %w: %w", name, ErrLocal, err)
+		return nil, nil, explainArchive(name, err)
 	}
 	defer func() {
-		if errors.Is(err, ErrWrongKind) {
-			err = errors.Join(fmt.Errorf("%s: %w", name, err), f.Close())
-		} else if err != nil {
-			err = errors.Join(fmt.Errorf("archive %s: %w: %w", name, ErrLocal, err), f.Close())
+		if err != nil {
+			err = errors.Join(explainArchive(name, err), f.Close())
 		}
 	}()
 	var tree Tree
@@ -53,6 +53,16 @@ func Archive(ctx context.Context, name, tmp string) (all []Found, closer io.Clos
 	}
 	all, err = ociImages(&tree, name)
 	return all, f, err
+}
+
+// explainArchive says that a file is damaged, unless something else is wrong.
+func explainArchive(name string, err error) error {
+	for _, other := range []error{ErrWrongKind, environment.ErrNoProc, environment.ErrNoTemp, syscall.ENOSPC, fs.ErrPermission, context.Canceled} {
+		if errors.Is(err, other) {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return fmt.Errorf("archive %s: %w: %w", name, ErrLocal, err)
 }
 
 // plainFile opens a file as it is, or a copy of it without the compression, which
