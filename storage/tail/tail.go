@@ -42,7 +42,7 @@ func Open(ctx context.Context, src imgtypes.ImageSource, want imgtypes.BlobInfo,
 	if err != nil {
 		return nil, fmt.Errorf("range from %d: %w", from, err)
 	}
-	return body, nil
+	return &stream{body: body}, nil
 }
 
 // known says whether a method is

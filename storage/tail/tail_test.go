@@ -200,3 +200,41 @@ func TestAnswersThatAreNone(t *testing.T) {
 		})
 	}
 }
+
+// The library panicked when a stream of a registry without ranges was closed after it had
+// failed: a build crashed where a slow registry reset a connection, or stalled.
+func TestCloseAfterAFailedRead(t *testing.T) {
+	for name, stop := range map[string]func(r *http.Request){
+		"reset":    func(*http.Request) { panic(http.ErrAbortHandler) },
+		"canceled": func(r *http.Request) { <-r.Context().Done() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			src := source(t, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Length", "160000")
+				_, _ = w.Write(content[:from+1000])
+				w.(http.Flusher).Flush()
+				stop(r)
+			})
+			body, err := tail.Open(ctx, src, blob(), from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(body, make([]byte, 500)); err != nil {
+				t.Fatal(err)
+			}
+			time.AfterFunc(50*time.Millisecond, cancel)
+			_, err = io.Copy(io.Discard, body)
+			if err == nil {
+				t.Error("got no error of a body that is cut off")
+			}
+			if _, again := body.Read(make([]byte, 1)); !errors.Is(again, err) {
+				t.Errorf("got %v of another Read, want %v again", again, err)
+			}
+			for range 2 {
+				_ = body.Close() // what it returns does not matter any more
+			}
+		})
+	}
+}
