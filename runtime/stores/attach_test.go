@@ -10,6 +10,8 @@ import (
 
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
@@ -145,6 +147,54 @@ func TestRollbackAndDetach(t *testing.T) {
 	if left := s.left(); !slices.Equal(left, []string{"state.json", "worker.yaml"}) {
 		t.Errorf("left over: %v", left)
 	}
+}
+
+// A bare detach takes what nothing needs, and a rollback needs the release before. The two
+// deltas stand side by side here, so that nothing else keeps the first.
+func TestDetachSparesWhatRollbackWants(t *testing.T) {
+	s, _, _ := online(t, 3)
+	beside := appliance.Options(t, sample.SetNamed("worker", s.pins[2]...))
+	beside.From = []string{s.stores[0]}
+	if _, err := builder.Delta(t.Context(), beside); err != nil {
+		t.Fatal(err)
+	}
+	s.must("attach", s.stores[1])
+	s.must("attach", beside.Out)
+	s.pinned(2)
+	if said := s.Do("detach"); !strings.Contains(said.Out+said.Err, "rollback may want it") {
+		t.Errorf("detach: got %s%s, want what rollback may want", said.Out, said.Err)
+	}
+	if got := s.mounted(); got != 3 {
+		t.Errorf("got %d mounts after detach, want 3", got)
+	}
+	s.must("rollback")
+	s.pinned(1)
+	s.runs(1)
+}
+
+// Nobody can tell what a store stands on whose file is lost.
+func TestDetachUnderAStoreWhoseFileIsLost(t *testing.T) {
+	s := ship(t, 3)
+	s.must("attach", s.stores[1])
+	first, err := filepath.Glob(filepath.Join(s.Root, "var/lib/pinbox/stores.d/*.squashfs"))
+	if err != nil || len(first) != 1 {
+		t.Fatalf("got %v, %v, want the file of one store", first, err)
+	}
+	s.must("attach", s.stores[2])
+	all, err := filepath.Glob(filepath.Join(s.Root, "var/lib/pinbox/stores.d/*.squashfs"))
+	if err != nil || len(all) != 2 {
+		t.Fatalf("got %v, %v, want the files of two stores", all, err)
+	}
+	second := all[slices.IndexFunc(all, func(name string) bool { return name != first[0] })]
+	if err := os.Rename(second, second+".away"); err != nil {
+		t.Fatal(err)
+	}
+	s.refused(3, "whose own file is lost", "detach", "1")
+	if err := os.Rename(second+".away", second); err != nil {
+		t.Fatal(err)
+	}
+	s.pinned(2)
+	s.runs(2)
 }
 
 // Somebody changes a set on the node, and puts one of his own beside it. A release that
