@@ -8,16 +8,28 @@ import (
 )
 
 const (
-	// maxAliased is how many nodes the aliases of a document may add to its own.
+	// maxAliased is how many nodes the aliases of a stream may add to its own.
 	maxAliased = 1 << 20
 	// maxDepth is more than yaml.v3 permits without aliases.
 	maxDepth = 1 << 15
 )
 
-// resolve puts what aliases stand for into their place, and merges "<<".
-func resolve(doc *yaml.Node) error {
-	r := resolver{limit: count(doc) + maxAliased, done: map[*yaml.Node]extent{}}
-	_, err := r.node(doc)
+// resolver puts what aliases stand for into their place, and merges "<<".
+type resolver struct {
+	// left is how many nodes the documents of the stream may still have.
+	left int
+	// done has the extents of the nodes that are resolved, and the zero one for those
+	// that are being resolved.
+	done map[*yaml.Node]extent
+}
+
+// document resolves the next one. All of a stream share what aliases may add: else a
+// file of many small documents would be without a limit.
+func (r *resolver) document(doc *yaml.Node) error {
+	r.left += count(doc)
+	r.done = map[*yaml.Node]extent{}
+	all, err := r.node(doc)
+	r.left -= all.nodes
 	return err
 }
 
@@ -32,14 +44,7 @@ func count(n *yaml.Node) int {
 // extent is how much a node is, each alias counted for what it stands for.
 type extent struct{ nodes, depth int }
 
-type resolver struct {
-	limit int
-	// done has the extents of the nodes that are resolved, and the zero one for those
-	// that are being resolved.
-	done map[*yaml.Node]extent
-}
-
-func (r resolver) node(n *yaml.Node) (extent, error) {
+func (r *resolver) node(n *yaml.Node) (extent, error) {
 	all, seen := r.done[n]
 	if seen {
 		return all, nil
@@ -58,7 +63,7 @@ func (r resolver) node(n *yaml.Node) (extent, error) {
 			return all, err
 		}
 		all = extent{all.nodes + e.nodes, max(all.depth, e.depth)}
-		if all.nodes >= r.limit || all.depth >= maxDepth {
+		if all.nodes >= r.left || all.depth >= maxDepth {
 			return all, fmt.Errorf("line %d: %w: what its aliases stand for", child.Line, ErrTooLarge)
 		}
 		n.Content[i] = standIn(child)

@@ -77,6 +77,7 @@ func jsonValues(content []byte) (values [][]byte, err error) {
 }
 
 func parse(content []byte) (roots []*yaml.Node, err error) {
+	aliases := resolver{left: maxAliased}
 	for dec := yaml.NewDecoder(bytes.NewReader(content)); ; {
 		var doc yaml.Node
 		err := dec.Decode(&doc)
@@ -84,7 +85,7 @@ func parse(content []byte) (roots []*yaml.Node, err error) {
 			return roots, nil
 		}
 		if err == nil {
-			err = resolve(&doc)
+			err = aliases.document(&doc)
 		}
 		if err != nil {
 			return nil, err

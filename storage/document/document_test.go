@@ -86,6 +86,7 @@ func TestStreamsThatAreWrong(t *testing.T) {
 		"aliases in each other":      {"a: &a\n- &b {x: *a}\n", "an alias stands for what it is in", false},
 		"a merge of a scalar":        {"a:\n  <<: 1\n", "line 2: << takes a mapping", false},
 		"a billion laughs":           {laughs(9), "line 7: too large: what its aliases stand for", true},
+		"documents of few laughs":    {strings.Repeat("---\n"+laughs(4), 100), "too large: what its aliases stand for", true}, // each had a limit of its own
 		"10^100 laughs":              {laughs(100), "too large", true},
 		"aliases that go deep":       {deep, "too large", true},
 		"JSON and something else":    {"{\"a\":1}\n{\"b\":2}\n{\"c\"\n", "line 2: after 2 JSON values: unexpected EOF", false},
