@@ -4,7 +4,6 @@ package document
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -32,51 +31,17 @@ func Read(r io.Reader) (roots []*yaml.Node, err error) {
 		return nil, fmt.Errorf("%w: more than %d MiB", ErrTooLarge, maxBytes>>20)
 	}
 	content = bytes.TrimPrefix(content, []byte("\ufeff")) // of editors on Windows
-	values, err := jsonValues(content)
-	if err != nil {
+	asJSON, err := isJSON(content)
+	switch {
+	case err != nil:
 		return nil, err
+	case asJSON:
+		return parseJSON(content)
 	}
-	if len(values) < 2 { // YAML's parser reads a single JSON value as well
-		return parse(content)
-	}
-	line := 0
-	for _, v := range values {
-		value, err := parse(v)
-		if err != nil {
-			return nil, fmt.Errorf("in the JSON value after line %d: %w", line, err)
-		}
-		for _, n := range value {
-			move(n, line)
-		}
-		roots = append(roots, value...)
-		line += bytes.Count(v, []byte("\n"))
-	}
-	return roots, nil
+	return parseYAML(content)
 }
 
-// jsonValues cuts a stream of several JSON values, each with the space before it. It
-// gives none if the stream is no JSON from its beginning.
-func jsonValues(content []byte) (values [][]byte, err error) {
-	if start := bytes.TrimLeft(content, " \t\r\n"); len(start) == 0 || start[0] != '{' {
-		return nil, nil
-	}
-	dec, end := json.NewDecoder(bytes.NewReader(content)), int64(0)
-	for {
-		var value json.RawMessage
-		err := dec.Decode(&value)
-		switch {
-		case errors.Is(err, io.EOF):
-			return values, nil
-		case err != nil && len(values) < 2: // YAML in braces, or documents of JSON
-			return nil, nil
-		case err != nil:
-			return nil, fmt.Errorf("line %d: after %d JSON values: %w", bytes.Count(content[:end], []byte("\n"))+1, len(values), err)
-		}
-		values, end = append(values, content[end:dec.InputOffset()]), dec.InputOffset()
-	}
-}
-
-func parse(content []byte) (roots []*yaml.Node, err error) {
+func parseYAML(content []byte) (roots []*yaml.Node, err error) {
 	aliases := resolver{left: maxAliased}
 	for dec := yaml.NewDecoder(bytes.NewReader(content)); ; {
 		var doc yaml.Node
@@ -95,14 +60,6 @@ func parse(content []byte) (roots []*yaml.Node, err error) {
 				roots = append(roots, root)
 			}
 		}
-	}
-}
-
-// move adds to the lines of a value of JSON, in which nothing stands twice.
-func move(n *yaml.Node, lines int) {
-	n.Line += lines
-	for _, child := range n.Content {
-		move(child, lines)
 	}
 }
 

@@ -39,7 +39,9 @@ func TestRead(t *testing.T) {
 		"braces of YAML":       {"{a: b}\n---\n{c: d}\n", []string{"{a:1 b:1}", "{c:3 d:3}"}},
 		"JSON documents":       {"{\"a\": 1}\n---\n{\"b\": 2}\n", []string{"{a:1 1:1}", "{b:3 2:3}"}},
 		"JSON values":          {"\n{\n  \"a\": 1\n}\n{\"b\":\n2}{\"c\": [3]}\n\n", []string{"{a:3 1:3}", "{b:5 2:6}", "{c:6 [3:6]}"}},
-		"JSON values and more": {"{\"a\":1} {\"b\":2} \"c\"", []string{"{a:1 1:1}", "{b:1 2:1}", "c:1"}},
+		"JSON values and more": {"{\"a\":1} {\"b\":2} null \"c\"", []string{"{a:1 1:1}", "{b:1 2:1}", "c:1"}},
+		"a list of JSON":       {"[{\"a\": \"\",\n\"b\": []}, null]", []string{"[{a:1 :1 b:2 []} null:2]"}},
+		"scalars of JSON":      {"{\"a\": [true, null, 1e3, -0.10, \"1\"]}", []string{"{a:1 [true:1 null:1 1e3:1 -0.10:1 1:1]}"}},
 		"aliases":              {"a: &a\n- &b x\n- *b\nc: *a\n*b : *b\n", []string{"{a:1 [x:2 x:3] c:4 [x:2 x:3] x:5 x:5}"}},
 		"a mapping merged":     {"a: &a\n  x: 1\n  y: 2\nb:\n  y: 3\n  <<: *a\n", []string{"{a:1 {x:2 1:2 y:3 2:3} b:4 {y:5 3:5 x:2 1:2}}"}},
 		"several merged":       {"- &a {x: 1}\n- &b\n  x: 2\n  <<: {y: 3}\n- <<: [*a, *b]\n", []string{"[{x:1 1:1} {x:3 2:3 y:4 3:4} {x:1 1:1 y:4 3:4}]"}},
@@ -58,6 +60,46 @@ func TestRead(t *testing.T) {
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+// What Python's json.dumps makes of an emoji, and JSON that is no YAML otherwise, was
+// refused: "found invalid Unicode character escape code", without its line.
+func TestJSONThatIsNoYAML(t *testing.T) {
+	long := strings.Repeat("k", 1100) // YAML's keys have 1,024 characters at most
+	for json, want := range map[string]string{
+		`"\ud83d\ude00"`:          "\U0001F600",
+		"\"\x7f\"":                "\x7f",
+		`"a\/b\u00e9\t\ud83d"`:    "a/b\u00e9\t\ufffd",
+		`"<<", "` + long + `": 1`: "<<",
+	} {
+		const value = "{\n\"annotation\"\n: VALUE}\n"
+		stream := strings.Replace(value, "VALUE", json, 1)
+		for _, stream := range []string{stream, stream + stream} {
+			roots, err := document.Read(strings.NewReader(stream))
+			if err != nil {
+				t.Errorf("%s: %v", json, err)
+				continue
+			}
+			got := document.Field(roots[len(roots)-1], "annotation")
+			if line := strings.Count(stream, "\n"); got == nil || got.Value != want || got.Line != line || got.ShortTag() != "!!str" {
+				t.Errorf("%s: got %+v, want %q in line %d", json, got, want, line)
+			}
+		}
+	}
+	roots, err := document.Read(strings.NewReader(`{"labels": {"a": "1", "b": "true"}, "generation": 12, "on": true, "of": null}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type object struct {
+		Labels     map[string]string
+		Generation int64
+		On         bool
+		Of         *string
+	}
+	got, want := object{}, object{Labels: map[string]string{"a": "1", "b": "true"}, Generation: 12, On: true}
+	if err := roots[0].Decode(&got); err != nil || !cmp.Equal(got, want) {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 }
 
@@ -90,6 +132,8 @@ func TestStreamsThatAreWrong(t *testing.T) {
 		"10^100 laughs":              {laughs(100), "too large", true},
 		"aliases that go deep":       {deep, "too large", true},
 		"JSON and something else":    {"{\"a\":1}\n{\"b\":2}\n{\"c\"\n", "line 2: after 2 JSON values: unexpected EOF", false},
+		"JSON that is cut off":       {"{\"a\":\n[1,\n", "line 2: ", false},
+		"JSON that goes deep":        {strings.Repeat("[", 1<<20), "exceeded max depth", false},
 		"more than anybody would do": {strings.Repeat("# 16 bytes long\n", 4<<20) + "a: b\n", "too large: more than 64 MiB", true},
 	} {
 		if _, err := document.Read(strings.NewReader(c.stream)); err == nil || errors.Is(err, document.ErrTooLarge) != c.large || !strings.Contains(err.Error(), c.says) {
