@@ -45,9 +45,14 @@ type Listing struct {
 // Hauler, which may ask for the platform. All that is wrong with it is reported at
 // once.
 func ReadList(path string, platform pinset.Platform) (Listing, error) {
-	content, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if err != nil {
 		return Listing{}, err
+	}
+	defer f.Close()
+	content, err := document.ReadAll(f)
+	if err != nil {
+		return Listing{}, fmt.Errorf("%s: %w: %w", path, ErrList, err)
 	}
 	content = bytes.TrimPrefix(content, []byte("\ufeff")) // of editors on Windows
 	if bytes.IndexByte(content, 0) >= 0 {

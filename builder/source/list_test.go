@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/storage/document"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -84,6 +85,19 @@ func TestListsThatAreWrong(t *testing.T) {
 	}
 	if _, err := source.ReadList("/no/such", "linux/amd64"); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
+	}
+}
+
+// A list was read whole, however large, before anything looked at it.
+func TestListsThatAreTooLarge(t *testing.T) {
+	for _, name := range []string{"images.txt", "images.yaml"} {
+		file := list(t, name, "quay.io/a/b:1\n")
+		if err := os.Truncate(file, 64<<20+1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := source.ReadList(file, "linux/amd64"); !errors.Is(err, document.ErrTooLarge) || !errors.Is(err, source.ErrList) || !strings.Contains(err.Error(), file+": ") {
+			t.Errorf("got %v, want %v", err, document.ErrTooLarge)
+		}
 	}
 }
 

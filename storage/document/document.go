@@ -23,12 +23,9 @@ var ErrTooLarge = errors.New("too large")
 // them. What an alias stands for is in its place, and what "<<" merges in its mapping,
 // so a node may stand in several places. Errors tell the line.
 func Read(r io.Reader) (roots []*yaml.Node, err error) {
-	content, err := io.ReadAll(io.LimitReader(r, maxBytes+1))
+	content, err := ReadAll(r)
 	if err != nil {
 		return nil, err
-	}
-	if len(content) > maxBytes {
-		return nil, fmt.Errorf("%w: more than %d MiB", ErrTooLarge, maxBytes>>20)
 	}
 	content = bytes.TrimPrefix(content, []byte("\ufeff")) // of editors on Windows
 	asJSON, err := isJSON(content)
@@ -39,6 +36,18 @@ func Read(r io.Reader) (roots []*yaml.Node, err error) {
 		return parseJSON(content)
 	}
 	return parseYAML(content)
+}
+
+// ReadAll gives the text of a stream that is not larger than those that Read takes.
+func ReadAll(r io.Reader) ([]byte, error) {
+	content, err := io.ReadAll(io.LimitReader(r, maxBytes+1))
+	if err == nil && len(content) > maxBytes {
+		err = fmt.Errorf("%w: more than %d MiB", ErrTooLarge, maxBytes>>20)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return content, nil
 }
 
 func parseYAML(content []byte) (roots []*yaml.Node, err error) {
