@@ -18,6 +18,7 @@ import (
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/compose"
+	"github.com/pinbox/pinbox/storage/document"
 	"github.com/pinbox/pinbox/storage/environment"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/root"
@@ -110,6 +111,7 @@ var table = []struct {
 	{pinset.ErrBadName, exitInput, "write it as registry/path@sha256:… or, where tags are taken, registry/path:tag"},
 	{pinset.ErrEmptySet, exitInput, "list at least one image under spec.pinnedImages, or leave the set out"},
 	{pinset.ErrDuplicateSet, exitInput, "give one of the sets another metadata.name"},
+	{document.ErrTooLarge, exitInput, "split the file, or write out what its aliases stand for"},
 	{pinset.ErrNotSet, exitInput, "see `oc explain pinnedimageset` for the form"},
 	{storage.ErrWrongKind, exitInput, "`pinbox build --help` tells which flag takes what"},
 	{storage.ErrKey, exitInput, "name files of OpenPGP public keys, as `gpg --export` writes them"},

@@ -111,6 +111,10 @@ func TestLintReadsStdin(t *testing.T) {
 }
 
 func TestLintRefuses(t *testing.T) {
+	bomb := "a0: &a0 x\n"
+	for i := range 9 {
+		bomb += fmt.Sprintf("a%d: &a%[1]d [%s]\n", i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 10))
+	}
 	pod := write(t, "pod.yaml", []byte("spec: {containers: [{image: nginx}]}"))
 	for name, c := range map[string]struct {
 		args []string
@@ -120,6 +124,7 @@ func TestLintRefuses(t *testing.T) {
 		"no path":          {nil, exitUsage, "requires at least 1 arg"},
 		"no such file":     {[]string{pod + ".not"}, exitInput, "pod.yaml.not"},
 		"a template":       {[]string{write(t, "chart.yaml", []byte("kind: Pod\n{{- if .Values.on }}\n"))}, exitInput, "`helm template` renders a chart"},
+		"a billion laughs": {[]string{write(t, "bomb.yaml", []byte(bomb))}, exitInput, "hint: split the file, or write out what its aliases stand for"},
 		"nothing to check": {[]string{write(t, "map.yaml", nil)}, exitInput, "map.yaml: no container in it names an image"},
 		"no lock":          {[]string{"--lock", pod, pod}, exitInput, "not a pinbox lock"},
 		"another output":   {[]string{"--output", "sarif", pod}, exitUsage, "it is text or json"},
