@@ -65,7 +65,11 @@ func (l *linter) use(use source.Use) {
 		l.add(use.Policy, "pull-always", write, "%s Always asks the registry at every start, even if the node has the image", use.PolicyName)
 	case policy != "" && policy != "IfNotPresent" && policy != "Never":
 		l.add(use.Policy, "pull-unknown", write, "%s %q is none that Kubernetes knows", use.PolicyName, policy)
-	case use.TagPulls && err == nil && ref.Digest == "":
+	case use.Puller == source.Importer:
+		l.add(use.Image, "pull-always", "write pullMethod: node", "the importer pod of CDI asks the registry for %s itself, even if the node has the image", name)
+	case use.Puller == source.ImportCron:
+		l.add(use.Image, "pull-always", "write a DataVolume with pullMethod: node", "a DataImportCron asks the registry for %s whenever its schedule says, with any pullMethod", name)
+	case use.Puller == source.OLM && err == nil && ref.Digest == "":
 		l.add(use.Image, "pull-always", "name it by digest", "the pod that is made of it asks the registry for %s at every start, as that is a tag", name)
 	case use.PolicyName != "" && policy == "" && err == nil && ref.Tag == "latest":
 		l.add(use.Image, "latest", write, "%s of %s is Always, as it is left out and the tag is latest", use.PolicyName, name)

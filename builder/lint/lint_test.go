@@ -100,6 +100,8 @@ func TestUses(t *testing.T) {
 // What lint did not look at had no findings, which is not what that says.
 func TestOtherKinds(t *testing.T) {
 	const catalog, csv, task = "apiVersion: operators.coreos.com/v1alpha1\nkind: CatalogSource\nspec: {image: %s}\n", "apiVersion: operators.coreos.com/v1alpha1\nkind: ClusterServiceVersion\nspec: {relatedImages: [{image: %s}]}\n", "apiVersion: tekton.dev/v1\nkind: Task\nspec: {steps: [{image: %s}]}\n"
+	const volume, byNode = "apiVersion: cdi.kubevirt.io/v1beta1\nkind: DataVolume\nspec: {source: {registry: {url: 'docker://%s'}}}\n", "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nspec: {dataVolumeTemplates: [{spec: {source: {registry: {url: 'docker://%s', pullMethod: node}}}}]}\n"
+	const cron = "apiVersion: cdi.kubevirt.io/v1beta1\nkind: DataImportCron\nspec: {template: {spec: {source: {registry: {url: 'docker://%s', pullMethod: node}}}}}\n"
 	const other = "apiVersion: example.com/v1\nkind: Fleet\nspec: {appImage: %s}\n"
 	for _, c := range []struct{ object, image, without, with, cure string }{
 		{catalog, "quay.io/site/app@" + index, "", "", ""},
@@ -109,6 +111,12 @@ func TestOtherKinds(t *testing.T) {
 		{csv, "quay.io/site/app:latest", "tag", "", ""}, // there is no policy to write
 		{task, "quay.io/site/app:latest", "latest tag", "latest", "write imagePullPolicy: IfNotPresent"},
 		{task, "$(params.image)", "expression", "expression", "name the image itself"},
+		{volume, "quay.io/site/app@" + index, "pull-always", "pull-always", "write pullMethod: node"},
+		{volume, "quay.io/site/other:1", "pull-always tag", "pull-always not-in-lock", ""},
+		{byNode, "quay.io/site/app@" + index, "", "", ""},
+		{byNode, "quay.io/site/app:latest", "tag", "", ""}, // CDI writes the policy
+		{byNode, "quay.io/site/app@" + unknown, "", "not-in-lock", ""},
+		{cron, "quay.io/site/app@" + index, "pull-always", "pull-always", "write a DataVolume with pullMethod: node"},
 		{other, "quay.io/site/app@" + index, "unknown-kind", "", "--lock"},
 		{other, "quay.io/site/app:1", "unknown-kind", "", ""},
 		{other, "quay.io/site/other:1", "unknown-kind", "unknown-kind", "--image"},

@@ -17,8 +17,9 @@ type imageField struct {
 	path string
 	// image and policy are the mapping's fields; policy is "" where it has none.
 	image, policy string
-	// tagPulls says that whatever makes the pod has it ask for a tag at every start.
-	tagPulls bool
+	// transport may stand before the image.
+	transport string
+	puller    Puller
 }
 
 // containers are fields of core/v1 Container, or of what has the same two.
@@ -46,13 +47,24 @@ type imageKind struct {
 	expression string
 }
 
+// imports are those of a DataVolumeSource of CDI. What the kubelet pulls of them has the
+// policy of the object CDI, IfNotPresent by default.
+func imports(registry Puller) []imageField {
+	return []imageField{
+		{path: "source.registry", image: "url", transport: "docker://", puller: registry},
+		{path: "source.vddk", image: "initImageURL"},
+	}
+}
+
 // imageKinds by their APIs: github.com/tektoncd/pipeline pkg/apis/pipeline/v1,
 // github.com/argoproj/argo-workflows pkg/apis/workflow/v1alpha1, kubevirt.io/api core/v1
-// and pool/v1beta1, github.com/operator-framework/api pkg/operators/v1alpha1,
-// knative.dev/serving pkg/apis/serving/v1. The pod of a CatalogSource has its policy from
-// operator-lifecycle-manager, pkg/controller/registry/reconciler.
+// and pool/v1beta1, kubevirt.io/containerized-data-importer-api pkg/apis/core/v1beta1,
+// github.com/operator-framework/api pkg/operators/v1alpha1, knative.dev/serving
+// pkg/apis/serving/v1. Who pulls comes from operator-lifecycle-manager,
+// pkg/controller/registry/reconciler, and from containerized-data-importer,
+// pkg/controller/import-controller.go and dataimportcron-controller.go.
 func imageKinds() []imageKind {
-	disks := containers("containerDisk", "kernelBoot.container")
+	disks := append(containers("containerDisk", "kernelBoot.container"), imports(Importer)...)
 	return []imageKind{
 		{group: "", kinds: []string{"Pod", "PodTemplate", "ReplicationController"}},
 		{group: "apps", kinds: []string{"DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"}},
@@ -67,8 +79,10 @@ func imageKinds() []imageKind {
 		{group: "argoproj.io", kinds: []string{"Rollout"}},
 		{group: "kubevirt.io", kinds: []string{"VirtualMachine", "VirtualMachineInstance", "VirtualMachineInstanceReplicaSet"}, fields: disks},
 		{group: "pool.kubevirt.io", kinds: []string{"VirtualMachinePool"}, fields: disks},
+		{group: "cdi.kubevirt.io", kinds: []string{"DataVolume", "VolumeImportSource"}, fields: imports(Importer)},
+		{group: "cdi.kubevirt.io", kinds: []string{"DataImportCron"}, fields: imports(ImportCron)},
 		{group: "operators.coreos.com", kinds: []string{"ClusterServiceVersion"}, fields: []imageField{{path: "relatedImages[]", image: "image"}}},
-		{group: "operators.coreos.com", kinds: []string{"CatalogSource"}, fields: []imageField{{path: "spec", image: "image", tagPulls: true}}},
+		{group: "operators.coreos.com", kinds: []string{"CatalogSource"}, fields: []imageField{{path: "spec", image: "image", puller: OLM}}},
 	}
 }
 

@@ -33,11 +33,25 @@ type Use struct {
 	// PolicyName is what Kubernetes calls the field of the policy there, "" if there is
 	// none.
 	PolicyName string
-	// TagPulls says that a tag is asked for at every start, and no field changes that.
-	TagPulls bool
+	Puller     Puller
 	// Expression says that the image is filled in when the object runs.
 	Expression bool
 }
+
+// Puller is what pulls an image, and so tells when the registry is asked.
+type Puller int
+
+const (
+	// Kubelet asks as the policy says.
+	Kubelet Puller = iota
+	// OLM makes a pod of the image, with the policy Always if it is named by tag.
+	OLM
+	// Importer is CDI's pod, which reads the image from the registry itself.
+	Importer
+	// ImportCron is CDI's DataImportCron, which asks the registry at each of its times,
+	// whatever imports the image then.
+	ImportCron
+)
 
 // RawSet is a PinnedImageSet as its file has it, right or wrong.
 type RawSet struct {
@@ -160,7 +174,15 @@ const unrendered = "{{ }}"
 
 func (w *walker) use(n *yaml.Node, f imageField, in object) {
 	image, policy := document.Field(n, f.image), document.Field(n, f.policy)
-	use := Use{Image: w.field(image), Policy: w.field(policy), PolicyName: f.policy, TagPulls: f.tagPulls}
+	use := Use{Image: w.field(image), Policy: w.field(policy), PolicyName: f.policy, Puller: f.puller}
+	text, ok := strings.CutPrefix(use.Image.Text, f.transport)
+	if !ok && strings.HasPrefix(text, "oci-archive:") { // a file
+		return
+	}
+	use.Image.Text = text
+	if use.Puller == Importer && document.Text(document.Field(n, "pullMethod")) == "node" {
+		use.Puller = Kubelet
+	}
 	use.Expression = in.expression != "" && strings.Contains(use.Image.Text, in.expression)
 	if image != nil && image.Kind != yaml.ScalarNode {
 		use.Image = Field{unrendered, w.file, image.Line} // YAML takes two braces for mappings
