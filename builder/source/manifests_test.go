@@ -134,7 +134,7 @@ spec:
   baseImage: docker://quay.io/a/base
   images: [quay.io/a/one:1, busybox]
   thanos: {image: {repository: quay.io/a/thanos, tag: "1"}, version: "1"}
-  rules: {image: {registry: quay.io, repository: a/rules, digest: "` + digest[1:] + `"}}
+  rules: {image: {registry: quay.io/a, repository: rules, digest: "` + digest[1:] + `"}}
   sidecarImage: quay.io/a/app:1
   containers: [{image: quay.io/a/app:1}]
   url: quay.io/a/other:1

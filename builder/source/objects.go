@@ -190,7 +190,9 @@ func (w *walker) use(n *yaml.Node, f imageField, in object) {
 	if use.Image.Text != "" || use.Policy.Text != "" {
 		w.Uses = append(w.Uses, use)
 	}
-	w.taken[image] = true
+	if image != nil {
+		w.taken[image] = true
+	}
 }
 
 // unknown collects full names of images below a key that says so: in its value, in a
@@ -201,25 +203,31 @@ func (w *walker) unknown(key string, value *yaml.Node, kind string) {
 		return
 	}
 	for _, n := range append([]*yaml.Node{value}, value.Content...) {
-		text := strings.TrimPrefix(imageName(n), "docker://")
+		name, parts := imageName(n)
+		text := strings.TrimPrefix(name, "docker://")
 		ref, short, err := pinset.Expand(text)
 		if err != nil || short || w.taken[n] {
 			continue
 		}
-		w.taken[n], w.taken[document.Field(n, "repository")] = true, true
+		w.taken[n] = true
+		for _, part := range parts { // else the repository alone would count as an image too
+			w.taken[part] = true
+		}
 		w.Unknown = append(w.Unknown, Unknown{Field{text, w.file, n.Line}, ref, kind})
 	}
 }
 
-// imageName is a name in one piece, or in the fields that most operators and charts have.
-func imageName(n *yaml.Node) string {
-	name := document.Text(n)
+// imageName is a name in one piece, or in the fields that most operators and charts have;
+// parts are those.
+func imageName(n *yaml.Node) (name string, parts []*yaml.Node) {
+	name = document.Text(n)
 	for _, part := range []struct{ before, field string }{{"", "registry"}, {"/", "repository"}, {":", "tag"}, {"@", "digest"}} {
-		if text := document.Text(document.Field(n, part.field)); text != "" {
-			name += part.before + text
+		value := document.Field(n, part.field)
+		if text := document.Text(value); text != "" {
+			name, parts = name+part.before+text, append(parts, value)
 		}
 	}
-	return strings.TrimPrefix(name, "/")
+	return strings.TrimPrefix(name, "/"), parts
 }
 
 // dropUsed leaves out of the unknown images what is used as well.
