@@ -40,7 +40,7 @@ func Manifests(path string) (Listing, error) {
 	}
 	err = fmt.Errorf("%s: %w", path, ErrNoImages)
 	if len(l.Unknown) > 0 {
-		err = fmt.Errorf("%w; there are %s; give those that nodes pull with --image", err, DescribeUnknown(l.Unknown))
+		err = fmt.Errorf("%w; not taken: %s; give those that nodes pull with --image", err, DescribeUnknown(l.Unknown))
 	}
 	return Listing{}, withWarnings(err, l.Warnings)
 }

@@ -177,7 +177,7 @@ func TestUnknownKinds(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 	_, err = source.Manifests(list(t, "x.yaml", "kind: ConfigMap\ndata: {image: quay.io/a/b:1}\nspec:\n"))
-	if !errors.Is(err, source.ErrNoImages) || !strings.Contains(err.Error(), "1 image in kinds that pinbox does not know: ConfigMap (quay.io/a/b:1); give those that nodes pull with --image") {
+	if !errors.Is(err, source.ErrNoImages) || !strings.Contains(err.Error(), "names an image; not taken: 1 image in kinds that pinbox does not know: ConfigMap (quay.io/a/b:1); give those that nodes pull with --image") {
 		t.Error(err)
 	}
 }
