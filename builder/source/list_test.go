@@ -81,10 +81,10 @@ func TestListsThatAreWrong(t *testing.T) {
 	// All that is wrong is said at once.
 	_, err := source.ReadList(list(t, "images.txt", "A\nquay.io/a/b\nB\n"), "linux/amd64")
 	if err == nil || !strings.Contains(err.Error(), "images.txt:1:") || !strings.Contains(err.Error(), "images.txt:3:") {
-		t.Error(err)
+		t.Errorf("got %v, want lines 1 and 3", err)
 	}
 	if _, err := source.ReadList("/no/such", "linux/amd64"); !errors.Is(err, os.ErrNotExist) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, os.ErrNotExist)
 	}
 }
 
@@ -158,11 +158,11 @@ func TestFieldsOfHauler(t *testing.T) {
 	}
 	// The field of an image counts before the annotation, and all that is wrong is said.
 	if _, err := source.ReadList(list(t, "x.yaml", haulerImages("hauler.dev/platform: linux/arm64", "platform: linux/amd64")), "linux/amd64"); err != nil {
-		t.Error(err)
+		t.Errorf("got %v, want no error", err)
 	}
 	_, err := source.ReadList(list(t, "x.yaml", haulerImages("hauler.dev/key: a", "platform: linux/arm64")), "linux/amd64")
 	if err == nil || !strings.Contains(err.Error(), "x.yaml:7: ") || !strings.Contains(err.Error(), "x.yaml:11: ") {
-		t.Error(err)
+		t.Errorf("got %v, want lines 7 and 11", err)
 	}
 }
 
@@ -189,9 +189,10 @@ func TestReleaseInfo(t *testing.T) {
 		_, inList := source.ReadList(file, "linux/amd64")
 		_, _, inSets := source.PinnedImageSets([]string{file})
 		_, inManifests := source.Manifests(file)
+		const want = "x.json:1: it is of `oc adm release info -o json`: give --release quay.io/o/release:4.18.3-x86_64"
 		for _, err := range []error{inList, inSets, inManifests} {
-			if !errors.Is(err, pinset.ErrReleaseInfo) || !strings.HasSuffix(err.Error(), "x.json:1: it is of `oc adm release info -o json`: give --release quay.io/o/release:4.18.3-x86_64") {
-				t.Error(err)
+			if !errors.Is(err, pinset.ErrReleaseInfo) || !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("got %v, want %s", err, want)
 			}
 		}
 	}

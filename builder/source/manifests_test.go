@@ -174,11 +174,12 @@ func TestUnknownKinds(t *testing.T) {
 	}
 	const says = "2 images in kinds that pinbox does not know: ConfigMap (quay.io/a/proxy" + digest + "), an object without a kind (quay.io/a/prometheus:1)"
 	if text := source.DescribeUnknown(l.Unknown[5:]); text != says {
-		t.Errorf("%s", text)
+		t.Errorf("got %s, want %s", text, says)
 	}
 	_, err = source.Manifests(list(t, "x.yaml", "kind: ConfigMap\ndata: {image: quay.io/a/b:1}\nspec:\n"))
-	if !errors.Is(err, source.ErrNoImages) || !strings.Contains(err.Error(), "names an image; not taken: 1 image in kinds that pinbox does not know: ConfigMap (quay.io/a/b:1); give those that nodes pull with --image") {
-		t.Error(err)
+	const notTaken = "names an image; not taken: 1 image in kinds that pinbox does not know: ConfigMap (quay.io/a/b:1); give those that nodes pull with --image"
+	if !errors.Is(err, source.ErrNoImages) || !strings.Contains(err.Error(), notTaken) {
+		t.Errorf("got %v, want %s", err, notTaken)
 	}
 }
 
@@ -191,11 +192,11 @@ func TestExpressions(t *testing.T) {
 		t.Errorf("%v, %+v", err, l)
 	}
 	if _, err := source.Manifests(list(t, "x.yaml", task)); !errors.Is(err, source.ErrNoImages) || !strings.Contains(err.Error(), "$(params.image)") {
-		t.Error(err)
+		t.Errorf("got %v, want %v with $(params.image)", err, source.ErrNoImages)
 	}
 	for _, content := range []string{"kind: Pod\nspec: {containers: [{image: $(IMAGE)}]}\n", strings.Replace(workflow, "\"quay.io/a/{{inputs.parameters.image}}\"", "{{ .Values.image }}", 1)} {
 		if _, err := source.Manifests(list(t, "x.yaml", content)); !errors.Is(err, pinset.ErrBadName) {
-			t.Error(err)
+			t.Errorf("got %v, want %v", err, pinset.ErrBadName)
 		}
 	}
 }
