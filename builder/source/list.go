@@ -139,8 +139,8 @@ func documents(path string, content []byte, platform pinset.Platform) (l Listing
 			h := hauler{path: path, platform: platform}
 			h.document(root)
 			l.Names, errs = append(l.Names, h.names...), append(errs, h.errs...)
-		case haulerOthers()[kind] != "" && strings.HasPrefix(group, haulerGroup):
-			l.Warnings = append(l.Warnings, fmt.Sprintf("%s:%d: %s of Hauler are left out: %s", path, root.Line, kind, haulerOthers()[kind]))
+		case haulerOthers[kind] != "" && strings.HasPrefix(group, haulerGroup):
+			l.Warnings = append(l.Warnings, fmt.Sprintf("%s:%d: %s of Hauler are left out: %s", path, root.Line, kind, haulerOthers[kind]))
 		case root.Decode(&release) == nil && len(release.Images) > 0:
 			for _, component := range slices.Sorted(maps.Keys(release.Images)) {
 				n := release.Images[component]

@@ -117,7 +117,7 @@ func TestFieldsOfHauler(t *testing.T) {
 		if name, _, _ := strings.Cut(field, ":"); name != "" && name != "local" {
 			annotation = "hauler.dev/" + field
 		}
-		for _, content := range []string{haulerImages("", field), haulerImages(annotation, ""), haulerImages("hauler.dev/store: x", "")} {
+		for _, content := range []string{haulerImages("", field), haulerImages(annotation, ""), haulerImages("hauler.dev/store: x", ""), haulerImages("hauler.dev/retries: 3", "")} {
 			if l, err := source.ReadList(list(t, "x.yaml", content), "linux/amd64"); err != nil || len(l.Names) != 1 || len(l.Warnings) > 0 {
 				t.Errorf("%q: %v, %q", field, err, l.Warnings)
 			}
@@ -131,29 +131,34 @@ func TestFieldsOfHauler(t *testing.T) {
 		"certificate-oidc-issuer: a":                "--policy",
 		"certificate-oidc-issuer-regexp: a":         "--policy",
 		"certificate-github-workflow-repository: a": "--policy",
-		"platform: linux/arm64":                     "the appliance is for linux/amd64, which spec.platform and --platform change",
+		"platform: linux/arm64":                     "the appliance is for linux/amd64; spec.platform and --platform change that",
 		"rewrite: site/b":                           "--mirrors",
 		"ca-file: ca.crt":                           "--cert-dir",
 		"insecure-skip-tls-verify: true":            "--cert-dir",
-		"key: {a: b}":                               "it is no text",
-		"sign-key: a":                               "those that it knows",
+		"key: {a: b}":                               "must be a string",
 	} {
 		name, _, _ := strings.Cut(field, ":")
 		for want, content := range map[string]string{"x.yaml:11: " + name: haulerImages("", field), "x.yaml:7: hauler.dev/" + name: haulerImages("hauler.dev/"+field, "")} {
 			_, err := source.ReadList(list(t, "x.yaml", content), "linux/amd64")
-			if !errors.Is(err, source.ErrHauler) || !strings.Contains(err.Error(), want+": pinbox does not follow") || !strings.Contains(err.Error(), says) {
+			if !errors.Is(err, source.ErrHauler) || !strings.Contains(err.Error(), want+": pinbox does not follow this field of Hauler's: ") || !strings.Contains(err.Error(), says) {
 				t.Errorf("%q: %v", field, err)
 			}
 		}
 	}
-	for says, content := range map[string]string{
-		"x.yaml:11: local: ":              haulerImages("", "local: true"),
-		"x.yaml:7: hauler.dev/registry: ": haulerImages("hauler.dev/registry: quay.io", ""),
-		"x.yaml:12: more: ":               haulerImages("", "") + "  more: []\n",
-		"x.yaml:4: data: ":                "apiVersion: content.hauler.cattle.io/v1\nkind: Images\nspec: {images: [{name: quay.io/a/b:1}]}\ndata: {}\n",
+	for says, c := range map[string]struct {
+		content string
+		want    error
+	}{
+		"x.yaml:11: local: ":              {haulerImages("", "local: true"), source.ErrHauler},
+		"x.yaml:7: hauler.dev/registry: ": {haulerImages("hauler.dev/registry: quay.io", ""), source.ErrHauler},
+		"x.yaml:12: more: pinbox does not know this field of Hauler's; known here: images": {haulerImages("", "") + "  more: []\n", source.ErrHaulerField},
+		"x.yaml:4: data: ": {"apiVersion: content.hauler.cattle.io/v1\nkind: Images\nspec: {images: [{name: quay.io/a/b:1}]}\ndata: {}\n", source.ErrHaulerField},
+		"x.yaml:11: sign-key: pinbox does not know this field of Hauler's; known here: certificate-github": {haulerImages("", "sign-key: a"), source.ErrHaulerField},
+		"retries, rewrite, store, use-tlog-verify":                                                         {haulerImages("hauler.dev/sign-key: a", ""), source.ErrHaulerField}, // those of annotations too
+		"x.yaml:10: not a list of images: an entry of spec.images needs a name":                            {strings.Replace(haulerImages("", ""), "- name: quay.io/a/b:1", "- {}", 1), source.ErrList},
 	} {
-		if _, err := source.ReadList(list(t, "x.yaml", content), "linux/amd64"); !errors.Is(err, source.ErrHauler) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v", says, err)
+		if _, err := source.ReadList(list(t, "x.yaml", c.content), "linux/amd64"); !errors.Is(err, c.want) || !strings.Contains(err.Error(), says) {
+			t.Errorf("got %v, want %v: %s", err, c.want, says)
 		}
 	}
 	// The field of an image counts before the annotation, and all that is wrong is said.
