@@ -63,7 +63,7 @@ func TestListsThatAreWrong(t *testing.T) {
 		"a typo on line 17":  {"images.txt", strings.Repeat("quay.io/a/b:1\n", 16) + "quay.io/a/B:1\n", pinset.ErrBadName, "images.txt:17: image \"quay.io/a/B:1\""},
 		"a short name":       {"images.txt", "\nbusybox:1\n", pinset.ErrShortName, "images.txt:2: image \"busybox:1\": not the full name: it does not name its registry; write docker.io/library/busybox:1"},
 		"no library/":        {"images.txt", "docker.io/nginx\n", pinset.ErrShortName, "image \"docker.io/nginx\": not the full name: it lacks the path library/; write docker.io/library/nginx"},
-		"the other host":     {"images.txt", "index.docker.io/library/nginx:1\n", pinset.ErrShortName, "it has another name of its registry; write docker.io/library/nginx:1"},
+		"the other host":     {"images.txt", "index.docker.io/library/nginx:1\n", pinset.ErrShortName, "its registry is called docker.io; write docker.io/library/nginx:1"},
 		"comments only":      {"images.txt", "# nothing\n", source.ErrEmptyList, "images.txt"},
 		"nothing":            {"images.txt", "", source.ErrEmptyList, "images.txt"},
 		"YAML of others":     {"x.yaml", "kind: Pod\nspec: {}\n", source.ErrList, "x.yaml:1"},

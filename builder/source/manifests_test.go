@@ -233,7 +233,7 @@ func TestAliases(t *testing.T) {
 	for i := range 20 {
 		bomb += fmt.Sprintf("a%d: &a%[1]d [%s]\n", i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 10))
 	}
-	for says, content := range map[string]string{"an alias stands for what it is in": "&a\nkind: List\nitems: [*a]\n", "too large": bomb} {
+	for says, content := range map[string]string{"an alias refers to a node that contains it": "&a\nkind: List\nitems: [*a]\n", "too large": bomb} {
 		file := list(t, "x.yaml", content)
 		_, _, inMirrors := source.Mirrors([]string{file})
 		_, inManifests := source.Manifests(file)

@@ -57,7 +57,7 @@ func (r *resolver) node(n *yaml.Node) (extent, error) {
 		}
 		e, err := r.node(of)
 		if err == nil && e == (extent{}) {
-			err = fmt.Errorf("line %d: an alias stands for what it is in", child.Line)
+			err = fmt.Errorf("line %d: an alias refers to a node that contains it", child.Line)
 		}
 		if err != nil {
 			return all, err

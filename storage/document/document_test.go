@@ -123,9 +123,9 @@ func TestStreamsThatAreWrong(t *testing.T) {
 	}{
 		"no YAML":                    {"a: [", "line 1", false},
 		"a template":                 {"{{- if .Values.on }}\nkind: Pod\n", "yaml: ", false},
-		"an alias in itself":         {"a: 1\nb: &b\n  c: [*b]\n", "line 3: an alias stands for what it is in", false},
-		"a merge of itself":          {"a: 1\nb: &b {<<: *b}\n", "line 2: an alias stands for what it is in", false},
-		"aliases in each other":      {"a: &a\n- &b {x: *a}\n", "an alias stands for what it is in", false},
+		"an alias in itself":         {"a: 1\nb: &b\n  c: [*b]\n", "line 3: an alias refers to a node that contains it", false},
+		"a merge of itself":          {"a: 1\nb: &b {<<: *b}\n", "line 2: an alias refers to a node that contains it", false},
+		"aliases in each other":      {"a: &a\n- &b {x: *a}\n", "an alias refers to a node that contains it", false},
 		"a merge of a scalar":        {"a:\n  <<: 1\n", "line 2: << takes a mapping", false},
 		"a billion laughs":           {laughs(9), "line 7: too large: what its aliases stand for", true},
 		"documents of few laughs":    {strings.Repeat("---\n"+laughs(4), 100), "too large: what its aliases stand for", true}, // each had a limit of its own

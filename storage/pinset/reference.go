@@ -58,7 +58,7 @@ func shortName(s, full string) error {
 	case host != "" && strings.HasPrefix(full, host+"/library/"):
 		what = "it lacks the path library/"
 	case host != "":
-		what = "it has another name of its registry"
+		what = "its registry is called " + registry(full)
 	}
 	return fmt.Errorf("image %q: %w: %s; write %s", s, ErrShortName, what, full)
 }
