@@ -46,6 +46,18 @@ func Check(objects source.Objects, lock pinset.Lock) []Finding {
 	return slices.Compact(l.findings)
 }
 
+// Unjudged are the images in unknown kinds that have no finding, as the lock has them:
+// whether they are pulled, and by which policy, only their kinds know.
+func Unjudged(objects source.Objects, lock pinset.Lock) (all []source.Unknown) {
+	store := newStore(lock)
+	for _, u := range objects.Unknown {
+		if store.has(u.Reference) {
+			all = append(all, u)
+		}
+	}
+	return all
+}
+
 // linter collects findings.
 type linter struct {
 	store    store
@@ -90,7 +102,7 @@ func (l *linter) use(use source.Use) {
 // unknown checks that the node has an image that may be pulled; whether and how it is,
 // only its kind knows.
 func (l *linter) unknown(u source.Unknown) {
-	if !l.store.locked || !l.store.has(u.Reference) {
+	if !l.store.has(u.Reference) {
 		l.add(u.Image, "unknown-kind", "add it to the appliance with --image, as --manifests leaves it out, and name the lock with --lock",
 			"%s stands in %s, which pinbox does not know", u.Image.Text, u.Kind)
 	}

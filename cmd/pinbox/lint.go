@@ -36,7 +36,7 @@ It asks no registry. The exit code is 3 if it finds something.`,
 				return err
 			}
 			findings := lint.Check(objects, lock)
-			if err := printFindings(cmd, output, lockPath, objects, findings); err != nil {
+			if err := printFindings(cmd, output, lockPath, objects, findings, lint.Unjudged(objects, lock)); err != nil {
 				return err
 			}
 			if len(findings) > 0 {

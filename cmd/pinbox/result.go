@@ -163,11 +163,12 @@ func printDeltaVerified(w io.Writer, d builder.VerifiedDelta) error {
 	return err
 }
 
-// printFindings tells what lint has found; lock is the name of the lock, if it had one.
-func printFindings(cmd *cobra.Command, output, lock string, objects source.Objects, findings []lint.Finding) error {
+// printFindings tells what lint has found, and what it cannot judge; lock is the name of
+// the lock, if it had one.
+func printFindings(cmd *cobra.Command, output, lock string, objects source.Objects, findings []lint.Finding, unjudged []source.Unknown) error {
 	var warnings []string
-	if len(objects.Unknown) > 0 {
-		warnings = append(warnings, source.DescribeUnknown(objects.Unknown))
+	if len(unjudged) > 0 {
+		warnings = append(warnings, source.DescribeUnknown(unjudged))
 	}
 	if output == "json" {
 		return printJSON(cmd, struct {
