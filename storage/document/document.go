@@ -29,13 +29,22 @@ func Read(r io.Reader) (roots []*yaml.Node, err error) {
 	}
 	content = bytes.TrimPrefix(content, []byte("\ufeff")) // of editors on Windows
 	asJSON, err := isJSON(content)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case asJSON:
-		return parseJSON(content)
 	}
-	return parseYAML(content)
+	if asJSON {
+		roots, err = parseJSON(content)
+	} else {
+		roots, err = parseYAML(content)
+	}
+	seen := map[*yaml.Node]bool{}
+	for i := 0; i < len(roots) && err == nil; i++ {
+		err = keys(roots[i], seen)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return roots, nil
 }
 
 // ReadAll gives the text of a stream that is not larger than those that Read takes.

@@ -121,16 +121,20 @@ func TestStreamsThatAreWrong(t *testing.T) {
 		stream, says string
 		large        bool
 	}{
-		"no YAML":                    {"a: [", "line 1", false},
-		"a template":                 {"{{- if .Values.on }}\nkind: Pod\n", "yaml: ", false},
-		"an alias in itself":         {"a: 1\nb: &b\n  c: [*b]\n", "line 3: an alias refers to a node that contains it", false},
-		"a merge of itself":          {"a: 1\nb: &b {<<: *b}\n", "line 2: an alias refers to a node that contains it", false},
-		"aliases in each other":      {"a: &a\n- &b {x: *a}\n", "an alias refers to a node that contains it", false},
-		"a merge of a scalar":        {"a:\n  <<: 1\n", "line 2: << takes a mapping", false},
-		"a billion laughs":           {laughs(9), "line 7: too large: what its aliases stand for", true},
-		"documents of few laughs":    {strings.Repeat("---\n"+laughs(4), 100), "too large: what its aliases stand for", true}, // each had a limit of its own
-		"10^100 laughs":              {laughs(100), "too large", true},
-		"aliases that go deep":       {deep, "too large", true},
+		"no YAML":                 {"a: [", "line 1", false},
+		"a template":              {"{{- if .Values.on }}\nkind: Pod\n", "yaml: ", false},
+		"an alias in itself":      {"a: 1\nb: &b\n  c: [*b]\n", "line 3: an alias refers to a node that contains it", false},
+		"a merge of itself":       {"a: 1\nb: &b {<<: *b}\n", "line 2: an alias refers to a node that contains it", false},
+		"aliases in each other":   {"a: &a\n- &b {x: *a}\n", "an alias refers to a node that contains it", false},
+		"a merge of a scalar":     {"a:\n  <<: 1\n", "line 2: << takes a mapping", false},
+		"a billion laughs":        {laughs(9), "line 7: too large: what its aliases stand for", true},
+		"documents of few laughs": {strings.Repeat("---\n"+laughs(4), 100), "too large: what its aliases stand for", true}, // each had a limit of its own
+		"10^100 laughs":           {laughs(100), "too large", true},
+		"aliases that go deep":    {deep, "too large", true},
+		// The second one was not read, without a word.
+		"a key that stands twice":    {"a: 1\nb:\n  image: x\n  image: y\n", `line 4: the key "image" stands in line 3 already`, false},
+		"a list that stands twice":   {"a: [x]\nb: 1\na: [y]\n", `line 3: the key "a" stands in line 1 already`, false},
+		"a key of JSON, twice":       {"{\"a\": 1,\n\"a\": 2}", `line 2: the key "a" stands in line 1 already`, false},
 		"JSON and something else":    {"{\"a\":1}\n{\"b\":2}\n{\"c\"\n", "line 2: after 2 JSON values: unexpected EOF", false},
 		"JSON that is cut off":       {"{\"a\":\n[1,\n", "line 2: ", false},
 		"JSON that goes deep":        {strings.Repeat("[", 1<<20), "exceeded max depth", false},
