@@ -261,6 +261,7 @@ func decide(ctx context.Context, o Options) (d decision, err error) {
 			return d, err
 		}
 	}
+	d.warnLeftOut()
 	if d.images, err = resolve(ctx, o, d.client, d.inputs); err != nil || !o.Locked {
 		return d, err
 	}

@@ -99,6 +99,9 @@ func readSources(ctx context.Context, a Appliance, tmp string) (in inputs, err e
 		return in, err
 	}
 	in.sets, in.warnings = sets, append(in.warnings, warnings...)
+	if len(in.unknown) > 0 && len(in.sets)+len(in.asked)+len(in.locals)+len(in.releases) == 0 {
+		return in, fmt.Errorf("%w; not taken: %s; give those that nodes pull with --image", source.ErrNoImages, source.DescribeUnknown(in.unknown))
+	}
 	return in, in.readMirrors(a.Spec.Mirrors)
 }
 
@@ -202,7 +205,6 @@ func (in *inputs) pin(ctx context.Context, client *storage.Client, lock pinset.L
 	if err != nil {
 		return err
 	}
-	in.warnLeftOut()
 	return in.check()
 }
 

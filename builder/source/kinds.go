@@ -67,6 +67,8 @@ func imageKinds() []imageKind {
 	disks := append(containers("containerDisk", "kernelBoot.container"), imports(Importer)...)
 	return []imageKind{
 		{group: "", kinds: []string{"Pod", "PodTemplate", "ReplicationController"}},
+		{group: "apiextensions.k8s.io", kinds: []string{"CustomResourceDefinition"}}, // what it describes names none
+		{group: pinset.Group, kinds: []string{pinset.Kind}},                          // which lint reads for itself
 		{group: "apps", kinds: []string{"DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"}},
 		{group: "batch", kinds: []string{"CronJob", "Job"}},
 		{group: "apps.openshift.io", kinds: []string{"DeploymentConfig"}},

@@ -35,14 +35,10 @@ func Manifests(path string) (Listing, error) {
 	if err := errors.Join(errs...); err != nil {
 		return Listing{}, err
 	}
-	if len(l.Names) > 0 {
-		return l, nil
+	if len(l.Names)+len(l.Unknown) == 0 {
+		return Listing{}, withWarnings(fmt.Errorf("%s: %w", path, ErrNoImages), l.Warnings)
 	}
-	err = fmt.Errorf("%s: %w", path, ErrNoImages)
-	if len(l.Unknown) > 0 {
-		err = fmt.Errorf("%w; not taken: %s; give those that nodes pull with --image", err, DescribeUnknown(l.Unknown))
-	}
-	return Listing{}, withWarnings(err, l.Warnings)
+	return l, nil // other inputs may have what is unknown
 }
 
 // withWarnings adds what may be why there is nothing.

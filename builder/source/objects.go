@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -195,11 +196,15 @@ func (w *walker) use(n *yaml.Node, f imageField, in object) {
 	}
 }
 
+// imageKeys are endings of keys whose values name images: image, osImageURL, imageName
+// and the like in resources of operators, whatever they have for the words between.
+var imageKeys = regexp.MustCompile(`(?i)image(_?(name|ref|reference|url|uri|pull_?spec))?s?$`)
+
 // unknown collects full names of images below a key that says so: in its value, in a
-// list or in a mapping. Others could be anything.
+// list or in a mapping. Others could be anything. In builds and image streams of
+// OpenShift a mapping says so itself: build/v1, ObjectReference of the kind DockerImage.
 func (w *walker) unknown(key string, value *yaml.Node, kind string) {
-	key = strings.TrimSuffix(strings.ToLower(key), "s")
-	if !strings.HasSuffix(key, "image") {
+	if !imageKeys.MatchString(key) && document.Text(document.Field(value, "kind")) != "DockerImage" {
 		return
 	}
 	for _, n := range append([]*yaml.Node{value}, value.Content...) {
@@ -217,14 +222,23 @@ func (w *walker) unknown(key string, value *yaml.Node, kind string) {
 	}
 }
 
-// imageName is a name in one piece, or in the fields that most operators and charts have;
-// parts are those.
+// nameParts are the fields of a name in pieces, as most operators, charts and a
+// Kustomization have them; of several for one piece the first counts.
+var nameParts = []struct {
+	before string
+	fields []string
+}{{"", []string{"registry"}}, {"/", []string{"repository", "newName", "name"}}, {":", []string{"newTag", "tag"}}, {"@", []string{"digest"}}}
+
+// imageName is a name in one piece, or in several; parts are those.
 func imageName(n *yaml.Node) (name string, parts []*yaml.Node) {
 	name = document.Text(n)
-	for _, part := range []struct{ before, field string }{{"", "registry"}, {"/", "repository"}, {":", "tag"}, {"@", "digest"}} {
-		value := document.Field(n, part.field)
-		if text := document.Text(value); text != "" {
-			name, parts = name+part.before+text, append(parts, value)
+	for _, part := range nameParts {
+		for _, field := range part.fields {
+			value := document.Field(n, field)
+			if text := document.Text(value); text != "" {
+				name, parts = name+part.before+text, append(parts, value)
+				break
+			}
 		}
 	}
 	return strings.TrimPrefix(name, "/"), parts

@@ -122,6 +122,28 @@ func TestManifestsOfUnknownKinds(t *testing.T) {
 	}
 }
 
+// The cure that was told, --image, did not help where no manifest had a pod.
+func TestManifestsOfUnknownKindsAlone(t *testing.T) {
+	r, img := serve(t, nil), image(t, "amd64", layer(t, sample.File("a", "x")))
+	tag, err := r.Tag(t.Context(), "test/tagged", "1", img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests := write(t, "m.yaml", fmt.Appendf(nil, "apiVersion: example.com/v1\nkind: Fleet\nspec: {image: '%s'}\n", tag))
+	args := []string{"plan", "--tls-verify=false", "--manifests", manifests}
+	code, _, stderr := pinbox(t.Context(), args...)
+	if want := "not taken: 1 image in kinds that pinbox does not know: Fleet.example.com (" + tag + "); give those that nodes pull with --image"; code != exitInput || !strings.Contains(stderr, want) {
+		t.Errorf("got exit code %d, want %d and %q\n%s", code, exitInput, want, stderr)
+	}
+	set := write(t, "set.yaml", sample.Set("worker", push(t, r, img)))
+	if code, _, stderr := pinbox(t.Context(), append(args, "--set", set)...); code != exitOK || !strings.Contains(stderr, "warning: left out: 1 image in kinds") {
+		t.Errorf("with a set: got exit code %d, want %d and a warning\n%s", code, exitOK, stderr)
+	}
+	if code, _, stderr := pinbox(t.Context(), append(args, "--image", tag)...); code != exitOK || strings.Contains(stderr, "left out") {
+		t.Errorf("with --image: got exit code %d, want %d and no warning\n%s", code, exitOK, stderr)
+	}
+}
+
 // A chart is checked as helm renders it, with no file between.
 func TestLintReadsStdin(t *testing.T) {
 	f, err := os.Open(write(t, "rendered", []byte("---\n# Source: chart/templates/pod.yaml\nspec: {containers: [{image: nginx}]}\n")))
