@@ -15,33 +15,38 @@ import (
 )
 
 // minResumed is from which size on a blob is kept while it is fetched, in bytes: a
-// smaller one is sooner fetched again. It is also what has to arrive for a registry that
-// stalled to be asked as often as before.
+// smaller one is sooner fetched again. It is also what has to arrive for failed attempts
+// to be forgotten: bodyReaderMinimumProgress in docker/body_reader.go of containers/image.
 const minResumed = 1 << 20
 
 // resumed reads a blob out of what was fetched of it earlier, and the rest from the
 // registry, which it keeps beside.
 type resumed struct {
-	ctx     context.Context
-	src     *source
-	want    imgtypes.BlobInfo
-	part    *cache.Partial // nil to keep nothing
-	have    int64          // bytes in part
-	at      int64          // bytes that were read
-	started time.Time
+	ctx  context.Context
+	src  *source
+	want imgtypes.BlobInfo
+	part *cache.Partial // nil to keep nothing
+	have int64          // bytes in part
+	at   int64          // bytes that were read
 
 	body *flow
-	// from is where the registry was asked to begin, and asked where r was then.
-	from, asked int64
-	// whole says that a range has stalled: a registry that knows none first sends what
-	// stands before it, of which the library tells nothing.
-	whole  bool
-	stalls int
+	// from is where body is in the blob: before at, if the registry knows no ranges.
+	from int64
+	// whole: ask for the whole blob from now on. A registry without ranges answers a range
+	// request with the whole blob; the library skips the beginning silently, which looks
+	// like a stall.
+	whole bool
+	// asked is how many requests were made since started.
+	asked   int
+	started time.Time
+	// failed is how many of them failed since counted bytes were read.
+	failed  int
+	counted int64
 }
 
 // resume reads a blob; part may be nil.
 func (s *source) resume(ctx context.Context, want imgtypes.BlobInfo, part *cache.Partial) (*resumed, error) {
-	r := &resumed{ctx: ctx, src: s, want: want, part: part, started: time.Now()}
+	r := &resumed{ctx: ctx, src: s, want: want, part: part}
 	if part == nil {
 		return r, nil
 	}
@@ -62,20 +67,17 @@ func (r *resumed) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	n, err := r.fetch(p)
-	if err == nil || errors.Is(err, io.EOF) || r.ctx.Err() != nil {
+	switch {
+	case err == nil || errors.Is(err, io.EOF) || r.ctx.Err() != nil:
+		return n, err
+	case r.body == nil && !errors.Is(err, ErrStalled): // it refuses, or is not there
 		return n, err
 	}
-	switch {
-	case errors.Is(err, ErrStalled):
-		if r.at >= r.asked+minResumed {
-			r.stalls = 0
-		}
-		if r.stalls++; r.stalls == attempts {
-			return n, r.stalled()
-		}
-	// The library asks again for what is missing of a whole blob, but not of a part.
-	case r.from == 0 || r.at == r.from:
-		return n, err
+	if r.at >= r.counted+minResumed {
+		r.failed, r.counted = 0, r.at
+	}
+	if r.failed++; r.failed >= attempts {
+		return n, r.givenUp(err)
 	}
 	return n, r.Close()
 }
@@ -87,9 +89,15 @@ func (r *resumed) fetch(p []byte) (int, error) {
 			return 0, err
 		}
 	}
+	if r.from < r.at {
+		skipped, err := io.CopyN(io.Discard, r.body, r.at-r.from)
+		if r.from += skipped; err != nil {
+			return 0, err
+		}
+	}
 	n, err := r.body.Read(p)
 	r.keep(p[:n])
-	r.at += int64(n)
+	r.at, r.from = r.at+int64(n), r.from+int64(n)
 	return n, err
 }
 
@@ -109,8 +117,11 @@ func (r *resumed) keep(p []byte) {
 
 // open asks the registry for what is missing.
 func (r *resumed) open() (err error) {
-	r.from, r.asked = r.at, r.at
-	if r.at > 0 && !r.whole {
+	if r.asked == 0 {
+		r.started = time.Now()
+	}
+	r.asked++
+	if r.from = r.at; r.at > 0 && !r.whole {
 		r.body, err = r.src.wait.open(r.ctx, func(ctx context.Context) (io.ReadCloser, error) {
 			return tail.Open(ctx, r.src.ImageSource, r.want, r.at)
 		})
@@ -120,20 +131,21 @@ func (r *resumed) open() (err error) {
 		}
 	}
 	r.from = 0
-	if r.body, err = r.src.wait.open(r.ctx, func(ctx context.Context) (io.ReadCloser, error) {
+	r.body, err = r.src.wait.open(r.ctx, func(ctx context.Context) (io.ReadCloser, error) {
 		body, _, err := r.src.ImageSource.GetBlob(ctx, r.want, none.NoCache)
 		return body, err
-	}); err != nil {
-		return err
-	}
-	_, err = io.CopyN(io.Discard, r.body, r.at) // which a registry that knows no ranges sends again
+	})
 	return err
 }
 
-// stalled tells how far it got.
-func (r *resumed) stalled() error {
-	return fmt.Errorf("%w: %s has sent %d of %d bytes in %v, and fewer than %d a second in the last %v; it was asked %d times",
-		ErrStalled, r.src.wait.host, r.at, r.want.Size, time.Since(r.started).Round(time.Second/10), slowest, r.src.wait.limit, attempts)
+// givenUp tells how far it got.
+func (r *resumed) givenUp(err error) error {
+	far := fmt.Sprintf("%s was asked %d times, and %d of %d bytes are here after %v",
+		r.src.wait.host, r.asked, r.at, r.want.Size, time.Since(r.started).Round(time.Second/10))
+	if errors.Is(err, ErrStalled) {
+		return fmt.Errorf("%w: %s; fewer than %d a second came in the last %v", ErrStalled, far, slowest, r.src.wait.limit)
+	}
+	return fmt.Errorf("%s: %w", far, err)
 }
 
 func (r *resumed) Close() error {

@@ -76,10 +76,10 @@ func TestRegistryStalls(t *testing.T) {
 		want    []string // in what it says; none if it goes well
 	}{
 		"a blob drips": {"/blobs/", part, []answer{sends(part, 1, often)}, "", 3, []string{
-			"layer sha256:", "the registry stalls: HOST has sent 1500", "bytes in ", "fewer than 16 a second in the last 1s", "asked 3 times", "hint: run the command again"}},
-		"a blob drips, without a cache": {"/blobs/", part, []answer{sends(part, 1, often)}, "--no-cache", 3, []string{"the registry stalls: HOST has sent 1500"}},
-		"a blob never comes":            {"/blobs/", part, []answer{silent}, "", 3, []string{"layer sha256:", "HOST has sent 0 of 200"}},
-		"a config drips":                {"/blobs/", 0, []answer{drips}, "", 3, []string{"resolve HOST/test/image@sha256:", "the registry stalls: HOST has sent "}},
+			"layer sha256:", "the registry stalls: HOST was asked 3 times, and 1500", " bytes are here after ", "fewer than 16 a second came in the last 1s", "hint: run the command again"}},
+		"a blob drips, without a cache": {"/blobs/", part, []answer{sends(part, 1, often)}, "--no-cache", 3, []string{"the registry stalls: HOST was asked 3 times, and 1500"}},
+		"a blob never comes":            {"/blobs/", part, []answer{silent}, "", 3, []string{"layer sha256:", "HOST was asked 3 times, and 0 of 200"}},
+		"a config drips":                {"/blobs/", 0, []answer{drips}, "", 3, []string{"resolve HOST/test/image@sha256:", "the registry stalls: HOST was asked 3 times, and "}},
 		"a manifest drips":              {"/manifests/", 0, []answer{drips}, "", 3, []string{"resolve HOST/test/image@sha256:", "the registry stalls: HOST was asked 3 times and has not answered within 1s", "hint: run the command again"}},
 		"a manifest never comes":        {"/manifests/", 0, []answer{silent}, "", 3, []string{"HOST was asked 3 times"}},
 		"nothing ever comes":            {"/v2/", 0, []answer{silent}, "", 3, []string{"HOST was asked 3 times"}},
