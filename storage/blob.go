@@ -19,8 +19,7 @@ import (
 // its end if what it gave is not what was asked for.
 func (s *source) GetBlob(ctx context.Context, want imgtypes.BlobInfo, cache imgtypes.BlobInfoCache) (io.ReadCloser, int64, error) {
 	if s.remote {
-		r, err := s.resume(ctx, want, nil)
-		return s.verify(ctx, r, want), want.Size, err
+		return s.verify(ctx, s.resume(ctx, want, nil), want), want.Size, nil
 	}
 	rc, size, err := s.ImageSource.GetBlob(ctx, want, cache)
 	if err != nil {
@@ -47,8 +46,7 @@ func (s *source) layer(ctx context.Context, l pinset.LockedLayer, part *cache.Pa
 	}
 	want := imgtypes.BlobInfo{Digest: l.Digest, Size: l.Size, MediaType: l.MediaType}
 	if s.remote {
-		r, err := s.resume(ctx, want, part)
-		return &counter{ReadCloser: s.verify(ctx, r, want), read: read}, err
+		return &counter{ReadCloser: s.verify(ctx, s.resume(ctx, want, part), want), read: read}, nil
 	}
 	rc, _, err := s.GetBlob(ctx, want, none.NoCache)
 	if err != nil {

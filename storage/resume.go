@@ -45,16 +45,15 @@ type resumed struct {
 }
 
 // resume reads a blob; part may be nil.
-func (s *source) resume(ctx context.Context, want imgtypes.BlobInfo, part *cache.Partial) (*resumed, error) {
+func (s *source) resume(ctx context.Context, want imgtypes.BlobInfo, part *cache.Partial) *resumed {
 	r := &resumed{ctx: ctx, src: s, want: want, part: part}
 	if part == nil {
-		return r, nil
+		return r
 	}
-	have, err := part.Size()
-	if have <= want.Size { // else it is not what it should be
+	if have, err := part.Size(); err == nil && have <= want.Size { // else it is fetched anew
 		r.have = have
 	}
-	return r, err
+	return r
 }
 
 func (r *resumed) Read(p []byte) (int, error) {
