@@ -249,7 +249,7 @@ func decide(ctx context.Context, o Options) (d decision, err error) {
 		switch { // these may be why
 		case errors.Is(err, storage.ErrUnauthorized):
 			err = fmt.Errorf("%w\n%s", err, strings.Join(d.client.Warnings(), "\n"))
-		case errors.Is(err, storage.ErrRegistry), errors.Is(err, storage.ErrStalled), errors.Is(err, storage.ErrNotFound):
+		case errors.Is(err, storage.ErrRegistry), errors.Is(err, storage.ErrNotFound):
 			err = fmt.Errorf("%w\n%s", err, strings.Join(d.whyAsked, "\n"))
 		}
 	}()

@@ -40,9 +40,10 @@ var (
 	ErrDigest       = errors.New("content is not what its digest says")
 	ErrPolicy       = errors.New("signature policy refuses the image")
 	ErrAccess       = errors.New("cannot be used to reach registries")
-	// These two come with ErrRegistry.
+	// These come with ErrRegistry.
 	ErrCertificate = errors.New("its certificate is not trusted")
 	ErrPlainHTTP   = errors.New("it has no TLS")
+	ErrStalled     = errors.New("it stalls") // keeps a connection and sends next to nothing
 )
 
 // Access is how registries are reached. The zero value does what skopeo does
@@ -282,7 +283,7 @@ func classify(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if errors.Is(err, ErrDigest) || errors.Is(err, ErrLocal) || errors.Is(err, ErrIncomplete) || errors.Is(err, ErrStalled) {
+	if errors.Is(err, ErrDigest) || errors.Is(err, ErrLocal) || errors.Is(err, ErrIncomplete) || errors.Is(err, ErrRegistry) {
 		return err
 	}
 	if err := blocked(err); err != nil {

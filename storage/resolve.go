@@ -70,7 +70,7 @@ func each[T, R any](ctx context.Context, all []T, ask func(context.Context, T) (
 	for i, one := range all {
 		group.Go(func() error {
 			answers[i], errs[i] = ask(groupCtx, one)
-			if errors.Is(errs[i], ErrRegistry) || errors.Is(errs[i], ErrStalled) {
+			if errors.Is(errs[i], ErrRegistry) {
 				return errs[i]
 			}
 			return nil

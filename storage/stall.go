@@ -11,10 +11,6 @@ import (
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 )
 
-// ErrStalled says that a registry keeps a connection open and sends next to nothing.
-// pinbox-node has the same words for it.
-var ErrStalled = errors.New("the registry stalls")
-
 const (
 	// stallTime is that of pinbox-node (runtime.Options). A registry that fetches a blob
 	// from elsewhere itself may take minutes before it sends the first byte.
@@ -60,7 +56,7 @@ func (w waiter) ask(ctx context.Context, question func(context.Context) error) e
 			return err
 		}
 	}
-	return fmt.Errorf("%w: %s was asked %d times and has not answered within %v", ErrStalled, w.host, attempts, w.limit)
+	return fmt.Errorf("%w: %w: %s was asked %d times and has not answered within %v", ErrRegistry, ErrStalled, w.host, attempts, w.limit)
 }
 
 // flow is a blob that arrives. Reading it fails with ErrStalled where less comes than

@@ -76,11 +76,11 @@ func TestRegistryStalls(t *testing.T) {
 		want    []string // in what it says; none if it goes well
 	}{
 		"a blob drips": {"/blobs/", part, []answer{sends(part, 1, often)}, "", 3, []string{
-			"layer sha256:", "the registry stalls: HOST was asked 3 times, and 1500", " bytes are here after ", "fewer than 16 a second came in the last 1s", "hint: run the command again"}},
-		"a blob drips, without a cache": {"/blobs/", part, []answer{sends(part, 1, often)}, "--no-cache", 3, []string{"the registry stalls: HOST was asked 3 times, and 1500"}},
+			"layer sha256:", "registry cannot be used: it stalls: HOST was asked 3 times, and 1500", " bytes are here after ", "fewer than 16 a second came in the last 1s", "hint: run the command again"}},
+		"a blob drips, without a cache": {"/blobs/", part, []answer{sends(part, 1, often)}, "--no-cache", 3, []string{"registry cannot be used: it stalls: HOST was asked 3 times, and 1500"}},
 		"a blob never comes":            {"/blobs/", part, []answer{silent}, "", 3, []string{"layer sha256:", "HOST was asked 3 times, and 0 of 200"}},
-		"a config drips":                {"/blobs/", 0, []answer{drips}, "", 3, []string{"resolve HOST/test/image@sha256:", "the registry stalls: HOST was asked 3 times, and "}},
-		"a manifest drips":              {"/manifests/", 0, []answer{drips}, "", 3, []string{"resolve HOST/test/image@sha256:", "the registry stalls: HOST was asked 3 times and has not answered within 1s", "hint: run the command again"}},
+		"a config drips":                {"/blobs/", 0, []answer{drips}, "", 3, []string{"resolve HOST/test/image@sha256:", "registry cannot be used: it stalls: HOST was asked 3 times, and "}},
+		"a manifest drips":              {"/manifests/", 0, []answer{drips}, "", 3, []string{"resolve HOST/test/image@sha256:", "registry cannot be used: it stalls: HOST was asked 3 times and has not answered within 1s", "hint: run the command again"}},
 		"a manifest never comes":        {"/manifests/", 0, []answer{silent}, "", 3, []string{"HOST was asked 3 times"}},
 		"nothing ever comes":            {"/v2/", 0, []answer{silent}, "", 3, []string{"HOST was asked 3 times"}},
 
@@ -123,6 +123,9 @@ func TestRegistryStalls(t *testing.T) {
 			code, _, stderr := pinbox(t.Context(), args...)
 			if code != want || asked.Load() < test.asked {
 				t.Errorf("exit code %d, not %d; asked %d times, at least %d\n%s", code, want, asked.Load(), test.asked, stderr)
+			}
+			if strings.Count(stderr, "registry cannot be used") > 1 {
+				t.Errorf("it says so twice:\n%s", stderr)
 			}
 			for _, text := range test.want {
 				if text = strings.ReplaceAll(text, "HOST", r.Host); !strings.Contains(stderr, text) {
