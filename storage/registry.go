@@ -64,7 +64,7 @@ type Access struct {
 	// signatures are; "" means that of the user or the host.
 	RegistriesDir string
 	// Stall is how long a registry may take to answer, or send next to nothing of a blob,
-	// before it is asked again; 0 means 5 minutes.
+	// before it is asked again; 0 means StallTime.
 	Stall time.Duration
 	// Insecure permits plain HTTP and certificates that nobody vouches for.
 	Insecure bool
@@ -111,7 +111,7 @@ func NewClient(access Access, platform pinset.Platform) (_ *Client, err error) {
 	if access.Insecure {
 		sys.DockerInsecureSkipTLSVerify = imgtypes.OptionalBoolTrue
 	}
-	c := &Client{platform: platform, sys: sys, warnings: warnings, stall: cmp.Or(access.Stall, stallTime), opened: map[pinset.Image]*source{}, known: map[pinset.Image]Resolved{}, local: map[pinset.Image]Found{}, tags: map[pinset.Image]string{}}
+	c := &Client{platform: platform, sys: sys, warnings: warnings, stall: cmp.Or(access.Stall, StallTime), opened: map[pinset.Image]*source{}, known: map[pinset.Image]Resolved{}, local: map[pinset.Image]Found{}, tags: map[pinset.Image]string{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close())

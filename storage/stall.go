@@ -11,10 +11,12 @@ import (
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 )
 
+// StallTime is how long a registry is waited for where nothing else is said: as long as
+// pinbox-node waits (runtime.Options). A registry that fetches a blob from elsewhere itself
+// may take minutes before it sends the first byte.
+const StallTime = 5 * time.Minute
+
 const (
-	// stallTime is that of pinbox-node (runtime.Options). A registry that fetches a blob
-	// from elsewhere itself may take minutes before it sends the first byte.
-	stallTime = 5 * time.Minute
 	// slowest is how many bytes of a blob have to come in a second. A ship's link of
 	// 1 KB/s gives each of the layers that are read at a time 128 of them; a byte every
 	// five seconds, with which a proxy keeps a connection alive, is 0.2.

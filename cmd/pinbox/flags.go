@@ -72,7 +72,7 @@ func (f *inputFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.access.RegistriesDir, "registries.d", "", "folder that tells where signatures are (default: the user's or the host's registries.d)")
 	flags.StringVar(&f.access.CertDir, "cert-dir", "", "certificates and keys for registries (default: /etc/containers/certs.d)")
 	flags.BoolVar(&f.tlsVerify, "tls-verify", true, "require HTTPS and verified certificates")
-	flags.DurationVar(&f.access.Stall, "stall", 5*time.Minute, "how long a registry may send next to nothing before it is asked again")
+	flags.DurationVar(&f.access.Stall, "stall", storage.StallTime, "how long a registry may send next to nothing before it is asked again")
 	addOutput(flags, &f.output)
 }
 
@@ -132,7 +132,7 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 		return o, usageError{errors.New("--policy and --insecure-policy contradict each other")}
 	}
 	if f.access.Stall <= 0 {
-		return o, usageError{fmt.Errorf("--stall %s: it is longer than nothing", f.access.Stall)}
+		return o, usageError{fmt.Errorf("--stall %s: must be greater than 0", f.access.Stall)}
 	}
 	f.access.Insecure = !f.tlsVerify
 	o.Access = f.access

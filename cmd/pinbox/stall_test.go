@@ -159,8 +159,8 @@ func TestStallIsInterrupted(t *testing.T) {
 }
 
 func TestStallFlag(t *testing.T) {
-	for _, value := range []string{"0s", "-1s", "soon"} {
-		if code, _, stderr := pinbox(t.Context(), "plan", "--image", "quay.example.com/a:1", "--stall="+value); code != exitUsage || !strings.Contains(stderr, "stall") {
+	for value, says := range map[string]string{"0s": "--stall 0s: must be greater than 0", "-1s": "--stall -1s: must be greater than 0", "soon": "--stall"} {
+		if code, _, stderr := pinbox(t.Context(), "plan", "--image", "quay.example.com/a:1", "--stall="+value); code != exitUsage || !strings.Contains(stderr, says) {
 			t.Errorf("%s: exit code %d\n%s", value, code, stderr)
 		}
 	}
