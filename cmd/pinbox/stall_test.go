@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
@@ -58,81 +61,110 @@ func rangeless(to answer) answer {
 // silent keeps the connection and answers nothing.
 func silent(_ http.ResponseWriter, r *http.Request, _ []byte) { <-r.Context().Done() }
 
+// stalling is how a registry behaves, and what is to come of it.
+type stalling struct {
+	part    string   // of the path
+	least   int      // bytes of what is answered so
+	answers []answer // one after the other; nil is the right one, and the last stays
+	flag    string
+	asked   int32 // at least: a busy machine may stall as well
+	// What it says, none if it goes well, and how many bytes it says are here.
+	want []string
+	here [2]int // at least and at most
+}
+
+// stalls are with --stall 300ms, while a byte comes every tenth of a second; a link that is
+// slow is no stall.
+func stalls() map[string]stalling {
+	const part = layerSize / 4
+	const often = 100 * time.Millisecond
+	drips, comes, slow := sends(1, 1, often), sends(1, layerSize, 0), sends(1, layerSize/20, often/4)
+	burst := sends(part, 1, often) // a quarter, and then it drips
+	is := func(texts ...string) []string {
+		return append(texts, "registry cannot be used: it stalls: HOST was asked 3 times", "hint: run the command again")
+	}
+	bursts, few := [2]int{3 * part, 3*part + 100}, [2]int{3, 30}
+	return map[string]stalling{
+		"a blob drips":                  {"/blobs/", part, []answer{burst}, "", 3, is("layer sha256:", "fewer than 16 a second came in the last 300ms"), bursts},
+		"a blob drips, without a cache": {"/blobs/", part, []answer{burst}, "--no-cache", 3, is(), bursts},
+		"a blob never comes":            {"/blobs/", part, []answer{silent}, "", 3, is("layer sha256:"), [2]int{}},
+		"a config drips":                {"/blobs/", 0, []answer{drips}, "", 3, is("resolve HOST/test/image@sha256:"), few},
+		"a manifest drips":              {"/manifests/", 0, []answer{drips}, "", 3, is("resolve HOST/test/image@sha256:", " and has not answered within 300ms"), [2]int{}},
+		"a manifest never comes":        {"/manifests/", 0, []answer{silent}, "", 3, is(), [2]int{}},
+		"nothing ever comes":            {"/v2/", 0, []answer{silent}, "", 3, is(), [2]int{}},
+
+		"a manifest drips once":              {"/manifests/", 0, []answer{drips, nil}, "", 2, nil, [2]int{}},
+		"a blob drips once":                  {"/blobs/", part, []answer{burst, comes}, "", 2, nil, [2]int{}},
+		"a blob drips once, without a cache": {"/blobs/", part, []answer{burst, comes}, "--no-cache", 2, nil, [2]int{}},
+		"a blob drips once, without ranges":  {"/blobs/", part, []answer{burst, rangeless(comes)}, "", 2, nil, [2]int{}},
+		"a slow link":                        {"/blobs/", part, []answer{slow}, "", 1, nil, [2]int{}},
+		// What stands before the range comes too slowly, and nobody sees that it comes.
+		"a slow link, without ranges": {"/blobs/", part, []answer{sends(3*part, 1, often), rangeless(slow)}, "", 3, nil, [2]int{}},
+	}
+}
+
+// layerSize is about that of the layer, which cannot be compressed.
+const layerSize = 200_000
+
 // A registry that sent a byte every five seconds, or never answered, kept a build waiting
-// for ever without a word. --stall is a second here, and a byte comes every tenth of one; a
-// link that is slow is no stall.
+// for ever without a word.
 func TestRegistryStalls(t *testing.T) {
-	const size, part, often = 200_000, 50_000, 100 * time.Millisecond
-	content := make([]byte, size)
+	content := make([]byte, layerSize)
 	_, _ = rand.NewChaCha8([32]byte{2}).Read(content) // never fails
 	noise := layer(t, sample.File("noise", string(content)))
-	drips, comes, slow := sends(1, 1, often), sends(1, size, 0), sends(1, size/20, often)
-	for name, test := range map[string]struct {
-		part    string   // of the path
-		least   int      // bytes of what is answered so
-		answers []answer // one after the other; nil is the right one, and the last stays
-		flag    string
-		asked   int32    // at least: a busy machine may stall as well
-		want    []string // in what it says; none if it goes well
-	}{
-		"a blob drips": {"/blobs/", part, []answer{sends(part, 1, often)}, "", 3, []string{
-			"layer sha256:", "registry cannot be used: it stalls: HOST was asked 3 times, and 1500", " bytes are here after ", "fewer than 16 a second came in the last 1s", "hint: run the command again"}},
-		"a blob drips, without a cache": {"/blobs/", part, []answer{sends(part, 1, often)}, "--no-cache", 3, []string{"registry cannot be used: it stalls: HOST was asked 3 times, and 1500"}},
-		"a blob never comes":            {"/blobs/", part, []answer{silent}, "", 3, []string{"layer sha256:", "HOST was asked 3 times, and 0 of 200"}},
-		"a config drips":                {"/blobs/", 0, []answer{drips}, "", 3, []string{"resolve HOST/test/image@sha256:", "registry cannot be used: it stalls: HOST was asked 3 times, and "}},
-		"a manifest drips":              {"/manifests/", 0, []answer{drips}, "", 3, []string{"resolve HOST/test/image@sha256:", "registry cannot be used: it stalls: HOST was asked 3 times and has not answered within 1s", "hint: run the command again"}},
-		"a manifest never comes":        {"/manifests/", 0, []answer{silent}, "", 3, []string{"HOST was asked 3 times"}},
-		"nothing ever comes":            {"/v2/", 0, []answer{silent}, "", 3, []string{"HOST was asked 3 times"}},
-
-		"a manifest drips once":              {"/manifests/", 0, []answer{drips, nil}, "", 2, nil},
-		"a blob drips once":                  {"/blobs/", part, []answer{sends(part, 1, often), comes}, "", 2, nil},
-		"a blob drips once, without a cache": {"/blobs/", part, []answer{sends(part, 1, often), comes}, "--no-cache", 2, nil},
-		"a blob drips once, without ranges":  {"/blobs/", part, []answer{sends(part, 1, often), rangeless(comes)}, "", 2, nil},
-		"a slow link":                        {"/blobs/", part, []answer{slow}, "", 1, nil},
-		// What stands before the range comes too slowly, and nobody sees that it comes.
-		"a slow link, without ranges": {"/blobs/", part, []answer{sends(3*part, 1, often), rangeless(slow)}, "", 3, nil},
-	} {
+	for name, test := range stalls() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var asked atomic.Int32
-			var stalls atomic.Bool
-			r := serve(t, damage(test.part, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-				whole := r.Clone(r.Context())
-				whole.Header.Del("Range")
-				body := record(next, whole)
-				var answer answer
-				if stalls.Load() && len(body) >= test.least {
-					answer = test.answers[min(int(asked.Add(1)), len(test.answers))-1]
-				}
-				if answer == nil {
-					next.ServeHTTP(w, r)
-					return
-				}
-				answer(w, r, body)
-			}))
-			sets := write(t, "sets.yaml", sample.Set("worker", push(t, r, image(t, "amd64", noise))))
-			stalls.Store(true)
-			args := []string{"build", "--set", sets, "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(t.TempDir(), "out"), "--stall", "1s", "--cache-dir", t.TempDir()}
-			if test.flag != "" {
-				args = append(args[:len(args)-2], test.flag)
-			}
-			want := exitOK
-			if test.want != nil {
-				want = exitRegistry
-			}
-			code, _, stderr := pinbox(t.Context(), args...)
-			if code != want || asked.Load() < test.asked {
-				t.Errorf("exit code %d, not %d; asked %d times, at least %d\n%s", code, want, asked.Load(), test.asked, stderr)
-			}
-			if strings.Count(stderr, "registry cannot be used") > 1 {
-				t.Errorf("it says so twice:\n%s", stderr)
-			}
-			for _, text := range test.want {
-				if text = strings.ReplaceAll(text, "HOST", r.Host); !strings.Contains(stderr, text) {
-					t.Errorf("no %q in\n%s", text, stderr)
-				}
-			}
+			test.run(t, noise)
 		})
+	}
+}
+
+func (s stalling) run(t *testing.T, noise v1.Layer) {
+	var asked atomic.Int32
+	var stalls atomic.Bool
+	r := serve(t, damage(s.part, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		whole := r.Clone(r.Context())
+		whole.Header.Del("Range")
+		body := record(next, whole)
+		var answer answer
+		if stalls.Load() && len(body) >= s.least {
+			answer = s.answers[min(int(asked.Add(1)), len(s.answers))-1]
+		}
+		if answer == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		answer(w, r, body)
+	}))
+	sets := write(t, "sets.yaml", sample.Set("worker", push(t, r, image(t, "amd64", noise))))
+	stalls.Store(true)
+	args := []string{"build", "--set", sets, "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(t.TempDir(), "out"), "--stall", "300ms", "--cache-dir", t.TempDir()}
+	if s.flag != "" {
+		args = append(args[:len(args)-2], s.flag)
+	}
+	want := exitOK
+	if s.want != nil {
+		want = exitRegistry
+	}
+	code, _, stderr := pinbox(t.Context(), args...)
+	if code != want || asked.Load() < s.asked {
+		t.Errorf("exit code %d, not %d; asked %d times, at least %d\n%s", code, want, asked.Load(), s.asked, stderr)
+	}
+	if strings.Count(stderr, "registry cannot be used") > 1 {
+		t.Errorf("it says so twice:\n%s", stderr)
+	}
+	for _, text := range s.want {
+		if text = strings.ReplaceAll(text, "HOST", r.Host); !strings.Contains(stderr, text) {
+			t.Errorf("no %q in\n%s", text, stderr)
+		}
+	}
+	here := 0
+	if _, text, ok := strings.Cut(stderr, "was asked 3 times, and "); ok {
+		_, _ = fmt.Sscanf(text, "%d of ", &here) // it may say something else
+	}
+	if here < s.here[0] || here > s.here[1] {
+		t.Errorf("%d bytes are here, not %d to %d\n%s", here, s.here[0], s.here[1], stderr)
 	}
 }
 
