@@ -47,7 +47,8 @@ func Open(ctx context.Context, src imgtypes.ImageSource, want imgtypes.BlobInfo,
 
 // known says whether a method is
 //
-//	GetBlobAt(context.Context, types.BlobInfo, []private.ImageSourceChunk) (chan io.ReadCloser, chan error, error)
+//	GetBlobAt(context.Context, types.BlobInfo, []private.ImageSourceChunk)
+//		(chan io.ReadCloser, chan error, error)
 //
 // of private.BlobChunkAccessor, with chunks of an offset and a length alone.
 func known(method reflect.Type) bool {
@@ -67,8 +68,9 @@ func known(method reflect.Type) bool {
 		method.Out(0) == reflect.TypeFor[chan io.ReadCloser]() && method.Out(1) == reflect.TypeFor[chan error]() && method.Out(2) == reflect.TypeFor[error]()
 }
 
-// first gives the only stream that was asked for, or the error that is sent instead.
-// Whoever reads one of the channels alone waits for ever when the other is sent to.
+// first gives the only stream that was asked for, or the error that is sent instead. The
+// library sends to one of two unbuffered channels. Read both: it blocks for ever if only the
+// other one is read.
 func first(ctx context.Context, streams chan io.ReadCloser, errs chan error) (io.ReadCloser, error) {
 	select {
 	case body, ok := <-streams:
@@ -82,10 +84,11 @@ func first(ctx context.Context, streams chan io.ReadCloser, errs chan error) (io
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	return nil, io.ErrUnexpectedEOF // both were closed
+	return nil, io.ErrUnexpectedEOF // the library closed a channel without sending anything
 }
 
-// drain takes what else is sent, so that the library's goroutine ends.
+// drain takes what else is sent, so that the library's goroutine ends. Both live until the
+// caller closes the stream: with most answers the library closes the channels only then.
 func drain(streams chan io.ReadCloser, errs chan error) {
 	for streams != nil || errs != nil {
 		select {
