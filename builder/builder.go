@@ -74,6 +74,9 @@ type Hooks struct {
 	// are resolved, with the bytes or tags that there are; Done with each part of them.
 	Step func(name string, all int64)
 	Done func(int)
+	// Again is called with a line that says which registry is asked again and why, from
+	// several goroutines at a time.
+	Again func(string)
 }
 
 func (h Hooks) done(n int) {
@@ -240,7 +243,7 @@ func decide(ctx context.Context, o Options) (d decision, err error) {
 	if d.config, err = configure(o.Appliance, d.sets, d.registries); err != nil {
 		return d, err
 	}
-	o.Access.Registries = d.registries
+	o.Access.Registries, o.Access.Again = d.registries, o.Hooks.Again
 	if d.client, err = storage.NewClient(o.Access, o.Appliance.Spec.Platform); err != nil {
 		return d, err
 	}

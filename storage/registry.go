@@ -66,6 +66,9 @@ type Access struct {
 	// Stall is how long a registry may take to answer, or send next to nothing of a blob,
 	// before it is asked again; 0 means StallTime.
 	Stall time.Duration
+	// Again is told, in a line, that a registry is asked again which stalled or lost the
+	// connection, from several goroutines; it may be nil.
+	Again func(string)
 	// Insecure permits plain HTTP and certificates that nobody vouches for.
 	Insecure bool
 	// Registries is a drop-in that comes after all of the host's registries.conf.d;
@@ -79,6 +82,7 @@ type Client struct {
 	sys      *imgtypes.SystemContext
 	policy   *signature.Policy
 	stall    time.Duration
+	again    func(string)
 	// opened are sources of images that were asked for by tag: their manifests are
 	// here already.
 	mu     sync.Mutex
@@ -111,7 +115,7 @@ func NewClient(access Access, platform pinset.Platform) (_ *Client, err error) {
 	if access.Insecure {
 		sys.DockerInsecureSkipTLSVerify = imgtypes.OptionalBoolTrue
 	}
-	c := &Client{platform: platform, sys: sys, warnings: warnings, stall: cmp.Or(access.Stall, StallTime), opened: map[pinset.Image]*source{}, known: map[pinset.Image]Resolved{}, local: map[pinset.Image]Found{}, tags: map[pinset.Image]string{}}
+	c := &Client{platform: platform, sys: sys, warnings: warnings, stall: cmp.Or(access.Stall, StallTime), again: access.Again, opened: map[pinset.Image]*source{}, known: map[pinset.Image]Resolved{}, local: map[pinset.Image]Found{}, tags: map[pinset.Image]string{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close())
@@ -245,7 +249,7 @@ func (c *Client) openName(ctx context.Context, name string, pinned pinset.Image)
 	if err != nil {
 		return nil, err
 	}
-	wait := c.waiter(pinned.Repository)
+	wait := c.waiter(pinned.Repository, name)
 	var src imgtypes.ImageSource
 	if err := wait.ask(ctx, func(ctx context.Context) (err error) {
 		src, err = ref.NewImageSource(ctx, c.sys)

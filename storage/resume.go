@@ -78,6 +78,7 @@ func (r *resumed) Read(p []byte) (int, error) {
 	if r.failed++; r.failed >= attempts {
 		return n, r.givenUp(err)
 	}
+	r.src.wait.again(fmt.Sprintf("blob %s of %s", r.want.Digest, r.src.wait.name), r.failed, err)
 	return n, r.Close()
 }
 

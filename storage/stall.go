@@ -30,17 +30,27 @@ const (
 // has an http.Client without a timeout).
 type waiter struct {
 	limit time.Duration
-	// host is for messages.
-	host string
+	// host and name, of an image, are for messages.
+	host, name string
+	// tell is Access.Again; it may be nil.
+	tell func(string)
 }
 
-func (c *Client) waiter(repository string) waiter {
+// waiter is for an image of a repository, by the name that it is asked for by.
+func (c *Client) waiter(repository, name string) waiter {
 	host, _, _ := strings.Cut(repository, "/")
 	// Which of them the library has asked, it does not tell.
 	if r, err := sysregistriesv2.FindRegistry(c.sys, repository); err == nil && r != nil && len(r.Mirrors) > 0 {
 		host += " or a mirror of it"
 	}
-	return waiter{c.stall, host}
+	return waiter{c.stall, host, name, c.again}
+}
+
+// again tells why it is asked again for something, after so many attempts have failed.
+func (w waiter) again(what string, failed int, why error) {
+	if w.tell != nil {
+		w.tell(fmt.Sprintf("%s: asking %s again (%d of %d): %v", what, w.host, failed+1, attempts, why))
+	}
 }
 
 // ask waits for an answer that the library reads to its end: of a document, of which
@@ -49,7 +59,10 @@ func (w waiter) ask(ctx context.Context, question func(context.Context) error) e
 	if w.limit == 0 {
 		return question(ctx)
 	}
-	for range attempts {
+	for failed := range attempts {
+		if failed > 0 {
+			w.again(w.name, failed, ErrStalled)
+		}
 		limited, cancel := context.WithTimeout(ctx, w.limit)
 		err := question(limited)
 		late := limited.Err() != nil

@@ -22,19 +22,20 @@ import (
 type progress struct {
 	mu          sync.Mutex
 	show        func(stage string, done, total int64)
+	say         func(line string)
 	finish      func()
 	stage       string
 	done, total int64
 }
 
 func newProgress(w io.Writer, output string) *progress {
-	p := &progress{finish: func() {}}
+	p := &progress{finish: func() {}, say: func(line string) { fmt.Fprintln(w, line) }}
 	f, ok := w.(*os.File)
 	switch {
 	case output == "json":
-		p.show = jsonLines(w)
+		p.show, p.say = jsonLines(w)
 	case ok && isatty.IsTerminal(f.Fd()):
-		p.show, p.finish = bars(w)
+		p.show, p.say, p.finish = bars(w)
 	default:
 		p.show = plainLines(w, time.Now)
 	}
@@ -49,7 +50,14 @@ func (p *progress) hooks() builder.Hooks {
 		Read:      func(n int) { p.add(int64(n)) },
 		Step:      p.begin,
 		Done:      func(n int) { p.add(int64(n)) },
+		Again:     p.note,
 	}
+}
+
+func (p *progress) note(line string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.say(line)
 }
 
 func (p *progress) begin(stage string, total int64) {
@@ -108,19 +116,24 @@ func plainLines(w io.Writer, now func() time.Time) func(string, int64, int64) {
 	})
 }
 
-func jsonLines(w io.Writer) func(string, int64, int64) {
+func jsonLines(w io.Writer) (show func(string, int64, int64), say func(string)) {
 	enc := json.NewEncoder(w)
-	return tenths(time.Now, func(stage string, done, total int64, _ time.Duration) {
+	show = tenths(time.Now, func(stage string, done, total int64, _ time.Duration) {
 		_ = enc.Encode(struct { // nobody may be reading
 			Stage string `json:"stage"`
 			Done  int64  `json:"done"`
 			Total int64  `json:"total"`
 		}{stage, done, total})
 	})
+	return show, func(line string) {
+		_ = enc.Encode(struct { // likewise
+			Note string `json:"note"`
+		}{line})
+	}
 }
 
-func bars(w io.Writer) (show func(string, int64, int64), finish func()) {
-	pool := mpb.New(mpb.WithOutput(w), mpb.WithWidth(40))
+func bars(w io.Writer) (show func(string, int64, int64), say func(string), finish func()) {
+	pool := mpb.New(mpb.WithOutput(w), mpb.WithAutoRefresh(), mpb.WithWidth(40))
 	var current string
 	var bar *mpb.Bar
 	var end int64
@@ -138,7 +151,8 @@ func bars(w io.Writer) (show func(string, int64, int64), finish func()) {
 			bar.SetCurrent(done)
 		}
 	}
-	return show, func() {
+	say = func(line string) { fmt.Fprintln(pool, line) } // above the bars
+	return show, say, func() {
 		if bar != nil {
 			bar.Abort(false) // unless it has come to its end
 		}

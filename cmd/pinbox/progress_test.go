@@ -22,7 +22,7 @@ func TestBarsEndWithTheWork(t *testing.T) {
 	} {
 		ended := make(chan struct{})
 		go func() {
-			show, finish := bars(new(bytes.Buffer))
+			show, _, finish := bars(new(bytes.Buffer))
 			work(show)
 			finish()
 			close(ended)
@@ -48,5 +48,28 @@ func TestPlainProgressIsALineEveryTenthOfALongWay(t *testing.T) {
 		if lines := strings.Count(b.String(), "\n"); lines != want+1 {
 			t.Errorf("%v a step: %d lines:\n%s", step, lines, b.String())
 		}
+	}
+}
+
+// Whoever waited for a registry that stalls saw nothing move, and was told nothing for up to
+// 15 minutes.
+func TestProgressSaysThatARegistryIsAskedAgain(t *testing.T) {
+	for output, want := range map[string]string{"text": "a: asking b again\n", "json": `{"note":"a: asking b again"}` + "\n"} {
+		var b bytes.Buffer
+		p := newProgress(&b, output)
+		p.hooks().Again("a: asking b again")
+		p.close()
+		if b.String() != want {
+			t.Errorf("%s: %q, not %q", output, b.String(), want)
+		}
+	}
+	var b bytes.Buffer
+	show, say, finish := bars(&b)
+	show("read layers", 500, 1000)
+	say("a: asking b again")
+	time.Sleep(time.Second) // the bars are drawn several times
+	finish()
+	if strings.Count(b.String(), "a: asking b again\n") != 1 || !strings.Contains(b.String(), "read layers") {
+		t.Errorf("bars: %q", b.String())
 	}
 }

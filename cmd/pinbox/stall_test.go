@@ -154,6 +154,9 @@ func (s stalling) run(t *testing.T, noise v1.Layer) {
 	if strings.Count(stderr, "registry cannot be used") > 1 {
 		t.Errorf("it says so twice:\n%s", stderr)
 	}
+	if again := "again (2 of 3): it stalls"; s.asked > 1 && !strings.Contains(stderr, again) {
+		t.Errorf("no %q in\n%s", again, stderr)
+	}
 	for _, text := range s.want {
 		if text = strings.ReplaceAll(text, "HOST", r.Host); !strings.Contains(stderr, text) {
 			t.Errorf("no %q in\n%s", text, stderr)
