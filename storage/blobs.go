@@ -136,7 +136,7 @@ func (b blobs) GetManifest(_ context.Context, instance *digest.Digest) ([]byte, 
 		return nil, "", err
 	}
 	r, _, err := b.open(want)
-	if err != nil && instance != nil && b.sparse != nil {
+	if errors.Is(err, ErrIncomplete) && instance != nil && b.sparse != nil {
 		err = fmt.Errorf("%w: %w", b.sparse, err)
 	}
 	if err != nil {
