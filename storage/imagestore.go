@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	securejoin "github.com/cyphar/filepath-securejoin"
 	"github.com/klauspost/compress/gzip"
@@ -149,15 +148,7 @@ func (s *ImageStore) open(d digest.Digest) (io.ReadCloser, int64, error) {
 	if !s.has(d) {
 		return nil, 0, missing(d)
 	}
-	f, err := os.Open(s.documents[d])
-	if err != nil {
-		return nil, 0, err
-	}
-	fi, err := f.Stat()
-	if err != nil {
-		return nil, 0, errors.Join(err, f.Close())
-	}
-	return f, fi.Size(), nil
+	return openFile(s.documents[d])
 }
 
 // layer puts the tar stream of a layer together again when it is read: of its files,
@@ -206,7 +197,7 @@ func (r *reassembly) Read(p []byte) (int, error) {
 }
 
 func (r *reassembly) write(w io.Writer) error {
-	record, err := os.Open(r.store.record(r.id))
+	record, _, err := openFile(r.store.record(r.id))
 	if err != nil {
 		return err
 	}
@@ -239,12 +230,6 @@ func (dir layerFiles) Get(name string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a fifo would wait for ever
-	if err != nil {
-		return nil, err
-	}
-	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
-		return nil, errors.Join(fmt.Errorf("%s is no file", path), err, f.Close())
-	}
-	return f, nil
+	f, _, err := openFile(path)
+	return f, err
 }

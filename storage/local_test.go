@@ -2,8 +2,11 @@ package storage
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/opencontainers/go-digest"
@@ -63,5 +66,51 @@ func TestDroppedInstances(t *testing.T) {
 		if err == nil || errors.Is(err, why) == there {
 			t.Errorf("%t: %v", there, err)
 		}
+	}
+}
+
+// What is no regular file is refused: a bug was to read a device without an end until no
+// memory was left, and to wait for ever at a FIFO.
+func TestLayoutsOfNoFiles(t *testing.T) {
+	const top = "blobs/sha256/" // of the image in the index
+	manifest := digest.FromString("manifest")
+	for name, c := range map[string]struct {
+		file   string
+		befall func(path string) error
+	}{
+		"the index is a device":   {"index.json", func(path string) error { return os.Symlink("/dev/zero", path) }},
+		"the index is a FIFO":     {"index.json", func(path string) error { return syscall.Mkfifo(path, 0o644) }},
+		"the index is a folder":   {"index.json", func(path string) error { return os.Mkdir(path, 0o755) }},
+		"a manifest is a device":  {top + manifest.Encoded(), func(path string) error { return os.Symlink("/dev/zero", path) }},
+		"a manifest is a FIFO":    {top + manifest.Encoded(), func(path string) error { return syscall.Mkfifo(path, 0o644) }},
+		"a manifest is in a loop": {top + manifest.Encoded(), func(path string) error { return os.Symlink(filepath.Base(path), path) }},
+	} {
+		dir := t.TempDir()
+		write(t, dir, "oci-layout", "{}")
+		write(t, dir, "index.json", `{"manifests":[{"digest":"`+manifest.String()+`"}]}`)
+		write(t, dir, top+manifest.Encoded(), "manifest")
+		path := filepath.Join(dir, c.file)
+		if err := errors.Join(os.Remove(path), c.befall(path)); err != nil {
+			t.Fatal(err)
+		}
+		all, err := Layout(dir)
+		if err == nil {
+			err = resolveLocal(t, all[0])
+		}
+		if !errors.Is(err, ErrLocal) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// endless is a file that has more than its size says, as those of /proc have.
+type endless struct{}
+
+func (endless) Open(string) (io.ReadCloser, int64, error) { return io.NopCloser(endless{}), 0, nil }
+func (endless) Read(p []byte) (int, error)                { return len(p), nil }
+
+func TestFilesWithoutAnEnd(t *testing.T) {
+	if _, err := readFile(endless{}, "index.json"); !errors.Is(err, ErrLocal) || !strings.Contains(err.Error(), "index.json") {
+		t.Error(err)
 	}
 }

@@ -2,10 +2,8 @@ package storage
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"path/filepath"
 
@@ -53,13 +51,5 @@ func (b ociBlobs) signatures(digest.Digest) ([][]byte, error) { return nil, nil 
 type folder string
 
 func (dir folder) Open(name string) (io.ReadCloser, int64, error) {
-	f, err := os.Open(filepath.Join(string(dir), filepath.FromSlash(name)))
-	if err != nil {
-		return nil, 0, err
-	}
-	fi, err := f.Stat()
-	if err != nil {
-		return nil, 0, errors.Join(err, f.Close())
-	}
-	return f, fi.Size(), nil
+	return openFile(filepath.Join(string(dir), filepath.FromSlash(name)))
 }

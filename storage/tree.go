@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // Tree is files by their names: those of folders, and those in tar files, which
@@ -101,8 +102,7 @@ func (t *Tree) Open(name string) (io.ReadCloser, int64, error) {
 	if f.tar != nil {
 		return io.NopCloser(io.NewSectionReader(f.tar, f.at, f.size)), f.size, nil
 	}
-	r, err := os.Open(f.path)
-	return r, f.size, err
+	return openFile(f.path)
 }
 
 // ReadFile reads a file of a few MiB at most.
@@ -114,15 +114,33 @@ type opener interface {
 }
 
 func readFile(files opener, name string) ([]byte, error) {
-	r, size, err := files.Open(name)
+	r, _, err := files.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	if size > maxFile {
-		return nil, fmt.Errorf("%w: %s has %d bytes, and %d are enough for any such file", ErrLocal, name, size, maxFile)
+	content, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	if len(content) > maxFile {
+		return nil, fmt.Errorf("%w: %s has more than %d bytes, which are enough for any such file", ErrLocal, name, maxFile)
 	}
-	return io.ReadAll(r)
+	return content, err
+}
+
+// openFile opens a regular file, and tells its size in bytes. A device may have no end,
+// and a FIFO would wait for ever.
+func openFile(name string) (io.ReadCloser, int64, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	fi, err := f.Stat()
+	if err == nil && !fi.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file", name)
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, fi.Size(), nil
 }
 
 // Close ends the reading of tar files.
