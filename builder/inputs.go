@@ -46,7 +46,7 @@ type asked struct {
 	names  []source.Named
 }
 
-// found are images of this machine that become a set.
+// found are images of this machine that become a set: one at least, and all of one place.
 type found struct {
 	asked
 	images []local
@@ -177,7 +177,8 @@ func (in *inputs) names(number int, s Source, platform pinset.Platform) (names [
 
 // pin makes sets of the names that were asked for, and of releases.
 func (in *inputs) pin(ctx context.Context, client *storage.Client, lock pinset.Lock, hooks Hooks) error {
-	errs := []error{in.provide(ctx, client, lock)}
+	locked := in.locked(lock)
+	errs := []error{in.provide(ctx, client, locked)}
 	var refs []pinset.Reference
 	for _, a := range in.asked {
 		for _, n := range a.names {
@@ -185,7 +186,7 @@ func (in *inputs) pin(ctx context.Context, client *storage.Client, lock pinset.L
 		}
 	}
 	hooks.step("resolve tags", int64(len(refs)))
-	images, err := in.resolveTags(ctx, client, refs, lock, func() { hooks.done(1) })
+	images, err := in.resolveTags(ctx, client, refs, locked, func() { hooks.done(1) })
 	if err != nil {
 		return joinOnce(append(errs, err))
 	}
@@ -195,7 +196,7 @@ func (in *inputs) pin(ctx context.Context, client *storage.Client, lock pinset.L
 	}
 	for _, r := range in.releases {
 		hooks.step("read release", 0)
-		errs = append(errs, in.release(ctx, client, r, lock))
+		errs = append(errs, in.release(ctx, client, r, locked))
 	}
 	err = joinOnce(errs)
 	if errors.Is(err, storage.ErrPlatform) { // tell all such images, wherever they are
@@ -252,11 +253,10 @@ func joinOnce(errs []error) error {
 }
 
 // resolveTags also notes the tags. Those in the lock stay what they were.
-func (in *inputs) resolveTags(ctx context.Context, client *storage.Client, refs []pinset.Reference, lock pinset.Lock, done func()) ([]pinset.Image, error) {
-	locked := lock.ByTag()
+func (in *inputs) resolveTags(ctx context.Context, client *storage.Client, refs []pinset.Reference, locked lockedTags, done func()) ([]pinset.Image, error) {
 	known := slices.Clone(refs)
 	for i, ref := range refs {
-		if img, ok := locked[ref.TagName()]; ok {
+		if img, ok := locked.tags[ref.TagName()]; ok {
 			known[i].Digest = img.Digest
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/environment"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -146,15 +148,14 @@ func openStores(paths []string) (stores []*storage.ImageStore, err error) {
 
 // provide has the client read the images from this machine, and makes sets of
 // them. What is missing of any of them is found now.
-func (in *inputs) provide(ctx context.Context, client *storage.Client, lock pinset.Lock) error {
+func (in *inputs) provide(ctx context.Context, client *storage.Client, locked lockedTags) error {
 	var all []pinset.Image
 	var errs []error
-	locked := lock.ByTag()
 	for _, a := range in.locals {
 		var images []pinset.Image
 		for _, l := range a.images {
 			tag := l.name.TagName()
-			found, err := in.locked(tag, l.found, locked)
+			found, err := locked.image(tag, l.found)
 			if err != nil {
 				errs = append(errs, err)
 				continue
@@ -169,25 +170,45 @@ func (in *inputs) provide(ctx context.Context, client *storage.Client, lock pins
 		in.add(a.asked, images)
 		all = append(all, images...)
 	}
-	_, err := client.Resolve(ctx, all, nil)
+	_, err := client.Resolve(ctx, pinset.Union(pinset.Set{Images: all}), nil) // an image may have several names
 	return errors.Join(append(errs, err)...)
 }
 
-// locked finds the image that a tag stands for in the lock, in any of the inputs; one
-// that the lock does not have is what was found.
-func (in *inputs) locked(tag string, found storage.Found, locked map[string]pinset.Image) (storage.Found, error) {
-	img, ok := locked[tag]
+// lockedTags find what tags stand for in the lock, in all inputs of this machine.
+type lockedTags struct {
+	tags   map[string]pinset.Image
+	images map[digest.Digest]storage.Found
+	// inputs have one image each, which stands for all that are in the same place.
+	inputs []storage.Found
+}
+
+func (in *inputs) locked(lock pinset.Lock) lockedTags {
+	locked := lockedTags{tags: lock.ByTag(), images: map[digest.Digest]storage.Found{}}
+	for _, a := range in.locals {
+		for _, l := range a.images {
+			locked.images[l.found.Digest] = l.found
+		}
+		locked.inputs = append(locked.inputs, a.images[0].found)
+	}
+	return locked
+}
+
+// image is what a tag stands for in the lock; one that the lock does not have is what was
+// found.
+func (l lockedTags) image(tag string, found storage.Found) (storage.Found, error) {
+	img, ok := l.tags[tag]
 	if !ok {
 		return found, nil
 	}
 	if held, ok := found.At(img.Digest); ok {
 		return held, nil
 	}
-	for _, a := range in.locals {
-		for _, l := range a.images {
-			if held, ok := l.found.At(img.Digest); ok {
-				return held, nil
-			}
+	if held, ok := l.images[img.Digest]; ok {
+		return held, nil
+	}
+	for _, one := range l.inputs {
+		if held, ok := one.At(img.Digest); ok {
+			return held, nil
 		}
 	}
 	return found, fmt.Errorf("%s: %w: it is %s in %s, and no input has %s, which the lock has", tag, ErrMoved, found.Digest, found.Origin(), img.Digest)

@@ -57,18 +57,18 @@ var defaultPools = []string{"master", "worker"}
 
 // release reads the payload, and makes a set of it for each pool: named by the
 // set, the version and the pool.
-func (in *inputs) release(ctx context.Context, client *storage.Client, s release, lock pinset.Lock) error {
+func (in *inputs) release(ctx context.Context, client *storage.Client, s release, locked lockedTags) error {
 	ref, err := pinset.ParseReference(s.Release.Image)
 	if err != nil {
 		return err
 	}
-	images, err := in.resolveTags(ctx, client, []pinset.Reference{ref}, lock, nil)
+	images, err := in.resolveTags(ctx, client, []pinset.Reference{ref}, locked, nil)
 	if err != nil {
 		return err
 	}
 	img := images[0]
 	if s.tag != "" {
-		if img.Digest, err = in.lockedRelease(s, img, lock.ByTag()); err != nil {
+		if img.Digest, err = s.locked(img, locked); err != nil {
 			return err
 		}
 		in.tags[img] = insert(in.tags[img], s.tag)
@@ -112,13 +112,13 @@ func (in *inputs) release(ctx context.Context, client *storage.Client, s release
 	return nil
 }
 
-// lockedRelease is the digest of a release that was asked for by a tag, where oc-mirror
-// has told it.
-func (in *inputs) lockedRelease(s release, img pinset.Image, locked map[string]pinset.Image) (digest.Digest, error) {
-	if s.images == nil { // a registry has it
-		return cmp.Or(locked[s.tag].Digest, img.Digest), nil
+// locked is the digest of a release that was asked for by a tag, where oc-mirror has told
+// it.
+func (r release) locked(img pinset.Image, locked lockedTags) (digest.Digest, error) {
+	if r.images == nil { // a registry has it
+		return cmp.Or(locked.tags[r.tag].Digest, img.Digest), nil
 	}
-	found, err := in.locked(s.tag, s.images.Image(img.String(), img.Digest), locked)
+	found, err := locked.image(r.tag, r.images.Image(img.String(), img.Digest))
 	return found.Digest, err
 }
 

@@ -45,8 +45,8 @@ func Archive(ctx context.Context, name, tmp string) (all []Found, closer io.Clos
 		return nil, nil, err
 	}
 	switch {
-	case tree.has(imgspecv1.ImageLayoutFile):
-	case tree.has("manifest.json"):
+	case tree.Has(imgspecv1.ImageLayoutFile):
+	case tree.Has("manifest.json"):
 		return dockerArchive(ctx, f, name)
 	default:
 		return nil, nil, fmt.Errorf("%w: it has neither %s nor manifest.json; archives of oc-mirror are another input", ErrWrongKind, imgspecv1.ImageLayoutFile)

@@ -34,7 +34,7 @@ type members struct {
 	attached map[digest.Digest][]digest.Digest
 }
 
-func (m members) has(d digest.Digest) bool { _, ok := m.tree.files[m.name(d)]; return ok }
+func (m members) has(d digest.Digest) bool { return m.tree.Has(m.name(d)) }
 
 func (m members) open(d digest.Digest) (io.ReadCloser, int64, error) {
 	if !m.has(d) {

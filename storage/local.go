@@ -34,6 +34,8 @@ type Found struct {
 	// One of the two: the library's way, or ours under the name that the image gets.
 	open func(context.Context, *imgtypes.SystemContext) (imgtypes.ImageSource, error)
 	pool pool
+	// alone says that nothing else has what is missing there: the pool is damaged then.
+	alone bool
 	// origin is the file or folder, for messages.
 	origin string
 	// sparse says why an instance of its index is not there; nil if all should be.
@@ -48,19 +50,9 @@ func (f Found) Sparse(why error) Found {
 
 // At is another image of the same place, by the digest of its manifest, if that is there.
 func (f Found) At(d digest.Digest) (Found, bool) {
-	if f.Digest == d {
-		return f, true
-	}
-	if f.pool == nil {
-		return Found{}, false
-	}
-	manifest, _, err := f.pool.open(d)
-	if err != nil {
-		return Found{}, false
-	}
-	_ = manifest.Close() // nothing was written to it
+	there := f.Digest == d || f.pool != nil && f.pool.has(d)
 	f.Digest = d
-	return f, true
+	return f, there
 }
 
 // Origin is the file or folder that has it.
@@ -138,6 +130,8 @@ func (f Found) explain(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case errors.Is(err, ErrIncomplete) && f.alone:
+		return fmt.Errorf("%s: %w: %v", f.origin, ErrLocal, err) // earlier archives are no cure
 	case errors.Is(err, ErrIncomplete):
 		return err
 	case errors.Is(err, ErrDigest):

@@ -107,6 +107,7 @@ func TestLayoutsOfNoFiles(t *testing.T) {
 type endless struct{}
 
 func (endless) Open(string) (io.ReadCloser, int64, error) { return io.NopCloser(endless{}), 0, nil }
+func (endless) Has(string) bool                           { return true }
 func (endless) Read(p []byte) (int, error)                { return len(p), nil }
 
 func TestFilesWithoutAnEnd(t *testing.T) {

@@ -2,8 +2,11 @@ package storage
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 
@@ -28,19 +31,25 @@ func ociImages(files opener, origin string) (all []Found, err error) {
 		if err := m.Digest.Validate(); err != nil {
 			return nil, fmt.Errorf("%s: %w", imgspecv1.ImageIndexFile, err)
 		}
-		all = append(all, Found{Name: m.Annotations[imgspecv1.AnnotationRefName], Digest: m.Digest, origin: origin, pool: ociBlobs{files}})
+		all = append(all, Found{Name: m.Annotations[imgspecv1.AnnotationRefName], Digest: m.Digest, origin: origin, pool: ociBlobs{files}, alone: true})
 	}
 	return all, nil
 }
 
-// ociBlobs are the blobs of a layout. No other place has what is missing there, so a
-// blob is said to be there until it is opened.
+// ociBlobs are the blobs of a layout.
 type ociBlobs struct{ files opener }
 
-func (b ociBlobs) has(digest.Digest) bool { return true }
+func (b ociBlobs) name(d digest.Digest) string {
+	return path.Join(imgspecv1.ImageBlobsDir, d.Algorithm().String(), d.Encoded())
+}
+
+func (b ociBlobs) has(d digest.Digest) bool { return b.files.Has(b.name(d)) }
 
 func (b ociBlobs) open(d digest.Digest) (io.ReadCloser, int64, error) {
-	return b.files.Open(path.Join(imgspecv1.ImageBlobsDir, d.Algorithm().String(), d.Encoded()))
+	if !b.has(d) {
+		return nil, 0, missing(d)
+	}
+	return b.files.Open(b.name(d))
 }
 
 func (b ociBlobs) layer(d digest.Digest) (io.ReadCloser, error) { return nil, missing(d) }
@@ -50,6 +59,14 @@ func (b ociBlobs) signatures(digest.Digest) ([][]byte, error) { return nil, nil 
 // folder is a folder whose files are read where they lie, through links.
 type folder string
 
-func (dir folder) Open(name string) (io.ReadCloser, int64, error) {
-	return openFile(filepath.Join(string(dir), filepath.FromSlash(name)))
+func (dir folder) path(name string) string {
+	return filepath.Join(string(dir), filepath.FromSlash(name))
 }
+
+// Has also says so of what cannot be looked at: to open it tells why.
+func (dir folder) Has(name string) bool {
+	_, err := os.Stat(dir.path(name))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+func (dir folder) Open(name string) (io.ReadCloser, int64, error) { return openFile(dir.path(name)) }

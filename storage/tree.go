@@ -88,7 +88,8 @@ func (t *Tree) set(name string, f treeFile) {
 	t.files[name] = f
 }
 
-func (t *Tree) has(name string) bool { _, ok := t.files[name]; return ok }
+// Has says whether a file is there.
+func (t *Tree) Has(name string) bool { _, ok := t.files[name]; return ok }
 
 // Names of the files, sorted.
 func (t *Tree) Names() []string { return slices.Sorted(maps.Keys(t.files)) }
@@ -110,6 +111,7 @@ func (t *Tree) ReadFile(name string) ([]byte, error) { return readFile(t, name) 
 
 // opener has files by their names, and tells their sizes in bytes.
 type opener interface {
+	Has(name string) bool
 	Open(name string) (io.ReadCloser, int64, error)
 }
 
