@@ -86,10 +86,10 @@ func (r *workspace) catalogImage(c Catalog) (img catalogImage, folder string, er
 	tag, named := base+":latest", false
 	if strings.HasPrefix(c.Catalog, "oci:") {
 		tag = retarget(tag, c.TargetCatalog, c.TargetTag)
-		if ref, named = r.origin(tag); !named {
+		if ref, named = r.nameAt(tag); !named {
 			err = r.unnamed(tag)
 		}
-	} else if ref, tag, err = parseMirrored(c.Catalog, r.set.origin); err == nil {
+	} else if ref, tag, err = parseMirrored(c.Catalog, r.origin); err == nil {
 		tag, named = retarget(tag, c.TargetCatalog, c.TargetTag), true
 	}
 	if named {

@@ -39,7 +39,7 @@ func (r *workspace) claim(text string, ref pinset.Reference, tag string) (m Mirr
 	excluded := r.excludes(m, tag)
 	r.claimed[tag] = append(r.claimed[tag], claim{ref, excluded})
 	if !excluded && m.Stored == "" && len(r.tags) > 0 {
-		err = fmt.Errorf("%s, which %s asks for, %w: there is no %s", ref, r.set.origin, ErrNotMirrored, tag)
+		err = fmt.Errorf("%s, which %s asks for, %w: there is no %s", ref, r.origin, ErrNotMirrored, tag)
 	}
 	return m, !excluded, err
 }
@@ -93,7 +93,7 @@ func (r *workspace) collisions() error {
 			}
 			err := fmt.Errorf("%w: %s and %s as %s", ErrCollision, c, names[other], tag)
 			if len(kept[tag]) > 0 && !slices.ContainsFunc(kept[tag], same) {
-				err = fmt.Errorf("%s, which %s asks for, %w: %s is %s", c, r.set.origin, ErrNotMirrored, tag, names[other])
+				err = fmt.Errorf("%s, which %s asks for, %w: %s is %s", c, r.origin, ErrNotMirrored, tag, names[other])
 			}
 			errs = append(errs, err)
 			break

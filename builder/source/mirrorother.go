@@ -42,7 +42,7 @@ func (r *workspace) others() error {
 			continue
 		}
 		found[field] = true
-		if ref, ok := r.origin(place); ok && r.has(ref) {
+		if ref, ok := r.nameAt(place); ok && r.has(ref) {
 			continue // a mirror may have it in another place
 		} else if !ok && field == fieldCharts && r.origins.complete && !r.given {
 			continue // of an earlier run: the cache has them all
@@ -50,7 +50,7 @@ func (r *workspace) others() error {
 		errs = append(errs, r.unnamed(place))
 	}
 	for _, tag := range r.origins.failed {
-		if ref, _ := r.origin(tag); r.field(tag) != "" && r.tags[tag] == "" && !r.has(ref) {
+		if ref, _ := r.nameAt(tag); r.field(tag) != "" && r.tags[tag] == "" && !r.has(ref) {
 			errs = append(errs, r.unnamed(tag))
 		}
 	}
@@ -113,9 +113,9 @@ func (s *ImageSet) nameless() (fields []string) {
 	return fields
 }
 
-// origin finds the name of an image by its place. A mirror set does not tell what a run
+// nameAt finds the name of an image by its place. A mirror set does not tell what a run
 // was asked for.
-func (r *workspace) origin(place string) (pinset.Reference, bool) {
+func (r *workspace) nameAt(place string) (pinset.Reference, bool) {
 	ref, ok := r.origins.mapped(place, r.tags[place])
 	if !ok && r.set == nil {
 		ref, ok = r.origins.mirrored(place)
@@ -136,7 +136,7 @@ func (r *workspace) has(ref pinset.Reference) bool {
 
 // unnamed takes an image that was not asked for by its name in a registry.
 func (r *workspace) unnamed(place string) error {
-	ref, ok := r.origin(place)
+	ref, ok := r.nameAt(place)
 	if !ok {
 		if !r.set.Blocks("", place) && !r.excludes(Mirrored{}, place) {
 			r.nameless = append(r.nameless, place)

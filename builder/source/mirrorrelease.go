@@ -54,7 +54,7 @@ func (r *workspace) releases() error {
 		return nil
 	}
 	if p := r.set.Mirror.Platform; len(p.Channels) > 0 || p.Release != "" {
-		err = fmt.Errorf("a release, which %s asks for, %w: working-dir/hold-release has none for it", r.set.origin, ErrNotMirrored)
+		err = fmt.Errorf("a release, which %s asks for, %w: working-dir/hold-release has none for it", r.origin, ErrNotMirrored)
 		if len(others) > 0 {
 			err = fmt.Errorf("%w on %s, but %s", err, r.arch, strings.Join(others, ", "))
 		}
@@ -126,7 +126,7 @@ func (r *workspace) wanted(all []held) (func(held) bool, error) {
 		return func(held) bool { return true }, nil
 	}
 	if text := r.set.Mirror.Platform.Release; text != "" {
-		ref, _, err := parseMirrored(text, r.set.origin+": mirror.platform.release")
+		ref, _, err := parseMirrored(text, r.origin+": mirror.platform.release")
 		version, _ := r.fits(ref.Tag)
 		return func(h held) bool {
 			if ref.Digest != "" {
@@ -139,7 +139,7 @@ func (r *workspace) wanted(all []held) (func(held) bool, error) {
 	for _, c := range r.set.Mirror.Platform.Channels {
 		v, err := c.versions(all)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %s: channel %s: %w", ErrImageSet, r.set.origin, c.Name, err)
+			return nil, fmt.Errorf("%w: %s: channel %s: %w", ErrImageSet, r.origin, c.Name, err)
 		}
 		ranges = append(ranges, v)
 	}

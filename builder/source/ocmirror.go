@@ -95,8 +95,10 @@ type workspace struct {
 	names []string
 	tags  map[string]digest.Digest
 	// set is nil if nothing tells what oc-mirror was asked for; given if the user names it.
-	set     *ImageSet
-	given   bool
+	set   *ImageSet
+	given bool
+	// origin is what tells what oc-mirror was asked for, for messages.
+	origin  string
 	os      string
 	arch    string
 	origins origins
@@ -134,6 +136,7 @@ func (r *workspace) readSet() error {
 	if r.set == nil {
 		newest, _ := NewestRun(r.names)
 		if newest == "" {
+			r.origin = "the log of the run"
 			return nil
 		}
 		content, err := r.files.ReadFile(newest)
@@ -144,6 +147,7 @@ func (r *workspace) readSet() error {
 			return err
 		}
 	}
+	r.origin = r.set.origin
 	return nil
 }
 
@@ -189,7 +193,7 @@ func (r *workspace) additional() error {
 			errs = append(errs, r.unnamed(retarget(folder+":latest", img.TargetRepo, img.TargetTag)))
 			continue
 		}
-		ref, tag, err := parseMirrored(img.Name, fmt.Sprintf("%s: mirror.additionalImages[%d]", r.set.origin, i))
+		ref, tag, err := parseMirrored(img.Name, fmt.Sprintf("%s: mirror.additionalImages[%d]", r.origin, i))
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -229,7 +233,7 @@ func (r *workspace) dropped(field string, platforms []platform) string {
 	if len(has) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s of %s has %s", field, r.set.origin, strings.Join(has, ", "))
+	return fmt.Sprintf("%s of %s has %s", field, r.origin, strings.Join(has, ", "))
 }
 
 // retarget puts other names where a configuration wants them.

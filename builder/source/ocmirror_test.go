@@ -150,6 +150,9 @@ func TestNamesOfOCMirror(t *testing.T) {
 			kept("a/b:1", "chart/c:1", "chart/d:1"), "error: chart/d:1"},
 		"of charts, by a log of failures": {together(charts, files{"working-dir/logs/oc-mirror-20261121_020450.log": strings.Replace(runLog("quay.io/a/b:1", "docker://quay.io/chart/c:1"), "Success copying d", "Failed to copy %!s(v2alpha1.ImageType=9) d", 1)}),
 			kept("a/b:1"), "error: there is no chart/c:1"},
+		// A bug was a panic.
+		"a failure that no configuration asks for": {files{"working-dir/logs/oc-mirror-20261121_020450.log": strings.Replace(runLog("quay.io/a/b:1", "docker://quay.io/c/d:1"), "Success copying d", "Failed to copy %!s(v2alpha1.ImageType=9) d", 1)},
+			kept("a/b:1"), "error: quay.io/c/d:1, which the log of the run asks for, is not in what oc-mirror has left: there is no c/d:1"},
 		"of charts, not of two names":  {together(charts, files{mapping: "docker://quay.io/chart/c:1=docker://localhost:55000/chart/c:1\ndocker://other.example.com/chart/c:1=docker://localhost:55000/chart/c:1\n"}), kept("a/b:1", "chart/c:1"), "error: chart/c:1"},
 		"of the graph, which has none": {files{isc: imageSet("  platform: {graph: true}\n  additionalImages: [{name: 'quay.io/a/b:1'}]")}, kept("a/b:1", "openshift/graph-image:latest"), "error: openshift/graph-image:latest"},
 		"of KubeVirt, by the digest in a log": {files{isc: imageSet("  platform: {kubeVirtContainer: true}\n  additionalImages: [{name: 'quay.io/a/b:1'}]"), "working-dir/logs/oc-mirror-20261121_020450.log": runLog("quay.io/ocp@" + sum("b").String())},
@@ -157,7 +160,7 @@ func TestNamesOfOCMirror(t *testing.T) {
 	} {
 		found, err := source.ReadOCMirror(c.files, c.tags, source.Wanted{Platform: "linux/amd64"})
 		if want, ok := strings.CutPrefix(c.want, "error: "); ok {
-			if !errors.Is(err, source.ErrUnnamed) && !errors.Is(err, source.ErrNotMirrored) || !strings.HasSuffix(err.Error(), ": "+want) {
+			if !errors.Is(err, source.ErrUnnamed) && !errors.Is(err, source.ErrNotMirrored) || !strings.HasSuffix(": "+err.Error(), ": "+want) {
 				t.Errorf("%s: %v", name, err)
 			}
 			continue
