@@ -93,7 +93,7 @@ func (r *workspace) catalogImage(c Catalog) (img catalogImage, folder string, er
 		tag, named = retarget(tag, c.TargetCatalog, c.TargetTag), true
 	}
 	if named {
-		img.Mirrored, img.wanted, err = r.claim(c.Catalog, ref, tag)
+		img.Mirrored, img.wanted, err = r.find(c.Catalog, ref, tag)
 	}
 	if err != nil {
 		return img, "", err
@@ -217,7 +217,7 @@ func (r *workspace) related(origin, text, dropped string) error {
 		r.warn("%s: the related image %q is left out: it has neither tag nor digest", origin, text)
 		return nil
 	}
-	m, wanted, err := r.claim(text, ref, tag)
+	m, wanted, err := r.find(text, ref, tag)
 	if wanted {
 		m.Dropped = dropped
 		r.take(m)

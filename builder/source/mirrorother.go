@@ -38,7 +38,7 @@ func (r *workspace) others() error {
 	found := map[string]bool{fieldCharts: len(r.tags) > 0} // a chart may have no images
 	for _, place := range r.places() {
 		field := r.field(place)
-		if field == "" || len(r.claimed[place]) > 0 || ownTags.MatchString(place) {
+		if field == "" || len(r.asked[place]) > 0 || ownTags.MatchString(place) {
 			continue
 		}
 		found[field] = true
@@ -143,7 +143,7 @@ func (r *workspace) unnamed(place string) error {
 		}
 		return nil
 	}
-	m, wanted, err := r.claim(ref.String(), ref, place)
+	m, wanted, err := r.find(ref.String(), ref, place)
 	if wanted {
 		if r.field(place) == fieldCharts {
 			m.Dropped = r.dropped("platforms of every chart", r.set.chartPlatforms())

@@ -72,10 +72,10 @@ type Wanted struct {
 // registry's tree in an archive has neither. tags are those of that tree,
 // "repository:tag" without the host; none if there are no images.
 func ReadOCMirror(files Files, tags map[string]digest.Digest, w Wanted) (OCMirror, error) {
-	r := workspace{files: files, names: files.Names(), tags: tags, set: w.Config, given: w.Config != nil, exclude: w.Exclude, excluding: map[string]bool{}, claimed: map[string][]claim{}}
+	r := workspace{files: files, names: files.Names(), tags: tags, set: w.Config, given: w.Config != nil, exclude: w.Exclude, excluding: map[string]bool{}, asked: map[string][]asked{}}
 	r.os, r.arch, _ = w.Platform.Split()
 	var err error
-	for _, step := range []func() error{r.readSet, r.readOrigins, r.releases, r.additional, r.operators, r.others, r.excluded, r.named} {
+	for _, step := range []func() error{r.readSet, r.readOrigins, r.releases, r.additional, r.operators, r.others, r.checkExclude, r.named} {
 		if err = step(); err != nil {
 			break
 		}
@@ -102,8 +102,8 @@ type workspace struct {
 	os      string
 	arch    string
 	origins origins
-	// claimed tags, and the names that claim them.
-	claimed map[string][]claim
+	// asked are the names that were asked for, by the tags under which they are kept.
+	asked map[string][]asked
 	// exclude patterns, and those that have matched.
 	exclude   []string
 	excluding map[string]bool
@@ -198,7 +198,7 @@ func (r *workspace) additional() error {
 			errs = append(errs, err)
 			continue
 		}
-		m, wanted, err := r.claim(img.Name, ref, retarget(tag, img.TargetRepo, img.TargetTag))
+		m, wanted, err := r.find(img.Name, ref, retarget(tag, img.TargetRepo, img.TargetTag))
 		if wanted {
 			m.Dropped = r.dropped(fmt.Sprintf("mirror.additionalImages[%d].platforms", i), img.Platforms)
 			r.take(m)

@@ -18,15 +18,15 @@ var (
 	ErrExclude   = errors.New("exclude pattern")
 )
 
-// claim is a name that was asked for, of what is kept under a tag.
-type claim struct {
+// asked is a name that was asked for, of what is kept under a tag.
+type asked struct {
 	pinset.Reference
 	excluded bool
 }
 
-// claim finds an image of that name under a tag. text is the name as it was written.
+// find finds the image of a name under a tag. text is the name as it was written.
 // wanted is false for one that is blocked or excluded.
-func (r *workspace) claim(text string, ref pinset.Reference, tag string) (m Mirrored, wanted bool, err error) {
+func (r *workspace) find(text string, ref pinset.Reference, tag string) (m Mirrored, wanted bool, err error) {
 	if r.set.Blocks(text, tag) {
 		return m, false, nil
 	}
@@ -36,12 +36,12 @@ func (r *workspace) claim(text string, ref pinset.Reference, tag string) (m Mirr
 	} else {
 		m.Stored = r.tags[tag]
 	}
-	excluded := r.excludes(m, tag)
-	r.claimed[tag] = append(r.claimed[tag], claim{ref, excluded})
-	if !excluded && m.Stored == "" && len(r.tags) > 0 {
+	a := asked{ref, r.excludes(m, tag)}
+	r.asked[tag] = append(r.asked[tag], a)
+	if !a.excluded && m.Stored == "" && len(r.tags) > 0 {
 		err = fmt.Errorf("%s, which %s asks for, %w: there is no %s", ref, r.origin, ErrNotMirrored, tag)
 	}
-	return m, !excluded, err
+	return m, !a.excluded, err
 }
 
 // excludes says whether a pattern is that of an image: of its name or its repository,
@@ -60,8 +60,8 @@ func (r *workspace) excludes(m Mirrored, tag string) (found bool) {
 	return found
 }
 
-// excluded refuses patterns that have matched nothing: they were misspelt.
-func (r *workspace) excluded() (err error) {
+// checkExclude refuses patterns that have matched nothing: they were misspelt.
+func (r *workspace) checkExclude() (err error) {
 	for _, p := range r.exclude {
 		if !r.excluding[p] {
 			err = errors.Join(err, fmt.Errorf("%w %q: no image that was asked for has such a name", ErrExclude, p))
@@ -75,25 +75,25 @@ func (r *workspace) excluded() (err error) {
 func (r *workspace) collisions() error {
 	var errs []error
 	kept := r.keptByRuns()
-	for _, tag := range slices.Sorted(maps.Keys(r.claimed)) {
+	for _, tag := range slices.Sorted(maps.Keys(r.asked)) {
 		names := slices.Clone(kept[tag])
-		for _, c := range r.claimed[tag] {
-			names = append(names, c.Reference)
+		for _, a := range r.asked[tag] {
+			names = append(names, a.Reference)
 		}
 		for _, n := range r.origins.logged[tag] { // of a chart, for one
 			if ref, err := pinset.ParseReference(n); err == nil {
 				names = append(names, ref)
 			}
 		}
-		for _, c := range r.claimed[tag] {
-			same := func(other pinset.Reference) bool { return other.Repository == c.Repository }
+		for _, a := range r.asked[tag] {
+			same := func(other pinset.Reference) bool { return other.Repository == a.Repository }
 			other := slices.IndexFunc(names, func(n pinset.Reference) bool { return !same(n) })
-			if c.excluded || c.Digest != "" || other < 0 {
+			if a.excluded || a.Digest != "" || other < 0 {
 				continue
 			}
-			err := fmt.Errorf("%w: %s and %s as %s", ErrCollision, c, names[other], tag)
+			err := fmt.Errorf("%w: %s and %s as %s", ErrCollision, a, names[other], tag)
 			if len(kept[tag]) > 0 && !slices.ContainsFunc(kept[tag], same) {
-				err = fmt.Errorf("%s, which %s asks for, %w: %s is %s", c, r.origin, ErrNotMirrored, tag, names[other])
+				err = fmt.Errorf("%s, which %s asks for, %w: %s is %s", a, r.origin, ErrNotMirrored, tag, names[other])
 			}
 			errs = append(errs, err)
 			break
