@@ -1,13 +1,17 @@
 package builder_test
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/builder"
@@ -42,7 +46,8 @@ func buildMany(t testing.TB, o builder.Options) {
 
 // 4,000 images of one OCI layout took 61 s of CPU, as its index was read again for each of
 // them. As many layouts did so too, since their set was sorted again for each, and a store,
-// whose records were searched for each. The work is counted in allocations, which no other
+// whose records were searched for each; so did images of charts that a mapping of oc-mirror
+// names, which was gone through for each. The work is counted in allocations, which no other
 // work on the machine changes: an image costs as much among many as among few.
 func TestWorkGrowsWithTheImages(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -55,6 +60,7 @@ func TestWorkGrowsWithTheImages(t *testing.T) {
 		"plan of moved tags":   {twoLayoutsOf, planMoved},
 		"plan of an archive":   {archiveOf, planMany},
 		"plan of a store":      {storeOf, planMany},
+		"plan of oc-mirror":    {ocMirrorOf, planMany},
 	} {
 		t.Run(name, func(t *testing.T) {
 			count := func(n int) uint64 {
@@ -120,6 +126,42 @@ func storeOf(t *testing.T, n int) builder.Source {
 	appliance.Build(t, o)
 	fixtures.Run(t, "tar", "-C", dir, "-xf", filepath.Join(o.Out, builder.StoreTar))
 	return builder.Source{ContainersStorage: builder.ContainersStorage{Path: dir}}
+}
+
+// ocMirrorOf is an archive of images of charts, which a mapping names.
+func ocMirrorOf(t *testing.T, n int) builder.Source {
+	dir := manyImages(t, 0, n).Path
+	content, err := os.ReadFile(filepath.Join(dir, "index.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var index v1.IndexManifest
+	if err := json.Unmarshal(content, &index); err != nil {
+		t.Fatal(err)
+	}
+	m := sample.Mirror{Dir: t.TempDir()}
+	var mapping []byte
+	for i, img := range index.Manifests {
+		mapping = fmt.Appendf(mapping, "docker://quay.example.com/many/image-%[1]d:1=docker://mirror.example.com/site/many/image-%[1]d:1\n", i)
+		if err := m.Write(fmt.Sprintf("docker/registry/v2/repositories/many/image-%d/_manifests/tags/1/current/link", i), []byte(img.Digest.String())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	blobs, err := os.ReadDir(filepath.Join(dir, "blobs/sha256"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, blob := range blobs {
+		content, err := os.ReadFile(filepath.Join(dir, "blobs/sha256", blob.Name()))
+		if err := errors.Join(err, m.Write(sample.Blob(blob.Name()), content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	charts := append(sample.ImageSet(), "  helm: {local: [{name: x}]}\n"...)
+	if err := errors.Join(m.Write("isc_2026-11-21T02:04:52Z", charts), m.Write("working-dir/dry-run/mapping.txt", mapping)); err != nil {
+		t.Fatal(err)
+	}
+	return builder.Source{OCMirror: builder.OCMirrorSource{Paths: []string{m.Dir}}}
 }
 
 // An image costs the same among 1,000 and among 4,000 of one OCI layout.

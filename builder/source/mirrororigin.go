@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -20,17 +19,17 @@ import (
 // origins tell the names that images had before they were mirrored. A place that
 // several names lead to has none.
 type origins struct {
-	// mapping has names by what they became in a mirror, without its host; cached and
-	// logged by what they became in the cache of oc-mirror.
+	// mapping has names by what they became in a mirror, without what stands there before
+	// what oc-mirror keeps; cached and logged by what they became in its cache.
 	mapping, cached, logged map[string][]string
+	// pulled has those in the log that have a digest, by that.
+	pulled map[digest.Digest][]string
 	// failed are tags that the newest run could not copy, and complete says that logged has
 	// all that it was to copy.
 	failed   []string
 	complete bool
 	// sources are repositories or parts of them, likewise.
 	sources map[string][]string
-	// shift is how many parts of a path the mirror has put before those.
-	shift int
 	// release is the repository of the one release that was asked for by its name.
 	release string
 	// releases have the repositories of release images.
@@ -41,7 +40,10 @@ type origins struct {
 
 // readOrigins collects names from all files that oc-mirror keeps for itself.
 func (r *workspace) readOrigins() error {
-	r.origins = origins{mapping: map[string][]string{}, cached: map[string][]string{}, logged: map[string][]string{}, sources: map[string][]string{}, releases: map[digest.Digest]string{}, tagged: map[string]digest.Digest{}}
+	r.origins = origins{
+		mapping: map[string][]string{}, cached: map[string][]string{}, logged: map[string][]string{}, pulled: map[digest.Digest][]string{},
+		sources: map[string][]string{}, releases: map[digest.Digest]string{}, tagged: map[string]digest.Digest{},
+	}
 	for _, name := range r.names {
 		below, ok := strings.CutPrefix(name, workingDir)
 		if !ok {
@@ -70,7 +72,8 @@ func (r *workspace) readOrigins() error {
 			r.warn("%s tells no names: %v", name, err)
 		}
 	}
-	r.origins.shift = shiftOf(slices.Concat(slices.Collect(maps.Keys(r.origins.sources)), slices.Collect(maps.Keys(r.origins.mapping))), slices.Collect(maps.Keys(r.tags)))
+	shift := shiftOf(r.tags, r.origins.sources, r.origins.mapping)
+	r.origins.sources, r.origins.mapping = cutAll(r.origins.sources, shift), cutAll(r.origins.mapping, shift)
 	if r.set == nil || r.set.Mirror.Platform.Release == "" {
 		return nil
 	}
@@ -117,6 +120,7 @@ var (
 // readLog reads what a run was to copy, instead of what an earlier one was.
 func (o *origins) readLog(_ string, content []byte) error {
 	clear(o.logged)
+	clear(o.pulled)
 	o.failed = nil
 	copied := logCopied.FindAllSubmatch(content, -1)
 	for _, line := range copied {
@@ -128,8 +132,8 @@ func (o *origins) readLog(_ string, content []byte) error {
 			o.failed = append(o.failed, tag)
 		}
 		note(o.logged, tag, name)
-		if _, d, ok := strings.Cut(name, "@"); ok {
-			note(o.logged, d, name)
+		if d := pinned(name); d != "" {
+			note(o.pulled, d, name)
 		}
 	}
 	all := logToCopy.FindSubmatch(content)
@@ -152,7 +156,7 @@ func recorded(text string) (name, tag string, ok bool) {
 	return ref.String(), keptTag(text, ref.Digest), true
 }
 
-func note(names map[string][]string, at, name string) {
+func note[K comparable](names map[K][]string, at K, name string) {
 	if !slices.Contains(names[at], name) {
 		names[at] = append(names[at], name)
 	}
@@ -208,38 +212,46 @@ func (o origins) readGraph(_ string, content []byte) error {
 
 // shiftOf finds out how many parts of their paths all mirrors have before what oc-
 // mirror keeps: as many as let the most of them be where a kept tag is.
-func shiftOf(mirrors, tags []string) (shift int) {
-	most := 0
-	for n := range 10 { // no registry has more
-		found := 0
-		for _, m := range mirrors {
-			if below, ok := cutParts(m, n); ok && slices.ContainsFunc(tags, func(tag string) bool {
-				return tag == below || strings.HasPrefix(tag, below+"/") || strings.HasPrefix(tag, below+":")
-			}) {
-				found++
+func shiftOf(tags map[string]digest.Digest, mirrors ...map[string][]string) int {
+	kept := map[string]bool{} // tags, their repositories, and what these are in
+	for tag := range tags {
+		kept[tag] = true
+		for i, c := range tag {
+			if c == '/' || c == ':' {
+				kept[tag[:i]] = true
 			}
 		}
-		if found > most {
-			shift, most = n, found
+	}
+	var found [10]int // no registry has more
+	for _, names := range mirrors {
+		for mirror := range names {
+			for n := range found {
+				if below, ok := cutParts(mirror, n); ok && kept[below] {
+					found[n]++
+				}
+			}
 		}
 	}
-	return shift
+	return slices.Index(found[:], slices.Max(found[:]))
 }
 
 // cutParts takes parts from the front of a path, and leaves one at least.
-func cutParts(path string, n int) (string, bool) {
-	parts := strings.Split(path, "/")
-	if len(parts) <= n {
-		return "", false
+func cutParts(path string, n int) (below string, ok bool) {
+	for below, ok = path, true; n > 0 && ok; n-- {
+		_, below, ok = strings.Cut(below, "/")
 	}
-	return strings.Join(parts[n:], "/"), true
+	return below, ok
 }
 
-// at finds the names of a place.
-func (o origins) at(names map[string][]string, place string) (all []string) {
-	for mirror, more := range names {
-		if below, _ := cutParts(mirror, o.shift); below == place {
-			all = append(all, more...)
+// cutAll does so with the places of names.
+func cutAll(names map[string][]string, n int) map[string][]string {
+	all := map[string][]string{}
+	for place, more := range names {
+		below, ok := cutParts(place, n)
+		for _, name := range more {
+			if ok {
+				note(all, below, name)
+			}
 		}
 	}
 	return all
@@ -247,19 +259,21 @@ func (o origins) at(names map[string][]string, place string) (all []string) {
 
 // only is the one name of a place.
 func only(names []string) (name string, ok bool) {
-	slices.Sort(names)
-	if names = slices.Compact(names); len(names) != 1 {
-		return "", false
+	for i, other := range names {
+		if i > 0 && other != name {
+			return "", false
+		}
+		name = other
 	}
-	return names[0], true
+	return name, len(names) > 0
 }
 
 // mapped finds the name of an image by its tag or, if a log has no such tag, by its
 // digest: as a dry run or the newest run tells it.
 func (o origins) mapped(tag string, stored digest.Digest) (pinset.Reference, bool) {
-	names := slices.Concat(o.at(o.mapping, tag), o.cached[tag], o.logged[tag])
+	names := slices.Concat(o.mapping[tag], o.cached[tag], o.logged[tag])
 	if len(names) == 0 {
-		names = slices.Clone(o.logged[stored.String()])
+		names = o.pulled[stored]
 	}
 	name, ok := only(names)
 	if !ok {
@@ -278,7 +292,7 @@ func (o origins) mirrored(tag string) (pinset.Reference, bool) {
 		name = "@sha256:" + hex
 	}
 	for part, rest := repository, ""; part != "."; part, rest = path.Dir(part), path.Join(path.Base(part), rest) {
-		if source, ok := only(o.at(o.sources, part)); ok {
+		if source, ok := only(o.sources[part]); ok {
 			ref, err := pinset.ParseReference(path.Join(source, rest) + name)
 			return ref, err == nil
 		}

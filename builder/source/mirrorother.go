@@ -126,9 +126,7 @@ func (r *workspace) nameAt(place string) (pinset.Reference, bool) {
 // has says whether an image was found by its name; or is a catalog, which a mirror gets
 // from the cache.
 func (r *workspace) has(ref pinset.Reference) bool {
-	return slices.ContainsFunc(r.found.Images, func(m Mirrored) bool {
-		return m.Repository == ref.Repository && m.Digest == ref.Digest && (m.Tag == ref.Tag || ref.Digest != "")
-	}) || r.set != nil && len(r.tags) == 0 && slices.ContainsFunc(r.set.Mirror.Operators, func(c Catalog) bool {
+	return len(r.taken[known(ref)]) > 0 || r.set != nil && len(r.tags) == 0 && slices.ContainsFunc(r.set.Mirror.Operators, func(c Catalog) bool {
 		catalog, _, err := parseMirrored(c.Catalog, "")
 		return err == nil && catalog.Repository == ref.Repository
 	})

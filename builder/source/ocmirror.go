@@ -72,7 +72,10 @@ type Wanted struct {
 // registry's tree in an archive has neither. tags are those of that tree,
 // "repository:tag" without the host; none if there are no images.
 func ReadOCMirror(files Files, tags map[string]digest.Digest, w Wanted) (OCMirror, error) {
-	r := workspace{files: files, names: files.Names(), tags: tags, set: w.Config, given: w.Config != nil, exclude: w.Exclude, excluding: map[string]bool{}, asked: map[string][]asked{}}
+	r := workspace{
+		files: files, names: files.Names(), tags: tags, set: w.Config, given: w.Config != nil,
+		exclude: w.Exclude, excluding: map[string]bool{}, asked: map[string][]asked{}, taken: map[pinset.Reference][]int{},
+	}
 	r.os, r.arch, _ = w.Platform.Split()
 	var err error
 	for _, step := range []func() error{r.readSet, r.readOrigins, r.releases, r.additional, r.operators, r.others, r.checkExclude, r.named} {
@@ -110,6 +113,8 @@ type workspace struct {
 	// nameless are the tags of images that were asked for, and have no name.
 	nameless []string
 	found    OCMirror
+	// taken are the places of images in found, by their names.
+	taken map[pinset.Reference][]int
 }
 
 func (r *workspace) warn(format string, args ...any) {
@@ -210,7 +215,8 @@ func (r *workspace) additional() error {
 
 // take adds an image. If something asks for all instances of it, none is left out.
 func (r *workspace) take(m Mirrored) {
-	for i := range r.found.Images {
+	name := known(m.Reference)
+	for _, i := range r.taken[name] {
 		if has := &r.found.Images[i]; has.Reference == m.Reference && has.Stored == m.Stored {
 			if m.Dropped == "" {
 				has.Dropped = ""
@@ -218,7 +224,16 @@ func (r *workspace) take(m Mirrored) {
 			return
 		}
 	}
+	r.taken[name] = append(r.taken[name], len(r.found.Images))
 	r.found.Images = append(r.found.Images, m)
+}
+
+// known is what an image is known by: beside a digest, a tag does not count.
+func known(ref pinset.Reference) pinset.Reference {
+	if ref.Digest != "" {
+		ref.Tag = ""
+	}
+	return ref
 }
 
 // dropped says whether a field leaves out the instances for our platform.
