@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	imgspecv1 "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // ociImages lists the images of an OCI layout in a folder or a tar file. Its index is read
@@ -31,9 +34,22 @@ func ociImages(files opener, origin string) (all []Found, err error) {
 		if err := m.Digest.Validate(); err != nil {
 			return nil, fmt.Errorf("%s: %w", imgspecv1.ImageIndexFile, err)
 		}
-		all = append(all, Found{Name: m.Annotations[imgspecv1.AnnotationRefName], Digest: m.Digest, origin: origin, pool: ociBlobs{files}, alone: true})
+		all = append(all, Found{Name: layoutName(m.Annotations), Digest: m.Digest, origin: origin, pool: ociBlobs{files}, alone: true})
 	}
 	return all, nil
+}
+
+// containerdName is an annotation with the full name of an image. docker and nerdctl
+// write it beside a ref.name that is a tag alone: containerd, core/images/annotations.go.
+const containerdName = "io.containerd.image.name"
+
+// layoutName is what an index calls an image.
+func layoutName(annotations map[string]string) string {
+	name := annotations[imgspecv1.AnnotationRefName]
+	if _, short, err := pinset.Expand(name); err != nil || short {
+		return cmp.Or(annotations[containerdName], name)
+	}
+	return name
 }
 
 // ociBlobs are the blobs of a layout.
