@@ -25,7 +25,8 @@ type OCMirrorSource struct {
 	// Config is an ImageSetConfiguration; the newest in the paths if left out.
 	Config string `yaml:"config,omitempty"`
 	// Exclude images that belong to no release: by their names, their repositories, or
-	// repository:tag as oc-mirror keeps them; * and ? stand for anything but a /.
+	// repository:tag as oc-mirror keeps them; * and ? stand for anything but a /. The name
+	// of a field, as mirror.helm, leaves out all that it asks for.
 	Exclude []string `yaml:"exclude,omitempty"`
 	// Components to take of each release; all that CRI-O pulls if left out.
 	Components Components `yaml:"components,omitempty"`

@@ -97,7 +97,7 @@ func (o *origins) readMapping(_ string, content []byte) error {
 		from, to, _ := strings.Cut(scanner.Text(), "=docker://")
 		name, _, ok := recorded(from)
 		host, tag, _ := strings.Cut(to, "/")
-		if !ok || strings.HasPrefix(from, "docker://"+cachePrefix) || strings.Contains(tag, "@") {
+		if !ok || strings.Contains(tag, "@") {
 			continue
 		}
 		if host+"/" == cachePrefix {
@@ -143,11 +143,11 @@ func (o *origins) readLog(_ string, content []byte) error {
 
 // recorded reads the name of an image that was copied, and gives the tag under which it
 // is kept. Without a registry it came from docker.io: the transport of docker in
-// containers/image knows no other.
+// containers/image knows no other. What came from the cache has no name.
 func recorded(text string) (name, tag string, ok bool) {
 	text = strings.TrimPrefix(text, "docker://")
 	ref, _, err := pinset.Expand(text)
-	if err != nil || strings.Contains(text, "://") {
+	if err != nil || strings.Contains(text, "://") || strings.HasPrefix(text, cachePrefix) {
 		return "", "", false
 	}
 	if ref.Digest != "" {
@@ -268,14 +268,18 @@ func only(names []string) (name string, ok bool) {
 	return name, len(names) > 0
 }
 
-// mapped finds the name of an image by its tag or, if a log has no such tag, by its
-// digest: as a dry run or the newest run tells it.
-func (o origins) mapped(tag string, stored digest.Digest) (pinset.Reference, bool) {
-	names := slices.Concat(o.mapping[tag], o.cached[tag], o.logged[tag])
-	if len(names) == 0 {
-		names = o.pulled[stored]
+// names of an image by its tag or, if a log has no such tag, by its digest: as a dry run or
+// the newest run tells them.
+func (o origins) names(tag string, stored digest.Digest) []string {
+	if names := slices.Concat(o.mapping[tag], o.cached[tag], o.logged[tag]); len(names) > 0 {
+		return names
 	}
-	name, ok := only(names)
+	return o.pulled[stored]
+}
+
+// mapped finds the one name of an image.
+func (o origins) mapped(tag string, stored digest.Digest) (pinset.Reference, bool) {
+	name, ok := only(o.names(tag, stored))
 	if !ok {
 		return pinset.Reference{}, false
 	}

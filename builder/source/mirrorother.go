@@ -8,12 +8,18 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// ErrUnnamed says that images were asked for otherwise than by their names, and that no
-// file tells those.
-var ErrUnnamed = errors.New("no file tells the names of images that oc-mirror was asked for")
+// Images may be asked for otherwise than by their names.
+var (
+	// No file tells the names of images that are there.
+	ErrUnnamed = errors.New("no file tells the names of images that oc-mirror was asked for")
+	// A field asks for images, and where there are none, no file tells which.
+	ErrUnlisted = errors.New("asks for images, and neither mapping.txt nor a whole log of the run names them")
+)
 
 var (
 	// ownTags are signatures and the like, and catalogs that oc-mirror has built.
@@ -35,17 +41,23 @@ const (
 // configuration tells what was wanted.
 func (r *workspace) others() error {
 	var errs []error
-	found := map[string]bool{fieldCharts: len(r.tags) > 0} // a chart may have no images
+	r.content = r.contentOfReleases()
+	// Another configuration may ask for what the newest run did not copy.
+	whole := len(r.tags) > 0 || r.origins.complete && !r.given
+	listed := map[string]bool{fieldCharts: whole} // a chart may have no images
 	for _, place := range r.places() {
 		field := r.field(place)
 		if field == "" || len(r.asked[place]) > 0 || ownTags.MatchString(place) {
 			continue
 		}
-		found[field] = true
 		if ref, ok := r.nameAt(place); ok && r.has(ref) {
 			continue // a mirror may have it in another place
-		} else if !ok && field == fieldCharts && r.origins.complete && !r.given {
+		}
+		if field == fieldCharts && r.origins.complete && !r.given && len(r.origins.names(place, r.tags[place])) == 0 {
 			continue // of an earlier run: the cache has them all
+		}
+		if whole || r.origins.mapping[place] != nil || r.origins.cached[place] != nil {
+			listed[field] = true
 		}
 		errs = append(errs, r.unnamed(place))
 	}
@@ -54,22 +66,23 @@ func (r *workspace) others() error {
 			errs = append(errs, r.unnamed(tag))
 		}
 	}
-	for _, field := range r.set.nameless() {
-		if !found[field] {
-			errs = append(errs, r.unnamed(field))
-		}
-	}
+	r.unlisted = slices.DeleteFunc(slices.Clone(r.fields), func(field string) bool { return listed[field] })
 	return errors.Join(errs...)
 }
 
-// places are the tags of images, as far as is known without the images.
+// places are the tags of images or, without the images, where a mapping and a log have
+// them.
 func (r *workspace) places() []string {
 	if len(r.tags) > 0 {
 		return slices.Sorted(maps.Keys(r.tags))
 	}
-	places := slices.AppendSeq(slices.Collect(maps.Keys(r.origins.mapping)), maps.Keys(r.origins.cached))
-	slices.Sort(places)
-	return slices.Compact(places)
+	all := map[string]bool{}
+	for _, names := range []map[string][]string{r.origins.mapping, r.origins.cached, r.origins.logged} {
+		for place := range names {
+			all[place] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
 }
 
 // field is that which asks for what is in a place under no other name; "" for what
@@ -85,15 +98,60 @@ func (r *workspace) field(place string) string {
 		field = fieldGraph
 	case is(releaseParts) && kubeVirtTag.MatchString(place):
 		field = fieldKubeVirt
-	case is(releaseParts), is(releaseImages):
+	case is(releaseParts), is(releaseImages), r.ofRelease(place, false):
 		return ""
 	case r.set == nil:
 		return everything
+	case slices.Contains(r.fields, fieldKubeVirt) && r.ofRelease(place, true):
+		field = fieldKubeVirt
 	}
-	if !slices.Contains(r.set.nameless(), field) {
+	if !slices.Contains(r.fields, field) {
 		return ""
 	}
 	return field
+}
+
+// ofRelease says whether a log has content of a release in a place, or, beside it, what is
+// only of the same repository. It has them under their own names.
+func (r *workspace) ofRelease(place string, beside bool) bool {
+	if r.tags[place] != "" {
+		return false
+	}
+	ref, _ := r.nameAt(place)
+	digests, ok := r.content[ref.Repository]
+	return ok && beside != (digests[ref.Digest] || digests[""])
+}
+
+// contentOfReleases are the digests of what all releases have that are kept, by repositories;
+// "" for all of a repository.
+func (r *workspace) contentOfReleases() map[string]map[digest.Digest]bool {
+	content := map[string]map[digest.Digest]bool{}
+	add := func(repository string, d digest.Digest) {
+		if content[repository] == nil {
+			content[repository] = map[digest.Digest]bool{}
+		}
+		content[repository][d] = true
+	}
+	for _, m := range r.found.Releases {
+		add(m.Repository, "")
+	}
+	for _, repository := range r.origins.releases {
+		add(repository, "")
+	}
+	for _, name := range r.names {
+		if !heldRelease.MatchString(name) {
+			continue
+		}
+		references, err := r.files.ReadFile(name)
+		if err != nil {
+			continue // a release that is wanted has told it
+		}
+		release, _ := ParseRelease(references, nil)
+		for _, c := range release.Components {
+			add(c.Image.Repository, c.Image.Digest)
+		}
+	}
+	return content
 }
 
 // nameless lists the fields that ask for images without their names.
@@ -153,8 +211,12 @@ func (r *workspace) unnamed(place string) error {
 
 // named refuses to leave out what has no name.
 func (r *workspace) named() error {
-	if len(r.nameless) == 0 {
-		return nil
+	var errs []error
+	if len(r.nameless) > 0 {
+		errs = append(errs, fmt.Errorf("%w: %s", ErrUnnamed, strings.Join(r.nameless, ", ")))
 	}
-	return fmt.Errorf("%w: %s", ErrUnnamed, strings.Join(r.nameless, ", "))
+	for _, field := range r.unlisted {
+		errs = append(errs, fmt.Errorf("%s of %s %w", field, r.origin, ErrUnlisted))
+	}
+	return errors.Join(errs...)
 }

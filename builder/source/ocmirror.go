@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
@@ -63,7 +64,7 @@ type Wanted struct {
 	// Config is the ImageSetConfiguration to go by, instead of that in the files; nil for
 	// that one.
 	Config *ImageSet
-	// Exclude are patterns of names of images that belong to no release.
+	// Exclude are patterns of names of images that belong to no release, and fields.
 	Exclude  []string
 	Platform pinset.Platform
 }
@@ -110,9 +111,12 @@ type workspace struct {
 	// exclude patterns, and those that have matched.
 	exclude   []string
 	excluding map[string]bool
-	// nameless are the tags of images that were asked for, and have no name.
-	nameless []string
-	found    OCMirror
+	// fields ask for images without their names. unlisted are those of which no file names
+	// any, and nameless the tags of images that were asked for, and have no name.
+	fields, unlisted, nameless []string
+	// content is what belongs to releases.
+	content map[string]map[digest.Digest]bool
+	found   OCMirror
 	// taken are the places of images in found, by their names.
 	taken map[pinset.Reference][]int
 }
@@ -153,6 +157,13 @@ func (r *workspace) readSet() error {
 		}
 	}
 	r.origin = r.set.origin
+	for _, field := range r.set.nameless() {
+		if slices.Contains(r.exclude, field) {
+			r.excluding[field] = true
+		} else {
+			r.fields = append(r.fields, field)
+		}
+	}
 	return nil
 }
 

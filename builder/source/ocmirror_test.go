@@ -102,23 +102,59 @@ func runLog(names ...string) string {
 	return text
 }
 
+// failed is what it logs where one of them could not be copied.
+func failed(one string, names ...string) string {
+	return strings.Replace(runLog(names...), "Success copying "+one, "Failed to copy %!s(v2alpha1.ImageType=9) "+one, 1)
+}
+
+// namesTest has names and the letters of their digests, or the end of an error.
+type namesTest struct {
+	files files
+	tags  map[string]godigest.Digest
+	want  string
+}
+
+const (
+	mapping = "working-dir/dry-run/mapping.txt"
+	newest  = "working-dir/logs/oc-mirror-20261121_020450.log"
+)
+
 func TestNamesOfOCMirror(t *testing.T) {
-	const mapping = "working-dir/dry-run/mapping.txt"
 	// An older configuration may want what the newest run did not copy.
 	older, err := source.ParseImageSet("older.yaml", []byte(imageSet("  helm: {local: [{name: x}]}")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = source.ReadOCMirror(files{"working-dir/logs/oc-mirror-20261121_020450.log": runLog("docker://quay.io/chart/c:2")}, kept("chart/c:1", "chart/c:2"), source.Wanted{Config: older, Platform: "linux/amd64"})
+	_, err = source.ReadOCMirror(files{newest: runLog("docker://quay.io/chart/c:2")}, kept("chart/c:1", "chart/c:2"), source.Wanted{Config: older, Platform: "linux/amd64"})
 	if !errors.Is(err, source.ErrUnnamed) || !strings.HasSuffix(err.Error(), ": chart/c:1") {
 		t.Errorf("an older configuration: %v", err)
 	}
-	charts := files{isc: imageSet("  additionalImages: [{name: 'quay.io/a/b:1'}]\n  helm: {local: [{name: x}]}")}
-	for name, c := range map[string]struct {
-		files files
-		tags  map[string]godigest.Digest
-		want  string // names and the letters of their digests
-	}{
+	_, err = source.ReadOCMirror(files{newest: runLog("docker://quay.io/chart/c:2")}, nil, source.Wanted{Config: older, Platform: "linux/amd64"})
+	if !errors.Is(err, source.ErrUnlisted) {
+		t.Errorf("likewise, without images: %v", err)
+	}
+	for _, tests := range []map[string]namesTest{namesThatAreAskedFor(), namesOfCharts(), namesWithoutImages()} {
+		for name, c := range tests {
+			found, err := source.ReadOCMirror(c.files, c.tags, source.Wanted{Platform: "linux/amd64"})
+			if want, ok := strings.CutPrefix(c.want, "error: "); ok {
+				if !errors.Is(err, source.ErrUnnamed) && !errors.Is(err, source.ErrUnlisted) && !errors.Is(err, source.ErrNotMirrored) || !strings.HasSuffix(": "+err.Error(), ": "+want) {
+					t.Errorf("%s: %v", name, err)
+				}
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			if diff := cmp.Diff(c.want, letters(found.Images)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", name, diff)
+			}
+		}
+	}
+}
+
+func namesThatAreAskedFor() map[string]namesTest {
+	return map[string]namesTest{
 		"of the configuration":    {files{isc: imageSet("  additionalImages: [{name: 'quay.io/a/b:1'}, {name: 'docker://quay.io/c:2@" + sum("e").String() + "'}]")}, kept("a/b:1", "c:2"), "quay.io/a/b:1=a quay.io/c@" + sum("e").String() + "=e"},
 		"docker.io's short path":  {files{isc: imageSet("  additionalImages: [{name: 'docker.io/nginx:1'}]")}, kept("nginx:1"), "docker.io/library/nginx:1=a"},
 		"with another place":      {files{isc: imageSet("  additionalImages: [{name: 'quay.io/a/b:1', targetRepo: x/y, targetTag: z}]")}, kept("x/y:z"), "quay.io/a/b:1=a"},
@@ -134,44 +170,66 @@ func TestNamesOfOCMirror(t *testing.T) {
 		"not where two hosts became one place": {files{cluster: itms("one.example.com/tools", "reg/m/tools", "two.example.com/tools", "reg/m/tools", "x.example.com/x", "reg/m/x")}, kept("tools/t:1", "x/y:1"), "error: tools/t:1"},
 		"by a mapping":                         {files{mapping: "docker://quay.io/a/b:1=docker://localhost:55000/a/b:1\ndocker://localhost:55000/c/d:1=docker://reg/c/d:1\noci:///x=docker://localhost:55000/x:1\n"}, kept("a/b:1"), "quay.io/a/b:1=a"},
 		"but not of what was in the cache":     {files{mapping: "docker://localhost:55000/c/d:1=docker://reg/c/d:1\noci:///x=docker://localhost:55000/x:1\n"}, kept("c/d:1", "x:1"), "error: c/d:1, x:1"},
-		"of charts, by a mapping":              {together(charts, files{mapping: "docker://quay.io/chart/c:1=docker://localhost:55000/chart/c:1\n"}), kept("a/b:1", "chart/c:1"), "quay.io/a/b:1=a quay.io/chart/c:1=b"},
-		"of Docker Hub's charts":               {together(charts, files{mapping: "docker://nginx:1=docker://localhost:55000/nginx:1\n"}), kept("a/b:1", "nginx:1"), "quay.io/a/b:1=a docker.io/library/nginx:1=b"},
+	}
+}
+
+func withCharts() files {
+	return files{isc: imageSet("  additionalImages: [{name: 'quay.io/a/b:1'}]\n  helm: {local: [{name: x}]}")}
+}
+
+func namesOfCharts() map[string]namesTest {
+	charts := withCharts()
+	return map[string]namesTest{
+		"of charts, by a mapping": {together(charts, files{mapping: "docker://quay.io/chart/c:1=docker://localhost:55000/chart/c:1\n"}), kept("a/b:1", "chart/c:1"), "quay.io/a/b:1=a quay.io/chart/c:1=b"},
+		"of Docker Hub's charts":  {together(charts, files{mapping: "docker://nginx:1=docker://localhost:55000/nginx:1\n"}), kept("a/b:1", "nginx:1"), "quay.io/a/b:1=a docker.io/library/nginx:1=b"},
 		"of charts, not by mirror sets, which do not tell what a run was asked for": {together(charts, files{cluster: itms("quay.io/chart", "reg/chart")}), kept("a/b:1", "chart/c:1", "chart/d:1"), "error: chart/c:1, chart/d:1"},
 		// Of a workspace, whose images a mirror has. A bug was to leave them out.
 		"of charts, by a mapping alone": {together(charts, files{mapping: "docker://quay.io/a/b:1=docker://reg/m/a/b:1\ndocker://quay.io/ocp@" + sum("f").String() + "=docker://reg/m/openshift/release:4.99.1-x86_64-x\n" +
 			"docker://quay.io/chart/c:1=docker://reg/m/chart/c:1\ndocker://quay.io/chart/c@" + sum("e").String() + "=docker://reg/m/chart/c@" + sum("e").String() + "\n"}), nil, "quay.io/a/b:1= quay.io/chart/c:1="},
-		"of charts, by nothing": {charts, nil, "error: mirror.helm"},
 		// A bug was to leave them out, although the log names them.
 		"of charts, by the log of the run": {together(charts, files{
 			"working-dir/logs/oc-mirror-20261120_020450.log": runLog("docker://quay.io/chart/c:0", "docker://other.example.com/chart/c:1"), // an earlier run's
-			"working-dir/logs/oc-mirror-20261121_020450.log": runLog("quay.io/a/b:1", "docker://quay.io/chart/c:1", "docker://redis:7@"+sum("d").String()),
+			newest: runLog("quay.io/a/b:1", "docker://quay.io/chart/c:1", "docker://redis:7@"+sum("d").String()),
 		}), kept("a/b:1", "chart/c:0", "chart/c:1", "redis:7"), "quay.io/a/b:1=a quay.io/chart/c:1=c docker.io/library/redis@" + sum("d").String() + "=d"},
-		"of charts, by a log that has not all": {together(charts, files{"working-dir/logs/oc-mirror-20261121_020450.log": "images to copy 3 \n" + runLog("docker://quay.io/chart/c:1")}),
+		"of charts, by a log that has not all": {together(charts, files{newest: "images to copy 3 \n" + runLog("docker://quay.io/chart/c:1")}),
 			kept("a/b:1", "chart/c:1", "chart/d:1"), "error: chart/d:1"},
-		"of charts, by a log of failures": {together(charts, files{"working-dir/logs/oc-mirror-20261121_020450.log": strings.Replace(runLog("quay.io/a/b:1", "docker://quay.io/chart/c:1"), "Success copying d", "Failed to copy %!s(v2alpha1.ImageType=9) d", 1)}),
+		"of charts, by a log of failures": {together(charts, files{newest: failed("docker://quay.io/chart/c:1", "quay.io/a/b:1", "docker://quay.io/chart/c:1")}),
 			kept("a/b:1"), "error: there is no chart/c:1"},
 		// A bug was a panic.
-		"a failure that no configuration asks for": {files{"working-dir/logs/oc-mirror-20261121_020450.log": strings.Replace(runLog("quay.io/a/b:1", "docker://quay.io/c/d:1"), "Success copying d", "Failed to copy %!s(v2alpha1.ImageType=9) d", 1)},
+		"a failure that no configuration asks for": {files{newest: failed("docker://quay.io/c/d:1", "quay.io/a/b:1", "docker://quay.io/c/d:1")},
 			kept("a/b:1"), "error: quay.io/c/d:1, which the log of the run asks for, is not in what oc-mirror has left: there is no c/d:1"},
 		"of charts, not of two names":  {together(charts, files{mapping: "docker://quay.io/chart/c:1=docker://localhost:55000/chart/c:1\ndocker://other.example.com/chart/c:1=docker://localhost:55000/chart/c:1\n"}), kept("a/b:1", "chart/c:1"), "error: chart/c:1"},
-		"of the graph, which has none": {files{isc: imageSet("  platform: {graph: true}\n  additionalImages: [{name: 'quay.io/a/b:1'}]")}, kept("a/b:1", "openshift/graph-image:latest"), "error: openshift/graph-image:latest"},
-		"of KubeVirt, by the digest in a log": {files{isc: imageSet("  platform: {kubeVirtContainer: true}\n  additionalImages: [{name: 'quay.io/a/b:1'}]"), "working-dir/logs/oc-mirror-20261121_020450.log": runLog("quay.io/ocp@" + sum("b").String())},
+		"of the graph, which has none": {files{isc: imageSet("  platform: {graph: true}\n  additionalImages: [{name: 'quay.io/a/b:1'}]"), newest: runLog("quay.io/a/b:1", "docker://localhost:55000/openshift/graph-image:latest")}, kept("a/b:1", "openshift/graph-image:latest"), "error: openshift/graph-image:latest"},
+		"of KubeVirt, by the digest in a log": {files{isc: imageSet("  platform: {kubeVirtContainer: true}\n  additionalImages: [{name: 'quay.io/a/b:1'}]"), newest: runLog("quay.io/ocp@" + sum("b").String())},
 			kept("a/b:1", "openshift/release:4.99.1-x86_64-kube-virt-container", "openshift/release:4.99.1-x86_64-x"), "quay.io/a/b:1=a quay.io/ocp@" + sum("b").String() + "=b"},
-	} {
-		found, err := source.ReadOCMirror(c.files, c.tags, source.Wanted{Platform: "linux/amd64"})
-		if want, ok := strings.CutPrefix(c.want, "error: "); ok {
-			if !errors.Is(err, source.ErrUnnamed) && !errors.Is(err, source.ErrNotMirrored) || !strings.HasSuffix(": "+err.Error(), ": "+want) {
-				t.Errorf("%s: %v", name, err)
-			}
-			continue
-		}
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if diff := cmp.Diff(c.want, letters(found.Images)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		// A bug was to leave them both out.
+		"of charts, not of two names in a log": {together(charts, files{newest: runLog("quay.io/a/b:1", "docker://quay.io/chart/c:1", "docker://other.example.com/chart/c:1")}), kept("a/b:1", "chart/c:1"), "error: chart/c:1"},
+	}
+}
+
+// namesWithoutImages are of mirror to mirror. A bug was to leave out images of charts.
+func namesWithoutImages() map[string]namesTest {
+	charts := withCharts()
+	const line = "docker://quay.io/%[1]s=docker://reg/m/%[1]s\n"
+	one, two := fmt.Sprintf(line, "a/b:1"), fmt.Sprintf(line, "chart/c:1")
+	unlisted := " of " + isc + " asks for images, and neither mapping.txt nor a whole log of the run names them"
+	// A log has the content of a release under its own names, that for another architecture as well.
+	release := together(held("4.99.1-x86_64", "4.99.1"), files{
+		isc: imageSet("  platform: {release: 'quay.io/ocp/ocp-release:4.99.1-x86_64', kubeVirtContainer: true}\n  additionalImages: [{name: 'quay.io/a/b:1'}]\n  helm: {local: [{name: x}]}"),
+	})
+	parts := []string{"quay.io/a/b:1", "quay.io/ocp/ocp-release:4.99.1-x86_64", "quay.io/ocp/ocp-release@" + sum("c").String(), "quay.io/x@" + sum("f").String(), "docker://quay.io/chart/c:1"}
+	return map[string]namesTest{
+		"by nothing":                       {charts, nil, "error: mirror.helm" + unlisted},
+		"by a mapping of something else":   {together(charts, files{mapping: one}), nil, "error: mirror.helm" + unlisted},
+		"by a mapping":                     {together(charts, files{mapping: one + two}), nil, "quay.io/a/b:1= quay.io/chart/c:1="},
+		"by a mapping of one, and a log":   {together(charts, files{mapping: one + two, newest: runLog("quay.io/a/b:1", "docker://quay.io/chart/c:1", "docker://quay.io/chart/d:1")}), nil, "quay.io/a/b:1= quay.io/chart/c:1= quay.io/chart/d:1="},
+		"by a log alone":                   {together(charts, files{newest: runLog("quay.io/a/b:1", "docker://quay.io/chart/c:1")}), nil, "quay.io/a/b:1= quay.io/chart/c:1="},
+		"by a log, of charts without any":  {together(charts, files{newest: runLog("quay.io/a/b:1")}), nil, "quay.io/a/b:1="},
+		"by a log that has not all":        {together(charts, files{newest: "images to copy 3 \n" + runLog("quay.io/a/b:1", "docker://quay.io/chart/c:1")}), nil, "error: mirror.helm" + unlisted},
+		"by a log that failed at one":      {together(charts, files{newest: failed("docker://quay.io/chart/c:1", "quay.io/a/b:1", "docker://quay.io/chart/c:1")}), nil, "quay.io/a/b:1= quay.io/chart/c:1="},
+		"by a log with a release":          {together(release, files{newest: runLog(append(parts, "quay.io/x@"+sum("e").String())...)}), nil, "quay.io/a/b:1= quay.io/chart/c:1= quay.io/x@" + sum("e").String() + "=e"},
+		"by one without KubeVirt":          {together(release, files{newest: runLog(parts...)}), nil, "error: mirror.platform.kubeVirtContainer" + unlisted},
+		"by a log without a configuration": {files{newest: runLog("quay.io/a/b:1", "docker://quay.io/chart/c:1")}, nil, "quay.io/a/b:1= quay.io/chart/c:1="},
 	}
 }
 
@@ -313,7 +371,7 @@ func TestCollisionsOfOCMirror(t *testing.T) {
 			t.Errorf("%s: %v", set, err)
 		}
 	}
-	chart := files{isc: imageSet("  additionalImages: [" + one + "]\n  helm: {local: [{name: x}]}"), "working-dir/logs/oc-mirror-20261121_020450.log": runLog("one.example.com/a/b:1", "docker://two.example.com/a/b:1")}
+	chart := files{isc: imageSet("  additionalImages: [" + one + "]\n  helm: {local: [{name: x}]}"), newest: runLog("one.example.com/a/b:1", "docker://two.example.com/a/b:1")}
 	if _, err := source.ReadOCMirror(chart, kept("a/b:1"), source.Wanted{Platform: "linux/amd64"}); !errors.Is(err, source.ErrCollision) {
 		t.Errorf("an image of a chart: %v", err)
 	}
@@ -352,6 +410,19 @@ func TestPlatformsThatOCMirrorDrops(t *testing.T) {
 				t.Errorf("%s: %s is dropped by %q", set, m, m.Dropped)
 			}
 		}
+	}
+}
+
+// The name of a field leaves out all that it asks for, and no pattern matches it.
+func TestExcludedFieldOfOCMirror(t *testing.T) {
+	for _, tags := range []map[string]godigest.Digest{nil, kept("a/b:1", "chart/c:1")} {
+		found, err := source.ReadOCMirror(withCharts(), tags, source.Wanted{Exclude: []string{"mirror.helm"}, Platform: "linux/amd64"})
+		if err != nil || len(found.Images) != 1 {
+			t.Errorf("%v, %s", err, letters(found.Images))
+		}
+	}
+	if _, err := source.ReadOCMirror(withCharts(), nil, source.Wanted{Exclude: []string{"mirror.*"}, Platform: "linux/amd64"}); !errors.Is(err, source.ErrExclude) {
+		t.Error(err)
 	}
 }
 

@@ -120,6 +120,7 @@ var table = []struct {
 	{storage.ErrIncomplete, exitInput, "add the archives of earlier runs to the paths, with all their parts, or a store that has them; archives of oc-mirror have only what is new"},
 	{source.ErrCollision, exitInput, "give one of them a targetRepo or targetTag of its own in additionalImages of the ImageSetConfiguration (a catalog: targetCatalog or targetTag), and run oc-mirror with that; what is there now cannot be told apart"},
 	{source.ErrUnnamed, exitInput, "tell them in a file mapping.txt beside the other paths, as `oc-mirror --dry-run` writes it: docker://NAME=docker://localhost:55000/REPOSITORY:TAG, one a line; or leave them out with ocMirror.exclude or --oc-mirror-exclude"},
+	{source.ErrUnlisted, exitInput, "run oc-mirror with the same ImageSetConfiguration and --dry-run, and add the mapping.txt that it writes to the paths; or leave out all that the field asks for: the field itself, as mirror.helm, goes into ocMirror.exclude or --oc-mirror-exclude"},
 	{source.ErrExclude, exitInput, "write it as REGISTRY/REPOSITORY, with or without :TAG or @DIGEST, or as REPOSITORY:TAG in the archive; * and ? stand for anything but a /. Components of a release have components.exclude"},
 	{source.ErrNotMirrored, exitInput, "add the archive of the run that has it, name an older ImageSetConfiguration with --image-set-config, or build for another --platform"},
 	{source.ErrOCMirror, exitInput, "name mirror_*.tar with all its parts, or a workspace of oc-mirror v2; or run oc-mirror again"},
