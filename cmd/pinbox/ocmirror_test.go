@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -116,33 +117,35 @@ func TestOCMirrorCompanion(t *testing.T) {
 // and tells the cure; bugs were to leave it out, to build it under the name of another,
 // and to tell cures that were none.
 func TestOCMirrorThatLacksNames(t *testing.T) {
-	registry, pins := fixtures.Samples(t)
-	good := layer(t, sample.File("a", "x"))
-	artifact := push(t, registry, mutate.ConfigMediaType(image(t, "amd64", good), "application/vnd.example.model"))
-	arm := push(t, registry, image(t, "arm64", good))
-	const isc, mapping = "isc_2026-11-21T02:04:52Z", "working-dir/dry-run/mapping.txt"
-	archive := func(files map[string]string, mirrored map[string]string) string {
-		m := sample.Mirror{Dir: t.TempDir()}
-		for stored, pin := range mirrored {
-			if err := m.Add(t.Context(), pin, stored); err != nil {
-				t.Fatal(err)
-			}
+	for name, c := range lackingNames(t) {
+		code, stdout, stderr := pinbox(t.Context(), append([]string{"plan"}, c.args...)...)
+		if code != c.code || slices.ContainsFunc(c.says, func(s string) bool { return !strings.Contains(stdout+stderr, s) }) {
+			t.Errorf("%s: exit code %d\n%s%s", name, code, stdout, stderr)
 		}
-		for name, content := range files {
-			if err := m.Write(name, []byte(content)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return m.Dir
 	}
-	images := func(names ...string) string { return string(sample.ImageSet(names...)) }
-	charts := archive(map[string]string{isc: images("quay.example.com/site/app:1") + "  helm: {local: [{name: site, path: site.tgz}]}\n"},
-		map[string]string{"site/app:1": pins.Mixed, "chart/one:1": pins.Pause, "chart/two:2": pins.Other})
-	named := write(t, "mapping.txt", []byte("docker://quay.example.com/chart/one:1=docker://localhost:55000/chart/one:1\n"))
-	collided := archive(map[string]string{isc: images("quay.example.com/site/app:1", "other.example.com/site/app:1")}, map[string]string{"site/app:1": pins.Mixed})
-	others := archive(map[string]string{isc: images("quay.example.com/site/app:1", "quay.example.com/site/model:1", "quay.example.com/site/arm:1")},
-		map[string]string{"site/app:1": pins.Mixed, "site/model:1": artifact, "site/arm:1": arm})
-	list := archive(map[string]string{isc: images("quay.example.com/site/list:1") + "    platforms: [{os: linux, architecture: amd64}]\n"}, map[string]string{"site/list:1": pins.Index})
+}
+
+// newestRun is the configuration in an archive of oc-mirror.
+const newestRun = "isc_2026-11-21T02:04:52Z"
+
+// mirrored is a folder of such an archive: with images by their tags there, and the configuration.
+func mirrored(t *testing.T, pins map[string]string, config []byte) string {
+	t.Helper()
+	m := sample.Mirror{Dir: t.TempDir()}
+	err := m.Write(newestRun, config)
+	for stored, pin := range pins {
+		err = errors.Join(err, m.Add(t.Context(), pin, stored))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.Dir
+}
+
+// sparseList is one in which the instance for linux/arm64 has been left out by platforms.
+func sparseList(t *testing.T, pins sample.Pins) string {
+	t.Helper()
+	list := mirrored(t, map[string]string{"site/list:1": pins.Index}, append(sample.ImageSet("quay.example.com/site/list:1"), "    platforms: [{os: linux, architecture: amd64}]\n"...))
 	var index v1.IndexManifest
 	if err := json.Unmarshal(mustRead(t, filepath.Join(list, sample.Blob(pins.Index[strings.LastIndex(pins.Index, "sha256:"):]))), &index); err != nil {
 		t.Fatal(err)
@@ -152,27 +155,42 @@ func TestOCMirrorThatLacksNames(t *testing.T) {
 			fixtures.Run(t, "rm", filepath.Join(list, sample.Blob(instance.Digest.String())))
 		}
 	}
-	for name, c := range map[string]struct {
-		args []string
-		code int
-		says []string
-	}{
+	return list
+}
+
+type lackingName struct {
+	args []string
+	code int
+	says []string
+}
+
+func lackingNames(t *testing.T) map[string]lackingName {
+	t.Helper()
+	registry, pins := fixtures.Samples(t)
+	good := layer(t, sample.File("a", "x"))
+	artifact := push(t, registry, mutate.ConfigMediaType(image(t, "amd64", good), "application/vnd.example.model"))
+	arm := push(t, registry, image(t, "arm64", good))
+	images := sample.ImageSet
+	helm := append(images("quay.example.com/site/app:1"), "  helm: {local: [{name: site, path: site.tgz}]}\n"...)
+	charts := mirrored(t, map[string]string{"site/app:1": pins.Mixed, "chart/one:1": pins.Pause, "chart/two:2": pins.Other}, helm)
+	named := write(t, "mapping.txt", []byte("docker://quay.example.com/chart/one:1=docker://localhost:55000/chart/one:1\n"))
+	workspace := mirrored(t, nil, helm)
+	collided := mirrored(t, map[string]string{"site/app:1": pins.Mixed}, images("quay.example.com/site/app:1", "other.example.com/site/app:1"))
+	others := mirrored(t, map[string]string{"site/app:1": pins.Mixed, "site/model:1": artifact, "site/arm:1": arm}, images("quay.example.com/site/app:1", "quay.example.com/site/model:1", "quay.example.com/site/arm:1"))
+	return map[string]lackingName{
 		"charts":                            {[]string{"--oc-mirror", charts}, exitInput, []string{"chart/one:1, chart/two:2", "mapping.txt", "--oc-mirror-exclude"}},
 		"charts, one named":                 {[]string{"--oc-mirror", charts, "--oc-mirror", named}, exitInput, []string{": chart/two:2"}},
 		"charts, one named, one not wanted": {[]string{"--oc-mirror", charts, "--oc-mirror", named, "--oc-mirror-exclude", "chart/tw?"}, exitOK, []string{"2 images"}},
 		"two hosts":                         {[]string{"--oc-mirror", collided}, exitInput, []string{"quay.example.com/site/app:1 and other.example.com/site/app:1 as site/app:1", "targetRepo"}},
-		"one of two hosts":                  {[]string{"--oc-mirror", collided, "--image-set-config", write(t, "isc.yaml", sample.ImageSet("quay.example.com/site/app:1"))}, exitInput, []string{"quay.example.com/site/app:1 and other.example.com/site/app:1 as site/app:1", "targetTag"}},
-		"another host":                      {[]string{"--oc-mirror", others, "--image-set-config", write(t, "isc.yaml", sample.ImageSet("other.example.com/site/app:1"))}, exitInput, []string{"other.example.com/site/app:1, which", "site/app:1 is quay.example.com/site/app:1"}},
+		"one of two hosts":                  {[]string{"--oc-mirror", collided, "--image-set-config", write(t, "isc.yaml", images("quay.example.com/site/app:1"))}, exitInput, []string{"quay.example.com/site/app:1 and other.example.com/site/app:1 as site/app:1", "targetTag"}},
+		"another host":                      {[]string{"--oc-mirror", others, "--image-set-config", write(t, "isc.yaml", images("other.example.com/site/app:1"))}, exitInput, []string{"other.example.com/site/app:1, which", "site/app:1 is quay.example.com/site/app:1"}},
 		"an artifact and another platform":  {[]string{"--oc-mirror", others}, exitInput, []string{"site/model@", "site/arm@", "ocMirror.exclude"}},
 		"an artifact, excluded":             {[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/site/model:*"}, exitInput, []string{"site/arm@", "--oc-mirror-exclude"}},
 		"both excluded":                     {[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/site/model", "--oc-mirror-exclude", "quay.example.com/site/arm@" + arm[strings.LastIndex(arm, "sha256:"):]}, exitOK, []string{"1 image "}},
 		"a pattern of nothing":              {[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/model"}, exitInput, []string{`exclude pattern "quay.example.com/model"`}},
 		"a pattern that is none":            {[]string{"--oc-mirror", others, "--oc-mirror-exclude", "["}, exitInput, []string{`exclude pattern "["`}},
-		"an instance that was dropped":      {[]string{"--oc-mirror", list, "--platform", "linux/arm64"}, exitInput, []string{"mirror.additionalImages[0].platforms of " + isc + " has linux/amd64", "--platform"}},
-	} {
-		code, stdout, stderr := pinbox(t.Context(), append([]string{"plan"}, c.args...)...)
-		if code != c.code || slices.ContainsFunc(c.says, func(s string) bool { return !strings.Contains(stdout+stderr, s) }) {
-			t.Errorf("%s: exit code %d\n%s%s", name, code, stdout, stderr)
-		}
+		"an instance that was dropped":      {[]string{"--oc-mirror", sparseList(t, pins), "--platform", "linux/arm64"}, exitInput, []string{"mirror.additionalImages[0].platforms of " + newestRun + " has linux/amd64", "--platform"}},
+		// A bug was a hint that spoke of tags, where there are none.
+		"charts of mirror to mirror": {[]string{"--oc-mirror", workspace}, exitInput, []string{"mirror.helm of " + newestRun + " asks for images, and neither mapping.txt", "--dry-run", "as mirror.helm"}},
 	}
 }
