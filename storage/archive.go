@@ -9,10 +9,8 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/opencontainers/go-digest"
 	imgspecv1 "github.com/opencontainers/image-spec/specs-go/v1"
 	"go.podman.io/image/v5/docker"
-	dockerarchive "go.podman.io/image/v5/docker/archive"
 	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/pkg/compression"
 	imgtypes "go.podman.io/image/v5/types"
@@ -46,18 +44,21 @@ func Archive(ctx context.Context, name, tmp string) (all []Found, closer io.Clos
 	}
 	switch {
 	case tree.Has(imgspecv1.ImageLayoutFile):
-	case tree.Has("manifest.json"):
-		return dockerArchive(ctx, f, name)
+		all, err = ociImages(&tree, name)
+	case tree.Has(dockerManifest):
+		all, err = dockerImages(ctx, &tree, name)
 	default:
-		return nil, nil, fmt.Errorf("%w: it has neither %s nor manifest.json; archives of oc-mirror are another input", ErrWrongKind, imgspecv1.ImageLayoutFile)
+		err = fmt.Errorf("%w: it has neither %s nor %s; archives of oc-mirror are another input", ErrWrongKind, imgspecv1.ImageLayoutFile, dockerManifest)
 	}
-	all, err = ociImages(&tree, name)
-	return all, f, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return all, f, nil
 }
 
 // explainArchive says that a file is damaged, unless something else is wrong.
 func explainArchive(name string, err error) error {
-	for _, other := range []error{ErrWrongKind, environment.ErrNoProc, environment.ErrNoTemp, syscall.ENOSPC, fs.ErrPermission, context.Canceled} {
+	for _, other := range []error{ErrWrongKind, environment.ErrNoTemp, syscall.ENOSPC, fs.ErrPermission, context.Canceled} {
 		if errors.Is(err, other) {
 			return fmt.Errorf("%s: %w", name, err)
 		}
@@ -93,56 +94,6 @@ func plainFile(name, tmp string) (_ *os.File, err error) {
 		return nil, errors.Join(err, plain.Close())
 	}
 	return plain, nil
-}
-
-// dockerArchive is left to the library, which makes manifests for what has none.
-func dockerArchive(ctx context.Context, f *os.File, name string) (all []Found, closer io.Closer, err error) {
-	open, err := environment.DescriptorPath(f) // as the copy without compression is
-	if err != nil {
-		return nil, nil, err
-	}
-	reader, err := dockerarchive.NewReader(nil, open)
-	if err != nil {
-		return nil, nil, err
-	}
-	closer = closers{reader, f}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, reader.Close())
-		}
-	}()
-	images, err := reader.List()
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, refs := range images {
-		for _, ref := range refs {
-			found, err := foundInDocker(ctx, ref)
-			if err != nil {
-				return nil, nil, err
-			}
-			found.origin = name
-			all = append(all, found)
-		}
-	}
-	return all, closer, nil
-}
-
-func foundInDocker(ctx context.Context, ref imgtypes.ImageReference) (Found, error) {
-	src, err := ref.NewImageSource(ctx, nil)
-	if err != nil {
-		return Found{}, err
-	}
-	defer src.Close()
-	content, _, err := src.GetManifest(ctx, nil)
-	if err != nil {
-		return Found{}, err
-	}
-	found := Found{Digest: digest.FromBytes(content), open: ref.NewImageSource}
-	if named := ref.DockerReference(); named != nil {
-		found.Name = named.String()
-	}
-	return found, nil
 }
 
 type closers []io.Closer

@@ -179,7 +179,7 @@ func (f *filler) unpackedOnly(j *job) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	found, ok := f.local[j.from.img.Image]
-	return ok && found.pool != nil && !found.pool.has(j.layer.Digest)
+	return ok && !found.pool.has(j.layer.Digest)
 }
 
 // partial opens what there is of a blob that is worth it, and says whether that is

@@ -13,7 +13,6 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	imgspecv1 "github.com/opencontainers/image-spec/specs-go/v1"
-	imgtypes "go.podman.io/image/v5/types"
 
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -31,9 +30,7 @@ type Found struct {
 	Name string
 	// Digest of its manifest, or of its index.
 	Digest digest.Digest
-	// One of the two: the library's way, or ours under the name that the image gets.
-	open func(context.Context, *imgtypes.SystemContext) (imgtypes.ImageSource, error)
-	pool pool
+	pool   pool
 	// alone says that nothing else has what is missing there: the pool is damaged then.
 	alone bool
 	// origin is the file or folder, for messages.
@@ -50,7 +47,7 @@ func (f Found) Sparse(why error) Found {
 
 // At is another image of the same place, by the digest of its manifest, if that is there.
 func (f Found) At(d digest.Digest) (Found, bool) {
-	there := f.Digest == d || f.pool != nil && f.pool.has(d)
+	there := f.Digest == d || f.pool.has(d)
 	f.Digest = d
 	return f, there
 }
@@ -107,22 +104,12 @@ func (c *Client) openLocal(ctx context.Context, img pinset.Image) (*source, erro
 	if !ok {
 		return nil, nil
 	}
-	src, err := found.as(ctx, c.sys, img)
+	ref, err := dockerReference(img.String())
 	if err != nil {
 		return nil, found.explain(ctx, err)
 	}
+	src := blobs{found.pool, ref, found.Digest, found.sparse}
 	return &source{ImageSource: src, pinned: img, manifests: map[string]document{}, explain: found.explain, pool: found.pool}, nil
-}
-
-func (f Found) as(ctx context.Context, sys *imgtypes.SystemContext, img pinset.Image) (imgtypes.ImageSource, error) {
-	if f.pool == nil {
-		return f.open(ctx, sys)
-	}
-	ref, err := dockerReference(img.String())
-	if err != nil {
-		return nil, err
-	}
-	return blobs{f.pool, ref, f.Digest, f.sparse}, nil
 }
 
 // explain is what classify is for images on this machine.

@@ -104,7 +104,7 @@ var emptyRootVerbs = []verb{
 	{line: "cache ls --cache-dir /tmp/cache", says: "1"},
 	{line: "cache verify --cache-dir /tmp/cache"},
 	{line: "cache prune --all --cache-dir /tmp/cache"},
-	{line: "plan --archive /tmp/image.tar.gz", says: "1 image of 1 set", needs: []need{needTemp, needProc}},
+	{line: "plan --archive /tmp/image.tar.gz", says: "1 image of 1 set", needs: []need{needTemp}},
 	{line: "plan --set /tmp/set.yaml --tls-verify=false --mirrors /tmp/mirrors.yaml", says: "1 image of 1 set", needs: []need{needTemp}},
 	{line: "plan --set /tmp/set.yaml --tls-verify=false --authfile /tmp/auth.json", says: "1 image of 1 set", needs: []need{needTemp, needProc}},
 	{line: "plan --containers-storage quay.io/a/b:1", needs: []need{

@@ -1,0 +1,70 @@
+package builder_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/appliance"
+)
+
+// dockerArchiveOf is an archive of so many images as `podman save -m` writes it: here the
+// files of an OCI layout with a manifest.json beside.
+func dockerArchiveOf(t *testing.T, n int) builder.Source {
+	t.Helper()
+	dir := manyImages(t, 0, n).Path
+	read := func(name string, into any) {
+		content, err := os.ReadFile(filepath.Join(dir, name))
+		if err == nil {
+			err = json.Unmarshal(content, into)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	blob := func(d v1.Hash) string { return "blobs/sha256/" + d.Hex }
+	var index v1.IndexManifest
+	var items []any
+	read("index.json", &index)
+	for _, d := range index.Manifests {
+		var m v1.Manifest
+		read(blob(d.Digest), &m)
+		items = append(items, map[string]any{
+			"Config": blob(m.Config.Digest), "RepoTags": []string{d.Annotations["org.opencontainers.image.ref.name"]}, "Layers": []string{blob(m.Layers[0].Digest)},
+		})
+	}
+	content, err := json.Marshal(items)
+	if err = errors.Join(err, os.WriteFile(filepath.Join(dir, "manifest.json"), content, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "images.tar")
+	fixtures.Run(t, "tar", "-C", dir, "-cf", file, "blobs", "manifest.json")
+	return builder.Source{Archives: []builder.LocalImages{{Path: file}}}
+}
+
+// 1,000 images of one archive of Docker took 50 s of CPU, as the library went through the
+// whole file for each of them. The work is counted in allocations, as in
+// TestWorkGrowsWithTheImages.
+func TestWorkGrowsWithTheImagesOfADockerArchive(t *testing.T) {
+	count := func(n int) uint64 {
+		o := appliance.Options(t, nil)
+		o.Appliance.Spec.Sources = []builder.Source{dockerArchiveOf(t, n)}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		planMany(t, o)
+		runtime.ReadMemStats(&after)
+		return after.Mallocs - before.Mallocs
+	}
+	count(10) // what is done once for all
+	few, some, many := count(20), count(60), count(180)
+	if first, later := (some-few)/40, (many-some)/120; later > first*9/8 {
+		t.Errorf("of 60 images the last 40 took %d allocations each, of 180 the last 120 %d", first, later)
+	}
+}
