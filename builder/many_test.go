@@ -50,6 +50,9 @@ func buildMany(t testing.TB, o builder.Options) {
 // names, which was gone through for each. The work is counted in allocations, which no other
 // work on the machine changes: an image costs as much among many as among few.
 func TestWorkGrowsWithTheImages(t *testing.T) {
+	once := appliance.Options(t, nil) // what is done once for all
+	once.Appliance.Spec.Sources = []builder.Source{layoutOf(t, 10)}
+	buildMany(t, once)
 	for name, test := range map[string]struct {
 		source func(t *testing.T, n int) builder.Source
 		work   func(testing.TB, builder.Options)
@@ -72,7 +75,6 @@ func TestWorkGrowsWithTheImages(t *testing.T) {
 				runtime.ReadMemStats(&after)
 				return after.Mallocs - before.Mallocs
 			}
-			count(10) // what is done once for all
 			few, some, many := count(20), count(60), count(180)
 			if first, later := (some-few)/40, (many-some)/120; later > first*9/8 {
 				t.Errorf("of 60 images the last 40 took %d allocations each, of 180 the last 120 %d", first, later)
