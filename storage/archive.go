@@ -83,14 +83,14 @@ func plainFile(name, tmp string) (_ *os.File, err error) {
 		return nil, err
 	}
 	defer stream.Close()
-	plain, err := environment.TempFile(tmp, "pinbox-archive-")
+	plain, err := environment.TempFile(tmp)
 	if err != nil {
 		return nil, err
 	}
 	if _, err = io.Copy(plain, stream); err == nil {
 		_, err = plain.Seek(0, io.SeekStart)
 	}
-	if err := errors.Join(err, os.Remove(plain.Name())); err != nil {
+	if err != nil {
 		return nil, errors.Join(err, plain.Close())
 	}
 	return plain, nil

@@ -112,12 +112,11 @@ func (c *Credentials) keep(file map[string]json.RawMessage) error {
 	if len(c.Warnings) > 0 {
 		c.Content = content
 	}
-	f, err := environment.TempFile("", "pinbox-auth-")
+	f, err := environment.TempFile("")
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(content)
-	if err := errors.Join(err, os.Remove(f.Name())); err != nil {
+	if _, err := f.Write(content); err != nil {
 		return errors.Join(err, f.Close())
 	}
 	c.copy = f

@@ -146,3 +146,26 @@ func TestCreateLargeHasOneWriter(t *testing.T) {
 		t.Errorf("%v, %v", entries, err)
 	}
 }
+
+// A process that was killed between making a file and taking its name away left the file.
+func TestNamelessLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	f, err := atomicfile.Nameless(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte("content"), 3); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 10)
+	if _, err := f.ReadAt(got, 0); err != nil || string(got) != "\x00\x00\x00content" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("got %v, %v in the folder, want nothing", entries, err)
+	}
+	if _, err := atomicfile.Nameless(filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v, want that there is no such folder", err)
+	}
+}

@@ -134,11 +134,11 @@ func (c Cache) Put(k Key, tmp string, write func(io.Writer) error) (*os.File, er
 }
 
 func nameless(tmp string, write func(io.Writer) error) (*os.File, error) {
-	f, err := os.CreateTemp(tmp, ".layer-*")
+	f, err := atomicfile.Nameless(tmp)
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(os.Remove(f.Name()), write(f)); err != nil {
+	if err := write(f); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
@@ -40,7 +41,7 @@ type note struct {
 // PackLayer reads a layer once and writes it to out, in the form that AddLayer takes.
 // The folder tmp takes a file that has no name.
 func PackLayer(ctx context.Context, pool *squashfs.Pool, blob Blob, out io.Writer, tmp string) error {
-	spool, err := newSpool(tmp)
+	spool, err := atomicfile.Nameless(tmp)
 	if err != nil {
 		return err
 	}

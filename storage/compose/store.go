@@ -21,6 +21,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
@@ -111,7 +112,7 @@ type chain struct {
 // not an image's own; the folder tmp takes a file that has no name and ends with the
 // process. The caller ends the store with Close or Abort.
 func NewStore(out Output, pool *squashfs.Pool, modTime time.Time, tmp string) (*Store, error) {
-	spool, err := newSpool(tmp)
+	spool, err := atomicfile.Nameless(tmp)
 	if err != nil {
 		return nil, err
 	}
@@ -328,13 +329,4 @@ func (s *Store) file(dir *squashfs.Inode, name string, perm uint32, r io.Reader)
 	}
 	dir.Set(name, s.regular(perm, content))
 	return nil
-}
-
-// newSpool opens a file that has no name, so that nothing stays behind.
-func newSpool(dir string) (*os.File, error) {
-	f, err := os.CreateTemp(dir, ".spool-*")
-	if err != nil {
-		return nil, err
-	}
-	return f, os.Remove(f.Name())
 }

@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"go.podman.io/storage/pkg/unshare"
+
+	"github.com/pinbox/pinbox/storage/atomicfile"
 )
 
 // ErrNoTemp says that the folder for temporary files cannot be used.
@@ -71,12 +73,12 @@ func TempDir(pattern string) (string, error) {
 	return dir, explainTemp(err)
 }
 
-// TempFile is os.CreateTemp in dir, or for "" in the folder for temporary files.
-func TempFile(dir, pattern string) (*os.File, error) {
-	f, err := os.CreateTemp(dir, pattern)
+// TempFile is a file without a name in dir, or for "" in the folder for temporary files.
+func TempFile(dir string) (*os.File, error) {
 	if dir != "" {
-		return f, err
+		return atomicfile.Nameless(dir)
 	}
+	f, err := atomicfile.Nameless(os.TempDir())
 	return f, explainTemp(err)
 }
 
