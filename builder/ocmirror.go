@@ -10,6 +10,7 @@ import (
 
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/document"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -104,9 +105,14 @@ func (m OCMirrorSource) readConfig() (*source.ImageSet, error) {
 	if m.Config == "" {
 		return nil, nil
 	}
-	content, err := os.ReadFile(m.Config)
+	f, err := os.Open(m.Config)
 	if err != nil {
 		return nil, err
+	}
+	defer f.Close()
+	content, err := document.ReadAll(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", m.Config, source.ErrImageSet, err)
 	}
 	return source.ParseImageSet(m.Config, content)
 }

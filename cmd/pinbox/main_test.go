@@ -214,36 +214,6 @@ func TestImagesThatNoNodeCanRun(t *testing.T) {
 		pin := push(t, serve(t, nil), image(t, "arm64", good))
 		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), exitInput, []string{pin, "not for the appliance's platform", "linux/arm64", "spec.platform"})
 	})
-	// Those of a registry were not told if one on this machine was for another platform.
-	t.Run("several images for another platform", func(t *testing.T) {
-		dir := t.TempDir()
-		local, err := layout.Write(dir, empty.Index)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := local.AppendImage(image(t, "arm64", good)); err != nil {
-			t.Fatal(err)
-		}
-		r := serve(t, nil)
-		index, err := sample.Index(image(t, "riscv64", good))
-		if err != nil {
-			t.Fatal(err)
-		}
-		indexed, err := r.PushIndex(t.Context(), "test/index", index)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tag, err := r.Tag(t.Context(), "test/tagged", "1", image(t, "s390x", good))
-		if err != nil {
-			t.Fatal(err)
-		}
-		code, _, stderr := pinbox(t.Context(), "plan", "--oci", dir+"=quay.io/site/app:1", "--image", indexed, "--image", tag, "--image", push(t, r, image(t, "amd64", good)), "--tls-verify=false")
-		for _, says := range []string{"quay.io/site/app@", "linux/arm64", indexed, "linux/riscv64", r.Host + "/test/tagged@", "linux/s390x"} {
-			if code != exitInput || strings.Count(stderr, says) != 1 || strings.Count(stderr, storage.ErrPlatform.Error()) != 3 {
-				t.Errorf("exit code %d; it is to say %q once:\n%s", code, says, stderr)
-			}
-		}
-	})
 	t.Run("index of an index", func(t *testing.T) {
 		inner, err := sample.Index(image(t, "amd64", good))
 		if err != nil {
@@ -268,20 +238,54 @@ func TestImagesThatNoNodeCanRun(t *testing.T) {
 		}
 		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), exitInput, []string{pin, "its index has linux/arm64, linux/s390x"})
 	})
-	// Images of 600 layers were built, and no container on them was ever mounted.
-	t.Run("more layers than can be mounted", func(t *testing.T) {
-		digest, err := good.Digest()
-		if err != nil {
-			t.Fatal(err)
+}
+
+// Those of a registry were not told if one on this machine was for another platform.
+func TestSeveralImagesForAnotherPlatform(t *testing.T) {
+	good := layer(t, sample.File("a", "x"))
+	dir := t.TempDir()
+	local, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := local.AppendImage(image(t, "arm64", good)); err != nil {
+		t.Fatal(err)
+	}
+	r := serve(t, nil)
+	index, err := sample.Index(image(t, "riscv64", good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	indexed, err := r.PushIndex(t.Context(), "test/index", index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tag, err := r.Tag(t.Context(), "test/tagged", "1", image(t, "s390x", good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr := pinbox(t.Context(), "plan", "--oci", dir+"=quay.io/site/app:1", "--image", indexed, "--image", tag, "--image", push(t, r, image(t, "amd64", good)), "--tls-verify=false")
+	for _, says := range []string{"quay.io/site/app@", "linux/arm64", indexed, "linux/riscv64", r.Host + "/test/tagged@", "linux/s390x"} {
+		if code != exitInput || strings.Count(stderr, says) != 1 || strings.Count(stderr, storage.ErrPlatform.Error()) != 3 {
+			t.Errorf("exit code %d; it is to say %q once:\n%s", code, says, stderr)
 		}
-		r := serve(t, damage(digest.String(), func(http.ResponseWriter, *http.Request, http.Handler) { t.Error("a layer is read") }))
-		pin := push(t, r, image(t, "amd64", slices.Repeat([]v1.Layer{good}, 501)...))
-		sets, says := write(t, "sets.yaml", sample.Set("worker", pin)), []string{pin, "it has 501, and the limit is 500"}
-		buildFails(t, sets, exitInput, says)
-		if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false"); code != exitInput || !strings.Contains(stderr, says[1]) {
-			t.Errorf("plan: exit code %d\n%s", code, stderr)
-		}
-	})
+	}
+}
+
+// Images of 600 layers were built, and no container on them was ever mounted.
+func TestMoreLayersThanCanBeMounted(t *testing.T) {
+	good := layer(t, sample.File("a", "x"))
+	digest, err := good.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := serve(t, damage(digest.String(), func(http.ResponseWriter, *http.Request, http.Handler) { t.Error("a layer is read") }))
+	pin := push(t, r, image(t, "amd64", slices.Repeat([]v1.Layer{good}, 501)...))
+	sets, says := write(t, "sets.yaml", sample.Set("worker", pin)), []string{pin, "it has 501, and the limit is 500"}
+	buildFails(t, sets, exitInput, says)
+	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false"); code != exitInput || !strings.Contains(stderr, says[1]) {
+		t.Errorf("plan: exit code %d\n%s", code, stderr)
+	}
 }
 
 // damage answers requests whose path contains part with something else.

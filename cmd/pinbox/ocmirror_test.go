@@ -194,3 +194,11 @@ func lackingNames(t *testing.T) map[string]lackingName {
 		"charts of mirror to mirror": {[]string{"--oc-mirror", workspace}, exitInput, []string{"mirror.helm of " + newestRun + " asks for images, and neither mapping.txt", "--dry-run", "as mirror.helm"}},
 	}
 }
+
+// It was read to its end before anything looked at it.
+func TestImageSetWithoutAnEnd(t *testing.T) {
+	code, _, stderr := pinbox(t.Context(), "plan", "--image-set-config", "/dev/zero")
+	if want := "/dev/zero: not an ImageSetConfiguration"; code != exitInput || !strings.Contains(stderr, want) || !strings.Contains(stderr, "too large") {
+		t.Errorf("got exit code %d, want %d and %q, too large\n%s", code, exitInput, want, stderr)
+	}
+}
