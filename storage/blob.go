@@ -17,7 +17,7 @@ import (
 
 // GetBlob starts to read a blob: a layer or a configuration. The reader fails at
 // its end if what it gave is not what was asked for.
-func (s *source) GetBlob(ctx context.Context, want imgtypes.BlobInfo, cache imgtypes.BlobInfoCache) (io.ReadCloser, int64, error) {
+func (s *imageSource) GetBlob(ctx context.Context, want imgtypes.BlobInfo, cache imgtypes.BlobInfoCache) (io.ReadCloser, int64, error) {
 	if s.remote {
 		return s.verify(ctx, s.resume(ctx, want, nil), want), want.Size, nil
 	}
@@ -28,16 +28,16 @@ func (s *source) GetBlob(ctx context.Context, want imgtypes.BlobInfo, cache imgt
 	return s.verify(ctx, rc, want), size, nil
 }
 
-func (s *source) verify(ctx context.Context, rc io.ReadCloser, want imgtypes.BlobInfo) *verifier {
+func (s *imageSource) verify(ctx context.Context, rc io.ReadCloser, want imgtypes.BlobInfo) *verifier {
 	return &verifier{ctx: ctx, src: rc, want: want, sum: digest.SHA256.Hash(), explain: s.explain}
 }
 
 // layer starts to read a layer; read is called with the bytes of each part. Where
 // only the unpacked layer is left, that is what comes: it is judged by its DiffID. part
 // has what was fetched of it earlier, and gets the rest; it may be nil.
-func (s *source) layer(ctx context.Context, l pinset.LockedLayer, part *cache.Partial, read func(int)) (io.ReadCloser, error) {
-	if s.pool != nil && !s.pool.has(l.Digest) {
-		rc, err := s.pool.layer(l.DiffID)
+func (s *imageSource) layer(ctx context.Context, l pinset.LockedLayer, part *cache.Partial, read func(int)) (io.ReadCloser, error) {
+	if s.blobs != nil && !s.blobs.has(l.Digest) {
+		rc, err := s.blobs.layer(l.DiffID)
 		if err != nil {
 			return nil, s.explain(ctx, err)
 		}

@@ -12,8 +12,8 @@ import (
 	imgtypes "go.podman.io/image/v5/types"
 )
 
-// pool is anything on this machine that has images.
-type pool interface {
+// blobStore has the blobs of images on this machine.
+type blobStore interface {
 	// has says whether a blob is there, and open starts to read it and tells its size
 	// in bytes. The digests are valid ones.
 	has(digest.Digest) bool
@@ -26,26 +26,26 @@ type pool interface {
 
 func missing(d digest.Digest) error { return fmt.Errorf("%w: %s", ErrIncomplete, d) }
 
-// members are blobs that are files of a tree.
-type members struct {
+// treeBlobs are blobs that are files of a tree.
+type treeBlobs struct {
 	tree *Tree
 	name func(digest.Digest) string
 	// attached are the images beside a manifest that hold its signatures.
 	attached map[digest.Digest][]digest.Digest
 }
 
-func (m members) has(d digest.Digest) bool { return m.tree.Has(m.name(d)) }
+func (m treeBlobs) has(d digest.Digest) bool { return m.tree.Has(m.name(d)) }
 
-func (m members) open(d digest.Digest) (io.ReadCloser, int64, error) {
+func (m treeBlobs) open(d digest.Digest) (io.ReadCloser, int64, error) {
 	if !m.has(d) {
 		return nil, 0, missing(d)
 	}
 	return m.tree.Open(m.name(d))
 }
 
-func (m members) layer(d digest.Digest) (io.ReadCloser, error) { return nil, missing(d) }
+func (m treeBlobs) layer(d digest.Digest) (io.ReadCloser, error) { return nil, missing(d) }
 
-func (m members) signatures(manifest digest.Digest) (all [][]byte, err error) {
+func (m treeBlobs) signatures(manifest digest.Digest) (all [][]byte, err error) {
 	for _, d := range m.attached[manifest] {
 		more, err := attachments(m, d)
 		if err != nil {
@@ -56,14 +56,14 @@ func (m members) signatures(manifest digest.Digest) (all [][]byte, err error) {
 	return all, nil
 }
 
-// pools are asked one after the other.
-type pools []pool
+// blobStores are asked one after the other.
+type blobStores []blobStore
 
-func (p pools) has(d digest.Digest) bool {
-	return slices.ContainsFunc(p, func(one pool) bool { return one.has(d) })
+func (p blobStores) has(d digest.Digest) bool {
+	return slices.ContainsFunc(p, func(one blobStore) bool { return one.has(d) })
 }
 
-func (p pools) open(d digest.Digest) (io.ReadCloser, int64, error) {
+func (p blobStores) open(d digest.Digest) (io.ReadCloser, int64, error) {
 	err := missing(d)
 	for _, one := range p {
 		if !one.has(d) {
@@ -78,7 +78,7 @@ func (p pools) open(d digest.Digest) (io.ReadCloser, int64, error) {
 	return nil, 0, err
 }
 
-func (p pools) layer(diffID digest.Digest) (io.ReadCloser, error) {
+func (p blobStores) layer(diffID digest.Digest) (io.ReadCloser, error) {
 	err := missing(diffID)
 	for _, one := range p {
 		r, failed := one.layer(diffID)
@@ -94,7 +94,7 @@ func (p pools) layer(diffID digest.Digest) (io.ReadCloser, error) {
 
 // signatures are those that any has: a store of images has them, if they were carried
 // there, and then nobody needs the images that cosign put beside.
-func (p pools) signatures(manifest digest.Digest) (all [][]byte, err error) {
+func (p blobStores) signatures(manifest digest.Digest) (all [][]byte, err error) {
 	for _, one := range p {
 		more, err := one.signatures(manifest)
 		if errors.Is(err, ErrIncomplete) && len(p) > 1 {
@@ -108,26 +108,26 @@ func (p pools) signatures(manifest digest.Digest) (all [][]byte, err error) {
 	return all, nil
 }
 
-// blobs is an image out of a pool.
-type blobs struct {
-	pool
+// localImage is an image that is read from a blobStore.
+type localImage struct {
+	blobStore
 	ref imgtypes.ImageReference
 	top digest.Digest
 	// sparse says why an instance is not there.
 	sparse error
 }
 
-var _ imgtypes.ImageSource = blobs{}
+var _ imgtypes.ImageSource = localImage{}
 
 // maxManifest is what containers/image takes of a manifest, in bytes:
 // internal/iolimits.
 const maxManifest = 4 << 20
 
-func (b blobs) Reference() imgtypes.ImageReference { return b.ref }
-func (b blobs) Close() error                       { return nil }
-func (b blobs) HasThreadSafeGetBlob() bool         { return true }
+func (b localImage) Reference() imgtypes.ImageReference { return b.ref }
+func (b localImage) Close() error                       { return nil }
+func (b localImage) HasThreadSafeGetBlob() bool         { return true }
 
-func (b blobs) GetManifest(_ context.Context, instance *digest.Digest) ([]byte, string, error) {
+func (b localImage) GetManifest(_ context.Context, instance *digest.Digest) ([]byte, string, error) {
 	want := b.top
 	if instance != nil {
 		want = *instance
@@ -147,7 +147,7 @@ func (b blobs) GetManifest(_ context.Context, instance *digest.Digest) ([]byte, 
 	return content, manifest.GuessMIMEType(content), err
 }
 
-func (b blobs) GetBlob(_ context.Context, want imgtypes.BlobInfo, _ imgtypes.BlobInfoCache) (io.ReadCloser, int64, error) {
+func (b localImage) GetBlob(_ context.Context, want imgtypes.BlobInfo, _ imgtypes.BlobInfoCache) (io.ReadCloser, int64, error) {
 	if err := want.Digest.Validate(); err != nil {
 		return nil, 0, err
 	}
@@ -156,7 +156,7 @@ func (b blobs) GetBlob(_ context.Context, want imgtypes.BlobInfo, _ imgtypes.Blo
 
 // GetSignatures gives those of OpenPGP: a source from outside the library can give
 // it no others.
-func (b blobs) GetSignatures(_ context.Context, instance *digest.Digest) ([][]byte, error) {
+func (b localImage) GetSignatures(_ context.Context, instance *digest.Digest) ([][]byte, error) {
 	manifest := b.top
 	if instance != nil {
 		manifest = *instance
@@ -165,6 +165,6 @@ func (b blobs) GetSignatures(_ context.Context, instance *digest.Digest) ([][]by
 	return simple(all), err
 }
 
-func (b blobs) LayerInfosForCopy(context.Context, *digest.Digest) ([]imgtypes.BlobInfo, error) {
+func (b localImage) LayerInfosForCopy(context.Context, *digest.Digest) ([]imgtypes.BlobInfo, error) {
 	return nil, nil
 }

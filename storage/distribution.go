@@ -17,7 +17,7 @@ const distributionRoot = "docker/registry/v2/"
 type Distribution struct {
 	// Tags are the manifests, by "repository:tag" without a host.
 	Tags   map[string]digest.Digest
-	pool   pool
+	blobs  blobStore
 	origin string
 }
 
@@ -48,11 +48,11 @@ func ReadDistribution(t *Tree, origin string, earlier ...*ImageStore) (*Distribu
 			attached[signed] = append(attached[signed], linked)
 		}
 	}
-	all := pools{members{tree: t, name: dataFile, attached: attached}}
+	all := blobStores{treeBlobs{tree: t, name: dataFile, attached: attached}}
 	for _, s := range earlier {
 		all = append(all, s)
 	}
-	d.pool = all
+	d.blobs = all
 	return d, nil
 }
 
@@ -61,7 +61,7 @@ var signatureTag = regexp.MustCompile(`^sha256-([0-9a-f]{64})\.sig$`)
 
 // Image is one of those that are stored.
 func (d *Distribution) Image(name string, top digest.Digest) Found {
-	return Found{Name: name, Digest: top, origin: d.origin, pool: d.pool}
+	return Found{Name: name, Digest: top, origin: d.origin, blobs: d.blobs}
 }
 
 func dataFile(d digest.Digest) string {

@@ -65,7 +65,7 @@ func dockerImages(ctx context.Context, tree *Tree, origin string) (all []Found, 
 		if err != nil {
 			return nil, fmt.Errorf("image %d in %s: %w", i, dockerManifest, err)
 		}
-		found := Found{Digest: d, pool: a, alone: true, origin: origin}
+		found := Found{Digest: d, blobs: a, alone: true, origin: origin}
 		if len(item.RepoTags) == 0 {
 			all = append(all, found)
 		}

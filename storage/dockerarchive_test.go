@@ -134,7 +134,7 @@ func sameImage(t *testing.T, found Found, ref imgtypes.ImageReference) {
 	if ref.DockerReference() != nil {
 		named = ref.DockerReference().String()
 	}
-	got := blobs{pool: found.pool, top: found.Digest}
+	got := localImage{blobStore: found.blobs, top: found.Digest}
 	gotManifest, gotType, err := got.GetManifest(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -187,7 +187,7 @@ func TestDockerArchiveWithLinks(t *testing.T) {
 	}
 	defer closer.Close()
 	want := imgtypes.BlobInfo{Digest: digest.FromString("one"), Size: 3, MediaType: string(types.DockerLayer)}
-	if got := blobOf(t, blobs{pool: found[0].pool, top: found[0].Digest}, want); got != "one" {
+	if got := blobOf(t, localImage{blobStore: found[0].blobs, top: found[0].Digest}, want); got != "one" {
 		t.Errorf("%q", got)
 	}
 }

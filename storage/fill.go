@@ -35,7 +35,7 @@ func (c *Client) Fill(ctx context.Context, store *compose.Store, images []Resolv
 	if read == nil {
 		read = func(int) {}
 	}
-	f := filler{Client: c, Packing: p, read: read, jobs: map[content]*job{}}
+	f := fetcher{Client: c, Packing: p, read: read, jobs: map[content]*job{}}
 	order := f.plan(images, store)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -47,7 +47,7 @@ func (c *Client) Fill(ctx context.Context, store *compose.Store, images []Resolv
 			group.Go(func() error { return f.run(groupCtx, j) })
 		}
 	})
-	err := place(images, store, func(_ *Resolved, l pinset.LockedLayer, as compose.Layer) (compose.Unpacked, error) {
+	err := addImages(images, store, func(_ *Resolved, l pinset.LockedLayer, as compose.Layer) (compose.Unpacked, error) {
 		if there, ok := store.Has(as); ok {
 			return there, nil
 		}
@@ -78,7 +78,7 @@ func (c *Client) Fill(ctx context.Context, store *compose.Store, images []Resolv
 // and a registry that is far away.
 func parallelLayers() int { return min(max(4, runtime.GOMAXPROCS(0)), 8) }
 
-type filler struct {
+type fetcher struct {
 	*Client
 	Packing
 	read func(int)
@@ -94,7 +94,7 @@ func contentOf(l pinset.LockedLayer) content { return content{l.Digest, l.DiffID
 // job is to get one layer's pack.
 type job struct {
 	layer pinset.LockedLayer
-	from  *lender
+	from  *sharedSource
 
 	done chan struct{}
 	pack *os.File // once it is done
@@ -110,9 +110,9 @@ func (j *job) close() {
 
 // plan lists the different layers that the store lacks, in the order in which it
 // needs them.
-func (f *filler) plan(images []Resolved, store *compose.Store) (order []*job) {
+func (f *fetcher) plan(images []Resolved, store *compose.Store) (order []*job) {
 	for i := range images {
-		from := &lender{client: f.Client, img: images[i]}
+		from := &sharedSource{client: f.Client, img: images[i]}
 		parent := ""
 		for _, l := range images[i].Layers {
 			_, there := store.Has(compose.Layer{Parent: parent, DiffID: l.DiffID})
@@ -129,7 +129,7 @@ func (f *filler) plan(images []Resolved, store *compose.Store) (order []*job) {
 }
 
 // run gets a layer's pack: out of the cache, or by reading the layer.
-func (f *filler) run(ctx context.Context, j *job) error {
+func (f *fetcher) run(ctx context.Context, j *job) error {
 	defer close(j.done)
 	defer j.from.release()
 	if j.pack, j.err = f.packOf(ctx, j); j.err != nil {
@@ -145,7 +145,7 @@ func (f *filler) run(ctx context.Context, j *job) error {
 	return nil
 }
 
-func (f *filler) packOf(ctx context.Context, j *job) (*os.File, error) {
+func (f *fetcher) packOf(ctx context.Context, j *job) (*os.File, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -161,10 +161,10 @@ func (f *filler) packOf(ctx context.Context, j *job) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	pack, err := f.make(ctx, j, key, part)
+	pack, err := f.packLayer(ctx, j, key, part)
 	if begun && errors.Is(err, ErrDigest) { // what was there may be what is wrong
 		if err = part.Truncate(0); err == nil {
-			pack, err = f.make(ctx, j, key, part)
+			pack, err = f.packLayer(ctx, j, key, part)
 		}
 	}
 	if part != nil {
@@ -175,16 +175,16 @@ func (f *filler) packOf(ctx context.Context, j *job) (*os.File, error) {
 
 // unpackedOnly says whether there is nothing but what the layer unpacks to, so that
 // nothing will be known of its blob.
-func (f *filler) unpackedOnly(j *job) bool {
+func (f *fetcher) unpackedOnly(j *job) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	found, ok := f.local[j.from.img.Image]
-	return ok && !found.pool.has(j.layer.Digest)
+	return ok && !found.blobs.has(j.layer.Digest)
 }
 
 // partial opens what there is of a blob that is worth it, and says whether that is
 // anything.
-func (f *filler) partial(l pinset.LockedLayer) (part *cache.Partial, begun bool, err error) {
+func (f *fetcher) partial(l pinset.LockedLayer) (part *cache.Partial, begun bool, err error) {
 	if l.Size < minResumed {
 		return nil, false, nil
 	}
@@ -195,8 +195,8 @@ func (f *filler) partial(l pinset.LockedLayer) (part *cache.Partial, begun bool,
 	return part, have > 0, err
 }
 
-// make reads the layer.
-func (f *filler) make(ctx context.Context, j *job, key cache.Key, part *cache.Partial) (*os.File, error) {
+// packLayer reads the layer and puts its pack into the cache.
+func (f *fetcher) packLayer(ctx context.Context, j *job, key cache.Key, part *cache.Partial) (*os.File, error) {
 	blob := compose.Blob{DiffID: j.layer.DiffID, Open: func(ctx context.Context) (io.ReadCloser, error) {
 		src, err := j.from.open(ctx)
 		if err != nil {
@@ -212,8 +212,8 @@ func (f *filler) make(ctx context.Context, j *job, key cache.Key, part *cache.Pa
 // imageAdder is a store that records images.
 type imageAdder interface{ AddImage(compose.Image) }
 
-// place puts layers and images into a store, in the order of the images.
-func place(images []Resolved, store imageAdder, add func(*Resolved, pinset.LockedLayer, compose.Layer) (compose.Unpacked, error)) error {
+// addImages puts layers and images into a store, in the order of the images.
+func addImages(images []Resolved, store imageAdder, add func(*Resolved, pinset.LockedLayer, compose.Layer) (compose.Unpacked, error)) error {
 	for i := range images {
 		img := &images[i]
 		top := ""
@@ -232,18 +232,18 @@ func place(images []Resolved, store imageAdder, add func(*Resolved, pinset.Locke
 	return nil
 }
 
-// lender opens the source of an image when its first layer is read, and closes it
+// sharedSource opens the source of an image when its first layer is read, and closes it
 // behind the last.
-type lender struct {
+type sharedSource struct {
 	client *Client
 	img    Resolved
 	users  int // layers that are still to be read
 
 	mu  sync.Mutex
-	src *source
+	src *imageSource
 }
 
-func (l *lender) open(ctx context.Context) (*source, error) {
+func (l *sharedSource) open(ctx context.Context) (*imageSource, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.src != nil {
@@ -256,7 +256,7 @@ func (l *lender) open(ctx context.Context) (*source, error) {
 	return src, err
 }
 
-func (l *lender) release() {
+func (l *sharedSource) release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.users--; l.users == 0 && l.src != nil {

@@ -17,15 +17,15 @@ func (c *Client) FillRoot(ctx context.Context, store *root.Store, images []Resol
 	if read == nil {
 		read = func(int) {}
 	}
-	from := &lender{}
+	from := &sharedSource{}
 	defer func() { from.release() }()
-	return place(images, store, func(img *Resolved, l pinset.LockedLayer, as compose.Layer) (compose.Unpacked, error) {
+	return addImages(images, store, func(img *Resolved, l pinset.LockedLayer, as compose.Layer) (compose.Unpacked, error) {
 		if there, ok := store.Has(as); ok {
 			return there, nil
 		}
 		if from.img.Image != img.Image {
 			from.release()
-			from = &lender{client: c, img: *img, users: 1}
+			from = &sharedSource{client: c, img: *img, users: 1}
 		}
 		return store.AddLayer(ctx, as, compose.Blob{DiffID: l.DiffID, Open: func(ctx context.Context) (io.ReadCloser, error) {
 			src, err := from.open(ctx)

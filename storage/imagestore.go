@@ -105,7 +105,7 @@ func (s *ImageStore) index(name string, list any) error {
 func (s *ImageStore) Images() (all []Found) {
 	for _, img := range s.images {
 		for _, name := range img.Names {
-			found := Found{Name: name, Digest: img.Digest, origin: s.dir, pool: s}
+			found := Found{Name: name, Digest: img.Digest, origin: s.dir, blobs: s}
 			if at := bytes.IndexByte([]byte(name), '@'); at >= 0 {
 				found.Digest = digest.Digest(name[at+1:])
 			}

@@ -30,8 +30,8 @@ type Found struct {
 	Name string
 	// Digest of its manifest, or of its index.
 	Digest digest.Digest
-	pool   pool
-	// alone says that nothing else has what is missing there: the pool is damaged then.
+	blobs  blobStore
+	// alone says that no other source can have the blobs that are missing there: the image is damaged then.
 	alone bool
 	// origin is the file or folder, for messages.
 	origin string
@@ -47,7 +47,7 @@ func (f Found) Sparse(why error) Found {
 
 // At is another image of the same place, by the digest of its manifest, if that is there.
 func (f Found) At(d digest.Digest) (Found, bool) {
-	there := f.Digest == d || f.pool.has(d)
+	there := f.Digest == d || f.blobs.has(d)
 	f.Digest = d
 	return f, there
 }
@@ -97,7 +97,7 @@ func (c *Client) Provide(img pinset.Image, found Found) {
 }
 
 // openLocal gives nil for an image that is not there.
-func (c *Client) openLocal(ctx context.Context, img pinset.Image) (*source, error) {
+func (c *Client) openLocal(ctx context.Context, img pinset.Image) (*imageSource, error) {
 	c.mu.Lock()
 	found, ok := c.local[img]
 	c.mu.Unlock()
@@ -108,8 +108,8 @@ func (c *Client) openLocal(ctx context.Context, img pinset.Image) (*source, erro
 	if err != nil {
 		return nil, found.explain(ctx, err)
 	}
-	src := blobs{found.pool, ref, found.Digest, found.sparse}
-	return &source{ImageSource: src, pinned: img, manifests: map[string]document{}, explain: found.explain, pool: found.pool}, nil
+	src := localImage{found.blobs, ref, found.Digest, found.sparse}
+	return &imageSource{ImageSource: src, pinned: img, manifests: map[string]document{}, explain: found.explain, blobs: found.blobs}, nil
 }
 
 // explain is what classify is for images on this machine.
@@ -129,20 +129,20 @@ func (f Found) explain(ctx context.Context, err error) error {
 
 // complete says which layers of an image are not there, as far as can be known
 // without reading them.
-func (s *source) complete(layers []pinset.LockedLayer) error {
-	if s.pool == nil {
+func (s *imageSource) complete(layers []pinset.LockedLayer) error {
+	if s.blobs == nil {
 		return nil
 	}
 	var lost []string
 	for _, l := range layers {
 		var r io.ReadCloser
 		var err error
-		if size := l.Size; s.pool.has(l.Digest) {
-			if r, size, err = s.pool.open(l.Digest); err == nil && size != l.Size {
+		if size := l.Size; s.blobs.has(l.Digest) {
+			if r, size, err = s.blobs.open(l.Digest); err == nil && size != l.Size {
 				return errors.Join(fmt.Errorf("layer %s has %d of %d bytes", l.Digest, size, l.Size), r.Close())
 			}
 		} else {
-			r, err = s.pool.layer(l.DiffID)
+			r, err = s.blobs.layer(l.DiffID)
 		}
 		switch {
 		case err == nil:

@@ -82,7 +82,7 @@ func registriesDir(dir string) string  { return filepath.Join(dir, "registries.c
 
 // openTag reads an image from mirrors for tags, by the tag that it was asked for by.
 // It gives nil if there is no such tag or mirror, or the tag is another image now.
-func (c *Client) openTag(ctx context.Context, img pinset.Image) *source {
+func (c *Client) openTag(ctx context.Context, img pinset.Image) *imageSource {
 	c.mu.Lock()
 	tag := c.tags[img]
 	c.mu.Unlock()

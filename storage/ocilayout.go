@@ -21,7 +21,7 @@ import (
 // once for all of them: the transport of containers/image reads it again for each image
 // that it opens (oci/layout/oci_src.go, newImageSource), so its work grows with their
 // square.
-func ociImages(files opener, origin string) (all []Found, err error) {
+func ociImages(files fileOpener, origin string) (all []Found, err error) {
 	content, err := readFile(files, imgspecv1.ImageIndexFile)
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func ociImages(files opener, origin string) (all []Found, err error) {
 		if err := m.Digest.Validate(); err != nil {
 			return nil, fmt.Errorf("%s: %w", imgspecv1.ImageIndexFile, err)
 		}
-		all = append(all, Found{Name: layoutName(m.Annotations), Digest: m.Digest, origin: origin, pool: ociBlobs{files}, alone: true})
+		all = append(all, Found{Name: layoutName(m.Annotations), Digest: m.Digest, origin: origin, blobs: ociBlobs{files}, alone: true})
 	}
 	return all, nil
 }
@@ -53,7 +53,7 @@ func layoutName(annotations map[string]string) string {
 }
 
 // ociBlobs are the blobs of a layout.
-type ociBlobs struct{ files opener }
+type ociBlobs struct{ files fileOpener }
 
 func (b ociBlobs) name(d digest.Digest) string {
 	return path.Join(imgspecv1.ImageBlobsDir, d.Algorithm().String(), d.Encoded())

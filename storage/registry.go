@@ -82,11 +82,11 @@ type Client struct {
 	sys      *imgtypes.SystemContext
 	policy   *signature.Policy
 	stall    time.Duration
-	again    func(string)
+	retrying func(string)
 	// opened are sources of images that were asked for by tag: their manifests are
 	// here already.
 	mu     sync.Mutex
-	opened map[pinset.Image]*source
+	opened map[pinset.Image]*imageSource
 	known  map[pinset.Image]Resolved
 	local  map[pinset.Image]Found
 	// tags by which images were asked for.
@@ -115,7 +115,7 @@ func NewClient(access Access, platform pinset.Platform) (_ *Client, err error) {
 	if access.Insecure {
 		sys.DockerInsecureSkipTLSVerify = imgtypes.OptionalBoolTrue
 	}
-	c := &Client{platform: platform, sys: sys, warnings: warnings, stall: cmp.Or(access.Stall, StallTime), again: access.Again, opened: map[pinset.Image]*source{}, known: map[pinset.Image]Resolved{}, local: map[pinset.Image]Found{}, tags: map[pinset.Image]string{}}
+	c := &Client{platform: platform, sys: sys, warnings: warnings, stall: cmp.Or(access.Stall, StallTime), retrying: access.Again, opened: map[pinset.Image]*imageSource{}, known: map[pinset.Image]Resolved{}, local: map[pinset.Image]Found{}, tags: map[pinset.Image]string{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close())
@@ -205,7 +205,7 @@ func (c *Client) allow(ctx context.Context, from imgtypes.UnparsedImage, img pin
 
 // open starts to read an image: from this machine, or from a registry under its own
 // name or from a mirror of it.
-func (c *Client) open(ctx context.Context, img pinset.Image) (*source, error) {
+func (c *Client) open(ctx context.Context, img pinset.Image) (*imageSource, error) {
 	if src, err := c.openLocal(ctx, img); src != nil || err != nil {
 		return src, err
 	}
@@ -244,7 +244,7 @@ func (c *Client) Close() error {
 	return errors.Join(errs...)
 }
 
-func (c *Client) openName(ctx context.Context, name string, pinned pinset.Image) (*source, error) {
+func (c *Client) openName(ctx context.Context, name string, pinned pinset.Image) (*imageSource, error) {
 	ref, err := dockerReference(name)
 	if err != nil {
 		return nil, err
@@ -257,19 +257,19 @@ func (c *Client) openName(ctx context.Context, name string, pinned pinset.Image)
 	}); err != nil {
 		return nil, classify(ctx, err)
 	}
-	return &source{ImageSource: src, pinned: pinned, manifests: map[string]document{}, explain: classify, remote: true, wait: wait}, nil
+	return &imageSource{ImageSource: src, pinned: pinned, manifests: map[string]document{}, explain: classify, remote: true, wait: wait}, nil
 }
 
-// source is an image source that never hands out anything that does not match
-// the digest it was asked for by, and asks for each manifest once.
-type source struct {
+// imageSource is an image source of containers/image that verifies what it returns by its
+// digest, and asks for each manifest once.
+type imageSource struct {
 	imgtypes.ImageSource
 	pinned    pinset.Image
 	manifests map[string]document
 	// explain gives an error of the library its kind.
 	explain func(context.Context, error) error
-	// pool is where the blobs are, if that is on this machine.
-	pool pool
+	// blobs has the image's blobs if they are on this machine; else it is nil.
+	blobs blobStore
 	// remote says that it is a registry, and wait how long that is waited for.
 	remote bool
 	wait   waiter

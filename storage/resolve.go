@@ -229,7 +229,7 @@ func (c *Client) describe(ctx context.Context, img imgtypes.Image, r *Resolved) 
 }
 
 // GetManifest fetches a manifest, nil meaning the pinned one.
-func (s *source) GetManifest(ctx context.Context, instance *digest.Digest) ([]byte, string, error) {
+func (s *imageSource) GetManifest(ctx context.Context, instance *digest.Digest) ([]byte, string, error) {
 	want := s.pinned.Digest
 	if instance != nil {
 		want = *instance
@@ -249,7 +249,7 @@ func (s *source) GetManifest(ctx context.Context, instance *digest.Digest) ([]by
 }
 
 // document is a manifest as the library gives it.
-func (s *source) document(ctx context.Context, instance *digest.Digest) (content []byte, mediaType string, err error) {
+func (s *imageSource) document(ctx context.Context, instance *digest.Digest) (content []byte, mediaType string, err error) {
 	err = s.wait.ask(ctx, func(ctx context.Context) (err error) {
 		content, mediaType, err = s.ImageSource.GetManifest(ctx, instance)
 		return err

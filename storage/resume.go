@@ -23,13 +23,13 @@ const minResumed = 1 << 20
 // registry, which it keeps beside.
 type resumed struct {
 	ctx  context.Context
-	src  *source
+	src  *imageSource
 	want imgtypes.BlobInfo
 	part *cache.Partial // nil to keep nothing
 	have int64          // bytes in part
 	at   int64          // bytes that were read
 
-	body *flow
+	body *blobStream
 	// from is where body is in the blob: before at, if the registry knows no ranges.
 	from int64
 	// whole: ask for the whole blob from now on. A registry without ranges answers a range
@@ -45,7 +45,7 @@ type resumed struct {
 }
 
 // resume reads a blob; part may be nil.
-func (s *source) resume(ctx context.Context, want imgtypes.BlobInfo, part *cache.Partial) *resumed {
+func (s *imageSource) resume(ctx context.Context, want imgtypes.BlobInfo, part *cache.Partial) *resumed {
 	r := &resumed{ctx: ctx, src: s, want: want, part: part}
 	if part == nil {
 		return r
@@ -78,7 +78,7 @@ func (r *resumed) Read(p []byte) (int, error) {
 	if r.failed++; r.failed >= attempts {
 		return n, r.givenUp(err)
 	}
-	r.src.wait.again(fmt.Sprintf("blob %s of %s", r.want.Digest, r.src.wait.name), r.failed, err)
+	r.src.wait.retry(fmt.Sprintf("blob %s of %s", r.want.Digest, r.src.wait.name), r.failed, err)
 	return n, r.Close()
 }
 
@@ -143,7 +143,7 @@ func (r *resumed) givenUp(err error) error {
 	far := fmt.Sprintf("%s was asked %d times, and %d of %d bytes are here after %v",
 		r.src.wait.host, r.asked, r.at, r.want.Size, time.Since(r.started).Round(time.Second/10))
 	if errors.Is(err, ErrStalled) {
-		return fmt.Errorf("%w: %w: %s; fewer than %d a second came in the last %v", ErrRegistry, ErrStalled, far, slowest, r.src.wait.limit)
+		return fmt.Errorf("%w: %w: %s; fewer than %d a second came in the last %v", ErrRegistry, ErrStalled, far, minRate, r.src.wait.limit)
 	}
 	return fmt.Errorf("%s: %w", far, err)
 }

@@ -149,7 +149,7 @@ func (f fetching) run(t *testing.T) {
 	part := keep(t, want.Digest, content[:f.kept])
 	synctest.Test(t, func(t *testing.T) {
 		registry := &drips{connection: f.connection, content: content, refusal: f.refusal}
-		src := &source{ImageSource: ranged{registry}, wait: waiter{limit: 5 * time.Minute, host: "HOST"}}
+		src := &imageSource{ImageSource: ranged{registry}, wait: waiter{limit: 5 * time.Minute, host: "HOST"}}
 		if f.rangeless {
 			src.ImageSource = registry
 		}

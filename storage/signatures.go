@@ -35,9 +35,9 @@ func (s sigstore) encode() ([]byte, error) {
 
 // signatures of an image, in the form in which a store keeps them. Nobody has judged
 // them yet: that is for policies.
-func (s *source) signatures(ctx context.Context, img *image.UnparsedImage, manifest digest.Digest) (all [][]byte, err error) {
-	if s.pool != nil {
-		if all, err = s.pool.signatures(manifest); err != nil {
+func (s *imageSource) signatures(ctx context.Context, img *image.UnparsedImage, manifest digest.Digest) (all [][]byte, err error) {
+	if s.blobs != nil {
+		if all, err = s.blobs.signatures(manifest); err != nil {
 			err = s.explain(ctx, err)
 		}
 		return all, err
@@ -69,7 +69,7 @@ func (s *source) signatures(ctx context.Context, img *image.UnparsedImage, manif
 
 // attachments reads the image that cosign stores beside another one: its layers are
 // what was signed, and their annotations the signatures.
-func attachments(p pool, d digest.Digest) (all [][]byte, err error) {
+func attachments(p blobStore, d digest.Digest) (all [][]byte, err error) {
 	var attached imgspecv1.Manifest
 	content, err := read(p, d)
 	if err == nil {
@@ -96,7 +96,7 @@ func attachments(p pool, d digest.Digest) (all [][]byte, err error) {
 }
 
 // read gives a document that is what its digest says.
-func read(p pool, d digest.Digest) ([]byte, error) {
+func read(p blobStore, d digest.Digest) ([]byte, error) {
 	if err := d.Validate(); err != nil {
 		return nil, err
 	}

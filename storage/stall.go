@@ -17,10 +17,10 @@ import (
 const StallTime = 5 * time.Minute
 
 const (
-	// slowest is how many bytes of a blob have to come in a second. A ship's link of
+	// minRate is how many bytes of a blob have to come in a second. A ship's link of
 	// 1 KB/s gives each of the layers that are read at a time 128 of them; a byte every
 	// five seconds, with which a proxy keeps a connection alive, is 0.2.
-	slowest = 16
+	minRate = 16
 	// attempts at a document, and at a blob unless there is progress.
 	attempts = 3
 )
@@ -32,8 +32,8 @@ type waiter struct {
 	limit time.Duration
 	// host and name, of an image, are for messages.
 	host, name string
-	// tell is Access.Again; it may be nil.
-	tell func(string)
+	// retrying is Access.Again; it may be nil.
+	retrying func(string)
 }
 
 // waiter is for an image of a repository, by the name that it is asked for by.
@@ -43,13 +43,13 @@ func (c *Client) waiter(repository, name string) waiter {
 	if r, err := sysregistriesv2.FindRegistry(c.sys, repository); err == nil && r != nil && len(r.Mirrors) > 0 {
 		host += " or a mirror of it"
 	}
-	return waiter{c.stall, host, name, c.again}
+	return waiter{c.stall, host, name, c.retrying}
 }
 
-// again tells why it is asked again for something, after so many attempts have failed.
-func (w waiter) again(what string, failed int, why error) {
-	if w.tell != nil {
-		w.tell(fmt.Sprintf("%s: asking %s again (%d of %d): %v", what, w.host, failed+1, attempts, why))
+// retry reports that a request is repeated after so many failed attempts, and why.
+func (w waiter) retry(what string, failed int, why error) {
+	if w.retrying != nil {
+		w.retrying(fmt.Sprintf("%s: asking %s again (%d of %d): %v", what, w.host, failed+1, attempts, why))
 	}
 }
 
@@ -61,7 +61,7 @@ func (w waiter) ask(ctx context.Context, question func(context.Context) error) e
 	}
 	for failed := range attempts {
 		if failed > 0 {
-			w.again(w.name, failed, ErrStalled)
+			w.retry(w.name, failed, ErrStalled)
 		}
 		limited, cancel := context.WithTimeout(ctx, w.limit)
 		err := question(limited)
@@ -74,9 +74,9 @@ func (w waiter) ask(ctx context.Context, question func(context.Context) error) e
 	return fmt.Errorf("%w: %w: %s was asked %d times and has not answered within %v", ErrRegistry, ErrStalled, w.host, attempts, w.limit)
 }
 
-// flow is a blob that arrives. Reading it fails with ErrStalled where less comes than
-// slowest, counting the time in which somebody waits for more.
-type flow struct {
+// blobStream is a blob that arrives. Reading it fails with ErrStalled if fewer bytes than
+// minRate arrive per second, measured only while a reader waits for them.
+type blobStream struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	limit  time.Duration
@@ -88,8 +88,8 @@ type flow struct {
 }
 
 // open starts to read a blob. open's context ends with the flow.
-func (w waiter) open(ctx context.Context, open func(context.Context) (io.ReadCloser, error)) (_ *flow, err error) {
-	f := &flow{limit: w.limit}
+func (w waiter) open(ctx context.Context, open func(context.Context) (io.ReadCloser, error)) (_ *blobStream, err error) {
+	f := &blobStream{limit: w.limit}
 	f.ctx, f.cancel = context.WithCancelCause(ctx)
 	f.timer = time.AfterFunc(w.limit, func() { f.cancel(ErrStalled) })
 	_, err = f.wait(func() (_ int, err error) {
@@ -106,18 +106,18 @@ func (w waiter) open(ctx context.Context, open func(context.Context) (io.ReadClo
 	return f, nil
 }
 
-func (f *flow) Read(p []byte) (int, error) {
+func (f *blobStream) Read(p []byte) (int, error) {
 	f.timer.Reset(f.limit - f.waited)
 	return f.wait(func() (int, error) { return f.body.Read(p) })
 }
 
 // wait lets the timer run while read waits for bytes.
-func (f *flow) wait(read func() (int, error)) (int, error) {
+func (f *blobStream) wait(read func() (int, error)) (int, error) {
 	start := time.Now()
 	n, err := read()
 	f.timer.Stop()
 	f.got, f.waited = f.got+int64(n), f.waited+time.Since(start)
-	if float64(f.got) >= slowest*f.limit.Seconds() {
+	if float64(f.got) >= minRate*f.limit.Seconds() {
 		f.got, f.waited = 0, 0
 	}
 	if err != nil && !errors.Is(err, io.EOF) && errors.Is(context.Cause(f.ctx), ErrStalled) {
@@ -127,7 +127,7 @@ func (f *flow) wait(read func() (int, error)) (int, error) {
 }
 
 // Close first cancels what is on its way: the library reads some bodies to their ends.
-func (f *flow) Close() error {
+func (f *blobStream) Close() error {
 	f.cancel(nil)
 	_ = f.body.Close() // nothing was written to it
 	return nil

@@ -14,7 +14,7 @@ import (
 const testLimit = 5 * time.Minute
 
 // enough bytes come in testLimit not to be a stall.
-const enough = slowest * 300
+const enough = minRate * 300
 
 // arrival of bytes, that long after they were waited for.
 type arrival struct {

@@ -109,13 +109,13 @@ func (t *Tree) Open(name string) (io.ReadCloser, int64, error) {
 // ReadFile reads a file of a few MiB at most.
 func (t *Tree) ReadFile(name string) ([]byte, error) { return readFile(t, name) }
 
-// opener has files by their names, and tells their sizes in bytes.
-type opener interface {
+// fileOpener has files by their names, and tells their sizes in bytes.
+type fileOpener interface {
 	Has(name string) bool
 	Open(name string) (io.ReadCloser, int64, error)
 }
 
-func readFile(files opener, name string) ([]byte, error) {
+func readFile(files fileOpener, name string) ([]byte, error) {
 	r, _, err := files.Open(name)
 	if err != nil {
 		return nil, err
