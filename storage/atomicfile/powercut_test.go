@@ -1,0 +1,100 @@
+package atomicfile_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/storage/atomicfile"
+)
+
+const diskSize = 8 << 20 // bytes
+
+// oldAndNew are two contents of a file of several blocks.
+var oldAndNew = [2]string{strings.Repeat("old ", 5000), strings.Repeat("new ", 6000)}
+
+// A file is on the disk when Commit returns, whether or not another was in its place.
+func TestPowerCutAfterCommit(t *testing.T) {
+	ways := map[string]func(path string) (*atomicfile.File, error){
+		"Create":      func(path string) (*atomicfile.File, error) { return atomicfile.Create(path, 0o644) },
+		"CreateVia":   func(path string) (*atomicfile.File, error) { return atomicfile.CreateVia(path+".part", path, 0o644) },
+		"CreateLarge": func(path string) (*atomicfile.File, error) { return atomicfile.CreateLarge(path, 0o644) },
+	}
+	for name, create := range ways {
+		t.Run(name, func(t *testing.T) {
+			disk := fixtures.NewDisk(t, diskSize)
+			path := filepath.Join(disk.Dir, "file")
+			for _, content := range oldAndNew {
+				f, err := create(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := f.Write([]byte(content)); err != nil {
+					t.Fatal(err)
+				}
+				if err := f.Commit(); err != nil {
+					t.Fatal(err)
+				}
+				holds(t, filepath.Join(disk.Cut(t), "file"), content)
+			}
+		})
+	}
+}
+
+// The content is on the disk before the name refers to it: else a power cut between the two
+// leaves an empty file. Here the rename fails, so what is on the disk was there before.
+func TestPowerCutBeforeTheRename(t *testing.T) {
+	disk := fixtures.NewDisk(t, diskSize)
+	path := filepath.Join(disk.Dir, "file")
+	f, err := atomicfile.Create(path, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Abort()
+	if _, err := f.Write([]byte(oldAndNew[1])); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Commit(); err == nil {
+		t.Fatal("got a file in the place of a folder, want an error")
+	}
+	holds(t, filepath.Join(disk.Cut(t), filepath.Base(f.Name())), oldAndNew[1])
+}
+
+// Until Commit, a power cut leaves the old file.
+func TestPowerCutBeforeCommit(t *testing.T) {
+	disk := fixtures.NewDisk(t, diskSize)
+	path := filepath.Join(disk.Dir, "file")
+	if _, err := atomicfile.Write(path, []byte(oldAndNew[0]), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f, err := atomicfile.Create(path, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Abort()
+	if _, err := f.Write([]byte(oldAndNew[1])); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Syncfs(int(f.Fd())); err != nil { // which the kernel does from time to time
+		t.Fatal(err)
+	}
+	holds(t, filepath.Join(disk.Cut(t), "file"), oldAndNew[0])
+}
+
+// holds wants a file with a content.
+func holds(t *testing.T, path, want string) {
+	t.Helper()
+	got, err := os.ReadFile(path)
+	if err != nil || string(got) != want {
+		t.Errorf("after a power cut: got %d bytes, %q..., %v; want %d, %q...", len(got), first(got), err, len(want), first([]byte(want)))
+	}
+}
+
+func first(content []byte) []byte { return content[:min(len(content), 8)] }
