@@ -67,15 +67,13 @@ var below = map[string][]string{
 	"runtime":  {"storage/pinset", "storage/atomicfile"},
 	"ignition": {"runtime/crio", "storage/pinset"},
 	"builder":  {"ignition", "runtime/crio", "storage"},
-	// fixtures/sample is what the demo shows, beside being test material.
-	"cmd":      {"builder", "ignition", "runtime", "storage", "fixtures/sample"},
-	"fixtures": {"fixtures", "storage/pinset"},
+	"cmd":      {"builder", "ignition", "runtime", "storage"},
 }
 
 func TestNoArrowRunsUp(t *testing.T) {
 	for _, p := range list(t, "./...") {
 		from := room(p.ImportPath)
-		if floor(from) == "fixtures" && from != "fixtures/sample" {
+		if floor(from) == "fixtures" {
 			continue // test material, imported by tests only
 		}
 		for _, imported := range p.Imports {

@@ -9,8 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/builder"
-	"github.com/pinbox/pinbox/fixtures/sample"
-	"github.com/pinbox/pinbox/storage/atomicfile"
+	demoimages "github.com/pinbox/pinbox/builder/demo"
 )
 
 func demoCommand() *cobra.Command {
@@ -33,28 +32,19 @@ func demo(cmd *cobra.Command, out, base string) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", builder.ErrNodeBinary, err)
 	}
-	registry, pins, err := sample.Start(cmd.Context(), program)
-	if err != nil {
+	images, appliance := filepath.Join(out, "images"), filepath.Join(out, "appliance")
+	if err := demoimages.Write(images, program); err != nil {
 		return err
 	}
-	defer registry.Close()
-	if err := os.MkdirAll(out, 0o755); err != nil {
-		return err
-	}
-	sets, appliance := filepath.Join(out, "sets.yaml"), filepath.Join(out, "appliance")
-	if _, err := atomicfile.Write(sets, pins.Sets(), 0o644); err != nil {
-		return err
-	}
-	build := []string{"build", "--set", sets, "--tls-verify=false", "--no-cache", "-o", appliance}
+	build := []string{"build", "--oci", images, "--no-cache", "-o", appliance}
 	if base != "" {
 		build = append(build, "--iso", base)
 	}
-	for _, args := range [][]string{{"plan", "--set", sets, "--tls-verify=false"}, build, {"verify", appliance}} {
+	for _, args := range [][]string{{"plan", "--oci", images}, build, {"verify", appliance}} {
 		fmt.Fprintf(cmd.OutOrStdout(), "$ pinbox %s\n", strings.Join(args, " "))
 		if code := run(cmd.Context(), args, cmd.OutOrStdout(), cmd.ErrOrStderr()); code != exitOK {
 			return reported(code)
 		}
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s stays; the registry of its images ends here, so plan and build cannot be repeated on it\n", out)
-	return err
+	return nil
 }

@@ -288,7 +288,7 @@ func TestDemo(t *testing.T) {
 	fixtures.Run(t, "cp", program, node, dir)
 	out := filepath.Join(dir, "demo")
 	text := fixtures.Run(t, filepath.Join(dir, "pinbox"), "demo", "-o", out, "--iso", fixtures.LiveISO(t))
-	for _, want := range []string{"$ pinbox plan", "$ pinbox build", "$ pinbox verify", "is whole"} {
+	for _, want := range []string{"$ pinbox plan", "3 different layers", "$ pinbox build", "$ pinbox verify", "is whole"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the demo does not show %q:\n%s", want, text)
 		}
