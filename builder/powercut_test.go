@@ -1,0 +1,28 @@
+package builder_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/appliance"
+	"github.com/pinbox/pinbox/fixtures/sample"
+)
+
+// What a build has put into its place is on the disk.
+func TestPowerCutAfterABuild(t *testing.T) {
+	_, pins := fixtures.Samples(t)
+	for _, format := range []builder.Format{builder.FormatSquashfs, builder.FormatDir} {
+		t.Run(string(format), func(t *testing.T) {
+			disk := fixtures.NewDisk(t, 256<<20)
+			o := appliance.Options(t, sample.SetNamed("s", pins.Mixed))
+			o.Appliance.Spec.Store.Format = format
+			o.Out = filepath.Join(disk.Dir, "out")
+			appliance.Build(t, o)
+			if _, err := builder.Verify(t.Context(), filepath.Join(disk.Cut(t), "out"), builder.Hooks{}); err != nil {
+				t.Errorf("after a power cut: got %v, want a folder without faults", err)
+			}
+		})
+	}
+}

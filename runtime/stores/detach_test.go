@@ -1,0 +1,56 @@
+package stores_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pinbox/pinbox/runtime/stores"
+)
+
+// CRI-O does not wait for us: what it begins to use while a store is unmounted brings the
+// store back.
+func TestDetachLooksAgainAfterTheUnmount(t *testing.T) {
+	for name, c := range map[string]struct {
+		file   string
+		record object
+		says   string
+	}{
+		"a container": {
+			"overlay-containers/containers.json",
+			object{"id": idOf("container", 1), "names": []string{"k8s_app"}, "image": idOf("image", 1), "layer": idOf("layer", 9)},
+			"the container k8s_app",
+		},
+		"an image over its layer": {
+			"overlay-images/images.json",
+			object{"id": idOf("image", 9), "names": []string{"quay.io/pulled:1"}, "layer": idOf("layer", 1)},
+			"the image quay.io/pulled:1 of CRI-O's own store",
+		},
+		"a layer over its layer": {
+			"overlay-layers/layers.json",
+			object{"id": idOf("layer", 9), "parent": idOf("layer", 1)},
+			"the layer " + idOf("layer", 9)[:12],
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := sit(t, small{n: 0})
+			d.attach(stores.AttachOptions{Source: small{n: 1, on: []int{0}}.folder(t), KeepSets: true})
+			file := filepath.Join(d.main, c.file)
+			d.Mounter = meddling{act: func() { write(t, file, string(records(t, c.record))) }}
+			if _, err := d.Detach(t.Context(), "1", d.main); !errors.Is(err, stores.ErrInUse) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want %v by %s", err, stores.ErrInUse, c.says)
+			}
+			d.has(1)
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+			d.Mounter = stores.Direct{}
+			if _, err := d.Detach(t.Context(), "1", d.main); err != nil {
+				t.Errorf("got %v once nothing uses it, want a store that goes", err)
+			}
+			d.has()
+		})
+	}
+}

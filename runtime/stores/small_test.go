@@ -1,0 +1,237 @@
+package stores_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/squashfs"
+)
+
+// small is a store of a few kilobytes: the records of one layer and of an image on it. So
+// tests of what a Keeper decides need no builder, no CRI-O and no registry.
+type small struct {
+	// n tells its layer, its image and its set from those of others.
+	n int
+	// on are the layers below its own, from the base up, that other stores have.
+	on []int
+	// link of its layer, if it is not the one that layers above refer to.
+	link string
+	// broken, unless it is nil, damages the tree that the store is made of.
+	broken func(tree string) error
+}
+
+// idOf is the ID of a layer or an image.
+func idOf(kind string, n int) string { return digest.FromString(kind + string(rune('a'+n))).Encoded() }
+
+// linkOf is the link of a layer, in the form that containers/storage gives it.
+func linkOf(n int) string { return strings.Repeat(string(rune('A'+n)), 26) }
+
+// pinOf is the pin of an image.
+func pinOf(n int) string { return "quay.io/small/app@sha256:" + idOf("manifest", n) }
+
+func imageOf(t *testing.T, n int) pinset.Image {
+	t.Helper()
+	img, err := pinset.ParseImage(pinOf(n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+// object is a record in JSON.
+type object map[string]any
+
+// files of the store, by their names.
+func (s small) files(t *testing.T) map[string][]byte {
+	t.Helper()
+	parent, needs := "", []pinset.Need{}
+	for _, n := range s.on {
+		parent = idOf("layer", n)
+		needs = append(needs, pinset.Need{Layer: parent, Link: linkOf(n)})
+	}
+	link := linkOf(s.n)
+	if s.link != "" {
+		link = s.link
+	}
+	id, diffID := idOf("layer", s.n), digest.FromString(pinOf(s.n))
+	lock := pinset.Lock{Version: pinset.LockVersion, Platform: pinset.Platform("linux/" + goruntime.GOARCH),
+		Sets: []pinset.LockedSet{{Name: "s", Images: []string{pinOf(s.n)}}},
+		Images: []pinset.LockedImage{{Pin: pinOf(s.n), Manifest: imageOf(t, s.n).Digest,
+			Config: digest.NewDigestFromEncoded(digest.SHA256, idOf("image", s.n)),
+			Layers: []pinset.LockedLayer{{Digest: diffID, DiffID: diffID, Size: 1}}}}}
+	var lockText, deltaText bytes.Buffer
+	if err := lock.Encode(&lockText); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{
+		"overlay-images/images.json": records(t, object{"id": idOf("image", s.n), "names": []string{pinOf(s.n)}, "layer": id}),
+		"overlay-images/images.lock": []byte("images " + id),
+		"overlay-layers/layers.json": records(t, object{"id": id, "parent": parent, "diff-digest": diffID, "compressed-diff-digest": diffID}),
+		"overlay-layers/layers.lock": []byte("layers " + id),
+		"overlay/" + id + "/link":    []byte(link),
+		"overlay/l/" + link:          nil,
+		"pinbox/pinbox.lock.json":    lockText.Bytes(),
+		"pinbox/sets/s.yaml":         sample.SetNamed("s", pinOf(s.n)),
+	}
+	if len(s.on) > 0 {
+		delta := pinset.Delta{Version: pinset.DeltaVersion, Name: "small", Bases: []pinset.Base{}, Needs: needs}
+		if err := delta.Encode(&deltaText); err != nil {
+			t.Fatal(err)
+		}
+		files["pinbox/delta.json"] = deltaText.Bytes()
+	}
+	return files
+}
+
+// records are a file of records.
+func records(t *testing.T, all ...object) []byte {
+	t.Helper()
+	content, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// folder writes the store as `pinbox delta` does: the file and its sum.
+func (s small) folder(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	tree, file := filepath.Join(dir, "tree"), filepath.Join(dir, "delta.squashfs")
+	for name, content := range s.files(t) {
+		write(t, filepath.Join(tree, name), string(content))
+	}
+	if s.broken != nil {
+		if err := s.broken(tree); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fixtures.Run(t, "mksquashfs", tree, file, "-quiet", "-no-progress")
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "SHA256SUMS"), digest.FromBytes(content).Encoded()+"  delta.squashfs\n")
+	return dir
+}
+
+// desk is a Keeper on a node without CRI-O, whose own store is a small one.
+type desk struct {
+	stores.Keeper
+	t *testing.T
+	// main is the root of CRI-O's own store, which is empty.
+	main string
+	// wanted are the images that sets ask for.
+	wanted []pinset.Image
+}
+
+// sit makes a node with a store in its first slot, and three slots beside.
+func sit(t *testing.T, base small) *desk {
+	t.Helper()
+	fixtures.NeedRoot(t)
+	dir := t.TempDir()
+	d := &desk{t: t, main: filepath.Join(dir, "main")}
+	d.Keeper = stores.Keeper{
+		Dir: filepath.Join(dir, "stores.d"), Sets: filepath.Join(dir, "sets.d"), Keys: filepath.Join(dir, "keys.d"),
+		Mounter: stores.Direct{}, Open: openSmall, KeepPrevious: 1,
+		Disc:   func(name string) (stores.Disc, error) { return nil, errors.ErrUnsupported },
+		Wanted: func() ([]pinset.Image, error) { return d.wanted, nil },
+	}
+	for _, n := range []string{"0", "1", "2", "3"} {
+		d.Slots = append(d.Slots, filepath.Join(dir, "stores", n))
+	}
+	d.Read = d.Slots
+	for _, name := range []string{d.Slots[0], d.Sets, filepath.Join(d.main, "overlay-layers")} {
+		if err := os.MkdirAll(name, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fixtures.Run(t, "mount", "-t", "squashfs", "-o", "ro,loop", filepath.Join(base.folder(t), "delta.squashfs"), d.Slots[0])
+	t.Cleanup(func() {
+		for _, slot := range append(d.Slots, filepath.Join(d.Dir, "trial")) {
+			for syscall.Unmount(slot, syscall.MNT_DETACH) == nil { // until nothing is there
+			}
+		}
+	})
+	return d
+}
+
+// unmounted is the file of a store that is not mounted.
+type unmounted struct {
+	*squashfs.Reader
+	io.Closer
+}
+
+func openSmall(e stores.Extent) (stores.Image, error) {
+	f, err := os.Open(e.Path)
+	if err != nil {
+		return nil, err
+	}
+	r, err := squashfs.OpenImage(io.NewSectionReader(f, e.Offset, e.Size), e.Size)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return unmounted{r, f}, nil
+}
+
+// attach attaches a store, which must succeed.
+func (d *desk) attach(o stores.AttachOptions) stores.Store {
+	d.t.Helper()
+	a, err := d.Attach(d.t.Context(), o)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return a.Store
+}
+
+// has wants these images to be in mounted slots other than the first, in the order of the
+// stores, and no store to be away.
+func (d *desk) has(want ...int) {
+	d.t.Helper()
+	all, err := d.Look()
+	if err != nil || len(all) != len(want) {
+		d.t.Fatalf("got %d stores, %v, want %d", len(all), err, len(want))
+	}
+	for i, s := range all {
+		text, err := os.ReadFile(filepath.Join(filepath.Dir(d.Slots[0]), s.Slot, "overlay-images/images.json"))
+		if s.Problem != nil || err != nil || !strings.Contains(string(text), pinOf(want[i])) {
+			d.t.Errorf("slot %s: got %s, %v, %v, want %s", s.Slot, text, err, s.Problem, pinOf(want[i]))
+		}
+	}
+}
+
+// current wants the set of a release to be in the folder of sets.
+func (d *desk) current(n int) {
+	d.t.Helper()
+	text, err := os.ReadFile(filepath.Join(d.Sets, "s.yaml"))
+	if err != nil || !strings.Contains(string(text), pinOf(n)) {
+		d.t.Errorf("got %s, %v in the folder of sets, want %s", text, err, pinOf(n))
+	}
+}
+
+// meddling is a service manager; while it unmounts, somebody else acts.
+type meddling struct {
+	stores.Direct
+	act func()
+}
+
+func (m meddling) Unmount(ctx context.Context, where string) error {
+	err := m.Direct.Unmount(ctx, where)
+	m.act()
+	return err
+}
