@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/cache"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -168,11 +169,12 @@ func fits(needs []need, diskOf func(dir string) (disk, error)) error {
 				if other.exact {
 					about = ""
 				}
-				what = append(what, fmt.Sprintf("%s needs %s%d bytes", other.what, about, other.bytes))
+				what = append(what, fmt.Sprintf("%s needs %s%s", other.what, about, bytesize.Format(other.bytes)))
 			}
 		}
 		if sum > d.free {
-			return fmt.Errorf("%s: %w: %s, and %d bytes are free", first.dir, ErrSpace, strings.Join(what, ", "), d.free)
+			return fmt.Errorf("%s: %w: %s, and %s are free",
+				first.dir, ErrSpace, strings.Join(what, ", "), bytesize.Format(d.free))
 		}
 	}
 	return nil

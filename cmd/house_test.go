@@ -64,7 +64,7 @@ func floor(room string) string { f, _, _ := strings.Cut(room, "/"); return f }
 // below lists what each floor may import of ours, beside itself.
 var below = map[string][]string{
 	"storage":  {},
-	"runtime":  {"storage/pinset", "storage/atomicfile"},
+	"runtime":  {"storage/pinset", "storage/atomicfile", "storage/bytesize"},
 	"ignition": {"runtime/crio", "storage/pinset"},
 	"builder":  {"ignition", "runtime/crio", "storage"},
 	"cmd":      {"builder", "ignition", "runtime", "storage"},

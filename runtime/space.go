@@ -3,11 +3,11 @@ package runtime
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 
 	"github.com/pinbox/pinbox/runtime/disk"
+	"github.com/pinbox/pinbox/storage/bytesize"
 )
 
 // ErrSpace says that there is too little space for the images.
@@ -42,7 +42,7 @@ func ParseReserve(s string) (Reserve, error) {
 			r.Percent = n
 			continue
 		}
-		n, err := parseBytes(part)
+		n, err := bytesize.Parse(part)
 		if err != nil {
 			return Reserve{}, fmt.Errorf("reserve %q: it has the form 16Gi, 10%% or 16Gi,10%%, with the units Ki, Mi, Gi and Ti", s)
 		}
@@ -61,20 +61,6 @@ func (r Reserve) String() string {
 		parts = append(parts, strconv.Itoa(r.Percent)+"%")
 	}
 	return strings.Join(parts, ",")
-}
-
-func parseBytes(s string) (int64, error) {
-	shift := 0
-	for i, unit := range []string{"Ki", "Mi", "Gi", "Ti"} {
-		if number, ok := strings.CutSuffix(s, unit); ok {
-			s, shift = number, 10*(i+1)
-		}
-	}
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n < 0 || n > math.MaxInt64>>shift {
-		return 0, fmt.Errorf("%q is no number of bytes", s)
-	}
-	return n << shift, nil
 }
 
 // of a file system, in bytes.
@@ -120,7 +106,8 @@ func claims(n Need, staged int64, store, staging disk.Space) []Claim {
 // system.
 func (l Limits) Room(s disk.Space, bytes int64) error {
 	if reserve := l.Reserve.of(s); s.Free-bytes < reserve {
-		return spaceError("The store needs %s in %s; %s are free, %s are kept in reserve.", Size(bytes), s.Path, Size(s.Free), Size(reserve))
+		return spaceError("The store needs %s in %s; %s are free, %s are kept in reserve.",
+			bytesize.Format(bytes), s.Path, bytesize.Format(s.Free), bytesize.Format(reserve))
 	}
 	return nil
 }
@@ -135,13 +122,15 @@ func (l Limits) check(c Claim) error {
 	start := fmt.Sprintf("Pulling the images on %s needs %s", l.Node, about)
 	switch free := s.Free - c.Bytes; {
 	case free < reserve:
-		return spaceError("%s%s in %s; %s are free, %s are kept in reserve.", start, Size(c.Bytes), s.Path, Size(s.Free), Size(reserve))
+		return spaceError("%s%s in %s; %s are free, %s are kept in reserve.",
+			start, bytesize.Format(c.Bytes), s.Path, bytesize.Format(s.Free), bytesize.Format(reserve))
 	case c.Store && l.GCPercent > 0 && l.GCPercent < 100 && s.Total > 0 && 100-free*100/s.Total >= int64(l.GCPercent):
 		by := ""
 		if l.GCFile != "" {
 			by = " (" + l.GCFile + ")"
 		}
-		return spaceError("%s%s in %s; %s of %s are free, and the kubelet removes images once %d %% are used%s.", start, Size(c.Bytes), s.Path, Size(s.Free), Size(s.Total), l.GCPercent, by)
+		return spaceError("%s%s in %s; %s of %s are free, and the kubelet removes images once %d %% are used%s.",
+			start, bytesize.Format(c.Bytes), s.Path, bytesize.Format(s.Free), bytesize.Format(s.Total), l.GCPercent, by)
 	}
 	if s.Inodes == 0 || s.Total == 0 { // no limit
 		return nil
@@ -160,12 +149,3 @@ func (e tooLittle) Error() string      { return string(e) }
 func (tooLittle) Is(target error) bool { return target == ErrSpace }
 
 func spaceError(format string, args ...any) error { return tooLittle(fmt.Sprintf(format, args...)) }
-
-// Size is a number of bytes for people: one decimal, if it is not 0.
-func Size(n int64) string {
-	unit, units := float64(n), []string{"bytes", "KiB", "MiB", "GiB", "TiB"}
-	for len(units) > 1 && unit >= 1024 {
-		unit, units = unit/1024, units[1:]
-	}
-	return strings.TrimSuffix(strconv.FormatFloat(unit, 'f', 1, 64), ".0") + " " + units[0]
-}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/pinbox/pinbox/storage/bytesize"
 )
 
 // State of an image on the node.
@@ -153,7 +155,8 @@ func (s Status) Line() string {
 	case s.Pending():
 		return "waiting for a pass, since the sets have changed; " + of
 	case p != nil:
-		return fmt.Sprintf("pulling: %d of %d images, %s of %s%s", p.Images, p.OfImages, Size(p.Bytes), Size(p.OfBytes), p.left(s.Time))
+		return fmt.Sprintf("pulling: %d of %d images, %s of %s%s",
+			p.Images, p.OfImages, bytesize.Format(p.Bytes), bytesize.Format(p.OfBytes), p.left(s.Time))
 	case s.is(ProgressingCondition):
 		return "at work; " + of
 	}

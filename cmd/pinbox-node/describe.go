@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -76,13 +77,13 @@ func (d planned) print(w io.Writer) error {
 			fmt.Fprintf(t, "%s\t%s: %s\n", p.Image, p.ErrorClass, p.Error)
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s%s\n", p.Image, runtime.Size(p.Fetch), about(p.Estimated), runtime.Size(p.Unpacked))
+		fmt.Fprintf(t, "%s\t%s\t%s%s\n", p.Image, bytesize.Format(p.Fetch), about(p.Estimated), bytesize.Format(p.Unpacked))
 	}
 	for _, name := range d.Unpin {
 		fmt.Fprintf(t, "unpin %s\n", name)
 	}
 	for _, c := range d.Space {
-		fmt.Fprintf(t, "%s%s needed in %s, what is staged meanwhile included; %s are free\n", about(c.Estimated), runtime.Size(c.Bytes), c.Path, runtime.Size(c.Free))
+		fmt.Fprintf(t, "%s%s needed in %s, what is staged meanwhile included; %s are free\n", about(c.Estimated), bytesize.Format(c.Bytes), c.Path, bytesize.Format(c.Free))
 	}
 	switch {
 	case d.Owner == runtime.MCO:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/storage/bytesize"
 )
 
 func foldCommand() *cobra.Command {
@@ -33,7 +34,7 @@ starts next; until then they stay. It works at low priority.`,
 			folded, err := keeper.Fold(cmd.Context(), o)
 			if err == nil {
 				fmt.Fprintf(cmd.OutOrStdout(), "%d stores are one, %s, of %s; it takes their place when CRI-O starts next\n",
-					len(folded.Replaces), stores.Short(folded.Store.ID), runtime.Size(folded.Store.Size))
+					len(folded.Replaces), stores.Short(folded.Store.ID), bytesize.Format(folded.Store.Size))
 			}
 			return err
 		},

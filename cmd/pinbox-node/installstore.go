@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/partition"
+	"github.com/pinbox/pinbox/storage/bytesize"
 )
 
 func installStoreCommand() *cobra.Command {
@@ -25,7 +25,7 @@ func installStoreCommand() *cobra.Command {
 			o.Done = percent(cmd.OutOrStdout(), "copy the store and read it again")
 			r, err := partition.Install(cmd.Context(), o)
 			if err == nil {
-				fmt.Fprintf(cmd.OutOrStdout(), "the store, %s, is in a partition %s of %s\n", r.Digest, partition.Label, runtime.Size(r.Size))
+				fmt.Fprintf(cmd.OutOrStdout(), "the store, %s, is in a partition %s of %s\n", r.Digest, partition.Label, bytesize.Format(r.Size))
 			}
 			return err
 		},

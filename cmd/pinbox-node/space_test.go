@@ -18,6 +18,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/crio"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/storage/bytesize"
 )
 
 // small is a node whose store is a small file system.
@@ -76,7 +77,7 @@ func TestSpaceTooLittleAndJustEnough(t *testing.T) {
 		t.Errorf("space %+v", p.Space)
 	}
 	tooMuch := fmt.Sprint(store.Free - store.Bytes + 1)
-	want := fmt.Sprintf("Pulling the images on node12 needs 5.7 MiB in %s; %s are free, %s are kept in reserve.", n.Path("root"), runtime.Size(store.Free), runtime.Size(store.Free-store.Bytes+1))
+	want := fmt.Sprintf("Pulling the images on node12 needs 5.7 MiB in %s; %s are free, %s are kept in reserve.", n.Path("root"), bytesize.Format(store.Free), bytesize.Format(store.Free-store.Bytes+1))
 	if _, said := plan(t, n, "--reserve", tooMuch); said.Code != 5 || !strings.Contains(said.Err, want) {
 		t.Errorf("plan: exit code %d, %s, want %s", said.Code, said.Err, want)
 	}

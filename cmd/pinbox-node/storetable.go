@@ -14,6 +14,7 @@ import (
 
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/storage/bytesize"
 )
 
 // shownStores are stores that can be printed.
@@ -42,7 +43,7 @@ func (all shownStores) print(w io.Writer) error {
 		case s.Previous:
 			release = "previous"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", s.Slot, stores.Short(digest.Digest(s.Digest)), cmp.Or(s.Name, "-"), s.Images, runtime.Size(s.Bytes), s.State, release)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", s.Slot, stores.Short(digest.Digest(s.Digest)), cmp.Or(s.Name, "-"), s.Images, bytesize.Format(s.Bytes), s.State, release)
 	}
 	err := t.Flush()
 	for _, s := range all {
@@ -108,7 +109,7 @@ func showTurned(cmd *cobra.Command, output string, a attached, err error) error 
 func showDetached(cmd *cobra.Command, gone []stores.Store, kept map[string]error, err error) error {
 	w := cmd.OutOrStdout()
 	for _, o := range gone {
-		fmt.Fprintf(w, "the store %s is detached; %s are free again\n", stores.Short(o.ID), runtime.Size(o.Size))
+		fmt.Fprintf(w, "the store %s is detached; %s are free again\n", stores.Short(o.ID), bytesize.Format(o.Size))
 	}
 	for _, title := range slices.Sorted(maps.Keys(kept)) {
 		fmt.Fprintf(w, "%s stays: %v\n", title, kept[title])

@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/storage/bytesize"
 )
 
 // shown is what a command shows.
@@ -82,7 +83,7 @@ func reason(img runtime.ImageStatus) string {
 	case img.Error != "":
 		return fmt.Sprintf(": %s: %s", img.ErrorClass, img.Error)
 	case img.Bytes > 0:
-		return ", " + runtime.Size(img.Bytes)
+		return ", " + bytesize.Format(img.Bytes)
 	}
 	return ""
 }

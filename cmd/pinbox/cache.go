@@ -79,7 +79,7 @@ func cachePruneCommand() *cobra.Command {
 		},
 	}
 	addCacheDir(cmd, &dir, &output)
-	cmd.Flags().StringVar(&keep, "keep", "", "what may stay, as 10GB")
+	cmd.Flags().StringVar(&keep, "keep", "", "what may stay, as 10GiB")
 	cmd.Flags().BoolVar(&all, "all", false, "let nothing stay")
 	return cmd
 }

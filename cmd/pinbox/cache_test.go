@@ -168,7 +168,7 @@ func TestBuildsShareACache(t *testing.T) {
 	var builds sync.WaitGroup
 	for range 4 {
 		builds.Go(func() {
-			if got, _, _ := c.build(t.Context(), exitOK, "--cache-dir", c.dir, "--cache-size", "1kB"); !bytes.Equal(got, want) {
+			if got, _, _ := c.build(t.Context(), exitOK, "--cache-dir", c.dir, "--cache-size", "1Ki"); !bytes.Equal(got, want) {
 				t.Error("the build of a shared cache is another")
 			}
 		})
@@ -200,7 +200,7 @@ func TestCacheCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	do(exitVerify, "damaged and removed: 1 pack", "verify")
-	do(exitOK, "removed: 0 packs", "prune", "--keep", "1GB")
+	do(exitOK, "removed: 0 packs", "prune", "--keep", "1GiB")
 	do(exitUsage, "", "prune")
 	do(exitOK, "removed: 6 packs", "prune", "--all")
 	do(exitOK, "kept: 0 packs", "ls")
@@ -218,11 +218,11 @@ func TestBadCaches(t *testing.T) {
 	c := newCached(t)
 	file := write(t, "file", nil)
 	for says, flags := range map[string][]string{
-		"cache cannot be used":       {"--cache-dir", filepath.Join(file, "cache")},
-		"contradict each other":      {"--cache-dir", c.dir, "--no-cache"},
-		"--cache-dir is empty":       {"--cache-dir", ""},
-		`--cache-size "many"`:        {"--cache-dir", c.dir, "--cache-size", "many"},
-		`--cache-size "-1GB": write`: {"--cache-dir", c.dir, "--cache-size=-1GB"},
+		"cache cannot be used":         {"--cache-dir", filepath.Join(file, "cache")},
+		"contradict each other":        {"--cache-dir", c.dir, "--no-cache"},
+		"--cache-dir is empty":         {"--cache-dir", ""},
+		`--cache-size: "many"`:         {"--cache-dir", c.dir, "--cache-size", "many"},
+		`--cache-size: "-1GiB" is not`: {"--cache-dir", c.dir, "--cache-size=-1GiB"},
 	} {
 		if _, _, stderr := c.build(t.Context(), exitUsage, flags...); !strings.Contains(stderr, says) || !strings.Contains(stderr, "hint: ") {
 			t.Errorf("%v: the message does not say %q:\n%s", flags, says, stderr)
@@ -309,7 +309,7 @@ func TestCacheThatCannotBePruned(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(c.dir, "layers", "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, stderr := c.build(t.Context(), exitOK, "--cache-dir", c.dir, "--cache-size", "1kB"); !strings.Contains(stderr, "the cache keeps its size") {
+	if _, _, stderr := c.build(t.Context(), exitOK, "--cache-dir", c.dir, "--cache-size", "1Ki"); !strings.Contains(stderr, "the cache keeps its size") {
 		t.Errorf("no warning:\n%s", stderr)
 	}
 }

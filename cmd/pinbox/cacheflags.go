@@ -6,10 +6,10 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/docker/go-units"
 	"github.com/spf13/pflag"
 
 	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/storage/bytesize"
 )
 
 // cacheFlags say where packed layers are kept.
@@ -20,7 +20,7 @@ type cacheFlags struct {
 
 func (f *cacheFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.dir, "cache-dir", "", "folder that keeps packed layers for later builds (default: pinbox in $XDG_CACHE_HOME or ~/.cache)")
-	flags.StringVar(&f.size, "cache-size", "50GB", "what the folder may hold after a build; what was used least recently goes. 0 for any size")
+	flags.StringVar(&f.size, "cache-size", "50GiB", "what the folder may hold after a build; what was used least recently goes. 0 for any size")
 	flags.BoolVar(&f.none, "no-cache", false, "keep no layers and use none that were kept")
 }
 
@@ -57,11 +57,11 @@ func (f *cacheFlags) cache(flags *pflag.FlagSet) (c builder.Cache, err error) {
 	return c, nil
 }
 
-// parseSize reads a number of bytes with a unit of the International System.
+// parseSize reads the number of bytes that a flag takes.
 func parseSize(flag, text string) (int64, error) {
-	n, err := units.FromHumanSize(text)
-	if err != nil || n < 0 {
-		return 0, usageError{fmt.Errorf("--%s %q: write it as 500MB or 50GB", flag, text)}
+	n, err := bytesize.Parse(text)
+	if err != nil {
+		return 0, usageError{fmt.Errorf("--%s: %w; write it as 500Mi or 50Gi", flag, err)}
 	}
 	return n, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/cache"
 )
 
@@ -50,9 +51,9 @@ func printEntries(cmd *cobra.Command, output, what string, entries []cache.Entry
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	total := int64(0)
 	for _, e := range entries {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", e.Digest, e.Form, size(e.Size), e.Used.Format(time.DateTime))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", e.Digest, e.Form, bytesize.Format(e.Size), e.Used.Format(time.DateTime))
 		total += e.Size
 	}
-	fmt.Fprintf(w, "%s: %s, %s\n", what, plural(len(entries), "pack"), size(total))
+	fmt.Fprintf(w, "%s: %s, %s\n", what, plural(len(entries), "pack"), bytesize.Format(total))
 	return w.Flush()
 }

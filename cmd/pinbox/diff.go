@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -52,4 +53,4 @@ func printDifference(cmd *cobra.Command, output string, d pinset.Difference) err
 	return err
 }
 
-func volume(v pinset.Volume) string { return fmt.Sprintf("%d (%s)", v.Count, size(v.Bytes)) }
+func volume(v pinset.Volume) string { return fmt.Sprintf("%d (%s)", v.Count, bytesize.Format(v.Bytes)) }

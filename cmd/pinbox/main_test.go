@@ -495,7 +495,7 @@ func TestDiskThatIsTooSmall(t *testing.T) {
 	}{
 		"output":       {[]string{"--set", large, "-o", filepath.Join(disk, "a/out"), "--no-cache"}, []string{disk + "/a: not enough space: the store needs about ", "hint: free space"}, 1},
 		"cache":        {[]string{"--set", large, "-o", filepath.Join(t.TempDir(), "out"), "--cache-dir", filepath.Join(disk, "cache")}, []string{disk + "/cache: not enough space: the cache needs about "}, 1},
-		"store's size": {[]string{"--set", surprise, "-o", filepath.Join(disk, "out"), "--cache-dir", t.TempDir()}, []string{disk + ": not enough space: the store needs 1", " bytes are free"}, 2},
+		"store's size": {[]string{"--set", surprise, "-o", filepath.Join(disk, "out"), "--cache-dir", t.TempDir()}, []string{disk + ": not enough space: the store needs 1", " KiB are free"}, 2},
 	} {
 		blobs = 0
 		code, _, stderr := pinbox(t.Context(), append([]string{"build", "--tls-verify=false", "--node-binary", "/bin/true"}, test.flags...)...)

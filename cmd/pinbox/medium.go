@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/storage/bytesize"
 )
 
 func mediumCommand() *cobra.Command {
@@ -28,7 +29,7 @@ func mediumCommand() *cobra.Command {
 			}
 			info, err := builder.Show(o.Out)
 			if err == nil {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, with the label %s\n", o.Out, size(info.Size), info.Label)
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, with the label %s\n", o.Out, bytesize.Format(info.Size), info.Label)
 			}
 			return err
 		},

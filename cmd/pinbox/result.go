@@ -16,6 +16,7 @@ import (
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/lint"
 	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -63,7 +64,7 @@ func printBuilt(cmd *cobra.Command, output string, r builder.Result) error {
   %s/%s       PinnedImageSets for a cluster: oc apply -f
 %snext: %s
 `,
-		r.Name, r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond), plural(r.Totals.Images, "image"), size(r.StoreSize), size(r.Totals.Bytes),
+		r.Name, r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond), plural(r.Totals.Images, "image"), bytesize.Format(r.StoreSize), bytesize.Format(r.Totals.Bytes),
 		r.Out, r.Store, wants, r.Out, builder.IgnitionFile, does, r.Out, builder.ManifestsDir, image, next)
 	return err
 }
@@ -87,16 +88,16 @@ func printPlan(cmd *cobra.Command, output string, lock pinset.Lock, lacking *bui
 		for _, l := range img.Layers {
 			bytes += l.Size
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\n", img.Pin, len(img.Layers), size(bytes))
+		fmt.Fprintf(w, "%s\t%d\t%s\n", img.Pin, len(img.Layers), bytesize.Format(bytes))
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(out, "%s of %s for %s: %s of %s to read; a registry on the node would hold %s of %s\n",
 		plural(totals.Images, "image"), plural(len(lock.Sets), "set"), lock.Platform,
-		plural(totals.Layers, "different layer"), size(totals.Bytes), plural(totals.LayersInAll, "layer"), size(totals.BytesInAll))
+		plural(totals.Layers, "different layer"), bytesize.Format(totals.Bytes), plural(totals.LayersInAll, "layer"), bytesize.Format(totals.BytesInAll))
 	if lacking != nil && err == nil {
-		_, err = fmt.Fprintf(out, "a delta would have %s: %s to read\n", ofAll(*lacking, totals), size(lacking.Bytes))
+		_, err = fmt.Fprintf(out, "a delta would have %s: %s to read\n", ofAll(*lacking, totals), bytesize.Format(lacking.Bytes))
 	}
 	return err
 }
@@ -124,8 +125,8 @@ func printDelta(cmd *cobra.Command, output string, r builder.DeltaResult) error 
 next: pinbox medium %s -o delta.iso
 on the node: pinbox-node attach, with the medium, or with the folder copied there
 `,
-		r.Name, r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond), plural(r.Totals.Images, "image"), size(r.StoreSize),
-		ofAll(r.New, r.Totals), size(r.New.Bytes), r.Out, r.Store, anyOf(len(r.Bases)), r.Out, builder.ManifestsDir, r.Out)
+		r.Name, r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond), plural(r.Totals.Images, "image"), bytesize.Format(r.StoreSize),
+		ofAll(r.New, r.Totals), bytesize.Format(r.New.Bytes), r.Out, r.Store, anyOf(len(r.Bases)), r.Out, builder.ManifestsDir, r.Out)
 	return err
 }
 
@@ -135,7 +136,7 @@ func printVerified(cmd *cobra.Command, output string, v builder.Verified) error 
 	}
 	store := ", with no store in it"
 	if v.StoreSize > 0 {
-		store = " in a store of " + size(v.StoreSize)
+		store = " in a store of " + bytesize.Format(v.StoreSize)
 	}
 	if v.StoreDigest != "" {
 		store += ", " + v.StoreDigest
@@ -199,25 +200,12 @@ func plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// size spells bytes in the units of the International System.
-func size(n int64) string {
-	const units = "kMGTP"
-	if n < 1000 {
-		return fmt.Sprintf("%d B", n)
-	}
-	v, u := float64(n)/1000, 0
-	for ; v >= 999.95 && u < len(units)-1; u++ {
-		v /= 1000
-	}
-	return fmt.Sprintf("%.1f %cB", v, units[u])
-}
-
 func printISO(cmd *cobra.Command, output string, info iso.Info) error {
 	if output == "json" {
 		return printJSON(cmd, info)
 	}
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "label\t%s\nsize\t%s\n", info.Label, size(info.Size))
+	fmt.Fprintf(w, "label\t%s\nsize\t%s\n", info.Label, bytesize.Format(info.Size))
 	if info.Ignition != nil {
 		fmt.Fprintf(w, "architecture\t%s\n", cmp.Or(info.Architecture, "unknown"))
 	}
@@ -249,7 +237,7 @@ func printISO(cmd *cobra.Command, output string, info iso.Info) error {
 }
 
 func printMember(w io.Writer, name string, m iso.InfoMember) {
-	fmt.Fprintf(w, "%s\t%s", name, size(m.Size))
+	fmt.Fprintf(w, "%s\t%s", name, bytesize.Format(m.Size))
 	if m.SHA256 != "" {
 		fmt.Fprintf(w, ", sha256:%s", m.SHA256)
 	}

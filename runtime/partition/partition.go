@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/storage/bytesize"
 )
 
 // What a medium has in its folder: builder/medium.go.
@@ -76,7 +77,8 @@ func Check(o Options) error {
 		return err
 	}
 	if size < fi.Size()+rootBytes {
-		return fmt.Errorf("%s: %w: it has %d bytes, the store %d, and the system wants %d", o.Disk, ErrSpace, size, fi.Size(), int64(rootBytes))
+		return fmt.Errorf("%s: %w: it has %s, the store %s, and the system needs %s",
+			o.Disk, ErrSpace, bytesize.Format(size), bytesize.Format(fi.Size()), bytesize.Format(rootBytes))
 	}
 	return others(disk, "/sys")
 }

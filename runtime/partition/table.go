@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/pinbox/pinbox/storage/bytesize"
 )
 
 // Label of the partition that holds the store: what the appliance's mount unit
@@ -79,7 +81,8 @@ func (t table) place(disk, size int64) (e entry, err error) {
 		taken = max(taken, (p.Start+p.Size)*t.SectorSize)
 	}
 	if start < taken {
-		return e, fmt.Errorf("%w: it takes %d bytes, and behind the last partition there are %d", ErrSpace, bytes, max(last-taken, 0))
+		return e, fmt.Errorf("%w: it takes %s, and behind the last partition %s are free",
+			ErrSpace, bytesize.Format(bytes), bytesize.Format(max(last-taken, 0)))
 	}
 	return entry{Start: start / t.SectorSize, Size: bytes / t.SectorSize, Name: Label}, nil
 }
