@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/filelock"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/root"
 )
@@ -73,7 +74,7 @@ func lockFolder(dir string) (_ *os.File, err error) {
 			_ = f.Close()
 		}
 	}()
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
+	if err := filelock.Try(f); errors.Is(err, filelock.ErrLocked) {
 		return nil, fmt.Errorf("%s: %w", dir, ErrBusy)
 	} else if err != nil {
 		return nil, err

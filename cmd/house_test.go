@@ -63,8 +63,11 @@ func floor(room string) string { f, _, _ := strings.Cut(room, "/"); return f }
 
 // below lists what each floor may import of ours, beside itself.
 var below = map[string][]string{
-	"storage":  {},
-	"runtime":  {"storage/pinset", "storage/atomicfile", "storage/bytesize"},
+	"storage": {},
+	"runtime": {
+		"storage/atomicfile", "storage/bytesize", "storage/compose", "storage/filelock", "storage/iso9660",
+		"storage/layout", "storage/pinset", "storage/squashfs",
+	},
 	"ignition": {"runtime/crio", "storage/pinset"},
 	"builder":  {"ignition", "runtime/crio", "storage"},
 	"cmd":      {"builder", "ignition", "runtime", "storage"},

@@ -11,8 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/pinbox/pinbox/storage/filelock"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -73,42 +72,15 @@ func (k Keeper) lockFile(ctx context.Context, name string) (release func(), err 
 		return nil, err
 	}
 	path := filepath.Join(k.Dir, name)
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT, 0o600) // not close-on-exec
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	release, err = filelock.Lock(ctx, path, 0o600, filelock.Options{Wait: k.Wait, Inherit: true})
+	if errors.Is(err, filelock.ErrLocked) {
+		return nil, fmt.Errorf("%w (%s)", ErrBusy, path)
 	}
-	release = func() { _ = unix.Close(fd) }
-	for deadline := time.Now().Add(k.Wait); ; {
-		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return release, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			release()
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		if time.Now().After(deadline) {
-			release()
-			return nil, fmt.Errorf("%w (%s)", ErrBusy, path)
-		}
-		select {
-		case <-ctx.Done():
-			release()
-			return nil, ctx.Err()
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
+	return release, err
 }
 
 // held says whether somebody holds a lock.
-func (k Keeper) held(name string) bool {
-	f, err := os.Open(filepath.Join(k.Dir, name))
-	if err != nil {
-		return false
-	}
-	defer f.Close() // which releases
-	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
-}
+func (k Keeper) held(name string) bool { return filelock.Held(filepath.Join(k.Dir, name)) }
 
 // begin locks the stores, and makes them as the state says. The caller calls release.
 func (k Keeper) begin(ctx context.Context) (s State, release func(), err error) {

@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pinbox/pinbox/storage/filelock"
 )
 
 // ErrNotFile says that what stands at a path is no file: a device or a folder. A
@@ -85,8 +87,8 @@ func CreateLarge(path string, perm fs.FileMode) (*File, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-			if errors.Is(err, syscall.EWOULDBLOCK) {
+		if err := filelock.Try(f); err != nil {
+			if errors.Is(err, filelock.ErrLocked) {
 				err = fmt.Errorf("%s %w", path, ErrBusy)
 			}
 			return nil, errors.Join(err, f.Close())

@@ -9,19 +9,18 @@ package cache
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/filelock"
 )
 
 // Key names an entry.
@@ -266,10 +265,10 @@ func removeUnused(path string) error {
 		return err
 	}
 	defer f.Close()
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
+	if err := filelock.Try(f); errors.Is(err, filelock.ErrLocked) {
 		return nil
 	} else if err != nil {
-		return fmt.Errorf("lock %s: %w", path, err)
+		return err
 	}
 	if !stands(f, path) { // its writer has given it its name in the meantime
 		return nil

@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/storage/filelock"
 )
 
 // partialForm is where blobs stand that were not fetched to their end, under their own
@@ -34,7 +36,7 @@ func (c Cache) Partial(blob digest.Digest) (*Partial, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
+	if err := filelock.Try(f); errors.Is(err, filelock.ErrLocked) {
 		return nil, f.Close()
 	} else if err != nil {
 		return nil, errors.Join(err, f.Close())
