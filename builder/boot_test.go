@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/crio"
 	"github.com/pinbox/pinbox/fixtures/sample"
@@ -44,11 +44,11 @@ func firstBoot(t *testing.T, m machine) (console string, code int) {
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
 	}
-	store, root := filepath.Join(o.Out, builder.StoreFile), t.TempDir()
+	store, root := filepath.Join(o.Out, artifact.StoreFile), t.TempDir()
 	if m.befall != nil {
 		m.befall(store)
 	}
-	crio.Ignite(t, filepath.Join(o.Out, builder.IgnitionFile), root)
+	crio.Ignite(t, filepath.Join(o.Out, artifact.IgnitionFile), root)
 	place, arrive := "/run/media/iso/pinbox/store.squashfs", "true" // where a live system has it
 	if m.late {
 		place, arrive = "/late.squashfs", "mkdir -p /run/media/iso/pinbox; ln -s /late.squashfs "+place+"; systemctl start var-lib-pinbox-stores-0.mount"

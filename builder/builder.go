@@ -10,24 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/firstboot"
+	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/pinset"
-)
-
-// The files of an appliance's folder.
-const (
-	StoreFile    = "store.squashfs"
-	StoreTar     = "store.tar" // instead of it, by spec.store.format
-	StoreDir     = "store"     // likewise, a folder
-	ButaneFile   = "config.bu"
-	IgnitionFile = "config.ign"
-	LockFile     = "pinbox.lock.json"
-	ISOFile      = "appliance.iso" // if there is a base for one
-	// The live system's configuration, if it installs the appliance.
-	LiveButaneFile   = "live.bu"
-	LiveIgnitionFile = "live.ign"
-	ManifestsDir     = "manifests"
-	SumsFile         = "SHA256SUMS"
 )
 
 // ErrDrift says that the inputs are not what was locked.
@@ -36,7 +24,7 @@ var ErrDrift = errors.New("the inputs are not what the lock says")
 // Options of a plan or a build.
 type Options struct {
 	// Appliance says what to build.
-	Appliance Appliance
+	Appliance spec.Appliance
 	// Out is the folder to make. It must not exist, or be empty.
 	Out string
 	// From are what nodes have, each with one of them, for a delta: folders of
@@ -56,44 +44,12 @@ type Options struct {
 	// the newest image.
 	ModTime time.Time
 	// Hooks tell how far the work is.
-	Hooks Hooks
-}
-
-// Hooks tell how far the work is. Nil ones are not called. Resolved may be
-// called from several goroutines at a time.
-type Hooks struct {
-	// Resolving is called before images are resolved.
-	Resolving func(images int)
-	Resolved  func(pinset.Image)
-	// Filling is called before layers are read.
-	Filling func(pinset.Totals)
-	// Read is called with the bytes of each part of a layer that arrived, from
-	// several goroutines at a time.
-	Read func(int)
-	// Step is called before the store or the ISO is written, files are hashed or tags
-	// are resolved, with the bytes or tags that there are; Done with each part of them.
-	Step func(name string, all int64)
-	Done func(int)
-	// Again is called with a line that says which registry is asked again and why, from
-	// several goroutines at a time.
-	Again func(string)
-}
-
-func (h Hooks) done(n int) {
-	if h.Done != nil {
-		h.Done(n)
-	}
-}
-
-func (h Hooks) step(name string, all int64) {
-	if h.Step != nil {
-		h.Step(name, all)
-	}
+	Hooks progress.Hooks
 }
 
 func (o *Options) validate() error {
-	if err := o.Appliance.validate(); err != nil {
-		return fmt.Errorf("%w: %w", ErrAppliance, err)
+	if err := o.Appliance.Validate(); err != nil {
+		return fmt.Errorf("%w: %w", spec.ErrAppliance, err)
 	}
 	return nil
 }
@@ -128,7 +84,7 @@ func Build(ctx context.Context, o Options) (result Result, err error) {
 	if err := o.validate(); err != nil {
 		return Result{}, err
 	}
-	if err := o.Appliance.Spec.Store.Format.check(); err != nil {
+	if err := checkFormat(o.Appliance.Spec.Store.Format); err != nil {
 		return Result{}, err
 	}
 	unkept, err := o.settle()
@@ -141,11 +97,11 @@ func Build(ctx context.Context, o Options) (result Result, err error) {
 		return Result{}, err
 	}
 	defer binary.Close()
-	stage, err := openStage(o.Out)
+	stage, err := artifact.OpenStage(o.Out)
 	if err != nil {
 		return Result{}, err
 	}
-	defer func() { err = errors.Join(err, stage.discard()) }()
+	defer func() { err = errors.Join(err, stage.Discard()) }()
 
 	d, err := decide(ctx, o)
 	if err != nil {
@@ -159,24 +115,24 @@ func Build(ctx context.Context, o Options) (result Result, err error) {
 	if err := o.checkSpace(d.images, program.Size()); err != nil {
 		return Result{}, err
 	}
-	lock, store, err := writeStore(ctx, o, stage, d.client, contents{sets: d.sets, images: d.images, carried: d.config.carried, binary: binary})
+	lock, store, err := writeStore(ctx, o, stage, d.client, contents{sets: d.sets, images: d.images, carried: d.config.Carried, binary: binary})
 	if err != nil {
 		return Result{}, err
 	}
-	if err := stage.writeTexts(lock, d.sets, d.config.texts()); err != nil {
+	if err := stage.WriteTexts(lock, d.sets, d.config.Texts()); err != nil {
 		return Result{}, err
 	}
-	if err := stage.sum(ctx, o.Appliance.Spec, d.config, store, o.Hooks); err != nil {
+	if err := stage.Sum(ctx, d.config.LiveISO(o.Appliance.Spec), store.sums(), o.Hooks); err != nil {
 		return Result{}, err
 	}
-	if err := stage.publish(); err != nil {
+	if err := stage.Publish(); err != nil {
 		return Result{}, err
 	}
-	d.warnings = append(d.warnings, o.Appliance.Spec.Store.Format.confined()...)
+	d.warnings = append(d.warnings, confined(o.Appliance.Spec.Store.Format)...)
 	return Result{
 		Name: o.Appliance.Metadata.Name, Platform: lock.Platform, Out: filepath.Clean(o.Out), Totals: lock.Totals(),
-		Store: store.name, StoreSize: store.size, StoreDigest: store.digest(), NodeStore: o.Appliance.Spec.config(nil, nil).Store.What(),
-		ISO: isoPath(o), Installs: o.Appliance.Spec.ISO.InstallDevice, Medium: o.Appliance.Spec.Node.Store.VolumeLabel, Warnings: slices.Concat(unkept, d.warnings, d.config.warnings()), Seconds: time.Since(started).Seconds(),
+		Store: store.name, StoreSize: store.size, StoreDigest: store.digest(), NodeStore: o.Appliance.Spec.Config(nil, nil).Store.What(),
+		ISO: isoPath(o), Installs: o.Appliance.Spec.ISO.InstallDevice, Medium: o.Appliance.Spec.Node.Store.VolumeLabel, Warnings: slices.Concat(unkept, d.warnings, d.config.Warnings()), Seconds: time.Since(started).Seconds(),
 	}, nil
 }
 
@@ -199,14 +155,14 @@ func Plan(ctx context.Context, o Options) (pinset.Lock, []string, error) {
 		return pinset.Lock{}, nil, err
 	}
 	defer d.Close()
-	return makeLock(o.Appliance.Spec.Platform, d.sets, d.images), append(d.warnings, d.config.warnings()...), nil
+	return makeLock(o.Appliance.Spec.Platform, d.sets, d.images), append(d.warnings, d.config.Warnings()...), nil
 }
 
 // decision is what a build will make.
 type decision struct {
 	inputs
 	client *storage.Client
-	config configFiles
+	config firstboot.Files
 	images []storage.Resolved
 }
 
@@ -240,7 +196,7 @@ func decide(ctx context.Context, o Options) (d decision, err error) {
 			err = errors.Join(err, d.Close())
 		}
 	}()
-	if d.config, err = configure(o.Appliance, d.sets, d.registries); err != nil {
+	if d.config, err = firstboot.Configure(o.Appliance, d.sets, d.registries); err != nil {
 		return d, err
 	}
 	o.Access.Registries, o.Access.Again = d.registries, o.Hooks.Again
@@ -260,7 +216,7 @@ func decide(ctx context.Context, o Options) (d decision, err error) {
 		if err := d.pin(ctx, d.client, o.Lock, o.Hooks); err != nil {
 			return d, err
 		}
-		if d.config, err = configure(o.Appliance, d.sets, d.registries); err != nil {
+		if d.config, err = firstboot.Configure(o.Appliance, d.sets, d.registries); err != nil {
 			return d, err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/storage/cache"
 )
 
@@ -23,7 +24,7 @@ type Cache struct {
 // settle finds out what the build will keep: nothing where it cannot, which the
 // warning tells, and nothing of a store that the library writes.
 func (o *Options) settle() (warnings []string, err error) {
-	if o.Appliance.Spec.Store.Format == FormatDir {
+	if o.Appliance.Spec.Store.Format == spec.FormatDir {
 		o.Cache = Cache{}
 	}
 	_, err = o.Cache.open()

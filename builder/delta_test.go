@@ -16,6 +16,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/base"
+	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/builder/spec"
+	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/oracle"
@@ -48,9 +53,9 @@ func delta(t *testing.T, from []string, pins ...string) (string, builder.DeltaRe
 func stack(t *testing.T, folders ...string) (roots []string) {
 	t.Helper()
 	for _, dir := range folders {
-		store := filepath.Join(dir, builder.StoreFile)
+		store := filepath.Join(dir, artifact.StoreFile)
 		if _, err := os.Stat(store); err != nil {
-			store = filepath.Join(dir, builder.DeltaStoreFile)
+			store = filepath.Join(dir, artifact.DeltaStoreFile)
 		}
 		roots = append(roots, fixtures.Mount(t, store))
 	}
@@ -120,15 +125,15 @@ func TestDeltaForSeveralBases(t *testing.T) {
 	_, _, pins := series(t, 3)
 	full := trees(t, pins[2]...)
 	old, newer := whole(t, pins[0]...), whole(t, pins[1]...)
-	union, r := delta(t, []string{newer, old, filepath.Join(old, builder.LockFile)}, pins[2]...)
+	union, r := delta(t, []string{newer, old, filepath.Join(old, artifact.LockFile)}, pins[2]...)
 	if r.New.Layers != 6 || len(r.Bases) != 3 {
 		t.Errorf("%d new layers, bases %v", r.New.Layers, r.Bases)
 	}
-	other, _ := delta(t, []string{filepath.Join(old, builder.LockFile), old, newer}, pins[2]...)
+	other, _ := delta(t, []string{filepath.Join(old, artifact.LockFile), old, newer}, pins[2]...)
 	sameFolders(t, union, other)
 	for _, base := range []string{old, newer} {
 		checkStack(t, full, stack(t, base, union), pins[2]...)
-		if _, err := builder.VerifyDelta(t.Context(), union, []string{base}, builder.Hooks{}); err != nil {
+		if _, err := verify.WithBases(t.Context(), union, []string{base}, progress.Hooks{}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -165,7 +170,7 @@ func TestDeltaHoldsOnlyWhatIsNew(t *testing.T) {
 	if diff := cmp.Diff([]string{".", "SHA256SUMS", "delta.json", "delta.squashfs", "manifests", "manifests/worker-sample.yaml", "pinbox.lock.json"}, files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
-	full, err := os.Stat(filepath.Join(base, builder.StoreFile))
+	full, err := os.Stat(filepath.Join(base, artifact.StoreFile))
 	if err != nil || r.StoreSize > 40_000 || r.StoreSize > full.Size()/10 {
 		t.Errorf("%v: a delta of %d bytes over a store of %d", err, r.StoreSize, full.Size())
 	}
@@ -177,7 +182,7 @@ func TestDeltaHoldsOnlyWhatIsNew(t *testing.T) {
 
 func checkDescription(t *testing.T, out, base string) {
 	t.Helper()
-	f, err := os.Open(filepath.Join(out, builder.DeltaFile))
+	f, err := os.Open(filepath.Join(out, artifact.DeltaFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,11 +215,11 @@ func TestDeltaWithoutANewLayer(t *testing.T) {
 	_, _, pins := series(t, 1)
 	base := whole(t, pins[0]...)
 	out, r := delta(t, []string{base}, pins[0][1:]...)
-	if r.New != (builder.Lacking{}) || r.StoreSize > 20_000 {
+	if r.New != (builder.Missing{}) || r.StoreSize > 20_000 {
 		t.Errorf("%+v in %d bytes", r.New, r.StoreSize)
 	}
 	checkStack(t, trees(t, pins[0]...), stack(t, base, out), pins[0]...)
-	if _, err := builder.VerifyDelta(t.Context(), out, []string{base}, builder.Hooks{}); err != nil {
+	if _, err := verify.WithBases(t.Context(), out, []string{base}, progress.Hooks{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -224,13 +229,13 @@ func TestDeltaOverATar(t *testing.T) {
 	fixtures.NeedRoot(t)
 	_, _, pins := series(t, 2)
 	o := options(t, sample.Set("worker", pins[0]...))
-	o.Appliance.Spec.Store.Format = builder.FormatTar
+	o.Appliance.Spec.Store.Format = spec.FormatTar
 	build(t, o)
 	base := t.TempDir()
-	appliance.Extract(t, filepath.Join(o.Out, builder.StoreTar), base)
+	appliance.Extract(t, filepath.Join(o.Out, artifact.StoreTar), base)
 	out, _ := delta(t, []string{o.Out}, pins[1]...)
 	checkStack(t, trees(t, slices.Concat(pins...)...), append(stack(t, out), base), slices.Concat(pins...)...)
-	v, err := builder.VerifyDelta(t.Context(), out, []string{o.Out}, builder.Hooks{})
+	v, err := verify.WithBases(t.Context(), out, []string{o.Out}, progress.Hooks{})
 	if err != nil || len(v.Unchecked) != 1 || v.Delta.Mounted {
 		t.Errorf("%+v, %v", v, err)
 	}
@@ -262,13 +267,13 @@ func eachLayer(lock *pinset.Lock, change func(*pinset.LockedLayer)) {
 
 func TestBasesThatCarryNoDelta(t *testing.T) {
 	_, _, pins := series(t, 2)
-	base := whole(t, pins[0]...)
+	old := whole(t, pins[0]...)
 	damaged := filepath.Join(t.TempDir(), "damaged")
-	fixtures.Run(t, "cp", "-r", base, damaged)
-	fixtures.Run(t, "sed", "-i", "s/pause@/paus@/", filepath.Join(damaged, builder.LockFile))
+	fixtures.Run(t, "cp", "-r", old, damaged)
+	fixtures.Run(t, "sed", "-i", "s/pause@/paus@/", filepath.Join(damaged, artifact.LockFile))
 	folder := t.TempDir()
 	for name, content := range map[string]string{
-		builder.SumsFile: strings.Repeat("0", 64) + "  store/overlay-images/images.json\n", builder.LockFile: "{}",
+		artifact.SumsFile: strings.Repeat("0", 64) + "  store/overlay-images/images.json\n", artifact.LockFile: "{}",
 	} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o644); err != nil {
 			t.Fatal(err)
@@ -281,15 +286,15 @@ func TestBasesThatCarryNoDelta(t *testing.T) {
 	}{
 		"none":             {nil, builder.ErrNoBase, "what nodes have"},
 		"not there":        {[]string{"/no/such/folder"}, os.ErrNotExist, "/no/such/folder"},
-		"no appliance":     {[]string{t.TempDir()}, builder.ErrNotAppliance, ""},
-		"no lock":          {[]string{filepath.Join(base, builder.IgnitionFile)}, pinset.ErrBadLock, "config.ign"},
-		"changed lock":     {[]string{damaged}, builder.ErrVerify, builder.LockFile},
-		"format dir":       {[]string{folder}, builder.ErrBase, "squashfs and tar"},
-		"the store itself": {[]string{filepath.Join(base, builder.StoreFile)}, builder.ErrNotAppliance, "and no lock"},
-		"other platform":   {[]string{rewriteLock(t, base, func(l *pinset.Lock) { l.Platform = "linux/arm64" })}, builder.ErrBase, "it is for linux/arm64"},
-		"bad digest":       {[]string{rewriteLock(t, base, func(l *pinset.Lock) { eachLayer(l, func(l *pinset.LockedLayer) { l.DiffID = "x" }) })}, pinset.ErrBadLock, "diffID"},
-		"unknown root":     {[]string{rewriteLock(t, base, func(l *pinset.Lock) { eachLayer(l, func(l *pinset.LockedLayer) { l.Root = "" }) })}, compose.ErrUnknownRoot, "series/"},
-		"bad root":         {[]string{rewriteLock(t, base, func(l *pinset.Lock) { eachLayer(l, func(l *pinset.LockedLayer) { l.Root = "99:0" }) })}, pinset.ErrBadLock, "0755:0:0"},
+		"no appliance":     {[]string{t.TempDir()}, artifact.ErrNotAppliance, ""},
+		"no lock":          {[]string{filepath.Join(old, artifact.IgnitionFile)}, pinset.ErrBadLock, "config.ign"},
+		"changed lock":     {[]string{damaged}, artifact.ErrVerify, artifact.LockFile},
+		"format dir":       {[]string{folder}, base.ErrUnsuitable, "squashfs and tar"},
+		"the store itself": {[]string{filepath.Join(old, artifact.StoreFile)}, artifact.ErrNotAppliance, "and no lock"},
+		"other platform":   {[]string{rewriteLock(t, old, func(l *pinset.Lock) { l.Platform = "linux/arm64" })}, base.ErrUnsuitable, "it is for linux/arm64"},
+		"bad digest":       {[]string{rewriteLock(t, old, func(l *pinset.Lock) { eachLayer(l, func(l *pinset.LockedLayer) { l.DiffID = "x" }) })}, pinset.ErrBadLock, "diffID"},
+		"unknown root":     {[]string{rewriteLock(t, old, func(l *pinset.Lock) { eachLayer(l, func(l *pinset.LockedLayer) { l.Root = "" }) })}, compose.ErrUnknownRoot, "series/"},
+		"bad root":         {[]string{rewriteLock(t, old, func(l *pinset.Lock) { eachLayer(l, func(l *pinset.LockedLayer) { l.Root = "99:0" }) })}, pinset.ErrBadLock, "0755:0:0"},
 	} {
 		o := options(t, sample.Set("worker", pins[1]...))
 		o.From = c.from
@@ -312,7 +317,7 @@ func TestVerifyDelta(t *testing.T) {
 	second, _ := delta(t, []string{base}, pins[1]...)
 	third, _ := delta(t, []string{second}, pins[2]...)
 	medium := filepath.Join(t.TempDir(), "delta.iso")
-	if err := builder.Medium(t.Context(), builder.MediumOptions{Dir: third, Out: medium}); err != nil {
+	if err := artifact.Medium(t.Context(), artifact.MediumOptions{Dir: third, Out: medium}); err != nil {
 		t.Fatal(err)
 	}
 	overFolder, _ := delta(t, []string{third}, pins[1]...)
@@ -328,7 +333,7 @@ func TestVerifyDelta(t *testing.T) {
 		"chain":                 {third, []string{second, base}, "", 0},
 		"medium":                {medium, []string{base, second}, "", 0},
 		"no base":               {third, nil, "", 0},
-		"lock alone":            {third, []string{second, filepath.Join(base, builder.LockFile)}, "", 1},
+		"lock alone":            {third, []string{second, filepath.Join(base, artifact.LockFile)}, "", 1},
 		"base missing":          {third, []string{second}, "is in none of the bases", 0},
 		"delta between missing": {third, []string{base}, "is in none of the bases", 0},
 		"medium without base":   {medium, []string{second}, "is in none of the bases", 0},
@@ -336,7 +341,7 @@ func TestVerifyDelta(t *testing.T) {
 		"changed delta":         {tampered(t, third), []string{second, base}, "file integrity checksum failed", 0},
 		"no delta":              {base, []string{base}, "not a delta", 0},
 	} {
-		v, err := builder.VerifyDelta(t.Context(), c.delta, c.bases, builder.Hooks{})
+		v, err := verify.WithBases(t.Context(), c.delta, c.bases, progress.Hooks{})
 		switch {
 		case c.says == "" && err != nil, c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):
 			t.Errorf("%s: %v", name, err)
@@ -373,7 +378,7 @@ func TestInterruptedVerifyLeavesNothing(t *testing.T) {
 	nothingStays(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	_, err := builder.VerifyDelta(ctx, out, []string{base}, builder.Hooks{Step: func(name string, _ int64) {
+	_, err := verify.WithBases(ctx, out, []string{base}, progress.Hooks{Step: func(name string, _ int64) {
 		if name == "check layers" {
 			go func() {
 				defer stop()
@@ -450,7 +455,7 @@ func TestVerifyFindsAWrongDescription(t *testing.T) {
 		"store alone":     {func(d *pinset.Delta) { d.Name = "other" }, []string{"tree/pinbox"}, "delta.squashfs has another delta.json"},
 	} {
 		bad := repacked(t, good, func(out, tree string) {
-			content, err := os.ReadFile(filepath.Join(out, builder.DeltaFile))
+			content, err := os.ReadFile(filepath.Join(out, artifact.DeltaFile))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -465,19 +470,19 @@ func TestVerifyFindsAWrongDescription(t *testing.T) {
 			}
 			for _, file := range c.files {
 				file = strings.NewReplacer("out", out, "tree", tree).Replace(file)
-				if err := os.WriteFile(filepath.Join(file, builder.DeltaFile), b.Bytes(), 0o644); err != nil {
+				if err := os.WriteFile(filepath.Join(file, artifact.DeltaFile), b.Bytes(), 0o644); err != nil {
 					t.Fatal(err)
 				}
 			}
 		})
-		if _, err := builder.Verify(t.Context(), bad, builder.Hooks{}); !errors.Is(err, builder.ErrVerify) || !strings.Contains(err.Error(), c.says) {
+		if _, err := verify.Artifact(t.Context(), bad, progress.Hooks{}); !errors.Is(err, artifact.ErrVerify) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	unnamed := repacked(t, good, func(_, tree string) {
 		fixtures.Run(t, "sed", "-i", "s/series.app@/series-app@/", filepath.Join(tree, "overlay-images/images.json"))
 	})
-	if _, err := builder.Verify(t.Context(), unnamed, builder.Hooks{}); !errors.Is(err, builder.ErrVerify) || !strings.Contains(err.Error(), "no record of "+pins[1][1]) {
+	if _, err := verify.Artifact(t.Context(), unnamed, progress.Hooks{}); !errors.Is(err, artifact.ErrVerify) || !strings.Contains(err.Error(), "no record of "+pins[1][1]) {
 		t.Error(err)
 	}
 }

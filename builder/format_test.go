@@ -10,6 +10,10 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/builder/spec"
+	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
@@ -18,7 +22,7 @@ import (
 // A real CRI-O has every image of a store of every format, pinned, and runs one, with
 // the registry stopped.
 func TestFormatsOfTheStore(t *testing.T) {
-	for _, format := range []builder.Format{builder.FormatSquashfs, builder.FormatTar, builder.FormatDir} {
+	for _, format := range []spec.Format{spec.FormatSquashfs, spec.FormatTar, spec.FormatDir} {
 		t.Run(string(format), func(t *testing.T) {
 			n, pins, lock := boot(t, func(o *builder.Options, _ sample.Pins) { o.Appliance.Spec.Store.Format = format })
 			checkImages(t, n, lock)
@@ -42,19 +46,19 @@ func TestTarHoldsTheTreeOfTheSquashfs(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
 	build(t, o)
-	want := fixtures.Tree(t, fixtures.Mount(t, filepath.Join(o.Out, builder.StoreFile)))
+	want := fixtures.Tree(t, fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile)))
 	o = options(t, pins.Sets())
-	o.Appliance.Spec.Store.Format = builder.FormatTar
+	o.Appliance.Spec.Store.Format = spec.FormatTar
 	build(t, o)
 	for _, locale := range []string{"C", "C.UTF-8"} {
 		t.Setenv("LC_ALL", locale)
 		dir := t.TempDir()
-		appliance.Extract(t, filepath.Join(o.Out, builder.StoreTar), dir)
+		appliance.Extract(t, filepath.Join(o.Out, artifact.StoreTar), dir)
 		if diff := cmp.Diff(want, fixtures.Tree(t, dir)); diff != "" {
 			t.Errorf("%s (-squashfs +tar):\n%s", locale, diff)
 		}
 	}
-	if _, err := builder.Verify(t.Context(), o.Out, builder.Hooks{}); err != nil {
+	if _, err := verify.Artifact(t.Context(), o.Out, progress.Hooks{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -66,18 +70,18 @@ func TestEqualBuildsGiveEqualTars(t *testing.T) {
 	kept := builder.Cache{Dir: t.TempDir()}
 	var results []builder.Result
 	for _, build := range []struct {
-		format builder.Format
+		format spec.Format
 		cache  builder.Cache
-	}{{builder.FormatTar, builder.Cache{}}, {builder.FormatSquashfs, kept}, {builder.FormatTar, kept}, {builder.FormatTar, kept}} {
+	}{{spec.FormatTar, builder.Cache{}}, {spec.FormatSquashfs, kept}, {spec.FormatTar, kept}, {spec.FormatTar, kept}} {
 		o := options(t, pins.Sets())
 		o.Appliance.Spec.Store.Format, o.Cache = build.format, build.cache
 		r := appliance.Build(t, o)
-		if build.format == builder.FormatTar {
+		if build.format == spec.FormatTar {
 			results = append(results, r)
 		}
 	}
 	for _, r := range results {
-		if r.StoreDigest != results[0].StoreDigest || r.StoreSize != results[0].StoreSize || r.Store != builder.StoreTar {
+		if r.StoreDigest != results[0].StoreDigest || r.StoreSize != results[0].StoreSize || r.Store != artifact.StoreTar {
 			t.Errorf("%+v\n%+v", results[0], r)
 		}
 	}
@@ -87,7 +91,7 @@ func TestEqualBuildsGiveEqualTars(t *testing.T) {
 func TestTarOfADamagedCache(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
-	o.Appliance.Spec.Store.Format, o.Cache = builder.FormatTar, builder.Cache{Dir: t.TempDir()}
+	o.Appliance.Spec.Store.Format, o.Cache = spec.FormatTar, builder.Cache{Dir: t.TempDir()}
 	want := build(t, o)
 	packs, err := filepath.Glob(filepath.Join(o.Cache.Dir, "layers/*/*"))
 	if err != nil || len(packs) == 0 {
@@ -113,45 +117,13 @@ func TestTarOfADamagedCache(t *testing.T) {
 func TestVerifyFindsATarThatEndsEarly(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
-	o.Appliance.Spec.Store.Format = builder.FormatTar
+	o.Appliance.Spec.Store.Format = spec.FormatTar
 	r := build(t, o)
-	if err := os.Truncate(filepath.Join(o.Out, builder.StoreTar), r.StoreSize-512); err != nil {
+	if err := os.Truncate(filepath.Join(o.Out, artifact.StoreTar), r.StoreSize-512); err != nil {
 		t.Fatal(err)
 	}
-	_, err := builder.Verify(t.Context(), o.Out, builder.Hooks{})
+	_, err := verify.Artifact(t.Context(), o.Out, progress.Hooks{})
 	if err == nil || !strings.Contains(err.Error(), "store.tar has changed") || !strings.Contains(err.Error(), "store.tar ends early") {
 		t.Error(err)
-	}
-}
-
-// What a store that is no squashfs does not go with is said before anything is done.
-func TestFormatsDoNotGoWithEverything(t *testing.T) {
-	const head = "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata:\n  name: a\nspec:\n  sources:\n  - pinnedImageSets: [a.yaml]\n"
-	for rest, says := range map[string]string{
-		"  store: {format: tar}\n":                                                               "",
-		"  store: {format: tar}\n  node: {store: {path: /srv/store}}\n":                          "",
-		"  store: {format: squashfs, compression: gzip}\n":                                       "",
-		"  store: {format: dir}\n  node: {store: {path: /var/lib/containers/storage}}\n":         "",
-		"  store: {format: tar}\n  node: {store: {path: /var/lib/containers/storage}}\n":         "which spec.store.format dir is for",
-		"  store: {format: dir}\n  iso: {base: a.iso}\n":                                         "spec.iso.base goes with spec.store.format squashfs alone, not with dir",
-		"  store: {format: zip}\n":                                                               `spec.store.format is "zip"; it is squashfs`,
-		"  store: {format: tar, compression: gzip}\n":                                            "spec.store.compression goes with spec.store.format squashfs alone, not with tar",
-		"  store: {format: tar, blockSize: 4096}\n":                                              "spec.store.blockSize goes with",
-		"  store: {format: tar}\n  iso: {base: a.iso}\n":                                         "spec.iso.base goes with",
-		"  store: {format: tar}\n  iso: {base: a.iso, mode: install, installDevice: /dev/sda}\n": "spec.iso.mode install goes with",
-		"  store: {format: tar}\n  node: {store: {volumeLabel: PINBOX}}\n":                       "spec.node.store.volumeLabel goes with",
-		"  store: {format: tar}\n  node: {store: {partitionLabel: pinbox-store}}\n":              "spec.node.store.partitionLabel goes with",
-		"  store: {format: tar}\n  node: {selinuxContext: \"a:b:c:s0\"}\n":                       "", // of stores that are attached later
-		"  store: {format: tar}\n  node: {store: {path: /var/lib/pinbox/stores/3}}\n":            "where stores are mounted",
-		"  store: {format: tar}\n  node: {store: {path: \"/a b\"}}\n":                            "letters, digits",
-	} {
-		file := filepath.Join(t.TempDir(), "appliance.yaml")
-		if err := os.WriteFile(file, []byte(head+rest), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		_, err := builder.ReadAppliance(file)
-		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
-			t.Errorf("%s says %v", rest, err)
-		}
 	}
 }

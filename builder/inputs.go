@@ -12,7 +12,9 @@ import (
 	"strings"
 
 	"github.com/pinbox/pinbox/builder/mirror"
+	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -54,7 +56,7 @@ type found struct {
 
 // release is a source, and the name of its sets.
 type release struct {
-	Source
+	spec.Source
 	set string
 	// images has those of the release, if they are on this machine.
 	images *storage.Distribution
@@ -80,7 +82,7 @@ func (in *inputs) Close() error {
 
 // readSources reads all sources, and asks nobody. tmp is for archives that are
 // compressed. The caller closes the inputs.
-func readSources(ctx context.Context, a Appliance, tmp string) (in inputs, err error) {
+func readSources(ctx context.Context, a spec.Appliance, tmp string) (in inputs, err error) {
 	in.tags, in.from = map[pinset.Image][]string{}, map[pinset.Image][]string{}
 	defer func() {
 		if err != nil {
@@ -117,7 +119,7 @@ func (in *inputs) readMirrors(paths []string) error {
 }
 
 // read reads one source that has no sets of its own.
-func (in *inputs) read(ctx context.Context, number int, s Source, a Appliance, tmp string) error {
+func (in *inputs) read(ctx context.Context, number int, s spec.Source, a spec.Appliance, tmp string) error {
 	appliance := a.Metadata.Name
 	names, err := in.names(number, s, a.Spec.Platform)
 	if err != nil {
@@ -128,14 +130,14 @@ func (in *inputs) read(ctx context.Context, number int, s Source, a Appliance, t
 		in.asked = append(in.asked, asked{set, s.Pools, names[0].Origin, names})
 	}
 	for _, l := range s.OCI {
-		images, err := l.layout()
+		images, err := layout(l)
 		if err != nil {
 			return err
 		}
 		in.locals = append(in.locals, found{asked{set: set, pools: s.Pools, origin: l.Path}, images})
 	}
 	for _, l := range s.Archives {
-		images, file, err := l.archive(ctx, tmp)
+		images, file, err := archive(ctx, l, tmp)
 		if err != nil {
 			return err
 		}
@@ -146,7 +148,7 @@ func (in *inputs) read(ctx context.Context, number int, s Source, a Appliance, t
 		in.releases = append(in.releases, release{Source: s, set: cmp.Or(s.Set, appliance)})
 	}
 	if !reflect.ValueOf(s.ContainersStorage).IsZero() {
-		images, err := s.ContainersStorage.images()
+		images, err := storedImages(s.ContainersStorage)
 		if err != nil {
 			return err
 		}
@@ -159,7 +161,7 @@ func (in *inputs) read(ctx context.Context, number int, s Source, a Appliance, t
 }
 
 // names are those that the source lists by any name.
-func (in *inputs) names(number int, s Source, platform pinset.Platform) (names []source.Named, err error) {
+func (in *inputs) names(number int, s spec.Source, platform pinset.Platform) (names []source.Named, err error) {
 	names, err = source.ParseNames(s.Images, fmt.Sprintf("spec.sources[%d].images", number))
 	errs := []error{err}
 	add := func(l source.Listing, err error) {
@@ -176,7 +178,7 @@ func (in *inputs) names(number int, s Source, platform pinset.Platform) (names [
 }
 
 // pin makes sets of the names that were asked for, and of releases.
-func (in *inputs) pin(ctx context.Context, client *storage.Client, lock pinset.Lock, hooks Hooks) error {
+func (in *inputs) pin(ctx context.Context, client *storage.Client, lock pinset.Lock, hooks progress.Hooks) error {
 	locked := in.locked(lock)
 	errs := []error{in.provide(ctx, client, locked)}
 	var refs []pinset.Reference
@@ -185,8 +187,8 @@ func (in *inputs) pin(ctx context.Context, client *storage.Client, lock pinset.L
 			refs = append(refs, n.Reference)
 		}
 	}
-	hooks.step("resolve tags", int64(len(refs)))
-	images, err := in.resolveTags(ctx, client, refs, locked, func() { hooks.done(1) })
+	hooks.Begin("resolve tags", int64(len(refs)))
+	images, err := in.resolveTags(ctx, client, refs, locked, func() { hooks.Add(1) })
 	if err != nil {
 		return joinOnce(append(errs, err))
 	}
@@ -195,7 +197,7 @@ func (in *inputs) pin(ctx context.Context, client *storage.Client, lock pinset.L
 		images = images[len(a.names):]
 	}
 	for _, r := range in.releases {
-		hooks.step("read release", 0)
+		hooks.Begin("read release", 0)
 		errs = append(errs, in.release(ctx, client, r, locked))
 	}
 	err = joinOnce(errs)
@@ -314,7 +316,7 @@ func (in *inputs) check() error {
 	slices.SortStableFunc(in.sets, func(a, b pinset.Set) int { return strings.Compare(a.Name, b.Name) })
 	for i, s := range in.sets {
 		if !pinset.ValidName(s.Name) { // as a set and a pool may be together
-			return fmt.Errorf("%w: %s needs the set %q, whose name is no lower-case RFC 1123 subdomain of at most 253 bytes: give it a shorter set, or pools of shorter names", ErrAppliance, s.Origin, s.Name)
+			return fmt.Errorf("%w: %s needs the set %q, whose name is no lower-case RFC 1123 subdomain of at most 253 bytes: give it a shorter set, or pools of shorter names", spec.ErrAppliance, s.Origin, s.Name)
 		}
 		if i > 0 && s.Name == in.sets[i-1].Name {
 			return fmt.Errorf("%s: %w: %q, also in %s", s.Origin, pinset.ErrDuplicateSet, s.Name, in.sets[i-1].Origin)

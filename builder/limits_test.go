@@ -13,6 +13,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/oracle"
 	"github.com/pinbox/pinbox/fixtures/sample"
@@ -62,7 +64,7 @@ func TestAsManyLayersAsCanBeMounted(t *testing.T) {
 	pin := pushed(t, registry(t), "test/most", slices.Repeat([]v1.Layer{layer}, 500)...)
 	o := options(t, sample.Set("worker", pin))
 	build(t, o)
-	root := oracle.Mount(t, oracle.Open(t, "", fixtures.Mount(t, filepath.Join(o.Out, builder.StoreFile))), pin)
+	root := oracle.Mount(t, oracle.Open(t, "", fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile))), pin)
 	if got := read(t, root, "file"); string(got) != "of every layer" {
 		t.Errorf("the container sees %q", got)
 	}
@@ -95,7 +97,7 @@ func TestTooManyOwners(t *testing.T) {
 	if _, err := os.Stat(o.Out); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("something was left: %v", err)
 	}
-	o.Appliance.Spec.Store.Format = builder.FormatTar
+	o.Appliance.Spec.Store.Format = spec.FormatTar
 	build(t, o)
 }
 
@@ -110,20 +112,20 @@ func TestLongSetNames(t *testing.T) {
 	o := options(t, sets)
 	build(t, o)
 	verified(t, o.Out)
-	files, err := ignition.Files(read(t, o.Out, builder.IgnitionFile))
+	files, err := ignition.Files(read(t, o.Out, artifact.IgnitionFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifests, err := os.ReadDir(filepath.Join(o.Out, builder.ManifestsDir))
+	manifests, err := os.ReadDir(filepath.Join(o.Out, artifact.ManifestsDir))
 	if err != nil || len(manifests) != 4 {
 		t.Errorf("%v, %v", manifests, err)
 	}
 	for _, m := range manifests {
-		content := read(t, filepath.Join(o.Out, builder.ManifestsDir), m.Name())
+		content := read(t, filepath.Join(o.Out, artifact.ManifestsDir), m.Name())
 		if !bytes.Equal(files["/etc/pinbox/sets.d/"+m.Name()], content) {
 			t.Errorf("the node gets no %s", m.Name())
 		}
-		if stored := fixtures.Run(t, "unsquashfs", "-cat", filepath.Join(o.Out, builder.StoreFile), "pinbox/sets/"+m.Name()); stored != string(content) {
+		if stored := fixtures.Run(t, "unsquashfs", "-cat", filepath.Join(o.Out, artifact.StoreFile), "pinbox/sets/"+m.Name()); stored != string(content) {
 			t.Errorf("the store has another %s", m.Name())
 		}
 	}
@@ -133,8 +135,8 @@ func TestLongSetNames(t *testing.T) {
 func TestLongSetAndPool(t *testing.T) {
 	pin := pushed(t, registry(t), "test/image", tarLayer(t, sample.File("file", "x")))
 	o := options(t, nil)
-	o.Appliance.Spec.Sources = []builder.Source{{Images: []string{pin}, Set: strings.Repeat("s", 200), Pools: []string{strings.Repeat("p", 60)}}}
-	if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, builder.ErrAppliance) || !strings.Contains(err.Error(), "spec.sources[0].images") || !strings.Contains(err.Error(), "at most 253 bytes") {
+	o.Appliance.Spec.Sources = []spec.Source{{Images: []string{pin}, Set: strings.Repeat("s", 200), Pools: []string{strings.Repeat("p", 60)}}}
+	if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, spec.ErrAppliance) || !strings.Contains(err.Error(), "spec.sources[0].images") || !strings.Contains(err.Error(), "at most 253 bytes") {
 		t.Errorf("got %v, want the source and the limit", err)
 	}
 }

@@ -9,10 +9,14 @@ import (
 	"io"
 	"os"
 	"path"
+	"path/filepath"
 	"time"
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/base"
+	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/cache"
@@ -23,9 +27,6 @@ import (
 
 // ErrNodeBinary says that there is no pinbox-node that the nodes can run.
 var ErrNodeBinary = errors.New("pinbox-node cannot be used")
-
-// storeDir is pinbox's own folder in the store, beside the storage tree.
-const storeDir = "pinbox"
 
 // resolve asks the registries what the images of all sets are.
 func resolve(ctx context.Context, o Options, client *storage.Client, in inputs) ([]storage.Resolved, error) {
@@ -66,21 +67,21 @@ type contents struct {
 	carried []ignition.File
 	binary  *os.File // nil in a delta
 	// under is what a delta stands on, nil in a store that is whole.
-	under *foundation
+	under *base.Common
 }
 
 // file is the name of the store's squashfs.
 func (c contents) file() string {
 	if c.under != nil {
-		return DeltaStoreFile
+		return artifact.DeltaStoreFile
 	}
-	return StoreFile
+	return artifact.StoreFile
 }
 
 // toRead are the images with the layers that have to be read.
 func (c contents) toRead() []storage.Resolved {
 	if c.under != nil {
-		return c.under.fresh(c.images)
+		return fresh(c.under, c.images)
 	}
 	return c.images
 }
@@ -94,8 +95,8 @@ func (o Options) storeOptions() squashfs.Options {
 
 // writeStore composes and writes the store. The lock that it returns knows the
 // unpacked sizes.
-func writeStore(ctx context.Context, o Options, s *stage, client *storage.Client, c contents) (lock pinset.Lock, file stored, err error) {
-	if o.Appliance.Spec.Store.Format == FormatDir {
+func writeStore(ctx context.Context, o Options, s *artifact.Stage, client *storage.Client, c contents) (lock pinset.Lock, file stored, err error) {
+	if o.Appliance.Spec.Store.Format == spec.FormatDir {
 		return writeRoot(ctx, o, s, client, c)
 	}
 	kept, err := o.Cache.open()
@@ -120,19 +121,19 @@ func writeStore(ctx context.Context, o Options, s *stage, client *storage.Client
 	}
 }
 
-func composeStore(ctx context.Context, o Options, s *stage, client *storage.Client, kept cache.Cache, c contents) (lock pinset.Lock, file stored, err error) {
+func composeStore(ctx context.Context, o Options, s *artifact.Stage, client *storage.Client, kept cache.Cache, c contents) (lock pinset.Lock, file stored, err error) {
 	modTime := o.stamp(c.images)
 	pool, err := squashfs.NewPool(o.storeOptions())
 	if err != nil {
 		return lock, file, err
 	}
 	defer pool.Close()
-	out, err := s.openStore(ctx, o, pool, modTime, c.file())
+	out, err := openStore(ctx, s, o, pool, modTime, c.file())
 	if err != nil {
 		return lock, file, err
 	}
 	defer out.Abort()
-	store, err := compose.NewStore(out, pool, modTime, s.dir)
+	store, err := compose.NewStore(out, pool, modTime, s.Dir)
 	if err != nil {
 		return lock, file, err
 	}
@@ -141,11 +142,11 @@ func composeStore(ctx context.Context, o Options, s *stage, client *storage.Clie
 		o.Hooks.Filling(makeLock(o.Appliance.Spec.Platform, c.sets, c.toRead()).Totals())
 	}
 	if c.under != nil {
-		if err := c.under.lay(store, makeLock(o.Appliance.Spec.Platform, c.sets, c.images).Images); err != nil {
+		if err := c.under.AddTo(store, makeLock(o.Appliance.Spec.Platform, c.sets, c.images).Images); err != nil {
 			return lock, file, err
 		}
 	}
-	if err := client.Fill(ctx, store, c.images, storage.Packing{Pool: pool, Cache: kept, Tmp: s.dir}, o.Hooks.Read); err != nil {
+	if err := client.Fill(ctx, store, c.images, storage.Packing{Pool: pool, Cache: kept, Tmp: s.Dir}, o.Hooks.Read); err != nil {
 		return lock, file, err
 	}
 	lock = makeLock(o.Appliance.Spec.Platform, c.sets, c.images)
@@ -153,7 +154,7 @@ func composeStore(ctx context.Context, o Options, s *stage, client *storage.Clie
 		return lock, file, err
 	}
 	if c.binary != nil {
-		if err := addProgram(store, pool, kept, c.binary, s.dir); err != nil {
+		if err := addProgram(store, pool, kept, c.binary, s.Dir); err != nil {
 			return lock, file, err
 		}
 	}
@@ -176,20 +177,20 @@ func addOwn(store fileAdder, lock pinset.Lock, c contents) error {
 	if err := lock.Encode(&b); err != nil {
 		return err
 	}
-	if err := store.AddFile(path.Join(storeDir, LockFile), 0o644, &b); err != nil {
+	if err := store.AddFile(path.Join(artifact.OwnDir, artifact.LockFile), 0o644, &b); err != nil {
 		return err
 	}
 	for _, s := range c.sets {
-		if err := store.AddFile(path.Join(storeDir, "sets", pinset.FileName(s.Name)), 0o644, bytes.NewReader(s.Render())); err != nil {
+		if err := store.AddFile(path.Join(artifact.OwnDir, "sets", pinset.FileName(s.Name)), 0o644, bytes.NewReader(s.Render())); err != nil {
 			return err
 		}
 	}
 	if c.under != nil {
 		var b bytes.Buffer
-		if err := c.under.delta.Encode(&b); err != nil {
+		if err := c.under.Delta.Encode(&b); err != nil {
 			return err
 		}
-		if err := store.AddFile(path.Join(storeDir, DeltaFile), 0o644, &b); err != nil {
+		if err := store.AddFile(path.Join(artifact.OwnDir, artifact.DeltaFile), 0o644, &b); err != nil {
 			return err
 		}
 	}
@@ -202,7 +203,7 @@ func addOwn(store fileAdder, lock pinset.Lock, c contents) error {
 }
 
 // nodeProgram is what a node runs.
-const nodeProgram = storeDir + "/pinbox-node"
+const nodeProgram = artifact.OwnDir + "/pinbox-node"
 
 // addProgram puts it into the store. It is the same in every build, so it is packed
 // once, like a layer.
@@ -281,4 +282,11 @@ func openNodeBinary(o Options) (*os.File, error) {
 		return f, nil
 	}
 	return nil, errors.Join(err, f.Close())
+}
+
+func isoPath(o Options) string {
+	if o.Appliance.Spec.ISO.Base == "" {
+		return ""
+	}
+	return filepath.Join(o.Out, artifact.ISOFile)
 }

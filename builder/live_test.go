@@ -14,7 +14,11 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/iso"
+	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/builder/spec"
+	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/ignition"
 )
@@ -42,7 +46,7 @@ func butane(t *testing.T, path, content string) string {
 // verified must be whole.
 func verified(t *testing.T, what string) {
 	t.Helper()
-	if _, err := builder.Verify(t.Context(), what, builder.Hooks{}); err != nil {
+	if _, err := verify.Artifact(t.Context(), what, progress.Hooks{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -51,7 +55,7 @@ func verified(t *testing.T, what string) {
 func extracted(t *testing.T, image string) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := builder.ExtractIgnition(t.Context(), image, &b); err != nil {
+	if err := artifact.ExtractIgnition(t.Context(), image, &b); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -61,9 +65,9 @@ func extracted(t *testing.T, image string) []byte {
 func TestISOThatInstalls(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
-	o.Appliance.Spec.ISO = builder.ISOSpec{
+	o.Appliance.Spec.ISO = spec.ISO{
 		Base: keyfiles(t, fixtures.LiveISO(t, fixtures.LiveISOs["as CoreOS"]...)), Mode: "install", InstallDevice: "/dev/sda",
-		InstalledKernelArguments: builder.InstalledKernelArguments{Append: []string{"console=ttyS0"}, Delete: []string{"quiet"}},
+		InstalledKernelArguments: spec.InstalledKernelArguments{Append: []string{"console=ttyS0"}, Delete: []string{"quiet"}},
 	}
 	r := build(t, o)
 	if r.Installs != "/dev/sda" || r.NodeStore != "/dev/disk/by-partlabel/pinbox-store" {
@@ -71,13 +75,13 @@ func TestISOThatInstalls(t *testing.T) {
 	}
 	verified(t, r.Out)
 	verified(t, r.ISO)
-	live, installed := read(t, r.Out, builder.LiveIgnitionFile), read(t, r.Out, builder.IgnitionFile)
+	live, installed := read(t, r.Out, artifact.LiveIgnitionFile), read(t, r.Out, artifact.IgnitionFile)
 	if !bytes.Equal(extracted(t, r.ISO), live) {
-		t.Error("the ISO has another config than " + builder.LiveIgnitionFile)
+		t.Error("the ISO has another config than " + artifact.LiveIgnitionFile)
 	}
 	files, err := ignition.Files(live)
 	if err != nil || !bytes.Equal(files["/etc/coreos/dest.ign"], installed) {
-		t.Errorf("the installed system gets another config than %s: %v", builder.IgnitionFile, err)
+		t.Errorf("the installed system gets another config than %s: %v", artifact.IgnitionFile, err)
 	}
 	var config map[string]any
 	if err := yaml.Unmarshal(files["/etc/coreos/installer.d/0000-pinbox.yaml"], &config); err != nil {
@@ -138,11 +142,11 @@ func TestISOWithoutAStore(t *testing.T) {
 	o.Appliance.Spec.Node.Store.VolumeLabel = "PINBOX_2"
 	r := build(t, o)
 	verified(t, r.ISO)
-	if err := builder.ExtractStore(t.Context(), r.ISO, new(bytes.Buffer)); !errors.Is(err, iso.ErrNotFound) {
+	if err := artifact.ExtractStore(t.Context(), r.ISO, new(bytes.Buffer)); !errors.Is(err, iso.ErrNotFound) {
 		t.Errorf("the ISO has a store: %v", err)
 	}
 	medium := filepath.Join(t.TempDir(), "medium.iso")
-	if err := builder.Medium(t.Context(), builder.MediumOptions{Dir: r.Out, Out: medium}); err != nil {
+	if err := artifact.Medium(t.Context(), artifact.MediumOptions{Dir: r.Out, Out: medium}); err != nil {
 		t.Fatal(err)
 	}
 	verified(t, medium)
@@ -150,7 +154,7 @@ func TestISOWithoutAStore(t *testing.T) {
 		t.Errorf("the medium's label is %q", label)
 	}
 	var store bytes.Buffer
-	if err := builder.ExtractStore(t.Context(), medium, &store); err != nil || !bytes.Equal(store.Bytes(), read(t, r.Out, builder.StoreFile)) {
+	if err := artifact.ExtractStore(t.Context(), medium, &store); err != nil || !bytes.Equal(store.Bytes(), read(t, r.Out, artifact.StoreFile)) {
 		t.Errorf("the medium has another store: %v", err)
 	}
 }
@@ -168,7 +172,7 @@ func TestLargeFilesGoToTheStore(t *testing.T) {
 	}
 	verified(t, r.Out)
 	verified(t, r.ISO)
-	if got := fixtures.Run(t, "unsquashfs", "-cat", filepath.Join(r.Out, builder.StoreFile), "pinbox/files/etc/large"); got != large {
+	if got := fixtures.Run(t, "unsquashfs", "-cat", filepath.Join(r.Out, artifact.StoreFile), "pinbox/files/etc/large"); got != large {
 		t.Errorf("the store has %d bytes of it", len(got))
 	}
 }
@@ -189,33 +193,6 @@ func TestConfigThatStaysTooLarge(t *testing.T) {
 	}
 }
 
-func TestModesThatMakeNoSense(t *testing.T) {
-	for spec, want := range map[string]string{
-		"iso: {mode: liev}":                                                                           "it is live or install",
-		"iso: {mode: install, base: x.iso}":                                                           "needs a disk",
-		"iso: {mode: install, installDevice: /dev/sda}":                                               "needs a live ISO",
-		"iso: {base: x.iso, installDevice: /dev/sda}":                                                 "is for spec.iso.mode install",
-		"iso: {mode: install, base: x.iso, installDevice: sda}":                                       "a path below /dev",
-		"iso: {mode: install, base: x.iso, installDevice: '/dev/sda; reboot'}":                        "a path below /dev",
-		"iso: {base: x.iso, installedKernelArguments: {append: [a]}}":                                 "are for spec.iso.mode install",
-		"{iso: {mode: install, base: x.iso, installDevice: /dev/sda}, node: {store: {path: /srv/x}}}": "leave it out",
-		"node: {store: {volumeLabel: PINBOX, partitionLabel: x}}":                                     "give one",
-		"node: {store: {volumeLabel: pinbox}}":                                                        "A to Z",
-	} {
-		file := filepath.Join(t.TempDir(), "appliance.yaml")
-		if !strings.HasPrefix(spec, "{") {
-			spec = "{" + spec + "}"
-		}
-		text := "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: x}\nspec: {sources: [{pinnedImageSets: [x.yaml]}], " + spec[1:] + "\n"
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := builder.ReadAppliance(file); !errors.Is(err, builder.ErrAppliance) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", spec, err)
-		}
-	}
-}
-
 // A live system that does not say so would wait for somebody to install it.
 func TestBaseThatCannotInstall(t *testing.T) {
 	_, pins := fixtures.Samples(t)
@@ -227,7 +204,7 @@ func TestBaseThatCannotInstall(t *testing.T) {
 		"not a CoreOS one": {[]string{"-rock", "-m", "coreos", "-m", "images"}, iso.ErrNoIgnition},
 	} {
 		o := options(t, pins.Sets())
-		o.Appliance.Spec.ISO = builder.ISOSpec{Base: fixtures.LiveISO(t, c.options...), Mode: "install", InstallDevice: "/dev/sda"}
+		o.Appliance.Spec.ISO = spec.ISO{Base: fixtures.LiveISO(t, c.options...), Mode: "install", InstallDevice: "/dev/sda"}
 		if _, err := builder.Build(t.Context(), o); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
 		}

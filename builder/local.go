@@ -13,29 +13,11 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/environment"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
-
-// LocalImages are images on this machine: in a folder of the OCI image layout, or
-// in an archive.
-type LocalImages struct {
-	// Path of the folder or the archive.
-	Path string `yaml:"path,omitempty"`
-	// Name of the image, with a tag, if it has no full one there.
-	Name string `yaml:"name,omitempty"`
-}
-
-// ContainersStorage are images of a store of containers/storage on this machine.
-type ContainersStorage struct {
-	// Path of the store: podman's or CRI-O's graph root. If left out,
-	// /var/lib/containers/storage for root, and ~/.local/share/containers/storage for
-	// others.
-	Path string `yaml:"path,omitempty"`
-	// Images by their names there; all that have one if left out.
-	Images []string `yaml:"images,omitempty"`
-}
 
 // What can be wrong with the name of an image on this machine.
 var (
@@ -51,28 +33,28 @@ type local struct {
 }
 
 // layout lists the images of a folder, and says what is wrong with their names.
-func (l LocalImages) layout() ([]local, error) {
+func layout(l spec.LocalImages) ([]local, error) {
 	found, err := storage.Layout(l.Path)
 	if err != nil {
 		return nil, err
 	}
-	return l.named(found)
+	return named(l, found)
 }
 
 // archive does so with a file, which the caller closes.
-func (l LocalImages) archive(ctx context.Context, tmp string) ([]local, io.Closer, error) {
+func archive(ctx context.Context, l spec.LocalImages, tmp string) ([]local, io.Closer, error) {
 	found, file, err := storage.Archive(ctx, l.Path, tmp)
 	if err != nil {
 		return nil, nil, err
 	}
-	all, err := l.named(found)
+	all, err := named(l, found)
 	if err != nil {
 		return nil, nil, errors.Join(err, file.Close())
 	}
 	return all, file, nil
 }
 
-func (l LocalImages) named(found []storage.Found) (all []local, err error) {
+func named(l spec.LocalImages, found []storage.Found) (all []local, err error) {
 	if len(found) == 0 {
 		return nil, fmt.Errorf("%s: %w: no image in it", l.Path, storage.ErrLocal)
 	}
@@ -94,8 +76,8 @@ func (l LocalImages) named(found []storage.Found) (all []local, err error) {
 	return all, nil
 }
 
-// images finds those that are asked for.
-func (c ContainersStorage) images() ([]local, error) {
+// storedImages finds those that are asked for.
+func storedImages(c spec.ContainersStorage) ([]local, error) {
 	path := cmp.Or(c.Path, defaultStore())
 	store, err := storage.OpenImageStore(path)
 	if err != nil {
@@ -110,7 +92,7 @@ func (c ContainersStorage) images() ([]local, error) {
 		}
 		found = slices.DeleteFunc(found, func(f storage.Found) bool { return !slices.Contains(c.Images, f.Name) })
 	}
-	return LocalImages{Path: path}.named(found)
+	return named(spec.LocalImages{Path: path}, found)
 }
 
 // defaultStore is where podman has its store: containers-storage.conf(5).

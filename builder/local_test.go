@@ -13,6 +13,7 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
@@ -41,9 +42,9 @@ func manifest(t *testing.T, dir, name string) string {
 func TestOCILayout(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	o, apps := options(t, nil), layout(t, map[string]string{"quay.example.com/site/app:1.2": pins.Mixed, "quay.example.com/site/list:1": pins.Index})
-	o.Appliance.Spec.Sources = []builder.Source{
-		{OCI: []builder.LocalImages{{Path: apps}}},
-		{OCI: []builder.LocalImages{{Path: layout(t, map[string]string{"": pins.Pause}), Name: "quay.example.com/site/pause:3"}}},
+	o.Appliance.Spec.Sources = []spec.Source{
+		{OCI: []spec.LocalImages{{Path: apps}}},
+		{OCI: []spec.LocalImages{{Path: layout(t, map[string]string{"": pins.Pause}), Name: "quay.example.com/site/pause:3"}}},
 	}
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
@@ -90,7 +91,7 @@ func TestLayoutsThatAreWrong(t *testing.T) {
 			c.befall(dir)
 		}
 		o := options(t, nil)
-		o.Appliance.Spec.Sources = []builder.Source{{OCI: []builder.LocalImages{{Path: dir, Name: c.name}}}}
+		o.Appliance.Spec.Sources = []spec.Source{{OCI: []spec.LocalImages{{Path: dir, Name: c.name}}}}
 		if _, err := builder.Build(t.Context(), o); !errors.Is(err, c.want) || errors.Is(err, storage.ErrIncomplete) || !strings.Contains(err.Error(), filepath.Base(dir)) && !strings.Contains(err.Error(), "quay.example.com/site/app") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -112,7 +113,7 @@ func archive(t *testing.T, format, name, pin string, compress ...string) string 
 func TestArchives(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	o := options(t, nil)
-	o.Appliance.Spec.Sources = []builder.Source{{Archives: []builder.LocalImages{
+	o.Appliance.Spec.Sources = []spec.Source{{Archives: []spec.LocalImages{
 		{Path: archive(t, "oci-archive", "quay.example.com/site/app:1.2", pins.Mixed)},
 		{Path: archive(t, "oci-archive", "", pins.Pause, "gzip"), Name: "quay.example.com/site/pause:3"},
 		{Path: archive(t, "docker-archive", "quay.example.com/site/docker:1", pins.Docker)},
@@ -163,7 +164,7 @@ func TestArchivesThatAreWrong(t *testing.T) {
 		file := archive(t, c.format, app, pins.Docker)
 		c.befall(file)
 		o := options(t, nil)
-		o.Appliance.Spec.Sources = []builder.Source{{Archives: []builder.LocalImages{{Path: file}}}}
+		o.Appliance.Spec.Sources = []spec.Source{{Archives: []spec.LocalImages{{Path: file}}}}
 		if _, err := builder.Build(t.Context(), o); !errors.Is(err, c.want) || !strings.Contains(err.Error(), file) && !strings.Contains(err.Error(), "quay.example.com/site/app") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -177,32 +178,32 @@ func TestLockHoldsLocalTags(t *testing.T) {
 	const name = "quay.example.com/site/app:1"
 	root := filepath.Join(t.TempDir(), "graph")
 	t.Cleanup(func() { fixtures.Run(t, "umount", filepath.Join(root, "overlay")) }) // skopeo leaves a mount
-	plan := func(lock pinset.Lock, sources ...builder.Source) (pinset.Image, pinset.Lock, error) {
+	plan := func(lock pinset.Lock, sources ...spec.Source) (pinset.Image, pinset.Lock, error) {
 		o := options(t, nil)
 		o.Appliance.Spec.Sources, o.Lock = sources, lock
 		made, _, err := builder.Plan(t.Context(), o)
 		return made.ByTag()[name], made, err
 	}
-	elsewhere := builder.Source{OCI: []builder.LocalImages{{Path: layout(t, map[string]string{name: pins.Other})}}} // of OCI: skopeo does not change it
-	for kind, source := range map[string]func(pin string) builder.Source{
-		"an OCI layout": func(pin string) builder.Source {
-			return builder.Source{OCI: []builder.LocalImages{{Path: layout(t, map[string]string{name: pin})}}}
+	elsewhere := spec.Source{OCI: []spec.LocalImages{{Path: layout(t, map[string]string{name: pins.Other})}}} // of OCI: skopeo does not change it
+	for kind, source := range map[string]func(pin string) spec.Source{
+		"an OCI layout": func(pin string) spec.Source {
+			return spec.Source{OCI: []spec.LocalImages{{Path: layout(t, map[string]string{name: pin})}}}
 		},
-		"an archive": func(pin string) builder.Source {
+		"an archive": func(pin string) spec.Source {
 			file := filepath.Join(t.TempDir(), "app.tar")
 			fixtures.Run(t, "skopeo", "copy", "--quiet", "--src-tls-verify=false", "docker://"+pin, "oci-archive:"+file+":"+name)
-			return builder.Source{Archives: []builder.LocalImages{{Path: file}}}
+			return spec.Source{Archives: []spec.LocalImages{{Path: file}}}
 		},
-		"oc-mirror": func(pin string) builder.Source {
+		"oc-mirror": func(pin string) spec.Source {
 			m := sample.Mirror{Dir: t.TempDir()}
 			if err := errors.Join(m.Add(t.Context(), pin, "site/app:1"), m.Write("isc_2026-11-21T02:04:52Z", sample.ImageSet(name))); err != nil {
 				t.Fatal(err)
 			}
-			return builder.Source{OCMirror: builder.OCMirrorSource{Paths: []string{m.Dir}}}
+			return spec.Source{OCMirror: spec.OCMirrorSource{Paths: []string{m.Dir}}}
 		},
-		"a store, which keeps what it had": func(pin string) builder.Source {
+		"a store, which keeps what it had": func(pin string) spec.Source {
 			fixtures.Run(t, "skopeo", "copy", "--quiet", "--src-tls-verify=false", "docker://"+pin, "containers-storage:[overlay@"+root+"+"+t.TempDir()+"]"+name)
-			return builder.Source{ContainersStorage: builder.ContainersStorage{Path: root}}
+			return spec.Source{ContainersStorage: spec.ContainersStorage{Path: root}}
 		},
 	} {
 		old := source(pins.Other)
@@ -215,7 +216,7 @@ func TestLockHoldsLocalTags(t *testing.T) {
 		if err != nil || first == second {
 			t.Errorf("%s, without a lock: %v, %s", kind, err, second)
 		}
-		for _, both := range [][]builder.Source{{moved, old}, {old, moved}, {moved, elsewhere}, {elsewhere, moved}} {
+		for _, both := range [][]spec.Source{{moved, old}, {old, moved}, {moved, elsewhere}, {elsewhere, moved}} {
 			if now, _, err := plan(lock, both...); err != nil || now != first {
 				t.Errorf("%s, with a lock: %v, %s", kind, err, now)
 			}
@@ -245,7 +246,7 @@ func TestLockHoldsReleaseTags(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := options(t, nil)
-	o.Appliance.Spec.Sources = []builder.Source{{OCMirror: builder.OCMirrorSource{Paths: []string{m.Dir}}}}
+	o.Appliance.Spec.Sources = []spec.Source{{OCMirror: spec.OCMirrorSource{Paths: []string{m.Dir}}}}
 	repository, _, _ := strings.Cut(pins.Other, "@")
 	o.Lock.Images = []pinset.LockedImage{{Pin: repository + "@sha256:" + digestOf(pins.Mixed), Tags: []string{repository + ":4.99.1-x86_64"}}}
 	if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, builder.ErrMoved) || !strings.Contains(err.Error(), digestOf(pins.Mixed)) || !strings.Contains(err.Error(), digestOf(pins.Other)) {

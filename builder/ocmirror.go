@@ -5,37 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"strings"
 
 	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/document"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
-
-// OCMirrorSource is what oc-mirror v2 has left.
-type OCMirrorSource struct {
-	// Paths are archives (mirror_000001.tar), folders of them, workspaces, folders of
-	// its cache, and mapping.txt of a dry run. Archives that have only what is new need
-	// the earlier ones beside them. Without paths the images come from registries.
-	Paths []string `yaml:"paths,omitempty"`
-	// Stores are folders of earlier stores that have what the archives have not: of
-	// podman, of CRI-O, or a mounted one of pinbox.
-	Stores []string `yaml:"stores,omitempty"`
-	// Config is an ImageSetConfiguration; the newest in the paths if left out.
-	Config string `yaml:"config,omitempty"`
-	// Exclude images that belong to no release: by their names, their repositories, or
-	// repository:tag as oc-mirror keeps them; * and ? stand for anything but a /. The name
-	// of a field, as mirror.helm, leaves out all that it asks for.
-	Exclude []string `yaml:"exclude,omitempty"`
-	// Components to take of each release; all that CRI-O pulls if left out.
-	Components Components `yaml:"components,omitempty"`
-	// MachineOS takes the nodes' operating system as well, which CRI-O never pulls.
-	MachineOS bool `yaml:"machineOS,omitempty"`
-	// Signatures of the releases that must hold; those in the paths count too.
-	Signatures Signatures `yaml:"signatures,omitempty"`
-}
 
 // What can be wrong with an input of oc-mirror.
 var (
@@ -44,28 +21,9 @@ var (
 	ErrTwoRuns      = errors.New("parts of different runs of oc-mirror")
 )
 
-func (m OCMirrorSource) validate() error {
-	switch {
-	case len(m.Paths) == 0 && m.Config == "":
-		return errors.New("has neither paths nor a config")
-	case len(m.Paths) == 0 && len(m.Stores) > 0:
-		return errors.New("has stores without paths that they could complete")
-	case len(m.Paths) == 0 && len(m.Exclude) > 0:
-		return errors.New("has exclude without paths; blockedImages of the config are left out")
-	case m.Signatures.given() && len(m.Signatures.Keys) == 0:
-		return errors.New("has signatures without keys")
-	}
-	for _, p := range m.Exclude {
-		if _, err := path.Match(p, ""); err != nil {
-			return fmt.Errorf("has the exclude pattern %q: %w", p, err)
-		}
-	}
-	return nil
-}
-
 // ocMirror reads the names of images, and where they are.
-func (in *inputs) ocMirror(ctx context.Context, s Source, set, appliance string, platform pinset.Platform) error {
-	config, err := s.OCMirror.readConfig()
+func (in *inputs) ocMirror(ctx context.Context, s spec.Source, set, appliance string, platform pinset.Platform) error {
+	config, err := readConfig(s.OCMirror)
 	if err != nil {
 		return err
 	}
@@ -101,7 +59,7 @@ func (in *inputs) ocMirror(ctx context.Context, s Source, set, appliance string,
 	return in.mirroredReleases(s, mirror, tree, images, appliance)
 }
 
-func (m OCMirrorSource) readConfig() (*source.ImageSet, error) {
+func readConfig(m spec.OCMirrorSource) (*source.ImageSet, error) {
 	if m.Config == "" {
 		return nil, nil
 	}
@@ -118,7 +76,7 @@ func (m OCMirrorSource) readConfig() (*source.ImageSet, error) {
 }
 
 // imageSet takes from registries what a configuration names.
-func (in *inputs) imageSet(s Source, config *source.ImageSet, set, appliance string) error {
+func (in *inputs) imageSet(s spec.Source, config *source.ImageSet, set, appliance string) error {
 	if fields := config.Elsewhere(); len(fields) > 0 {
 		return fmt.Errorf("%s: %w %s", s.OCMirror.Config, ErrOnlyOCMirror, strings.Join(fields, ", "))
 	}
@@ -130,19 +88,19 @@ func (in *inputs) imageSet(s Source, config *source.ImageSet, set, appliance str
 		in.asked = append(in.asked, asked{set, s.Pools, s.OCMirror.Config, names})
 	}
 	if image := config.Mirror.Platform.Release; image != "" {
-		in.releases = append(in.releases, release{Source: s.releaseOf(image), set: appliance})
+		in.releases = append(in.releases, release{Source: releaseOf(s, image), set: appliance})
 	}
 	return nil
 }
 
 // releaseOf is the source that a release by itself would be.
-func (s Source) releaseOf(image string) Source {
+func releaseOf(s spec.Source, image string) spec.Source {
 	m := s.OCMirror
-	return Source{Release: ReleaseSource{Image: image, Components: m.Components, MachineOS: m.MachineOS, Signatures: m.Signatures}, Set: s.Set, Pools: s.Pools}
+	return spec.Source{Release: spec.ReleaseSource{Image: image, Components: m.Components, MachineOS: m.MachineOS, Signatures: m.Signatures}, Set: s.Set, Pools: s.Pools}
 }
 
 // mirrored takes images that belong to no release.
-func (in *inputs) mirrored(s Source, mirror source.OCMirror, images *storage.Distribution, a asked) {
+func (in *inputs) mirrored(s spec.Source, mirror source.OCMirror, images *storage.Distribution, a asked) {
 	if len(mirror.Images) == 0 {
 		return
 	}
@@ -174,7 +132,7 @@ func sparse(img storage.Found, field string) storage.Found {
 }
 
 // mirroredReleases takes releases, and their signatures.
-func (in *inputs) mirroredReleases(s Source, mirror source.OCMirror, tree *storage.Tree, images *storage.Distribution, appliance string) error {
+func (in *inputs) mirroredReleases(s spec.Source, mirror source.OCMirror, tree *storage.Tree, images *storage.Distribution, appliance string) error {
 	var signatures [][]byte
 	for _, name := range tree.Names() {
 		if !strings.HasPrefix(name, "working-dir/signatures/") {
@@ -192,7 +150,7 @@ func (in *inputs) mirroredReleases(s Source, mirror source.OCMirror, tree *stora
 		if m.Stored != "" {
 			image.Tag, image.Digest = "", m.Stored
 		}
-		r.Source = s.releaseOf(image.String())
+		r.Source = releaseOf(s, image.String())
 		var err error
 		if r.references, err = tree.ReadFile(m.References); err != nil {
 			return err

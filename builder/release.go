@@ -11,46 +11,10 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
-
-// ReleaseSource is an OpenShift release.
-type ReleaseSource struct {
-	// Image is the release's pull spec, by digest or by tag.
-	Image string `yaml:"image,omitempty"`
-	// Components to take; all that CRI-O pulls if left out.
-	Components Components `yaml:"components,omitempty"`
-	// MachineOS takes the nodes' operating system as well, which CRI-O never pulls.
-	MachineOS bool `yaml:"machineOS,omitempty"`
-	// Signatures that must hold.
-	Signatures Signatures `yaml:"signatures,omitempty"`
-}
-
-// Components are names, or patterns with * and ?.
-type Components struct {
-	Include []string `yaml:"include,omitempty"`
-	Exclude []string `yaml:"exclude,omitempty"`
-}
-
-// Signatures of a release.
-type Signatures struct {
-	// Files are signatures, ConfigMaps of them, or folders with sha256=<hex>/signature-1.
-	Files []string `yaml:"files,omitempty"`
-	// Keys are OpenPGP keys that may have signed.
-	Keys []string `yaml:"keys,omitempty"`
-}
-
-// given says whether somebody wants signatures, an empty list of keys included.
-func (s Signatures) given() bool { return s.Files != nil || s.Keys != nil }
-
-func (r ReleaseSource) validate() error {
-	if s := r.Signatures; s.given() && (len(s.Files) == 0 || len(s.Keys) == 0) {
-		return errors.New("has signatures without both files and keys")
-	}
-	_, err := pinset.ParseReference(r.Image)
-	return err
-}
 
 // defaultPools are those that every OpenShift has.
 var defaultPools = []string{"master", "worker"}
@@ -73,7 +37,7 @@ func (in *inputs) release(ctx context.Context, client *storage.Client, s release
 		}
 		in.tags[img] = insert(in.tags[img], s.tag)
 	}
-	if err := s.Release.Signatures.verify(img, s.signatures); err != nil {
+	if err := verifySignatures(s.Release.Signatures, img, s.signatures); err != nil {
 		return fmt.Errorf("release %s: %w", img, err)
 	}
 	s.provide(client, img)
@@ -147,9 +111,9 @@ func (r release) incomplete(ctx context.Context, client *storage.Client) error {
 	return err
 }
 
-// verify wants one of the signatures to hold, where there are any: those in the
+// verifySignatures wants one of the signatures to hold, where there are any: those in the
 // files, or those that were found beside the release.
-func (s Signatures) verify(img pinset.Image, beside [][]byte) error {
+func verifySignatures(s spec.Signatures, img pinset.Image, beside [][]byte) error {
 	if len(s.Keys) == 0 {
 		return nil
 	}

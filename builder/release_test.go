@@ -15,6 +15,7 @@ import (
 
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
@@ -33,7 +34,7 @@ func release(t *testing.T, n int) (builder.Options, sample.Release, *sample.Regi
 	access.Take()
 	o := options(t, nil)
 	o.Appliance.Metadata.Name = "ocp"
-	o.Appliance.Spec.Sources = []builder.Source{{Release: builder.ReleaseSource{Image: r.Tag}}}
+	o.Appliance.Spec.Sources = []spec.Source{{Release: spec.ReleaseSource{Image: r.Tag}}}
 	return o, r, registry, access
 }
 
@@ -105,7 +106,7 @@ func BenchmarkLockOfALargeRelease(b *testing.B) {
 		b.Fatal(err)
 	}
 	o := appliance.Options(b, nil)
-	o.Appliance.Spec.Sources = []builder.Source{{Release: builder.ReleaseSource{Image: r.Tag}}}
+	o.Appliance.Spec.Sources = []spec.Source{{Release: spec.ReleaseSource{Image: r.Tag}}}
 	for b.Loop() {
 		access.Take()
 		if _, _, err := builder.Plan(b.Context(), o); err != nil {
@@ -187,7 +188,7 @@ func TestReleaseSignature(t *testing.T) {
 		"no signature":                {[][]byte{[]byte("nothing")}, [][]byte{key}, storage.ErrSignature},
 		"a signature that was broken": {[][]byte{signature[:len(signature)-10]}, [][]byte{key}, storage.ErrSignature},
 	} {
-		s := builder.Signatures{}
+		s := spec.Signatures{}
 		for _, content := range c.files {
 			s.Files = append(s.Files, file(content))
 		}
@@ -204,7 +205,7 @@ func TestReleaseSignature(t *testing.T) {
 func TestReleaseThatIsNone(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	o := options(t, nil)
-	o.Appliance.Spec.Sources = []builder.Source{{Release: builder.ReleaseSource{Image: pins.Mixed}}}
+	o.Appliance.Spec.Sources = []spec.Source{{Release: spec.ReleaseSource{Image: pins.Mixed}}}
 	if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, source.ErrRelease) || !strings.Contains(err.Error(), pins.Mixed) {
 		t.Error(err)
 	}

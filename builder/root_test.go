@@ -16,6 +16,10 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/builder/spec"
+	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/crio"
@@ -30,7 +34,7 @@ func dir(t *testing.T, change func(*builder.Options)) (builder.Options, sample.P
 	fixtures.NeedRoot(t)
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
-	o.Appliance.Spec.Store.Format = builder.FormatDir
+	o.Appliance.Spec.Store.Format = spec.FormatDir
 	if change != nil {
 		change(&o)
 	}
@@ -67,7 +71,7 @@ func TestDirHoldsWhatTheSquashfsHolds(t *testing.T) {
 	o, pins := dir(t, nil)
 	other := options(t, pins.Sets())
 	build(t, other)
-	ours, theirs := fixtures.Mount(t, filepath.Join(other.Out, builder.StoreFile)), filepath.Join(o.Out, builder.StoreDir)
+	ours, theirs := fixtures.Mount(t, filepath.Join(other.Out, artifact.StoreFile)), filepath.Join(o.Out, artifact.StoreDir)
 	for _, name := range []string{"overlay-images/images.json", "overlay-layers/layers.json"} {
 		if diff := cmp.Diff(records(t, theirs, name), records(t, ours, name)); diff != "" {
 			t.Errorf("%s (-library +pinbox):\n%s", name, diff)
@@ -121,14 +125,14 @@ func TestDirIsCRIOsOwnStore(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	fixtures.NeedRoot(t)
 	o := options(t, pins.Sets())
-	o.Appliance.Spec.Store.Format = builder.FormatDir
+	o.Appliance.Spec.Store.Format = spec.FormatDir
 	o.Appliance.Spec.Node.Store.Path = ignition.MainStore
 	build(t, o)
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
 	}
-	n := crio.New(t, filepath.Join(o.Out, builder.IgnitionFile))
-	fixtures.Run(t, "cp", "-a", filepath.Join(o.Out, builder.StoreDir), n.Path("root"))
+	n := crio.New(t, filepath.Join(o.Out, artifact.IgnitionFile))
+	fixtures.Run(t, "cp", "-a", filepath.Join(o.Out, artifact.StoreDir), n.Path("root"))
 	pause := "[crio.image]\npause_image = \"" + pins.Pause + "\"\n"
 	if err := os.WriteFile(n.Etc("crio.conf.d/10-pause"), []byte(pause), 0o644); err != nil {
 		t.Fatal(err)
@@ -148,7 +152,7 @@ func TestDirIsCRIOsOwnStore(t *testing.T) {
 func TestVerifyFindsWhatIsWrongWithADir(t *testing.T) {
 	o, _ := dir(t, nil)
 	verify := func() string {
-		if _, err := builder.Verify(t.Context(), o.Out, builder.Hooks{}); err != nil {
+		if _, err := verify.Artifact(t.Context(), o.Out, progress.Hooks{}); err != nil {
 			return err.Error()
 		}
 		return ""
@@ -156,7 +160,7 @@ func TestVerifyFindsWhatIsWrongWithADir(t *testing.T) {
 	if said := verify(); said != "" {
 		t.Fatal(said)
 	}
-	store := filepath.Join(o.Out, builder.StoreDir)
+	store := filepath.Join(o.Out, artifact.StoreDir)
 	first := func(pattern string) string {
 		t.Helper()
 		all, err := filepath.Glob(filepath.Join(store, pattern))
@@ -209,9 +213,9 @@ func strange(t *testing.T) string {
 func TestSumsOfAnyName(t *testing.T) {
 	fixtures.NeedRoot(t)
 	o := options(t, sample.Set("strange", strange(t)))
-	o.Appliance.Spec.Store.Format = builder.FormatDir
+	o.Appliance.Spec.Store.Format = spec.FormatDir
 	build(t, o)
-	if _, err := builder.Verify(t.Context(), o.Out, builder.Hooks{}); err != nil {
+	if _, err := verify.Artifact(t.Context(), o.Out, progress.Hooks{}); err != nil {
 		t.Error(err)
 	}
 	if said := fixtures.Run(t, "sh", "-c", "cd "+o.Out+" && sha256sum -c --strict SHA256SUMS"); !strings.Contains(said, "back") {
@@ -228,7 +232,7 @@ func TestInterruptedDirLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := options(t, sample.Set("stack", pin))
-	o.Appliance.Spec.Store.Format = builder.FormatDir
+	o.Appliance.Spec.Store.Format = spec.FormatDir
 	ctx, stop := context.WithCancel(t.Context())
 	blobs := 0
 	access.Fault(func(_ http.ResponseWriter, r *http.Request) bool {
@@ -258,7 +262,7 @@ func TestKilledDirIsDoneAgain(t *testing.T) {
 	fixtures.NeedRoot(t)
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
-	o.Appliance.Spec.Store.Format = builder.FormatDir
+	o.Appliance.Spec.Store.Format = spec.FormatDir
 	left := filepath.Join(filepath.Dir(o.Out), ".out.pinbox-partial", "store", "overlay")
 	if err := os.MkdirAll(left, 0o755); err != nil {
 		t.Fatal(err)

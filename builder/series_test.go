@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/oracle"
@@ -34,7 +34,7 @@ func TestReleasesChangeWhatTheyStandOn(t *testing.T) {
 	}
 	o := options(t, sample.Set("worker", slices.Concat(pins...)...))
 	build(t, o)
-	store := oracle.Open(t, "", fixtures.Mount(t, filepath.Join(o.Out, builder.StoreFile)))
+	store := oracle.Open(t, "", fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile)))
 	if complaints := oracle.Check(t, store); len(complaints) > 0 {
 		t.Errorf("Check complains:\n%v", complaints)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
 
+	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/cache"
@@ -88,21 +89,21 @@ func unpackedNeeds(images []storage.Resolved, known map[digest.Digest]int64) (al
 func (o Options) needs(images []storage.Resolved, own int64, kept func(pinset.LockedLayer) (int64, bool)) ([]need, error) {
 	all, there, largest := layersNeed(images, kept)
 	format := o.Appliance.Spec.Store.Format
-	if all == there && !format.isFolder() {
+	if all == there && !format.IsFolder() {
 		return nil, nil // the store's size will be known before it is written
 	}
 	packed, inCache := all+own/3, need{dir: o.Cache.Dir, what: "the cache", bytes: all - there}
 	out, err := o.outNeeds(packed)
 	out.bytes += own / 3
-	if format.isFolder() {
+	if format.IsFolder() {
 		out.bytes = unpackedNeeds(images, unpackedSizes(o.Lock)) + own
 	}
 	switch {
-	case format == FormatDir, o.Cache.Dir != "" && inCache.bytes == 0:
+	case format == spec.FormatDir, o.Cache.Dir != "" && inCache.bytes == 0:
 		return []need{out}, err
 	case o.Cache.Dir != "":
 		return []need{out, inCache}, err
-	case format == FormatTar:
+	case format == spec.FormatTar:
 		out.bytes += all
 	default:
 		out.bytes += largest // its layers leave their room as they are copied

@@ -13,6 +13,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/oracle"
@@ -44,7 +45,7 @@ func TestImagesEqualThoseThatSkopeoPulls(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
 	build(t, o)
-	ours := oracle.Open(t, "", fixtures.Mount(t, filepath.Join(o.Out, builder.StoreFile)))
+	ours := oracle.Open(t, "", fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile)))
 	pulled := oracle.Open(t, oracle.Skopeo(t, pins.All()...))
 	want := pins.All()
 	slices.Sort(want)
@@ -88,7 +89,7 @@ func TestContainersStorageFindsNoFault(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
 	build(t, o)
-	store := oracle.Open(t, "", fixtures.Mount(t, filepath.Join(o.Out, builder.StoreFile)))
+	store := oracle.Open(t, "", fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile)))
 	if complaints := oracle.Check(t, store); len(complaints) > 0 {
 		t.Errorf("Check complains:\n%v", complaints)
 	}
@@ -102,7 +103,7 @@ func TestContainersStorageFindsAChangedByte(t *testing.T) {
 	o := options(t, pins.Sets())
 	build(t, o)
 	dir := filepath.Join(t.TempDir(), "store")
-	fixtures.Run(t, "unsquashfs", "-quiet", "-no-progress", "-dest", dir, filepath.Join(o.Out, builder.StoreFile))
+	fixtures.Run(t, "unsquashfs", "-quiet", "-no-progress", "-dest", dir, filepath.Join(o.Out, artifact.StoreFile))
 	if complaints := oracle.Check(t, oracle.Open(t, "", dir)); len(complaints) > 0 {
 		t.Fatalf("Check complains before anything has changed:\n%v", complaints)
 	}
@@ -188,7 +189,7 @@ func TestLayersThatOnlyTarCanRead(t *testing.T) {
 	}
 	o := options(t, sample.Set("layers", pins...))
 	build(t, o)
-	store := oracle.Open(t, "", fixtures.Mount(t, filepath.Join(o.Out, builder.StoreFile)))
+	store := oracle.Open(t, "", fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile)))
 	for pin, want := range trees {
 		got := fixtures.Tree(t, oracle.Mount(t, store, pin))
 		delete(want, ".")
@@ -225,7 +226,7 @@ func TestTwoBuildsAreEqual(t *testing.T) {
 	for range 2 {
 		o := options(t, pins.Sets())
 		build(t, o)
-		content, err := os.ReadFile(filepath.Join(o.Out, builder.SumsFile))
+		content, err := os.ReadFile(filepath.Join(o.Out, artifact.SumsFile))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -242,9 +243,9 @@ func TestStoreCarriesLockAndSets(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
 	build(t, o)
-	dir := fixtures.Mount(t, filepath.Join(o.Out, builder.StoreFile))
+	dir := fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile))
 	for inside, outside := range map[string]string{
-		"pinbox/pinbox.lock.json":        builder.LockFile,
+		"pinbox/pinbox.lock.json":        artifact.LockFile,
 		"pinbox/sets/worker-sample.yaml": "manifests/worker-sample.yaml",
 		"pinbox/sets/infra-sample.yaml":  "manifests/infra-sample.yaml",
 	} {
@@ -266,7 +267,7 @@ func TestModTimeStampsTheStore(t *testing.T) {
 	o := options(t, pins.Sets())
 	o.ModTime = time.Unix(1234567890, 0)
 	build(t, o)
-	dir := fixtures.Mount(t, filepath.Join(o.Out, builder.StoreFile))
+	dir := fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile))
 	for _, name := range []string{".", "overlay-images/images.json", "pinbox/pinbox-node"} {
 		fi, err := os.Stat(filepath.Join(dir, name))
 		if err != nil || !fi.ModTime().Equal(o.ModTime) {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
-	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime/stores"
@@ -20,7 +20,7 @@ import (
 // sum is the digest of a delta's file.
 func sum(t *testing.T, folder string) digest.Digest {
 	t.Helper()
-	out := fixtures.Run(t, "sha256sum", filepath.Join(folder, builder.DeltaStoreFile))
+	out := fixtures.Run(t, "sha256sum", filepath.Join(folder, artifact.DeltaStoreFile))
 	return digest.Digest("sha256:" + strings.Fields(out)[0])
 }
 
@@ -71,7 +71,7 @@ func TestAStoreThatChangesItsMind(t *testing.T) {
 	others, _ := chain(t, 1) // the same layers, by other names
 	k := keep(t, folders[0], "100m")
 	source := filepath.Join(t.TempDir(), "delta.squashfs")
-	honest, lie := filepath.Join(folders[1], builder.DeltaStoreFile), filepath.Join(others[1], builder.DeltaStoreFile)
+	honest, lie := filepath.Join(folders[1], artifact.DeltaStoreFile), filepath.Join(others[1], artifact.DeltaStoreFile)
 	fixtures.Run(t, "cp", lie, source)
 	_, err := k.Attach(t.Context(), stores.AttachOptions{Source: source, Digest: sum(t, folders[1]), Fits: func(int64) error {
 		fixtures.Run(t, "cp", honest, source)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
@@ -48,7 +49,7 @@ func keep(t *testing.T, base string, bytes string) stores.Keeper {
 	if err := errors.Join(os.MkdirAll(k.Slots[0], 0o755), os.MkdirAll(k.Sets, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	fixtures.Run(t, "mount", "-t", "squashfs", "-o", "ro,loop", filepath.Join(base, builder.StoreFile), k.Slots[0])
+	fixtures.Run(t, "mount", "-t", "squashfs", "-o", "ro,loop", filepath.Join(base, artifact.StoreFile), k.Slots[0])
 	t.Cleanup(func() {
 		for _, slot := range k.Slots {
 			_ = syscall.Unmount(slot, syscall.MNT_DETACH) // most have nothing
@@ -100,7 +101,7 @@ func TestMediumPulledOutDuringTheCopy(t *testing.T) {
 	base, delta := large(t)
 	k := keep(t, base, "100m")
 	image := filepath.Join(t.TempDir(), "delta.iso")
-	if err := builder.Medium(t.Context(), builder.MediumOptions{Dir: delta, Out: image}); err != nil {
+	if err := artifact.Medium(t.Context(), artifact.MediumOptions{Dir: delta, Out: image}); err != nil {
 		t.Fatal(err)
 	}
 	device := strings.TrimSpace(fixtures.Run(t, "losetup", "--find", "--show", "--read-only", image))

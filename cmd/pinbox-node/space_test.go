@@ -12,7 +12,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/crio"
@@ -51,7 +51,7 @@ func locked(t *testing.T, n *crio.Node, pins ...string) {
 	t.Helper()
 	o := appliance.Options(t, sample.SetNamed("locked", pins...))
 	appliance.Build(t, o)
-	content, err := os.ReadFile(filepath.Join(o.Out, builder.LockFile))
+	content, err := os.ReadFile(filepath.Join(o.Out, artifact.LockFile))
 	if err != nil {
 		t.Fatal(err)
 	}

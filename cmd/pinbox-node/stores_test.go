@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
@@ -126,7 +127,7 @@ func TestStateIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, folder := range folders[1:] {
-		sum := strings.Fields(fixtures.Run(t, "sha256sum", filepath.Join(folder, builder.DeltaStoreFile)))[0]
+		sum := strings.Fields(fixtures.Run(t, "sha256sum", filepath.Join(folder, artifact.DeltaStoreFile)))[0]
 		bring(t, k, stores.AttachOptions{Source: filepath.Join(away, sum+".squashfs"), Digest: digest.Digest("sha256:" + sum)})
 	}
 	well(t, k, 2)
@@ -250,7 +251,7 @@ func TestAttachMends(t *testing.T) {
 		t.Fatal(err)
 	}
 	place := bring(t, k, stores.AttachOptions{Source: folders[1], InPlace: true}).Place
-	if place != filepath.Join(folders[1], builder.DeltaStoreFile) {
+	if place != filepath.Join(folders[1], artifact.DeltaStoreFile) {
 		t.Errorf("it is used from %q", place)
 	}
 	well(t, k, 2)
@@ -343,7 +344,7 @@ func TestStoreThatWouldHideTheOthers(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		tree, file := filepath.Join(dir, "tree"), filepath.Join(dir, "delta.squashfs")
-		fixtures.Run(t, "unsquashfs", "-d", tree, filepath.Join(folders[1], builder.DeltaStoreFile))
+		fixtures.Run(t, "unsquashfs", "-d", tree, filepath.Join(folders[1], artifact.DeltaStoreFile))
 		fixtures.Run(t, "sh", "-ec", `cd "$0" && `+change, tree)
 		fixtures.Run(t, "mksquashfs", tree, file, "-comp", "zstd")
 		sum := strings.Fields(fixtures.Run(t, "sha256sum", file))[0]

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
@@ -99,7 +100,7 @@ func TestDelta(t *testing.T) {
 // Programs read what people read.
 func TestDeltaForPrograms(t *testing.T) {
 	u := newUpgrade(t)
-	var plan struct{ Delta builder.Lacking }
+	var plan struct{ Delta builder.Missing }
 	stdout, _ := u.do(exitOK, "", "plan", "--from", u.old, "-c", u.next, "--tls-verify=false", "--output", "json")
 	if err := json.Unmarshal([]byte(stdout), &plan); err != nil {
 		t.Fatal(err)
@@ -113,7 +114,7 @@ func TestDeltaForPrograms(t *testing.T) {
 	if plan.Delta.Layers != 3 || plan.Delta != built.New || built.Out != dir || built.Store != "delta.squashfs" || len(built.Bases) != 1 || len(built.Warnings) != 1 {
 		t.Errorf("%+v\n%+v", plan, built)
 	}
-	var verified builder.Verified
+	var verified verify.Result
 	stdout, _ = u.do(exitOK, "", "verify", dir, "--base", u.old, "--output", "json")
 	if err := json.Unmarshal([]byte(stdout), &verified); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
 	demoimages "github.com/pinbox/pinbox/builder/demo"
 )
 
@@ -26,7 +27,7 @@ func demoCommand() *cobra.Command {
 
 func demo(cmd *cobra.Command, out, base string) error {
 	if entries, err := os.ReadDir(out); err == nil && len(entries) > 0 {
-		return fmt.Errorf("%s: %w", out, builder.ErrNotEmpty)
+		return fmt.Errorf("%s: %w", out, artifact.ErrNotEmpty)
 	}
 	program, err := os.ReadFile(besidePinbox("pinbox-node"))
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -23,7 +23,7 @@ func diffCommand() *cobra.Command {
 			var locks [2]pinset.Lock
 			for i, name := range args {
 				var err error
-				if locks[i], err = builder.ReadLock(name); err != nil {
+				if locks[i], err = artifact.ReadLock(name); err != nil {
 					return err
 				}
 			}

@@ -11,9 +11,13 @@ import (
 	"syscall"
 
 	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/base"
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/mirror"
 	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/builder/spec"
+	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/atomicfile"
@@ -71,20 +75,20 @@ var table = []struct {
 	{context.Canceled, exitInterrupted, "nothing half-written was left; run the command again"},
 	{environment.ErrNoTemp, exitOther, "set TMPDIR to a folder that takes files"},
 	{environment.ErrNoProc, exitOther, "`mount -t proc proc /proc`, or run it where it is mounted"},
-	{builder.ErrLacking, exitVerify, "give --base once for each store that it stands on, down to the appliance; `bases` in its delta.json says what it was made for"},
-	{builder.ErrVerify, exitVerify, "copy it again from where it is whole, or build it again"},
-	{builder.ErrBase, exitInput, "name with --from what the nodes have; a whole build goes with every node"},
+	{verify.ErrMissing, exitVerify, "give --base once for each store that it stands on, down to the appliance; `bases` in its delta.json says what it was made for"},
+	{artifact.ErrVerify, exitVerify, "copy it again from where it is whole, or build it again"},
+	{base.ErrUnsuitable, exitInput, "name with --from what the nodes have; a whole build goes with every node"},
 	{builder.ErrNoBase, exitUsage, "name it with --from: the folder or ISO of a build or of a delta, or a lock"},
-	{builder.ErrNotDelta, exitInput, "--base goes with what `pinbox delta` made"},
+	{verify.ErrNotDelta, exitInput, "--base goes with what `pinbox delta` made"},
 	{pinset.ErrBadDelta, exitInput, "build the delta again"},
 	{root.ErrMount, exitOther, "it takes root, loop devices, and a kernel that mounts squashfs and overlay"},
 	{compose.ErrUnknownRoot, exitInput, "name the folder of a build with --from, or the pinbox.lock.json in it; `pinbox lock` alone unpacks nothing"},
-	{builder.ErrInside, exitUsage, "give another name with -o"},
-	{builder.ErrNotISO, exitUsage, "give another name with -o, or remove it"},
-	{builder.ErrNoMedium, exitInput, "set spec.node.store.volumeLabel in the appliance file and build it; a node that runs can attach the folder itself"},
+	{artifact.ErrInside, exitUsage, "give another name with -o"},
+	{artifact.ErrNotISO, exitUsage, "give another name with -o, or remove it"},
+	{artifact.ErrNoMedium, exitInput, "set spec.node.store.volumeLabel in the appliance file and build it; a node that runs can attach the folder itself"},
 	{atomicfile.ErrBusy, exitUsage, "wait for the other run, or give another name with -o"},
 	{atomicfile.ErrNotFile, exitUsage, "write a file; `dd` brings an ISO to a disk"},
-	{builder.ErrNotAppliance, exitInput, "name a folder or an ISO that `pinbox build` or `pinbox delta` made"},
+	{artifact.ErrNotAppliance, exitInput, "name a folder or an ISO that `pinbox build` or `pinbox delta` made"},
 	{iso.ErrNotISO, exitInput, "name a CoreOS live ISO"},
 	{iso.ErrTruncated, exitInput, "download it again, and compare its checksum"},
 	{iso.ErrCorrupt, exitInput, "download it again, and compare its checksum"},
@@ -145,7 +149,7 @@ var table = []struct {
 	{builder.ErrMoved, exitInput, "add the archive or the store that has it; or take what is there now with --update"},
 	{builder.ErrDrift, exitVerify, "`pinbox lock` locks what they are now; without --locked the lock is for tags alone"},
 	{pinset.ErrBadLock, exitInput, "name a lock that this version of pinbox has written"},
-	{builder.ErrAppliance, exitInput, "docs/appliance.schema.json lists all fields"},
+	{spec.ErrAppliance, exitInput, "docs/appliance.schema.json lists all fields"},
 	{builder.ErrNodeBinary, exitInput, "`GOARCH=… make node` builds one beside pinbox; or name one with spec.node.binary or --node-binary"},
 	{ignition.ErrButane, exitInput, "`butane --strict` shows where"},
 	{ignition.ErrConflict, exitInput, "leave it out of the Butane; fields of the appliance file change what pinbox writes"},
@@ -169,10 +173,10 @@ var table = []struct {
 	{storage.ErrStalled, exitRegistry, "run the command again, which goes on where it ended; look at the network, proxies and mirrors between; --stall gives a slow registry more time"},
 	{storage.ErrRegistry, exitRegistry, "check the host name, the network and registries.conf"},
 	{root.ErrNotPermitted, exitUsage, "run it as root; spec.store.format tar gives the same tree without, for root to extract where it is needed"},
-	{builder.ErrNotEmpty, exitUsage, "choose another folder with -o, or remove this one"},
-	{builder.ErrNoFolder, exitUsage, "choose another folder with -o"},
-	{builder.ErrInPlace, exitUsage, "name a folder below it with -o"},
-	{builder.ErrBusy, exitUsage, "wait for the other build, remove what stands there, or choose another folder with -o"},
+	{artifact.ErrNotEmpty, exitUsage, "choose another folder with -o, or remove this one"},
+	{artifact.ErrNoFolder, exitUsage, "choose another folder with -o"},
+	{artifact.ErrInPlace, exitUsage, "name a folder below it with -o"},
+	{artifact.ErrBusy, exitUsage, "wait for the other build, remove what stands there, or choose another folder with -o"},
 	{builder.ErrCache, exitUsage, "name a folder with --cache-dir, or build with --no-cache"},
 	{syscall.EROFS, exitUsage, "choose another folder with -o"},
 	{fs.ErrNotExist, exitInput, "check the path"},

@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -139,14 +141,14 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 	if o.ModTime, err = sourceDateEpoch(); err != nil {
 		return o, err
 	}
-	o.Appliance = builder.NewAppliance(sources...)
+	o.Appliance = spec.New(sources...)
 	if f.config != "" {
-		if o.Appliance, err = builder.ReadAppliance(f.config); err != nil {
+		if o.Appliance, err = spec.Read(f.config); err != nil {
 			return o, err
 		}
 	}
 	if f.platform != "" {
-		if o.Appliance.Spec.Platform, err = builder.ParsePlatform(f.platform); err != nil {
+		if o.Appliance.Spec.Platform, err = spec.ParsePlatform(f.platform); err != nil {
 			return o, usageError{err}
 		}
 	}
@@ -178,7 +180,7 @@ func (f *inputFlags) readLock() (lock pinset.Lock, err error) {
 	case f.update || path == "":
 		return lock, nil
 	}
-	lock, err = builder.ReadLock(path)
+	lock, err = artifact.ReadLock(path)
 	if errors.Is(err, fs.ErrNotExist) && f.lock == "" {
 		if !f.locked {
 			return lock, nil
@@ -189,45 +191,45 @@ func (f *inputFlags) readLock() (lock pinset.Lock, err error) {
 }
 
 // sources are the inputs that the flags name.
-func (f *inputFlags) sources() (all []builder.Source) {
-	for _, s := range []builder.Source{{PinnedImageSets: f.sets}, {Images: f.images}, {ImageLists: f.lists}, {Manifests: f.manifests}} {
+func (f *inputFlags) sources() (all []spec.Source) {
+	for _, s := range []spec.Source{{PinnedImageSets: f.sets}, {Images: f.images}, {ImageLists: f.lists}, {Manifests: f.manifests}} {
 		if len(s.PinnedImageSets)+len(s.Images)+len(s.ImageLists)+len(s.Manifests) > 0 {
 			all = append(all, s)
 		}
 	}
 	for _, text := range f.oci {
-		all = append(all, builder.Source{OCI: localImages(text)})
+		all = append(all, spec.Source{OCI: localImages(text)})
 	}
 	for _, text := range f.archives {
-		all = append(all, builder.Source{Archives: localImages(text)})
+		all = append(all, spec.Source{Archives: localImages(text)})
 	}
 	if len(f.ocMirror)+len(f.exclude) > 0 || f.imageSet != "" {
-		all = append(all, builder.Source{OCMirror: builder.OCMirrorSource{Paths: f.ocMirror, Config: f.imageSet, Exclude: f.exclude}})
+		all = append(all, spec.Source{OCMirror: spec.OCMirrorSource{Paths: f.ocMirror, Config: f.imageSet, Exclude: f.exclude}})
 	}
 	for _, text := range f.stored {
-		all = append(all, builder.Source{ContainersStorage: storedImage(text)})
+		all = append(all, spec.Source{ContainersStorage: storedImage(text)})
 	}
 	if f.release != "" {
-		all = append(all, builder.Source{Release: builder.ReleaseSource{Image: f.release}})
+		all = append(all, spec.Source{Release: spec.ReleaseSource{Image: f.release}})
 	}
 	return all
 }
 
 // storedImage reads NAME, or [overlay@PATH]NAME as skopeo has it.
-func storedImage(text string) builder.ContainersStorage {
+func storedImage(text string) spec.ContainersStorage {
 	store, name, ok := strings.Cut(strings.TrimPrefix(text, "containers-storage:"), "]")
 	if !ok || !strings.HasPrefix(store, "[") {
-		return builder.ContainersStorage{Images: []string{strings.TrimPrefix(text, "containers-storage:")}}
+		return spec.ContainersStorage{Images: []string{strings.TrimPrefix(text, "containers-storage:")}}
 	}
 	_, path, _ := strings.Cut(store, "@")
 	path, _, _ = strings.Cut(path, "+") // what follows is the run root
-	return builder.ContainersStorage{Path: path, Images: []string{name}}
+	return spec.ContainersStorage{Path: path, Images: []string{name}}
 }
 
 // localImages reads PATH or PATH=NAME.
-func localImages(text string) []builder.LocalImages {
+func localImages(text string) []spec.LocalImages {
 	path, name, _ := strings.Cut(text, "=")
-	return []builder.LocalImages{{Path: path, Name: name}}
+	return []spec.LocalImages{{Path: path, Name: name}}
 }
 
 // nodeBinary prefers the pinbox-node that bears the architecture's name.
@@ -279,7 +281,7 @@ func checkLockFile(path string) error {
 	case err != nil:
 		return err
 	}
-	if _, err := builder.ReadLock(path); err != nil {
+	if _, err := artifact.ReadLock(path); err != nil {
 		return usageError{fmt.Errorf("%s is there and no lock, so it is not written over: %w", path, err)}
 	}
 	return nil

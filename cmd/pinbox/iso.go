@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/spec"
 )
 
 // isoFlags say which live ISO to start from, over what the appliance file says.
@@ -28,7 +28,7 @@ func (f *isoFlags) add(flags *pflag.FlagSet) {
 
 // apply also finds flags that were given and say nothing: a variable of a script
 // that is not set.
-func (f *isoFlags) apply(flags *pflag.FlagSet, spec *builder.ISOSpec) error {
+func (f *isoFlags) apply(flags *pflag.FlagSet, spec *spec.ISO) error {
 	for _, name := range []string{"iso", "install-device"} {
 		if given := flags.Lookup(name); given.Changed && given.Value.String() == "" {
 			return usageError{fmt.Errorf("--%s is empty", name)}

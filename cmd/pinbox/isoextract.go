@@ -7,7 +7,7 @@ import (
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
-	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
 )
 
 func isoExtractCommand() *cobra.Command {
@@ -22,11 +22,11 @@ func isoExtractCommand() *cobra.Command {
 			}
 			switch {
 			case ignition && !store && !lock:
-				return builder.ExtractIgnition(cmd.Context(), args[0], cmd.OutOrStdout())
+				return artifact.ExtractIgnition(cmd.Context(), args[0], cmd.OutOrStdout())
 			case store && !ignition && !lock:
-				return builder.ExtractStore(cmd.Context(), args[0], cmd.OutOrStdout())
+				return artifact.ExtractStore(cmd.Context(), args[0], cmd.OutOrStdout())
 			case lock && !ignition && !store:
-				return builder.ExtractLock(cmd.Context(), args[0], cmd.OutOrStdout())
+				return artifact.ExtractLock(cmd.Context(), args[0], cmd.OutOrStdout())
 			}
 			return usageError{errors.New("give one of --ignition, --store and --lock")}
 		},

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
 )
 
 func isoResetCommand() *cobra.Command {
@@ -19,7 +19,7 @@ func isoResetCommand() *cobra.Command {
 				return usageError{errors.New("name the file to write with -o")}
 			}
 			progress := newProgress(cmd.ErrOrStderr(), "text")
-			err := builder.Reset(cmd.Context(), args[0], out, progress.hooks())
+			err := artifact.Reset(cmd.Context(), args[0], out, progress.hooks())
 			progress.close()
 			return err
 		},

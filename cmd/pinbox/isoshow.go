@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
 )
 
 func isoShowCommand() *cobra.Command {
@@ -16,7 +16,7 @@ func isoShowCommand() *cobra.Command {
 			if err := checkOutput(output); err != nil {
 				return err
 			}
-			info, err := builder.Show(args[0])
+			info, err := artifact.Show(args[0])
 			if err != nil {
 				return err
 			}

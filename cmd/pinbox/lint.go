@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/lint"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -27,7 +27,7 @@ It asks no registry. The exit code is 3 if it finds something.`,
 			var lock pinset.Lock
 			if lockPath != "" {
 				var err error
-				if lock, err = builder.ReadLock(lockPath); err != nil {
+				if lock, err = artifact.ReadLock(lockPath); err != nil {
 					return err
 				}
 			}

@@ -6,12 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/storage/bytesize"
 )
 
 func mediumCommand() *cobra.Command {
-	var o builder.MediumOptions
+	var o artifact.MediumOptions
 	cmd := &cobra.Command{
 		Use:   "medium {out/ | delta/} -o medium.iso",
 		Short: "Write a store to an ISO without a system, with the label that the node looks for",
@@ -22,12 +22,12 @@ func mediumCommand() *cobra.Command {
 			}
 			progress := newProgress(cmd.ErrOrStderr(), "text")
 			o.Dir, o.Hooks = args[0], progress.hooks()
-			err := builder.Medium(cmd.Context(), o)
+			err := artifact.Medium(cmd.Context(), o)
 			progress.close()
 			if err != nil {
 				return err
 			}
-			info, err := builder.Show(o.Out)
+			info, err := artifact.Show(o.Out)
 			if err == nil {
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, with the label %s\n", o.Out, bytesize.Format(info.Size), info.Label)
 			}

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/crio"
 	"github.com/pinbox/pinbox/fixtures/sample"
@@ -51,7 +51,7 @@ func companion(t *testing.T) (dir string, release sample.Release, app string) {
 		filepath.Join(dir, "pod.yaml"): "kind: Pod\nspec:\n  containers:\n  - image: quay.example.com/site/app:1.2\n  - image: " + app + "\n",
 		filepath.Join(dir, "pause.bu"): "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/crio/crio.conf.d/10-pause\n    contents:\n      inline: |\n        [crio.image]\n        pause_image = \"quay.example.com/site/pause:3\"\n",
 		filepath.Join(dir, "ship.yaml"): "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: ship}\nspec:\n  sources:\n  - ocMirror: {paths: [mirror_000001.tar]}\n" +
-			"  ignition: {butane: [pause.bu]}\n  node:\n    store: {path: " + filepath.Join(dir, "out", builder.StoreFile) + "}\n    binary: " + fixtures.Program(t, nodePackage) + "\n",
+			"  ignition: {butane: [pause.bu]}\n  node:\n    store: {path: " + filepath.Join(dir, "out", artifact.StoreFile) + "}\n    binary: " + fixtures.Program(t, nodePackage) + "\n",
 	} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -88,7 +88,7 @@ func TestOCMirrorCompanion(t *testing.T) {
 			t.Fatalf("%s: exit code %d\n%s%s", step.args[0], code, stdout, stderr)
 		}
 	}
-	n := crio.New(t, filepath.Join(out, builder.IgnitionFile))
+	n := crio.New(t, filepath.Join(out, artifact.IgnitionFile))
 	n.MountUnit("var-lib-pinbox-stores-0.mount")
 	n.Start()
 	list, err := n.Images().ListImages(t.Context(), &criapi.ListImagesRequest{})

@@ -13,7 +13,7 @@ import (
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 
-	"github.com/pinbox/pinbox/builder"
+	hooks "github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -42,8 +42,8 @@ func newProgress(w io.Writer, output string) *progress {
 	return p
 }
 
-func (p *progress) hooks() builder.Hooks {
-	return builder.Hooks{
+func (p *progress) hooks() hooks.Hooks {
+	return hooks.Hooks{
 		Resolving: func(n int) { p.begin("resolve images", int64(n)) },
 		Resolved:  func(pinset.Image) { p.add(1) },
 		Filling:   func(t pinset.Totals) { p.begin("read layers", t.Bytes) },

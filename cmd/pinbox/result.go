@@ -13,9 +13,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/lint"
 	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -53,9 +55,9 @@ func printBuilt(cmd *cobra.Command, output string, r builder.Result) error {
 	}
 	wants, does := "the node wants it at "+r.NodeStore, "mounts the store"
 	switch r.Store {
-	case builder.StoreTar:
+	case artifact.StoreTar:
 		wants, does = "the node wants the tree in it at "+r.NodeStore, "names the store"
-	case builder.StoreDir:
+	case artifact.StoreDir:
 		does = "names the store"
 	}
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), `built %s for %s in %s: %s in a store of %s, out of %s of layers
@@ -65,16 +67,16 @@ func printBuilt(cmd *cobra.Command, output string, r builder.Result) error {
 %snext: %s
 `,
 		r.Name, r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond), plural(r.Totals.Images, "image"), bytesize.Format(r.StoreSize), bytesize.Format(r.Totals.Bytes),
-		r.Out, r.Store, wants, r.Out, builder.IgnitionFile, does, r.Out, builder.ManifestsDir, image, next)
+		r.Out, r.Store, wants, r.Out, artifact.IgnitionFile, does, r.Out, artifact.ManifestsDir, image, next)
 	return err
 }
 
-func printPlan(cmd *cobra.Command, output string, lock pinset.Lock, lacking *builder.Lacking, warnings []string) error {
+func printPlan(cmd *cobra.Command, output string, lock pinset.Lock, lacking *builder.Missing, warnings []string) error {
 	totals := lock.Totals()
 	if output == "json" {
 		return printJSON(cmd, struct {
 			Totals   pinset.Totals    `json:"totals"`
-			Delta    *builder.Lacking `json:"delta,omitempty"` // with --from
+			Delta    *builder.Missing `json:"delta,omitempty"` // with --from
 			Warnings []string         `json:"warnings,omitempty"`
 			Lock     pinset.Lock      `json:"lock"`
 		}{totals, lacking, warnings, lock})
@@ -102,7 +104,7 @@ func printPlan(cmd *cobra.Command, output string, lock pinset.Lock, lacking *bui
 	return err
 }
 
-func ofAll(new builder.Lacking, all pinset.Totals) string {
+func ofAll(new builder.Missing, all pinset.Totals) string {
 	return fmt.Sprintf("%d of %s", new.Layers, plural(all.Layers, "layer"))
 }
 
@@ -126,11 +128,11 @@ next: pinbox medium %s -o delta.iso
 on the node: pinbox-node attach, with the medium, or with the folder copied there
 `,
 		r.Name, r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond), plural(r.Totals.Images, "image"), bytesize.Format(r.StoreSize),
-		ofAll(r.New, r.Totals), bytesize.Format(r.New.Bytes), r.Out, r.Store, anyOf(len(r.Bases)), r.Out, builder.ManifestsDir, r.Out)
+		ofAll(r.New, r.Totals), bytesize.Format(r.New.Bytes), r.Out, r.Store, anyOf(len(r.Bases)), r.Out, artifact.ManifestsDir, r.Out)
 	return err
 }
 
-func printVerified(cmd *cobra.Command, output string, v builder.Verified) error {
+func printVerified(cmd *cobra.Command, output string, v verify.Result) error {
 	if output == "json" {
 		return printJSON(cmd, v)
 	}
@@ -152,7 +154,7 @@ func printVerified(cmd *cobra.Command, output string, v builder.Verified) error 
 	return err
 }
 
-func printDeltaVerified(w io.Writer, d builder.VerifiedDelta) error {
+func printDeltaVerified(w io.Writer, d verify.Delta) error {
 	stands, checked := "without --base nobody has looked for those", ""
 	if len(d.Bases) > 0 {
 		stands = "all there in " + strings.Join(d.Bases, ", ")

@@ -17,6 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -91,7 +93,7 @@ func TestPlanBuildVerify(t *testing.T) {
 	if code != exitOK || !strings.Contains(stdout, "is whole: 6 files, 5 images") {
 		t.Errorf("verify: exit code %d\n%s%s", code, stdout, stderr)
 	}
-	bu, err := os.ReadFile(filepath.Join(out, builder.ButaneFile))
+	bu, err := os.ReadFile(filepath.Join(out, artifact.ButaneFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +113,7 @@ func TestPlanBuildVerify(t *testing.T) {
 // superblock gives a field of the store's own description.
 func superblock(t *testing.T, out string, at int64) uint32 {
 	t.Helper()
-	f, err := os.Open(filepath.Join(out, builder.StoreFile))
+	f, err := os.Open(filepath.Join(out, artifact.StoreFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +184,7 @@ func TestOutputForPrograms(t *testing.T) {
 		t.Errorf("build: exit code %d, %v\n%s", code, err, stdout)
 	}
 	code, stdout, _ = pinbox(t.Context(), "verify", out, "--output", "json")
-	var verified builder.Verified
+	var verified verify.Result
 	if err := json.Unmarshal([]byte(stdout), &verified); code != exitOK || err != nil || verified.Files != 6 {
 		t.Errorf("verify: exit code %d, %v\n%s", code, err, stdout)
 	}
@@ -213,7 +215,7 @@ func TestVerifyFindsEveryDamage(t *testing.T) {
 		}
 	}
 	// Nor may the sums keep quiet about a file.
-	manifest, sums := filepath.Join(out, "manifests/worker-sample.yaml"), filepath.Join(out, builder.SumsFile)
+	manifest, sums := filepath.Join(out, "manifests/worker-sample.yaml"), filepath.Join(out, artifact.SumsFile)
 	keep, err := os.ReadFile(manifest)
 	if err != nil {
 		t.Fatal(err)
@@ -245,7 +247,7 @@ func verifyFails(t *testing.T, out, name string, damage func() error) {
 		t.Fatal(err)
 	}
 	code, _, stderr := pinbox(t.Context(), "verify", out)
-	if name == builder.SumsFile {
+	if name == artifact.SumsFile {
 		name = "" // the message may name the file whose sum it was
 	}
 	if code != exitVerify || !strings.Contains(stderr, name) {
@@ -293,7 +295,7 @@ func TestDemo(t *testing.T) {
 			t.Errorf("the demo does not show %q:\n%s", want, text)
 		}
 	}
-	for _, name := range []string{builder.StoreFile, builder.ISOFile} {
+	for _, name := range []string{artifact.StoreFile, artifact.ISOFile} {
 		if _, err := os.Stat(filepath.Join(out, "appliance", name)); err != nil {
 			t.Error(err)
 		}

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/verify"
 )
 
 func verifyCommand() *cobra.Command {
@@ -18,7 +18,7 @@ func verifyCommand() *cobra.Command {
 				return err
 			}
 			progress := newProgress(cmd.ErrOrStderr(), output)
-			verified, err := builder.VerifyDelta(cmd.Context(), args[0], bases, progress.hooks())
+			verified, err := verify.WithBases(cmd.Context(), args[0], bases, progress.hooks())
 			progress.close()
 			if err != nil {
 				return err

@@ -10,7 +10,7 @@ import (
 
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
@@ -30,7 +30,7 @@ func TestStoresThatAreRefused(t *testing.T) {
 	s := ship(t, 3)
 	s.must("firstboot")
 	short, changed, bare, strange := copied(t, s.stores[1]), copied(t, s.stores[1]), copied(t, s.stores[1]), t.TempDir()
-	file := func(dir string) string { return filepath.Join(dir, builder.DeltaStoreFile) }
+	file := func(dir string) string { return filepath.Join(dir, artifact.DeltaStoreFile) }
 	content, err := os.ReadFile(file(changed))
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func TestStoresThatAreRefused(t *testing.T) {
 	for _, err := range []error{
 		os.Truncate(file(short), int64(len(content)/2)),
 		os.WriteFile(file(changed), content, 0o644),
-		os.Remove(filepath.Join(bare, builder.SumsFile)),
+		os.Remove(filepath.Join(bare, artifact.SumsFile)),
 		os.WriteFile(filepath.Join(strange, "store.squashfs"), make([]byte, 8192), 0o644),
 		os.WriteFile(filepath.Join(strange, "sums.txt"), []byte(strings.Repeat("0", 64)+"  store.squashfs\n"), 0o644),
 	} {

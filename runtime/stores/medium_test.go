@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/fixtures"
 )
 
@@ -15,7 +15,7 @@ import (
 func medium(t *testing.T, delta string) (device string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "delta.iso")
-	if err := builder.Medium(t.Context(), builder.MediumOptions{Dir: delta, Out: file}); err != nil {
+	if err := artifact.Medium(t.Context(), artifact.MediumOptions{Dir: delta, Out: file}); err != nil {
 		t.Fatal(err)
 	}
 	device = strings.TrimSpace(fixtures.Run(t, "losetup", "--find", "--show", "--read-only", file))
@@ -30,7 +30,7 @@ func TestAttachAMedium(t *testing.T) {
 	s.pinned(1)
 	s.runs(1)
 	file := filepath.Join(t.TempDir(), "delta.iso")
-	if err := builder.Medium(t.Context(), builder.MediumOptions{Dir: s.stores[2], Out: file}); err != nil {
+	if err := artifact.Medium(t.Context(), artifact.MediumOptions{Dir: s.stores[2], Out: file}); err != nil {
 		t.Fatal(err)
 	}
 	s.must("attach", "--in-place", file)

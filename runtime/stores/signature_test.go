@@ -9,8 +9,9 @@ import (
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
-
-	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/builder/verify"
 )
 
 // sign puts a signature beside a store, and gives the public key.
@@ -57,8 +58,8 @@ func TestSignatures(t *testing.T) {
 	for _, armoured := range []bool{false, true} {
 		signed = copied(t, s.stores[1])
 		other := copied(t, s.stores[1])
-		key := sign(t, filepath.Join(signed, builder.DeltaStoreFile), armoured)
-		sign(t, filepath.Join(other, builder.DeltaStoreFile), armoured)
+		key := sign(t, filepath.Join(signed, artifact.DeltaStoreFile), armoured)
+		sign(t, filepath.Join(other, artifact.DeltaStoreFile), armoured)
 		if err := os.WriteFile(filepath.Join(keys, "site.asc"), key, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +67,7 @@ func TestSignatures(t *testing.T) {
 		s.refused(4, "the signature of the store is not good", "attach", other)
 		s.refused(4, "the signature of the store is not good", "attach", other, "--in-place")
 		s.pinned(0)
-		if _, err := builder.Verify(t.Context(), signed, builder.Hooks{}); err != nil {
+		if _, err := verify.Artifact(t.Context(), signed, progress.Hooks{}); err != nil {
 			t.Error(err)
 		}
 		s.refused(4, "the signature of the store is not good", "attach", medium(t, other))

@@ -1,4 +1,4 @@
-package builder_test
+package spec_test
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/fixtures"
 )
 
@@ -27,10 +27,10 @@ func TestSchemaGolden(t *testing.T) {
 	}
 	comments := map[string]string{} // paths count from the module, whose folder this is not
 	for key, text := range r.CommentMap {
-		comments[strings.Replace(key, "github.com/pinbox/pinbox", "github.com/pinbox/pinbox/builder", 1)] = strings.ReplaceAll(text, "\n", " ")
+		comments[strings.Replace(key, "github.com/pinbox/pinbox", "github.com/pinbox/pinbox/builder/spec", 1)] = strings.ReplaceAll(text, "\n", " ")
 	}
 	r.CommentMap = comments
-	schema := r.Reflect(&builder.Appliance{})
+	schema := r.Reflect(&spec.Appliance{})
 	schema.ID = "https://github.com/pinbox/pinbox/docs/appliance.schema.json"
 	schema.Title = "pinbox appliance"
 	content, err := json.MarshalIndent(schema, "", "  ")
@@ -92,7 +92,7 @@ func TestSchemaAgreesWithTheDecoder(t *testing.T) {
 			if err := os.WriteFile(file, []byte(test.content), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			_, err := builder.ReadAppliance(file)
+			_, err := spec.Read(file)
 			if test.says == "" && err != nil || test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says) || !strings.Contains(err.Error(), file)) {
 				t.Errorf("the decoder says %v", err)
 			}
@@ -122,7 +122,7 @@ func TestDocumentedAppliances(t *testing.T) {
 			if err := os.WriteFile(file, block[1], 0o644); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := builder.ReadAppliance(file); err != nil {
+			if _, err := spec.Read(file); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 			var doc any

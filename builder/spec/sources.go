@@ -1,8 +1,9 @@
-package builder
+package spec
 
 import (
 	"errors"
 	"fmt"
+	"path"
 	"reflect"
 	"strings"
 
@@ -130,4 +131,102 @@ func each[T any](list []T) (pointers []*T) {
 		pointers = append(pointers, &list[i])
 	}
 	return pointers
+}
+
+// LocalImages are images on this machine: in a folder of the OCI image layout, or
+// in an archive.
+type LocalImages struct {
+	// Path of the folder or the archive.
+	Path string `yaml:"path,omitempty"`
+	// Name of the image, with a tag, if it has no full one there.
+	Name string `yaml:"name,omitempty"`
+}
+
+// ContainersStorage are images of a store of containers/storage on this machine.
+type ContainersStorage struct {
+	// Path of the store: podman's or CRI-O's graph root. If left out,
+	// /var/lib/containers/storage for root, and ~/.local/share/containers/storage for
+	// others.
+	Path string `yaml:"path,omitempty"`
+	// Images by their names there; all that have one if left out.
+	Images []string `yaml:"images,omitempty"`
+}
+
+// ReleaseSource is an OpenShift release.
+type ReleaseSource struct {
+	// Image is the release's pull spec, by digest or by tag.
+	Image string `yaml:"image,omitempty"`
+	// Components to take; all that CRI-O pulls if left out.
+	Components Components `yaml:"components,omitempty"`
+	// MachineOS takes the nodes' operating system as well, which CRI-O never pulls.
+	MachineOS bool `yaml:"machineOS,omitempty"`
+	// Signatures that must hold.
+	Signatures Signatures `yaml:"signatures,omitempty"`
+}
+
+// Components are names, or patterns with * and ?.
+type Components struct {
+	Include []string `yaml:"include,omitempty"`
+	Exclude []string `yaml:"exclude,omitempty"`
+}
+
+// Signatures of a release.
+type Signatures struct {
+	// Files are signatures, ConfigMaps of them, or folders with sha256=<hex>/signature-1.
+	Files []string `yaml:"files,omitempty"`
+	// Keys are OpenPGP keys that may have signed.
+	Keys []string `yaml:"keys,omitempty"`
+}
+
+// given says whether somebody wants signatures, an empty list of keys included.
+func (s Signatures) given() bool { return s.Files != nil || s.Keys != nil }
+
+func (r ReleaseSource) validate() error {
+	if s := r.Signatures; s.given() && (len(s.Files) == 0 || len(s.Keys) == 0) {
+		return errors.New("has signatures without both files and keys")
+	}
+	_, err := pinset.ParseReference(r.Image)
+	return err
+}
+
+// OCMirrorSource is what oc-mirror v2 has left.
+type OCMirrorSource struct {
+	// Paths are archives (mirror_000001.tar), folders of them, workspaces, folders of
+	// its cache, and mapping.txt of a dry run. Archives that have only what is new need
+	// the earlier ones beside them. Without paths the images come from registries.
+	Paths []string `yaml:"paths,omitempty"`
+	// Stores are folders of earlier stores that have what the archives have not: of
+	// podman, of CRI-O, or a mounted one of pinbox.
+	Stores []string `yaml:"stores,omitempty"`
+	// Config is an ImageSetConfiguration; the newest in the paths if left out.
+	Config string `yaml:"config,omitempty"`
+	// Exclude images that belong to no release: by their names, their repositories, or
+	// repository:tag as oc-mirror keeps them; * and ? stand for anything but a /. The name
+	// of a field, as mirror.helm, leaves out all that it asks for.
+	Exclude []string `yaml:"exclude,omitempty"`
+	// Components to take of each release; all that CRI-O pulls if left out.
+	Components Components `yaml:"components,omitempty"`
+	// MachineOS takes the nodes' operating system as well, which CRI-O never pulls.
+	MachineOS bool `yaml:"machineOS,omitempty"`
+	// Signatures of the releases that must hold; those in the paths count too.
+	Signatures Signatures `yaml:"signatures,omitempty"`
+}
+
+func (m OCMirrorSource) validate() error {
+	switch {
+	case len(m.Paths) == 0 && m.Config == "":
+		return errors.New("has neither paths nor a config")
+	case len(m.Paths) == 0 && len(m.Stores) > 0:
+		return errors.New("has stores without paths that they could complete")
+	case len(m.Paths) == 0 && len(m.Exclude) > 0:
+		return errors.New("has exclude without paths; blockedImages of the config are left out")
+	case m.Signatures.given() && len(m.Signatures.Keys) == 0:
+		return errors.New("has signatures without keys")
+	}
+	for _, p := range m.Exclude {
+		if _, err := path.Match(p, ""); err != nil {
+			return fmt.Errorf("has the exclude pattern %q: %w", p, err)
+		}
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-package builder
+package artifact
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/filelock"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -29,26 +30,27 @@ var (
 	ErrBusy     = errors.New("another build writes there")
 )
 
-// stage is the folder in which an appliance grows: beside its place, under a
+// Stage is the folder in which an appliance grows: beside its place, under a
 // name that nobody else uses and that a later run finds again,
 // ".out.pinbox-partial". A run that was killed leaves it; the next one starts it
 // afresh. It takes its place by rename.
-type stage struct {
-	dir, out  string
+type Stage struct {
+	Dir, out  string
 	lock      *os.File
 	published bool
 }
 
-func openStage(out string) (_ *stage, err error) {
+// OpenStage makes the folder beside out. The caller publishes or discards it.
+func OpenStage(out string) (_ *Stage, err error) {
 	if out, err = place(out); err != nil {
 		return nil, err
 	}
-	s := &stage{dir: filepath.Join(filepath.Dir(out), "."+filepath.Base(out)+".pinbox-partial"), out: out}
-	if err := os.MkdirAll(filepath.Dir(s.dir), 0o755); err != nil {
+	s := &Stage{Dir: filepath.Join(filepath.Dir(out), "."+filepath.Base(out)+".pinbox-partial"), out: out}
+	if err := os.MkdirAll(filepath.Dir(s.Dir), 0o755); err != nil {
 		return nil, err
 	}
 	for s.lock == nil {
-		if s.lock, err = lockFolder(s.dir); err != nil {
+		if s.lock, err = lockFolder(s.Dir); err != nil {
 			return nil, err
 		}
 	}
@@ -129,100 +131,99 @@ func place(out string) (string, error) {
 }
 
 // clear removes what a run that was killed left.
-func (s *stage) clear() error {
-	entries, err := os.ReadDir(s.dir)
+func (s *Stage) clear() error {
+	entries, err := os.ReadDir(s.Dir)
 	if len(entries) > 0 {
-		err = errors.Join(err, root.Unmount(s.dir))
+		err = errors.Join(err, root.Unmount(s.Dir))
 	}
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		err = errors.Join(err, os.RemoveAll(filepath.Join(s.dir, e.Name())))
+		err = errors.Join(err, os.RemoveAll(filepath.Join(s.Dir, e.Name())))
 	}
 	return err
 }
 
-func (s *stage) path(name string) string { return filepath.Join(s.dir, filepath.FromSlash(name)) }
+// Path of a file of the folder, as long as it grows.
+func (s *Stage) Path(name string) string { return filepath.Join(s.Dir, filepath.FromSlash(name)) }
 
-func (s *stage) create(name string) (*atomicfile.File, error) {
-	return atomicfile.Create(s.path(name), 0o644)
+// Create starts a file of the folder.
+func (s *Stage) Create(name string) (*atomicfile.File, error) {
+	return atomicfile.Create(s.Path(name), 0o644)
 }
 
-// text is a small file of a folder.
-type text struct {
-	content []byte
-	perm    os.FileMode
+// Text is a small file of a folder.
+type Text struct {
+	Content []byte
+	Perm    os.FileMode
 }
 
-// writeTexts writes lock and manifests, and more files by their names: everything but
+// WriteTexts writes lock and manifests, and more files by their names: everything but
 // the store and the sums.
-func (s *stage) writeTexts(lock pinset.Lock, sets []pinset.Set, more map[string]text) error {
+func (s *Stage) WriteTexts(lock pinset.Lock, sets []pinset.Set, more map[string]Text) error {
 	var b bytes.Buffer
 	if err := lock.Encode(&b); err != nil {
 		return err
 	}
 	files := maps.Clone(more)
-	files[LockFile] = text{b.Bytes(), 0o644}
+	files[LockFile] = Text{b.Bytes(), 0o644}
 	for _, set := range sets {
-		files[path.Join(ManifestsDir, pinset.FileName(set.Name))] = text{set.Render(), 0o644}
+		files[path.Join(ManifestsDir, pinset.FileName(set.Name))] = Text{set.Render(), 0o644}
 	}
-	if err := os.Mkdir(s.path(ManifestsDir), 0o755); err != nil {
+	if err := os.Mkdir(s.Path(ManifestsDir), 0o755); err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if _, err := atomicfile.Write(s.path(name), files[name].content, files[name].perm); err != nil {
+		if _, err := atomicfile.Write(s.Path(name), files[name].Content, files[name].Perm); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// sum makes the ISO, which holds the sums of what is in it, and writes SHA256SUMS.
-func (s *stage) sum(ctx context.Context, spec Spec, config configFiles, store stored, hooks Hooks) (err error) {
-	sums := map[string]string{}
-	if store.sum != "" {
-		sums[store.name] = store.sum
-	}
-	if err := sumTree(ctx, s.dir, sums, hooks); err != nil {
+// Sum makes the ISO, if there is a base for one, which holds the sums of what is in it, and writes
+// SHA256SUMS. Those of some files may be known.
+func (s *Stage) Sum(ctx context.Context, live LiveISO, sums Sums, hooks progress.Hooks) (err error) {
+	if err := SumTree(ctx, s.Dir, sums, hooks); err != nil {
 		return err
 	}
-	if spec.ISO.Base != "" {
-		if err := s.writeISO(ctx, spec, config, sums, hooks); err != nil {
+	if live.Base != "" {
+		if err := s.writeISO(ctx, live, sums, hooks); err != nil {
 			return err
 		}
-		if sums[ISOFile], err = sumFile(ctx, s.path(ISOFile), hooks); err != nil {
+		if sums[ISOFile], err = SumFile(ctx, s.Path(ISOFile), hooks); err != nil {
 			return err
 		}
 	}
-	_, err = atomicfile.Write(s.path(SumsFile), renderSums(sums), 0o644)
+	_, err = atomicfile.Write(s.Path(SumsFile), sums.Render(), 0o644)
 	return err
 }
 
-// publish puts the folder into its place.
-func (s *stage) publish() error {
-	for _, dir := range []string{s.path(ManifestsDir), s.dir} {
+// Publish puts the folder into its place.
+func (s *Stage) Publish() error {
+	for _, dir := range []string{s.Path(ManifestsDir), s.Dir} {
 		if err := atomicfile.SyncDir(dir); err != nil {
 			return err
 		}
 	}
-	if _, err := os.Lstat(s.path(StoreDir)); err == nil { // whose many files nobody has synced
+	if _, err := os.Lstat(s.Path(StoreDir)); err == nil { // whose many files nobody has synced
 		if err := unix.Syncfs(int(s.lock.Fd())); err != nil {
 			return err
 		}
 	}
 	// os.Rename would refuse an empty folder that stands there already.
-	if err := syscall.Rename(s.dir, s.out); err != nil {
-		return &os.LinkError{Op: "rename", Old: s.dir, New: s.out, Err: err}
+	if err := syscall.Rename(s.Dir, s.out); err != nil {
+		return &os.LinkError{Op: "rename", Old: s.Dir, New: s.out, Err: err}
 	}
 	s.published = true
 	return atomicfile.SyncDir(filepath.Dir(s.out))
 }
 
-// discard removes what was not published.
-func (s *stage) discard() error {
-	if s.published { // what stands at s.dir now is another build's
+// Discard removes what was not published.
+func (s *Stage) Discard() error {
+	if s.published { // what stands at s.Dir now is another build's
 		return s.lock.Close()
 	}
-	return errors.Join(os.RemoveAll(s.dir), s.lock.Close())
+	return errors.Join(os.RemoveAll(s.Dir), s.lock.Close())
 }

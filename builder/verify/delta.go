@@ -1,4 +1,4 @@
-package builder
+package verify
 
 import (
 	"bytes"
@@ -16,7 +16,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pinbox/pinbox/builder/iso"
+	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/base"
+	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/root"
@@ -26,8 +28,8 @@ import (
 // ErrNotDelta says that something has no base that it could be checked with.
 var ErrNotDelta = errors.New("not a delta's folder or medium")
 
-// VerifiedDelta is what Verify says of a delta.
-type VerifiedDelta struct {
+// Delta is what there is to say of a delta.
+type Delta struct {
 	// Layers in the delta, and Needs of others: each as it stands in a store.
 	Layers int `json:"layers"`
 	Needs  int `json:"needs"`
@@ -37,11 +39,9 @@ type VerifiedDelta struct {
 	Mounted bool `json:"mounted"`
 }
 
-func isDelta(sums map[string]string) bool { return sums[DeltaFile]+sums[DeltaStoreFile] != "" }
-
 // delta compares the description of a delta's folder with the store.
-func (v *Verified) delta(dir string, lock pinset.Lock) error {
-	name := filepath.Join(dir, DeltaFile)
+func (v *Result) delta(dir string, lock pinset.Lock) error {
+	name := filepath.Join(dir, artifact.DeltaFile)
 	content, err := os.ReadFile(name)
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func (v *Verified) delta(dir string, lock pinset.Lock) error {
 	if _, err := pinset.DecodeDelta(bytes.NewReader(content)); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	store, err := packedStore(dir)
+	store, err := artifact.Packed(dir)
 	if err != nil {
 		return err
 	}
@@ -58,38 +58,10 @@ func (v *Verified) delta(dir string, lock pinset.Lock) error {
 	case err != nil:
 		return err
 	case d == nil || !bytes.Equal(d.text, content):
-		return fmt.Errorf("%s has another %s", DeltaStoreFile, DeltaFile)
+		return fmt.Errorf("%s has another %s", artifact.DeltaStoreFile, artifact.DeltaFile)
 	}
 	v.Delta = d.verified()
 	return nil
-}
-
-// packedStore finds the store of a folder or an ISO; File is "" of what has none that
-// is a squashfs.
-func packedStore(name string) (root.Packed, error) {
-	fi, err := os.Stat(name)
-	if err != nil {
-		return root.Packed{}, err
-	}
-	if fi.IsDir() {
-		for _, file := range []string{DeltaStoreFile, StoreFile} {
-			store := filepath.Join(name, file)
-			if fi, err := os.Stat(store); err == nil {
-				return root.Packed{File: store, Size: fi.Size()}, nil
-			}
-		}
-		return root.Packed{}, nil
-	}
-	image, f, err := iso.OpenFile(name)
-	if err != nil {
-		return root.Packed{}, nil // a lock
-	}
-	defer f.Close()
-	inside, err := image.Find(path.Join(iso.Dir, isoStore))
-	if err != nil || !inside.InOnePiece() {
-		return root.Packed{}, nil
-	}
-	return root.Packed{File: name, Offset: inside.Offset(), Size: inside.Size}, nil
 }
 
 // storedDelta is a delta as its store describes it.
@@ -100,8 +72,8 @@ type storedDelta struct {
 	own map[string]bool
 }
 
-func (d *storedDelta) verified() *VerifiedDelta {
-	return &VerifiedDelta{Layers: len(d.own), Needs: len(d.Needs)}
+func (d *storedDelta) verified() *Delta {
+	return &Delta{Layers: len(d.own), Needs: len(d.Needs)}
 }
 
 // openDelta reads what a store says of itself, and compares that with its lock; nil if
@@ -120,7 +92,7 @@ func openDelta(store root.Packed, lock pinset.Lock) (*storedDelta, error) {
 		return nil, fmt.Errorf("store: %w", err)
 	}
 	d := &storedDelta{}
-	if d.text, err = files.ReadFile(path.Join(storeDir, DeltaFile)); errors.Is(err, fs.ErrNotExist) {
+	if d.text, err = files.ReadFile(path.Join(artifact.OwnDir, artifact.DeltaFile)); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
@@ -145,12 +117,12 @@ func ownLayers(d pinset.Delta, lock pinset.Lock) (map[string]bool, error) {
 	own, known := map[string]bool{}, map[string]bool{}
 	var errs []error
 	for _, img := range lock.Images {
-		for _, p := range chainOf(img) {
-			known[p.id] = true
-			if !needed[p.id] {
-				own[p.id] = true
-			} else if own[p.parent] {
-				errs = append(errs, fmt.Errorf("%s needs layer %s from a base, and has the one below itself", DeltaFile, p.id))
+		for _, p := range base.Chain(img) {
+			known[p.ID] = true
+			if !needed[p.ID] {
+				own[p.ID] = true
+			} else if own[p.Parent] {
+				errs = append(errs, fmt.Errorf("%s needs layer %s from a base, and has the one below itself", artifact.DeltaFile, p.ID))
 			}
 		}
 	}
@@ -158,11 +130,11 @@ func ownLayers(d pinset.Delta, lock pinset.Lock) (map[string]bool, error) {
 	for _, n := range d.Needs {
 		switch {
 		case !known[n.Layer]:
-			errs = append(errs, fmt.Errorf("%s needs layer %s, which no image of the lock has", DeltaFile, n.Layer))
+			errs = append(errs, fmt.Errorf("%s needs layer %s, which no image of the lock has", artifact.DeltaFile, n.Layer))
 		case n.Link != compose.LinkName(n.Layer):
-			errs = append(errs, fmt.Errorf("%s has %q as the short name of layer %s, which is %s", DeltaFile, n.Link, n.Layer, compose.LinkName(n.Layer)))
+			errs = append(errs, fmt.Errorf("%s has %q as the short name of layer %s, which is %s", artifact.DeltaFile, n.Link, n.Layer, compose.LinkName(n.Layer)))
 		case n.Layer <= last:
-			errs = append(errs, fmt.Errorf("%s is not sorted at layer %s", DeltaFile, n.Layer))
+			errs = append(errs, fmt.Errorf("%s is not sorted at layer %s", artifact.DeltaFile, n.Layer))
 		}
 		last = n.Layer
 	}
@@ -170,7 +142,7 @@ func ownLayers(d pinset.Delta, lock pinset.Lock) (map[string]bool, error) {
 }
 
 func sameLock(files fs.FS, lock pinset.Lock) error {
-	content, err := fs.ReadFile(files, path.Join(storeDir, LockFile))
+	content, err := fs.ReadFile(files, path.Join(artifact.OwnDir, artifact.LockFile))
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
@@ -179,7 +151,7 @@ func sameLock(files fs.FS, lock pinset.Lock) error {
 		return err
 	}
 	if !bytes.Equal(content, want.Bytes()) {
-		return fmt.Errorf("the store has another %s", LockFile)
+		return fmt.Errorf("the store has another %s", artifact.LockFile)
 	}
 	return nil
 }
@@ -208,7 +180,7 @@ func sameLayers(files fs.FS, want map[string]bool) error {
 	}
 	slices.Sort(got)
 	if !slices.Equal(got, slices.Sorted(maps.Keys(want))) {
-		return fmt.Errorf("the store has %d layers, and not the %d that %s leaves to it", len(got), len(want), DeltaFile)
+		return fmt.Errorf("the store has %d layers, and not the %d that %s leaves to it", len(got), len(want), artifact.DeltaFile)
 	}
 	return nil
 }
@@ -236,34 +208,34 @@ func sameNames(files fs.FS, lock pinset.Lock) error {
 	return errors.Join(errs...)
 }
 
-// ErrLacking says that a delta needs more than the bases that it was compared with.
-var ErrLacking = errors.New("a layer is in none of the bases")
+// ErrMissing says that a delta needs more than the bases that it was compared with.
+var ErrMissing = errors.New("a layer is in none of the bases")
 
-// VerifyDelta is Verify that also finds out whether a delta is complete on bases that
+// WithBases is Artifact that also finds out whether a delta is complete on bases that
 // stand together: an appliance and the deltas between. As root it has containers/storage
 // judge all of them, mounted.
-func VerifyDelta(ctx context.Context, name string, bases []string, hooks Hooks) (Verified, error) {
-	v, err := Verify(ctx, name, hooks)
+func WithBases(ctx context.Context, name string, bases []string, hooks progress.Hooks) (Result, error) {
+	v, err := Artifact(ctx, name, hooks)
 	if err != nil || len(bases) == 0 {
 		return v, err
 	}
 	if v.Delta == nil {
-		return Verified{}, fmt.Errorf("%s: %w", name, ErrNotDelta)
+		return Result{}, fmt.Errorf("%s: %w", name, ErrNotDelta)
 	}
 	c := completion{below: map[string]bool{}}
 	if err := c.open(name); err != nil {
-		return Verified{}, err
+		return Result{}, err
 	}
 	for _, b := range bases {
 		if err := c.add(ctx, b, hooks); err != nil {
-			return Verified{}, err
+			return Result{}, err
 		}
 	}
 	if err := c.check(ctx, hooks); err != nil {
 		if ctx.Err() != nil || errors.Is(err, root.ErrMount) {
-			return Verified{}, cmp.Or(ctx.Err(), err)
+			return Result{}, cmp.Or(ctx.Err(), err)
 		}
-		return Verified{}, fmt.Errorf("%s with %s: %w:\n%w", name, strings.Join(bases, ", "), ErrVerify, err)
+		return Result{}, fmt.Errorf("%s with %s: %w:\n%w", name, strings.Join(bases, ", "), artifact.ErrVerify, err)
 	}
 	v.Unchecked, v.Delta.Bases, v.Delta.Mounted = c.unchecked, bases, len(c.unchecked) == 0
 	return v, nil
@@ -281,10 +253,10 @@ type completion struct {
 
 // open finds the delta, which was verified.
 func (c *completion) open(name string) (err error) {
-	if c.lock, err = ReadLock(name); err != nil {
+	if c.lock, err = artifact.ReadLock(name); err != nil {
 		return err
 	}
-	store, err := packedStore(name)
+	store, err := artifact.Packed(name)
 	if err != nil {
 		return err
 	}
@@ -294,17 +266,17 @@ func (c *completion) open(name string) (err error) {
 }
 
 // add verifies a base, and notes what it has.
-func (c *completion) add(ctx context.Context, name string, hooks Hooks) error {
-	b, err := readBases([]string{name}, c.lock.Platform)
+func (c *completion) add(ctx context.Context, name string, hooks progress.Hooks) error {
+	b, err := base.Read([]string{name}, c.lock.Platform)
 	if err != nil {
 		return err
 	}
 	if b[0].Store != "" {
-		if _, err := Verify(ctx, name, hooks); err != nil {
+		if _, err := Artifact(ctx, name, hooks); err != nil {
 			return err
 		}
 	}
-	store, err := packedStore(name)
+	store, err := artifact.Packed(name)
 	if err != nil {
 		return err
 	}
@@ -313,11 +285,11 @@ func (c *completion) add(ctx context.Context, name string, hooks Hooks) error {
 	} else {
 		c.stores = append(c.stores, store)
 	}
-	between, err := openDelta(store, b[0].lock)
+	between, err := openDelta(store, b[0].Locked)
 	if err != nil {
-		return fmt.Errorf("%s: %w: %w", name, ErrVerify, err)
+		return fmt.Errorf("%s: %w: %w", name, artifact.ErrVerify, err)
 	}
-	for id := range b[0].layers() {
+	for id := range b[0].Layers() {
 		if between == nil || between.own[id] { // the lock of a delta tells more than it has
 			c.below[id] = true
 		}
@@ -326,7 +298,7 @@ func (c *completion) add(ctx context.Context, name string, hooks Hooks) error {
 }
 
 // check says what is missing or wrong.
-func (c *completion) check(ctx context.Context, hooks Hooks) error {
+func (c *completion) check(ctx context.Context, hooks progress.Hooks) error {
 	var missing []string
 	for _, n := range c.delta.Needs {
 		if !c.below[n.Layer] {
@@ -334,7 +306,7 @@ func (c *completion) check(ctx context.Context, hooks Hooks) error {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("%w: %d of the %d that it needs, such as %s", ErrLacking, len(missing), len(c.delta.Needs), missing[0])
+		return fmt.Errorf("%w: %d of the %d that it needs, such as %s", ErrMissing, len(missing), len(c.delta.Needs), missing[0])
 	}
 	var errs []error
 	if why := root.CannotExamine(); why != "" {
@@ -343,7 +315,7 @@ func (c *completion) check(ctx context.Context, hooks Hooks) error {
 	if len(c.unchecked) > 0 {
 		return nil
 	}
-	hooks.step("check layers", 0)
+	hooks.Begin("check layers", 0)
 	complaints, err := root.Examine(ctx, c.stores)
 	if err != nil {
 		return err

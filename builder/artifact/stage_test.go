@@ -1,4 +1,4 @@
-package builder
+package artifact_test
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/pinbox/pinbox/builder/artifact"
 )
 
 // Several builds into one folder: one at a time has the stage, whatever the
@@ -18,8 +20,8 @@ func TestStageHasOneHolder(t *testing.T) {
 	for range 6 {
 		wg.Go(func() {
 			for range 500 {
-				s, err := openStage(out)
-				if errors.Is(err, ErrBusy) {
+				s, err := artifact.OpenStage(out)
+				if errors.Is(err, artifact.ErrBusy) {
 					continue
 				}
 				if err != nil {
@@ -29,9 +31,9 @@ func TestStageHasOneHolder(t *testing.T) {
 				if n := holders.Add(1); n != 1 {
 					t.Errorf("%d holders", n)
 				}
-				err = os.WriteFile(s.path("f"), nil, 0o644)
+				err = os.WriteFile(s.Path("f"), nil, 0o644)
 				holders.Add(-1)
-				if err := errors.Join(err, s.discard()); err != nil {
+				if err := errors.Join(err, s.Discard()); err != nil {
 					t.Error(err)
 					return
 				}

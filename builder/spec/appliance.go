@@ -1,4 +1,4 @@
-package builder
+package spec
 
 import (
 	"bytes"
@@ -51,17 +51,17 @@ type Spec struct {
 	// nodes.
 	Mirrors []string `yaml:"mirrors,omitempty"`
 	// Store is how the image store is packed.
-	Store StoreSpec `yaml:"store,omitempty"`
+	Store Store `yaml:"store,omitempty"`
 	// Ignition is merged into the first-boot configuration.
-	Ignition IgnitionSpec `yaml:"ignition,omitempty"`
+	Ignition Ignition `yaml:"ignition,omitempty"`
 	// ISO puts store and configuration into a CoreOS live ISO.
-	ISO ISOSpec `yaml:"iso,omitempty"`
+	ISO ISO `yaml:"iso,omitempty"`
 	// Node is how the node uses what was built.
-	Node NodeSpec `yaml:"node,omitempty"`
+	Node Node `yaml:"node,omitempty"`
 }
 
-// StoreSpec is how the image store is packed.
-type StoreSpec struct {
+// Store is how the image store is packed.
+type Store struct {
 	// Format is squashfs, if left out: an image that the node mounts; tar: the same tree
 	// for whoever makes the node's file system; or dir: a folder that the
 	// containers/storage library has written, which takes root.
@@ -73,16 +73,16 @@ type StoreSpec struct {
 	BlockSize int `yaml:"blockSize,omitempty"`
 }
 
-// IgnitionSpec is merged into the first-boot configuration.
-type IgnitionSpec struct {
+// Ignition is merged into the first-boot configuration.
+type Ignition struct {
 	// Butane files to merge; later ones win.
 	Butane []string `yaml:"butane,omitempty"`
 	// SSHAuthorizedKeys of the user core.
 	SSHAuthorizedKeys []string `yaml:"sshAuthorizedKeys,omitempty"`
 }
 
-// ISOSpec puts store and configuration into a CoreOS live ISO.
-type ISOSpec struct {
+// ISO puts store and configuration into a CoreOS live ISO.
+type ISO struct {
 	// Base is the live ISO to start from; without one no ISO is made.
 	Base string `yaml:"base,omitempty"`
 	// Mode is live, if left out: the node runs from the medium; or install: the live
@@ -112,8 +112,8 @@ type InstalledKernelArguments struct {
 	Append []string `yaml:"append,omitempty"`
 }
 
-// NodeSpec is how the node uses what was built.
-type NodeSpec struct {
+// Node is how the node uses what was built.
+type Node struct {
 	// Store is where the node finds its store. If left out, that is the file of the
 	// live ISO, or the partition that mode install makes.
 	Store NodeStore `yaml:"store,omitempty"`
@@ -149,14 +149,14 @@ type NodeStore struct {
 	VolumeLabel string `yaml:"volumeLabel,omitempty" jsonschema:"pattern=^[A-Z0-9_]+$,maxLength=16"`
 }
 
-// NewAppliance is the appliance of a build without a file.
-func NewAppliance(sources ...Source) Appliance {
+// New is the appliance of a build without a file.
+func New(sources ...Source) Appliance {
 	return Appliance{APIVersion: apiVersion, Kind: kind, Metadata: Metadata{Name: "appliance"}, Spec: Spec{Sources: sources}}
 }
 
-// ReadAppliance reads an appliance file. Unknown fields are errors, with their
+// Read reads an appliance file. Unknown fields are errors, with their
 // lines.
-func ReadAppliance(path string) (Appliance, error) {
+func Read(path string) (Appliance, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return Appliance{}, err
@@ -175,15 +175,15 @@ func ReadAppliance(path string) (Appliance, error) {
 	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return Appliance{}, fmt.Errorf("%w: %s: more than one document", ErrAppliance, path)
 	}
-	if err := a.validate(); err != nil {
+	if err := a.Validate(); err != nil {
 		return Appliance{}, fmt.Errorf("%w: %s: %w", ErrAppliance, path, err)
 	}
 	a.resolvePaths(filepath.Dir(path))
 	return a, nil
 }
 
-// validate also fills in the platform.
-func (a *Appliance) validate() error {
+// Validate also fills in the platform.
+func (a *Appliance) Validate() error {
 	spec := &a.Spec
 	if spec.Platform == "" {
 		spec.Platform = "linux/amd64"
@@ -209,7 +209,7 @@ func (a *Appliance) validate() error {
 	if err := spec.validateISO(); err != nil {
 		return err
 	}
-	config := spec.config(nil, nil)
+	config := spec.Config(nil, nil)
 	if err := config.Validate(); err != nil {
 		return err
 	}

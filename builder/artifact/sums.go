@@ -1,4 +1,4 @@
-package builder
+package artifact
 
 import (
 	"bytes"
@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/pinbox/pinbox/builder/progress"
 )
 
 // sumLine is a line of sha256sum(1), which starts with a backslash if the name has
@@ -26,7 +28,11 @@ var (
 	unescape = strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\r`, "\r")
 )
 
-func readSums(dir string) (map[string]string, error) {
+// Sums are the SHA-256 of files in hexadecimal form, by the files' names.
+type Sums map[string]string
+
+// ReadSums reads those of an appliance's folder.
+func ReadSums(dir string) (Sums, error) {
 	content, err := os.ReadFile(filepath.Join(dir, SumsFile))
 	if err != nil {
 		kind := ErrNotAppliance
@@ -35,11 +41,12 @@ func readSums(dir string) (map[string]string, error) {
 		}
 		return nil, fmt.Errorf("%s: %w: %w", dir, kind, err)
 	}
-	return parseSums(content, dir, SumsFile)
+	return ParseSums(content, dir, SumsFile)
 }
 
-func parseSums(content []byte, where, file string) (map[string]string, error) {
-	sums := map[string]string{}
+// ParseSums reads a file of sums; where and file are for errors.
+func ParseSums(content []byte, where, file string) (Sums, error) {
+	sums := Sums{}
 	for i, line := range strings.Split(strings.TrimSuffix(string(content), "\n"), "\n") {
 		m := sumLine.FindStringSubmatch(line)
 		if m == nil || !filepath.IsLocal(m[3]) {
@@ -53,8 +60,8 @@ func parseSums(content []byte, where, file string) (map[string]string, error) {
 	return sums, nil
 }
 
-// renderSums gives sums in the form of sha256sum(1).
-func renderSums(sums map[string]string) []byte {
+// Render gives the sums in the form of sha256sum(1).
+func (sums Sums) Render() []byte {
 	var b bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
 		escaped := escape.Replace(name)
@@ -66,9 +73,12 @@ func renderSums(sums map[string]string) []byte {
 	return b.Bytes()
 }
 
-// sumTree gives the SHA-256 of every file below dir but the sums themselves; those of
+// IsDelta says whether they are those of a delta's folder.
+func (sums Sums) IsDelta() bool { return sums[DeltaFile]+sums[DeltaStoreFile] != "" }
+
+// SumTree gives the SHA-256 of every file below dir but the sums themselves; those of
 // some may be known.
-func sumTree(ctx context.Context, dir string, sums map[string]string, hooks Hooks) error {
+func SumTree(ctx context.Context, dir string, sums Sums, hooks progress.Hooks) error {
 	var names []string
 	var bytes int64
 	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
@@ -92,7 +102,7 @@ func sumTree(ctx context.Context, dir string, sums map[string]string, hooks Hook
 	if err != nil {
 		return err
 	}
-	hooks.step("hash files", bytes)
+	hooks.Begin("hash files", bytes)
 	for _, name := range names {
 		if sums[name], err = sumOf(ctx, filepath.Join(dir, name), hooks); err != nil {
 			return err
@@ -101,46 +111,46 @@ func sumTree(ctx context.Context, dir string, sums map[string]string, hooks Hook
 	return nil
 }
 
-// sumFile gives the SHA-256 of one file.
-func sumFile(ctx context.Context, name string, hooks Hooks) (string, error) {
+// SumFile gives the SHA-256 of one file.
+func SumFile(ctx context.Context, name string, hooks progress.Hooks) (string, error) {
 	fi, err := os.Stat(name)
 	if err != nil {
 		return "", err
 	}
-	hooks.step("hash "+filepath.Base(name), fi.Size())
+	hooks.Begin("hash "+filepath.Base(name), fi.Size())
 	return sumOf(ctx, name, hooks)
 }
 
-func sumOf(ctx context.Context, name string, hooks Hooks) (string, error) {
+func sumOf(ctx context.Context, name string, hooks progress.Hooks) (string, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	sum, _, err := sumAll(ctx, f, hooks)
+	sum, _, err := SumAll(ctx, f, hooks)
 	return sum, err
 }
 
 // buffers are made once: a store that is a folder has many small files.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 1<<20); return &b }}
 
-// sumAll also gives the number of bytes.
-func sumAll(ctx context.Context, r io.Reader, hooks Hooks) (sum string, size int64, err error) {
+// SumAll also gives the number of bytes.
+func SumAll(ctx context.Context, r io.Reader, hooks progress.Hooks) (sum string, size int64, err error) {
 	h := sha256.New()
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
-	size, err = io.CopyBuffer(h, progressReader{ctx, r, hooks.Done}, *buf)
+	size, err = io.CopyBuffer(h, reader{ctx, r, hooks.Done}, *buf)
 	return hex.EncodeToString(h.Sum(nil)), size, err
 }
 
-// progressReader ends with its context.
-type progressReader struct {
+// reader ends with its context.
+type reader struct {
 	ctx  context.Context
 	r    io.Reader
 	done func(int)
 }
 
-func (p progressReader) Read(b []byte) (int, error) {
+func (p reader) Read(b []byte) (int, error) {
 	if err := p.ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -151,8 +161,8 @@ func (p progressReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// summer writes and hashes at the same time. It ends with its context.
-type summer struct {
+// HashWriter writes and hashes at the same time. It ends with its context.
+type HashWriter struct {
 	ctx  context.Context
 	w    io.Writer
 	sum  hash.Hash
@@ -160,7 +170,18 @@ type summer struct {
 	done func(int)
 }
 
-func (s *summer) Write(p []byte) (int, error) {
+// NewHashWriter writes to w; done is called with the number of bytes of each part.
+func NewHashWriter(ctx context.Context, w io.Writer, done func(int)) *HashWriter {
+	return &HashWriter{ctx: ctx, w: w, sum: sha256.New(), done: done}
+}
+
+// Size is the number of bytes written.
+func (s *HashWriter) Size() int64 { return s.size }
+
+// Sum is the SHA-256 of them, in hexadecimal form.
+func (s *HashWriter) Sum() string { return hex.EncodeToString(s.sum.Sum(nil)) }
+
+func (s *HashWriter) Write(p []byte) (int, error) {
 	if err := s.ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -171,4 +192,19 @@ func (s *summer) Write(p []byte) (int, error) {
 	s.size += int64(n)
 	s.done(n)
 	return n, err
+}
+
+// FolderSize gives the bytes of all regular files below dir.
+func FolderSize(dir string) (bytes int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		fi, err := d.Info()
+		if err == nil {
+			bytes += fi.Size()
+		}
+		return err
+	})
+	return bytes, err
 }

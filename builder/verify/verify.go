@@ -1,4 +1,4 @@
-package builder
+package verify
 
 import (
 	"bytes"
@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -15,21 +14,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pinbox/pinbox/builder/iso"
+	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// What Verify finds out.
-var (
-	ErrVerify       = errors.New("verification failed")
-	ErrNotAppliance = errors.New("not an appliance's folder or ISO")
-)
-
-// Verified is what Verify found whole.
-type Verified struct {
+// Result is what was found whole.
+type Result struct {
 	Dir    string        `json:"dir"`
 	Files  int           `json:"files"`
 	Totals pinset.Totals `json:"totals"`
@@ -38,39 +32,39 @@ type Verified struct {
 	// StoreDigest is the SHA-256 of the store's file, "" of a folder.
 	StoreDigest string `json:"storeDigest,omitempty"`
 	// Delta is what there is to say of a delta, nil of an appliance.
-	Delta *VerifiedDelta `json:"delta,omitempty"`
+	Delta *Delta `json:"delta,omitempty"`
 	// Unchecked is what could not be looked at, and why.
 	Unchecked []string `json:"unchecked,omitempty"`
 }
 
-// Verify hashes every file of an appliance's folder again, and compares what the
+// Artifact hashes every file of an appliance's folder again, and compares what the
 // files say of each other. It reports all that it finds.
-func Verify(ctx context.Context, dir string, hooks Hooks) (Verified, error) {
+func Artifact(ctx context.Context, dir string, hooks progress.Hooks) (Result, error) {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
-		return Verified{}, err
+		return Result{}, err
 	}
 	if fi, err := os.Stat(dir); err == nil && !fi.IsDir() {
 		return verifyISO(ctx, dir, hooks)
 	}
-	sums, err := readSums(dir)
+	sums, err := artifact.ReadSums(dir)
 	if err != nil {
-		return Verified{}, err
+		return Result{}, err
 	}
 	errs := []error{compareSums(ctx, dir, sums, hooks)}
 	errs = append(errs, compareISO(dir, sums))
-	v := Verified{Dir: dir, Files: len(sums)}
+	v := Result{Dir: dir, Files: len(sums)}
 	if err := v.store(dir, sums); err != nil {
 		errs = append(errs, err)
 	}
-	lock, err := readLock(filepath.Join(dir, LockFile))
+	lock, err := artifact.ReadLock(filepath.Join(dir, artifact.LockFile))
 	if err != nil {
 		errs = append(errs, err)
 	} else {
 		v.Totals = lock.Totals()
 		errs = append(errs, checkManifests(dir, lock, sums))
 		switch {
-		case !isDelta(sums):
+		case !sums.IsDelta():
 			errs = append(errs, checkConfig(dir, lock))
 		case errors.Join(errs...) == nil: // what has changed is said
 			errs = append(errs, v.delta(dir, lock))
@@ -78,16 +72,16 @@ func Verify(ctx context.Context, dir string, hooks Hooks) (Verified, error) {
 	}
 	if err := errors.Join(errs...); err != nil {
 		if ctx.Err() != nil {
-			return Verified{}, ctx.Err()
+			return Result{}, ctx.Err()
 		}
-		return Verified{}, fmt.Errorf("%s: %w:\n%w", dir, ErrVerify, err)
+		return Result{}, fmt.Errorf("%s: %w:\n%w", dir, artifact.ErrVerify, err)
 	}
 	return v, nil
 }
 
-func compareSums(ctx context.Context, dir string, want map[string]string, hooks Hooks) error {
-	got := map[string]string{}
-	if err := sumTree(ctx, dir, got, hooks); err != nil {
+func compareSums(ctx context.Context, dir string, want artifact.Sums, hooks progress.Hooks) error {
+	got := artifact.Sums{}
+	if err := artifact.SumTree(ctx, dir, got, hooks); err != nil {
 		return err
 	}
 	var errs []error
@@ -101,75 +95,72 @@ func compareSums(ctx context.Context, dir string, want map[string]string, hooks 
 	}
 	for _, name := range slices.Sorted(maps.Keys(got)) {
 		if _, ok := want[name]; !ok && !signs(name, want) {
-			errs = append(errs, fmt.Errorf("%s is not in %s", name, SumsFile))
+			errs = append(errs, fmt.Errorf("%s is not in %s", name, artifact.SumsFile))
 		}
 	}
-	texts := []string{ButaneFile, IgnitionFile, LockFile}
-	if isDelta(want) {
-		texts = []string{DeltaFile, LockFile}
+	texts := []string{artifact.ButaneFile, artifact.IgnitionFile, artifact.LockFile}
+	if want.IsDelta() {
+		texts = []string{artifact.DeltaFile, artifact.LockFile}
 	}
 	for _, name := range texts {
 		if _, ok := want[name]; !ok {
-			errs = append(errs, fmt.Errorf("%s has no entry for %s", SumsFile, name))
+			errs = append(errs, fmt.Errorf("%s has no entry for %s", artifact.SumsFile, name))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // signs says that a file is a signature of one that the sums list, which came later.
-func signs(name string, sums map[string]string) bool {
-	return slices.ContainsFunc(signatureSuffixes(), func(suffix string) bool {
+func signs(name string, sums artifact.Sums) bool {
+	return slices.ContainsFunc(artifact.SignatureSuffixes(), func(suffix string) bool {
 		of, is := strings.CutSuffix(name, suffix)
 		return is && sums[of] != ""
 	})
 }
 
 // compareISO finds out whether the ISO has what the folder has.
-func compareISO(dir string, sums map[string]string) error {
-	if _, ok := sums[ISOFile]; !ok {
+func compareISO(dir string, sums artifact.Sums) error {
+	if _, ok := sums[artifact.ISOFile]; !ok {
 		return nil
 	}
-	info, err := Show(filepath.Join(dir, ISOFile))
+	info, err := artifact.Show(filepath.Join(dir, artifact.ISOFile))
 	if err != nil {
 		return err
 	}
-	config := sums[IgnitionFile]
-	if live, ok := sums[LiveIgnitionFile]; ok {
+	config := sums[artifact.IgnitionFile]
+	if live, ok := sums[artifact.LiveIgnitionFile]; ok {
 		config = live
 	}
-	want := map[string]string{isoLock: sums[LockFile], isoStore: sums[StoreFile], IgnitionFile: config}
+	want := map[string]string{artifact.ISOLock: sums[artifact.LockFile], artifact.ISOStore: sums[artifact.StoreFile], artifact.IgnitionFile: config}
 	members := info.Added
 	if info.Ignition != nil {
 		members = append(members, info.Ignition.Members...)
 	}
 	for _, m := range members {
 		if sum, ok := want[m.Name]; ok && m.SHA256 != sum {
-			return fmt.Errorf("%s has another %s than the folder: SHA-256 %s, not %s", ISOFile, m.Name, m.SHA256, sum)
+			return fmt.Errorf("%s has another %s than the folder: SHA-256 %s, not %s", artifact.ISOFile, m.Name, m.SHA256, sum)
 		}
 	}
 	return nil
 }
 
-// rootRecords is there in every store that is a folder.
-const rootRecords = StoreDir + "/overlay-images/images.json"
-
 // store finds out which store the folder has, and whether that is whole as far as it
 // can say so itself.
-func (v *Verified) store(dir string, sums map[string]string) (err error) {
+func (v *Result) store(dir string, sums artifact.Sums) (err error) {
 	switch {
-	case sums[StoreTar] != "":
-		v.StoreDigest = "sha256:" + sums[StoreTar]
-		v.StoreSize, err = checkFile(filepath.Join(dir, StoreTar), checkEnd)
-	case sums[StoreFile] != "":
-		v.StoreDigest = "sha256:" + sums[StoreFile]
-		v.StoreSize, err = checkFile(filepath.Join(dir, StoreFile), checkSuperblock)
-	case sums[DeltaStoreFile] != "":
-		v.StoreDigest = "sha256:" + sums[DeltaStoreFile]
-		v.StoreSize, err = checkFile(filepath.Join(dir, DeltaStoreFile), checkSuperblock)
-	case sums[rootRecords] != "":
-		v.StoreSize, err = checkRoot(filepath.Join(dir, StoreDir))
+	case sums[artifact.StoreTar] != "":
+		v.StoreDigest = "sha256:" + sums[artifact.StoreTar]
+		v.StoreSize, err = checkFile(filepath.Join(dir, artifact.StoreTar), checkEnd)
+	case sums[artifact.StoreFile] != "":
+		v.StoreDigest = "sha256:" + sums[artifact.StoreFile]
+		v.StoreSize, err = checkFile(filepath.Join(dir, artifact.StoreFile), checkSuperblock)
+	case sums[artifact.DeltaStoreFile] != "":
+		v.StoreDigest = "sha256:" + sums[artifact.DeltaStoreFile]
+		v.StoreSize, err = checkFile(filepath.Join(dir, artifact.DeltaStoreFile), checkSuperblock)
+	case sums[artifact.RootRecords] != "":
+		v.StoreSize, err = checkRoot(filepath.Join(dir, artifact.StoreDir))
 	default:
-		err = fmt.Errorf("%s has no entry for a store", SumsFile)
+		err = fmt.Errorf("%s has no entry for a store", artifact.SumsFile)
 	}
 	return err
 }
@@ -192,7 +183,7 @@ func checkFile(name string, check func(f *os.File, size int64) error) (int64, er
 func checkEnd(f *os.File, size int64) error {
 	end := make([]byte, 1024)
 	if _, err := f.ReadAt(end, size-int64(len(end))); err != nil || !bytes.Equal(end, make([]byte, len(end))) {
-		return fmt.Errorf("%s ends early, after %d bytes", StoreTar, size)
+		return fmt.Errorf("%s ends early, after %d bytes", artifact.StoreTar, size)
 	}
 	return nil
 }
@@ -209,53 +200,16 @@ func checkSuperblock(f *os.File, size int64) error {
 	return nil
 }
 
-// ReadLock reads a lock: a file of it, or that of an appliance's folder or ISO.
-func ReadLock(name string) (pinset.Lock, error) {
-	fi, err := os.Stat(name)
-	if err != nil {
-		return pinset.Lock{}, err
-	}
-	if fi.IsDir() {
-		return readLock(filepath.Join(name, LockFile))
-	}
-	if image, f, err := iso.OpenFile(name); err == nil {
-		defer f.Close()
-		inside, err := image.Find(path.Join(iso.Dir, isoLock))
-		if err != nil {
-			return pinset.Lock{}, fmt.Errorf("%s: %w", name, err)
-		}
-		return decodeLock(inside.Reader(), name)
-	}
-	return readLock(name)
-}
-
-func readLock(name string) (pinset.Lock, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return pinset.Lock{}, err
-	}
-	defer f.Close()
-	return decodeLock(f, name)
-}
-
-func decodeLock(r io.Reader, name string) (pinset.Lock, error) {
-	lock, err := pinset.DecodeLock(r)
-	if err != nil {
-		return pinset.Lock{}, fmt.Errorf("%s: %w", name, err)
-	}
-	return lock, nil
-}
-
 // checkManifests compares the manifests with the sets of the lock.
-func checkManifests(dir string, lock pinset.Lock, sums map[string]string) error {
+func checkManifests(dir string, lock pinset.Lock, sums artifact.Sums) error {
 	var errs []error
 	for _, locked := range lock.Sets {
 		set, err := locked.Set()
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: set %q: %w", LockFile, locked.Name, err))
+			errs = append(errs, fmt.Errorf("%s: set %q: %w", artifact.LockFile, locked.Name, err))
 			continue
 		}
-		name := path.Join(ManifestsDir, pinset.FileName(locked.Name))
+		name := path.Join(artifact.ManifestsDir, pinset.FileName(locked.Name))
 		content, err := os.ReadFile(filepath.Join(dir, name))
 		if _, ok := sums[name]; ok && errors.Is(err, fs.ErrNotExist) {
 			continue // said already
@@ -277,35 +231,35 @@ func checkManifests(dir string, lock pinset.Lock, sums map[string]string) error 
 
 // checkConfig translates the Butane again, and looks for the lock's pins in it.
 func checkConfig(dir string, lock pinset.Lock) error {
-	bu, err := os.ReadFile(filepath.Join(dir, ButaneFile))
+	bu, err := os.ReadFile(filepath.Join(dir, artifact.ButaneFile))
 	if err != nil {
 		return err
 	}
-	ign, err := os.ReadFile(filepath.Join(dir, IgnitionFile))
+	ign, err := os.ReadFile(filepath.Join(dir, artifact.IgnitionFile))
 	if err != nil {
 		return err
 	}
 	want, err := ignition.Translate(bu)
 	if err != nil {
-		return fmt.Errorf("%s: %w", ButaneFile, err)
+		return fmt.Errorf("%s: %w", artifact.ButaneFile, err)
 	}
 	if !bytes.Equal(want, ign) {
-		return fmt.Errorf("%s is not what %s translates to", IgnitionFile, ButaneFile)
+		return fmt.Errorf("%s is not what %s translates to", artifact.IgnitionFile, artifact.ButaneFile)
 	}
 	var images []pinset.Image
 	for _, locked := range lock.Images {
 		img, err := pinset.ParseImage(locked.Pin)
 		if err != nil {
-			return fmt.Errorf("%s: %w", LockFile, err)
+			return fmt.Errorf("%s: %w", artifact.LockFile, err)
 		}
 		images = append(images, img)
 	}
 	files, err := ignition.Files(ign)
 	if err != nil {
-		return fmt.Errorf("%s: %w", IgnitionFile, err)
+		return fmt.Errorf("%s: %w", artifact.IgnitionFile, err)
 	}
 	if !bytes.Equal(files[crio.PinnedImagesPath], crio.RenderPinned(images)) {
-		return fmt.Errorf("%s does not pin the images of the lock", IgnitionFile)
+		return fmt.Errorf("%s does not pin the images of the lock", artifact.IgnitionFile)
 	}
 	return nil
 }

@@ -1,0 +1,139 @@
+package artifact
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"path/filepath"
+
+	"github.com/pinbox/pinbox/builder/iso"
+	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/ignition"
+)
+
+// SumInside gives the SHA-256 of what an ISO has: a file in iso.Dir, the Ignition config or the base.
+func SumInside(ctx context.Context, image *iso.Image, name string, hooks progress.Hooks) (sum string, size int64, err error) {
+	switch name {
+	case IgnitionFile:
+		config, err := image.Ignition()
+		if err != nil {
+			return "", 0, err
+		}
+		return SumAll(ctx, bytes.NewReader(config), hooks)
+	case ISOBase:
+		base, _, err := image.Base()
+		if err != nil {
+			return "", 0, err
+		}
+		return SumAll(ctx, base, hooks)
+	}
+	f, err := image.Find(path.Join(iso.Dir, name))
+	if err != nil {
+		return "", 0, err
+	}
+	return SumAll(ctx, f.Reader(), hooks)
+}
+
+// Show tells what an ISO says of itself, with the digests of what pinbox added.
+func Show(name string) (iso.Info, error) {
+	image, f, err := iso.OpenFile(name)
+	if err != nil {
+		return iso.Info{}, err
+	}
+	defer f.Close()
+	info, err := image.Info()
+	if err != nil {
+		return iso.Info{}, fmt.Errorf("%s: %w", name, err)
+	}
+	text, err := image.Text(path.Join(iso.Dir, ISOSums))
+	if errors.Is(err, iso.ErrNotFound) {
+		return info, nil
+	}
+	if err != nil {
+		return iso.Info{}, fmt.Errorf("%s: %w", name, err)
+	}
+	sums, err := ParseSums(text, name, ISOSums)
+	info.BaseSHA256 = sums[ISOBase]
+	for i, m := range info.Added {
+		info.Added[i].SHA256 = sums[m.Name]
+	}
+	if info.Ignition == nil {
+		return info, err
+	}
+	for i, m := range info.Ignition.Members {
+		info.Ignition.Members[i].SHA256 = sums[m.Name]
+	}
+	if config, err := image.Ignition(); err == nil {
+		info.Installs = ignition.Installs(config)
+	}
+	return info, err
+}
+
+// Reset writes the base of an edited ISO, if it is still what it was.
+func Reset(ctx context.Context, edited, out string, hooks progress.Hooks) error {
+	info, err := Show(edited)
+	if err != nil {
+		return err
+	}
+	if info.BaseSHA256 != "" {
+		image, f, err := iso.OpenFile(edited)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		hooks.Begin("hash "+filepath.Base(edited), info.Size)
+		sum, _, err := SumInside(ctx, image, ISOBase, hooks)
+		if err != nil {
+			return fmt.Errorf("%s: %w", edited, err)
+		}
+		if sum != info.BaseSHA256 {
+			return fmt.Errorf("%s: %w: its base has SHA-256 %s, was %s", edited, ErrVerify, sum, info.BaseSHA256)
+		}
+	}
+	return iso.Reset(ctx, edited, out)
+}
+
+// ExtractStore writes the store of an ISO.
+func ExtractStore(ctx context.Context, name string, w io.Writer) error {
+	return extract(ctx, name, ISOStore, w)
+}
+
+// ExtractLock writes the lock of an ISO.
+func ExtractLock(ctx context.Context, name string, w io.Writer) error {
+	return extract(ctx, name, ISOLock, w)
+}
+
+// ExtractIgnition writes the Ignition config of an ISO.
+func ExtractIgnition(_ context.Context, name string, w io.Writer) error {
+	image, f, err := iso.OpenFile(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	config, err := image.Ignition()
+	if err == nil && config == nil {
+		err = fmt.Errorf("%s: Ignition config: %w", name, iso.ErrNotFound)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(config)
+	return err
+}
+
+func extract(ctx context.Context, name, file string, w io.Writer) error {
+	image, f, err := iso.OpenFile(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	inside, err := image.Find(path.Join(iso.Dir, file))
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	_, err = io.Copy(w, reader{ctx, inside.Reader(), nil})
+	return err
+}

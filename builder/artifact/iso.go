@@ -1,0 +1,98 @@
+package artifact
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+
+	"github.com/pinbox/pinbox/builder/iso"
+	"github.com/pinbox/pinbox/builder/progress"
+)
+
+// Names of what an ISO holds, in the folder iso.Dir: each has one dot at most,
+// which is all that ISO 9660 itself permits.
+const (
+	ISOStore = "store.squashfs"
+	ISOLock  = "lock.json"
+	ISOSums  = "sums.txt"
+	// The signature of the store, if somebody has signed it.
+	ISOSignature = "store.sig"
+	ISOBase      = "base.iso" // which is there in the form of undo.gz
+)
+
+// LiveISO is what becomes of a live ISO.
+type LiveISO struct {
+	// Base is the ISO to start from; "" for none.
+	Base string
+	// Edit is what changes in it, beside the additions, which come from the folder.
+	Edit iso.Edit
+	// NoStore leaves the store out: the node has a medium of its own for that.
+	NoStore bool
+}
+
+// writeISO makes the live ISO of what stands in the stage.
+func (s *Stage) writeISO(ctx context.Context, live LiveISO, sums Sums, hooks progress.Hooks) error {
+	embedded := sha256.Sum256(live.Edit.Ignition)
+	inside := Sums{ISOLock: sums[LockFile], IgnitionFile: hex.EncodeToString(embedded[:])}
+	if !live.NoStore {
+		inside[ISOStore] = sums[StoreFile]
+	}
+	var err error
+	if inside[ISOBase], err = SumFile(ctx, live.Base, hooks); err != nil {
+		return err
+	}
+	additions, closeAll, err := additions(s.Dir, map[string]string{ISOStore: StoreFile, ISOLock: LockFile}, inside)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	base, err := os.Stat(live.Base)
+	if err != nil {
+		return err
+	}
+	hooks.Begin("write "+ISOFile, base.Size()+total(additions))
+	edit := live.Edit
+	edit.Additions, edit.Written = additions, hooks.Done
+	return iso.Apply(ctx, live.Base, s.Path(ISOFile), edit)
+}
+
+// additions opens what an ISO gets: what the sums list, and the sums. files are their
+// names in the folder.
+func additions(dir string, files map[string]string, sums Sums) (all []iso.Addition, closeAll func(), err error) {
+	var opened []*os.File
+	closeAll = func() {
+		for _, f := range opened {
+			_ = f.Close() // only read
+		}
+	}
+	text := sums.Render()
+	all = []iso.Addition{{Name: ISOSums, Size: int64(len(text)), Content: bytes.NewReader(text)}}
+	for _, name := range []string{ISOLock, ISOSignature, ISOStore} {
+		if _, ok := sums[name]; !ok {
+			continue
+		}
+		f, err := os.Open(filepath.Join(dir, files[name]))
+		if err != nil {
+			closeAll()
+			return nil, nil, err
+		}
+		opened = append(opened, f)
+		fi, err := f.Stat()
+		if err != nil {
+			closeAll()
+			return nil, nil, err
+		}
+		all = append(all, iso.Addition{Name: name, Size: fi.Size(), Content: f})
+	}
+	return all, closeAll, nil
+}
+
+func total(additions []iso.Addition) (bytes int64) {
+	for _, a := range additions {
+		bytes += a.Size
+	}
+	return bytes
+}

@@ -1,0 +1,50 @@
+package artifact
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+
+	"github.com/pinbox/pinbox/builder/iso"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// ReadLock reads a lock: a file of it, or that of an appliance's folder or ISO.
+func ReadLock(name string) (pinset.Lock, error) {
+	fi, err := os.Stat(name)
+	if err != nil {
+		return pinset.Lock{}, err
+	}
+	if fi.IsDir() {
+		return readLock(filepath.Join(name, LockFile))
+	}
+	if image, f, err := iso.OpenFile(name); err == nil {
+		defer f.Close()
+		inside, err := image.Find(path.Join(iso.Dir, ISOLock))
+		if err != nil {
+			return pinset.Lock{}, fmt.Errorf("%s: %w", name, err)
+		}
+		return DecodeLock(inside.Reader(), name)
+	}
+	return readLock(name)
+}
+
+func readLock(name string) (pinset.Lock, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return pinset.Lock{}, err
+	}
+	defer f.Close()
+	return DecodeLock(f, name)
+}
+
+// DecodeLock reads a lock; name is for errors.
+func DecodeLock(r io.Reader, name string) (pinset.Lock, error) {
+	lock, err := pinset.DecodeLock(r)
+	if err != nil {
+		return pinset.Lock{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return lock, nil
+}

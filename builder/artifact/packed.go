@@ -1,0 +1,38 @@
+package artifact
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+
+	"github.com/pinbox/pinbox/builder/iso"
+	"github.com/pinbox/pinbox/storage/root"
+)
+
+// Packed finds the store of a folder or an ISO; File is "" of what has none that
+// is a squashfs.
+func Packed(name string) (root.Packed, error) {
+	fi, err := os.Stat(name)
+	if err != nil {
+		return root.Packed{}, err
+	}
+	if fi.IsDir() {
+		for _, file := range []string{DeltaStoreFile, StoreFile} {
+			store := filepath.Join(name, file)
+			if fi, err := os.Stat(store); err == nil {
+				return root.Packed{File: store, Size: fi.Size()}, nil
+			}
+		}
+		return root.Packed{}, nil
+	}
+	image, f, err := iso.OpenFile(name)
+	if err != nil {
+		return root.Packed{}, nil // a lock
+	}
+	defer f.Close()
+	inside, err := image.Find(path.Join(iso.Dir, ISOStore))
+	if err != nil || !inside.InOnePiece() {
+		return root.Packed{}, nil
+	}
+	return root.Packed{File: name, Offset: inside.Offset(), Size: inside.Size}, nil
+}

@@ -1,0 +1,34 @@
+package spec
+
+import (
+	"cmp"
+
+	"github.com/pinbox/pinbox/ignition"
+	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// Config is the first-boot configuration of the spec, without its Butane.
+func (s Spec) Config(sets []pinset.Set, registries []byte) ignition.Config {
+	c := ignition.Config{
+		Sets: sets, Registries: registries, InternalRepair: s.Node.InternalRepair, SSHKeys: s.Ignition.SSHAuthorizedKeys,
+		KeepPrevious: crio.DefaultKeepPrevious, AutoAttach: s.Node.AutoAttach,
+		Store: ignition.Store{
+			Path: s.Node.Store.Path, PartitionLabel: s.Node.Store.PartitionLabel, VolumeLabel: s.Node.Store.VolumeLabel,
+			SELinuxContext: ignition.DefaultSELinuxContext,
+		},
+	}
+	if s.Store.Format.IsFolder() {
+		c.Store.Path, c.Store.Folder = "", cmp.Or(s.Node.Store.Path, ignition.DefaultStoreFolder)
+	}
+	if s.ISO.Mode == ModeInstall {
+		c.Store.PartitionLabel = ignition.InstalledLabel
+	}
+	if s.Node.SELinuxContext != nil {
+		c.Store.SELinuxContext = *s.Node.SELinuxContext
+	}
+	if s.Node.KeepPrevious != nil {
+		c.KeepPrevious = *s.Node.KeepPrevious
+	}
+	return c
+}

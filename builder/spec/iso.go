@@ -1,0 +1,48 @@
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/pinbox/pinbox/builder/iso"
+	"github.com/pinbox/pinbox/ignition"
+)
+
+// The modes of an ISO.
+const (
+	ModeLive    = "live"
+	ModeInstall = "install"
+)
+
+// validateISO also looks at what depends on the mode.
+func (s Spec) validateISO() error {
+	store, i := s.Node.Store, s.ISO
+	switch {
+	case i.Mode != "" && i.Mode != ModeLive && i.Mode != ModeInstall:
+		return fmt.Errorf("spec.iso.mode is %q; it is live or install", i.Mode)
+	case i.Mode != ModeInstall && i.InstallDevice != "":
+		return errors.New("spec.iso.installDevice is for spec.iso.mode install")
+	case i.Mode != ModeInstall && len(i.InstalledKernelArguments.Append)+len(i.InstalledKernelArguments.Delete) > 0:
+		return errors.New("spec.iso.installedKernelArguments are for spec.iso.mode install")
+	case i.Base == "" && (i.Force || !reflect.DeepEqual(i.KernelArguments, KernelArguments{})):
+		return errors.New("spec.iso changes a live ISO, and there is none: give spec.iso.base")
+	case i.Mode != ModeInstall:
+		return nil
+	case i.Base == "":
+		return errors.New("spec.iso.mode install needs a live ISO: spec.iso.base")
+	case i.InstallDevice == "":
+		return errors.New("spec.iso.mode install needs a disk: spec.iso.installDevice")
+	case store != NodeStore{} && store != NodeStore{PartitionLabel: ignition.InstalledLabel}:
+		return fmt.Errorf("spec.node.store: in spec.iso.mode install the store is in the partition %s; leave it out", ignition.InstalledLabel)
+	}
+	if err := (ignition.Installer{Disk: i.InstallDevice}).Validate(); err != nil {
+		return fmt.Errorf("spec.iso.installDevice: %w", err)
+	}
+	for _, arg := range append(i.InstalledKernelArguments.Append, i.InstalledKernelArguments.Delete...) {
+		if err := iso.CheckKarg(arg); err != nil {
+			return fmt.Errorf("spec.iso.installedKernelArguments: %w", err)
+		}
+	}
+	return nil
+}

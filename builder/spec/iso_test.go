@@ -1,0 +1,38 @@
+package spec_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pinbox/pinbox/builder/spec"
+)
+
+func TestModesThatMakeNoSense(t *testing.T) {
+	for text, want := range map[string]string{
+		"iso: {mode: liev}":                                                                           "it is live or install",
+		"iso: {mode: install, base: x.iso}":                                                           "needs a disk",
+		"iso: {mode: install, installDevice: /dev/sda}":                                               "needs a live ISO",
+		"iso: {base: x.iso, installDevice: /dev/sda}":                                                 "is for spec.iso.mode install",
+		"iso: {mode: install, base: x.iso, installDevice: sda}":                                       "a path below /dev",
+		"iso: {mode: install, base: x.iso, installDevice: '/dev/sda; reboot'}":                        "a path below /dev",
+		"iso: {base: x.iso, installedKernelArguments: {append: [a]}}":                                 "are for spec.iso.mode install",
+		"{iso: {mode: install, base: x.iso, installDevice: /dev/sda}, node: {store: {path: /srv/x}}}": "leave it out",
+		"node: {store: {volumeLabel: PINBOX, partitionLabel: x}}":                                     "give one",
+		"node: {store: {volumeLabel: pinbox}}":                                                        "A to Z",
+	} {
+		file := filepath.Join(t.TempDir(), "appliance.yaml")
+		if !strings.HasPrefix(text, "{") {
+			text = "{" + text + "}"
+		}
+		content := "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: x}\nspec: {sources: [{pinnedImageSets: [x.yaml]}], " + text[1:] + "\n"
+		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := spec.Read(file); !errors.Is(err, spec.ErrAppliance) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/iso"
+	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// verifyISO hashes store, lock and config out of an ISO.
+func verifyISO(ctx context.Context, name string, hooks progress.Hooks) (Result, error) {
+	image, f, err := iso.OpenFile(name)
+	if errors.Is(err, iso.ErrNotISO) {
+		return Result{}, fmt.Errorf("%w: %w", artifact.ErrNotAppliance, err)
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	defer f.Close()
+	text, err := image.Text(path.Join(iso.Dir, artifact.ISOSums))
+	if errors.Is(err, iso.ErrNotFound) {
+		return Result{}, fmt.Errorf("%s: %w: %w", name, artifact.ErrNotAppliance, err)
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	sums, err := artifact.ParseSums(text, name, artifact.ISOSums)
+	if err != nil {
+		return Result{}, err
+	}
+	v := Result{Dir: name, Files: len(sums)}
+	var errs []error
+	// A second medium has no config, and a live ISO that is used with one no store.
+	if sums[artifact.ISOLock] == "" || sums[artifact.ISOStore]+sums[artifact.IgnitionFile] == "" {
+		errs = append(errs, fmt.Errorf("%s has no entry for %s or %s", artifact.ISOSums, artifact.ISOLock, artifact.ISOStore))
+	}
+	if fi, err := f.Stat(); err == nil {
+		hooks.Begin("hash "+filepath.Base(name), fi.Size())
+	}
+	for _, file := range slices.Sorted(maps.Keys(sums)) {
+		got, size, err := artifact.SumInside(ctx, image, file, hooks)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if file == artifact.ISOStore {
+			v.StoreSize, v.StoreDigest = size, "sha256:"+got
+		}
+		if got != sums[file] {
+			errs = append(errs, fmt.Errorf("%s has changed: SHA-256 %s, was %s", file, got, sums[file]))
+		}
+	}
+	if f, err := image.Find(path.Join(iso.Dir, artifact.ISOLock)); err == nil {
+		if lock, err := pinset.DecodeLock(f.Reader()); err == nil {
+			v.Totals = lock.Totals()
+			if errors.Join(errs...) == nil {
+				errs = append(errs, v.medium(name, lock))
+			}
+		}
+	}
+	if ctx.Err() != nil {
+		return Result{}, ctx.Err()
+	}
+	if err := errors.Join(errs...); err != nil {
+		return Result{}, fmt.Errorf("%s: %w:\n%w", name, artifact.ErrVerify, err)
+	}
+	return v, nil
+}
+
+// medium looks whether an ISO has a delta.
+func (v *Result) medium(name string, lock pinset.Lock) error {
+	store, err := artifact.Packed(name)
+	if err != nil {
+		return err
+	}
+	d, err := openDelta(store, lock)
+	if d != nil {
+		v.Delta = d.verified()
+	}
+	return err
+}
