@@ -15,7 +15,7 @@ import (
 // A manifest on its way to a node: without a lock, with one, and mended.
 func TestLint(t *testing.T) {
 	const app, db = "quay.io/site/app@" + someDigest, "quay.io/site/db@" + someDigest
-	lock := write(t, "site.lock.json", []byte(`{"version":1,"platform":"linux/amd64","sets":null,"images":[{"pin":"`+app+`","tags":["quay.io/site/app:1"],"manifest":"`+someDigest+`","config":"","from":null,"layers":null}]}`))
+	lock := write(t, "site.lock.json", []byte(`{"version":1,"platform":"linux/amd64","sets":null,"images":[{"pin":"`+app+`","tags":["quay.io/site/app:1"],"manifest":"`+someDigest+`","config":"`+someDigest+`","from":null,"layers":null}]}`))
 	pod := write(t, "pod.yaml", []byte("kind: Pod\nspec:\n  containers:\n  - image: quay.io/site/app:1\n    imagePullPolicy: Always\n  - image: "+db+"\n"))
 	mended := write(t, "mended.yaml", []byte("kind: Pod\nspec:\n  containers:\n  - image: quay.io/site/app:1\n  - image: "+app+"\n"))
 	const always = ":5: imagePullPolicy Always asks the registry at every start, even if the node has the image: write imagePullPolicy: IfNotPresent\n"
@@ -53,7 +53,7 @@ func TestLint(t *testing.T) {
 // twice, in a warning and in a finding.
 func TestLintOfUnknownKinds(t *testing.T) {
 	const image = "quay.io/site/app@" + someDigest
-	lock := write(t, "site.lock.json", []byte(`{"version":1,"platform":"linux/amd64","sets":null,"images":[{"pin":"`+image+`","manifest":"`+someDigest+`","config":"","from":null,"layers":null}]}`))
+	lock := write(t, "site.lock.json", []byte(`{"version":1,"platform":"linux/amd64","sets":null,"images":[{"pin":"`+image+`","manifest":"`+someDigest+`","config":"`+someDigest+`","from":null,"layers":null}]}`))
 	fleet := write(t, "fleet.yaml", []byte("apiVersion: example.com/v1\nkind: Fleet\nspec:\n  image: quay.io/site/other:1\n  workerImage: "+image+"\n"))
 	const other, app = ":4: quay.io/site/other:1 stands in Fleet.example.com, which pinbox does not know: ", ":5: " + image + " stands in"
 	const warning = "1 image in kinds that pinbox does not know: Fleet.example.com (" + image + ")"

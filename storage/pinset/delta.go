@@ -53,16 +53,38 @@ func (d Delta) Encode(w io.Writer) error {
 	return enc.Encode(d)
 }
 
-// DecodeDelta reads a description. Unknown fields and other versions are errors.
+// DecodeDelta reads a description. Unknown fields and other versions are errors, and so
+// is any digest, ID or link name that no build writes: the error names the record and the
+// field.
 func DecodeDelta(r io.Reader) (Delta, error) {
 	var d Delta
-	dec := json.NewDecoder(r)
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&d); err != nil {
+	err := Decode(r, DeltaVersion, &d)
+	if err == nil {
+		err = d.validate()
+	}
+	if err != nil {
 		return Delta{}, fmt.Errorf("%w: %w", ErrBadDelta, err)
 	}
-	if d.Version != DeltaVersion {
-		return Delta{}, fmt.Errorf("%w: version %d; this pinbox reads version %d", ErrBadDelta, d.Version, DeltaVersion)
-	}
 	return d, nil
+}
+
+func (d Delta) validate() error {
+	for i, b := range d.Bases {
+		err := checkDigest("lock", b.Lock)
+		if err == nil && b.Store != "" {
+			err = checkDigest("store", b.Store)
+		}
+		if err != nil {
+			return fmt.Errorf("bases[%d]: %w", i, err)
+		}
+	}
+	for i, n := range d.Needs {
+		switch {
+		case !ValidID(n.Layer):
+			return fmt.Errorf("needs[%d]: layer %q: not the ID of a layer", i, n.Layer)
+		case !linkName.MatchString(n.Link):
+			return fmt.Errorf("needs[%d]: link %q: not 26 letters and digits", i, n.Link)
+		}
+	}
+	return nil
 }

@@ -16,7 +16,7 @@ func TestDelta(t *testing.T) {
 	d := pinset.Delta{
 		Version: pinset.DeltaVersion, Name: "edge",
 		Bases: []pinset.Base{{Store: digest.FromString("store"), Lock: digest.FromString("lock")}, {Lock: digest.FromString("other")}},
-		Needs: []pinset.Need{{Layer: "a", Link: "L"}},
+		Needs: []pinset.Need{{Layer: digest.FromString("layer").Encoded(), Link: strings.Repeat("L", 26)}},
 	}
 	var b bytes.Buffer
 	if err := d.Encode(&b); err != nil {

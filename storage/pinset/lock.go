@@ -1,6 +1,7 @@
 package pinset
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -109,18 +110,85 @@ func (l Lock) canonical() Lock {
 	return l
 }
 
-// DecodeLock reads a lock. Unknown fields and other versions are errors.
+// DecodeLock reads a lock. Unknown fields and other versions are errors, and so is any
+// name, digest or size that no build writes: the error names the record and the field.
 func DecodeLock(r io.Reader) (Lock, error) {
 	var l Lock
-	dec := json.NewDecoder(r)
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&l); err != nil {
+	err := Decode(r, LockVersion, &l)
+	if err == nil {
+		err = l.validate()
+	}
+	if err != nil {
 		return Lock{}, fmt.Errorf("%w: %w", ErrBadLock, err)
 	}
-	if l.Version != LockVersion {
-		return Lock{}, fmt.Errorf("%w: version %d; this pinbox reads version %d", ErrBadLock, l.Version, LockVersion)
-	}
 	return l, nil
+}
+
+func (l Lock) validate() error {
+	if err := l.Platform.Validate(); err != nil {
+		return err
+	}
+	for i, set := range l.Sets {
+		if err := set.validate(); err != nil {
+			return fmt.Errorf("sets[%d]: %w", i, err)
+		}
+	}
+	for i, img := range l.Images {
+		if err := img.validate(); err != nil {
+			return fmt.Errorf("images[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (l LockedSet) validate() error {
+	if !ValidName(l.Name) {
+		return fmt.Errorf("name %q: not a valid name of a PinnedImageSet", l.Name)
+	}
+	if _, err := l.Set(); err != nil {
+		return fmt.Errorf("%s: %w", l.Name, err)
+	}
+	return nil
+}
+
+func (l LockedImage) validate() error {
+	if _, err := ParseImage(l.Pin); err != nil {
+		return fmt.Errorf("pin: %w", err)
+	}
+	for _, tag := range l.Tags {
+		if ref, err := ParseReference(tag); err != nil || ref.TagName() != tag {
+			return fmt.Errorf("tag %q: %w", tag, cmp.Or(err, ErrBadName))
+		}
+	}
+	if l.Index != "" {
+		if err := checkDigest("index", l.Index); err != nil {
+			return err
+		}
+	}
+	if err := cmp.Or(checkDigest("manifest", l.Manifest), checkDigest("config", l.Config)); err != nil {
+		return err
+	}
+	for i, layer := range l.Layers {
+		if err := layer.validate(); err != nil {
+			return fmt.Errorf("layers[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (l LockedLayer) validate() error {
+	if err := cmp.Or(checkDigest("digest", l.Digest), checkDigest("diffID", l.DiffID)); err != nil {
+		return err
+	}
+	for _, count := range []struct {
+		field string
+		n     int64
+	}{{"size", l.Size}, {"unpackedSize", l.UnpackedSize}, {"inodes", l.Inodes}} {
+		if count.n < 0 {
+			return fmt.Errorf("%s %d: negative", count.field, count.n)
+		}
+	}
+	return nil
 }
 
 // ByTag finds the images that were asked for by a tag, by that name.

@@ -1,0 +1,138 @@
+package pinset_test
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+const (
+	goodLock = `{
+  "version": 1,
+  "platform": "linux/amd64",
+  "sets": [{"name": "worker", "images": ["quay.io/x/a@SHA"]}],
+  "images": [{
+    "pin": "quay.io/x/a@SHA", "tags": ["quay.io/x/a:1"], "index": "SHA", "manifest": "SHA", "config": "SHA", "from": ["PinnedImageSet/worker"],
+    "layers": [{"digest": "SHA", "size": 10, "diffID": "SHA", "unpackedSize": 30, "inodes": 2, "root": "0755:0:0", "mediaType": "tar"}]
+  }]
+}`
+	goodDelta = `{"version": 1, "name": "edge", "bases": [{"store": "SHA", "lock": "SHA"}], "needs": [{"layer": "HEX", "link": "LINK"}]}`
+)
+
+func filled(text string) string {
+	sum := digest.FromString("x")
+	return strings.NewReplacer("SHA", sum.String(), "HEX", sum.Encoded(), "LINK", "ABCDEFGHIJKLMNOPQRSTUVWXYZ").Replace(text)
+}
+
+// What no build writes is refused, with the record and the field in the error.
+func TestHostileLocks(t *testing.T) {
+	if _, err := pinset.DecodeLock(strings.NewReader(filled(goodLock))); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ old, new, want string }{
+		"platform":           {`"linux/amd64"`, `"plan9/amd64"`, `platform "plan9/amd64"`},
+		"name of a set":      {`"worker", "images"`, `"../worker", "images"`, `sets[0]: name "../worker"`},
+		"image of a set":     {`["quay.io/x/a@SHA"]}]`, `["quay.io/x/a"]}]`, "sets[0]: worker: image"},
+		"pin":                {`"pin": "quay.io/x/a@SHA"`, `"pin": "quay.io/x/a:1"`, "images[0]: pin: "},
+		"tag with a digest":  {`["quay.io/x/a:1"]`, `["quay.io/x/a@SHA"]`, "images[0]: tag "},
+		"tag without a host": {`["quay.io/x/a:1"]`, `["a:1"]`, `images[0]: tag "a:1"`},
+		"index":              {`"index": "SHA"`, `"index": "sha256:../.."`, `images[0]: index "sha256:../.."`},
+		"manifest":           {`"manifest": "SHA"`, `"manifest": ""`, `images[0]: manifest ""`},
+		"config":             {`"config": "SHA"`, `"config": "aaaa"`, `images[0]: config "aaaa"`},
+		"blob":               {`"digest": "SHA"`, `"digest": "SHA0"`, "images[0]: layers[0]: digest "},
+		"diffID":             {`"diffID": "SHA"`, `"diffID": "sha1:da39a3ee5e6b4b0d3255bfef95601890afd80709"`, "images[0]: layers[0]: diffID "},
+		"size":               {`"size": 10`, `"size": -1`, "images[0]: layers[0]: size -1"},
+		"unpacked size":      {`"unpackedSize": 30`, `"unpackedSize": -1`, "images[0]: layers[0]: unpackedSize -1"},
+		"inodes":             {`"inodes": 2`, `"inodes": -1`, "images[0]: layers[0]: inodes -1"},
+		"more behind it":     {"}]\n}", "}]\n}{}", "after top-level value"},
+		"newer":              {`"version": 1`, `"version": 2, "colour": "red"`, "a newer pinbox made it"},
+		"no version":         {`"version": 1,`, ``, "version 0; this pinbox reads version 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Replace(goodLock, c.old, c.new, 1)
+			_, err := pinset.DecodeLock(strings.NewReader(filled(text)))
+			check(t, text != goodLock, err, pinset.ErrBadLock, c.want)
+		})
+	}
+}
+
+func TestHostileDeltas(t *testing.T) {
+	if _, err := pinset.DecodeDelta(strings.NewReader(filled(goodDelta))); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ old, new, want string }{
+		"lock":                {`"lock": "SHA"`, `"lock": "aaaa"`, `bases[0]: lock "aaaa"`},
+		"no lock":             {`, "lock": "SHA"`, ``, `bases[0]: lock ""`},
+		"store":               {`"store": "SHA"`, `"store": "sha256:x"`, `bases[0]: store "sha256:x"`},
+		"layer":               {`"HEX"`, `"../../etc"`, `needs[0]: layer "../../etc"`},
+		"layer as a digest":   {`"HEX"`, `"SHA"`, "needs[0]: layer "},
+		"link is a path":      {`"LINK"`, `"../ABCDEFGHIJKLMNOPQRSTUVW"`, "needs[0]: link "},
+		"link is too short":   {`"LINK"`, `"ABC"`, `needs[0]: link "ABC"`},
+		"link with line feed": {`"LINK"`, `"ABCDEFGHIJKLMNOPQRSTUVWXYZ\n"`, "needs[0]: link "},
+		"newer":               {`"version": 1`, `"version": 7, "thin": true`, "a newer pinbox made it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Replace(goodDelta, c.old, c.new, 1)
+			_, err := pinset.DecodeDelta(strings.NewReader(filled(text)))
+			check(t, text != goodDelta, err, pinset.ErrBadDelta, c.want)
+		})
+	}
+}
+
+func check(t *testing.T, changed bool, err, is error, want string) {
+	t.Helper()
+	switch {
+	case !changed:
+		t.Fatal("the case changes nothing")
+	case !errors.Is(err, is) || !strings.Contains(err.Error(), want):
+		t.Errorf("got error %v, want one with %q", err, want)
+	case errors.Is(err, pinset.ErrNewer) != strings.Contains(want, "newer"):
+		t.Errorf("got error %v, which is ErrNewer: %v", err, errors.Is(err, pinset.ErrNewer))
+	}
+}
+
+// A lock that is read can be written, and read again; nothing panics.
+func FuzzLock(f *testing.F) {
+	f.Add([]byte(filled(goodLock)))
+	f.Add([]byte(`{"version":2}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		lock, err := pinset.DecodeLock(bytes.NewReader(text))
+		if err != nil {
+			return
+		}
+		for _, img := range lock.Images {
+			_ = img.Config.Encoded() // which panics if there is no digest
+		}
+		var b bytes.Buffer
+		if err := lock.Encode(&b); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := pinset.DecodeLock(&b); err != nil {
+			t.Errorf("got error %v for what was read before", err)
+		}
+	})
+}
+
+// The IDs of a delta become paths.
+func FuzzDelta(f *testing.F) {
+	f.Add([]byte(filled(goodDelta)))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		d, err := pinset.DecodeDelta(bytes.NewReader(text))
+		if err != nil {
+			return
+		}
+		for _, n := range d.Needs {
+			if strings.ContainsAny(n.Layer+n.Link, "./\x00\n") {
+				t.Errorf("got the need %q, want a plain name", n)
+			}
+		}
+		for _, b := range d.Bases {
+			_ = b.Lock.Encoded()
+		}
+	})
+}
