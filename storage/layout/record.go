@@ -1,0 +1,169 @@
+package layout
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// Layer is an entry of layers.json: the type Layer in containers/storage, layers.go.
+type Layer struct {
+	ID                 string        `json:"id"`
+	Parent             string        `json:"parent,omitempty"`
+	Created            time.Time     `json:"created"`
+	CompressedDigest   digest.Digest `json:"compressed-diff-digest"`
+	CompressedSize     int64         `json:"compressed-size"`
+	UncompressedDigest digest.Digest `json:"diff-digest"`
+	UncompressedSize   int64         `json:"diff-size"`
+	// Compression of the blob, by the numbers of Compression there, pkg/archive/archive.go.
+	Compression int      `json:"compression,omitempty"`
+	UIDs        []uint32 `json:"uidset,omitempty"`
+	GIDs        []uint32 `json:"gidset,omitempty"`
+	// Flags that other programs set. No store of pinbox has any.
+	Flags map[string]any `json:"flags,omitempty"`
+}
+
+// Incomplete says that the layer was being unpacked when its writer was stopped:
+// incompleteFlag in containers/storage, layers.go.
+func (l Layer) Incomplete() bool { return l.Flags["incomplete"] == true }
+
+// Image is an entry of images.json: the type Image in containers/storage, images.go.
+type Image struct {
+	ID             string                   `json:"id"`
+	Digest         digest.Digest            `json:"digest"`
+	Names          []string                 `json:"names"`
+	TopLayer       string                   `json:"layer,omitempty"`
+	Metadata       string                   `json:"metadata"`
+	BigDataNames   []string                 `json:"big-data-names"`
+	BigDataSizes   map[string]int64         `json:"big-data-sizes"`
+	BigDataDigests map[string]digest.Digest `json:"big-data-digests"`
+	Created        time.Time                `json:"created"`
+}
+
+// Container is what matters here of an entry of containers.json: the type Container in
+// containers/storage, containers.go.
+type Container struct {
+	ID    string   `json:"id"`
+	Names []string `json:"names"`
+	Image string   `json:"image"`
+	Layer string   `json:"layer"`
+}
+
+// EncodeRecords gives the JSON of a list of layers or images, and the token of the lock file
+// beside it. CRI-O notices a changed store by the token alone.
+func EncodeRecords(list any) (text, token []byte, err error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(list); err != nil {
+		return nil, nil, err
+	}
+	sum := sha256.Sum256(b.Bytes())
+	return b.Bytes(), []byte(hex.EncodeToString(sum[:])), nil
+}
+
+func (l Layer) check(strict bool) error {
+	if err := checkIDs(l.ID, "parent", l.Parent); err != nil {
+		return err
+	}
+	if l.Parent == l.ID {
+		return fmt.Errorf("parent %q: the layer itself", l.Parent)
+	}
+	if err := checkDigest("compressed-diff-digest", l.CompressedDigest); err != nil {
+		return err
+	}
+	if strict && len(l.Flags) > 0 {
+		return errors.New("flags: pinbox sets none")
+	}
+	return checkDigest("diff-digest", l.UncompressedDigest)
+}
+
+func (i Image) check(bool) error {
+	if err := checkIDs(i.ID, "layer", i.TopLayer); err != nil {
+		return err
+	}
+	if err := checkDigest("digest", i.Digest); err != nil {
+		return err
+	}
+	for _, name := range i.Names {
+		_, _, err := pinset.Expand(name)
+		if err != nil && !errors.Is(err, pinset.ErrNotPinned) { // a digest may be another than SHA-256
+			return fmt.Errorf("names: %w", err)
+		}
+	}
+	for _, key := range i.BigDataNames {
+		if err := checkKey("big-data-names", key); err != nil {
+			return err
+		}
+	}
+	for key, d := range i.BigDataDigests {
+		if err := checkKey("big-data-digests", key); err != nil {
+			return err
+		}
+		if err := checkDigest("big-data-digests "+key, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c Container) check(bool) error {
+	if err := checkIDs(c.ID, "layer", c.Layer); err != nil {
+		return err
+	}
+	if c.Image != "" && !pinset.ValidID(c.Image) {
+		return fmt.Errorf("image %q: not 64 hexadecimal digits", c.Image)
+	}
+	for _, name := range c.Names {
+		if !printable(name) {
+			return fmt.Errorf("names: %q", name)
+		}
+	}
+	return nil
+}
+
+// checkIDs checks a record's ID, and that of the layer that it refers to, "" for none.
+func checkIDs(id, field, layer string) error {
+	if !pinset.ValidID(id) {
+		return fmt.Errorf("id %q: not 64 hexadecimal digits", id)
+	}
+	if layer != "" && !pinset.ValidID(layer) {
+		return fmt.Errorf("%s %q: not 64 hexadecimal digits", field, layer)
+	}
+	return nil
+}
+
+// checkDigest permits that there is none: of a container's layer nobody knows one.
+func checkDigest(field string, d digest.Digest) error {
+	if d == "" {
+		return nil
+	}
+	if err := d.Validate(); err != nil {
+		return fmt.Errorf("%s %q: %w", field, d, err)
+	}
+	return nil
+}
+
+// checkKey refuses what would not become the name of a file: see DataFile in
+// storage/compose.
+func checkKey(field, key string) error {
+	if strings.Trim(key, ".") == "" || !printable(key) {
+		return fmt.Errorf("%s %q: not the name of a document", field, key)
+	}
+	return nil
+}
+
+// printable says that a name does not change the terminal that it is shown on.
+func printable(name string) bool {
+	return strings.IndexFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
+}

@@ -1,0 +1,320 @@
+package layout_test
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/storage/layout"
+)
+
+func id(of string) string { return digest.FromString(of).Encoded() }
+
+// tree makes a file system of texts, in which "<x>" stands for the ID of x and "<<x>>" for its
+// digest.
+func tree(texts map[string]string) fstest.MapFS {
+	files := fstest.MapFS{}
+	var pairs []string
+	for _, x := range []string{"a", "b", "c", "d"} {
+		pairs = append(pairs, "<<"+x+">>", "sha256:"+id(x), "<"+x+">", id(x))
+	}
+	for name, text := range texts {
+		files[name] = &fstest.MapFile{Data: []byte(strings.NewReplacer(pairs...).Replace(text)), Mode: 0o600}
+	}
+	return files
+}
+
+// good is a store with all that it can have.
+func good() map[string]string {
+	return map[string]string{
+		"overlay-layers/layers.json": `[
+			{"id":"<a>","diff-digest":"<<a>>","compressed-diff-digest":"<<b>>","diff-size":3,"compression":2,"uidset":[0,7]},
+			{"id":"<b>","parent":"<a>","created":"2026-01-02T03:04:05Z","diff-digest":"<<b>>"}]`,
+		"overlay-layers/volatile-layers.json": `[{"id":"<c>","parent":"<b>","flags":{"incomplete":true}}]`,
+		"overlay-images/images.json": `[{
+			"id":"<d>","digest":"<<a>>","names":["quay.io/x/a@<<a>>","quay.io/x/a:1"],"layer":"<b>","metadata":"{}",
+			"big-data-names":["<<d>>","manifest"],"big-data-sizes":{"manifest":7},"big-data-digests":{"manifest":"<<a>>"}}]`,
+		"overlay-containers/containers.json":          `[{"id":"<c>","names":["k8s_app"],"image":"<d>","layer":"<c>"}]`,
+		"overlay-containers/volatile-containers.json": `[]`,
+		"overlay-layers/layers.lock":                  "one",
+		"overlay-images/images.lock":                  "two",
+		"pinbox/pinbox.lock.json":                     `{"version":1,"platform":"linux/amd64","sets":[],"images":[]}`,
+		"pinbox/delta.json":                           `{"version":1,"name":"edge","bases":[{"lock":"<<c>>"}],"needs":[]}`,
+		"pinbox/sets/worker.yaml": `{"kind":"PinnedImageSet","apiVersion":"machineconfiguration.openshift.io/v1",
+			"metadata":{"name":"worker"},"spec":{"pinnedImages":[{"name":"quay.io/x/a@<<a>>"}]}}`,
+	}
+}
+
+// read reads all documents.
+func read(s *layout.Store) error {
+	_, err := s.Lock()
+	_, deltaErr := s.Delta()
+	_, setsErr := s.Sets()
+	_, tokenErr := s.Token()
+	return errors.Join(err, deltaErr, setsErr, tokenErr,
+		s.Layers(func(layout.Layer) error { return nil }),
+		s.Images(func(layout.Image) error { return nil }),
+		s.Containers(func(layout.Container) error { return nil }))
+}
+
+func TestStore(t *testing.T) {
+	s := layout.Open(tree(good()))
+	var layers []string
+	if err := s.Layers(func(l layout.Layer) error {
+		layers = append(layers, l.ID+l.Parent)
+		if l.Incomplete() != (l.ID == id("c")) {
+			t.Errorf("layer %s: got incomplete %v", l.ID, l.Incomplete())
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{id("a"), id("b") + id("a"), id("c") + id("b")}; !slices.Equal(layers, want) {
+		t.Errorf("got the layers %v, want %v", layers, want)
+	}
+	if err := s.Images(func(got layout.Image) error {
+		want := layout.Image{
+			ID: id("d"), Digest: digest.FromString("a"), Names: []string{"quay.io/x/a@sha256:" + id("a"), "quay.io/x/a:1"},
+			TopLayer: id("b"), Metadata: "{}", BigDataNames: []string{"sha256:" + id("d"), "manifest"},
+			BigDataSizes:   map[string]int64{"manifest": 7},
+			BigDataDigests: map[string]digest.Digest{"manifest": digest.FromString("a")},
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("image (-want +got):\n%s", diff)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	containers := 0
+	if err := s.Containers(func(layout.Container) error { containers++; return nil }); err != nil || containers != 1 {
+		t.Errorf("got %d containers, error %v, want 1", containers, err)
+	}
+	lock, err := s.Lock()
+	if err != nil || lock.Platform != "linux/amd64" {
+		t.Errorf("got the lock %+v, error %v", lock, err)
+	}
+	delta, err := s.Delta()
+	if err != nil || delta.Name != "edge" {
+		t.Errorf("got the delta %+v, error %v", delta, err)
+	}
+	sets, err := s.Sets()
+	if names := slices.Collect(maps.Keys(sets)); err != nil || !slices.Equal(names, []string{"worker.yaml"}) {
+		t.Errorf("got the sets %v, error %v", names, err)
+	}
+	token, err := s.Token()
+	if want := id("twoone"); err != nil || token != want {
+		t.Errorf("got the token %s, error %v, want %s", token, err, want)
+	}
+}
+
+// What a store need not have is no error, and what it must have is one.
+func TestStoreWithoutDocuments(t *testing.T) {
+	s := layout.Open(tree(map[string]string{"overlay-layers/volatile-layers.json": `[{"id":"<c>"}]`, "overlay-images/images.json": "", "overlay-containers/containers.json": "null"}))
+	delta, err := s.Delta()
+	if err != nil || delta.Version != 0 {
+		t.Errorf("got the delta %+v, error %v, want none", delta, err)
+	}
+	if sets, err := s.Sets(); err != nil || len(sets) != 0 {
+		t.Errorf("got the sets %v, error %v, want none", sets, err)
+	}
+	n := 0
+	if err := s.Layers(func(layout.Layer) error { n++; return nil }); !errors.Is(err, fs.ErrNotExist) || n != 1 {
+		t.Errorf("got %d layers, error %v, want 1 volatile one and ErrNotExist", n, err)
+	}
+	if err := errors.Join(s.Images(nil), s.Containers(nil)); err != nil {
+		t.Errorf("got error %v of documents without records, want none", err)
+	}
+	_, lockErr := s.Lock()
+	_, tokenErr := s.Token()
+	for _, err := range []error{lockErr, tokenErr} {
+		if !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("got error %v, want ErrNotExist", err)
+		}
+	}
+}
+
+// Every error names the file, the record and the field.
+func TestHostileStores(t *testing.T) {
+	if err := read(layout.Open(tree(good()))); err != nil {
+		t.Fatal(err)
+	}
+	const layers, images, containers = "overlay-layers/layers.json", "overlay-images/images.json", "overlay-containers/containers.json"
+	for name, c := range map[string]struct{ file, text, want string }{
+		"ID of a layer":           {layers, `[{"id":"<a>"},{"id":"../../../etc"}]`, `record 1: `},
+		"empty records":           {layers, `[{},{},{}]`, `record 0: `},
+		"null":                    {layers, `[null]`, `record 0: `},
+		"parent":                  {layers, `[{"id":"<a>","parent":"b"}]`, `parent "b"`},
+		"its own parent":          {layers, `[{"id":"<a>","parent":"<a>"}]`, "the layer itself"},
+		"digest of a layer":       {layers, `[{"id":"<a>","diff-digest":"sha256:00"}]`, `diff-digest "sha256:00"`},
+		"digest of a blob":        {layers, `[{"id":"<a>","compressed-diff-digest":"x"}]`, `compressed-diff-digest "x"`},
+		"ID of an image":          {images, `[{"id":"<A>"}]`, `record 0: `},
+		"top layer":               {images, `[{"id":"<a>","layer":"l/.."}]`, `layer "l/.."`},
+		"digest of an image":      {images, `[{"id":"<a>","digest":"aaaa"}]`, `digest "aaaa"`},
+		"name of an image":        {images, `[{"id":"<a>","names":["quay.io/x/a:1","quay.io/\u001b[2J"]}]`, "names: "},
+		"name of a document":      {images, `[{"id":"<a>","big-data-names":[".."]}]`, `big-data-names ".."`},
+		"no name of a document":   {images, `[{"id":"<a>","big-data-digests":{"":"<<a>>"}}]`, `big-data-digests ""`},
+		"digest of a document":    {images, `[{"id":"<a>","big-data-digests":{"manifest":"a"}}]`, `big-data-digests manifest "a"`},
+		"ID of a container":       {containers, `[{"id":"c"}]`, `id "c"`},
+		"image of a container":    {containers, `[{"id":"<c>","image":"quay.io/x/a:1"}]`, `image "quay.io/x/a:1"`},
+		"layer of a container":    {containers, `[{"id":"<c>","layer":"."}]`, `layer "."`},
+		"name of a container":     {containers, `[{"id":"<c>","names":["\u0007"]}]`, "names: "},
+		"no list":                 {images, `{}`, "not a list"},
+		"cut off":                 {images, `[{"id":"<a>"}`, "EOF"},
+		"cut off in a record":     {images, `[{"id":"<a`, "record 0: "},
+		"a second list":           {images, `[] []`, "it goes on after the list"},
+		"of another type":         {layers, `[{"id":7}]`, "record 0: "},
+		"volatile records":        {"overlay-layers/volatile-layers.json", `[{"id":"c"}]`, "record 0: "},
+		"volatile containers":     {"overlay-containers/volatile-containers.json", `[{"id":"c"}]`, "record 0: "},
+		"lock":                    {"pinbox/pinbox.lock.json", `{"version":1,"platform":"linux/x"}`, "platform"},
+		"lock of a newer pinbox":  {"pinbox/pinbox.lock.json", `{"version":2}`, "a newer pinbox made it"},
+		"delta":                   {"pinbox/delta.json", `{"version":1,"bases":[{"lock":"aaaa"}]}`, `bases[0]: lock "aaaa"`},
+		"delta of a newer pinbox": {"pinbox/delta.json", `{"version":2,"thin":true}`, "a newer pinbox made it"},
+		"set":                     {"pinbox/sets/worker.yaml", "kind: Pod\nspec: ]", "worker.yaml"},
+		"hidden set":              {"pinbox/sets/.worker.yaml", "", ".worker.yaml"},
+		"set that beeps":          {"pinbox/sets/\a.yaml", "", `\a.yaml`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			texts := good()
+			texts[c.file] = c.text
+			err := read(layout.Open(tree(texts)))
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), strings.ReplaceAll(c.file, "\a", `\a`)) {
+				t.Errorf("got error %v, want one with %q and %q", err, c.file, c.want)
+			}
+		})
+	}
+}
+
+// A reader that writes records again must not lose any field of them.
+func TestStrictStores(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"unknown field": {`[{"id":"<a>","mountlabel":"x"}]`, "mountlabel"},
+		"flags":         {`[{"id":"<a>","flags":{"incomplete":true}}]`, "flags"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := layout.Open(tree(map[string]string{"overlay-layers/layers.json": c.text}))
+			if err := s.Layers(func(layout.Layer) error { return nil }); err != nil {
+				t.Errorf("got error %v of what other programs write, want none", err)
+			}
+			s.Strict = true
+			if err := s.Layers(nil); !errors.Is(err, layout.ErrDocument) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got error %v, want ErrDocument with %q", err, c.want)
+			}
+		})
+	}
+}
+
+// All documents share one budget, however it is spent.
+func TestBudgetOfAStore(t *testing.T) {
+	record := `{"id":"` + id("a") + `"},`
+	for name, c := range map[string]struct {
+		file, text string
+	}{
+		"records":      {"overlay-layers/layers.json", "[" + strings.Repeat(record, 100_001)},
+		"white space":  {"overlay-layers/layers.json", strings.Repeat(" ", 64<<20+1)},
+		"one record":   {"overlay-images/images.json", `[{"metadata":"` + strings.Repeat("m", 64<<20)},
+		"lock file":    {"overlay-images/images.lock", strings.Repeat("l", 64<<20+1)},
+		"pinbox' lock": {"pinbox/pinbox.lock.json", `{"version":` + strings.Repeat(" ", 64<<20)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			texts := good()
+			texts[c.file] = c.text
+			if err := read(layout.Open(tree(texts))); !errors.Is(err, layout.ErrTooLarge) || !strings.Contains(err.Error(), c.file) {
+				t.Errorf("got error %.300v, want ErrTooLarge and %s", err, c.file)
+			}
+		})
+	}
+	s := layout.Open(tree(map[string]string{"overlay-images/images.json": strings.Repeat(" ", 40<<20)}))
+	if err := s.Images(nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Images(nil); !errors.Is(err, layout.ErrTooLarge) {
+		t.Errorf("got error %v of the second document of 40 MiB, want ErrTooLarge", err)
+	}
+}
+
+// A pipe keeps who opens it until somebody writes to it.
+func TestDocumentsAreFiles(t *testing.T) {
+	for _, name := range slices.Sorted(maps.Keys(good())) {
+		t.Run(name, func(t *testing.T) {
+			files := tree(good())
+			files[name].Mode |= fs.ModeNamedPipe
+			if err := read(layout.Open(files)); !errors.Is(err, layout.ErrDocument) || !strings.Contains(err.Error(), name+": ") {
+				t.Errorf("got error %v, want ErrDocument and %s", err, name)
+			}
+		})
+	}
+}
+
+// What a disk cannot read is not called a bad document.
+func TestUnreadableDocument(t *testing.T) {
+	s := layout.Open(failing{tree(good())})
+	if err := s.Layers(nil); !errors.Is(err, syscall.EIO) || errors.Is(err, layout.ErrDocument) {
+		t.Errorf("got error %v, want EIO and no ErrDocument", err)
+	}
+}
+
+type failing struct{ fs.FS }
+
+func (f failing) Open(name string) (fs.File, error) {
+	file, err := f.FS.Open(name)
+	return failingFile{file}, err
+}
+
+type failingFile struct{ fs.File }
+
+func (failingFile) Read([]byte) (int, error) { return 0, syscall.EIO }
+
+// EncodeRecords writes what Store reads, and the token is the sum of it.
+func TestEncodeRecords(t *testing.T) {
+	want := []layout.Layer{{ID: id("a")}, {ID: id("b"), Parent: id("a"), UncompressedDigest: digest.FromString("<&>")}}
+	text, token, err := layout.EncodeRecords(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []layout.Layer
+	s := layout.Open(fstest.MapFS{"overlay-layers/layers.json": &fstest.MapFile{Data: text}})
+	s.Strict = true
+	err = s.Layers(func(l layout.Layer) error { got = append(got, l); return nil })
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("error %v (-want +got):\n%s", err, diff)
+	}
+	if want := digest.FromBytes(text).Encoded(); string(token) != want {
+		t.Errorf("got the token %s, want %s", token, want)
+	}
+}
+
+// Whatever a store says, what it gives is safe as the name of a file, and nothing panics.
+func FuzzRecords(f *testing.F) {
+	for _, text := range []string{`[{"id":"<a>","parent":"<b>","diff-digest":"<<a>>","names":["quay.io/x/a:1"],"layer":"<b>","big-data-names":["manifest"]}]`, `[null]`, `null`, `[{}]`} {
+		f.Add(tree(map[string]string{"x": text})["x"].Data)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		file := &fstest.MapFile{Data: text}
+		s := layout.Open(fstest.MapFS{"overlay-layers/layers.json": file, "overlay-images/images.json": file, "overlay-containers/containers.json": file})
+		plain := func(what string, ids ...string) {
+			for _, id := range ids {
+				if strings.Trim(id, "0123456789abcdef") != "" {
+					t.Errorf("got the %s %q, want hexadecimal digits", what, id)
+				}
+			}
+		}
+		_ = s.Layers(func(l layout.Layer) error { plain("layer", l.ID, l.Parent); return nil })
+		_ = s.Images(func(i layout.Image) error {
+			plain("image", i.ID, i.TopLayer)
+			if slices.Contains(i.BigDataNames, "..") {
+				t.Errorf("got the documents %q", i.BigDataNames)
+			}
+			return nil
+		})
+		_ = s.Containers(func(c layout.Container) error { plain("container", c.ID, c.Image, c.Layer); return nil })
+	})
+}
