@@ -11,11 +11,11 @@ import (
 	"github.com/pinbox/pinbox/storage/bytesize"
 )
 
-func foldCommand() *cobra.Command {
+func compactCommand() *cobra.Command {
 	var f planFlags
-	o := stores.FoldOptions{Fits: func(bytes int64) error { return f.room(bytes) }}
+	o := stores.CompactOptions{Fits: func(bytes int64) error { return f.room(bytes) }}
 	cmd := &cobra.Command{
-		Use:   "fold",
+		Use:   "compact",
 		Short: "Write the attached stores as one, which takes their place when CRI-O starts next",
 		Long: `Write the attached stores as one, without what nothing refers to any more, so that
 the chain of deltas does not grow past the slots. It takes their place when CRI-O
@@ -30,17 +30,17 @@ starts next; until then they stay. It works at low priority.`,
 				return err
 			}
 			yield()
-			o.Write = writeFolded(keeper.Dir, percent(cmd.ErrOrStderr(), "write the store"))
-			folded, err := keeper.Fold(cmd.Context(), o)
+			o.Write = writeCompacted(keeper.Dir, percent(cmd.ErrOrStderr(), "write the store"))
+			compacted, err := keeper.Compact(cmd.Context(), o)
 			if err == nil {
 				fmt.Fprintf(cmd.OutOrStdout(), "%d stores are one, %s, of %s; it takes their place when CRI-O starts next\n",
-					len(folded.Replaces), stores.Short(folded.Store.ID), bytesize.Format(folded.Store.Size))
+					len(compacted.Replaces), stores.Short(compacted.Store.ID), bytesize.Format(compacted.Store.Size))
 			}
 			return err
 		},
 	}
 	f.nodeFlags.add(cmd.Flags(), 10*time.Second)
 	cmd.Flags().StringVar(&f.reserve, "reserve", runtime.DefaultReserve.String(), "space to leave free: bytes, a share, or the lesser of both")
-	cmd.Flags().BoolVar(&o.All, "all", false, "fold the appliance's own store too; its place is not free by that")
+	cmd.Flags().BoolVar(&o.All, "all", false, "compact the appliance's own store too; its place is not free by that")
 	return cmd
 }

@@ -129,12 +129,12 @@ func TestAttachTheApplianceItself(t *testing.T) {
 	}
 }
 
-// A fold takes long; meanwhile somebody goes back, and another store comes.
-func TestOthersWorkDuringAFold(t *testing.T) {
+// A compaction takes long; meanwhile somebody goes back, and another store comes.
+func TestOthersWorkDuringACompaction(t *testing.T) {
 	folders, pins := chain(t, 3)
 	k := attachedTo(t, folders[:3])
-	write := writeFolded(k.Dir, func(int64, int64) {})
-	_, err := k.Fold(t.Context(), stores.FoldOptions{Root: mainStore(t), Write: func(ctx context.Context, out io.Writer, f stores.Folding) error {
+	write := writeCompacted(k.Dir, func(int64, int64) {})
+	_, err := k.Compact(t.Context(), stores.CompactOptions{Root: mainStore(t), Write: func(ctx context.Context, out io.Writer, f stores.CompactPlan) error {
 		if _, err := k.Rollback(ctx); err != nil {
 			t.Error(err)
 		}
@@ -147,7 +147,7 @@ func TestOthersWorkDuringAFold(t *testing.T) {
 	if _, err := k.Settle(t.Context(), func() bool { return true }); err != nil {
 		t.Fatal(err)
 	}
-	well(t, k, 2) // the folded one, and what came
+	well(t, k, 2) // the compacted one, and what came
 	set, err := os.ReadFile(filepath.Join(k.Sets, "s.yaml"))
 	if err != nil || !strings.Contains(string(set), pins[3]) {
 		t.Errorf("%s, %v", set, err)
@@ -206,7 +206,7 @@ func TestStateBehindALink(t *testing.T) {
 	for _, folder := range folders[1:] {
 		bring(t, linked, stores.AttachOptions{Source: folder})
 	}
-	folds(t, linked)
+	compacts(t, linked)
 	if _, err := linked.Settle(t.Context(), func() bool { return true }); err != nil {
 		t.Error(err)
 	}

@@ -87,10 +87,10 @@ func openDisc(name string) (stores.Disc, error) {
 // lockFile is there in every store.
 const lockFile = "pinbox/pinbox.lock.json"
 
-// writeFolded writes stores as one. done is called with the bytes that were written,
+// writeCompacted writes stores as one. done is called with the bytes that were written,
 // of all.
-func writeFolded(tmp string, done func(done, all int64)) func(context.Context, io.Writer, stores.Folding) error {
-	return func(ctx context.Context, out io.Writer, f stores.Folding) error {
+func writeCompacted(tmp string, done func(done, all int64)) func(context.Context, io.Writer, stores.CompactPlan) error {
+	return func(ctx context.Context, out io.Writer, f stores.CompactPlan) error {
 		var readers []*squashfs.Reader
 		for _, e := range f.Stores {
 			image, err := openImage(e)
@@ -100,14 +100,14 @@ func writeFolded(tmp string, done func(done, all int64)) func(context.Context, i
 			defer image.Close()
 			readers = append(readers, image.Reader)
 		}
-		fold, err := compose.NewFold(readers, compose.Keep{
+		plan, err := compose.NewCompaction(readers, compose.Keep{
 			Image: func(id string, _ []string) bool { return f.Images[id] },
 			Layer: func(id string, needed bool) bool { return needed || f.Layers[id] },
 		})
 		if err != nil {
 			return err
 		}
-		files, err := ownFiles(f, fold.Needs)
+		files, err := ownFiles(f, plan.Needs)
 		if err != nil {
 			return err
 		}
@@ -115,17 +115,17 @@ func writeFolded(tmp string, done func(done, all int64)) func(context.Context, i
 		if err != nil {
 			return err
 		}
-		folded, err := fold.Compose(ctx, files, newest.ModTime(), tmp)
+		compacted, err := plan.Compose(ctx, files, newest.ModTime(), tmp)
 		if err != nil {
 			return err
 		}
-		defer folded.Close()
-		return folded.Write(ctx, out, func(written int64) { done(written, folded.Size()) })
+		defer compacted.Close()
+		return compacted.Write(ctx, out, func(written int64) { done(written, compacted.Size()) })
 	}
 }
 
 // ownFiles are what a store says of itself.
-func ownFiles(f stores.Folding, needs []pinset.Need) ([]compose.File, error) {
+func ownFiles(f stores.CompactPlan, needs []pinset.Need) ([]compose.File, error) {
 	var lock, delta bytes.Buffer
 	if err := f.Lock.Encode(&lock); err != nil {
 		return nil, err

@@ -127,7 +127,7 @@ func TestMediumPulledOutDuringTheCopy(t *testing.T) {
 	}
 }
 
-// The disk is full when all but the record is written, and when a fold begins to write:
+// The disk is full when all but the record is written, and when a compaction begins to write:
 // what was there goes on, and once there is room so does the rest.
 func TestDiskFullElsewhere(t *testing.T) {
 	folders, _ := chain(t, 2)
@@ -148,12 +148,12 @@ func TestDiskFullElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	bring(t, k, stores.AttachOptions{Source: folders[2]})
-	write := writeFolded(k.Dir, func(int64, int64) {})
-	o := stores.FoldOptions{Root: mainStore(t), Write: func(ctx context.Context, out io.Writer, f stores.Folding) error {
+	write := writeCompacted(k.Dir, func(int64, int64) {})
+	o := stores.CompactOptions{Root: mainStore(t), Write: func(ctx context.Context, out io.Writer, f stores.CompactPlan) error {
 		fill()
 		return write(ctx, out, f)
 	}}
-	if _, err := k.Fold(t.Context(), o); !errors.Is(err, syscall.ENOSPC) {
+	if _, err := k.Compact(t.Context(), o); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("%v", err)
 	}
 	well(t, k, 2)
@@ -167,7 +167,7 @@ func TestDiskFullElsewhere(t *testing.T) {
 	if err != nil || len(entries) != 3 { // two stores and the state
 		t.Errorf("left over: %v, %v", entries, err)
 	}
-	folds(t, k)
+	compacts(t, k)
 }
 
 // hasty is a service manager that goes on with a mount when the one who asked for it is
@@ -209,13 +209,13 @@ func TestInterruptedDuringTheMount(t *testing.T) {
 }
 
 // An interruption, as by the time limit of pinbox-mount.service, says nothing against a
-// folded store.
+// compacted store.
 func TestInterruptedDuringTheTrial(t *testing.T) {
 	folders, _ := chain(t, 3)
 	k := attachedTo(t, folders)
-	folds(t, k)
+	compacts(t, k)
 	hasty, ctx := interrupted(t, k)
-	if _, err := hasty.Settle(ctx, func() bool { return true }); !errors.Is(err, context.Canceled) || errors.Is(err, stores.ErrUnfold) {
+	if _, err := hasty.Settle(ctx, func() bool { return true }); !errors.Is(err, context.Canceled) || errors.Is(err, stores.ErrNotReplaced) {
 		t.Errorf("%v", err)
 	}
 	if _, err := k.Settle(t.Context(), func() bool { return true }); err != nil {
@@ -325,7 +325,7 @@ func TestOldMediumStaysIn(t *testing.T) {
 	folders, _ := chain(t, 4)
 	k := attachedTo(t, folders)
 	newest := set(t, k)
-	folds(t, k)
+	compacts(t, k)
 	reboot(t, k)
 	if _, err := k.Settle(t.Context(), func() bool { return true }); err != nil {
 		t.Error(err)

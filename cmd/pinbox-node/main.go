@@ -33,7 +33,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	root.AddCommand(firstbootCommand(), runCommand(), statusCommand(), planCommand(),
-		attachCommand(), detachCommand(), storesCommand(), rollbackCommand(), foldCommand(), mountCommand(), installStoreCommand())
+		attachCommand(), detachCommand(), storesCommand(), rollbackCommand(), compactCommand(), mountCommand(), installStoreCommand())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
 	root.SetArgs(args)
 	root.SetOut(stdout)

@@ -143,10 +143,10 @@ func mainStore(t *testing.T) string {
 	return root
 }
 
-// folds makes one store of those that are attached.
-func folds(t *testing.T, k stores.Keeper) stores.Fold {
+// compacts makes one store of those that are attached.
+func compacts(t *testing.T, k stores.Keeper) stores.Compaction {
 	t.Helper()
-	f, err := k.Fold(t.Context(), stores.FoldOptions{Root: mainStore(t), Write: writeFolded(k.Dir, func(int64, int64) {})})
+	f, err := k.Compact(t.Context(), stores.CompactOptions{Root: mainStore(t), Write: writeCompacted(k.Dir, func(int64, int64) {})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,17 +166,17 @@ func (p picky) Mount(ctx context.Context, m stores.Mount) error {
 	return p.Direct.Mount(ctx, m)
 }
 
-// The folded store cannot be mounted: those that it was made of stay.
-func TestFoldedStoreCannotBeMounted(t *testing.T) {
+// The compacted store cannot be mounted: those that it was made of stay.
+func TestCompactedStoreCannotBeMounted(t *testing.T) {
 	folders, _ := chain(t, 3)
 	k := attachedTo(t, folders)
-	f := folds(t, k)
+	f := compacts(t, k)
 	k.Mounter = picky{file: f.Store.ID.Encoded() + ".squashfs"}
-	if _, err := k.Settle(t.Context(), func() bool { return true }); !errors.Is(err, stores.ErrUnfold) || !errors.Is(err, syscall.EIO) {
+	if _, err := k.Settle(t.Context(), func() bool { return true }); !errors.Is(err, stores.ErrNotReplaced) || !errors.Is(err, syscall.EIO) {
 		t.Errorf("%v", err)
 	}
 	well(t, k, 3)
-	folds(t, k)
+	compacts(t, k)
 	k.Mounter = stores.Direct{}
 	if _, err := k.Settle(t.Context(), func() bool { return true }); err != nil {
 		t.Error(err)
@@ -188,9 +188,9 @@ func TestFoldedStoreCannotBeMounted(t *testing.T) {
 	}
 }
 
-// A set asks for an image of a release that is not kept any more: folding keeps it, and
+// A set asks for an image of a release that is not kept any more: compaction keeps it, and
 // what a set asks for since then keeps the stores.
-func TestFoldKeepsWhatSetsAskFor(t *testing.T) {
+func TestCompactionKeepsWhatSetsAskFor(t *testing.T) {
 	folders, pins := chain(t, 4)
 	k := attachedTo(t, folders)
 	own := func(name, pin string) {
@@ -200,16 +200,16 @@ func TestFoldKeepsWhatSetsAskFor(t *testing.T) {
 		}
 	}
 	own("first", pins[1])
-	folds(t, k)
+	compacts(t, k)
 	own("second", pins[2])
-	if _, err := k.Settle(t.Context(), func() bool { return true }); !errors.Is(err, stores.ErrUnfold) || !strings.Contains(err.Error(), pins[2]) {
+	if _, err := k.Settle(t.Context(), func() bool { return true }); !errors.Is(err, stores.ErrNotReplaced) || !strings.Contains(err.Error(), pins[2]) {
 		t.Errorf("%v", err)
 	}
 	well(t, k, 4)
 	if err := os.Remove(filepath.Join(k.Sets, "second.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	folded := folds(t, k).Store
+	compacted := compacts(t, k).Store
 	if _, err := k.Settle(t.Context(), func() bool { return true }); err != nil {
 		t.Error(err)
 	}
@@ -218,7 +218,7 @@ func TestFoldKeepsWhatSetsAskFor(t *testing.T) {
 		for _, name := range []string{"overlay-images/images.json", "pinbox/pinbox.lock.json"} {
 			text, err := os.ReadFile(filepath.Join(filepath.Dir(k.Slots[0]), "5", name))
 			if n > 0 && (err != nil || strings.Contains(string(text), pins[n]) != want) {
-				t.Errorf("%s, image %d of %d: %v", name, n, folded.Images, err)
+				t.Errorf("%s, image %d of %d: %v", name, n, compacted.Images, err)
 			}
 		}
 	}
@@ -356,7 +356,7 @@ func TestStoreThatWouldHideTheOthers(t *testing.T) {
 	nothing(t, k)
 }
 
-// CRI-O is restarted while a store is copied or folded: that keeps it waiting, but not
+// CRI-O is restarted while a store is copied or compacted: that keeps it waiting, but not
 // as long as its unit lets it.
 func TestMountDoesNotWaitForACopy(t *testing.T) {
 	unit, err := os.ReadFile(filepath.Join(fixtures.Root(t), "ignition/templates/mount.service"))

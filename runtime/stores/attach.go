@@ -101,7 +101,7 @@ func (k Keeper) Attach(ctx context.Context, o AttachOptions) (a Attached, err er
 	return k.add(ctx, &s, src, c, o)
 }
 
-// known finds the release of a store that came before, even if that was folded since.
+// known finds the release of a store that came before, even if that was compacted since.
 func (s *State) known(id digest.Digest) *Release {
 	if r := s.release(id); r != nil && s.store(r.Store) != nil {
 		return r

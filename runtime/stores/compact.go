@@ -17,27 +17,27 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// What stands against folding.
+// What stands against compaction.
 var (
-	ErrNothing = errors.New("there are no two stores to fold")
-	ErrUnfold  = errors.New("the folded store cannot take the place of the others")
+	ErrNothing     = errors.New("there are no two stores to compact")
+	ErrNotReplaced = errors.New("the compacted store cannot take the place of the others")
 )
 
-// FoldOptions say how stores are folded.
-type FoldOptions struct {
-	// All folds the appliance's own store too, which stays where it is all the same.
+// CompactOptions say how stores are compacted.
+type CompactOptions struct {
+	// All compacts the appliance's own store too, which stays where it is all the same.
 	All bool
 	// Root of CRI-O's own store.
 	Root string
 	// Write writes the stores as one.
-	Write func(ctx context.Context, out io.Writer, f Folding) error
+	Write func(ctx context.Context, out io.Writer, f CompactPlan) error
 	// Fits says why there is no room for so many bytes.
 	Fits func(bytes int64) error
 }
 
-// Folding is what goes into the store that is made of others.
-type Folding struct {
-	// Stores that are folded, oldest first.
+// CompactPlan is what goes into the store that is made of others.
+type CompactPlan struct {
+	// Stores that are compacted, oldest first.
 	Stores []Extent
 	// Images and Layers that are kept, by their IDs.
 	Images, Layers map[string]bool
@@ -48,19 +48,19 @@ type Folding struct {
 	Name string
 }
 
-// Fold writes the stores that were attached as one, without what nothing refers to
+// Compact writes the stores that were attached as one, without what nothing refers to
 // any more. It takes their place when CRI-O starts next. While it writes, others may
 // attach, detach and roll back: whether it can take their place is found out then.
-func (k Keeper) Fold(ctx context.Context, o FoldOptions) (f Fold, err error) {
-	end, err := k.lockFile(ctx, foldLock)
+func (k Keeper) Compact(ctx context.Context, o CompactOptions) (f Compaction, err error) {
+	end, err := k.lockFile(ctx, compactLock)
 	if err != nil {
 		return f, err
 	}
 	defer end()
-	s, folding, members, err := k.plan(ctx, o)
-	if err != nil || s.Fold != nil {
-		if s.Fold != nil {
-			f = *s.Fold
+	s, compaction, members, err := k.plan(ctx, o)
+	if err != nil || s.Compaction != nil {
+		if s.Compaction != nil {
+			f = *s.Compaction
 		}
 		return f, err
 	}
@@ -74,8 +74,8 @@ func (k Keeper) Fold(ctx context.Context, o FoldOptions) (f Fold, err error) {
 			return f, err
 		}
 	}
-	if f.Store, err = k.write(ctx, o, folding); err != nil {
-		return f, fmt.Errorf("fold %d stores: %w", len(folding.Stores), err)
+	if f.Store, err = k.write(ctx, o, compaction); err != nil {
+		return f, fmt.Errorf("compact %d stores: %w", len(compaction.Stores), err)
 	}
 	// One of them may have all that is kept already.
 	f.Replaces = slices.DeleteFunc(f.Replaces, func(id digest.Digest) bool { return id == f.Store.ID })
@@ -83,45 +83,45 @@ func (k Keeper) Fold(ctx context.Context, o FoldOptions) (f Fold, err error) {
 	return f, k.record(ctx, f)
 }
 
-// foldLock is held by who writes a folded store, which may take long.
-const foldLock = ".fold.lock"
+// compactLock is held by who writes a compacted store, which may take long.
+const compactLock = ".compact.lock"
 
-// plan looks at what there is to fold.
-func (k Keeper) plan(ctx context.Context, o FoldOptions) (s State, f Folding, members []Store, err error) {
+// plan looks at what there is to compact.
+func (k Keeper) plan(ctx context.Context, o CompactOptions) (s State, f CompactPlan, members []Store, err error) {
 	s, release, err := k.begin(ctx)
 	if err != nil {
 		return s, f, nil, err
 	}
 	defer release()
-	if s.Fold != nil {
+	if s.Compaction != nil {
 		return s, f, nil, nil
 	}
-	f, members, err = k.folding(s, o)
+	f, members, err = k.compaction(s, o)
 	return s, f, members, err
 }
 
-// record gives the folded store its name, and has it take its place some day.
-func (k Keeper) record(ctx context.Context, f Fold) error {
+// record gives the compacted store its name, and has it take its place some day.
+func (k Keeper) record(ctx context.Context, f Compaction) error {
 	s, release, err := k.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if err := os.Rename(k.folded(), k.file(f.Store)); err != nil {
+	if err := os.Rename(k.compacted(), k.file(f.Store)); err != nil {
 		return err
 	}
 	if err := atomicfile.SyncDir(k.Dir); err != nil {
 		return err
 	}
-	s.Fold = &f
+	s.Compaction = &f
 	return s.write(k.Dir)
 }
 
-// folded is the name of a folded store until its digest is known.
-func (k Keeper) folded() string { return filepath.Join(k.Dir, "fold"+fileSuffix) }
+// compacted is the name of a compacted store until its digest is known.
+func (k Keeper) compacted() string { return filepath.Join(k.Dir, "compacted"+fileSuffix) }
 
-// folding decides what is kept.
-func (k Keeper) folding(s State, o FoldOptions) (f Folding, members []Store, err error) {
+// compaction decides what is kept.
+func (k Keeper) compaction(s State, o CompactOptions) (f CompactPlan, members []Store, err error) {
 	at, err := mounts()
 	if err != nil {
 		return f, nil, err
@@ -170,9 +170,9 @@ func (k Keeper) folding(s State, o FoldOptions) (f Folding, members []Store, err
 	return f, members, nil
 }
 
-// locks keeps the images of all releases whose stores are folded, and what sets ask
+// locks keeps the images of all releases whose stores are compacted, and what sets ask
 // for beside those, and makes one lock of theirs.
-func (f *Folding) locks(k Keeper, s State, members []Store, r *keeping) error {
+func (f *CompactPlan) locks(k Keeper, s State, members []Store, r *keeping) error {
 	have := map[string]bool{}
 	keep := func(img pinset.LockedImage) {
 		if !have[img.Pin] {
@@ -246,7 +246,7 @@ func (r *keeping) image(id string) {
 	}
 }
 
-// keep keeps a layer, and those below it, of the stores that are folded.
+// keep keeps a layer, and those below it, of the stores that are compacted.
 func (r *keeping) keep(layer string) {
 	for {
 		parent, ok := r.parents[layer]
@@ -257,9 +257,9 @@ func (r *keeping) keep(layer string) {
 	}
 }
 
-// write writes the folded store into the state's folder.
-func (k Keeper) write(ctx context.Context, o FoldOptions, f Folding) (Store, error) {
-	path := k.folded()
+// write writes the compacted store into the state's folder.
+func (k Keeper) write(ctx context.Context, o CompactOptions, f CompactPlan) (Store, error) {
+	path := k.compacted()
 	out, err := atomicfile.CreateVia(path+partSuffix, path, 0o600)
 	if err != nil {
 		return Store{}, err
@@ -314,12 +314,12 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// unfold puts the folded store in the place of the others. What has come since they
-// were folded may stand on what was left out: then they stay.
-func (k Keeper) unfold(ctx context.Context, s *State) error {
-	f := s.Fold
+// replaceByCompacted puts the compacted store in the place of the others. What has come
+// since they were compacted may stand on what was left out: then they stay.
+func (k Keeper) replaceByCompacted(ctx context.Context, s *State) error {
+	f := s.Compaction
 	after := s.clone()
-	after.Fold = nil
+	after.Compaction = nil
 	at, err := mounts()
 	if err != nil {
 		return err
@@ -336,7 +336,7 @@ func (k Keeper) unfold(ctx context.Context, s *State) error {
 			return err
 		}
 		*s = after
-		return fmt.Errorf("%w: %w", ErrUnfold, why)
+		return fmt.Errorf("%w: %w", ErrNotReplaced, why)
 	}
 	if s.store(f.Store.ID) == nil {
 		if f.Store.Slot = s.freeSlot(k.own(), at); f.Store.Slot == "" {
@@ -391,8 +391,8 @@ func (k Keeper) endTrial(ctx context.Context) error {
 	return nil
 }
 
-// replaceable says why a folded store cannot stand for those that it was made of.
-func (k Keeper) replaceable(s State, f Fold, at map[string]int) error {
+// replaceable says why a compacted store cannot stand for those that it was made of.
+func (k Keeper) replaceable(s State, f Compaction, at map[string]int) error {
 	for _, id := range f.Replaces {
 		m := s.store(id)
 		if m == nil {
@@ -413,7 +413,7 @@ func (k Keeper) replaceable(s State, f Fold, at map[string]int) error {
 }
 
 // leftOut finds what stands on a layer, or is of an image, that is nowhere else.
-func (k Keeper) leftOut(s State, f Fold, at map[string]int, v view) (err error) {
+func (k Keeper) leftOut(s State, f Compaction, at map[string]int, v view) (err error) {
 	if v.main, err = readMain(f.Root); err != nil {
 		return err
 	}

@@ -13,19 +13,19 @@ import (
 
 // A chain of deltas becomes one store. It takes their place when CRI-O starts next,
 // while containers of the stores that go run on; then there is room for more.
-func TestFold(t *testing.T) {
+func TestCompact(t *testing.T) {
 	s := ship(t, 6)
 	s.must("firstboot")
-	s.refused(3, "there are no two stores to fold", "fold")
+	s.refused(3, "there are no two stores to compact", "compact")
 	for n := 1; n < 5; n++ {
 		s.must("attach", s.stores[n])
 	}
 	kept, crio := s.waits(s.pins[1][1]), s.Process()
 	before := s.left()
-	if out := s.must("fold").Out; !strings.Contains(out, "4 stores are one") {
+	if out := s.must("compact").Out; !strings.Contains(out, "4 stores are one") {
 		t.Error(out)
 	}
-	s.must("fold") // it is done
+	s.must("compact") // it is done
 	if after := s.left(); len(after) != len(before)+1 || s.Process() != crio {
 		t.Errorf("before %v, after %v", before, after)
 	}
@@ -48,7 +48,7 @@ func TestFold(t *testing.T) {
 	s.must("rollback")
 	s.pinned(3)
 	s.runs(3)
-	s.must("attach", s.stores[4]) // which is in the folded one
+	s.must("attach", s.stores[4]) // which is in the compacted one
 	s.pinned(4)
 	s.must("attach", s.stores[5]) // which was made for the last of those that are gone
 	s.pinned(5)
@@ -62,15 +62,15 @@ func TestFold(t *testing.T) {
 	s.ends(kept)
 }
 
-// What is folded twice comes to the same bytes: then one of the stores has all already,
+// What is compacted twice comes to the same bytes: then one of the stores has all already,
 // and only the others go.
-func TestFoldToAStoreThatIsThere(t *testing.T) {
+func TestCompactToAStoreThatIsThere(t *testing.T) {
 	s := ship(t, 3)
-	fold := func() {
+	compact := func() {
 		t.Helper()
 		s.must("attach", s.stores[1])
 		s.must("attach", s.stores[2])
-		s.must("fold")
+		s.must("compact")
 		s.Stop(syscall.SIGTERM)
 		s.must("mount")
 		if got := s.mounted(); got != 2 {
@@ -78,7 +78,7 @@ func TestFoldToAStoreThatIsThere(t *testing.T) {
 		}
 		s.Start()
 	}
-	fold()
+	compact()
 	s.must("attach", s.stores[0], "--keep-sets") // its own
 	s.must("rollback")
 	bare := copied(t, s.stores[1]) // whose digest is known, so it is not copied again
@@ -86,14 +86,14 @@ func TestFoldToAStoreThatIsThere(t *testing.T) {
 	s.pinned(1)
 	s.must("attach", s.stores[2])
 	s.pinned(2)
-	s.refused(3, "there are no two stores to fold", "fold")
+	s.refused(3, "there are no two stores to compact", "compact")
 }
 
-// The appliance's own store can be folded in: what comes of it stands on nothing.
-func TestFoldAll(t *testing.T) {
+// The appliance's own store can be compacted too: what comes of it stands on nothing.
+func TestCompactAll(t *testing.T) {
 	s := ship(t, 2)
 	s.must("attach", s.stores[1])
-	s.must("fold", "--all")
+	s.must("compact", "--all")
 	s.Stop(syscall.SIGTERM)
 	s.must("mount")
 	s.Run("umount", "/var/lib/pinbox/stores/0")
@@ -103,13 +103,13 @@ func TestFoldAll(t *testing.T) {
 	s.runs(1)
 }
 
-// Somebody starts a container of what the folded store leaves out: the stores stay.
-func TestFoldIsOvertaken(t *testing.T) {
+// Somebody starts a container of what the compacted store leaves out: the stores stay.
+func TestCompactionIsOvertaken(t *testing.T) {
 	s := ship(t, 5)
 	for n := 1; n < 5; n++ {
 		s.must("attach", s.stores[n])
 	}
-	s.must("fold")
+	s.must("compact")
 	of2 := s.waits(s.pins[2][2]) // of no release that is kept, and of no container before
 	s.must("attach", s.stores[4])
 	s.Stop(syscall.SIGTERM)
@@ -125,12 +125,12 @@ func TestFoldIsOvertaken(t *testing.T) {
 	}
 }
 
-// A fold lets others go first.
-func TestFoldYields(t *testing.T) {
+// A compaction lets others go first.
+func TestCompactionYields(t *testing.T) {
 	s := ship(t, 3)
 	s.must("attach", s.stores[1])
 	s.must("attach", s.stores[2])
-	cmd := s.Pinbox("fold")
+	cmd := s.Pinbox("compact")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

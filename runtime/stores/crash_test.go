@@ -26,12 +26,12 @@ func TestKilledAtRandomMoments(t *testing.T) {
 	s.must("attach", s.stores[1])
 	// How long each takes, for all of it to be cut somewhere.
 	length := map[string]time.Duration{}
-	for _, move := range [][]string{{"attach", s.stores[2]}, {"fold"}, {"rollback"}, {"detach"}} {
+	for _, move := range [][]string{{"attach", s.stores[2]}, {"compact"}, {"rollback"}, {"detach"}} {
 		start := time.Now()
 		s.must(move[0], move[1:]...)
 		length[move[0]] = time.Since(start)
 	}
-	moves := [][]string{{"attach", s.stores[2]}, {"attach", s.stores[1]}, {"rollback"}, {"detach"}, {"detach", "2"}, {"attach", s.stores[2], "--keep-sets"}, {"fold"}}
+	moves := [][]string{{"attach", s.stores[2]}, {"attach", s.stores[1]}, {"rollback"}, {"detach"}, {"detach", "2"}, {"attach", s.stores[2], "--keep-sets"}, {"compact"}}
 	finished := 0
 	for i := range 100 {
 		move := moves[rand.IntN(len(moves))]
@@ -46,7 +46,7 @@ func TestKilledAtRandomMoments(t *testing.T) {
 		}
 		if i%10 == 5 {
 			s.Stop(syscall.SIGKILL)
-			cmd := s.Pinbox("mount") // which is when folded stores take their place
+			cmd := s.Pinbox("mount") // which is when compacted stores take their place
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -88,8 +88,8 @@ func (s *site) converges(last []string) {
 	for _, o := range state.Stores {
 		want = append(want, o.ID.Encoded()+".squashfs")
 	}
-	if state.Fold != nil { // one that has what another has is that one
-		want = append(want, state.Fold.Store.ID.Encoded()+".squashfs")
+	if state.Compaction != nil { // one that has what another has is that one
+		want = append(want, state.Compaction.Store.ID.Encoded()+".squashfs")
 	}
 	slices.Sort(want)
 	left := slices.Sorted(slices.Values(s.left()))

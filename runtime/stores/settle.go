@@ -35,7 +35,7 @@ var (
 )
 
 // Settle makes the node as the state says: what is whole and has its base is mounted,
-// what is not is not. stopped says whether CRI-O does not run, so that a folded store
+// what is not is not. stopped says whether CRI-O does not run, so that a compacted store
 // may take its place; nil if it does.
 func (k Keeper) Settle(ctx context.Context, stopped func() bool) ([]Status, error) {
 	if _, err := os.Stat(stateFile(k.Dir)); errors.Is(err, fs.ErrNotExist) {
@@ -55,12 +55,12 @@ func (k Keeper) Settle(ctx context.Context, stopped func() bool) ([]Status, erro
 	if k.Unconfigured {
 		k.SELinuxContext = s.SELinuxContext
 	}
-	var unfolded error
-	if s.Fold != nil && stopped != nil && stopped() {
-		unfolded = k.unfold(ctx, &s)
+	var notReplaced error
+	if s.Compaction != nil && stopped != nil && stopped() {
+		notReplaced = k.replaceByCompacted(ctx, &s)
 	}
 	problems, err := k.settle(ctx, &s)
-	return s.statuses(problems), errors.Join(unfolded, err)
+	return s.statuses(problems), errors.Join(notReplaced, err)
 }
 
 // Look tells how the stores are, and changes nothing. While another pinbox-node is at
@@ -163,11 +163,11 @@ func (k Keeper) sweep(s *State) error {
 	for _, o := range s.Stores {
 		known[filepath.Base(k.file(o))] = true
 	}
-	if s.Fold != nil {
-		known[filepath.Base(k.file(s.Fold.Store))] = true
+	if s.Compaction != nil {
+		known[filepath.Base(k.file(s.Compaction.Store))] = true
 	}
-	if k.held(foldLock) {
-		known[filepath.Base(k.folded())], known[filepath.Base(k.folded())+partSuffix] = true, true
+	if k.held(compactLock) {
+		known[filepath.Base(k.compacted())], known[filepath.Base(k.compacted())+partSuffix] = true, true
 	}
 	entries, err := os.ReadDir(k.Dir)
 	for _, e := range entries {

@@ -36,8 +36,8 @@ type State struct {
 	// Past are the stores that are not attached any more. A medium that stays in its drive
 	// offers one at every boot.
 	Past []digest.Digest `json:"past,omitempty"`
-	// Fold is a store that takes the place of others when CRI-O starts next.
-	Fold *Fold `json:"fold,omitempty"`
+	// Compaction is a store that takes the place of others when CRI-O starts next.
+	Compaction *Compaction `json:"compaction,omitempty"`
 	// SELinuxContext of what was mounted last, for a boot at which nobody can read how the
 	// appliance keeps its stores.
 	SELinuxContext string `json:"selinuxContext,omitempty"`
@@ -72,7 +72,7 @@ type Store struct {
 type Release struct {
 	// ID is the digest of the store's file as it came; "" of the appliance's own.
 	ID digest.Digest `json:"id"`
-	// Store that has it: another, once that was folded.
+	// Store that has it: another, once that was compacted.
 	Store digest.Digest `json:"store"`
 	Name  string        `json:"name,omitempty"`
 	// Sets are files for the folder of sets, by their names: as they came, or as they
@@ -80,8 +80,8 @@ type Release struct {
 	Sets map[string]string `json:"sets"`
 }
 
-// Fold is a store that was made of others.
-type Fold struct {
+// Compaction is a store that was made of others.
+type Compaction struct {
 	Store    Store           `json:"store"`
 	Replaces []digest.Digest `json:"replaces"`
 	// Root of CRI-O's own store.

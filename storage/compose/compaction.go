@@ -19,10 +19,10 @@ import (
 )
 
 // ErrForeignStore says that a store has records that this version does not write:
-// it cannot be folded without losing some.
-var ErrForeignStore = errors.New("not a store that this pinbox can fold")
+// it cannot be compacted without losing some.
+var ErrForeignStore = errors.New("not a store that this pinbox can compact")
 
-// Keep says what stays of the stores that are folded. What is nil keeps what it is
+// Keep says what stays of the stores that are compacted. What is nil keeps what it is
 // asked about by default.
 type Keep struct {
 	// Image says whether an image stays, which has these names in all of the stores;
@@ -33,9 +33,9 @@ type Keep struct {
 	Layer func(id string, needed bool) bool
 }
 
-// Fold is the plan of one store out of several: a base or a delta, and the deltas over
-// it.
-type Fold struct {
+// Compaction is the plan of one store out of several: a base or a delta, and the deltas
+// over it.
+type Compaction struct {
 	// Layers that stay, parents first, and those that are left out.
 	Layers, LeftOut []string
 	// Needs are the layers of other stores that those which stay, and the images,
@@ -53,10 +53,10 @@ type held struct {
 	store  int
 }
 
-// NewFold reads the records of stores, the oldest first, and plans which of their
+// NewCompaction reads the records of stores, the oldest first, and plans which of their
 // layers and images stay.
-func NewFold(stores []*squashfs.Reader, keep Keep) (*Fold, error) {
-	f := &Fold{Needs: []pinset.Need{}, stores: stores, held: map[string]held{}, images: Images{}}
+func NewCompaction(stores []*squashfs.Reader, keep Keep) (*Compaction, error) {
+	c := &Compaction{Needs: []pinset.Need{}, stores: stores, held: map[string]held{}, images: Images{}}
 	var ids []string
 	for n, store := range stores {
 		records, err := readLayers(store)
@@ -64,57 +64,57 @@ func NewFold(stores []*squashfs.Reader, keep Keep) (*Fold, error) {
 			return nil, fmt.Errorf("store %d of %d: %w", n+1, len(stores), err)
 		}
 		for _, record := range records {
-			if _, ok := f.held[record.ID]; !ok {
-				f.held[record.ID] = held{record, n}
+			if _, ok := c.held[record.ID]; !ok {
+				c.held[record.ID] = held{record, n}
 				ids = append(ids, record.ID)
 			}
 		}
 	}
-	if err := f.mergeImages(keep.Image); err != nil {
+	if err := c.mergeImages(keep.Image); err != nil {
 		return nil, err
 	}
-	needed, err := f.images.layers()
+	needed, err := c.images.layers()
 	if err != nil {
 		return nil, err
 	}
-	f.choose(ids, needed, keep.Layer)
-	return f, nil
+	c.choose(ids, needed, keep.Layer)
+	return c, nil
 }
 
 // choose decides which layers stay.
-func (f *Fold) choose(ids []string, needed map[string]bool, keep func(string, bool) bool) {
+func (c *Compaction) choose(ids []string, needed map[string]bool, keep func(string, bool) bool) {
 	kept := map[string]bool{}
 	for _, id := range ids {
 		if keep == nil && needed[id] || keep != nil && keep(id, needed[id]) {
 			kept[id] = true
-			f.Layers = append(f.Layers, id)
+			c.Layers = append(c.Layers, id)
 		} else {
-			f.LeftOut = append(f.LeftOut, id)
+			c.LeftOut = append(c.LeftOut, id)
 		}
 	}
-	f.Layers = f.parentsFirst(f.Layers, kept)
-	for _, id := range f.Layers {
+	c.Layers = c.parentsFirst(c.Layers, kept)
+	for _, id := range c.Layers {
 		for id != "" { // as far as it is known what a layer stands on
 			needed[id] = true
-			id = f.held[id].record.Parent
+			id = c.held[id].record.Parent
 		}
 	}
 	for id := range needed {
 		if !kept[id] {
-			f.Needs = append(f.Needs, pinset.Need{Layer: id, Link: LinkName(id)})
+			c.Needs = append(c.Needs, pinset.Need{Layer: id, Link: LinkName(id)})
 		}
 	}
-	slices.SortFunc(f.Needs, func(a, b pinset.Need) int { return strings.Compare(a.Layer, b.Layer) })
+	slices.SortFunc(c.Needs, func(a, b pinset.Need) int { return strings.Compare(a.Layer, b.Layer) })
 }
 
 // parentsFirst gives layers their order. IDs are made of those of the parents: there
 // are no circles.
-func (f *Fold) parentsFirst(ids []string, kept map[string]bool) []string {
+func (c *Compaction) parentsFirst(ids []string, kept map[string]bool) []string {
 	var ordered []string
 	placed := map[string]bool{}
 	for _, id := range ids {
 		from := len(ordered)
-		for ; kept[id] && !placed[id]; id = f.held[id].record.Parent {
+		for ; kept[id] && !placed[id]; id = c.held[id].record.Parent {
 			placed[id] = true
 			ordered = append(ordered, id)
 		}
@@ -124,25 +124,25 @@ func (f *Fold) parentsFirst(ids []string, kept map[string]bool) []string {
 }
 
 // mergeImages gathers the images of all stores.
-func (f *Fold) mergeImages(keep func(string, []string) bool) error {
+func (c *Compaction) mergeImages(keep func(string, []string) bool) error {
 	names := map[string][]string{}
-	records := make([][]*ImageRecord, len(f.stores))
-	for n, store := range f.stores {
+	records := make([][]*ImageRecord, len(c.stores))
+	for n, store := range c.stores {
 		var err error
 		if records[n], err = readImages(store); err != nil {
-			return fmt.Errorf("store %d of %d: %w", n+1, len(f.stores), err)
+			return fmt.Errorf("store %d of %d: %w", n+1, len(c.stores), err)
 		}
 		for _, record := range records[n] {
 			names[record.ID] = append(names[record.ID], record.Names...)
 		}
 	}
-	for n, store := range f.stores {
+	for n, store := range c.stores {
 		for _, record := range records[n] {
 			if keep != nil && !keep(record.ID, names[record.ID]) {
 				continue
 			}
-			if err := f.images.merge(record, store); err != nil {
-				return fmt.Errorf("store %d of %d: image %s: %w", n+1, len(f.stores), record.ID, err)
+			if err := c.images.merge(record, store); err != nil {
+				return fmt.Errorf("store %d of %d: image %s: %w", n+1, len(c.stores), record.ID, err)
 			}
 		}
 		records[n] = nil // with documents that are there twice
@@ -200,18 +200,18 @@ type File struct {
 	Content []byte
 }
 
-// Folded is a store that was laid out.
-type Folded struct{ image *squashfs.Image }
+// Compacted is a store that was laid out.
+type Compacted struct{ image *squashfs.Image }
 
 // Compose lays the store out. Layers move as they are packed, with all that they
 // have; records, documents of images, and files are written anew and stamped with
 // modTime. Stores that are not packed alike are squashfs.ErrOtherForm. The folder tmp
 // takes a file that has no name. The stores are closed by the caller, after Close.
-func (f *Fold) Compose(ctx context.Context, files []File, modTime time.Time, tmp string) (*Folded, error) {
-	if len(f.stores) == 0 {
-		return nil, errors.New("no store to fold")
+func (c *Compaction) Compose(ctx context.Context, files []File, modTime time.Time, tmp string) (*Compacted, error) {
+	if len(c.stores) == 0 {
+		return nil, errors.New("no store to compact")
 	}
-	pool, err := squashfs.NewPool(f.stores[0].Options())
+	pool, err := squashfs.NewPool(c.stores[0].Options())
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +224,7 @@ func (f *Fold) Compose(ctx context.Context, files []File, modTime time.Time, tmp
 	if err != nil {
 		return nil, err
 	}
-	root, err := f.fill(ctx, store, out, files)
+	root, err := c.fill(ctx, store, out, files)
 	if err != nil {
 		store.Abort()
 		return nil, err
@@ -234,24 +234,24 @@ func (f *Fold) Compose(ctx context.Context, files []File, modTime time.Time, tmp
 		store.Abort()
 		return nil, err
 	}
-	return &Folded{image}, nil
+	return &Compacted{image}, nil
 }
 
-func (f *Fold) fill(ctx context.Context, store *Store, out *squashfs.Writer, files []File) (*squashfs.Inode, error) {
-	transfers := make([]*squashfs.Transfer, len(f.stores))
-	for n, from := range f.stores {
+func (c *Compaction) fill(ctx context.Context, store *Store, out *squashfs.Writer, files []File) (*squashfs.Inode, error) {
+	transfers := make([]*squashfs.Transfer, len(c.stores))
+	for n, from := range c.stores {
 		var err error
 		if transfers[n], err = out.Transfer(from); err != nil {
-			return nil, fmt.Errorf("store %d of %d: %w", n+1, len(f.stores), err)
+			return nil, fmt.Errorf("store %d of %d: %w", n+1, len(c.stores), err)
 		}
 	}
-	for _, id := range f.Layers {
+	for _, id := range c.Layers {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		layer := f.held[id]
+		layer := c.held[id]
 		if err := store.moveLayer(transfers[layer.store], layer.record); err != nil {
-			return nil, fmt.Errorf("store %d of %d: layer %s: %w", layer.store+1, len(f.stores), id, err)
+			return nil, fmt.Errorf("store %d of %d: layer %s: %w", layer.store+1, len(c.stores), id, err)
 		}
 	}
 	for _, file := range files {
@@ -259,7 +259,7 @@ func (f *Fold) fill(ctx context.Context, store *Store, out *squashfs.Writer, fil
 			return nil, err
 		}
 	}
-	store.images = f.images
+	store.images = c.images
 	return store.Close()
 }
 
@@ -284,16 +284,16 @@ func (s *Store) moveLayer(from *squashfs.Transfer, record layerRecord) error {
 }
 
 // Size of the store in bytes.
-func (f *Folded) Size() int64 { return f.image.Size() }
+func (c *Compacted) Size() int64 { return c.image.Size() }
 
 // Close gives up what the store holds.
-func (f *Folded) Close() { f.image.Close() }
+func (c *Compacted) Close() { c.image.Close() }
 
 // Write writes the store, once, and says how many bytes of it are written as they
 // are. A store that cannot be read is squashfs.ErrDamaged. What was written by an
 // end of ctx is of no use.
-func (f *Folded) Write(ctx context.Context, w io.Writer, progress func(written int64)) error {
-	_, err := f.image.WriteTo(&watched{ctx: ctx, w: w, progress: progress})
+func (c *Compacted) Write(ctx context.Context, w io.Writer, progress func(written int64)) error {
+	_, err := c.image.WriteTo(&watched{ctx: ctx, w: w, progress: progress})
 	return err
 }
 

@@ -176,33 +176,33 @@ func open(t *testing.T, file string) *squashfs.Reader {
 	return r
 }
 
-// fold folds stores and returns the file of the one that they become.
-func fold(t *testing.T, keep compose.Keep, files ...string) (string, *compose.Fold) {
+// compact compacts stores and returns the file of the one that they become.
+func compact(t *testing.T, keep compose.Keep, files ...string) (string, *compose.Compaction) {
 	t.Helper()
 	var stores []*squashfs.Reader
 	for _, file := range files {
 		stores = append(stores, open(t, file))
 	}
-	plan, err := compose.NewFold(stores, keep)
+	plan, err := compose.NewCompaction(stores, keep)
 	if err != nil {
 		t.Fatal(err)
 	}
-	folded, err := plan.Compose(t.Context(), []compose.File{{Name: "pinbox/pinbox.lock.json", Perm: 0o644, Content: []byte("{}")}}, time.Unix(0, 0), t.TempDir())
+	compacted, err := plan.Compose(t.Context(), []compose.File{{Name: "pinbox/pinbox.lock.json", Perm: 0o644, Content: []byte("{}")}}, time.Unix(0, 0), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer folded.Close()
+	defer compacted.Close()
 	last := int64(0)
 	name := written(t, func(w io.Writer) error {
-		return folded.Write(t.Context(), w, func(n int64) { last = n })
+		return compacted.Write(t.Context(), w, func(n int64) { last = n })
 	})
-	if last != folded.Size() {
-		t.Errorf("%d bytes of %d were reported", last, folded.Size())
+	if last != compacted.Size() {
+		t.Errorf("%d bytes of %d were reported", last, compacted.Size())
 	}
 	return name, plan
 }
 
-// delta folds a full store into one that lacks the layers of others, and the images
+// delta compacts a full store into one that lacks the layers of others, and the images
 // that are not in the release.
 func delta(t *testing.T, full string, r release, bases ...string) (string, []pinset.Need) {
 	t.Helper()
@@ -212,7 +212,7 @@ func delta(t *testing.T, full string, r release, bases ...string) (string, []pin
 			there[id] = true
 		}
 	}
-	file, plan := fold(t, compose.Keep{
+	file, plan := compact(t, compose.Keep{
 		Image: func(_ string, names []string) bool {
 			return slices.ContainsFunc(r, func(img named) bool { return slices.Contains(names, img.names[0]) })
 		},
@@ -267,9 +267,9 @@ func content(t *testing.T, file string) []byte {
 	return b
 }
 
-// A chain, what it is folded into, and a store that was full from the start are the
+// A chain, what it is compacted into, and a store that was full from the start are the
 // same to containers/storage.
-func TestFoldedStoresAreOneStore(t *testing.T) {
+func TestCompactedStoresAreOneStore(t *testing.T) {
 	fixtures.NeedRoot(t)
 	all := releases()
 	full := store(t, squashfs.Options{}, all[:]...)
@@ -279,11 +279,11 @@ func TestFoldedStoresAreOneStore(t *testing.T) {
 	if len(needs1) != 2 || len(needs2) != 3 {
 		t.Errorf("needs %v and %v", needs1, needs2)
 	}
-	one, plan := fold(t, compose.Keep{}, base, d1, d2)
+	one, plan := compact(t, compose.Keep{}, base, d1, d2)
 	if len(plan.Layers) != 4 || len(plan.LeftOut) != 0 || len(plan.Needs) != 0 {
 		t.Errorf("plan %+v", plan)
 	}
-	upper, plan := fold(t, compose.Keep{}, d1, d2)
+	upper, plan := compact(t, compose.Keep{}, d1, d2)
 	if diff := cmp.Diff(needs1, plan.Needs); diff != "" || len(plan.Layers) != 2 {
 		t.Errorf("plan %+v, (-needs of the first delta, +of both)\n%s", plan, diff)
 	}
@@ -293,7 +293,7 @@ func TestFoldedStoresAreOneStore(t *testing.T) {
 		t.Errorf("%d names to compare", len(want))
 	}
 	for name, stores := range map[string][]string{
-		"stack": {base, d1, d2}, "folded": {one}, "folded deltas over the base": {base, upper},
+		"stack": {base, d1, d2}, "compacted": {one}, "compacted deltas over the base": {base, upper},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(want, judge(t, stores...)); diff != "" {
@@ -303,29 +303,29 @@ func TestFoldedStoresAreOneStore(t *testing.T) {
 	}
 	for _, name := range []string{"overlay-images/images.json", "overlay-images/images.lock", "overlay-layers/layers.json", "overlay-layers/layers.lock"} {
 		want, errFull := open(t, full).ReadFile(name)
-		got, errFolded := open(t, one).ReadFile(name)
-		if diff := cmp.Diff(string(want), string(got)); diff != "" || errFull != nil || errFolded != nil {
-			t.Errorf("%s (-full +folded): %v, %v\n%s", name, errFull, errFolded, diff)
+		got, errCompacted := open(t, one).ReadFile(name)
+		if diff := cmp.Diff(string(want), string(got)); diff != "" || errFull != nil || errCompacted != nil {
+			t.Errorf("%s (-full +compacted): %v, %v\n%s", name, errFull, errCompacted, diff)
 		}
 	}
 	if lock, err := open(t, one).ReadFile("pinbox/pinbox.lock.json"); string(lock) != "{}" || err != nil {
 		t.Errorf("lock %q, %v", lock, err)
 	}
-	again, _ := fold(t, compose.Keep{}, base, d1, d2)
-	twice, _ := fold(t, compose.Keep{}, one)
+	again, _ := compact(t, compose.Keep{}, base, d1, d2)
+	twice, _ := compact(t, compose.Keep{}, one)
 	if !bytes.Equal(content(t, one), content(t, again)) || !bytes.Equal(content(t, one), content(t, twice)) {
 		t.Error("equal input does not give equal bytes")
 	}
 }
 
 // What no image needs any more is left out, with its data.
-func TestFoldLeavesOut(t *testing.T) {
+func TestCompactionLeavesOut(t *testing.T) {
 	fixtures.NeedRoot(t)
 	all := releases()
 	other := release{{names: []string{"example.org/other:1"}, layers: [][]sample.Entry{{sample.Dir("other"), sample.File("other/large", bytesOf(9, 900_000))}}}}
 	base := store(t, squashfs.Options{}, all[0], other)
-	whole, _ := fold(t, compose.Keep{}, base)
-	less, plan := fold(t, compose.Keep{Image: func(_ string, names []string) bool { return !slices.Contains(names, "example.org/other:1") }}, base)
+	whole, _ := compact(t, compose.Keep{}, base)
+	less, plan := compact(t, compose.Keep{Image: func(_ string, names []string) bool { return !slices.Contains(names, "example.org/other:1") }}, base)
 	if len(plan.Layers) != 2 || len(plan.LeftOut) != 1 || len(plan.Needs) != 0 {
 		t.Errorf("plan %+v", plan)
 	}
@@ -333,10 +333,10 @@ func TestFoldLeavesOut(t *testing.T) {
 		t.Errorf("%d bytes are saved of 900000", saved)
 	}
 	if diff := cmp.Diff(judge(t, store(t, squashfs.Options{}, all[0])), judge(t, less)); diff != "" {
-		t.Errorf("(-store of what is kept +folded)\n%.3000s", diff)
+		t.Errorf("(-store of what is kept +compacted)\n%.3000s", diff)
 	}
 	// A container may stand on a layer of which no image is left.
-	kept, plan := fold(t, compose.Keep{
+	kept, plan := compact(t, compose.Keep{
 		Image: func(string, []string) bool { return false },
 		Layer: func(id string, _ bool) bool { return id == layersOf(t, base)[1] },
 	}, base)
@@ -348,11 +348,11 @@ func TestFoldLeavesOut(t *testing.T) {
 	}
 }
 
-func TestStoresThatCannotBeFolded(t *testing.T) {
+func TestStoresThatCannotBeCompacted(t *testing.T) {
 	all := releases()
 	base := store(t, squashfs.Options{}, all[0])
 	other := store(t, squashfs.Options{Compression: squashfs.Gzip}, all[1])
-	plan, err := compose.NewFold([]*squashfs.Reader{open(t, base), open(t, other)}, compose.Keep{})
+	plan, err := compose.NewCompaction([]*squashfs.Reader{open(t, base), open(t, other)}, compose.Keep{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -368,11 +368,11 @@ func TestStoresThatCannotBeFolded(t *testing.T) {
 		"an image of another name": {`[]`, `[{"id":"../x"}]`},
 		"no image":                 {`[]`, `[null]`},
 	} {
-		if _, err := compose.NewFold([]*squashfs.Reader{open(t, base), open(t, recorded(t, records))}, compose.Keep{}); !errors.Is(err, compose.ErrForeignStore) {
+		if _, err := compose.NewCompaction([]*squashfs.Reader{open(t, base), open(t, recorded(t, records))}, compose.Keep{}); !errors.Is(err, compose.ErrForeignStore) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := compose.NewFold([]*squashfs.Reader{open(t, recorded(t, [2]string{`[]`, `[{"id":"` + id + `","big-data-names":["x"]}]`}))}, compose.Keep{}); !errors.Is(err, os.ErrNotExist) {
+	if _, err := compose.NewCompaction([]*squashfs.Reader{open(t, recorded(t, [2]string{`[]`, `[{"id":"` + id + `","big-data-names":["x"]}]`}))}, compose.Keep{}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("an image without its documents: %v", err)
 	}
 }
@@ -417,9 +417,9 @@ func recorded(t *testing.T, records [2]string) string {
 	return written(t, func(w io.Writer) error { _, err := image.WriteTo(w); return err })
 }
 
-// A store that is cut short after it was opened, and a fold that is no longer wanted,
+// A store that is cut short after it was opened, and a compaction that is no longer wanted,
 // end with an error.
-func TestFoldThatIsCutShort(t *testing.T) {
+func TestCompactionThatIsCutShort(t *testing.T) {
 	for name, test := range map[string]struct {
 		spoil func(file string, cancel func()) error
 		want  error
@@ -431,18 +431,18 @@ func TestFoldThatIsCutShort(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		base := store(t, squashfs.Options{}, releases()[0])
-		plan, err := compose.NewFold([]*squashfs.Reader{open(t, base)}, compose.Keep{})
+		plan, err := compose.NewCompaction([]*squashfs.Reader{open(t, base)}, compose.Keep{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		folded, err := plan.Compose(ctx, nil, time.Unix(0, 0), t.TempDir())
+		compacted, err := plan.Compose(ctx, nil, time.Unix(0, 0), t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := test.spoil(base, cancel); err != nil {
 			t.Fatal(err)
 		}
-		if err := folded.Write(ctx, io.Discard, func(int64) {}); !errors.Is(err, test.want) {
+		if err := compacted.Write(ctx, io.Discard, func(int64) {}); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
