@@ -2,22 +2,23 @@ package partition
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 
+	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
+
+	"github.com/pinbox/pinbox/runtime/transfer"
 )
 
 // copier brings a store to a disk.
 type copier struct {
 	ctx         context.Context
 	store, disk *os.File
-	sum         string
+	sum         digest.Digest
 	done        func(done, all int64)
 	behind, all int64
 }
@@ -46,7 +47,7 @@ func (c *copier) install(diskSize int64) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	r := Result{Digest: "sha256:" + c.sum, Start: e.Start * t.SectorSize, Size: e.Size * t.SectorSize}
+	r := Result{Digest: c.sum.String(), Start: e.Start * t.SectorSize, Size: e.Size * t.SectorSize}
 	c.all = 2 * size
 	if err := c.write(r.Start, size); err != nil {
 		return Result{}, err
@@ -62,7 +63,7 @@ func (c *copier) install(diskSize int64) (Result, error) {
 
 // found is content with a partition that an earlier run has made.
 func (c *copier) found(e entry, sector, size int64) (Result, error) {
-	r := Result{Digest: "sha256:" + c.sum, Start: e.Start * sector, Size: e.Size * sector, Found: true}
+	r := Result{Digest: c.sum.String(), Start: e.Start * sector, Size: e.Size * sector, Found: true}
 	c.all = size
 	if r.Size < size {
 		return Result{}, fmt.Errorf("%w, for another store: %s", ErrTaken, e.Node)
@@ -73,14 +74,14 @@ func (c *copier) found(e entry, sector, size int64) (Result, error) {
 	return r, nil
 }
 
-// write copies the store, and compares what it read with the sum.
+// write copies the store, and compares what it read with the digest.
 func (c *copier) write(start, size int64) error {
-	sum, err := c.copy(io.NewOffsetWriter(c.disk, start), c.store, size)
+	err := c.copy(io.NewOffsetWriter(c.disk, start), c.store, size)
+	if errors.Is(err, transfer.ErrRead) || errors.Is(err, transfer.ErrDigest) {
+		err = fmt.Errorf("%w: %w", ErrMedium, err)
+	}
 	if err != nil {
 		return fmt.Errorf("copy %s: %w", c.store.Name(), err)
-	}
-	if sum != c.sum {
-		return fmt.Errorf("%w: %s has SHA-256 %s; it was %s", ErrMedium, c.store.Name(), sum, c.sum)
 	}
 	return c.disk.Sync()
 }
@@ -90,40 +91,23 @@ func (c *copier) verify(start, size int64) error {
 	if err := unix.Fadvise(int(c.disk.Fd()), start, size, unix.FADV_DONTNEED); err != nil {
 		return err
 	}
-	sum, err := c.copy(io.Discard, io.NewSectionReader(c.disk, start, size), size)
+	err := c.copy(io.Discard, io.NewSectionReader(c.disk, start, size), size)
+	if errors.Is(err, transfer.ErrDigest) {
+		err = fmt.Errorf("%w: %w", ErrDisk, err)
+	}
 	if err != nil {
 		return fmt.Errorf("read the store again: %w", err)
-	}
-	if sum != c.sum {
-		return fmt.Errorf("%w: SHA-256 %s; it was %s", ErrDisk, sum, c.sum)
 	}
 	return nil
 }
 
-// copy gives the SHA-256 of size bytes on their way.
-func (c *copier) copy(to io.Writer, from io.Reader, size int64) (string, error) {
-	h := sha256.New()
-	buffer := make([]byte, 4<<20)
-	for left := size; left > 0; {
-		if err := c.ctx.Err(); err != nil {
-			return "", err
-		}
-		part := buffer[:min(left, int64(len(buffer)))]
-		if _, err := io.ReadFull(from, part); err != nil {
-			if from == c.store {
-				err = fmt.Errorf("%w: %w", ErrMedium, err)
-			}
-			return "", err
-		}
-		h.Write(part)
-		if _, err := to.Write(part); err != nil {
-			return "", err
-		}
-		left -= int64(len(part))
-		c.behind += int64(len(part))
+// copy copies the store or reads it again, and reports how much of both is done.
+func (c *copier) copy(to io.Writer, from io.Reader, size int64) error {
+	before := c.behind
+	return transfer.Copy(c.ctx, to, from, transfer.Content{Size: size, Digest: c.sum}, func(bytes int64) {
+		c.behind = before + bytes
 		if c.done != nil {
 			c.done(c.behind, c.all)
 		}
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	})
 }

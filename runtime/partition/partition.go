@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/runtime/stores"
@@ -105,22 +106,21 @@ func Install(ctx context.Context, o Options) (Result, error) {
 	return r, nil
 }
 
-// openStore also gives the store's SHA-256.
-func openStore(medium string) (_ *os.File, sum string, err error) {
+// openStore also gives the store's digest.
+func openStore(medium string) (_ *os.File, sum digest.Digest, err error) {
 	name := filepath.Join(medium, sumsFile)
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return nil, "", fmt.Errorf("%w: %w", ErrMedium, err)
 	}
-	id := stores.SumOf(text, storeFile)
-	if id == "" {
+	if sum = stores.SumOf(text, storeFile); sum == "" {
 		return nil, "", fmt.Errorf("%w: %s has no sum of %s", ErrMedium, name, storeFile)
 	}
 	store, err := os.Open(filepath.Join(medium, storeFile))
 	if err != nil {
 		return nil, "", fmt.Errorf("%w: %w", ErrMedium, err)
 	}
-	return store, id.Encoded(), nil
+	return store, sum, nil
 }
 
 // openDisk also gives the disk's size in bytes.

@@ -2,8 +2,6 @@ package stores
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +12,8 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
+
+	"github.com/pinbox/pinbox/runtime/transfer"
 )
 
 // What can be wrong with what is to be attached.
@@ -150,34 +150,24 @@ func (c copier) copy(to io.Writer, e Extent) error {
 	}
 	defer f.Close()
 	_ = unix.Fadvise(int(f.Fd()), e.Offset, e.Size, unix.FADV_SEQUENTIAL)
-	in, sum := io.NewSectionReader(f, e.Offset, e.Size), sha256.New()
-	outs := []io.Writer{sum}
+	outs := []io.Writer{}
 	if to != nil {
 		outs = append(outs, to)
 	}
 	if c.judge != nil {
 		outs = append(outs, c.judge)
 	}
-	out := io.MultiWriter(outs...)
-	size := int64(0)
-	for buffer := make([]byte, 4<<20); size < e.Size; {
-		if err := c.ctx.Err(); err != nil {
-			return err
-		}
-		n, err := in.Read(buffer)
-		if err != nil {
-			return fmt.Errorf("%w: after %d of %d bytes: %w", ErrDamaged, size, e.Size, err)
-		}
-		if _, err := out.Write(buffer[:n]); err != nil {
-			return err
-		}
-		size += int64(n)
+	in, want := io.NewSectionReader(f, e.Offset, e.Size), transfer.Content{Size: e.Size, Digest: c.want}
+	err = transfer.Copy(c.ctx, io.MultiWriter(outs...), in, want, func(bytes int64) {
 		if c.done != nil {
-			c.done(size, e.Size)
+			c.done(bytes, e.Size)
 		}
+	})
+	if errors.Is(err, transfer.ErrRead) || errors.Is(err, transfer.ErrDigest) {
+		err = fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	if got := hex.EncodeToString(sum.Sum(nil)); got != c.want.Encoded() {
-		return fmt.Errorf("%w: it has SHA-256 %s; it was %s", ErrDamaged, got, c.want.Encoded())
+	if err != nil {
+		return err
 	}
 	return c.judge.end()
 }

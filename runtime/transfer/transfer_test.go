@@ -1,0 +1,77 @@
+package transfer_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/runtime/transfer"
+)
+
+// broken refuses every byte.
+type broken struct{ err error }
+
+func (b broken) Read([]byte) (int, error)  { return 0, b.err }
+func (b broken) Write([]byte) (int, error) { return 0, b.err }
+
+func TestCopy(t *testing.T) {
+	content := bytes.Repeat([]byte("pinbox"), 1<<20) // more than one chunk
+	size, sum := int64(len(content)), digest.FromBytes(content)
+	fault := errors.New("fault")
+	for name, c := range map[string]struct {
+		from io.Reader
+		to   io.Writer
+		size int64
+		sum  digest.Digest
+		want error
+	}{
+		"all of it":       {bytes.NewReader(content), io.Discard, size, sum, nil},
+		"nothing":         {bytes.NewReader(nil), io.Discard, 0, digest.FromBytes(nil), nil},
+		"a part of more":  {bytes.NewReader(content), io.Discard, size - 1, digest.FromBytes(content[:size-1]), nil},
+		"too short":       {bytes.NewReader(content), io.Discard, size + 1, sum, transfer.ErrRead},
+		"cut short":       {bytes.NewReader(content), io.Discard, size - 1, sum, transfer.ErrDigest},
+		"another content": {bytes.NewReader(content), io.Discard, size, digest.FromBytes(nil), transfer.ErrDigest},
+		"broken source":   {broken{fault}, io.Discard, size, sum, fault},
+		"full disk":       {bytes.NewReader(content), broken{fault}, size, sum, fault},
+	} {
+		t.Run(name, func(t *testing.T) {
+			last := int64(0)
+			err := transfer.Copy(t.Context(), c.to, c.from, transfer.Content{Size: c.size, Digest: c.sum}, func(n int64) { last = n })
+			if !errors.Is(err, c.want) {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+			if c.want == nil && last != c.size {
+				t.Errorf("got %d bytes done, want %d", last, c.size)
+			}
+			if errors.Is(err, transfer.ErrRead) && c.to != io.Discard {
+				t.Errorf("got %v, want no fault of the source", err)
+			}
+		})
+	}
+}
+
+func TestCopyCopies(t *testing.T) {
+	content := bytes.Repeat([]byte("pinbox"), 1<<20)
+	var to bytes.Buffer
+	want := transfer.Content{Size: int64(len(content)), Digest: digest.FromBytes(content)}
+	if err := transfer.Copy(t.Context(), &to, bytes.NewReader(content), want, nil); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(to.Bytes(), content) {
+		t.Errorf("got %d bytes that differ, want the %d of the source", to.Len(), len(content))
+	}
+}
+
+func TestCopyEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	content := make([]byte, 9<<20)
+	chunks := 0
+	err := transfer.Copy(ctx, io.Discard, bytes.NewReader(content), transfer.Content{Size: 9 << 20}, func(int64) { chunks++; cancel() })
+	if !errors.Is(err, context.Canceled) || chunks != 1 {
+		t.Errorf("got %v after %d chunks, want the end of the context after 1", err, chunks)
+	}
+}
