@@ -46,7 +46,7 @@ func attachCommand() *cobra.Command {
 	cmd.Flags().StringVar(&sum, "digest", "", "digest of the store's file (default: as SHA256SUMS or sums.txt beside it says)")
 	cmd.Flags().BoolVar(&o.InPlace, "in-place", false, "use the store where it is, rather than to copy it")
 	cmd.Flags().BoolVar(&o.KeepSets, "keep-sets", false, "leave the sets as they are")
-	cmd.Flags().BoolVar(&o.Offered, "auto", false, "change nothing if the store is there already, or was once: for a medium that was plugged in")
+	cmd.Flags().BoolVar(&o.Auto, "auto", false, "change nothing if the store is there already, or was once: for a medium that was plugged in")
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "table, or json for programs")
 	return cmd
 }

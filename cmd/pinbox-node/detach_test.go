@@ -93,7 +93,7 @@ func TestInPlaceIsCopiedLater(t *testing.T) {
 	if o := bring(t, k, stores.AttachOptions{Source: folders[1], InPlace: true}); o.Place == "" {
 		t.Errorf("%+v", o)
 	}
-	bring(t, k, stores.AttachOptions{Source: folders[1], Offered: true})
+	bring(t, k, stores.AttachOptions{Source: folders[1], Auto: true})
 	if all, err := k.Look(); err != nil || all[0].Place == "" {
 		t.Errorf("%+v, %v", all, err)
 	}
@@ -104,7 +104,7 @@ func TestInPlaceIsCopiedLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	reboot(t, k)
-	if _, err := k.Settle(t.Context(), nil); err != nil {
+	if _, err := k.Reconcile(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 	well(t, k, 1)
@@ -118,7 +118,7 @@ func TestAttachTheApplianceItself(t *testing.T) {
 		o       stores.AttachOptions
 		current bool // the release of the delta
 	}{
-		{stores.AttachOptions{Source: folders[0], Offered: true}, true},
+		{stores.AttachOptions{Source: folders[0], Auto: true}, true},
 		{stores.AttachOptions{Source: folders[0]}, false},
 		{stores.AttachOptions{Source: folders[1]}, true},
 	} {
@@ -144,7 +144,7 @@ func TestOthersWorkDuringACompaction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.Settle(t.Context(), func() bool { return true }); err != nil {
+	if _, err := k.Reconcile(t.Context(), func() bool { return true }); err != nil {
 		t.Fatal(err)
 	}
 	well(t, k, 2) // the compacted one, and what came
@@ -161,7 +161,7 @@ func TestStrangeFolders(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(k.Dir, "mine.part/of"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.Settle(t.Context(), nil); err != nil {
+	if _, err := k.Reconcile(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 	well(t, k, 1)
@@ -207,7 +207,7 @@ func TestStateBehindALink(t *testing.T) {
 		bring(t, linked, stores.AttachOptions{Source: folder})
 	}
 	compacts(t, linked)
-	if _, err := linked.Settle(t.Context(), func() bool { return true }); err != nil {
+	if _, err := linked.Reconcile(t.Context(), func() bool { return true }); err != nil {
 		t.Error(err)
 	}
 	well(t, linked, 1)

@@ -75,10 +75,10 @@ func (f nodeFlags) wanted() ([]pinset.Image, error) {
 }
 
 // keeper looks after the stores that are attached.
-func (f nodeFlags) keeper() (stores.Keeper, error) {
+func (f nodeFlags) keeper() (stores.Manager, error) {
 	etc := filepath.Dir(filepath.Clean(f.sets)) // /etc/pinbox
 	config, err := crio.ReadNodeConfig(filepath.Join(etc, "node.json"))
-	k := stores.Keeper{
+	k := stores.Manager{
 		Keys: filepath.Join(etc, "keys.d"),
 		Dir:  filepath.Join(f.stateDir(), "stores.d"), Sets: f.sets, Mounter: stores.Direct{}, Open: openStore, Disc: openDisc,
 		Wanted:       f.wanted,
@@ -115,7 +115,7 @@ func (f nodeFlags) settle(ctx context.Context) ([]runtime.StoreStatus, error) {
 	var all []stores.Status
 	if f.asBefore {
 		all, err = k.Look()
-	} else if all, err = k.Settle(ctx, nil); errors.Is(err, stores.ErrBusy) {
+	} else if all, err = k.Reconcile(ctx, nil); errors.Is(err, stores.ErrBusy) {
 		all, err = k.Look()
 	}
 	return storeStatuses(all), err
@@ -162,10 +162,10 @@ func (f nodeFlags) stopped(ctx context.Context) bool {
 
 // attach brings a store. One that nobody asked for may have come before its base, as of
 // two media that are in when the machine boots.
-func (f passFlags) attach(ctx context.Context, k stores.Keeper, o stores.AttachOptions, waits func(error)) (stores.Attached, error) {
+func (f passFlags) attach(ctx context.Context, k stores.Manager, o stores.AttachOptions, waits func(error)) (stores.Attached, error) {
 	for deadline, tries := time.Now().Add(f.wait), 1; ; tries++ {
 		attached, err := k.Attach(ctx, o)
-		if !o.Offered || !errors.Is(err, stores.ErrNoBase) || time.Now().After(deadline) {
+		if !o.Auto || !errors.Is(err, stores.ErrNoBase) || time.Now().After(deadline) {
 			return attached, err
 		}
 		if tries == 1 {

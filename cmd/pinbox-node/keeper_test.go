@@ -36,7 +36,7 @@ func large(t *testing.T) (base, delta string) {
 }
 
 // keep is a keeper in this process, on a disk of so many bytes, with a base.
-func keep(t *testing.T, base string, bytes string) stores.Keeper {
+func keep(t *testing.T, base string, bytes string) stores.Manager {
 	t.Helper()
 	state := t.TempDir()
 	fixtures.Run(t, "mount", "-t", "tmpfs", "-o", "size="+bytes, "tmpfs", state)
@@ -60,7 +60,7 @@ func keep(t *testing.T, base string, bytes string) stores.Keeper {
 }
 
 // nothing wants a keeper to be as before a store came.
-func nothing(t *testing.T, k stores.Keeper) {
+func nothing(t *testing.T, k stores.Manager) {
 	t.Helper()
 	entries, err := os.ReadDir(k.Dir)
 	if err != nil || len(entries) > 1 { // the lock
@@ -160,7 +160,7 @@ func TestDiskFullElsewhere(t *testing.T) {
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.Settle(t.Context(), nil); err != nil {
+	if _, err := k.Reconcile(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 	entries, err := filepath.Glob(filepath.Join(k.Dir, "[^.]*"))
@@ -186,7 +186,7 @@ func (h hasty) Mount(ctx context.Context, m stores.Mount) error {
 }
 
 // interrupted is a keeper whose next mount is interrupted, and a context for that.
-func interrupted(t *testing.T, k stores.Keeper) (stores.Keeper, context.Context) {
+func interrupted(t *testing.T, k stores.Manager) (stores.Manager, context.Context) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	k.Mounter = hasty{interrupt: cancel}
@@ -215,10 +215,10 @@ func TestInterruptedDuringTheTrial(t *testing.T) {
 	k := attachedTo(t, folders)
 	compacts(t, k)
 	hasty, ctx := interrupted(t, k)
-	if _, err := hasty.Settle(ctx, func() bool { return true }); !errors.Is(err, context.Canceled) || errors.Is(err, stores.ErrNotReplaced) {
+	if _, err := hasty.Reconcile(ctx, func() bool { return true }); !errors.Is(err, context.Canceled) || errors.Is(err, stores.ErrNotReplaced) {
 		t.Errorf("%v", err)
 	}
-	if _, err := k.Settle(t.Context(), func() bool { return true }); err != nil {
+	if _, err := k.Reconcile(t.Context(), func() bool { return true }); err != nil {
 		t.Error(err)
 	}
 	well(t, k, 1)
@@ -235,7 +235,7 @@ func TestOfferedWhileAnotherIsCopied(t *testing.T) {
 		_, err := k.Attach(t.Context(), stores.AttachOptions{Source: folders[2]})
 		refused <- err
 		go func() {
-			_, err := k.Attach(t.Context(), stores.AttachOptions{Source: folders[2], Offered: true})
+			_, err := k.Attach(t.Context(), stores.AttachOptions{Source: folders[2], Auto: true})
 			done <- err
 		}()
 	}})
@@ -257,20 +257,20 @@ func TestOfferedBeforeItsBase(t *testing.T) {
 	f.wait = time.Minute
 	waits, done := make(chan error, 1), make(chan error, 1)
 	go func() {
-		o := stores.AttachOptions{Source: folders[2], Offered: true}
+		o := stores.AttachOptions{Source: folders[2], Auto: true}
 		_, err := f.attach(t.Context(), k, o, func(why error) { waits <- why })
 		done <- err
 	}()
 	if err := <-waits; !errors.Is(err, stores.ErrNoBase) {
 		t.Errorf("%v", err)
 	}
-	bring(t, k, stores.AttachOptions{Source: folders[1], Offered: true})
+	bring(t, k, stores.AttachOptions{Source: folders[1], Auto: true})
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
 	well(t, k, 2)
 	f.wait = 0
-	if _, err := f.attach(t.Context(), keep(t, folders[0], "100m"), stores.AttachOptions{Source: folders[2], Offered: true}, nil); !errors.Is(err, stores.ErrNoBase) {
+	if _, err := f.attach(t.Context(), keep(t, folders[0], "100m"), stores.AttachOptions{Source: folders[2], Auto: true}, nil); !errors.Is(err, stores.ErrNoBase) {
 		t.Errorf("%v", err)
 	}
 }
@@ -327,10 +327,10 @@ func TestOldMediumStaysIn(t *testing.T) {
 	newest := set(t, k)
 	compacts(t, k)
 	reboot(t, k)
-	if _, err := k.Settle(t.Context(), func() bool { return true }); err != nil {
+	if _, err := k.Reconcile(t.Context(), func() bool { return true }); err != nil {
 		t.Error(err)
 	}
-	if _, err := k.Attach(t.Context(), stores.AttachOptions{Source: folders[1], Offered: true}); err != nil {
+	if _, err := k.Attach(t.Context(), stores.AttachOptions{Source: folders[1], Auto: true}); err != nil {
 		t.Error(err)
 	}
 	well(t, k, 1)
@@ -370,7 +370,7 @@ func TestContextIsRemembered(t *testing.T) {
 	bring(t, k, stores.AttachOptions{Source: folders[1]})
 	reboot(t, k)
 	k.SELinuxContext, k.Unconfigured = "", true
-	if _, err := k.Settle(t.Context(), nil); err != nil {
+	if _, err := k.Reconcile(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 	well(t, k, 1)

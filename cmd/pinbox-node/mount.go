@@ -25,7 +25,7 @@ CRI-O is not to come up without its stores for a misspelt one.`,
 			}
 			keeper, wrong := f.keeper()
 			keeper.Unconfigured = wrong != nil // which somebody has to mend, but not before CRI-O starts
-			all, err := keeper.Settle(cmd.Context(), func() bool { return f.stopped(cmd.Context()) })
+			all, err := keeper.Reconcile(cmd.Context(), func() bool { return f.stopped(cmd.Context()) })
 			if err != nil {
 				return errors.Join(wrong, err)
 			}

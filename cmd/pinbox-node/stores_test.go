@@ -45,7 +45,7 @@ func chain(t *testing.T, deltas int) (folders, pins []string) {
 }
 
 // attached is a keeper to which all deltas of a chain came.
-func attachedTo(t *testing.T, folders []string) stores.Keeper {
+func attachedTo(t *testing.T, folders []string) stores.Manager {
 	t.Helper()
 	k := keep(t, folders[0], "100m")
 	k.KeepPrevious = 1
@@ -55,7 +55,7 @@ func attachedTo(t *testing.T, folders []string) stores.Keeper {
 	return k
 }
 
-func bring(t *testing.T, k stores.Keeper, o stores.AttachOptions) stores.Store {
+func bring(t *testing.T, k stores.Manager, o stores.AttachOptions) stores.Store {
 	t.Helper()
 	a, err := k.Attach(t.Context(), o)
 	if err != nil {
@@ -65,7 +65,7 @@ func bring(t *testing.T, k stores.Keeper, o stores.AttachOptions) stores.Store {
 }
 
 // reboot takes away what is mounted, but for the appliance's own store.
-func reboot(t *testing.T, k stores.Keeper) {
+func reboot(t *testing.T, k stores.Manager) {
 	t.Helper()
 	for _, slot := range k.Slots[1:] {
 		if err := syscall.Unmount(slot, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
@@ -75,7 +75,7 @@ func reboot(t *testing.T, k stores.Keeper) {
 }
 
 // well wants so many stores to be mounted, and none to be away.
-func well(t *testing.T, k stores.Keeper, n int) {
+func well(t *testing.T, k stores.Manager, n int) {
 	t.Helper()
 	all, err := k.Look()
 	if err != nil || len(all) != n {
@@ -118,7 +118,7 @@ func TestStateIsLost(t *testing.T) {
 	if err := os.Remove(filepath.Join(k.Dir, "state.json")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.Settle(t.Context(), nil); !errors.Is(err, stores.ErrState) {
+	if _, err := k.Reconcile(t.Context(), nil); !errors.Is(err, stores.ErrState) {
 		t.Errorf("%v", err)
 	}
 	reboot(t, k)
@@ -144,7 +144,7 @@ func mainStore(t *testing.T) string {
 }
 
 // compacts makes one store of those that are attached.
-func compacts(t *testing.T, k stores.Keeper) stores.Compaction {
+func compacts(t *testing.T, k stores.Manager) stores.Compaction {
 	t.Helper()
 	f, err := k.Compact(t.Context(), stores.CompactOptions{Root: mainStore(t), Write: writeCompacted(k.Dir, func(int64, int64) {})})
 	if err != nil {
@@ -172,13 +172,13 @@ func TestCompactedStoreCannotBeMounted(t *testing.T) {
 	k := attachedTo(t, folders)
 	f := compacts(t, k)
 	k.Mounter = picky{file: f.Store.ID.Encoded() + ".squashfs"}
-	if _, err := k.Settle(t.Context(), func() bool { return true }); !errors.Is(err, stores.ErrNotReplaced) || !errors.Is(err, syscall.EIO) {
+	if _, err := k.Reconcile(t.Context(), func() bool { return true }); !errors.Is(err, stores.ErrNotReplaced) || !errors.Is(err, syscall.EIO) {
 		t.Errorf("%v", err)
 	}
 	well(t, k, 3)
 	compacts(t, k)
 	k.Mounter = stores.Direct{}
-	if _, err := k.Settle(t.Context(), func() bool { return true }); err != nil {
+	if _, err := k.Reconcile(t.Context(), func() bool { return true }); err != nil {
 		t.Error(err)
 	}
 	well(t, k, 1)
@@ -202,7 +202,7 @@ func TestCompactionKeepsWhatSetsAskFor(t *testing.T) {
 	own("first", pins[1])
 	compacts(t, k)
 	own("second", pins[2])
-	if _, err := k.Settle(t.Context(), func() bool { return true }); !errors.Is(err, stores.ErrNotReplaced) || !strings.Contains(err.Error(), pins[2]) {
+	if _, err := k.Reconcile(t.Context(), func() bool { return true }); !errors.Is(err, stores.ErrNotReplaced) || !strings.Contains(err.Error(), pins[2]) {
 		t.Errorf("%v", err)
 	}
 	well(t, k, 4)
@@ -210,7 +210,7 @@ func TestCompactionKeepsWhatSetsAskFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	compacted := compacts(t, k).Store
-	if _, err := k.Settle(t.Context(), func() bool { return true }); err != nil {
+	if _, err := k.Reconcile(t.Context(), func() bool { return true }); err != nil {
 		t.Error(err)
 	}
 	well(t, k, 1)
@@ -241,7 +241,7 @@ func TestAttachMends(t *testing.T) {
 		if err := damage(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := k.Attach(t.Context(), stores.AttachOptions{Source: folders[1], Offered: true}); err != nil {
+		if _, err := k.Attach(t.Context(), stores.AttachOptions{Source: folders[1], Auto: true}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		well(t, k, 2)
@@ -258,7 +258,7 @@ func TestAttachMends(t *testing.T) {
 }
 
 // set is what stands in the only set.
-func set(t *testing.T, k stores.Keeper) string {
+func set(t *testing.T, k stores.Manager) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(k.Sets, "s.yaml"))
 	if err != nil {
@@ -288,7 +288,7 @@ func TestRollbackToWhatIsAway(t *testing.T) {
 	if err := os.Rename(medium+".out", medium); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.Settle(t.Context(), nil); err != nil {
+	if _, err := k.Reconcile(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 	well(t, k, 2)

@@ -34,9 +34,9 @@ type AttachOptions struct {
 	Digest digest.Digest
 	// InPlace uses the store where it is, rather than to copy it.
 	InPlace bool
-	// Offered says that nobody asked for it: a store that is there already, or was once,
+	// Auto says that nobody asked for it: a store that is there already, or was once,
 	// changes nothing, and another waits for those before it, however long those take.
-	Offered bool
+	Auto bool
 	// KeepSets leaves the sets as they are.
 	KeepSets bool
 	// Fits says why there is no room for so many bytes in the state's folder.
@@ -58,8 +58,8 @@ type Attached struct {
 
 // Attach brings a store to the node, and has its sets count. It is copied, compressed
 // as it is; CRI-O sees its images at once.
-func (k Keeper) Attach(ctx context.Context, o AttachOptions) (a Attached, err error) {
-	if o.Offered { // nobody is there to do it again
+func (k Manager) Attach(ctx context.Context, o AttachOptions) (a Attached, err error) {
+	if o.Auto { // nobody is there to do it again
 		k.Wait = math.MaxInt64
 	}
 	s, release, err := k.begin(ctx)
@@ -89,11 +89,11 @@ func (k Keeper) Attach(ctx context.Context, o AttachOptions) (a Attached, err er
 		}
 		return k.again(ctx, &s, *known, o)
 	}
-	if o.Offered && slices.Contains(s.Past, src.id) { // it would make an old release current
+	if o.Auto && slices.Contains(s.Past, src.id) { // it would make an old release current
 		return Attached{Store: Store{ID: src.id, Images: len(c.Lock.Images)}, Found: true}, nil
 	}
 	if at, ok := k.beside(c); ok {
-		if own := s.release(""); own != nil && s.Current != "" && !o.Offered && !o.KeepSets {
+		if own := s.release(""); own != nil && s.Current != "" && !o.Auto && !o.KeepSets {
 			err = k.turn(ctx, &s, *own)
 		}
 		return Attached{Store: Store{ID: src.id, Slot: filepath.Base(at), Images: len(c.Lock.Images)}, Found: true, Appliance: true}, err
@@ -113,13 +113,13 @@ func (s *State) known(id digest.Digest) *Release {
 }
 
 // mend brings a store again whose file is lost or damaged, or was used in place.
-func (k Keeper) mend(ctx context.Context, s *State, src source, o AttachOptions) error {
+func (k Manager) mend(ctx context.Context, s *State, src source, o AttachOptions) error {
 	there := s.store(src.id)
 	if there == nil {
 		return nil
 	}
 	why, err := k.problem(*there)
-	stays := there.Place == "" || o.InPlace || o.Offered // where it is
+	stays := there.Place == "" || o.InPlace || o.Auto // where it is
 	if err != nil || stays && (why == nil || errors.Is(why, ErrNoBase)) {
 		return err
 	}
@@ -133,9 +133,9 @@ func (k Keeper) mend(ctx context.Context, s *State, src source, o AttachOptions)
 }
 
 // again makes the release of a store current that is there.
-func (k Keeper) again(ctx context.Context, s *State, r Release, o AttachOptions) (Attached, error) {
+func (k Manager) again(ctx context.Context, s *State, r Release, o AttachOptions) (Attached, error) {
 	a := Attached{Store: *s.store(r.Store), Found: true}
-	if o.Offered || o.KeepSets || s.Current == r.ID {
+	if o.Auto || o.KeepSets || s.Current == r.ID {
 		return a, nil
 	}
 	if r.Sets == nil { // it came without
@@ -150,7 +150,7 @@ func (k Keeper) again(ctx context.Context, s *State, r Release, o AttachOptions)
 
 // beside finds a store with the same content that did not come by Attach: the
 // appliance's own, on whatever medium.
-func (k Keeper) beside(c content) (root string, ok bool) {
+func (k Manager) beside(c content) (root string, ok bool) {
 	for _, root := range append([]string{k.Slots[0]}, k.Others...) {
 		tree := os.DirFS(root)
 		if got, err := token(tree); err != nil || got != c.Token {
@@ -168,7 +168,7 @@ func equalSets(a, b pinset.LockedSet) bool {
 }
 
 // add attaches a store that is not there yet.
-func (k Keeper) add(ctx context.Context, s *State, src source, c content, o AttachOptions) (a Attached, err error) {
+func (k Manager) add(ctx context.Context, s *State, src source, c content, o AttachOptions) (a Attached, err error) {
 	if _, arch, _ := c.Lock.Platform.Split(); arch != goruntime.GOARCH {
 		return a, fmt.Errorf("%s: %w: %s", src.Path, ErrPlatform, c.Lock.Platform)
 	}
@@ -211,7 +211,7 @@ func (k Keeper) add(ctx context.Context, s *State, src source, c content, o Atta
 
 // believe reads what a store says of itself once more: what was read before its sum was
 // known may not be what was copied.
-func (k Keeper) believe(o Store) (c content, err error) {
+func (k Manager) believe(o Store) (c content, err error) {
 	image, e, err := k.open(o)
 	if err != nil {
 		return c, err
@@ -230,7 +230,7 @@ func (k Keeper) believe(o Store) (c content, err error) {
 }
 
 // bring copies the file of a store, or reads it where it stays.
-func (k Keeper) bring(ctx context.Context, store *Store, src source, o AttachOptions) error {
+func (k Manager) bring(ctx context.Context, store *Store, src source, o AttachOptions) error {
 	keys, err := readKeys(k.Keys)
 	if err != nil {
 		return fmt.Errorf("keys: %w", err)
@@ -256,7 +256,7 @@ func (k Keeper) bring(ctx context.Context, store *Store, src source, o AttachOpt
 }
 
 // copy brings the file into the state's folder: whole and durable, or not at all.
-func (k Keeper) copy(c copier, store Store, src Extent, fits func(int64) error) error {
+func (k Manager) copy(c copier, store Store, src Extent, fits func(int64) error) error {
 	if fits != nil {
 		if err := fits(src.Size); err != nil {
 			return err
@@ -282,7 +282,7 @@ func (k Keeper) copy(c copier, store Store, src Extent, fits func(int64) error) 
 }
 
 // confirm writes the state, and makes the node so. The problem is that of a store.
-func (k Keeper) confirm(ctx context.Context, s *State, id digest.Digest) (problem, err error) {
+func (k Manager) confirm(ctx context.Context, s *State, id digest.Digest) (problem, err error) {
 	if err := s.write(k.Dir); err != nil {
 		return nil, err
 	}
@@ -291,7 +291,7 @@ func (k Keeper) confirm(ctx context.Context, s *State, id digest.Digest) (proble
 }
 
 // turn makes another release current.
-func (k Keeper) turn(ctx context.Context, s *State, r Release) error {
+func (k Manager) turn(ctx context.Context, s *State, r Release) error {
 	if err := k.has(*s, r); err != nil {
 		return err
 	}
@@ -304,7 +304,7 @@ func (k Keeper) turn(ctx context.Context, s *State, r Release) error {
 
 // has says why a release cannot be made current: its sets would count some day, when
 // its store comes back.
-func (k Keeper) has(s State, r Release) error {
+func (k Manager) has(s State, r Release) error {
 	o := s.store(r.Store)
 	if o == nil { // the appliance's own
 		return nil
@@ -319,7 +319,7 @@ func (k Keeper) has(s State, r Release) error {
 // leaveSets notes the sets of the release that is left, as they are now: somebody may
 // have changed them since they came. So are files of his own that those of the release
 // which comes are written over.
-func (k Keeper) leaveSets(s *State, come map[string]string) error {
+func (k Manager) leaveSets(s *State, come map[string]string) error {
 	if len(s.Releases) == 0 { // the appliance's own sets came with no state
 		c, _ := readSets(os.DirFS(k.Slots[0])) // a node without a store of its own has none
 		s.Releases = []Release{{Sets: c}}
@@ -354,7 +354,7 @@ func (k Keeper) leaveSets(s *State, come map[string]string) error {
 var ErrNoPrevious = errors.New("there is no release before the current one")
 
 // Rollback makes the release before the current one current.
-func (k Keeper) Rollback(ctx context.Context) (Release, error) {
+func (k Manager) Rollback(ctx context.Context) (Release, error) {
 	s, release, err := k.begin(ctx)
 	if err != nil {
 		return Release{}, err

@@ -51,7 +51,7 @@ type CompactPlan struct {
 // Compact writes the stores that were attached as one, without what nothing refers to
 // any more. It takes their place when CRI-O starts next. While it writes, others may
 // attach, detach and roll back: whether it can take their place is found out then.
-func (k Keeper) Compact(ctx context.Context, o CompactOptions) (f Compaction, err error) {
+func (k Manager) Compact(ctx context.Context, o CompactOptions) (f Compaction, err error) {
 	end, err := k.lockFile(ctx, compactLock)
 	if err != nil {
 		return f, err
@@ -87,7 +87,7 @@ func (k Keeper) Compact(ctx context.Context, o CompactOptions) (f Compaction, er
 const compactLock = ".compact.lock"
 
 // plan looks at what there is to compact.
-func (k Keeper) plan(ctx context.Context, o CompactOptions) (s State, f CompactPlan, members []Store, err error) {
+func (k Manager) plan(ctx context.Context, o CompactOptions) (s State, f CompactPlan, members []Store, err error) {
 	s, release, err := k.begin(ctx)
 	if err != nil {
 		return s, f, nil, err
@@ -101,7 +101,7 @@ func (k Keeper) plan(ctx context.Context, o CompactOptions) (s State, f CompactP
 }
 
 // record gives the compacted store its name, and has it take its place some day.
-func (k Keeper) record(ctx context.Context, f Compaction) error {
+func (k Manager) record(ctx context.Context, f Compaction) error {
 	s, release, err := k.begin(ctx)
 	if err != nil {
 		return err
@@ -118,10 +118,10 @@ func (k Keeper) record(ctx context.Context, f Compaction) error {
 }
 
 // compacted is the name of a compacted store until its digest is known.
-func (k Keeper) compacted() string { return filepath.Join(k.Dir, "compacted"+fileSuffix) }
+func (k Manager) compacted() string { return filepath.Join(k.Dir, "compacted"+fileSuffix) }
 
 // compaction decides what is kept.
-func (k Keeper) compaction(s State, o CompactOptions) (f CompactPlan, members []Store, err error) {
+func (k Manager) compaction(s State, o CompactOptions) (f CompactPlan, members []Store, err error) {
 	at, err := mounts()
 	if err != nil {
 		return f, nil, err
@@ -172,7 +172,7 @@ func (k Keeper) compaction(s State, o CompactOptions) (f CompactPlan, members []
 
 // locks keeps the images of all releases whose stores are compacted, and what sets ask
 // for beside those, and makes one lock of theirs.
-func (f *CompactPlan) locks(k Keeper, s State, members []Store, r *keeping) error {
+func (f *CompactPlan) locks(k Manager, s State, members []Store, r *keeping) error {
 	have := map[string]bool{}
 	keep := func(img pinset.LockedImage) {
 		if !have[img.Pin] {
@@ -258,7 +258,7 @@ func (r *keeping) keep(layer string) {
 }
 
 // write writes the compacted store into the state's folder.
-func (k Keeper) write(ctx context.Context, o CompactOptions, f CompactPlan) (Store, error) {
+func (k Manager) write(ctx context.Context, o CompactOptions, f CompactPlan) (Store, error) {
 	path := k.compacted()
 	out, err := atomicfile.CreateVia(path+partSuffix, path, 0o600)
 	if err != nil {
@@ -281,7 +281,7 @@ func (k Keeper) write(ctx context.Context, o CompactOptions, f CompactPlan) (Sto
 }
 
 // reread reads what was written from the disk itself: it will be the only copy.
-func (k Keeper) reread(ctx context.Context, path string, size int64, want digest.Digest) (content, error) {
+func (k Manager) reread(ctx context.Context, path string, size int64, want digest.Digest) (content, error) {
 	if err := forget(path); err != nil {
 		return content{}, err
 	}
@@ -316,7 +316,7 @@ func (c *counter) Write(p []byte) (int, error) {
 
 // replaceByCompacted puts the compacted store in the place of the others. What has come
 // since they were compacted may stand on what was left out: then they stay.
-func (k Keeper) replaceByCompacted(ctx context.Context, s *State) error {
+func (k Manager) replaceByCompacted(ctx context.Context, s *State) error {
 	f := s.Compaction
 	after := s.clone()
 	after.Compaction = nil
@@ -362,10 +362,10 @@ func (k Keeper) replaceByCompacted(ctx context.Context, s *State) error {
 }
 
 // trial is a mount point beside the slots.
-func (k Keeper) trial() string { return filepath.Join(k.Dir, "trial") }
+func (k Manager) trial() string { return filepath.Join(k.Dir, "trial") }
 
 // try has the kernel mount a store where CRI-O does not look.
-func (k Keeper) try(ctx context.Context, o Store) error {
+func (k Manager) try(ctx context.Context, o Store) error {
 	e, err := k.extent(o)
 	if err != nil {
 		return err
@@ -381,7 +381,7 @@ func (k Keeper) try(ctx context.Context, o Store) error {
 }
 
 // endTrial takes away what a trial has left.
-func (k Keeper) endTrial(ctx context.Context) error {
+func (k Manager) endTrial(ctx context.Context) error {
 	if err := unmountAll(ctx, k.Mounter, k.trial()); err != nil {
 		return err
 	}
@@ -392,7 +392,7 @@ func (k Keeper) endTrial(ctx context.Context) error {
 }
 
 // replaceable says why a compacted store cannot stand for those that it was made of.
-func (k Keeper) replaceable(s State, f Compaction, at map[string]int) error {
+func (k Manager) replaceable(s State, f Compaction, at map[string]int) error {
 	for _, id := range f.Replaces {
 		m := s.store(id)
 		if m == nil {
@@ -413,7 +413,7 @@ func (k Keeper) replaceable(s State, f Compaction, at map[string]int) error {
 }
 
 // leftOut finds what stands on a layer, or is of an image, that is nowhere else.
-func (k Keeper) leftOut(s State, f Compaction, at map[string]int, v view) (err error) {
+func (k Manager) leftOut(s State, f Compaction, at map[string]int, v view) (err error) {
 	if v.main, err = readMain(f.Root); err != nil {
 		return err
 	}

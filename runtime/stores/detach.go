@@ -20,7 +20,7 @@ var ErrInUse = errors.New("the store is in use")
 // Detach takes a store away: by its slot, its name, or the beginning of its digest.
 // The kernel would let go of one that is in use, so that images and containers break
 // later: what refers to it is looked for, and named. root is that of CRI-O's own store.
-func (k Keeper) Detach(ctx context.Context, name, root string) (Store, error) {
+func (k Manager) Detach(ctx context.Context, name, root string) (Store, error) {
 	s, release, err := k.begin(ctx)
 	if err != nil {
 		return Store{}, err
@@ -35,7 +35,7 @@ func (k Keeper) Detach(ctx context.Context, name, root string) (Store, error) {
 
 // DetachUnused takes all stores away to which nothing refers, but for those of
 // releases that `rollback` may want. It gives what keeps the others.
-func (k Keeper) DetachUnused(ctx context.Context, root string) (gone []Store, kept map[string]error, err error) {
+func (k Manager) DetachUnused(ctx context.Context, root string) (gone []Store, kept map[string]error, err error) {
 	s, release, err := k.begin(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -65,7 +65,7 @@ func (s State) wanted(o Store) bool {
 	return slices.ContainsFunc(s.Releases[:max(0, current)], func(r Release) bool { return r.Store == o.ID })
 }
 
-func (k Keeper) detach(ctx context.Context, s *State, o Store, root string) error {
+func (k Manager) detach(ctx context.Context, s *State, o Store, root string) error {
 	if err := k.unreferred(*s, o, root); err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (k Keeper) detach(ctx context.Context, s *State, o Store, root string) erro
 
 // leave goes on with a store that is being detached: it is taken away first and then
 // looked at again, since CRI-O does not wait for us.
-func (k Keeper) leave(ctx context.Context, s *State, o Store) error {
+func (k Manager) leave(ctx context.Context, s *State, o Store) error {
 	why := k.unreferred(*s, o, o.Leaving) // it may be long since it was looked at
 	if why == nil {
 		if err := unmountAll(ctx, k.Mounter, k.slot(o)); err != nil {
@@ -107,7 +107,7 @@ func (k Keeper) leave(ctx context.Context, s *State, o Store) error {
 }
 
 // remove takes away what is left of a store to which nothing refers.
-func (k Keeper) remove(ctx context.Context, s *State, o Store) error {
+func (k Manager) remove(ctx context.Context, s *State, o Store) error {
 	if err := unmountAll(ctx, k.Mounter, k.slot(o)); err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (k Keeper) remove(ctx context.Context, s *State, o Store) error {
 
 // unreferred says what refers to a store that nothing else on the node could stand
 // for.
-func (k Keeper) unreferred(s State, o Store, root string) error {
+func (k Manager) unreferred(s State, o Store, root string) error {
 	if current := s.release(s.Current); current != nil && current.Store == o.ID {
 		return fmt.Errorf("%s: %w: its sets are current", o.title(), ErrInUse)
 	}
@@ -155,7 +155,7 @@ func (k Keeper) unreferred(s State, o Store, root string) error {
 }
 
 // asked are the images that the sets ask for.
-func (k Keeper) asked() ([]pinset.Image, error) {
+func (k Manager) asked() ([]pinset.Image, error) {
 	images, err := k.Wanted()
 	if err != nil {
 		return nil, fmt.Errorf("the sets cannot be read, so nobody knows what they ask for: %w", err)
@@ -262,7 +262,7 @@ func (v view) wanted(images []pinset.Image) (all []string) {
 }
 
 // others reads the records of all other stores.
-func (k Keeper) others(v *view, o Store, at map[string]int) error {
+func (k Manager) others(v *view, o Store, at map[string]int) error {
 	for _, slot := range k.Slots {
 		if at[slot] == 0 || slot == k.slot(o) {
 			continue
@@ -288,7 +288,7 @@ func (k Keeper) others(v *view, o Store, at map[string]int) error {
 }
 
 // linked says whether a folder has a layer under the link that a store has it under.
-func (k Keeper) linked(o Store, root, layer string) bool {
+func (k Manager) linked(o Store, root, layer string) bool {
 	name := filepath.Join("overlay", layer, "link")
 	link, err := os.ReadFile(filepath.Join(k.slot(o), name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -302,7 +302,7 @@ func (k Keeper) linked(o Store, root, layer string) bool {
 }
 
 // recordsOf a store, mounted or not.
-func (k Keeper) recordsOf(o Store) (*records, error) {
+func (k Manager) recordsOf(o Store) (*records, error) {
 	image, _, err := k.open(o)
 	if err != nil {
 		return nil, err
@@ -316,7 +316,7 @@ func (k Keeper) recordsOf(o Store) (*records, error) {
 }
 
 // later are the stores that stand on this one.
-func (k Keeper) later(s State, v view, o Store) (all []string) {
+func (k Manager) later(s State, v view, o Store) (all []string) {
 	for _, other := range s.Stores {
 		if other.ID == o.ID || other.Gone {
 			continue

@@ -15,10 +15,10 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// Keeper looks after the stores that come to a node after its first boot. Each of its
+// Manager looks after the stores that come to a node after its first boot. Each of its
 // methods that change something first makes the node as the state says, so one that
 // was killed at any point is made good by the next.
-type Keeper struct {
+type Manager struct {
 	// Dir keeps the state, and the files of stores.
 	Dir string
 	// Slots are the mount points of stores; the first is the appliance's own.
@@ -42,7 +42,7 @@ type Keeper struct {
 	// KeepPrevious is how many releases before the current one stay.
 	KeepPrevious int
 	// SELinuxContext of what is mounted; "" for none. Unconfigured says that nobody knows
-	// it, nor KeepPrevious: Settle takes the one of the last attach.
+	// it, nor KeepPrevious: Reconcile takes the one of the last attach.
 	SELinuxContext string
 	Unconfigured   bool
 	// Wait is how long to wait for another pinbox-node that is at the stores.
@@ -59,7 +59,7 @@ type Image interface {
 var ErrBusy = errors.New("another pinbox-node is at the stores")
 
 // lock lets one process at a time change something.
-func (k Keeper) lock(ctx context.Context) (release func(), err error) {
+func (k Manager) lock(ctx context.Context) (release func(), err error) {
 	return k.lockFile(ctx, stateLock)
 }
 
@@ -67,7 +67,7 @@ const stateLock = ".lock"
 
 // lockFile holds one of the locks. So do programs that we run: when we are killed, the
 // next pinbox-node waits for them.
-func (k Keeper) lockFile(ctx context.Context, name string) (release func(), err error) {
+func (k Manager) lockFile(ctx context.Context, name string) (release func(), err error) {
 	if err := os.MkdirAll(k.Dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -80,10 +80,10 @@ func (k Keeper) lockFile(ctx context.Context, name string) (release func(), err 
 }
 
 // held says whether somebody holds a lock.
-func (k Keeper) held(name string) bool { return filelock.Held(filepath.Join(k.Dir, name)) }
+func (k Manager) held(name string) bool { return filelock.Held(filepath.Join(k.Dir, name)) }
 
 // begin locks the stores, and makes them as the state says. The caller calls release.
-func (k Keeper) begin(ctx context.Context) (s State, release func(), err error) {
+func (k Manager) begin(ctx context.Context) (s State, release func(), err error) {
 	if release, err = k.lock(ctx); err != nil {
 		return s, nil, err
 	}
@@ -98,14 +98,14 @@ func (k Keeper) begin(ctx context.Context) (s State, release func(), err error) 
 }
 
 // own are the slots for stores that are attached.
-func (k Keeper) own() []string {
+func (k Manager) own() []string {
 	return slices.DeleteFunc(slices.Clone(k.Read), func(slot string) bool { return slot == k.Slots[0] })
 }
 
 // slot is the mount point of a store.
-func (k Keeper) slot(o Store) string { return filepath.Join(filepath.Dir(k.Slots[0]), o.Slot) }
+func (k Manager) slot(o Store) string { return filepath.Join(filepath.Dir(k.Slots[0]), o.Slot) }
 
 // file is pinbox's own copy of a store.
-func (k Keeper) file(o Store) string { return filepath.Join(k.Dir, o.ID.Encoded()+fileSuffix) }
+func (k Manager) file(o Store) string { return filepath.Join(k.Dir, o.ID.Encoded()+fileSuffix) }
 
 const fileSuffix = ".squashfs"

@@ -33,7 +33,7 @@ const (
 )
 
 // disc finds the store of a medium.
-func (k Keeper) disc(name string, want digest.Digest) (s source, err error) {
+func (k Manager) disc(name string, want digest.Digest) (s source, err error) {
 	d, err := k.Disc(name)
 	if err != nil {
 		return s, fmt.Errorf("%s: %w: %w", name, ErrDamaged, err)
@@ -58,7 +58,7 @@ func (k Keeper) disc(name string, want digest.Digest) (s source, err error) {
 }
 
 // medium finds the medium that has a store, whatever device it is now.
-func (k Keeper) medium(o Store) (Extent, error) {
+func (k Manager) medium(o Store) (Extent, error) {
 	devices, err := discs()
 	if err != nil {
 		return Extent{}, err
@@ -111,7 +111,7 @@ func isEmpty(drive *os.File) bool {
 }
 
 // extent is where the bytes of an attached store are.
-func (k Keeper) extent(o Store) (Extent, error) {
+func (k Manager) extent(o Store) (Extent, error) {
 	if o.Medium {
 		return k.medium(o)
 	}
@@ -130,7 +130,7 @@ func (k Keeper) extent(o Store) (Extent, error) {
 }
 
 // open reads an attached store that need not be mounted.
-func (k Keeper) open(o Store) (Image, Extent, error) {
+func (k Manager) open(o Store) (Image, Extent, error) {
 	e, err := k.extent(o)
 	if err != nil {
 		return nil, e, err

@@ -34,10 +34,10 @@ var (
 	ErrNoBase = errors.New("what the store stands on is not on this node")
 )
 
-// Settle makes the node as the state says: what is whole and has its base is mounted,
+// Reconcile makes the node as the state says: what is whole and has its base is mounted,
 // what is not is not. stopped says whether CRI-O does not run, so that a compacted store
 // may take its place; nil if it does.
-func (k Keeper) Settle(ctx context.Context, stopped func() bool) ([]Status, error) {
+func (k Manager) Reconcile(ctx context.Context, stopped func() bool) ([]Status, error) {
 	if _, err := os.Stat(stateFile(k.Dir)); errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Stat(k.Dir); errors.Is(err, fs.ErrNotExist) {
 			return nil, nil // no store ever came
@@ -65,7 +65,7 @@ func (k Keeper) Settle(ctx context.Context, stopped func() bool) ([]Status, erro
 
 // Look tells how the stores are, and changes nothing. While another pinbox-node is at
 // them one may be away for a moment only, of which nobody is told.
-func (k Keeper) Look() ([]Status, error) {
+func (k Manager) Look() ([]Status, error) {
 	for deadline := time.Now().Add(moment); ; time.Sleep(50 * time.Millisecond) {
 		busy := k.held(stateLock)
 		all, err := k.glance()
@@ -82,7 +82,7 @@ func (k Keeper) Look() ([]Status, error) {
 const moment = 5 * time.Second
 
 // glance tells how the stores are now.
-func (k Keeper) glance() ([]Status, error) {
+func (k Manager) glance() ([]Status, error) {
 	s, err := ReadState(k.Dir)
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (k Keeper) glance() ([]Status, error) {
 }
 
 // problem is why a store is away; nil if it is mounted.
-func (k Keeper) problem(o Store) (why, err error) {
+func (k Manager) problem(o Store) (why, err error) {
 	at, err := mounts()
 	if err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func (s *State) statuses(problems map[digest.Digest]error) []Status {
 }
 
 // settle gives what is wrong with the stores that are not mounted.
-func (k Keeper) settle(ctx context.Context, s *State) (problems map[digest.Digest]error, err error) {
+func (k Manager) settle(ctx context.Context, s *State) (problems map[digest.Digest]error, err error) {
 	if err := k.sweep(s); err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func (k Keeper) settle(ctx context.Context, s *State) (problems map[digest.Diges
 }
 
 // sweep removes files that a run which was killed has left.
-func (k Keeper) sweep(s *State) error {
+func (k Manager) sweep(s *State) error {
 	if err := os.Remove(k.part()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -183,7 +183,7 @@ func (k Keeper) sweep(s *State) error {
 var errNotMounted = errors.New("it is not mounted: `pinbox-node mount` mounts it")
 
 // amiss says why a store may not be where it is.
-func (k Keeper) amiss(o Store, at map[string]int) error {
+func (k Manager) amiss(o Store, at map[string]int) error {
 	slot := k.slot(o)
 	if at[slot] == 0 {
 		return errNotMounted
@@ -210,7 +210,7 @@ func (k Keeper) amiss(o Store, at map[string]int) error {
 
 // dismount takes away what is not whole, or has lost what it stands on: with it CRI-O
 // could not list a single image.
-func (k Keeper) dismount(ctx context.Context, s *State, problems map[digest.Digest]error) error {
+func (k Manager) dismount(ctx context.Context, s *State, problems map[digest.Digest]error) error {
 	for again := true; again; {
 		again = false
 		for _, o := range s.Stores {
@@ -239,7 +239,7 @@ func (k Keeper) dismount(ctx context.Context, s *State, problems map[digest.Dige
 }
 
 // remount mounts what is whole and has its base.
-func (k Keeper) remount(ctx context.Context, s *State, problems map[digest.Digest]error) error {
+func (k Manager) remount(ctx context.Context, s *State, problems map[digest.Digest]error) error {
 	for again := true; again; {
 		again = false
 		for _, o := range s.Stores {
@@ -264,7 +264,7 @@ func (k Keeper) remount(ctx context.Context, s *State, problems map[digest.Diges
 }
 
 // mount mounts a store, and looks whether it can be read.
-func (k Keeper) mount(ctx context.Context, o Store, at map[string]int) error {
+func (k Manager) mount(ctx context.Context, o Store, at map[string]int) error {
 	m, err := k.prepare(o, at)
 	if err != nil {
 		return err
@@ -283,7 +283,7 @@ func (k Keeper) mount(ctx context.Context, o Store, at map[string]int) error {
 }
 
 // prepare looks into a store that is not mounted, and finds what it stands on.
-func (k Keeper) prepare(o Store, at map[string]int) (Mount, error) {
+func (k Manager) prepare(o Store, at map[string]int) (Mount, error) {
 	delta, e, err := k.look(o)
 	if err != nil {
 		return Mount{}, err
@@ -294,7 +294,7 @@ func (k Keeper) prepare(o Store, at map[string]int) (Mount, error) {
 
 // options of a mount. Programs and devices of an image are for its containers, which
 // see them by a mount of their own: nobody else gets root by a medium.
-func (k Keeper) options(e Extent) []string {
+func (k Manager) options(e Extent) []string {
 	options := []string{"ro", "nosuid", "nodev", "loop"}
 	if e.Offset > 0 {
 		options = append(options, fmt.Sprintf("offset=%d", e.Offset), fmt.Sprintf("sizelimit=%d", e.Size))
@@ -314,7 +314,7 @@ func (o Store) title() string {
 }
 
 // look reads the description of a store that need not be mounted.
-func (k Keeper) look(o Store) (pinset.Delta, Extent, error) {
+func (k Manager) look(o Store) (pinset.Delta, Extent, error) {
 	image, e, err := k.open(o)
 	if err != nil {
 		return pinset.Delta{}, e, err
@@ -332,7 +332,7 @@ func (k Keeper) look(o Store) (pinset.Delta, Extent, error) {
 }
 
 // bases are the mount points of the stores that have what a store needs.
-func (k Keeper) bases(o Store, d pinset.Delta, at map[string]int) (found []string, err error) {
+func (k Manager) bases(o Store, d pinset.Delta, at map[string]int) (found []string, err error) {
 	roots := slices.Clone(k.Others)
 	for _, slot := range k.Slots {
 		if at[slot] > 0 && slot != k.slot(o) {
@@ -399,11 +399,11 @@ func names(dir string) map[string]bool {
 }
 
 // part is a file in the folder of sets that is being written: hidden, so it is no set.
-func (k Keeper) part() string { return filepath.Join(k.Sets, ".pinbox"+partSuffix) }
+func (k Manager) part() string { return filepath.Join(k.Sets, ".pinbox"+partSuffix) }
 
 // follow has the folder of sets be that of the current release, once its store is
 // mounted. What comes goes before what goes; files that came with no release stay.
-func (k Keeper) follow(s *State, problems map[digest.Digest]error) error {
+func (k Manager) follow(s *State, problems map[digest.Digest]error) error {
 	if !s.Switching {
 		return nil
 	}

@@ -42,7 +42,7 @@ type source struct {
 
 // find looks for a store: in a file, a folder, or on a medium. want is its digest, ""
 // if what lies beside it tells.
-func (k Keeper) find(name string, want digest.Digest) (s source, err error) {
+func (k Manager) find(name string, want digest.Digest) (s source, err error) {
 	fi, err := os.Stat(name)
 	switch {
 	case err != nil:
