@@ -21,6 +21,7 @@ import (
 	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/ignition"
+	"github.com/pinbox/pinbox/storage/iso9660"
 )
 
 // noise cannot be compressed much.
@@ -142,7 +143,7 @@ func TestISOWithoutAStore(t *testing.T) {
 	o.Appliance.Spec.Node.Store.VolumeLabel = "PINBOX_2"
 	r := build(t, o)
 	verified(t, r.ISO)
-	if err := artifact.ExtractStore(t.Context(), r.ISO, new(bytes.Buffer)); !errors.Is(err, iso.ErrNotFound) {
+	if err := artifact.ExtractStore(t.Context(), r.ISO, new(bytes.Buffer)); !errors.Is(err, iso9660.ErrNotFound) {
 		t.Errorf("the ISO has a store: %v", err)
 	}
 	medium := filepath.Join(t.TempDir(), "medium.iso")

@@ -4,7 +4,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/builder/spec"
+	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
@@ -13,14 +15,14 @@ import (
 // What a build has put into its place is on the disk.
 func TestPowerCutAfterABuild(t *testing.T) {
 	_, pins := fixtures.Samples(t)
-	for _, format := range []builder.Format{builder.FormatSquashfs, builder.FormatDir} {
+	for _, format := range []spec.Format{spec.FormatSquashfs, spec.FormatDir} {
 		t.Run(string(format), func(t *testing.T) {
 			disk := fixtures.NewDisk(t, 256<<20)
 			o := appliance.Options(t, sample.SetNamed("s", pins.Mixed))
 			o.Appliance.Spec.Store.Format = format
 			o.Out = filepath.Join(disk.Dir, "out")
 			appliance.Build(t, o)
-			if _, err := builder.Verify(t.Context(), filepath.Join(disk.Cut(t), "out"), builder.Hooks{}); err != nil {
+			if _, err := verify.Artifact(t.Context(), filepath.Join(disk.Cut(t), "out"), progress.Hooks{}); err != nil {
 				t.Errorf("after a power cut: got %v, want a folder without faults", err)
 			}
 		})

@@ -142,6 +142,9 @@ func TestEveryArchitectureIsBuilt(t *testing.T) {
 // The node's binary is small and static: it has no use for what builds, nor for C.
 func TestNodeBinaryStaysSmall(t *testing.T) {
 	for _, p := range list(t, "-deps", "./cmd/pinbox-node") {
+		if f := floor(room(p.ImportPath)); f == "builder" || f == "ignition" || f == "fixtures" {
+			t.Errorf("pinbox-node depends on %s", p.ImportPath)
+		}
 		for _, heavy := range []string{"go.podman.io/storage/drivers", "github.com/coreos/butane", "github.com/coreos/ignition", "github.com/google/go-containerregistry"} {
 			if strings.HasPrefix(p.ImportPath+"/", heavy+"/") {
 				t.Errorf("pinbox-node depends on %s", p.ImportPath)

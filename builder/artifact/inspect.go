@@ -12,6 +12,7 @@ import (
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/ignition"
+	"github.com/pinbox/pinbox/storage/iso9660"
 )
 
 // SumInside gives the SHA-256 of what an ISO has: a file in iso.Dir, the Ignition config or the base.
@@ -49,7 +50,7 @@ func Show(name string) (iso.Info, error) {
 		return iso.Info{}, fmt.Errorf("%s: %w", name, err)
 	}
 	text, err := image.Text(path.Join(iso.Dir, ISOSums))
-	if errors.Is(err, iso.ErrNotFound) {
+	if errors.Is(err, iso9660.ErrNotFound) {
 		return info, nil
 	}
 	if err != nil {
@@ -115,7 +116,7 @@ func ExtractIgnition(_ context.Context, name string, w io.Writer) error {
 	defer f.Close()
 	config, err := image.Ignition()
 	if err == nil && config == nil {
-		err = fmt.Errorf("%s: Ignition config: %w", name, iso.ErrNotFound)
+		err = fmt.Errorf("%s: Ignition config: %w", name, iso9660.ErrNotFound)
 	}
 	if err != nil {
 		return err

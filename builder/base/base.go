@@ -17,6 +17,7 @@ import (
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/storage/compose"
+	"github.com/pinbox/pinbox/storage/iso9660"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -103,7 +104,7 @@ func folderBase(dir string) (Base, error) {
 
 func isoBaseOf(image *iso.Image, name string) (Base, error) {
 	text, err := image.Text(path.Join(iso.Dir, artifact.ISOSums))
-	if errors.Is(err, iso.ErrNotFound) {
+	if errors.Is(err, iso9660.ErrNotFound) {
 		return Base{}, fmt.Errorf("%s: %w: %w", name, artifact.ErrNotAppliance, err)
 	}
 	if err != nil {

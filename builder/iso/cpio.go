@@ -13,6 +13,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
+
+	"github.com/pinbox/pinbox/storage/iso9660"
 )
 
 // Member of the archives that a boot loader gives to the kernel: initramfs.
@@ -64,7 +66,7 @@ func readArchives(area []byte) ([]Member, error) {
 			}
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w: Ignition area: %w", ErrCorrupt, err)
+			return nil, fmt.Errorf("%w: Ignition area: %w", iso9660.ErrCorrupt, err)
 		}
 		area = rest
 	}

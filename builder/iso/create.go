@@ -10,6 +10,7 @@ import (
 	"unicode/utf16"
 
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/iso9660"
 )
 
 // MediumLabel is the volume label of a medium with data only.
@@ -17,7 +18,7 @@ const MediumLabel = "PINBOX"
 
 // Sectors of an image with nothing in it.
 const (
-	emptyPrimary = descriptors + iota
+	emptyPrimary = iso9660.Descriptors + iota
 	emptyJoliet
 	emptyTerminator
 	emptyTables       // four: little- and big-endian, for both trees
@@ -66,8 +67,8 @@ func empty(label string, made time.Time) []byte {
 	b := make([]byte, emptySectors*sector)
 	at := func(n int) []byte { return b[n*sector : (n+1)*sector] }
 	date := []byte{byte(made.UTC().Year() - 1900), byte(made.UTC().Month()), byte(made.UTC().Day()), byte(made.UTC().Hour()), byte(made.UTC().Minute()), byte(made.UTC().Second()), 0}
-	descriptor(at(emptyPrimary), primaryDescriptor, pad(label, maxLabelBytes), emptyPrimaryRoot, emptyTables, date, made)
-	descriptor(at(emptyJoliet), supplementaryDescriptor, pad(ucs2(label), maxLabelBytes), emptyJolietRoot, emptyTables+2, date, made)
+	descriptor(at(emptyPrimary), iso9660.Primary, pad(label, maxLabelBytes), emptyPrimaryRoot, emptyTables, date, made)
+	descriptor(at(emptyJoliet), iso9660.Supplementary, pad(ucs2(label), maxLabelBytes), emptyJolietRoot, emptyTables+2, date, made)
 	copy(at(emptyJoliet)[88:], "%/E")
 	copy(at(emptyTerminator), "\xffCD001\x01")
 	for n, root := range []uint32{emptyPrimaryRoot, emptyPrimaryRoot, emptyJolietRoot, emptyJolietRoot} {
@@ -85,7 +86,7 @@ func descriptor(d []byte, kind byte, label string, root, tables uint32, date []b
 	copy(d[1:], "CD001\x01")
 	copy(d[8:40], strings.Repeat(" ", 32))
 	copy(d[40:72], label)
-	copy(d[80:], both32(emptySectors))
+	copy(d[iso9660.VolumeSize:], both32(emptySectors))
 	for _, field := range []struct{ at, n uint16 }{{120, 1}, {124, 1}, {128, sector}} { // set, sequence, block
 		binary.LittleEndian.PutUint16(d[field.at:], field.n)
 		binary.BigEndian.PutUint16(d[field.at+2:], field.n)
@@ -93,7 +94,7 @@ func descriptor(d []byte, kind byte, label string, root, tables uint32, date []b
 	copy(d[132:], both32(emptyTableBytes))
 	binary.LittleEndian.PutUint32(d[140:], tables)
 	binary.BigEndian.PutUint32(d[148:], tables+1)
-	copy(d[156:], bareRecord("\x00", root, date))
+	copy(d[iso9660.RootRecord:], bareRecord("\x00", root, date))
 	copy(d[190:813], strings.Repeat(" ", 813-190))
 	stamp := made.UTC().Format("20060102150405") + "00\x00"
 	copy(d[813:], stamp)
@@ -108,7 +109,7 @@ func bareRecord(id string, extent uint32, date []byte) []byte {
 	copy(r[2:], both32(extent))
 	copy(r[10:], both32(sector))
 	copy(r[18:], date)
-	r[25] = flagDirectory
+	r[25] = iso9660.Directory
 	copy(r[28:], []byte{1, 0, 0, 1})
 	r[32] = 1
 	copy(r[33:], id)
@@ -125,7 +126,7 @@ func rootDir(dir []byte, extent uint32, date []byte, rock bool) {
 			r = append(r, "SP\x07\x01\xbe\xef\x00"...)
 		}
 		if rock {
-			r = append(r, rockRidge(id, flagDirectory, date)...)
+			r = append(r, rockRidge(id, iso9660.Directory, date)...)
 		}
 		if rock && n == 0 {
 			const name, about = "RRIP_1991A", "POSIX"

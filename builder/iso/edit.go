@@ -162,7 +162,7 @@ func (i *Image) areas() (patches []patch, err error) {
 	}
 	for _, a := range all {
 		content := make([]byte, a.Length)
-		if _, err := i.r.ReadAt(content, a.Offset); err != nil {
+		if _, err := i.ReadAt(content, a.Offset); err != nil {
 			return nil, err
 		}
 		patches = append(patches, patch{a.Offset, content})

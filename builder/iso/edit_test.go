@@ -353,7 +353,7 @@ func TestMedium(t *testing.T) {
 func TestRealHeadersComeBack(t *testing.T) {
 	for _, name := range []string{"embed-areas-2021-09", "embed-areas-2023-03.s390x", "embed-areas-2023-07.x86_64"} {
 		b := filepath.Join(t.TempDir(), "base.iso")
-		if err := os.WriteFile(b, header(t, name), 0o644); err != nil {
+		if err := os.WriteFile(b, fixtures.LiveHeader(t, name), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		edited, again := filepath.Join(t.TempDir(), "edited.iso"), filepath.Join(t.TempDir(), "again.iso")

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/pinbox/pinbox/storage/iso9660"
 )
 
 // ErrNoInstaller says that a live system does not install by itself.
@@ -20,7 +22,7 @@ const networkDir = "etc/coreos-firstboot-network/"
 // that says nothing has none.
 func (i *Image) features() (f json.RawMessage, installer bool, err error) {
 	text, err := i.Text(featuresName)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, iso9660.ErrNotFound) {
 		return nil, false, nil
 	}
 	if err != nil {
@@ -30,7 +32,7 @@ func (i *Image) features() (f json.RawMessage, installer bool, err error) {
 		Installer bool `json:"installer-config"`
 	}
 	if err := json.Unmarshal(text, &known); err != nil {
-		return nil, false, fmt.Errorf("%s: %w: %w", featuresName, ErrCorrupt, err)
+		return nil, false, fmt.Errorf("%s: %w: %w", featuresName, iso9660.ErrCorrupt, err)
 	}
 	return text, known.Installer, nil
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+
+	"github.com/pinbox/pinbox/storage/iso9660"
 )
 
 // block is the unit of partition tables, in bytes.
@@ -28,7 +30,7 @@ const (
 // its new end. size is that of the volume; the image's is returned.
 func (i *Image) hybrid(size int64) (patches []patch, chunks []chunk, total int64, err error) {
 	head := make([]byte, 64*block)
-	if _, err := i.r.ReadAt(head, 0); err != nil {
+	if _, err := i.ReadAt(head, 0); err != nil {
 		return nil, nil, 0, err
 	}
 	if head[mbrSignature] != 0x55 || head[mbrSignature+1] != 0xaa {
@@ -36,7 +38,7 @@ func (i *Image) hybrid(size int64) (patches []patch, chunks []chunk, total int64
 	}
 	total = (size + gptMaxEntries + block + grain - 1) / grain * grain
 	last := uint64(total/block) - 1
-	covered := uint32(int64(i.primary.sectors) * sector / block)
+	covered := uint32(int64(i.Volumes()[0].Sectors) * sector / block)
 	for n := range 4 {
 		p := head[mbrPartitions+16*n:][:16]
 		start, count := binary.LittleEndian.Uint32(p[8:]), binary.LittleEndian.Uint32(p[12:])
@@ -60,11 +62,11 @@ func growGPT(header []byte, i *Image, covered uint32, last uint64) ([]patch, []c
 	header = bytes.Clone(header)
 	at := int64(binary.LittleEndian.Uint64(header[72:])) * block
 	count, size := int64(binary.LittleEndian.Uint32(header[80:])), int64(binary.LittleEndian.Uint32(header[84:]))
-	if size < 128 || size > gptMaxEntries || count < 1 || count > gptMaxEntries/size || at < 0 || at > i.size-count*size {
-		return nil, nil, fmt.Errorf("%w: its GPT has %d entries of %d bytes at %d", ErrCorrupt, count, size, at)
+	if size < 128 || size > gptMaxEntries || count < 1 || count > gptMaxEntries/size || at < 0 || at > i.Size()-count*size {
+		return nil, nil, fmt.Errorf("%w: its GPT has %d entries of %d bytes at %d", iso9660.ErrCorrupt, count, size, at)
 	}
 	entries := make([]byte, count*size)
-	if _, err := i.r.ReadAt(entries, at); err != nil {
+	if _, err := i.ReadAt(entries, at); err != nil {
 		return nil, nil, err
 	}
 	blocks := uint64(count*size+block-1) / block

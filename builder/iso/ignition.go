@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/pinbox/pinbox/storage/iso9660"
 )
 
 // ErrNoIgnition says that an image has no place for an Ignition config, and
@@ -41,7 +43,7 @@ func (i *Image) IgnitionArea() (Area, error) {
 	}{File: ignitionImg}
 	text, err := i.Text(ignInfoName)
 	switch {
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, iso9660.ErrNotFound):
 		if a, ok := i.legacyIgnition(); ok {
 			return a, i.inside(a, "legacy header")
 		}
@@ -49,11 +51,11 @@ func (i *Image) IgnitionArea() (Area, error) {
 		return Area{}, err
 	default:
 		if err := json.Unmarshal(text, &info); err != nil {
-			return Area{}, fmt.Errorf("%s: %w: %w", ignInfoName, ErrCorrupt, err)
+			return Area{}, fmt.Errorf("%s: %w: %w", ignInfoName, iso9660.ErrCorrupt, err)
 		}
 	}
 	f, err := i.Find(info.File)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, iso9660.ErrNotFound) {
 		return Area{}, ErrNoIgnition
 	}
 	if err != nil {
@@ -66,11 +68,11 @@ func (i *Image) IgnitionArea() (Area, error) {
 	if info.Length != nil {
 		a.Length = *info.Length
 	}
-	if a.Offset < 0 || a.Length <= 0 || a.Offset+a.Length > f.Size || len(f.extents) > 1 {
-		return Area{}, fmt.Errorf("%s: %w: the area from %d, %d bytes long, is not within %s, which has %d", ignInfoName, ErrCorrupt, a.Offset, a.Length, info.File, f.Size)
+	if a.Offset < 0 || a.Length <= 0 || a.Offset+a.Length > f.Size || !f.InOnePiece() {
+		return Area{}, fmt.Errorf("%s: %w: the area from %d, %d bytes long, is not within %s, which has %d", ignInfoName, iso9660.ErrCorrupt, a.Offset, a.Length, info.File, f.Size)
 	}
 	if a.Length > maxArchive {
-		return Area{}, fmt.Errorf("%s: %w: the area has %d bytes", ignInfoName, ErrCorrupt, a.Length)
+		return Area{}, fmt.Errorf("%s: %w: the area has %d bytes", ignInfoName, iso9660.ErrCorrupt, a.Length)
 	}
 	a.Offset += f.Offset()
 	return a, i.inside(a, ignInfoName)
@@ -78,15 +80,15 @@ func (i *Image) IgnitionArea() (Area, error) {
 
 func (i *Image) legacyIgnition() (Area, bool) {
 	h := make([]byte, 24)
-	if _, err := i.r.ReadAt(h, legacyIgnition); err != nil || string(h[:8]) != legacyIgnitionMagic {
+	if _, err := i.ReadAt(h, legacyIgnition); err != nil || string(h[:8]) != legacyIgnitionMagic {
 		return Area{}, false
 	}
 	return Area{int64(binary.LittleEndian.Uint64(h[8:])), int64(binary.LittleEndian.Uint64(h[16:]))}, true
 }
 
 func (i *Image) inside(a Area, by string) error {
-	if a.Offset < 0 || a.Length < 0 || a.Offset > i.size || a.Length > i.size-a.Offset {
-		return fmt.Errorf("%s: %w: the area from %d, %d bytes long, is not within the image, which has %d", by, ErrCorrupt, a.Offset, a.Length, i.size)
+	if a.Offset < 0 || a.Length < 0 || a.Offset > i.Size() || a.Length > i.Size()-a.Offset {
+		return fmt.Errorf("%s: %w: the area from %d, %d bytes long, is not within the image, which has %d", by, iso9660.ErrCorrupt, a.Offset, a.Length, i.Size())
 	}
 	return nil
 }
@@ -99,7 +101,7 @@ func (i *Image) Members() ([]Member, error) {
 		return nil, err
 	}
 	content := make([]byte, a.Length)
-	if _, err := i.r.ReadAt(content, a.Offset); err != nil {
+	if _, err := i.ReadAt(content, a.Offset); err != nil {
 		return nil, err
 	}
 	return readArchives(content)

@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"encoding/binary"
 	"errors"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -18,27 +17,8 @@ import (
 	"github.com/ulikunitz/xz"
 
 	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/storage/iso9660"
 )
-
-// header is the real header of a CoreOS live ISO, of coreos-installer's fixtures.
-func header(t *testing.T, name string) []byte {
-	t.Helper()
-	dir := filepath.Join(fixtures.Root(t), "..", "shared", "data", "iso")
-	f, err := os.Open(filepath.Join(dir, name+".iso.xz"))
-	if err != nil {
-		t.Skipf("%s needs coreos-installer's fixtures/iso in %s", t.Name(), dir)
-	}
-	defer f.Close()
-	z, err := xz.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return content
-}
 
 func open(t *testing.T, content []byte) *Image {
 	t.Helper()
@@ -63,7 +43,7 @@ func TestRealHeaders(t *testing.T) {
 		"embed-areas-2023-07.x86_64": {"fedora-coreos-38.20230718.dev.0", "amd64", Area{68 * sector, 262144}, []int64{199*sector + 970, 66*sector + 1869}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			i := open(t, header(t, name))
+			i := open(t, fixtures.LiveHeader(t, name))
 			a, err := i.IgnitionArea()
 			if err != nil || a != want.ignition || i.Label != want.label || i.Architecture() != want.arch {
 				t.Errorf("label %s, architecture %q, area %+v, %v", i.Label, i.Architecture(), a, err)
@@ -93,25 +73,6 @@ func TestRealHeaders(t *testing.T) {
 	}
 }
 
-// A primary volume alone, with or without Rock Ridge, leads to the same files.
-func TestFilesAreFoundInEveryTree(t *testing.T) {
-	i := open(t, header(t, "embed-areas-2023-07.x86_64"))
-	want, err := i.Find("EFI/fedora/grub.cfg")
-	if err != nil {
-		t.Fatal(err)
-	}
-	i.joliet = nil
-	got, err := i.Find("EFI/fedora/grub.cfg")
-	if err != nil || got.Offset() != want.Offset() || got.Size != want.Size {
-		t.Errorf("%+v, %v", got, err)
-	}
-	for _, name := range []string{"coreos", "coreos/no-such", "no-such/igninfo.json", "coreos/igninfo.json/x", ""} {
-		if _, err := i.Find(name); !errors.Is(err, ErrNotFound) {
-			t.Errorf("%q: %v", name, err)
-		}
-	}
-}
-
 // apply writes patches over a copy.
 func apply(content []byte, patches ...patch) []byte {
 	content = bytes.Clone(content)
@@ -122,7 +83,7 @@ func apply(content []byte, patches ...patch) []byte {
 }
 
 func TestEmbedKeepsWhatElseIsThere(t *testing.T) {
-	base := header(t, "embed-areas-2023-07.x86_64")
+	base := fixtures.LiveHeader(t, "embed-areas-2023-07.x86_64")
 	i := open(t, base)
 	area, err := i.IgnitionArea()
 	if err != nil {
@@ -175,7 +136,7 @@ func TestEmbedKeepsWhatElseIsThere(t *testing.T) {
 }
 
 func TestConfigThatDoesNotFit(t *testing.T) {
-	i := open(t, header(t, "embed-areas-2023-07.x86_64"))
+	i := open(t, fixtures.LiveHeader(t, "embed-areas-2023-07.x86_64"))
 	huge := make([]byte, 400_000)
 	random := rand.NewChaCha8([32]byte{})
 	if _, err := random.Read(huge); err != nil {
@@ -249,7 +210,7 @@ func TestKargsThatMustStay(t *testing.T) {
 // All areas get the new text, and the default stays.
 func TestKargsOfARealHeader(t *testing.T) {
 	for _, name := range []string{"embed-areas-2021-09", "embed-areas-2023-07.x86_64"} {
-		base := header(t, name)
+		base := fixtures.LiveHeader(t, name)
 		k, err := open(t, base).Kargs()
 		if err != nil {
 			t.Fatal(err)
@@ -265,14 +226,14 @@ func TestKargsOfARealHeader(t *testing.T) {
 		if _, err := k.edit(KargsEdit{Append: []string{strings.Repeat("x", 1139)}}); !errors.Is(err, ErrKargs) || !strings.Contains(err.Error(), "longer than the area of") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := open(t, apply(base, patches[0])).Kargs(); !errors.Is(err, ErrCorrupt) {
+		if _, err := open(t, apply(base, patches[0])).Kargs(); !errors.Is(err, iso9660.ErrCorrupt) {
 			t.Errorf("%s: areas that differ: %v", name, err)
 		}
 	}
 }
 
 func TestImagesThatAreNone(t *testing.T) {
-	base := header(t, "embed-areas-2023-07.x86_64")
+	base := fixtures.LiveHeader(t, "embed-areas-2023-07.x86_64")
 	at := func(name string) int64 {
 		f, err := open(t, base).Find(name)
 		if err != nil {
@@ -290,18 +251,18 @@ func TestImagesThatAreNone(t *testing.T) {
 		want    error
 		says    string
 	}{
-		"empty":            {nil, ErrNotISO, "sector 16"},
-		"text":             {bytes.Repeat([]byte("text"), 20_000), ErrNotISO, ""},
-		"cut off":          {base[:700_000], ErrTruncated, "the file 700000"},
-		"no end":           {base[:17*sector+100], ErrNotISO, ""},
-		"igninfo is none":  {apply(base, patch{at("coreos/igninfo.json"), []byte("[")}), ErrCorrupt, "coreos/igninfo.json"},
-		"kargs are none":   {apply(base, patch{at("coreos/kargs.json"), []byte("[")}), ErrCorrupt, "coreos/kargs.json"},
+		"empty":            {nil, iso9660.ErrNotISO, "sector 16"},
+		"text":             {bytes.Repeat([]byte("text"), 20_000), iso9660.ErrNotISO, ""},
+		"cut off":          {base[:700_000], iso9660.ErrTruncated, "the file 700000"},
+		"no end":           {base[:17*sector+100], iso9660.ErrNotISO, ""},
+		"igninfo is none":  {apply(base, patch{at("coreos/igninfo.json"), []byte("[")}), iso9660.ErrCorrupt, "coreos/igninfo.json"},
+		"kargs are none":   {apply(base, patch{at("coreos/kargs.json"), []byte("[")}), iso9660.ErrCorrupt, "coreos/kargs.json"},
 		"another's area":   {apply(base, patch{at("coreos/igninfo.json"), []byte(`{"file":"no/such"}                  `)}), ErrNoIgnition, ""},
-		"area outside":     {apply(base, patch{at("coreos/igninfo.json"), []byte(`{"offset":262000,"length":1000}     `)}), ErrCorrupt, "is not within images/ignition.img"},
-		"negative area":    {apply(base, patch{at("coreos/igninfo.json"), []byte(`{"offset":-1}                       `)}), ErrCorrupt, ""},
-		"rubbish in it":    {apply(base, patch{68 * sector, []byte("rubbish")}), ErrCorrupt, "cpio"},
-		"half an archive":  {apply(base, patch{68 * sector, []byte{0x1f, 0x8b, 8, 0}}), ErrCorrupt, "Ignition area"},
-		"a huge directory": {apply(base, patch{int64(open(t, base).joliet.root.at + 10), []byte{255, 255, 255, 255}}), ErrCorrupt, "directory"},
+		"area outside":     {apply(base, patch{at("coreos/igninfo.json"), []byte(`{"offset":262000,"length":1000}     `)}), iso9660.ErrCorrupt, "is not within images/ignition.img"},
+		"negative area":    {apply(base, patch{at("coreos/igninfo.json"), []byte(`{"offset":-1}                       `)}), iso9660.ErrCorrupt, ""},
+		"rubbish in it":    {apply(base, patch{68 * sector, []byte("rubbish")}), iso9660.ErrCorrupt, "cpio"},
+		"half an archive":  {apply(base, patch{68 * sector, []byte{0x1f, 0x8b, 8, 0}}), iso9660.ErrCorrupt, "Ignition area"},
+		"a huge directory": {apply(base, patch{open(t, base).Files().Descriptor + iso9660.RootRecord + 10, []byte{255, 255, 255, 255}}), iso9660.ErrCorrupt, "directory"},
 	} {
 		i, err := Open(bytes.NewReader(test.content), int64(len(test.content)))
 		if err == nil {
@@ -387,11 +348,11 @@ func TestArchivesOfOthers(t *testing.T) {
 	}
 	linked := newc(t, key)
 	copy(linked[6+8*4:], "00000002") // its number of links
-	if _, err := readArchives(linked); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "etc/key is a hard link") {
+	if _, err := readArchives(linked); !errors.Is(err, iso9660.ErrCorrupt) || !strings.Contains(err.Error(), "etc/key is a hard link") {
 		t.Error(err)
 	}
 	large := gzipped(t, newc(t, Member{Name: "a", Mode: modeFile, Content: make([]byte, maxArchive*2/3)}))
-	if _, err := readArchives(append(large, large...)); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "more than") {
+	if _, err := readArchives(append(large, large...)); !errors.Is(err, iso9660.ErrCorrupt) || !strings.Contains(err.Error(), "more than") {
 		t.Errorf("a bomb in two parts: %v", err)
 	}
 }
@@ -414,7 +375,7 @@ func TestArchiveThatIsCutOff(t *testing.T) {
 		for _, size := range []int{len(packed) - 20, len(packed) - 1000, len(packed) / 2, 100} {
 			clear(area[size:])
 			for _, area := range [][]byte{area, area[:size]} {
-				if _, err := readArchives(area); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "is cut off") {
+				if _, err := readArchives(area); !errors.Is(err, iso9660.ErrCorrupt) || !strings.Contains(err.Error(), "is cut off") {
 					t.Errorf("%s: %d bytes in an area of %d: %v", name, size, len(area), err)
 				}
 			}
@@ -456,7 +417,7 @@ func TestConfigByAnotherSpelling(t *testing.T) {
 	}
 	endless := newc(t, Member{Name: "etc/key", Mode: modeFile})
 	copy(endless[6+8*11:], "00000007") // its length without the end
-	if _, err := readArchives(endless); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "has no end") {
+	if _, err := readArchives(endless); !errors.Is(err, iso9660.ErrCorrupt) || !strings.Contains(err.Error(), "has no end") {
 		t.Error(err)
 	}
 }
@@ -469,7 +430,7 @@ func TestGPTOfAbsurdSize(t *testing.T) {
 	}
 	binary.LittleEndian.PutUint32(content[block+80:], 0xFFFFFFFF)
 	binary.LittleEndian.PutUint32(content[block+84:], 0x80000001)
-	if _, _, _, err := open(t, content).hybrid(int64(len(content))); !errors.Is(err, ErrCorrupt) {
+	if _, _, _, err := open(t, content).hybrid(int64(len(content))); !errors.Is(err, iso9660.ErrCorrupt) {
 		t.Error(err)
 	}
 }

@@ -3,9 +3,6 @@ package iso
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
-	"os"
 )
 
 // Info is what an image says of itself.
@@ -50,26 +47,9 @@ type InfoKargs struct {
 	Current string `json:"current"`
 }
 
-// OpenFile opens an image. The caller closes the file.
-func OpenFile(name string) (*Image, *os.File, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	size, err := f.Seek(0, io.SeekEnd) // of a disk as well
-	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("%s: %w", name, ErrNotISO), f.Close())
-	}
-	i, err := Open(f, size)
-	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("%s: %w", name, err), f.Close())
-	}
-	return i, f, nil
-}
-
 // Info tells what there is to tell.
 func (i *Image) Info() (info Info, err error) {
-	info.Label, info.Size = i.Label, i.size
+	info.Label, info.Size = i.Label, i.Size()
 	if info.Added, err = i.added(); err != nil {
 		return info, err
 	}
@@ -110,29 +90,25 @@ func (i *Image) infoIgnition() (*InfoIgnition, error) {
 
 // added lists the files of Dir.
 func (i *Image) added() (all []InfoMember, err error) {
-	v := i.primary
-	if i.joliet != nil {
-		v = *i.joliet
-	}
-	root, err := i.list(v.root, v.joliet)
+	root, err := i.ReadDir(i.Files().Root)
 	if err != nil {
 		return nil, err
 	}
 	for _, dir := range root {
-		if !dir.named(Dir, v.joliet) || !dir.isDir() {
+		if !dir.Named(Dir) || !dir.IsDir() {
 			continue
 		}
-		records, err := i.list(dir, v.joliet)
+		records, err := i.ReadDir(dir)
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range records[min(2, len(records)):] {
-			name := r.display(v.joliet)
+			name := r.Display()
 			if n := len(all); n > 0 && all[n-1].Name == name {
-				all[n-1].Size += int64(r.size)
+				all[n-1].Size += int64(r.Size)
 				continue
 			}
-			all = append(all, InfoMember{Name: name, Size: int64(r.size)})
+			all = append(all, InfoMember{Name: name, Size: int64(r.Size)})
 		}
 	}
 	return all, nil

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/pinbox/pinbox/storage/iso9660"
 )
 
 // ErrNoKargs says that the kernel arguments of an image cannot be changed, and
@@ -47,7 +49,7 @@ type kargsArea struct {
 // Kargs reads the kernel arguments; all areas must agree.
 func (i *Image) Kargs() (Kargs, error) {
 	text, err := i.Text(kargsName)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, iso9660.ErrNotFound) {
 		return i.legacyKargs()
 	}
 	if err != nil {
@@ -63,7 +65,7 @@ func (i *Image) Kargs() (Kargs, error) {
 		}
 	}
 	if err := json.Unmarshal(text, &info); err != nil {
-		return Kargs{}, fmt.Errorf("%s: %w: %w", kargsName, ErrCorrupt, err)
+		return Kargs{}, fmt.Errorf("%s: %w: %w", kargsName, iso9660.ErrCorrupt, err)
 	}
 	k := Kargs{Default: info.Default}
 	for _, a := range info.Files {
@@ -71,10 +73,10 @@ func (i *Image) Kargs() (Kargs, error) {
 		a.Pad, a.End = cmp.Or(a.Pad, "#"), cmp.Or(a.End, "\n")
 		f, err := i.Find(a.Path)
 		if err != nil {
-			return Kargs{}, fmt.Errorf("%s: %w: %w", kargsName, ErrCorrupt, err)
+			return Kargs{}, fmt.Errorf("%s: %w: %w", kargsName, iso9660.ErrCorrupt, err)
 		}
 		if a.Offset < 0 || info.Size <= 0 || info.Size > maxKargs || a.Offset+info.Size > f.Size || len(a.Pad) != 1 || len(a.End) != 1 {
-			return Kargs{}, fmt.Errorf("%s: %w: the area of %s, %d bytes from %d, makes no sense", kargsName, ErrCorrupt, a.Path, info.Size, a.Offset)
+			return Kargs{}, fmt.Errorf("%s: %w: the area of %s, %d bytes from %d, makes no sense", kargsName, iso9660.ErrCorrupt, a.Path, info.Size, a.Offset)
 		}
 		k.areas = append(k.areas, kargsArea{Area{f.Offset() + a.Offset, info.Size}, a.Path, a.Pad[0], a.End[0]})
 	}
@@ -84,19 +86,19 @@ func (i *Image) Kargs() (Kargs, error) {
 // legacyKargs reads what the header says.
 func (i *Image) legacyKargs() (Kargs, error) {
 	h := make([]byte, 24+8*legacyKargsAreas)
-	if _, err := i.r.ReadAt(h, legacyKargs); err != nil || string(h[:8]) != legacyKargsMagic {
+	if _, err := i.ReadAt(h, legacyKargs); err != nil || string(h[:8]) != legacyKargsMagic {
 		return Kargs{}, ErrNoKargs
 	}
 	number := func(n int) int64 { return int64(binary.LittleEndian.Uint64(h[8*n:])) }
 	length, at := number(1), Area{number(2), number(1)}
 	if length <= 0 || length > maxKargs {
-		return Kargs{}, fmt.Errorf("legacy header: %w: %d bytes of kernel arguments", ErrCorrupt, length)
+		return Kargs{}, fmt.Errorf("legacy header: %w: %d bytes of kernel arguments", iso9660.ErrCorrupt, length)
 	}
 	if err := i.inside(at, "legacy header"); err != nil {
 		return Kargs{}, err
 	}
 	def := make([]byte, length)
-	if _, err := i.r.ReadAt(def, at.Offset); err != nil {
+	if _, err := i.ReadAt(def, at.Offset); err != nil {
 		return Kargs{}, err
 	}
 	k := Kargs{Default: strings.TrimRight(string(def), "#\n\x00 ")}
@@ -116,15 +118,15 @@ func (i *Image) readKargs(k *Kargs) error {
 	}
 	for n, a := range k.areas {
 		content := make([]byte, a.Length)
-		if _, err := i.r.ReadAt(content, a.Offset); err != nil {
+		if _, err := i.ReadAt(content, a.Offset); err != nil {
 			return err
 		}
 		text, _, ok := bytes.Cut(content, []byte{a.end})
 		if !ok {
-			return fmt.Errorf("%s: %w: its kernel arguments have no end", a.file, ErrCorrupt)
+			return fmt.Errorf("%s: %w: its kernel arguments have no end", a.file, iso9660.ErrCorrupt)
 		}
 		if n > 0 && string(text) != k.Current {
-			return fmt.Errorf("%s: %w: its kernel arguments are %q, those of %s %q", a.file, ErrCorrupt, text, k.areas[0].file, k.Current)
+			return fmt.Errorf("%s: %w: its kernel arguments are %q, those of %s %q", a.file, iso9660.ErrCorrupt, text, k.areas[0].file, k.Current)
 		}
 		k.Current = string(text)
 	}

@@ -7,7 +7,12 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/pinbox/pinbox/storage/iso9660"
 )
+
+// sector is the size of a logical block, in bytes.
+const sector = iso9660.Sector
 
 // Dir is the folder of what pinbox adds, in the root of the image.
 const Dir = "pinbox"
@@ -49,12 +54,11 @@ type chunk struct {
 // room in their last sector.
 func (i *Image) plan(additions []Addition) (layout, error) {
 	var l layout
-	next := sectors(i.size)
-	trees := []*tree{{volume: i.primary}}
-	if i.joliet != nil {
-		trees = append(trees, &tree{volume: *i.joliet})
-	}
-	for _, t := range trees {
+	next := sectors(i.Size())
+	var trees []*tree
+	for _, v := range i.Volumes() {
+		t := &tree{Volume: v}
+		trees = append(trees, t)
 		if err := t.read(i); err != nil {
 			return layout{}, err
 		}
@@ -83,9 +87,9 @@ func sectors(bytes int64) int64 { return (bytes + sector - 1) / sector }
 // tree is a tree of directories that is being changed: its root and path tables
 // move, Dir is new.
 type tree struct {
-	volume
+	iso9660.Volume
 	i         *Image
-	records   []record
+	records   []iso9660.Record
 	rockRidge bool
 	descr     []byte // the volume descriptor
 	// sectors of the new root, of Dir, and of the path tables.
@@ -96,22 +100,22 @@ type tree struct {
 func (t *tree) read(i *Image) (err error) {
 	t.i = i
 	t.descr = make([]byte, sector)
-	if _, err := i.r.ReadAt(t.descr, t.descriptor); err != nil {
+	if _, err := i.ReadAt(t.descr, t.Descriptor); err != nil {
 		return err
 	}
-	if t.records, err = i.list(t.root, t.joliet); err != nil {
+	if t.records, err = i.ReadDir(t.Root); err != nil {
 		return err
 	}
 	if len(t.records) < 2 {
-		return fmt.Errorf("%w: its root directory is empty", ErrCorrupt)
+		return fmt.Errorf("%w: its root directory is empty", iso9660.ErrCorrupt)
 	}
 	for _, r := range t.records {
-		if r.named(Dir, t.joliet) {
+		if r.Named(Dir) {
 			return fmt.Errorf("%w: it has a folder %s", ErrCustomized, Dir)
 		}
 	}
 	// The first entry of the first record of the root says so: SUSP.
-	t.rockRidge = !t.joliet && bytes.HasPrefix(t.records[0].systemUse(), []byte("SP"))
+	t.rockRidge = !t.Joliet && bytes.HasPrefix(t.records[0].SystemUse(), []byte("SP"))
 	return nil
 }
 
@@ -128,12 +132,12 @@ func (t *tree) place(next int64, additions []Addition) int64 {
 
 // write gives what changes in the base, and what is new.
 func (t *tree) write(total int64, additions []Addition, starts []int64) ([]patch, []chunk) {
-	patches := []patch{{t.descriptor + 80, both32(uint32(total))}}
-	at := t.descriptor + 156
+	patches := []patch{{t.Descriptor + iso9660.VolumeSize, both32(uint32(total))}}
+	at := t.Descriptor + iso9660.RootRecord
 	patches = append(patches, patch{at + 2, both32(uint32(t.rootAt))}, patch{at + 10, both32(uint32(t.rootSize))})
 	for _, r := range t.records[2:] {
-		if r.isDir() { // its ".." is the root, which has moved
-			up := int64(r.extent)*sector + int64(t.upAt(r))
+		if r.IsDir() { // its ".." is the root, which has moved
+			up := int64(r.Extent)*sector + int64(t.upAt(r))
 			patches = append(patches, patch{up + 2, both32(uint32(t.rootAt))}, patch{up + 10, both32(uint32(t.rootSize))})
 		}
 	}
@@ -142,7 +146,7 @@ func (t *tree) write(total int64, additions []Addition, starts []int64) ([]patch
 	copy(tables, both32(uint32(len(little))))
 	binary.LittleEndian.PutUint32(tables[8:], uint32(t.tablesAt))
 	binary.BigEndian.PutUint32(tables[16:], uint32(t.tablesAt+sectors(int64(len(little)))))
-	patches = append(patches, patch{t.descriptor + 132, tables[:24]})
+	patches = append(patches, patch{t.Descriptor + 132, tables[:24]})
 	chunks := []chunk{
 		whole(t.rootAt, t.rootContent()), whole(t.dirAt, t.dirContent(additions, starts)),
 		whole(t.tablesAt, little), whole(t.tablesAt+sectors(int64(len(little))), big),
@@ -155,9 +159,9 @@ func whole(at int64, content []byte) chunk {
 }
 
 // upAt is where the record of ".." begins in a directory: behind that of ".".
-func (t *tree) upAt(dir record) int {
+func (t *tree) upAt(dir iso9660.Record) int {
 	length := make([]byte, 1)
-	if _, err := t.i.r.ReadAt(length, int64(dir.extent)*sector); err != nil {
+	if _, err := t.i.ReadAt(length, int64(dir.Extent)*sector); err != nil {
 		return 34
 	}
 	return int(length[0])
@@ -168,28 +172,28 @@ func (t *tree) rootContent() []byte {
 	var b dirBuilder
 	records := slices.Clone(t.records)
 	for n := range 2 { // itself, twice
-		raw := bytes.Clone(records[n].raw)
+		raw := bytes.Clone(records[n].Raw)
 		copy(raw[2:], both32(uint32(t.rootAt)))
 		copy(raw[10:], both32(uint32(t.rootSize)))
 		if n == 0 {
 			t.countLink(raw, records[n])
 		}
-		records[n].raw = raw
+		records[n].Raw = raw
 	}
-	own := record{name: t.name(Dir), raw: t.record(Dir, t.dirAt, t.dirSize, flagDirectory)}
+	own := iso9660.Record{Name: t.name(Dir), Raw: t.record(Dir, t.dirAt, t.dirSize, iso9660.Directory)}
 	n := 2
-	for n < len(records) && records[n].name < own.name {
+	for n < len(records) && records[n].Name < own.Name {
 		n++
 	}
 	for _, r := range slices.Insert(records, n, own) {
-		b.add(r.raw)
+		b.add(r.Raw)
 	}
 	return b.bytes()
 }
 
 // countLink counts Dir among the links of the root: PX, IEEE P1282, 4.1.1.
-func (t *tree) countLink(raw []byte, r record) {
-	start := len(raw) - len(r.systemUse())
+func (t *tree) countLink(raw []byte, r iso9660.Record) {
+	start := len(raw) - len(r.SystemUse())
 	for at := start; at+4 <= len(raw) && raw[at+2] >= 4; at += int(raw[at+2]) {
 		if string(raw[at:at+2]) == "PX" && at+20 <= len(raw) {
 			copy(raw[at+12:], both32(binary.LittleEndian.Uint32(raw[at+12:])+1))
@@ -200,8 +204,8 @@ func (t *tree) countLink(raw []byte, r record) {
 // dirContent is Dir.
 func (t *tree) dirContent(additions []Addition, starts []int64) []byte {
 	var b dirBuilder
-	b.add(t.record("\x00", t.dirAt, t.dirSize, flagDirectory))
-	b.add(t.record("\x01", t.rootAt, t.rootSize, flagDirectory))
+	b.add(t.record("\x00", t.dirAt, t.dirSize, iso9660.Directory))
+	b.add(t.record("\x01", t.rootAt, t.rootSize, iso9660.Directory))
 	order := make([]int, len(additions))
 	for n := range order {
 		order[n] = n
@@ -214,7 +218,7 @@ func (t *tree) dirContent(additions []Addition, starts []int64) []byte {
 			left -= size
 			flags := byte(0)
 			if left > 0 {
-				flags = flagMore
+				flags = iso9660.More
 			}
 			b.add(t.record(additions[n].Name, at, size, flags))
 			if at += sectors(size); left == 0 {
@@ -231,7 +235,7 @@ func (t *tree) name(name string) string {
 	switch {
 	case name == "\x00" || name == "\x01":
 		return name
-	case t.joliet:
+	case t.Joliet:
 		if !dir {
 			name += ";1"
 		}
@@ -250,7 +254,7 @@ func (t *tree) record(name string, at, size int64, flags byte) []byte {
 	r := make([]byte, 33, 255)
 	copy(r[2:], both32(uint32(at)))
 	copy(r[10:], both32(uint32(size)))
-	copy(r[18:25], t.root.raw[18:25])
+	copy(r[18:25], t.Root.Raw[18:25])
 	r[25] = flags
 	copy(r[28:], []byte{1, 0, 0, 1})
 	r[32] = byte(len(id))
@@ -259,7 +263,7 @@ func (t *tree) record(name string, at, size int64, flags byte) []byte {
 		r = append(r, 0)
 	}
 	if t.rockRidge {
-		r = append(r, rockRidge(name, flags, t.root.raw[18:25])...)
+		r = append(r, rockRidge(name, flags, t.Root.Raw[18:25])...)
 	}
 	r[0] = byte(len(r))
 	return r
@@ -268,7 +272,7 @@ func (t *tree) record(name string, at, size int64, flags byte) []byte {
 // rockRidge are mode, times and name, as POSIX has them: IEEE P1282, 4.1.
 func rockRidge(name string, flags byte, date []byte) []byte {
 	mode, links := uint32(0o100444), uint32(1)
-	if flags&flagDirectory != 0 {
+	if flags&iso9660.Directory != 0 {
 		mode, links = 0o040555, 2
 	}
 	b := []byte{'P', 'X', 36, 1}

@@ -48,15 +48,18 @@ func (t *tree) pathTable(order binary.AppendByteOrder) []byte {
 	return b
 }
 
+// maxTable bounds the base's own table, in bytes.
+const maxTable = 1 << 20
+
 // folders are the rows of the base's own table.
 func (t *tree) folders() (rows []folder) {
 	size := int64(binary.LittleEndian.Uint32(t.descr[132:]))
 	at := int64(binary.LittleEndian.Uint32(t.descr[140:])) * sector
-	if size > maxText || at+size > t.i.size {
+	if size > maxTable || at+size > t.i.Size() {
 		return nil
 	}
 	table := make([]byte, size)
-	if _, err := t.i.r.ReadAt(table, at); err != nil {
+	if _, err := t.i.ReadAt(table, at); err != nil {
 		return nil
 	}
 	for len(table) >= 8 {

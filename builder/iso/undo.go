@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+
+	"github.com/pinbox/pinbox/storage/iso9660"
 )
 
 // undo is what brings the base back.
@@ -24,10 +26,10 @@ type undoPatch struct {
 
 // undo tells what the base has in the places of these patches.
 func (i *Image) undo(patches []patch) ([]byte, error) {
-	u := undo{Size: i.size}
+	u := undo{Size: i.Size()}
 	for _, p := range patches {
 		before := make([]byte, len(p.content))
-		if _, err := i.r.ReadAt(before, p.offset); err != nil {
+		if _, err := i.ReadAt(before, p.offset); err != nil {
 			return nil, err
 		}
 		u.Patches = append(u.Patches, undoPatch{p.offset, before})
@@ -64,7 +66,7 @@ func Reset(ctx context.Context, edited, out string) error {
 // pristine is what the base was.
 func (i *Image) pristine() (layout, error) {
 	back, err := i.Find(Dir + "/" + UndoName)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, iso9660.ErrNotFound) {
 		return layout{}, ErrPristine
 	}
 	if err != nil {
@@ -72,15 +74,15 @@ func (i *Image) pristine() (layout, error) {
 	}
 	u, err := readUndo(back)
 	if err != nil {
-		return layout{}, fmt.Errorf("%w: %s: %w", ErrCorrupt, UndoName, err)
+		return layout{}, fmt.Errorf("%w: %s: %w", iso9660.ErrCorrupt, UndoName, err)
 	}
-	if u.Size < 0 || u.Size > i.size {
-		return layout{}, fmt.Errorf("%w: %s: the base had %d bytes", ErrCorrupt, UndoName, u.Size)
+	if u.Size < 0 || u.Size > i.Size() {
+		return layout{}, fmt.Errorf("%w: %s: the base had %d bytes", iso9660.ErrCorrupt, UndoName, u.Size)
 	}
 	l := layout{size: u.Size}
 	for _, p := range u.Patches {
 		if p.Offset < 0 || p.Offset+int64(len(p.Content)) > u.Size {
-			return layout{}, fmt.Errorf("%w: %s: a change at %d of %d bytes", ErrCorrupt, UndoName, p.Offset, u.Size)
+			return layout{}, fmt.Errorf("%w: %s: a change at %d of %d bytes", iso9660.ErrCorrupt, UndoName, p.Offset, u.Size)
 		}
 		l.patches = append(l.patches, patch{p.Offset, p.Content})
 	}
@@ -91,7 +93,7 @@ func (i *Image) pristine() (layout, error) {
 // Base reads the base of an edited image, as it was.
 func (i *Image) Base() (io.Reader, int64, error) {
 	l, err := i.pristine()
-	return &overlay{Reader: io.NewSectionReader(i.r, 0, l.size), patches: l.patches}, l.size, err
+	return &overlay{Reader: io.NewSectionReader(i, 0, l.size), patches: l.patches}, l.size, err
 }
 
 // overlay reads an image with patches in it, of which the last counts.
@@ -113,7 +115,7 @@ func (o *overlay) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func readUndo(f File) (u undo, err error) {
+func readUndo(f iso9660.File) (u undo, err error) {
 	z, err := gzip.NewReader(f.Reader())
 	if err != nil {
 		return u, err

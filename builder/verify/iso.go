@@ -12,13 +12,14 @@ import (
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/storage/iso9660"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // verifyISO hashes store, lock and config out of an ISO.
 func verifyISO(ctx context.Context, name string, hooks progress.Hooks) (Result, error) {
 	image, f, err := iso.OpenFile(name)
-	if errors.Is(err, iso.ErrNotISO) {
+	if errors.Is(err, iso9660.ErrNotISO) {
 		return Result{}, fmt.Errorf("%w: %w", artifact.ErrNotAppliance, err)
 	}
 	if err != nil {
@@ -26,7 +27,7 @@ func verifyISO(ctx context.Context, name string, hooks progress.Hooks) (Result, 
 	}
 	defer f.Close()
 	text, err := image.Text(path.Join(iso.Dir, artifact.ISOSums))
-	if errors.Is(err, iso.ErrNotFound) {
+	if errors.Is(err, iso9660.ErrNotFound) {
 		return Result{}, fmt.Errorf("%s: %w: %w", name, artifact.ErrNotAppliance, err)
 	}
 	if err != nil {

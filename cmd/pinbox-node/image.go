@@ -14,9 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/storage/compose"
+	"github.com/pinbox/pinbox/storage/iso9660"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
@@ -51,7 +51,7 @@ func openImage(e stores.Extent) (image, error) {
 
 // disc is a medium, or a file with what one holds.
 type disc struct {
-	*iso.Image
+	*iso9660.Image
 	file *os.File
 }
 
@@ -69,17 +69,9 @@ func (d disc) Extent(name string) (offset, size int64, err error) {
 }
 
 func openDisc(name string) (stores.Disc, error) {
-	f, err := os.Open(name)
+	image, f, err := iso9660.OpenFile(name)
 	if err != nil {
 		return nil, err
-	}
-	size, err := f.Seek(0, io.SeekEnd) // a device has one too
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	image, err := iso.Open(f, size)
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
 	}
 	return disc{image, f}, nil
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/document"
 	"github.com/pinbox/pinbox/storage/environment"
+	"github.com/pinbox/pinbox/storage/iso9660"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/root"
 	"github.com/pinbox/pinbox/storage/squashfs"
@@ -89,9 +90,9 @@ var table = []struct {
 	{atomicfile.ErrBusy, exitUsage, "wait for the other run, or give another name with -o"},
 	{atomicfile.ErrNotFile, exitUsage, "write a file; `dd` brings an ISO to a disk"},
 	{artifact.ErrNotAppliance, exitInput, "name a folder or an ISO that `pinbox build` or `pinbox delta` made"},
-	{iso.ErrNotISO, exitInput, "name a CoreOS live ISO"},
-	{iso.ErrTruncated, exitInput, "download it again, and compare its checksum"},
-	{iso.ErrCorrupt, exitInput, "download it again, and compare its checksum"},
+	{iso9660.ErrNotISO, exitInput, "name a CoreOS live ISO"},
+	{iso9660.ErrTruncated, exitInput, "download it again, and compare its checksum"},
+	{iso9660.ErrCorrupt, exitInput, "download it again, and compare its checksum"},
 	{iso.ErrArchitecture, exitInput, "name the live ISO for the platform of the appliance, or change spec.platform or --platform"},
 	{iso.ErrNoIgnition, exitInput, "name a CoreOS live ISO; others do not read an Ignition config"},
 	{iso.ErrNoInstaller, exitInput, "take a newer live ISO, or install by hand from one in spec.iso.mode live"},
@@ -102,7 +103,7 @@ var table = []struct {
 	{iso.ErrConfigured, exitInput, "take the pristine ISO; --force replaces a config that pinbox has not made"},
 	{iso.ErrPristine, exitInput, "it is as it was"},
 	{iso.ErrSameFile, exitUsage, "give another name with -o"},
-	{iso.ErrNotFound, exitInput, "`pinbox iso show` lists what was added"},
+	{iso9660.ErrNotFound, exitInput, "`pinbox iso show` lists what was added"},
 	{builder.ErrSpace, exitSpace, "free space there, or choose another folder with -o; --cache-dir elsewhere, --no-cache or `pinbox cache prune --all` leaves more of it"},
 	{syscall.ENOSPC, exitSpace, "free space there, or choose another folder with -o or --cache-dir; `pinbox cache prune --all` empties the cache"},
 	{syscall.EMFILE, exitOther, "raise `ulimit -n`: a build has a file open for each layer"},

@@ -36,7 +36,7 @@ const (
 func (k Manager) disc(name string, want digest.Digest) (s source, err error) {
 	d, err := k.Disc(name)
 	if err != nil {
-		return s, fmt.Errorf("%s: %w: %w", name, ErrDamaged, err)
+		return s, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	defer d.Close()
 	s.Path, s.id = name, want

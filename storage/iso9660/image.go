@@ -1,6 +1,4 @@
-// Package iso reads and edits CoreOS live ISOs, in place: every byte of the base
-// keeps its place, except the few that say what has changed.
-package iso
+package iso9660
 
 import (
 	"bytes"
@@ -8,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"strings"
 	"unicode/utf16"
@@ -21,19 +20,25 @@ var (
 	ErrNotFound  = errors.New("not in the image")
 )
 
-// sector is the size of a logical block of ISO 9660, in bytes. The volume
-// descriptors begin with the sixteenth (ECMA-119, 6.2 and 8).
+// Sector is the size of a logical block, in bytes. The volume descriptors begin in the
+// sector Descriptors (ECMA-119, 6.2 and 8).
 const (
-	sector      = 2048
-	descriptors = 16
+	Sector      = 2048
+	Descriptors = 16
 )
 
 // Types of volume descriptors: ECMA-119, 8.1.1.
 const (
-	bootDescriptor          = 0
-	primaryDescriptor       = 1
-	supplementaryDescriptor = 2
-	terminator              = 255
+	Primary       = 1
+	Supplementary = 2
+	Terminator    = 255
+)
+
+// Offsets of fields in a volume descriptor, in bytes: ECMA-119, 8.4. The record of the
+// root directory has 34 bytes.
+const (
+	VolumeSize = 80
+	RootRecord = 156
 )
 
 // Image is an ISO 9660 image.
@@ -43,43 +48,62 @@ type Image struct {
 
 	r       io.ReaderAt
 	size    int64
-	primary volume
-	joliet  *volume // nil if there is none
+	primary Volume
+	joliet  *Volume // nil if there is none
 }
 
-// volume is a tree of directories: the primary one or Joliet's.
-type volume struct {
-	descriptor int64 // offset
-	sectors    uint32
-	root       record
-	joliet     bool
+// Volume is a tree of directories: the primary one or Joliet's.
+type Volume struct {
+	// Descriptor is the offset of the volume descriptor, in bytes.
+	Descriptor int64
+	// Sectors of the volume.
+	Sectors uint32
+	Root    Record
+	Joliet  bool
+}
+
+// OpenFile opens the image in a file or on a device. The caller closes the file.
+func OpenFile(name string) (*Image, *os.File, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	size, err := f.Seek(0, io.SeekEnd) // a device has a size, too
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("%s: %w", name, ErrNotISO), f.Close())
+	}
+	i, err := Open(f, size)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("%s: %w", name, err), f.Close())
+	}
+	return i, f, nil
 }
 
 // Open reads the volume descriptors of an image of size bytes.
 func Open(r io.ReaderAt, size int64) (*Image, error) {
 	i := &Image{r: r, size: size}
-	for n := int64(descriptors); ; n++ {
-		d := make([]byte, sector)
-		if _, err := r.ReadAt(d, n*sector); err != nil || string(d[1:6]) != "CD001" {
+	for n := int64(Descriptors); ; n++ {
+		d := make([]byte, Sector)
+		if _, err := r.ReadAt(d, n*Sector); err != nil || string(d[1:6]) != "CD001" {
 			return nil, fmt.Errorf("%w: no volume descriptor in sector %d", ErrNotISO, n)
 		}
 		switch d[0] {
-		case primaryDescriptor:
-			v, err := parseVolume(d, n*sector, false)
+		case Primary:
+			v, err := parseVolume(d, n*Sector, false)
 			if err != nil {
 				return nil, err
 			}
 			i.primary, i.Label = v, strings.TrimRight(string(d[40:72]), " \x00")
-		case supplementaryDescriptor:
+		case Supplementary:
 			if !isJoliet(d) {
 				continue
 			}
-			v, err := parseVolume(d, n*sector, true)
+			v, err := parseVolume(d, n*Sector, true)
 			if err != nil {
 				return nil, err
 			}
 			i.joliet = &v
-		case terminator:
+		case Terminator:
 			return i, i.check()
 		}
 	}
@@ -91,19 +115,40 @@ func isJoliet(d []byte) bool {
 	return escape == "%/@" || escape == "%/C" || escape == "%/E"
 }
 
-func parseVolume(d []byte, at int64, joliet bool) (volume, error) {
-	if block := binary.LittleEndian.Uint16(d[128:]); block != sector {
-		return volume{}, fmt.Errorf("%w: its blocks have %d bytes, not %d", ErrNotISO, block, sector)
+func parseVolume(d []byte, at int64, joliet bool) (Volume, error) {
+	if block := binary.LittleEndian.Uint16(d[128:]); block != Sector {
+		return Volume{}, fmt.Errorf("%w: its blocks have %d bytes, not %d", ErrNotISO, block, Sector)
 	}
-	root, err := parseRecord(d[156:190], at+156)
-	return volume{descriptor: at, sectors: binary.LittleEndian.Uint32(d[80:]), root: root, joliet: joliet}, err
+	root, err := parseRecord(d[RootRecord:RootRecord+34], joliet)
+	return Volume{Descriptor: at, Sectors: binary.LittleEndian.Uint32(d[VolumeSize:]), Root: root, Joliet: joliet}, err
+}
+
+// Size of the image in bytes.
+func (i *Image) Size() int64 { return i.size }
+
+// ReadAt reads the bytes of the image.
+func (i *Image) ReadAt(p []byte, offset int64) (int, error) { return i.r.ReadAt(p, offset) }
+
+// Volumes are the primary volume and, if there is one, Joliet's.
+func (i *Image) Volumes() []Volume {
+	if i.joliet == nil {
+		return []Volume{i.primary}
+	}
+	return []Volume{i.primary, *i.joliet}
+}
+
+// Files is the volume that files are looked up in: Joliet's, if there is one, since its
+// names are complete.
+func (i *Image) Files() Volume {
+	all := i.Volumes()
+	return all[len(all)-1]
 }
 
 func (i *Image) check() error {
-	if i.primary.descriptor == 0 {
+	if i.primary.Descriptor == 0 {
 		return fmt.Errorf("%w: no primary volume", ErrNotISO)
 	}
-	if want := int64(i.primary.sectors) * sector; want > i.size {
+	if want := int64(i.primary.Sectors) * Sector; want > i.size {
 		return fmt.Errorf("%w: its volume has %d bytes, the file %d", ErrTruncated, want, i.size)
 	}
 	return nil
@@ -121,28 +166,24 @@ type extent struct{ offset, size int64 }
 
 // Find looks a file up by its path: "coreos/igninfo.json".
 func (i *Image) Find(name string) (File, error) {
-	v := i.primary
-	if i.joliet != nil {
-		v = *i.joliet // its names are whole
-	}
-	dir := v.root
+	dir := i.Files().Root
 	parts := strings.Split(path.Clean(name), "/")
 	for n, part := range parts {
-		records, err := i.list(dir, v.joliet)
+		records, err := i.ReadDir(dir)
 		if err != nil {
 			return File{}, err
 		}
 		f := File{Path: name, i: i}
 		found := false
 		for _, r := range records {
-			if !r.named(part, v.joliet) {
+			if !r.Named(part) {
 				continue
 			}
 			found, dir = true, r
-			f.extents = append(f.extents, extent{int64(r.extent) * sector, int64(r.size)})
-			f.Size += int64(r.size)
+			f.extents = append(f.extents, extent{int64(r.Extent) * Sector, int64(r.Size)})
+			f.Size += int64(r.Size)
 		}
-		if !found || dir.isDir() == (n == len(parts)-1) {
+		if !found || dir.IsDir() == (n == len(parts)-1) {
 			return File{}, fmt.Errorf("%s: %w", name, ErrNotFound)
 		}
 		if n == len(parts)-1 {
@@ -201,26 +242,26 @@ func (i *Image) Text(name string) ([]byte, error) {
 	return io.ReadAll(f.Reader())
 }
 
-// list reads the records of a directory.
-func (i *Image) list(dir record, joliet bool) ([]record, error) {
-	if int64(dir.extent)*sector+int64(dir.size) > i.size || dir.size > 64<<20 {
+// ReadDir reads the records of a directory; the first two are its own and its parent's.
+func (i *Image) ReadDir(dir Record) ([]Record, error) {
+	if int64(dir.Extent)*Sector+int64(dir.Size) > i.size || dir.Size > 64<<20 {
 		return nil, fmt.Errorf("%w: a directory lies outside of it", ErrCorrupt)
 	}
-	content := make([]byte, dir.size)
-	if _, err := i.r.ReadAt(content, int64(dir.extent)*sector); err != nil {
-		return nil, fmt.Errorf("directory in sector %d: %w", dir.extent, err)
+	content := make([]byte, dir.Size)
+	if _, err := i.r.ReadAt(content, int64(dir.Extent)*Sector); err != nil {
+		return nil, fmt.Errorf("directory in sector %d: %w", dir.Extent, err)
 	}
-	var records []record
+	var records []Record
 	for at := 0; at < len(content); {
 		if content[at] == 0 { // the rest of a sector that no record fits in
-			at = (at/sector + 1) * sector
+			at = (at/Sector + 1) * Sector
 			continue
 		}
 		end := at + int(content[at])
 		if end > len(content) {
 			return nil, fmt.Errorf("%w: a record runs out of its directory", ErrCorrupt)
 		}
-		r, err := parseRecord(content[at:end], int64(dir.extent)*sector+int64(at))
+		r, err := parseRecord(content[at:end], dir.joliet)
 		if err != nil {
 			return nil, err
 		}
@@ -229,57 +270,61 @@ func (i *Image) list(dir record, joliet bool) ([]record, error) {
 	return records, nil
 }
 
-// record is a directory record: ECMA-119, 9.1.
-type record struct {
-	at     int64 // offset in the image
-	raw    []byte
-	extent uint32
-	size   uint32
-	flags  byte
-	name   string // as it stands there
+// Record is a directory record: ECMA-119, 9.1.
+type Record struct {
+	// Raw is the whole record.
+	Raw []byte
+	// Extent is the first sector of the content, Size its length in bytes.
+	Extent, Size uint32
+	Flags        byte
+	// Name as it is in the record; Display is the one for people.
+	Name string
+
+	joliet bool
 }
 
 // Flags of a record.
 const (
-	flagDirectory = 0x02
-	flagMore      = 0x80 // another record goes on with the file
+	Directory = 0x02
+	More      = 0x80 // the file continues in the next record
 )
 
-func parseRecord(raw []byte, at int64) (record, error) {
+func parseRecord(raw []byte, joliet bool) (Record, error) {
 	if len(raw) < 34 || 33+int(raw[32]) > len(raw) {
-		return record{}, fmt.Errorf("%w: a directory record is too short", ErrCorrupt)
+		return Record{}, fmt.Errorf("%w: a directory record is too short", ErrCorrupt)
 	}
-	return record{
-		at: at, raw: bytes.Clone(raw), extent: binary.LittleEndian.Uint32(raw[2:]), size: binary.LittleEndian.Uint32(raw[10:]),
-		flags: raw[25], name: string(raw[33 : 33+int(raw[32])]),
+	return Record{
+		Raw: bytes.Clone(raw), Extent: binary.LittleEndian.Uint32(raw[2:]), Size: binary.LittleEndian.Uint32(raw[10:]),
+		Flags: raw[25], Name: string(raw[33 : 33+int(raw[32])]), joliet: joliet,
 	}, nil
 }
 
-func (r record) isDir() bool { return r.flags&flagDirectory != 0 }
+// IsDir says whether the record is that of a directory.
+func (r Record) IsDir() bool { return r.Flags&Directory != 0 }
 
-// named says whether a record has the name that users know. Without Joliet that
+// Named says whether a record has the name that users know. Without Joliet that
 // is of Rock Ridge, or the primary volume's own: upper-case, with a version.
-func (r record) named(name string, joliet bool) bool {
-	if joliet {
-		return strings.TrimSuffix(decodeUCS2(r.name), ";1") == name
+func (r Record) Named(name string) bool {
+	if r.joliet {
+		return strings.TrimSuffix(decodeUCS2(r.Name), ";1") == name
 	}
 	if whole, ok := r.rockRidgeName(); ok {
 		return whole == name
 	}
-	own, _, _ := strings.Cut(r.name, ";")
+	own, _, _ := strings.Cut(r.Name, ";")
 	own = strings.TrimSuffix(own, ".")
 	return strings.EqualFold(own, name) || strings.EqualFold(own, shorten(name)) // levels 1 and 2
 }
 
-// display is the name of a record that users know.
-func (r record) display(joliet bool) string {
-	if joliet {
-		return strings.TrimSuffix(decodeUCS2(r.name), ";1")
+// Display is the name of a record that users know.
+func (r Record) Display() string {
+	if r.joliet {
+		return strings.TrimSuffix(decodeUCS2(r.Name), ";1")
 	}
 	if whole, ok := r.rockRidgeName(); ok {
 		return whole
 	}
-	own, _, _ := strings.Cut(r.name, ";")
+	own, _, _ := strings.Cut(r.Name, ";")
 	return strings.ToLower(strings.TrimSuffix(own, "."))
 }
 
@@ -293,15 +338,15 @@ func shorten(name string) string {
 	return base + "." + ext[:min(3, len(ext))]
 }
 
-// systemUse is what comes after the name: SUSP.
-func (r record) systemUse() []byte {
-	at := 33 + len(r.name)
-	return r.raw[min(at+at%2, len(r.raw)):]
+// SystemUse is what comes after the name: SUSP.
+func (r Record) SystemUse() []byte {
+	at := 33 + len(r.Name)
+	return r.Raw[min(at+at%2, len(r.Raw)):]
 }
 
 // rockRidgeName joins the NM entries: IEEE P1282, 4.1.4.
-func (r record) rockRidgeName() (name string, ok bool) {
-	for area := r.systemUse(); len(area) >= 4 && area[2] >= 4 && int(area[2]) <= len(area); area = area[area[2]:] {
+func (r Record) rockRidgeName() (name string, ok bool) {
+	for area := r.SystemUse(); len(area) >= 4 && area[2] >= 4 && int(area[2]) <= len(area); area = area[area[2]:] {
 		if string(area[:2]) == "NM" && area[2] >= 5 {
 			name, ok = name+string(area[5:area[2]]), true
 		}
