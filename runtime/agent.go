@@ -29,11 +29,11 @@ type Agent struct {
 // Service is a service manager: systemd.
 type Service interface {
 	Ready()
-	// Alive is due as often as Patience says, never if that is 0.
-	Alive()
-	Patience() time.Duration
-	// Says what the service does, in a line.
-	Says(string)
+	// Watchdog says that the service works. It is due every WatchdogInterval; never, if that is 0.
+	Watchdog()
+	WatchdogInterval() time.Duration
+	// SetStatus says in a line what the service does.
+	SetStatus(string)
 }
 
 // outcome of a pass.
@@ -46,11 +46,11 @@ type outcome struct {
 // included: what it has fetched is kept.
 func (a *Agent) Run(ctx context.Context) {
 	a.prepare()
-	alive := make(<-chan time.Time)
-	if every := a.Service.Patience(); every > 0 {
+	watchdog := make(<-chan time.Time)
+	if every := a.Service.WatchdogInterval(); every > 0 {
 		t := time.NewTicker(every)
 		defer t.Stop()
-		alive = t.C
+		watchdog = t.C
 	}
 	a.Service.Ready()
 	next := time.NewTimer(a.Debounce)
@@ -69,8 +69,8 @@ func (a *Agent) Run(ctx context.Context) {
 				<-done
 			}
 			return
-		case <-alive:
-			a.Service.Alive()
+		case <-watchdog:
+			a.Service.Watchdog()
 		case <-a.Changes:
 			now := a.revisions()
 			if now == sets { // somebody touched a file
@@ -118,7 +118,7 @@ func (a *Agent) prepare() {
 		if reason := s.Reason(); reason != "" && s.Degraded() {
 			line += "; " + reason
 		}
-		a.Service.Says(line)
+		a.Service.SetStatus(line)
 		return publish(s)
 	}
 }

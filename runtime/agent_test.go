@@ -17,12 +17,12 @@ import (
 )
 
 // manager is a service manager that counts.
-type manager struct{ ready, alive atomic.Int32 }
+type manager struct{ ready, watchdog atomic.Int32 }
 
-func (m *manager) Ready()                  { m.ready.Add(1) }
-func (m *manager) Alive()                  { m.alive.Add(1) }
-func (m *manager) Says(string)             {}
-func (m *manager) Patience() time.Duration { return 10 * time.Millisecond }
+func (m *manager) Ready()                          { m.ready.Add(1) }
+func (m *manager) Watchdog()                       { m.watchdog.Add(1) }
+func (m *manager) SetStatus(string)                {}
+func (m *manager) WatchdogInterval() time.Duration { return 10 * time.Millisecond }
 
 // run runs an agent until the test ends.
 func run(t *testing.T, r *runtime.Reconciler, changes <-chan struct{}) *manager {
@@ -78,8 +78,8 @@ func TestEventsThatChangeNothingCallNothingOff(t *testing.T) {
 	}
 	close(goOn)
 	last(t, w, "it ends", runtime.Status.Healthy)
-	if m.ready.Load() != 1 || m.alive.Load() == 0 {
-		t.Errorf("ready %d times, alive %d", m.ready.Load(), m.alive.Load())
+	if m.ready.Load() != 1 || m.watchdog.Load() == 0 {
+		t.Errorf("got ready %d times, want 1; got the watchdog %d times, want some", m.ready.Load(), m.watchdog.Load())
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// world is what a pass finds: what the sets want, and what the node has.
-type world struct {
+// nodeState is what a pass finds: what the sets want, and what the node has.
+type nodeState struct {
 	sets []pinset.Set
 	// broken is what went wrong with reading sets.
 	broken error
@@ -34,61 +34,61 @@ type world struct {
 	pause string
 }
 
-// look asks for everything once: one list of images, and not a byte to any registry.
-func (r *Reconciler) look(ctx context.Context) (world, error) {
-	var w world
-	w.sets, w.broken = r.Sets()
-	w.want = pinset.Union(w.sets...)
+// observe asks for everything once: one list of images, and not a byte to any registry.
+func (r *Reconciler) observe(ctx context.Context) (nodeState, error) {
+	var n nodeState
+	n.sets, n.broken = r.Sets()
+	n.want = pinset.Union(n.sets...)
 	var err error
-	if w.current, w.exact, w.others, err = r.Pins.Current(); err != nil {
-		return w, fmt.Errorf("drop-in: %w", err)
+	if n.current, n.exact, n.others, err = r.Pins.Current(); err != nil {
+		return n, fmt.Errorf("drop-in: %w", err)
 	}
-	w.pins = w.want
-	if w.broken != nil {
+	n.pins = n.want
+	if n.broken != nil {
 		// Nobody knows what the broken one asks for, so nothing is unpinned.
-		w.pins = pinset.Union(pinset.Set{Images: slices.Concat(w.want, w.current)})
+		n.pins = pinset.Union(pinset.Set{Images: slices.Concat(n.want, n.current)})
 	}
 	name, version, err := r.answers(ctx)
 	if err != nil {
-		return w, err
+		return n, err
 	}
-	w.version = name + " " + version
+	n.version = name + " " + version
 	if err := supported(name, version); err != nil {
-		return w, err
+		return n, err
 	}
-	if w.pause, err = r.Runtime.Pause(ctx); err != nil {
-		return w, err
+	if n.pause, err = r.Runtime.Pause(ctx); err != nil {
+		return n, err
 	}
-	return w, w.list(ctx, r.Images, r.previous.Unpinned)
+	return n, n.list(ctx, r.Images, r.previous.Unpinned)
 }
 
 // list sees what is in the stores. once are images that were unpinned before.
-func (w *world) list(ctx context.Context, images Images, once []string) error {
+func (n *nodeState) list(ctx context.Context, images Images, once []string) error {
 	stored, err := images.List(ctx)
 	if err != nil {
 		return err
 	}
-	w.stored, w.present = stored, map[string]bool{}
+	n.stored, n.present = stored, map[string]bool{}
 	for _, s := range stored {
 		for _, name := range s.Names {
-			w.present[name] = w.present[name] || s.Pinned
+			n.present[name] = n.present[name] || s.Pinned
 		}
 	}
 	gone := map[string]bool{}
 	for _, name := range once {
-		if _, there := w.present[name]; there {
+		if _, there := n.present[name]; there {
 			gone[name] = true
 		}
 	}
 	// What is only now being unpinned counts though it is not there: CRI-O may be
 	// at the end of a pull that a pass which was killed has begun.
-	for _, img := range w.current {
+	for _, img := range n.current {
 		gone[img.String()] = true
 	}
-	for _, img := range w.pins {
+	for _, img := range n.pins {
 		delete(gone, img.String())
 	}
-	w.unpinned = slices.Sorted(maps.Keys(gone))
+	n.unpinned = slices.Sorted(maps.Keys(gone))
 	return nil
 }
 
@@ -121,29 +121,29 @@ func supported(name, version string) error {
 }
 
 // missing are the images that no store has.
-func (w world) missing() []pinset.Image {
-	return slices.DeleteFunc(slices.Clone(w.want), func(img pinset.Image) bool { _, there := w.present[img.String()]; return there })
+func (n nodeState) missing() []pinset.Image {
+	return slices.DeleteFunc(slices.Clone(n.want), func(img pinset.Image) bool { _, there := n.present[img.String()]; return there })
 }
 
 // mispinned are images in the stores that are not pinned though they should be,
 // or that still are though we unpinned them. CRI-O pins an image by any of its
 // names; what others pin is theirs.
-func (w world) mispinned() []string {
-	pins := map[string]bool{w.pause: true}
-	for _, name := range w.others {
+func (n nodeState) mispinned() []string {
+	pins := map[string]bool{n.pause: true}
+	for _, name := range n.others {
 		pins[name] = true
 	}
 	var names []string
-	for _, img := range w.pins {
+	for _, img := range n.pins {
 		name := img.String()
 		pins[name] = true
-		if pinned, there := w.present[name]; there && !pinned {
+		if pinned, there := n.present[name]; there && !pinned {
 			names = append(names, name)
 		}
 	}
-	for _, s := range w.stored {
+	for _, s := range n.stored {
 		wanted := slices.ContainsFunc(s.Names, func(name string) bool { return pins[name] })
-		ours := slices.ContainsFunc(s.Names, func(name string) bool { return slices.Contains(w.unpinned, name) })
+		ours := slices.ContainsFunc(s.Names, func(name string) bool { return slices.Contains(n.unpinned, name) })
 		if s.Pinned && ours && !wanted {
 			names = append(names, s.Names[0])
 		}
@@ -151,16 +151,16 @@ func (w world) mispinned() []string {
 	return names
 }
 
-// written says that the drop-in is as it is to be. While there is nothing to pin,
+// dropInCurrent says that the drop-in is as it is to be. While there is nothing to pin,
 // there need not be one.
-func (w world) written() bool {
-	return len(w.pins) == 0 && len(w.current) == 0 || w.exact && slices.Equal(w.current, w.pins)
+func (n nodeState) dropInCurrent() bool {
+	return len(n.pins) == 0 && len(n.current) == 0 || n.exact && slices.Equal(n.current, n.pins)
 }
 
-// asWanted says that every image of the sets is there and pinned.
-func (w world) asWanted() bool {
-	return !slices.ContainsFunc(w.want, func(img pinset.Image) bool { return !w.present[img.String()] })
+// allPinned says that every image of the sets is there and pinned.
+func (n nodeState) allPinned() bool {
+	return !slices.ContainsFunc(n.want, func(img pinset.Image) bool { return !n.present[img.String()] })
 }
 
-// asPinned says that CRI-O pins as the drop-in is to say.
-func (w world) asPinned() bool { return len(w.mispinned()) == 0 }
+// pinsApplied says that CRI-O pins as the drop-in is to say.
+func (n nodeState) pinsApplied() bool { return len(n.mispinned()) == 0 }

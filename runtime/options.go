@@ -26,17 +26,17 @@ type Options struct {
 	// Stall is how long nothing may arrive before pulls start anew; 0 means 5
 	// minutes.
 	Stall time.Duration
-	// Settle is how long CRI-O may take to pin what it was told; 0 means 15 seconds.
-	Settle time.Duration
+	// PinTimeout is how long CRI-O may take to pin what it was told; 0 means 15 seconds.
+	PinTimeout time.Duration
 	// Wait is how long CRI-O may take to answer; 0 means 10 seconds.
 	Wait time.Duration
-	// Often is how often progress is published; 0 means every 2 seconds.
-	Often time.Duration
+	// PublishInterval is how often progress is published; 0 means every 2 seconds.
+	PublishInterval time.Duration
 }
 
 // validate says what makes no sense.
 func (o Options) validate() error {
-	for name, d := range map[string]time.Duration{"stall": o.Stall, "settle": o.Settle, "wait": o.Wait, "often": o.Often, "retry": o.Retry.First} {
+	for name, d := range map[string]time.Duration{"stall": o.Stall, "pin timeout": o.PinTimeout, "wait": o.Wait, "publish interval": o.PublishInterval, "retry": o.Retry.First} {
 		if d < 0 {
 			return fmt.Errorf("%w: %s is %s; it cannot be negative", ErrOptions, name, d)
 		}
@@ -60,9 +60,9 @@ func (o Options) defaults() Options {
 		}
 	}
 	def(&o.Stall, 5*time.Minute)
-	def(&o.Settle, 15*time.Second)
+	def(&o.PinTimeout, 15*time.Second)
 	def(&o.Wait, 10*time.Second)
-	def(&o.Often, 2*time.Second)
+	def(&o.PublishInterval, 2*time.Second)
 	def(&o.Retry.First, time.Second)
 	def(&o.Retry.Longest, 30*time.Second)
 	if o.Retry.Tries == 0 {

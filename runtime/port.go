@@ -1,5 +1,5 @@
 // Package runtime looks after the pinned images of a living node: it compares
-// what the sets want with what the node has, and mends the difference.
+// what the sets want with what the node has, and makes up the difference.
 package runtime
 
 import (
@@ -34,10 +34,10 @@ type Pins interface {
 	// the pins that the runtime goes by instead, if it does.
 	Current() (images []pinset.Image, exact bool, others []string, err error)
 	// Apply writes the drop-in if need be, and has the runtime read it, unless
-	// there is something that Judge speaks of.
+	// there is something that Conflict speaks of.
 	Apply(context.Context, []pinset.Image) (reloaded bool, err error)
-	// Judge says what in the configuration stands against these being pinned.
-	Judge([]pinset.Image) error
+	// Conflict says what in the configuration keeps these from being pinned.
+	Conflict([]pinset.Image) error
 	// Refusal says why the runtime did not take the last change, if it did not.
 	Refusal(context.Context) error
 }

@@ -16,8 +16,8 @@ import (
 // copy of their record in its own store. With no set at all nothing is removed:
 // that is more often a mistake than a wish; nor while a set cannot be read, which
 // may want it. What CRI-O still pins, somebody else does.
-func (r *Reconciler) prune(ctx context.Context, w *world) error {
-	if len(w.unpinned) == 0 || len(w.want) == 0 || w.broken != nil {
+func (r *Reconciler) prune(ctx context.Context, n *nodeState) error {
+	if len(n.unpinned) == 0 || len(n.want) == 0 || n.broken != nil {
 		return nil
 	}
 	used, err := r.Runtime.InUse(ctx)
@@ -29,24 +29,24 @@ func (r *Reconciler) prune(ctx context.Context, w *world) error {
 		return err // which images are in them is not known
 	}
 	tried := map[pinset.Image]error{}
-	for _, name := range w.unpinned {
+	for _, name := range n.unpinned {
 		img, err := pinset.ParseImage(name)
-		pinned, there := w.present[name]
-		if err != nil || !there || pinned || inStores(name, stores) || w.inUse(name, used) {
+		pinned, there := n.present[name]
+		if err != nil || !there || pinned || inStores(name, stores) || n.inUse(name, used) {
 			continue
 		}
 		tried[img] = r.Images.Remove(ctx, img)
 	}
-	return errors.Join(w.list(ctx, r.Images, w.unpinned), r.pruned(*w, tried))
+	return errors.Join(n.list(ctx, r.Images, n.unpinned), r.pruned(*n, tried))
 }
 
 // pruned says what could not be removed. Of an image that was pulled over a read-only
 // store CRI-O removes all, and then complains that it cannot remove the store's layer
 // below (containers/storage, DeleteImage): so what is gone is gone.
-func (r *Reconciler) pruned(w world, tried map[pinset.Image]error) error {
+func (r *Reconciler) pruned(n nodeState, tried map[pinset.Image]error) error {
 	var errs []error
 	for _, img := range slices.SortedFunc(maps.Keys(tried), func(a, b pinset.Image) int { return strings.Compare(a.String(), b.String()) }) {
-		_, there := w.present[img.String()]
+		_, there := n.present[img.String()]
 		if err := tried[img]; err != nil && there {
 			errs = append(errs, fmt.Errorf("remove %s: %w", img, err))
 			continue
@@ -64,8 +64,8 @@ func inStores(name string, locks []pinset.Lock) bool {
 
 // inUse says that a container has the image of this name, by whatever name, or
 // that pods have it.
-func (w world) inUse(name string, used map[string]bool) bool {
-	return slices.ContainsFunc(w.stored, func(s pinset.Stored) bool {
-		return slices.Contains(s.Names, name) && (used[s.ID] || slices.ContainsFunc(s.Names, func(n string) bool { return used[n] || n == w.pause }))
+func (n nodeState) inUse(name string, used map[string]bool) bool {
+	return slices.ContainsFunc(n.stored, func(s pinset.Stored) bool {
+		return slices.Contains(s.Names, name) && (used[s.ID] || slices.ContainsFunc(s.Names, func(alias string) bool { return used[alias] || alias == n.pause }))
 	})
 }

@@ -71,7 +71,7 @@ func (r *Reconciler) pull(ctx context.Context, root string, rep *report, o Optio
 }
 
 func (q *queue) run(ctx context.Context) error {
-	tick := time.NewTicker(min(q.Often, max(q.Stall/4, time.Millisecond)))
+	tick := time.NewTicker(min(q.PublishInterval, max(q.Stall/4, time.Millisecond)))
 	defer tick.Stop()
 	if err := q.publish(*q.rep); err != nil {
 		return err

@@ -60,17 +60,17 @@ func (r *Reconciler) Pass(ctx context.Context) (Status, error) {
 		return r.previous, err
 	}
 	r.stores(ctx, &rep)
-	if rep.world, err = r.look(ctx); err != nil {
+	if rep.nodeState, err = r.observe(ctx); err != nil {
 		return r.end(ctx, rep, err)
 	}
-	if o.Owner == MCO || !r.previous.ReloadDue && len(rep.missing()) == 0 && rep.asPinned() && rep.written() {
+	if o.Owner == MCO || !r.previous.ReloadDue && len(rep.missing()) == 0 && rep.pinsApplied() && rep.dropInCurrent() {
 		return r.finish(ctx, rep, o)
 	}
 	rep.working = true
 	if err := r.publish(rep); err != nil { // registries may take their time
 		return r.previous, err
 	}
-	plan, err := r.plan(ctx, rep.world)
+	plan, err := r.plan(ctx, rep.nodeState)
 	if err != nil {
 		return r.end(ctx, rep, err)
 	}
@@ -82,23 +82,23 @@ func (r *Reconciler) Pass(ctx context.Context) (Status, error) {
 	if err := r.pin(ctx, &rep, o); err != nil {
 		return r.end(ctx, rep, err)
 	}
-	rep.pulls = append(rep.pulls, r.misnamed(&rep.world)...)
+	rep.pulls = append(rep.pulls, r.misnamed(&rep.nodeState)...)
 	if len(rep.pulls) == 0 && len(rep.faults) == 0 { // the last list is as new as another would be
 		return r.finish(ctx, rep, o)
 	}
 	rep.problems = append(rep.problems, r.pull(ctx, plan.Root, &rep, o))
-	return r.settle(ctx, rep, o)
+	return r.waitAndFinish(ctx, rep, o)
 }
 
 // misnamed are images that are in a store under other names: CRI-O finds them by
 // their digests, but pins by names, and a pull adds the name.
-func (r *Reconciler) misnamed(w *world) []Pull {
-	if w.asPinned() || r.Pins.Judge(w.pins) != nil {
+func (r *Reconciler) misnamed(n *nodeState) []Pull {
+	if n.pinsApplied() || r.Pins.Conflict(n.pins) != nil {
 		return nil
 	}
 	var all []Pull
-	for _, img := range w.want {
-		if pinned, there := w.present[img.String()]; there && !pinned {
+	for _, img := range n.want {
+		if pinned, there := n.present[img.String()]; there && !pinned {
 			all = append(all, Pull{Image: img})
 		}
 	}
@@ -118,15 +118,15 @@ func (r *Reconciler) Plan(ctx context.Context) (Plan, error) {
 	if err := errors.Join(r.configure(), r.validate()); err != nil {
 		return Plan{}, err
 	}
-	w, err := r.look(ctx)
+	n, err := r.observe(ctx)
 	if err != nil {
 		return Plan{}, err
 	}
 	o := r.defaults()
 	if o.Owner == MCO {
-		return Plan{Owner: MCO, Pins: w.pins}, w.broken
+		return Plan{Owner: MCO, Pins: n.pins}, n.broken
 	}
-	plan, err := r.plan(ctx, w)
+	plan, err := r.plan(ctx, n)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -135,17 +135,17 @@ func (r *Reconciler) Plan(ctx context.Context) (Plan, error) {
 	}
 	stands := r.fits(plan.Root, plan.Pulls, o)
 	if !plan.Rewrite { // else it speaks of the drop-in as it is
-		stands = errors.Join(stands, r.Pins.Judge(w.pins))
+		stands = errors.Join(stands, r.Pins.Conflict(n.pins))
 	}
-	if plan.Problem = errors.Join(w.broken, stands); plan.Problem == nil && len(plan.Unknown) > 0 {
+	if plan.Problem = errors.Join(n.broken, stands); plan.Problem == nil && len(plan.Unknown) > 0 {
 		plan.Problem = fmt.Errorf("%d images cannot be looked up", len(plan.Unknown))
 	}
 	return plan, nil
 }
 
-func (r *Reconciler) plan(ctx context.Context, w world) (Plan, error) {
-	p := Plan{Pins: w.pins, Owner: Pinbox, Rewrite: !w.written(), Reload: !w.written() || !w.asPinned(), Unpin: without(w.current, w.pins), Unknown: map[pinset.Image]Fault{}}
-	missing := w.missing()
+func (r *Reconciler) plan(ctx context.Context, n nodeState) (Plan, error) {
+	p := Plan{Pins: n.pins, Owner: Pinbox, Rewrite: !n.dropInCurrent(), Reload: !n.dropInCurrent() || !n.pinsApplied(), Unpin: without(n.current, n.pins), Unknown: map[pinset.Image]Fault{}}
+	missing := n.missing()
 	if len(missing) == 0 {
 		return p, nil
 	}
@@ -264,7 +264,7 @@ func (r *Reconciler) claims(root string, pulls []Pull, parallel int) ([]Claim, e
 
 // pin has CRI-O pin what it should, present or not yet.
 func (r *Reconciler) pin(ctx context.Context, rep *report, o Options) error {
-	if r.reloaded && rep.written() && (rep.asPinned() || r.Pins.Judge(rep.pins) != nil) {
+	if r.reloaded && rep.dropInCurrent() && (rep.pinsApplied() || r.Pins.Conflict(rep.pins) != nil) {
 		return nil
 	}
 	// What is unpinned, and that CRI-O has yet to read it, is on record before.
@@ -281,21 +281,21 @@ func (r *Reconciler) pin(ctx context.Context, rep *report, o Options) error {
 	rep.reloadDue, r.reloaded = false, true
 	call(r.Hooks.Pinned, rep.pins)
 	// A list that CRI-O makes while it reloads takes time from that, and shows the old pins.
-	if err := sleep(ctx, min(reloadsIn, o.Settle)); err != nil {
+	if err := sleep(ctx, min(reloadsIn, o.PinTimeout)); err != nil {
 		return err
 	}
-	return r.waitPinned(ctx, &rep.world, o.Settle)
+	return r.waitPinned(ctx, &rep.nodeState, o.PinTimeout)
 }
 
 // waitPinned looks until CRI-O pins as it was told. It reloads in the background,
-// so there is nothing else to wait for. What stands against it is reported at
+// so there is nothing else to wait for. What keeps CRI-O from it is reported at
 // the end of the pass.
-func (r *Reconciler) waitPinned(ctx context.Context, w *world, patience time.Duration) error {
-	for deadline, pause := time.Now().Add(patience), reloadsIn; ; pause = min(2*pause, time.Second) {
-		if err := w.list(ctx, r.Images, r.previous.Unpinned); err != nil {
+func (r *Reconciler) waitPinned(ctx context.Context, n *nodeState, timeout time.Duration) error {
+	for deadline, pause := time.Now().Add(timeout), reloadsIn; ; pause = min(2*pause, time.Second) {
+		if err := n.list(ctx, r.Images, r.previous.Unpinned); err != nil {
 			return err
 		}
-		if w.asPinned() || time.Now().After(deadline) || r.against(ctx, w) != nil {
+		if n.pinsApplied() || time.Now().After(deadline) || r.conflict(ctx, n) != nil {
 			return nil
 		}
 		if err := sleep(ctx, pause); err != nil {
@@ -304,31 +304,31 @@ func (r *Reconciler) waitPinned(ctx context.Context, w *world, patience time.Dur
 	}
 }
 
-// against is what keeps CRI-O from pinning as it was told.
-func (r *Reconciler) against(ctx context.Context, w *world) error {
-	err := r.Pins.Judge(w.pins)
-	if w.asPinned() {
+// conflict is what keeps CRI-O from pinning as it was told.
+func (r *Reconciler) conflict(ctx context.Context, n *nodeState) error {
+	err := r.Pins.Conflict(n.pins)
+	if n.pinsApplied() {
 		return err // whatever it once refused
 	}
 	return errors.Join(err, r.Pins.Refusal(ctx))
 }
 
-// unmoved says so if CRI-O does not pin as it was told, and nobody knows why.
-func (r *Reconciler) unmoved(w world, o Options, known error) error {
-	amiss := w.mispinned()
-	if !r.reloaded || len(amiss) == 0 || known != nil {
+// stuck says so if CRI-O does not pin as it was told, and nobody knows why.
+func (r *Reconciler) stuck(n nodeState, o Options, known error) error {
+	mispinned := n.mispinned()
+	if !r.reloaded || len(mispinned) == 0 || known != nil {
 		return known
 	}
-	return fmt.Errorf("%s after it was told to reload, CRI-O does not pin %d images as the drop-in says, such as %s", o.Settle, len(amiss), amiss[0])
+	return fmt.Errorf("%s after it was told to reload, CRI-O does not pin %d images as the drop-in says, such as %s", o.PinTimeout, len(mispinned), mispinned[0])
 }
 
-// settle looks once more at the end of a pass that has changed something.
-func (r *Reconciler) settle(ctx context.Context, rep report, o Options) (Status, error) {
-	patience := o.Settle
+// waitAndFinish looks once more at the end of a pass that has changed something.
+func (r *Reconciler) waitAndFinish(ctx context.Context, rep report, o Options) (Status, error) {
+	timeout := o.PinTimeout
 	if rep.done == 0 { // they were waited for before
-		patience = 0
+		timeout = 0
 	}
-	if err := r.waitPinned(ctx, &rep.world, patience); err != nil {
+	if err := r.waitPinned(ctx, &rep.nodeState, timeout); err != nil {
 		return r.end(ctx, rep, err)
 	}
 	return r.finish(ctx, rep, o)
@@ -336,17 +336,17 @@ func (r *Reconciler) settle(ctx context.Context, rep report, o Options) (Status,
 
 // finish prunes, judges and publishes.
 func (r *Reconciler) finish(ctx context.Context, rep report, o Options) (Status, error) {
-	if o.Owner == MCO && !rep.asWanted() {
+	if o.Owner == MCO && !rep.allPinned() {
 		rep.pending = true // the operator pins when it has pulled all
 		return r.end(ctx, rep, nil)
 	}
 	if o.Owner == Pinbox && o.Prune {
-		rep.problems = append(rep.problems, r.prune(ctx, &rep.world))
+		rep.problems = append(rep.problems, r.prune(ctx, &rep.nodeState))
 	}
 	if len(rep.missing()) == 0 {
 		r.Manifests.Forget()
 	}
-	return r.end(ctx, rep, r.unmoved(rep.world, o, r.against(ctx, &rep.world)))
+	return r.end(ctx, rep, r.stuck(rep.nodeState, o, r.conflict(ctx, &rep.nodeState)))
 }
 
 // end publishes the status after a pass. One that was called off says nothing:
@@ -400,15 +400,15 @@ func sleep(ctx context.Context, d time.Duration) error {
 // nothing. busy says that another process makes a pass.
 func (r *Reconciler) Look(ctx context.Context, busy bool) (Status, error) {
 	configErr := r.configure()
-	w, err := r.look(ctx)
+	n, err := r.observe(ctx)
 	if ctx.Err() != nil {
 		return Status{}, ctx.Err()
 	}
-	rep := report{world: w, reloadDue: r.previous.ReloadDue, owner: r.defaults().Owner, node: r.Node, pools: r.Pools, problems: []error{configErr, err}}
+	rep := report{nodeState: n, reloadDue: r.previous.ReloadDue, owner: r.defaults().Owner, node: r.Node, pools: r.Pools, problems: []error{configErr, err}}
 	r.stores(ctx, &rep)
 	rep = rep.recall(r.previous, busy)
 	if err == nil && !rep.pending {
-		rep.problems = append(rep.problems, r.Pins.Judge(w.pins))
+		rep.problems = append(rep.problems, r.Pins.Conflict(n.pins))
 	}
 	return rep.status(r.previous, time.Now()), nil
 }

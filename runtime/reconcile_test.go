@@ -39,7 +39,7 @@ type world struct {
 }
 
 func (w *world) Current() ([]pinset.Image, bool, []string, error) { return w.pins, true, nil, nil }
-func (w *world) Judge([]pinset.Image) error                       { return nil }
+func (w *world) Conflict([]pinset.Image) error                    { return nil }
 func (w *world) Refusal(context.Context) error                    { return nil }
 func (w *world) Locks() (stores, beside []pinset.Lock, err error) { return nil, nil, nil }
 func (w *world) Layers(string) (pinset.Layers, error)             { return pinset.Layers{}, nil }
@@ -111,7 +111,7 @@ func reconciler(t *testing.T, w *world, n int) *runtime.Reconciler {
 	return &runtime.Reconciler{
 		Runtime: client, Images: client, Pins: w, Manifests: w, Disk: w,
 		Sets: func() ([]pinset.Set, error) { return w.sets, nil }, Publish: w.publish,
-		Options: runtime.Options{Node: "node12", Retry: runtime.Retry{First: time.Millisecond}, Often: 10 * time.Millisecond, Wait: 5 * time.Second},
+		Options: runtime.Options{Node: "node12", Retry: runtime.Retry{First: time.Millisecond}, PublishInterval: 10 * time.Millisecond, Wait: 5 * time.Second},
 	}
 }
 
@@ -303,7 +303,7 @@ func TestCRIOThatDoesNotPin(t *testing.T) {
 	w := &world{}
 	w.server = &fakecri.Server{Pinned: func(string) bool { return false }}
 	r := reconciler(t, w, 1)
-	r.Settle = 50 * time.Millisecond
+	r.PinTimeout = 50 * time.Millisecond
 	if s := pass(t, r); !s.Degraded() || !strings.Contains(strings.Join(s.Errors, " "), "CRI-O does not pin 1 images as the drop-in says, such as quay.io/x/image-000") {
 		t.Errorf("%v", s.Errors)
 	}

@@ -12,7 +12,7 @@ import (
 
 // report is what a pass knows, of which it makes a status.
 type report struct {
-	world
+	nodeState
 	owner Owner
 	node  string
 	pools []string
@@ -133,11 +133,11 @@ func (r report) setStatus(previous Status, images []ImageStatus) []SetStatus {
 				s.Pinned++
 			case Missing, Pulling:
 				s.Missing++
-				wrong = append(wrong, amiss(i, "is not on the node"))
+				wrong = append(wrong, i.describe("is not on the node"))
 			case Unknown:
 				unknown = true
 			default:
-				wrong = append(wrong, amiss(i, "is not pinned"))
+				wrong = append(wrong, i.describe("is not pinned"))
 			}
 		}
 		if unknown { // what is wrong stands among the errors
@@ -148,7 +148,8 @@ func (r report) setStatus(previous Status, images []ImageStatus) []SetStatus {
 	return append(all, r.brokenSets(previous)...)
 }
 
-func amiss(i ImageStatus, what string) string {
+// describe says what is wrong with an image: its error, or else what.
+func (i ImageStatus) describe(what string) string {
 	if i.Error != "" {
 		return fmt.Sprintf("%s: %s: %s", i.Name, i.ErrorClass, i.Error)
 	}
@@ -270,7 +271,7 @@ func (r report) recall(previous Status, busy bool) report {
 	if busy {
 		r.progress, r.working = previous.Progress, previous.is(ProgressingCondition)
 	}
-	r.pending = !busy && r.owner == Pinbox && r.present != nil && r.broken == nil && !r.written()
+	r.pending = !busy && r.owner == Pinbox && r.present != nil && r.broken == nil && !r.dropInCurrent()
 	if len(r.missing()) > 0 && !r.working && !r.pending {
 		for _, text := range previous.Errors {
 			r.problems = append(r.problems, errors.New(text))

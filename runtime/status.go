@@ -44,7 +44,7 @@ type Status struct {
 	// Progress of the pulls that run.
 	Progress *Progress `json:"progress,omitempty"`
 	// Errors that are no single image's: a set that cannot be read, too little
-	// space, a configuration that is against us.
+	// space, a configuration that conflicts with the pins.
 	Errors []string `json:"errors,omitempty"`
 }
 
@@ -133,7 +133,7 @@ func (s Status) Pending() bool {
 	return slices.ContainsFunc(s.Conditions, func(c Condition) bool { return c.Reason == pending })
 }
 
-// Degraded says that something is wrong which is not being mended right now.
+// Degraded says that something is wrong which no pass is repairing right now.
 func (s Status) Degraded() bool { return s.is(DegradedCondition) }
 
 // Line says in short how things stand.

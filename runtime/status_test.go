@@ -21,7 +21,7 @@ func set(name string, images ...pinset.Image) pinset.Set {
 
 // found is a report of sets, and of images of which it is known whether they are pinned.
 func found(present map[pinset.Image]bool, sets ...pinset.Set) report {
-	r := report{world: world{sets: sets, want: pinset.Union(sets...), present: map[string]bool{}}, node: "node12"}
+	r := report{nodeState: nodeState{sets: sets, want: pinset.Union(sets...), present: map[string]bool{}}, node: "node12"}
 	r.pins = r.want
 	for img, pinned := range present {
 		r.present[img.String()] = pinned

@@ -10,8 +10,8 @@ type StoreState string
 
 // A store is mounted, or it is not, and the status says why.
 const (
-	StoreMounted StoreState = "mounted"
-	StoreAway    StoreState = "away"
+	StoreMounted     StoreState = "mounted"
+	StoreUnavailable StoreState = "unavailable"
 )
 
 // StoreStatus is how a store is that was attached to the node.
@@ -24,12 +24,12 @@ type StoreStatus struct {
 	Images int `json:"images"`
 	// Bytes of its file.
 	Bytes int64 `json:"bytes"`
-	// Place of its file, if it is not a copy of the node's own.
-	Place string `json:"place,omitempty"`
+	// Path of its file or medium, if it is not a copy in the state's folder.
+	Path string `json:"path,omitempty"`
 	// Current says that its sets count; Previous, that a rollback makes them count.
 	Current  bool `json:"current,omitempty"`
 	Previous bool `json:"previous,omitempty"`
-	// Error is why it is away.
+	// Error is why it is unavailable.
 	Error string `json:"error,omitempty"`
 }
 

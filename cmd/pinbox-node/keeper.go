@@ -125,10 +125,10 @@ func storeStatuses(all []stores.Status) (list []runtime.StoreStatus) {
 	for _, s := range all {
 		status := runtime.StoreStatus{
 			Slot: s.Slot, Digest: s.ID.String(), Name: s.Name, State: runtime.StoreMounted, Images: s.Images, Bytes: s.Size,
-			Place: s.Place, Current: s.Current, Previous: s.Previous,
+			Path: s.Place, Current: s.Current, Previous: s.Previous,
 		}
 		if s.Problem != nil {
-			status.State, status.Error = runtime.StoreAway, strings.ReplaceAll(s.Problem.Error(), "\n", "; ")
+			status.State, status.Error = runtime.StoreUnavailable, strings.ReplaceAll(s.Problem.Error(), "\n", "; ")
 		}
 		list = append(list, status)
 	}
@@ -157,7 +157,7 @@ func (f nodeFlags) stopped(ctx context.Context) bool {
 		_ = conn.Close() // it was a knock at the door
 		return false
 	}
-	return !systemd.Running() || !systemd.Alive(ctx, "crio.service")
+	return !systemd.Running() || !systemd.HasProcess(ctx, "crio.service")
 }
 
 // attach brings a store. One that nobody asked for may have come before its base, as of

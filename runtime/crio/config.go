@@ -121,9 +121,9 @@ func replace[T any](old, by *T) {
 	}
 }
 
-// Judge says what in the configuration keeps the images from being pinned, or
+// Conflict says what in the configuration keeps the images from being pinned, or
 // puts them at risk.
-func (c Config) Judge(images []pinset.Image) error {
+func (c Config) Conflict(images []pinset.Image) error {
 	var errs []error
 	pinned := map[string]bool{}
 	for _, pin := range c.PinnedImages {

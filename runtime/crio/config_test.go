@@ -82,7 +82,7 @@ func TestConfigJudge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = c.Judge(wanted)
+		err = c.Conflict(wanted)
 		if (err == nil) != (test.want == nil) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -61,7 +61,7 @@ func (p *Pins) Current() (images []pinset.Image, exact bool, others []string, er
 }
 
 // Apply has the drop-in pin these images, if it does not yet, and CRI-O read it.
-// It does not reload a configuration that CRI-O would refuse, or die of: Judge
+// It does not reload a configuration that CRI-O would refuse, or die of: Conflict
 // says which file is to blame. The temporary file is beside crio.conf.d, since
 // CRI-O reads all that is in there.
 func (p *Pins) Apply(ctx context.Context, images []pinset.Image) (reloaded bool, err error) {
@@ -83,12 +83,12 @@ func (p *Pins) Apply(ctx context.Context, images []pinset.Image) (reloaded bool,
 	return true, nil
 }
 
-// Judge says what in CRI-O's configuration keeps the images from being pinned, or
+// Conflict says what in CRI-O's configuration keeps the images from being pinned, or
 // puts them at risk.
-func (p *Pins) Judge(images []pinset.Image) error {
+func (p *Pins) Conflict(images []pinset.Image) error {
 	config, err := ReadConfig(os.DirFS(p.Etc))
 	if err != nil {
 		return err
 	}
-	return config.Judge(images)
+	return config.Conflict(images)
 }

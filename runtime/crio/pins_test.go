@@ -74,7 +74,7 @@ func TestNoReloadOfAConfigurationThatCRIOCannotRead(t *testing.T) {
 		if reloaded, err := p.Apply(t.Context(), images(t, documented...)); err != nil || reloaded {
 			t.Errorf("reloaded %v, %v", reloaded, err)
 		}
-		if err := p.Judge(images(t, documented...)); !errors.Is(err, crio.ErrConfig) {
+		if err := p.Conflict(images(t, documented...)); !errors.Is(err, crio.ErrConfig) {
 			t.Errorf("%v", err)
 		}
 	}

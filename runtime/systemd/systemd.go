@@ -28,9 +28,9 @@ func Reload(ctx context.Context, unit string) error {
 	return wait(ctx, unit, conn.ReloadUnitContext)
 }
 
-// Alive says whether a service has a process, from its start on. If systemd does not
+// HasProcess says whether a service has a process, from its start on. If systemd does not
 // answer, it has.
-func Alive(ctx context.Context, unit string) bool {
+func HasProcess(ctx context.Context, unit string) bool {
 	conn, err := dbus.NewWithContext(ctx)
 	if err != nil {
 		return true
@@ -46,14 +46,14 @@ type Service struct{}
 // Ready says that the service is up.
 func (Service) Ready() { _, _ = daemon.SdNotify(false, daemon.SdNotifyReady) }
 
-// Alive feeds the watchdog.
-func (Service) Alive() { _, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog) }
+// Watchdog says that the service works.
+func (Service) Watchdog() { _, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog) }
 
-// Says puts a line into `systemctl status`.
-func (Service) Says(line string) { _, _ = daemon.SdNotify(false, "STATUS="+line) }
+// SetStatus sets the line that `systemctl status` shows.
+func (Service) SetStatus(line string) { _, _ = daemon.SdNotify(false, "STATUS="+line) }
 
-// Patience is how often Alive is due, 0 for never: half of what the unit says.
-func (Service) Patience() time.Duration {
+// WatchdogInterval is how often Watchdog is due, 0 for never: half of the unit's WatchdogSec.
+func (Service) WatchdogInterval() time.Duration {
 	every, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
 		return 0
