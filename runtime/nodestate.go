@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -35,7 +36,7 @@ type nodeState struct {
 }
 
 // observe asks for everything once: one list of images, and not a byte to any registry.
-func (r *Reconciler) observe(ctx context.Context) (nodeState, error) {
+func (r *Reconciler) observe(ctx context.Context, o Options) (nodeState, error) {
 	var n nodeState
 	n.sets, n.broken = r.Sets()
 	n.want = pinset.Union(n.sets...)
@@ -48,7 +49,7 @@ func (r *Reconciler) observe(ctx context.Context) (nodeState, error) {
 		// Nobody knows what the broken one asks for, so nothing is unpinned.
 		n.pins = pinset.Union(pinset.Set{Images: slices.Concat(n.want, n.current)})
 	}
-	name, version, err := r.answers(ctx)
+	name, version, err := r.answers(ctx, o.Wait)
 	if err != nil {
 		return n, err
 	}
@@ -93,8 +94,8 @@ func (n *nodeState) list(ctx context.Context, images Images, once []string) erro
 }
 
 // answers waits for CRI-O, but not for ever: somebody may want to know.
-func (r *Reconciler) answers(ctx context.Context) (name, version string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, r.defaults().Wait)
+func (r *Reconciler) answers(ctx context.Context, wait time.Duration) (name, version string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	return r.Runtime.Version(ctx)
 }
@@ -124,43 +125,3 @@ func supported(name, version string) error {
 func (n nodeState) missing() []pinset.Image {
 	return slices.DeleteFunc(slices.Clone(n.want), func(img pinset.Image) bool { _, there := n.present[img.String()]; return there })
 }
-
-// mispinned are images in the stores that are not pinned though they should be,
-// or that still are though we unpinned them. CRI-O pins an image by any of its
-// names; what others pin is theirs.
-func (n nodeState) mispinned() []string {
-	pins := map[string]bool{n.pause: true}
-	for _, name := range n.others {
-		pins[name] = true
-	}
-	var names []string
-	for _, img := range n.pins {
-		name := img.String()
-		pins[name] = true
-		if pinned, there := n.present[name]; there && !pinned {
-			names = append(names, name)
-		}
-	}
-	for _, s := range n.stored {
-		wanted := slices.ContainsFunc(s.Names, func(name string) bool { return pins[name] })
-		ours := slices.ContainsFunc(s.Names, func(name string) bool { return slices.Contains(n.unpinned, name) })
-		if s.Pinned && ours && !wanted {
-			names = append(names, s.Names[0])
-		}
-	}
-	return names
-}
-
-// dropInCurrent says that the drop-in is as it is to be. While there is nothing to pin,
-// there need not be one.
-func (n nodeState) dropInCurrent() bool {
-	return len(n.pins) == 0 && len(n.current) == 0 || n.exact && slices.Equal(n.current, n.pins)
-}
-
-// allPinned says that every image of the sets is there and pinned.
-func (n nodeState) allPinned() bool {
-	return !slices.ContainsFunc(n.want, func(img pinset.Image) bool { return !n.present[img.String()] })
-}
-
-// pinsApplied says that CRI-O pins as the drop-in is to say.
-func (n nodeState) pinsApplied() bool { return len(n.mispinned()) == 0 }

@@ -53,6 +53,9 @@ func (o Options) validate() error {
 // ErrOptions says that options make no sense.
 var ErrOptions = errors.New("wrong options")
 
+// complete gives the options with their defaults, or says what makes no sense.
+func (o Options) complete() (Options, error) { return o.defaults(), o.validate() }
+
 func (o Options) defaults() Options {
 	def := func(d *time.Duration, to time.Duration) {
 		if *d == 0 {
@@ -86,4 +89,10 @@ type Hooks struct {
 	// Failed tells of an attempt, and when the next one is due; never if it is 0.
 	Failed func(pinset.Image, Fault, time.Duration)
 	Pruned func(pinset.Image)
+}
+
+func call[T any](hook func(T), value T) {
+	if hook != nil {
+		hook(value)
+	}
 }

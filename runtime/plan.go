@@ -2,6 +2,9 @@ package runtime
 
 import (
 	"cmp"
+	"context"
+	"errors"
+	"fmt"
 	"path"
 	"slices"
 
@@ -42,29 +45,62 @@ type Pull struct {
 	absent map[digest.Digest]int64
 }
 
-// Need of disk space.
-type Need struct {
-	// Fetch is the bytes of the blobs to fetch.
-	Fetch int64
-	// Unpacked bytes and inodes of the layers that the node lacks.
-	Unpacked, Inodes int64
-	// Estimated says that a lock does not know the sizes.
-	Estimated bool
+// Plan says what a pass would do; it changes nothing. What would keep the pass from
+// ending well is among the problems of the plan.
+func (r *Reconciler) Plan(ctx context.Context) (Plan, error) {
+	configErr := r.configure()
+	o, err := r.complete()
+	if err := errors.Join(configErr, err); err != nil {
+		return Plan{}, err
+	}
+	n, err := r.observe(ctx, o)
+	if err != nil {
+		return Plan{}, err
+	}
+	if o.Owner == MCO {
+		return Plan{Owner: MCO, Pins: n.pins}, n.broken
+	}
+	plan, err := r.plan(ctx, n)
+	if err != nil {
+		return Plan{}, err
+	}
+	if plan.Claims, err = r.claims(plan.Root, plan.Pulls, o.Parallel); err != nil {
+		return Plan{}, err
+	}
+	problem := r.fits(plan.Root, plan.Pulls, o)
+	if !plan.Rewrite { // else it speaks of the drop-in as it is
+		problem = errors.Join(problem, r.Pins.Conflict(n.pins))
+	}
+	if plan.Problem = errors.Join(n.broken, problem); plan.Problem == nil && len(plan.Unknown) > 0 {
+		plan.Problem = fmt.Errorf("%d images cannot be looked up", len(plan.Unknown))
+	}
+	return plan, nil
 }
 
-func (n *Need) add(more Need) {
-	n.Fetch += more.Fetch
-	n.Unpacked += more.Unpacked
-	n.Inodes += more.Inodes
-	n.Estimated = n.Estimated || more.Estimated
+func (r *Reconciler) plan(ctx context.Context, n nodeState) (Plan, error) {
+	p := Plan{Pins: n.pins, Owner: Pinbox, Rewrite: !n.dropInCurrent(), Reload: !n.dropInCurrent() || !n.pinsApplied(), Unpin: without(n.current, n.pins), Unknown: map[pinset.Image]Fault{}}
+	missing := n.missing()
+	if len(missing) == 0 {
+		return p, nil
+	}
+	var err error
+	if p.Root, err = r.Runtime.Root(ctx); err != nil {
+		return Plan{}, err
+	}
+	// Without a lock or a record the node knows less, and counts more.
+	stores, beside, lockErr := r.Disk.Locks()
+	layers, layerErr := r.Disk.Layers(p.Root)
+	p.Problems = []error{lockErr, layerErr}
+	var locked []pinset.LockedImage
+	locked, p.Unknown = r.resolve(ctx, missing, slices.Concat(stores, beside))
+	p.Pulls, err = pulls(locked, layers)
+	return p, err
 }
 
-// Estimates for layers that no lock knows: the Machine Config Operator's factor
-// (pkg/daemon/pinned_image_set.go), and the mean size of a file in a base image.
-const (
-	unpackedPerFetched = 2
-	bytesPerInode      = 32 << 10
-)
+// without gives the images of a that are not in b.
+func without(a, b []pinset.Image) []pinset.Image {
+	return slices.DeleteFunc(slices.Clone(a), func(img pinset.Image) bool { return slices.Contains(b, img) })
+}
 
 // pulls orders the images and says what each takes, given the layers that are
 // there; those that images share count once.
@@ -100,34 +136,6 @@ func rank(img pinset.LockedImage) int64 {
 		size += l.Size
 	}
 	return size
-}
-
-func need(layers []pinset.LockedLayer, fetch int64) Need {
-	n := Need{Fetch: fetch}
-	for _, l := range layers {
-		one := Need{Unpacked: l.UnpackedSize, Inodes: l.Inodes}
-		if l.UnpackedSize == 0 {
-			one.Unpacked, one.Estimated = unpackedPerFetched*l.Size, true
-			one.Inodes = one.Unpacked / bytesPerInode
-		}
-		n.add(one)
-	}
-	return n
-}
-
-// demand is what pulling these images takes, of which parallel are in the works
-// at a time: blobs are staged until they are unpacked.
-func demand(all []Pull, parallel int) (n Need, staged int64) {
-	var fetches []int64
-	for _, p := range all {
-		n.add(p.Need)
-		fetches = append(fetches, p.Fetch)
-	}
-	slices.Sort(fetches)
-	for _, f := range fetches[max(0, len(fetches)-parallel):] {
-		staged += f
-	}
-	return n, staged
 }
 
 // Need of all pulls together.

@@ -35,6 +35,23 @@ type report struct {
 	done int
 }
 
+// publish makes a status of what the pass knows, and puts it where others read it.
+func (r *Reconciler) publish(rep report) error {
+	r.previous = rep.status(r.previous, time.Now())
+	if err := r.Publish(r.previous); err != nil {
+		return fmt.Errorf("publish the status: %w", err)
+	}
+	return nil
+}
+
+// newReport begins a report; errs are what went wrong already, or nil.
+func newReport(o Options, errs ...error) report {
+	return report{
+		owner: o.Owner, node: o.Node, pools: o.Pools, problems: errs,
+		faults: map[pinset.Image]Fault{}, running: map[pinset.Image]bool{},
+	}
+}
+
 // status says how things stand. previous is the status before, of which
 // generations and times go on.
 func (r report) status(previous Status, now time.Time) Status {
@@ -278,4 +295,22 @@ func (r report) recall(previous Status, busy bool) report {
 		}
 	}
 	return r
+}
+
+// image finds the status of an image.
+func (s Status) image(name string) (ImageStatus, bool) {
+	i := slices.IndexFunc(s.Images, func(i ImageStatus) bool { return i.Name == name })
+	if i < 0 {
+		return ImageStatus{}, false
+	}
+	return s.Images[i], true
+}
+
+// set finds the status of a set.
+func (s Status) set(name string) SetStatus {
+	i := slices.IndexFunc(s.Sets, func(set SetStatus) bool { return set.Name == name })
+	if i < 0 {
+		return SetStatus{}
+	}
+	return s.Sets[i]
 }

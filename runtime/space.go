@@ -3,11 +3,13 @@ package runtime
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/pinbox/pinbox/runtime/disk"
 	"github.com/pinbox/pinbox/storage/bytesize"
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // ErrSpace says that there is too little space for the images.
@@ -90,6 +92,83 @@ type Claim struct {
 	// Store says that images are kept there, so that the kubelet watches it.
 	Store     bool
 	Estimated bool
+}
+
+// fits says, with numbers, why there is no space for these pulls.
+func (r *Reconciler) fits(root string, pulls []Pull, o Options) error {
+	all, err := r.claims(root, pulls, o.Parallel)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, c := range all {
+		errs = append(errs, o.Limits.check(c))
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Reconciler) claims(root string, pulls []Pull, parallel int) ([]Claim, error) {
+	if len(pulls) == 0 {
+		return nil, nil // a full disk does not keep anybody from unpinning
+	}
+	store, staging, err := r.Disk.Space(root)
+	if err != nil {
+		return nil, err
+	}
+	need, staged := demand(pulls, parallel)
+	return claims(need, staged, store, staging), nil
+}
+
+// Need of disk space.
+type Need struct {
+	// Fetch is the bytes of the blobs to fetch.
+	Fetch int64
+	// Unpacked bytes and inodes of the layers that the node lacks.
+	Unpacked, Inodes int64
+	// Estimated says that a lock does not know the sizes.
+	Estimated bool
+}
+
+func (n *Need) add(more Need) {
+	n.Fetch += more.Fetch
+	n.Unpacked += more.Unpacked
+	n.Inodes += more.Inodes
+	n.Estimated = n.Estimated || more.Estimated
+}
+
+// Estimates for layers that no lock knows: the Machine Config Operator's factor
+// (pkg/daemon/pinned_image_set.go), and the mean size of a file in a base image.
+const (
+	unpackedPerFetched = 2
+	bytesPerInode      = 32 << 10
+)
+
+func need(layers []pinset.LockedLayer, fetch int64) Need {
+	n := Need{Fetch: fetch}
+	for _, l := range layers {
+		one := Need{Unpacked: l.UnpackedSize, Inodes: l.Inodes}
+		if l.UnpackedSize == 0 {
+			one.Unpacked, one.Estimated = unpackedPerFetched*l.Size, true
+			one.Inodes = one.Unpacked / bytesPerInode
+		}
+		n.add(one)
+	}
+	return n
+}
+
+// demand is what pulling these images takes, of which parallel are in the works
+// at a time: blobs are staged until they are unpacked.
+func demand(all []Pull, parallel int) (n Need, staged int64) {
+	var fetches []int64
+	for _, p := range all {
+		n.add(p.Need)
+		fetches = append(fetches, p.Fetch)
+	}
+	slices.Sort(fetches)
+	for _, f := range fetches[max(0, len(fetches)-parallel):] {
+		staged += f
+	}
+	return n, staged
 }
 
 // claims says what a need takes of the file systems of store and staging folder,

@@ -183,21 +183,3 @@ func (s Status) Reason() string {
 	}
 	return ""
 }
-
-// image finds the status of an image.
-func (s Status) image(name string) (ImageStatus, bool) {
-	i := slices.IndexFunc(s.Images, func(i ImageStatus) bool { return i.Name == name })
-	if i < 0 {
-		return ImageStatus{}, false
-	}
-	return s.Images[i], true
-}
-
-// set finds the status of a set.
-func (s Status) set(name string) SetStatus {
-	i := slices.IndexFunc(s.Sets, func(set SetStatus) bool { return set.Name == name })
-	if i < 0 {
-		return SetStatus{}
-	}
-	return s.Sets[i]
-}
