@@ -96,7 +96,8 @@ func TestPullsBackOff(t *testing.T) {
 	if s := pass(t, r); !s.Healthy() {
 		t.Errorf("got %v, want a healthy node at the fifth attempt", s.Errors)
 	}
-	longest := []time.Duration{80 * time.Millisecond, 160 * time.Millisecond, 200 * time.Millisecond, 200 * time.Millisecond}
+	const ms = time.Millisecond
+	longest := []time.Duration{80 * ms, 160 * ms, 200 * ms, 200 * ms}
 	if len(told) != len(longest) {
 		t.Fatalf("got %v, want %d waits", told, len(longest))
 	}

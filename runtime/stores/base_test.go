@@ -22,7 +22,8 @@ func TestBaseIsFoundByLayerAndLink(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := sit(t, c.base)
-			if _, err := d.Attach(t.Context(), stores.AttachOptions{Source: small{n: 1, on: []int{0}}.folder(t)}); !errors.Is(err, c.want) {
+			delta := stores.AttachOptions{Source: small{n: 1, on: []int{0}}.folder(t)}
+			if _, err := d.Attach(t.Context(), delta); !errors.Is(err, c.want) {
 				t.Errorf("attach: got %v, want %v", err, c.want)
 			}
 			if c.want == nil {
@@ -47,7 +48,8 @@ func TestBaseBesideTheSlots(t *testing.T) {
 				write(t, filepath.Join(other, name), string(content))
 			}
 			d.Others = []string{other}
-			if _, err := d.Attach(t.Context(), stores.AttachOptions{Source: small{n: 1, on: []int{0}}.folder(t)}); !errors.Is(err, want) {
+			delta := stores.AttachOptions{Source: small{n: 1, on: []int{0}}.folder(t)}
+			if _, err := d.Attach(t.Context(), delta); !errors.Is(err, want) {
 				t.Errorf("attach: got %v, want %v", err, want)
 			}
 		})

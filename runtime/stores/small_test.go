@@ -78,10 +78,12 @@ func (s small) files(t *testing.T) map[string][]byte {
 	if err := lock.Encode(&lockText); err != nil {
 		t.Fatal(err)
 	}
+	image := object{"id": idOf("image", s.n), "names": []string{pinOf(s.n)}, "layer": id}
+	layer := object{"id": id, "parent": parent, "diff-digest": diffID, "compressed-diff-digest": diffID}
 	files := map[string][]byte{
-		"overlay-images/images.json": records(t, object{"id": idOf("image", s.n), "names": []string{pinOf(s.n)}, "layer": id}),
+		"overlay-images/images.json": records(t, image),
 		"overlay-images/images.lock": []byte("images " + id),
-		"overlay-layers/layers.json": records(t, object{"id": id, "parent": parent, "diff-digest": diffID, "compressed-diff-digest": diffID}),
+		"overlay-layers/layers.json": records(t, layer),
 		"overlay-layers/layers.lock": []byte("layers " + id),
 		"overlay/" + id + "/link":    []byte(link),
 		"overlay/l/" + link:          nil,
@@ -161,7 +163,8 @@ func sit(t *testing.T, base small) *desk {
 			t.Fatal(err)
 		}
 	}
-	fixtures.Run(t, "mount", "-t", "squashfs", "-o", "ro,loop", filepath.Join(base.folder(t), "delta.squashfs"), d.Slots[0])
+	own := filepath.Join(base.folder(t), "delta.squashfs")
+	fixtures.Run(t, "mount", "-t", "squashfs", "-o", "ro,loop", own, d.Slots[0])
 	t.Cleanup(func() {
 		for _, slot := range append(d.Slots, filepath.Join(d.Dir, "trial")) {
 			for syscall.Unmount(slot, syscall.MNT_DETACH) == nil { // until nothing is there

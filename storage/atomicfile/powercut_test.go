@@ -93,8 +93,6 @@ func holds(t *testing.T, path, want string) {
 	t.Helper()
 	got, err := os.ReadFile(path)
 	if err != nil || string(got) != want {
-		t.Errorf("after a power cut: got %d bytes, %q..., %v; want %d, %q...", len(got), first(got), err, len(want), first([]byte(want)))
+		t.Errorf("after a power cut: got %d bytes, %.8q, %v; want %d, %.8q", len(got), got, err, len(want), want)
 	}
 }
-
-func first(content []byte) []byte { return content[:min(len(content), 8)] }
