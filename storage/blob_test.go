@@ -25,7 +25,7 @@ func TestBlobsHaveTheirSize(t *testing.T) {
 		"none":         {0, ErrDigest},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, want := source{explain: classify}, imgtypes.BlobInfo{Digest: digest.FromString(content), Size: c.size}
+			s, want := imageSource{explain: classify}, imgtypes.BlobInfo{Digest: digest.FromString(content), Size: c.size}
 			v := s.verify(t.Context(), io.NopCloser(strings.NewReader(content)), want)
 			got, err := io.ReadAll(v)
 			if string(got) != content || !errors.Is(err, c.want) {

@@ -23,7 +23,7 @@ import (
 )
 
 // small is a store of a few kilobytes: the records of one layer and of an image on it. So
-// tests of what a Keeper decides need no builder, no CRI-O and no registry.
+// tests of what a Manager decides need no builder, no CRI-O and no registry.
 type small struct {
 	// n tells its layer, its image and its set from those of others.
 	n int
@@ -132,9 +132,9 @@ func (s small) folder(t *testing.T) string {
 	return dir
 }
 
-// desk is a Keeper on a node without CRI-O, whose own store is a small one.
+// desk is a Manager on a node without CRI-O, whose own store is a small one.
 type desk struct {
-	stores.Keeper
+	stores.Manager
 	t *testing.T
 	// main is the root of CRI-O's own store, which is empty.
 	main string
@@ -148,7 +148,7 @@ func sit(t *testing.T, base small) *desk {
 	fixtures.NeedRoot(t)
 	dir := t.TempDir()
 	d := &desk{t: t, main: filepath.Join(dir, "main")}
-	d.Keeper = stores.Keeper{
+	d.Manager = stores.Manager{
 		Dir: filepath.Join(dir, "stores.d"), Sets: filepath.Join(dir, "sets.d"), Keys: filepath.Join(dir, "keys.d"),
 		Mounter: stores.Direct{}, Open: openSmall, KeepPrevious: 1,
 		Disc:   func(name string) (stores.Disc, error) { return nil, errors.ErrUnsupported },
