@@ -124,6 +124,7 @@ func TestLint(t *testing.T) {
 		"localhost":    {[]string{pin("localhost:5000/a/b", 1)}, "host.domain"},
 		"dotted space": {[]string{pin("quay.io/a.b/c", 1)}, "one namespace at most"},
 		"listed twice": {[]string{pin("quay.io/a/b", 1), pin("quay.io/a/b", 1)}, "listed twice"},
+		"500 images":   {many[:500], ""},
 		"501 images":   {many, "more than 500 images"},
 	} {
 		warnings := strings.Join(decode(t, object("v1", "s", "", test.pins...))[0].Lint(), "\n")
