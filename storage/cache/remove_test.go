@@ -1,0 +1,163 @@
+package cache_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/storage/cache"
+)
+
+// The size is that of an entry, if there is one.
+func TestSize(t *testing.T) {
+	c, _ := open(t)
+	put(t, c, key("a"), "content")
+	for name, test := range map[string]struct {
+		cache cache.Cache
+		size  int64
+		ok    bool
+	}{"a": {c, 7, true}, "b": {c, 0, false}, "nothing is kept": {cache.Cache{}, 0, false}} {
+		t.Run(name, func(t *testing.T) {
+			if size, ok := test.cache.Size(key(name)); size != test.size || ok != test.ok {
+				t.Errorf("got %d bytes, %v, want %d, %v", size, ok, test.size, test.ok)
+			}
+		})
+	}
+}
+
+// Forget removes the entry of an open file, whether it was there or was just put.
+func TestForget(t *testing.T) {
+	c, dir := open(t)
+	made, err := c.Put(key("a"), t.TempDir(), content("content"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer made.Close()
+	put(t, c, key("b"), "other")
+	found, ok := c.Get(key("b"))
+	if !ok {
+		t.Fatal("got no entry, want that of b")
+	}
+	defer found.Close()
+	for name, f := range map[string]*os.File{"a": made, "b": found} {
+		if ok, err := c.Forget(f); !ok || err != nil {
+			t.Errorf("forget %s: got %v, %v, want an entry", name, ok, err)
+		}
+		if _, err := os.Stat(fileOf(dir, name)); !os.IsNotExist(err) {
+			t.Errorf("forget %s: got %v, want no file", name, err)
+		}
+	}
+}
+
+// A file that is no entry stays.
+func TestForgetNoEntry(t *testing.T) {
+	c, dir := open(t)
+	nameless, err := cache.Cache{}.Put(key("a"), t.TempDir(), content("content"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nameless.Close()
+	beside := filepath.Join(dir, "beside")
+	if err := os.WriteFile(beside, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(beside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	put(t, c, key("a"), "content")
+	entry, _ := c.Get(key("a"))
+	defer entry.Close()
+	for name, test := range map[string]struct {
+		cache cache.Cache
+		file  *os.File
+	}{"nameless": {c, nameless}, "beside the entries": {c, file}, "nothing is kept": {cache.Cache{}, entry}} {
+		t.Run(name, func(t *testing.T) {
+			if ok, err := test.cache.Forget(test.file); ok || err != nil {
+				t.Errorf("got %v, %v, want no entry", ok, err)
+			}
+		})
+	}
+	if _, err := os.Stat(beside); err != nil {
+		t.Error(err)
+	}
+	if _, ok := c.Size(key("a")); !ok {
+		t.Error("got no entry, want that of a to stay")
+	}
+}
+
+// An entry that is gone need not be removed; one that cannot be removed is told of.
+func TestRemove(t *testing.T) {
+	c, dir := open(t)
+	put(t, c, key("a"), "content")
+	for range 2 {
+		if err := c.Remove(key("a")); err != nil {
+			t.Errorf("got %v, want none left", err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(fileOf(dir, "b"), "full"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Remove(key("b")); err == nil {
+		t.Error("got no error for an entry that is still there")
+	}
+	if gone, err := c.Prune(0); err == nil {
+		t.Errorf("prune: got %v and no error for an entry that is still there", gone)
+	}
+}
+
+// Whoever removes the folder while it is in use is told.
+func TestCacheThatIsRemoved(t *testing.T) {
+	c, dir := open(t)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Prune(0); !os.IsNotExist(err) {
+		t.Errorf("prune: got %v, want that the folder is not there", err)
+	}
+	if _, err := c.Entries(); !os.IsNotExist(err) {
+		t.Errorf("entries: got %v, want that the folder is not there", err)
+	}
+}
+
+// A partial of which nothing has come is of no use.
+func TestEmptyPartialIsNotKept(t *testing.T) {
+	c, dir := open(t)
+	files := func() int {
+		entries, err := filepath.Glob(filepath.Join(dir, "layers/*/*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(entries)
+	}
+	for content, want := range map[string]int{"": 0, "some": 1} {
+		p, err := c.Partial(digest.FromString("blob"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.WriteString(content); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.End(true); err != nil || files() != want {
+			t.Errorf("%q: got %d files, %v, want %d", content, files(), err, want)
+		}
+		if err := c.PrunePartials(); err != nil || files() != 0 {
+			t.Errorf("after pruning: got %d files, %v, want none", files(), err)
+		}
+	}
+}
+
+// PrunePartials leaves what is whole.
+func TestPrunePartialsLeavesEntries(t *testing.T) {
+	c, _ := open(t)
+	put(t, c, key("a"), "content")
+	if err := c.PrunePartials(); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := c.Size(key("a")); !ok {
+		t.Error("got no entry, want that of a to stay")
+	}
+}
