@@ -17,6 +17,7 @@ import (
 	tarsplit "github.com/vbatts/tar-split/tar/storage"
 
 	"github.com/pinbox/pinbox/storage/compose"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // ImageStore is a store of containers/storage with its overlay driver: podman's,
@@ -24,52 +25,24 @@ import (
 // locks, which belong to whoever writes to it.
 type ImageStore struct {
 	dir    string
-	images []storedImage
+	images []layout.Image
 	// documents are manifests and configurations.
 	documents map[digest.Digest]string
 	// holders are the images that have a manifest.
-	holders map[digest.Digest][]storedImage
+	holders map[digest.Digest][]layout.Image
 	layers  map[digest.Digest]string // IDs by DiffID
-}
-
-// storedImage is what matters here of images.json: Image in containers/storage,
-// images.go.
-type storedImage struct {
-	ID      string                   `json:"id"`
-	Digest  digest.Digest            `json:"digest"`
-	Names   []string                 `json:"names"`
-	Digests map[string]digest.Digest `json:"big-data-digests"`
-	// Metadata is JSON.
-	Metadata string `json:"metadata"`
 }
 
 // OpenImageStore reads what is in the store at dir.
 func OpenImageStore(dir string) (*ImageStore, error) {
-	s := &ImageStore{dir: dir, documents: map[digest.Digest]string{}, holders: map[digest.Digest][]storedImage{}, layers: map[digest.Digest]string{}}
-	var layers []struct {
-		ID     string         `json:"id"`
-		DiffID digest.Digest  `json:"diff-digest"`
-		Flags  map[string]any `json:"flags"`
-	}
+	s := &ImageStore{dir: dir, documents: map[digest.Digest]string{}, holders: map[digest.Digest][]layout.Image{}, layers: map[digest.Digest]string{}}
 	if err := checkStore(dir); err != nil {
 		return nil, err
 	}
-	err := errors.Join(s.index("overlay-images/images.json", &s.images), s.index("overlay-layers/layers.json", &layers))
+	documents := layout.Open(os.DirFS(dir))
+	err := errors.Join(documents.Images(s.addImage), documents.Layers(s.addLayer))
 	if err != nil {
 		return nil, fmt.Errorf("image store %s: %w: %w", dir, ErrLocal, err)
-	}
-	for _, img := range s.images {
-		for key, d := range img.Digests {
-			s.documents[d] = filepath.Join(dir, "overlay-images", img.ID, compose.DataFile(key))
-			if manifest, ok := strings.CutPrefix(key, "manifest-"); ok {
-				s.holders[digest.Digest(manifest)] = append(s.holders[digest.Digest(manifest)], img)
-			}
-		}
-	}
-	for _, l := range layers {
-		if l.Flags["incomplete"] != true { // a pull that was cut off
-			s.layers[l.DiffID] = l.ID
-		}
 	}
 	return s, nil
 }
@@ -77,26 +50,33 @@ func OpenImageStore(dir string) (*ImageStore, error) {
 // checkStore finds what looks like a store to people.
 func checkStore(dir string) error {
 	fi, err := stat(dir)
-	switch packed := filepath.Join(dir, "store.squashfs"); {
+	switch packed := filepath.Join(dir, layout.StoreFile); {
 	case err != nil:
 		return err
 	case !fi.IsDir():
 		return fmt.Errorf("%s: %w: a store is a folder; `mount -o loop,ro %s /mnt` makes one of pinbox's", dir, ErrWrongKind, dir)
 	case exists(packed):
 		return fmt.Errorf("%s: %w: its store is packed; `mount -o loop,ro %s /mnt`, and name /mnt", dir, ErrWrongKind, packed)
-	case !exists(filepath.Join(dir, "overlay-images")):
+	case !exists(filepath.Join(dir, layout.ImagesDir)):
 		return fmt.Errorf("%s: %w: it has no overlay-images, as stores of the overlay driver have", dir, ErrWrongKind)
 	}
 	return nil
 }
 
-func (s *ImageStore) index(name string, list any) error {
-	content, err := os.ReadFile(filepath.Join(s.dir, name))
-	if err != nil {
-		return err
+func (s *ImageStore) addImage(img layout.Image) error {
+	s.images = append(s.images, img)
+	for key, d := range img.BigDataDigests {
+		s.documents[d] = filepath.Join(s.dir, layout.ImagesDir, img.ID, compose.DataFile(key))
+		if manifest, ok := strings.CutPrefix(key, "manifest-"); ok {
+			s.holders[digest.Digest(manifest)] = append(s.holders[digest.Digest(manifest)], img)
+		}
 	}
-	if err := json.Unmarshal(content, list); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+	return nil
+}
+
+func (s *ImageStore) addLayer(l layout.Layer) error {
+	if !l.Incomplete() { // a pull that was cut off
+		s.layers[l.UncompressedDigest] = l.ID
 	}
 	return nil
 }
@@ -128,7 +108,7 @@ func (s *ImageStore) signatures(manifest digest.Digest) (all [][]byte, err error
 		if len(sizes.Each[manifest]) == 0 {
 			continue
 		}
-		content, err := os.ReadFile(filepath.Join(s.dir, "overlay-images", img.ID, compose.DataFile(compose.SignatureKey(manifest))))
+		content, err := os.ReadFile(filepath.Join(s.dir, layout.ImagesDir, img.ID, compose.DataFile(compose.SignatureKey(manifest))))
 		if err != nil {
 			return nil, fmt.Errorf("image store %s: %w: %w", s.dir, ErrLocal, err)
 		}
@@ -167,9 +147,11 @@ func (s *ImageStore) layer(diffID digest.Digest) (io.ReadCloser, error) {
 }
 
 func (s *ImageStore) record(id string) string {
-	return filepath.Join(s.dir, "overlay-layers", id+".tar-split.gz")
+	return filepath.Join(s.dir, layout.TarSplitFile(id))
 }
-func (s *ImageStore) files(id string) string { return filepath.Join(s.dir, "overlay", id, "diff") }
+func (s *ImageStore) files(id string) string {
+	return filepath.Join(s.dir, layout.OverlayDir, id, "diff")
+}
 
 // reassembly is a layer's tar stream.
 type reassembly struct {

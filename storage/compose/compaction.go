@@ -3,7 +3,6 @@ package compose
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,8 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/opencontainers/go-digest"
-
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
@@ -49,7 +47,7 @@ type Compaction struct {
 
 // held is a layer, and the first store that has it.
 type held struct {
-	record layerRecord
+	record layout.Layer
 	store  int
 }
 
@@ -150,46 +148,36 @@ func (c *Compaction) mergeImages(keep func(string, []string) bool) error {
 	return nil
 }
 
-// readLayers reads layers.json of a store.
-func readLayers(store *squashfs.Reader) ([]layerRecord, error) {
-	var records []layerRecord
-	if err := readRecords(store, "overlay-layers/layers.json", &records); err != nil {
-		return nil, err
-	}
-	for _, r := range records {
-		if r.UncompressedDigest.Validate() != nil || LayerID(r.Parent, r.UncompressedDigest) != r.ID {
-			return nil, fmt.Errorf("%w: layer %q is not named after what it holds", ErrForeignStore, r.ID)
+// readLayers reads layers.json of a store. It refuses records with fields that it would lose.
+func readLayers(store *squashfs.Reader) (records []layout.Layer, err error) {
+	documents := layout.Open(store)
+	documents.Strict = true
+	err = documents.Layers(func(l layout.Layer) error {
+		if l.UncompressedDigest == "" || LayerID(l.Parent, l.UncompressedDigest) != l.ID {
+			return fmt.Errorf("%w: layer %q is not named after what it holds", ErrForeignStore, l.ID)
 		}
-	}
-	return records, nil
+		records = append(records, l)
+		return nil
+	})
+	return records, foreign(err)
 }
 
-// readImages reads images.json of a store.
-func readImages(store *squashfs.Reader) ([]*ImageRecord, error) {
-	var records []*ImageRecord
-	if err := readRecords(store, "overlay-images/images.json", &records); err != nil {
-		return nil, err
-	}
-	for _, r := range records {
-		if r == nil || digest.NewDigestFromEncoded(digest.SHA256, r.ID).Validate() != nil {
-			return nil, fmt.Errorf("%w: an image is not named after its configuration", ErrForeignStore)
-		}
-	}
-	return records, nil
+// readImages is readLayers for images.json.
+func readImages(store *squashfs.Reader) (records []*ImageRecord, err error) {
+	documents := layout.Open(store)
+	documents.Strict = true
+	err = documents.Images(func(i layout.Image) error {
+		records = append(records, &ImageRecord{Image: i})
+		return nil
+	})
+	return records, foreign(err)
 }
 
-// readRecords refuses what it would lose.
-func readRecords(store *squashfs.Reader, name string, list any) error {
-	content, err := store.ReadFile(name)
-	if err != nil {
-		return err
+func foreign(err error) error {
+	if errors.Is(err, layout.ErrDocument) {
+		return fmt.Errorf("%w: %w", ErrForeignStore, err)
 	}
-	dec := json.NewDecoder(bytes.NewReader(content))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(list); err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrForeignStore, name, err)
-	}
-	return nil
+	return err
 }
 
 // File is a small file to put beside the storage tree.
@@ -264,14 +252,14 @@ func (c *Compaction) fill(ctx context.Context, store *Store, out *squashfs.Write
 }
 
 // moveLayer puts a layer of another store into this one.
-func (s *Store) moveLayer(from *squashfs.Transfer, record layerRecord) error {
+func (s *Store) moveLayer(from *squashfs.Transfer, record layout.Layer) error {
 	for _, part := range []struct {
 		dir  *squashfs.Inode
 		path string
 	}{
-		{s.overlay, path.Join("overlay", record.ID)},
-		{s.links, path.Join("overlay/l", LinkName(record.ID))},
-		{s.layerDir, path.Join("overlay-layers", record.ID+".tar-split.gz")},
+		{s.overlay, path.Join(layout.OverlayDir, record.ID)},
+		{s.links, path.Join(layout.LinksDir, LinkName(record.ID))},
+		{s.layerDir, layout.TarSplitFile(record.ID)},
 	} {
 		tree, err := from.Tree(part.path)
 		if err != nil {

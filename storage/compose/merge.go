@@ -10,6 +10,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
@@ -25,7 +26,7 @@ func (all Images) merge(from *ImageRecord, store *squashfs.Reader) error {
 	}
 	rec := all[from.ID]
 	if rec == nil {
-		rec = &ImageRecord{ID: from.ID, Digest: from.Digest, TopLayer: from.TopLayer, Created: from.Created}
+		rec = &ImageRecord{Image: layout.Image{ID: from.ID, Digest: from.Digest, TopLayer: from.TopLayer, Created: from.Created}}
 		all[from.ID] = rec
 	}
 	rec.Names = append(rec.Names, from.Names...)
@@ -47,7 +48,7 @@ func (all Images) merge(from *ImageRecord, store *squashfs.Reader) error {
 func (r *ImageRecord) load(store *squashfs.Reader) error {
 	r.data = map[string][]byte{}
 	for _, key := range r.BigDataNames {
-		content, err := store.ReadFile(path.Join("overlay-images", r.ID, DataFile(key)))
+		content, err := store.ReadFile(path.Join(layout.ImagesDir, r.ID, DataFile(key)))
 		if err != nil {
 			return err
 		}

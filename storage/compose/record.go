@@ -5,41 +5,19 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// layerRecord is an entry of layers.json: Layer in containers/storage, layers.go.
-type layerRecord struct {
-	ID                 string        `json:"id"`
-	Parent             string        `json:"parent,omitempty"`
-	Created            time.Time     `json:"created"`
-	CompressedDigest   digest.Digest `json:"compressed-diff-digest"`
-	CompressedSize     int64         `json:"compressed-size"`
-	UncompressedDigest digest.Digest `json:"diff-digest"`
-	UncompressedSize   int64         `json:"diff-size"`
-	Compression        compression   `json:"compression,omitempty"`
-	UIDs               []uint32      `json:"uidset,omitempty"`
-	GIDs               []uint32      `json:"gidset,omitempty"`
-}
-
-// ImageRecord is an entry of images.json: Image in containers/storage, images.go.
+// ImageRecord is an entry of images.json, with the documents of the image.
 type ImageRecord struct {
-	ID             string                   `json:"id"`
-	Digest         digest.Digest            `json:"digest"`
-	Names          []string                 `json:"names"`
-	TopLayer       string                   `json:"layer,omitempty"`
-	Metadata       string                   `json:"metadata"`
-	BigDataNames   []string                 `json:"big-data-names"`
-	BigDataSizes   map[string]int64         `json:"big-data-sizes"`
-	BigDataDigests map[string]digest.Digest `json:"big-data-digests"`
-	Created        time.Time                `json:"created"`
+	layout.Image
 
 	data       map[string][]byte
 	signatures map[digest.Digest][][]byte
@@ -54,7 +32,7 @@ func (all Images) Add(img Image) {
 	manifest, id := digest.FromBytes(img.Manifest), digest.FromBytes(img.Config).Encoded()
 	rec := all[id]
 	if rec == nil {
-		rec = &ImageRecord{ID: id, Digest: manifest, TopLayer: img.TopLayer, Created: img.Created.UTC()}
+		rec = &ImageRecord{Image: layout.Image{ID: id, Digest: manifest, TopLayer: img.TopLayer, Created: img.Created.UTC()}}
 		all[id] = rec
 	}
 	rec.Names = append(rec.Names, img.Names...)
@@ -184,17 +162,4 @@ func LayerID(parent string, diffID digest.Digest) string {
 func LinkName(layerID string) string {
 	sum := sha256.Sum256([]byte("pinbox link " + layerID))
 	return base32.StdEncoding.EncodeToString(sum[:])[:26]
-}
-
-// records gives the JSON of a store's index, and the token of the lock file
-// beside it. CRI-O notices a changed store by the token alone.
-func records(list any) (index, token []byte, err error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(list); err != nil {
-		return nil, nil, err
-	}
-	sum := sha256.Sum256(b.Bytes())
-	return b.Bytes(), []byte(hex.EncodeToString(sum[:])), nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
@@ -93,7 +94,7 @@ type Store struct {
 	// own are the files that are no layer's: the last pack.
 	own      *squashfs.Packer
 	ownFile  *os.File
-	layers   []layerRecord
+	layers   []layout.Layer
 	chains   map[string]chain
 	images   Images
 	overlay  *squashfs.Inode
@@ -126,9 +127,9 @@ func NewStore(out Output, pool *squashfs.Pool, modTime time.Time, tmp string) (*
 	// rather than to find none; containers see that through overlay.
 	s.root.Xattrs = map[string]string{"user.pinbox": "store"}
 	s.overlay, s.links, s.layerDir = s.dir(0o700), s.dir(0o755), s.dir(0o700)
-	s.root.Set("overlay", s.overlay)
-	s.root.Set("overlay-layers", s.layerDir)
-	s.overlay.Set("l", s.links)
+	s.root.Set(layout.OverlayDir, s.overlay)
+	s.root.Set(layout.LayersDir, s.layerDir)
+	s.overlay.Set(path.Base(layout.LinksDir), s.links)
 	return s, nil
 }
 
@@ -173,15 +174,15 @@ func (s *Store) AddLayer(l Layer, src squashfs.Source, size int64) (Unpacked, er
 	}
 	root, id := ownerOf(diff), LayerID(l.Parent, l.DiffID)
 	u := Unpacked{ID: id, Size: note.Size, Inodes: count(diff), Root: root.String()}
-	s.layers = append(s.layers, layerRecord{
+	s.layers = append(s.layers, layout.Layer{
 		ID: id, Parent: l.Parent, Created: s.mtime.UTC(),
 		CompressedDigest: l.Digest, CompressedSize: l.Size,
-		UncompressedDigest: l.DiffID, UncompressedSize: note.Size, Compression: compressionOf(l),
+		UncompressedDigest: l.DiffID, UncompressedSize: note.Size, Compression: int(compressionOf(l)),
 		UIDs: note.UIDs, GIDs: note.GIDs,
 	})
 	s.chains[id] = chain{unpacked: u, lower: lowerOf(id, below.lower), root: &root}
 	record.ModTime = s.mtime.Unix()
-	s.layerDir.Set(id+".tar-split.gz", record)
+	s.layerDir.Set(path.Base(layout.TarSplitFile(id)), record)
 	if err := s.placeLayer(id, below, diff); err != nil {
 		return Unpacked{}, fmt.Errorf("layer %s: %w", l.Digest, err)
 	}
@@ -267,7 +268,7 @@ func (s *Store) AddImage(img Image) { s.images.Add(img) }
 // Close writes the records, and gives the root of what was not sealed yet, with
 // which the caller closes the output. It may be called once.
 func (s *Store) Close() (*squashfs.Inode, error) {
-	if err := s.index(s.layerDir, "layers", append([]layerRecord{}, s.layers...)); err != nil {
+	if err := s.index(s.layerDir, layout.LayersFile, layout.LayersLock, append([]layout.Layer{}, s.layers...)); err != nil {
 		return nil, err
 	}
 	if err := s.placeImages(); err != nil {
@@ -288,7 +289,7 @@ func (s *Store) placeImages() error {
 		return err
 	}
 	dir := s.dir(0o700)
-	s.root.Set("overlay-images", dir)
+	s.root.Set(layout.ImagesDir, dir)
 	for _, rec := range images {
 		data := s.dir(0o700)
 		dir.Set(rec.ID, data)
@@ -298,20 +299,20 @@ func (s *Store) placeImages() error {
 			}
 		}
 	}
-	return s.index(dir, "images", images)
+	return s.index(dir, layout.ImagesFile, layout.ImagesLock, images)
 }
 
 // index writes layers.json or images.json and its lock file. Without the lock
 // files a store on a read-only file system looks empty or breaks every listing;
 // with equal ones CRI-O does not notice that another store was mounted.
-func (s *Store) index(dir *squashfs.Inode, name string, list any) error {
-	content, token, err := records(list)
+func (s *Store) index(dir *squashfs.Inode, file, lock string, list any) error {
+	content, token, err := layout.EncodeRecords(list)
 	if err != nil {
 		return err
 	}
 	return errors.Join(
-		s.file(dir, name+".json", 0o600, bytes.NewReader(content)),
-		s.file(dir, name+".lock", 0o644, bytes.NewReader(token)))
+		s.file(dir, path.Base(file), 0o600, bytes.NewReader(content)),
+		s.file(dir, path.Base(lock), 0o644, bytes.NewReader(token)))
 }
 
 func (s *Store) dir(perm uint32) *squashfs.Inode {

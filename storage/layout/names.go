@@ -21,10 +21,7 @@ const (
 )
 
 // TarSplitFile is the record of a layer's tar stream.
-func TarSplitFile(layer string) string { return LayersDir + "/" + layer + TarSplitSuffix }
-
-// TarSplitSuffix ends the name of the record of a layer's tar stream.
-const TarSplitSuffix = ".tar-split.gz"
+func TarSplitFile(layer string) string { return LayersDir + "/" + layer + ".tar-split.gz" }
 
 // The folder of pinbox in a store.
 const (

@@ -22,6 +22,7 @@ import (
 
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/environment"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // Store is a store that is being written. Its methods are called from one goroutine.
@@ -92,7 +93,7 @@ func (s *Store) AddLayer(ctx context.Context, l compose.Layer, blob compose.Blob
 	if err != nil {
 		return compose.Unpacked{}, fmt.Errorf("layer %s: %w", l.Digest, err)
 	}
-	diff := filepath.Join(s.dir, "overlay", id, "diff")
+	diff := filepath.Join(s.dir, layout.OverlayDir, id, "diff")
 	var top syscall.Stat_t
 	if err := syscall.Lstat(diff, &top); err != nil {
 		return compose.Unpacked{}, fmt.Errorf("layer %s: %w", l.Digest, err)
