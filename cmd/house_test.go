@@ -107,7 +107,7 @@ var doors = map[string][]string{
 	"google.golang.org/grpc":                 {"runtime/cri", "fixtures/crio", "fixtures/fakecri", "fixtures/live/guest", "fixtures/pod"},
 	"k8s.io/client-go":                       {"runtime/watch"},
 	"sigs.k8s.io/controller-runtime":         {"runtime/watch"},
-	"github.com/spf13":                       {"cmd/pinbox", "cmd/pinbox-node"},
+	"github.com/spf13":                       {"cmd/cli", "cmd/pinbox", "cmd/pinbox-node"},
 	"github.com/google/go-containerregistry": {"fixtures/sample", "fixtures/bench"},
 }
 

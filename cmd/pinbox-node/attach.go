@@ -6,13 +6,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/runtime/stores"
 )
 
 func attachCommand() *cobra.Command {
 	var f passFlags
 	var o stores.AttachOptions
-	var sum, output string
+	var sum string
+	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "attach {delta.squashfs | FOLDER | DEVICE}",
 		Short: "Bring a store to the node, and pin the images of its sets",
@@ -20,9 +22,6 @@ func attachCommand() *cobra.Command {
   pinbox-node attach /mnt/delta --in-place`,
 		Args: named("the store: its file, a folder, or the device of a medium"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
 			if o.Digest, err = parseDigest(sum); err != nil {
 				return err
 			}
@@ -31,10 +30,12 @@ func attachCommand() *cobra.Command {
 				return err
 			}
 			o.Source, o.Fits = args[0], f.room
-			o.Done = percent(cmd.ErrOrStderr(), "read the store")
+			progress := cli.NewProgress(cmd.ErrOrStderr(), output)
+			o.Done = progress.Track("read the store")
 			attached, err := f.attach(cmd.Context(), keeper, o, func(why error) {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%v; waiting for a medium that has it\n", why)
+				progress.Note(fmt.Sprintf("%v; waiting for a medium that has it", why))
 			})
+			progress.Close()
 			if err != nil {
 				return err
 			}
@@ -47,6 +48,6 @@ func attachCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&o.InPlace, "in-place", false, "use the store where it is, rather than to copy it")
 	cmd.Flags().BoolVar(&o.KeepSets, "keep-sets", false, "leave the sets as they are")
 	cmd.Flags().BoolVar(&o.Auto, "auto", false, "change nothing if the store is there already, or was once: for a medium that was plugged in")
-	cmd.Flags().StringVarP(&output, "output", "o", "table", "table, or json for programs")
+	output.Add(cmd.Flags())
 	return cmd
 }

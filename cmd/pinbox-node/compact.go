@@ -1,18 +1,18 @@
 package main
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/stores"
-	"github.com/pinbox/pinbox/storage/bytesize"
 )
 
 func compactCommand() *cobra.Command {
 	var f planFlags
+	var output cli.Output
 	o := stores.CompactOptions{Fits: func(bytes int64) error { return f.room(bytes) }}
 	cmd := &cobra.Command{
 		Use:   "compact",
@@ -30,17 +30,19 @@ starts next; until then they stay. It works at low priority.`,
 				return err
 			}
 			yield()
-			o.Write = writeCompacted(keeper.Dir, percent(cmd.ErrOrStderr(), "write the store"))
-			compacted, err := keeper.Compact(cmd.Context(), o)
-			if err == nil {
-				fmt.Fprintf(cmd.OutOrStdout(), "%d stores are one, %s, of %s; it takes their place when CRI-O starts next\n",
-					len(compacted.Replaces), stores.Short(compacted.Store.ID), bytesize.Format(compacted.Store.Size))
+			progress := cli.NewProgress(cmd.ErrOrStderr(), output)
+			o.Write = writeCompacted(keeper.Dir, progress.Track("write the store"))
+			c, err := keeper.Compact(cmd.Context(), o)
+			progress.Close()
+			if err != nil {
+				return err
 			}
-			return err
+			return show(cmd.OutOrStdout(), output, compacted{c.Store.ID, c.Store.Size, c.Replaces}, nil)
 		},
 	}
 	f.nodeFlags.add(cmd.Flags(), 10*time.Second)
 	cmd.Flags().StringVar(&f.reserve, "reserve", runtime.DefaultReserve.String(), "space to leave free: bytes, a share, or the lesser of both")
 	cmd.Flags().BoolVar(&o.All, "all", false, "compact the appliance's own store too; its place is not free by that")
+	output.Add(cmd.Flags())
 	return cmd
 }

@@ -6,8 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -68,7 +68,7 @@ func describe(p runtime.Plan) planned {
 
 // print shows the plan as a table. Its errors follow on stderr.
 func (d planned) print(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := cli.Table(w)
 	if len(d.Pulls) > 0 {
 		fmt.Fprintln(t, "PULL\tFETCH\tUNPACKED")
 	}

@@ -5,11 +5,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/runtime/stores"
 )
 
 func detachCommand() *cobra.Command {
 	var f nodeFlags
+	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "detach [SLOT | NAME | DIGEST]",
 		Short: "Remove a store to which nothing refers any more; without a name, all such",
@@ -29,15 +31,16 @@ Without a name all such stores are removed, but for those that rollback may want
 			}
 			if len(args) == 0 {
 				gone, kept, err := keeper.DetachUnused(cmd.Context(), root)
-				return showDetached(cmd, gone, kept, err)
+				return showDetached(cmd, output, gone, kept, err)
 			}
 			gone, err := keeper.Detach(cmd.Context(), args[0], root)
 			if err != nil {
 				return err
 			}
-			return showDetached(cmd, []stores.Store{gone}, nil, nil)
+			return showDetached(cmd, output, []stores.Store{gone}, nil, nil)
 		},
 	}
 	f.add(cmd.Flags(), 10*time.Second)
+	output.Add(cmd.Flags())
 	return cmd
 }

@@ -1,24 +1,22 @@
 package main
 
 import (
-	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/cmd/cli"
 )
 
 func firstbootCommand() *cobra.Command {
 	var f passFlags
-	var output string
+	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "firstboot",
 		Short: "Make one pass: pin every image of the sets, pull what is missing, write the status",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
-			r, end, err := f.alone(cmd.Context(), slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
+			r, end, err := f.alone(cmd.Context(), output.Log(cmd.ErrOrStderr()))
 			if err != nil {
 				return err
 			}
@@ -31,6 +29,6 @@ func firstbootCommand() *cobra.Command {
 		},
 	}
 	f.add(cmd.Flags(), 2*time.Minute)
-	cmd.Flags().StringVarP(&output, "output", "o", "table", "table, or json for programs")
+	output.Add(cmd.Flags())
 	return cmd
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/cri"
 )
@@ -87,7 +87,7 @@ func (f nodeFlags) ownerOf() (runtime.Owner, error) {
 	case string(runtime.Pinbox), string(runtime.MCO):
 		return runtime.Owner(f.owner), nil
 	}
-	return "", fmt.Errorf("%w: --owner %s: it is pinbox, mco or auto", errUsage, f.owner)
+	return "", cli.Usagef("--owner %s: it is pinbox, mco or auto", f.owner)
 }
 
 func (f nodeFlags) name() string {
@@ -105,7 +105,7 @@ func (f nodeFlags) name() string {
 func named(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 {
-			return fmt.Errorf("%w: name %s; got %d arguments", errUsage, what, len(args))
+			return cli.Usagef("name %s; got %d arguments", what, len(args))
 		}
 		return nil
 	}
@@ -115,7 +115,7 @@ func named(what string) cobra.PositionalArgs {
 func parseDigest(s string) (digest.Digest, error) {
 	d := digest.Digest(s)
 	if s != "" && (d.Validate() != nil || d.Algorithm() != digest.SHA256) {
-		return "", fmt.Errorf("%w: --digest %s: it is sha256: and 64 digits", errUsage, s)
+		return "", cli.Usagef("--digest %s: it is sha256: and 64 digits", s)
 	}
 	return d, nil
 }

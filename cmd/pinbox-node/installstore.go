@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/runtime/partition"
 	"github.com/pinbox/pinbox/storage/bytesize"
 )
@@ -13,6 +14,7 @@ import (
 func installStoreCommand() *cobra.Command {
 	var o partition.Options
 	var check bool
+	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "install-store DISK",
 		Short: "Copy the store of a medium to a partition of its own, on a disk that CoreOS was installed to",
@@ -22,28 +24,30 @@ func installStoreCommand() *cobra.Command {
 			if check {
 				return partition.Check(o)
 			}
-			o.Done = percent(cmd.OutOrStdout(), "copy the store and read it again")
+			progress := cli.NewProgress(cmd.ErrOrStderr(), output)
+			o.Done = progress.Track("copy the store and read it again")
 			r, err := partition.Install(cmd.Context(), o)
-			if err == nil {
-				fmt.Fprintf(cmd.OutOrStdout(), "the store, %s, is in a partition %s of %s\n", r.Digest, partition.Label, bytesize.Format(r.Size))
+			progress.Close()
+			if err != nil {
+				return err
 			}
-			return err
+			return show(cmd.OutOrStdout(), output, installed{r.Digest, partition.Label, r.Size}, nil)
 		},
 	}
 	cmd.Flags().StringVar(&o.Medium, "medium", "/run/media/iso/pinbox", "folder of the store and its sums")
 	cmd.Flags().BoolVar(&check, "check", false, "only say whether it would fit, before a system is installed")
+	output.Add(cmd.Flags())
 	return cmd
 }
 
-// longRead is how many bytes take long enough to tell how far they are.
-const longRead = 64 << 20
+// installed is what `install-store --output json` gives.
+type installed struct {
+	Digest    string `json:"digest"`
+	Partition string `json:"partition"`
+	Bytes     int64  `json:"bytes"` // of the partition
+}
 
-// percent tells of every tenth of a long way.
-func percent(w io.Writer, what string) func(done, all int64) {
-	next := int64(10)
-	return func(done, all int64) {
-		for ; all >= longRead && done*100 >= next*all && next <= 100; next += 10 {
-			fmt.Fprintf(w, "%s: %d%%\n", what, next)
-		}
-	}
+func (i installed) print(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "the store, %s, is in a partition %s of %s\n", i.Digest, i.Partition, bytesize.Format(i.Bytes))
+	return err
 }

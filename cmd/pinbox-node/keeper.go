@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/cri"
 	"github.com/pinbox/pinbox/runtime/crio"
@@ -95,7 +95,7 @@ func (f nodeFlags) keeper() (stores.Manager, error) {
 func (f planFlags) room(bytes int64) error {
 	reserve, err := runtime.ParseReserve(f.reserve)
 	if err != nil {
-		return fmt.Errorf("%w: --reserve: %w", errUsage, err)
+		return cli.Usagef("--reserve: %w", err)
 	}
 	space, err := disk.Of(f.state)
 	if err != nil {

@@ -5,11 +5,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/cmd/cli"
 )
 
 func mountCommand() *cobra.Command {
 	var f nodeFlags
-	var output string
+	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "mount",
 		Short: "Mount the attached stores that are whole and have their base: before CRI-O starts",
@@ -20,9 +22,6 @@ CRI-O is not to come up without its stores for a misspelt one.`,
 		Args:               cobra.NoArgs,
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
 			keeper, wrong := f.keeper()
 			keeper.Unconfigured = wrong != nil // which somebody has to mend, but not before CRI-O starts
 			all, err := keeper.Reconcile(cmd.Context(), func() bool { return f.stopped(cmd.Context()) })
@@ -34,6 +33,6 @@ CRI-O is not to come up without its stores for a misspelt one.`,
 	}
 	// CRI-O waits. Whoever is at the stores, for minutes perhaps, has mounted them first.
 	f.add(cmd.Flags(), 5*time.Second)
-	cmd.Flags().StringVarP(&output, "output", "o", "table", "table, or json for programs")
+	output.Add(cmd.Flags())
 	return cmd
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/cri"
 	"github.com/pinbox/pinbox/runtime/crio"
@@ -66,7 +67,7 @@ func (f passFlags) compose(previous runtime.Status, noPrevious error) (*runtime.
 	}
 	reserve, err := runtime.ParseReserve(f.reserve)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: --reserve: %w", errUsage, err)
+		return nil, nil, cli.Usagef("--reserve: %w", err)
 	}
 	client, err := cri.Dial(f.socket)
 	if err != nil {

@@ -4,19 +4,18 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/cmd/cli"
 )
 
 func planCommand() *cobra.Command {
 	var f passFlags
-	var output string
+	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Say what a pass would do and the space that it needs; change nothing",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
 			r, client, err := f.reconciler()
 			if err != nil {
 				return err
@@ -31,6 +30,6 @@ func planCommand() *cobra.Command {
 	}
 	f.asBefore = true
 	f.planFlags.add(cmd.Flags(), 10*time.Second)
-	cmd.Flags().StringVarP(&output, "output", "o", "table", "table, or json for programs")
+	output.Add(cmd.Flags())
 	return cmd
 }

@@ -4,19 +4,18 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/cmd/cli"
 )
 
 func rollbackCommand() *cobra.Command {
 	var f passFlags
-	var output string
+	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "rollback",
 		Short: "Make the release before the current one current again, without a registry",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
 			keeper, err := f.keeper()
 			if err != nil {
 				return err
@@ -30,6 +29,6 @@ func rollbackCommand() *cobra.Command {
 		},
 	}
 	f.add(cmd.Flags(), 2*time.Minute)
-	cmd.Flags().StringVarP(&output, "output", "o", "table", "table, or json for programs")
+	output.Add(cmd.Flags())
 	return cmd
 }

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/systemd"
 	"github.com/pinbox/pinbox/runtime/watch"
@@ -19,7 +19,7 @@ func runCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
-			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+			log := cli.Output("").Log(cmd.ErrOrStderr())
 			r, end, err := f.alone(ctx, log)
 			if err != nil {
 				return err

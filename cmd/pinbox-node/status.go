@@ -4,19 +4,18 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/cmd/cli"
 )
 
 func statusCommand() *cobra.Command {
 	var f passFlags
-	var output string
+	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show sets, images and conditions; exit code 0 only when all is pinned",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
 			r, client, err := f.reconciler()
 			if err != nil {
 				return err
@@ -31,6 +30,6 @@ func statusCommand() *cobra.Command {
 	}
 	f.asBefore, f.reserve = true, "0"
 	f.nodeFlags.add(cmd.Flags(), 10*time.Second)
-	cmd.Flags().StringVarP(&output, "output", "o", "table", "table, or json for programs")
+	output.Add(cmd.Flags())
 	return cmd
 }

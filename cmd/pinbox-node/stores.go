@@ -4,19 +4,18 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/cmd/cli"
 )
 
 func storesCommand() *cobra.Command {
 	var f nodeFlags
-	var output string
+	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "stores",
 		Short: "Show the stores that were attached",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
 			all, err := f.settle(cmd.Context())
 			if err != nil {
 				return err
@@ -26,6 +25,6 @@ func storesCommand() *cobra.Command {
 	}
 	f.asBefore = true
 	f.add(cmd.Flags(), 10*time.Second)
-	cmd.Flags().StringVarP(&output, "output", "o", "table", "table, or json for programs")
+	output.Add(cmd.Flags())
 	return cmd
 }

@@ -2,16 +2,15 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
-	"text/tabwriter"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/spf13/cobra"
 
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/storage/bytesize"
@@ -20,7 +19,7 @@ import (
 // shownStores are stores that can be printed.
 type shownStores []runtime.StoreStatus
 
-func showStores(w io.Writer, output string, all []runtime.StoreStatus) error {
+func showStores(w io.Writer, output cli.Output, all []runtime.StoreStatus) error {
 	var away error
 	if slices.ContainsFunc(all, func(s runtime.StoreStatus) bool { return s.State != runtime.StoreMounted }) {
 		away = errUnhealthy
@@ -33,7 +32,7 @@ func (all shownStores) print(w io.Writer) error {
 		_, err := fmt.Fprintln(w, "no store was attached")
 		return err
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := cli.Table(w)
 	fmt.Fprintln(t, "SLOT\tDIGEST\tNAME\tIMAGES\tSIZE\tSTATE\tRELEASE")
 	for _, s := range all {
 		release := ""
@@ -72,7 +71,7 @@ func (a attached) print(w io.Writer) error {
 }
 
 // showAttached also says whether the node is as its sets want it.
-func showAttached(cmd *cobra.Command, output string, a stores.Attached, s runtime.Status, err error) error {
+func showAttached(cmd *cobra.Command, output cli.Output, a stores.Attached, s runtime.Status, err error) error {
 	text := fmt.Sprintf("the store %s is attached at slot %s: %d images", stores.Short(a.Store.ID), a.Store.Slot, a.Store.Images)
 	switch {
 	case a.Appliance:
@@ -87,7 +86,7 @@ func showAttached(cmd *cobra.Command, output string, a stores.Attached, s runtim
 	return showTurned(cmd, output, attached{Digest: a.Store.ID.String(), Slot: a.Store.Slot, Found: a.Found, Status: s, text: text}, err)
 }
 
-func showRelease(cmd *cobra.Command, output string, r stores.Release, s runtime.Status, err error) error {
+func showRelease(cmd *cobra.Command, output cli.Output, r stores.Release, s runtime.Status, err error) error {
 	text := "the appliance's own release is current, with the sets of before the first attach"
 	if r.ID != "" {
 		text = fmt.Sprintf("the release of the store %s is current", stores.Short(r.ID))
@@ -95,7 +94,7 @@ func showRelease(cmd *cobra.Command, output string, r stores.Release, s runtime.
 	return showTurned(cmd, output, attached{Digest: r.ID.String(), Found: true, Status: s, text: text}, err)
 }
 
-func showTurned(cmd *cobra.Command, output string, a attached, err error) error {
+func showTurned(cmd *cobra.Command, output cli.Output, a attached, err error) error {
 	if err != nil {
 		return fmt.Errorf("%s, but: %w", a.text, err)
 	}
@@ -106,16 +105,59 @@ func showTurned(cmd *cobra.Command, output string, a attached, err error) error 
 	return show(cmd.OutOrStdout(), output, a, unhealthy)
 }
 
-func showDetached(cmd *cobra.Command, gone []stores.Store, kept map[string]error, err error) error {
-	w := cmd.OutOrStdout()
-	for _, o := range gone {
-		fmt.Fprintf(w, "the store %s is detached; %s are free again\n", stores.Short(o.ID), bytesize.Format(o.Size))
+// detached is what `detach --output json` gives.
+type detached struct {
+	Detached []detachedStore `json:"detached"`
+	// Kept says why stores stay, by what a user calls them.
+	Kept map[string]string `json:"kept,omitempty"`
+}
+
+type detachedStore struct {
+	Digest string `json:"digest"`
+	Slot   string `json:"slot"`
+	Bytes  int64  `json:"bytes"`
+
+	short string
+}
+
+func (d detached) print(w io.Writer) error {
+	for _, s := range d.Detached {
+		fmt.Fprintf(w, "the store %s is detached; %s are free again\n", s.short, bytesize.Format(s.Bytes))
 	}
-	for _, title := range slices.Sorted(maps.Keys(kept)) {
-		fmt.Fprintf(w, "%s stays: %v\n", title, kept[title])
+	for _, title := range slices.Sorted(maps.Keys(d.Kept)) {
+		fmt.Fprintf(w, "%s stays: %v\n", title, d.Kept[title])
 	}
-	if len(gone)+len(kept) == 0 && err == nil {
-		_, err = fmt.Fprintln(w, "no store was attached")
+	if len(d.Detached)+len(d.Kept) == 0 {
+		_, err := fmt.Fprintln(w, "no store was attached")
+		return err
 	}
-	return errors.Join(err)
+	return nil
+}
+
+// showDetached also says what has gone before an error.
+func showDetached(cmd *cobra.Command, output cli.Output, gone []stores.Store, kept map[string]error, err error) error {
+	d := detached{Detached: []detachedStore{}, Kept: map[string]string{}}
+	for _, s := range gone {
+		d.Detached = append(d.Detached, detachedStore{s.ID.String(), s.Slot, s.Size, stores.Short(s.ID)})
+	}
+	for title, why := range kept {
+		d.Kept[title] = why.Error()
+	}
+	if err != nil && len(gone)+len(kept) == 0 {
+		return err
+	}
+	return show(cmd.OutOrStdout(), output, d, err)
+}
+
+// compacted is what `compact --output json` gives.
+type compacted struct {
+	Digest   digest.Digest   `json:"digest"`
+	Bytes    int64           `json:"bytes"`
+	Replaces []digest.Digest `json:"replaces"`
+}
+
+func (c compacted) print(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "%d stores are one, %s, of %s; it takes their place when CRI-O starts next\n",
+		len(c.Replaces), stores.Short(c.Digest), bytesize.Format(c.Bytes))
+	return err
 }

@@ -1,12 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/storage/bytesize"
 )
@@ -18,17 +17,15 @@ type shown interface {
 
 // show prints a result for people or for programs, and passes on what is wrong
 // with it.
-func show(w io.Writer, output string, what shown, wrong error) error {
-	if output == "table" {
+func show(w io.Writer, output cli.Output, what shown, wrong error) error {
+	if output.Text() {
 		return errors.Join(what.print(w), wrong)
 	}
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return errors.Join(enc.Encode(what), wrong)
+	return errors.Join(output.Encode(w, what), wrong)
 }
 
 // showStatus shows a status, and says whether it is good.
-func showStatus(w io.Writer, output string, s runtime.Status) error {
+func showStatus(w io.Writer, output cli.Output, s runtime.Status) error {
 	var unhealthy error
 	if !s.Healthy() {
 		unhealthy = errUnhealthy
@@ -42,7 +39,7 @@ type shownStatus runtime.Status
 // print shows the sets, and every image that is not as it should be.
 func (shown shownStatus) print(w io.Writer) error {
 	s := runtime.Status(shown)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := cli.Table(w)
 	if len(s.Sets) > 0 {
 		fmt.Fprintln(t, "SET\tIMAGES\tPINNED\tMISSING")
 	}

@@ -125,7 +125,7 @@ func TestStatusBetweenPasses(t *testing.T) {
 	says(t, n, 1, "status", "waiting for a pass, since the sets have changed; 0 of 1 images are pinned", "(Pending)")
 	says(t, n, 1, "firstboot --reserve 64Mi", "Pulling the images on node12 needs about ")
 	n.WriteSet("s.yaml", sample.SetNamed("s", a)) // touched, not changed
-	says(t, n, 5, "plan --reserve 64Mi", "64 MiB are kept in reserve", "Make room")
+	says(t, n, 5, "plan --reserve 64Mi", "64 MiB are kept in reserve", "make room")
 	says(t, n, 0, "firstboot")
 	says(t, n, 0, "plan", "nothing to do: all 1 images are there and pinned")
 	says(t, n, 0, "status", "all 1 images of 1 sets are pinned")
@@ -176,7 +176,7 @@ func TestStatusGoesByThePoolsOfTheLastPass(t *testing.T) {
 	says(t, n, 0, "firstboot --pool worker")
 	says(t, n, 0, "status", "all 1 images of 1 sets")
 	says(t, n, 0, "firstboot --pool worker,infra")
-	says(t, n, 0, "status -o json", `"infra"`)
+	says(t, n, 0, "status --output json", `"infra"`)
 }
 
 // With a registry that is away for good, what can be had is had soon.

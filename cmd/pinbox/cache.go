@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/storage/cache"
 )
 
@@ -15,7 +16,7 @@ func cacheCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "cache", Short: "Look after what builds keep", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return usageError{errors.New("give one of ls, prune and verify")}
+			return cli.Usagef("give one of ls, prune and verify")
 		},
 	}
 	cmd.AddCommand(cacheListCommand(), cachePruneCommand(), cacheVerifyCommand())
@@ -38,7 +39,8 @@ func openCache(named string) (cache.Cache, error) {
 }
 
 func cacheListCommand() *cobra.Command {
-	var dir, output string
+	var dir string
+	var output cli.Output
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List the packs of layers that are kept, what was used last at the end", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -58,13 +60,14 @@ func cacheListCommand() *cobra.Command {
 }
 
 func cachePruneCommand() *cobra.Command {
-	var dir, output, keep string
+	var dir, keep string
+	var output cli.Output
 	var all bool
 	cmd := &cobra.Command{
 		Use: "prune", Short: "Remove packs, what was used least recently first", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if (keep == "") != all {
-				return usageError{errors.New("give one of --keep and --all")}
+				return cli.Usagef("give one of --keep and --all")
 			}
 			limit, err := parseSize("keep", cmp.Or(keep, "0"))
 			if err != nil {
@@ -85,7 +88,8 @@ func cachePruneCommand() *cobra.Command {
 }
 
 func cacheVerifyCommand() *cobra.Command {
-	var dir, output string
+	var dir string
+	var output cli.Output
 	cmd := &cobra.Command{
 		Use: "verify", Short: "Read all that is kept, and remove what a disk has damaged", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

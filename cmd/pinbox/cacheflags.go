@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/storage/bytesize"
 )
 
@@ -40,12 +40,12 @@ func (f *cacheFlags) folder() (string, error) {
 func (f *cacheFlags) cache(flags *pflag.FlagSet) (c builder.Cache, err error) {
 	if f.none {
 		if flags.Changed("cache-dir") {
-			return c, usageError{errors.New("--cache-dir and --no-cache contradict each other")}
+			return c, cli.Usagef("--cache-dir and --no-cache contradict each other")
 		}
 		return c, nil
 	}
 	if flags.Changed("cache-dir") && f.dir == "" {
-		return c, usageError{errors.New("--cache-dir is empty")}
+		return c, cli.Usagef("--cache-dir is empty")
 	}
 	if c.Limit, err = parseSize("cache-size", f.size); err != nil {
 		return c, err
@@ -61,7 +61,7 @@ func (f *cacheFlags) cache(flags *pflag.FlagSet) (c builder.Cache, err error) {
 func parseSize(flag, text string) (int64, error) {
 	n, err := bytesize.Parse(text)
 	if err != nil {
-		return 0, usageError{fmt.Errorf("--%s: %w; write it as 500Mi or 50Gi", flag, err)}
+		return 0, cli.Usagef("--%s: %w; write it as 500Mi or 50Gi", flag, err)
 	}
 	return n, nil
 }

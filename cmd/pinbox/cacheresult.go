@@ -3,22 +3,22 @@ package main
 import (
 	"errors"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/cache"
 )
 
-func addCacheDir(cmd *cobra.Command, dir, output *string) {
+func addCacheDir(cmd *cobra.Command, dir *string, output *cli.Output) {
 	cmd.Flags().StringVar(dir, "cache-dir", "", "folder that builds keep layers in (default: pinbox in $XDG_CACHE_HOME or ~/.cache)")
-	addOutput(cmd.Flags(), output)
+	output.Add(cmd.Flags())
 }
 
 // verifyCache also fails if something was damaged: a disk is not to be trusted.
-func verifyCache(cmd *cobra.Command, kept cache.Cache, output string) error {
+func verifyCache(cmd *cobra.Command, kept cache.Cache, output cli.Output) error {
 	entries, err := kept.Entries()
 	if err != nil {
 		return err
@@ -27,13 +27,13 @@ func verifyCache(cmd *cobra.Command, kept cache.Cache, output string) error {
 	for _, e := range entries {
 		all += e.Size
 	}
-	progress := newProgress(cmd.ErrOrStderr(), output)
-	progress.begin("read layers", all)
-	damaged, err := kept.Verify(cmd.Context(), progress.add)
-	progress.close()
+	progress := cli.NewProgress(cmd.ErrOrStderr(), output)
+	progress.Begin("read layers", all)
+	damaged, err := kept.Verify(cmd.Context(), progress.Add)
+	progress.Close()
 	if len(damaged) > 0 {
 		err = errors.Join(printEntries(cmd, output, "damaged and removed", damaged), err)
-		return errors.Join(err, reported(exitVerify))
+		return errors.Join(err, cli.Reported(exitVerify))
 	}
 	if err != nil {
 		return err
@@ -41,19 +41,16 @@ func verifyCache(cmd *cobra.Command, kept cache.Cache, output string) error {
 	return printEntries(cmd, output, "damaged", nil)
 }
 
-func printEntries(cmd *cobra.Command, output, what string, entries []cache.Entry) error {
-	if err := checkOutput(output); err != nil {
-		return err
+func printEntries(cmd *cobra.Command, output cli.Output, what string, entries []cache.Entry) error {
+	if !output.Text() {
+		return output.Encode(cmd.OutOrStdout(), append([]cache.Entry{}, entries...))
 	}
-	if output == "json" {
-		return printJSON(cmd, append([]cache.Entry{}, entries...))
-	}
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	w := cli.Table(cmd.OutOrStdout())
 	total := int64(0)
 	for _, e := range entries {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", e.Digest, e.Form, bytesize.Format(e.Size), e.Used.Format(time.DateTime))
 		total += e.Size
 	}
-	fmt.Fprintf(w, "%s: %s, %s\n", what, plural(len(entries), "pack"), bytesize.Format(total))
+	fmt.Fprintf(w, "%s: %s, %s\n", what, cli.Plural(len(entries), "pack"), bytesize.Format(total))
 	return w.Flush()
 }

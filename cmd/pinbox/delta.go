@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/cmd/cli"
 )
 
 func deltaCommand() *cobra.Command {
@@ -29,10 +30,10 @@ func deltaCommand() *cobra.Command {
 			if opts.Cache, err = cache.cache(cmd.Flags()); err != nil {
 				return err
 			}
-			progress := newProgress(cmd.ErrOrStderr(), in.output)
-			opts.Hooks = progress.hooks()
+			progress := cli.NewProgress(cmd.ErrOrStderr(), in.output)
+			opts.Hooks = hooks(progress)
 			result, err := builder.Delta(cmd.Context(), opts)
-			progress.close()
+			progress.Close()
 			if err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/artifact"
 	demoimages "github.com/pinbox/pinbox/builder/demo"
+	"github.com/pinbox/pinbox/cmd/cli"
 )
 
 func demoCommand() *cobra.Command {
@@ -44,7 +45,7 @@ func demo(cmd *cobra.Command, out, base string) error {
 	for _, args := range [][]string{{"plan", "--oci", images}, build, {"verify", appliance}} {
 		fmt.Fprintf(cmd.OutOrStdout(), "$ pinbox %s\n", strings.Join(args, " "))
 		if code := run(cmd.Context(), args, cmd.OutOrStdout(), cmd.ErrOrStderr()); code != exitOK {
-			return reported(code)
+			return cli.Reported(code)
 		}
 	}
 	return nil

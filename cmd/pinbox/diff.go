@@ -6,20 +6,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 func diffCommand() *cobra.Command {
-	var output string
+	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
 		Short: "Compare two locks, folders or ISOs: images and layers added, removed and kept",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
 			var locks [2]pinset.Lock
 			for i, name := range args {
 				var err error
@@ -30,13 +28,13 @@ func diffCommand() *cobra.Command {
 			return printDifference(cmd, output, pinset.Compare(locks[0], locks[1]))
 		},
 	}
-	addOutput(cmd.Flags(), &output)
+	output.Add(cmd.Flags())
 	return cmd
 }
 
-func printDifference(cmd *cobra.Command, output string, d pinset.Difference) error {
-	if output == "json" {
-		return printJSON(cmd, d)
+func printDifference(cmd *cobra.Command, output cli.Output, d pinset.Difference) error {
+	if !output.Text() {
+		return output.Encode(cmd.OutOrStdout(), d)
 	}
 	w := cmd.OutOrStdout()
 	for _, pin := range d.Removed {

@@ -1,13 +1,7 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"io/fs"
-	"strings"
 	"syscall"
 
 	"github.com/pinbox/pinbox/builder"
@@ -18,6 +12,7 @@ import (
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/builder/verify"
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/atomicfile"
@@ -32,14 +27,14 @@ import (
 
 // Exit codes, documented in the help and in README.
 const (
-	exitOK          = 0
-	exitOther       = 1
-	exitUsage       = 2
-	exitInput       = 3
-	exitVerify      = 4
-	exitSpace       = 5
-	exitRegistry    = 6
-	exitInterrupted = 130 // 128 + SIGINT, as shells have it
+	exitOK          = cli.ExitOK
+	exitOther       = cli.ExitOther
+	exitUsage       = cli.ExitUsage
+	exitInput       = cli.ExitInput
+	exitVerify      = cli.ExitDamaged
+	exitSpace       = cli.ExitSpace
+	exitRegistry    = cli.ExitRegistry
+	exitInterrupted = cli.ExitInterrupted
 )
 
 func exitHelp() string {
@@ -55,25 +50,9 @@ func exitHelp() string {
   130  interrupted`
 }
 
-// usageError is an error of the command line.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
-// reported is the exit code of a command that said what was wrong itself: of one
-// that another ran, or of lint.
-type reported int
-
-func (r reported) Error() string { return fmt.Sprintf("exit code %d", int(r)) }
-
 // table is the one place that knows what an error means to a user. The first
 // row that matches counts: causes stand before what they cause.
-var table = []struct {
-	err  error
-	code int
-	hint string
-}{
-	{context.Canceled, exitInterrupted, "nothing half-written was left; run the command again"},
+var table = []cli.Row{
 	{environment.ErrNoTemp, exitOther, "set TMPDIR to a folder that takes files"},
 	{environment.ErrNoProc, exitOther, "`mount -t proc proc /proc`, or run it where it is mounted"},
 	{verify.ErrMissing, exitVerify, "give --base once for each store that it stands on, down to the appliance; `bases` in its delta.json says what it was made for"},
@@ -182,50 +161,4 @@ var table = []struct {
 	{syscall.EROFS, exitUsage, "choose another folder with -o"},
 	{fs.ErrNotExist, exitInput, "check the path"},
 	{fs.ErrPermission, exitInput, "check who may read and write there"},
-}
-
-// failure is an error as programs read it, with --output json.
-type failure struct {
-	Error string `json:"error"`
-	Hint  string `json:"hint,omitempty"`
-	Code  int    `json:"exitCode"`
-}
-
-// explain gives an error its hint and its exit code.
-func explain(err error) failure {
-	f := failure{Error: strings.TrimSpace(err.Error()), Code: exitOther}
-	if errors.As(err, &usageError{}) {
-		f.Code, f.Hint = exitUsage, "`pinbox --help` shows the commands, `pinbox COMMAND --help` the flags"
-		return f
-	}
-	for _, row := range table {
-		if errors.Is(err, row.err) {
-			f.Code, f.Hint = row.code, row.hint
-			break
-		}
-	}
-	if f.Code == exitInterrupted {
-		f.Error = "interrupted"
-	}
-	return f
-}
-
-// report prints what went wrong and what to do, and gives the exit code.
-func report(stderr io.Writer, err error, asJSON bool) int {
-	if err == nil {
-		return exitOK
-	}
-	if code := reported(0); errors.As(err, &code) {
-		return int(code)
-	}
-	f := explain(err)
-	if asJSON {
-		_ = json.NewEncoder(stderr).Encode(f) // there is nowhere else to say it
-		return f.Code
-	}
-	fmt.Fprintf(stderr, "pinbox: %s\n", f.Error)
-	if f.Hint != "" {
-		fmt.Fprintf(stderr, "hint: %s\n", f.Hint)
-	}
-	return f.Code
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/spec"
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -45,7 +46,7 @@ type inputFlags struct {
 	access     storage.Access
 	pullSecret string
 	tlsVerify  bool
-	output     string
+	output     cli.Output
 }
 
 func (f *inputFlags) add(flags *pflag.FlagSet) {
@@ -75,23 +76,12 @@ func (f *inputFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.access.CertDir, "cert-dir", "", "certificates and keys for registries (default: /etc/containers/certs.d)")
 	flags.BoolVar(&f.tlsVerify, "tls-verify", true, "require HTTPS and verified certificates")
 	flags.DurationVar(&f.access.Stall, "stall", storage.StallTime, "how long a registry may send next to nothing before it is asked again")
-	addOutput(flags, &f.output)
-}
-
-func addOutput(flags *pflag.FlagSet, output *string) {
-	flags.StringVar(output, "output", "text", "text, or json for programs")
+	f.output.Add(flags)
 }
 
 // addFrom adds what says what nodes have.
 func addFrom(flags *pflag.FlagSet, from *[]string) {
 	flags.StringArrayVar(from, "from", nil, "what nodes have: folder of an appliance or of a delta, ISO, or lock; repeated, a node has any one of them")
-}
-
-func checkOutput(output string) error {
-	if output != "text" && output != "json" {
-		return usageError{fmt.Errorf("--output %s: it is text or json", output)}
-	}
-	return nil
 }
 
 // inputsByFlags refuses what stands on the command line by itself: a shell that
@@ -100,41 +90,38 @@ func inputsByFlags(_ *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return usageError{fmt.Errorf("%q stands alone: an appliance file comes with -c, and other inputs with a flag before each", args[0])}
+	return cli.Usagef("%q stands alone: an appliance file comes with -c, and other inputs with a flag before each", args[0])
 }
 
 // requireOut is not left to cobra, which would take a missing flag for a failure
 // of the command.
 func requireOut(out string) (string, error) {
 	if out == "" {
-		return "", usageError{errors.New("name the folder to make with -o")}
+		return "", cli.Usagef("name the folder to make with -o")
 	}
 	return out, nil
 }
 
 // options turns the flags into what the builder takes.
 func (f *inputFlags) options() (o builder.Options, err error) {
-	if err := checkOutput(f.output); err != nil {
-		return o, err
-	}
 	sources := f.sources()
 	if f.config == "" && len(sources) == 0 {
-		return o, usageError{errors.New("give an appliance file with -c, or inputs with flags such as --set, --image and --release")}
+		return o, cli.Usagef("give an appliance file with -c, or inputs with flags such as --set, --image and --release")
 	}
 	if f.config != "" && len(sources) > 0 {
-		return o, usageError{errors.New("-c does not go with inputs as flags: list them in the appliance file")}
+		return o, cli.Usagef("-c does not go with inputs as flags: list them in the appliance file")
 	}
 	if f.pullSecret != "" {
 		if f.access.AuthFile != "" {
-			return o, usageError{errors.New("--authfile and --pull-secret are the same thing: give one")}
+			return o, cli.Usagef("--authfile and --pull-secret are the same thing: give one")
 		}
 		f.access.AuthFile = f.pullSecret
 	}
 	if f.access.AnyImage && f.access.Policy != "" {
-		return o, usageError{errors.New("--policy and --insecure-policy contradict each other")}
+		return o, cli.Usagef("--policy and --insecure-policy contradict each other")
 	}
 	if f.access.Stall <= 0 {
-		return o, usageError{fmt.Errorf("--stall %s: must be greater than 0", f.access.Stall)}
+		return o, cli.Usagef("--stall %s: must be greater than 0", f.access.Stall)
 	}
 	f.access.Insecure = !f.tlsVerify
 	o.Access = f.access
@@ -149,7 +136,7 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 	}
 	if f.platform != "" {
 		if o.Appliance.Spec.Platform, err = spec.ParsePlatform(f.platform); err != nil {
-			return o, usageError{err}
+			return o, cli.Usagef("%w", err)
 		}
 	}
 	o.Appliance.Spec.Mirrors = append(o.Appliance.Spec.Mirrors, f.mirrors...)
@@ -174,9 +161,9 @@ func (f *inputFlags) readLock() (lock pinset.Lock, err error) {
 	path := f.lockPath()
 	switch {
 	case f.locked && f.update:
-		return lock, usageError{errors.New("--locked and --update contradict each other")}
+		return lock, cli.Usagef("--locked and --update contradict each other")
 	case f.locked && path == "":
-		return lock, usageError{errors.New("--locked needs a lock: name it with --lock")}
+		return lock, cli.Usagef("--locked needs a lock: name it with --lock")
 	case f.update || path == "":
 		return lock, nil
 	}
@@ -263,7 +250,7 @@ func sourceDateEpoch() (time.Time, error) {
 	}
 	seconds, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || seconds < 0 {
-		return time.Time{}, usageError{fmt.Errorf("SOURCE_DATE_EPOCH is %q; it is a number of seconds since 1970", value)}
+		return time.Time{}, cli.Usagef("SOURCE_DATE_EPOCH is %q; it is a number of seconds since 1970", value)
 	}
 	return time.Unix(seconds, 0), nil
 }
@@ -272,7 +259,7 @@ func sourceDateEpoch() (time.Time, error) {
 // written there, over nothing but an older one.
 func checkLockFile(path string) error {
 	if path == "" {
-		return usageError{errors.New("name the file to write with -o")}
+		return cli.Usagef("name the file to write with -o")
 	}
 	switch _, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -282,7 +269,7 @@ func checkLockFile(path string) error {
 		return err
 	}
 	if _, err := artifact.ReadLock(path); err != nil {
-		return usageError{fmt.Errorf("%s is there and no lock, so it is not written over: %w", path, err)}
+		return cli.Usagef("%s is there and no lock, so it is not written over: %w", path, err)
 	}
 	return nil
 }

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/pinbox/pinbox/builder/spec"
+	"github.com/pinbox/pinbox/cmd/cli"
 )
 
 // isoFlags say which live ISO to start from, over what the appliance file says.
@@ -31,7 +29,7 @@ func (f *isoFlags) add(flags *pflag.FlagSet) {
 func (f *isoFlags) apply(flags *pflag.FlagSet, spec *spec.ISO) error {
 	for _, name := range []string{"iso", "install-device"} {
 		if given := flags.Lookup(name); given.Changed && given.Value.String() == "" {
-			return usageError{fmt.Errorf("--%s is empty", name)}
+			return cli.Usagef("--%s is empty", name)
 		}
 	}
 	if f.base != "" {
@@ -50,7 +48,7 @@ func isoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "iso", Short: "Look into live ISOs, and bring their bases back", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return usageError{errors.New("give one of show, extract and reset")}
+			return cli.Usagef("give one of show, extract and reset")
 		},
 	}
 	cmd.AddCommand(isoShowCommand(), isoResetCommand(), isoExtractCommand())

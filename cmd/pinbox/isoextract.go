@@ -1,13 +1,13 @@
 package main
 
 import (
-	"errors"
 	"os"
 
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/cmd/cli"
 )
 
 func isoExtractCommand() *cobra.Command {
@@ -18,7 +18,7 @@ func isoExtractCommand() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if store && cmd.OutOrStdout() == os.Stdout && isatty.IsTerminal(os.Stdout.Fd()) {
-				return usageError{errors.New("a store is no text: send it to a file or a pipe")}
+				return cli.Usagef("a store is no text: send it to a file or a pipe")
 			}
 			switch {
 			case ignition && !store && !lock:
@@ -28,7 +28,7 @@ func isoExtractCommand() *cobra.Command {
 			case lock && !ignition && !store:
 				return artifact.ExtractLock(cmd.Context(), args[0], cmd.OutOrStdout())
 			}
-			return usageError{errors.New("give one of --ignition, --store and --lock")}
+			return cli.Usagef("give one of --ignition, --store and --lock")
 		},
 	}
 	cmd.Flags().BoolVar(&ignition, "ignition", false, "the Ignition config")

@@ -1,11 +1,10 @@
 package main
 
 import (
-	"errors"
-
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/cmd/cli"
 )
 
 func isoResetCommand() *cobra.Command {
@@ -16,11 +15,11 @@ func isoResetCommand() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
-				return usageError{errors.New("name the file to write with -o")}
+				return cli.Usagef("name the file to write with -o")
 			}
-			progress := newProgress(cmd.ErrOrStderr(), "text")
-			err := artifact.Reset(cmd.Context(), args[0], out, progress.hooks())
-			progress.close()
+			progress := cli.NewProgress(cmd.ErrOrStderr(), "")
+			err := artifact.Reset(cmd.Context(), args[0], out, hooks(progress))
+			progress.Close()
 			return err
 		},
 	}

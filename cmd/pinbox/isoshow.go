@@ -4,18 +4,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/cmd/cli"
 )
 
 func isoShowCommand() *cobra.Command {
-	var output string
+	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "show image.iso",
 		Short: "Show label, architecture, Ignition area, kernel arguments, and what pinbox added",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
 			info, err := artifact.Show(args[0])
 			if err != nil {
 				return err
@@ -23,6 +21,6 @@ func isoShowCommand() *cobra.Command {
 			return printISO(cmd, output, info)
 		},
 	}
-	addOutput(cmd.Flags(), &output)
+	output.Add(cmd.Flags())
 	return cmd
 }

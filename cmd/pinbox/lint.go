@@ -6,11 +6,13 @@ import (
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/lint"
 	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 func lintCommand() *cobra.Command {
-	var output, lockPath string
+	var output cli.Output
+	var lockPath string
 	cmd := &cobra.Command{
 		Use:   "lint [--lock FILE] PATH...",
 		Short: "List what in Kubernetes manifests will contact a registry from an offline node",
@@ -21,9 +23,6 @@ func lintCommand() *cobra.Command {
 It asks no registry. The exit code is 3 if it finds something.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, paths []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
 			var lock pinset.Lock
 			if lockPath != "" {
 				var err error
@@ -40,12 +39,12 @@ It asks no registry. The exit code is 3 if it finds something.`,
 				return err
 			}
 			if len(findings) > 0 {
-				return reported(exitInput)
+				return cli.Reported(exitInput)
 			}
 			return nil
 		},
 	}
 	cmd.Flags().StringVar(&lockPath, "lock", "", "lock, or folder or ISO of an appliance, that tells what the node has")
-	addOutput(cmd.Flags(), &output)
+	output.Add(cmd.Flags())
 	return cmd
 }

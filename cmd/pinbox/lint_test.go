@@ -176,7 +176,7 @@ func TestLintRefuses(t *testing.T) {
 		"a billion laughs": {[]string{write(t, "bomb.yaml", []byte(bomb))}, exitInput, "hint: split the file, or write out what its aliases stand for"},
 		"nothing to check": {[]string{write(t, "map.yaml", nil)}, exitInput, "map.yaml: no container in it names an image"},
 		"no lock":          {[]string{"--lock", pod, pod}, exitInput, "not a pinbox lock"},
-		"another output":   {[]string{"--output", "sarif", pod}, exitUsage, "it is text or json"},
+		"another output":   {[]string{"--output", "sarif", pod}, exitUsage, "it is text, json or yaml"},
 	} {
 		if code, stdout, stderr := pinbox(t.Context(), append([]string{"lint"}, c.args...)...); code != c.code || stdout != "" || !strings.Contains(stderr, c.says) || !strings.Contains(stderr, "hint: ") {
 			t.Errorf("%s: exit code %d\n%s%s", name, code, stdout, stderr)

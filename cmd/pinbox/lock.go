@@ -2,11 +2,11 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/storage/atomicfile"
 )
 
@@ -28,14 +28,13 @@ func lockCommand() *cobra.Command {
 			if err := checkLockFile(out); err != nil {
 				return err
 			}
-			progress := newProgress(cmd.ErrOrStderr(), in.output)
-			opts.Hooks = progress.hooks()
+			progress := cli.NewProgress(cmd.ErrOrStderr(), in.output)
+			opts.Hooks = hooks(progress)
 			lock, warnings, err := builder.Plan(cmd.Context(), opts)
-			progress.close()
+			progress.Close()
 			if err != nil {
 				return err
 			}
-			printWarnings(cmd, warnings)
 			var b bytes.Buffer
 			if err := lock.Encode(&b); err != nil {
 				return err
@@ -43,8 +42,7 @@ func lockCommand() *cobra.Command {
 			if _, err := atomicfile.Write(out, b.Bytes(), 0o644); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s locks %s\n", out, plural(len(lock.Images), "image"))
-			return err
+			return printLocked(cmd, in.output, locked{out, len(lock.Images), warnings})
 		},
 	}
 	in.add(cmd.Flags())

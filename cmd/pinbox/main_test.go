@@ -543,7 +543,7 @@ func TestCommandLine(t *testing.T) {
 		"two kinds of input": {"plan", "-c", "x", "--set", "y"},
 		"argument too many":  {"plan", "-c", "x", "y"},
 		"no folder":          {"verify"},
-		"unknown output":     {"verify", "x", "--output", "yaml"},
+		"unknown output":     {"verify", "x", "--output", "xml"},
 		"bad platform":       {"plan", "--set", "x", "--platform", "windows/amd64"},
 	} {
 		if code, _, stderr := pinbox(t.Context(), args...); code != exitUsage || !strings.Contains(stderr, "hint: ") {

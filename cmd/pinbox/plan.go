@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/cmd/cli"
 )
 
 func planCommand() *cobra.Command {
@@ -19,10 +20,10 @@ func planCommand() *cobra.Command {
 				return err
 			}
 			opts.From = from
-			progress := newProgress(cmd.ErrOrStderr(), in.output)
-			opts.Hooks = progress.hooks()
+			progress := cli.NewProgress(cmd.ErrOrStderr(), in.output)
+			opts.Hooks = hooks(progress)
 			lock, lacking, warnings, err := builder.PlanDelta(cmd.Context(), opts)
-			progress.close()
+			progress.Close()
 			if err != nil {
 				return err
 			}

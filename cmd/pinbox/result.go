@@ -2,12 +2,10 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,16 +16,10 @@ import (
 	"github.com/pinbox/pinbox/builder/lint"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/builder/verify"
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
-
-func printJSON(cmd *cobra.Command, v any) error {
-	enc := json.NewEncoder(cmd.OutOrStdout())
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
-}
 
 func printWarnings(cmd *cobra.Command, warnings []string) {
 	for _, w := range warnings {
@@ -35,9 +27,9 @@ func printWarnings(cmd *cobra.Command, warnings []string) {
 	}
 }
 
-func printBuilt(cmd *cobra.Command, output string, r builder.Result) error {
-	if output == "json" {
-		return printJSON(cmd, r)
+func printBuilt(cmd *cobra.Command, output cli.Output, r builder.Result) error {
+	if !output.Text() {
+		return output.Encode(cmd.OutOrStdout(), r)
 	}
 	printWarnings(cmd, r.Warnings)
 	image := ""
@@ -66,15 +58,31 @@ func printBuilt(cmd *cobra.Command, output string, r builder.Result) error {
   %s/%s       PinnedImageSets for a cluster: oc apply -f
 %snext: %s
 `,
-		r.Name, r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond), plural(r.Totals.Images, "image"), bytesize.Format(r.StoreSize), bytesize.Format(r.Totals.Bytes),
+		r.Name, r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond), cli.Plural(r.Totals.Images, "image"), bytesize.Format(r.StoreSize), bytesize.Format(r.Totals.Bytes),
 		r.Out, r.Store, wants, r.Out, artifact.IgnitionFile, does, r.Out, artifact.ManifestsDir, image, next)
 	return err
 }
 
-func printPlan(cmd *cobra.Command, output string, lock pinset.Lock, lacking *builder.Missing, warnings []string) error {
+// locked is what `lock --output json` gives.
+type locked struct {
+	Path     string   `json:"path"`
+	Images   int      `json:"images"`
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+func printLocked(cmd *cobra.Command, output cli.Output, l locked) error {
+	if !output.Text() {
+		return output.Encode(cmd.OutOrStdout(), l)
+	}
+	printWarnings(cmd, l.Warnings)
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s locks %s\n", l.Path, cli.Plural(l.Images, "image"))
+	return err
+}
+
+func printPlan(cmd *cobra.Command, output cli.Output, lock pinset.Lock, lacking *builder.Missing, warnings []string) error {
 	totals := lock.Totals()
-	if output == "json" {
-		return printJSON(cmd, struct {
+	if !output.Text() {
+		return output.Encode(cmd.OutOrStdout(), struct {
 			Totals   pinset.Totals    `json:"totals"`
 			Delta    *builder.Missing `json:"delta,omitempty"` // with --from
 			Warnings []string         `json:"warnings,omitempty"`
@@ -83,7 +91,7 @@ func printPlan(cmd *cobra.Command, output string, lock pinset.Lock, lacking *bui
 	}
 	printWarnings(cmd, warnings)
 	out := cmd.OutOrStdout()
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	w := cli.Table(out)
 	fmt.Fprintln(w, "IMAGE\tLAYERS\tSIZE")
 	for _, img := range lock.Images {
 		var bytes int64
@@ -96,8 +104,8 @@ func printPlan(cmd *cobra.Command, output string, lock pinset.Lock, lacking *bui
 		return err
 	}
 	_, err := fmt.Fprintf(out, "%s of %s for %s: %s of %s to read; a registry on the node would hold %s of %s\n",
-		plural(totals.Images, "image"), plural(len(lock.Sets), "set"), lock.Platform,
-		plural(totals.Layers, "different layer"), bytesize.Format(totals.Bytes), plural(totals.LayersInAll, "layer"), bytesize.Format(totals.BytesInAll))
+		cli.Plural(totals.Images, "image"), cli.Plural(len(lock.Sets), "set"), lock.Platform,
+		cli.Plural(totals.Layers, "different layer"), bytesize.Format(totals.Bytes), cli.Plural(totals.LayersInAll, "layer"), bytesize.Format(totals.BytesInAll))
 	if lacking != nil && err == nil {
 		_, err = fmt.Fprintf(out, "a delta would have %s: %s to read\n", ofAll(*lacking, totals), bytesize.Format(lacking.Bytes))
 	}
@@ -105,7 +113,7 @@ func printPlan(cmd *cobra.Command, output string, lock pinset.Lock, lacking *bui
 }
 
 func ofAll(new builder.Missing, all pinset.Totals) string {
-	return fmt.Sprintf("%d of %s", new.Layers, plural(all.Layers, "layer"))
+	return fmt.Sprintf("%d of %s", new.Layers, cli.Plural(all.Layers, "layer"))
 }
 
 // anyOf spells how many bases there are to stand on: each of them will do.
@@ -116,9 +124,9 @@ func anyOf(bases int) string {
 	return fmt.Sprintf("any one of the %d bases", bases)
 }
 
-func printDelta(cmd *cobra.Command, output string, r builder.DeltaResult) error {
-	if output == "json" {
-		return printJSON(cmd, r)
+func printDelta(cmd *cobra.Command, output cli.Output, r builder.DeltaResult) error {
+	if !output.Text() {
+		return output.Encode(cmd.OutOrStdout(), r)
 	}
 	printWarnings(cmd, r.Warnings)
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), `built a delta of %s for %s in %s: %s in a store of %s, with %s, out of %s of layers
@@ -127,14 +135,14 @@ func printDelta(cmd *cobra.Command, output string, r builder.DeltaResult) error 
 next: pinbox medium %s -o delta.iso
 on the node: pinbox-node attach, with the medium, or with the folder copied there
 `,
-		r.Name, r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond), plural(r.Totals.Images, "image"), bytesize.Format(r.StoreSize),
+		r.Name, r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond), cli.Plural(r.Totals.Images, "image"), bytesize.Format(r.StoreSize),
 		ofAll(r.New, r.Totals), bytesize.Format(r.New.Bytes), r.Out, r.Store, anyOf(len(r.Bases)), r.Out, artifact.ManifestsDir, r.Out)
 	return err
 }
 
-func printVerified(cmd *cobra.Command, output string, v verify.Result) error {
-	if output == "json" {
-		return printJSON(cmd, v)
+func printVerified(cmd *cobra.Command, output cli.Output, v verify.Result) error {
+	if !output.Text() {
+		return output.Encode(cmd.OutOrStdout(), v)
 	}
 	store := ", with no store in it"
 	if v.StoreSize > 0 {
@@ -144,7 +152,7 @@ func printVerified(cmd *cobra.Command, output string, v verify.Result) error {
 		store += ", " + v.StoreDigest
 	}
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is whole: %s, %s%s\n",
-		v.Dir, plural(v.Files, "file"), plural(v.Totals.Images, "image"), store)
+		v.Dir, cli.Plural(v.Files, "file"), cli.Plural(v.Totals.Images, "image"), store)
 	if d := v.Delta; d != nil && err == nil {
 		err = printDeltaVerified(cmd.OutOrStdout(), *d)
 	}
@@ -162,19 +170,19 @@ func printDeltaVerified(w io.Writer, d verify.Delta) error {
 	if d.Mounted {
 		checked = "; containers/storage has mounted and compared every layer of all of them and finds no fault"
 	}
-	_, err := fmt.Fprintf(w, "it has %s and needs %s of a base, %s%s\n", plural(d.Layers, "layer"), plural(d.Needs, "layer"), stands, checked)
+	_, err := fmt.Fprintf(w, "it has %s and needs %s of a base, %s%s\n", cli.Plural(d.Layers, "layer"), cli.Plural(d.Needs, "layer"), stands, checked)
 	return err
 }
 
 // printFindings tells what lint has found, and what it cannot judge; lock is the name of
 // the lock, if it had one.
-func printFindings(cmd *cobra.Command, output, lock string, objects source.Objects, findings []lint.Finding, unjudged []source.Unknown) error {
+func printFindings(cmd *cobra.Command, output cli.Output, lock string, objects source.Objects, findings []lint.Finding, unjudged []source.Unknown) error {
 	var warnings []string
 	if len(unjudged) > 0 {
 		warnings = append(warnings, source.DescribeUnknown(unjudged))
 	}
-	if output == "json" {
-		return printJSON(cmd, struct {
+	if !output.Text() {
+		return output.Encode(cmd.OutOrStdout(), struct {
 			Findings []lint.Finding `json:"findings"`
 			Count    int            `json:"count"`
 			Uses     int            `json:"uses"` // of images, by containers and volumes
@@ -191,22 +199,23 @@ func printFindings(cmd *cobra.Command, output, lock string, objects source.Objec
 	if lock == "" {
 		fmt.Fprintln(w, "not checked, without --lock: whether the node has the images")
 	}
-	_, err := fmt.Fprintf(w, "%s in %s of images and %s\n", plural(len(findings), "finding"), plural(len(objects.Uses), "use"), plural(len(objects.Sets), "set"))
+	_, err := fmt.Fprintf(w, "%s in %s of images and %s\n", cli.Plural(len(findings), "finding"), cli.Plural(len(objects.Uses), "use"), cli.Plural(len(objects.Sets), "set"))
 	return err
 }
 
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
+func printMedium(cmd *cobra.Command, output cli.Output, name string, info iso.Info) error {
+	if !output.Text() {
+		return output.Encode(cmd.OutOrStdout(), info)
 	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, with the label %s\n", name, bytesize.Format(info.Size), info.Label)
+	return err
 }
 
-func printISO(cmd *cobra.Command, output string, info iso.Info) error {
-	if output == "json" {
-		return printJSON(cmd, info)
+func printISO(cmd *cobra.Command, output cli.Output, info iso.Info) error {
+	if !output.Text() {
+		return output.Encode(cmd.OutOrStdout(), info)
 	}
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	w := cli.Table(cmd.OutOrStdout())
 	fmt.Fprintf(w, "label\t%s\nsize\t%s\n", info.Label, bytesize.Format(info.Size))
 	if info.Ignition != nil {
 		fmt.Fprintf(w, "architecture\t%s\n", cmp.Or(info.Architecture, "unknown"))

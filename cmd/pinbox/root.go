@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/storage/codec"
 )
 
@@ -14,7 +15,6 @@ var version = "dev"
 
 // run is the whole program, callable from tests. It returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	began := false
 	root := &cobra.Command{
 		Use:   "pinbox",
 		Short: "Build offline appliances for CRI-O nodes",
@@ -24,19 +24,8 @@ node boots with every image there, with no registry, no pull and no copy.
 
 ` + exitHelp(),
 		Version:           version + " (" + codec.ID() + ")",
-		SilenceUsage:      true,
-		SilenceErrors:     true,
-		PersistentPreRun:  func(*cobra.Command, []string) { began = true },
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	root.AddCommand(buildCommand(), planCommand(), deltaCommand(), lockCommand(), diffCommand(), lintCommand(), verifyCommand(), isoCommand(), mediumCommand(), cacheCommand(), demoCommand())
-	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	command, err := root.ExecuteContextC(ctx)
-	if err != nil && !began { // flags, arguments or the command itself
-		err = usageError{err}
-	}
-	output := command.Flags().Lookup("output")
-	return report(stderr, err, output != nil && output.Value.String() == "json")
+	return cli.Program{Root: root, Rows: table}.Run(ctx, args, stdout, stderr)
 }

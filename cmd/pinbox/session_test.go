@@ -19,6 +19,7 @@ import (
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/verify"
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -355,7 +356,7 @@ func TestKilledBuildIsDoneAgain(t *testing.T) {
 
 func TestErrorsForPrograms(t *testing.T) {
 	code, stdout, stderr := pinbox(t.Context(), "plan", "-c", "no-such-file.yaml", "--output", "json")
-	var f failure
+	var f cli.Failure
 	if err := json.Unmarshal([]byte(stderr), &f); err != nil || f.Code != exitInput || code != exitInput || f.Hint == "" || !strings.Contains(f.Error, "no-such-file.yaml") || stdout != "" {
 		t.Errorf("exit code %d, %v\n%s%s", code, err, stdout, stderr)
 	}

@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Exit codes. README.md has those of pinbox, docs/node.md those of pinbox-node.
+const (
+	ExitOK          = 0
+	ExitOther       = 1
+	ExitUsage       = 2
+	ExitInput       = 3
+	ExitDamaged     = 4
+	ExitSpace       = 5
+	ExitRegistry    = 6
+	ExitBusy        = 7
+	ExitInterrupted = 130 // 128 + SIGINT, as shells have it
+)
+
+// Row says what an error means to a user: the exit code, and what to do. It is a type without
+// a name of its own so that the tables need not repeat the names of its fields: go vet.
+type Row = struct {
+	Err  error
+	Code int
+	Hint string
+}
+
+// usageError is an error of the command line.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// Usagef makes an error of the command line, as fmt.Errorf makes others.
+func Usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// Reported is the exit code of a command that has printed what is wrong itself.
+type Reported int
+
+func (r Reported) Error() string { return fmt.Sprintf("exit code %d", int(r)) }
+
+// Failure is an error as programs read it.
+type Failure struct {
+	Error string `json:"error"`
+	Hint  string `json:"hint,omitempty"`
+	Code  int    `json:"exitCode"`
+}
+
+// explain gives an error its hint and its exit code.
+func (p Program) explain(err error) Failure {
+	if errors.As(err, &usageError{}) {
+		name := p.Root.Name()
+		hint := fmt.Sprintf("`%s --help` shows the commands, `%s COMMAND --help` the flags", name, name)
+		return Failure{Error: strings.TrimSpace(err.Error()), Hint: hint, Code: ExitUsage}
+	}
+	if errors.Is(err, context.Canceled) {
+		return Failure{"interrupted", "nothing half-written was left; run the command again", ExitInterrupted}
+	}
+	for _, row := range p.Rows {
+		if errors.Is(err, row.Err) {
+			return Failure{strings.TrimSpace(err.Error()), row.Hint, row.Code}
+		}
+	}
+	return Failure{Error: strings.TrimSpace(err.Error()), Code: ExitOther}
+}
+
+// report prints what went wrong and what to do, and gives the exit code.
+func (p Program) report(stderr io.Writer, err error, output Output) int {
+	if code := Reported(0); errors.As(err, &code) {
+		return int(code)
+	}
+	f := p.explain(err)
+	if !output.Text() {
+		_ = json.NewEncoder(stderr).Encode(f) // there is nowhere else to say it
+		return f.Code
+	}
+	fmt.Fprintf(stderr, "%s: %s\n", p.Root.Name(), f.Error)
+	if f.Hint != "" {
+		fmt.Fprintf(stderr, "hint: %s\n", f.Hint)
+	}
+	return f.Code
+}

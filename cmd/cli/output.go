@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+)
+
+// Output is the form of a command's result: text for people, JSON or YAML for programs.
+// Its zero value is text. As a pflag.Value it takes no other word.
+type Output string
+
+var outputs = []string{"text", "json", "yaml"}
+
+// Add adds the flag --output.
+func (o *Output) Add(flags *pflag.FlagSet) {
+	flags.Var(o, "output", "print the result as text, or for programs as JSON or YAML")
+}
+
+// Text says whether the result is for people.
+func (o Output) Text() bool { return o.String() == "text" }
+
+// String is the word for the form.
+func (o Output) String() string {
+	if o == "" {
+		return outputs[0]
+	}
+	return string(o)
+}
+
+// Set takes one of the words.
+func (o *Output) Set(word string) error {
+	if !slices.Contains(outputs, word) {
+		return fmt.Errorf("it is text, json or yaml")
+	}
+	*o = Output(word)
+	return nil
+}
+
+// Type is how the help shows the value.
+func (o Output) Type() string { return strings.Join(outputs, "|") }
+
+// outputOf is what the flag --output says, if there is one.
+func outputOf(flags *pflag.FlagSet) Output {
+	if f := flags.Lookup("output"); f != nil {
+		return Output(f.Value.String())
+	}
+	return ""
+}
+
+// Encode writes a result for programs.
+func (o Output) Encode(w io.Writer, result any) error {
+	if o == "yaml" {
+		content, err := yaml.Marshal(result) // by way of JSON, so that the keys are the same
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(content)
+		return err
+	}
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(result)
+}
+
+// Log writes a journal to stderr in the form that goes with the result.
+func (o Output) Log(stderr io.Writer) *slog.Logger {
+	if o.Text() {
+		return slog.New(slog.NewTextHandler(stderr, nil))
+	}
+	return slog.New(slog.NewJSONHandler(stderr, nil))
+}
+
+// Table aligns columns, which a tab ends. Flush it.
+func Table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
+
+// Plural is a number of things.
+func Plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,39 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// Program is a command line, and what its errors mean.
+type Program struct {
+	Root *cobra.Command
+	// Rows give errors their exit codes and hints. The first one that matches counts, so
+	// causes stand before what they cause. The code of anything else is ExitOther.
+	Rows []Row
+}
+
+// Run executes the command that args name and reports its error. It returns the exit code.
+func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	began := false
+	p.Root.SilenceUsage, p.Root.SilenceErrors = true, true
+	p.Root.PersistentPreRun = func(*cobra.Command, []string) { began = true }
+	p.Root.SetArgs(args)
+	p.Root.SetOut(stdout)
+	p.Root.SetErr(stderr)
+	command, err := p.Root.ExecuteContextC(ctx)
+	if err == nil {
+		return ExitOK
+	}
+	reported := Reported(0)
+	switch {
+	case !began: // flags, arguments, or the name of the command
+		err = usageError{err}
+	case ctx.Err() != nil && !errors.As(err, &reported): // gRPC has an error of its own for it
+		err = ctx.Err()
+	}
+	return p.report(stderr, err, outputOf(command.Flags()))
+}

@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+var errDisk = errors.New("the disk is full")
+
+// try runs a program whose command work ends with an error.
+func try(ctx context.Context, err error, args ...string) (code int, stdout, stderr string) {
+	var output Output
+	work := &cobra.Command{Use: "work", Short: "Do what has to be done", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error { return err }}
+	output.Add(work.Flags())
+	root := &cobra.Command{Use: "tool"}
+	root.AddCommand(work)
+	var out, errOut bytes.Buffer
+	code = Program{root, []Row{{errDisk, ExitSpace, "free some"}, {errDisk, ExitOther, "never"}}}.Run(ctx, args, &out, &errOut)
+	return code, out.String(), errOut.String()
+}
+
+func TestExitCodesAndHints(t *testing.T) {
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		err  error
+		args string
+		code int
+		says string
+	}{
+		"done":                 {args: "work"},
+		"a row":                {err: fmt.Errorf("write: %w", errDisk), args: "work", code: 5, says: "tool: write: the disk is full\nhint: free some\n"},
+		"no row":               {err: errors.New("else\n"), args: "work", code: 1, says: "tool: else\n"},
+		"a usage error":        {err: Usagef("both: %w", errDisk), args: "work", code: 2, says: "tool: both: the disk is full\nhint: `tool --help` "},
+		"an unknown flag":      {args: "work --fast", code: 2, says: "tool: unknown flag: --fast\nhint: "},
+		"an unknown command":   {args: "play", code: 2, says: "tool: unknown command"},
+		"an argument too many": {args: "work hard", code: 2, says: "hint: "},
+		"another output":       {args: "work --output xml", code: 2, says: "it is text, json or yaml"},
+		"said already":         {err: Reported(4), args: "work", code: 4},
+		"interrupted":          {ctx: canceled, err: errDisk, args: "work", code: 130, says: "tool: interrupted\nhint: "},
+		"interrupted within":   {err: fmt.Errorf("x: %w", context.Canceled), args: "work", code: 130, says: "tool: interrupted\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := c.ctx
+			if ctx == nil {
+				ctx = t.Context()
+			}
+			code, stdout, stderr := try(ctx, c.err, strings.Fields(c.args)...)
+			if code != c.code || stdout != "" || !strings.Contains(stderr, c.says) || c.says == "" && stderr != "" {
+				t.Errorf("got exit code %d and %q, want %d and %q", code, stdout+stderr, c.code, c.says)
+			}
+		})
+	}
+}
+
+func TestErrorsForPrograms(t *testing.T) {
+	for _, output := range []string{"json", "yaml"} {
+		t.Run(output, func(t *testing.T) {
+			code, _, stderr := try(t.Context(), errDisk, "work", "--output", output)
+			var got Failure
+			err := json.Unmarshal([]byte(stderr), &got)
+			if want := (Failure{"the disk is full", "free some", ExitSpace}); err != nil || got != want || code != ExitSpace {
+				t.Errorf("got exit code %d, %v and %q, want %v", code, err, stderr, want)
+			}
+		})
+	}
+}
+
+func TestYAMLIsJSONInAnotherForm(t *testing.T) {
+	result := struct {
+		Bytes int64 `json:"bytes"`
+		Image struct {
+			Name string `json:"name,omitempty"`
+			Ref  string `json:"ref"`
+		} `json:"image"`
+	}{Bytes: 1 << 60}
+	result.Image.Ref = "a<b"
+	for output, want := range map[Output]string{
+		"json": "{\n  \"bytes\": 1152921504606846976,\n  \"image\": {\n    \"ref\": \"a<b\"\n  }\n}\n",
+		"yaml": "bytes: 1152921504606846976\nimage:\n  ref: a<b\n",
+	} {
+		t.Run(string(output), func(t *testing.T) {
+			var b bytes.Buffer
+			if err := output.Encode(&b, result); err != nil || b.String() != want {
+				t.Errorf("got %v and\n%swant\n%s", err, b.String(), want)
+			}
+		})
+	}
+}
