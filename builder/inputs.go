@@ -96,7 +96,7 @@ func readSources(ctx context.Context, a spec.Appliance, tmp string) (in inputs, 
 			return in, err
 		}
 	}
-	sets, warnings, err := source.PinnedImageSets(paths)
+	sets, warnings, err := source.ReadSets(paths)
 	if err != nil {
 		return in, err
 	}
@@ -172,7 +172,7 @@ func (in *inputs) names(number int, s spec.Source, platform pinset.Platform) (na
 		add(source.ReadList(path, platform))
 	}
 	for _, path := range s.Manifests {
-		add(source.Manifests(path))
+		add(source.ReadManifests(path))
 	}
 	return names, errors.Join(errs...)
 }

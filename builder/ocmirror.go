@@ -100,7 +100,7 @@ func releaseOf(s spec.Source, image string) spec.Source {
 }
 
 // mirrored takes images that belong to no release.
-func (in *inputs) mirrored(s spec.Source, mirror source.OCMirror, images *storage.Distribution, a asked) {
+func (in *inputs) mirrored(s spec.Source, mirror source.MirrorContent, images *storage.Distribution, a asked) {
 	if len(mirror.Images) == 0 {
 		return
 	}
@@ -132,7 +132,7 @@ func sparse(img storage.Found, field string) storage.Found {
 }
 
 // mirroredReleases takes releases, and their signatures.
-func (in *inputs) mirroredReleases(s spec.Source, mirror source.OCMirror, tree *storage.Tree, images *storage.Distribution, appliance string) error {
+func (in *inputs) mirroredReleases(s spec.Source, mirror source.MirrorContent, tree *storage.Tree, images *storage.Distribution, appliance string) error {
 	var signatures [][]byte
 	for _, name := range tree.Names() {
 		if !strings.HasPrefix(name, "working-dir/signatures/") {

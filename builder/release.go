@@ -45,7 +45,7 @@ func (in *inputs) release(ctx context.Context, client *storage.Client, s release
 	if err != nil {
 		return errors.Join(err, s.incomplete(ctx, client))
 	}
-	r, err := source.ParseRelease(files[source.ImageReferences], files[source.ReleaseMetadata])
+	r, err := source.ParsePayload(files[source.ImageReferences], files[source.ReleaseMetadata])
 	if err != nil {
 		return fmt.Errorf("%s: %w", img, err)
 	}
@@ -96,7 +96,7 @@ func (r release) provide(client *storage.Client, img pinset.Image) {
 // incomplete says what is missing of the components as well, where oc-mirror has
 // kept their names.
 func (r release) incomplete(ctx context.Context, client *storage.Client) error {
-	parsed, err := source.ParseRelease(r.references, nil)
+	parsed, err := source.ParsePayload(r.references, nil)
 	if len(r.references) == 0 || err != nil {
 		return nil // there is a better reason already
 	}

@@ -11,11 +11,11 @@ var (
 	ErrNoImages = errors.New("no container in it names an image")
 )
 
-// Manifests finds the images of all pods, of all templates of pods and of some other
+// ReadManifests finds the images of all pods, of all templates of pods and of some other
 // kinds, in files of Kubernetes objects and in folders of them: what `helm template` or
 // `kustomize build` gives. Objects of every kind are looked through, for operators' own
 // kinds have templates too.
-func Manifests(path string) (Listing, error) {
+func ReadManifests(path string) (Listing, error) {
 	objects, err := ReadObjects([]string{path}, nil)
 	if err != nil {
 		return Listing{}, err

@@ -55,7 +55,7 @@ func TestManifests(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	manifests, err := source.Manifests(dir)
+	manifests, err := source.ReadManifests(dir)
 	if err != nil || len(manifests.Unknown)+len(manifests.Warnings) > 0 {
 		t.Fatal(err, manifests)
 	}
@@ -119,7 +119,7 @@ func TestKinds(t *testing.T) {
 		if !slices.Equal(got, wanted) {
 			t.Errorf("got  %q\nwant %q\n%s", got, wanted, content)
 		}
-		if l, err := source.Manifests(list(t, "x.yaml", content)); err != nil || len(l.Names) != len(wanted) {
+		if l, err := source.ReadManifests(list(t, "x.yaml", content)); err != nil || len(l.Names) != len(wanted) {
 			t.Errorf("%v, %+v\n%s", err, l, content)
 		}
 	}
@@ -155,7 +155,7 @@ metadata: {annotations: {image: quay.io/a/annotated:1}}
 
 // Images in kinds that are not known were left out without a word.
 func TestUnknownKinds(t *testing.T) {
-	l, err := source.Manifests(list(t, "x.yaml", others))
+	l, err := source.ReadManifests(list(t, "x.yaml", others))
 	if err != nil || len(l.Names) != 1 || len(l.Warnings) > 0 {
 		t.Fatalf("%v, %+v", err, l)
 	}
@@ -196,7 +196,7 @@ func TestWaysToNameImages(t *testing.T) {
 		"imagePullSecrets: [{name: quay.io/a/b}]":                          "",
 		"imagePolicy: quay.io/a/b:1":                                       "",
 	} {
-		l, err := source.Manifests(list(t, "x.yaml", "kind: Thing\nspec: {containers: [{image: quay.io/x/y:1}], "+field+"}\n"))
+		l, err := source.ReadManifests(list(t, "x.yaml", "kind: Thing\nspec: {containers: [{image: quay.io/x/y:1}], "+field+"}\n"))
 		got := ""
 		for _, u := range l.Unknown {
 			got += u.Reference.String()
@@ -210,7 +210,7 @@ func TestWaysToNameImages(t *testing.T) {
 // The schema of a CRD names images in examples and defaults.
 func TestNoImagesInSchemas(t *testing.T) {
 	const crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nspec: {versions: [{schema: {image: {default: quay.io/a/b:1}, baseImage: quay.io/a/b:1}}]}\n"
-	if l, err := source.Manifests(list(t, "x.yaml", crd)); !errors.Is(err, source.ErrNoImages) {
+	if l, err := source.ReadManifests(list(t, "x.yaml", crd)); !errors.Is(err, source.ErrNoImages) {
 		t.Errorf("got %+v, %v, want no images", l, err)
 	}
 }
@@ -219,15 +219,15 @@ func TestNoImagesInSchemas(t *testing.T) {
 func TestExpressions(t *testing.T) {
 	const task = "apiVersion: tekton.dev/v1\nkind: Task\nspec:\n  steps:\n  - image: $(params.image)\n"
 	const workflow = "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nspec:\n  templates:\n  - container:\n      image: \"quay.io/a/{{inputs.parameters.image}}\"\n"
-	l, err := source.Manifests(list(t, "x.yaml", task+"  - image: quay.io/a/b:1\n---\n"+workflow))
+	l, err := source.ReadManifests(list(t, "x.yaml", task+"  - image: quay.io/a/b:1\n---\n"+workflow))
 	if err != nil || len(l.Names) != 1 || len(l.Warnings) != 2 || !strings.Contains(l.Warnings[0], "x.yaml:5: left out: image $(params.image) is filled in when the object runs") || !strings.Contains(l.Warnings[1], "x.yaml:13: ") {
 		t.Errorf("%v, %+v", err, l)
 	}
-	if _, err := source.Manifests(list(t, "x.yaml", task)); !errors.Is(err, source.ErrNoImages) || !strings.Contains(err.Error(), "$(params.image)") {
+	if _, err := source.ReadManifests(list(t, "x.yaml", task)); !errors.Is(err, source.ErrNoImages) || !strings.Contains(err.Error(), "$(params.image)") {
 		t.Errorf("got %v, want %v with $(params.image)", err, source.ErrNoImages)
 	}
 	for _, content := range []string{"kind: Pod\nspec: {containers: [{image: $(IMAGE)}]}\n", strings.Replace(workflow, "\"quay.io/a/{{inputs.parameters.image}}\"", "{{ .Values.image }}", 1)} {
-		if _, err := source.Manifests(list(t, "x.yaml", content)); !errors.Is(err, pinset.ErrBadName) {
+		if _, err := source.ReadManifests(list(t, "x.yaml", content)); !errors.Is(err, pinset.ErrBadName) {
 			t.Errorf("got %v, want %v", err, pinset.ErrBadName)
 		}
 	}
@@ -243,7 +243,7 @@ func TestManifestsThatAreWrong(t *testing.T) {
 		"short names":  {"spec:\n  containers:\n  - image: nginx:1\n  - image: busybox\n", pinset.ErrShortName, "x.yaml:4: image \"busybox\""},
 		"no container": {"kind: ConfigMap\n", source.ErrNoImages, "x.yaml"},
 	} {
-		if _, err := source.Manifests(list(t, "x.yaml", c.content)); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.where) {
+		if _, err := source.ReadManifests(list(t, "x.yaml", c.content)); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.where) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -268,8 +268,8 @@ func TestAliases(t *testing.T) {
 	for says, content := range map[string]string{"an alias refers to a node that contains it": "&a\nkind: List\nitems: [*a]\n", "too large": bomb} {
 		file := list(t, "x.yaml", content)
 		_, _, inMirrors := source.Mirrors([]string{file})
-		_, inManifests := source.Manifests(file)
-		_, _, inSets := source.PinnedImageSets([]string{file})
+		_, inManifests := source.ReadManifests(file)
+		_, _, inSets := source.ReadSets([]string{file})
 		_, inList := source.ReadList(file, "linux/amd64")
 		for want, err := range map[error]error{source.ErrMirrors: inMirrors, source.ErrManifest: inManifests, pinset.ErrNotSet: inSets, source.ErrList: inList} {
 			if !errors.Is(err, want) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "x.yaml: ") {
@@ -289,7 +289,7 @@ func TestAliasesInOtherInputs(t *testing.T) {
 		"an image":     set + "status: {x: &i {name: 'quay.io/a/b" + digest + "'}}\nspec: {pinnedImages: [{<<: *i}]}\n",
 	} {
 		file := list(t, "x.yaml", content)
-		sets, _, err := source.PinnedImageSets([]string{file})
+		sets, _, err := source.ReadSets([]string{file})
 		if err != nil || len(sets) != 1 || len(sets[0].Images) != 1 {
 			t.Errorf("%s: %v, %+v", name, err, sets)
 		}
@@ -312,16 +312,16 @@ func TestAliasesInOtherInputs(t *testing.T) {
 // refused as wrong YAML.
 func TestConsecutiveJSON(t *testing.T) {
 	const set = `{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "PinnedImageSet", "metadata": {"name": "NAME"},` + "\n" + ` "spec": {"pinnedImages": [{"name": "quay.io/a/b` + digest + `"}]}}` + "\n"
-	sets, _, err := source.PinnedImageSets([]string{list(t, "x.json", strings.Replace(set, "NAME", "a", 1)+strings.Replace(set, "NAME", "b", 1))})
+	sets, _, err := source.ReadSets([]string{list(t, "x.json", strings.Replace(set, "NAME", "a", 1)+strings.Replace(set, "NAME", "b", 1))})
 	if err != nil || len(sets) != 2 || !strings.HasSuffix(sets[1].Origin, "x.json:3") {
 		t.Errorf("sets: %v, %+v", err, sets)
 	}
 	const pod = `{"kind": "Pod", "spec": {"containers": [{` + "\n" + `"image": "quay.io/a/b:1"}]}}` + "\n"
-	l, err := source.Manifests(list(t, "x.json", pod+pod))
+	l, err := source.ReadManifests(list(t, "x.json", pod+pod))
 	if err != nil || len(l.Names) != 2 || !strings.HasSuffix(l.Names[1].Origin, "x.json:4") {
 		t.Errorf("manifests: %v, %+v", err, l)
 	}
-	_, err = source.Manifests(list(t, "x.json", pod+pod+"{"))
+	_, err = source.ReadManifests(list(t, "x.json", pod+pod+"{"))
 	if !errors.Is(err, source.ErrManifest) || !strings.Contains(err.Error(), "line 4: after 2 JSON values") {
 		t.Errorf("one that is cut off: %v", err)
 	}

@@ -49,8 +49,8 @@ type Mirrored struct {
 	Dropped string
 }
 
-// OCMirror is what a workspace or archives of oc-mirror v2 hold.
-type OCMirror struct {
+// MirrorContent is what a workspace or archives of oc-mirror v2 hold.
+type MirrorContent struct {
 	Releases []Mirrored
 	// Images that belong to no release.
 	Images   []Mirrored
@@ -72,7 +72,7 @@ type Wanted struct {
 // ReadOCMirror finds what oc-mirror was asked for last, and the names of it; the
 // registry's tree in an archive has neither. tags are those of that tree,
 // "repository:tag" without the host; none if there are no images.
-func ReadOCMirror(files Files, tags map[string]digest.Digest, w Wanted) (OCMirror, error) {
+func ReadOCMirror(files Files, tags map[string]digest.Digest, w Wanted) (MirrorContent, error) {
 	r := workspace{
 		files: files, names: files.Names(), tags: tags, set: w.Config, given: w.Config != nil,
 		exclude: w.Exclude, excluding: map[string]bool{}, asked: map[string][]asked{}, taken: map[pinset.Reference][]int{},
@@ -85,10 +85,10 @@ func ReadOCMirror(files Files, tags map[string]digest.Digest, w Wanted) (OCMirro
 		}
 	}
 	if err = errors.Join(r.collisions(), err); err != nil { // the one may be the reason of the other
-		return OCMirror{}, err
+		return MirrorContent{}, err
 	}
 	if len(r.found.Releases)+len(r.found.Images) == 0 {
-		return OCMirror{}, fmt.Errorf("%w: no image in it has a name\n%s", ErrOCMirror, strings.Join(r.found.Warnings, "\n"))
+		return MirrorContent{}, fmt.Errorf("%w: no image in it has a name\n%s", ErrOCMirror, strings.Join(r.found.Warnings, "\n"))
 	}
 	r.found.Blocks = func(name string) bool { return r.set.Blocks(name, "") }
 	return r.found, nil
@@ -116,7 +116,7 @@ type workspace struct {
 	fields, unlisted, nameless []string
 	// content is what belongs to releases.
 	content map[string]map[digest.Digest]bool
-	found   OCMirror
+	found   MirrorContent
 	// taken are the places of images in found, by their names.
 	taken map[pinset.Reference][]int
 }

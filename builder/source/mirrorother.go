@@ -146,7 +146,7 @@ func (r *workspace) contentOfReleases() map[string]map[digest.Digest]bool {
 		if err != nil {
 			continue // a release that is wanted has told it
 		}
-		release, _ := ParseRelease(references, nil)
+		release, _ := ParsePayload(references, nil)
 		for _, c := range release.Components {
 			add(c.Image.Repository, c.Image.Digest)
 		}

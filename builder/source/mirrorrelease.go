@@ -102,7 +102,7 @@ func (r *workspace) versionIn(references string) string {
 	if err != nil {
 		return ""
 	}
-	release, err := ParseRelease(content, nil)
+	release, err := ParsePayload(content, nil)
 	if err != nil {
 		return ""
 	}

@@ -23,8 +23,8 @@ const (
 	ReleaseMetadata = "release-manifests/release-metadata"
 )
 
-// Release is the payload of an OpenShift release.
-type Release struct {
+// Payload is what an OpenShift release holds.
+type Payload struct {
 	Version    string
 	Components []Component
 }
@@ -52,22 +52,22 @@ type imageStream struct {
 	}
 }
 
-// ParseRelease reads the two files of a release image.
-func ParseRelease(references, metadata []byte) (Release, error) {
+// ParsePayload reads the two files of a release image.
+func ParsePayload(references, metadata []byte) (Payload, error) {
 	var stream imageStream
 	if len(references) == 0 {
-		return Release{}, fmt.Errorf("%w: it has no %s", ErrRelease, ImageReferences)
+		return Payload{}, fmt.Errorf("%w: it has no %s", ErrRelease, ImageReferences)
 	}
 	if err := json.Unmarshal(references, &stream); err != nil {
-		return Release{}, fmt.Errorf("%w: %s: %w", ErrRelease, ImageReferences, err)
+		return Payload{}, fmt.Errorf("%w: %s: %w", ErrRelease, ImageReferences, err)
 	}
 	if stream.Kind != "ImageStream" || stream.Metadata.Name == "" {
-		return Release{}, fmt.Errorf("%w: %s is no ImageStream with a name", ErrRelease, ImageReferences)
+		return Payload{}, fmt.Errorf("%w: %s is no ImageStream with a name", ErrRelease, ImageReferences)
 	}
 	if err := checkMetadata(metadata, stream.Metadata.Name); err != nil {
-		return Release{}, err
+		return Payload{}, err
 	}
-	r := Release{Version: stream.Metadata.Name}
+	r := Payload{Version: stream.Metadata.Name}
 	digests := map[string]pinset.Image{}
 	var errs []error
 	for _, tag := range stream.Spec.Tags {
@@ -88,7 +88,7 @@ func ParseRelease(references, metadata []byte) (Release, error) {
 		r.Components = append(r.Components, Component{Name: tag.Name, Image: img, MachineOS: machineOS(tag.Name, tag.Annotations)})
 	}
 	if len(r.Components) == 0 && len(errs) == 0 {
-		return Release{}, fmt.Errorf("%w: %s lists no component", ErrRelease, ImageReferences)
+		return Payload{}, fmt.Errorf("%w: %s lists no component", ErrRelease, ImageReferences)
 	}
 	return r, errors.Join(errs...)
 }
@@ -129,7 +129,7 @@ func machineOS(name string, annotations map[string]string) bool {
 // include pattern, all without one, and no exclude pattern. The operating system
 // is among them if it is asked for, or included by its very name. A pattern that
 // matches nothing is an error: it was misspelt.
-func (r Release) Choose(include, exclude []string, machineOS bool) ([]Component, error) {
+func (r Payload) Choose(include, exclude []string, machineOS bool) ([]Component, error) {
 	used := map[string]bool{}
 	match := func(patterns []string, name string) (any bool, err error) {
 		for _, p := range patterns {

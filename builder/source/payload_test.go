@@ -25,7 +25,7 @@ func component(name, image string) string {
 const etcd, cli = "quay.io/openshift-release-dev/ocp-v4.0-art-dev" + digest, "quay.io/o/cli" + digest
 
 func TestChooseComponents(t *testing.T) {
-	r, err := source.ParseRelease([]byte(references(component("etcd", etcd), component("cli", cli), component("cli-artifacts", cli),
+	r, err := source.ParsePayload([]byte(references(component("etcd", etcd), component("cli", cli), component("cli-artifacts", cli),
 		component("rhel-coreos-10", etcd), component("rhel-coreos-extensions", etcd),
 		`{"name":"okd-os","annotations":{"io.openshift.build.versions":"kernel=5,machine-os=9"},"from":{"kind":"DockerImage","name":"`+etcd+`"}}`)),
 		[]byte(`{"kind":"cincinnati-metadata-v0","version":"4.18.3"}`))
@@ -76,7 +76,7 @@ func TestReleasesThatAreNone(t *testing.T) {
 		"component without image": {references(`{"name":"etcd"}`), "", source.ErrComponent, "etcd: it names no image"},
 		"two images of one name":  {references(component("etcd", etcd), component("etcd", cli)), "", source.ErrComponent, "etcd: it is there twice"},
 	} {
-		_, err := source.ParseRelease([]byte(c.references), []byte(c.metadata))
+		_, err := source.ParsePayload([]byte(c.references), []byte(c.metadata))
 		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -94,7 +94,7 @@ func TestReleaseOfOCMirror(t *testing.T) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
-	r, err := source.ParseRelease(content, metadata)
+	r, err := source.ParsePayload(content, metadata)
 	if err != nil || r.Version != "4.99.1" || len(r.Components) < 3 {
 		t.Errorf("%+v, %v", r, err)
 	}

@@ -16,10 +16,10 @@ import (
 // ErrNoSets says that an input holds nothing to build.
 var ErrNoSets = errors.New("no PinnedImageSet found")
 
-// PinnedImageSets reads sets from files, and from folders all files that end in
+// ReadSets reads sets from files, and from folders all files that end in
 // .yaml, .yml or .json. Sets come in the order of their names. Warnings tell
 // what the cluster's API would refuse, and what was left out.
-func PinnedImageSets(paths []string) (sets []pinset.Set, warnings []string, err error) {
+func ReadSets(paths []string) (sets []pinset.Set, warnings []string, err error) {
 	seen := map[string]bool{}
 	for _, path := range paths {
 		files, err := expand(path)
