@@ -188,7 +188,7 @@ func (o Options) tmp() string {
 // wrong with the ISO is found before the first request. The caller closes the
 // decision.
 func decide(ctx context.Context, o Options) (d decision, err error) {
-	if d.inputs, err = readSources(ctx, o.Appliance, o.tmp()); err != nil {
+	if d.inputs, err = readInputs(ctx, o.Appliance, o.tmp()); err != nil {
 		return d, err
 	}
 	defer func() {
@@ -209,10 +209,10 @@ func decide(ctx context.Context, o Options) (d decision, err error) {
 		case errors.Is(err, storage.ErrUnauthorized):
 			err = fmt.Errorf("%w\n%s", err, strings.Join(d.client.Warnings(), "\n"))
 		case errors.Is(err, storage.ErrRegistry), errors.Is(err, storage.ErrNotFound):
-			err = fmt.Errorf("%w\n%s", err, strings.Join(d.whyAsked, "\n"))
+			err = fmt.Errorf("%w\n%s", err, strings.Join(d.material.WhyAsked, "\n"))
 		}
 	}()
-	if len(d.asked)+len(d.releases)+len(d.locals) > 0 {
+	if d.material.Unpinned() {
 		if err := d.pin(ctx, d.client, o.Lock, o.Hooks); err != nil {
 			return d, err
 		}

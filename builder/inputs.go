@@ -1,13 +1,10 @@
 package builder
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -21,90 +18,32 @@ import (
 
 // inputs are what the sources ask for.
 type inputs struct {
-	sets []pinset.Set
-	// asked are names, some of which a registry has to resolve; releases are read
-	// from one.
-	asked    []asked
-	releases []release
-	locals   []found
-	// files are open for as long as images are read from them.
-	files []io.Closer
+	// material is what they name. pin makes sets of what is in none.
+	material source.Material
+	sets     []pinset.Set
 	// tags by which images were asked for, and what asked for them.
 	tags, from map[pinset.Image][]string
 	// registries is what registries.conf is to say of mirrors; nil for nothing.
 	registries []byte
-	// unknown are images that manifests name, and that no set has because of that.
-	unknown  []source.Unknown
-	warnings []string
-	// whyAsked says why registries are asked for what the user may have.
-	whyAsked []string
-}
-
-// asked are images that become a set.
-type asked struct {
-	set    string
-	pools  []string
-	origin string
-	names  []source.Named
-}
-
-// found are images of this machine that become a set: one at least, and all of one place.
-type found struct {
-	asked
-	images []local
-}
-
-// release is a source, and the name of its sets.
-type release struct {
-	spec.Source
-	set string
-	// images has those of the release, if they are on this machine.
-	images *storage.Distribution
-	// tag by which it was asked for there, and what was beside it: signatures, and its
-	// list of components.
-	tag        string
-	signatures [][]byte
-	references []byte
-	// blocks says whether a component was left out there; nil for none.
-	blocks func(name string) bool
-	// dropped is the field that has left out some instances there, "" for none.
-	dropped string
+	warnings   []string
 }
 
 // Close ends the reading of local files.
-func (in *inputs) Close() error {
-	var errs []error
-	for _, f := range in.files {
-		errs = append(errs, f.Close())
-	}
-	return errors.Join(errs...)
-}
+func (in *inputs) Close() error { return in.material.Close() }
 
-// readSources reads all sources, and asks nobody. tmp is for archives that are
+// readInputs reads all sources and mirrors, and asks no registry. tmp is for archives that are
 // compressed. The caller closes the inputs.
-func readSources(ctx context.Context, a spec.Appliance, tmp string) (in inputs, err error) {
+func readInputs(ctx context.Context, a spec.Appliance, tmp string) (in inputs, err error) {
 	in.tags, in.from = map[pinset.Image][]string{}, map[pinset.Image][]string{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, in.Close())
-		}
-	}()
-	var paths []string
-	for i, s := range a.Spec.Sources {
-		paths = append(paths, s.PinnedImageSets...)
-		if err := in.read(ctx, i, s, a, tmp); err != nil {
-			return in, err
-		}
-	}
-	sets, warnings, err := source.ReadSets(paths)
+	in.material, err = source.Read(ctx, a.Spec.Sources, source.Options{Appliance: a.Metadata.Name, Platform: a.Spec.Platform, Tmp: tmp})
 	if err != nil {
 		return in, err
 	}
-	in.sets, in.warnings = sets, append(in.warnings, warnings...)
-	if len(in.unknown) > 0 && len(in.sets)+len(in.asked)+len(in.locals)+len(in.releases) == 0 {
-		return in, fmt.Errorf("%w; not taken: %s; give those that nodes pull with --image", source.ErrNoImages, source.DescribeUnknown(in.unknown))
+	in.sets, in.warnings = in.material.Sets, in.material.Warnings
+	if err := in.readMirrors(a.Spec.Mirrors); err != nil {
+		return in, errors.Join(err, in.Close())
 	}
-	return in, in.readMirrors(a.Spec.Mirrors)
+	return in, nil
 }
 
 // readMirrors reads the mirrors of all objects as one.
@@ -118,72 +57,13 @@ func (in *inputs) readMirrors(paths []string) error {
 	return err
 }
 
-// read reads one source that has no sets of its own.
-func (in *inputs) read(ctx context.Context, number int, s spec.Source, a spec.Appliance, tmp string) error {
-	appliance := a.Metadata.Name
-	names, err := in.names(number, s, a.Spec.Platform)
-	if err != nil {
-		return err
-	}
-	set := cmp.Or(s.Set, appliance+"-images")
-	if len(names) > 0 {
-		in.asked = append(in.asked, asked{set, s.Pools, names[0].Origin, names})
-	}
-	for _, l := range s.OCI {
-		images, err := layout(l)
-		if err != nil {
-			return err
-		}
-		in.locals = append(in.locals, found{asked{set: set, pools: s.Pools, origin: l.Path}, images})
-	}
-	for _, l := range s.Archives {
-		images, file, err := archive(ctx, l, tmp)
-		if err != nil {
-			return err
-		}
-		in.files = append(in.files, file)
-		in.locals = append(in.locals, found{asked{set: set, pools: s.Pools, origin: l.Path}, images})
-	}
-	if s.Release.Image != "" {
-		in.releases = append(in.releases, release{Source: s, set: cmp.Or(s.Set, appliance)})
-	}
-	if !reflect.ValueOf(s.ContainersStorage).IsZero() {
-		images, err := storedImages(s.ContainersStorage)
-		if err != nil {
-			return err
-		}
-		in.locals = append(in.locals, found{asked{set: set, pools: s.Pools, origin: s.ContainersStorage.Path}, images})
-	}
-	if !reflect.ValueOf(s.OCMirror).IsZero() {
-		return in.ocMirror(ctx, s, set, cmp.Or(s.Set, appliance), a.Spec.Platform)
-	}
-	return nil
-}
-
-// names are those that the source lists by any name.
-func (in *inputs) names(number int, s spec.Source, platform pinset.Platform) (names []source.Named, err error) {
-	names, err = source.ParseNames(s.Images, fmt.Sprintf("spec.sources[%d].images", number))
-	errs := []error{err}
-	add := func(l source.Listing, err error) {
-		names, errs = append(names, l.Names...), append(errs, err)
-		in.unknown, in.warnings = append(in.unknown, l.Unknown...), append(in.warnings, l.Warnings...)
-	}
-	for _, path := range s.ImageLists {
-		add(source.ReadList(path, platform))
-	}
-	for _, path := range s.Manifests {
-		add(source.ReadManifests(path))
-	}
-	return names, errors.Join(errs...)
-}
-
 // pin makes sets of the names that were asked for, and of releases.
 func (in *inputs) pin(ctx context.Context, client *storage.Client, lock pinset.Lock, hooks progress.Hooks) error {
 	locked := in.locked(lock)
 	errs := []error{in.provide(ctx, client, locked)}
 	var refs []pinset.Reference
-	for _, a := range in.asked {
-		for _, n := range a.names {
+	for _, a := range in.material.Named {
+		for _, n := range a.Names {
 			refs = append(refs, n.Reference)
 		}
 	}
@@ -192,11 +72,11 @@ func (in *inputs) pin(ctx context.Context, client *storage.Client, lock pinset.L
 	if err != nil {
 		return joinOnce(append(errs, err))
 	}
-	for _, a := range in.asked {
-		in.add(a, images[:len(a.names)])
-		images = images[len(a.names):]
+	for _, a := range in.material.Named {
+		in.add(a.Group, a.Origin, images[:len(a.Names)])
+		images = images[len(a.Names):]
 	}
-	for _, r := range in.releases {
+	for _, r := range in.material.Releases {
 		hooks.Begin("read release", 0)
 		errs = append(errs, in.release(ctx, client, r, locked))
 	}
@@ -219,7 +99,7 @@ func (in *inputs) warnLeftOut() {
 			asked[name] = true
 		}
 	}
-	left := slices.DeleteFunc(in.unknown, func(u source.Unknown) bool {
+	left := slices.DeleteFunc(in.material.Unknown, func(u source.Unknown) bool {
 		ref := u.Reference
 		if ref.Digest != "" {
 			ref.Tag = "" // it does not count beside a digest
@@ -286,20 +166,20 @@ func insert(list []string, s string) []string {
 }
 
 // add makes sets of what was asked for: one for every node, or one for each pool.
-func (in *inputs) add(a asked, images []pinset.Image) {
+func (in *inputs) add(group source.Group, origin string, images []pinset.Image) {
 	named := func(name string, labels map[string]string) {
 		i := slices.IndexFunc(in.sets, func(s pinset.Set) bool { return s.Name == name && s.Generated })
 		if i < 0 {
 			i = len(in.sets)
-			in.sets = append(in.sets, pinset.Set{Name: name, Labels: labels, Generated: true, Origin: a.origin})
+			in.sets = append(in.sets, pinset.Set{Name: name, Labels: labels, Generated: true, Origin: origin})
 		}
 		in.sets[i].Images = append(in.sets[i].Images, images...)
 	}
-	if len(a.pools) == 0 {
-		named(a.set, nil)
+	if len(group.Pools) == 0 {
+		named(group.Set, nil)
 	}
-	for _, pool := range a.pools {
-		named(a.set+"-"+pool, map[string]string{pinset.RoleLabel: pool})
+	for _, pool := range group.Pools {
+		named(group.Set+"-"+pool, map[string]string{pinset.RoleLabel: pool})
 	}
 }
 

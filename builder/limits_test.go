@@ -14,6 +14,7 @@ import (
 
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/oracle"
@@ -135,7 +136,7 @@ func TestLongSetNames(t *testing.T) {
 func TestLongSetAndPool(t *testing.T) {
 	pin := pushed(t, registry(t), "test/image", tarLayer(t, sample.File("file", "x")))
 	o := options(t, nil)
-	o.Appliance.Spec.Sources = []spec.Source{{Images: []string{pin}, Set: strings.Repeat("s", 200), Pools: []string{strings.Repeat("p", 60)}}}
+	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.Images{pin}, Set: strings.Repeat("s", 200), Pools: []string{strings.Repeat("p", 60)}}}
 	if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, spec.ErrAppliance) || !strings.Contains(err.Error(), "spec.sources[0].images") || !strings.Contains(err.Error(), "at most 253 bytes") {
 		t.Errorf("got %v, want the source and the limit", err)
 	}

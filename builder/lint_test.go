@@ -8,7 +8,6 @@ import (
 
 	"github.com/pinbox/pinbox/builder/lint"
 	"github.com/pinbox/pinbox/builder/source"
-	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 )
@@ -17,7 +16,7 @@ import (
 func TestLintAgreesWithCRIO(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	o, tag := named(t, registry, pins)
-	o.Appliance.Spec.Sources = append(o.Appliance.Spec.Sources, spec.Source{Images: []string{pins.Index}})
+	o.Appliance.Spec.Sources = append(o.Appliance.Spec.Sources, source.Entry{Source: &source.Images{pins.Index}})
 	n := appliance.Boot(t, o, pins.Pause)
 	n.Start()
 	lock := appliance.Lock(t, o.Out)

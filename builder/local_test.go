@@ -13,7 +13,7 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pinbox/pinbox/builder"
-	"github.com/pinbox/pinbox/builder/spec"
+	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
@@ -42,9 +42,9 @@ func manifest(t *testing.T, dir, name string) string {
 func TestOCILayout(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	o, apps := options(t, nil), layout(t, map[string]string{"quay.example.com/site/app:1.2": pins.Mixed, "quay.example.com/site/list:1": pins.Index})
-	o.Appliance.Spec.Sources = []spec.Source{
-		{OCI: []spec.LocalImages{{Path: apps}}},
-		{OCI: []spec.LocalImages{{Path: layout(t, map[string]string{"": pins.Pause}), Name: "quay.example.com/site/pause:3"}}},
+	o.Appliance.Spec.Sources = []source.Entry{
+		{Source: &source.OCI{{Path: apps}}},
+		{Source: &source.OCI{{Path: layout(t, map[string]string{"": pins.Pause}), Name: "quay.example.com/site/pause:3"}}},
 	}
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
@@ -82,16 +82,16 @@ func TestLayoutsThatAreWrong(t *testing.T) {
 			fixtures.Run(t, "sh", "-c", "echo >>"+filepath.Join(dir, "blobs/sha256", manifest(t, dir, app)))
 		}, storage.ErrDigest},
 		"no image":         {nil, "", func(dir string) { _ = os.WriteFile(filepath.Join(dir, "index.json"), []byte("{}"), 0o644) }, storage.ErrLocal},
-		"no name":          {map[string]string{"": pins.Mixed}, "", nil, builder.ErrNameless},
-		"a tag alone":      {map[string]string{"1.2": pins.Mixed}, "", nil, builder.ErrNameless},
-		"one name for two": {map[string]string{"a": pins.Mixed, "b": pins.Pause}, "quay.example.com/x:1", nil, builder.ErrNameless},
+		"no name":          {map[string]string{"": pins.Mixed}, "", nil, source.ErrNameless},
+		"a tag alone":      {map[string]string{"1.2": pins.Mixed}, "", nil, source.ErrNameless},
+		"one name for two": {map[string]string{"a": pins.Mixed, "b": pins.Pause}, "quay.example.com/x:1", nil, source.ErrNameless},
 	} {
 		dir := layout(t, c.images)
 		if c.befall != nil {
 			c.befall(dir)
 		}
 		o := options(t, nil)
-		o.Appliance.Spec.Sources = []spec.Source{{OCI: []spec.LocalImages{{Path: dir, Name: c.name}}}}
+		o.Appliance.Spec.Sources = []source.Entry{{Source: &source.OCI{{Path: dir, Name: c.name}}}}
 		if _, err := builder.Build(t.Context(), o); !errors.Is(err, c.want) || errors.Is(err, storage.ErrIncomplete) || !strings.Contains(err.Error(), filepath.Base(dir)) && !strings.Contains(err.Error(), "quay.example.com/site/app") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -113,7 +113,7 @@ func archive(t *testing.T, format, name, pin string, compress ...string) string 
 func TestArchives(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	o := options(t, nil)
-	o.Appliance.Spec.Sources = []spec.Source{{Archives: []spec.LocalImages{
+	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.Archives{
 		{Path: archive(t, "oci-archive", "quay.example.com/site/app:1.2", pins.Mixed)},
 		{Path: archive(t, "oci-archive", "", pins.Pause, "gzip"), Name: "quay.example.com/site/pause:3"},
 		{Path: archive(t, "docker-archive", "quay.example.com/site/docker:1", pins.Docker)},
@@ -164,7 +164,7 @@ func TestArchivesThatAreWrong(t *testing.T) {
 		file := archive(t, c.format, app, pins.Docker)
 		c.befall(file)
 		o := options(t, nil)
-		o.Appliance.Spec.Sources = []spec.Source{{Archives: []spec.LocalImages{{Path: file}}}}
+		o.Appliance.Spec.Sources = []source.Entry{{Source: &source.Archives{{Path: file}}}}
 		if _, err := builder.Build(t.Context(), o); !errors.Is(err, c.want) || !strings.Contains(err.Error(), file) && !strings.Contains(err.Error(), "quay.example.com/site/app") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -178,45 +178,45 @@ func TestLockHoldsLocalTags(t *testing.T) {
 	const name = "quay.example.com/site/app:1"
 	root := filepath.Join(t.TempDir(), "graph")
 	t.Cleanup(func() { fixtures.Run(t, "umount", filepath.Join(root, "overlay")) }) // skopeo leaves a mount
-	plan := func(lock pinset.Lock, sources ...spec.Source) (pinset.Image, pinset.Lock, error) {
+	plan := func(lock pinset.Lock, sources ...source.Entry) (pinset.Image, pinset.Lock, error) {
 		o := options(t, nil)
 		o.Appliance.Spec.Sources, o.Lock = sources, lock
 		made, _, err := builder.Plan(t.Context(), o)
 		return made.ByTag()[name], made, err
 	}
-	elsewhere := spec.Source{OCI: []spec.LocalImages{{Path: layout(t, map[string]string{name: pins.Other})}}} // of OCI: skopeo does not change it
-	for kind, source := range map[string]func(pin string) spec.Source{
-		"an OCI layout": func(pin string) spec.Source {
-			return spec.Source{OCI: []spec.LocalImages{{Path: layout(t, map[string]string{name: pin})}}}
+	elsewhere := source.Entry{Source: &source.OCI{{Path: layout(t, map[string]string{name: pins.Other})}}} // of OCI: skopeo does not change it
+	for kind, from := range map[string]func(pin string) source.Entry{
+		"an OCI layout": func(pin string) source.Entry {
+			return source.Entry{Source: &source.OCI{{Path: layout(t, map[string]string{name: pin})}}}
 		},
-		"an archive": func(pin string) spec.Source {
+		"an archive": func(pin string) source.Entry {
 			file := filepath.Join(t.TempDir(), "app.tar")
 			fixtures.Run(t, "skopeo", "copy", "--quiet", "--src-tls-verify=false", "docker://"+pin, "oci-archive:"+file+":"+name)
-			return spec.Source{Archives: []spec.LocalImages{{Path: file}}}
+			return source.Entry{Source: &source.Archives{{Path: file}}}
 		},
-		"oc-mirror": func(pin string) spec.Source {
+		"oc-mirror": func(pin string) source.Entry {
 			m := sample.Mirror{Dir: t.TempDir()}
 			if err := errors.Join(m.Add(t.Context(), pin, "site/app:1"), m.Write("isc_2026-11-21T02:04:52Z", sample.ImageSet(name))); err != nil {
 				t.Fatal(err)
 			}
-			return spec.Source{OCMirror: spec.OCMirrorSource{Paths: []string{m.Dir}}}
+			return source.Entry{Source: &source.OCMirror{Paths: []string{m.Dir}}}
 		},
-		"a store, which keeps what it had": func(pin string) spec.Source {
+		"a store, which keeps what it had": func(pin string) source.Entry {
 			fixtures.Run(t, "skopeo", "copy", "--quiet", "--src-tls-verify=false", "docker://"+pin, "containers-storage:[overlay@"+root+"+"+t.TempDir()+"]"+name)
-			return spec.Source{ContainersStorage: spec.ContainersStorage{Path: root}}
+			return source.Entry{Source: &source.ContainersStorage{Path: root}}
 		},
 	} {
-		old := source(pins.Other)
+		old := from(pins.Other)
 		first, lock, err := plan(pinset.Lock{}, old)
 		if err != nil {
 			t.Fatal(err)
 		}
-		moved := source(pins.Mixed)
+		moved := from(pins.Mixed)
 		second, _, err := plan(pinset.Lock{}, moved)
 		if err != nil || first == second {
 			t.Errorf("%s, without a lock: %v, %s", kind, err, second)
 		}
-		for _, both := range [][]spec.Source{{moved, old}, {old, moved}, {moved, elsewhere}, {elsewhere, moved}} {
+		for _, both := range [][]source.Entry{{moved, old}, {old, moved}, {moved, elsewhere}, {elsewhere, moved}} {
 			if now, _, err := plan(lock, both...); err != nil || now != first {
 				t.Errorf("%s, with a lock: %v, %s", kind, err, now)
 			}
@@ -246,7 +246,7 @@ func TestLockHoldsReleaseTags(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := options(t, nil)
-	o.Appliance.Spec.Sources = []spec.Source{{OCMirror: spec.OCMirrorSource{Paths: []string{m.Dir}}}}
+	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.OCMirror{Paths: []string{m.Dir}}}}
 	repository, _, _ := strings.Cut(pins.Other, "@")
 	o.Lock.Images = []pinset.LockedImage{{Pin: repository + "@sha256:" + digestOf(pins.Mixed), Tags: []string{repository + ":4.99.1-x86_64"}}}
 	if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, builder.ErrMoved) || !strings.Contains(err.Error(), digestOf(pins.Mixed)) || !strings.Contains(err.Error(), digestOf(pins.Other)) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
@@ -24,13 +25,13 @@ import (
 )
 
 // manyImages is an OCI layout of so many images.
-func manyImages(t testing.TB, from, n int) spec.LocalImages {
+func manyImages(t testing.TB, from, n int) source.Location {
 	t.Helper()
 	dir := t.TempDir()
 	if err := sample.WriteLayout(dir, from, n); err != nil {
 		t.Fatal(err)
 	}
-	return spec.LocalImages{Path: dir}
+	return source.Location{Path: dir}
 }
 
 func planMany(t testing.TB, o builder.Options) {
@@ -53,10 +54,10 @@ func buildMany(t testing.TB, o builder.Options) {
 // work on the machine changes: an image costs as much among many as among few.
 func TestWorkGrowsWithTheImages(t *testing.T) {
 	once := appliance.Options(t, nil) // what is done once for all
-	once.Appliance.Spec.Sources = []spec.Source{layoutOf(t, 10)}
+	once.Appliance.Spec.Sources = []source.Entry{layoutOf(t, 10)}
 	buildMany(t, once)
 	for name, test := range map[string]struct {
-		source func(t *testing.T, n int) spec.Source
+		source func(t *testing.T, n int) source.Entry
 		work   func(testing.TB, builder.Options)
 	}{
 		"plan of a layout":     {layoutOf, planMany},
@@ -70,7 +71,7 @@ func TestWorkGrowsWithTheImages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			count := func(n int) uint64 {
 				o := appliance.Options(t, nil)
-				o.Appliance.Spec.Sources = []spec.Source{test.source(t, n)}
+				o.Appliance.Spec.Sources = []source.Entry{test.source(t, n)}
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
 				test.work(t, o)
@@ -85,20 +86,21 @@ func TestWorkGrowsWithTheImages(t *testing.T) {
 	}
 }
 
-func layoutOf(t *testing.T, n int) spec.Source {
-	return spec.Source{OCI: []spec.LocalImages{manyImages(t, 0, n)}}
+func layoutOf(t *testing.T, n int) source.Entry {
+	return source.Entry{Source: &source.OCI{manyImages(t, 0, n)}}
 }
 
-func layoutsOf(t *testing.T, n int) (s spec.Source) {
+func layoutsOf(t *testing.T, n int) source.Entry {
+	var layouts source.OCI
 	for i := range n {
-		s.OCI = append(s.OCI, manyImages(t, i, 1))
+		layouts = append(layouts, manyImages(t, i, 1))
 	}
-	return s
+	return source.Entry{Source: &layouts}
 }
 
 // twoLayoutsOf have one image in the second layout, and the others in the first.
-func twoLayoutsOf(t *testing.T, n int) spec.Source {
-	return spec.Source{OCI: []spec.LocalImages{manyImages(t, 1, n-1), manyImages(t, 0, 1)}}
+func twoLayoutsOf(t *testing.T, n int) source.Entry {
+	return source.Entry{Source: &source.OCI{manyImages(t, 1, n-1), manyImages(t, 0, 1)}}
 }
 
 // planMoved has a lock in which every tag stands for the image of the second layout.
@@ -116,24 +118,24 @@ func planMoved(t testing.TB, o builder.Options) {
 	planMany(t, o)
 }
 
-func archiveOf(t *testing.T, n int) spec.Source {
+func archiveOf(t *testing.T, n int) source.Entry {
 	file := filepath.Join(t.TempDir(), "images.tar")
 	fixtures.Run(t, "tar", "-C", manyImages(t, 0, n).Path, "-cf", file, ".")
-	return spec.Source{Archives: []spec.LocalImages{{Path: file}}}
+	return source.Entry{Source: &source.Archives{{Path: file}}}
 }
 
 // storeOf is a store of containers/storage.
-func storeOf(t *testing.T, n int) spec.Source {
+func storeOf(t *testing.T, n int) source.Entry {
 	o, dir := appliance.Options(t, nil), t.TempDir()
-	o.Appliance.Spec.Sources = []spec.Source{layoutOf(t, n)}
+	o.Appliance.Spec.Sources = []source.Entry{layoutOf(t, n)}
 	o.Appliance.Spec.Store.Format = spec.FormatTar
 	appliance.Build(t, o)
 	fixtures.Run(t, "tar", "-C", dir, "-xf", filepath.Join(o.Out, artifact.StoreTar))
-	return spec.Source{ContainersStorage: spec.ContainersStorage{Path: dir}}
+	return source.Entry{Source: &source.ContainersStorage{Path: dir}}
 }
 
 // ocMirrorOf is an archive of images of charts, which a mapping names.
-func ocMirrorOf(t *testing.T, n int) spec.Source {
+func ocMirrorOf(t *testing.T, n int) source.Entry {
 	dir := manyImages(t, 0, n).Path
 	content, err := os.ReadFile(filepath.Join(dir, "index.json"))
 	if err != nil {
@@ -165,7 +167,7 @@ func ocMirrorOf(t *testing.T, n int) spec.Source {
 	if err := errors.Join(m.Write("isc_2026-11-21T02:04:52Z", charts), m.Write("working-dir/dry-run/mapping.txt", mapping)); err != nil {
 		t.Fatal(err)
 	}
-	return spec.Source{OCMirror: spec.OCMirrorSource{Paths: []string{m.Dir}}}
+	return source.Entry{Source: &source.OCMirror{Paths: []string{m.Dir}}}
 }
 
 // An image costs the same among 1,000 and among 4,000 of one OCI layout.
@@ -174,7 +176,7 @@ func BenchmarkManyImages(b *testing.B) {
 		for _, n := range []int{1000, 4000} {
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
 				o := appliance.Options(b, nil)
-				o.Appliance.Spec.Sources = []spec.Source{{OCI: []spec.LocalImages{manyImages(b, 0, n)}}}
+				o.Appliance.Spec.Sources = []source.Entry{{Source: &source.OCI{manyImages(b, 0, n)}}}
 				before := cpuTime(b)
 				for b.Loop() {
 					work(b, o)

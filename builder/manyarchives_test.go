@@ -10,14 +10,14 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/pinbox/pinbox/builder/spec"
+	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 )
 
 // dockerArchiveOf is an archive of so many images as `podman save -m` writes it: here the
 // files of an OCI layout with a manifest.json beside.
-func dockerArchiveOf(t *testing.T, n int) spec.Source {
+func dockerArchiveOf(t *testing.T, n int) source.Entry {
 	t.Helper()
 	dir := manyImages(t, 0, n).Path
 	read := func(name string, into any) {
@@ -46,7 +46,7 @@ func dockerArchiveOf(t *testing.T, n int) spec.Source {
 	}
 	file := filepath.Join(t.TempDir(), "images.tar")
 	fixtures.Run(t, "tar", "-C", dir, "-cf", file, "blobs", "manifest.json")
-	return spec.Source{Archives: []spec.LocalImages{{Path: file}}}
+	return source.Entry{Source: &source.Archives{{Path: file}}}
 }
 
 // 1,000 images of one archive of Docker took 50 s of CPU, as the library went through the
@@ -55,7 +55,7 @@ func dockerArchiveOf(t *testing.T, n int) spec.Source {
 func TestWorkGrowsWithTheImagesOfADockerArchive(t *testing.T) {
 	count := func(n int) uint64 {
 		o := appliance.Options(t, nil)
-		o.Appliance.Spec.Sources = []spec.Source{dockerArchiveOf(t, n)}
+		o.Appliance.Spec.Sources = []source.Entry{dockerArchiveOf(t, n)}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		planMany(t, o)

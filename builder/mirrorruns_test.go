@@ -14,7 +14,6 @@ import (
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/source"
-	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
@@ -44,7 +43,7 @@ func TestNewestRunCounts(t *testing.T) {
 	for _, paths := range [][]string{
 		{first.Dir, second.Dir}, {second.Dir, first.Dir}, {second.Dir, pack(t, first)}, {pack(t, second), first.Dir}, {pack(t, second), pack(t, first)},
 	} {
-		lock, _, err := planOCMirror(t, spec.OCMirrorSource{Paths: paths})
+		lock, _, err := planOCMirror(t, source.OCMirror{Paths: paths})
 		if err != nil {
 			t.Errorf("%v: %v", paths, err)
 		} else if img := lock.ByTag()["quay.example.com/site/app:1.2"]; img.Digest.Encoded() != digestOf(pins.Other) {
@@ -69,7 +68,7 @@ func parts(t *testing.T, members ...[]string) string {
 func TestPartsOfAnArchive(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	first, second := runs(t, pins)
-	lock, _, err := planOCMirror(t, spec.OCMirrorSource{Paths: []string{first.Dir}})
+	lock, _, err := planOCMirror(t, source.OCMirror{Paths: []string{first.Dir}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,14 +86,14 @@ func TestPartsOfAnArchive(t *testing.T) {
 	}{
 		"a large file comes last":            {parts(t, from(first, links), rest, from(first, large)), nil, ""},
 		"and before the last":                {parts(t, from(first, links), from(first, large), rest), nil, ""},
-		"two runs":                           {parts(t, from(first, links, all, isc), from(second, links, all, later)), builder.ErrTwoRuns, "mirror_000002.tar both have docker/"},
-		"two runs with nothing in common":    {parts(t, from(first, links, all, isc), from(second, all, later)), builder.ErrTwoRuns, "each have an isc_*"},
-		"one that failed after another":      {parts(t, from(first, links, all, isc), from(second, links)), builder.ErrTwoRuns, "both have docker/"},
-		"likewise, with nothing in common":   {parts(t, from(first, links, isc), from(second, all)), builder.ErrTwoRuns, "mirror_000001.tar, and "},
+		"two runs":                           {parts(t, from(first, links, all, isc), from(second, links, all, later)), source.ErrTwoRuns, "mirror_000002.tar both have docker/"},
+		"two runs with nothing in common":    {parts(t, from(first, links, all, isc), from(second, all, later)), source.ErrTwoRuns, "each have an isc_*"},
+		"one that failed after another":      {parts(t, from(first, links, all, isc), from(second, links)), source.ErrTwoRuns, "both have docker/"},
+		"likewise, with nothing in common":   {parts(t, from(first, links, isc), from(second, all)), source.ErrTwoRuns, "mirror_000001.tar, and "},
 		"one that failed":                    {parts(t, from(first, links), from(first, all)), source.ErrOCMirror, "mirror_000002.tar has no isc_*"},
 		"a part between others is not there": {gap, source.ErrOCMirror, "mirror_000002.tar is not there"},
 	} {
-		got, _, err := planOCMirror(t, spec.OCMirrorSource{Paths: []string{c.dir}})
+		got, _, err := planOCMirror(t, source.OCMirror{Paths: []string{c.dir}})
 		if !errors.Is(err, c.want) || c.want != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", name, err)
 		} else if c.want == nil && !cmp.Equal(lock, got) {
@@ -112,14 +111,14 @@ func TestArchiveWithNothingNew(t *testing.T) {
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := planOCMirror(t, spec.OCMirrorSource{Paths: []string{empty}}); !errors.Is(err, storage.ErrIncomplete) {
+	if _, _, err := planOCMirror(t, source.OCMirror{Paths: []string{empty}}); !errors.Is(err, storage.ErrIncomplete) {
 		t.Error(err)
 	}
 	o := options(t, nil)
-	o.Appliance.Spec.Sources = []spec.Source{{OCMirror: spec.OCMirrorSource{Paths: []string{first.Dir}}}}
+	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.OCMirror{Paths: []string{first.Dir}}}}
 	appliance.Build(t, o)
 	store := fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile))
-	lock, _, err := planOCMirror(t, spec.OCMirrorSource{Paths: []string{empty}, Stores: []string{store}})
+	lock, _, err := planOCMirror(t, source.OCMirror{Paths: []string{empty}, Stores: []string{store}})
 	if err != nil || len(lock.Images) != 4 {
 		t.Errorf("%d images, %v", len(lock.Images), err)
 	}
@@ -146,7 +145,7 @@ func TestWorkspaceWithoutImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{m.Dir, filepath.Join(m.Dir, "working-dir"), charts.Dir} {
-		o.Appliance.Spec.Sources = []spec.Source{{OCMirror: spec.OCMirrorSource{Paths: []string{path}}}}
+		o.Appliance.Spec.Sources = []source.Entry{{Source: &source.OCMirror{Paths: []string{path}}}}
 		lock, _, err := builder.Plan(t.Context(), o)
 		if err != nil || len(lock.Images) != 2 || lock.ByTag()[nowhere+"/sample/app:1.2"].Digest.Encoded() != digestOf(pins.Mixed) {
 			t.Errorf("%s: %v, %+v", path, err, lock.Images)
@@ -181,7 +180,7 @@ func TestStoresThatAreWrong(t *testing.T) {
 		dir := t.TempDir()
 		fixtures.Run(t, "sh", "-c", "cp -a "+mounted+"/. "+dir+" && chmod -R u+w "+dir+" && cd "+dir+" && "+c.befall)
 		o := options(t, nil)
-		o.Appliance.Spec.Sources = []spec.Source{{ContainersStorage: spec.ContainersStorage{Path: dir}}}
+		o.Appliance.Spec.Sources = []source.Entry{{Source: &source.ContainersStorage{Path: dir}}}
 		_, err := builder.Build(t.Context(), o)
 		if !errors.Is(err, c.want) || c.want != nil && !strings.Contains(err.Error(), dir) || c.want == nil && err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -209,7 +208,7 @@ func TestArchivesOfOtherImageSets(t *testing.T) {
 	if err := errors.Join(other.Add(t.Context(), pins.Other, "other/app:1"), other.Write("isc_2026-11-23T00:00:00Z", sample.ImageSet("quay.example.com/other/app:1"))); err != nil {
 		t.Fatal(err)
 	}
-	lock, warnings, err := planOCMirror(t, spec.OCMirrorSource{Paths: []string{first.Dir, other.Dir}})
+	lock, warnings, err := planOCMirror(t, source.OCMirror{Paths: []string{first.Dir, other.Dir}})
 	if err != nil || len(lock.Images) != 1 {
 		t.Errorf("%d images, %v", len(lock.Images), err)
 	}

@@ -12,7 +12,7 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pinbox/pinbox/builder"
-	"github.com/pinbox/pinbox/builder/spec"
+	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
@@ -84,7 +84,7 @@ func TestTagsOfAMirror(t *testing.T) {
 	tagged(t, pins.Mixed, registry.Host+"/tools/app:1.2")
 	tag := nowhere + "/tools/app:1.2"
 	o := options(t, nil)
-	o.Appliance.Spec.Sources = []spec.Source{{Images: []string{tag}}}
+	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.Images{tag}}}
 	o.Appliance.Spec.Mirrors = mirrors(t, "ImageTagMirrorSet", "imageTagMirrors", "*.example.com", registry.Host, "NeverContactSource")
 	build(t, o)
 	lock := appliance.Lock(t, o.Out)

@@ -9,7 +9,7 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pinbox/pinbox/builder"
-	"github.com/pinbox/pinbox/builder/spec"
+	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
@@ -31,7 +31,7 @@ func named(t *testing.T, registry *sample.Registry, pins sample.Pins) (o builder
 		t.Fatal(err)
 	}
 	o = options(t, pins.Sets())
-	o.Appliance.Spec.Sources = []spec.Source{{Images: []string{tag}}, {ImageLists: []string{list}, Set: "base", Pools: []string{"worker", "infra"}}}
+	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.Images{tag}}, {Source: &source.ImageLists{list}, Set: "base", Pools: []string{"worker", "infra"}}}
 	return o, tag
 }
 
@@ -44,7 +44,7 @@ func TestImagesByName(t *testing.T) {
 	if err := os.WriteFile(pod, []byte("kind: Pod\nspec: {initContainers: [{image: '"+pins.Docker+"'}]}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	o.Appliance.Spec.Sources = append(o.Appliance.Spec.Sources, spec.Source{Manifests: []string{pod}, Set: "pods"})
+	o.Appliance.Spec.Sources = append(o.Appliance.Spec.Sources, source.Entry{Source: &source.Manifests{pod}, Set: "pods"})
 	n := appliance.Boot(t, o, pins.Pause)
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)

@@ -15,7 +15,6 @@ import (
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/source"
-	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
@@ -33,10 +32,10 @@ func ocMirrorData(t *testing.T, below string) string {
 	return path
 }
 
-func planOCMirror(t *testing.T, m spec.OCMirrorSource) (pinset.Lock, []string, error) {
+func planOCMirror(t *testing.T, m source.OCMirror) (pinset.Lock, []string, error) {
 	t.Helper()
 	o := options(t, nil)
-	o.Appliance.Spec.Sources = []spec.Source{{OCMirror: m}}
+	o.Appliance.Spec.Sources = []source.Entry{{Source: &m}}
 	return builder.Plan(t.Context(), o)
 }
 
@@ -85,7 +84,7 @@ func TestRealOCMirror(t *testing.T) {
 		if name == "operators" { // the catalog is the one that oc-mirror has built
 			want = append(want, "registry.example.com/redhat/example-operator-index@sha256:a8151ed147ea73581d6c7233be53c4290eb5fb5e96b32e594e1ad502ab2e6ac2")
 		}
-		lock, warnings, err := planOCMirror(t, spec.OCMirrorSource{Paths: paths})
+		lock, warnings, err := planOCMirror(t, source.OCMirror{Paths: paths})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -119,21 +118,21 @@ func TestRealOCMirrorThatIsWrong(t *testing.T) {
 	fixtures.Run(t, "cp", ocMirrorData(t, "archive1/mirror_000001.tar"), cut)
 	fixtures.Run(t, "truncate", "--size=-300K", cut)
 	for name, c := range map[string]struct {
-		m     spec.OCMirrorSource
+		m     source.OCMirror
 		want  error
 		words []string
 	}{
-		"only what is new": {spec.OCMirrorSource{Paths: []string{ocMirrorData(t, "archive2")}}, storage.ErrIncomplete, []string{
+		"only what is new": {source.OCMirror{Paths: []string{ocMirrorData(t, "archive2")}}, storage.ErrIncomplete, []string{
 			"registry.example.com/tools/multi@sha256:efd0e4ac13a762131e5e7c292b9dc827e65cf7b3fc8e4be21d949ef42db2453f: some",
 			"ocp-release@sha256:3169b08eac8090548efdc3e015af11b2c5479e22173a1181faade1ff151e3291: some",
 			"ocp-v4.0-art-dev@sha256:2f868a79775f866acf498727917069005f674d79b03f49c8238638e587cd1139: some",
 		}},
-		"a run that failed":               {spec.OCMirrorSource{Paths: []string{ocMirrorData(t, "archive-aborted")}}, source.ErrOCMirror, []string{"isc_"}},
-		"a part is missing":               {spec.OCMirrorSource{Paths: []string{copied}}, source.ErrOCMirror, []string{"mirror_000002.tar"}},
-		"the last part missing":           {spec.OCMirrorSource{Paths: []string{ocMirrorData(t, "archive-chunks/mirror_000001.tar")}}, source.ErrOCMirror, []string{"isc_"}},
-		"cut off":                         {spec.OCMirrorSource{Paths: []string{cut}}, storage.ErrLocal, []string{cut}},
-		"two hosts":                       {spec.OCMirrorSource{Paths: []string{ocMirrorData(t, "archive1")}, Config: isc}, source.ErrCollision, []string{"registry.example.com/tools/rolling:latest", "other.example.com/tools/rolling:latest"}},
-		"a release without its manifests": {spec.OCMirrorSource{Paths: []string{ocMirrorData(t, "workspace/m2d-operator")}, Config: ocMirrorData(t, "isc/isc1.yaml")}, source.ErrNotMirrored, []string{"hold-release"}},
+		"a run that failed":               {source.OCMirror{Paths: []string{ocMirrorData(t, "archive-aborted")}}, source.ErrOCMirror, []string{"isc_"}},
+		"a part is missing":               {source.OCMirror{Paths: []string{copied}}, source.ErrOCMirror, []string{"mirror_000002.tar"}},
+		"the last part missing":           {source.OCMirror{Paths: []string{ocMirrorData(t, "archive-chunks/mirror_000001.tar")}}, source.ErrOCMirror, []string{"isc_"}},
+		"cut off":                         {source.OCMirror{Paths: []string{cut}}, storage.ErrLocal, []string{cut}},
+		"two hosts":                       {source.OCMirror{Paths: []string{ocMirrorData(t, "archive1")}, Config: isc}, source.ErrCollision, []string{"registry.example.com/tools/rolling:latest", "other.example.com/tools/rolling:latest"}},
+		"a release without its manifests": {source.OCMirror{Paths: []string{ocMirrorData(t, "workspace/m2d-operator")}, Config: ocMirrorData(t, "isc/isc1.yaml")}, source.ErrNotMirrored, []string{"hold-release"}},
 	} {
 		if _, _, err := planOCMirror(t, c.m); !errors.Is(err, c.want) || slices.ContainsFunc(c.words, func(w string) bool { return !strings.Contains(err.Error(), w) }) {
 			t.Errorf("%s: %v", name, err)
@@ -186,7 +185,7 @@ func pack(t *testing.T, m sample.Mirror, without ...string) string {
 func TestOCMirrorOnANode(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	o := options(t, nil)
-	o.Appliance.Spec.Sources = []spec.Source{{OCMirror: spec.OCMirrorSource{Paths: []string{pack(t, mirror(t, pins))}}}}
+	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.OCMirror{Paths: []string{pack(t, mirror(t, pins))}}}}
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -216,8 +215,8 @@ func TestOCMirrorOnANode(t *testing.T) {
 // A real archive makes an appliance that a real CRI-O takes.
 func TestRealOCMirrorOnANode(t *testing.T) {
 	o := options(t, nil)
-	o.Appliance.Spec.Sources = []spec.Source{{OCMirror: spec.OCMirrorSource{
-		Paths: []string{ocMirrorData(t, "archive2"), ocMirrorData(t, "archive1")}, Signatures: spec.Signatures{Keys: []string{ocMirrorData(t, "isc/throwaway-signing-key.pub.asc")}},
+	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.OCMirror{
+		Paths: []string{ocMirrorData(t, "archive2"), ocMirrorData(t, "archive1")}, Signatures: source.Signatures{Keys: []string{ocMirrorData(t, "isc/throwaway-signing-key.pub.asc")}},
 	}}}
 	n := appliance.Boot(t, o, "")
 	n.Start()
@@ -238,7 +237,7 @@ func TestEarlierStoreCompletesAnArchive(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	m := mirror(t, pins)
 	o := options(t, nil)
-	o.Appliance.Spec.Sources = []spec.Source{{OCMirror: spec.OCMirrorSource{Paths: []string{m.Dir}}}}
+	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.OCMirror{Paths: []string{m.Dir}}}}
 	appliance.Build(t, o)
 	first := appliance.Lock(t, o.Out)
 	if err := registry.Close(); err != nil {
@@ -256,13 +255,12 @@ func TestEarlierStoreCompletesAnArchive(t *testing.T) {
 		}
 	}
 	later := options(t, nil)
-	source := spec.OCMirrorSource{Paths: []string{pack(t, m, lost...)}}
-	later.Appliance.Spec.Sources = []spec.Source{{OCMirror: source}}
+	archive := source.OCMirror{Paths: []string{pack(t, m, lost...)}}
+	later.Appliance.Spec.Sources = []source.Entry{{Source: &archive}}
 	if _, err := builder.Build(t.Context(), later); !errors.Is(err, storage.ErrIncomplete) {
 		t.Fatalf("without the store: %v", err)
 	}
-	source.Stores = []string{store}
-	later.Appliance.Spec.Sources = []spec.Source{{OCMirror: source}}
+	archive.Stores = []string{store}
 	appliance.Build(t, later)
 	if diff := cmp.Diff(first, appliance.Lock(t, later.Out)); diff != "" {
 		t.Errorf("(-first +later):\n%s", diff)
@@ -281,7 +279,7 @@ func TestContainersStorage(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := options(t, nil)
-	o.Appliance.Spec.Sources = []spec.Source{{ContainersStorage: spec.ContainersStorage{Path: root}}}
+	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.ContainersStorage{Path: root}}}
 	n := appliance.Boot(t, o, "quay.example.com/site/pause:3")
 	n.Start()
 	checkImages(t, n, appliance.Lock(t, o.Out))
@@ -289,9 +287,9 @@ func TestContainersStorage(t *testing.T) {
 	if code := n.State(id, criapi.ContainerState_CONTAINER_EXITED); code != 0 {
 		t.Errorf("the container ended with %d", code)
 	}
-	o.Appliance.Spec.Sources[0].ContainersStorage.Images = []string{"quay.example.com/site/nothing:1"}
+	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.ContainersStorage{Path: root, Images: []string{"quay.example.com/site/nothing:1"}}}}
 	o.Out = filepath.Join(t.TempDir(), "out")
-	if _, err := builder.Build(t.Context(), o); !errors.Is(err, builder.ErrNoSuchImage) {
+	if _, err := builder.Build(t.Context(), o); !errors.Is(err, source.ErrNoSuchImage) {
 		t.Error(err)
 	}
 }
@@ -312,29 +310,29 @@ func TestOCMirrorThatIsWrong(t *testing.T) {
 	}
 	damaged := sample.Mirror{Dir: t.TempDir()}
 	fixtures.Run(t, "cp", "-r", m.Dir+"/.", damaged.Dir)
-	lock, _, err := planOCMirror(t, spec.OCMirrorSource{Paths: []string{m.Dir}})
+	lock, _, err := planOCMirror(t, source.OCMirror{Paths: []string{m.Dir}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	layer := lock.Images[0].Layers[0].Digest.String()
 	fixtures.Run(t, "sh", "-c", "printf x | dd of="+filepath.Join(damaged.Dir, sample.Blob(layer))+" bs=1 seek=100 conv=notrunc")
 	for name, c := range map[string]struct {
-		sources []spec.OCMirrorSource
+		sources []source.OCMirror
 		want    error
 		words   []string
 	}{
-		"a blob has another digest": {[]spec.OCMirrorSource{{Paths: []string{pack(t, damaged)}}}, storage.ErrDigest, []string{layer}},
-		"an unknown field":          {[]spec.OCMirrorSource{{Paths: []string{m.Dir}, Config: config("additionalImages", "additionalImage")}}, source.ErrImageSet, []string{"isc.yaml:4: field additionalImage not found"}},
-		"of version 1":              {[]spec.OCMirrorSource{{Config: config("v2alpha1", "v1alpha2")}}, source.ErrImageSet, []string{"v1alpha2"}},
-		"more than images, alone":   {[]spec.OCMirrorSource{{Config: config("  additional", "  operators:\n  - catalog: quay.example.com/catalog:v4.20\n  additional")}}, builder.ErrOnlyOCMirror, []string{"mirror.operators"}},
-		"an image is not in it":     {[]spec.OCMirrorSource{{Paths: []string{m.Dir}, Config: config("app:1.2", "app:1.3")}}, source.ErrNotMirrored, []string{"quay.example.com/site/app:1.3"}},
-		"a name for two images":     {[]spec.OCMirrorSource{{Paths: []string{m.Dir}}, {Paths: []string{other.Dir}}}, builder.ErrDuplicateName, []string{"quay.example.com/site/app:1.2", digestOf(pins.Mixed), digestOf(pins.Other)}},
-		"nothing of oc-mirror":      {[]spec.OCMirrorSource{{Paths: []string{t.TempDir()}}}, source.ErrOCMirror, []string{"mirror_000001.tar"}},
+		"a blob has another digest": {[]source.OCMirror{{Paths: []string{pack(t, damaged)}}}, storage.ErrDigest, []string{layer}},
+		"an unknown field":          {[]source.OCMirror{{Paths: []string{m.Dir}, Config: config("additionalImages", "additionalImage")}}, source.ErrImageSet, []string{"isc.yaml:4: field additionalImage not found"}},
+		"of version 1":              {[]source.OCMirror{{Config: config("v2alpha1", "v1alpha2")}}, source.ErrImageSet, []string{"v1alpha2"}},
+		"more than images, alone":   {[]source.OCMirror{{Config: config("  additional", "  operators:\n  - catalog: quay.example.com/catalog:v4.20\n  additional")}}, source.ErrOnlyOCMirror, []string{"mirror.operators"}},
+		"an image is not in it":     {[]source.OCMirror{{Paths: []string{m.Dir}, Config: config("app:1.2", "app:1.3")}}, source.ErrNotMirrored, []string{"quay.example.com/site/app:1.3"}},
+		"a name for two images":     {[]source.OCMirror{{Paths: []string{m.Dir}}, {Paths: []string{other.Dir}}}, builder.ErrDuplicateName, []string{"quay.example.com/site/app:1.2", digestOf(pins.Mixed), digestOf(pins.Other)}},
+		"nothing of oc-mirror":      {[]source.OCMirror{{Paths: []string{t.TempDir()}}}, source.ErrOCMirror, []string{"mirror_000001.tar"}},
 	} {
 		o := options(t, nil)
 		o.Appliance.Spec.Sources = nil
 		for _, m := range c.sources {
-			o.Appliance.Spec.Sources = append(o.Appliance.Spec.Sources, spec.Source{OCMirror: m})
+			o.Appliance.Spec.Sources = append(o.Appliance.Spec.Sources, source.Entry{Source: &m})
 		}
 		if _, err := builder.Build(t.Context(), o); !errors.Is(err, c.want) || slices.ContainsFunc(c.words, func(w string) bool { return !strings.Contains(err.Error(), w) }) {
 			t.Errorf("%s: %v", name, err)
@@ -353,7 +351,7 @@ func TestImageSetAlone(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	lock, _, err := planOCMirror(t, spec.OCMirrorSource{Config: file})
+	lock, _, err := planOCMirror(t, source.OCMirror{Config: file})
 	if err != nil || len(lock.Images) != 1 || lock.Images[0].Pin != pins.Mixed {
 		t.Errorf("%v %+v", err, lock.Images)
 	}
@@ -368,7 +366,7 @@ func TestSparseIndex(t *testing.T) {
 	for _, platform := range []pinset.Platform{"linux/amd64", "linux/arm64"} {
 		o := options(t, nil)
 		o.Appliance.Spec.Platform = platform
-		o.Appliance.Spec.Sources = []spec.Source{{Images: []string{pins.Index}}}
+		o.Appliance.Spec.Sources = []source.Entry{{Source: &source.Images{pins.Index}}}
 		lock, _, err := builder.Plan(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)
@@ -388,7 +386,7 @@ func TestSparseIndex(t *testing.T) {
 	} {
 		o := options(t, nil)
 		o.Appliance.Spec.Platform = platform
-		o.Appliance.Spec.Sources = []spec.Source{{OCMirror: spec.OCMirrorSource{Paths: []string{pack(t, m, sample.Blob(c.lost))}, Config: config}}}
+		o.Appliance.Spec.Sources = []source.Entry{{Source: &source.OCMirror{Paths: []string{pack(t, m, sample.Blob(c.lost))}, Config: config}}}
 		lock, _, err := builder.Plan(t.Context(), o)
 		if !errors.Is(err, c.want) || c.want == nil && (err != nil || lock.Images[0].Manifest.String() != instances[0]) {
 			t.Errorf("%s: %v", platform, err)

@@ -15,7 +15,6 @@ import (
 
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/source"
-	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
@@ -34,7 +33,7 @@ func release(t *testing.T, n int) (builder.Options, sample.Release, *sample.Regi
 	access.Take()
 	o := options(t, nil)
 	o.Appliance.Metadata.Name = "ocp"
-	o.Appliance.Spec.Sources = []spec.Source{{Release: spec.ReleaseSource{Image: r.Tag}}}
+	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.Release{Image: r.Tag}}}
 	return o, r, registry, access
 }
 
@@ -106,7 +105,7 @@ func BenchmarkLockOfALargeRelease(b *testing.B) {
 		b.Fatal(err)
 	}
 	o := appliance.Options(b, nil)
-	o.Appliance.Spec.Sources = []spec.Source{{Release: spec.ReleaseSource{Image: r.Tag}}}
+	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.Release{Image: r.Tag}}}
 	for b.Loop() {
 		access.Take()
 		if _, _, err := builder.Plan(b.Context(), o); err != nil {
@@ -188,14 +187,14 @@ func TestReleaseSignature(t *testing.T) {
 		"no signature":                {[][]byte{[]byte("nothing")}, [][]byte{key}, storage.ErrSignature},
 		"a signature that was broken": {[][]byte{signature[:len(signature)-10]}, [][]byte{key}, storage.ErrSignature},
 	} {
-		s := spec.Signatures{}
+		s := source.Signatures{}
 		for _, content := range c.files {
 			s.Files = append(s.Files, file(content))
 		}
 		for _, content := range c.keys {
 			s.Keys = append(s.Keys, file(content))
 		}
-		o.Appliance.Spec.Sources[0].Release.Signatures = s
+		o.Appliance.Spec.Sources = []source.Entry{{Source: &source.Release{Image: r.Tag, Signatures: s}}}
 		if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, c.want) || c.want == nil && err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -205,11 +204,11 @@ func TestReleaseSignature(t *testing.T) {
 func TestReleaseThatIsNone(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	o := options(t, nil)
-	o.Appliance.Spec.Sources = []spec.Source{{Release: spec.ReleaseSource{Image: pins.Mixed}}}
+	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.Release{Image: pins.Mixed}}}
 	if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, source.ErrRelease) || !strings.Contains(err.Error(), pins.Mixed) {
 		t.Error(err)
 	}
-	o.Appliance.Spec.Sources[0].Release.Image = registry.Host + "/no/such:1"
+	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.Release{Image: registry.Host + "/no/such:1"}}}
 	if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, storage.ErrNotFound) {
 		t.Error(err)
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/artifact"
-	"github.com/pinbox/pinbox/builder/spec"
+	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/crio"
@@ -100,7 +100,7 @@ func TestSignaturesOfAStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	later := options(t, nil)
-	later.Appliance.Spec.Sources = []spec.Source{{ContainersStorage: spec.ContainersStorage{Path: fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile))}}}
+	later.Appliance.Spec.Sources = []source.Entry{{Source: &source.ContainersStorage{Path: fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile))}}}
 	n := appliance.Boot(t, later, pins.Pause)
 	checkRuns(t, n, trust.policy, pins.Docker, pins.Mixed)
 }
@@ -119,7 +119,7 @@ func TestSignaturesOfAnArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := options(t, nil)
-	o.Appliance.Spec.Sources = []spec.Source{{OCMirror: spec.OCMirrorSource{Paths: []string{pack(t, m)}}}}
+	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.OCMirror{Paths: []string{pack(t, m)}}}}
 	policy := filepath.Join(t.TempDir(), "policy.json")
 	if err := os.WriteFile(policy, fmt.Appendf(nil, `{"default": [{"type": "reject"}], "transports": {"docker": {
 		"quay.example.com/site/pause": [{"type": "insecureAcceptAnything"}],
@@ -189,7 +189,7 @@ func TestVerdictOfAPolicy(t *testing.T) {
 			tags = append(tags, registry.Host+"/sample/docker:"+tag)
 			tagged(t, pins.Docker, tags[len(tags)-1])
 		}
-		o.Appliance.Spec.Sources = []spec.Source{{Images: tags}}
+		o.Appliance.Spec.Sources = []source.Entry{{Source: (*source.Images)(&tags)}}
 		if _, _, err := builder.Plan(t.Context(), o); err != nil {
 			t.Errorf("signed under another tag: %v", err)
 		}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -38,6 +39,39 @@ type Listing struct {
 	Unknown []Unknown
 	// Warnings tell what else is left out.
 	Warnings []string
+}
+
+// ImageLists are files of names: one a line, a release of MicroShift as JSON, or Images of
+// Hauler.
+type ImageLists []string
+
+func (l *ImageLists) add(path string) { *l = append(*l, path) }
+
+// UnmarshalYAML has messages speak of a list.
+func (l *ImageLists) UnmarshalYAML(decode func(any) error) error { return decode((*[]string)(l)) }
+
+// Validate implements Source.
+func (l *ImageLists) Validate() error { return nil }
+
+// PathFields implements Source.
+func (l *ImageLists) PathFields() []*string { return pointers(*l) }
+
+// Read implements Source.
+func (l *ImageLists) Read(_ context.Context, o Options) (Material, error) {
+	return readListings(*l, func(path string) (Listing, error) { return ReadList(path, o.Platform) })
+}
+
+// readListings reads all files, and reports all that is wrong with them at once.
+func readListings(paths []string, read func(path string) (Listing, error)) (m Material, err error) {
+	var names []Named
+	var errs []error
+	for _, path := range paths {
+		l, err := read(path)
+		names, errs = append(names, l.Names...), append(errs, err)
+		m.Unknown, m.Warnings = append(m.Unknown, l.Unknown...), append(m.Warnings, l.Warnings...)
+	}
+	m.name(names)
+	return m, errors.Join(errs...)
 }
 
 // ReadList reads a file of images: one a line, with # comments; the release JSON
@@ -110,16 +144,6 @@ func parse(text, origin string) (Named, error) {
 		err = fmt.Errorf("%s: %w", origin, err)
 	}
 	return Named{ref, origin}, err
-}
-
-// ParseNames reads names that stand in an appliance file or on a command line.
-func ParseNames(texts []string, origin string) (names []Named, err error) {
-	var errs []error
-	for i, text := range texts {
-		name, err := parse(text, fmt.Sprintf("%s[%d]", origin, i))
-		names, errs = append(names, name), append(errs, err)
-	}
-	return names, errors.Join(errs...)
 }
 
 // documents reads objects that list images.

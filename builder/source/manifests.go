@@ -1,6 +1,7 @@
 package source
 
 import (
+	"context"
 	"errors"
 	"fmt"
 )
@@ -10,6 +11,25 @@ var (
 	ErrManifest = errors.New("not a Kubernetes manifest")
 	ErrNoImages = errors.New("no container in it names an image")
 )
+
+// Manifests are files, or folders of files, of Kubernetes objects whose pods name the images.
+type Manifests []string
+
+func (l *Manifests) add(path string) { *l = append(*l, path) }
+
+// UnmarshalYAML has messages speak of a list.
+func (l *Manifests) UnmarshalYAML(decode func(any) error) error { return decode((*[]string)(l)) }
+
+// Validate implements Source.
+func (l *Manifests) Validate() error { return nil }
+
+// PathFields implements Source.
+func (l *Manifests) PathFields() []*string { return pointers(*l) }
+
+// Read implements Source.
+func (l *Manifests) Read(context.Context, Options) (Material, error) {
+	return readListings(*l, ReadManifests)
+}
 
 // ReadManifests finds the images of all pods, of all templates of pods and of some other
 // kinds, in files of Kubernetes objects and in folders of them: what `helm template` or

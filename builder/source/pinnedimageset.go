@@ -1,7 +1,7 @@
-// Package source reads the inputs of an appliance.
 package source
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +15,27 @@ import (
 
 // ErrNoSets says that an input holds nothing to build.
 var ErrNoSets = errors.New("no PinnedImageSet found")
+
+// PinnedImageSets are files, or folders of files, of PinnedImageSet objects.
+type PinnedImageSets []string
+
+func (l *PinnedImageSets) add(path string) { *l = append(*l, path) }
+
+// UnmarshalYAML has messages speak of a list.
+func (l *PinnedImageSets) UnmarshalYAML(decode func(any) error) error {
+	return decode((*[]string)(l))
+}
+
+// Validate implements Source.
+func (l *PinnedImageSets) Validate() error { return nil }
+
+// PathFields implements Source.
+func (l *PinnedImageSets) PathFields() []*string { return pointers(*l) }
+
+// Read leaves the reading to the function Read, which reads those of all sources together.
+func (l *PinnedImageSets) Read(context.Context, Options) (Material, error) {
+	return Material{setPaths: *l}, nil
+}
 
 // ReadSets reads sets from files, and from folders all files that end in
 // .yaml, .yml or .json. Sets come in the order of their names. Warnings tell

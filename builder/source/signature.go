@@ -13,10 +13,66 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/pinbox/pinbox/storage"
 )
 
 // ErrNoSignature says that nobody has signed a release, as far as the files tell.
 var ErrNoSignature = errors.New("no signature of the release")
+
+// Signatures of a release.
+type Signatures struct {
+	// Files are signatures, ConfigMaps of them, or folders with sha256=<hex>/signature-1.
+	Files []string `yaml:"files,omitempty"`
+	// Keys are OpenPGP keys that may have signed.
+	Keys []string `yaml:"keys,omitempty"`
+}
+
+// given says whether somebody wants signatures, an empty list of keys included.
+func (s Signatures) given() bool { return s.Files != nil || s.Keys != nil }
+
+func (s Signatures) paths() []*string { return append(pointers(s.Files), pointers(s.Keys)...) }
+
+// Verify wants one of the signatures of a release to hold, where there are keys: those in the
+// files, or those that were found with the release.
+func (s Signatures) Verify(release digest.Digest, found [][]byte) error {
+	if len(s.Keys) == 0 {
+		return nil
+	}
+	var keys [][]byte
+	for _, name := range s.Keys {
+		key, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		if err := storage.CheckKey(key); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		keys = append(keys, key)
+	}
+	var errs []error
+	holds := func(signatures [][]byte) bool {
+		return slices.ContainsFunc(signatures, func(signature []byte) bool {
+			err := storage.VerifySigned(signature, keys, release)
+			errs = append(errs, err)
+			return err == nil
+		})
+	}
+	if holds(found) {
+		return nil
+	}
+	for _, name := range s.Files {
+		signatures, err := ReadSignatures(name, release)
+		errs = append(errs, err)
+		if holds(signatures) {
+			return nil
+		}
+	}
+	if len(errs) == 0 {
+		return ErrNoSignature
+	}
+	return errors.Join(errs...)
+}
 
 // ReadSignatures finds the signatures of a digest: in a folder of the layout of
 // mirror.openshift.com (sha256=<hex>/signature-1), in ConfigMaps as oc-mirror and

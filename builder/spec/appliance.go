@@ -45,7 +45,7 @@ type Spec struct {
 	// Platform of the nodes; linux/amd64 if left out.
 	Platform pinset.Platform `yaml:"platform,omitempty"`
 	// Sources of images.
-	Sources []Source `yaml:"sources" jsonschema:"minItems=1"`
+	Sources []source.Entry `yaml:"sources" jsonschema:"minItems=1"`
 	// Mirrors are files, or folders of files, of ImageDigestMirrorSet, ImageTagMirrorSet
 	// and ImageContentSourcePolicy objects. The build pulls through them, and so do the
 	// nodes.
@@ -150,7 +150,7 @@ type NodeStore struct {
 }
 
 // New is the appliance of a build without a file.
-func New(sources ...Source) Appliance {
+func New(sources ...source.Entry) Appliance {
 	return Appliance{APIVersion: apiVersion, Kind: kind, Metadata: Metadata{Name: "appliance"}, Spec: Spec{Sources: sources}}
 }
 
@@ -162,9 +162,10 @@ func Read(path string) (Appliance, error) {
 		return Appliance{}, err
 	}
 	var head struct{ Kind string }
-	flags := map[string]string{pinset.Kind: "--set", "ImageSetConfiguration": "--image-set-config", "Images": "--image-list", "Pod": "--manifests", "Deployment": "--manifests"}
-	if yaml.Unmarshal(content, &head) == nil && flags[head.Kind] != "" {
-		return Appliance{}, fmt.Errorf("%w: %s is of kind %s; give it with %s", ErrAppliance, path, head.Kind, flags[head.Kind])
+	if yaml.Unmarshal(content, &head) == nil {
+		if flag := source.FlagFor(head.Kind); flag != "" {
+			return Appliance{}, fmt.Errorf("%w: %s is of kind %s; give it with %s", ErrAppliance, path, head.Kind, flag)
+		}
 	}
 	var a Appliance
 	dec := yaml.NewDecoder(bytes.NewReader(content))
@@ -199,7 +200,7 @@ func (a *Appliance) Validate() error {
 		return errors.New("spec.sources is empty")
 	}
 	for i, s := range spec.Sources {
-		if err := s.validate(a.Metadata.Name); err != nil {
+		if err := s.Validate(a.Metadata.Name); err != nil {
 			return fmt.Errorf("spec.sources[%d] %w", i, err)
 		}
 	}
@@ -220,8 +221,8 @@ func (a *Appliance) Validate() error {
 func (a *Appliance) resolvePaths(dir string) {
 	paths := []*string{&a.Spec.Node.Binary, &a.Spec.Node.PullSecret, &a.Spec.ISO.Base}
 	paths = append(append(paths, each(a.Spec.Ignition.Butane)...), each(a.Spec.Mirrors)...)
-	for i := range a.Spec.Sources {
-		paths = append(paths, a.Spec.Sources[i].paths()...)
+	for _, s := range a.Spec.Sources {
+		paths = append(paths, s.Source.PathFields()...)
 	}
 	for _, path := range paths {
 		if *path != "" && !filepath.IsAbs(*path) {
@@ -234,4 +235,11 @@ func (a *Appliance) resolvePaths(dir string) {
 func ParsePlatform(s string) (pinset.Platform, error) {
 	p := pinset.Platform(s)
 	return p, p.Validate()
+}
+
+func each[T any](list []T) (pointers []*T) {
+	for i := range list {
+		pointers = append(pointers, &list[i])
+	}
+	return pointers
 }

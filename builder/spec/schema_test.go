@@ -3,8 +3,10 @@ package spec_test
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,13 +15,40 @@ import (
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/fixtures"
 )
 
 const schemaFile = "../../docs/appliance.schema.json"
 
-// The schema is made from the Go types and their comments.
+// entrySchema makes the schema of an element of spec.sources from the table of kinds, and
+// those of the types that it refers to.
+func entrySchema(r *jsonschema.Reflector) (*jsonschema.Schema, jsonschema.Definitions) {
+	const entry = "github.com/pinbox/pinbox/builder/source.Entry"
+	fields := jsonschema.NewProperties()
+	types := jsonschema.Definitions{}
+	add := func(name string, value any, description string) {
+		field := r.Reflect(value)
+		defined := field.Definitions
+		if name := strings.TrimPrefix(field.Ref, "#/$defs/"); name != "" && defined[name].Type == "array" {
+			field = defined[name] // as in fields that are lists without a name
+			delete(defined, name)
+		}
+		maps.Copy(types, defined)
+		fields.Set(name, &jsonschema.Schema{Ref: field.Ref, Type: field.Type, Items: field.Items, Description: description})
+	}
+	for _, kind := range source.Kinds() {
+		add(kind.Key, kind.New(), kind.Doc)
+	}
+	add("set", "", r.CommentMap[entry+".Set"])
+	add("pools", []string{}, r.CommentMap[entry+".Pools"])
+	return &jsonschema.Schema{
+		Type: "object", Properties: fields, AdditionalProperties: jsonschema.FalseSchema, Description: r.CommentMap[entry],
+	}, types
+}
+
+// The schema is made from the Go types and their comments, and from the table of sources.
 func TestSchemaGolden(t *testing.T) {
 	r := jsonschema.Reflector{FieldNameTag: "yaml", ExpandedStruct: true}
 	if err := r.AddGoComments("github.com/pinbox/pinbox", "."); err != nil {
@@ -30,7 +59,16 @@ func TestSchemaGolden(t *testing.T) {
 		comments[strings.Replace(key, "github.com/pinbox/pinbox", "github.com/pinbox/pinbox/builder/spec", 1)] = strings.ReplaceAll(text, "\n", " ")
 	}
 	r.CommentMap = comments
+	entry, kinds := entrySchema(&jsonschema.Reflector{FieldNameTag: "yaml", CommentMap: comments})
+	r.Mapper = func(typ reflect.Type) *jsonschema.Schema {
+		if typ == reflect.TypeFor[source.Entry]() {
+			return &jsonschema.Schema{Ref: "#/$defs/Entry"}
+		}
+		return nil
+	}
 	schema := r.Reflect(&spec.Appliance{})
+	maps.Copy(schema.Definitions, kinds)
+	schema.Definitions["Entry"] = entry
 	schema.ID = "https://github.com/pinbox/pinbox/docs/appliance.schema.json"
 	schema.Title = "pinbox appliance"
 	content, err := json.MarshalIndent(schema, "", "  ")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/storage"
@@ -26,17 +27,7 @@ import (
 // share them.
 type inputFlags struct {
 	config     string
-	sets       []string
-	images     []string
-	lists      []string
-	release    string
-	manifests  []string
-	oci        []string
-	archives   []string
-	ocMirror   []string
-	imageSet   string
-	exclude    []string
-	stored     []string
+	sources    sourceFlags
 	mirrors    []string
 	lock       string
 	locked     bool
@@ -50,18 +41,8 @@ type inputFlags struct {
 }
 
 func (f *inputFlags) add(flags *pflag.FlagSet) {
-	flags.StringVarP(&f.config, "config", "c", "", "appliance file")
-	flags.StringArrayVar(&f.sets, "set", nil, "file or folder of PinnedImageSets, instead of an appliance file; may be repeated")
-	flags.StringArrayVar(&f.images, "image", nil, "image by its full name, with a digest or a tag, likewise")
-	flags.StringArrayVar(&f.lists, "image-list", nil, "file of images, likewise: one a line, MicroShift's release JSON, or Images of Hauler")
-	flags.StringArrayVar(&f.manifests, "manifests", nil, "file or folder of Kubernetes objects whose pods name the images, likewise")
-	flags.StringVar(&f.release, "release", "", "OpenShift release by its pull spec, likewise")
-	flags.StringArrayVar(&f.oci, "oci", nil, "folder of the OCI image layout, likewise; FOLDER=NAME names an image that has no full name there")
-	flags.StringArrayVar(&f.archives, "archive", nil, "archive of podman save or skopeo, in the format of OCI or Docker, likewise; FILE=NAME as with --oci")
-	flags.StringArrayVar(&f.ocMirror, "oc-mirror", nil, "archive, folder of archives, workspace, cache or mapping.txt of oc-mirror v2, likewise")
-	flags.StringVar(&f.imageSet, "image-set-config", "", "ImageSetConfiguration, likewise: instead of that in --oc-mirror, or alone")
-	flags.StringArrayVar(&f.exclude, "oc-mirror-exclude", nil, "image to leave out of --oc-mirror: name, repository or pattern with * and ?; may be repeated")
-	flags.StringArrayVar(&f.stored, "containers-storage", nil, "image of podman's or CRI-O's store here, by its name there, likewise; [overlay@PATH]NAME names another store")
+	flags.StringVarP(&f.config, "config", "c", "", "appliance file, instead of inputs as flags")
+	f.sources.add(flags)
 	flags.StringArrayVar(&f.mirrors, "mirrors", nil, "file or folder of ImageDigestMirrorSets, ImageTagMirrorSets and ImageContentSourcePolicies, beside those of the file; may be repeated")
 	flags.StringVar(&f.lock, "lock", "", "lock of an earlier run, whose tags stay what they were (default: appliance.lock.json beside appliance.yaml, if it is there)")
 	flags.BoolVar(&f.locked, "locked", false, "refuse to make anything but what the lock says")
@@ -104,9 +85,9 @@ func requireOut(out string) (string, error) {
 
 // options turns the flags into what the builder takes.
 func (f *inputFlags) options() (o builder.Options, err error) {
-	sources := f.sources()
+	sources := f.sources.entries()
 	if f.config == "" && len(sources) == 0 {
-		return o, cli.Usagef("give an appliance file with -c, or inputs with flags such as --set, --image and --release")
+		return o, cli.Usagef("give an appliance file with -c, or inputs with flags: %s", strings.Join(source.FlagNames(), ", "))
 	}
 	if f.config != "" && len(sources) > 0 {
 		return o, cli.Usagef("-c does not go with inputs as flags: list them in the appliance file")
@@ -175,48 +156,6 @@ func (f *inputFlags) readLock() (lock pinset.Lock, err error) {
 		return lock, fmt.Errorf("%w; `pinbox lock -c %s` writes it", err, f.config)
 	}
 	return lock, err
-}
-
-// sources are the inputs that the flags name.
-func (f *inputFlags) sources() (all []spec.Source) {
-	for _, s := range []spec.Source{{PinnedImageSets: f.sets}, {Images: f.images}, {ImageLists: f.lists}, {Manifests: f.manifests}} {
-		if len(s.PinnedImageSets)+len(s.Images)+len(s.ImageLists)+len(s.Manifests) > 0 {
-			all = append(all, s)
-		}
-	}
-	for _, text := range f.oci {
-		all = append(all, spec.Source{OCI: localImages(text)})
-	}
-	for _, text := range f.archives {
-		all = append(all, spec.Source{Archives: localImages(text)})
-	}
-	if len(f.ocMirror)+len(f.exclude) > 0 || f.imageSet != "" {
-		all = append(all, spec.Source{OCMirror: spec.OCMirrorSource{Paths: f.ocMirror, Config: f.imageSet, Exclude: f.exclude}})
-	}
-	for _, text := range f.stored {
-		all = append(all, spec.Source{ContainersStorage: storedImage(text)})
-	}
-	if f.release != "" {
-		all = append(all, spec.Source{Release: spec.ReleaseSource{Image: f.release}})
-	}
-	return all
-}
-
-// storedImage reads NAME, or [overlay@PATH]NAME as skopeo has it.
-func storedImage(text string) spec.ContainersStorage {
-	store, name, ok := strings.Cut(strings.TrimPrefix(text, "containers-storage:"), "]")
-	if !ok || !strings.HasPrefix(store, "[") {
-		return spec.ContainersStorage{Images: []string{strings.TrimPrefix(text, "containers-storage:")}}
-	}
-	_, path, _ := strings.Cut(store, "@")
-	path, _, _ = strings.Cut(path, "+") // what follows is the run root
-	return spec.ContainersStorage{Path: path, Images: []string{name}}
-}
-
-// localImages reads PATH or PATH=NAME.
-func localImages(text string) []spec.LocalImages {
-	path, name, _ := strings.Cut(text, "=")
-	return []spec.LocalImages{{Path: path, Name: name}}
 }
 
 // nodeBinary prefers the pinbox-node that bears the architecture's name.

@@ -1,4 +1,4 @@
-package builder
+package source
 
 import (
 	"context"
@@ -11,9 +11,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/storage"
 )
+
+// ErrTwoRuns says that archives do not belong together.
+var ErrTwoRuns = errors.New("parts of different runs of oc-mirror")
 
 // openMirror opens archives and folders as one tree, in which the newest run of
 // oc-mirror counts.
@@ -31,8 +33,8 @@ func openMirror(ctx context.Context, paths []string) (_ *storage.Tree, warnings 
 	}()
 	archives := map[string][]string{} // by their folders: the parts of one run each
 	for i, path := range paths {
-		if filepath.Base(path) == source.MappingFile {
-			if err := tree.AddFolder(ctx, path, fmt.Sprintf("%s%d/%s", source.MappingDir, i, source.MappingFile)); err != nil {
+		if filepath.Base(path) == MappingFile {
+			if err := tree.AddFolder(ctx, path, fmt.Sprintf("%s%d/%s", MappingDir, i, MappingFile)); err != nil {
 				return nil, nil, err
 			}
 			continue
@@ -78,9 +80,9 @@ func openMirror(ctx context.Context, paths []string) (_ *storage.Tree, warnings 
 // leftOut compares the configurations of runs: paths of one source are runs of one
 // image set, and a user may have taken another one for that.
 func leftOut(runs []mirrorRun) (warnings []string, err error) {
-	var newest *source.ImageSet
+	var newest *ImageSet
 	for _, run := range slices.Backward(runs) {
-		name, _ := source.NewestRun(run.tree.Names())
+		name, _ := NewestRun(run.tree.Names())
 		if name == "" {
 			continue
 		}
@@ -88,7 +90,7 @@ func leftOut(runs []mirrorRun) (warnings []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		set, err := source.ParseImageSet(run.from+": "+name, content)
+		set, err := ParseImageSet(run.from+": "+name, content)
 		if err != nil {
 			return nil, err
 		}
@@ -151,14 +153,14 @@ func openWorkspace(ctx context.Context, path string) (mirrorRun, error) {
 		}
 	}
 	if len(folders) == 0 {
-		return run, fmt.Errorf("%w: %s has neither mirror_000001.tar nor working-dir, and is none", source.ErrOCMirror, path)
+		return run, fmt.Errorf("%w: %s has neither mirror_000001.tar nor working-dir, and is none", ErrOCMirror, path)
 	}
 	for _, folder := range slices.Sorted(maps.Keys(folders)) {
 		if err := run.tree.AddFolder(ctx, folder, folders[folder]); err != nil {
 			return run, err
 		}
 	}
-	_, run.at = source.NewestRun(run.tree.Names())
+	_, run.at = NewestRun(run.tree.Names())
 	return run, nil
 }
 
@@ -173,7 +175,7 @@ func openArchive(ctx context.Context, names []string) (run mirrorRun, err error)
 	end := ""                    // the part with the configuration
 	for i, name := range names {
 		if part := fmt.Sprintf("mirror_%06d.tar", i+1); tarPart.MatchString(filepath.Base(name)) && filepath.Base(name) != part {
-			return run, fmt.Errorf("%w: %s is not there, and %s is", source.ErrOCMirror, filepath.Join(filepath.Dir(name), part), name)
+			return run, fmt.Errorf("%w: %s is not there, and %s is", ErrOCMirror, filepath.Join(filepath.Dir(name), part), name)
 		}
 		members, err := addPart(ctx, run.tree, name)
 		if err != nil {
@@ -201,7 +203,7 @@ func openArchive(ctx context.Context, names []string) (run mirrorRun, err error)
 		}
 	}
 	if end == "" {
-		return run, fmt.Errorf("%w: %s has no isc_*, which oc-mirror writes last: the run failed, or parts are missing", source.ErrOCMirror, strings.Join(names, ", "))
+		return run, fmt.Errorf("%w: %s has no isc_*, which oc-mirror writes last: the run failed, or parts are missing", ErrOCMirror, strings.Join(names, ", "))
 	}
 	return run, nil
 }

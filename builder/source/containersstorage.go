@@ -1,0 +1,89 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/environment"
+)
+
+// ErrNoSuchImage says that a store does not have an image of this name.
+var ErrNoSuchImage = errors.New("has no image")
+
+// ContainersStorage are images of a store of containers/storage on this machine.
+type ContainersStorage struct {
+	// Path of the store: podman's or CRI-O's graph root. If left out,
+	// /var/lib/containers/storage for root, and ~/.local/share/containers/storage for
+	// others.
+	Path string `yaml:"path,omitempty"`
+	// Images by their names there; all that have one if left out.
+	Images []string `yaml:"images,omitempty"`
+}
+
+// set reads NAME, or [overlay@PATH]NAME as skopeo has it.
+func (c *ContainersStorage) set(text string) {
+	text = strings.TrimPrefix(text, "containers-storage:")
+	store, name, ok := strings.Cut(text, "]")
+	if !ok || !strings.HasPrefix(store, "[") {
+		c.Images = []string{text}
+		return
+	}
+	_, path, _ := strings.Cut(store, "@")
+	path, _, _ = strings.Cut(path, "+") // what follows is the run root
+	c.Path, c.Images = path, []string{name}
+}
+
+// Validate implements Source.
+func (c *ContainersStorage) Validate() error { return nil }
+
+// PathFields implements Source.
+func (c *ContainersStorage) PathFields() []*string { return []*string{&c.Path} }
+
+// Read implements Source: it finds the images that are asked for.
+func (c *ContainersStorage) Read(context.Context, Options) (m Material, err error) {
+	path := cmp.Or(c.Path, defaultStore())
+	store, err := storage.OpenImageStore(path)
+	if err != nil {
+		return m, err
+	}
+	found := store.Images()
+	if len(c.Images) > 0 {
+		for _, name := range c.Images {
+			if !slices.ContainsFunc(found, func(f storage.Found) bool { return f.Name == name }) {
+				return m, fmt.Errorf("image store %s: %w %s; it has %s", path, ErrNoSuchImage, name, namesOf(found))
+			}
+		}
+		found = slices.DeleteFunc(found, func(f storage.Found) bool { return !slices.Contains(c.Images, f.Name) })
+	}
+	err = m.local(Location{Path: path}, found)
+	return m, err
+}
+
+// defaultStore is where podman has its store: containers-storage.conf(5).
+func defaultStore() string {
+	if os.Geteuid() == 0 {
+		return "/var/lib/containers/storage"
+	}
+	return filepath.Join(cmp.Or(os.Getenv("XDG_DATA_HOME"), filepath.Join(environment.Home(), ".local/share")), "containers/storage")
+}
+
+// namesOf lists a few names, for those who have misspelt one.
+func namesOf(found []storage.Found) string {
+	const some = 10
+	var names []string
+	for _, f := range found {
+		names = append(names, f.Name)
+	}
+	slices.Sort(names)
+	if len(names) > some {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:some], ", "), len(names)-some)
+	}
+	return cmp.Or(strings.Join(names, ", "), "none with a name")
+}

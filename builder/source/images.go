@@ -1,0 +1,33 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Images are full names, with a digest or a tag.
+type Images []string
+
+func (l *Images) add(name string) { *l = append(*l, name) }
+
+// UnmarshalYAML has messages speak of a list.
+func (l *Images) UnmarshalYAML(decode func(any) error) error { return decode((*[]string)(l)) }
+
+// Validate implements Source. Names are judged when they are read, all at once.
+func (l *Images) Validate() error { return nil }
+
+// PathFields implements Source.
+func (l *Images) PathFields() []*string { return nil }
+
+// Read implements Source.
+func (l *Images) Read(_ context.Context, o Options) (m Material, err error) {
+	var names []Named
+	var errs []error
+	for i, text := range *l {
+		name, err := parse(text, fmt.Sprintf("%s.images[%d]", o.field, i))
+		names, errs = append(names, name), append(errs, err)
+	}
+	m.name(names)
+	return m, errors.Join(errs...)
+}

@@ -1,0 +1,209 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/document"
+)
+
+// OCMirror is what oc-mirror v2 has left.
+type OCMirror struct {
+	// Paths are archives (mirror_000001.tar), folders of them, workspaces, folders of
+	// its cache, and mapping.txt of a dry run. Archives that have only what is new need
+	// the earlier ones beside them. Without paths the images come from registries.
+	Paths []string `yaml:"paths,omitempty"`
+	// Stores are folders of earlier stores that have what the archives have not: of
+	// podman, of CRI-O, or a mounted one of pinbox.
+	Stores []string `yaml:"stores,omitempty"`
+	// Config is an ImageSetConfiguration; the newest in the paths if left out.
+	Config string `yaml:"config,omitempty"`
+	// Exclude images that belong to no release: by their names, their repositories, or
+	// repository:tag as oc-mirror keeps them; * and ? stand for anything but a /. The name
+	// of a field, as mirror.helm, leaves out all that it asks for.
+	Exclude []string `yaml:"exclude,omitempty"`
+	// Components to take of each release; all that CRI-O pulls if left out.
+	Components Components `yaml:"components,omitempty"`
+	// MachineOS takes the nodes' operating system as well, which CRI-O never pulls.
+	MachineOS bool `yaml:"machineOS,omitempty"`
+	// Signatures of the releases that must hold; those in the paths count too.
+	Signatures Signatures `yaml:"signatures,omitempty"`
+}
+
+// ErrOnlyOCMirror says that an ImageSetConfiguration is not enough.
+var ErrOnlyOCMirror = errors.New("only oc-mirror can follow")
+
+// Validate implements Source.
+func (m *OCMirror) Validate() error {
+	switch {
+	case len(m.Paths) == 0 && m.Config == "":
+		return errors.New("ocMirror has neither paths nor a config")
+	case len(m.Paths) == 0 && len(m.Stores) > 0:
+		return errors.New("ocMirror has stores without paths that they could complete")
+	case len(m.Paths) == 0 && len(m.Exclude) > 0:
+		return errors.New("ocMirror has exclude without paths; blockedImages of the config are left out")
+	case m.Signatures.given() && len(m.Signatures.Keys) == 0:
+		return errors.New("ocMirror has signatures without keys")
+	}
+	for _, p := range m.Exclude {
+		if _, err := path.Match(p, ""); err != nil {
+			return fmt.Errorf("ocMirror has the exclude pattern %q: %w", p, err)
+		}
+	}
+	return nil
+}
+
+// PathFields implements Source.
+func (m *OCMirror) PathFields() []*string {
+	return slices.Concat(pointers(m.Paths), pointers(m.Stores), m.Signatures.paths(), []*string{&m.Config})
+}
+
+// Read implements Source: it reads the names of images, and where they are.
+func (m *OCMirror) Read(ctx context.Context, o Options) (all Material, err error) {
+	config, err := m.readConfig()
+	if err != nil {
+		return all, err
+	}
+	if len(m.Paths) == 0 {
+		return m.imageSet(config)
+	}
+	tree, left, err := openMirror(ctx, m.Paths)
+	if err != nil {
+		return all, err
+	}
+	all.files = append(all.files, tree)
+	if m.Config == "" {
+		all.Warnings = left
+	}
+	stores, err := openStores(m.Stores)
+	if err != nil {
+		return all, err
+	}
+	origin := strings.Join(m.Paths, ", ")
+	images, err := storage.ReadDistribution(tree, origin, stores...)
+	if err != nil {
+		return all, err
+	}
+	content, err := ReadOCMirror(tree, images.Tags, Wanted{Config: config, Exclude: m.Exclude, Platform: o.Platform})
+	if err != nil {
+		return all, fmt.Errorf("%s: %w", origin, err)
+	}
+	all.Warnings = append(all.Warnings, content.Warnings...)
+	if len(images.Tags) == 0 { // of mirror to mirror: the registries have them
+		all.WhyAsked = append(all.WhyAsked, origin+" has the names of images and none of the images, so the registries are asked: add mirror_*.tar or the cache of oc-mirror to the paths, or its cluster-resources to the mirrors")
+		images = nil
+	}
+	m.images(&all, content, images)
+	err = m.releases(&all, content, tree, images)
+	return all, err
+}
+
+func openStores(paths []string) (stores []*storage.ImageStore, err error) {
+	for _, path := range paths {
+		store, err := storage.OpenImageStore(path)
+		if err != nil {
+			return nil, err
+		}
+		stores = append(stores, store)
+	}
+	return stores, nil
+}
+
+func (m *OCMirror) readConfig() (*ImageSet, error) {
+	if m.Config == "" {
+		return nil, nil
+	}
+	f, err := os.Open(m.Config)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	content, err := document.ReadAll(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", m.Config, ErrImageSet, err)
+	}
+	return ParseImageSet(m.Config, content)
+}
+
+// imageSet takes from registries what a configuration names.
+func (m *OCMirror) imageSet(config *ImageSet) (all Material, err error) {
+	if fields := config.Elsewhere(); len(fields) > 0 {
+		return all, fmt.Errorf("%s: %w %s", m.Config, ErrOnlyOCMirror, strings.Join(fields, ", "))
+	}
+	names, err := config.Images()
+	if err != nil {
+		return all, err
+	}
+	if len(names) > 0 {
+		all.Named = []NamedImages{{Origin: m.Config, Names: names}}
+	}
+	if image := config.Mirror.Platform.Release; image != "" {
+		all.Releases = []WantedRelease{{Release: m.release(image)}}
+	}
+	return all, nil
+}
+
+// release is what a release by itself would be.
+func (m *OCMirror) release(image string) Release {
+	return Release{Image: image, Components: m.Components, MachineOS: m.MachineOS, Signatures: m.Signatures}
+}
+
+// images takes those that belong to no release. at is nil if registries have them.
+func (m *OCMirror) images(all *Material, content MirrorContent, at *storage.Distribution) {
+	if len(content.Images) == 0 {
+		return
+	}
+	var names []Named
+	var found []LocalImage
+	for _, img := range content.Images {
+		name := img.Reference
+		if at == nil {
+			name.Digest = img.Stored // a digest is what the mirrors know best
+			names = append(names, Named{Reference: name, Origin: m.Paths[0]})
+			continue
+		}
+		name.Digest = ""
+		found = append(found, LocalImage{name, sparse(at.Image(name.String(), img.Stored), img.Dropped)})
+	}
+	if at == nil {
+		all.name(names)
+		return
+	}
+	all.Local = append(all.Local, LocalImages{Origin: m.Paths[0], Images: found})
+}
+
+// releases takes releases, and their signatures. at is nil if registries have them.
+func (m *OCMirror) releases(all *Material, content MirrorContent, tree *storage.Tree, at *storage.Distribution) error {
+	var signatures [][]byte
+	for _, name := range tree.Names() {
+		if !strings.HasPrefix(name, workingDir+"signatures/") {
+			continue
+		}
+		signature, err := tree.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		signatures = append(signatures, signature)
+	}
+	for _, kept := range content.Releases {
+		image := kept.Reference
+		if kept.Stored != "" {
+			image.Tag, image.Digest = "", kept.Stored
+		}
+		references, err := tree.ReadFile(kept.References)
+		if err != nil {
+			return err
+		}
+		all.Releases = append(all.Releases, WantedRelease{
+			Release: m.release(image.String()), Images: at, Tag: kept.TagName(), Found: signatures,
+			References: references, Blocks: content.Blocks, Dropped: kept.Dropped,
+		})
+	}
+	return nil
+}

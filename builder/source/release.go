@@ -1,0 +1,46 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// Release is an OpenShift release. Its payload lists the images.
+type Release struct {
+	// Image is the release's pull spec, by digest or by tag.
+	Image string `yaml:"image,omitempty"`
+	// Components to take; all that CRI-O pulls if left out.
+	Components Components `yaml:"components,omitempty"`
+	// MachineOS takes the nodes' operating system as well, which CRI-O never pulls.
+	MachineOS bool `yaml:"machineOS,omitempty"`
+	// Signatures that must hold.
+	Signatures Signatures `yaml:"signatures,omitempty"`
+}
+
+// Components are names, or patterns with * and ?.
+type Components struct {
+	Include []string `yaml:"include,omitempty"`
+	Exclude []string `yaml:"exclude,omitempty"`
+}
+
+// Validate implements Source.
+func (r *Release) Validate() error {
+	if s := r.Signatures; s.given() && (len(s.Files) == 0 || len(s.Keys) == 0) {
+		return errors.New("release has signatures without both files and keys")
+	}
+	if _, err := pinset.ParseReference(r.Image); err != nil {
+		return fmt.Errorf("release %w", err)
+	}
+	return nil
+}
+
+// PathFields implements Source.
+func (r *Release) PathFields() []*string { return r.Signatures.paths() }
+
+// Read implements Source. A registry has the payload, which is read later.
+func (r *Release) Read(context.Context, Options) (Material, error) {
+	return Material{Releases: []WantedRelease{{Release: *r}}}, nil
+}

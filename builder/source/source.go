@@ -1,0 +1,61 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// Source is an input of an appliance: files, folders or names, of one kind.
+type Source interface {
+	// Validate finds what is wrong with the fields. The error continues the sentence
+	// "spec.sources[0]".
+	Validate() error
+	// PathFields are the fields that are paths, for them to count from the appliance file's folder.
+	PathFields() []*string
+	// Read reads what the source names, and asks no registry. The caller closes the material,
+	// after an error as well.
+	Read(ctx context.Context, o Options) (Material, error)
+}
+
+// Options are what the sources of an appliance share.
+type Options struct {
+	// Appliance is its name. Sets without a name are called after it.
+	Appliance string
+	// Platform of the nodes.
+	Platform pinset.Platform
+	// Tmp is the folder where compressed archives are unpacked; "" for the system's.
+	Tmp string
+
+	// field of the appliance file that has the source, for messages.
+	field string
+}
+
+// Read reads the sources of an appliance. The caller closes the material, unless there is an
+// error.
+func Read(ctx context.Context, entries []Entry, o Options) (m Material, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.Close())
+		}
+	}()
+	for i, e := range entries {
+		o.field = fmt.Sprintf("spec.sources[%d]", i)
+		more, err := e.read(ctx, o)
+		m.add(more)
+		if err != nil {
+			return m, err
+		}
+	}
+	sets, warnings, err := ReadSets(m.setPaths)
+	if err != nil {
+		return m, err
+	}
+	m.Sets, m.Warnings = sets, append(m.Warnings, warnings...)
+	if len(m.Unknown) > 0 && m.empty() {
+		return m, fmt.Errorf("%w; not taken: %s; give those that nodes pull with --image", ErrNoImages, DescribeUnknown(m.Unknown))
+	}
+	return m, nil
+}

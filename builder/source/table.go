@@ -1,0 +1,158 @@
+package source
+
+import (
+	"slices"
+
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// Kind of sources: a row of the table of which the appliance file, its schema, the flags and
+// the documentation are made.
+type Kind struct {
+	// Key in an element of spec.sources.
+	Key string
+	// Doc says in one sentence what it is.
+	Doc string
+	// New makes an empty source, which YAML or flags fill in.
+	New func() Source
+	// Flags of the command line that fill in a source.
+	Flags []Flag
+	// Each says that every value of a flag is a source of its own.
+	Each bool
+}
+
+// Flag of the command line that fills in a source.
+type Flag struct {
+	Name string
+	// Value stands for the flag's value in a help text.
+	Value string
+	// Doc says in one sentence what it is; that of the kind if it is "".
+	Doc string
+	// Set puts a value of the flag into a source of its kind.
+	Set func(s Source, value string)
+	// Once says that the last value counts, and "" is none.
+	Once bool
+	// Objects are kinds of Kubernetes objects in files that the flag takes.
+	Objects []string
+}
+
+// What stands for values of flags in help texts. Shells complete a Dir and a File.
+const (
+	Dir  = "DIR"
+	File = "FILE"
+	Path = "PATH" // of either
+	Name = "NAME"
+)
+
+// Kinds is the table of all kinds of sources, in the order of the documentation.
+func Kinds() []Kind {
+	return []Kind{
+		{
+			Key: "pinnedImageSets", Doc: "PinnedImageSet objects, in files or in folders of files",
+			New:   func() Source { return &PinnedImageSets{} },
+			Flags: []Flag{{Name: "set", Value: Path, Set: set((*PinnedImageSets).add), Objects: []string{pinset.Kind}}},
+		},
+		{
+			Key: "images", Doc: "images by their full names, with a digest or a tag",
+			New:   func() Source { return &Images{} },
+			Flags: []Flag{{Name: "image", Value: Name, Set: set((*Images).add)}},
+		},
+		{
+			Key: "imageLists", Doc: "files of names: one a line, a release of MicroShift as JSON, or Images of Hauler",
+			New:   func() Source { return &ImageLists{} },
+			Flags: []Flag{{Name: "image-list", Value: File, Set: set((*ImageLists).add), Objects: []string{"Images"}}},
+		},
+		{
+			Key: "manifests", Doc: "Kubernetes objects whose pods name the images, in files or in folders of files",
+			New:   func() Source { return &Manifests{} },
+			Flags: []Flag{{Name: "manifests", Value: Path, Set: set((*Manifests).add), Objects: []string{"Pod", "Deployment"}}},
+		},
+		{
+			Key: "release", Doc: "an OpenShift release, by its pull spec",
+			New:   func() Source { return &Release{} },
+			Flags: []Flag{{Name: "release", Value: Name, Once: true, Set: set(func(r *Release, v string) { r.Image = v })}},
+		},
+		{
+			Key: "ocMirror", Doc: "what oc-mirror v2 has left: archives, folders of them, workspaces, its cache, mapping.txt",
+			New: func() Source { return &OCMirror{} },
+			Flags: []Flag{
+				{Name: "oc-mirror", Value: Path, Set: set(func(m *OCMirror, v string) { m.Paths = append(m.Paths, v) })},
+				{
+					Name: "image-set-config", Value: File, Once: true, Set: set(func(m *OCMirror, v string) { m.Config = v }),
+					Doc: "an ImageSetConfiguration of oc-mirror v2, alone or instead of the one in --oc-mirror", Objects: []string{"ImageSetConfiguration"},
+				},
+				{
+					Name: "oc-mirror-exclude", Value: Name, Set: set(func(m *OCMirror, v string) { m.Exclude = append(m.Exclude, v) }),
+					Doc: "images of --oc-mirror to leave out: a name, a repository, or a pattern with * and ?",
+				},
+			},
+		},
+		{
+			Key: "oci", Doc: "folders of the OCI image layout; a name is for an image that has no full one there",
+			New:   func() Source { return &OCI{} },
+			Flags: []Flag{{Name: "oci", Value: Dir + "[=" + Name + "]", Set: set((*OCI).add)}},
+		},
+		{
+			Key: "archives", Doc: "archives of podman save or skopeo copy, in the format of OCI or of Docker; a name is for an image that has no full one there",
+			New:   func() Source { return &Archives{} },
+			Flags: []Flag{{Name: "archive", Value: File + "[=" + Name + "]", Set: set((*Archives).add)}},
+		},
+		{
+			Key: "containersStorage", Doc: "images of podman's or CRI-O's store on this machine, by their names there",
+			New:   func() Source { return &ContainersStorage{} },
+			Flags: []Flag{{Name: "containers-storage", Value: "[[overlay@" + Dir + "]]" + Name, Set: set((*ContainersStorage).set)}},
+			Each:  true,
+		},
+	}
+}
+
+// set adapts what fills in one kind of sources. The table calls it for no other kind.
+func set[S Source](fill func(s S, value string)) func(Source, string) {
+	return func(s Source, value string) { fill(s.(S), value) }
+}
+
+func keys() (all []string) {
+	for _, k := range Kinds() {
+		all = append(all, k.Key)
+	}
+	return all
+}
+
+// FlagNames are those of all flags, in the order of the table.
+func FlagNames() (all []string) {
+	for _, k := range Kinds() {
+		for _, f := range k.Flags {
+			all = append(all, "--"+f.Name)
+		}
+	}
+	return all
+}
+
+// FlagFor finds the flag for files that have objects of a kind, "" if there is none.
+func FlagFor(object string) string {
+	for _, k := range Kinds() {
+		for _, f := range k.Flags {
+			if slices.Contains(f.Objects, object) {
+				return "--" + f.Name
+			}
+		}
+	}
+	return ""
+}
+
+// FromFlags makes sources of the values that the flags have, by the names of the flags.
+func FromFlags(values map[string][]string) (all []Entry) {
+	for _, k := range Kinds() {
+		var s Source
+		for _, f := range k.Flags {
+			for _, value := range values[f.Name] {
+				if s == nil || k.Each {
+					s = k.New()
+					all = append(all, Entry{Source: s})
+				}
+				f.Set(s, value)
+			}
+		}
+	}
+	return all
+}

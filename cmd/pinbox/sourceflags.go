@@ -1,0 +1,65 @@
+package main
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/pinbox/pinbox/builder/source"
+)
+
+// sourceFlags have the values of the flags that name inputs, by the names of the flags.
+type sourceFlags map[string]*sourceValue
+
+// sourceValue is the value of a flag that names inputs. It implements pflag.Value.
+type sourceValue struct {
+	flag source.Flag
+	all  []string
+}
+
+func (v *sourceValue) Set(text string) error {
+	switch {
+	case !v.flag.Once:
+		v.all = append(v.all, text)
+	case text == "":
+		v.all = nil
+	default:
+		v.all = []string{text}
+	}
+	return nil
+}
+
+func (v *sourceValue) String() string { return strings.Join(v.all, ", ") }
+
+// Type stands for the value in the help.
+func (v *sourceValue) Type() string { return v.flag.Value }
+
+// add makes the flags from the table of sources.
+func (f *sourceFlags) add(flags *pflag.FlagSet) {
+	*f = sourceFlags{}
+	for _, kind := range source.Kinds() {
+		for _, flag := range kind.Flags {
+			usage := cmp.Or(flag.Doc, kind.Doc)
+			if !flag.Once {
+				usage += "; may be repeated"
+			}
+			value := &sourceValue{flag: flag}
+			(*f)[flag.Name] = value
+			flags.Var(value, flag.Name, usage)
+			if strings.HasPrefix(flag.Value, source.Dir) { // for others, shells complete files and folders
+				_ = cobra.MarkFlagDirname(flags, flag.Name) // which is there
+			}
+		}
+	}
+}
+
+// entries are the inputs that the flags name.
+func (f sourceFlags) entries() []source.Entry {
+	values := map[string][]string{}
+	for name, value := range f {
+		values[name] = value.all
+	}
+	return source.FromFlags(values)
+}
