@@ -35,7 +35,8 @@ func (in *inputs) Close() error { return in.material.Close() }
 // compressed. The caller closes the inputs.
 func readInputs(ctx context.Context, a spec.Appliance, tmp string) (in inputs, err error) {
 	in.tags, in.from = map[pinset.Image][]string{}, map[pinset.Image][]string{}
-	in.material, err = source.Read(ctx, a.Spec.Sources, source.Options{Appliance: a.Metadata.Name, Platform: a.Spec.Platform, Tmp: tmp})
+	options := source.Options{Appliance: a.Metadata.Name, Platform: a.Spec.Platform, Tmp: tmp}
+	in.material, err = source.Read(ctx, a.Spec.Sources, options)
 	if err != nil {
 		return in, err
 	}
@@ -107,7 +108,8 @@ func (in *inputs) warnLeftOut() {
 		return asked[ref.String()]
 	})
 	if len(left) > 0 {
-		in.warnings = append(in.warnings, "left out: "+source.DescribeUnknown(left)+"; give those that nodes pull with --image")
+		in.warnings = append(in.warnings,
+			"left out: "+source.DescribeUnknown(left)+"; give those that nodes pull with --image")
 	}
 }
 
@@ -135,7 +137,9 @@ func joinOnce(errs []error) error {
 }
 
 // resolveTags also notes the tags. Those in the lock stay what they were.
-func (in *inputs) resolveTags(ctx context.Context, client *storage.Client, refs []pinset.Reference, locked lockedTags, done func()) ([]pinset.Image, error) {
+func (in *inputs) resolveTags(
+	ctx context.Context, client *storage.Client, refs []pinset.Reference, locked lockedTags, done func(),
+) ([]pinset.Image, error) {
 	known := slices.Clone(refs)
 	for i, ref := range refs {
 		if img, ok := locked.tags[ref.TagName()]; ok {
@@ -196,7 +200,8 @@ func (in *inputs) check() error {
 	slices.SortStableFunc(in.sets, func(a, b pinset.Set) int { return strings.Compare(a.Name, b.Name) })
 	for i, s := range in.sets {
 		if !pinset.ValidName(s.Name) { // as a set and a pool may be together
-			return fmt.Errorf("%w: %s needs the set %q, whose name is no lower-case RFC 1123 subdomain of at most 253 bytes: give it a shorter set, or pools of shorter names", spec.ErrAppliance, s.Origin, s.Name)
+			return fmt.Errorf("%w: %s needs the set %q, whose name is no lower-case RFC 1123 subdomain of at most 253 bytes: "+
+				"give it a shorter set, or pools of shorter names", spec.ErrAppliance, s.Origin, s.Name)
 		}
 		if i > 0 && s.Name == in.sets[i-1].Name {
 			return fmt.Errorf("%s: %w: %q, also in %s", s.Origin, pinset.ErrDuplicateSet, s.Name, in.sets[i-1].Origin)
@@ -216,10 +221,12 @@ var ErrDuplicateName = errors.New("name stands for two images")
 func (in *inputs) checkTags() error {
 	var errs []error
 	images := map[string]pinset.Image{}
-	for _, img := range slices.SortedFunc(maps.Keys(in.tags), func(a, b pinset.Image) int { return strings.Compare(a.String(), b.String()) }) {
+	byName := func(a, b pinset.Image) int { return strings.Compare(a.String(), b.String()) }
+	for _, img := range slices.SortedFunc(maps.Keys(in.tags), byName) {
 		for _, tag := range in.tags[img] {
 			if other, ok := images[tag]; ok {
-				errs = append(errs, fmt.Errorf("%w: %s is %s in one input, and %s in another", ErrDuplicateName, tag, other.Digest, img.Digest))
+				errs = append(errs, fmt.Errorf("%w: %s is %s in one input, and %s in another",
+					ErrDuplicateName, tag, other.Digest, img.Digest))
 			}
 			images[tag] = img
 		}

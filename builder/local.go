@@ -80,5 +80,6 @@ func (l lockedTags) image(tag string, found storage.Found) (storage.Found, error
 			return held, nil
 		}
 	}
-	return found, fmt.Errorf("%s: %w: it is %s in %s, and no input has %s, which the lock has", tag, ErrMoved, found.Digest, found.Origin(), img.Digest)
+	return found, fmt.Errorf("%s: %w: it is %s in %s, and no input has %s, which the lock has",
+		tag, ErrMoved, found.Digest, found.Origin(), img.Digest)
 }

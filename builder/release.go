@@ -19,7 +19,9 @@ var defaultPools = []string{"master", "worker"}
 
 // release reads the payload, and makes a set of it for each pool: named by the
 // set, the version and the pool.
-func (in *inputs) release(ctx context.Context, client *storage.Client, s source.WantedRelease, locked lockedTags) error {
+func (in *inputs) release(
+	ctx context.Context, client *storage.Client, s source.WantedRelease, locked lockedTags,
+) error {
 	ref, err := pinset.ParseReference(s.Image)
 	if err != nil {
 		return err

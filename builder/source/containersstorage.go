@@ -71,7 +71,8 @@ func defaultStore() string {
 	if os.Geteuid() == 0 {
 		return "/var/lib/containers/storage"
 	}
-	return filepath.Join(cmp.Or(os.Getenv("XDG_DATA_HOME"), filepath.Join(environment.Home(), ".local/share")), "containers/storage")
+	data := cmp.Or(os.Getenv("XDG_DATA_HOME"), filepath.Join(environment.Home(), ".local/share"))
+	return filepath.Join(data, "containers/storage")
 }
 
 // namesOf lists a few names, for those who have misspelt one.

@@ -93,7 +93,8 @@ func (e *Entry) UnmarshalYAML(decode func(any) error) error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields.Kinds)) {
-		wrong.Errors = append(wrong.Errors, fmt.Sprintf("line %d: field %s not found in type source.Entry", lineOf(root, name), name))
+		text := fmt.Sprintf("line %d: field %s not found in type source.Entry", lineOf(root, name), name)
+		wrong.Errors = append(wrong.Errors, text)
 	}
 	if len(wrong.Errors) > 0 {
 		return &wrong

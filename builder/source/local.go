@@ -110,7 +110,8 @@ func (m *Material) local(at Location, found []storage.Found) error {
 		return fmt.Errorf("%s: %w: no image in it", at.Path, storage.ErrLocal)
 	}
 	if at.Name != "" && len(found) > 1 {
-		return fmt.Errorf("%s: %w: there are %d images in it, and one name, %s, given", at.Path, ErrNameless, len(found), at.Name)
+		return fmt.Errorf("%s: %w: there are %d images in it, and one name, %s, given",
+			at.Path, ErrNameless, len(found), at.Name)
 	}
 	images := LocalImages{Origin: at.Path}
 	for _, f := range found {

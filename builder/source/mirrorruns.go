@@ -97,7 +97,8 @@ func leftOut(runs []mirrorRun) (warnings []string, err error) {
 		if newest == nil {
 			newest = set
 		} else if more := set.Beyond(newest); len(more) > 0 {
-			warnings = append(warnings, fmt.Sprintf("%s was asked for %s, and the newest run is not: they are left out; if it is another image set, make it another source", run.from, strings.Join(more, ", ")))
+			warnings = append(warnings, fmt.Sprintf("%s was asked for %s, and the newest run is not: they are left out; "+
+				"if it is another image set, make it another source", run.from, strings.Join(more, ", ")))
 		}
 	}
 	return warnings, nil
@@ -174,8 +175,9 @@ func openArchive(ctx context.Context, names []string) (run mirrorRun, err error)
 	parts := map[string]string{} // by what is in them
 	end := ""                    // the part with the configuration
 	for i, name := range names {
-		if part := fmt.Sprintf("mirror_%06d.tar", i+1); tarPart.MatchString(filepath.Base(name)) && filepath.Base(name) != part {
-			return run, fmt.Errorf("%w: %s is not there, and %s is", ErrOCMirror, filepath.Join(filepath.Dir(name), part), name)
+		dir, base := filepath.Split(name)
+		if part := fmt.Sprintf("mirror_%06d.tar", i+1); tarPart.MatchString(base) && base != part {
+			return run, fmt.Errorf("%w: %s is not there, and %s is", ErrOCMirror, filepath.Join(dir, part), name)
 		}
 		members, err := addPart(ctx, run.tree, name)
 		if err != nil {
@@ -203,7 +205,8 @@ func openArchive(ctx context.Context, names []string) (run mirrorRun, err error)
 		}
 	}
 	if end == "" {
-		return run, fmt.Errorf("%w: %s has no isc_*, which oc-mirror writes last: the run failed, or parts are missing", ErrOCMirror, strings.Join(names, ", "))
+		return run, fmt.Errorf("%w: %s has no isc_*, which oc-mirror writes last: the run failed, or parts are missing",
+			ErrOCMirror, strings.Join(names, ", "))
 	}
 	return run, nil
 }

@@ -96,7 +96,8 @@ func (m *OCMirror) Read(ctx context.Context, o Options) (all Material, err error
 	}
 	all.Warnings = append(all.Warnings, content.Warnings...)
 	if len(images.Tags) == 0 { // of mirror to mirror: the registries have them
-		all.WhyAsked = append(all.WhyAsked, origin+" has the names of images and none of the images, so the registries are asked: add mirror_*.tar or the cache of oc-mirror to the paths, or its cluster-resources to the mirrors")
+		all.WhyAsked = append(all.WhyAsked, origin+" has the names of images and none of the images, so the registries are "+
+			"asked: add mirror_*.tar or the cache of oc-mirror to the paths, or its cluster-resources to the mirrors")
 		images = nil
 	}
 	m.images(&all, content, images)

@@ -55,7 +55,8 @@ func Read(ctx context.Context, entries []Entry, o Options) (m Material, err erro
 	}
 	m.Sets, m.Warnings = sets, append(m.Warnings, warnings...)
 	if len(m.Unknown) > 0 && m.empty() {
-		return m, fmt.Errorf("%w; not taken: %s; give those that nodes pull with --image", ErrNoImages, DescribeUnknown(m.Unknown))
+		return m, fmt.Errorf("%w; not taken: %s; give those that nodes pull with --image",
+			ErrNoImages, DescribeUnknown(m.Unknown))
 	}
 	return m, nil
 }

@@ -24,7 +24,7 @@ type Kind struct {
 // Flag of the command line that fills in a source.
 type Flag struct {
 	Name string
-	// Value stands for the flag's value in a help text.
+	// Value stands for the flag's value in a help text: FILE or DIR, a PATH of either, or NAME.
 	Value string
 	// Doc says in one sentence what it is; that of the kind if it is "".
 	Doc string
@@ -36,72 +36,73 @@ type Flag struct {
 	Objects []string
 }
 
-// What stands for values of flags in help texts. Shells complete a Dir and a File.
-const (
-	Dir  = "DIR"
-	File = "FILE"
-	Path = "PATH" // of either
-	Name = "NAME"
-)
-
 // Kinds is the table of all kinds of sources, in the order of the documentation.
 func Kinds() []Kind {
 	return []Kind{
 		{
 			Key: "pinnedImageSets", Doc: "PinnedImageSet objects, in files or in folders of files",
 			New:   func() Source { return &PinnedImageSets{} },
-			Flags: []Flag{{Name: "set", Value: Path, Set: set((*PinnedImageSets).add), Objects: []string{pinset.Kind}}},
+			Flags: []Flag{{Name: "set", Value: "PATH", Set: set((*PinnedImageSets).add), Objects: []string{pinset.Kind}}},
 		},
 		{
 			Key: "images", Doc: "images by their full names, with a digest or a tag",
 			New:   func() Source { return &Images{} },
-			Flags: []Flag{{Name: "image", Value: Name, Set: set((*Images).add)}},
+			Flags: []Flag{{Name: "image", Value: "NAME", Set: set((*Images).add)}},
 		},
 		{
 			Key: "imageLists", Doc: "files of names: one a line, a release of MicroShift as JSON, or Images of Hauler",
 			New:   func() Source { return &ImageLists{} },
-			Flags: []Flag{{Name: "image-list", Value: File, Set: set((*ImageLists).add), Objects: []string{"Images"}}},
+			Flags: []Flag{{Name: "image-list", Value: "FILE", Set: set((*ImageLists).add), Objects: []string{"Images"}}},
 		},
 		{
 			Key: "manifests", Doc: "Kubernetes objects whose pods name the images, in files or in folders of files",
 			New:   func() Source { return &Manifests{} },
-			Flags: []Flag{{Name: "manifests", Value: Path, Set: set((*Manifests).add), Objects: []string{"Pod", "Deployment"}}},
+			Flags: []Flag{
+				{Name: "manifests", Value: "PATH", Set: set((*Manifests).add), Objects: []string{"Pod", "Deployment"}},
+			},
 		},
 		{
 			Key: "release", Doc: "an OpenShift release, by its pull spec",
 			New:   func() Source { return &Release{} },
-			Flags: []Flag{{Name: "release", Value: Name, Once: true, Set: set(func(r *Release, v string) { r.Image = v })}},
+			Flags: []Flag{{Name: "release", Value: "NAME", Once: true, Set: set(func(r *Release, v string) { r.Image = v })}},
 		},
 		{
-			Key: "ocMirror", Doc: "what oc-mirror v2 has left: archives, folders of them, workspaces, its cache, mapping.txt",
-			New: func() Source { return &OCMirror{} },
-			Flags: []Flag{
-				{Name: "oc-mirror", Value: Path, Set: set(func(m *OCMirror, v string) { m.Paths = append(m.Paths, v) })},
-				{
-					Name: "image-set-config", Value: File, Once: true, Set: set(func(m *OCMirror, v string) { m.Config = v }),
-					Doc: "an ImageSetConfiguration of oc-mirror v2, alone or instead of the one in --oc-mirror", Objects: []string{"ImageSetConfiguration"},
-				},
-				{
-					Name: "oc-mirror-exclude", Value: Name, Set: set(func(m *OCMirror, v string) { m.Exclude = append(m.Exclude, v) }),
-					Doc: "images of --oc-mirror to leave out: a name, a repository, or a pattern with * and ?",
-				},
-			},
+			Key: "ocMirror", Doc: "output of oc-mirror v2: archives, folders of them, workspaces, its cache, mapping.txt",
+			New:   func() Source { return &OCMirror{} },
+			Flags: ocMirrorFlags(),
 		},
 		{
-			Key: "oci", Doc: "folders of the OCI image layout; a name is for an image that has no full one there",
+			Key: "oci", Doc: "folders of the OCI image layout, each with a name if its image has no full one",
 			New:   func() Source { return &OCI{} },
-			Flags: []Flag{{Name: "oci", Value: Dir + "[=" + Name + "]", Set: set((*OCI).add)}},
+			Flags: []Flag{{Name: "oci", Value: "DIR[=NAME]", Set: set((*OCI).add)}},
 		},
 		{
-			Key: "archives", Doc: "archives of podman save or skopeo copy, in the format of OCI or of Docker; a name is for an image that has no full one there",
+			Key:   "archives",
+			Doc:   "archives of podman save or skopeo copy (OCI or Docker), each with a name if its image has no full one",
 			New:   func() Source { return &Archives{} },
-			Flags: []Flag{{Name: "archive", Value: File + "[=" + Name + "]", Set: set((*Archives).add)}},
+			Flags: []Flag{{Name: "archive", Value: "FILE[=NAME]", Set: set((*Archives).add)}},
 		},
 		{
 			Key: "containersStorage", Doc: "images of podman's or CRI-O's store on this machine, by their names there",
 			New:   func() Source { return &ContainersStorage{} },
-			Flags: []Flag{{Name: "containers-storage", Value: "[[overlay@" + Dir + "]]" + Name, Set: set((*ContainersStorage).set)}},
+			Flags: []Flag{{Name: "containers-storage", Value: "[[overlay@DIR]]NAME", Set: set((*ContainersStorage).set)}},
 			Each:  true,
+		},
+	}
+}
+
+func ocMirrorFlags() []Flag {
+	return []Flag{
+		{Name: "oc-mirror", Value: "PATH", Set: set(func(m *OCMirror, v string) { m.Paths = append(m.Paths, v) })},
+		{
+			Name: "image-set-config", Value: "FILE", Once: true, Objects: []string{"ImageSetConfiguration"},
+			Doc: "an ImageSetConfiguration of oc-mirror v2, alone or instead of the one in --oc-mirror",
+			Set: set(func(m *OCMirror, v string) { m.Config = v }),
+		},
+		{
+			Name: "oc-mirror-exclude", Value: "NAME",
+			Doc: "images of --oc-mirror to leave out: a name, a repository, or a pattern with * and ?",
+			Set: set(func(m *OCMirror, v string) { m.Exclude = append(m.Exclude, v) }),
 		},
 	}
 }

@@ -36,7 +36,8 @@ func entrySchema(r *jsonschema.Reflector) (*jsonschema.Schema, jsonschema.Defini
 			delete(defined, name)
 		}
 		maps.Copy(types, defined)
-		fields.Set(name, &jsonschema.Schema{Ref: field.Ref, Type: field.Type, Items: field.Items, Description: description})
+		field = &jsonschema.Schema{Ref: field.Ref, Type: field.Type, Items: field.Items, Description: description}
+		fields.Set(name, field)
 	}
 	for _, kind := range source.Kinds() {
 		add(kind.Key, kind.New(), kind.Doc)

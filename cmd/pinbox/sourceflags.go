@@ -48,7 +48,7 @@ func (f *sourceFlags) add(flags *pflag.FlagSet) {
 			value := &sourceValue{flag: flag}
 			(*f)[flag.Name] = value
 			flags.Var(value, flag.Name, usage)
-			if strings.HasPrefix(flag.Value, source.Dir) { // for others, shells complete files and folders
+			if strings.HasPrefix(flag.Value, "DIR") { // for others, shells complete files and folders
 				_ = cobra.MarkFlagDirname(flags, flag.Name) // which is there
 			}
 		}
