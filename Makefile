@@ -19,7 +19,7 @@ DEBIAN_BENCH := isal podman skopeo squashfs-tools zstd
 # The architectures that nodes may have: pinset.Architectures.
 ARCHITECTURES := amd64 arm64 ppc64le riscv64 s390x
 
-.PHONY: build build-native node cross demo test fresh-test boot-test deps boot-deps bench-deps peers golden bench bench-attach bench-parts lint
+.PHONY: build build-native node cross demo test fresh-test boot-test deps boot-deps bench-deps peers golden bench bench-attach bench-parts vet lint
 build:
 	CGO_ENABLED=0 $(GOBUILD) -o bin/ ./cmd/pinbox ./cmd/pinbox-node
 
@@ -45,7 +45,7 @@ demo: build
 
 # As root with Debian's packages nothing is skipped but what needs files of others
 # beside this project; another user skips, by name, what mounts.
-test: deps peers lint
+test: deps peers vet
 	go test -race ./storage/squashfs ./storage/compose ./storage/atomicfile
 	go vet $(NATIVE) ./storage/...
 	$(if $(filter 0,$(shell id -u)),PINBOX_TEST_ALL=1) go test $(NATIVE) ./storage/codec ./storage/squashfs ./storage/compose
@@ -83,9 +83,14 @@ boot-deps:
 peers:
 	$(MAKE) -C fixtures/peers
 
-lint:
+vet:
 	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
 	go vet ./...
+
+# What .golangci.yml lists. The first time builds golangci-lint: about 3 minutes.
+lint:
+	$(MAKE) -C fixtures/peers ../../bin/peers/golangci-lint
+	GOLANGCI_LINT_CACHE=$(CURDIR)/bin/cache/golangci-lint bin/peers/golangci-lint run ./...
 
 # Writes golden files and the schema anew.
 golden:
