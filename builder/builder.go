@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/firstboot"
+	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/storage"
@@ -63,6 +63,8 @@ type Result struct {
 	// Store is the store's name in the folder, StoreSize its size in bytes.
 	Store     string `json:"store"`
 	StoreSize int64  `json:"storeSize"`
+	// Format of the store.
+	Format format.Description `json:"-"`
 	// NodeStore is where the node wants the store: a path or a partition.
 	NodeStore string `json:"nodeStore"`
 	// StoreDigest is the SHA-256 of the store's file, "" of a folder.
@@ -79,61 +81,34 @@ type Result struct {
 }
 
 // Build makes the appliance's folder: it appears complete, or not at all.
-func Build(ctx context.Context, o Options) (result Result, err error) {
+func Build(ctx context.Context, o Options) (Result, error) {
 	started := time.Now()
 	if err := o.validate(); err != nil {
 		return Result{}, err
 	}
-	if err := checkFormat(o.Appliance.Spec.Store.Format); err != nil {
+	if err := o.format().Describe().Forbidden; err != nil {
 		return Result{}, err
 	}
-	unkept, err := o.settle()
+	program, err := openNodeBinary(o)
 	if err != nil {
 		return Result{}, err
 	}
-	defer func() { result.Warnings = append(result.Warnings, o.Cache.tidy(err)...) }()
-	binary, err := openNodeBinary(o)
+	defer program.Close()
+	p, err := run(ctx, o, recipe{program: program})
 	if err != nil {
 		return Result{}, err
 	}
-	defer binary.Close()
-	stage, err := artifact.OpenStage(o.Out)
-	if err != nil {
-		return Result{}, err
+	s := o.Appliance.Spec
+	r := Result{
+		Name: o.Appliance.Metadata.Name, Platform: p.lock.Platform, Out: filepath.Clean(o.Out), Totals: p.lock.Totals(),
+		Store: p.store.Name, StoreSize: p.store.Size, StoreDigest: p.store.Digest(), Format: o.format().Describe(),
+		NodeStore: s.Config(nil, nil).Store.What(), Installs: s.ISO.InstallDevice, Medium: s.Node.Store.VolumeLabel,
+		Warnings: p.warnings, Seconds: time.Since(started).Seconds(),
 	}
-	defer func() { err = errors.Join(err, stage.Discard()) }()
-
-	d, err := decide(ctx, o)
-	if err != nil {
-		return Result{}, err
+	if s.ISO.Base != "" {
+		r.ISO = filepath.Join(o.Out, artifact.ISOFile)
 	}
-	defer d.Close()
-	program, err := binary.Stat()
-	if err != nil {
-		return Result{}, err
-	}
-	if err := o.checkSpace(d.images, program.Size()); err != nil {
-		return Result{}, err
-	}
-	lock, store, err := writeStore(ctx, o, stage, d.client, contents{sets: d.sets, images: d.images, carried: d.config.Carried, binary: binary})
-	if err != nil {
-		return Result{}, err
-	}
-	if err := stage.WriteTexts(lock, d.sets, d.config.Texts()); err != nil {
-		return Result{}, err
-	}
-	if err := stage.Sum(ctx, d.config.LiveISO(o.Appliance.Spec), store.sums(), o.Hooks); err != nil {
-		return Result{}, err
-	}
-	if err := stage.Publish(); err != nil {
-		return Result{}, err
-	}
-	d.warnings = append(d.warnings, confined(o.Appliance.Spec.Store.Format)...)
-	return Result{
-		Name: o.Appliance.Metadata.Name, Platform: lock.Platform, Out: filepath.Clean(o.Out), Totals: lock.Totals(),
-		Store: store.name, StoreSize: store.size, StoreDigest: store.digest(), NodeStore: o.Appliance.Spec.Config(nil, nil).Store.What(),
-		ISO: isoPath(o), Installs: o.Appliance.Spec.ISO.InstallDevice, Medium: o.Appliance.Spec.Node.Store.VolumeLabel, Warnings: slices.Concat(unkept, d.warnings, d.config.Warnings()), Seconds: time.Since(started).Seconds(),
-	}, nil
+	return r, nil
 }
 
 // Plan says what a build would make, and writes nothing.

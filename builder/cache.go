@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/storage/cache"
 )
 
@@ -21,46 +20,34 @@ type Cache struct {
 	Optional bool
 }
 
-// settle finds out what the build will keep: nothing where it cannot, which the
-// warning tells, and nothing of a store that the library writes.
-func (o *Options) settle() (warnings []string, err error) {
-	if o.Appliance.Spec.Store.Format == spec.FormatDir {
+// openCache opens what the build keeps: nothing where it cannot, which the warning tells, and nothing
+// of a format that has no packed layers.
+func (o *Options) openCache() (kept cache.Cache, warnings []string, err error) {
+	if !o.format().Describe().Cached {
 		o.Cache = Cache{}
 	}
-	_, err = o.Cache.open()
+	if o.Cache.Dir == "" {
+		return kept, nil, nil
+	}
+	kept, err = cache.Open(o.Cache.Dir)
 	if err != nil && o.Cache.Optional {
 		o.Cache = Cache{}
-		return []string{fmt.Sprintf("nothing is kept for later builds: %v", err)}, nil
+		return cache.Cache{}, []string{fmt.Sprintf("nothing is kept for later builds: %v: %v", ErrCache, err)}, nil
 	}
-	return nil, err
-}
-
-func (c Cache) open() (cache.Cache, error) {
-	if c.Dir == "" {
-		return cache.Cache{}, nil
-	}
-	kept, err := cache.Open(c.Dir)
 	if err != nil {
-		return cache.Cache{}, fmt.Errorf("%w: %w", ErrCache, err)
+		return cache.Cache{}, nil, fmt.Errorf("%w: %w", ErrCache, err)
 	}
-	return kept, nil
+	return kept, nil, nil
 }
 
-// tidy prunes the folder after a build, and tells what failed of that, unless the build
-// itself did: what was built is there.
-func (c Cache) tidy(built error) (warnings []string) {
-	if failed := c.prune(); failed != nil && built == nil {
+// prune brings the folder back to its limit after a build, and tells what failed of that, unless the
+// build itself did: what was built is there.
+func (c Cache) prune(kept cache.Cache, built error) (warnings []string) {
+	if c.Limit == 0 {
+		return nil
+	}
+	if _, failed := kept.Prune(c.Limit); failed != nil && built == nil {
 		return []string{fmt.Sprintf("the cache keeps its size: %v", failed)}
 	}
 	return nil
-}
-
-// prune brings the folder back to its limit.
-func (c Cache) prune() error {
-	kept, err := c.open()
-	if err != nil || c.Limit == 0 {
-		return err
-	}
-	_, err = kept.Prune(c.Limit)
-	return err
 }

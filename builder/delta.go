@@ -1,7 +1,6 @@
 package builder
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/base"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/storage"
@@ -48,9 +46,9 @@ type DeltaResult struct {
 
 // Delta makes the folder of a delta: a store with what nodes with any one of o.From
 // lack, and the records of every image. It appears complete, or not at all.
-func Delta(ctx context.Context, o Options) (result DeltaResult, err error) {
+func Delta(ctx context.Context, o Options) (DeltaResult, error) {
 	started := time.Now()
-	kept, err := o.validateDelta()
+	left, err := o.validateDelta()
 	if err != nil {
 		return DeltaResult{}, err
 	}
@@ -58,32 +56,15 @@ func Delta(ctx context.Context, o Options) (result DeltaResult, err error) {
 	if err != nil {
 		return DeltaResult{}, err
 	}
-	unkept, err := o.settle()
-	if err != nil {
-		return DeltaResult{}, err
-	}
-	defer func() { result.Warnings = append(result.Warnings, o.Cache.tidy(err)...) }()
-	stage, err := artifact.OpenStage(o.Out)
-	if err != nil {
-		return DeltaResult{}, err
-	}
-	defer func() { err = errors.Join(err, stage.Discard()) }()
-
-	d, err := decide(ctx, o)
-	if err != nil {
-		return DeltaResult{}, err
-	}
-	defer d.Close()
-	lock := makeLock(o.Appliance.Spec.Platform, d.sets, d.images)
-	under := base.NewCommon(o.Appliance.Metadata.Name, bases, lock.Images)
-	lock, store, err := writeDelta(ctx, o, stage, d, under)
+	p, err := run(ctx, o, recipe{bases: bases})
 	if err != nil {
 		return DeltaResult{}, err
 	}
 	return DeltaResult{
-		Name: o.Appliance.Metadata.Name, Platform: lock.Platform, Out: filepath.Clean(o.Out), Totals: lock.Totals(), New: missing(under, lock), Bases: under.Delta.Bases,
-		Store: store.name, StoreSize: store.size, StoreDigest: store.digest(),
-		Warnings: slices.Concat(kept, unkept, d.warnings), Seconds: time.Since(started).Seconds(),
+		Name: o.Appliance.Metadata.Name, Platform: p.lock.Platform, Out: filepath.Clean(o.Out), Totals: p.lock.Totals(),
+		New: missing(*p.common, p.lock), Bases: p.common.Delta.Bases,
+		Store: p.store.Name, StoreSize: p.store.Size, StoreDigest: p.store.Digest(),
+		Warnings: slices.Concat(left, p.warnings), Seconds: time.Since(started).Seconds(),
 	}, nil
 }
 
@@ -96,7 +77,7 @@ func (o *Options) validateDelta() (warnings []string, err error) {
 		return nil, ErrNoBase
 	}
 	s := &o.Appliance.Spec
-	if s.Store.Format.IsFolder() {
+	if o.format().Describe().Delta == "" {
 		return nil, fmt.Errorf("%w: spec.store.format is %s, and a delta is a squashfs", spec.ErrAppliance, s.Store.Format)
 	}
 	var kept []string
@@ -120,30 +101,8 @@ func (o *Options) validateDelta() (warnings []string, err error) {
 	return warnings, nil
 }
 
-// writeDelta writes all that is in the folder, and publishes it. The lock that it
-// returns knows the unpacked sizes.
-func writeDelta(ctx context.Context, o Options, s *artifact.Stage, d decision, under base.Common) (lock pinset.Lock, store stored, err error) {
-	if err := o.checkSpace(fresh(&under, d.images), 0); err != nil {
-		return lock, store, err
-	}
-	var about bytes.Buffer
-	if err := under.Delta.Encode(&about); err != nil {
-		return lock, store, err
-	}
-	if lock, store, err = writeStore(ctx, o, s, d.client, contents{sets: d.sets, images: d.images, under: &under}); err != nil {
-		return lock, store, err
-	}
-	if err := s.WriteTexts(lock, d.sets, map[string]artifact.Text{artifact.DeltaFile: {Content: about.Bytes(), Perm: 0o644}}); err != nil {
-		return lock, store, err
-	}
-	if err := s.Sum(ctx, artifact.LiveISO{}, store.sums(), o.Hooks); err != nil {
-		return lock, store, err
-	}
-	return lock, store, s.Publish()
-}
-
 // fresh gives the images with those of their layers that are to be read.
-func fresh(c *base.Common, images []storage.Resolved) []storage.Resolved {
+func fresh(c base.Common, images []storage.Resolved) []storage.Resolved {
 	images = slices.Clone(images)
 	for i := range images {
 		images[i].Layers = c.Missing(images[i].LockedImage)

@@ -18,8 +18,8 @@ import (
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/base"
+	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/progress"
-	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
@@ -229,10 +229,10 @@ func TestDeltaOverATar(t *testing.T) {
 	fixtures.NeedRoot(t)
 	_, _, pins := series(t, 2)
 	o := options(t, sample.Set("worker", pins[0]...))
-	o.Appliance.Spec.Store.Format = spec.FormatTar
+	o.Appliance.Spec.Store.Format = format.Tar
 	build(t, o)
 	base := t.TempDir()
-	appliance.Extract(t, filepath.Join(o.Out, artifact.StoreTar), base)
+	appliance.Extract(t, filepath.Join(o.Out, format.TarFile), base)
 	out, _ := delta(t, []string{o.Out}, pins[1]...)
 	checkStack(t, trees(t, slices.Concat(pins...)...), append(stack(t, out), base), slices.Concat(pins...)...)
 	v, err := verify.WithBases(t.Context(), out, []string{o.Out}, progress.Hooks{})

@@ -11,8 +11,8 @@ import (
 
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/progress"
-	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
@@ -22,7 +22,7 @@ import (
 // A real CRI-O has every image of a store of every format, pinned, and runs one, with
 // the registry stopped.
 func TestFormatsOfTheStore(t *testing.T) {
-	for _, format := range []spec.Format{spec.FormatSquashfs, spec.FormatTar, spec.FormatDir} {
+	for _, format := range []format.Name{format.Squashfs, format.Tar, format.Dir} {
 		t.Run(string(format), func(t *testing.T) {
 			n, pins, lock := boot(t, func(o *builder.Options, _ sample.Pins) { o.Appliance.Spec.Store.Format = format })
 			checkImages(t, n, lock)
@@ -48,12 +48,12 @@ func TestTarHoldsTheTreeOfTheSquashfs(t *testing.T) {
 	build(t, o)
 	want := fixtures.Tree(t, fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile)))
 	o = options(t, pins.Sets())
-	o.Appliance.Spec.Store.Format = spec.FormatTar
+	o.Appliance.Spec.Store.Format = format.Tar
 	build(t, o)
 	for _, locale := range []string{"C", "C.UTF-8"} {
 		t.Setenv("LC_ALL", locale)
 		dir := t.TempDir()
-		appliance.Extract(t, filepath.Join(o.Out, artifact.StoreTar), dir)
+		appliance.Extract(t, filepath.Join(o.Out, format.TarFile), dir)
 		if diff := cmp.Diff(want, fixtures.Tree(t, dir)); diff != "" {
 			t.Errorf("%s (-squashfs +tar):\n%s", locale, diff)
 		}
@@ -70,18 +70,18 @@ func TestEqualBuildsGiveEqualTars(t *testing.T) {
 	kept := builder.Cache{Dir: t.TempDir()}
 	var results []builder.Result
 	for _, build := range []struct {
-		format spec.Format
+		format format.Name
 		cache  builder.Cache
-	}{{spec.FormatTar, builder.Cache{}}, {spec.FormatSquashfs, kept}, {spec.FormatTar, kept}, {spec.FormatTar, kept}} {
+	}{{format.Tar, builder.Cache{}}, {format.Squashfs, kept}, {format.Tar, kept}, {format.Tar, kept}} {
 		o := options(t, pins.Sets())
 		o.Appliance.Spec.Store.Format, o.Cache = build.format, build.cache
 		r := appliance.Build(t, o)
-		if build.format == spec.FormatTar {
+		if build.format == format.Tar {
 			results = append(results, r)
 		}
 	}
 	for _, r := range results {
-		if r.StoreDigest != results[0].StoreDigest || r.StoreSize != results[0].StoreSize || r.Store != artifact.StoreTar {
+		if r.StoreDigest != results[0].StoreDigest || r.StoreSize != results[0].StoreSize || r.Store != format.TarFile {
 			t.Errorf("%+v\n%+v", results[0], r)
 		}
 	}
@@ -91,7 +91,7 @@ func TestEqualBuildsGiveEqualTars(t *testing.T) {
 func TestTarOfADamagedCache(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
-	o.Appliance.Spec.Store.Format, o.Cache = spec.FormatTar, builder.Cache{Dir: t.TempDir()}
+	o.Appliance.Spec.Store.Format, o.Cache = format.Tar, builder.Cache{Dir: t.TempDir()}
 	want := build(t, o)
 	packs, err := filepath.Glob(filepath.Join(o.Cache.Dir, "layers/*/*"))
 	if err != nil || len(packs) == 0 {
@@ -117,9 +117,9 @@ func TestTarOfADamagedCache(t *testing.T) {
 func TestVerifyFindsATarThatEndsEarly(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
-	o.Appliance.Spec.Store.Format = spec.FormatTar
+	o.Appliance.Spec.Store.Format = format.Tar
 	r := build(t, o)
-	if err := os.Truncate(filepath.Join(o.Out, artifact.StoreTar), r.StoreSize-512); err != nil {
+	if err := os.Truncate(filepath.Join(o.Out, format.TarFile), r.StoreSize-512); err != nil {
 		t.Fatal(err)
 	}
 	_, err := verify.Artifact(t.Context(), o.Out, progress.Hooks{})

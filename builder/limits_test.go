@@ -14,6 +14,7 @@ import (
 
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/fixtures"
@@ -98,7 +99,7 @@ func TestTooManyOwners(t *testing.T) {
 	if _, err := os.Stat(o.Out); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("something was left: %v", err)
 	}
-	o.Appliance.Spec.Store.Format = spec.FormatTar
+	o.Appliance.Spec.Store.Format = format.Tar
 	build(t, o)
 }
 

@@ -3,20 +3,16 @@ package builder
 import (
 	"bytes"
 	"context"
-	"debug/elf"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
-	"path/filepath"
+	"slices"
 	"time"
-
-	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/base"
-	"github.com/pinbox/pinbox/builder/spec"
+	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/cache"
@@ -24,9 +20,6 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
-
-// ErrNodeBinary says that there is no pinbox-node that the nodes can run.
-var ErrNodeBinary = errors.New("pinbox-node cannot be used")
 
 // resolve asks the registries what the images of all sets are.
 func resolve(ctx context.Context, o Options, client *storage.Client, in inputs) ([]storage.Resolved, error) {
@@ -60,186 +53,205 @@ func makeLock(platform pinset.Platform, sets []pinset.Set, images []storage.Reso
 	return lock
 }
 
-// contents are what goes into a store.
+// recipe is what an appliance and a delta differ in.
+type recipe struct {
+	// program is the pinbox-node in an appliance's store; nil of a delta.
+	program *os.File
+	// bases are what a delta is made for; nil of an appliance.
+	bases []base.Base
+}
+
+// product is what the line has made.
+type product struct {
+	contents
+	// lock knows the unpacked sizes.
+	lock     pinset.Lock
+	store    artifact.Store
+	warnings []string
+}
+
+// run is the line from inputs to a folder, which appears complete or not at all. Each stage is complete
+// before the next one begins.
+func run(ctx context.Context, o Options, r recipe) (p product, err error) {
+	kept, warnings, err := o.openCache()
+	if err != nil {
+		return p, err
+	}
+	defer func() { p.warnings = append(p.warnings, o.Cache.prune(kept, err)...) }()
+	stage, err := artifact.OpenStage(o.Out)
+	if err != nil {
+		return p, err
+	}
+	defer func() { err = errors.Join(err, stage.Discard()) }()
+
+	d, err := decide(ctx, o)
+	if err != nil {
+		return p, err
+	}
+	defer d.Close()
+	if p.contents, err = r.contents(o, d); err != nil {
+		return p, err
+	}
+	if err := o.checkSpace(p.contents, kept); err != nil {
+		return p, err
+	}
+	w := writing{o, p.contents, stage.Dir, d.client, kept}
+	if p.lock, p.store, err = w.store(ctx); err != nil {
+		return p, err
+	}
+	if err := stage.WriteTexts(p.lock, d.sets, p.texts); err != nil {
+		return p, err
+	}
+	if err := stage.Sum(ctx, p.store, p.live, o.Hooks); err != nil {
+		return p, err
+	}
+	p.warnings = slices.Concat(warnings, d.warnings, d.config.Warnings())
+	if confined := o.format().Describe().Confined; confined != "" {
+		p.warnings = append(p.warnings, confined)
+	}
+	return p, stage.Publish()
+}
+
+// contents are what goes into a folder, and into the store in it.
 type contents struct {
-	sets    []pinset.Set
-	images  []storage.Resolved
+	sets   []pinset.Set
+	images []storage.Resolved
+	// fresh are the images with those of their layers that are read.
+	fresh   []storage.Resolved
+	program *os.File
 	carried []ignition.File
-	binary  *os.File // nil in a delta
-	// under is what a delta stands on, nil in a store that is whole.
-	under *base.Common
+	// common is what the bases of a delta have, delta its description; nil of an appliance.
+	common *base.Common
+	delta  []byte
+	// texts are those of the folder, beside lock and manifests.
+	texts map[string]artifact.Text
+	live  artifact.LiveISO
 }
 
-// file is the name of the store's squashfs.
-func (c contents) file() string {
-	if c.under != nil {
-		return artifact.DeltaStoreFile
+func (r recipe) contents(o Options, d decision) (contents, error) {
+	c := contents{
+		sets: d.sets, images: d.images, fresh: d.images, program: r.program, carried: d.config.Carried,
+		texts: d.config.Texts(), live: d.config.LiveISO(o.Appliance.Spec),
 	}
-	return artifact.StoreFile
-}
-
-// toRead are the images with the layers that have to be read.
-func (c contents) toRead() []storage.Resolved {
-	if c.under != nil {
-		return fresh(c.under, c.images)
+	if r.bases == nil {
+		return c, nil
 	}
-	return c.images
+	locked := makeLock(o.Appliance.Spec.Platform, d.sets, d.images).Images
+	common := base.NewCommon(o.Appliance.Metadata.Name, r.bases, locked)
+	var text bytes.Buffer
+	err := common.Delta.Encode(&text)
+	c.common, c.delta, c.fresh = &common, text.Bytes(), fresh(common, d.images)
+	c.texts = map[string]artifact.Text{artifact.DeltaFile: {Content: c.delta, Perm: 0o644}}
+	return c, err
 }
 
-// storeOptions are those of the store's file, but for its time.
-func (o Options) storeOptions() squashfs.Options {
-	opts := squashfs.Options{BlockSize: o.Appliance.Spec.Store.BlockSize, Compression: o.Appliance.Spec.Store.Compression}
+// files are pinbox's own in the store, in its folder there: what a node needs to know.
+func (c contents) files(lock pinset.Lock) ([]format.File, error) {
+	var b bytes.Buffer
+	err := lock.Encode(&b)
+	files := []format.File{{Name: path.Join(artifact.OwnDir, artifact.LockFile), Perm: 0o644, Content: b.Bytes()}}
+	for _, s := range c.sets {
+		name := path.Join(artifact.OwnDir, "sets", pinset.FileName(s.Name))
+		files = append(files, format.File{Name: name, Perm: 0o644, Content: s.Render()})
+	}
+	if c.common != nil {
+		name := path.Join(artifact.OwnDir, artifact.DeltaFile)
+		files = append(files, format.File{Name: name, Perm: 0o644, Content: c.delta})
+	}
+	for _, f := range c.carried {
+		files = append(files, format.File{Name: path.Join(ignition.FilesDir, f.Path), Perm: 0o600, Content: f.Content})
+	}
+	if c.program != nil {
+		files = append(files, format.File{Name: nodeProgram, Perm: 0o755, Program: c.program})
+	}
+	return files, err
+}
+
+// packing is how layers are packed.
+func (o Options) packing() squashfs.Options {
+	s := o.Appliance.Spec.Store
+	opts := squashfs.Options{BlockSize: s.BlockSize, Compression: s.Compression}
 	_ = opts.Validate() // as that of the appliance was
 	return opts
 }
 
-// writeStore composes and writes the store. The lock that it returns knows the
-// unpacked sizes.
-func writeStore(ctx context.Context, o Options, s *artifact.Stage, client *storage.Client, c contents) (lock pinset.Lock, file stored, err error) {
-	if o.Appliance.Spec.Store.Format == spec.FormatDir {
-		return writeRoot(ctx, o, s, client, c)
-	}
-	kept, err := o.Cache.open()
-	if err != nil {
-		return lock, file, err
-	}
+// format is that of the store, which the appliance was validated with.
+func (o Options) format() format.Format { return format.Of(o.Appliance.Spec.Store.Format) }
+
+// writing is what it takes to write a store.
+type writing struct {
+	Options
+	contents
+	dir    string // in which it grows
+	client *storage.Client
+	kept   cache.Cache
+}
+
+// store writes the store. The lock that it returns knows the unpacked sizes.
+func (w writing) store(ctx context.Context) (lock pinset.Lock, store artifact.Store, err error) {
 	for lost := map[string]bool{}; ; {
-		lock, file, err = composeStore(ctx, o, s, client, kept, c)
+		lock, store, err = w.once(ctx)
 		var damage *squashfs.Damage
 		if !errors.As(err, &damage) {
-			return lock, file, err
+			return lock, store, err
 		}
 		// What a disk has lost of what was kept is made again.
 		pack, ok := damage.Source.(*os.File)
 		if !ok {
-			return lock, file, err
+			return lock, store, err
 		}
-		if forgotten, failed := kept.Forget(pack); !forgotten || failed != nil || lost[pack.Name()] {
-			return lock, file, errors.Join(err, failed) // the second time it is no accident
+		if forgotten, failed := w.kept.Forget(pack); !forgotten || failed != nil || lost[pack.Name()] {
+			return lock, store, errors.Join(err, failed) // the second time it is no accident
 		}
 		lost[pack.Name()] = true
 	}
 }
 
-func composeStore(ctx context.Context, o Options, s *artifact.Stage, client *storage.Client, kept cache.Cache, c contents) (lock pinset.Lock, file stored, err error) {
-	modTime := o.stamp(c.images)
-	pool, err := squashfs.NewPool(o.storeOptions())
+func (w writing) once(ctx context.Context) (lock pinset.Lock, made artifact.Store, err error) {
+	store, err := w.format().Open(ctx, w.storeOptions())
 	if err != nil {
-		return lock, file, err
+		return lock, made, err
 	}
-	defer pool.Close()
-	out, err := openStore(ctx, s, o, pool, modTime, c.file())
+	defer func() { err = errors.Join(err, store.Abort()) }()
+	if w.Hooks.Filling != nil {
+		w.Hooks.Filling(w.lock(w.fresh).Totals())
+	}
+	if err := store.Fill(ctx, w.client, w.images); err != nil {
+		return lock, made, err
+	}
+	lock = w.lock(w.images)
+	files, err := w.files(lock)
 	if err != nil {
-		return lock, file, err
+		return lock, made, err
 	}
-	defer out.Abort()
-	store, err := compose.NewStore(out, pool, modTime, s.Dir)
-	if err != nil {
-		return lock, file, err
-	}
-	defer store.Abort()
-	if o.Hooks.Filling != nil {
-		o.Hooks.Filling(makeLock(o.Appliance.Spec.Platform, c.sets, c.toRead()).Totals())
-	}
-	if c.under != nil {
-		if err := c.under.AddTo(store, makeLock(o.Appliance.Spec.Platform, c.sets, c.images).Images); err != nil {
-			return lock, file, err
+	for _, f := range files {
+		err := store.Add(f)
+		if errors.Is(err, format.ErrChanged) {
+			err = fmt.Errorf("%w: %w", ErrNodeBinary, err)
 		}
-	}
-	if err := client.Fill(ctx, store, c.images, storage.Packing{Pool: pool, Cache: kept, Tmp: s.Dir}, o.Hooks.Read); err != nil {
-		return lock, file, err
-	}
-	lock = makeLock(o.Appliance.Spec.Platform, c.sets, c.images)
-	if err := addOwn(store, lock, c); err != nil {
-		return lock, file, err
-	}
-	if c.binary != nil {
-		if err := addProgram(store, pool, kept, c.binary, s.Dir); err != nil {
-			return lock, file, err
-		}
-	}
-	root, err := store.Close()
-	if err != nil {
-		return lock, file, err
-	}
-	file, err = out.finish(root)
-	return lock, file, err
-}
-
-// fileAdder is a store that takes files beside the storage tree.
-type fileAdder interface {
-	AddFile(name string, perm uint32, content io.Reader) error
-}
-
-// addOwn puts pinbox's folder into the store: what a node needs to know.
-func addOwn(store fileAdder, lock pinset.Lock, c contents) error {
-	var b bytes.Buffer
-	if err := lock.Encode(&b); err != nil {
-		return err
-	}
-	if err := store.AddFile(path.Join(artifact.OwnDir, artifact.LockFile), 0o644, &b); err != nil {
-		return err
-	}
-	for _, s := range c.sets {
-		if err := store.AddFile(path.Join(artifact.OwnDir, "sets", pinset.FileName(s.Name)), 0o644, bytes.NewReader(s.Render())); err != nil {
-			return err
-		}
-	}
-	if c.under != nil {
-		var b bytes.Buffer
-		if err := c.under.Delta.Encode(&b); err != nil {
-			return err
-		}
-		if err := store.AddFile(path.Join(artifact.OwnDir, artifact.DeltaFile), 0o644, &b); err != nil {
-			return err
-		}
-	}
-	for _, f := range c.carried {
-		if err := store.AddFile(path.Join(ignition.FilesDir, f.Path), 0o600, bytes.NewReader(f.Content)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// nodeProgram is what a node runs.
-const nodeProgram = artifact.OwnDir + "/pinbox-node"
-
-// addProgram puts it into the store. It is the same in every build, so it is packed
-// once, like a layer.
-func addProgram(store *compose.Store, pool *squashfs.Pool, kept cache.Cache, binary *os.File, tmp string) error {
-	fi, err := binary.Stat()
-	if err != nil {
-		return err
-	}
-	content := func() io.Reader { return io.NewSectionReader(binary, 0, fi.Size()) }
-	sum, err := digest.FromReader(content())
-	if err != nil {
-		return err
-	}
-	key := cache.Key{Digest: sum, Form: pool.Form() + "-file"}
-	pack, ok := kept.Get(key)
-	if !ok {
-		pack, err = kept.Put(key, tmp, func(out io.Writer) error {
-			again := digest.SHA256.Digester()
-			err := compose.PackFile(pool, io.TeeReader(content(), again.Hash()), out)
-			if err == nil && again.Digest() != sum {
-				err = fmt.Errorf("%w: %s was changed while it was read", ErrNodeBinary, binary.Name())
-			}
-			return err
-		})
 		if err != nil {
-			return err
+			return lock, made, err
 		}
 	}
-	size, err := pack.Stat()
-	if err == nil {
-		err = store.AddPackedFile(nodeProgram, 0o755, pack, size.Size())
+	made, err = store.Close()
+	return lock, made, err
+}
+
+func (w writing) lock(images []storage.Resolved) pinset.Lock {
+	return makeLock(w.Appliance.Spec.Platform, w.sets, images)
+}
+
+func (w writing) storeOptions() format.Options {
+	about := w.format().Describe()
+	o := format.Options{
+		Dir: w.dir, Name: about.File, ModTime: w.stamp(w.images), Packing: w.packing(),
+		Cache: w.kept, Fits: w.checkOut, Hooks: w.Hooks,
 	}
-	if err != nil {
-		_ = pack.Close() // it was only read
+	if w.common != nil {
+		o.Name = about.Delta
+		o.AddBases = func(s *compose.Store) error { return w.common.AddTo(s, w.lock(w.images).Images) }
 	}
-	return err
+	return o
 }
 
 // stamp is the time of files that are no image's own: it depends on nothing but the
@@ -255,38 +267,4 @@ func (o Options) stamp(images []storage.Resolved) time.Time {
 		}
 	}
 	return t
-}
-
-var elfMachines = map[elf.Machine]string{
-	elf.EM_X86_64: "amd64", elf.EM_AARCH64: "arm64", elf.EM_PPC64: "ppc64le", elf.EM_S390: "s390x", elf.EM_RISCV: "riscv64",
-}
-
-// openNodeBinary finds the pinbox-node for the nodes' architecture.
-func openNodeBinary(o Options) (*os.File, error) {
-	name := o.Appliance.Spec.Node.Binary
-	if name == "" {
-		name = o.NodeBinary
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNodeBinary, err)
-	}
-	_, arch, _ := o.Appliance.Spec.Platform.Split()
-	head, err := elf.NewFile(f)
-	switch {
-	case err != nil:
-		err = fmt.Errorf("%w: %s is no Linux program (%w)", ErrNodeBinary, name, err)
-	case elfMachines[head.Machine] != arch:
-		err = fmt.Errorf("%w: %s is for %s, the appliance for %s", ErrNodeBinary, name, elfMachines[head.Machine], arch)
-	default:
-		return f, nil
-	}
-	return nil, errors.Join(err, f.Close())
-}
-
-func isoPath(o Options) string {
-	if o.Appliance.Spec.ISO.Base == "" {
-		return ""
-	}
-	return filepath.Join(o.Out, artifact.ISOFile)
 }

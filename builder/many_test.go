@@ -15,9 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/builder"
-	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/source"
-	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
@@ -128,9 +127,9 @@ func archiveOf(t *testing.T, n int) source.Entry {
 func storeOf(t *testing.T, n int) source.Entry {
 	o, dir := appliance.Options(t, nil), t.TempDir()
 	o.Appliance.Spec.Sources = []source.Entry{layoutOf(t, n)}
-	o.Appliance.Spec.Store.Format = spec.FormatTar
+	o.Appliance.Spec.Store.Format = format.Tar
 	appliance.Build(t, o)
-	fixtures.Run(t, "tar", "-C", dir, "-xf", filepath.Join(o.Out, artifact.StoreTar))
+	fixtures.Run(t, "tar", "-C", dir, "-xf", filepath.Join(o.Out, format.TarFile))
 	return source.Entry{Source: &source.ContainersStorage{Path: dir}}
 }
 

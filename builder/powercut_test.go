@@ -4,8 +4,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/progress"
-	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
@@ -15,11 +15,11 @@ import (
 // What a build has put into its place is on the disk.
 func TestPowerCutAfterABuild(t *testing.T) {
 	_, pins := fixtures.Samples(t)
-	for _, format := range []spec.Format{spec.FormatSquashfs, spec.FormatDir} {
-		t.Run(string(format), func(t *testing.T) {
+	for _, name := range []format.Name{format.Squashfs, format.Dir} {
+		t.Run(string(name), func(t *testing.T) {
 			disk := fixtures.NewDisk(t, 256<<20)
 			o := appliance.Options(t, sample.SetNamed("s", pins.Mixed))
-			o.Appliance.Spec.Store.Format = format
+			o.Appliance.Spec.Store.Format = name
 			o.Out = filepath.Join(disk.Dir, "out")
 			appliance.Build(t, o)
 			if _, err := verify.Artifact(t.Context(), filepath.Join(disk.Cut(t), "out"), progress.Hooks{}); err != nil {

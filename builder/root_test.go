@@ -17,8 +17,8 @@ import (
 
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/progress"
-	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
@@ -34,7 +34,7 @@ func dir(t *testing.T, change func(*builder.Options)) (builder.Options, sample.P
 	fixtures.NeedRoot(t)
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
-	o.Appliance.Spec.Store.Format = spec.FormatDir
+	o.Appliance.Spec.Store.Format = format.Dir
 	if change != nil {
 		change(&o)
 	}
@@ -71,7 +71,7 @@ func TestDirHoldsWhatTheSquashfsHolds(t *testing.T) {
 	o, pins := dir(t, nil)
 	other := options(t, pins.Sets())
 	build(t, other)
-	ours, theirs := fixtures.Mount(t, filepath.Join(other.Out, artifact.StoreFile)), filepath.Join(o.Out, artifact.StoreDir)
+	ours, theirs := fixtures.Mount(t, filepath.Join(other.Out, artifact.StoreFile)), filepath.Join(o.Out, format.DirFile)
 	for _, name := range []string{"overlay-images/images.json", "overlay-layers/layers.json"} {
 		if diff := cmp.Diff(records(t, theirs, name), records(t, ours, name)); diff != "" {
 			t.Errorf("%s (-library +pinbox):\n%s", name, diff)
@@ -125,14 +125,14 @@ func TestDirIsCRIOsOwnStore(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	fixtures.NeedRoot(t)
 	o := options(t, pins.Sets())
-	o.Appliance.Spec.Store.Format = spec.FormatDir
+	o.Appliance.Spec.Store.Format = format.Dir
 	o.Appliance.Spec.Node.Store.Path = ignition.MainStore
 	build(t, o)
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
 	}
 	n := crio.New(t, filepath.Join(o.Out, artifact.IgnitionFile))
-	fixtures.Run(t, "cp", "-a", filepath.Join(o.Out, artifact.StoreDir), n.Path("root"))
+	fixtures.Run(t, "cp", "-a", filepath.Join(o.Out, format.DirFile), n.Path("root"))
 	pause := "[crio.image]\npause_image = \"" + pins.Pause + "\"\n"
 	if err := os.WriteFile(n.Etc("crio.conf.d/10-pause"), []byte(pause), 0o644); err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestVerifyFindsWhatIsWrongWithADir(t *testing.T) {
 	if said := verify(); said != "" {
 		t.Fatal(said)
 	}
-	store := filepath.Join(o.Out, artifact.StoreDir)
+	store := filepath.Join(o.Out, format.DirFile)
 	first := func(pattern string) string {
 		t.Helper()
 		all, err := filepath.Glob(filepath.Join(store, pattern))
@@ -213,7 +213,7 @@ func strange(t *testing.T) string {
 func TestSumsOfAnyName(t *testing.T) {
 	fixtures.NeedRoot(t)
 	o := options(t, sample.Set("strange", strange(t)))
-	o.Appliance.Spec.Store.Format = spec.FormatDir
+	o.Appliance.Spec.Store.Format = format.Dir
 	build(t, o)
 	if _, err := verify.Artifact(t.Context(), o.Out, progress.Hooks{}); err != nil {
 		t.Error(err)
@@ -232,7 +232,7 @@ func TestInterruptedDirLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := options(t, sample.Set("stack", pin))
-	o.Appliance.Spec.Store.Format = spec.FormatDir
+	o.Appliance.Spec.Store.Format = format.Dir
 	ctx, stop := context.WithCancel(t.Context())
 	blobs := 0
 	access.Fault(func(_ http.ResponseWriter, r *http.Request) bool {
@@ -262,7 +262,7 @@ func TestKilledDirIsDoneAgain(t *testing.T) {
 	fixtures.NeedRoot(t)
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
-	o.Appliance.Spec.Store.Format = spec.FormatDir
+	o.Appliance.Spec.Store.Format = format.Dir
 	left := filepath.Join(filepath.Dir(o.Out), ".out.pinbox-partial", "store", "overlay")
 	if err := os.MkdirAll(left, 0o755); err != nil {
 		t.Fatal(err)

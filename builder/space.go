@@ -12,7 +12,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
 
-	"github.com/pinbox/pinbox/builder/spec"
+	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/cache"
@@ -29,10 +29,12 @@ type need struct {
 	exact     bool
 }
 
+// keptSize gives the size of a layer's pack, if that is kept.
+type keptSize func(pinset.LockedLayer) (int64, bool)
+
 // layersNeed is the size of the different layers once they are packed, that of those
-// which are kept already, and of the largest. kept gives the size of a pack that is
-// kept.
-func layersNeed(images []storage.Resolved, kept func(pinset.LockedLayer) (int64, bool)) (all, there, largest int64) {
+// which are kept already, and of the largest.
+func layersNeed(images []storage.Resolved, kept keptSize) (all, there, largest int64) {
 	seen := map[digest.Digest]bool{}
 	for _, img := range images {
 		for _, l := range img.Layers {
@@ -85,30 +87,23 @@ func unpackedNeeds(images []storage.Resolved, known map[digest.Digest]int64) (al
 }
 
 // needs says what a build will write and where. own is the size of the files that are
-// no layer's: they are packed beside the store.
-func (o Options) needs(images []storage.Resolved, own int64, kept func(pinset.LockedLayer) (int64, bool)) ([]need, error) {
+// no layer's.
+func (o Options) needs(images []storage.Resolved, own int64, kept keptSize) ([]need, error) {
 	all, there, largest := layersNeed(images, kept)
-	format := o.Appliance.Spec.Store.Format
-	if all == there && !format.IsFolder() {
+	n := o.format().Needs(format.Sizes{
+		Packed: all, Kept: there, Largest: largest, Unpacked: unpackedNeeds(images, unpackedSizes(o.Lock)),
+		Own: own, Cached: o.Cache.Dir != "",
+	})
+	if n == (format.Needs{}) {
 		return nil, nil // the store's size will be known before it is written
 	}
-	packed, inCache := all+own/3, need{dir: o.Cache.Dir, what: "the cache", bytes: all - there}
-	out, err := o.outNeeds(packed)
-	out.bytes += own / 3
-	if format.IsFolder() {
-		out.bytes = unpackedNeeds(images, unpackedSizes(o.Lock)) + own
+	out, err := o.outNeeds(n.Store)
+	out.bytes += n.Work
+	needs := []need{out}
+	if n.Cache > 0 {
+		needs = append(needs, need{dir: o.Cache.Dir, what: "the cache", bytes: n.Cache})
 	}
-	switch {
-	case format == spec.FormatDir, o.Cache.Dir != "" && inCache.bytes == 0:
-		return []need{out}, err
-	case o.Cache.Dir != "":
-		return []need{out, inCache}, err
-	case format == spec.FormatTar:
-		out.bytes += all
-	default:
-		out.bytes += largest // its layers leave their room as they are copied
-	}
-	return []need{out}, err
+	return needs, err
 }
 
 // outNeeds is what the output with a store of that size takes.
@@ -182,14 +177,18 @@ func fits(needs []need, diskOf func(dir string) (disk, error)) error {
 }
 
 // checkSpace finds out before the first byte of a layer is read whether there is room
-// for what comes of it. own is the size of the files that are no layer's, in bytes.
-func (o Options) checkSpace(images []storage.Resolved, own int64) error {
-	kept, err := o.Cache.open()
-	if err != nil {
-		return err
+// for what comes of it.
+func (o Options) checkSpace(c contents, kept cache.Cache) error {
+	var own int64
+	if c.program != nil {
+		fi, err := c.program.Stat()
+		if err != nil {
+			return err
+		}
+		own = fi.Size()
 	}
-	form := o.storeOptions().Form()
-	needs, err := o.needs(images, own, func(l pinset.LockedLayer) (int64, bool) {
+	form := o.packing().Form()
+	needs, err := o.needs(c.fresh, own, func(l pinset.LockedLayer) (int64, bool) {
 		return kept.Size(cache.Key{Digest: l.DiffID, Blob: l.Digest, Form: form})
 	})
 	if err != nil {

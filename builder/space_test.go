@@ -9,7 +9,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
-	"github.com/pinbox/pinbox/builder/spec"
+	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -98,12 +98,12 @@ func spaceTests(base string) map[string]spaceTest {
 		"all are kept":      {func(*Options) {}, []string{"base", "a", "b"}, 0, 0},
 		"nothing is kept":   {func(o *Options) { o.Cache.Dir = "" }, nil, 747 + 20 + 666, 0},
 		"with an ISO":       {func(o *Options) { o.Appliance.Spec.ISO.Base = base }, nil, 500 + 2*757 + 10, 747},
-		"a tar":             {func(o *Options) { o.Appliance.Spec.Store.Format = spec.FormatTar }, nil, 2000 + 200 + 300 + 30, 747},
-		"a tar, all kept":   {func(o *Options) { o.Appliance.Spec.Store.Format = spec.FormatTar }, []string{"base", "a", "b"}, 2530, 0},
-		"a tar, none kept":  {func(o *Options) { o.Appliance.Spec.Store.Format, o.Cache.Dir = spec.FormatTar, "" }, nil, 2530 + 747, 0},
-		"a folder":          {func(o *Options) { o.Appliance.Spec.Store.Format = spec.FormatDir }, nil, 2530, 0},
+		"a tar":             {func(o *Options) { o.Appliance.Spec.Store.Format = format.Tar }, nil, 2000 + 200 + 300 + 30, 747},
+		"a tar, all kept":   {func(o *Options) { o.Appliance.Spec.Store.Format = format.Tar }, []string{"base", "a", "b"}, 2530, 0},
+		"a tar, none kept":  {func(o *Options) { o.Appliance.Spec.Store.Format, o.Cache.Dir = format.Tar, "" }, nil, 2530 + 747, 0},
+		"a folder":          {func(o *Options) { o.Appliance.Spec.Store.Format = format.Dir }, nil, 2530, 0},
 		"a tar with a lock": {func(o *Options) {
-			o.Appliance.Spec.Store.Format = spec.FormatTar
+			o.Appliance.Spec.Store.Format = format.Tar
 			base := gz("base", 1000)
 			base.UnpackedSize = 3000
 			o.Lock = pinset.Lock{Images: []pinset.LockedImage{{Layers: []pinset.LockedLayer{base}}}}

@@ -4,9 +4,7 @@ import "errors"
 
 // The files of an appliance's folder.
 const (
-	StoreFile    = "store.squashfs"
-	StoreTar     = "store.tar" // instead of it, by spec.store.format
-	StoreDir     = "store"     // likewise, a folder
+	StoreFile    = "store.squashfs" // other formats have other names
 	ButaneFile   = "config.bu"
 	IgnitionFile = "config.ign"
 	LockFile     = "pinbox.lock.json"
@@ -30,8 +28,20 @@ const (
 	DeltaFile      = "delta.json"
 )
 
-// RootRecords is there in every store that is a folder.
-const RootRecords = StoreDir + "/overlay-images/images.json"
-
 // OwnDir is pinbox's own folder in the store, beside the storage tree.
 const OwnDir = "pinbox"
+
+// Store is what was written of a store.
+type Store struct {
+	Name string // in the folder
+	Size int64  // bytes
+	Sum  string // SHA-256 in hexadecimal form, "" of a folder
+}
+
+// Digest of the store's file, "" of a folder.
+func (s Store) Digest() string {
+	if s.Sum == "" {
+		return ""
+	}
+	return "sha256:" + s.Sum
+}

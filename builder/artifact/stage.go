@@ -183,9 +183,14 @@ func (s *Stage) WriteTexts(lock pinset.Lock, sets []pinset.Set, more map[string]
 }
 
 // Sum makes the ISO, if there is a base for one, which holds the sums of what is in it, and writes
-// SHA256SUMS. Those of some files may be known.
-func (s *Stage) Sum(ctx context.Context, live LiveISO, sums Sums, hooks progress.Hooks) (err error) {
-	if err := SumTree(ctx, s.Dir, sums, hooks); err != nil {
+// SHA256SUMS.
+func (s *Stage) Sum(ctx context.Context, store Store, live LiveISO, hooks progress.Hooks) error {
+	sums := Sums{}
+	if store.Sum != "" {
+		sums[store.Name] = store.Sum
+	}
+	err := SumTree(ctx, s.Dir, store.Name, sums, hooks)
+	if err != nil {
 		return err
 	}
 	if live.Base != "" {
@@ -204,11 +209,6 @@ func (s *Stage) Sum(ctx context.Context, live LiveISO, sums Sums, hooks progress
 func (s *Stage) Publish() error {
 	for _, dir := range []string{s.Path(ManifestsDir), s.Dir} {
 		if err := atomicfile.SyncDir(dir); err != nil {
-			return err
-		}
-	}
-	if _, err := os.Lstat(s.Path(StoreDir)); err == nil { // whose many files nobody has synced
-		if err := unix.Syncfs(int(s.lock.Fd())); err != nil {
 			return err
 		}
 	}

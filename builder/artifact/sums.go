@@ -77,8 +77,8 @@ func (sums Sums) Render() []byte {
 func (sums Sums) IsDelta() bool { return sums[DeltaFile]+sums[DeltaStoreFile] != "" }
 
 // SumTree gives the SHA-256 of every file below dir but the sums themselves; those of
-// some may be known.
-func SumTree(ctx context.Context, dir string, sums Sums, hooks progress.Hooks) error {
+// some may be known. store is the name of the store there: of a folder only regular files count.
+func SumTree(ctx context.Context, dir, store string, sums Sums, hooks progress.Hooks) error {
 	var names []string
 	var bytes int64
 	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
@@ -89,7 +89,7 @@ func SumTree(ctx context.Context, dir string, sums Sums, hooks progress.Hooks) e
 		if err != nil || name == SumsFile || sums[name] != "" {
 			return err
 		}
-		if strings.HasPrefix(name, StoreDir+"/") && !d.Type().IsRegular() { // a fifo would not end
+		if strings.HasPrefix(name, store+"/") && !d.Type().IsRegular() { // a fifo would not end
 			return nil
 		}
 		names = append(names, filepath.ToSlash(name))
@@ -192,19 +192,4 @@ func (s *HashWriter) Write(p []byte) (int, error) {
 	s.size += int64(n)
 	s.done(n)
 	return n, err
-}
-
-// FolderSize gives the bytes of all regular files below dir.
-func FolderSize(dir string) (bytes int64, err error) {
-	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return err
-		}
-		fi, err := d.Info()
-		if err == nil {
-			bytes += fi.Size()
-		}
-		return err
-	})
-	return bytes, err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/iso9660"
@@ -92,14 +93,15 @@ func folderBase(dir string) (Base, error) {
 	if err != nil {
 		return Base{}, err
 	}
-	if sums[artifact.RootRecords] != "" {
-		return Base{}, fmt.Errorf("%s: %w: the library that wrote its store made up the names by which layers are mounted; formats squashfs and tar can carry deltas", dir, ErrUnsuitable)
+	f, store := format.Find(sums)
+	if f != nil && f.Describe().NoBase != "" {
+		return Base{}, fmt.Errorf("%s: %w: %s", dir, ErrUnsuitable, f.Describe().NoBase)
 	}
 	content, err := os.ReadFile(filepath.Join(dir, artifact.LockFile))
 	if err != nil {
 		return Base{}, err
 	}
-	return newBase(filepath.Join(dir, artifact.LockFile), content, sums[artifact.LockFile], cmp.Or(sums[artifact.StoreFile], sums[artifact.StoreTar], sums[artifact.DeltaStoreFile]))
+	return newBase(filepath.Join(dir, artifact.LockFile), content, sums[artifact.LockFile], sums[store])
 }
 
 func isoBaseOf(image *iso.Image, name string) (Base, error) {

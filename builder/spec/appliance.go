@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/squashfs"
@@ -65,7 +66,7 @@ type Store struct {
 	// Format is squashfs, if left out: an image that the node mounts; tar: the same tree
 	// for whoever makes the node's file system; or dir: a folder that the
 	// containers/storage library has written, which takes root.
-	Format Format `yaml:"format,omitempty" jsonschema:"enum=squashfs,enum=tar,enum=dir"`
+	Format format.Name `yaml:"format,omitempty"`
 	// Compression of the squashfs: zstd if left out, gzip, or none.
 	Compression squashfs.Compression `yaml:"compression,omitempty" jsonschema:"enum=zstd,enum=gzip,enum=none"`
 	// BlockSize of the squashfs in bytes, a power of two from 4096 to 1048576;

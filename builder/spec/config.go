@@ -3,6 +3,7 @@ package spec
 import (
 	"cmp"
 
+	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -18,7 +19,7 @@ func (s Spec) Config(sets []pinset.Set, registries []byte) ignition.Config {
 			SELinuxContext: ignition.DefaultSELinuxContext,
 		},
 	}
-	if s.Store.Format.IsFolder() {
+	if !format.Of(s.Store.Format).Describe().Mounted {
 		c.Store.Path, c.Store.Folder = "", cmp.Or(s.Node.Store.Path, ignition.DefaultStoreFolder)
 	}
 	if s.ISO.Mode == ModeInstall {

@@ -15,6 +15,7 @@ import (
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/fixtures"
@@ -51,7 +52,7 @@ func entrySchema(r *jsonschema.Reflector) (*jsonschema.Schema, jsonschema.Defini
 
 // The schema is made from the Go types and their comments, and from the table of sources.
 func TestSchemaGolden(t *testing.T) {
-	r := jsonschema.Reflector{FieldNameTag: "yaml", ExpandedStruct: true}
+	r := jsonschema.Reflector{FieldNameTag: "yaml", ExpandedStruct: true, Mapper: formats}
 	if err := r.AddGoComments("github.com/pinbox/pinbox", "."); err != nil {
 		t.Fatal(err)
 	}
@@ -77,6 +78,18 @@ func TestSchemaGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	fixtures.Golden(t, schemaFile, append(content, '\n'))
+}
+
+// formats lists the names of formats, which stand in a table.
+func formats(t reflect.Type) *jsonschema.Schema {
+	if t != reflect.TypeFor[format.Name]() {
+		return nil
+	}
+	var names []any
+	for _, name := range format.Names() {
+		names = append(names, name)
+	}
+	return &jsonschema.Schema{Type: "string", Enum: names}
 }
 
 func compiled(t *testing.T) *validator.Schema {

@@ -2,26 +2,12 @@ package spec
 
 import (
 	"fmt"
+	"strings"
 
+	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
-
-// Format is what a store is written as.
-type Format string
-
-// Formats of a store. All hold the same tree.
-const (
-	// FormatSquashfs is an image that nodes mount.
-	FormatSquashfs Format = "squashfs"
-	// FormatTar is for whoever makes the nodes' file system.
-	FormatTar Format = "tar"
-	// FormatDir is likewise, and can be CRI-O's own store.
-	FormatDir Format = "dir"
-)
-
-// IsFolder says whether the store is a folder on the node, which somebody puts there.
-func (f Format) IsFolder() bool { return f == FormatTar || f == FormatDir }
 
 // validateStore looks at what a format does not go with.
 func (s Spec) validateStore() error {
@@ -29,12 +15,16 @@ func (s Spec) validateStore() error {
 	if err := squash.Validate(); err != nil {
 		return fmt.Errorf("spec.store: %w", err)
 	}
-	switch s.Store.Format {
-	case "", FormatSquashfs:
+	f := format.Of(s.Store.Format)
+	if f == nil {
+		names := format.Names()
+		last := len(names) - 1
+		known := strings.Join(names[:last], ", ") + " or " + names[last]
+		return fmt.Errorf("spec.store.format is %q; it is %s", s.Store.Format, known)
+	}
+	about := f.Describe()
+	if about.Mounted {
 		return nil
-	case FormatTar, FormatDir:
-	default:
-		return fmt.Errorf("spec.store.format is %q; it is squashfs, tar or dir", s.Store.Format)
 	}
 	only := func(field string) error {
 		return fmt.Errorf("%s goes with spec.store.format squashfs alone, not with %s", field, s.Store.Format)
@@ -52,8 +42,9 @@ func (s Spec) validateStore() error {
 		return only("spec.node.store.volumeLabel")
 	case s.Node.Store.PartitionLabel != "":
 		return only("spec.node.store.partitionLabel")
-	case s.Store.Format == FormatTar && s.Node.Store.Path == ignition.MainStore:
-		return fmt.Errorf("spec.node.store.path %s is CRI-O's own store, which spec.store.format dir is for", ignition.MainStore)
+	case !about.MainStore && s.Node.Store.Path == ignition.MainStore:
+		return fmt.Errorf("spec.node.store.path %s is CRI-O's own store, which spec.store.format dir is for",
+			ignition.MainStore)
 	}
 	return nil
 }

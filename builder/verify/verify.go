@@ -3,7 +3,6 @@ package verify
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,11 +14,11 @@ import (
 	"strings"
 
 	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/storage/pinset"
-	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 // Result is what was found whole.
@@ -81,7 +80,8 @@ func Artifact(ctx context.Context, dir string, hooks progress.Hooks) (Result, er
 
 func compareSums(ctx context.Context, dir string, want artifact.Sums, hooks progress.Hooks) error {
 	got := artifact.Sums{}
-	if err := artifact.SumTree(ctx, dir, got, hooks); err != nil {
+	_, store := format.Find(want)
+	if err := artifact.SumTree(ctx, dir, store, got, hooks); err != nil {
 		return err
 	}
 	var errs []error
@@ -144,60 +144,15 @@ func compareISO(dir string, sums artifact.Sums) error {
 	return nil
 }
 
-// store finds out which store the folder has, and whether that is whole as far as it
-// can say so itself.
+// store looks whether the folder's store is whole, as far as it can say so itself.
 func (v *Result) store(dir string, sums artifact.Sums) (err error) {
-	switch {
-	case sums[artifact.StoreTar] != "":
-		v.StoreDigest = "sha256:" + sums[artifact.StoreTar]
-		v.StoreSize, err = checkFile(filepath.Join(dir, artifact.StoreTar), checkEnd)
-	case sums[artifact.StoreFile] != "":
-		v.StoreDigest = "sha256:" + sums[artifact.StoreFile]
-		v.StoreSize, err = checkFile(filepath.Join(dir, artifact.StoreFile), checkSuperblock)
-	case sums[artifact.DeltaStoreFile] != "":
-		v.StoreDigest = "sha256:" + sums[artifact.DeltaStoreFile]
-		v.StoreSize, err = checkFile(filepath.Join(dir, artifact.DeltaStoreFile), checkSuperblock)
-	case sums[artifact.RootRecords] != "":
-		v.StoreSize, err = checkRoot(filepath.Join(dir, artifact.StoreDir))
-	default:
-		err = fmt.Errorf("%s has no entry for a store", artifact.SumsFile)
+	f, name := format.Find(sums)
+	if f == nil {
+		return fmt.Errorf("%s has no entry for a store", artifact.SumsFile)
 	}
+	v.StoreDigest = artifact.Store{Sum: sums[name]}.Digest()
+	v.StoreSize, err = f.Verify(filepath.Join(dir, name))
 	return err
-}
-
-// checkFile lets check look into a file, and gives its size in bytes.
-func checkFile(name string, check func(f *os.File, size int64) error) (int64, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	fi, err := f.Stat()
-	if err != nil {
-		return 0, err
-	}
-	return fi.Size(), check(f, fi.Size())
-}
-
-// checkEnd looks for the two empty blocks that end a tar.
-func checkEnd(f *os.File, size int64) error {
-	end := make([]byte, 1024)
-	if _, err := f.ReadAt(end, size-int64(len(end))); err != nil || !bytes.Equal(end, make([]byte, len(end))) {
-		return fmt.Errorf("%s ends early, after %d bytes", artifact.StoreTar, size)
-	}
-	return nil
-}
-
-// checkSuperblock compares the length of the store with what it says of itself.
-func checkSuperblock(f *os.File, size int64) error {
-	head := make([]byte, 48)
-	if _, err := f.ReadAt(head, 0); err != nil || binary.LittleEndian.Uint32(head) != squashfs.Magic {
-		return fmt.Errorf("%s is not a squashfs", filepath.Base(f.Name()))
-	}
-	if used := binary.LittleEndian.Uint64(head[40:]); used > uint64(size) {
-		return fmt.Errorf("%s ends after %d of %d bytes", filepath.Base(f.Name()), size, used)
-	}
-	return nil
 }
 
 // checkManifests compares the manifests with the sets of the lock.

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/pinbox/pinbox/builder"
-	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
@@ -69,7 +69,7 @@ func TestDirByTheProgram(t *testing.T) {
 	cmd, out, _ := dirBuild(t, 0)
 	stdout, stderr, code := runProgram(t, cmd)
 	var result builder.Result
-	if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != exitOK || result.Store != artifact.StoreDir || result.StoreDigest != "" || result.StoreSize == 0 {
+	if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != exitOK || result.Store != format.DirFile || result.StoreDigest != "" || result.StoreSize == 0 {
 		t.Errorf("exit code %d, %v\n%s%s", code, err, stdout, stderr)
 	}
 	for _, w := range result.Warnings {

@@ -45,12 +45,9 @@ func printBuilt(cmd *cobra.Command, output cli.Output, r builder.Result) error {
 	default:
 		next += "; docs/build.md, \"Bringing it to a node\", tells how the node gets both"
 	}
-	wants, does := "the node wants it at "+r.NodeStore, "mounts the store"
-	switch r.Store {
-	case artifact.StoreTar:
-		wants, does = "the node wants the tree in it at "+r.NodeStore, "names the store"
-	case artifact.StoreDir:
-		does = "names the store"
+	wants, does := "the node wants "+r.Format.Wanted+" at "+r.NodeStore, "names the store"
+	if r.Format.Mounted {
+		does = "mounts the store"
 	}
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), `built %s for %s in %s: %s in a store of %s, out of %s of layers
   %s/%s  the images: %s

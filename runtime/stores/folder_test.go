@@ -3,7 +3,7 @@ package stores_test
 import (
 	"testing"
 
-	"github.com/pinbox/pinbox/builder/spec"
+	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
@@ -18,7 +18,7 @@ func TestDeltasOverAFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	base := appliance.Options(t, sample.SetNamed("worker", s.pins[0]...))
-	base.Appliance.Spec.Store.Format = spec.FormatTar
+	base.Appliance.Spec.Store.Format = format.Tar
 	base.Appliance.Spec.Node.KeepPrevious = new(int)
 	s.Node = appliance.Boot(t, base, s.pins[0][0])
 	s.stores = []string{base.Out}

@@ -1,0 +1,137 @@
+package format
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/cache"
+	"github.com/pinbox/pinbox/storage/compose"
+	"github.com/pinbox/pinbox/storage/squashfs"
+)
+
+// output is a store's file as it grows.
+type output interface {
+	compose.Output
+	// finish writes what is left, with the top of the tree.
+	finish(top *squashfs.Inode) (artifact.Store, error)
+}
+
+// composed is a store that package compose makes of packed layers, for any output.
+type composed struct {
+	*compose.Store
+	opts Options
+	pool *squashfs.Pool
+	out  output
+}
+
+func newComposed(o Options, open func(*squashfs.Pool) (output, error)) (_ *composed, err error) {
+	c := &composed{opts: o}
+	defer func() {
+		if err != nil {
+			_ = c.Abort() // which has no error
+		}
+	}()
+	if c.pool, err = squashfs.NewPool(o.Packing); err != nil {
+		return nil, err
+	}
+	if c.out, err = open(c.pool); err != nil {
+		return nil, err
+	}
+	if c.Store, err = compose.NewStore(c.out, c.pool, o.ModTime, o.Dir); err != nil {
+		return nil, err
+	}
+	if o.AddBases != nil {
+		err = o.AddBases(c.Store)
+	}
+	return c, err
+}
+
+func (c *composed) Fill(ctx context.Context, client *storage.Client, images []storage.Resolved) error {
+	packing := storage.Packing{Pool: c.pool, Cache: c.opts.Cache, Tmp: c.opts.Dir}
+	return client.Fill(ctx, c.Store, images, packing, c.opts.Hooks.Read)
+}
+
+func (c *composed) Add(f File) error {
+	if f.Program != nil {
+		return c.addPacked(f)
+	}
+	return c.AddFile(f.Name, f.Perm, bytes.NewReader(f.Content))
+}
+
+// addPacked adds a file that is packed once, like a layer, as it is the same in every build.
+func (c *composed) addPacked(f File) error {
+	fi, err := f.Program.Stat()
+	if err != nil {
+		return err
+	}
+	content := func() io.Reader { return io.NewSectionReader(f.Program, 0, fi.Size()) }
+	sum, err := digest.FromReader(content())
+	if err != nil {
+		return err
+	}
+	key := cache.Key{Digest: sum, Form: c.pool.Form() + "-file"}
+	pack, ok := c.opts.Cache.Get(key)
+	if !ok {
+		pack, err = c.opts.Cache.Put(key, c.opts.Dir, func(out io.Writer) error {
+			again := digest.SHA256.Digester()
+			err := compose.PackFile(c.pool, io.TeeReader(content(), again.Hash()), out)
+			if err == nil && again.Digest() != sum {
+				err = fmt.Errorf("%s %w", f.Program.Name(), ErrChanged)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	size, err := pack.Stat()
+	if err == nil {
+		err = c.AddPackedFile(f.Name, f.Perm, pack, size.Size())
+	}
+	if err != nil {
+		_ = pack.Close() // it was only read
+	}
+	return err
+}
+
+func (c *composed) Close() (artifact.Store, error) {
+	top, err := c.Store.Close()
+	if err != nil {
+		return artifact.Store{}, err
+	}
+	return c.out.finish(top)
+}
+
+func (c *composed) Abort() error {
+	if c.Store != nil {
+		c.Store.Abort()
+	}
+	if c.out != nil {
+		c.out.Abort()
+	}
+	if c.pool != nil {
+		c.pool.Close()
+	}
+	return nil
+}
+
+// checkFile lets check look into a file, and gives its size in bytes.
+func checkFile(name string, check func(f *os.File, size int64) error) (int64, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return fi.Size(), check(f, fi.Size())
+}

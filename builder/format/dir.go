@@ -1,0 +1,124 @@
+package format
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/root"
+)
+
+// Dir is a folder that the containers/storage library has written. It can be CRI-O's own store.
+const Dir Name = "dir"
+
+// DirFile is the folder's name in that of the appliance.
+const DirFile = "store"
+
+// libraryDir is for what the library keeps while it writes a store.
+const libraryDir = ".library"
+
+type dirFormat struct{}
+
+func (dirFormat) Describe() Description {
+	return Description{
+		Name: Dir, File: DirFile, Record: "overlay-images/images.json", MainStore: true, Wanted: "it",
+		NoBase: "the library that wrote its store made up the names by which layers are mounted; " +
+			"formats squashfs and tar can carry deltas",
+		Forbidden: root.Check(), Confined: root.Confined(),
+	}
+}
+
+func (dirFormat) Needs(s Sizes) Needs { return Needs{Store: s.Unpacked + s.Own} }
+
+func (dirFormat) Open(_ context.Context, o Options) (Store, error) {
+	dir := filepath.Join(o.Dir, o.Name)
+	store, err := root.New(dir, filepath.Join(o.Dir, libraryDir), o.ModTime)
+	if err != nil {
+		return nil, err
+	}
+	return &folder{Store: store, dir: dir, opts: o}, nil
+}
+
+// folder is written by the library.
+type folder struct {
+	*root.Store
+	dir  string
+	opts Options
+}
+
+func (d *folder) Fill(ctx context.Context, client *storage.Client, images []storage.Resolved) error {
+	return client.FillRoot(ctx, d.Store, images, d.opts.Hooks.Read)
+}
+
+func (d *folder) Add(f File) error {
+	if f.Program != nil {
+		return d.AddFile(f.Name, f.Perm, f.Program)
+	}
+	return d.AddFile(f.Name, f.Perm, bytes.NewReader(f.Content))
+}
+
+// Close also syncs the many files, which nobody has.
+func (d *folder) Close() (artifact.Store, error) {
+	if err := d.Store.Close(); err != nil {
+		return artifact.Store{}, err
+	}
+	f, err := os.Open(d.dir)
+	if err != nil {
+		return artifact.Store{}, err
+	}
+	defer f.Close()
+	if err := unix.Syncfs(int(f.Fd())); err != nil {
+		return artifact.Store{}, &os.PathError{Op: "syncfs", Path: d.dir, Err: err}
+	}
+	size, err := folderSize(d.dir)
+	return artifact.Store{Name: d.opts.Name, Size: size}, err
+}
+
+// Verify looks at the short names by which layers are mounted, which are symbolic links.
+func (dirFormat) Verify(dir string) (size int64, err error) {
+	if size, err = folderSize(dir); err != nil {
+		return 0, err
+	}
+	links, err := filepath.Glob(filepath.Join(dir, "overlay", "*", "link"))
+	if err != nil {
+		return 0, err
+	}
+	var errs []error
+	for _, link := range links {
+		short, err := os.ReadFile(link)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		layer := filepath.Base(filepath.Dir(link))
+		name := filepath.Join("overlay", "l", strings.TrimSpace(string(short)))
+		if target, err := os.Readlink(filepath.Join(dir, name)); err != nil || target != filepath.Join("..", layer, "diff") {
+			errs = append(errs, fmt.Errorf("%s does not lead to layer %s", filepath.Join(filepath.Base(dir), name), layer))
+		}
+	}
+	return size, errors.Join(errs...)
+}
+
+// folderSize gives the bytes of all regular files below dir.
+func folderSize(dir string) (bytes int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		fi, err := d.Info()
+		if err == nil {
+			bytes += fi.Size()
+		}
+		return err
+	})
+	return bytes, err
+}

@@ -1,0 +1,84 @@
+package format
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/squashfs"
+	"github.com/pinbox/pinbox/storage/tarball"
+)
+
+// Tar is for whoever makes the nodes' file system.
+const Tar Name = "tar"
+
+// TarFile is the store's name in the folder.
+const TarFile = "store.tar"
+
+type tarFormat struct{}
+
+func (tarFormat) Describe() Description {
+	return Description{Name: Tar, File: TarFile, Wanted: "the tree in it", Cached: true}
+}
+
+func (tarFormat) Needs(s Sizes) Needs {
+	n := Needs{Store: s.Unpacked + s.Own}
+	if s.Cached {
+		n.Cache = s.Packed - s.Kept
+	} else {
+		n.Work = s.Packed
+	}
+	return n
+}
+
+func (tarFormat) Open(ctx context.Context, o Options) (Store, error) {
+	return newComposed(o, func(pool *squashfs.Pool) (output, error) {
+		f, err := atomicfile.Create(filepath.Join(o.Dir, o.Name), 0o644)
+		if err != nil {
+			return nil, err
+		}
+		// It grows while layers are read, which is what there is to show.
+		sum := artifact.NewHashWriter(ctx, f, func(int) {})
+		out := bufio.NewWriterSize(sum, 1<<20)
+		return &tarFile{Writer: tarball.NewWriter(out, pool), name: o.Name, file: f, out: out, sum: sum}, nil
+	})
+}
+
+// tarFile is written while it is composed.
+type tarFile struct {
+	*tarball.Writer
+	name string
+	file *atomicfile.File
+	out  *bufio.Writer
+	sum  *artifact.HashWriter
+}
+
+func (t *tarFile) finish(top *squashfs.Inode) (artifact.Store, error) {
+	if err := errors.Join(t.Close(top), t.out.Flush()); err != nil {
+		return artifact.Store{}, err
+	}
+	return artifact.Store{Name: t.name, Size: t.sum.Size(), Sum: t.sum.Sum()}, t.file.Commit()
+}
+
+// Abort gives up what is not finished.
+func (t *tarFile) Abort() {
+	t.Writer.Abort()
+	t.file.Abort()
+}
+
+// Verify looks for the two empty blocks that end a tar.
+func (tarFormat) Verify(path string) (int64, error) {
+	return checkFile(path, func(f *os.File, size int64) error {
+		end := make([]byte, 1024)
+		if _, err := f.ReadAt(end, size-int64(len(end))); err != nil || !bytes.Equal(end, make([]byte, len(end))) {
+			return fmt.Errorf("%s ends early, after %d bytes", filepath.Base(path), size)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,43 @@
+package builder
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/pinbox/pinbox/builder/artifact"
+)
+
+// ErrNodeBinary says that there is no pinbox-node that the nodes can run.
+var ErrNodeBinary = errors.New("pinbox-node cannot be used")
+
+// nodeProgram is what a node runs.
+const nodeProgram = artifact.OwnDir + "/pinbox-node"
+
+var elfMachines = map[elf.Machine]string{
+	elf.EM_X86_64: "amd64", elf.EM_AARCH64: "arm64", elf.EM_PPC64: "ppc64le", elf.EM_S390: "s390x", elf.EM_RISCV: "riscv64",
+}
+
+// openNodeBinary finds the pinbox-node for the nodes' architecture.
+func openNodeBinary(o Options) (*os.File, error) {
+	name := o.Appliance.Spec.Node.Binary
+	if name == "" {
+		name = o.NodeBinary
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNodeBinary, err)
+	}
+	_, arch, _ := o.Appliance.Spec.Platform.Split()
+	head, err := elf.NewFile(f)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("%w: %s is no Linux program (%w)", ErrNodeBinary, name, err)
+	case elfMachines[head.Machine] != arch:
+		err = fmt.Errorf("%w: %s is for %s, the appliance for %s", ErrNodeBinary, name, elfMachines[head.Machine], arch)
+	default:
+		return f, nil
+	}
+	return nil, errors.Join(err, f.Close())
+}
