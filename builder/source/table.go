@@ -56,7 +56,7 @@ func Kinds() []Kind {
 		},
 		{
 			Key: "manifests", Doc: "Kubernetes objects whose pods name the images, in files or in folders of files",
-			New:   func() Source { return &Manifests{} },
+			New: func() Source { return &Manifests{} },
 			Flags: []Flag{
 				{Name: "manifests", Value: "PATH", Set: set((*Manifests).add), Objects: []string{"Pod", "Deployment"}},
 			},

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -14,11 +12,10 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
-	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// What stands against attaching a store.
+// Why a store cannot be attached.
 var (
 	ErrPlatform = errors.New("the store is for another architecture")
 	ErrNoSlot   = errors.New("every slot has a store")
@@ -34,8 +31,8 @@ type AttachOptions struct {
 	Digest digest.Digest
 	// InPlace uses the store where it is, rather than to copy it.
 	InPlace bool
-	// Auto says that nobody asked for it: a store that is there already, or was once,
-	// changes nothing, and another waits for those before it, however long those take.
+	// Auto says that nobody asked for the store. One that is attached already, or was once,
+	// changes nothing. Another waits for those before it without a limit.
 	Auto bool
 	// KeepSets leaves the sets as they are.
 	KeepSets bool
@@ -45,7 +42,7 @@ type AttachOptions struct {
 	Done func(done, all int64)
 }
 
-// Attached is what came of it.
+// Attached is the result of Attach.
 type Attached struct {
 	Store Store
 	// Found says that it was there already, or once if it has no slot.
@@ -56,102 +53,82 @@ type Attached struct {
 	Unchecked bool
 }
 
-// Attach brings a store to the node, and has its sets count. It is copied, compressed
-// as it is; CRI-O sees its images at once.
-func (k Manager) Attach(ctx context.Context, o AttachOptions) (a Attached, err error) {
-	if o.Auto { // nobody is there to do it again
-		k.Wait = math.MaxInt64
+// Attach brings a store to the node, and makes its sets current. The file is copied as it is,
+// still compressed. CRI-O sees its images at once.
+func (m Manager) Attach(ctx context.Context, o AttachOptions) (Attached, error) {
+	if o.Auto { // nobody is there to try again
+		m.Wait = math.MaxInt64
 	}
-	s, release, err := k.begin(ctx)
+	s, release, err := m.begin(ctx)
 	if err != nil {
-		return a, err
+		return Attached{}, err
 	}
 	defer release()
-	src, err := k.find(o.Source, o.Digest)
+	src, err := s.sources.find(o.Source, o.Digest)
 	if err != nil {
-		return a, err
+		return Attached{}, err
 	}
-	image, err := k.Open(src.Extent)
+	c, err := s.sources.read(src)
 	if err != nil {
-		return a, fmt.Errorf("%s: %w: %w", src.Path, ErrDamaged, err)
+		return Attached{}, err
 	}
-	defer image.Close()
-	c, err := readContent(image)
-	if err == nil {
-		err = c.stands(image)
+	if r := s.state.known(src.id); r != nil {
+		return s.reattach(ctx, *r, src, o)
 	}
-	if err != nil {
-		return a, fmt.Errorf("%s: %w", src.Path, err)
+	found := Attached{Store: Store{ID: src.id, Images: len(c.Lock.Images)}, Found: true}
+	if o.Auto && slices.Contains(s.state.Past, src.id) { // it would make an old release current
+		return found, nil
 	}
-	if known := s.known(src.id); known != nil {
-		if err := k.mend(ctx, &s, src, o); err != nil {
-			return a, err
-		}
-		return k.again(ctx, &s, *known, o)
+	if root, ok := s.findIdentical(c); ok {
+		found.Appliance, found.Store.Slot = true, filepath.Base(root)
+		return found, s.makeApplianceCurrent(ctx, o)
 	}
-	if o.Auto && slices.Contains(s.Past, src.id) { // it would make an old release current
-		return Attached{Store: Store{ID: src.id, Images: len(c.Lock.Images)}, Found: true}, nil
-	}
-	if at, ok := k.beside(c); ok {
-		if own := s.release(""); own != nil && s.Current != "" && !o.Auto && !o.KeepSets {
-			err = k.turn(ctx, &s, *own)
-		}
-		return Attached{Store: Store{ID: src.id, Slot: filepath.Base(at), Images: len(c.Lock.Images)}, Found: true, Appliance: true}, err
-	}
-	return k.add(ctx, &s, src, c, o)
+	return s.add(ctx, src, c, o)
 }
 
-// known finds the release of a store that came before, even if that was compacted since.
-func (s *State) known(id digest.Digest) *Release {
-	if r := s.release(id); r != nil && s.store(r.Store) != nil {
-		return r
+// reattach makes the release of an attached store current, and repairs the store if needed.
+func (s *session) reattach(ctx context.Context, r Release, src source, o AttachOptions) (Attached, error) {
+	if err := s.repair(ctx, src, o); err != nil {
+		return Attached{}, err
 	}
-	if o := s.store(id); o != nil {
-		return &Release{ID: id, Store: id, Name: o.Name}
-	}
-	return nil
-}
-
-// mend brings a store again whose file is lost or damaged, or was used in place.
-func (k Manager) mend(ctx context.Context, s *State, src source, o AttachOptions) error {
-	there := s.store(src.id)
-	if there == nil {
-		return nil
-	}
-	why, err := k.problem(*there)
-	stays := there.Place == "" || o.InPlace || o.Auto // where it is
-	if err != nil || stays && (why == nil || errors.Is(why, ErrNoBase)) {
-		return err
-	}
-	mended := *there
-	mended.Place, mended.Offset, mended.Medium = "", 0, false
-	if err := k.bring(ctx, &mended, src, o); err != nil {
-		return err
-	}
-	*there = mended
-	return errors.Join(k.confirm(ctx, s, src.id))
-}
-
-// again makes the release of a store current that is there.
-func (k Manager) again(ctx context.Context, s *State, r Release, o AttachOptions) (Attached, error) {
-	a := Attached{Store: *s.store(r.Store), Found: true}
-	if o.Auto || o.KeepSets || s.Current == r.ID {
+	a := Attached{Store: *s.state.store(r.Store), Found: true}
+	if o.Auto || o.KeepSets || s.state.Current == r.ID {
 		return a, nil
 	}
 	if r.Sets == nil { // it came without
-		c, err := readContent(os.DirFS(k.slot(a.Store)))
+		c, err := readContent(os.DirFS(s.slots.path(a.Store)))
 		if err != nil {
 			return a, err
 		}
 		r.Sets = c.Sets
 	}
-	return a, k.turn(ctx, s, r)
+	return a, s.makeCurrent(ctx, r)
 }
 
-// beside finds a store with the same content that did not come by Attach: the
-// appliance's own, on whatever medium.
-func (k Manager) beside(c content) (root string, ok bool) {
-	for _, root := range append([]string{k.Slots[0]}, k.Others...) {
+// repair copies a store again whose file is lost or damaged, or was used in place.
+func (s *session) repair(ctx context.Context, src source, o AttachOptions) error {
+	there := s.state.store(src.id)
+	if there == nil {
+		return nil
+	}
+	problem, err := s.mounts.diagnose(*there)
+	stays := there.Place == "" || o.InPlace || o.Auto // where it is
+	if err != nil || stays && (problem == nil || errors.Is(problem, ErrNoBase)) {
+		return err
+	}
+	repaired := *there
+	repaired.Place, repaired.Offset, repaired.Medium = "", 0, false
+	if err := s.sources.copyVerified(ctx, &repaired, src, o); err != nil {
+		return err
+	}
+	*there = repaired
+	return errors.Join(s.confirm(ctx, src.id))
+}
+
+// findIdentical finds a store with the same content that was not attached: the appliance's
+// own, on whatever medium, or one that another program mounts.
+func (s *session) findIdentical(c content) (root string, ok bool) {
+	for _, root := range append([]string{s.slots.all[0]}, s.slots.others...) {
 		tree := os.DirFS(root)
 		if got, err := token(tree); err != nil || got != c.Token {
 			continue
@@ -167,210 +144,67 @@ func equalSets(a, b pinset.LockedSet) bool {
 	return a.Name == b.Name && slices.Equal(a.Images, b.Images)
 }
 
-// add attaches a store that is not there yet.
-func (k Manager) add(ctx context.Context, s *State, src source, c content, o AttachOptions) (a Attached, err error) {
-	if _, arch, _ := c.Lock.Platform.Split(); arch != goruntime.GOARCH {
-		return a, fmt.Errorf("%s: %w: %s", src.Path, ErrPlatform, c.Lock.Platform)
+// makeApplianceCurrent makes the release of the appliance's own store current.
+func (s *session) makeApplianceCurrent(ctx context.Context, o AttachOptions) error {
+	own := s.state.release("")
+	if own == nil || s.state.Current == "" || o.Auto || o.KeepSets {
+		return nil
 	}
-	at, err := mounts()
+	return s.makeCurrent(ctx, *own)
+}
+
+// add attaches a store that is not there yet.
+func (s *session) add(ctx context.Context, src source, c content, o AttachOptions) (a Attached, err error) {
+	store, err := s.admit(src, c)
 	if err != nil {
 		return a, err
 	}
-	store := Store{ID: src.id, Name: c.Delta.Name, Images: len(c.Lock.Images), Token: c.Token, Slot: s.freeSlot(k.own(), at)}
-	if _, err := k.bases(store, c.Delta, at); err != nil {
+	if err := s.sources.copyVerified(ctx, &store, src, o); err != nil {
 		return a, err
 	}
-	if len(k.own()) == 0 {
-		return a, errors.Join(ErrUnread, k.Unreadable)
-	}
-	if store.Slot == "" {
-		return a, fmt.Errorf("%w: all %d are taken", ErrNoSlot, len(k.own()))
-	}
-	if err := k.bring(ctx, &store, src, o); err != nil {
+	if c, err = s.sources.recheck(store); err != nil {
 		return a, err
 	}
-	if c, err = k.believe(store); err != nil {
-		return a, err
-	}
-	a.Store, a.Unchecked = store, len(src.signature) > 0 && !hasKeys(k.Keys)
-	before := s.clone()
-	s.SELinuxContext = k.SELinuxContext
-	s.Stores = append(s.Stores, store)
+	a.Store, a.Unchecked = store, len(src.signature) > 0 && !hasKeys(s.sources.keys)
+	before := s.state.clone()
+	s.state.SELinuxContext = s.mounts.selinuxContext
+	s.state.Stores = append(s.state.Stores, store)
 	if !o.KeepSets {
-		if err := k.leaveSets(s, c.Sets); err != nil {
+		r := Release{ID: store.ID, Store: store.ID, Name: store.Name, Sets: c.Sets}
+		if err := s.releases.take(&s.state, r); err != nil {
 			return a, err
 		}
-		s.take(Release{ID: store.ID, Store: store.ID, Name: store.Name, Sets: c.Sets}, k.KeepPrevious)
 	}
-	problem, err := k.confirm(ctx, s, store.ID)
+	problem, err := s.confirm(ctx, store.ID)
 	if problem != nil { // what cannot be mounted is not attached
-		err = errors.Join(problem, before.write(k.Dir), k.sweep(&before))
+		s.state = before
+		err = errors.Join(problem, s.save(), s.sweep())
 	}
 	return a, err
 }
 
-// believe reads what a store says of itself once more: what was read before its sum was
-// known may not be what was copied.
-func (k Manager) believe(o Store) (c content, err error) {
-	image, e, err := k.open(o)
+// admit decides whether a store can be attached, and at which slot.
+func (s *session) admit(src source, c content) (Store, error) {
+	if _, arch, _ := c.Lock.Platform.Split(); arch != goruntime.GOARCH {
+		return Store{}, fmt.Errorf("%s: %w: %s", src.Path, ErrPlatform, c.Lock.Platform)
+	}
+	mounted, err := readMountTable()
 	if err != nil {
-		return c, err
+		return Store{}, err
 	}
-	defer image.Close()
-	if c, err = readContent(image); err == nil {
-		err = c.stands(image)
+	attachable := s.slots.attachable()
+	o := Store{
+		ID: src.id, Name: c.Delta.Name, Images: len(c.Lock.Images), Token: c.Token,
+		Slot: s.state.freeSlot(attachable, mounted),
 	}
-	if err == nil && c.Token != o.Token {
-		err = ErrDamaged
+	if _, err := s.mounts.bases(o, c.Delta, mounted); err != nil {
+		return Store{}, err
 	}
-	if err != nil {
-		err = fmt.Errorf("%s: %w", e.Path, err)
+	if len(attachable) == 0 {
+		return Store{}, errors.Join(ErrUnread, s.slots.unreadable)
 	}
-	return c, err
-}
-
-// bring copies the file of a store, or reads it where it stays.
-func (k Manager) bring(ctx context.Context, store *Store, src source, o AttachOptions) error {
-	keys, err := readKeys(k.Keys)
-	if err != nil {
-		return fmt.Errorf("keys: %w", err)
+	if o.Slot == "" {
+		return Store{}, fmt.Errorf("%w: all %d are taken", ErrNoSlot, len(attachable))
 	}
-	c := copier{ctx: ctx, want: src.id, done: o.Done}
-	if c.judge, err = newJudge(keys, src.signature); err != nil {
-		return fmt.Errorf("%s: %w", src.Path, err)
-	}
-	if c.judge != nil && o.InPlace && src.medium { // nobody would check it at the next boot
-		return fmt.Errorf("%s: %w", src.Path, ErrInPlace)
-	}
-	defer c.judge.stop()
-	if store.Size = src.Size; o.InPlace {
-		store.Place, store.Offset, store.Medium = src.Path, src.Offset, src.medium
-		err = c.copy(nil, src.Extent)
-	} else {
-		err = k.copy(c, *store, src.Extent, o.Fits)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", src.Path, err)
-	}
-	return nil
-}
-
-// copy brings the file into the state's folder: whole and durable, or not at all.
-func (k Manager) copy(c copier, store Store, src Extent, fits func(int64) error) error {
-	if fits != nil {
-		if err := fits(src.Size); err != nil {
-			return err
-		}
-	}
-	path := k.file(store)
-	f, err := atomicfile.CreateVia(path+partSuffix, path, 0o600)
-	if err != nil {
-		return err
-	}
-	defer f.Abort()
-	if err := c.copy(f, src); err != nil {
-		return err
-	}
-	s, err := ReadState(k.Dir)
-	if err == nil { // a file without a state would be one whose state is lost
-		err = s.write(k.Dir)
-	}
-	if err != nil {
-		return err
-	}
-	return f.Commit()
-}
-
-// confirm writes the state, and makes the node so. The problem is that of a store.
-func (k Manager) confirm(ctx context.Context, s *State, id digest.Digest) (problem, err error) {
-	if err := s.write(k.Dir); err != nil {
-		return nil, err
-	}
-	problems, err := k.settle(ctx, s)
-	return problems[id], err
-}
-
-// turn makes another release current.
-func (k Manager) turn(ctx context.Context, s *State, r Release) error {
-	if err := k.has(*s, r); err != nil {
-		return err
-	}
-	if err := k.leaveSets(s, r.Sets); err != nil {
-		return err
-	}
-	s.take(r, k.KeepPrevious)
-	return errors.Join(k.confirm(ctx, s, r.Store))
-}
-
-// has says why a release cannot be made current: its sets would count some day, when
-// its store comes back.
-func (k Manager) has(s State, r Release) error {
-	o := s.store(r.Store)
-	if o == nil { // the appliance's own
-		return nil
-	}
-	why, err := k.problem(*o)
-	if why != nil {
-		err = fmt.Errorf("the store %s: %w", o.title(), why)
-	}
-	return err
-}
-
-// leaveSets notes the sets of the release that is left, as they are now: somebody may
-// have changed them since they came. So are files of his own that those of the release
-// which comes are written over.
-func (k Manager) leaveSets(s *State, come map[string]string) error {
-	if len(s.Releases) == 0 { // the appliance's own sets came with no state
-		c, _ := readSets(os.DirFS(k.Slots[0])) // a node without a store of its own has none
-		s.Releases = []Release{{Sets: c}}
-	}
-	left := s.release(s.Current)
-	if left == nil {
-		return nil
-	}
-	names := slices.Collect(maps.Keys(left.Sets))
-	s.Replaced = append(s.Replaced, names...)
-	slices.Sort(s.Replaced)
-	s.Replaced = slices.Compact(s.Replaced)
-	if s.Switching { // the folder is not yet this release's
-		return nil
-	}
-	sets := map[string]string{}
-	for _, name := range slices.AppendSeq(names, maps.Keys(come)) {
-		text, err := os.ReadFile(filepath.Join(k.Sets, name))
-		switch {
-		case errors.Is(err, fs.ErrNotExist): // he has removed it
-		case err != nil:
-			return err
-		default:
-			sets[name] = string(text)
-		}
-	}
-	left.Sets = sets // a map of its own: what comes to nothing has the one before
-	return nil
-}
-
-// ErrNoPrevious says that there is nothing to go back to.
-var ErrNoPrevious = errors.New("there is no release before the current one")
-
-// Rollback makes the release before the current one current.
-func (k Manager) Rollback(ctx context.Context) (Release, error) {
-	s, release, err := k.begin(ctx)
-	if err != nil {
-		return Release{}, err
-	}
-	defer release()
-	previous := s.previous()
-	if previous == nil {
-		return Release{}, ErrNoPrevious
-	}
-	r := *previous
-	if err := k.has(s, r); err != nil {
-		return r, err
-	}
-	if err := k.leaveSets(&s, r.Sets); err != nil {
-		return r, err
-	}
-	s.Current, s.Switching = r.ID, true
-	return r, errors.Join(k.confirm(ctx, &s, r.Store))
+	return o, nil
 }

@@ -133,9 +133,9 @@ func readSets(store fs.FS) (map[string]string, error) {
 	return sets, nil
 }
 
-// stands says why CRI-O could not list the images of a store, and so none of any other:
-// its records are no files, or stand on layers that it neither has nor says it needs.
-func (c content) stands(store fs.FS) error {
+// checkDependencies says why CRI-O could not list the images of a store, and so none of any
+// other: its records are no files, or refer to layers that it neither has nor says it needs.
+func (c content) checkDependencies(store fs.FS) error {
 	for _, name := range []string{"overlay-images/images.json", "overlay-images/images.lock", "overlay-layers/layers.json", "overlay-layers/layers.lock"} {
 		fi, err := fs.Stat(store, name)
 		if err == nil && !fi.Mode().IsRegular() { // a pipe keeps who opens it for ever

@@ -1,7 +1,6 @@
 package stores
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -14,9 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Disc is a medium, or a file with what one holds. It is read without the kernel's
-// help: nothing is mounted that could be left over, and no medium is parsed in the
-// kernel that somebody has plugged in.
+// Disc is a medium, or an image file of one. It is read without a mount: no mount can be left
+// over, and the kernel does not parse a file system that somebody has plugged in.
 type Disc interface {
 	io.Closer
 	// Text reads a small file.
@@ -32,40 +30,40 @@ const (
 	discSig   = "pinbox/store.sig"
 )
 
-// disc finds the store of a medium.
-func (k Manager) disc(name string, want digest.Digest) (s source, err error) {
-	d, err := k.Disc(name)
+// onDisc finds the store of a medium.
+func (s sources) onDisc(name string, want digest.Digest) (src source, err error) {
+	d, err := s.openDisc(name)
 	if err != nil {
-		return s, fmt.Errorf("%w: %w", ErrDamaged, err)
+		return src, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	defer d.Close()
-	s.Path, s.id = name, want
-	if s.Offset, s.Size, err = d.Extent(discStore); err != nil {
-		return s, fmt.Errorf("%s: %w: %w", name, ErrNoSource, err)
+	src.Path, src.id = name, want
+	if src.Offset, src.Size, err = d.Extent(discStore); err != nil {
+		return src, fmt.Errorf("%s: %w: %w", name, ErrNoSource, err)
 	}
-	s.signature, _ = d.Text(discSig) // which need not be there
-	if s.id != "" {
-		return s, nil
+	src.signature, _ = d.Text(discSig) // which need not be there
+	if src.id != "" {
+		return src, nil
 	}
 	text, err := d.Text(discSums)
 	if err != nil {
-		return s, fmt.Errorf("%s: %w: %w", name, ErrNoSum, err)
+		return src, fmt.Errorf("%s: %w: %w", name, ErrNoSum, err)
 	}
-	if s.id = SumOf(text, path.Base(discStore)); s.id == "" {
-		return s, fmt.Errorf("%s: %w", name, ErrNoSum)
+	if src.id = SumOf(text, path.Base(discStore)); src.id == "" {
+		return src, fmt.Errorf("%s: %w", name, ErrNoSum)
 	}
-	return s, nil
+	return src, nil
 }
 
-// medium finds the medium that has a store, whatever device it is now.
-func (k Manager) medium(o Store) (Extent, error) {
+// findMedium finds the medium that has an attached store, whatever device it is now.
+func (s sources) findMedium(o Store) (Extent, error) {
 	devices, err := discs()
 	if err != nil {
 		return Extent{}, err
 	}
 	for _, device := range devices {
-		if s, err := k.disc(device, ""); err == nil && s.id == o.ID {
-			return s.Extent, nil
+		if src, err := s.onDisc(device, ""); err == nil && src.id == o.ID {
+			return src.Extent, nil
 		}
 	}
 	return Extent{}, fmt.Errorf("%w: no medium that has it is plugged in", ErrLost)
@@ -101,43 +99,10 @@ func isDisc(name string) bool {
 	return err == nil && string(magic) == "CD001"
 }
 
-// isEmpty says that a drive has no disc. To read all the same would fill the kernel's log
-// with errors, at every look at the stores. One that is not ready yet is worth the wait,
-// and what is no drive does not know the question.
+// isEmpty says that a drive has no disc. Each read of an empty drive adds errors to the kernel's
+// log. A drive that is not ready yet is not empty, and other devices do not know the ioctl.
 func isEmpty(drive *os.File) bool {
 	const driveStatus, currentSlot, noDisc, trayOpen = 0x5326, math.MaxInt32, 1, 2 // linux/cdrom.h
 	status, _, failed := unix.Syscall(unix.SYS_IOCTL, drive.Fd(), driveStatus, currentSlot)
 	return failed == 0 && (status == noDisc || status == trayOpen)
-}
-
-// extent is where the bytes of an attached store are.
-func (k Manager) extent(o Store) (Extent, error) {
-	if o.Medium {
-		return k.medium(o)
-	}
-	e := Extent{Path: k.file(o), Offset: o.Offset, Size: o.Size}
-	if o.Place != "" {
-		e.Path = o.Place
-	}
-	fi, err := os.Stat(e.Path)
-	if err != nil {
-		return e, fmt.Errorf("%w: %w", ErrLost, err)
-	}
-	if fi.Size() < o.Offset+o.Size || o.Offset == 0 && fi.Size() != o.Size {
-		return e, fmt.Errorf("%s: %w: it has %d bytes of %d", e.Path, ErrDamaged, fi.Size()-o.Offset, o.Size)
-	}
-	return e, nil
-}
-
-// open reads an attached store that need not be mounted.
-func (k Manager) open(o Store) (Image, Extent, error) {
-	e, err := k.extent(o)
-	if err != nil {
-		return nil, e, err
-	}
-	image, err := k.Open(e)
-	if err != nil {
-		return nil, e, errors.Join(fmt.Errorf("%s: %w", e.Path, ErrDamaged), err)
-	}
-	return image, e, nil
 }

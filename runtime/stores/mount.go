@@ -20,7 +20,7 @@ type Mount struct {
 	What, Where string
 	// Options of mount(8).
 	Options []string
-	// Bases are the mount points of the stores that it stands on.
+	// Bases are the mount points of the stores whose layers it needs.
 	Bases []string
 	// About tells people what it is.
 	About string
@@ -29,7 +29,7 @@ type Mount struct {
 // Mounter mounts stores at slots.
 type Mounter interface {
 	Mount(context.Context, Mount) error
-	// Unmount takes a store away, in use or not.
+	// Unmount unmounts a store, in use or not.
 	Unmount(ctx context.Context, where string) error
 }
 
@@ -41,8 +41,7 @@ func (Direct) Mount(ctx context.Context, m Mount) error {
 	return run(ctx, "mount", "-t", "squashfs", "-o", strings.Join(m.Options, ","), m.What, m.Where)
 }
 
-// Unmount detaches at once. Containers that have it below them keep it until they
-// end.
+// Unmount detaches at once. Containers over the store keep it until they end.
 func (Direct) Unmount(_ context.Context, where string) error {
 	return unmount(where)
 }
@@ -54,8 +53,8 @@ func unmount(where string) error {
 	return nil
 }
 
-// run runs a program of the system. It is not killed with us, for it keeps our lock:
-// the next pinbox-node waits for it.
+// run runs a program of the system. It is not killed with this process, and inherits the
+// lock of the stores: the next pinbox-node waits for it.
 func run(ctx context.Context, name string, args ...string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -67,19 +66,22 @@ func run(ctx context.Context, name string, args ...string) error {
 	return nil
 }
 
-// mounts counts what is mounted at each mount point: proc_pid_mountinfo(5).
-func mounts() (map[string]int, error) {
+// mountTable counts the mounts at each mount point.
+type mountTable map[string]int
+
+// readMountTable reads the mounts of this process: proc_pid_mountinfo(5).
+func readMountTable() (mountTable, error) {
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
 	}
-	at := map[string]int{}
+	mounted := mountTable{}
 	for line := range strings.Lines(string(table)) {
 		if fields := strings.Fields(line); len(fields) > 4 {
-			at[unescape(fields[4])]++
+			mounted[unescape(fields[4])]++
 		}
 	}
-	return at, nil
+	return mounted, nil
 }
 
 // deviceAt is the device that is mounted at a mount point.
@@ -120,22 +122,22 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// unmountAll takes away all that is mounted at a mount point.
+// unmountAll unmounts all that is mounted at a mount point.
 func unmountAll(ctx context.Context, by Mounter, where string) error {
 	for tries := 1; ; tries++ {
-		at, err := mounts()
-		if err != nil || at[where] == 0 {
+		mounted, err := readMountTable()
+		if err != nil || mounted[where] == 0 {
 			return err
 		}
-		if at[where] > 1 || tries > maxTries { // of one over another a service manager knows nothing
+		if mounted[where] > 1 || tries > maxTries { // a service manager does not know of one over another
 			err = unmount(where)
 		} else {
 			err = by.Unmount(ctx, where)
-			if err != nil && ctx.Err() == nil { // somebody has a file open in what no unit mounted
+			if err != nil && ctx.Err() == nil { // a file is open in what no unit has mounted
 				err = unmount(where)
 			}
 		}
-		if err != nil && !errors.Is(err, unix.EINVAL) { // else it is gone meanwhile
+		if err != nil && !errors.Is(err, unix.EINVAL) { // EINVAL: somebody else has unmounted it
 			return err
 		}
 	}

@@ -19,12 +19,27 @@ var (
 	ErrSignature = errors.New("the signature of the store is not good")
 )
 
-// signatures are the names of a file's detached signature: what gpg(1) makes of
-// --detach-sign, and with --armor.
-func signatures(file string) []string { return []string{file + ".sig", file + ".asc"} }
-
 // maxSignature bounds a signature, in bytes.
 const maxSignature = 1 << 20
+
+// readSignature reads the detached signature beside a file, as gpg(1) names it with
+// --detach-sign, and with --armor. It is nil if there is none.
+func readSignature(file string) ([]byte, error) {
+	for _, name := range []string{file + ".sig", file + ".asc"} {
+		fi, err := os.Stat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if fi.Size() > maxSignature {
+			return nil, fmt.Errorf("%s: %w: it has %d bytes", name, ErrSignature, fi.Size())
+		}
+		return os.ReadFile(name)
+	}
+	return nil, nil
+}
 
 // readKeys reads the keys of all files in a folder, armoured or not. A node without
 // keys looks at no signature.
@@ -63,14 +78,18 @@ func hasKeys(dir string) bool {
 
 func armoured(text []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(text), []byte("-----BEGIN ")) }
 
-// judge checks a signature of what is written to it.
-type judge struct {
+// signatureVerifier checks the signature of what is written to it.
+type signatureVerifier struct {
 	*io.PipeWriter
-	verdict chan error
+	result chan error
 }
 
-// newJudge is nil if there is nothing to check a signature with.
-func newJudge(keys openpgp.EntityList, signature []byte) (*judge, error) {
+// newSignatureVerifier checks signatures with the keys in a folder. It is nil if there are none.
+func newSignatureVerifier(keyDir string, signature []byte) (*signatureVerifier, error) {
+	keys, err := readKeys(keyDir)
+	if err != nil {
+		return nil, fmt.Errorf("keys: %w", err)
+	}
 	if len(keys) == 0 {
 		return nil, nil
 	}
@@ -82,30 +101,30 @@ func newJudge(keys openpgp.EntityList, signature []byte) (*judge, error) {
 		check = openpgp.CheckArmoredDetachedSignature
 	}
 	in, out := io.Pipe()
-	j := &judge{PipeWriter: out, verdict: make(chan error, 1)}
+	v := &signatureVerifier{PipeWriter: out, result: make(chan error, 1)}
 	go func() {
 		_, err := check(keys, in, bytes.NewReader(signature), &packet.Config{})
 		if err != nil {
 			err = fmt.Errorf("%w: %w", ErrSignature, err)
 		}
-		j.verdict <- err
-		_, _ = io.Copy(io.Discard, in) // it may have known before the end
+		v.result <- err
+		_, _ = io.Copy(io.Discard, in) // the check may fail before it has read all
 	}()
-	return j, nil
+	return v, nil
 }
 
-// stop ends it early.
-func (j *judge) stop() {
-	if j != nil {
-		_ = j.CloseWithError(io.ErrUnexpectedEOF)
+// stop ends the check early.
+func (v *signatureVerifier) stop() {
+	if v != nil {
+		_ = v.CloseWithError(io.ErrUnexpectedEOF)
 	}
 }
 
-// end says what came of it, once all was written.
-func (j *judge) end() error {
-	if j == nil {
+// finish returns the result of the check, once all was written.
+func (v *signatureVerifier) finish() error {
+	if v == nil {
 		return nil
 	}
-	_ = j.Close() // that of a pipe does not fail
-	return <-j.verdict
+	_ = v.Close() // that of a pipe does not fail
+	return <-v.result
 }

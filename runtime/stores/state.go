@@ -68,6 +68,14 @@ type Store struct {
 	Gone bool `json:"gone,omitempty"`
 }
 
+// title is how people know a store.
+func (o Store) title() string {
+	if o.Name == "" {
+		return Short(o.ID)
+	}
+	return o.Name + " " + Short(o.ID)
+}
+
 // Release is a store with the sets that came with it.
 type Release struct {
 	// ID is the digest of the store's file as it came; "" of the appliance's own.
@@ -125,9 +133,6 @@ func (s State) write(dir string) error {
 	return err
 }
 
-// partSuffix marks what is being written.
-const partSuffix = ".part"
-
 func (s *State) store(id digest.Digest) *Store {
 	if i := slices.IndexFunc(s.Stores, func(o Store) bool { return o.ID == id }); i >= 0 {
 		return &s.Stores[i]
@@ -142,7 +147,18 @@ func (s *State) release(id digest.Digest) *Release {
 	return nil
 }
 
-// clone is for taking back what came to nothing.
+// known finds the release of a store that came before, even if that was compacted since.
+func (s *State) known(id digest.Digest) *Release {
+	if r := s.release(id); r != nil && s.store(r.Store) != nil {
+		return r
+	}
+	if o := s.store(id); o != nil {
+		return &Release{ID: id, Store: id, Name: o.Name}
+	}
+	return nil
+}
+
+// clone is for the case that a change is taken back.
 func (s State) clone() State {
 	s.Stores, s.Releases = slices.Clone(s.Stores), slices.Clone(s.Releases)
 	s.Replaced, s.Past = slices.Clone(s.Replaced), slices.Clone(s.Past)

@@ -1,5 +1,3 @@
-// Package stores reads the image stores of a node: what is unpacked in them, and
-// what pinbox's own say of themselves.
 package stores
 
 import (
