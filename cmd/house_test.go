@@ -68,7 +68,7 @@ var below = map[string][]string{
 		"storage/atomicfile", "storage/bytesize", "storage/compose", "storage/filelock", "storage/iso9660",
 		"storage/layout", "storage/pinset", "storage/squashfs",
 	},
-	"ignition": {"runtime/crio", "storage/pinset"},
+	"ignition": {"runtime/crio", "storage/pinset", "storage/layout"},
 	"builder":  {"ignition", "runtime/crio", "storage"},
 	"cmd":      {"builder", "ignition", "runtime", "storage"},
 }

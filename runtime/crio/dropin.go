@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -25,7 +26,7 @@ const (
 const PullSecretPath = "/var/lib/kubelet/config.json"
 
 // SlotsDir is the folder of the slots.
-const SlotsDir = "/var/lib/pinbox/stores"
+const SlotsDir = layout.SlotsDir
 
 // Slots are the mount points of read-only stores, configured from the start: a
 // store that is mounted later is seen at once, while one that is configured

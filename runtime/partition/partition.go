@@ -18,14 +18,8 @@ import (
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
 
-	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/storage/bytesize"
-)
-
-// What a medium has in its folder: builder/medium.go.
-const (
-	storeFile = "store.squashfs"
-	sumsFile  = "sums.txt"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // What can be wrong with what was read.
@@ -108,15 +102,19 @@ func Install(ctx context.Context, o Options) (Result, error) {
 
 // openStore also gives the store's digest.
 func openStore(medium string) (_ *os.File, sum digest.Digest, err error) {
-	name := filepath.Join(medium, sumsFile)
+	name := filepath.Join(medium, layout.MediumSums)
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return nil, "", fmt.Errorf("%w: %w", ErrMedium, err)
 	}
-	if sum = stores.SumOf(text, storeFile); sum == "" {
-		return nil, "", fmt.Errorf("%w: %s has no sum of %s", ErrMedium, name, storeFile)
+	sum, err = layout.SumOf(text, layout.MediumStore)
+	if err != nil {
+		return nil, "", fmt.Errorf("%w: %s: %w", ErrMedium, name, err)
 	}
-	store, err := os.Open(filepath.Join(medium, storeFile))
+	if sum == "" {
+		return nil, "", fmt.Errorf("%w: %s has no sum of %s", ErrMedium, name, layout.MediumStore)
+	}
+	store, err := os.Open(filepath.Join(medium, layout.MediumStore))
 	if err != nil {
 		return nil, "", fmt.Errorf("%w: %w", ErrMedium, err)
 	}

@@ -6,11 +6,12 @@ import (
 	"fmt"
 
 	"github.com/pinbox/pinbox/storage/bytesize"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // Label of the partition that holds the store: what the appliance's mount unit
 // looks for.
-const Label = "pinbox-store"
+const Label = layout.PartitionLabel
 
 // linuxData is the type of a partition that holds a Linux file system: UEFI
 // specification 5.3.3, as util-linux names it.

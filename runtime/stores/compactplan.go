@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -110,7 +111,7 @@ func (s *session) keepWanted(p *CompactPlan, k *keeping) error {
 		return err
 	}
 	for _, o := range p.members {
-		lock, err := readLock(filepath.Join(s.slots.path(o), lockPath))
+		lock, err := readLock(filepath.Join(s.slots.path(o), layout.OwnLock))
 		if err != nil {
 			return err
 		}

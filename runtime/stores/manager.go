@@ -14,6 +14,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/storage/filelock"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -204,7 +205,7 @@ const (
 )
 
 const (
-	fileSuffix = ".squashfs"
+	fileSuffix = layout.AttachedSuffix
 	// partSuffix marks what is being written.
 	partSuffix = ".part"
 )

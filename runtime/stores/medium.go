@@ -5,12 +5,13 @@ import (
 	"io"
 	"math"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
+
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // Disc is a medium, or an image file of one. It is read without a mount: no mount can be left
@@ -23,11 +24,11 @@ type Disc interface {
 	Extent(name string) (offset, size int64, err error)
 }
 
-// Where a medium has a store, its sum, and its signature, if it has one: builder/medium.go.
+// Where a medium has a store, its sum, and its signature, if it has one.
 const (
-	discStore = "pinbox/store.squashfs"
-	discSums  = "pinbox/sums.txt"
-	discSig   = "pinbox/store.sig"
+	discStore = layout.MediumDir + "/" + layout.MediumStore
+	discSums  = layout.MediumDir + "/" + layout.MediumSums
+	discSig   = layout.MediumDir + "/" + layout.MediumSignature
 )
 
 // onDisc finds the store of a medium.
@@ -49,7 +50,10 @@ func (s sources) onDisc(name string, want digest.Digest) (src source, err error)
 	if err != nil {
 		return src, fmt.Errorf("%s: %w: %w", name, ErrNoSum, err)
 	}
-	if src.id = SumOf(text, path.Base(discStore)); src.id == "" {
+	if src.id, err = layout.SumOf(text, layout.MediumStore); err != nil {
+		return src, fmt.Errorf("%s: %w: %w", name, ErrNoSum, err)
+	}
+	if src.id == "" {
 		return src, fmt.Errorf("%s: %w", name, ErrNoSum)
 	}
 	return src, nil

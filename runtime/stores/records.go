@@ -1,7 +1,6 @@
 package stores
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,28 +8,20 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/opencontainers/go-digest"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// record is what matters here of a layer in containers/storage's layers.json:
-// the type Layer in its layers.go.
-type record struct {
-	ID         string         `json:"id"`
-	Parent     string         `json:"parent"`
-	Compressed digest.Digest  `json:"compressed-diff-digest"`
-	Plain      digest.Digest  `json:"diff-digest"`
-	Flags      map[string]any `json:"flags"`
-}
+// record is what matters here of a layer.
+type record struct{ ID, Parent string }
 
-// named is an image or a container in its images.json and containers.json: the types
-// Image in images.go and Container in containers.go.
+// named is what matters here of an image or a container.
 type named struct {
-	ID    string   `json:"id"`
-	Names []string `json:"names"`
+	ID    string
+	Names []string
 	// Layer of a container, or the top one of an image.
-	Layer string `json:"layer"`
+	Layer string
 	// Image of a container.
-	Image string `json:"image"`
+	Image string
 }
 
 func (n named) title() string {
@@ -46,13 +37,30 @@ type records struct {
 	images, containers []named
 }
 
-// readRecords reads what there is. Volatile records are of what goes with a reboot.
+// readRecords reads what there is: a store without a document has no such records.
 func readRecords(store fs.FS) (r records, err error) {
-	var errs [3]error
-	r.layers, errs[0] = list[record](store, "overlay-layers/layers.json", "overlay-layers/volatile-layers.json")
-	r.images, errs[1] = list[named](store, "overlay-images/images.json")
-	r.containers, errs[2] = list[named](store, "overlay-containers/containers.json", "overlay-containers/volatile-containers.json")
-	return r, errors.Join(errs[:]...)
+	documents := layout.Open(store)
+	err = errors.Join(
+		ifThere(documents.Layers(func(l layout.Layer) error {
+			r.layers = append(r.layers, record{l.ID, l.Parent})
+			return nil
+		})),
+		ifThere(documents.Images(func(i layout.Image) error {
+			r.images = append(r.images, named{ID: i.ID, Names: i.Names, Layer: i.TopLayer})
+			return nil
+		})),
+		ifThere(documents.Containers(func(c layout.Container) error {
+			r.containers = append(r.containers, named{ID: c.ID, Names: c.Names, Layer: c.Layer, Image: c.Image})
+			return nil
+		})))
+	return r, err
+}
+
+func ifThere(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // layer says whether the store has one.
@@ -63,7 +71,7 @@ func (r records) layer(id string) bool {
 // readMain reads the records of CRI-O's own store. One that is not there, perhaps since
 // its disk is not, is not one that uses nothing.
 func readMain(root string) (records, error) {
-	_, err := os.Stat(filepath.Join(root, "overlay-layers"))
+	_, err := os.Stat(filepath.Join(root, layout.LayersDir))
 	var r records
 	if err == nil {
 		r, err = readRecords(os.DirFS(root))
@@ -72,23 +80,4 @@ func readMain(root string) (records, error) {
 		return records{}, fmt.Errorf("CRI-O's own store %s: %w", root, err)
 	}
 	return r, nil
-}
-
-// list reads the records of several files; one that is not there has none.
-func list[T any](store fs.FS, names ...string) (all []T, err error) {
-	for _, name := range names {
-		content, err := fs.ReadFile(store, name)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && len(content) == 0 {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		var more []T
-		if err := json.Unmarshal(content, &more); err != nil {
-			return nil, fmt.Errorf("records %s: %w", name, err)
-		}
-		all = append(all, more...)
-	}
-	return all, nil
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
+
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // What can be wrong with the signature of a store.
@@ -25,7 +27,8 @@ const maxSignature = 1 << 20
 // readSignature reads the detached signature beside a file, as gpg(1) names it with
 // --detach-sign, and with --armor. It is nil if there is none.
 func readSignature(file string) ([]byte, error) {
-	for _, name := range []string{file + ".sig", file + ".asc"} {
+	for _, suffix := range layout.SignatureSuffixes() {
+		name := file + suffix
 		fi, err := os.Stat(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

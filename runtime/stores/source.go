@@ -8,13 +8,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/runtime/transfer"
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -260,8 +260,8 @@ func (s sources) find(name string, want digest.Digest) (src source, err error) {
 // inFolder finds a store in a folder: the output of `pinbox delta` or `pinbox build`, or a
 // mounted medium.
 func (s *source) inFolder(dir string, want digest.Digest) error {
-	for _, folder := range []string{dir, filepath.Join(dir, "pinbox")} {
-		for _, name := range []string{"delta.squashfs", "store.squashfs"} {
+	for _, folder := range []string{dir, filepath.Join(dir, layout.MediumDir)} {
+		for _, name := range []string{layout.DeltaStoreFile, layout.StoreFile} {
 			file := filepath.Join(folder, name)
 			if _, err := os.Stat(file); err == nil {
 				return s.inFile(file, want)
@@ -285,7 +285,7 @@ func (s *source) inFile(file string, want digest.Digest) (err error) {
 	if s.signature, err = readSignature(file); err != nil {
 		return err
 	}
-	for _, name := range []string{"SHA256SUMS", "sums.txt"} {
+	for _, name := range []string{layout.SumsFile, layout.MediumSums} {
 		if s.id != "" {
 			return nil
 		}
@@ -293,21 +293,12 @@ func (s *source) inFile(file string, want digest.Digest) (err error) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		s.id = SumOf(text, filepath.Base(file))
+		if s.id, err = layout.SumOf(text, filepath.Base(file)); err != nil {
+			return fmt.Errorf("%s: %w: %s: %w", file, ErrNoSum, name, err)
+		}
 	}
 	if s.id == "" {
 		return fmt.Errorf("%s: %w", file, ErrNoSum)
 	}
 	return nil
-}
-
-// SumOf finds the sum of a file in what sha256sum(1) says, "" if it is not there.
-func SumOf(text []byte, name string) digest.Digest {
-	for line := range strings.Lines(string(text)) {
-		sum, of, _ := strings.Cut(strings.TrimSpace(line), "  ")
-		if id := digest.NewDigestFromEncoded(digest.SHA256, sum); of == name && id.Validate() == nil {
-			return id
-		}
-	}
-	return ""
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/pinbox/pinbox/runtime/disk"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -17,14 +18,14 @@ func Layers(roots ...string) (pinset.Layers, error) {
 	layers := pinset.Layers{}
 	var errs []error
 	for _, root := range roots {
-		records, err := list[record](os.DirFS(root), "overlay-layers/layers.json", "overlay-layers/volatile-layers.json")
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", root, err))
-		}
-		for _, r := range records {
-			if r.Flags["incomplete"] != true { // a pull that was cut off
-				layers.Add(r.ID, r.Parent, r.Plain, r.Compressed)
+		err := layout.Open(os.DirFS(root)).Layers(func(l layout.Layer) error {
+			if !l.Incomplete() { // a pull that was cut off
+				layers.Add(l.ID, l.Parent, l.UncompressedDigest, l.CompressedDigest)
 			}
+			return nil
+		})
+		if ifThere(err) != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", root, err))
 		}
 	}
 	return layers, errors.Join(errs...)
@@ -74,10 +75,10 @@ type Disk struct {
 func (d Disk) Locks() (stores, beside []pinset.Lock, err error) {
 	var files []string
 	for _, slot := range d.Slots {
-		files = append(files, filepath.Join(slot, "pinbox", "pinbox.lock.json"))
+		files = append(files, filepath.Join(slot, layout.OwnLock))
 	}
 	stores, storesErr := readLocks(files)
-	files, err = filepath.Glob(filepath.Join(d.Sets, "*.lock.json"))
+	files, err = filepath.Glob(filepath.Join(d.Sets, layout.LockPattern))
 	beside, besideErr := readLocks(files)
 	return stores, beside, errors.Join(storesErr, err, besideErr)
 }

@@ -27,9 +27,10 @@ func write(t *testing.T, path, content string) {
 func TestLayersOfSeveralStores(t *testing.T) {
 	base, top, half := digest.FromString("base"), digest.FromString("top"), digest.FromString("half")
 	root, slot := t.TempDir(), t.TempDir()
-	write(t, filepath.Join(slot, "overlay-layers/layers.json"), `[{"id":"b","compressed-diff-digest":"`+base.String()+`"}]`)
-	write(t, filepath.Join(root, "overlay-layers/layers.json"), `[{"id":"t","parent":"b","diff-digest":"`+top.String()+`"}]`)
-	write(t, filepath.Join(root, "overlay-layers/volatile-layers.json"), `[{"id":"h","parent":"t","diff-digest":"`+half.String()+`","flags":{"incomplete":true}}]`)
+	b, middle, h := base.Encoded(), top.Encoded(), half.Encoded()
+	write(t, filepath.Join(slot, "overlay-layers/layers.json"), `[{"id":"`+b+`","compressed-diff-digest":"`+base.String()+`"}]`)
+	write(t, filepath.Join(root, "overlay-layers/layers.json"), `[{"id":"`+middle+`","parent":"`+b+`","diff-digest":"`+top.String()+`"}]`)
+	write(t, filepath.Join(root, "overlay-layers/volatile-layers.json"), `[{"id":"`+h+`","parent":"`+middle+`","diff-digest":"`+half.String()+`","flags":{"incomplete":true}}]`)
 	layers, err := stores.Disk{Slots: []string{slot, t.TempDir()}}.Layers(root)
 	if err != nil {
 		t.Fatal(err)

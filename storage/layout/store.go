@@ -42,18 +42,24 @@ type Store struct {
 // Open gives the store whose root is files. Nothing is read yet.
 func Open(files fs.FS) *Store { return &Store{files: files, bytes: maxBytes, records: maxRecords} }
 
-// Layers calls take with each layer, one after the other, and ends with its first error.
+// Layers calls take with each layer, the volatile ones first, and ends with its first error.
 // Without layers.json the error is fs.ErrNotExist, after the volatile layers were read.
 func (s *Store) Layers(take func(Layer) error) error {
-	return errors.Join(list(s, LayersFile, take), ifThere(list(s, VolatileLayersFile, take)))
+	if err := ifThere(list(s, VolatileLayersFile, take)); err != nil {
+		return err
+	}
+	return list(s, LayersFile, take)
 }
 
-// Images is Layers for images.
+// Images is Layers for images, of which none is volatile.
 func (s *Store) Images(take func(Image) error) error { return list(s, ImagesFile, take) }
 
 // Containers is Layers for containers.
 func (s *Store) Containers(take func(Container) error) error {
-	return errors.Join(list(s, ContainersFile, take), ifThere(list(s, VolatileContainersFile, take)))
+	if err := ifThere(list(s, VolatileContainersFile, take)); err != nil {
+		return err
+	}
+	return list(s, ContainersFile, take)
 }
 
 func ifThere(err error) error {

@@ -77,7 +77,7 @@ func TestStore(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{id("a"), id("b") + id("a"), id("c") + id("b")}; !slices.Equal(layers, want) {
+	if want := []string{id("c") + id("b"), id("a"), id("b") + id("a")}; !slices.Equal(layers, want) {
 		t.Errorf("got the layers %v, want %v", layers, want)
 	}
 	if err := s.Images(func(got layout.Image) error {

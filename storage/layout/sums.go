@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -55,6 +57,15 @@ func ReadSums(r io.Reader, max int64) (Sums, error) {
 		return nil, fmt.Errorf("%w: more than %d bytes", ErrSums, max)
 	}
 	return sums, nil
+}
+
+// SumOf finds the digest of a file in what sha256sum(1) has written, "" if it is not there.
+func SumOf(text []byte, name string) (digest.Digest, error) {
+	sums, err := ReadSums(bytes.NewReader(text), MaxSums)
+	if sum := sums[name]; sum != "" {
+		return digest.NewDigestFromEncoded(digest.SHA256, sum), nil
+	}
+	return "", err
 }
 
 // parseSum reads a line, which starts with a backslash if the name has escapes.
