@@ -56,7 +56,7 @@ func newReport(o Options, errs ...error) report {
 // generations and times go on.
 func (r report) status(previous Status, now time.Time) Status {
 	s := Status{
-		Time: now.UTC(), Node: r.node, Runtime: r.version, Owner: r.owner, Pools: r.pools,
+		Version: StatusVersion, Time: now.UTC(), Node: r.node, Runtime: r.version, Owner: r.owner, Pools: r.pools,
 		Images: r.images(), Progress: r.progress, Unpinned: r.unpinned, ReloadDue: r.reloadDue, Stores: r.stores,
 	}
 	if r.present == nil { // nobody could look

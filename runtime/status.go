@@ -2,10 +2,12 @@ package runtime
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
 	"github.com/pinbox/pinbox/storage/bytesize"
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // State of an image on the node.
@@ -21,10 +23,14 @@ const (
 	Pinned  State = "pinned"
 )
 
+// StatusVersion is the version of the format of the status.
+const StatusVersion = 1
+
 // Status is what the node says of its sets: status.json.
 type Status struct {
-	Time time.Time `json:"time"`
-	Node string    `json:"node"`
+	Version int       `json:"version"`
+	Time    time.Time `json:"time"`
+	Node    string    `json:"node"`
 	// Runtime is the name and version of the container runtime.
 	Runtime string `json:"runtime"`
 	// Owner of the drop-in that pins the images: pinbox, or mco.
@@ -46,6 +52,14 @@ type Status struct {
 	// Errors that are no single image's: a set that cannot be read, too little
 	// space, a configuration that conflicts with the pins.
 	Errors []string `json:"errors,omitempty"`
+}
+
+// DecodeStatus reads a status. Unknown fields and other versions are errors.
+func DecodeStatus(r io.Reader) (s Status, err error) {
+	if err := pinset.Decode(r, StatusVersion, &s); err != nil {
+		return Status{}, fmt.Errorf("status of the node: %w", err)
+	}
+	return s, nil
 }
 
 // Owner of the drop-in that pins images.

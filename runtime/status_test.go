@@ -1,6 +1,8 @@
 package runtime
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -176,4 +178,31 @@ func TestConditions(t *testing.T) {
 	step("there is space again", working(found(first, two), b), true, false)
 	step("complete", found(map[pinset.Image]bool{a: true, b: true}, two), false, false)
 	step("a set changes", working(found(map[pinset.Image]bool{a: true, b: true}, one)), true, false)
+}
+
+// A status is read by the version of it that a node writes, and by no other.
+func TestDecodeStatus(t *testing.T) {
+	r := found(map[pinset.Image]bool{image("a"): true}, set("worker", image("a")))
+	text, err := json.Marshal(r.status(Status{}, time.Unix(1, 0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := DecodeStatus(bytes.NewReader(text)); err != nil || len(got.Images) != 1 {
+		t.Errorf("got %+v, error %v", got, err)
+	}
+	for name, c := range map[string]struct {
+		version string
+		newer   bool
+	}{
+		"newer":       {`"version":2,"stalls":[]`, true},
+		"older":       {`"version":0`, false},
+		"not a field": {`"version":1,"stalls":[]`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := DecodeStatus(strings.NewReader(strings.Replace(string(text), `"version":1`, c.version, 1)))
+			if err == nil || errors.Is(err, pinset.ErrNewer) != c.newer {
+				t.Errorf("got error %v, want one that is ErrNewer: %v", err, c.newer)
+			}
+		})
+	}
 }

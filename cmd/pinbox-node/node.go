@@ -157,9 +157,10 @@ func (f nodeFlags) save(s runtime.Status) error {
 }
 
 func (f nodeFlags) load() (s runtime.Status, err error) {
-	content, err := os.ReadFile(f.status)
+	file, err := os.Open(f.status)
 	if err != nil {
 		return s, err
 	}
-	return s, json.Unmarshal(content, &s)
+	defer file.Close()
+	return runtime.DecodeStatus(file)
 }

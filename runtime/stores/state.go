@@ -1,6 +1,7 @@
 package stores
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // stateVersion is the version of the format of the state.
@@ -99,7 +102,7 @@ type Compaction struct {
 // ErrState says that nobody knows what was attached.
 var ErrState = errors.New("the record of attached stores cannot be read")
 
-func stateFile(dir string) string { return filepath.Join(dir, "state.json") }
+func stateFile(dir string) string { return filepath.Join(dir, layout.StateFile) }
 
 // ReadState reads the state below dir; there is none before the first store comes.
 func ReadState(dir string) (State, error) {
@@ -113,10 +116,10 @@ func ReadState(dir string) (State, error) {
 		err = fmt.Errorf("%w, though %d files of stores are", err, len(files))
 	}
 	if err == nil {
-		err = json.Unmarshal(content, &s)
+		err = pinset.Decode(bytes.NewReader(content), stateVersion, &s)
 	}
-	if err == nil && s.Version != stateVersion {
-		err = fmt.Errorf("version %d; this pinbox-node reads version %d", s.Version, stateVersion)
+	if err == nil {
+		err = s.check()
 	}
 	if err != nil {
 		return State{}, fmt.Errorf("%w: %s: %w", ErrState, stateFile(dir), err)

@@ -52,7 +52,8 @@ var (
 // that can be is safe as the name of a file.
 func ValidID(id string) bool { return hexID.MatchString(id) }
 
-func checkDigest(field string, d digest.Digest) error {
+// CheckDigest refuses what is not a SHA-256. The error names the field.
+func CheckDigest(field string, d digest.Digest) error {
 	if err := d.Validate(); err != nil {
 		return fmt.Errorf("%s %q: %w", field, d, err)
 	}

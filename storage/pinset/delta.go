@@ -70,9 +70,9 @@ func DecodeDelta(r io.Reader) (Delta, error) {
 
 func (d Delta) validate() error {
 	for i, b := range d.Bases {
-		err := checkDigest("lock", b.Lock)
+		err := CheckDigest("lock", b.Lock)
 		if err == nil && b.Store != "" {
-			err = checkDigest("store", b.Store)
+			err = CheckDigest("store", b.Store)
 		}
 		if err != nil {
 			return fmt.Errorf("bases[%d]: %w", i, err)

@@ -161,11 +161,11 @@ func (l LockedImage) validate() error {
 		}
 	}
 	if l.Index != "" {
-		if err := checkDigest("index", l.Index); err != nil {
+		if err := CheckDigest("index", l.Index); err != nil {
 			return err
 		}
 	}
-	if err := cmp.Or(checkDigest("manifest", l.Manifest), checkDigest("config", l.Config)); err != nil {
+	if err := cmp.Or(CheckDigest("manifest", l.Manifest), CheckDigest("config", l.Config)); err != nil {
 		return err
 	}
 	for i, layer := range l.Layers {
@@ -177,7 +177,7 @@ func (l LockedImage) validate() error {
 }
 
 func (l LockedLayer) validate() error {
-	if err := cmp.Or(checkDigest("digest", l.Digest), checkDigest("diffID", l.DiffID)); err != nil {
+	if err := cmp.Or(CheckDigest("digest", l.Digest), CheckDigest("diffID", l.DiffID)); err != nil {
 		return err
 	}
 	for _, count := range []struct {

@@ -1,0 +1,60 @@
+package stores_test
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+const goodState = `{"version":1,"stores":[{"id":"SHA","slot":"1","size":4096,"images":2,"token":"HEX"}],
+	"releases":[{"id":"","store":"","sets":{}},{"id":"SHA","store":"SHA","sets":{"worker.yaml":"x"}}],"current":"SHA","replaced":["old.yaml"],"past":["SHA"],
+	"compaction":{"store":{"id":"SHA","slot":"2","size":1,"images":1,"token":"HEX"},"replaces":["SHA"],"root":"/r"}}`
+
+// The digests and names of the state become paths.
+func TestHostileStates(t *testing.T) {
+	sum := digest.FromString("x")
+	read := func(t *testing.T, text string) error {
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "state.json"), strings.NewReplacer("SHA", sum.String(), "HEX", sum.Encoded()).Replace(text))
+		_, err := stores.ReadState(dir)
+		return err
+	}
+	if err := read(t, goodState); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ old, new, want string }{
+		"newer":            {`"version":1`, `"version":2,"verity":{}`, "a newer pinbox made it"},
+		"no version":       {`"version":1,`, ``, "version 0"},
+		"unknown field":    {`"current"`, `"currant"`, "currant"},
+		"store":            {`[{"id":"SHA","slot":"1"`, `[{"id":"aaaa","slot":"1"`, `stores[0]: id "aaaa"`},
+		"slot":             {`"slot":"1"`, `"slot":"../etc"`, `stores[0]: slot "../etc"`},
+		"token":            {`"token":"HEX"}],`, `"token":"x"}],`, `stores[0]: token "x"`},
+		"size":             {`"size":4096`, `"size":-1`, "stores[0]: size -1"},
+		"place":            {`"size":4096`, `"size":4096,"place":"a"`, `stores[0]: place "a"`},
+		"release":          {`{"id":"SHA","store":"SHA"`, `{"id":"sha256:","store":"SHA"`, "releases[1]: id "},
+		"its store":        {`{"id":"SHA","store":"SHA"`, `{"id":"SHA","store":"b"`, `releases[1]: store "b"`},
+		"its set":          {`"worker.yaml"`, `"../worker.yaml"`, "releases[1]: sets "},
+		"current":          {`"current":"SHA"`, `"current":"c"`, `current "c"`},
+		"replaced":         {`"old.yaml"`, `"/etc/passwd"`, `replaced "/etc/passwd"`},
+		"past":             {`"past":["SHA"]`, `"past":["SHA",""]`, `past ""`},
+		"compacted":        {`{"store":{"id":"SHA"`, `{"store":{"id":"x"`, `compaction: id "x"`},
+		"what it replaces": {`"replaces":["SHA"]`, `"replaces":["x"]`, `compaction: replaces "x"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Replace(goodState, c.old, c.new, 1)
+			if text == goodState {
+				t.Fatal("the case changes nothing")
+			}
+			err := read(t, text)
+			if !errors.Is(err, stores.ErrState) || !strings.Contains(err.Error(), c.want) || errors.Is(err, pinset.ErrNewer) != (name == "newer") {
+				t.Errorf("got error %v, want ErrState with %q", err, c.want)
+			}
+		})
+	}
+}
