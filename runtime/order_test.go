@@ -3,9 +3,11 @@ package runtime_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pinbox/pinbox/fixtures/fakecri"
 	"github.com/pinbox/pinbox/runtime"
@@ -120,4 +122,94 @@ func TestPruneWaitsForASetThatCannotBeRead(t *testing.T) {
 	if got, want := j.removed(), []string{"remove " + images[1].String()}; !slices.Equal(got, want) {
 		t.Errorf("got the calls %q, want %q", got, want)
 	}
+}
+
+// An image that cannot be removed is told of; one that is gone all the same is not.
+func TestPruneTellsWhatStays(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		t.Run(fmt.Sprintf("gone %v", gone), func(t *testing.T) {
+			r, j := journaled(t, 2)
+			r.Images, r.Prune = stubborn{j, gone}, true
+			var pruned []pinset.Image
+			r.Hooks.Pruned = func(img pinset.Image) { pruned = append(pruned, img) }
+			pass(t, r)
+			dropped := j.sets[0].Images[1]
+			j.sets[0].Images = j.sets[0].Images[:1]
+			s := pass(t, r)
+			if gone != s.Healthy() || gone != (len(pruned) == 1) {
+				t.Errorf("got %v, pruned %v, want healthy %v", s.Errors, pruned, gone)
+			}
+			if !gone && !strings.Contains(strings.Join(s.Errors, ""), "remove "+dropped.String()) {
+				t.Errorf("got %v, want that %s was not removed", s.Errors, dropped)
+			}
+		})
+	}
+}
+
+// stubborn complains about every image that it removes, and may keep it.
+type stubborn struct {
+	*journal
+	gone bool
+}
+
+func (s stubborn) Remove(ctx context.Context, img pinset.Image) error {
+	if s.gone {
+		_ = s.journal.Remove(ctx, img) // which never fails
+	}
+	return errors.New("layer is in use")
+}
+
+// What a container uses stays, and what nobody can tell of.
+func TestPruneLeavesWhatIsInUse(t *testing.T) {
+	for name, c := range map[string]struct {
+		used   func(name string) map[string]bool
+		failed error
+	}{
+		"by a container":  {func(name string) map[string]bool { return map[string]bool{name: true} }, nil},
+		"nobody can tell": {func(string) map[string]bool { return nil }, errors.New("CRI-O does not answer")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, j := journaled(t, 2)
+			r.Prune = true
+			pass(t, r)
+			dropped := j.sets[0].Images[1].String()
+			r.Runtime = using{r.Runtime, c.used(dropped), c.failed}
+			j.sets[0].Images = j.sets[0].Images[:1]
+			s := pass(t, r)
+			if got := j.removed(); len(got) > 0 || s.Healthy() != (c.failed == nil) {
+				t.Errorf("got the calls %q, %v, want none", got, s.Errors)
+			}
+		})
+	}
+}
+
+// using is a runtime whose containers have images.
+type using struct {
+	runtime.Runtime
+	used   map[string]bool
+	failed error
+}
+
+func (u using) InUse(context.Context) (map[string]bool, error) { return u.used, u.failed }
+
+// CRI-O finds an image of a store by its digest, and pins by names: it pulls the name.
+func TestImageUnderAnotherNameIsPulled(t *testing.T) {
+	r, j := journaled(t, 2)
+	images := j.sets[0].Images
+	j.images = []string{images[0].String(), images[1].String()}
+	r.Images = misnaming{j}
+	r.PinTimeout = 50 * time.Millisecond
+	pass(t, r)
+	if got := slices.DeleteFunc(slices.Clone(j.calls), func(call string) bool { return call != "pull" }); len(got) != 1 {
+		t.Errorf("got %d pulls, want that of the image that is not pinned", len(got))
+	}
+}
+
+// misnaming is a runtime that pins all images but the first.
+type misnaming struct{ *journal }
+
+func (m misnaming) List(ctx context.Context) ([]pinset.Stored, error) {
+	all, err := m.journal.List(ctx)
+	all[0].Pinned = false
+	return all, err
 }

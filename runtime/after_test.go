@@ -1,0 +1,200 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pinbox/pinbox/runtime/disk"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// quiet is a service manager that takes note of what it is told.
+type quiet struct{ said []string }
+
+func (q *quiet) Ready()                          {}
+func (q *quiet) Watchdog()                       {}
+func (q *quiet) WatchdogInterval() time.Duration { return 0 }
+func (q *quiet) SetStatus(line string)           { q.said = append(q.said, line) }
+
+// What may pass is tried again soon, ever later; what somebody has to change waits for the
+// next look at everything.
+func TestAgentTriesAgain(t *testing.T) {
+	image := func(class Class) Status {
+		return Status{Images: []ImageStatus{{State: Missing, ErrorClass: class}}}
+	}
+	for name, c := range map[string]struct {
+		status      Status
+		failures    int
+		least, most time.Duration
+	}{
+		"an image that is being pulled": {image(""), 1, time.Minute, time.Minute},
+		"credentials":                   {image(Auth), 1, time.Minute, time.Minute},
+		"the network":                   {image(Network), 1, time.Second, 2 * time.Second},
+		"the network, a third time":     {image(Network), 3, 4 * time.Second, 8 * time.Second},
+		"the network, for long":         {image(Network), 30, 30 * time.Second, time.Minute},
+		"an error of the node":          {Status{Errors: []string{"no answer"}}, 2, 2 * time.Second, 4 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := Agent{Interval: time.Minute}
+			for range 20 { // half of it is chance
+				if got := a.again(c.status, c.failures); got < c.least || got > c.most {
+					t.Fatalf("got %s, want between %s and %s", got, c.least, c.most)
+				}
+			}
+		})
+	}
+	short := Agent{Interval: time.Second}
+	if got := short.again(image(Network), 1); got > time.Second {
+		t.Errorf("got %s, want no more than the interval", got)
+	}
+}
+
+// A pass that was called off is followed by another at once; failures count until all is well.
+func TestAgentAfterAPass(t *testing.T) {
+	var log strings.Builder
+	a := Agent{Interval: time.Hour, Debounce: time.Millisecond, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	well := found(nil).status(Status{}, time.Now())
+	failures := 0
+	for _, step := range []struct {
+		o        outcome
+		most     time.Duration
+		failures int
+	}{
+		{outcome{Status{Errors: []string{"first"}}, nil}, 2 * time.Second, 1},
+		{outcome{Status{Errors: []string{"first"}}, nil}, 4 * time.Second, 2},
+		{outcome{Status{}, context.Canceled}, time.Millisecond, 2},
+		{outcome{well, errors.New("status.json")}, time.Hour, 3},
+		{outcome{well, nil}, time.Hour, 0},
+	} {
+		got := a.after(step.o, &failures)
+		if got > step.most || got < step.most/2 || failures != step.failures {
+			t.Errorf("%v: got %s, %d failures, want %s, %d", step.o, got, failures, step.most, step.failures)
+		}
+	}
+	for text, want := range map[string]int{"first": 1, "status.json": 1, "no sets": 1} {
+		if got := strings.Count(log.String(), text); got != want {
+			t.Errorf("got %q %d times, want %d:\n%s", text, got, want, &log)
+		}
+	}
+}
+
+// The service manager is told how things stand, and what is wrong while nothing mends it.
+func TestAgentTellsTheServiceManager(t *testing.T) {
+	a := Agent{Service: &quiet{}, Reconciler: &Reconciler{Publish: func(Status) error { return nil }}}
+	a.prepare()
+	if a.Interval != 5*time.Minute || a.Debounce != 500*time.Millisecond {
+		t.Errorf("got %s, %s, want 5m, 500ms", a.Interval, a.Debounce)
+	}
+	r := found(nil)
+	fine := r.status(Status{}, time.Now())
+	r.problems = []error{errors.New("it is wrong")}
+	wrong := r.status(Status{}, time.Now())
+	for _, c := range []struct {
+		s    Status
+		want string
+	}{{fine, "no sets, so nothing is pinned"}, {wrong, "degraded: 0 of 0 images are pinned; it is wrong"}} {
+		if err := a.Reconciler.Publish(c.s); err != nil {
+			t.Error(err)
+		}
+		if said := a.Service.(*quiet).said; said[len(said)-1] != c.want {
+			t.Errorf("got %q, want %q", said[len(said)-1], c.want)
+		}
+	}
+}
+
+// A status in one line.
+func TestLine(t *testing.T) {
+	a, b := image("a"), image("b")
+	now := time.Now()
+	both, one := map[pinset.Image]bool{a: true, b: true}, map[pinset.Image]bool{a: true, b: false}
+	pulling := func(p Progress) func(*report) {
+		return func(r *report) { r.working, r.progress = true, &p }
+	}
+	for name, c := range map[string]struct {
+		present map[pinset.Image]bool
+		change  func(*report)
+		want    string
+	}{
+		"no sets":  {nil, nil, "no sets, so nothing is pinned"},
+		"healthy":  {both, nil, "all 2 images of 1 sets are pinned"},
+		"degraded": {one, nil, "degraded: 1 of 2 images are pinned"},
+		"at work":  {one, func(r *report) { r.working = true }, "at work; 1 of 2 images are pinned"},
+		"pending": {one, func(r *report) { r.pending = true },
+			"waiting for a pass, since the sets have changed; 1 of 2 images are pinned"},
+		"operator": {one, func(r *report) { r.pending, r.owner = true, MCO },
+			"waiting for the Machine Config Operator; 1 of 2 images are pinned"},
+		"pulling": {one, pulling(Progress{1, 2, 1024, 4096, time.Time{}}), "pulling: 1 of 2 images, 1 KiB of 4 KiB"},
+		"for long": {one, pulling(Progress{1, 2, 1024, 4096, now.Add(90 * time.Second)}),
+			"pulling: 1 of 2 images, 1 KiB of 4 KiB (25 %), done in about 1m30s"},
+		"nearly": {one, pulling(Progress{1, 2, 3072, 4096, now}),
+			"pulling: 1 of 2 images, 3 KiB of 4 KiB (75 %), done in about 1s"},
+		"of nothing": {one, pulling(Progress{0, 2, 0, 0, now}), "pulling: 0 of 2 images, 0 bytes of 0 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := found(nil)
+			if c.present != nil {
+				r = found(c.present, set("s", a, b))
+			}
+			if c.change != nil {
+				c.change(&r)
+			}
+			if got := r.status(Status{}, now).Line(); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// The reason is the first error, or what is wrong with the first set that has something.
+func TestReason(t *testing.T) {
+	sets := []SetStatus{
+		{Name: "a"},
+		{Name: "b", LastFailedGenerationError: "b is wrong"},
+		{Name: "c", LastFailedGenerationError: "c is wrong"},
+	}
+	for want, s := range map[string]Status{
+		"":           {Sets: sets[:1]},
+		"b is wrong": {Sets: sets},
+		"first":      {Sets: sets, Errors: []string{"first", "second"}},
+	} {
+		if got := s.Reason(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// A file may take what is free but for the reserve.
+func TestRoom(t *testing.T) {
+	l, s := Limits{Reserve: Reserve{Bytes: 10}}, disk.Space{Path: "/x", Total: 1000, Free: 30}
+	for bytes, fits := range map[int64]bool{0: true, 20: true, 21: false} {
+		if err := l.Room(s, bytes); (err == nil) != fits || err != nil && !errors.Is(err, ErrSpace) {
+			t.Errorf("%d bytes: got %v, want room %v", bytes, err, fits)
+		}
+	}
+}
+
+// The time that is left follows from the speed so far.
+func TestETA(t *testing.T) {
+	now := time.Now()
+	for name, c := range map[string]struct {
+		p    Progress
+		took time.Duration
+		want time.Duration // 0 if nobody can tell
+	}{
+		"a quarter in 10 s":  {Progress{Bytes: 25, OfBytes: 100}, 10 * time.Second, 30 * time.Second},
+		"nothing yet":        {Progress{OfBytes: 100}, 10 * time.Second, 0},
+		"less than a second": {Progress{Bytes: 25, OfBytes: 100}, 500 * time.Millisecond, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := meter{start: now.Add(-c.took)}
+			got := m.eta(&c.p)
+			if c.want == 0 && !got.IsZero() || c.want > 0 && got.Sub(now.Add(c.want)).Abs() > 2*time.Second {
+				t.Errorf("got %v, want in %s", got, c.want)
+			}
+		})
+	}
+}
