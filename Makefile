@@ -19,7 +19,7 @@ DEBIAN_BENCH := isal podman skopeo squashfs-tools zstd
 # The architectures that nodes may have: pinset.Architectures.
 ARCHITECTURES := amd64 arm64 ppc64le riscv64 s390x
 
-.PHONY: build build-native node cross demo test fresh-test boot-test deps boot-deps bench-deps peers golden bench bench-attach bench-parts vet lint
+.PHONY: build build-native node cross demo test fresh-test boot-test deps boot-deps bench-deps peers golden bench bench-attach bench-parts vet lint mutate
 build:
 	CGO_ENABLED=0 $(GOBUILD) -o bin/ ./cmd/pinbox ./cmd/pinbox-node
 
@@ -91,6 +91,14 @@ vet:
 lint:
 	$(MAKE) -C fixtures/peers ../../bin/peers/golangci-lint
 	GOLANGCI_LINT_CACHE=$(CURDIR)/bin/cache/golangci-lint bin/peers/golangci-lint run ./...
+
+# Changes these packages in many small ways, and fails if the tests of one pass for more than a
+# tenth of its changes; about two hours. One package: make mutate MUTATED=storage/pinset
+MUTATED = storage/pinset storage/cache storage/compose runtime runtime/stores
+mutate: deps
+	mkdir -p bin
+	cd fixtures/mutate && GOFLAGS= go build -trimpath -buildvcs=false -o ../../bin/gremlins github.com/go-gremlins/gremlins/cmd/gremlins
+	fixtures/mutate/mutate.sh $(CURDIR)/bin/gremlins $(MUTATED)
 
 # Writes golden files and the schema anew.
 golden:

@@ -23,7 +23,7 @@ type objecting struct {
 	exact           bool
 }
 
-func (o objecting) Conflict([]pinset.Image) error    { return o.judged }
+func (o objecting) Conflict([]pinset.Image) error { return o.judged }
 func (o objecting) Refusal(context.Context) error { return o.refused }
 
 func (o objecting) Current() ([]pinset.Image, bool, []string, error) {
