@@ -64,6 +64,7 @@ func floor(room string) string { f, _, _ := strings.Cut(room, "/"); return f }
 // below lists what each floor may import of ours, beside itself.
 var below = map[string][]string{
 	"storage": {},
+	// runtime needs no containers/storage: what brings it is missing here.
 	"runtime": {
 		"storage/atomicfile", "storage/bytesize", "storage/compose", "storage/filelock", "storage/iso9660",
 		"storage/layout", "storage/pinset", "storage/squashfs",
@@ -122,6 +123,18 @@ func TestForeignLibrariesHaveOneDoor(t *testing.T) {
 			}
 			if door != "" && !slices.Contains(doors[door], room(p.ImportPath)) {
 				t.Errorf("%s imports %s: its doors are %v", room(p.ImportPath), imported, doors[door])
+			}
+		}
+	}
+}
+
+// What decides on a node is tested without CRI-O, a cluster and systemd, so it needs none of
+// their libraries.
+func TestRuntimeIsPure(t *testing.T) {
+	for _, p := range list(t, "-deps", "./runtime") {
+		for _, library := range []string{"google.golang.org/grpc", "k8s.io", "sigs.k8s.io", "github.com/coreos/go-systemd", "github.com/godbus/dbus"} {
+			if strings.HasPrefix(p.ImportPath+"/", library+"/") {
+				t.Errorf("runtime depends on %s", p.ImportPath)
 			}
 		}
 	}

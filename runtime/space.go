@@ -53,6 +53,15 @@ func ParseReserve(s string) (Reserve, error) {
 	return r, nil
 }
 
+// MarshalText gives what UnmarshalText reads.
+func (r Reserve) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads what ParseReserve reads.
+func (r *Reserve) UnmarshalText(text []byte) (err error) {
+	*r, err = ParseReserve(string(text))
+	return err
+}
+
 // String is what ParseReserve reads.
 func (r Reserve) String() string {
 	parts := []string{strconv.FormatInt(r.Bytes, 10)}

@@ -53,7 +53,7 @@ func notified(t *testing.T) (socket string, messages func() []string) {
 
 // `run` follows the sets, mends what somebody undoes by hand, and tells systemd.
 func TestRunFollowsTheSetsAndMendsDrift(t *testing.T) {
-	n, registry, _ := node(t)
+	n, registry, _ := boot(t)
 	a, b := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", a))
 	socket, messages := notified(t)
@@ -97,7 +97,7 @@ func TestRunFollowsTheSetsAndMendsDrift(t *testing.T) {
 
 // A folder of sets that goes away unpins nothing.
 func TestSetsFolderGoesAway(t *testing.T) {
-	n, registry, _ := node(t)
+	n, registry, _ := boot(t)
 	a := pushed(t, registry, "app/a", 1000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", a))
 	_, stop := background(t, n, "run")

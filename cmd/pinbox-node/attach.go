@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/cmd/cli"
+	"github.com/pinbox/pinbox/runtime/node"
 	"github.com/pinbox/pinbox/runtime/stores"
 )
 
@@ -25,21 +26,16 @@ func attachCommand() *cobra.Command {
 			if o.Digest, err = parseDigest(sum); err != nil {
 				return err
 			}
-			keeper, err := f.keeper()
-			if err != nil {
-				return err
-			}
-			o.Source, o.Fits = args[0], f.room
+			o.Source = args[0]
 			progress := cli.NewProgress(cmd.ErrOrStderr(), output)
 			o.Done = progress.Track("read the store")
-			attached, err := f.attach(cmd.Context(), keeper, o, func(why error) {
-				progress.Note(fmt.Sprintf("%v; waiting for a medium that has it", why))
-			})
+			f.Waiting = func(why error) { progress.Note(fmt.Sprintf("%v; waiting for a medium that has it", why)) }
+			attached, err := node.Attach(cmd.Context(), f.Options, o)
 			progress.Close()
 			if err != nil {
 				return err
 			}
-			status, err := f.follow(cmd.Context())
+			status, err := node.ApplySets(cmd.Context(), f.Options)
 			return showAttached(cmd, output, attached, status, err)
 		},
 	}

@@ -7,13 +7,13 @@ import (
 
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/runtime"
-	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/runtime/node"
 )
 
 func compactCommand() *cobra.Command {
-	var f planFlags
+	var f nodeFlags
 	var output cli.Output
-	o := stores.CompactOptions{Fits: func(bytes int64) error { return f.room(bytes) }}
+	var all bool
 	cmd := &cobra.Command{
 		Use:   "compact",
 		Short: "Write the attached stores as one, which takes their place when CRI-O starts next",
@@ -21,18 +21,9 @@ func compactCommand() *cobra.Command {
 the chain of deltas does not grow past the slots. It takes their place when CRI-O
 starts next; until then they stay. It works at low priority.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			keeper, err := f.keeper()
-			if err != nil {
-				return err
-			}
-			if o.Root, err = f.mainRoot(cmd.Context()); err != nil {
-				return err
-			}
-			yield()
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			progress := cli.NewProgress(cmd.ErrOrStderr(), output)
-			o.Write = writeCompacted(keeper.Dir, progress.Track("write the store"))
-			c, err := keeper.Compact(cmd.Context(), o)
+			c, err := node.Compact(cmd.Context(), f.Options, all, progress.Track("write the store"))
 			progress.Close()
 			if err != nil {
 				return err
@@ -40,9 +31,9 @@ starts next; until then they stay. It works at low priority.`,
 			return show(cmd.OutOrStdout(), output, compacted{c.Store.ID, c.Store.Size, c.Replaces}, nil)
 		},
 	}
-	f.nodeFlags.add(cmd.Flags(), 10*time.Second)
-	cmd.Flags().StringVar(&f.reserve, "reserve", runtime.DefaultReserve.String(), "space to leave free: bytes, a share, or the lesser of both")
-	cmd.Flags().BoolVar(&o.All, "all", false, "compact the appliance's own store too; its place is not free by that")
+	f.add(cmd.Flags(), 10*time.Second)
+	cmd.Flags().TextVar(&f.Limits.Reserve, "reserve", runtime.DefaultReserve, "space to leave free: bytes, a share, or the lesser of both")
+	cmd.Flags().BoolVar(&all, "all", false, "compact the appliance's own store too; its place is not free by that")
 	output.Add(cmd.Flags())
 	return cmd
 }

@@ -36,7 +36,7 @@ func TestConfigurationsAgainstUs(t *testing.T) {
 			[]string{"CRI-O refused to reload: Unable to reload configuration", "chatty"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, registry, _ := node(t)
+			n, registry, _ := boot(t)
 			a, b := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000)
 			n.WriteSet("s.yaml", sample.SetNamed("s", a))
 			healthy(t, n)

@@ -21,6 +21,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime"
 	real "github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/runtime/node"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -45,7 +46,7 @@ func mortal(step int) int {
 	if err := flags.Parse(os.Args[2:]); err != nil {
 		panic(err)
 	}
-	r, _, err := f.reconciler()
+	r, _, err := node.New(f.Options)
 	if err != nil {
 		panic(err)
 	}
@@ -149,7 +150,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 		"one less":               {[]int{0, 1}, []int{1}, 8, nil}, // nothing but the reload
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, registry, _ := node(t)
+			n, registry, _ := boot(t)
 			all := []string{pushed(t, registry, "app/0", 1000), pushed(t, registry, "app/1", 2000), pushed(t, registry, "app/2", 3000)}
 			pick := func(indices []int) (pins []string) {
 				for _, i := range indices {
@@ -186,7 +187,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 // The drop-in was written and not read by CRI-O, and the image that it unpinned is
 // not on the node: nothing shows that there is something to do, but a record.
 func TestLostReloadOfAnImageThatIsAway(t *testing.T) {
-	n, registry, _ := node(t)
+	n, registry, _ := boot(t)
 	a, b := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", a, b))
 	healthy(t, n)
@@ -252,7 +253,7 @@ func rendered(t *testing.T, pins []string) string {
 }
 
 func TestKilledAtRandomMoments(t *testing.T) {
-	n, registry, _ := node(t)
+	n, registry, _ := boot(t)
 	sets := [2][]string{}
 	shared := pushed(t, registry, "app/shared", 40_000)
 	for i := range 3 {

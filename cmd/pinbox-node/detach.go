@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/cmd/cli"
+	"github.com/pinbox/pinbox/runtime/node"
 	"github.com/pinbox/pinbox/runtime/stores"
 )
 
@@ -21,19 +22,11 @@ of CRI-O's own store, and no store that stands on it. What refers to it is named
 Without a name all such stores are removed, but for those that rollback may want.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			keeper, err := f.keeper()
-			if err != nil {
-				return err
-			}
-			root, err := f.mainRoot(cmd.Context())
-			if err != nil {
-				return err
-			}
 			if len(args) == 0 {
-				gone, kept, err := keeper.DetachUnused(cmd.Context(), root)
+				gone, kept, err := node.DetachUnused(cmd.Context(), f.Options)
 				return showDetached(cmd, output, gone, kept, err)
 			}
-			gone, err := keeper.Detach(cmd.Context(), args[0], root)
+			gone, err := node.Detach(cmd.Context(), f.Options, args[0])
 			if err != nil {
 				return err
 			}

@@ -7,6 +7,7 @@ import (
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/cri"
+	"github.com/pinbox/pinbox/runtime/node"
 	"github.com/pinbox/pinbox/runtime/partition"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/systemd"
@@ -14,11 +15,8 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// What commands here say themselves.
-var (
-	errUnhealthy = errors.New("not all is well")
-	errBusy      = errors.New("another pinbox-node is at work")
-)
+// errUnhealthy says that a command shows something that is wrong.
+var errUnhealthy = errors.New("not all is well")
 
 // table is the one place that knows what an error means to a user. The first row that
 // matches counts. The codes are those of pinbox where both know one.
@@ -32,7 +30,7 @@ var table = []cli.Row{
 	{partition.ErrTable, cli.ExitInput, "name the disk that coreos-installer has written"},
 	{partition.ErrTaken, cli.ExitInput, "remove the partition, or all of the disk; the node could not tell one partition from the other"},
 	{runtime.ErrSpace, cli.ExitSpace, "make room, or take images out of the sets; `pinbox-node detach` removes stores that nothing needs; --reserve says what is kept free"},
-	{errBusy, cli.ExitBusy, "`pinbox-node status` shows what it does; --wait waits longer"},
+	{node.ErrBusy, cli.ExitBusy, "`pinbox-node status` shows what it does; --wait waits longer"},
 	{runtime.ErrOptions, cli.ExitUsage, "`pinbox-node COMMAND --help` shows the flags"},
 	{cri.ErrNoAnswer, cli.ExitOther, "check that crio.service runs, and run it as root; --socket names its socket"},
 	{stores.ErrNotReplaced, cli.ExitOther, "the stores stay as they were; compact them again"},

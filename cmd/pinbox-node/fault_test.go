@@ -102,7 +102,7 @@ func TestRegistryFaultsThatPass(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			n, registry, access := node(t)
+			n, registry, access := boot(t)
 			bad := pushed(t, registry, "app/bad", 30_000)
 			n.WriteSet("s.yaml", sample.SetNamed("s", bad))
 			access.Fault(fault)
@@ -131,7 +131,7 @@ func TestRegistryFaultsThatStay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			n, registry, access := node(t)
+			n, registry, access := boot(t)
 			good, bad := pushed(t, registry, "app/good", 1000), pushed(t, registry, "app/bad", 30_000)
 			n.WriteSet("s.yaml", sample.SetNamed("s", bad, good))
 			access.Take()
@@ -225,7 +225,7 @@ func statusNow(n *crio.Node) runtime.Status {
 }
 
 func TestCRIORestartsDuringAPull(t *testing.T) {
-	n, registry, access := node(t)
+	n, registry, access := boot(t)
 	bad := pushed(t, registry, "app/bad", 30_000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", bad))
 	pulling := make(chan struct{})
@@ -248,7 +248,7 @@ func TestCRIORestartsDuringAPull(t *testing.T) {
 }
 
 func TestSocketMissingAtStart(t *testing.T) {
-	n, registry, _ := node(t)
+	n, registry, _ := boot(t)
 	pin := pushed(t, registry, "app/a", 1000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", pin))
 	n.Stop(syscall.SIGTERM)
@@ -265,7 +265,7 @@ func TestSocketMissingAtStart(t *testing.T) {
 
 // A change calls off the pulls that run, in CRI-O too.
 func TestChangeOfSetsCallsOffPulls(t *testing.T) {
-	n, registry, access := node(t)
+	n, registry, access := boot(t)
 	bad, good := pushed(t, registry, "app/bad", 30_000), pushed(t, registry, "app/good", 1000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", bad))
 	pulling, hungUp := make(chan struct{}), make(chan struct{})

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/cmd/cli"
+	"github.com/pinbox/pinbox/runtime/node"
 )
 
 func firstbootCommand() *cobra.Command {
@@ -16,12 +17,8 @@ func firstbootCommand() *cobra.Command {
 		Short: "Make one pass: pin every image of the sets, pull what is missing, write the status",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, end, err := f.alone(cmd.Context(), output.Log(cmd.ErrOrStderr()))
-			if err != nil {
-				return err
-			}
-			defer end()
-			status, err := r.Pass(cmd.Context())
+			f.logTo(output.Log(cmd.ErrOrStderr()))
+			status, err := node.Pass(cmd.Context(), f.Options)
 			if err != nil {
 				return err
 			}

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -65,5 +66,18 @@ func TestMountFindsItsFlags(t *testing.T) {
 	var out, errOut bytes.Buffer
 	if code := run(t.Context(), args, &out, &errOut); code == 0 || !strings.Contains(errOut.String(), state) {
 		t.Errorf("exit code %d: %s", code, errOut.String())
+	}
+}
+
+// CRI-O is restarted while a store is copied or compacted: that keeps it waiting, but not
+// as long as its unit lets it.
+func TestMountDoesNotWaitForACopy(t *testing.T) {
+	unit, err := os.ReadFile(filepath.Join(fixtures.Root(t), "ignition/templates/mount.service"))
+	if err != nil || !strings.Contains(string(unit), "TimeoutStartSec=60\n") || !strings.Contains(string(unit), "$PINBOX_NODE_FLAGS --wait 5s\n") {
+		t.Fatalf("%v\n%s", err, unit)
+	}
+	wait, err := time.ParseDuration(mountCommand().Flags().Lookup("wait").DefValue)
+	if err != nil || wait > 10*time.Second {
+		t.Errorf("%v, %v", wait, err)
 	}
 }

@@ -8,8 +8,11 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// discard is for a pass whose result is shown.
-func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+// logTo writes what a pass does, and what it waits for, as journal lines.
+func (f *passFlags) logTo(log *slog.Logger) {
+	f.Hooks = logged(log)
+	f.Waiting = func(why error) { log.Info(why.Error() + "; waiting") }
+}
 
 // logged writes what a pass does as journal lines.
 func logged(log *slog.Logger) runtime.Hooks {

@@ -22,8 +22,8 @@ import (
 // their numbers: E from test/extended-priv/mco_pinnedimages.go, O from
 // test/extended/machine_config/pinnedimages.go.
 
-// node is a node without a store, and a registry.
-func node(t *testing.T) (*crio.Node, *sample.Registry, *fixtures.Access) {
+// boot is a node without a store, and a registry.
+func boot(t *testing.T) (*crio.Node, *sample.Registry, *fixtures.Access) {
 	t.Helper()
 	registry, access := appliance.Registry(t)
 	n := appliance.Bare(t)
@@ -103,7 +103,7 @@ func TestE1DiskPressureDegradesUntilSpaceReturns(t *testing.T) {
 }
 
 func TestE2PinThenUnpinOneThenAll(t *testing.T) {
-	n, registry, _ := node(t)
+	n, registry, _ := boot(t)
 	a, b := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", a, b))
 	healthy(t, n)
@@ -153,7 +153,7 @@ func TestE3E4ImagesComeFromMirrors(t *testing.T) {
 }
 
 func TestE5AnImageThatDoesNotExist(t *testing.T) {
-	n, registry, _ := node(t)
+	n, registry, _ := boot(t)
 	good := pushed(t, registry, "app/a", 1000)
 	bad := registry.Host + "/app/no-such@sha256:" + strings.Repeat("0", 64)
 	n.WriteSet("good.yaml", sample.SetNamed("good", good))
@@ -185,7 +185,7 @@ func collect(t *testing.T, n *crio.Node) {
 }
 
 func TestE6GarbageCollectionKeepsWhatIsPinned(t *testing.T) {
-	n, registry, access := node(t)
+	n, registry, access := boot(t)
 	kept, gone := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", kept, gone))
 	healthy(t, n)
@@ -206,7 +206,7 @@ func TestE6GarbageCollectionKeepsWhatIsPinned(t *testing.T) {
 }
 
 func TestE9SetDeletedWhileTheNodeReboots(t *testing.T) {
-	n, registry, _ := node(t)
+	n, registry, _ := boot(t)
 	pin := pushed(t, registry, "app/a", 1000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", pin))
 	healthy(t, n)
@@ -221,7 +221,7 @@ func TestE9SetDeletedWhileTheNodeReboots(t *testing.T) {
 }
 
 func TestE11TwoSetsShareAnImage(t *testing.T) {
-	n, registry, _ := node(t)
+	n, registry, _ := boot(t)
 	shared, own := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000)
 	n.WriteSet("one.yaml", sample.SetNamed("one", shared))
 	n.WriteSet("two.yaml", sample.SetNamed("two", shared, own))
@@ -236,7 +236,7 @@ func TestE11TwoSetsShareAnImage(t *testing.T) {
 
 // The cluster does not take such a set; the node keeps what it had.
 func TestE12DuplicateImagesAreRefused(t *testing.T) {
-	n, registry, _ := node(t)
+	n, registry, _ := boot(t)
 	a, b := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", a))
 	healthy(t, n)
@@ -246,7 +246,7 @@ func TestE12DuplicateImagesAreRefused(t *testing.T) {
 }
 
 func TestO1O2CustomPoolPinsAndKeepsAfterCollection(t *testing.T) {
-	n, registry, _ := node(t)
+	n, registry, _ := boot(t)
 	custom, worker, master := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000), pushed(t, registry, "app/c", 3000)
 	n.WriteSet("custom.yaml", sample.Set("custom", custom))
 	n.WriteSet("worker.yaml", sample.Set("worker", worker))
@@ -260,7 +260,7 @@ func TestO1O2CustomPoolPinsAndKeepsAfterCollection(t *testing.T) {
 }
 
 func TestO3StandardPool(t *testing.T) {
-	n, registry, _ := node(t)
+	n, registry, _ := boot(t)
 	worker, custom := pushed(t, registry, "app/b", 2000), pushed(t, registry, "app/c", 3000)
 	n.WriteSet("worker.yaml", sample.Set("worker", worker))
 	n.WriteSet("custom.yaml", sample.Set("custom", custom))
@@ -270,7 +270,7 @@ func TestO3StandardPool(t *testing.T) {
 
 func TestO4O5InvalidSetDegradesStandardAndCustomPool(t *testing.T) {
 	for _, pool := range []string{"worker", "custom"} {
-		n, registry, _ := node(t)
+		n, registry, _ := boot(t)
 		bad := registry.Host + "/app/no-such@sha256:" + strings.Repeat("0", 64)
 		n.WriteSet("bad.yaml", sample.Set(pool, bad))
 		degraded(t, n, pool+"-sample", "not found", "--pool", pool)
@@ -282,7 +282,7 @@ func TestO4O5InvalidSetDegradesStandardAndCustomPool(t *testing.T) {
 // O of a disconnected site: an image that is on the node is pinned with no
 // registry to ask.
 func TestImagesThatAreThereNeedNoRegistry(t *testing.T) {
-	n, registry, access := node(t)
+	n, registry, access := boot(t)
 	pin := pushed(t, registry, "app/a", 1000)
 	if _, err := n.Images().PullImage(t.Context(), &criapi.PullImageRequest{Image: &criapi.ImageSpec{Image: pin}}); err != nil {
 		t.Fatal(err)
@@ -299,7 +299,7 @@ func TestImagesThatAreThereNeedNoRegistry(t *testing.T) {
 // On a node that the Machine Config Operator manages nothing is written and
 // nothing pulled.
 func TestManagedNodeIsOnlyReported(t *testing.T) {
-	n, registry, access := node(t)
+	n, registry, access := boot(t)
 	pin := pushed(t, registry, "app/a", 1000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", pin))
 	current := filepath.Join(n.Root, "etc/machine-config-daemon/currentconfig")
@@ -338,7 +338,7 @@ func TestManagedNodeIsOnlyReported(t *testing.T) {
 
 // A node that joins a cluster while `run` runs is left to the operator from then on.
 func TestNodeBecomesManaged(t *testing.T) {
-	n, registry, _ := node(t)
+	n, registry, _ := boot(t)
 	a, b := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", a))
 	_, stop := background(t, n, "run", "--interval", "200ms")

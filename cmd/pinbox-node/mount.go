@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/cmd/cli"
+	"github.com/pinbox/pinbox/runtime/node"
 )
 
 func mountCommand() *cobra.Command {
@@ -22,13 +23,11 @@ CRI-O is not to come up without its stores for a misspelt one.`,
 		Args:               cobra.NoArgs,
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			keeper, wrong := f.keeper()
-			keeper.Unconfigured = wrong != nil // which somebody has to mend, but not before CRI-O starts
-			all, err := keeper.Reconcile(cmd.Context(), func() bool { return f.stopped(cmd.Context()) })
-			if err != nil {
-				return errors.Join(wrong, err)
+			all, err := node.Mount(cmd.Context(), f.Options)
+			if all == nil {
+				return err
 			}
-			return errors.Join(wrong, showStores(cmd.OutOrStdout(), output, storeStatuses(all)))
+			return errors.Join(err, showStores(cmd.OutOrStdout(), output, all))
 		},
 	}
 	// CRI-O waits. Whoever is at the stores, for minutes perhaps, has mounted them first.

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/cmd/cli"
+	"github.com/pinbox/pinbox/runtime/node"
 )
 
 func planCommand() *cobra.Command {
@@ -16,19 +17,13 @@ func planCommand() *cobra.Command {
 		Short: "Say what a pass would do and the space that it needs; change nothing",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, client, err := f.reconciler()
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			plan, err := r.Plan(cmd.Context())
+			plan, err := node.Plan(cmd.Context(), f.Options)
 			if err != nil {
 				return err
 			}
 			return show(cmd.OutOrStdout(), output, describe(plan), plan.Problem)
 		},
 	}
-	f.asBefore = true
 	f.planFlags.add(cmd.Flags(), 10*time.Second)
 	output.Add(cmd.Flags())
 	return cmd

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/cmd/cli"
+	"github.com/pinbox/pinbox/runtime/node"
 )
 
 func rollbackCommand() *cobra.Command {
@@ -16,15 +17,11 @@ func rollbackCommand() *cobra.Command {
 		Short: "Make the release before the current one current again, without a registry",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			keeper, err := f.keeper()
+			release, err := node.Rollback(cmd.Context(), f.Options)
 			if err != nil {
 				return err
 			}
-			release, err := keeper.Rollback(cmd.Context())
-			if err != nil {
-				return err
-			}
-			status, err := f.follow(cmd.Context())
+			status, err := node.ApplySets(cmd.Context(), f.Options)
 			return showRelease(cmd, output, release, status, err)
 		},
 	}

@@ -189,7 +189,7 @@ func TestSpaceOutOfInodes(t *testing.T) {
 // An index counts as the image for this platform, and an image that shares its
 // layers with what is on the node as little as it takes.
 func TestPlanCountsWhatIsMissingOnly(t *testing.T) {
-	n, registry, _ := node(t)
+	n, registry, _ := boot(t)
 	base := pushed(t, registry, "app/base", 1_000_000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", base))
 	healthy(t, n)

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/cmd/cli"
+	"github.com/pinbox/pinbox/runtime/node"
 )
 
 func storesCommand() *cobra.Command {
@@ -16,14 +17,13 @@ func storesCommand() *cobra.Command {
 		Short: "Show the stores that were attached",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := f.settle(cmd.Context())
+			all, err := node.Stores(cmd.Context(), f.Options)
 			if err != nil {
 				return err
 			}
 			return showStores(cmd.OutOrStdout(), output, all)
 		},
 	}
-	f.asBefore = true
 	f.add(cmd.Flags(), 10*time.Second)
 	output.Add(cmd.Flags())
 	return cmd

@@ -36,7 +36,7 @@ func says(t *testing.T, n *crio.Node, code int, command string, texts ...string)
 // A file that was cut off while it was copied, or has a slip in it, is no empty
 // set: nothing is unpinned, and --prune removes nothing.
 func TestFileWithoutASetUnpinsNothing(t *testing.T) {
-	n, registry, _ := node(t)
+	n, registry, _ := boot(t)
 	a, b := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000)
 	whole := string(sample.SetNamed("s", a, b))
 	n.WriteSet("s.yaml", []byte(whole))
@@ -61,7 +61,7 @@ func TestFileWithoutASetUnpinsNothing(t *testing.T) {
 }
 
 func TestPruneLeavesAloneWhatOthersWant(t *testing.T) {
-	n, registry, _ := node(t)
+	n, registry, _ := boot(t)
 	a, b := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000)
 	n.WriteSet("a.yaml", sample.SetNamed("a", a))
 	n.WriteSet("b.yaml", sample.SetNamed("b", b))
@@ -98,7 +98,7 @@ func TestPruneLeavesAloneWhatOthersWant(t *testing.T) {
 // pin it, since it goes by names. It is pulled under its pin, which costs no blob
 // of a layer.
 func TestImageThatWasPulledByATag(t *testing.T) {
-	n, registry, _ := node(t)
+	n, registry, _ := boot(t)
 	img, err := sample.Stack(1000, 2000)
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +169,7 @@ func TestStatusBetweenPasses(t *testing.T) {
 
 // The pools of the last pass are those of `status`.
 func TestStatusGoesByThePoolsOfTheLastPass(t *testing.T) {
-	n, registry, _ := node(t)
+	n, registry, _ := boot(t)
 	a, b := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000)
 	n.WriteSet("a.yaml", sample.Set("worker", a))
 	n.WriteSet("b.yaml", sample.Set("infra", b))
@@ -185,7 +185,7 @@ func TestDeadRegistryDoesNotHoldUpOthers(t *testing.T) {
 	if err := dead.Close(); err != nil {
 		t.Fatal(err)
 	}
-	n, registry, _ := node(t)
+	n, registry, _ := boot(t)
 	good := pushed(t, registry, "app/a", 1000)
 	pins := []string{good}
 	for i := range 40 {
@@ -202,7 +202,7 @@ func TestDeadRegistryDoesNotHoldUpOthers(t *testing.T) {
 
 // A path that is not CRI-O's is not made into one.
 func TestFoldersThatAreNotThere(t *testing.T) {
-	n, registry, _ := node(t)
+	n, registry, _ := boot(t)
 	n.WriteSet("s.yaml", sample.SetNamed("s", pushed(t, registry, "app/a", 1000)))
 	nowhere := n.Path("no/such")
 	says(t, n, 1, "firstboot --crio-config "+nowhere, nowhere)

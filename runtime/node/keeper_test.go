@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"context"
@@ -40,8 +40,8 @@ func keep(t *testing.T, base string, bytes string) stores.Manager {
 	t.Helper()
 	state := t.TempDir()
 	fixtures.Run(t, "mount", "-t", "tmpfs", "-o", "size="+bytes, "tmpfs", state)
-	f := nodeFlags{state: state, sets: filepath.Join(t.TempDir(), "sets.d"), crio: t.TempDir(), owner: "pinbox"}
-	k, err := f.keeper()
+	o := Options{State: state, Sets: filepath.Join(t.TempDir(), "sets.d"), CRIO: t.TempDir()}
+	k, err := o.manager()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestDiskFullElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	bring(t, k, stores.AttachOptions{Source: folders[2]})
-	write := writeCompacted(k.Dir, func(int64, int64) {})
+	write := stores.WriteCompacted(k.Dir, func(int64, int64) {})
 	o := stores.CompactOptions{Root: mainStore(t), Write: func(ctx context.Context, out io.Writer, f stores.CompactPlan) error {
 		fill()
 		return write(ctx, out, f)
@@ -253,12 +253,11 @@ func TestOfferedWhileAnotherIsCopied(t *testing.T) {
 func TestOfferedBeforeItsBase(t *testing.T) {
 	folders, _ := chain(t, 2)
 	k := keep(t, folders[0], "100m")
-	f := passFlags{}
-	f.wait = time.Minute
 	waits, done := make(chan error, 1), make(chan error, 1)
+	o := Options{Waiting: func(why error) { waits <- why }}
+	o.Wait = time.Minute
 	go func() {
-		o := stores.AttachOptions{Source: folders[2], Auto: true}
-		_, err := f.attach(t.Context(), k, o, func(why error) { waits <- why })
+		_, err := o.attach(t.Context(), k, stores.AttachOptions{Source: folders[2], Auto: true})
 		done <- err
 	}()
 	if err := <-waits; !errors.Is(err, stores.ErrNoBase) {
@@ -269,8 +268,8 @@ func TestOfferedBeforeItsBase(t *testing.T) {
 		t.Error(err)
 	}
 	well(t, k, 2)
-	f.wait = 0
-	if _, err := f.attach(t.Context(), keep(t, folders[0], "100m"), stores.AttachOptions{Source: folders[2], Auto: true}, nil); !errors.Is(err, stores.ErrNoBase) {
+	o.Wait = 0
+	if _, err := o.attach(t.Context(), keep(t, folders[0], "100m"), stores.AttachOptions{Source: folders[2], Auto: true}); !errors.Is(err, stores.ErrNoBase) {
 		t.Errorf("%v", err)
 	}
 }

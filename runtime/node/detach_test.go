@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/stores"
 )
 
@@ -133,7 +134,7 @@ func TestAttachTheApplianceItself(t *testing.T) {
 func TestOthersWorkDuringACompaction(t *testing.T) {
 	folders, pins := chain(t, 3)
 	k := attachedTo(t, folders[:3])
-	write := writeCompacted(k.Dir, func(int64, int64) {})
+	write := stores.WriteCompacted(k.Dir, func(int64, int64) {})
 	_, err := k.Compact(t.Context(), stores.CompactOptions{Root: mainStore(t), Write: func(ctx context.Context, out io.Writer, f stores.CompactPlan) error {
 		if _, err := k.Rollback(ctx); err != nil {
 			t.Error(err)
@@ -172,7 +173,8 @@ func TestPinsOfTheOperatorAreWanted(t *testing.T) {
 	folders, pins := chain(t, 1)
 	k := keep(t, folders[0], "100m")
 	etc := t.TempDir()
-	f := nodeFlags{state: filepath.Dir(k.Dir), sets: k.Sets, crio: etc, owner: "mco"}
+	o := Options{State: filepath.Dir(k.Dir), Sets: k.Sets, CRIO: etc}
+	o.Owner = runtime.MCO
 	for _, err := range []error{
 		os.MkdirAll(filepath.Join(etc, "crio.conf.d"), 0o755), os.MkdirAll(k.Sets, 0o755),
 		os.WriteFile(filepath.Join(etc, "crio.conf.d/50-pinned-images"), []byte("[crio.image]\npinned_images = [\""+pins[1]+"\"]\n"), 0o644),
@@ -182,7 +184,7 @@ func TestPinsOfTheOperatorAreWanted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	k.Wanted = f.wanted
+	k.Wanted = o.wanted
 	bring(t, k, stores.AttachOptions{Source: folders[1], KeepSets: true})
 	if _, err := k.Detach(t.Context(), "1", mainStore(t)); !errors.Is(err, stores.ErrInUse) || !strings.Contains(err.Error(), pins[1]) {
 		t.Errorf("%v", err)
@@ -198,7 +200,7 @@ func TestStateBehindALink(t *testing.T) {
 	if err := os.Symlink(filepath.Dir(k.Dir), link); err != nil {
 		t.Fatal(err)
 	}
-	linked, err := (nodeFlags{state: link, sets: k.Sets, crio: t.TempDir(), owner: "pinbox"}).keeper()
+	linked, err := (Options{State: link, Sets: k.Sets, CRIO: t.TempDir()}).manager()
 	if err != nil {
 		t.Fatal(err)
 	}

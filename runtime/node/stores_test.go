@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
@@ -20,6 +19,12 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime/stores"
 )
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	fixtures.RemovePrograms()
+	os.Exit(code)
+}
 
 // chain builds an appliance and deltas, each over the one before, and gives their
 // folders and what each pins.
@@ -42,6 +47,15 @@ func chain(t *testing.T, deltas int) (folders, pins []string) {
 		folders, pins, sizes = append(folders, o.Out), append(pins, pin), append(sizes, 2000+n)
 	}
 	return folders, pins
+}
+
+func pushed(t *testing.T, r *sample.Registry, repository string, sizes ...int) string {
+	t.Helper()
+	pin, err := r.PushStack(t.Context(), repository, sizes...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pin
 }
 
 // attached is a keeper to which all deltas of a chain came.
@@ -146,7 +160,7 @@ func mainStore(t *testing.T) string {
 // compacts makes one store of those that are attached.
 func compacts(t *testing.T, k stores.Manager) stores.Compaction {
 	t.Helper()
-	f, err := k.Compact(t.Context(), stores.CompactOptions{Root: mainStore(t), Write: writeCompacted(k.Dir, func(int64, int64) {})})
+	f, err := k.Compact(t.Context(), stores.CompactOptions{Root: mainStore(t), Write: stores.WriteCompacted(k.Dir, func(int64, int64) {})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -354,17 +368,4 @@ func TestStoreThatWouldHideTheOthers(t *testing.T) {
 		}
 	}
 	nothing(t, k)
-}
-
-// CRI-O is restarted while a store is copied or compacted: that keeps it waiting, but not
-// as long as its unit lets it.
-func TestMountDoesNotWaitForACopy(t *testing.T) {
-	unit, err := os.ReadFile(filepath.Join(fixtures.Root(t), "ignition/templates/mount.service"))
-	if err != nil || !strings.Contains(string(unit), "TimeoutStartSec=60\n") || !strings.Contains(string(unit), "$PINBOX_NODE_FLAGS --wait 5s\n") {
-		t.Fatalf("%v\n%s", err, unit)
-	}
-	wait, err := time.ParseDuration(mountCommand().Flags().Lookup("wait").DefValue)
-	if err != nil || wait > 10*time.Second {
-		t.Errorf("%v, %v", wait, err)
-	}
 }

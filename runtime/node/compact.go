@@ -1,0 +1,20 @@
+package node
+
+import (
+	"context"
+
+	"github.com/pinbox/pinbox/runtime/stores"
+)
+
+// Compact writes the attached stores as one, at low priority; with all, the appliance's own
+// store too. The new store replaces them when CRI-O starts next. done is called with the bytes
+// that were written, of all.
+func Compact(ctx context.Context, o Options, all bool, done func(done, all int64)) (stores.Compaction, error) {
+	o = o.complete()
+	m, root, err := o.managerAndRoot(ctx)
+	if err != nil {
+		return stores.Compaction{}, err
+	}
+	lowerPriority()
+	return m.Compact(ctx, stores.CompactOptions{All: all, Root: root, Fits: o.fits, Write: stores.WriteCompacted(m.Dir, done)})
+}

@@ -1,0 +1,35 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+
+	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/systemd"
+)
+
+// Mount mounts the attached stores that are intact and have their base, before CRI-O starts. A
+// compacted store replaces the others then. What is wrong with the configuration of the node
+// keeps no store from being mounted; it is an error beside the stores.
+func Mount(ctx context.Context, o Options) ([]runtime.StoreStatus, error) {
+	o = o.complete()
+	m, configErr := o.manager()
+	m.Unconfigured = configErr != nil
+	all, err := m.Reconcile(ctx, func() bool { return o.stopped(ctx) })
+	if err != nil {
+		return nil, errors.Join(configErr, err)
+	}
+	return storeStatuses(all), configErr
+}
+
+// stopped says whether CRI-O does not run, nor starts.
+func (o Options) stopped(ctx context.Context) bool {
+	conn, err := net.Dial("unix", strings.TrimPrefix(o.Socket, "unix://"))
+	if err == nil {
+		_ = conn.Close() // nothing was said
+		return false
+	}
+	return !systemd.Running() || !systemd.HasProcess(ctx, "crio.service")
+}

@@ -1,0 +1,67 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/systemd"
+	"github.com/pinbox/pinbox/runtime/watch"
+)
+
+// pollInterval is how often the folder of sets is read where the kernel does not tell of
+// changes.
+const pollInterval = 5 * time.Second
+
+// Pass makes one pass. It waits for another process that makes one.
+func Pass(ctx context.Context, o Options) (runtime.Status, error) {
+	r, end, err := lockedReconciler(ctx, o)
+	if err != nil {
+		return runtime.Status{}, err
+	}
+	defer end()
+	return r.Pass(ctx)
+}
+
+// Run makes a pass whenever the sets change, and one in every interval, until ctx ends; an
+// interval of 0 is the usual one.
+func Run(ctx context.Context, o Options, interval time.Duration, log *slog.Logger) error {
+	r, end, err := lockedReconciler(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer end()
+	agent := runtime.Agent{
+		Reconciler: r, Service: systemd.Service{}, Log: log,
+		Changes: watch.Changes(ctx, o.complete().Sets, pollInterval), Interval: interval,
+	}
+	agent.Run(ctx)
+	return nil
+}
+
+// Plan says what a pass would do. It changes nothing.
+func Plan(ctx context.Context, o Options) (runtime.Plan, error) {
+	o.readOnly = true
+	r, end, err := New(o)
+	if err != nil {
+		return runtime.Plan{}, err
+	}
+	defer end()
+	return r.Plan(ctx)
+}
+
+// lockedReconciler gives a reconciler to the one process that makes passes. The caller calls
+// end.
+func lockedReconciler(ctx context.Context, o Options) (r *runtime.Reconciler, end func(), err error) {
+	release, err := o.complete().lock(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, closeClient, err := New(o)
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	return r, func() { closeClient(); release() }, nil
+}

@@ -1,0 +1,101 @@
+package node
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/cri"
+	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/runtime/kubelet"
+	"github.com/pinbox/pinbox/runtime/registry"
+	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/runtime/systemd"
+)
+
+// What runtime asks for is what its rooms have.
+var (
+	_ runtime.Runtime   = (*cri.Client)(nil)
+	_ runtime.Images    = (*cri.Client)(nil)
+	_ runtime.Pins      = (*crio.Pins)(nil)
+	_ runtime.Manifests = registry.Client{}
+	_ runtime.Disk      = stores.Disk{}
+	_ runtime.Service   = systemd.Service{}
+)
+
+// New puts a reconciler together, which continues from the status of the last pass. The
+// caller calls end.
+func New(o Options) (r *runtime.Reconciler, end func(), err error) {
+	o = o.complete()
+	previous, noPrevious := o.loadStatus()
+	if noPrevious == nil && o.readOnly && len(o.Pools) == 0 {
+		o.Pools = previous.Pools
+	}
+	if _, err = o.owner(); err != nil {
+		return nil, nil, err
+	}
+	client, err := cri.Dial(o.Socket)
+	if err != nil {
+		return nil, nil, err
+	}
+	r = &runtime.Reconciler{
+		Runtime: client, Images: client, Sets: o.readSets, Publish: o.saveStatus, Stores: o.reconcileStores,
+		Pins:    &crio.Pins{Etc: o.CRIO, Reload: o.reloader(), Log: o.logReader()},
+		Options: o.Options, Hooks: o.Hooks, Configure: o.configure,
+	}
+	if r.Parallel == 0 && (slices.Contains(o.Pools, "master") || slices.Contains(o.Pools, "control-plane")) {
+		r.Parallel = 2
+	}
+	if noPrevious == nil {
+		r.Continue(previous)
+	}
+	return r, func() { client.Close() }, nil
+}
+
+// configure reads what others may change on the node at any time.
+func (o Options) configure(r *runtime.Reconciler) (err error) {
+	config, _ := crio.ReadConfig(os.DirFS(o.CRIO)) // what is wrong with it, the pass says
+	slots, _, others, _ := o.slots()               // what is wrong with it, the pass says
+	r.Disk = stores.Disk{Slots: append(slots, others...), Sets: o.Sets, Staging: o.stagingDir(config)}
+	r.Manifests = registry.Client{
+		AuthFile: config.AuthFile, Insecure: config.Insecure, Cache: filepath.Join(o.State, "manifests"), ReadOnly: o.readOnly,
+		RegistriesConf: o.RegistriesConf, RegistriesDir: o.RegistriesDir,
+	}
+	if r.Owner, err = o.owner(); err != nil {
+		return err
+	}
+	if o.Limits.GCPercent == 0 {
+		r.Limits.GCPercent, r.Limits.GCFile, err = kubelet.GCThreshold(kubelet.Files...)
+	}
+	return err
+}
+
+func (o Options) stagingDir(config crio.Config) string {
+	switch {
+	case o.Staging != "":
+		return o.Staging
+	case config.BigFiles != "":
+		return config.BigFiles
+	}
+	return "/var/tmp"
+}
+
+func (o Options) reloader() func(context.Context) error {
+	switch {
+	case o.Reload == "systemd" || o.Reload == "auto" && systemd.Running():
+		return func(ctx context.Context) error { return systemd.Reload(ctx, "crio.service") }
+	case o.Reload == "signal" || o.Reload == "auto":
+		return func(ctx context.Context) error { return crio.Signal(ctx, o.Socket) }
+	}
+	return func(ctx context.Context) error { return crio.Command(ctx, o.Reload) }
+}
+
+func (o Options) logReader() func(context.Context, time.Time) ([]byte, error) {
+	if o.CRIOLog != "" {
+		return crio.LogFile(o.CRIOLog)
+	}
+	return crio.Journal
+}

@@ -1,0 +1,42 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/runtime/watch"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// readSets reads the sets of the node's pools.
+func (o Options) readSets() ([]pinset.Set, error) {
+	sets, err := watch.Dir(os.DirFS(o.Sets))
+	if path := (*fs.PathError)(nil); errors.As(err, &path) && path.Path == "." {
+		err = fmt.Errorf("folder of sets %s: %w", o.Sets, path.Err)
+	}
+	return watch.ForPools(sets, o.Pools), err
+}
+
+// wanted are the images that somebody asks for: the sets, and on a node that the Machine
+// Config Operator manages what that pins.
+func (o Options) wanted() ([]pinset.Image, error) {
+	sets, err := o.readSets()
+	if owner, ownerErr := o.owner(); ownerErr != nil || owner != runtime.MCO {
+		return pinset.Union(sets...), errors.Join(err, ownerErr)
+	}
+	if errors.Is(err, fs.ErrNotExist) { // such a node need not have them
+		err = nil
+	}
+	config, configErr := crio.ReadConfig(os.DirFS(o.CRIO))
+	pinned := pinset.Set{}
+	for _, pin := range config.PinnedImages {
+		if img, err := pinset.ParseImage(pin); err == nil { // else it is a pattern, which asks for no image
+			pinned.Images = append(pinned.Images, img)
+		}
+	}
+	return pinset.Union(append(sets, pinned)...), errors.Join(err, configErr)
+}

@@ -1,0 +1,95 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/runtime/systemd"
+)
+
+var (
+	_ stores.Mounter = stores.Direct{}
+	_ stores.Mounter = systemd.Mounts{}
+)
+
+// Stores says how the stores are that were attached. It changes nothing.
+func Stores(ctx context.Context, o Options) ([]runtime.StoreStatus, error) {
+	o.readOnly = true
+	return o.complete().reconcileStores(ctx)
+}
+
+// manager looks after the stores that are attached.
+func (o Options) manager() (stores.Manager, error) {
+	etc := filepath.Dir(filepath.Clean(o.Sets)) // /etc/pinbox
+	config, err := crio.ReadNodeConfig(filepath.Join(etc, "node.json"))
+	m := stores.Manager{
+		Keys: filepath.Join(etc, "keys.d"),
+		Dir:  filepath.Join(o.stateDir(), "stores.d"), Sets: o.Sets, Mounter: stores.Direct{}, Open: stores.OpenImage, Disc: stores.OpenDisc,
+		Wanted:       o.wanted,
+		KeepPrevious: config.KeepPrevious, SELinuxContext: config.SELinuxContext, Wait: o.Wait,
+	}
+	m.Slots, m.Read, m.Others, m.Unreadable = o.slots()
+	if systemd.Running() {
+		m.Mounter = systemd.Mounts{}
+	}
+	return m, err
+}
+
+// slots are the mount points of stores, read those of them that CRI-O reads, and others
+// the read-only stores that it reads beside them: folders, or somebody else's.
+func (o Options) slots() (slots, read, others []string, err error) {
+	config, err := crio.ReadConfig(os.DirFS(o.CRIO))
+	stores := config.ImageStores()
+	for _, slot := range crio.Slots() {
+		here := filepath.Join(o.stateDir(), "stores", filepath.Base(slot))
+		slots = append(slots, here)
+		if slices.Contains(stores, slot) || slices.Contains(stores, here) {
+			read = append(read, here)
+		}
+	}
+	for _, store := range stores {
+		if filepath.Dir(store) != crio.SlotsDir && !slices.Contains(slots, store) {
+			others = append(others, store)
+		}
+	}
+	return slots, read, others, err
+}
+
+// reconcileStores mounts the stores that were attached, for a pass; or it only looks at them,
+// while another pinbox-node changes them, or for a verb that changes nothing.
+func (o Options) reconcileStores(ctx context.Context) ([]runtime.StoreStatus, error) {
+	m, err := o.manager()
+	if err != nil {
+		return nil, err
+	}
+	m.Wait = 0
+	var all []stores.Status
+	if o.readOnly {
+		all, err = m.Look()
+	} else if all, err = m.Reconcile(ctx, nil); errors.Is(err, stores.ErrBusy) {
+		all, err = m.Look()
+	}
+	return storeStatuses(all), err
+}
+
+func storeStatuses(all []stores.Status) []runtime.StoreStatus {
+	list := []runtime.StoreStatus{}
+	for _, s := range all {
+		status := runtime.StoreStatus{
+			Slot: s.Slot, Digest: s.ID.String(), Name: s.Name, State: runtime.StoreMounted, Images: s.Images, Bytes: s.Size,
+			Path: s.Place, Current: s.Current, Previous: s.Previous,
+		}
+		if s.Problem != nil {
+			status.State, status.Error = runtime.StoreUnavailable, strings.ReplaceAll(s.Problem.Error(), "\n", "; ")
+		}
+		list = append(list, status)
+	}
+	return list
+}
