@@ -11,8 +11,6 @@ import (
 	"slices"
 
 	"github.com/opencontainers/go-digest"
-
-	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // Why a store cannot be attached.
@@ -79,7 +77,7 @@ func (m Manager) Attach(ctx context.Context, o AttachOptions) (Attached, error) 
 	if o.Auto && slices.Contains(s.state.Past, src.id) { // it would make an old release current
 		return found, nil
 	}
-	if root, ok := s.findIdentical(c); ok {
+	if root, ok := s.slots.findIdentical(c); ok {
 		found.Appliance, found.Store.Slot = true, filepath.Base(root)
 		return found, s.makeApplianceCurrent(ctx, o)
 	}
@@ -123,25 +121,6 @@ func (s *session) repair(ctx context.Context, src source, o AttachOptions) error
 	}
 	*there = repaired
 	return errors.Join(s.confirm(ctx, src.id))
-}
-
-// findIdentical finds a store with the same content that was not attached: the appliance's
-// own, on whatever medium, or one that another program mounts.
-func (s *session) findIdentical(c content) (root string, ok bool) {
-	for _, root := range append([]string{s.slots.all[0]}, s.slots.others...) {
-		tree := os.DirFS(root)
-		if got, err := token(tree); err != nil || got != c.Token {
-			continue
-		}
-		if there, err := readContent(tree); err == nil && slices.EqualFunc(there.Lock.Sets, c.Lock.Sets, equalSets) {
-			return root, true
-		}
-	}
-	return "", false
-}
-
-func equalSets(a, b pinset.LockedSet) bool {
-	return a.Name == b.Name && slices.Equal(a.Images, b.Images)
 }
 
 // makeApplianceCurrent makes the release of the appliance's own store current.

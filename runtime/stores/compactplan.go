@@ -22,168 +22,169 @@ type CompactPlan struct {
 	Sets map[string]string
 	Name string
 
-	// members are those of the stores that were attached, roots where all of them are mounted.
+	// members are those of the stores that were attached.
 	members []Store
-	roots   []string
 }
 
-// planCompaction decides what is compacted, and what of it is kept.
-func (s *session) planCompaction(o CompactOptions) (p CompactPlan, err error) {
-	if err := s.chooseStores(&p, o.All); err != nil {
-		return p, err
+// planCompaction decides which stores are compacted, and what of them is kept.
+func (s *session) planCompaction(o CompactOptions) (CompactPlan, error) {
+	p := planner{session: s, parents: map[string]string{}, tops: map[string]string{}}
+	p.plan.Images, p.plan.Layers = map[string]bool{}, map[string]bool{}
+	if err := p.chooseStores(o.All); err != nil {
+		return p.plan, err
 	}
-	k, err := newKeeping(p.roots)
-	if err != nil {
-		return p, err
+	if err := p.readRecords(); err != nil {
+		return p.plan, err
 	}
-	if err := s.keepReleases(&p, k); err != nil {
-		return p, err
+	if err := p.keepReleases(); err != nil {
+		return p.plan, err
 	}
-	if err := s.keepWanted(&p, k); err != nil {
-		return p, err
+	if err := p.keepWanted(); err != nil {
+		return p.plan, err
 	}
-	main, err := readMain(o.Root)
-	if err != nil {
-		return p, err
-	}
-	k.keepUsed(main)
-	p.Images, p.Layers = k.images, k.layers
-	return p, nil
+	return p.plan, p.keepUsed(o.Root)
 }
 
-// chooseStores chooses the stores that are compacted: those that are mounted, and the
-// appliance's own if all are.
-func (s *session) chooseStores(p *CompactPlan, all bool) error {
+// planner makes a CompactPlan.
+type planner struct {
+	*session
+	plan CompactPlan
+	// roots are where the stores are mounted.
+	roots []string
+	// parents of the stores' layers, and top layers of their images.
+	parents, tops map[string]string
+}
+
+// chooseStores chooses the stores that are mounted, and the appliance's own if all are wanted.
+func (p *planner) chooseStores(all bool) error {
 	mounted, err := readMountTable()
 	if err != nil {
 		return err
 	}
 	if all {
-		device, err := deviceAt(s.slots.all[0])
+		device, err := deviceAt(p.slots.all[0])
 		if err != nil {
 			return err
 		}
-		p.Stores, p.roots = append(p.Stores, device), append(p.roots, s.slots.all[0])
+		p.plan.Stores, p.roots = append(p.plan.Stores, device), append(p.roots, p.slots.all[0])
 	}
-	for _, o := range s.state.Stores {
-		e, err := s.sources.extent(o)
-		if err == nil && s.mounts.problem(o, mounted) == nil {
-			p.members = append(p.members, o)
-			p.Stores, p.roots = append(p.Stores, e), append(p.roots, s.slots.path(o))
+	for _, o := range p.state.Stores {
+		e, err := p.sources.extent(o)
+		if err == nil && p.mounts.problem(o, mounted) == nil {
+			p.plan.members = append(p.plan.members, o)
+			p.plan.Stores, p.roots = append(p.plan.Stores, e), append(p.roots, p.slots.path(o))
 		}
 	}
-	if len(p.Stores) < 2 || len(p.members) == 0 {
-		return fmt.Errorf("%w: %d are attached", ErrNothing, len(p.members))
+	if len(p.plan.Stores) < 2 || len(p.plan.members) == 0 {
+		return fmt.Errorf("%w: %d are attached", ErrNothing, len(p.plan.members))
+	}
+	return nil
+}
+
+// readRecords reads those of the stores that are compacted.
+func (p *planner) readRecords() error {
+	for _, root := range p.roots {
+		records, err := readRecords(os.DirFS(root))
+		if err != nil {
+			return fmt.Errorf("%s: %w", root, err)
+		}
+		for _, l := range records.layers {
+			p.parents[l.ID] = l.Parent
+		}
+		for _, img := range records.images {
+			p.tops[img.ID] = img.Layer
+		}
 	}
 	return nil
 }
 
 // keepReleases keeps the images of all releases whose stores are compacted, and makes one lock
 // of theirs. The platform and the sets are those of the newest.
-func (s *session) keepReleases(p *CompactPlan, k *keeping) error {
-	for _, r := range slices.Backward(s.state.Releases) {
-		i := slices.IndexFunc(p.members, func(o Store) bool { return o.ID == r.Store })
+func (p *planner) keepReleases() error {
+	for _, r := range slices.Backward(p.state.Releases) {
+		i := slices.IndexFunc(p.plan.members, func(o Store) bool { return o.ID == r.Store })
 		if i < 0 {
 			continue
 		}
-		c, err := readContent(os.DirFS(s.slots.path(p.members[i])))
+		c, err := readContent(os.DirFS(p.slots.path(p.plan.members[i])))
 		if err != nil {
 			return err
 		}
-		if p.Lock.Version == 0 {
-			p.Lock = pinset.Lock{Version: c.Lock.Version, Platform: c.Lock.Platform, Sets: c.Lock.Sets}
-			p.Sets, p.Name = c.Sets, p.members[i].Name
+		if p.plan.Lock.Version == 0 {
+			p.plan.Lock = pinset.Lock{Version: c.Lock.Version, Platform: c.Lock.Platform, Sets: c.Lock.Sets}
+			p.plan.Sets, p.plan.Name = c.Sets, p.plan.members[i].Name
 		}
 		for _, img := range c.Lock.Images {
-			p.keep(img, k)
+			p.keepLocked(img)
 		}
 	}
-	if p.Lock.Version == 0 {
+	if p.plan.Lock.Version == 0 {
 		return fmt.Errorf("%w: no release has its store here", ErrNothing)
 	}
 	return nil
 }
 
 // keepWanted keeps the images of the stores that sets ask for.
-func (s *session) keepWanted(p *CompactPlan, k *keeping) error {
-	asked, err := s.usage.asked()
+func (p *planner) keepWanted() error {
+	asked, err := p.usage.asked()
 	if err != nil {
 		return err
 	}
-	for _, o := range p.members {
-		lock, err := readLock(filepath.Join(s.slots.path(o), layout.OwnLock))
+	for _, o := range p.plan.members {
+		lock, err := readLock(filepath.Join(p.slots.path(o), layout.OwnLock))
 		if err != nil {
 			return err
 		}
 		for _, img := range lock.Images {
 			if slices.ContainsFunc(asked, func(a pinset.Image) bool { return a.String() == img.Pin }) {
-				p.keep(img, k)
+				p.keepLocked(img)
 			}
 		}
 	}
 	return nil
 }
 
-// keep keeps an image and adds it to the lock.
-func (p *CompactPlan) keep(img pinset.LockedImage, k *keeping) {
-	if !slices.ContainsFunc(p.Lock.Images, func(there pinset.LockedImage) bool { return there.Pin == img.Pin }) {
-		p.Lock.Images = append(p.Lock.Images, img)
-	}
-	k.keepImage(img.Config.Encoded())
-}
-
-// keeping collects what is kept of stores.
-type keeping struct {
-	images, layers map[string]bool
-	// parents of the stores' layers, and top layers of their images.
-	parents, tops map[string]string
-}
-
-// newKeeping reads the records of the stores that are compacted. Nothing of them is kept yet.
-func newKeeping(roots []string) (*keeping, error) {
-	k := &keeping{images: map[string]bool{}, layers: map[string]bool{}, parents: map[string]string{}, tops: map[string]string{}}
-	for _, root := range roots {
-		records, err := readRecords(os.DirFS(root))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", root, err)
-		}
-		for _, l := range records.layers {
-			k.parents[l.ID] = l.Parent
-		}
-		for _, img := range records.images {
-			k.tops[img.ID] = img.Layer
-		}
-	}
-	return k, nil
-}
-
 // keepUsed keeps what CRI-O's own store refers to.
-func (k *keeping) keepUsed(main records) {
+func (p *planner) keepUsed(root string) error {
+	main, err := readMain(root)
+	if err != nil {
+		return err
+	}
 	for _, l := range main.layers {
-		k.keepLayer(l.Parent)
+		p.keepLayer(l.Parent)
 	}
 	for _, img := range main.images {
-		k.keepLayer(img.Layer)
+		p.keepLayer(img.Layer)
 	}
 	for _, c := range main.containers {
-		k.keepImage(c.Image)
+		p.keepImage(c.Image)
 	}
+	return nil
 }
 
-func (k *keeping) keepImage(id string) {
-	if top, ok := k.tops[id]; ok {
-		k.images[id] = true
-		k.keepLayer(top)
+// keepLocked keeps an image and adds it to the lock.
+func (p *planner) keepLocked(img pinset.LockedImage) {
+	same := func(there pinset.LockedImage) bool { return there.Pin == img.Pin }
+	if !slices.ContainsFunc(p.plan.Lock.Images, same) {
+		p.plan.Lock.Images = append(p.plan.Lock.Images, img)
+	}
+	p.keepImage(img.Config.Encoded())
+}
+
+func (p *planner) keepImage(id string) {
+	if top, ok := p.tops[id]; ok {
+		p.plan.Images[id] = true
+		p.keepLayer(top)
 	}
 }
 
 // keepLayer keeps a layer, and those below it, of the stores that are compacted.
-func (k *keeping) keepLayer(layer string) {
+func (p *planner) keepLayer(layer string) {
 	for {
-		parent, ok := k.parents[layer]
-		if !ok || k.layers[layer] {
+		parent, ok := p.parents[layer]
+		if !ok || p.plan.Layers[layer] {
 			return
 		}
-		k.layers[layer], layer = true, parent
+		p.plan.Layers[layer], layer = true, parent
 	}
 }

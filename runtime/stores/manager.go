@@ -77,7 +77,10 @@ func (m Manager) parts() parts {
 	sources := sources{dir: dir, keys: m.Keys, openImage: m.Open, openDisc: m.Disc}
 	return parts{
 		dir: dir, slots: slots, sources: sources,
-		mounts:   mounts{slots: slots, sources: sources, mounter: m.Mounter, trial: dir.trial(), selinuxContext: m.SELinuxContext},
+		mounts: mounts{
+			slots: slots, sources: sources, mounter: m.Mounter,
+			trial: dir.trial(), selinuxContext: m.SELinuxContext,
+		},
 		usage:    usage{slots: slots, sources: sources, wanted: m.Wanted},
 		releases: releases{sets: m.Sets, slots: slots, keep: m.KeepPrevious},
 	}

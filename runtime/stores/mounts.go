@@ -44,6 +44,25 @@ func (s slots) mountedBeside(o Store, mounted mountTable) (found []string) {
 	return found
 }
 
+// findIdentical finds a store with the same content that was not attached: the appliance's
+// own, on whatever medium, or one that another program mounts.
+func (s slots) findIdentical(c content) (root string, ok bool) {
+	for _, root := range append([]string{s.all[0]}, s.others...) {
+		tree := os.DirFS(root)
+		if got, err := token(tree); err != nil || got != c.Token {
+			continue
+		}
+		if there, err := readContent(tree); err == nil && slices.EqualFunc(there.Lock.Sets, c.Lock.Sets, equalSets) {
+			return root, true
+		}
+	}
+	return "", false
+}
+
+func equalSets(a, b pinset.LockedSet) bool {
+	return a.Name == b.Name && slices.Equal(a.Images, b.Images)
+}
+
 // ErrNoBase says that a delta cannot be mounted.
 var ErrNoBase = errors.New("what the store stands on is not on this node")
 
