@@ -174,7 +174,7 @@ func TestNodeComesUpWithoutAll(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		breaks, mends func()
-		away          int
+		unavailable   int
 		images        int
 		says          string
 	}{
@@ -189,7 +189,7 @@ func TestNodeComesUpWithoutAll(t *testing.T) {
 		}
 		c.breaks()
 		said := s.Do("mount")
-		if (said.Code == 0) != (c.away == 0) || !strings.Contains(said.Out, c.says) || strings.Count(said.Out, " away ") != c.away {
+		if (said.Code == 0) != (c.unavailable == 0) || !strings.Contains(said.Out, c.says) || strings.Count(said.Out, " unavailable ") != c.unavailable {
 			t.Errorf("%s: exit code %d\n%s%s", name, said.Code, said.Out, said.Err)
 		}
 		s.Start()
@@ -198,7 +198,7 @@ func TestNodeComesUpWithoutAll(t *testing.T) {
 			t.Errorf("%s: CRI-O lists %d images, want %d: %v", name, len(list.GetImages()), c.images, err)
 		}
 		said = s.Do("status")
-		if !strings.Contains(said.Out, c.says) || (said.Code == 0) != (c.away == 0) {
+		if !strings.Contains(said.Out, c.says) || (said.Code == 0) != (c.unavailable == 0) {
 			t.Errorf("%s: the status is %d\n%s", name, said.Code, said.Out)
 		}
 		c.mends()

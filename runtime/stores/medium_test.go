@@ -79,7 +79,7 @@ func TestMediumInPlace(t *testing.T) {
 	s.Start()
 	s.runs(0)
 	s.refused(1, "no medium that has it is plugged in", "status")
-	s.refused(1, "4 of 4 images are pinned", "rollback") // what was attached is still away
+	s.refused(1, "4 of 4 images are pinned", "rollback") // what was attached is still unavailable
 	s.pinned(0)
 	s.must("detach", "1")
 	s.must("firstboot")
