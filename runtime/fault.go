@@ -37,9 +37,13 @@ var texts = []struct {
 }{
 	{Space, regexp.MustCompile(`(?i)no space left on device|disk quota exceeded`)},
 	{Other, regexp.MustCompile(`code = Unavailable`)}, // CRI-O itself went away
-	{Network, regexp.MustCompile(`(?i)RegistryUnavailable|connection (refused|reset)|no such host|timeout|TLS handshake|unreachable|no route to host|deadline exceeded|\bEOF\b|broken pipe|too ?many ?requests|status( ?code)?( from registry)?:? (429|5\d\d)|name resolution|server misbehaving`)},
-	{Policy, regexp.MustCompile(`(?i)SignatureValidationFailed|rejected by policy|source image rejected|a signature was required`)},
-	{Auth, regexp.MustCompile(`(?i)unauthorized|authentication required|access to the (requested )?resource is (denied|not authorized)|\b(40[13]|forbidden)\b`)},
+	{Network, regexp.MustCompile(`(?i)RegistryUnavailable|connection (refused|reset)|no such host|timeout|TLS handshake|` +
+		`unreachable|no route to host|deadline exceeded|\bEOF\b|broken pipe|too ?many ?requests|` +
+		`status( ?code)?( from registry)?:? (429|5\d\d)|name resolution|server misbehaving`)},
+	{Policy, regexp.MustCompile(`(?i)SignatureValidationFailed|rejected by policy|source image rejected|` +
+		`a signature was required`)},
+	{Auth, regexp.MustCompile(`(?i)unauthorized|authentication required|` +
+		`access to the (requested )?resource is (denied|not authorized)|\b(40[13]|forbidden)\b`)},
 	{NotFound, regexp.MustCompile(`(?i)manifest unknown|name unknown|no image found in|repository .*not found|\b404\b`)},
 }
 

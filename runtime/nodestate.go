@@ -123,5 +123,8 @@ func supported(name, version string) error {
 
 // missing are the images that no store has.
 func (n nodeState) missing() []pinset.Image {
-	return slices.DeleteFunc(slices.Clone(n.want), func(img pinset.Image) bool { _, there := n.present[img.String()]; return there })
+	return slices.DeleteFunc(slices.Clone(n.want), func(img pinset.Image) bool {
+		_, there := n.present[img.String()]
+		return there
+	})
 }

@@ -36,7 +36,10 @@ type Options struct {
 
 // validate says what makes no sense.
 func (o Options) validate() error {
-	for name, d := range map[string]time.Duration{"stall": o.Stall, "pin timeout": o.PinTimeout, "wait": o.Wait, "publish interval": o.PublishInterval, "retry": o.Retry.First} {
+	for name, d := range map[string]time.Duration{
+		"stall": o.Stall, "pin timeout": o.PinTimeout, "wait": o.Wait, "publish interval": o.PublishInterval,
+		"retry": o.Retry.First,
+	} {
 		if d < 0 {
 			return fmt.Errorf("%w: %s is %s; it cannot be negative", ErrOptions, name, d)
 		}

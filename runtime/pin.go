@@ -73,7 +73,8 @@ func (r *Reconciler) stuck(ctx context.Context, n *nodeState, o Options) error {
 	if !r.reloaded || len(mispinned) == 0 || err != nil {
 		return err
 	}
-	return fmt.Errorf("%s after it was told to reload, CRI-O does not pin %d images as the drop-in says, such as %s", o.PinTimeout, len(mispinned), mispinned[0])
+	return fmt.Errorf("%s after it was told to reload, CRI-O does not pin %d images as the drop-in says, such as %s",
+		o.PinTimeout, len(mispinned), mispinned[0])
 }
 
 // misnamed are images that are in a store under other names: CRI-O finds them by

@@ -78,7 +78,10 @@ func (r *Reconciler) Plan(ctx context.Context) (Plan, error) {
 }
 
 func (r *Reconciler) plan(ctx context.Context, n nodeState) (Plan, error) {
-	p := Plan{Pins: n.pins, Owner: Pinbox, Rewrite: !n.dropInCurrent(), Reload: !n.dropInCurrent() || !n.pinsApplied(), Unpin: without(n.current, n.pins), Unknown: map[pinset.Image]Fault{}}
+	p := Plan{
+		Pins: n.pins, Owner: Pinbox, Rewrite: !n.dropInCurrent(), Reload: !n.dropInCurrent() || !n.pinsApplied(),
+		Unpin: without(n.current, n.pins), Unknown: map[pinset.Image]Fault{},
+	}
 	missing := n.missing()
 	if len(missing) == 0 {
 		return p, nil
@@ -124,11 +127,14 @@ func pulls(missing []pinset.LockedImage, layers pinset.Layers) ([]Pull, error) {
 	return all, nil
 }
 
+// releases are the last parts of the repositories that release images are in.
+var releases = []string{"ocp-release", "ocp-release-nightly", "release-images", "release", "scos-release"}
+
 // rank puts releases first, for it is they that say what else is needed, and
 // large images last.
 func rank(img pinset.LockedImage) int64 {
 	parsed, err := pinset.ParseImage(img.Pin)
-	if err == nil && slices.Contains([]string{"ocp-release", "ocp-release-nightly", "release-images", "release", "scos-release"}, path.Base(parsed.Repository)) {
+	if err == nil && slices.Contains(releases, path.Base(parsed.Repository)) {
 		return -1
 	}
 	var size int64

@@ -45,7 +45,8 @@ func (r *Reconciler) prune(ctx context.Context, n *nodeState) error {
 // below (containers/storage, DeleteImage): so what is gone is gone.
 func (r *Reconciler) pruned(n nodeState, tried map[pinset.Image]error) error {
 	var errs []error
-	for _, img := range slices.SortedFunc(maps.Keys(tried), func(a, b pinset.Image) int { return strings.Compare(a.String(), b.String()) }) {
+	byName := func(a, b pinset.Image) int { return strings.Compare(a.String(), b.String()) }
+	for _, img := range slices.SortedFunc(maps.Keys(tried), byName) {
 		_, there := n.present[img.String()]
 		if err := tried[img]; err != nil && there {
 			errs = append(errs, fmt.Errorf("remove %s: %w", img, err))
@@ -65,7 +66,8 @@ func inStores(name string, locks []pinset.Lock) bool {
 // inUse says that a container has the image of this name, by whatever name, or
 // that pods have it.
 func (n nodeState) inUse(name string, used map[string]bool) bool {
+	inUse := func(alias string) bool { return used[alias] || alias == n.pause }
 	return slices.ContainsFunc(n.stored, func(s pinset.Stored) bool {
-		return slices.Contains(s.Names, name) && (used[s.ID] || slices.ContainsFunc(s.Names, func(alias string) bool { return used[alias] || alias == n.pause }))
+		return slices.Contains(s.Names, name) && (used[s.ID] || slices.ContainsFunc(s.Names, inUse))
 	})
 }

@@ -60,7 +60,9 @@ type queue struct {
 // pull fetches what is missing. The error is that of the whole; those of images
 // are faults of the report, and do not stop the others.
 func (r *Reconciler) pull(ctx context.Context, root string, rep *report, o Options) error {
-	q := queue{Reconciler: r, Options: o, root: root, rep: rep, results: make(chan result), there: map[digest.Digest]bool{}}
+	q := queue{
+		Reconciler: r, Options: o, root: root, rep: rep, results: make(chan result), there: map[digest.Digest]bool{},
+	}
 	for _, p := range rep.pulls {
 		q.waiting = append(q.waiting, &job{Pull: p})
 	}

@@ -222,7 +222,8 @@ func flatten(err error) []error {
 // attempt. While nothing but what failed before is tried once more, the node
 // stays Degraded, so that the condition does not flap with every attempt.
 func (r report) conditions(previous Status, s Status, now time.Time) []Condition {
-	p := Condition{Type: ProgressingCondition, Status: "False", Reason: asExpected, Message: "All pinned image sets complete"}
+	const complete = "All pinned image sets complete"
+	p := Condition{Type: ProgressingCondition, Status: "False", Reason: asExpected, Message: complete}
 	d := Condition{Type: DegradedCondition, Status: "False", Reason: asExpected, Message: "All is good"}
 	switch {
 	case r.pending:
@@ -250,7 +251,8 @@ func (r report) conditions(previous Status, s Status, now time.Time) []Condition
 }
 
 func (r report) healthy(s Status) bool {
-	return r.broken == nil && len(s.Errors) == 0 && !slices.ContainsFunc(s.Images, func(i ImageStatus) bool { return i.State != Pinned })
+	notPinned := func(i ImageStatus) bool { return i.State != Pinned }
+	return r.broken == nil && len(s.Errors) == 0 && !slices.ContainsFunc(s.Images, notPinned)
 }
 
 func (r report) onlyRetries(previous Status) bool {
@@ -263,7 +265,8 @@ func (r report) onlyRetries(previous Status) bool {
 		}
 	}
 	for _, set := range r.sets {
-		if previous.set(set.Name).LastFailedGeneration != set.Revision() && previous.set(set.Name).CurrentGeneration != set.Revision() {
+		before := previous.set(set.Name)
+		if before.LastFailedGeneration != set.Revision() && before.CurrentGeneration != set.Revision() {
 			return false
 		}
 	}

@@ -19,7 +19,9 @@ import (
 const askTime = 30 * time.Second
 
 // resolve tells what images are made of: the locks know, or the registries do.
-func (r *Reconciler) resolve(ctx context.Context, images []pinset.Image, locks []pinset.Lock) ([]pinset.LockedImage, map[pinset.Image]Fault) {
+func (r *Reconciler) resolve(
+	ctx context.Context, images []pinset.Image, locks []pinset.Lock,
+) ([]pinset.LockedImage, map[pinset.Image]Fault) {
 	known := map[string]pinset.LockedImage{}
 	for _, lock := range locks {
 		if _, arch, _ := lock.Platform.Split(); arch != goruntime.GOARCH {

@@ -46,7 +46,8 @@ func ParseReserve(s string) (Reserve, error) {
 		}
 		n, err := bytesize.Parse(part)
 		if err != nil {
-			return Reserve{}, fmt.Errorf("reserve %q: it has the form 16Gi, 10%% or 16Gi,10%%, with the units Ki, Mi, Gi and Ti", s)
+			const form = "16Gi, 10% or 16Gi,10%, with the units Ki, Mi, Gi and Ti"
+			return Reserve{}, fmt.Errorf("reserve %q: it has the form %s", s, form)
 		}
 		r.Bytes = n
 	}
@@ -225,7 +226,8 @@ func (l Limits) check(c Claim) error {
 	}
 	kept := int64(float64(s.Inodes) * float64(reserve) / float64(s.Total))
 	if s.FreeInodes-c.Inodes < kept {
-		return spaceError("%s%d inodes in %s; %d are free, %d are kept in reserve.", start, c.Inodes, s.Path, s.FreeInodes, kept)
+		return spaceError("%s%d inodes in %s; %d are free, %d are kept in reserve.",
+			start, c.Inodes, s.Path, s.FreeInodes, kept)
 	}
 	return nil
 }

@@ -139,7 +139,8 @@ func (s Status) is(kind string) bool {
 
 // Healthy says that every image is there and pinned, and nothing else is wrong.
 func (s Status) Healthy() bool {
-	return len(s.Conditions) > 0 && !slices.ContainsFunc(s.Conditions, func(c Condition) bool { return c.Status == "True" || c.Reason != asExpected })
+	wrong := func(c Condition) bool { return c.Status == "True" || c.Reason != asExpected }
+	return len(s.Conditions) > 0 && !slices.ContainsFunc(s.Conditions, wrong)
 }
 
 // Pending says that the sets have changed and no pass was made since.
@@ -182,7 +183,8 @@ func (p Progress) left(now time.Time) string {
 	if p.ETA.IsZero() || p.OfBytes == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (%d %%), done in about %s", 100*p.Bytes/p.OfBytes, max(p.ETA.Sub(now).Round(time.Second), time.Second))
+	rest := max(p.ETA.Sub(now).Round(time.Second), time.Second)
+	return fmt.Sprintf(" (%d %%), done in about %s", 100*p.Bytes/p.OfBytes, rest)
 }
 
 // Reason is the first thing that is wrong, "" if nothing is.

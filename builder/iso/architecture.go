@@ -95,7 +95,8 @@ func kernelArchitecture(kernel io.Reader) string {
 	case has(0, "\x7fELF\x02\x01") && has(18, "\x15\x00"): // 64 bits, little-endian, EM_PPC64
 		return "ppc64le"
 	case has(0, "MZ") && len(head) >= 0x40:
-		if at := binary.LittleEndian.Uint32(head[0x3c:]); at < kernelHead && has(int(at), "PE\x00\x00") && len(head) >= int(at)+6 {
+		at := binary.LittleEndian.Uint32(head[0x3c:])
+		if at < kernelHead && has(int(at), "PE\x00\x00") && len(head) >= int(at)+6 {
 			return machines[binary.LittleEndian.Uint16(head[at+4:])]
 		}
 	}

@@ -289,7 +289,9 @@ func (w *cpioWriter) write(m Member) {
 	}
 	var h strings.Builder
 	h.WriteString(newcMagic)
-	for _, n := range [newcFields]int{w.inode, int(m.Mode), 0, 0, links, 0, len(m.Content), 0, 0, 0, 0, len(m.Name) + 1, 0} {
+	for _, n := range [newcFields]int{
+		w.inode, int(m.Mode), 0, 0, links, 0, len(m.Content), 0, 0, 0, 0, len(m.Name) + 1, 0,
+	} {
 		fmt.Fprintf(&h, "%08x", n)
 	}
 	h.WriteString(m.Name + "\x00")

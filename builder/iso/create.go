@@ -66,9 +66,14 @@ func Create(ctx context.Context, out, label string, made time.Time, additions []
 func empty(label string, made time.Time) []byte {
 	b := make([]byte, emptySectors*sector)
 	at := func(n int) []byte { return b[n*sector : (n+1)*sector] }
-	date := []byte{byte(made.UTC().Year() - 1900), byte(made.UTC().Month()), byte(made.UTC().Day()), byte(made.UTC().Hour()), byte(made.UTC().Minute()), byte(made.UTC().Second()), 0}
+	made = made.UTC()
+	date := []byte{
+		byte(made.Year() - 1900), byte(made.Month()), byte(made.Day()),
+		byte(made.Hour()), byte(made.Minute()), byte(made.Second()), 0,
+	}
 	descriptor(at(emptyPrimary), iso9660.Primary, pad(label, maxLabelBytes), emptyPrimaryRoot, emptyTables, date, made)
-	descriptor(at(emptyJoliet), iso9660.Supplementary, pad(ucs2(label), maxLabelBytes), emptyJolietRoot, emptyTables+2, date, made)
+	wide := pad(ucs2(label), maxLabelBytes)
+	descriptor(at(emptyJoliet), iso9660.Supplementary, wide, emptyJolietRoot, emptyTables+2, date, made)
 	copy(at(emptyJoliet)[88:], "%/E")
 	copy(at(emptyTerminator), "\xffCD001\x01")
 	for n, root := range []uint32{emptyPrimaryRoot, emptyPrimaryRoot, emptyJolietRoot, emptyJolietRoot} {

@@ -62,7 +62,8 @@ func growGPT(header []byte, i *Image, covered uint32, last uint64) ([]patch, []c
 	header = bytes.Clone(header)
 	at := int64(binary.LittleEndian.Uint64(header[72:])) * block
 	count, size := int64(binary.LittleEndian.Uint32(header[80:])), int64(binary.LittleEndian.Uint32(header[84:]))
-	if size < 128 || size > gptMaxEntries || count < 1 || count > gptMaxEntries/size || at < 0 || at > i.Size()-count*size {
+	if size < 128 || size > gptMaxEntries || count < 1 || count > gptMaxEntries/size ||
+		at < 0 || at > i.Size()-count*size {
 		return nil, nil, fmt.Errorf("%w: its GPT has %d entries of %d bytes at %d", iso9660.ErrCorrupt, count, size, at)
 	}
 	entries := make([]byte, count*size)
@@ -88,8 +89,10 @@ func growGPT(header []byte, i *Image, covered uint32, last uint64) ([]patch, []c
 	put(backup[32:], binary.LittleEndian.Uint64(header[24:]))
 	put(backup[72:], last-blocks)
 	sealGPT(backup)
-	return []patch{{block, header}, {at, entries}},
-		[]chunk{{int64(last-blocks) * block, int64(len(entries)), bytes.NewReader(entries)}, {int64(last) * block, block, bytes.NewReader(backup)}}, nil
+	return []patch{{block, header}, {at, entries}}, []chunk{
+		{int64(last-blocks) * block, int64(len(entries)), bytes.NewReader(entries)},
+		{int64(last) * block, block, bytes.NewReader(backup)},
+	}, nil
 }
 
 // sealGPT computes the checksum of a header, for which its own field counts as 0.

@@ -69,7 +69,8 @@ func (i *Image) IgnitionArea() (Area, error) {
 		a.Length = *info.Length
 	}
 	if a.Offset < 0 || a.Length <= 0 || a.Offset+a.Length > f.Size || !f.InOnePiece() {
-		return Area{}, fmt.Errorf("%s: %w: the area from %d, %d bytes long, is not within %s, which has %d", ignInfoName, iso9660.ErrCorrupt, a.Offset, a.Length, info.File, f.Size)
+		return Area{}, fmt.Errorf("%s: %w: the area from %d, %d bytes long, is not within %s, which has %d",
+			ignInfoName, iso9660.ErrCorrupt, a.Offset, a.Length, info.File, f.Size)
 	}
 	if a.Length > maxArchive {
 		return Area{}, fmt.Errorf("%s: %w: the area has %d bytes", ignInfoName, iso9660.ErrCorrupt, a.Length)
@@ -88,7 +89,8 @@ func (i *Image) legacyIgnition() (Area, bool) {
 
 func (i *Image) inside(a Area, by string) error {
 	if a.Offset < 0 || a.Length < 0 || a.Offset > i.Size() || a.Length > i.Size()-a.Offset {
-		return fmt.Errorf("%s: %w: the area from %d, %d bytes long, is not within the image, which has %d", by, iso9660.ErrCorrupt, a.Offset, a.Length, i.Size())
+		return fmt.Errorf("%s: %w: the area from %d, %d bytes long, is not within the image, which has %d",
+			by, iso9660.ErrCorrupt, a.Offset, a.Length, i.Size())
 	}
 	return nil
 }
@@ -147,7 +149,8 @@ func (i *Image) embed(config []byte) (patch, error) {
 				largest = m
 			}
 		}
-		return patch{}, fmt.Errorf("the Ignition config %w: compressed, it is %d bytes larger than the area of %d; the largest of it is %s with %d bytes",
+		return patch{}, fmt.Errorf("the Ignition config %w: compressed, it is %d bytes larger than the area of %d; "+
+			"the largest of it is %s with %d bytes",
 			ErrTooLarge, over, a.Length, largest.Name, len(largest.Content))
 	}
 	return patch{a.Offset, append(packed, make([]byte, a.Length-int64(len(packed)))...)}, nil

@@ -75,8 +75,10 @@ func (i *Image) Kargs() (Kargs, error) {
 		if err != nil {
 			return Kargs{}, fmt.Errorf("%s: %w: %w", kargsName, iso9660.ErrCorrupt, err)
 		}
-		if a.Offset < 0 || info.Size <= 0 || info.Size > maxKargs || a.Offset+info.Size > f.Size || len(a.Pad) != 1 || len(a.End) != 1 {
-			return Kargs{}, fmt.Errorf("%s: %w: the area of %s, %d bytes from %d, makes no sense", kargsName, iso9660.ErrCorrupt, a.Path, info.Size, a.Offset)
+		if a.Offset < 0 || info.Size <= 0 || info.Size > maxKargs || a.Offset+info.Size > f.Size ||
+			len(a.Pad) != 1 || len(a.End) != 1 {
+			return Kargs{}, fmt.Errorf("%s: %w: the area of %s, %d bytes from %d, makes no sense",
+				kargsName, iso9660.ErrCorrupt, a.Path, info.Size, a.Offset)
 		}
 		k.areas = append(k.areas, kargsArea{Area{f.Offset() + a.Offset, info.Size}, a.Path, a.Pad[0], a.End[0]})
 	}
@@ -126,7 +128,8 @@ func (i *Image) readKargs(k *Kargs) error {
 			return fmt.Errorf("%s: %w: its kernel arguments have no end", a.file, iso9660.ErrCorrupt)
 		}
 		if n > 0 && string(text) != k.Current {
-			return fmt.Errorf("%s: %w: its kernel arguments are %q, those of %s %q", a.file, iso9660.ErrCorrupt, text, k.areas[0].file, k.Current)
+			return fmt.Errorf("%s: %w: its kernel arguments are %q, those of %s %q",
+				a.file, iso9660.ErrCorrupt, text, k.areas[0].file, k.Current)
 		}
 		k.Current = string(text)
 	}
@@ -143,7 +146,8 @@ const special = "\"'\\$`;&|<>{}#"
 
 // CheckKarg says what is wrong with one argument.
 func CheckKarg(arg string) error {
-	if arg == "" || strings.ContainsAny(arg, special) || strings.ContainsFunc(arg, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+	isControl := func(r rune) bool { return r < ' ' || r == 0x7f }
+	if arg == "" || strings.ContainsAny(arg, special) || strings.ContainsFunc(arg, isControl) {
 		return fmt.Errorf("%w: %q is empty, or has one of %s", ErrKargs, arg, special)
 	}
 	return nil
@@ -161,7 +165,8 @@ func (e KargsEdit) apply(text string) (string, error) {
 		return "", err
 	}
 	for _, arg := range before {
-		if slices.ContainsFunc(needed, func(n string) bool { return strings.HasPrefix(arg, n) }) && !slices.Contains(after, arg) {
+		isNeeded := slices.ContainsFunc(needed, func(n string) bool { return strings.HasPrefix(arg, n) })
+		if isNeeded && !slices.Contains(after, arg) {
 			return "", fmt.Errorf("%w: the live system cannot do without %q", ErrKargs, arg)
 		}
 	}
@@ -216,10 +221,12 @@ func (k Kargs) edit(e KargsEdit) ([]patch, error) {
 			return nil, fmt.Errorf("%w: %q ends them", ErrKargs, a.end)
 		}
 		if over := int64(len(text)) + 1 - a.Length; over > 0 {
-			return nil, fmt.Errorf("%w: they are %d bytes longer than the area of %s, which has %d", ErrKargs, over, a.file, a.Length)
+			return nil, fmt.Errorf("%w: they are %d bytes longer than the area of %s, which has %d",
+				ErrKargs, over, a.file, a.Length)
 		}
 		content := append([]byte(text), a.end)
-		patches = append(patches, patch{a.Offset, append(content, bytes.Repeat([]byte{a.pad}, int(a.Length)-len(content))...)})
+		padding := bytes.Repeat([]byte{a.pad}, int(a.Length)-len(content))
+		patches = append(patches, patch{a.Offset, append(content, padding...)})
 	}
 	return patches, nil
 }

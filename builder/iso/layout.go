@@ -210,7 +210,9 @@ func (t *tree) dirContent(additions []Addition, starts []int64) []byte {
 	for n := range order {
 		order[n] = n
 	}
-	slices.SortFunc(order, func(a, b int) int { return strings.Compare(t.name(additions[a].Name), t.name(additions[b].Name)) })
+	slices.SortFunc(order, func(a, b int) int {
+		return strings.Compare(t.name(additions[a].Name), t.name(additions[b].Name))
+	})
 	for _, n := range order {
 		at, left := starts[n], additions[n].Size
 		for {

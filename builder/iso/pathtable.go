@@ -68,7 +68,10 @@ func (t *tree) folders() (rows []folder) {
 		if length == 0 || end > len(table) {
 			break
 		}
-		rows = append(rows, folder{string(table[8 : 8+length]), binary.LittleEndian.Uint32(table[2:]), int(binary.LittleEndian.Uint16(table[6:]))})
+		rows = append(rows, folder{
+			name: string(table[8 : 8+length]), extent: binary.LittleEndian.Uint32(table[2:]),
+			parent: int(binary.LittleEndian.Uint16(table[6:])),
+		})
 		table = table[end:]
 	}
 	return rows

@@ -16,5 +16,7 @@ func Compact(ctx context.Context, o Options, all bool, done func(done, all int64
 		return stores.Compaction{}, err
 	}
 	lowerPriority()
-	return m.Compact(ctx, stores.CompactOptions{All: all, Root: root, Fits: o.fits, Write: stores.WriteCompacted(m.Dir, done)})
+	return m.Compact(ctx, stores.CompactOptions{
+		All: all, Root: root, Fits: o.fits, Write: stores.WriteCompacted(m.Dir, done),
+	})
 }

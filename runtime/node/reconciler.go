@@ -61,7 +61,8 @@ func (o Options) configure(r *runtime.Reconciler) (err error) {
 	slots, _, others, _ := o.slots()               // what is wrong with it, the pass says
 	r.Disk = stores.Disk{Slots: append(slots, others...), Sets: o.Sets, Staging: o.stagingDir(config)}
 	r.Manifests = registry.Client{
-		AuthFile: config.AuthFile, Insecure: config.Insecure, Cache: filepath.Join(o.State, "manifests"), ReadOnly: o.readOnly,
+		AuthFile: config.AuthFile, Insecure: config.Insecure,
+		Cache: filepath.Join(o.State, "manifests"), ReadOnly: o.readOnly,
 		RegistriesConf: o.RegistriesConf, RegistriesDir: o.RegistriesDir,
 	}
 	if r.Owner, err = o.owner(); err != nil {

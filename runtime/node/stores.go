@@ -30,9 +30,8 @@ func (o Options) manager() (stores.Manager, error) {
 	etc := filepath.Dir(filepath.Clean(o.Sets)) // /etc/pinbox
 	config, err := crio.ReadNodeConfig(filepath.Join(etc, "node.json"))
 	m := stores.Manager{
-		Keys: filepath.Join(etc, "keys.d"),
-		Dir:  filepath.Join(o.stateDir(), "stores.d"), Sets: o.Sets, Mounter: stores.Direct{}, Open: stores.OpenImage, Disc: stores.OpenDisc,
-		Wanted:       o.wanted,
+		Dir: filepath.Join(o.stateDir(), "stores.d"), Keys: filepath.Join(etc, "keys.d"), Sets: o.Sets, Wanted: o.wanted,
+		Mounter: stores.Direct{}, Open: stores.OpenImage, Disc: stores.OpenDisc,
 		KeepPrevious: config.KeepPrevious, SELinuxContext: config.SELinuxContext, Wait: o.Wait,
 	}
 	m.Slots, m.Read, m.Others, m.Unreadable = o.slots()
