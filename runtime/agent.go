@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// Agent makes a pass whenever the sets change, and every so often against drift:
-// an image or a pin that somebody has removed comes back.
+// Agent makes a pass whenever the sets change, and one in every interval, which restores images
+// and pins that somebody has removed.
 type Agent struct {
 	Reconciler *Reconciler
 	// Changes tells that the sets may have changed.
 	Changes <-chan struct{}
-	// Service manager to tell what goes on.
+	// Service manager that is told what the agent does.
 	Service Service
 	Log     *slog.Logger
 	// Interval between passes when nothing happens; 0 means 5 minutes.
@@ -42,8 +42,8 @@ type outcome struct {
 	err    error
 }
 
-// Run goes on until ctx ends. A change calls off the pass that runs, pulls
-// included: what it has fetched is kept.
+// Run makes passes until ctx ends. A change of the sets cancels the pass that runs, with its
+// pulls; what those have fetched is kept.
 func (a *Agent) Run(ctx context.Context) {
 	a.prepare()
 	watchdog := make(<-chan time.Time)
@@ -56,7 +56,7 @@ func (a *Agent) Run(ctx context.Context) {
 	next := time.NewTimer(a.Debounce)
 	done := make(chan outcome)
 	var (
-		callOff  context.CancelFunc // nil while no pass runs
+		cancel   context.CancelFunc // nil while no pass runs
 		sets     = a.revisions()
 		changed  = true // since the last pass began
 		failures int
@@ -64,8 +64,8 @@ func (a *Agent) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			if callOff != nil {
-				callOff()
+			if cancel != nil {
+				cancel()
 				<-done
 			}
 			return
@@ -77,23 +77,23 @@ func (a *Agent) Run(ctx context.Context) {
 				continue
 			}
 			sets, failures = now, 0
-			if callOff != nil {
+			if cancel != nil {
 				a.Log.Info("the sets have changed, starting anew")
-				callOff()
+				cancel()
 			}
 			if !changed { // else a pass is due already
 				changed = true
 				next.Reset(a.Debounce)
 			}
 		case <-next.C:
-			if callOff != nil {
-				continue // it is ending, and will see that another is due
+			if cancel != nil {
+				continue // the pass is ending; the next one is started then
 			}
 			changed = false
-			callOff = a.pass(ctx, done)
+			cancel = a.pass(ctx, done)
 		case o := <-done:
-			callOff()
-			callOff = nil
+			cancel()
+			cancel = nil
 			wait := a.after(o, &failures)
 			if changed {
 				wait = a.Debounce
@@ -103,8 +103,7 @@ func (a *Agent) Run(ctx context.Context) {
 	}
 }
 
-// prepare fills in what was left out, and lets the service manager know of every
-// status.
+// prepare fills in the defaults, and has every status reported to the service manager.
 func (a *Agent) prepare() {
 	if a.Interval <= 0 {
 		a.Interval = 5 * time.Minute
@@ -123,17 +122,17 @@ func (a *Agent) prepare() {
 	}
 }
 
-// pass starts a pass, and gives what calls it off.
+// pass starts a pass, and returns what cancels it.
 func (a *Agent) pass(ctx context.Context, done chan<- outcome) context.CancelFunc {
-	ctx, callOff := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		status, err := a.Reconciler.Pass(ctx)
 		done <- outcome{status, err}
 	}()
-	return callOff
+	return cancel
 }
 
-// revisions tells one state of the sets from another.
+// revisions identifies the content of the sets.
 func (a *Agent) revisions() string {
 	sets, err := a.Reconciler.Sets()
 	var b strings.Builder
@@ -144,7 +143,7 @@ func (a *Agent) revisions() string {
 	return b.String()
 }
 
-// after tells how a pass went, and when the next is due.
+// after logs how a pass ended, and says when the next one is due.
 func (a *Agent) after(o outcome, failures *int) time.Duration {
 	if errors.Is(o.err, context.Canceled) {
 		return a.Debounce
@@ -161,8 +160,7 @@ func (a *Agent) after(o outcome, failures *int) time.Duration {
 	return a.again(o.status, *failures)
 }
 
-// again is when to try once more: soon if the trouble may pass, else with the
-// next look at everything.
+// again says when to retry: soon if the error may pass by itself, else after the interval.
 func (a *Agent) again(s Status, failures int) time.Duration {
 	passing := len(s.Errors) > 0
 	for _, img := range s.Images {
@@ -174,7 +172,7 @@ func (a *Agent) again(s Status, failures int) time.Duration {
 	return min(Retry{First: 2 * time.Second, Longest: a.Interval}.after(failures), a.Interval)
 }
 
-// tell logs how things stand, if that is news.
+// tell logs the status, if it has changed.
 func (a *Agent) tell(s Status) {
 	var lines []string
 	for _, set := range s.Sets {

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Class of an error: what it takes to cure it.
+// Class of an error, by what it takes to repair it.
 type Class string
 
-// The classes. Auth, NotFound and Policy need somebody to change something; Space
-// needs room; Network and Other may pass.
+// Auth, NotFound and Policy need somebody to change something; Space needs space; Network and
+// Other may pass by themselves.
 const (
 	Auth     Class = "auth"
 	NotFound Class = "not found"
@@ -25,18 +25,18 @@ const (
 // Passing says that the same attempt may succeed a little later.
 func (c Class) Passing() bool { return c == Network || c == Other }
 
-// ErrStalled says that a pull was given up because nothing arrived any more.
+// ErrStalled says that a pull was cancelled because nothing arrived any more.
 var ErrStalled = errors.New("the registry stalls")
 
-// texts tell the class. CRI-O passes most errors of registries on as text with
-// the code Unknown, so there is nothing else to go by. The first match counts: of
-// several mirrors, one that was away for a moment may yet have it.
+// texts give errors their class: CRI-O returns most errors of registries as text with the code
+// Unknown. The first match counts: of several mirrors, one that did not answer may have the
+// image.
 var texts = []struct {
 	class Class
 	text  *regexp.Regexp
 }{
 	{Space, regexp.MustCompile(`(?i)no space left on device|disk quota exceeded`)},
-	{Other, regexp.MustCompile(`code = Unavailable`)}, // CRI-O itself went away
+	{Other, regexp.MustCompile(`code = Unavailable`)}, // CRI-O itself has ended
 	{Network, regexp.MustCompile(`(?i)RegistryUnavailable|connection (refused|reset)|no such host|timeout|TLS handshake|` +
 		`unreachable|no route to host|deadline exceeded|\bEOF\b|broken pipe|too ?many ?requests|` +
 		`status( ?code)?( from registry)?:? (429|5\d\d)|name resolution|server misbehaving`)},
@@ -47,7 +47,7 @@ var texts = []struct {
 	{NotFound, regexp.MustCompile(`(?i)manifest unknown|name unknown|no image found in|repository .*not found|\b404\b`)},
 }
 
-// names of images, hosts and addresses could say anything.
+// names of images, hosts and addresses are not searched for texts.
 var names = regexp.MustCompile(`[^\s:/]+[:/]\S*[^\s:"]`)
 
 // Classify tells the class of an error of a pull, or of a registry.
@@ -75,7 +75,7 @@ type Fault struct {
 
 func fault(err error) Fault { return Fault{Classify(err), cleanText(err)} }
 
-// cleanText leaves out what gRPC says of itself.
+// cleanText leaves out the prefix that gRPC adds.
 func cleanText(err error) string {
 	return strings.TrimPrefix(err.Error(), "rpc error: code = Unknown desc = ")
 }

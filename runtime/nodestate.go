@@ -13,29 +13,29 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// nodeState is what a pass finds: what the sets want, and what the node has.
+// nodeState is what a pass observes: what the sets ask for, and what the node has.
 type nodeState struct {
 	sets []pinset.Set
-	// broken is what went wrong with reading sets.
+	// broken is the error of reading the sets.
 	broken error
-	// want is the union of the sets, sorted; pins is what the drop-in has to say.
+	// want is the union of the sets, sorted; pins are those that the drop-in should have.
 	want, pins []pinset.Image
-	// current is what it says; exact, that it says nothing else.
+	// current are the pins that the drop-in has; exact says that it has nothing else.
 	current []pinset.Image
 	exact   bool
-	// others are the pins of somebody else's drop-in, which wins.
+	// others are the pins of a later drop-in, which overrides ours.
 	others  []string
 	version string
 	stored  []pinset.Stored
 	// present has the names of all images in the stores, and whether they are pinned.
 	present map[string]bool
-	// unpinned are images that sets once asked for, while they are in the stores.
+	// unpinned are images in the stores that sets asked for once, and no longer do.
 	unpinned []string
 	// pause is the name of the image that is pinned whatever the drop-in says.
 	pause string
 }
 
-// observe asks for everything once: one list of images, and not a byte to any registry.
+// observe reads everything once. It lists the images once, and contacts no registry.
 func (r *Reconciler) observe(ctx context.Context, o Options) (nodeState, error) {
 	var n nodeState
 	n.sets, n.broken = r.Sets()
@@ -46,7 +46,7 @@ func (r *Reconciler) observe(ctx context.Context, o Options) (nodeState, error) 
 	}
 	n.pins = n.want
 	if n.broken != nil {
-		// Nobody knows what the broken one asks for, so nothing is unpinned.
+		// The set that cannot be read may ask for any of the current pins: all of them stay.
 		n.pins = pinset.Union(pinset.Set{Images: slices.Concat(n.want, n.current)})
 	}
 	name, version, err := r.answers(ctx, o.Wait)
@@ -63,7 +63,7 @@ func (r *Reconciler) observe(ctx context.Context, o Options) (nodeState, error) 
 	return n, n.list(ctx, r.Images, r.previous.Unpinned)
 }
 
-// list sees what is in the stores. once are images that were unpinned before.
+// list lists the images in the stores. once are images that were unpinned before.
 func (n *nodeState) list(ctx context.Context, images Images, once []string) error {
 	stored, err := images.List(ctx)
 	if err != nil {
@@ -81,8 +81,8 @@ func (n *nodeState) list(ctx context.Context, images Images, once []string) erro
 			gone[name] = true
 		}
 	}
-	// What is only now being unpinned counts though it is not there: CRI-O may be
-	// at the end of a pull that a pass which was killed has begun.
+	// An image that is unpinned now counts, although it is not in a store: CRI-O may be about
+	// to finish its pull, which an earlier process has begun.
 	for _, img := range n.current {
 		gone[img.String()] = true
 	}
@@ -93,18 +93,18 @@ func (n *nodeState) list(ctx context.Context, images Images, once []string) erro
 	return nil
 }
 
-// answers waits for CRI-O, but not for ever: somebody may want to know.
+// answers waits until CRI-O answers, for a limited time.
 func (r *Reconciler) answers(ctx context.Context, wait time.Duration) (name, version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	return r.Runtime.Version(ctx)
 }
 
-// ErrUnsupported says that the runtime does not pin as it should.
+// ErrUnsupported says that the container runtime cannot pin images as pinbox needs it.
 var ErrUnsupported = errors.New("the container runtime cannot be used")
 
-// supported refuses what does not pin: before 1.31 CRI-O does not unpin on reload
-// (cri-o issue 8202) nor tell in every answer what is pinned.
+// supported refuses runtimes that cannot pin: before 1.31 CRI-O does not unpin on reload
+// (cri-o issue 8202) nor report in every answer what is pinned.
 func supported(name, version string) error {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
@@ -114,7 +114,7 @@ func supported(name, version string) error {
 	case name != "cri-o":
 		return fmt.Errorf("%w: it is %s %s; images are pinned by CRI-O 1.31 or newer", ErrUnsupported, name, version)
 	case majorErr != nil || minorErr != nil:
-		return nil // somebody's own build
+		return nil // a build without a version
 	case m < 1 || m == 1 && n < 31:
 		return fmt.Errorf("%w: CRI-O %s does not unpin when it reloads; it takes 1.31 or newer", ErrUnsupported, version)
 	}

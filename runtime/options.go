@@ -10,7 +10,7 @@ import (
 
 // Options of a pass. The zero value works.
 type Options struct {
-	// Node is the name that messages have.
+	// Node is the name of the node in messages.
 	Node   string
 	Limits Limits
 	// Pools of the node, for the status.
@@ -34,7 +34,7 @@ type Options struct {
 	PublishInterval time.Duration
 }
 
-// validate says what makes no sense.
+// validate says which option is wrong.
 func (o Options) validate() error {
 	for name, d := range map[string]time.Duration{
 		"stall": o.Stall, "pin timeout": o.PinTimeout, "wait": o.Wait, "publish interval": o.PublishInterval,
@@ -53,10 +53,10 @@ func (o Options) validate() error {
 	return nil
 }
 
-// ErrOptions says that options make no sense.
+// ErrOptions says that an option is wrong.
 var ErrOptions = errors.New("wrong options")
 
-// complete gives the options with their defaults, or says what makes no sense.
+// complete returns the options with their defaults, or says which one is wrong.
 func (o Options) complete() (Options, error) { return o.defaults(), o.validate() }
 
 func (o Options) defaults() Options {
@@ -84,12 +84,12 @@ func (o Options) defaults() Options {
 	return o
 }
 
-// Hooks tell of a pass; each may be nil.
+// Hooks report what a pass does; each may be nil.
 type Hooks struct {
 	Planned func(Plan)
 	Pinned  func([]pinset.Image)
 	Pulled  func(Pull, time.Duration)
-	// Failed tells of an attempt, and when the next one is due; never if it is 0.
+	// Failed reports a failed pull, and in what time it is tried again; 0 is never.
 	Failed func(pinset.Image, Fault, time.Duration)
 	Pruned func(pinset.Image)
 }

@@ -10,18 +10,18 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// reloadTime is how long to wait for a reload, and reloadsIn how long one takes at least.
+// reloadTime is the time limit of a reload, and reloadsIn the least time that one takes.
 const (
 	reloadTime = time.Minute
 	reloadsIn  = 20 * time.Millisecond
 )
 
-// pin has CRI-O pin what it should, present or not yet.
+// pin makes CRI-O pin the images of the sets, whether they are present yet or not.
 func (r *Reconciler) pin(ctx context.Context, rep *report, o Options) error {
 	if r.reloaded && rep.dropInCurrent() && (rep.pinsApplied() || r.Pins.Conflict(rep.pins) != nil) {
 		return nil
 	}
-	// What is unpinned, and that CRI-O has yet to read it, is on record before.
+	// The status has what is unpinned, and that a reload is due, before the drop-in changes.
 	rep.reloadDue, r.reloaded = true, false
 	if err := r.publish(*rep); err != nil {
 		return err
@@ -34,16 +34,15 @@ func (r *Reconciler) pin(ctx context.Context, rep *report, o Options) error {
 	}
 	rep.reloadDue, r.reloaded = false, true
 	call(r.Hooks.Pinned, rep.pins)
-	// A list that CRI-O makes while it reloads takes time from that, and shows the old pins.
+	// To list the images during the reload would slow it down, and show the old pins.
 	if err := sleep(ctx, min(reloadsIn, o.PinTimeout)); err != nil {
 		return err
 	}
 	return r.waitPinned(ctx, &rep.nodeState, o.PinTimeout)
 }
 
-// waitPinned looks until CRI-O pins as it was told. It reloads in the background,
-// so there is nothing else to wait for. What keeps CRI-O from it is reported at
-// the end of the pass.
+// waitPinned lists the images until CRI-O has applied the pins. There is no event to wait for,
+// since CRI-O reloads in the background. A conflict is reported at the end of the pass.
 func (r *Reconciler) waitPinned(ctx context.Context, n *nodeState, timeout time.Duration) error {
 	for deadline, pause := time.Now().Add(timeout), reloadsIn; ; pause = min(2*pause, time.Second) {
 		if err := n.list(ctx, r.Images, r.previous.Unpinned); err != nil {
@@ -58,16 +57,16 @@ func (r *Reconciler) waitPinned(ctx context.Context, n *nodeState, timeout time.
 	}
 }
 
-// conflict is what keeps CRI-O from pinning as it was told.
+// conflict says what keeps CRI-O from applying the pins.
 func (r *Reconciler) conflict(ctx context.Context, n *nodeState) error {
 	err := r.Pins.Conflict(n.pins)
 	if n.pinsApplied() {
-		return err // whatever it once refused
+		return err // an old refusal does not count
 	}
 	return errors.Join(err, r.Pins.Refusal(ctx))
 }
 
-// stuck says why CRI-O does not pin as it was told; if nobody knows, it says just that.
+// stuck says why CRI-O has not applied the pins: the conflict, or that the reason is unknown.
 func (r *Reconciler) stuck(ctx context.Context, n *nodeState, o Options) error {
 	err, mispinned := r.conflict(ctx, n), n.mispinned()
 	if !r.reloaded || len(mispinned) == 0 || err != nil {
@@ -77,8 +76,8 @@ func (r *Reconciler) stuck(ctx context.Context, n *nodeState, o Options) error {
 		o.PinTimeout, len(mispinned), mispinned[0])
 }
 
-// misnamed are images that are in a store under other names: CRI-O finds them by
-// their digests, but pins by names, and a pull adds the name.
+// misnamed are images that are in a store under other names. CRI-O finds them by their
+// digests, but pins by names; a pull adds the name.
 func (r *Reconciler) misnamed(n *nodeState) []Pull {
 	if n.pinsApplied() || r.Pins.Conflict(n.pins) != nil {
 		return nil
@@ -92,9 +91,9 @@ func (r *Reconciler) misnamed(n *nodeState) []Pull {
 	return all
 }
 
-// mispinned are images in the stores that are not pinned though they should be,
-// or that still are though we unpinned them. CRI-O pins an image by any of its
-// names; what others pin is theirs.
+// mispinned are images in the stores that should be pinned and are not, or were unpinned and
+// are still pinned. CRI-O pins an image by any of its names; pins of other drop-ins do not
+// count.
 func (n nodeState) mispinned() []string {
 	pins := map[string]bool{n.pause: true}
 	for _, name := range n.others {
@@ -118,23 +117,23 @@ func (n nodeState) mispinned() []string {
 	return names
 }
 
-// upToDate says that every image is in a store, and CRI-O pins it by the drop-in.
+// upToDate says that every image is in a store and pinned, and the drop-in has just these pins.
 func (n nodeState) upToDate() bool {
 	return len(n.missing()) == 0 && n.pinsApplied() && n.dropInCurrent()
 }
 
-// dropInCurrent says that the drop-in is as it is to be. While there is nothing to pin,
-// there need not be one.
+// dropInCurrent says that the drop-in has just the pins that it should have. Without any, it
+// need not exist.
 func (n nodeState) dropInCurrent() bool {
 	return len(n.pins) == 0 && len(n.current) == 0 || n.exact && slices.Equal(n.current, n.pins)
 }
 
-// allPinned says that every image of the sets is there and pinned.
+// allPinned says that every image of the sets is in a store and pinned.
 func (n nodeState) allPinned() bool {
 	return !slices.ContainsFunc(n.want, func(img pinset.Image) bool { return !n.present[img.String()] })
 }
 
-// pinsApplied says that CRI-O pins as the drop-in is to say.
+// pinsApplied says that CRI-O pins what the drop-in should pin, and nothing that was unpinned.
 func (n nodeState) pinsApplied() bool { return len(n.mispinned()) == 0 }
 
 func sleep(ctx context.Context, d time.Duration) error {

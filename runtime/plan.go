@@ -13,11 +13,11 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// Plan is what a pass is going to do.
+// Plan is what a pass will do.
 type Plan struct {
 	// Owner of the drop-in. If that is MCO, a pass does nothing.
 	Owner Owner
-	// Pins that the drop-in will have, whether it has to be written, and whether
+	// Pins that the drop-in will have. Rewrite says that it has to be written, and Reload that
 	// CRI-O has to read it.
 	Pins            []pinset.Image
 	Rewrite, Reload bool
@@ -27,11 +27,11 @@ type Plan struct {
 	Pulls []Pull
 	// Root of the store that images are pulled to.
 	Root string
-	// Unknown are images that cannot be pulled, as nobody can say what they are.
+	// Unknown are images that cannot be pulled, because their manifests cannot be had.
 	Unknown map[pinset.Image]Fault
 	// Claims on file systems.
 	Claims []Claim
-	// Problem that would keep the pass from ending well.
+	// Problem that would make the pass fail.
 	Problem error
 	// Problems that make the plan less exact: a lock that cannot be read.
 	Problems []error
@@ -41,12 +41,12 @@ type Plan struct {
 type Pull struct {
 	Image pinset.Image
 	Need
-	// absent are the blobs that are nowhere on the node when the pass begins.
+	// absent are the blobs that no store of the node has when the pass begins, with their sizes.
 	absent map[digest.Digest]int64
 }
 
-// Plan says what a pass would do; it changes nothing. What would keep the pass from
-// ending well is among the problems of the plan.
+// Plan says what a pass would do. It changes nothing. What would make the pass fail is the
+// Problem of the plan.
 func (r *Reconciler) Plan(ctx context.Context) (Plan, error) {
 	configErr := r.configure()
 	o, err := r.complete()
@@ -68,7 +68,7 @@ func (r *Reconciler) Plan(ctx context.Context) (Plan, error) {
 		return Plan{}, err
 	}
 	problem := r.fits(plan.Root, plan.Pulls, o)
-	if !plan.Rewrite { // else it speaks of the drop-in as it is
+	if !plan.Rewrite { // else the conflict may be the old drop-in's
 		problem = errors.Join(problem, r.Pins.Conflict(n.pins))
 	}
 	if plan.Problem = errors.Join(n.broken, problem); plan.Problem == nil && len(plan.Unknown) > 0 {
@@ -90,7 +90,7 @@ func (r *Reconciler) plan(ctx context.Context, n nodeState) (Plan, error) {
 	if p.Root, err = r.Runtime.Root(ctx); err != nil {
 		return Plan{}, err
 	}
-	// Without a lock or a record the node knows less, and counts more.
+	// Layers of a lock or a record that cannot be read count as missing.
 	stores, beside, lockErr := r.Disk.Locks()
 	layers, layerErr := r.Disk.Layers(p.Root)
 	p.Problems = []error{lockErr, layerErr}
@@ -105,8 +105,8 @@ func without(a, b []pinset.Image) []pinset.Image {
 	return slices.DeleteFunc(slices.Clone(a), func(img pinset.Image) bool { return slices.Contains(b, img) })
 }
 
-// pulls orders the images and says what each takes, given the layers that are
-// there; those that images share count once.
+// pulls orders the images and says what each takes, given the layers that the node has. Layers
+// that images share count once.
 func pulls(missing []pinset.LockedImage, layers pinset.Layers) ([]Pull, error) {
 	missing = slices.Clone(missing)
 	slices.SortFunc(missing, func(a, b pinset.LockedImage) int {
@@ -120,7 +120,7 @@ func pulls(missing []pinset.LockedImage, layers pinset.Layers) ([]Pull, error) {
 		}
 		all[i] = Pull{Image: img, absent: layers.Absent(locked)}
 	}
-	for i, locked := range missing { // now that it is known what is nowhere
+	for i, locked := range missing { // after all absent blobs are known
 		lacks, fetch := layers.Lacks(locked)
 		all[i].Need = need(lacks, fetch)
 	}
@@ -130,8 +130,8 @@ func pulls(missing []pinset.LockedImage, layers pinset.Layers) ([]Pull, error) {
 // releases are the last parts of the repositories that release images are in.
 var releases = []string{"ocp-release", "ocp-release-nightly", "release-images", "release", "scos-release"}
 
-// rank puts releases first, for it is they that say what else is needed, and
-// large images last.
+// rank orders pulls: releases first, since they name the other images of a cluster, and large
+// images last.
 func rank(img pinset.LockedImage) int64 {
 	parsed, err := pinset.ParseImage(img.Pin)
 	if err == nil && slices.Contains(releases, path.Base(parsed.Repository)) {

@@ -12,10 +12,10 @@ import (
 )
 
 // prune removes the images that no set asks for any more and no container uses.
-// Those of read-only stores stay: CRI-O would only take a name from them, by a
-// copy of their record in its own store. With no set at all nothing is removed:
-// that is more often a mistake than a wish; nor while a set cannot be read, which
-// may want it. What CRI-O still pins, somebody else does.
+// Images of read-only stores stay: CRI-O would only take a name from them, by a copy of their
+// record in its own store. Nothing is removed while there are no sets, which is more often a
+// mistake than intended, or while a set cannot be read, which may ask for the image. An image
+// that CRI-O still pins is pinned by another drop-in, and stays.
 func (r *Reconciler) prune(ctx context.Context, n *nodeState) error {
 	if len(n.unpinned) == 0 || len(n.want) == 0 || n.broken != nil {
 		return nil
@@ -26,7 +26,7 @@ func (r *Reconciler) prune(ctx context.Context, n *nodeState) error {
 	}
 	stores, _, err := r.Disk.Locks()
 	if err != nil {
-		return err // which images are in them is not known
+		return err // it is unknown which images they have
 	}
 	tried := map[pinset.Image]error{}
 	for _, name := range n.unpinned {
@@ -40,9 +40,9 @@ func (r *Reconciler) prune(ctx context.Context, n *nodeState) error {
 	return errors.Join(n.list(ctx, r.Images, n.unpinned), r.pruned(*n, tried))
 }
 
-// pruned says what could not be removed. Of an image that was pulled over a read-only
-// store CRI-O removes all, and then complains that it cannot remove the store's layer
-// below (containers/storage, DeleteImage): so what is gone is gone.
+// pruned says what could not be removed. CRI-O reports an error for an image that was pulled over
+// a read-only store although it has removed it, because it cannot remove the store's layers
+// (containers/storage, DeleteImage). So only images that are still there count.
 func (r *Reconciler) pruned(n nodeState, tried map[pinset.Image]error) error {
 	var errs []error
 	byName := func(a, b pinset.Image) int { return strings.Compare(a.String(), b.String()) }
@@ -63,8 +63,8 @@ func inStores(name string, locks []pinset.Lock) bool {
 	})
 }
 
-// inUse says that a container has the image of this name, by whatever name, or
-// that pods have it.
+// inUse says that a container uses the image of this name, by any of its names, or that it is
+// the pause image.
 func (n nodeState) inUse(name string, used map[string]bool) bool {
 	inUse := func(alias string) bool { return used[alias] || alias == n.pause }
 	return slices.ContainsFunc(n.stored, func(s pinset.Stored) bool {

@@ -10,15 +10,15 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// Retry says how often a pull is tried that may yet succeed, and how long to
-// wait between: from First, doubling, up to Longest.
+// Retry says how often a failed pull is tried, and how long to wait between two attempts: from
+// First, doubling, up to Longest.
 type Retry struct {
 	First, Longest time.Duration
 	Tries          int
 }
 
-// after is how long to wait after so many attempts: half of it by chance, so
-// that a thousand nodes do not come back to a registry at once.
+// after is how long to wait after so many attempts. Half of it is random, so that a thousand
+// nodes do not ask a registry at the same moment.
 func (r Retry) after(tries int) time.Duration {
 	d := r.First
 	for range tries - 1 {
@@ -51,14 +51,14 @@ type queue struct {
 	waiting []*job
 	running []*job
 	results chan result
-	// there are blobs that have come since the pass began.
+	// there are blobs that were pulled since the pass began.
 	there map[digest.Digest]bool
 	meter meter
 	full  error // why the queue stopped: for lack of space
 }
 
-// pull fetches what is missing. The error is that of the whole; those of images
-// are faults of the report, and do not stop the others.
+// pull fetches the missing images. Errors of single images are faults of the report, and do
+// not stop the others; the error is that of the queue.
 func (r *Reconciler) pull(ctx context.Context, root string, rep *report, o Options) error {
 	q := queue{
 		Reconciler: r, Options: o, root: root, rep: rep, results: make(chan result), there: map[digest.Digest]bool{},
@@ -100,7 +100,7 @@ func (q *queue) run(ctx context.Context) error {
 	}
 }
 
-// start starts what is due and fits, and says how long until more is due.
+// start starts the pulls that are due and fit, and says how long until more are due.
 func (q *queue) start(ctx context.Context) time.Duration {
 	for len(q.running) < q.Parallel && q.full == nil && ctx.Err() == nil {
 		i := slices.IndexFunc(q.waiting, func(j *job) bool { return !time.Now().Before(j.due) && !q.onItsWay(j) })
@@ -109,7 +109,7 @@ func (q *queue) start(ctx context.Context) time.Duration {
 		}
 		j := q.waiting[i]
 		if err := q.room(j); err != nil {
-			if len(q.running) == 0 { // else wait: they may take less than is feared
+			if len(q.running) == 0 { // else wait: those that run may take less than estimated
 				q.stop(err)
 			}
 			break
@@ -128,8 +128,8 @@ func (q *queue) start(ctx context.Context) time.Duration {
 	return wait
 }
 
-// onItsWay says that a pull which runs fetches a layer that this one needs too:
-// it waits, since CRI-O would fetch that twice.
+// onItsWay says that a running pull fetches a layer that this one needs, too. It waits for
+// that, since CRI-O would fetch the layer twice.
 func (q *queue) onItsWay(next *job) bool {
 	return slices.ContainsFunc(q.running, func(j *job) bool {
 		for blob := range next.absent {
@@ -141,7 +141,7 @@ func (q *queue) onItsWay(next *job) bool {
 	})
 }
 
-// expected are the bytes that a pull has to fetch, as things stand.
+// expected are the bytes that a pull still has to fetch.
 func (q *queue) expected(j *job) (bytes int64) {
 	for blob, size := range j.absent {
 		if !q.there[blob] {
@@ -151,7 +151,7 @@ func (q *queue) expected(j *job) (bytes int64) {
 	return bytes
 }
 
-// room checks the space again: others fill the disk as well.
+// room checks the space again, since other programs use the disk, too.
 func (q *queue) room(next *job) error {
 	all := []Pull{next.Pull}
 	for _, j := range q.running {
@@ -179,7 +179,7 @@ func (q *queue) launch(ctx context.Context, j *job) {
 	}()
 }
 
-// ended takes note of an attempt.
+// ended records the result of an attempt.
 func (q *queue) ended(ctx context.Context, res result) {
 	q.running = slices.DeleteFunc(q.running, func(j *job) bool { return j == res.job })
 	delete(q.rep.running, res.Image)
@@ -188,7 +188,7 @@ func (q *queue) ended(ctx context.Context, res result) {
 	}
 	if res.err == nil {
 		delete(q.rep.faults, res.Image)
-		q.rep.present[res.Image.String()] = true // pinned before it came; the last look will tell
+		q.rep.present[res.Image.String()] = true // as pinned before; the last list checks that
 		q.rep.done++
 		q.rep.progress.Images++
 		q.meter.finished += q.expected(res.job)
@@ -215,7 +215,7 @@ func (q *queue) ended(ctx context.Context, res result) {
 	}
 }
 
-// stop ends the queue for lack of space; what runs may end well.
+// stop ends the queue for lack of space. Running pulls continue.
 func (q *queue) stop(err error) {
 	q.full = err
 	for _, j := range q.waiting {
@@ -225,7 +225,7 @@ func (q *queue) stop(err error) {
 	}
 }
 
-// watch measures, and starts pulls anew when nothing arrives any more.
+// watch measures the progress, and restarts pulls when nothing arrives any more.
 func (q *queue) watch() {
 	var expected int64
 	for _, j := range q.running {
@@ -238,13 +238,13 @@ func (q *queue) watch() {
 		return
 	}
 	for _, j := range q.running {
-		if time.Since(j.started) >= q.Stall { // which of them it is, nobody knows
+		if time.Since(j.started) >= q.Stall { // it is unknown which of them stalls
 			j.cancel(ErrStalled)
 		}
 	}
 }
 
-// abandon calls off what runs.
+// abandon cancels the running pulls.
 func (q *queue) abandon(err error) error {
 	for _, j := range q.running {
 		j.cancel(err)
@@ -255,12 +255,12 @@ func (q *queue) abandon(err error) error {
 	return err
 }
 
-// meter tells how much has arrived. CRI does not say; the staging folder does, and
-// the store while a layer is unpacked.
+// meter measures how much has arrived: by the staging folder, and by the store while a layer is
+// unpacked, since CRI does not report it.
 type meter struct {
 	disk     Disk
 	root     string
-	base     int64 // staged leftovers of others
+	base     int64 // staged bytes of earlier pulls
 	staged   int64
 	free     int64 // bytes in the store
 	finished int64
@@ -268,8 +268,8 @@ type meter struct {
 	moved    time.Time // when something last moved
 }
 
-// unpacking grows the store by more than this in the time of a tick; a node's logs
-// do not.
+// unpacking is by how many bytes the store grows at least between two ticks while a layer is
+// unpacked; the logs of a node grow less.
 const unpacking = 1 << 20
 
 func (m *meter) measure() int64 {
@@ -283,7 +283,7 @@ func (m *meter) measure() int64 {
 	return staged - m.base
 }
 
-// eta is when the rest will be there at the speed so far.
+// eta is when the rest will have arrived at the speed so far.
 func (m *meter) eta(p *Progress) time.Time {
 	took := time.Since(m.start)
 	if p.Bytes == 0 || took < time.Second {

@@ -17,34 +17,34 @@ type Reconciler struct {
 	Pins      Pins
 	Manifests Manifests
 	Disk      Disk
-	// Configure, unless it is nil, reads anew before each pass what may have
-	// changed on the node: who owns it, limits, credentials.
+	// Configure reads before each pass what may have changed on the node: its owner, limits,
+	// credentials. nil is fine.
 	Configure func(*Reconciler) error
-	// Sets reads the node's sets. What it gives beside an error still counts.
+	// Sets reads the node's sets. The sets that it returns with an error still count.
 	Sets func() ([]pinset.Set, error)
-	// Publish puts the status where others read it.
+	// Publish writes the status for others to read.
 	Publish func(Status) error
-	// Stores, unless it is nil, mounts the stores that were attached, or only looks at
-	// them, and tells how they are.
+	// Stores mounts the attached stores, or only looks at them, and returns their status. nil
+	// is fine.
 	Stores func(context.Context) ([]StoreStatus, error)
 	Options
 	Hooks Hooks
 
 	// previous is the status that was published last.
 	previous Status
-	// reloaded says that this process has had CRI-O read the drop-in, and has not
-	// written it since. The first pass with anything to do reloads in any case; and
-	// a process that dies between writing and reloading has left a ReloadDue.
+	// reloaded says that this process has reloaded CRI-O since it last wrote the drop-in. The
+	// first pass with anything to do reloads in any case; a process that was killed between
+	// writing and reloading has published ReloadDue.
 	reloaded bool
 }
 
-// Continue takes up what an earlier process has published.
+// Continue continues from the status that an earlier process has published.
 func (r *Reconciler) Continue(previous Status) { r.previous = previous }
 
-// Pass makes the node have what its sets want, and publishes how that went. The
-// space is checked first, then images are pinned, then pulled: so the kubelet
-// never removes one between its pull and its pin, and nothing is touched when it
-// cannot end well. An error means that ctx ended, or that publishing failed.
+// Pass pins and pulls the images that the sets ask for, and publishes the result. It checks
+// the space first, then pins, then pulls: so nothing is changed where the space is too small,
+// and the kubelet never removes an image between its pull and its pin. An error means that
+// ctx ended, or that the status could not be published.
 func (r *Reconciler) Pass(ctx context.Context) (Status, error) {
 	configErr := r.configure()
 	o, err := r.complete()
@@ -60,7 +60,7 @@ func (r *Reconciler) Pass(ctx context.Context) (Status, error) {
 		return r.finish(ctx, rep, o)
 	}
 	rep.working = true
-	if err := r.publish(rep); err != nil { // registries may take their time
+	if err := r.publish(rep); err != nil { // the plan may wait for registries
 		return r.previous, err
 	}
 	plan, err := r.plan(ctx, rep.nodeState)
@@ -76,7 +76,7 @@ func (r *Reconciler) Pass(ctx context.Context) (Status, error) {
 		return r.end(ctx, rep, err)
 	}
 	rep.pulls = append(rep.pulls, r.misnamed(&rep.nodeState)...)
-	if len(rep.pulls) == 0 && len(rep.faults) == 0 { // the last list is as new as another would be
+	if len(rep.pulls) == 0 && len(rep.faults) == 0 { // nothing has changed since the last list
 		return r.finish(ctx, rep, o)
 	}
 	rep.problems = append(rep.problems, r.pull(ctx, plan.Root, &rep, o))
@@ -90,10 +90,10 @@ func (r *Reconciler) configure() error {
 	return r.Configure(r)
 }
 
-// waitAndFinish looks once more at the end of a pass that has changed something.
+// waitAndFinish lists the images once more, after pulls.
 func (r *Reconciler) waitAndFinish(ctx context.Context, rep report, o Options) (Status, error) {
 	timeout := o.PinTimeout
-	if rep.done == 0 { // they were waited for before
+	if rep.done == 0 { // pin has waited already
 		timeout = 0
 	}
 	if err := r.waitPinned(ctx, &rep.nodeState, timeout); err != nil {
@@ -102,10 +102,10 @@ func (r *Reconciler) waitAndFinish(ctx context.Context, rep report, o Options) (
 	return r.finish(ctx, rep, o)
 }
 
-// finish prunes, finds out what is wrong, and publishes.
+// finish prunes, finds out what is wrong with the pins, and ends the pass.
 func (r *Reconciler) finish(ctx context.Context, rep report, o Options) (Status, error) {
 	if o.Owner == MCO && !rep.allPinned() {
-		rep.pending = true // the operator pins when it has pulled all
+		rep.pending = true // the operator pins after it has pulled all images
 		return r.end(ctx, rep, nil)
 	}
 	if o.Owner == Pinbox && o.Prune {
@@ -117,8 +117,8 @@ func (r *Reconciler) finish(ctx context.Context, rep report, o Options) (Status,
 	return r.end(ctx, rep, r.stuck(ctx, &rep.nodeState, o))
 }
 
-// end publishes the status after a pass. One that was called off says nothing:
-// whoever called it off starts the next.
+// end publishes the status at the end of a pass; not if ctx has ended, since whoever cancelled
+// the pass starts the next one.
 func (r *Reconciler) end(ctx context.Context, rep report, err error) (Status, error) {
 	if ctx.Err() != nil {
 		return r.previous, ctx.Err()
@@ -134,7 +134,7 @@ func (r *Reconciler) end(ctx context.Context, rep report, err error) (Status, er
 	return r.previous, err
 }
 
-// Look says how things stand, with what the last pass found out; it changes
+// Look returns the status of the node, with what the last pass has found out. It changes
 // nothing. busy says that another process makes a pass.
 func (r *Reconciler) Look(ctx context.Context, busy bool) (Status, error) {
 	configErr := r.configure()

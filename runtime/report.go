@@ -10,13 +10,13 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// report is what a pass knows, of which it makes a status.
+// report is what a pass knows; the status is made of it.
 type report struct {
 	nodeState
 	owner Owner
 	node  string
 	pools []string
-	// pending says that nobody has tried yet, or that it is another's to do.
+	// pending says that no pass has tried yet, or that the Machine Config Operator has to.
 	pending bool
 	// reloadDue says that CRI-O has yet to read the drop-in.
 	reloadDue bool
@@ -31,11 +31,11 @@ type report struct {
 	progress *Progress
 	// working says that the pass has not ended.
 	working bool
-	// done images of this pass.
+	// done is the number of images that this pass has pulled.
 	done int
 }
 
-// publish makes a status of what the pass knows, and puts it where others read it.
+// publish makes a status of the report, and publishes it.
 func (r *Reconciler) publish(rep report) error {
 	r.previous = rep.status(r.previous, time.Now())
 	if err := r.Publish(r.previous); err != nil {
@@ -52,14 +52,13 @@ func newReport(o Options, errs ...error) report {
 	}
 }
 
-// status says how things stand. previous is the status before, of which
-// generations and times go on.
+// status makes the status. Generations and times continue from the previous one.
 func (r report) status(previous Status, now time.Time) Status {
 	s := Status{
 		Version: StatusVersion, Time: now.UTC(), Node: r.node, Runtime: r.version, Owner: r.owner, Pools: r.pools,
 		Images: r.images(), Progress: r.progress, Unpinned: r.unpinned, ReloadDue: r.reloadDue, Stores: r.stores,
 	}
-	if r.present == nil { // nobody could look
+	if r.present == nil { // the images could not be listed
 		s.Unpinned = previous.Unpinned
 	}
 	r.problems = slices.DeleteFunc(r.problems, func(err error) bool { return err == nil })
@@ -74,7 +73,7 @@ func (r report) status(previous Status, now time.Time) Status {
 	return s
 }
 
-// unique drops what is said twice.
+// unique drops repeated lines.
 func unique(lines []string) (once []string) {
 	for _, line := range lines {
 		if !slices.Contains(once, line) {
@@ -84,7 +83,7 @@ func unique(lines []string) (once []string) {
 	return once
 }
 
-// unread are the errors of reading sets that are no set's: those stand there.
+// unread is the error of reading the sets, unless it is that of a file, which has a SetStatus.
 func (r report) unread() error {
 	var file *pinset.FileError
 	if errors.As(r.broken, &file) {
@@ -157,7 +156,7 @@ func (r report) setStatus(previous Status, images []ImageStatus) []SetStatus {
 				wrong = append(wrong, i.describe("is not pinned"))
 			}
 		}
-		if unknown { // what is wrong stands among the errors
+		if unknown { // the reason is among the errors
 			wrong = append(wrong, "nobody knows what is on the node")
 		}
 		all = append(all, r.generations(s, set.Revision(), wrong, previous.set(set.Name)))
@@ -165,7 +164,7 @@ func (r report) setStatus(previous Status, images []ImageStatus) []SetStatus {
 	return append(all, r.brokenSets(previous)...)
 }
 
-// describe says what is wrong with an image: its error, or else what.
+// describe says what is wrong with an image: its error, or what if it has none.
 func (i ImageStatus) describe(what string) string {
 	if i.Error != "" {
 		return fmt.Sprintf("%s: %s: %s", i.Name, i.ErrorClass, i.Error)
@@ -173,7 +172,7 @@ func (i ImageStatus) describe(what string) string {
 	return i.Name + " " + what
 }
 
-// generations goes on from what was said of the set before.
+// generations continues from the previous status of the set.
 func (r report) generations(s SetStatus, revision string, wrong []string, before SetStatus) SetStatus {
 	s.DesiredGeneration = revision
 	s.CurrentGeneration = before.CurrentGeneration
@@ -195,7 +194,7 @@ func (r report) generations(s SetStatus, revision string, wrong []string, before
 
 func cut(s string) string { return s[:min(len(s), maxErrorBytes)] }
 
-// brokenSets are files that nobody can read a set from.
+// brokenSets are the files that cannot be read as sets.
 func (r report) brokenSets(previous Status) []SetStatus {
 	var all []SetStatus
 	for _, err := range flatten(r.broken) {
@@ -218,9 +217,9 @@ func flatten(err error) []error {
 	return []error{err}
 }
 
-// conditions are never Progressing beside a Degraded that tells of another
-// attempt. While nothing but what failed before is tried once more, the node
-// stays Degraded, so that the condition does not flap with every attempt.
+// conditions are never Progressing and Degraded at once. While a pass only retries what has
+// failed before, the node stays Degraded, so that the condition does not change with every
+// attempt.
 func (r report) conditions(previous Status, s Status, now time.Time) []Condition {
 	const complete = "All pinned image sets complete"
 	p := Condition{Type: ProgressingCondition, Status: "False", Reason: asExpected, Message: complete}
@@ -273,8 +272,8 @@ func (r report) onlyRetries(previous Status) bool {
 	return true
 }
 
-// recall takes up what the last pass said of images that are still not there, and
-// of its own progress if it is busy.
+// recall adds what the last pass has reported of images that are still missing; and its
+// progress, if it is busy.
 func (r report) recall(previous Status, busy bool) report {
 	r.faults, r.running = map[pinset.Image]Fault{}, map[pinset.Image]bool{}
 	for _, img := range r.want {

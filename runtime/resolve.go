@@ -18,7 +18,7 @@ import (
 // askTime is how long to wait for a manifest, which is small.
 const askTime = 30 * time.Second
 
-// resolve tells what images are made of: the locks know, or the registries do.
+// resolve finds the layers of images, in the locks or else in the registries.
 func (r *Reconciler) resolve(
 	ctx context.Context, images []pinset.Image, locks []pinset.Lock,
 ) ([]pinset.LockedImage, map[pinset.Image]Fault) {
@@ -33,7 +33,7 @@ func (r *Reconciler) resolve(
 	}
 	locked, errs := make([]pinset.LockedImage, len(images)), make([]error, len(images))
 	var group errgroup.Group
-	var dead sync.Map // hosts
+	var dead sync.Map // hosts that do not answer
 	group.SetLimit(8)
 	for i, img := range images {
 		var ok bool
@@ -55,8 +55,8 @@ func (r *Reconciler) resolve(
 	return slices.DeleteFunc(locked, func(l pinset.LockedImage) bool { return l.Pin == "" }), unknown
 }
 
-// manifest asks a registry as often as a pull would; one that has failed so often
-// for another image is dead, and is asked once.
+// manifest asks a registry as often as a pull would. A host that has failed that often for
+// another image is dead, and is asked once.
 func (r *Reconciler) manifest(ctx context.Context, img pinset.Image, dead *sync.Map) (pinset.LockedImage, error) {
 	host, _, _ := strings.Cut(img.Repository, "/")
 	retry := r.defaults().Retry
@@ -75,7 +75,7 @@ func (r *Reconciler) manifest(ctx context.Context, img pinset.Image, dead *sync.
 	}
 }
 
-// ask has a deadline, other than a pull: a manifest is small.
+// ask asks a registry once, with a time limit.
 func (r *Reconciler) ask(ctx context.Context, img pinset.Image) (pinset.LockedImage, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(askTime, r.defaults().Stall))
 	defer cancel()

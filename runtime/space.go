@@ -16,8 +16,7 @@ import (
 var ErrSpace = errors.New("too little space")
 
 // Reserve is what pulls leave free: the lesser of a number of bytes and a share
-// of the file system in percent. One that is 0 does not count; of both, nothing
-// is kept.
+// of the file system in percent. One that is 0 does not count; if both are, nothing is kept.
 type Reserve struct {
 	Bytes   int64
 	Percent int
@@ -86,7 +85,7 @@ func (r Reserve) of(s disk.Space) int64 {
 
 // Limits of the space that pulls may take.
 type Limits struct {
-	// Node that messages speak of.
+	// Node is the name of the node in messages.
 	Node    string
 	Reserve Reserve
 	// GCPercent of the file system in use, at which the kubelet starts to remove
@@ -135,7 +134,7 @@ type Need struct {
 	Fetch int64
 	// Unpacked bytes and inodes of the layers that the node lacks.
 	Unpacked, Inodes int64
-	// Estimated says that a lock does not know the sizes.
+	// Estimated says that no lock has the sizes.
 	Estimated bool
 }
 
@@ -146,7 +145,7 @@ func (n *Need) add(more Need) {
 	n.Estimated = n.Estimated || more.Estimated
 }
 
-// Estimates for layers that no lock knows: the Machine Config Operator's factor
+// Estimates for layers that no lock has: the Machine Config Operator's factor
 // (pkg/daemon/pinned_image_set.go), and the mean size of a file in a base image.
 const (
 	unpackedPerFetched = 2
@@ -166,8 +165,8 @@ func need(layers []pinset.LockedLayer, fetch int64) Need {
 	return n
 }
 
-// demand is what pulling these images takes, of which parallel are in the works
-// at a time: blobs are staged until they are unpacked.
+// demand is what pulling these images takes, parallel ones at a time. staged is the bytes of the
+// blobs of the largest ones: blobs are staged until they are unpacked.
 func demand(all []Pull, parallel int) (n Need, staged int64) {
 	var fetches []int64
 	for _, p := range all {
@@ -232,7 +231,7 @@ func (l Limits) check(c Claim) error {
 	return nil
 }
 
-// tooLittle is a sentence of its own, with ErrSpace behind it.
+// tooLittle is an ErrSpace with a text of its own.
 type tooLittle string
 
 func (e tooLittle) Error() string      { return string(e) }

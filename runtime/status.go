@@ -13,8 +13,8 @@ import (
 // State of an image on the node.
 type State string
 
-// An image is missing, on its way, in a store, or there and pinned; or nobody
-// knows, since CRI-O does not answer.
+// An image is missing, being pulled, in a store, or in a store and pinned; or its state is
+// unknown, since CRI-O does not answer.
 const (
 	Unknown State = "unknown"
 	Missing State = "missing"
@@ -26,7 +26,7 @@ const (
 // StatusVersion is the version of the format of the status.
 const StatusVersion = 1
 
-// Status is what the node says of its sets: status.json.
+// Status is the state of the sets of a node: status.json.
 type Status struct {
 	Version int       `json:"version"`
 	Time    time.Time `json:"time"`
@@ -44,12 +44,11 @@ type Status struct {
 	Stores []StoreStatus `json:"stores,omitempty"`
 	// Unpinned are images on the node that no set asks for any more.
 	Unpinned []string `json:"unpinned,omitempty"`
-	// ReloadDue says that the drop-in may have been written without CRI-O having
-	// read it since.
+	// ReloadDue says that CRI-O may not have read the drop-in since it was written.
 	ReloadDue bool `json:"reloadDue,omitempty"`
 	// Progress of the pulls that run.
 	Progress *Progress `json:"progress,omitempty"`
-	// Errors that are no single image's: a set that cannot be read, too little
+	// Errors that are not those of a single image: a set that cannot be read, too little
 	// space, a configuration that conflicts with the pins.
 	Errors []string `json:"errors,omitempty"`
 }
@@ -88,15 +87,15 @@ type SetStatus struct {
 	Images  int    `json:"images"`
 	Pinned  int    `json:"pinned"`
 	Missing int    `json:"missing"`
-	// CurrentGeneration is the last one that was complete.
+	// CurrentGeneration is the last one of which all images were pinned.
 	CurrentGeneration string `json:"currentGeneration,omitempty"`
 	DesiredGeneration string `json:"desiredGeneration"`
-	// LastFailedGeneration is there while the set is not complete for an error.
+	// LastFailedGeneration is set while an error keeps the set from being complete.
 	LastFailedGeneration      string `json:"lastFailedGeneration,omitempty"`
 	LastFailedGenerationError string `json:"lastFailedGenerationError,omitempty"`
 }
 
-// ImageStatus is the state of an image, who asks for it, and what is wrong with it.
+// ImageStatus is the state of an image, the sets that ask for it, and what is wrong with it.
 type ImageStatus struct {
 	Name  string   `json:"name"`
 	State State    `json:"state"`
@@ -113,7 +112,7 @@ type Progress struct {
 	OfImages int   `json:"ofImages"`
 	Bytes    int64 `json:"bytes"`
 	OfBytes  int64 `json:"ofBytes"`
-	// ETA is when it will be done at the speed so far; zero while nobody can tell.
+	// ETA is when it will be done at the speed so far; zero while that is unknown.
 	ETA time.Time `json:"eta,omitzero"`
 }
 
@@ -123,7 +122,7 @@ const (
 	ProgressingCondition = "PinnedImageSetsProgressing"
 	DegradedCondition    = "PinnedImageSetsDegraded"
 
-	pending        = "Pending" // ours: nobody has tried yet
+	pending        = "Pending" // ours: no pass has tried yet
 	asExpected     = "AsExpected"
 	imagePrefetch  = "ImagePrefetch"
 	prefetchFailed = "PrefetchFailed"
@@ -137,7 +136,7 @@ func (s Status) is(kind string) bool {
 	return slices.ContainsFunc(s.Conditions, func(c Condition) bool { return c.Type == kind && c.Status == "True" })
 }
 
-// Healthy says that every image is there and pinned, and nothing else is wrong.
+// Healthy says that every image is in a store and pinned, and nothing else is wrong.
 func (s Status) Healthy() bool {
 	wrong := func(c Condition) bool { return c.Status == "True" || c.Reason != asExpected }
 	return len(s.Conditions) > 0 && !slices.ContainsFunc(s.Conditions, wrong)
@@ -151,7 +150,7 @@ func (s Status) Pending() bool {
 // Degraded says that something is wrong which no pass is repairing right now.
 func (s Status) Degraded() bool { return s.is(DegradedCondition) }
 
-// Line says in short how things stand.
+// Line is a summary in one line.
 func (s Status) Line() string {
 	pinned := 0
 	for _, i := range s.Images {

@@ -8,19 +8,19 @@ import (
 // StoreState is whether CRI-O has a store.
 type StoreState string
 
-// A store is mounted, or it is not, and the status says why.
+// A store is mounted; or it is not, and its status says why.
 const (
 	StoreMounted     StoreState = "mounted"
 	StoreUnavailable StoreState = "unavailable"
 )
 
-// StoreStatus is how a store is that was attached to the node.
+// StoreStatus is the state of an attached store.
 type StoreStatus struct {
 	Slot   string     `json:"slot"`
 	Digest string     `json:"digest"`
 	Name   string     `json:"name,omitempty"`
 	State  StoreState `json:"state"`
-	// Images that it has records of.
+	// Images is the number of its images.
 	Images int `json:"images"`
 	// Bytes of its file.
 	Bytes int64 `json:"bytes"`
@@ -33,7 +33,7 @@ type StoreStatus struct {
 	Error string `json:"error,omitempty"`
 }
 
-// stores has the attached stores made as they should be, and notes what is wrong.
+// stores mounts the attached stores, and reports what is wrong with them.
 func (r *Reconciler) stores(ctx context.Context, rep *report) {
 	if r.Stores == nil {
 		return
