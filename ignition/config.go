@@ -1,5 +1,3 @@
-// Package ignition writes the first-boot configuration of an appliance: as
-// Butane, for people, and as Ignition, for the node.
 package ignition
 
 import (

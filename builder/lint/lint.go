@@ -1,5 +1,3 @@
-// Package lint finds what in Kubernetes objects will contact a registry although
-// the node has none.
 package lint
 
 import (

@@ -1,5 +1,3 @@
-// Package mirror knows where else the images of a registry are, and says so in the
-// words of registries.conf.
 package mirror
 
 import (

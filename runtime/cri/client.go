@@ -1,4 +1,3 @@
-// Package cri speaks to a container runtime.
 package cri
 
 import (

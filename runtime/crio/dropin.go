@@ -1,4 +1,3 @@
-// Package crio speaks CRI-O's configuration files.
 package crio
 
 import (

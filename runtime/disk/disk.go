@@ -1,4 +1,3 @@
-// Package disk measures the file systems that images go to.
 package disk
 
 import (

@@ -1,4 +1,3 @@
-// Package kubelet reads what matters here of the kubelet's configuration.
 package kubelet
 
 import (

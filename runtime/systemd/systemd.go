@@ -1,5 +1,3 @@
-// Package systemd speaks to the service manager: it reloads units, and tells
-// that this service is ready, alive, and what it does.
 package systemd
 
 import (

@@ -1,4 +1,3 @@
-// Package watch finds the PinnedImageSets that a node has to follow.
 package watch
 
 import (

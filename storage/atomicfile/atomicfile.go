@@ -1,6 +1,3 @@
-// Package atomicfile is the one way in which pinbox writes a file: under a
-// temporary name, synced, renamed, and the folder synced. A reader, or a run
-// after a crash at any point, finds the old file or the new one, whole.
 package atomicfile
 
 import (

@@ -1,9 +1,3 @@
-// Package cache keeps what was made of layers, so that it is made once.
-//
-// An entry is a pack (storage/squashfs) in a file of its own, under the digest of the
-// layer's tar stream. Entries appear whole, by rename; whoever opened one may go on
-// reading when it is removed. So builds may share a folder without a word to each
-// other.
 package cache
 
 import (

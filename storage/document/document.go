@@ -1,5 +1,3 @@
-// Package document reads streams of YAML documents, or of JSON values, into nodes
-// that keep their lines.
 package document
 
 import (

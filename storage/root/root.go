@@ -1,9 +1,3 @@
-// Package root has the containers/storage library write a store: the root of an
-// overlay graph, which CRI-O and podman can use as their own.
-//
-// Images have the IDs, names and documents that storage/compose gives them, and are
-// found by the same digests. What the library makes up by itself, the times of layers
-// and the short names that they are mounted by, differs from one store to the next.
 package root
 
 import (

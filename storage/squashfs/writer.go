@@ -1,18 +1,3 @@
-// Package squashfs writes squashfs 4.0 images in two steps.
-//
-// A Packer takes a tree of inodes with the contents of its files and makes a pack:
-// compressed blocks as they will stand in an image, and the tree. Contents leave as
-// they come, so nothing depends on the order in which a caller learns of names,
-// links, attributes or replacements. Packs are made independently of each other and
-// can be kept.
-//
-// A Writer lays packs out one behind the other, each extent of blocks once, and
-// seals their trees into the image's tables. The bytes of packs and images depend
-// on the input and the options alone, never on the number of workers.
-//
-// Format: https://dr-emann.github.io/squashfs/squashfs.html and
-// Documentation/filesystems/squashfs.rst in the kernel; the kernel's
-// fs/squashfs/super.c decides which table must follow which.
 package squashfs
 
 import (
