@@ -1,5 +1,3 @@
-// Package runtime looks after the pinned images of a living node: it compares
-// what the sets want with what the node has, and mends the difference.
 package runtime
 
 import (

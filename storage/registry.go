@@ -1,9 +1,3 @@
-// Package storage holds images at rest: it resolves them against registries,
-// fetches and verifies their blobs, and writes them into a store.
-//
-// All access to registries goes through containers/image, so credentials,
-// mirrors, certificates and signature policies mean what they mean to skopeo
-// and to CRI-O.
 package storage
 
 import (

@@ -1,5 +1,3 @@
-// Package partition gives the store of an appliance a GPT partition of its own,
-// on the disk of an installed system.
 package partition
 
 import (

@@ -1,9 +1,3 @@
-// Package compose turns layers and manifests into one containers/storage tree:
-// the read-only image store of an appliance.
-//
-// Layers flow through: nothing is extracted to disk, each layer is read once
-// and verified on the way. Names, links, time stamps and order are functions of
-// content.
 package compose
 
 import (

@@ -1,5 +1,3 @@
-// Package pinset is the vocabulary of pinbox: images, sets of them, and the
-// lock that says exactly what they are.
 package pinset
 
 import (
