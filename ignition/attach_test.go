@@ -47,7 +47,8 @@ touch /quick
 said "attach --auto /dev/sr0
 attach --auto /dev/sr0"
 `, map[string]string{
-		"etc/systemd/system/pinbox-attach@.service": strings.Replace(string(unit), "[Unit]\n", "[Unit]\nDefaultDependencies=no\n", 1),
+		"etc/systemd/system/pinbox-attach@.service": strings.Replace(string(unit), "[Unit]\n",
+			"[Unit]\nDefaultDependencies=no\n", 1),
 		"log": "",
 	}, map[string]string{"/usr/local/bin/pinbox-node": program})
 	if code != 0 {

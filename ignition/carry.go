@@ -36,7 +36,9 @@ var carriablePath = regexp.MustCompile(`^/[A-Za-z0-9/._@:+-]+$`)
 func (c Config) Carriable() ([]File, error) {
 	var all []File
 	for _, f := range c.setFiles() {
-		all = append(all, File{Path: f.Path, Mode: uint32(f.Mode), User: "root", Group: "root", Content: []byte(f.Contents.Inline)})
+		all = append(all, File{
+			Path: f.Path, Mode: uint32(f.Mode), User: "root", Group: "root", Content: []byte(f.Contents.Inline),
+		})
 	}
 	named := map[string]int{}
 	for _, s := range c.Snippets {

@@ -19,7 +19,10 @@ func TestCarriedFilesLeaveTheConfig(t *testing.T) {
 	large := strings.Repeat("large ", 2000)
 	config := configs(t)["live"]
 	config.Snippets = []ignition.Snippet{
-		{Name: "earlier.bu", Content: []byte("variant: fcos\nversion: 1.4.0\nstorage:\n  files:\n  - {path: /etc/twice, contents: {inline: '" + large + large + "'}}\n")},
+		{
+			Name: "earlier.bu", Content: []byte("variant: fcos\nversion: 1.4.0\nstorage:\n  files:\n" +
+				"  - {path: /etc/twice, contents: {inline: '" + large + large + "'}}\n"),
+		},
 		{Name: "mine.bu", Content: []byte("variant: fcos\nversion: 1.4.0\nstorage:\n  files:\n" +
 			"  - {path: /etc/large, mode: 0750, user: {name: core}, group: {id: 7}, contents: {inline: '" + large + "'}}\n" +
 			"  - {path: /etc/twice, append: [{inline: more}]}\n" + // what both say belongs together
@@ -39,7 +42,8 @@ func TestCarriedFilesLeaveTheConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if bytes.Contains(bu, []byte("/etc/large\"")) || !bytes.Contains(bu, []byte("/etc/small")) || !bytes.Contains(bu, []byte("/etc/a name")) {
+	if bytes.Contains(bu, []byte("/etc/large\"")) || !bytes.Contains(bu, []byte("/etc/small")) ||
+		!bytes.Contains(bu, []byte("/etc/a name")) {
 		t.Errorf("%s", bu)
 	}
 	if !bytes.Contains(bu, []byte(`\"version\": \"3.3.0\"`)) && !bytes.Contains(bu, []byte(`"version": "3.3.0"`)) {
@@ -65,7 +69,14 @@ func TestCarriedFilesLeaveTheConfig(t *testing.T) {
 
 // What a snippet has fetched on the node is no concern of the store.
 func TestRemoteFilesStay(t *testing.T) {
-	config := ignition.Config{Snippets: []ignition.Snippet{{Name: "mine.bu", Content: []byte("variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - {path: /etc/remote, contents: {source: 'https://example.com/x'}}\n")}}}
+	config := ignition.Config{
+		Snippets: []ignition.Snippet{
+			{
+				Name: "mine.bu", Content: []byte("variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n" +
+					"  - {path: /etc/remote, contents: {source: 'https://example.com/x'}}\n"),
+			},
+		},
+	}
 	if all, err := config.Carriable(); err != nil || len(all) > 0 {
 		t.Errorf("%+v, %v", all, err)
 	}

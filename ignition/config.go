@@ -120,9 +120,11 @@ func (c Config) Validate() error {
 	case s.Path != "" && s.PartitionLabel != "", s.Path+s.PartitionLabel != "" && s.VolumeLabel != "":
 		return errors.New("the node's store has more than one of path, partitionLabel and volumeLabel; give one")
 	case s.Folder != "" && (!nodePath.MatchString(s.Folder) || path.Clean(s.Folder) != s.Folder):
-		return fmt.Errorf("the node's store has the folder %q; it starts with / and has letters, digits and ._-/ only", s.Folder)
+		return fmt.Errorf("the node's store has the folder %q; it starts with / and has letters, digits and ._-/ only",
+			s.Folder)
 	case s.Folder == crio.SlotsDir, strings.HasPrefix(s.Folder, crio.SlotsDir+"/"):
-		return fmt.Errorf("the node's store has the folder %q, where stores are mounted; take %s", s.Folder, DefaultStoreFolder)
+		return fmt.Errorf("the node's store has the folder %q, where stores are mounted; take %s", s.Folder,
+			DefaultStoreFolder)
 	case s.VolumeLabel != "" && !volumeLabel.MatchString(s.VolumeLabel):
 		return fmt.Errorf("the node's store has the volume label %q; it has 1 to 16 of A to Z, digits and _", s.VolumeLabel)
 	case s.Path != "" && (!nodePath.MatchString(s.Path) || path.Clean(s.Path) != s.Path):
@@ -130,7 +132,8 @@ func (c Config) Validate() error {
 	case strings.HasPrefix(s.Path, crio.SlotsDir+"/"):
 		return fmt.Errorf("the node's store has the path %q, which its own mount would hide", s.Path)
 	case s.PartitionLabel != "" && !partitionLabel.MatchString(s.PartitionLabel):
-		return fmt.Errorf("the node's store has the partition label %q; it has 1 to 36 letters, digits and ._- only", s.PartitionLabel)
+		return fmt.Errorf("the node's store has the partition label %q; it has 1 to 36 letters, digits and ._- only",
+			s.PartitionLabel)
 	case s.SELinuxContext != "" && !selinuxContext.MatchString(s.SELinuxContext):
 		return fmt.Errorf("%q is no SELinux context, such as %s", s.SELinuxContext, DefaultSELinuxContext)
 	}

@@ -42,18 +42,22 @@ func configs(t *testing.T) map[string]ignition.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	snippet := "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/hostname\n    contents:\n      inline: ship-7\n"
+	snippet := "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/hostname\n    contents:\n" +
+		"      inline: ship-7\n"
 	return map[string]ignition.Config{
 		"live": {Sets: sets, Store: ignition.Store{SELinuxContext: ignition.DefaultSELinuxContext}, KeepPrevious: 1},
 		"installed": {
-			Sets: sets, Store: ignition.Store{PartitionLabel: "pinbox-store"}, InternalRepair: true, KeepPrevious: 1, AutoAttach: true,
-			SSHKeys:  []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb me@ship"},
-			Snippets: []ignition.Snippet{{Name: "hostname.bu", Content: []byte(snippet)}},
+			Sets: sets, Store: ignition.Store{PartitionLabel: "pinbox-store"}, InternalRepair: true, KeepPrevious: 1,
+			AutoAttach: true,
+			SSHKeys:    []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb me@ship"},
+			Snippets:   []ignition.Snippet{{Name: "hostname.bu", Content: []byte(snippet)}},
 		},
 		"folder": {Sets: sets, Store: ignition.Store{Folder: ignition.DefaultStoreFolder}},
 		"medium": {
-			Sets: sets, Store: ignition.Store{VolumeLabel: "PINBOX"}, PullSecret: []byte(`{"auths":{"quay.io":{"auth":"bWU6c2VjcmV0"}}}` + "\n"),
-			Registries: []byte("[[registry]]\n  location = \"quay.io\"\n  [[registry.mirror]]\n    location = \"mirror.lab:8443/quay\"\n    pull-from-mirror = \"digest-only\"\n"),
+			Sets: sets, Store: ignition.Store{VolumeLabel: "PINBOX"},
+			PullSecret: []byte(`{"auths":{"quay.io":{"auth":"bWU6c2VjcmV0"}}}` + "\n"),
+			Registries: []byte("[[registry]]\n  location = \"quay.io\"\n  [[registry.mirror]]\n" +
+				"    location = \"mirror.lab:8443/quay\"\n    pull-from-mirror = \"digest-only\"\n"),
 		},
 	}
 }
@@ -74,8 +78,9 @@ func rendered(t *testing.T) map[string][]byte {
 		t.Fatal(err)
 	}
 	all["installer"], err = ignition.Installer{
-		Disk: "/dev/disk/by-path/pci-0000:00:04.0", Config: installed, CopyNetwork: true, SELinuxContext: ignition.DefaultSELinuxContext,
-		AppendKargs: []string{"console=ttyS0"}, DeleteKargs: []string{"quiet"}, SSHKeys: configs(t)["installed"].SSHKeys,
+		Disk: "/dev/disk/by-path/pci-0000:00:04.0", Config: installed, CopyNetwork: true,
+		SELinuxContext: ignition.DefaultSELinuxContext,
+		AppendKargs:    []string{"console=ttyS0"}, DeleteKargs: []string{"quiet"}, SSHKeys: configs(t)["installed"].SSHKeys,
 	}.Render()
 	if err != nil {
 		t.Fatal(err)
@@ -166,19 +171,23 @@ func TestUnitsGolden(t *testing.T) {
 func prepare(t *testing.T, root string) {
 	t.Helper()
 	for name, content := range map[string]string{
-		"etc/passwd":                          "root:x:0:0:root:/root:/bin/sh\ncore:x:1000:1000::/home/core:/bin/sh\n",
-		"etc/group":                           "root:x:0:\ncore:x:1000:\n",
-		"bin/sh":                              "#!/bin/sh\n",
-		"usr/bin/install":                     "#!/bin/sh\n",
-		"usr/bin/crio":                        "#!/bin/sh\n",
-		"usr/bin/sync":                        "#!/bin/sh\n",
-		"usr/bin/touch":                       "#!/bin/sh\n",
-		"usr/bin/udevadm":                     "#!/bin/sh\n",
-		"usr/local/bin/pinbox-node":           "#!/bin/sh\n",
-		"usr/lib/systemd/system/crio.service": "[Unit]\nDescription=CRI-O\nWants=network-online.target\nAfter=network-online.target\n[Service]\nType=notify\nExecStart=/usr/bin/crio\n[Install]\nWantedBy=multi-user.target\n",
-		"usr/lib/systemd/system/coreos-installer.service":    "[Unit]\nBefore=coreos-installer.target\n[Service]\nType=oneshot\nExecStart=/usr/bin/install\n",
+		"etc/passwd":                "root:x:0:0:root:/root:/bin/sh\ncore:x:1000:1000::/home/core:/bin/sh\n",
+		"etc/group":                 "root:x:0:\ncore:x:1000:\n",
+		"bin/sh":                    "#!/bin/sh\n",
+		"usr/bin/install":           "#!/bin/sh\n",
+		"usr/bin/crio":              "#!/bin/sh\n",
+		"usr/bin/sync":              "#!/bin/sh\n",
+		"usr/bin/touch":             "#!/bin/sh\n",
+		"usr/bin/udevadm":           "#!/bin/sh\n",
+		"usr/local/bin/pinbox-node": "#!/bin/sh\n",
+		"usr/lib/systemd/system/crio.service": "[Unit]\nDescription=CRI-O\nWants=network-online.target\n" +
+			"After=network-online.target\n[Service]\nType=notify\nExecStart=/usr/bin/crio\n[Install]\n" +
+			"WantedBy=multi-user.target\n",
+		"usr/lib/systemd/system/coreos-installer.service": "[Unit]\nBefore=coreos-installer.target\n[Service]\n" +
+			"Type=oneshot\nExecStart=/usr/bin/install\n",
 		"usr/lib/systemd/system/coreos-installer-pre.target": "[Unit]\nDescription=Before\n",
-		"usr/lib/systemd/system/coreos-installer.target":     "[Unit]\nRequires=coreos-installer-pre.target coreos-installer.service\n",
+		"usr/lib/systemd/system/coreos-installer.target": "[Unit]\nRequires=coreos-installer-pre.target " +
+			"coreos-installer.service\n",
 	} {
 		path := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -191,7 +200,8 @@ func prepare(t *testing.T, root string) {
 	fixtures.Run(t, "sh", "-c", "chmod 644 "+filepath.Join(root, "usr/lib/systemd/system/*"))
 	// Ignition writes a user's keys as that user, who must be able to get there.
 	home := filepath.Join(root, "home/core")
-	if err := errors.Join(os.Chmod(filepath.Dir(root), 0o755), os.MkdirAll(home, 0o755), os.Chown(home, 1000, 1000)); err != nil {
+	if err := errors.Join(os.Chmod(filepath.Dir(root), 0o755), os.MkdirAll(home, 0o755),
+		os.Chown(home, 1000, 1000)); err != nil {
 		t.Fatal(err)
 	}
 	fixtures.Run(t, "sh", "-c", "cp /usr/lib/systemd/system/*.target "+filepath.Join(root, "usr/lib/systemd/system"))
@@ -215,22 +225,30 @@ func TestSnippetsMustBeButane(t *testing.T) {
 // what pinbox writes.
 func TestSnippetsMustNotReplaceOurs(t *testing.T) {
 	for name, content := range map[string]string{
-		"/etc/crio/crio.conf.d/50-pinned-images": "storage: {files: [{path: /etc/crio/crio.conf.d/50-pinned-images, contents: {inline: x}}]}",
-		"/var/lib/pinbox/stores/3":               "storage: {links: [{path: /var/lib/pinbox/stores/3, target: /x}]}",
-		"pinbox-node.service":                    "systemd: {units: [{name: pinbox-node.service, enabled: false}]}",
-		"pinbox-mount.service":                   "systemd: {units: [{name: pinbox-mount.service, mask: true}]}",
-		"pinbox-attach@.service":                 "systemd: {units: [{name: pinbox-attach@.service, mask: true}]}",
-		ignition.UdevRulesPath:                   "storage: {files: [{path: " + ignition.UdevRulesPath + ", contents: {inline: x}}]}",
-		runtimecrio.NodeConfigPath:               "storage: {files: [{path: " + runtimecrio.NodeConfigPath + ", contents: {inline: x}}]}",
-		"pinbox-firstboot.service":               "systemd: {units: [{name: pinbox-firstboot.service, enabled: false}]}",
-		"pinbox-files.service":                   "systemd: {units: [{name: pinbox-files.service, enabled: false}]}",
-		"run-media-pinbox.mount":                 "systemd: {units: [{name: run-media-pinbox.mount, enabled: false}]}",
-		ignition.RegistriesPath:                  "storage: {files: [{path: " + ignition.RegistriesPath + ", contents: {inline: x}}]}",
-		runtimecrio.PullSecretPath:               "storage: {files: [{path: " + runtimecrio.PullSecretPath + ", contents: {inline: x}}]}",
-		"10-pinbox-stores.conf":                  "systemd: {units: [{name: crio.service, dropins: [{name: 10-pinbox-stores.conf, contents: '[Unit]'}]}]}",
+		"/etc/crio/crio.conf.d/50-pinned-images": "storage: {files: [{path: /etc/crio/crio.conf.d/50-pinned-images, " +
+			"contents: {inline: x}}]}",
+		"/var/lib/pinbox/stores/3": "storage: {links: [{path: /var/lib/pinbox/stores/3, target: /x}]}",
+		"pinbox-node.service":      "systemd: {units: [{name: pinbox-node.service, enabled: false}]}",
+		"pinbox-mount.service":     "systemd: {units: [{name: pinbox-mount.service, mask: true}]}",
+		"pinbox-attach@.service":   "systemd: {units: [{name: pinbox-attach@.service, mask: true}]}",
+		ignition.UdevRulesPath: "storage: {files: [{path: " + ignition.UdevRulesPath +
+			", contents: {inline: x}}]}",
+		runtimecrio.NodeConfigPath: "storage: {files: [{path: " + runtimecrio.NodeConfigPath +
+			", contents: {inline: x}}]}",
+		"pinbox-firstboot.service": "systemd: {units: [{name: pinbox-firstboot.service, enabled: false}]}",
+		"pinbox-files.service":     "systemd: {units: [{name: pinbox-files.service, enabled: false}]}",
+		"run-media-pinbox.mount":   "systemd: {units: [{name: run-media-pinbox.mount, enabled: false}]}",
+		ignition.RegistriesPath: "storage: {files: [{path: " + ignition.RegistriesPath +
+			", contents: {inline: x}}]}",
+		runtimecrio.PullSecretPath: "storage: {files: [{path: " + runtimecrio.PullSecretPath +
+			", contents: {inline: x}}]}",
+		"10-pinbox-stores.conf": "systemd: {units: [{name: crio.service, dropins: [{name: " +
+			"10-pinbox-stores.conf, contents: '[Unit]'}]}]}",
 	} {
 		snippet := ignition.Snippet{Name: "mine.bu", Content: []byte("variant: fcos\nversion: 1.5.0\n" + content + "\n")}
-		_, err := ignition.Render(ignition.Config{Snippets: []ignition.Snippet{snippet}, Registries: []byte("# mirrors"), PullSecret: []byte("{}")})
+		_, err := ignition.Render(ignition.Config{
+			Snippets: []ignition.Snippet{snippet}, Registries: []byte("# mirrors"), PullSecret: []byte("{}"),
+		})
 		if !errors.Is(err, ignition.ErrConflict) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -244,13 +262,17 @@ func TestSnippetsOfEveryKind(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, content := range map[string]string{
-		"openshift": "variant: openshift\nversion: 4.18.0\nmetadata:\n  name: x\n  labels: {machineconfiguration.openshift.io/role: worker}\nstorage: {files: [{path: /etc/motd, contents: {inline: hello}}]}\n",
+		"openshift": "variant: openshift\nversion: 4.18.0\nmetadata:\n  name: x\n" +
+			"  labels: {machineconfiguration.openshift.io/role: worker}\nstorage: {files: [{path: /etc/motd, contents: " +
+			"{inline: hello}}]}\n",
 		// Butane warns of a merged version that is not its own.
 		"earlier": "variant: fcos\nversion: 1.4.0\nstorage: {files: [{path: /etc/motd, contents: {inline: hello}}]}\n",
 		"later":   "variant: fcos\nversion: 1.6.0\nstorage: {files: [{path: /etc/motd, contents: {inline: hello}}]}\n",
 		"local":   "variant: fcos\nversion: 1.5.0\nstorage: {files: [{path: /etc/motd, contents: {local: motd}}]}\n",
 	} {
-		bu, err := ignition.Render(ignition.Config{Snippets: []ignition.Snippet{{Name: name, Content: []byte(content), Dir: dir}}})
+		bu, err := ignition.Render(ignition.Config{
+			Snippets: []ignition.Snippet{{Name: name, Content: []byte(content), Dir: dir}},
+		})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

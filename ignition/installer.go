@@ -73,5 +73,7 @@ func (i Installer) Render() ([]byte, error) {
 		{Name: checkUnit, Enabled: true, Contents: t.render("check-disk.service")},
 		{Name: installUnit, Enabled: true, Contents: t.render("install-store.service")},
 	}
-	return doc.encode("The live system's configuration, which installs the appliance to "+i.Disk+". live.ign is made from it", "live.bu", t.err)
+	return doc.encode(
+		"The live system's configuration, which installs the appliance to "+i.Disk+". live.ign is made from it", "live.bu",
+		t.err)
 }

@@ -26,7 +26,8 @@ func install(t *testing.T, unit, store, bin string) (script string) {
 	if found == nil {
 		t.Fatalf("%s installs no program:\n%s", unit, content)
 	}
-	return strings.NewReplacer("/var/lib/pinbox/stores/0/pinbox", store, "/usr/local/bin", bin, "%N", "new").Replace(found[1])
+	return strings.NewReplacer("/var/lib/pinbox/stores/0/pinbox", store, "/usr/local/bin", bin, "%N",
+		"new").Replace(found[1])
 }
 
 // program is one that ends well, and is large enough to be caught half written.
@@ -37,7 +38,9 @@ func program(n int) []byte {
 // install(1) alone unlinks the program, and writes it with no right to be run: what
 // called it while pinbox-node.service started was refused, CRI-O's stores among it.
 func TestProgramIsThereWhileItIsInstalled(t *testing.T) {
-	for _, unit := range []string{"live-pinbox-firstboot.service", "live-pinbox-node.service", "installer-pinbox-check-disk.service"} {
+	for _, unit := range []string{
+		"live-pinbox-firstboot.service", "live-pinbox-node.service", "installer-pinbox-check-disk.service",
+	} {
 		store, bin := t.TempDir(), t.TempDir()
 		script, installed := install(t, unit, store, bin), filepath.Join(bin, "pinbox-node")
 		next := func(n int) {
@@ -90,7 +93,8 @@ func TestProgramStays(t *testing.T) {
 	}
 	same := func() {
 		t.Helper()
-		if after, err := os.Stat(installed); err != nil || !os.SameFile(before, after) || !after.ModTime().Equal(before.ModTime()) {
+		if after, err := os.Stat(installed); err != nil || !os.SameFile(before, after) ||
+			!after.ModTime().Equal(before.ModTime()) {
 			t.Errorf("it was written again: %v", err)
 		}
 	}

@@ -47,7 +47,8 @@ echo "$1" >>/log
 	out, code := fixtures.Script(t, starts, map[string]string{
 		"etc/systemd/system/pinbox-mount.service":                 impatient(t, "folder-pinbox-mount.service"),
 		"etc/systemd/system/crio.service.d/10-pinbox-stores.conf": impatient(t, "folder-10-pinbox-stores.conf"),
-		"etc/systemd/system/crio.service":                         "[Service]\nExecStart=/bin/sh -c 'echo crio >>/log; exec sleep 1000'\nRestart=on-failure\nRestartSec=100ms\n",
+		"etc/systemd/system/crio.service": "[Service]\nExecStart=/bin/sh -c 'echo crio >>/log; " +
+			"exec sleep 1000'\nRestart=on-failure\nRestartSec=100ms\n",
 	}, map[string]string{"/usr/local/bin/pinbox-node": program})
 	if code != 0 {
 		t.Errorf("exit code %d\n%s", code, out)
@@ -61,6 +62,7 @@ func impatient(t *testing.T, name string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	here := strings.NewReplacer("[Unit]\n", "[Unit]\nDefaultDependencies=no\n", "StartSec=60", "StartSec=1", "StopSec=5", "StopSec=1")
+	here := strings.NewReplacer("[Unit]\n", "[Unit]\nDefaultDependencies=no\n", "StartSec=60", "StartSec=1", "StopSec=5",
+		"StopSec=1")
 	return here.Replace(string(content))
 }

@@ -91,7 +91,9 @@ func (l layout) image(layers ...layer) (d imgspecv1.Descriptor, err error) {
 		Config:   imgspecv1.ImageConfig{Entrypoint: []string{"/bin/program"}},
 		RootFS:   imgspecv1.RootFS{Type: "layers"},
 	}
-	manifest := imgspecv1.Manifest{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: imgspecv1.MediaTypeImageManifest}
+	manifest := imgspecv1.Manifest{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: imgspecv1.MediaTypeImageManifest,
+	}
 	for _, layer := range layers {
 		config.RootFS.DiffIDs = append(config.RootFS.DiffIDs, layer.diffID)
 		manifest.Layers = append(manifest.Layers, layer.Descriptor)

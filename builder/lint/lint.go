@@ -72,22 +72,27 @@ func (l *linter) use(use source.Use) {
 	ref, short, err := pinset.Expand(name)
 	switch {
 	case policy == "Always":
-		l.add(use.Policy, "pull-always", write, "%s Always asks the registry at every start, even if the node has the image", use.PolicyName)
+		l.add(use.Policy, "pull-always", write, "%s Always asks the registry at every start, even if the node has the image",
+			use.PolicyName)
 	case policy != "" && policy != "IfNotPresent" && policy != "Never":
 		l.add(use.Policy, "pull-unknown", write, "%s %q is none that Kubernetes knows", use.PolicyName, policy)
 	case use.Puller == source.Importer:
-		l.add(use.Image, "pull-always", "write pullMethod: node", "the importer pod of CDI asks the registry for %s itself, even if the node has the image", name)
+		l.add(use.Image, "pull-always", "write pullMethod: node",
+			"the importer pod of CDI asks the registry for %s itself, even if the node has the image", name)
 	case use.Puller == source.ImportCron:
-		l.add(use.Image, "pull-always", "write a DataVolume with pullMethod: node", "a DataImportCron asks the registry for %s whenever its schedule says, with any pullMethod", name)
+		l.add(use.Image, "pull-always", "write a DataVolume with pullMethod: node",
+			"a DataImportCron asks the registry for %s whenever its schedule says, with any pullMethod", name)
 	case use.Puller == source.OLM && err == nil && ref.Digest == "":
-		l.add(use.Image, "pull-always", "name it by digest", "the pod that is made of it asks the registry for %s at every start, as that is a tag", name)
+		l.add(use.Image, "pull-always", "name it by digest",
+			"the pod that is made of it asks the registry for %s at every start, as that is a tag", name)
 	case use.PolicyName != "" && policy == "" && err == nil && ref.Tag == "latest":
 		l.add(use.Image, "latest", write, "%s of %s is Always, as it is left out and the tag is latest", use.PolicyName, name)
 	}
 	switch {
 	case name == "": // something else fills it in
 	case use.Expression:
-		l.add(use.Image, "expression", "name the image itself", "%s is filled in when the object runs, and may be any image", name)
+		l.add(use.Image, "expression", "name the image itself", "%s is filled in when the object runs, and may be any image",
+			name)
 	case err != nil:
 		l.add(use.Image, "bad-name", "write it as registry/path@sha256:…", "%v", err)
 	case short:
@@ -101,7 +106,8 @@ func (l *linter) use(use source.Use) {
 // only its kind knows.
 func (l *linter) unknown(u source.Unknown) {
 	if !l.store.has(u.Reference) {
-		l.add(u.Image, "unknown-kind", "add it to the appliance with --image, as --manifests leaves it out, and name the lock with --lock",
+		l.add(u.Image, "unknown-kind",
+			"add it to the appliance with --image, as --manifests leaves it out, and name the lock with --lock",
 			"%s stands in %s, which pinbox does not know", u.Image.Text, u.Kind)
 	}
 }
@@ -112,7 +118,8 @@ func (l *linter) reference(at source.Field, ref pinset.Reference) {
 	case l.store.locked && !l.store.has(ref):
 		l.add(at, "not-in-lock", l.store.cure(ref), "the lock has no %s", ref)
 	case !l.store.locked && ref.Digest == "":
-		l.add(at, "tag", "name it by digest, or name the lock that has the tag with --lock", "%s is a tag, which a node has only if its store was made with it", ref)
+		l.add(at, "tag", "name it by digest, or name the lock that has the tag with --lock",
+			"%s is a tag, which a node has only if its store was made with it", ref)
 	}
 }
 

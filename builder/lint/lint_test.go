@@ -25,9 +25,16 @@ const (
 
 // locked is what the node of these tests has.
 var locked = pinset.Lock{Version: pinset.LockVersion, Images: []pinset.LockedImage{
-	{Pin: "quay.io/site/app@" + index, Index: index, Manifest: instance, Tags: []string{"quay.io/site/app:1", "quay.io/site/app:latest"}},
+	{
+		Pin: "quay.io/site/app@" + index, Index: index, Manifest: instance, Tags: []string{
+			"quay.io/site/app:1", "quay.io/site/app:latest",
+		},
+	},
 	{Pin: "quay.io/site/db@" + single, Manifest: single},
-	{Pin: "docker.io/library/nginx@" + unknown[:70] + "5", Manifest: digest.Digest(unknown[:70] + "5"), Tags: []string{"docker.io/library/nginx:1"}},
+	{
+		Pin: "docker.io/library/nginx@" + unknown[:70] + "5", Manifest: digest.Digest(unknown[:70] + "5"),
+		Tags: []string{"docker.io/library/nginx:1"},
+	},
 }}
 
 // check gives the rules and the cures of one object.
@@ -91,7 +98,8 @@ func TestUses(t *testing.T) {
 		if rules(without) != c.without || rules(with) != c.with {
 			t.Errorf("%s, %q: %q without and %q with the lock", c.image, c.policy, rules(without), rules(with))
 		}
-		if last := append(without, with...); c.cure != "" && !slices.ContainsFunc(last, func(f lint.Finding) bool { return strings.Contains(f.Cure, c.cure) }) {
+		if last := append(without, with...); c.cure != "" &&
+			!slices.ContainsFunc(last, func(f lint.Finding) bool { return strings.Contains(f.Cure, c.cure) }) {
 			t.Errorf("%s, %q: no %q in %v", c.image, c.policy, c.cure, last)
 		}
 	}
@@ -99,9 +107,14 @@ func TestUses(t *testing.T) {
 
 // What lint did not look at had no findings, which is not what that says.
 func TestOtherKinds(t *testing.T) {
-	const catalog, csv, task = "apiVersion: operators.coreos.com/v1alpha1\nkind: CatalogSource\nspec: {image: %s}\n", "apiVersion: operators.coreos.com/v1alpha1\nkind: ClusterServiceVersion\nspec: {relatedImages: [{image: %s}]}\n", "apiVersion: tekton.dev/v1\nkind: Task\nspec: {steps: [{image: %s}]}\n"
-	const volume, byNode = "apiVersion: cdi.kubevirt.io/v1beta1\nkind: DataVolume\nspec: {source: {registry: {url: 'docker://%s'}}}\n", "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nspec: {dataVolumeTemplates: [{spec: {source: {registry: {url: 'docker://%s', pullMethod: node}}}}]}\n"
-	const cron = "apiVersion: cdi.kubevirt.io/v1beta1\nkind: DataImportCron\nspec: {template: {spec: {source: {registry: {url: 'docker://%s', pullMethod: node}}}}}\n"
+	const catalog, csv, task = "apiVersion: operators.coreos.com/v1alpha1\nkind: CatalogSource\nspec: {image: %s}\n",
+		"apiVersion: operators.coreos.com/v1alpha1\nkind: ClusterServiceVersion\nspec: {relatedImages: [{image: %s}]}\n",
+		"apiVersion: tekton.dev/v1\nkind: Task\nspec: {steps: [{image: %s}]}\n"
+	const volume, byNode = "apiVersion: cdi.kubevirt.io/v1beta1\nkind: DataVolume\n" +
+		"spec: {source: {registry: {url: 'docker://%s'}}}\n", "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\n" +
+		"spec: {dataVolumeTemplates: [{spec: {source: {registry: {url: 'docker://%s', pullMethod: node}}}}]}\n"
+	const cron = "apiVersion: cdi.kubevirt.io/v1beta1\nkind: DataImportCron\n" +
+		"spec: {template: {spec: {source: {registry: {url: 'docker://%s', pullMethod: node}}}}}\n"
 	const other = "apiVersion: example.com/v1\nkind: Fleet\nspec: {appImage: %s}\n"
 	for _, c := range []struct{ object, image, without, with, cure string }{
 		{catalog, "quay.io/site/app@" + index, "", "", ""},
@@ -127,7 +140,8 @@ func TestOtherKinds(t *testing.T) {
 		if rules(without) != c.without || rules(with) != c.with {
 			t.Errorf("%s: %q without and %q with the lock", object, rules(without), rules(with))
 		}
-		if last := append(without, with...); c.cure != "" && !slices.ContainsFunc(last, func(f lint.Finding) bool { return strings.Contains(f.Cure, c.cure) }) {
+		if last := append(without, with...); c.cure != "" &&
+			!slices.ContainsFunc(last, func(f lint.Finding) bool { return strings.Contains(f.Cure, c.cure) }) {
 			t.Errorf("%s: no %q in %v", object, c.cure, last)
 		}
 	}
@@ -144,21 +158,41 @@ func TestSets(t *testing.T) {
 		without, with string
 		cure          string
 	}{
-		"good":              {"worker", []string{"quay.io/site/app@" + index, "quay.io/site/db@" + single}, "", "", ""},
-		"not locked":        {"worker", []string{"quay.io/site/app@" + unknown}, "", "not-in-lock", "name what the store has: quay.io/site/app@" + index},
-		"another name":      {"worker", []string{"quay.io/mirror/db@" + single}, "", "not-in-lock", "the store has it as quay.io/site/db@" + single},
-		"platform's digest": {"worker", []string{"quay.io/site/app@" + instance}, "", "not-in-lock", "the store has it as quay.io/site/app@" + index},
-		"tag":               {"worker", []string{"quay.io/site/app:1"}, "tag", "tag", "write quay.io/site/app@" + index},
-		"tag and digest":    {"worker", []string{"quay.io/site/app:1@" + index}, "tag-and-digest", "tag-and-digest", "write quay.io/site/app@" + index},
-		"short name":        {"worker", []string{"nginx@" + single}, "short-name", "short-name", "write docker.io/library/nginx@" + single},
-		"no name":           {"worker", []string{"a b"}, "bad-name", "bad-name", "registry/path@sha256:…"},
-		"twice":             {"worker", []string{"quay.io/site/db@" + single, "quay.io/site/db@" + single}, "set-twice", "set-twice", "leave it out here"},
-		"two namespaces":    {"worker", []string{"quay.io/a/b/c@" + single}, "set-image", "not-in-lock set-image", "copy the image to such a name"},
+		"good": {"worker", []string{"quay.io/site/app@" + index, "quay.io/site/db@" + single}, "", "", ""},
+		"not locked": {
+			"worker", []string{"quay.io/site/app@" + unknown}, "", "not-in-lock",
+			"name what the store has: quay.io/site/app@" + index,
+		},
+		"another name": {
+			"worker", []string{"quay.io/mirror/db@" + single}, "", "not-in-lock",
+			"the store has it as quay.io/site/db@" + single,
+		},
+		"platform's digest": {
+			"worker", []string{"quay.io/site/app@" + instance}, "", "not-in-lock",
+			"the store has it as quay.io/site/app@" + index,
+		},
+		"tag": {"worker", []string{"quay.io/site/app:1"}, "tag", "tag", "write quay.io/site/app@" + index},
+		"tag and digest": {
+			"worker", []string{"quay.io/site/app:1@" + index}, "tag-and-digest", "tag-and-digest",
+			"write quay.io/site/app@" + index,
+		},
+		"short name": {
+			"worker", []string{"nginx@" + single}, "short-name", "short-name", "write docker.io/library/nginx@" + single,
+		},
+		"no name": {"worker", []string{"a b"}, "bad-name", "bad-name", "registry/path@sha256:…"},
+		"twice": {
+			"worker", []string{"quay.io/site/db@" + single, "quay.io/site/db@" + single}, "set-twice", "set-twice",
+			"leave it out here",
+		},
+		"two namespaces": {
+			"worker", []string{"quay.io/a/b/c@" + single}, "set-image", "not-in-lock set-image", "copy the image to such a name",
+		},
 		"bad name of a set": {"Worker", []string{"quay.io/site/db@" + single}, "set-name", "set-name", "lower-case letters"},
 		"none":              {"worker", nil, "set-size", "set-size", "at least one"},
 		"too many":          {"worker", many, "set-size", "", "split the set"},
 	} {
-		object := "apiVersion: machineconfiguration.openshift.io/v1\nkind: PinnedImageSet\nmetadata: {name: " + c.set + "}\nspec:\n  pinnedImages:\n"
+		object := "apiVersion: machineconfiguration.openshift.io/v1\nkind: PinnedImageSet\nmetadata: {name: " + c.set +
+			"}\nspec:\n  pinnedImages:\n"
 		for _, img := range c.images {
 			object += "  - name: " + img + "\n"
 		}
@@ -166,7 +200,8 @@ func TestSets(t *testing.T) {
 		if rules(without) != c.without || rules(with) != c.with && name != "too many" {
 			t.Errorf("%s: %v without and %v with the lock", name, without, with)
 		}
-		if all := append(without, with...); c.cure != "" && !slices.ContainsFunc(all, func(f lint.Finding) bool { return strings.Contains(f.Cure, c.cure) }) {
+		if all := append(without, with...); c.cure != "" &&
+			!slices.ContainsFunc(all, func(f lint.Finding) bool { return strings.Contains(f.Cure, c.cure) }) {
 			t.Errorf("%s: no %q in %v", name, c.cure, all)
 		}
 	}
@@ -235,11 +270,15 @@ func TestPlaces(t *testing.T) {
 		got = append(got, strings.TrimPrefix(f.String(), dir+"/"))
 	}
 	want := []string{
-		"a.json:1: nginx:1 does not name its registry, and CRI-O may ask several: write the full name, docker.io/library/nginx:1 if that is it",
-		"b.yaml:7: the lock has no quay.io/site/app:2: add it to the appliance, or name what the store has: quay.io/site/app@" + index,
-		"b.yaml:13: imagePullPolicy Always asks the registry at every start, even if the node has the image: write imagePullPolicy: IfNotPresent",
+		"a.json:1: nginx:1 does not name its registry, and CRI-O may ask several: write the full name, " +
+			"docker.io/library/nginx:1 if that is it",
+		"b.yaml:7: the lock has no quay.io/site/app:2: add it to the appliance, or name what the store has: " +
+			"quay.io/site/app@" + index,
+		"b.yaml:13: imagePullPolicy Always asks the registry at every start, even if the node has the image: write " +
+			"imagePullPolicy: IfNotPresent",
 		`b.yaml:15: imagePullPolicy "no" is none that Kubernetes knows: write imagePullPolicy: IfNotPresent`,
-		"b.yaml:19: pullPolicy Always asks the registry at every start, even if the node has the image: write pullPolicy: IfNotPresent",
+		"b.yaml:19: pullPolicy Always asks the registry at every start, even if the node has the image: write " +
+			"pullPolicy: IfNotPresent",
 		`b.yaml:28: the cluster's API refuses metadata.name "Worker" of a set: use lower-case letters, digits, - and . alone`,
 		"b.yaml:32: the cluster's API refuses image quay.io/site/db@" + single + ": it is listed twice: leave it out here",
 		"b.yaml:33: quay.io/site/db:1 is a tag, and a set takes digests alone: write quay.io/site/db@sha256:…",

@@ -12,10 +12,12 @@ import (
 // CRI-O finds every image in the store by the very spelling of the pin.
 func (l *linter) set(raw source.RawSet) {
 	if !pinset.ValidName(raw.Name.Text) {
-		l.add(raw.Name, "set-name", "use lower-case letters, digits, - and . alone", "the cluster's API refuses metadata.name %q of a set", raw.Name.Text)
+		l.add(raw.Name, "set-name", "use lower-case letters, digits, - and . alone",
+			"the cluster's API refuses metadata.name %q of a set", raw.Name.Text)
 	}
 	if len(raw.Images) == 0 {
-		l.add(raw.List, "set-size", "list at least one image under spec.pinnedImages, or leave the set out", "set %q has no images", raw.Name.Text)
+		l.add(raw.List, "set-size", "list at least one image under spec.pinnedImages, or leave the set out",
+			"set %q has no images", raw.Name.Text)
 	}
 	set, places := pinset.Set{Name: raw.Name.Text}, map[pinset.Image]source.Field{}
 	for _, field := range raw.Images {
@@ -31,7 +33,8 @@ func (l *linter) set(raw source.RawSet) {
 		}
 		places[img] = field
 		if l.store.locked && !l.store.pins[img] {
-			l.add(field, "not-in-lock", l.store.cure(pinset.Reference{Repository: img.Repository, Digest: img.Digest}), "the lock has no %s", img)
+			l.add(field, "not-in-lock", l.store.cure(pinset.Reference{Repository: img.Repository, Digest: img.Digest}),
+				"the lock has no %s", img)
 		}
 	}
 	for _, o := range set.Objections() {

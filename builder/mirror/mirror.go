@@ -91,7 +91,8 @@ func agree(rules []Rule) error {
 		if !ok {
 			first[r.Source] = r
 		} else if other.Never != r.Never {
-			return fmt.Errorf("%s: %w: mirrorSourcePolicy of %s is %s, in %s it is %s", r.Origin, ErrConflict, r.Source, r.policy(), other.Origin, other.policy())
+			return fmt.Errorf("%s: %w: mirrorSourcePolicy of %s is %s, in %s it is %s", r.Origin, ErrConflict, r.Source,
+				r.policy(), other.Origin, other.policy())
 		}
 	}
 	return nil
@@ -173,7 +174,8 @@ func Render(registries []Registry) []byte {
 		return nil
 	}
 	var b strings.Builder
-	b.WriteString("# Written by pinbox, of objects that name mirrors: ImageDigestMirrorSet,\n# ImageTagMirrorSet, ImageContentSourcePolicy.\n")
+	b.WriteString("# Written by pinbox, of objects that name mirrors: ImageDigestMirrorSet,\n" +
+		"# ImageTagMirrorSet, ImageContentSourcePolicy.\n")
 	for _, r := range registries {
 		key := "location"
 		if strings.HasPrefix(r.Source, "*.") {

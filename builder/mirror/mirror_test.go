@@ -50,20 +50,39 @@ func TestMerge(t *testing.T) {
 		rules []mirror.Rule
 		want  []string
 	}{
-		"nothing":                       {nil, nil},
-		"sources by name":               {[]mirror.Rule{digests("b.io/x", "m/x"), digests("a.io", "m/a"), digests("*.c.io", "m/c")}, []string{"*.c.io #m/c", "a.io #m/a", "b.io/x #m/x"}},
-		"mirrors as they stand":         {[]mirror.Rule{digests("a.io", "z", "y", "x")}, []string{"a.io #z #y #x"}},
-		"digests and tags of a source":  {[]mirror.Rule{tags("a.io", "t2", "t1"), digests("a.io", "d")}, []string{"a.io #d :t2 :t1"}},
-		"the source is not to be asked": {[]mirror.Rule{never(digests("a.io", "m")), digests("b.io", "m")}, []string{"a.io ! #m", "b.io #m"}},
-		"not for tags either":           {[]mirror.Rule{never(digests("a.io", "m")), never(tags("a.io", "n"))}, []string{"a.io ! #m :n"}},
-		"the order of both objects":     {[]mirror.Rule{digests("a.io", "y", "x"), digests("a.io", "z", "y")}, []string{"a.io #z #y #x"}},
-		"what they leave open, by name": {[]mirror.Rule{digests("a.io", "z"), digests("a.io", "y"), digests("a.io", "x", "w")}, []string{"a.io #x #y #z #w"}},
-		"orders that contradict":        {[]mirror.Rule{digests("s.io", "r1", "r2"), digests("s.io", "l", "r2", "r1")}, []string{"s.io #l #r1 #r2"}},
-		"the source in between":         {[]mirror.Rule{digests("a.io", "z", "a.io", "y"), digests("a.io", "a.io", "y", "x")}, []string{"a.io #z #a.io #y #x"}},
-		"the source at the end":         {[]mirror.Rule{digests("a.io", "z", "a.io")}, []string{"a.io #z"}},
-		"no mirror but the source":      {[]mirror.Rule{digests("a.io"), digests("b.io", "b.io")}, nil},
-		"and a policy nevertheless":     {[]mirror.Rule{never(digests("a.io"))}, nil},
-		"nested sources stay apart":     {[]mirror.Rule{digests("a.io", "m/all"), digests("a.io/x", "m/x")}, []string{"a.io #m/all", "a.io/x #m/x"}},
+		"nothing": {nil, nil},
+		"sources by name": {
+			[]mirror.Rule{digests("b.io/x", "m/x"), digests("a.io", "m/a"), digests("*.c.io", "m/c")},
+			[]string{"*.c.io #m/c", "a.io #m/a", "b.io/x #m/x"},
+		},
+		"mirrors as they stand": {[]mirror.Rule{digests("a.io", "z", "y", "x")}, []string{"a.io #z #y #x"}},
+		"digests and tags of a source": {
+			[]mirror.Rule{tags("a.io", "t2", "t1"), digests("a.io", "d")}, []string{"a.io #d :t2 :t1"},
+		},
+		"the source is not to be asked": {
+			[]mirror.Rule{never(digests("a.io", "m")), digests("b.io", "m")}, []string{"a.io ! #m", "b.io #m"},
+		},
+		"not for tags either": {
+			[]mirror.Rule{never(digests("a.io", "m")), never(tags("a.io", "n"))}, []string{"a.io ! #m :n"},
+		},
+		"the order of both objects": {
+			[]mirror.Rule{digests("a.io", "y", "x"), digests("a.io", "z", "y")}, []string{"a.io #z #y #x"},
+		},
+		"what they leave open, by name": {
+			[]mirror.Rule{digests("a.io", "z"), digests("a.io", "y"), digests("a.io", "x", "w")}, []string{"a.io #x #y #z #w"},
+		},
+		"orders that contradict": {
+			[]mirror.Rule{digests("s.io", "r1", "r2"), digests("s.io", "l", "r2", "r1")}, []string{"s.io #l #r1 #r2"},
+		},
+		"the source in between": {
+			[]mirror.Rule{digests("a.io", "z", "a.io", "y"), digests("a.io", "a.io", "y", "x")}, []string{"a.io #z #a.io #y #x"},
+		},
+		"the source at the end":     {[]mirror.Rule{digests("a.io", "z", "a.io")}, []string{"a.io #z"}},
+		"no mirror but the source":  {[]mirror.Rule{digests("a.io"), digests("b.io", "b.io")}, nil},
+		"and a policy nevertheless": {[]mirror.Rule{never(digests("a.io"))}, nil},
+		"nested sources stay apart": {
+			[]mirror.Rule{digests("a.io", "m/all"), digests("a.io/x", "m/x")}, []string{"a.io #m/all", "a.io/x #m/x"},
+		},
 	} {
 		got, err := mirror.Merge(c.rules)
 		if err != nil {
@@ -85,7 +104,8 @@ func TestPoliciesThatConflict(t *testing.T) {
 	} {
 		rules[0].Origin, rules[1].Origin = "x.yaml:1", "y.yaml:2"
 		_, err := mirror.Merge(rules)
-		if !errors.Is(err, mirror.ErrConflict) || !strings.Contains(err.Error(), "y.yaml:2") || !strings.Contains(err.Error(), "in x.yaml:1 it is") || !strings.Contains(err.Error(), "a.io") {
+		if !errors.Is(err, mirror.ErrConflict) || !strings.Contains(err.Error(), "y.yaml:2") ||
+			!strings.Contains(err.Error(), "in x.yaml:1 it is") || !strings.Contains(err.Error(), "a.io") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -115,14 +135,24 @@ func TestLibraryAsksTheMirrors(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	sys := &imgtypes.SystemContext{SystemRegistriesConfPath: filepath.Join(dir, "registries.conf"), SystemRegistriesConfDirPath: dir}
+	sys := &imgtypes.SystemContext{
+		SystemRegistriesConfPath: filepath.Join(dir, "registries.conf"), SystemRegistriesConfDirPath: dir,
+	}
 	digest := "@sha256:" + strings.Repeat("a", 64)
 	for image, want := range map[string][]string{
-		"quay.io/openshift-release-dev/ocp-release" + digest:   {"mirror.lab:8443/mirror/openshift/release-images" + digest, "quay.io/openshift-release-dev/ocp-release" + digest},
-		"quay.io/openshift-release-dev/ocp-release:4":          {"mirror.lab:8443/mirror/openshift/release-images:4", "quay.io/openshift-release-dev/ocp-release:4"},
-		"registry.redhat.io/ubi9/ubi" + digest:                 {"mirror.lab:8443/redhat/ubi9/ubi" + digest, "mirror2.lab/redhat/ubi9/ubi" + digest, "blocked"},
-		"registry.redhat.io/ubi9/ubi:1":                        {"blocked"},
-		"a.example.com/ns/app" + digest:                        {"mirror.lab:8443/example/ns/app" + digest, "a.example.com/ns/app" + digest},
+		"quay.io/openshift-release-dev/ocp-release" + digest: {
+			"mirror.lab:8443/mirror/openshift/release-images" + digest, "quay.io/openshift-release-dev/ocp-release" + digest,
+		},
+		"quay.io/openshift-release-dev/ocp-release:4": {
+			"mirror.lab:8443/mirror/openshift/release-images:4", "quay.io/openshift-release-dev/ocp-release:4",
+		},
+		"registry.redhat.io/ubi9/ubi" + digest: {
+			"mirror.lab:8443/redhat/ubi9/ubi" + digest, "mirror2.lab/redhat/ubi9/ubi" + digest, "blocked",
+		},
+		"registry.redhat.io/ubi9/ubi:1": {"blocked"},
+		"a.example.com/ns/app" + digest: {
+			"mirror.lab:8443/example/ns/app" + digest, "a.example.com/ns/app" + digest,
+		},
 		"quay.io/openshift-release-dev/ocp-release-x" + digest: nil,
 	} {
 		ref, err := reference.ParseNamed(image)
@@ -157,14 +187,15 @@ func TestLibraryAsksTheMirrors(t *testing.T) {
 
 func TestCheckSource(t *testing.T) {
 	for source, says := range map[string]string{
-		"quay.io":                       "",
-		"quay.io/ns":                    "",
-		"mirror.lab:8443/a/b_c/d--e":    "",
-		"localhost:5000/a":              "",
-		"*.example.com":                 "",
-		"https://quay.io/ns/":           `source "https://quay.io/ns/" has a scheme; write quay.io/ns`,
-		"docker://quay.io/ns/app":       "has a scheme; write quay.io/ns/app",
-		"quay.io:443/ns/app:1":          "has a tag or a digest, and mirrors are for all of a repository; write quay.io:443/ns/app",
+		"quay.io":                    "",
+		"quay.io/ns":                 "",
+		"mirror.lab:8443/a/b_c/d--e": "",
+		"localhost:5000/a":           "",
+		"*.example.com":              "",
+		"https://quay.io/ns/":        `source "https://quay.io/ns/" has a scheme; write quay.io/ns`,
+		"docker://quay.io/ns/app":    "has a scheme; write quay.io/ns/app",
+		"quay.io:443/ns/app:1": "has a tag or a digest, and mirrors are for all of a repository; " +
+			"write quay.io:443/ns/app",
 		"quay.io/ns/app@sha256:12":      "write quay.io/ns/app",
 		"quay.io/ns/app:1@sha256:12":    "write quay.io/ns/app",
 		"quay.*.com":                    `source "quay.*.com": a wildcard stands for hosts, as in *.example.com`,

@@ -33,7 +33,9 @@ const answerTime = 2 * time.Minute
 
 // reconnect tries a socket often enough that a restart of CRI-O costs no time.
 var reconnect = grpc.ConnectParams{
-	Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+	Backoff: backoff.Config{
+		BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second,
+	},
 	MinConnectTimeout: 5 * time.Second,
 }
 
@@ -55,7 +57,9 @@ func Dial(socket string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", socket, err)
 	}
-	return &Client{socket: socket, conn: conn, images: criapi.NewImageServiceClient(conn), runtime: criapi.NewRuntimeServiceClient(conn)}, nil
+	return &Client{
+		socket: socket, conn: conn, images: criapi.NewImageServiceClient(conn), runtime: criapi.NewRuntimeServiceClient(conn),
+	}, nil
 }
 
 // Close ends the connection.
@@ -103,7 +107,8 @@ func (c *Client) List(ctx context.Context) ([]pinset.Stored, error) {
 // Pull fetches an image, with the credentials that the runtime itself finds for
 // each endpoint. It waits for a runtime that is away, and ends with ctx only.
 func (c *Client) Pull(ctx context.Context, img pinset.Image) error {
-	_, err := c.images.PullImage(ctx, &criapi.PullImageRequest{Image: &criapi.ImageSpec{Image: img.String()}}, grpc.WaitForReady(true))
+	_, err := c.images.PullImage(ctx, &criapi.PullImageRequest{Image: &criapi.ImageSpec{Image: img.String()}},
+		grpc.WaitForReady(true))
 	return err
 }
 

@@ -140,7 +140,8 @@ func (c Config) Conflict(images []pinset.Image) error {
 	case c.PinnedBy == "":
 		errs = append(errs, fmt.Errorf("no file of %s pins images", etcCrio))
 	case c.PinnedBy != PinnedImagesPath:
-		errs = append(errs, fmt.Errorf("%s comes later than %s and replaces its pins: %d of %d images are not in it", c.PinnedBy, PinnedImagesPath, lacks, len(images)))
+		errs = append(errs, fmt.Errorf("%s comes later than %s and replaces its pins: %d of %d images are not in it",
+			c.PinnedBy, PinnedImagesPath, lacks, len(images)))
 	default:
 		errs = append(errs, fmt.Errorf("%s lacks %d of %d images", c.PinnedBy, lacks, len(images)))
 	}
@@ -154,7 +155,8 @@ func (c Config) Conflict(images []pinset.Image) error {
 			by = "CRI-O's default"
 		}
 		// No release is known to have the fix, so the version does not matter yet.
-		errs = append(errs, fmt.Errorf("internal_repair is true, by %s: after an unclean stop CRI-O up to at least 1.34 wipes its main store", by))
+		errs = append(errs, fmt.Errorf("internal_repair is true, by %s: after an unclean stop CRI-O up to at least 1.34 "+
+			"wipes its main store", by))
 	}
 	return errors.Join(errs...)
 }

@@ -19,28 +19,55 @@ func TestReadConfig(t *testing.T) {
 		says  string // of the error; "" for none
 	}{
 		"nothing": {nil, crio.Config{InternalRepair: true}, ""},
-		"ours":    {map[string]string{"crio.conf.d/50-pinned-images": ours}, crio.Config{PinnedImages: []string{"a", "b"}, PinnedBy: crio.PinnedImagesPath, InternalRepair: true}, ""},
-		"a later file wins": {map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99-admin.conf": "[crio.image]\npinned_images = [\"c\"]\n"},
+		"ours": {
+			map[string]string{"crio.conf.d/50-pinned-images": ours}, crio.Config{PinnedImages: []string{"a", "b"},
+				PinnedBy: crio.PinnedImagesPath, InternalRepair: true}, "",
+		},
+		"a later file wins": {map[string]string{
+			"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99-admin.conf": "[crio.image]\npinned_images = [\"c\"]\n",
+		},
 			crio.Config{PinnedImages: []string{"c"}, PinnedBy: "/etc/crio/crio.conf.d/99-admin.conf", InternalRepair: true}, ""},
-		"a later empty list wins": {map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99": "[crio.image]\npinned_images = []\n"},
+		"a later empty list wins": {map[string]string{
+			"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99": "[crio.image]\npinned_images = []\n",
+		},
 			crio.Config{PinnedImages: []string{}, PinnedBy: "/etc/crio/crio.conf.d/99", InternalRepair: true}, ""},
-		"a later file without the key": {map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99": "[crio.runtime]\nselinux = true\n"},
+		"a later file without the key": {map[string]string{
+			"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99": "[crio.runtime]\nselinux = true\n",
+		},
 			crio.Config{PinnedImages: []string{"a", "b"}, PinnedBy: crio.PinnedImagesPath, InternalRepair: true}, ""},
-		"crio.conf comes first": {map[string]string{"crio.conf": "[crio]\ninternal_repair = true\n[crio.image]\npinned_images = [\"c\"]\n", "crio.conf.d/50-pinned-images": ours, "crio.conf.d/50-pinbox-stores": "[crio]\ninternal_repair = false\nstorage_option = [\"x\"]\n"},
-			crio.Config{PinnedImages: []string{"a", "b"}, PinnedBy: crio.PinnedImagesPath, InternalRepairBy: crio.StoresPath, StorageOptions: []string{"x"}}, ""},
-		"repair set back": {map[string]string{"crio.conf.d/50-pinbox-stores": "[crio]\ninternal_repair = false\nstorage_option = [\"x\"]\n", "crio.conf.d/99": "[crio]\ninternal_repair = true\nstorage_option = [\"y\"]\n"},
-			crio.Config{InternalRepair: true, InternalRepairBy: "/etc/crio/crio.conf.d/99", StorageOptions: []string{"x", "y"}}, ""},
-		"backups and folders count": {map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/.50-old~": ours, "crio.conf.d/zz/deep": "[crio.image]\npinned_images = [\"c\"]\n"},
+		"crio.conf comes first": {map[string]string{
+			"crio.conf":                    "[crio]\ninternal_repair = true\n[crio.image]\npinned_images = [\"c\"]\n",
+			"crio.conf.d/50-pinned-images": ours, "crio.conf.d/50-pinbox-stores": "[crio]\ninternal_repair = false\n" +
+				"storage_option = [\"x\"]\n",
+		},
+			crio.Config{PinnedImages: []string{"a", "b"}, PinnedBy: crio.PinnedImagesPath, InternalRepairBy: crio.StoresPath,
+				StorageOptions: []string{"x"}}, ""},
+		"repair set back": {map[string]string{
+			"crio.conf.d/50-pinbox-stores": "[crio]\ninternal_repair = false\nstorage_option = [\"x\"]\n",
+			"crio.conf.d/99":               "[crio]\ninternal_repair = true\nstorage_option = [\"y\"]\n",
+		},
+			crio.Config{InternalRepair: true, InternalRepairBy: "/etc/crio/crio.conf.d/99", StorageOptions: []string{"x", "y"}},
+			""},
+		"backups and folders count": {map[string]string{
+			"crio.conf.d/50-pinned-images": ours, "crio.conf.d/.50-old~": ours,
+			"crio.conf.d/zz/deep": "[crio.image]\npinned_images = [\"c\"]\n",
+		},
 			crio.Config{PinnedImages: []string{"c"}, PinnedBy: "/etc/crio/crio.conf.d/zz/deep", InternalRepair: true}, ""},
 		"no table": {map[string]string{"crio.conf.d/99-upgrade-pin": "pinned_images = [\"a\"]\n"},
 			crio.Config{InternalRepair: true, Ineffective: []string{"/etc/crio/crio.conf.d/99-upgrade-pin"}}, ""},
 		"broken backup": {map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99-bad~": "[crio"},
-			crio.Config{PinnedImages: []string{"a", "b"}, PinnedBy: crio.PinnedImagesPath, InternalRepair: true}, "/etc/crio/crio.conf.d/99-bad~"},
+			crio.Config{PinnedImages: []string{"a", "b"}, PinnedBy: crio.PinnedImagesPath, InternalRepair: true},
+			"/etc/crio/crio.conf.d/99-bad~"},
 		"a lone star": {map[string]string{"crio.conf.d/99": "[crio.image]\npinned_images = [\"*\"]\n"},
 			crio.Config{PinnedImages: []string{"*"}, PinnedBy: "/etc/crio/crio.conf.d/99", InternalRepair: true}, "crashes it"},
-		"a lone star that another list replaces": {map[string]string{"crio.conf.d/10": "[crio.image]\npinned_images = [\"*\"]\n", "crio.conf.d/50-pinned-images": ours},
+		"a lone star that another list replaces": {map[string]string{
+			"crio.conf.d/10": "[crio.image]\npinned_images = [\"*\"]\n", "crio.conf.d/50-pinned-images": ours,
+		},
 			crio.Config{PinnedImages: []string{"a", "b"}, PinnedBy: crio.PinnedImagesPath, InternalRepair: true}, ""},
-		"what pulls go by": {map[string]string{"crio.conf": "[crio.image]\nglobal_auth_file = \"/a\"\nbig_files_temporary_dir = \"/b\"\n", "crio.conf.d/60": "[crio.image]\nglobal_auth_file = \"/c\"\ninsecure_registries = [\"d\"]\n"},
+		"what pulls go by": {map[string]string{
+			"crio.conf":      "[crio.image]\nglobal_auth_file = \"/a\"\nbig_files_temporary_dir = \"/b\"\n",
+			"crio.conf.d/60": "[crio.image]\nglobal_auth_file = \"/c\"\ninsecure_registries = [\"d\"]\n",
+		},
 			crio.Config{InternalRepair: true, AuthFile: "/c", BigFiles: "/b", Insecure: []string{"d"}}, ""},
 	} {
 		etc := fstest.MapFS{}
@@ -51,7 +78,8 @@ func TestReadConfig(t *testing.T) {
 		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
-		if (err == nil) != (test.says == "") || err != nil && (!errors.Is(err, crio.ErrConfig) || !strings.Contains(err.Error(), test.says)) {
+		if (err == nil) != (test.says == "") || err != nil && (!errors.Is(err, crio.ErrConfig) ||
+			!strings.Contains(err.Error(), test.says)) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -65,13 +93,34 @@ func TestConfigJudge(t *testing.T) {
 		files map[string]string
 		want  []string
 	}{
-		"as we write it":   {map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/50-pinbox-stores": stores}, nil},
-		"more is fine":     {map[string]string{"crio.conf.d/99": strings.Replace(ours, "[\"", "[\"quay.io/more\", \"", 1), "crio.conf.d/50-pinbox-stores": stores}, nil},
-		"no pins":          {nil, []string{"no file of /etc/crio pins images"}},
-		"overridden":       {map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99-admin": "[crio.image]\npinned_images = []\n"}, []string{"/etc/crio/crio.conf.d/99-admin comes later than /etc/crio/crio.conf.d/50-pinned-images", "3 of 3"}},
-		"table-less":       {map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99": "pinned_images = []\n"}, []string{"/etc/crio/crio.conf.d/99: pinned_images has no effect"}},
-		"repair by file":   {map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/50-pinbox-stores": stores, "crio.conf.d/99": "[crio]\ninternal_repair = true\n"}, []string{"internal_repair is true, by /etc/crio/crio.conf.d/99"}},
-		"repair without":   {map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/60": "[crio]\nstorage_option = [\"overlay.imagestore=/var/lib/pinbox/stores/0\"]\n"}, []string{"by CRI-O's default"}},
+		"as we write it": {
+			map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/50-pinbox-stores": stores}, nil,
+		},
+		"more is fine": {
+			map[string]string{"crio.conf.d/99": strings.Replace(ours, "[\"", "[\"quay.io/more\", \"", 1),
+				"crio.conf.d/50-pinbox-stores": stores}, nil,
+		},
+		"no pins": {nil, []string{"no file of /etc/crio pins images"}},
+		"overridden": {
+			map[string]string{"crio.conf.d/50-pinned-images": ours,
+				"crio.conf.d/99-admin": "[crio.image]\npinned_images = []\n"}, []string{
+				"/etc/crio/crio.conf.d/99-admin comes later than /etc/crio/crio.conf.d/50-pinned-images", "3 of 3",
+			},
+		},
+		"table-less": {
+			map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99": "pinned_images = []\n"},
+			[]string{"/etc/crio/crio.conf.d/99: pinned_images has no effect"},
+		},
+		"repair by file": {
+			map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/50-pinbox-stores": stores,
+				"crio.conf.d/99": "[crio]\ninternal_repair = true\n"}, []string{
+				"internal_repair is true, by /etc/crio/crio.conf.d/99",
+			},
+		},
+		"repair without": {
+			map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/60": "[crio]\nstorage_option = " +
+				"[\"overlay.imagestore=/var/lib/pinbox/stores/0\"]\n"}, []string{"by CRI-O's default"},
+		},
 		"repair, no store": {map[string]string{"crio.conf.d/50-pinned-images": ours}, nil},
 	} {
 		etc := fstest.MapFS{}
@@ -96,7 +145,11 @@ func TestConfigJudge(t *testing.T) {
 
 // The stores beside CRI-O's own come from all forms that containers/storage knows.
 func TestImageStoresOfTheOptions(t *testing.T) {
-	config := crio.Config{StorageOptions: []string{"overlay.imagestore=/a", "additionalimagestore=/b,/c", "overlay.mountopt=nodev", ".imagestore=/d"}}
+	config := crio.Config{
+		StorageOptions: []string{
+			"overlay.imagestore=/a", "additionalimagestore=/b,/c", "overlay.mountopt=nodev", ".imagestore=/d",
+		},
+	}
 	if got := strings.Join(config.ImageStores(), " "); got != "/a /b /c" {
 		t.Errorf("%q", got)
 	}

@@ -75,5 +75,6 @@ func RenderStores(slots []string, internalRepair bool) []byte {
 
 // RenderCredentials gives the drop-in that has CRI-O use the pull secret.
 func RenderCredentials() []byte {
-	return fmt.Appendf(nil, "# Written by pinbox: the credentials for pulls.\n[crio]\n  [crio.image]\n    global_auth_file = %q\n", PullSecretPath)
+	return fmt.Appendf(nil, "# Written by pinbox: the credentials for pulls.\n[crio]\n  [crio.image]\n"+
+		"    global_auth_file = %q\n", PullSecretPath)
 }

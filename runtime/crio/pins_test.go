@@ -62,7 +62,9 @@ func TestU5PinsAreWrittenWhenTheyChange(t *testing.T) {
 
 // CRI-O is not told to read what it would die of.
 func TestNoReloadOfAConfigurationThatCRIOCannotRead(t *testing.T) {
-	for file, content := range map[string]string{"crio.conf": "[crio", "crio.conf.d/99": "[crio.image]\npinned_images = [\"*\"]\n"} {
+	for file, content := range map[string]string{
+		"crio.conf": "[crio", "crio.conf.d/99": "[crio.image]\npinned_images = [\"*\"]\n",
+	} {
 		etc := t.TempDir()
 		p := &crio.Pins{Etc: etc, Reload: func(context.Context) error { t.Error("it reloads"); return nil }}
 		if err := os.Mkdir(filepath.Join(etc, "crio.conf.d"), 0o755); err != nil {
@@ -144,7 +146,9 @@ func TestReloadCommand(t *testing.T) {
 	if err := crio.Command(t.Context(), "sh -c exit"); err != nil {
 		t.Error(err)
 	}
-	for line, says := range map[string]string{"": "empty", "false": "exit status 1", "/no/such/program": "no such file", "ls /no/such/file": "No such file"} {
+	for line, says := range map[string]string{
+		"": "empty", "false": "exit status 1", "/no/such/program": "no such file", "ls /no/such/file": "No such file",
+	} {
 		if err := crio.Command(t.Context(), line); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v", line, err)
 		}

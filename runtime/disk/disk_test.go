@@ -25,7 +25,10 @@ func TestStagedCountsBlobsOfPulls(t *testing.T) {
 	if n := disk.Staged(filepath.Join(dir, "no-such")); n != 0 {
 		t.Errorf("%d bytes in no folder", n)
 	}
-	for name, size := range map[string]int{"container_images_storage1/1": 100, "container_images_storage2/1": 20, "container_images_storage2/2": 3, "somebody-elses/1": 1000} {
+	for name, size := range map[string]int{
+		"container_images_storage1/1": 100, "container_images_storage2/1": 20, "container_images_storage2/2": 3,
+		"somebody-elses/1": 1000,
+	} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)

@@ -18,7 +18,8 @@ func TestGCThreshold(t *testing.T) {
 		return path
 	}
 	said := file("kind: KubeletConfiguration\nimageGCHighThresholdPercent: 70\n")
-	silent, json := file("kind: KubeletConfiguration\n"), file(`{"kind":"KubeletConfiguration","imageGCHighThresholdPercent":60}`)
+	silent, json := file("kind: KubeletConfiguration\n"),
+		file(`{"kind":"KubeletConfiguration","imageGCHighThresholdPercent":60}`)
 	for name, test := range map[string]struct {
 		files   []string
 		percent int

@@ -63,7 +63,8 @@ func auths(t *testing.T, users ...string) string {
 	t.Helper()
 	var entries []string
 	for i := 0; i < len(users); i += 2 {
-		entries = append(entries, fmt.Sprintf(`"%s":{"auth":"%s"}`, users[i], base64.StdEncoding.EncodeToString([]byte(users[i+1]+":secret"))))
+		entries = append(entries, fmt.Sprintf(`"%s":{"auth":"%s"}`, users[i],
+			base64.StdEncoding.EncodeToString([]byte(users[i+1]+":secret"))))
 	}
 	return write(t, `{"auths":{`+strings.Join(entries, ",")+`}}`)
 }
@@ -78,26 +79,47 @@ func TestU1RegistryAuth(t *testing.T) {
 	mirrored := func(from string, mirrors ...*sample.Registry) string {
 		conf := fmt.Sprintf("[[registry]]\nprefix = %q\nlocation = %q\nblocked = true\n", from, from)
 		for _, m := range mirrors {
-			conf += fmt.Sprintf("[[registry.mirror]]\nlocation = \"%s/ns\"\ninsecure = true\npull-from-mirror = \"digest-only\"\n", m.Host)
+			conf += fmt.Sprintf("[[registry.mirror]]\nlocation = \"%s/ns\"\ninsecure = true\n"+
+				"pull-from-mirror = \"digest-only\"\n", m.Host)
 		}
 		return write(t, conf)
 	}
-	wildcard := write(t, fmt.Sprintf("[[registry]]\nprefix = \"*.invalid\"\n[[registry.mirror]]\nlocation = \"%s/ns\"\ninsecure = true\n", mirror.Host))
+	wildcard := write(t, fmt.Sprintf("[[registry]]\nprefix = \"*.invalid\"\n[[registry.mirror]]\n"+
+		"location = \"%s/ns\"\ninsecure = true\n", mirror.Host))
 	for name, test := range map[string]struct {
 		client registry.Client
 		pin    string
 		says   string // of the error
 	}{
-		"missing file":                  {registry.Client{AuthFile: "/no/such/auth.json"}, pin, "/no/such/auth.json: no such file"},
-		"host and port":                 {registry.Client{AuthFile: auths(t, source.Host, "source")}, pin, ""},
-		"the host without its port":     {registry.Client{AuthFile: auths(t, "127.0.0.1", "source")}, pin, "authentication required"},
-		"no entry":                      {registry.Client{AuthFile: auths(t)}, pin, "authentication required"},
-		"another's entry":               {registry.Client{AuthFile: auths(t, "quay.io", "source")}, pin, "authentication required"},
-		"wrong password":                {registry.Client{AuthFile: auths(t, source.Host, "nobody")}, pin, "authentication required"},
-		"a namespace":                   {registry.Client{AuthFile: auths(t, source.Host+"/ns", "source", source.Host, "nobody")}, pin, ""},
-		"a mirror's":                    {registry.Client{AuthFile: auths(t, mirror.Host, "mirror"), RegistriesConf: mirrored("source.invalid/ns", mirror)}, "source.invalid/ns/app" + digest, ""},
-		"a second mirror's":             {registry.Client{AuthFile: auths(t, second.Host, "second"), RegistriesConf: mirrored("source.invalid/ns", mirror, second)}, "source.invalid/ns/app" + digest, ""},
-		"a mirror of a wildcard domain": {registry.Client{AuthFile: auths(t, mirror.Host, "mirror"), RegistriesConf: wildcard}, "source.invalid/app" + digest, ""},
+		"missing file": {
+			registry.Client{AuthFile: "/no/such/auth.json"}, pin, "/no/such/auth.json: no such file",
+		},
+		"host and port": {registry.Client{AuthFile: auths(t, source.Host, "source")}, pin, ""},
+		"the host without its port": {
+			registry.Client{AuthFile: auths(t, "127.0.0.1", "source")}, pin, "authentication required",
+		},
+		"no entry": {registry.Client{AuthFile: auths(t)}, pin, "authentication required"},
+		"another's entry": {
+			registry.Client{AuthFile: auths(t, "quay.io", "source")}, pin, "authentication required",
+		},
+		"wrong password": {
+			registry.Client{AuthFile: auths(t, source.Host, "nobody")}, pin, "authentication required",
+		},
+		"a namespace": {
+			registry.Client{AuthFile: auths(t, source.Host+"/ns", "source", source.Host, "nobody")}, pin, "",
+		},
+		"a mirror's": {
+			registry.Client{AuthFile: auths(t, mirror.Host, "mirror"), RegistriesConf: mirrored("source.invalid/ns", mirror)},
+			"source.invalid/ns/app" + digest, "",
+		},
+		"a second mirror's": {
+			registry.Client{AuthFile: auths(t, second.Host, "second"), RegistriesConf: mirrored("source.invalid/ns", mirror,
+				second)}, "source.invalid/ns/app" + digest, "",
+		},
+		"a mirror of a wildcard domain": {
+			registry.Client{AuthFile: auths(t, mirror.Host, "mirror"), RegistriesConf: wildcard}, "source.invalid/app" + digest,
+			"",
+		},
 	} {
 		locked, err := test.client.Image(t.Context(), image(t, test.pin))
 		if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
@@ -164,7 +186,8 @@ func TestIndexIsTheImageForThisPlatform(t *testing.T) {
 		t.Fatal(err)
 	}
 	locked, err := registry.Client{}.Image(t.Context(), image(t, pin))
-	if err != nil || locked.Manifest.String() != want.String() || locked.Index != image(t, pin).Digest || len(locked.Layers) != 3 {
+	if err != nil || locked.Manifest.String() != want.String() || locked.Index != image(t, pin).Digest ||
+		len(locked.Layers) != 3 {
 		t.Errorf("%+v, %v", locked, err)
 	}
 	empty, err := sample.Index()
@@ -174,7 +197,8 @@ func TestIndexIsTheImageForThisPlatform(t *testing.T) {
 	if pin, err = r.PushIndex(t.Context(), "ns/empty", empty); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (registry.Client{}).Image(t.Context(), image(t, pin)); err == nil || !strings.Contains(err.Error(), "no image found") {
+	if _, err := (registry.Client{}).Image(t.Context(), image(t, pin)); err == nil ||
+		!strings.Contains(err.Error(), "no image found") {
 		t.Errorf("an index for nobody: %v", err)
 	}
 }

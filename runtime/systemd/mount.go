@@ -62,7 +62,9 @@ func (Mounts) Unmount(ctx context.Context, where string) error {
 }
 
 // wait has systemd do a job, and waits until that has ended.
-func wait(ctx context.Context, name string, job func(context.Context, string, string, chan<- string) (int, error)) error {
+func wait(
+	ctx context.Context, name string, job func(context.Context, string, string, chan<- string) (int, error),
+) error {
 	done := make(chan string, 1)
 	if _, err := job(ctx, name, "replace", done); err != nil {
 		return fmt.Errorf("%s: %w", name, err)

@@ -31,10 +31,10 @@ func inside() error {
 		return fmt.Errorf("systemd is not seen")
 	}
 	if err := systemd.Reload(ctx, "no-such.service"); err == nil || !strings.Contains(err.Error(), "no-such.service") {
-		return fmt.Errorf("a unit that is not there: %v", err)
+		return fmt.Errorf("a unit that is not there: got %w", err)
 	}
 	if err := systemd.Reload(ctx, "refuses.service"); err == nil || !strings.Contains(err.Error(), "failed") {
-		return fmt.Errorf("a unit that refuses: %v", err)
+		return fmt.Errorf("a unit that refuses: got %w", err)
 	}
 	if err := systemd.Reload(ctx, "crio.service"); err != nil {
 		return err
@@ -53,7 +53,8 @@ func TestReloadByTheRealSystemd(t *testing.T) {
 	}
 	const unit = "[Unit]\nDefaultDependencies=no\n"
 	out, code := fixtures.Machine(t, "test.service", map[string]string{
-		"etc/systemd/system/crio.service":    unit + "[Service]\nExecStart=/bin/sleep infinity\nExecReload=/bin/touch /run/reloaded\n",
+		"etc/systemd/system/crio.service": unit + "[Service]\nExecStart=/bin/sleep infinity\n" +
+			"ExecReload=/bin/touch /run/reloaded\n",
 		"etc/systemd/system/refuses.service": unit + "[Service]\nExecStart=/bin/sleep infinity\nExecReload=/bin/false\n",
 		"etc/systemd/system/test.service": unit + `Wants=crio.service refuses.service
 After=crio.service refuses.service

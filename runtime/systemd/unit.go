@@ -29,7 +29,8 @@ func render(m stores.Mount) (string, error) {
 	if !unitPath.MatchString(m.What) {
 		return "", fmt.Errorf("%s: %w", m.What, ErrPath)
 	}
-	t, err := template.New("store.mount").Funcs(template.FuncMap{"unit": unitName, "join": strings.Join, "plain": plain}).ParseFS(templates, "store.mount")
+	t, err := template.New("store.mount").Funcs(template.FuncMap{"unit": unitName, "join": strings.Join,
+		"plain": plain}).ParseFS(templates, "store.mount")
 	if err != nil {
 		return "", err
 	}

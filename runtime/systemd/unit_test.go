@@ -14,7 +14,10 @@ import (
 // The unit of a delta, as systemd itself judges it.
 func TestGoldenUnit(t *testing.T) {
 	m := stores.Mount{
-		What: "/dev/sr0", Where: "/var/lib/pinbox/stores/2", Options: []string{"ro", "nosuid", "nodev", "loop", "offset=55296", "sizelimit=4096", `context="system_u:object_r:container_ro_file_t:s0"`},
+		What: "/dev/sr0", Where: "/var/lib/pinbox/stores/2", Options: []string{
+			"ro", "nosuid", "nodev", "loop", "offset=55296", "sizelimit=4096",
+			`context="system_u:object_r:container_ro_file_t:s0"`,
+		},
 		Bases: []string{"/var/lib/pinbox/stores/0", "/var/lib/pinbox/stores/1"}, About: "edge 100%\n[Install] 0123456789ab",
 	}
 	text, err := render(m)
@@ -23,12 +26,15 @@ func TestGoldenUnit(t *testing.T) {
 	}
 	fixtures.Golden(t, "var-lib-pinbox-stores-2.mount", []byte(text))
 	dir := t.TempDir()
-	for name, text := range map[string]string{unitName(m.Where): text, "var-lib-pinbox-stores-0.mount": base("0"), "var-lib-pinbox-stores-1.mount": base("1")} {
+	for name, text := range map[string]string{
+		unitName(m.Where): text, "var-lib-pinbox-stores-0.mount": base("0"), "var-lib-pinbox-stores-1.mount": base("1"),
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	out, err := exec.Command("systemd-analyze", "verify", "--man=no", filepath.Join(dir, unitName(m.Where))).CombinedOutput()
+	out, err := exec.Command("systemd-analyze", "verify", "--man=no",
+		filepath.Join(dir, unitName(m.Where))).CombinedOutput()
 	if err != nil || len(out) > 0 {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -40,7 +40,8 @@ func Dir(fsys fs.FS) ([]pinset.Set, error) {
 
 // isSet leaves out backups, hidden files, and locks, which may lie beside the sets.
 func isSet(name string) bool {
-	return slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(path.Ext(name))) && !strings.HasPrefix(name, ".") && !strings.HasSuffix(name, ".lock.json")
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(path.Ext(name))) &&
+		!strings.HasPrefix(name, ".") && !strings.HasSuffix(name, ".lock.json")
 }
 
 func decode(content []byte, err error, name string, before []pinset.Set) ([]pinset.Set, error) {
@@ -54,7 +55,8 @@ func decode(content []byte, err error, name string, before []pinset.Set) ([]pins
 	}
 	for i, s := range sets {
 		if len(s.Duplicates) > 0 {
-			errs = append(errs, fmt.Errorf("%s: set %q: spec.pinnedImages: Duplicate value: %q", s.Origin, s.Name, s.Duplicates[0].String()))
+			errs = append(errs, fmt.Errorf("%s: set %q: spec.pinnedImages: Duplicate value: %q", s.Origin, s.Name,
+				s.Duplicates[0].String()))
 		}
 		same := func(o pinset.Set) bool { return o.Name == s.Name }
 		if slices.ContainsFunc(before, same) || slices.ContainsFunc(sets[:i], same) {

@@ -36,17 +36,30 @@ func TestSetsThatTheClusterRefuses(t *testing.T) {
 		sets  int
 		says  string
 	}{
-		"an image twice":         {map[string][]byte{"a.yaml": sample.Set("worker", pin, other, pin)}, 0, `a.yaml:1: set "worker-sample": spec.pinnedImages: Duplicate value: "` + pin + `"`},
-		"a set twice":            {map[string][]byte{"a.yaml": sample.Set("worker", pin), "b.yaml": sample.Set("worker", other)}, 1, `b.yaml:1: set name used twice: "worker-sample"`},
-		"a set twice in a file":  {map[string][]byte{"a.yaml": append(append(sample.Set("worker", pin), "---\n"...), sample.Set("worker", other)...)}, 0, "set name used twice"},
-		"locks, backups, hidden": {map[string][]byte{"a.yaml": sample.Set("worker", pin), "x.lock.json": []byte("{}"), "a.yaml~": []byte("{"), ".a.yaml": []byte("{")}, 1, ""},
+		"an image twice": {
+			map[string][]byte{"a.yaml": sample.Set("worker", pin, other, pin)}, 0,
+			`a.yaml:1: set "worker-sample": spec.pinnedImages: Duplicate value: "` + pin + `"`,
+		},
+		"a set twice": {
+			map[string][]byte{"a.yaml": sample.Set("worker", pin), "b.yaml": sample.Set("worker", other)}, 1,
+			`b.yaml:1: set name used twice: "worker-sample"`,
+		},
+		"a set twice in a file": {
+			map[string][]byte{"a.yaml": append(append(sample.Set("worker", pin), "---\n"...), sample.Set("worker", other)...)},
+			0, "set name used twice",
+		},
+		"locks, backups, hidden": {
+			map[string][]byte{"a.yaml": sample.Set("worker", pin), "x.lock.json": []byte("{}"), "a.yaml~": []byte("{"),
+				".a.yaml": []byte("{")}, 1, "",
+		},
 	} {
 		fsys := fstest.MapFS{}
 		for file, content := range test.files {
 			fsys[file] = &fstest.MapFile{Data: content}
 		}
 		sets, err := watch.Dir(fsys)
-		if len(sets) != test.sets || (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
+		if len(sets) != test.sets || (err == nil) != (test.says == "") ||
+			err != nil && !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: %d sets, %v", name, len(sets), err)
 		}
 		var file *pinset.FileError
@@ -103,12 +116,18 @@ func TestChanges(t *testing.T) {
 // U3 of the Machine Config Operator, TestPinnedImageSetAddEventHandlers: only the
 // sets of the node's pools are its concern.
 func TestU3SetsOfPools(t *testing.T) {
-	every := []byte(strings.Replace(string(sample.Set("every", pin)), "machineconfiguration.openshift.io/role: every", "tier: one", 1))
-	sets, err := watch.Dir(fstest.MapFS{"a.yaml": {Data: sample.Set("worker", pin)}, "b.yaml": {Data: sample.Set("infra", pin)}, "c.yaml": {Data: every}})
+	every := []byte(strings.Replace(string(sample.Set("every", pin)), "machineconfiguration.openshift.io/role: every",
+		"tier: one", 1))
+	sets, err := watch.Dir(fstest.MapFS{
+		"a.yaml": {Data: sample.Set("worker", pin)}, "b.yaml": {Data: sample.Set("infra", pin)}, "c.yaml": {Data: every},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for pools, want := range map[string]string{"": "worker-sample infra-sample every-sample", "worker": "worker-sample every-sample", "master": "every-sample", "worker infra": "worker-sample infra-sample every-sample"} {
+	for pools, want := range map[string]string{
+		"": "worker-sample infra-sample every-sample", "worker": "worker-sample every-sample", "master": "every-sample",
+		"worker infra": "worker-sample infra-sample every-sample",
+	} {
 		var names []string
 		for _, s := range watch.ForPools(sets, strings.Fields(pools)) {
 			names = append(names, s.Name)

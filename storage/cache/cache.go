@@ -35,7 +35,8 @@ type Cache struct {
 
 // tag makes programs that back up a disk leave the folder out:
 // https://bford.info/cachedir/.
-const tag = "Signature: 8a477f597d28d172789f06886806bc55\n# pinbox keeps packed layers here; it may be removed at any time.\n"
+const tag = "Signature: 8a477f597d28d172789f06886806bc55\n# pinbox keeps packed layers here; it may be " +
+	"removed at any time.\n"
 
 // Open makes the folder if there is none. What is in it is trusted to be what this
 // program wrote, so nobody else may write there.
@@ -156,7 +157,8 @@ func (c Cache) Entries() ([]Entry, error) {
 		return nil
 	})
 	slices.SortFunc(all, func(a, b Entry) int {
-		return cmp.Or(a.Used.Compare(b.Used), strings.Compare(a.Digest.String(), b.Digest.String()), strings.Compare(a.Form, b.Form))
+		return cmp.Or(a.Used.Compare(b.Used), strings.Compare(a.Digest.String(), b.Digest.String()),
+			strings.Compare(a.Form, b.Form))
 	})
 	return all, err
 }

@@ -72,7 +72,11 @@ func TestWhatIsPutIsThereAgain(t *testing.T) {
 	if !ok || read(t, f) != "text" {
 		t.Error("it is not there")
 	}
-	for _, k := range []cache.Key{key("b"), {Digest: digest.FromString("a"), Form: "zstd-131072-v1"}, {Digest: digest.FromString("a"), Blob: digest.FromString("b.gz"), Form: "zstd-131072-v1"}} {
+	for _, k := range []cache.Key{
+		key("b"), {Digest: digest.FromString("a"), Form: "zstd-131072-v1"}, {
+			Digest: digest.FromString("a"), Blob: digest.FromString("b.gz"), Form: "zstd-131072-v1",
+		},
+	} {
 		if _, ok := again.Get(k); ok {
 			t.Errorf("%v is there", k)
 		}
@@ -145,10 +149,12 @@ func TestPruneRemovesWhatWasUsedLeast(t *testing.T) {
 	if removed, err := c.Prune(400); err != nil || len(removed) != 0 {
 		t.Errorf("what fits exactly stays: got %v removed, %v", removed, err)
 	}
-	if removed, err := c.Prune(250); err != nil || len(removed) != 2 || removed[0].Key != key("b") || removed[1].Key != key("c") {
+	if removed, err := c.Prune(250); err != nil || len(removed) != 2 || removed[0].Key != key("b") ||
+		removed[1].Key != key("c") {
 		t.Errorf("removed %v, %v", removed, err)
 	}
-	if entries, err := c.Entries(); err != nil || len(entries) != 2 || entries[0].Key != key("d") || entries[1].Key != key("a") || entries[1].Size != 100 {
+	if entries, err := c.Entries(); err != nil || len(entries) != 2 || entries[0].Key != key("d") ||
+		entries[1].Key != key("a") || entries[1].Size != 100 {
 		t.Errorf("%v, %v", entries, err)
 	}
 	if _, err := os.Stat(abandoned); !errors.Is(err, os.ErrNotExist) {

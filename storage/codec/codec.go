@@ -31,7 +31,7 @@ func buffered(r io.Reader) *bufio.Reader {
 
 // noEOF is for places where the input must not end.
 func noEOF(err error) error {
-	if err == io.EOF { // itself: a source may fail with one that wraps it
+	if err == io.EOF { //nolint:errorlint // a source may fail with an error that wraps it
 		return io.ErrUnexpectedEOF
 	}
 	return err

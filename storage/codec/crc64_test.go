@@ -31,7 +31,9 @@ func TestCRC64(t *testing.T) {
 
 func BenchmarkCRC64(b *testing.B) {
 	data := noise(blockSize)
-	for name, h := range map[string]hash.Hash64{"codec": codec.NewCRC64(), "stdlib": crc64.New(crc64.MakeTable(crc64.ISO))} {
+	for name, h := range map[string]hash.Hash64{
+		"codec": codec.NewCRC64(), "stdlib": crc64.New(crc64.MakeTable(crc64.ISO)),
+	} {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(data)))
 			for b.Loop() {

@@ -66,7 +66,7 @@ func NewGzipReader(r io.Reader) (io.ReadCloser, error) {
 // Read decompresses. What it returns is to be trusted only after io.EOF.
 func (z *gzipReader) Read(p []byte) (n int, err error) {
 	for n == 0 && z.err == nil && len(p) > 0 {
-		if n, z.err = z.body.Read(p); z.err == io.EOF {
+		if n, z.err = z.body.Read(p); z.err == io.EOF { //nolint:errorlint // as noEOF
 			if z.err = z.header(); z.err == nil {
 				z.body.reset()
 			}
@@ -77,7 +77,7 @@ func (z *gzipReader) Read(p []byte) (n int, err error) {
 
 // Close frees what the reader holds. It leaves the source open.
 func (z *gzipReader) Close() error {
-	if z.err == errClosed {
+	if z.err == errClosed { //nolint:errorlint // set by Close alone
 		return nil
 	}
 	z.err = errClosed

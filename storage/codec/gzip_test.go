@@ -92,7 +92,10 @@ func TestGzipReader(t *testing.T) {
 		"named":      {[][]byte{member(t, words, 1, true)}, words},
 		"header CRC": {[][]byte{withHeaderCRC(member(t, words, 1, false))}, words},
 		"members": {
-			[][]byte{member(t, words, 1, true), member(t, nil, 6, false), member(t, random, 6, false), member(t, []byte("x"), 0, true), member(t, nil, 0, true)},
+			[][]byte{
+				member(t, words, 1, true), member(t, nil, 6, false), member(t, random, 6, false), member(t, []byte("x"), 0, true),
+				member(t, nil, 0, true),
+			},
 			bytes.Join([][]byte{words, random, []byte("x")}, nil),
 		},
 	} {
@@ -170,7 +173,9 @@ func TestDamagedGzip(t *testing.T) {
 // not complete; the content passes the checksum then.
 func agree(t *testing.T, packed, got []byte, err error) {
 	t.Helper()
-	want, wantErr := readAll(func(r io.Reader) (io.ReadCloser, error) { return gzip.NewReader(r) }, bytes.NewReader(packed))
+	want, wantErr := readAll(func(r io.Reader) (io.ReadCloser, error) {
+		return gzip.NewReader(r)
+	}, bytes.NewReader(packed))
 	if errors.Is(err, codec.ErrHeader) && wantErr == nil {
 		_, wantErr = readAll(func(r io.Reader) (io.ReadCloser, error) { return kgzip.NewReader(r) }, bytes.NewReader(packed))
 	}

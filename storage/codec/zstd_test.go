@@ -58,7 +58,10 @@ func TestZstdReader(t *testing.T) {
 		"words":   {[][]byte{frame(t, words)}, words},
 		"noise":   {[][]byte{frame(t, random)}, random},
 		"frames": {
-			[][]byte{skippable(random), frame(t, words, zstd.WithEncoderLevel(zstd.SpeedBestCompression)), skippable(nil), skippable([]byte("x")), frame(t, random, zstd.WithEncoderCRC(false)), skippable(words)},
+			[][]byte{
+				skippable(random), frame(t, words, zstd.WithEncoderLevel(zstd.SpeedBestCompression)), skippable(nil),
+				skippable([]byte("x")), frame(t, random, zstd.WithEncoderCRC(false)), skippable(words),
+			},
 			bytes.Join([][]byte{words, random}, nil),
 		},
 		"--long=27": {[][]byte{window(27, "content")}, []byte("content")},
@@ -91,7 +94,8 @@ func TestWrongZstd(t *testing.T) {
 		}
 	}
 	for i := range first {
-		if got, err := readAll(codec.NewZstdReader, bytes.NewReader(change(first, i))); err == nil && !bytes.Equal(got, text(3000)) {
+		if got, err := readAll(codec.NewZstdReader, bytes.NewReader(change(first, i))); err == nil &&
+			!bytes.Equal(got, text(3000)) {
 			t.Errorf("byte %d changed: other content, and no error", i)
 		}
 	}
@@ -145,7 +149,8 @@ func TestZstdBlock(t *testing.T) {
 			t.Errorf("%d bytes: %d bytes come back, %v", len(raw), len(got), err)
 		}
 		var h zstd.Header
-		if err := h.Decode(dst); err != nil || !h.HasFCS || h.FrameContentSize != uint64(len(raw)) || h.HasCheckSum || h.DictionaryID != 0 || h.WindowSize > uint64(max(len(raw), 1024)) {
+		if err := h.Decode(dst); err != nil || !h.HasFCS || h.FrameContentSize != uint64(len(raw)) || h.HasCheckSum ||
+			h.DictionaryID != 0 || h.WindowSize > uint64(max(len(raw), 1024)) {
 			t.Errorf("%d bytes: %+v, %v", len(raw), h, err)
 		}
 		frames, want = append(frames, dst...), append(want, raw...)
@@ -174,7 +179,8 @@ func TestZlibBlock(t *testing.T) {
 		if dst, smaller = block.Pack(dst, raw); !smaller {
 			continue
 		}
-		if got, err := readAll(zlib.NewReader, bytes.NewReader(dst)); err != nil || !bytes.Equal(got, raw) || len(dst) >= len(raw) {
+		if got, err := readAll(zlib.NewReader, bytes.NewReader(dst)); err != nil || !bytes.Equal(got, raw) ||
+			len(dst) >= len(raw) {
 			t.Errorf("%d bytes: %d bytes come back, %v", len(raw), len(got), err)
 		}
 	}
@@ -183,7 +189,9 @@ func TestZlibBlock(t *testing.T) {
 // What Pack writes depends on the block alone: neither on what was before it, nor on
 // the room, nor on others at the same time.
 func TestBlocksAreDeterministic(t *testing.T) {
-	for name, open := range map[string]func() (codec.Block, error){"zstd": codec.NewZstdBlock, "zlib": codec.NewZlibBlock} {
+	for name, open := range map[string]func() (codec.Block, error){
+		"zstd": codec.NewZstdBlock, "zlib": codec.NewZlibBlock,
+	} {
 		t.Run(name, func(t *testing.T) {
 			all := blocks()
 			pack := func(order []int, room int) [][]byte {
@@ -209,7 +217,9 @@ func TestBlocksAreDeterministic(t *testing.T) {
 			var wg sync.WaitGroup
 			for n := range 8 {
 				shuffled := slices.Clone(order)
-				rand.New(rand.NewPCG(uint64(n), 0)).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+				rand.New(rand.NewPCG(uint64(n), 0)).Shuffle(len(shuffled), func(i, j int) {
+					shuffled[i], shuffled[j] = shuffled[j], shuffled[i]
+				})
 				wg.Go(func() {
 					for i, got := range pack(shuffled, n*50_000) {
 						if !bytes.Equal(got, want[i]) {
@@ -230,7 +240,7 @@ func TestStored(t *testing.T) {
 }
 
 func TestID(t *testing.T) {
-	if codec.ID() == "" || codec.ID() != codec.ID() {
-		t.Errorf("%q", codec.ID())
+	if first, second := codec.ID(), codec.ID(); first == "" || first != second {
+		t.Errorf("got %q and %q, want the same ID twice, and not an empty one", first, second)
 	}
 }

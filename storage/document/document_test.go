@@ -32,21 +32,31 @@ func TestRead(t *testing.T) {
 		stream string
 		want   []string
 	}{
-		"YAML documents":       {"a: 1\n---\n# nothing\n---\n- b\n---\n", []string{"{a:1 1:1}", "[b:5]"}},
-		"nothing":              {"", nil},
-		"comments":             {"# a\n", nil},
-		"one JSON value":       {"\ufeff{\"a\":\n1}\n", []string{"{a:1 1:2}"}},
-		"braces of YAML":       {"{a: b}\n---\n{c: d}\n", []string{"{a:1 b:1}", "{c:3 d:3}"}},
-		"JSON documents":       {"{\"a\": 1}\n---\n{\"b\": 2}\n", []string{"{a:1 1:1}", "{b:3 2:3}"}},
-		"JSON values":          {"\n{\n  \"a\": 1\n}\n{\"b\":\n2}{\"c\": [3]}\n\n", []string{"{a:3 1:3}", "{b:5 2:6}", "{c:6 [3:6]}"}},
+		"YAML documents": {"a: 1\n---\n# nothing\n---\n- b\n---\n", []string{"{a:1 1:1}", "[b:5]"}},
+		"nothing":        {"", nil},
+		"comments":       {"# a\n", nil},
+		"one JSON value": {"\ufeff{\"a\":\n1}\n", []string{"{a:1 1:2}"}},
+		"braces of YAML": {"{a: b}\n---\n{c: d}\n", []string{"{a:1 b:1}", "{c:3 d:3}"}},
+		"JSON documents": {"{\"a\": 1}\n---\n{\"b\": 2}\n", []string{"{a:1 1:1}", "{b:3 2:3}"}},
+		"JSON values": {
+			"\n{\n  \"a\": 1\n}\n{\"b\":\n2}{\"c\": [3]}\n\n", []string{"{a:3 1:3}", "{b:5 2:6}", "{c:6 [3:6]}"},
+		},
 		"JSON values and more": {"{\"a\":1} {\"b\":2} null \"c\"", []string{"{a:1 1:1}", "{b:1 2:1}", "c:1"}},
 		"a list of JSON":       {"[{\"a\": \"\",\n\"b\": []}, null]", []string{"[{a:1 :1 b:2 []} null:2]"}},
-		"scalars of JSON":      {"{\"a\": [true, null, 1e3, -0.10, \"1\"]}", []string{"{a:1 [true:1 null:1 1e3:1 -0.10:1 1:1]}"}},
-		"aliases":              {"a: &a\n- &b x\n- *b\nc: *a\n*b : *b\n", []string{"{a:1 [x:2 x:3] c:4 [x:2 x:3] x:5 x:5}"}},
-		"a mapping merged":     {"a: &a\n  x: 1\n  y: 2\nb:\n  y: 3\n  <<: *a\n", []string{"{a:1 {x:2 1:2 y:3 2:3} b:4 {y:5 3:5 x:2 1:2}}"}},
-		"several merged":       {"- &a {x: 1}\n- &b\n  x: 2\n  <<: {y: 3}\n- <<: [*a, *b]\n", []string{"[{x:1 1:1} {x:3 2:3 y:4 3:4} {x:1 1:1 y:4 3:4}]"}},
-		"a key of two signs":   {"{\"<<\": 1, a: <<}", []string{"{<<:1 1:1 a:1 <<:1}"}},
-		"an anchor again":      {"- &a x\n- *a\n- &a y\n- *a\n", []string{"[x:1 x:2 y:3 y:4]"}},
+		"scalars of JSON": {
+			"{\"a\": [true, null, 1e3, -0.10, \"1\"]}", []string{"{a:1 [true:1 null:1 1e3:1 -0.10:1 1:1]}"},
+		},
+		"aliases": {"a: &a\n- &b x\n- *b\nc: *a\n*b : *b\n", []string{"{a:1 [x:2 x:3] c:4 [x:2 x:3] x:5 x:5}"}},
+		"a mapping merged": {
+			"a: &a\n  x: 1\n  y: 2\nb:\n  y: 3\n  <<: *a\n", []string{"{a:1 {x:2 1:2 y:3 2:3} b:4 {y:5 3:5 x:2 1:2}}"},
+		},
+		"several merged": {
+			"- &a {x: 1}\n- &b\n  x: 2\n  <<: {y: 3}\n- <<: [*a, *b]\n", []string{
+				"[{x:1 1:1} {x:3 2:3 y:4 3:4} {x:1 1:1 y:4 3:4}]",
+			},
+		},
+		"a key of two signs": {"{\"<<\": 1, a: <<}", []string{"{<<:1 1:1 a:1 <<:1}"}},
+		"an anchor again":    {"- &a x\n- *a\n- &a y\n- *a\n", []string{"[x:1 x:2 y:3 y:4]"}},
 	} {
 		roots, err := document.Read(strings.NewReader(c.stream))
 		if err != nil {
@@ -82,12 +92,14 @@ func TestJSONThatIsNoYAML(t *testing.T) {
 				continue
 			}
 			got := document.Field(roots[len(roots)-1], "annotation")
-			if line := strings.Count(stream, "\n"); got == nil || got.Value != want || got.Line != line || got.ShortTag() != "!!str" {
+			if line := strings.Count(stream, "\n"); got == nil || got.Value != want || got.Line != line ||
+				got.ShortTag() != "!!str" {
 				t.Errorf("%s: got %+v, want %q in line %d", json, got, want, line)
 			}
 		}
 	}
-	roots, err := document.Read(strings.NewReader(`{"labels": {"a": "1", "b": "true"}, "generation": 12, "on": true, "of": null}`))
+	roots, err := document.Read(
+		strings.NewReader(`{"labels": {"a": "1", "b": "true"}, "generation": 12, "on": true, "of": null}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,26 +133,34 @@ func TestStreamsThatAreWrong(t *testing.T) {
 		stream, says string
 		large        bool
 	}{
-		"no YAML":                 {"a: [", "line 1", false},
-		"a template":              {"{{- if .Values.on }}\nkind: Pod\n", "yaml: ", false},
-		"an alias in itself":      {"a: 1\nb: &b\n  c: [*b]\n", "line 3: an alias refers to a node that contains it", false},
-		"a merge of itself":       {"a: 1\nb: &b {<<: *b}\n", "line 2: an alias refers to a node that contains it", false},
-		"aliases in each other":   {"a: &a\n- &b {x: *a}\n", "an alias refers to a node that contains it", false},
-		"a merge of a scalar":     {"a:\n  <<: 1\n", "line 2: << takes a mapping", false},
-		"a billion laughs":        {laughs(9), "line 7: too large: what its aliases stand for", true},
-		"documents of few laughs": {strings.Repeat("---\n"+laughs(4), 100), "too large: what its aliases stand for", true}, // each had a limit of its own
+		"no YAML":               {"a: [", "line 1", false},
+		"a template":            {"{{- if .Values.on }}\nkind: Pod\n", "yaml: ", false},
+		"an alias in itself":    {"a: 1\nb: &b\n  c: [*b]\n", "line 3: an alias refers to a node that contains it", false},
+		"a merge of itself":     {"a: 1\nb: &b {<<: *b}\n", "line 2: an alias refers to a node that contains it", false},
+		"aliases in each other": {"a: &a\n- &b {x: *a}\n", "an alias refers to a node that contains it", false},
+		"a merge of a scalar":   {"a:\n  <<: 1\n", "line 2: << takes a mapping", false},
+		"a billion laughs":      {laughs(9), "line 7: too large: what its aliases stand for", true},
+		// each had a limit of its own
+		"documents of few laughs": {strings.Repeat("---\n"+laughs(4), 100), "too large: what its aliases stand for", true},
 		"10^100 laughs":           {laughs(100), "too large", true},
 		"aliases that go deep":    {deep, "too large", true},
 		// The second one was not read, without a word.
-		"a key that stands twice":    {"a: 1\nb:\n  image: x\n  image: y\n", `line 4: the key "image" stands in line 3 already`, false},
-		"a list that stands twice":   {"a: [x]\nb: 1\na: [y]\n", `line 3: the key "a" stands in line 1 already`, false},
-		"a key of JSON, twice":       {"{\"a\": 1,\n\"a\": 2}", `line 2: the key "a" stands in line 1 already`, false},
-		"JSON and something else":    {"{\"a\":1}\n{\"b\":2}\n{\"c\"\n", "line 2: after 2 JSON values: unexpected EOF", false},
-		"JSON that is cut off":       {"{\"a\":\n[1,\n", "line 2: ", false},
-		"JSON that goes deep":        {strings.Repeat("[", 1<<20), "exceeded max depth", false},
-		"more than anybody would do": {strings.Repeat("# 16 bytes long\n", 4<<20) + "a: b\n", "too large: more than 64 MiB", true},
+		"a key that stands twice": {
+			"a: 1\nb:\n  image: x\n  image: y\n", `line 4: the key "image" stands in line 3 already`, false,
+		},
+		"a list that stands twice": {"a: [x]\nb: 1\na: [y]\n", `line 3: the key "a" stands in line 1 already`, false},
+		"a key of JSON, twice":     {"{\"a\": 1,\n\"a\": 2}", `line 2: the key "a" stands in line 1 already`, false},
+		"JSON and something else": {
+			"{\"a\":1}\n{\"b\":2}\n{\"c\"\n", "line 2: after 2 JSON values: unexpected EOF", false,
+		},
+		"JSON that is cut off": {"{\"a\":\n[1,\n", "line 2: ", false},
+		"JSON that goes deep":  {strings.Repeat("[", 1<<20), "exceeded max depth", false},
+		"more than anybody would do": {
+			strings.Repeat("# 16 bytes long\n", 4<<20) + "a: b\n", "too large: more than 64 MiB", true,
+		},
 	} {
-		if _, err := document.Read(strings.NewReader(c.stream)); err == nil || errors.Is(err, document.ErrTooLarge) != c.large || !strings.Contains(err.Error(), c.says) {
+		if _, err := document.Read(strings.NewReader(c.stream)); err == nil ||
+			errors.Is(err, document.ErrTooLarge) != c.large || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

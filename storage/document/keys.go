@@ -22,8 +22,10 @@ func keys(n *yaml.Node, seen map[*yaml.Node]bool) error {
 				first[key.Value] = i
 				continue
 			}
-			if other := n.Content[before+1]; value.Kind != yaml.ScalarNode || other.Kind != yaml.ScalarNode || value.Value != other.Value {
-				return fmt.Errorf("line %d: the key %q stands in line %d already, with another value", key.Line, key.Value, n.Content[before].Line)
+			if other := n.Content[before+1]; value.Kind != yaml.ScalarNode || other.Kind != yaml.ScalarNode ||
+				value.Value != other.Value {
+				return fmt.Errorf("line %d: the key %q stands in line %d already, with another value", key.Line, key.Value,
+					n.Content[before].Line)
 			}
 		}
 	}

@@ -47,7 +47,8 @@ func Prepare() (warnings []string, err error) {
 	err = os.Setenv("HOME", Home())
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
 		if _, missing := os.Stat(dir); errors.Is(missing, os.ErrNotExist) {
-			warnings = append(warnings, fmt.Sprintf("XDG_RUNTIME_DIR: %s does not exist: credentials of `podman login` are not found there", dir))
+			warnings = append(warnings,
+				fmt.Sprintf("XDG_RUNTIME_DIR: %s does not exist: credentials of `podman login` are not found there", dir))
 			err = errors.Join(err, os.Unsetenv("XDG_RUNTIME_DIR"))
 		}
 	}

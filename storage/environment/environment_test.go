@@ -16,7 +16,9 @@ func TestHome(t *testing.T) {
 		t.Fatal(err)
 	}
 	missing := filepath.Join(dir, "missing")
-	for home, want := range map[string]string{dir: dir, missing: missing, file: "/nonexistent", os.DevNull: "/nonexistent"} {
+	for home, want := range map[string]string{
+		dir: dir, missing: missing, file: "/nonexistent", os.DevNull: "/nonexistent",
+	} {
 		t.Setenv("HOME", home)
 		if got := environment.Home(); got != want {
 			t.Errorf("HOME=%s: got %s, want %s", home, got, want)

@@ -25,7 +25,8 @@ func Init() bool {
 }
 
 // ErrNotPermitted says that this process may not write a store.
-var ErrNotPermitted = errors.New("a store that is a folder takes root: its files belong to many users, and devices and trusted attributes are among them")
+var ErrNotPermitted = errors.New("a store that is a folder takes root: its files belong to many users, and devices " +
+	"and trusted attributes are among them")
 
 // setVariable sets an environment variable until restore is called.
 func setVariable(name, value string) (restore func(), err error) {
@@ -65,7 +66,9 @@ func Confined() string {
 	if !unshare.IsRootless() {
 		return ""
 	}
-	return "the store was written in a user namespace: it is for containers of the same namespace alone. Its owners are shifted, its devices are left out, and deleted directories are marked for unprivileged overlay mounts; a CRI-O that runs as root needs one that root has written"
+	return "the store was written in a user namespace: it is for containers of the same namespace alone. Its owners are " +
+		"shifted, its devices are left out, and deleted directories are marked for unprivileged overlay mounts; a CRI-O " +
+		"that runs as root needs one that root has written"
 }
 
 // mountEscapes are those of proc(5), mountinfo.

@@ -45,7 +45,9 @@ func New(dir, run string, modTime time.Time) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("containers/storage in %s: %w", dir, err), Unmount(run))
 	}
-	return &Store{dir: dir, run: run, mtime: modTime, library: library, layers: map[string]compose.Unpacked{}, images: compose.Images{}}, nil
+	return &Store{
+		dir: dir, run: run, mtime: modTime, library: library, layers: map[string]compose.Unpacked{}, images: compose.Images{},
+	}, nil
 }
 
 // getStore opens a store of these options alone. The library reads a storage.conf
@@ -93,7 +95,9 @@ func (s *Store) AddLayer(ctx context.Context, l compose.Layer, blob compose.Blob
 		return compose.Unpacked{}, fmt.Errorf("layer %s: %w", l.Digest, err)
 	}
 	inodes, err := countInodes(diff)
-	s.layers[id] = compose.Unpacked{ID: id, Size: size, Inodes: inodes, Root: compose.FormatRoot(top.Mode&0o7777, top.Uid, top.Gid)}
+	s.layers[id] = compose.Unpacked{
+		ID: id, Size: size, Inodes: inodes, Root: compose.FormatRoot(top.Mode&0o7777, top.Uid, top.Gid),
+	}
 	return s.layers[id], err
 }
 
@@ -148,7 +152,9 @@ func (s *Store) Close() error {
 	for _, rec := range records {
 		options := cstorage.ImageOptions{CreationDate: rec.Created, Digest: rec.Digest}
 		for _, key := range rec.BigDataNames {
-			options.BigData = append(options.BigData, cstorage.ImageBigDataOption{Key: key, Data: rec.Data(key), Digest: rec.BigDataDigests[key]})
+			options.BigData = append(options.BigData, cstorage.ImageBigDataOption{
+				Key: key, Data: rec.Data(key), Digest: rec.BigDataDigests[key],
+			})
 		}
 		if _, err := s.library.CreateImage(rec.ID, rec.Names, rec.TopLayer, rec.Metadata, &options); err != nil {
 			return errors.Join(fmt.Errorf("image %s: %w", rec.ID, err), s.Abort())

@@ -181,7 +181,8 @@ func (p *Packer) flushTail() error {
 	return p.pipe.submit(b, false, func(b *block, start uint64) {
 		p.fragments = append(p.fragments, fragment{Start: start, Word: b.word})
 		p.extents = append(p.extents, extent{
-			start: start, size: uint64(len(b.packed)), sum: sha256.Sum256(b.packed), check: crc32.Checksum(b.packed, castagnoli()),
+			start: start, size: uint64(len(b.packed)), sum: sha256.Sum256(b.packed),
+			check: crc32.Checksum(b.packed, castagnoli()),
 		})
 	})
 }

@@ -119,7 +119,9 @@ type info struct {
 }
 
 func newInfo(name string, n *node) info {
-	i := info{name: name[strings.LastIndex(name, "/")+1:], mode: fileMode(n.mode()), modTime: time.Unix(int64(n.ModTime), 0)}
+	i := info{
+		name: name[strings.LastIndex(name, "/")+1:], mode: fileMode(n.mode()), modTime: time.Unix(int64(n.ModTime), 0),
+	}
 	switch n.kind {
 	case typeFile:
 		i.size = int64(n.size)
@@ -141,14 +143,17 @@ func (i info) Close() error               { return nil }
 // fileMode is st_mode in the words of io/fs.
 func fileMode(mode uint32) fs.FileMode {
 	m := fs.FileMode(mode & 0o777)
-	for bit, flag := range map[uint32]fs.FileMode{syscall.S_ISUID: fs.ModeSetuid, syscall.S_ISGID: fs.ModeSetgid, syscall.S_ISVTX: fs.ModeSticky} {
+	for bit, flag := range map[uint32]fs.FileMode{
+		syscall.S_ISUID: fs.ModeSetuid, syscall.S_ISGID: fs.ModeSetgid, syscall.S_ISVTX: fs.ModeSticky,
+	} {
 		if mode&bit != 0 {
 			m |= flag
 		}
 	}
 	kinds := map[uint32]fs.FileMode{
-		syscall.S_IFDIR: fs.ModeDir, syscall.S_IFLNK: fs.ModeSymlink, syscall.S_IFIFO: fs.ModeNamedPipe, syscall.S_IFSOCK: fs.ModeSocket,
-		syscall.S_IFBLK: fs.ModeDevice, syscall.S_IFCHR: fs.ModeDevice | fs.ModeCharDevice,
+		syscall.S_IFDIR: fs.ModeDir, syscall.S_IFLNK: fs.ModeSymlink, syscall.S_IFIFO: fs.ModeNamedPipe,
+		syscall.S_IFSOCK: fs.ModeSocket,
+		syscall.S_IFBLK:  fs.ModeDevice, syscall.S_IFCHR: fs.ModeDevice | fs.ModeCharDevice,
 	}
 	return m | kinds[mode&syscall.S_IFMT]
 }

@@ -24,7 +24,8 @@ type loader struct {
 func newLoader(r *Reader) *loader {
 	return &loader{
 		r: r, links: map[uint64]*Inode{}, sets: map[uint32]map[string]string{},
-		inodes: int64(r.sb.DirTable-r.sb.InodeTable) * metaRatio, listings: int64(r.sb.BytesUsed-r.sb.DirTable) * metaRatio, xattrs: maxTreeXattrs,
+		inodes: int64(r.sb.DirTable-r.sb.InodeTable) * metaRatio, listings: int64(r.sb.BytesUsed-r.sb.DirTable) * metaRatio,
+		xattrs: maxTreeXattrs,
 	}
 }
 

@@ -98,7 +98,8 @@ func (n *node) readFile(c *cursor, long bool) error {
 	if err := c.decode(&p); err != nil {
 		return err
 	}
-	n.start, n.size, n.sparse, n.nlink, n.fragment, n.offset, n.xattr = p.Start, p.Size, p.Sparse, p.Links, p.Fragment, p.Offset, p.Xattr
+	n.start, n.size, n.sparse, n.nlink, n.fragment, n.offset, n.xattr = p.Start, p.Size, p.Sparse, p.Links, p.Fragment,
+		p.Offset, p.Xattr
 	if n.size > math.MaxInt64 {
 		return damaged("inode %d has %d bytes", n.Number, n.size)
 	}

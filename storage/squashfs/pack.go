@@ -65,7 +65,8 @@ func (p *Packer) Close(root *Inode, note []byte) error {
 	}
 	p.pipe.close()
 	start, sum := p.pipe.pos, sha256.New()
-	zip, err := zstd.NewWriter(io.MultiWriter(p.pipe, sum), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(256<<10))
+	zip, err := zstd.NewWriter(io.MultiWriter(p.pipe, sum), zstd.WithEncoderLevel(zstd.SpeedFastest),
+		zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(256<<10))
 	if err != nil {
 		return err
 	}
@@ -141,7 +142,8 @@ func readPack(src io.ReaderAt, size int64) (*Pack, error) {
 		return nil, err
 	}
 	start, length := binary.LittleEndian.Uint64(foot), binary.LittleEndian.Uint64(foot[8:])
-	if string(head) != packMark || start < uint64(packHead) || start > uint64(size) || length != uint64(size)-start-uint64(packFoot) {
+	if string(head) != packMark || start < uint64(packHead) || start > uint64(size) ||
+		length != uint64(size)-start-uint64(packFoot) {
 		return nil, errors.New("it is no pack of this version")
 	}
 	packed := make([]byte, length)
@@ -165,7 +167,8 @@ func (p *Pack) Source() Source { return p.src }
 // Check reads the blocks and compares them with their sums.
 func (p *Pack) Check() error {
 	for _, e := range p.extents {
-		if err := (part{from: int64(e.start), size: int64(e.size), check: e.check}).copy(io.Discard, p.src, make([]byte, copySize)); err != nil {
+		if err := (part{from: int64(e.start), size: int64(e.size), check: e.check}).copy(io.Discard, p.src,
+			make([]byte, copySize)); err != nil {
 			return err
 		}
 	}

@@ -50,7 +50,9 @@ func TestPacksShareWhatIsEqual(t *testing.T) {
 	}
 	dir := fixtures.Mount(t, img)
 	for i, at := range []string{"0", "1", "."} {
-		for name, want := range map[string]string{"own": string(rune('a' + i)), "long": string(noise(1, 700_000)), "tail": string(noise(2, 1000))} {
+		for name, want := range map[string]string{
+			"own": string(rune('a' + i)), "long": string(noise(1, 700_000)), "tail": string(noise(2, 1000)),
+		} {
 			if got, err := os.ReadFile(filepath.Join(dir, at, name)); err != nil || string(got) != want {
 				t.Errorf("%s/%s reads back differently (%v)", at, name, err)
 			}
@@ -170,7 +172,8 @@ func TestBytesOfPacksBelongToTheirVersion(t *testing.T) {
 		})
 		sum := sha256.Sum256(content)
 		if got := hex.EncodeToString(sum[:8]); got != want {
-			t.Errorf("%s: the sum of a pack of version %s is now %s, was %s: raise PackVersion, and put the new sum here", compression, squashfs.PackVersion, got, want)
+			t.Errorf("%s: the sum of a pack of version %s is now %s, was %s: raise PackVersion, and put the new sum here",
+				compression, squashfs.PackVersion, got, want)
 		}
 	}
 }

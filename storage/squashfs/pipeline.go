@@ -53,7 +53,10 @@ type pipeline struct {
 }
 
 func newPipeline(out io.Writer, pool *Pool) *pipeline {
-	p := &pipeline{pool: pool, out: bufio.NewWriterSize(out, 256<<10), free: make(chan *block, pool.depth()), order: make(chan *block, pool.depth())}
+	p := &pipeline{
+		pool: pool, out: bufio.NewWriterSize(out, 256<<10), free: make(chan *block, pool.depth()),
+		order: make(chan *block, pool.depth()),
+	}
 	p.wg.Go(p.write)
 	return p
 }

@@ -49,11 +49,15 @@ func kinds(t *testing.T) func(p *squashfs.Packer, root *squashfs.Inode) {
 		root.Set("sub", sub)
 		sub.Set("long", long)
 		root.Set("hard-link", long)
-		for name, content := range map[string]string{"empty": "", "short": "short", "zeros": strings.Repeat("\x00", 200<<10), "text": strings.Repeat("text ", 100_000)} {
+		for name, content := range map[string]string{
+			"empty": "", "short": "short", "zeros": strings.Repeat("\x00", 200<<10), "text": strings.Repeat("text ", 100_000),
+		} {
 			sub.Set(name, file(t, p, strings.NewReader(content)))
 		}
 		sub.Set("link", &squashfs.Inode{Mode: syscall.S_IFLNK | 0o777, Target: "../hard-link", UID: 5})
-		sub.Set("disk", &squashfs.Inode{Mode: syscall.S_IFBLK | 0o660, Major: 259, Minor: 70000, Xattrs: map[string]string{"trusted.a": "b"}})
+		sub.Set("disk", &squashfs.Inode{
+			Mode: syscall.S_IFBLK | 0o660, Major: 259, Minor: 70000, Xattrs: map[string]string{"trusted.a": "b"},
+		})
 		sub.Set("whiteout", &squashfs.Inode{Mode: syscall.S_IFCHR})
 		sub.Set("pipe", &squashfs.Inode{Mode: syscall.S_IFIFO | 0o4600})
 		sub.Set("socket", &squashfs.Inode{Mode: syscall.S_IFSOCK | 0o600})
@@ -83,7 +87,8 @@ func folder(t *testing.T) string {
 	must(errors.Join(os.Symlink(strings.Repeat("x/", 1000), dir+"/link"), os.Link(dir+"/500000", dir+"/many/linked")))
 	must(os.WriteFile(dir+"/holes", append(make([]byte, 300_000), noise(9, 150_000)...), 0o600))
 	for n := range 1000 {
-		must(os.WriteFile(fmt.Sprintf("%s/many/%d-%s", dir, n, strings.Repeat("name", 30)), []byte(fmt.Sprint("content ", n)), 0o644))
+		must(os.WriteFile(fmt.Sprintf("%s/many/%d-%s", dir, n, strings.Repeat("name", 30)), []byte(fmt.Sprint("content ", n)),
+			0o644))
 	}
 	return dir
 }
@@ -96,15 +101,19 @@ func TestReaderReadsWhatTheKernelReads(t *testing.T) {
 		images["pinbox "+string(compression)] = image(t, squashfs.Options{Compression: compression}, kinds(t))
 	}
 	for name, args := range map[string]string{
-		"zstd": "-comp zstd", "gzip": "-comp gzip -b 4096", "large blocks": "-comp zstd -b 1M", "no fragments": "-comp gzip -no-fragments",
-		"always fragments": "-comp zstd -always-use-fragments", "not packed": "-comp gzip -noI -noId -noD -noF -noX", "not for export": "-comp gzip -no-exports -no-duplicates",
+		"zstd": "-comp zstd", "gzip": "-comp gzip -b 4096", "large blocks": "-comp zstd -b 1M",
+		"no fragments":     "-comp gzip -no-fragments",
+		"always fragments": "-comp zstd -always-use-fragments", "not packed": "-comp gzip -noI -noId -noD -noF -noX",
+		"not for export":     "-comp gzip -no-exports -no-duplicates",
 		"without attributes": "-comp zstd -no-xattrs",
 	} {
 		images[name] = filepath.Join(t.TempDir(), "image.squashfs")
-		fixtures.Run(t, "mksquashfs", append([]string{dir, images[name], "-quiet", "-no-progress"}, strings.Fields(args)...)...)
+		fixtures.Run(t, "mksquashfs", append([]string{dir, images[name], "-quiet", "-no-progress"},
+			strings.Fields(args)...)...)
 	}
 	images["tar2sqfs"] = filepath.Join(t.TempDir(), "image.squashfs")
-	fixtures.Run(t, "sh", "-c", `tar --xattrs -C "$1" -c . | tar2sqfs --quiet --compressor zstd "$2"`, "sh", dir, images["tar2sqfs"])
+	fixtures.Run(t, "sh", "-c", `tar --xattrs -C "$1" -c . | tar2sqfs --quiet --compressor zstd "$2"`, "sh", dir,
+		images["tar2sqfs"])
 	for name, image := range images {
 		t.Run(name, func(t *testing.T) {
 			r := open(t, image)
@@ -172,12 +181,16 @@ func TestReaderIsAFileSystem(t *testing.T) {
 	if target, err := r.ReadLink("link"); target != "sub/1" || err != nil {
 		t.Errorf("link to %q, %v", target, err)
 	}
-	for name, want := range map[string]error{"sub/none": fs.ErrNotExist, "sub/1/x": syscall.ENOTDIR, "../x": fs.ErrInvalid, "link": fs.ErrInvalid, "sub": syscall.EISDIR} {
+	for name, want := range map[string]error{
+		"sub/none": fs.ErrNotExist, "sub/1/x": syscall.ENOTDIR, "../x": fs.ErrInvalid, "link": fs.ErrInvalid,
+		"sub": syscall.EISDIR,
+	} {
 		if _, err := r.ReadFile(name); !errors.Is(err, want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if got := r.Options(); got.BlockSize != 128<<10 || got.Compression != squashfs.Zstd || !got.ModTime.Equal(time.Unix(0, 0)) {
+	if got := r.Options(); got.BlockSize != 128<<10 || got.Compression != squashfs.Zstd ||
+		!got.ModTime.Equal(time.Unix(0, 0)) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -209,18 +222,19 @@ func TestWhatIsNoImageIsRefused(t *testing.T) {
 
 // Tables that are not compressed show each change to who reads them.
 func TestTablesOfAnyBytes(t *testing.T) {
-	whole, err := os.ReadFile(image(t, squashfs.Options{Compression: squashfs.None, BlockSize: 4096}, func(p *squashfs.Packer, root *squashfs.Inode) {
-		sub := squashfs.NewDir(0o755, 0, 0, 1)
-		root.Set("sub", sub)
-		for n, size := range []int{0, 10, 9000} {
-			f := file(t, p, bytes.NewReader(noise(1, size)))
-			f.Xattrs = map[string]string{"user.a": "b"}
-			root.Set(fmt.Sprint(n), f)
-			sub.Set(fmt.Sprint("again", n), f)
-		}
-		sub.Set("link", &squashfs.Inode{Mode: syscall.S_IFLNK | 0o777, Target: "../0"})
-		sub.Set("disk", &squashfs.Inode{Mode: syscall.S_IFBLK | 0o660, Major: 259})
-	}))
+	whole, err := os.ReadFile(image(t, squashfs.Options{Compression: squashfs.None, BlockSize: 4096},
+		func(p *squashfs.Packer, root *squashfs.Inode) {
+			sub := squashfs.NewDir(0o755, 0, 0, 1)
+			root.Set("sub", sub)
+			for n, size := range []int{0, 10, 9000} {
+				f := file(t, p, bytes.NewReader(noise(1, size)))
+				f.Xattrs = map[string]string{"user.a": "b"}
+				root.Set(fmt.Sprint(n), f)
+				sub.Set(fmt.Sprint("again", n), f)
+			}
+			sub.Set("link", &squashfs.Inode{Mode: syscall.S_IFLNK | 0o777, Target: "../0"})
+			sub.Set("disk", &squashfs.Inode{Mode: syscall.S_IFBLK | 0o660, Major: 259})
+		}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,11 +258,12 @@ func TestTablesOfAnyBytes(t *testing.T) {
 
 // A folder that leads back to the root would have no end.
 func TestFolderThatListsTheRootIsRefused(t *testing.T) {
-	whole, err := os.ReadFile(image(t, squashfs.Options{Compression: squashfs.None}, func(_ *squashfs.Packer, root *squashfs.Inode) {
-		sub := squashfs.NewDir(0o755, 0, 0, 1)
-		root.Set("sub", sub)
-		sub.Set("below", squashfs.NewDir(0o755, 0, 0, 1))
-	}))
+	whole, err := os.ReadFile(image(t, squashfs.Options{Compression: squashfs.None},
+		func(_ *squashfs.Packer, root *squashfs.Inode) {
+			sub := squashfs.NewDir(0o755, 0, 0, 1)
+			root.Set("sub", sub)
+			sub.Set("below", squashfs.NewDir(0o755, 0, 0, 1))
+		}))
 	if err != nil {
 		t.Fatal(err)
 	}

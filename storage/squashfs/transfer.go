@@ -38,7 +38,8 @@ func (*borrowed) Close() error { return nil }
 // was written. It is ErrOtherForm if the two are not packed alike.
 func (w *Writer) Transfer(r *Reader) (*Transfer, error) {
 	if opts := r.Options(); opts.Compression != w.opts.Compression || opts.BlockSize != w.opts.BlockSize {
-		return nil, fmt.Errorf("%w: %s and %d bytes, not %s and %d bytes", ErrOtherForm, opts.Compression, opts.BlockSize, w.opts.Compression, w.opts.BlockSize)
+		return nil, fmt.Errorf("%w: %s and %d bytes, not %s and %d bytes", ErrOtherForm, opts.Compression, opts.BlockSize,
+			w.opts.Compression, w.opts.BlockSize)
 	}
 	return &Transfer{w: w, r: r, src: &borrowed{r.src}, places: map[uint64]place{}, moved: map[uint32]uint32{}}, nil
 }

@@ -71,12 +71,17 @@ func transferred(t *testing.T, from string, trees ...string) (name string, size 
 // All of an image is the same in another: the kernel and sqfsdiff are the judges.
 func TestTransferredTreesAreTheSame(t *testing.T) {
 	dir := folder(t)
-	images := map[string]string{"pinbox": image(t, squashfs.Options{}, kinds(t)), "pinbox none": image(t, squashfs.Options{Compression: squashfs.None}, kinds(t))}
+	images := map[string]string{
+		"pinbox":      image(t, squashfs.Options{}, kinds(t)),
+		"pinbox none": image(t, squashfs.Options{Compression: squashfs.None}, kinds(t)),
+	}
 	for name, args := range map[string]string{
-		"zstd": "-comp zstd", "gzip": "-comp gzip -b 4096", "no fragments": "-comp zstd -no-fragments", "always fragments": "-comp gzip -always-use-fragments",
+		"zstd": "-comp zstd", "gzip": "-comp gzip -b 4096", "no fragments": "-comp zstd -no-fragments",
+		"always fragments": "-comp gzip -always-use-fragments",
 	} {
 		images[name] = filepath.Join(t.TempDir(), "image.squashfs")
-		fixtures.Run(t, "mksquashfs", append([]string{dir, images[name], "-quiet", "-no-progress"}, strings.Fields(args)...)...)
+		fixtures.Run(t, "mksquashfs", append([]string{dir, images[name], "-quiet", "-no-progress"},
+			strings.Fields(args)...)...)
 	}
 	for name, from := range images {
 		t.Run(name, func(t *testing.T) {
@@ -139,7 +144,9 @@ func TestTransferTakesWhatItsTreesHave(t *testing.T) {
 
 func TestTransferNeedsTheSameForm(t *testing.T) {
 	r := open(t, image(t, squashfs.Options{}, kinds(t)))
-	for _, opts := range []squashfs.Options{{Compression: squashfs.Gzip}, {Compression: squashfs.None}, {BlockSize: 1 << 20}} {
+	for _, opts := range []squashfs.Options{
+		{Compression: squashfs.Gzip}, {Compression: squashfs.None}, {BlockSize: 1 << 20},
+	} {
 		w, err := squashfs.NewWriter(opts)
 		if err != nil {
 			t.Fatal(err)

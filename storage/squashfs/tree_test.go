@@ -153,7 +153,8 @@ func FuzzTrees(f *testing.F) {
 func TestLimits(t *testing.T) {
 	const size = 5 << 30
 	img := image(t, squashfs.Options{BlockSize: 1 << 20}, func(p *squashfs.Packer, root *squashfs.Inode) {
-		root.Set("holes", file(t, p, io.MultiReader(bytes.NewReader([]byte("first")), io.LimitReader(zeros{}, size-9), bytes.NewReader([]byte("last")))))
+		root.Set("holes", file(t, p, io.MultiReader(bytes.NewReader([]byte("first")), io.LimitReader(zeros{}, size-9),
+			bytes.NewReader([]byte("last")))))
 		d := squashfs.NewDir(0o755, 0, 0, 1)
 		root.Set("d", d)
 		for id := range uint32(65535) {

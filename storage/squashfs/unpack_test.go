@@ -24,7 +24,10 @@ func unpackAll(pool *squashfs.Pool, root *squashfs.Inode) error {
 // Contents come back out of a pack as they went in: of every compression, around the
 // size of a block, with holes, and more short files than an Unpacker keeps blocks.
 func TestUnpackerGivesBackWhatWasPacked(t *testing.T) {
-	want := map[string][]byte{"hole": append(make([]byte, 10_000), noise(1, 10_000)...), "zeros": make([]byte, 12_288), "text": bytes.Repeat([]byte("text "), 5000)}
+	want := map[string][]byte{
+		"hole": append(make([]byte, 10_000), noise(1, 10_000)...), "zeros": make([]byte, 12_288),
+		"text": bytes.Repeat([]byte("text "), 5000),
+	}
 	for _, n := range []int{0, 1, 4095, 4096, 4097, 8192, 8193, 100_000} {
 		want[string(rune('a'+n%23))+"-long"] = noise(uint64(n), n)
 	}

@@ -225,7 +225,9 @@ func (d *decoder) content() *Content {
 		d.fail(errIndex)
 		return nil
 	}
-	c := &Content{size: int64(d.uint()), fragment: uint32(d.uint()) - 1, offset: uint32(d.uint()), start: d.uint(), sparse: d.uint()}
+	c := &Content{
+		size: int64(d.uint()), fragment: uint32(d.uint()) - 1, offset: uint32(d.uint()), start: d.uint(), sparse: d.uint(),
+	}
 	d.times(func() { c.blocks = append(c.blocks, uint32(d.uint())) })
 	d.pack.contents = append(contents, c)
 	return c

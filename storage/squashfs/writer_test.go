@@ -128,7 +128,8 @@ func TestKernelReadsEverySizeOfFile(t *testing.T) {
 			root.Set(fmt.Sprintf("f%d", i), file(t, p, bytes.NewReader(noise(uint64(i), n))))
 		}
 		root.Set("zeros", file(t, p, bytes.NewReader(make([]byte, 10*block+3))))
-		root.Set("hole", file(t, p, io.MultiReader(bytes.NewReader(make([]byte, 2*block)), bytes.NewReader(noise(9, block)), bytes.NewReader(make([]byte, block+1)))))
+		root.Set("hole", file(t, p, io.MultiReader(bytes.NewReader(make([]byte, 2*block)), bytes.NewReader(noise(9, block)),
+			bytes.NewReader(make([]byte, block+1)))))
 	})
 	dir := fixtures.Mount(t, img)
 	for i, n := range sizes {
@@ -171,7 +172,10 @@ func TestKernelReadsEveryKindOfInode(t *testing.T) {
 	img := image(t, squashfs.Options{}, func(p *squashfs.Packer, root *squashfs.Inode) {
 		f := file(t, p, strings.NewReader("shared"))
 		f.UID, f.GID, f.Mode = 70000, 5, syscall.S_IFREG|0o4755
-		f.Xattrs = map[string]string{"user.a": "1", "security.capability": "\x01\x00\x00\x02\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"}
+		f.Xattrs = map[string]string{
+			"user.a":              "1",
+			"security.capability": "\x01\x00\x00\x02\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
+		}
 		sub := squashfs.NewDir(0o1777, 1, 2, 77)
 		sub.Xattrs = map[string]string{"trusted.overlay.opaque": "y"}
 		root.Set("sub", sub)
@@ -222,7 +226,9 @@ func TestKernelFindsNamesInALargeDirectory(t *testing.T) {
 		d := squashfs.NewDir(0o755, 0, 0, 1)
 		root.Set("d", d)
 		for i := range n {
-			d.Set(fmt.Sprintf("%x-%d", sha256.Sum256([]byte{byte(i), byte(i >> 8)}), i), &squashfs.Inode{Mode: syscall.S_IFREG | 0o600, UID: uint32(i % 1000)})
+			d.Set(fmt.Sprintf("%x-%d", sha256.Sum256([]byte{byte(i), byte(i >> 8)}), i), &squashfs.Inode{
+				Mode: syscall.S_IFREG | 0o600, UID: uint32(i % 1000),
+			})
 		}
 	})
 	dir := fixtures.Mount(t, img)
@@ -240,13 +246,14 @@ func TestKernelFindsNamesInALargeDirectory(t *testing.T) {
 
 func TestEqualInputGivesEqualBytesWithAnyNumberOfWorkers(t *testing.T) {
 	build := func(workers int) []byte {
-		img := image(t, squashfs.Options{Workers: workers, ModTime: time.Unix(9, 0)}, func(p *squashfs.Packer, root *squashfs.Inode) {
-			for i := range 300 {
-				f := file(t, p, bytes.NewReader(noise(uint64(i), i*1777)))
-				f.Xattrs = map[string]string{"user.n": fmt.Sprint(i % 7), "user.m": "x"}
-				root.Set(fmt.Sprint(i), f)
-			}
-		})
+		img := image(t, squashfs.Options{Workers: workers, ModTime: time.Unix(9, 0)},
+			func(p *squashfs.Packer, root *squashfs.Inode) {
+				for i := range 300 {
+					f := file(t, p, bytes.NewReader(noise(uint64(i), i*1777)))
+					f.Xattrs = map[string]string{"user.n": fmt.Sprint(i % 7), "user.m": "x"}
+					root.Set(fmt.Sprint(i), f)
+				}
+			})
 		b, err := os.ReadFile(img)
 		if err != nil {
 			t.Fatal(err)
@@ -290,8 +297,10 @@ func TestEqualFilesAreStoredOnce(t *testing.T) {
 	other[len(other)-1]++
 	holes := append(append(noise(2, block), make([]byte, 2*block)...), noise(3, block)...)
 	contents := map[string][]byte{
-		"a": large, "b": other, "c": large, "d": holes, "e": large[:5*block], "f": append(bytes.Clone(holes), make([]byte, block)...),
-		"g": holes, "h": []byte("short"), "i": []byte("short"), "j": []byte("shorT"), "k": make([]byte, 3*block), "l": make([]byte, 3*block),
+		"a": large, "b": other, "c": large, "d": holes, "e": large[:5*block],
+		"f": append(bytes.Clone(holes), make([]byte, block)...),
+		"g": holes, "h": []byte("short"), "i": []byte("short"), "j": []byte("shorT"), "k": make([]byte, 3*block),
+		"l": make([]byte, 3*block),
 	}
 	size := func(names ...string) (int64, string) {
 		img := image(t, squashfs.Options{}, func(p *squashfs.Packer, root *squashfs.Inode) {

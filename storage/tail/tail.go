@@ -56,7 +56,8 @@ func known(method reflect.Type) bool {
 		}
 	}
 	return method.In(0) == reflect.TypeFor[context.Context]() && method.In(1) == reflect.TypeFor[imgtypes.BlobInfo]() &&
-		method.Out(0) == reflect.TypeFor[chan io.ReadCloser]() && method.Out(1) == reflect.TypeFor[chan error]() && method.Out(2) == reflect.TypeFor[error]()
+		method.Out(0) == reflect.TypeFor[chan io.ReadCloser]() && method.Out(1) == reflect.TypeFor[chan error]() &&
+		method.Out(2) == reflect.TypeFor[error]()
 }
 
 // first gives the only stream that was asked for, or the error that is sent instead. The

@@ -43,7 +43,9 @@ func source(t *testing.T, answer http.HandlerFunc) imgtypes.ImageSource {
 	if err != nil {
 		t.Fatal(err)
 	}
-	src, err := ref.NewImageSource(t.Context(), &imgtypes.SystemContext{DockerInsecureSkipTLSVerify: imgtypes.OptionalBoolTrue})
+	src, err := ref.NewImageSource(t.Context(), &imgtypes.SystemContext{
+		DockerInsecureSkipTLSVerify: imgtypes.OptionalBoolTrue,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +98,8 @@ func TestShapeOfTheLibrary(t *testing.T) {
 	if !ok {
 		t.Fatal("docker's image source has no method GetBlobAt")
 	}
-	const want = "func(*docker.dockerImageSource, context.Context, types.BlobInfo, []private.ImageSourceChunk) (chan io.ReadCloser, chan error, error)"
+	const want = "func(*docker.dockerImageSource, context.Context, types.BlobInfo, []private.ImageSourceChunk) (chan " +
+		"io.ReadCloser, chan error, error)"
 	if got := method.Type.String(); got != want {
 		t.Errorf("GetBlobAt is\n%s, not\n%s", got, want)
 	}
@@ -152,7 +155,8 @@ func (lessTaken) GetBlobAt(context.Context, digest.Digest, []chunk) (streams, ch
 // What is not known is not called.
 func TestOtherShapes(t *testing.T) {
 	for name, src := range map[string]imgtypes.ImageSource{
-		"no such method": noMethod{}, "another field": nameless{}, "another type of a field": intTypes{}, "a field more": more{}, "another result": noErrors{}, "another parameter": lessTaken{},
+		"no such method": noMethod{}, "another field": nameless{}, "another type of a field": intTypes{},
+		"a field more": more{}, "another result": noErrors{}, "another parameter": lessTaken{},
 	} {
 		if _, err := tail.Open(t.Context(), src, blob(), from); !errors.Is(err, tail.ErrNoRange) {
 			t.Errorf("%s: %v", name, err)

@@ -138,7 +138,8 @@ const (
 
 func header(name string, i *squashfs.Inode) *tar.Header {
 	h := &tar.Header{
-		Format: tar.FormatPAX, Name: name, Mode: int64(i.Mode & 07777), Uid: int(i.UID), Gid: int(i.GID), ModTime: time.Unix(i.ModTime, 0),
+		Format: tar.FormatPAX, Name: name, Mode: int64(i.Mode & 07777), Uid: int(i.UID), Gid: int(i.GID),
+		ModTime: time.Unix(i.ModTime, 0),
 	}
 	switch i.Mode & syscall.S_IFMT {
 	case syscall.S_IFDIR:
