@@ -115,7 +115,7 @@ func (c *Client) ask(ctx context.Context, img pinset.Image) (Resolved, error) {
 	}
 	var instance *digest.Digest
 	if manifest.MIMETypeIsMultiImage(mediaType) {
-		d, err := c.choose(raw, mediaType)
+		d, err := choose(c.sys, raw, mediaType)
 		if err != nil {
 			return Resolved{}, err
 		}
@@ -155,12 +155,12 @@ func (c *Client) ask(ctx context.Context, img pinset.Image) (Resolved, error) {
 }
 
 // choose picks the platform's manifest out of an index.
-func (c *Client) choose(raw []byte, mediaType string) (digest.Digest, error) {
+func choose(sys *imgtypes.SystemContext, raw []byte, mediaType string) (digest.Digest, error) {
 	list, err := manifest.ListFromBlob(raw, mediaType)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrNotImage, err)
 	}
-	d, err := list.ChooseInstance(c.sys)
+	d, err := list.ChooseInstance(sys)
 	if err == nil {
 		return d, nil
 	}

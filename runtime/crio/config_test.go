@@ -11,77 +11,85 @@ import (
 	"github.com/pinbox/pinbox/runtime/crio"
 )
 
+const ours = "[crio.image]\npinned_images = [\"a\", \"b\"]\n"
+
+var configs = map[string]struct {
+	files map[string]string
+	want  crio.Config
+	says  string // of the error; "" for none
+}{
+	"nothing": {nil, crio.Config{InternalRepair: true}, ""},
+	"ours": {
+		map[string]string{"crio.conf.d/50-pinned-images": ours}, crio.Config{PinnedImages: []string{"a", "b"},
+			PinnedBy: crio.PinnedImagesPath, InternalRepair: true}, "",
+	},
+	"a later file wins": {map[string]string{
+		"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99-admin.conf": "[crio.image]\npinned_images = [\"c\"]\n",
+	},
+		crio.Config{PinnedImages: []string{"c"}, PinnedBy: "/etc/crio/crio.conf.d/99-admin.conf", InternalRepair: true}, ""},
+	"a later empty list wins": {map[string]string{
+		"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99": "[crio.image]\npinned_images = []\n",
+	},
+		crio.Config{PinnedImages: []string{}, PinnedBy: "/etc/crio/crio.conf.d/99", InternalRepair: true}, ""},
+	"a later file without the key": {map[string]string{
+		"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99": "[crio.runtime]\nselinux = true\n",
+	},
+		crio.Config{PinnedImages: []string{"a", "b"}, PinnedBy: crio.PinnedImagesPath, InternalRepair: true}, ""},
+	"crio.conf comes first": {map[string]string{
+		"crio.conf":                    "[crio]\ninternal_repair = true\n[crio.image]\npinned_images = [\"c\"]\n",
+		"crio.conf.d/50-pinned-images": ours, "crio.conf.d/50-pinbox-stores": "[crio]\ninternal_repair = false\n" +
+			"storage_option = [\"x\"]\n",
+	},
+		crio.Config{PinnedImages: []string{"a", "b"}, PinnedBy: crio.PinnedImagesPath, InternalRepairBy: crio.StoresPath,
+			StorageOptions: []string{"x"}}, ""},
+	"repair set back": {map[string]string{
+		"crio.conf.d/50-pinbox-stores": "[crio]\ninternal_repair = false\nstorage_option = [\"x\"]\n",
+		"crio.conf.d/99":               "[crio]\ninternal_repair = true\nstorage_option = [\"y\"]\n",
+	},
+		crio.Config{InternalRepair: true, InternalRepairBy: "/etc/crio/crio.conf.d/99", StorageOptions: []string{"x", "y"}},
+		""},
+	"backups and folders count": {map[string]string{
+		"crio.conf.d/50-pinned-images": ours, "crio.conf.d/.50-old~": ours,
+		"crio.conf.d/zz/deep": "[crio.image]\npinned_images = [\"c\"]\n",
+	},
+		crio.Config{PinnedImages: []string{"c"}, PinnedBy: "/etc/crio/crio.conf.d/zz/deep", InternalRepair: true}, ""},
+	"no table": {map[string]string{"crio.conf.d/99-upgrade-pin": "pinned_images = [\"a\"]\n"},
+		crio.Config{InternalRepair: true, Ineffective: []string{"/etc/crio/crio.conf.d/99-upgrade-pin"}}, ""},
+	"broken backup": {map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99-bad~": "[crio"},
+		crio.Config{PinnedImages: []string{"a", "b"}, PinnedBy: crio.PinnedImagesPath, InternalRepair: true},
+		"/etc/crio/crio.conf.d/99-bad~"},
+	"a lone star": {map[string]string{"crio.conf.d/99": "[crio.image]\npinned_images = [\"*\"]\n"},
+		crio.Config{PinnedImages: []string{"*"}, PinnedBy: "/etc/crio/crio.conf.d/99", InternalRepair: true}, "crashes it"},
+	"a lone star that another list replaces": {map[string]string{
+		"crio.conf.d/10": "[crio.image]\npinned_images = [\"*\"]\n", "crio.conf.d/50-pinned-images": ours,
+	},
+		crio.Config{PinnedImages: []string{"a", "b"}, PinnedBy: crio.PinnedImagesPath, InternalRepair: true}, ""},
+	"what pulls go by": {map[string]string{
+		"crio.conf":      "[crio.image]\nglobal_auth_file = \"/a\"\nbig_files_temporary_dir = \"/b\"\n",
+		"crio.conf.d/60": "[crio.image]\nglobal_auth_file = \"/c\"\ninsecure_registries = [\"d\"]\n",
+	},
+		crio.Config{InternalRepair: true, AuthFile: "/c", BigFiles: "/b", Insecure: []string{"d"}}, ""},
+}
+
 func TestReadConfig(t *testing.T) {
-	const ours = "[crio.image]\npinned_images = [\"a\", \"b\"]\n"
-	for name, test := range map[string]struct {
-		files map[string]string
-		want  crio.Config
-		says  string // of the error; "" for none
-	}{
-		"nothing": {nil, crio.Config{InternalRepair: true}, ""},
-		"ours": {
-			map[string]string{"crio.conf.d/50-pinned-images": ours}, crio.Config{PinnedImages: []string{"a", "b"},
-				PinnedBy: crio.PinnedImagesPath, InternalRepair: true}, "",
-		},
-		"a later file wins": {map[string]string{
-			"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99-admin.conf": "[crio.image]\npinned_images = [\"c\"]\n",
-		},
-			crio.Config{PinnedImages: []string{"c"}, PinnedBy: "/etc/crio/crio.conf.d/99-admin.conf", InternalRepair: true}, ""},
-		"a later empty list wins": {map[string]string{
-			"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99": "[crio.image]\npinned_images = []\n",
-		},
-			crio.Config{PinnedImages: []string{}, PinnedBy: "/etc/crio/crio.conf.d/99", InternalRepair: true}, ""},
-		"a later file without the key": {map[string]string{
-			"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99": "[crio.runtime]\nselinux = true\n",
-		},
-			crio.Config{PinnedImages: []string{"a", "b"}, PinnedBy: crio.PinnedImagesPath, InternalRepair: true}, ""},
-		"crio.conf comes first": {map[string]string{
-			"crio.conf":                    "[crio]\ninternal_repair = true\n[crio.image]\npinned_images = [\"c\"]\n",
-			"crio.conf.d/50-pinned-images": ours, "crio.conf.d/50-pinbox-stores": "[crio]\ninternal_repair = false\n" +
-				"storage_option = [\"x\"]\n",
-		},
-			crio.Config{PinnedImages: []string{"a", "b"}, PinnedBy: crio.PinnedImagesPath, InternalRepairBy: crio.StoresPath,
-				StorageOptions: []string{"x"}}, ""},
-		"repair set back": {map[string]string{
-			"crio.conf.d/50-pinbox-stores": "[crio]\ninternal_repair = false\nstorage_option = [\"x\"]\n",
-			"crio.conf.d/99":               "[crio]\ninternal_repair = true\nstorage_option = [\"y\"]\n",
-		},
-			crio.Config{InternalRepair: true, InternalRepairBy: "/etc/crio/crio.conf.d/99", StorageOptions: []string{"x", "y"}},
-			""},
-		"backups and folders count": {map[string]string{
-			"crio.conf.d/50-pinned-images": ours, "crio.conf.d/.50-old~": ours,
-			"crio.conf.d/zz/deep": "[crio.image]\npinned_images = [\"c\"]\n",
-		},
-			crio.Config{PinnedImages: []string{"c"}, PinnedBy: "/etc/crio/crio.conf.d/zz/deep", InternalRepair: true}, ""},
-		"no table": {map[string]string{"crio.conf.d/99-upgrade-pin": "pinned_images = [\"a\"]\n"},
-			crio.Config{InternalRepair: true, Ineffective: []string{"/etc/crio/crio.conf.d/99-upgrade-pin"}}, ""},
-		"broken backup": {map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99-bad~": "[crio"},
-			crio.Config{PinnedImages: []string{"a", "b"}, PinnedBy: crio.PinnedImagesPath, InternalRepair: true},
-			"/etc/crio/crio.conf.d/99-bad~"},
-		"a lone star": {map[string]string{"crio.conf.d/99": "[crio.image]\npinned_images = [\"*\"]\n"},
-			crio.Config{PinnedImages: []string{"*"}, PinnedBy: "/etc/crio/crio.conf.d/99", InternalRepair: true}, "crashes it"},
-		"a lone star that another list replaces": {map[string]string{
-			"crio.conf.d/10": "[crio.image]\npinned_images = [\"*\"]\n", "crio.conf.d/50-pinned-images": ours,
-		},
-			crio.Config{PinnedImages: []string{"a", "b"}, PinnedBy: crio.PinnedImagesPath, InternalRepair: true}, ""},
-		"what pulls go by": {map[string]string{
-			"crio.conf":      "[crio.image]\nglobal_auth_file = \"/a\"\nbig_files_temporary_dir = \"/b\"\n",
-			"crio.conf.d/60": "[crio.image]\nglobal_auth_file = \"/c\"\ninsecure_registries = [\"d\"]\n",
-		},
-			crio.Config{InternalRepair: true, AuthFile: "/c", BigFiles: "/b", Insecure: []string{"d"}}, ""},
-	} {
-		etc := fstest.MapFS{}
-		for file, content := range test.files {
-			etc[file] = &fstest.MapFile{Data: []byte(content)}
-		}
-		got, err := crio.ReadConfig(etc)
-		if diff := cmp.Diff(test.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-		if (err == nil) != (test.says == "") || err != nil && (!errors.Is(err, crio.ErrConfig) ||
-			!strings.Contains(err.Error(), test.says)) {
-			t.Errorf("%s: %v", name, err)
-		}
+	for name, test := range configs {
+		t.Run(name, func(t *testing.T) {
+			etc := fstest.MapFS{}
+			for file, content := range test.files {
+				etc[file] = &fstest.MapFile{Data: []byte(content)}
+			}
+			got, err := crio.ReadConfig(etc)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if test.says == "" {
+				if err != nil {
+					t.Errorf("got %v, want no error", err)
+				}
+			} else if !errors.Is(err, crio.ErrConfig) || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("got %v, want %q", err, test.says)
+			}
+		})
 	}
 }
 

@@ -71,7 +71,7 @@ func (c *cursor) xattr(table uint64) (name, value string, err error) {
 		if len(value) != 8 {
 			return "", "", damaged("an attribute is elsewhere, at %q", value)
 		}
-		value, err = c.r.cursorAt(table, binary.LittleEndian.Uint64([]byte(value))).xattrValue()
+		value, err = c.t.cursorAt(table, binary.LittleEndian.Uint64([]byte(value))).xattrValue()
 	}
 	return xattrPrefixes[class] + string(short), value, err
 }

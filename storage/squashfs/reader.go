@@ -18,15 +18,20 @@ import (
 // image. The image may be damaged or made to do harm: that is ErrDamaged. It is used
 // from one goroutine, and so are the files that it opens.
 type Reader struct {
-	src      io.ReaderAt
-	sb       superblock
-	inflater inflater
-	ids      []uint32
-	packed   []byte
-	metas    []metaBlock // what was used last stands last
+	tables
+	ids []uint32
 
 	fragment       []byte // the block of short files that was used last
 	fragmentNumber uint32
+}
+
+// tables reads the tables of an image by the superblock.
+type tables struct {
+	src      io.ReaderAt
+	sb       superblock
+	inflater inflater
+	packed   []byte      // what is being inflated
+	metas    []metaBlock // what was used last stands last
 }
 
 var (
@@ -44,7 +49,7 @@ const (
 
 // OpenImage reads the superblock of an image of size bytes, and its table of owners.
 func OpenImage(src io.ReaderAt, size int64) (*Reader, error) {
-	r := &Reader{src: src, fragmentNumber: noFragment}
+	r := &Reader{tables: tables{src: src}, fragmentNumber: noFragment}
 	if err := r.decodeAt(&r.sb, 0); err != nil {
 		return nil, err
 	}
@@ -115,20 +120,20 @@ func damaged(format string, args ...any) error {
 }
 
 // readAt fills p with what stands at a place in the image.
-func (r *Reader) readAt(p []byte, at uint64) error {
+func (t *tables) readAt(p []byte, at uint64) error {
 	if at > math.MaxInt64 {
 		return damaged("it speaks of byte %d", at)
 	}
-	if n, err := r.src.ReadAt(p, int64(at)); n < len(p) {
+	if n, err := t.src.ReadAt(p, int64(at)); n < len(p) {
 		return damaged("%d bytes at %d cannot be read: %w", len(p), at, err)
 	}
 	return nil
 }
 
 // decodeAt reads a value of fixed size.
-func (r *Reader) decodeAt(v any, at uint64) error {
+func (t *tables) decodeAt(v any, at uint64) error {
 	b := make([]byte, binary.Size(v))
-	if err := r.readAt(b, at); err != nil {
+	if err := t.readAt(b, at); err != nil {
 		return err
 	}
 	_, err := binary.Decode(b, binary.LittleEndian, v)
@@ -142,48 +147,48 @@ type metaBlock struct {
 }
 
 // meta gives the block of a table that stands at a place, until it is called again.
-func (r *Reader) meta(at uint64) (metaBlock, error) {
-	if n := slices.IndexFunc(r.metas, func(b metaBlock) bool { return b.at == at }); n >= 0 {
-		b := r.metas[n]
-		r.metas = append(slices.Delete(r.metas, n, n+1), b)
+func (t *tables) meta(at uint64) (metaBlock, error) {
+	if n := slices.IndexFunc(t.metas, func(b metaBlock) bool { return b.at == at }); n >= 0 {
+		b := t.metas[n]
+		t.metas = append(slices.Delete(t.metas, n, n+1), b)
 		return b, nil
 	}
 	b := metaBlock{at: at}
-	if len(r.metas) < keptMetas {
+	if len(t.metas) < keptMetas {
 		b.raw = make([]byte, 0, metaBlockSize)
 	} else {
-		b.raw = r.metas[0].raw
-		r.metas = slices.Delete(r.metas, 0, 1)
+		b.raw = t.metas[0].raw
+		t.metas = slices.Delete(t.metas, 0, 1)
 	}
-	if err := r.readMeta(&b); err != nil {
+	if err := t.readMeta(&b); err != nil {
 		return metaBlock{}, err
 	}
-	r.metas = append(r.metas, b)
+	t.metas = append(t.metas, b)
 	return b, nil
 }
 
-func (r *Reader) readMeta(b *metaBlock) error {
+func (t *tables) readMeta(b *metaBlock) error {
 	var word uint16
-	if b.at < superblockSize || b.at >= r.sb.BytesUsed {
+	if b.at < superblockSize || b.at >= t.sb.BytesUsed {
 		return damaged("a table at %d", b.at)
 	}
-	if err := r.decodeAt(&word, b.at); err != nil {
+	if err := t.decodeAt(&word, b.at); err != nil {
 		return err
 	}
 	size := int(word &^ metaUncompressed)
 	b.next = b.at + 2 + uint64(size)
-	if size == 0 || size > metaBlockSize || b.next > r.sb.BytesUsed {
+	if size == 0 || size > metaBlockSize || b.next > t.sb.BytesUsed {
 		return damaged("a block of %d bytes in a table at %d", size, b.at)
 	}
-	packed := r.packed[:size]
-	if err := r.readAt(packed, b.at+2); err != nil {
+	packed := t.packed[:size]
+	if err := t.readAt(packed, b.at+2); err != nil {
 		return err
 	}
 	if word&metaUncompressed != 0 {
 		b.raw = append(b.raw[:0], packed...)
 		return nil
 	}
-	raw, err := r.inflater.inflate(b.raw[:0:metaBlockSize], packed)
+	raw, err := t.inflater.inflate(b.raw[:0:metaBlockSize], packed)
 	if err != nil {
 		return damaged("a block of a table at %d: %w", b.at, err)
 	}
@@ -193,7 +198,7 @@ func (r *Reader) readMeta(b *metaBlock) error {
 
 // cursor reads what stands in the blocks of a table.
 type cursor struct {
-	r      *Reader
+	t      *tables
 	at     uint64 // of the block
 	offset int    // in it
 	n      int64  // bytes that were read
@@ -201,26 +206,26 @@ type cursor struct {
 
 // cursorAt is where a reference of the format leads to, in the table that starts at
 // a place.
-func (r *Reader) cursorAt(table, ref uint64) *cursor {
-	return &cursor{r: r, at: table + ref>>16, offset: int(ref & math.MaxUint16)}
+func (t *tables) cursorAt(table, ref uint64) *cursor {
+	return &cursor{t: t, at: table + ref>>16, offset: int(ref & math.MaxUint16)}
 }
 
 // lookup leads to an entry of a table that end.lookup has written. index is where the
 // places of the table's blocks stand.
-func (r *Reader) lookup(index uint64, number uint32, entrySize int) (*cursor, error) {
-	if index >= r.sb.BytesUsed {
+func (t *tables) lookup(index uint64, number uint32, entrySize int) (*cursor, error) {
+	if index >= t.sb.BytesUsed {
 		return nil, damaged("a table at %d", index)
 	}
 	at := uint64(number) * uint64(entrySize)
-	c := &cursor{r: r, offset: int(at % metaBlockSize)}
-	return c, r.decodeAt(&c.at, index+at/metaBlockSize*8)
+	c := &cursor{t: t, offset: int(at % metaBlockSize)}
+	return c, t.decodeAt(&c.at, index+at/metaBlockSize*8)
 }
 
 // read fills p.
 func (c *cursor) read(p []byte) error {
 	c.n += int64(len(p))
 	for len(p) > 0 {
-		b, err := c.r.meta(c.at)
+		b, err := c.t.meta(c.at)
 		if err != nil {
 			return err
 		}
