@@ -118,7 +118,7 @@ func (f Found) explain(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, ErrIncomplete) && f.alone:
-		return fmt.Errorf("%s: %w: %v", f.origin, ErrLocal, err) // earlier archives are no cure
+		return fmt.Errorf("%s: %w: %v", f.origin, ErrLocal, err) //nolint:errorlint // earlier archives are no cure
 	case errors.Is(err, ErrIncomplete):
 		return err
 	case errors.Is(err, ErrDigest):
@@ -137,7 +137,8 @@ func (s *imageSource) complete(layers []pinset.LockedLayer) error {
 	for _, l := range layers {
 		var r io.ReadCloser
 		var err error
-		if size := l.Size; s.blobs.has(l.Digest) {
+		if s.blobs.has(l.Digest) {
+			var size int64
 			if r, size, err = s.blobs.open(l.Digest); err == nil && size != l.Size {
 				return errors.Join(fmt.Errorf("layer %s has %d of %d bytes", l.Digest, size, l.Size), r.Close())
 			}

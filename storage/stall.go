@@ -99,7 +99,7 @@ func (w waiter) open(ctx context.Context, open func(context.Context) (io.ReadClo
 	if err != nil {
 		f.cancel(nil)
 		if errors.Is(err, io.EOF) { // of the connection: to a reader it would be that of the blob
-			err = fmt.Errorf("%w: %v", io.ErrUnexpectedEOF, err)
+			err = fmt.Errorf("%w: %v", io.ErrUnexpectedEOF, err) //nolint:errorlint // no EOF
 		}
 		return nil, err
 	}
