@@ -156,6 +156,14 @@ func TestManifestGolden(t *testing.T) {
 	}
 }
 
+// A set without labels says nothing of them.
+func TestManifestWithoutLabels(t *testing.T) {
+	got := string(decode(t, object("v1", "s", "", pin("quay.io/x/a", 1)))[0].Render())
+	if want := object("v1", "s", "", pin("quay.io/x/a", 1)); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 // A set has the revision that the cluster gave it, or one that follows what it
 // says, not how.
 func TestRevision(t *testing.T) {
