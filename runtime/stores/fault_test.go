@@ -87,6 +87,7 @@ func TestStoresThatAreRefused(t *testing.T) {
 
 // A store for another architecture is refused.
 func TestAnotherArchitecture(t *testing.T) {
+	fixtures.Peer(t, "crio")
 	registry, pins := fixtures.Samples(t)
 	o := appliance.Options(t, sample.SetNamed("s", pins.Index))
 	program, err := os.ReadFile(o.NodeBinary)
@@ -110,6 +111,7 @@ func TestAnotherArchitecture(t *testing.T) {
 
 // On a node whose CRI-O knows of no slots, nobody would see a store.
 func TestNodeWithoutSlots(t *testing.T) {
+	fixtures.Peer(t, "crio")
 	registry, pins := fixtures.Samples(t)
 	o := appliance.Options(t, sample.SetNamed("s", pins.Index))
 	appliance.Build(t, o)

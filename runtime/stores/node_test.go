@@ -75,6 +75,7 @@ func (s *site) deltas(n int) {
 func programOf(t *testing.T) []byte {
 	t.Helper()
 	fixtures.NeedRoot(t)
+	fixtures.Peer(t, "crio") // before anything is built
 	program, err := os.ReadFile(fixtures.Program(t, "github.com/pinbox/pinbox/fixtures/program"))
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -27,6 +28,8 @@ import (
 type small struct {
 	// n tells its layer, its image and its set from those of others.
 	n int
+	// with are more layers, with images on them, beside its own.
+	with []int
 	// on are the layers below its own, from the base up, that other stores have.
 	on []int
 	// link of its layer, if it is not the one that layers above refer to.
@@ -68,28 +71,31 @@ func (s small) files(t *testing.T) map[string][]byte {
 	if s.link != "" {
 		link = s.link
 	}
-	id, diffID := idOf("layer", s.n), digest.FromString(pinOf(s.n))
-	lock := pinset.Lock{Version: pinset.LockVersion, Platform: pinset.Platform("linux/" + goruntime.GOARCH),
+	lock := pinset.Lock{
+		Version: pinset.LockVersion, Platform: pinset.Platform("linux/" + goruntime.GOARCH),
 		Sets: []pinset.LockedSet{{Name: "s", Images: []string{pinOf(s.n)}}},
-		Images: []pinset.LockedImage{{Pin: pinOf(s.n), Manifest: imageOf(t, s.n).Digest,
-			Config: digest.NewDigestFromEncoded(digest.SHA256, idOf("image", s.n)),
-			Layers: []pinset.LockedLayer{{Digest: diffID, DiffID: diffID, Size: 1}}}}}
+	}
+	files := map[string][]byte{"overlay/l/" + link: nil, "pinbox/sets/s.yaml": sample.SetNamed("s", pinOf(s.n))}
+	var layers, images []object
+	for _, n := range append([]int{s.n}, s.with...) {
+		id, diffID := idOf("layer", n), digest.FromString(pinOf(n))
+		layers = append(layers, object{"id": id, "parent": parent, "diff-digest": diffID, "compressed-diff-digest": diffID})
+		images = append(images, object{"id": idOf("image", n), "names": []string{pinOf(n)}, "layer": id})
+		lock.Images = append(lock.Images, pinset.LockedImage{
+			Pin: pinOf(n), Manifest: imageOf(t, n).Digest, Config: digest.NewDigestFromEncoded(digest.SHA256, idOf("image", n)),
+			Layers: []pinset.LockedLayer{{Digest: diffID, DiffID: diffID, Size: 1}},
+		})
+		files["overlay/"+id+"/link"] = []byte(linkOf(n))
+	}
+	files["overlay/"+idOf("layer", s.n)+"/link"] = []byte(link)
 	var lockText, deltaText bytes.Buffer
 	if err := lock.Encode(&lockText); err != nil {
 		t.Fatal(err)
 	}
-	image := object{"id": idOf("image", s.n), "names": []string{pinOf(s.n)}, "layer": id}
-	layer := object{"id": id, "parent": parent, "diff-digest": diffID, "compressed-diff-digest": diffID}
-	files := map[string][]byte{
-		"overlay-images/images.json": records(t, image),
-		"overlay-images/images.lock": []byte("images " + id),
-		"overlay-layers/layers.json": records(t, layer),
-		"overlay-layers/layers.lock": []byte("layers " + id),
-		"overlay/" + id + "/link":    []byte(link),
-		"overlay/l/" + link:          nil,
-		"pinbox/pinbox.lock.json":    lockText.Bytes(),
-		"pinbox/sets/s.yaml":         sample.SetNamed("s", pinOf(s.n)),
-	}
+	files["overlay-images/images.json"], files["overlay-layers/layers.json"] = records(t, images...), records(t, layers...)
+	files["overlay-images/images.lock"] = []byte(fmt.Sprint("images ", s.n, s.with))
+	files["overlay-layers/layers.lock"] = []byte(fmt.Sprint("layers ", s.n, s.with))
+	files["pinbox/pinbox.lock.json"] = lockText.Bytes()
 	if len(s.on) > 0 {
 		delta := pinset.Delta{Version: pinset.DeltaVersion, Name: "small", Bases: []pinset.Base{}, Needs: needs}
 		if err := delta.Encode(&deltaText); err != nil {
@@ -123,7 +129,7 @@ func (s small) folder(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	fixtures.Run(t, "mksquashfs", tree, file, "-quiet", "-no-progress")
+	fixtures.Run(t, "mksquashfs", tree, file, "-quiet", "-no-progress", "-processors", "1", "-mem", "16M")
 	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -163,6 +169,7 @@ func sit(t *testing.T, base small) *desk {
 			t.Fatal(err)
 		}
 	}
+	write(t, filepath.Join(d.Sets, "s.yaml"), string(sample.SetNamed("s", pinOf(base.n))))
 	own := filepath.Join(base.folder(t), "delta.squashfs")
 	fixtures.Run(t, "mount", "-t", "squashfs", "-o", "ro,loop", own, d.Slots[0])
 	t.Cleanup(func() {

@@ -1,0 +1,210 @@
+package stores_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// compact makes one store of those that are attached, which has the newest image and others,
+// and tells what was to be kept.
+func (d *desk) compact(with ...int) (plan stores.CompactPlan, err error) {
+	d.t.Helper()
+	whole, err := os.ReadFile(filepath.Join(small{n: 3, with: with, on: []int{0}}.folder(d.t), "delta.squashfs"))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	_, err = d.Compact(d.t.Context(), stores.CompactOptions{
+		Root: d.main,
+		Write: func(_ context.Context, out io.Writer, p stores.CompactPlan) error {
+			plan = p
+			_, err := out.Write(whole)
+			return err
+		},
+	})
+	return plan, err
+}
+
+// three is a node with three stores, of which the last two have releases.
+func three(t *testing.T) *desk {
+	t.Helper()
+	d := sit(t, small{n: 0})
+	for n := 1; n <= 3; n++ {
+		d.attach(stores.AttachOptions{Source: delta(n).folder(t)})
+	}
+	return d
+}
+
+// What is kept is what releases have, what sets ask for, and what CRI-O uses.
+func TestCompactKeeps(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*desk)
+		want   []int
+	}{
+		"releases":     {func(*desk) {}, []int{2, 3}},
+		"sets as well": {func(d *desk) { d.wanted = []pinset.Image{imageOf(d.t, 1)} }, []int{1, 2, 3}},
+		"a container": {func(d *desk) {
+			write(d.t, filepath.Join(d.main, "overlay-containers/containers.json"),
+				string(records(d.t, object{"id": idOf("container", 1), "image": idOf("image", 1)})))
+		}, []int{1, 2, 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := three(t)
+			c.change(d)
+			plan, err := d.compact(1, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			images, layers := map[string]bool{}, map[string]bool{}
+			for _, n := range c.want {
+				images[idOf("image", n)], layers[idOf("layer", n)] = true, true
+			}
+			kept := maps.Equal(plan.Images, images) && maps.Equal(plan.Layers, layers)
+			if !kept || len(plan.Stores) != 3 || plan.Name != "small" {
+				t.Errorf("got %+v, want the images %v of three stores", plan, c.want)
+			}
+		})
+	}
+}
+
+// The compacted store replaces the others when CRI-O starts, and their releases have it.
+func TestCompactedStoreReplacesTheOthers(t *testing.T) {
+	d := three(t)
+	if _, err := d.compact(2); err != nil {
+		t.Fatal(err)
+	}
+	d.has(1, 2, 3)
+	if plan, err := d.compact(2); err != nil || plan.Stores != nil {
+		t.Errorf("a second time: got %+v, %v, want the first one", plan, err)
+	}
+	if _, err := d.Reconcile(t.Context(), func() bool { return false }); err != nil {
+		t.Error(err)
+	}
+	d.has(1, 2, 3) // CRI-O runs
+	d.reboot()
+	if err := d.starts(); err != nil {
+		t.Error(err)
+	}
+	d.has(3)
+	d.current(3)
+	d.rollback(2)
+	if files, err := filepath.Glob(filepath.Join(d.Dir, "*.squashfs")); err != nil || len(files) != 1 {
+		t.Errorf("got the files %v, %v, want that of the compacted store", files, err)
+	}
+	if _, err := d.compact(); !errors.Is(err, stores.ErrNothing) {
+		t.Errorf("got %v, want %v", err, stores.ErrNothing)
+	}
+}
+
+// broken is a kernel that does not mount at one place.
+type broken struct {
+	stores.Direct
+	where string
+}
+
+func (b broken) Mount(ctx context.Context, m stores.Mount) error {
+	if m.Where == b.where {
+		return syscall.EIO
+	}
+	return b.Direct.Mount(ctx, m)
+}
+
+// What has come since a compaction may need what it leaves out: then the stores stay.
+func TestCompactedStoreThatReplacesNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		since func(*desk)
+		want  error
+	}{
+		"a container": {func(d *desk) {
+			write(d.t, filepath.Join(d.main, "overlay-containers/containers.json"),
+				string(records(d.t, object{"id": idOf("container", 1), "image": idOf("image", 1)})))
+		}, stores.ErrInUse},
+		"an image over a layer": {func(d *desk) {
+			write(d.t, filepath.Join(d.main, "overlay-images/images.json"),
+				string(records(d.t, object{"id": idOf("image", 9), "layer": idOf("layer", 1)})))
+		}, stores.ErrInUse},
+		"a set":             {func(d *desk) { d.wanted = []pinset.Image{imageOf(d.t, 1)} }, stores.ErrInUse},
+		"a store was taken": {func(d *desk) { _, _ = d.Detach(d.t.Context(), "1", d.main) }, stores.ErrNoStore},
+		"CRI-O's disk went": {func(d *desk) { _ = os.RemoveAll(d.main) }, os.ErrNotExist},
+		"it does not mount": {func(d *desk) { d.Mounter = broken{where: filepath.Join(d.Dir, "trial")} }, syscall.EIO},
+		"the base went":     {func(d *desk) { _ = syscall.Unmount(d.Slots[0], syscall.MNT_DETACH) }, stores.ErrNoBase},
+		"its file was cut":  {func(d *desk) { cutNewest(d) }, stores.ErrDamaged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := three(t)
+			if _, err := d.compact(2); err != nil {
+				t.Fatal(err)
+			}
+			c.since(d)
+			err := d.starts()
+			if !errors.Is(err, stores.ErrNotReplaced) || !errors.Is(err, c.want) {
+				t.Errorf("got %v, want %v: %v", err, stores.ErrNotReplaced, c.want)
+			}
+			all, err := d.Look()
+			if err != nil || len(all) < 2 {
+				t.Errorf("got %+v, %v, want the stores as they were", all, err)
+			}
+			if err := d.starts(); errors.Is(err, stores.ErrNotReplaced) {
+				t.Errorf("at the next start: got %v, want no other try", err)
+			}
+		})
+	}
+}
+
+// cutNewest cuts the file of the compacted store, the only one that has no slot.
+func cutNewest(d *desk) {
+	all, err := d.Look()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(d.Dir, "*.squashfs"))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for _, file := range files {
+		is := func(s stores.Status) bool { return s.ID.Encoded()+".squashfs" == filepath.Base(file) }
+		if !slices.ContainsFunc(all, is) {
+			if err := os.Truncate(file, 100); err != nil {
+				d.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// A compaction that fails leaves nothing.
+func TestCompactThatFails(t *testing.T) {
+	full := errors.New("no room")
+	for name, o := range map[string]stores.CompactOptions{
+		"no room": {Fits: func(bytes int64) error {
+			if bytes == 0 {
+				return nil
+			}
+			return full
+		}},
+		"cannot be written": {Write: func(context.Context, io.Writer, stores.CompactPlan) error { return full }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := three(t)
+			o.Root = d.main
+			if _, err := d.Compact(t.Context(), o); !errors.Is(err, full) {
+				t.Errorf("got %v, want %v", err, full)
+			}
+			if err := d.starts(); err != nil {
+				t.Error(err)
+			}
+			if left, err := filepath.Glob(filepath.Join(d.Dir, "[^.]*")); err != nil || len(left) != 4 {
+				t.Errorf("got the files %v, %v, want three stores and the state", left, err)
+			}
+			d.has(1, 2, 3)
+		})
+	}
+}

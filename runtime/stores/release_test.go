@@ -1,0 +1,463 @@
+package stores_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// rollback goes back by a release, to that of an image.
+func (d *desk) rollback(to int) {
+	d.t.Helper()
+	if _, err := d.Rollback(d.t.Context()); err != nil {
+		d.t.Error(err)
+	}
+	d.current(to)
+}
+
+// reboot takes away what is mounted, but for the store in the first slot.
+func (d *desk) reboot() {
+	d.t.Helper()
+	for _, slot := range d.Slots[1:] {
+		err := syscall.Unmount(slot, syscall.MNT_DETACH)
+		if err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
+			d.t.Fatal(err)
+		}
+	}
+}
+
+// starts makes the node as the state says, as before CRI-O starts.
+func (d *desk) starts() error {
+	_, err := d.Reconcile(d.t.Context(), func() bool { return true })
+	return err
+}
+
+// unavailable tells what is wrong with the store in a slot; nil if it is mounted.
+func (d *desk) unavailable(slot string) error {
+	d.t.Helper()
+	all, err := d.Look()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	i := slices.IndexFunc(all, func(s stores.Status) bool { return s.Slot == slot })
+	if i < 0 {
+		d.t.Fatalf("got %+v, want a store in slot %s", all, slot)
+	}
+	return all[i].Problem
+}
+
+// Releases go forth and back; as many stay as the appliance says, and its own.
+func TestReleases(t *testing.T) {
+	for keep, back := range map[int][]int{0: {0}, 1: {2, 0}, 2: {2, 1, 0}} {
+		t.Run(string(rune('0'+keep)), func(t *testing.T) {
+			d := sit(t, small{n: 0})
+			d.KeepPrevious = keep
+			if _, err := d.Rollback(t.Context()); !errors.Is(err, stores.ErrNoPrevious) {
+				t.Errorf("got %v, want %v", err, stores.ErrNoPrevious)
+			}
+			for n := 1; n <= 3; n++ {
+				d.attach(stores.AttachOptions{Source: delta(n).folder(t)})
+				d.current(n)
+			}
+			for _, n := range back {
+				d.rollback(n)
+			}
+			if _, err := d.Rollback(t.Context()); !errors.Is(err, stores.ErrNoPrevious) {
+				t.Errorf("got %v, want %v", err, stores.ErrNoPrevious)
+			}
+			d.has(1, 2, 3)
+		})
+	}
+}
+
+// A store that is there is attached again by making its release current, unless nobody asked
+// for that. One that was there once comes back only if somebody asks.
+func TestAttachAgain(t *testing.T) {
+	d := sit(t, small{n: 0})
+	first, second := delta(1).folder(t), delta(2).folder(t)
+	d.attach(stores.AttachOptions{Source: first})
+	d.attach(stores.AttachOptions{Source: second})
+	for _, c := range []struct {
+		o       stores.AttachOptions
+		current int
+	}{
+		{stores.AttachOptions{Source: first, Auto: true}, 2},
+		{stores.AttachOptions{Source: first, KeepSets: true}, 2},
+		{stores.AttachOptions{Source: first}, 1},
+		{stores.AttachOptions{Source: first}, 1},
+		{stores.AttachOptions{Source: second}, 2},
+	} {
+		a, err := d.Attach(t.Context(), c.o)
+		if err != nil || !a.Found {
+			t.Errorf("%+v: got %+v, %v, want a store that is found", c.o, a, err)
+		}
+		d.current(c.current)
+	}
+	d.rollback(1)
+	if _, err := d.Detach(t.Context(), "2", d.main); err != nil {
+		t.Fatal(err)
+	}
+	a, err := d.Attach(t.Context(), stores.AttachOptions{Source: second, Auto: true})
+	if err != nil || !a.Found || a.Store.Slot != "" {
+		t.Errorf("got %+v, %v, want nothing but that it was there once", a, err)
+	}
+	d.has(1)
+	d.attach(stores.AttachOptions{Source: second})
+	d.has(1, 2)
+	d.current(2)
+}
+
+// The store of the node itself brings its own release back, if somebody asks.
+func TestAttachTheFirstStore(t *testing.T) {
+	d := sit(t, small{n: 0})
+	own := small{n: 0}.folder(t)
+	d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
+	for _, c := range []struct {
+		o       stores.AttachOptions
+		current int
+	}{
+		{stores.AttachOptions{Source: own, Auto: true}, 1},
+		{stores.AttachOptions{Source: own, KeepSets: true}, 1},
+		{stores.AttachOptions{Source: own}, 0},
+	} {
+		a, err := d.Attach(t.Context(), c.o)
+		if err != nil || !a.Found || !a.Appliance || a.Store.Slot != "0" {
+			t.Errorf("%+v: got %+v, %v, want the store of slot 0", c.o, a, err)
+		}
+		d.current(c.current)
+	}
+	d.has(1)
+}
+
+// What people on site have changed in a set, or put beside it, comes back with a rollback.
+func TestSetsThatWereChanged(t *testing.T) {
+	d := sit(t, small{n: 0})
+	path := filepath.Join(d.Sets, "s.yaml")
+	mine, own := "kind: ConfigMap # mine\n", filepath.Join(d.Sets, "own.yaml")
+	write(t, path, mine)
+	write(t, own, mine)
+	d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
+	d.current(1)
+	d.attach(stores.AttachOptions{Source: delta(2).folder(t)})
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	d.rollback(1)
+	if _, err := d.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{path, own} {
+		if got, err := os.ReadFile(path); err != nil || string(got) != mine {
+			t.Errorf("%s: got %q, %v, want %q", path, got, err, mine)
+		}
+	}
+}
+
+// A store is named by its slot, its appliance, or the beginning of its digest.
+func TestNamesOfStores(t *testing.T) {
+	d := sit(t, small{n: 0})
+	ids := map[string]string{}
+	for n := 1; n <= 2; n++ {
+		s := d.attach(stores.AttachOptions{Source: delta(n).folder(t), KeepSets: true})
+		ids[s.Slot] = s.ID.Encoded()
+	}
+	for name, want := range map[string]string{
+		"3": "no such store", "small": "but 2: ", ids["1"][:3]: "no such store", "": "no such store",
+	} {
+		_, err := d.Detach(t.Context(), name, d.main)
+		if !errors.Is(err, stores.ErrNoStore) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %v: %s", name, err, stores.ErrNoStore, want)
+		}
+	}
+	if s, err := d.Detach(t.Context(), "sha256:"+ids["2"][:12], d.main); err != nil || s.Slot != "2" {
+		t.Errorf("got %+v, %v, want the store of slot 2", s, err)
+	}
+	if s, err := d.Detach(t.Context(), "small", d.main); err != nil || s.Slot != "1" {
+		t.Errorf("got %+v, %v, want the store of slot 1", s, err)
+	}
+	d.has()
+}
+
+// A bare detach takes away what nothing refers to, and says what keeps the others.
+func TestDetachUnused(t *testing.T) {
+	d := sit(t, small{n: 0})
+	d.KeepPrevious = 1
+	for n := 1; n <= 3; n++ {
+		d.attach(stores.AttachOptions{Source: delta(n).folder(t)})
+	}
+	if _, _, err := d.DetachUnused(t.Context(), filepath.Join(d.main, "missing")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without CRI-O's own store: got %v, want %v", err, os.ErrNotExist)
+	}
+	d.has(1, 2, 3)
+	gone, kept, err := d.DetachUnused(t.Context(), d.main)
+	if err != nil || len(gone) != 1 || gone[0].Slot != "1" || len(kept) != 2 {
+		t.Errorf("got %+v gone, %v kept, %v, want that the first goes", gone, kept, err)
+	}
+	said := ""
+	for _, why := range kept {
+		said += why.Error() + "\n"
+	}
+	if !strings.Contains(said, "rollback may") || !strings.Contains(said, "its sets are current") {
+		t.Errorf("got %s, want what rollback may want, and what is current", said)
+	}
+	d.has(2, 3)
+}
+
+// What refers to a store keeps it: what sets ask for, unless another store has that too, and
+// stores over it, unless another store has the layer.
+func TestWhatKeepsAStore(t *testing.T) {
+	d := sit(t, small{n: 0})
+	d.attach(stores.AttachOptions{Source: delta(1).folder(t), KeepSets: true})
+	over := d.attach(stores.AttachOptions{Source: small{n: 2, on: []int{0, 1}}.folder(t), KeepSets: true})
+	refused := func(says string) {
+		t.Helper()
+		_, err := d.Detach(t.Context(), "1", d.main)
+		if !errors.Is(err, stores.ErrInUse) || !strings.Contains(err.Error(), says) {
+			t.Errorf("got %v, want %v by %s", err, stores.ErrInUse, says)
+		}
+	}
+	refused("the store small")
+	file := filepath.Join(d.Dir, over.ID.Encoded()+".squashfs")
+	if err := os.Rename(file, file+"-lost"); err != nil {
+		t.Fatal(err)
+	}
+	refused("lost")
+	if err := os.Rename(file+"-lost", file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Detach(t.Context(), "2", d.main); err != nil {
+		t.Fatal(err)
+	}
+	d.wanted = []pinset.Image{imageOf(t, 0), imageOf(t, 1)}
+	refused(pinOf(1))
+	other := t.TempDir()
+	for name, content := range delta(1).files(t) {
+		write(t, filepath.Join(other, name), string(content))
+	}
+	d.Others = []string{other}
+	if _, err := d.Detach(t.Context(), "1", d.main); err != nil {
+		t.Errorf("with the same store beside: got %v", err)
+	}
+	d.Others = nil
+	d.attach(stores.AttachOptions{Source: delta(1).folder(t), KeepSets: true})
+	broken := errors.New("b.yaml cannot be read")
+	d.Wanted = func() ([]pinset.Image, error) { return nil, broken }
+	if _, err := d.Detach(t.Context(), "1", d.main); !errors.Is(err, broken) {
+		t.Errorf("got %v, want %v", err, broken)
+	}
+	d.has(1)
+}
+
+// A store whose file is lost or damaged is away, with what stands on it; CRI-O has the rest.
+// When the file is back, so are both.
+func TestFilesThatAreLost(t *testing.T) {
+	d := sit(t, small{n: 0})
+	one := d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
+	d.attach(stores.AttachOptions{Source: small{n: 2, on: []int{0, 1}}.folder(t)})
+	d.attach(stores.AttachOptions{Source: delta(3).folder(t)})
+	file := filepath.Join(d.Dir, one.ID.Encoded()+".squashfs")
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		damage func() error
+		want   error
+	}{
+		"lost":          {func() error { return os.Remove(file) }, stores.ErrLost},
+		"a byte less":   {func() error { return os.Truncate(file, int64(len(whole)-1)) }, stores.ErrDamaged},
+		"another store": {func() error { return os.WriteFile(file, make([]byte, len(whole)), 0o600) }, stores.ErrDamaged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d.reboot()
+			if err := c.damage(); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.starts(); err != nil {
+				t.Error(err)
+			}
+			if got := d.unavailable("1"); !errors.Is(got, c.want) {
+				t.Errorf("slot 1: got %v, want %v", got, c.want)
+			}
+			if got := d.unavailable("2"); !errors.Is(got, stores.ErrNoBase) {
+				t.Errorf("slot 2: got %v, want %v", got, stores.ErrNoBase)
+			}
+			if got := d.unavailable("3"); got != nil {
+				t.Errorf("slot 3: got %v, want a mounted store", got)
+			}
+			if err := os.WriteFile(file, whole, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.starts(); err != nil {
+				t.Error(err)
+			}
+			d.has(1, 2, 3)
+		})
+	}
+}
+
+// To attach it again brings a file that is lost, also where nobody asked.
+func TestAttachBringsWhatIsLost(t *testing.T) {
+	d := sit(t, small{n: 0})
+	folder := delta(1).folder(t)
+	s := d.attach(stores.AttachOptions{Source: folder})
+	for _, auto := range []bool{false, true} {
+		d.reboot()
+		if err := os.Remove(filepath.Join(d.Dir, s.ID.Encoded()+".squashfs")); err != nil {
+			t.Fatal(err)
+		}
+		d.attach(stores.AttachOptions{Source: folder, Auto: auto})
+		d.has(1)
+	}
+}
+
+// A store may stay where it is, until somebody has it copied.
+func TestInPlace(t *testing.T) {
+	d := sit(t, small{n: 0})
+	folder := delta(1).folder(t)
+	copied := func() bool {
+		files, err := filepath.Glob(filepath.Join(d.Dir, "*.squashfs"))
+		return err == nil && len(files) > 0
+	}
+	place := filepath.Join(folder, "delta.squashfs")
+	if got := d.attach(stores.AttachOptions{Source: folder, InPlace: true}); got.Place != place || copied() {
+		t.Errorf("got %+v, copied %v, want the store at %s", got, copied(), place)
+	}
+	d.reboot()
+	if err := d.starts(); err != nil {
+		t.Error(err)
+	}
+	d.has(1)
+	if got := d.attach(stores.AttachOptions{Source: folder, Auto: true}); got.Place == "" || copied() {
+		t.Errorf("got %+v, copied %v, want a store that stays in its place", got, copied())
+	}
+	if got := d.attach(stores.AttachOptions{Source: folder}); got.Place != "" || !copied() {
+		t.Errorf("got %+v, copied %v, want a copy", got, copied())
+	}
+	d.has(1)
+	if _, err := d.Detach(t.Context(), "1", d.main); err == nil {
+		t.Error("got a store that goes, want that its sets are current")
+	}
+	d.rollback(0)
+	if _, err := d.Detach(t.Context(), "1", d.main); err != nil || copied() {
+		t.Errorf("got %v, copied %v, want that the copy goes", err, copied())
+	}
+	if _, err := os.Stat(place); err != nil {
+		t.Errorf("got %v, want the file in its place", err)
+	}
+}
+
+// A release whose store is away cannot be made current.
+func TestRollbackToALostStore(t *testing.T) {
+	d := sit(t, small{n: 0})
+	one := d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
+	d.attach(stores.AttachOptions{Source: delta(2).folder(t)})
+	d.reboot()
+	if err := os.Remove(filepath.Join(d.Dir, one.ID.Encoded()+".squashfs")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Rollback(t.Context()); !errors.Is(err, stores.ErrLost) {
+		t.Errorf("got %v, want %v", err, stores.ErrLost)
+	}
+	d.current(2)
+}
+
+// The state is there, whole, and of this version, or nothing is touched.
+func TestStateThatCannotBeRead(t *testing.T) {
+	d := sit(t, small{n: 0})
+	d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
+	file := filepath.Join(d.Dir, "state.json")
+	for name, damage := range map[string]func() error{
+		"no JSON":         func() error { return os.WriteFile(file, []byte("{"), 0o600) },
+		"another version": func() error { return os.WriteFile(file, []byte(`{"version":99}`), 0o600) },
+		"lost":            func() error { return os.Remove(file) },
+	} {
+		if err := damage(); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.starts(); !errors.Is(err, stores.ErrState) {
+			t.Errorf("%s: got %v, want %v", name, err, stores.ErrState)
+		}
+		if files, err := filepath.Glob(filepath.Join(d.Dir, "*.squashfs")); err != nil || len(files) != 1 {
+			t.Errorf("%s: got the files %v, %v, want that of the store", name, files, err)
+		}
+	}
+}
+
+// What a run that was killed has left goes; what is somebody else's stays.
+func TestLeftovers(t *testing.T) {
+	d := sit(t, small{n: 0})
+	d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
+	left := []string{
+		filepath.Join(d.Dir, strings.Repeat("0", 64)+".squashfs"), filepath.Join(d.Dir, "x.squashfs.part"),
+		filepath.Join(d.Sets, ".pinbox.part"),
+	}
+	mine := []string{
+		filepath.Join(d.Dir, "note"), filepath.Join(d.Dir, "folder.part", "file"), filepath.Join(d.Sets, "note"),
+	}
+	for _, name := range append(left, mine...) {
+		write(t, name, "")
+	}
+	if err := d.starts(); err != nil {
+		t.Error(err)
+	}
+	for _, name := range left {
+		if _, err := os.Stat(name); !os.IsNotExist(err) {
+			t.Errorf("%s: got %v, want that it is gone", name, err)
+		}
+	}
+	for _, name := range mine {
+		if _, err := os.Stat(name); err != nil {
+			t.Errorf("%s: got %v, want that it stays", name, err)
+		}
+	}
+	d.has(1)
+}
+
+// A node to which no store ever came has no state, and gets no folder for it.
+func TestNothingEverCame(t *testing.T) {
+	d := sit(t, small{n: 0})
+	if err := d.starts(); err != nil {
+		t.Error(err)
+	}
+	d.has()
+	if _, err := os.Stat(d.Dir); !os.IsNotExist(err) {
+		t.Errorf("got %v, want no folder", err)
+	}
+}
+
+// One process at a time changes something, and the others wait as long as they are told.
+func TestOneAtATime(t *testing.T) {
+	d := sit(t, small{n: 0})
+	folder := delta(1).folder(t)
+	asked := false
+	d.attach(stores.AttachOptions{Source: folder, Fits: func(int64) error {
+		asked = true
+		_, err := d.Attach(t.Context(), stores.AttachOptions{Source: folder})
+		if !errors.Is(err, stores.ErrBusy) {
+			t.Errorf("got %v, want %v", err, stores.ErrBusy)
+		}
+		if _, err := d.Reconcile(t.Context(), nil); !errors.Is(err, stores.ErrBusy) {
+			t.Errorf("got %v, want %v", err, stores.ErrBusy)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		waiting := d.Manager
+		waiting.Wait = 1 << 40
+		if _, err := waiting.Reconcile(ctx, nil); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want %v", err, context.Canceled)
+		}
+		return nil
+	}})
+	if !asked {
+		t.Error("nobody has asked for room")
+	}
+}

@@ -1,0 +1,210 @@
+package stores_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/runtime/stores"
+)
+
+// delta is a store over the one that these tests begin with.
+func delta(n int) small { return small{n: n, on: []int{0}} }
+
+// zeros are the sum of no file.
+var zeros = strings.Repeat("0", 64)
+
+// A store is found as a file, in a folder, and in the folder of a medium. What lies beside
+// it tells its digest, unless somebody else does.
+func TestSources(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(delta(1).folder(t), "delta.squashfs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := digest.FromBytes(content)
+	type files map[string]string
+	const sums = "SHA256SUMS"
+	whole := string(content)
+	of := func(name string) string { return zeros + "  other\n" + id.Encoded() + "  " + name + "\n" }
+	for name, c := range map[string]struct {
+		files  map[string]string
+		source string
+		digest digest.Digest
+		want   error
+	}{
+		"a file":                   {files{"d": whole, sums: of("d")}, "d", "", nil},
+		"sums of a medium":         {files{"d": whole, "sums.txt": of("d")}, "d", "", nil},
+		"a folder of pinbox build": {files{"store.squashfs": whole, sums: of("store.squashfs")}, ".", "", nil},
+		"the folder of a medium": {
+			files{"pinbox/store.squashfs": whole, "pinbox/sums.txt": of("store.squashfs")}, ".", "", nil,
+		},
+		"a digest":                {files{"d": whole}, "d", id, nil},
+		"a digest and other sums": {files{"d": whole, sums: zeros + "  d\n"}, "d", id, nil},
+		"another digest":          {files{"d": whole}, "d", digest.FromString("x"), stores.ErrDamaged},
+		"no sums":                 {files{"d": whole}, "d", "", stores.ErrNoSum},
+		"sums of other files":     {files{"d": whole, sums: of("e")}, "d", "", stores.ErrNoSum},
+		"sums that are none":      {files{"d": whole, sums: "zz  d\n"}, "d", "", stores.ErrNoSum},
+		"cut short":               {files{"d": whole[:len(whole)-1], sums: of("d")}, "d", "", stores.ErrDamaged},
+		"no store":                {files{"d": "text", sums: of("d")}, "d", "", stores.ErrDamaged},
+		"an empty folder":         {nil, ".", "", stores.ErrNoSource},
+		"nothing":                 {nil, "d", "", stores.ErrNoSource},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for name, content := range c.files {
+				write(t, filepath.Join(dir, name), content)
+			}
+			d := sit(t, small{n: 0})
+			a, err := d.Attach(t.Context(), stores.AttachOptions{Source: filepath.Join(dir, c.source), Digest: c.digest})
+			if !errors.Is(err, c.want) || c.want == nil && a.Store.ID != id {
+				t.Errorf("got %s, %v, want %s, %v", a.Store.ID, err, id, c.want)
+			}
+			if c.want == nil {
+				d.has(1)
+			} else {
+				d.untouched()
+			}
+		})
+	}
+}
+
+// What is neither a file nor a folder nor a medium is none to read.
+func TestSourceThatIsAPipe(t *testing.T) {
+	d := sit(t, small{n: 0})
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Attach(t.Context(), stores.AttachOptions{Source: pipe}); !errors.Is(err, stores.ErrNoSource) {
+		t.Errorf("got %v, want %v", err, stores.ErrNoSource)
+	}
+}
+
+// untouched wants no store, and nothing of one, on the node.
+func (d *desk) untouched() {
+	d.t.Helper()
+	d.has()
+	if left, err := filepath.Glob(filepath.Join(d.Dir, "[^.]*")); err != nil || len(left) > 0 {
+		d.t.Errorf("got %v, %v in the folder of stores, want nothing", left, err)
+	}
+	d.current(0)
+	if left, err := os.ReadDir(d.Sets); err != nil || len(left) != 1 {
+		d.t.Errorf("got %v, %v in the folder of sets, want one set", left, err)
+	}
+}
+
+// A store with which CRI-O could not list the images of any is refused.
+func TestContentsThatAreRefused(t *testing.T) {
+	file := func(name, content string) func(string) error {
+		return func(tree string) error { return os.WriteFile(filepath.Join(tree, name), []byte(content), 0o644) }
+	}
+	without := func(name string) func(string) error {
+		return func(tree string) error { return os.RemoveAll(filepath.Join(tree, name)) }
+	}
+	pipe := func(name string) func(string) error {
+		return func(tree string) error {
+			return errors.Join(os.Remove(filepath.Join(tree, name)), syscall.Mkfifo(filepath.Join(tree, name), 0o644))
+		}
+	}
+	unknown, path := digest.FromString("unknown").Encoded(), `{"layer":"../x","link":"`+linkOf(0)+`"}`
+	for name, broken := range map[string]func(string) error{
+		"no lock of images":         without("overlay-images/images.lock"),
+		"no lock of layers":         without("overlay-layers/layers.lock"),
+		"no images":                 without("overlay-images/images.json"),
+		"no layers":                 without("overlay-layers/layers.json"),
+		"images are a pipe":         pipe("overlay-images/images.json"),
+		"layers are a pipe":         pipe("overlay-layers/layers.json"),
+		"images are no JSON":        file("overlay-images/images.json", "["),
+		"layers are no JSON":        file("overlay-layers/layers.json", "["),
+		"no lock":                   without("pinbox/pinbox.lock.json"),
+		"a lock of another version": file("pinbox/pinbox.lock.json", `{"version":99}`),
+		"a delta that is no JSON":   file("pinbox/delta.json", "{"),
+		"a delta with a path":       file("pinbox/delta.json", `{"version":1,"name":"x","bases":[],"needs":[`+path+`]}`),
+		"a delta that hides a need": without("pinbox/delta.json"),
+		"an image on no layer":      file("overlay-images/images.json", `[{"id":"`+unknown+`","layer":"`+unknown+`"}]`),
+		"a set that is none":        file("pinbox/sets/s.yaml", "kind: x\nspec: ["),
+		"a hidden set":              file("pinbox/sets/.s.yaml", "kind: ConfigMap\n"),
+		"sets are a file": func(tree string) error {
+			return errors.Join(os.RemoveAll(filepath.Join(tree, "pinbox/sets")), file("pinbox/sets", "")(tree))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := sit(t, small{n: 0})
+			s := delta(1)
+			s.broken = broken
+			if _, err := d.Attach(t.Context(), stores.AttachOptions{Source: s.folder(t)}); !errors.Is(err, stores.ErrNotStore) {
+				t.Errorf("got %v, want %v", err, stores.ErrNotStore)
+			}
+			d.untouched()
+		})
+	}
+}
+
+// A store without sets leaves those of the node as they are.
+func TestStoreWithoutSets(t *testing.T) {
+	d := sit(t, small{n: 0})
+	s := delta(1)
+	s.broken = func(tree string) error { return os.RemoveAll(filepath.Join(tree, "pinbox/sets")) }
+	d.attach(stores.AttachOptions{Source: s.folder(t), KeepSets: true})
+	d.has(1)
+}
+
+// There has to be room for the file, and what reads it is told how far it is.
+func TestRoomAndProgress(t *testing.T) {
+	d := sit(t, small{n: 0})
+	folder := delta(1).folder(t)
+	fi, err := os.Stat(filepath.Join(folder, "delta.squashfs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := errors.New("no room")
+	o := stores.AttachOptions{Source: folder, Fits: func(bytes int64) error {
+		if bytes != fi.Size() {
+			t.Errorf("got a question for %d bytes, want %d", bytes, fi.Size())
+		}
+		return full
+	}}
+	if _, err := d.Attach(t.Context(), o); !errors.Is(err, full) {
+		t.Errorf("got %v, want %v", err, full)
+	}
+	d.untouched()
+	var done, all int64
+	o.Fits, o.Done = nil, func(d, a int64) { done, all = d, a }
+	d.attach(o)
+	if done != fi.Size() || all != fi.Size() {
+		t.Errorf("got %d of %d bytes, want %d of all", done, all, fi.Size())
+	}
+}
+
+// Every slot but the first takes one store, and no more.
+func TestSlots(t *testing.T) {
+	d := sit(t, small{n: 0})
+	for n := 1; n <= 3; n++ {
+		if got := d.attach(stores.AttachOptions{Source: delta(n).folder(t)}).Slot; got != string(rune('0'+n)) {
+			t.Errorf("got slot %s, want %d", got, n)
+		}
+	}
+	_, err := d.Attach(t.Context(), stores.AttachOptions{Source: delta(4).folder(t)})
+	if !errors.Is(err, stores.ErrNoSlot) {
+		t.Errorf("got %v, want %v", err, stores.ErrNoSlot)
+	}
+	d.has(1, 2, 3)
+	d.current(3)
+	if _, err := d.Detach(t.Context(), "2", d.main); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.attach(stores.AttachOptions{Source: delta(4).folder(t)}).Slot; got != "2" {
+		t.Errorf("got slot %s, want the free one, 2", got)
+	}
+	d.has(1, 3, 4)
+	d.Read = nil
+	_, err = d.Attach(t.Context(), stores.AttachOptions{Source: delta(5).folder(t)})
+	if !errors.Is(err, stores.ErrUnread) {
+		t.Errorf("a CRI-O that reads no slots: got %v, want %v", err, stores.ErrUnread)
+	}
+}
