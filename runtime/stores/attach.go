@@ -18,7 +18,7 @@ var (
 	ErrPlatform = errors.New("the store is for another architecture")
 	ErrNoSlot   = errors.New("every slot has a store")
 	ErrUnread   = errors.New("CRI-O is not configured to read stores at the slots")
-	ErrInPlace  = errors.New("a node that wants signatures uses no medium in place")
+	ErrInPlace  = errors.New("a node that requires signatures does not use a medium in place")
 )
 
 // AttachOptions of a store.

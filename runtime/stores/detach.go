@@ -75,7 +75,7 @@ func (s *session) detach(ctx context.Context, o Store, root string) error {
 	if err := errors.Join(problem, s.usage.check(s.state, *there, root)); err != nil {
 		return err
 	}
-	return fmt.Errorf("%s: %w: it was, for a moment", o.title(), ErrInUse)
+	return fmt.Errorf("%s: %w: something used it while it was being unmounted", o.title(), ErrInUse)
 }
 
 // finishDetaches completes what detaches have begun.

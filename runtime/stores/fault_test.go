@@ -156,7 +156,7 @@ func TestTwoAttachesAtOnce(t *testing.T) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	s.refused(7, "another pinbox-node is at the stores", "attach", s.stores[1], "--wait", "100ms")
+	s.refused(7, "another pinbox-node is changing the stores", "attach", s.stores[1], "--wait", "100ms")
 }
 
 // A node comes up without the base of its deltas, with a file that is damaged, or

@@ -59,7 +59,7 @@ type Image interface {
 }
 
 // ErrBusy says that another pinbox-node attaches or detaches a store.
-var ErrBusy = errors.New("another pinbox-node is at the stores")
+var ErrBusy = errors.New("another pinbox-node is changing the stores")
 
 // parts decide one thing each.
 type parts struct {

@@ -64,7 +64,7 @@ func equalSets(a, b pinset.LockedSet) bool {
 }
 
 // ErrNoBase says that a delta cannot be mounted.
-var ErrNoBase = errors.New("what the store stands on is not on this node")
+var ErrNoBase = errors.New("the base of the store is not on this node")
 
 // errNotMounted is not an error of the store: it can be mounted.
 var errNotMounted = errors.New("it is not mounted: `pinbox-node mount` mounts it")

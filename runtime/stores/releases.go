@@ -49,8 +49,8 @@ func (s *session) makeCurrent(ctx context.Context, r Release) error {
 	return errors.Join(s.confirm(ctx, r.Store))
 }
 
-// checkMounted refuses a release whose store is not mounted: it would become current some
-// day, when its store comes back.
+// checkMounted refuses a release whose store is not mounted: its sets would be applied later,
+// once the store is back.
 func (s *session) checkMounted(r Release) error {
 	o := s.state.store(r.Store)
 	if o == nil { // the appliance's own

@@ -17,7 +17,7 @@ import (
 
 // What can be wrong with the signature of a store.
 var (
-	ErrUnsigned  = errors.New("the store has no signature, and this node wants one")
+	ErrUnsigned  = errors.New("the store has no signature, and this node requires one")
 	ErrSignature = errors.New("the signature of the store is not good")
 )
 

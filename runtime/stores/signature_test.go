@@ -64,7 +64,7 @@ func TestSignatures(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(keys, "site.asc"), key, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		s.refused(4, "the store has no signature, and this node wants one", "attach", s.stores[1])
+		s.refused(4, "the store has no signature, and this node requires one", "attach", s.stores[1])
 		s.refused(4, "the signature of the store is not good", "attach", other)
 		s.refused(4, "the signature of the store is not good", "attach", other, "--in-place")
 		s.pinned(0)

@@ -40,7 +40,7 @@ type sources struct {
 	openDisc  func(name string) (Disc, error)
 }
 
-// read reads what a store that comes says of itself. Its digest is not known to be right yet.
+// read reads the records of a new store. Its digest is not checked yet.
 func (s sources) read(src source) (content, error) {
 	image, err := s.openImage(src.Extent)
 	if err != nil {
@@ -227,7 +227,7 @@ var (
 	ErrNoSum    = errors.New("nothing says what its SHA-256 is")
 )
 
-// source is a store that comes, and what it should be.
+// source is a store that is to be attached, and what it should be.
 type source struct {
 	Extent
 	id digest.Digest
@@ -252,7 +252,7 @@ func (s sources) find(name string, want digest.Digest) (src source, err error) {
 	case fi.Mode().IsRegular():
 		err = src.inFile(name, want)
 	default:
-		err = fmt.Errorf("%s: %w: it is no file, no folder, and no device of a medium", name, ErrNoSource)
+		err = fmt.Errorf("%s: %w: it is neither a file, a folder nor the device of a medium", name, ErrNoSource)
 	}
 	return src, err
 }

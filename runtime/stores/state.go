@@ -21,9 +21,9 @@ import (
 // stateVersion is the version of the format of the state.
 const stateVersion = 1
 
-// State is what was attached to the node, and which release is current: one file,
-// which is replaced as a whole. What it says is done; what the node has beside it is
-// left over from a run that was killed.
+// State is what was attached to the node, and which release is current: one file, which is
+// replaced as a whole. The node is made as it says; what the node has beside it was left by a
+// process that was killed.
 type State struct {
 	Version int `json:"version"`
 	// Stores in the order in which they came.
