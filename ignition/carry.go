@@ -11,11 +11,13 @@ import (
 	"strings"
 
 	ign "github.com/coreos/ignition/v2/config"
+
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // FilesDir is the folder of the store that holds files which the configuration
 // has no room for, by their paths.
-const FilesDir = "pinbox/files"
+const FilesDir = layout.OwnFiles
 
 // File is one that the store can carry instead of the configuration.
 type File struct {

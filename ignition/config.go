@@ -12,6 +12,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -22,30 +23,30 @@ var (
 )
 
 // DefaultStorePath is where a CoreOS live system has the file of the ISO.
-const DefaultStorePath = "/run/media/iso/pinbox/store.squashfs"
+const DefaultStorePath = layout.LiveStorePath
 
 // DefaultStoreFolder is where a node has a store that is not mounted.
-const DefaultStoreFolder = "/var/lib/pinbox/store"
+const DefaultStoreFolder = layout.StoreFolder
 
 // MainStore is CRI-O's own store: the graph root of containers-storage.conf(5).
 const MainStore = "/var/lib/containers/storage"
 
 // mediumDir is where a node mounts a medium with the store alone.
-const mediumDir = "/run/media/pinbox"
+const mediumDir = layout.MediumMount
 
 // InstalledLabel is the label of the partition that an installer makes for the
-// store: runtime/partition.
-const InstalledLabel = "pinbox-store"
+// store.
+const InstalledLabel = layout.PartitionLabel
 
 // DefaultSELinuxContext is the label of layers that containers share read-only:
 // the policy's for overlay under /var/lib/containers/storage.
 const DefaultSELinuxContext = "system_u:object_r:container_ro_file_t:s0"
 
 // SetsDir is the folder of PinnedImageSets that pinbox-node watches.
-const SetsDir = "/etc/pinbox/sets.d"
+const SetsDir = layout.SetsDir
 
 // KeysDir is the folder of keys with which stores are signed that a node may attach.
-const KeysDir = "/etc/pinbox/keys.d"
+const KeysDir = layout.KeysDir
 
 // RegistriesPath is the drop-in of registries.conf. What it says of a source stands
 // over registries.conf and earlier drop-ins: containers-registries.conf.d(5).
@@ -163,7 +164,7 @@ func (s Store) What() string {
 	case s.PartitionLabel != "":
 		return "/dev/disk/by-partlabel/" + s.PartitionLabel
 	case s.VolumeLabel != "":
-		return mediumDir + "/pinbox/store.squashfs"
+		return path.Join(mediumDir, layout.MediumDir, layout.MediumStore)
 	case s.Path != "":
 		return s.Path
 	}
