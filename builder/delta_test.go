@@ -448,7 +448,7 @@ func TestVerifyFindsAWrongDescription(t *testing.T) {
 	}{
 		"unknown need":    {func(d *pinset.Delta) { d.Needs[4].Layer = strings.Repeat("f", 64) }, []string{"out", "tree/pinbox"}, "which no image of the lock has"},
 		"need left out":   {func(d *pinset.Delta) { d.Needs = d.Needs[:0] }, []string{"out", "tree/pinbox"}, "the store has 3 layers, and not the 8"},
-		"wrong link":      {func(d *pinset.Delta) { d.Needs[0].Link = "X" }, []string{"out", "tree/pinbox"}, `"X" as the short name`},
+		"wrong link":      {func(d *pinset.Delta) { d.Needs[0].Link = strings.Repeat("X", 26) }, []string{"out", "tree/pinbox"}, `"XXXXXXXXXXXXXXXXXXXXXXXXXX" as the short name`},
 		"not sorted":      {func(d *pinset.Delta) { slices.Reverse(d.Needs) }, []string{"out", "tree/pinbox"}, "not sorted"},
 		"unknown version": {func(d *pinset.Delta) { d.Version = 9 }, []string{"out", "tree/pinbox"}, "version 9"},
 		"folder alone":    {func(d *pinset.Delta) { d.Name = "other" }, []string{"out"}, "delta.squashfs has another delta.json"},

@@ -17,6 +17,7 @@ import (
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/cache"
 	"github.com/pinbox/pinbox/storage/compose"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
@@ -149,20 +150,19 @@ func (r recipe) contents(o Options, d decision) (contents, error) {
 func (c contents) files(lock pinset.Lock) ([]format.File, error) {
 	var b bytes.Buffer
 	err := lock.Encode(&b)
-	files := []format.File{{Name: path.Join(artifact.OwnDir, artifact.LockFile), Perm: 0o644, Content: b.Bytes()}}
+	files := []format.File{{Name: layout.OwnLock, Perm: 0o644, Content: b.Bytes()}}
 	for _, s := range c.sets {
-		name := path.Join(artifact.OwnDir, "sets", pinset.FileName(s.Name))
+		name := path.Join(layout.OwnSets, pinset.FileName(s.Name))
 		files = append(files, format.File{Name: name, Perm: 0o644, Content: s.Render()})
 	}
 	if c.common != nil {
-		name := path.Join(artifact.OwnDir, artifact.DeltaFile)
-		files = append(files, format.File{Name: name, Perm: 0o644, Content: c.delta})
+		files = append(files, format.File{Name: layout.OwnDelta, Perm: 0o644, Content: c.delta})
 	}
 	for _, f := range c.carried {
 		files = append(files, format.File{Name: path.Join(ignition.FilesDir, f.Path), Perm: 0o600, Content: f.Content})
 	}
 	if c.program != nil {
-		files = append(files, format.File{Name: nodeProgram, Perm: 0o755, Program: c.program})
+		files = append(files, format.File{Name: layout.OwnProgram, Perm: 0o755, Program: c.program})
 	}
 	return files, err
 }

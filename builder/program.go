@@ -5,15 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-
-	"github.com/pinbox/pinbox/builder/artifact"
 )
 
 // ErrNodeBinary says that there is no pinbox-node that the nodes can run.
 var ErrNodeBinary = errors.New("pinbox-node cannot be used")
-
-// nodeProgram is what a node runs.
-const nodeProgram = artifact.OwnDir + "/pinbox-node"
 
 var elfMachines = map[elf.Machine]string{
 	elf.EM_X86_64: "amd64", elf.EM_AARCH64: "arm64", elf.EM_PPC64: "ppc64le", elf.EM_S390: "s390x", elf.EM_RISCV: "riscv64",

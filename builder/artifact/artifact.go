@@ -1,19 +1,23 @@
 package artifact
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/pinbox/pinbox/storage/layout"
+)
 
 // The files of an appliance's folder.
 const (
-	StoreFile    = "store.squashfs" // other formats have other names
+	StoreFile    = layout.StoreFile // other formats have other names
 	ButaneFile   = "config.bu"
 	IgnitionFile = "config.ign"
-	LockFile     = "pinbox.lock.json"
+	LockFile     = layout.LockFile
 	ISOFile      = "appliance.iso" // if there is a base for one
 	// The live system's configuration, if it installs the appliance.
 	LiveButaneFile   = "live.bu"
 	LiveIgnitionFile = "live.ign"
 	ManifestsDir     = "manifests"
-	SumsFile         = "SHA256SUMS"
+	SumsFile         = layout.SumsFile
 )
 
 // What Verify finds out.
@@ -24,12 +28,9 @@ var (
 
 // The files of a delta's folder, beside lock, manifests and sums.
 const (
-	DeltaStoreFile = "delta.squashfs"
-	DeltaFile      = "delta.json"
+	DeltaStoreFile = layout.DeltaStoreFile
+	DeltaFile      = layout.DeltaFile
 )
-
-// OwnDir is pinbox's own folder in the store, beside the storage tree.
-const OwnDir = "pinbox"
 
 // Store is what was written of a store.
 type Store struct {

@@ -10,17 +10,17 @@ import (
 
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// Names of what an ISO holds, in the folder iso.Dir: each has one dot at most,
-// which is all that ISO 9660 itself permits.
+// Names of what an ISO holds, in the folder iso.Dir.
 const (
-	ISOStore = "store.squashfs"
-	ISOLock  = "lock.json"
-	ISOSums  = "sums.txt"
+	ISOStore = layout.MediumStore
+	ISOLock  = layout.MediumLock
+	ISOSums  = layout.MediumSums
 	// The signature of the store, if somebody has signed it.
-	ISOSignature = "store.sig"
-	ISOBase      = "base.iso" // which is there in the form of undo.gz
+	ISOSignature = layout.MediumSignature
+	ISOBase      = layout.MediumBase // which is there in the form of undo.gz
 )
 
 // LiveISO is what becomes of a live ISO.

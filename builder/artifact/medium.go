@@ -11,6 +11,7 @@ import (
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/ignition"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // ErrNoMedium says that a node would not look for a second medium.
@@ -89,13 +90,10 @@ func writable(name, dir string) error {
 	return f.Close()
 }
 
-// deltaLabel is that of the medium of a delta, by which nodes know one.
-const deltaLabel = "PINBOX"
-
 // mediumOf gives the label of a folder's medium, and the store in the folder.
 func mediumOf(dir string, sums Sums) (label, store string, err error) {
 	if sums.IsDelta() {
-		return deltaLabel, DeltaStoreFile, nil
+		return layout.MediumLabel, DeltaStoreFile, nil
 	}
 	config, err := os.ReadFile(filepath.Join(dir, IgnitionFile))
 	if err != nil {
@@ -115,15 +113,12 @@ func mediumOf(dir string, sums Sums) (label, store string, err error) {
 // where FAT begins.
 var mediumTime = time.Unix(315_532_800, 0)
 
-// signatureOf finds the signature that somebody has put beside a store: what gpg(1)
-// makes of --detach-sign, and with --armor.
+// signatureOf finds the signature that somebody has put beside a store.
 func signatureOf(dir, store string) string {
-	for _, suffix := range SignatureSuffixes() {
+	for _, suffix := range layout.SignatureSuffixes() {
 		if _, err := os.Stat(filepath.Join(dir, store+suffix)); err == nil {
 			return store + suffix
 		}
 	}
 	return ""
 }
-
-func SignatureSuffixes() []string { return []string{".sig", ".asc"} }

@@ -9,24 +9,17 @@ import (
 	"hash"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"sync"
 
 	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// sumLine is a line of sha256sum(1), which starts with a backslash if the name has
-// escapes.
-var (
-	sumLine  = regexp.MustCompile(`^(\\?)([0-9a-f]{64})  (\S.*)$`)
-	escape   = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`)
-	unescape = strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\r`, "\r")
-)
+// maxSums bounds SHA256SUMS in bytes: that of a store that is a folder has a line for each file.
+const maxSums = 1 << 30
 
 // Sums are the SHA-256 of files in hexadecimal form, by the files' names.
 type Sums map[string]string
@@ -46,32 +39,15 @@ func ReadSums(dir string) (Sums, error) {
 
 // ParseSums reads a file of sums; where and file are for errors.
 func ParseSums(content []byte, where, file string) (Sums, error) {
-	sums := Sums{}
-	for i, line := range strings.Split(strings.TrimSuffix(string(content), "\n"), "\n") {
-		m := sumLine.FindStringSubmatch(line)
-		if m == nil || !filepath.IsLocal(m[3]) {
-			return nil, fmt.Errorf("%s: %w: %s:%d is no line of sha256sum", where, ErrVerify, file, i+1)
-		}
-		if m[1] != "" {
-			m[3] = unescape.Replace(m[3])
-		}
-		sums[m[3]] = m[2]
+	sums, err := layout.ReadSums(bytes.NewReader(content), maxSums)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %s: %w", where, ErrVerify, file, err)
 	}
-	return sums, nil
+	return Sums(sums), nil
 }
 
 // Render gives the sums in the form of sha256sum(1).
-func (sums Sums) Render() []byte {
-	var b bytes.Buffer
-	for _, name := range slices.Sorted(maps.Keys(sums)) {
-		escaped := escape.Replace(name)
-		if escaped != name {
-			b.WriteByte('\\')
-		}
-		fmt.Fprintf(&b, "%s  %s\n", sums[name], escaped)
-	}
-	return b.Bytes()
-}
+func (sums Sums) Render() []byte { return layout.Sums(sums).Encode() }
 
 // IsDelta says whether they are those of a delta's folder.
 func (sums Sums) IsDelta() bool { return sums[DeltaFile]+sums[DeltaStoreFile] != "" }

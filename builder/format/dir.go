@@ -14,6 +14,7 @@ import (
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/root"
 )
 
@@ -30,7 +31,7 @@ type dirFormat struct{}
 
 func (dirFormat) Describe() Description {
 	return Description{
-		Name: Dir, File: DirFile, Record: "overlay-images/images.json", MainStore: true, Wanted: "it",
+		Name: Dir, File: DirFile, Record: layout.ImagesFile, MainStore: true, Wanted: "it",
 		NoBase: "the library that wrote its store made up the names by which layers are mounted; " +
 			"formats squashfs and tar can carry deltas",
 		Forbidden: root.Check(), Confined: root.Confined(),
@@ -88,7 +89,7 @@ func (dirFormat) Verify(dir string) (size int64, err error) {
 	if size, err = folderSize(dir); err != nil {
 		return 0, err
 	}
-	links, err := filepath.Glob(filepath.Join(dir, "overlay", "*", "link"))
+	links, err := filepath.Glob(filepath.Join(dir, layout.OverlayDir, "*", "link"))
 	if err != nil {
 		return 0, err
 	}
@@ -100,7 +101,7 @@ func (dirFormat) Verify(dir string) (size int64, err error) {
 			continue
 		}
 		layer := filepath.Base(filepath.Dir(link))
-		name := filepath.Join("overlay", "l", strings.TrimSpace(string(short)))
+		name := filepath.Join(layout.LinksDir, strings.TrimSpace(string(short)))
 		if target, err := os.Readlink(filepath.Join(dir, name)); err != nil || target != filepath.Join("..", layer, "diff") {
 			errs = append(errs, fmt.Errorf("%s does not lead to layer %s", filepath.Join(filepath.Base(dir), name), layer))
 		}

@@ -11,10 +11,11 @@ import (
 
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/iso9660"
+	storagelayout "github.com/pinbox/pinbox/storage/layout"
 )
 
 // MediumLabel is the volume label of a medium with data only.
-const MediumLabel = "PINBOX"
+const MediumLabel = storagelayout.MediumLabel
 
 // Sectors of an image with nothing in it.
 const (

@@ -9,13 +9,14 @@ import (
 	"strings"
 
 	"github.com/pinbox/pinbox/storage/iso9660"
+	storagelayout "github.com/pinbox/pinbox/storage/layout"
 )
 
 // sector is the size of a logical block, in bytes.
 const sector = iso9660.Sector
 
 // Dir is the folder of what pinbox adds, in the root of the image.
-const Dir = "pinbox"
+const Dir = storagelayout.MediumDir
 
 // Addition is a file to add to Dir. Its name has lower-case letters, digits and
 // one dot at most, so that every tree can have it.

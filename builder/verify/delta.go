@@ -4,14 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"maps"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +18,7 @@ import (
 	"github.com/pinbox/pinbox/builder/base"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/storage/compose"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/root"
 	"github.com/pinbox/pinbox/storage/squashfs"
@@ -92,7 +91,7 @@ func openDelta(store root.Packed, lock pinset.Lock) (*storedDelta, error) {
 		return nil, fmt.Errorf("store: %w", err)
 	}
 	d := &storedDelta{}
-	if d.text, err = files.ReadFile(path.Join(artifact.OwnDir, artifact.DeltaFile)); errors.Is(err, fs.ErrNotExist) {
+	if d.text, err = files.ReadFile(layout.OwnDelta); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
@@ -142,7 +141,7 @@ func ownLayers(d pinset.Delta, lock pinset.Lock) (map[string]bool, error) {
 }
 
 func sameLock(files fs.FS, lock pinset.Lock) error {
-	content, err := fs.ReadFile(files, path.Join(artifact.OwnDir, artifact.LockFile))
+	content, err := fs.ReadFile(files, layout.OwnLock)
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
@@ -156,27 +155,15 @@ func sameLock(files fs.FS, lock pinset.Lock) error {
 	return nil
 }
 
-// readRecords reads a list of a store's records.
-func readRecords[T any](files fs.FS, name string) (list []T, err error) {
-	content, err := fs.ReadFile(files, name)
-	if err == nil {
-		err = json.Unmarshal(content, &list)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("store: %s: %w", name, err)
-	}
-	return list, nil
-}
-
 // sameLayers compares the records of a store's layers with those that it should have.
 func sameLayers(files fs.FS, want map[string]bool) error {
-	layers, err := readRecords[struct{ ID string }](files, "overlay-layers/layers.json")
-	if err != nil {
-		return err
-	}
 	var got []string
-	for _, l := range layers {
+	err := layout.Open(files).Layers(func(l layout.Layer) error {
 		got = append(got, l.ID)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
 	}
 	slices.Sort(got)
 	if !slices.Equal(got, slices.Sorted(maps.Keys(want))) {
@@ -187,15 +174,15 @@ func sameLayers(files fs.FS, want map[string]bool) error {
 
 // sameNames looks for every name of the lock in the records of a store's images.
 func sameNames(files fs.FS, lock pinset.Lock) error {
-	images, err := readRecords[struct{ Names []string }](files, "overlay-images/images.json")
-	if err != nil {
-		return err
-	}
 	there := map[string]bool{}
-	for _, img := range images {
+	err := layout.Open(files).Images(func(img layout.Image) error {
 		for _, name := range img.Names {
 			there[name] = true
 		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
 	}
 	var errs []error
 	for _, img := range lock.Images {

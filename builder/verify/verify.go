@@ -18,6 +18,7 @@ import (
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -112,7 +113,7 @@ func compareSums(ctx context.Context, dir string, want artifact.Sums, hooks prog
 
 // signs says that a file is a signature of one that the sums list, which came later.
 func signs(name string, sums artifact.Sums) bool {
-	return slices.ContainsFunc(artifact.SignatureSuffixes(), func(suffix string) bool {
+	return slices.ContainsFunc(layout.SignatureSuffixes(), func(suffix string) bool {
 		of, is := strings.CutSuffix(name, suffix)
 		return is && sums[of] != ""
 	})

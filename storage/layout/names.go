@@ -35,9 +35,7 @@ const (
 
 // The files that the folder of an appliance or of a delta has for a node.
 const (
-	StoreFile      = "store.squashfs"
-	StoreTar       = "store.tar" // instead of it, by spec.store.format
-	StoreDir       = "store"     // instead of it, by spec.store.format
+	StoreFile      = "store.squashfs" // other formats are for other hands: builder/format
 	DeltaStoreFile = "delta.squashfs"
 	DeltaFile      = "delta.json"
 	LockFile       = "pinbox.lock.json"
