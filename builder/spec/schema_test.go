@@ -52,21 +52,21 @@ func entrySchema(r *jsonschema.Reflector) (*jsonschema.Schema, jsonschema.Defini
 
 // The schema is made from the Go types and their comments, and from the table of sources.
 func TestSchemaGolden(t *testing.T) {
-	r := jsonschema.Reflector{FieldNameTag: "yaml", ExpandedStruct: true, Mapper: formats}
-	if err := r.AddGoComments("github.com/pinbox/pinbox", "."); err != nil {
-		t.Fatal(err)
+	r := jsonschema.Reflector{FieldNameTag: "yaml", ExpandedStruct: true}
+	for _, dir := range []string{".", "../source"} {
+		if err := r.AddGoComments("github.com/pinbox/pinbox/builder/spec", dir); err != nil {
+			t.Fatal(err)
+		}
 	}
-	comments := map[string]string{} // paths count from the module, whose folder this is not
 	for key, text := range r.CommentMap {
-		comments[strings.Replace(key, "github.com/pinbox/pinbox", "github.com/pinbox/pinbox/builder/spec", 1)] = strings.ReplaceAll(text, "\n", " ")
+		r.CommentMap[key] = strings.ReplaceAll(text, "\n", " ")
 	}
-	r.CommentMap = comments
-	entry, kinds := entrySchema(&jsonschema.Reflector{FieldNameTag: "yaml", CommentMap: comments})
+	entry, kinds := entrySchema(&jsonschema.Reflector{FieldNameTag: "yaml", CommentMap: r.CommentMap})
 	r.Mapper = func(typ reflect.Type) *jsonschema.Schema {
 		if typ == reflect.TypeFor[source.Entry]() {
 			return &jsonschema.Schema{Ref: "#/$defs/Entry"}
 		}
-		return nil
+		return formats(typ)
 	}
 	schema := r.Reflect(&spec.Appliance{})
 	maps.Copy(schema.Definitions, kinds)
