@@ -92,6 +92,66 @@ func TestNoArrowRunsUp(t *testing.T) {
 	}
 }
 
+// rooms lists the rooms of each floor from the top down. A room imports rooms of lower lines alone, and
+// none that stands beside it.
+var rooms = map[string][]string{
+	"cmd": {
+		"cmd/pinbox cmd/pinbox-node",
+		"cmd/cli",
+	},
+	"builder": {
+		"builder",
+		"builder/firstboot builder/lint builder/verify",
+		"builder/base builder/spec",
+		"builder/format builder/source",
+		"builder/artifact builder/mirror",
+		"builder/demo builder/iso builder/progress",
+	},
+	"ignition": {
+		"ignition",
+	},
+	"runtime": {
+		"runtime/node",
+		"runtime/systemd",
+		"runtime/partition runtime/stores",
+		"runtime",
+		"runtime/cri runtime/crio runtime/disk runtime/kubelet runtime/registry runtime/transfer runtime/watch",
+	},
+	"storage": {
+		"storage",
+		"storage/cache storage/root storage/tarball",
+		"storage/compose storage/environment",
+		"storage/layout storage/squashfs",
+		"storage/atomicfile storage/codec storage/pinset",
+		"storage/bytesize storage/document storage/filelock storage/iso9660 storage/tail",
+	},
+}
+
+func TestNoRoomCallsUp(t *testing.T) {
+	line := map[string]int{} // of each room, from 1
+	for _, floor := range rooms {
+		for n, names := range floor {
+			for _, name := range strings.Fields(names) {
+				line[name] = n + 1
+			}
+		}
+	}
+	for _, p := range list(t, "./...") {
+		from := room(p.ImportPath)
+		if rooms[floor(from)] == nil || from == "cmd" { // fixtures, and the folder of this test
+			continue
+		}
+		if line[from] == 0 {
+			t.Errorf("got no line of the table with the room %s, want one", from)
+		}
+		for _, imported := range p.Imports {
+			if to := room(imported); to != "" && floor(from) == floor(to) && line[to] <= line[from] {
+				t.Errorf("got %s importing %s, want imports of rooms in lower lines alone", from, to)
+			}
+		}
+	}
+}
+
 // doors says which rooms may import a foreign library.
 var doors = map[string][]string{
 	"go.podman.io/image/v5/docker/reference": {"storage", "storage/pinset", "runtime/registry"}, // the reference parser is the vocabulary's too
