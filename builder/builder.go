@@ -1,4 +1,3 @@
-// Package builder is the line from inputs to an appliance.
 package builder
 
 import (
@@ -6,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/pinbox/pinbox/builder/artifact"
-	"github.com/pinbox/pinbox/builder/firstboot"
 	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/builder/spec"
@@ -133,74 +130,5 @@ func Plan(ctx context.Context, o Options) (pinset.Lock, []string, error) {
 	return makeLock(o.Appliance.Spec.Platform, d.sets, d.images), append(d.warnings, d.config.Warnings()...), nil
 }
 
-// decision is what a build will make.
-type decision struct {
-	inputs
-	client *storage.Client
-	config firstboot.Files
-	images []storage.Resolved
-}
-
-// Close ends the reading of images.
-func (d *decision) Close() error {
-	err := d.inputs.Close()
-	if d.client != nil {
-		err = errors.Join(err, d.client.Close())
-	}
-	return err
-}
-
-// tmp is where compressed archives are unpacked: where the appliance grows, since
-// there is room for it.
-func (o Options) tmp() string {
-	if o.Out == "" {
-		return ""
-	}
-	return filepath.Dir(filepath.Clean(o.Out))
-}
-
-// decide reads the inputs, and asks the registries what they are. Whatever is
-// wrong with the ISO is found before the first request. The caller closes the
-// decision.
-func decide(ctx context.Context, o Options) (d decision, err error) {
-	if d.inputs, err = readInputs(ctx, o.Appliance, o.tmp()); err != nil {
-		return d, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.Close())
-		}
-	}()
-	if d.config, err = firstboot.Configure(o.Appliance, d.sets, d.registries); err != nil {
-		return d, err
-	}
-	o.Access.Registries, o.Access.Again = d.registries, o.Hooks.Again
-	if d.client, err = storage.NewClient(o.Access, o.Appliance.Spec.Platform); err != nil {
-		return d, err
-	}
-	d.warnings = append(d.warnings, d.client.Warnings()...)
-	defer func() {
-		switch { // these may be why
-		case errors.Is(err, storage.ErrUnauthorized):
-			err = fmt.Errorf("%w\n%s", err, strings.Join(d.client.Warnings(), "\n"))
-		case errors.Is(err, storage.ErrRegistry), errors.Is(err, storage.ErrNotFound):
-			err = fmt.Errorf("%w\n%s", err, strings.Join(d.material.WhyAsked, "\n"))
-		}
-	}()
-	if d.material.Unpinned() {
-		if err := d.pin(ctx, d.client, o.Lock, o.Hooks); err != nil {
-			return d, err
-		}
-		if d.config, err = firstboot.Configure(o.Appliance, d.sets, d.registries); err != nil {
-			return d, err
-		}
-	}
-	d.warnLeftOut()
-	if d.images, err = resolve(ctx, o, d.client, d.inputs); err != nil || !o.Locked {
-		return d, err
-	}
-	if drift := pinset.Drift(o.Lock, makeLock(o.Appliance.Spec.Platform, d.sets, d.images)); drift != "" {
-		return d, fmt.Errorf("%w:\n%s", ErrDrift, drift)
-	}
-	return d, nil
-}
+// format is that of the store, which the appliance was validated with.
+func (o Options) format() format.Format { return format.Of(o.Appliance.Spec.Store.Format) }
