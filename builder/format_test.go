@@ -22,9 +22,9 @@ import (
 // A real CRI-O has every image of a store of every format, pinned, and runs one, with
 // the registry stopped.
 func TestFormatsOfTheStore(t *testing.T) {
-	for _, format := range []format.Name{format.Squashfs, format.Tar, format.Dir} {
-		t.Run(string(format), func(t *testing.T) {
-			n, pins, lock := boot(t, func(o *builder.Options, _ sample.Pins) { o.Appliance.Spec.Store.Format = format })
+	for _, name := range format.Names() {
+		t.Run(name, func(t *testing.T) {
+			n, pins, lock := boot(t, func(o *builder.Options, _ sample.Pins) { o.Appliance.Spec.Store.Format = format.Name(name) })
 			checkImages(t, n, lock)
 			id, log := n.RunContainer(pins.Mixed)
 			if code := n.State(id, criapi.ContainerState_CONTAINER_EXITED); code != 0 {
