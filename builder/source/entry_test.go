@@ -60,7 +60,7 @@ func TestEntriesThatAreWrong(t *testing.T) {
 	}{
 		"no mapping":               {"- x", []string{"a.yaml:1: there is a text, " + mappingWanted}},
 		"an unknown key":           {"- images: [a]\n  imagesets:\n  - b", []string{"a.yaml:2: field imagesets not found"}},
-		"an unknown key in a kind": {"- release:\n    image: a\n    signature: b", []string{"a.yaml:3: field signature not found"}},
+		"an unknown key in a kind": {"- release:\n    image: a\n    signature: b", []string{":3: field signature not found"}},
 		"a text for a list":        {"- images: a", []string{"a.yaml:1: there is a text, " + listWanted}},
 		"a mapping for a list":     {"- oci:\n    path: a", []string{"a.yaml:2: there is a mapping, " + listWanted}},
 		"a list for a mapping":     {"- ocMirror: [a]", []string{"a.yaml:1: there is a list, " + mappingWanted}},
