@@ -89,8 +89,7 @@ func TestEntriesThatAreWrong(t *testing.T) {
 
 func TestValidateEntries(t *testing.T) {
 	for name, c := range map[string]struct{ content, want string }{
-		"nothing": {"- {}", "names no input; give it one of pinnedImageSets, images, imageLists, manifests, release, " +
-			"ocMirror, oci, archives, containersStorage"},
+		"nothing":       {"- {}", "names no input; give it one of pinnedImageSets, images, imageLists, "},
 		"an empty list": {"- images: []", "names no input"},
 		"a set alone":   {"- set: a", "names no input"},
 		"two kinds": {
