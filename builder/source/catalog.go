@@ -57,7 +57,7 @@ func (r *workspace) catalog(c Catalog, dropped string) error {
 	}
 	found := 0
 	for _, name := range r.names {
-		if !strings.HasPrefix(name, folder+"catalog-config/") || !slices.Contains([]string{".json", ".yaml", ".yml"}, path.Ext(name)) {
+		if !strings.HasPrefix(name, folder+"catalog-config/") || !hasObjects(name) {
 			continue
 		}
 		n, err := r.bundles(name, dropped)
@@ -116,7 +116,8 @@ func (r *workspace) catalogImage(c Catalog) (img catalogImage, folder string, er
 		}
 	}
 	if folders = slices.Compact(folders); len(folders) != 1 {
-		return img, "", fmt.Errorf("its packages: %w: %s has %d folders, and should have one", ErrNotMirrored, dir, len(folders))
+		return img, "", fmt.Errorf("its packages: %w: %s has %d folders, and should have one",
+			ErrNotMirrored, dir, len(folders))
 	}
 	img.Stored = digest.NewDigestFromEncoded(digest.SHA256, folders[0])
 	return img, dir + folders[0] + "/", nil

@@ -71,7 +71,8 @@ func (e *Entry) UnmarshalYAML(decode func(any) error) error {
 	}
 	var wrong yaml.TypeError
 	collect := func(err error) error {
-		if list, ok := err.(*yaml.TypeError); ok { // as yaml.v3 finds it
+		var list *yaml.TypeError
+		if errors.As(err, &list) {
 			wrong.Errors = append(wrong.Errors, list.Errors...)
 			return nil
 		}

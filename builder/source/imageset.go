@@ -113,7 +113,8 @@ func ParseImageSet(path string, content []byte) (*ImageSet, error) {
 		return nil, fmt.Errorf("%w: %w", ErrImageSet, Located(path, err))
 	}
 	if head.APIVersion != "mirror.openshift.io/v2alpha1" || head.Kind != "ImageSetConfiguration" {
-		return nil, fmt.Errorf("%w: %s: it is %s of %s; mirror.openshift.io/v2alpha1 is that of v2", ErrImageSet, path, cmp.Or(head.Kind, "no kind"), cmp.Or(head.APIVersion, "no apiVersion"))
+		return nil, fmt.Errorf("%w: %s: it is %s of %s; mirror.openshift.io/v2alpha1 is that of v2",
+			ErrImageSet, path, cmp.Or(head.Kind, "no kind"), cmp.Or(head.APIVersion, "no apiVersion"))
 	}
 	s := &ImageSet{origin: path}
 	dec := yaml.NewDecoder(bytes.NewReader(content))
@@ -121,7 +122,8 @@ func ParseImageSet(path string, content []byte) (*ImageSet, error) {
 	if err := dec.Decode(s); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrImageSet, Located(path, err))
 	}
-	if p := s.Mirror.Platform; len(p.Channels)+len(s.Mirror.Operators)+len(s.Mirror.AdditionalImages) == 0 && p.Release == "" && !s.charts() {
+	m := s.Mirror
+	if len(m.Platform.Channels)+len(m.Operators)+len(m.AdditionalImages) == 0 && m.Platform.Release == "" && !s.charts() {
 		return nil, fmt.Errorf("%w: %s: it asks for no image", ErrImageSet, path)
 	}
 	for i, b := range s.Mirror.BlockedImages {
@@ -166,7 +168,8 @@ func (s *ImageSet) Images() (names []Named, err error) {
 
 // Beyond lists what a set asks for and a newer one does not.
 func (s *ImageSet) Beyond(newer *ImageSet) (more []string) {
-	if has := func(s *ImageSet) bool { return len(s.Mirror.Platform.Channels) > 0 || s.Mirror.Platform.Release != "" }; has(s) && !has(newer) {
+	hasReleases := func(s *ImageSet) bool { return len(s.Mirror.Platform.Channels) > 0 || s.Mirror.Platform.Release != "" }
+	if hasReleases(s) && !hasReleases(newer) {
 		more = append(more, "releases")
 	}
 	for _, c := range s.Mirror.Operators {
@@ -265,7 +268,11 @@ func Located(path string, err error) error {
 }
 
 func yamlKind(tag string) string {
-	return cmp.Or(map[string]string{"!!seq": "a list", "!!map": "a mapping", "!!str": "a text", "!!int": "a number", "!!bool": "true or false", "!!null": "nothing"}[tag], "something else")
+	kinds := map[string]string{
+		"!!seq": "a list", "!!map": "a mapping", "!!str": "a text", "!!int": "a number", "!!bool": "true or false",
+		"!!null": "nothing",
+	}
+	return cmp.Or(kinds[tag], "something else")
 }
 
 func goKind(name string) string {

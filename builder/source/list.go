@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -106,7 +105,7 @@ func ReadList(path string, platform pinset.Platform) (Listing, error) {
 
 // structured tells JSON and YAML from a plain list.
 func structured(path string, content []byte) bool {
-	return slices.Contains([]string{".json", ".yaml", ".yml"}, filepath.Ext(path)) || bytes.HasPrefix(bytes.TrimSpace(content), []byte("{"))
+	return hasObjects(path) || bytes.HasPrefix(bytes.TrimSpace(content), []byte("{"))
 }
 
 // maxWrong is how many lines are told of a file that is another one altogether.
@@ -164,7 +163,8 @@ func documents(path string, content []byte, platform pinset.Platform) (l Listing
 			h.document(root)
 			l.Names, errs = append(l.Names, h.names...), append(errs, h.errs...)
 		case haulerOthers[kind] != "" && strings.HasPrefix(group, haulerGroup):
-			l.Warnings = append(l.Warnings, fmt.Sprintf("%s:%d: %s of Hauler are left out: %s", path, root.Line, kind, haulerOthers[kind]))
+			warning := fmt.Sprintf("%s:%d: %s of Hauler are left out: %s", path, root.Line, kind, haulerOthers[kind])
+			l.Warnings = append(l.Warnings, warning)
 		case root.Decode(&release) == nil && len(release.Images) > 0:
 			for _, component := range slices.Sorted(maps.Keys(release.Images)) {
 				n := release.Images[component]
@@ -172,7 +172,8 @@ func documents(path string, content []byte, platform pinset.Platform) (l Listing
 				l.Names, errs = append(l.Names, name), append(errs, err)
 			}
 		default:
-			return Listing{}, fmt.Errorf("%s:%d: %w: it is %s, neither a release of MicroShift nor Images of Hauler", path, root.Line, ErrList, cmp.Or(kind, "something else"))
+			return Listing{}, fmt.Errorf("%s:%d: %w: it is %s, neither a release of MicroShift nor Images of Hauler",
+				path, root.Line, ErrList, cmp.Or(kind, "something else"))
 		}
 	}
 	return l, errors.Join(errs...)

@@ -46,7 +46,8 @@ func ReadManifests(path string) (Listing, error) {
 		switch {
 		case use.Image.Text == "":
 		case use.Expression:
-			l.Warnings = append(l.Warnings, fmt.Sprintf("%s: left out: image %s is filled in when the object runs; give what it may be with --image", use.Image.Place(), use.Image.Text))
+			l.Warnings = append(l.Warnings, fmt.Sprintf("%s: left out: image %s is filled in when the object runs; "+
+				"give what it may be with --image", use.Image.Place(), use.Image.Text))
 		default:
 			name, err := parse(use.Image.Text, use.Image.Place())
 			l.Names, errs = append(l.Names, name), append(errs, err)

@@ -79,7 +79,9 @@ func ReadOCMirror(files Files, tags map[string]digest.Digest, w Wanted) (MirrorC
 	}
 	r.os, r.arch, _ = w.Platform.Split()
 	var err error
-	for _, step := range []func() error{r.readSet, r.readOrigins, r.releases, r.additional, r.operators, r.others, r.checkExclude, r.named} {
+	for _, step := range []func() error{
+		r.readSet, r.readOrigins, r.releases, r.additional, r.operators, r.others, r.checkExclude, r.named,
+	} {
 		if err = step(); err != nil {
 			break
 		}
@@ -88,7 +90,7 @@ func ReadOCMirror(files Files, tags map[string]digest.Digest, w Wanted) (MirrorC
 		return MirrorContent{}, err
 	}
 	if len(r.found.Releases)+len(r.found.Images) == 0 {
-		return MirrorContent{}, fmt.Errorf("%w: no image in it has a name\n%s", ErrOCMirror, strings.Join(r.found.Warnings, "\n"))
+		return MirrorContent{}, withWarnings(fmt.Errorf("%w: no image in it has a name", ErrOCMirror), r.found.Warnings)
 	}
 	r.found.Blocks = func(name string) bool { return r.set.Blocks(name, "") }
 	return r.found, nil

@@ -41,8 +41,9 @@ type origins struct {
 // readOrigins collects names from all files that oc-mirror keeps for itself.
 func (r *workspace) readOrigins() error {
 	r.origins = origins{
-		mapping: map[string][]string{}, cached: map[string][]string{}, logged: map[string][]string{}, pulled: map[digest.Digest][]string{},
-		sources: map[string][]string{}, releases: map[digest.Digest]string{}, tagged: map[string]digest.Digest{},
+		mapping: map[string][]string{}, cached: map[string][]string{}, logged: map[string][]string{},
+		pulled: map[digest.Digest][]string{}, sources: map[string][]string{}, releases: map[digest.Digest]string{},
+		tagged: map[string]digest.Digest{},
 	}
 	for _, name := range r.names {
 		below, ok := strings.CutPrefix(name, workingDir)
@@ -55,7 +56,7 @@ func (r *workspace) readOrigins() error {
 			read = r.origins.readMapping
 		case dir == "logs/" && strings.HasPrefix(base, "oc-mirror-"):
 			read = r.origins.readLog // the newest is the last
-		case dir == "cluster-resources/" && strings.HasPrefix(base, "idms-"), dir == "cluster-resources/" && strings.HasPrefix(base, "itms-"):
+		case dir == "cluster-resources/" && (strings.HasPrefix(base, "idms-") || strings.HasPrefix(base, "itms-")):
 			read = r.origins.readMirrors
 		case dir == "signatures/":
 			read = r.origins.readSignature

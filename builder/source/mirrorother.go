@@ -184,10 +184,12 @@ func (r *workspace) nameAt(place string) (pinset.Reference, bool) {
 // has says whether an image was found by its name; or is a catalog, which a mirror gets
 // from the cache.
 func (r *workspace) has(ref pinset.Reference) bool {
-	return len(r.taken[known(ref)]) > 0 || r.set != nil && len(r.tags) == 0 && slices.ContainsFunc(r.set.Mirror.Operators, func(c Catalog) bool {
+	isCatalog := func(c Catalog) bool {
 		catalog, _, err := parseMirrored(c.Catalog, "")
 		return err == nil && catalog.Repository == ref.Repository
-	})
+	}
+	return len(r.taken[known(ref)]) > 0 ||
+		r.set != nil && len(r.tags) == 0 && slices.ContainsFunc(r.set.Mirror.Operators, isCatalog)
 }
 
 // unnamed takes an image that was not asked for by its name in a registry.

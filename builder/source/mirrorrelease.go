@@ -23,7 +23,7 @@ type held struct {
 
 var (
 	// By digest, oc-mirror makes a folder of what stands before the colon.
-	heldRelease = regexp.MustCompile(`^working-dir/hold-release/([^/@]+)(@sha256)?/([^/]+)/release-manifests/image-references$`)
+	heldRelease = regexp.MustCompile(`^working-dir/hold-release/([^/@]+)(@sha256)?/([^/]+)/` + ImageReferences + `$`)
 	releaseArch = regexp.MustCompile(`^(.*)-(x86_64|amd64|aarch64|arm64|ppc64le|s390x|multi)$`)
 )
 
@@ -54,7 +54,8 @@ func (r *workspace) releases() error {
 		return nil
 	}
 	if p := r.set.Mirror.Platform; len(p.Channels) > 0 || p.Release != "" {
-		err = fmt.Errorf("a release, which %s asks for, %w: working-dir/hold-release has none for it", r.origin, ErrNotMirrored)
+		err = fmt.Errorf("a release, which %s asks for, %w: working-dir/hold-release has none for it",
+			r.origin, ErrNotMirrored)
 		if len(others) > 0 {
 			err = fmt.Errorf("%w on %s, but %s", err, r.arch, strings.Join(others, ", "))
 		}
@@ -170,7 +171,8 @@ func (r *workspace) nameOf(h held) (Mirrored, error) {
 		m.Repository = ref.Repository
 	}
 	if m.Repository == "" {
-		return m, fmt.Errorf("%w: nothing tells the name of the release %s: neither a signature nor the graph, a mapping or a mirror set", ErrOCMirror, cmp.Or(h.tag, h.digest.String()))
+		return m, fmt.Errorf("%w: nothing tells the name of the release %s: neither a signature nor the graph, "+
+			"a mapping or a mirror set", ErrOCMirror, cmp.Or(h.tag, h.digest.String()))
 	}
 	m.Tag = h.tag
 	if h.tag == "" {

@@ -113,7 +113,8 @@ func (m *mirrorReader) fail(n *yaml.Node, format string, args ...any) {
 
 func (m *mirrorReader) document(n *yaml.Node) {
 	m.object = ""
-	kinds, name, version := mirrorKinds(), document.Text(document.Field(n, "kind")), document.Text(document.Field(n, "apiVersion"))
+	kinds := mirrorKinds()
+	name, version := document.Text(document.Field(n, "kind")), document.Text(document.Field(n, "apiVersion"))
 	kind, known := kinds[name]
 	if items, ok := strings.CutSuffix(name, "List"); ok && (items == "" || kinds[items].list != "") {
 		if list := document.Field(n, "items"); list != nil {
@@ -171,7 +172,8 @@ func (m *mirrorReader) rule(n *yaml.Node, kind mirrorKind) {
 		return
 	}
 	m.known(n, "spec."+kind.list+"[].", kind.fields...)
-	r := mirror.Rule{Source: document.Text(document.Field(n, "source")), By: kind.by, Origin: fmt.Sprintf("%s:%d", m.origin, n.Line)}
+	from := document.Text(document.Field(n, "source"))
+	r := mirror.Rule{Source: from, By: kind.by, Origin: fmt.Sprintf("%s:%d", m.origin, n.Line)}
 	if err := mirror.CheckSource(r.Source); err != nil {
 		m.fail(document.Field(n, "source"), "%w", err)
 	}
@@ -183,7 +185,8 @@ func (m *mirrorReader) rule(n *yaml.Node, kind mirrorKind) {
 	}
 	r.Mirrors = m.mirrors(document.Field(n, "mirrors"), r)
 	if r.Never && len(r.Mirrors) == 0 { // as on a cluster's nodes
-		m.warnings = append(m.warnings, fmt.Sprintf("%s: %s of %s does not count, as it names no mirror", r.Origin, mirror.Never, r.Source))
+		warning := fmt.Sprintf("%s: %s of %s does not count, as it names no mirror", r.Origin, mirror.Never, r.Source)
+		m.warnings = append(m.warnings, warning)
 	}
 	m.rules = append(m.rules, r)
 }

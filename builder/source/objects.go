@@ -227,7 +227,12 @@ func (w *walker) unknown(key string, value *yaml.Node, kind string) {
 var nameParts = []struct {
 	before string
 	fields []string
-}{{"", []string{"registry"}}, {"/", []string{"repository", "newName", "name"}}, {":", []string{"newTag", "tag"}}, {"@", []string{"digest"}}}
+}{
+	{"", []string{"registry"}},
+	{"/", []string{"repository", "newName", "name"}},
+	{":", []string{"newTag", "tag"}},
+	{"@", []string{"digest"}},
+}
 
 // imageName is a name in one piece, or in several; parts are those.
 func imageName(n *yaml.Node) (name string, parts []*yaml.Node) {

@@ -85,7 +85,8 @@ func ParsePayload(references, metadata []byte) (Payload, error) {
 			continue
 		}
 		digests[tag.Name] = img
-		r.Components = append(r.Components, Component{Name: tag.Name, Image: img, MachineOS: machineOS(tag.Name, tag.Annotations)})
+		component := Component{Name: tag.Name, Image: img, MachineOS: machineOS(tag.Name, tag.Annotations)}
+		r.Components = append(r.Components, component)
 	}
 	if len(r.Components) == 0 && len(errs) == 0 {
 		return Payload{}, fmt.Errorf("%w: %s lists no component", ErrRelease, ImageReferences)
@@ -104,7 +105,8 @@ func checkMetadata(metadata []byte, version string) error {
 		return fmt.Errorf("%w: %s: %w", ErrRelease, ReleaseMetadata, err)
 	}
 	if m.Kind != "cincinnati-metadata-v0" || m.Version != version {
-		return fmt.Errorf("%w: %s says %s %q, %s version %q", ErrRelease, ReleaseMetadata, m.Kind, m.Version, ImageReferences, version)
+		return fmt.Errorf("%w: %s says %s %q, %s version %q",
+			ErrRelease, ReleaseMetadata, m.Kind, m.Version, ImageReferences, version)
 	}
 	return nil
 }
@@ -117,7 +119,9 @@ func machineOS(name string, annotations map[string]string) bool {
 			return true
 		}
 	}
-	for _, pattern := range []string{"machine-os-content", "rhel-coreos*", "stream-coreos*", "fedora-coreos*", "centos-stream-coreos*"} {
+	for _, pattern := range []string{
+		"machine-os-content", "rhel-coreos*", "stream-coreos*", "fedora-coreos*", "centos-stream-coreos*",
+	} {
 		if ok, _ := path.Match(pattern, name); ok { // the patterns are well formed
 			return true
 		}

@@ -87,6 +87,11 @@ func read(path string) ([]pinset.Set, int, error) {
 	return pinset.DecodeSets(f, path)
 }
 
+// hasObjects tells files of YAML and JSON by their names.
+func hasObjects(name string) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
+}
+
 // expand lists the files of a folder; a file stands for itself.
 func expand(path string) ([]string, error) {
 	var files []string
@@ -98,7 +103,7 @@ func expand(path string) ([]string, error) {
 			if d.IsDir() {
 				return fs.SkipDir
 			}
-		case !d.IsDir() && (p == path || slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(p))):
+		case !d.IsDir() && (p == path || hasObjects(p)):
 			files = append(files, p)
 		}
 		return nil

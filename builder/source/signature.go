@@ -90,7 +90,7 @@ func ReadSignatures(path string, d digest.Digest) ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)) {
+	if !hasObjects(path) {
 		return [][]byte{content}, nil
 	}
 	return configMaps(path, content, "sha256-"+d.Encoded()+"-")

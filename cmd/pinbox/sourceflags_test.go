@@ -17,13 +17,17 @@ func TestSourceFlags(t *testing.T) {
 		args string
 		want []source.Source
 	}{
-		"none":             {"", nil},
-		"repeated":         {"--image a --image b", []source.Source{&source.Images{"a", "b"}}},
-		"the last":         {"--release a --release b", []source.Source{&source.Release{Image: "b"}}},
-		"taken back":       {"--release a --release=", nil},
-		"empty":            {"--set=", []source.Source{&source.PinnedImageSets{""}}},
-		"two for a source": {"--oc-mirror a --image-set-config b", []source.Source{&source.OCMirror{Paths: []string{"a"}, Config: "b"}}},
-		"two sources":      {"--oci a=b --image c", []source.Source{&source.Images{"c"}, &source.OCI{{Path: "a", Name: "b"}}}},
+		"none":       {"", nil},
+		"repeated":   {"--image a --image b", []source.Source{&source.Images{"a", "b"}}},
+		"the last":   {"--release a --release b", []source.Source{&source.Release{Image: "b"}}},
+		"taken back": {"--release a --release=", nil},
+		"empty":      {"--set=", []source.Source{&source.PinnedImageSets{""}}},
+		"two for a source": {
+			"--oc-mirror a --image-set-config b", []source.Source{&source.OCMirror{Paths: []string{"a"}, Config: "b"}},
+		},
+		"two sources": {
+			"--oci a=b --image c", []source.Source{&source.Images{"c"}, &source.OCI{{Path: "a", Name: "b"}}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var f sourceFlags
