@@ -25,6 +25,15 @@ type content struct {
 	Token string
 }
 
+// examine reads what a store says of itself, and checks that CRI-O could list it.
+func examine(store fs.FS) (content, error) {
+	c, err := readContent(store)
+	if err == nil {
+		err = c.checkDependencies(store)
+	}
+	return c, err
+}
+
 func readContent(store fs.FS) (c content, err error) {
 	documents := layout.Open(store)
 	if c.Token, err = documents.Token(); err == nil {

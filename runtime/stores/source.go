@@ -54,15 +54,6 @@ func (s sources) read(src source) (content, error) {
 	return c, nil
 }
 
-// examine reads what a store says of itself, and checks that CRI-O could list it.
-func examine(store fs.FS) (content, error) {
-	c, err := readContent(store)
-	if err == nil {
-		err = c.checkDependencies(store)
-	}
-	return c, err
-}
-
 // copyVerified copies the file of a store, or only reads it if it is used in place, and checks
 // its digest and signature.
 func (s sources) copyVerified(ctx context.Context, store *Store, src source, o AttachOptions) error {
