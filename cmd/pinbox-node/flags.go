@@ -11,6 +11,7 @@ import (
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/cri"
 	"github.com/pinbox/pinbox/runtime/node"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // nodeFlags say how things are on the node; every command shares them.
@@ -19,10 +20,10 @@ type nodeFlags struct{ node.Options }
 func (f *nodeFlags) add(flags *pflag.FlagSet, wait time.Duration) {
 	flags.DurationVar(&f.Wait, "wait", wait, "how long to wait for CRI-O, or for another pinbox-node")
 	flags.StringVar(&f.Socket, "socket", cri.DefaultSocket, "CRI-O's socket")
-	flags.StringVar(&f.Sets, "sets", node.DefaultSets, "folder of PinnedImageSets")
+	flags.StringVar(&f.Sets, "sets", layout.SetsDir, "folder of PinnedImageSets")
 	flags.StringVar(&f.CRIO, "crio-config", node.DefaultCRIO, "folder of CRI-O's configuration")
-	flags.StringVar(&f.Status, "status", node.DefaultStatus, "where the status is kept")
-	flags.StringVar(&f.State, "state", node.DefaultState, "folder of the read-only stores, and of what is kept between passes")
+	flags.StringVar(&f.Status, "status", layout.StatusPath, "where the status is kept")
+	flags.StringVar(&f.State, "state", layout.NodeDir, "folder of the read-only stores, and of what is kept between passes")
 	flags.StringSliceVar(&f.Pools, "pool", nil, "pools of this node (default: every set counts)")
 	flags.StringVar(&f.Node, "node-name", "", "name of this node in messages (default: the host's)")
 	flags.StringVar((*string)(&f.Owner), "owner", "auto", "who writes the pins: pinbox, mco (pinbox only reports), or auto")

@@ -9,15 +9,11 @@ import (
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/cri"
 	"github.com/pinbox/pinbox/runtime/disk"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// Where things are on a node, unless its Options say otherwise.
-const (
-	DefaultSets   = "/etc/pinbox/sets.d"
-	DefaultStatus = "/run/pinbox/status.json"
-	DefaultState  = "/var/lib/pinbox"
-	DefaultCRIO   = "/etc/crio"
-)
+// DefaultCRIO is the folder of CRI-O's configuration.
+const DefaultCRIO = "/etc/crio"
 
 // Options say where things are on a node, and how it is looked after. The zero value is a
 // node that pinbox has built.
@@ -56,9 +52,9 @@ type Options struct {
 func (o Options) complete() Options {
 	o.Socket = cmp.Or(o.Socket, cri.DefaultSocket)
 	o.CRIO = cmp.Or(o.CRIO, DefaultCRIO)
-	o.Sets = cmp.Or(o.Sets, DefaultSets)
-	o.Status = cmp.Or(o.Status, DefaultStatus)
-	o.State = cmp.Or(o.State, DefaultState)
+	o.Sets = cmp.Or(o.Sets, layout.SetsDir)
+	o.Status = cmp.Or(o.Status, layout.StatusPath)
+	o.State = cmp.Or(o.State, layout.NodeDir)
 	o.Reload = cmp.Or(o.Reload, "auto")
 	if o.Node == "" {
 		o.Node, _ = os.Hostname() // a name is for messages alone
