@@ -3,12 +3,14 @@ package main
 import (
 	"fmt"
 	"io"
+	"path"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/runtime/partition"
 	"github.com/pinbox/pinbox/storage/bytesize"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 func installStoreCommand() *cobra.Command {
@@ -34,7 +36,7 @@ func installStoreCommand() *cobra.Command {
 			return show(cmd.OutOrStdout(), output, installed{r.Digest, partition.Label, r.Size}, nil)
 		},
 	}
-	cmd.Flags().StringVar(&o.Medium, "medium", "/run/media/iso/pinbox", "folder of the store and its sums")
+	cmd.Flags().StringVar(&o.Medium, "medium", path.Dir(layout.LiveStorePath), "folder of the store and its sums")
 	cmd.Flags().BoolVar(&check, "check", false, "only say whether it would fit, before a system is installed")
 	output.Add(cmd.Flags())
 	return cmd
