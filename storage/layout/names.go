@@ -70,8 +70,7 @@ const PartitionLabel = "pinbox-store"
 const (
 	NodeDir     = "/var/lib/pinbox"
 	SlotsDir    = NodeDir + "/stores" // mount points: see Slots
-	StoresDir   = NodeDir + "/" + AttachedDir
-	StoreFolder = NodeDir + "/store" // a store that is not mounted: spec.store.format tar or dir
+	StoreFolder = NodeDir + "/store"  // a store that is not mounted: spec.store.format tar or dir
 	StatusPath  = "/run/pinbox/status.json"
 	SetsDir     = "/etc/pinbox/sets.d"
 	KeysDir     = "/etc/pinbox/keys.d"

@@ -193,3 +193,24 @@ func TestIndexOfAnyBytes(t *testing.T) {
 		squashfs.DecodeIndex(index[:at])
 	}
 }
+
+// A pack of another version is none that this one can read, however good its index is.
+func TestPackOfAnotherVersion(t *testing.T) {
+	good := small(t)
+	newer := bytes.Replace(good, []byte("pinbox pack v1\n"), []byte("pinbox pack v2\n"), 1)
+	pool, err := squashfs.NewPool(squashfs.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	for name, c := range map[string]struct {
+		pack []byte
+		want error
+	}{"this version": {good, nil}, "a newer one": {newer, squashfs.ErrDamaged}} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := pool.OpenPack(source{bytes.NewReader(c.pack)}, int64(len(c.pack))); !errors.Is(err, c.want) {
+				t.Errorf("got error %v, want %v", err, c.want)
+			}
+		})
+	}
+}
