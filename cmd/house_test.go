@@ -17,6 +17,12 @@ import (
 
 const module = "github.com/pinbox/pinbox/"
 
+func TestMain(m *testing.M) {
+	code := m.Run()
+	fixtures.RemovePrograms()
+	os.Exit(code)
+}
+
 // pkg is what `go list` says of a package.
 type pkg struct {
 	ImportPath string
@@ -229,7 +235,6 @@ func TestNodeBinaryStaysSmall(t *testing.T) {
 		}
 	}
 	program := fixtures.Program(t, module+"cmd/pinbox-node")
-	t.Cleanup(fixtures.RemovePrograms)
 	fi, err := os.Stat(program)
 	if err != nil || fi.Size() > 45<<20 {
 		t.Errorf("%v, %v", fi, err)

@@ -84,9 +84,12 @@ func Kinds() []Kind {
 		},
 		{
 			Key: "containersStorage", Doc: "images of podman's or CRI-O's store on this machine, by their names there",
-			New:   func() Source { return &ContainersStorage{} },
-			Flags: []Flag{{Name: "containers-storage", Value: "[[overlay@DIR]]NAME", Set: set((*ContainersStorage).set)}},
-			Each:  true,
+			New: func() Source { return &ContainersStorage{} },
+			Flags: []Flag{{
+				Name: "containers-storage", Value: "NAME", Set: set((*ContainersStorage).set),
+				Doc: "images of podman's or CRI-O's store here, by their names there; [overlay@DIR]NAME is one of another store",
+			}},
+			Each: true,
 		},
 	}
 }

@@ -11,6 +11,10 @@
 //   - Progress, notes and errors go to stderr. Where --output is not text, each is a JSON
 //     object on a line of its own, for YAML as well.
 //   - Paths to write to are flags -o and --out.
+//   - Under puts flags under a heading of the help. A flag's usage is a clause that can be
+//     understood without its neighbours, in lower case and without a full stop.
+//   - Files, Folders and Words say how a shell completes the value of a flag, FileArgs how
+//     it completes arguments.
 //
 // It knows nothing of images and stores: what is printed stands in each program.
 package cli

@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"slices"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/pflag"
@@ -21,7 +20,8 @@ var outputs = []string{"text", "json", "yaml"}
 
 // Add adds the flag --output.
 func (o *Output) Add(flags *pflag.FlagSet) {
-	flags.Var(o, "output", "print the result as text, or for programs as JSON or YAML")
+	flags.Var(o, "output", "`FORM` of the result: text, or for programs json or yaml")
+	Words(flags, "output", outputs...)
 }
 
 // Text says whether the result is for people.
@@ -44,8 +44,8 @@ func (o *Output) Set(word string) error {
 	return nil
 }
 
-// Type is how the help shows the value.
-func (o Output) Type() string { return strings.Join(outputs, "|") }
+// Type is what pflag calls the value.
+func (o Output) Type() string { return "form" }
 
 // outputOf is what the flag --output says, if there is one.
 func outputOf(flags *pflag.FlagSet) Output {

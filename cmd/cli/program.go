@@ -21,6 +21,8 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 	began := false
 	p.Root.SilenceUsage, p.Root.SilenceErrors = true, true
 	p.Root.PersistentPreRun = func(*cobra.Command, []string) { began = true }
+	addGeneral(p.Root)
+	completeAll(p.Root)
 	p.Root.SetArgs(args)
 	p.Root.SetOut(stdout)
 	p.Root.SetErr(stderr)

@@ -12,23 +12,27 @@ import (
 	"github.com/spf13/cobra"
 )
 
-var errDisk = errors.New("the disk is full")
+var errDisk = errors.New("full")
 
 // try runs a program whose command work ends with an error.
 func try(ctx context.Context, err error, args ...string) (code int, stdout, stderr string) {
 	var output Output
-	work := &cobra.Command{Use: "work", Short: "Do what has to be done", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error { return err }}
+	work := &cobra.Command{
+		Use: "work", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error { return err },
+	}
 	output.Add(work.Flags())
 	root := &cobra.Command{Use: "tool"}
 	root.AddCommand(work)
 	var out, errOut bytes.Buffer
-	code = Program{root, []Row{{errDisk, ExitSpace, "free some"}, {errDisk, ExitOther, "never"}}}.Run(ctx, args, &out, &errOut)
+	rows := []Row{{errDisk, ExitSpace, "free some"}, {errDisk, ExitOther, "never"}}
+	code = Program{root, rows}.Run(ctx, args, &out, &errOut)
 	return code, out.String(), errOut.String()
 }
 
 func TestExitCodesAndHints(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
+	full, within := fmt.Errorf("write: %w", errDisk), fmt.Errorf("x: %w", context.Canceled)
 	for name, c := range map[string]struct {
 		ctx  context.Context
 		err  error
@@ -37,16 +41,16 @@ func TestExitCodesAndHints(t *testing.T) {
 		says string
 	}{
 		"done":                 {args: "work"},
-		"a row":                {err: fmt.Errorf("write: %w", errDisk), args: "work", code: 5, says: "tool: write: the disk is full\nhint: free some\n"},
+		"a row":                {err: full, args: "work", code: 5, says: "tool: write: full\nhint: free some\n"},
 		"no row":               {err: errors.New("else\n"), args: "work", code: 1, says: "tool: else\n"},
-		"a usage error":        {err: Usagef("both: %w", errDisk), args: "work", code: 2, says: "tool: both: the disk is full\nhint: `tool --help` "},
+		"a usage error":        {err: Usagef("both: %w", full), args: "work", code: 2, says: "tool: both: write: full\nhint: "},
 		"an unknown flag":      {args: "work --fast", code: 2, says: "tool: unknown flag: --fast\nhint: "},
 		"an unknown command":   {args: "play", code: 2, says: "tool: unknown command"},
 		"an argument too many": {args: "work hard", code: 2, says: "hint: "},
 		"another output":       {args: "work --output xml", code: 2, says: "it is text, json or yaml"},
 		"said already":         {err: Reported(4), args: "work", code: 4},
-		"interrupted":          {ctx: canceled, err: errDisk, args: "work", code: 130, says: "tool: interrupted\nhint: "},
-		"interrupted within":   {err: fmt.Errorf("x: %w", context.Canceled), args: "work", code: 130, says: "tool: interrupted\n"},
+		"interrupted":          {ctx: canceled, err: full, args: "work", code: 130, says: "tool: interrupted\nhint: "},
+		"interrupted within":   {err: within, args: "work", code: 130, says: "tool: interrupted\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := c.ctx
@@ -67,7 +71,8 @@ func TestErrorsForPrograms(t *testing.T) {
 			code, _, stderr := try(t.Context(), errDisk, "work", "--output", output)
 			var got Failure
 			err := json.Unmarshal([]byte(stderr), &got)
-			if want := (Failure{"the disk is full", "free some", ExitSpace}); err != nil || got != want || code != ExitSpace {
+			want := Failure{"full", "free some", ExitSpace}
+			if err != nil || got != want || code != ExitSpace {
 				t.Errorf("got exit code %d, %v and %q, want %v", code, err, stderr, want)
 			}
 		})

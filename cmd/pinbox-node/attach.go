@@ -17,11 +17,12 @@ func attachCommand() *cobra.Command {
 	var sum string
 	var output cli.Output
 	cmd := &cobra.Command{
-		Use:   "attach {delta.squashfs | FOLDER | DEVICE}",
+		Use:   "attach {delta.squashfs | DIR | DEVICE}",
 		Short: "Bring a store to the node, and pin the images of its sets",
 		Example: `  pinbox-node attach /dev/sr0
   pinbox-node attach /mnt/delta --in-place`,
-		Args: named("the store: its file, a folder, or the device of a medium"),
+		Args:              named("the store: its file, a folder, or the device of a medium"),
+		ValidArgsFunction: anyFile,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if o.Digest, err = parseDigest(sum); err != nil {
 				return err
@@ -39,11 +40,16 @@ func attachCommand() *cobra.Command {
 			return showAttached(cmd, output, attached, status, err)
 		},
 	}
+	cmd.Flags().StringVar(&sum, "digest", "",
+		"`DIGEST` of the store's file (default: as SHA256SUMS or sums.txt beside it says)")
+	cli.Words(cmd.Flags(), "digest")
+	cmd.Flags().BoolVar(&o.InPlace, "in-place", false, "use the store where it is instead of copying it")
+	cmd.Flags().BoolVar(&o.KeepSets, "keep-sets", false, "leave the sets as they are, and attach the store alone")
+	cmd.Flags().BoolVar(&o.Auto, "auto", false,
+		"change nothing if the store is there already, or was once: for a medium that was plugged in")
+	cli.Under("Store", cmd.Flags())
 	f.add(cmd.Flags(), 2*time.Minute)
-	cmd.Flags().StringVar(&sum, "digest", "", "digest of the store's file (default: as SHA256SUMS or sums.txt beside it says)")
-	cmd.Flags().BoolVar(&o.InPlace, "in-place", false, "use the store where it is, rather than to copy it")
-	cmd.Flags().BoolVar(&o.KeepSets, "keep-sets", false, "leave the sets as they are")
-	cmd.Flags().BoolVar(&o.Auto, "auto", false, "change nothing if the store is there already, or was once: for a medium that was plugged in")
 	output.Add(cmd.Flags())
+	cli.Under("Output", cmd.Flags())
 	return cmd
 }

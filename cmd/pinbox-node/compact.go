@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/cmd/cli"
-	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/node"
 )
 
@@ -31,9 +30,12 @@ starts next; until then they stay. It works at low priority.`,
 			return show(cmd.OutOrStdout(), output, compacted{c.Store.ID, c.Store.Size, c.Replaces}, nil)
 		},
 	}
+	cmd.Flags().BoolVar(&all, "all", false,
+		"compact the appliance's own store too; the space that it takes stays taken")
+	cli.Under("Store", cmd.Flags())
 	f.add(cmd.Flags(), 10*time.Second)
-	cmd.Flags().TextVar(&f.Limits.Reserve, "reserve", runtime.DefaultReserve, "space to leave free: bytes, a share, or the lesser of both")
-	cmd.Flags().BoolVar(&all, "all", false, "compact the appliance's own store too; its place is not free by that")
+	f.addReserve(cmd.Flags())
 	output.Add(cmd.Flags())
+	cli.Under("Output", cmd.Flags())
 	return cmd
 }

@@ -20,7 +20,7 @@ func detachCommand() *cobra.Command {
 of CRI-O's own store, and no store that stands on it. What refers to it is named.
 
 Without a name all such stores are removed, but for those that rollback may want.`,
-		Args: cobra.MaximumNArgs(1),
+		Args: cobra.MaximumNArgs(1), ValidArgsFunction: f.attachedStores,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				gone, kept, err := node.DetachUnused(cmd.Context(), f.Options)
@@ -35,5 +35,6 @@ Without a name all such stores are removed, but for those that rollback may want
 	}
 	f.add(cmd.Flags(), 10*time.Second)
 	output.Add(cmd.Flags())
+	cli.Under("Output", cmd.Flags())
 	return cmd
 }

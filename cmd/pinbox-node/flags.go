@@ -18,15 +18,24 @@ import (
 type nodeFlags struct{ node.Options }
 
 func (f *nodeFlags) add(flags *pflag.FlagSet, wait time.Duration) {
-	flags.DurationVar(&f.Wait, "wait", wait, "how long to wait for CRI-O, or for another pinbox-node")
-	flags.StringVar(&f.Socket, "socket", cri.DefaultSocket, "CRI-O's socket")
-	flags.StringVar(&f.Sets, "sets", layout.SetsDir, "folder of PinnedImageSets")
-	flags.StringVar(&f.CRIO, "crio-config", node.DefaultCRIO, "folder of CRI-O's configuration")
-	flags.StringVar(&f.Status, "status", layout.StatusPath, "where the status is kept")
-	flags.StringVar(&f.State, "state", layout.NodeDir, "folder of the read-only stores, and of what is kept between passes")
-	flags.StringSliceVar(&f.Pools, "pool", nil, "pools of this node (default: every set counts)")
-	flags.StringVar(&f.Node, "node-name", "", "name of this node in messages (default: the host's)")
-	flags.StringVar((*string)(&f.Owner), "owner", "auto", "who writes the pins: pinbox, mco (pinbox only reports), or auto")
+	flags.StringVar(&f.Sets, "sets", layout.SetsDir, "`DIR` of PinnedImageSets")
+	flags.StringSliceVar(&f.Pools, "pool", nil,
+		"`POOL` of this node, or several with commas (default: every set counts)")
+	cli.Words(flags, "pool", "master", "control-plane", "worker", "infra")
+	flags.StringVar((*string)(&f.Owner), "owner", "auto",
+		"`WHO` writes the pins: pinbox, mco (pinbox only reports), or auto")
+	cli.Words(flags, "owner", "auto", string(runtime.Pinbox), string(runtime.MCO))
+	flags.StringVar(&f.Node, "node-name", "", "`NAME` of this node in messages (default: the host's)")
+	cli.Words(flags, "node-name")
+	flags.StringVar(&f.Socket, "socket", cri.DefaultSocket, "`PATH` of CRI-O's socket")
+	flags.StringVar(&f.CRIO, "crio-config", node.DefaultCRIO, "`DIR` of CRI-O's configuration")
+	flags.StringVar(&f.Status, "status", layout.StatusPath, "`FILE` that the status is kept in")
+	cli.Files(flags, "status", "json")
+	flags.StringVar(&f.State, "state", layout.NodeDir,
+		"`DIR` of the read-only stores, and of what is kept between passes")
+	cli.Folders(flags, "sets", "crio-config", "state")
+	flags.DurationVar(&f.Wait, "wait", wait, "`TIME` to wait for CRI-O, or for another pinbox-node")
+	cli.Under("Node", flags)
 }
 
 // planFlags say what pulls may take.
@@ -34,12 +43,30 @@ type planFlags struct{ nodeFlags }
 
 func (f *planFlags) add(flags *pflag.FlagSet, wait time.Duration) {
 	f.nodeFlags.add(flags, wait)
-	flags.TextVar(&f.Limits.Reserve, "reserve", runtime.DefaultReserve, "space to leave free: bytes, a share, or the lesser of both")
-	flags.IntVar(&f.Limits.GCPercent, "gc-threshold", 0, "share of the disk in percent at which the kubelet removes images; 100 means never (default: as the kubelet is configured)")
-	flags.StringVar(&f.Staging, "staging", "", "folder where CRI-O keeps blobs until they are unpacked (default: as CRI-O is configured)")
-	flags.IntVar(&f.Parallel, "parallel", 0, "pulls at a time (default: 4, or 2 in the pool master or control-plane)")
-	flags.StringVar(&f.RegistriesConf, "registries-conf", "", "stands for /etc/containers/registries.conf")
-	flags.StringVar(&f.RegistriesDir, "registries-conf-dir", "", "stands for /etc/containers/registries.conf.d")
+	f.addReserve(flags)
+	flags.IntVar(&f.Limits.GCPercent, "gc-threshold", 0,
+		"`PERCENT` of the disk at which the kubelet removes images; 100 means never (default: as the kubelet is "+
+			"configured)")
+	flags.StringVar(&f.Staging, "staging", "",
+		"`DIR` where CRI-O keeps blobs until they are unpacked (default: as CRI-O is configured)")
+	cli.Folders(flags, "staging")
+	cli.Under("Space", flags)
+	flags.IntVar(&f.Parallel, "parallel", 0,
+		"`NUMBER` of pulls at a time (default: 4, or 2 in the pool master or control-plane)")
+	flags.StringVar(&f.RegistriesConf, "registries-conf", "", "`FILE` that stands for /etc/containers/registries.conf")
+	cli.Files(flags, "registries-conf", "conf")
+	flags.StringVar(&f.RegistriesDir, "registries-conf-dir", "",
+		"`DIR` that stands for /etc/containers/registries.conf.d")
+	cli.Folders(flags, "registries-conf-dir")
+	cli.Under("Pulls", flags)
+}
+
+// addReserve adds the one of the flags that what writes a store takes as well.
+func (f *nodeFlags) addReserve(flags *pflag.FlagSet) {
+	flags.TextVar(&f.Limits.Reserve, "reserve", runtime.DefaultReserve,
+		"`SPACE` to leave free: a number of bytes such as 16Gi, a share such as 10%, or the lesser of both")
+	cli.Words(flags, "reserve", runtime.DefaultReserve.String(), "16Gi", "10%", "0")
+	cli.Under("Space", flags)
 }
 
 // passFlags say how a pass goes about it, and when the service makes the next: its
@@ -51,12 +78,17 @@ type passFlags struct {
 
 func (f *passFlags) add(flags *pflag.FlagSet, wait time.Duration) {
 	f.planFlags.add(flags, wait)
+	flags.DurationVar(&f.Stall, "stall", 5*time.Minute, "`TIME` in which nothing may arrive before a pull starts anew")
+	flags.DurationVar(&f.Retry.First, "retry", time.Second, "`TIME` to wait before the second attempt of a pull")
+	cli.Under("Pulls", flags)
 	flags.BoolVar(&f.Prune, "prune", false, "remove images that no set asks for any more and no container uses")
-	flags.StringVar(&f.Reload, "reload", "auto", "how CRI-O is told to reload: systemd, signal, or a command (no shell)")
-	flags.StringVar(&f.CRIOLog, "crio-log", "", "file of CRI-O's log (default: the journal)")
-	flags.DurationVar(&f.Stall, "stall", 5*time.Minute, "how long nothing may arrive before a pull starts anew")
-	flags.DurationVar(&f.Retry.First, "retry", time.Second, "how long to wait before the second attempt of a pull")
-	flags.DurationVar(&f.interval, "interval", 5*time.Minute, "for the service: time between passes when nothing changes")
+	flags.StringVar(&f.Reload, "reload", "auto",
+		"`WAY` to have CRI-O reload: systemd, signal, auto, or a command (no shell)")
+	cli.Words(flags, "reload", "auto", "systemd", "signal")
+	flags.StringVar(&f.CRIOLog, "crio-log", "", "`FILE` of CRI-O's log (default: the journal)")
+	flags.DurationVar(&f.interval, "interval", 5*time.Minute,
+		"`TIME` between passes of the service when nothing changes")
+	cli.Under("Pass", flags)
 }
 
 // named wants one argument, and says which.

@@ -19,8 +19,8 @@ func installStoreCommand() *cobra.Command {
 	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "install-store DISK",
-		Short: "Copy the store of a medium to a partition of its own, on a disk that CoreOS was installed to",
-		Args:  named("the disk"),
+		Short: "Copy the store of a medium to a partition on a disk that has CoreOS",
+		Args:  named("the disk"), ValidArgsFunction: anyFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Disk = args[0]
 			if check {
@@ -36,9 +36,12 @@ func installStoreCommand() *cobra.Command {
 			return show(cmd.OutOrStdout(), output, installed{r.Digest, partition.Label, r.Size}, nil)
 		},
 	}
-	cmd.Flags().StringVar(&o.Medium, "medium", path.Dir(layout.LiveStorePath), "folder of the store and its sums")
+	cmd.Flags().StringVar(&o.Medium, "medium", path.Dir(layout.LiveStorePath), "`DIR` of the store and its sums")
+	cli.Folders(cmd.Flags(), "medium")
 	cmd.Flags().BoolVar(&check, "check", false, "only say whether it would fit, before a system is installed")
+	cli.Under("Store", cmd.Flags())
 	output.Add(cmd.Flags())
+	cli.Under("Output", cmd.Flags())
 	return cmd
 }
 
@@ -50,6 +53,7 @@ type installed struct {
 }
 
 func (i installed) print(w io.Writer) error {
-	_, err := fmt.Fprintf(w, "the store, %s, is in a partition %s of %s\n", i.Digest, i.Partition, bytesize.Format(i.Bytes))
+	_, err := fmt.Fprintf(w, "the store, %s, is in a partition %s of %s\n",
+		i.Digest, i.Partition, bytesize.Format(i.Bytes))
 	return err
 }

@@ -26,12 +26,12 @@ func main() {
 // run is the whole program, callable from tests. It returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
-		Use:               "pinbox-node",
-		Short:             "Look after the pinned images of a node",
-		Version:           version,
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		Use:     "pinbox-node",
+		Short:   "Look after the pinned images of a node",
+		Version: version,
 	}
-	root.AddCommand(firstbootCommand(), runCommand(), statusCommand(), planCommand(),
-		attachCommand(), detachCommand(), storesCommand(), rollbackCommand(), compactCommand(), mountCommand(), installStoreCommand())
+	cli.Group(root, "Images", statusCommand(), planCommand(), firstbootCommand(), runCommand())
+	cli.Group(root, "Stores", attachCommand(), detachCommand(), storesCommand(), rollbackCommand(), compactCommand())
+	cli.Group(root, "Boot and installation", mountCommand(), installStoreCommand())
 	return cli.Program{Root: root, Rows: table}.Run(ctx, args, stdout, stderr)
 }

@@ -33,5 +33,6 @@ CRI-O is not to come up without its stores for a misspelt one.`,
 	// CRI-O waits. Whoever is at the stores, for minutes perhaps, has mounted them first.
 	f.add(cmd.Flags(), 5*time.Second)
 	output.Add(cmd.Flags())
+	cli.Under("Output", cmd.Flags())
 	return cmd
 }

@@ -27,5 +27,6 @@ func rollbackCommand() *cobra.Command {
 	}
 	f.add(cmd.Flags(), 2*time.Minute)
 	output.Add(cmd.Flags())
+	cli.Under("Output", cmd.Flags())
 	return cmd
 }

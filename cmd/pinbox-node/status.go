@@ -26,5 +26,6 @@ func statusCommand() *cobra.Command {
 	}
 	f.add(cmd.Flags(), 10*time.Second)
 	output.Add(cmd.Flags())
+	cli.Under("Output", cmd.Flags())
 	return cmd
 }

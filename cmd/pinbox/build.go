@@ -46,6 +46,6 @@ func buildCommand() *cobra.Command {
 	in.add(cmd.Flags())
 	iso.add(cmd.Flags())
 	cache.add(cmd.Flags())
-	cmd.Flags().StringVarP(&out, "out", "o", "", "folder to make")
+	addOut(cmd.Flags(), &out, "`DIR` to make; it appears complete or not at all", &in.output)
 	return cmd
 }

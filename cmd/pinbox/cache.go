@@ -14,7 +14,7 @@ import (
 
 func cacheCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "cache", Short: "Look after what builds keep", Args: cobra.NoArgs,
+		Use: "cache", Short: "Look after the packed layers that builds keep", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return cli.Usagef("give one of ls, prune and verify")
 		},
@@ -81,9 +81,10 @@ func cachePruneCommand() *cobra.Command {
 			return errors.Join(printEntries(cmd, output, "removed", removed), err)
 		},
 	}
+	cmd.Flags().StringVar(&keep, "keep", "", "`SIZE` that may stay, such as 10GiB")
+	cli.Words(cmd.Flags(), "keep", "10GiB", "50GiB")
+	cmd.Flags().BoolVar(&all, "all", false, "remove all packs of layers")
 	addCacheDir(cmd, &dir, &output)
-	cmd.Flags().StringVar(&keep, "keep", "", "what may stay, as 10GiB")
-	cmd.Flags().BoolVar(&all, "all", false, "let nothing stay")
 	return cmd
 }
 

@@ -19,9 +19,14 @@ type cacheFlags struct {
 }
 
 func (f *cacheFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.dir, "cache-dir", "", "folder that keeps packed layers for later builds (default: pinbox in $XDG_CACHE_HOME or ~/.cache)")
-	flags.StringVar(&f.size, "cache-size", "50GiB", "what the folder may hold after a build; what was used least recently goes. 0 for any size")
-	flags.BoolVar(&f.none, "no-cache", false, "keep no layers and use none that were kept")
+	flags.StringVar(&f.dir, "cache-dir", "",
+		"`DIR` that keeps packed layers for later builds (default: pinbox in $XDG_CACHE_HOME or ~/.cache)")
+	flags.StringVar(&f.size, "cache-size", "50GiB",
+		"`SIZE` that the cache may have after a build, 0 for any; what was used least recently goes first")
+	cli.Words(flags, "cache-size", "10GiB", "50GiB", "200GiB", "0")
+	flags.BoolVar(&f.none, "no-cache", false, "keep no layers, and use none that were kept")
+	cli.Folders(flags, "cache-dir")
+	cli.Under("Cache", flags)
 }
 
 // folder is the one that is named, or that of the user.

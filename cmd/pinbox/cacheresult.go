@@ -13,8 +13,12 @@ import (
 )
 
 func addCacheDir(cmd *cobra.Command, dir *string, output *cli.Output) {
-	cmd.Flags().StringVar(dir, "cache-dir", "", "folder that builds keep layers in (default: pinbox in $XDG_CACHE_HOME or ~/.cache)")
+	cmd.Flags().StringVar(dir, "cache-dir", "",
+		"`DIR` that builds keep layers in (default: pinbox in $XDG_CACHE_HOME or ~/.cache)")
+	cli.Folders(cmd.Flags(), "cache-dir")
+	cli.Under("Cache", cmd.Flags())
 	output.Add(cmd.Flags())
+	cli.Under("Output", cmd.Flags())
 }
 
 // verifyCache also fails if something was damaged: a disk is not to be trusted.

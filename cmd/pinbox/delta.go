@@ -40,9 +40,9 @@ func deltaCommand() *cobra.Command {
 			return printDelta(cmd, in.output, result)
 		},
 	}
+	addFrom(cmd.Flags(), &from)
 	in.add(cmd.Flags())
 	cache.add(cmd.Flags())
-	addFrom(cmd.Flags(), &from)
-	cmd.Flags().StringVarP(&out, "out", "o", "", "folder to make")
+	addOut(cmd.Flags(), &out, "`DIR` to make; it appears complete or not at all", &in.output)
 	return cmd
 }

@@ -21,8 +21,11 @@ func demoCommand() *cobra.Command {
 		Short: "Plan, build and verify an appliance of sample images, with nothing else needed",
 		Args:  cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return demo(cmd, out, base) },
 	}
-	cmd.Flags().StringVarP(&out, "out", "o", "demo", "folder to make")
-	cmd.Flags().StringVar(&base, "iso", "", "CoreOS live ISO to put store and configuration into")
+	cmd.Flags().StringVar(&base, "iso", "", "`FILE` of a CoreOS live ISO to put store and configuration into")
+	cli.Files(cmd.Flags(), "iso", "iso")
+	cli.Under("ISO", cmd.Flags())
+	cmd.Flags().StringVarP(&out, "out", "o", "demo", "`DIR` to make")
+	cli.Under("Output", cmd.Flags())
 	return cmd
 }
 

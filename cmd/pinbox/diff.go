@@ -16,7 +16,7 @@ func diffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
 		Short: "Compare two locks, folders or ISOs: images and layers added, removed and kept",
-		Args:  cobra.ExactArgs(2),
+		Args:  cobra.ExactArgs(2), ValidArgsFunction: cli.FileArgs(2, "iso", "json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var locks [2]pinset.Lock
 			for i, name := range args {
@@ -29,6 +29,7 @@ func diffCommand() *cobra.Command {
 		},
 	}
 	output.Add(cmd.Flags())
+	cli.Under("Output", cmd.Flags())
 	return cmd
 }
 

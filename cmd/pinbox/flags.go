@@ -41,28 +41,77 @@ type inputFlags struct {
 }
 
 func (f *inputFlags) add(flags *pflag.FlagSet) {
-	flags.StringVarP(&f.config, "config", "c", "", "appliance file, instead of inputs as flags")
+	flags.StringVarP(&f.config, "config", "c", "", "appliance `FILE` that lists inputs, instead of inputs as flags")
+	cli.Files(flags, "config", "yaml", "yml", "json")
 	f.sources.add(flags)
-	flags.StringArrayVar(&f.mirrors, "mirrors", nil, "file or folder of ImageDigestMirrorSets, ImageTagMirrorSets and ImageContentSourcePolicies, beside those of the file; may be repeated")
-	flags.StringVar(&f.lock, "lock", "", "lock of an earlier run, whose tags stay what they were (default: appliance.lock.json beside appliance.yaml, if it is there)")
+	cli.Under("Inputs", flags)
+	f.addLock(flags)
+	f.addAccess(flags)
+}
+
+// addLock adds what is said about all inputs.
+func (f *inputFlags) addLock(flags *pflag.FlagSet) {
+	flags.StringVar(&f.lock, "lock", "",
+		"lock `FILE` of an earlier run, whose tags stay what they were (default: appliance.lock.json beside "+
+			"appliance.yaml, if it is there)")
+	cli.Files(flags, "lock", "json")
 	flags.BoolVar(&f.locked, "locked", false, "refuse to make anything but what the lock says")
-	flags.BoolVar(&f.update, "update", false, "resolve all tags again")
-	flags.StringVar(&f.platform, "platform", "", "platform of the nodes, over that of the file (default linux/amd64)")
-	flags.StringVar(&f.nodeBinary, "node-binary", "", "pinbox-node to put into the store, over that of the file (default: the one beside pinbox)")
-	flags.StringVar(&f.access.AuthFile, "authfile", "", "registry credentials (default: REGISTRY_AUTH_FILE, then those of podman and docker)")
-	flags.StringVar(&f.pullSecret, "pull-secret", "", "registry credentials as an OpenShift pull secret")
-	flags.StringVar(&f.access.Policy, "policy", "", "signature policy (default: the user's or the host's policy.json)")
+	flags.BoolVar(&f.update, "update", false, "resolve all tags again, whatever the lock says")
+	cli.Under("Lock", flags)
+	flags.StringVar(&f.platform, "platform", "",
+		"`PLATFORM` of the nodes, instead of the one in the appliance file (default linux/amd64)")
+	cli.Words(flags, "platform", platforms()...)
+	flags.StringVar(&f.nodeBinary, "node-binary", "",
+		"`FILE` of pinbox-node to put into the store, instead of the one in the appliance file (default: the one "+
+			"beside pinbox)")
+	cli.Under("Nodes", flags)
+}
+
+// platforms are all that a node may have.
+func platforms() (all []string) {
+	for _, arch := range pinset.Architectures() {
+		all = append(all, "linux/"+arch)
+	}
+	return all
+}
+
+// addAccess adds how to reach registries, and what to accept of them.
+func (f *inputFlags) addAccess(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&f.mirrors, "mirrors", nil,
+		"`PATH` of ImageDigestMirrorSets, ImageTagMirrorSets and ImageContentSourcePolicies, beside those of the "+
+			"appliance file: a file, or a folder of files; may be repeated")
+	flags.StringVar(&f.access.AuthFile, "authfile", "",
+		"`FILE` of registry credentials (default: REGISTRY_AUTH_FILE, then those of podman and docker)")
+	flags.StringVar(&f.pullSecret, "pull-secret", "", "`FILE` of registry credentials as an OpenShift pull secret")
+	flags.StringVar(&f.access.Policy, "policy", "",
+		"`FILE` of the signature policy (default: the user's or the host's policy.json)")
+	cli.Files(flags, "policy", "json")
 	flags.BoolVar(&f.access.AnyImage, "insecure-policy", false, "accept every image, whatever the policy says")
-	flags.StringVar(&f.access.RegistriesDir, "registries.d", "", "folder that tells where signatures are (default: the user's or the host's registries.d)")
-	flags.StringVar(&f.access.CertDir, "cert-dir", "", "certificates and keys for registries (default: /etc/containers/certs.d)")
-	flags.BoolVar(&f.tlsVerify, "tls-verify", true, "require HTTPS and verified certificates")
-	flags.DurationVar(&f.access.Stall, "stall", storage.StallTime, "how long a registry may send next to nothing before it is asked again")
-	f.output.Add(flags)
+	flags.StringVar(&f.access.RegistriesDir, "registries.d", "",
+		"`DIR` that tells where signatures are (default: the user's or the host's registries.d)")
+	flags.StringVar(&f.access.CertDir, "cert-dir", "",
+		"`DIR` of certificates and keys for registries (default: /etc/containers/certs.d)")
+	cli.Folders(flags, "registries.d", "cert-dir")
+	flags.BoolVar(&f.tlsVerify, "tls-verify", true, "require HTTPS and verified certificates of registries")
+	flags.DurationVar(&f.access.Stall, "stall", storage.StallTime,
+		"`TIME` that a registry may send next to nothing before it is asked again")
+	cli.Under("Registries", flags)
 }
 
 // addFrom adds what says what nodes have.
 func addFrom(flags *pflag.FlagSet, from *[]string) {
-	flags.StringArrayVar(from, "from", nil, "what nodes have: folder of an appliance or of a delta, ISO, or lock; repeated, a node has any one of them")
+	flags.StringArrayVar(from, "from", nil,
+		"`PATH` of what nodes have: folder of an appliance or of a delta, ISO, or lock; repeated, a node has any "+
+			"one of them")
+	cli.Files(flags, "from", "iso", "json")
+	cli.Under("Inputs", flags)
+}
+
+// addOut adds where the result goes, and the form in which it is described.
+func addOut(flags *pflag.FlagSet, out *string, usage string, output *cli.Output) {
+	flags.StringVarP(out, "out", "o", *out, usage)
+	output.Add(flags)
+	cli.Under("Output", flags)
 }
 
 // inputsByFlags refuses what stands on the command line by itself: a shell that
@@ -71,7 +120,8 @@ func inputsByFlags(_ *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return cli.Usagef("%q stands alone: an appliance file comes with -c, and other inputs with a flag before each", args[0])
+	return cli.Usagef("%q stands alone: an appliance file comes with -c, and other inputs with a flag before each",
+		args[0])
 }
 
 // requireOut is not left to cobra, which would take a missing flag for a failure
@@ -87,7 +137,8 @@ func requireOut(out string) (string, error) {
 func (f *inputFlags) options() (o builder.Options, err error) {
 	sources := f.sources.entries()
 	if f.config == "" && len(sources) == 0 {
-		return o, cli.Usagef("give an appliance file with -c, or inputs with flags: %s", strings.Join(source.FlagNames(), ", "))
+		return o, cli.Usagef("give an appliance file with -c, or inputs with flags: %s",
+			strings.Join(source.FlagNames(), ", "))
 	}
 	if f.config != "" && len(sources) > 0 {
 		return o, cli.Usagef("-c does not go with inputs as flags: list them in the appliance file")

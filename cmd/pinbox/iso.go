@@ -16,12 +16,21 @@ type isoFlags struct {
 }
 
 func (f *isoFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.base, "iso", "", "CoreOS live ISO to put store and configuration into")
-	flags.StringVar(&f.installDevice, "install-device", "", "disk that the ISO writes over, to install CoreOS and the store; without it the node runs from the ISO")
+	flags.StringVar(&f.base, "iso", "", "`FILE` of a CoreOS live ISO to put store and configuration into")
+	cli.Files(flags, "iso", "iso")
+	flags.StringVar(&f.installDevice, "install-device", "",
+		"`DISK` that the ISO writes over, to install CoreOS and the store; without it the node runs from the ISO")
 	flags.BoolVar(&f.force, "force", false, "replace an Ignition config that the ISO has already")
-	flags.StringArrayVar(&f.append, "kargs-append", nil, "kernel argument of the live system to append; may be repeated")
-	flags.StringArrayVar(&f.delete, "kargs-delete", nil, "kernel argument of the live system to delete; may be repeated")
-	flags.StringArrayVar(&f.replace, "kargs-replace", nil, "kernel argument of the live system to replace, as key=old=new; may be repeated")
+	flags.StringArrayVar(&f.append, "kargs-append", nil,
+		"kernel `ARGUMENT` of the live system to append; may be repeated")
+	flags.StringArrayVar(&f.delete, "kargs-delete", nil,
+		"kernel `ARGUMENT` of the live system to delete; may be repeated")
+	flags.StringArrayVar(&f.replace, "kargs-replace", nil,
+		"kernel argument of the live system to replace, as `KEY=OLD=NEW`; may be repeated")
+	for _, name := range []string{"kargs-append", "kargs-delete", "kargs-replace"} {
+		cli.Words(flags, name)
+	}
+	cli.Under("ISO", flags)
 }
 
 // apply also finds flags that were given and say nothing: a variable of a script

@@ -15,7 +15,7 @@ func isoExtractCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "extract appliance.iso {--ignition | --store | --lock} > file",
 		Short: "Write a part of an ISO to standard output",
-		Args:  cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1), ValidArgsFunction: cli.FileArgs(1, "iso"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if store && cmd.OutOrStdout() == os.Stdout && isatty.IsTerminal(os.Stdout.Fd()) {
 				return cli.Usagef("a store is no text: send it to a file or a pipe")
@@ -31,8 +31,9 @@ func isoExtractCommand() *cobra.Command {
 			return cli.Usagef("give one of --ignition, --store and --lock")
 		},
 	}
-	cmd.Flags().BoolVar(&ignition, "ignition", false, "the Ignition config")
-	cmd.Flags().BoolVar(&store, "store", false, "the image store, a squashfs")
-	cmd.Flags().BoolVar(&lock, "lock", false, "the lock")
+	cmd.Flags().BoolVar(&ignition, "ignition", false, "write the Ignition config")
+	cmd.Flags().BoolVar(&store, "store", false, "write the image store, a squashfs")
+	cmd.Flags().BoolVar(&lock, "lock", false, "write the lock, as JSON")
+	cli.Under("Parts", cmd.Flags())
 	return cmd
 }

@@ -12,7 +12,7 @@ func isoResetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reset appliance.iso -o pristine.iso",
 		Short: "Write the base of an ISO, byte for byte as it was",
-		Args:  cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1), ValidArgsFunction: cli.FileArgs(1, "iso"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
 				return cli.Usagef("name the file to write with -o")
@@ -23,6 +23,7 @@ func isoResetCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&out, "out", "o", "", "file to write")
+	cmd.Flags().StringVarP(&out, "out", "o", "", "`FILE` of the ISO to write")
+	cli.Under("Output", cmd.Flags())
 	return cmd
 }

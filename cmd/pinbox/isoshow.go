@@ -12,7 +12,7 @@ func isoShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show image.iso",
 		Short: "Show label, architecture, Ignition area, kernel arguments, and what pinbox added",
-		Args:  cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1), ValidArgsFunction: cli.FileArgs(1, "iso"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			info, err := artifact.Show(args[0])
 			if err != nil {
@@ -22,5 +22,6 @@ func isoShowCommand() *cobra.Command {
 		},
 	}
 	output.Add(cmd.Flags())
+	cli.Under("Output", cmd.Flags())
 	return cmd
 }

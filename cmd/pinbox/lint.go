@@ -1,6 +1,8 @@
 package main
 
 import (
+	"math"
+
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/builder/artifact"
@@ -21,7 +23,7 @@ func lintCommand() *cobra.Command {
   helm template chart/ | pinbox lint --lock out/ -
 
 It asks no registry. The exit code is 3 if it finds something.`,
-		Args: cobra.MinimumNArgs(1),
+		Args: cobra.MinimumNArgs(1), ValidArgsFunction: cli.FileArgs(math.MaxInt, "yaml", "yml", "json"),
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			var lock pinset.Lock
 			if lockPath != "" {
@@ -35,7 +37,8 @@ It asks no registry. The exit code is 3 if it finds something.`,
 				return err
 			}
 			findings := lint.Check(objects, lock)
-			if err := printFindings(cmd, output, lockPath, objects, findings, lint.Unjudged(objects, lock)); err != nil {
+			err = printFindings(cmd, output, lockPath, objects, findings, lint.Unjudged(objects, lock))
+			if err != nil {
 				return err
 			}
 			if len(findings) > 0 {
@@ -44,7 +47,11 @@ It asks no registry. The exit code is 3 if it finds something.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&lockPath, "lock", "", "lock, or folder or ISO of an appliance, that tells what the node has")
+	cmd.Flags().StringVar(&lockPath, "lock", "",
+		"`PATH` of a lock, or of the folder or ISO of an appliance, that tells what the node has")
+	cli.Files(cmd.Flags(), "lock", "iso", "json")
+	cli.Under("Inputs", cmd.Flags())
 	output.Add(cmd.Flags())
+	cli.Under("Output", cmd.Flags())
 	return cmd
 }

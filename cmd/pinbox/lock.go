@@ -46,6 +46,6 @@ func lockCommand() *cobra.Command {
 		},
 	}
 	in.add(cmd.Flags())
-	cmd.Flags().StringVarP(&out, "out", "o", "", "file to write (default: appliance.lock.json for appliance.yaml)")
+	addOut(cmd.Flags(), &out, "`FILE` to write (default: appliance.lock.json for appliance.yaml)", &in.output)
 	return cmd
 }

@@ -13,7 +13,7 @@ func mediumCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "medium {out/ | delta/} -o medium.iso",
 		Short: "Write a store to an ISO without a system, with the label that the node looks for",
-		Args:  cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1), ValidArgsFunction: cli.FileArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.Out == "" {
 				return cli.Usagef("name the file to write with -o")
@@ -32,7 +32,6 @@ func mediumCommand() *cobra.Command {
 			return printMedium(cmd, output, o.Out, info)
 		},
 	}
-	cmd.Flags().StringVarP(&o.Out, "out", "o", "", "file to write")
-	output.Add(cmd.Flags())
+	addOut(cmd.Flags(), &o.Out, "`FILE` of the ISO to write", &output)
 	return cmd
 }

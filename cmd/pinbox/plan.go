@@ -30,7 +30,9 @@ func planCommand() *cobra.Command {
 			return printPlan(cmd, in.output, lock, lacking, warnings)
 		},
 	}
-	in.add(cmd.Flags())
 	addFrom(cmd.Flags(), &from)
+	in.add(cmd.Flags())
+	in.output.Add(cmd.Flags())
+	cli.Under("Output", cmd.Flags())
 	return cmd
 }

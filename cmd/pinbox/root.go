@@ -23,9 +23,10 @@ image store, and emits the Ignition config that mounts it and pins them: the
 node boots with every image there, with no registry, no pull and no copy.
 
 ` + exitHelp(),
-		Version:           version + " (" + codec.ID() + ")",
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		Version: version + " (" + codec.ID() + ")",
 	}
-	root.AddCommand(buildCommand(), planCommand(), deltaCommand(), lockCommand(), diffCommand(), lintCommand(), verifyCommand(), isoCommand(), mediumCommand(), cacheCommand(), demoCommand())
+	cli.Group(root, "Build", planCommand(), buildCommand(), deltaCommand(), lockCommand(), mediumCommand())
+	cli.Group(root, "Inspect", verifyCommand(), diffCommand(), lintCommand(), isoCommand())
+	cli.Group(root, "Maintain", cacheCommand(), demoCommand())
 	return cli.Program{Root: root, Rows: table}.Run(ctx, args, stdout, stderr)
 }

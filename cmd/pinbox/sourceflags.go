@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/cmd/cli"
 )
 
 // sourceFlags have the values of the flags that name inputs, by the names of the flags.
@@ -48,8 +48,11 @@ func (f *sourceFlags) add(flags *pflag.FlagSet) {
 			value := &sourceValue{flag: flag}
 			(*f)[flag.Name] = value
 			flags.Var(value, flag.Name, usage)
-			if strings.HasPrefix(flag.Value, "DIR") { // for others, shells complete files and folders
-				_ = cobra.MarkFlagDirname(flags, flag.Name) // which is there
+			switch { // for others, shells complete files and folders
+			case strings.HasPrefix(flag.Value, "DIR"):
+				cli.Folders(flags, flag.Name)
+			case strings.HasSuffix(flag.Value, "NAME"):
+				cli.Words(flags, flag.Name)
 			}
 		}
 	}

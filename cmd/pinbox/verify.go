@@ -13,7 +13,7 @@ func verifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify {out/ | appliance.iso | delta/ --base old/}",
 		Short: "Hash again everything that was built, and compare",
-		Args:  cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1), ValidArgsFunction: cli.FileArgs(1, "iso"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			progress := cli.NewProgress(cmd.ErrOrStderr(), output)
 			verified, err := verify.WithBases(cmd.Context(), args[0], bases, hooks(progress))
@@ -24,7 +24,12 @@ func verifyCommand() *cobra.Command {
 			return printVerified(cmd, output, verified)
 		},
 	}
-	cmd.Flags().StringArrayVar(&bases, "base", nil, "folder or ISO of what a delta stands on, so that it is checked with that; may be repeated, for all that stand together")
+	cmd.Flags().StringArrayVar(&bases, "base", nil,
+		"`PATH` of the folder or ISO that a delta was built over, to check both together; may be repeated, once for "+
+			"each store below")
+	cli.Files(cmd.Flags(), "base", "iso")
+	cli.Under("Inputs", cmd.Flags())
 	output.Add(cmd.Flags())
+	cli.Under("Output", cmd.Flags())
 	return cmd
 }

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// headingKey is the annotation of a flag with its heading in the help.
+const headingKey = "pinbox_heading"
+
+// general is the heading of flags that every command has.
+const general = "General"
+
+// helpWidth is how many columns the usage of flags may take. A console has no fewer.
+const helpWidth = 80
+
+// Under puts those flags of a set that have no heading in the help yet under this one.
+func Under(heading string, flags *pflag.FlagSet) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Annotations[headingKey] == nil {
+			annotate(f, headingKey, heading)
+		}
+	})
+}
+
+func annotate(f *pflag.Flag, key string, values ...string) {
+	if f.Annotations == nil {
+		f.Annotations = map[string][]string{}
+	}
+	f.Annotations[key] = values
+}
+
+// Group adds commands to a program under a heading of its help.
+func Group(root *cobra.Command, heading string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: heading, Title: heading + ":"})
+	for _, c := range commands {
+		c.GroupID = heading
+	}
+	root.AddCommand(commands...)
+}
+
+// addGeneral adds what every program has: flags and commands that cobra would describe
+// in words of its own.
+func addGeneral(root *cobra.Command) {
+	Group(root, "Help")
+	root.SetHelpCommandGroupID("Help")
+	root.SetCompletionCommandGroupID("Help")
+	root.PersistentFlags().BoolP("help", "h", false, "show this help and do nothing else")
+	if root.Version != "" {
+		root.Flags().BoolP("version", "v", false, "show the version and do nothing else")
+	}
+	Under(general, root.PersistentFlags())
+	Under(general, root.Flags())
+	root.SetUsageFunc(usage)
+}
+
+// usage prints how a command is called, its commands in their groups, and its flags under
+// their headings. cobra's own has all flags in one list.
+func usage(cmd *cobra.Command) error {
+	w := cmd.OutOrStderr()
+	line := cmd.UseLine()
+	if cmd.HasAvailableSubCommands() {
+		line = cmd.CommandPath() + " COMMAND"
+	}
+	fmt.Fprintf(w, "Usage:\n  %s\n", line)
+	if cmd.HasExample() {
+		fmt.Fprintf(w, "\nExamples:\n%s\n", cmd.Example)
+	}
+	if cmd.HasAvailableSubCommands() {
+		commands(w, cmd)
+	}
+	for _, set := range headings(cmd) {
+		fmt.Fprintf(w, "\n%s:\n%s", set.Name(), set.FlagUsagesWrapped(helpWidth))
+	}
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(w, "\n`%s COMMAND --help` shows the flags of a command.\n", cmd.CommandPath())
+	}
+	return nil
+}
+
+// commands prints the commands below one, in their groups if it has some.
+func commands(w io.Writer, cmd *cobra.Command) {
+	groups := cmd.Groups()
+	if len(groups) == 0 {
+		groups = []*cobra.Group{{Title: "Commands:"}}
+	}
+	for _, group := range groups {
+		fmt.Fprintf(w, "\n%s\n", group.Title)
+		for _, c := range cmd.Commands() {
+			if c.GroupID == group.ID && (c.IsAvailableCommand() || c.Name() == "help") {
+				fmt.Fprintf(w, "  %-*s  %s\n", c.NamePadding(), c.Name(), c.Short)
+			}
+		}
+	}
+}
+
+// headings are the flags of a command by their headings, in the order in which they were
+// added; those of all commands come last.
+func headings(cmd *cobra.Command) (sets []*pflag.FlagSet) {
+	cmd.InheritedFlags() // adds them to those of the command
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.VisitAll(func(f *pflag.Flag) {
+		heading := strings.Join(f.Annotations[headingKey], "")
+		if heading == "" {
+			heading = general
+		}
+		at := slices.IndexFunc(sets, func(s *pflag.FlagSet) bool { return s.Name() == heading })
+		if at < 0 {
+			at = len(sets)
+			set := pflag.NewFlagSet(heading, pflag.ContinueOnError)
+			set.SortFlags = false
+			sets = append(sets, set)
+		}
+		sets[at].AddFlag(f)
+	})
+	return sets
+}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"cmp"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/runtime/node"
+	"github.com/pinbox/pinbox/runtime/stores"
+)
+
+// anyFile has the shell complete an argument by files, as it does by itself.
+func anyFile(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveDefault
+}
+
+// attachedStores are the slots, names and digests of stores, for the completion of an
+// argument. An error is not shown: it would be in the way of what is typed.
+func (f *nodeFlags) attachedStores(
+	cmd *cobra.Command, args []string, _ string,
+) (words []cobra.Completion, _ cobra.ShellCompDirective) {
+	all, err := node.Stores(cmd.Context(), f.Options)
+	if err != nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	for _, s := range all {
+		short := stores.Short(digest.Digest(s.Digest))
+		words = append(words, cobra.CompletionWithDesc(s.Slot, "slot of "+cmp.Or(s.Name, short)))
+		if s.Name != "" {
+			words = append(words, cobra.CompletionWithDesc(s.Name, "name of "+short))
+		}
+		words = append(words, cobra.CompletionWithDesc(short, "digest in slot "+s.Slot))
+	}
+	return words, cobra.ShellCompDirectiveNoFileComp
+}
