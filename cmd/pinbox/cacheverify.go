@@ -1,0 +1,24 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/cmd/cli"
+)
+
+func cacheVerifyCommand() *cobra.Command {
+	var dir string
+	var output cli.Output
+	cmd := &cobra.Command{
+		Use: "verify", Short: "Read all that is kept, and remove what a disk has damaged", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			kept, err := openCache(dir)
+			if err != nil {
+				return err
+			}
+			return verifyCache(cmd, kept, output)
+		},
+	}
+	addCacheDir(cmd, &dir, &output)
+	return cmd
+}
