@@ -94,7 +94,7 @@ lint:
 
 # Changes these packages in many small ways, and fails if the tests of one pass for more than a
 # tenth of its changes; about two hours. One package: make mutate MUTATED=storage/pinset
-MUTATED = storage/pinset storage/cache storage/compose runtime runtime/stores
+MUTATED = storage/pinset storage/cache storage/compose runtime runtime/stores builder/verify
 mutate: deps
 	mkdir -p bin
 	cd fixtures/mutate && GOFLAGS= go build -trimpath -buildvcs=false -o ../../bin/gremlins github.com/go-gremlins/gremlins/cmd/gremlins
