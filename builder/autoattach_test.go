@@ -14,7 +14,8 @@ import (
 func TestAutoAttachWithoutKeys(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	keys := filepath.Join(t.TempDir(), "keys.bu")
-	if err := os.WriteFile(keys, []byte("variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/pinbox/keys.d/site.asc\n    contents:\n      inline: key\n"), 0o644); err != nil {
+	if err := os.WriteFile(keys, []byte("variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n"+
+		"  - path: /etc/pinbox/keys.d/site.asc\n    contents:\n      inline: key\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
@@ -27,7 +28,8 @@ func TestAutoAttachWithoutKeys(t *testing.T) {
 		o := options(t, pins.Sets())
 		o.Appliance.Spec.Node.AutoAttach, o.Appliance.Spec.Ignition.Butane = true, c.butane
 		_, warnings, err := builder.Plan(t.Context(), o)
-		if said := strings.Contains(strings.Join(warnings, "\n"), "whoever can plug in a medium"); err != nil || said != c.warned {
+		if said := strings.Contains(strings.Join(warnings, "\n"), "whoever can plug in a medium"); err != nil ||
+			said != c.warned {
 			t.Errorf("%s: %v, %v", name, warnings, err)
 		}
 	}

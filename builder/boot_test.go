@@ -39,7 +39,9 @@ func firstBoot(t *testing.T, m machine) (console string, code int) {
 	none := ""
 	o.Appliance.Spec.Node.SELinuxContext = &none // Debian has no policy
 	o.Appliance.Spec.ISO.Base = m.base
-	o.Appliance.Spec.Ignition.Butane = []string{butane(t, "/etc/crio/crio.conf.d/10-pause", "[crio.image]\npause_image = \""+pins.Pause+"\"\n"+m.padding)}
+	o.Appliance.Spec.Ignition.Butane = []string{
+		butane(t, "/etc/crio/crio.conf.d/10-pause", "[crio.image]\npause_image = \""+pins.Pause+"\"\n"+m.padding),
+	}
 	build(t, o)
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
@@ -51,7 +53,8 @@ func firstBoot(t *testing.T, m machine) (console string, code int) {
 	crio.Ignite(t, filepath.Join(o.Out, artifact.IgnitionFile), root)
 	place, arrive := "/run/media/iso/pinbox/store.squashfs", "true" // where a live system has it
 	if m.late {
-		place, arrive = "/late.squashfs", "mkdir -p /run/media/iso/pinbox; ln -s /late.squashfs "+place+"; systemctl start var-lib-pinbox-stores-0.mount"
+		place, arrive = "/late.squashfs",
+			"mkdir -p /run/media/iso/pinbox; ln -s /late.squashfs "+place+"; systemctl start var-lib-pinbox-stores-0.mount"
 	}
 	return fixtures.Boot(t, root, "check.service", distribution(t, pins, arrive), map[string]string{
 		place:            store,
@@ -78,9 +81,10 @@ func distribution(t *testing.T, pins sample.Pins, arrive string) map[string]stri
 		"etc/crio/crio.conf":                               live("crio.conf"),
 		"etc/containers/policy.json":                       `{"default":[{"type":"insecureAcceptAnything"}]}`,
 		"etc/containers/registries.conf":                   "unqualified-search-registries = []\n",
-		"etc/pinbox/node.env":                              "PINBOX_NODE_FLAGS=\"--wait 10s\"\n", // a CRI-O that cannot start is soon told of
-		"etc/hosts":                                        "127.0.0.1 localhost\n",
-		"etc/resolv.conf":                                  "", // every pod gets a copy
+		// a CRI-O that cannot start is soon told of
+		"etc/pinbox/node.env": "PINBOX_NODE_FLAGS=\"--wait 10s\"\n",
+		"etc/hosts":           "127.0.0.1 localhost\n",
+		"etc/resolv.conf":     "", // every pod gets a copy
 		"etc/systemd/system/check.service": `[Unit]
 Requires=multi-user.target
 After=multi-user.target
@@ -122,7 +126,10 @@ func TestFirstBootOfAMachine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			console, code := firstBoot(t, m)
-			for _, want := range []string{"all 5 images of 2 sets are pinned", "guest: 5 images", "guest: the pod says:", "hello from the store", "guest: all is well"} {
+			for _, want := range []string{
+				"all 5 images of 2 sets are pinned", "guest: 5 images", "guest: the pod says:", "hello from the store",
+				"guest: all is well",
+			} {
 				if code != 0 || !strings.Contains(console, want) {
 					t.Fatalf("exit code %d; the console is to show %q:\n%s", code, want, console)
 				}
@@ -149,7 +156,9 @@ func TestFirstBootWithABrokenStore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}})
-	for _, want := range []string{"Failed to mount var-lib-pinbox-stores-0.mount", "Started crio.service", "Failed to start pinbox-firstboot.service"} {
+	for _, want := range []string{
+		"Failed to mount var-lib-pinbox-stores-0.mount", "Started crio.service", "Failed to start pinbox-firstboot.service",
+	} {
 		if code != 7 || !strings.Contains(console, want) {
 			t.Fatalf("exit code %d; the console is to show %q:\n%s", code, want, console)
 		}

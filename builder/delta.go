@@ -95,7 +95,8 @@ func (o *Options) validateDelta() (warnings []string, err error) {
 		}
 	}
 	if len(kept) > 0 {
-		warnings = append(warnings, "a delta changes no configuration of nodes, where these stay what they were: "+strings.Join(kept, ", "))
+		warnings = append(warnings,
+			"a delta changes no configuration of nodes, where these stay what they were: "+strings.Join(kept, ", "))
 	}
 	s.Ignition, s.ISO, s.Node = spec.Ignition{}, spec.ISO{}, spec.Node{}
 	return warnings, nil

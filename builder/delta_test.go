@@ -158,7 +158,9 @@ func TestDeltaHoldsOnlyWhatIsNew(t *testing.T) {
 	asked := access.Take()
 	for _, img := range lock.Images {
 		for _, l := range img.Layers {
-			if slices.ContainsFunc(asked, func(r fixtures.Request) bool { return strings.HasSuffix(r.Path, l.Digest.String()) }) {
+			if slices.ContainsFunc(asked, func(r fixtures.Request) bool {
+				return strings.HasSuffix(r.Path, l.Digest.String())
+			}) {
 				t.Errorf("layer %s of the base was fetched", l.Digest)
 			}
 		}
@@ -167,7 +169,8 @@ func TestDeltaHoldsOnlyWhatIsNew(t *testing.T) {
 		t.Error("nothing was fetched at all")
 	}
 	files := slices.Sorted(maps.Keys(fixtures.Tree(t, out)))
-	if diff := cmp.Diff([]string{".", "SHA256SUMS", "delta.json", "delta.squashfs", "manifests", "manifests/worker-sample.yaml", "pinbox.lock.json"}, files); diff != "" {
+	if diff := cmp.Diff([]string{".", "SHA256SUMS", "delta.json", "delta.squashfs", "manifests",
+		"manifests/worker-sample.yaml", "pinbox.lock.json"}, files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 	full, err := os.Stat(filepath.Join(base, artifact.StoreFile))
@@ -291,10 +294,23 @@ func TestBasesThatCarryNoDelta(t *testing.T) {
 		"changed lock":     {[]string{damaged}, artifact.ErrVerify, artifact.LockFile},
 		"format dir":       {[]string{folder}, base.ErrUnsuitable, "squashfs and tar"},
 		"the store itself": {[]string{filepath.Join(old, artifact.StoreFile)}, artifact.ErrNotAppliance, "and no lock"},
-		"other platform":   {[]string{rewriteLock(t, old, func(l *pinset.Lock) { l.Platform = "linux/arm64" })}, base.ErrUnsuitable, "it is for linux/arm64"},
-		"bad digest":       {[]string{rewriteLock(t, old, func(l *pinset.Lock) { eachLayer(l, func(l *pinset.LockedLayer) { l.DiffID = "x" }) })}, pinset.ErrBadLock, "diffID"},
-		"unknown root":     {[]string{rewriteLock(t, old, func(l *pinset.Lock) { eachLayer(l, func(l *pinset.LockedLayer) { l.Root = "" }) })}, compose.ErrUnknownRoot, "series/"},
-		"bad root":         {[]string{rewriteLock(t, old, func(l *pinset.Lock) { eachLayer(l, func(l *pinset.LockedLayer) { l.Root = "99:0" }) })}, pinset.ErrBadLock, "0755:0:0"},
+		"other platform": {
+			[]string{rewriteLock(t, old, func(l *pinset.Lock) { l.Platform = "linux/arm64" })}, base.ErrUnsuitable,
+			"it is for linux/arm64",
+		},
+		"bad digest": {
+			[]string{rewriteLock(t, old, func(l *pinset.Lock) { eachLayer(l, func(l *pinset.LockedLayer) { l.DiffID = "x" }) })},
+			pinset.ErrBadLock, "diffID",
+		},
+		"unknown root": {
+			[]string{rewriteLock(t, old, func(l *pinset.Lock) { eachLayer(l, func(l *pinset.LockedLayer) { l.Root = "" }) })},
+			compose.ErrUnknownRoot, "series/",
+		},
+		"bad root": {
+			[]string{rewriteLock(t, old, func(l *pinset.Lock) {
+				eachLayer(l, func(l *pinset.LockedLayer) { l.Root = "99:0" })
+			})}, pinset.ErrBadLock, "0755:0:0",
+		},
 	} {
 		o := options(t, sample.Set("worker", pins[1]...))
 		o.From = c.from
@@ -347,7 +363,8 @@ func TestVerifyDelta(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		case c.says == "" && (len(v.Unchecked) != c.open || v.Totals.Images != 4):
 			t.Errorf("%s: %+v", name, v)
-		case c.says == "" && c.bases != nil && (v.Delta.Layers != 3 || v.Delta.Needs != 8 || v.Delta.Mounted != (c.open == 0)):
+		case c.says == "" && c.bases != nil && (v.Delta.Layers != 3 || v.Delta.Needs != 8 ||
+			v.Delta.Mounted != (c.open == 0)):
 			t.Errorf("%s: %+v", name, v.Delta)
 		}
 	}
@@ -430,7 +447,8 @@ func tampered(t *testing.T, dir string) string {
 			t.Fatal(err)
 		}
 		content[0] ^= 1
-		if err := errors.Join(os.WriteFile(files[0], content, 0o644), os.Chtimes(files[0], fi.ModTime(), fi.ModTime())); err != nil {
+		if err := errors.Join(os.WriteFile(files[0], content, 0o644),
+			os.Chtimes(files[0], fi.ModTime(), fi.ModTime())); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -446,13 +464,26 @@ func TestVerifyFindsAWrongDescription(t *testing.T) {
 		files  []string // that have it
 		says   string
 	}{
-		"unknown need":    {func(d *pinset.Delta) { d.Needs[4].Layer = strings.Repeat("f", 64) }, []string{"out", "tree/pinbox"}, "which no image of the lock has"},
-		"need left out":   {func(d *pinset.Delta) { d.Needs = d.Needs[:0] }, []string{"out", "tree/pinbox"}, "the store has 3 layers, and not the 8"},
-		"wrong link":      {func(d *pinset.Delta) { d.Needs[0].Link = strings.Repeat("X", 26) }, []string{"out", "tree/pinbox"}, `"XXXXXXXXXXXXXXXXXXXXXXXXXX" as the short name`},
+		"unknown need": {
+			func(d *pinset.Delta) { d.Needs[4].Layer = strings.Repeat("f", 64) }, []string{"out", "tree/pinbox"},
+			"which no image of the lock has",
+		},
+		"need left out": {
+			func(d *pinset.Delta) { d.Needs = d.Needs[:0] }, []string{"out", "tree/pinbox"},
+			"the store has 3 layers, and not the 8",
+		},
+		"wrong link": {
+			func(d *pinset.Delta) { d.Needs[0].Link = strings.Repeat("X", 26) }, []string{"out", "tree/pinbox"},
+			`"XXXXXXXXXXXXXXXXXXXXXXXXXX" as the short name`,
+		},
 		"not sorted":      {func(d *pinset.Delta) { slices.Reverse(d.Needs) }, []string{"out", "tree/pinbox"}, "not sorted"},
 		"unknown version": {func(d *pinset.Delta) { d.Version = 9 }, []string{"out", "tree/pinbox"}, "version 9"},
-		"folder alone":    {func(d *pinset.Delta) { d.Name = "other" }, []string{"out"}, "delta.squashfs has another delta.json"},
-		"store alone":     {func(d *pinset.Delta) { d.Name = "other" }, []string{"tree/pinbox"}, "delta.squashfs has another delta.json"},
+		"folder alone": {
+			func(d *pinset.Delta) { d.Name = "other" }, []string{"out"}, "delta.squashfs has another delta.json",
+		},
+		"store alone": {
+			func(d *pinset.Delta) { d.Name = "other" }, []string{"tree/pinbox"}, "delta.squashfs has another delta.json",
+		},
 	} {
 		bad := repacked(t, good, func(out, tree string) {
 			content, err := os.ReadFile(filepath.Join(out, artifact.DeltaFile))
@@ -475,14 +506,16 @@ func TestVerifyFindsAWrongDescription(t *testing.T) {
 				}
 			}
 		})
-		if _, err := verify.Artifact(t.Context(), bad, progress.Hooks{}); !errors.Is(err, artifact.ErrVerify) || !strings.Contains(err.Error(), c.says) {
+		if _, err := verify.Artifact(t.Context(), bad, progress.Hooks{}); !errors.Is(err, artifact.ErrVerify) ||
+			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	unnamed := repacked(t, good, func(_, tree string) {
 		fixtures.Run(t, "sed", "-i", "s/series.app@/series-app@/", filepath.Join(tree, "overlay-images/images.json"))
 	})
-	if _, err := verify.Artifact(t.Context(), unnamed, progress.Hooks{}); !errors.Is(err, artifact.ErrVerify) || !strings.Contains(err.Error(), "no record of "+pins[1][1]) {
+	if _, err := verify.Artifact(t.Context(), unnamed, progress.Hooks{}); !errors.Is(err, artifact.ErrVerify) ||
+		!strings.Contains(err.Error(), "no record of "+pins[1][1]) {
 		t.Error(err)
 	}
 }

@@ -24,7 +24,9 @@ import (
 func TestFormatsOfTheStore(t *testing.T) {
 	for _, name := range format.Names() {
 		t.Run(name, func(t *testing.T) {
-			n, pins, lock := boot(t, func(o *builder.Options, _ sample.Pins) { o.Appliance.Spec.Store.Format = format.Name(name) })
+			n, pins, lock := boot(t, func(o *builder.Options, _ sample.Pins) {
+				o.Appliance.Spec.Store.Format = format.Name(name)
+			})
 			checkImages(t, n, lock)
 			id, log := n.RunContainer(pins.Mixed)
 			if code := n.State(id, criapi.ContainerState_CONTAINER_EXITED); code != 0 {
@@ -123,7 +125,8 @@ func TestVerifyFindsATarThatEndsEarly(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := verify.Artifact(t.Context(), o.Out, progress.Hooks{})
-	if err == nil || !strings.Contains(err.Error(), "store.tar has changed") || !strings.Contains(err.Error(), "store.tar ends early") {
+	if err == nil || !strings.Contains(err.Error(), "store.tar has changed") ||
+		!strings.Contains(err.Error(), "store.tar ends early") {
 		t.Error(err)
 	}
 }

@@ -93,7 +93,8 @@ func TestTooManyOwners(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := options(t, sample.Set("worker", first, second))
-	if _, err := builder.Build(t.Context(), o); !errors.Is(err, squashfs.ErrTooManyIDs) || !strings.Contains(err.Error(), "image "+second+": layer "+guilty.String()+": ") {
+	if _, err := builder.Build(t.Context(), o); !errors.Is(err, squashfs.ErrTooManyIDs) ||
+		!strings.Contains(err.Error(), "image "+second+": layer "+guilty.String()+": ") {
 		t.Errorf("got %v, want the layer %s of %s", err, guilty, second)
 	}
 	if _, err := os.Stat(o.Out); !errors.Is(err, os.ErrNotExist) {
@@ -127,7 +128,8 @@ func TestLongSetNames(t *testing.T) {
 		if !bytes.Equal(files["/etc/pinbox/sets.d/"+m.Name()], content) {
 			t.Errorf("the node gets no %s", m.Name())
 		}
-		if stored := fixtures.Run(t, "unsquashfs", "-cat", filepath.Join(o.Out, artifact.StoreFile), "pinbox/sets/"+m.Name()); stored != string(content) {
+		if stored := fixtures.Run(t, "unsquashfs", "-cat", filepath.Join(o.Out, artifact.StoreFile),
+			"pinbox/sets/"+m.Name()); stored != string(content) {
 			t.Errorf("the store has another %s", m.Name())
 		}
 	}
@@ -137,8 +139,11 @@ func TestLongSetNames(t *testing.T) {
 func TestLongSetAndPool(t *testing.T) {
 	pin := pushed(t, registry(t), "test/image", tarLayer(t, sample.File("file", "x")))
 	o := options(t, nil)
-	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.Images{pin}, Set: strings.Repeat("s", 200), Pools: []string{strings.Repeat("p", 60)}}}
-	if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, spec.ErrAppliance) || !strings.Contains(err.Error(), "spec.sources[0].images") || !strings.Contains(err.Error(), "at most 253 bytes") {
+	o.Appliance.Spec.Sources = []source.Entry{
+		{Source: &source.Images{pin}, Set: strings.Repeat("s", 200), Pools: []string{strings.Repeat("p", 60)}},
+	}
+	if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, spec.ErrAppliance) ||
+		!strings.Contains(err.Error(), "spec.sources[0].images") || !strings.Contains(err.Error(), "at most 253 bytes") {
 		t.Errorf("got %v, want the source and the limit", err)
 	}
 }

@@ -25,13 +25,15 @@ func TestLintAgreesWithCRIO(t *testing.T) {
 		repository, pinned, _ := strings.Cut(img.Pin, "@")
 		_, path, _ := strings.Cut(repository, "/")
 		for _, d := range []string{pinned, img.Manifest.String(), img.Config.String()} {
-			names = append(names, repository+"@"+d, repository+":9@"+d, repository+"/more@"+d, "other.example.com/"+path+"@"+d, path+"@"+d)
+			names = append(names, repository+"@"+d, repository+":9@"+d, repository+"/more@"+d, "other.example.com/"+path+"@"+d,
+				path+"@"+d)
 		}
 	}
 	for _, name := range names {
 		status, err := n.Images().ImageStatus(t.Context(), &criapi.ImageStatusRequest{Image: &criapi.ImageSpec{Image: name}})
 		there := err == nil && status.Image != nil
-		objects, err := source.ReadObjects([]string{"-"}, strings.NewReader("containers: [{image: '"+name+"', imagePullPolicy: Never}]"))
+		objects, err := source.ReadObjects([]string{"-"},
+			strings.NewReader("containers: [{image: '"+name+"', imagePullPolicy: Never}]"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,7 +35,8 @@ func noise(bytes int) string {
 func butane(t *testing.T, path, content string) string {
 	t.Helper()
 	dir := t.TempDir()
-	snippet := fmt.Sprintf("variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: %q\n    contents: {local: content}\n", path)
+	snippet := fmt.Sprintf("variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: %q\n"+
+		"    contents: {local: content}\n", path)
 	for name, text := range map[string]string{"content": content, "snippet.bu": snippet} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -88,7 +89,8 @@ func TestISOThatInstalls(t *testing.T) {
 	if err := yaml.Unmarshal(files["/etc/coreos/installer.d/0000-pinbox.yaml"], &config); err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(config); got != "map[append-karg:[console=ttyS0] copy-network:true delete-karg:[quiet] dest-device:/dev/sda ignition-file:/etc/coreos/dest.ign offline:true]" {
+	if got := fmt.Sprint(config); got != "map[append-karg:[console=ttyS0] copy-network:true delete-karg:[quiet] "+
+		"dest-device:/dev/sda ignition-file:/etc/coreos/dest.ign offline:true]" {
 		t.Error(got)
 	}
 }
@@ -155,7 +157,8 @@ func TestISOWithoutAStore(t *testing.T) {
 		t.Errorf("the medium's label is %q", label)
 	}
 	var store bytes.Buffer
-	if err := artifact.ExtractStore(t.Context(), medium, &store); err != nil || !bytes.Equal(store.Bytes(), read(t, r.Out, artifact.StoreFile)) {
+	if err := artifact.ExtractStore(t.Context(), medium, &store); err != nil ||
+		!bytes.Equal(store.Bytes(), read(t, r.Out, artifact.StoreFile)) {
 		t.Errorf("the medium has another store: %v", err)
 	}
 }
@@ -173,7 +176,8 @@ func TestLargeFilesGoToTheStore(t *testing.T) {
 	}
 	verified(t, r.Out)
 	verified(t, r.ISO)
-	if got := fixtures.Run(t, "unsquashfs", "-cat", filepath.Join(r.Out, artifact.StoreFile), "pinbox/files/etc/large"); got != large {
+	if got := fixtures.Run(t, "unsquashfs", "-cat", filepath.Join(r.Out, artifact.StoreFile),
+		"pinbox/files/etc/large"); got != large {
 		t.Errorf("the store has %d bytes of it", len(got))
 	}
 }
@@ -186,7 +190,8 @@ func TestConfigThatStaysTooLarge(t *testing.T) {
 	o.Appliance.Spec.ISO.Base = fixtures.LiveISO(t)
 	o.Appliance.Spec.Ignition.Butane = []string{butane(t, "/etc/a name", noise(100_000))}
 	_, err := builder.Build(t.Context(), o)
-	if !errors.Is(err, iso.ErrTooLarge) || !strings.Contains(err.Error(), "bytes larger than the area of 65536") || !strings.Contains(err.Error(), "with 2 files left to the store") {
+	if !errors.Is(err, iso.ErrTooLarge) || !strings.Contains(err.Error(), "bytes larger than the area of 65536") ||
+		!strings.Contains(err.Error(), "with 2 files left to the store") {
 		t.Error(err)
 	}
 	if _, err := os.Stat(o.Out); !errors.Is(err, os.ErrNotExist) {

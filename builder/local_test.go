@@ -41,7 +41,9 @@ func manifest(t *testing.T, dir, name string) string {
 // asked: there is none when the appliance is built.
 func TestOCILayout(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
-	o, apps := options(t, nil), layout(t, map[string]string{"quay.example.com/site/app:1.2": pins.Mixed, "quay.example.com/site/list:1": pins.Index})
+	o, apps := options(t, nil), layout(t, map[string]string{
+		"quay.example.com/site/app:1.2": pins.Mixed, "quay.example.com/site/list:1": pins.Index,
+	})
 	o.Appliance.Spec.Sources = []source.Entry{
 		{Source: &source.OCI{{Path: apps}}},
 		{Source: &source.OCI{{Path: layout(t, map[string]string{"": pins.Pause}), Name: "quay.example.com/site/pause:3"}}},
@@ -53,7 +55,10 @@ func TestOCILayout(t *testing.T) {
 	n.Start()
 	lock := appliance.Lock(t, o.Out)
 	checkImages(t, n, lock)
-	if want := "quay.example.com/site/app@sha256:" + manifest(t, apps, "quay.example.com/site/app:1.2"); !slices.ContainsFunc(lock.Images, func(img pinset.LockedImage) bool { return img.Pin == want }) {
+	if want := "quay.example.com/site/app@sha256:" + manifest(t, apps,
+		"quay.example.com/site/app:1.2"); !slices.ContainsFunc(lock.Images, func(img pinset.LockedImage) bool {
+		return img.Pin == want
+	}) {
 		t.Errorf("no %s: %+v", want, lock.Images)
 	}
 	id, _ := n.RunContainer("quay.example.com/site/app:1.2")
@@ -73,18 +78,29 @@ func TestLayoutsThatAreWrong(t *testing.T) {
 		befall func(dir string)
 		want   error
 	}{
-		"no index":    {named, "", func(dir string) { fixtures.Run(t, "rm", filepath.Join(dir, "index.json")) }, storage.ErrLocal},
-		"no manifest": {named, "", func(dir string) { fixtures.Run(t, "rm", filepath.Join(dir, "blobs/sha256", manifest(t, dir, app))) }, storage.ErrLocal},
+		"no index": {
+			named, "", func(dir string) { fixtures.Run(t, "rm", filepath.Join(dir, "index.json")) }, storage.ErrLocal,
+		},
+		"no manifest": {
+			named, "", func(dir string) { fixtures.Run(t, "rm", filepath.Join(dir, "blobs/sha256", manifest(t, dir, app))) },
+			storage.ErrLocal,
+		},
 		"no layers": {named, "", func(dir string) {
 			fixtures.Run(t, "find", filepath.Join(dir, "blobs"), "-type", "f", "-size", "+2k", "-delete")
 		}, storage.ErrLocal},
 		"another manifest": {named, "", func(dir string) {
 			fixtures.Run(t, "sh", "-c", "echo >>"+filepath.Join(dir, "blobs/sha256", manifest(t, dir, app)))
 		}, storage.ErrDigest},
-		"no image":         {nil, "", func(dir string) { _ = os.WriteFile(filepath.Join(dir, "index.json"), []byte("{}"), 0o644) }, storage.ErrLocal},
-		"no name":          {map[string]string{"": pins.Mixed}, "", nil, source.ErrNameless},
-		"a tag alone":      {map[string]string{"1.2": pins.Mixed}, "", nil, source.ErrNameless},
-		"one name for two": {map[string]string{"a": pins.Mixed, "b": pins.Pause}, "quay.example.com/x:1", nil, source.ErrNameless},
+		"no image": {
+			nil, "", func(dir string) {
+				_ = os.WriteFile(filepath.Join(dir, "index.json"), []byte("{}"), 0o644)
+			}, storage.ErrLocal,
+		},
+		"no name":     {map[string]string{"": pins.Mixed}, "", nil, source.ErrNameless},
+		"a tag alone": {map[string]string{"1.2": pins.Mixed}, "", nil, source.ErrNameless},
+		"one name for two": {
+			map[string]string{"a": pins.Mixed, "b": pins.Pause}, "quay.example.com/x:1", nil, source.ErrNameless,
+		},
 	} {
 		dir := layout(t, c.images)
 		if c.befall != nil {
@@ -92,7 +108,8 @@ func TestLayoutsThatAreWrong(t *testing.T) {
 		}
 		o := options(t, nil)
 		o.Appliance.Spec.Sources = []source.Entry{{Source: &source.OCI{{Path: dir, Name: c.name}}}}
-		if _, err := builder.Build(t.Context(), o); !errors.Is(err, c.want) || errors.Is(err, storage.ErrIncomplete) || !strings.Contains(err.Error(), filepath.Base(dir)) && !strings.Contains(err.Error(), "quay.example.com/site/app") {
+		if _, err := builder.Build(t.Context(), o); !errors.Is(err, c.want) || errors.Is(err, storage.ErrIncomplete) ||
+			!strings.Contains(err.Error(), filepath.Base(dir)) && !strings.Contains(err.Error(), "quay.example.com/site/app") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -151,21 +168,28 @@ func TestArchivesThatAreWrong(t *testing.T) {
 	}{
 		"OCI, cut off":    {"oci-archive", cut("20K"), storage.ErrLocal},
 		"Docker, cut off": {"docker-archive", cut("20K"), storage.ErrLocal},
-		"no archive":      {"oci-archive", func(file string) { fixtures.Run(t, "sh", "-c", "echo nothing >"+file) }, storage.ErrWrongKind},
-		"empty":           {"oci-archive", func(file string) { fixtures.Run(t, "truncate", "--size=0", file) }, storage.ErrWrongKind},
+		"no archive": {
+			"oci-archive", func(file string) { fixtures.Run(t, "sh", "-c", "echo nothing >"+file) }, storage.ErrWrongKind,
+		},
+		"empty": {
+			"oci-archive", func(file string) { fixtures.Run(t, "truncate", "--size=0", file) }, storage.ErrWrongKind,
+		},
 		// GNU tar's own --delete leaves some archives broken.
 		"without its index": {"oci-archive", func(file string) {
-			fixtures.Run(t, "sh", "-c", "d=$(mktemp -d) && tar -xf "+file+" -C $d && rm $d/index.json $d/oci-layout && tar -cf "+file+" -C $d . && rm -r $d")
+			fixtures.Run(t, "sh", "-c",
+				"d=$(mktemp -d) && tar -xf "+file+" -C $d && rm $d/index.json $d/oci-layout && tar -cf "+file+" -C $d . && rm -r $d")
 		}, storage.ErrWrongKind},
 		"a blob changed": {"oci-archive", func(file string) {
-			fixtures.Run(t, "sh", "-c", "d=$(mktemp -d) && tar -xf "+file+" -C $d && for b in $d/blobs/sha256/*; do printf '\\n' >>$b; done && tar -cf "+file+" -C $d . && rm -r $d")
+			fixtures.Run(t, "sh", "-c", "d=$(mktemp -d) && tar -xf "+file+" -C $d && for b in $d/blobs/sha256/*; do printf "+
+				"'\\n' >>$b; done && tar -cf "+file+" -C $d . && rm -r $d")
 		}, storage.ErrDigest},
 	} {
 		file := archive(t, c.format, app, pins.Docker)
 		c.befall(file)
 		o := options(t, nil)
 		o.Appliance.Spec.Sources = []source.Entry{{Source: &source.Archives{{Path: file}}}}
-		if _, err := builder.Build(t.Context(), o); !errors.Is(err, c.want) || !strings.Contains(err.Error(), file) && !strings.Contains(err.Error(), "quay.example.com/site/app") {
+		if _, err := builder.Build(t.Context(), o); !errors.Is(err, c.want) || !strings.Contains(err.Error(), file) &&
+			!strings.Contains(err.Error(), "quay.example.com/site/app") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -184,7 +208,8 @@ func TestLockHoldsLocalTags(t *testing.T) {
 		made, _, err := builder.Plan(t.Context(), o)
 		return made.ByTag()[name], made, err
 	}
-	elsewhere := source.Entry{Source: &source.OCI{{Path: layout(t, map[string]string{name: pins.Other})}}} // of OCI: skopeo does not change it
+	// of OCI: skopeo does not change it
+	elsewhere := source.Entry{Source: &source.OCI{{Path: layout(t, map[string]string{name: pins.Other})}}}
 	for kind, from := range map[string]func(pin string) source.Entry{
 		"an OCI layout": func(pin string) source.Entry {
 			return source.Entry{Source: &source.OCI{{Path: layout(t, map[string]string{name: pin})}}}
@@ -196,13 +221,15 @@ func TestLockHoldsLocalTags(t *testing.T) {
 		},
 		"oc-mirror": func(pin string) source.Entry {
 			m := sample.Mirror{Dir: t.TempDir()}
-			if err := errors.Join(m.Add(t.Context(), pin, "site/app:1"), m.Write("isc_2026-11-21T02:04:52Z", sample.ImageSet(name))); err != nil {
+			if err := errors.Join(m.Add(t.Context(), pin, "site/app:1"),
+				m.Write("isc_2026-11-21T02:04:52Z", sample.ImageSet(name))); err != nil {
 				t.Fatal(err)
 			}
 			return source.Entry{Source: &source.OCMirror{Paths: []string{m.Dir}}}
 		},
 		"a store, which keeps what it had": func(pin string) source.Entry {
-			fixtures.Run(t, "skopeo", "copy", "--quiet", "--src-tls-verify=false", "docker://"+pin, "containers-storage:[overlay@"+root+"+"+t.TempDir()+"]"+name)
+			fixtures.Run(t, "skopeo", "copy", "--quiet", "--src-tls-verify=false", "docker://"+pin,
+				"containers-storage:[overlay@"+root+"+"+t.TempDir()+"]"+name)
 			return source.Entry{Source: &source.ContainersStorage{Path: root}}
 		},
 	} {
@@ -226,7 +253,8 @@ func TestLockHoldsLocalTags(t *testing.T) {
 			if err != nil || now != first {
 				t.Errorf("%s: %v, %s", kind, err, now)
 			}
-		} else if !errors.Is(err, builder.ErrMoved) || !strings.Contains(err.Error(), first.Digest.String()) || !strings.Contains(err.Error(), second.Digest.String()) {
+		} else if !errors.Is(err, builder.ErrMoved) || !strings.Contains(err.Error(), first.Digest.String()) ||
+			!strings.Contains(err.Error(), second.Digest.String()) {
 			t.Errorf("%s, without what was locked: %v", kind, err)
 		}
 	}
@@ -248,8 +276,11 @@ func TestLockHoldsReleaseTags(t *testing.T) {
 	o := options(t, nil)
 	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.OCMirror{Paths: []string{m.Dir}}}}
 	repository, _, _ := strings.Cut(pins.Other, "@")
-	o.Lock.Images = []pinset.LockedImage{{Pin: repository + "@sha256:" + digestOf(pins.Mixed), Tags: []string{repository + ":4.99.1-x86_64"}}}
-	if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, builder.ErrMoved) || !strings.Contains(err.Error(), digestOf(pins.Mixed)) || !strings.Contains(err.Error(), digestOf(pins.Other)) {
+	o.Lock.Images = []pinset.LockedImage{
+		{Pin: repository + "@sha256:" + digestOf(pins.Mixed), Tags: []string{repository + ":4.99.1-x86_64"}},
+	}
+	if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, builder.ErrMoved) ||
+		!strings.Contains(err.Error(), digestOf(pins.Mixed)) || !strings.Contains(err.Error(), digestOf(pins.Other)) {
 		t.Error(err)
 	}
 }

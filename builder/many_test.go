@@ -112,7 +112,9 @@ func planMoved(t testing.TB, o builder.Options) {
 	second := made.ByTag()["quay.example.com/many/image-0:1"]
 	for _, img := range made.Images {
 		repository, _, _ := strings.Cut(img.Pin, "@")
-		o.Lock.Images = append(o.Lock.Images, pinset.LockedImage{Pin: repository + "@" + second.Digest.String(), Tags: img.Tags})
+		o.Lock.Images = append(o.Lock.Images, pinset.LockedImage{
+			Pin: repository + "@" + second.Digest.String(), Tags: img.Tags,
+		})
 	}
 	planMany(t, o)
 }
@@ -147,8 +149,10 @@ func ocMirrorOf(t *testing.T, n int) source.Entry {
 	m := sample.Mirror{Dir: t.TempDir()}
 	var mapping []byte
 	for i, img := range index.Manifests {
-		mapping = fmt.Appendf(mapping, "docker://quay.example.com/many/image-%[1]d:1=docker://mirror.example.com/site/many/image-%[1]d:1\n", i)
-		if err := m.Write(fmt.Sprintf("docker/registry/v2/repositories/many/image-%d/_manifests/tags/1/current/link", i), []byte(img.Digest.String())); err != nil {
+		mapping = fmt.Appendf(mapping,
+			"docker://quay.example.com/many/image-%[1]d:1=docker://mirror.example.com/site/many/image-%[1]d:1\n", i)
+		if err := m.Write(fmt.Sprintf("docker/registry/v2/repositories/many/image-%d/_manifests/tags/1/current/link", i),
+			[]byte(img.Digest.String())); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -163,7 +167,8 @@ func ocMirrorOf(t *testing.T, n int) source.Entry {
 		}
 	}
 	charts := append(sample.ImageSet(), "  helm: {local: [{name: x}]}\n"...)
-	if err := errors.Join(m.Write("isc_2026-11-21T02:04:52Z", charts), m.Write("working-dir/dry-run/mapping.txt", mapping)); err != nil {
+	if err := errors.Join(m.Write("isc_2026-11-21T02:04:52Z", charts),
+		m.Write("working-dir/dry-run/mapping.txt", mapping)); err != nil {
 		t.Fatal(err)
 	}
 	return source.Entry{Source: &source.OCMirror{Paths: []string{m.Dir}}}

@@ -37,7 +37,8 @@ func dockerArchiveOf(t *testing.T, n int) source.Entry {
 		var m v1.Manifest
 		read(blob(d.Digest), &m)
 		items = append(items, map[string]any{
-			"Config": blob(m.Config.Digest), "RepoTags": []string{d.Annotations["org.opencontainers.image.ref.name"]}, "Layers": []string{blob(m.Layers[0].Digest)},
+			"Config": blob(m.Config.Digest), "RepoTags": []string{d.Annotations["org.opencontainers.image.ref.name"]},
+			"Layers": []string{blob(m.Layers[0].Digest)},
 		})
 	}
 	content, err := json.Marshal(items)

@@ -30,8 +30,10 @@ func runs(t *testing.T, pins sample.Pins) (first, second sample.Mirror) {
 	if err := second.Add(t.Context(), pins.Other, "site/app:1.2"); err != nil {
 		t.Fatal(err)
 	}
-	fixtures.Run(t, "mv", filepath.Join(second.Dir, "isc_2026-11-21T02:04:52Z"), filepath.Join(second.Dir, "isc_2026-11-22T02:04:52Z"))
-	fixtures.Run(t, "sh", "-c", "cd "+first.Dir+" && find docker/registry/v2/blobs -type f | (cd "+second.Dir+" && xargs rm)")
+	fixtures.Run(t, "mv", filepath.Join(second.Dir, "isc_2026-11-21T02:04:52Z"),
+		filepath.Join(second.Dir, "isc_2026-11-22T02:04:52Z"))
+	fixtures.Run(t, "sh", "-c",
+		"cd "+first.Dir+" && find docker/registry/v2/blobs -type f | (cd "+second.Dir+" && xargs rm)")
 	return first, second
 }
 
@@ -41,7 +43,8 @@ func TestNewestRunCounts(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	first, second := runs(t, pins)
 	for _, paths := range [][]string{
-		{first.Dir, second.Dir}, {second.Dir, first.Dir}, {second.Dir, pack(t, first)}, {pack(t, second), first.Dir}, {pack(t, second), pack(t, first)},
+		{first.Dir, second.Dir}, {second.Dir, first.Dir}, {second.Dir, pack(t, first)}, {pack(t, second), first.Dir},
+		{pack(t, second), pack(t, first)},
 	} {
 		lock, _, err := planOCMirror(t, source.OCMirror{Paths: paths})
 		if err != nil {
@@ -57,7 +60,8 @@ func parts(t *testing.T, members ...[]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for i, list := range members {
-		fixtures.Run(t, "tar", append([]string{"--format=ustar", "-cf", filepath.Join(dir, fmt.Sprintf("mirror_%06d.tar", i+1))}, list...)...)
+		fixtures.Run(t, "tar",
+			append([]string{"--format=ustar", "-cf", filepath.Join(dir, fmt.Sprintf("mirror_%06d.tar", i+1))}, list...)...)
 	}
 	return dir
 }
@@ -84,13 +88,24 @@ func TestPartsOfAnArchive(t *testing.T) {
 		want error
 		says string
 	}{
-		"a large file comes last":            {parts(t, from(first, links), rest, from(first, large)), nil, ""},
-		"and before the last":                {parts(t, from(first, links), from(first, large), rest), nil, ""},
-		"two runs":                           {parts(t, from(first, links, all, isc), from(second, links, all, later)), source.ErrTwoRuns, "mirror_000002.tar both have docker/"},
-		"two runs with nothing in common":    {parts(t, from(first, links, all, isc), from(second, all, later)), source.ErrTwoRuns, "each have an isc_*"},
-		"one that failed after another":      {parts(t, from(first, links, all, isc), from(second, links)), source.ErrTwoRuns, "both have docker/"},
-		"likewise, with nothing in common":   {parts(t, from(first, links, isc), from(second, all)), source.ErrTwoRuns, "mirror_000001.tar, and "},
-		"one that failed":                    {parts(t, from(first, links), from(first, all)), source.ErrOCMirror, "mirror_000002.tar has no isc_*"},
+		"a large file comes last": {parts(t, from(first, links), rest, from(first, large)), nil, ""},
+		"and before the last":     {parts(t, from(first, links), from(first, large), rest), nil, ""},
+		"two runs": {
+			parts(t, from(first, links, all, isc), from(second, links, all, later)), source.ErrTwoRuns,
+			"mirror_000002.tar both have docker/",
+		},
+		"two runs with nothing in common": {
+			parts(t, from(first, links, all, isc), from(second, all, later)), source.ErrTwoRuns, "each have an isc_*",
+		},
+		"one that failed after another": {
+			parts(t, from(first, links, all, isc), from(second, links)), source.ErrTwoRuns, "both have docker/",
+		},
+		"likewise, with nothing in common": {
+			parts(t, from(first, links, isc), from(second, all)), source.ErrTwoRuns, "mirror_000001.tar, and ",
+		},
+		"one that failed": {
+			parts(t, from(first, links), from(first, all)), source.ErrOCMirror, "mirror_000002.tar has no isc_*",
+		},
 		"a part between others is not there": {gap, source.ErrOCMirror, "mirror_000002.tar is not there"},
 	} {
 		got, _, err := planOCMirror(t, source.OCMirror{Paths: []string{c.dir}})
@@ -130,24 +145,31 @@ func TestWorkspaceWithoutImages(t *testing.T) {
 	m := sample.Mirror{Dir: t.TempDir()}
 	tagged(t, pins.Mixed, registry.Host+"/sample/app:1.2")
 	if err := errors.Join(
-		m.Write("working-dir/isc_pinned_2026-11-21T02:04:52Z.yaml", sample.ImageSet(nowhere+"/sample/app:1.2", nowhere+"/sample/pause@sha256:"+digestOf(pins.Pause))),
+		m.Write("working-dir/isc_pinned_2026-11-21T02:04:52Z.yaml",
+			sample.ImageSet(nowhere+"/sample/app:1.2", nowhere+"/sample/pause@sha256:"+digestOf(pins.Pause))),
 		os.MkdirAll(filepath.Join(m.Dir, "working-dir/cluster-resources"), 0o755),
 	); err != nil {
 		t.Fatal(err)
 	}
 	o := options(t, nil)
-	o.Appliance.Spec.Mirrors = slices.Concat(digestMirrors(t, nowhere, registry.Host, "NeverContactSource"), mirrors(t, "ImageTagMirrorSet", "imageTagMirrors", nowhere, registry.Host, "NeverContactSource"))
+	o.Appliance.Spec.Mirrors = slices.Concat(digestMirrors(t, nowhere, registry.Host, "NeverContactSource"),
+		mirrors(t, "ImageTagMirrorSet", "imageTagMirrors", nowhere, registry.Host, "NeverContactSource"))
 	charts := sample.Mirror{Dir: t.TempDir()} // a bug was to leave out their images
 	if err := errors.Join(
-		charts.Write("working-dir/isc_pinned_2026-11-21T02:04:52Z.yaml", append(sample.ImageSet(nowhere+"/sample/app:1.2"), "  helm: {local: [{name: x}]}\n"...)),
-		charts.Write("working-dir/dry-run/mapping.txt", fmt.Appendf(nil, "docker://%[1]s/sample/app:1.2=docker://%[2]s/m/sample/app:1.2\ndocker://%[1]s/sample/pause@sha256:%[3]s=docker://%[2]s/m/sample/pause:sha256-%[3]s\n", nowhere, registry.Host, digestOf(pins.Pause))),
+		charts.Write("working-dir/isc_pinned_2026-11-21T02:04:52Z.yaml", append(sample.ImageSet(nowhere+"/sample/app:1.2"),
+			"  helm: {local: [{name: x}]}\n"...)),
+		charts.Write("working-dir/dry-run/mapping.txt",
+			fmt.Appendf(nil, "docker://%[1]s/sample/app:1.2=docker://%[2]s/m/sample/app:1.2\n"+
+				"docker://%[1]s/sample/pause@sha256:%[3]s=docker://%[2]s/m/sample/pause:sha256-%[3]s\n", nowhere, registry.Host,
+				digestOf(pins.Pause))),
 	); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{m.Dir, filepath.Join(m.Dir, "working-dir"), charts.Dir} {
 		o.Appliance.Spec.Sources = []source.Entry{{Source: &source.OCMirror{Paths: []string{path}}}}
 		lock, _, err := builder.Plan(t.Context(), o)
-		if err != nil || len(lock.Images) != 2 || lock.ByTag()[nowhere+"/sample/app:1.2"].Digest.Encoded() != digestOf(pins.Mixed) {
+		if err != nil || len(lock.Images) != 2 ||
+			lock.ByTag()[nowhere+"/sample/app:1.2"].Digest.Encoded() != digestOf(pins.Mixed) {
 			t.Errorf("%s: %v, %+v", path, err, lock.Images)
 		}
 	}
@@ -167,9 +189,14 @@ func TestStoresThatAreWrong(t *testing.T) {
 		befall string // a command in the store
 		want   error
 	}{
-		"whole":                      {"true", nil},
-		"a file changed":             {"find overlay/*/diff -type f -size +1k | head -1 | xargs sh -c 'printf x | dd of=$0 bs=1 conv=notrunc status=none'", storage.ErrLocal},
-		"a file became a fifo":       {"f=$(find overlay/*/diff -type f -size +1k | head -1) && rm $f && mkfifo $f", storage.ErrLocal},
+		"whole": {"true", nil},
+		"a file changed": {
+			"find overlay/*/diff -type f -size +1k | head -1 | xargs sh -c 'printf x | dd of=$0 bs=1 conv=notrunc status=none'",
+			storage.ErrLocal,
+		},
+		"a file became a fifo": {
+			"f=$(find overlay/*/diff -type f -size +1k | head -1) && rm $f && mkfifo $f", storage.ErrLocal,
+		},
 		"a layer has no files":       {"rm -r overlay/*/diff", storage.ErrLocal},
 		"a layer has no record":      {"rm overlay-layers/*.tar-split.gz", storage.ErrLocal},
 		"a record is cut off":        {"truncate -s -20 overlay-layers/*.tar-split.gz", storage.ErrLocal},
@@ -187,12 +214,14 @@ func TestStoresThatAreWrong(t *testing.T) {
 			continue
 		}
 		if c.want == nil {
-			if a, b := fixtures.Tree(t, filepath.Join(mounted, "overlay-layers")), fixtures.Tree(t, filepath.Join(fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile)), "overlay-layers")); !cmp.Equal(a, b) {
+			if a, b := fixtures.Tree(t, filepath.Join(mounted, "overlay-layers")), fixtures.Tree(t,
+				filepath.Join(fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile)), "overlay-layers")); !cmp.Equal(a, b) {
 				t.Errorf("the layers' records differ: %s", cmp.Diff(a, b))
 			}
-			if later := appliance.Lock(t, o.Out); !slices.EqualFunc(lock.Images, later.Images, func(a, b pinset.LockedImage) bool {
-				return a.Pin == b.Pin && a.Config == b.Config && slices.Equal(a.Layers, b.Layers)
-			}) {
+			if later := appliance.Lock(t, o.Out); !slices.EqualFunc(lock.Images, later.Images,
+				func(a, b pinset.LockedImage) bool {
+					return a.Pin == b.Pin && a.Config == b.Config && slices.Equal(a.Layers, b.Layers)
+				}) {
 				t.Errorf("%s: %+v became %+v", name, lock.Images, later.Images)
 			}
 		}
@@ -205,14 +234,16 @@ func TestArchivesOfOtherImageSets(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	first := mirror(t, pins)
 	other := sample.Mirror{Dir: t.TempDir()}
-	if err := errors.Join(other.Add(t.Context(), pins.Other, "other/app:1"), other.Write("isc_2026-11-23T00:00:00Z", sample.ImageSet("quay.example.com/other/app:1"))); err != nil {
+	if err := errors.Join(other.Add(t.Context(), pins.Other, "other/app:1"),
+		other.Write("isc_2026-11-23T00:00:00Z", sample.ImageSet("quay.example.com/other/app:1"))); err != nil {
 		t.Fatal(err)
 	}
 	lock, warnings, err := planOCMirror(t, source.OCMirror{Paths: []string{first.Dir, other.Dir}})
 	if err != nil || len(lock.Images) != 1 {
 		t.Errorf("%d images, %v", len(lock.Images), err)
 	}
-	if all := strings.Join(warnings, "\n"); !strings.Contains(all, first.Dir+" was asked for ") || !strings.Contains(all, "quay.example.com/site/app:1.2") || !strings.Contains(all, "make it another source") {
+	if all := strings.Join(warnings, "\n"); !strings.Contains(all, first.Dir+" was asked for ") ||
+		!strings.Contains(all, "quay.example.com/site/app:1.2") || !strings.Contains(all, "make it another source") {
 		t.Errorf("warnings %q", warnings)
 	}
 }

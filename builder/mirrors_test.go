@@ -27,7 +27,8 @@ const nowhere = "quay.example.com"
 func mirrors(t *testing.T, kind, list, source, mirror, policy string) []string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "mirrors.yaml")
-	content := fmt.Sprintf("apiVersion: config.openshift.io/v1\nkind: %s\nmetadata: {name: x}\nspec:\n  %s:\n  - {source: '%s', mirrors: ['%s'], mirrorSourcePolicy: %s}\n", kind, list, source, mirror, policy)
+	content := fmt.Sprintf("apiVersion: config.openshift.io/v1\nkind: %s\nmetadata: {name: x}\nspec:\n  %s:\n"+
+		"  - {source: '%s', mirrors: ['%s'], mirrorSourcePolicy: %s}\n", kind, list, source, mirror, policy)
 	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,8 @@ func TestImagesOfAMirror(t *testing.T) {
 	}
 	for path, content := range map[string][]byte{
 		n.Path("registries.conf.d/50-pinbox-mirrors.conf"): dropin, // where this CRI-O looks
-		n.Etc("crio.conf.d/20-plain-http"):                 fmt.Appendf(nil, "[crio.image]\ninsecure_registries = [%q]\n", nowhere),
+		n.Etc("crio.conf.d/20-plain-http"): fmt.Appendf(nil, "[crio.image]\ninsecure_registries = [%q]\n",
+			nowhere),
 	} {
 		if err := os.WriteFile(path, content, 0o644); err != nil {
 			t.Fatal(err)
@@ -68,7 +70,8 @@ func TestImagesOfAMirror(t *testing.T) {
 		}
 	}
 	later := own(pins.Other)
-	if _, err := n.Images().PullImage(t.Context(), &criapi.PullImageRequest{Image: &criapi.ImageSpec{Image: later}}); err != nil {
+	if _, err := n.Images().PullImage(t.Context(),
+		&criapi.PullImageRequest{Image: &criapi.ImageSpec{Image: later}}); err != nil {
 		t.Fatal(err)
 	}
 	status, err := n.Images().ImageStatus(t.Context(), &criapi.ImageStatusRequest{Image: &criapi.ImageSpec{Image: later}})
@@ -85,7 +88,8 @@ func TestTagsOfAMirror(t *testing.T) {
 	tag := nowhere + "/tools/app:1.2"
 	o := options(t, nil)
 	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.Images{tag}}}
-	o.Appliance.Spec.Mirrors = mirrors(t, "ImageTagMirrorSet", "imageTagMirrors", "*.example.com", registry.Host, "NeverContactSource")
+	o.Appliance.Spec.Mirrors = mirrors(t, "ImageTagMirrorSet", "imageTagMirrors", "*.example.com", registry.Host,
+		"NeverContactSource")
 	build(t, o)
 	lock := appliance.Lock(t, o.Out)
 	if img := lock.ByTag()[tag]; img.Repository != nowhere+"/tools/app" {
@@ -117,7 +121,8 @@ func TestMirrorThatLacksAnImage(t *testing.T) {
 		o := options(t, sample.Set("worker", pins.Pause, pins.Mixed))
 		o.Appliance.Spec.Mirrors = digestMirrors(t, registry.Host+"/sample", mirror.Host+"/sample", policy)
 		_, _, err := builder.Plan(t.Context(), o)
-		if !errors.Is(err, want) || want != nil && (!strings.Contains(err.Error(), pins.Pause) || !strings.Contains(err.Error(), pins.Mixed) || strings.Contains(err.Error(), os.TempDir())) {
+		if !errors.Is(err, want) || want != nil && (!strings.Contains(err.Error(), pins.Pause) ||
+			!strings.Contains(err.Error(), pins.Mixed) || strings.Contains(err.Error(), os.TempDir())) {
 			t.Errorf("%s: %v", policy, err)
 		}
 		if asked := len(access.Take()) > 0; asked != (want == nil) {
@@ -132,7 +137,8 @@ func TestMirrorThatLacksAnImage(t *testing.T) {
 	}
 	o := options(t, sample.Set("worker", pins.Pause))
 	o.Appliance.Spec.Mirrors = digestMirrors(t, registry.Host, mirror.Host, "NeverContactSource")
-	if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, storage.ErrRegistry) || !strings.Contains(err.Error(), mirror.Host) {
+	if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, storage.ErrRegistry) ||
+		!strings.Contains(err.Error(), mirror.Host) {
 		t.Errorf("a mirror out of reach: %v", err)
 	}
 }

@@ -18,7 +18,8 @@ import (
 // tagged puts an image that is there under a tag.
 func tagged(t *testing.T, pin, name string) {
 	t.Helper()
-	fixtures.Run(t, "skopeo", "copy", "--quiet", "--all", "--preserve-digests", "--src-tls-verify=false", "--dest-tls-verify=false", "docker://"+pin, "docker://"+name)
+	fixtures.Run(t, "skopeo", "copy", "--quiet", "--all", "--preserve-digests", "--src-tls-verify=false",
+		"--dest-tls-verify=false", "docker://"+pin, "docker://"+name)
 }
 
 // named is an appliance of images that are asked for by name.
@@ -31,7 +32,9 @@ func named(t *testing.T, registry *sample.Registry, pins sample.Pins) (o builder
 		t.Fatal(err)
 	}
 	o = options(t, pins.Sets())
-	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.Images{tag}}, {Source: &source.ImageLists{list}, Set: "base", Pools: []string{"worker", "infra"}}}
+	o.Appliance.Spec.Sources = []source.Entry{
+		{Source: &source.Images{tag}}, {Source: &source.ImageLists{list}, Set: "base", Pools: []string{"worker", "infra"}},
+	}
 	return o, tag
 }
 
@@ -41,7 +44,8 @@ func TestImagesByName(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	o, tag := named(t, registry, pins)
 	pod := filepath.Join(t.TempDir(), "pod.yaml")
-	if err := os.WriteFile(pod, []byte("kind: Pod\nspec: {initContainers: [{image: '"+pins.Docker+"'}]}\n"), 0o644); err != nil {
+	if err := os.WriteFile(pod, []byte("kind: Pod\nspec: {initContainers: [{image: '"+pins.Docker+"'}]}\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	o.Appliance.Spec.Sources = append(o.Appliance.Spec.Sources, source.Entry{Source: &source.Manifests{pod}, Set: "pods"})

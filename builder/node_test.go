@@ -120,7 +120,8 @@ func TestContainerOutlivesAKilledCRIO(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kept := len(list.Containers) == 1 && list.Containers[0].Id == id && list.Containers[0].State == criapi.ContainerState_CONTAINER_RUNNING
+		kept := len(list.Containers) == 1 && list.Containers[0].Id == id &&
+			list.Containers[0].State == criapi.ContainerState_CONTAINER_RUNNING
 		after := entries(t, n.Path("root/overlay-containers"))
 		switch {
 		case !repair && (!kept || after < before):
@@ -144,7 +145,9 @@ func entries(t *testing.T, dir string) int {
 func TestCompressionsOfTheStore(t *testing.T) {
 	for _, compression := range []squashfs.Compression{squashfs.Gzip, squashfs.None} {
 		t.Run(string(compression), func(t *testing.T) {
-			n, pins, lock := boot(t, func(o *builder.Options, _ sample.Pins) { o.Appliance.Spec.Store.Compression = compression })
+			n, pins, lock := boot(t, func(o *builder.Options, _ sample.Pins) {
+				o.Appliance.Spec.Store.Compression = compression
+			})
 			checkImages(t, n, lock)
 			id, _ := n.RunContainer(pins.Mixed)
 			if code := n.State(id, criapi.ContainerState_CONTAINER_EXITED); code != 0 {

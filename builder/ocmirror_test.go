@@ -58,8 +58,13 @@ func TestRealOCMirror(t *testing.T) {
 	if err := json.Unmarshal(content, &all); err != nil {
 		t.Fatal(err)
 	}
-	first := []string{"add-multi-oci-tag", "add-nested-tag", "add-nested-digest", "add-dlist-digest", "add-tag-and-digest", "add-rolling-old", "comp-cli", "comp-mco", "comp-cli-artifacts", "comp-cvo-1", "comp-etcd-1", "comp-pod-1", "release-4.99.1"}
-	second := append([]string{"add-rolling-new", "add-new", "comp-cvo-2", "comp-etcd-2", "comp-pod-2", "release-4.99.2"}, without(first, "add-rolling-old")...)
+	first := []string{
+		"add-multi-oci-tag", "add-nested-tag", "add-nested-digest", "add-dlist-digest", "add-tag-and-digest",
+		"add-rolling-old", "comp-cli", "comp-mco", "comp-cli-artifacts", "comp-cvo-1", "comp-etcd-1", "comp-pod-1",
+		"release-4.99.1",
+	}
+	second := append([]string{"add-rolling-new", "add-new", "comp-cvo-2", "comp-etcd-2", "comp-pod-2", "release-4.99.2"},
+		without(first, "add-rolling-old")...)
 	moved := append([]string{"add-rolling-new"}, without(first, "add-rolling-old")...)
 	for name, c := range map[string]struct {
 		paths, want []string // IDs of the expectations
@@ -70,7 +75,9 @@ func TestRealOCMirror(t *testing.T) {
 		"without signatures":                {[]string{"archive-no-signatures"}, moved},
 		"a second one, with what is new":    {[]string{"archive1", "archive2"}, second},
 		"the order of the paths is no care": {[]string{"archive2", "archive1"}, second},
-		"operators":                         {[]string{"archive-operator"}, []string{"bundle-foo", "operand-foo", "operand-multi"}},
+		"operators": {
+			[]string{"archive-operator"}, []string{"bundle-foo", "operand-foo", "operand-multi"},
+		},
 	} {
 		var paths, want []string
 		for _, p := range c.paths {
@@ -82,7 +89,8 @@ func TestRealOCMirror(t *testing.T) {
 			}
 		}
 		if name == "operators" { // the catalog is the one that oc-mirror has built
-			want = append(want, "registry.example.com/redhat/example-operator-index@sha256:a8151ed147ea73581d6c7233be53c4290eb5fb5e96b32e594e1ad502ab2e6ac2")
+			want = append(want,
+				"registry.example.com/redhat/example-operator-index@sha256:a8151ed147ea73581d6c7233be53c4290eb5fb5e96b32e594e1ad502ab2e6ac2")
 		}
 		lock, warnings, err := planOCMirror(t, source.OCMirror{Paths: paths})
 		if err != nil {
@@ -107,7 +115,9 @@ func without(list []string, one string) []string {
 // What is missing is told by image and blob; what one run lost, another may have.
 func TestRealOCMirrorThatIsWrong(t *testing.T) {
 	isc := filepath.Join(t.TempDir(), "isc.yaml")
-	if err := os.WriteFile(isc, []byte("apiVersion: mirror.openshift.io/v2alpha1\nkind: ImageSetConfiguration\nmirror:\n  additionalImages:\n  - name: registry.example.com/tools/rolling:latest\n  - name: other.example.com/tools/rolling:latest\n"), 0o644); err != nil {
+	if err := os.WriteFile(isc, []byte("apiVersion: mirror.openshift.io/v2alpha1\nkind: ImageSetConfiguration\nmirror:\n"+
+		"  additionalImages:\n  - name: registry.example.com/tools/rolling:latest\n"+
+		"  - name: other.example.com/tools/rolling:latest\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	copied := t.TempDir()
@@ -127,14 +137,28 @@ func TestRealOCMirrorThatIsWrong(t *testing.T) {
 			"ocp-release@sha256:3169b08eac8090548efdc3e015af11b2c5479e22173a1181faade1ff151e3291: some",
 			"ocp-v4.0-art-dev@sha256:2f868a79775f866acf498727917069005f674d79b03f49c8238638e587cd1139: some",
 		}},
-		"a run that failed":               {source.OCMirror{Paths: []string{ocMirrorData(t, "archive-aborted")}}, source.ErrOCMirror, []string{"isc_"}},
-		"a part is missing":               {source.OCMirror{Paths: []string{copied}}, source.ErrOCMirror, []string{"mirror_000002.tar"}},
-		"the last part missing":           {source.OCMirror{Paths: []string{ocMirrorData(t, "archive-chunks/mirror_000001.tar")}}, source.ErrOCMirror, []string{"isc_"}},
-		"cut off":                         {source.OCMirror{Paths: []string{cut}}, storage.ErrLocal, []string{cut}},
-		"two hosts":                       {source.OCMirror{Paths: []string{ocMirrorData(t, "archive1")}, Config: isc}, source.ErrCollision, []string{"registry.example.com/tools/rolling:latest", "other.example.com/tools/rolling:latest"}},
-		"a release without its manifests": {source.OCMirror{Paths: []string{ocMirrorData(t, "workspace/m2d-operator")}, Config: ocMirrorData(t, "isc/isc1.yaml")}, source.ErrNotMirrored, []string{"hold-release"}},
+		"a run that failed": {
+			source.OCMirror{Paths: []string{ocMirrorData(t, "archive-aborted")}}, source.ErrOCMirror, []string{"isc_"},
+		},
+		"a part is missing": {
+			source.OCMirror{Paths: []string{copied}}, source.ErrOCMirror, []string{"mirror_000002.tar"},
+		},
+		"the last part missing": {
+			source.OCMirror{Paths: []string{ocMirrorData(t, "archive-chunks/mirror_000001.tar")}}, source.ErrOCMirror,
+			[]string{"isc_"},
+		},
+		"cut off": {source.OCMirror{Paths: []string{cut}}, storage.ErrLocal, []string{cut}},
+		"two hosts": {
+			source.OCMirror{Paths: []string{ocMirrorData(t, "archive1")}, Config: isc}, source.ErrCollision,
+			[]string{"registry.example.com/tools/rolling:latest", "other.example.com/tools/rolling:latest"},
+		},
+		"a release without its manifests": {
+			source.OCMirror{Paths: []string{ocMirrorData(t, "workspace/m2d-operator")},
+				Config: ocMirrorData(t, "isc/isc1.yaml")}, source.ErrNotMirrored, []string{"hold-release"},
+		},
 	} {
-		if _, _, err := planOCMirror(t, c.m); !errors.Is(err, c.want) || slices.ContainsFunc(c.words, func(w string) bool { return !strings.Contains(err.Error(), w) }) {
+		if _, _, err := planOCMirror(t, c.m); !errors.Is(err, c.want) ||
+			slices.ContainsFunc(c.words, func(w string) bool { return !strings.Contains(err.Error(), w) }) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -146,13 +170,16 @@ func mirror(t *testing.T, pins sample.Pins) sample.Mirror {
 	t.Helper()
 	m := sample.Mirror{Dir: t.TempDir()}
 	for pin, stored := range map[string]string{
-		pins.Mixed: "site/app:1.2", pins.Pause: "site/pause:3", pins.Docker: "deep/er/docker:sha256-" + digestOf(pins.Docker), pins.Index: "site/list:latest",
+		pins.Mixed: "site/app:1.2", pins.Pause: "site/pause:3", pins.Docker: "deep/er/docker:sha256-" + digestOf(pins.Docker),
+		pins.Index: "site/list:latest",
 	} {
 		if err := m.Add(t.Context(), pin, stored); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := m.Write("isc_2026-11-21T02:04:52Z", sample.ImageSet("quay.example.com/site/app:1.2", "quay.example.com/site/pause:3", "registry.example.com/deep/er/docker@sha256:"+digestOf(pins.Docker), "quay.example.com/site/list:latest")); err != nil {
+	if err := m.Write("isc_2026-11-21T02:04:52Z", sample.ImageSet("quay.example.com/site/app:1.2",
+		"quay.example.com/site/pause:3", "registry.example.com/deep/er/docker@sha256:"+digestOf(pins.Docker),
+		"quay.example.com/site/list:latest")); err != nil {
 		t.Fatal(err)
 	}
 	return m
@@ -216,7 +243,9 @@ func TestOCMirrorOnANode(t *testing.T) {
 func TestRealOCMirrorOnANode(t *testing.T) {
 	o := options(t, nil)
 	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.OCMirror{
-		Paths: []string{ocMirrorData(t, "archive2"), ocMirrorData(t, "archive1")}, Signatures: source.Signatures{Keys: []string{ocMirrorData(t, "isc/throwaway-signing-key.pub.asc")}},
+		Paths: []string{ocMirrorData(t, "archive2"), ocMirrorData(t, "archive1")}, Signatures: source.Signatures{
+			Keys: []string{ocMirrorData(t, "isc/throwaway-signing-key.pub.asc")},
+		},
 	}}}
 	n := appliance.Boot(t, o, "")
 	n.Start()
@@ -226,7 +255,8 @@ func TestRealOCMirrorOnANode(t *testing.T) {
 	for _, s := range lock.Sets {
 		sets = append(sets, s.Name)
 	}
-	if !slices.Equal(sets, []string{"appliance-4.99.1-master", "appliance-4.99.1-worker", "appliance-4.99.2-master", "appliance-4.99.2-worker", "appliance-images"}) {
+	if !slices.Equal(sets, []string{"appliance-4.99.1-master", "appliance-4.99.1-worker", "appliance-4.99.2-master",
+		"appliance-4.99.2-worker", "appliance-images"}) {
 		t.Errorf("sets %q", sets)
 	}
 }
@@ -272,8 +302,12 @@ func TestContainersStorage(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	root := filepath.Join(t.TempDir(), "graph")
 	t.Cleanup(func() { fixtures.Run(t, "umount", filepath.Join(root, "overlay")) }) // skopeo leaves a mount
-	for name, pin := range map[string]string{"quay.example.com/site/app:1.2": pins.Mixed, "quay.example.com/site/pause:3": pins.Pause, "localhost/list:1": pins.Index} {
-		fixtures.Run(t, "skopeo", "copy", "--quiet", "--src-tls-verify=false", "docker://"+pin, "containers-storage:[overlay@"+root+"+"+t.TempDir()+"]"+name)
+	for name, pin := range map[string]string{
+		"quay.example.com/site/app:1.2": pins.Mixed, "quay.example.com/site/pause:3": pins.Pause,
+		"localhost/list:1": pins.Index,
+	} {
+		fixtures.Run(t, "skopeo", "copy", "--quiet", "--src-tls-verify=false", "docker://"+pin,
+			"containers-storage:[overlay@"+root+"+"+t.TempDir()+"]"+name)
 	}
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
@@ -287,7 +321,9 @@ func TestContainersStorage(t *testing.T) {
 	if code := n.State(id, criapi.ContainerState_CONTAINER_EXITED); code != 0 {
 		t.Errorf("the container ended with %d", code)
 	}
-	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.ContainersStorage{Path: root, Images: []string{"quay.example.com/site/nothing:1"}}}}
+	o.Appliance.Spec.Sources = []source.Entry{
+		{Source: &source.ContainersStorage{Path: root, Images: []string{"quay.example.com/site/nothing:1"}}},
+	}
 	o.Out = filepath.Join(t.TempDir(), "out")
 	if _, err := builder.Build(t.Context(), o); !errors.Is(err, source.ErrNoSuchImage) {
 		t.Error(err)
@@ -303,7 +339,8 @@ func TestOCMirrorThatIsWrong(t *testing.T) {
 	}
 	config := func(old, new string) string {
 		file := filepath.Join(t.TempDir(), "isc.yaml")
-		if err := os.WriteFile(file, []byte(strings.Replace(string(sample.ImageSet("quay.example.com/site/app:1.2")), old, new, 1)), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(strings.Replace(string(sample.ImageSet("quay.example.com/site/app:1.2")), old,
+			new, 1)), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return file
@@ -315,26 +352,46 @@ func TestOCMirrorThatIsWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	layer := lock.Images[0].Layers[0].Digest.String()
-	fixtures.Run(t, "sh", "-c", "printf x | dd of="+filepath.Join(damaged.Dir, sample.Blob(layer))+" bs=1 seek=100 conv=notrunc")
+	fixtures.Run(t, "sh", "-c", "printf x | dd of="+filepath.Join(damaged.Dir,
+		sample.Blob(layer))+" bs=1 seek=100 conv=notrunc")
 	for name, c := range map[string]struct {
 		sources []source.OCMirror
 		want    error
 		words   []string
 	}{
-		"a blob has another digest": {[]source.OCMirror{{Paths: []string{pack(t, damaged)}}}, storage.ErrDigest, []string{layer}},
-		"an unknown field":          {[]source.OCMirror{{Paths: []string{m.Dir}, Config: config("additionalImages", "additionalImage")}}, source.ErrImageSet, []string{"isc.yaml:4: field additionalImage not found"}},
-		"of version 1":              {[]source.OCMirror{{Config: config("v2alpha1", "v1alpha2")}}, source.ErrImageSet, []string{"v1alpha2"}},
-		"more than images, alone":   {[]source.OCMirror{{Config: config("  additional", "  operators:\n  - catalog: quay.example.com/catalog:v4.20\n  additional")}}, source.ErrOnlyOCMirror, []string{"mirror.operators"}},
-		"an image is not in it":     {[]source.OCMirror{{Paths: []string{m.Dir}, Config: config("app:1.2", "app:1.3")}}, source.ErrNotMirrored, []string{"quay.example.com/site/app:1.3"}},
-		"a name for two images":     {[]source.OCMirror{{Paths: []string{m.Dir}}, {Paths: []string{other.Dir}}}, builder.ErrDuplicateName, []string{"quay.example.com/site/app:1.2", digestOf(pins.Mixed), digestOf(pins.Other)}},
-		"nothing of oc-mirror":      {[]source.OCMirror{{Paths: []string{t.TempDir()}}}, source.ErrOCMirror, []string{"mirror_000001.tar"}},
+		"a blob has another digest": {
+			[]source.OCMirror{{Paths: []string{pack(t, damaged)}}}, storage.ErrDigest, []string{layer},
+		},
+		"an unknown field": {
+			[]source.OCMirror{{Paths: []string{m.Dir}, Config: config("additionalImages", "additionalImage")}},
+			source.ErrImageSet, []string{"isc.yaml:4: field additionalImage not found"},
+		},
+		"of version 1": {
+			[]source.OCMirror{{Config: config("v2alpha1", "v1alpha2")}}, source.ErrImageSet, []string{"v1alpha2"},
+		},
+		"more than images, alone": {
+			[]source.OCMirror{{Config: config("  additional", "  operators:\n  - catalog: "+
+				"quay.example.com/catalog:v4.20\n  additional")}}, source.ErrOnlyOCMirror, []string{"mirror.operators"},
+		},
+		"an image is not in it": {
+			[]source.OCMirror{{Paths: []string{m.Dir}, Config: config("app:1.2", "app:1.3")}}, source.ErrNotMirrored,
+			[]string{"quay.example.com/site/app:1.3"},
+		},
+		"a name for two images": {
+			[]source.OCMirror{{Paths: []string{m.Dir}}, {Paths: []string{other.Dir}}}, builder.ErrDuplicateName,
+			[]string{"quay.example.com/site/app:1.2", digestOf(pins.Mixed), digestOf(pins.Other)},
+		},
+		"nothing of oc-mirror": {
+			[]source.OCMirror{{Paths: []string{t.TempDir()}}}, source.ErrOCMirror, []string{"mirror_000001.tar"},
+		},
 	} {
 		o := options(t, nil)
 		o.Appliance.Spec.Sources = nil
 		for _, m := range c.sources {
 			o.Appliance.Spec.Sources = append(o.Appliance.Spec.Sources, source.Entry{Source: &m})
 		}
-		if _, err := builder.Build(t.Context(), o); !errors.Is(err, c.want) || slices.ContainsFunc(c.words, func(w string) bool { return !strings.Contains(err.Error(), w) }) {
+		if _, err := builder.Build(t.Context(), o); !errors.Is(err, c.want) ||
+			slices.ContainsFunc(c.words, func(w string) bool { return !strings.Contains(err.Error(), w) }) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := os.Stat(o.Out); err == nil {
@@ -386,7 +443,9 @@ func TestSparseIndex(t *testing.T) {
 	} {
 		o := options(t, nil)
 		o.Appliance.Spec.Platform = platform
-		o.Appliance.Spec.Sources = []source.Entry{{Source: &source.OCMirror{Paths: []string{pack(t, m, sample.Blob(c.lost))}, Config: config}}}
+		o.Appliance.Spec.Sources = []source.Entry{
+			{Source: &source.OCMirror{Paths: []string{pack(t, m, sample.Blob(c.lost))}, Config: config}},
+		}
 		lock, _, err := builder.Plan(t.Context(), o)
 		if !errors.Is(err, c.want) || c.want == nil && (err != nil || lock.Images[0].Manifest.String() != instances[0]) {
 			t.Errorf("%s: %v", platform, err)

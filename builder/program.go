@@ -11,7 +11,8 @@ import (
 var ErrNodeBinary = errors.New("pinbox-node cannot be used")
 
 var elfMachines = map[elf.Machine]string{
-	elf.EM_X86_64: "amd64", elf.EM_AARCH64: "arm64", elf.EM_PPC64: "ppc64le", elf.EM_S390: "s390x", elf.EM_RISCV: "riscv64",
+	elf.EM_X86_64: "amd64", elf.EM_AARCH64: "arm64", elf.EM_PPC64: "ppc64le", elf.EM_S390: "s390x",
+	elf.EM_RISCV: "riscv64",
 }
 
 // openNodeBinary finds the pinbox-node for the nodes' architecture.

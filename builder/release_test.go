@@ -58,7 +58,8 @@ func TestReleaseOnANode(t *testing.T) {
 	var got, sets []string
 	for _, img := range lock.Images {
 		got = append(got, img.Pin)
-		if img.Pin == r.Components["cli"] && !slices.Equal(img.From, []string{"PinnedImageSet/ocp-4.99.1-master", "PinnedImageSet/ocp-4.99.1-worker", "release/4.99.1/cli", "release/4.99.1/must-gather"}) {
+		if img.Pin == r.Components["cli"] && !slices.Equal(img.From, []string{"PinnedImageSet/ocp-4.99.1-master",
+			"PinnedImageSet/ocp-4.99.1-worker", "release/4.99.1/cli", "release/4.99.1/must-gather"}) {
 			t.Errorf("cli is there for %q", img.From)
 		}
 	}
@@ -144,7 +145,8 @@ func signedAs(t *testing.T, name, digest string) (signature, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprintf(w, `{"critical":{"type":"atomic container signature","image":{"docker-manifest-digest":%q},"identity":{"docker-reference":%q}},"optional":{}}`, digest, name)
+	fmt.Fprintf(w,
+		`{"critical":{"type":"atomic container signature","image":{"docker-manifest-digest":%q},"identity":{"docker-reference":%q}},"optional":{}}`, digest, name)
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +207,8 @@ func TestReleaseThatIsNone(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	o := options(t, nil)
 	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.Release{Image: pins.Mixed}}}
-	if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, source.ErrRelease) || !strings.Contains(err.Error(), pins.Mixed) {
+	if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, source.ErrRelease) ||
+		!strings.Contains(err.Error(), pins.Mixed) {
 		t.Error(err)
 	}
 	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.Release{Image: registry.Host + "/no/such:1"}}}

@@ -83,7 +83,8 @@ func TestDirHoldsWhatTheSquashfsHolds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, err := os.ReadFile(filepath.Join(theirs, "overlay-images", id, file)); err != nil || string(got) != string(want) {
+			if got, err := os.ReadFile(filepath.Join(theirs, "overlay-images", id, file)); err != nil ||
+				string(got) != string(want) {
 				t.Errorf("%s of image %s is another (%v)", file, id, err)
 			}
 		}
@@ -93,7 +94,8 @@ func TestDirHoldsWhatTheSquashfsHolds(t *testing.T) {
 	}
 	composed, written := oracle.Open(t, "", ours), oracle.Open(t, "", theirs)
 	for _, pin := range pins.All() {
-		if diff := cmp.Diff(fixtures.Tree(t, oracle.Mount(t, written, pin)), fixtures.Tree(t, oracle.Mount(t, composed, pin))); diff != "" {
+		if diff := cmp.Diff(fixtures.Tree(t, oracle.Mount(t, written, pin)),
+			fixtures.Tree(t, oracle.Mount(t, composed, pin))); diff != "" {
 			t.Errorf("%s (-library +pinbox):\n%s", pin, diff)
 		}
 	}
@@ -103,7 +105,8 @@ func TestDirHoldsWhatTheSquashfsHolds(t *testing.T) {
 			t.Errorf("Check complains: %s", complaint)
 		}
 	}
-	if diff := cmp.Diff(fixtures.Tree(t, filepath.Join(ours, "pinbox", "sets")), fixtures.Tree(t, filepath.Join(theirs, "pinbox", "sets"))); diff != "" {
+	if diff := cmp.Diff(fixtures.Tree(t, filepath.Join(ours, "pinbox", "sets")),
+		fixtures.Tree(t, filepath.Join(theirs, "pinbox", "sets"))); diff != "" {
 		t.Errorf("sets (-squashfs +dir):\n%s", diff)
 	}
 }
@@ -190,7 +193,8 @@ func TestVerifyFindsWhatIsWrongWithADir(t *testing.T) {
 func strange(t *testing.T) string {
 	t.Helper()
 	registry, _ := appliance.Registry(t)
-	stream, err := sample.Tar(sample.File("new\nline", "a"), sample.File(`back\slash`, "b"), sample.File("return\r", "c"), sample.File(" blank ", "d"), sample.File("\xff", "e"))
+	stream, err := sample.Tar(sample.File("new\nline", "a"), sample.File(`back\slash`, "b"), sample.File("return\r", "c"),
+		sample.File(" blank ", "d"), sample.File("\xff", "e"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +222,8 @@ func TestSumsOfAnyName(t *testing.T) {
 	if _, err := verify.Artifact(t.Context(), o.Out, progress.Hooks{}); err != nil {
 		t.Error(err)
 	}
-	if said := fixtures.Run(t, "sh", "-c", "cd "+o.Out+" && sha256sum -c --strict SHA256SUMS"); !strings.Contains(said, "back") {
+	if said := fixtures.Run(t, "sh", "-c", "cd "+o.Out+" && sha256sum -c --strict SHA256SUMS"); !strings.Contains(said,
+		"back") {
 		t.Errorf("sha256sum reads our sums differently:\n%s", said)
 	}
 }
@@ -250,7 +255,8 @@ func TestInterruptedDirLeavesNothing(t *testing.T) {
 	if left := entriesOf(t, filepath.Dir(o.Out)); len(left) != 1 { // the sets
 		t.Errorf("left: %v", left)
 	}
-	if mounts, err := os.ReadFile("/proc/self/mountinfo"); err != nil || strings.Contains(string(mounts), filepath.Dir(o.Out)) {
+	if mounts, err := os.ReadFile("/proc/self/mountinfo"); err != nil ||
+		strings.Contains(string(mounts), filepath.Dir(o.Out)) {
 		t.Errorf("mounts (%v):\n%s", err, mounts)
 	}
 	access.Fault(nil)

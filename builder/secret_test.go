@@ -41,22 +41,26 @@ func TestNodePullsWithItsPullSecret(t *testing.T) {
 	}
 	o := options(t, sample.Set("worker", pins.Pause))
 	o.Appliance.Spec.Node.PullSecret = filepath.Join(t.TempDir(), "pull-secret.json")
-	if err := os.WriteFile(o.Appliance.Spec.Node.PullSecret, fmt.Appendf(nil, `{"auths":{%q:{"auth":"bWU6c2VjcmV0"}}}`, registry.Host), 0o600); err != nil {
+	if err := os.WriteFile(o.Appliance.Spec.Node.PullSecret, fmt.Appendf(nil, `{"auths":{%q:{"auth":"bWU6c2VjcmV0"}}}`,
+		registry.Host), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	n := appliance.Boot(t, o, pins.Pause)
 	open = false
-	if err := os.WriteFile(n.Etc("crio.conf.d/20-plain-http"), fmt.Appendf(nil, "[crio.image]\ninsecure_registries = [%q]\n", registry.Host), 0o644); err != nil {
+	if err := os.WriteFile(n.Etc("crio.conf.d/20-plain-http"),
+		fmt.Appendf(nil, "[crio.image]\ninsecure_registries = [%q]\n", registry.Host), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	n.Run("mkdir", "-p", "/var/lib/kubelet") // where the root of the node would have it
 	n.Run("cp", filepath.Join(n.Root, "var/lib/kubelet/config.json"), "/var/lib/kubelet/config.json")
 	n.Start()
-	if _, err := n.Images().PullImage(t.Context(), &criapi.PullImageRequest{Image: &criapi.ImageSpec{Image: pins.Docker}}); err != nil {
+	if _, err := n.Images().PullImage(t.Context(),
+		&criapi.PullImageRequest{Image: &criapi.ImageSpec{Image: pins.Docker}}); err != nil {
 		t.Error(err)
 	}
 	n.Run("rm", "/var/lib/kubelet/config.json")
-	if _, err := n.Images().PullImage(t.Context(), &criapi.PullImageRequest{Image: &criapi.ImageSpec{Image: pins.Mixed}}); err == nil {
+	if _, err := n.Images().PullImage(t.Context(),
+		&criapi.PullImageRequest{Image: &criapi.ImageSpec{Image: pins.Mixed}}); err == nil {
 		t.Error("the registry asks for nothing")
 	}
 }

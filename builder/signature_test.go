@@ -42,7 +42,8 @@ func signedSamples(t *testing.T, registry *sample.Registry, pins sample.Pins) tr
 	}
 	simple, key := signedAs(t, registry.Host+"/sample/docker:1", "sha256:"+digestOf(pins.Docker))
 	file("lookaside/sample/docker@sha256="+digestOf(pins.Docker)+"/signature-1", simple)
-	file("registries.d/all.yaml", []byte("default-docker:\n  lookaside: file://"+dir+"/lookaside\n  use-sigstore-attachments: true\n"))
+	file("registries.d/all.yaml",
+		[]byte("default-docker:\n  lookaside: file://"+dir+"/lookaside\n  use-sigstore-attachments: true\n"))
 	cosign, err := registry.Cosign(t.Context(), pins.Mixed)
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +51,8 @@ func signedSamples(t *testing.T, registry *sample.Registry, pins sample.Pins) tr
 	return trust{file("policy.json", fmt.Appendf(nil, `{"default": [{"type": "reject"}], "transports": {"docker": {
 		"%[1]s/sample/docker": [{"type": "signedBy", "keyType": "GPGKeys", "keyPath": %[2]q}],
 		"%[1]s/sample/mixed": [{"type": "sigstoreSigned", "keyPath": %[3]q, "signedIdentity": {"type": "matchRepository"}}],
-		"%[1]s/sample/pause": [{"type": "insecureAcceptAnything"}]}}}`, registry.Host, file("simple.asc", key), file("cosign.pub", cosign))), filepath.Join(dir, "registries.d")}
+		"%[1]s/sample/pause": [{"type": "insecureAcceptAnything"}]}}}`, registry.Host, file("simple.asc", key),
+		file("cosign.pub", cosign))), filepath.Join(dir, "registries.d")}
 }
 
 // A node that wants signatures starts what was signed, offline: the store has the
@@ -67,12 +69,14 @@ func TestSignedImagesOnAStrictNode(t *testing.T) {
 	checkRuns(t, n, trust.policy, pins.Docker, pins.Mixed)
 	n.Stop(syscall.SIGTERM)
 	other := filepath.Join(t.TempDir(), "policy.json") // wants OpenPGP where there is sigstore
-	policy := strings.NewReplacer("sample/docker", "sample/mixed", "sample/mixed", "sample/docker").Replace(string(mustRead(t, trust.policy)))
+	policy := strings.NewReplacer("sample/docker", "sample/mixed", "sample/mixed",
+		"sample/docker").Replace(string(mustRead(t, trust.policy)))
 	if err := os.WriteFile(other, []byte(policy), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	n.Start("--signature-policy", other)
-	if _, _, err := pod.Run(t.Context(), n.Runtime(), n.Path("log/unsigned"), pins.Mixed); err == nil || !strings.Contains(err.Error(), "ignature") {
+	if _, _, err := pod.Run(t.Context(), n.Runtime(), n.Path("log/unsigned"), pins.Mixed); err == nil ||
+		!strings.Contains(err.Error(), "ignature") {
 		t.Errorf("an image without the signature that the policy wants: %v", err)
 	}
 }
@@ -100,7 +104,9 @@ func TestSignaturesOfAStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	later := options(t, nil)
-	later.Appliance.Spec.Sources = []source.Entry{{Source: &source.ContainersStorage{Path: fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile))}}}
+	later.Appliance.Spec.Sources = []source.Entry{
+		{Source: &source.ContainersStorage{Path: fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile))}},
+	}
 	n := appliance.Boot(t, later, pins.Pause)
 	checkRuns(t, n, trust.policy, pins.Docker, pins.Mixed)
 }
@@ -111,8 +117,10 @@ func TestSignaturesOfAnArchive(t *testing.T) {
 	trust := signedSamples(t, registry, pins)
 	m := mirror(t, pins)
 	tag := "sha256-" + digestOf(pins.Mixed) + ".sig"
-	attached := fixtures.Run(t, "skopeo", "inspect", "--tls-verify=false", "--raw", "docker://"+registry.Host+"/sample/mixed:"+tag)
-	if err := m.Add(t.Context(), registry.Host+"/sample/mixed@"+digest.FromString(attached).String(), "site/app:"+tag); err != nil {
+	attached := fixtures.Run(t, "skopeo", "inspect", "--tls-verify=false", "--raw",
+		"docker://"+registry.Host+"/sample/mixed:"+tag)
+	if err := m.Add(t.Context(), registry.Host+"/sample/mixed@"+digest.FromString(attached).String(),
+		"site/app:"+tag); err != nil {
 		t.Fatal(err)
 	}
 	if err := registry.Close(); err != nil {
@@ -149,10 +157,16 @@ func TestPolicyWhileBuilding(t *testing.T) {
 		access storage.Access
 		want   error
 	}{
-		"signed by OpenPGP":        {pins.Docker, storage.Access{Policy: trust.policy, RegistriesDir: trust.registriesD}, nil},
-		"signed by sigstore":       {pins.Mixed, storage.Access{Policy: trust.policy, RegistriesDir: trust.registriesD}, nil},
-		"not signed":               {pins.Other, storage.Access{Policy: trust.policy, RegistriesDir: trust.registriesD}, storage.ErrPolicy},
-		"signatures not found":     {pins.Mixed, storage.Access{Policy: trust.policy, RegistriesDir: t.TempDir()}, storage.ErrPolicy},
+		"signed by OpenPGP": {
+			pins.Docker, storage.Access{Policy: trust.policy, RegistriesDir: trust.registriesD}, nil,
+		},
+		"signed by sigstore": {pins.Mixed, storage.Access{Policy: trust.policy, RegistriesDir: trust.registriesD}, nil},
+		"not signed": {
+			pins.Other, storage.Access{Policy: trust.policy, RegistriesDir: trust.registriesD}, storage.ErrPolicy,
+		},
+		"signatures not found": {
+			pins.Mixed, storage.Access{Policy: trust.policy, RegistriesDir: t.TempDir()}, storage.ErrPolicy,
+		},
 		"whatever the policy says": {pins.Other, storage.Access{Policy: trust.policy, AnyImage: true}, nil},
 	} {
 		o := options(t, sample.Set("worker", c.pin))
@@ -203,7 +217,8 @@ func TestSignedTwinOfAnUnsignedImage(t *testing.T) {
 	trust := signedSamples(t, registry, pins)
 	twin := fixtures.Run(t, "skopeo", "inspect", "--tls-verify=false", "--raw", "docker://"+pins.Mixed)
 	twin = strings.Replace(twin, "{", `{"annotations":{"twin":"yes"},`, 1)
-	push, err := http.NewRequest(http.MethodPut, "http://"+registry.Host+"/v2/sample/a-twin/manifests/"+digest.FromString(twin).String(), strings.NewReader(twin))
+	push, err := http.NewRequest(http.MethodPut,
+		"http://"+registry.Host+"/v2/sample/a-twin/manifests/"+digest.FromString(twin).String(), strings.NewReader(twin))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +228,8 @@ func TestSignedTwinOfAnUnsignedImage(t *testing.T) {
 		t.Fatalf("%v, %+v", err, response)
 	}
 	response.Body.Close()
-	o := options(t, sample.Set("worker", pins.Pause, pins.Mixed, registry.Host+"/sample/a-twin@"+digest.FromString(twin).String()))
+	o := options(t, sample.Set("worker", pins.Pause, pins.Mixed,
+		registry.Host+"/sample/a-twin@"+digest.FromString(twin).String()))
 	o.Access.RegistriesDir = trust.registriesD
 	n := appliance.Boot(t, o, pins.Pause)
 	checkRuns(t, n, trust.policy, pins.Mixed)

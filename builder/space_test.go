@@ -64,18 +64,27 @@ func TestSpaceThatABuildNeeds(t *testing.T) {
 }
 
 func TestWhatFits(t *testing.T) {
-	needs := []need{{dir: "/out", what: "the store", bytes: 70}, {dir: "/cache", what: "the cache", bytes: 50, exact: true}}
+	needs := []need{
+		{dir: "/out", what: "the store", bytes: 70}, {dir: "/cache", what: "the cache", bytes: 50, exact: true},
+	}
 	for name, test := range map[string]struct {
 		disks map[string]disk
 		says  string
 	}{
-		"two disks":          {map[string]disk{"/out": {1, 70}, "/cache": {2, 50}}, ""},
-		"one disk":           {map[string]disk{"/out": {1, 120}, "/cache": {1, 120}}, ""},
-		"one that is full":   {map[string]disk{"/out": {1, 119}, "/cache": {1, 119}}, "/out: not enough space: the store needs about 70 bytes, the cache needs 50 bytes, and 119 bytes are free"},
-		"the second is full": {map[string]disk{"/out": {1, 70}, "/cache": {2, 49}}, "/cache: not enough space: the cache needs 50 bytes, and 49 bytes are free"},
+		"two disks": {map[string]disk{"/out": {1, 70}, "/cache": {2, 50}}, ""},
+		"one disk":  {map[string]disk{"/out": {1, 120}, "/cache": {1, 120}}, ""},
+		"one that is full": {
+			map[string]disk{"/out": {1, 119}, "/cache": {1, 119}},
+			"/out: not enough space: the store needs about 70 bytes, the cache needs 50 bytes, and 119 bytes are free",
+		},
+		"the second is full": {
+			map[string]disk{"/out": {1, 70}, "/cache": {2, 49}},
+			"/cache: not enough space: the cache needs 50 bytes, and 49 bytes are free",
+		},
 	} {
 		err := fits(needs, func(dir string) (disk, error) { return test.disks[dir], nil })
-		if test.says == "" && err != nil || test.says != "" && (!errors.Is(err, ErrSpace) || !strings.Contains(err.Error(), test.says)) {
+		if test.says == "" && err != nil || test.says != "" && (!errors.Is(err, ErrSpace) ||
+			!strings.Contains(err.Error(), test.says)) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -98,16 +107,25 @@ func spaceTests(base string) map[string]spaceTest {
 		"all are kept":      {func(*Options) {}, []string{"base", "a", "b"}, 0, 0},
 		"nothing is kept":   {func(o *Options) { o.Cache.Dir = "" }, nil, 747 + 20 + 666, 0},
 		"with an ISO":       {func(o *Options) { o.Appliance.Spec.ISO.Base = base }, nil, 500 + 2*757 + 10, 747},
-		"a tar":             {func(o *Options) { o.Appliance.Spec.Store.Format = format.Tar }, nil, 2000 + 200 + 300 + 30, 747},
-		"a tar, all kept":   {func(o *Options) { o.Appliance.Spec.Store.Format = format.Tar }, []string{"base", "a", "b"}, 2530, 0},
-		"a tar, none kept":  {func(o *Options) { o.Appliance.Spec.Store.Format, o.Cache.Dir = format.Tar, "" }, nil, 2530 + 747, 0},
-		"a folder":          {func(o *Options) { o.Appliance.Spec.Store.Format = format.Dir }, nil, 2530, 0},
+		"a tar": {
+			func(o *Options) { o.Appliance.Spec.Store.Format = format.Tar }, nil, 2000 + 200 + 300 + 30, 747,
+		},
+		"a tar, all kept": {
+			func(o *Options) { o.Appliance.Spec.Store.Format = format.Tar }, []string{"base", "a", "b"}, 2530, 0,
+		},
+		"a tar, none kept": {
+			func(o *Options) { o.Appliance.Spec.Store.Format, o.Cache.Dir = format.Tar, "" }, nil, 2530 + 747, 0,
+		},
+		"a folder": {func(o *Options) { o.Appliance.Spec.Store.Format = format.Dir }, nil, 2530, 0},
 		"a tar with a lock": {func(o *Options) {
 			o.Appliance.Spec.Store.Format = format.Tar
 			base := gz("base", 1000)
 			base.UnpackedSize = 3000
 			o.Lock = pinset.Lock{Images: []pinset.LockedImage{{Layers: []pinset.LockedLayer{base}}}}
 		}, nil, 3530, 747},
-		"with another disk": {func(o *Options) { o.Appliance.Spec.ISO.Base = base; o.Appliance.Spec.Node.Store.VolumeLabel = "X" }, nil, 500 + 757 + 10, 747},
+		"with another disk": {
+			func(o *Options) { o.Appliance.Spec.ISO.Base = base; o.Appliance.Spec.Node.Store.VolumeLabel = "X" }, nil,
+			500 + 757 + 10, 747,
+		},
 	}
 }

@@ -78,7 +78,8 @@ func TestLockKnowsUnpackedSizes(t *testing.T) {
 	for _, img := range appliance.Lock(t, o.Out).Images {
 		for _, l := range img.Layers {
 			if l.UnpackedSize != pulled[l.DiffID] || l.UnpackedSize == 0 || l.Inodes < 2 {
-				t.Errorf("%s, layer %s: %d bytes in %d inodes; a pull finds %d bytes", img.Pin, l.Digest, l.UnpackedSize, l.Inodes, pulled[l.DiffID])
+				t.Errorf("%s, layer %s: %d bytes in %d inodes; a pull finds %d bytes", img.Pin, l.Digest, l.UnpackedSize, l.Inodes,
+					pulled[l.DiffID])
 			}
 		}
 	}
@@ -134,7 +135,8 @@ func onlyTar(t *testing.T) map[string][]byte {
 	if err := os.Truncate(touch(t, sparse, "sparse"), 5<<20); err != nil {
 		t.Fatal(err)
 	}
-	fixtures.Run(t, "sh", "-c", "printf data | dd status=none bs=1 seek=3000000 conv=notrunc of="+filepath.Join(sparse, "sparse"))
+	fixtures.Run(t, "sh", "-c", "printf data | dd status=none bs=1 seek=3000000 conv=notrunc of="+filepath.Join(sparse,
+		"sparse"))
 	layers := map[string][]byte{}
 	for _, format := range []string{"gnu", "pax"} {
 		file := filepath.Join(t.TempDir(), "layer.tar")
@@ -147,8 +149,10 @@ func onlyTar(t *testing.T) map[string][]byte {
 	}
 	repeated, err := sample.Tar(
 		sample.File("twice", "first"), sample.Dir("d"), sample.File("d/leaf", "leaf"), sample.File("thrice", "1"),
-		sample.Hardlink("name-of-first", "twice"), sample.File("twice", "the second one"), sample.File("thrice", "22"), sample.File("thrice", "333"),
-		sample.Dir("e"), sample.Dir("e"), sample.Symlink("link", "d"), sample.File("link/below", "below a link"), sample.File("link", "no link any more"))
+		sample.Hardlink("name-of-first", "twice"), sample.File("twice", "the second one"), sample.File("thrice", "22"),
+		sample.File("thrice", "333"),
+		sample.Dir("e"), sample.Dir("e"), sample.Symlink("link", "d"), sample.File("link/below", "below a link"),
+		sample.File("link", "no link any more"))
 	if err != nil {
 		t.Fatal(err)
 	}

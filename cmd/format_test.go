@@ -25,7 +25,8 @@ func TestFormatIsSpecified(t *testing.T) {
 		sections[title] = body
 	}
 	for title, value := range map[string]any{
-		"Lock": pinset.Lock{}, "Delta": pinset.Delta{}, "State of a node": stores.State{}, "Status of a node": runtime.Status{},
+		"Lock": pinset.Lock{}, "Delta": pinset.Delta{}, "State of a node": stores.State{},
+		"Status of a node": runtime.Status{},
 		"Store": struct {
 			Layers []layout.Layer
 			Images []layout.Image

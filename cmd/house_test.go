@@ -91,7 +91,9 @@ func TestNoArrowRunsUp(t *testing.T) {
 			if to == "" || floor(from) == floor(to) {
 				continue
 			}
-			if !slices.ContainsFunc(below[floor(from)], func(may string) bool { return to == may || strings.HasPrefix(to, may+"/") }) {
+			if !slices.ContainsFunc(below[floor(from)], func(may string) bool {
+				return to == may || strings.HasPrefix(to, may+"/")
+			}) {
 				t.Errorf("%s imports %s: no floor imports what stands above it", from, to)
 			}
 		}
@@ -160,18 +162,25 @@ func TestNoRoomCallsUp(t *testing.T) {
 
 // doors says which rooms may import a foreign library.
 var doors = map[string][]string{
-	"go.podman.io/image/v5/docker/reference": {"storage", "storage/pinset", "runtime/registry"}, // the reference parser is the vocabulary's too
+	// the reference parser is the vocabulary's too
+	"go.podman.io/image/v5/docker/reference": {"storage", "storage/pinset", "runtime/registry"},
 	"go.podman.io/image":                     {"storage", "storage/tail", "runtime/registry"},
 	"go.podman.io/storage":                   {"fixtures/oracle", "storage/root"},
-	"go.podman.io/storage/pkg/configfile":    {"storage"},                             // its error for a policy.json that is not there
-	"go.podman.io/storage/pkg/unshare":       {"storage/environment", "storage/root"}, // the home folder, as containers/image finds it
-	"github.com/ProtonMail/go-crypto":        {"runtime/stores"},
-	"github.com/coreos":                      {"ignition"},
-	"github.com/coreos/go-semver":            {"builder/source"},
-	"github.com/coreos/go-systemd":           {"runtime/systemd"},
-	"github.com/fsnotify/fsnotify":           {"runtime/watch"},
-	"k8s.io/cri-api":                         {"runtime/cri", "fixtures/crio", "fixtures/fakecri", "fixtures/live/guest", "fixtures/pod"},
-	"google.golang.org/grpc":                 {"runtime/cri", "fixtures/crio", "fixtures/fakecri", "fixtures/live/guest", "fixtures/pod"},
+	// its error for a policy.json that is not there
+	"go.podman.io/storage/pkg/configfile": {"storage"},
+	// the home folder, as containers/image finds it
+	"go.podman.io/storage/pkg/unshare": {"storage/environment", "storage/root"},
+	"github.com/ProtonMail/go-crypto":  {"runtime/stores"},
+	"github.com/coreos":                {"ignition"},
+	"github.com/coreos/go-semver":      {"builder/source"},
+	"github.com/coreos/go-systemd":     {"runtime/systemd"},
+	"github.com/fsnotify/fsnotify":     {"runtime/watch"},
+	"k8s.io/cri-api": {
+		"runtime/cri", "fixtures/crio", "fixtures/fakecri", "fixtures/live/guest", "fixtures/pod",
+	},
+	"google.golang.org/grpc": {
+		"runtime/cri", "fixtures/crio", "fixtures/fakecri", "fixtures/live/guest", "fixtures/pod",
+	},
 	"k8s.io/client-go":                       {"runtime/watch"},
 	"sigs.k8s.io/controller-runtime":         {"runtime/watch"},
 	"github.com/spf13":                       {"cmd/cli", "cmd/pinbox", "cmd/pinbox-node"},
@@ -198,7 +207,9 @@ func TestForeignLibrariesHaveOneDoor(t *testing.T) {
 // their libraries.
 func TestRuntimeIsPure(t *testing.T) {
 	for _, p := range list(t, "-deps", "./runtime") {
-		for _, library := range []string{"google.golang.org/grpc", "k8s.io", "sigs.k8s.io", "github.com/coreos/go-systemd", "github.com/godbus/dbus"} {
+		for _, library := range []string{
+			"google.golang.org/grpc", "k8s.io", "sigs.k8s.io", "github.com/coreos/go-systemd", "github.com/godbus/dbus",
+		} {
 			if strings.HasPrefix(p.ImportPath+"/", library+"/") {
 				t.Errorf("runtime depends on %s", p.ImportPath)
 			}
@@ -224,7 +235,10 @@ func TestNodeBinaryStaysSmall(t *testing.T) {
 		if f := floor(room(p.ImportPath)); f == "builder" || f == "ignition" || f == "fixtures" {
 			t.Errorf("pinbox-node depends on %s", p.ImportPath)
 		}
-		for _, heavy := range []string{"go.podman.io/storage/drivers", "github.com/coreos/butane", "github.com/coreos/ignition", "github.com/google/go-containerregistry"} {
+		for _, heavy := range []string{
+			"go.podman.io/storage/drivers", "github.com/coreos/butane", "github.com/coreos/ignition",
+			"github.com/google/go-containerregistry",
+		} {
 			if strings.HasPrefix(p.ImportPath+"/", heavy+"/") {
 				t.Errorf("pinbox-node depends on %s", p.ImportPath)
 			}

@@ -32,16 +32,36 @@ func TestPullsNeedWhatTheNodeLacks(t *testing.T) {
 		have    [][]string // chains of layers that are unpacked
 		want    string
 	}{
-		"nothing there":                  {[]pinset.LockedImage{layered("a", true, "1", "2")}, nil, "a 200 2000 20"},
-		"base there":                     {[]pinset.LockedImage{layered("a", true, "1", "2")}, [][]string{{"1"}}, "a 100 1000 10"},
-		"all layers there":               {[]pinset.LockedImage{layered("a", true, "1", "2")}, [][]string{{"1", "2"}}, "a 0 0 0"},
-		"on another parent":              {[]pinset.LockedImage{layered("a", true, "1", "2")}, [][]string{{"3", "2"}}, "a 100 2000 20"},
-		"no lock":                        {[]pinset.LockedImage{layered("a", false, "1", "2")}, nil, "a 200 400 0 estimated"},
-		"no lock, base there":            {[]pinset.LockedImage{layered("a", false, "1", "2")}, [][]string{{"1"}}, "a 100 200 0 estimated"},
-		"shared counts once":             {[]pinset.LockedImage{layered("a", true, "1", "2"), layered("b", true, "1", "3")}, nil, "a 200 2000 20, b 100 1000 10"},
-		"smallest first":                 {[]pinset.LockedImage{layered("a", true, "1", "2", "3"), layered("b", true, "4")}, nil, "b 100 1000 10, a 300 3000 30"},
-		"a release before all":           {[]pinset.LockedImage{layered("a", true, "1"), layered("ocp-release", true, "2", "3")}, nil, "ocp-release 200 2000 20, a 100 1000 10"},
-		"known to a lock, and to nobody": {[]pinset.LockedImage{layered("a", true, "1"), layered("b", false, "1", "2")}, nil, "a 100 1000 10, b 100 200 0 estimated"},
+		"nothing there": {[]pinset.LockedImage{layered("a", true, "1", "2")}, nil, "a 200 2000 20"},
+		"base there": {
+			[]pinset.LockedImage{layered("a", true, "1", "2")}, [][]string{{"1"}}, "a 100 1000 10",
+		},
+		"all layers there": {
+			[]pinset.LockedImage{layered("a", true, "1", "2")}, [][]string{{"1", "2"}}, "a 0 0 0",
+		},
+		"on another parent": {
+			[]pinset.LockedImage{layered("a", true, "1", "2")}, [][]string{{"3", "2"}}, "a 100 2000 20",
+		},
+		"no lock": {[]pinset.LockedImage{layered("a", false, "1", "2")}, nil, "a 200 400 0 estimated"},
+		"no lock, base there": {
+			[]pinset.LockedImage{layered("a", false, "1", "2")}, [][]string{{"1"}}, "a 100 200 0 estimated",
+		},
+		"shared counts once": {
+			[]pinset.LockedImage{layered("a", true, "1", "2"), layered("b", true, "1", "3")}, nil,
+			"a 200 2000 20, b 100 1000 10",
+		},
+		"smallest first": {
+			[]pinset.LockedImage{layered("a", true, "1", "2", "3"), layered("b", true, "4")}, nil,
+			"b 100 1000 10, a 300 3000 30",
+		},
+		"a release before all": {
+			[]pinset.LockedImage{layered("a", true, "1"), layered("ocp-release", true, "2", "3")}, nil,
+			"ocp-release 200 2000 20, a 100 1000 10",
+		},
+		"known to a lock, and to nobody": {
+			[]pinset.LockedImage{layered("a", true, "1"), layered("b", false, "1", "2")}, nil,
+			"a 100 1000 10, b 100 200 0 estimated",
+		},
 	} {
 		layers := pinset.Layers{}
 		for _, chain := range test.have {
@@ -61,7 +81,8 @@ func TestPullsNeedWhatTheNodeLacks(t *testing.T) {
 			if p.Estimated {
 				estimated = " estimated"
 			}
-			got = append(got, fmt.Sprintf("%s %d %d %d%s", strings.TrimPrefix(p.Image.Repository, "quay.io/x/"), p.Fetch, p.Unpacked, p.Inodes, estimated))
+			got = append(got, fmt.Sprintf("%s %d %d %d%s", strings.TrimPrefix(p.Image.Repository, "quay.io/x/"), p.Fetch,
+				p.Unpacked, p.Inodes, estimated))
 		}
 		if got := strings.Join(got, ", "); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
@@ -82,24 +103,54 @@ func TestU4Space(t *testing.T) {
 		claim  Claim
 		says   string // "" if it fits
 	}{
-		"5 GiB, doubled":  {keep10, Claim{Space: big, Bytes: 2 * 5 * gib, Store: true}, ""},
-		"10 GiB, doubled": {keep10, Claim{Space: big, Bytes: 2 * 10 * gib, Store: true, Estimated: true}, "Pulling the images on node12 needs about 20 GiB in /var/lib/containers/storage; 25 GiB are free, 10 GiB are kept in reserve."},
-		"to the byte":     {keep10, Claim{Space: big, Bytes: 15 * gib, Store: true}, ""},
-		"a byte more":     {keep10, Claim{Space: big, Bytes: 15*gib + 1, Store: true}, "needs 15 GiB"},
-		"as it was asked for": {Limits{Node: "node12", Reserve: Reserve{Bytes: 16 * gib}}, Claim{Space: disk.Space{Path: "/var/lib/containers/storage", Total: 1000 * gib, Free: 101 * gib / 10}, Bytes: 162 * gib / 10, Store: true},
-			"Pulling the images on node12 needs 16.2 GiB in /var/lib/containers/storage; 10.1 GiB are free, 16 GiB are kept in reserve."},
-		"a small disk keeps a tenth": {Limits{Reserve: DefaultReserve}, Claim{Space: disk.Space{Total: 20 * gib, Free: 10 * gib}, Bytes: 7 * gib}, ""},
-		"and not less":               {Limits{Reserve: DefaultReserve}, Claim{Space: disk.Space{Total: 20 * gib, Free: 10 * gib}, Bytes: 9 * gib}, "2 GiB are kept"},
-		"no inode left":              {Limits{}, Claim{Space: disk.Space{Path: "/x", Total: gib, Free: gib, Inodes: 100, FreeInodes: 10}, Inodes: 11}, "needs 11 inodes in /x; 10 are free, 0 are kept"},
-		"inodes without limit":       {Limits{}, Claim{Space: disk.Space{Total: gib, Free: gib}, Inodes: 11}, ""},
-		"the same share of inodes":   {Limits{Reserve: Reserve{Percent: 50}}, Claim{Space: disk.Space{Total: gib, Free: gib, Inodes: 100, FreeInodes: 60}, Inodes: 11}, "50 are kept"},
-		"the collector would start":  {Limits{GCPercent: 85, GCFile: "/etc/kubernetes/kubelet.conf"}, Claim{Space: disk.Space{Total: 100 * gib, Free: 20 * gib}, Bytes: 5 * gib, Store: true}, "the kubelet removes images once 85 % are used (/etc/kubernetes/kubelet.conf)"},
-		"it would not yet":           {Limits{GCPercent: 85}, Claim{Space: disk.Space{Total: 100 * gib, Free: 20 * gib}, Bytes: 4 * gib, Store: true}, ""},
-		"it never does":              {Limits{GCPercent: 100}, Claim{Space: disk.Space{Total: 100 * gib, Free: 20 * gib}, Bytes: 19 * gib, Store: true}, ""},
-		"it does not look there":     {Limits{GCPercent: 85}, Claim{Space: disk.Space{Total: 100 * gib, Free: 20 * gib}, Bytes: 19 * gib}, ""},
+		"5 GiB, doubled": {keep10, Claim{Space: big, Bytes: 2 * 5 * gib, Store: true}, ""},
+		"10 GiB, doubled": {
+			keep10, Claim{Space: big, Bytes: 2 * 10 * gib, Store: true, Estimated: true},
+			"Pulling the images on node12 needs about 20 GiB in /var/lib/containers/storage; 25 GiB are free, 10 GiB " +
+				"are kept in reserve.",
+		},
+		"to the byte": {keep10, Claim{Space: big, Bytes: 15 * gib, Store: true}, ""},
+		"a byte more": {keep10, Claim{Space: big, Bytes: 15*gib + 1, Store: true}, "needs 15 GiB"},
+		"as it was asked for": {Limits{Node: "node12", Reserve: Reserve{Bytes: 16 * gib}}, Claim{
+			Space: disk.Space{Path: "/var/lib/containers/storage", Total: 1000 * gib, Free: 101 * gib / 10},
+			Bytes: 162 * gib / 10, Store: true,
+		},
+			"Pulling the images on node12 needs 16.2 GiB in /var/lib/containers/storage; 10.1 GiB are free, 16 GiB " +
+				"are kept in reserve."},
+		"a small disk keeps a tenth": {
+			Limits{Reserve: DefaultReserve}, Claim{Space: disk.Space{Total: 20 * gib, Free: 10 * gib}, Bytes: 7 * gib}, "",
+		},
+		"and not less": {
+			Limits{Reserve: DefaultReserve}, Claim{Space: disk.Space{Total: 20 * gib, Free: 10 * gib}, Bytes: 9 * gib},
+			"2 GiB are kept",
+		},
+		"no inode left": {
+			Limits{}, Claim{Space: disk.Space{Path: "/x", Total: gib, Free: gib, Inodes: 100, FreeInodes: 10}, Inodes: 11},
+			"needs 11 inodes in /x; 10 are free, 0 are kept",
+		},
+		"inodes without limit": {Limits{}, Claim{Space: disk.Space{Total: gib, Free: gib}, Inodes: 11}, ""},
+		"the same share of inodes": {
+			Limits{Reserve: Reserve{Percent: 50}}, Claim{Space: disk.Space{Total: gib, Free: gib, Inodes: 100, FreeInodes: 60},
+				Inodes: 11}, "50 are kept",
+		},
+		"the collector would start": {
+			Limits{GCPercent: 85, GCFile: "/etc/kubernetes/kubelet.conf"},
+			Claim{Space: disk.Space{Total: 100 * gib, Free: 20 * gib}, Bytes: 5 * gib, Store: true},
+			"the kubelet removes images once 85 % are used (/etc/kubernetes/kubelet.conf)",
+		},
+		"it would not yet": {
+			Limits{GCPercent: 85}, Claim{Space: disk.Space{Total: 100 * gib, Free: 20 * gib}, Bytes: 4 * gib, Store: true}, "",
+		},
+		"it never does": {
+			Limits{GCPercent: 100}, Claim{Space: disk.Space{Total: 100 * gib, Free: 20 * gib}, Bytes: 19 * gib, Store: true}, "",
+		},
+		"it does not look there": {
+			Limits{GCPercent: 85}, Claim{Space: disk.Space{Total: 100 * gib, Free: 20 * gib}, Bytes: 19 * gib}, "",
+		},
 	} {
 		err := test.limits.check(test.claim)
-		if (err == nil) != (test.says == "") || err != nil && (!errors.Is(err, ErrSpace) || !strings.Contains(err.Error(), test.says)) {
+		if (err == nil) != (test.says == "") || err != nil && (!errors.Is(err, ErrSpace) ||
+			!strings.Contains(err.Error(), test.says)) {
 			t.Errorf("%s: %v, want %q", name, err, test.says)
 		}
 	}
@@ -108,14 +159,18 @@ func TestU4Space(t *testing.T) {
 // Blobs are staged while they are fetched; on the disk of the store they count
 // with what is unpacked.
 func TestClaims(t *testing.T) {
-	all := []Pull{{Need: Need{Fetch: 5, Unpacked: 50, Inodes: 1}}, {Need: Need{Fetch: 7, Unpacked: 70, Inodes: 1}}, {Need: Need{Fetch: 6, Unpacked: 60, Inodes: 1}}}
+	all := []Pull{
+		{Need: Need{Fetch: 5, Unpacked: 50, Inodes: 1}}, {Need: Need{Fetch: 7, Unpacked: 70, Inodes: 1}},
+		{Need: Need{Fetch: 6, Unpacked: 60, Inodes: 1}},
+	}
 	need, staged := demand(all, 2)
 	if need.Fetch != 18 || need.Unpacked != 180 || staged != 13 {
 		t.Errorf("need %+v, staged %d", need, staged)
 	}
 	one := claims(need, staged, disk.Space{Device: 1, Free: 1}, disk.Space{Device: 1, Free: 2})
 	two := claims(need, staged, disk.Space{Device: 1, Free: 1}, disk.Space{Device: 2, Free: 2})
-	if subvolumes := claims(need, staged, disk.Space{Device: 1, Free: 1}, disk.Space{Device: 2, Free: 1}); len(subvolumes) != 1 {
+	if subvolumes := claims(need, staged, disk.Space{Device: 1, Free: 1},
+		disk.Space{Device: 2, Free: 1}); len(subvolumes) != 1 {
 		t.Errorf("subvolumes of one disk count twice: %+v", subvolumes)
 	}
 	if len(one) != 1 || one[0].Bytes != 193 || len(two) != 2 || two[0].Bytes != 180 || two[1].Bytes != 13 || two[1].Store {
@@ -124,7 +179,10 @@ func TestClaims(t *testing.T) {
 }
 
 func TestParseReserve(t *testing.T) {
-	for text, want := range map[string]Reserve{"16Gi": {Bytes: 16 * gib}, "10%": {Percent: 10}, "16Gi,10%": DefaultReserve, "0": {}, "1048576": {Bytes: 1 << 20}, "512Mi": {Bytes: 512 << 20}} {
+	for text, want := range map[string]Reserve{
+		"16Gi": {Bytes: 16 * gib}, "10%": {Percent: 10}, "16Gi,10%": DefaultReserve, "0": {}, "1048576": {Bytes: 1 << 20},
+		"512Mi": {Bytes: 512 << 20},
+	} {
 		got, err := ParseReserve(text)
 		if err != nil || got != want {
 			t.Errorf("%s: %+v, %v", text, got, err)
@@ -142,7 +200,8 @@ func TestParseReserve(t *testing.T) {
 
 // The texts are those of CRI-O 1.34 and of containers/image.
 func TestClassify(t *testing.T) {
-	const unknown = "rpc error: code = Unknown desc = unable to try pulling possible OCI artifact: build image source: reading manifest sha256:4040404040404040404040404040404040404040404040404040404040404040 in quay.io/x/a: "
+	const unknown = "rpc error: code = Unknown desc = unable to try pulling possible OCI artifact: build image source: " +
+		"reading manifest sha256:4040404040404040404040404040404040404040404040404040404040404040 in quay.io/x/a: "
 	for text, want := range map[string]Class{
 		unknown + "authentication required":                                                                Auth,
 		unknown + `StatusCode: 403, ""`:                                                                    Auth,

@@ -111,7 +111,10 @@ func reconciler(t *testing.T, w *world, n int) *runtime.Reconciler {
 	return &runtime.Reconciler{
 		Runtime: client, Images: client, Pins: w, Manifests: w, Disk: w,
 		Sets: func() ([]pinset.Set, error) { return w.sets, nil }, Publish: w.publish,
-		Options: runtime.Options{Node: "node12", Retry: runtime.Retry{First: time.Millisecond}, PublishInterval: 10 * time.Millisecond, Wait: 5 * time.Second},
+		Options: runtime.Options{
+			Node: "node12", Retry: runtime.Retry{First: time.Millisecond}, PublishInterval: 10 * time.Millisecond,
+			Wait: 5 * time.Second,
+		},
 	}
 }
 
@@ -189,16 +192,22 @@ func TestU2NoSpaceDrainsTheQueue(t *testing.T) {
 
 // U2: credentials that are not there.
 func TestU2ImagesThatNobodyCanLookUp(t *testing.T) {
-	w := &world{server: &fakecri.Server{}, unknown: errors.New("credentials: stat /no/such/file: no such file or directory")}
+	w := &world{
+		server: &fakecri.Server{}, unknown: errors.New("credentials: stat /no/such/file: no such file or directory"),
+	}
 	s := pass(t, reconciler(t, w, 1))
-	if pulls, _ := w.server.Counts(); pulls != 0 || !s.Degraded() || !strings.Contains(s.Images[0].Error, "/no/such/file") {
+	if pulls, _ := w.server.Counts(); pulls != 0 || !s.Degraded() ||
+		!strings.Contains(s.Images[0].Error, "/no/such/file") {
 		t.Errorf("%d pulls, %+v", pulls, s)
 	}
 }
 
 // A runtime that cannot pin is left alone.
 func TestUnsupportedRuntime(t *testing.T) {
-	for release, want := range map[string]string{"1.30.9": "CRI-O 1.30.9 does not unpin when it reloads; it takes 1.31 or newer", "1.31.0": "", "1.34.0-dev": "", "2.0.0": "", "main": ""} {
+	for release, want := range map[string]string{
+		"1.30.9": "CRI-O 1.30.9 does not unpin when it reloads; it takes 1.31 or newer", "1.31.0": "", "1.34.0-dev": "",
+		"2.0.0": "", "main": "",
+	} {
 		w := &world{server: &fakecri.Server{Release: release}}
 		s := pass(t, reconciler(t, w, 1))
 		if said := strings.Join(s.Errors, " "); s.Healthy() != (want == "") || !strings.Contains(said, want) {
@@ -304,7 +313,8 @@ func TestCRIOThatDoesNotPin(t *testing.T) {
 	w.server = &fakecri.Server{Pinned: func(string) bool { return false }}
 	r := reconciler(t, w, 1)
 	r.PinTimeout = 50 * time.Millisecond
-	if s := pass(t, r); !s.Degraded() || !strings.Contains(strings.Join(s.Errors, " "), "CRI-O does not pin 1 images as the drop-in says, such as quay.io/x/image-000") {
+	if s := pass(t, r); !s.Degraded() || !strings.Contains(strings.Join(s.Errors, " "),
+		"CRI-O does not pin 1 images as the drop-in says, such as quay.io/x/image-000") {
 		t.Errorf("%v", s.Errors)
 	}
 }
@@ -358,7 +368,8 @@ func TestManifestThatNeverComes(t *testing.T) {
 	r.Stall = 50 * time.Millisecond
 	s := pass(t, r)
 	for _, img := range s.Images {
-		if bad := strings.Contains(img.Name, w.silent); (img.State == runtime.Pinned) == bad || bad && (img.ErrorClass != runtime.Network || !strings.Contains(img.Error, "stalls")) {
+		if bad := strings.Contains(img.Name, w.silent); (img.State == runtime.Pinned) == bad ||
+			bad && (img.ErrorClass != runtime.Network || !strings.Contains(img.Error, "stalls")) {
 			t.Errorf("%+v", img)
 		}
 	}

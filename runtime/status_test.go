@@ -41,20 +41,32 @@ func TestStatus(t *testing.T) {
 		healthy bool
 		says    []string
 	}{
-		"all pinned":     {found(map[pinset.Image]bool{a: true, b: true, c: true}, worker, infra), nil, true, nil},
-		"others beside":  {found(map[pinset.Image]bool{a: true, b: true, c: false}, worker), nil, true, nil},
-		"no sets":        {found(nil), nil, true, nil},
-		"one missing":    {found(map[pinset.Image]bool{a: true, b: true}, worker, infra), nil, false, []string{c.String() + " is not on the node"}},
-		"one not pinned": {found(map[pinset.Image]bool{a: true, b: false}, worker), nil, false, []string{b.String() + " is not pinned"}},
+		"all pinned":    {found(map[pinset.Image]bool{a: true, b: true, c: true}, worker, infra), nil, true, nil},
+		"others beside": {found(map[pinset.Image]bool{a: true, b: true, c: false}, worker), nil, true, nil},
+		"no sets":       {found(nil), nil, true, nil},
+		"one missing": {
+			found(map[pinset.Image]bool{a: true, b: true}, worker, infra), nil, false, []string{
+				c.String() + " is not on the node",
+			},
+		},
+		"one not pinned": {
+			found(map[pinset.Image]bool{a: true, b: false}, worker), nil, false, []string{b.String() + " is not pinned"},
+		},
 		"a file that is no set": {found(map[pinset.Image]bool{a: true, b: true}, worker),
 			func(r *report) { r.broken = broken }, false, []string{"x.yaml:1: broken"}},
-		"no folder of sets": {found(nil), func(r *report) { r.broken = errors.New("open sets.d: no such file") }, false, []string{"open sets.d"}},
+		"no folder of sets": {
+			found(nil), func(r *report) { r.broken = errors.New("open sets.d: no such file") }, false, []string{"open sets.d"},
+		},
 		"one failed": {found(map[pinset.Image]bool{a: true}, worker),
-			func(r *report) { r.faults = map[pinset.Image]Fault{b: {Auth, "401"}} }, false, []string{b.String() + ": auth: 401"}},
+			func(r *report) {
+				r.faults = map[pinset.Image]Fault{b: {Auth, "401"}}
+			}, false, []string{b.String() + ": auth: 401"}},
 		"a problem": {found(map[pinset.Image]bool{a: true, b: true}, worker),
 			func(r *report) { r.problems = []error{errors.New("99-admin overrides")} }, false, []string{"99-admin overrides"}},
 		"CRI-O is away": {found(nil, worker),
-			func(r *report) { r.present, r.problems = nil, []error{errors.New("CRI-O does not answer")} }, false, []string{"CRI-O does not answer"}},
+			func(r *report) {
+				r.present, r.problems = nil, []error{errors.New("CRI-O does not answer")}
+			}, false, []string{"CRI-O does not answer"}},
 	} {
 		if test.change != nil {
 			test.change(&test.report)
@@ -95,7 +107,8 @@ func TestSharedImagesCountInEverySet(t *testing.T) {
 		t.Errorf("images %+v", s.Images)
 	}
 	one, two := s.Sets[0], s.Sets[1]
-	if one.Images != 2 || one.Pinned != 1 || one.Missing != 1 || one.LastFailedGeneration == "" || two.Images != 1 || two.Pinned != 1 || two.LastFailedGenerationError != "" {
+	if one.Images != 2 || one.Pinned != 1 || one.Missing != 1 || one.LastFailedGeneration == "" || two.Images != 1 ||
+		two.Pinned != 1 || two.LastFailedGenerationError != "" {
 		t.Errorf("sets %+v", s.Sets)
 	}
 }
@@ -111,7 +124,9 @@ func TestGenerationsOfASet(t *testing.T) {
 	check := func(when string, s Status, want SetStatus) {
 		t.Helper()
 		got := s.Sets[0]
-		if got.CurrentGeneration != want.CurrentGeneration || got.DesiredGeneration != want.DesiredGeneration || got.LastFailedGeneration != want.LastFailedGeneration || (got.LastFailedGenerationError != "") != (want.LastFailedGeneration != "") {
+		if got.CurrentGeneration != want.CurrentGeneration || got.DesiredGeneration != want.DesiredGeneration ||
+			got.LastFailedGeneration != want.LastFailedGeneration ||
+			(got.LastFailedGenerationError != "") != (want.LastFailedGeneration != "") {
 			t.Errorf("%s: %+v, want %+v", when, got, want)
 		}
 	}
@@ -130,7 +145,8 @@ func TestGenerationsOfASet(t *testing.T) {
 	s = found(all, v2).status(s, time.Now())
 	check("complete again", s, SetStatus{CurrentGeneration: "2", DesiredGeneration: "2"})
 	plain := set("s", a)
-	if r := found(all, plain).status(s, time.Now()).Sets[0]; !strings.HasPrefix(r.DesiredGeneration, "sha256:") || r.CurrentGeneration != r.DesiredGeneration {
+	if r := found(all, plain).status(s, time.Now()).Sets[0]; !strings.HasPrefix(r.DesiredGeneration, "sha256:") ||
+		r.CurrentGeneration != r.DesiredGeneration {
 		t.Errorf("a set without a generation: %+v", r)
 	}
 }
@@ -149,7 +165,8 @@ func TestConditions(t *testing.T) {
 			t.Errorf("%s: progressing %v, degraded %v", when, s.is(ProgressingCondition), s.Degraded())
 		}
 		for i, c := range s.Conditions {
-			if len(before.Conditions) > 0 && before.Conditions[i].Status == c.Status && !c.LastTransitionTime.Equal(before.Conditions[i].LastTransitionTime) {
+			if len(before.Conditions) > 0 && before.Conditions[i].Status == c.Status &&
+				!c.LastTransitionTime.Equal(before.Conditions[i].LastTransitionTime) {
 				t.Errorf("%s: %s has a new transition time, and no transition", when, c.Type)
 			}
 		}

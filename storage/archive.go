@@ -48,7 +48,8 @@ func Archive(ctx context.Context, name, tmp string) (all []Found, closer io.Clos
 	case tree.Has(dockerManifest):
 		all, err = dockerImages(ctx, &tree, name)
 	default:
-		err = fmt.Errorf("%w: it has neither %s nor %s; archives of oc-mirror are another input", ErrWrongKind, imgspecv1.ImageLayoutFile, dockerManifest)
+		err = fmt.Errorf("%w: it has neither %s nor %s; archives of oc-mirror are another input", ErrWrongKind,
+			imgspecv1.ImageLayoutFile, dockerManifest)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -58,7 +59,9 @@ func Archive(ctx context.Context, name, tmp string) (all []Found, closer io.Clos
 
 // explainArchive says that a file is damaged, unless something else is wrong.
 func explainArchive(name string, err error) error {
-	for _, other := range []error{ErrWrongKind, environment.ErrNoTemp, syscall.ENOSPC, fs.ErrPermission, context.Canceled} {
+	for _, other := range []error{
+		ErrWrongKind, environment.ErrNoTemp, syscall.ENOSPC, fs.ErrPermission, context.Canceled,
+	} {
 		if errors.Is(err, other) {
 			return fmt.Errorf("%s: %w", name, err)
 		}

@@ -17,7 +17,9 @@ import (
 
 // GetBlob starts to read a blob: a layer or a configuration. The reader fails at
 // its end if what it gave is not what was asked for.
-func (s *imageSource) GetBlob(ctx context.Context, want imgtypes.BlobInfo, cache imgtypes.BlobInfoCache) (io.ReadCloser, int64, error) {
+func (s *imageSource) GetBlob(
+	ctx context.Context, want imgtypes.BlobInfo, cache imgtypes.BlobInfoCache,
+) (io.ReadCloser, int64, error) {
 	if s.remote {
 		return s.verify(ctx, s.resume(ctx, want, nil), want), want.Size, nil
 	}
@@ -35,7 +37,9 @@ func (s *imageSource) verify(ctx context.Context, rc io.ReadCloser, want imgtype
 // layer starts to read a layer; read is called with the bytes of each part. Where
 // only the unpacked layer is left, that is what comes: it is judged by its DiffID. part
 // has what was fetched of it earlier, and gets the rest; it may be nil.
-func (s *imageSource) layer(ctx context.Context, l pinset.LockedLayer, part *cache.Partial, read func(int)) (io.ReadCloser, error) {
+func (s *imageSource) layer(
+	ctx context.Context, l pinset.LockedLayer, part *cache.Partial, read func(int),
+) (io.ReadCloser, error) {
 	if s.blobs != nil && !s.blobs.has(l.Digest) {
 		rc, err := s.blobs.layer(l.DiffID)
 		if err != nil {
@@ -85,7 +89,8 @@ func (v *verifier) read(p []byte) (int, error) {
 	v.sum.Write(p[:n])
 	switch {
 	case v.want.Size >= 0 && v.size > v.want.Size:
-		return n, v.explain(v.ctx, fmt.Errorf("blob: %w: more than the %d bytes that the manifest says", ErrDigest, v.want.Size))
+		return n, v.explain(v.ctx, fmt.Errorf("blob: %w: more than the %d bytes that the manifest says", ErrDigest,
+			v.want.Size))
 	case err == nil:
 		return n, nil
 	case !errors.Is(err, io.EOF):

@@ -147,7 +147,9 @@ func (b localImage) GetManifest(_ context.Context, instance *digest.Digest) ([]b
 	return content, manifest.GuessMIMEType(content), err
 }
 
-func (b localImage) GetBlob(_ context.Context, want imgtypes.BlobInfo, _ imgtypes.BlobInfoCache) (io.ReadCloser, int64, error) {
+func (b localImage) GetBlob(
+	_ context.Context, want imgtypes.BlobInfo, _ imgtypes.BlobInfoCache,
+) (io.ReadCloser, int64, error) {
 	if err := want.Digest.Validate(); err != nil {
 		return nil, 0, err
 	}

@@ -57,7 +57,9 @@ func ReadCredentials(path string) (c Credentials, err error) {
 }
 
 // sift takes out the entries under a key that cannot be used.
-func (c *Credentials) sift(file map[string]json.RawMessage, key string, check func(json.RawMessage) string) (err error) {
+func (c *Credentials) sift(
+	file map[string]json.RawMessage, key string, check func(json.RawMessage) string,
+) (err error) {
 	var entries map[string]json.RawMessage
 	if file[key] == nil {
 		return nil

@@ -17,12 +17,18 @@ func TestCredentialsOfOneRegistryHarmNoOther(t *testing.T) {
 		left  []string // registries
 		warns string
 	}{
-		"a password before":  {`{"hunter2@a":{"auth":"%"},"b":{` + good + `}}`, []string{"b"}, "for a are left out"},
-		"all are good":       {`{"a":{` + good + `},"b/c":{` + good + `,"email":"x"}}`, []string{"a", "b/c"}, ""},
-		"a helper's mark":    {`{"a":{},"b":{` + good + `}}`, []string{"a", "b"}, ""},
-		"not base64":         {`{"a":{"auth":"hunter2!"},"b":{` + good + `}}`, []string{"b"}, "for a are left out: its auth is not base64"},
-		"no colon":           {`{"a":{"auth":"aHVudGVyMg=="},"b":{` + good + `}}`, []string{"b"}, "for a are left out: its auth has no colon"},
-		"of another type":    {`{"a":"hunter2","b":{` + good + `}}`, []string{"b"}, "for a are left out: it is no object of texts"},
+		"a password before": {`{"hunter2@a":{"auth":"%"},"b":{` + good + `}}`, []string{"b"}, "for a are left out"},
+		"all are good":      {`{"a":{` + good + `},"b/c":{` + good + `,"email":"x"}}`, []string{"a", "b/c"}, ""},
+		"a helper's mark":   {`{"a":{},"b":{` + good + `}}`, []string{"a", "b"}, ""},
+		"not base64": {
+			`{"a":{"auth":"hunter2!"},"b":{` + good + `}}`, []string{"b"}, "for a are left out: its auth is not base64",
+		},
+		"no colon": {
+			`{"a":{"auth":"aHVudGVyMg=="},"b":{` + good + `}}`, []string{"b"}, "for a are left out: its auth has no colon",
+		},
+		"of another type": {
+			`{"a":"hunter2","b":{` + good + `}}`, []string{"b"}, "for a are left out: it is no object of texts",
+		},
 		"a list":             {`{"a":{"auth":["hunter2"]},"b":{` + good + `}}`, []string{"b"}, "for a are left out"},
 		"an identity number": {`{"a":{"identitytoken":7},"b":{` + good + `}}`, []string{"b"}, "for a are left out"},
 	} {

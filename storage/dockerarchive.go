@@ -107,7 +107,9 @@ func (a dockerArchive) read(ctx context.Context, item *dockerItem) error {
 		return fmt.Errorf("%s has not the %d layers that %s has", member, len(item.Layers), dockerManifest)
 	}
 	item.diffIDs = config.RootFS.DiffIDs
-	item.config = manifest.Schema2Descriptor{MediaType: manifest.DockerV2Schema2ConfigMediaType, Size: int64(len(content)), Digest: digest.FromBytes(content)}
+	item.config = manifest.Schema2Descriptor{
+		MediaType: manifest.DockerV2Schema2ConfigMediaType, Size: int64(len(content)), Digest: digest.FromBytes(content),
+	}
 	a.configs[item.config.Digest] = member
 	for i, diffID := range item.diffIDs {
 		layer := dockerLayer{member: path.Clean(item.Layers[i])}
@@ -133,7 +135,9 @@ func (a dockerArchive) makeManifest(item dockerItem) (digest.Digest, error) {
 		if !ok {
 			return "", fmt.Errorf("layer %s is not there", diffID)
 		}
-		layers = append(layers, manifest.Schema2Descriptor{MediaType: manifest.DockerV2Schema2LayerMediaType, Size: layer.size, Digest: diffID})
+		layers = append(layers, manifest.Schema2Descriptor{
+			MediaType: manifest.DockerV2Schema2LayerMediaType, Size: layer.size, Digest: diffID,
+		})
 	}
 	content, err := json.Marshal(manifest.Schema2FromComponents(item.config, layers))
 	d := digest.FromBytes(content)

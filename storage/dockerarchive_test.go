@@ -58,7 +58,9 @@ func packed(t *testing.T) string {
 		layers = append(layers, l)
 	}
 	images := map[name.Reference]v1.Image{}
-	for i, tags := range [][]string{{"quay.example.com/site/one:1", "quay.example.com/site/one:2"}, {"quay.example.com/site/two:1"}} {
+	for i, tags := range [][]string{
+		{"quay.example.com/site/one:1", "quay.example.com/site/one:2"}, {"quay.example.com/site/two:1"},
+	} {
 		img, err := sample.Image("amd64", true, layers[0], layers[1+i])
 		if err != nil {
 			t.Fatal(err)
@@ -83,12 +85,16 @@ func TestDockerArchiveIsTheLibrarys(t *testing.T) {
 	for kind, file := range map[string]string{
 		"compressed layers": packed(t),
 		"short names, and none": saved(t,
-			sample.File("./a.json", savedConfig("one")), sample.File("./one/layer.tar", "one"), sample.File("b.json", savedConfig("one", "two")), sample.File("two/layer.tar", "two"),
-			sample.File("./manifest.json", `[{"Config":"a.json","RepoTags":["busybox:1","localhost/b:2"],"Layers":["one/layer.tar"]},{"Config":"./b.json","RepoTags":null,"Layers":["one/layer.tar","two/layer.tar"]}]`)),
+			sample.File("./a.json", savedConfig("one")), sample.File("./one/layer.tar", "one"),
+			sample.File("b.json", savedConfig("one", "two")), sample.File("two/layer.tar", "two"),
+			sample.File("./manifest.json",
+				`[{"Config":"a.json","RepoTags":["busybox:1","localhost/b:2"],"Layers":["one/layer.tar"]},{"Config":"./b.json","RepoTags":null,"Layers":["one/layer.tar","two/layer.tar"]}]`)),
 		"a layer twice": saved(t,
 			sample.File("manifest.json", `[{"Config":"a.json","RepoTags":["a:1"],"Layers":["one/layer.tar","two/layer.tar"]}]`),
-			sample.File("a.json", savedConfig("one", "one")), sample.File("one/layer.tar", "one"), sample.Symlink("two/layer.tar", "../one/layer.tar")),
-		"no layers": saved(t, sample.File("manifest.json", `[{"Config":"a.json","RepoTags":["a:1"],"Layers":[]}]`), sample.File("a.json", savedConfig())),
+			sample.File("a.json", savedConfig("one", "one")), sample.File("one/layer.tar", "one"),
+			sample.Symlink("two/layer.tar", "../one/layer.tar")),
+		"no layers": saved(t, sample.File("manifest.json", `[{"Config":"a.json","RepoTags":["a:1"],"Layers":[]}]`),
+			sample.File("a.json", savedConfig())),
 		"no images": saved(t, sample.File("manifest.json", `[]`)),
 	} {
 		t.Run(kind, func(t *testing.T) {
@@ -180,8 +186,10 @@ func blobOf(t *testing.T, src imgtypes.ImageSource, info imgtypes.BlobInfo) stri
 func TestDockerArchiveWithLinks(t *testing.T) {
 	found, closer, err := Archive(t.Context(), saved(t,
 		sample.Symlink("a/layer.tar", "../b/layer.tar"), sample.File("a.json", savedConfig("one")),
-		sample.File("b/layer.tar", "one"), sample.File("b.json", savedConfig("one", "two")), sample.File("c/layer.tar", "two"),
-		sample.File("manifest.json", `[{"Config":"a.json","RepoTags":["a:1"],"Layers":["a/layer.tar"]},{"Config":"b.json","RepoTags":["b:1"],"Layers":["b/layer.tar","c/layer.tar"]}]`)), "")
+		sample.File("b/layer.tar", "one"), sample.File("b.json", savedConfig("one", "two")),
+		sample.File("c/layer.tar", "two"),
+		sample.File("manifest.json",
+			`[{"Config":"a.json","RepoTags":["a:1"],"Layers":["a/layer.tar"]},{"Config":"b.json","RepoTags":["b:1"],"Layers":["b/layer.tar","c/layer.tar"]}]`)), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,16 +203,31 @@ func TestDockerArchiveWithLinks(t *testing.T) {
 func TestDockerArchivesThatAreWrong(t *testing.T) {
 	one, config := sample.File("one.tar", "one"), sample.File("a.json", savedConfig("one"))
 	for says, members := range map[string][]sample.Entry{
-		"manifest.json: unexpected end":                               {sample.File("manifest.json", `[`)},
-		"image 0 in manifest.json: open a.json":                       {sample.File("manifest.json", `[{"Config":"a.json","Layers":["one.tar"]}]`), one},
-		"image 0 in manifest.json: layer sha256:7692c3ad3540bb803c02": {sample.File("manifest.json", `[{"Config":"a.json","Layers":["one.tar"]}]`), config},
-		"a.json has not the 2 layers that manifest.json has":          {sample.File("manifest.json", `[{"Config":"a.json","Layers":["one.tar","one.tar"]}]`), config, one},
-		"a.json has not the 1 layers":                                 {sample.File("manifest.json", `[{"Config":"a.json","Layers":["one.tar"]}]`), sample.File("a.json", "{}"), one},
-		"a.json: unexpected end":                                      {sample.File("manifest.json", `[{"Config":"a.json","Layers":["one.tar"]}]`), sample.File("a.json", "{"), one},
-		`tag "A:1": `:                                                 {sample.File("manifest.json", `[{"Config":"a.json","RepoTags":["A:1"],"Layers":["one.tar"]}]`), config, one},
-		`tag "a" has no tag`:                                          {sample.File("manifest.json", `[{"Config":"a.json","RepoTags":["a"],"Layers":["one.tar"]}]`), config, one},
+		"manifest.json: unexpected end": {sample.File("manifest.json", `[`)},
+		"image 0 in manifest.json: open a.json": {
+			sample.File("manifest.json", `[{"Config":"a.json","Layers":["one.tar"]}]`), one,
+		},
+		"image 0 in manifest.json: layer sha256:7692c3ad3540bb803c02": {
+			sample.File("manifest.json", `[{"Config":"a.json","Layers":["one.tar"]}]`), config,
+		},
+		"a.json has not the 2 layers that manifest.json has": {
+			sample.File("manifest.json", `[{"Config":"a.json","Layers":["one.tar","one.tar"]}]`), config, one,
+		},
+		"a.json has not the 1 layers": {
+			sample.File("manifest.json", `[{"Config":"a.json","Layers":["one.tar"]}]`), sample.File("a.json", "{}"), one,
+		},
+		"a.json: unexpected end": {
+			sample.File("manifest.json", `[{"Config":"a.json","Layers":["one.tar"]}]`), sample.File("a.json", "{"), one,
+		},
+		`tag "A:1": `: {
+			sample.File("manifest.json", `[{"Config":"a.json","RepoTags":["A:1"],"Layers":["one.tar"]}]`), config, one,
+		},
+		`tag "a" has no tag`: {
+			sample.File("manifest.json", `[{"Config":"a.json","RepoTags":["a"],"Layers":["one.tar"]}]`), config, one,
+		},
 	} {
-		if _, closer, err := Archive(t.Context(), saved(t, members...), ""); !errors.Is(err, ErrLocal) || closer != nil || !strings.Contains(err.Error(), says) {
+		if _, closer, err := Archive(t.Context(), saved(t, members...), ""); !errors.Is(err, ErrLocal) || closer != nil ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%v: not %q", err, says)
 		}
 	}

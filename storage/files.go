@@ -93,7 +93,9 @@ func (s *search) layer(blob io.Reader) error {
 	}
 	s.wanted = slices.DeleteFunc(s.wanted, func(name string) bool {
 		_, found := s.found[name]
-		return found || slices.ContainsFunc(hidden, func(h string) bool { return name == h || strings.HasPrefix(name, strings.TrimSuffix(h, "/")+"/") })
+		return found || slices.ContainsFunc(hidden, func(h string) bool {
+			return name == h || strings.HasPrefix(name, strings.TrimSuffix(h, "/")+"/")
+		})
 	})
 	return nil
 }

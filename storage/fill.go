@@ -213,20 +213,25 @@ func (f *fetcher) packLayer(ctx context.Context, j *job, key cache.Key, part *ca
 type imageAdder interface{ AddImage(compose.Image) }
 
 // addImages puts layers and images into a store, in the order of the images.
-func addImages(images []Resolved, store imageAdder, add func(*Resolved, pinset.LockedLayer, compose.Layer) (compose.Unpacked, error)) error {
+func addImages(
+	images []Resolved, store imageAdder, add func(*Resolved, pinset.LockedLayer, compose.Layer) (compose.Unpacked, error),
+) error {
 	for i := range images {
 		img := &images[i]
 		top := ""
 		for n := range img.Layers {
 			l := &img.Layers[n]
-			u, err := add(img, *l, compose.Layer{Parent: top, Digest: l.Digest, Size: l.Size, MediaType: l.MediaType, DiffID: l.DiffID})
+			u, err := add(img, *l, compose.Layer{
+				Parent: top, Digest: l.Digest, Size: l.Size, MediaType: l.MediaType, DiffID: l.DiffID,
+			})
 			if err != nil {
 				return fmt.Errorf("image %s: %w", img.Image, err)
 			}
 			l.UnpackedSize, l.Inodes, l.Root, top = u.Size, u.Inodes, u.Root, u.ID
 		}
 		store.AddImage(compose.Image{
-			Names: append([]string{img.Pin}, img.Tags...), TopLayer: top, Index: img.Index, Manifest: img.Manifest, Config: img.Config, Signatures: img.Signatures, Created: img.Created,
+			Names: append([]string{img.Pin}, img.Tags...), TopLayer: top, Index: img.Index, Manifest: img.Manifest,
+			Config: img.Config, Signatures: img.Signatures, Created: img.Created,
 		})
 	}
 	return nil

@@ -35,7 +35,10 @@ type ImageStore struct {
 
 // OpenImageStore reads what is in the store at dir.
 func OpenImageStore(dir string) (*ImageStore, error) {
-	s := &ImageStore{dir: dir, documents: map[digest.Digest]string{}, holders: map[digest.Digest][]layout.Image{}, layers: map[digest.Digest]string{}}
+	s := &ImageStore{
+		dir: dir, documents: map[digest.Digest]string{}, holders: map[digest.Digest][]layout.Image{},
+		layers: map[digest.Digest]string{},
+	}
 	if err := checkStore(dir); err != nil {
 		return nil, err
 	}
@@ -54,7 +57,8 @@ func checkStore(dir string) error {
 	case err != nil:
 		return err
 	case !fi.IsDir():
-		return fmt.Errorf("%s: %w: a store is a folder; `mount -o loop,ro %s /mnt` makes one of pinbox's", dir, ErrWrongKind, dir)
+		return fmt.Errorf("%s: %w: a store is a folder; `mount -o loop,ro %s /mnt` makes one of pinbox's", dir, ErrWrongKind,
+			dir)
 	case exists(packed):
 		return fmt.Errorf("%s: %w: its store is packed; `mount -o loop,ro %s /mnt`, and name /mnt", dir, ErrWrongKind, packed)
 	case !exists(filepath.Join(dir, layout.ImagesDir)):
@@ -108,7 +112,8 @@ func (s *ImageStore) signatures(manifest digest.Digest) (all [][]byte, err error
 		if len(sizes.Each[manifest]) == 0 {
 			continue
 		}
-		content, err := os.ReadFile(filepath.Join(s.dir, layout.ImagesDir, img.ID, compose.DataFile(compose.SignatureKey(manifest))))
+		content, err := os.ReadFile(filepath.Join(s.dir, layout.ImagesDir, img.ID,
+			compose.DataFile(compose.SignatureKey(manifest))))
 		if err != nil {
 			return nil, fmt.Errorf("image store %s: %w: %w", s.dir, ErrLocal, err)
 		}

@@ -109,7 +109,9 @@ func (c *Client) openLocal(ctx context.Context, img pinset.Image) (*imageSource,
 		return nil, found.explain(ctx, err)
 	}
 	src := localImage{found.blobs, ref, found.Digest, found.sparse}
-	return &imageSource{ImageSource: src, pinned: img, manifests: map[string]document{}, explain: found.explain, blobs: found.blobs}, nil
+	return &imageSource{
+		ImageSource: src, pinned: img, manifests: map[string]document{}, explain: found.explain, blobs: found.blobs,
+	}, nil
 }
 
 // explain is what classify is for images on this machine.

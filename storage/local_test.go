@@ -78,12 +78,16 @@ func TestLayoutsOfNoFiles(t *testing.T) {
 		file   string
 		befall func(path string) error
 	}{
-		"the index is a device":   {"index.json", func(path string) error { return os.Symlink("/dev/zero", path) }},
-		"the index is a FIFO":     {"index.json", func(path string) error { return syscall.Mkfifo(path, 0o644) }},
-		"the index is a folder":   {"index.json", func(path string) error { return os.Mkdir(path, 0o755) }},
-		"a manifest is a device":  {top + manifest.Encoded(), func(path string) error { return os.Symlink("/dev/zero", path) }},
-		"a manifest is a FIFO":    {top + manifest.Encoded(), func(path string) error { return syscall.Mkfifo(path, 0o644) }},
-		"a manifest is in a loop": {top + manifest.Encoded(), func(path string) error { return os.Symlink(filepath.Base(path), path) }},
+		"the index is a device": {"index.json", func(path string) error { return os.Symlink("/dev/zero", path) }},
+		"the index is a FIFO":   {"index.json", func(path string) error { return syscall.Mkfifo(path, 0o644) }},
+		"the index is a folder": {"index.json", func(path string) error { return os.Mkdir(path, 0o755) }},
+		"a manifest is a device": {
+			top + manifest.Encoded(), func(path string) error { return os.Symlink("/dev/zero", path) },
+		},
+		"a manifest is a FIFO": {top + manifest.Encoded(), func(path string) error { return syscall.Mkfifo(path, 0o644) }},
+		"a manifest is in a loop": {
+			top + manifest.Encoded(), func(path string) error { return os.Symlink(filepath.Base(path), path) },
+		},
 	} {
 		dir := t.TempDir()
 		write(t, dir, "oci-layout", "{}")
@@ -111,7 +115,8 @@ func (endless) Has(string) bool                           { return true }
 func (endless) Read(p []byte) (int, error)                { return len(p), nil }
 
 func TestFilesWithoutAnEnd(t *testing.T) {
-	if _, err := readFile(endless{}, "index.json"); !errors.Is(err, ErrLocal) || !strings.Contains(err.Error(), "index.json") {
+	if _, err := readFile(endless{}, "index.json"); !errors.Is(err, ErrLocal) ||
+		!strings.Contains(err.Error(), "index.json") {
 		t.Error(err)
 	}
 }

@@ -58,7 +58,8 @@ func TestDropInComesAfterTheHosts(t *testing.T) {
 			dir := t.TempDir()
 			t.Setenv("XDG_CONFIG_HOME", dir)
 			path := filepath.Join(dir, place(t, dir))
-			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(hostConf), 0o644)); err != nil {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+				os.WriteFile(path, []byte(hostConf), 0o644)); err != nil {
 				t.Fatal(err)
 			}
 			c, err := NewClient(Access{Registries: []byte(dropin)}, "linux/amd64")
@@ -94,10 +95,12 @@ func checkRegistries(t *testing.T, c *Client) {
 	if m := find("ours.host/a").Mirrors; len(m) != 1 || m[0].PullFromMirror != sysregistriesv2.MirrorByTagOnly {
 		t.Errorf("our mirrors are %+v", m)
 	}
-	if r := find("both.host/a"); r.Location != "both.host" || len(r.Mirrors) != 1 || r.Mirrors[0].Location != "mirror.ours/both" || r.MirrorByDigestOnly {
+	if r := find("both.host/a"); r.Location != "both.host" || len(r.Mirrors) != 1 ||
+		r.Mirrors[0].Location != "mirror.ours/both" || r.MirrorByDigestOnly {
 		t.Errorf("the source that both name is %+v", r)
 	}
-	if helpers, err := sysregistriesv2.CredentialHelpers(c.sys); err != nil || len(helpers) != 1 || helpers[0] != "secretservice" {
+	if helpers, err := sysregistriesv2.CredentialHelpers(c.sys); err != nil || len(helpers) != 1 ||
+		helpers[0] != "secretservice" {
 		t.Errorf("credential helpers %q, %v", helpers, err)
 	}
 }

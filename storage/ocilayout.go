@@ -34,7 +34,9 @@ func ociImages(files fileOpener, origin string) (all []Found, err error) {
 		if err := m.Digest.Validate(); err != nil {
 			return nil, fmt.Errorf("%s: %w", imgspecv1.ImageIndexFile, err)
 		}
-		all = append(all, Found{Name: layoutName(m.Annotations), Digest: m.Digest, origin: origin, blobs: ociBlobs{files}, alone: true})
+		all = append(all, Found{
+			Name: layoutName(m.Annotations), Digest: m.Digest, origin: origin, blobs: ociBlobs{files}, alone: true,
+		})
 	}
 	return all, nil
 }

@@ -109,7 +109,11 @@ func NewClient(access Access, platform pinset.Platform) (_ *Client, err error) {
 	if access.Insecure {
 		sys.DockerInsecureSkipTLSVerify = imgtypes.OptionalBoolTrue
 	}
-	c := &Client{platform: platform, sys: sys, warnings: warnings, stall: cmp.Or(access.Stall, StallTime), retrying: access.Again, opened: map[pinset.Image]*imageSource{}, known: map[pinset.Image]Resolved{}, local: map[pinset.Image]Found{}, tags: map[pinset.Image]string{}}
+	c := &Client{
+		platform: platform, sys: sys, warnings: warnings, stall: cmp.Or(access.Stall, StallTime), retrying: access.Again,
+		opened: map[pinset.Image]*imageSource{}, known: map[pinset.Image]Resolved{}, local: map[pinset.Image]Found{},
+		tags: map[pinset.Image]string{},
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close())
@@ -132,7 +136,8 @@ func NewClient(access Access, platform pinset.Platform) (_ *Client, err error) {
 	if c.registries, err = withRegistries(access.Registries); err != nil {
 		return nil, err
 	}
-	sys.SystemRegistriesConfPath, sys.SystemRegistriesConfDirPath = registriesConf(c.registries), registriesDir(c.registries)
+	sys.SystemRegistriesConfPath, sys.SystemRegistriesConfDirPath = registriesConf(c.registries),
+		registriesDir(c.registries)
 	return c, nil
 }
 
@@ -251,7 +256,9 @@ func (c *Client) openName(ctx context.Context, name string, pinned pinset.Image)
 	}); err != nil {
 		return nil, classify(ctx, err)
 	}
-	return &imageSource{ImageSource: src, pinned: pinned, manifests: map[string]document{}, explain: classify, remote: true, wait: wait}, nil
+	return &imageSource{
+		ImageSource: src, pinned: pinned, manifests: map[string]document{}, explain: classify, remote: true, wait: wait,
+	}, nil
 }
 
 // imageSource is an image source of containers/image that verifies what it returns by its
@@ -281,7 +288,8 @@ func classify(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if errors.Is(err, ErrDigest) || errors.Is(err, ErrLocal) || errors.Is(err, ErrIncomplete) || errors.Is(err, ErrRegistry) {
+	if errors.Is(err, ErrDigest) || errors.Is(err, ErrLocal) || errors.Is(err, ErrIncomplete) ||
+		errors.Is(err, ErrRegistry) {
 		return err
 	}
 	if err := blocked(err); err != nil {

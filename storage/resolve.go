@@ -200,7 +200,8 @@ func (c *Client) describe(ctx context.Context, img imgtypes.Image, r *Resolved) 
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNotImage, err)
 	}
-	if os, arch := config.OS, config.Architecture; os != "" && os != c.sys.OSChoice || arch != "" && arch != c.sys.ArchitectureChoice {
+	if os, arch := config.OS, config.Architecture; os != "" && os != c.sys.OSChoice ||
+		arch != "" && arch != c.sys.ArchitectureChoice {
 		return fmt.Errorf("%w: it is for %s", ErrPlatform, platformOf(config.Platform))
 	}
 	if config.Created != nil {
@@ -249,7 +250,9 @@ func (s *imageSource) GetManifest(ctx context.Context, instance *digest.Digest) 
 }
 
 // document is a manifest as the library gives it.
-func (s *imageSource) document(ctx context.Context, instance *digest.Digest) (content []byte, mediaType string, err error) {
+func (s *imageSource) document(
+	ctx context.Context, instance *digest.Digest,
+) (content []byte, mediaType string, err error) {
 	err = s.wait.ask(ctx, func(ctx context.Context) (err error) {
 		content, mediaType, err = s.ImageSource.GetManifest(ctx, instance)
 		return err

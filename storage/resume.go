@@ -143,7 +143,8 @@ func (r *resumed) givenUp(err error) error {
 	far := fmt.Sprintf("%s was asked %d times, and %d of %d bytes are here after %v",
 		r.src.wait.host, r.asked, r.at, r.want.Size, time.Since(r.started).Round(time.Second/10))
 	if errors.Is(err, ErrStalled) {
-		return fmt.Errorf("%w: %w: %s; fewer than %d a second came in the last %v", ErrRegistry, ErrStalled, far, minRate, r.src.wait.limit)
+		return fmt.Errorf("%w: %w: %s; fewer than %d a second came in the last %v", ErrRegistry, ErrStalled, far, minRate,
+			r.src.wait.limit)
 	}
 	return fmt.Errorf("%s: %w", far, err)
 }

@@ -78,7 +78,9 @@ func (d *drips) from(ctx context.Context, at uint64) (io.ReadCloser, error) {
 	return &stream{connection: d.connection, ctx: ctx, body: d.content[at:]}, nil
 }
 
-func (d *drips) GetBlob(ctx context.Context, _ imgtypes.BlobInfo, _ imgtypes.BlobInfoCache) (io.ReadCloser, int64, error) {
+func (d *drips) GetBlob(
+	ctx context.Context, _ imgtypes.BlobInfo, _ imgtypes.BlobInfoCache,
+) (io.ReadCloser, int64, error) {
 	body, err := d.from(ctx, 0)
 	return body, int64(len(d.content)), err
 }
@@ -86,7 +88,9 @@ func (d *drips) GetBlob(ctx context.Context, _ imgtypes.BlobInfo, _ imgtypes.Blo
 // ranged is one that knows ranges; its method is the library's but for the chunk's name.
 type ranged struct{ *drips }
 
-func (r ranged) GetBlobAt(ctx context.Context, _ imgtypes.BlobInfo, chunks []struct{ Offset, Length uint64 }) (chan io.ReadCloser, chan error, error) {
+func (r ranged) GetBlobAt(
+	ctx context.Context, _ imgtypes.BlobInfo, chunks []struct{ Offset, Length uint64 },
+) (chan io.ReadCloser, chan error, error) {
 	body, err := r.from(ctx, chunks[0].Offset)
 	if err != nil {
 		return nil, nil, err
@@ -110,21 +114,40 @@ func TestAttemptsAtABlob(t *testing.T) {
 	proxy := connection{all: 12, pause: 5 * time.Second, end: io.ErrUnexpectedEOF}
 	reset := func(bytes int) connection { return connection{first: bytes, all: bytes, end: syscall.ECONNRESET} }
 	for name, test := range map[string]fetching{
-		"all comes":           {connection: connection{first: 3 * megabyte}, asked: 1},
-		"a byte, a reset":     {connection: reset(1), asked: 3, err: syscall.ECONNRESET, says: "HOST was asked 3 times, and 3 of 3145728 bytes are here after 0s: connection reset"},
-		"nothing, a reset":    {connection: reset(0), asked: 3, err: syscall.ECONNRESET, says: " 0 of 3145728"},
-		"drips, resets":       {connection: proxy, asked: 3, took: 3 * time.Minute, err: io.ErrUnexpectedEOF, says: " 36 of 3145728 bytes are here after 3m0s: "},
-		"drips":               {connection: connection{pause: 7 * time.Second}, asked: 3, took: 15 * time.Minute, err: ErrStalled, says: "registry cannot be used: it stalls: HOST was asked 3 times, and 126 of 3145728 bytes are here after 15m0s; fewer than 16 a second came in the last 5m0s"},
+		"all comes": {connection: connection{first: 3 * megabyte}, asked: 1},
+		"a byte, a reset": {
+			connection: reset(1), asked: 3, err: syscall.ECONNRESET,
+			says: "HOST was asked 3 times, and 3 of 3145728 bytes are here after 0s: connection reset",
+		},
+		"nothing, a reset": {connection: reset(0), asked: 3, err: syscall.ECONNRESET, says: " 0 of 3145728"},
+		"drips, resets": {
+			connection: proxy, asked: 3, took: 3 * time.Minute, err: io.ErrUnexpectedEOF,
+			says: " 36 of 3145728 bytes are here after 3m0s: ",
+		},
+		"drips": {
+			connection: connection{pause: 7 * time.Second}, asked: 3, took: 15 * time.Minute, err: ErrStalled,
+			says: "registry cannot be used: it stalls: HOST was asked 3 times, and 126 of 3145728 bytes are here after 15m0s; " +
+				"fewer than 16 a second came in the last 5m0s",
+		},
 		"resets every MiB":    {connection: reset(megabyte), asked: 3},
 		"resets every 600 kB": {connection: reset(600_000), asked: 6},
 		"resets every 300 kB": {connection: reset(300_000), asked: 3, err: syscall.ECONNRESET, says: " 900000 of"},
 		"refuses":             {refusal: errRefused, asked: 1, err: errRefused},
 
 		"no ranges, resets": {connection: reset(1000), rangeless: true, asked: 3, err: syscall.ECONNRESET, says: " 1000 of"},
-		"no ranges, drips":  {connection: connection{first: 1000, pause: 70 * time.Second}, rangeless: true, asked: 3, took: 15 * time.Minute, err: ErrStalled, says: " 1004 of"},
+		"no ranges, drips": {
+			connection: connection{first: 1000, pause: 70 * time.Second}, rangeless: true, asked: 3, took: 15 * time.Minute,
+			err: ErrStalled, says: " 1004 of",
+		},
 
-		"half is there, drips, resets": {connection: proxy, kept: megabyte, asked: 3, took: 3 * time.Minute, err: io.ErrUnexpectedEOF, says: " 1048612 of 3145728 bytes are here after 3m0s: "},
-		"half is there, drips":         {connection: connection{pause: time.Hour}, kept: megabyte, asked: 3, took: 15 * time.Minute, err: ErrStalled, says: " 1048576 of 3145728 bytes are here after 15m0s"},
+		"half is there, drips, resets": {
+			connection: proxy, kept: megabyte, asked: 3, took: 3 * time.Minute, err: io.ErrUnexpectedEOF,
+			says: " 1048612 of 3145728 bytes are here after 3m0s: ",
+		},
+		"half is there, drips": {
+			connection: connection{pause: time.Hour}, kept: megabyte, asked: 3, took: 15 * time.Minute, err: ErrStalled,
+			says: " 1048576 of 3145728 bytes are here after 15m0s",
+		},
 	} {
 		t.Run(name, test.run)
 	}
@@ -162,7 +185,8 @@ func (f fetching) run(t *testing.T) {
 		time.Sleep(time.Hour)
 		start := time.Now()
 		rest, err := io.ReadAll(r)
-		if !errors.Is(err, f.err) || errors.Is(err, ErrStalled) && !errors.Is(err, ErrRegistry) || f.err != nil && !strings.Contains(err.Error(), f.says) {
+		if !errors.Is(err, f.err) || errors.Is(err, ErrStalled) && !errors.Is(err, ErrRegistry) ||
+			f.err != nil && !strings.Contains(err.Error(), f.says) {
 			t.Errorf("%v, not %v with %q", err, f.err, f.says)
 		}
 		if took := time.Since(start); registry.asked != f.asked || took != f.took {

@@ -35,7 +35,9 @@ func (s sigstore) encode() ([]byte, error) {
 
 // signatures of an image, in the form in which a store keeps them. Nobody has judged
 // them yet: that is for policies.
-func (s *imageSource) signatures(ctx context.Context, img *image.UnparsedImage, manifest digest.Digest) (all [][]byte, err error) {
+func (s *imageSource) signatures(
+	ctx context.Context, img *image.UnparsedImage, manifest digest.Digest,
+) (all [][]byte, err error) {
 	if s.blobs != nil {
 		if all, err = s.blobs.signatures(manifest); err != nil {
 			err = s.explain(ctx, err)

@@ -71,7 +71,8 @@ func (w waiter) ask(ctx context.Context, question func(context.Context) error) e
 			return err
 		}
 	}
-	return fmt.Errorf("%w: %w: %s was asked %d times and has not answered within %v", ErrRegistry, ErrStalled, w.host, attempts, w.limit)
+	return fmt.Errorf("%w: %w: %s was asked %d times and has not answered within %v", ErrRegistry, ErrStalled, w.host,
+		attempts, w.limit)
 }
 
 // blobStream is a blob that arrives. Reading it fails with ErrStalled if fewer bytes than
@@ -88,7 +89,9 @@ type blobStream struct {
 }
 
 // open starts to read a blob. open's context ends with the flow.
-func (w waiter) open(ctx context.Context, open func(context.Context) (io.ReadCloser, error)) (_ *blobStream, err error) {
+func (w waiter) open(
+	ctx context.Context, open func(context.Context) (io.ReadCloser, error),
+) (_ *blobStream, err error) {
 	f := &blobStream{limit: w.limit}
 	f.ctx, f.cancel = context.WithCancelCause(ctx)
 	f.timer = time.AfterFunc(w.limit, func() { f.cancel(ErrStalled) })

@@ -61,11 +61,15 @@ func TestStallOfAFlow(t *testing.T) {
 		got  int
 		took time.Duration // until it is found
 	}{
-		"nothing comes":           {nil, false, 0, testLimit},
-		"one byte":                {[]arrival{{near, 1}}, false, 1, testLimit},
-		"enough, again and again": {[]arrival{{near, enough}, {near, enough}, {near, enough}}, false, 3 * enough, 3*near + testLimit},
-		"enough in parts":         {[]arrival{{near / 2, enough / 2}, {near / 2, enough / 2}, {near, 1}}, false, enough + 1, near + testLimit},
-		"a byte too few":          {[]arrival{{near, enough - 1}, {near, enough}}, false, enough - 1, testLimit},
+		"nothing comes": {nil, false, 0, testLimit},
+		"one byte":      {[]arrival{{near, 1}}, false, 1, testLimit},
+		"enough, again and again": {
+			[]arrival{{near, enough}, {near, enough}, {near, enough}}, false, 3 * enough, 3*near + testLimit,
+		},
+		"enough in parts": {
+			[]arrival{{near / 2, enough / 2}, {near / 2, enough / 2}, {near, 1}}, false, enough + 1, near + testLimit,
+		},
+		"a byte too few": {[]arrival{{near, enough - 1}, {near, enough}}, false, enough - 1, testLimit},
 		// What came too late leaves less than no time for the rest.
 		"a byte after the time": {[]arrival{{testLimit + time.Minute, 1}}, true, 1, testLimit + time.Minute},
 	} {
@@ -140,7 +144,8 @@ func TestAnswersThatDoNotCome(t *testing.T) {
 				defer cancel()
 				start = time.Now()
 				err = test.ask(ctx, waiter{limit: testLimit})
-				if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrStalled) || took != time.Minute {
+				if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrStalled) ||
+					took != time.Minute {
 					t.Errorf("called off, after %v: %v", took, err)
 				}
 			})

@@ -16,7 +16,9 @@ import (
 )
 
 // SumInside gives the SHA-256 of what an ISO has: a file in iso.Dir, the Ignition config or the base.
-func SumInside(ctx context.Context, image *iso.Image, name string, hooks progress.Hooks) (sum string, size int64, err error) {
+func SumInside(
+	ctx context.Context, image *iso.Image, name string, hooks progress.Hooks,
+) (sum string, size int64, err error) {
 	switch name {
 	case IgnitionFile:
 		config, err := image.Ignition()

@@ -53,7 +53,8 @@ func Medium(ctx context.Context, o MediumOptions) error {
 			return err
 		}
 	}
-	additions, closeAll, err := additions(o.Dir, map[string]string{ISOStore: store, ISOLock: LockFile, ISOSignature: signature}, inside)
+	additions, closeAll, err := additions(o.Dir, map[string]string{ISOStore: store, ISOLock: LockFile,
+		ISOSignature: signature}, inside)
 	if err != nil {
 		return err
 	}

@@ -183,7 +183,9 @@ type Common struct {
 // NewCommon finds out what a delta of the images needs of bases, of which a node
 // has one.
 func NewCommon(name string, bases []Base, images []pinset.LockedImage) Common {
-	c := Common{layers: inAll(bases), Delta: pinset.Delta{Version: pinset.DeltaVersion, Name: name, Needs: []pinset.Need{}}}
+	c := Common{
+		layers: inAll(bases), Delta: pinset.Delta{Version: pinset.DeltaVersion, Name: name, Needs: []pinset.Need{}},
+	}
 	for _, b := range bases {
 		c.Delta.Bases = append(c.Delta.Bases, b.Base)
 	}
@@ -214,7 +216,9 @@ func inAll(bases []Base) map[string]compose.Unpacked {
 				delete(all, id)
 				continue
 			}
-			all[id] = compose.Unpacked{ID: id, Size: cmp.Or(u.Size, o.Size), Inodes: cmp.Or(u.Inodes, o.Inodes), Root: cmp.Or(u.Root, o.Root)}
+			all[id] = compose.Unpacked{
+				ID: id, Size: cmp.Or(u.Size, o.Size), Inodes: cmp.Or(u.Inodes, o.Inodes), Root: cmp.Or(u.Root, o.Root),
+			}
 		}
 	}
 	return all

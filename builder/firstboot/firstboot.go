@@ -64,7 +64,8 @@ func (c Files) Warnings() (all []string) {
 	for _, f := range c.Carried {
 		names = append(names, f.Path)
 	}
-	return append(all, "the Ignition area of the ISO is too small for all files; the node gets these from its store, before CRI-O starts: "+strings.Join(names, ", "))
+	return append(all, "the Ignition area of the ISO is too small for all files; the node gets these from its store, "+
+		"before CRI-O starts: "+strings.Join(names, ", "))
 }
 
 // Configure renders the first-boot configuration.
@@ -82,7 +83,8 @@ func Configure(a spec.Appliance, sets []pinset.Set, registries []byte) (Files, e
 		return Files{}, err
 	}
 	if c.AutoAttach && !c.HasKeys() {
-		notes = append(notes, "spec.node.autoAttach: whoever can plug in a medium says what the nodes run; with keys in "+ignition.KeysDir+", by a Butane file, they want signatures")
+		notes = append(notes,
+			"spec.node.autoAttach: whoever can plug in a medium says what the nodes run; with keys in "+ignition.KeysDir+", by a Butane file, they want signatures")
 	}
 	files, err := fit(a.Spec, c)
 	files.secret, files.notes = c.PullSecret != nil, notes
@@ -99,11 +101,13 @@ func readPullSecret(name string, c *ignition.Config) (notes []string, err error)
 		return nil, fmt.Errorf("spec.node.pullSecret: %w", err)
 	}
 	if fi, err := os.Stat(name); err != nil || !fi.Mode().IsRegular() { // it is read twice
-		return nil, errors.Join(fmt.Errorf("spec.node.pullSecret: %w: %s is no file that stays", storage.ErrAccess, name), err, credentials.Close())
+		return nil, errors.Join(fmt.Errorf("spec.node.pullSecret: %w: %s is no file that stays", storage.ErrAccess, name),
+			err, credentials.Close())
 	}
 	c.PullSecret = credentials.Content
 	defer credentials.Close()
-	return append(credentials.Warnings, "the Ignition configs and the ISO have the pull secret in them: whoever can read them can read it"), nil
+	return append(credentials.Warnings,
+		"the Ignition configs and the ISO have the pull secret in them: whoever can read them can read it"), nil
 }
 
 // fit renders the configuration. If the ISO has no room for it, the store carries as

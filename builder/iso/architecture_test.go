@@ -28,20 +28,26 @@ func TestArchitectureOfAKernel(t *testing.T) {
 		kernel []byte
 		want   string
 	}{
-		"x86":                    {placed(map[int]string{0: "MZ", 0x3c: "\x40", 0x40: "PE\x00\x00\x64\x86", 0x1fe: "\x55\xaa\xeb\x6aHdrS"}), "amd64"},
-		"x86 without UEFI":       {placed(map[int]string{0x1fe: "\x55\xaa\xeb\x6aHdrS"}), "amd64"},
-		"arm64":                  {arm64, "arm64"},
-		"arm64, gzipped":         {gzipped(t, arm64), "arm64"},
-		"arm64, packed for UEFI": {placed(map[int]string{0: "MZ\x00\x00zimg", 0x3c: "\x78", 0x78: "PE\x00\x00\x64\xaa"}), "arm64"},
-		"riscv64":                {placed(map[int]string{0: "MZ", 0x30: "RISCV", 0x3c: "\x40", 0x40: "PE\x00\x00\x64\x50"}), "riscv64"},
-		"s390x":                  {placed(map[int]string{0: "\x00\x08", 0x10008: "S390EP"}), "s390x"},
-		"ppc64le":                {placed(map[int]string{0: "\x7fELF\x02\x01\x01", 16: "\x02\x00\x15\x00"}), "ppc64le"},
-		"ppc64, big-endian":      {placed(map[int]string{0: "\x7fELF\x02\x02\x01", 16: "\x00\x02\x00\x15"}), ""},
-		"text":                   {[]byte("the kernel."), ""},
-		"cut off":                {[]byte("MZ"), ""},
-		"broken gzip":            {[]byte("\x1f\x8b\x08"), ""},
-		"PE outside":             {placed(map[int]string{0: "MZ", 0x3c: "\xff\xff\xff\xff"}), ""},
-		"empty":                  {nil, ""},
+		"x86": {
+			placed(map[int]string{0: "MZ", 0x3c: "\x40", 0x40: "PE\x00\x00\x64\x86", 0x1fe: "\x55\xaa\xeb\x6aHdrS"}), "amd64",
+		},
+		"x86 without UEFI": {placed(map[int]string{0x1fe: "\x55\xaa\xeb\x6aHdrS"}), "amd64"},
+		"arm64":            {arm64, "arm64"},
+		"arm64, gzipped":   {gzipped(t, arm64), "arm64"},
+		"arm64, packed for UEFI": {
+			placed(map[int]string{0: "MZ\x00\x00zimg", 0x3c: "\x78", 0x78: "PE\x00\x00\x64\xaa"}), "arm64",
+		},
+		"riscv64": {
+			placed(map[int]string{0: "MZ", 0x30: "RISCV", 0x3c: "\x40", 0x40: "PE\x00\x00\x64\x50"}), "riscv64",
+		},
+		"s390x":             {placed(map[int]string{0: "\x00\x08", 0x10008: "S390EP"}), "s390x"},
+		"ppc64le":           {placed(map[int]string{0: "\x7fELF\x02\x01\x01", 16: "\x02\x00\x15\x00"}), "ppc64le"},
+		"ppc64, big-endian": {placed(map[int]string{0: "\x7fELF\x02\x02\x01", 16: "\x00\x02\x00\x15"}), ""},
+		"text":              {[]byte("the kernel."), ""},
+		"cut off":           {[]byte("MZ"), ""},
+		"broken gzip":       {[]byte("\x1f\x8b\x08"), ""},
+		"PE outside":        {placed(map[int]string{0: "MZ", 0x3c: "\xff\xff\xff\xff"}), ""},
+		"empty":             {nil, ""},
 	} {
 		if got := kernelArchitecture(bytes.NewReader(test.kernel)); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
@@ -56,9 +62,11 @@ func TestArchitectureOfAnImage(t *testing.T) {
 		files map[string][]byte
 		want  string
 	}{
-		"nothing":                {nil, ""},
-		"a kernel":               {map[string][]byte{"images/pxeboot/vmlinuz": s390x}, "s390x"},
-		"a kernel of s390x":      {map[string][]byte{"images/pxeboot/kernel.img": s390x, "isolinux/isolinux.bin": nil}, "s390x"},
+		"nothing":  {nil, ""},
+		"a kernel": {map[string][]byte{"images/pxeboot/vmlinuz": s390x}, "s390x"},
+		"a kernel of s390x": {
+			map[string][]byte{"images/pxeboot/kernel.img": s390x, "isolinux/isolinux.bin": nil}, "s390x",
+		},
 		"a boot loader":          {map[string][]byte{"images/pxeboot/vmlinuz": text, "generic.ins": nil}, "s390x"},
 		"two loaders of one":     {map[string][]byte{"isolinux/isolinux.bin": nil, "EFI/BOOT/BOOTX64.EFI": nil}, "amd64"},
 		"loaders of two":         {map[string][]byte{"EFI/BOOT/BOOTAA64.EFI": nil, "EFI/BOOT/BOOTX64.EFI": nil}, ""},

@@ -152,7 +152,8 @@ func TestAdditionsBeginWithBlocks(t *testing.T) {
 	}
 	for kind, create := range images {
 		out := filepath.Join(t.TempDir(), "out.iso")
-		if err := create(out, []Addition{{"lock.json", 5, strings.NewReader("lock\n")}, addition(sparse(t, 1<<20))}); err != nil {
+		if err := create(out, []Addition{{"lock.json", 5, strings.NewReader("lock\n")},
+			addition(sparse(t, 1<<20))}); err != nil {
 			t.Fatal(err)
 		}
 		i, f, err := OpenFile(out)

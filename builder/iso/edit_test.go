@@ -125,12 +125,14 @@ func checkTrees(t *testing.T, out string, size int64, args []string) {
 		t.Errorf("lock %q, %v", text, err)
 	}
 	// xorriso, by the tree that it prefers.
-	listing, err := exec.Command("xorriso", "-indev", out, "-find", "/", "-type", "f", "-exec", "report_lba").CombinedOutput()
+	listing, err := exec.Command("xorriso", "-indev", out, "-find", "/", "-type", "f", "-exec",
+		"report_lba").CombinedOutput()
 	if err != nil {
 		t.Fatalf("xorriso: %v\n%s", err, listing)
 	}
 	var sum int64
-	for _, m := range regexp.MustCompile(`(?mi)^File data lba:\s*\d+ ,\s*\d+ ,\s*\d+ ,\s*(\d+) , '/pinbox/store.squashfs'`).FindAllSubmatch(listing, -1) {
+	for _, m := range regexp.MustCompile(
+		`(?mi)^File data lba:\s*\d+ ,\s*\d+ ,\s*\d+ ,\s*(\d+) , '/pinbox/store.squashfs'`).FindAllSubmatch(listing, -1) {
 		n, _ := strconv.ParseInt(string(m[1]), 10, 64) // digits
 		sum = max(sum, n)
 	}
@@ -148,7 +150,8 @@ func checkTrees(t *testing.T, out string, size int64, args []string) {
 	}
 	for _, tree := range trees {
 		out, err := exec.Command("isoinfo", append(append([]string{"-i", out}, tree...), "-l")...).CombinedOutput()
-		if err != nil || !strings.Contains(strings.ToLower(string(out)), "/pinbox/") || !strings.Contains(strings.ToLower(string(out)), "store.squashfs") {
+		if err != nil || !strings.Contains(strings.ToLower(string(out)), "/pinbox/") ||
+			!strings.Contains(strings.ToLower(string(out)), "store.squashfs") {
 			t.Errorf("isoinfo %v: %v\n%s", tree, err, out)
 		}
 	}
@@ -221,7 +224,8 @@ func TestPartitionTables(t *testing.T) {
 func TestFullRootDirectory(t *testing.T) {
 	dir := t.TempDir()
 	for n := range 200 {
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("f%03d-with-a-name-of-some-length", n)), []byte("x"), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("f%03d-with-a-name-of-some-length", n)), []byte("x"),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -247,7 +251,8 @@ func TestKernelReadsTheStore(t *testing.T) {
 		return
 	}
 	out := filepath.Join(t.TempDir(), "out.iso")
-	if err := Apply(t.Context(), fixtures.LiveISO(t, fixtures.LiveISOs["as CoreOS"]...), out, Edit{Additions: []Addition{addition(sparse(t, 5<<30))}}); err != nil {
+	if err := Apply(t.Context(), fixtures.LiveISO(t, fixtures.LiveISOs["as CoreOS"]...), out,
+		Edit{Additions: []Addition{addition(sparse(t, 5<<30))}}); err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
@@ -263,7 +268,8 @@ func TestEqualInputEqualBytes(t *testing.T) {
 	var digests []string
 	for range 2 {
 		out := filepath.Join(t.TempDir(), "out.iso")
-		if err := Apply(t.Context(), b, out, Edit{Ignition: []byte("{}"), Additions: []Addition{addition(store)}}); err != nil {
+		if err := Apply(t.Context(), b, out,
+			Edit{Ignition: []byte("{}"), Additions: []Addition{addition(store)}}); err != nil {
 			t.Fatal(err)
 		}
 		digests = append(digests, digest(t, out))
@@ -292,9 +298,13 @@ func TestEditsThatAreRefused(t *testing.T) {
 			return Apply(t.Context(), b, out, Edit{Additions: []Addition{{"a", 10, strings.NewReader("x")}}})
 		}, io.EOF},
 		"a config too large": {func() error {
-			return Apply(t.Context(), b, out, Edit{Ignition: []byte(digest(t, b) + strings.Repeat(digest(t, b)[1:], 3) + noise(200_000))})
+			return Apply(t.Context(), b, out, Edit{
+				Ignition: []byte(digest(t, b) + strings.Repeat(digest(t, b)[1:], 3) + noise(200_000)),
+			})
 		}, ErrTooLarge},
-		"no such folder": {func() error { return Apply(t.Context(), b, filepath.Join(dir, "no/out.iso"), Edit{}) }, os.ErrNotExist},
+		"no such folder": {
+			func() error { return Apply(t.Context(), b, filepath.Join(dir, "no/out.iso"), Edit{}) }, os.ErrNotExist,
+		},
 		"too large for it": {func() error {
 			return Apply(t.Context(), b, out, Edit{Additions: []Addition{{"a", 9 << 40, strings.NewReader("")}}})
 		}, ErrTooLarge},
@@ -325,7 +335,8 @@ func TestMedium(t *testing.T) {
 		var outs []string
 		for range 2 {
 			out := filepath.Join(t.TempDir(), "medium.iso")
-			if err := Create(t.Context(), out, MediumLabel, made, []Addition{{"lock.json", 5, strings.NewReader("lock\n")}, addition(sparse(t, size))}, nil); err != nil {
+			if err := Create(t.Context(), out, MediumLabel, made, []Addition{{"lock.json", 5, strings.NewReader("lock\n")},
+				addition(sparse(t, size))}, nil); err != nil {
 				t.Fatal(err)
 			}
 			checkTrees(t, out, size, []string{"-rock", "-J"})
@@ -338,12 +349,15 @@ func TestMedium(t *testing.T) {
 			t.Error("two media differ")
 		}
 		about := fixtures.Run(t, "isoinfo", "-d", "-i", outs[0])
-		for _, want := range []string{"Volume id: PINBOX", "Joliet with UCS level 3 found", "Rock Ridge signatures version 1 found"} {
+		for _, want := range []string{
+			"Volume id: PINBOX", "Joliet with UCS level 3 found", "Rock Ridge signatures version 1 found",
+		} {
 			if !strings.Contains(about, want) {
 				t.Errorf("isoinfo does not say %q:\n%s", want, about)
 			}
 		}
-		if report := fixtures.Run(t, "xorriso", "-indev", outs[0], "-toc"); strings.Contains(report, "WARNING") || strings.Contains(report, "FAILURE") {
+		if report := fixtures.Run(t, "xorriso", "-indev", outs[0], "-toc"); strings.Contains(report, "WARNING") ||
+			strings.Contains(report, "FAILURE") {
 			t.Errorf("xorriso complains:\n%s", report)
 		}
 	}
@@ -357,7 +371,8 @@ func TestRealHeadersComeBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		edited, again := filepath.Join(t.TempDir(), "edited.iso"), filepath.Join(t.TempDir(), "again.iso")
-		if err := Apply(t.Context(), b, edited, Edit{Ignition: []byte("{}"), Additions: []Addition{addition(sparse(t, 1<<20))}}); err != nil {
+		if err := Apply(t.Context(), b, edited,
+			Edit{Ignition: []byte("{}"), Additions: []Addition{addition(sparse(t, 1<<20))}}); err != nil {
 			t.Fatal(err)
 		}
 		content, err := os.ReadFile(edited)

@@ -38,9 +38,13 @@ func TestRealHeaders(t *testing.T) {
 		ignition Area
 		kargs    []int64
 	}{
-		"embed-areas-2021-09":        {"fedora-coreos-34.20210921.dev.0", "amd64", Area{102400, 262144}, []int64{98126, 371658}},
-		"embed-areas-2023-03.s390x":  {"fedora-coreos-37.20230307.dev.0", "s390x", Area{35*sector + 132096, 262144}, nil},
-		"embed-areas-2023-07.x86_64": {"fedora-coreos-38.20230718.dev.0", "amd64", Area{68 * sector, 262144}, []int64{199*sector + 970, 66*sector + 1869}},
+		"embed-areas-2021-09": {
+			"fedora-coreos-34.20210921.dev.0", "amd64", Area{102400, 262144}, []int64{98126, 371658},
+		},
+		"embed-areas-2023-03.s390x": {"fedora-coreos-37.20230307.dev.0", "s390x", Area{35*sector + 132096, 262144}, nil},
+		"embed-areas-2023-07.x86_64": {
+			"fedora-coreos-38.20230718.dev.0", "amd64", Area{68 * sector, 262144}, []int64{199*sector + 970, 66*sector + 1869},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := open(t, fixtures.LiveHeader(t, name))
@@ -89,7 +93,9 @@ func TestEmbedKeepsWhatElseIsThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	network := Member{Name: "etc/coreos-firstboot-network/eth0.nmconnection", Mode: modeFile, Content: []byte("[connection]\n")}
+	network := Member{
+		Name: "etc/coreos-firstboot-network/eth0.nmconnection", Mode: modeFile, Content: []byte("[connection]\n"),
+	}
 	for name, pack := range map[string]func([]byte) []byte{
 		"gzip":  nil,
 		"plain": func(b []byte) []byte { return b },
@@ -112,7 +118,9 @@ func TestEmbedKeepsWhatElseIsThere(t *testing.T) {
 			packed = pack(plain)
 		}
 		// Two archives, with zeros between and after.
-		before := apply(base, patch{area.Offset, append(append(append([]byte{}, packed...), make([]byte, 512)...), second...)})
+		before := apply(base, patch{
+			area.Offset, append(append(append([]byte{}, packed...), make([]byte, 512)...), second...),
+		})
 		p, err := open(t, before).embed([]byte(`{"ignition":{}}`))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -142,14 +150,19 @@ func TestConfigThatDoesNotFit(t *testing.T) {
 	if _, err := random.Read(huge); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := i.embed(huge); !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "the largest of it is config.ign with 400000 bytes") {
+	if _, err := i.embed(huge); !errors.Is(err, ErrTooLarge) ||
+		!strings.Contains(err.Error(), "the largest of it is config.ign with 400000 bytes") {
 		t.Errorf("%v", err)
 	}
 }
 
 // The kernel unpacks with code of its own; cpio is a second reader of the format.
 func TestArchiveIsReadByCpio(t *testing.T) {
-	packed, err := writeArchive([]Member{{Name: "etc/net/a", Mode: modeFile, Content: []byte("abc")}, {Name: configName, Mode: modeFile, Content: []byte("{}")}})
+	packed, err := writeArchive([]Member{
+		{Name: "etc/net/a", Mode: modeFile, Content: []byte("abc")}, {
+			Name: configName, Mode: modeFile, Content: []byte("{}"),
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,11 +187,13 @@ func TestKargsEdit(t *testing.T) {
 		want string
 		says string
 	}{
-		"nothing":       {KargsEdit{}, "a b=1 c", ""},
-		"append":        {KargsEdit{Append: []string{"d", "e=2 f"}}, "a b=1 c d e=2 f", ""},
-		"delete":        {KargsEdit{Delete: []string{"b=1"}}, "a c", ""},
-		"replace":       {KargsEdit{Replace: []string{"b=1=2"}}, "a b=2 c", ""},
-		"all at once":   {KargsEdit{Append: []string{"b=3"}, Delete: []string{"a"}, Replace: []string{"b=1=x=y"}}, "b=x=y c b=3", ""},
+		"nothing": {KargsEdit{}, "a b=1 c", ""},
+		"append":  {KargsEdit{Append: []string{"d", "e=2 f"}}, "a b=1 c d e=2 f", ""},
+		"delete":  {KargsEdit{Delete: []string{"b=1"}}, "a c", ""},
+		"replace": {KargsEdit{Replace: []string{"b=1=2"}}, "a b=2 c", ""},
+		"all at once": {
+			KargsEdit{Append: []string{"b=3"}, Delete: []string{"a"}, Replace: []string{"b=1=x=y"}}, "b=x=y c b=3", "",
+		},
 		"quote":         {KargsEdit{Append: []string{`motd="hello`}}, "", "is empty, or has one of"}, // GRUB would stop at it
 		"variable":      {KargsEdit{Replace: []string{"b=1=$x"}}, "", "is empty, or has one of"},
 		"newline":       {KargsEdit{Append: []string{"d\ne"}}, "", "is empty, or has one of"},
@@ -188,7 +203,8 @@ func TestKargsEdit(t *testing.T) {
 		"no form":       {KargsEdit{Replace: []string{"b=1"}}, "", "key=old=new"},
 	} {
 		got, err := test.edit.apply("a b=1 c")
-		if got != test.want || (err == nil) != (test.says == "") || err != nil && (!errors.Is(err, ErrKargs) || !strings.Contains(err.Error(), test.says)) {
+		if got != test.want || (err == nil) != (test.says == "") ||
+			err != nil && (!errors.Is(err, ErrKargs) || !strings.Contains(err.Error(), test.says)) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
@@ -197,7 +213,10 @@ func TestKargsEdit(t *testing.T) {
 // Without these a live system does not come up, or not as it was configured.
 func TestKargsThatMustStay(t *testing.T) {
 	const text = "coreos.liveiso=fcos ignition.firstboot ignition.platform.id=metal"
-	for _, e := range []KargsEdit{{Delete: []string{"ignition.firstboot"}}, {Delete: []string{"coreos.liveiso=fcos"}}, {Replace: []string{"coreos.liveiso=fcos=other"}}} {
+	for _, e := range []KargsEdit{
+		{Delete: []string{"ignition.firstboot"}}, {Delete: []string{"coreos.liveiso=fcos"}},
+		{Replace: []string{"coreos.liveiso=fcos=other"}},
+	} {
 		if got, err := e.apply(text); !errors.Is(err, ErrKargs) || !strings.Contains(err.Error(), "cannot do without") {
 			t.Errorf("%+v: %q, %v", e, got, err)
 		}
@@ -223,7 +242,8 @@ func TestKargsOfARealHeader(t *testing.T) {
 		if err != nil || after.Current != k.Current+" console=ttyS0" || after.Default != k.Default {
 			t.Errorf("%s: %+v, %v", name, after, err)
 		}
-		if _, err := k.edit(KargsEdit{Append: []string{strings.Repeat("x", 1139)}}); !errors.Is(err, ErrKargs) || !strings.Contains(err.Error(), "longer than the area of") {
+		if _, err := k.edit(KargsEdit{Append: []string{strings.Repeat("x", 1139)}}); !errors.Is(err, ErrKargs) ||
+			!strings.Contains(err.Error(), "longer than the area of") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := open(t, apply(base, patches[0])).Kargs(); !errors.Is(err, iso9660.ErrCorrupt) {
@@ -251,18 +271,33 @@ func TestImagesThatAreNone(t *testing.T) {
 		want    error
 		says    string
 	}{
-		"empty":            {nil, iso9660.ErrNotISO, "sector 16"},
-		"text":             {bytes.Repeat([]byte("text"), 20_000), iso9660.ErrNotISO, ""},
-		"cut off":          {base[:700_000], iso9660.ErrTruncated, "the file 700000"},
-		"no end":           {base[:17*sector+100], iso9660.ErrNotISO, ""},
-		"igninfo is none":  {apply(base, patch{at("coreos/igninfo.json"), []byte("[")}), iso9660.ErrCorrupt, "coreos/igninfo.json"},
-		"kargs are none":   {apply(base, patch{at("coreos/kargs.json"), []byte("[")}), iso9660.ErrCorrupt, "coreos/kargs.json"},
-		"another's area":   {apply(base, patch{at("coreos/igninfo.json"), []byte(`{"file":"no/such"}                  `)}), ErrNoIgnition, ""},
-		"area outside":     {apply(base, patch{at("coreos/igninfo.json"), []byte(`{"offset":262000,"length":1000}     `)}), iso9660.ErrCorrupt, "is not within images/ignition.img"},
-		"negative area":    {apply(base, patch{at("coreos/igninfo.json"), []byte(`{"offset":-1}                       `)}), iso9660.ErrCorrupt, ""},
-		"rubbish in it":    {apply(base, patch{68 * sector, []byte("rubbish")}), iso9660.ErrCorrupt, "cpio"},
-		"half an archive":  {apply(base, patch{68 * sector, []byte{0x1f, 0x8b, 8, 0}}), iso9660.ErrCorrupt, "Ignition area"},
-		"a huge directory": {apply(base, patch{open(t, base).Files().Descriptor + iso9660.RootRecord + 10, []byte{255, 255, 255, 255}}), iso9660.ErrCorrupt, "directory"},
+		"empty":   {nil, iso9660.ErrNotISO, "sector 16"},
+		"text":    {bytes.Repeat([]byte("text"), 20_000), iso9660.ErrNotISO, ""},
+		"cut off": {base[:700_000], iso9660.ErrTruncated, "the file 700000"},
+		"no end":  {base[:17*sector+100], iso9660.ErrNotISO, ""},
+		"igninfo is none": {
+			apply(base, patch{at("coreos/igninfo.json"), []byte("[")}), iso9660.ErrCorrupt, "coreos/igninfo.json",
+		},
+		"kargs are none": {
+			apply(base, patch{at("coreos/kargs.json"), []byte("[")}), iso9660.ErrCorrupt, "coreos/kargs.json",
+		},
+		"another's area": {
+			apply(base, patch{at("coreos/igninfo.json"), []byte(`{"file":"no/such"}                  `)}), ErrNoIgnition, "",
+		},
+		"area outside": {
+			apply(base, patch{at("coreos/igninfo.json"), []byte(`{"offset":262000,"length":1000}     `)}), iso9660.ErrCorrupt,
+			"is not within images/ignition.img",
+		},
+		"negative area": {
+			apply(base, patch{at("coreos/igninfo.json"), []byte(`{"offset":-1}                       `)}), iso9660.ErrCorrupt,
+			"",
+		},
+		"rubbish in it":   {apply(base, patch{68 * sector, []byte("rubbish")}), iso9660.ErrCorrupt, "cpio"},
+		"half an archive": {apply(base, patch{68 * sector, []byte{0x1f, 0x8b, 8, 0}}), iso9660.ErrCorrupt, "Ignition area"},
+		"a huge directory": {
+			apply(base, patch{open(t, base).Files().Descriptor + iso9660.RootRecord + 10, []byte{255, 255, 255, 255}}),
+			iso9660.ErrCorrupt, "directory",
+		},
 	} {
 		i, err := Open(bytes.NewReader(test.content), int64(len(test.content)))
 		if err == nil {
@@ -338,9 +373,13 @@ func zstdPacked(t *testing.T, content []byte) []byte {
 
 // An area is read as the kernel reads it, whoever wrote it.
 func TestArchivesOfOthers(t *testing.T) {
-	config, key := Member{Name: "./config.ign", Mode: modeFile, Content: []byte("{}")}, Member{Name: "etc/key", Mode: modeFile, Content: []byte("key")}
+	config, key := Member{Name: "./config.ign", Mode: modeFile, Content: []byte("{}")},
+		Member{Name: "etc/key", Mode: modeFile, Content: []byte("key")}
 	both := append(newc(t, config), append(make([]byte, 8), newc(t, key)...)...)
-	for name, area := range map[string][]byte{"plain": both, "two in one stream": gzipped(t, both), "two streams": append(gzipped(t, newc(t, config)), gzipped(t, newc(t, key))...)} {
+	for name, area := range map[string][]byte{
+		"plain": both, "two in one stream": gzipped(t, both), "two streams": append(gzipped(t, newc(t, config)),
+			gzipped(t, newc(t, key))...),
+	} {
 		got, err := readArchives(area)
 		if err != nil || len(got) != 2 || got[0].Name != "config.ign" || got[1].Name != "etc/key" {
 			t.Errorf("%s: %+v, %v", name, got, err)
@@ -348,11 +387,13 @@ func TestArchivesOfOthers(t *testing.T) {
 	}
 	linked := newc(t, key)
 	copy(linked[6+8*4:], "00000002") // its number of links
-	if _, err := readArchives(linked); !errors.Is(err, iso9660.ErrCorrupt) || !strings.Contains(err.Error(), "etc/key is a hard link") {
+	if _, err := readArchives(linked); !errors.Is(err, iso9660.ErrCorrupt) ||
+		!strings.Contains(err.Error(), "etc/key is a hard link") {
 		t.Error(err)
 	}
 	large := gzipped(t, newc(t, Member{Name: "a", Mode: modeFile, Content: make([]byte, maxArchive*2/3)}))
-	if _, err := readArchives(append(large, large...)); !errors.Is(err, iso9660.ErrCorrupt) || !strings.Contains(err.Error(), "more than") {
+	if _, err := readArchives(append(large, large...)); !errors.Is(err, iso9660.ErrCorrupt) ||
+		!strings.Contains(err.Error(), "more than") {
 		t.Errorf("a bomb in two parts: %v", err)
 	}
 }
@@ -366,7 +407,9 @@ func TestArchiveThatIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	plain := newc(t, Member{Name: configName, Mode: modeFile, Content: text[:cap(text)]})
-	for name, packed := range map[string][]byte{"gzip": gzipped(t, plain), "xz": xzipped(t, plain), "zstd": zstdPacked(t, plain)} {
+	for name, packed := range map[string][]byte{
+		"gzip": gzipped(t, plain), "xz": xzipped(t, plain), "zstd": zstdPacked(t, plain),
+	} {
 		area := make([]byte, 4*len(packed)+256<<10)
 		copy(area, packed)
 		if got, err := readArchives(area); err != nil || len(got) != 1 {
@@ -375,7 +418,8 @@ func TestArchiveThatIsCutOff(t *testing.T) {
 		for _, size := range []int{len(packed) - 20, len(packed) - 1000, len(packed) / 2, 100} {
 			clear(area[size:])
 			for _, area := range [][]byte{area, area[:size]} {
-				if _, err := readArchives(area); !errors.Is(err, iso9660.ErrCorrupt) || !strings.Contains(err.Error(), "is cut off") {
+				if _, err := readArchives(area); !errors.Is(err, iso9660.ErrCorrupt) ||
+					!strings.Contains(err.Error(), "is cut off") {
 					t.Errorf("%s: %d bytes in an area of %d: %v", name, size, len(area), err)
 				}
 			}
@@ -394,8 +438,13 @@ func TestConfigByAnotherSpelling(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"config.ign\x00\x00\x00", "config.ign\x00rest", "./config.ign", "/config.ign", ".//config.ign", "/./config.ign\x00", "etc/../config.ign", "../config.ign"} {
-		i := open(t, apply(content, patch{area.Offset, newc(t, Member{Name: name, Mode: modeFile, Content: []byte("theirs")})}))
+	for _, name := range []string{
+		"config.ign\x00\x00\x00", "config.ign\x00rest", "./config.ign", "/config.ign", ".//config.ign", "/./config.ign\x00",
+		"etc/../config.ign", "../config.ign",
+	} {
+		i := open(t, apply(content, patch{
+			area.Offset, newc(t, Member{Name: name, Mode: modeFile, Content: []byte("theirs")}),
+		}))
 		if config, err := i.Ignition(); err != nil || string(config) != "theirs" {
 			t.Errorf("%q: %q, %v", name, config, err)
 		}
@@ -411,13 +460,16 @@ func TestConfigByAnotherSpelling(t *testing.T) {
 			t.Errorf("%q: %+v, %v", name, members, err)
 		}
 	}
-	padded := newc(t, Member{Name: "etc/key\x00\x00", Mode: modeFile, Content: []byte("key")}, Member{Name: "..", Mode: modeDir}, Member{Name: trailer + "\x00\x00"})
-	if got, used, err := readCpio(append(padded, "more"...)); err != nil || used >= len(padded) || len(got) != 2 || got[0].Name != "etc/key" || got[1].Name != "." {
+	padded := newc(t, Member{Name: "etc/key\x00\x00", Mode: modeFile, Content: []byte("key")},
+		Member{Name: "..", Mode: modeDir}, Member{Name: trailer + "\x00\x00"})
+	if got, used, err := readCpio(append(padded, "more"...)); err != nil || used >= len(padded) || len(got) != 2 ||
+		got[0].Name != "etc/key" || got[1].Name != "." {
 		t.Errorf("%+v, %d of %d bytes, %v", got, used, len(padded), err)
 	}
 	endless := newc(t, Member{Name: "etc/key", Mode: modeFile})
 	copy(endless[6+8*11:], "00000007") // its length without the end
-	if _, err := readArchives(endless); !errors.Is(err, iso9660.ErrCorrupt) || !strings.Contains(err.Error(), "has no end") {
+	if _, err := readArchives(endless); !errors.Is(err, iso9660.ErrCorrupt) ||
+		!strings.Contains(err.Error(), "has no end") {
 		t.Error(err)
 	}
 }
@@ -439,7 +491,8 @@ func TestGPTOfAbsurdSize(t *testing.T) {
 func TestResetAfterOthers(t *testing.T) {
 	dir := t.TempDir()
 	base, edited, again := fixtures.LiveISO(t), filepath.Join(dir, "edited"), filepath.Join(dir, "again")
-	if err := Apply(t.Context(), base, edited, Edit{Additions: []Addition{{"lock.json", 5, strings.NewReader("lock\n")}}}); err != nil {
+	if err := Apply(t.Context(), base, edited,
+		Edit{Additions: []Addition{{"lock.json", 5, strings.NewReader("lock\n")}}}); err != nil {
 		t.Fatal(err)
 	}
 	content, err := os.ReadFile(edited)

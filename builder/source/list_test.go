@@ -33,10 +33,13 @@ func TestReadList(t *testing.T) {
 		"text": {"images.txt", "# comment\n\n  quay.io/a/b:1 # why\ndocker://quay.io/a/c" + digest + "\r\nquay.io/a/d\n",
 			[]string{"quay.io/a/b:1", "quay.io/a/c" + digest, "quay.io/a/d:latest"}},
 		"both tag and digest": {"images", "quay.io/a/b:1" + digest, []string{"quay.io/a/b:1" + digest}},
-		"MicroShift": {"release-x86_64.json", `{"release": {"base": "4.18.0"}, "images": {"pod": "quay.io/o/pod` + digest + `", "cli": "quay.io/o/cli` + digest + `"}}`,
+		"MicroShift": {"release-x86_64.json", `{"release": {"base": "4.18.0"}, "images": {"pod": "quay.io/o/pod` + digest +
+			`", "cli": "quay.io/o/cli` + digest + `"}}`,
 			[]string{"quay.io/o/cli" + digest, "quay.io/o/pod" + digest}},
 		"MicroShift by another name": {"release", `{"images": {"pod": "quay.io/o/pod:1"}}`, []string{"quay.io/o/pod:1"}},
-		"Hauler": {"hauler.yaml", "apiVersion: content.hauler.cattle.io/v1\nkind: Images\nmetadata: {name: x}\nspec:\n  images:\n  - name: docker.io/library/busybox:1\n    platform: linux/amd64\n---\nkind: Images\nspec: {images: [{name: quay.io/a/b:2}]}\n",
+		"Hauler": {"hauler.yaml", "apiVersion: content.hauler.cattle.io/v1\nkind: Images\nmetadata: {name: x}\nspec:\n" +
+			"  images:\n  - name: docker.io/library/busybox:1\n    platform: linux/amd64\n---\nkind: Images\n" +
+			"spec: {images: [{name: quay.io/a/b:2}]}\n",
 			[]string{"docker.io/library/busybox:1", "quay.io/a/b:2"}},
 	} {
 		l, err := source.ReadList(list(t, c.file, c.content), "linux/amd64")
@@ -60,17 +63,33 @@ func TestListsThatAreWrong(t *testing.T) {
 		want          error
 		where         string
 	}{
-		"a typo on line 17":  {"images.txt", strings.Repeat("quay.io/a/b:1\n", 16) + "quay.io/a/B:1\n", pinset.ErrBadName, "images.txt:17: image \"quay.io/a/B:1\""},
-		"a short name":       {"images.txt", "\nbusybox:1\n", pinset.ErrShortName, "images.txt:2: image \"busybox:1\": not the full name: it does not name its registry; write docker.io/library/busybox:1"},
-		"no library/":        {"images.txt", "docker.io/nginx\n", pinset.ErrShortName, "image \"docker.io/nginx\": not the full name: it lacks the path library/; write docker.io/library/nginx"},
-		"the other host":     {"images.txt", "index.docker.io/library/nginx:1\n", pinset.ErrShortName, "its registry is called docker.io; write docker.io/library/nginx:1"},
-		"comments only":      {"images.txt", "# nothing\n", source.ErrEmptyList, "images.txt"},
-		"nothing":            {"images.txt", "", source.ErrEmptyList, "images.txt"},
-		"YAML of others":     {"x.yaml", "kind: Pod\nspec: {}\n", source.ErrList, "x.yaml:1"},
-		"no YAML":            {"x.yaml", "a: [", source.ErrList, "x.yaml"},
-		"empty YAML":         {"x.yaml", "", source.ErrEmptyList, "x.yaml"},
-		"a bad name inside":  {"x.json", "{\n\"images\": {\n\"a\": \"quay.io/a/b:1\",\n\"b\": \"quay.io/a/ b\"}}", pinset.ErrBadName, "x.json:4"},
-		"another digest":     {"images.txt", "quay.io/a/b@sha512:" + strings.Repeat("a", 128), pinset.ErrNotPinned, "images.txt:1"},
+		"a typo on line 17": {
+			"images.txt", strings.Repeat("quay.io/a/b:1\n", 16) + "quay.io/a/B:1\n", pinset.ErrBadName,
+			"images.txt:17: image \"quay.io/a/B:1\"",
+		},
+		"a short name": {
+			"images.txt", "\nbusybox:1\n", pinset.ErrShortName, "images.txt:2: image \"busybox:1\": not the full name: " +
+				"it does not name its registry; write docker.io/library/busybox:1",
+		},
+		"no library/": {
+			"images.txt", "docker.io/nginx\n", pinset.ErrShortName,
+			"image \"docker.io/nginx\": not the full name: it lacks the path library/; write docker.io/library/nginx",
+		},
+		"the other host": {
+			"images.txt", "index.docker.io/library/nginx:1\n", pinset.ErrShortName,
+			"its registry is called docker.io; write docker.io/library/nginx:1",
+		},
+		"comments only":  {"images.txt", "# nothing\n", source.ErrEmptyList, "images.txt"},
+		"nothing":        {"images.txt", "", source.ErrEmptyList, "images.txt"},
+		"YAML of others": {"x.yaml", "kind: Pod\nspec: {}\n", source.ErrList, "x.yaml:1"},
+		"no YAML":        {"x.yaml", "a: [", source.ErrList, "x.yaml"},
+		"empty YAML":     {"x.yaml", "", source.ErrEmptyList, "x.yaml"},
+		"a bad name inside": {
+			"x.json", "{\n\"images\": {\n\"a\": \"quay.io/a/b:1\",\n\"b\": \"quay.io/a/ b\"}}", pinset.ErrBadName, "x.json:4",
+		},
+		"another digest": {
+			"images.txt", "quay.io/a/b@sha512:" + strings.Repeat("a", 128), pinset.ErrNotPinned, "images.txt:1",
+		},
 		"a line without end": {"images.txt", strings.Repeat("x", 1<<20), source.ErrList, "images.txt"},
 	} {
 		_, err := source.ReadList(list(t, c.file, c.content), "linux/amd64")
@@ -95,7 +114,8 @@ func TestListsThatAreTooLarge(t *testing.T) {
 		if err := os.Truncate(file, 64<<20+1); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := source.ReadList(file, "linux/amd64"); !errors.Is(err, document.ErrTooLarge) || !errors.Is(err, source.ErrList) || !strings.Contains(err.Error(), file+": ") {
+		if _, err := source.ReadList(file, "linux/amd64"); !errors.Is(err, document.ErrTooLarge) ||
+			!errors.Is(err, source.ErrList) || !strings.Contains(err.Error(), file+": ") {
 			t.Errorf("got %v, want %v", err, document.ErrTooLarge)
 		}
 	}
@@ -103,21 +123,27 @@ func TestListsThatAreTooLarge(t *testing.T) {
 
 // haulerImages is a document of Hauler with an annotation, and a field of its image.
 func haulerImages(annotation, field string) string {
-	return "apiVersion: content.hauler.cattle.io/v1\nkind: Images\nmetadata:\n  name: x\n  annotations:\n    a: b\n    " + annotation +
+	return "apiVersion: content.hauler.cattle.io/v1\nkind: Images\nmetadata:\n  name: x\n  annotations:\n    a: b\n    " +
+		annotation +
 		"\nspec:\n  images:\n  - name: quay.io/a/b:1\n    " + field + "\n"
 }
 
 // Fields that choose what is chosen anyway, or say how Hauler itself works, are fine.
 func TestFieldsOfHaulerThatChangeNothing(t *testing.T) {
 	for _, field := range []string{
-		"", "platform: linux/amd64", "key: ''", "key:", "exclude-extras: true", "local: false", "use-tlog-verify: false", "insecure-skip-tls-verify: false",
+		"", "platform: linux/amd64", "key: ''", "key:", "exclude-extras: true", "local: false", "use-tlog-verify: false",
+		"insecure-skip-tls-verify: false",
 	} {
 		annotation := ""
 		if name, _, _ := strings.Cut(field, ":"); name != "" && name != "local" {
 			annotation = "hauler.dev/" + field
 		}
-		for _, content := range []string{haulerImages("", field), haulerImages(annotation, ""), haulerImages("hauler.dev/store: x", ""), haulerImages("hauler.dev/retries: 3", "")} {
-			if l, err := source.ReadList(list(t, "x.yaml", content), "linux/amd64"); err != nil || len(l.Names) != 1 || len(l.Warnings) > 0 {
+		for _, content := range []string{
+			haulerImages("", field), haulerImages(annotation, ""), haulerImages("hauler.dev/store: x", ""),
+			haulerImages("hauler.dev/retries: 3", ""),
+		} {
+			if l, err := source.ReadList(list(t, "x.yaml", content), "linux/amd64"); err != nil || len(l.Names) != 1 ||
+				len(l.Warnings) > 0 {
 				t.Errorf("%q: %v, %q", field, err, l.Warnings)
 			}
 		}
@@ -135,16 +161,20 @@ func TestFieldsOfHauler(t *testing.T) {
 		"certificate-oidc-issuer: a":                "--policy",
 		"certificate-oidc-issuer-regexp: a":         "--policy",
 		"certificate-github-workflow-repository: a": "--policy",
-		"platform: linux/arm64":                     "the appliance is for linux/amd64; spec.platform and --platform change that",
-		"rewrite: site/b":                           "--mirrors",
-		"ca-file: ca.crt":                           "--cert-dir",
-		"insecure-skip-tls-verify: true":            "--cert-dir",
-		"key: {a: b}":                               "must be a string",
+		"platform: linux/arm64": "the appliance is for linux/amd64; spec.platform and " +
+			"--platform change that",
+		"rewrite: site/b":                "--mirrors",
+		"ca-file: ca.crt":                "--cert-dir",
+		"insecure-skip-tls-verify: true": "--cert-dir",
+		"key: {a: b}":                    "must be a string",
 	} {
 		name, _, _ := strings.Cut(field, ":")
-		for want, content := range map[string]string{"x.yaml:11: " + name: haulerImages("", field), "x.yaml:7: hauler.dev/" + name: haulerImages("hauler.dev/"+field, "")} {
+		for want, content := range map[string]string{
+			"x.yaml:11: " + name: haulerImages("", field), "x.yaml:7: hauler.dev/" + name: haulerImages("hauler.dev/"+field, ""),
+		} {
 			_, err := source.ReadList(list(t, "x.yaml", content), "linux/amd64")
-			if !errors.Is(err, source.ErrHauler) || !strings.Contains(err.Error(), want+": pinbox does not follow this field of Hauler's: ") || !strings.Contains(err.Error(), says) {
+			if !errors.Is(err, source.ErrHauler) || !strings.Contains(err.Error(),
+				want+": pinbox does not follow this field of Hauler's: ") || !strings.Contains(err.Error(), says) {
 				t.Errorf("%q: %v", field, err)
 			}
 		}
@@ -155,18 +185,30 @@ func TestFieldsOfHauler(t *testing.T) {
 	}{
 		"x.yaml:11: local: ":              {haulerImages("", "local: true"), source.ErrHauler},
 		"x.yaml:7: hauler.dev/registry: ": {haulerImages("hauler.dev/registry: quay.io", ""), source.ErrHauler},
-		"x.yaml:12: more: pinbox does not know this field of Hauler's; known here: images": {haulerImages("", "") + "  more: []\n", source.ErrHaulerField},
-		"x.yaml:4: data: ": {"apiVersion: content.hauler.cattle.io/v1\nkind: Images\nspec: {images: [{name: quay.io/a/b:1}]}\ndata: {}\n", source.ErrHaulerField},
-		"x.yaml:11: sign-key: pinbox does not know this field of Hauler's; known here: certificate-github": {haulerImages("", "sign-key: a"), source.ErrHaulerField},
-		"retries, rewrite, store, use-tlog-verify":                                                         {haulerImages("hauler.dev/sign-key: a", ""), source.ErrHaulerField}, // those of annotations too
-		"x.yaml:10: not a list of images: an entry of spec.images needs a name":                            {strings.Replace(haulerImages("", ""), "- name: quay.io/a/b:1", "- {}", 1), source.ErrList},
+		"x.yaml:12: more: pinbox does not know this field of Hauler's; known here: images": {
+			haulerImages("", "") + "  more: []\n", source.ErrHaulerField,
+		},
+		"x.yaml:4: data: ": {
+			"apiVersion: content.hauler.cattle.io/v1\nkind: Images\nspec: {images: [{name: quay.io/a/b:1}]}\ndata: {}\n",
+			source.ErrHaulerField,
+		},
+		"x.yaml:11: sign-key: pinbox does not know this field of Hauler's; known here: certificate-github": {
+			haulerImages("", "sign-key: a"), source.ErrHaulerField,
+		},
+		// those of annotations too
+		"retries, rewrite, store, use-tlog-verify": {haulerImages("hauler.dev/sign-key: a", ""), source.ErrHaulerField},
+		"x.yaml:10: not a list of images: an entry of spec.images needs a name": {
+			strings.Replace(haulerImages("", ""), "- name: quay.io/a/b:1", "- {}", 1), source.ErrList,
+		},
 	} {
-		if _, err := source.ReadList(list(t, "x.yaml", c.content), "linux/amd64"); !errors.Is(err, c.want) || !strings.Contains(err.Error(), says) {
+		if _, err := source.ReadList(list(t, "x.yaml", c.content), "linux/amd64"); !errors.Is(err, c.want) ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want %v: %s", err, c.want, says)
 		}
 	}
 	// The field of an image counts before the annotation, and all that is wrong is said.
-	if _, err := source.ReadList(list(t, "x.yaml", haulerImages("hauler.dev/platform: linux/arm64", "platform: linux/amd64")), "linux/amd64"); err != nil {
+	if _, err := source.ReadList(list(t, "x.yaml", haulerImages("hauler.dev/platform: linux/arm64",
+		"platform: linux/amd64")), "linux/amd64"); err != nil {
 		t.Errorf("got %v, want no error", err)
 	}
 	_, err := source.ReadList(list(t, "x.yaml", haulerImages("hauler.dev/key: a", "platform: linux/arm64")), "linux/amd64")
@@ -177,15 +219,19 @@ func TestFieldsOfHauler(t *testing.T) {
 
 // Charts of Hauler were left out without a word, and alone they were "EOF".
 func TestChartsOfHauler(t *testing.T) {
-	const others = "apiVersion: content.hauler.cattle.io/v1\nkind: Charts\nspec: {charts: [{name: rancher, add-images: true}]}\n---\napiVersion: content.hauler.cattle.io/v1\nkind: Files\n"
+	const others = "apiVersion: content.hauler.cattle.io/v1\nkind: Charts\nspec: {charts: [{name: rancher, add-images: " +
+		"true}]}\n---\napiVersion: content.hauler.cattle.io/v1\nkind: Files\n"
 	_, err := source.ReadList(list(t, "x.yaml", others), "linux/amd64")
-	for _, says := range []string{"x.yaml: lists no image", "x.yaml:1: Charts of Hauler", "--manifests", "x.yaml:5: Files of Hauler"} {
+	for _, says := range []string{
+		"x.yaml: lists no image", "x.yaml:1: Charts of Hauler", "--manifests", "x.yaml:5: Files of Hauler",
+	} {
 		if !errors.Is(err, source.ErrEmptyList) || !strings.Contains(err.Error(), says) {
 			t.Errorf("no %q in: %v", says, err)
 		}
 	}
 	l, err := source.ReadList(list(t, "x.yaml", others+"---\n"+haulerImages("", "")), "linux/amd64")
-	if err != nil || len(l.Names) != 1 || len(l.Warnings) != 2 || !strings.Contains(l.Warnings[0], "x.yaml:1: Charts of Hauler are left out") {
+	if err != nil || len(l.Names) != 1 || len(l.Warnings) != 2 ||
+		!strings.Contains(l.Warnings[0], "x.yaml:1: Charts of Hauler are left out") {
 		t.Errorf("%v, %+v", err, l)
 	}
 }
@@ -193,7 +239,8 @@ func TestChartsOfHauler(t *testing.T) {
 // What oc says of a release names its images, but not as lists, objects and sets do.
 func TestReleaseInfo(t *testing.T) {
 	for _, images := range []string{"null", `{"cli": {"name": "quay.io/o/cli` + digest + `", "config": {}}}`} {
-		file := list(t, "x.json", `{"image": "quay.io/o/release:4.18.3-x86_64", "digest": "`+digest[1:]+`", "contentDigest": "`+digest[1:]+`", "config": {}, "metadata": {"kind": "cincinnati-metadata-v0", "version": "4.18.3"},
+		file := list(t, "x.json",
+			`{"image": "quay.io/o/release:4.18.3-x86_64", "digest": "`+digest[1:]+`", "contentDigest": "`+digest[1:]+`", "config": {}, "metadata": {"kind": "cincinnati-metadata-v0", "version": "4.18.3"},
 "references": {"kind": "ImageStream", "apiVersion": "image.openshift.io/v1", "metadata": {"name": "4.18.3"}, "spec": {"tags": [{"name": "cli", "from": {"kind": "DockerImage", "name": "quay.io/o/cli`+digest+`"}}]}}, "versions": {}, "images": `+images+`, "warnings": null}`)
 		_, inList := source.ReadList(file, "linux/amd64")
 		_, _, inSets := source.ReadSets([]string{file})

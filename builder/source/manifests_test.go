@@ -49,9 +49,13 @@ spec:
 
 func TestManifests(t *testing.T) {
 	dir := t.TempDir()
-	for name, content := range map[string]string{"all.yaml": rendered, "more/pod.json": `{"kind":"Pod","spec":{"containers":[{"image":"quay.io/site/pod:1"}]}}`, "README.md": "containers: [{image: x}]", "NOTES.txt": "nothing"} {
+	for name, content := range map[string]string{
+		"all.yaml": rendered, "more/pod.json": `{"kind":"Pod","spec":{"containers":[{"image":"quay.io/site/pod:1"}]}}`,
+		"README.md": "containers: [{image: x}]", "NOTES.txt": "nothing",
+	} {
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+			os.WriteFile(path, []byte(content), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -64,7 +68,8 @@ func TestManifests(t *testing.T) {
 		got = append(got, n.String()+" "+strings.TrimPrefix(n.Origin, dir+"/"))
 	}
 	want := []string{
-		"quay.io/site/init:1 all.yaml:8", "quay.io/site/app" + digest + " all.yaml:11", "quay.io/site/side:latest all.yaml:13", "quay.io/site/model:3 all.yaml:16",
+		"quay.io/site/init:1 all.yaml:8", "quay.io/site/app" + digest + " all.yaml:11",
+		"quay.io/site/side:latest all.yaml:13", "quay.io/site/model:3 all.yaml:16",
 		"quay.io/site/job:2 all.yaml:24", "quay.io/site/debug:1 all.yaml:32", "quay.io/site/pod:1 more/pod.json:1",
 	}
 	slices.Sort(got)
@@ -76,26 +81,52 @@ func TestManifests(t *testing.T) {
 
 // kinds are objects whose images are found, with those images.
 var kinds = map[string]string{
-	"apiVersion: tekton.dev/v1\nkind: Task\nspec:\n  stepTemplate: {image: quay.io/a/template:1}\n  steps: [{image: quay.io/a/step:1, imagePullPolicy: Always}, {ref: {name: x}}]\n  sidecars: [{image: quay.io/a/side:1}]\n": "quay.io/a/template:1 quay.io/a/step:1=Always quay.io/a/side:1",
-	"apiVersion: tekton.dev/v1beta1\nkind: Pipeline\nspec:\n  tasks: [{taskSpec: {steps: [{image: quay.io/a/task:1}]}}]\n  finally: [{taskSpec: {steps: [{image: quay.io/a/last:1}]}}]\n":                                     "quay.io/a/task:1 quay.io/a/last:1",
-	"apiVersion: tekton.dev/v1\nkind: TaskRun\nspec: {taskSpec: {steps: [{image: quay.io/a/run:1}]}}\n":                                                                                                                       "quay.io/a/run:1",
-	"apiVersion: tekton.dev/v1\nkind: PipelineRun\nspec: {pipelineSpec: {tasks: [{taskSpec: {steps: [{image: quay.io/a/run:1}]}}]}}\n":                                                                                        "quay.io/a/run:1",
-	"apiVersion: tekton.dev/v1beta1\nkind: StepAction\nspec: {image: quay.io/a/action:1}\n":                                                                                                                                   "quay.io/a/action:1",
-	"apiVersion: triggers.tekton.dev/v1beta1\nkind: TriggerTemplate\nspec: {resourcetemplates: [{apiVersion: tekton.dev/v1, kind: TaskRun, spec: {taskSpec: {steps: [{image: quay.io/a/run:1}]}}}]}\n":                        "quay.io/a/run:1",
-	"apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nspec:\n  templates:\n  - container: {image: quay.io/a/c:1, imagePullPolicy: Never}\n    initContainers: [{image: quay.io/a/init:1}]\n    sidecars: [{image: quay.io/a/side:1}]\n  - script: {image: quay.io/a/script:1, source: x}\n  - containerSet: {containers: [{image: quay.io/a/set:1}]}\n  - steps: [[{inline: {container: {image: quay.io/a/inline:1}}}]]\n": "quay.io/a/c:1=Never quay.io/a/init:1 quay.io/a/side:1 quay.io/a/script:1 quay.io/a/set:1 quay.io/a/inline:1",
-	"apiVersion: argoproj.io/v1alpha1\nkind: CronWorkflow\nspec: {workflowSpec: {templates: [{container: {image: quay.io/a/cron:1}}]}}\n":                                                                                                                                                                                   "quay.io/a/cron:1",
-	"apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nspec: {template: {spec: {volumes: [{containerDisk: {image: quay.io/a/disk:1, imagePullPolicy: Always}}], domain: {firmware: {kernelBoot: {container: {image: quay.io/a/kernel:1}}}}}}}\n":                                                                            "quay.io/a/kernel:1 quay.io/a/disk:1=Always",
-	"apiVersion: kubevirt.io/v1\nkind: VirtualMachineInstance\nspec: {volumes: [{containerDisk: {image: quay.io/a/disk:1}}]}\n":                                                                                                                                                                                             "quay.io/a/disk:1",
-	"apiVersion: kubevirt.io/v1\nkind: VirtualMachineInstanceReplicaSet\nspec: {template: {spec: {volumes: [{containerDisk: {image: quay.io/a/disk:1}}]}}}\n":                                                                                                                                                               "quay.io/a/disk:1",
-	"apiVersion: pool.kubevirt.io/v1beta1\nkind: VirtualMachinePool\nspec: {virtualMachineTemplate: {spec: {template: {spec: {volumes: [{containerDisk: {image: quay.io/a/disk:1}}]}}}}}\n":                                                                                                                                 "quay.io/a/disk:1",
-	"apiVersion: operators.coreos.com/v1alpha1\nkind: ClusterServiceVersion\nmetadata: {annotations: {containerImage: quay.io/a/note:1}}\nspec:\n  install: {spec: {deployments: [{spec: {template: {spec: {containers: [{image: quay.io/a/operator:1}]}}}}]}}\n  relatedImages: [{name: x, image: quay.io/a/operand:1}]\n": "quay.io/a/operator:1 quay.io/a/operand:1",
-	"apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nspec: {dataVolumeTemplates: [{metadata: {name: x}, spec: {source: {registry: {url: 'docker://quay.io/a/root:1', pullMethod: node}}}}]}\n":                                                                                                                            "quay.io/a/root:1",
-	"apiVersion: cdi.kubevirt.io/v1beta1\nkind: DataVolume\nspec: {source: {registry: {url: 'docker://quay.io/a/root:1'}}}\n---\napiVersion: cdi.kubevirt.io/v1beta1\nkind: DataVolume\nspec: {source: {registry: {url: 'oci-archive:///x.tar'}}}\n":                                                                        "quay.io/a/root:1",
-	"apiVersion: cdi.kubevirt.io/v1beta1\nkind: VolumeImportSource\nspec: {source: {vddk: {url: 'https://x', initImageURL: quay.io/a/vddk:1}}}\n":                                                                                                                                                                           "quay.io/a/vddk:1",
-	"apiVersion: cdi.kubevirt.io/v1beta1\nkind: DataImportCron\nspec: {schedule: 0 0 * * 0, template: {spec: {source: {registry: {url: 'docker://quay.io/a/golden', pullMethod: node}}}}}\n":                                                                                                                                "quay.io/a/golden",
-	"apiVersion: operators.coreos.com/v1alpha1\nkind: CatalogSource\nspec: {sourceType: grpc, image: quay.io/a/catalog:1}\n":                                                                                                                                                                                                "quay.io/a/catalog:1",
-	"apiVersion: serving.knative.dev/v1\nkind: Service\nspec: {template: {spec: {containers: [{image: quay.io/a/served:1}]}}}\n":                                                                                                                                                                                            "quay.io/a/served:1",
-	"apiVersion: serving.knative.dev/v1\nkind: Revision\nspec: {containers: [{image: quay.io/a/served:1}]}\n":                                                                                                                                                                                                               "quay.io/a/served:1",
+	"apiVersion: tekton.dev/v1\nkind: Task\nspec:\n  stepTemplate: {image: quay.io/a/template:1}\n" +
+		"  steps: [{image: quay.io/a/step:1, imagePullPolicy: Always}, {ref: {name: x}}]\n" +
+		"  sidecars: [{image: quay.io/a/side:1}]\n": "quay.io/a/template:1 quay.io/a/step:1=Always quay.io/a/side:1",
+	"apiVersion: tekton.dev/v1beta1\nkind: Pipeline\nspec:\n  tasks: [{taskSpec: {steps: [{image: " +
+		"quay.io/a/task:1}]}}]\n  finally: [{taskSpec: {steps: [{image: quay.io/a/last:1}]}}]\n": "quay.io/a/task:1 quay.io/a/last:1",
+	"apiVersion: tekton.dev/v1\nkind: TaskRun\nspec: {taskSpec: {steps: [{image: quay.io/a/run:1}]}}\n": "quay.io/a/run:1",
+	"apiVersion: tekton.dev/v1\nkind: PipelineRun\nspec: {pipelineSpec: {tasks: [{taskSpec: {steps: [{image: " +
+		"quay.io/a/run:1}]}}]}}\n": "quay.io/a/run:1",
+	"apiVersion: tekton.dev/v1beta1\nkind: StepAction\nspec: {image: quay.io/a/action:1}\n": "quay.io/a/action:1",
+	"apiVersion: triggers.tekton.dev/v1beta1\nkind: TriggerTemplate\nspec: {resourcetemplates: [{apiVersion: " +
+		"tekton.dev/v1, kind: TaskRun, spec: {taskSpec: {steps: [{image: quay.io/a/run:1}]}}}]}\n": "quay.io/a/run:1",
+	"apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nspec:\n  templates:\n  - container: {image: quay.io/a/c:1, " +
+		"imagePullPolicy: Never}\n    initContainers: [{image: quay.io/a/init:1}]\n" +
+		"    sidecars: [{image: quay.io/a/side:1}]\n  - script: {image: quay.io/a/script:1, source: x}\n" +
+		"  - containerSet: {containers: [{image: quay.io/a/set:1}]}\n  - steps: [[{inline: {container: {image: " +
+		"quay.io/a/inline:1}}}]]\n": "quay.io/a/c:1=Never quay.io/a/init:1 quay.io/a/side:1 quay.io/a/script:1 " +
+		"quay.io/a/set:1 quay.io/a/inline:1",
+	"apiVersion: argoproj.io/v1alpha1\nkind: CronWorkflow\nspec: {workflowSpec: {templates: [{container: {image: " +
+		"quay.io/a/cron:1}}]}}\n": "quay.io/a/cron:1",
+	"apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nspec: {template: {spec: {volumes: [{containerDisk: {image: " +
+		"quay.io/a/disk:1, imagePullPolicy: Always}}], domain: {firmware: {kernelBoot: {container: {image: " +
+		"quay.io/a/kernel:1}}}}}}}\n": "quay.io/a/kernel:1 quay.io/a/disk:1=Always",
+	"apiVersion: kubevirt.io/v1\nkind: VirtualMachineInstance\nspec: {volumes: [{containerDisk: {image: " +
+		"quay.io/a/disk:1}}]}\n": "quay.io/a/disk:1",
+	"apiVersion: kubevirt.io/v1\nkind: VirtualMachineInstanceReplicaSet\n" +
+		"spec: {template: {spec: {volumes: [{containerDisk: {image: quay.io/a/disk:1}}]}}}\n": "quay.io/a/disk:1",
+	"apiVersion: pool.kubevirt.io/v1beta1\nkind: VirtualMachinePool\nspec: {virtualMachineTemplate: {spec: {template: " +
+		"{spec: {volumes: [{containerDisk: {image: quay.io/a/disk:1}}]}}}}}\n": "quay.io/a/disk:1",
+	"apiVersion: operators.coreos.com/v1alpha1\nkind: ClusterServiceVersion\nmetadata: {annotations: {containerImage: " +
+		"quay.io/a/note:1}}\nspec:\n  install: {spec: {deployments: [{spec: {template: {spec: {containers: [{image: " +
+		"quay.io/a/operator:1}]}}}}]}}\n  relatedImages: [{name: x, image: quay.io/a/operand:1}]\n": "quay.io/a/operator:1 " +
+		"quay.io/a/operand:1",
+	"apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nspec: {dataVolumeTemplates: [{metadata: {name: x}, spec: " +
+		"{source: {registry: {url: 'docker://quay.io/a/root:1', pullMethod: node}}}}]}\n": "quay.io/a/root:1",
+	"apiVersion: cdi.kubevirt.io/v1beta1\nkind: DataVolume\n" +
+		"spec: {source: {registry: {url: 'docker://quay.io/a/root:1'}}}\n---\napiVersion: cdi.kubevirt.io/v1beta1\n" +
+		"kind: DataVolume\nspec: {source: {registry: {url: 'oci-archive:///x.tar'}}}\n": "quay.io/a/root:1",
+	"apiVersion: cdi.kubevirt.io/v1beta1\nkind: VolumeImportSource\nspec: {source: {vddk: {url: 'https://x', " +
+		"initImageURL: quay.io/a/vddk:1}}}\n": "quay.io/a/vddk:1",
+	"apiVersion: cdi.kubevirt.io/v1beta1\nkind: DataImportCron\nspec: {schedule: 0 0 * * 0, template: {spec: {source: " +
+		"{registry: {url: 'docker://quay.io/a/golden', pullMethod: node}}}}}\n": "quay.io/a/golden",
+	"apiVersion: operators.coreos.com/v1alpha1\nkind: CatalogSource\n" +
+		"spec: {sourceType: grpc, image: quay.io/a/catalog:1}\n": "quay.io/a/catalog:1",
+	"apiVersion: serving.knative.dev/v1\nkind: Service\nspec: {template: {spec: {containers: [{image: " +
+		"quay.io/a/served:1}]}}}\n": "quay.io/a/served:1",
+	"apiVersion: serving.knative.dev/v1\nkind: Revision\nspec: {containers: [{image: quay.io/a/served:1}]}\n": "quay.io/a/served:1",
 }
 
 // Images of these kinds were left out, by lint too, without a word.
@@ -164,7 +195,8 @@ func TestUnknownKinds(t *testing.T) {
 		got = append(got, fmt.Sprintf("%d %s %s", u.Image.Line, u.Reference, u.Kind))
 	}
 	want := []string{
-		"5 quay.io/a/prometheus:1 Prometheus.monitoring.coreos.com", "6 quay.io/a/base:latest Prometheus.monitoring.coreos.com",
+		"5 quay.io/a/prometheus:1 Prometheus.monitoring.coreos.com",
+		"6 quay.io/a/base:latest Prometheus.monitoring.coreos.com",
 		"7 quay.io/a/one:1 Prometheus.monitoring.coreos.com", "8 quay.io/a/thanos:1 Prometheus.monitoring.coreos.com",
 		"9 quay.io/a/rules" + digest + " Prometheus.monitoring.coreos.com",
 		"18 quay.io/a/proxy" + digest + " ConfigMap", "21 quay.io/a/prometheus:1 an object without a kind",
@@ -172,7 +204,8 @@ func TestUnknownKinds(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
-	const says = "2 images in kinds that pinbox does not know: ConfigMap (quay.io/a/proxy" + digest + "), an object without a kind (quay.io/a/prometheus:1)"
+	const says = "2 images in kinds that pinbox does not know: ConfigMap (quay.io/a/proxy" + digest +
+		"), an object without a kind (quay.io/a/prometheus:1)"
 	if text := source.DescribeUnknown(l.Unknown[5:]); text != says {
 		t.Errorf("got %s, want %s", text, says)
 	}
@@ -196,7 +229,8 @@ func TestWaysToNameImages(t *testing.T) {
 		"imagePullSecrets: [{name: quay.io/a/b}]":                          "",
 		"imagePolicy: quay.io/a/b:1":                                       "",
 	} {
-		l, err := source.ReadManifests(list(t, "x.yaml", "kind: Thing\nspec: {containers: [{image: quay.io/x/y:1}], "+field+"}\n"))
+		l, err := source.ReadManifests(list(t, "x.yaml",
+			"kind: Thing\nspec: {containers: [{image: quay.io/x/y:1}], "+field+"}\n"))
 		got := ""
 		for _, u := range l.Unknown {
 			got += u.Reference.String()
@@ -209,7 +243,8 @@ func TestWaysToNameImages(t *testing.T) {
 
 // The schema of a CRD names images in examples and defaults.
 func TestNoImagesInSchemas(t *testing.T) {
-	const crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nspec: {versions: [{schema: {image: {default: quay.io/a/b:1}, baseImage: quay.io/a/b:1}}]}\n"
+	const crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n" +
+		"spec: {versions: [{schema: {image: {default: quay.io/a/b:1}, baseImage: quay.io/a/b:1}}]}\n"
 	if l, err := source.ReadManifests(list(t, "x.yaml", crd)); !errors.Is(err, source.ErrNoImages) {
 		t.Errorf("got %+v, %v, want no images", l, err)
 	}
@@ -218,15 +253,22 @@ func TestNoImagesInSchemas(t *testing.T) {
 // What Tekton and Argo fill in when they run is no wrong name, and nobody knows it here.
 func TestExpressions(t *testing.T) {
 	const task = "apiVersion: tekton.dev/v1\nkind: Task\nspec:\n  steps:\n  - image: $(params.image)\n"
-	const workflow = "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nspec:\n  templates:\n  - container:\n      image: \"quay.io/a/{{inputs.parameters.image}}\"\n"
+	const workflow = "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nspec:\n  templates:\n  - container:\n" +
+		"      image: \"quay.io/a/{{inputs.parameters.image}}\"\n"
 	l, err := source.ReadManifests(list(t, "x.yaml", task+"  - image: quay.io/a/b:1\n---\n"+workflow))
-	if err != nil || len(l.Names) != 1 || len(l.Warnings) != 2 || !strings.Contains(l.Warnings[0], "x.yaml:5: left out: image $(params.image) is filled in when the object runs") || !strings.Contains(l.Warnings[1], "x.yaml:13: ") {
+	if err != nil || len(l.Names) != 1 || len(l.Warnings) != 2 || !strings.Contains(l.Warnings[0],
+		"x.yaml:5: left out: image $(params.image) is filled in when the object runs") ||
+		!strings.Contains(l.Warnings[1], "x.yaml:13: ") {
 		t.Errorf("%v, %+v", err, l)
 	}
-	if _, err := source.ReadManifests(list(t, "x.yaml", task)); !errors.Is(err, source.ErrNoImages) || !strings.Contains(err.Error(), "$(params.image)") {
+	if _, err := source.ReadManifests(list(t, "x.yaml", task)); !errors.Is(err, source.ErrNoImages) ||
+		!strings.Contains(err.Error(), "$(params.image)") {
 		t.Errorf("got %v, want %v with $(params.image)", err, source.ErrNoImages)
 	}
-	for _, content := range []string{"kind: Pod\nspec: {containers: [{image: $(IMAGE)}]}\n", strings.Replace(workflow, "\"quay.io/a/{{inputs.parameters.image}}\"", "{{ .Values.image }}", 1)} {
+	for _, content := range []string{
+		"kind: Pod\nspec: {containers: [{image: $(IMAGE)}]}\n",
+		strings.Replace(workflow, "\"quay.io/a/{{inputs.parameters.image}}\"", "{{ .Values.image }}", 1),
+	} {
 		if _, err := source.ReadManifests(list(t, "x.yaml", content)); !errors.Is(err, pinset.ErrBadName) {
 			t.Errorf("got %v, want %v", err, pinset.ErrBadName)
 		}
@@ -239,11 +281,14 @@ func TestManifestsThatAreWrong(t *testing.T) {
 		want    error
 		where   string
 	}{
-		"a template":   {"{{- if .Values.on }}\nkind: Pod\n{{- end }}\n", source.ErrManifest, "x.yaml"},
-		"short names":  {"spec:\n  containers:\n  - image: nginx:1\n  - image: busybox\n", pinset.ErrShortName, "x.yaml:4: image \"busybox\""},
+		"a template": {"{{- if .Values.on }}\nkind: Pod\n{{- end }}\n", source.ErrManifest, "x.yaml"},
+		"short names": {
+			"spec:\n  containers:\n  - image: nginx:1\n  - image: busybox\n", pinset.ErrShortName, "x.yaml:4: image \"busybox\"",
+		},
 		"no container": {"kind: ConfigMap\n", source.ErrNoImages, "x.yaml"},
 	} {
-		if _, err := source.ReadManifests(list(t, "x.yaml", c.content)); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.where) {
+		if _, err := source.ReadManifests(list(t, "x.yaml", c.content)); !errors.Is(err, c.want) ||
+			!strings.Contains(err.Error(), c.where) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -258,20 +303,25 @@ func TestManifestsThatAreWrong(t *testing.T) {
 func TestAliases(t *testing.T) {
 	content := "a: &a {imagePullPolicy: Always}\nb: &b {image: quay.io/a/b:1}\nspec:\n  containers:\n  - <<: [*a, *b]\n"
 	objects, err := source.ReadObjects([]string{"-"}, strings.NewReader(content))
-	if err != nil || len(objects.Uses) != 1 || objects.Uses[0].Policy.Text != "Always" || objects.Uses[0].Image.Text != "quay.io/a/b:1" {
+	if err != nil || len(objects.Uses) != 1 || objects.Uses[0].Policy.Text != "Always" ||
+		objects.Uses[0].Image.Text != "quay.io/a/b:1" {
 		t.Errorf("%v, %+v", err, objects.Uses)
 	}
 	bomb := "a0: &a0 x\n"
 	for i := range 20 {
 		bomb += fmt.Sprintf("a%d: &a%[1]d [%s]\n", i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 10))
 	}
-	for says, content := range map[string]string{"an alias refers to a node that contains it": "&a\nkind: List\nitems: [*a]\n", "too large": bomb} {
+	for says, content := range map[string]string{
+		"an alias refers to a node that contains it": "&a\nkind: List\nitems: [*a]\n", "too large": bomb,
+	} {
 		file := list(t, "x.yaml", content)
 		_, _, inMirrors := source.Mirrors([]string{file})
 		_, inManifests := source.ReadManifests(file)
 		_, _, inSets := source.ReadSets([]string{file})
 		_, inList := source.ReadList(file, "linux/amd64")
-		for want, err := range map[error]error{source.ErrMirrors: inMirrors, source.ErrManifest: inManifests, pinset.ErrNotSet: inSets, source.ErrList: inList} {
+		for want, err := range map[error]error{
+			source.ErrMirrors: inMirrors, source.ErrManifest: inManifests, pinset.ErrNotSet: inSets, source.ErrList: inList,
+		} {
 			if !errors.Is(err, want) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "x.yaml: ") {
 				t.Errorf("%v: %v", want, err)
 			}
@@ -284,9 +334,10 @@ func TestAliases(t *testing.T) {
 func TestAliasesInOtherInputs(t *testing.T) {
 	const set = "apiVersion: machineconfiguration.openshift.io/v1\nkind: PinnedImageSet\nmetadata: {name: x}\n"
 	for name, content := range map[string]string{
-		"pinnedImages": "kind: List\nmetadata: {annotations: {x: &p [{name: 'quay.io/a/b" + digest + "'}]}}\nitems:\n- " + strings.ReplaceAll(set, "\n", "\n  ") + "spec: {pinnedImages: *p}\n",
-		"spec":         set + "status: &s\n  pinnedImages:\n  - name: quay.io/a/b" + digest + "\nspec: *s\n",
-		"an image":     set + "status: {x: &i {name: 'quay.io/a/b" + digest + "'}}\nspec: {pinnedImages: [{<<: *i}]}\n",
+		"pinnedImages": "kind: List\nmetadata: {annotations: {x: &p [{name: 'quay.io/a/b" + digest + "'}]}}\nitems:\n- " +
+			strings.ReplaceAll(set, "\n", "\n  ") + "spec: {pinnedImages: *p}\n",
+		"spec":     set + "status: &s\n  pinnedImages:\n  - name: quay.io/a/b" + digest + "\nspec: *s\n",
+		"an image": set + "status: {x: &i {name: 'quay.io/a/b" + digest + "'}}\nspec: {pinnedImages: [{<<: *i}]}\n",
 	} {
 		file := list(t, "x.yaml", content)
 		sets, _, err := source.ReadSets([]string{file})
@@ -298,11 +349,15 @@ func TestAliasesInOtherInputs(t *testing.T) {
 			t.Errorf("%s: %v, %+v", name, err, objects.Sets)
 		}
 	}
-	rules, _, err := source.Mirrors([]string{list(t, "x.yaml", "apiVersion: config.openshift.io/v1\nkind: ImageDigestMirrorSet\nstatus: &s {imageDigestMirrors: [{source: quay.io/a, mirrors: [mirror.lab/a]}]}\nspec: *s\n")})
+	rules, _, err := source.Mirrors([]string{
+		list(t, "x.yaml", "apiVersion: config.openshift.io/v1\nkind: ImageDigestMirrorSet\n"+
+			"status: &s {imageDigestMirrors: [{source: quay.io/a, mirrors: [mirror.lab/a]}]}\nspec: *s\n"),
+	})
 	if err != nil || len(rules) != 1 {
 		t.Errorf("mirrors: %v, %+v", err, rules)
 	}
-	l, err := source.ReadList(list(t, "x.yaml", "kind: Images\nmetadata: {annotations: {x: &n quay.io/a/b:1}}\nspec: {images: [{name: *n}]}\n"), "linux/amd64")
+	l, err := source.ReadList(list(t, "x.yaml", "kind: Images\nmetadata: {annotations: {x: &n quay.io/a/b:1}}\n"+
+		"spec: {images: [{name: *n}]}\n"), "linux/amd64")
 	if err != nil || len(l.Names) != 1 || l.Names[0].String() != "quay.io/a/b:1" {
 		t.Errorf("a list: %v, %+v", err, l)
 	}
@@ -312,7 +367,9 @@ func TestAliasesInOtherInputs(t *testing.T) {
 // refused as wrong YAML.
 func TestConsecutiveJSON(t *testing.T) {
 	const set = `{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "PinnedImageSet", "metadata": {"name": "NAME"},` + "\n" + ` "spec": {"pinnedImages": [{"name": "quay.io/a/b` + digest + `"}]}}` + "\n"
-	sets, _, err := source.ReadSets([]string{list(t, "x.json", strings.Replace(set, "NAME", "a", 1)+strings.Replace(set, "NAME", "b", 1))})
+	sets, _, err := source.ReadSets([]string{
+		list(t, "x.json", strings.Replace(set, "NAME", "a", 1)+strings.Replace(set, "NAME", "b", 1)),
+	})
 	if err != nil || len(sets) != 2 || !strings.HasSuffix(sets[1].Origin, "x.json:3") {
 		t.Errorf("sets: %v, %+v", err, sets)
 	}
@@ -329,7 +386,8 @@ func TestConsecutiveJSON(t *testing.T) {
 
 // What YAML lets an author write once counts wherever it is used.
 func TestObjectsWithAnchors(t *testing.T) {
-	objects, err := source.ReadObjects([]string{"-", list(t, "more.yaml", "containers: [{image: null}, {image: quay.io/site/more:1}]\n")}, strings.NewReader(`x: &defaults
+	objects, err := source.ReadObjects([]string{"-",
+		list(t, "more.yaml", "containers: [{image: null}, {image: quay.io/site/more:1}]\n")}, strings.NewReader(`x: &defaults
   image: quay.io/site/app:1
   imagePullPolicy: Always
 spec:
@@ -364,10 +422,13 @@ func TestObjectsThatAreNone(t *testing.T) {
 		want    error
 		where   string
 	}{
-		"a template": {"kind: Pod\n---\na: b\n{{- if .Values.on }}\n", source.ErrManifest, "stdin: not a Kubernetes manifest: yaml: line 4"},
-		"nothing":    {"", source.ErrNoImages, "-: no container"},
+		"a template": {
+			"kind: Pod\n---\na: b\n{{- if .Values.on }}\n", source.ErrManifest, "stdin: not a Kubernetes manifest: yaml: line 4",
+		},
+		"nothing": {"", source.ErrNoImages, "-: no container"},
 	} {
-		if _, err := source.ReadObjects([]string{"-"}, strings.NewReader(c.content)); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.where) {
+		if _, err := source.ReadObjects([]string{"-"}, strings.NewReader(c.content)); !errors.Is(err, c.want) ||
+			!strings.Contains(err.Error(), c.where) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

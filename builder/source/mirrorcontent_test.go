@@ -50,7 +50,10 @@ func imageSet(mirror string) string {
 }
 
 func held(tag, version string) files {
-	return files{"working-dir/hold-release/ocp-release/" + tag + "/release-manifests/image-references": fmt.Sprintf(`{"kind":"ImageStream","metadata":{"name":%q},"spec":{"tags":[{"name":"x","from":{"kind":"DockerImage","name":"quay.io/x@%s"}}]}}`, version, sum("f"))}
+	return files{
+		"working-dir/hold-release/ocp-release/" + tag + "/release-manifests/image-references": fmt.Sprintf(
+			`{"kind":"ImageStream","metadata":{"name":%q},"spec":{"tags":[{"name":"x","from":{"kind":"DockerImage","name":"quay.io/x@%s"}}]}}`, version, sum("f")),
+	}
 }
 
 func together(all ...files) files {
@@ -125,11 +128,13 @@ func TestNamesOfOCMirror(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = source.ReadOCMirror(files{newest: runLog("docker://quay.io/chart/c:2")}, kept("chart/c:1", "chart/c:2"), source.Wanted{Config: older, Platform: "linux/amd64"})
+	_, err = source.ReadOCMirror(files{newest: runLog("docker://quay.io/chart/c:2")}, kept("chart/c:1", "chart/c:2"),
+		source.Wanted{Config: older, Platform: "linux/amd64"})
 	if !errors.Is(err, source.ErrUnnamed) || !strings.HasSuffix(err.Error(), ": chart/c:1") {
 		t.Errorf("an older configuration: %v", err)
 	}
-	_, err = source.ReadOCMirror(files{newest: runLog("docker://quay.io/chart/c:2")}, nil, source.Wanted{Config: older, Platform: "linux/amd64"})
+	_, err = source.ReadOCMirror(files{newest: runLog("docker://quay.io/chart/c:2")}, nil,
+		source.Wanted{Config: older, Platform: "linux/amd64"})
 	if !errors.Is(err, source.ErrUnlisted) {
 		t.Errorf("likewise, without images: %v", err)
 	}
@@ -137,7 +142,8 @@ func TestNamesOfOCMirror(t *testing.T) {
 		for name, c := range tests {
 			found, err := source.ReadOCMirror(c.files, c.tags, source.Wanted{Platform: "linux/amd64"})
 			if want, ok := strings.CutPrefix(c.want, "error: "); ok {
-				if !errors.Is(err, source.ErrUnnamed) && !errors.Is(err, source.ErrUnlisted) && !errors.Is(err, source.ErrNotMirrored) || !strings.HasSuffix(": "+err.Error(), ": "+want) {
+				if !errors.Is(err, source.ErrUnnamed) && !errors.Is(err, source.ErrUnlisted) &&
+					!errors.Is(err, source.ErrNotMirrored) || !strings.HasSuffix(": "+err.Error(), ": "+want) {
 					t.Errorf("%s: %v", name, err)
 				}
 				continue
@@ -155,21 +161,56 @@ func TestNamesOfOCMirror(t *testing.T) {
 
 func namesThatAreAskedFor() map[string]namesTest {
 	return map[string]namesTest{
-		"of the configuration":    {files{isc: imageSet("  additionalImages: [{name: 'quay.io/a/b:1'}, {name: 'docker://quay.io/c:2@" + sum("e").String() + "'}]")}, kept("a/b:1", "c:2"), "quay.io/a/b:1=a quay.io/c@" + sum("e").String() + "=e"},
-		"docker.io's short path":  {files{isc: imageSet("  additionalImages: [{name: 'docker.io/nginx:1'}]")}, kept("nginx:1"), "docker.io/library/nginx:1=a"},
-		"with another place":      {files{isc: imageSet("  additionalImages: [{name: 'quay.io/a/b:1', targetRepo: x/y, targetTag: z}]")}, kept("x/y:z"), "quay.io/a/b:1=a"},
-		"but for what is blocked": {files{isc: imageSet("  additionalImages: [{name: 'docker://quay.io/a/b:1'}, {name: 'quay.io/c/d:1'}]\n  blockedImages: [{name: ^quay.io/a/}]")}, kept("c/d:1"), "quay.io/c/d:1=a"},
-		"blocked by its place":    {files{isc: imageSet("  additionalImages: [{name: 'quay.io/a/b:1'}, {name: 'quay.io/c/d:1'}]\n  blockedImages: [{name: '^localhost:55000/a/'}]")}, kept("c/d:1"), "quay.io/c/d:1=a"},
-		"an image of a folder, by a mapping": {files{isc: imageSet("  additionalImages: [{name: 'oci:///srv/x'}, {name: 'quay.io/c/d:1'}]"), mapping: "docker://quay.io/x:1=docker://localhost:55000/srv/x:latest\n"},
+		"of the configuration": {
+			files{isc: imageSet("  additionalImages: [{name: 'quay.io/a/b:1'}, {name: 'docker://quay.io/c:2@" +
+				sum("e").String() + "'}]")}, kept("a/b:1", "c:2"), "quay.io/a/b:1=a quay.io/c@" + sum("e").String() + "=e",
+		},
+		"docker.io's short path": {
+			files{isc: imageSet("  additionalImages: [{name: 'docker.io/nginx:1'}]")}, kept("nginx:1"),
+			"docker.io/library/nginx:1=a",
+		},
+		"with another place": {
+			files{isc: imageSet("  additionalImages: [{name: 'quay.io/a/b:1', targetRepo: x/y, targetTag: z}]")}, kept("x/y:z"),
+			"quay.io/a/b:1=a",
+		},
+		"but for what is blocked": {
+			files{isc: imageSet("  additionalImages: [{name: 'docker://quay.io/a/b:1'}, {name: 'quay.io/c/d:1'}]\n" +
+				"  blockedImages: [{name: ^quay.io/a/}]")}, kept("c/d:1"), "quay.io/c/d:1=a",
+		},
+		"blocked by its place": {
+			files{isc: imageSet("  additionalImages: [{name: 'quay.io/a/b:1'}, {name: 'quay.io/c/d:1'}]\n" +
+				"  blockedImages: [{name: '^localhost:55000/a/'}]")}, kept("c/d:1"), "quay.io/c/d:1=a",
+		},
+		"an image of a folder, by a mapping": {files{
+			isc:     imageSet("  additionalImages: [{name: 'oci:///srv/x'}, {name: 'quay.io/c/d:1'}]"),
+			mapping: "docker://quay.io/x:1=docker://localhost:55000/srv/x:latest\n",
+		},
 			kept("c/d:1", "srv/x:latest"), "quay.io/x:1=b quay.io/c/d:1=a"},
 		"the newest run's": {files{
-			isc: imageSet("  additionalImages: [{name: 'quay.io/a/b:1'}]"), "working-dir/isc_pinned_2026-11-22T00:00:00Z.yaml": imageSet("  additionalImages: [{name: 'quay.io/a/b:2'}]"),
+			isc: imageSet("  additionalImages: [{name: 'quay.io/a/b:1'}]"),
+			"working-dir/isc_pinned_2026-11-22T00:00:00Z.yaml": imageSet("  additionalImages: [{name: 'quay.io/a/b:2'}]"),
 		}, kept("a/b:1", "a/b:2"), "quay.io/a/b:2=b"},
-		"by mirror sets":                       {files{cluster: itms("quay.io/team/x", "reg:5000/p/q/x", "example.com/tools", "reg:5000/p/q/tools")}, kept("tools/t:1", "x/y/z:2", "x:3"), "example.com/tools/t:1=a quay.io/team/x/y/z:2=b quay.io/team/x:3=c"},
-		"not by the end of another path":       {files{cluster: itms("wrong.example.com/a/tools", "reg/mirror/a/tools", "example.com/tools", "reg/mirror/tools")}, kept("tools/t:1", "a/tools/t:1"), "wrong.example.com/a/tools/t:1=b example.com/tools/t:1=a"},
-		"not where two hosts became one place": {files{cluster: itms("one.example.com/tools", "reg/m/tools", "two.example.com/tools", "reg/m/tools", "x.example.com/x", "reg/m/x")}, kept("tools/t:1", "x/y:1"), "error: tools/t:1"},
-		"by a mapping":                         {files{mapping: "docker://quay.io/a/b:1=docker://localhost:55000/a/b:1\ndocker://localhost:55000/c/d:1=docker://reg/c/d:1\noci:///x=docker://localhost:55000/x:1\n"}, kept("a/b:1"), "quay.io/a/b:1=a"},
-		"but not of what was in the cache":     {files{mapping: "docker://localhost:55000/c/d:1=docker://reg/c/d:1\noci:///x=docker://localhost:55000/x:1\n"}, kept("c/d:1", "x:1"), "error: c/d:1, x:1"},
+		"by mirror sets": {
+			files{cluster: itms("quay.io/team/x", "reg:5000/p/q/x", "example.com/tools", "reg:5000/p/q/tools")},
+			kept("tools/t:1", "x/y/z:2", "x:3"), "example.com/tools/t:1=a quay.io/team/x/y/z:2=b quay.io/team/x:3=c",
+		},
+		"not by the end of another path": {
+			files{cluster: itms("wrong.example.com/a/tools", "reg/mirror/a/tools", "example.com/tools", "reg/mirror/tools")},
+			kept("tools/t:1", "a/tools/t:1"), "wrong.example.com/a/tools/t:1=b example.com/tools/t:1=a",
+		},
+		"not where two hosts became one place": {
+			files{cluster: itms("one.example.com/tools", "reg/m/tools", "two.example.com/tools", "reg/m/tools",
+				"x.example.com/x", "reg/m/x")}, kept("tools/t:1", "x/y:1"), "error: tools/t:1",
+		},
+		"by a mapping": {
+			files{mapping: "docker://quay.io/a/b:1=docker://localhost:55000/a/b:1\n" +
+				"docker://localhost:55000/c/d:1=docker://reg/c/d:1\noci:///x=docker://localhost:55000/x:1\n"}, kept("a/b:1"),
+			"quay.io/a/b:1=a",
+		},
+		"but not of what was in the cache": {
+			files{mapping: "docker://localhost:55000/c/d:1=docker://reg/c/d:1\noci:///x=docker://localhost:55000/x:1\n"},
+			kept("c/d:1", "x:1"), "error: c/d:1, x:1",
+		},
 	}
 }
 
@@ -180,30 +221,66 @@ func withCharts() files {
 func namesOfCharts() map[string]namesTest {
 	charts := withCharts()
 	return map[string]namesTest{
-		"of charts, by a mapping": {together(charts, files{mapping: "docker://quay.io/chart/c:1=docker://localhost:55000/chart/c:1\n"}), kept("a/b:1", "chart/c:1"), "quay.io/a/b:1=a quay.io/chart/c:1=b"},
-		"of Docker Hub's charts":  {together(charts, files{mapping: "docker://nginx:1=docker://localhost:55000/nginx:1\n"}), kept("a/b:1", "nginx:1"), "quay.io/a/b:1=a docker.io/library/nginx:1=b"},
-		"of charts, not by mirror sets, which do not tell what a run was asked for": {together(charts, files{cluster: itms("quay.io/chart", "reg/chart")}), kept("a/b:1", "chart/c:1", "chart/d:1"), "error: chart/c:1, chart/d:1"},
+		"of charts, by a mapping": {
+			together(charts, files{mapping: "docker://quay.io/chart/c:1=docker://localhost:55000/chart/c:1\n"}),
+			kept("a/b:1", "chart/c:1"), "quay.io/a/b:1=a quay.io/chart/c:1=b",
+		},
+		"of Docker Hub's charts": {
+			together(charts, files{mapping: "docker://nginx:1=docker://localhost:55000/nginx:1\n"}), kept("a/b:1", "nginx:1"),
+			"quay.io/a/b:1=a docker.io/library/nginx:1=b",
+		},
+		"of charts, not by mirror sets, which do not tell what a run was asked for": {
+			together(charts, files{cluster: itms("quay.io/chart", "reg/chart")}), kept("a/b:1", "chart/c:1", "chart/d:1"),
+			"error: chart/c:1, chart/d:1",
+		},
 		// Of a workspace, whose images a mirror has. A bug was to leave them out.
-		"of charts, by a mapping alone": {together(charts, files{mapping: "docker://quay.io/a/b:1=docker://reg/m/a/b:1\ndocker://quay.io/ocp@" + sum("f").String() + "=docker://reg/m/openshift/release:4.99.1-x86_64-x\n" +
-			"docker://quay.io/chart/c:1=docker://reg/m/chart/c:1\ndocker://quay.io/chart/c@" + sum("e").String() + "=docker://reg/m/chart/c@" + sum("e").String() + "\n"}), nil, "quay.io/a/b:1= quay.io/chart/c:1="},
+		"of charts, by a mapping alone": {together(charts, files{mapping: "docker://quay.io/a/b:1=docker://reg/m/a/b:1\n" +
+			"docker://quay.io/ocp@" + sum("f").String() + "=docker://reg/m/openshift/release:4.99.1-x86_64-x\n" +
+			"docker://quay.io/chart/c:1=docker://reg/m/chart/c:1\ndocker://quay.io/chart/c@" + sum("e").String() +
+			"=docker://reg/m/chart/c@" + sum("e").String() + "\n"}), nil, "quay.io/a/b:1= quay.io/chart/c:1="},
 		// A bug was to leave them out, although the log names them.
 		"of charts, by the log of the run": {together(charts, files{
-			"working-dir/logs/oc-mirror-20261120_020450.log": runLog("docker://quay.io/chart/c:0", "docker://other.example.com/chart/c:1"), // an earlier run's
+			// an earlier run's
+			"working-dir/logs/oc-mirror-20261120_020450.log": runLog("docker://quay.io/chart/c:0",
+				"docker://other.example.com/chart/c:1"),
 			newest: runLog("quay.io/a/b:1", "docker://quay.io/chart/c:1", "docker://redis:7@"+sum("d").String()),
-		}), kept("a/b:1", "chart/c:0", "chart/c:1", "redis:7"), "quay.io/a/b:1=a quay.io/chart/c:1=c docker.io/library/redis@" + sum("d").String() + "=d"},
-		"of charts, by a log that has not all": {together(charts, files{newest: "images to copy 3 \n" + runLog("docker://quay.io/chart/c:1")}),
+		}), kept("a/b:1", "chart/c:0", "chart/c:1", "redis:7"),
+			"quay.io/a/b:1=a quay.io/chart/c:1=c docker.io/library/redis@" + sum("d").String() + "=d"},
+		"of charts, by a log that has not all": {together(charts, files{
+			newest: "images to copy 3 \n" + runLog("docker://quay.io/chart/c:1"),
+		}),
 			kept("a/b:1", "chart/c:1", "chart/d:1"), "error: chart/d:1"},
-		"of charts, by a log of failures": {together(charts, files{newest: failed("docker://quay.io/chart/c:1", "quay.io/a/b:1", "docker://quay.io/chart/c:1")}),
+		"of charts, by a log of failures": {together(charts, files{
+			newest: failed("docker://quay.io/chart/c:1", "quay.io/a/b:1", "docker://quay.io/chart/c:1"),
+		}),
 			kept("a/b:1"), "error: there is no chart/c:1"},
 		// A bug was a panic.
-		"a failure that no configuration asks for": {files{newest: failed("docker://quay.io/c/d:1", "quay.io/a/b:1", "docker://quay.io/c/d:1")},
-			kept("a/b:1"), "error: quay.io/c/d:1, which the log of the run asks for, is not in what oc-mirror has left: there is no c/d:1"},
-		"of charts, not of two names":  {together(charts, files{mapping: "docker://quay.io/chart/c:1=docker://localhost:55000/chart/c:1\ndocker://other.example.com/chart/c:1=docker://localhost:55000/chart/c:1\n"}), kept("a/b:1", "chart/c:1"), "error: chart/c:1"},
-		"of the graph, which has none": {files{isc: imageSet("  platform: {graph: true}\n  additionalImages: [{name: 'quay.io/a/b:1'}]"), newest: runLog("quay.io/a/b:1", "docker://localhost:55000/openshift/graph-image:latest")}, kept("a/b:1", "openshift/graph-image:latest"), "error: openshift/graph-image:latest"},
-		"of KubeVirt, by the digest in a log": {files{isc: imageSet("  platform: {kubeVirtContainer: true}\n  additionalImages: [{name: 'quay.io/a/b:1'}]"), newest: runLog("quay.io/ocp@" + sum("b").String())},
-			kept("a/b:1", "openshift/release:4.99.1-x86_64-kube-virt-container", "openshift/release:4.99.1-x86_64-x"), "quay.io/a/b:1=a quay.io/ocp@" + sum("b").String() + "=b"},
+		"a failure that no configuration asks for": {files{
+			newest: failed("docker://quay.io/c/d:1", "quay.io/a/b:1", "docker://quay.io/c/d:1"),
+		},
+			kept("a/b:1"), "error: quay.io/c/d:1, which the log of the run asks for, is not in what oc-mirror has " +
+				"left: there is no c/d:1"},
+		"of charts, not of two names": {
+			together(charts, files{mapping: "docker://quay.io/chart/c:1=docker://localhost:55000/chart/c:1\n" +
+				"docker://other.example.com/chart/c:1=docker://localhost:55000/chart/c:1\n"}), kept("a/b:1", "chart/c:1"),
+			"error: chart/c:1",
+		},
+		"of the graph, which has none": {
+			files{isc: imageSet("  platform: {graph: true}\n  additionalImages: [{name: 'quay.io/a/b:1'}]"),
+				newest: runLog("quay.io/a/b:1", "docker://localhost:55000/openshift/graph-image:latest")},
+			kept("a/b:1", "openshift/graph-image:latest"), "error: openshift/graph-image:latest",
+		},
+		"of KubeVirt, by the digest in a log": {files{
+			isc:    imageSet("  platform: {kubeVirtContainer: true}\n  additionalImages: [{name: 'quay.io/a/b:1'}]"),
+			newest: runLog("quay.io/ocp@" + sum("b").String()),
+		},
+			kept("a/b:1", "openshift/release:4.99.1-x86_64-kube-virt-container", "openshift/release:4.99.1-x86_64-x"),
+			"quay.io/a/b:1=a quay.io/ocp@" + sum("b").String() + "=b"},
 		// A bug was to leave them both out.
-		"of charts, not of two names in a log": {together(charts, files{newest: runLog("quay.io/a/b:1", "docker://quay.io/chart/c:1", "docker://other.example.com/chart/c:1")}), kept("a/b:1", "chart/c:1"), "error: chart/c:1"},
+		"of charts, not of two names in a log": {
+			together(charts, files{newest: runLog("quay.io/a/b:1", "docker://quay.io/chart/c:1",
+				"docker://other.example.com/chart/c:1")}), kept("a/b:1", "chart/c:1"), "error: chart/c:1",
+		},
 	}
 }
 
@@ -215,21 +292,46 @@ func namesWithoutImages() map[string]namesTest {
 	unlisted := " of " + isc + " asks for images, and neither mapping.txt nor a whole log of the run names them"
 	// A log has the content of a release under its own names, that for another architecture as well.
 	release := together(held("4.99.1-x86_64", "4.99.1"), files{
-		isc: imageSet("  platform: {release: 'quay.io/ocp/ocp-release:4.99.1-x86_64', kubeVirtContainer: true}\n  additionalImages: [{name: 'quay.io/a/b:1'}]\n  helm: {local: [{name: x}]}"),
+		isc: imageSet("  platform: {release: 'quay.io/ocp/ocp-release:4.99.1-x86_64', kubeVirtContainer: true}\n" +
+			"  additionalImages: [{name: 'quay.io/a/b:1'}]\n  helm: {local: [{name: x}]}"),
 	})
-	parts := []string{"quay.io/a/b:1", "quay.io/ocp/ocp-release:4.99.1-x86_64", "quay.io/ocp/ocp-release@" + sum("c").String(), "quay.io/x@" + sum("f").String(), "docker://quay.io/chart/c:1"}
+	parts := []string{
+		"quay.io/a/b:1", "quay.io/ocp/ocp-release:4.99.1-x86_64", "quay.io/ocp/ocp-release@" + sum("c").String(),
+		"quay.io/x@" + sum("f").String(), "docker://quay.io/chart/c:1",
+	}
 	return map[string]namesTest{
-		"by nothing":                       {charts, nil, "error: mirror.helm" + unlisted},
-		"by a mapping of something else":   {together(charts, files{mapping: one}), nil, "error: mirror.helm" + unlisted},
-		"by a mapping":                     {together(charts, files{mapping: one + two}), nil, "quay.io/a/b:1= quay.io/chart/c:1="},
-		"by a mapping of one, and a log":   {together(charts, files{mapping: one + two, newest: runLog("quay.io/a/b:1", "docker://quay.io/chart/c:1", "docker://quay.io/chart/d:1")}), nil, "quay.io/a/b:1= quay.io/chart/c:1= quay.io/chart/d:1="},
-		"by a log alone":                   {together(charts, files{newest: runLog("quay.io/a/b:1", "docker://quay.io/chart/c:1")}), nil, "quay.io/a/b:1= quay.io/chart/c:1="},
-		"by a log, of charts without any":  {together(charts, files{newest: runLog("quay.io/a/b:1")}), nil, "quay.io/a/b:1="},
-		"by a log that has not all":        {together(charts, files{newest: "images to copy 3 \n" + runLog("quay.io/a/b:1", "docker://quay.io/chart/c:1")}), nil, "error: mirror.helm" + unlisted},
-		"by a log that failed at one":      {together(charts, files{newest: failed("docker://quay.io/chart/c:1", "quay.io/a/b:1", "docker://quay.io/chart/c:1")}), nil, "quay.io/a/b:1= quay.io/chart/c:1="},
-		"by a log with a release":          {together(release, files{newest: runLog(append(parts, "quay.io/x@"+sum("e").String())...)}), nil, "quay.io/a/b:1= quay.io/chart/c:1= quay.io/x@" + sum("e").String() + "=e"},
-		"by one without KubeVirt":          {together(release, files{newest: runLog(parts...)}), nil, "error: mirror.platform.kubeVirtContainer" + unlisted},
-		"by a log without a configuration": {files{newest: runLog("quay.io/a/b:1", "docker://quay.io/chart/c:1")}, nil, "quay.io/a/b:1= quay.io/chart/c:1="},
+		"by nothing":                     {charts, nil, "error: mirror.helm" + unlisted},
+		"by a mapping of something else": {together(charts, files{mapping: one}), nil, "error: mirror.helm" + unlisted},
+		"by a mapping": {
+			together(charts, files{mapping: one + two}), nil, "quay.io/a/b:1= quay.io/chart/c:1=",
+		},
+		"by a mapping of one, and a log": {
+			together(charts, files{mapping: one + two, newest: runLog("quay.io/a/b:1", "docker://quay.io/chart/c:1",
+				"docker://quay.io/chart/d:1")}), nil, "quay.io/a/b:1= quay.io/chart/c:1= quay.io/chart/d:1=",
+		},
+		"by a log alone": {
+			together(charts, files{newest: runLog("quay.io/a/b:1", "docker://quay.io/chart/c:1")}), nil,
+			"quay.io/a/b:1= quay.io/chart/c:1=",
+		},
+		"by a log, of charts without any": {together(charts, files{newest: runLog("quay.io/a/b:1")}), nil, "quay.io/a/b:1="},
+		"by a log that has not all": {
+			together(charts, files{newest: "images to copy 3 \n" + runLog("quay.io/a/b:1", "docker://quay.io/chart/c:1")}), nil,
+			"error: mirror.helm" + unlisted,
+		},
+		"by a log that failed at one": {
+			together(charts, files{newest: failed("docker://quay.io/chart/c:1", "quay.io/a/b:1", "docker://quay.io/chart/c:1")}),
+			nil, "quay.io/a/b:1= quay.io/chart/c:1=",
+		},
+		"by a log with a release": {
+			together(release, files{newest: runLog(append(parts, "quay.io/x@"+sum("e").String())...)}), nil,
+			"quay.io/a/b:1= quay.io/chart/c:1= quay.io/x@" + sum("e").String() + "=e",
+		},
+		"by one without KubeVirt": {
+			together(release, files{newest: runLog(parts...)}), nil, "error: mirror.platform.kubeVirtContainer" + unlisted,
+		},
+		"by a log without a configuration": {
+			files{newest: runLog("quay.io/a/b:1", "docker://quay.io/chart/c:1")}, nil, "quay.io/a/b:1= quay.io/chart/c:1=",
+		},
 	}
 }
 
@@ -239,21 +341,56 @@ func TestReleasesOfOCMirror(t *testing.T) {
 		held string
 		want string
 	}{
-		"a range":                        {"channels: [{name: stable-4.99, minVersion: 4.99.1, maxVersion: 4.99.2}]", "4.99.0-x86_64 4.99.1-x86_64 4.99.2-x86_64 4.99.3-x86_64", "4.99.1-x86_64 4.99.2-x86_64"},
-		"the channel's head":             {"channels: [{name: stable-4.99}]", "4.99.1-x86_64 4.99.12-x86_64 4.99.2-x86_64 4.100.0-x86_64", "4.99.12-x86_64"},
-		"from a lowest to the head":      {"channels: [{name: stable-4.99, minVersion: 4.99.2}]", "4.99.1-x86_64 4.99.2-x86_64 4.99.3-x86_64 4.100.0-x86_64", "4.99.2-x86_64 4.99.3-x86_64"},
-		"up to a highest":                {"channels: [{name: stable-4.99, maxVersion: 4.99.2}]", "4.99.1-x86_64 4.99.2-x86_64 4.99.3-x86_64", "4.99.1-x86_64 4.99.2-x86_64"},
-		"all of a channel":               {"channels: [{name: stable-4.99, full: true}]", "4.99.1-x86_64 4.99.2-x86_64 4.100.0-x86_64", "4.99.1-x86_64 4.99.2-x86_64"},
-		"the steps between channels":     {"channels: [{name: stable-4.99, minVersion: 4.99.1, maxVersion: 4.99.1}, {name: stable-4.100, minVersion: 4.100.0, maxVersion: 4.100.0}]", "4.99.1-x86_64 4.99.2-x86_64 4.100.0-x86_64 4.100.1-x86_64", "4.99.1-x86_64 4.99.2-x86_64 4.100.0-x86_64"},
-		"OKD's channels":                 {"channels: [{name: 4-scos-stable, type: okd}]", "4.20.0-okd-scos.1 4.20.0-okd-scos.2", "4.20.0-okd-scos.2"},
-		"for the nodes' architecture":    {"channels: [{name: stable-4.99}]", "4.99.1-x86_64 4.99.2-aarch64", "4.99.1-x86_64"},
-		"several architectures in one":   {"channels: [{name: stable-4.99}]", "4.99.1-multi", "4.99.1-multi"},
-		"by its tag":                     {"release: 'quay.io/ocp/ocp-release:4.99.2-x86_64'", "4.99.1-x86_64 4.99.2-x86_64", "4.99.2-x86_64"},
-		"by its digest":                  {"release: 'quay.io/ocp/ocp-release@" + sum("b").String() + "'", "4.99.1-x86_64 4.99.2-x86_64", "4.99.2-x86_64"},
-		"none that is asked for":         {"channels: [{name: stable-4.98}]", "4.99.1-x86_64", "error: hold-release has none"},
-		"none for the architecture":      {"channels: [{name: stable-4.99}]", "4.99.1-aarch64", "error: on amd64, but 4.99.1-aarch64"},
-		"a version that is none":         {"channels: [{name: stable-4.99, minVersion: 4.99.1x}]", "4.99.1-x86_64", "error: channel stable-4.99"},
-		"blocked, as is all of the rest": {"channels: [{name: stable-4.99}]}\n  additionalImages: [{name: 'quay.io/a/b@" + sum("e").String() + "'}]\n  blockedImages: [{name: ocp-release", "4.99.1-x86_64", ""},
+		"a range": {
+			"channels: [{name: stable-4.99, minVersion: 4.99.1, maxVersion: 4.99.2}]",
+			"4.99.0-x86_64 4.99.1-x86_64 4.99.2-x86_64 4.99.3-x86_64", "4.99.1-x86_64 4.99.2-x86_64",
+		},
+		"the channel's head": {
+			"channels: [{name: stable-4.99}]", "4.99.1-x86_64 4.99.12-x86_64 4.99.2-x86_64 4.100.0-x86_64", "4.99.12-x86_64",
+		},
+		"from a lowest to the head": {
+			"channels: [{name: stable-4.99, minVersion: 4.99.2}]", "4.99.1-x86_64 4.99.2-x86_64 4.99.3-x86_64 4.100.0-x86_64",
+			"4.99.2-x86_64 4.99.3-x86_64",
+		},
+		"up to a highest": {
+			"channels: [{name: stable-4.99, maxVersion: 4.99.2}]", "4.99.1-x86_64 4.99.2-x86_64 4.99.3-x86_64",
+			"4.99.1-x86_64 4.99.2-x86_64",
+		},
+		"all of a channel": {
+			"channels: [{name: stable-4.99, full: true}]", "4.99.1-x86_64 4.99.2-x86_64 4.100.0-x86_64",
+			"4.99.1-x86_64 4.99.2-x86_64",
+		},
+		"the steps between channels": {
+			"channels: [{name: stable-4.99, minVersion: 4.99.1, maxVersion: 4.99.1}, {name: stable-4.100, minVersion: " +
+				"4.100.0, maxVersion: 4.100.0}]", "4.99.1-x86_64 4.99.2-x86_64 4.100.0-x86_64 4.100.1-x86_64",
+			"4.99.1-x86_64 4.99.2-x86_64 4.100.0-x86_64",
+		},
+		"OKD's channels": {
+			"channels: [{name: 4-scos-stable, type: okd}]", "4.20.0-okd-scos.1 4.20.0-okd-scos.2", "4.20.0-okd-scos.2",
+		},
+		"for the nodes' architecture": {
+			"channels: [{name: stable-4.99}]", "4.99.1-x86_64 4.99.2-aarch64", "4.99.1-x86_64",
+		},
+		"several architectures in one": {"channels: [{name: stable-4.99}]", "4.99.1-multi", "4.99.1-multi"},
+		"by its tag": {
+			"release: 'quay.io/ocp/ocp-release:4.99.2-x86_64'", "4.99.1-x86_64 4.99.2-x86_64", "4.99.2-x86_64",
+		},
+		"by its digest": {
+			"release: 'quay.io/ocp/ocp-release@" + sum("b").String() + "'", "4.99.1-x86_64 4.99.2-x86_64", "4.99.2-x86_64",
+		},
+		"none that is asked for": {
+			"channels: [{name: stable-4.98}]", "4.99.1-x86_64", "error: hold-release has none",
+		},
+		"none for the architecture": {
+			"channels: [{name: stable-4.99}]", "4.99.1-aarch64", "error: on amd64, but 4.99.1-aarch64",
+		},
+		"a version that is none": {
+			"channels: [{name: stable-4.99, minVersion: 4.99.1x}]", "4.99.1-x86_64", "error: channel stable-4.99",
+		},
+		"blocked, as is all of the rest": {
+			"channels: [{name: stable-4.99}]}\n  additionalImages: [{name: 'quay.io/a/b@" + sum("e").String() +
+				"'}]\n  blockedImages: [{name: ocp-release", "4.99.1-x86_64", "",
+		},
 	} {
 		all, tags := releases(strings.Fields(c.held)...)
 		closing := "}"
@@ -292,10 +429,14 @@ func TestReleaseKeptByDigest(t *testing.T) {
 	for path, content := range held("x", "4.99.1") {
 		all[strings.Replace(path, "ocp-release/x", "ocp-release@sha256/"+sum("a").Encoded(), 1)] = content
 	}
-	for _, release := range []string{"quay.io/ocp/ocp-release@" + sum("a").String(), "quay.io/ocp/ocp-release:4.99.1-x86_64"} {
+	for _, release := range []string{
+		"quay.io/ocp/ocp-release@" + sum("a").String(), "quay.io/ocp/ocp-release:4.99.1-x86_64",
+	} {
 		all[isc] = imageSet("  platform: {release: '" + release + "'}")
-		found, err := source.ReadOCMirror(all, kept("openshift/release-images:"+sum("a").Encoded()), source.Wanted{Platform: "linux/amd64"})
-		if err != nil || len(found.Releases) != 1 || found.Releases[0].Stored != sum("a") || found.Releases[0].Repository != "quay.io/ocp/ocp-release" {
+		found, err := source.ReadOCMirror(all, kept("openshift/release-images:"+sum("a").Encoded()),
+			source.Wanted{Platform: "linux/amd64"})
+		if err != nil || len(found.Releases) != 1 || found.Releases[0].Stored != sum("a") ||
+			found.Releases[0].Repository != "quay.io/ocp/ocp-release" {
 			t.Errorf("%s: %v, %+v", release, err, found.Releases)
 		}
 	}
@@ -305,7 +446,8 @@ const operators = "working-dir/operator-catalogs/index/"
 
 // fbc is a catalog with a bundle of one image, and objects that are none.
 func fbc(letter string) string {
-	return fmt.Sprintf(`{"schema":"olm.package","name":"x"} {"schema":"x.unknown","image":{"a":1}} {"schema":"olm.bundle","name":"x","image":"quay.io/bundle@%s","relatedImages":[{"image":"quay.io/no-tag"},{"image":""}]}`, sum(letter))
+	return fmt.Sprintf(
+		`{"schema":"olm.package","name":"x"} {"schema":"x.unknown","image":{"a":1}} {"schema":"olm.bundle","name":"x","image":"quay.io/bundle@%s","relatedImages":[{"image":"quay.io/no-tag"},{"image":""}]}`, sum(letter))
 }
 
 // A bug was to take the sum of a catalog with its transport, and to find no such selection.
@@ -323,21 +465,45 @@ func TestCatalogsOfOCMirror(t *testing.T) {
 		operators + hex + "/catalog-config/configs/all/catalog.json":                            fbc("b"),
 		operators + hex + "/filtered-catalogs/" + filter + "/digest":                            sum("c").Encoded(),
 		operators + hex + "/filtered-catalogs/" + filter + "/catalog-config/foo/catalog.json":   fbc("d"),
-		operators + hex + "/filtered-catalogs/ffff/digest":                                      sum("e").Encoded(), // of an earlier run
+		// of an earlier run
+		operators + hex + "/filtered-catalogs/ffff/digest": sum("e").Encoded(),
 	}
 	for name, c := range map[string]struct {
 		set  string
 		tags map[string]godigest.Digest
 		want string
 	}{
-		"filtered":                     {"catalog: 'quay.io/x/index:v1', packages: [{name: foo}]", kept("x/index:v1"), "quay.io/x/index:v1=c quay.io/bundle@" + sum("d").String() + "=d"},
-		"with a transport":             {"catalog: 'docker://quay.io/x/index:v1', packages: [{name: foo}]", kept("x/index:v1"), "quay.io/x/index:v1=c quay.io/bundle@" + sum("d").String() + "=d"},
-		"of a folder":                  {"catalog: 'oci:///srv/index', packages: [{name: foo}]", kept("index:latest"), "quay.io/index:7=e quay.io/bundle@" + sum("f").String() + "=f"},
-		"full":                         {"catalog: 'quay.io/x/index:v1', full: true", kept("x/index:v1"), "quay.io/x/index:v1=a quay.io/bundle@" + sum("b").String() + "=b"},
-		"in another place":             {"catalog: 'quay.io/x/index:v1', targetCatalog: my/index, targetTag: z, packages: [{name: foo}]", kept("my/index:z"), "quay.io/x/index:v1=c quay.io/bundle@" + sum("d").String() + "=d"},
-		"by digest, as oc-mirror pins": {"catalog: 'quay.io/x/index@" + sum("a").String() + "', targetTag: v1, packages: [{name: foo}]", kept("x/index:v1"), "quay.io/x/index:v1@" + sum("a").String() + "=c quay.io/bundle@" + sum("d").String() + "=d"},
-		"filtered by something else":   {"catalog: 'quay.io/x/index:v1', packages: [{name: bar}]", kept("x/index:v1"), "error: filtered-catalogs has no such selection"},
-		"not there":                    {"catalog: 'quay.io/x/other:v1', packages: [{name: foo}]", kept("x/index:v1"), "error: there is no x/other:v1"},
+		"filtered": {
+			"catalog: 'quay.io/x/index:v1', packages: [{name: foo}]", kept("x/index:v1"),
+			"quay.io/x/index:v1=c quay.io/bundle@" + sum("d").String() + "=d",
+		},
+		"with a transport": {
+			"catalog: 'docker://quay.io/x/index:v1', packages: [{name: foo}]", kept("x/index:v1"),
+			"quay.io/x/index:v1=c quay.io/bundle@" + sum("d").String() + "=d",
+		},
+		"of a folder": {
+			"catalog: 'oci:///srv/index', packages: [{name: foo}]", kept("index:latest"),
+			"quay.io/index:7=e quay.io/bundle@" + sum("f").String() + "=f",
+		},
+		"full": {
+			"catalog: 'quay.io/x/index:v1', full: true", kept("x/index:v1"),
+			"quay.io/x/index:v1=a quay.io/bundle@" + sum("b").String() + "=b",
+		},
+		"in another place": {
+			"catalog: 'quay.io/x/index:v1', targetCatalog: my/index, targetTag: z, packages: [{name: foo}]", kept("my/index:z"),
+			"quay.io/x/index:v1=c quay.io/bundle@" + sum("d").String() + "=d",
+		},
+		"by digest, as oc-mirror pins": {
+			"catalog: 'quay.io/x/index@" + sum("a").String() + "', targetTag: v1, packages: [{name: foo}]", kept("x/index:v1"),
+			"quay.io/x/index:v1@" + sum("a").String() + "=c quay.io/bundle@" + sum("d").String() + "=d",
+		},
+		"filtered by something else": {
+			"catalog: 'quay.io/x/index:v1', packages: [{name: bar}]", kept("x/index:v1"),
+			"error: filtered-catalogs has no such selection",
+		},
+		"not there": {
+			"catalog: 'quay.io/x/other:v1', packages: [{name: foo}]", kept("x/index:v1"), "error: there is no x/other:v1",
+		},
 	} {
 		all := together(catalog, files{isc: imageSet("  operators: [{" + c.set + "}]")})
 		found, err := source.ReadOCMirror(all, c.tags, source.Wanted{Platform: "linux/amd64"})
@@ -363,20 +529,28 @@ func TestCollisionsOfOCMirror(t *testing.T) {
 	const one, two = "{name: 'one.example.com/a/b:1'}", "{name: 'two.example.com/a/b:1'}"
 	pinned := "{name: 'two.example.com/a/b:1@" + sum("e").String() + "'}"
 	for _, set := range []string{
-		"  additionalImages: [" + one + ", " + two + "]", "  additionalImages: [" + one + ", " + pinned + "]", "  additionalImages: [" + pinned + ", " + one + "]",
+		"  additionalImages: [" + one + ", " + two + "]", "  additionalImages: [" + one + ", " + pinned + "]",
+		"  additionalImages: [" + pinned + ", " + one + "]",
 		"  additionalImages: [" + one + "]\n  operators: [{catalog: 'two.example.com/a/b:1', full: true}]",
 	} {
 		_, err := source.ReadOCMirror(files{isc: imageSet(set)}, kept("a/b:1"), source.Wanted{Platform: "linux/amd64"})
-		if !errors.Is(err, source.ErrCollision) || !strings.Contains(err.Error(), "one.example.com/a/b:1") || !strings.Contains(err.Error(), "two.example.com/a/b:1") {
+		if !errors.Is(err, source.ErrCollision) || !strings.Contains(err.Error(), "one.example.com/a/b:1") ||
+			!strings.Contains(err.Error(), "two.example.com/a/b:1") {
 			t.Errorf("%s: %v", set, err)
 		}
 	}
-	chart := files{isc: imageSet("  additionalImages: [" + one + "]\n  helm: {local: [{name: x}]}"), newest: runLog("one.example.com/a/b:1", "docker://two.example.com/a/b:1")}
-	if _, err := source.ReadOCMirror(chart, kept("a/b:1"), source.Wanted{Platform: "linux/amd64"}); !errors.Is(err, source.ErrCollision) {
+	chart := files{
+		isc:    imageSet("  additionalImages: [" + one + "]\n  helm: {local: [{name: x}]}"),
+		newest: runLog("one.example.com/a/b:1", "docker://two.example.com/a/b:1"),
+	}
+	if _, err := source.ReadOCMirror(chart, kept("a/b:1"), source.Wanted{Platform: "linux/amd64"}); !errors.Is(err,
+		source.ErrCollision) {
 		t.Errorf("an image of a chart: %v", err)
 	}
-	both := "  additionalImages: [{name: 'one.example.com/a/b@" + sum("a").String() + "'}, {name: 'two.example.com/a/b@" + sum("a").String() + "'}]"
-	if found, err := source.ReadOCMirror(files{isc: imageSet(both)}, kept("a/b:sha256-"+sum("a").Encoded()), source.Wanted{Platform: "linux/amd64"}); err != nil || len(found.Images) != 2 {
+	both := "  additionalImages: [{name: 'one.example.com/a/b@" + sum("a").String() + "'}, {name: 'two.example.com/a/b@" +
+		sum("a").String() + "'}]"
+	if found, err := source.ReadOCMirror(files{isc: imageSet(both)}, kept("a/b:sha256-"+sum("a").Encoded()),
+		source.Wanted{Platform: "linux/amd64"}); err != nil || len(found.Images) != 2 {
 		t.Errorf("one image under two names: %v", err)
 	}
 }
@@ -388,17 +562,25 @@ func TestPlatformsThatOCMirrorDrops(t *testing.T) {
 		operators + sum("b").Encoded() + "/catalog-config/catalog.json": fbc("d"),
 	}
 	all, tags := releases("4.99.1-multi")
-	all = together(all, catalog, files{"working-dir/dry-run/mapping.txt": "docker://quay.io/a/b:1=docker://localhost:55000/a/b:1\ndocker://quay.io/x/index:v1=docker://localhost:55000/x/index:v1\n"})
+	all = together(all, catalog, files{
+		"working-dir/dry-run/mapping.txt": "docker://quay.io/a/b:1=docker://localhost:55000/a/b:1\n" +
+			"docker://quay.io/x/index:v1=docker://localhost:55000/x/index:v1\n",
+	})
 	tags["a/b:1"], tags["x/index:v1"] = sum("c"), sum("b")
-	const amd, arm = "platforms: [{os: linux, architecture: amd64}]", "platforms: [{os: linux, architecture: arm64}, {os: linux, architecture: s390x}]"
+	const amd, arm = "platforms: [{os: linux, architecture: amd64}]",
+		"platforms: [{os: linux, architecture: arm64}, {os: linux, architecture: s390x}]"
 	for set, want := range map[string]string{
-		"  additionalImages: [{name: 'quay.io/a/b:1', " + arm + "}]":                                         "mirror.additionalImages[0].platforms of " + isc + " has linux/arm64, linux/s390x",
-		"  additionalImages: [{name: 'quay.io/a/b:1', " + amd + "}]":                                         "",
-		"  additionalImages: [{name: 'quay.io/a/b:1'}, {name: 'docker://quay.io/a/b:1', " + arm + "}]":       "",
-		"  operators: [{catalog: 'quay.io/x/index:v1', full: true, " + arm + "}]":                            "mirror.operators[0].platforms of " + isc + " has linux/arm64, linux/s390x",
-		"  platform: {channels: [{name: stable-4.99, minVersion: 4.99.1, maxVersion: 4.99.1}], " + arm + "}": "mirror.platform.platforms of " + isc + " has linux/arm64, linux/s390x",
-		"  helm: {local: [{name: x, " + arm + "}]}":                                                          "platforms of every chart of " + isc + " has linux/arm64, linux/s390x",
-		"  helm: {local: [{name: x, " + arm + "}], repositories: [{name: y, charts: [{name: z}]}]}":          "",
+		"  additionalImages: [{name: 'quay.io/a/b:1', " + arm +
+			"}]": "mirror.additionalImages[0].platforms of " + isc + " has linux/arm64, linux/s390x",
+		"  additionalImages: [{name: 'quay.io/a/b:1', " + amd + "}]":                                   "",
+		"  additionalImages: [{name: 'quay.io/a/b:1'}, {name: 'docker://quay.io/a/b:1', " + arm + "}]": "",
+		"  operators: [{catalog: 'quay.io/x/index:v1', full: true, " + arm +
+			"}]": "mirror.operators[0].platforms of " + isc + " has linux/arm64, linux/s390x",
+		"  platform: {channels: [{name: stable-4.99, minVersion: 4.99.1, maxVersion: 4.99.1}], " + arm +
+			"}": "mirror.platform.platforms of " + isc + " has linux/arm64, linux/s390x",
+		"  helm: {local: [{name: x, " + arm +
+			"}]}": "platforms of every chart of " + isc + " has linux/arm64, linux/s390x",
+		"  helm: {local: [{name: x, " + arm + "}], repositories: [{name: y, charts: [{name: z}]}]}": "",
 	} {
 		all[isc] = imageSet(set)
 		found, err := source.ReadOCMirror(all, tags, source.Wanted{Platform: "linux/amd64"})
@@ -416,19 +598,25 @@ func TestPlatformsThatOCMirrorDrops(t *testing.T) {
 // The name of a field leaves out all that it asks for, and no pattern matches it.
 func TestExcludedFieldOfOCMirror(t *testing.T) {
 	for _, tags := range []map[string]godigest.Digest{nil, kept("a/b:1", "chart/c:1")} {
-		found, err := source.ReadOCMirror(withCharts(), tags, source.Wanted{Exclude: []string{"mirror.helm"}, Platform: "linux/amd64"})
+		found, err := source.ReadOCMirror(withCharts(), tags, source.Wanted{
+			Exclude: []string{"mirror.helm"}, Platform: "linux/amd64",
+		})
 		if err != nil || len(found.Images) != 1 {
 			t.Errorf("%v, %s", err, letters(found.Images))
 		}
 	}
-	if _, err := source.ReadOCMirror(withCharts(), nil, source.Wanted{Exclude: []string{"mirror.*"}, Platform: "linux/amd64"}); !errors.Is(err, source.ErrExclude) {
+	if _, err := source.ReadOCMirror(withCharts(), nil, source.Wanted{Exclude: []string{"mirror.*"},
+		Platform: "linux/amd64"}); !errors.Is(err, source.ErrExclude) {
 		t.Error(err)
 	}
 }
 
 // Excluded images need not be there; patterns have no part of a path but their own.
 func TestExcludeOfOCMirror(t *testing.T) {
-	set := files{isc: imageSet("  additionalImages: [{name: 'quay.io/a/b:1'}, {name: 'quay.io/c/d@" + sum("e").String() + "'}, {name: 'quay.io/gone:1'}]")}
+	set := files{
+		isc: imageSet("  additionalImages: [{name: 'quay.io/a/b:1'}, {name: 'quay.io/c/d@" + sum("e").String() +
+			"'}, {name: 'quay.io/gone:1'}]"),
+	}
 	for _, c := range []struct{ exclude, want string }{
 		{"quay.io/gone", "quay.io/a/b:1 quay.io/c/d@" + sum("e").String()},
 		{"quay.io/gone:* quay.io/a/*", "quay.io/c/d@" + sum("e").String()},
@@ -436,12 +624,15 @@ func TestExcludeOfOCMirror(t *testing.T) {
 		{"quay.io/*", "quay.io/a/b:1 quay.io/c/d@" + sum("e").String()},
 		{"quay.io/gone quay.io/d", "error"},
 	} {
-		found, err := source.ReadOCMirror(set, kept("a/b:1"), source.Wanted{Exclude: strings.Fields(c.exclude), Platform: "linux/amd64"})
+		found, err := source.ReadOCMirror(set, kept("a/b:1"), source.Wanted{
+			Exclude: strings.Fields(c.exclude), Platform: "linux/amd64",
+		})
 		var got []string
 		for _, m := range found.Images {
 			got = append(got, m.String())
 		}
-		if c.want == "error" && !errors.Is(err, source.ErrExclude) || c.want != "error" && (err != nil || strings.Join(got, " ") != c.want) {
+		if c.want == "error" && !errors.Is(err, source.ErrExclude) ||
+			c.want != "error" && (err != nil || strings.Join(got, " ") != c.want) {
 			t.Errorf("%s: %v, %q", c.exclude, err, got)
 		}
 	}

@@ -43,7 +43,9 @@ const policy = `{"apiVersion": "operator.openshift.io/v1alpha1", "kind": "ImageC
 
 func TestMirrors(t *testing.T) {
 	dir := filepath.Dir(list(t, "a.yaml", mirrors))
-	for name, content := range map[string]string{"b.json": policy, "README.md": "kind: Nothing", "other.yaml": "kind: CatalogSource\n"} {
+	for name, content := range map[string]string{
+		"b.json": policy, "README.md": "kind: Nothing", "other.yaml": "kind: CatalogSource\n",
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +55,10 @@ func TestMirrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []mirror.Rule{
-		{Source: "quay.io/a", Mirrors: []string{"mirror.lab/a", "mirror2.lab/a"}, By: mirror.Digest, Never: true, Origin: dir + "/a.yaml:6"},
+		{
+			Source: "quay.io/a", Mirrors: []string{"mirror.lab/a", "mirror2.lab/a"}, By: mirror.Digest, Never: true,
+			Origin: dir + "/a.yaml:6",
+		},
 		{Source: "*.example.com", By: mirror.Digest, Origin: dir + "/a.yaml:9"},
 		{Source: "quay.io/b", Mirrors: []string{"mirror.lab/b"}, By: mirror.Tag, Origin: dir + "/a.yaml:21"},
 		{Source: "quay.io/c", Mirrors: []string{"mirror.lab/c"}, By: mirror.Digest, Origin: dir + "/b.json:2"},
@@ -73,31 +78,63 @@ func TestMirrorsThatAreWrong(t *testing.T) {
 		want    error
 		says    string
 	}{
-		"a scheme":                 {edit("source: quay.io/a", "source: https://quay.io/a"), source.ErrMirrors, `x.yaml:6: ImageDigestMirrorSet "release": not a valid object of mirrors: source "https://quay.io/a" has a scheme; write quay.io/a`},
-		"a tag":                    {edit("source: quay.io/a", "source: quay.io/a:1"), source.ErrMirrors, "write quay.io/a"},
-		"no source":                {edit("source: quay.io/a", "source: ''"), source.ErrMirrors, "x.yaml:6: "},
-		"an entry without source":  {edit("source: quay.io/b, ", ""), source.ErrMirrors, `x.yaml:21: ImageTagMirrorSet "tools": `},
-		"a mirror with a scheme":   {edit("mirror2.lab", "http://mirror2.lab"), source.ErrMirrors, `x.yaml:7: ImageDigestMirrorSet "release": not a valid object of mirrors: mirror of quay.io/a "http://mirror2.lab/a" has a scheme; write mirror2.lab/a`},
+		"a scheme": {
+			edit("source: quay.io/a", "source: https://quay.io/a"), source.ErrMirrors,
+			`x.yaml:6: ImageDigestMirrorSet "release": not a valid object of mirrors: source "https://quay.io/a" has a scheme; write quay.io/a`,
+		},
+		"a tag":     {edit("source: quay.io/a", "source: quay.io/a:1"), source.ErrMirrors, "write quay.io/a"},
+		"no source": {edit("source: quay.io/a", "source: ''"), source.ErrMirrors, "x.yaml:6: "},
+		"an entry without source": {
+			edit("source: quay.io/b, ", ""), source.ErrMirrors, `x.yaml:21: ImageTagMirrorSet "tools": `,
+		},
+		"a mirror with a scheme": {
+			edit("mirror2.lab", "http://mirror2.lab"), source.ErrMirrors,
+			`x.yaml:7: ImageDigestMirrorSet "release": not a valid object of mirrors: mirror of quay.io/a "http://mirror2.lab/a" has a scheme; write mirror2.lab/a`,
+		},
 		"a mirror of all hosts":    {edit("mirror2.lab/a", "'*.lab'"), source.ErrMirrors, "host[:port][/path]"},
 		"a mirror that is none":    {edit("mirror2.lab/a", "{}"), source.ErrMirrors, "mirror of quay.io/a is missing"},
 		"a mirror twice":           {edit("mirror2.lab/a", "mirror.lab/a"), source.ErrMirrors, "twice"},
 		"mirrors that are no list": {edit("[mirror.lab/a, mirror2.lab/a]", "mirror.lab/a"), source.ErrMirrors, "x.yaml:7: "},
 		"a forbidden mirror":       {edit("mirror2.lab/a", "quay.io/a"), source.ErrMirrors, "is its own mirror"},
-		"an unknown policy":        {edit("NeverContactSource", "Never"), source.ErrMirrors, `x.yaml:8: ImageDigestMirrorSet "release": not a valid object of mirrors: mirrorSourcePolicy is "Never"; it is NeverContactSource or AllowContactingSource`},
-		"an unknown field":         {edit("mirrorSourcePolicy", "sourcePolicy"), source.ErrMirrors, "x.yaml:8: ImageDigestMirrorSet \"release\": not a valid object of mirrors: unknown field spec.imageDigestMirrors[].sourcePolicy; known are source, mirrors, mirrorSourcePolicy"},
-		"a list of another kind":   {edit("imageDigestMirrors", "imageTagMirrors"), source.ErrMirrors, "unknown field spec.imageTagMirrors; known are imageDigestMirrors"},
-		"a list that is none":      {"apiVersion: config.openshift.io/v1\nkind: ImageTagMirrorSet\nspec: {imageTagMirrors: {}}\n", source.ErrMirrors, "x.yaml:3: "},
-		"a policy of the elder":    {strings.Replace(policy, `"source"`, `"mirrorSourcePolicy": "NeverContactSource", "source"`, 1), source.ErrMirrors, "known are source, mirrors"},
-		"no spec":                  {"apiVersion: config.openshift.io/v1\nkind: ImageTagMirrorSet\n", source.ErrMirrors, "spec is missing"},
-		"another version":          {edit("config.openshift.io/v1", "operator.openshift.io/v1alpha1"), source.ErrMirrors, `x.yaml:1: not a valid object of mirrors: apiVersion of ImageDigestMirrorSet is "operator.openshift.io/v1alpha1"; it is config.openshift.io/v1`},
-		"a misspelt kind":          {edit("kind: ImageDigestMirrorSet", "kind: ImageDigestMirrorset"), source.ErrMirrors, "is spelt ImageDigestMirrorSet"},
-		"no kind":                  {"apiVersion: config.openshift.io/v1\n", source.ErrMirrors, "kind is missing"},
-		"no object":                {"- a\n", source.ErrMirrors, "x.yaml:1: not a valid object of mirrors: not an object"},
-		"no YAML":                  {"a: [", source.ErrMirrors, "x.yaml"},
-		"other objects":            {"kind: ConfigMap\n---\n", source.ErrNoMirrors, "x.yaml"},
-		"nothing":                  {"", source.ErrNoMirrors, "x.yaml"},
+		"an unknown policy": {
+			edit("NeverContactSource", "Never"), source.ErrMirrors,
+			`x.yaml:8: ImageDigestMirrorSet "release": not a valid object of mirrors: mirrorSourcePolicy is "Never"; it is NeverContactSource or AllowContactingSource`,
+		},
+		"an unknown field": {
+			edit("mirrorSourcePolicy", "sourcePolicy"), source.ErrMirrors, "x.yaml:8: ImageDigestMirrorSet \"release\": not " +
+				"a valid object of mirrors: unknown field spec.imageDigestMirrors[].sourcePolicy; known are source, " +
+				"mirrors, mirrorSourcePolicy",
+		},
+		"a list of another kind": {
+			edit("imageDigestMirrors", "imageTagMirrors"), source.ErrMirrors,
+			"unknown field spec.imageTagMirrors; known are imageDigestMirrors",
+		},
+		"a list that is none": {
+			"apiVersion: config.openshift.io/v1\nkind: ImageTagMirrorSet\nspec: {imageTagMirrors: {}}\n", source.ErrMirrors,
+			"x.yaml:3: ",
+		},
+		"a policy of the elder": {
+			strings.Replace(policy, `"source"`, `"mirrorSourcePolicy": "NeverContactSource", "source"`, 1), source.ErrMirrors,
+			"known are source, mirrors",
+		},
+		"no spec": {
+			"apiVersion: config.openshift.io/v1\nkind: ImageTagMirrorSet\n", source.ErrMirrors, "spec is missing",
+		},
+		"another version": {
+			edit("config.openshift.io/v1", "operator.openshift.io/v1alpha1"), source.ErrMirrors,
+			`x.yaml:1: not a valid object of mirrors: apiVersion of ImageDigestMirrorSet is "operator.openshift.io/v1alpha1"; it is config.openshift.io/v1`,
+		},
+		"a misspelt kind": {
+			edit("kind: ImageDigestMirrorSet", "kind: ImageDigestMirrorset"), source.ErrMirrors, "is spelt ImageDigestMirrorSet",
+		},
+		"no kind":       {"apiVersion: config.openshift.io/v1\n", source.ErrMirrors, "kind is missing"},
+		"no object":     {"- a\n", source.ErrMirrors, "x.yaml:1: not a valid object of mirrors: not an object"},
+		"no YAML":       {"a: [", source.ErrMirrors, "x.yaml"},
+		"other objects": {"kind: ConfigMap\n---\n", source.ErrNoMirrors, "x.yaml"},
+		"nothing":       {"", source.ErrNoMirrors, "x.yaml"},
 	} {
-		if _, _, err := source.Mirrors([]string{list(t, "x.yaml", c.content)}); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
+		if _, _, err := source.Mirrors([]string{list(t, "x.yaml", c.content)}); !errors.Is(err, c.want) ||
+			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -105,7 +142,9 @@ func TestMirrorsThatAreWrong(t *testing.T) {
 		t.Error(err)
 	}
 	// All that is wrong with a file is said at once.
-	_, _, err := source.Mirrors([]string{list(t, "x.yaml", strings.NewReplacer("quay.io/a", "quay.io/A", "quay.io/b", "quay.io/B").Replace(mirrors))})
+	_, _, err := source.Mirrors([]string{
+		list(t, "x.yaml", strings.NewReplacer("quay.io/a", "quay.io/A", "quay.io/b", "quay.io/B").Replace(mirrors)),
+	})
 	if err == nil || !strings.Contains(err.Error(), "x.yaml:6:") || !strings.Contains(err.Error(), "x.yaml:21:") {
 		t.Error(err)
 	}

@@ -15,7 +15,8 @@ import (
 
 // references is an ImageStream with these tags.
 func references(tags ...string) string {
-	return `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","metadata":{"name":"4.18.3"},"spec":{"tags":[` + strings.Join(tags, ",") + `]}}`
+	return `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","metadata":{"name":"4.18.3"},"spec":{"tags":[` +
+		strings.Join(tags, ",") + `]}}`
 }
 
 func component(name, image string) string {
@@ -25,7 +26,8 @@ func component(name, image string) string {
 const etcd, cli = "quay.io/openshift-release-dev/ocp-v4.0-art-dev" + digest, "quay.io/o/cli" + digest
 
 func TestChooseComponents(t *testing.T) {
-	r, err := source.ParsePayload([]byte(references(component("etcd", etcd), component("cli", cli), component("cli-artifacts", cli),
+	r, err := source.ParsePayload([]byte(references(component("etcd", etcd), component("cli", cli),
+		component("cli-artifacts", cli),
 		component("rhel-coreos-10", etcd), component("rhel-coreos-extensions", etcd),
 		`{"name":"okd-os","annotations":{"io.openshift.build.versions":"kernel=5,machine-os=9"},"from":{"kind":"DockerImage","name":"`+etcd+`"}}`)),
 		[]byte(`{"kind":"cincinnati-metadata-v0","version":"4.18.3"}`))
@@ -38,21 +40,26 @@ func TestChooseComponents(t *testing.T) {
 		want             string
 		fails            string
 	}{
-		"all that CRI-O pulls":    {want: "etcd cli cli-artifacts"},
-		"with the system":         {machineOS: true, want: "etcd cli cli-artifacts rhel-coreos-10 rhel-coreos-extensions okd-os"},
-		"some":                    {include: []string{"cli*"}, want: "cli cli-artifacts"},
-		"all but some":            {exclude: []string{"cli-*", "okd-os"}, want: "etcd cli"},
-		"a system by its name":    {include: []string{"okd-os"}, want: "okd-os"},
-		"a system by a pattern":   {include: []string{"okd*", "etcd"}, want: "etcd"},
-		"a name that is misspelt": {exclude: []string{"ectd"}, fails: `component of the release "ectd": release 4.18.3 has none of that name`},
-		"a pattern that is none":  {include: []string{"["}, fails: "syntax error in pattern"},
+		"all that CRI-O pulls": {want: "etcd cli cli-artifacts"},
+		"with the system": {
+			machineOS: true, want: "etcd cli cli-artifacts rhel-coreos-10 rhel-coreos-extensions okd-os",
+		},
+		"some":                  {include: []string{"cli*"}, want: "cli cli-artifacts"},
+		"all but some":          {exclude: []string{"cli-*", "okd-os"}, want: "etcd cli"},
+		"a system by its name":  {include: []string{"okd-os"}, want: "okd-os"},
+		"a system by a pattern": {include: []string{"okd*", "etcd"}, want: "etcd"},
+		"a name that is misspelt": {
+			exclude: []string{"ectd"}, fails: `component of the release "ectd": release 4.18.3 has none of that name`,
+		},
+		"a pattern that is none": {include: []string{"["}, fails: "syntax error in pattern"},
 	} {
 		chosen, err := r.Choose(c.include, c.exclude, c.machineOS)
 		var got []string
 		for _, component := range chosen {
 			got = append(got, component.Name)
 		}
-		if strings.Join(got, " ") != c.want || (err == nil) != (c.fails == "") || err != nil && !strings.Contains(err.Error(), c.fails) {
+		if strings.Join(got, " ") != c.want || (err == nil) != (c.fails == "") ||
+			err != nil && !strings.Contains(err.Error(), c.fails) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
@@ -65,16 +72,23 @@ func TestReleasesThatAreNone(t *testing.T) {
 		want                 error
 		says                 string
 	}{
-		"another image":           {"", "", source.ErrRelease, "no release-manifests/image-references"},
-		"no JSON":                 {"{", "", source.ErrRelease, "image-references"},
-		"another kind":            {`{"kind":"List"}`, "", source.ErrRelease, "no ImageStream"},
-		"no component":            {references(), "", source.ErrRelease, "lists no component"},
-		"another version":         {good, `{"kind":"cincinnati-metadata-v0","version":"4.18.4"}`, source.ErrRelease, `"4.18.4"`},
-		"metadata of others":      {good, `{"kind":"x","version":"4.18.3"}`, source.ErrRelease, `"4.18.3"`},
-		"metadata cut off":        {good, `{"kind"`, source.ErrRelease, "release-metadata"},
-		"component by tag":        {references(component("etcd", "quay.io/o/etcd:4")), "", source.ErrComponent, "etcd: image \"quay.io/o/etcd:4\": not a digest reference"},
+		"another image": {"", "", source.ErrRelease, "no release-manifests/image-references"},
+		"no JSON":       {"{", "", source.ErrRelease, "image-references"},
+		"another kind":  {`{"kind":"List"}`, "", source.ErrRelease, "no ImageStream"},
+		"no component":  {references(), "", source.ErrRelease, "lists no component"},
+		"another version": {
+			good, `{"kind":"cincinnati-metadata-v0","version":"4.18.4"}`, source.ErrRelease, `"4.18.4"`,
+		},
+		"metadata of others": {good, `{"kind":"x","version":"4.18.3"}`, source.ErrRelease, `"4.18.3"`},
+		"metadata cut off":   {good, `{"kind"`, source.ErrRelease, "release-metadata"},
+		"component by tag": {
+			references(component("etcd", "quay.io/o/etcd:4")), "", source.ErrComponent,
+			"etcd: image \"quay.io/o/etcd:4\": not a digest reference",
+		},
 		"component without image": {references(`{"name":"etcd"}`), "", source.ErrComponent, "etcd: it names no image"},
-		"two images of one name":  {references(component("etcd", etcd), component("etcd", cli)), "", source.ErrComponent, "etcd: it is there twice"},
+		"two images of one name": {
+			references(component("etcd", etcd), component("etcd", cli)), "", source.ErrComponent, "etcd: it is there twice",
+		},
 	} {
 		_, err := source.ParsePayload([]byte(c.references), []byte(c.metadata))
 		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
@@ -85,7 +99,8 @@ func TestReleasesThatAreNone(t *testing.T) {
 
 // What oc-mirror took out of a release by itself reads alike.
 func TestReleaseOfOCMirror(t *testing.T) {
-	dir := filepath.Join(fixtures.Root(t), "../shared/data/oc-mirror/workspace/m2d-run1/hold-release/ocp-release/4.99.1-x86_64")
+	dir := filepath.Join(fixtures.Root(t),
+		"../shared/data/oc-mirror/workspace/m2d-run1/hold-release/ocp-release/4.99.1-x86_64")
 	content, err := os.ReadFile(filepath.Join(dir, source.ImageReferences))
 	if err != nil {
 		t.Skipf("no sample of oc-mirror: %v", err)
@@ -105,14 +120,16 @@ func TestReadSignatures(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) string {
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+			os.WriteFile(path, []byte(content), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 		return path
 	}
 	write("folder/sha256="+hex+"/signature-1", "one")
 	write("folder/sha256="+hex+"/signature-2", "two")
-	configMap := "kind: ConfigMap\nbinaryData:\n  sha256-" + hex + "-1: b25l\n  sha256-" + strings.Repeat("0", 64) + "-1: dHdv\n"
+	configMap := "kind: ConfigMap\nbinaryData:\n  sha256-" + hex + "-1: b25l\n  sha256-" + strings.Repeat("0",
+		64) + "-1: dHdv\n"
 	for path, want := range map[string][]string{
 		filepath.Join(dir, "folder"):                                  {"one", "two"},
 		write("signature-1", "one"):                                   {"one"},

@@ -152,7 +152,9 @@ type NodeStore struct {
 
 // New is the appliance of a build without a file.
 func New(sources ...source.Entry) Appliance {
-	return Appliance{APIVersion: apiVersion, Kind: kind, Metadata: Metadata{Name: "appliance"}, Spec: Spec{Sources: sources}}
+	return Appliance{
+		APIVersion: apiVersion, Kind: kind, Metadata: Metadata{Name: "appliance"}, Spec: Spec{Sources: sources},
+	}
 }
 
 // Read reads an appliance file. Unknown fields are errors, with their

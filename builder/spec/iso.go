@@ -34,7 +34,8 @@ func (s Spec) validateISO() error {
 	case i.InstallDevice == "":
 		return errors.New("spec.iso.mode install needs a disk: spec.iso.installDevice")
 	case store != NodeStore{} && store != NodeStore{PartitionLabel: ignition.InstalledLabel}:
-		return fmt.Errorf("spec.node.store: in spec.iso.mode install the store is in the partition %s; leave it out", ignition.InstalledLabel)
+		return fmt.Errorf("spec.node.store: in spec.iso.mode install the store is in the partition %s; leave it out",
+			ignition.InstalledLabel)
 	}
 	if err := (ignition.Installer{Disk: i.InstallDevice}).Validate(); err != nil {
 		return fmt.Errorf("spec.iso.installDevice: %w", err)

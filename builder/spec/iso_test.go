@@ -27,7 +27,8 @@ func TestModesThatMakeNoSense(t *testing.T) {
 		if !strings.HasPrefix(text, "{") {
 			text = "{" + text + "}"
 		}
-		content := "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: x}\nspec: {sources: [{pinnedImageSets: [x.yaml]}], " + text[1:] + "\n"
+		content := "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: x}\n" +
+			"spec: {sources: [{pinnedImageSets: [x.yaml]}], " + text[1:] + "\n"
 		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}

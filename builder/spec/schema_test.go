@@ -125,7 +125,12 @@ func TestSchemaAgreesWithTheDecoder(t *testing.T) {
 	}{
 		"least":               {good, ""},
 		"unknown compression": {good + "  store:\n    compression: lzo\n", "it is zstd, gzip or none"},
-		"with everything":     {good + "  platform: linux/arm64\n  store:\n    blockSize: 4096\n  ignition:\n    butane: [b.bu]\n    sshAuthorizedKeys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb]\n  node:\n    store:\n      path: /srv/store\n    internalRepair: true\n    selinuxContext: \"\"\n    keepPrevious: 0\n    autoAttach: true\n    binary: x\n", ""},
+		"with everything": {
+			good + "  platform: linux/arm64\n  store:\n    blockSize: 4096\n  ignition:\n    butane: [b.bu]\n" +
+				"    sshAuthorizedKeys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb]\n" +
+				"  node:\n    store:\n      path: /srv/store\n    internalRepair: true\n    selinuxContext: \"\"\n" +
+				"    keepPrevious: 0\n    autoAttach: true\n    binary: x\n", "",
+		},
 		"misspelt field":      {good + "  platfrom: linux/amd64\n", ":8: field platfrom not found"},
 		"misspelt deep":       {good + "  node:\n    store:\n      pth: /x\n", ":10: field pth not found"},
 		"wrong type":          {head + "spec:\n  sources: yes\n", ":6: there is a text, and a list is wanted"},
@@ -145,7 +150,8 @@ func TestSchemaAgreesWithTheDecoder(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := spec.Read(file)
-			if test.says == "" && err != nil || test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says) || !strings.Contains(err.Error(), file)) {
+			if test.says == "" && err != nil || test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says) ||
+				!strings.Contains(err.Error(), file)) {
 				t.Errorf("the decoder says %v", err)
 			}
 			var doc any

@@ -11,24 +11,32 @@ import (
 
 // What a store that is no squashfs does not go with is said before anything is done.
 func TestFormatsDoNotGoWithEverything(t *testing.T) {
-	const head = "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata:\n  name: a\nspec:\n  sources:\n  - pinnedImageSets: [a.yaml]\n"
+	const head = "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata:\n  name: a\nspec:\n  sources:\n" +
+		"  - pinnedImageSets: [a.yaml]\n"
 	for rest, says := range map[string]string{
-		"  store: {format: tar}\n":                                                               "",
-		"  store: {format: tar}\n  node: {store: {path: /srv/store}}\n":                          "",
-		"  store: {format: squashfs, compression: gzip}\n":                                       "",
-		"  store: {format: dir}\n  node: {store: {path: /var/lib/containers/storage}}\n":         "",
-		"  store: {format: tar}\n  node: {store: {path: /var/lib/containers/storage}}\n":         "which spec.store.format dir is for",
-		"  store: {format: dir}\n  iso: {base: a.iso}\n":                                         "spec.iso.base goes with spec.store.format squashfs alone, not with dir",
-		"  store: {format: zip}\n":                                                               `spec.store.format is "zip"; it is squashfs`,
-		"  store: {format: tar, compression: gzip}\n":                                            "spec.store.compression goes with spec.store.format squashfs alone, not with tar",
-		"  store: {format: tar, blockSize: 4096}\n":                                              "spec.store.blockSize goes with",
-		"  store: {format: tar}\n  iso: {base: a.iso}\n":                                         "spec.iso.base goes with",
-		"  store: {format: tar}\n  iso: {base: a.iso, mode: install, installDevice: /dev/sda}\n": "spec.iso.mode install goes with",
-		"  store: {format: tar}\n  node: {store: {volumeLabel: PINBOX}}\n":                       "spec.node.store.volumeLabel goes with",
-		"  store: {format: tar}\n  node: {store: {partitionLabel: pinbox-store}}\n":              "spec.node.store.partitionLabel goes with",
-		"  store: {format: tar}\n  node: {selinuxContext: \"a:b:c:s0\"}\n":                       "", // of stores that are attached later
-		"  store: {format: tar}\n  node: {store: {path: /var/lib/pinbox/stores/3}}\n":            "where stores are mounted",
-		"  store: {format: tar}\n  node: {store: {path: \"/a b\"}}\n":                            "letters, digits",
+		"  store: {format: tar}\n":                                                       "",
+		"  store: {format: tar}\n  node: {store: {path: /srv/store}}\n":                  "",
+		"  store: {format: squashfs, compression: gzip}\n":                               "",
+		"  store: {format: dir}\n  node: {store: {path: /var/lib/containers/storage}}\n": "",
+		"  store: {format: tar}\n  node: {store: {path: /var/lib/containers/storage}}\n": "which spec.store.format " +
+			"dir is for",
+		"  store: {format: dir}\n  iso: {base: a.iso}\n": "spec.iso.base goes with " +
+			"spec.store.format squashfs alone, not with dir",
+		"  store: {format: zip}\n": `spec.store.format is "zip"; it is squashfs`,
+		"  store: {format: tar, compression: gzip}\n": "spec.store.compression " +
+			"goes with spec.store.format squashfs alone, not with tar",
+		"  store: {format: tar, blockSize: 4096}\n": "spec.store.blockSize " +
+			"goes with",
+		"  store: {format: tar}\n  iso: {base: a.iso}\n": "spec.iso.base goes with",
+		"  store: {format: tar}\n  iso: {base: a.iso, mode: install, installDevice: /dev/sda}\n": "spec.iso.mode install " +
+			"goes with",
+		"  store: {format: tar}\n  node: {store: {volumeLabel: PINBOX}}\n": "spec.node.store.volumeLabel goes with",
+		"  store: {format: tar}\n  node: {store: {partitionLabel: pinbox-store}}\n": "spec.node.store.partitionLabel goes " +
+			"with",
+		// of stores that are attached later
+		"  store: {format: tar}\n  node: {selinuxContext: \"a:b:c:s0\"}\n":            "",
+		"  store: {format: tar}\n  node: {store: {path: /var/lib/pinbox/stores/3}}\n": "where stores are mounted",
+		"  store: {format: tar}\n  node: {store: {path: \"/a b\"}}\n":                 "letters, digits",
 	} {
 		file := filepath.Join(t.TempDir(), "appliance.yaml")
 		if err := os.WriteFile(file, []byte(head+rest), 0o644); err != nil {

@@ -121,7 +121,8 @@ func ownLayers(d pinset.Delta, lock pinset.Lock) (map[string]bool, error) {
 			if !needed[p.ID] {
 				own[p.ID] = true
 			} else if own[p.Parent] {
-				errs = append(errs, fmt.Errorf("%s needs layer %s from a base, and has the one below itself", artifact.DeltaFile, p.ID))
+				errs = append(errs, fmt.Errorf("%s needs layer %s from a base, and has the one below itself", artifact.DeltaFile,
+					p.ID))
 			}
 		}
 	}
@@ -131,7 +132,8 @@ func ownLayers(d pinset.Delta, lock pinset.Lock) (map[string]bool, error) {
 		case !known[n.Layer]:
 			errs = append(errs, fmt.Errorf("%s needs layer %s, which no image of the lock has", artifact.DeltaFile, n.Layer))
 		case n.Link != compose.LinkName(n.Layer):
-			errs = append(errs, fmt.Errorf("%s has %q as the short name of layer %s, which is %s", artifact.DeltaFile, n.Link, n.Layer, compose.LinkName(n.Layer)))
+			errs = append(errs, fmt.Errorf("%s has %q as the short name of layer %s, which is %s", artifact.DeltaFile, n.Link,
+				n.Layer, compose.LinkName(n.Layer)))
 		case n.Layer <= last:
 			errs = append(errs, fmt.Errorf("%s is not sorted at layer %s", artifact.DeltaFile, n.Layer))
 		}
@@ -167,7 +169,8 @@ func sameLayers(files fs.FS, want map[string]bool) error {
 	}
 	slices.Sort(got)
 	if !slices.Equal(got, slices.Sorted(maps.Keys(want))) {
-		return fmt.Errorf("the store has %d layers, and not the %d that %s leaves to it", len(got), len(want), artifact.DeltaFile)
+		return fmt.Errorf("the store has %d layers, and not the %d that %s leaves to it", len(got), len(want),
+			artifact.DeltaFile)
 	}
 	return nil
 }
@@ -293,7 +296,8 @@ func (c *completion) check(ctx context.Context, hooks progress.Hooks) error {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("%w: %d of the %d that it needs, such as %s", ErrMissing, len(missing), len(c.delta.Needs), missing[0])
+		return fmt.Errorf("%w: %d of the %d that it needs, such as %s", ErrMissing, len(missing), len(c.delta.Needs),
+			missing[0])
 	}
 	var errs []error
 	if why := root.CannotExamine(); why != "" {

@@ -132,7 +132,9 @@ func compareISO(dir string, sums artifact.Sums) error {
 	if live, ok := sums[artifact.LiveIgnitionFile]; ok {
 		config = live
 	}
-	want := map[string]string{artifact.ISOLock: sums[artifact.LockFile], artifact.ISOStore: sums[artifact.StoreFile], artifact.IgnitionFile: config}
+	want := map[string]string{
+		artifact.ISOLock: sums[artifact.LockFile], artifact.ISOStore: sums[artifact.StoreFile], artifact.IgnitionFile: config,
+	}
 	members := info.Added
 	if info.Ignition != nil {
 		members = append(members, info.Ignition.Members...)

@@ -40,10 +40,12 @@ func TestExitCodesAndHints(t *testing.T) {
 		code int
 		says string
 	}{
-		"done":                 {args: "work"},
-		"a row":                {err: full, args: "work", code: 5, says: "tool: write: full\nhint: free some\n"},
-		"no row":               {err: errors.New("else\n"), args: "work", code: 1, says: "tool: else\n"},
-		"a usage error":        {err: Usagef("both: %w", full), args: "work", code: 2, says: "tool: both: write: full\nhint: "},
+		"done":   {args: "work"},
+		"a row":  {err: full, args: "work", code: 5, says: "tool: write: full\nhint: free some\n"},
+		"no row": {err: errors.New("else\n"), args: "work", code: 1, says: "tool: else\n"},
+		"a usage error": {
+			err: Usagef("both: %w", full), args: "work", code: 2, says: "tool: both: write: full\nhint: ",
+		},
 		"an unknown flag":      {args: "work --fast", code: 2, says: "tool: unknown flag: --fast\nhint: "},
 		"an unknown command":   {args: "play", code: 2, says: "tool: unknown command"},
 		"an argument too many": {args: "work hard", code: 2, says: "hint: "},

@@ -71,11 +71,13 @@ func TestRunFollowsTheSetsAndMendsDrift(t *testing.T) {
 	eventually(t, "another set comes", pins(a, b))
 	n.RemoveSet("s.yaml")
 	eventually(t, "a set goes", pins(b))
-	if _, err := n.Images().RemoveImage(t.Context(), &criapi.RemoveImageRequest{Image: &criapi.ImageSpec{Image: b}}); err != nil {
+	if _, err := n.Images().RemoveImage(t.Context(),
+		&criapi.RemoveImageRequest{Image: &criapi.ImageSpec{Image: b}}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "an image that was removed by hand comes back", pins(b))
-	if err := os.WriteFile(n.Etc("crio.conf.d/50-pinned-images"), []byte("[crio.image]\npinned_images = []\n"), 0o644); err != nil {
+	if err := os.WriteFile(n.Etc("crio.conf.d/50-pinned-images"), []byte("[crio.image]\npinned_images = []\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	n.Reload()

@@ -62,7 +62,8 @@ func mortal(step int) int {
 	r.Manifests = mortalManifests{r.Manifests, die}
 	pins := r.Pins.(*real.Pins)
 	reload := pins.Reload
-	pins.Reload = func(ctx context.Context) error { die(); err := reload(ctx); die(); return err } // the drop-in is written
+	// the drop-in is written
+	pins.Reload = func(ctx context.Context) error { die(); err := reload(ctx); die(); return err }
 	r.Pins = mortalPins{r.Pins, die}
 	if status, err := r.Pass(context.Background()); err != nil || !status.Healthy() {
 		return 1
@@ -126,7 +127,8 @@ func restore(t *testing.T, n *crio.Node, there []string) {
 	_, all := pinnedByCRIO(t, n)
 	for _, name := range all {
 		if !slices.Contains(there, name) {
-			if _, err := n.Images().RemoveImage(t.Context(), &criapi.RemoveImageRequest{Image: &criapi.ImageSpec{Image: name}}); err != nil {
+			if _, err := n.Images().RemoveImage(t.Context(),
+				&criapi.RemoveImageRequest{Image: &criapi.ImageSpec{Image: name}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -151,7 +153,9 @@ func TestKilledAtEveryStep(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, registry, _ := boot(t)
-			all := []string{pushed(t, registry, "app/0", 1000), pushed(t, registry, "app/1", 2000), pushed(t, registry, "app/2", 3000)}
+			all := []string{
+				pushed(t, registry, "app/0", 1000), pushed(t, registry, "app/1", 2000), pushed(t, registry, "app/2", 3000),
+			}
 			pick := func(indices []int) (pins []string) {
 				for _, i := range indices {
 					pins = append(pins, all[i])
@@ -191,7 +195,8 @@ func TestLostReloadOfAnImageThatIsAway(t *testing.T) {
 	a, b := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", a, b))
 	healthy(t, n)
-	if _, err := n.Images().RemoveImage(t.Context(), &criapi.RemoveImageRequest{Image: &criapi.ImageSpec{Image: b}}); err != nil {
+	if _, err := n.Images().RemoveImage(t.Context(),
+		&criapi.RemoveImageRequest{Image: &criapi.ImageSpec{Image: b}}); err != nil {
 		t.Fatal(err)
 	}
 	n.WriteSet("s.yaml", sample.SetNamed("s", a))
@@ -205,7 +210,8 @@ func TestLostReloadOfAnImageThatIsAway(t *testing.T) {
 		}
 	}
 	healthy(t, n)
-	if _, err := n.Images().PullImage(t.Context(), &criapi.PullImageRequest{Image: &criapi.ImageSpec{Image: b}}); err != nil {
+	if _, err := n.Images().PullImage(t.Context(),
+		&criapi.PullImageRequest{Image: &criapi.ImageSpec{Image: b}}); err != nil {
 		t.Fatal(err)
 	}
 	wantPinned(t, n, a)

@@ -50,13 +50,23 @@ func describe(p runtime.Plan) planned {
 		d.Unpin = append(d.Unpin, img.String())
 	}
 	for _, pull := range p.Pulls {
-		d.Pulls = append(d.Pulls, plannedPull{Image: pull.Image.String(), Fetch: pull.Fetch, Unpacked: pull.Unpacked, Inodes: pull.Inodes, Estimated: pull.Estimated})
+		d.Pulls = append(d.Pulls, plannedPull{
+			Image: pull.Image.String(), Fetch: pull.Fetch, Unpacked: pull.Unpacked, Inodes: pull.Inodes,
+			Estimated: pull.Estimated,
+		})
 	}
-	for _, img := range slices.SortedFunc(maps.Keys(p.Unknown), func(a, b pinset.Image) int { return strings.Compare(a.String(), b.String()) }) {
-		d.Pulls = append(d.Pulls, plannedPull{Image: img.String(), ErrorClass: p.Unknown[img].Class, Error: p.Unknown[img].Text})
+	for _, img := range slices.SortedFunc(maps.Keys(p.Unknown), func(a, b pinset.Image) int {
+		return strings.Compare(a.String(), b.String())
+	}) {
+		d.Pulls = append(d.Pulls, plannedPull{
+			Image: img.String(), ErrorClass: p.Unknown[img].Class, Error: p.Unknown[img].Text,
+		})
 	}
 	for _, c := range p.Claims {
-		d.Space = append(d.Space, claim{Path: c.Space.Path, Bytes: c.Bytes, Free: c.Space.Free, Inodes: c.Inodes, FreeInodes: c.Space.FreeInodes, Estimated: c.Estimated})
+		d.Space = append(d.Space, claim{
+			Path: c.Space.Path, Bytes: c.Bytes, Free: c.Space.Free, Inodes: c.Inodes, FreeInodes: c.Space.FreeInodes,
+			Estimated: c.Estimated,
+		})
 	}
 	for _, err := range append(p.Problems, p.Problem) {
 		if err != nil {
@@ -83,7 +93,8 @@ func (d planned) print(w io.Writer) error {
 		fmt.Fprintf(t, "unpin %s\n", name)
 	}
 	for _, c := range d.Space {
-		fmt.Fprintf(t, "%s%s needed in %s, what is staged meanwhile included; %s are free\n", about(c.Estimated), bytesize.Format(c.Bytes), c.Path, bytesize.Format(c.Free))
+		fmt.Fprintf(t, "%s%s needed in %s, what is staged meanwhile included; %s are free\n", about(c.Estimated),
+			bytesize.Format(c.Bytes), c.Path, bytesize.Format(c.Free))
 	}
 	switch {
 	case d.Owner == runtime.MCO:

@@ -175,7 +175,8 @@ func TestRegistryThatStalls(t *testing.T) {
 	}))
 	start := time.Now()
 	said := n.Do("firstboot", "--stall", "1s")
-	if said.Code != 0 || !strings.Contains(said.Err, "the registry stalls") || !strings.Contains(said.Err, "class=network") {
+	if said.Code != 0 || !strings.Contains(said.Err, "the registry stalls") ||
+		!strings.Contains(said.Err, "class=network") {
 		t.Errorf("exit code %d\n%s", said.Code, said.Err)
 	}
 	if took := time.Since(start); took < time.Second || took > time.Minute {
@@ -255,7 +256,8 @@ func TestSocketMissingAtStart(t *testing.T) {
 	_, stop := background(t, n, "run", "--wait", "300ms")
 	eventually(t, "it says that CRI-O does not answer", func() bool {
 		s := statusNow(n)
-		return s.Degraded() && len(s.Errors) == 1 && strings.Contains(s.Errors[0], "CRI-O does not answer on "+n.Path("run/crio.sock")) && s.Images[0].State == runtime.Unknown
+		return s.Degraded() && len(s.Errors) == 1 && strings.Contains(s.Errors[0],
+			"CRI-O does not answer on "+n.Path("run/crio.sock")) && s.Images[0].State == runtime.Unknown
 	})
 	n.Start()
 	eventually(t, "all is pinned", func() bool { return statusNow(n).Healthy() })
@@ -287,7 +289,8 @@ func TestChangeOfSetsCallsOffPulls(t *testing.T) {
 	if said := n.Do("status"); said.Code != 1 || !strings.Contains(said.Out, "pulling: 0 of 1 images") {
 		t.Errorf("status: %d\n%s", said.Code, said.Out)
 	}
-	if said := n.Do("firstboot", "--wait", "200ms"); said.Code != 7 || !strings.Contains(said.Err, "another pinbox-node is at work") {
+	if said := n.Do("firstboot", "--wait", "200ms"); said.Code != 7 ||
+		!strings.Contains(said.Err, "another pinbox-node is at work") {
 		t.Errorf("a second process: %d\n%s", said.Code, said.Err)
 	}
 	n.WriteSet("s.yaml", sample.SetNamed("s", good))

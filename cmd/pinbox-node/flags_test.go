@@ -62,7 +62,9 @@ func TestMountFindsItsFlags(t *testing.T) {
 	if err := os.WriteFile(state, []byte("not JSON"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"mount", "--pool", "worker", "--prnue", "--reserve", "8Gi", "--state", dir, "--sets", dir, "--interval=1m"}
+	args := []string{
+		"mount", "--pool", "worker", "--prnue", "--reserve", "8Gi", "--state", dir, "--sets", dir, "--interval=1m",
+	}
 	var out, errOut bytes.Buffer
 	if code := run(t.Context(), args, &out, &errOut); code == 0 || !strings.Contains(errOut.String(), state) {
 		t.Errorf("exit code %d: %s", code, errOut.String())
@@ -73,7 +75,8 @@ func TestMountFindsItsFlags(t *testing.T) {
 // as long as its unit lets it.
 func TestMountDoesNotWaitForACopy(t *testing.T) {
 	unit, err := os.ReadFile(filepath.Join(fixtures.Root(t), "ignition/templates/mount.service"))
-	if err != nil || !strings.Contains(string(unit), "TimeoutStartSec=60\n") || !strings.Contains(string(unit), "$PINBOX_NODE_FLAGS --wait 5s\n") {
+	if err != nil || !strings.Contains(string(unit), "TimeoutStartSec=60\n") ||
+		!strings.Contains(string(unit), "$PINBOX_NODE_FLAGS --wait 5s\n") {
 		t.Fatalf("%v\n%s", err, unit)
 	}
 	wait, err := time.ParseDuration(mountCommand().Flags().Lookup("wait").DefValue)

@@ -19,7 +19,8 @@ func logged(log *slog.Logger) runtime.Hooks {
 	return runtime.Hooks{
 		Planned: func(p runtime.Plan) {
 			n := p.Need()
-			log.Info("planned", "pins", len(p.Pins), "unpin", len(p.Unpin), "pull", len(p.Pulls), "fetch", n.Fetch, "unpacked", n.Unpacked, "estimated", n.Estimated)
+			log.Info("planned", "pins", len(p.Pins), "unpin", len(p.Unpin), "pull", len(p.Pulls), "fetch", n.Fetch, "unpacked",
+				n.Unpacked, "estimated", n.Estimated)
 			for _, err := range p.Problems {
 				if err != nil {
 					log.Warn("the plan is less exact", "error", err)

@@ -29,7 +29,8 @@ func TestNodeWithoutCRIO(t *testing.T) {
 			args += where
 		}
 		var out, errOut bytes.Buffer
-		if code := run(t.Context(), strings.Fields(args), &out, &errOut); code != want.code || !strings.Contains(out.String()+errOut.String(), want.says) {
+		if code := run(t.Context(), strings.Fields(args), &out, &errOut); code != want.code ||
+			!strings.Contains(out.String()+errOut.String(), want.says) {
 			t.Errorf("%s: exit code %d, want %d\n%s%s", args, code, want.code, out.String(), errOut.String())
 		}
 	}

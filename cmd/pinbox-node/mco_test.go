@@ -75,7 +75,8 @@ func degraded(t *testing.T, n *crio.Node, set, says string, args ...string) runt
 		}
 	}
 	for _, st := range s.Sets {
-		if st.Name == set && (st.LastFailedGeneration != st.DesiredGeneration || !strings.Contains(st.LastFailedGenerationError, says)) {
+		if st.Name == set && (st.LastFailedGeneration != st.DesiredGeneration ||
+			!strings.Contains(st.LastFailedGenerationError, says)) {
 			t.Errorf("set %s: %+v, want %q", set, st, says)
 		}
 	}
@@ -126,8 +127,10 @@ func TestE3E4ImagesComeFromMirrors(t *testing.T) {
 	pin := pushed(t, registry, "mirror/app/a", 1000)
 	digest := pin[strings.Index(pin, "@"):]
 	for name, conf := range map[string]string{
-		"E3 a repository":   "[[registry]]\nprefix = \"source.invalid/app/a\"\nlocation = \"source.invalid/app/a\"\nblocked = true\n[[registry.mirror]]\nlocation = \"" + registry.Host + "/mirror/app/a\"\n",
-		"E4 a whole domain": "[[registry]]\nprefix = \"source.invalid:443\"\nlocation = \"source.invalid:443\"\n[[registry.mirror]]\nlocation = \"" + registry.Host + "/mirror\"\n",
+		"E3 a repository": "[[registry]]\nprefix = \"source.invalid/app/a\"\nlocation = \"source.invalid/app/a\"\n" +
+			"blocked = true\n[[registry.mirror]]\nlocation = \"" + registry.Host + "/mirror/app/a\"\n",
+		"E4 a whole domain": "[[registry]]\nprefix = \"source.invalid:443\"\nlocation = \"source.invalid:443\"\n" +
+			"[[registry.mirror]]\nlocation = \"" + registry.Host + "/mirror\"\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			host := "source.invalid"
@@ -160,7 +163,8 @@ func TestE5AnImageThatDoesNotExist(t *testing.T) {
 	n.WriteSet("bad.yaml", sample.SetNamed("bad", bad))
 	s := degraded(t, n, "bad", bad+": not found: ")
 	wantPinned(t, n, good) // one failure does not stop the others
-	if s.Sets[1].Name != "good" || s.Sets[1].LastFailedGenerationError != "" || s.Sets[1].CurrentGeneration != s.Sets[1].DesiredGeneration {
+	if s.Sets[1].Name != "good" || s.Sets[1].LastFailedGenerationError != "" ||
+		s.Sets[1].CurrentGeneration != s.Sets[1].DesiredGeneration {
 		t.Errorf("the good set: %+v", s.Sets[1])
 	}
 	n.RemoveSet("bad.yaml")
@@ -178,7 +182,8 @@ func collect(t *testing.T, n *crio.Node) {
 		if img.Pinned {
 			continue
 		}
-		if _, err := n.Images().RemoveImage(t.Context(), &criapi.RemoveImageRequest{Image: &criapi.ImageSpec{Image: img.Id}}); err != nil {
+		if _, err := n.Images().RemoveImage(t.Context(),
+			&criapi.RemoveImageRequest{Image: &criapi.ImageSpec{Image: img.Id}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -247,7 +252,8 @@ func TestE12DuplicateImagesAreRefused(t *testing.T) {
 
 func TestO1O2CustomPoolPinsAndKeepsAfterCollection(t *testing.T) {
 	n, registry, _ := boot(t)
-	custom, worker, master := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000), pushed(t, registry, "app/c", 3000)
+	custom, worker, master := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000),
+		pushed(t, registry, "app/c", 3000)
 	n.WriteSet("custom.yaml", sample.Set("custom", custom))
 	n.WriteSet("worker.yaml", sample.Set("worker", worker))
 	n.WriteSet("master.yaml", sample.Set("master", master))
@@ -284,7 +290,8 @@ func TestO4O5InvalidSetDegradesStandardAndCustomPool(t *testing.T) {
 func TestImagesThatAreThereNeedNoRegistry(t *testing.T) {
 	n, registry, access := boot(t)
 	pin := pushed(t, registry, "app/a", 1000)
-	if _, err := n.Images().PullImage(t.Context(), &criapi.PullImageRequest{Image: &criapi.ImageSpec{Image: pin}}); err != nil {
+	if _, err := n.Images().PullImage(t.Context(),
+		&criapi.PullImageRequest{Image: &criapi.ImageSpec{Image: pin}}); err != nil {
 		t.Fatal(err)
 	}
 	access.Take()
@@ -312,10 +319,12 @@ func TestManagedNodeIsOnlyReported(t *testing.T) {
 	access.Take()
 	before := fixtures.Tree(t, n.Root)
 	said := n.Do("firstboot")
-	if s := published(n); s.Owner != runtime.MCO || said.Code != 1 || s.Images[0].State != runtime.Missing || s.Degraded() || !strings.Contains(said.Out, "waiting for the Machine Config Operator; 0 of 1") {
+	if s := published(n); s.Owner != runtime.MCO || said.Code != 1 || s.Images[0].State != runtime.Missing ||
+		s.Degraded() || !strings.Contains(said.Out, "waiting for the Machine Config Operator; 0 of 1") {
 		t.Errorf("%+v\n%+v", said, s)
 	}
-	if said := n.Do("plan"); said.Code != 0 || !strings.Contains(said.Out, "nothing is done: the Machine Config Operator owns") {
+	if said := n.Do("plan"); said.Code != 0 ||
+		!strings.Contains(said.Out, "nothing is done: the Machine Config Operator owns") {
 		t.Errorf("plan: %+v", said)
 	}
 	after := fixtures.Tree(t, n.Root)
@@ -328,7 +337,8 @@ func TestManagedNodeIsOnlyReported(t *testing.T) {
 		t.Errorf("requests %v, %d files of %d", requests, len(after), len(before))
 	}
 	// The operator has pulled it, and pins it.
-	if _, err := n.Images().PullImage(t.Context(), &criapi.PullImageRequest{Image: &criapi.ImageSpec{Image: pin}}); err != nil {
+	if _, err := n.Images().PullImage(t.Context(),
+		&criapi.PullImageRequest{Image: &criapi.ImageSpec{Image: pin}}); err != nil {
 		t.Fatal(err)
 	}
 	dropin(t, n, "50-pinned-images", rendered(t, []string{pin}))
@@ -346,7 +356,8 @@ func TestNodeBecomesManaged(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(n.Root, "etc/machine-config-daemon"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(n.Root, "etc/machine-config-daemon/currentconfig"), []byte("{}"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(n.Root, "etc/machine-config-daemon/currentconfig"), []byte("{}"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "it is the operator's", func() bool { return statusNow(n).Owner == runtime.MCO })

@@ -144,10 +144,12 @@ func TestOnlyTheDeltaTravels(t *testing.T) {
 	if len(blobs) != 4 || travelled-fetched > 6_000 { // CRI-O asks for a manifest of 600 bytes three times, we once
 		t.Errorf("%d bytes travelled, %d of them blobs: %v", travelled, fetched, requests)
 	}
-	if want := configs(t, []int{50_000, 3_000}, []int{50_000, 3_000, 4_000}) + layers(t, 1, 50_000, 3_000, 4_000); fetched != want {
+	if want := configs(t, []int{50_000, 3_000}, []int{50_000, 3_000, 4_000}) + layers(t, 1, 50_000, 3_000,
+		4_000); fetched != want {
 		t.Errorf("%d bytes of blobs travelled, want %d", fetched, want)
 	}
-	if want := `    pinned_images = ["` + more + `", "` + fresh + `", "` + shared + `"]`; !strings.Contains(n.Dropin(), want) {
+	if want := `    pinned_images = ["` + more + `", "` + fresh + `", "` + shared + `"]`; !strings.Contains(n.Dropin(),
+		want) {
 		t.Errorf("the drop-in is\n%s, want\n%s", n.Dropin(), want)
 	}
 	if len(s.Unpinned) != 1 || s.Unpinned[0] != old {

@@ -67,18 +67,21 @@ func TestSpaceTooLittleAndJustEnough(t *testing.T) {
 	n.WriteSet("s.yaml", sample.SetNamed("s", pin))
 	access.Take()
 	p, _ := plan(t, n)
-	if len(p.Pulls) != 1 || p.Pulls[0].Estimated || p.Pulls[0].Unpacked < 6_000_000 || p.Pulls[0].Unpacked > 6_010_000 || p.Pulls[0].Inodes < 4 {
+	if len(p.Pulls) != 1 || p.Pulls[0].Estimated || p.Pulls[0].Unpacked < 6_000_000 || p.Pulls[0].Unpacked > 6_010_000 ||
+		p.Pulls[0].Inodes < 4 {
 		t.Fatalf("plan %+v", p)
 	}
 	if requests := access.Take(); len(requests) > 0 {
 		t.Errorf("with a lock the plan asked for %v", requests)
 	}
 	store := p.Space[0]
-	if len(p.Space) != 2 || store.Path != n.Path("root") || store.Bytes != p.Pulls[0].Unpacked || p.Space[1].Path != n.Path("staging") {
+	if len(p.Space) != 2 || store.Path != n.Path("root") || store.Bytes != p.Pulls[0].Unpacked ||
+		p.Space[1].Path != n.Path("staging") {
 		t.Errorf("space %+v", p.Space)
 	}
 	tooMuch := fmt.Sprint(store.Free - store.Bytes + 1)
-	want := fmt.Sprintf("Pulling the images on node12 needs 5.7 MiB in %s; %s are free, %s are kept in reserve.", n.Path("root"), bytesize.Format(store.Free), bytesize.Format(store.Free-store.Bytes+1))
+	want := fmt.Sprintf("Pulling the images on node12 needs 5.7 MiB in %s; %s are free, %s are kept in reserve.",
+		n.Path("root"), bytesize.Format(store.Free), bytesize.Format(store.Free-store.Bytes+1))
 	if _, said := plan(t, n, "--reserve", tooMuch); said.Code != 5 || !strings.Contains(said.Err, want) {
 		t.Errorf("plan: exit code %d, %s, want %s", said.Code, said.Err, want)
 	}
@@ -214,7 +217,8 @@ func TestPlanCountsWhatIsMissingOnly(t *testing.T) {
 	}
 	// 10,000 bytes of text take about 5,500 compressed; the base's 550,000 do not count.
 	for i, pull := range p.Pulls {
-		if first := i == 0; !pull.Estimated && first || (pull.Fetch > 4_000 && pull.Fetch < 8_000) != first || (pull.Unpacked == 2*pull.Fetch) != true {
+		if first := i == 0; !pull.Estimated && first || (pull.Fetch > 4_000 && pull.Fetch < 8_000) != first ||
+			(pull.Unpacked == 2*pull.Fetch) != true {
 			t.Errorf("pull %d: %+v", i, pull)
 		}
 	}

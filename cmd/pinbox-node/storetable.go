@@ -42,7 +42,8 @@ func (all shownStores) print(w io.Writer) error {
 		case s.Previous:
 			release = "previous"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", s.Slot, stores.Short(digest.Digest(s.Digest)), cmp.Or(s.Name, "-"), s.Images, bytesize.Format(s.Bytes), s.State, release)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", s.Slot, stores.Short(digest.Digest(s.Digest)), cmp.Or(s.Name, "-"),
+			s.Images, bytesize.Format(s.Bytes), s.State, release)
 	}
 	err := t.Flush()
 	for _, s := range all {
@@ -72,18 +73,21 @@ func (a attached) print(w io.Writer) error {
 
 // showAttached also says whether the node is as its sets want it.
 func showAttached(cmd *cobra.Command, output cli.Output, a stores.Attached, s runtime.Status, err error) error {
-	text := fmt.Sprintf("the store %s is attached at slot %s: %d images", stores.Short(a.Store.ID), a.Store.Slot, a.Store.Images)
+	text := fmt.Sprintf("the store %s is attached at slot %s: %d images", stores.Short(a.Store.ID), a.Store.Slot,
+		a.Store.Images)
 	switch {
 	case a.Appliance:
 		text = fmt.Sprintf("the store %s is the appliance's own: nothing was changed", stores.Short(a.Store.ID))
 	case a.Found && a.Store.Slot == "":
-		text = fmt.Sprintf("the store %s was attached once, and is not any more: nothing was changed", stores.Short(a.Store.ID))
+		text = fmt.Sprintf("the store %s was attached once, and is not any more: nothing was changed",
+			stores.Short(a.Store.ID))
 	case a.Found:
 		text = fmt.Sprintf("the store %s was attached before, at slot %s", stores.Short(a.Store.ID), a.Store.Slot)
 	case a.Unchecked:
 		text += "; its signature was not checked, as there is no key in /etc/pinbox/keys.d"
 	}
-	return showTurned(cmd, output, attached{Digest: a.Store.ID.String(), Slot: a.Store.Slot, Found: a.Found, Status: s, text: text}, err)
+	return showTurned(cmd, output, attached{Digest: a.Store.ID.String(), Slot: a.Store.Slot, Found: a.Found, Status: s,
+		text: text}, err)
 }
 
 func showRelease(cmd *cobra.Command, output cli.Output, r stores.Release, s runtime.Status, err error) error {

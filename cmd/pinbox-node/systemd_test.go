@@ -20,7 +20,8 @@ func TestServiceUnderTheRealSystemd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	here := strings.NewReplacer("/usr/local/bin/pinbox-node run", "/pinbox-node run --wait 1s", "WatchdogSec=60", "WatchdogSec=3").Replace(string(unit))
+	here := strings.NewReplacer("/usr/local/bin/pinbox-node run", "/pinbox-node run --wait 1s", "WatchdogSec=60",
+		"WatchdogSec=3").Replace(string(unit))
 	if !strings.Contains(here, "--wait 1s") || !strings.Contains(here, "WatchdogSec=3\n") {
 		t.Fatalf("the unit has changed:\n%s", unit)
 	}
@@ -103,9 +104,10 @@ func TestStoresAreUnits(t *testing.T) {
 		folders[name], from, sizes = o.Out, o.Out, append(sizes, 2000+len(sizes))
 	}
 	out, code := fixtures.Script(t, chained, map[string]string{
-		"etc/systemd/system/var-lib-pinbox-stores-0.mount": "[Mount]\nWhat=/base/store.squashfs\nWhere=/var/lib/pinbox/stores/0\nType=squashfs\nOptions=ro,loop\n",
-		"etc/crio/crio.conf.d/50-pinbox-stores":            string(crio.RenderStores(crio.Slots(), false)),
-		"check":                                            chained,
+		"etc/systemd/system/var-lib-pinbox-stores-0.mount": "[Mount]\nWhat=/base/store.squashfs\n" +
+			"Where=/var/lib/pinbox/stores/0\nType=squashfs\nOptions=ro,loop\n",
+		"etc/crio/crio.conf.d/50-pinbox-stores": string(crio.RenderStores(crio.Slots(), false)),
+		"check":                                 chained,
 	}, folders)
 	if code != 0 || !strings.Contains(out, "all of it was seen") {
 		t.Errorf("exit code %d\n%s", code, out)

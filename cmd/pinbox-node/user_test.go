@@ -108,7 +108,8 @@ func TestImageThatWasPulledByATag(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.Images().PullImage(t.Context(), &criapi.PullImageRequest{Image: &criapi.ImageSpec{Image: tag}}); err != nil {
+	if _, err := n.Images().PullImage(t.Context(),
+		&criapi.PullImageRequest{Image: &criapi.ImageSpec{Image: tag}}); err != nil {
 		t.Fatal(err)
 	}
 	n.WriteSet("s.yaml", sample.SetNamed("s", pin))

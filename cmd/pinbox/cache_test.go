@@ -55,7 +55,8 @@ func newCached(t *testing.T) *cached {
 	}))
 	var layers []v1.Layer
 	for n := range 6 {
-		l := layer(t, sample.File(fmt.Sprint("f", n), strings.Repeat(fmt.Sprint(n), 300_000)), sample.File("shared", strings.Repeat("shared", 50_000)))
+		l := layer(t, sample.File(fmt.Sprint("f", n), strings.Repeat(fmt.Sprint(n), 300_000)),
+			sample.File("shared", strings.Repeat("shared", 50_000)))
 		d, err := l.Digest()
 		if err != nil {
 			t.Fatal(err)
@@ -63,7 +64,8 @@ func newCached(t *testing.T) *cached {
 		c.layers = append(c.layers, d.String())
 		layers = append(layers, l)
 	}
-	c.sets = write(t, "sets.yaml", sample.Set("worker", push(t, r, image(t, "amd64", layers...)), push(t, r, image(t, "amd64", layers[:3]...))))
+	c.sets = write(t, "sets.yaml", sample.Set("worker", push(t, r, image(t, "amd64", layers...)),
+		push(t, r, image(t, "amd64", layers[:3]...))))
 	return c
 }
 
@@ -71,7 +73,8 @@ func newCached(t *testing.T) *cached {
 func (c *cached) build(ctx context.Context, want int, flags ...string) (store []byte, asked int, stderr string) {
 	c.t.Helper()
 	out := filepath.Join(c.t.TempDir(), "out")
-	args := append([]string{"build", "--set", c.sets, "--tls-verify=false", "--node-binary", fixtures.Program(c.t, nodePackage), "-o", out}, flags...)
+	args := append([]string{"build", "--set", c.sets, "--tls-verify=false", "--node-binary",
+		fixtures.Program(c.t, nodePackage), "-o", out}, flags...)
 	code, _, stderr := pinbox(ctx, args...)
 	if code != want {
 		c.t.Errorf("exit code %d, want %d\n%s", code, want, stderr)
@@ -192,7 +195,8 @@ func TestCacheCommands(t *testing.T) {
 	}
 	do(exitOK, "kept: 7 packs", "ls") // with that of pinbox-node
 	var entries []cache.Entry
-	if err := json.Unmarshal([]byte(do(exitOK, "", "ls", "--output", "json")), &entries); err != nil || len(entries) != 7 || entries[0].Size == 0 || entries[0].Digest.Validate() != nil {
+	if err := json.Unmarshal([]byte(do(exitOK, "", "ls", "--output", "json")), &entries); err != nil ||
+		len(entries) != 7 || entries[0].Size == 0 || entries[0].Digest.Validate() != nil {
 		t.Errorf("%v, %v", entries, err)
 	}
 	do(exitOK, "damaged: 0 packs", "verify")
@@ -206,7 +210,8 @@ func TestCacheCommands(t *testing.T) {
 	do(exitOK, "kept: 0 packs", "ls")
 	do(exitUsage, "", "prune", "--keep", "much")
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	if code, stdout, _ := pinbox(t.Context(), "cache", "ls"); code != exitOK || !strings.Contains(stdout, "kept: 0 packs") {
+	if code, stdout, _ := pinbox(t.Context(), "cache", "ls"); code != exitOK ||
+		!strings.Contains(stdout, "kept: 0 packs") {
 		t.Errorf("a user without a cache: exit code %d\n%s", code, stdout)
 	}
 	c.dir += "-misspelt"
@@ -224,7 +229,8 @@ func TestBadCaches(t *testing.T) {
 		`--cache-size: "many"`:         {"--cache-dir", c.dir, "--cache-size", "many"},
 		`--cache-size: "-1GiB" is not`: {"--cache-dir", c.dir, "--cache-size=-1GiB"},
 	} {
-		if _, _, stderr := c.build(t.Context(), exitUsage, flags...); !strings.Contains(stderr, says) || !strings.Contains(stderr, "hint: ") {
+		if _, _, stderr := c.build(t.Context(), exitUsage, flags...); !strings.Contains(stderr, says) ||
+			!strings.Contains(stderr, "hint: ") {
 			t.Errorf("%v: the message does not say %q:\n%s", flags, says, stderr)
 		}
 	}
@@ -243,13 +249,18 @@ func TestBlobsAreReadBeforeTheyAreBelieved(t *testing.T) {
 		t.Fatal(err)
 	}
 	honest := push(t, r, image(t, "amd64", layer(t, sample.File("a", "x"))))
-	liar := push(t, r, image(t, "amd64", layer(t, sample.File("below", "z")), layer(t, sample.File("a", "x")).WithBlob(victim)))
+	liar := push(t, r, image(t, "amd64", layer(t, sample.File("below", "z")),
+		layer(t, sample.File("a", "x")).WithBlob(victim)))
 	dir := t.TempDir()
 	for _, step := range []struct {
 		pins []string
 		code int
-	}{{[]string{liar}, exitVerify}, {[]string{honest, liar}, exitVerify}, {[]string{honest}, exitOK}, {[]string{liar}, exitVerify}} {
-		code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", step.pins...)), "--tls-verify=false",
+	}{
+		{[]string{liar}, exitVerify}, {[]string{honest, liar}, exitVerify}, {[]string{honest}, exitOK},
+		{[]string{liar}, exitVerify},
+	} {
+		code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", step.pins...)),
+			"--tls-verify=false",
 			"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(t.TempDir(), "out"), "--cache-dir", dir)
 		if code != step.code {
 			t.Errorf("%v: exit code %d, want %d\n%s", step.pins, code, step.code, stderr)
@@ -294,7 +305,8 @@ func TestEntryThatCannotBeRead(t *testing.T) {
 // Users without a home, as services have, build without a cache.
 func TestNoPlaceForACache(t *testing.T) {
 	c := newCached(t)
-	cmd := exec.Command(fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), "build", "--set", c.sets, "--tls-verify=false",
+	cmd := exec.Command(fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), "build", "--set", c.sets,
+		"--tls-verify=false",
 		"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(t.TempDir(), "out"))
 	cmd.Env = append(os.Environ(), "HOME=/proc/none", "XDG_CACHE_HOME=")
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "nothing is kept for later builds") {
@@ -309,7 +321,8 @@ func TestCacheThatCannotBePruned(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(c.dir, "layers", "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, stderr := c.build(t.Context(), exitOK, "--cache-dir", c.dir, "--cache-size", "1Ki"); !strings.Contains(stderr, "the cache keeps its size") {
+	if _, _, stderr := c.build(t.Context(), exitOK, "--cache-dir", c.dir, "--cache-size", "1Ki"); !strings.Contains(stderr,
+		"the cache keeps its size") {
 		t.Errorf("no warning:\n%s", stderr)
 	}
 }

@@ -54,7 +54,8 @@ func TestCredentialsAreUsed(t *testing.T) {
 		t.Errorf("REGISTRY_AUTH_FILE: exit code %d\n%s", code, stderr)
 	}
 	bad := write(t, "bad.json", fmt.Appendf(nil, `{"auths":{%q:{"auth":"not base64"}}}`, host))
-	buildFails(t, sets, exitRegistry, []string{"credentials for " + host + " are left out", "refuses the credentials"}, "--authfile", bad)
+	buildFails(t, sets, exitRegistry, []string{"credentials for " + host + " are left out", "refuses the credentials"},
+		"--authfile", bad)
 }
 
 // The credentials of a build stay where they are; those for the nodes are in their
@@ -69,9 +70,11 @@ func TestSecretsGoNowhereElse(t *testing.T) {
 		"none for the nodes": {"", ""},
 		"for the nodes":      {"  node: {pullSecret: " + auth + "}\n", "config.bu"}, // config.ign and the ISO have it packed
 	} {
-		config := write(t, "appliance.yaml", []byte("apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: a}\nspec:\n  sources:\n  - images: ['"+pin+"']\n"+c.node))
+		config := write(t, "appliance.yaml", []byte("apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: a}\n"+
+			"spec:\n  sources:\n  - images: ['"+pin+"']\n"+c.node))
 		out := filepath.Join(t.TempDir(), "out")
-		code, stdout, stderr := pinbox(t.Context(), "build", "-c", config, "-o", out, "--tls-verify=false", "--authfile", auth, "--node-binary", fixtures.Program(t, nodePackage), "--iso", fixtures.LiveISO(t))
+		code, stdout, stderr := pinbox(t.Context(), "build", "-c", config, "-o", out, "--tls-verify=false", "--authfile",
+			auth, "--node-binary", fixtures.Program(t, nodePackage), "--iso", fixtures.LiveISO(t))
 		if code != exitOK || strings.Contains(stderr, "pull secret in them") != (c.node != "") {
 			t.Fatalf("%s: exit code %d\n%s", name, code, stderr)
 		}

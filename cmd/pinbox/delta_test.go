@@ -34,14 +34,19 @@ func newUpgrade(t *testing.T) upgrade {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := upgrade{t: t, old: filepath.Join(t.TempDir(), "old"), flags: []string{"--tls-verify=false", "--cache-dir", t.TempDir()}}
+	u := upgrade{
+		t: t, old: filepath.Join(t.TempDir(), "old"), flags: []string{"--tls-verify=false", "--cache-dir", t.TempDir()},
+	}
 	file := func(name string, pins []string, more string) string {
 		sets := write(t, name+"-sets.yaml", sample.Set("worker", pins...))
-		return write(t, name+".yaml", []byte("apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: ship-7}\nspec:\n  sources: [{pinnedImageSets: ["+sets+"]}]\n"+more))
+		return write(t, name+".yaml", []byte("apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: ship-7}\n"+
+			"spec:\n  sources: [{pinnedImageSets: ["+sets+"]}]\n"+more))
 	}
 	u.first = file("first", pins[0], "")
-	u.next = file("next", pins[1], "  ignition: {sshAuthorizedKeys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb me]}\n")
-	u.do(exitOK, "built ship-7", append([]string{"build", "-c", u.first, "-o", u.old, "--node-binary", fixtures.Program(t, nodePackage)}, u.flags...)...)
+	u.next = file("next", pins[1], "  ignition: {sshAuthorizedKeys: [ssh-ed25519 "+
+		"AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb me]}\n")
+	u.do(exitOK, "built ship-7", append([]string{"build", "-c", u.first, "-o", u.old, "--node-binary",
+		fixtures.Program(t, nodePackage)}, u.flags...)...)
 	return u
 }
 
@@ -58,7 +63,8 @@ func (u upgrade) do(code int, says string, args ...string) (stdout, stderr strin
 func (u upgrade) delta(from string) (dir, stdout, stderr string) {
 	u.t.Helper()
 	dir = filepath.Join(u.t.TempDir(), "delta")
-	stdout, stderr = u.do(exitOK, "built a delta of ship-7 for linux/amd64", append([]string{"delta", "--from", from, "-c", u.next, "-o", dir}, u.flags...)...)
+	stdout, stderr = u.do(exitOK, "built a delta of ship-7 for linux/amd64",
+		append([]string{"delta", "--from", from, "-c", u.next, "-o", dir}, u.flags...)...)
 	return dir, stdout, stderr
 }
 
@@ -67,7 +73,9 @@ func TestDelta(t *testing.T) {
 	u := newUpgrade(t)
 	u.do(exitOK, "a delta would have 3 of 8 layers: ", "plan", "--from", u.old, "-c", u.next, "--tls-verify=false")
 	dir, stdout, stderr := u.delta(u.old)
-	if !strings.Contains(stdout, "3 of 8 layers") || !strings.Contains(stdout, "next: pinbox medium "+dir+" -o delta.iso") || !strings.Contains(stderr, "warning: a delta changes no configuration of nodes, where these stay what they were: spec.ignition") {
+	if !strings.Contains(stdout, "3 of 8 layers") ||
+		!strings.Contains(stdout, "next: pinbox medium "+dir+" -o delta.iso") || !strings.Contains(stderr,
+		"warning: a delta changes no configuration of nodes, where these stay what they were: spec.ignition") {
 		t.Errorf("%s%s", stdout, stderr)
 	}
 	u.do(exitOK, "it has 3 layers and needs 5 layers of a base, without --base nobody has looked for those", "verify", dir)
@@ -88,7 +96,8 @@ func TestDelta(t *testing.T) {
 	u.do(exitInput, "--base goes with what `pinbox delta` made", "verify", u.old, "--base", u.old)
 	u.do(exitUsage, "is not empty", append([]string{"delta", "--from", u.old, "-c", u.next, "-o", dir}, u.flags...)...)
 	other, _, _ := u.delta(filepath.Join(u.old, "pinbox.lock.json"))
-	if old, new := mustRead(t, filepath.Join(dir, "delta.json")), mustRead(t, filepath.Join(other, "delta.json")); string(old) == string(new) {
+	if old, new := mustRead(t, filepath.Join(dir, "delta.json")), mustRead(t,
+		filepath.Join(other, "delta.json")); string(old) == string(new) {
 		t.Error("the same bases, though one is a lock alone")
 	}
 	again, _, _ := u.delta(u.old)
@@ -107,11 +116,13 @@ func TestDeltaForPrograms(t *testing.T) {
 	}
 	var built builder.DeltaResult
 	dir := filepath.Join(t.TempDir(), "delta")
-	stdout, _ = u.do(exitOK, "", append([]string{"delta", "--from", u.old, "-c", u.next, "-o", dir, "--output", "json"}, u.flags...)...)
+	stdout, _ = u.do(exitOK, "", append([]string{"delta", "--from", u.old, "-c", u.next, "-o", dir, "--output", "json"},
+		u.flags...)...)
 	if err := json.Unmarshal([]byte(stdout), &built); err != nil {
 		t.Fatal(err)
 	}
-	if plan.Delta.Layers != 3 || plan.Delta != built.New || built.Out != dir || built.Store != "delta.squashfs" || len(built.Bases) != 1 || len(built.Warnings) != 1 {
+	if plan.Delta.Layers != 3 || plan.Delta != built.New || built.Out != dir || built.Store != "delta.squashfs" ||
+		len(built.Bases) != 1 || len(built.Warnings) != 1 {
 		t.Errorf("%+v\n%+v", plan, built)
 	}
 	var verified verify.Result
@@ -119,7 +130,8 @@ func TestDeltaForPrograms(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &verified); err != nil {
 		t.Fatal(err)
 	}
-	if d := verified.Delta; d == nil || d.Layers != 3 || d.Needs != 5 || d.Mounted != (len(verified.Unchecked) == 0) || verified.StoreDigest != built.StoreDigest {
+	if d := verified.Delta; d == nil || d.Layers != 3 || d.Needs != 5 || d.Mounted != (len(verified.Unchecked) == 0) ||
+		verified.StoreDigest != built.StoreDigest {
 		t.Errorf("%+v, %+v", verified, d)
 	}
 }
@@ -128,7 +140,8 @@ func TestBadDeltas(t *testing.T) {
 	u := newUpgrade(t)
 	_, _ = u.do(exitOK, "", "lock", "-c", u.first, "--tls-verify=false")
 	locked := strings.TrimSuffix(u.first, ".yaml") + ".lock.json"
-	tarred := write(t, "tar.yaml", []byte(strings.Replace(string(mustRead(t, u.next)), "  ignition:", "  store: {format: tar}\n  ignition:", 1)))
+	tarred := write(t, "tar.yaml",
+		[]byte(strings.Replace(string(mustRead(t, u.next)), "  ignition:", "  store: {format: tar}\n  ignition:", 1)))
 	for _, c := range []struct {
 		code int
 		says string
@@ -154,7 +167,9 @@ func TestBadDeltas(t *testing.T) {
 func TestDeltaOnASmallDisk(t *testing.T) {
 	u := newUpgrade(t)
 	disk := smallDisk(t)
-	for name, cache := range map[string][]string{"without a cache": {"--no-cache"}, "with one": {"--cache-dir", filepath.Join(disk, "cache")}} {
+	for name, cache := range map[string][]string{
+		"without a cache": {"--no-cache"}, "with one": {"--cache-dir", filepath.Join(disk, "cache")},
+	} {
 		flags := append([]string{"-c", u.next, "--tls-verify=false", "-o", filepath.Join(disk, name)}, cache...)
 		u.do(exitSpace, "not enough space", append([]string{"build", "--node-binary", "/bin/true"}, flags...)...)
 		u.do(exitOK, "built a delta", append([]string{"delta", "--from", u.old}, flags...)...)
@@ -176,14 +191,16 @@ func TestVerifyDeltaWithoutRoot(t *testing.T) {
 	cmd := exec.Command(program, "verify", dir, "--base", u.old)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4711, Gid: 4711}}
 	stdout, stderr, code := runProgram(t, cmd)
-	if code != exitOK || !strings.Contains(stdout, "all there in "+u.old) || !strings.Contains(stdout, "not checked: what is in the layers") || strings.Contains(stdout, "has mounted") {
+	if code != exitOK || !strings.Contains(stdout, "all there in "+u.old) ||
+		!strings.Contains(stdout, "not checked: what is in the layers") || strings.Contains(stdout, "has mounted") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	medium := filepath.Join(home, "delta.iso")
 	u.do(exitOK, "", "medium", dir, "-o", medium)
 	cmd = exec.Command(program, "verify", medium, "--base", u.old)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4711, Gid: 4711}}
-	if stdout, stderr, code := runProgram(t, cmd); code != exitOK || !strings.Contains(stdout, "all there in "+u.old) || !strings.Contains(stdout, "not checked: what is in the layers") {
+	if stdout, stderr, code := runProgram(t, cmd); code != exitOK || !strings.Contains(stdout, "all there in "+u.old) ||
+		!strings.Contains(stdout, "not checked: what is in the layers") {
 		t.Errorf("a medium: exit code %d\n%s%s", code, stdout, stderr)
 	}
 	cmd = exec.Command(program, "verify", dir, "--base", u.old)

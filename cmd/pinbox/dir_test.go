@@ -30,12 +30,14 @@ func dirBuild(t *testing.T, uid uint32) (cmd *exec.Cmd, out string, requests *at
 			next.ServeHTTP(w, r)
 		})
 	})
-	pin := push(t, registry, image(t, "amd64", layer(t, sample.File("d/a", "x")), layer(t, sample.Opaque("d"), sample.File("d/b", "y"))))
+	pin := push(t, registry, image(t, "amd64", layer(t, sample.File("d/a", "x")),
+		layer(t, sample.Opaque("d"), sample.File("d/b", "y"))))
 	requests.Store(0)
 	home := t.TempDir()
 	for name, content := range map[string]string{
-		"sets.yaml":      string(sample.Set("worker", pin)),
-		"appliance.yaml": "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata:\n  name: a\nspec:\n  sources:\n  - pinnedImageSets: [sets.yaml]\n  store: {format: dir}\n",
+		"sets.yaml": string(sample.Set("worker", pin)),
+		"appliance.yaml": "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata:\n  name: a\nspec:\n  sources:\n" +
+			"  - pinnedImageSets: [sets.yaml]\n  store: {format: dir}\n",
 	} {
 		if err := os.WriteFile(filepath.Join(home, name), []byte(content), 0o644); err != nil {
 			t.Fatal(err)
@@ -49,7 +51,8 @@ func dirBuild(t *testing.T, uid uint32) (cmd *exec.Cmd, out string, requests *at
 		t.Fatal(err)
 	}
 	out = filepath.Join(home, "out")
-	cmd = exec.Command(program, "build", "-c", filepath.Join(home, "appliance.yaml"), "--tls-verify=false", "--no-cache", "--output", "json", "-o", out)
+	cmd = exec.Command(program, "build", "-c", filepath.Join(home, "appliance.yaml"), "--tls-verify=false", "--no-cache",
+		"--output", "json", "-o", out)
 	cmd.Env = append(os.Environ(), "HOME="+home)
 	return cmd, out, requests
 }
@@ -69,7 +72,8 @@ func TestDirByTheProgram(t *testing.T) {
 	cmd, out, _ := dirBuild(t, 0)
 	stdout, stderr, code := runProgram(t, cmd)
 	var result builder.Result
-	if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != exitOK || result.Store != format.DirFile || result.StoreDigest != "" || result.StoreSize == 0 {
+	if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != exitOK || result.Store != format.DirFile ||
+		result.StoreDigest != "" || result.StoreSize == 0 {
 		t.Errorf("exit code %d, %v\n%s%s", code, err, stdout, stderr)
 	}
 	for _, w := range result.Warnings {
@@ -88,7 +92,8 @@ func TestDirNeedsRoot(t *testing.T) {
 	cmd, out, requests := dirBuild(t, 65534)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	_, stderr, code := runProgram(t, cmd)
-	if code != exitUsage || !strings.Contains(stderr, "takes root") || !strings.Contains(stderr, "ID 65534") || !strings.Contains(stderr, "format tar gives the same tree without") {
+	if code != exitUsage || !strings.Contains(stderr, "takes root") || !strings.Contains(stderr, "ID 65534") ||
+		!strings.Contains(stderr, "format tar gives the same tree without") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 	if _, err := os.Lstat(out); err == nil || requests.Load() > 0 {
@@ -99,7 +104,8 @@ func TestDirNeedsRoot(t *testing.T) {
 // The root of a user namespace gets a folder for that namespace, and is told so.
 func TestDirInAUserNamespace(t *testing.T) {
 	cmd, out, _ := dirBuild(t, 100_000)
-	cmd.Env = append(cmd.Env, "_CONTAINERS_USERNS_CONFIGURED=done", "_CONTAINERS_ROOTLESS_UID=100000") // as `podman unshare` has it
+	// as `podman unshare` has it
+	cmd.Env = append(cmd.Env, "_CONTAINERS_USERNS_CONFIGURED=done", "_CONTAINERS_ROOTLESS_UID=100000")
 	ids := []syscall.SysProcIDMap{{HostID: 100_000, Size: 65_536}}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS, UidMappings: ids, GidMappings: ids,

@@ -85,14 +85,23 @@ var emptyRootVerbs = []verb{
 	{line: "lock -c /tmp/appliance.yaml --tls-verify=false", says: "appliance.lock.json"},
 	{line: "build --set /tmp/set.yaml --tls-verify=false --cache-dir /tmp/cache -o /tmp/out", says: "built "},
 	{line: "verify /tmp/out", says: "is whole"},
-	{line: "build --set /tmp/set.yaml --tls-verify=false --iso /tmp/live.iso --cache-dir /tmp/cache -o /tmp/iso", says: "built "},
+	{
+		line: "build --set /tmp/set.yaml --tls-verify=false --iso /tmp/live.iso --cache-dir /tmp/cache -o /tmp/iso",
+		says: "built ",
+	},
 	{line: "verify /tmp/iso", says: "is whole"},
 	{line: "build -c /tmp/appliance.yaml --tls-verify=false --cache-dir /tmp/cache -o /tmp/tar", says: "built "},
 	{line: "verify /tmp/tar", says: "is whole"},
-	{line: "build -c /tmp/folder.yaml --tls-verify=false --cache-dir /tmp/cache -o /tmp/folder", says: "built ", needs: []need{needRoot, needProc}},
+	{
+		line: "build -c /tmp/folder.yaml --tls-verify=false --cache-dir /tmp/cache -o /tmp/folder", says: "built ",
+		needs: []need{needRoot, needProc},
+	},
 	{line: "verify /tmp/folder", says: "is whole", needs: []need{
 		{func(r emptyRoot) bool { return r.noProc || r.uid != 0 }, exitInput, "/tmp/folder: no such file"}}},
-	{line: "delta --from /tmp/out --set /tmp/next.yaml --tls-verify=false --cache-dir /tmp/cache -o /tmp/delta", says: "built "},
+	{
+		line: "delta --from /tmp/out --set /tmp/next.yaml --tls-verify=false --cache-dir /tmp/cache -o /tmp/delta",
+		says: "built ",
+	},
 	{line: "verify /tmp/delta --base /tmp/out", says: "is whole"},
 	{line: "diff /tmp/out /tmp/delta", says: "images: 1 added"},
 	{line: "medium /tmp/delta -o /tmp/delta.iso", says: "/tmp/delta.iso"},
@@ -105,8 +114,14 @@ var emptyRootVerbs = []verb{
 	{line: "cache verify --cache-dir /tmp/cache"},
 	{line: "cache prune --all --cache-dir /tmp/cache"},
 	{line: "plan --archive /tmp/image.tar.gz", says: "1 image of 1 set", needs: []need{needTemp}},
-	{line: "plan --set /tmp/set.yaml --tls-verify=false --mirrors /tmp/mirrors.yaml", says: "1 image of 1 set", needs: []need{needTemp}},
-	{line: "plan --set /tmp/set.yaml --tls-verify=false --authfile /tmp/auth.json", says: "1 image of 1 set", needs: []need{needTemp, needProc}},
+	{
+		line: "plan --set /tmp/set.yaml --tls-verify=false --mirrors /tmp/mirrors.yaml", says: "1 image of 1 set",
+		needs: []need{needTemp},
+	},
+	{
+		line: "plan --set /tmp/set.yaml --tls-verify=false --authfile /tmp/auth.json", says: "1 image of 1 set",
+		needs: []need{needTemp, needProc},
+	},
 	{line: "plan --containers-storage quay.io/a/b:1", needs: []need{
 		{func(emptyRoot) bool { return true }, exitInput, "containers/storage: no such file"}}},
 }
@@ -115,10 +130,12 @@ var emptyRootVerbs = []verb{
 func emptyRootFiles(t *testing.T) map[string]string {
 	t.Helper()
 	r := serve(t, nil)
-	first, second := image(t, "amd64", layer(t, sample.File("a", "first"))), image(t, "amd64", layer(t, sample.File("a", "first")), layer(t, sample.File("b", "second")))
+	first, second := image(t, "amd64", layer(t, sample.File("a", "first"))),
+		image(t, "amd64", layer(t, sample.File("a", "first")), layer(t, sample.File("b", "second")))
 	pin, next := push(t, r, first), push(t, r, second)
 	node := fixtures.Program(t, nodePackage)
-	head := "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: ship-7}\nspec:\n  sources: [{pinnedImageSets: [set.yaml]}]\n"
+	head := "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: ship-7}\nspec:\n" +
+		"  sources: [{pinnedImageSets: [set.yaml]}]\n"
 	return map[string]string{
 		"pinbox":             string(mustRead(t, fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"))),
 		"pinbox-node":        string(mustRead(t, node)),
@@ -127,10 +144,12 @@ func emptyRootFiles(t *testing.T) map[string]string {
 		"tmp/appliance.yaml": head + "  store: {format: tar}\n",
 		"tmp/folder.yaml":    head + "  store: {format: dir}\n  node: {store: {path: /srv/store}}\n",
 		"tmp/live.iso":       string(mustRead(t, fixtures.LiveISO(t))),
-		"tmp/pod.yaml":       fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, image: %q}]}\n", pin),
-		"tmp/mirrors.yaml":   "apiVersion: config.openshift.io/v1\nkind: ImageDigestMirrorSet\nmetadata: {name: a}\nspec: {imageDigestMirrors: [{source: quay.io/a, mirrors: [quay.io/b]}]}\n",
-		"tmp/auth.json":      `{"auths":{"quay.io":{"auth":"no base64"}}}`, // a copy without this entry is made
-		"tmp/image.tar.gz":   dockerArchive(t, first),
+		"tmp/pod.yaml": fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"+
+			"spec: {containers: [{name: a, image: %q}]}\n", pin),
+		"tmp/mirrors.yaml": "apiVersion: config.openshift.io/v1\nkind: ImageDigestMirrorSet\nmetadata: {name: a}\n" +
+			"spec: {imageDigestMirrors: [{source: quay.io/a, mirrors: [quay.io/b]}]}\n",
+		"tmp/auth.json":    `{"auths":{"quay.io":{"auth":"no base64"}}}`, // a copy without this entry is made
+		"tmp/image.tar.gz": dockerArchive(t, first),
 		// What is another program's is not read, and so need not be whole.
 		"etc/containers/storage.conf":    "[",
 		"etc/containers/containers.conf": "[",

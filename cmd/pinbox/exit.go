@@ -55,43 +55,70 @@ func exitHelp() string {
 var table = []cli.Row{
 	{environment.ErrNoTemp, exitOther, "set TMPDIR to a folder that takes files"},
 	{environment.ErrNoProc, exitOther, "`mount -t proc proc /proc`, or run it where it is mounted"},
-	{verify.ErrMissing, exitVerify, "give --base once for each store that it stands on, down to the appliance; `bases` in its delta.json says what it was made for"},
+	{
+		verify.ErrMissing, exitVerify, "give --base once for each store that it stands on, down to the appliance; `bases` " +
+			"in its delta.json says what it was made for",
+	},
 	{artifact.ErrVerify, exitVerify, "copy it again from where it is whole, or build it again"},
 	{base.ErrUnsuitable, exitInput, "name with --from what the nodes have; a whole build goes with every node"},
 	{builder.ErrNoBase, exitUsage, "name it with --from: the folder or ISO of a build or of a delta, or a lock"},
 	{verify.ErrNotDelta, exitInput, "--base goes with what `pinbox delta` made"},
 	{pinset.ErrBadDelta, exitInput, "build the delta again"},
 	{root.ErrMount, exitOther, "it takes root, loop devices, and a kernel that mounts squashfs and overlay"},
-	{compose.ErrUnknownRoot, exitInput, "name the folder of a build with --from, or the pinbox.lock.json in it; `pinbox lock` alone unpacks nothing"},
+	{
+		compose.ErrUnknownRoot, exitInput,
+		"name the folder of a build with --from, or the pinbox.lock.json in it; `pinbox lock` alone unpacks nothing",
+	},
 	{artifact.ErrInside, exitUsage, "give another name with -o"},
 	{artifact.ErrNotISO, exitUsage, "give another name with -o, or remove it"},
-	{artifact.ErrNoMedium, exitInput, "set spec.node.store.volumeLabel in the appliance file and build it; a node that runs can attach the folder itself"},
+	{
+		artifact.ErrNoMedium, exitInput,
+		"set spec.node.store.volumeLabel in the appliance file and build it; a node that runs can attach the folder itself",
+	},
 	{atomicfile.ErrBusy, exitUsage, "wait for the other run, or give another name with -o"},
 	{atomicfile.ErrNotFile, exitUsage, "write a file; `dd` brings an ISO to a disk"},
 	{artifact.ErrNotAppliance, exitInput, "name a folder or an ISO that `pinbox build` or `pinbox delta` made"},
 	{iso9660.ErrNotISO, exitInput, "name a CoreOS live ISO"},
 	{iso9660.ErrTruncated, exitInput, "download it again, and compare its checksum"},
 	{iso9660.ErrCorrupt, exitInput, "download it again, and compare its checksum"},
-	{iso.ErrArchitecture, exitInput, "name the live ISO for the platform of the appliance, or change spec.platform or --platform"},
+	{
+		iso.ErrArchitecture, exitInput,
+		"name the live ISO for the platform of the appliance, or change spec.platform or --platform",
+	},
 	{iso.ErrNoIgnition, exitInput, "name a CoreOS live ISO; others do not read an Ignition config"},
 	{iso.ErrNoInstaller, exitInput, "take a newer live ISO, or install by hand from one in spec.iso.mode live"},
 	{iso.ErrNoKargs, exitInput, "leave the kernel arguments as they are, or take a newer live ISO"},
 	{iso.ErrKargs, exitInput, "`pinbox iso show` tells those that are there"},
-	{iso.ErrTooLarge, exitInput, "make the Butane smaller: moving all files that can be moved into the store was not enough"},
+	{
+		iso.ErrTooLarge, exitInput,
+		"make the Butane smaller: moving all files that can be moved into the store was not enough",
+	},
 	{iso.ErrCustomized, exitInput, "`pinbox iso reset` brings the base back"},
 	{iso.ErrConfigured, exitInput, "take the pristine ISO; --force replaces a config that pinbox has not made"},
 	{iso.ErrPristine, exitInput, "it is as it was"},
 	{iso.ErrSameFile, exitUsage, "give another name with -o"},
 	{iso9660.ErrNotFound, exitInput, "`pinbox iso show` lists what was added"},
-	{builder.ErrSpace, exitSpace, "free space there, or choose another folder with -o; --cache-dir elsewhere, --no-cache or `pinbox cache prune --all` leaves more of it"},
-	{syscall.ENOSPC, exitSpace, "free space there, or choose another folder with -o or --cache-dir; `pinbox cache prune --all` empties the cache"},
+	{
+		builder.ErrSpace, exitSpace, "free space there, or choose another folder with -o; --cache-dir elsewhere, " +
+			"--no-cache or `pinbox cache prune --all` leaves more of it",
+	},
+	{
+		syscall.ENOSPC, exitSpace, "free space there, or choose another folder with -o or --cache-dir; `pinbox cache prune " +
+			"--all` empties the cache",
+	},
 	{syscall.EMFILE, exitOther, "raise `ulimit -n`: a build has a file open for each layer"},
 	{syscall.EDQUOT, exitSpace, "free space there, or choose another folder with -o"},
-	{source.ErrNameless, exitInput, "name it as the nodes are to know it: PATH=registry/path:tag on the command line, or name: registry/path:tag beside its path"},
+	{
+		source.ErrNameless, exitInput, "name it as the nodes are to know it: PATH=registry/path:tag on the command line, " +
+			"or name: registry/path:tag beside its path",
+	},
 	{pinset.ErrReleaseInfo, exitInput, "--release, or release.image in the appliance file, takes all images of a release"},
 	{source.ErrHauler, exitInput, "remove the field from a copy of the file, and set what the message names"},
 	{source.ErrHaulerField, exitInput, "remove the field from a copy of the file, or correct its name"},
-	{pinset.ErrNotPinned, exitInput, "pin it as repository@sha256:…; `skopeo inspect docker://NAME` tells the digest of a tag"},
+	{
+		pinset.ErrNotPinned, exitInput,
+		"pin it as repository@sha256:…; `skopeo inspect docker://NAME` tells the digest of a tag",
+	},
 	{pinset.ErrShortName, exitInput, "write the full name; CRI-O pins no other"},
 	{pinset.ErrBadName, exitInput, "write it as registry/path@sha256:… or, where tags are taken, registry/path:tag"},
 	{pinset.ErrEmptySet, exitInput, "list at least one image under spec.pinnedImages, or leave the set out"},
@@ -100,14 +127,42 @@ var table = []cli.Row{
 	{pinset.ErrNotSet, exitInput, "see `oc explain pinnedimageset` for the form"},
 	{storage.ErrWrongKind, exitInput, "`pinbox build --help` tells which flag takes what"},
 	{storage.ErrKey, exitInput, "name files of OpenPGP public keys, as `gpg --export` writes them"},
-	{source.ErrDropped, exitInput, "add the platform to `platforms` of the ImageSetConfiguration and run oc-mirror again, or build with --platform for one that is there"},
-	{storage.ErrIncomplete, exitInput, "add the archives of earlier runs to the paths, with all their parts, or a store that has them; archives of oc-mirror have only what is new"},
-	{source.ErrCollision, exitInput, "give one of them a targetRepo or targetTag of its own in additionalImages of the ImageSetConfiguration (a catalog: targetCatalog or targetTag), and run oc-mirror with that; what is there now cannot be told apart"},
-	{source.ErrUnnamed, exitInput, "tell them in a file mapping.txt beside the other paths, as `oc-mirror --dry-run` writes it: docker://NAME=docker://localhost:55000/REPOSITORY:TAG, one a line; or leave them out with ocMirror.exclude or --oc-mirror-exclude"},
-	{source.ErrUnlisted, exitInput, "run oc-mirror with the same ImageSetConfiguration and --dry-run, and add the mapping.txt that it writes to the paths; or leave out all that the field asks for: the field itself, as mirror.helm, goes into ocMirror.exclude or --oc-mirror-exclude"},
-	{source.ErrExclude, exitInput, "write it as REGISTRY/REPOSITORY, with or without :TAG or @DIGEST, or as REPOSITORY:TAG in the archive; * and ? stand for anything but a /. Components of a release have components.exclude"},
-	{source.ErrNotMirrored, exitInput, "add the archive of the run that has it, name an older ImageSetConfiguration with --image-set-config, or build for another --platform"},
-	{source.ErrOCMirror, exitInput, "name mirror_*.tar with all its parts, or a workspace of oc-mirror v2; or run oc-mirror again"},
+	{
+		source.ErrDropped, exitInput, "add the platform to `platforms` of the ImageSetConfiguration and run oc-mirror " +
+			"again, or build with --platform for one that is there",
+	},
+	{
+		storage.ErrIncomplete, exitInput, "add the archives of earlier runs to the paths, with all their parts, or a store " +
+			"that has them; archives of oc-mirror have only what is new",
+	},
+	{
+		source.ErrCollision, exitInput, "give one of them a targetRepo or targetTag of its own in additionalImages of the " +
+			"ImageSetConfiguration (a catalog: targetCatalog or targetTag), and run oc-mirror with that; what is there now " +
+			"cannot be told apart",
+	},
+	{
+		source.ErrUnnamed, exitInput, "tell them in a file mapping.txt beside the other paths, as `oc-mirror --dry-run` " +
+			"writes it: docker://NAME=docker://localhost:55000/REPOSITORY:TAG, one a line; or leave them out with " +
+			"ocMirror.exclude or --oc-mirror-exclude",
+	},
+	{
+		source.ErrUnlisted, exitInput, "run oc-mirror with the same ImageSetConfiguration and --dry-run, and add the " +
+			"mapping.txt that it writes to the paths; or leave out all that the field asks for: the field itself, as " +
+			"mirror.helm, goes into ocMirror.exclude or --oc-mirror-exclude",
+	},
+	{
+		source.ErrExclude, exitInput, "write it as REGISTRY/REPOSITORY, with or without :TAG or @DIGEST, or " +
+			"as REPOSITORY:TAG in the archive; * and ? stand for anything but a /. Components of a release " +
+			"have components.exclude",
+	},
+	{
+		source.ErrNotMirrored, exitInput, "add the archive of the run that has it, name an older ImageSetConfiguration " +
+			"with --image-set-config, or build for another --platform",
+	},
+	{
+		source.ErrOCMirror, exitInput,
+		"name mirror_*.tar with all its parts, or a workspace of oc-mirror v2; or run oc-mirror again",
+	},
 	{source.ErrImageSet, exitInput, "see the fields of v2alpha1 in the documentation of oc-mirror v2"},
 	{source.ErrTwoRuns, exitInput, "give every run of oc-mirror a folder of its own"},
 	{source.ErrOnlyOCMirror, exitInput, "run oc-mirror with it, and name its archive or workspace as well"},
@@ -116,7 +171,10 @@ var table = []cli.Row{
 	{storage.ErrLocal, exitVerify, "copy it there again from where it is whole"},
 	{source.ErrRelease, exitInput, "name the pull spec of a release; `oc adm release info` shows what it has"},
 	{source.ErrComponent, exitInput, "`oc adm release info` lists the components of a release"},
-	{source.ErrNoSignature, exitVerify, "fetch it from mirror.openshift.com/pub/openshift-v4/signatures, or take that of oc-mirror"},
+	{
+		source.ErrNoSignature, exitVerify,
+		"fetch it from mirror.openshift.com/pub/openshift-v4/signatures, or take that of oc-mirror",
+	},
 	{storage.ErrSignature, exitVerify, "is it the key of the release's maker, and the release that was signed?"},
 	{source.ErrManifest, exitInput, "`helm template` renders a chart"},
 	{source.ErrNoImages, exitInput, "name a file or a folder of Kubernetes objects that have pods"},
@@ -124,35 +182,84 @@ var table = []cli.Row{
 	{source.ErrEmptyList, exitInput, "list at least one image, or leave the file out"},
 	{source.ErrNoSets, exitInput, "name a file or a folder with PinnedImageSet objects"},
 	{source.ErrMirrors, exitInput, "`oc explain imagedigestmirrorset.spec`, or imagetagmirrorset, shows the form"},
-	{source.ErrNoMirrors, exitInput, "name a file or a folder with such objects; `oc mirror` writes them to cluster-resources"},
-	{mirror.ErrConflict, exitInput, "give all of its entries one mirrorSourcePolicy; the cluster refuses them as well. Left out it is AllowContactingSource"},
+	{
+		source.ErrNoMirrors, exitInput,
+		"name a file or a folder with such objects; `oc mirror` writes them to cluster-resources",
+	},
+	{
+		mirror.ErrConflict, exitInput, "give all of its entries one mirrorSourcePolicy; the cluster refuses them as well. " +
+			"Left out it is AllowContactingSource",
+	},
 	{builder.ErrMoved, exitInput, "add the archive or the store that has it; or take what is there now with --update"},
 	{builder.ErrDrift, exitVerify, "`pinbox lock` locks what they are now; without --locked the lock is for tags alone"},
 	{pinset.ErrBadLock, exitInput, "name a lock that this version of pinbox has written"},
 	{spec.ErrAppliance, exitInput, "docs/appliance.schema.json lists all fields"},
-	{builder.ErrNodeBinary, exitInput, "`GOARCH=… make node` builds one beside pinbox; or name one with spec.node.binary or --node-binary"},
+	{
+		builder.ErrNodeBinary, exitInput,
+		"`GOARCH=… make node` builds one beside pinbox; or name one with spec.node.binary or --node-binary",
+	},
 	{ignition.ErrButane, exitInput, "`butane --strict` shows where"},
-	{ignition.ErrConflict, exitInput, "leave it out of the Butane; fields of the appliance file change what pinbox writes"},
-	{storage.ErrPlatform, exitInput, "pin the index or an image for the platform, or change spec.platform or --platform; what oc-mirror has left can be left out with ocMirror.exclude or --oc-mirror-exclude"},
-	{storage.ErrNotImage, exitInput, "leave it out, of what oc-mirror has left with ocMirror.exclude or --oc-mirror-exclude; or publish it again in a current format"},
-	{storage.ErrLayers, exitInput, "make one layer of several: `podman build --squash`, or --squash-all for those of its base as well"},
-	{storage.ErrAccess, exitInput, "check --authfile, --pull-secret, REGISTRY_AUTH_FILE, spec.node.pullSecret, --registries.d, --policy, --cert-dir and registries.conf"},
-	{storage.ErrDigest, exitVerify, "what has it, or what stands between, is damaged: a registry, a proxy, an archive; take it from elsewhere, or push it again"},
-	{storage.ErrPolicy, exitVerify, "sign the image, or give its key in --policy; --registries.d tells where signatures are"},
+	{
+		ignition.ErrConflict, exitInput, "leave it out of the Butane; fields of the appliance file change what pinbox writes",
+	},
+	{
+		storage.ErrPlatform, exitInput, "pin the index or an image for the platform, or change spec.platform or " +
+			"--platform; what oc-mirror has left can be left out with ocMirror.exclude or --oc-mirror-exclude",
+	},
+	{
+		storage.ErrNotImage, exitInput, "leave it out, of what oc-mirror has left with ocMirror.exclude " +
+			"or --oc-mirror-exclude; or publish it again in a current format",
+	},
+	{
+		storage.ErrLayers, exitInput,
+		"make one layer of several: `podman build --squash`, or --squash-all for those of its base as well",
+	},
+	{
+		storage.ErrAccess, exitInput, "check --authfile, --pull-secret, REGISTRY_AUTH_FILE, spec.node.pullSecret, " +
+			"--registries.d, --policy, --cert-dir and registries.conf",
+	},
+	{
+		storage.ErrDigest, exitVerify, "what has it, or what stands between, is damaged: a registry, a proxy, an archive; " +
+			"take it from elsewhere, or push it again",
+	},
+	{
+		storage.ErrPolicy, exitVerify,
+		"sign the image, or give its key in --policy; --registries.d tells where signatures are",
+	},
 	{compose.ErrEscape, exitInput, "the image is malformed or malicious; build it again"},
 	{compose.ErrEntry, exitInput, "the image is malformed; build it again"},
 	{compose.ErrCompression, exitVerify, "the image was damaged before it was pushed; build and push it again"},
 	{compose.ErrDiffID, exitVerify, "the image was damaged before it was pushed; build and push it again"},
-	{squashfs.ErrTooManyIDs, exitInput, "leave the image out, or build it again with fewer owners of files; spec.store.format tar and dir take any number"},
-	{squashfs.ErrDamaged, exitVerify, "the disk of the output, or of --cache-dir, does not give back what was written to it; look at its health"},
+	{
+		squashfs.ErrTooManyIDs, exitInput,
+		"leave the image out, or build it again with fewer owners of files; spec.store.format tar and dir take any number",
+	},
+	{
+		squashfs.ErrDamaged, exitVerify,
+		"the disk of the output, or of --cache-dir, does not give back what was written to it; look at its health",
+	},
 	{storage.ErrUnauthorized, exitRegistry, "log in with `podman login`, or give --authfile or --pull-secret"},
-	{storage.ErrBlocked, exitRegistry, "push it to a mirror; or change mirrorSourcePolicy, or what registries.conf blocks"},
+	{
+		storage.ErrBlocked, exitRegistry, "push it to a mirror; or change mirrorSourcePolicy, or what registries.conf blocks",
+	},
 	{storage.ErrNotFound, exitRegistry, "check the name and the digest; the image may have been deleted"},
-	{storage.ErrCertificate, exitRegistry, "give the CA of the registry with --cert-dir, as a file ca.crt in a folder, or as /etc/containers/certs.d/HOST:PORT/ca.crt; one that has expired or is for another host has to be renewed"},
-	{storage.ErrPlainHTTP, exitRegistry, "give it a certificate, or `insecure = true` in registries.conf; --tls-verify=false permits plain HTTP for all registries"},
-	{storage.ErrStalled, exitRegistry, "run the command again, which goes on where it ended; look at the network, proxies and mirrors between; --stall gives a slow registry more time"},
+	{
+		storage.ErrCertificate, exitRegistry, "give the CA of the registry with --cert-dir, as a file ca.crt in a folder, " +
+			"or as /etc/containers/certs.d/HOST:PORT/ca.crt; one that has expired or is for another host has to be renewed",
+	},
+	{
+		storage.ErrPlainHTTP, exitRegistry, "give it a certificate, or `insecure = true` in registries.conf; " +
+			"--tls-verify=false permits plain HTTP for all registries",
+	},
+	{
+		storage.ErrStalled, exitRegistry, "run the command again, which goes on where it ended; look at the network, " +
+			"proxies and mirrors between; --stall gives a slow registry more time",
+	},
 	{storage.ErrRegistry, exitRegistry, "check the host name, the network and registries.conf"},
-	{root.ErrNotPermitted, exitUsage, "run it as root; spec.store.format tar gives the same tree without, for root to extract where it is needed"},
+	{
+		root.ErrNotPermitted, exitUsage,
+		"run it as root; spec.store.format tar gives the same tree without, for root to extract where it is needed",
+	},
 	{artifact.ErrNotEmpty, exitUsage, "choose another folder with -o, or remove this one"},
 	{artifact.ErrNoFolder, exitUsage, "choose another folder with -o"},
 	{artifact.ErrInPlace, exitUsage, "name a folder below it with -o"},

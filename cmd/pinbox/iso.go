@@ -49,7 +49,8 @@ func (f *isoFlags) apply(flags *pflag.FlagSet, spec *spec.ISO) error {
 	}
 	spec.Force = spec.Force || f.force
 	k := &spec.KernelArguments
-	k.Append, k.Delete, k.Replace = append(k.Append, f.append...), append(k.Delete, f.delete...), append(k.Replace, f.replace...)
+	k.Append, k.Delete, k.Replace = append(k.Append, f.append...), append(k.Delete, f.delete...),
+		append(k.Replace, f.replace...)
 	return nil
 }
 

@@ -22,7 +22,8 @@ func TestLiveISO(t *testing.T) {
 	base := fixtures.LiveISO(t, fixtures.LiveISOs["as CoreOS"]...)
 	sets := write(t, "sets.yaml", pins.Sets())
 	build := func(out string, more ...string) (int, string, string) {
-		return pinbox(t.Context(), append([]string{"build", "--set", sets, "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o", out, "--iso", base}, more...)...)
+		return pinbox(t.Context(), append([]string{"build", "--set", sets, "--tls-verify=false", "--node-binary",
+			fixtures.Program(t, nodePackage), "-o", out, "--iso", base}, more...)...)
 	}
 	dir := filepath.Join(t.TempDir(), "out")
 	code, stdout, stderr := build(dir, "--kargs-append", "console=ttyS0")
@@ -31,7 +32,8 @@ func TestLiveISO(t *testing.T) {
 		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	for _, what := range []string{dir, image} {
-		if code, stdout, stderr := pinbox(t.Context(), "verify", what); code != 0 || !strings.Contains(stdout, "is whole") || !strings.Contains(stdout, "5 images") {
+		if code, stdout, stderr := pinbox(t.Context(), "verify", what); code != 0 || !strings.Contains(stdout, "is whole") ||
+			!strings.Contains(stdout, "5 images") {
 			t.Errorf("verify %s: exit code %d\n%s%s", what, code, stdout, stderr)
 		}
 	}
@@ -40,21 +42,28 @@ func TestLiveISO(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &info); err != nil || code != 0 {
 		t.Fatalf("exit code %d, %v\n%s%s", code, err, stdout, stderr)
 	}
-	if info.Label != "test" || info.Kargs.Current != "coreos.liveiso=test ignition.firstboot console=ttyS0" || info.Kargs.Default != fixtures.LiveKargs ||
-		len(info.Added) != 4 || len(info.Ignition.Members) != 1 || !bytes.Contains(info.Features, []byte("installer-config")) {
+	if info.Label != "test" || info.Kargs.Current != "coreos.liveiso=test ignition.firstboot console=ttyS0" ||
+		info.Kargs.Default != fixtures.LiveKargs ||
+		len(info.Added) != 4 || len(info.Ignition.Members) != 1 ||
+		!bytes.Contains(info.Features, []byte("installer-config")) {
 		t.Errorf("%+v", info)
 	}
 	_, stdout, _ = pinbox(t.Context(), "iso", "show", image)
-	for name, label := range map[string]string{"store.squashfs": "pinbox/store.squashfs", "pinbox.lock.json": "pinbox/lock.json", "config.ign": "  config.ign"} {
+	for name, label := range map[string]string{
+		"store.squashfs": "pinbox/store.squashfs", "pinbox.lock.json": "pinbox/lock.json", "config.ign": "  config.ign",
+	} {
 		digest := fmt.Sprintf("%x", sum(t, filepath.Join(dir, name)))
 		if !regexp.MustCompile(`(?m)^` + label + ` .*sha256:` + digest + `$`).MatchString(stdout) {
 			t.Errorf("no %s with %s:\n%s", label, digest, stdout)
 		}
 	}
-	if !strings.Contains(stdout, `{"installer-config":true}`) || !regexp.MustCompile(`(?m)^architecture +unknown$`).MatchString(stdout) {
+	if !strings.Contains(stdout, `{"installer-config":true}`) ||
+		!regexp.MustCompile(`(?m)^architecture +unknown$`).MatchString(stdout) {
 		t.Errorf("no features, or no architecture:\n%s", stdout)
 	}
-	for flag, file := range map[string]string{"--ignition": "config.ign", "--store": "store.squashfs", "--lock": "pinbox.lock.json"} {
+	for flag, file := range map[string]string{
+		"--ignition": "config.ign", "--store": "store.squashfs", "--lock": "pinbox.lock.json",
+	} {
 		want, err := os.ReadFile(filepath.Join(dir, file))
 		if err != nil {
 			t.Fatal(err)
@@ -63,15 +72,18 @@ func TestLiveISO(t *testing.T) {
 			t.Errorf("%s: exit code %d, %d bytes of %d\n%s", flag, code, len(stdout), len(want), stderr)
 		}
 	}
-	if code, _, stderr := pinbox(t.Context(), "medium", dir, "-o", filepath.Join(t.TempDir(), "medium.iso")); code != exitInput || !strings.Contains(stderr, "spec.node.store.volumeLabel") {
+	if code, _, stderr := pinbox(t.Context(), "medium", dir, "-o", filepath.Join(t.TempDir(),
+		"medium.iso")); code != exitInput || !strings.Contains(stderr, "spec.node.store.volumeLabel") {
 		t.Errorf("a medium that no node looks for: exit code %d\n%s", code, stderr)
 	}
 	pristine := filepath.Join(t.TempDir(), "pristine.iso")
-	if code, _, stderr := pinbox(t.Context(), "iso", "reset", image, "-o", pristine); code != 0 || sum(t, pristine) != sum(t, base) {
+	if code, _, stderr := pinbox(t.Context(), "iso", "reset", image, "-o", pristine); code != 0 ||
+		sum(t, pristine) != sum(t, base) {
 		t.Errorf("reset: exit code %d\n%s", code, stderr)
 	}
 	again := filepath.Join(t.TempDir(), "out")
-	if code, _, stderr := build(again, "--kargs-append", "console=ttyS0"); code != 0 || sum(t, filepath.Join(again, "appliance.iso")) != sum(t, image) {
+	if code, _, stderr := build(again, "--kargs-append", "console=ttyS0"); code != 0 ||
+		sum(t, filepath.Join(again, "appliance.iso")) != sum(t, image) {
 		t.Errorf("a second build: exit code %d\n%s", code, stderr)
 	}
 }
@@ -80,7 +92,9 @@ func TestLiveISO(t *testing.T) {
 func TestMedium(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	sets := write(t, "sets.yaml", pins.Sets())
-	config := write(t, "site.yaml", []byte("apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: site}\nspec:\n  sources: [{pinnedImageSets: ["+sets+"]}]\n  iso: {base: "+fixtures.LiveISO(t)+"}\n  node: {store: {volumeLabel: SHIP_7}}\n"))
+	config := write(t, "site.yaml", []byte("apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: site}\n"+
+		"spec:\n  sources: [{pinnedImageSets: ["+sets+"]}]\n  iso: {base: "+fixtures.LiveISO(
+		t)+"}\n  node: {store: {volumeLabel: SHIP_7}}\n"))
 	dir, medium := filepath.Join(t.TempDir(), "out"), filepath.Join(t.TempDir(), "medium.iso")
 	do := func(code int, want string, args ...string) {
 		t.Helper()
@@ -88,10 +102,12 @@ func TestMedium(t *testing.T) {
 			t.Errorf("%v: exit code %d, want %d and %q\n%s%s", args, got, code, want, stdout, stderr)
 		}
 	}
-	do(0, "next: pinbox medium "+dir, "build", "-c", config, "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o", dir+"/")
+	do(0, "next: pinbox medium "+dir, "build", "-c", config, "--tls-verify=false", "--node-binary",
+		fixtures.Program(t, nodePackage), "-o", dir+"/")
 	do(0, "with no store in it", "verify", filepath.Join(dir, "appliance.iso"))
 	do(exitUsage, "is no regular file", "medium", dir, "-o", t.TempDir())
-	do(exitUsage, "is in the folder, which would not be what it was", "medium", dir, "-o", filepath.Join(dir, "appliance.iso"))
+	do(exitUsage, "is in the folder, which would not be what it was", "medium", dir, "-o",
+		filepath.Join(dir, "appliance.iso"))
 	do(exitUsage, "is there and no ISO, so it is not written over", "medium", dir, "-o", config)
 	do(0, "medium.iso: ", "medium", dir, "-o", medium)
 	do(0, "with the label SHIP_7", "medium", dir, "-o", medium) // over the one before
@@ -117,7 +133,8 @@ func TestVerifyReadsAllOfAnISO(t *testing.T) {
 			t.Errorf("%v: exit code %d, want %d and %q\n%s%s", args, got, code, want, stdout, stderr)
 		}
 	}
-	do(0, "", "build", "--set", write(t, "sets.yaml", pins.Sets()), "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o", dir, "--iso", fixtures.LiveISO(t), "--install-device", "/dev/sda")
+	do(0, "", "build", "--set", write(t, "sets.yaml", pins.Sets()), "--tls-verify=false", "--node-binary",
+		fixtures.Program(t, nodePackage), "-o", dir, "--iso", fixtures.LiveISO(t), "--install-device", "/dev/sda")
 	image := filepath.Join(dir, "appliance.iso")
 	do(0, "installs to  ", "iso", "show", image)
 	device := strings.TrimSpace(fixtures.Run(t, "losetup", "--find", "--show", image))
@@ -138,7 +155,8 @@ func TestVerifyComparesTheISOWithItsFolder(t *testing.T) {
 	base := fixtures.LiveISO(t)
 	build := func(more ...string) string {
 		out := filepath.Join(t.TempDir(), "out")
-		args := append([]string{"build", "--set", write(t, "sets.yaml", pins.Sets()), "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o", out, "--iso", base}, more...)
+		args := append([]string{"build", "--set", write(t, "sets.yaml", pins.Sets()), "--tls-verify=false", "--node-binary",
+			fixtures.Program(t, nodePackage), "-o", out, "--iso", base}, more...)
 		if code, _, stderr := pinbox(t.Context(), args...); code != 0 {
 			t.Fatal(stderr)
 		}
@@ -147,7 +165,8 @@ func TestVerifyComparesTheISOWithItsFolder(t *testing.T) {
 	live := build()
 	fixtures.Run(t, "cp", filepath.Join(build("--install-device", "/dev/sda"), "appliance.iso"), live)
 	fixtures.Run(t, "sh", "-c", "cd "+live+" && sha256sum $(cut -c67- SHA256SUMS) >sums && mv sums SHA256SUMS")
-	if code, _, stderr := pinbox(t.Context(), "verify", live); code != exitVerify || !strings.Contains(stderr, "appliance.iso has another config.ign than the folder") {
+	if code, _, stderr := pinbox(t.Context(), "verify", live); code != exitVerify ||
+		!strings.Contains(stderr, "appliance.iso has another config.ign than the folder") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 }
@@ -155,15 +174,20 @@ func TestVerifyComparesTheISOWithItsFolder(t *testing.T) {
 // Flags that a script left empty build nothing else in silence.
 func TestISOFlagsThatSayNothing(t *testing.T) {
 	set := write(t, "set.yaml", fixturesSet)
-	for _, flags := range [][]string{{"--iso", ""}, {"--iso", "x.iso", "--install-device", ""}, {"--kargs-append", "a"}, {"--force"}} {
-		code, _, stderr := pinbox(t.Context(), append([]string{"build", "--set", set, "-o", filepath.Join(t.TempDir(), "out"), "--node-binary", fixtures.Program(t, nodePackage)}, flags...)...)
-		if code != exitUsage && code != exitInput || !strings.Contains(stderr, "is empty") && !strings.Contains(stderr, "spec.iso.base") {
+	for _, flags := range [][]string{
+		{"--iso", ""}, {"--iso", "x.iso", "--install-device", ""}, {"--kargs-append", "a"}, {"--force"},
+	} {
+		code, _, stderr := pinbox(t.Context(), append([]string{"build", "--set", set, "-o", filepath.Join(t.TempDir(), "out"),
+			"--node-binary", fixtures.Program(t, nodePackage)}, flags...)...)
+		if code != exitUsage && code != exitInput || !strings.Contains(stderr, "is empty") &&
+			!strings.Contains(stderr, "spec.iso.base") {
 			t.Errorf("%q: exit code %d\n%s", flags, code, stderr)
 		}
 	}
 }
 
-var fixturesSet = []byte("apiVersion: machineconfiguration.openshift.io/v1\nkind: PinnedImageSet\nmetadata:\n  name: s\nspec:\n  pinnedImages:\n  - name: 127.0.0.1:1/x@sha256:" + strings.Repeat("0", 64) + "\n")
+var fixturesSet = []byte("apiVersion: machineconfiguration.openshift.io/v1\nkind: PinnedImageSet\nmetadata:\n" +
+	"  name: s\nspec:\n  pinnedImages:\n  - name: 127.0.0.1:1/x@sha256:" + strings.Repeat("0", 64) + "\n")
 
 func sum(t *testing.T, path string) [32]byte {
 	t.Helper()
@@ -195,19 +219,30 @@ func TestLiveISOsThatCannotBeUsed(t *testing.T) {
 		code int
 		says string
 	}{
-		"no such file":     {[]string{"--iso", "/no/such.iso"}, exitInput, "no such file"},
-		"no ISO":           {[]string{"--iso", program}, exitInput, "not an ISO 9660 image"},
-		"cut off":          {[]string{"--iso", write(t, "cut.iso", content[:len(content)/2])}, exitInput, "the image is incomplete"},
-		"no Ignition":      {[]string{"--iso", write(t, "none.iso", bytes.ReplaceAll(bytes.ReplaceAll(content, []byte("igninfo.json"), []byte("igninfo.jso_")), []byte("ignition.img"), []byte("ignition.im_")))}, exitInput, "no Ignition area"},
-		"edited before":    {[]string{"--iso", edited}, exitInput, "pinbox iso reset"},
-		"configured":       {[]string{"--iso", configured, "--force"}, exitInput, "pinbox iso reset"},
-		"no such karg":     {[]string{"--iso", base, "--kargs-delete", "quiet"}, exitInput, `there is no "quiet"`},
-		"kargs too long":   {[]string{"--iso", base, "--kargs-append", strings.Repeat("x", 600)}, exitInput, "longer than the area"},
-		"broken igninfo":   {[]string{"--iso", write(t, "igninfo.iso", bytes.Replace(content, []byte(`{"file":"images`), []byte(`{"file":images"`), 1))}, exitInput, "coreos/igninfo.json"},
+		"no such file": {[]string{"--iso", "/no/such.iso"}, exitInput, "no such file"},
+		"no ISO":       {[]string{"--iso", program}, exitInput, "not an ISO 9660 image"},
+		"cut off": {
+			[]string{"--iso", write(t, "cut.iso", content[:len(content)/2])}, exitInput, "the image is incomplete",
+		},
+		"no Ignition": {
+			[]string{"--iso", write(t, "none.iso", bytes.ReplaceAll(bytes.ReplaceAll(content, []byte("igninfo.json"),
+				[]byte("igninfo.jso_")), []byte("ignition.img"), []byte("ignition.im_")))}, exitInput, "no Ignition area",
+		},
+		"edited before": {[]string{"--iso", edited}, exitInput, "pinbox iso reset"},
+		"configured":    {[]string{"--iso", configured, "--force"}, exitInput, "pinbox iso reset"},
+		"no such karg":  {[]string{"--iso", base, "--kargs-delete", "quiet"}, exitInput, `there is no "quiet"`},
+		"kargs too long": {
+			[]string{"--iso", base, "--kargs-append", strings.Repeat("x", 600)}, exitInput, "longer than the area",
+		},
+		"broken igninfo": {
+			[]string{"--iso", write(t, "igninfo.iso", bytes.Replace(content, []byte(`{"file":"images`),
+				[]byte(`{"file":images"`), 1))}, exitInput, "coreos/igninfo.json",
+		},
 		"verify of a base": {nil, exitInput, ""},
 	} {
 		out := filepath.Join(t.TempDir(), "out")
-		args := append([]string{"build", "--set", set, "--tls-verify=false", "--node-binary", program, "-o", out}, test.args...)
+		args := append([]string{"build", "--set", set, "--tls-verify=false", "--node-binary", program, "-o", out},
+			test.args...)
 		if test.args == nil {
 			args = []string{"verify", base}
 		}
@@ -226,15 +261,18 @@ func TestLiveISOsThatCannotBeUsed(t *testing.T) {
 func TestLiveISOForAnotherArchitecture(t *testing.T) {
 	kernel := append(make([]byte, 0x10008), "S390EP"...)
 	base := fixtures.LiveISO(t, "-rock", "-graft-points", "images/pxeboot/vmlinuz="+write(t, "vmlinuz", kernel))
-	set, program, out := write(t, "set.yaml", fixturesSet), fixtures.Program(t, nodePackage), filepath.Join(t.TempDir(), "folder", "out")
-	config := write(t, "site.yaml", []byte("apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: site}\nspec: {sources: [{pinnedImageSets: ["+set+"]}], iso: {base: "+base+"}}\n"))
+	set, program, out := write(t, "set.yaml", fixturesSet), fixtures.Program(t, nodePackage),
+		filepath.Join(t.TempDir(), "folder", "out")
+	config := write(t, "site.yaml", []byte("apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: site}\n"+
+		"spec: {sources: [{pinnedImageSets: ["+set+"]}], iso: {base: "+base+"}}\n"))
 	for _, args := range [][]string{
 		{"build", "--node-binary", program, "--set", set, "--iso", base, "-o", out},
 		{"build", "--node-binary", program, "--set", set, "--iso", base, "-o", out, "--install-device", "/dev/sda"},
 		{"plan", "-c", config},
 	} {
 		code, _, stderr := pinbox(t.Context(), append(args, "--tls-verify=false")...)
-		if code != exitInput || !strings.Contains(stderr, base+": the image is for another architecture: it boots on s390x, and the store is for amd64\nhint: name the live ISO") {
+		if code != exitInput || !strings.Contains(stderr, base+": the image is for another architecture: it boots on "+
+			"s390x, and the store is for amd64\nhint: name the live ISO") {
 			t.Errorf("%q: exit code %d\n%s", args, code, stderr)
 		}
 		if left, err := filepath.Glob(filepath.Join(filepath.Dir(out), "*")); err != nil || len(left) > 0 {
@@ -242,10 +280,12 @@ func TestLiveISOForAnotherArchitecture(t *testing.T) {
 		}
 	}
 	var info iso.Info
-	if code, stdout, stderr := pinbox(t.Context(), "iso", "show", base, "--output", "json"); code != 0 || json.Unmarshal([]byte(stdout), &info) != nil || info.Architecture != "s390x" {
+	if code, stdout, stderr := pinbox(t.Context(), "iso", "show", base, "--output", "json"); code != 0 ||
+		json.Unmarshal([]byte(stdout), &info) != nil || info.Architecture != "s390x" {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
-	if code, stdout, stderr := pinbox(t.Context(), "iso", "show", base); code != 0 || !regexp.MustCompile(`(?m)^architecture +s390x$`).MatchString(stdout) {
+	if code, stdout, stderr := pinbox(t.Context(), "iso", "show", base); code != 0 ||
+		!regexp.MustCompile(`(?m)^architecture +s390x$`).MatchString(stdout) {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 }
@@ -254,7 +294,8 @@ func TestLiveISOForAnotherArchitecture(t *testing.T) {
 func TestVerifyFindsAChangedByteInAnISO(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	dir := filepath.Join(t.TempDir(), "out")
-	code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", pins.Sets()), "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage),
+	code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", pins.Sets()), "--tls-verify=false",
+		"--node-binary", fixtures.Program(t, nodePackage),
 		"-o", dir, "--iso", fixtures.LiveISO(t, fixtures.LiveISOs["as CoreOS"]...))
 	if code != 0 {
 		t.Fatal(stderr)
@@ -279,14 +320,17 @@ func TestVerifyFindsAChangedByteInAnISO(t *testing.T) {
 		}
 	}
 	other := filepath.Join(t.TempDir(), "other.iso")
-	if code, _, stderr := pinbox(t.Context(), "iso", "reset", filepath.Join(dir, "appliance.iso"), "-o", other); code != 0 {
+	if code, _, stderr := pinbox(t.Context(), "iso", "reset", filepath.Join(dir, "appliance.iso"), "-o",
+		other); code != 0 {
 		t.Fatal(stderr)
 	}
 }
 
 // A name in an archive of others may hold what a terminal would obey.
 func TestPrintable(t *testing.T) {
-	for name, want := range map[string]string{"etc/key": "etc/key", "ein/größe": "ein/größe", "a\nb": `"a\nb"`, "\x1b[2J": `"\x1b[2J"`} {
+	for name, want := range map[string]string{
+		"etc/key": "etc/key", "ein/größe": "ein/größe", "a\nb": `"a\nb"`, "\x1b[2J": `"\x1b[2J"`,
+	} {
 		if got := printable(name); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}

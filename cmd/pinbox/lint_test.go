@@ -15,21 +15,31 @@ import (
 // A manifest on its way to a node: without a lock, with one, and mended.
 func TestLint(t *testing.T) {
 	const app, db = "quay.io/site/app@" + someDigest, "quay.io/site/db@" + someDigest
-	lock := write(t, "site.lock.json", []byte(`{"version":1,"platform":"linux/amd64","sets":null,"images":[{"pin":"`+app+`","tags":["quay.io/site/app:1"],"manifest":"`+someDigest+`","config":"`+someDigest+`","from":null,"layers":null}]}`))
-	pod := write(t, "pod.yaml", []byte("kind: Pod\nspec:\n  containers:\n  - image: quay.io/site/app:1\n    imagePullPolicy: Always\n  - image: "+db+"\n"))
-	mended := write(t, "mended.yaml", []byte("kind: Pod\nspec:\n  containers:\n  - image: quay.io/site/app:1\n  - image: "+app+"\n"))
-	const always = ":5: imagePullPolicy Always asks the registry at every start, even if the node has the image: write imagePullPolicy: IfNotPresent\n"
+	lock := write(t, "site.lock.json",
+		[]byte(
+			`{"version":1,"platform":"linux/amd64","sets":null,"images":[{"pin":"`+app+`","tags":["quay.io/site/app:1"],"manifest":"`+someDigest+`","config":"`+someDigest+`","from":null,"layers":null}]}`))
+	pod := write(t, "pod.yaml", []byte("kind: Pod\nspec:\n  containers:\n  - image: quay.io/site/app:1\n"+
+		"    imagePullPolicy: Always\n  - image: "+db+"\n"))
+	mended := write(t, "mended.yaml",
+		[]byte("kind: Pod\nspec:\n  containers:\n  - image: quay.io/site/app:1\n  - image: "+app+"\n"))
+	const always = ":5: imagePullPolicy Always asks the registry at every start, even if the node has the image: write " +
+		"imagePullPolicy: IfNotPresent\n"
 	for name, c := range map[string]struct {
 		args []string
 		code int
 		says string
 	}{
-		"no lock": {[]string{pod}, exitInput, pod + ":4: quay.io/site/app:1 is a tag, which a node has only if its store was made with it: name it by digest, or name the lock that has the tag with --lock\n" + pod + always +
+		"no lock": {[]string{pod}, exitInput, pod + ":4: quay.io/site/app:1 is a tag, which a node has only if its store " +
+			"was made with it: name it by digest, or name the lock that has the tag with --lock\n" + pod + always +
 			"not checked, without --lock: whether the node has the images\n2 findings in 2 uses of images and 0 sets\n"},
-		"a lock": {[]string{"--lock", lock, pod}, exitInput, pod + always + pod + ":6: the lock has no " + db + ": the store has it as " + app + ": name it so\n2 findings in 2 uses of images and 0 sets\n"},
+		"a lock": {
+			[]string{"--lock", lock, pod}, exitInput, pod + always + pod + ":6: the lock has no " + db +
+				": the store has it as " + app + ": name it so\n2 findings in 2 uses of images and 0 sets\n",
+		},
 		"mended": {[]string{"--lock", lock, mended}, exitOK, "0 findings in 2 uses of images and 0 sets\n"},
 	} {
-		if code, stdout, stderr := pinbox(t.Context(), append([]string{"lint"}, c.args...)...); code != c.code || stdout != c.says || stderr != "" {
+		if code, stdout, stderr := pinbox(t.Context(), append([]string{"lint"}, c.args...)...); code != c.code ||
+			stdout != c.says || stderr != "" {
 			t.Errorf("%s: exit code %d\n%s%s", name, code, stdout, stderr)
 		}
 	}
@@ -40,7 +50,8 @@ func TestLint(t *testing.T) {
 	}
 	for path, want := range map[string]int{pod: 2, mended: 0} {
 		_, stdout, stderr := pinbox(t.Context(), "lint", "--output", "json", "--lock", lock, path)
-		if err := json.Unmarshal([]byte(stdout), &result); err != nil || stderr != "" || len(result.Findings) != want || result.Count != want || result.Uses != 2 || result.Lock != lock {
+		if err := json.Unmarshal([]byte(stdout), &result); err != nil || stderr != "" || len(result.Findings) != want ||
+			result.Count != want || result.Uses != 2 || result.Lock != lock {
 			t.Errorf("%v\n%s%s", err, stdout, stderr)
 		}
 		if !strings.Contains(stdout, `"findings": [`) {
@@ -53,9 +64,13 @@ func TestLint(t *testing.T) {
 // twice, in a warning and in a finding.
 func TestLintOfUnknownKinds(t *testing.T) {
 	const image = "quay.io/site/app@" + someDigest
-	lock := write(t, "site.lock.json", []byte(`{"version":1,"platform":"linux/amd64","sets":null,"images":[{"pin":"`+image+`","manifest":"`+someDigest+`","config":"`+someDigest+`","from":null,"layers":null}]}`))
-	fleet := write(t, "fleet.yaml", []byte("apiVersion: example.com/v1\nkind: Fleet\nspec:\n  image: quay.io/site/other:1\n  workerImage: "+image+"\n"))
-	const other, app = ":4: quay.io/site/other:1 stands in Fleet.example.com, which pinbox does not know: ", ":5: " + image + " stands in"
+	lock := write(t, "site.lock.json",
+		[]byte(
+			`{"version":1,"platform":"linux/amd64","sets":null,"images":[{"pin":"`+image+`","manifest":"`+someDigest+`","config":"`+someDigest+`","from":null,"layers":null}]}`))
+	fleet := write(t, "fleet.yaml",
+		[]byte("apiVersion: example.com/v1\nkind: Fleet\nspec:\n  image: quay.io/site/other:1\n  workerImage: "+image+"\n"))
+	const other, app = ":4: quay.io/site/other:1 stands in Fleet.example.com, which pinbox does not know: ",
+		":5: " + image + " stands in"
 	const warning = "1 image in kinds that pinbox does not know: Fleet.example.com (" + image + ")"
 	for _, c := range []struct {
 		flags    []string
@@ -80,7 +95,8 @@ func TestLintOfUnknownKinds(t *testing.T) {
 			Warnings []string
 		}
 		_, stdout, stderr = pinbox(t.Context(), append(args, "--output", "json")...)
-		if err := json.Unmarshal([]byte(stdout), &result); err != nil || stderr != "" || len(result.Findings) != len(c.says) || !slices.Equal(result.Warnings, c.warnings) {
+		if err := json.Unmarshal([]byte(stdout), &result); err != nil || stderr != "" ||
+			len(result.Findings) != len(c.says) || !slices.Equal(result.Warnings, c.warnings) {
 			t.Errorf("%q: %v\n%s%s", c.flags, err, stdout, stderr)
 		}
 	}
@@ -106,16 +122,24 @@ func TestManifestsOfUnknownKinds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifests := write(t, "m.yaml", fmt.Appendf(nil, "apiVersion: example.com/v1\nkind: Fleet\nspec: {image: '%s', images: ['%s']}\n---\nkind: Pod\nspec: {containers: [{image: '%s'}]}\n", pin, tag, other))
+	manifests := write(t, "m.yaml", fmt.Appendf(nil, "apiVersion: example.com/v1\nkind: Fleet\n"+
+		"spec: {image: '%s', images: ['%s']}\n---\nkind: Pod\nspec: {containers: [{image: '%s'}]}\n", pin, tag, other))
 	for _, c := range []struct {
 		args []string
 		says string
 	}{
-		{nil, "warning: left out: 2 images in kinds that pinbox does not know: Fleet.example.com (" + pin + ", " + tag + "); give those that nodes pull with --image\n"},
-		{[]string{"--image", tag}, "warning: left out: 1 image in kinds that pinbox does not know: Fleet.example.com (" + pin + "); "},
+		{
+			nil, "warning: left out: 2 images in kinds that pinbox does not know: Fleet.example.com (" + pin + ", " + tag +
+				"); give those that nodes pull with --image\n",
+		},
+		{
+			[]string{"--image", tag}, "warning: left out: 1 image in kinds that pinbox does not know: Fleet.example.com (" +
+				pin + "); ",
+		},
 		{[]string{"--image", tag, "--set", write(t, "set.yaml", sample.Set("worker", pin))}, ""},
 	} {
-		code, stdout, stderr := pinbox(t.Context(), append([]string{"plan", "--tls-verify=false", "--manifests", manifests}, c.args...)...)
+		code, stdout, stderr := pinbox(t.Context(), append([]string{"plan", "--tls-verify=false", "--manifests", manifests},
+			c.args...)...)
 		if code != exitOK || !strings.Contains(stderr, c.says) || c.says == "" && strings.Contains(stderr, "left out") {
 			t.Errorf("%q: exit code %d\n%s%s", c.args, code, stdout, stderr)
 		}
@@ -129,24 +153,29 @@ func TestManifestsOfUnknownKindsAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifests := write(t, "m.yaml", fmt.Appendf(nil, "apiVersion: example.com/v1\nkind: Fleet\nspec: {image: '%s'}\n", tag))
+	manifests := write(t, "m.yaml", fmt.Appendf(nil, "apiVersion: example.com/v1\nkind: Fleet\nspec: {image: '%s'}\n",
+		tag))
 	args := []string{"plan", "--tls-verify=false", "--manifests", manifests}
 	code, _, stderr := pinbox(t.Context(), args...)
-	if want := "not taken: 1 image in kinds that pinbox does not know: Fleet.example.com (" + tag + "); give those that nodes pull with --image"; code != exitInput || !strings.Contains(stderr, want) {
+	if want := "not taken: 1 image in kinds that pinbox does not know: Fleet.example.com (" + tag +
+		"); give those that nodes pull with --image"; code != exitInput || !strings.Contains(stderr, want) {
 		t.Errorf("got exit code %d, want %d and %q\n%s", code, exitInput, want, stderr)
 	}
 	set := write(t, "set.yaml", sample.Set("worker", push(t, r, img)))
-	if code, _, stderr := pinbox(t.Context(), append(args, "--set", set)...); code != exitOK || !strings.Contains(stderr, "warning: left out: 1 image in kinds") {
+	if code, _, stderr := pinbox(t.Context(), append(args, "--set", set)...); code != exitOK ||
+		!strings.Contains(stderr, "warning: left out: 1 image in kinds") {
 		t.Errorf("with a set: got exit code %d, want %d and a warning\n%s", code, exitOK, stderr)
 	}
-	if code, _, stderr := pinbox(t.Context(), append(args, "--image", tag)...); code != exitOK || strings.Contains(stderr, "left out") {
+	if code, _, stderr := pinbox(t.Context(), append(args, "--image", tag)...); code != exitOK ||
+		strings.Contains(stderr, "left out") {
 		t.Errorf("with --image: got exit code %d, want %d and no warning\n%s", code, exitOK, stderr)
 	}
 }
 
 // A chart is checked as helm renders it, with no file between.
 func TestLintReadsStdin(t *testing.T) {
-	f, err := os.Open(write(t, "rendered", []byte("---\n# Source: chart/templates/pod.yaml\nspec: {containers: [{image: nginx}]}\n")))
+	f, err := os.Open(write(t, "rendered",
+		[]byte("---\n# Source: chart/templates/pod.yaml\nspec: {containers: [{image: nginx}]}\n")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +183,8 @@ func TestLintReadsStdin(t *testing.T) {
 	stdin := os.Stdin
 	t.Cleanup(func() { os.Stdin = stdin })
 	os.Stdin = f
-	if code, stdout, _ := pinbox(t.Context(), "lint", "-"); code != exitInput || !strings.Contains(stdout, "stdin:3: nginx does not name its registry") {
+	if code, stdout, _ := pinbox(t.Context(), "lint", "-"); code != exitInput ||
+		!strings.Contains(stdout, "stdin:3: nginx does not name its registry") {
 		t.Errorf("exit code %d\n%s", code, stdout)
 	}
 }
@@ -170,15 +200,22 @@ func TestLintRefuses(t *testing.T) {
 		code int
 		says string
 	}{
-		"no path":          {nil, exitUsage, "requires at least 1 arg"},
-		"no such file":     {[]string{pod + ".not"}, exitInput, "pod.yaml.not"},
-		"a template":       {[]string{write(t, "chart.yaml", []byte("kind: Pod\n{{- if .Values.on }}\n"))}, exitInput, "`helm template` renders a chart"},
-		"a billion laughs": {[]string{write(t, "bomb.yaml", []byte(bomb))}, exitInput, "hint: split the file, or write out what its aliases stand for"},
+		"no path":      {nil, exitUsage, "requires at least 1 arg"},
+		"no such file": {[]string{pod + ".not"}, exitInput, "pod.yaml.not"},
+		"a template": {
+			[]string{write(t, "chart.yaml", []byte("kind: Pod\n{{- if .Values.on }}\n"))}, exitInput,
+			"`helm template` renders a chart",
+		},
+		"a billion laughs": {
+			[]string{write(t, "bomb.yaml", []byte(bomb))}, exitInput,
+			"hint: split the file, or write out what its aliases stand for",
+		},
 		"nothing to check": {[]string{write(t, "map.yaml", nil)}, exitInput, "map.yaml: no container in it names an image"},
 		"no lock":          {[]string{"--lock", pod, pod}, exitInput, "not a pinbox lock"},
 		"another output":   {[]string{"--output", "sarif", pod}, exitUsage, "it is text, json or yaml"},
 	} {
-		if code, stdout, stderr := pinbox(t.Context(), append([]string{"lint"}, c.args...)...); code != c.code || stdout != "" || !strings.Contains(stderr, c.says) || !strings.Contains(stderr, "hint: ") {
+		if code, stdout, stderr := pinbox(t.Context(), append([]string{"lint"}, c.args...)...); code != c.code ||
+			stdout != "" || !strings.Contains(stderr, c.says) || !strings.Contains(stderr, "hint: ") {
 			t.Errorf("%s: exit code %d\n%s%s", name, code, stdout, stderr)
 		}
 	}

@@ -26,8 +26,13 @@ type site struct {
 func newSite(t *testing.T) site {
 	t.Helper()
 	registry, pins := fixtures.Samples(t)
-	s := site{t: t, tag: registry.Host + "/tools/app:1", pins: pins, nodeFlags: []string{"--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage)}}
-	s.config = write(t, "site.yaml", []byte("apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: site}\nspec:\n  sources:\n  - images: ["+s.tag+"]\n"))
+	s := site{
+		t: t, tag: registry.Host + "/tools/app:1", pins: pins, nodeFlags: []string{
+			"--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage),
+		},
+	}
+	s.config = write(t, "site.yaml", []byte("apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: site}\n"+
+		"spec:\n  sources:\n  - images: ["+s.tag+"]\n"))
 	s.point(pins.Mixed)
 	return s
 }
@@ -37,7 +42,8 @@ func (s site) lock() string { return strings.TrimSuffix(s.config, ".yaml") + ".l
 // point has the tag stand for another image.
 func (s site) point(pin string) {
 	s.t.Helper()
-	fixtures.Run(s.t, "skopeo", "copy", "--quiet", "--all", "--preserve-digests", "--src-tls-verify=false", "--dest-tls-verify=false", "docker://"+pin, "docker://"+s.tag)
+	fixtures.Run(s.t, "skopeo", "copy", "--quiet", "--all", "--preserve-digests", "--src-tls-verify=false",
+		"--dest-tls-verify=false", "docker://"+pin, "docker://"+s.tag)
 }
 
 func (s site) do(want int, args ...string) (stdout, stderr string) {
@@ -59,7 +65,8 @@ func (s site) build(want int, more ...string) (out, stderr string) {
 // A user's life with a lock: tags are locked, move, are updated.
 func TestLock(t *testing.T) {
 	s := newSite(t)
-	if stdout, _ := s.do(0, "lock", "-c", s.config, "--tls-verify=false"); !strings.Contains(stdout, s.lock()+" locks 1 image") {
+	if stdout, _ := s.do(0, "lock", "-c", s.config, "--tls-verify=false"); !strings.Contains(stdout,
+		s.lock()+" locks 1 image") {
 		t.Error(stdout)
 	}
 	first, _ := s.build(0, "--locked")
@@ -74,7 +81,10 @@ func TestLock(t *testing.T) {
 	third, _ := s.build(0, "--locked")
 	stdout, _ := s.do(0, "diff", first, third)
 	repository := strings.TrimSuffix(s.tag, ":1")
-	for _, want := range []string{"- " + repository + "@sha256:", "+ " + repository + "@sha256:", s.tag + " has moved", "images: 1 added, 1 removed, 0 kept", "layers: "} {
+	for _, want := range []string{
+		"- " + repository + "@sha256:", "+ " + repository + "@sha256:", s.tag + " has moved",
+		"images: 1 added, 1 removed, 0 kept", "layers: ",
+	} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("diff does not say %q:\n%s", want, stdout)
 		}
@@ -137,12 +147,15 @@ func TestLockOfArchives(t *testing.T) {
 		{second, []string{"lock", "--update"}, exitOK, []string{"site.lock.json locks 1 image"}},
 		{second, []string{"plan", "--locked"}, exitOK, []string{digestOf(pins.Other)}},
 	} {
-		text := "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: site}\nspec:\n  sources:\n  - ocMirror: {paths: [" + step.paths + "]}\n"
+		text := "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: site}\nspec:\n  sources:\n" +
+			"  - ocMirror: {paths: [" + step.paths + "]}\n"
 		if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		code, stdout, stderr := pinbox(t.Context(), append(step.args, "-c", config)...)
-		if code != step.code || slices.ContainsFunc(step.says, func(s string) bool { return !strings.Contains(stdout+stderr, s) }) {
+		if code != step.code || slices.ContainsFunc(step.says, func(s string) bool {
+			return !strings.Contains(stdout+stderr, s)
+		}) {
 			t.Errorf("%v: exit code %d\n%s%s", step.args, code, stdout, stderr)
 		}
 	}

@@ -121,30 +121,43 @@ func buildFails(t *testing.T, sets string, code int, says []string, flags ...str
 const someDigest = "sha256:4198606580b69c8335ad7ae531c3a74e51aee25db5faaf368234e8c8dae5cbea"
 
 func TestBadSets(t *testing.T) {
-	const head = "apiVersion: machineconfiguration.openshift.io/v1\nkind: PinnedImageSet\nmetadata:\n  name: worker\nspec:\n"
+	const head = "apiVersion: machineconfiguration.openshift.io/v1\nkind: PinnedImageSet\nmetadata:\n" +
+		"  name: worker\nspec:\n"
 	list := func(name string) string { return head + "  pinnedImages:\n  - name: " + name + "\n" }
 	good := list("quay.io/a/b@" + someDigest)
 	for name, test := range map[string]struct {
 		content string
 		says    []string
 	}{
-		"tag instead of digest":  {list("quay.io/a/b:v1"), []string{"sets.yaml:7", `set "worker"`, "quay.io/a/b:v1", "not a digest reference", "skopeo inspect"}},
+		"tag instead of digest": {
+			list("quay.io/a/b:v1"), []string{
+				"sets.yaml:7", `set "worker"`, "quay.io/a/b:v1", "not a digest reference", "skopeo inspect",
+			},
+		},
 		"neither tag nor digest": {list("quay.io/a/b"), []string{"sets.yaml:7", "not a digest reference"}},
 		"tag and digest":         {list("quay.io/a/b:v1@" + someDigest), []string{"sets.yaml:7", "has a tag as well"}},
 		"short digest":           {list("quay.io/a/b@sha256:12"), []string{"sets.yaml:7", "not a valid image reference"}},
-		"no registry":            {list("busybox@" + someDigest), []string{"sets.yaml:7", "docker.io/library/busybox@sha256:"}},
-		"upper case":             {list("quay.io/A/b@" + someDigest), []string{"not a valid image reference"}},
-		"set with 0 images":      {head + "  pinnedImages: []\n", []string{"sets.yaml:6", `set "worker"`, "has no images"}},
-		"set without a list":     {head + "  {}\n", []string{"has no images"}},
-		"name used twice":        {good + "---\n" + good, []string{"set name used twice", "sets.yaml:1", "sets.yaml:9"}},
-		"misspelt field":         {head + "  pinedImages: []\n", []string{"sets.yaml:6", "unknown field spec.pinedImages"}},
-		"unknown version":        {strings.Replace(good, "/v1", "/v2", 1), []string{`apiVersion "machineconfiguration.openshift.io/v2" is unknown`}},
-		"bad name":               {strings.Replace(good, "worker", "../worker", 1), []string{"RFC 1123"}},
-		"two mistakes":           {head + "  pinnedImages:\n  - name: quay.io/a:1\n  - name: quay.io/b:2\n", []string{"sets.yaml:7", "quay.io/a:1", "sets.yaml:8", "quay.io/b:2"}},
-		"no set":                 {"kind: ConfigMap\n", []string{"no PinnedImageSet found"}},
-		"empty file":             {"", []string{"no PinnedImageSet found"}},
-		"not YAML":               {"a: [", []string{"sets.yaml", "not a PinnedImageSet"}},
-		"no object":              {"- a\n", []string{"not an object"}},
+		"no registry": {
+			list("busybox@" + someDigest), []string{"sets.yaml:7", "docker.io/library/busybox@sha256:"},
+		},
+		"upper case":         {list("quay.io/A/b@" + someDigest), []string{"not a valid image reference"}},
+		"set with 0 images":  {head + "  pinnedImages: []\n", []string{"sets.yaml:6", `set "worker"`, "has no images"}},
+		"set without a list": {head + "  {}\n", []string{"has no images"}},
+		"name used twice":    {good + "---\n" + good, []string{"set name used twice", "sets.yaml:1", "sets.yaml:9"}},
+		"misspelt field":     {head + "  pinedImages: []\n", []string{"sets.yaml:6", "unknown field spec.pinedImages"}},
+		"unknown version": {
+			strings.Replace(good, "/v1", "/v2", 1), []string{`apiVersion "machineconfiguration.openshift.io/v2" is unknown`},
+		},
+		"bad name": {strings.Replace(good, "worker", "../worker", 1), []string{"RFC 1123"}},
+		"two mistakes": {
+			head + "  pinnedImages:\n  - name: quay.io/a:1\n  - name: quay.io/b:2\n", []string{
+				"sets.yaml:7", "quay.io/a:1", "sets.yaml:8", "quay.io/b:2",
+			},
+		},
+		"no set":     {"kind: ConfigMap\n", []string{"no PinnedImageSet found"}},
+		"empty file": {"", []string{"no PinnedImageSet found"}},
+		"not YAML":   {"a: [", []string{"sets.yaml", "not a PinnedImageSet"}},
+		"no object":  {"- a\n", []string{"not an object"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			buildFails(t, write(t, "sets.yaml", []byte(test.content)), exitInput, test.says)
@@ -188,14 +201,25 @@ func TestBadImages(t *testing.T) {
 		code  int
 		says  []string
 	}{
-		"corrupt gzip":                {good.WithBlob(corrupt), exitVerify, []string{"cannot be decompressed"}},
-		"cut-off gzip":                {good.WithBlob(intact[:len(intact)-30]), exitVerify, []string{"cannot be decompressed"}},
-		"content of another layer":    {good.WithBlob(otherBlob), exitVerify, []string{"does not match the diffID"}},
-		"no tar":                      {noTar, exitInput, []string{"tar entry 0", "cannot be unpacked"}},
-		"entry up and out":            {layer(t, sample.File("../evil", "x")), exitInput, []string{`"../evil"`, "leads out of the layer"}},
-		"absolute entry up and out":   {layer(t, sample.File("/../../etc/passwd", "x")), exitInput, []string{"leads out of the layer"}},
-		"more owners than squashfs":   {layer(t, owned...), exitInput, []string{"more than 65535 different owners", "spec.store.format tar"}},
-		"entry out through a symlink": {layer(t, sample.Symlink("up", "../.."), sample.File("up/evil", "x")), exitInput, []string{`"up/evil"`, "leads out of the layer"}},
+		"corrupt gzip": {good.WithBlob(corrupt), exitVerify, []string{"cannot be decompressed"}},
+		"cut-off gzip": {
+			good.WithBlob(intact[:len(intact)-30]), exitVerify, []string{"cannot be decompressed"},
+		},
+		"content of another layer": {good.WithBlob(otherBlob), exitVerify, []string{"does not match the diffID"}},
+		"no tar":                   {noTar, exitInput, []string{"tar entry 0", "cannot be unpacked"}},
+		"entry up and out": {
+			layer(t, sample.File("../evil", "x")), exitInput, []string{`"../evil"`, "leads out of the layer"},
+		},
+		"absolute entry up and out": {
+			layer(t, sample.File("/../../etc/passwd", "x")), exitInput, []string{"leads out of the layer"},
+		},
+		"more owners than squashfs": {
+			layer(t, owned...), exitInput, []string{"more than 65535 different owners", "spec.store.format tar"},
+		},
+		"entry out through a symlink": {
+			layer(t, sample.Symlink("up", "../.."), sample.File("up/evil", "x")), exitInput,
+			[]string{`"up/evil"`, "leads out of the layer"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			digest, err := test.layer.Digest()
@@ -212,7 +236,9 @@ func TestImagesThatNoNodeCanRun(t *testing.T) {
 	good := layer(t, sample.File("a", "x"))
 	t.Run("image for another platform", func(t *testing.T) {
 		pin := push(t, serve(t, nil), image(t, "arm64", good))
-		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), exitInput, []string{pin, "not for the appliance's platform", "linux/arm64", "spec.platform"})
+		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), exitInput, []string{
+			pin, "not for the appliance's platform", "linux/arm64", "spec.platform",
+		})
 	})
 	t.Run("index of an index", func(t *testing.T) {
 		inner, err := sample.Index(image(t, "amd64", good))
@@ -220,7 +246,9 @@ func TestImagesThatNoNodeCanRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		outer := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex),
-			mutate.IndexAddendum{Add: inner, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}})
+			mutate.IndexAddendum{
+				Add: inner, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}},
+			})
 		pin, err := serve(t, nil).PushIndex(t.Context(), "test/nested", outer)
 		if err != nil {
 			t.Fatal(err)
@@ -236,7 +264,9 @@ func TestImagesThatNoNodeCanRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), exitInput, []string{pin, "its index has linux/arm64, linux/s390x"})
+		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), exitInput, []string{
+			pin, "its index has linux/arm64, linux/s390x",
+		})
 	})
 }
 
@@ -264,8 +294,11 @@ func TestSeveralImagesForAnotherPlatform(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	code, _, stderr := pinbox(t.Context(), "plan", "--oci", dir+"=quay.io/site/app:1", "--image", indexed, "--image", tag, "--image", push(t, r, image(t, "amd64", good)), "--tls-verify=false")
-	for _, says := range []string{"quay.io/site/app@", "linux/arm64", indexed, "linux/riscv64", r.Host + "/test/tagged@", "linux/s390x"} {
+	code, _, stderr := pinbox(t.Context(), "plan", "--oci", dir+"=quay.io/site/app:1", "--image", indexed, "--image", tag,
+		"--image", push(t, r, image(t, "amd64", good)), "--tls-verify=false")
+	for _, says := range []string{
+		"quay.io/site/app@", "linux/arm64", indexed, "linux/riscv64", r.Host + "/test/tagged@", "linux/s390x",
+	} {
 		if code != exitInput || strings.Count(stderr, says) != 1 || strings.Count(stderr, storage.ErrPlatform.Error()) != 3 {
 			t.Errorf("exit code %d; it is to say %q once:\n%s", code, says, stderr)
 		}
@@ -279,17 +312,22 @@ func TestMoreLayersThanCanBeMounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := serve(t, damage(digest.String(), func(http.ResponseWriter, *http.Request, http.Handler) { t.Error("a layer is read") }))
+	r := serve(t, damage(digest.String(), func(http.ResponseWriter, *http.Request, http.Handler) {
+		t.Error("a layer is read")
+	}))
 	pin := push(t, r, image(t, "amd64", slices.Repeat([]v1.Layer{good}, 501)...))
 	sets, says := write(t, "sets.yaml", sample.Set("worker", pin)), []string{pin, "it has 501, and the limit is 500"}
 	buildFails(t, sets, exitInput, says)
-	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false"); code != exitInput || !strings.Contains(stderr, says[1]) {
+	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false"); code != exitInput ||
+		!strings.Contains(stderr, says[1]) {
 		t.Errorf("plan: exit code %d\n%s", code, stderr)
 	}
 }
 
 // damage answers requests whose path contains part with something else.
-func damage(part string, answer func(w http.ResponseWriter, r *http.Request, next http.Handler)) func(http.Handler) http.Handler {
+func damage(
+	part string, answer func(w http.ResponseWriter, r *http.Request, next http.Handler),
+) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodGet && strings.Contains(r.URL.Path, part) {
@@ -328,12 +366,15 @@ func TestBadRegistries(t *testing.T) {
 		r := serve(t, nil)
 		pin := push(t, r, image(t, "amd64", content))
 		r.Close()
-		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), exitRegistry, []string{pin, "connection refused", "network"})
+		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), exitRegistry, []string{
+			pin, "connection refused", "network",
+		})
 	})
 	t.Run("image that the policy refuses", func(t *testing.T) {
 		pin := push(t, serve(t, nil), image(t, "amd64", content))
 		policy := write(t, "policy.json", []byte(`{"default":[{"type":"reject"}]}`))
-		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), exitVerify, []string{pin, "signature policy refuses"}, "--policy", policy)
+		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), exitVerify, []string{pin, "signature policy refuses"},
+			"--policy", policy)
 	})
 }
 
@@ -405,7 +446,8 @@ func TestBadCredentials(t *testing.T) {
 	sets := write(t, "sets.yaml", sample.Set("worker", "127.0.0.1:1/a/b@"+someDigest))
 	buildFails(t, sets, exitInput, []string{"credentials cannot be used", "no-such-file"}, "--authfile", "/no-such-file")
 	buildFails(t, sets, exitInput, []string{"credentials cannot be used", "is a directory"}, "--authfile", t.TempDir())
-	buildFails(t, sets, exitInput, []string{"credentials cannot be used", "auth.json"}, "--pull-secret", write(t, "auth.json", []byte("{")))
+	buildFails(t, sets, exitInput, []string{"credentials cannot be used", "auth.json"}, "--pull-secret",
+		write(t, "auth.json", []byte("{")))
 	buildFails(t, sets, exitUsage, []string{"give one"}, "--authfile", "a", "--pull-secret", "b")
 }
 
@@ -480,12 +522,17 @@ func noise(t *testing.T) *sample.Layer {
 func TestFullDisk(t *testing.T) {
 	pin := push(t, serve(t, nil), image(t, "amd64", noise(t)))
 	disk := smallDisk(t)
-	args := []string{"build", "--set", write(t, "sets.yaml", sample.Set("worker", pin)), "--tls-verify=false", "--node-binary", "/bin/true", "-o"}
-	if code, _, stderr := pinbox(t.Context(), append(args, disk)...); code != exitUsage || !strings.Contains(stderr, "is a mount point") {
+	args := []string{
+		"build", "--set", write(t, "sets.yaml", sample.Set("worker", pin)), "--tls-verify=false", "--node-binary",
+		"/bin/true", "-o",
+	}
+	if code, _, stderr := pinbox(t.Context(), append(args, disk)...); code != exitUsage ||
+		!strings.Contains(stderr, "is a mount point") {
 		t.Errorf("a mount point as output: exit code %d\n%s", code, stderr)
 	}
 	code, _, stderr := pinbox(t.Context(), append(args, filepath.Join(disk, "out"))...)
-	if code != exitSpace || !strings.Contains(stderr, "no space left on device") || !strings.Contains(stderr, "hint: free space") {
+	if code != exitSpace || !strings.Contains(stderr, "no space left on device") ||
+		!strings.Contains(stderr, "hint: free space") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 	if entries, _ := os.ReadDir(disk); len(entries) > 0 {
@@ -510,12 +557,22 @@ func TestDiskThatIsTooSmall(t *testing.T) {
 		says  []string
 		blobs int // with the configuration
 	}{
-		"output":       {[]string{"--set", large, "-o", filepath.Join(disk, "a/out"), "--no-cache"}, []string{disk + "/a: not enough space: the store needs about ", "hint: free space"}, 1},
-		"cache":        {[]string{"--set", large, "-o", filepath.Join(t.TempDir(), "out"), "--cache-dir", filepath.Join(disk, "cache")}, []string{disk + "/cache: not enough space: the cache needs about "}, 1},
-		"store's size": {[]string{"--set", surprise, "-o", filepath.Join(disk, "out"), "--cache-dir", t.TempDir()}, []string{disk + ": not enough space: the store needs 1", " KiB are free"}, 2},
+		"output": {
+			[]string{"--set", large, "-o", filepath.Join(disk, "a/out"), "--no-cache"},
+			[]string{disk + "/a: not enough space: the store needs about ", "hint: free space"}, 1,
+		},
+		"cache": {
+			[]string{"--set", large, "-o", filepath.Join(t.TempDir(), "out"), "--cache-dir", filepath.Join(disk, "cache")},
+			[]string{disk + "/cache: not enough space: the cache needs about "}, 1,
+		},
+		"store's size": {
+			[]string{"--set", surprise, "-o", filepath.Join(disk, "out"), "--cache-dir", t.TempDir()},
+			[]string{disk + ": not enough space: the store needs 1", " KiB are free"}, 2,
+		},
 	} {
 		blobs = 0
-		code, _, stderr := pinbox(t.Context(), append([]string{"build", "--tls-verify=false", "--node-binary", "/bin/true"}, test.flags...)...)
+		code, _, stderr := pinbox(t.Context(), append([]string{"build", "--tls-verify=false", "--node-binary", "/bin/true"},
+			test.flags...)...)
 		if code != exitSpace || blobs != test.blobs {
 			t.Errorf("%s: exit code %d, %d blobs were read, want %d\n%s", name, code, blobs, test.blobs, stderr)
 		}
@@ -541,7 +598,8 @@ func TestInterruptedBuild(t *testing.T) {
 	}))
 	pin := push(t, r, image(t, "amd64", layer(t, sample.File("a", "x"))))
 	parent := t.TempDir()
-	code, _, stderr := pinbox(ctx, "build", "--set", write(t, "sets.yaml", sample.Set("worker", pin)), "--tls-verify=false",
+	code, _, stderr := pinbox(ctx, "build", "--set", write(t, "sets.yaml", sample.Set("worker", pin)),
+		"--tls-verify=false",
 		"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(parent, "out"))
 	if code != exitInterrupted {
 		t.Errorf("exit code %d\n%s", code, stderr)

@@ -32,7 +32,9 @@ func companion(t *testing.T) (dir string, release sample.Release, app string) {
 	}
 	dir = t.TempDir()
 	m := sample.Mirror{Dir: t.TempDir()}
-	mirrored := map[string]string{pins.Mixed: "site/app:1.2", pins.Pause: "site/pause:3", release.Pin: "openshift/release-images:4.99.1-x86_64"}
+	mirrored := map[string]string{
+		pins.Mixed: "site/app:1.2", pins.Pause: "site/pause:3", release.Pin: "openshift/release-images:4.99.1-x86_64",
+	}
 	for name, pin := range release.Components {
 		mirrored[pin] = "openshift/release:4.99.1-x86_64-" + name
 	}
@@ -45,13 +47,20 @@ func companion(t *testing.T) (dir string, release sample.Release, app string) {
 	const held = "working-dir/hold-release/"
 	for path, content := range map[string]string{
 		filepath.Join(m.Dir, held+"ocp-release/4.99.1-x86_64/release-manifests/image-references"): "{}",
-		filepath.Join(m.Dir, held+"cincinnati-graph-data/amd64-stable-4.99.json"):                 fmt.Sprintf(`{"nodes":[{"version":"4.99.1","payload":%q}]}`, release.Pin),
-		filepath.Join(m.Dir, "isc_2026-11-21T02:04:52Z"): string(sample.ImageSet("quay.example.com/site/app:1.2", "quay.example.com/site/pause:3")) +
+		filepath.Join(m.Dir, held+"cincinnati-graph-data/amd64-stable-4.99.json"): fmt.Sprintf(
+			`{"nodes":[{"version":"4.99.1","payload":%q}]}`, release.Pin),
+		filepath.Join(m.Dir, "isc_2026-11-21T02:04:52Z"): string(sample.ImageSet("quay.example.com/site/app:1.2",
+			"quay.example.com/site/pause:3")) +
 			"  platform: {channels: [{name: stable-4.99, minVersion: 4.99.1, maxVersion: 4.99.1}]}\n",
-		filepath.Join(dir, "pod.yaml"): "kind: Pod\nspec:\n  containers:\n  - image: quay.example.com/site/app:1.2\n  - image: " + app + "\n",
-		filepath.Join(dir, "pause.bu"): "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/crio/crio.conf.d/10-pause\n    contents:\n      inline: |\n        [crio.image]\n        pause_image = \"quay.example.com/site/pause:3\"\n",
-		filepath.Join(dir, "ship.yaml"): "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: ship}\nspec:\n  sources:\n  - ocMirror: {paths: [mirror_000001.tar]}\n" +
-			"  ignition: {butane: [pause.bu]}\n  node:\n    store: {path: " + filepath.Join(dir, "out", artifact.StoreFile) + "}\n    binary: " + fixtures.Program(t, nodePackage) + "\n",
+		filepath.Join(dir, "pod.yaml"): "kind: Pod\nspec:\n  containers:\n" +
+			"  - image: quay.example.com/site/app:1.2\n  - image: " + app + "\n",
+		filepath.Join(dir, "pause.bu"): "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n" +
+			"  - path: /etc/crio/crio.conf.d/10-pause\n    contents:\n      inline: |\n        [crio.image]\n" +
+			"        pause_image = \"quay.example.com/site/pause:3\"\n",
+		filepath.Join(dir, "ship.yaml"): "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: ship}\nspec:\n" +
+			"  sources:\n  - ocMirror: {paths: [mirror_000001.tar]}\n" +
+			"  ignition: {butane: [pause.bu]}\n  node:\n    store: {path: " + filepath.Join(dir, "out",
+			artifact.StoreFile) + "}\n    binary: " + fixtures.Program(t, nodePackage) + "\n",
 	} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -60,7 +69,8 @@ func companion(t *testing.T) (dir string, release sample.Release, app string) {
 			t.Fatal(err)
 		}
 	}
-	fixtures.Run(t, "tar", "--format=ustar", "-C", m.Dir, "-cf", filepath.Join(dir, "mirror_000001.tar"), "docker", "working-dir", "isc_2026-11-21T02:04:52Z")
+	fixtures.Run(t, "tar", "--format=ustar", "-C", m.Dir, "-cf", filepath.Join(dir, "mirror_000001.tar"), "docker",
+		"working-dir", "isc_2026-11-21T02:04:52Z")
 	if err := registry.Close(); err != nil { // from here on there is none
 		t.Fatal(err)
 	}
@@ -145,9 +155,11 @@ func mirrored(t *testing.T, pins map[string]string, config []byte) string {
 // sparseList is one in which the instance for linux/arm64 has been left out by platforms.
 func sparseList(t *testing.T, pins sample.Pins) string {
 	t.Helper()
-	list := mirrored(t, map[string]string{"site/list:1": pins.Index}, append(sample.ImageSet("quay.example.com/site/list:1"), "    platforms: [{os: linux, architecture: amd64}]\n"...))
+	list := mirrored(t, map[string]string{"site/list:1": pins.Index},
+		append(sample.ImageSet("quay.example.com/site/list:1"), "    platforms: [{os: linux, architecture: amd64}]\n"...))
 	var index v1.IndexManifest
-	if err := json.Unmarshal(mustRead(t, filepath.Join(list, sample.Blob(pins.Index[strings.LastIndex(pins.Index, "sha256:"):]))), &index); err != nil {
+	if err := json.Unmarshal(mustRead(t,
+		filepath.Join(list, sample.Blob(pins.Index[strings.LastIndex(pins.Index, "sha256:"):]))), &index); err != nil {
 		t.Fatal(err)
 	}
 	for _, instance := range index.Manifests {
@@ -172,33 +184,77 @@ func lackingNames(t *testing.T) map[string]lackingName {
 	arm := push(t, registry, image(t, "arm64", good))
 	images := sample.ImageSet
 	helm := append(images("quay.example.com/site/app:1"), "  helm: {local: [{name: site, path: site.tgz}]}\n"...)
-	charts := mirrored(t, map[string]string{"site/app:1": pins.Mixed, "chart/one:1": pins.Pause, "chart/two:2": pins.Other}, helm)
-	named := write(t, "mapping.txt", []byte("docker://quay.example.com/chart/one:1=docker://localhost:55000/chart/one:1\n"))
+	charts := mirrored(t, map[string]string{"site/app:1": pins.Mixed, "chart/one:1": pins.Pause,
+		"chart/two:2": pins.Other}, helm)
+	named := write(t, "mapping.txt",
+		[]byte("docker://quay.example.com/chart/one:1=docker://localhost:55000/chart/one:1\n"))
 	workspace := mirrored(t, nil, helm)
-	collided := mirrored(t, map[string]string{"site/app:1": pins.Mixed}, images("quay.example.com/site/app:1", "other.example.com/site/app:1"))
-	others := mirrored(t, map[string]string{"site/app:1": pins.Mixed, "site/model:1": artifact, "site/arm:1": arm}, images("quay.example.com/site/app:1", "quay.example.com/site/model:1", "quay.example.com/site/arm:1"))
+	collided := mirrored(t, map[string]string{"site/app:1": pins.Mixed},
+		images("quay.example.com/site/app:1", "other.example.com/site/app:1"))
+	others := mirrored(t, map[string]string{"site/app:1": pins.Mixed, "site/model:1": artifact, "site/arm:1": arm},
+		images("quay.example.com/site/app:1", "quay.example.com/site/model:1", "quay.example.com/site/arm:1"))
 	return map[string]lackingName{
-		"charts":                            {[]string{"--oc-mirror", charts}, exitInput, []string{"chart/one:1, chart/two:2", "mapping.txt", "--oc-mirror-exclude"}},
-		"charts, one named":                 {[]string{"--oc-mirror", charts, "--oc-mirror", named}, exitInput, []string{": chart/two:2"}},
-		"charts, one named, one not wanted": {[]string{"--oc-mirror", charts, "--oc-mirror", named, "--oc-mirror-exclude", "chart/tw?"}, exitOK, []string{"2 images"}},
-		"two hosts":                         {[]string{"--oc-mirror", collided}, exitInput, []string{"quay.example.com/site/app:1 and other.example.com/site/app:1 as site/app:1", "targetRepo"}},
-		"one of two hosts":                  {[]string{"--oc-mirror", collided, "--image-set-config", write(t, "isc.yaml", images("quay.example.com/site/app:1"))}, exitInput, []string{"quay.example.com/site/app:1 and other.example.com/site/app:1 as site/app:1", "targetTag"}},
-		"another host":                      {[]string{"--oc-mirror", others, "--image-set-config", write(t, "isc.yaml", images("other.example.com/site/app:1"))}, exitInput, []string{"other.example.com/site/app:1, which", "site/app:1 is quay.example.com/site/app:1"}},
-		"an artifact and another platform":  {[]string{"--oc-mirror", others}, exitInput, []string{"site/model@", "site/arm@", "ocMirror.exclude"}},
-		"an artifact, excluded":             {[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/site/model:*"}, exitInput, []string{"site/arm@", "--oc-mirror-exclude"}},
-		"both excluded":                     {[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/site/model", "--oc-mirror-exclude", "quay.example.com/site/arm@" + arm[strings.LastIndex(arm, "sha256:"):]}, exitOK, []string{"1 image "}},
-		"a pattern of nothing":              {[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/model"}, exitInput, []string{`exclude pattern "quay.example.com/model"`}},
-		"a pattern that is none":            {[]string{"--oc-mirror", others, "--oc-mirror-exclude", "["}, exitInput, []string{`exclude pattern "["`}},
-		"an instance that was dropped":      {[]string{"--oc-mirror", sparseList(t, pins), "--platform", "linux/arm64"}, exitInput, []string{"mirror.additionalImages[0].platforms of " + newestRun + " has linux/amd64", "--platform"}},
+		"charts": {
+			[]string{"--oc-mirror", charts}, exitInput, []string{
+				"chart/one:1, chart/two:2", "mapping.txt", "--oc-mirror-exclude",
+			},
+		},
+		"charts, one named": {
+			[]string{"--oc-mirror", charts, "--oc-mirror", named}, exitInput, []string{": chart/two:2"},
+		},
+		"charts, one named, one not wanted": {
+			[]string{"--oc-mirror", charts, "--oc-mirror", named, "--oc-mirror-exclude", "chart/tw?"}, exitOK,
+			[]string{"2 images"},
+		},
+		"two hosts": {
+			[]string{"--oc-mirror", collided}, exitInput, []string{
+				"quay.example.com/site/app:1 and other.example.com/site/app:1 as site/app:1", "targetRepo",
+			},
+		},
+		"one of two hosts": {
+			[]string{"--oc-mirror", collided, "--image-set-config", write(t, "isc.yaml", images("quay.example.com/site/app:1"))},
+			exitInput, []string{"quay.example.com/site/app:1 and other.example.com/site/app:1 as site/app:1", "targetTag"},
+		},
+		"another host": {
+			[]string{"--oc-mirror", others, "--image-set-config", write(t, "isc.yaml", images("other.example.com/site/app:1"))},
+			exitInput, []string{"other.example.com/site/app:1, which", "site/app:1 is quay.example.com/site/app:1"},
+		},
+		"an artifact and another platform": {
+			[]string{"--oc-mirror", others}, exitInput, []string{"site/model@", "site/arm@", "ocMirror.exclude"},
+		},
+		"an artifact, excluded": {
+			[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/site/model:*"}, exitInput,
+			[]string{"site/arm@", "--oc-mirror-exclude"},
+		},
+		"both excluded": {
+			[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/site/model", "--oc-mirror-exclude",
+				"quay.example.com/site/arm@" + arm[strings.LastIndex(arm, "sha256:"):]}, exitOK, []string{"1 image "},
+		},
+		"a pattern of nothing": {
+			[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/model"}, exitInput,
+			[]string{`exclude pattern "quay.example.com/model"`},
+		},
+		"a pattern that is none": {
+			[]string{"--oc-mirror", others, "--oc-mirror-exclude", "["}, exitInput, []string{`exclude pattern "["`},
+		},
+		"an instance that was dropped": {
+			[]string{"--oc-mirror", sparseList(t, pins), "--platform", "linux/arm64"}, exitInput,
+			[]string{"mirror.additionalImages[0].platforms of " + newestRun + " has linux/amd64", "--platform"},
+		},
 		// A bug was a hint that spoke of tags, where there are none.
-		"charts of mirror to mirror": {[]string{"--oc-mirror", workspace}, exitInput, []string{"mirror.helm of " + newestRun + " asks for images, and neither mapping.txt", "--dry-run", "as mirror.helm"}},
+		"charts of mirror to mirror": {
+			[]string{"--oc-mirror", workspace}, exitInput, []string{
+				"mirror.helm of " + newestRun + " asks for images, and neither mapping.txt", "--dry-run", "as mirror.helm",
+			},
+		},
 	}
 }
 
 // It was read to its end before anything looked at it.
 func TestImageSetWithoutAnEnd(t *testing.T) {
 	code, _, stderr := pinbox(t.Context(), "plan", "--image-set-config", "/dev/zero")
-	if want := "/dev/zero: not an ImageSetConfiguration"; code != exitInput || !strings.Contains(stderr, want) || !strings.Contains(stderr, "too large") {
+	if want := "/dev/zero: not an ImageSetConfiguration"; code != exitInput || !strings.Contains(stderr, want) ||
+		!strings.Contains(stderr, "too large") {
 		t.Errorf("got exit code %d, want %d and %q, too large\n%s", code, exitInput, want, stderr)
 	}
 }

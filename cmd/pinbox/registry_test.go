@@ -34,11 +34,13 @@ func TestMirrorsOfRegistriesConf(t *testing.T) {
 	}
 	source := strings.Replace(pin, r.Host+"/mirror", "registry.invalid/team", 1)
 	conf := write(t, "registries.conf", fmt.Appendf(nil,
-		"[[registry]]\nprefix = \"registry.invalid/team\"\nlocation = \"registry.invalid/team\"\n[[registry.mirror]]\nlocation = \"%s/mirror\"\ninsecure = true\n", r.Host))
+		"[[registry]]\nprefix = \"registry.invalid/team\"\nlocation = \"registry.invalid/team\"\n[[registry.mirror]]\n"+
+			"location = \"%s/mirror\"\ninsecure = true\n", r.Host))
 	out := filepath.Join(t.TempDir(), "out")
 	// A process of its own: the library reads the file once in a process.
 	cmd := exec.Command(fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), "build",
-		"--set", write(t, "sets.yaml", sample.Set("worker", source)), "--node-binary", fixtures.Program(t, nodePackage), "-o", out, "--no-cache")
+		"--set", write(t, "sets.yaml", sample.Set("worker", source)), "--node-binary", fixtures.Program(t, nodePackage), "-o",
+		out, "--no-cache")
 	cmd.Env = append(os.Environ(), "CONTAINERS_REGISTRIES_CONF="+conf)
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
@@ -51,7 +53,8 @@ func TestMirrorsOfRegistriesConf(t *testing.T) {
 
 // idms is an ImageDigestMirrorSet of one rule.
 func idms(source, mirror, policy string) []byte {
-	return fmt.Appendf(nil, "apiVersion: config.openshift.io/v1\nkind: ImageDigestMirrorSet\nmetadata: {name: x}\nspec:\n  imageDigestMirrors:\n  - {source: '%s', mirrors: ['%s'], mirrorSourcePolicy: %s}\n", source, mirror, policy)
+	return fmt.Appendf(nil, "apiVersion: config.openshift.io/v1\nkind: ImageDigestMirrorSet\nmetadata: {name: x}\n"+
+		"spec:\n  imageDigestMirrors:\n  - {source: '%s', mirrors: ['%s'], mirrorSourcePolicy: %s}\n", source, mirror, policy)
 }
 
 // Mirrors of a flag come to those that the appliance file names, and both to those
@@ -61,12 +64,16 @@ func TestMirrorsOfFileFlagAndHost(t *testing.T) {
 	pin := push(t, r, image(t, "amd64", layer(t, sample.File("a", "x"))))
 	_, digest, _ := strings.Cut(pin, "@")
 	repository, _, _ := strings.Cut(strings.TrimPrefix(pin, r.Host), "@")
-	config := write(t, "appliance.yaml", fmt.Appendf(nil, "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: a}\nspec:\n  mirrors: [idms.yaml]\n  sources:\n  - images: [one.example.com/a@%[1]s, two.example.com/b@%[1]s, three.example.com/c@%[1]s]\n", digest))
-	if err := os.WriteFile(filepath.Join(filepath.Dir(config), "idms.yaml"), idms("one.example.com/a", r.Host+repository, "NeverContactSource"), 0o644); err != nil {
+	config := write(t, "appliance.yaml", fmt.Appendf(nil, "apiVersion: pinbox/v1alpha1\nkind: Appliance\n"+
+		"metadata: {name: a}\nspec:\n  mirrors: [idms.yaml]\n  sources:\n  - images: [one.example.com/a@%[1]s, "+
+		"two.example.com/b@%[1]s, three.example.com/c@%[1]s]\n", digest))
+	if err := os.WriteFile(filepath.Join(filepath.Dir(config), "idms.yaml"), idms("one.example.com/a", r.Host+repository,
+		"NeverContactSource"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	flag := write(t, "more.yaml", idms("two.example.com/b", r.Host+repository, "NeverContactSource"))
-	host := write(t, "registries.conf", fmt.Appendf(nil, "[[registry]]\nlocation = \"three.example.com/c\"\n[[registry.mirror]]\nlocation = %q\n", r.Host+repository))
+	host := write(t, "registries.conf", fmt.Appendf(nil,
+		"[[registry]]\nlocation = \"three.example.com/c\"\n[[registry.mirror]]\nlocation = %q\n", r.Host+repository))
 	t.Setenv("CONTAINERS_REGISTRIES_CONF", host)
 	code, stdout, stderr := pinbox(t.Context(), "plan", "-c", config, "--mirrors", flag, "--tls-verify=false")
 	if code != exitOK || !strings.Contains(stdout, "3 images") {
@@ -82,12 +89,24 @@ func TestBadMirrors(t *testing.T) {
 		code    int
 		says    []string
 	}{
-		"a source with a tag":     {string(idms("quay.io/a:1", r.Host, "''")), exitInput, []string{"mirrors.yaml:6", `ImageDigestMirrorSet "x"`, "write quay.io/a", "hint: `oc explain"}},
-		"a policy and another":    {string(idms("quay.io/a", r.Host, "''")) + "---\n" + string(idms("quay.io/a", r.Host, "NeverContactSource")), exitInput, []string{"mirrors.yaml:13", "mirrors.yaml:6", "two policies", "hint: "}},
-		"no mirrors":              {"kind: ConfigMap\n", exitInput, []string{"mirrors.yaml", "hint: name a file"}},
-		"a mirror without images": {string(idms("quay.example.com", r.Host, "NeverContactSource")), exitRegistry, []string{"quay.example.com/a@", r.Host + "/a@", "may not be asked", "hint: push it to a mirror"}},
+		"a source with a tag": {
+			string(idms("quay.io/a:1", r.Host, "''")), exitInput, []string{
+				"mirrors.yaml:6", `ImageDigestMirrorSet "x"`, "write quay.io/a", "hint: `oc explain",
+			},
+		},
+		"a policy and another": {
+			string(idms("quay.io/a", r.Host, "''")) + "---\n" + string(idms("quay.io/a", r.Host, "NeverContactSource")),
+			exitInput, []string{"mirrors.yaml:13", "mirrors.yaml:6", "two policies", "hint: "},
+		},
+		"no mirrors": {"kind: ConfigMap\n", exitInput, []string{"mirrors.yaml", "hint: name a file"}},
+		"a mirror without images": {
+			string(idms("quay.example.com", r.Host, "NeverContactSource")), exitRegistry, []string{
+				"quay.example.com/a@", r.Host + "/a@", "may not be asked", "hint: push it to a mirror",
+			},
+		},
 	} {
-		code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false", "--mirrors", write(t, "mirrors.yaml", []byte(c.mirrors)))
+		code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false", "--mirrors",
+			write(t, "mirrors.yaml", []byte(c.mirrors)))
 		for _, says := range c.says {
 			if code != c.code || !strings.Contains(stderr, says) {
 				t.Errorf("%s: exit code %d; it is to say %q:\n%s", name, code, says, stderr)
@@ -108,14 +127,17 @@ func TestCertificates(t *testing.T) {
 	pin := pushTLS(t, host, img)
 	sets := write(t, "sets.yaml", sample.Set("worker", pin))
 	mirrors := write(t, "mirrors.yaml", idms("registry.invalid/a", host+"/test/tls", "NeverContactSource"))
-	mirrored := write(t, "mirrored.yaml", sample.Set("worker", strings.Replace(pin, host+"/test/tls", "registry.invalid/a", 1)))
+	mirrored := write(t, "mirrored.yaml",
+		sample.Set("worker", strings.Replace(pin, host+"/test/tls", "registry.invalid/a", 1)))
 	for _, args := range [][]string{{"--set", sets}, {"--set", mirrored, "--mirrors", mirrors}} {
 		code, _, stderr := pinbox(t.Context(), append([]string{"plan"}, args...)...)
-		if code != exitRegistry || !strings.Contains(stderr, "certificate is not trusted") || !strings.Contains(stderr, "--cert-dir") || strings.Contains(stderr, "--tls-verify") {
+		if code != exitRegistry || !strings.Contains(stderr, "certificate is not trusted") ||
+			!strings.Contains(stderr, "--cert-dir") || strings.Contains(stderr, "--tls-verify") {
 			t.Errorf("%s without the certificate: exit code %d\n%s", args, code, stderr)
 		}
 	}
-	certs := filepath.Dir(write(t, "ca.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	certs := filepath.Dir(write(t, "ca.crt",
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
 	for _, flag := range []string{"--cert-dir=" + certs, "--tls-verify=false"} {
 		if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, flag); code != exitOK {
 			t.Errorf("%s: exit code %d\n%s", flag, code, stderr)
@@ -128,13 +150,15 @@ func TestCertificates(t *testing.T) {
 func TestPlainHTTP(t *testing.T) {
 	r := serve(t, nil)
 	sets := write(t, "sets.yaml", sample.Set("worker", push(t, r, image(t, "amd64", layer(t, sample.File("a", "x"))))))
-	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets); code != exitRegistry || !strings.Contains(stderr, "it has no TLS") || !strings.Contains(stderr, "--tls-verify=false") {
+	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets); code != exitRegistry ||
+		!strings.Contains(stderr, "it has no TLS") || !strings.Contains(stderr, "--tls-verify=false") {
 		t.Errorf("plain HTTP: exit code %d\n%s", code, stderr)
 	}
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets); code != exitRegistry || strings.Contains(stderr, "--tls-verify") {
+	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets); code != exitRegistry ||
+		strings.Contains(stderr, "--tls-verify") {
 		t.Errorf("nobody there: exit code %d\n%s", code, stderr)
 	}
 }

@@ -36,7 +36,8 @@ func printBuilt(cmd *cobra.Command, output cli.Output, r builder.Result) error {
 	next := "pinbox verify " + r.Out
 	switch {
 	case r.ISO != "" && r.Medium != "":
-		image = fmt.Sprintf("  %s   boots with the configuration; the store comes on a medium with the label %s\n", r.ISO, r.Medium)
+		image = fmt.Sprintf("  %s   boots with the configuration; the store comes on a medium with the label %s\n", r.ISO,
+			r.Medium)
 		next = "pinbox medium " + r.Out + " -o medium.iso"
 	case r.Installs != "":
 		image = fmt.Sprintf("  %s   installs both to %s, which it writes over without a question\n", r.ISO, r.Installs)
@@ -55,7 +56,8 @@ func printBuilt(cmd *cobra.Command, output cli.Output, r builder.Result) error {
   %s/%s       PinnedImageSets for a cluster: oc apply -f
 %snext: %s
 `,
-		r.Name, r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond), cli.Plural(r.Totals.Images, "image"), bytesize.Format(r.StoreSize), bytesize.Format(r.Totals.Bytes),
+		r.Name, r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond),
+		cli.Plural(r.Totals.Images, "image"), bytesize.Format(r.StoreSize), bytesize.Format(r.Totals.Bytes),
 		r.Out, r.Store, wants, r.Out, artifact.IgnitionFile, does, r.Out, artifact.ManifestsDir, image, next)
 	return err
 }
@@ -76,7 +78,9 @@ func printLocked(cmd *cobra.Command, output cli.Output, l locked) error {
 	return err
 }
 
-func printPlan(cmd *cobra.Command, output cli.Output, lock pinset.Lock, lacking *builder.Missing, warnings []string) error {
+func printPlan(
+	cmd *cobra.Command, output cli.Output, lock pinset.Lock, lacking *builder.Missing, warnings []string,
+) error {
 	totals := lock.Totals()
 	if !output.Text() {
 		return output.Encode(cmd.OutOrStdout(), struct {
@@ -102,9 +106,11 @@ func printPlan(cmd *cobra.Command, output cli.Output, lock pinset.Lock, lacking 
 	}
 	_, err := fmt.Fprintf(out, "%s of %s for %s: %s of %s to read; a registry on the node would hold %s of %s\n",
 		cli.Plural(totals.Images, "image"), cli.Plural(len(lock.Sets), "set"), lock.Platform,
-		cli.Plural(totals.Layers, "different layer"), bytesize.Format(totals.Bytes), cli.Plural(totals.LayersInAll, "layer"), bytesize.Format(totals.BytesInAll))
+		cli.Plural(totals.Layers, "different layer"), bytesize.Format(totals.Bytes), cli.Plural(totals.LayersInAll, "layer"),
+		bytesize.Format(totals.BytesInAll))
 	if lacking != nil && err == nil {
-		_, err = fmt.Fprintf(out, "a delta would have %s: %s to read\n", ofAll(*lacking, totals), bytesize.Format(lacking.Bytes))
+		_, err = fmt.Fprintf(out, "a delta would have %s: %s to read\n", ofAll(*lacking, totals),
+			bytesize.Format(lacking.Bytes))
 	}
 	return err
 }
@@ -126,14 +132,17 @@ func printDelta(cmd *cobra.Command, output cli.Output, r builder.DeltaResult) er
 		return output.Encode(cmd.OutOrStdout(), r)
 	}
 	printWarnings(cmd, r.Warnings)
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), `built a delta of %s for %s in %s: %s in a store of %s, with %s, out of %s of layers
+	_, err := fmt.Fprintf(cmd.OutOrStdout(),
+		`built a delta of %s for %s in %s: %s in a store of %s, with %s, out of %s of layers
   %s/%s  what nodes lack that have %s
   %s/%s       PinnedImageSets for a cluster: oc apply -f
 next: pinbox medium %s -o delta.iso
 on the node: pinbox-node attach, with the medium, or with the folder copied there
 `,
-		r.Name, r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond), cli.Plural(r.Totals.Images, "image"), bytesize.Format(r.StoreSize),
-		ofAll(r.New, r.Totals), bytesize.Format(r.New.Bytes), r.Out, r.Store, anyOf(len(r.Bases)), r.Out, artifact.ManifestsDir, r.Out)
+		r.Name, r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond),
+		cli.Plural(r.Totals.Images, "image"), bytesize.Format(r.StoreSize),
+		ofAll(r.New, r.Totals), bytesize.Format(r.New.Bytes), r.Out, r.Store, anyOf(len(r.Bases)), r.Out,
+		artifact.ManifestsDir, r.Out)
 	return err
 }
 
@@ -167,13 +176,17 @@ func printDeltaVerified(w io.Writer, d verify.Delta) error {
 	if d.Mounted {
 		checked = "; containers/storage has mounted and compared every layer of all of them and finds no fault"
 	}
-	_, err := fmt.Fprintf(w, "it has %s and needs %s of a base, %s%s\n", cli.Plural(d.Layers, "layer"), cli.Plural(d.Needs, "layer"), stands, checked)
+	_, err := fmt.Fprintf(w, "it has %s and needs %s of a base, %s%s\n", cli.Plural(d.Layers, "layer"),
+		cli.Plural(d.Needs, "layer"), stands, checked)
 	return err
 }
 
 // printFindings tells what lint has found, and what it cannot judge; lock is the name of
 // the lock, if it had one.
-func printFindings(cmd *cobra.Command, output cli.Output, lock string, objects source.Objects, findings []lint.Finding, unjudged []source.Unknown) error {
+func printFindings(
+	cmd *cobra.Command, output cli.Output, lock string, objects source.Objects, findings []lint.Finding,
+	unjudged []source.Unknown,
+) error {
 	var warnings []string
 	if len(unjudged) > 0 {
 		warnings = append(warnings, source.DescribeUnknown(unjudged))
@@ -196,7 +209,8 @@ func printFindings(cmd *cobra.Command, output cli.Output, lock string, objects s
 	if lock == "" {
 		fmt.Fprintln(w, "not checked, without --lock: whether the node has the images")
 	}
-	_, err := fmt.Fprintf(w, "%s in %s of images and %s\n", cli.Plural(len(findings), "finding"), cli.Plural(len(objects.Uses), "use"), cli.Plural(len(objects.Sets), "set"))
+	_, err := fmt.Fprintf(w, "%s in %s of images and %s\n", cli.Plural(len(findings), "finding"),
+		cli.Plural(len(objects.Uses), "use"), cli.Plural(len(objects.Sets), "set"))
 	return err
 }
 

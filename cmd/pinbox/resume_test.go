@@ -91,12 +91,14 @@ func TestFetchGoesOnWhereItEnded(t *testing.T) {
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(body) // never fails
 	f := &flaky{}
 	r := serve(t, damage("/blobs/", f.serve))
-	sets := write(t, "sets.yaml", sample.Set("worker", push(t, r, image(t, "amd64", layer(t, sample.File("noise", string(body)))))))
+	sets := write(t, "sets.yaml",
+		sample.Set("worker", push(t, r, image(t, "amd64", layer(t, sample.File("noise", string(body)))))))
 	build := func(cache string, want int) []byte {
 		t.Helper()
 		f.served, f.asked = 0, nil
 		out := filepath.Join(t.TempDir(), "out")
-		code, _, stderr := pinbox(t.Context(), "build", "--set", sets, "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o", out, "--cache-dir", cache)
+		code, _, stderr := pinbox(t.Context(), "build", "--set", sets, "--tls-verify=false", "--node-binary",
+			fixtures.Program(t, nodePackage), "-o", out, "--cache-dir", cache)
 		if code != want {
 			t.Fatalf("exit code %d, want %d\n%s", code, want, stderr)
 		}
@@ -111,13 +113,23 @@ func TestFetchGoesOnWhereItEnded(t *testing.T) {
 		served int64  // at most, in the second run
 		ranges string // that was asked for, at first
 	}{
-		"with ranges":      {func(string) {}, size - half + 1<<16, "bytes=2"},
-		"without ranges":   {func(string) { f.ranges = "ignore" }, size + 1<<16, "bytes=2"},
-		"refusing ranges":  {func(string) { f.ranges = "refuse" }, size + 1<<16, "bytes=2"},
-		"lost again":       {func(string) { f.cut, f.drops = 200_000, 2 }, size - half + 1<<16, "bytes=2"},
-		"damaged":          {func(kept string) { rewrite(t, kept, func(b []byte) []byte { b[len(b)/2] ^= 1; return b }) }, size - half + size + 1<<16, "bytes=2"},
-		"damaged header":   {func(kept string) { rewrite(t, kept, func(b []byte) []byte { b[2] ^= 0xff; return b }) }, size - half + size + 1<<16, "bytes=2"},
-		"too long":         {func(kept string) { rewrite(t, kept, func(b []byte) []byte { return append(b, make([]byte, size)...) }) }, size + 1<<16, ""},
+		"with ranges":     {func(string) {}, size - half + 1<<16, "bytes=2"},
+		"without ranges":  {func(string) { f.ranges = "ignore" }, size + 1<<16, "bytes=2"},
+		"refusing ranges": {func(string) { f.ranges = "refuse" }, size + 1<<16, "bytes=2"},
+		"lost again":      {func(string) { f.cut, f.drops = 200_000, 2 }, size - half + 1<<16, "bytes=2"},
+		"damaged": {
+			func(kept string) {
+				rewrite(t, kept, func(b []byte) []byte { b[len(b)/2] ^= 1; return b })
+			}, size - half + size + 1<<16, "bytes=2",
+		},
+		"damaged header": {
+			func(kept string) { rewrite(t, kept, func(b []byte) []byte { b[2] ^= 0xff; return b }) }, size - half + size + 1<<16,
+			"bytes=2",
+		},
+		"too long": {
+			func(kept string) { rewrite(t, kept, func(b []byte) []byte { return append(b, make([]byte, size)...) }) },
+			size + 1<<16, "",
+		},
 		"nothing was kept": {func(kept string) { rewrite(t, kept, func([]byte) []byte { return nil }) }, size + 1<<16, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +145,8 @@ func TestFetchGoesOnWhereItEnded(t *testing.T) {
 			if got := build(cache, exitOK); !bytes.Equal(got, want) {
 				t.Error("the store is another")
 			}
-			if f.served > test.served || len(f.asked) == 0 || !strings.HasPrefix(f.asked[0], test.ranges) || test.ranges == "" && f.asked[0] != "" {
+			if f.served > test.served || len(f.asked) == 0 || !strings.HasPrefix(f.asked[0], test.ranges) ||
+				test.ranges == "" && f.asked[0] != "" {
 				t.Errorf("%d bytes were served, at most %d need be; asked for %q", f.served, test.served, f.asked)
 			}
 			if kept, _ := filepath.Glob(filepath.Join(cache, "layers/blobs-*/*")); len(kept) > 0 {

@@ -24,7 +24,8 @@ import (
 // command exits runs a command line and compares its exit code.
 func TestScripts(t *testing.T) {
 	bin := t.TempDir()
-	fixtures.Run(t, "cp", fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), fixtures.Program(t, nodePackage), bin)
+	fixtures.Run(t, "cp", fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), fixtures.Program(t, nodePackage),
+		bin)
 	images := scriptImages(t)
 	images["LIVE_ISO"] = fixtures.LiveISO(t, fixtures.LiveISOs["as CoreOS"]...)
 	testscript.Run(t, testscript.Params{
@@ -138,7 +139,8 @@ func TestEveryCommandOfTheDocsIsRun(t *testing.T) {
 			}
 			excused[excuse] = true
 			if excuse == "" && !run[command] {
-				t.Errorf("%s shows `%s`: got no session that runs it, want one in testdata/script", filepath.Base(document), command)
+				t.Errorf("%s shows `%s`: got no session that runs it, want one in testdata/script", filepath.Base(document),
+					command)
 			}
 		}
 	}

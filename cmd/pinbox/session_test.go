@@ -38,7 +38,8 @@ func appliance(t *testing.T, pins sample.Pins) string {
 	for name, content := range map[string]string{
 		"sets/both.yaml": string(pins.Sets()),
 		"sets/notes.txt": "not a set",
-		"motd.bu":        "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/motd\n    contents:\n      inline: hello\n",
+		"motd.bu": "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/motd\n    contents:\n" +
+			"      inline: hello\n",
 		"appliance.yaml": `apiVersion: pinbox/v1alpha1
 kind: Appliance
 metadata:
@@ -74,15 +75,20 @@ func TestPlanBuildVerify(t *testing.T) {
 	file := appliance(t, samples(t))
 	out := filepath.Join(t.TempDir(), "deep", "out")
 	code, stdout, stderr := pinbox(t.Context(), "plan", "-c", file, "--tls-verify=false")
-	if code != exitOK || !strings.Contains(stdout, "5 images of 2 sets for linux/amd64: 8 different layers") || !strings.Contains(stderr, "warning: ") {
+	if code != exitOK || !strings.Contains(stdout, "5 images of 2 sets for linux/amd64: 8 different layers") ||
+		!strings.Contains(stderr, "warning: ") {
 		t.Fatalf("plan: exit code %d\n%s%s", code, stdout, stderr)
 	}
 	code, stdout, stderr = pinbox(t.Context(), "build", "-c", file, "--tls-verify=false", "-o", out)
-	if code != exitOK || !strings.Contains(stdout, "built ship-7 for linux/amd64") || !strings.Contains(stdout, "next: pinbox verify "+out) {
+	if code != exitOK || !strings.Contains(stdout, "built ship-7 for linux/amd64") ||
+		!strings.Contains(stdout, "next: pinbox verify "+out) {
 		t.Fatalf("build: exit code %d\n%s%s", code, stdout, stderr)
 	}
 	names := slices.Sorted(maps.Keys(fixtures.Tree(t, out)))
-	want := []string{".", "SHA256SUMS", "config.bu", "config.ign", "manifests", "manifests/infra-sample.yaml", "manifests/worker-sample.yaml", "pinbox.lock.json", "store.squashfs"}
+	want := []string{
+		".", "SHA256SUMS", "config.bu", "config.ign", "manifests", "manifests/infra-sample.yaml",
+		"manifests/worker-sample.yaml", "pinbox.lock.json", "store.squashfs",
+	}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
@@ -98,7 +104,10 @@ func TestPlanBuildVerify(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"What=/dev/disk/by-partlabel/pinbox-store", "Options=ro,nosuid,nodev,nofail,context=\"a:b:c:s0\"", "me@ship", "/etc/motd"} {
+	for _, want := range []string{
+		"What=/dev/disk/by-partlabel/pinbox-store", "Options=ro,nosuid,nodev,nofail,context=\"a:b:c:s0\"", "me@ship",
+		"/etc/motd",
+	} {
 		if !strings.Contains(string(bu), want) {
 			t.Errorf("the config does not have %q:\n%s", want, bu)
 		}
@@ -106,7 +115,8 @@ func TestPlanBuildVerify(t *testing.T) {
 	if blockSize := superblock(t, out, 12); blockSize != 262144 {
 		t.Errorf("blocks of %d bytes", blockSize)
 	}
-	if out := fixtures.Run(t, "sh", "-c", "cd "+out+" && sha256sum -c --strict SHA256SUMS"); strings.Count(out, ": OK") != 6 {
+	if out := fixtures.Run(t, "sh", "-c", "cd "+out+" && sha256sum -c --strict SHA256SUMS"); strings.Count(out,
+		": OK") != 6 {
 		t.Errorf("sha256sum reads our sums differently:\n%s", out)
 	}
 }
@@ -138,7 +148,8 @@ func TestSourceDateEpoch(t *testing.T) {
 		t.Errorf("the store was made at %d", made)
 	}
 	t.Setenv("SOURCE_DATE_EPOCH", "yesterday")
-	if code, _, stderr := pinbox(t.Context(), append(args, out)...); code != exitUsage || !strings.Contains(stderr, "SOURCE_DATE_EPOCH") {
+	if code, _, stderr := pinbox(t.Context(), append(args, out)...); code != exitUsage ||
+		!strings.Contains(stderr, "SOURCE_DATE_EPOCH") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 }
@@ -148,7 +159,8 @@ func TestPlatform(t *testing.T) {
 	sets := write(t, "sets.yaml", sample.Set("worker", samples(t).Index))
 	manifests := map[string]bool{}
 	for _, platform := range []string{"linux/amd64", "linux/arm64"} {
-		code, stdout, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false", "--platform", platform, "--output", "json")
+		code, stdout, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false", "--platform", platform,
+			"--output", "json")
 		var plan struct{ Lock pinset.Lock }
 		if err := json.Unmarshal([]byte(stdout), &plan); code != exitOK || err != nil {
 			t.Fatalf("exit code %d, %v\n%s", code, err, stderr)
@@ -170,7 +182,8 @@ func TestOutputForPrograms(t *testing.T) {
 		Totals struct{ Images, Layers int }
 		Lock   struct{ Images []any }
 	}
-	if err := json.Unmarshal([]byte(stdout), &plan); code != exitOK || err != nil || plan.Totals.Images != 5 || len(plan.Lock.Images) != 5 {
+	if err := json.Unmarshal([]byte(stdout), &plan); code != exitOK || err != nil || plan.Totals.Images != 5 ||
+		len(plan.Lock.Images) != 5 {
 		t.Errorf("plan: exit code %d, %v\n%s", code, err, stdout)
 	}
 	for line := range strings.Lines(stderr) {
@@ -181,7 +194,8 @@ func TestOutputForPrograms(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	code, stdout, _ = pinbox(t.Context(), "build", "-c", file, "--tls-verify=false", "--output", "json", "-o", out)
 	var built builder.Result
-	if err := json.Unmarshal([]byte(stdout), &built); code != exitOK || err != nil || built.Name != "ship-7" || built.StoreSize == 0 || built.StoreDigest == "" {
+	if err := json.Unmarshal([]byte(stdout), &built); code != exitOK || err != nil || built.Name != "ship-7" ||
+		built.StoreSize == 0 || built.StoreDigest == "" {
 		t.Errorf("build: exit code %d, %v\n%s", code, err, stdout)
 	}
 	code, stdout, _ = pinbox(t.Context(), "verify", out, "--output", "json")
@@ -226,7 +240,9 @@ func TestVerifyFindsEveryDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	verifyFails(t, out, "worker-sample.yaml", func() error {
-		fewer := slices.DeleteFunc(strings.SplitAfter(string(all), "\n"), func(line string) bool { return strings.Contains(line, "worker-sample") })
+		fewer := slices.DeleteFunc(strings.SplitAfter(string(all), "\n"), func(line string) bool {
+			return strings.Contains(line, "worker-sample")
+		})
 		return errors.Join(os.Remove(manifest), os.WriteFile(sums, []byte(strings.Join(fewer, "")), 0o644))
 	})
 	if err := errors.Join(os.WriteFile(manifest, keep, 0o644), os.WriteFile(sums, all, 0o644)); err != nil {
@@ -261,7 +277,8 @@ func TestVerifyComparesTheFilesWithEachOther(t *testing.T) {
 	pins := samples(t)
 	build := func(set []byte) string {
 		out := filepath.Join(t.TempDir(), "out")
-		code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", set), "--tls-verify=false", "-o", out, "--node-binary", fixtures.Program(t, nodePackage))
+		code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", set), "--tls-verify=false", "-o", out,
+			"--node-binary", fixtures.Program(t, nodePackage))
 		if code != exitOK {
 			t.Fatal(stderr)
 		}
@@ -277,8 +294,10 @@ func TestVerifyComparesTheFilesWithEachOther(t *testing.T) {
 	} {
 		mixed := filepath.Join(t.TempDir(), "mixed")
 		fixtures.Run(t, "cp", "-r", one, mixed)
-		fixtures.Run(t, "sh", "-ec", "cd "+mixed+"; other="+two+"; "+test.change+"; sha256sum config.bu config.ign manifests/worker-sample.yaml pinbox.lock.json store.squashfs >SHA256SUMS")
-		if code, _, stderr := pinbox(t.Context(), "verify", mixed); code != exitVerify || !strings.Contains(stderr, test.says) {
+		fixtures.Run(t, "sh", "-ec", "cd "+mixed+"; other="+two+"; "+test.change+"; sha256sum config.bu config.ign "+
+			"manifests/worker-sample.yaml pinbox.lock.json store.squashfs >SHA256SUMS")
+		if code, _, stderr := pinbox(t.Context(), "verify", mixed); code != exitVerify ||
+			!strings.Contains(stderr, test.says) {
 			t.Errorf("%s: got exit code %d, want %d and %q\n%s", name, code, exitVerify, test.says, stderr)
 		}
 	}
@@ -309,7 +328,8 @@ func TestKilledBuildIsDoneAgain(t *testing.T) {
 	program := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox")
 	sets := write(t, "sets.yaml", samples(t).Sets())
 	command := func(out, cache string) *exec.Cmd {
-		return exec.Command(program, "build", "--set", sets, "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o", out, "--cache-dir", cache)
+		return exec.Command(program, "build", "--set", sets, "--tls-verify=false", "--node-binary",
+			fixtures.Program(t, nodePackage), "-o", out, "--cache-dir", cache)
 	}
 	reference := filepath.Join(t.TempDir(), "out")
 	started := time.Now()
@@ -357,7 +377,8 @@ func TestKilledBuildIsDoneAgain(t *testing.T) {
 func TestErrorsForPrograms(t *testing.T) {
 	code, stdout, stderr := pinbox(t.Context(), "plan", "-c", "no-such-file.yaml", "--output", "json")
 	var f cli.Failure
-	if err := json.Unmarshal([]byte(stderr), &f); err != nil || f.Code != exitInput || code != exitInput || f.Hint == "" || !strings.Contains(f.Error, "no-such-file.yaml") || stdout != "" {
+	if err := json.Unmarshal([]byte(stderr), &f); err != nil || f.Code != exitInput || code != exitInput || f.Hint == "" ||
+		!strings.Contains(f.Error, "no-such-file.yaml") || stdout != "" {
 		t.Errorf("exit code %d, %v\n%s%s", code, err, stdout, stderr)
 	}
 }
@@ -365,7 +386,8 @@ func TestErrorsForPrograms(t *testing.T) {
 // A wrong path is no corruption.
 func TestVerifyOfSomethingElse(t *testing.T) {
 	for _, path := range []string{filepath.Join(t.TempDir(), "nothing"), t.TempDir(), write(t, "file", nil)} {
-		if code, _, stderr := pinbox(t.Context(), "verify", path); code != exitInput || !strings.Contains(stderr, "not an appliance's folder or ISO") && !strings.Contains(stderr, "nothing: no such file") {
+		if code, _, stderr := pinbox(t.Context(), "verify", path); code != exitInput ||
+			!strings.Contains(stderr, "not an appliance's folder or ISO") && !strings.Contains(stderr, "nothing: no such file") {
 			t.Errorf("%s: exit code %d\n%s", path, code, stderr)
 		}
 	}
@@ -379,7 +401,8 @@ func TestBuildKeepsItsHandsOffOtherFolders(t *testing.T) {
 	if err := os.MkdirAll(mine, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", pins.Pause)), "--tls-verify=false",
+	code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", pins.Pause)),
+		"--tls-verify=false",
 		"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(parent, "out"))
 	if _, err := os.Stat(mine); code != exitOK || err != nil {
 		t.Errorf("exit code %d, %v\n%s", code, err, stderr)
@@ -388,7 +411,8 @@ func TestBuildKeepsItsHandsOffOtherFolders(t *testing.T) {
 	if err := os.Symlink(filepath.Dir(mine), filepath.Join(parent, ".other.pinbox-partial")); err != nil {
 		t.Fatal(err)
 	}
-	code, _, stderr = pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", pins.Pause)), "--tls-verify=false",
+	code, _, stderr = pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", pins.Pause)),
+		"--tls-verify=false",
 		"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(parent, "other"))
 	if _, err := os.Stat(mine); code != exitUsage || err != nil {
 		t.Errorf("exit code %d, %v\n%s", code, err, stderr)
@@ -398,7 +422,8 @@ func TestBuildKeepsItsHandsOffOtherFolders(t *testing.T) {
 func TestBuildIntoTheCurrentFolder(t *testing.T) {
 	pins := samples(t)
 	t.Chdir(t.TempDir())
-	code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", pins.Pause)), "--tls-verify=false",
+	code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", pins.Pause)),
+		"--tls-verify=false",
 		"--node-binary", fixtures.Program(t, nodePackage), "-o", ".")
 	if code != exitUsage || !strings.Contains(stderr, "it is the current folder") {
 		t.Errorf("exit code %d\n%s", code, stderr)

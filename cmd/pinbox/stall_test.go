@@ -85,13 +85,19 @@ func stalls() map[string]stalling {
 	}
 	bursts, few := [2]int{3 * part, 3*part + 100}, [2]int{3, 30}
 	return map[string]stalling{
-		"a blob drips":                  {"/blobs/", part, []answer{burst}, "", 3, is("layer sha256:", "fewer than 16 a second came in the last 300ms"), bursts},
+		"a blob drips": {
+			"/blobs/", part, []answer{burst}, "", 3, is("layer sha256:", "fewer than 16 a second came in the last 300ms"),
+			bursts,
+		},
 		"a blob drips, without a cache": {"/blobs/", part, []answer{burst}, "--no-cache", 3, is(), bursts},
 		"a blob never comes":            {"/blobs/", part, []answer{silent}, "", 3, is("layer sha256:"), [2]int{}},
 		"a config drips":                {"/blobs/", 0, []answer{drips}, "", 3, is("resolve HOST/test/image@sha256:"), few},
-		"a manifest drips":              {"/manifests/", 0, []answer{drips}, "", 3, is("resolve HOST/test/image@sha256:", " and has not answered within 300ms"), [2]int{}},
-		"a manifest never comes":        {"/manifests/", 0, []answer{silent}, "", 3, is(), [2]int{}},
-		"nothing ever comes":            {"/v2/", 0, []answer{silent}, "", 3, is(), [2]int{}},
+		"a manifest drips": {
+			"/manifests/", 0, []answer{drips}, "", 3,
+			is("resolve HOST/test/image@sha256:", " and has not answered within 300ms"), [2]int{},
+		},
+		"a manifest never comes": {"/manifests/", 0, []answer{silent}, "", 3, is(), [2]int{}},
+		"nothing ever comes":     {"/v2/", 0, []answer{silent}, "", 3, is(), [2]int{}},
 
 		"a manifest drips once":              {"/manifests/", 0, []answer{drips, nil}, "", 2, nil, [2]int{}},
 		"a blob drips once":                  {"/blobs/", part, []answer{burst, comes}, "", 2, nil, [2]int{}},
@@ -99,7 +105,9 @@ func stalls() map[string]stalling {
 		"a blob drips once, without ranges":  {"/blobs/", part, []answer{burst, rangeless(comes)}, "", 2, nil, [2]int{}},
 		"a slow link":                        {"/blobs/", part, []answer{slow}, "", 1, nil, [2]int{}},
 		// What stands before the range comes too slowly, and nobody sees that it comes.
-		"a slow link, without ranges": {"/blobs/", part, []answer{sends(3*part, 1, often), rangeless(slow)}, "", 3, nil, [2]int{}},
+		"a slow link, without ranges": {
+			"/blobs/", part, []answer{sends(3*part, 1, often), rangeless(slow)}, "", 3, nil, [2]int{},
+		},
 	}
 }
 
@@ -139,7 +147,10 @@ func (s stalling) run(t *testing.T, noise v1.Layer) {
 	}))
 	sets := write(t, "sets.yaml", sample.Set("worker", push(t, r, image(t, "amd64", noise))))
 	stalls.Store(true)
-	args := []string{"build", "--set", sets, "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(t.TempDir(), "out"), "--stall", "300ms", "--cache-dir", t.TempDir()}
+	args := []string{
+		"build", "--set", sets, "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o",
+		filepath.Join(t.TempDir(), "out"), "--stall", "300ms", "--cache-dir", t.TempDir(),
+	}
 	if s.flag != "" {
 		args = append(args[:len(args)-2], s.flag)
 	}
@@ -194,8 +205,11 @@ func TestStallIsInterrupted(t *testing.T) {
 }
 
 func TestStallFlag(t *testing.T) {
-	for value, says := range map[string]string{"0s": "--stall 0s: must be greater than 0", "-1s": "--stall -1s: must be greater than 0", "soon": "--stall"} {
-		if code, _, stderr := pinbox(t.Context(), "plan", "--image", "quay.example.com/a:1", "--stall="+value); code != exitUsage || !strings.Contains(stderr, says) {
+	for value, says := range map[string]string{
+		"0s": "--stall 0s: must be greater than 0", "-1s": "--stall -1s: must be greater than 0", "soon": "--stall",
+	} {
+		if code, _, stderr := pinbox(t.Context(), "plan", "--image", "quay.example.com/a:1",
+			"--stall="+value); code != exitUsage || !strings.Contains(stderr, says) {
 			t.Errorf("%s: exit code %d\n%s", value, code, stderr)
 		}
 	}

@@ -23,7 +23,8 @@ func TestFilesOfOtherKinds(t *testing.T) {
 	}
 	set := file("set.yaml", string(sample.Set("worker", "quay.io/a/b@"+someDigest)))
 	isc := file("isc.yaml", string(sample.ImageSet("quay.io/a/b:1")))
-	hauler := file("hauler.yaml", "apiVersion: content.hauler.cattle.io/v1\nkind: Images\nspec: {images: [{name: 'quay.io/a/b'}]}\n")
+	hauler := file("hauler.yaml", "apiVersion: content.hauler.cattle.io/v1\nkind: Images\n"+
+		"spec: {images: [{name: 'quay.io/a/b'}]}\n")
 	text := file("list.txt", "quay.io/a/b:1\n")
 	tarOf := func(name, member string) string {
 		file(member, "{}")
@@ -38,37 +39,69 @@ func TestFilesOfOtherKinds(t *testing.T) {
 		args []string
 		says string
 	}{
-		"a set as an appliance":            {[]string{"-c", set}, "give it with --set"},
-		"an image set as an appliance":     {[]string{"-c", isc}, "give it with --image-set-config"},
-		"Hauler's images as an appliance":  {[]string{"-c", hauler}, "give it with --image-list"},
-		"Hauler's images with a key":       {[]string{"--image-list", file("key.yaml", strings.Replace(string(mustRead(t, hauler)), "'}]", "', key: a}]", 1))}, "--policy"},
-		"Hauler's charts":                  {[]string{"--image-list", file("charts.yaml", "apiVersion: content.hauler.cattle.io/v1\nkind: Charts\n")}, "Charts of Hauler"},
-		"a release's description":          {[]string{"--set", file("info.json", `{"image": "quay.io/o/release:1", "references": {"kind": "ImageStream"}}`)}, "give --release quay.io/o/release:1"},
-		"an image set as a list":           {[]string{"--image-list", isc}, "it is ImageSetConfiguration"},
-		"a tar file as a list":             {[]string{"--image-list", tarOf("x.tar", "x")}, "it is no text"},
-		"a set as an image set":            {[]string{"--image-set-config", set}, "it is PinnedImageSet of"},
-		"an image set of version 1":        {[]string{"--image-set-config", file("v1.yaml", strings.Replace(string(sample.ImageSet("quay.io/a/b:1")), "v2alpha1", "v1alpha2", 1))}, "v2alpha1 is that of v2"},
-		"an image set that asks nothing":   {[]string{"--image-set-config", file("none.yaml", "apiVersion: mirror.openshift.io/v2alpha1\nkind: ImageSetConfiguration\nmirror: {}\n")}, "asks for no image"},
-		"a list as an archive":             {[]string{"--archive", text}, "it is no tar file"},
-		"a folder as an archive":           {[]string{"--archive", dir}, "is it an OCI layout?"},
-		"an archive as a layout":           {[]string{"--oci", tarOf("y.tar", "y")}, "is it an archive?"},
-		"a folder as a layout":             {[]string{"--oci", dir}, "it has no index.json"},
-		"a layout by skopeo's name":        {[]string{"--oci", "oci:/nowhere"}, "leave out the oci:"},
-		"a list as one of oc-mirror":       {[]string{"--oc-mirror", text}, "it is no tar file"},
-		"an archive of images":             {[]string{"--oc-mirror", tarOf("docker.tar", "manifest.json")}, "an archive of images"},
-		"an archive of oc-mirror v1":       {[]string{"--oc-mirror", tarOf("mirror_seq1_000000.tar", "publish/.metadata.json")}, "oc-mirror v1"},
-		"an archive of oc-mirror":          {[]string{"--archive", tarOf("mirror.tar", "isc_2026")}, "archives of oc-mirror are another input"},
-		"a store that is packed":           {[]string{"--containers-storage", "[overlay@" + text + "]quay.io/a/b:1"}, "mount -o loop,ro"},
-		"a folder as a store":              {[]string{"--containers-storage", "[overlay@" + dir + "+/run]quay.io/a/b:1"}, "no overlay-images"},
-		"a manifest that was not rendered": {[]string{"--manifests", file("pod.yaml", "spec:\n  containers:\n  - image: {{ .Values.image }}\n")}, "pod.yaml:3"},
-		"credentials without any":          {[]string{"--image", "quay.io/a/b:1", "--authfile", file("auth.json", `{"quay.io":{"auth":"bWU6c2VjcmV0"}}`)}, "has no auths"},
+		"a set as an appliance":           {[]string{"-c", set}, "give it with --set"},
+		"an image set as an appliance":    {[]string{"-c", isc}, "give it with --image-set-config"},
+		"Hauler's images as an appliance": {[]string{"-c", hauler}, "give it with --image-list"},
+		"Hauler's images with a key": {
+			[]string{"--image-list", file("key.yaml", strings.Replace(string(mustRead(t, hauler)), "'}]", "', key: a}]", 1))},
+			"--policy",
+		},
+		"Hauler's charts": {
+			[]string{"--image-list", file("charts.yaml", "apiVersion: content.hauler.cattle.io/v1\nkind: Charts\n")},
+			"Charts of Hauler",
+		},
+		"a release's description": {
+			[]string{"--set", file("info.json", `{"image": "quay.io/o/release:1", "references": {"kind": "ImageStream"}}`)},
+			"give --release quay.io/o/release:1",
+		},
+		"an image set as a list": {[]string{"--image-list", isc}, "it is ImageSetConfiguration"},
+		"a tar file as a list":   {[]string{"--image-list", tarOf("x.tar", "x")}, "it is no text"},
+		"a set as an image set":  {[]string{"--image-set-config", set}, "it is PinnedImageSet of"},
+		"an image set of version 1": {
+			[]string{"--image-set-config", file("v1.yaml", strings.Replace(string(sample.ImageSet("quay.io/a/b:1")), "v2alpha1",
+				"v1alpha2", 1))}, "v2alpha1 is that of v2",
+		},
+		"an image set that asks nothing": {
+			[]string{"--image-set-config", file("none.yaml",
+				"apiVersion: mirror.openshift.io/v2alpha1\nkind: ImageSetConfiguration\nmirror: {}\n")}, "asks for no image",
+		},
+		"a list as an archive":       {[]string{"--archive", text}, "it is no tar file"},
+		"a folder as an archive":     {[]string{"--archive", dir}, "is it an OCI layout?"},
+		"an archive as a layout":     {[]string{"--oci", tarOf("y.tar", "y")}, "is it an archive?"},
+		"a folder as a layout":       {[]string{"--oci", dir}, "it has no index.json"},
+		"a layout by skopeo's name":  {[]string{"--oci", "oci:/nowhere"}, "leave out the oci:"},
+		"a list as one of oc-mirror": {[]string{"--oc-mirror", text}, "it is no tar file"},
+		"an archive of images": {
+			[]string{"--oc-mirror", tarOf("docker.tar", "manifest.json")}, "an archive of images",
+		},
+		"an archive of oc-mirror v1": {
+			[]string{"--oc-mirror", tarOf("mirror_seq1_000000.tar", "publish/.metadata.json")}, "oc-mirror v1",
+		},
+		"an archive of oc-mirror": {
+			[]string{"--archive", tarOf("mirror.tar", "isc_2026")}, "archives of oc-mirror are another input",
+		},
+		"a store that is packed": {
+			[]string{"--containers-storage", "[overlay@" + text + "]quay.io/a/b:1"}, "mount -o loop,ro",
+		},
+		"a folder as a store": {
+			[]string{"--containers-storage", "[overlay@" + dir + "+/run]quay.io/a/b:1"}, "no overlay-images",
+		},
+		"a manifest that was not rendered": {
+			[]string{"--manifests", file("pod.yaml", "spec:\n  containers:\n  - image: {{ .Values.image }}\n")}, "pod.yaml:3",
+		},
+		"credentials without any": {
+			[]string{"--image", "quay.io/a/b:1", "--authfile", file("auth.json", `{"quay.io":{"auth":"bWU6c2VjcmV0"}}`)},
+			"has no auths",
+		},
 	} {
 		code, _, stderr := pinbox(t.Context(), append([]string{"plan"}, c.args...)...)
-		if code != exitInput || !strings.Contains(stderr, c.says) || !strings.Contains(stderr, "hint: ") || strings.Contains(stderr, "damaged") {
+		if code != exitInput || !strings.Contains(stderr, c.says) || !strings.Contains(stderr, "hint: ") ||
+			strings.Contains(stderr, "damaged") {
 			t.Errorf("%s: exit code %d\n%s", name, code, stderr)
 		}
 	}
-	if code, _, stderr := pinbox(t.Context(), "plan", "--set", set, isc); code != exitUsage || !strings.Contains(stderr, "with a flag before each") {
+	if code, _, stderr := pinbox(t.Context(), "plan", "--set", set, isc); code != exitUsage ||
+		!strings.Contains(stderr, "with a flag before each") {
 		t.Errorf("an input without a flag: exit code %d\n%s", code, stderr)
 	}
 }
@@ -76,11 +109,15 @@ func TestFilesOfOtherKinds(t *testing.T) {
 // Messages speak of YAML, not of Go.
 func TestMessagesOfYAML(t *testing.T) {
 	for says, content := range map[string]string{
-		":3: field aditionalImages not found\n":              "apiVersion: mirror.openshift.io/v2alpha1\nkind: ImageSetConfiguration\nmirror: {aditionalImages: []}\n",
-		":3: there is a text, and a mapping is wanted":       "apiVersion: mirror.openshift.io/v2alpha1\nkind: ImageSetConfiguration\nmirror: x\n",
-		":3: there is a list, and a mapping is wanted\nhint": "apiVersion: mirror.openshift.io/v2alpha1\nkind: ImageSetConfiguration\nmirror: [x]\n",
+		":3: field aditionalImages not found\n": "apiVersion: mirror.openshift.io/v2alpha1\n" +
+			"kind: ImageSetConfiguration\nmirror: {aditionalImages: []}\n",
+		":3: there is a text, and a mapping is wanted": "apiVersion: mirror.openshift.io/v2alpha1\n" +
+			"kind: ImageSetConfiguration\nmirror: x\n",
+		":3: there is a list, and a mapping is wanted\nhint": "apiVersion: mirror.openshift.io/v2alpha1\n" +
+			"kind: ImageSetConfiguration\nmirror: [x]\n",
 	} {
-		if _, _, stderr := pinbox(t.Context(), "plan", "--image-set-config", write(t, "bad.yaml", []byte(content))); !strings.Contains(stderr, says) {
+		if _, _, stderr := pinbox(t.Context(), "plan", "--image-set-config",
+			write(t, "bad.yaml", []byte(content))); !strings.Contains(stderr, says) {
 			t.Errorf("no %q in\n%s", says, stderr)
 		}
 	}
@@ -90,7 +127,8 @@ func TestMessagesOfYAML(t *testing.T) {
 func TestLockKeepsOtherFiles(t *testing.T) {
 	pins := samples(t)
 	mine := write(t, "mine.txt", []byte("mine"))
-	if code, _, stderr := pinbox(t.Context(), "lock", "--image", pins.Pause, "--tls-verify=false", "-o", mine); code != exitUsage || !strings.Contains(stderr, mine) {
+	if code, _, stderr := pinbox(t.Context(), "lock", "--image", pins.Pause, "--tls-verify=false", "-o",
+		mine); code != exitUsage || !strings.Contains(stderr, mine) {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 	if content := mustRead(t, mine); string(content) != "mine" {
@@ -98,7 +136,8 @@ func TestLockKeepsOtherFiles(t *testing.T) {
 	}
 	lock := filepath.Join(t.TempDir(), "x.lock.json")
 	for range 2 {
-		if code, _, stderr := pinbox(t.Context(), "lock", "--image", pins.Pause, "--tls-verify=false", "-o", lock); code != exitOK {
+		if code, _, stderr := pinbox(t.Context(), "lock", "--image", pins.Pause, "--tls-verify=false", "-o",
+			lock); code != exitOK {
 			t.Errorf("exit code %d\n%s", code, stderr)
 		}
 	}

@@ -59,7 +59,8 @@ func TestDetachBesideAForeignStore(t *testing.T) {
 		}
 	}
 	k.Others = []string{foreign}
-	if _, err := k.Detach(t.Context(), "1", mainStore(t)); !errors.Is(err, stores.ErrInUse) || !strings.Contains(err.Error(), "the store appliance") {
+	if _, err := k.Detach(t.Context(), "1", mainStore(t)); !errors.Is(err, stores.ErrInUse) ||
+		!strings.Contains(err.Error(), "the store appliance") {
 		t.Errorf("%v", err)
 	}
 	well(t, k, 2)
@@ -74,10 +75,11 @@ func TestAStoreThatChangesItsMind(t *testing.T) {
 	source := filepath.Join(t.TempDir(), "delta.squashfs")
 	honest, lie := filepath.Join(folders[1], artifact.DeltaStoreFile), filepath.Join(others[1], artifact.DeltaStoreFile)
 	fixtures.Run(t, "cp", lie, source)
-	_, err := k.Attach(t.Context(), stores.AttachOptions{Source: source, Digest: sum(t, folders[1]), Fits: func(int64) error {
-		fixtures.Run(t, "cp", honest, source)
-		return nil
-	}})
+	_, err := k.Attach(t.Context(), stores.AttachOptions{Source: source, Digest: sum(t, folders[1]),
+		Fits: func(int64) error {
+			fixtures.Run(t, "cp", honest, source)
+			return nil
+		}})
 	if err == nil {
 		t.Error("it was attached with what it said first")
 	}
@@ -135,13 +137,14 @@ func TestOthersWorkDuringACompaction(t *testing.T) {
 	folders, pins := chain(t, 3)
 	k := attachedTo(t, folders[:3])
 	write := stores.WriteCompacted(k.Dir, func(int64, int64) {})
-	_, err := k.Compact(t.Context(), stores.CompactOptions{Root: mainStore(t), Write: func(ctx context.Context, out io.Writer, f stores.CompactPlan) error {
-		if _, err := k.Rollback(ctx); err != nil {
-			t.Error(err)
-		}
-		bring(t, k, stores.AttachOptions{Source: folders[3]})
-		return write(ctx, out, f)
-	}})
+	_, err := k.Compact(t.Context(), stores.CompactOptions{Root: mainStore(t),
+		Write: func(ctx context.Context, out io.Writer, f stores.CompactPlan) error {
+			if _, err := k.Rollback(ctx); err != nil {
+				t.Error(err)
+			}
+			bring(t, k, stores.AttachOptions{Source: folders[3]})
+			return write(ctx, out, f)
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +180,8 @@ func TestPinsOfTheOperatorAreWanted(t *testing.T) {
 	o.Owner = runtime.MCO
 	for _, err := range []error{
 		os.MkdirAll(filepath.Join(etc, "crio.conf.d"), 0o755), os.MkdirAll(k.Sets, 0o755),
-		os.WriteFile(filepath.Join(etc, "crio.conf.d/50-pinned-images"), []byte("[crio.image]\npinned_images = [\""+pins[1]+"\"]\n"), 0o644),
+		os.WriteFile(filepath.Join(etc, "crio.conf.d/50-pinned-images"),
+			[]byte("[crio.image]\npinned_images = [\""+pins[1]+"\"]\n"), 0o644),
 		os.WriteFile(filepath.Join(k.Sets, "s.yaml"), sample.SetNamed("s", pins[0]), 0o644),
 	} {
 		if err != nil {
@@ -186,7 +190,8 @@ func TestPinsOfTheOperatorAreWanted(t *testing.T) {
 	}
 	k.Wanted = o.wanted
 	bring(t, k, stores.AttachOptions{Source: folders[1], KeepSets: true})
-	if _, err := k.Detach(t.Context(), "1", mainStore(t)); !errors.Is(err, stores.ErrInUse) || !strings.Contains(err.Error(), pins[1]) {
+	if _, err := k.Detach(t.Context(), "1", mainStore(t)); !errors.Is(err, stores.ErrInUse) ||
+		!strings.Contains(err.Error(), pins[1]) {
 		t.Errorf("%v", err)
 	}
 }

@@ -149,7 +149,8 @@ func TestDiskFullElsewhere(t *testing.T) {
 	}
 	bring(t, k, stores.AttachOptions{Source: folders[2]})
 	write := stores.WriteCompacted(k.Dir, func(int64, int64) {})
-	o := stores.CompactOptions{Root: mainStore(t), Write: func(ctx context.Context, out io.Writer, f stores.CompactPlan) error {
+	o := stores.CompactOptions{Root: mainStore(t), Write: func(ctx context.Context, out io.Writer,
+		f stores.CompactPlan) error {
 		fill()
 		return write(ctx, out, f)
 	}}
@@ -215,7 +216,8 @@ func TestInterruptedDuringTheTrial(t *testing.T) {
 	k := attachedTo(t, folders)
 	compacts(t, k)
 	hasty, ctx := interrupted(t, k)
-	if _, err := hasty.Reconcile(ctx, func() bool { return true }); !errors.Is(err, context.Canceled) || errors.Is(err, stores.ErrNotReplaced) {
+	if _, err := hasty.Reconcile(ctx, func() bool { return true }); !errors.Is(err, context.Canceled) ||
+		errors.Is(err, stores.ErrNotReplaced) {
 		t.Errorf("%v", err)
 	}
 	if _, err := k.Reconcile(t.Context(), func() bool { return true }); err != nil {
@@ -269,7 +271,8 @@ func TestOfferedBeforeItsBase(t *testing.T) {
 	}
 	well(t, k, 2)
 	o.Wait = 0
-	if _, err := o.attach(t.Context(), keep(t, folders[0], "100m"), stores.AttachOptions{Source: folders[2], Auto: true}); !errors.Is(err, stores.ErrNoBase) {
+	if _, err := o.attach(t.Context(), keep(t, folders[0], "100m"),
+		stores.AttachOptions{Source: folders[2], Auto: true}); !errors.Is(err, stores.ErrNoBase) {
 		t.Errorf("%v", err)
 	}
 }

@@ -31,7 +31,8 @@ func (o Options) manager() (stores.Manager, error) {
 	etc := filepath.Dir(filepath.Clean(o.Sets)) // /etc/pinbox
 	config, err := crio.ReadNodeConfig(filepath.Join(etc, "node.json"))
 	m := stores.Manager{
-		Dir: filepath.Join(o.stateDir(), layout.AttachedDir), Keys: filepath.Join(etc, "keys.d"), Sets: o.Sets, Wanted: o.wanted,
+		Dir: filepath.Join(o.stateDir(), layout.AttachedDir), Keys: filepath.Join(etc, "keys.d"), Sets: o.Sets,
+		Wanted:  o.wanted,
 		Mounter: stores.Direct{}, Open: stores.OpenImage, Disc: stores.OpenDisc,
 		KeepPrevious: config.KeepPrevious, SELinuxContext: config.SELinuxContext, Wait: o.Wait,
 	}

@@ -82,7 +82,8 @@ func bring(t *testing.T, k stores.Manager, o stores.AttachOptions) stores.Store 
 func reboot(t *testing.T, k stores.Manager) {
 	t.Helper()
 	for _, slot := range k.Slots[1:] {
-		if err := syscall.Unmount(slot, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
+		if err := syscall.Unmount(slot, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) &&
+			!errors.Is(err, syscall.ENOENT) {
 			t.Fatal(err)
 		}
 	}
@@ -142,7 +143,9 @@ func TestStateIsLost(t *testing.T) {
 	}
 	for _, folder := range folders[1:] {
 		sum := strings.Fields(fixtures.Run(t, "sha256sum", filepath.Join(folder, artifact.DeltaStoreFile)))[0]
-		bring(t, k, stores.AttachOptions{Source: filepath.Join(away, sum+".squashfs"), Digest: digest.Digest("sha256:" + sum)})
+		bring(t, k, stores.AttachOptions{
+			Source: filepath.Join(away, sum+".squashfs"), Digest: digest.Digest("sha256:" + sum),
+		})
 	}
 	well(t, k, 2)
 }
@@ -160,7 +163,9 @@ func mainStore(t *testing.T) string {
 // compacts makes one store of those that are attached.
 func compacts(t *testing.T, k stores.Manager) stores.Compaction {
 	t.Helper()
-	f, err := k.Compact(t.Context(), stores.CompactOptions{Root: mainStore(t), Write: stores.WriteCompacted(k.Dir, func(int64, int64) {})})
+	f, err := k.Compact(t.Context(), stores.CompactOptions{
+		Root: mainStore(t), Write: stores.WriteCompacted(k.Dir, func(int64, int64) {}),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +191,8 @@ func TestCompactedStoreCannotBeMounted(t *testing.T) {
 	k := attachedTo(t, folders)
 	f := compacts(t, k)
 	k.Mounter = picky{file: f.Store.ID.Encoded() + ".squashfs"}
-	if _, err := k.Reconcile(t.Context(), func() bool { return true }); !errors.Is(err, stores.ErrNotReplaced) || !errors.Is(err, syscall.EIO) {
+	if _, err := k.Reconcile(t.Context(), func() bool { return true }); !errors.Is(err, stores.ErrNotReplaced) ||
+		!errors.Is(err, syscall.EIO) {
 		t.Errorf("%v", err)
 	}
 	well(t, k, 3)
@@ -216,7 +222,8 @@ func TestCompactionKeepsWhatSetsAskFor(t *testing.T) {
 	own("first", pins[1])
 	compacts(t, k)
 	own("second", pins[2])
-	if _, err := k.Reconcile(t.Context(), func() bool { return true }); !errors.Is(err, stores.ErrNotReplaced) || !strings.Contains(err.Error(), pins[2]) {
+	if _, err := k.Reconcile(t.Context(), func() bool { return true }); !errors.Is(err, stores.ErrNotReplaced) ||
+		!strings.Contains(err.Error(), pins[2]) {
 		t.Errorf("%v", err)
 	}
 	well(t, k, 4)
@@ -319,7 +326,8 @@ func TestOwnSetOfTheSameName(t *testing.T) {
 	k.KeepPrevious = 1
 	fixtures.Run(t, "umount", k.Slots[0]) // a node without a store of its own
 	own := string(sample.SetNamed("own", pins[0]))
-	if err := errors.Join(os.MkdirAll(k.Sets, 0o755), os.WriteFile(filepath.Join(k.Sets, "s.yaml"), []byte(own), 0o644)); err != nil {
+	if err := errors.Join(os.MkdirAll(k.Sets, 0o755), os.WriteFile(filepath.Join(k.Sets, "s.yaml"), []byte(own),
+		0o644)); err != nil {
 		t.Fatal(err)
 	}
 	bring(t, k, stores.AttachOptions{Source: folders[0]})

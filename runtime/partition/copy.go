@@ -55,7 +55,8 @@ func (c *copier) install(diskSize int64) (Result, error) {
 	if err := c.verify(r.Start, size); err != nil {
 		return Result{}, err
 	}
-	if _, err := sfdisk(c.ctx, e.script(), "--append", "--no-reread", "--no-tell-kernel", "--quiet", c.disk.Name()); err != nil {
+	if _, err := sfdisk(c.ctx, e.script(), "--append", "--no-reread", "--no-tell-kernel", "--quiet",
+		c.disk.Name()); err != nil {
 		return Result{}, err
 	}
 	return r, c.disk.Sync()

@@ -39,7 +39,8 @@ func TestOtherDisksMustNotHaveAStore(t *testing.T) {
 		blocks := filepath.Join(dir, "class/block")
 		for _, err := range []error{
 			os.MkdirAll(part, 0o755), os.MkdirAll(blocks, 0o755), os.Symlink(part, filepath.Join(blocks, "sdb1")),
-			os.WriteFile(filepath.Join(part, "uevent"), []byte("MAJOR=8\nDEVTYPE=partition\nPARTN=1\nPARTNAME="+c.label+"\n"), 0o644),
+			os.WriteFile(filepath.Join(part, "uevent"), []byte("MAJOR=8\nDEVTYPE=partition\nPARTN=1\nPARTNAME="+c.label+"\n"),
+				0o644),
 			os.WriteFile(filepath.Join(dir, "devices/sdb/dev"), []byte(c.number+"\n"), 0o644),
 			os.MkdirAll(filepath.Join(dir, "dev/block", own, "slaves/sdc"), 0o755),
 			os.WriteFile(filepath.Join(dir, "dev/block", own, "slaves/sdc/dev"), []byte("8:32\n"), 0o644),

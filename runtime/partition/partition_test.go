@@ -48,7 +48,8 @@ func disk(t *testing.T, size int64) string {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("sfdisk", "--quiet", file)
-	cmd.Stdin = strings.NewReader("label: gpt\nlabel-id: 00000000-0000-4000-A000-000000000001\nsize=1MiB,name=BIOS-BOOT\nsize=8MiB,name=EFI-SYSTEM\nsize=8MiB,name=boot\nsize=32MiB,name=root\n")
+	cmd.Stdin = strings.NewReader("label: gpt\nlabel-id: 00000000-0000-4000-A000-000000000001\n" +
+		"size=1MiB,name=BIOS-BOOT\nsize=8MiB,name=EFI-SYSTEM\nsize=8MiB,name=boot\nsize=32MiB,name=root\n")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("sfdisk: %v\n%s", err, out)
 	}
@@ -84,12 +85,15 @@ func TestInstall(t *testing.T) {
 		t.Error(out)
 	}
 	info := fixtures.Run(t, "sgdisk", "--info=5", device)
-	for _, want := range []string{"Partition name: 'pinbox-store'", fmt.Sprintf("First sector: %d ", r.Start/512), "Linux filesystem"} {
+	for _, want := range []string{
+		"Partition name: 'pinbox-store'", fmt.Sprintf("First sector: %d ", r.Start/512), "Linux filesystem",
+	} {
 		if !strings.Contains(info, want) {
 			t.Errorf("sgdisk does not say %q:\n%s", want, info)
 		}
 	}
-	if out := fixtures.Run(t, "sgdisk", "--print", device); !strings.Contains(out, "00000000-0000-4000-A000-000000000001") {
+	if out := fixtures.Run(t, "sgdisk", "--print", device); !strings.Contains(out,
+		"00000000-0000-4000-A000-000000000001") {
 		t.Errorf("CoreOS gives a disk with this GUID another on its first boot, and now it is gone:\n%s", out)
 	}
 	// The second run finds it whole, and writes nothing.
@@ -150,13 +154,16 @@ func TestInstallToWhatIsNoDiskOfCoreOS(t *testing.T) {
 	if err := os.WriteFile(file, make([]byte, mib), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := partition.Install(t.Context(), partition.Options{Medium: dir, Disk: blank}); !errors.Is(err, partition.ErrTable) {
+	if _, err := partition.Install(t.Context(), partition.Options{Medium: dir, Disk: blank}); !errors.Is(err,
+		partition.ErrTable) {
 		t.Errorf("a blank disk: %v", err)
 	}
-	if _, err := partition.Install(t.Context(), partition.Options{Medium: dir, Disk: file}); err == nil || !strings.Contains(err.Error(), "is no disk") {
+	if _, err := partition.Install(t.Context(), partition.Options{Medium: dir, Disk: file}); err == nil ||
+		!strings.Contains(err.Error(), "is no disk") {
 		t.Errorf("a file: %v", err)
 	}
-	if _, err := partition.Install(t.Context(), partition.Options{Medium: dir, Disk: "/dev/no-such"}); !errors.Is(err, os.ErrNotExist) {
+	if _, err := partition.Install(t.Context(), partition.Options{Medium: dir, Disk: "/dev/no-such"}); !errors.Is(err,
+		os.ErrNotExist) {
 		t.Errorf("nothing: %v", err)
 	}
 	// Another appliance's store is not written over.
@@ -166,7 +173,8 @@ func TestInstallToWhatIsNoDiskOfCoreOS(t *testing.T) {
 	}
 	for _, size := range []int{mib - 4096, 2 * mib} {
 		other, _ := medium(t, size)
-		if _, err := partition.Install(t.Context(), partition.Options{Medium: other, Disk: taken}); !errors.Is(err, partition.ErrTaken) {
+		if _, err := partition.Install(t.Context(), partition.Options{Medium: other, Disk: taken}); !errors.Is(err,
+			partition.ErrTaken) {
 			t.Errorf("%d bytes: %v", size, err)
 		}
 	}

@@ -26,9 +26,11 @@ func TestPlaceIsTheEndOfTheDisk(t *testing.T) {
 		"rounded up to MiB":                        {512, 16 * gib, gib + 1, 15*gib - 2<<20, gib + 1<<20},
 		"large sectors":                            {4096, 16 * gib, gib, 15*gib - 1<<20, gib},
 		"a disk of an odd size":                    {512, 16*gib + 512*999, gib, 15 * gib, gib},
-		"all that root leaves":                     {512, 16 * gib, 16*gib - 514<<20 - 2*gib, 513<<20 + 2*gib, 16*gib - 514<<20 - 2*gib},
-		"one byte more":                            {512, 16 * gib, 16*gib - 514<<20 - 2*gib + 1, 0, 0},
-		"larger than the disk":                     {512, 16 * gib, 17 * gib, 0, 0},
+		"all that root leaves": {
+			512, 16 * gib, 16*gib - 514<<20 - 2*gib, 513<<20 + 2*gib, 16*gib - 514<<20 - 2*gib,
+		},
+		"one byte more":        {512, 16 * gib, 16*gib - 514<<20 - 2*gib + 1, 0, 0},
+		"larger than the disk": {512, 16 * gib, 17 * gib, 0, 0},
 	} {
 		e, err := coreos(c.sector).place(c.disk, c.size)
 		switch {

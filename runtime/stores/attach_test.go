@@ -51,7 +51,9 @@ func TestFourDeltas(t *testing.T) {
 func TestDetachInEveryOrder(t *testing.T) {
 	s := ship(t, 4)
 	s.must("firstboot")
-	for _, order := range [][]string{{"1", "2", "3"}, {"1", "3", "2"}, {"2", "1", "3"}, {"2", "3", "1"}, {"3", "1", "2"}, {"3", "2", "1"}} {
+	for _, order := range [][]string{
+		{"1", "2", "3"}, {"1", "3", "2"}, {"2", "1", "3"}, {"2", "3", "1"}, {"3", "1", "2"}, {"3", "2", "1"},
+	} {
 		for n := 1; n < 4; n++ {
 			s.must("attach", s.stores[n], "--keep-sets")
 		}

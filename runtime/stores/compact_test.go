@@ -56,7 +56,9 @@ func TestCompact(t *testing.T) {
 	if got := s.mounted(); got != 3 {
 		t.Errorf("%d mounts", got)
 	}
-	if copies := slices.DeleteFunc(s.left(), func(name string) bool { return !strings.HasSuffix(name, ".squashfs") }); len(copies) != 2 {
+	if copies := slices.DeleteFunc(s.left(), func(name string) bool {
+		return !strings.HasSuffix(name, ".squashfs")
+	}); len(copies) != 2 {
 		t.Errorf("copies: %v", copies)
 	}
 	s.ends(kept)

@@ -31,7 +31,10 @@ func TestKilledAtRandomMoments(t *testing.T) {
 		s.must(move[0], move[1:]...)
 		length[move[0]] = time.Since(start)
 	}
-	moves := [][]string{{"attach", s.stores[2]}, {"attach", s.stores[1]}, {"rollback"}, {"detach"}, {"detach", "2"}, {"attach", s.stores[2], "--keep-sets"}, {"compact"}}
+	moves := [][]string{
+		{"attach", s.stores[2]}, {"attach", s.stores[1]}, {"rollback"}, {"detach"}, {"detach", "2"},
+		{"attach", s.stores[2], "--keep-sets"}, {"compact"},
+	}
 	finished := 0
 	for i := range 100 {
 		move := moves[rand.IntN(len(moves))]
@@ -100,7 +103,8 @@ func (s *site) converges(last []string) {
 		if !strings.HasSuffix(name, ".squashfs") {
 			continue
 		}
-		if sum := fixtures.Run(s.t, "sha256sum", filepath.Join(s.Root, "var/lib/pinbox/stores.d", name)); sum[:64] != name[:64] {
+		if sum := fixtures.Run(s.t, "sha256sum", filepath.Join(s.Root, "var/lib/pinbox/stores.d",
+			name)); sum[:64] != name[:64] {
 			s.t.Errorf("after %v: %s is not whole", last, name)
 		}
 	}

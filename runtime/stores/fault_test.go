@@ -171,7 +171,8 @@ func TestNodeComesUpWithoutAll(t *testing.T) {
 		t.Fatalf("%v, %v", copies, err)
 	}
 	first := copies[0]
-	if out := s.must("stores").Out; strings.Index(out, filepath.Base(first)[:12]) > strings.Index(out, filepath.Base(copies[1])[:12]) {
+	if out := s.must("stores").Out; strings.Index(out, filepath.Base(first)[:12]) > strings.Index(out,
+		filepath.Base(copies[1])[:12]) {
 		first = copies[1]
 	}
 	for name, c := range map[string]struct {
@@ -180,9 +181,15 @@ func TestNodeComesUpWithoutAll(t *testing.T) {
 		images        int
 		says          string
 	}{
-		"no base":     {func() {}, func() {}, 2, 0, "layers are missing"},
-		"a lost file": {func() { s.base(); rename(t, first, first+".away") }, func() { rename(t, first+".away", first) }, 2, 4, "the file of the store is not there"},
-		"a cut file":  {func() { s.base(); grow(t, first, 4096) }, func() { grow(t, first, -4096) }, 2, 4, "the store is damaged: it has"},
+		"no base": {func() {}, func() {}, 2, 0, "layers are missing"},
+		"a lost file": {
+			func() { s.base(); rename(t, first, first+".away") }, func() {
+				rename(t, first+".away", first)
+			}, 2, 4, "the file of the store is not there",
+		},
+		"a cut file": {
+			func() { s.base(); grow(t, first, 4096) }, func() { grow(t, first, -4096) }, 2, 4, "the store is damaged: it has",
+		},
 		"all is well": {func() { s.base() }, func() {}, 0, 12, ""},
 	} {
 		s.Stop(syscall.SIGTERM)
@@ -191,7 +198,8 @@ func TestNodeComesUpWithoutAll(t *testing.T) {
 		}
 		c.breaks()
 		said := s.Do("mount")
-		if (said.Code == 0) != (c.unavailable == 0) || !strings.Contains(said.Out, c.says) || strings.Count(said.Out, " unavailable ") != c.unavailable {
+		if (said.Code == 0) != (c.unavailable == 0) || !strings.Contains(said.Out, c.says) ||
+			strings.Count(said.Out, " unavailable ") != c.unavailable {
 			t.Errorf("%s: exit code %d\n%s%s", name, said.Code, said.Out, said.Err)
 		}
 		s.Start()

@@ -38,7 +38,8 @@ func TestAttachAMedium(t *testing.T) {
 	s.runs(2)
 	s.must("rollback")
 	s.must("detach", "2")
-	if out := s.must("attach", "--auto", file).Out; !strings.Contains(out, "was attached once, and is not any more: nothing was changed") {
+	if out := s.must("attach", "--auto", file).Out; !strings.Contains(out,
+		"was attached once, and is not any more: nothing was changed") {
 		t.Errorf("it says %s", out)
 	}
 	if got := s.mounted(); got != 2 {

@@ -152,7 +152,8 @@ func (s *site) runs(release int) {
 		slices.Sort(base)
 		own := fmt.Sprintf("%s-r%d", name, release+1)
 		for _, want := range []string{
-			fmt.Sprintf("/release: %s r%d\n", name, release+1), "/data/tree: " + own + "\n", "/new: " + own + "\n", "/base: " + strings.Join(base, " ") + "\n",
+			fmt.Sprintf("/release: %s r%d\n", name, release+1), "/data/tree: " + own + "\n", "/new: " + own + "\n",
+			"/base: " + strings.Join(base, " ") + "\n",
 		} {
 			if !strings.Contains(string(text), want) {
 				s.t.Errorf("%s of release %d does not see %q:\n%s", name, release, want, text)

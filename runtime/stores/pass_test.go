@@ -29,7 +29,8 @@ func TestPassOfAnotherEndsMeanwhile(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(s.set(), s.pins[1][1]); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(s.set(),
+		s.pins[1][1]); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the sets do not come")
 		}

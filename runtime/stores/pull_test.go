@@ -46,7 +46,8 @@ func TestPullOverStores(t *testing.T) {
 			}
 		}
 	}
-	if written := s.used() - before; written < unpacked/2 || written > 2*unpacked+200_000 { // records and folders take a little
+	// records and folders take a little
+	if written := s.used() - before; written < unpacked/2 || written > 2*unpacked+200_000 {
 		t.Errorf("%d bytes were written for %d of new layers", written, unpacked)
 	}
 	s.must("rollback")

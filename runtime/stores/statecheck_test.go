@@ -21,7 +21,8 @@ func TestHostileStates(t *testing.T) {
 	sum := digest.FromString("x")
 	read := func(t *testing.T, text string) error {
 		dir := t.TempDir()
-		write(t, filepath.Join(dir, "state.json"), strings.NewReplacer("SHA", sum.String(), "HEX", sum.Encoded()).Replace(text))
+		write(t, filepath.Join(dir, "state.json"), strings.NewReplacer("SHA", sum.String(), "HEX",
+			sum.Encoded()).Replace(text))
 		_, err := stores.ReadState(dir)
 		return err
 	}
@@ -52,7 +53,8 @@ func TestHostileStates(t *testing.T) {
 				t.Fatal("the case changes nothing")
 			}
 			err := read(t, text)
-			if !errors.Is(err, stores.ErrState) || !strings.Contains(err.Error(), c.want) || errors.Is(err, pinset.ErrNewer) != (name == "newer") {
+			if !errors.Is(err, stores.ErrState) || !strings.Contains(err.Error(), c.want) ||
+				errors.Is(err, pinset.ErrNewer) != (name == "newer") {
 				t.Errorf("got error %v, want ErrState with %q", err, c.want)
 			}
 		})

@@ -28,14 +28,19 @@ func TestLayersOfSeveralStores(t *testing.T) {
 	base, top, half := digest.FromString("base"), digest.FromString("top"), digest.FromString("half")
 	root, slot := t.TempDir(), t.TempDir()
 	b, middle, h := base.Encoded(), top.Encoded(), half.Encoded()
-	write(t, filepath.Join(slot, "overlay-layers/layers.json"), `[{"id":"`+b+`","compressed-diff-digest":"`+base.String()+`"}]`)
-	write(t, filepath.Join(root, "overlay-layers/layers.json"), `[{"id":"`+middle+`","parent":"`+b+`","diff-digest":"`+top.String()+`"}]`)
-	write(t, filepath.Join(root, "overlay-layers/volatile-layers.json"), `[{"id":"`+h+`","parent":"`+middle+`","diff-digest":"`+half.String()+`","flags":{"incomplete":true}}]`)
+	write(t, filepath.Join(slot, "overlay-layers/layers.json"),
+		`[{"id":"`+b+`","compressed-diff-digest":"`+base.String()+`"}]`)
+	write(t, filepath.Join(root, "overlay-layers/layers.json"),
+		`[{"id":"`+middle+`","parent":"`+b+`","diff-digest":"`+top.String()+`"}]`)
+	write(t, filepath.Join(root, "overlay-layers/volatile-layers.json"),
+		`[{"id":"`+h+`","parent":"`+middle+`","diff-digest":"`+half.String()+`","flags":{"incomplete":true}}]`)
 	layers, err := stores.Disk{Slots: []string{slot, t.TempDir()}}.Layers(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	img := pinset.LockedImage{Layers: []pinset.LockedLayer{{Digest: base, Size: 1}, {DiffID: top, Size: 2}, {DiffID: half, Digest: half, Size: 4}}}
+	img := pinset.LockedImage{
+		Layers: []pinset.LockedLayer{{Digest: base, Size: 1}, {DiffID: top, Size: 2}, {DiffID: half, Digest: half, Size: 4}},
+	}
 	if lacks, fetch := layers.Lacks(img); len(lacks) != 1 || fetch != 4 {
 		t.Errorf("lacks %v, %d bytes", lacks, fetch)
 	}
@@ -48,7 +53,8 @@ func TestLayersOfSeveralStores(t *testing.T) {
 // A lock that cannot be read does not hide the others.
 func TestLocks(t *testing.T) {
 	slot, sets := t.TempDir(), t.TempDir()
-	write(t, filepath.Join(slot, "pinbox/pinbox.lock.json"), `{"version":1,"platform":"linux/amd64","sets":[],"images":[]}`)
+	write(t, filepath.Join(slot, "pinbox/pinbox.lock.json"),
+		`{"version":1,"platform":"linux/amd64","sets":[],"images":[]}`)
 	write(t, filepath.Join(sets, "a.lock.json"), `{"version":2}`)
 	write(t, filepath.Join(sets, "b.lock.json"), `{"version":1,"platform":"linux/amd64","sets":[],"images":[]}`)
 	in, beside, err := stores.Disk{Slots: []string{slot, t.TempDir()}, Sets: sets}.Locks()

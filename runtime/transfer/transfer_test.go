@@ -40,7 +40,9 @@ func TestCopy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			last := int64(0)
-			err := transfer.Copy(t.Context(), c.to, c.from, transfer.Content{Size: c.size, Digest: c.sum}, func(n int64) { last = n })
+			err := transfer.Copy(t.Context(), c.to, c.from, transfer.Content{Size: c.size, Digest: c.sum}, func(n int64) {
+				last = n
+			})
 			if !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
@@ -70,7 +72,10 @@ func TestCopyEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	content := make([]byte, 9<<20)
 	chunks := 0
-	err := transfer.Copy(ctx, io.Discard, bytes.NewReader(content), transfer.Content{Size: 9 << 20}, func(int64) { chunks++; cancel() })
+	err := transfer.Copy(ctx, io.Discard, bytes.NewReader(content), transfer.Content{Size: 9 << 20}, func(int64) {
+		chunks++
+		cancel()
+	})
 	if !errors.Is(err, context.Canceled) || chunks != 1 {
 		t.Errorf("got %v after %d chunks, want the end of the context after 1", err, chunks)
 	}

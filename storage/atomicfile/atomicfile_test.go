@@ -104,7 +104,8 @@ func TestDevicesAndFoldersAreNotReplaced(t *testing.T) {
 		_, plain := atomicfile.Create(path, 0o644)
 		_, via := atomicfile.CreateVia(filepath.Join(dir, "temp"), path, 0o644)
 		after, err := os.Lstat(path)
-		if !errors.Is(plain, atomicfile.ErrNotFile) || !errors.Is(via, atomicfile.ErrNotFile) || err != nil || !os.SameFile(before, after) {
+		if !errors.Is(plain, atomicfile.ErrNotFile) || !errors.Is(via, atomicfile.ErrNotFile) || err != nil ||
+			!os.SameFile(before, after) {
 			t.Errorf("%s: %v, %v, %v", path, plain, via, err)
 		}
 	}

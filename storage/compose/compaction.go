@@ -225,7 +225,9 @@ func (c *Compaction) Compose(ctx context.Context, files []File, modTime time.Tim
 	return &Compacted{image}, nil
 }
 
-func (c *Compaction) fill(ctx context.Context, store *Store, out *squashfs.Writer, files []File) (*squashfs.Inode, error) {
+func (c *Compaction) fill(
+	ctx context.Context, store *Store, out *squashfs.Writer, files []File,
+) (*squashfs.Inode, error) {
 	transfers := make([]*squashfs.Transfer, len(c.stores))
 	for n, from := range c.stores {
 		var err error

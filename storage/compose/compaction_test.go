@@ -52,11 +52,19 @@ func bytesOf(seed uint64, size int) string {
 // earlier ones have, and keeps an image as it is under another name.
 func releases() [3]release {
 	base := []sample.Entry{
-		sample.Dir("etc"), sample.File("etc/version", "1"), sample.Dir("data"), sample.File("data/large", bytesOf(1, 400_000)),
-		sample.Hardlink("data/link", "data/large"), sample.Dir("data/tree"), sample.File("data/tree/leaf", "leaf"), sample.Symlink("data/symlink", "../etc/version"),
-		{Header: tar.Header{Name: "data/owned", Uid: 1000, Gid: 3_000_000, Mode: 0o4750, PAXRecords: map[string]string{"SCHILY.xattr.user.a": "b"}}, Body: "owned"},
+		sample.Dir("etc"), sample.File("etc/version", "1"), sample.Dir("data"),
+		sample.File("data/large", bytesOf(1, 400_000)),
+		sample.Hardlink("data/link", "data/large"), sample.Dir("data/tree"), sample.File("data/tree/leaf", "leaf"),
+		sample.Symlink("data/symlink", "../etc/version"),
+		{
+			Header: tar.Header{Name: "data/owned", Uid: 1000, Gid: 3_000_000, Mode: 0o4750,
+				PAXRecords: map[string]string{"SCHILY.xattr.user.a": "b"}}, Body: "owned",
+		},
 	}
-	tool := []sample.Entry{sample.Dir("bin"), sample.File("bin/tool", bytesOf(2, 700_000)), sample.File("bin/replaced", "entry"), sample.File("bin/replaced", "later")}
+	tool := []sample.Entry{
+		sample.Dir("bin"), sample.File("bin/tool", bytesOf(2, 700_000)), sample.File("bin/replaced", "entry"),
+		sample.File("bin/replaced", "later"),
+	}
 	change := func(n int) []sample.Entry {
 		version := fmt.Sprint(n)
 		return []sample.Entry{
@@ -65,11 +73,19 @@ func releases() [3]release {
 		}
 	}
 	same := named{names: []string{"example.org/same:1"}, layers: [][]sample.Entry{base}}
-	app := named{names: []string{"example.org/app:1"}, layers: [][]sample.Entry{base, tool}, signatures: []string{"of release 1"}}
-	app2 := named{names: []string{"example.org/app:2", "example.org/app:latest"}, layers: append(slices.Clip(app.layers), change(2))}
+	app := named{
+		names: []string{"example.org/app:1"}, layers: [][]sample.Entry{base, tool}, signatures: []string{"of release 1"},
+	}
+	app2 := named{
+		names: []string{"example.org/app:2", "example.org/app:latest"}, layers: append(slices.Clip(app.layers), change(2)),
+	}
 	app3 := named{names: []string{"example.org/app:3"}, layers: append(slices.Clip(app2.layers), change(3))}
 	again := func(n string) named {
-		return named{names: []string{"example.org/same:" + n}, layers: same.layers, signatures: []string{"of release " + n, "and another"}}
+		return named{
+			names: []string{"example.org/same:" + n}, layers: same.layers, signatures: []string{
+				"of release " + n, "and another",
+			},
+		}
 	}
 	return [3]release{{same, app}, {again("2"), app2}, {again("3"), app3}}
 }
@@ -129,7 +145,8 @@ func add(t *testing.T, s *compose.Store, pool *squashfs.Pool, img named) {
 			t.Fatal(err)
 		}
 		diffID := digest.FromBytes(stream)
-		u, err := s.AddLayer(compose.Layer{Parent: top, Digest: diffID, Size: int64(len(stream)), DiffID: diffID}, source{bytes.NewReader(pack)}, int64(len(pack)))
+		u, err := s.AddLayer(compose.Layer{Parent: top, Digest: diffID, Size: int64(len(stream)), DiffID: diffID},
+			source{bytes.NewReader(pack)}, int64(len(pack)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +171,9 @@ func add(t *testing.T, s *compose.Store, pool *squashfs.Pool, img named) {
 	}
 	s.AddImage(compose.Image{
 		Names: img.names, TopLayer: top, Manifest: manifest, Config: config, Signatures: signatures, Created: time.Unix(7, 0),
-		Index: []byte(`{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[],"annotations":{"for":"` + img.names[0] + `"}}`),
+		Index: []byte(
+			`{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[],"annotations":{"for":"` +
+				img.names[0] + `"}}`),
 	})
 }
 
@@ -187,7 +206,8 @@ func compact(t *testing.T, keep compose.Keep, files ...string) (string, *compose
 	if err != nil {
 		t.Fatal(err)
 	}
-	compacted, err := plan.Compose(t.Context(), []compose.File{{Name: "pinbox/pinbox.lock.json", Perm: 0o644, Content: []byte("{}")}}, time.Unix(0, 0), t.TempDir())
+	compacted, err := plan.Compose(t.Context(),
+		[]compose.File{{Name: "pinbox/pinbox.lock.json", Perm: 0o644, Content: []byte("{}")}}, time.Unix(0, 0), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +321,10 @@ func TestCompactedStoresAreOneStore(t *testing.T) {
 			}
 		})
 	}
-	for _, name := range []string{"overlay-images/images.json", "overlay-images/images.lock", "overlay-layers/layers.json", "overlay-layers/layers.lock"} {
+	for _, name := range []string{
+		"overlay-images/images.json", "overlay-images/images.lock", "overlay-layers/layers.json",
+		"overlay-layers/layers.lock",
+	} {
 		want, errFull := open(t, full).ReadFile(name)
 		got, errCompacted := open(t, one).ReadFile(name)
 		if diff := cmp.Diff(string(want), string(got)); diff != "" || errFull != nil || errCompacted != nil {
@@ -322,10 +345,18 @@ func TestCompactedStoresAreOneStore(t *testing.T) {
 func TestCompactionLeavesOut(t *testing.T) {
 	fixtures.NeedRoot(t)
 	all := releases()
-	other := release{{names: []string{"example.org/other:1"}, layers: [][]sample.Entry{{sample.Dir("other"), sample.File("other/large", bytesOf(9, 900_000))}}}}
+	other := release{
+		{
+			names: []string{"example.org/other:1"}, layers: [][]sample.Entry{
+				{sample.Dir("other"), sample.File("other/large", bytesOf(9, 900_000))},
+			},
+		},
+	}
 	base := store(t, squashfs.Options{}, all[0], other)
 	whole, _ := compact(t, compose.Keep{}, base)
-	less, plan := compact(t, compose.Keep{Image: func(_ string, names []string) bool { return !slices.Contains(names, "example.org/other:1") }}, base)
+	less, plan := compact(t, compose.Keep{Image: func(_ string, names []string) bool {
+		return !slices.Contains(names, "example.org/other:1")
+	}}, base)
 	if len(plan.Layers) != 2 || len(plan.LeftOut) != 1 || len(plan.Needs) != 0 {
 		t.Errorf("plan %+v", plan)
 	}
@@ -340,7 +371,8 @@ func TestCompactionLeavesOut(t *testing.T) {
 		Image: func(string, []string) bool { return false },
 		Layer: func(id string, _ bool) bool { return id == layersOf(t, base)[1] },
 	}, base)
-	if diff := cmp.Diff([]string{layersOf(t, base)[0]}, []string{plan.Needs[0].Layer}); diff != "" || len(plan.Needs) != 1 {
+	if diff := cmp.Diff([]string{layersOf(t, base)[0]}, []string{plan.Needs[0].Layer}); diff != "" ||
+		len(plan.Needs) != 1 {
 		t.Errorf("needs %v", plan.Needs)
 	}
 	if ids := layersOf(t, kept); len(ids) != 1 {
@@ -368,11 +400,13 @@ func TestStoresThatCannotBeCompacted(t *testing.T) {
 		"an image of another name": {`[]`, `[{"id":"../x"}]`},
 		"no image":                 {`[]`, `[null]`},
 	} {
-		if _, err := compose.NewCompaction([]*squashfs.Reader{open(t, base), open(t, recorded(t, records))}, compose.Keep{}); !errors.Is(err, compose.ErrForeignStore) {
+		if _, err := compose.NewCompaction([]*squashfs.Reader{open(t, base), open(t, recorded(t, records))},
+			compose.Keep{}); !errors.Is(err, compose.ErrForeignStore) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := compose.NewCompaction([]*squashfs.Reader{open(t, recorded(t, [2]string{`[]`, `[{"id":"` + id + `","big-data-names":["x"]}]`}))}, compose.Keep{}); !errors.Is(err, os.ErrNotExist) {
+	if _, err := compose.NewCompaction([]*squashfs.Reader{open(t, recorded(t,
+		[2]string{`[]`, `[{"id":"` + id + `","big-data-names":["x"]}]`}))}, compose.Keep{}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("an image without its documents: %v", err)
 	}
 }

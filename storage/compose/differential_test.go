@@ -123,7 +123,9 @@ func TestRandomLayersUnpackAsInContainersStorage(t *testing.T) {
 	if len(seeds) < 150 {
 		t.Errorf("%d layers to compare: this test shows little", len(seeds))
 	}
-	for format, dir := range map[string]string{"squashfs": mounted(t, image, stores[0]), "tar": extracted(t, tarred, stores[1], archive.Name())} {
+	for format, dir := range map[string]string{
+		"squashfs": mounted(t, image, stores[0]), "tar": extracted(t, tarred, stores[1], archive.Name()),
+	} {
 		for id, seed := range seeds {
 			if diff := cmp.Diff(trees[id], fixtures.Tree(t, filepath.Join(dir, "overlay", id, "diff"))); diff != "" {
 				t.Errorf("%s, seed %d (-containers/storage +pinbox):\n%s\n%+v", format, seed, diff, randomLayer(seed))
@@ -210,9 +212,11 @@ func extracted(t *testing.T, w *tarball.Writer, store *compose.Store, archive st
 func TestLayersPackAsByTar2sqfs(t *testing.T) {
 	dir := t.TempDir()
 	stream := filepath.Join(dir, "layer.tar")
-	fixtures.Run(t, "tar", "--xattrs", "--sort=name", "--one-file-system", "-C", "/", "-cf", stream, "etc", "usr/share/perl", "usr/share/zoneinfo", "usr/sbin", "dev/null")
+	fixtures.Run(t, "tar", "--xattrs", "--sort=name", "--one-file-system", "-C", "/", "-cf", stream, "etc",
+		"usr/share/perl", "usr/share/zoneinfo", "usr/sbin", "dev/null")
 	theirs := filepath.Join(dir, "theirs.squashfs")
-	fixtures.Run(t, "sh", "-c", `tar2sqfs --quiet --force --no-tail-packing --compressor zstd -X level=1 "$1" < "$2"`, "sh", theirs, stream)
+	fixtures.Run(t, "sh", "-c", `tar2sqfs --quiet --force --no-tail-packing --compressor zstd -X level=1 "$1" < "$2"`,
+		"sh", theirs, stream)
 	content, err := os.ReadFile(stream)
 	if err != nil {
 		t.Fatal(err)
@@ -224,7 +228,9 @@ func TestLayersPackAsByTar2sqfs(t *testing.T) {
 	}
 	content[bytes.Index(content, []byte("root:x:0:0:"))]++
 	packed(t, content, ours)
-	if diff := sqfsdiff(theirs, ours); !slices.ContainsFunc(diff, func(l string) bool { return strings.Contains(l, "passwd") }) {
+	if diff := sqfsdiff(theirs, ours); !slices.ContainsFunc(diff, func(l string) bool {
+		return strings.Contains(l, "passwd")
+	}) {
 		t.Errorf("sqfsdiff does not find what was changed: %q", diff)
 	}
 }

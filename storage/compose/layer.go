@@ -275,7 +275,8 @@ func xattrs(hdr *tar.Header, mode uint32) (map[string]string, error) {
 		kind := mode & syscall.S_IFMT
 		switch {
 		case short == "" || len(name) > maxXattrName || len(value) > maxXattrValue:
-			return nil, fmt.Errorf("%q: %w: an attribute of %d bytes with a name of %d", hdr.Name, ErrEntry, len(value), len(name))
+			return nil, fmt.Errorf("%q: %w: an attribute of %d bytes with a name of %d", hdr.Name, ErrEntry, len(value),
+				len(name))
 		case class == "user" && kind != syscall.S_IFREG && kind != syscall.S_IFDIR:
 			return nil, fmt.Errorf("%q: %w: attribute %s is for files and directories only", hdr.Name, ErrEntry, name)
 		}

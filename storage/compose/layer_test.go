@@ -88,32 +88,60 @@ func TestEntriesBecomeATree(t *testing.T) {
 		entries []sample.Entry
 		want    []string
 	}{
-		"whiteout":                             {[]sample.Entry{f(".wh.a", "")}, []string{"a deleted"}},
-		"whiteout in a folder without entry":   {[]sample.Entry{f("d/.wh.a", "")}, []string{"d/", "d/a deleted"}},
-		"whiteout before the file":             {[]sample.Entry{f(".wh.a", ""), f("a", "x")}, []string{"a 1"}},
-		"whiteout after the file":              {[]sample.Entry{f("a", "x"), f(".wh.a", "")}, []string{"a 1"}},
-		"whiteout before the folder":           {[]sample.Entry{f(".wh.a", ""), d("a"), f("a/b", "x")}, []string{"a/ opaque", "a/b 1"}},
-		"whiteout after the folder":            {[]sample.Entry{d("a"), f("a/b", "x"), f(".wh.a", "")}, []string{"a/ opaque", "a/b 1"}},
-		"whiteout before an entry below":       {[]sample.Entry{f(".wh.a", ""), f("a/b", "x")}, []string{"a/ opaque", "a/b 1"}},
-		"whiteout before a whiteout below":     {[]sample.Entry{f(".wh.a", ""), f("a/.wh.b", "")}, []string{"a deleted"}},
-		"opaque first":                         {[]sample.Entry{f("a/.wh..wh..opq", ""), d("a"), f("a/b", "x")}, []string{"a/ opaque", "a/b 1"}},
-		"opaque last":                          {[]sample.Entry{d("a"), f("a/b", "x"), f("a/.wh..wh..opq", "")}, []string{"a/ opaque", "a/b 1"}},
-		"folder attributes after opaque":       {[]sample.Entry{f("a/.wh..wh..opq", ""), d("a"), d("a")}, []string{"a/ opaque"}},
-		"whiteout of a long name":              {[]sample.Entry{f(".wh."+strings.Repeat("n", 255), "")}, []string{strings.Repeat("n", 255) + " deleted"}},
-		"whiteout below a file":                {[]sample.Entry{f("a", "x"), f("a/.wh.b", "")}, []string{"a 1"}},
-		"AUFS bookkeeping":                     {[]sample.Entry{d(".wh..wh.plnk"), f(".wh..wh.aufs", "")}, nil},
-		"repeated file":                        {[]sample.Entry{f("a", "1"), f("a", "four")}, []string{"a 4"}},
-		"file over folder":                     {[]sample.Entry{d("a"), f("a/b", "x"), f("a", "xy")}, []string{"a 2"}},
-		"folder over file":                     {[]sample.Entry{f("a", "xy"), d("a"), f("a/b", "x")}, []string{"a/", "a/b 1"}},
-		"folder over symlink":                  {[]sample.Entry{d("x"), s("a", "x"), d("a"), f("a/b", "1")}, []string{"a/", "a/b 1", "x/"}},
-		"below a symlinked parent":             {[]sample.Entry{s("lib", "usr/lib"), f("lib/a", "x")}, []string{"lib -> usr/lib", "usr/", "usr/lib/", "usr/lib/a 1"}},
-		"below an absolute symlink":            {[]sample.Entry{d("x"), s("x/lib", "/usr/lib"), f("x/lib/a", "x")}, []string{"usr/", "usr/lib/", "usr/lib/a 1", "x/", "x/lib -> /usr/lib"}},
-		"absolute names count from the root":   {[]sample.Entry{f("/etc/motd", "hi")}, []string{"etc/", "etc/motd 2"}},
-		"dots within the layer":                {[]sample.Entry{f("./a/../b/./c", "x")}, []string{"b/", "b/c 1"}},
-		"hard link":                            {[]sample.Entry{f("a", "xyz"), l("b", "a")}, []string{"a 3", "b 3"}},
-		"hard link to what follows":            {[]sample.Entry{l("b", "a"), f("a", "xyz")}, []string{"a 3", "b 3"}},
-		"hard link with an absolute target":    {[]sample.Entry{f("a", "xyz"), l("b", "/a")}, []string{"a 3", "b 3"}},
-		"hard link through a symlinked parent": {[]sample.Entry{s("lib", "usr"), f("usr/a", "xyz"), l("b", "lib/a")}, []string{"b 3", "lib -> usr", "usr/", "usr/a 3"}},
+		"whiteout":                           {[]sample.Entry{f(".wh.a", "")}, []string{"a deleted"}},
+		"whiteout in a folder without entry": {[]sample.Entry{f("d/.wh.a", "")}, []string{"d/", "d/a deleted"}},
+		"whiteout before the file":           {[]sample.Entry{f(".wh.a", ""), f("a", "x")}, []string{"a 1"}},
+		"whiteout after the file":            {[]sample.Entry{f("a", "x"), f(".wh.a", "")}, []string{"a 1"}},
+		"whiteout before the folder": {
+			[]sample.Entry{f(".wh.a", ""), d("a"), f("a/b", "x")}, []string{"a/ opaque", "a/b 1"},
+		},
+		"whiteout after the folder": {
+			[]sample.Entry{d("a"), f("a/b", "x"), f(".wh.a", "")}, []string{"a/ opaque", "a/b 1"},
+		},
+		"whiteout before an entry below": {
+			[]sample.Entry{f(".wh.a", ""), f("a/b", "x")}, []string{"a/ opaque", "a/b 1"},
+		},
+		"whiteout before a whiteout below": {[]sample.Entry{f(".wh.a", ""), f("a/.wh.b", "")}, []string{"a deleted"}},
+		"opaque first": {
+			[]sample.Entry{f("a/.wh..wh..opq", ""), d("a"), f("a/b", "x")}, []string{"a/ opaque", "a/b 1"},
+		},
+		"opaque last": {
+			[]sample.Entry{d("a"), f("a/b", "x"), f("a/.wh..wh..opq", "")}, []string{"a/ opaque", "a/b 1"},
+		},
+		"folder attributes after opaque": {
+			[]sample.Entry{f("a/.wh..wh..opq", ""), d("a"), d("a")}, []string{"a/ opaque"},
+		},
+		"whiteout of a long name": {
+			[]sample.Entry{f(".wh."+strings.Repeat("n", 255), "")}, []string{strings.Repeat("n", 255) + " deleted"},
+		},
+		"whiteout below a file": {[]sample.Entry{f("a", "x"), f("a/.wh.b", "")}, []string{"a 1"}},
+		"AUFS bookkeeping":      {[]sample.Entry{d(".wh..wh.plnk"), f(".wh..wh.aufs", "")}, nil},
+		"repeated file":         {[]sample.Entry{f("a", "1"), f("a", "four")}, []string{"a 4"}},
+		"file over folder":      {[]sample.Entry{d("a"), f("a/b", "x"), f("a", "xy")}, []string{"a 2"}},
+		"folder over file": {
+			[]sample.Entry{f("a", "xy"), d("a"), f("a/b", "x")}, []string{"a/", "a/b 1"},
+		},
+		"folder over symlink": {
+			[]sample.Entry{d("x"), s("a", "x"), d("a"), f("a/b", "1")}, []string{"a/", "a/b 1", "x/"},
+		},
+		"below a symlinked parent": {
+			[]sample.Entry{s("lib", "usr/lib"), f("lib/a", "x")}, []string{"lib -> usr/lib", "usr/", "usr/lib/", "usr/lib/a 1"},
+		},
+		"below an absolute symlink": {
+			[]sample.Entry{d("x"), s("x/lib", "/usr/lib"), f("x/lib/a", "x")}, []string{
+				"usr/", "usr/lib/", "usr/lib/a 1", "x/", "x/lib -> /usr/lib",
+			},
+		},
+		"absolute names count from the root": {[]sample.Entry{f("/etc/motd", "hi")}, []string{"etc/", "etc/motd 2"}},
+		"dots within the layer":              {[]sample.Entry{f("./a/../b/./c", "x")}, []string{"b/", "b/c 1"}},
+		"hard link":                          {[]sample.Entry{f("a", "xyz"), l("b", "a")}, []string{"a 3", "b 3"}},
+		"hard link to what follows":          {[]sample.Entry{l("b", "a"), f("a", "xyz")}, []string{"a 3", "b 3"}},
+		"hard link with an absolute target":  {[]sample.Entry{f("a", "xyz"), l("b", "/a")}, []string{"a 3", "b 3"}},
+		"hard link through a symlinked parent": {
+			[]sample.Entry{s("lib", "usr"), f("usr/a", "xyz"), l("b", "lib/a")}, []string{
+				"b 3", "lib -> usr", "usr/", "usr/a 3",
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, _, err := unpack(t, tarOf(t, test.entries))
@@ -133,11 +161,13 @@ func TestEntriesThatNoLayerMayHave(t *testing.T) {
 		entries []sample.Entry
 		want    error
 	}{
-		"up and out":                  {[]sample.Entry{f("../a", "x")}, ErrEscape},
-		"down, up and out":            {[]sample.Entry{f("a/../../b", "x")}, ErrEscape},
-		"absolute, up and out":        {[]sample.Entry{f("/../etc/passwd", "x")}, ErrEscape},
-		"through a symlink":           {[]sample.Entry{s("a", "../../etc"), f("a/passwd", "x")}, ErrEscape},
-		"through a chain of symlinks": {[]sample.Entry{d("x"), s("x/up", ".."), s("out", "x/up/../etc"), f("out/passwd", "x")}, ErrEscape},
+		"up and out":           {[]sample.Entry{f("../a", "x")}, ErrEscape},
+		"down, up and out":     {[]sample.Entry{f("a/../../b", "x")}, ErrEscape},
+		"absolute, up and out": {[]sample.Entry{f("/../etc/passwd", "x")}, ErrEscape},
+		"through a symlink":    {[]sample.Entry{s("a", "../../etc"), f("a/passwd", "x")}, ErrEscape},
+		"through a chain of symlinks": {
+			[]sample.Entry{d("x"), s("x/up", ".."), s("out", "x/up/../etc"), f("out/passwd", "x")}, ErrEscape,
+		},
 		"hard link up and out":        {[]sample.Entry{l("a", "../etc/passwd")}, ErrEscape},
 		"whiteout up and out":         {[]sample.Entry{f("../.wh.a", "")}, ErrEscape},
 		"hard link to nothing":        {[]sample.Entry{l("a", "b")}, ErrEntry},
@@ -154,10 +184,13 @@ func TestEntriesThatNoLayerMayHave(t *testing.T) {
 		"attribute without a name":    {[]sample.Entry{withXattr("user.", "x")}, ErrEntry},
 		"attribute with a long name":  {[]sample.Entry{withXattr("user."+long, "x")}, ErrEntry},
 		"attribute that is too large": {[]sample.Entry{withXattr("user.a", strings.Repeat("x", 65537))}, ErrEntry},
-		"user attribute of a link":    {[]sample.Entry{{Header: tar.Header{Name: "a", Typeflag: tar.TypeSymlink, Linkname: "b", PAXRecords: map[string]string{"SCHILY.xattr.user.a": "1"}}}}, ErrEntry},
-		"symlink to nowhere":          {[]sample.Entry{s("a", "")}, ErrEntry},
-		"symlink that is too long":    {[]sample.Entry{s("a", strings.Repeat("x/", 2048))}, ErrEntry},
-		"long name":                   {[]sample.Entry{f(long, "x")}, ErrEntry},
+		"user attribute of a link": {
+			[]sample.Entry{{Header: tar.Header{Name: "a", Typeflag: tar.TypeSymlink, Linkname: "b",
+				PAXRecords: map[string]string{"SCHILY.xattr.user.a": "1"}}}}, ErrEntry,
+		},
+		"symlink to nowhere":       {[]sample.Entry{s("a", "")}, ErrEntry},
+		"symlink that is too long": {[]sample.Entry{s("a", strings.Repeat("x/", 2048))}, ErrEntry},
+		"long name":                {[]sample.Entry{f(long, "x")}, ErrEntry},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, _, err := unpack(t, tarOf(t, test.entries)); !errors.Is(err, test.want) {
@@ -190,7 +223,8 @@ func TestHardLinkEntriesCarryAttributes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a := r.tree.root.Entry("a"); a.Mode != syscall.S_IFREG|0o4711 || a.UID != 5 || a.GID != 6 || a != r.tree.root.Entry("b") {
+	if a := r.tree.root.Entry("a"); a.Mode != syscall.S_IFREG|0o4711 || a.UID != 5 || a.GID != 6 ||
+		a != r.tree.root.Entry("b") {
 		t.Errorf("%+v", a)
 	}
 }
@@ -199,8 +233,18 @@ func TestHardLinkEntriesCarryAttributes(t *testing.T) {
 // name stays.
 func TestAttributesOfAHardLink(t *testing.T) {
 	r, _, err := unpack(t, tarOf(t, []sample.Entry{
-		{Header: tar.Header{Name: "a", PAXRecords: map[string]string{"SCHILY.xattr.user.first": "1", "SCHILY.xattr.user.both": "1"}}},
-		{Header: tar.Header{Name: "b", Typeflag: tar.TypeLink, Linkname: "a", PAXRecords: map[string]string{"SCHILY.xattr.user.both": "2", "SCHILY.xattr.user.second": "2"}}},
+		{
+			Header: tar.Header{
+				Name: "a", PAXRecords: map[string]string{"SCHILY.xattr.user.first": "1", "SCHILY.xattr.user.both": "1"},
+			},
+		},
+		{
+			Header: tar.Header{
+				Name: "b", Typeflag: tar.TypeLink, Linkname: "a", PAXRecords: map[string]string{
+					"SCHILY.xattr.user.both": "2", "SCHILY.xattr.user.second": "2",
+				},
+			},
+		},
 	}))
 	if err != nil {
 		t.Fatal(err)
@@ -235,8 +279,12 @@ func TestRootIsInherited(t *testing.T) {
 		folder  uint32
 	}{
 		"without an entry": {[]sample.Entry{f("a/b", "x")}, below, 0o2755},
-		"with an entry":    {[]sample.Entry{{Header: tar.Header{Name: "./", Uid: 7}}, f("a/b", "x")}, rootOwner{0o755, 7, 0}, 0o755},
-		"with a late one":  {[]sample.Entry{f("a/b", "x"), {Header: tar.Header{Name: "./", Uid: 7}}}, rootOwner{0o755, 7, 0}, 0o2755},
+		"with an entry": {
+			[]sample.Entry{{Header: tar.Header{Name: "./", Uid: 7}}, f("a/b", "x")}, rootOwner{0o755, 7, 0}, 0o755,
+		},
+		"with a late one": {
+			[]sample.Entry{f("a/b", "x"), {Header: tar.Header{Name: "./", Uid: 7}}}, rootOwner{0o755, 7, 0}, 0o2755,
+		},
 	} {
 		r, _, err := unpack(t, tarOf(t, test.entries))
 		if err != nil {

@@ -26,7 +26,9 @@ func (all Images) merge(from *ImageRecord, store *squashfs.Reader) error {
 	}
 	rec := all[from.ID]
 	if rec == nil {
-		rec = &ImageRecord{Image: layout.Image{ID: from.ID, Digest: from.Digest, TopLayer: from.TopLayer, Created: from.Created}}
+		rec = &ImageRecord{
+			Image: layout.Image{ID: from.ID, Digest: from.Digest, TopLayer: from.TopLayer, Created: from.Created},
+		}
 		all[from.ID] = rec
 	}
 	rec.Names = append(rec.Names, from.Names...)
@@ -112,7 +114,8 @@ func (all Images) layers() (map[string]bool, error) {
 			needed[top] = true
 		}
 		if top != rec.TopLayer {
-			return nil, fmt.Errorf("image %s: %w: its configuration leads to layer %s, its record to %s", id, ErrForeignStore, top, rec.TopLayer)
+			return nil, fmt.Errorf("image %s: %w: its configuration leads to layer %s, its record to %s", id, ErrForeignStore,
+				top, rec.TopLayer)
 		}
 	}
 	return needed, nil

@@ -262,7 +262,8 @@ func (s *Store) AddImage(img Image) { s.images.Add(img) }
 // Close writes the records, and gives the root of what was not sealed yet, with
 // which the caller closes the output. It may be called once.
 func (s *Store) Close() (*squashfs.Inode, error) {
-	if err := s.index(s.layerDir, layout.LayersFile, layout.LayersLock, append([]layout.Layer{}, s.layers...)); err != nil {
+	if err := s.index(s.layerDir, layout.LayersFile, layout.LayersLock,
+		append([]layout.Layer{}, s.layers...)); err != nil {
 		return nil, err
 	}
 	if err := s.placeImages(); err != nil {

@@ -118,7 +118,10 @@ func TestStore(t *testing.T) {
 
 // What a store need not have is no error, and what it must have is one.
 func TestStoreWithoutDocuments(t *testing.T) {
-	s := layout.Open(tree(map[string]string{"overlay-layers/volatile-layers.json": `[{"id":"<c>"}]`, "overlay-images/images.json": "", "overlay-containers/containers.json": "null"}))
+	s := layout.Open(tree(map[string]string{
+		"overlay-layers/volatile-layers.json": `[{"id":"<c>"}]`, "overlay-images/images.json": "",
+		"overlay-containers/containers.json": "null",
+	}))
 	delta, err := s.Delta()
 	if err != nil || delta.Version != 0 {
 		t.Errorf("got the delta %+v, error %v, want none", delta, err)
@@ -147,22 +150,25 @@ func TestHostileStores(t *testing.T) {
 	if err := read(layout.Open(tree(good()))); err != nil {
 		t.Fatal(err)
 	}
-	const layers, images, containers = "overlay-layers/layers.json", "overlay-images/images.json", "overlay-containers/containers.json"
+	const layers, images, containers = "overlay-layers/layers.json", "overlay-images/images.json",
+		"overlay-containers/containers.json"
 	for name, c := range map[string]struct{ file, text, want string }{
-		"ID of a layer":           {layers, `[{"id":"<a>"},{"id":"../../../etc"}]`, `record 1: `},
-		"empty records":           {layers, `[{},{},{}]`, `record 0: `},
-		"null":                    {layers, `[null]`, `record 0: `},
-		"parent":                  {layers, `[{"id":"<a>","parent":"b"}]`, `parent "b"`},
-		"its own parent":          {layers, `[{"id":"<a>","parent":"<a>"}]`, "the layer itself"},
-		"digest of a layer":       {layers, `[{"id":"<a>","diff-digest":"sha256:00"}]`, `diff-digest "sha256:00"`},
-		"digest of a blob":        {layers, `[{"id":"<a>","compressed-diff-digest":"x"}]`, `compressed-diff-digest "x"`},
-		"ID of an image":          {images, `[{"id":"<A>"}]`, `record 0: `},
-		"top layer":               {images, `[{"id":"<a>","layer":"l/.."}]`, `layer "l/.."`},
-		"digest of an image":      {images, `[{"id":"<a>","digest":"aaaa"}]`, `digest "aaaa"`},
-		"name of an image":        {images, `[{"id":"<a>","names":["quay.io/x/a:1","quay.io/\u001b[2J"]}]`, "names: "},
-		"name of a document":      {images, `[{"id":"<a>","big-data-names":[".."]}]`, `big-data-names ".."`},
-		"no name of a document":   {images, `[{"id":"<a>","big-data-digests":{"":"<<a>>"}}]`, `big-data-digests ""`},
-		"digest of a document":    {images, `[{"id":"<a>","big-data-digests":{"manifest":"a"}}]`, `big-data-digests manifest "a"`},
+		"ID of a layer":         {layers, `[{"id":"<a>"},{"id":"../../../etc"}]`, `record 1: `},
+		"empty records":         {layers, `[{},{},{}]`, `record 0: `},
+		"null":                  {layers, `[null]`, `record 0: `},
+		"parent":                {layers, `[{"id":"<a>","parent":"b"}]`, `parent "b"`},
+		"its own parent":        {layers, `[{"id":"<a>","parent":"<a>"}]`, "the layer itself"},
+		"digest of a layer":     {layers, `[{"id":"<a>","diff-digest":"sha256:00"}]`, `diff-digest "sha256:00"`},
+		"digest of a blob":      {layers, `[{"id":"<a>","compressed-diff-digest":"x"}]`, `compressed-diff-digest "x"`},
+		"ID of an image":        {images, `[{"id":"<A>"}]`, `record 0: `},
+		"top layer":             {images, `[{"id":"<a>","layer":"l/.."}]`, `layer "l/.."`},
+		"digest of an image":    {images, `[{"id":"<a>","digest":"aaaa"}]`, `digest "aaaa"`},
+		"name of an image":      {images, `[{"id":"<a>","names":["quay.io/x/a:1","quay.io/\u001b[2J"]}]`, "names: "},
+		"name of a document":    {images, `[{"id":"<a>","big-data-names":[".."]}]`, `big-data-names ".."`},
+		"no name of a document": {images, `[{"id":"<a>","big-data-digests":{"":"<<a>>"}}]`, `big-data-digests ""`},
+		"digest of a document": {
+			images, `[{"id":"<a>","big-data-digests":{"manifest":"a"}}]`, `big-data-digests manifest "a"`,
+		},
 		"ID of a container":       {containers, `[{"id":"c"}]`, `id "c"`},
 		"image of a container":    {containers, `[{"id":"<c>","image":"quay.io/x/a:1"}]`, `image "quay.io/x/a:1"`},
 		"layer of a container":    {containers, `[{"id":"<c>","layer":"."}]`, `layer "."`},
@@ -186,7 +192,8 @@ func TestHostileStores(t *testing.T) {
 			texts := good()
 			texts[c.file] = c.text
 			err := read(layout.Open(tree(texts)))
-			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), strings.ReplaceAll(c.file, "\a", `\a`)) {
+			if err == nil || !strings.Contains(err.Error(), c.want) ||
+				!strings.Contains(err.Error(), strings.ReplaceAll(c.file, "\a", `\a`)) {
 				t.Errorf("got error %v, want one with %q and %q", err, c.file, c.want)
 			}
 		})
@@ -225,7 +232,8 @@ func TestBudgetOfAStore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			texts := good()
 			texts[c.file] = c.text
-			if err := read(layout.Open(tree(texts))); !errors.Is(err, layout.ErrTooLarge) || !strings.Contains(err.Error(), c.file) {
+			if err := read(layout.Open(tree(texts))); !errors.Is(err, layout.ErrTooLarge) ||
+				!strings.Contains(err.Error(), c.file) {
 				t.Errorf("got error %.300v, want ErrTooLarge and %s", err, c.file)
 			}
 		})
@@ -243,7 +251,8 @@ func TestDocumentsAreFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			files := tree(good())
 			files[name].Mode |= fs.ModeNamedPipe
-			if err := read(layout.Open(files)); !errors.Is(err, layout.ErrDocument) || !strings.Contains(err.Error(), name+": ") {
+			if err := read(layout.Open(files)); !errors.Is(err, layout.ErrDocument) ||
+				!strings.Contains(err.Error(), name+": ") {
 				t.Errorf("got error %v, want ErrDocument and %s", err, name)
 			}
 		})
@@ -290,12 +299,16 @@ func TestEncodeRecords(t *testing.T) {
 
 // Whatever a store says, what it gives is safe as the name of a file, and nothing panics.
 func FuzzRecords(f *testing.F) {
-	for _, text := range []string{`[{"id":"<a>","parent":"<b>","diff-digest":"<<a>>","names":["quay.io/x/a:1"],"layer":"<b>","big-data-names":["manifest"]}]`, `[null]`, `null`, `[{}]`} {
+	for _, text := range []string{
+		`[{"id":"<a>","parent":"<b>","diff-digest":"<<a>>","names":["quay.io/x/a:1"],"layer":"<b>","big-data-names":["manifest"]}]`, `[null]`, `null`, `[{}]`,
+	} {
 		f.Add(tree(map[string]string{"x": text})["x"].Data)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		file := &fstest.MapFile{Data: text}
-		s := layout.Open(fstest.MapFS{"overlay-layers/layers.json": file, "overlay-images/images.json": file, "overlay-containers/containers.json": file})
+		s := layout.Open(fstest.MapFS{
+			"overlay-layers/layers.json": file, "overlay-images/images.json": file, "overlay-containers/containers.json": file,
+		})
 		plain := func(what string, ids ...string) {
 			for _, id := range ids {
 				if strings.Trim(id, "0123456789abcdef") != "" {

@@ -19,7 +19,9 @@ var zeros = strings.Repeat("0", 64)
 // sha256sum(1) reads what is written, and the other way round: names with what it escapes, too.
 func TestSumsAreThoseOfSha256sum(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"a", "sub/b", " blank", "back\\slash", "new\nline", "carriage\rreturn", "lat\xedn", "two  blanks"} {
+	for _, name := range []string{
+		"a", "sub/b", " blank", "back\\slash", "new\nline", "carriage\rreturn", "lat\xedn", "two  blanks",
+	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
 			t.Fatal(err)
 		}

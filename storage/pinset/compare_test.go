@@ -33,8 +33,10 @@ func TestCompare(t *testing.T) {
 	old := locked(map[string]string{"x": "ab", "y": "ac"}, map[string]string{"x": "quay.io/a/b:1"})
 	now := locked(map[string]string{"y": "ac", "z": "ade"}, map[string]string{"z": "quay.io/a/b:1"})
 	want := pinset.Difference{
-		Added: []string{pinned("z")}, Removed: []string{pinned("x")}, Kept: []string{pinned("y")}, Moved: []string{"quay.io/a/b:1"},
-		LayersAdded: pinset.Volume{Count: 2, Bytes: 20}, LayersRemoved: pinset.Volume{Count: 1, Bytes: 10}, LayersKept: pinset.Volume{Count: 2, Bytes: 20},
+		Added: []string{pinned("z")}, Removed: []string{pinned("x")}, Kept: []string{pinned("y")},
+		Moved:       []string{"quay.io/a/b:1"},
+		LayersAdded: pinset.Volume{Count: 2, Bytes: 20}, LayersRemoved: pinset.Volume{Count: 1, Bytes: 10},
+		LayersKept: pinset.Volume{Count: 2, Bytes: 20},
 	}
 	if diff := cmp.Diff(want, pinset.Compare(old, now)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -26,7 +26,8 @@ const (
 
 func filled(text string) string {
 	sum := digest.FromString("x")
-	return strings.NewReplacer("SHA", sum.String(), "HEX", sum.Encoded(), "LINK", "ABCDEFGHIJKLMNOPQRSTUVWXYZ").Replace(text)
+	return strings.NewReplacer("SHA", sum.String(), "HEX", sum.Encoded(), "LINK",
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZ").Replace(text)
 }
 
 // What no build writes is refused, with the record and the field in the error.
@@ -45,13 +46,15 @@ func TestHostileLocks(t *testing.T) {
 		"manifest":           {`"manifest": "SHA"`, `"manifest": ""`, `images[0]: manifest ""`},
 		"config":             {`"config": "SHA"`, `"config": "aaaa"`, `images[0]: config "aaaa"`},
 		"blob":               {`"digest": "SHA"`, `"digest": "SHA0"`, "images[0]: layers[0]: digest "},
-		"diffID":             {`"diffID": "SHA"`, `"diffID": "sha1:da39a3ee5e6b4b0d3255bfef95601890afd80709"`, "images[0]: layers[0]: diffID "},
-		"size":               {`"size": 10`, `"size": -1`, "images[0]: layers[0]: size -1"},
-		"unpacked size":      {`"unpackedSize": 30`, `"unpackedSize": -1`, "images[0]: layers[0]: unpackedSize -1"},
-		"inodes":             {`"inodes": 2`, `"inodes": -1`, "images[0]: layers[0]: inodes -1"},
-		"more behind it":     {"}]\n}", "}]\n}{}", "after top-level value"},
-		"newer":              {`"version": 1`, `"version": 2, "colour": "red"`, "a newer pinbox made it"},
-		"no version":         {`"version": 1,`, ``, "version 0; this pinbox reads version 1"},
+		"diffID": {
+			`"diffID": "SHA"`, `"diffID": "sha1:da39a3ee5e6b4b0d3255bfef95601890afd80709"`, "images[0]: layers[0]: diffID ",
+		},
+		"size":           {`"size": 10`, `"size": -1`, "images[0]: layers[0]: size -1"},
+		"unpacked size":  {`"unpackedSize": 30`, `"unpackedSize": -1`, "images[0]: layers[0]: unpackedSize -1"},
+		"inodes":         {`"inodes": 2`, `"inodes": -1`, "images[0]: layers[0]: inodes -1"},
+		"more behind it": {"}]\n}", "}]\n}{}", "after top-level value"},
+		"newer":          {`"version": 1`, `"version": 2, "colour": "red"`, "a newer pinbox made it"},
+		"no version":     {`"version": 1,`, ``, "version 0; this pinbox reads version 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Replace(goodLock, c.old, c.new, 1)

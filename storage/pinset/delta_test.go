@@ -15,7 +15,9 @@ import (
 func TestDelta(t *testing.T) {
 	d := pinset.Delta{
 		Version: pinset.DeltaVersion, Name: "edge",
-		Bases: []pinset.Base{{Store: digest.FromString("store"), Lock: digest.FromString("lock")}, {Lock: digest.FromString("other")}},
+		Bases: []pinset.Base{
+			{Store: digest.FromString("store"), Lock: digest.FromString("lock")}, {Lock: digest.FromString("other")},
+		},
 		Needs: []pinset.Need{{Layer: digest.FromString("layer").Encoded(), Link: strings.Repeat("L", 26)}},
 	}
 	var b bytes.Buffer
@@ -34,7 +36,8 @@ func TestBadDelta(t *testing.T) {
 		`{"version":1,"needed":1}`: "needed",
 		`nothing`:                  "invalid",
 	} {
-		if _, err := pinset.DecodeDelta(strings.NewReader(text)); !errors.Is(err, pinset.ErrBadDelta) || !strings.Contains(err.Error(), want) {
+		if _, err := pinset.DecodeDelta(strings.NewReader(text)); !errors.Is(err, pinset.ErrBadDelta) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

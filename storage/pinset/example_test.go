@@ -46,7 +46,8 @@ func ExampleDecodeSets() {
 // A tag pins nothing: CRI-O compares the pin with the image's name, and such a name
 // moves.
 func ExampleDecodeSets_tag() {
-	_, _, err := pinset.DecodeSets(strings.NewReader(strings.Replace(twoSets, "@sha256:"+strings.Repeat("1", 64), ":v1", 1)),
+	_, _, err := pinset.DecodeSets(strings.NewReader(strings.Replace(twoSets, "@sha256:"+strings.Repeat("1", 64), ":v1",
+		1)),
 		"sets.yaml")
 	fmt.Println(err)
 	// Output:

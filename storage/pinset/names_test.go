@@ -41,7 +41,8 @@ func TestDecodeSetsThatAreWrong(t *testing.T) {
 		"unknown in spec":   {fine + "  images: []\n", notSet, "unknown field spec.images"},
 		"unknown in entry":  {fine + "    tag: a\n", notSet, "unknown field spec.pinnedImages[].tag"},
 		"of a release": {
-			`{"image":"quay.io/r@sha256:1","references":{"kind":"ImageStream"}}`, pinset.ErrReleaseInfo, "give --release quay.io/r@sha256:1",
+			`{"image":"quay.io/r@sha256:1","references":{"kind":"ImageStream"}}`, pinset.ErrReleaseInfo,
+			"give --release quay.io/r@sha256:1",
 		},
 		"release, no image": {`{"references":{"kind":"ImageStream"}}`, notSet, "kind is missing"},
 		"image, no release": {`{"image":"quay.io/r@sha256:1"}`, notSet, "kind is missing"},
@@ -84,7 +85,8 @@ func TestPlatforms(t *testing.T) {
 			t.Errorf("%q: got %v, want valid %v", platform, err, want)
 		}
 	}
-	if os, arch, variant := pinset.Platform("linux/arm64/v8").Split(); os != "linux" || arch != "arm64" || variant != "v8" {
+	if os, arch, variant := pinset.Platform("linux/arm64/v8").Split(); os != "linux" || arch != "arm64" ||
+		variant != "v8" {
 		t.Errorf("got %s, %s, %s, want linux, arm64, v8", os, arch, variant)
 	}
 }

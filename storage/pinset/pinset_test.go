@@ -22,7 +22,8 @@ func pin(repository string, n int) string {
 }
 
 func object(version, name, labels string, pins ...string) string {
-	s := "apiVersion: machineconfiguration.openshift.io/" + version + "\nkind: PinnedImageSet\nmetadata:\n  name: " + name + "\n" + labels + "spec:\n  pinnedImages:\n"
+	s := "apiVersion: machineconfiguration.openshift.io/" + version + "\nkind: PinnedImageSet\nmetadata:\n  name: " +
+		name + "\n" + labels + "spec:\n  pinnedImages:\n"
 	for _, p := range pins {
 		s += "  - name: " + p + "\n"
 	}
@@ -74,15 +75,27 @@ func TestDecodeSets(t *testing.T) {
 		text string
 		want []string
 	}{
-		"one":                    {object("v1", "s", role, a, b), []string{"s worker 2"}},
-		"v1alpha1":               {object("v1alpha1", "s", "", a), []string{"s  1"}},
-		"several documents":      {object("v1", "s", "", a) + "---\n" + object("v1", "t", role, b), []string{"s  1", "t worker 1"}},
-		"empty documents":        {"---\n---\n" + object("v1", "s", "", a) + "---\n# end\n", []string{"s  1"}},
-		"list":                   {"apiVersion: v1\nkind: List\nitems:\n- " + strings.ReplaceAll(strings.TrimSpace(object("v1", "s", "", a)), "\n", "\n  ") + "\n", []string{"s  1"}},
-		"JSON":                   {`{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"PinnedImageSet","metadata":{"name":"s"},"spec":{"pinnedImages":[{"name":"` + a + `"}]}}`, []string{"s  1"}},
-		"as a cluster prints it": {object("v1alpha1", "s", "  uid: x\n  generation: 3\n  managedFields: [{manager: oc}]\n", a) + "status:\n  conditions: []\n", []string{"s  1"}},
-		"other kinds beside":     {"apiVersion: v1\nkind: ConfigMap\ndata: {}\n---\n" + object("v1", "s", "", a), []string{"s  1"}},
-		"twice the same image":   {object("v1", "s", "", a, a), []string{"s  1"}},
+		"one":      {object("v1", "s", role, a, b), []string{"s worker 2"}},
+		"v1alpha1": {object("v1alpha1", "s", "", a), []string{"s  1"}},
+		"several documents": {
+			object("v1", "s", "", a) + "---\n" + object("v1", "t", role, b), []string{"s  1", "t worker 1"},
+		},
+		"empty documents": {"---\n---\n" + object("v1", "s", "", a) + "---\n# end\n", []string{"s  1"}},
+		"list": {
+			"apiVersion: v1\nkind: List\nitems:\n- " + strings.ReplaceAll(strings.TrimSpace(object("v1", "s", "", a)), "\n",
+				"\n  ") + "\n", []string{"s  1"},
+		},
+		"JSON": {
+			`{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"PinnedImageSet","metadata":{"name":"s"},"spec":{"pinnedImages":[{"name":"` + a + `"}]}}`, []string{"s  1"},
+		},
+		"as a cluster prints it": {
+			object("v1alpha1", "s", "  uid: x\n  generation: 3\n  managedFields: [{manager: oc}]\n",
+				a) + "status:\n  conditions: []\n", []string{"s  1"},
+		},
+		"other kinds beside": {
+			"apiVersion: v1\nkind: ConfigMap\ndata: {}\n---\n" + object("v1", "s", "", a), []string{"s  1"},
+		},
+		"twice the same image": {object("v1", "s", "", a, a), []string{"s  1"}},
 	} {
 		var got []string
 		for _, s := range decode(t, test.text) {
@@ -140,14 +153,16 @@ func TestLint(t *testing.T) {
 // The manifests are what the cluster's own types read, strictly.
 func TestManifestGolden(t *testing.T) {
 	sets := decode(t, object("v1alpha1", "worker-pinned-images",
-		"  labels:\n    machineconfiguration.openshift.io/role: worker\n    tier: \"1\"\n    on: \"true\"\n", pin("quay.io/x/b", 1), pin("quay.io/x/a", 2)))
+		"  labels:\n    machineconfiguration.openshift.io/role: worker\n    tier: \"1\"\n    on: \"true\"\n",
+		pin("quay.io/x/b", 1), pin("quay.io/x/a", 2)))
 	got := sets[0].Render()
 	fixtures.Golden(t, "manifest.yaml", got)
 	var judged mcfgv1.PinnedImageSet
 	if err := yaml.UnmarshalStrict(got, &judged); err != nil {
 		t.Fatal(err)
 	}
-	if judged.Name != "worker-pinned-images" || judged.Kind != "PinnedImageSet" || judged.APIVersion != mcfgv1.GroupVersion.String() ||
+	if judged.Name != "worker-pinned-images" || judged.Kind != "PinnedImageSet" ||
+		judged.APIVersion != mcfgv1.GroupVersion.String() ||
 		judged.Labels["tier"] != "1" || judged.Labels["on"] != "true" || len(judged.Spec.PinnedImages) != 2 {
 		t.Errorf("the cluster reads %+v", judged)
 	}
@@ -169,24 +184,30 @@ func TestManifestWithoutLabels(t *testing.T) {
 func TestRevision(t *testing.T) {
 	from := func(text string) string { return decode(t, text)[0].Revision() }
 	plain := from(object("v1", "s", "", pin("quay.io/x/a", 1)))
-	if !strings.HasPrefix(plain, "sha256:") || plain != from("# a comment\n"+object("v1alpha1", "s", "", pin("quay.io/x/a", 1))) {
+	if !strings.HasPrefix(plain, "sha256:") ||
+		plain != from("# a comment\n"+object("v1alpha1", "s", "", pin("quay.io/x/a", 1))) {
 		t.Errorf("%s", plain)
 	}
 	if other := from(object("v1", "s", "", pin("quay.io/x/a", 2))); other == plain {
 		t.Errorf("another set has the same revision, %s", other)
 	}
-	if got := from(strings.Replace(object("v1", "s", "", pin("quay.io/x/a", 1)), "metadata:\n", "metadata:\n  generation: 7\n", 1)); got != "7" {
+	if got := from(strings.Replace(object("v1", "s", "", pin("quay.io/x/a", 1)), "metadata:\n",
+		"metadata:\n  generation: 7\n", 1)); got != "7" {
 		t.Errorf("%s", got)
 	}
 }
 
 func TestLockGolden(t *testing.T) {
-	sets := decode(t, object("v1", "t", "", pin("quay.io/x/b", 2))+"---\n"+object("v1", "s", "", pin("quay.io/x/b", 2), pin("quay.io/x/a", 1)))
+	sets := decode(t, object("v1", "t", "", pin("quay.io/x/b", 2))+"---\n"+object("v1", "s", "", pin("quay.io/x/b", 2),
+		pin("quay.io/x/a", 1)))
 	layer := pinset.LockedLayer{
-		Digest: digest.FromString("blob"), Size: 10, DiffID: digest.FromString("diff"), UnpackedSize: 30, Inodes: 2, Root: "0755:0:0",
+		Digest: digest.FromString("blob"), Size: 10, DiffID: digest.FromString("diff"), UnpackedSize: 30, Inodes: 2,
+		Root:      "0755:0:0",
 		MediaType: "application/vnd.oci.image.layer.v1.tar+gzip",
 	}
-	lock := pinset.Lock{Version: pinset.LockVersion, Platform: "linux/amd64", Sets: []pinset.LockedSet{sets[0].Lock(), sets[1].Lock()}}
+	lock := pinset.Lock{
+		Version: pinset.LockVersion, Platform: "linux/amd64", Sets: []pinset.LockedSet{sets[0].Lock(), sets[1].Lock()},
+	}
 	for i, name := range []string{"quay.io/x/b", "quay.io/x/a"} {
 		lock.Images = append(lock.Images, pinset.LockedImage{
 			Pin: pin(name, 2-i), Manifest: digest.FromString("manifest"), Config: digest.FromString("config"),
@@ -202,7 +223,8 @@ func TestLockGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := again.Totals(), (pinset.Totals{Images: 2, Layers: 1, Bytes: 10, LayersInAll: 2, BytesInAll: 20, UnpackedSize: 30}); got != want {
+	if got, want := again.Totals(), (pinset.Totals{Images: 2, Layers: 1, Bytes: 10, LayersInAll: 2, BytesInAll: 20,
+		UnpackedSize: 30}); got != want {
 		t.Errorf("totals %+v, want %+v", got, want)
 	}
 	for name, text := range map[string]string{

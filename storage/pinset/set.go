@@ -131,7 +131,8 @@ func (d *decoder) object(n *yaml.Node) {
 	case kind != Kind:
 		d.others++
 	case group != Group || version != "v1" && version != "v1alpha1":
-		d.fail(n, "%w: apiVersion %q is unknown; it is %s/v1 or /v1alpha1", ErrNotSet, document.Text(document.Field(n, "apiVersion")), Group)
+		d.fail(n, "%w: apiVersion %q is unknown; it is %s/v1 or /v1alpha1", ErrNotSet,
+			document.Text(document.Field(n, "apiVersion")), Group)
 	default:
 		d.set(n)
 	}
@@ -181,7 +182,8 @@ func (d *decoder) images(s *Set, spec *yaml.Node) {
 	seen := map[Image]bool{}
 	for _, item := range list.Content {
 		if item.Kind != yaml.MappingNode || document.Field(item, "name") == nil {
-			d.fail(item, "set %q: %w: an entry of spec.pinnedImages has the form \"name: repository@sha256:…\"", s.Name, ErrNotSet)
+			d.fail(item, "set %q: %w: an entry of spec.pinnedImages has the form \"name: repository@sha256:…\"", s.Name,
+				ErrNotSet)
 			continue
 		}
 		d.known(item, "spec.pinnedImages[].", "name")
@@ -202,7 +204,8 @@ func (d *decoder) images(s *Set, spec *yaml.Node) {
 func (d *decoder) known(n *yaml.Node, prefix string, names ...string) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if !slices.Contains(names, n.Content[i].Value) {
-			d.fail(n.Content[i], "%w: unknown field %s%s; known are %s", ErrNotSet, prefix, n.Content[i].Value, strings.Join(names, ", "))
+			d.fail(n.Content[i], "%w: unknown field %s%s; known are %s", ErrNotSet, prefix, n.Content[i].Value,
+				strings.Join(names, ", "))
 		}
 	}
 }
