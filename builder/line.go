@@ -67,7 +67,7 @@ func run(ctx context.Context, o Options, r recipe) (p product, err error) {
 		return p, err
 	}
 	p.warnings = slices.Concat(warnings, d.warnings, d.config.Warnings())
-	if confined := o.format().Describe().Confined; confined != "" {
+	if confined := o.confined(); confined != "" {
 		p.warnings = append(p.warnings, confined)
 	}
 	return p, stage.Publish()

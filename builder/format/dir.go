@@ -34,7 +34,7 @@ func (dirFormat) Describe() Description {
 		Name: Dir, File: DirFile, Record: layout.ImagesFile, MainStore: true, Wanted: "it",
 		NoBase: "the library that wrote its store made up the names by which layers are mounted; " +
 			"formats squashfs and tar can carry deltas",
-		Forbidden: root.Check(), Confined: root.Confined(),
+		Permitted: root.Check, Confined: root.Confined,
 	}
 }
 

@@ -51,10 +51,11 @@ type Description struct {
 	Cached bool
 	// NoBase is why no delta can be made for nodes with such a store; "" if it can.
 	NoBase string
-	// Forbidden is why this process cannot write it; nil if it can.
-	Forbidden error
-	// Confined is what a store that this process writes is not good for, if there is something.
-	Confined string
+	// Permitted checks whether this process may write the format; nil if every process may.
+	Permitted func() error
+	// Confined returns a warning if a store that this process writes is of limited use, else "".
+	// It is called after Permitted; nil if there is never such a warning.
+	Confined func() string
 }
 
 // Sizes of what goes into a store, in bytes.
