@@ -187,9 +187,9 @@ func (o Options) checkSpace(c contents, kept cache.Cache) error {
 		}
 		own = fi.Size()
 	}
-	form := o.packing().Form()
+	encoding := o.packing().Encoding()
 	needs, err := o.needs(c.fresh, own, func(l pinset.LockedLayer) (int64, bool) {
-		return kept.Size(cache.Key{Digest: l.DiffID, Blob: l.Digest, Form: form})
+		return kept.Size(cache.Key{Digest: l.DiffID, Blob: l.Digest, Encoding: encoding})
 	})
 	if err != nil {
 		return err

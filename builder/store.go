@@ -67,7 +67,7 @@ func (w writing) store(ctx context.Context) (lock pinset.Lock, store artifact.St
 			return lock, store, err
 		}
 		// What a disk has lost of what was kept is made again.
-		pack, ok := damage.Source.(*os.File)
+		pack, ok := damage.File.(*os.File)
 		if !ok {
 			return lock, store, err
 		}

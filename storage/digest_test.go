@@ -79,21 +79,21 @@ func fetch(t *testing.T, client *storage.Client, img pinset.Image) error {
 	if err != nil {
 		return err
 	}
-	pool, err := squashfs.NewPool(squashfs.Options{Workers: 1})
+	compressor, err := squashfs.NewCompressor(squashfs.Options{Workers: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer pool.Close()
-	out, err := squashfs.NewWriter(pool.ImageOptions(time.Unix(0, 0)))
+	defer compressor.Close()
+	out, err := squashfs.NewWriter(compressor.ImageOptions(time.Unix(0, 0)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := compose.NewStore(out, pool, time.Unix(0, 0), t.TempDir())
+	store, err := compose.NewStore(out, compressor, time.Unix(0, 0), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Abort()
-	return client.Fill(t.Context(), store, resolved, storage.Packing{Pool: pool, Tmp: t.TempDir()}, nil)
+	return client.Fill(t.Context(), store, resolved, storage.Packing{Compressor: compressor, Tmp: t.TempDir()}, nil)
 }
 
 func newClient(t *testing.T) *storage.Client {

@@ -20,7 +20,7 @@ import (
 
 // Packing is what layers are made packs with.
 type Packing struct {
-	Pool *squashfs.Pool
+	Compressor *squashfs.Compressor
 	// Cache has what was packed before, and keeps what is packed now.
 	Cache cache.Cache
 	// Tmp is a folder for files without a name.
@@ -149,7 +149,7 @@ func (f *fetcher) packOf(ctx context.Context, j *job) (*os.File, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	key := cache.Key{Digest: j.layer.DiffID, Blob: j.layer.Digest, Form: f.Pool.Form()}
+	key := cache.Key{Digest: j.layer.DiffID, Blob: j.layer.Digest, Encoding: f.Compressor.Encoding()}
 	if f.unpackedOnly(j) {
 		key.Blob = ""
 	}
@@ -205,7 +205,7 @@ func (f *fetcher) packLayer(ctx context.Context, j *job, key cache.Key, part *ca
 		return src.layer(ctx, j.layer, part, f.read)
 	}}
 	return f.Cache.Put(key, f.Tmp, func(out io.Writer) error {
-		return compose.PackLayer(ctx, f.Pool, blob, out, f.Tmp)
+		return compose.PackLayer(ctx, f.Compressor, blob, out, f.Tmp)
 	})
 }
 

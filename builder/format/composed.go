@@ -26,25 +26,25 @@ type output interface {
 // composed is a store that package compose makes of packed layers, for any output.
 type composed struct {
 	*compose.Store
-	opts Options
-	pool *squashfs.Pool
-	out  output
+	opts       Options
+	compressor *squashfs.Compressor
+	out        output
 }
 
-func newComposed(o Options, open func(*squashfs.Pool) (output, error)) (_ *composed, err error) {
+func newComposed(o Options, open func(*squashfs.Compressor) (output, error)) (_ *composed, err error) {
 	c := &composed{opts: o}
 	defer func() {
 		if err != nil {
 			_ = c.Abort() // which has no error
 		}
 	}()
-	if c.pool, err = squashfs.NewPool(o.Packing); err != nil {
+	if c.compressor, err = squashfs.NewCompressor(o.Packing); err != nil {
 		return nil, err
 	}
-	if c.out, err = open(c.pool); err != nil {
+	if c.out, err = open(c.compressor); err != nil {
 		return nil, err
 	}
-	if c.Store, err = compose.NewStore(c.out, c.pool, o.ModTime, o.Dir); err != nil {
+	if c.Store, err = compose.NewStore(c.out, c.compressor, o.ModTime, o.Dir); err != nil {
 		return nil, err
 	}
 	if o.AddBases != nil {
@@ -54,7 +54,7 @@ func newComposed(o Options, open func(*squashfs.Pool) (output, error)) (_ *compo
 }
 
 func (c *composed) Fill(ctx context.Context, client *storage.Client, images []storage.Resolved) error {
-	packing := storage.Packing{Pool: c.pool, Cache: c.opts.Cache, Tmp: c.opts.Dir}
+	packing := storage.Packing{Compressor: c.compressor, Cache: c.opts.Cache, Tmp: c.opts.Dir}
 	return client.Fill(ctx, c.Store, images, packing, c.opts.Hooks.Read)
 }
 
@@ -76,12 +76,12 @@ func (c *composed) addPacked(f File) error {
 	if err != nil {
 		return err
 	}
-	key := cache.Key{Digest: sum, Form: c.pool.Form() + "-file"}
+	key := cache.Key{Digest: sum, Encoding: c.compressor.Encoding() + "-file"}
 	pack, ok := c.opts.Cache.Get(key)
 	if !ok {
 		pack, err = c.opts.Cache.Put(key, c.opts.Dir, func(out io.Writer) error {
 			again := digest.SHA256.Digester()
-			err := compose.PackFile(c.pool, io.TeeReader(content(), again.Hash()), out)
+			err := compose.PackFile(c.compressor, io.TeeReader(content(), again.Hash()), out)
 			if err == nil && again.Digest() != sum {
 				err = fmt.Errorf("%s %w", f.Program.Name(), ErrChanged)
 			}
@@ -116,8 +116,8 @@ func (c *composed) Abort() error {
 	if c.out != nil {
 		c.out.Abort()
 	}
-	if c.pool != nil {
-		c.pool.Close()
+	if c.compressor != nil {
+		c.compressor.Close()
 	}
 	return nil
 }

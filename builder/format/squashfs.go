@@ -39,8 +39,8 @@ func (squashFormat) Needs(s Sizes) Needs {
 }
 
 func (squashFormat) Open(ctx context.Context, o Options) (Store, error) {
-	return newComposed(o, func(pool *squashfs.Pool) (output, error) {
-		w, err := squashfs.NewWriter(pool.ImageOptions(o.ModTime))
+	return newComposed(o, func(compressor *squashfs.Compressor) (output, error) {
+		w, err := squashfs.NewWriter(compressor.ImageOptions(o.ModTime))
 		if err != nil {
 			return nil, err
 		}

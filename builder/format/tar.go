@@ -38,7 +38,7 @@ func (tarFormat) Needs(s Sizes) Needs {
 }
 
 func (tarFormat) Open(ctx context.Context, o Options) (Store, error) {
-	return newComposed(o, func(pool *squashfs.Pool) (output, error) {
+	return newComposed(o, func(compressor *squashfs.Compressor) (output, error) {
 		f, err := atomicfile.Create(filepath.Join(o.Dir, o.Name), 0o644)
 		if err != nil {
 			return nil, err
@@ -46,7 +46,7 @@ func (tarFormat) Open(ctx context.Context, o Options) (Store, error) {
 		// It grows while layers are read, which is what there is to show.
 		sum := artifact.NewHashWriter(ctx, f, func(int) {})
 		out := bufio.NewWriterSize(sum, 1<<20)
-		return &tarFile{Writer: tarball.NewWriter(out, pool), name: o.Name, file: f, out: out, sum: sum}, nil
+		return &tarFile{Writer: tarball.NewWriter(out, compressor), name: o.Name, file: f, out: out, sum: sum}, nil
 	})
 }
 

@@ -63,7 +63,7 @@ var table = []cli.Row{
 	},
 	{stores.ErrNothing, cli.ExitInput, "`pinbox-node stores` lists the stores; --all compacts the appliance's own too"},
 	{stores.ErrInUse, cli.ExitInput, "take it out of use first; `pinbox-node compact` makes one store of several"},
-	{squashfs.ErrOtherForm, cli.ExitInput, "only stores of one compression and block size can be compacted"},
+	{squashfs.ErrIncompatible, cli.ExitInput, "only stores of one compression and block size can be compacted"},
 	{compose.ErrForeignStore, cli.ExitInput, "it was written by a newer pinbox"},
 	{stores.ErrUnsigned, cli.ExitDamaged, "bring the .sig of the store with it, as `gpg --detach-sign` writes it"},
 	{

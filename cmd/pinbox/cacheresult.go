@@ -52,7 +52,7 @@ func printEntries(cmd *cobra.Command, output cli.Output, what string, entries []
 	w := cli.Table(cmd.OutOrStdout())
 	total := int64(0)
 	for _, e := range entries {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", e.Digest, e.Form, bytesize.Format(e.Size), e.Used.Format(time.DateTime))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", e.Digest, e.Encoding, bytesize.Format(e.Size), e.Used.Format(time.DateTime))
 		total += e.Size
 	}
 	fmt.Fprintf(w, "%s: %s, %s\n", what, cli.Plural(len(entries), "pack"), bytesize.Format(total))

@@ -24,8 +24,8 @@ type Key struct {
 	// Blob is the digest of the blob that it came out of, "" if it is no other: an
 	// entry also says that the two belong together.
 	Blob digest.Digest `json:"blob,omitempty"`
-	// Form of the pack: what else its bytes depend on, a file name.
-	Form string `json:"form"`
+	// Encoding of the pack: what else its bytes depend on, a file name.
+	Encoding string `json:"encoding"`
 }
 
 // Cache is a folder of packs. The zero value keeps nothing.
@@ -53,13 +53,13 @@ func (c Cache) path(k Key) string {
 	if k.Blob != "" {
 		name += "-" + k.Blob.Encoded()
 	}
-	return filepath.Join(c.dir, "layers", k.Form, name)
+	return filepath.Join(c.dir, "layers", k.Encoding, name)
 }
 
 // parse is the way back from a file.
-func parse(form, name string) (Key, bool) {
+func parse(encoding, name string) (Key, bool) {
 	name, blob, of := strings.Cut(name, "-")
-	k := Key{Digest: digest.NewDigestFromEncoded(digest.SHA256, name), Form: form}
+	k := Key{Digest: digest.NewDigestFromEncoded(digest.SHA256, name), Encoding: encoding}
 	if of {
 		k.Blob = digest.NewDigestFromEncoded(digest.SHA256, blob)
 	}
@@ -150,30 +150,30 @@ type Entry struct {
 // Entries lists what is kept, what was used least recently first.
 func (c Cache) Entries() ([]Entry, error) {
 	var all []Entry
-	err := c.walk(func(form, name string, fi fs.FileInfo) error {
-		if k, ok := parse(form, name); ok {
+	err := c.walk(func(encoding, name string, fi fs.FileInfo) error {
+		if k, ok := parse(encoding, name); ok {
 			all = append(all, Entry{Key: k, Size: fi.Size(), Used: fi.ModTime()})
 		}
 		return nil
 	})
 	slices.SortFunc(all, func(a, b Entry) int {
 		return cmp.Or(a.Used.Compare(b.Used), strings.Compare(a.Digest.String(), b.Digest.String()),
-			strings.Compare(a.Form, b.Form))
+			strings.Compare(a.Encoding, b.Encoding))
 	})
 	return all, err
 }
 
-// walk visits all files of all forms.
-func (c Cache) walk(visit func(form, name string, fi fs.FileInfo) error) error {
+// walk visits all files of all encodings.
+func (c Cache) walk(visit func(encoding, name string, fi fs.FileInfo) error) error {
 	if c.dir == "" {
 		return nil
 	}
-	forms, err := os.ReadDir(filepath.Join(c.dir, "layers"))
+	encodings, err := os.ReadDir(filepath.Join(c.dir, "layers"))
 	if err != nil {
 		return err
 	}
-	for _, form := range forms {
-		files, err := os.ReadDir(filepath.Join(c.dir, "layers", form.Name()))
+	for _, encoding := range encodings {
+		files, err := os.ReadDir(filepath.Join(c.dir, "layers", encoding.Name()))
 		if err != nil {
 			return err
 		}
@@ -183,7 +183,7 @@ func (c Cache) walk(visit func(form, name string, fi fs.FileInfo) error) error {
 				continue // another process was faster
 			}
 			if err == nil {
-				err = visit(form.Name(), f.Name(), fi)
+				err = visit(encoding.Name(), f.Name(), fi)
 			}
 			if err != nil {
 				return err
@@ -218,9 +218,9 @@ func (c Cache) Remove(k Key) error {
 // Prune removes what was used least recently until limit bytes are left, and what
 // killed processes left half-written. It returns what it removed.
 func (c Cache) Prune(limit int64) (removed []Entry, err error) {
-	if err := c.walk(func(form, name string, _ fs.FileInfo) error {
+	if err := c.walk(func(encoding, name string, _ fs.FileInfo) error {
 		if strings.HasPrefix(name, ".") {
-			return removeUnused(filepath.Join(c.dir, "layers", form, name))
+			return removeUnused(filepath.Join(c.dir, "layers", encoding, name))
 		}
 		return nil
 	}); err != nil {
@@ -239,7 +239,7 @@ func (c Cache) Prune(limit int64) (removed []Entry, err error) {
 			break
 		}
 		remove := c.Remove
-		if e.Form == partialForm { // another process may be at it
+		if e.Encoding == partialEncoding { // another process may be at it
 			remove = func(k Key) error { return removeUnused(c.path(k)) }
 		}
 		if err := remove(e.Key); err != nil {

@@ -26,11 +26,11 @@ func open(t *testing.T) (cache.Cache, string) {
 }
 
 func key(name string) cache.Key {
-	return cache.Key{Digest: digest.FromString(name), Blob: digest.FromString(name + ".gz"), Form: "zstd-131072-v1"}
+	return cache.Key{Digest: digest.FromString(name), Blob: digest.FromString(name + ".gz"), Encoding: "zstd-131072-v1"}
 }
 
 func fileOf(dir, name string) string {
-	return filepath.Join(dir, "layers", key(name).Form, key(name).Digest.Encoded()+"-"+key(name).Blob.Encoded())
+	return filepath.Join(dir, "layers", key(name).Encoding, key(name).Digest.Encoded()+"-"+key(name).Blob.Encoded())
 }
 
 func content(text string) func(io.Writer) error {
@@ -73,8 +73,8 @@ func TestWhatIsPutIsThereAgain(t *testing.T) {
 		t.Error("it is not there")
 	}
 	for _, k := range []cache.Key{
-		key("b"), {Digest: digest.FromString("a"), Form: "zstd-131072-v1"}, {
-			Digest: digest.FromString("a"), Blob: digest.FromString("b.gz"), Form: "zstd-131072-v1",
+		key("b"), {Digest: digest.FromString("a"), Encoding: "zstd-131072-v1"}, {
+			Digest: digest.FromString("a"), Blob: digest.FromString("b.gz"), Encoding: "zstd-131072-v1",
 		},
 	} {
 		if _, ok := again.Get(k); ok {
@@ -140,7 +140,7 @@ func TestPruneRemovesWhatWasUsedLeast(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	abandoned := filepath.Join(dir, "layers", key("a").Form, "."+filepath.Base(fileOf(dir, "e"))+".pinbox-partial")
+	abandoned := filepath.Join(dir, "layers", key("a").Encoding, "."+filepath.Base(fileOf(dir, "e"))+".pinbox-partial")
 	if err := os.WriteFile(abandoned, []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -164,14 +164,14 @@ func TestPruneRemovesWhatWasUsedLeast(t *testing.T) {
 
 func TestVerifyRemovesWhatIsDamaged(t *testing.T) {
 	c, dir := open(t)
-	pool, err := squashfs.NewPool(squashfs.Options{})
+	compressor, err := squashfs.NewCompressor(squashfs.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer pool.Close()
+	defer compressor.Close()
 	for _, name := range []string{"whole", "damaged"} {
 		f, err := c.Put(key(name), t.TempDir(), func(w io.Writer) error {
-			p := pool.NewPacker(w)
+			p := compressor.NewPacker(w)
 			defer p.Abort()
 			root := squashfs.NewDir(0o755, 0, 0, 1)
 			body, err := p.Content(strings.NewReader(strings.Repeat(name, 100)))

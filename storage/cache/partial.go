@@ -12,9 +12,9 @@ import (
 	"github.com/pinbox/pinbox/storage/filelock"
 )
 
-// partialForm is where blobs stand that were not fetched to their end, under their own
+// partialEncoding is where blobs stand that were not fetched to their end, under their own
 // digests.
-const partialForm = "blobs-half-fetched"
+const partialEncoding = "partial-blobs"
 
 // Partial is what was fetched of a blob so far, for the case that this process does
 // not come to its end. What stands there is to be verified with the rest.
@@ -28,7 +28,7 @@ func (c Cache) Partial(blob digest.Digest) (*Partial, error) {
 	if c.dir == "" {
 		return nil, nil
 	}
-	path := c.path(Key{Digest: blob, Form: partialForm})
+	path := c.path(Key{Digest: blob, Encoding: partialEncoding})
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
@@ -49,11 +49,11 @@ func (c Cache) Partial(blob digest.Digest) (*Partial, error) {
 
 // PrunePartials removes all that no process is fetching.
 func (c Cache) PrunePartials() error {
-	return c.walk(func(form, name string, _ fs.FileInfo) error {
-		if form != partialForm {
+	return c.walk(func(encoding, name string, _ fs.FileInfo) error {
+		if encoding != partialEncoding {
 			return nil
 		}
-		return removeUnused(filepath.Join(c.dir, "layers", form, name))
+		return removeUnused(filepath.Join(c.dir, "layers", encoding, name))
 	})
 }
 

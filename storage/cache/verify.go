@@ -17,18 +17,18 @@ func (c Cache) Verify(ctx context.Context, checked func(int64)) (damaged []Entry
 	if err != nil {
 		return nil, err
 	}
-	pool, err := squashfs.NewPool(squashfs.Options{Workers: 1})
+	compressor, err := squashfs.NewCompressor(squashfs.Options{Workers: 1})
 	if err != nil {
 		return nil, err
 	}
-	defer pool.Close()
+	defer compressor.Close()
 	for _, e := range all {
 		if ctx.Err() != nil {
 			return damaged, ctx.Err()
 		}
 		fault := error(nil)
-		if strings.Contains(e.Form, "-v"+squashfs.PackVersion) { // others nobody can read, or only with their rest
-			fault = c.check(pool, e.Key)
+		if strings.Contains(e.Encoding, "-v"+squashfs.PackVersion) { // others nobody can read, or only with their rest
+			fault = c.check(compressor, e.Key)
 		}
 		if fault != nil && !errors.Is(fault, squashfs.ErrDamaged) {
 			return damaged, fault
@@ -46,7 +46,7 @@ func (c Cache) Verify(ctx context.Context, checked func(int64)) (damaged []Entry
 	return damaged, nil
 }
 
-func (c Cache) check(pool *squashfs.Pool, k Key) error {
+func (c Cache) check(compressor *squashfs.Compressor, k Key) error {
 	f, err := c.open(k)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // removed in the meantime
@@ -59,7 +59,7 @@ func (c Cache) check(pool *squashfs.Pool, k Key) error {
 	if err != nil {
 		return err
 	}
-	pack, err := pool.OpenPack(f, fi.Size())
+	pack, err := compressor.OpenPack(f, fi.Size())
 	if err != nil {
 		return err
 	}

@@ -193,22 +193,22 @@ type Compacted struct{ image *squashfs.Image }
 
 // Compose lays the store out. Layers move as they are packed, with all that they
 // have; records, documents of images, and files are written anew and stamped with
-// modTime. Stores that are not packed alike are squashfs.ErrOtherForm. The folder tmp
+// modTime. Stores that are not packed alike are squashfs.ErrIncompatible. The folder tmp
 // takes a file that has no name. The stores are closed by the caller, after Close.
 func (c *Compaction) Compose(ctx context.Context, files []File, modTime time.Time, tmp string) (*Compacted, error) {
 	if len(c.stores) == 0 {
 		return nil, errors.New("no store to compact")
 	}
-	pool, err := squashfs.NewPool(c.stores[0].Options())
+	compressor, err := squashfs.NewCompressor(c.stores[0].Options())
 	if err != nil {
 		return nil, err
 	}
-	defer pool.Close()
-	out, err := squashfs.NewWriter(pool.ImageOptions(modTime))
+	defer compressor.Close()
+	out, err := squashfs.NewWriter(compressor.ImageOptions(modTime))
 	if err != nil {
 		return nil, err
 	}
-	store, err := NewStore(out, pool, modTime, tmp)
+	store, err := NewStore(out, compressor, modTime, tmp)
 	if err != nil {
 		return nil, err
 	}
@@ -228,10 +228,10 @@ func (c *Compaction) Compose(ctx context.Context, files []File, modTime time.Tim
 func (c *Compaction) fill(
 	ctx context.Context, store *Store, out *squashfs.Writer, files []File,
 ) (*squashfs.Inode, error) {
-	transfers := make([]*squashfs.Transfer, len(c.stores))
+	transfers := make([]*squashfs.Copier, len(c.stores))
 	for n, from := range c.stores {
 		var err error
-		if transfers[n], err = out.Transfer(from); err != nil {
+		if transfers[n], err = out.NewCopier(from); err != nil {
 			return nil, fmt.Errorf("store %d of %d: %w", n+1, len(c.stores), err)
 		}
 	}
@@ -254,7 +254,7 @@ func (c *Compaction) fill(
 }
 
 // moveLayer puts a layer of another store into this one.
-func (s *Store) moveLayer(from *squashfs.Transfer, record layout.Layer) error {
+func (s *Store) moveLayer(from *squashfs.Copier, record layout.Layer) error {
 	for _, part := range []struct {
 		dir  *squashfs.Inode
 		path string
@@ -263,14 +263,14 @@ func (s *Store) moveLayer(from *squashfs.Transfer, record layout.Layer) error {
 		{s.links, path.Join(layout.LinksDir, LinkName(record.ID))},
 		{s.layerDir, layout.TarSplitFile(record.ID)},
 	} {
-		tree, err := from.Tree(part.path)
+		tree, err := from.Copy(part.path)
 		if err != nil {
 			return err
 		}
 		part.dir.Set(path.Base(part.path), tree)
 	}
 	s.layers = append(s.layers, record)
-	return s.out.Seal(s.overlay.Entry(record.ID))
+	return s.out.WriteTree(s.overlay.Entry(record.ID))
 }
 
 // Size of the store in bytes.

@@ -93,18 +93,18 @@ func releases() [3]release {
 // store composes a store of releases and returns its file.
 func store(t *testing.T, opts squashfs.Options, all ...release) string {
 	t.Helper()
-	pool, err := squashfs.NewPool(opts)
+	compressor, err := squashfs.NewCompressor(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer pool.Close()
-	out, err := squashfs.NewWriter(pool.ImageOptions(time.Unix(0, 0)))
+	defer compressor.Close()
+	out, err := squashfs.NewWriter(compressor.ImageOptions(time.Unix(0, 0)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := begin(t, out, pool)
+	s := begin(t, out, compressor)
 	for _, img := range slices.Concat(all...) {
-		add(t, s, pool, img)
+		add(t, s, compressor, img)
 	}
 	root, err := s.Close()
 	if err != nil {
@@ -131,7 +131,7 @@ func written(t *testing.T, write func(io.Writer) error) string {
 }
 
 // add adds an image and its layers to a store.
-func add(t *testing.T, s *compose.Store, pool *squashfs.Pool, img named) {
+func add(t *testing.T, s *compose.Store, compressor *squashfs.Compressor, img named) {
 	t.Helper()
 	top := ""
 	var layers []v1.Layer
@@ -140,7 +140,7 @@ func add(t *testing.T, s *compose.Store, pool *squashfs.Pool, img named) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pack, err := packLayer(t, pool, stream)
+		pack, err := packLayer(t, compressor, stream)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -388,7 +388,7 @@ func TestStoresThatCannotBeCompacted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := plan.Compose(t.Context(), nil, time.Unix(0, 0), t.TempDir()); !errors.Is(err, squashfs.ErrOtherForm) {
+	if _, err := plan.Compose(t.Context(), nil, time.Unix(0, 0), t.TempDir()); !errors.Is(err, squashfs.ErrIncompatible) {
 		t.Errorf("another compression: %v", err)
 	}
 	id := strings.Repeat("a", 64)
@@ -414,13 +414,13 @@ func TestStoresThatCannotBeCompacted(t *testing.T) {
 // recorded writes a store of two files of records, and nothing else.
 func recorded(t *testing.T, records [2]string) string {
 	t.Helper()
-	pool, err := squashfs.NewPool(squashfs.Options{})
+	compressor, err := squashfs.NewCompressor(squashfs.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer pool.Close()
+	defer compressor.Close()
 	var b bytes.Buffer
-	p := pool.NewPacker(&b)
+	p := compressor.NewPacker(&b)
 	defer p.Abort()
 	root := squashfs.NewDir(0o755, 0, 0, 0)
 	for n, kind := range []string{"layers", "images"} {
@@ -435,7 +435,7 @@ func recorded(t *testing.T, records [2]string) string {
 	if err := p.Close(root, nil); err != nil {
 		t.Fatal(err)
 	}
-	pack, err := pool.OpenPack(source{bytes.NewReader(b.Bytes())}, int64(b.Len()))
+	pack, err := compressor.OpenPack(source{bytes.NewReader(b.Bytes())}, int64(b.Len()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -443,7 +443,7 @@ func recorded(t *testing.T, records [2]string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out.Take(pack)
+	out.AddPack(pack)
 	image, err := out.Close(pack.Root)
 	if err != nil {
 		t.Fatal(err)

@@ -78,12 +78,12 @@ func (source) Close() error { return nil }
 func TestRandomLayersUnpackAsInContainersStorage(t *testing.T) {
 	fixtures.NeedRoot(t)
 	defer syscall.Umask(syscall.Umask(0o022))
-	pool, err := squashfs.NewPool(squashfs.Options{})
+	compressor, err := squashfs.NewCompressor(squashfs.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer pool.Close()
-	image, err := squashfs.NewWriter(pool.ImageOptions(time.Unix(0, 0)))
+	defer compressor.Close()
+	image, err := squashfs.NewWriter(compressor.ImageOptions(time.Unix(0, 0)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,8 +92,8 @@ func TestRandomLayersUnpackAsInContainersStorage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer archive.Close()
-	tarred := tarball.NewWriter(archive, pool)
-	stores := []*compose.Store{begin(t, image, pool), begin(t, tarred, pool)}
+	tarred := tarball.NewWriter(archive, compressor)
+	stores := []*compose.Store{begin(t, image, compressor), begin(t, tarred, compressor)}
 	seeds, trees := map[string]uint64{}, map[string]map[string]string{} // by the IDs of layers
 	for seed := range uint64(800) {
 		stream, err := sample.Tar(randomLayer(seed)...)
@@ -101,7 +101,7 @@ func TestRandomLayersUnpackAsInContainersStorage(t *testing.T) {
 			t.Fatal(err)
 		}
 		tree, theirs := oracleTree(t, stream)
-		pack, err := packLayer(t, pool, stream)
+		pack, err := packLayer(t, compressor, stream)
 		switch {
 		case theirs != nil || errors.Is(err, compose.ErrEscape): // we refuse links that lead out, they bend them back
 			continue
@@ -151,19 +151,19 @@ func oracleTree(t *testing.T, stream []byte) (tree map[string]string, err error)
 	return tree, err
 }
 
-func packLayer(t *testing.T, pool *squashfs.Pool, stream []byte) ([]byte, error) {
+func packLayer(t *testing.T, compressor *squashfs.Compressor, stream []byte) ([]byte, error) {
 	t.Helper()
 	var pack bytes.Buffer
-	err := compose.PackLayer(t.Context(), pool, compose.Blob{
+	err := compose.PackLayer(t.Context(), compressor, compose.Blob{
 		DiffID: digest.FromBytes(stream),
 		Open:   func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(stream)), nil },
 	}, &pack, t.TempDir())
 	return pack.Bytes(), err
 }
 
-func begin(t *testing.T, out compose.Output, pool *squashfs.Pool) *compose.Store {
+func begin(t *testing.T, out compose.Output, compressor *squashfs.Compressor) *compose.Store {
 	t.Helper()
-	store, err := compose.NewStore(out, pool, time.Unix(0, 0), t.TempDir())
+	store, err := compose.NewStore(out, compressor, time.Unix(0, 0), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,16 +246,16 @@ func sqfsdiff(a, b string) []string {
 // packed writes the image of one layer.
 func packed(t *testing.T, stream []byte, name string) {
 	t.Helper()
-	pool, err := squashfs.NewPool(squashfs.Options{})
+	compressor, err := squashfs.NewCompressor(squashfs.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer pool.Close()
-	pack, err := packLayer(t, pool, stream)
+	defer compressor.Close()
+	pack, err := packLayer(t, compressor, stream)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := pool.OpenPack(source{bytes.NewReader(pack)}, int64(len(pack)))
+	p, err := compressor.OpenPack(source{bytes.NewReader(pack)}, int64(len(pack)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +263,7 @@ func packed(t *testing.T, stream []byte, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Take(p)
+	w.AddPack(p)
 	root := p.Root.Entry("diff")
 	root.Mode = syscall.S_IFDIR | 0o755
 	img, err := w.Close(root)

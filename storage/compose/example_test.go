@@ -20,14 +20,14 @@ import (
 // Two layers become a containers/storage store in a squashfs image. Errors are left
 // out; each call has one.
 func Example() {
-	pool, _ := squashfs.NewPool(squashfs.Options{})
-	defer pool.Close()
-	image, _ := squashfs.NewWriter(pool.ImageOptions(time.Unix(0, 0)))
-	store, _ := compose.NewStore(image, pool, time.Unix(0, 0), os.TempDir())
+	compressor, _ := squashfs.NewCompressor(squashfs.Options{})
+	defer compressor.Close()
+	image, _ := squashfs.NewWriter(compressor.ImageOptions(time.Unix(0, 0)))
+	store, _ := compose.NewStore(image, compressor, time.Unix(0, 0), os.TempDir())
 
 	top := ""
 	for _, names := range [][]string{{"etc/motd", "etc/old"}, {"etc/.wh.old"}} { // which deletes etc/old
-		top = addLayer(store, pool, top, names)
+		top = addLayer(store, compressor, top, names)
 	}
 	manifest := []byte(`{"schemaVersion":2}`)
 	store.AddImage(compose.Image{
@@ -74,7 +74,7 @@ func Example() {
 }
 
 // addLayer packs a layer of empty files, adds it, and gives its ID.
-func addLayer(store *compose.Store, pool *squashfs.Pool, parent string, names []string) string {
+func addLayer(store *compose.Store, compressor *squashfs.Compressor, parent string, names []string) string {
 	var stream, pack bytes.Buffer
 	w := tar.NewWriter(&stream)
 	for _, name := range names {
@@ -85,7 +85,7 @@ func addLayer(store *compose.Store, pool *squashfs.Pool, parent string, names []
 	blob := compose.Blob{DiffID: diffID, Open: func(context.Context) (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(stream.Bytes())), nil
 	}}
-	_ = compose.PackLayer(context.Background(), pool, blob, &pack, os.TempDir())
+	_ = compose.PackLayer(context.Background(), compressor, blob, &pack, os.TempDir())
 	unpacked, _ := store.AddLayer(
 		compose.Layer{Parent: parent, Digest: diffID, Size: int64(stream.Len()), DiffID: diffID},
 		source{bytes.NewReader(pack.Bytes())}, int64(pack.Len()))

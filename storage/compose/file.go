@@ -13,8 +13,8 @@ import (
 const fileName = "file"
 
 // PackFile writes a file to out, in the form that AddPackedFile takes.
-func PackFile(pool *squashfs.Pool, file io.Reader, out io.Writer) error {
-	pack := pool.NewPacker(out)
+func PackFile(compressor *squashfs.Compressor, file io.Reader, out io.Writer) error {
+	pack := compressor.NewPacker(out)
 	defer pack.Abort()
 	content, err := pack.Content(file)
 	if err != nil {
@@ -34,8 +34,8 @@ func (s *Store) AddFile(name string, perm uint32, content io.Reader) error {
 
 // AddPackedFile is AddFile for one that PackFile has made a pack of, which stands in
 // src and has size bytes. The store closes src.
-func (s *Store) AddPackedFile(name string, perm uint32, src squashfs.Source, size int64) error {
-	pack, err := s.pool.OpenPack(src, size)
+func (s *Store) AddPackedFile(name string, perm uint32, src squashfs.File, size int64) error {
+	pack, err := s.compressor.OpenPack(src, size)
 	if err != nil {
 		return fmt.Errorf("file %s: %w", name, err)
 	}
@@ -43,7 +43,7 @@ func (s *Store) AddPackedFile(name string, perm uint32, src squashfs.Source, siz
 	if file == nil {
 		return fmt.Errorf("file %s: %w: it is not that of a file", name, squashfs.ErrDamaged)
 	}
-	s.out.Take(pack)
+	s.out.AddPack(pack)
 	dir, base := s.folder(name)
 	dir.Set(base, s.regular(perm, file.Content))
 	return nil

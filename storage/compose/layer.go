@@ -268,7 +268,7 @@ func xattrs(hdr *tar.Header, mode uint32) (map[string]string, error) {
 	var attrs map[string]string
 	for key, value := range hdr.PAXRecords {
 		name, ok := strings.CutPrefix(key, "SCHILY.xattr.")
-		if !ok || !squashfs.HoldsXattr(name) || name == "security.selinux" || strings.HasPrefix(name, overlayXattrs) {
+		if !ok || !squashfs.SupportsXattr(name) || name == "security.selinux" || strings.HasPrefix(name, overlayXattrs) {
 			continue
 		}
 		class, short, _ := strings.Cut(name, ".")

@@ -35,12 +35,12 @@ func tarOf(t *testing.T, entries []sample.Entry) []byte {
 // unpack reads a stream into a tree and its record.
 func unpack(t *testing.T, layer []byte) (*reader, []byte, error) {
 	t.Helper()
-	pool, err := squashfs.NewPool(squashfs.Options{Workers: 1})
+	compressor, err := squashfs.NewCompressor(squashfs.Options{Workers: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(pool.Close)
-	pack := pool.NewPacker(io.Discard)
+	t.Cleanup(compressor.Close)
+	pack := compressor.NewPacker(io.Discard)
 	t.Cleanup(pack.Abort)
 	var record bytes.Buffer
 	split, err := newSplitter(bytes.NewReader(layer), &record)

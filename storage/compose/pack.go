@@ -40,13 +40,13 @@ type note struct {
 
 // PackLayer reads a layer once and writes it to out, in the form that AddLayer takes.
 // The folder tmp takes a file that has no name.
-func PackLayer(ctx context.Context, pool *squashfs.Pool, blob Blob, out io.Writer, tmp string) error {
+func PackLayer(ctx context.Context, compressor *squashfs.Compressor, blob Blob, out io.Writer, tmp string) error {
 	spool, err := atomicfile.Nameless(tmp)
 	if err != nil {
 		return err
 	}
 	defer spool.Close()
-	pack := pool.NewPacker(out)
+	pack := compressor.NewPacker(out)
 	defer pack.Abort()
 	r, size, err := readLayer(ctx, blob, pack, spool)
 	if err != nil {

@@ -65,12 +65,12 @@ type Image struct {
 // Output takes the tree of a store as it grows. *squashfs.Writer is one,
 // *tarball.Writer another.
 type Output interface {
-	// Take adds a pack, of which trees have their contents. The output closes its
-	// source, which may be that of several packs.
-	Take(*squashfs.Pack)
-	// Seal takes the tree below a directory, which does not change any more and is
+	// AddPack adds a pack, of which trees have their contents. The output closes its
+	// file, which several packs may share.
+	AddPack(*squashfs.Pack)
+	// WriteTree takes the tree below a directory, which does not change any more and is
 	// forgotten; the directory keeps its place.
-	Seal(dir *squashfs.Inode) error
+	WriteTree(dir *squashfs.Inode) error
 	// Abort gives up, and closes the packs.
 	Abort()
 }
@@ -80,10 +80,10 @@ var _ Output = (*squashfs.Writer)(nil)
 // Store is a store that is being composed. Its methods are called from one
 // goroutine.
 type Store struct {
-	out   Output
-	pool  *squashfs.Pool
-	root  *squashfs.Inode
-	mtime time.Time
+	out        Output
+	compressor *squashfs.Compressor
+	root       *squashfs.Inode
+	mtime      time.Time
 
 	// own are the files that are no layer's: the last pack.
 	own      *squashfs.Packer
@@ -103,16 +103,16 @@ type chain struct {
 	root     *rootOwner // nil if it is not known
 }
 
-// NewStore starts a store of the pool's packs. modTime stamps all files that are
+// NewStore starts a store of the compressor's packs. modTime stamps all files that are
 // not an image's own; the folder tmp takes a file that has no name and ends with the
 // process. The caller ends the store with Close or Abort.
-func NewStore(out Output, pool *squashfs.Pool, modTime time.Time, tmp string) (*Store, error) {
+func NewStore(out Output, compressor *squashfs.Compressor, modTime time.Time, tmp string) (*Store, error) {
 	spool, err := atomicfile.Nameless(tmp)
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{
-		out: out, pool: pool, mtime: modTime, own: pool.NewPacker(spool), ownFile: spool,
+		out: out, compressor: compressor, mtime: modTime, own: compressor.NewPacker(spool), ownFile: spool,
 		chains: map[string]chain{"": {root: &rootOwner{perm: 0o555}}},
 		images: Images{},
 	}
@@ -143,7 +143,7 @@ func (s *Store) Has(l Layer) (Unpacked, bool) {
 // AddLayer puts a layer into the store that PackLayer has made a pack of, which
 // stands in src and has size bytes. The store closes src. A layer that is there
 // already is not looked at. An error that is squashfs.ErrDamaged speaks of the pack.
-func (s *Store) AddLayer(l Layer, src squashfs.Source, size int64) (Unpacked, error) {
+func (s *Store) AddLayer(l Layer, src squashfs.File, size int64) (Unpacked, error) {
 	if there, ok := s.Has(l); ok {
 		return there, nil
 	}
@@ -151,7 +151,7 @@ func (s *Store) AddLayer(l Layer, src squashfs.Source, size int64) (Unpacked, er
 	if !ok {
 		return Unpacked{}, fmt.Errorf("layer %s: its parent %s is not in the store", l.Digest, l.Parent)
 	}
-	pack, err := s.pool.OpenPack(src, size)
+	pack, err := s.compressor.OpenPack(src, size)
 	if err != nil {
 		return Unpacked{}, fmt.Errorf("layer %s: %w", l.Digest, err)
 	}
@@ -159,7 +159,7 @@ func (s *Store) AddLayer(l Layer, src squashfs.Source, size int64) (Unpacked, er
 	if err != nil {
 		return Unpacked{}, fmt.Errorf("layer %s: %w", l.Digest, err)
 	}
-	s.out.Take(pack)
+	s.out.AddPack(pack)
 	if below.root == nil && inherits(diff) {
 		return Unpacked{}, fmt.Errorf("layer %s on %s: %w", l.Digest, l.Parent, ErrUnknownRoot)
 	}
@@ -222,13 +222,13 @@ func (s *Store) placeLayer(id string, below chain, diff *squashfs.Inode) error {
 	s.links.Set(LinkName(id), &squashfs.Inode{
 		Mode: syscall.S_IFLNK | 0o777, Target: path.Join("..", id, "diff"), ModTime: s.mtime.Unix(),
 	})
-	return s.out.Seal(dir)
+	return s.out.WriteTree(dir)
 }
 
-// small makes a directory of a few small files, which may be sealed at once.
+// small makes a directory of a few small files, which may be written at once.
 func (s *Store) small(files map[string]string) (*squashfs.Inode, error) {
 	var b bytes.Buffer
-	p := s.pool.NewPacker(&b)
+	p := s.compressor.NewPacker(&b)
 	defer p.Abort()
 	dir := s.dir(0o700)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -238,11 +238,11 @@ func (s *Store) small(files map[string]string) (*squashfs.Inode, error) {
 		}
 		dir.Set(name, s.regular(0o644, content))
 	}
-	pack, err := p.Use(memory{&b})
+	pack, err := p.Reopen(memory{&b})
 	if err != nil {
 		return nil, err
 	}
-	s.out.Take(pack)
+	s.out.AddPack(pack)
 	return dir, nil
 }
 
@@ -259,7 +259,7 @@ func (memory) Close() error { return nil }
 // record with both.
 func (s *Store) AddImage(img Image) { s.images.Add(img) }
 
-// Close writes the records, and gives the root of what was not sealed yet, with
+// Close writes the records, and gives the root of what was not written yet, with
 // which the caller closes the output. It may be called once.
 func (s *Store) Close() (*squashfs.Inode, error) {
 	if err := s.index(s.layerDir, layout.LayersFile, layout.LayersLock,
@@ -269,11 +269,11 @@ func (s *Store) Close() (*squashfs.Inode, error) {
 	if err := s.placeImages(); err != nil {
 		return nil, err
 	}
-	pack, err := s.own.Use(s.ownFile)
+	pack, err := s.own.Reopen(s.ownFile)
 	if err != nil {
 		return nil, err
 	}
-	s.out.Take(pack)
+	s.out.AddPack(pack)
 	return s.root, nil
 }
 

@@ -72,7 +72,7 @@ func (p *Packer) Content(r io.Reader) (*Content, error) {
 			p.pipe.put(b)
 			return nil, err
 		}
-		if last && c.size == int64(n) && n < p.pool.opts.BlockSize {
+		if last && c.size == int64(n) && n < p.compressor.opts.BlockSize {
 			if n == 0 {
 				p.pipe.put(b)
 				return c, p.pipe.failure()
@@ -152,7 +152,7 @@ func (p *Packer) addTail(c *Content, b *block) error {
 		p.pipe.put(b)
 		return p.pipe.failure()
 	}
-	if p.tail != nil && len(p.tail.raw)+len(b.raw) > p.pool.opts.BlockSize {
+	if p.tail != nil && len(p.tail.raw)+len(b.raw) > p.compressor.opts.BlockSize {
 		if err := p.flushTail(); err != nil {
 			return err
 		}

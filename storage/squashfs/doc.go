@@ -9,13 +9,13 @@
 // into the image's tables. The bytes of packs and images depend on the input and the options
 // alone, never on the number of workers.
 //
-// A Reader is an io/fs file system of an image that any program has written. A Transfer takes over
+// A Reader is an io/fs file system of an image that any program has written. A Copier takes over
 // subtrees of one image into another without unpacking their blocks.
 //
 // The package knows nothing of layers and stores; it does not mount, and it writes none but zstd,
 // gzip and uncompressed images.
 //
-// Start with NewPool and the example. Format: https://dr-emann.github.io/squashfs/squashfs.html
+// Start with NewCompressor and the example. Format: https://dr-emann.github.io/squashfs/squashfs.html
 // and Documentation/filesystems/squashfs.rst in the kernel; the kernel's fs/squashfs/super.c
 // decides which table must follow which.
 package squashfs

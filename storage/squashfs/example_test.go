@@ -12,7 +12,7 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// buffer is a pack in memory. A file is a Source as it is.
+// buffer is a pack in memory. A file is a File as it is.
 type buffer struct{ bytes.Buffer }
 
 func (b *buffer) ReadAt(p []byte, at int64) (int, error) {
@@ -35,12 +35,12 @@ func archive() io.Reader {
 
 // A tar stream becomes a squashfs image. Errors are left out; each call has one.
 func Example() {
-	pool, _ := squashfs.NewPool(squashfs.Options{Compression: squashfs.Zstd})
-	defer pool.Close()
+	compressor, _ := squashfs.NewCompressor(squashfs.Options{Compression: squashfs.Zstd})
+	defer compressor.Close()
 
 	// First step: contents go into a pack in the order in which they come.
 	var pack buffer
-	packer := pool.NewPacker(&pack)
+	packer := compressor.NewPacker(&pack)
 	root := squashfs.NewDir(0o755, 0, 0, 0)
 	for entries := tar.NewReader(archive()); ; {
 		header, err := entries.Next()
@@ -50,11 +50,11 @@ func Example() {
 		content, _ := packer.Content(entries)
 		root.Set(header.Name, &squashfs.Inode{Mode: syscall.S_IFREG | uint32(header.Mode), Content: content})
 	}
-	used, _ := packer.Use(&pack)
+	used, _ := packer.Reopen(&pack)
 
 	// Second step: packs and a tree become an image.
-	writer, _ := squashfs.NewWriter(pool.ImageOptions(time.Unix(0, 0)))
-	writer.Take(used)
+	writer, _ := squashfs.NewWriter(compressor.ImageOptions(time.Unix(0, 0)))
+	writer.AddPack(used)
 	image, _ := writer.Close(root)
 	var file bytes.Buffer
 	_, _ = image.WriteTo(&file)

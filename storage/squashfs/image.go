@@ -11,7 +11,7 @@ const copySize = 1 << 20 // bytes that are read at a time
 
 // run is what an image has of one pack.
 type run struct {
-	src   Source
+	src   File
 	parts []part
 }
 
@@ -24,8 +24,8 @@ type part struct {
 
 // Damage says which pack was found damaged: ErrDamaged.
 type Damage struct {
-	Source Source
-	cause  error
+	File  File
+	cause error
 }
 
 func (d *Damage) Error() string { return fmt.Sprintf("%v: %v", ErrDamaged, d.cause) }
@@ -33,10 +33,10 @@ func (d *Damage) Error() string { return fmt.Sprintf("%v: %v", ErrDamaged, d.cau
 // Unwrap makes it ErrDamaged, and what it was found by.
 func (d *Damage) Unwrap() []error { return []error{ErrDamaged, d.cause} }
 
-// Take adds a pack to the image: its tree may be sealed into it, once. An extent
+// AddPack adds a pack to the image: its tree may be sealed into it, once. An extent
 // that the image has already, or that no file of the tree has, takes no room. The
 // source is the image's from here on, and may be that of several packs.
-func (w *Writer) Take(p *Pack) {
+func (w *Writer) AddPack(p *Pack) {
 	w.sources = append(w.sources, p.src)
 	used := map[uint64]bool{0: true}
 	for _, c := range p.contents {
@@ -118,7 +118,7 @@ func (i *Image) copyTo(w io.Writer) error {
 		for _, p := range r.parts {
 			if err := p.copy(w, r.src, buf); err != nil {
 				if errors.Is(err, ErrDamaged) {
-					err = &Damage{Source: r.src, cause: err}
+					err = &Damage{File: r.src, cause: err}
 				}
 				return err
 			}

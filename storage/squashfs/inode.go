@@ -18,7 +18,7 @@ type Inode struct {
 	UID, GID uint32
 	// ModTime in seconds since 1970; the format holds 1970 to 2106.
 	ModTime int64
-	// Xattrs by their full names; see HoldsXattr.
+	// Xattrs by their full names; see SupportsXattr.
 	Xattrs map[string]string
 	// Content of a regular file, nil for an empty one.
 	Content *Content
@@ -79,10 +79,10 @@ func (i *Inode) Path() string {
 	return ""
 }
 
-// Seal writes the tree below dir into the tables and forgets it; dir itself keeps its
+// WriteTree writes the tree below dir into the tables and forgets it; dir itself keeps its
 // place in its parent. Inodes of a sealed tree must not stand outside it, and their
 // contents are those of packs that were taken.
-func (w *Writer) Seal(dir *Inode) error {
+func (w *Writer) WriteTree(dir *Inode) error {
 	w.prepare(dir)
 	return w.write(dir)
 }

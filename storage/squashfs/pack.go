@@ -28,8 +28,8 @@ const (
 
 // Packer writes one pack. Its methods are called from one goroutine.
 type Packer struct {
-	pool *Pool
-	pipe *pipeline
+	compressor *Compressor
+	pipe       *pipeline
 
 	tail  *block            // the fragment block that is being filled
 	tails uint32            // fragment blocks before it
@@ -42,10 +42,10 @@ type Packer struct {
 }
 
 // NewPacker starts a pack on out. The caller ends it with Close or Abort.
-func (p *Pool) NewPacker(out io.Writer) *Packer {
-	k := &Packer{pool: p, pipe: newPipeline(out, p), short: map[tailSum]short{}}
-	k.pipe.append([]byte(packMark))
-	return k
+func (c *Compressor) NewPacker(out io.Writer) *Packer {
+	p := &Packer{compressor: c, pipe: newPipeline(out, c), short: map[tailSum]short{}}
+	p.pipe.append([]byte(packMark))
+	return p
 }
 
 // Abort gives up the pack and frees what it holds.
@@ -82,9 +82,9 @@ func (p *Packer) Close(root *Inode, note []byte) error {
 	return p.pipe.out.Flush()
 }
 
-// Use ends the pack for use at once, by trees of the caller's: src gives back what
+// Reopen ends the pack for use at once, by trees of the caller's: src gives back what
 // was written.
-func (p *Packer) Use(src Source) (*Pack, error) {
+func (p *Packer) Reopen(src File) (*Pack, error) {
 	defer p.Abort()
 	if err := p.flushTail(); err != nil {
 		return nil, err
@@ -98,8 +98,8 @@ func (p *Packer) Use(src Source) (*Pack, error) {
 	return pack, p.pipe.out.Flush()
 }
 
-// Source is where a pack stands. *os.File is one.
-type Source interface {
+// File is where a pack stands. *os.File is one.
+type File interface {
 	io.ReaderAt
 	io.Closer
 }
@@ -112,7 +112,7 @@ type Pack struct {
 	// Note that it was closed with.
 	Note []byte
 
-	src       Source
+	src       File
 	contents  []*Content
 	fragments []fragment
 	extents   []extent
@@ -120,10 +120,10 @@ type Pack struct {
 
 // OpenPack reads the index of a pack of size bytes. It is ErrDamaged if that is not
 // what was written; the blocks are looked at when an image is.
-func (p *Pool) OpenPack(src Source, size int64) (*Pack, error) {
+func (c *Compressor) OpenPack(src File, size int64) (*Pack, error) {
 	pack, err := readPack(src, size)
 	if err != nil {
-		return nil, &Damage{Source: src, cause: fmt.Errorf("%w: %w", ErrDamaged, err)}
+		return nil, &Damage{File: src, cause: fmt.Errorf("%w: %w", ErrDamaged, err)}
 	}
 	pack.src = src
 	pack.lend()
@@ -161,8 +161,8 @@ func readPack(src io.ReaderAt, size int64) (*Pack, error) {
 	return decodeIndex(unzip)
 }
 
-// Source is where the pack stands.
-func (p *Pack) Source() Source { return p.src }
+// File is where the pack stands.
+func (p *Pack) File() File { return p.src }
 
 // Check reads the blocks and compares them with their sums.
 func (p *Pack) Check() error {

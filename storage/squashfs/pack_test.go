@@ -63,41 +63,41 @@ func TestPacksShareWhatIsEqual(t *testing.T) {
 // A pack that was kept may have changed: no byte of it goes unnoticed.
 func TestDamageOfAPackIsFound(t *testing.T) {
 	whole := small(t)
-	pool := newPool(t, squashfs.Options{})
+	compressor := newCompressor(t, squashfs.Options{})
 	for at := 0; at < len(whole); at += 1 + at/50 {
 		broken := bytes.Clone(whole)
 		broken[at] ^= 4
-		err := read(pool, broken)
+		err := read(compressor, broken)
 		if !errors.Is(err, squashfs.ErrDamaged) {
 			t.Errorf("byte %d of %d: %v", at, len(whole), err)
 		}
 	}
 	for _, size := range []int{0, 10, 100, len(whole) / 2, len(whole) - 1} {
-		if err := read(pool, whole[:size]); !errors.Is(err, squashfs.ErrDamaged) {
+		if err := read(compressor, whole[:size]); !errors.Is(err, squashfs.ErrDamaged) {
 			t.Errorf("%d bytes of %d: %v", size, len(whole), err)
 		}
 	}
-	if err := read(pool, whole); err != nil {
+	if err := read(compressor, whole); err != nil {
 		t.Error(err)
 	}
 }
 
 // read makes an image of a pack.
-func read(pool *squashfs.Pool, content []byte) error {
+func read(compressor *squashfs.Compressor, content []byte) error {
 	src := source{bytes.NewReader(content)}
-	p, err := pool.OpenPack(src, int64(len(content)))
+	p, err := compressor.OpenPack(src, int64(len(content)))
 	if err != nil {
 		return err
 	}
 	checked := p.Check()
-	if unpacked := unpackAll(pool, p.Root); (checked == nil) != (unpacked == nil) {
+	if unpacked := unpackAll(compressor, p.Root); (checked == nil) != (unpacked == nil) {
 		return fmt.Errorf("Check says %w, Unpacker %w", checked, unpacked)
 	}
 	w, err := squashfs.NewWriter(squashfs.Options{})
 	if err != nil {
 		return err
 	}
-	w.Take(p)
+	w.AddPack(p)
 	img, err := w.Close(p.Root)
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func read(pool *squashfs.Pool, content []byte) error {
 	if (checked == nil) != (err == nil) {
 		return errors.New("Check and WriteTo disagree")
 	}
-	if damage := (&squashfs.Damage{}); err != nil && (!errors.As(err, &damage) || damage.Source != squashfs.Source(src)) {
+	if damage := (&squashfs.Damage{}); err != nil && (!errors.As(err, &damage) || damage.File != squashfs.File(src)) {
 		return errors.New("WriteTo does not say which pack it was")
 	}
 	return err
@@ -121,7 +121,7 @@ func (c closer) Close() error { *c.closed++; return nil }
 
 func TestPacksAreClosed(t *testing.T) {
 	content := small(t)
-	pool := newPool(t, squashfs.Options{})
+	compressor := newCompressor(t, squashfs.Options{})
 	for name, end := range map[string]func(w *squashfs.Writer, root *squashfs.Inode) error{
 		"abort": func(w *squashfs.Writer, _ *squashfs.Inode) error { w.Abort(); return nil },
 		"write": func(w *squashfs.Writer, root *squashfs.Inode) error {
@@ -140,7 +140,7 @@ func TestPacksAreClosed(t *testing.T) {
 		},
 	} {
 		closed := 0
-		p, err := pool.OpenPack(closer{source{bytes.NewReader(content)}, &closed}, int64(len(content)))
+		p, err := compressor.OpenPack(closer{source{bytes.NewReader(content)}, &closed}, int64(len(content)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func TestPacksAreClosed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.Take(p)
+		w.AddPack(p)
 		if err := end(w, p.Root); err != nil || closed == 0 {
 			t.Errorf("%s: closed %d times, %v", name, closed, err)
 		}
@@ -198,17 +198,17 @@ func TestIndexOfAnyBytes(t *testing.T) {
 func TestPackOfAnotherVersion(t *testing.T) {
 	good := small(t)
 	newer := bytes.Replace(good, []byte("pinbox pack v1\n"), []byte("pinbox pack v2\n"), 1)
-	pool, err := squashfs.NewPool(squashfs.Options{})
+	compressor, err := squashfs.NewCompressor(squashfs.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer pool.Close()
+	defer compressor.Close()
 	for name, c := range map[string]struct {
 		pack []byte
 		want error
 	}{"this version": {good, nil}, "a newer one": {newer, squashfs.ErrDamaged}} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := pool.OpenPack(source{bytes.NewReader(c.pack)}, int64(len(c.pack))); !errors.Is(err, c.want) {
+			if _, err := compressor.OpenPack(source{bytes.NewReader(c.pack)}, int64(len(c.pack))); !errors.Is(err, c.want) {
 				t.Errorf("got error %v, want %v", err, c.want)
 			}
 		})

@@ -39,23 +39,23 @@ func (b *block) compress(c codec.Block, zeros []byte) {
 // pipeline has blocks compressed in parallel and writes them in the order in which
 // they were submitted.
 type pipeline struct {
-	pool  *Pool
-	out   *bufio.Writer
-	pos   uint64
-	made  int // blocks in use
-	free  chan *block
-	order chan *block
-	wg    sync.WaitGroup
-	once  sync.Once
+	compressor *Compressor
+	out        *bufio.Writer
+	pos        uint64
+	made       int // blocks in use
+	free       chan *block
+	order      chan *block
+	wg         sync.WaitGroup
+	once       sync.Once
 
 	mu  sync.Mutex
 	err error // the first failed write
 }
 
-func newPipeline(out io.Writer, pool *Pool) *pipeline {
+func newPipeline(out io.Writer, compressor *Compressor) *pipeline {
 	p := &pipeline{
-		pool: pool, out: bufio.NewWriterSize(out, 256<<10), free: make(chan *block, pool.depth()),
-		order: make(chan *block, pool.depth()),
+		compressor: compressor, out: bufio.NewWriterSize(out, 256<<10), free: make(chan *block, compressor.depth()),
+		order: make(chan *block, compressor.depth()),
 	}
 	p.wg.Go(p.write)
 	return p
@@ -66,9 +66,9 @@ func (p *pipeline) get() (b *block) {
 	select {
 	case b = <-p.free:
 	default:
-		if p.made < p.pool.depth() {
+		if p.made < p.compressor.depth() {
 			p.made++
-			b = p.pool.blocks.Get().(*block)
+			b = p.compressor.blocks.Get().(*block)
 		} else {
 			b = <-p.free
 		}
@@ -84,7 +84,7 @@ func (p *pipeline) put(b *block) { p.free <- b }
 func (p *pipeline) submit(b *block, sparse bool, placed func(b *block, start uint64)) error {
 	b.sparse, b.placed = sparse, placed
 	p.order <- b
-	p.pool.work <- b
+	p.compressor.work <- b
 	return p.failure()
 }
 
@@ -134,7 +134,7 @@ func (p *pipeline) close() {
 		p.wg.Wait()
 		close(p.free)
 		for b := range p.free {
-			p.pool.blocks.Put(b)
+			p.compressor.blocks.Put(b)
 		}
 	})
 }

@@ -89,9 +89,9 @@ const noXattrs = ^uint32(0)
 // xattrPrefixes are the classes that the format can hold, by their numbers.
 var xattrPrefixes = []string{"user.", "trusted.", "security."}
 
-// HoldsXattr says whether an image can hold an extended attribute of this name:
+// SupportsXattr says whether an image can hold an extended attribute of this name:
 // user.*, trusted.* and security.* are all that the format knows.
-func HoldsXattr(name string) bool {
+func SupportsXattr(name string) bool {
 	return slices.ContainsFunc(xattrPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 

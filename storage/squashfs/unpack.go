@@ -11,7 +11,7 @@ import (
 // origin is what it takes to read a content out of a pack. It does not hold the
 // pack's tree.
 type origin struct {
-	src       Source
+	src       File
 	fragments []fragment
 	extents   []extent // in the order of their places
 }
@@ -31,7 +31,7 @@ const keptFragments = 16
 // Unpacker gives back the data of contents that no Writer has taken. It holds a
 // few blocks, whatever the size of a content, and is used from one goroutine.
 type Unpacker struct {
-	pool        *Pool
+	compressor  *Compressor
 	inflater    inflater
 	raw, packed []byte
 	kept        []keptFragment // what was used last stands last
@@ -43,9 +43,9 @@ type keptFragment struct {
 	raw    []byte
 }
 
-// NewUnpacker reads packs of the pool.
-func (p *Pool) NewUnpacker() *Unpacker {
-	return &Unpacker{pool: p, inflater: inflater{compression: p.opts.Compression}}
+// NewUnpacker reads packs of the compressor.
+func (c *Compressor) NewUnpacker() *Unpacker {
+	return &Unpacker{compressor: c, inflater: inflater{compression: c.opts.Compression}}
 }
 
 // Copy writes the data of a content to w. A pack that changed since it was written
@@ -71,7 +71,7 @@ func (u *Unpacker) Copy(w io.Writer, c *Content) error {
 func (u *Unpacker) copyBlocks(w io.Writer, c *Content) error {
 	at, check := c.start, uint32(0)
 	for n, word := range c.blocks {
-		size := min(int64(u.pool.opts.BlockSize), c.size-int64(n)*int64(u.pool.opts.BlockSize))
+		size := min(int64(u.compressor.opts.BlockSize), c.size-int64(n)*int64(u.compressor.opts.BlockSize))
 		raw, err := u.block(c.in, at, word, u.raw)
 		if err == nil && int64(len(raw)) != size && word != 0 {
 			err = fmt.Errorf("%w: a block of %d bytes, not %d", ErrDamaged, len(raw), size)
@@ -120,7 +120,7 @@ func (u *Unpacker) fragment(in *origin, number uint32) ([]byte, error) {
 // block reads a block into the room of dst, and leaves its packed form in u.packed.
 // One of zeros has no packed form, and the length of all blocks.
 func (u *Unpacker) block(in *origin, at uint64, word uint32, dst []byte) ([]byte, error) {
-	size, room := int(word&^uncompressedBlock), u.pool.opts.BlockSize
+	size, room := int(word&^uncompressedBlock), u.compressor.opts.BlockSize
 	dst = slices.Grow(dst[:0], room)[:room:room]
 	if word == 0 {
 		u.packed = u.packed[:0]
@@ -163,7 +163,7 @@ func (in *origin) judge(start uint64, check uint32) error {
 
 func (in *origin) damage(err error) error {
 	if errors.Is(err, ErrDamaged) {
-		return &Damage{Source: in.src, cause: err}
+		return &Damage{File: in.src, cause: err}
 	}
 	return err
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // unpackAll reads all contents of a tree.
-func unpackAll(pool *squashfs.Pool, root *squashfs.Inode) error {
-	u := pool.NewUnpacker()
+func unpackAll(compressor *squashfs.Compressor, root *squashfs.Inode) error {
+	u := compressor.NewUnpacker()
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(root.Entries())) {
 		errs = append(errs, u.Copy(io.Discard, root.Entry(name).Content))
@@ -41,12 +41,12 @@ func TestUnpackerGivesBackWhatWasPacked(t *testing.T) {
 				root.Set(name, file(t, p, bytes.NewReader(data)))
 			}
 		})
-		pool := newPool(t, opts)
-		opened, err := pool.OpenPack(source{bytes.NewReader(content)}, int64(len(content)))
+		compressor := newCompressor(t, opts)
+		opened, err := compressor.OpenPack(source{bytes.NewReader(content)}, int64(len(content)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		u := pool.NewUnpacker()
+		u := compressor.NewUnpacker()
 		for name, data := range want {
 			var got bytes.Buffer
 			if err := u.Copy(&got, opened.Root.Entry(name).Content); err != nil || !bytes.Equal(got.Bytes(), data) {

@@ -97,9 +97,9 @@ func NewWriter(opts Options) (*Writer, error) {
 	return w, nil
 }
 
-// Form names all that the bytes of a pack of valid options depend on, beside what is
-// packed.
-func (o Options) Form() string {
+// Encoding identifies what, besides the input, determines the bytes of a pack: the options, which
+// must be valid, the encoder and the version of the pack format.
+func (o Options) Encoding() string {
 	return fmt.Sprintf("%s-%d-v%s", o.Compression.encoder(), o.BlockSize, PackVersion)
 }
 
@@ -133,7 +133,7 @@ func (w *Writer) Abort() { closeAll(w.sources) }
 // Close seals the tree below root and gives the image that is to be written. The
 // packs are the image's from here on.
 func (w *Writer) Close(root *Inode) (*Image, error) {
-	if err := w.Seal(root); err != nil {
+	if err := w.WriteTree(root); err != nil {
 		return nil, err
 	}
 	sb := superblock{

@@ -30,21 +30,21 @@ type source struct{ *bytes.Reader }
 
 func (source) Close() error { return nil }
 
-func newPool(t *testing.T, opts squashfs.Options) *squashfs.Pool {
+func newCompressor(t *testing.T, opts squashfs.Options) *squashfs.Compressor {
 	t.Helper()
-	pool, err := squashfs.NewPool(opts)
+	compressor, err := squashfs.NewCompressor(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(pool.Close)
-	return pool
+	t.Cleanup(compressor.Close)
+	return compressor
 }
 
 // pack writes a pack with fill's tree.
 func pack(t *testing.T, opts squashfs.Options, fill func(p *squashfs.Packer, root *squashfs.Inode)) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	p := newPool(t, opts).NewPacker(&b)
+	p := newCompressor(t, opts).NewPacker(&b)
 	defer p.Abort()
 	root := squashfs.NewDir(0o755, 0, 0, 1)
 	fill(p, root)
@@ -58,27 +58,27 @@ func pack(t *testing.T, opts squashfs.Options, fill func(p *squashfs.Packer, roo
 // below it as "0", "1" and so on.
 func layOut(t *testing.T, opts squashfs.Options, packs ...[]byte) string {
 	t.Helper()
-	pool := newPool(t, opts)
+	compressor := newCompressor(t, opts)
 	w, err := squashfs.NewWriter(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var roots []*squashfs.Inode
 	for _, content := range packs {
-		p, err := pool.OpenPack(source{bytes.NewReader(content)}, int64(len(content)))
+		p, err := compressor.OpenPack(source{bytes.NewReader(content)}, int64(len(content)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := p.Check(); err != nil {
 			t.Fatal(err)
 		}
-		w.Take(p)
+		w.AddPack(p)
 		roots = append(roots, p.Root)
 	}
 	root := roots[len(roots)-1]
 	for n, below := range roots[:len(roots)-1] {
 		root.Set(fmt.Sprint(n), below)
-		if err := w.Seal(below); err != nil {
+		if err := w.WriteTree(below); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -270,7 +270,7 @@ type brokenDisk struct{}
 func (brokenDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
 func TestFullDiskIsReported(t *testing.T) {
-	p := newPool(t, squashfs.Options{}).NewPacker(brokenDisk{})
+	p := newCompressor(t, squashfs.Options{}).NewPacker(brokenDisk{})
 	defer p.Abort()
 	if err := p.Close(squashfs.NewDir(0o755, 0, 0, 1), nil); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("a full disk went unnoticed: %v", err)

@@ -13,25 +13,25 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// Writer writes a tree as it is sealed, part by part, and keeps nothing of what it
+// Writer writes a tree part by part, as its parts are complete, and keeps nothing of what it
 // has written. Its methods are called from one goroutine.
 type Writer struct {
 	tar      *tar.Writer
 	unpacker *squashfs.Unpacker
 	sources  []io.Closer
-	written  map[string]bool            // directories above what was sealed
+	written  map[string]bool            // directories above what was written
 	first    map[*squashfs.Inode]string // of the tree that is being written: files with several names
 }
 
-// NewWriter starts a tar stream of the contents of the pool's packs. The caller ends
+// NewWriter starts a tar stream of the contents of the compressor's packs. The caller ends
 // it with Close or Abort.
-func NewWriter(out io.Writer, pool *squashfs.Pool) *Writer {
-	return &Writer{tar: tar.NewWriter(out), unpacker: pool.NewUnpacker(), written: map[string]bool{}}
+func NewWriter(out io.Writer, compressor *squashfs.Compressor) *Writer {
+	return &Writer{tar: tar.NewWriter(out), unpacker: compressor.NewUnpacker(), written: map[string]bool{}}
 }
 
-// Take adds a pack, of which trees have their contents. Its source is the writer's
+// AddPack adds a pack, of which trees have their contents. Its file is the writer's
 // from here on, and may be that of several packs.
-func (w *Writer) Take(p *squashfs.Pack) { w.sources = append(w.sources, p.Source()) }
+func (w *Writer) AddPack(p *squashfs.Pack) { w.sources = append(w.sources, p.File()) }
 
 // Abort gives up the stream, and closes the packs that it took; twice does no harm.
 func (w *Writer) Abort() {
@@ -40,10 +40,10 @@ func (w *Writer) Abort() {
 	}
 }
 
-// Seal writes a directory and the tree below it, behind the directories above, and
+// WriteTree writes a directory and the tree below it, behind the directories above, and
 // forgets the tree. Other names of its files must not stand outside of it. A pack
 // that changed since it was written is a *squashfs.Damage.
-func (w *Writer) Seal(dir *squashfs.Inode) error {
+func (w *Writer) WriteTree(dir *squashfs.Inode) error {
 	if err := w.above(dir); err != nil {
 		return err
 	}
@@ -58,10 +58,10 @@ func (w *Writer) Seal(dir *squashfs.Inode) error {
 	return nil
 }
 
-// Close writes what was not sealed of the tree below root, and the end.
+// Close writes what is left of the tree below root, and the end.
 func (w *Writer) Close(root *squashfs.Inode) error {
 	defer w.Abort()
-	if err := w.Seal(root); err != nil {
+	if err := w.WriteTree(root); err != nil {
 		return err
 	}
 	return w.tar.Close()

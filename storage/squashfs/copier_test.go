@@ -24,12 +24,12 @@ func transfer(r *squashfs.Reader, trees ...string) (*squashfs.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := w.Transfer(r)
+	t, err := w.NewCopier(r)
 	if err != nil {
 		return nil, err
 	}
 	if len(trees) == 1 && trees[0] == "." {
-		root, err := t.Tree(".")
+		root, err := t.Copy(".")
 		if err != nil {
 			return nil, err
 		}
@@ -38,12 +38,12 @@ func transfer(r *squashfs.Reader, trees ...string) (*squashfs.Image, error) {
 	root := squashfs.NewDir(0o755, 0, 0, 1)
 	root.Xattrs = map[string]string{"user.a": "b"}
 	for _, name := range trees {
-		tree, err := t.Tree(name)
+		tree, err := t.Copy(name)
 		if err != nil {
 			return nil, err
 		}
 		root.Set(path.Base(name), tree)
-		if err := w.Seal(tree); err != nil {
+		if err := w.WriteTree(tree); err != nil {
 			return nil, err
 		}
 	}
@@ -151,7 +151,7 @@ func TestTransferNeedsTheSameForm(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.Transfer(r); !errors.Is(err, squashfs.ErrOtherForm) {
+		if _, err := w.NewCopier(r); !errors.Is(err, squashfs.ErrIncompatible) {
 			t.Errorf("%+v: %v", opts, err)
 		}
 	}

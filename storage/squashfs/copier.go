@@ -8,20 +8,20 @@ import (
 	"slices"
 )
 
-// ErrOtherForm says that an image cannot take files of another as they are packed.
-var ErrOtherForm = errors.New("it has another block size or compression")
+// ErrIncompatible says that an image cannot take files of another as they are packed.
+var ErrIncompatible = errors.New("it has another block size or compression")
 
-// Transfer takes trees of a finished image into one that is being written, with the
+// Copier takes trees of a finished image into one that is being written, with the
 // blocks of their files as they are packed. Only blocks that a tree has come along;
 // those that several trees have come once. It holds the places of files and a few
 // blocks of the image, and one tree at a time.
 //
 // A finished image has no sums of its blocks: whoever has it has compared it with its
 // own. What cannot be read is a *Damage when the image is written.
-type Transfer struct {
+type Copier struct {
 	w      *Writer
 	r      *Reader
-	src    Source
+	src    File
 	places map[uint64]place  // of runs of blocks, by where they start
 	moved  map[uint32]uint32 // numbers of blocks of short files
 }
@@ -34,19 +34,19 @@ type borrowed struct{ io.ReaderAt }
 
 func (*borrowed) Close() error { return nil }
 
-// Transfer begins to take trees of an image, which the caller closes after this one
-// was written. It is ErrOtherForm if the two are not packed alike.
-func (w *Writer) Transfer(r *Reader) (*Transfer, error) {
+// NewCopier begins to take trees of an image, which the caller closes after this one
+// was written. It is ErrIncompatible if the two are not packed alike.
+func (w *Writer) NewCopier(r *Reader) (*Copier, error) {
 	if opts := r.Options(); opts.Compression != w.opts.Compression || opts.BlockSize != w.opts.BlockSize {
-		return nil, fmt.Errorf("%w: %s and %d bytes, not %s and %d bytes", ErrOtherForm, opts.Compression, opts.BlockSize,
+		return nil, fmt.Errorf("%w: %s and %d bytes, not %s and %d bytes", ErrIncompatible, opts.Compression, opts.BlockSize,
 			w.opts.Compression, w.opts.BlockSize)
 	}
-	return &Transfer{w: w, r: r, src: &borrowed{r.src}, places: map[uint64]place{}, moved: map[uint32]uint32{}}, nil
+	return &Copier{w: w, r: r, src: &borrowed{r.src}, places: map[uint64]place{}, moved: map[uint32]uint32{}}, nil
 }
 
-// Tree gives what stands under a path of the image, for the tree that is being
+// Copy gives what stands under a path of the image, for the tree that is being
 // written. Files of several names are one as far as all their names are in it.
-func (t *Transfer) Tree(name string) (*Inode, error) {
+func (t *Copier) Copy(name string) (*Inode, error) {
 	n, err := t.r.walk("read", name)
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (t *Transfer) Tree(name string) (*Inode, error) {
 }
 
 // take gives contents their places in the new image.
-func (t *Transfer) take(contents []*Content) error {
+func (t *Copier) take(contents []*Content) error {
 	fragments, err := t.newFragments(contents)
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func (t *Transfer) take(contents []*Content) error {
 }
 
 // newFragments are the blocks of short files that contents are the first to have.
-func (t *Transfer) newFragments(contents []*Content) (map[uint32]fragment, error) {
+func (t *Copier) newFragments(contents []*Content) (map[uint32]fragment, error) {
 	fragments := map[uint32]fragment{}
 	for _, c := range contents {
 		_, old := t.moved[c.fragment]
@@ -105,7 +105,7 @@ func (t *Transfer) newFragments(contents []*Content) (map[uint32]fragment, error
 
 // newRuns are the runs of blocks that are not in the new image: their sizes in bytes,
 // by where they start. One may be the beginning of another.
-func (t *Transfer) newRuns(contents []*Content, fragments map[uint32]fragment) (map[uint64]uint64, error) {
+func (t *Copier) newRuns(contents []*Content, fragments map[uint32]fragment) (map[uint64]uint64, error) {
 	sizes := map[uint64]uint64{}
 	want := func(start, size uint64) error {
 		if start < superblockSize || start > t.r.sb.InodeTable || size > t.r.sb.InodeTable-start {
@@ -133,7 +133,7 @@ func (t *Transfer) newRuns(contents []*Content, fragments map[uint32]fragment) (
 
 // copyBlocks makes room for runs of blocks in the order in which they stand in the
 // source, so that most can be read at one go.
-func (t *Transfer) copyBlocks(sizes map[uint64]uint64) {
+func (t *Copier) copyBlocks(sizes map[uint64]uint64) {
 	for _, start := range slices.Sorted(maps.Keys(sizes)) {
 		size := sizes[start]
 		t.places[start] = place{start: t.w.pos, size: size}
@@ -142,7 +142,7 @@ func (t *Transfer) copyBlocks(sizes map[uint64]uint64) {
 }
 
 // move tells contents where they are.
-func (t *Transfer) move(contents []*Content) {
+func (t *Copier) move(contents []*Content) {
 	for _, c := range contents {
 		if c.start > 0 {
 			c.start = t.places[c.start].start
@@ -154,7 +154,7 @@ func (t *Transfer) move(contents []*Content) {
 }
 
 // copyRaw adds a range of a source to the image.
-func (w *Writer) copyRaw(src Source, from, size int64) {
+func (w *Writer) copyRaw(src File, from, size int64) {
 	w.pos += uint64(size)
 	if n := len(w.runs) - 1; n < 0 || w.runs[n].src != src {
 		w.runs = append(w.runs, run{src: src})

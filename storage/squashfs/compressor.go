@@ -1,0 +1,60 @@
+package squashfs
+
+import (
+	"sync"
+	"time"
+)
+
+// Compressor compresses the blocks of any number of packs. It opens packs that were written with
+// the same options.
+type Compressor struct {
+	opts   Options
+	work   chan *block
+	blocks sync.Pool
+	wg     sync.WaitGroup
+}
+
+// NewCompressor starts the workers. The caller ends them with Close, after the last pack.
+func NewCompressor(opts Options) (*Compressor, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	c := &Compressor{opts: opts, work: make(chan *block, opts.Workers)}
+	c.blocks.New = func() any {
+		return &block{raw: make([]byte, opts.BlockSize), packed: make([]byte, 0, opts.BlockSize+512)}
+	}
+	zeros := make([]byte, opts.BlockSize)
+	for range opts.Workers {
+		encoder, err := opts.Compression.newBlock()
+		if err != nil {
+			c.Close()
+			return nil, err
+		}
+		c.wg.Go(func() {
+			for b := range c.work {
+				b.compress(encoder, zeros)
+			}
+		})
+	}
+	return c, nil
+}
+
+// Close ends the workers.
+func (c *Compressor) Close() {
+	close(c.work)
+	c.wg.Wait()
+}
+
+// depth is how many blocks a pack may have in its pipeline. More would not help: no layer is
+// decompressed as fast as a few workers compress it.
+func (c *Compressor) depth() int { return min(2*c.opts.Workers+2, 8) }
+
+// Encoding identifies the options and versions that determine the bytes of the compressor's packs.
+func (c *Compressor) Encoding() string { return c.opts.Encoding() }
+
+// ImageOptions returns the options of an image of the compressor's packs.
+func (c *Compressor) ImageOptions(modTime time.Time) Options {
+	opts := c.opts
+	opts.ModTime = modTime
+	return opts
+}
