@@ -63,7 +63,7 @@ func decide(ctx context.Context, o Options) (d decision, err error) {
 		case errors.Is(err, storage.ErrUnauthorized):
 			err = fmt.Errorf("%w\n%s", err, strings.Join(d.client.Warnings(), "\n"))
 		case errors.Is(err, storage.ErrRegistry), errors.Is(err, storage.ErrNotFound):
-			err = fmt.Errorf("%w\n%s", err, strings.Join(d.material.WhyAsked, "\n"))
+			err = fmt.Errorf("%w\n%s", err, strings.Join(d.material.RegistryReasons, "\n"))
 		}
 	}()
 	if d.material.Unpinned() {

@@ -19,7 +19,7 @@ import (
 // inputs are what the sources ask for.
 type inputs struct {
 	// material is what they name. pin makes sets of what is in none.
-	material source.Material
+	material source.Content
 	sets     []pinset.Set
 	// tags by which images were asked for, and what asked for them.
 	tags, from map[pinset.Image][]string
@@ -49,7 +49,7 @@ func readInputs(ctx context.Context, a spec.Appliance, tmp string) (in inputs, e
 
 // readMirrors reads the mirrors of all objects as one.
 func (in *inputs) readMirrors(paths []string) error {
-	rules, warnings, err := source.Mirrors(paths)
+	rules, warnings, err := source.ReadMirrors(paths)
 	if err != nil {
 		return err
 	}

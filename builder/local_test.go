@@ -96,10 +96,10 @@ func TestLayoutsThatAreWrong(t *testing.T) {
 				_ = os.WriteFile(filepath.Join(dir, "index.json"), []byte("{}"), 0o644)
 			}, storage.ErrLocal,
 		},
-		"no name":     {map[string]string{"": pins.Mixed}, "", nil, source.ErrNameless},
-		"a tag alone": {map[string]string{"1.2": pins.Mixed}, "", nil, source.ErrNameless},
+		"no name":     {map[string]string{"": pins.Mixed}, "", nil, source.ErrNoFullName},
+		"a tag alone": {map[string]string{"1.2": pins.Mixed}, "", nil, source.ErrNoFullName},
 		"one name for two": {
-			map[string]string{"a": pins.Mixed, "b": pins.Pause}, "quay.example.com/x:1", nil, source.ErrNameless,
+			map[string]string{"a": pins.Mixed, "b": pins.Pause}, "quay.example.com/x:1", nil, source.ErrNoFullName,
 		},
 	} {
 		dir := layout(t, c.images)

@@ -91,17 +91,17 @@ func TestPartsOfAnArchive(t *testing.T) {
 		"a large file comes last": {parts(t, from(first, links), rest, from(first, large)), nil, ""},
 		"and before the last":     {parts(t, from(first, links), from(first, large), rest), nil, ""},
 		"two runs": {
-			parts(t, from(first, links, all, isc), from(second, links, all, later)), source.ErrTwoRuns,
+			parts(t, from(first, links, all, isc), from(second, links, all, later)), source.ErrMixedRuns,
 			"mirror_000002.tar both have docker/",
 		},
 		"two runs with nothing in common": {
-			parts(t, from(first, links, all, isc), from(second, all, later)), source.ErrTwoRuns, "each have an isc_*",
+			parts(t, from(first, links, all, isc), from(second, all, later)), source.ErrMixedRuns, "each have an isc_*",
 		},
 		"one that failed after another": {
-			parts(t, from(first, links, all, isc), from(second, links)), source.ErrTwoRuns, "both have docker/",
+			parts(t, from(first, links, all, isc), from(second, links)), source.ErrMixedRuns, "both have docker/",
 		},
 		"likewise, with nothing in common": {
-			parts(t, from(first, links, isc), from(second, all)), source.ErrTwoRuns, "mirror_000001.tar, and ",
+			parts(t, from(first, links, isc), from(second, all)), source.ErrMixedRuns, "mirror_000001.tar, and ",
 		},
 		"one that failed": {
 			parts(t, from(first, links), from(first, all)), source.ErrOCMirror, "mirror_000002.tar has no isc_*",

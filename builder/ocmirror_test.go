@@ -364,10 +364,10 @@ func TestOCMirrorThatIsWrong(t *testing.T) {
 		},
 		"an unknown field": {
 			[]source.OCMirror{{Paths: []string{m.Dir}, Config: config("additionalImages", "additionalImage")}},
-			source.ErrImageSet, []string{"isc.yaml:4: field additionalImage not found"},
+			source.ErrImageSetConfig, []string{"isc.yaml:4: field additionalImage not found"},
 		},
 		"of version 1": {
-			[]source.OCMirror{{Config: config("v2alpha1", "v1alpha2")}}, source.ErrImageSet, []string{"v1alpha2"},
+			[]source.OCMirror{{Config: config("v2alpha1", "v1alpha2")}}, source.ErrImageSetConfig, []string{"v1alpha2"},
 		},
 		"more than images, alone": {
 			[]source.OCMirror{{Config: config("  additional", "  operators:\n  - catalog: "+

@@ -20,7 +20,7 @@ var defaultPools = []string{"master", "worker"}
 // release reads the payload, and makes a set of it for each pool: named by the
 // set, the version and the pool.
 func (in *inputs) release(
-	ctx context.Context, client *storage.Client, s source.WantedRelease, locked lockedTags,
+	ctx context.Context, client *storage.Client, s source.RequestedRelease, locked lockedTags,
 ) error {
 	ref, err := pinset.ParseReference(s.Image)
 	if err != nil {
@@ -37,7 +37,7 @@ func (in *inputs) release(
 		}
 		in.tags[img] = insert(in.tags[img], s.Tag)
 	}
-	if err := s.Signatures.Verify(img.Digest, s.Found); err != nil {
+	if err := s.Signatures.Verify(img.Digest, s.MirroredSignatures); err != nil {
 		return fmt.Errorf("release %s: %w", img, err)
 	}
 	provideRelease(client, s, img)
@@ -49,12 +49,12 @@ func (in *inputs) release(
 	if err != nil {
 		return fmt.Errorf("%s: %w", img, err)
 	}
-	chosen, err := r.Choose(s.Components.Include, s.Components.Exclude, s.MachineOS)
+	chosen, err := r.Select(s.Components.Include, s.Components.Exclude, s.MachineOS)
 	if err != nil {
 		return fmt.Errorf("%s: %w", img, err)
 	}
-	if s.Blocks != nil {
-		chosen = slices.DeleteFunc(chosen, func(c source.Component) bool { return s.Blocks(c.Image.String()) })
+	if s.Blocked != nil {
+		chosen = slices.DeleteFunc(chosen, func(c source.Component) bool { return s.Blocked(c.Image.String()) })
 	}
 	in.note(img, "release/"+r.Version)
 	all := []pinset.Image{img}
@@ -78,7 +78,7 @@ func (in *inputs) release(
 
 // lockedRelease is the digest of a release that was asked for by a tag, where oc-mirror has
 // told it.
-func lockedRelease(r source.WantedRelease, img pinset.Image, locked lockedTags) (digest.Digest, error) {
+func lockedRelease(r source.RequestedRelease, img pinset.Image, locked lockedTags) (digest.Digest, error) {
 	if r.Images == nil { // a registry has it
 		return cmp.Or(locked.tags[r.Tag].Digest, img.Digest), nil
 	}
@@ -87,7 +87,7 @@ func lockedRelease(r source.WantedRelease, img pinset.Image, locked lockedTags) 
 }
 
 // provideRelease has the client read an image from this machine, if the release is there.
-func provideRelease(client *storage.Client, r source.WantedRelease, img pinset.Image) {
+func provideRelease(client *storage.Client, r source.RequestedRelease, img pinset.Image) {
 	if r.Images != nil {
 		client.Provide(img, r.Local(img))
 	}
@@ -95,14 +95,14 @@ func provideRelease(client *storage.Client, r source.WantedRelease, img pinset.I
 
 // incomplete says what is missing of the components as well, where oc-mirror has
 // kept their names.
-func incomplete(ctx context.Context, client *storage.Client, r source.WantedRelease) error {
+func incomplete(ctx context.Context, client *storage.Client, r source.RequestedRelease) error {
 	parsed, err := source.ParsePayload(r.References, nil)
 	if len(r.References) == 0 || err != nil {
 		return nil // there is a better reason already
 	}
 	var all []pinset.Image
 	for _, c := range parsed.Components {
-		if r.Blocks == nil || !r.Blocks(c.Image.String()) {
+		if r.Blocked == nil || !r.Blocked(c.Image.String()) {
 			provideRelease(client, r, c.Image)
 			all = append(all, c.Image)
 		}

@@ -16,10 +16,10 @@ import (
 
 // What keeps an image from being edited.
 var (
-	ErrCustomized = errors.New("pinbox has edited the image before")
-	ErrConfigured = errors.New("the image has an Ignition config already")
-	ErrSameFile   = errors.New("input and output are one file")
-	ErrPristine   = errors.New("pinbox has not edited the image")
+	ErrEdited    = errors.New("pinbox has edited the image before")
+	ErrHasConfig = errors.New("the image has an Ignition config already")
+	ErrSameFile  = errors.New("input and output are one file")
+	ErrNotEdited = errors.New("pinbox has not edited the image")
 )
 
 // UndoName is the addition that tells what the base had where it was changed.
@@ -130,7 +130,7 @@ func (i *Image) texts(e Edit) ([]patch, error) {
 	var patches []patch
 	if e.Ignition != nil {
 		if there, err := i.Ignition(); err == nil && there != nil && !e.Force {
-			return nil, ErrConfigured
+			return nil, ErrHasConfig
 		}
 		p, err := i.embed(e.Ignition)
 		if err != nil {

@@ -291,9 +291,9 @@ func TestEditsThatAreRefused(t *testing.T) {
 		do   func() error
 		want error
 	}{
-		"edited before":   {func() error { return Apply(t.Context(), edited, out, Edit{}) }, ErrCustomized},
+		"edited before":   {func() error { return Apply(t.Context(), edited, out, Edit{}) }, ErrEdited},
 		"onto itself":     {func() error { return Apply(t.Context(), b, b, Edit{}) }, ErrSameFile},
-		"reset of a base": {func() error { return Reset(t.Context(), b, out) }, ErrPristine},
+		"reset of a base": {func() error { return Reset(t.Context(), b, out) }, ErrNotEdited},
 		"a store cut short": {func() error {
 			return Apply(t.Context(), b, out, Edit{Additions: []Addition{{"a", 10, strings.NewReader("x")}}})
 		}, io.EOF},

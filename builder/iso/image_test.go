@@ -448,7 +448,7 @@ func TestConfigByAnotherSpelling(t *testing.T) {
 		if config, err := i.Ignition(); err != nil || string(config) != "theirs" {
 			t.Errorf("%q: %q, %v", name, config, err)
 		}
-		if _, err := i.edit(Edit{Ignition: []byte("ours")}); !errors.Is(err, ErrConfigured) {
+		if _, err := i.edit(Edit{Ignition: []byte("ours")}); !errors.Is(err, ErrHasConfig) {
 			t.Errorf("%q: %v", name, err)
 		}
 		p, err := i.embed([]byte("ours"))

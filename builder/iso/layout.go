@@ -112,7 +112,7 @@ func (t *tree) read(i *Image) (err error) {
 	}
 	for _, r := range t.records {
 		if r.Named(Dir) {
-			return fmt.Errorf("%w: it has a folder %s", ErrCustomized, Dir)
+			return fmt.Errorf("%w: it has a folder %s", ErrEdited, Dir)
 		}
 	}
 	// The first entry of the first record of the root says so: SUSP.

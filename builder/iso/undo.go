@@ -67,7 +67,7 @@ func Reset(ctx context.Context, edited, out string) error {
 func (i *Image) pristine() (layout, error) {
 	back, err := i.Find(Dir + "/" + UndoName)
 	if errors.Is(err, iso9660.ErrNotFound) {
-		return layout{}, ErrPristine
+		return layout{}, ErrNotEdited
 	}
 	if err != nil {
 		return layout{}, err

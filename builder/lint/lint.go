@@ -16,12 +16,12 @@ type Finding struct {
 	// Rule is the short name of what is wrong: docs/build.md lists them.
 	Rule    string `json:"rule"`
 	Message string `json:"message"`
-	Cure    string `json:"cure"`
+	Fix     string `json:"fix"`
 }
 
 // String is the finding as compilers tell theirs.
 func (f Finding) String() string {
-	return fmt.Sprintf("%s:%d: %s: %s", f.File, f.Line, f.Message, f.Cure)
+	return fmt.Sprintf("%s:%d: %s: %s", f.File, f.Line, f.Message, f.Fix)
 }
 
 // Check finds what is wrong with the objects, in the order of files and lines. With
@@ -44,9 +44,9 @@ func Check(objects source.Objects, lock pinset.Lock) []Finding {
 	return slices.Compact(l.findings)
 }
 
-// Unjudged are the images in unknown kinds that have no finding, as the lock has them:
+// Unchecked are the images in unknown kinds that have no finding, as the lock has them:
 // whether they are pulled, and by which policy, only their kinds know.
-func Unjudged(objects source.Objects, lock pinset.Lock) (all []source.Unknown) {
+func Unchecked(objects source.Objects, lock pinset.Lock) (all []source.Unknown) {
 	store := newStore(lock)
 	for _, u := range objects.Unknown {
 		if store.has(u.Reference) {

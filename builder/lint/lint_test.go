@@ -99,7 +99,7 @@ func TestUses(t *testing.T) {
 			t.Errorf("%s, %q: %q without and %q with the lock", c.image, c.policy, rules(without), rules(with))
 		}
 		if last := append(without, with...); c.cure != "" &&
-			!slices.ContainsFunc(last, func(f lint.Finding) bool { return strings.Contains(f.Cure, c.cure) }) {
+			!slices.ContainsFunc(last, func(f lint.Finding) bool { return strings.Contains(f.Fix, c.cure) }) {
 			t.Errorf("%s, %q: no %q in %v", c.image, c.policy, c.cure, last)
 		}
 	}
@@ -141,7 +141,7 @@ func TestOtherKinds(t *testing.T) {
 			t.Errorf("%s: %q without and %q with the lock", object, rules(without), rules(with))
 		}
 		if last := append(without, with...); c.cure != "" &&
-			!slices.ContainsFunc(last, func(f lint.Finding) bool { return strings.Contains(f.Cure, c.cure) }) {
+			!slices.ContainsFunc(last, func(f lint.Finding) bool { return strings.Contains(f.Fix, c.cure) }) {
 			t.Errorf("%s: no %q in %v", object, c.cure, last)
 		}
 	}
@@ -201,7 +201,7 @@ func TestSets(t *testing.T) {
 			t.Errorf("%s: %v without and %v with the lock", name, without, with)
 		}
 		if all := append(without, with...); c.cure != "" &&
-			!slices.ContainsFunc(all, func(f lint.Finding) bool { return strings.Contains(f.Cure, c.cure) }) {
+			!slices.ContainsFunc(all, func(f lint.Finding) bool { return strings.Contains(f.Fix, c.cure) }) {
 			t.Errorf("%s: no %q in %v", name, c.cure, all)
 		}
 	}

@@ -11,14 +11,14 @@ import (
 // ErrConflict says that a source may be asked, and may not be.
 var ErrConflict = errors.New("one source has two policies")
 
-// By is what a reference must have for a mirror to be asked, in the words of
+// PullFrom is what a reference must have for a mirror to be asked, in the words of
 // containers-registries.conf(5).
-type By string
+type PullFrom string
 
 // A mirror is asked for digests or for tags.
 const (
-	Digest By = "digest-only"
-	Tag    By = "tag-only"
+	Digest PullFrom = "digest-only"
+	Tag    PullFrom = "tag-only"
 )
 
 // Rule is one entry of an object that names mirrors.
@@ -27,10 +27,10 @@ type Rule struct {
 	// hosts below a domain: *.example.com.
 	Source string
 	// Mirrors to ask first, in this order.
-	Mirrors []string
-	By      By
-	// Never says that the source itself is not to be asked.
-	Never bool
+	Mirrors  []string
+	PullFrom PullFrom
+	// NeverContactSource says that the source itself is not to be asked.
+	NeverContactSource bool
 	// Origin is the file and line that the rule came from.
 	Origin string
 }
@@ -45,7 +45,7 @@ type Registry struct {
 // Mirror is asked before the source.
 type Mirror struct {
 	Location string
-	By       By
+	PullFrom PullFrom
 }
 
 // Merge puts rules of one source together as the Machine Config Operator does for
@@ -62,13 +62,13 @@ func Merge(rules []Rule) ([]Registry, error) {
 			continue // what it says of the source does not count then
 		}
 		if bySource[r.Source] == nil {
-			bySource[r.Source] = &Registry{Source: r.Source, Blocked: r.Never}
+			bySource[r.Source] = &Registry{Source: r.Source, Blocked: r.NeverContactSource}
 		}
 	}
 	var all []Registry
 	for _, source := range slices.Sorted(maps.Keys(bySource)) {
 		registry := bySource[source]
-		for _, by := range []By{Digest, Tag} {
+		for _, by := range []PullFrom{Digest, Tag} {
 			for _, location := range order(source, lists(rules, source, by)) {
 				registry.Mirrors = append(registry.Mirrors, Mirror{location, by})
 			}
@@ -90,7 +90,7 @@ func agree(rules []Rule) error {
 		other, ok := first[r.Source]
 		if !ok {
 			first[r.Source] = r
-		} else if other.Never != r.Never {
+		} else if other.NeverContactSource != r.NeverContactSource {
 			return fmt.Errorf("%s: %w: mirrorSourcePolicy of %s is %s, in %s it is %s", r.Origin, ErrConflict, r.Source,
 				r.policy(), other.Origin, other.policy())
 		}
@@ -99,21 +99,21 @@ func agree(rules []Rule) error {
 }
 
 func (r Rule) policy() string {
-	if r.Never {
-		return Never
+	if r.NeverContactSource {
+		return NeverContactSource
 	}
-	return Allow
+	return AllowContactingSource
 }
 
 // The values of mirrorSourcePolicy.
 const (
-	Never = "NeverContactSource"
-	Allow = "AllowContactingSource"
+	NeverContactSource    = "NeverContactSource"
+	AllowContactingSource = "AllowContactingSource"
 )
 
-func lists(rules []Rule, source string, by By) (all [][]string) {
+func lists(rules []Rule, source string, by PullFrom) (all [][]string) {
 	for _, r := range rules {
-		if r.Source == source && r.By == by && !r.empty() {
+		if r.Source == source && r.PullFrom == by && !r.empty() {
 			all = append(all, r.Mirrors)
 		}
 	}
@@ -186,7 +186,7 @@ func Render(registries []Registry) []byte {
 			b.WriteString("  blocked = true\n")
 		}
 		for _, m := range r.Mirrors {
-			fmt.Fprintf(&b, "  [[registry.mirror]]\n    location = %q\n    pull-from-mirror = %q\n", m.Location, m.By)
+			fmt.Fprintf(&b, "  [[registry.mirror]]\n    location = %q\n    pull-from-mirror = %q\n", m.Location, m.PullFrom)
 		}
 	}
 	return []byte(b.String())

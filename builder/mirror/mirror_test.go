@@ -17,15 +17,15 @@ import (
 )
 
 func digests(source string, mirrors ...string) mirror.Rule {
-	return mirror.Rule{Source: source, Mirrors: mirrors, By: mirror.Digest}
+	return mirror.Rule{Source: source, Mirrors: mirrors, PullFrom: mirror.Digest}
 }
 
 func tags(source string, mirrors ...string) mirror.Rule {
-	return mirror.Rule{Source: source, Mirrors: mirrors, By: mirror.Tag}
+	return mirror.Rule{Source: source, Mirrors: mirrors, PullFrom: mirror.Tag}
 }
 
 func never(r mirror.Rule) mirror.Rule {
-	r.Never = true
+	r.NeverContactSource = true
 	return r
 }
 
@@ -38,7 +38,7 @@ func brief(registries []mirror.Registry) (lines []string) {
 			line += " !"
 		}
 		for _, m := range r.Mirrors {
-			line += map[mirror.By]string{mirror.Digest: " #", mirror.Tag: " :"}[m.By] + m.Location
+			line += map[mirror.PullFrom]string{mirror.Digest: " #", mirror.Tag: " :"}[m.PullFrom] + m.Location
 		}
 		lines = append(lines, line)
 	}

@@ -52,8 +52,8 @@ func (r *workspace) catalog(c Catalog, dropped string) error {
 		return fmt.Errorf("%w: %s: %w", ErrOCMirror, folder, err)
 	}
 	if img.wanted {
-		img.Dropped = dropped
-		r.take(img.Mirrored)
+		img.FilteredBy = dropped
+		r.take(img.MirroredImage)
 	}
 	found := 0
 	for _, name := range r.names {
@@ -74,7 +74,7 @@ func (r *workspace) catalog(c Catalog, dropped string) error {
 
 // catalogImage is a catalog, and whether its image is wanted with its bundles.
 type catalogImage struct {
-	Mirrored
+	MirroredImage
 	wanted bool
 }
 
@@ -93,7 +93,7 @@ func (r *workspace) catalogImage(c Catalog) (img catalogImage, folder string, er
 		tag, named = retarget(tag, c.TargetCatalog, c.TargetTag), true
 	}
 	if named {
-		img.Mirrored, img.wanted, err = r.find(c.Catalog, ref, tag)
+		img.MirroredImage, img.wanted, err = r.find(c.Catalog, ref, tag)
 	}
 	if err != nil {
 		return img, "", err
@@ -190,7 +190,7 @@ func (r *workspace) bundles(name, dropped string) (count int, err error) {
 			return count, nil
 		}
 		if err != nil {
-			return count, fmt.Errorf("%w: %w", ErrOCMirror, Located(name, err))
+			return count, fmt.Errorf("%w: %w", ErrOCMirror, YAMLError(name, err))
 		}
 		if object["schema"] != "olm.bundle" {
 			continue
@@ -220,7 +220,7 @@ func (r *workspace) related(origin, text, dropped string) error {
 	}
 	m, wanted, err := r.find(text, ref, tag)
 	if wanted {
-		m.Dropped = dropped
+		m.FilteredBy = dropped
 		r.take(m)
 	}
 	return err

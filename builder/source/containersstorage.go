@@ -47,7 +47,7 @@ func (c *ContainersStorage) Validate() error { return nil }
 func (c *ContainersStorage) PathFields() []*string { return []*string{&c.Path} }
 
 // Read implements Source: it finds the images that are asked for.
-func (c *ContainersStorage) Read(context.Context, Options) (m Material, err error) {
+func (c *ContainersStorage) Read(context.Context, Options) (m Content, err error) {
 	path := cmp.Or(c.Path, defaultStore())
 	store, err := storage.OpenImageStore(path)
 	if err != nil {

@@ -5,7 +5,7 @@
 // its schema, the flags and the documentation are made from its rows. A new input is a file
 // with a type that implements Source, and a row in that table.
 //
-// [Read] reads the sources of an appliance into one [Material]. It reads local files only.
+// [Read] reads the sources of an appliance into one [Content]. It reads local files only.
 // Package builder makes sets of the material: it asks registries for the digests of tags and
 // for the payloads of releases.
 //

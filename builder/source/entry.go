@@ -138,7 +138,7 @@ func (e Entry) Validate(appliance string) error {
 }
 
 // read reads the source, and says which sets its images become.
-func (e Entry) read(ctx context.Context, o Options) (Material, error) {
+func (e Entry) read(ctx context.Context, o Options) (Content, error) {
 	m, err := e.Source.Read(ctx, o)
 	images := Group{cmp.Or(e.Set, o.Appliance+"-images"), e.Pools}
 	for i := range m.Named {

@@ -14,7 +14,7 @@ func decodeEntries(content string) (entries []source.Entry, err error) {
 	dec := yaml.NewDecoder(strings.NewReader(content))
 	dec.KnownFields(true)
 	if err := dec.Decode(&entries); err != nil {
-		return nil, source.Located("a.yaml", err)
+		return nil, source.YAMLError("a.yaml", err)
 	}
 	return entries, nil
 }

@@ -21,7 +21,7 @@ func (l *Images) Validate() error { return nil }
 func (l *Images) PathFields() []*string { return nil }
 
 // Read implements Source.
-func (l *Images) Read(_ context.Context, o Options) (m Material, err error) {
+func (l *Images) Read(_ context.Context, o Options) (m Content, err error) {
 	var names []Named
 	var errs []error
 	for i, text := range *l {

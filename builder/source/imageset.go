@@ -13,12 +13,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ErrImageSet says that a file is no ImageSetConfiguration.
-var ErrImageSet = errors.New("not an ImageSetConfiguration of oc-mirror v2")
+// ErrImageSetConfig says that a file is no ImageSetConfiguration.
+var ErrImageSetConfig = errors.New("not an ImageSetConfiguration of oc-mirror v2")
 
-// ImageSet is an ImageSetConfiguration: mirror.openshift.io/v2alpha1, in
+// ImageSetConfig is an ImageSetConfiguration: mirror.openshift.io/v2alpha1, in
 // internal/pkg/api/v2alpha1 of github.com/openshift/oc-mirror.
-type ImageSet struct {
+type ImageSetConfig struct {
 	APIVersion  string `yaml:"apiVersion"`
 	Kind        string `yaml:"kind"`
 	ArchiveSize int64  `yaml:"archiveSize"`
@@ -102,34 +102,34 @@ type AdditionalImage struct {
 	Platforms  []platform `yaml:"platforms"`
 }
 
-// ParseImageSet reads an ImageSetConfiguration; path is for messages. Unknown
+// ParseImageSetConfig reads an ImageSetConfiguration; path is for messages. Unknown
 // fields are errors, as for oc-mirror.
-func ParseImageSet(path string, content []byte) (*ImageSet, error) {
+func ParseImageSetConfig(path string, content []byte) (*ImageSetConfig, error) {
 	var head struct {
 		APIVersion string `yaml:"apiVersion"`
 		Kind       string
 	}
 	if err := yaml.Unmarshal(content, &head); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrImageSet, Located(path, err))
+		return nil, fmt.Errorf("%w: %w", ErrImageSetConfig, YAMLError(path, err))
 	}
 	if head.APIVersion != "mirror.openshift.io/v2alpha1" || head.Kind != "ImageSetConfiguration" {
 		return nil, fmt.Errorf("%w: %s: it is %s of %s; mirror.openshift.io/v2alpha1 is that of v2",
-			ErrImageSet, path, cmp.Or(head.Kind, "no kind"), cmp.Or(head.APIVersion, "no apiVersion"))
+			ErrImageSetConfig, path, cmp.Or(head.Kind, "no kind"), cmp.Or(head.APIVersion, "no apiVersion"))
 	}
-	s := &ImageSet{origin: path}
+	s := &ImageSetConfig{origin: path}
 	dec := yaml.NewDecoder(bytes.NewReader(content))
 	dec.KnownFields(true)
 	if err := dec.Decode(s); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrImageSet, Located(path, err))
+		return nil, fmt.Errorf("%w: %w", ErrImageSetConfig, YAMLError(path, err))
 	}
 	m := s.Mirror
 	if len(m.Platform.Channels)+len(m.Operators)+len(m.AdditionalImages) == 0 && m.Platform.Release == "" && !s.charts() {
-		return nil, fmt.Errorf("%w: %s: it asks for no image", ErrImageSet, path)
+		return nil, fmt.Errorf("%w: %s: it asks for no image", ErrImageSetConfig, path)
 	}
 	for i, b := range s.Mirror.BlockedImages {
 		pattern, err := regexp.Compile(b.Name)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %s: mirror.blockedImages[%d]: %w", ErrImageSet, path, i, err)
+			return nil, fmt.Errorf("%w: %s: mirror.blockedImages[%d]: %w", ErrImageSetConfig, path, i, err)
 		}
 		s.blocked = append(s.blocked, pattern)
 	}
@@ -139,9 +139,9 @@ func ParseImageSet(path string, content []byte) (*ImageSet, error) {
 // cachePrefix is where oc-mirror keeps images on their way to a disk.
 const cachePrefix = "localhost:55000/"
 
-// Blocks says whether an image is to be left out, by its name or by the tag under
+// Blocked says whether an image is to be left out, by its name or by the tag under
 // which oc-mirror would keep it: excludeImages in internal/pkg/cli there.
-func (s *ImageSet) Blocks(name, tag string) bool {
+func (s *ImageSetConfig) Blocked(name, tag string) bool {
 	if s == nil {
 		return false
 	}
@@ -154,10 +154,10 @@ func (s *ImageSet) Blocks(name, tag string) bool {
 }
 
 // Images are those that it names by themselves.
-func (s *ImageSet) Images() (names []Named, err error) {
+func (s *ImageSetConfig) Images() (names []Named, err error) {
 	var errs []error
 	for i, img := range s.Mirror.AdditionalImages {
-		if s.Blocks(img.Name, "") {
+		if s.Blocked(img.Name, "") {
 			continue
 		}
 		name, err := parse(img.Name, fmt.Sprintf("%s: mirror.additionalImages[%d]", s.origin, i))
@@ -166,9 +166,11 @@ func (s *ImageSet) Images() (names []Named, err error) {
 	return names, errors.Join(errs...)
 }
 
-// Beyond lists what a set asks for and a newer one does not.
-func (s *ImageSet) Beyond(newer *ImageSet) (more []string) {
-	hasReleases := func(s *ImageSet) bool { return len(s.Mirror.Platform.Channels) > 0 || s.Mirror.Platform.Release != "" }
+// NotIn lists what a set asks for and a newer one does not.
+func (s *ImageSetConfig) NotIn(newer *ImageSetConfig) (more []string) {
+	hasReleases := func(s *ImageSetConfig) bool {
+		return len(s.Mirror.Platform.Channels) > 0 || s.Mirror.Platform.Release != ""
+	}
 	if hasReleases(s) && !hasReleases(newer) {
 		more = append(more, "releases")
 	}
@@ -185,9 +187,9 @@ func (s *ImageSet) Beyond(newer *ImageSet) (more []string) {
 	return more
 }
 
-// Elsewhere names the fields that only oc-mirror can follow: they need the graph of
+// OCMirrorOnly names the fields that only oc-mirror can follow: they need the graph of
 // releases, a catalog's content or a chart.
-func (s *ImageSet) Elsewhere() (fields []string) {
+func (s *ImageSetConfig) OCMirrorOnly() (fields []string) {
 	m := s.Mirror
 	for _, f := range []struct {
 		name string
@@ -208,7 +210,7 @@ func (s *ImageSet) Elsewhere() (fields []string) {
 }
 
 // chartPlatforms are those that all charts ask for together; none if any asks for all.
-func (s *ImageSet) chartPlatforms() (all []platform) {
+func (s *ImageSetConfig) chartPlatforms() (all []platform) {
 	type chart struct{ Platforms []platform }
 	charts := make([]chart, len(s.Mirror.Helm.Local))
 	for i, node := range s.Mirror.Helm.Local {
@@ -232,7 +234,9 @@ func (s *ImageSet) chartPlatforms() (all []platform) {
 	return all
 }
 
-func (s *ImageSet) charts() bool { return len(s.Mirror.Helm.Repositories)+len(s.Mirror.Helm.Local) > 0 }
+func (s *ImageSetConfig) charts() bool {
+	return len(s.Mirror.Helm.Repositories)+len(s.Mirror.Helm.Local) > 0
+}
 
 var (
 	yamlLine  = regexp.MustCompile(`(?s)^(?:yaml: )?line (\d+): (.*)$`)
@@ -240,9 +244,9 @@ var (
 	yamlType  = regexp.MustCompile("(?s)^cannot unmarshal (!!\\w+)(?: `.*`)? into (.*)$")
 )
 
-// Located puts the file before each line number of a YAML error, and says it in the
+// YAMLError puts the file before each line number of a YAML error, and says it in the
 // words of YAML.
-func Located(path string, err error) error {
+func YAMLError(path string, err error) error {
 	if errors.Is(err, io.EOF) {
 		return fmt.Errorf("%s is empty", path)
 	}

@@ -56,12 +56,12 @@ func (l *ImageLists) Validate() error { return nil }
 func (l *ImageLists) PathFields() []*string { return pointers(*l) }
 
 // Read implements Source.
-func (l *ImageLists) Read(_ context.Context, o Options) (Material, error) {
+func (l *ImageLists) Read(_ context.Context, o Options) (Content, error) {
 	return readListings(*l, func(path string) (Listing, error) { return ReadList(path, o.Platform) })
 }
 
 // readListings reads all files, and reports all that is wrong with them at once.
-func readListings(paths []string, read func(path string) (Listing, error)) (m Material, err error) {
+func readListings(paths []string, read func(path string) (Listing, error)) (m Content, err error) {
 	var names []Named
 	var errs []error
 	for _, path := range paths {

@@ -11,8 +11,8 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// ErrNameless says that nothing tells the name of an image on this machine.
-var ErrNameless = errors.New("image has no full name")
+// ErrNoFullName says that nothing tells the name of an image on this machine.
+var ErrNoFullName = errors.New("image has no full name")
 
 // OCI are folders of the OCI image layout.
 type OCI []Location
@@ -48,7 +48,7 @@ func (l *OCI) Validate() error { return validateLocations("oci", *l) }
 func (l *OCI) PathFields() []*string { return pathsOf(*l) }
 
 // Read implements Source.
-func (l *OCI) Read(context.Context, Options) (m Material, err error) {
+func (l *OCI) Read(context.Context, Options) (m Content, err error) {
 	for _, at := range *l {
 		found, err := storage.Layout(at.Path)
 		if err != nil {
@@ -73,7 +73,7 @@ func (l *Archives) Validate() error { return validateLocations("archives", *l) }
 func (l *Archives) PathFields() []*string { return pathsOf(*l) }
 
 // Read implements Source.
-func (l *Archives) Read(ctx context.Context, o Options) (m Material, err error) {
+func (l *Archives) Read(ctx context.Context, o Options) (m Content, err error) {
 	for _, at := range *l {
 		found, file, err := storage.Archive(ctx, at.Path, o.Tmp)
 		if err != nil {
@@ -105,23 +105,23 @@ func pathsOf(list []Location) (all []*string) {
 
 // local adds images that were found at a location, by their names there or the one that is
 // given.
-func (m *Material) local(at Location, found []storage.Found) error {
+func (m *Content) local(at Location, found []storage.Found) error {
 	if len(found) == 0 {
 		return fmt.Errorf("%s: %w: no image in it", at.Path, storage.ErrLocal)
 	}
 	if at.Name != "" && len(found) > 1 {
 		return fmt.Errorf("%s: %w: there are %d images in it, and one name, %s, given",
-			at.Path, ErrNameless, len(found), at.Name)
+			at.Path, ErrNoFullName, len(found), at.Name)
 	}
 	images := LocalImages{Origin: at.Path}
 	for _, f := range found {
 		given := cmp.Or(at.Name, f.Name)
 		if given == "" {
-			return fmt.Errorf("%s: %w", at.Path, ErrNameless)
+			return fmt.Errorf("%s: %w", at.Path, ErrNoFullName)
 		}
 		name, err := pinset.ParseReference(given)
 		if err != nil {
-			return fmt.Errorf("%s: %w: %w", at.Path, ErrNameless, err)
+			return fmt.Errorf("%s: %w: %w", at.Path, ErrNoFullName, err)
 		}
 		name.Digest = "" // that of the layout counts
 		images.Images = append(images.Images, LocalImage{name, f})

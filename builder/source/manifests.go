@@ -27,7 +27,7 @@ func (l *Manifests) Validate() error { return nil }
 func (l *Manifests) PathFields() []*string { return pointers(*l) }
 
 // Read implements Source.
-func (l *Manifests) Read(context.Context, Options) (Material, error) {
+func (l *Manifests) Read(context.Context, Options) (Content, error) {
 	return readListings(*l, ReadManifests)
 }
 
@@ -47,9 +47,9 @@ func ReadManifests(path string) (Listing, error) {
 		case use.Image.Text == "":
 		case use.Expression:
 			l.Warnings = append(l.Warnings, fmt.Sprintf("%s: left out: image %s is filled in when the object runs; "+
-				"give what it may be with --image", use.Image.Place(), use.Image.Text))
+				"give what it may be with --image", use.Image.Position(), use.Image.Text))
 		default:
-			name, err := parse(use.Image.Text, use.Image.Place())
+			name, err := parse(use.Image.Text, use.Image.Position())
 			l.Names, errs = append(l.Names, name), append(errs, err)
 		}
 	}

@@ -315,7 +315,7 @@ func TestAliases(t *testing.T) {
 		"an alias refers to a node that contains it": "&a\nkind: List\nitems: [*a]\n", "too large": bomb,
 	} {
 		file := list(t, "x.yaml", content)
-		_, _, inMirrors := source.Mirrors([]string{file})
+		_, _, inMirrors := source.ReadMirrors([]string{file})
 		_, inManifests := source.ReadManifests(file)
 		_, _, inSets := source.ReadSets([]string{file})
 		_, inList := source.ReadList(file, "linux/amd64")
@@ -349,7 +349,7 @@ func TestAliasesInOtherInputs(t *testing.T) {
 			t.Errorf("%s: %v, %+v", name, err, objects.Sets)
 		}
 	}
-	rules, _, err := source.Mirrors([]string{
+	rules, _, err := source.ReadMirrors([]string{
 		list(t, "x.yaml", "apiVersion: config.openshift.io/v1\nkind: ImageDigestMirrorSet\n"+
 			"status: &s {imageDigestMirrors: [{source: quay.io/a, mirrors: [mirror.lab/a]}]}\nspec: *s\n"),
 	})

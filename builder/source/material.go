@@ -9,8 +9,8 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// Material is what sources name, before a registry is asked.
-type Material struct {
+// Content is what sources name, before a registry is asked.
+type Content struct {
 	// Sets are the PinnedImageSets, in the order of their names.
 	Sets []pinset.Set
 	// Named are images by their names, of which a registry may have to resolve the tags.
@@ -18,14 +18,14 @@ type Material struct {
 	// Local are images on this machine.
 	Local []LocalImages
 	// Releases are OpenShift releases, whose payloads list the images.
-	Releases []WantedRelease
+	Releases []RequestedRelease
 	// Unknown are images in objects of unknown kinds. They are left out, unless another
 	// source has them.
 	Unknown []Unknown
 	// Warnings tell what is left out.
 	Warnings []string
-	// WhyAsked tells why registries are asked for what the user may have on this machine.
-	WhyAsked []string
+	// RegistryReasons tells why registries are asked for what the user may have on this machine.
+	RegistryReasons []string
 
 	// setPaths are files and folders of PinnedImageSets. Those of all sources are read
 	// together: a file counts once, and a name may not stand for two sets.
@@ -65,27 +65,27 @@ type LocalImage struct {
 	Found storage.Found
 }
 
-// WantedRelease is a release to take images from.
-type WantedRelease struct {
+// RequestedRelease is a release to take images from.
+type RequestedRelease struct {
 	Group
 	Release
 	// Images has those of the release, if they are on this machine.
 	Images *storage.Distribution
 	// Tag by which oc-mirror was asked for it, "" for none.
 	Tag string
-	// Found are the signatures that oc-mirror keeps, and References its list of the
+	// MirroredSignatures are the signatures that oc-mirror keeps, and References its list of the
 	// components.
-	Found      [][]byte
-	References []byte
-	// Blocks says whether oc-mirror has left out a component; nil if it has all.
-	Blocks func(name string) bool
-	// Dropped is the field by which oc-mirror has left out some instances, "" for none.
-	Dropped string
+	MirroredSignatures [][]byte
+	References         []byte
+	// Blocked says whether oc-mirror has left out a component; nil if it has all.
+	Blocked func(name string) bool
+	// FilteredBy is the field by which oc-mirror has left out some instances, "" for none.
+	FilteredBy string
 }
 
 // Local is an image of the release on this machine.
-func (r WantedRelease) Local(img pinset.Image) storage.Found {
-	return sparse(r.Images.Image(img.String(), img.Digest), r.Dropped)
+func (r RequestedRelease) Local(img pinset.Image) storage.Found {
+	return sparse(r.Images.Image(img.String(), img.Digest), r.FilteredBy)
 }
 
 // sparse is an image of which a field has left out some instances, "" for none.
@@ -93,18 +93,18 @@ func sparse(img storage.Found, field string) storage.Found {
 	if field == "" {
 		return img
 	}
-	return img.Sparse(fmt.Errorf("%w: %s", ErrDropped, field))
+	return img.Sparse(fmt.Errorf("%w: %s", ErrPlatformFiltered, field))
 }
 
 // name adds images by their names, if there are any.
-func (m *Material) name(names []Named) {
+func (m *Content) name(names []Named) {
 	if len(names) > 0 {
 		m.Named = append(m.Named, NamedImages{Origin: names[0].Origin, Names: names})
 	}
 }
 
 // Close ends the reading of local files.
-func (m *Material) Close() error {
+func (m *Content) Close() error {
 	var errs []error
 	for _, f := range m.files {
 		errs = append(errs, f.Close())
@@ -113,19 +113,19 @@ func (m *Material) Close() error {
 }
 
 // add adds what another source names. Sets are read of all sources together.
-func (m *Material) add(more Material) {
+func (m *Content) add(more Content) {
 	m.Named = append(m.Named, more.Named...)
 	m.Local = append(m.Local, more.Local...)
 	m.Releases = append(m.Releases, more.Releases...)
 	m.Unknown = append(m.Unknown, more.Unknown...)
 	m.Warnings = append(m.Warnings, more.Warnings...)
-	m.WhyAsked = append(m.WhyAsked, more.WhyAsked...)
+	m.RegistryReasons = append(m.RegistryReasons, more.RegistryReasons...)
 	m.setPaths = append(m.setPaths, more.setPaths...)
 	m.files = append(m.files, more.files...)
 }
 
 // empty says whether there is no image.
-func (m *Material) empty() bool { return len(m.Sets) == 0 && !m.Unpinned() }
+func (m *Content) empty() bool { return len(m.Sets) == 0 && !m.Unpinned() }
 
 // Unpinned says whether there are images that are in no set yet.
-func (m *Material) Unpinned() bool { return len(m.Named)+len(m.Local)+len(m.Releases) > 0 }
+func (m *Content) Unpinned() bool { return len(m.Named)+len(m.Local)+len(m.Releases) > 0 }

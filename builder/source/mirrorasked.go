@@ -26,11 +26,11 @@ type asked struct {
 
 // find finds the image of a name under a tag. text is the name as it was written.
 // wanted is false for one that is blocked or excluded.
-func (r *workspace) find(text string, ref pinset.Reference, tag string) (m Mirrored, wanted bool, err error) {
-	if r.set.Blocks(text, tag) {
+func (r *workspace) find(text string, ref pinset.Reference, tag string) (m MirroredImage, wanted bool, err error) {
+	if r.set.Blocked(text, tag) {
 		return m, false, nil
 	}
-	m = Mirrored{Reference: ref, Stored: ref.Digest}
+	m = MirroredImage{Reference: ref, Stored: ref.Digest}
 	if m.Stored != "" {
 		m.Tag = ""
 	} else {
@@ -46,7 +46,7 @@ func (r *workspace) find(text string, ref pinset.Reference, tag string) (m Mirro
 
 // excludes says whether a pattern is that of an image: of its name or its repository,
 // or of those under which it is kept.
-func (r *workspace) excludes(m Mirrored, tag string) (found bool) {
+func (r *workspace) excludes(m MirroredImage, tag string) (found bool) {
 	kept, _, _ := strings.Cut(tag, ":")
 	names := []string{tag, kept}
 	if m.Repository != "" {
@@ -117,7 +117,7 @@ func (r *workspace) keptByRuns() map[string][]pinset.Reference {
 			r.warn("%s tells no names: %v", name, err)
 			continue
 		}
-		set, err := ParseImageSet(name, content)
+		set, err := ParseImageSetConfig(name, content)
 		if err != nil {
 			r.warn("%s tells no names: %v", name, err)
 			continue
@@ -133,11 +133,11 @@ func (r *workspace) keptByRuns() map[string][]pinset.Reference {
 
 // kept are the names of additional images and of catalogs, by the tags under which
 // oc-mirror keeps them.
-func (s *ImageSet) kept() map[string][]pinset.Reference {
+func (s *ImageSetConfig) kept() map[string][]pinset.Reference {
 	all := map[string][]pinset.Reference{}
 	add := func(name, repository, tag string) {
 		ref, kept, err := parseMirrored(name, s.origin)
-		if kept = retarget(kept, repository, tag); err == nil && !s.Blocks(name, kept) {
+		if kept = retarget(kept, repository, tag); err == nil && !s.Blocked(name, kept) {
 			all[kept] = append(all[kept], ref)
 		}
 	}

@@ -18,8 +18,8 @@ var ErrOCMirror = errors.New("not a whole archive or workspace of oc-mirror v2")
 
 // What was asked for and is not there.
 var (
-	ErrNotMirrored = errors.New("is not in what oc-mirror has left")
-	ErrDropped     = errors.New("oc-mirror was told not to mirror it for this platform")
+	ErrNotMirrored      = errors.New("is not in what oc-mirror has left")
+	ErrPlatformFiltered = errors.New("oc-mirror was told not to mirror it for this platform")
 )
 
 // Names that oc-mirror v2 gives: internal/pkg/release/const.go and internal/pkg/
@@ -37,33 +37,33 @@ type Files interface {
 	ReadFile(name string) ([]byte, error)
 }
 
-// Mirrored is an image that oc-mirror has taken, by the name that it had before.
-type Mirrored struct {
+// MirroredImage is an image that oc-mirror has taken, by the name that it had before.
+type MirroredImage struct {
 	// Reference has the tag, if it was asked for by a tag alone.
 	pinset.Reference
 	// Stored is the manifest's digest, "" if there are names here and no images.
 	Stored digest.Digest
 	// References is the file that lists the components of a release.
 	References string
-	// Dropped says which field left out the instances for the platform, "" if none did.
-	Dropped string
+	// FilteredBy says which field left out the instances for the platform, "" if none did.
+	FilteredBy string
 }
 
 // MirrorContent is what a workspace or archives of oc-mirror v2 hold.
 type MirrorContent struct {
-	Releases []Mirrored
+	Releases []MirroredImage
 	// Images that belong to no release.
-	Images   []Mirrored
+	Images   []MirroredImage
 	Warnings []string
-	// Blocks says whether a component of a release has been left out, by its name.
-	Blocks func(name string) bool
+	// Blocked says whether a component of a release has been left out, by its name.
+	Blocked func(name string) bool
 }
 
-// Wanted is what an appliance takes of an archive or a workspace.
-type Wanted struct {
+// MirrorOptions is what an appliance takes of an archive or a workspace.
+type MirrorOptions struct {
 	// Config is the ImageSetConfiguration to go by, instead of that in the files; nil for
 	// that one.
-	Config *ImageSet
+	Config *ImageSetConfig
 	// Exclude are patterns of names of images that belong to no release, and fields.
 	Exclude  []string
 	Platform pinset.Platform
@@ -72,7 +72,7 @@ type Wanted struct {
 // ReadOCMirror finds what oc-mirror was asked for last, and the names of it; the
 // registry's tree in an archive has neither. tags are those of that tree,
 // "repository:tag" without the host; none if there are no images.
-func ReadOCMirror(files Files, tags map[string]digest.Digest, w Wanted) (MirrorContent, error) {
+func ReadOCMirror(files Files, tags map[string]digest.Digest, w MirrorOptions) (MirrorContent, error) {
 	r := workspace{
 		files: files, names: files.Names(), tags: tags, set: w.Config, given: w.Config != nil,
 		exclude: w.Exclude, excluding: map[string]bool{}, asked: map[string][]asked{}, taken: map[pinset.Reference][]int{},
@@ -92,7 +92,7 @@ func ReadOCMirror(files Files, tags map[string]digest.Digest, w Wanted) (MirrorC
 	if len(r.found.Releases)+len(r.found.Images) == 0 {
 		return MirrorContent{}, withWarnings(fmt.Errorf("%w: no image in it has a name", ErrOCMirror), r.found.Warnings)
 	}
-	r.found.Blocks = func(name string) bool { return r.set.Blocks(name, "") }
+	r.found.Blocked = func(name string) bool { return r.set.Blocked(name, "") }
 	return r.found, nil
 }
 
@@ -101,7 +101,7 @@ type workspace struct {
 	names []string
 	tags  map[string]digest.Digest
 	// set is nil if nothing tells what oc-mirror was asked for; given if the user names it.
-	set   *ImageSet
+	set   *ImageSetConfig
 	given bool
 	// origin is what tells what oc-mirror was asked for, for messages.
 	origin  string
@@ -154,7 +154,7 @@ func (r *workspace) readSet() error {
 		if err != nil {
 			return err
 		}
-		if r.set, err = ParseImageSet(newest, content); err != nil {
+		if r.set, err = ParseImageSetConfig(newest, content); err != nil {
 			return err
 		}
 	}
@@ -218,7 +218,7 @@ func (r *workspace) additional() error {
 		}
 		m, wanted, err := r.find(img.Name, ref, retarget(tag, img.TargetRepo, img.TargetTag))
 		if wanted {
-			m.Dropped = r.dropped(fmt.Sprintf("mirror.additionalImages[%d].platforms", i), img.Platforms)
+			m.FilteredBy = r.dropped(fmt.Sprintf("mirror.additionalImages[%d].platforms", i), img.Platforms)
 			r.take(m)
 		}
 		errs = append(errs, err)
@@ -227,12 +227,12 @@ func (r *workspace) additional() error {
 }
 
 // take adds an image. If something asks for all instances of it, none is left out.
-func (r *workspace) take(m Mirrored) {
+func (r *workspace) take(m MirroredImage) {
 	name := known(m.Reference)
 	for _, i := range r.taken[name] {
 		if has := &r.found.Images[i]; has.Reference == m.Reference && has.Stored == m.Stored {
-			if m.Dropped == "" {
-				has.Dropped = ""
+			if m.FilteredBy == "" {
+				has.FilteredBy = ""
 			}
 			return
 		}

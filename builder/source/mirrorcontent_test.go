@@ -87,7 +87,7 @@ func itms(pairs ...string) string {
 const cluster = "working-dir/cluster-resources/itms-oc-mirror.yaml"
 
 // letters are the names of images, with the letters of their digests.
-func letters(images []source.Mirrored) string {
+func letters(images []source.MirroredImage) string {
 	var all []string
 	for _, m := range images {
 		_, hex, _ := strings.Cut(m.Stored.String(), ":")
@@ -124,25 +124,25 @@ const (
 
 func TestNamesOfOCMirror(t *testing.T) {
 	// An older configuration may want what the newest run did not copy.
-	older, err := source.ParseImageSet("older.yaml", []byte(imageSet("  helm: {local: [{name: x}]}")))
+	older, err := source.ParseImageSetConfig("older.yaml", []byte(imageSet("  helm: {local: [{name: x}]}")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = source.ReadOCMirror(files{newest: runLog("docker://quay.io/chart/c:2")}, kept("chart/c:1", "chart/c:2"),
-		source.Wanted{Config: older, Platform: "linux/amd64"})
-	if !errors.Is(err, source.ErrUnnamed) || !strings.HasSuffix(err.Error(), ": chart/c:1") {
+		source.MirrorOptions{Config: older, Platform: "linux/amd64"})
+	if !errors.Is(err, source.ErrUnknownNames) || !strings.HasSuffix(err.Error(), ": chart/c:1") {
 		t.Errorf("an older configuration: %v", err)
 	}
 	_, err = source.ReadOCMirror(files{newest: runLog("docker://quay.io/chart/c:2")}, nil,
-		source.Wanted{Config: older, Platform: "linux/amd64"})
-	if !errors.Is(err, source.ErrUnlisted) {
+		source.MirrorOptions{Config: older, Platform: "linux/amd64"})
+	if !errors.Is(err, source.ErrUnknownImages) {
 		t.Errorf("likewise, without images: %v", err)
 	}
 	for _, tests := range []map[string]namesTest{namesThatAreAskedFor(), namesOfCharts(), namesWithoutImages()} {
 		for name, c := range tests {
-			found, err := source.ReadOCMirror(c.files, c.tags, source.Wanted{Platform: "linux/amd64"})
+			found, err := source.ReadOCMirror(c.files, c.tags, source.MirrorOptions{Platform: "linux/amd64"})
 			if want, ok := strings.CutPrefix(c.want, "error: "); ok {
-				if !errors.Is(err, source.ErrUnnamed) && !errors.Is(err, source.ErrUnlisted) &&
+				if !errors.Is(err, source.ErrUnknownNames) && !errors.Is(err, source.ErrUnknownImages) &&
 					!errors.Is(err, source.ErrNotMirrored) || !strings.HasSuffix(": "+err.Error(), ": "+want) {
 					t.Errorf("%s: %v", name, err)
 				}
@@ -398,7 +398,7 @@ func TestReleasesOfOCMirror(t *testing.T) {
 			closing = "}]"
 		}
 		all[isc] = imageSet("  platform: {" + c.set + closing)
-		found, err := source.ReadOCMirror(all, tags, source.Wanted{Platform: "linux/amd64"})
+		found, err := source.ReadOCMirror(all, tags, source.MirrorOptions{Platform: "linux/amd64"})
 		if want, ok := strings.CutPrefix(c.want, "error: "); ok {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v", name, err)
@@ -434,7 +434,7 @@ func TestReleaseKeptByDigest(t *testing.T) {
 	} {
 		all[isc] = imageSet("  platform: {release: '" + release + "'}")
 		found, err := source.ReadOCMirror(all, kept("openshift/release-images:"+sum("a").Encoded()),
-			source.Wanted{Platform: "linux/amd64"})
+			source.MirrorOptions{Platform: "linux/amd64"})
 		if err != nil || len(found.Releases) != 1 || found.Releases[0].Stored != sum("a") ||
 			found.Releases[0].Repository != "quay.io/ocp/ocp-release" {
 			t.Errorf("%s: %v, %+v", release, err, found.Releases)
@@ -506,7 +506,7 @@ func TestCatalogsOfOCMirror(t *testing.T) {
 		},
 	} {
 		all := together(catalog, files{isc: imageSet("  operators: [{" + c.set + "}]")})
-		found, err := source.ReadOCMirror(all, c.tags, source.Wanted{Platform: "linux/amd64"})
+		found, err := source.ReadOCMirror(all, c.tags, source.MirrorOptions{Platform: "linux/amd64"})
 		if want, ok := strings.CutPrefix(c.want, "error: "); ok {
 			if !errors.Is(err, source.ErrNotMirrored) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v", name, err)
@@ -533,7 +533,7 @@ func TestCollisionsOfOCMirror(t *testing.T) {
 		"  additionalImages: [" + pinned + ", " + one + "]",
 		"  additionalImages: [" + one + "]\n  operators: [{catalog: 'two.example.com/a/b:1', full: true}]",
 	} {
-		_, err := source.ReadOCMirror(files{isc: imageSet(set)}, kept("a/b:1"), source.Wanted{Platform: "linux/amd64"})
+		_, err := source.ReadOCMirror(files{isc: imageSet(set)}, kept("a/b:1"), source.MirrorOptions{Platform: "linux/amd64"})
 		if !errors.Is(err, source.ErrCollision) || !strings.Contains(err.Error(), "one.example.com/a/b:1") ||
 			!strings.Contains(err.Error(), "two.example.com/a/b:1") {
 			t.Errorf("%s: %v", set, err)
@@ -543,14 +543,14 @@ func TestCollisionsOfOCMirror(t *testing.T) {
 		isc:    imageSet("  additionalImages: [" + one + "]\n  helm: {local: [{name: x}]}"),
 		newest: runLog("one.example.com/a/b:1", "docker://two.example.com/a/b:1"),
 	}
-	if _, err := source.ReadOCMirror(chart, kept("a/b:1"), source.Wanted{Platform: "linux/amd64"}); !errors.Is(err,
+	if _, err := source.ReadOCMirror(chart, kept("a/b:1"), source.MirrorOptions{Platform: "linux/amd64"}); !errors.Is(err,
 		source.ErrCollision) {
 		t.Errorf("an image of a chart: %v", err)
 	}
 	both := "  additionalImages: [{name: 'one.example.com/a/b@" + sum("a").String() + "'}, {name: 'two.example.com/a/b@" +
 		sum("a").String() + "'}]"
 	if found, err := source.ReadOCMirror(files{isc: imageSet(both)}, kept("a/b:sha256-"+sum("a").Encoded()),
-		source.Wanted{Platform: "linux/amd64"}); err != nil || len(found.Images) != 2 {
+		source.MirrorOptions{Platform: "linux/amd64"}); err != nil || len(found.Images) != 2 {
 		t.Errorf("one image under two names: %v", err)
 	}
 }
@@ -583,13 +583,13 @@ func TestPlatformsThatOCMirrorDrops(t *testing.T) {
 		"  helm: {local: [{name: x, " + arm + "}], repositories: [{name: y, charts: [{name: z}]}]}": "",
 	} {
 		all[isc] = imageSet(set)
-		found, err := source.ReadOCMirror(all, tags, source.Wanted{Platform: "linux/amd64"})
+		found, err := source.ReadOCMirror(all, tags, source.MirrorOptions{Platform: "linux/amd64"})
 		if err != nil {
 			t.Errorf("%s: %v", set, err)
 		}
 		for _, m := range slices.Concat(found.Images, found.Releases) {
-			if m.Dropped != want {
-				t.Errorf("%s: %s is dropped by %q", set, m, m.Dropped)
+			if m.FilteredBy != want {
+				t.Errorf("%s: %s is dropped by %q", set, m, m.FilteredBy)
 			}
 		}
 	}
@@ -598,14 +598,14 @@ func TestPlatformsThatOCMirrorDrops(t *testing.T) {
 // The name of a field leaves out all that it asks for, and no pattern matches it.
 func TestExcludedFieldOfOCMirror(t *testing.T) {
 	for _, tags := range []map[string]godigest.Digest{nil, kept("a/b:1", "chart/c:1")} {
-		found, err := source.ReadOCMirror(withCharts(), tags, source.Wanted{
+		found, err := source.ReadOCMirror(withCharts(), tags, source.MirrorOptions{
 			Exclude: []string{"mirror.helm"}, Platform: "linux/amd64",
 		})
 		if err != nil || len(found.Images) != 1 {
 			t.Errorf("%v, %s", err, letters(found.Images))
 		}
 	}
-	if _, err := source.ReadOCMirror(withCharts(), nil, source.Wanted{Exclude: []string{"mirror.*"},
+	if _, err := source.ReadOCMirror(withCharts(), nil, source.MirrorOptions{Exclude: []string{"mirror.*"},
 		Platform: "linux/amd64"}); !errors.Is(err, source.ErrExclude) {
 		t.Error(err)
 	}
@@ -624,7 +624,7 @@ func TestExcludeOfOCMirror(t *testing.T) {
 		{"quay.io/*", "quay.io/a/b:1 quay.io/c/d@" + sum("e").String()},
 		{"quay.io/gone quay.io/d", "error"},
 	} {
-		found, err := source.ReadOCMirror(set, kept("a/b:1"), source.Wanted{
+		found, err := source.ReadOCMirror(set, kept("a/b:1"), source.MirrorOptions{
 			Exclude: strings.Fields(c.exclude), Platform: "linux/amd64",
 		})
 		var got []string

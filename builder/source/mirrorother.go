@@ -16,9 +16,9 @@ import (
 // Images may be asked for otherwise than by their names.
 var (
 	// No file tells the names of images that are there.
-	ErrUnnamed = errors.New("no file tells the names of images that oc-mirror was asked for")
+	ErrUnknownNames = errors.New("no file tells the names of images that oc-mirror was asked for")
 	// A field asks for images, and where there are none, no file tells which.
-	ErrUnlisted = errors.New("asks for images, and neither mapping.txt nor a whole log of the run names them")
+	ErrUnknownImages = errors.New("asks for images, and neither mapping.txt nor a whole log of the run names them")
 )
 
 var (
@@ -155,7 +155,7 @@ func (r *workspace) contentOfReleases() map[string]map[digest.Digest]bool {
 }
 
 // nameless lists the fields that ask for images without their names.
-func (s *ImageSet) nameless() (fields []string) {
+func (s *ImageSetConfig) nameless() (fields []string) {
 	if s == nil {
 		return nil
 	}
@@ -196,7 +196,7 @@ func (r *workspace) has(ref pinset.Reference) bool {
 func (r *workspace) unnamed(place string) error {
 	ref, ok := r.nameAt(place)
 	if !ok {
-		if !r.set.Blocks("", place) && !r.excludes(Mirrored{}, place) {
+		if !r.set.Blocked("", place) && !r.excludes(MirroredImage{}, place) {
 			r.nameless = append(r.nameless, place)
 		}
 		return nil
@@ -204,7 +204,7 @@ func (r *workspace) unnamed(place string) error {
 	m, wanted, err := r.find(ref.String(), ref, place)
 	if wanted {
 		if r.field(place) == fieldCharts {
-			m.Dropped = r.dropped("platforms of every chart", r.set.chartPlatforms())
+			m.FilteredBy = r.dropped("platforms of every chart", r.set.chartPlatforms())
 		}
 		r.take(m)
 	}
@@ -215,10 +215,10 @@ func (r *workspace) unnamed(place string) error {
 func (r *workspace) named() error {
 	var errs []error
 	if len(r.nameless) > 0 {
-		errs = append(errs, fmt.Errorf("%w: %s", ErrUnnamed, strings.Join(r.nameless, ", ")))
+		errs = append(errs, fmt.Errorf("%w: %s", ErrUnknownNames, strings.Join(r.nameless, ", ")))
 	}
 	for _, field := range r.unlisted {
-		errs = append(errs, fmt.Errorf("%s of %s %w", field, r.origin, ErrUnlisted))
+		errs = append(errs, fmt.Errorf("%s of %s %w", field, r.origin, ErrUnknownImages))
 	}
 	return errors.Join(errs...)
 }

@@ -46,7 +46,7 @@ func (r *workspace) releases() error {
 		if err != nil {
 			return err
 		}
-		if !r.set.Blocks(m.Reference.String(), releaseImages+":"+h.tag) {
+		if !r.set.Blocked(m.Reference.String(), releaseImages+":"+h.tag) {
 			r.found.Releases = append(r.found.Releases, m)
 		}
 	}
@@ -140,7 +140,7 @@ func (r *workspace) wanted(all []held) (func(held) bool, error) {
 	for _, c := range r.set.Mirror.Platform.Channels {
 		v, err := c.versions(all)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %s: channel %s: %w", ErrImageSet, r.origin, c.Name, err)
+			return nil, fmt.Errorf("%w: %s: channel %s: %w", ErrImageSetConfig, r.origin, c.Name, err)
 		}
 		ranges = append(ranges, v)
 	}
@@ -157,10 +157,10 @@ func (r *workspace) wanted(all []held) (func(held) bool, error) {
 }
 
 // nameOf restores the name of a release.
-func (r *workspace) nameOf(h held) (Mirrored, error) {
-	m := Mirrored{Stored: h.digest, References: h.file}
+func (r *workspace) nameOf(h held) (MirroredImage, error) {
+	m := MirroredImage{Stored: h.digest, References: h.file}
 	if r.set != nil {
-		m.Dropped = r.dropped("mirror.platform.platforms", r.set.Mirror.Platform.Platforms)
+		m.FilteredBy = r.dropped("mirror.platform.platforms", r.set.Mirror.Platform.Platforms)
 	}
 	m.Repository = cmp.Or(r.origins.release, r.origins.releases[h.digest])
 	place := releaseImages + ":" + h.tag

@@ -14,8 +14,8 @@ import (
 	"github.com/pinbox/pinbox/storage"
 )
 
-// ErrTwoRuns says that archives do not belong together.
-var ErrTwoRuns = errors.New("parts of different runs of oc-mirror")
+// ErrMixedRuns says that archives do not belong together.
+var ErrMixedRuns = errors.New("parts of different runs of oc-mirror")
 
 // openMirror opens archives and folders as one tree, in which the newest run of
 // oc-mirror counts.
@@ -80,7 +80,7 @@ func openMirror(ctx context.Context, paths []string) (_ *storage.Tree, warnings 
 // leftOut compares the configurations of runs: paths of one source are runs of one
 // image set, and a user may have taken another one for that.
 func leftOut(runs []mirrorRun) (warnings []string, err error) {
-	var newest *ImageSet
+	var newest *ImageSetConfig
 	for _, run := range slices.Backward(runs) {
 		name, _ := NewestRun(run.tree.Names())
 		if name == "" {
@@ -90,13 +90,13 @@ func leftOut(runs []mirrorRun) (warnings []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		set, err := ParseImageSet(run.from+": "+name, content)
+		set, err := ParseImageSetConfig(run.from+": "+name, content)
 		if err != nil {
 			return nil, err
 		}
 		if newest == nil {
 			newest = set
-		} else if more := set.Beyond(newest); len(more) > 0 {
+		} else if more := set.NotIn(newest); len(more) > 0 {
 			warnings = append(warnings, fmt.Sprintf("%s was asked for %s, and the newest run is not: they are left out; "+
 				"if it is another image set, make it another source", run.from, strings.Join(more, ", ")))
 		}
@@ -188,20 +188,20 @@ func openArchive(ctx context.Context, names []string) (run mirrorRun, err error)
 		}
 		for _, member := range members {
 			if other, ok := parts[member]; ok {
-				return run, fmt.Errorf("%w: %s and %s both have %s", ErrTwoRuns, other, name, member)
+				return run, fmt.Errorf("%w: %s and %s both have %s", ErrMixedRuns, other, name, member)
 			}
 			parts[member] = name
 		}
 		configs := slices.DeleteFunc(slices.Clone(members), func(m string) bool { return !strings.HasPrefix(m, "isc_") })
 		switch {
 		case len(configs) > 0 && end != "":
-			return run, fmt.Errorf("%w: %s and %s each have an isc_*", ErrTwoRuns, end, name)
+			return run, fmt.Errorf("%w: %s and %s each have an isc_*", ErrMixedRuns, end, name)
 		case len(configs) > 1:
-			return run, fmt.Errorf("%w: %s has %s", ErrTwoRuns, name, strings.Join(configs, " and "))
+			return run, fmt.Errorf("%w: %s has %s", ErrMixedRuns, name, strings.Join(configs, " and "))
 		case len(configs) > 0:
 			run.at, end = strings.TrimPrefix(configs[0], "isc_"), name
 		case end != "" && len(members) > 1:
-			return run, fmt.Errorf("%w: the run ends in %s, and %s has more of it than one large file", ErrTwoRuns, end, name)
+			return run, fmt.Errorf("%w: the run ends in %s, and %s has more of it than one large file", ErrMixedRuns, end, name)
 		}
 	}
 	if end == "" {

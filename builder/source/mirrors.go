@@ -27,7 +27,7 @@ type mirrorKind struct {
 	// list is the field of spec that has the rules, of these fields.
 	list   string
 	fields []string
-	by     mirror.By
+	by     mirror.PullFrom
 }
 
 // mirrorKinds as of openshift/api. The last is the elder of the first.
@@ -40,10 +40,10 @@ func mirrorKinds() map[string]mirrorKind {
 	}
 }
 
-// Mirrors reads the rules of ImageDigestMirrorSets, ImageTagMirrorSets and
+// ReadMirrors reads the rules of ImageDigestMirrorSets, ImageTagMirrorSets and
 // ImageContentSourcePolicies from files, and from folders all files that end in
 // .yaml, .yml or .json. Warnings tell what was left out.
-func Mirrors(paths []string) (rules []mirror.Rule, warnings []string, err error) {
+func ReadMirrors(paths []string) (rules []mirror.Rule, warnings []string, err error) {
 	seen := map[string]int{} // objects by file
 	for _, path := range paths {
 		files, err := expand(path)
@@ -173,19 +173,19 @@ func (m *mirrorReader) rule(n *yaml.Node, kind mirrorKind) {
 	}
 	m.known(n, "spec."+kind.list+"[].", kind.fields...)
 	from := document.Text(document.Field(n, "source"))
-	r := mirror.Rule{Source: from, By: kind.by, Origin: fmt.Sprintf("%s:%d", m.origin, n.Line)}
+	r := mirror.Rule{Source: from, PullFrom: kind.by, Origin: fmt.Sprintf("%s:%d", m.origin, n.Line)}
 	if err := mirror.CheckSource(r.Source); err != nil {
 		m.fail(document.Field(n, "source"), "%w", err)
 	}
 	if policy := document.Field(n, "mirrorSourcePolicy"); policy != nil {
-		r.Never = document.Text(policy) == mirror.Never
-		if text := document.Text(policy); text != "" && text != mirror.Never && text != mirror.Allow {
-			m.fail(policy, "mirrorSourcePolicy is %q; it is %s or %s", text, mirror.Never, mirror.Allow)
+		r.NeverContactSource = document.Text(policy) == mirror.NeverContactSource
+		if text := document.Text(policy); text != "" && text != mirror.NeverContactSource && text != mirror.AllowContactingSource {
+			m.fail(policy, "mirrorSourcePolicy is %q; it is %s or %s", text, mirror.NeverContactSource, mirror.AllowContactingSource)
 		}
 	}
 	r.Mirrors = m.mirrors(document.Field(n, "mirrors"), r)
-	if r.Never && len(r.Mirrors) == 0 { // as on a cluster's nodes
-		warning := fmt.Sprintf("%s: %s of %s does not count, as it names no mirror", r.Origin, mirror.Never, r.Source)
+	if r.NeverContactSource && len(r.Mirrors) == 0 { // as on a cluster's nodes
+		warning := fmt.Sprintf("%s: %s of %s does not count, as it names no mirror", r.Origin, mirror.NeverContactSource, r.Source)
 		m.warnings = append(m.warnings, warning)
 	}
 	m.rules = append(m.rules, r)
@@ -207,8 +207,8 @@ func (m *mirrorReader) mirrors(list *yaml.Node, r mirror.Rule) (all []string) {
 			m.fail(n, "mirror of %s %w", r.Source, err)
 		case slices.Contains(all, text):
 			m.fail(n, "mirror of %s %q is there twice", r.Source, text)
-		case r.Never && text == r.Source:
-			m.fail(n, "%s is its own mirror, and %s forbids to ask it", text, mirror.Never)
+		case r.NeverContactSource && text == r.Source:
+			m.fail(n, "%s is its own mirror, and %s forbids to ask it", text, mirror.NeverContactSource)
 		}
 		all = append(all, text)
 	}

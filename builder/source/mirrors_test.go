@@ -50,18 +50,18 @@ func TestMirrors(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rules, warnings, err := source.Mirrors([]string{dir, filepath.Join(dir, "a.yaml")}) // a file counts once
+	rules, warnings, err := source.ReadMirrors([]string{dir, filepath.Join(dir, "a.yaml")}) // a file counts once
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []mirror.Rule{
 		{
-			Source: "quay.io/a", Mirrors: []string{"mirror.lab/a", "mirror2.lab/a"}, By: mirror.Digest, Never: true,
+			Source: "quay.io/a", Mirrors: []string{"mirror.lab/a", "mirror2.lab/a"}, PullFrom: mirror.Digest, NeverContactSource: true,
 			Origin: dir + "/a.yaml:6",
 		},
-		{Source: "*.example.com", By: mirror.Digest, Origin: dir + "/a.yaml:9"},
-		{Source: "quay.io/b", Mirrors: []string{"mirror.lab/b"}, By: mirror.Tag, Origin: dir + "/a.yaml:21"},
-		{Source: "quay.io/c", Mirrors: []string{"mirror.lab/c"}, By: mirror.Digest, Origin: dir + "/b.json:2"},
+		{Source: "*.example.com", PullFrom: mirror.Digest, Origin: dir + "/a.yaml:9"},
+		{Source: "quay.io/b", Mirrors: []string{"mirror.lab/b"}, PullFrom: mirror.Tag, Origin: dir + "/a.yaml:21"},
+		{Source: "quay.io/c", Mirrors: []string{"mirror.lab/c"}, PullFrom: mirror.Digest, Origin: dir + "/b.json:2"},
 	}
 	if diff := cmp.Diff(want, rules); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -133,16 +133,16 @@ func TestMirrorsThatAreWrong(t *testing.T) {
 		"other objects": {"kind: ConfigMap\n---\n", source.ErrNoMirrors, "x.yaml"},
 		"nothing":       {"", source.ErrNoMirrors, "x.yaml"},
 	} {
-		if _, _, err := source.Mirrors([]string{list(t, "x.yaml", c.content)}); !errors.Is(err, c.want) ||
+		if _, _, err := source.ReadMirrors([]string{list(t, "x.yaml", c.content)}); !errors.Is(err, c.want) ||
 			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, _, err := source.Mirrors([]string{"/no/such"}); !errors.Is(err, os.ErrNotExist) {
+	if _, _, err := source.ReadMirrors([]string{"/no/such"}); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 	// All that is wrong with a file is said at once.
-	_, _, err := source.Mirrors([]string{
+	_, _, err := source.ReadMirrors([]string{
 		list(t, "x.yaml", strings.NewReplacer("quay.io/a", "quay.io/A", "quay.io/b", "quay.io/B").Replace(mirrors)),
 	})
 	if err == nil || !strings.Contains(err.Error(), "x.yaml:6:") || !strings.Contains(err.Error(), "x.yaml:21:") {
@@ -157,7 +157,7 @@ func TestMirrorsOfOCMirror(t *testing.T) {
 		t.Skipf("no sample of oc-mirror: %v", err)
 	}
 	for _, dir := range dirs {
-		rules, _, err := source.Mirrors([]string{dir})
+		rules, _, err := source.ReadMirrors([]string{dir})
 		if err != nil || len(rules) == 0 {
 			t.Errorf("%s: %d rules, %v", dir, len(rules), err)
 			continue

@@ -24,8 +24,8 @@ type Field struct {
 	Line int
 }
 
-// Place is the file and line.
-func (f Field) Place() string { return fmt.Sprintf("%s:%d", f.File, f.Line) }
+// Position is the file and line.
+func (f Field) Position() string { return fmt.Sprintf("%s:%d", f.File, f.Line) }
 
 // Use is an image as a container or a volume uses it.
 type Use struct {

@@ -65,7 +65,7 @@ func (m *OCMirror) PathFields() []*string {
 }
 
 // Read implements Source: it reads the names of images, and where they are.
-func (m *OCMirror) Read(ctx context.Context, o Options) (all Material, err error) {
+func (m *OCMirror) Read(ctx context.Context, o Options) (all Content, err error) {
 	config, err := m.readConfig()
 	if err != nil {
 		return all, err
@@ -90,13 +90,13 @@ func (m *OCMirror) Read(ctx context.Context, o Options) (all Material, err error
 	if err != nil {
 		return all, err
 	}
-	content, err := ReadOCMirror(tree, images.Tags, Wanted{Config: config, Exclude: m.Exclude, Platform: o.Platform})
+	content, err := ReadOCMirror(tree, images.Tags, MirrorOptions{Config: config, Exclude: m.Exclude, Platform: o.Platform})
 	if err != nil {
 		return all, fmt.Errorf("%s: %w", origin, err)
 	}
 	all.Warnings = append(all.Warnings, content.Warnings...)
 	if len(images.Tags) == 0 { // of mirror to mirror: the registries have them
-		all.WhyAsked = append(all.WhyAsked, origin+" has the names of images and none of the images, so the registries are "+
+		all.RegistryReasons = append(all.RegistryReasons, origin+" has the names of images and none of the images, so the registries are "+
 			"asked: add mirror_*.tar or the cache of oc-mirror to the paths, or its cluster-resources to the mirrors")
 		images = nil
 	}
@@ -116,7 +116,7 @@ func openStores(paths []string) (stores []*storage.ImageStore, err error) {
 	return stores, nil
 }
 
-func (m *OCMirror) readConfig() (*ImageSet, error) {
+func (m *OCMirror) readConfig() (*ImageSetConfig, error) {
 	if m.Config == "" {
 		return nil, nil
 	}
@@ -127,14 +127,14 @@ func (m *OCMirror) readConfig() (*ImageSet, error) {
 	defer f.Close()
 	content, err := document.ReadAll(f)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %w", m.Config, ErrImageSet, err)
+		return nil, fmt.Errorf("%s: %w: %w", m.Config, ErrImageSetConfig, err)
 	}
-	return ParseImageSet(m.Config, content)
+	return ParseImageSetConfig(m.Config, content)
 }
 
 // imageSet takes from registries what a configuration names.
-func (m *OCMirror) imageSet(config *ImageSet) (all Material, err error) {
-	if fields := config.Elsewhere(); len(fields) > 0 {
+func (m *OCMirror) imageSet(config *ImageSetConfig) (all Content, err error) {
+	if fields := config.OCMirrorOnly(); len(fields) > 0 {
 		return all, fmt.Errorf("%s: %w %s", m.Config, ErrOnlyOCMirror, strings.Join(fields, ", "))
 	}
 	names, err := config.Images()
@@ -145,7 +145,7 @@ func (m *OCMirror) imageSet(config *ImageSet) (all Material, err error) {
 		all.Named = []NamedImages{{Origin: m.Config, Names: names}}
 	}
 	if image := config.Mirror.Platform.Release; image != "" {
-		all.Releases = []WantedRelease{{Release: m.release(image)}}
+		all.Releases = []RequestedRelease{{Release: m.release(image)}}
 	}
 	return all, nil
 }
@@ -156,7 +156,7 @@ func (m *OCMirror) release(image string) Release {
 }
 
 // images takes those that belong to no release. at is nil if registries have them.
-func (m *OCMirror) images(all *Material, content MirrorContent, at *storage.Distribution) {
+func (m *OCMirror) images(all *Content, content MirrorContent, at *storage.Distribution) {
 	if len(content.Images) == 0 {
 		return
 	}
@@ -170,7 +170,7 @@ func (m *OCMirror) images(all *Material, content MirrorContent, at *storage.Dist
 			continue
 		}
 		name.Digest = ""
-		found = append(found, LocalImage{name, sparse(at.Image(name.String(), img.Stored), img.Dropped)})
+		found = append(found, LocalImage{name, sparse(at.Image(name.String(), img.Stored), img.FilteredBy)})
 	}
 	if at == nil {
 		all.name(names)
@@ -180,7 +180,7 @@ func (m *OCMirror) images(all *Material, content MirrorContent, at *storage.Dist
 }
 
 // releases takes releases, and their signatures. at is nil if registries have them.
-func (m *OCMirror) releases(all *Material, content MirrorContent, tree *storage.Tree, at *storage.Distribution) error {
+func (m *OCMirror) releases(all *Content, content MirrorContent, tree *storage.Tree, at *storage.Distribution) error {
 	var signatures [][]byte
 	for _, name := range tree.Names() {
 		if !strings.HasPrefix(name, workingDir+"signatures/") {
@@ -201,9 +201,9 @@ func (m *OCMirror) releases(all *Material, content MirrorContent, tree *storage.
 		if err != nil {
 			return err
 		}
-		all.Releases = append(all.Releases, WantedRelease{
-			Release: m.release(image.String()), Images: at, Tag: kept.TagName(), Found: signatures,
-			References: references, Blocks: content.Blocks, Dropped: kept.Dropped,
+		all.Releases = append(all.Releases, RequestedRelease{
+			Release: m.release(image.String()), Images: at, Tag: kept.TagName(), MirroredSignatures: signatures,
+			References: references, Blocked: content.Blocked, FilteredBy: kept.FilteredBy,
 		})
 	}
 	return nil

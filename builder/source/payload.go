@@ -129,11 +129,11 @@ func machineOS(name string, annotations map[string]string) bool {
 	return false
 }
 
-// Choose gives the components that an appliance wants: those that match any
+// Select gives the components that an appliance wants: those that match any
 // include pattern, all without one, and no exclude pattern. The operating system
 // is among them if it is asked for, or included by its very name. A pattern that
 // matches nothing is an error: it was misspelt.
-func (r Payload) Choose(include, exclude []string, machineOS bool) ([]Component, error) {
+func (r Payload) Select(include, exclude []string, machineOS bool) ([]Component, error) {
 	used := map[string]bool{}
 	match := func(patterns []string, name string) (any bool, err error) {
 		for _, p := range patterns {

@@ -53,7 +53,7 @@ func TestChooseComponents(t *testing.T) {
 		},
 		"a pattern that is none": {include: []string{"["}, fails: "syntax error in pattern"},
 	} {
-		chosen, err := r.Choose(c.include, c.exclude, c.machineOS)
+		chosen, err := r.Select(c.include, c.exclude, c.machineOS)
 		var got []string
 		for _, component := range chosen {
 			got = append(got, component.Name)

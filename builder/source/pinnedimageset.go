@@ -33,8 +33,8 @@ func (l *PinnedImageSets) Validate() error { return nil }
 func (l *PinnedImageSets) PathFields() []*string { return pointers(*l) }
 
 // Read leaves the reading to the function Read, which reads those of all sources together.
-func (l *PinnedImageSets) Read(context.Context, Options) (Material, error) {
-	return Material{setPaths: *l}, nil
+func (l *PinnedImageSets) Read(context.Context, Options) (Content, error) {
+	return Content{setPaths: *l}, nil
 }
 
 // ReadSets reads sets from files, and from folders all files that end in

@@ -41,6 +41,6 @@ func (r *Release) Validate() error {
 func (r *Release) PathFields() []*string { return r.Signatures.paths() }
 
 // Read implements Source. A registry has the payload, which is read later.
-func (r *Release) Read(context.Context, Options) (Material, error) {
-	return Material{Releases: []WantedRelease{{Release: *r}}}, nil
+func (r *Release) Read(context.Context, Options) (Content, error) {
+	return Content{Releases: []RequestedRelease{{Release: *r}}}, nil
 }

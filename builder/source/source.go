@@ -17,7 +17,7 @@ type Source interface {
 	PathFields() []*string
 	// Read reads what the source names, and asks no registry. The caller closes the material,
 	// after an error as well.
-	Read(ctx context.Context, o Options) (Material, error)
+	Read(ctx context.Context, o Options) (Content, error)
 }
 
 // Options are what the sources of an appliance share.
@@ -35,7 +35,7 @@ type Options struct {
 
 // Read reads the sources of an appliance. The caller closes the material, unless there is an
 // error.
-func Read(ctx context.Context, entries []Entry, o Options) (m Material, err error) {
+func Read(ctx context.Context, entries []Entry, o Options) (m Content, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, m.Close())

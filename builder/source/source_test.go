@@ -88,8 +88,8 @@ func TestRead(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("images (-want +got):\n%s", diff)
 	}
-	if len(m.Sets) != 1 || len(m.Unknown) != 1 || len(m.WhyAsked) != 1 {
-		t.Errorf("got %d sets, %d unknown images and %q, want one of each", len(m.Sets), len(m.Unknown), m.WhyAsked)
+	if len(m.Sets) != 1 || len(m.Unknown) != 1 || len(m.RegistryReasons) != 1 {
+		t.Errorf("got %d sets, %d unknown images and %q, want one of each", len(m.Sets), len(m.Unknown), m.RegistryReasons)
 	}
 	if got := open(t, archive); got != 1 {
 		t.Errorf("got %d open files of the archive, want one for as long as images are read", got)

@@ -17,8 +17,8 @@ type Kind struct {
 	New func() Source
 	// Flags of the command line that fill in a source.
 	Flags []Flag
-	// Each says that every value of a flag is a source of its own.
-	Each bool
+	// SourcePerValue says that every value of a flag is a source of its own.
+	SourcePerValue bool
 }
 
 // Flag of the command line that fills in a source.
@@ -30,8 +30,8 @@ type Flag struct {
 	Doc string
 	// Set puts a value of the flag into a source of its kind.
 	Set func(s Source, value string)
-	// Once says that the last value counts, and "" is none.
-	Once bool
+	// SingleValue says that the last value counts, and "" is none.
+	SingleValue bool
 	// Objects are kinds of Kubernetes objects in files that the flag takes.
 	Objects []string
 }
@@ -64,7 +64,7 @@ func Kinds() []Kind {
 		{
 			Key: "release", Doc: "an OpenShift release, by its pull spec",
 			New:   func() Source { return &Release{} },
-			Flags: []Flag{{Name: "release", Value: "NAME", Once: true, Set: set(func(r *Release, v string) { r.Image = v })}},
+			Flags: []Flag{{Name: "release", Value: "NAME", SingleValue: true, Set: set(func(r *Release, v string) { r.Image = v })}},
 		},
 		{
 			Key: "ocMirror", Doc: "output of oc-mirror v2: archives, folders of them, workspaces, its cache, mapping.txt",
@@ -89,7 +89,7 @@ func Kinds() []Kind {
 				Name: "containers-storage", Value: "NAME", Set: set((*ContainersStorage).set),
 				Doc: "images of podman's or CRI-O's store here, by their names there; [overlay@DIR]NAME is one of another store",
 			}},
-			Each: true,
+			SourcePerValue: true,
 		},
 	}
 }
@@ -98,7 +98,7 @@ func ocMirrorFlags() []Flag {
 	return []Flag{
 		{Name: "oc-mirror", Value: "PATH", Set: set(func(m *OCMirror, v string) { m.Paths = append(m.Paths, v) })},
 		{
-			Name: "image-set-config", Value: "FILE", Once: true, Objects: []string{"ImageSetConfiguration"},
+			Name: "image-set-config", Value: "FILE", SingleValue: true, Objects: []string{"ImageSetConfiguration"},
 			Doc: "an ImageSetConfiguration of oc-mirror v2, alone or instead of the one in --oc-mirror",
 			Set: set(func(m *OCMirror, v string) { m.Config = v }),
 		},
@@ -150,7 +150,7 @@ func FromFlags(values map[string][]string) (all []Entry) {
 		var s Source
 		for _, f := range k.Flags {
 			for _, value := range values[f.Name] {
-				if s == nil || k.Each {
+				if s == nil || k.SourcePerValue {
 					s = k.New()
 					all = append(all, Entry{Source: s})
 				}

@@ -174,7 +174,7 @@ func Read(path string) (Appliance, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(content))
 	dec.KnownFields(true)
 	if err := dec.Decode(&a); err != nil {
-		return Appliance{}, fmt.Errorf("%w: %w", ErrAppliance, source.Located(path, err))
+		return Appliance{}, fmt.Errorf("%w: %w", ErrAppliance, source.YAMLError(path, err))
 	}
 	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return Appliance{}, fmt.Errorf("%w: %s: more than one document", ErrAppliance, path)

@@ -93,9 +93,9 @@ var table = []cli.Row{
 		iso.ErrTooLarge, exitInput,
 		"make the Butane smaller: moving all files that can be moved into the store was not enough",
 	},
-	{iso.ErrCustomized, exitInput, "`pinbox iso reset` brings the base back"},
-	{iso.ErrConfigured, exitInput, "take the pristine ISO; --force replaces a config that pinbox has not made"},
-	{iso.ErrPristine, exitInput, "it is as it was"},
+	{iso.ErrEdited, exitInput, "`pinbox iso reset` brings the base back"},
+	{iso.ErrHasConfig, exitInput, "take the pristine ISO; --force replaces a config that pinbox has not made"},
+	{iso.ErrNotEdited, exitInput, "it is as it was"},
 	{iso.ErrSameFile, exitUsage, "give another name with -o"},
 	{iso9660.ErrNotFound, exitInput, "`pinbox iso show` lists what was added"},
 	{
@@ -109,7 +109,7 @@ var table = []cli.Row{
 	{syscall.EMFILE, exitOther, "raise `ulimit -n`: a build has a file open for each layer"},
 	{syscall.EDQUOT, exitSpace, "free space there, or choose another folder with -o"},
 	{
-		source.ErrNameless, exitInput, "name it as the nodes are to know it: PATH=registry/path:tag on the command line, " +
+		source.ErrNoFullName, exitInput, "name it as the nodes are to know it: PATH=registry/path:tag on the command line, " +
 			"or name: registry/path:tag beside its path",
 	},
 	{pinset.ErrReleaseInfo, exitInput, "--release, or release.image in the appliance file, takes all images of a release"},
@@ -128,7 +128,7 @@ var table = []cli.Row{
 	{storage.ErrWrongKind, exitInput, "`pinbox build --help` tells which flag takes what"},
 	{storage.ErrKey, exitInput, "name files of OpenPGP public keys, as `gpg --export` writes them"},
 	{
-		source.ErrDropped, exitInput, "add the platform to `platforms` of the ImageSetConfiguration and run oc-mirror " +
+		source.ErrPlatformFiltered, exitInput, "add the platform to `platforms` of the ImageSetConfiguration and run oc-mirror " +
 			"again, or build with --platform for one that is there",
 	},
 	{
@@ -141,12 +141,12 @@ var table = []cli.Row{
 			"cannot be told apart",
 	},
 	{
-		source.ErrUnnamed, exitInput, "tell them in a file mapping.txt beside the other paths, as `oc-mirror --dry-run` " +
+		source.ErrUnknownNames, exitInput, "tell them in a file mapping.txt beside the other paths, as `oc-mirror --dry-run` " +
 			"writes it: docker://NAME=docker://localhost:55000/REPOSITORY:TAG, one a line; or leave them out with " +
 			"ocMirror.exclude or --oc-mirror-exclude",
 	},
 	{
-		source.ErrUnlisted, exitInput, "run oc-mirror with the same ImageSetConfiguration and --dry-run, and add the " +
+		source.ErrUnknownImages, exitInput, "run oc-mirror with the same ImageSetConfiguration and --dry-run, and add the " +
 			"mapping.txt that it writes to the paths; or leave out all that the field asks for: the field itself, as " +
 			"mirror.helm, goes into ocMirror.exclude or --oc-mirror-exclude",
 	},
@@ -163,8 +163,8 @@ var table = []cli.Row{
 		source.ErrOCMirror, exitInput,
 		"name mirror_*.tar with all its parts, or a workspace of oc-mirror v2; or run oc-mirror again",
 	},
-	{source.ErrImageSet, exitInput, "see the fields of v2alpha1 in the documentation of oc-mirror v2"},
-	{source.ErrTwoRuns, exitInput, "give every run of oc-mirror a folder of its own"},
+	{source.ErrImageSetConfig, exitInput, "see the fields of v2alpha1 in the documentation of oc-mirror v2"},
+	{source.ErrMixedRuns, exitInput, "give every run of oc-mirror a folder of its own"},
 	{source.ErrOnlyOCMirror, exitInput, "run oc-mirror with it, and name its archive or workspace as well"},
 	{builder.ErrDuplicateName, exitInput, "name it by digest in one of them, or give one of them another name"},
 	{source.ErrNoSuchImage, exitInput, "name it as it is there, with its registry"},

@@ -37,7 +37,7 @@ It asks no registry. The exit code is 3 if it finds something.`,
 				return err
 			}
 			findings := lint.Check(objects, lock)
-			err = printFindings(cmd, output, lockPath, objects, findings, lint.Unjudged(objects, lock))
+			err = printFindings(cmd, output, lockPath, objects, findings, lint.Unchecked(objects, lock))
 			if err != nil {
 				return err
 			}

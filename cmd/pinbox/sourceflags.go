@@ -21,7 +21,7 @@ type sourceValue struct {
 
 func (v *sourceValue) Set(text string) error {
 	switch {
-	case !v.flag.Once:
+	case !v.flag.SingleValue:
 		v.all = append(v.all, text)
 	case text == "":
 		v.all = nil
@@ -42,7 +42,7 @@ func (f *sourceFlags) add(flags *pflag.FlagSet) {
 	for _, kind := range source.Kinds() {
 		for _, flag := range kind.Flags {
 			usage := cmp.Or(flag.Doc, kind.Doc)
-			if !flag.Once {
+			if !flag.SingleValue {
 				usage += "; may be repeated"
 			}
 			value := &sourceValue{flag: flag}
