@@ -53,7 +53,7 @@ func decide(ctx context.Context, o Options) (d decision, err error) {
 	if d.config, err = firstboot.Configure(o.Appliance, d.sets, d.registries); err != nil {
 		return d, err
 	}
-	o.Access.Registries, o.Access.Again = d.registries, o.Hooks.Again
+	o.Access.Registries, o.Access.Retrying = d.registries, o.Hooks.Retrying
 	if d.client, err = storage.NewClient(o.Access, o.Appliance.Spec.Platform); err != nil {
 		return d, err
 	}
@@ -87,10 +87,8 @@ func decide(ctx context.Context, o Options) (d decision, err error) {
 // resolve asks the registries what the images of all sets are.
 func resolve(ctx context.Context, o Options, client *storage.Client, in inputs) ([]storage.Resolved, error) {
 	images := pinset.Union(in.sets...)
-	if o.Hooks.Resolving != nil {
-		o.Hooks.Resolving(len(images))
-	}
-	resolved, err := client.Resolve(ctx, images, o.Hooks.Resolved)
+	o.Hooks.Count("resolve images", len(images))
+	resolved, err := client.Resolve(ctx, images, func(pinset.Image) { o.Hooks.Add(1) })
 	if err != nil {
 		return nil, err
 	}

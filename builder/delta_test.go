@@ -395,7 +395,7 @@ func TestInterruptedVerifyLeavesNothing(t *testing.T) {
 	nothingStays(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	_, err := verify.WithBases(ctx, out, []string{base}, progress.Hooks{Step: func(name string, _ int64) {
+	_, err := verify.WithBases(ctx, out, []string{base}, progress.Hooks{Step: func(name string, _ int64, _ progress.Unit) {
 		if name == "check layers" {
 			go func() {
 				defer stop()

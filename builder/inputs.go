@@ -68,7 +68,7 @@ func (in *inputs) pin(ctx context.Context, client *storage.Client, lock pinset.L
 			refs = append(refs, n.Reference)
 		}
 	}
-	hooks.Begin("resolve tags", int64(len(refs)))
+	hooks.Count("resolve tags", len(refs))
 	images, err := in.resolveTags(ctx, client, refs, locked, func() { hooks.Add(1) })
 	if err != nil {
 		return joinOnce(append(errs, err))

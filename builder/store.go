@@ -84,9 +84,7 @@ func (w writing) once(ctx context.Context) (lock pinset.Lock, made artifact.Stor
 		return lock, made, err
 	}
 	defer func() { err = errors.Join(err, store.Abort()) }()
-	if w.Hooks.Filling != nil {
-		w.Hooks.Filling(w.lock(w.fresh).Totals())
-	}
+	w.Hooks.Begin("read layers", w.lock(w.fresh).Totals().Bytes)
 	if err := store.Fill(ctx, w.client, w.images); err != nil {
 		return lock, made, err
 	}

@@ -60,9 +60,9 @@ type Access struct {
 	// Stall is how long a registry may take to answer, or send next to nothing of a blob,
 	// before it is asked again; 0 means StallTime.
 	Stall time.Duration
-	// Again is told, in a line, that a registry is asked again which stalled or lost the
-	// connection, from several goroutines; it may be nil.
-	Again func(string)
+	// Retrying is called with a line of text before a request is repeated, because the registry stalled or
+	// the connection was lost. It is called from several goroutines; it may be nil.
+	Retrying func(string)
 	// Insecure permits plain HTTP and certificates that nobody vouches for.
 	Insecure bool
 	// Registries is a drop-in that comes after all of the host's registries.conf.d;
@@ -110,7 +110,7 @@ func NewClient(access Access, platform pinset.Platform) (_ *Client, err error) {
 		sys.DockerInsecureSkipTLSVerify = imgtypes.OptionalBoolTrue
 	}
 	c := &Client{
-		platform: platform, sys: sys, warnings: warnings, stall: cmp.Or(access.Stall, StallTime), retrying: access.Again,
+		platform: platform, sys: sys, warnings: warnings, stall: cmp.Or(access.Stall, StallTime), retrying: access.Retrying,
 		opened: map[pinset.Image]*imageSource{}, known: map[pinset.Image]Resolved{}, local: map[pinset.Image]Found{},
 		tags: map[pinset.Image]string{},
 	}

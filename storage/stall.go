@@ -32,7 +32,7 @@ type waiter struct {
 	limit time.Duration
 	// host and name, of an image, are for messages.
 	host, name string
-	// retrying is Access.Again; it may be nil.
+	// retrying is Access.Retrying; it may be nil.
 	retrying func(string)
 }
 

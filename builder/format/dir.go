@@ -57,7 +57,7 @@ type folder struct {
 }
 
 func (d *folder) Fill(ctx context.Context, client *storage.Client, images []storage.Resolved) error {
-	return client.FillRoot(ctx, d.Store, images, d.opts.Hooks.Read)
+	return client.FillRoot(ctx, d.Store, images, d.opts.Hooks.Add)
 }
 
 func (d *folder) Add(f File) error {
