@@ -29,7 +29,7 @@ func attachCommand() *cobra.Command {
 			}
 			o.Source = args[0]
 			progress := cli.NewProgress(cmd.ErrOrStderr(), output)
-			o.Done = progress.Track("read the store")
+			o.Progress = progress.Track("read the store")
 			f.Waiting = func(why error) { progress.Note(fmt.Sprintf("%v; waiting for a medium that has it", why)) }
 			attached, err := node.Attach(cmd.Context(), f.Options, o)
 			progress.Close()

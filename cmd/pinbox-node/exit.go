@@ -43,8 +43,8 @@ var table = []cli.Row{
 	{stores.ErrPlatform, cli.ExitInput, "build it for this node: spec.platform of the appliance file"},
 	{stores.ErrInPlace, cli.ExitInput, "leave --in-place out, so that it is copied"},
 	{
-		stores.ErrUnread, cli.ExitInput, "take /etc/crio/crio.conf.d/50-pinbox-stores from the config.bu of any appliance, " +
-			"make the folders that it names, and restart CRI-O",
+		stores.ErrNotConfigured, cli.ExitInput, "take /etc/crio/crio.conf.d/50-pinbox-stores from the config.bu of any " +
+			"appliance, make the folders that it names, and restart CRI-O",
 	},
 	{
 		stores.ErrNoBase, cli.ExitInput,
@@ -52,16 +52,19 @@ var table = []cli.Row{
 	},
 	{stores.ErrNotStore, cli.ExitInput, "name what `pinbox delta` or `pinbox build` made"},
 	{
-		stores.ErrNoSource, cli.ExitInput,
+		stores.ErrNoStore, cli.ExitInput,
 		"name the store's file, the folder that has it, or the device of a medium; run it as root",
 	},
-	{stores.ErrNoSum, cli.ExitInput, "bring SHA256SUMS with it, or give --digest"},
-	{stores.ErrNoStore, cli.ExitInput, "`pinbox-node stores` lists them"},
+	{stores.ErrNoDigest, cli.ExitInput, "bring SHA256SUMS with it, or give --digest"},
+	{stores.ErrNotAttached, cli.ExitInput, "`pinbox-node stores` lists them"},
 	{
 		stores.ErrNoPrevious, cli.ExitInput,
 		"spec.node.keepPrevious says how many stay; an earlier store can be attached again",
 	},
-	{stores.ErrNothing, cli.ExitInput, "`pinbox-node stores` lists the stores; --all compacts the appliance's own too"},
+	{
+		stores.ErrNothingToCompact, cli.ExitInput,
+		"`pinbox-node stores` lists the stores; --all compacts the appliance's own too",
+	},
 	{stores.ErrInUse, cli.ExitInput, "take it out of use first; `pinbox-node compact` makes one store of several"},
 	{squashfs.ErrIncompatible, cli.ExitInput, "only stores of one compression and block size can be compacted"},
 	{compose.ErrForeignStore, cli.ExitInput, "it was written by a newer pinbox"},
@@ -71,7 +74,7 @@ var table = []cli.Row{
 		"find out who has made the store; /etc/pinbox/keys.d has the keys that this node trusts",
 	},
 	{stores.ErrDamaged, cli.ExitDamaged, "`pinbox verify` finds out whether it was whole; bring it again"},
-	{stores.ErrLost, cli.ExitDamaged, "plug in its medium, or attach the store again"},
+	{stores.ErrMissing, cli.ExitDamaged, "plug in its medium, or attach the store again"},
 	{fs.ErrPermission, cli.ExitOther, "run it as root"},
 	{
 		stores.ErrState, cli.ExitDamaged, "restore the file; or move its whole folder away and attach the files in it " +

@@ -83,7 +83,7 @@ func showAttached(cmd *cobra.Command, output cli.Output, a stores.Attached, s ru
 			stores.Short(a.Store.ID))
 	case a.Found:
 		text = fmt.Sprintf("the store %s was attached before, at slot %s", stores.Short(a.Store.ID), a.Store.Slot)
-	case a.Unchecked:
+	case a.Unverified:
 		text += "; its signature was not checked, as there is no key in /etc/pinbox/keys.d"
 	}
 	return showTurned(cmd, output, attached{Digest: a.Store.ID.String(), Slot: a.Store.Slot, Found: a.Found, Status: s,

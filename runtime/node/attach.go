@@ -24,7 +24,7 @@ func Attach(ctx context.Context, o Options, a stores.AttachOptions) (stores.Atta
 	if err != nil {
 		return stores.Attached{}, err
 	}
-	a.Fits = o.fits
+	a.CheckSpace = o.fits
 	return o.attach(ctx, m, a)
 }
 

@@ -58,7 +58,7 @@ func TestDetachBesideAForeignStore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	k.Others = []string{foreign}
+	k.OtherStores = []string{foreign}
 	if _, err := k.Detach(t.Context(), "1", mainStore(t)); !errors.Is(err, stores.ErrInUse) ||
 		!strings.Contains(err.Error(), "the store appliance") {
 		t.Errorf("%v", err)
@@ -76,14 +76,14 @@ func TestAStoreThatChangesItsMind(t *testing.T) {
 	honest, lie := filepath.Join(folders[1], artifact.DeltaStoreFile), filepath.Join(others[1], artifact.DeltaStoreFile)
 	fixtures.Run(t, "cp", lie, source)
 	_, err := k.Attach(t.Context(), stores.AttachOptions{Source: source, Digest: sum(t, folders[1]),
-		Fits: func(int64) error {
+		CheckSpace: func(int64) error {
 			fixtures.Run(t, "cp", honest, source)
 			return nil
 		}})
 	if err == nil {
 		t.Error("it was attached with what it said first")
 	}
-	all, err := k.Look()
+	all, err := k.Status()
 	if err != nil || len(all) > 0 {
 		t.Errorf("%v, %v", all, err)
 	}
@@ -93,14 +93,14 @@ func TestAStoreThatChangesItsMind(t *testing.T) {
 func TestInPlaceIsCopiedLater(t *testing.T) {
 	folders, _ := chain(t, 1)
 	k := keep(t, folders[0], "100m")
-	if o := bring(t, k, stores.AttachOptions{Source: folders[1], InPlace: true}); o.Place == "" {
+	if o := bring(t, k, stores.AttachOptions{Source: folders[1], InPlace: true}); o.Path == "" {
 		t.Errorf("%+v", o)
 	}
 	bring(t, k, stores.AttachOptions{Source: folders[1], Auto: true})
-	if all, err := k.Look(); err != nil || all[0].Place == "" {
+	if all, err := k.Status(); err != nil || all[0].Path == "" {
 		t.Errorf("%+v, %v", all, err)
 	}
-	if o := bring(t, k, stores.AttachOptions{Source: folders[1]}); o.Place != "" {
+	if o := bring(t, k, stores.AttachOptions{Source: folders[1]}); o.Path != "" {
 		t.Errorf("%+v", o)
 	}
 	if err := os.RemoveAll(folders[1]); err != nil {
@@ -126,7 +126,7 @@ func TestAttachTheApplianceItself(t *testing.T) {
 		{stores.AttachOptions{Source: folders[1]}, true},
 	} {
 		bring(t, k, c.o)
-		if all, err := k.Look(); err != nil || len(all) != 1 || all[0].Current != c.current {
+		if all, err := k.Status(); err != nil || len(all) != 1 || all[0].Current != c.current {
 			t.Errorf("%+v: %+v, %v", c.o, all, err)
 		}
 	}
@@ -137,7 +137,7 @@ func TestOthersWorkDuringACompaction(t *testing.T) {
 	folders, pins := chain(t, 3)
 	k := attachedTo(t, folders[:3])
 	write := stores.WriteCompacted(k.Dir, func(int64, int64) {})
-	_, err := k.Compact(t.Context(), stores.CompactOptions{Root: mainStore(t),
+	_, err := k.Compact(t.Context(), stores.CompactOptions{GraphRoot: mainStore(t),
 		Write: func(ctx context.Context, out io.Writer, f stores.CompactPlan) error {
 			if _, err := k.Rollback(ctx); err != nil {
 				t.Error(err)
@@ -209,7 +209,7 @@ func TestStateBehindALink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	linked.Mounter, linked.Read = stores.Direct{}, linked.Slots
+	linked.Mounter, linked.Configured = stores.DirectMounter{}, linked.Slots
 	for _, folder := range folders[1:] {
 		bring(t, linked, stores.AttachOptions{Source: folder})
 	}

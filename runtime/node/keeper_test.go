@@ -45,7 +45,7 @@ func keep(t *testing.T, base string, bytes string) stores.Manager {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.Mounter, k.Read = stores.Direct{}, k.Slots // there is no CRI-O
+	k.Mounter, k.Configured = stores.DirectMounter{}, k.Slots // there is no CRI-O
 	if err := errors.Join(os.MkdirAll(k.Slots[0], 0o755), os.MkdirAll(k.Sets, 0o755)); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func nothing(t *testing.T, k stores.Manager) {
 	if err != nil || len(entries) > 1 { // the lock
 		t.Errorf("left over: %v, %v", entries, err)
 	}
-	all, err := k.Look()
+	all, err := k.Status()
 	if err != nil || len(all) > 0 {
 		t.Errorf("%v, %v", all, err)
 	}
@@ -78,7 +78,7 @@ func TestDiskFullDuringTheCopy(t *testing.T) {
 	base, delta := large(t)
 	k := keep(t, base, "64m")
 	filler := filepath.Join(filepath.Dir(k.Dir), "somebody-elses-file")
-	_, err := k.Attach(t.Context(), stores.AttachOptions{Source: delta, Done: func(done, all int64) {
+	_, err := k.Attach(t.Context(), stores.AttachOptions{Source: delta, Progress: func(done, all int64) {
 		if done >= 8<<20 {
 			_ = os.WriteFile(filler, make([]byte, 64<<20), 0o644) // as far as it goes
 		}
@@ -110,7 +110,7 @@ func TestMediumPulledOutDuringTheCopy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = k.Attach(t.Context(), stores.AttachOptions{Source: device, Done: func(done, all int64) {
+	_, err = k.Attach(t.Context(), stores.AttachOptions{Source: device, Progress: func(done, all int64) {
 		if done >= 4<<20 {
 			_ = os.Truncate(image, 8<<20)
 		}
@@ -135,7 +135,7 @@ func TestDiskFullElsewhere(t *testing.T) {
 	bring(t, k, stores.AttachOptions{Source: folders[1]})
 	filler := filepath.Join(filepath.Dir(k.Dir), "somebody-elses-file")
 	fill := func() { _ = os.WriteFile(filler, make([]byte, 8<<20), 0o644) } // as far as it goes
-	_, err := k.Attach(t.Context(), stores.AttachOptions{Source: folders[2], Done: func(done, all int64) {
+	_, err := k.Attach(t.Context(), stores.AttachOptions{Source: folders[2], Progress: func(done, all int64) {
 		if done == all {
 			fill()
 		}
@@ -149,7 +149,7 @@ func TestDiskFullElsewhere(t *testing.T) {
 	}
 	bring(t, k, stores.AttachOptions{Source: folders[2]})
 	write := stores.WriteCompacted(k.Dir, func(int64, int64) {})
-	o := stores.CompactOptions{Root: mainStore(t), Write: func(ctx context.Context, out io.Writer,
+	o := stores.CompactOptions{GraphRoot: mainStore(t), Write: func(ctx context.Context, out io.Writer,
 		f stores.CompactPlan) error {
 		fill()
 		return write(ctx, out, f)
@@ -174,13 +174,13 @@ func TestDiskFullElsewhere(t *testing.T) {
 // hasty is a service manager that goes on with a mount when the one who asked for it is
 // interrupted meanwhile.
 type hasty struct {
-	stores.Direct
+	stores.DirectMounter
 	interrupt context.CancelFunc
 }
 
 func (h hasty) Mount(ctx context.Context, m stores.Mount) error {
 	h.interrupt()
-	if err := h.Direct.Mount(context.WithoutCancel(ctx), m); err != nil {
+	if err := h.DirectMounter.Mount(context.WithoutCancel(ctx), m); err != nil {
 		return err
 	}
 	return ctx.Err()
@@ -233,7 +233,7 @@ func TestOfferedWhileAnotherIsCopied(t *testing.T) {
 	k := keep(t, folders[0], "100m") // which does not wait
 	refused := make(chan error, 1)
 	done := make(chan error, 1)
-	_, err := k.Attach(t.Context(), stores.AttachOptions{Source: folders[1], Done: func(int64, int64) {
+	_, err := k.Attach(t.Context(), stores.AttachOptions{Source: folders[1], Progress: func(int64, int64) {
 		_, err := k.Attach(t.Context(), stores.AttachOptions{Source: folders[2]})
 		refused <- err
 		go func() {
@@ -279,17 +279,17 @@ func TestOfferedBeforeItsBase(t *testing.T) {
 
 // watched is a service manager that somebody looks over the shoulder of.
 type watched struct {
-	stores.Direct
+	stores.DirectMounter
 	look func()
 }
 
 func (w watched) Mount(ctx context.Context, m stores.Mount) error {
 	w.look()
-	return w.Direct.Mount(ctx, m)
+	return w.DirectMounter.Mount(ctx, m)
 }
 
 func (w watched) Unmount(ctx context.Context, where string) error {
-	err := w.Direct.Unmount(ctx, where)
+	err := w.DirectMounter.Unmount(ctx, where)
 	w.look()
 	return err
 }
@@ -302,7 +302,7 @@ func TestLookWhileAStoreComesAndGoes(t *testing.T) {
 	looks := make(chan error, 2)
 	k.Mounter = watched{look: func() {
 		go func() {
-			all, err := k.Look()
+			all, err := k.Status()
 			for _, s := range all {
 				err = errors.Join(err, s.Problem)
 			}
@@ -347,7 +347,7 @@ func TestOldMediumStaysIn(t *testing.T) {
 
 // labelling is a service manager of a kernel with SELinux.
 type labelling struct {
-	stores.Direct
+	stores.DirectMounter
 	given *[]string
 }
 
@@ -359,7 +359,7 @@ func (l labelling) Mount(ctx context.Context, m stores.Mount) error {
 		}
 		return is
 	})
-	return l.Direct.Mount(ctx, m)
+	return l.DirectMounter.Mount(ctx, m)
 }
 
 // At a boot at which nobody can read the context, the one of the last attach counts: no

@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	_ stores.Mounter = stores.Direct{}
+	_ stores.Mounter = stores.DirectMounter{}
 	_ stores.Mounter = systemd.Mounts{}
 )
 
@@ -33,10 +33,10 @@ func (o Options) manager() (stores.Manager, error) {
 	m := stores.Manager{
 		Dir: filepath.Join(o.stateDir(), layout.AttachedDir), Keys: filepath.Join(etc, "keys.d"), Sets: o.Sets,
 		Wanted:  o.wanted,
-		Mounter: stores.Direct{}, Open: stores.OpenImage, Disc: stores.OpenDisc,
+		Mounter: stores.DirectMounter{}, OpenFS: stores.OpenFS, OpenMedium: stores.OpenMedium,
 		KeepPrevious: config.KeepPrevious, SELinuxContext: config.SELinuxContext, Wait: o.Wait,
 	}
-	m.Slots, m.Read, m.Others, m.Unreadable = o.slots()
+	m.Slots, m.Configured, m.OtherStores, m.ConfigError = o.slots()
 	if systemd.Running() {
 		m.Mounter = systemd.Mounts{}
 	}
@@ -73,9 +73,9 @@ func (o Options) reconcileStores(ctx context.Context) ([]runtime.StoreStatus, er
 	m.Wait = 0
 	var all []stores.Status
 	if o.readOnly {
-		all, err = m.Look()
+		all, err = m.Status()
 	} else if all, err = m.Reconcile(ctx, nil); errors.Is(err, stores.ErrBusy) {
-		all, err = m.Look()
+		all, err = m.Status()
 	}
 	return storeStatuses(all), err
 }
@@ -85,7 +85,7 @@ func storeStatuses(all []stores.Status) []runtime.StoreStatus {
 	for _, s := range all {
 		status := runtime.StoreStatus{
 			Slot: s.Slot, Digest: s.ID.String(), Name: s.Name, State: runtime.StoreMounted, Images: s.Images, Bytes: s.Size,
-			Path: s.Place, Current: s.Current, Previous: s.Previous,
+			Path: s.Path, Current: s.Current, Previous: s.Previous,
 		}
 		if s.Problem != nil {
 			status.State, status.Error = runtime.StoreUnavailable, strings.ReplaceAll(s.Problem.Error(), "\n", "; ")

@@ -92,7 +92,7 @@ func reboot(t *testing.T, k stores.Manager) {
 // well wants so many stores to be mounted, and none to be away.
 func well(t *testing.T, k stores.Manager, n int) {
 	t.Helper()
-	all, err := k.Look()
+	all, err := k.Status()
 	if err != nil || len(all) != n {
 		t.Errorf("%d stores, want %d: %v", len(all), n, err)
 	}
@@ -104,7 +104,7 @@ func well(t *testing.T, k stores.Manager, n int) {
 }
 
 // busy is a service manager that does not take away what somebody stands in.
-type busy struct{ stores.Direct }
+type busy struct{ stores.DirectMounter }
 
 func (busy) Unmount(context.Context, string) error { return syscall.EBUSY }
 
@@ -164,7 +164,7 @@ func mainStore(t *testing.T) string {
 func compacts(t *testing.T, k stores.Manager) stores.Compaction {
 	t.Helper()
 	f, err := k.Compact(t.Context(), stores.CompactOptions{
-		Root: mainStore(t), Write: stores.WriteCompacted(k.Dir, func(int64, int64) {}),
+		GraphRoot: mainStore(t), Write: stores.WriteCompacted(k.Dir, func(int64, int64) {}),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -174,7 +174,7 @@ func compacts(t *testing.T, k stores.Manager) stores.Compaction {
 
 // picky does not mount one file.
 type picky struct {
-	stores.Direct
+	stores.DirectMounter
 	file string
 }
 
@@ -182,7 +182,7 @@ func (p picky) Mount(ctx context.Context, m stores.Mount) error {
 	if filepath.Base(m.What) == p.file {
 		return syscall.EIO
 	}
-	return p.Direct.Mount(ctx, m)
+	return p.DirectMounter.Mount(ctx, m)
 }
 
 // The compacted store cannot be mounted: those that it was made of stay.
@@ -197,7 +197,7 @@ func TestCompactedStoreCannotBeMounted(t *testing.T) {
 	}
 	well(t, k, 3)
 	compacts(t, k)
-	k.Mounter = stores.Direct{}
+	k.Mounter = stores.DirectMounter{}
 	if _, err := k.Reconcile(t.Context(), func() bool { return true }); err != nil {
 		t.Error(err)
 	}
@@ -250,7 +250,7 @@ func TestCompactionKeepsWhatSetsAskFor(t *testing.T) {
 func TestAttachMends(t *testing.T) {
 	folders, _ := chain(t, 2)
 	k := attachedTo(t, folders)
-	all, err := k.Look()
+	all, err := k.Status()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func TestAttachMends(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	place := bring(t, k, stores.AttachOptions{Source: folders[1], InPlace: true}).Place
+	place := bring(t, k, stores.AttachOptions{Source: folders[1], InPlace: true}).Path
 	if place != filepath.Join(folders[1], artifact.DeltaStoreFile) {
 		t.Errorf("it is used from %q", place)
 	}
@@ -303,7 +303,7 @@ func TestRollbackToWhatIsAway(t *testing.T) {
 	if err := os.Rename(medium, medium+".out"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.Rollback(t.Context()); !errors.Is(err, stores.ErrLost) {
+	if _, err := k.Rollback(t.Context()); !errors.Is(err, stores.ErrMissing) {
 		t.Errorf("%v", err)
 	}
 	if err := os.Rename(medium+".out", medium); err != nil {

@@ -15,10 +15,10 @@ import (
 
 // Why a store cannot be attached.
 var (
-	ErrPlatform = errors.New("the store is for another architecture")
-	ErrNoSlot   = errors.New("every slot has a store")
-	ErrUnread   = errors.New("CRI-O is not configured to read stores at the slots")
-	ErrInPlace  = errors.New("a node that requires signatures does not use a medium in place")
+	ErrPlatform      = errors.New("the store is for another architecture")
+	ErrNoSlot        = errors.New("every slot has a store")
+	ErrNotConfigured = errors.New("CRI-O is not configured to read stores at the slots")
+	ErrInPlace       = errors.New("a node that requires signatures does not use a medium in place")
 )
 
 // AttachOptions of a store.
@@ -34,10 +34,10 @@ type AttachOptions struct {
 	Auto bool
 	// KeepSets leaves the sets as they are.
 	KeepSets bool
-	// Fits says why there is no room for so many bytes in the state's folder.
-	Fits func(bytes int64) error
-	// Done is called with the bytes that were read, of all; nil is fine.
-	Done func(done, all int64)
+	// CheckSpace says why there is no room for so many bytes in the state's folder.
+	CheckSpace func(bytes int64) error
+	// Progress is called with the bytes that were read, of all; nil is fine.
+	Progress func(done, all int64)
 }
 
 // Attached is the result of Attach.
@@ -47,8 +47,8 @@ type Attached struct {
 	Found bool
 	// Appliance says that it is the node's own store, or one beside it.
 	Appliance bool
-	// Unchecked says that it has a signature, and the node no keys.
-	Unchecked bool
+	// Unverified says that it has a signature, and the node no keys.
+	Unverified bool
 }
 
 // Attach brings a store to the node, and makes its sets current. The file is copied as it is,
@@ -74,7 +74,7 @@ func (m Manager) Attach(ctx context.Context, o AttachOptions) (Attached, error) 
 		return s.reattach(ctx, *r, src, o)
 	}
 	found := Attached{Store: Store{ID: src.id, Images: len(c.Lock.Images)}, Found: true}
-	if o.Auto && slices.Contains(s.state.Past, src.id) { // it would make an old release current
+	if o.Auto && slices.Contains(s.state.Removed, src.id) { // it would make an old release current
 		return found, nil
 	}
 	if root, ok := s.slots.findIdentical(c); ok {
@@ -110,12 +110,12 @@ func (s *session) repair(ctx context.Context, src source, o AttachOptions) error
 		return nil
 	}
 	problem, err := s.mounts.diagnose(*there)
-	stays := there.Place == "" || o.InPlace || o.Auto // where it is
+	stays := there.Path == "" || o.InPlace || o.Auto // where it is
 	if err != nil || stays && (problem == nil || errors.Is(problem, ErrNoBase)) {
 		return err
 	}
 	repaired := *there
-	repaired.Place, repaired.Offset, repaired.Medium = "", 0, false
+	repaired.Path, repaired.Offset, repaired.Medium = "", 0, false
 	if err := s.sources.copyVerified(ctx, &repaired, src, o); err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (s *session) add(ctx context.Context, src source, c content, o AttachOption
 	if c, err = s.sources.recheck(store); err != nil {
 		return a, err
 	}
-	a.Store, a.Unchecked = store, len(src.signature) > 0 && !hasKeys(s.sources.keys)
+	a.Store, a.Unverified = store, len(src.signature) > 0 && !hasKeys(s.sources.keys)
 	before := s.state.clone()
 	s.state.SELinuxContext = s.mounts.selinuxContext
 	s.state.Stores = append(s.state.Stores, store)
@@ -180,7 +180,7 @@ func (s *session) admit(src source, c content) (Store, error) {
 		return Store{}, err
 	}
 	if len(attachable) == 0 {
-		return Store{}, errors.Join(ErrUnread, s.slots.unreadable)
+		return Store{}, errors.Join(ErrNotConfigured, s.slots.unreadable)
 	}
 	if o.Slot == "" {
 		return Store{}, fmt.Errorf("%w: all %d are taken", ErrNoSlot, len(attachable))

@@ -47,7 +47,7 @@ func TestBaseBesideTheSlots(t *testing.T) {
 			for name, content := range (small{n: 0, link: link}).files(t) {
 				write(t, filepath.Join(other, name), string(content))
 			}
-			d.Others = []string{other}
+			d.OtherStores = []string{other}
 			delta := stores.AttachOptions{Source: small{n: 1, on: []int{0}}.folder(t)}
 			if _, err := d.Attach(t.Context(), delta); !errors.Is(err, want) {
 				t.Errorf("attach: got %v, want %v", err, want)

@@ -13,19 +13,19 @@ import (
 	"github.com/pinbox/pinbox/storage/atomicfile"
 )
 
-// ErrNothing says that nothing can be compacted.
-var ErrNothing = errors.New("there are no two stores to compact")
+// ErrNothingToCompact says that nothing can be compacted.
+var ErrNothingToCompact = errors.New("there are no two stores to compact")
 
 // CompactOptions say how stores are compacted.
 type CompactOptions struct {
 	// All compacts the appliance's own store too, which stays where it is all the same.
 	All bool
-	// Root of CRI-O's own store.
-	Root string
+	// GraphRoot of CRI-O's own store.
+	GraphRoot string
 	// Write writes the stores as one.
 	Write func(ctx context.Context, out io.Writer, p CompactPlan) error
-	// Fits says why there is no room for so many bytes.
-	Fits func(bytes int64) error
+	// CheckSpace says why there is no room for so many bytes.
+	CheckSpace func(bytes int64) error
 }
 
 // Compact writes the stores that were attached as one, without what nothing refers to any more.
@@ -44,8 +44,8 @@ func (m Manager) Compact(ctx context.Context, o CompactOptions) (Compaction, err
 	if pending != nil {
 		return *pending, nil
 	}
-	if o.Fits != nil {
-		if err := o.Fits(plan.bytes()); err != nil {
+	if o.CheckSpace != nil {
+		if err := o.CheckSpace(plan.bytes()); err != nil {
 			return Compaction{}, err
 		}
 	}
@@ -53,7 +53,7 @@ func (m Manager) Compact(ctx context.Context, o CompactOptions) (Compaction, err
 	if err != nil {
 		return Compaction{}, fmt.Errorf("compact %d stores: %w", len(plan.Stores), err)
 	}
-	c := Compaction{Store: store, Replaces: plan.replaces(store), Root: o.Root}
+	c := Compaction{Store: store, Replaces: plan.replaces(store), GraphRoot: o.GraphRoot}
 	return c, m.recordCompaction(ctx, c)
 }
 

@@ -42,7 +42,7 @@ func (s *session) planCompaction(o CompactOptions) (CompactPlan, error) {
 	if err := p.keepWanted(); err != nil {
 		return p.plan, err
 	}
-	return p.plan, p.keepUsed(o.Root)
+	return p.plan, p.keepUsed(o.GraphRoot)
 }
 
 // planner makes a CompactPlan.
@@ -76,7 +76,7 @@ func (p *planner) chooseStores(all bool) error {
 		}
 	}
 	if len(p.plan.Stores) < 2 || len(p.plan.members) == 0 {
-		return fmt.Errorf("%w: %d are attached", ErrNothing, len(p.plan.members))
+		return fmt.Errorf("%w: %d are attached", ErrNothingToCompact, len(p.plan.members))
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func (p *planner) keepReleases() error {
 		}
 	}
 	if p.plan.Lock.Version == 0 {
-		return fmt.Errorf("%w: no release has its store here", ErrNothing)
+		return fmt.Errorf("%w: no release has its store here", ErrNothingToCompact)
 	}
 	return nil
 }

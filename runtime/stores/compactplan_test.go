@@ -24,7 +24,7 @@ func (d *desk) compact(with ...int) (plan stores.CompactPlan, err error) {
 		d.t.Fatal(err)
 	}
 	_, err = d.Compact(d.t.Context(), stores.CompactOptions{
-		Root: d.main,
+		GraphRoot: d.main,
 		Write: func(_ context.Context, out io.Writer, p stores.CompactPlan) error {
 			plan = p
 			_, err := out.Write(whole)
@@ -100,14 +100,14 @@ func TestCompactedStoreReplacesTheOthers(t *testing.T) {
 	if files, err := filepath.Glob(filepath.Join(d.Dir, "*.squashfs")); err != nil || len(files) != 1 {
 		t.Errorf("got the files %v, %v, want that of the compacted store", files, err)
 	}
-	if _, err := d.compact(); !errors.Is(err, stores.ErrNothing) {
-		t.Errorf("got %v, want %v", err, stores.ErrNothing)
+	if _, err := d.compact(); !errors.Is(err, stores.ErrNothingToCompact) {
+		t.Errorf("got %v, want %v", err, stores.ErrNothingToCompact)
 	}
 }
 
 // broken is a kernel that does not mount at one place.
 type broken struct {
-	stores.Direct
+	stores.DirectMounter
 	where string
 }
 
@@ -115,7 +115,7 @@ func (b broken) Mount(ctx context.Context, m stores.Mount) error {
 	if m.Where == b.where {
 		return syscall.EIO
 	}
-	return b.Direct.Mount(ctx, m)
+	return b.DirectMounter.Mount(ctx, m)
 }
 
 // What has come since a compaction may need what it leaves out: then the stores stay.
@@ -133,7 +133,7 @@ func TestCompactedStoreThatReplacesNothing(t *testing.T) {
 				string(records(d.t, object{"id": idOf("image", 9), "layer": idOf("layer", 1)})))
 		}, stores.ErrInUse},
 		"a set":             {func(d *desk) { d.wanted = []pinset.Image{imageOf(d.t, 1)} }, stores.ErrInUse},
-		"a store was taken": {func(d *desk) { _, _ = d.Detach(d.t.Context(), "1", d.main) }, stores.ErrNoStore},
+		"a store was taken": {func(d *desk) { _, _ = d.Detach(d.t.Context(), "1", d.main) }, stores.ErrNotAttached},
 		"CRI-O's disk went": {func(d *desk) { _ = os.RemoveAll(d.main) }, os.ErrNotExist},
 		"it does not mount": {func(d *desk) { d.Mounter = broken{where: filepath.Join(d.Dir, "trial")} }, syscall.EIO},
 		"the base went":     {func(d *desk) { _ = syscall.Unmount(d.Slots[0], syscall.MNT_DETACH) }, stores.ErrNoBase},
@@ -149,7 +149,7 @@ func TestCompactedStoreThatReplacesNothing(t *testing.T) {
 			if !errors.Is(err, stores.ErrNotReplaced) || !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v: %v", err, stores.ErrNotReplaced, c.want)
 			}
-			all, err := d.Look()
+			all, err := d.Status()
 			if err != nil || len(all) < 2 {
 				t.Errorf("got %+v, %v, want the stores as they were", all, err)
 			}
@@ -162,7 +162,7 @@ func TestCompactedStoreThatReplacesNothing(t *testing.T) {
 
 // cutNewest cuts the file of the compacted store, the only one that has no slot.
 func cutNewest(d *desk) {
-	all, err := d.Look()
+	all, err := d.Status()
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func cutNewest(d *desk) {
 func TestCompactThatFails(t *testing.T) {
 	full := errors.New("no room")
 	for name, o := range map[string]stores.CompactOptions{
-		"no room": {Fits: func(bytes int64) error {
+		"no room": {CheckSpace: func(bytes int64) error {
 			if bytes == 0 {
 				return nil
 			}
@@ -194,7 +194,7 @@ func TestCompactThatFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := three(t)
-			o.Root = d.main
+			o.GraphRoot = d.main
 			if _, err := d.Compact(t.Context(), o); !errors.Is(err, full) {
 				t.Errorf("got %v, want %v", err, full)
 			}

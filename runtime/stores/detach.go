@@ -65,7 +65,7 @@ func (s *session) detach(ctx context.Context, o Store, root string) error {
 	if err := s.usage.check(s.state, o, root); err != nil {
 		return err
 	}
-	s.state.store(o.ID).Leaving = root
+	s.state.store(o.ID).Detaching = root
 	problem, err := s.confirm(ctx, o.ID)
 	there := s.state.store(o.ID)
 	if err != nil || there == nil {
@@ -83,9 +83,9 @@ func (s *session) finishDetaches(ctx context.Context, found problems) {
 	for _, o := range slices.Clone(s.state.Stores) {
 		var err error
 		switch {
-		case o.Gone:
+		case o.Removing:
 			err = s.remove(ctx, o)
-		case o.Leaving != "":
+		case o.Detaching != "":
 			err = s.finishDetach(ctx, o)
 		}
 		if err != nil {
@@ -97,18 +97,18 @@ func (s *session) finishDetaches(ctx context.Context, found problems) {
 // finishDetach goes on with a store that is being detached. It is checked again before and
 // after the unmount, since CRI-O does not wait: it may begin to use the store at any time.
 func (s *session) finishDetach(ctx context.Context, o Store) error {
-	inUse := s.usage.check(s.state, o, o.Leaving)
+	inUse := s.usage.check(s.state, o, o.Detaching)
 	if inUse == nil {
 		if err := s.mounts.unmount(ctx, o); err != nil {
 			return err
 		}
-		inUse = s.usage.check(s.state, o, o.Leaving)
+		inUse = s.usage.check(s.state, o, o.Detaching)
 	}
 	if inUse != nil { // or nobody can tell: it is mounted again
-		s.state.store(o.ID).Leaving = ""
+		s.state.store(o.ID).Detaching = ""
 		return s.save()
 	}
-	s.state.store(o.ID).Gone = true
+	s.state.store(o.ID).Removing = true
 	if err := s.save(); err != nil {
 		return err
 	}

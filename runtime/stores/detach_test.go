@@ -47,7 +47,7 @@ func TestDetachLooksAgainAfterTheUnmount(t *testing.T) {
 			if err := os.Remove(file); err != nil {
 				t.Fatal(err)
 			}
-			d.Mounter = stores.Direct{}
+			d.Mounter = stores.DirectMounter{}
 			if _, err := d.Detach(t.Context(), "1", d.main); err != nil {
 				t.Errorf("got %v once nothing uses it, want a store that goes", err)
 			}

@@ -51,7 +51,7 @@ func (d *desk) burn(s small, sums bool) (file string, id digest.Digest) {
 	if sums {
 		medium.texts["sums.txt"] = id.Encoded() + "  store.squashfs\n"
 	}
-	d.Disc = func(string) (stores.Disc, error) { return medium, nil }
+	d.OpenMedium = func(string) (stores.Medium, error) { return medium, nil }
 	image := make([]byte, discOffset)
 	copy(image[16*2048+1:], "CD001") // ECMA-119, 8.1.2
 	file = filepath.Join(d.t.TempDir(), "disc.iso")
@@ -70,12 +70,12 @@ func TestDiscs(t *testing.T) {
 	}{
 		"with sums":     {true, false, nil, nil},
 		"with a digest": {false, true, nil, nil},
-		"without sums":  {false, false, nil, stores.ErrNoSum},
+		"without sums":  {false, false, nil, stores.ErrNoDigest},
 		"without a store": {true, false, func(d *desk) {
-			d.Disc = func(string) (stores.Disc, error) { return disc{}, nil }
-		}, stores.ErrNoSource},
+			d.OpenMedium = func(string) (stores.Medium, error) { return disc{}, nil }
+		}, stores.ErrNoStore},
 		"damaged": {true, false, func(d *desk) {
-			d.Disc = func(string) (stores.Disc, error) { return nil, errors.New("no directory") }
+			d.OpenMedium = func(string) (stores.Medium, error) { return nil, errors.New("no directory") }
 		}, stores.ErrDamaged},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestImageOfADiscInPlace(t *testing.T) {
 	d := sit(t, small{n: 0})
 	file, _ := d.burn(delta(1), true)
 	got := d.attach(stores.AttachOptions{Source: file, InPlace: true})
-	if got.Place != file || got.Offset != discOffset || got.Medium {
+	if got.Path != file || got.Offset != discOffset || got.Medium {
 		t.Errorf("got %+v, want the store in %s at %d", got, file, discOffset)
 	}
 	d.reboot()
@@ -131,8 +131,8 @@ func TestDiscInADrive(t *testing.T) {
 	file, _ := d.burn(delta(1), true)
 	drive := strings.TrimSpace(fixtures.Run(t, "losetup", "--find", "--show", "--read-only", file))
 	t.Cleanup(func() { _ = exec.Command("losetup", "--detach", drive).Run() }) // or it was taken out
-	read := d.Disc
-	d.Disc = func(name string) (stores.Disc, error) {
+	read := d.OpenMedium
+	d.OpenMedium = func(name string) (stores.Medium, error) {
 		if name != drive { // the machine may have others
 			return nil, os.ErrNotExist
 		}
@@ -151,7 +151,7 @@ func TestDiscInADrive(t *testing.T) {
 	if err := d.starts(); err != nil {
 		t.Error(err)
 	}
-	if got := d.unavailable("1"); !errors.Is(got, stores.ErrLost) {
-		t.Errorf("got %v, want %v", got, stores.ErrLost)
+	if got := d.unavailable("1"); !errors.Is(got, stores.ErrMissing) {
+		t.Errorf("got %v, want %v", got, stores.ErrMissing)
 	}
 }

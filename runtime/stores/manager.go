@@ -26,12 +26,12 @@ type Manager struct {
 	Dir string
 	// Slots are the mount points of stores; the first is the appliance's own.
 	Slots []string
-	// Read are those slots that CRI-O reads.
-	Read []string
-	// Unreadable is what is wrong with CRI-O's configuration, if something is.
-	Unreadable error
-	// Others are the roots of further read-only stores that CRI-O reads.
-	Others []string
+	// Configured are those slots that CRI-O reads.
+	Configured []string
+	// ConfigError is what is wrong with CRI-O's configuration, if something is.
+	ConfigError error
+	// OtherStores are the roots of further read-only stores that CRI-O reads.
+	OtherStores []string
 	// Sets is the folder of sets, and Wanted the images that they ask for.
 	Sets   string
 	Wanted func() ([]pinset.Image, error)
@@ -39,9 +39,9 @@ type Manager struct {
 	Keys string
 	// Mounter mounts stores.
 	Mounter Mounter
-	// Open reads a store that is not mounted, and Disc a medium.
-	Open func(Extent) (Image, error)
-	Disc func(name string) (Disc, error)
+	// OpenFS reads a store that is not mounted, and Disc a medium.
+	OpenFS     func(Extent) (FS, error)
+	OpenMedium func(name string) (Medium, error)
 	// KeepPrevious is how many releases before the current one stay.
 	KeepPrevious int
 	// SELinuxContext of what is mounted; "" for none. Unconfigured says that neither it nor
@@ -52,8 +52,8 @@ type Manager struct {
 	Wait time.Duration
 }
 
-// Image is a store that is not mounted.
-type Image interface {
+// FS is a store that is not mounted.
+type FS interface {
 	fs.FS
 	io.Closer
 }
@@ -73,8 +73,8 @@ type parts struct {
 
 func (m Manager) parts() parts {
 	dir := folder(m.Dir)
-	slots := slots{all: m.Slots, read: m.Read, others: m.Others, unreadable: m.Unreadable}
-	sources := sources{dir: dir, keys: m.Keys, openImage: m.Open, openDisc: m.Disc}
+	slots := slots{all: m.Slots, read: m.Configured, others: m.OtherStores, unreadable: m.ConfigError}
+	sources := sources{dir: dir, keys: m.Keys, openImage: m.OpenFS, openDisc: m.OpenMedium}
 	return parts{
 		dir: dir, slots: slots, sources: sources,
 		mounts: mounts{

@@ -14,9 +14,9 @@ import (
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// Disc is a medium, or an image file of one. It is read without a mount: no mount can be left
+// Medium is a medium, or an image file of one. It is read without a mount: no mount can be left
 // over, and the kernel does not parse a file system that somebody has plugged in.
-type Disc interface {
+type Medium interface {
 	io.Closer
 	// Text reads a small file.
 	Text(name string) ([]byte, error)
@@ -40,7 +40,7 @@ func (s sources) onDisc(name string, want digest.Digest) (src source, err error)
 	defer d.Close()
 	src.Path, src.id = name, want
 	if src.Offset, src.Size, err = d.Extent(discStore); err != nil {
-		return src, fmt.Errorf("%s: %w: %w", name, ErrNoSource, err)
+		return src, fmt.Errorf("%s: %w: %w", name, ErrNoStore, err)
 	}
 	src.signature, _ = d.Text(discSig) // which need not be there
 	if src.id != "" {
@@ -48,13 +48,13 @@ func (s sources) onDisc(name string, want digest.Digest) (src source, err error)
 	}
 	text, err := d.Text(discSums)
 	if err != nil {
-		return src, fmt.Errorf("%s: %w: %w", name, ErrNoSum, err)
+		return src, fmt.Errorf("%s: %w: %w", name, ErrNoDigest, err)
 	}
 	if src.id, err = layout.SumOf(text, layout.MediumStore); err != nil {
-		return src, fmt.Errorf("%s: %w: %w", name, ErrNoSum, err)
+		return src, fmt.Errorf("%s: %w: %w", name, ErrNoDigest, err)
 	}
 	if src.id == "" {
-		return src, fmt.Errorf("%s: %w", name, ErrNoSum)
+		return src, fmt.Errorf("%s: %w", name, ErrNoDigest)
 	}
 	return src, nil
 }
@@ -70,7 +70,7 @@ func (s sources) findMedium(o Store) (Extent, error) {
 			return src.Extent, nil
 		}
 	}
-	return Extent{}, fmt.Errorf("%w: no medium that has it is plugged in", ErrLost)
+	return Extent{}, fmt.Errorf("%w: no medium that has it is plugged in", ErrMissing)
 }
 
 // discs are the block devices with the file system of a CD.

@@ -22,8 +22,8 @@ type Mount struct {
 	Options []string
 	// Bases are the mount points of the stores whose layers it needs.
 	Bases []string
-	// About tells people what it is.
-	About string
+	// Description tells people what it is.
+	Description string
 }
 
 // Mounter mounts stores at slots.
@@ -33,16 +33,16 @@ type Mounter interface {
 	Unmount(ctx context.Context, where string) error
 }
 
-// Direct mounts without a service manager.
-type Direct struct{}
+// DirectMounter mounts without a service manager.
+type DirectMounter struct{}
 
 // Mount runs mount(8).
-func (Direct) Mount(ctx context.Context, m Mount) error {
+func (DirectMounter) Mount(ctx context.Context, m Mount) error {
 	return run(ctx, "mount", "-t", "squashfs", "-o", strings.Join(m.Options, ","), m.What, m.Where)
 }
 
 // Unmount detaches at once. Containers over the store keep it until they end.
-func (Direct) Unmount(_ context.Context, where string) error {
+func (DirectMounter) Unmount(_ context.Context, where string) error {
 	return unmount(where)
 }
 
@@ -103,7 +103,7 @@ func deviceAt(where string) (Extent, error) {
 			return Extent{Path: device.Name(), Size: size}, err
 		}
 	}
-	return Extent{}, fmt.Errorf("%w: no squashfs is mounted at %s", ErrLost, where)
+	return Extent{}, fmt.Errorf("%w: no squashfs is mounted at %s", ErrMissing, where)
 }
 
 // unescape gives back blanks and the like, which the kernel writes in octal.

@@ -161,7 +161,7 @@ func (m mounts) mountIntact(ctx context.Context, all []Store, found problems) er
 			if err != nil {
 				return err
 			}
-			if mounted[m.slots.path(o)] > 0 || o.Gone {
+			if mounted[m.slots.path(o)] > 0 || o.Removing {
 				continue
 			}
 			found[o.ID] = m.mount(ctx, o, mounted)
@@ -208,7 +208,7 @@ func (m mounts) prepare(o Store, mounted mountTable) (Mount, error) {
 		return Mount{}, err
 	}
 	bases, err := m.bases(o, delta, mounted)
-	return Mount{What: e.Path, Where: m.slots.path(o), Options: m.options(e), Bases: bases, About: o.title()}, err
+	return Mount{What: e.Path, Where: m.slots.path(o), Options: m.options(e), Bases: bases, Description: o.title()}, err
 }
 
 // options of a mount. The programs and devices in an image are for its containers, which see
@@ -297,7 +297,7 @@ func (m mounts) try(ctx context.Context, o Store) error {
 	if err := os.MkdirAll(m.trial, 0o700); err != nil {
 		return err
 	}
-	err = m.mounter.Mount(ctx, Mount{What: e.Path, Where: m.trial, Options: m.options(e), About: o.title()})
+	err = m.mounter.Mount(ctx, Mount{What: e.Path, Where: m.trial, Options: m.options(e), Description: o.title()})
 	if err == nil {
 		err = readable(os.DirFS(m.trial))
 	}

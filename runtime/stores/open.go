@@ -18,8 +18,8 @@ type image struct {
 
 func (i image) Close() error { return i.file.Close() }
 
-// OpenImage opens a store that need not be mounted.
-func OpenImage(e Extent) (Image, error) {
+// OpenFS opens a store that need not be mounted.
+func OpenFS(e Extent) (FS, error) {
 	i, err := openImage(e)
 	if err != nil {
 		return nil, err
@@ -58,8 +58,8 @@ func (d disc) Extent(name string) (offset, size int64, err error) {
 	return f.Offset(), f.Size, nil
 }
 
-// OpenDisc opens a medium, or a file with what one holds.
-func OpenDisc(name string) (Disc, error) {
+// OpenMedium opens a medium, or a file with what one holds.
+func OpenMedium(name string) (Medium, error) {
 	image, f, err := iso9660.OpenFile(name)
 	if err != nil {
 		return nil, err

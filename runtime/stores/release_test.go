@@ -43,7 +43,7 @@ func (d *desk) starts() error {
 // unavailable tells what is wrong with the store in a slot; nil if it is mounted.
 func (d *desk) unavailable(slot string) error {
 	d.t.Helper()
-	all, err := d.Look()
+	all, err := d.Status()
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -173,8 +173,8 @@ func TestNamesOfStores(t *testing.T) {
 		"3": "no such store", "small": "but 2: ", ids["1"][:3]: "no such store", "": "no such store",
 	} {
 		_, err := d.Detach(t.Context(), name, d.main)
-		if !errors.Is(err, stores.ErrNoStore) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: got %v, want %v: %s", name, err, stores.ErrNoStore, want)
+		if !errors.Is(err, stores.ErrNotAttached) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %v: %s", name, err, stores.ErrNotAttached, want)
 		}
 	}
 	if s, err := d.Detach(t.Context(), "sha256:"+ids["2"][:12], d.main); err != nil || s.Slot != "2" {
@@ -242,11 +242,11 @@ func TestWhatKeepsAStore(t *testing.T) {
 	for name, content := range delta(1).files(t) {
 		write(t, filepath.Join(other, name), string(content))
 	}
-	d.Others = []string{other}
+	d.OtherStores = []string{other}
 	if _, err := d.Detach(t.Context(), "1", d.main); err != nil {
 		t.Errorf("with the same store beside: got %v", err)
 	}
-	d.Others = nil
+	d.OtherStores = nil
 	d.attach(stores.AttachOptions{Source: delta(1).folder(t), KeepSets: true})
 	broken := errors.New("b.yaml cannot be read")
 	d.Wanted = func() ([]pinset.Image, error) { return nil, broken }
@@ -272,7 +272,7 @@ func TestFilesThatAreLost(t *testing.T) {
 		damage func() error
 		want   error
 	}{
-		"lost":          {func() error { return os.Remove(file) }, stores.ErrLost},
+		"lost":          {func() error { return os.Remove(file) }, stores.ErrMissing},
 		"a byte less":   {func() error { return os.Truncate(file, int64(len(whole)-1)) }, stores.ErrDamaged},
 		"another store": {func() error { return os.WriteFile(file, make([]byte, len(whole)), 0o600) }, stores.ErrDamaged},
 	} {
@@ -328,7 +328,7 @@ func TestInPlace(t *testing.T) {
 		return err == nil && len(files) > 0
 	}
 	place := filepath.Join(folder, "delta.squashfs")
-	if got := d.attach(stores.AttachOptions{Source: folder, InPlace: true}); got.Place != place || copied() {
+	if got := d.attach(stores.AttachOptions{Source: folder, InPlace: true}); got.Path != place || copied() {
 		t.Errorf("got %+v, copied %v, want the store at %s", got, copied(), place)
 	}
 	d.reboot()
@@ -336,10 +336,10 @@ func TestInPlace(t *testing.T) {
 		t.Error(err)
 	}
 	d.has(1)
-	if got := d.attach(stores.AttachOptions{Source: folder, Auto: true}); got.Place == "" || copied() {
+	if got := d.attach(stores.AttachOptions{Source: folder, Auto: true}); got.Path == "" || copied() {
 		t.Errorf("got %+v, copied %v, want a store that stays in its place", got, copied())
 	}
-	if got := d.attach(stores.AttachOptions{Source: folder}); got.Place != "" || !copied() {
+	if got := d.attach(stores.AttachOptions{Source: folder}); got.Path != "" || !copied() {
 		t.Errorf("got %+v, copied %v, want a copy", got, copied())
 	}
 	d.has(1)
@@ -364,8 +364,8 @@ func TestRollbackToALostStore(t *testing.T) {
 	if err := os.Remove(filepath.Join(d.Dir, one.ID.Encoded()+".squashfs")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Rollback(t.Context()); !errors.Is(err, stores.ErrLost) {
-		t.Errorf("got %v, want %v", err, stores.ErrLost)
+	if _, err := d.Rollback(t.Context()); !errors.Is(err, stores.ErrMissing) {
+		t.Errorf("got %v, want %v", err, stores.ErrMissing)
 	}
 	d.current(2)
 }
@@ -439,7 +439,7 @@ func TestOneAtATime(t *testing.T) {
 	d := sit(t, small{n: 0})
 	folder := delta(1).folder(t)
 	asked := false
-	d.attach(stores.AttachOptions{Source: folder, Fits: func(int64) error {
+	d.attach(stores.AttachOptions{Source: folder, CheckSpace: func(int64) error {
 		asked = true
 		_, err := d.Attach(t.Context(), stores.AttachOptions{Source: folder})
 		if !errors.Is(err, stores.ErrBusy) {

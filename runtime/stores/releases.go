@@ -34,7 +34,7 @@ func (m Manager) Rollback(ctx context.Context) (Release, error) {
 	if err := s.releases.leave(&s.state, r.Sets); err != nil {
 		return r, err
 	}
-	s.state.Current, s.state.Switching = r.ID, true
+	s.state.Current, s.state.SetsPending = r.ID, true
 	return r, errors.Join(s.confirm(ctx, r.Store))
 }
 
@@ -65,17 +65,17 @@ func (s *session) checkMounted(r Release) error {
 
 // applySets makes the folder of sets that of the current release, once its store is mounted.
 func (s *session) applySets(found problems) error {
-	if !s.state.Switching {
+	if !s.state.SetsPending {
 		return nil
 	}
 	current := s.state.release(s.state.Current)
 	if current == nil || found[current.Store] != nil {
 		return nil
 	}
-	if err := s.releases.write(current.Sets, s.state.Replaced); err != nil {
+	if err := s.releases.write(current.Sets, s.state.SetsToRemove); err != nil {
 		return err
 	}
-	s.state.Switching, s.state.Replaced = false, nil
+	s.state.SetsPending, s.state.SetsToRemove = false, nil
 	return s.save()
 }
 
@@ -109,10 +109,10 @@ func (r releases) leave(s *State, next map[string]string) error {
 		return nil
 	}
 	names := slices.Collect(maps.Keys(left.Sets))
-	s.Replaced = append(s.Replaced, names...)
-	slices.Sort(s.Replaced)
-	s.Replaced = slices.Compact(s.Replaced)
-	if s.Switching { // the folder is not yet this release's
+	s.SetsToRemove = append(s.SetsToRemove, names...)
+	slices.Sort(s.SetsToRemove)
+	s.SetsToRemove = slices.Compact(s.SetsToRemove)
+	if s.SetsPending { // the folder is not yet this release's
 		return nil
 	}
 	sets := map[string]string{}

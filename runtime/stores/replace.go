@@ -45,7 +45,7 @@ func (s *session) checkReplaceable(c Compaction, mounted mountTable) error {
 	for _, id := range c.Replaces {
 		o := s.state.store(id)
 		if o == nil {
-			return fmt.Errorf("%w: %s was detached since", ErrNoStore, Short(id))
+			return fmt.Errorf("%w: %s was detached since", ErrNotAttached, Short(id))
 		}
 		mounted[s.slots.path(*o)] = 0
 	}
@@ -65,7 +65,7 @@ func (s *State) replace(c Compaction, freeSlot string) {
 	}
 	for i := range s.Stores {
 		if slices.Contains(c.Replaces, s.Stores[i].ID) {
-			s.Stores[i].Gone = true
+			s.Stores[i].Removing = true
 		}
 	}
 	for i := range s.Releases {

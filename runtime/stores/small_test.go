@@ -156,14 +156,14 @@ func sit(t *testing.T, base small) *desk {
 	d := &desk{t: t, main: filepath.Join(dir, "main")}
 	d.Manager = stores.Manager{
 		Dir: filepath.Join(dir, "stores.d"), Sets: filepath.Join(dir, "sets.d"), Keys: filepath.Join(dir, "keys.d"),
-		Mounter: stores.Direct{}, Open: openSmall, KeepPrevious: 1,
-		Disc:   func(name string) (stores.Disc, error) { return nil, errors.ErrUnsupported },
-		Wanted: func() ([]pinset.Image, error) { return d.wanted, nil },
+		Mounter: stores.DirectMounter{}, OpenFS: openSmall, KeepPrevious: 1,
+		OpenMedium: func(name string) (stores.Medium, error) { return nil, errors.ErrUnsupported },
+		Wanted:     func() ([]pinset.Image, error) { return d.wanted, nil },
 	}
 	for _, n := range []string{"0", "1", "2", "3"} {
 		d.Slots = append(d.Slots, filepath.Join(dir, "stores", n))
 	}
-	d.Read = d.Slots
+	d.Configured = d.Slots
 	for _, name := range []string{d.Slots[0], d.Sets, filepath.Join(d.main, "overlay-layers")} {
 		if err := os.MkdirAll(name, 0o755); err != nil {
 			t.Fatal(err)
@@ -187,7 +187,7 @@ type unmounted struct {
 	io.Closer
 }
 
-func openSmall(e stores.Extent) (stores.Image, error) {
+func openSmall(e stores.Extent) (stores.FS, error) {
 	f, err := os.Open(e.Path)
 	if err != nil {
 		return nil, err
@@ -213,7 +213,7 @@ func (d *desk) attach(o stores.AttachOptions) stores.Store {
 // stores, and no store to be away.
 func (d *desk) has(want ...int) {
 	d.t.Helper()
-	all, err := d.Look()
+	all, err := d.Status()
 	if err != nil || len(all) != len(want) {
 		d.t.Fatalf("got %d stores, %v, want %d", len(all), err, len(want))
 	}
@@ -236,12 +236,12 @@ func (d *desk) current(n int) {
 
 // meddling is a service manager; while it unmounts, somebody else acts.
 type meddling struct {
-	stores.Direct
+	stores.DirectMounter
 	act func()
 }
 
 func (m meddling) Unmount(ctx context.Context, where string) error {
-	err := m.Direct.Unmount(ctx, where)
+	err := m.DirectMounter.Unmount(ctx, where)
 	m.act()
 	return err
 }

@@ -21,7 +21,7 @@ import (
 // What can be wrong with the bytes of a store.
 var (
 	ErrDamaged = errors.New("the store is damaged")
-	ErrLost    = errors.New("the file of the store is not there")
+	ErrMissing = errors.New("the file of the store is not there")
 )
 
 // Extent is where the bytes of a store are: a file, or a part of one or of a device.
@@ -36,8 +36,8 @@ type Extent struct {
 type sources struct {
 	dir       folder
 	keys      string
-	openImage func(Extent) (Image, error)
-	openDisc  func(name string) (Disc, error)
+	openImage func(Extent) (FS, error)
+	openDisc  func(name string) (Medium, error)
 }
 
 // read reads the records of a new store. Its digest is not checked yet.
@@ -66,8 +66,8 @@ func (s sources) copyVerified(ctx context.Context, store *Store, src source, o A
 	}
 	defer v.stop()
 	if store.Size = src.Size; o.InPlace {
-		store.Place, store.Offset, store.Medium = src.Path, src.Offset, src.medium
-		err = src.copy(ctx, io.Discard, v, o.Done)
+		store.Path, store.Offset, store.Medium = src.Path, src.Offset, src.medium
+		err = src.copy(ctx, io.Discard, v, o.Progress)
 	} else {
 		err = s.keep(ctx, *store, src, v, o)
 	}
@@ -79,8 +79,8 @@ func (s sources) copyVerified(ctx context.Context, store *Store, src source, o A
 
 // keep copies the file into the state's folder: complete and durable, or not at all.
 func (s sources) keep(ctx context.Context, store Store, src source, v *signatureVerifier, o AttachOptions) error {
-	if o.Fits != nil {
-		if err := o.Fits(src.Size); err != nil {
+	if o.CheckSpace != nil {
+		if err := o.CheckSpace(src.Size); err != nil {
 			return err
 		}
 	}
@@ -90,7 +90,7 @@ func (s sources) keep(ctx context.Context, store Store, src source, v *signature
 		return err
 	}
 	defer f.Abort()
-	if err := src.copy(ctx, f, v, o.Done); err != nil {
+	if err := src.copy(ctx, f, v, o.Progress); err != nil {
 		return err
 	}
 	state, err := ReadState(string(s.dir))
@@ -154,12 +154,12 @@ func (s sources) extent(o Store) (Extent, error) {
 		return s.findMedium(o)
 	}
 	e := Extent{Path: s.dir.file(o), Offset: o.Offset, Size: o.Size}
-	if o.Place != "" {
-		e.Path = o.Place
+	if o.Path != "" {
+		e.Path = o.Path
 	}
 	fi, err := os.Stat(e.Path)
 	if err != nil {
-		return e, fmt.Errorf("%w: %w", ErrLost, err)
+		return e, fmt.Errorf("%w: %w", ErrMissing, err)
 	}
 	if fi.Size() < o.Offset+o.Size || o.Offset == 0 && fi.Size() != o.Size {
 		return e, fmt.Errorf("%s: %w: it has %d bytes of %d", e.Path, ErrDamaged, fi.Size()-o.Offset, o.Size)
@@ -168,7 +168,7 @@ func (s sources) extent(o Store) (Extent, error) {
 }
 
 // open reads an attached store, mounted or not.
-func (s sources) open(o Store) (Image, Extent, error) {
+func (s sources) open(o Store) (FS, Extent, error) {
 	e, err := s.extent(o)
 	if err != nil {
 		return nil, e, err
@@ -214,8 +214,8 @@ func (s sources) records(o Store) (*records, error) {
 
 // Why nothing can be attached.
 var (
-	ErrNoSource = errors.New("there is no store of pinbox")
-	ErrNoSum    = errors.New("nothing says what its SHA-256 is")
+	ErrNoStore  = errors.New("there is no store of pinbox")
+	ErrNoDigest = errors.New("nothing says what its SHA-256 is")
 )
 
 // source is a store that is to be attached, and what it should be.
@@ -234,7 +234,7 @@ func (s sources) find(name string, want digest.Digest) (src source, err error) {
 	fi, err := os.Stat(name)
 	switch {
 	case err != nil:
-		return src, fmt.Errorf("%w: %w", ErrNoSource, err)
+		return src, fmt.Errorf("%w: %w", ErrNoStore, err)
 	case fi.IsDir():
 		err = src.inFolder(name, want)
 	case isDisc(name):
@@ -243,7 +243,7 @@ func (s sources) find(name string, want digest.Digest) (src source, err error) {
 	case fi.Mode().IsRegular():
 		err = src.inFile(name, want)
 	default:
-		err = fmt.Errorf("%s: %w: it is neither a file, a folder nor the device of a medium", name, ErrNoSource)
+		err = fmt.Errorf("%s: %w: it is neither a file, a folder nor the device of a medium", name, ErrNoStore)
 	}
 	return src, err
 }
@@ -259,7 +259,7 @@ func (s *source) inFolder(dir string, want digest.Digest) error {
 			}
 		}
 	}
-	return fmt.Errorf("%s: %w", dir, ErrNoSource)
+	return fmt.Errorf("%s: %w", dir, ErrNoStore)
 }
 
 // inFile takes a file, and finds out what its digest should be.
@@ -285,11 +285,11 @@ func (s *source) inFile(file string, want digest.Digest) (err error) {
 			return err
 		}
 		if s.id, err = layout.SumOf(text, filepath.Base(file)); err != nil {
-			return fmt.Errorf("%s: %w: %s: %w", file, ErrNoSum, name, err)
+			return fmt.Errorf("%s: %w: %s: %w", file, ErrNoDigest, name, err)
 		}
 	}
 	if s.id == "" {
-		return fmt.Errorf("%s: %w", file, ErrNoSum)
+		return fmt.Errorf("%s: %w", file, ErrNoDigest)
 	}
 	return nil
 }

@@ -46,13 +46,13 @@ func TestSources(t *testing.T) {
 		"a digest":                {files{"d": whole}, "d", id, nil},
 		"a digest and other sums": {files{"d": whole, sums: zeros + "  d\n"}, "d", id, nil},
 		"another digest":          {files{"d": whole}, "d", digest.FromString("x"), stores.ErrDamaged},
-		"no sums":                 {files{"d": whole}, "d", "", stores.ErrNoSum},
-		"sums of other files":     {files{"d": whole, sums: of("e")}, "d", "", stores.ErrNoSum},
-		"sums that are none":      {files{"d": whole, sums: "zz  d\n"}, "d", "", stores.ErrNoSum},
+		"no sums":                 {files{"d": whole}, "d", "", stores.ErrNoDigest},
+		"sums of other files":     {files{"d": whole, sums: of("e")}, "d", "", stores.ErrNoDigest},
+		"sums that are none":      {files{"d": whole, sums: "zz  d\n"}, "d", "", stores.ErrNoDigest},
 		"cut short":               {files{"d": whole[:len(whole)-1], sums: of("d")}, "d", "", stores.ErrDamaged},
 		"no store":                {files{"d": "text", sums: of("d")}, "d", "", stores.ErrDamaged},
-		"an empty folder":         {nil, ".", "", stores.ErrNoSource},
-		"nothing":                 {nil, "d", "", stores.ErrNoSource},
+		"an empty folder":         {nil, ".", "", stores.ErrNoStore},
+		"nothing":                 {nil, "d", "", stores.ErrNoStore},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -80,8 +80,8 @@ func TestSourceThatIsAPipe(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Attach(t.Context(), stores.AttachOptions{Source: pipe}); !errors.Is(err, stores.ErrNoSource) {
-		t.Errorf("got %v, want %v", err, stores.ErrNoSource)
+	if _, err := d.Attach(t.Context(), stores.AttachOptions{Source: pipe}); !errors.Is(err, stores.ErrNoStore) {
+		t.Errorf("got %v, want %v", err, stores.ErrNoStore)
 	}
 }
 
@@ -163,7 +163,7 @@ func TestRoomAndProgress(t *testing.T) {
 		t.Fatal(err)
 	}
 	full := errors.New("no room")
-	o := stores.AttachOptions{Source: folder, Fits: func(bytes int64) error {
+	o := stores.AttachOptions{Source: folder, CheckSpace: func(bytes int64) error {
 		if bytes != fi.Size() {
 			t.Errorf("got a question for %d bytes, want %d", bytes, fi.Size())
 		}
@@ -174,7 +174,7 @@ func TestRoomAndProgress(t *testing.T) {
 	}
 	d.untouched()
 	var done, all int64
-	o.Fits, o.Done = nil, func(d, a int64) { done, all = d, a }
+	o.CheckSpace, o.Progress = nil, func(d, a int64) { done, all = d, a }
 	d.attach(o)
 	if done != fi.Size() || all != fi.Size() {
 		t.Errorf("got %d of %d bytes, want %d of all", done, all, fi.Size())
@@ -202,9 +202,9 @@ func TestSlots(t *testing.T) {
 		t.Errorf("got slot %s, want the free one, 2", got)
 	}
 	d.has(1, 3, 4)
-	d.Read = nil
+	d.Configured = nil
 	_, err = d.Attach(t.Context(), stores.AttachOptions{Source: delta(5).folder(t)})
-	if !errors.Is(err, stores.ErrUnread) {
-		t.Errorf("a CRI-O that reads no slots: got %v, want %v", err, stores.ErrUnread)
+	if !errors.Is(err, stores.ErrNotConfigured) {
+		t.Errorf("a CRI-O that reads no slots: got %v, want %v", err, stores.ErrNotConfigured)
 	}
 }

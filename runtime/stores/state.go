@@ -32,13 +32,13 @@ type State struct {
 	Releases []Release `json:"releases,omitempty"`
 	// Current is the ID of the release whose sets count; "" for the appliance's own.
 	Current digest.Digest `json:"current,omitempty"`
-	// Switching says that the folder of sets has yet to follow.
-	Switching bool `json:"switching,omitempty"`
-	// Replaced are files of it that then go: those of the release before.
-	Replaced []string `json:"replaced,omitempty"`
-	// Past are the stores that are not attached any more. A medium that stays in its drive
+	// SetsPending says that the folder of sets has yet to follow.
+	SetsPending bool `json:"setsPending,omitempty"`
+	// SetsToRemove are files of it that then go: those of the release before.
+	SetsToRemove []string `json:"setsToRemove,omitempty"`
+	// Removed are the stores that are not attached any more. A medium that stays in its drive
 	// offers one at every boot.
-	Past []digest.Digest `json:"past,omitempty"`
+	Removed []digest.Digest `json:"removed,omitempty"`
 	// Compaction is a store that takes the place of others when CRI-O starts next.
 	Compaction *Compaction `json:"compaction,omitempty"`
 	// SELinuxContext of what was mounted last, for a boot at which nobody can read how the
@@ -60,15 +60,15 @@ type Store struct {
 	Images int `json:"images"`
 	// Token tells its records from those of other stores.
 	Token string `json:"token"`
-	// Place of its bytes, if they are not in pinbox's own copy: a file, and where they
+	// Path of its bytes, if they are not in pinbox's own copy: a file, and where they
 	// begin in it; or the device of a medium, which may have another name by now.
-	Place  string `json:"place,omitempty"`
+	Path   string `json:"path,omitempty"`
 	Offset int64  `json:"offset,omitempty"`
 	Medium bool   `json:"medium,omitempty"`
-	// Leaving is the root of CRI-O's own store, while the store is being detached.
-	Leaving string `json:"leaving,omitempty"`
-	// Gone says that nothing refers to it any more: what is left of it goes.
-	Gone bool `json:"gone,omitempty"`
+	// Detaching is the root of CRI-O's own store, while the store is being detached.
+	Detaching string `json:"detaching,omitempty"`
+	// Removing says that nothing refers to it any more: what is left of it goes.
+	Removing bool `json:"removing,omitempty"`
 }
 
 // title is how people know a store.
@@ -95,8 +95,8 @@ type Release struct {
 type Compaction struct {
 	Store    Store           `json:"store"`
 	Replaces []digest.Digest `json:"replaces"`
-	// Root of CRI-O's own store.
-	Root string `json:"root"`
+	// GraphRoot of CRI-O's own store.
+	GraphRoot string `json:"graphRoot"`
 }
 
 // ErrState says that nobody knows what was attached.
@@ -164,7 +164,7 @@ func (s *State) known(id digest.Digest) *Release {
 // clone is for the case that a change is taken back.
 func (s State) clone() State {
 	s.Stores, s.Releases = slices.Clone(s.Stores), slices.Clone(s.Releases)
-	s.Replaced, s.Past = slices.Clone(s.Replaced), slices.Clone(s.Past)
+	s.SetsToRemove, s.Removed = slices.Clone(s.SetsToRemove), slices.Clone(s.Removed)
 	return s
 }
 
@@ -199,13 +199,13 @@ func (s *State) take(r Release, keep int) {
 			s.Releases = append(s.Releases, o)
 		}
 	}
-	s.Current, s.Switching = r.ID, true
+	s.Current, s.SetsPending = r.ID, true
 }
 
 // drop forgets a store, and the releases that it had.
 func (s *State) drop(id digest.Digest) {
-	if !slices.Contains(s.Past, id) {
-		s.Past = append(s.Past, id)
+	if !slices.Contains(s.Removed, id) {
+		s.Removed = append(s.Removed, id)
 	}
 	s.Stores = slices.DeleteFunc(s.Stores, func(o Store) bool { return o.ID == id })
 	s.Releases = slices.DeleteFunc(s.Releases, func(r Release) bool { return r.Store == id && r.ID != s.Current })
@@ -224,8 +224,8 @@ func (s State) freeSlot(slots []string, mounted map[string]int) string {
 	return ""
 }
 
-// ErrNoStore says that no attached store has a name.
-var ErrNoStore = errors.New("no such store is attached")
+// ErrNotAttached says that no attached store has a name.
+var ErrNotAttached = errors.New("no such store is attached")
 
 // find tells which store somebody means: by its slot, its name, or the beginning of
 // its digest.
@@ -239,7 +239,7 @@ func (s State) find(name string) (Store, error) {
 	}
 	switch len(found) {
 	case 0:
-		return Store{}, fmt.Errorf("%q: %w", name, ErrNoStore)
+		return Store{}, fmt.Errorf("%q: %w", name, ErrNotAttached)
 	case 1:
 		return found[0], nil
 	}
@@ -247,7 +247,7 @@ func (s State) find(name string) (Store, error) {
 	for _, o := range found {
 		ids = append(ids, Short(o.ID))
 	}
-	return Store{}, fmt.Errorf("%q: %w, but %d: %s", name, ErrNoStore, len(found), strings.Join(ids, ", "))
+	return Store{}, fmt.Errorf("%q: %w, but %d: %s", name, ErrNotAttached, len(found), strings.Join(ids, ", "))
 }
 
 // Short is how a digest is shown to people.

@@ -30,12 +30,12 @@ func (s State) check() error {
 			return err
 		}
 	}
-	if err := checkDigests("past", s.Past); err != nil {
+	if err := checkDigests("removed", s.Removed); err != nil {
 		return err
 	}
-	for _, name := range s.Replaced {
+	for _, name := range s.SetsToRemove {
 		if !isName(name) {
-			return fmt.Errorf("replaced %q: not the name of a file", name)
+			return fmt.Errorf("setsToRemove: %q: not the name of a file", name)
 		}
 	}
 	return optional("current", s.Current)
@@ -50,8 +50,8 @@ func (o Store) check() error {
 		return fmt.Errorf("slot %q: not a name", o.Slot)
 	case o.Size < 0 || o.Offset < 0:
 		return fmt.Errorf("size %d, offset %d: negative", o.Size, o.Offset)
-	case o.Place != "" && !filepath.IsAbs(o.Place):
-		return fmt.Errorf("place %q: not an absolute path", o.Place)
+	case o.Path != "" && !filepath.IsAbs(o.Path):
+		return fmt.Errorf("path %q: not an absolute path", o.Path)
 	case o.Token != "" && !pinset.ValidID(o.Token):
 		return fmt.Errorf("token %q: not 64 hexadecimal digits", o.Token)
 	}
@@ -64,7 +64,7 @@ func (r Release) check() error {
 	}
 	for name := range r.Sets {
 		if !isName(name) {
-			return fmt.Errorf("sets %q: not the name of a file", name)
+			return fmt.Errorf("sets: %q: not the name of a file", name)
 		}
 	}
 	return optional("store", r.Store)

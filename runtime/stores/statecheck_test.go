@@ -13,8 +13,9 @@ import (
 )
 
 const goodState = `{"version":1,"stores":[{"id":"SHA","slot":"1","size":4096,"images":2,"token":"HEX"}],
-	"releases":[{"id":"","store":"","sets":{}},{"id":"SHA","store":"SHA","sets":{"worker.yaml":"x"}}],"current":"SHA","replaced":["old.yaml"],"past":["SHA"],
-	"compaction":{"store":{"id":"SHA","slot":"2","size":1,"images":1,"token":"HEX"},"replaces":["SHA"],"root":"/r"}}`
+	"releases":[{"id":"","store":"","sets":{}},{"id":"SHA","store":"SHA","sets":{"worker.yaml":"x"}}],
+	"current":"SHA","setsToRemove":["old.yaml"],"removed":["SHA"],
+	"compaction":{"store":{"id":"SHA","slot":"2","size":1,"images":1,"token":"HEX"},"replaces":["SHA"],"graphRoot":"/r"}}`
 
 // The digests and names of the state become paths.
 func TestHostileStates(t *testing.T) {
@@ -37,13 +38,13 @@ func TestHostileStates(t *testing.T) {
 		"slot":             {`"slot":"1"`, `"slot":"../etc"`, `stores[0]: slot "../etc"`},
 		"token":            {`"token":"HEX"}],`, `"token":"x"}],`, `stores[0]: token "x"`},
 		"size":             {`"size":4096`, `"size":-1`, "stores[0]: size -1"},
-		"place":            {`"size":4096`, `"size":4096,"place":"a"`, `stores[0]: place "a"`},
+		"path":             {`"size":4096`, `"size":4096,"path":"a"`, `stores[0]: path "a"`},
 		"release":          {`{"id":"SHA","store":"SHA"`, `{"id":"sha256:","store":"SHA"`, "releases[1]: id "},
 		"its store":        {`{"id":"SHA","store":"SHA"`, `{"id":"SHA","store":"b"`, `releases[1]: store "b"`},
-		"its set":          {`"worker.yaml"`, `"../worker.yaml"`, "releases[1]: sets "},
+		"its set":          {`"worker.yaml"`, `"../worker.yaml"`, "releases[1]: sets: "},
 		"current":          {`"current":"SHA"`, `"current":"c"`, `current "c"`},
-		"replaced":         {`"old.yaml"`, `"/etc/passwd"`, `replaced "/etc/passwd"`},
-		"past":             {`"past":["SHA"]`, `"past":["SHA",""]`, `past ""`},
+		"set to remove":    {`"old.yaml"`, `"/etc/passwd"`, `setsToRemove: "/etc/passwd"`},
+		"removed":          {`"removed":["SHA"]`, `"removed":["SHA",""]`, `removed ""`},
 		"compacted":        {`{"store":{"id":"SHA"`, `{"store":{"id":"x"`, `compaction: id "x"`},
 		"what it replaces": {`"replaces":["SHA"]`, `"replaces":["x"]`, `compaction: replaces "x"`},
 	} {

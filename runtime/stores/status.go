@@ -19,8 +19,8 @@ type Status struct {
 // stores that are unmounted are reported.
 const grace = 5 * time.Second
 
-// Look tells how the stores are, and changes nothing.
-func (m Manager) Look() ([]Status, error) {
+// Status tells how the stores are, and changes nothing.
+func (m Manager) Status() ([]Status, error) {
 	dir := folder(m.Dir)
 	for deadline := time.Now().Add(grace); ; time.Sleep(50 * time.Millisecond) {
 		busy := dir.held(stateLock)

@@ -111,7 +111,7 @@ func (u usage) sameLink(o Store, root, layer string) bool {
 // dependents are the attached stores that need layers of this one.
 func (u usage) dependents(s State, r references, o Store) (all []string) {
 	for _, other := range s.Stores {
-		if other.ID == o.ID || other.Gone {
+		if other.ID == o.ID || other.Removing {
 			continue
 		}
 		delta, _, err := u.sources.describe(other)
@@ -134,7 +134,7 @@ func (u usage) checkReplaceable(s State, c Compaction, mounted mountTable) error
 	}
 	r := newReferences()
 	r.addOther(*records)
-	if r.main, err = readMain(c.Root); err != nil {
+	if r.main, err = readMain(c.GraphRoot); err != nil {
 		return err
 	}
 	if err := u.addOthers(&r, c.Store, mounted); err != nil {
@@ -163,7 +163,7 @@ func (u usage) leftOut(s State, c Compaction, r references) (replaced records, d
 			}
 			continue
 		}
-		if o.Gone {
+		if o.Removing {
 			continue
 		}
 		delta, _, err := u.sources.describe(o)

@@ -18,7 +18,8 @@ func TestGoldenUnit(t *testing.T) {
 			"ro", "nosuid", "nodev", "loop", "offset=55296", "sizelimit=4096",
 			`context="system_u:object_r:container_ro_file_t:s0"`,
 		},
-		Bases: []string{"/var/lib/pinbox/stores/0", "/var/lib/pinbox/stores/1"}, About: "edge 100%\n[Install] 0123456789ab",
+		Bases:       []string{"/var/lib/pinbox/stores/0", "/var/lib/pinbox/stores/1"},
+		Description: "edge 100%\n[Install] 0123456789ab",
 	}
 	text, err := render(m)
 	if err != nil {
