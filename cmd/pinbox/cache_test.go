@@ -20,6 +20,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/storage/cache"
@@ -82,7 +83,7 @@ func (c *cached) build(ctx context.Context, want int, flags ...string) (store []
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	asked, c.asked = len(c.asked), nil
-	if code == exitOK {
+	if code == cli.ExitOK {
 		store = mustRead(c.t, filepath.Join(out, "store.squashfs"))
 	}
 	return store, asked, stderr
@@ -101,12 +102,12 @@ func (c *cached) entries() []string {
 // A build of what is kept reads no layer, and gives the same bytes.
 func TestCachedBuildsAreEqual(t *testing.T) {
 	c := newCached(t)
-	want, asked, _ := c.build(t.Context(), exitOK, "--no-cache")
+	want, asked, _ := c.build(t.Context(), cli.ExitOK, "--no-cache")
 	if asked != len(c.layers) {
 		t.Errorf("%d layers asked for, want %d: each once", asked, len(c.layers))
 	}
 	for n, wantAsked := range []int{len(c.layers), 0, 0} {
-		got, asked, _ := c.build(t.Context(), exitOK, "--cache-dir", c.dir)
+		got, asked, _ := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir)
 		if asked != wantAsked || !bytes.Equal(got, want) {
 			t.Errorf("build %d: %d layers asked for, equal: %v", n, asked, bytes.Equal(got, want))
 		}
@@ -119,7 +120,7 @@ func TestCachedBuildsAreEqual(t *testing.T) {
 // What a disk has lost is read again: wherever in an entry the damage is.
 func TestDamagedCacheIsMended(t *testing.T) {
 	c := newCached(t)
-	want, _, _ := c.build(t.Context(), exitOK, "--cache-dir", c.dir)
+	want, _, _ := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir)
 	for _, at := range []float64{0.05, 0.99} { // among the blocks, in the index
 		for _, name := range c.entries()[:2] {
 			content := mustRead(t, name)
@@ -128,12 +129,12 @@ func TestDamagedCacheIsMended(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got, asked, _ := c.build(t.Context(), exitOK, "--cache-dir", c.dir)
+		got, asked, _ := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir)
 		if asked != 2 || !bytes.Equal(got, want) {
 			t.Errorf("damage at %v: %d layers asked for, equal: %v", at, asked, bytes.Equal(got, want))
 		}
 	}
-	if _, asked, _ := c.build(t.Context(), exitOK, "--cache-dir", c.dir); asked != 0 {
+	if _, asked, _ := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir); asked != 0 {
 		t.Errorf("%d layers asked for after that", asked)
 	}
 }
@@ -154,24 +155,24 @@ func TestInterruptedBuildKeepsItsLayers(t *testing.T) {
 		<-r.Context().Done()
 		return true
 	}
-	if _, asked, _ := c.build(ctx, exitInterrupted, "--cache-dir", c.dir); asked != len(c.layers) {
+	if _, asked, _ := c.build(ctx, cli.ExitInterrupted, "--cache-dir", c.dir); asked != len(c.layers) {
 		t.Errorf("%d layers asked for", asked)
 	}
 	c.mu.Lock()
 	c.answer = nil
 	c.mu.Unlock()
-	if _, asked, _ := c.build(t.Context(), exitOK, "--cache-dir", c.dir); asked != 1 {
+	if _, asked, _ := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir); asked != 1 {
 		t.Errorf("%d layers asked for again, want the one", asked)
 	}
 }
 
 func TestBuildsShareACache(t *testing.T) {
 	c := newCached(t)
-	want, _, _ := c.build(t.Context(), exitOK, "--no-cache")
+	want, _, _ := c.build(t.Context(), cli.ExitOK, "--no-cache")
 	var builds sync.WaitGroup
 	for range 4 {
 		builds.Go(func() {
-			if got, _, _ := c.build(t.Context(), exitOK, "--cache-dir", c.dir, "--cache-size", "1Ki"); !bytes.Equal(got, want) {
+			if got, _, _ := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir, "--cache-size", "1Ki"); !bytes.Equal(got, want) {
 				t.Error("the build of a shared cache is another")
 			}
 		})
@@ -184,7 +185,7 @@ func TestBuildsShareACache(t *testing.T) {
 
 func TestCacheCommands(t *testing.T) {
 	c := newCached(t)
-	c.build(t.Context(), exitOK, "--cache-dir", c.dir)
+	c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir)
 	do := func(want int, says string, args ...string) string {
 		t.Helper()
 		code, stdout, stderr := pinbox(t.Context(), append(append([]string{"cache"}, args...), "--cache-dir", c.dir)...)
@@ -193,30 +194,30 @@ func TestCacheCommands(t *testing.T) {
 		}
 		return stdout
 	}
-	do(exitOK, "kept: 7 packs", "ls") // with that of pinbox-node
+	do(cli.ExitOK, "kept: 7 packs", "ls") // with that of pinbox-node
 	var entries []cache.Entry
-	if err := json.Unmarshal([]byte(do(exitOK, "", "ls", "--output", "json")), &entries); err != nil ||
+	if err := json.Unmarshal([]byte(do(cli.ExitOK, "", "ls", "--output", "json")), &entries); err != nil ||
 		len(entries) != 7 || entries[0].Size == 0 || entries[0].Digest.Validate() != nil {
 		t.Errorf("%v, %v", entries, err)
 	}
-	do(exitOK, "damaged: 0 packs", "verify")
+	do(cli.ExitOK, "damaged: 0 packs", "verify")
 	if err := os.WriteFile(c.entries()[0], []byte("rubbish"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	do(exitVerify, "damaged and removed: 1 pack", "verify")
-	do(exitOK, "removed: 0 packs", "prune", "--keep", "1GiB")
-	do(exitUsage, "", "prune")
-	do(exitOK, "removed: 6 packs", "prune", "--all")
-	do(exitOK, "kept: 0 packs", "ls")
-	do(exitUsage, "", "prune", "--keep", "much")
+	do(cli.ExitDamaged, "damaged and removed: 1 pack", "verify")
+	do(cli.ExitOK, "removed: 0 packs", "prune", "--keep", "1GiB")
+	do(cli.ExitUsage, "", "prune")
+	do(cli.ExitOK, "removed: 6 packs", "prune", "--all")
+	do(cli.ExitOK, "kept: 0 packs", "ls")
+	do(cli.ExitUsage, "", "prune", "--keep", "much")
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	if code, stdout, _ := pinbox(t.Context(), "cache", "ls"); code != exitOK ||
+	if code, stdout, _ := pinbox(t.Context(), "cache", "ls"); code != cli.ExitOK ||
 		!strings.Contains(stdout, "kept: 0 packs") {
 		t.Errorf("a user without a cache: exit code %d\n%s", code, stdout)
 	}
 	c.dir += "-misspelt"
-	do(exitInput, "", "ls")
-	do(exitUsage, "")
+	do(cli.ExitInput, "", "ls")
+	do(cli.ExitUsage, "")
 }
 
 func TestBadCaches(t *testing.T) {
@@ -229,7 +230,7 @@ func TestBadCaches(t *testing.T) {
 		`--cache-size: "many"`:         {"--cache-dir", c.dir, "--cache-size", "many"},
 		`--cache-size: "-1GiB" is not`: {"--cache-dir", c.dir, "--cache-size=-1GiB"},
 	} {
-		if _, _, stderr := c.build(t.Context(), exitUsage, flags...); !strings.Contains(stderr, says) ||
+		if _, _, stderr := c.build(t.Context(), cli.ExitUsage, flags...); !strings.Contains(stderr, says) ||
 			!strings.Contains(stderr, "hint: ") {
 			t.Errorf("%v: the message does not say %q:\n%s", flags, says, stderr)
 		}
@@ -256,8 +257,8 @@ func TestBlobsAreReadBeforeTheyAreBelieved(t *testing.T) {
 		pins []string
 		code int
 	}{
-		{[]string{liar}, exitVerify}, {[]string{honest, liar}, exitVerify}, {[]string{honest}, exitOK},
-		{[]string{liar}, exitVerify},
+		{[]string{liar}, cli.ExitDamaged}, {[]string{honest, liar}, cli.ExitDamaged}, {[]string{honest}, cli.ExitOK},
+		{[]string{liar}, cli.ExitDamaged},
 	} {
 		code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", step.pins...)),
 			"--tls-verify=false",
@@ -271,20 +272,20 @@ func TestBlobsAreReadBeforeTheyAreBelieved(t *testing.T) {
 // Somebody may empty the cache while a build is at it.
 func TestPruneDuringABuild(t *testing.T) {
 	c := newCached(t)
-	want, _, _ := c.build(t.Context(), exitOK, "--no-cache")
+	want, _, _ := c.build(t.Context(), cli.ExitOK, "--no-cache")
 	var first atomic.Bool
 	c.answer = func(digest string, _ http.ResponseWriter, r *http.Request) bool {
 		if slices.Contains(c.layers, digest) && first.CompareAndSwap(false, true) { // the others go on
 			for len(c.entries()) == 0 && r.Context().Err() == nil {
 				time.Sleep(10 * time.Millisecond)
 			}
-			if code, _, stderr := pinbox(t.Context(), "cache", "prune", "--all", "--cache-dir", c.dir); code != exitOK {
+			if code, _, stderr := pinbox(t.Context(), "cache", "prune", "--all", "--cache-dir", c.dir); code != cli.ExitOK {
 				t.Errorf("exit code %d\n%s", code, stderr)
 			}
 		}
 		return false
 	}
-	if got, _, _ := c.build(t.Context(), exitOK, "--cache-dir", c.dir); !bytes.Equal(got, want) {
+	if got, _, _ := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir); !bytes.Equal(got, want) {
 		t.Error("the store is another")
 	}
 }
@@ -292,12 +293,12 @@ func TestPruneDuringABuild(t *testing.T) {
 // A sector that cannot be read is damage like any other.
 func TestEntryThatCannotBeRead(t *testing.T) {
 	c := newCached(t)
-	want, _, _ := c.build(t.Context(), exitOK, "--cache-dir", c.dir)
+	want, _, _ := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir)
 	name := c.entries()[0]
 	if err := errors.Join(os.Remove(name), os.Mkdir(name, 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	if got, asked, _ := c.build(t.Context(), exitOK, "--cache-dir", c.dir); asked != 1 || !bytes.Equal(got, want) {
+	if got, asked, _ := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir); asked != 1 || !bytes.Equal(got, want) {
 		t.Errorf("%d layers asked for, equal: %v", asked, bytes.Equal(got, want))
 	}
 }
@@ -317,11 +318,11 @@ func TestNoPlaceForACache(t *testing.T) {
 // A build is done when its folder is there, whatever becomes of the cache behind it.
 func TestCacheThatCannotBePruned(t *testing.T) {
 	c := newCached(t)
-	c.build(t.Context(), exitOK, "--cache-dir", c.dir)
+	c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir)
 	if err := os.WriteFile(filepath.Join(c.dir, "layers", "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, stderr := c.build(t.Context(), exitOK, "--cache-dir", c.dir, "--cache-size", "1Ki"); !strings.Contains(stderr,
+	if _, _, stderr := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir, "--cache-size", "1Ki"); !strings.Contains(stderr,
 		"the cache keeps its size") {
 		t.Errorf("no warning:\n%s", stderr)
 	}

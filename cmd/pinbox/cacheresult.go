@@ -37,7 +37,7 @@ func verifyCache(cmd *cobra.Command, kept cache.Cache, output cli.Output) error 
 	progress.Close()
 	if len(damaged) > 0 {
 		err = errors.Join(printEntries(cmd, output, "damaged and removed", damaged), err)
-		return errors.Join(err, cli.Reported(exitVerify))
+		return errors.Join(err, cli.Reported(cli.ExitDamaged))
 	}
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
@@ -41,20 +42,20 @@ const credential = "bWU6aHVudGVyMmh1bnRlcjI="
 func TestCredentialsAreUsed(t *testing.T) {
 	host, pin := closed(t)
 	sets := write(t, "sets.yaml", sample.Set("worker", pin))
-	buildFails(t, sets, exitRegistry, []string{"refuses the credentials"})
+	buildFails(t, sets, cli.ExitRegistry, []string{"refuses the credentials"})
 	file := write(t, "auth.json", fmt.Appendf(nil, `{"auths":{"broken.example.com":7,%q:{"auth":%q}}}`, host, credential))
 	for _, flag := range []string{"--authfile", "--pull-secret"} {
 		code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false", flag, file)
-		if code != exitOK || !strings.Contains(stderr, "broken.example.com are left out") {
+		if code != cli.ExitOK || !strings.Contains(stderr, "broken.example.com are left out") {
 			t.Errorf("%s: exit code %d\n%s", flag, code, stderr)
 		}
 	}
 	t.Setenv("REGISTRY_AUTH_FILE", file)
-	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false"); code != exitOK {
+	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false"); code != cli.ExitOK {
 		t.Errorf("REGISTRY_AUTH_FILE: exit code %d\n%s", code, stderr)
 	}
 	bad := write(t, "bad.json", fmt.Appendf(nil, `{"auths":{%q:{"auth":"not base64"}}}`, host))
-	buildFails(t, sets, exitRegistry, []string{"credentials for " + host + " are left out", "refuses the credentials"},
+	buildFails(t, sets, cli.ExitRegistry, []string{"credentials for " + host + " are left out", "refuses the credentials"},
 		"--authfile", bad)
 }
 
@@ -75,7 +76,7 @@ func TestSecretsGoNowhereElse(t *testing.T) {
 		out := filepath.Join(t.TempDir(), "out")
 		code, stdout, stderr := pinbox(t.Context(), "build", "-c", config, "-o", out, "--tls-verify=false", "--authfile",
 			auth, "--node-binary", fixtures.Program(t, nodePackage), "--iso", fixtures.LiveISO(t))
-		if code != exitOK || strings.Contains(stderr, "pull secret in them") != (c.node != "") {
+		if code != cli.ExitOK || strings.Contains(stderr, "pull secret in them") != (c.node != "") {
 			t.Fatalf("%s: exit code %d\n%s", name, code, stderr)
 		}
 		if said := stdout + stderr; strings.Contains(said, "hunter2") || strings.Contains(said, credential) {

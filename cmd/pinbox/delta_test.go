@@ -14,6 +14,7 @@ import (
 
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/verify"
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
@@ -45,7 +46,7 @@ func newUpgrade(t *testing.T) upgrade {
 	u.first = file("first", pins[0], "")
 	u.next = file("next", pins[1], "  ignition: {sshAuthorizedKeys: [ssh-ed25519 "+
 		"AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb me]}\n")
-	u.do(exitOK, "built ship-7", append([]string{"build", "-c", u.first, "-o", u.old, "--node-binary",
+	u.do(cli.ExitOK, "built ship-7", append([]string{"build", "-c", u.first, "-o", u.old, "--node-binary",
 		fixtures.Program(t, nodePackage)}, u.flags...)...)
 	return u
 }
@@ -63,7 +64,7 @@ func (u upgrade) do(code int, says string, args ...string) (stdout, stderr strin
 func (u upgrade) delta(from string) (dir, stdout, stderr string) {
 	u.t.Helper()
 	dir = filepath.Join(u.t.TempDir(), "delta")
-	stdout, stderr = u.do(exitOK, "built a delta of ship-7 for linux/amd64",
+	stdout, stderr = u.do(cli.ExitOK, "built a delta of ship-7 for linux/amd64",
 		append([]string{"delta", "--from", from, "-c", u.next, "-o", dir}, u.flags...)...)
 	return dir, stdout, stderr
 }
@@ -71,30 +72,30 @@ func (u upgrade) delta(from string) (dir, stdout, stderr string) {
 // A user's way to the next release: plan, delta, verify, medium.
 func TestDelta(t *testing.T) {
 	u := newUpgrade(t)
-	u.do(exitOK, "a delta would have 3 of 8 layers: ", "plan", "--from", u.old, "-c", u.next, "--tls-verify=false")
+	u.do(cli.ExitOK, "a delta would have 3 of 8 layers: ", "plan", "--from", u.old, "-c", u.next, "--tls-verify=false")
 	dir, stdout, stderr := u.delta(u.old)
 	if !strings.Contains(stdout, "3 of 8 layers") ||
 		!strings.Contains(stdout, "next: pinbox medium "+dir+" -o delta.iso") || !strings.Contains(stderr,
 		"warning: a delta changes no configuration of nodes, where these stay what they were: spec.ignition") {
 		t.Errorf("%s%s", stdout, stderr)
 	}
-	u.do(exitOK, "it has 3 layers and needs 5 layers of a base, without --base nobody has looked for those", "verify", dir)
+	u.do(cli.ExitOK, "it has 3 layers and needs 5 layers of a base, without --base nobody has looked for those", "verify", dir)
 	medium := filepath.Join(t.TempDir(), "delta.iso")
-	u.do(exitOK, "", "medium", dir, "-o", medium)
-	u.do(exitOK, "2 files, 4 images in a store of", "verify", medium)
-	u.do(exitOK, "it has 3 layers and needs 5 layers of a base", "verify", medium)
-	u.do(exitOK, "PINBOX", "iso", "show", medium)
+	u.do(cli.ExitOK, "", "medium", dir, "-o", medium)
+	u.do(cli.ExitOK, "2 files, 4 images in a store of", "verify", medium)
+	u.do(cli.ExitOK, "it has 3 layers and needs 5 layers of a base", "verify", medium)
+	u.do(cli.ExitOK, "PINBOX", "iso", "show", medium)
 	for _, new := range []string{dir, medium} {
-		u.do(exitOK, "images: 3 added, 3 removed, 1 kept", "diff", u.old, new)
+		u.do(cli.ExitOK, "images: 3 added, 3 removed, 1 kept", "diff", u.old, new)
 	}
 	if os.Geteuid() == 0 {
-		u.do(exitOK, "containers/storage has mounted and compared every layer", "verify", dir, "--base", u.old)
-		u.do(exitOK, "containers/storage has mounted and compared every layer", "verify", medium, "--base", u.old)
+		u.do(cli.ExitOK, "containers/storage has mounted and compared every layer", "verify", dir, "--base", u.old)
+		u.do(cli.ExitOK, "containers/storage has mounted and compared every layer", "verify", medium, "--base", u.old)
 	}
-	u.do(exitOK, "not checked: ", "verify", dir, "--base", filepath.Join(u.old, "pinbox.lock.json"))
-	u.do(exitVerify, "is in none of the bases", "verify", dir, "--base", dir)
-	u.do(exitInput, "--base goes with what `pinbox delta` made", "verify", u.old, "--base", u.old)
-	u.do(exitUsage, "is not empty", append([]string{"delta", "--from", u.old, "-c", u.next, "-o", dir}, u.flags...)...)
+	u.do(cli.ExitOK, "not checked: ", "verify", dir, "--base", filepath.Join(u.old, "pinbox.lock.json"))
+	u.do(cli.ExitDamaged, "is in none of the bases", "verify", dir, "--base", dir)
+	u.do(cli.ExitInput, "--base goes with what `pinbox delta` made", "verify", u.old, "--base", u.old)
+	u.do(cli.ExitUsage, "is not empty", append([]string{"delta", "--from", u.old, "-c", u.next, "-o", dir}, u.flags...)...)
 	other, _, _ := u.delta(filepath.Join(u.old, "pinbox.lock.json"))
 	if old, new := mustRead(t, filepath.Join(dir, "delta.json")), mustRead(t,
 		filepath.Join(other, "delta.json")); string(old) == string(new) {
@@ -110,13 +111,13 @@ func TestDelta(t *testing.T) {
 func TestDeltaForPrograms(t *testing.T) {
 	u := newUpgrade(t)
 	var plan struct{ Delta builder.Missing }
-	stdout, _ := u.do(exitOK, "", "plan", "--from", u.old, "-c", u.next, "--tls-verify=false", "--output", "json")
+	stdout, _ := u.do(cli.ExitOK, "", "plan", "--from", u.old, "-c", u.next, "--tls-verify=false", "--output", "json")
 	if err := json.Unmarshal([]byte(stdout), &plan); err != nil {
 		t.Fatal(err)
 	}
 	var built builder.DeltaResult
 	dir := filepath.Join(t.TempDir(), "delta")
-	stdout, _ = u.do(exitOK, "", append([]string{"delta", "--from", u.old, "-c", u.next, "-o", dir, "--output", "json"},
+	stdout, _ = u.do(cli.ExitOK, "", append([]string{"delta", "--from", u.old, "-c", u.next, "-o", dir, "--output", "json"},
 		u.flags...)...)
 	if err := json.Unmarshal([]byte(stdout), &built); err != nil {
 		t.Fatal(err)
@@ -126,7 +127,7 @@ func TestDeltaForPrograms(t *testing.T) {
 		t.Errorf("%+v\n%+v", plan, built)
 	}
 	var verified verify.Result
-	stdout, _ = u.do(exitOK, "", "verify", dir, "--base", u.old, "--output", "json")
+	stdout, _ = u.do(cli.ExitOK, "", "verify", dir, "--base", u.old, "--output", "json")
 	if err := json.Unmarshal([]byte(stdout), &verified); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +139,7 @@ func TestDeltaForPrograms(t *testing.T) {
 
 func TestBadDeltas(t *testing.T) {
 	u := newUpgrade(t)
-	_, _ = u.do(exitOK, "", "lock", "-c", u.first, "--tls-verify=false")
+	_, _ = u.do(cli.ExitOK, "", "lock", "-c", u.first, "--tls-verify=false")
 	locked := strings.TrimSuffix(u.first, ".yaml") + ".lock.json"
 	tarred := write(t, "tar.yaml",
 		[]byte(strings.Replace(string(mustRead(t, u.next)), "  ignition:", "  store: {format: tar}\n  ignition:", 1)))
@@ -147,13 +148,13 @@ func TestBadDeltas(t *testing.T) {
 		says string
 		args []string
 	}{
-		{exitUsage, "name it with --from", []string{"-c", u.next}},
-		{exitUsage, "name the folder to make with -o", []string{"--from", u.old, "-c", u.next, "-o", ""}},
-		{exitUsage, "stands alone", []string{"--from", u.old, "-c", u.next, "more"}},
-		{exitInput, "check the path", []string{"--from", "/no/such/folder", "-c", u.next}},
-		{exitInput, "name the folder of a build with --from", []string{"--from", locked, "-c", u.next}},
-		{exitInput, "a delta is a squashfs", []string{"--from", u.old, "-c", tarred}},
-		{exitInput, "it is for linux/amd64", []string{"--from", u.old, "-c", u.next, "--platform", "linux/arm64"}},
+		{cli.ExitUsage, "name it with --from", []string{"-c", u.next}},
+		{cli.ExitUsage, "name the folder to make with -o", []string{"--from", u.old, "-c", u.next, "-o", ""}},
+		{cli.ExitUsage, "stands alone", []string{"--from", u.old, "-c", u.next, "more"}},
+		{cli.ExitInput, "check the path", []string{"--from", "/no/such/folder", "-c", u.next}},
+		{cli.ExitInput, "name the folder of a build with --from", []string{"--from", locked, "-c", u.next}},
+		{cli.ExitInput, "a delta is a squashfs", []string{"--from", u.old, "-c", tarred}},
+		{cli.ExitInput, "it is for linux/amd64", []string{"--from", u.old, "-c", u.next, "--platform", "linux/arm64"}},
 	} {
 		out := filepath.Join(t.TempDir(), "delta")
 		u.do(c.code, c.says, append(append([]string{"delta", "-o", out}, u.flags...), c.args...)...)
@@ -171,8 +172,8 @@ func TestDeltaOnASmallDisk(t *testing.T) {
 		"without a cache": {"--no-cache"}, "with one": {"--cache-dir", filepath.Join(disk, "cache")},
 	} {
 		flags := append([]string{"-c", u.next, "--tls-verify=false", "-o", filepath.Join(disk, name)}, cache...)
-		u.do(exitSpace, "not enough space", append([]string{"build", "--node-binary", "/bin/true"}, flags...)...)
-		u.do(exitOK, "built a delta", append([]string{"delta", "--from", u.old}, flags...)...)
+		u.do(cli.ExitSpace, "not enough space", append([]string{"build", "--node-binary", "/bin/true"}, flags...)...)
+		u.do(cli.ExitOK, "built a delta", append([]string{"delta", "--from", u.old}, flags...)...)
 	}
 }
 
@@ -191,20 +192,20 @@ func TestVerifyDeltaWithoutRoot(t *testing.T) {
 	cmd := exec.Command(program, "verify", dir, "--base", u.old)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4711, Gid: 4711}}
 	stdout, stderr, code := runProgram(t, cmd)
-	if code != exitOK || !strings.Contains(stdout, "all there in "+u.old) ||
+	if code != cli.ExitOK || !strings.Contains(stdout, "all there in "+u.old) ||
 		!strings.Contains(stdout, "not checked: what is in the layers") || strings.Contains(stdout, "has mounted") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	medium := filepath.Join(home, "delta.iso")
-	u.do(exitOK, "", "medium", dir, "-o", medium)
+	u.do(cli.ExitOK, "", "medium", dir, "-o", medium)
 	cmd = exec.Command(program, "verify", medium, "--base", u.old)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4711, Gid: 4711}}
-	if stdout, stderr, code := runProgram(t, cmd); code != exitOK || !strings.Contains(stdout, "all there in "+u.old) ||
+	if stdout, stderr, code := runProgram(t, cmd); code != cli.ExitOK || !strings.Contains(stdout, "all there in "+u.old) ||
 		!strings.Contains(stdout, "not checked: what is in the layers") {
 		t.Errorf("a medium: exit code %d\n%s%s", code, stdout, stderr)
 	}
 	cmd = exec.Command(program, "verify", dir, "--base", u.old)
-	if stdout, stderr, code := runProgram(t, cmd); code != exitOK || !strings.Contains(stdout, "has mounted") {
+	if stdout, stderr, code := runProgram(t, cmd); code != cli.ExitOK || !strings.Contains(stdout, "has mounted") {
 		t.Errorf("as root: exit code %d\n%s%s", code, stdout, stderr)
 	}
 }

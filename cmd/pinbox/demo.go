@@ -47,7 +47,7 @@ func demo(cmd *cobra.Command, out, base string) error {
 	}
 	for _, args := range [][]string{{"plan", "--oci", images}, build, {"verify", appliance}} {
 		fmt.Fprintf(cmd.OutOrStdout(), "$ pinbox %s\n", strings.Join(args, " "))
-		if code := run(cmd.Context(), args, cmd.OutOrStdout(), cmd.ErrOrStderr()); code != exitOK {
+		if code := run(cmd.Context(), args, cmd.OutOrStdout(), cmd.ErrOrStderr()); code != cli.ExitOK {
 			return cli.Reported(code)
 		}
 	}

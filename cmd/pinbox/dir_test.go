@@ -14,6 +14,7 @@ import (
 
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/format"
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
@@ -72,7 +73,7 @@ func TestDirByTheProgram(t *testing.T) {
 	cmd, out, _ := dirBuild(t, 0)
 	stdout, stderr, code := runProgram(t, cmd)
 	var result builder.Result
-	if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != exitOK || result.Store != format.DirFile ||
+	if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != cli.ExitOK || result.Store != format.DirFile ||
 		result.StoreDigest != "" || result.StoreSize == 0 {
 		t.Errorf("exit code %d, %v\n%s%s", code, err, stdout, stderr)
 	}
@@ -82,7 +83,7 @@ func TestDirByTheProgram(t *testing.T) {
 		}
 	}
 	code, stdout, stderr = pinbox(t.Context(), "verify", out)
-	if code != exitOK || !strings.Contains(stdout, "in a store of ") || strings.Contains(stdout, "sha256:") {
+	if code != cli.ExitOK || !strings.Contains(stdout, "in a store of ") || strings.Contains(stdout, "sha256:") {
 		t.Errorf("verify: exit code %d\n%s%s", code, stdout, stderr)
 	}
 }
@@ -92,7 +93,7 @@ func TestDirNeedsRoot(t *testing.T) {
 	cmd, out, requests := dirBuild(t, 65534)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	_, stderr, code := runProgram(t, cmd)
-	if code != exitUsage || !strings.Contains(stderr, "takes root") || !strings.Contains(stderr, "ID 65534") ||
+	if code != cli.ExitUsage || !strings.Contains(stderr, "takes root") || !strings.Contains(stderr, "ID 65534") ||
 		!strings.Contains(stderr, "format tar gives the same tree without") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
@@ -112,7 +113,7 @@ func TestDirInAUserNamespace(t *testing.T) {
 		GidMappingsEnableSetgroups: true, Credential: &syscall.Credential{},
 	}
 	stdout, stderr, code := runProgram(t, cmd)
-	if code != exitOK || !strings.Contains(stdout, "written in a user namespace") {
+	if code != cli.ExitOK || !strings.Contains(stdout, "written in a user namespace") {
 		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	marked, err := filepath.Glob(filepath.Join(out, "store/overlay/*/diff/d/b"))

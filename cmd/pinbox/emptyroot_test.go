@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
@@ -68,10 +69,10 @@ type need struct {
 }
 
 var (
-	needProc = need{func(r emptyRoot) bool { return r.noProc }, exitOther, "/proc is not mounted"}
-	needTemp = need{func(r emptyRoot) bool { return slices.Contains(r.env, "TMPDIR=/missing") }, exitOther, "set TMPDIR"}
-	needRoot = need{func(r emptyRoot) bool { return r.uid != 0 }, exitUsage, "takes root"}
-	needHome = need{func(r emptyRoot) bool { return !slices.ContainsFunc(r.env, isHome) }, exitUsage, "$HOME"}
+	needProc = need{func(r emptyRoot) bool { return r.noProc }, cli.ExitOther, "/proc is not mounted"}
+	needTemp = need{func(r emptyRoot) bool { return slices.Contains(r.env, "TMPDIR=/missing") }, cli.ExitOther, "set TMPDIR"}
+	needRoot = need{func(r emptyRoot) bool { return r.uid != 0 }, cli.ExitUsage, "takes root"}
+	needHome = need{func(r emptyRoot) bool { return !slices.ContainsFunc(r.env, isHome) }, cli.ExitUsage, "$HOME"}
 )
 
 func isHome(variable string) bool { return strings.HasPrefix(variable, "HOME=") }
@@ -97,7 +98,7 @@ var emptyRootVerbs = []verb{
 		needs: []need{needRoot, needProc},
 	},
 	{line: "verify /tmp/folder", says: "is whole", needs: []need{
-		{func(r emptyRoot) bool { return r.noProc || r.uid != 0 }, exitInput, "/tmp/folder: no such file"}}},
+		{func(r emptyRoot) bool { return r.noProc || r.uid != 0 }, cli.ExitInput, "/tmp/folder: no such file"}}},
 	{
 		line: "delta --from /tmp/out --set /tmp/next.yaml --tls-verify=false --cache-dir /tmp/cache -o /tmp/delta",
 		says: "built ",
@@ -123,7 +124,7 @@ var emptyRootVerbs = []verb{
 		needs: []need{needTemp, needProc},
 	},
 	{line: "plan --containers-storage quay.io/a/b:1", needs: []need{
-		{func(emptyRoot) bool { return true }, exitInput, "containers/storage: no such file"}}},
+		{func(emptyRoot) bool { return true }, cli.ExitInput, "containers/storage: no such file"}}},
 }
 
 // emptyRootFiles are the programs and what the command lines name.
@@ -213,7 +214,7 @@ func (r emptyRoot) run(t *testing.T, dir string, v verb) {
 	if cmd.ProcessState == nil {
 		t.Fatalf("pinbox %s: %v", v.line, err)
 	}
-	code, says := exitOK, v.says
+	code, says := cli.ExitOK, v.says
 	if i := slices.IndexFunc(v.needs, func(n need) bool { return n.missing(r) }); i >= 0 {
 		code, says = v.needs[i].code, v.needs[i].says
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/pinbox/pinbox/builder/iso"
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 )
 
@@ -73,7 +74,7 @@ func TestLiveISO(t *testing.T) {
 		}
 	}
 	if code, _, stderr := pinbox(t.Context(), "medium", dir, "-o", filepath.Join(t.TempDir(),
-		"medium.iso")); code != exitInput || !strings.Contains(stderr, "spec.node.store.volumeLabel") {
+		"medium.iso")); code != cli.ExitInput || !strings.Contains(stderr, "spec.node.store.volumeLabel") {
 		t.Errorf("a medium that no node looks for: exit code %d\n%s", code, stderr)
 	}
 	pristine := filepath.Join(t.TempDir(), "pristine.iso")
@@ -105,21 +106,21 @@ func TestMedium(t *testing.T) {
 	do(0, "next: pinbox medium "+dir, "build", "-c", config, "--tls-verify=false", "--node-binary",
 		fixtures.Program(t, nodePackage), "-o", dir+"/")
 	do(0, "with no store in it", "verify", filepath.Join(dir, "appliance.iso"))
-	do(exitUsage, "is no regular file", "medium", dir, "-o", t.TempDir())
-	do(exitUsage, "is in the folder, which would not be what it was", "medium", dir, "-o",
+	do(cli.ExitUsage, "is no regular file", "medium", dir, "-o", t.TempDir())
+	do(cli.ExitUsage, "is in the folder, which would not be what it was", "medium", dir, "-o",
 		filepath.Join(dir, "appliance.iso"))
-	do(exitUsage, "is there and no ISO, so it is not written over", "medium", dir, "-o", config)
+	do(cli.ExitUsage, "is there and no ISO, so it is not written over", "medium", dir, "-o", config)
 	do(0, "medium.iso: ", "medium", dir, "-o", medium)
 	do(0, "with the label SHIP_7", "medium", dir, "-o", medium) // over the one before
 	do(0, "2 files, 5 images in a store of", "verify", medium)
 	do(0, "SHIP_7", "iso", "show", medium)
-	do(exitUsage, "give one of show", "iso")
-	do(exitUsage, "unknown command", "iso", "shwo", medium)
+	do(cli.ExitUsage, "give one of show", "iso")
+	do(cli.ExitUsage, "unknown command", "iso", "shwo", medium)
 	store := filepath.Join(dir, "store.squashfs")
 	if err := os.WriteFile(store, append(mustRead(t, store), 0), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	do(exitVerify, "store.squashfs has changed", "medium", dir, "-o", medium)
+	do(cli.ExitDamaged, "store.squashfs has changed", "medium", dir, "-o", medium)
 }
 
 // A byte of the base that flips is found too, and a written stick can be verified.
@@ -145,8 +146,8 @@ func TestVerifyReadsAllOfAnISO(t *testing.T) {
 	if err := os.WriteFile(image, content, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	do(exitVerify, "base.iso has changed", "verify", image)
-	do(exitVerify, "its base has SHA-256", "iso", "reset", image, "-o", filepath.Join(t.TempDir(), "base.iso"))
+	do(cli.ExitDamaged, "base.iso has changed", "verify", image)
+	do(cli.ExitDamaged, "its base has SHA-256", "iso", "reset", image, "-o", filepath.Join(t.TempDir(), "base.iso"))
 }
 
 // The ISO of another appliance is no part of this one.
@@ -165,7 +166,7 @@ func TestVerifyComparesTheISOWithItsFolder(t *testing.T) {
 	live := build()
 	fixtures.Run(t, "cp", filepath.Join(build("--install-device", "/dev/sda"), "appliance.iso"), live)
 	fixtures.Run(t, "sh", "-c", "cd "+live+" && sha256sum $(cut -c67- SHA256SUMS) >sums && mv sums SHA256SUMS")
-	if code, _, stderr := pinbox(t.Context(), "verify", live); code != exitVerify ||
+	if code, _, stderr := pinbox(t.Context(), "verify", live); code != cli.ExitDamaged ||
 		!strings.Contains(stderr, "appliance.iso has another config.ign than the folder") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
@@ -179,7 +180,7 @@ func TestISOFlagsThatSayNothing(t *testing.T) {
 	} {
 		code, _, stderr := pinbox(t.Context(), append([]string{"build", "--set", set, "-o", filepath.Join(t.TempDir(), "out"),
 			"--node-binary", fixtures.Program(t, nodePackage)}, flags...)...)
-		if code != exitUsage && code != exitInput || !strings.Contains(stderr, "is empty") &&
+		if code != cli.ExitUsage && code != cli.ExitInput || !strings.Contains(stderr, "is empty") &&
 			!strings.Contains(stderr, "spec.iso.base") {
 			t.Errorf("%q: exit code %d\n%s", flags, code, stderr)
 		}
@@ -219,26 +220,26 @@ func TestLiveISOsThatCannotBeUsed(t *testing.T) {
 		code int
 		says string
 	}{
-		"no such file": {[]string{"--iso", "/no/such.iso"}, exitInput, "no such file"},
-		"no ISO":       {[]string{"--iso", program}, exitInput, "not an ISO 9660 image"},
+		"no such file": {[]string{"--iso", "/no/such.iso"}, cli.ExitInput, "no such file"},
+		"no ISO":       {[]string{"--iso", program}, cli.ExitInput, "not an ISO 9660 image"},
 		"cut off": {
-			[]string{"--iso", write(t, "cut.iso", content[:len(content)/2])}, exitInput, "the image is incomplete",
+			[]string{"--iso", write(t, "cut.iso", content[:len(content)/2])}, cli.ExitInput, "the image is incomplete",
 		},
 		"no Ignition": {
 			[]string{"--iso", write(t, "none.iso", bytes.ReplaceAll(bytes.ReplaceAll(content, []byte("igninfo.json"),
-				[]byte("igninfo.jso_")), []byte("ignition.img"), []byte("ignition.im_")))}, exitInput, "no Ignition area",
+				[]byte("igninfo.jso_")), []byte("ignition.img"), []byte("ignition.im_")))}, cli.ExitInput, "no Ignition area",
 		},
-		"edited before": {[]string{"--iso", edited}, exitInput, "pinbox iso reset"},
-		"configured":    {[]string{"--iso", configured, "--force"}, exitInput, "pinbox iso reset"},
-		"no such karg":  {[]string{"--iso", base, "--kargs-delete", "quiet"}, exitInput, `there is no "quiet"`},
+		"edited before": {[]string{"--iso", edited}, cli.ExitInput, "pinbox iso reset"},
+		"configured":    {[]string{"--iso", configured, "--force"}, cli.ExitInput, "pinbox iso reset"},
+		"no such karg":  {[]string{"--iso", base, "--kargs-delete", "quiet"}, cli.ExitInput, `there is no "quiet"`},
 		"kargs too long": {
-			[]string{"--iso", base, "--kargs-append", strings.Repeat("x", 600)}, exitInput, "longer than the area",
+			[]string{"--iso", base, "--kargs-append", strings.Repeat("x", 600)}, cli.ExitInput, "longer than the area",
 		},
 		"broken igninfo": {
 			[]string{"--iso", write(t, "igninfo.iso", bytes.Replace(content, []byte(`{"file":"images`),
-				[]byte(`{"file":images"`), 1))}, exitInput, "coreos/igninfo.json",
+				[]byte(`{"file":images"`), 1))}, cli.ExitInput, "coreos/igninfo.json",
 		},
-		"verify of a base": {nil, exitInput, ""},
+		"verify of a base": {nil, cli.ExitInput, ""},
 	} {
 		out := filepath.Join(t.TempDir(), "out")
 		args := append([]string{"build", "--set", set, "--tls-verify=false", "--node-binary", program, "-o", out},
@@ -271,7 +272,7 @@ func TestLiveISOForAnotherArchitecture(t *testing.T) {
 		{"plan", "-c", config},
 	} {
 		code, _, stderr := pinbox(t.Context(), append(args, "--tls-verify=false")...)
-		if code != exitInput || !strings.Contains(stderr, base+": the image is for another architecture: it boots on "+
+		if code != cli.ExitInput || !strings.Contains(stderr, base+": the image is for another architecture: it boots on "+
 			"s390x, and the store is for amd64\nhint: name the live ISO") {
 			t.Errorf("%q: exit code %d\n%s", args, code, stderr)
 		}
@@ -315,7 +316,7 @@ func TestVerifyFindsAChangedByteInAnISO(t *testing.T) {
 		bad := bytes.Clone(content)
 		bad[at] ^= 1
 		code, _, stderr := pinbox(t.Context(), "verify", write(t, "bad.iso", bad))
-		if code != exitVerify || !strings.Contains(stderr, name+" has changed") {
+		if code != cli.ExitDamaged || !strings.Contains(stderr, name+" has changed") {
 			t.Errorf("%s: exit code %d\n%s", name, code, stderr)
 		}
 	}

@@ -42,7 +42,7 @@ It asks no registry. The exit code is 3 if it finds something.`,
 				return err
 			}
 			if len(findings) > 0 {
-				return cli.Reported(exitInput)
+				return cli.Reported(cli.ExitInput)
 			}
 			return nil
 		},

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/pinbox/pinbox/builder/lint"
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
@@ -29,14 +30,14 @@ func TestLint(t *testing.T) {
 		code int
 		says string
 	}{
-		"no lock": {[]string{pod}, exitInput, pod + ":4: quay.io/site/app:1 is a tag, which a node has only if its store " +
+		"no lock": {[]string{pod}, cli.ExitInput, pod + ":4: quay.io/site/app:1 is a tag, which a node has only if its store " +
 			"was made with it: name it by digest, or name the lock that has the tag with --lock\n" + pod + always +
 			"not checked, without --lock: whether the node has the images\n2 findings in 2 uses of images and 0 sets\n"},
 		"a lock": {
-			[]string{"--lock", lock, pod}, exitInput, pod + always + pod + ":6: the lock has no " + db +
+			[]string{"--lock", lock, pod}, cli.ExitInput, pod + always + pod + ":6: the lock has no " + db +
 				": the store has it as " + app + ": name it so\n2 findings in 2 uses of images and 0 sets\n",
 		},
-		"mended": {[]string{"--lock", lock, mended}, exitOK, "0 findings in 2 uses of images and 0 sets\n"},
+		"mended": {[]string{"--lock", lock, mended}, cli.ExitOK, "0 findings in 2 uses of images and 0 sets\n"},
 	} {
 		if code, stdout, stderr := pinbox(t.Context(), append([]string{"lint"}, c.args...)...); code != c.code ||
 			stdout != c.says || stderr != "" {
@@ -82,7 +83,7 @@ func TestLintOfUnknownKinds(t *testing.T) {
 	} {
 		args := append([]string{"lint", fleet}, c.flags...)
 		code, stdout, stderr := pinbox(t.Context(), args...)
-		if code != exitInput || stderr != printed(c.warnings) || strings.Count(stdout, " stands in ") != len(c.says) {
+		if code != cli.ExitInput || stderr != printed(c.warnings) || strings.Count(stdout, " stands in ") != len(c.says) {
 			t.Errorf("%q: exit code %d\n%s%s", c.flags, code, stdout, stderr)
 		}
 		for _, says := range c.says {
@@ -140,7 +141,7 @@ func TestManifestsOfUnknownKinds(t *testing.T) {
 	} {
 		code, stdout, stderr := pinbox(t.Context(), append([]string{"plan", "--tls-verify=false", "--manifests", manifests},
 			c.args...)...)
-		if code != exitOK || !strings.Contains(stderr, c.says) || c.says == "" && strings.Contains(stderr, "left out") {
+		if code != cli.ExitOK || !strings.Contains(stderr, c.says) || c.says == "" && strings.Contains(stderr, "left out") {
 			t.Errorf("%q: exit code %d\n%s%s", c.args, code, stdout, stderr)
 		}
 	}
@@ -158,17 +159,17 @@ func TestManifestsOfUnknownKindsAlone(t *testing.T) {
 	args := []string{"plan", "--tls-verify=false", "--manifests", manifests}
 	code, _, stderr := pinbox(t.Context(), args...)
 	if want := "not taken: 1 image in kinds that pinbox does not know: Fleet.example.com (" + tag +
-		"); give those that nodes pull with --image"; code != exitInput || !strings.Contains(stderr, want) {
-		t.Errorf("got exit code %d, want %d and %q\n%s", code, exitInput, want, stderr)
+		"); give those that nodes pull with --image"; code != cli.ExitInput || !strings.Contains(stderr, want) {
+		t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitInput, want, stderr)
 	}
 	set := write(t, "set.yaml", sample.Set("worker", push(t, r, img)))
-	if code, _, stderr := pinbox(t.Context(), append(args, "--set", set)...); code != exitOK ||
+	if code, _, stderr := pinbox(t.Context(), append(args, "--set", set)...); code != cli.ExitOK ||
 		!strings.Contains(stderr, "warning: left out: 1 image in kinds") {
-		t.Errorf("with a set: got exit code %d, want %d and a warning\n%s", code, exitOK, stderr)
+		t.Errorf("with a set: got exit code %d, want %d and a warning\n%s", code, cli.ExitOK, stderr)
 	}
-	if code, _, stderr := pinbox(t.Context(), append(args, "--image", tag)...); code != exitOK ||
+	if code, _, stderr := pinbox(t.Context(), append(args, "--image", tag)...); code != cli.ExitOK ||
 		strings.Contains(stderr, "left out") {
-		t.Errorf("with --image: got exit code %d, want %d and no warning\n%s", code, exitOK, stderr)
+		t.Errorf("with --image: got exit code %d, want %d and no warning\n%s", code, cli.ExitOK, stderr)
 	}
 }
 
@@ -183,7 +184,7 @@ func TestLintReadsStdin(t *testing.T) {
 	stdin := os.Stdin
 	t.Cleanup(func() { os.Stdin = stdin })
 	os.Stdin = f
-	if code, stdout, _ := pinbox(t.Context(), "lint", "-"); code != exitInput ||
+	if code, stdout, _ := pinbox(t.Context(), "lint", "-"); code != cli.ExitInput ||
 		!strings.Contains(stdout, "stdin:3: nginx does not name its registry") {
 		t.Errorf("exit code %d\n%s", code, stdout)
 	}
@@ -200,19 +201,19 @@ func TestLintRefuses(t *testing.T) {
 		code int
 		says string
 	}{
-		"no path":      {nil, exitUsage, "requires at least 1 arg"},
-		"no such file": {[]string{pod + ".not"}, exitInput, "pod.yaml.not"},
+		"no path":      {nil, cli.ExitUsage, "requires at least 1 arg"},
+		"no such file": {[]string{pod + ".not"}, cli.ExitInput, "pod.yaml.not"},
 		"a template": {
-			[]string{write(t, "chart.yaml", []byte("kind: Pod\n{{- if .Values.on }}\n"))}, exitInput,
+			[]string{write(t, "chart.yaml", []byte("kind: Pod\n{{- if .Values.on }}\n"))}, cli.ExitInput,
 			"`helm template` renders a chart",
 		},
 		"a billion laughs": {
-			[]string{write(t, "bomb.yaml", []byte(bomb))}, exitInput,
+			[]string{write(t, "bomb.yaml", []byte(bomb))}, cli.ExitInput,
 			"hint: split the file, or write out what its aliases stand for",
 		},
-		"nothing to check": {[]string{write(t, "map.yaml", nil)}, exitInput, "map.yaml: no container in it names an image"},
-		"no lock":          {[]string{"--lock", pod, pod}, exitInput, "not a pinbox lock"},
-		"another output":   {[]string{"--output", "sarif", pod}, exitUsage, "it is text, json or yaml"},
+		"nothing to check": {[]string{write(t, "map.yaml", nil)}, cli.ExitInput, "map.yaml: no container in it names an image"},
+		"no lock":          {[]string{"--lock", pod, pod}, cli.ExitInput, "not a pinbox lock"},
+		"another output":   {[]string{"--output", "sarif", pod}, cli.ExitUsage, "it is text, json or yaml"},
 	} {
 		if code, stdout, stderr := pinbox(t.Context(), append([]string{"lint"}, c.args...)...); code != c.code ||
 			stdout != "" || !strings.Contains(stderr, c.says) || !strings.Contains(stderr, "hint: ") {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -99,7 +100,7 @@ func TestLock(t *testing.T) {
 // What is not as it was locked is not built.
 func TestLockedRefuses(t *testing.T) {
 	s := newSite(t)
-	if _, stderr := s.build(exitInput, "--locked"); !strings.Contains(stderr, "site.lock.json") {
+	if _, stderr := s.build(cli.ExitInput, "--locked"); !strings.Contains(stderr, "site.lock.json") {
 		t.Errorf("no lock: %s", stderr)
 	}
 	s.do(0, "lock", "-c", s.config, "--tls-verify=false")
@@ -107,18 +108,18 @@ func TestLockedRefuses(t *testing.T) {
 	if err := os.WriteFile(s.config, []byte(more), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, stderr := s.build(exitVerify, "--locked"); !strings.Contains(stderr, "+ "+s.pins.Pause) {
+	if _, stderr := s.build(cli.ExitDamaged, "--locked"); !strings.Contains(stderr, "+ "+s.pins.Pause) {
 		t.Errorf("the inputs have drifted: %s", stderr)
 	}
 	s.build(0)
 	if err := os.WriteFile(s.lock(), []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, stderr := s.build(exitInput); !strings.Contains(stderr, s.lock()) {
+	if _, stderr := s.build(cli.ExitInput); !strings.Contains(stderr, s.lock()) {
 		t.Errorf("a broken lock: %s", stderr)
 	}
-	s.build(exitUsage, "--locked", "--update")
-	s.do(exitUsage, "lock", "--image", s.tag)
+	s.build(cli.ExitUsage, "--locked", "--update")
+	s.do(cli.ExitUsage, "lock", "--image", s.tag)
 }
 
 // A later archive of oc-mirror moves a tag: a bug was to take that without --update.
@@ -140,12 +141,12 @@ func TestLockOfArchives(t *testing.T) {
 		code  int
 		says  []string
 	}{
-		{first, []string{"lock"}, exitOK, []string{"site.lock.json locks 1 image"}},
-		{first + ", " + second, []string{"plan", "--locked"}, exitOK, []string{digestOf(pins.Mixed)}},
-		{first + ", " + second, []string{"lock"}, exitOK, []string{"site.lock.json locks 1 image"}},
-		{second, []string{"plan"}, exitInput, []string{digestOf(pins.Mixed), digestOf(pins.Other), name, "--update"}},
-		{second, []string{"lock", "--update"}, exitOK, []string{"site.lock.json locks 1 image"}},
-		{second, []string{"plan", "--locked"}, exitOK, []string{digestOf(pins.Other)}},
+		{first, []string{"lock"}, cli.ExitOK, []string{"site.lock.json locks 1 image"}},
+		{first + ", " + second, []string{"plan", "--locked"}, cli.ExitOK, []string{digestOf(pins.Mixed)}},
+		{first + ", " + second, []string{"lock"}, cli.ExitOK, []string{"site.lock.json locks 1 image"}},
+		{second, []string{"plan"}, cli.ExitInput, []string{digestOf(pins.Mixed), digestOf(pins.Other), name, "--update"}},
+		{second, []string{"lock", "--update"}, cli.ExitOK, []string{"site.lock.json locks 1 image"}},
+		{second, []string{"plan", "--locked"}, cli.ExitOK, []string{digestOf(pins.Other)}},
 	} {
 		text := "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: site}\nspec:\n  sources:\n" +
 			"  - ocMirror: {paths: [" + step.paths + "]}\n"

@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/oracle"
 	"github.com/pinbox/pinbox/fixtures/sample"
@@ -160,10 +161,10 @@ func TestBadSets(t *testing.T) {
 		"no object":  {"- a\n", []string{"not an object"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			buildFails(t, write(t, "sets.yaml", []byte(test.content)), exitInput, test.says)
+			buildFails(t, write(t, "sets.yaml", []byte(test.content)), cli.ExitInput, test.says)
 		})
 	}
-	buildFails(t, filepath.Join(t.TempDir(), "no-such-file.yaml"), exitInput, []string{"no-such-file.yaml"})
+	buildFails(t, filepath.Join(t.TempDir(), "no-such-file.yaml"), cli.ExitInput, []string{"no-such-file.yaml"})
 }
 
 func TestBadImages(t *testing.T) {
@@ -201,23 +202,23 @@ func TestBadImages(t *testing.T) {
 		code  int
 		says  []string
 	}{
-		"corrupt gzip": {good.WithBlob(corrupt), exitVerify, []string{"cannot be decompressed"}},
+		"corrupt gzip": {good.WithBlob(corrupt), cli.ExitDamaged, []string{"cannot be decompressed"}},
 		"cut-off gzip": {
-			good.WithBlob(intact[:len(intact)-30]), exitVerify, []string{"cannot be decompressed"},
+			good.WithBlob(intact[:len(intact)-30]), cli.ExitDamaged, []string{"cannot be decompressed"},
 		},
-		"content of another layer": {good.WithBlob(otherBlob), exitVerify, []string{"does not match the diffID"}},
-		"no tar":                   {noTar, exitInput, []string{"tar entry 0", "cannot be unpacked"}},
+		"content of another layer": {good.WithBlob(otherBlob), cli.ExitDamaged, []string{"does not match the diffID"}},
+		"no tar":                   {noTar, cli.ExitInput, []string{"tar entry 0", "cannot be unpacked"}},
 		"entry up and out": {
-			layer(t, sample.File("../evil", "x")), exitInput, []string{`"../evil"`, "leads out of the layer"},
+			layer(t, sample.File("../evil", "x")), cli.ExitInput, []string{`"../evil"`, "leads out of the layer"},
 		},
 		"absolute entry up and out": {
-			layer(t, sample.File("/../../etc/passwd", "x")), exitInput, []string{"leads out of the layer"},
+			layer(t, sample.File("/../../etc/passwd", "x")), cli.ExitInput, []string{"leads out of the layer"},
 		},
 		"more owners than squashfs": {
-			layer(t, owned...), exitInput, []string{"more than 65535 different owners", "spec.store.format tar"},
+			layer(t, owned...), cli.ExitInput, []string{"more than 65535 different owners", "spec.store.format tar"},
 		},
 		"entry out through a symlink": {
-			layer(t, sample.Symlink("up", "../.."), sample.File("up/evil", "x")), exitInput,
+			layer(t, sample.Symlink("up", "../.."), sample.File("up/evil", "x")), cli.ExitInput,
 			[]string{`"up/evil"`, "leads out of the layer"},
 		},
 	} {
@@ -236,7 +237,7 @@ func TestImagesThatNoNodeCanRun(t *testing.T) {
 	good := layer(t, sample.File("a", "x"))
 	t.Run("image for another platform", func(t *testing.T) {
 		pin := push(t, serve(t, nil), image(t, "arm64", good))
-		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), exitInput, []string{
+		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), cli.ExitInput, []string{
 			pin, "not for the appliance's platform", "linux/arm64", "spec.platform",
 		})
 	})
@@ -253,7 +254,7 @@ func TestImagesThatNoNodeCanRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), exitInput, []string{pin, "leads to another index"})
+		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), cli.ExitInput, []string{pin, "leads to another index"})
 	})
 	t.Run("index without the platform", func(t *testing.T) {
 		index, err := sample.Index(image(t, "arm64", good), image(t, "s390x", good))
@@ -264,7 +265,7 @@ func TestImagesThatNoNodeCanRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), exitInput, []string{
+		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), cli.ExitInput, []string{
 			pin, "its index has linux/arm64, linux/s390x",
 		})
 	})
@@ -299,7 +300,7 @@ func TestSeveralImagesForAnotherPlatform(t *testing.T) {
 	for _, says := range []string{
 		"quay.io/site/app@", "linux/arm64", indexed, "linux/riscv64", r.Host + "/test/tagged@", "linux/s390x",
 	} {
-		if code != exitInput || strings.Count(stderr, says) != 1 || strings.Count(stderr, storage.ErrPlatform.Error()) != 3 {
+		if code != cli.ExitInput || strings.Count(stderr, says) != 1 || strings.Count(stderr, storage.ErrPlatform.Error()) != 3 {
 			t.Errorf("exit code %d; it is to say %q once:\n%s", code, says, stderr)
 		}
 	}
@@ -317,8 +318,8 @@ func TestMoreLayersThanCanBeMounted(t *testing.T) {
 	}))
 	pin := push(t, r, image(t, "amd64", slices.Repeat([]v1.Layer{good}, 501)...))
 	sets, says := write(t, "sets.yaml", sample.Set("worker", pin)), []string{pin, "it has 501, and the limit is 500"}
-	buildFails(t, sets, exitInput, says)
-	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false"); code != exitInput ||
+	buildFails(t, sets, cli.ExitInput, says)
+	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false"); code != cli.ExitInput ||
 		!strings.Contains(stderr, says[1]) {
 		t.Errorf("plan: exit code %d\n%s", code, stderr)
 	}
@@ -359,21 +360,21 @@ func TestBadRegistries(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fault := func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { w.WriteHeader(test.status) }
 			pin := push(t, serve(t, damage(test.path, fault)), image(t, "amd64", content))
-			buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), exitRegistry, append(test.says, pin))
+			buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), cli.ExitRegistry, append(test.says, pin))
 		})
 	}
 	t.Run("registry that is down", func(t *testing.T) {
 		r := serve(t, nil)
 		pin := push(t, r, image(t, "amd64", content))
 		r.Close()
-		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), exitRegistry, []string{
+		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), cli.ExitRegistry, []string{
 			pin, "connection refused", "network",
 		})
 	})
 	t.Run("image that the policy refuses", func(t *testing.T) {
 		pin := push(t, serve(t, nil), image(t, "amd64", content))
 		policy := write(t, "policy.json", []byte(`{"default":[{"type":"reject"}]}`))
-		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), exitVerify, []string{pin, "signature policy refuses"},
+		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), cli.ExitDamaged, []string{pin, "signature policy refuses"},
 			"--policy", policy)
 	})
 }
@@ -392,32 +393,32 @@ func TestRegistriesThatGiveOtherContent(t *testing.T) {
 		"wrong manifest": {damage("/manifests/", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 			w.Header().Set("Content-Type", string(types.OCIManifestSchema1))
 			fmt.Fprint(w, `{"schemaVersion":2}`)
-		}), exitVerify, []string{"content is not what its digest says"}},
+		}), cli.ExitDamaged, []string{"content is not what its digest says"}},
 		"wrong configuration": {damage("/blobs/", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			if !strings.Contains(r.URL.Path, digest.String()) {
 				fmt.Fprint(w, `{"os":"linux","architecture":"amd64"}`)
 				return
 			}
 			next.ServeHTTP(w, r)
-		}), exitVerify, []string{"content is not what its digest says"}},
+		}), cli.ExitDamaged, []string{"content is not what its digest says"}},
 		"wrong layer": {damage(digest.String(), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			body := record(next, r)
 			body[len(body)/2] ^= 1
 			w.Write(body)
-		}), exitVerify, []string{"content is not what its digest says", digest.String()}},
+		}), cli.ExitDamaged, []string{"content is not what its digest says", digest.String()}},
 		"truncated layer": {damage(digest.String(), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			body := record(next, r)
 			w.Write(body[:len(body)/2])
-		}), exitVerify, []string{"content is not what its digest says", "it ends after"}},
+		}), cli.ExitDamaged, []string{"content is not what its digest says", "it ends after"}},
 		"layer that is too long": {damage(digest.String(), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			w.Write(append(record(next, r), "more"...))
-		}), exitVerify, []string{"content is not what its digest says", "more than the"}},
+		}), cli.ExitDamaged, []string{"content is not what its digest says", "more than the"}},
 		"connection that breaks": {damage(digest.String(), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			body := record(next, r)
 			w.Header().Set("Content-Length", fmt.Sprint(len(body)))
 			w.Write(body[:len(body)/2])
 			panic(http.ErrAbortHandler)
-		}), exitRegistry, []string{"cannot be used", digest.String()}},
+		}), cli.ExitRegistry, []string{"cannot be used", digest.String()}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pin := push(t, serve(t, test.fault), image(t, "amd64", content))
@@ -444,20 +445,20 @@ func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }
 
 func TestBadCredentials(t *testing.T) {
 	sets := write(t, "sets.yaml", sample.Set("worker", "127.0.0.1:1/a/b@"+someDigest))
-	buildFails(t, sets, exitInput, []string{"credentials cannot be used", "no-such-file"}, "--authfile", "/no-such-file")
-	buildFails(t, sets, exitInput, []string{"credentials cannot be used", "is a directory"}, "--authfile", t.TempDir())
-	buildFails(t, sets, exitInput, []string{"credentials cannot be used", "auth.json"}, "--pull-secret",
+	buildFails(t, sets, cli.ExitInput, []string{"credentials cannot be used", "no-such-file"}, "--authfile", "/no-such-file")
+	buildFails(t, sets, cli.ExitInput, []string{"credentials cannot be used", "is a directory"}, "--authfile", t.TempDir())
+	buildFails(t, sets, cli.ExitInput, []string{"credentials cannot be used", "auth.json"}, "--pull-secret",
 		write(t, "auth.json", []byte("{")))
-	buildFails(t, sets, exitUsage, []string{"give one"}, "--authfile", "a", "--pull-secret", "b")
+	buildFails(t, sets, cli.ExitUsage, []string{"give one"}, "--authfile", "a", "--pull-secret", "b")
 }
 
 // A policy that is named but missing is no reason to accept every image.
 func TestPolicyThatIsMissing(t *testing.T) {
 	sets := write(t, "sets.yaml", sample.Set("worker", "127.0.0.1:1/a/b@"+someDigest))
 	says := []string{"signature policy cannot be used", "/no-such-policy.json", "--policy"}
-	buildFails(t, sets, exitInput, says, "--policy", "/no-such-policy.json")
+	buildFails(t, sets, cli.ExitInput, says, "--policy", "/no-such-policy.json")
 	t.Setenv("CONTAINERS_POLICY_JSON", "/no-such-policy.json")
-	buildFails(t, sets, exitInput, says)
+	buildFails(t, sets, cli.ExitInput, says)
 }
 
 func TestBadOutput(t *testing.T) {
@@ -466,28 +467,28 @@ func TestBadOutput(t *testing.T) {
 	full := filepath.Dir(write(t, "mine.txt", []byte("mine")))
 	args := []string{"build", "--set", sets, "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o"}
 	code, _, stderr := pinbox(t.Context(), append(args, full)...)
-	if code != exitUsage || !strings.Contains(stderr, "not empty") {
+	if code != cli.ExitUsage || !strings.Contains(stderr, "not empty") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 	if entries, _ := os.ReadDir(full); len(entries) != 1 {
 		t.Errorf("the folder has %v now", entries)
 	}
 	file := write(t, "file", nil)
-	if code, _, stderr := pinbox(t.Context(), append(args, file)...); code == exitOK || !strings.Contains(stderr, file) {
+	if code, _, stderr := pinbox(t.Context(), append(args, file)...); code == cli.ExitOK || !strings.Contains(stderr, file) {
 		t.Errorf("a file as output: exit code %d\n%s", code, stderr)
 	}
 	link, linked := filepath.Join(t.TempDir(), "link"), t.TempDir()
 	if err := os.Symlink(linked, link); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := pinbox(t.Context(), append(args, link+"/")...); code != exitOK {
+	if code, _, stderr := pinbox(t.Context(), append(args, link+"/")...); code != cli.ExitOK {
 		t.Errorf("a link to an empty folder was refused: %s", stderr)
 	}
 	if _, err := os.Stat(filepath.Join(linked, "SHA256SUMS")); err != nil {
 		t.Error(err)
 	}
 	empty := t.TempDir()
-	if code, _, stderr := pinbox(t.Context(), append(args, empty)...); code != exitOK {
+	if code, _, stderr := pinbox(t.Context(), append(args, empty)...); code != cli.ExitOK {
 		t.Errorf("an empty folder was refused: %s", stderr)
 	}
 }
@@ -526,12 +527,12 @@ func TestFullDisk(t *testing.T) {
 		"build", "--set", write(t, "sets.yaml", sample.Set("worker", pin)), "--tls-verify=false", "--node-binary",
 		"/bin/true", "-o",
 	}
-	if code, _, stderr := pinbox(t.Context(), append(args, disk)...); code != exitUsage ||
+	if code, _, stderr := pinbox(t.Context(), append(args, disk)...); code != cli.ExitUsage ||
 		!strings.Contains(stderr, "is a mount point") {
 		t.Errorf("a mount point as output: exit code %d\n%s", code, stderr)
 	}
 	code, _, stderr := pinbox(t.Context(), append(args, filepath.Join(disk, "out"))...)
-	if code != exitSpace || !strings.Contains(stderr, "no space left on device") ||
+	if code != cli.ExitSpace || !strings.Contains(stderr, "no space left on device") ||
 		!strings.Contains(stderr, "hint: free space") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
@@ -573,7 +574,7 @@ func TestDiskThatIsTooSmall(t *testing.T) {
 		blobs = 0
 		code, _, stderr := pinbox(t.Context(), append([]string{"build", "--tls-verify=false", "--node-binary", "/bin/true"},
 			test.flags...)...)
-		if code != exitSpace || blobs != test.blobs {
+		if code != cli.ExitSpace || blobs != test.blobs {
 			t.Errorf("%s: exit code %d, %d blobs were read, want %d\n%s", name, code, blobs, test.blobs, stderr)
 		}
 		for _, want := range test.says {
@@ -601,7 +602,7 @@ func TestInterruptedBuild(t *testing.T) {
 	code, _, stderr := pinbox(ctx, "build", "--set", write(t, "sets.yaml", sample.Set("worker", pin)),
 		"--tls-verify=false",
 		"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(parent, "out"))
-	if code != exitInterrupted {
+	if code != cli.ExitInterrupted {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 	if entries, _ := os.ReadDir(parent); len(entries) > 0 {
@@ -621,11 +622,11 @@ func TestCommandLine(t *testing.T) {
 		"unknown output":     {"verify", "x", "--output", "xml"},
 		"bad platform":       {"plan", "--set", "x", "--platform", "windows/amd64"},
 	} {
-		if code, _, stderr := pinbox(t.Context(), args...); code != exitUsage || !strings.Contains(stderr, "hint: ") {
+		if code, _, stderr := pinbox(t.Context(), args...); code != cli.ExitUsage || !strings.Contains(stderr, "hint: ") {
 			t.Errorf("%s: exit code %d\n%s", name, code, stderr)
 		}
 	}
-	if code, stdout, _ := pinbox(t.Context(), "--help"); code != exitOK || !strings.Contains(stdout, "Exit codes:") {
+	if code, stdout, _ := pinbox(t.Context(), "--help"); code != cli.ExitOK || !strings.Contains(stdout, "Exit codes:") {
 		t.Errorf("--help: exit code %d\n%s", code, stdout)
 	}
 }

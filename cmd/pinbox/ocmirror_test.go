@@ -16,6 +16,7 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/crio"
 	"github.com/pinbox/pinbox/fixtures/sample"
@@ -94,7 +95,7 @@ func TestOCMirrorCompanion(t *testing.T) {
 		{[]string{"lint", "--lock", out, filepath.Join(dir, "pod.yaml")}, "0 findings in 2 uses of images"},
 	} {
 		code, stdout, stderr := pinbox(t.Context(), step.args...)
-		if code != exitOK || !strings.Contains(stdout+stderr, step.says) {
+		if code != cli.ExitOK || !strings.Contains(stdout+stderr, step.says) {
 			t.Fatalf("%s: exit code %d\n%s%s", step.args[0], code, stdout, stderr)
 		}
 	}
@@ -195,55 +196,55 @@ func lackingNames(t *testing.T) map[string]lackingName {
 		images("quay.example.com/site/app:1", "quay.example.com/site/model:1", "quay.example.com/site/arm:1"))
 	return map[string]lackingName{
 		"charts": {
-			[]string{"--oc-mirror", charts}, exitInput, []string{
+			[]string{"--oc-mirror", charts}, cli.ExitInput, []string{
 				"chart/one:1, chart/two:2", "mapping.txt", "--oc-mirror-exclude",
 			},
 		},
 		"charts, one named": {
-			[]string{"--oc-mirror", charts, "--oc-mirror", named}, exitInput, []string{": chart/two:2"},
+			[]string{"--oc-mirror", charts, "--oc-mirror", named}, cli.ExitInput, []string{": chart/two:2"},
 		},
 		"charts, one named, one not wanted": {
-			[]string{"--oc-mirror", charts, "--oc-mirror", named, "--oc-mirror-exclude", "chart/tw?"}, exitOK,
+			[]string{"--oc-mirror", charts, "--oc-mirror", named, "--oc-mirror-exclude", "chart/tw?"}, cli.ExitOK,
 			[]string{"2 images"},
 		},
 		"two hosts": {
-			[]string{"--oc-mirror", collided}, exitInput, []string{
+			[]string{"--oc-mirror", collided}, cli.ExitInput, []string{
 				"quay.example.com/site/app:1 and other.example.com/site/app:1 as site/app:1", "targetRepo",
 			},
 		},
 		"one of two hosts": {
 			[]string{"--oc-mirror", collided, "--image-set-config", write(t, "isc.yaml", images("quay.example.com/site/app:1"))},
-			exitInput, []string{"quay.example.com/site/app:1 and other.example.com/site/app:1 as site/app:1", "targetTag"},
+			cli.ExitInput, []string{"quay.example.com/site/app:1 and other.example.com/site/app:1 as site/app:1", "targetTag"},
 		},
 		"another host": {
 			[]string{"--oc-mirror", others, "--image-set-config", write(t, "isc.yaml", images("other.example.com/site/app:1"))},
-			exitInput, []string{"other.example.com/site/app:1, which", "site/app:1 is quay.example.com/site/app:1"},
+			cli.ExitInput, []string{"other.example.com/site/app:1, which", "site/app:1 is quay.example.com/site/app:1"},
 		},
 		"an artifact and another platform": {
-			[]string{"--oc-mirror", others}, exitInput, []string{"site/model@", "site/arm@", "ocMirror.exclude"},
+			[]string{"--oc-mirror", others}, cli.ExitInput, []string{"site/model@", "site/arm@", "ocMirror.exclude"},
 		},
 		"an artifact, excluded": {
-			[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/site/model:*"}, exitInput,
+			[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/site/model:*"}, cli.ExitInput,
 			[]string{"site/arm@", "--oc-mirror-exclude"},
 		},
 		"both excluded": {
 			[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/site/model", "--oc-mirror-exclude",
-				"quay.example.com/site/arm@" + arm[strings.LastIndex(arm, "sha256:"):]}, exitOK, []string{"1 image "},
+				"quay.example.com/site/arm@" + arm[strings.LastIndex(arm, "sha256:"):]}, cli.ExitOK, []string{"1 image "},
 		},
 		"a pattern of nothing": {
-			[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/model"}, exitInput,
+			[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/model"}, cli.ExitInput,
 			[]string{`exclude pattern "quay.example.com/model"`},
 		},
 		"a pattern that is none": {
-			[]string{"--oc-mirror", others, "--oc-mirror-exclude", "["}, exitInput, []string{`exclude pattern "["`},
+			[]string{"--oc-mirror", others, "--oc-mirror-exclude", "["}, cli.ExitInput, []string{`exclude pattern "["`},
 		},
 		"an instance that was dropped": {
-			[]string{"--oc-mirror", sparseList(t, pins), "--platform", "linux/arm64"}, exitInput,
+			[]string{"--oc-mirror", sparseList(t, pins), "--platform", "linux/arm64"}, cli.ExitInput,
 			[]string{"mirror.additionalImages[0].platforms of " + newestRun + " has linux/amd64", "--platform"},
 		},
 		// A bug was a hint that spoke of tags, where there are none.
 		"charts of mirror to mirror": {
-			[]string{"--oc-mirror", workspace}, exitInput, []string{
+			[]string{"--oc-mirror", workspace}, cli.ExitInput, []string{
 				"mirror.helm of " + newestRun + " asks for images, and neither mapping.txt", "--dry-run", "as mirror.helm",
 			},
 		},
@@ -253,8 +254,8 @@ func lackingNames(t *testing.T) map[string]lackingName {
 // It was read to its end before anything looked at it.
 func TestImageSetWithoutAnEnd(t *testing.T) {
 	code, _, stderr := pinbox(t.Context(), "plan", "--image-set-config", "/dev/zero")
-	if want := "/dev/zero: not an ImageSetConfiguration"; code != exitInput || !strings.Contains(stderr, want) ||
+	if want := "/dev/zero: not an ImageSetConfiguration"; code != cli.ExitInput || !strings.Contains(stderr, want) ||
 		!strings.Contains(stderr, "too large") {
-		t.Errorf("got exit code %d, want %d and %q, too large\n%s", code, exitInput, want, stderr)
+		t.Errorf("got exit code %d, want %d and %q, too large\n%s", code, cli.ExitInput, want, stderr)
 	}
 }

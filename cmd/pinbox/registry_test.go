@@ -19,6 +19,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
@@ -76,7 +77,7 @@ func TestMirrorsOfFileFlagAndHost(t *testing.T) {
 		"[[registry]]\nlocation = \"three.example.com/c\"\n[[registry.mirror]]\nlocation = %q\n", r.Host+repository))
 	t.Setenv("CONTAINERS_REGISTRIES_CONF", host)
 	code, stdout, stderr := pinbox(t.Context(), "plan", "-c", config, "--mirrors", flag, "--tls-verify=false")
-	if code != exitOK || !strings.Contains(stdout, "3 images") {
+	if code != cli.ExitOK || !strings.Contains(stdout, "3 images") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 }
@@ -90,17 +91,17 @@ func TestBadMirrors(t *testing.T) {
 		says    []string
 	}{
 		"a source with a tag": {
-			string(idms("quay.io/a:1", r.Host, "''")), exitInput, []string{
+			string(idms("quay.io/a:1", r.Host, "''")), cli.ExitInput, []string{
 				"mirrors.yaml:6", `ImageDigestMirrorSet "x"`, "write quay.io/a", "hint: `oc explain",
 			},
 		},
 		"a policy and another": {
 			string(idms("quay.io/a", r.Host, "''")) + "---\n" + string(idms("quay.io/a", r.Host, "NeverContactSource")),
-			exitInput, []string{"mirrors.yaml:13", "mirrors.yaml:6", "two policies", "hint: "},
+			cli.ExitInput, []string{"mirrors.yaml:13", "mirrors.yaml:6", "two policies", "hint: "},
 		},
-		"no mirrors": {"kind: ConfigMap\n", exitInput, []string{"mirrors.yaml", "hint: name a file"}},
+		"no mirrors": {"kind: ConfigMap\n", cli.ExitInput, []string{"mirrors.yaml", "hint: name a file"}},
 		"a mirror without images": {
-			string(idms("quay.example.com", r.Host, "NeverContactSource")), exitRegistry, []string{
+			string(idms("quay.example.com", r.Host, "NeverContactSource")), cli.ExitRegistry, []string{
 				"quay.example.com/a@", r.Host + "/a@", "may not be asked", "hint: push it to a mirror",
 			},
 		},
@@ -131,7 +132,7 @@ func TestCertificates(t *testing.T) {
 		sample.Set("worker", strings.Replace(pin, host+"/test/tls", "registry.invalid/a", 1)))
 	for _, args := range [][]string{{"--set", sets}, {"--set", mirrored, "--mirrors", mirrors}} {
 		code, _, stderr := pinbox(t.Context(), append([]string{"plan"}, args...)...)
-		if code != exitRegistry || !strings.Contains(stderr, "certificate is not trusted") ||
+		if code != cli.ExitRegistry || !strings.Contains(stderr, "certificate is not trusted") ||
 			!strings.Contains(stderr, "--cert-dir") || strings.Contains(stderr, "--tls-verify") {
 			t.Errorf("%s without the certificate: exit code %d\n%s", args, code, stderr)
 		}
@@ -139,7 +140,7 @@ func TestCertificates(t *testing.T) {
 	certs := filepath.Dir(write(t, "ca.crt",
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
 	for _, flag := range []string{"--cert-dir=" + certs, "--tls-verify=false"} {
-		if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, flag); code != exitOK {
+		if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, flag); code != cli.ExitOK {
 			t.Errorf("%s: exit code %d\n%s", flag, code, stderr)
 		}
 	}
@@ -150,14 +151,14 @@ func TestCertificates(t *testing.T) {
 func TestPlainHTTP(t *testing.T) {
 	r := serve(t, nil)
 	sets := write(t, "sets.yaml", sample.Set("worker", push(t, r, image(t, "amd64", layer(t, sample.File("a", "x"))))))
-	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets); code != exitRegistry ||
+	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets); code != cli.ExitRegistry ||
 		!strings.Contains(stderr, "it has no TLS") || !strings.Contains(stderr, "--tls-verify=false") {
 		t.Errorf("plain HTTP: exit code %d\n%s", code, stderr)
 	}
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets); code != exitRegistry ||
+	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets); code != cli.ExitRegistry ||
 		strings.Contains(stderr, "--tls-verify") {
 		t.Errorf("nobody there: exit code %d\n%s", code, stderr)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
@@ -102,12 +103,12 @@ func TestFetchGoesOnWhereItEnded(t *testing.T) {
 		if code != want {
 			t.Fatalf("exit code %d, want %d\n%s", code, want, stderr)
 		}
-		if code != exitOK {
+		if code != cli.ExitOK {
 			return nil
 		}
 		return mustRead(t, filepath.Join(out, "store.squashfs"))
 	}
-	want := build(t.TempDir(), exitOK)
+	want := build(t.TempDir(), cli.ExitOK)
 	for name, test := range map[string]struct {
 		change func(kept string)
 		served int64  // at most, in the second run
@@ -135,14 +136,14 @@ func TestFetchGoesOnWhereItEnded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cache := t.TempDir()
 			f.cut = half
-			build(cache, exitRegistry)
+			build(cache, cli.ExitRegistry)
 			kept, err := filepath.Glob(filepath.Join(cache, "layers/blobs-*/*"))
 			if err != nil || len(kept) != 1 {
 				t.Fatalf("%v, %v", kept, err)
 			}
 			f.gone, f.cut = false, 0
 			test.change(kept[0])
-			if got := build(cache, exitOK); !bytes.Equal(got, want) {
+			if got := build(cache, cli.ExitOK); !bytes.Equal(got, want) {
 				t.Error("the store is another")
 			}
 			if f.served > test.served || len(f.asked) == 0 || !strings.HasPrefix(f.asked[0], test.ranges) ||

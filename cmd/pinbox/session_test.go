@@ -75,12 +75,12 @@ func TestPlanBuildVerify(t *testing.T) {
 	file := appliance(t, samples(t))
 	out := filepath.Join(t.TempDir(), "deep", "out")
 	code, stdout, stderr := pinbox(t.Context(), "plan", "-c", file, "--tls-verify=false")
-	if code != exitOK || !strings.Contains(stdout, "5 images of 2 sets for linux/amd64: 8 different layers") ||
+	if code != cli.ExitOK || !strings.Contains(stdout, "5 images of 2 sets for linux/amd64: 8 different layers") ||
 		!strings.Contains(stderr, "warning: ") {
 		t.Fatalf("plan: exit code %d\n%s%s", code, stdout, stderr)
 	}
 	code, stdout, stderr = pinbox(t.Context(), "build", "-c", file, "--tls-verify=false", "-o", out)
-	if code != exitOK || !strings.Contains(stdout, "built ship-7 for linux/amd64") ||
+	if code != cli.ExitOK || !strings.Contains(stdout, "built ship-7 for linux/amd64") ||
 		!strings.Contains(stdout, "next: pinbox verify "+out) {
 		t.Fatalf("build: exit code %d\n%s%s", code, stdout, stderr)
 	}
@@ -97,7 +97,7 @@ func TestPlanBuildVerify(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr = pinbox(t.Context(), "verify", link)
-	if code != exitOK || !strings.Contains(stdout, "is whole: 6 files, 5 images") {
+	if code != cli.ExitOK || !strings.Contains(stdout, "is whole: 6 files, 5 images") {
 		t.Errorf("verify: exit code %d\n%s%s", code, stdout, stderr)
 	}
 	bu, err := os.ReadFile(filepath.Join(out, artifact.ButaneFile))
@@ -141,14 +141,14 @@ func TestSourceDateEpoch(t *testing.T) {
 	args := []string{"build", "--set", sets, "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o"}
 	t.Setenv("SOURCE_DATE_EPOCH", "1234567890")
 	out := filepath.Join(t.TempDir(), "out")
-	if code, _, stderr := pinbox(t.Context(), append(args, out)...); code != exitOK {
+	if code, _, stderr := pinbox(t.Context(), append(args, out)...); code != cli.ExitOK {
 		t.Fatal(stderr)
 	}
 	if made := superblock(t, out, 8); made != 1234567890 {
 		t.Errorf("the store was made at %d", made)
 	}
 	t.Setenv("SOURCE_DATE_EPOCH", "yesterday")
-	if code, _, stderr := pinbox(t.Context(), append(args, out)...); code != exitUsage ||
+	if code, _, stderr := pinbox(t.Context(), append(args, out)...); code != cli.ExitUsage ||
 		!strings.Contains(stderr, "SOURCE_DATE_EPOCH") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
@@ -162,7 +162,7 @@ func TestPlatform(t *testing.T) {
 		code, stdout, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false", "--platform", platform,
 			"--output", "json")
 		var plan struct{ Lock pinset.Lock }
-		if err := json.Unmarshal([]byte(stdout), &plan); code != exitOK || err != nil {
+		if err := json.Unmarshal([]byte(stdout), &plan); code != cli.ExitOK || err != nil {
 			t.Fatalf("exit code %d, %v\n%s", code, err, stderr)
 		}
 		if string(plan.Lock.Platform) != platform || plan.Lock.Images[0].Index == "" {
@@ -182,7 +182,7 @@ func TestOutputForPrograms(t *testing.T) {
 		Totals struct{ Images, Layers int }
 		Lock   struct{ Images []any }
 	}
-	if err := json.Unmarshal([]byte(stdout), &plan); code != exitOK || err != nil || plan.Totals.Images != 5 ||
+	if err := json.Unmarshal([]byte(stdout), &plan); code != cli.ExitOK || err != nil || plan.Totals.Images != 5 ||
 		len(plan.Lock.Images) != 5 {
 		t.Errorf("plan: exit code %d, %v\n%s", code, err, stdout)
 	}
@@ -194,13 +194,13 @@ func TestOutputForPrograms(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	code, stdout, _ = pinbox(t.Context(), "build", "-c", file, "--tls-verify=false", "--output", "json", "-o", out)
 	var built builder.Result
-	if err := json.Unmarshal([]byte(stdout), &built); code != exitOK || err != nil || built.Name != "ship-7" ||
+	if err := json.Unmarshal([]byte(stdout), &built); code != cli.ExitOK || err != nil || built.Name != "ship-7" ||
 		built.StoreSize == 0 || built.StoreDigest == "" {
 		t.Errorf("build: exit code %d, %v\n%s", code, err, stdout)
 	}
 	code, stdout, _ = pinbox(t.Context(), "verify", out, "--output", "json")
 	var verified verify.Result
-	if err := json.Unmarshal([]byte(stdout), &verified); code != exitOK || err != nil || verified.Files != 6 {
+	if err := json.Unmarshal([]byte(stdout), &verified); code != cli.ExitOK || err != nil || verified.Files != 6 {
 		t.Errorf("verify: exit code %d, %v\n%s", code, err, stdout)
 	}
 }
@@ -208,7 +208,7 @@ func TestOutputForPrograms(t *testing.T) {
 func TestVerifyFindsEveryDamage(t *testing.T) {
 	file := appliance(t, samples(t))
 	out := filepath.Join(t.TempDir(), "out")
-	if code, _, stderr := pinbox(t.Context(), "build", "-c", file, "--tls-verify=false", "-o", out); code != exitOK {
+	if code, _, stderr := pinbox(t.Context(), "build", "-c", file, "--tls-verify=false", "-o", out); code != cli.ExitOK {
 		t.Fatal(stderr)
 	}
 	for name := range fixtures.Tree(t, out) {
@@ -253,7 +253,7 @@ func TestVerifyFindsEveryDamage(t *testing.T) {
 	if err := os.Remove(extra); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := pinbox(t.Context(), "verify", out); code != exitOK {
+	if code, _, stderr := pinbox(t.Context(), "verify", out); code != cli.ExitOK {
 		t.Errorf("the folder as it was built: %s", stderr)
 	}
 }
@@ -267,7 +267,7 @@ func verifyFails(t *testing.T, out, name string, damage func() error) {
 	if name == artifact.SumsFile {
 		name = "" // the message may name the file whose sum it was
 	}
-	if code != exitVerify || !strings.Contains(stderr, name) {
+	if code != cli.ExitDamaged || !strings.Contains(stderr, name) {
 		t.Errorf("damage of %s: exit code %d\n%s", name, code, stderr)
 	}
 }
@@ -279,7 +279,7 @@ func TestVerifyComparesTheFilesWithEachOther(t *testing.T) {
 		out := filepath.Join(t.TempDir(), "out")
 		code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", set), "--tls-verify=false", "-o", out,
 			"--node-binary", fixtures.Program(t, nodePackage))
-		if code != exitOK {
+		if code != cli.ExitOK {
 			t.Fatal(stderr)
 		}
 		return out
@@ -296,9 +296,9 @@ func TestVerifyComparesTheFilesWithEachOther(t *testing.T) {
 		fixtures.Run(t, "cp", "-r", one, mixed)
 		fixtures.Run(t, "sh", "-ec", "cd "+mixed+"; other="+two+"; "+test.change+"; sha256sum config.bu config.ign "+
 			"manifests/worker-sample.yaml pinbox.lock.json store.squashfs >SHA256SUMS")
-		if code, _, stderr := pinbox(t.Context(), "verify", mixed); code != exitVerify ||
+		if code, _, stderr := pinbox(t.Context(), "verify", mixed); code != cli.ExitDamaged ||
 			!strings.Contains(stderr, test.says) {
-			t.Errorf("%s: got exit code %d, want %d and %q\n%s", name, code, exitVerify, test.says, stderr)
+			t.Errorf("%s: got exit code %d, want %d and %q\n%s", name, code, cli.ExitDamaged, test.says, stderr)
 		}
 	}
 }
@@ -377,7 +377,7 @@ func TestKilledBuildIsDoneAgain(t *testing.T) {
 func TestErrorsForPrograms(t *testing.T) {
 	code, stdout, stderr := pinbox(t.Context(), "plan", "-c", "no-such-file.yaml", "--output", "json")
 	var f cli.Failure
-	if err := json.Unmarshal([]byte(stderr), &f); err != nil || f.Code != exitInput || code != exitInput || f.Hint == "" ||
+	if err := json.Unmarshal([]byte(stderr), &f); err != nil || f.Code != cli.ExitInput || code != cli.ExitInput || f.Hint == "" ||
 		!strings.Contains(f.Error, "no-such-file.yaml") || stdout != "" {
 		t.Errorf("exit code %d, %v\n%s%s", code, err, stdout, stderr)
 	}
@@ -386,7 +386,7 @@ func TestErrorsForPrograms(t *testing.T) {
 // A wrong path is no corruption.
 func TestVerifyOfSomethingElse(t *testing.T) {
 	for _, path := range []string{filepath.Join(t.TempDir(), "nothing"), t.TempDir(), write(t, "file", nil)} {
-		if code, _, stderr := pinbox(t.Context(), "verify", path); code != exitInput ||
+		if code, _, stderr := pinbox(t.Context(), "verify", path); code != cli.ExitInput ||
 			!strings.Contains(stderr, "not an appliance's folder or ISO") && !strings.Contains(stderr, "nothing: no such file") {
 			t.Errorf("%s: exit code %d\n%s", path, code, stderr)
 		}
@@ -404,7 +404,7 @@ func TestBuildKeepsItsHandsOffOtherFolders(t *testing.T) {
 	code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", pins.Pause)),
 		"--tls-verify=false",
 		"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(parent, "out"))
-	if _, err := os.Stat(mine); code != exitOK || err != nil {
+	if _, err := os.Stat(mine); code != cli.ExitOK || err != nil {
 		t.Errorf("exit code %d, %v\n%s", code, err, stderr)
 	}
 	// A link in the place where it grows would lead it to empty another folder.
@@ -414,7 +414,7 @@ func TestBuildKeepsItsHandsOffOtherFolders(t *testing.T) {
 	code, _, stderr = pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", pins.Pause)),
 		"--tls-verify=false",
 		"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(parent, "other"))
-	if _, err := os.Stat(mine); code != exitUsage || err != nil {
+	if _, err := os.Stat(mine); code != cli.ExitUsage || err != nil {
 		t.Errorf("exit code %d, %v\n%s", code, err, stderr)
 	}
 }
@@ -425,7 +425,7 @@ func TestBuildIntoTheCurrentFolder(t *testing.T) {
 	code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", pins.Pause)),
 		"--tls-verify=false",
 		"--node-binary", fixtures.Program(t, nodePackage), "-o", ".")
-	if code != exitUsage || !strings.Contains(stderr, "it is the current folder") {
+	if code != cli.ExitUsage || !strings.Contains(stderr, "it is the current folder") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 }

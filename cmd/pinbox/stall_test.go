@@ -15,6 +15,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
@@ -154,9 +155,9 @@ func (s stalling) run(t *testing.T, noise v1.Layer) {
 	if s.flag != "" {
 		args = append(args[:len(args)-2], s.flag)
 	}
-	want := exitOK
+	want := cli.ExitOK
 	if s.want != nil {
-		want = exitRegistry
+		want = cli.ExitRegistry
 	}
 	code, _, stderr := pinbox(t.Context(), args...)
 	if code != want || asked.Load() < s.asked {
@@ -199,7 +200,7 @@ func TestStallIsInterrupted(t *testing.T) {
 	broken.Store(true)
 	start := time.Now()
 	code, _, stderr := pinbox(ctx, "plan", "--set", sets, "--tls-verify=false")
-	if took := time.Since(start); code != exitInterrupted || took > 10*time.Second {
+	if took := time.Since(start); code != cli.ExitInterrupted || took > 10*time.Second {
 		t.Errorf("exit code %d after %v\n%s", code, took, stderr)
 	}
 }
@@ -209,7 +210,7 @@ func TestStallFlag(t *testing.T) {
 		"0s": "--stall 0s: must be greater than 0", "-1s": "--stall -1s: must be greater than 0", "soon": "--stall",
 	} {
 		if code, _, stderr := pinbox(t.Context(), "plan", "--image", "quay.example.com/a:1",
-			"--stall="+value); code != exitUsage || !strings.Contains(stderr, says) {
+			"--stall="+value); code != cli.ExitUsage || !strings.Contains(stderr, says) {
 			t.Errorf("%s: exit code %d\n%s", value, code, stderr)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
@@ -95,12 +96,12 @@ func TestFilesOfOtherKinds(t *testing.T) {
 		},
 	} {
 		code, _, stderr := pinbox(t.Context(), append([]string{"plan"}, c.args...)...)
-		if code != exitInput || !strings.Contains(stderr, c.says) || !strings.Contains(stderr, "hint: ") ||
+		if code != cli.ExitInput || !strings.Contains(stderr, c.says) || !strings.Contains(stderr, "hint: ") ||
 			strings.Contains(stderr, "damaged") {
 			t.Errorf("%s: exit code %d\n%s", name, code, stderr)
 		}
 	}
-	if code, _, stderr := pinbox(t.Context(), "plan", "--set", set, isc); code != exitUsage ||
+	if code, _, stderr := pinbox(t.Context(), "plan", "--set", set, isc); code != cli.ExitUsage ||
 		!strings.Contains(stderr, "with a flag before each") {
 		t.Errorf("an input without a flag: exit code %d\n%s", code, stderr)
 	}
@@ -128,7 +129,7 @@ func TestLockKeepsOtherFiles(t *testing.T) {
 	pins := samples(t)
 	mine := write(t, "mine.txt", []byte("mine"))
 	if code, _, stderr := pinbox(t.Context(), "lock", "--image", pins.Pause, "--tls-verify=false", "-o",
-		mine); code != exitUsage || !strings.Contains(stderr, mine) {
+		mine); code != cli.ExitUsage || !strings.Contains(stderr, mine) {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 	if content := mustRead(t, mine); string(content) != "mine" {
@@ -137,7 +138,7 @@ func TestLockKeepsOtherFiles(t *testing.T) {
 	lock := filepath.Join(t.TempDir(), "x.lock.json")
 	for range 2 {
 		if code, _, stderr := pinbox(t.Context(), "lock", "--image", pins.Pause, "--tls-verify=false", "-o",
-			lock); code != exitOK {
+			lock); code != cli.ExitOK {
 			t.Errorf("exit code %d\n%s", code, stderr)
 		}
 	}
