@@ -99,7 +99,7 @@ func Build(ctx context.Context, o Options) (Result, error) {
 	r := Result{
 		Name: o.Appliance.Metadata.Name, Platform: p.lock.Platform, Out: filepath.Clean(o.Out), Totals: p.lock.Totals(),
 		Store: p.store.Name, StoreSize: p.store.Size, StoreDigest: p.store.Digest(), Format: o.format().Describe(),
-		NodeStore: s.Config(nil, nil).Store.What(), Installs: s.ISO.InstallDevice, Medium: s.Node.Store.VolumeLabel,
+		NodeStore: s.Config(nil, nil).Store.NodePath(), Installs: s.ISO.InstallDevice, Medium: s.Node.Store.VolumeLabel,
 		Warnings: p.warnings, Seconds: time.Since(started).Seconds(),
 	}
 	if s.ISO.Base != "" {

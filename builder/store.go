@@ -11,7 +11,6 @@ import (
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/format"
-	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/cache"
 	"github.com/pinbox/pinbox/storage/compose"
@@ -33,7 +32,7 @@ func (c contents) files(lock pinset.Lock) ([]format.File, error) {
 		files = append(files, format.File{Name: layout.OwnDelta, Perm: 0o644, Content: c.delta})
 	}
 	for _, f := range c.carried {
-		files = append(files, format.File{Name: path.Join(ignition.FilesDir, f.Path), Perm: 0o600, Content: f.Content})
+		files = append(files, format.File{Name: path.Join(layout.OwnFiles, f.Path), Perm: 0o600, Content: f.Content})
 	}
 	if c.program != nil {
 		files = append(files, format.File{Name: layout.OwnProgram, Perm: 0o755, Program: c.program})

@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // The version of Butane's Fedora CoreOS flavour that gives Ignition 3.4, which
@@ -88,9 +89,9 @@ func Render(c Config) ([]byte, error) {
 		return nil, err
 	}
 	doc.Storage.Directories = c.Store.directories()
-	doc.Storage.Files = slices.DeleteFunc(c.files(), func(f file) bool { return c.carries(f.Path) })
+	doc.Storage.Files = slices.DeleteFunc(c.files(), func(f file) bool { return c.inStore(f.Path) })
 	t := newTemplates(c.Store)
-	t.Carried, t.AutoAttach = c.Carried, c.AutoAttach
+	t.StoreFiles, t.AutoAttach = c.StoreFiles, c.AutoAttach
 	doc.Systemd.Units = t.node()
 	if c.AutoAttach {
 		doc.Storage.Files = append(doc.Storage.Files, text(UdevRulesPath, []byte(t.render("udev.rules"))))
@@ -166,7 +167,7 @@ func (c Config) conflict(merged []byte) error {
 		return fmt.Errorf("%w: %w", ErrButane, err)
 	}
 	own := map[string]bool{
-		unitName(crio.Slots()[0]): true, unitName(mediumDir): true, filesUnit: true, crioDropin: true,
+		unitName(crio.Slots()[0]): true, unitName(layout.MediumMount): true, filesUnit: true, crioDropin: true,
 		mountUnit: true, firstbootUnit: true, nodeUnit: true, attachUnit: true, UdevRulesPath: true,
 	}
 	for _, f := range c.files() {

@@ -22,31 +22,12 @@ var (
 	ErrConflict = errors.New("replaces what pinbox writes")
 )
 
-// DefaultStorePath is where a CoreOS live system has the file of the ISO.
-const DefaultStorePath = layout.LiveStorePath
-
-// DefaultStoreFolder is where a node has a store that is not mounted.
-const DefaultStoreFolder = layout.StoreFolder
-
 // MainStore is CRI-O's own store: the graph root of containers-storage.conf(5).
 const MainStore = "/var/lib/containers/storage"
-
-// mediumDir is where a node mounts a medium with the store alone.
-const mediumDir = layout.MediumMount
-
-// InstalledLabel is the label of the partition that an installer makes for the
-// store.
-const InstalledLabel = layout.PartitionLabel
 
 // DefaultSELinuxContext is the label of layers that containers share read-only:
 // the policy's for overlay under /var/lib/containers/storage.
 const DefaultSELinuxContext = "system_u:object_r:container_ro_file_t:s0"
-
-// SetsDir is the folder of PinnedImageSets that pinbox-node watches.
-const SetsDir = layout.SetsDir
-
-// KeysDir is the folder of keys with which stores are signed that a node may attach.
-const KeysDir = layout.KeysDir
 
 // RegistriesPath is the drop-in of registries.conf. What it says of a source stands
 // over registries.conf and earlier drop-ins: containers-registries.conf.d(5).
@@ -76,14 +57,14 @@ type Config struct {
 	SSHKeys []string
 	// Snippets of Butane to merge, in this order; later ones win.
 	Snippets []Snippet
-	// Carried are files that the node takes from its store, for which the
-	// configuration has no room: some of Carriable.
-	Carried []File
+	// StoreFiles are files that the node takes from its store, for which the
+	// configuration has no room: some of StoreFileCandidates.
+	StoreFiles []File
 }
 
 // Store is where a node finds its store, and how it mounts it.
 type Store struct {
-	// Path of a file; "" means DefaultStorePath.
+	// Path of a file; "" means layout.LiveStorePath.
 	Path string
 	// PartitionLabel of a GPT partition that holds the store, instead of a file.
 	PartitionLabel string
@@ -123,14 +104,14 @@ func (c Config) Validate() error {
 	case s.Folder != "" && (!nodePath.MatchString(s.Folder) || path.Clean(s.Folder) != s.Folder):
 		return fmt.Errorf("the node's store has the folder %q; it starts with / and has letters, digits and ._-/ only",
 			s.Folder)
-	case s.Folder == crio.SlotsDir, strings.HasPrefix(s.Folder, crio.SlotsDir+"/"):
+	case s.Folder == layout.SlotsDir, strings.HasPrefix(s.Folder, layout.SlotsDir+"/"):
 		return fmt.Errorf("the node's store has the folder %q, where stores are mounted; take %s", s.Folder,
-			DefaultStoreFolder)
+			layout.StoreFolder)
 	case s.VolumeLabel != "" && !volumeLabel.MatchString(s.VolumeLabel):
 		return fmt.Errorf("the node's store has the volume label %q; it has 1 to 16 of A to Z, digits and _", s.VolumeLabel)
 	case s.Path != "" && (!nodePath.MatchString(s.Path) || path.Clean(s.Path) != s.Path):
 		return fmt.Errorf("the node's store has the path %q; it starts with / and has letters, digits and ._-/ only", s.Path)
-	case strings.HasPrefix(s.Path, crio.SlotsDir+"/"):
+	case strings.HasPrefix(s.Path, layout.SlotsDir+"/"):
 		return fmt.Errorf("the node's store has the path %q, which its own mount would hide", s.Path)
 	case s.PartitionLabel != "" && !partitionLabel.MatchString(s.PartitionLabel):
 		return fmt.Errorf("the node's store has the partition label %q; it has 1 to 36 letters, digits and ._- only",
@@ -153,22 +134,24 @@ func (c Config) node() crio.NodeConfig {
 
 // HasKeys says whether a snippet speaks of the folder of keys.
 func (c Config) HasKeys() bool {
-	return slices.ContainsFunc(c.Snippets, func(s Snippet) bool { return bytes.Contains(s.Content, []byte(KeysDir)) })
+	return slices.ContainsFunc(c.Snippets, func(s Snippet) bool {
+		return bytes.Contains(s.Content, []byte(layout.KeysDir))
+	})
 }
 
-// What is what the node mounts, or has there.
-func (s Store) What() string {
+// NodePath is what the node mounts, or has there.
+func (s Store) NodePath() string {
 	switch {
 	case s.Folder != "":
 		return s.Folder
 	case s.PartitionLabel != "":
 		return "/dev/disk/by-partlabel/" + s.PartitionLabel
 	case s.VolumeLabel != "":
-		return path.Join(mediumDir, layout.MediumDir, layout.MediumStore)
+		return path.Join(layout.MediumMount, layout.MediumDir, layout.MediumStore)
 	case s.Path != "":
 		return s.Path
 	}
-	return DefaultStorePath
+	return layout.LiveStorePath
 }
 
 func (s Store) options() string {
@@ -231,7 +214,7 @@ func (c Config) files() []file {
 func (c Config) setFiles() []file {
 	var files []file
 	for _, s := range c.Sets {
-		files = append(files, text(path.Join(SetsDir, pinset.FileName(s.Name)), s.Render()))
+		files = append(files, text(path.Join(layout.SetsDir, pinset.FileName(s.Name)), s.Render()))
 	}
 	return files
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/crio"
 	"github.com/pinbox/pinbox/ignition"
 	runtimecrio "github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -52,7 +53,7 @@ func configs(t *testing.T) map[string]ignition.Config {
 			SSHKeys:    []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb me@ship"},
 			Snippets:   []ignition.Snippet{{Name: "hostname.bu", Content: []byte(snippet)}},
 		},
-		"folder": {Sets: sets, Store: ignition.Store{Folder: ignition.DefaultStoreFolder}},
+		"folder": {Sets: sets, Store: ignition.Store{Folder: layout.StoreFolder}},
 		"medium": {
 			Sets: sets, Store: ignition.Store{VolumeLabel: "PINBOX"},
 			PullSecret: []byte(`{"auths":{"quay.io":{"auth":"bWU6c2VjcmV0"}}}` + "\n"),

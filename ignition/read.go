@@ -6,6 +6,8 @@ import (
 
 	ign "github.com/coreos/ignition/v2/config"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 var byLabel = regexp.MustCompile(`(?m)^What=/dev/disk/by-label/(.+)$`)
@@ -18,7 +20,7 @@ func VolumeLabel(config []byte) (string, error) {
 		return "", fmt.Errorf("%w: %w", ErrButane, err)
 	}
 	for _, u := range c.Systemd.Units {
-		if u.Name != unitName(mediumDir) || u.Contents == nil {
+		if u.Name != unitName(layout.MediumMount) || u.Contents == nil {
 			continue
 		}
 		if m := byLabel.FindStringSubmatch(*u.Contents); m != nil {
@@ -28,9 +30,9 @@ func VolumeLabel(config []byte) (string, error) {
 	return "", nil
 }
 
-// Installs is the disk that a live system with this configuration installs to, ""
+// InstallDisk is the disk that a live system with this configuration installs to, ""
 // if to none.
-func Installs(config []byte) string {
+func InstallDisk(config []byte) string {
 	files, err := Files(config)
 	if err != nil {
 		return ""

@@ -6,6 +6,7 @@ import (
 	"text/template"
 
 	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 //go:embed templates
@@ -19,7 +20,7 @@ type rendering struct {
 	// VolumeLabel and MediumDir are of a medium with the store alone.
 	VolumeLabel, MediumDir string
 	FilesDir               string
-	Carried                []File
+	StoreFiles             []File
 	AutoAttach             bool
 	Disk                   string
 	err                    error
@@ -28,11 +29,11 @@ type rendering struct {
 func newTemplates(s Store) *rendering {
 	slot := crio.Slots()[0]
 	if s.Folder != "" {
-		return &rendering{Where: s.Folder, FilesDir: FilesDir}
+		return &rendering{Where: s.Folder, FilesDir: layout.OwnFiles}
 	}
 	return &rendering{
-		What: s.What(), Where: slot, Options: s.options(), Mount: unitName(slot),
-		VolumeLabel: s.VolumeLabel, MediumDir: mediumDir, FilesDir: FilesDir,
+		What: s.NodePath(), Where: slot, Options: s.options(), Mount: unitName(slot),
+		VolumeLabel: s.VolumeLabel, MediumDir: layout.MediumMount, FilesDir: layout.OwnFiles,
 	}
 }
 
@@ -66,7 +67,7 @@ func (r *rendering) node() []unit {
 	if r.VolumeLabel != "" {
 		units = append(units, unit{Name: unitName(r.MediumDir), Contents: r.render("medium.mount")})
 	}
-	if len(r.Carried) > 0 {
+	if len(r.StoreFiles) > 0 {
 		units = append(units, unit{Name: filesUnit, Enabled: true, Contents: r.render("files.service")})
 	}
 	return units

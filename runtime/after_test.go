@@ -142,7 +142,7 @@ func TestLine(t *testing.T) {
 			if c.change != nil {
 				c.change(&r)
 			}
-			if got := r.status(Status{}, now).Line(); got != c.want {
+			if got := r.status(Status{}, now).Summary(); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -171,7 +171,7 @@ func TestReason(t *testing.T) {
 func TestRoom(t *testing.T) {
 	l, s := Limits{Reserve: Reserve{Bytes: 10}}, disk.Space{Path: "/x", Total: 1000, Free: 30}
 	for bytes, fits := range map[int64]bool{0: true, 20: true, 21: false} {
-		if err := l.Room(s, bytes); (err == nil) != fits || err != nil && !errors.Is(err, ErrSpace) {
+		if err := l.CheckFile(s, bytes); (err == nil) != fits || err != nil && !errors.Is(err, ErrSpace) {
 			t.Errorf("%d bytes: got %v, want room %v", bytes, err, fits)
 		}
 	}

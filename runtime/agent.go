@@ -113,7 +113,7 @@ func (a *Agent) prepare() {
 	}
 	publish := a.Reconciler.Publish
 	a.Reconciler.Publish = func(s Status) error {
-		line := s.Line()
+		line := s.Summary()
 		if reason := s.Reason(); reason != "" && s.Degraded() {
 			line += "; " + reason
 		}
@@ -164,7 +164,7 @@ func (a *Agent) after(o outcome, failures *int) time.Duration {
 func (a *Agent) again(s Status, failures int) time.Duration {
 	passing := len(s.Errors) > 0
 	for _, img := range s.Images {
-		passing = passing || img.ErrorClass.Passing() && img.ErrorClass != ""
+		passing = passing || img.ErrorClass.Transient() && img.ErrorClass != ""
 	}
 	if !passing {
 		return a.Interval
@@ -181,12 +181,12 @@ func (a *Agent) tell(s Status) {
 		}
 	}
 	lines = append(lines, s.Errors...)
-	news := s.Line() + strings.Join(lines, "\n")
+	news := s.Summary() + strings.Join(lines, "\n")
 	if news == a.said {
 		return
 	}
 	a.said = news
-	a.Log.Info(s.Line())
+	a.Log.Info(s.Summary())
 	for _, line := range lines {
 		a.Log.Warn(line)
 	}

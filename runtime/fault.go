@@ -22,8 +22,8 @@ const (
 	Other    Class = "other"
 )
 
-// Passing says that the same attempt may succeed a little later.
-func (c Class) Passing() bool { return c == Network || c == Other }
+// Transient says that the same attempt may succeed a little later.
+func (c Class) Transient() bool { return c == Network || c == Other }
 
 // ErrStalled says that a pull was cancelled because nothing arrived any more.
 var ErrStalled = errors.New("the registry stalls")

@@ -23,7 +23,7 @@ type objecting struct {
 	exact           bool
 }
 
-func (o objecting) Conflict([]pinset.Image) error { return o.judged }
+func (o objecting) Check([]pinset.Image) error    { return o.judged }
 func (o objecting) Refusal(context.Context) error { return o.refused }
 
 func (o objecting) Current() ([]pinset.Image, bool, []string, error) {
@@ -123,8 +123,8 @@ func TestPlanGoesByLocks(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := runtime.Need{Fetch: 7, Unpacked: 70, Inodes: 3}
-		if got := p.Need(); known && got != want || (len(p.Unknown) == 0) != known {
-			t.Errorf("a lock for %s: got %+v, %d unknown, want known %v", arch, got, len(p.Unknown), known)
+		if got := p.Need(); known && got != want || (len(p.Unresolved) == 0) != known {
+			t.Errorf("a lock for %s: got %+v, %d unknown, want known %v", arch, got, len(p.Unresolved), known)
 		}
 	}
 }
@@ -134,8 +134,8 @@ func TestOwnerIsTheOperator(t *testing.T) {
 	r, j := journaled(t, 2)
 	r.Owner = runtime.MCO
 	s := pass(t, r)
-	if !s.Pending() || s.Degraded() || !strings.HasPrefix(s.Line(), "waiting for the Machine Config Operator") {
-		t.Errorf("got %s, want that it waits for the operator", s.Line())
+	if !s.Pending() || s.Degraded() || !strings.HasPrefix(s.Summary(), "waiting for the Machine Config Operator") {
+		t.Errorf("got %s, want that it waits for the operator", s.Summary())
 	}
 	if p, err := r.Plan(t.Context()); err != nil || p.Owner != runtime.MCO || len(p.Pulls) > 0 || p.Rewrite {
 		t.Errorf("got the plan %+v, %v, want an empty one", p, err)
@@ -146,7 +146,7 @@ func TestOwnerIsTheOperator(t *testing.T) {
 	j.world.pins = j.sets[0].Images
 	r.Prune = true
 	if s := pass(t, r); !s.Healthy() {
-		t.Errorf("got %s once the operator has pinned all, want a healthy node", s.Line())
+		t.Errorf("got %s once the operator has pinned all, want a healthy node", s.Summary())
 	}
 	if slices.Contains(j.calls, "pin") || slices.Contains(j.calls, "pull") || len(j.removed()) > 0 {
 		t.Errorf("got the calls %q, want none that changes something", j.calls)
@@ -158,30 +158,30 @@ func TestLook(t *testing.T) {
 	r, j := journaled(t, 2)
 	look := func(busy bool) runtime.Status {
 		t.Helper()
-		s, err := r.Look(t.Context(), busy)
+		s, err := r.Status(t.Context(), busy)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return s
 	}
-	if s := look(false); !s.Pending() || !strings.HasPrefix(s.Line(), "waiting for a pass") {
-		t.Errorf("before the first pass: got %s, want that one is waited for", s.Line())
+	if s := look(false); !s.Pending() || !strings.HasPrefix(s.Summary(), "waiting for a pass") {
+		t.Errorf("before the first pass: got %s, want that one is waited for", s.Summary())
 	}
 	pass(t, r)
 	if s := look(false); !s.Healthy() {
-		t.Errorf("after a pass: got %s, want a healthy node", s.Line())
+		t.Errorf("after a pass: got %s, want a healthy node", s.Summary())
 	}
 	j.images = j.images[1:] // somebody removes an image
 	if s := look(false); !s.Degraded() || s.Pending() {
-		t.Errorf("with an image gone: got %s, want a degraded node", s.Line())
+		t.Errorf("with an image gone: got %s, want a degraded node", s.Summary())
 	}
 	images := j.sets[0].Images
 	j.sets[0].Images = images[1:]
 	if s := look(false); !s.Pending() {
-		t.Errorf("with another set: got %s, want that a pass is waited for", s.Line())
+		t.Errorf("with another set: got %s, want that a pass is waited for", s.Summary())
 	}
 	if s := look(true); s.Pending() {
-		t.Errorf("with another set, during a pass: got %s, want that nothing is waited for", s.Line())
+		t.Errorf("with another set, during a pass: got %s, want that nothing is waited for", s.Summary())
 	}
 	j.sets[0].Images = images
 	unauthorized := func(pinset.Image, int) error { return errors.New("unauthorized") }
@@ -203,7 +203,7 @@ func TestLookDuringAPass(t *testing.T) {
 		j.world.mu.Lock()
 		published := j.world.published[len(j.world.published)-1]
 		j.world.mu.Unlock()
-		s, err := restarted(r, published).Look(t.Context(), true)
+		s, err := restarted(r, published).Status(t.Context(), true)
 		if err != nil {
 			t.Error(err)
 		}
@@ -216,7 +216,7 @@ func TestLookDuringAPass(t *testing.T) {
 	pass(t, r)
 	s := <-during
 	if s.Progress == nil || s.Progress.OfImages != 2 || s.Progress.OfBytes != 2000 || s.Degraded() || s.Pending() {
-		t.Errorf("got %s, %+v, want the progress of two pulls", s.Line(), s.Progress)
+		t.Errorf("got %s, %+v, want the progress of two pulls", s.Summary(), s.Progress)
 	}
 }
 
@@ -236,7 +236,7 @@ func TestStoresThatAreAway(t *testing.T) {
 		t.Errorf("got %v, want what is wrong with the store", s.Errors)
 	}
 	state, failed = runtime.StoreMounted, errors.New("state.json cannot be read")
-	if s, err := r.Look(t.Context(), false); err != nil || !slices.Equal(s.Errors, []string{failed.Error()}) {
+	if s, err := r.Status(t.Context(), false); err != nil || !slices.Equal(s.Errors, []string{failed.Error()}) {
 		t.Errorf("got %v, %v, want %v", s.Errors, err, failed)
 	}
 }

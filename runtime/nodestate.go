@@ -57,7 +57,7 @@ func (r *Reconciler) observe(ctx context.Context, o Options) (nodeState, error) 
 	if err := supported(name, version); err != nil {
 		return n, err
 	}
-	if n.pause, err = r.Runtime.Pause(ctx); err != nil {
+	if n.pause, err = r.Runtime.PauseImage(ctx); err != nil {
 		return n, err
 	}
 	return n, n.list(ctx, r.Images, r.previous.Unpinned)

@@ -190,7 +190,7 @@ type using struct {
 	failed error
 }
 
-func (u using) InUse(context.Context) (map[string]bool, error) { return u.used, u.failed }
+func (u using) ImagesInUse(context.Context) (map[string]bool, error) { return u.used, u.failed }
 
 // CRI-O finds an image of a store by its digest, and pins by names: it pulls the name.
 func TestImageUnderAnotherNameIsPulled(t *testing.T) {

@@ -18,7 +18,7 @@ const (
 
 // pin makes CRI-O pin the images of the sets, whether they are present yet or not.
 func (r *Reconciler) pin(ctx context.Context, rep *report, o Options) error {
-	if r.reloaded && rep.dropInCurrent() && (rep.pinsApplied() || r.Pins.Conflict(rep.pins) != nil) {
+	if r.reloaded && rep.dropInCurrent() && (rep.pinsApplied() || r.Pins.Check(rep.pins) != nil) {
 		return nil
 	}
 	// The status has what is unpinned, and that a reload is due, before the drop-in changes.
@@ -59,7 +59,7 @@ func (r *Reconciler) waitPinned(ctx context.Context, n *nodeState, timeout time.
 
 // conflict says what keeps CRI-O from applying the pins.
 func (r *Reconciler) conflict(ctx context.Context, n *nodeState) error {
-	err := r.Pins.Conflict(n.pins)
+	err := r.Pins.Check(n.pins)
 	if n.pinsApplied() {
 		return err // an old refusal does not count
 	}
@@ -79,7 +79,7 @@ func (r *Reconciler) stuck(ctx context.Context, n *nodeState, o Options) error {
 // misnamed are images that are in a store under other names. CRI-O finds them by their
 // digests, but pins by names; a pull adds the name.
 func (r *Reconciler) misnamed(n *nodeState) []Pull {
-	if n.pinsApplied() || r.Pins.Conflict(n.pins) != nil {
+	if n.pinsApplied() || r.Pins.Check(n.pins) != nil {
 		return nil
 	}
 	var all []Pull

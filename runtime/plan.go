@@ -25,10 +25,10 @@ type Plan struct {
 	Unpin []pinset.Image
 	// Pulls in their order: releases first, then the smallest.
 	Pulls []Pull
-	// Root of the store that images are pulled to.
-	Root string
-	// Unknown are images that cannot be pulled, because their manifests cannot be had.
-	Unknown map[pinset.Image]Fault
+	// GraphRoot of the store that images are pulled to.
+	GraphRoot string
+	// Unresolved are images that cannot be pulled, because their manifests cannot be had.
+	Unresolved map[pinset.Image]Fault
 	// Claims on file systems.
 	Claims []Claim
 	// Problem that would make the pass fail.
@@ -64,15 +64,15 @@ func (r *Reconciler) Plan(ctx context.Context) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	if plan.Claims, err = r.claims(plan.Root, plan.Pulls, o.Parallel); err != nil {
+	if plan.Claims, err = r.claims(plan.GraphRoot, plan.Pulls, o.Parallel); err != nil {
 		return Plan{}, err
 	}
-	problem := r.fits(plan.Root, plan.Pulls, o)
+	problem := r.fits(plan.GraphRoot, plan.Pulls, o)
 	if !plan.Rewrite { // else the conflict may be the old drop-in's
-		problem = errors.Join(problem, r.Pins.Conflict(n.pins))
+		problem = errors.Join(problem, r.Pins.Check(n.pins))
 	}
-	if plan.Problem = errors.Join(n.broken, problem); plan.Problem == nil && len(plan.Unknown) > 0 {
-		plan.Problem = fmt.Errorf("%d images cannot be looked up", len(plan.Unknown))
+	if plan.Problem = errors.Join(n.broken, problem); plan.Problem == nil && len(plan.Unresolved) > 0 {
+		plan.Problem = fmt.Errorf("%d images cannot be looked up", len(plan.Unresolved))
 	}
 	return plan, nil
 }
@@ -80,22 +80,22 @@ func (r *Reconciler) Plan(ctx context.Context) (Plan, error) {
 func (r *Reconciler) plan(ctx context.Context, n nodeState) (Plan, error) {
 	p := Plan{
 		Pins: n.pins, Owner: Pinbox, Rewrite: !n.dropInCurrent(), Reload: !n.dropInCurrent() || !n.pinsApplied(),
-		Unpin: without(n.current, n.pins), Unknown: map[pinset.Image]Fault{},
+		Unpin: without(n.current, n.pins), Unresolved: map[pinset.Image]Fault{},
 	}
 	missing := n.missing()
 	if len(missing) == 0 {
 		return p, nil
 	}
 	var err error
-	if p.Root, err = r.Runtime.Root(ctx); err != nil {
+	if p.GraphRoot, err = r.Runtime.GraphRoot(ctx); err != nil {
 		return Plan{}, err
 	}
 	// Layers of a lock or a record that cannot be read count as missing.
 	stores, beside, lockErr := r.Disk.Locks()
-	layers, layerErr := r.Disk.Layers(p.Root)
+	layers, layerErr := r.Disk.Layers(p.GraphRoot)
 	p.Problems = []error{lockErr, layerErr}
 	var locked []pinset.LockedImage
-	locked, p.Unknown = r.resolve(ctx, missing, slices.Concat(stores, beside))
+	locked, p.Unresolved = r.resolve(ctx, missing, slices.Concat(stores, beside))
 	p.Pulls, err = pulls(locked, layers)
 	return p, err
 }

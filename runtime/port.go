@@ -11,12 +11,12 @@ import (
 type Runtime interface {
 	// Version waits until the runtime answers.
 	Version(context.Context) (name, version string, err error)
-	// Root is that of the store that images are pulled to.
-	Root(context.Context) (string, error)
-	// Pause is the name of the image that is always pinned.
-	Pause(context.Context) (string, error)
-	// InUse has the IDs of the images that containers have.
-	InUse(context.Context) (map[string]bool, error)
+	// GraphRoot is that of the store that images are pulled to.
+	GraphRoot(context.Context) (string, error)
+	// PauseImage is the name of the image that is always pinned.
+	PauseImage(context.Context) (string, error)
+	// ImagesInUse has the IDs of the images that containers have.
+	ImagesInUse(context.Context) (map[string]bool, error)
 }
 
 // Images of the container runtime.
@@ -32,17 +32,17 @@ type Pins interface {
 	// the pins of a later drop-in, which the runtime uses instead.
 	Current() (images []pinset.Image, exact bool, others []string, err error)
 	// Apply writes the drop-in if it has changed, and reloads the runtime unless its
-	// configuration cannot be read, which Conflict reports.
+	// configuration cannot be read, which Check reports.
 	Apply(context.Context, []pinset.Image) (reloaded bool, err error)
-	// Conflict says what in the configuration keeps these from being pinned.
-	Conflict([]pinset.Image) error
+	// Check says what in the configuration keeps these from being pinned.
+	Check([]pinset.Image) error
 	// Refusal says why the runtime has refused the last reload; nil if it has not.
 	Refusal(context.Context) error
 }
 
 // Manifests finds the layers of images that no lock has.
 type Manifests interface {
-	Image(context.Context, pinset.Image) (pinset.LockedImage, error)
+	Resolve(context.Context, pinset.Image) (pinset.LockedImage, error)
 	// Forget drops the manifests that were kept for another attempt.
 	Forget()
 }

@@ -20,7 +20,7 @@ func (r *Reconciler) prune(ctx context.Context, n *nodeState) error {
 	if len(n.unpinned) == 0 || len(n.want) == 0 || n.broken != nil {
 		return nil
 	}
-	used, err := r.Runtime.InUse(ctx)
+	used, err := r.Runtime.ImagesInUse(ctx)
 	if err != nil {
 		return err
 	}

@@ -205,7 +205,7 @@ func (q *queue) ended(ctx context.Context, res result) {
 	switch {
 	case f.Class == Space:
 		q.stop(spaceError("Pulling the images on %s stopped, as nothing is free in %s any more: %s", q.Node, q.root, f.Text))
-	case f.Class.Passing() && res.tries < q.Retry.Tries && q.full == nil:
+	case f.Class.Transient() && res.tries < q.Retry.Tries && q.full == nil:
 		again = q.Retry.after(res.tries)
 		res.due = time.Now().Add(again)
 		q.waiting = append(q.waiting, res.job)

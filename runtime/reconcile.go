@@ -67,9 +67,9 @@ func (r *Reconciler) Pass(ctx context.Context) (Status, error) {
 	if err != nil {
 		return r.end(ctx, rep, err)
 	}
-	rep.pulls, rep.faults = plan.Pulls, plan.Unknown
+	rep.pulls, rep.faults = plan.Pulls, plan.Unresolved
 	call(r.Hooks.Planned, plan)
-	if err := r.fits(plan.Root, plan.Pulls, o); err != nil {
+	if err := r.fits(plan.GraphRoot, plan.Pulls, o); err != nil {
 		return r.end(ctx, rep, err)
 	}
 	if err := r.pin(ctx, &rep, o); err != nil {
@@ -79,7 +79,7 @@ func (r *Reconciler) Pass(ctx context.Context) (Status, error) {
 	if len(rep.pulls) == 0 && len(rep.faults) == 0 { // nothing has changed since the last list
 		return r.finish(ctx, rep, o)
 	}
-	rep.problems = append(rep.problems, r.pull(ctx, plan.Root, &rep, o))
+	rep.problems = append(rep.problems, r.pull(ctx, plan.GraphRoot, &rep, o))
 	return r.waitAndFinish(ctx, rep, o)
 }
 
@@ -134,9 +134,9 @@ func (r *Reconciler) end(ctx context.Context, rep report, err error) (Status, er
 	return r.previous, err
 }
 
-// Look returns the status of the node, with what the last pass has found out. It changes
+// Status returns the status of the node, with what the last pass has found out. It changes
 // nothing. busy says that another process makes a pass.
-func (r *Reconciler) Look(ctx context.Context, busy bool) (Status, error) {
+func (r *Reconciler) Status(ctx context.Context, busy bool) (Status, error) {
 	configErr := r.configure()
 	o := r.defaults()
 	n, err := r.observe(ctx, o)
@@ -148,7 +148,7 @@ func (r *Reconciler) Look(ctx context.Context, busy bool) (Status, error) {
 	r.stores(ctx, &rep)
 	rep = rep.recall(r.previous, busy)
 	if err == nil && !rep.pending {
-		rep.problems = append(rep.problems, r.Pins.Conflict(n.pins))
+		rep.problems = append(rep.problems, r.Pins.Check(n.pins))
 	}
 	return rep.status(r.previous, time.Now()), nil
 }

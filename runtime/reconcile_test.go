@@ -39,7 +39,7 @@ type world struct {
 }
 
 func (w *world) Current() ([]pinset.Image, bool, []string, error) { return w.pins, true, nil, nil }
-func (w *world) Conflict([]pinset.Image) error                    { return nil }
+func (w *world) Check([]pinset.Image) error                       { return nil }
 func (w *world) Refusal(context.Context) error                    { return nil }
 func (w *world) Locks() (stores, beside []pinset.Lock, err error) { return nil, nil, nil }
 func (w *world) Layers(string) (pinset.Layers, error)             { return pinset.Layers{}, nil }
@@ -66,7 +66,7 @@ func (w *world) Space(root string) (store, staging disk.Space, err error) {
 	return w.space, disk.Space{Device: 1, Total: 1 << 40, Free: 1 << 40}, nil
 }
 
-func (w *world) Image(ctx context.Context, img pinset.Image) (pinset.LockedImage, error) {
+func (w *world) Resolve(ctx context.Context, img pinset.Image) (pinset.LockedImage, error) {
 	if w.silent != "" && strings.Contains(img.Repository, w.silent) {
 		<-ctx.Done()
 		return pinset.LockedImage{}, ctx.Err()
@@ -376,7 +376,7 @@ func TestManifestThatNeverComes(t *testing.T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if first := w.published[0]; first.Healthy() || first.Degraded() {
-		t.Errorf("while it asks, it says %s", first.Line())
+		t.Errorf("while it asks, it says %s", first.Summary())
 	}
 }
 

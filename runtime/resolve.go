@@ -62,7 +62,7 @@ func (r *Reconciler) manifest(ctx context.Context, img pinset.Image, dead *sync.
 	retry := r.defaults().Retry
 	for tries := 1; ; tries++ {
 		locked, err := r.ask(ctx, img)
-		if err == nil || !Classify(err).Passing() {
+		if err == nil || !Classify(err).Transient() {
 			return locked, err
 		}
 		_, given := dead.Load(host)
@@ -79,7 +79,7 @@ func (r *Reconciler) manifest(ctx context.Context, img pinset.Image, dead *sync.
 func (r *Reconciler) ask(ctx context.Context, img pinset.Image) (pinset.LockedImage, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(askTime, r.defaults().Stall))
 	defer cancel()
-	locked, err := r.Manifests.Image(ctx, img)
+	locked, err := r.Manifests.Resolve(ctx, img)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = fmt.Errorf("%w: %w", ErrStalled, err)
 	}

@@ -190,9 +190,9 @@ func claims(n Need, staged int64, store, staging disk.Space) []Claim {
 	return []Claim{{store, n.Unpacked, n.Inodes, true, n.Estimated}, {staging, staged, 0, false, false}}
 }
 
-// Room says, with numbers, why a file of so many bytes would take too much of a file
+// CheckFile says, with numbers, why a file of so many bytes would take too much of a file
 // system.
-func (l Limits) Room(s disk.Space, bytes int64) error {
+func (l Limits) CheckFile(s disk.Space, bytes int64) error {
 	if reserve := l.Reserve.of(s); s.Free-bytes < reserve {
 		return spaceError("The store needs %s in %s; %s are free, %s are kept in reserve.",
 			bytesize.Format(bytes), s.Path, bytesize.Format(s.Free), bytesize.Format(reserve))

@@ -150,8 +150,8 @@ func (s Status) Pending() bool {
 // Degraded says that something is wrong which no pass is repairing right now.
 func (s Status) Degraded() bool { return s.is(DegradedCondition) }
 
-// Line is a summary in one line.
-func (s Status) Line() string {
+// Summary is a summary in one line.
+func (s Status) Summary() string {
 	pinned := 0
 	for _, i := range s.Images {
 		if i.State == Pinned {

@@ -70,7 +70,7 @@ func Show(name string) (iso.Info, error) {
 		info.Ignition.Members[i].SHA256 = sums[m.Name]
 	}
 	if config, err := image.Ignition(); err == nil {
-		info.Installs = ignition.Installs(config)
+		info.Installs = ignition.InstallDisk(config)
 	}
 	return info, err
 }

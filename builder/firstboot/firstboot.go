@@ -13,6 +13,7 @@ import (
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -84,7 +85,7 @@ func Configure(a spec.Appliance, sets []pinset.Set, registries []byte) (Files, e
 	}
 	if c.AutoAttach && !c.HasKeys() {
 		notes = append(notes,
-			"spec.node.autoAttach: whoever can plug in a medium says what the nodes run; with keys in "+ignition.KeysDir+", by a Butane file, they want signatures")
+			"spec.node.autoAttach: whoever can plug in a medium says what the nodes run; with keys in "+layout.KeysDir+", by a Butane file, they want signatures")
 	}
 	files, err := fit(a.Spec, c)
 	files.secret, files.notes = c.PullSecret != nil, notes
@@ -117,16 +118,18 @@ func fit(s spec.Spec, c ignition.Config) (Files, error) {
 	if !errors.Is(err, iso.ErrTooLarge) {
 		return files, err
 	}
-	carriable, err := c.Carriable()
+	carriable, err := c.StoreFileCandidates()
 	if err != nil {
 		return Files{}, err
 	}
-	c.Carried = carriable
+	c.StoreFiles = carriable
 	if files, err = render(s, c); errors.Is(err, iso.ErrTooLarge) {
-		return Files{}, fmt.Errorf("%w: with %d files left to the store, %s", err, len(carriable), c.Largest())
+		part, bytes := c.LargestPart()
+		return Files{}, fmt.Errorf("%w: with %d files left to the store, the largest that must stay is %s with %d bytes",
+			err, len(carriable), part, bytes)
 	}
 	sort.Search(len(carriable), func(n int) bool {
-		c.Carried = carriable[:n]
+		c.StoreFiles = carriable[:n]
 		fewer, tooLarge := render(s, c)
 		if tooLarge == nil {
 			files = fewer // the last that fits carries the least
@@ -139,7 +142,7 @@ func fit(s spec.Spec, c ignition.Config) (Files, error) {
 // render gives the files, and finds out whether the base can take them, before
 // anything is fetched.
 func render(s spec.Spec, c ignition.Config) (files Files, err error) {
-	files.Carried = c.Carried
+	files.Carried = c.StoreFiles
 	if files.butane, err = ignition.Render(c); err != nil {
 		return Files{}, err
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -20,10 +21,10 @@ func (s Spec) Config(sets []pinset.Set, registries []byte) ignition.Config {
 		},
 	}
 	if !format.Of(s.Store.Format).Describe().Mounted {
-		c.Store.Path, c.Store.Folder = "", cmp.Or(s.Node.Store.Path, ignition.DefaultStoreFolder)
+		c.Store.Path, c.Store.Folder = "", cmp.Or(s.Node.Store.Path, layout.StoreFolder)
 	}
 	if s.ISO.Mode == ModeInstall {
-		c.Store.PartitionLabel = ignition.InstalledLabel
+		c.Store.PartitionLabel = layout.PartitionLabel
 	}
 	if s.Node.SELinuxContext != nil {
 		c.Store.SELinuxContext = *s.Node.SELinuxContext

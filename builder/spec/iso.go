@@ -7,6 +7,7 @@ import (
 
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/ignition"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // The modes of an ISO.
@@ -33,9 +34,9 @@ func (s Spec) validateISO() error {
 		return errors.New("spec.iso.mode install needs a live ISO: spec.iso.base")
 	case i.InstallDevice == "":
 		return errors.New("spec.iso.mode install needs a disk: spec.iso.installDevice")
-	case store != NodeStore{} && store != NodeStore{PartitionLabel: ignition.InstalledLabel}:
+	case store != NodeStore{} && store != NodeStore{PartitionLabel: layout.PartitionLabel}:
 		return fmt.Errorf("spec.node.store: in spec.iso.mode install the store is in the partition %s; leave it out",
-			ignition.InstalledLabel)
+			layout.PartitionLabel)
 	}
 	if err := (ignition.Installer{Disk: i.InstallDevice}).Validate(); err != nil {
 		return fmt.Errorf("spec.iso.installDevice: %w", err)

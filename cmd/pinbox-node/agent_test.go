@@ -167,7 +167,7 @@ func Test500ImagesIn5Sets(t *testing.T) {
 	n, pins := fiveHundred(t)
 	s := healthy(t, n)
 	if len(s.Images) != 500 || len(s.Sets) != 5 || s.Sets[1].Images != 200 {
-		t.Errorf("%s", s.Line())
+		t.Errorf("%s", s.Summary())
 	}
 	cmd, stop := background(t, n, "run", "--interval", "300ms")
 	eventually(t, "some passes are made", func() bool { return time.Since(statusNow(n).Time) < time.Second })

@@ -46,7 +46,7 @@ func mortal(step int) int {
 	if err := flags.Parse(os.Args[2:]); err != nil {
 		panic(err)
 	}
-	r, _, err := node.New(f.Options)
+	r, _, err := node.NewReconciler(f.Options)
 	if err != nil {
 		panic(err)
 	}
@@ -100,9 +100,9 @@ type mortalManifests struct {
 	die func()
 }
 
-func (m mortalManifests) Image(ctx context.Context, img pinset.Image) (pinset.LockedImage, error) {
+func (m mortalManifests) Resolve(ctx context.Context, img pinset.Image) (pinset.LockedImage, error) {
 	m.die()
-	locked, err := m.Manifests.Image(ctx, img)
+	locked, err := m.Manifests.Resolve(ctx, img)
 	m.die()
 	return locked, err
 }

@@ -55,11 +55,11 @@ func describe(p runtime.Plan) planned {
 			Estimated: pull.Estimated,
 		})
 	}
-	for _, img := range slices.SortedFunc(maps.Keys(p.Unknown), func(a, b pinset.Image) int {
+	for _, img := range slices.SortedFunc(maps.Keys(p.Unresolved), func(a, b pinset.Image) int {
 		return strings.Compare(a.String(), b.String())
 	}) {
 		d.Pulls = append(d.Pulls, plannedPull{
-			Image: img.String(), ErrorClass: p.Unknown[img].Class, Error: p.Unknown[img].Text,
+			Image: img.String(), ErrorClass: p.Unresolved[img].Class, Error: p.Unresolved[img].Text,
 		})
 	}
 	for _, c := range p.Claims {

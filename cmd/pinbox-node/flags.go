@@ -28,7 +28,7 @@ func (f *nodeFlags) add(flags *pflag.FlagSet, wait time.Duration) {
 	flags.StringVar(&f.Node, "node-name", "", "`NAME` of this node in messages (default: the host's)")
 	cli.Words(flags, "node-name")
 	flags.StringVar(&f.Socket, "socket", cri.DefaultSocket, "`PATH` of CRI-O's socket")
-	flags.StringVar(&f.CRIO, "crio-config", node.DefaultCRIO, "`DIR` of CRI-O's configuration")
+	flags.StringVar(&f.CRIODir, "crio-config", node.DefaultCRIODir, "`DIR` of CRI-O's configuration")
 	flags.StringVar(&f.Status, "status", layout.StatusPath, "`FILE` that the status is kept in")
 	cli.Files(flags, "status", "json")
 	flags.StringVar(&f.State, "state", layout.NodeDir,

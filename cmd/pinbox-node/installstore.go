@@ -33,7 +33,7 @@ func installStoreCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return show(cmd.OutOrStdout(), output, installed{r.Digest, partition.Label, r.Size}, nil)
+			return show(cmd.OutOrStdout(), output, installed{r.Digest, layout.PartitionLabel, r.Size}, nil)
 		},
 	}
 	cmd.Flags().StringVar(&o.Medium, "medium", path.Dir(layout.LiveStorePath), "`DIR` of the store and its sums")

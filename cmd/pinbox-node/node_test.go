@@ -67,7 +67,7 @@ func TestFirstBootOf200ImagesAsksNoRegistry(t *testing.T) {
 		t.Errorf("the registry was asked: %v", requests)
 	}
 	if len(s.Images) != 200 || s.Sets[0].Pinned != 200 {
-		t.Errorf("%s", s.Line())
+		t.Errorf("%s", s.Summary())
 	}
 	t.Logf("200 images in %v", took)
 	if took > 10*time.Second {

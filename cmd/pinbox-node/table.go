@@ -71,7 +71,7 @@ func (shown shownStatus) print(w io.Writer) error {
 	if s.Owner == runtime.MCO {
 		fmt.Fprintln(w, "the Machine Config Operator owns the pins of this node; pinbox-node only reports")
 	}
-	_, err := fmt.Fprintln(w, s.Line())
+	_, err := fmt.Fprintln(w, s.Summary())
 	return err
 }
 

@@ -120,8 +120,8 @@ func (c *Client) Remove(ctx context.Context, img pinset.Image) error {
 	return err
 }
 
-// InUse tells the IDs and names of the images that containers have, running or not.
-func (c *Client) InUse(ctx context.Context) (map[string]bool, error) {
+// ImagesInUse tells the IDs and names of the images that containers have, running or not.
+func (c *Client) ImagesInUse(ctx context.Context) (map[string]bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	list, err := c.runtime.ListContainers(ctx, &criapi.ListContainersRequest{})
@@ -135,9 +135,9 @@ func (c *Client) InUse(ctx context.Context) (map[string]bool, error) {
 	return used, nil
 }
 
-// Root tells the root of the store that images are pulled to. (CRI-O gives the
+// GraphRoot tells the root of the store that images are pulled to. (CRI-O gives the
 // folder of its image records, overlay-images, and no sizes worth having.)
-func (c *Client) Root(ctx context.Context) (string, error) {
+func (c *Client) GraphRoot(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	info, err := c.images.ImageFsInfo(ctx, &criapi.ImageFsInfoRequest{})
@@ -158,9 +158,9 @@ func (c *Client) Root(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("image file system: the runtime names none")
 }
 
-// Pause tells the image of pods themselves, which is always pinned; "" if the
+// PauseImage tells the image of pods themselves, which is always pinned; "" if the
 // runtime does not say.
-func (c *Client) Pause(ctx context.Context) (string, error) {
+func (c *Client) PauseImage(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	status, err := c.runtime.Status(ctx, &criapi.StatusRequest{Verbose: true})

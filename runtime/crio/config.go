@@ -11,6 +11,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -121,9 +122,9 @@ func replace[T any](old, by *T) {
 	}
 }
 
-// Conflict says what in the configuration keeps the images from being pinned, or
+// CheckPins says what in the configuration keeps the images from being pinned, or
 // puts them at risk.
-func (c Config) Conflict(images []pinset.Image) error {
+func (c Config) CheckPins(images []pinset.Image) error {
 	var errs []error
 	pinned := map[string]bool{}
 	for _, pin := range c.PinnedImages {
@@ -148,7 +149,7 @@ func (c Config) Conflict(images []pinset.Image) error {
 	for _, name := range c.Ineffective {
 		errs = append(errs, fmt.Errorf("%s: pinned_images has no effect there: it belongs under [crio.image]", name))
 	}
-	hasStore := slices.ContainsFunc(c.StorageOptions, func(o string) bool { return strings.Contains(o, SlotsDir) })
+	hasStore := slices.ContainsFunc(c.StorageOptions, func(o string) bool { return strings.Contains(o, layout.SlotsDir) })
 	if hasStore && c.InternalRepair {
 		by := c.InternalRepairBy
 		if by == "" {

@@ -139,7 +139,7 @@ func TestConfigJudge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = c.Conflict(wanted)
+		err = c.CheckPins(wanted)
 		if (err == nil) != (test.want == nil) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -24,16 +24,13 @@ const (
 // templates/common of the Machine Config Operator.
 const PullSecretPath = "/var/lib/kubelet/config.json"
 
-// SlotsDir is the folder of the slots.
-const SlotsDir = layout.SlotsDir
-
 // Slots are the mount points of read-only stores, configured from the start: a
 // store that is mounted later is seen at once, while one that is configured
 // later takes a restart of CRI-O.
 func Slots() []string {
 	slots := make([]string, 8)
 	for i := range slots {
-		slots[i] = fmt.Sprintf("%s/%d", SlotsDir, i)
+		slots[i] = fmt.Sprintf("%s/%d", layout.SlotsDir, i)
 	}
 	return slots
 }

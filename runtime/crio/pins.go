@@ -16,8 +16,8 @@ import (
 
 // Pins is the drop-in that pins images, and the way to have CRI-O read it.
 type Pins struct {
-	// Etc is the folder of CRI-O's configuration, /etc/crio.
-	Etc string
+	// Dir is the folder of CRI-O's configuration, /etc/crio.
+	Dir string
 	// Reload tells CRI-O to read its configuration again.
 	Reload func(context.Context) error
 	// Log gives what CRI-O has logged since a time; nil if nobody knows.
@@ -26,17 +26,17 @@ type Pins struct {
 	reloaded time.Time
 }
 
-// path is where the drop-in stands, below Etc.
+// path is where the drop-in stands, below Dir.
 func (p *Pins) path() string {
 	name, _ := filepath.Rel(etcCrio, PinnedImagesPath) // both absolute
-	return filepath.Join(p.Etc, name)
+	return filepath.Join(p.Dir, name)
 }
 
 // Current gives the pins of the drop-in as it is, none if there is none. exact
 // says that it is just as RenderPinned has them. others are the pins of a file
 // that comes later.
 func (p *Pins) Current() (images []pinset.Image, exact bool, others []string, err error) {
-	if config, err := ReadConfig(os.DirFS(p.Etc)); err == nil && config.PinnedBy != PinnedImagesPath {
+	if config, err := ReadConfig(os.DirFS(p.Dir)); err == nil && config.PinnedBy != PinnedImagesPath {
 		others = config.PinnedImages
 	}
 	content, err := os.ReadFile(p.path())
@@ -61,7 +61,7 @@ func (p *Pins) Current() (images []pinset.Image, exact bool, others []string, er
 }
 
 // Apply has the drop-in pin these images, if it does not yet, and CRI-O read it.
-// It does not reload a configuration that CRI-O would refuse, or die of: Conflict
+// It does not reload a configuration that CRI-O would refuse, or die of: Check
 // says which file is to blame. The temporary file is beside crio.conf.d, since
 // CRI-O reads all that is in there.
 func (p *Pins) Apply(ctx context.Context, images []pinset.Image) (reloaded bool, err error) {
@@ -69,11 +69,11 @@ func (p *Pins) Apply(ctx context.Context, images []pinset.Image) (reloaded bool,
 	if err := os.Mkdir(filepath.Dir(p.path()), 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return false, fmt.Errorf("pin images: %w", err)
 	}
-	temp := filepath.Join(p.Etc, ".50-pinned-images.pinbox")
+	temp := filepath.Join(p.Dir, ".50-pinned-images.pinbox")
 	if _, err := atomicfile.WriteVia(temp, p.path(), RenderPinned(images), 0o644); err != nil {
 		return false, fmt.Errorf("pin images: %w", err)
 	}
-	if _, err := ReadConfig(os.DirFS(p.Etc)); err != nil {
+	if _, err := ReadConfig(os.DirFS(p.Dir)); err != nil {
 		return false, nil
 	}
 	p.reloaded = time.Now()
@@ -83,12 +83,12 @@ func (p *Pins) Apply(ctx context.Context, images []pinset.Image) (reloaded bool,
 	return true, nil
 }
 
-// Conflict says what in CRI-O's configuration keeps the images from being pinned, or
+// Check says what in CRI-O's configuration keeps the images from being pinned, or
 // puts them at risk.
-func (p *Pins) Conflict(images []pinset.Image) error {
-	config, err := ReadConfig(os.DirFS(p.Etc))
+func (p *Pins) Check(images []pinset.Image) error {
+	config, err := ReadConfig(os.DirFS(p.Dir))
 	if err != nil {
 		return err
 	}
-	return config.Conflict(images)
+	return config.CheckPins(images)
 }

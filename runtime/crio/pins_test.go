@@ -23,7 +23,7 @@ import (
 func TestU5PinsAreWrittenWhenTheyChange(t *testing.T) {
 	etc := t.TempDir()
 	reloads := 0
-	p := &crio.Pins{Etc: etc, Reload: func(context.Context) error {
+	p := &crio.Pins{Dir: etc, Reload: func(context.Context) error {
 		reloads++
 		entries, err := os.ReadDir(filepath.Join(etc, "crio.conf.d"))
 		if err != nil || len(entries) != 1 {
@@ -66,7 +66,7 @@ func TestNoReloadOfAConfigurationThatCRIOCannotRead(t *testing.T) {
 		"crio.conf": "[crio", "crio.conf.d/99": "[crio.image]\npinned_images = [\"*\"]\n",
 	} {
 		etc := t.TempDir()
-		p := &crio.Pins{Etc: etc, Reload: func(context.Context) error { t.Error("it reloads"); return nil }}
+		p := &crio.Pins{Dir: etc, Reload: func(context.Context) error { t.Error("it reloads"); return nil }}
 		if err := os.Mkdir(filepath.Join(etc, "crio.conf.d"), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +76,7 @@ func TestNoReloadOfAConfigurationThatCRIOCannotRead(t *testing.T) {
 		if reloaded, err := p.Apply(t.Context(), images(t, documented...)); err != nil || reloaded {
 			t.Errorf("reloaded %v, %v", reloaded, err)
 		}
-		if err := p.Conflict(images(t, documented...)); !errors.Is(err, crio.ErrConfig) {
+		if err := p.Check(images(t, documented...)); !errors.Is(err, crio.ErrConfig) {
 			t.Errorf("%v", err)
 		}
 	}
@@ -85,7 +85,7 @@ func TestNoReloadOfAConfigurationThatCRIOCannotRead(t *testing.T) {
 // A complaint counts from the last reload until one that went well.
 func TestRefusedReload(t *testing.T) {
 	etc, log := t.TempDir(), filepath.Join(t.TempDir(), "crio.log")
-	p := &crio.Pins{Etc: etc, Reload: func(context.Context) error { return nil }, Log: crio.LogFile(log)}
+	p := &crio.Pins{Dir: etc, Reload: func(context.Context) error { return nil }, Log: crio.LogFile(log)}
 	line := func(at time.Time, text string) string {
 		return `time="` + at.Format(time.RFC3339Nano) + `" level=error msg="` + text + "\"\n"
 	}
@@ -118,7 +118,7 @@ func TestRefusedReload(t *testing.T) {
 // The process that listens on the socket gets the signal: here, this one.
 func TestSignal(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "crio.sock")
-	if err := crio.Signal(t.Context(), socket); !errors.Is(err, os.ErrNotExist) {
+	if err := crio.ReloadBySignal(t.Context(), socket); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no socket: %v", err)
 	}
 	l, err := net.Listen("unix", socket)
@@ -129,7 +129,7 @@ func TestSignal(t *testing.T) {
 	got := make(chan os.Signal, 1)
 	signal.Notify(got, syscall.SIGHUP)
 	defer signal.Stop(got)
-	if err := crio.Signal(t.Context(), socket); err != nil {
+	if err := crio.ReloadBySignal(t.Context(), socket); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -140,16 +140,16 @@ func TestSignal(t *testing.T) {
 }
 
 func TestReloadCommand(t *testing.T) {
-	if err := crio.Command(t.Context(), "true"); err != nil {
+	if err := crio.ReloadByCommand(t.Context(), "true"); err != nil {
 		t.Error(err)
 	}
-	if err := crio.Command(t.Context(), "sh -c exit"); err != nil {
+	if err := crio.ReloadByCommand(t.Context(), "sh -c exit"); err != nil {
 		t.Error(err)
 	}
 	for line, says := range map[string]string{
 		"": "empty", "false": "exit status 1", "/no/such/program": "no such file", "ls /no/such/file": "No such file",
 	} {
-		if err := crio.Command(t.Context(), line); err == nil || !strings.Contains(err.Error(), says) {
+		if err := crio.ReloadByCommand(t.Context(), line); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v", line, err)
 		}
 	}

@@ -54,9 +54,9 @@ func loggedAt(line string) time.Time {
 	return time.Now()
 }
 
-// Signal has CRI-O reload by SIGHUP. The kernel says which process listens on
+// ReloadBySignal has CRI-O reload by SIGHUP. The kernel says which process listens on
 // the socket.
-func Signal(ctx context.Context, socket string) error {
+func ReloadBySignal(ctx context.Context, socket string) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", socket)
 	if err != nil {
@@ -83,9 +83,9 @@ func Signal(ctx context.Context, socket string) error {
 	return unix.Kill(int(peer.Pid), unix.SIGHUP)
 }
 
-// Command has CRI-O reload by a command, as "rc-service crio reload". It is split
+// ReloadByCommand has CRI-O reload by a command, as "rc-service crio reload". It is split
 // at blanks; no shell is involved.
-func Command(ctx context.Context, line string) error {
+func ReloadByCommand(ctx context.Context, line string) error {
 	words := strings.Fields(line)
 	if len(words) == 0 {
 		return errors.New("an empty command")

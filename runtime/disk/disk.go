@@ -23,9 +23,9 @@ type Space struct {
 	Inodes, FreeInodes int64
 }
 
-// Of measures the file system of path, or of the folder that path will be in
+// Measure measures the file system of path, or of the folder that path will be in
 // once it is there.
-func Of(path string) (Space, error) {
+func Measure(path string) (Space, error) {
 	dir := path
 	for {
 		_, err := os.Stat(dir)

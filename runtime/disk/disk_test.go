@@ -10,11 +10,11 @@ import (
 
 func TestSpaceOfAPathThatIsNotThereYet(t *testing.T) {
 	dir := t.TempDir()
-	there, err := disk.Of(dir)
+	there, err := disk.Measure(dir)
 	if err != nil || there.Total <= 0 || there.Free > there.Total {
 		t.Fatalf("%+v, %v", there, err)
 	}
-	later, err := disk.Of(filepath.Join(dir, "a/b"))
+	later, err := disk.Measure(filepath.Join(dir, "a/b"))
 	if err != nil || later.Device != there.Device || later.Path != filepath.Join(dir, "a/b") {
 		t.Errorf("%+v, %v", later, err)
 	}

@@ -3,5 +3,5 @@
 //
 // It does not say how much a pull needs: that is package runtime.
 //
-// Start with Of.
+// Start with Measure.
 package disk

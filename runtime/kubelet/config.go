@@ -9,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Files are where distributions keep the configuration: OpenShift, kubeadm.
-var Files = []string{"/etc/kubernetes/kubelet.conf", "/var/lib/kubelet/config.yaml"}
+// ConfigFiles are where distributions keep the configuration: OpenShift, kubeadm.
+var ConfigFiles = []string{"/etc/kubernetes/kubelet.conf", "/var/lib/kubelet/config.yaml"}
 
 // defaultThreshold is the kubelet's own: SetDefaults_KubeletConfiguration in
 // pkg/kubelet/apis/config/v1beta1/defaults.go.

@@ -41,6 +41,6 @@ func (o Options) managerAndRoot(ctx context.Context) (m stores.Manager, root str
 	if _, _, err := client.Version(ctx); err != nil {
 		return m, "", err
 	}
-	root, err = client.Root(ctx)
+	root, err = client.GraphRoot(ctx)
 	return m, root, err
 }

@@ -176,7 +176,7 @@ func TestPinsOfTheOperatorAreWanted(t *testing.T) {
 	folders, pins := chain(t, 1)
 	k := keep(t, folders[0], "100m")
 	etc := t.TempDir()
-	o := Options{State: filepath.Dir(k.Dir), Sets: k.Sets, CRIO: etc}
+	o := Options{State: filepath.Dir(k.Dir), Sets: k.Sets, CRIODir: etc}
 	o.Owner = runtime.MCO
 	for _, err := range []error{
 		os.MkdirAll(filepath.Join(etc, "crio.conf.d"), 0o755), os.MkdirAll(k.Sets, 0o755),
@@ -205,7 +205,7 @@ func TestStateBehindALink(t *testing.T) {
 	if err := os.Symlink(filepath.Dir(k.Dir), link); err != nil {
 		t.Fatal(err)
 	}
-	linked, err := (Options{State: link, Sets: k.Sets, CRIO: t.TempDir()}).manager()
+	linked, err := (Options{State: link, Sets: k.Sets, CRIODir: t.TempDir()}).manager()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,5 +10,5 @@
 // It does not decide what a pass does, which package runtime does, nor which store may come or
 // go, which runtime/stores does. It prints nothing: the words are in cmd/pinbox-node.
 //
-// Start with Options and New.
+// Start with Options and NewReconciler.
 package node

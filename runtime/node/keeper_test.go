@@ -40,7 +40,7 @@ func keep(t *testing.T, base string, bytes string) stores.Manager {
 	t.Helper()
 	state := t.TempDir()
 	fixtures.Run(t, "mount", "-t", "tmpfs", "-o", "size="+bytes, "tmpfs", state)
-	o := Options{State: state, Sets: filepath.Join(t.TempDir(), "sets.d"), CRIO: t.TempDir()}
+	o := Options{State: state, Sets: filepath.Join(t.TempDir(), "sets.d"), CRIODir: t.TempDir()}
 	k, err := o.manager()
 	if err != nil {
 		t.Fatal(err)

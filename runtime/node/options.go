@@ -12,8 +12,8 @@ import (
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// DefaultCRIO is the folder of CRI-O's configuration.
-const DefaultCRIO = "/etc/crio"
+// DefaultCRIODir is the folder of CRI-O's configuration.
+const DefaultCRIODir = "/etc/crio"
 
 // Options say where things are on a node, and how it is looked after. The zero value is a
 // node that pinbox has built.
@@ -22,8 +22,8 @@ type Options struct {
 	// manages the node; Node "" is the host's name; Limits.GCPercent 0 is the kubelet's.
 	runtime.Options
 	Hooks runtime.Hooks
-	// Socket of CRI-O, and CRIO the folder of its configuration.
-	Socket, CRIO string
+	// Socket of CRI-O, and CRIODir the folder of its configuration.
+	Socket, CRIODir string
 	// Sets is the folder of the sets.
 	Sets string
 	// Status is the file of the status. The lock of who makes passes is beside it.
@@ -51,7 +51,7 @@ type Options struct {
 // complete fills in what was left out.
 func (o Options) complete() Options {
 	o.Socket = cmp.Or(o.Socket, cri.DefaultSocket)
-	o.CRIO = cmp.Or(o.CRIO, DefaultCRIO)
+	o.CRIODir = cmp.Or(o.CRIODir, DefaultCRIODir)
 	o.Sets = cmp.Or(o.Sets, layout.SetsDir)
 	o.Status = cmp.Or(o.Status, layout.StatusPath)
 	o.State = cmp.Or(o.State, layout.NodeDir)
@@ -71,7 +71,7 @@ func (o Options) owner() (runtime.Owner, error) {
 	switch o.Owner {
 	case "", "auto":
 		// It is there on a node that the Machine Config Operator manages.
-		current := filepath.Join(filepath.Dir(filepath.Clean(o.CRIO)), "machine-config-daemon", "currentconfig")
+		current := filepath.Join(filepath.Dir(filepath.Clean(o.CRIODir)), "machine-config-daemon", "currentconfig")
 		if _, err := os.Stat(current); err == nil {
 			return runtime.MCO, nil
 		}
@@ -92,9 +92,9 @@ func (o Options) stateDir() string {
 
 // fits says why there is no room for a file of so many bytes in the folder of the state.
 func (o Options) fits(bytes int64) error {
-	space, err := disk.Of(o.State)
+	space, err := disk.Measure(o.State)
 	if err != nil {
 		return err
 	}
-	return o.Limits.Room(space, bytes)
+	return o.Limits.CheckFile(space, bytes)
 }

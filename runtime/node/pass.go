@@ -43,7 +43,7 @@ func Run(ctx context.Context, o Options, interval time.Duration, log *slog.Logge
 // Plan says what a pass would do. It changes nothing.
 func Plan(ctx context.Context, o Options) (runtime.Plan, error) {
 	o.readOnly = true
-	r, end, err := New(o)
+	r, end, err := NewReconciler(o)
 	if err != nil {
 		return runtime.Plan{}, err
 	}
@@ -58,7 +58,7 @@ func lockedReconciler(ctx context.Context, o Options) (r *runtime.Reconciler, en
 	if err != nil {
 		return nil, nil, err
 	}
-	r, closeClient, err := New(o)
+	r, closeClient, err := NewReconciler(o)
 	if err != nil {
 		release()
 		return nil, nil, err

@@ -26,9 +26,9 @@ var (
 	_ runtime.Service   = systemd.Service{}
 )
 
-// New puts a reconciler together, which continues from the status of the last pass. The
+// NewReconciler puts a reconciler together, which continues from the status of the last pass. The
 // caller calls end.
-func New(o Options) (r *runtime.Reconciler, end func(), err error) {
+func NewReconciler(o Options) (r *runtime.Reconciler, end func(), err error) {
 	o = o.complete()
 	previous, noPrevious := o.loadStatus()
 	if noPrevious == nil && o.readOnly && len(o.Pools) == 0 {
@@ -43,7 +43,7 @@ func New(o Options) (r *runtime.Reconciler, end func(), err error) {
 	}
 	r = &runtime.Reconciler{
 		Runtime: client, Images: client, Sets: o.readSets, Publish: o.saveStatus, Stores: o.reconcileStores,
-		Pins:    &crio.Pins{Etc: o.CRIO, Reload: o.reloader(), Log: o.logReader()},
+		Pins:    &crio.Pins{Dir: o.CRIODir, Reload: o.reloader(), Log: o.logReader()},
 		Options: o.Options, Hooks: o.Hooks, Configure: o.configure,
 	}
 	if r.Parallel == 0 && (slices.Contains(o.Pools, "master") || slices.Contains(o.Pools, "control-plane")) {
@@ -57,8 +57,8 @@ func New(o Options) (r *runtime.Reconciler, end func(), err error) {
 
 // configure reads what others may change on the node at any time.
 func (o Options) configure(r *runtime.Reconciler) (err error) {
-	config, _ := crio.ReadConfig(os.DirFS(o.CRIO)) // what is wrong with it, the pass says
-	slots, _, others, _ := o.slots()               // what is wrong with it, the pass says
+	config, _ := crio.ReadConfig(os.DirFS(o.CRIODir)) // what is wrong with it, the pass says
+	slots, _, others, _ := o.slots()                  // what is wrong with it, the pass says
 	r.Disk = stores.Disk{Slots: append(slots, others...), Sets: o.Sets, Staging: o.stagingDir(config)}
 	r.Manifests = registry.Client{
 		AuthFile: config.AuthFile, Insecure: config.Insecure,
@@ -69,7 +69,7 @@ func (o Options) configure(r *runtime.Reconciler) (err error) {
 		return err
 	}
 	if o.Limits.GCPercent == 0 {
-		r.Limits.GCPercent, r.Limits.GCFile, err = kubelet.GCThreshold(kubelet.Files...)
+		r.Limits.GCPercent, r.Limits.GCFile, err = kubelet.GCThreshold(kubelet.ConfigFiles...)
 	}
 	return err
 }
@@ -89,9 +89,9 @@ func (o Options) reloader() func(context.Context) error {
 	case o.Reload == "systemd" || o.Reload == "auto" && systemd.Running():
 		return func(ctx context.Context) error { return systemd.Reload(ctx, "crio.service") }
 	case o.Reload == "signal" || o.Reload == "auto":
-		return func(ctx context.Context) error { return crio.Signal(ctx, o.Socket) }
+		return func(ctx context.Context) error { return crio.ReloadBySignal(ctx, o.Socket) }
 	}
-	return func(ctx context.Context) error { return crio.Command(ctx, o.Reload) }
+	return func(ctx context.Context) error { return crio.ReloadByCommand(ctx, o.Reload) }
 }
 
 func (o Options) logReader() func(context.Context, time.Time) ([]byte, error) {

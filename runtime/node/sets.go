@@ -14,7 +14,7 @@ import (
 
 // readSets reads the sets of the node's pools.
 func (o Options) readSets() ([]pinset.Set, error) {
-	sets, err := watch.Dir(os.DirFS(o.Sets))
+	sets, err := watch.ReadSets(os.DirFS(o.Sets))
 	if path := (*fs.PathError)(nil); errors.As(err, &path) && path.Path == "." {
 		err = fmt.Errorf("folder of sets %s: %w", o.Sets, path.Err)
 	}
@@ -31,7 +31,7 @@ func (o Options) wanted() ([]pinset.Image, error) {
 	if errors.Is(err, fs.ErrNotExist) { // such a node need not have them
 		err = nil
 	}
-	config, configErr := crio.ReadConfig(os.DirFS(o.CRIO))
+	config, configErr := crio.ReadConfig(os.DirFS(o.CRIODir))
 	pinned := pinset.Set{}
 	for _, pin := range config.PinnedImages {
 		if img, err := pinset.ParseImage(pin); err == nil { // else it is a pattern, which asks for no image

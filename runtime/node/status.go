@@ -13,12 +13,12 @@ import (
 // Status says how the node is, with what the last pass has found out. It changes nothing.
 func Status(ctx context.Context, o Options) (runtime.Status, error) {
 	o.readOnly = true
-	r, end, err := New(o)
+	r, end, err := NewReconciler(o)
 	if err != nil {
 		return runtime.Status{}, err
 	}
 	defer end()
-	return r.Look(ctx, o.complete().busy())
+	return r.Status(ctx, o.complete().busy())
 }
 
 // saveStatus writes the status for others to read.

@@ -17,7 +17,7 @@ import (
 
 var (
 	_ stores.Mounter = stores.DirectMounter{}
-	_ stores.Mounter = systemd.Mounts{}
+	_ stores.Mounter = systemd.Mounter{}
 )
 
 // Stores says how the stores are that were attached. It changes nothing.
@@ -38,7 +38,7 @@ func (o Options) manager() (stores.Manager, error) {
 	}
 	m.Slots, m.Configured, m.OtherStores, m.ConfigError = o.slots()
 	if systemd.Running() {
-		m.Mounter = systemd.Mounts{}
+		m.Mounter = systemd.Mounter{}
 	}
 	return m, err
 }
@@ -46,7 +46,7 @@ func (o Options) manager() (stores.Manager, error) {
 // slots are the mount points of stores, read those of them that CRI-O reads, and others
 // the read-only stores that it reads beside them: folders, or somebody else's.
 func (o Options) slots() (slots, read, others []string, err error) {
-	config, err := crio.ReadConfig(os.DirFS(o.CRIO))
+	config, err := crio.ReadConfig(os.DirFS(o.CRIODir))
 	stores := config.ImageStores()
 	for _, slot := range crio.Slots() {
 		here := filepath.Join(o.stateDir(), "stores", filepath.Base(slot))
@@ -56,7 +56,7 @@ func (o Options) slots() (slots, read, others []string, err error) {
 		}
 	}
 	for _, store := range stores {
-		if filepath.Dir(store) != crio.SlotsDir && !slices.Contains(slots, store) {
+		if filepath.Dir(store) != layout.SlotsDir && !slices.Contains(slots, store) {
 			others = append(others, store)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // The kernel's view of disks, as files.
@@ -28,11 +30,11 @@ func TestOtherDisksMustNotHaveAStore(t *testing.T) {
 		label  string
 		taken  bool
 	}{
-		"an earlier installation on this disk": {own, Label, false},
-		"a store on another disk":              {"8:16", Label, true},
-		"a path of this very disk":             {"8:32", Label, false},
+		"an earlier installation on this disk": {own, layout.PartitionLabel, false},
+		"a store on another disk":              {"8:16", layout.PartitionLabel, true},
+		"a path of this very disk":             {"8:32", layout.PartitionLabel, false},
 		"something else on another disk":       {"8:16", "boot", false},
-		"a longer name":                        {"8:16", Label + "2", false},
+		"a longer name":                        {"8:16", layout.PartitionLabel + "2", false},
 	} {
 		dir := t.TempDir()
 		part := filepath.Join(dir, "devices/sdb/sdb1")

@@ -162,7 +162,7 @@ func others(disk *os.File, sys string) error {
 	}
 	for _, file := range all {
 		text, err := os.ReadFile(file)
-		if err != nil || !bytes.Contains(text, []byte("\nPARTNAME="+Label+"\n")) {
+		if err != nil || !bytes.Contains(text, []byte("\nPARTNAME="+layout.PartitionLabel+"\n")) {
 			continue
 		}
 		dir, err := filepath.EvalSymlinks(filepath.Dir(file))

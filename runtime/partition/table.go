@@ -9,10 +9,6 @@ import (
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// Label of the partition that holds the store: what the appliance's mount unit
-// looks for.
-const Label = layout.PartitionLabel
-
 // linuxData is the type of a partition that holds a Linux file system: UEFI
 // specification 5.3.3, as util-linux names it.
 const linuxData = "0FC63DAF-8483-4772-8E79-3D69D8477DE4"
@@ -21,7 +17,7 @@ const linuxData = "0FC63DAF-8483-4772-8E79-3D69D8477DE4"
 var (
 	ErrTable = errors.New("the disk has no GPT partition table")
 	ErrSpace = errors.New("the store does not fit on the disk")
-	ErrTaken = errors.New("there is a partition " + Label + " already")
+	ErrTaken = errors.New("there is a partition " + layout.PartitionLabel + " already")
 )
 
 // table is a GPT as `sfdisk --json` shows it. Starts and sizes are sectors.
@@ -55,7 +51,7 @@ func parseTable(text []byte) (table, error) {
 // named finds the partition with the store's label.
 func (t table) named() (entry, bool) {
 	for _, e := range t.Partitions {
-		if e.Name == Label {
+		if e.Name == layout.PartitionLabel {
 			return e, true
 		}
 	}
@@ -85,7 +81,7 @@ func (t table) place(disk, size int64) (e entry, err error) {
 		return e, fmt.Errorf("%w: it takes %s, and behind the last partition %s are free",
 			ErrSpace, bytesize.Format(bytes), bytesize.Format(max(last-taken, 0)))
 	}
-	return entry{Start: start / t.SectorSize, Size: bytes / t.SectorSize, Name: Label}, nil
+	return entry{Start: start / t.SectorSize, Size: bytes / t.SectorSize, Name: layout.PartitionLabel}, nil
 }
 
 // script tells `sfdisk --append` of the partition.

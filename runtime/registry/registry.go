@@ -40,9 +40,9 @@ type Client struct {
 	RegistriesConf, RegistriesDir string
 }
 
-// Image fetches the manifest of an image, that of an index for the platform, and
+// Resolve fetches the manifest of an image, that of an index for the platform, and
 // tells its layers. Their unpacked sizes are not known.
-func (c Client) Image(ctx context.Context, img pinset.Image) (pinset.LockedImage, error) {
+func (c Client) Resolve(ctx context.Context, img pinset.Image) (pinset.LockedImage, error) {
 	sys, err := c.system(img)
 	if err != nil {
 		return pinset.LockedImage{}, err

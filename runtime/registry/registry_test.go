@@ -121,7 +121,7 @@ func TestU1RegistryAuth(t *testing.T) {
 			"",
 		},
 	} {
-		locked, err := test.client.Image(t.Context(), image(t, test.pin))
+		locked, err := test.client.Resolve(t.Context(), image(t, test.pin))
 		if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: %v, want %q", name, err, test.says)
 		}
@@ -138,7 +138,7 @@ func TestManifestsAreCached(t *testing.T) {
 	c := registry.Client{Cache: filepath.Join(t.TempDir(), "manifests")}
 	ask := func(when string, requests int) {
 		t.Helper()
-		if _, err := c.Image(t.Context(), image(t, pin)); err != nil {
+		if _, err := c.Resolve(t.Context(), image(t, pin)); err != nil {
 			t.Errorf("%s: %v", when, err)
 		}
 		if got := access.Take(); (len(got) > 0) != (requests > 0) {
@@ -185,7 +185,7 @@ func TestIndexIsTheImageForThisPlatform(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	locked, err := registry.Client{}.Image(t.Context(), image(t, pin))
+	locked, err := registry.Client{}.Resolve(t.Context(), image(t, pin))
 	if err != nil || locked.Manifest.String() != want.String() || locked.Index != image(t, pin).Digest ||
 		len(locked.Layers) != 3 {
 		t.Errorf("%+v, %v", locked, err)
@@ -197,7 +197,7 @@ func TestIndexIsTheImageForThisPlatform(t *testing.T) {
 	if pin, err = r.PushIndex(t.Context(), "ns/empty", empty); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (registry.Client{}).Image(t.Context(), image(t, pin)); err == nil ||
+	if _, err := (registry.Client{}).Resolve(t.Context(), image(t, pin)); err == nil ||
 		!strings.Contains(err.Error(), "no image found") {
 		t.Errorf("an index for nobody: %v", err)
 	}
@@ -212,7 +212,7 @@ func TestOtherContentIsRefused(t *testing.T) {
 		_, _ = w.Write([]byte(`{"schemaVersion":2}`))
 		return true
 	})
-	if _, err := (registry.Client{}).Image(t.Context(), image(t, pin)); !errors.Is(err, registry.ErrDigest) {
+	if _, err := (registry.Client{}).Resolve(t.Context(), image(t, pin)); !errors.Is(err, registry.ErrDigest) {
 		t.Errorf("%v", err)
 	}
 }

@@ -90,10 +90,10 @@ func (d Disk) Layers(root string) (pinset.Layers, error) {
 
 // Space at root, and where blobs are staged.
 func (d Disk) Space(root string) (store, staging disk.Space, err error) {
-	if store, err = disk.Of(root); err != nil {
+	if store, err = disk.Measure(root); err != nil {
 		return store, staging, err
 	}
-	staging, err = disk.Of(d.Staging)
+	staging, err = disk.Measure(d.Staging)
 	return store, staging, err
 }
 

@@ -4,5 +4,5 @@
 // It renders the mount units of attached stores, but no units of the first boot: those are package
 // ignition's.
 //
-// Start with Reload, Mounts and Service.
+// Start with Reload, Mounter and Service.
 package systemd

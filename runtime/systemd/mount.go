@@ -17,12 +17,12 @@ import (
 // unitDir holds units until the next boot, when they are written again: systemd.unit(5).
 const unitDir = "/run/systemd/system"
 
-// Mounts mounts stores by units, so that the order of shutdown and the ties between
+// Mounter mounts stores by units, so that the order of shutdown and the ties between
 // stores are systemd's to keep.
-type Mounts struct{}
+type Mounter struct{}
 
 // Mount writes the unit and starts it.
-func (Mounts) Mount(ctx context.Context, m stores.Mount) error {
+func (Mounter) Mount(ctx context.Context, m stores.Mount) error {
 	name := unitName(m.Where)
 	text, err := render(m)
 	if err != nil {
@@ -45,7 +45,7 @@ func (Mounts) Mount(ctx context.Context, m stores.Mount) error {
 }
 
 // Unmount stops the unit, and what is bound to it, and removes it.
-func (Mounts) Unmount(ctx context.Context, where string) error {
+func (Mounter) Unmount(ctx context.Context, where string) error {
 	name := unitName(where)
 	conn, err := dbus.NewWithContext(ctx)
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// Dir reads the sets of a folder, a .yaml file each or several. A file that
+// ReadSets reads the sets of a folder, a .yaml file each or several. A file that
 // cannot be read is a pinset.FileError beside the sets of the others, never an
 // empty set. So is one that the cluster would refuse: an image or a set twice.
-func Dir(fsys fs.FS) ([]pinset.Set, error) {
+func ReadSets(fsys fs.FS) ([]pinset.Set, error) {
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {
 		return nil, err

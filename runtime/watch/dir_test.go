@@ -18,7 +18,7 @@ const pin = "quay.io/x/a@sha256:4198606580b69c8335ad7ae531c3a74e51aee25db5faaf36
 
 // A broken file says so, and takes no other set with it.
 func TestBrokenFileIsAnErrorNotAnEmptySet(t *testing.T) {
-	sets, err := watch.Dir(fstest.MapFS{
+	sets, err := watch.ReadSets(fstest.MapFS{
 		"worker.yaml": {Data: sample.Set("worker", pin)},
 		"broken.yaml": {Data: []byte("kind: PinnedImageSet\n")},
 		"notes.txt":   {Data: []byte("not read")},
@@ -57,7 +57,7 @@ func TestSetsThatTheClusterRefuses(t *testing.T) {
 		for file, content := range test.files {
 			fsys[file] = &fstest.MapFile{Data: content}
 		}
-		sets, err := watch.Dir(fsys)
+		sets, err := watch.ReadSets(fsys)
 		if len(sets) != test.sets || (err == nil) != (test.says == "") ||
 			err != nil && !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: %d sets, %v", name, len(sets), err)
@@ -118,7 +118,7 @@ func TestChanges(t *testing.T) {
 func TestU3SetsOfPools(t *testing.T) {
 	every := []byte(strings.Replace(string(sample.Set("every", pin)), "machineconfiguration.openshift.io/role: every",
 		"tier: one", 1))
-	sets, err := watch.Dir(fstest.MapFS{
+	sets, err := watch.ReadSets(fstest.MapFS{
 		"a.yaml": {Data: sample.Set("worker", pin)}, "b.yaml": {Data: sample.Set("infra", pin)}, "c.yaml": {Data: every},
 	})
 	if err != nil {

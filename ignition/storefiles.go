@@ -11,13 +11,7 @@ import (
 	"strings"
 
 	ign "github.com/coreos/ignition/v2/config"
-
-	"github.com/pinbox/pinbox/storage/layout"
 )
-
-// FilesDir is the folder of the store that holds files which the configuration
-// has no room for, by their paths.
-const FilesDir = layout.OwnFiles
 
 // File is one that the store can carry instead of the configuration.
 type File struct {
@@ -29,13 +23,13 @@ type File struct {
 	Content     []byte
 }
 
-// carriablePath is what a unit can name as it is.
-var carriablePath = regexp.MustCompile(`^/[A-Za-z0-9/._@:+-]+$`)
+// storePath is what a unit can name as it is.
+var storePath = regexp.MustCompile(`^/[A-Za-z0-9/._@:+-]+$`)
 
-// Carriable lists the files that the store could carry, the largest first: sets
+// StoreFileCandidates lists the files that the store could carry, the largest first: sets
 // and those of snippets, if only one snippet says anything of them. What pins and
 // finds the images stays in the configuration.
-func (c Config) Carriable() ([]File, error) {
+func (c Config) StoreFileCandidates() ([]File, error) {
 	var all []File
 	for _, f := range c.setFiles() {
 		all = append(all, File{
@@ -48,21 +42,21 @@ func (c Config) Carriable() ([]File, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.Name, err)
 		}
-		files, err := carriable(translated, named)
+		files, err := candidates(translated, named)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.Name, err)
 		}
 		all = append(all, files...)
 	}
-	all = slices.DeleteFunc(all, func(f File) bool { return named[f.Path] > 1 || !carriablePath.MatchString(f.Path) })
+	all = slices.DeleteFunc(all, func(f File) bool { return named[f.Path] > 1 || !storePath.MatchString(f.Path) })
 	slices.SortFunc(all, func(a, b File) int {
 		return cmp.Or(cmp.Compare(len(b.Content), len(a.Content)), cmp.Compare(a.Path, b.Path))
 	})
 	return all, nil
 }
 
-// carriable also counts how often a path is named.
-func carriable(config []byte, named map[string]int) ([]File, error) {
+// candidates also counts how often a path is named.
+func candidates(config []byte, named map[string]int) ([]File, error) {
 	parsed, _, err := ign.Parse(config)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrButane, err)
@@ -100,40 +94,38 @@ func owner(name *string, id *int) string {
 	return "root"
 }
 
-// Largest tells which part of the configuration is the largest, of those that the
-// store cannot carry.
-func (c Config) Largest() string {
-	name, size := "", 0
-	consider := func(part string, bytes int) {
-		if bytes > size {
-			name, size = part, bytes
+// LargestPart returns the largest part of the configuration that the store cannot carry, and its size.
+func (c Config) LargestPart() (name string, bytes int) {
+	compare := func(part string, size int) {
+		if size > bytes {
+			name, bytes = part, size
 		}
 	}
 	for _, f := range c.files() {
-		if !c.carries(f.Path) {
-			consider(f.Path, len(f.Contents.Inline))
+		if !c.inStore(f.Path) {
+			compare(f.Path, len(f.Contents.Inline))
 		}
 	}
-	consider("the list of SSH keys", len(strings.Join(c.SSHKeys, "\n")))
+	compare("the list of SSH keys", len(strings.Join(c.SSHKeys, "\n")))
 	for _, s := range c.Snippets {
 		if translated, err := translate(s.Content, s.Dir); err == nil {
 			if rest, err := c.without(translated); err == nil {
-				consider(s.Name, len(rest))
+				compare(s.Name, len(rest))
 			}
 		}
 	}
-	return fmt.Sprintf("the largest that must stay is %s with %d bytes", name, size)
+	return name, bytes
 }
 
-// carries says whether the store has the file.
-func (c Config) carries(path string) bool {
-	return slices.ContainsFunc(c.Carried, func(f File) bool { return f.Path == path })
+// inStore says whether the store has the file.
+func (c Config) inStore(path string) bool {
+	return slices.ContainsFunc(c.StoreFiles, func(f File) bool { return f.Path == path })
 }
 
 // without takes the files that the store carries out of a snippet, and leaves all
 // else of it as it is, the version too.
 func (c Config) without(config []byte) ([]byte, error) {
-	if len(c.Carried) == 0 {
+	if len(c.StoreFiles) == 0 {
 		return config, nil
 	}
 	var doc map[string]any
@@ -147,7 +139,7 @@ func (c Config) without(config []byte) ([]byte, error) {
 	kept := slices.DeleteFunc(files, func(f any) bool {
 		fields, _ := f.(map[string]any)
 		path, _ := fields["path"].(string)
-		return c.carries(path)
+		return c.inStore(path)
 	})
 	if len(files) > 0 {
 		storage["files"] = kept

@@ -29,7 +29,7 @@ func TestCarriedFilesLeaveTheConfig(t *testing.T) {
 			"  - {path: '/etc/a name', contents: {inline: '" + large + large + "'}}\n" + // no unit can name it
 			"  - {path: /etc/small, contents: {inline: small}}\n")},
 	}
-	all, err := config.Carriable()
+	all, err := config.StoreFileCandidates()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestCarriedFilesLeaveTheConfig(t *testing.T) {
 	if diff := cmp.Diff(want, all[0]); diff != "" {
 		t.Fatalf("the largest (-want +got):\n%s", diff)
 	}
-	config.Carried = all[:1]
+	config.StoreFiles = all[:1]
 	bu, err := ignition.Render(config)
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestRemoteFilesStay(t *testing.T) {
 			},
 		},
 	}
-	if all, err := config.Carriable(); err != nil || len(all) > 0 {
+	if all, err := config.StoreFileCandidates(); err != nil || len(all) > 0 {
 		t.Errorf("%+v, %v", all, err)
 	}
 }
