@@ -70,7 +70,7 @@ func (w writing) store(ctx context.Context) (lock pinset.Lock, store artifact.St
 		if !ok {
 			return lock, store, err
 		}
-		if forgotten, failed := w.kept.Forget(pack); !forgotten || failed != nil || lost[pack.Name()] {
+		if forgotten, failed := w.kept.RemoveFile(pack); !forgotten || failed != nil || lost[pack.Name()] {
 			return lock, store, errors.Join(err, failed) // the second time it is no accident
 		}
 		lost[pack.Name()] = true

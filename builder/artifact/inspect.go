@@ -51,7 +51,7 @@ func Show(name string) (iso.Info, error) {
 	if err != nil {
 		return iso.Info{}, fmt.Errorf("%s: %w", name, err)
 	}
-	text, err := image.Text(path.Join(iso.Dir, ISOSums))
+	text, err := image.ReadText(path.Join(iso.Dir, ISOSums))
 	if errors.Is(err, iso9660.ErrNotFound) {
 		return info, nil
 	}

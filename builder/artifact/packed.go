@@ -31,7 +31,7 @@ func Packed(name string) (root.Packed, error) {
 	}
 	defer f.Close()
 	inside, err := image.Find(path.Join(iso.Dir, ISOStore))
-	if err != nil || !inside.InOnePiece() {
+	if err != nil || !inside.Contiguous() {
 		return root.Packed{}, nil
 	}
 	return root.Packed{File: name, Offset: inside.Offset(), Size: inside.Size}, nil

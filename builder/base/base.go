@@ -105,7 +105,7 @@ func folderBase(dir string) (Base, error) {
 }
 
 func isoBaseOf(image *iso.Image, name string) (Base, error) {
-	text, err := image.Text(path.Join(iso.Dir, artifact.ISOSums))
+	text, err := image.ReadText(path.Join(iso.Dir, artifact.ISOSums))
 	if errors.Is(err, iso9660.ErrNotFound) {
 		return Base{}, fmt.Errorf("%s: %w: %w", name, artifact.ErrNotAppliance, err)
 	}

@@ -19,7 +19,7 @@ const MediumLabel = storagelayout.MediumLabel
 
 // Sectors of an image with nothing in it.
 const (
-	emptyPrimary = iso9660.Descriptors + iota
+	emptyPrimary = iso9660.FirstDescriptor + iota
 	emptyJoliet
 	emptyTerminator
 	emptyTables       // four: little- and big-endian, for both trees
@@ -92,7 +92,7 @@ func descriptor(d []byte, kind byte, label string, root, tables uint32, date []b
 	copy(d[1:], "CD001\x01")
 	copy(d[8:40], strings.Repeat(" ", 32))
 	copy(d[40:72], label)
-	copy(d[iso9660.VolumeSize:], both32(emptySectors))
+	copy(d[iso9660.VolumeSizeOffset:], both32(emptySectors))
 	for _, field := range []struct{ at, n uint16 }{{120, 1}, {124, 1}, {128, sector}} { // set, sequence, block
 		binary.LittleEndian.PutUint16(d[field.at:], field.n)
 		binary.BigEndian.PutUint16(d[field.at+2:], field.n)
@@ -100,7 +100,7 @@ func descriptor(d []byte, kind byte, label string, root, tables uint32, date []b
 	copy(d[132:], both32(emptyTableBytes))
 	binary.LittleEndian.PutUint32(d[140:], tables)
 	binary.BigEndian.PutUint32(d[148:], tables+1)
-	copy(d[iso9660.RootRecord:], bareRecord("\x00", root, date))
+	copy(d[iso9660.RootRecordOffset:], bareRecord("\x00", root, date))
 	copy(d[190:813], strings.Repeat(" ", 813-190))
 	stamp := made.UTC().Format("20060102150405") + "00\x00"
 	copy(d[813:], stamp)
@@ -115,7 +115,7 @@ func bareRecord(id string, extent uint32, date []byte) []byte {
 	copy(r[2:], both32(extent))
 	copy(r[10:], both32(sector))
 	copy(r[18:], date)
-	r[25] = iso9660.Directory
+	r[25] = iso9660.FlagDirectory
 	copy(r[28:], []byte{1, 0, 0, 1})
 	r[32] = 1
 	copy(r[33:], id)
@@ -132,7 +132,7 @@ func rootDir(dir []byte, extent uint32, date []byte, rock bool) {
 			r = append(r, "SP\x07\x01\xbe\xef\x00"...)
 		}
 		if rock {
-			r = append(r, rockRidge(id, iso9660.Directory, date)...)
+			r = append(r, rockRidge(id, iso9660.FlagDirectory, date)...)
 		}
 		if rock && n == 0 {
 			const name, about = "RRIP_1991A", "POSIX"

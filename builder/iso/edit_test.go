@@ -121,7 +121,7 @@ func checkTrees(t *testing.T, out string, size int64, args []string) {
 			t.Errorf("at %d: %q, %v", at, got, err)
 		}
 	}
-	if text, err := i.Text("pinbox/lock.json"); err != nil || string(text) != "lock\n" {
+	if text, err := i.ReadText("pinbox/lock.json"); err != nil || string(text) != "lock\n" {
 		t.Errorf("lock %q, %v", text, err)
 	}
 	// xorriso, by the tree that it prefers.

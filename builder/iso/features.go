@@ -21,7 +21,7 @@ const networkDir = "etc/coreos-firstboot-network/"
 // features are what coreos-installer may rely on, as the image says itself; one
 // that says nothing has none.
 func (i *Image) features() (f json.RawMessage, installer bool, err error) {
-	text, err := i.Text(featuresName)
+	text, err := i.ReadText(featuresName)
 	if errors.Is(err, iso9660.ErrNotFound) {
 		return nil, false, nil
 	}

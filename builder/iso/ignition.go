@@ -41,7 +41,7 @@ func (i *Image) IgnitionArea() (Area, error) {
 		File           string
 		Offset, Length *int64
 	}{File: ignitionImg}
-	text, err := i.Text(ignInfoName)
+	text, err := i.ReadText(ignInfoName)
 	switch {
 	case errors.Is(err, iso9660.ErrNotFound):
 		if a, ok := i.legacyIgnition(); ok {
@@ -68,7 +68,7 @@ func (i *Image) IgnitionArea() (Area, error) {
 	if info.Length != nil {
 		a.Length = *info.Length
 	}
-	if a.Offset < 0 || a.Length <= 0 || a.Offset+a.Length > f.Size || !f.InOnePiece() {
+	if a.Offset < 0 || a.Length <= 0 || a.Offset+a.Length > f.Size || !f.Contiguous() {
 		return Area{}, fmt.Errorf("%s: %w: the area from %d, %d bytes long, is not within %s, which has %d",
 			ignInfoName, iso9660.ErrCorrupt, a.Offset, a.Length, info.File, f.Size)
 	}

@@ -90,12 +90,12 @@ func (i *Image) infoIgnition() (*InfoIgnition, error) {
 
 // added lists the files of Dir.
 func (i *Image) added() (all []InfoMember, err error) {
-	root, err := i.ReadDir(i.Files().Root)
+	root, err := i.ReadDir(i.FileVolume().Root)
 	if err != nil {
 		return nil, err
 	}
 	for _, dir := range root {
-		if !dir.Named(Dir) || !dir.IsDir() {
+		if !dir.HasName(Dir) || !dir.IsDir() {
 			continue
 		}
 		records, err := i.ReadDir(dir)
@@ -103,7 +103,7 @@ func (i *Image) added() (all []InfoMember, err error) {
 			return nil, err
 		}
 		for _, r := range records[min(2, len(records)):] {
-			name := r.Display()
+			name := r.DisplayName()
 			if n := len(all); n > 0 && all[n-1].Name == name {
 				all[n-1].Size += int64(r.Size)
 				continue

@@ -48,7 +48,7 @@ type kargsArea struct {
 
 // Kargs reads the kernel arguments; all areas must agree.
 func (i *Image) Kargs() (Kargs, error) {
-	text, err := i.Text(kargsName)
+	text, err := i.ReadText(kargsName)
 	if errors.Is(err, iso9660.ErrNotFound) {
 		return i.legacyKargs()
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // sector is the size of a logical block, in bytes.
-const sector = iso9660.Sector
+const sector = iso9660.SectorSize
 
 // Dir is the folder of what pinbox adds, in the root of the image.
 const Dir = storagelayout.MediumDir
@@ -111,7 +111,7 @@ func (t *tree) read(i *Image) (err error) {
 		return fmt.Errorf("%w: its root directory is empty", iso9660.ErrCorrupt)
 	}
 	for _, r := range t.records {
-		if r.Named(Dir) {
+		if r.HasName(Dir) {
 			return fmt.Errorf("%w: it has a folder %s", ErrEdited, Dir)
 		}
 	}
@@ -133,8 +133,8 @@ func (t *tree) place(next int64, additions []Addition) int64 {
 
 // write gives what changes in the base, and what is new.
 func (t *tree) write(total int64, additions []Addition, starts []int64) ([]patch, []chunk) {
-	patches := []patch{{t.Descriptor + iso9660.VolumeSize, both32(uint32(total))}}
-	at := t.Descriptor + iso9660.RootRecord
+	patches := []patch{{t.Descriptor + iso9660.VolumeSizeOffset, both32(uint32(total))}}
+	at := t.Descriptor + iso9660.RootRecordOffset
 	patches = append(patches, patch{at + 2, both32(uint32(t.rootAt))}, patch{at + 10, both32(uint32(t.rootSize))})
 	for _, r := range t.records[2:] {
 		if r.IsDir() { // its ".." is the root, which has moved
@@ -181,7 +181,7 @@ func (t *tree) rootContent() []byte {
 		}
 		records[n].Raw = raw
 	}
-	own := iso9660.Record{Name: t.name(Dir), Raw: t.record(Dir, t.dirAt, t.dirSize, iso9660.Directory)}
+	own := iso9660.Record{Name: t.name(Dir), Raw: t.record(Dir, t.dirAt, t.dirSize, iso9660.FlagDirectory)}
 	n := 2
 	for n < len(records) && records[n].Name < own.Name {
 		n++
@@ -205,8 +205,8 @@ func (t *tree) countLink(raw []byte, r iso9660.Record) {
 // dirContent is Dir.
 func (t *tree) dirContent(additions []Addition, starts []int64) []byte {
 	var b dirBuilder
-	b.add(t.record("\x00", t.dirAt, t.dirSize, iso9660.Directory))
-	b.add(t.record("\x01", t.rootAt, t.rootSize, iso9660.Directory))
+	b.add(t.record("\x00", t.dirAt, t.dirSize, iso9660.FlagDirectory))
+	b.add(t.record("\x01", t.rootAt, t.rootSize, iso9660.FlagDirectory))
 	order := make([]int, len(additions))
 	for n := range order {
 		order[n] = n
@@ -221,7 +221,7 @@ func (t *tree) dirContent(additions []Addition, starts []int64) []byte {
 			left -= size
 			flags := byte(0)
 			if left > 0 {
-				flags = iso9660.More
+				flags = iso9660.FlagMultiExtent
 			}
 			b.add(t.record(additions[n].Name, at, size, flags))
 			if at += sectors(size); left == 0 {
@@ -275,7 +275,7 @@ func (t *tree) record(name string, at, size int64, flags byte) []byte {
 // rockRidge are mode, times and name, as POSIX has them: IEEE P1282, 4.1.
 func rockRidge(name string, flags byte, date []byte) []byte {
 	mode, links := uint32(0o100444), uint32(1)
-	if flags&iso9660.Directory != 0 {
+	if flags&iso9660.FlagDirectory != 0 {
 		mode, links = 0o040555, 2
 	}
 	b := []byte{'P', 'X', 36, 1}

@@ -26,7 +26,7 @@ func verifyISO(ctx context.Context, name string, hooks progress.Hooks) (Result, 
 		return Result{}, err
 	}
 	defer f.Close()
-	text, err := image.Text(path.Join(iso.Dir, artifact.ISOSums))
+	text, err := image.ReadText(path.Join(iso.Dir, artifact.ISOSums))
 	if errors.Is(err, iso9660.ErrNotFound) {
 		return Result{}, fmt.Errorf("%s: %w: %w", name, artifact.ErrNotAppliance, err)
 	}

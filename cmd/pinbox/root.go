@@ -23,7 +23,7 @@ image store, and emits the Ignition config that mounts it and pins them: the
 node boots with every image there, with no registry, no pull and no copy.
 
 ` + exitHelp(),
-		Version: version + " (" + codec.ID() + ")",
+		Version: version + " (" + codec.ZstdID() + ")",
 	}
 	cli.Group(root, "Build", planCommand(), buildCommand(), deltaCommand(), lockCommand(), mediumCommand())
 	cli.Group(root, "Inspect", verifyCommand(), diffCommand(), lintCommand(), isoCommand())

@@ -24,7 +24,7 @@ const discOffset = 64 << 10 // bytes
 
 func (d disc) Close() error { return nil }
 
-func (d disc) Text(name string) ([]byte, error) {
+func (d disc) ReadText(name string) ([]byte, error) {
 	text, ok := d.texts[filepath.Base(name)]
 	if !ok {
 		return nil, os.ErrNotExist

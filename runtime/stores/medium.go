@@ -18,8 +18,8 @@ import (
 // over, and the kernel does not parse a file system that somebody has plugged in.
 type Medium interface {
 	io.Closer
-	// Text reads a small file.
-	Text(name string) ([]byte, error)
+	// ReadText reads a small file.
+	ReadText(name string) ([]byte, error)
 	// Extent is where a file is, in bytes.
 	Extent(name string) (offset, size int64, err error)
 }
@@ -42,11 +42,11 @@ func (s sources) onDisc(name string, want digest.Digest) (src source, err error)
 	if src.Offset, src.Size, err = d.Extent(discStore); err != nil {
 		return src, fmt.Errorf("%s: %w: %w", name, ErrNoStore, err)
 	}
-	src.signature, _ = d.Text(discSig) // which need not be there
+	src.signature, _ = d.ReadText(discSig) // which need not be there
 	if src.id != "" {
 		return src, nil
 	}
-	text, err := d.Text(discSums)
+	text, err := d.ReadText(discSums)
 	if err != nil {
 		return src, fmt.Errorf("%s: %w: %w", name, ErrNoDigest, err)
 	}

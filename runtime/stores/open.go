@@ -49,7 +49,7 @@ func (d disc) Close() error { return d.file.Close() }
 
 func (d disc) Extent(name string) (offset, size int64, err error) {
 	f, err := d.Find(name)
-	if err == nil && !f.InOnePiece() {
+	if err == nil && !f.Contiguous() {
 		err = fmt.Errorf("%s: it is in pieces", name)
 	}
 	if err != nil {

@@ -149,9 +149,9 @@ func TestCreateLargeHasOneWriter(t *testing.T) {
 }
 
 // A process that was killed between making a file and taking its name away left the file.
-func TestNamelessLeavesNothing(t *testing.T) {
+func TestUnnamedLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
-	f, err := atomicfile.Nameless(dir)
+	f, err := atomicfile.Unnamed(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestNamelessLeavesNothing(t *testing.T) {
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
 		t.Errorf("got %v, %v in the folder, want nothing", entries, err)
 	}
-	if _, err := atomicfile.Nameless(filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := atomicfile.Unnamed(filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v, want that there is no such folder", err)
 	}
 }

@@ -101,14 +101,14 @@ func (c Cache) open(k Key) (*os.File, error) {
 // for that.
 func (c Cache) Put(k Key, tmp string, write func(io.Writer) error) (*os.File, error) {
 	if c.dir == "" {
-		return nameless(tmp, write)
+		return unnamed(tmp, write)
 	}
 	if err := os.MkdirAll(filepath.Dir(c.path(k)), 0o700); err != nil {
 		return nil, err
 	}
 	f, err := atomicfile.CreateLarge(c.path(k), 0o600)
 	if errors.Is(err, atomicfile.ErrBusy) {
-		return nameless(tmp, write)
+		return unnamed(tmp, write)
 	}
 	if err != nil {
 		return nil, err
@@ -127,8 +127,8 @@ func (c Cache) Put(k Key, tmp string, write func(io.Writer) error) (*os.File, er
 	return open, nil
 }
 
-func nameless(tmp string, write func(io.Writer) error) (*os.File, error) {
-	f, err := atomicfile.Nameless(tmp)
+func unnamed(tmp string, write func(io.Writer) error) (*os.File, error) {
+	f, err := atomicfile.Unnamed(tmp)
 	if err != nil {
 		return nil, err
 	}
@@ -193,9 +193,9 @@ func (c Cache) walk(visit func(encoding, name string, fi fs.FileInfo) error) err
 	return nil
 }
 
-// Forget removes the entry that a file is, which Get or Put gave, and says whether it
+// RemoveFile removes the entry that a file is, which Get or Put gave, and says whether it
 // is one.
-func (c Cache) Forget(f *os.File) (bool, error) {
+func (c Cache) RemoveFile(f *os.File) (bool, error) {
 	if c.dir == "" || filepath.Dir(filepath.Dir(f.Name())) != filepath.Join(c.dir, "layers") {
 		return false, nil
 	}

@@ -27,8 +27,8 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// Forget removes the entry of an open file, whether it was there or was just put.
-func TestForget(t *testing.T) {
+// RemoveFile removes the entry of an open file, whether it was there or was just put.
+func TestRemoveFile(t *testing.T) {
 	c, dir := open(t)
 	made, err := c.Put(key("a"), t.TempDir(), content("content"))
 	if err != nil {
@@ -42,7 +42,7 @@ func TestForget(t *testing.T) {
 	}
 	defer found.Close()
 	for name, f := range map[string]*os.File{"a": made, "b": found} {
-		if ok, err := c.Forget(f); !ok || err != nil {
+		if ok, err := c.RemoveFile(f); !ok || err != nil {
 			t.Errorf("forget %s: got %v, %v, want an entry", name, ok, err)
 		}
 		if _, err := os.Stat(fileOf(dir, name)); !os.IsNotExist(err) {
@@ -52,13 +52,13 @@ func TestForget(t *testing.T) {
 }
 
 // A file that is no entry stays.
-func TestForgetNoEntry(t *testing.T) {
+func TestRemoveFileNoEntry(t *testing.T) {
 	c, dir := open(t)
-	nameless, err := cache.Cache{}.Put(key("a"), t.TempDir(), content("content"))
+	unnamed, err := cache.Cache{}.Put(key("a"), t.TempDir(), content("content"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer nameless.Close()
+	defer unnamed.Close()
 	beside := filepath.Join(dir, "beside")
 	if err := os.WriteFile(beside, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -74,9 +74,9 @@ func TestForgetNoEntry(t *testing.T) {
 	for name, test := range map[string]struct {
 		cache cache.Cache
 		file  *os.File
-	}{"nameless": {c, nameless}, "beside the entries": {c, file}, "nothing is kept": {cache.Cache{}, entry}} {
+	}{"unnamed": {c, unnamed}, "beside the entries": {c, file}, "nothing is kept": {cache.Cache{}, entry}} {
 		t.Run(name, func(t *testing.T) {
-			if ok, err := test.cache.Forget(test.file); ok || err != nil {
+			if ok, err := test.cache.RemoveFile(test.file); ok || err != nil {
 				t.Errorf("got %v, %v, want no entry", ok, err)
 			}
 		})

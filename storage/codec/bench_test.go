@@ -119,7 +119,7 @@ func benchmarkBlock(b *testing.B, open func() (codec.Block, error)) {
 		total = 0
 		for at := 0; at < len(raw); at += blockSize {
 			part, smaller := raw[at:min(at+blockSize, len(raw))], false
-			if dst, smaller = block.Pack(dst, part); smaller {
+			if dst, smaller = block.Compress(dst, part); smaller {
 				total += len(dst)
 			} else {
 				total += len(part)

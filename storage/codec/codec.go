@@ -9,10 +9,10 @@ import (
 // Block compresses blocks independently of each other. One goroutine at a time
 // uses it. It holds nothing that must be closed.
 type Block interface {
-	// Pack appends the compressed form of raw to dst[:0], which has the room that
+	// Compress appends the compressed form of raw to dst[:0], which has the room that
 	// dst has, or grows. It says false when that would save nothing; then what it
 	// returns is of use as the next dst only.
-	Pack(dst, raw []byte) ([]byte, bool)
+	Compress(dst, raw []byte) ([]byte, bool)
 }
 
 // inputSize in bytes is how much of a source is read at a time.

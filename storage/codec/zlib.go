@@ -19,7 +19,7 @@ func NewZlibBlock() (Block, error) {
 	return zlibBlock{enc}, err
 }
 
-func (b zlibBlock) Pack(dst, raw []byte) ([]byte, bool) {
+func (b zlibBlock) Compress(dst, raw []byte) ([]byte, bool) {
 	out := bytes.NewBuffer(dst[:0])
 	b.enc.Reset(out)
 	_, err := b.enc.Write(raw)
@@ -32,5 +32,5 @@ func (b zlibBlock) Pack(dst, raw []byte) ([]byte, bool) {
 // Stored is a Block that compresses nothing.
 type Stored struct{}
 
-// Pack says false.
-func (Stored) Pack(dst, _ []byte) ([]byte, bool) { return dst[:0], false }
+// Compress says false.
+func (Stored) Compress(dst, _ []byte) ([]byte, bool) { return dst[:0], false }

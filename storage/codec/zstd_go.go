@@ -22,11 +22,11 @@ func NewZstdBlock() (Block, error) {
 	return zstdBlock{enc}, err
 }
 
-func (b zstdBlock) Pack(dst, raw []byte) ([]byte, bool) {
+func (b zstdBlock) Compress(dst, raw []byte) ([]byte, bool) {
 	out := b.enc.EncodeAll(raw, dst[:0])
 	return out, len(out) < len(raw)
 }
 
-// ID names the zstd encoder, for keys of caches: "zstd-go-1" is level 1 of the version
+// ZstdID names the zstd encoder, for keys of caches: "zstd-go-1" is level 1 of the version
 // of klauspost/compress that this module requires.
-func ID() string { return fmt.Sprintf("zstd-go-%d", zstdLevel) }
+func ZstdID() string { return fmt.Sprintf("zstd-go-%d", zstdLevel) }

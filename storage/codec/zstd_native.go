@@ -17,7 +17,7 @@ import (
 	"unsafe"
 )
 
-// zstdContexts that no call uses. There are as many as calls of Pack were ever under
+// zstdContexts that no call uses. There are as many as calls of Compress were ever under
 // way at a time, of about 1 MB each; they live as long as the process.
 var zstdContexts struct {
 	sync.Mutex
@@ -54,7 +54,7 @@ type zstdBlock struct{}
 // larger one.
 func NewZstdBlock() (Block, error) { return zstdBlock{}, nil }
 
-func (zstdBlock) Pack(dst, raw []byte) ([]byte, bool) {
+func (zstdBlock) Compress(dst, raw []byte) ([]byte, bool) {
 	// What libzstd writes may depend on the room that it has.
 	room := C.ZSTD_compressBound(C.size_t(len(raw)))
 	dst = slices.Grow(dst[:0], int(room))
@@ -68,8 +68,8 @@ func (zstdBlock) Pack(dst, raw []byte) ([]byte, bool) {
 	return dst[:n], int(n) < len(raw)
 }
 
-// ID names the zstd encoder and what its bytes depend on, for keys of caches:
+// ZstdID names the zstd encoder and what its bytes depend on, for keys of caches:
 // "zstd-native-1.5.4-1" is level 1 of libzstd 1.5.4.
-func ID() string {
+func ZstdID() string {
 	return fmt.Sprintf("zstd-native-%s-%d", C.GoString(C.ZSTD_versionString()), zstdLevel)
 }

@@ -139,7 +139,7 @@ func TestZstdBlock(t *testing.T) {
 	var dst, frames, want []byte
 	for _, raw := range blocks() {
 		var smaller bool
-		if dst, smaller = block.Pack(dst, raw); !smaller {
+		if dst, smaller = block.Compress(dst, raw); !smaller {
 			continue
 		}
 		if len(dst) >= len(raw) {
@@ -176,7 +176,7 @@ func TestZlibBlock(t *testing.T) {
 	var dst []byte
 	for _, raw := range blocks() {
 		var smaller bool
-		if dst, smaller = block.Pack(dst, raw); !smaller {
+		if dst, smaller = block.Compress(dst, raw); !smaller {
 			continue
 		}
 		if got, err := readAll(zlib.NewReader, bytes.NewReader(dst)); err != nil || !bytes.Equal(got, raw) ||
@@ -202,7 +202,7 @@ func TestBlocksAreDeterministic(t *testing.T) {
 				}
 				packed := make([][]byte, len(all))
 				for _, i := range order {
-					out, smaller := block.Pack(make([]byte, room%1000, room), all[i])
+					out, smaller := block.Compress(make([]byte, room%1000, room), all[i])
 					if smaller {
 						packed[i] = out
 					}
@@ -234,13 +234,13 @@ func TestBlocksAreDeterministic(t *testing.T) {
 }
 
 func TestStored(t *testing.T) {
-	if out, smaller := (codec.Stored{}).Pack(make([]byte, 3, 10), text(100)); smaller || len(out) != 0 || cap(out) != 10 {
+	if out, smaller := (codec.Stored{}).Compress(make([]byte, 3, 10), text(100)); smaller || len(out) != 0 || cap(out) != 10 {
 		t.Errorf("%d, %v", len(out), smaller)
 	}
 }
 
 func TestID(t *testing.T) {
-	if first, second := codec.ID(), codec.ID(); first == "" || first != second {
+	if first, second := codec.ZstdID(), codec.ZstdID(); first == "" || first != second {
 		t.Errorf("got %q and %q, want the same ID twice, and not an empty one", first, second)
 	}
 }

@@ -41,7 +41,7 @@ type note struct {
 // PackLayer reads a layer once and writes it to out, in the form that AddLayer takes.
 // The folder tmp takes a file that has no name.
 func PackLayer(ctx context.Context, compressor *squashfs.Compressor, blob Blob, out io.Writer, tmp string) error {
-	spool, err := atomicfile.Nameless(tmp)
+	spool, err := atomicfile.Unnamed(tmp)
 	if err != nil {
 		return err
 	}

@@ -107,7 +107,7 @@ type chain struct {
 // not an image's own; the folder tmp takes a file that has no name and ends with the
 // process. The caller ends the store with Close or Abort.
 func NewStore(out Output, compressor *squashfs.Compressor, modTime time.Time, tmp string) (*Store, error) {
-	spool, err := atomicfile.Nameless(tmp)
+	spool, err := atomicfile.Unnamed(tmp)
 	if err != nil {
 		return nil, err
 	}

@@ -74,9 +74,9 @@ func TempDir(pattern string) (string, error) {
 // TempFile is a file without a name in dir, or for "" in the folder for temporary files.
 func TempFile(dir string) (*os.File, error) {
 	if dir != "" {
-		return atomicfile.Nameless(dir)
+		return atomicfile.Unnamed(dir)
 	}
-	f, err := atomicfile.Nameless(os.TempDir())
+	f, err := atomicfile.Unnamed(os.TempDir())
 	return f, explainTemp(err)
 }
 

@@ -20,11 +20,11 @@ var (
 	ErrNotFound  = errors.New("not in the image")
 )
 
-// Sector is the size of a logical block, in bytes. The volume descriptors begin in the
-// sector Descriptors (ECMA-119, 6.2 and 8).
+// SectorSize is the size of a logical block, in bytes. The volume descriptors begin in the
+// sector FirstDescriptor (ECMA-119, 6.2 and 8).
 const (
-	Sector      = 2048
-	Descriptors = 16
+	SectorSize      = 2048
+	FirstDescriptor = 16
 )
 
 // Types of volume descriptors: ECMA-119, 8.1.1.
@@ -37,8 +37,8 @@ const (
 // Offsets of fields in a volume descriptor, in bytes: ECMA-119, 8.4. The record of the
 // root directory has 34 bytes.
 const (
-	VolumeSize = 80
-	RootRecord = 156
+	VolumeSizeOffset = 80
+	RootRecordOffset = 156
 )
 
 // Image is an ISO 9660 image.
@@ -82,14 +82,14 @@ func OpenFile(name string) (*Image, *os.File, error) {
 // Open reads the volume descriptors of an image of size bytes.
 func Open(r io.ReaderAt, size int64) (*Image, error) {
 	i := &Image{r: r, size: size}
-	for n := int64(Descriptors); ; n++ {
-		d := make([]byte, Sector)
-		if _, err := r.ReadAt(d, n*Sector); err != nil || string(d[1:6]) != "CD001" {
+	for n := int64(FirstDescriptor); ; n++ {
+		d := make([]byte, SectorSize)
+		if _, err := r.ReadAt(d, n*SectorSize); err != nil || string(d[1:6]) != "CD001" {
 			return nil, fmt.Errorf("%w: no volume descriptor in sector %d", ErrNotISO, n)
 		}
 		switch d[0] {
 		case Primary:
-			v, err := parseVolume(d, n*Sector, false)
+			v, err := parseVolume(d, n*SectorSize, false)
 			if err != nil {
 				return nil, err
 			}
@@ -98,7 +98,7 @@ func Open(r io.ReaderAt, size int64) (*Image, error) {
 			if !isJoliet(d) {
 				continue
 			}
-			v, err := parseVolume(d, n*Sector, true)
+			v, err := parseVolume(d, n*SectorSize, true)
 			if err != nil {
 				return nil, err
 			}
@@ -116,11 +116,11 @@ func isJoliet(d []byte) bool {
 }
 
 func parseVolume(d []byte, at int64, joliet bool) (Volume, error) {
-	if block := binary.LittleEndian.Uint16(d[128:]); block != Sector {
-		return Volume{}, fmt.Errorf("%w: its blocks have %d bytes, not %d", ErrNotISO, block, Sector)
+	if block := binary.LittleEndian.Uint16(d[128:]); block != SectorSize {
+		return Volume{}, fmt.Errorf("%w: its blocks have %d bytes, not %d", ErrNotISO, block, SectorSize)
 	}
-	root, err := parseRecord(d[RootRecord:RootRecord+34], joliet)
-	return Volume{Descriptor: at, Sectors: binary.LittleEndian.Uint32(d[VolumeSize:]), Root: root, Joliet: joliet}, err
+	root, err := parseRecord(d[RootRecordOffset:RootRecordOffset+34], joliet)
+	return Volume{Descriptor: at, Sectors: binary.LittleEndian.Uint32(d[VolumeSizeOffset:]), Root: root, Joliet: joliet}, err
 }
 
 // Size of the image in bytes.
@@ -137,9 +137,9 @@ func (i *Image) Volumes() []Volume {
 	return []Volume{i.primary, *i.joliet}
 }
 
-// Files is the volume that files are looked up in: Joliet's, if there is one, since its
+// FileVolume is the volume that files are looked up in: Joliet's, if there is one, since its
 // names are complete.
-func (i *Image) Files() Volume {
+func (i *Image) FileVolume() Volume {
 	all := i.Volumes()
 	return all[len(all)-1]
 }
@@ -148,7 +148,7 @@ func (i *Image) check() error {
 	if i.primary.Descriptor == 0 {
 		return fmt.Errorf("%w: no primary volume", ErrNotISO)
 	}
-	if want := int64(i.primary.Sectors) * Sector; want > i.size {
+	if want := int64(i.primary.Sectors) * SectorSize; want > i.size {
 		return fmt.Errorf("%w: its volume has %d bytes, the file %d", ErrTruncated, want, i.size)
 	}
 	return nil
@@ -166,7 +166,7 @@ type extent struct{ offset, size int64 }
 
 // Find looks a file up by its path: "coreos/igninfo.json".
 func (i *Image) Find(name string) (File, error) {
-	dir := i.Files().Root
+	dir := i.FileVolume().Root
 	parts := strings.Split(path.Clean(name), "/")
 	for n, part := range parts {
 		records, err := i.ReadDir(dir)
@@ -176,11 +176,11 @@ func (i *Image) Find(name string) (File, error) {
 		f := File{Path: name, i: i}
 		found := false
 		for _, r := range records {
-			if !r.Named(part) {
+			if !r.HasName(part) {
 				continue
 			}
 			found, dir = true, r
-			f.extents = append(f.extents, extent{int64(r.Extent) * Sector, int64(r.Size)})
+			f.extents = append(f.extents, extent{int64(r.Extent) * SectorSize, int64(r.Size)})
 			f.Size += int64(r.Size)
 		}
 		if !found || dir.IsDir() == (n == len(parts)-1) {
@@ -206,8 +206,8 @@ func (f File) check() error {
 // where the first extent ends.
 func (f File) Offset() int64 { return f.extents[0].offset }
 
-// InOnePiece says whether all extents of the file follow each other.
-func (f File) InOnePiece() bool {
+// Contiguous says whether all extents of the file follow each other.
+func (f File) Contiguous() bool {
 	end := f.Offset()
 	for _, e := range f.extents {
 		if e.offset != end {
@@ -230,8 +230,8 @@ func (f File) Reader() io.Reader {
 // maxText bounds what is read of a file that should be small, in bytes.
 const maxText = 1 << 20
 
-// Text reads a small file.
-func (i *Image) Text(name string) ([]byte, error) {
+// ReadText reads a small file.
+func (i *Image) ReadText(name string) ([]byte, error) {
 	f, err := i.Find(name)
 	if err != nil {
 		return nil, err
@@ -244,17 +244,17 @@ func (i *Image) Text(name string) ([]byte, error) {
 
 // ReadDir reads the records of a directory; the first two are its own and its parent's.
 func (i *Image) ReadDir(dir Record) ([]Record, error) {
-	if int64(dir.Extent)*Sector+int64(dir.Size) > i.size || dir.Size > 64<<20 {
+	if int64(dir.Extent)*SectorSize+int64(dir.Size) > i.size || dir.Size > 64<<20 {
 		return nil, fmt.Errorf("%w: a directory lies outside of it", ErrCorrupt)
 	}
 	content := make([]byte, dir.Size)
-	if _, err := i.r.ReadAt(content, int64(dir.Extent)*Sector); err != nil {
+	if _, err := i.r.ReadAt(content, int64(dir.Extent)*SectorSize); err != nil {
 		return nil, fmt.Errorf("directory in sector %d: %w", dir.Extent, err)
 	}
 	var records []Record
 	for at := 0; at < len(content); {
 		if content[at] == 0 { // the rest of a sector that no record fits in
-			at = (at/Sector + 1) * Sector
+			at = (at/SectorSize + 1) * SectorSize
 			continue
 		}
 		end := at + int(content[at])
@@ -285,8 +285,8 @@ type Record struct {
 
 // Flags of a record.
 const (
-	Directory = 0x02
-	More      = 0x80 // the file continues in the next record
+	FlagDirectory   = 0x02
+	FlagMultiExtent = 0x80 // the file continues in the next record
 )
 
 func parseRecord(raw []byte, joliet bool) (Record, error) {
@@ -300,11 +300,11 @@ func parseRecord(raw []byte, joliet bool) (Record, error) {
 }
 
 // IsDir says whether the record is that of a directory.
-func (r Record) IsDir() bool { return r.Flags&Directory != 0 }
+func (r Record) IsDir() bool { return r.Flags&FlagDirectory != 0 }
 
-// Named says whether a record has the name that users know. Without Joliet that
+// HasName says whether a record has the name that users know. Without Joliet that
 // is of Rock Ridge, or the primary volume's own: upper-case, with a version.
-func (r Record) Named(name string) bool {
+func (r Record) HasName(name string) bool {
 	if r.joliet {
 		return strings.TrimSuffix(decodeUCS2(r.Name), ";1") == name
 	}
@@ -316,8 +316,8 @@ func (r Record) Named(name string) bool {
 	return strings.EqualFold(own, name) || strings.EqualFold(own, shorten(name)) // levels 1 and 2
 }
 
-// Display is the name of a record that users know.
-func (r Record) Display() string {
+// DisplayName is the name of a record that users know.
+func (r Record) DisplayName() string {
 	if r.joliet {
 		return strings.TrimSuffix(decodeUCS2(r.Name), ";1")
 	}

@@ -50,7 +50,7 @@ func TestFilesOfEveryKindOfNames(t *testing.T) {
 			}
 			defer f.Close()
 			rootfs, err := i.Find("images/pxeboot/rootfs.img")
-			if err != nil || !rootfs.InOnePiece() {
+			if err != nil || !rootfs.Contiguous() {
 				t.Fatalf("got %+v, %v; want a file in one piece", rootfs, err)
 			}
 			want := strings.Repeat("rootfs", 50_000)
@@ -61,16 +61,16 @@ func TestFilesOfEveryKindOfNames(t *testing.T) {
 			if _, err := i.ReadAt(at, rootfs.Offset()); err != nil || string(at) != "rootfs" {
 				t.Errorf("got %q at the offset of the file, %v; want %q", at, err, "rootfs")
 			}
-			if text, err := i.Text("coreos/igninfo.json"); err != nil || string(text) != `{"file":"images/ignition.img"}` {
+			if text, err := i.ReadText("coreos/igninfo.json"); err != nil || string(text) != `{"file":"images/ignition.img"}` {
 				t.Errorf("got %q, %v", text, err)
 			}
-			records, err := i.ReadDir(i.Files().Root)
+			records, err := i.ReadDir(i.FileVolume().Root)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var names []string
 			for _, r := range records[2:] {
-				names = append(names, strings.ToLower(r.Display()))
+				names = append(names, strings.ToLower(r.DisplayName()))
 			}
 			for _, want := range []string{"coreos", "efi", "images", "isolinux"} {
 				if !slices.Contains(names, want) {
@@ -89,7 +89,7 @@ func TestDamagedImages(t *testing.T) {
 		copy(b[at:], content)
 		return b
 	}
-	root := open(t, base).Files()
+	root := open(t, base).FileVolume()
 	for _, test := range []struct {
 		name    string
 		content []byte
@@ -97,13 +97,13 @@ func TestDamagedImages(t *testing.T) {
 	}{
 		{"empty", nil, ErrNotISO},
 		{"cut off", base[:700_000], ErrTruncated},
-		{"cut off in its descriptors", base[:17*Sector+100], ErrNotISO},
-		{"other blocks", patched(Descriptors*Sector+128, 0, 4), ErrNotISO},
-		{"no primary volume", patched(Descriptors*Sector, Terminator), ErrNotISO},
-		{"a huge directory", patched(root.Descriptor+RootRecord+10, 255, 255, 255, 255), ErrCorrupt},
-		{"a directory outside", patched(root.Descriptor+RootRecord+2, 255, 255, 255, 255), ErrCorrupt},
-		{"a record over the end", patched(int64(root.Root.Extent)*Sector, 255), ErrCorrupt},
-		{"a short record", patched(int64(root.Root.Extent)*Sector, 1), ErrCorrupt},
+		{"cut off in its descriptors", base[:17*SectorSize+100], ErrNotISO},
+		{"other blocks", patched(FirstDescriptor*SectorSize+128, 0, 4), ErrNotISO},
+		{"no primary volume", patched(FirstDescriptor*SectorSize, Terminator), ErrNotISO},
+		{"a huge directory", patched(root.Descriptor+RootRecordOffset+10, 255, 255, 255, 255), ErrCorrupt},
+		{"a directory outside", patched(root.Descriptor+RootRecordOffset+2, 255, 255, 255, 255), ErrCorrupt},
+		{"a record over the end", patched(int64(root.Root.Extent)*SectorSize, 255), ErrCorrupt},
+		{"a short record", patched(int64(root.Root.Extent)*SectorSize, 1), ErrCorrupt},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			i, err := Open(bytes.NewReader(test.content), int64(len(test.content)))

@@ -23,7 +23,7 @@ func (c Compression) id() uint16 {
 // encoder names what compresses: the bytes depend on it.
 func (c Compression) encoder() string {
 	if c == Zstd {
-		return codec.ID()
+		return codec.ZstdID()
 	}
 	return string(c)
 }

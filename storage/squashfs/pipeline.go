@@ -27,7 +27,7 @@ func (b *block) compress(c codec.Block, zeros []byte) {
 		b.packed, b.word = b.packed[:0], 0
 		return
 	}
-	packed, smaller := c.Pack(b.packed, b.raw)
+	packed, smaller := c.Compress(b.packed, b.raw)
 	if b.packed = packed; smaller {
 		b.word = uint32(len(packed))
 		return

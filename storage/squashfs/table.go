@@ -52,7 +52,7 @@ func (m *metaWriter) flush() {
 		return
 	}
 	m.index = append(m.index, uint64(m.out.Len()))
-	packed, smaller := m.block.Pack(m.tmp, m.raw)
+	packed, smaller := m.block.Compress(m.tmp, m.raw)
 	m.tmp = packed
 	header := uint16(len(packed))
 	if !smaller {
