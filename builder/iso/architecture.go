@@ -49,8 +49,8 @@ func (i *Image) Architecture() string {
 }
 
 // checkArchitecture compares the image with what is to be added.
-func (i *Image) checkArchitecture(added string) error {
-	if own := i.Architecture(); own != "" && added != "" && own != added {
+func (ed editor) checkArchitecture(added string) error {
+	if own := ed.Architecture(); own != "" && added != "" && own != added {
 		return fmt.Errorf("%w: it boots on %s, and the store is for %s", ErrArchitecture, own, added)
 	}
 	return nil

@@ -89,12 +89,12 @@ func TestArchitectureOfAnImage(t *testing.T) {
 		if got := i.Architecture(); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
-		_, err = i.edit(Edit{Architecture: "arm64"})
+		_, err = editor{i}.edit(Edit{Architecture: "arm64"})
 		if refused := test.want != "" && test.want != "arm64"; errors.Is(err, ErrArchitecture) != refused ||
 			refused && !strings.Contains(err.Error(), "it boots on "+test.want+", and the store is for arm64") {
 			t.Errorf("%s: an edit for arm64: %v", name, err)
 		}
-		if _, err := i.edit(Edit{Architecture: test.want}); err != nil {
+		if _, err := (editor{i}).edit(Edit{Architecture: test.want}); err != nil {
 			t.Errorf("%s: an edit for %q: %v", name, test.want, err)
 		}
 	}

@@ -42,7 +42,7 @@ func Create(ctx context.Context, out, label string, made time.Time, additions []
 	if err != nil {
 		return err
 	}
-	l, err := i.plan(additions)
+	l, err := editor{i}.plan(additions)
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func Check(base string, e Edit) error {
 		return err
 	}
 	defer f.Close()
-	if _, err := i.edit(e); err != nil {
+	if _, err := (editor{i}).edit(e); err != nil {
 		return fmt.Errorf("%s: %w", base, err)
 	}
 	return nil
@@ -71,7 +71,7 @@ func Apply(ctx context.Context, base, out string, e Edit) error {
 	if there, err := os.Stat(out); err == nil && os.SameFile(fi, there) {
 		return fmt.Errorf("%s: %w", out, ErrSameFile)
 	}
-	l, err := i.edit(e)
+	l, err := editor{i}.edit(e)
 	if err != nil {
 		return fmt.Errorf("%s: %w", base, err)
 	}
@@ -82,40 +82,43 @@ func Apply(ctx context.Context, base, out string, e Edit) error {
 	return write(ctx, f, out, perm, l, e.Written)
 }
 
+// editor computes what an edit changes in an image.
+type editor struct{ *Image }
+
 // edit lays everything out. What the base had is known before the undo file is
 // laid out, as only its length matters there.
-func (i *Image) edit(e Edit) (layout, error) {
-	if err := i.checkArchitecture(e.Architecture); err != nil {
+func (ed editor) edit(e Edit) (layout, error) {
+	if err := ed.checkArchitecture(e.Architecture); err != nil {
 		return layout{}, err
 	}
-	if _, _, err := i.features(); err != nil {
+	if _, _, err := ed.features(); err != nil {
 		return layout{}, err
 	}
-	texts, err := i.texts(e)
+	texts, err := ed.texts(e)
 	if err != nil {
 		return layout{}, err
 	}
-	draft, err := i.plan(append(slices.Clone(e.Additions), Addition{Name: UndoName}))
+	draft, err := ed.plan(append(slices.Clone(e.Additions), Addition{Name: UndoName}))
 	if err != nil {
 		return layout{}, err
 	}
-	hybrid, _, _, err := i.hybrid(draft.size)
+	hybrid, _, _, err := ed.hybrid(draft.size)
 	if err != nil {
 		return layout{}, err
 	}
-	areas, err := i.areas()
+	areas, err := ed.areas()
 	if err != nil {
 		return layout{}, err
 	}
-	back, err := i.undo(slices.Concat(texts, draft.patches, hybrid, areas))
+	back, err := ed.undo(slices.Concat(texts, draft.patches, hybrid, areas))
 	if err != nil {
 		return layout{}, err
 	}
-	l, err := i.plan(append(slices.Clone(e.Additions), Addition{UndoName, int64(len(back)), bytes.NewReader(back)}))
+	l, err := ed.plan(append(slices.Clone(e.Additions), Addition{UndoName, int64(len(back)), bytes.NewReader(back)}))
 	if err != nil {
 		return layout{}, err
 	}
-	hybrid, tables, total, err := i.hybrid(l.size)
+	hybrid, tables, total, err := ed.hybrid(l.size)
 	if err != nil {
 		return layout{}, err
 	}
@@ -126,19 +129,19 @@ func (i *Image) edit(e Edit) (layout, error) {
 }
 
 // texts are the areas that boot loaders and Ignition read.
-func (i *Image) texts(e Edit) ([]patch, error) {
+func (ed editor) texts(e Edit) ([]patch, error) {
 	var patches []patch
 	if e.Ignition != nil {
-		if there, err := i.Ignition(); err == nil && there != nil && !e.Force {
+		if there, err := ed.Ignition(); err == nil && there != nil && !e.Force {
 			return nil, ErrHasConfig
 		}
-		p, err := i.embed(e.Ignition)
+		p, err := ed.embed(e.Ignition)
 		if err != nil {
 			return nil, err
 		}
 		patches = append(patches, p)
 	}
-	k, err := i.Kargs()
+	k, err := ed.Kargs()
 	if len(e.Kargs.Append)+len(e.Kargs.Delete)+len(e.Kargs.Replace) == 0 && (err == nil || errors.Is(err, ErrNoKargs)) {
 		return patches, nil
 	}
@@ -150,19 +153,19 @@ func (i *Image) texts(e Edit) ([]patch, error) {
 }
 
 // areas are those that others may edit later: coreos-installer, for one.
-func (i *Image) areas() (patches []patch, err error) {
+func (ed editor) areas() (patches []patch, err error) {
 	var all []Area
-	if a, err := i.IgnitionArea(); err == nil {
+	if a, err := ed.IgnitionArea(); err == nil {
 		all = append(all, a)
 	}
-	if k, err := i.Kargs(); err == nil {
+	if k, err := ed.Kargs(); err == nil {
 		for _, a := range k.areas {
 			all = append(all, a.Area)
 		}
 	}
 	for _, a := range all {
 		content := make([]byte, a.Length)
-		if _, err := i.ReadAt(content, a.Offset); err != nil {
+		if _, err := ed.ReadAt(content, a.Offset); err != nil {
 			return nil, err
 		}
 		patches = append(patches, patch{a.Offset, content})
@@ -224,7 +227,7 @@ func duplicate(ctx context.Context, to, from *os.File, limit int64, written func
 		if written != nil {
 			written(int(n))
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
@@ -288,7 +291,7 @@ func copyN(ctx context.Context, to io.Writer, from io.Reader, size int64, writte
 		if written != nil {
 			written(int(n))
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return fmt.Errorf("a file to add ends after %d of %d bytes: %w", done, size, err)
 		}
 		if err != nil {

@@ -28,9 +28,9 @@ const (
 // hybrid puts the partition tables right that make an ISO boot from a disk: the
 // partitions that cover all of it grow with it, and the backup of the GPT moves to
 // its new end. size is that of the volume; the image's is returned.
-func (i *Image) hybrid(size int64) (patches []patch, chunks []chunk, total int64, err error) {
+func (ed editor) hybrid(size int64) (patches []patch, chunks []chunk, total int64, err error) {
 	head := make([]byte, 64*block)
-	if _, err := i.ReadAt(head, 0); err != nil {
+	if _, err := ed.ReadAt(head, 0); err != nil {
 		return nil, nil, 0, err
 	}
 	if head[mbrSignature] != 0x55 || head[mbrSignature+1] != 0xaa {
@@ -38,7 +38,7 @@ func (i *Image) hybrid(size int64) (patches []patch, chunks []chunk, total int64
 	}
 	total = (size + gptMaxEntries + block + grain - 1) / grain * grain
 	last := uint64(total/block) - 1
-	covered := uint32(int64(i.Volumes()[0].Sectors) * sector / block)
+	covered := uint32(int64(ed.Volumes()[0].Sectors) * sector / block)
 	for n := range 4 {
 		p := head[mbrPartitions+16*n:][:16]
 		start, count := binary.LittleEndian.Uint32(p[8:]), binary.LittleEndian.Uint32(p[12:])
@@ -50,7 +50,7 @@ func (i *Image) hybrid(size int64) (patches []patch, chunks []chunk, total int64
 	if string(head[block:block+8]) != gptMagic {
 		return patches, nil, total, nil
 	}
-	primary, backup, err := growGPT(head[block:2*block], i, covered, last)
+	primary, backup, err := growGPT(head[block:2*block], ed.Image, covered, last)
 	if err != nil {
 		return nil, nil, 0, err
 	}

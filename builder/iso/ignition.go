@@ -127,12 +127,12 @@ type patch struct {
 }
 
 // embed gives the area with a config in it, and all else that was there.
-func (i *Image) embed(config []byte) (patch, error) {
-	a, err := i.IgnitionArea()
+func (ed editor) embed(config []byte) (patch, error) {
+	a, err := ed.IgnitionArea()
 	if err != nil {
 		return patch{}, err
 	}
-	members, err := i.Members()
+	members, err := ed.Members()
 	if err != nil {
 		return patch{}, err
 	}

@@ -121,7 +121,7 @@ func TestEmbedKeepsWhatElseIsThere(t *testing.T) {
 		before := apply(base, patch{
 			area.Offset, append(append(append([]byte{}, packed...), make([]byte, 512)...), second...),
 		})
-		p, err := open(t, before).embed([]byte(`{"ignition":{}}`))
+		p, err := editor{open(t, before)}.embed([]byte(`{"ignition":{}}`))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -150,7 +150,7 @@ func TestConfigThatDoesNotFit(t *testing.T) {
 	if _, err := random.Read(huge); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := i.embed(huge); !errors.Is(err, ErrTooLarge) ||
+	if _, err := (editor{i}).embed(huge); !errors.Is(err, ErrTooLarge) ||
 		!strings.Contains(err.Error(), "the largest of it is config.ign with 400000 bytes") {
 		t.Errorf("%v", err)
 	}
@@ -448,10 +448,10 @@ func TestConfigByAnotherSpelling(t *testing.T) {
 		if config, err := i.Ignition(); err != nil || string(config) != "theirs" {
 			t.Errorf("%q: %q, %v", name, config, err)
 		}
-		if _, err := i.edit(Edit{Ignition: []byte("ours")}); !errors.Is(err, ErrHasConfig) {
+		if _, err := (editor{i}).edit(Edit{Ignition: []byte("ours")}); !errors.Is(err, ErrHasConfig) {
 			t.Errorf("%q: %v", name, err)
 		}
-		p, err := i.embed([]byte("ours"))
+		p, err := editor{i}.embed([]byte("ours"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -482,7 +482,7 @@ func TestGPTOfAbsurdSize(t *testing.T) {
 	}
 	binary.LittleEndian.PutUint32(content[block+80:], 0xFFFFFFFF)
 	binary.LittleEndian.PutUint32(content[block+84:], 0x80000001)
-	if _, _, _, err := open(t, content).hybrid(int64(len(content))); !errors.Is(err, iso9660.ErrCorrupt) {
+	if _, _, _, err := (editor{open(t, content)}).hybrid(int64(len(content))); !errors.Is(err, iso9660.ErrCorrupt) {
 		t.Error(err)
 	}
 }
@@ -508,7 +508,7 @@ func TestResetAfterOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	embedded, err := i.embed([]byte("{}"))
+	embedded, err := editor{i}.embed([]byte("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}

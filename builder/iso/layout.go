@@ -53,14 +53,14 @@ type chunk struct {
 
 // plan lays out additions. Directories that grow are moved, since there is rarely
 // room in their last sector.
-func (i *Image) plan(additions []Addition) (layout, error) {
+func (ed editor) plan(additions []Addition) (layout, error) {
 	var l layout
-	next := sectors(i.Size())
+	next := sectors(ed.Size())
 	var trees []*tree
-	for _, v := range i.Volumes() {
+	for _, v := range ed.Volumes() {
 		t := &tree{Volume: v}
 		trees = append(trees, t)
-		if err := t.read(i); err != nil {
+		if err := t.read(ed.Image); err != nil {
 			return layout{}, err
 		}
 		next = t.place(next, additions)

@@ -25,11 +25,11 @@ type undoPatch struct {
 }
 
 // undo tells what the base has in the places of these patches.
-func (i *Image) undo(patches []patch) ([]byte, error) {
-	u := undo{Size: i.Size()}
+func (ed editor) undo(patches []patch) ([]byte, error) {
+	u := undo{Size: ed.Size()}
 	for _, p := range patches {
 		before := make([]byte, len(p.content))
-		if _, err := i.ReadAt(before, p.offset); err != nil {
+		if _, err := ed.ReadAt(before, p.offset); err != nil {
 			return nil, err
 		}
 		u.Patches = append(u.Patches, undoPatch{p.offset, before})

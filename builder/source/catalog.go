@@ -18,22 +18,25 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// operators finds the images of catalogs: what bundles name, and the catalog
-// itself as oc-mirror has built it of the packages that were asked for.
-func (r *workspace) operators() error {
+// catalogReader finds the images of operator catalogs.
+type catalogReader struct{ *workspace }
+
+// readAll finds the images that the bundles of all catalogs name, and each catalog itself as
+// oc-mirror rebuilt it with the requested packages.
+func (r catalogReader) readAll() error {
 	if r.set == nil {
 		return nil
 	}
 	for i, c := range r.set.Mirror.Operators {
-		if err := r.catalog(c, r.dropped(fmt.Sprintf("mirror.operators[%d].platforms", i), c.Platforms)); err != nil {
+		if err := r.read(c, r.filteredBy(fmt.Sprintf("mirror.operators[%d].platforms", i), c.Platforms)); err != nil {
 			return fmt.Errorf("catalog %s: %w", c.Catalog, err)
 		}
 	}
 	return nil
 }
 
-func (r *workspace) catalog(c Catalog, dropped string) error {
-	img, folder, err := r.catalogImage(c)
+func (r catalogReader) read(c Catalog, dropped string) error {
+	img, folder, err := r.image(c)
 	if err != nil {
 		return err
 	}
@@ -53,7 +56,7 @@ func (r *workspace) catalog(c Catalog, dropped string) error {
 	}
 	if img.wanted {
 		img.FilteredBy = dropped
-		r.take(img.MirroredImage)
+		r.add(img.MirroredImage)
 	}
 	found := 0
 	for _, name := range r.names {
@@ -80,20 +83,20 @@ type catalogImage struct {
 
 // catalogImage finds a catalog as it was before oc-mirror took packages out of it,
 // and its folder in the workspace.
-func (r *workspace) catalogImage(c Catalog) (img catalogImage, folder string, err error) {
+func (r catalogReader) image(c Catalog) (img catalogImage, folder string, err error) {
 	base := path.Base(bareName(c.Catalog))
 	var ref pinset.Reference
 	tag, named := base+":latest", false
 	if strings.HasPrefix(c.Catalog, "oci:") {
 		tag = retarget(tag, c.TargetCatalog, c.TargetTag)
-		if ref, named = r.nameAt(tag); !named {
-			err = r.unnamed(tag)
+		if ref, named = r.nameOf(tag); !named {
+			err = r.addUnnamed(tag)
 		}
 	} else if ref, tag, err = parseMirrored(c.Catalog, r.origin); err == nil {
 		tag, named = retarget(tag, c.TargetCatalog, c.TargetTag), true
 	}
 	if named {
-		img.MirroredImage, img.wanted, err = r.find(c.Catalog, ref, tag)
+		img.MirroredImage, img.wanted, err = r.request(c.Catalog, ref, tag)
 	}
 	if err != nil {
 		return img, "", err
@@ -150,7 +153,7 @@ func pinned(name string) digest.Digest {
 // filtered finds what oc-mirror has made of a catalog for these packages. It names
 // the folder by a sum of what was asked for, with the catalog's digest or, before
 // that, as it was written: digestOfFilter in internal/pkg/operator there.
-func (r *workspace) filtered(c Catalog, folder string) (string, error) {
+func (r catalogReader) filtered(c Catalog, folder string) (string, error) {
 	hex := path.Base(folder)
 	for _, catalog := range []string{bareName(c.Catalog) + "@sha256:" + hex, c.Catalog} {
 		c.Catalog = catalog
@@ -174,7 +177,7 @@ type bundle struct {
 }
 
 // bundles finds the images of all bundles in a file, and says how many those are.
-func (r *workspace) bundles(name, dropped string) (count int, err error) {
+func (r catalogReader) bundles(name, dropped string) (count int, err error) {
 	content, err := r.files.ReadFile(name)
 	if err != nil {
 		return 0, err
@@ -209,7 +212,7 @@ func (r *workspace) bundles(name, dropped string) (count int, err error) {
 }
 
 // related leaves out, as oc-mirror does, what is no name of one image.
-func (r *workspace) related(origin, text, dropped string) error {
+func (r catalogReader) related(origin, text, dropped string) error {
 	if text == "" {
 		return nil
 	}
@@ -218,10 +221,10 @@ func (r *workspace) related(origin, text, dropped string) error {
 		r.warn("%s: the related image %q is left out: it has neither tag nor digest", origin, text)
 		return nil
 	}
-	m, wanted, err := r.find(text, ref, tag)
+	m, wanted, err := r.request(text, ref, tag)
 	if wanted {
 		m.FilteredBy = dropped
-		r.take(m)
+		r.add(m)
 	}
 	return err
 }

@@ -19,14 +19,14 @@ var (
 )
 
 // asked is a name that was asked for, of what is kept under a tag.
-type asked struct {
+type request struct {
 	pinset.Reference
 	excluded bool
 }
 
 // find finds the image of a name under a tag. text is the name as it was written.
 // wanted is false for one that is blocked or excluded.
-func (r *workspace) find(text string, ref pinset.Reference, tag string) (m MirroredImage, wanted bool, err error) {
+func (r *workspace) request(text string, ref pinset.Reference, tag string) (m MirroredImage, wanted bool, err error) {
 	if r.set.Blocked(text, tag) {
 		return m, false, nil
 	}
@@ -36,8 +36,8 @@ func (r *workspace) find(text string, ref pinset.Reference, tag string) (m Mirro
 	} else {
 		m.Stored = r.tags[tag]
 	}
-	a := asked{ref, r.excludes(m, tag)}
-	r.asked[tag] = append(r.asked[tag], a)
+	a := request{ref, r.excludes(m, tag)}
+	r.requests[tag] = append(r.requests[tag], a)
 	if !a.excluded && m.Stored == "" && len(r.tags) > 0 {
 		err = fmt.Errorf("%s, which %s asks for, %w: there is no %s", ref, r.origin, ErrNotMirrored, tag)
 	}
@@ -54,7 +54,7 @@ func (r *workspace) excludes(m MirroredImage, tag string) (found bool) {
 	}
 	for _, p := range r.exclude {
 		if slices.ContainsFunc(names, func(name string) bool { ok, _ := path.Match(p, name); return ok && name != "" }) {
-			r.excluding[p], found = true, true
+			r.excludeMatched[p], found = true, true
 		}
 	}
 	return found
@@ -63,7 +63,7 @@ func (r *workspace) excludes(m MirroredImage, tag string) (found bool) {
 // checkExclude refuses patterns that have matched nothing: they were misspelt.
 func (r *workspace) checkExclude() (err error) {
 	for _, p := range r.exclude {
-		if !r.excluding[p] {
+		if !r.excludeMatched[p] {
 			err = errors.Join(err, fmt.Errorf("%w %q: no image that was asked for has such a name", ErrExclude, p))
 		}
 	}
@@ -74,10 +74,10 @@ func (r *workspace) checkExclude() (err error) {
 // one image is kept, and nothing tells which: only a digest would.
 func (r *workspace) collisions() error {
 	var errs []error
-	kept := r.keptByRuns()
-	for _, tag := range slices.Sorted(maps.Keys(r.asked)) {
+	kept := r.namesByRuns()
+	for _, tag := range slices.Sorted(maps.Keys(r.requests)) {
 		names := slices.Clone(kept[tag])
-		for _, a := range r.asked[tag] {
+		for _, a := range r.requests[tag] {
 			names = append(names, a.Reference)
 		}
 		for _, n := range r.origins.logged[tag] { // of a chart, for one
@@ -85,7 +85,7 @@ func (r *workspace) collisions() error {
 				names = append(names, ref)
 			}
 		}
-		for _, a := range r.asked[tag] {
+		for _, a := range r.requests[tag] {
 			same := func(other pinset.Reference) bool { return other.Repository == a.Repository }
 			other := slices.IndexFunc(names, func(n pinset.Reference) bool { return !same(n) })
 			if a.excluded || a.Digest != "" || other < 0 {
@@ -102,10 +102,10 @@ func (r *workspace) collisions() error {
 	return errors.Join(errs...)
 }
 
-// keptByRuns are the names of what is under each tag, by the configuration of the newest
+// namesByRuns are the names of what is under each tag, by the configuration of the newest
 // run that had the tag. Another configuration may name the image otherwise, or just one of
 // several.
-func (r *workspace) keptByRuns() map[string][]pinset.Reference {
+func (r *workspace) namesByRuns() map[string][]pinset.Reference {
 	all := map[string][]pinset.Reference{}
 	runs := slices.DeleteFunc(slices.Clone(r.names), func(name string) bool { return !runTime.MatchString(name) })
 	slices.SortFunc(runs, func(a, b string) int {
@@ -122,7 +122,7 @@ func (r *workspace) keptByRuns() map[string][]pinset.Reference {
 			r.warn("%s tells no names: %v", name, err)
 			continue
 		}
-		for tag, names := range set.kept() {
+		for tag, names := range set.namesByTag() {
 			if all[tag] == nil {
 				all[tag] = names
 			}
@@ -133,7 +133,7 @@ func (r *workspace) keptByRuns() map[string][]pinset.Reference {
 
 // kept are the names of additional images and of catalogs, by the tags under which
 // oc-mirror keeps them.
-func (s *ImageSetConfig) kept() map[string][]pinset.Reference {
+func (s *ImageSetConfig) namesByTag() map[string][]pinset.Reference {
 	all := map[string][]pinset.Reference{}
 	add := func(name, repository, tag string) {
 		ref, kept, err := parseMirrored(name, s.origin)

@@ -73,14 +73,15 @@ type MirrorOptions struct {
 // registry's tree in an archive has neither. tags are those of that tree,
 // "repository:tag" without the host; none if there are no images.
 func ReadOCMirror(files Files, tags map[string]digest.Digest, w MirrorOptions) (MirrorContent, error) {
-	r := workspace{
-		files: files, names: files.Names(), tags: tags, set: w.Config, given: w.Config != nil,
-		exclude: w.Exclude, excluding: map[string]bool{}, asked: map[string][]asked{}, taken: map[pinset.Reference][]int{},
+	r := &workspace{
+		files: files, names: files.Names(), tags: tags, set: w.Config, configGiven: w.Config != nil,
+		exclude: w.Exclude, excludeMatched: map[string]bool{}, requests: map[string][]request{}, taken: map[pinset.Reference][]int{},
 	}
 	r.os, r.arch, _ = w.Platform.Split()
 	var err error
 	for _, step := range []func() error{
-		r.readSet, r.readOrigins, r.releases, r.additional, r.operators, r.others, r.checkExclude, r.named,
+		r.readConfig, r.readOrigins, releaseFinder{r}.find, r.additional, catalogReader{r}.readAll,
+		unnamedFinder{r}.find, r.checkExclude, unnamedFinder{r}.check,
 	} {
 		if err = step(); err != nil {
 			break
@@ -101,21 +102,21 @@ type workspace struct {
 	names []string
 	tags  map[string]digest.Digest
 	// set is nil if nothing tells what oc-mirror was asked for; given if the user names it.
-	set   *ImageSetConfig
-	given bool
+	set         *ImageSetConfig
+	configGiven bool
 	// origin is what tells what oc-mirror was asked for, for messages.
 	origin  string
 	os      string
 	arch    string
 	origins origins
 	// asked are the names that were asked for, by the tags under which they are kept.
-	asked map[string][]asked
+	requests map[string][]request
 	// exclude patterns, and those that have matched.
-	exclude   []string
-	excluding map[string]bool
+	exclude        []string
+	excludeMatched map[string]bool
 	// fields ask for images without their names. unlisted are those of which no file names
 	// any, and nameless the tags of images that were asked for, and have no name.
-	fields, unlisted, nameless []string
+	fields, unlistedFields, unnamedTags []string
 	// content is what belongs to releases.
 	content map[string]map[digest.Digest]bool
 	found   MirrorContent
@@ -143,7 +144,7 @@ func NewestRun(names []string) (name, at string) {
 	return name, at
 }
 
-func (r *workspace) readSet() error {
+func (r *workspace) readConfig() error {
 	if r.set == nil {
 		newest, _ := NewestRun(r.names)
 		if newest == "" {
@@ -159,9 +160,9 @@ func (r *workspace) readSet() error {
 		}
 	}
 	r.origin = r.set.origin
-	for _, field := range r.set.nameless() {
+	for _, field := range r.set.unnamedFields() {
 		if slices.Contains(r.exclude, field) {
-			r.excluding[field] = true
+			r.excludeMatched[field] = true
 		} else {
 			r.fields = append(r.fields, field)
 		}
@@ -180,12 +181,12 @@ func parseMirrored(text, origin string) (ref pinset.Reference, tag string, err e
 	if err != nil {
 		return ref, "", fmt.Errorf("%s: %w", origin, err)
 	}
-	return ref, keptTag(text, ref.Digest), nil
+	return ref, mirrorTag(text, ref.Digest), nil
 }
 
-// keptTag is the tag of an image by its name as it is written: docker.io/nginx is no
+// mirrorTag is the tag of an image by its name as it is written: docker.io/nginx is no
 // library/nginx there.
-func keptTag(text string, d digest.Digest) string {
+func mirrorTag(text string, d digest.Digest) string {
 	name, _, _ := strings.Cut(text, "@")
 	_, path, ok := strings.Cut(name, "/")
 	if !ok {
@@ -208,7 +209,7 @@ func (r *workspace) additional() error {
 	for i, img := range r.set.Mirror.AdditionalImages {
 		if strings.HasPrefix(img.Name, "oci:") {
 			folder := strings.TrimPrefix(bareName(img.Name), "/")
-			errs = append(errs, r.unnamed(retarget(folder+":latest", img.TargetRepo, img.TargetTag)))
+			errs = append(errs, r.addUnnamed(retarget(folder+":latest", img.TargetRepo, img.TargetTag)))
 			continue
 		}
 		ref, tag, err := parseMirrored(img.Name, fmt.Sprintf("%s: mirror.additionalImages[%d]", r.origin, i))
@@ -216,10 +217,10 @@ func (r *workspace) additional() error {
 			errs = append(errs, err)
 			continue
 		}
-		m, wanted, err := r.find(img.Name, ref, retarget(tag, img.TargetRepo, img.TargetTag))
+		m, wanted, err := r.request(img.Name, ref, retarget(tag, img.TargetRepo, img.TargetTag))
 		if wanted {
-			m.FilteredBy = r.dropped(fmt.Sprintf("mirror.additionalImages[%d].platforms", i), img.Platforms)
-			r.take(m)
+			m.FilteredBy = r.filteredBy(fmt.Sprintf("mirror.additionalImages[%d].platforms", i), img.Platforms)
+			r.add(m)
 		}
 		errs = append(errs, err)
 	}
@@ -227,8 +228,8 @@ func (r *workspace) additional() error {
 }
 
 // take adds an image. If something asks for all instances of it, none is left out.
-func (r *workspace) take(m MirroredImage) {
-	name := known(m.Reference)
+func (r *workspace) add(m MirroredImage) {
+	name := identity(m.Reference)
 	for _, i := range r.taken[name] {
 		if has := &r.found.Images[i]; has.Reference == m.Reference && has.Stored == m.Stored {
 			if m.FilteredBy == "" {
@@ -242,7 +243,7 @@ func (r *workspace) take(m MirroredImage) {
 }
 
 // known is what an image is known by: beside a digest, a tag does not count.
-func known(ref pinset.Reference) pinset.Reference {
+func identity(ref pinset.Reference) pinset.Reference {
 	if ref.Digest != "" {
 		ref.Tag = ""
 	}
@@ -250,7 +251,7 @@ func known(ref pinset.Reference) pinset.Reference {
 }
 
 // dropped says whether a field leaves out the instances for our platform.
-func (r *workspace) dropped(field string, platforms []platform) string {
+func (r *workspace) filteredBy(field string, platforms []platform) string {
 	var has []string
 	for _, p := range platforms {
 		if p.OS == r.os && p.Architecture == r.arch {

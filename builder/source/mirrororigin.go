@@ -73,7 +73,7 @@ func (r *workspace) readOrigins() error {
 			r.warn("%s tells no names: %v", name, err)
 		}
 	}
-	shift := shiftOf(r.tags, r.origins.sources, r.origins.mapping)
+	shift := prefixParts(r.tags, r.origins.sources, r.origins.mapping)
 	r.origins.sources, r.origins.mapping = cutAll(r.origins.sources, shift), cutAll(r.origins.mapping, shift)
 	if r.set == nil || r.set.Mirror.Platform.Release == "" {
 		return nil
@@ -96,15 +96,15 @@ func (o *origins) readMapping(_ string, content []byte) error {
 	scanner := bufio.NewScanner(bytes.NewReader(content))
 	for scanner.Scan() {
 		from, to, _ := strings.Cut(scanner.Text(), "=docker://")
-		name, _, ok := recorded(from)
+		name, _, ok := parseCopied(from)
 		host, tag, _ := strings.Cut(to, "/")
 		if !ok || strings.Contains(tag, "@") {
 			continue
 		}
 		if host+"/" == cachePrefix {
-			note(o.cached, tag, name)
+			addName(o.cached, tag, name)
 		} else {
-			note(o.mapping, tag, name)
+			addName(o.mapping, tag, name)
 		}
 	}
 	return scanner.Err()
@@ -125,16 +125,16 @@ func (o *origins) readLog(_ string, content []byte) error {
 	o.failed = nil
 	copied := logCopied.FindAllSubmatch(content, -1)
 	for _, line := range copied {
-		name, tag, ok := recorded(string(line[2]))
+		name, tag, ok := parseCopied(string(line[2]))
 		if !ok {
 			continue
 		}
 		if strings.HasPrefix(string(line[1]), "Failed") {
 			o.failed = append(o.failed, tag)
 		}
-		note(o.logged, tag, name)
+		addName(o.logged, tag, name)
 		if d := pinned(name); d != "" {
-			note(o.pulled, d, name)
+			addName(o.pulled, d, name)
 		}
 	}
 	all := logToCopy.FindSubmatch(content)
@@ -145,7 +145,7 @@ func (o *origins) readLog(_ string, content []byte) error {
 // recorded reads the name of an image that was copied, and gives the tag under which it
 // is kept. Without a registry it came from docker.io: the transport of docker in
 // containers/image knows no other. What came from the cache has no name.
-func recorded(text string) (name, tag string, ok bool) {
+func parseCopied(text string) (name, tag string, ok bool) {
 	text = strings.TrimPrefix(text, "docker://")
 	ref, _, err := pinset.Expand(text)
 	if err != nil || strings.Contains(text, "://") || strings.HasPrefix(text, cachePrefix) {
@@ -154,10 +154,10 @@ func recorded(text string) (name, tag string, ok bool) {
 	if ref.Digest != "" {
 		ref.Tag = "" // as in a mapping
 	}
-	return ref.String(), keptTag(text, ref.Digest), true
+	return ref.String(), mirrorTag(text, ref.Digest), true
 }
 
-func note[K comparable](names map[K][]string, at K, name string) {
+func addName[K comparable](names map[K][]string, at K, name string) {
 	if !slices.Contains(names[at], name) {
 		names[at] = append(names[at], name)
 	}
@@ -172,7 +172,7 @@ func (o origins) readMirrors(name string, content []byte) error {
 	for _, rule := range m.rules {
 		for _, mirror := range rule.Mirrors {
 			_, below, _ := strings.Cut(mirror, "/")
-			note(o.sources, below, rule.Source)
+			addName(o.sources, below, rule.Source)
 		}
 	}
 	return nil
@@ -211,9 +211,9 @@ func (o origins) readGraph(_ string, content []byte) error {
 	return nil
 }
 
-// shiftOf finds out how many parts of their paths all mirrors have before what oc-
+// prefixParts finds out how many parts of their paths all mirrors have before what oc-
 // mirror keeps: as many as let the most of them be where a kept tag is.
-func shiftOf(tags map[string]digest.Digest, mirrors ...map[string][]string) int {
+func prefixParts(tags map[string]digest.Digest, mirrors ...map[string][]string) int {
 	kept := map[string]bool{} // tags, their repositories, and what these are in
 	for tag := range tags {
 		kept[tag] = true
@@ -251,7 +251,7 @@ func cutAll(names map[string][]string, n int) map[string][]string {
 		below, ok := cutParts(place, n)
 		for _, name := range more {
 			if ok {
-				note(all, below, name)
+				addName(all, below, name)
 			}
 		}
 	}
@@ -259,7 +259,7 @@ func cutAll(names map[string][]string, n int) map[string][]string {
 }
 
 // only is the one name of a place.
-func only(names []string) (name string, ok bool) {
+func single(names []string) (name string, ok bool) {
 	for i, other := range names {
 		if i > 0 && other != name {
 			return "", false
@@ -280,7 +280,7 @@ func (o origins) names(tag string, stored digest.Digest) []string {
 
 // mapped finds the one name of an image.
 func (o origins) mapped(tag string, stored digest.Digest) (pinset.Reference, bool) {
-	name, ok := only(o.names(tag, stored))
+	name, ok := single(o.names(tag, stored))
 	if !ok {
 		return pinset.Reference{}, false
 	}
@@ -297,7 +297,7 @@ func (o origins) mirrored(tag string) (pinset.Reference, bool) {
 		name = "@sha256:" + hex
 	}
 	for part, rest := repository, ""; part != "."; part, rest = path.Dir(part), path.Join(path.Base(part), rest) {
-		if source, ok := only(o.sources[part]); ok {
+		if source, ok := single(o.sources[part]); ok {
 			ref, err := pinset.ParseReference(path.Join(source, rest) + name)
 			return ref, err == nil
 		}

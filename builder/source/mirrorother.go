@@ -37,42 +37,45 @@ const (
 	everything    = "everything"
 )
 
-// others are images that only their origins name: those of such fields, and all where no
-// configuration tells what was wanted.
-func (r *workspace) others() error {
+// unnamedFinder finds the images that the configuration requests without their names.
+type unnamedFinder struct{ *workspace }
+
+// find takes the images whose names are only in mappings, logs and mirror sets: those of
+// fields without names, and all if there is no configuration.
+func (r unnamedFinder) find() error {
 	var errs []error
 	r.content = r.contentOfReleases()
 	// Another configuration may ask for what the newest run did not copy.
-	whole := len(r.tags) > 0 || r.origins.complete && !r.given
+	whole := len(r.tags) > 0 || r.origins.complete && !r.configGiven
 	listed := map[string]bool{fieldCharts: whole} // a chart may have no images
-	for _, place := range r.places() {
+	for _, place := range r.allTags() {
 		field := r.field(place)
-		if field == "" || len(r.asked[place]) > 0 || ownTags.MatchString(place) {
+		if field == "" || len(r.requests[place]) > 0 || ownTags.MatchString(place) {
 			continue
 		}
-		if ref, ok := r.nameAt(place); ok && r.has(ref) {
+		if ref, ok := r.nameOf(place); ok && r.has(ref) {
 			continue // a mirror may have it in another place
 		}
-		if field == fieldCharts && r.origins.complete && !r.given && len(r.origins.names(place, r.tags[place])) == 0 {
+		if field == fieldCharts && r.origins.complete && !r.configGiven && len(r.origins.names(place, r.tags[place])) == 0 {
 			continue // of an earlier run: the cache has them all
 		}
 		if whole || r.origins.mapping[place] != nil || r.origins.cached[place] != nil {
 			listed[field] = true
 		}
-		errs = append(errs, r.unnamed(place))
+		errs = append(errs, r.addUnnamed(place))
 	}
 	for _, tag := range r.origins.failed {
-		if ref, _ := r.nameAt(tag); r.field(tag) != "" && r.tags[tag] == "" && !r.has(ref) {
-			errs = append(errs, r.unnamed(tag))
+		if ref, _ := r.nameOf(tag); r.field(tag) != "" && r.tags[tag] == "" && !r.has(ref) {
+			errs = append(errs, r.addUnnamed(tag))
 		}
 	}
-	r.unlisted = slices.DeleteFunc(slices.Clone(r.fields), func(field string) bool { return listed[field] })
+	r.unlistedFields = slices.DeleteFunc(slices.Clone(r.fields), func(field string) bool { return listed[field] })
 	return errors.Join(errs...)
 }
 
 // places are the tags of images or, without the images, where a mapping and a log have
 // them.
-func (r *workspace) places() []string {
+func (r unnamedFinder) allTags() []string {
 	if len(r.tags) > 0 {
 		return slices.Sorted(maps.Keys(r.tags))
 	}
@@ -117,14 +120,14 @@ func (r *workspace) ofRelease(place string, beside bool) bool {
 	if r.tags[place] != "" {
 		return false
 	}
-	ref, _ := r.nameAt(place)
+	ref, _ := r.nameOf(place)
 	digests, ok := r.content[ref.Repository]
 	return ok && beside != (digests[ref.Digest] || digests[""])
 }
 
 // contentOfReleases are the digests of what all releases have that are kept, by repositories;
 // "" for all of a repository.
-func (r *workspace) contentOfReleases() map[string]map[digest.Digest]bool {
+func (r unnamedFinder) contentOfReleases() map[string]map[digest.Digest]bool {
 	content := map[string]map[digest.Digest]bool{}
 	add := func(repository string, d digest.Digest) {
 		if content[repository] == nil {
@@ -139,7 +142,7 @@ func (r *workspace) contentOfReleases() map[string]map[digest.Digest]bool {
 		add(repository, "")
 	}
 	for _, name := range r.names {
-		if !heldRelease.MatchString(name) {
+		if !releaseManifests.MatchString(name) {
 			continue
 		}
 		references, err := r.files.ReadFile(name)
@@ -155,7 +158,7 @@ func (r *workspace) contentOfReleases() map[string]map[digest.Digest]bool {
 }
 
 // nameless lists the fields that ask for images without their names.
-func (s *ImageSetConfig) nameless() (fields []string) {
+func (s *ImageSetConfig) unnamedFields() (fields []string) {
 	if s == nil {
 		return nil
 	}
@@ -173,7 +176,7 @@ func (s *ImageSetConfig) nameless() (fields []string) {
 
 // nameAt finds the name of an image by its place. A mirror set does not tell what a run
 // was asked for.
-func (r *workspace) nameAt(place string) (pinset.Reference, bool) {
+func (r *workspace) nameOf(place string) (pinset.Reference, bool) {
 	ref, ok := r.origins.mapped(place, r.tags[place])
 	if !ok && r.set == nil {
 		ref, ok = r.origins.mirrored(place)
@@ -183,41 +186,41 @@ func (r *workspace) nameAt(place string) (pinset.Reference, bool) {
 
 // has says whether an image was found by its name; or is a catalog, which a mirror gets
 // from the cache.
-func (r *workspace) has(ref pinset.Reference) bool {
+func (r unnamedFinder) has(ref pinset.Reference) bool {
 	isCatalog := func(c Catalog) bool {
 		catalog, _, err := parseMirrored(c.Catalog, "")
 		return err == nil && catalog.Repository == ref.Repository
 	}
-	return len(r.taken[known(ref)]) > 0 ||
+	return len(r.taken[identity(ref)]) > 0 ||
 		r.set != nil && len(r.tags) == 0 && slices.ContainsFunc(r.set.Mirror.Operators, isCatalog)
 }
 
 // unnamed takes an image that was not asked for by its name in a registry.
-func (r *workspace) unnamed(place string) error {
-	ref, ok := r.nameAt(place)
+func (r *workspace) addUnnamed(place string) error {
+	ref, ok := r.nameOf(place)
 	if !ok {
 		if !r.set.Blocked("", place) && !r.excludes(MirroredImage{}, place) {
-			r.nameless = append(r.nameless, place)
+			r.unnamedTags = append(r.unnamedTags, place)
 		}
 		return nil
 	}
-	m, wanted, err := r.find(ref.String(), ref, place)
+	m, wanted, err := r.request(ref.String(), ref, place)
 	if wanted {
 		if r.field(place) == fieldCharts {
-			m.FilteredBy = r.dropped("platforms of every chart", r.set.chartPlatforms())
+			m.FilteredBy = r.filteredBy("platforms of every chart", r.set.chartPlatforms())
 		}
-		r.take(m)
+		r.add(m)
 	}
 	return err
 }
 
 // named refuses to leave out what has no name.
-func (r *workspace) named() error {
+func (r unnamedFinder) check() error {
 	var errs []error
-	if len(r.nameless) > 0 {
-		errs = append(errs, fmt.Errorf("%w: %s", ErrUnknownNames, strings.Join(r.nameless, ", ")))
+	if len(r.unnamedTags) > 0 {
+		errs = append(errs, fmt.Errorf("%w: %s", ErrUnknownNames, strings.Join(r.unnamedTags, ", ")))
 	}
-	for _, field := range r.unlisted {
+	for _, field := range r.unlistedFields {
 		errs = append(errs, fmt.Errorf("%s of %s %w", field, r.origin, ErrUnknownImages))
 	}
 	return errors.Join(errs...)

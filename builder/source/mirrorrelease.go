@@ -13,7 +13,7 @@ import (
 )
 
 // held is a release of which oc-mirror keeps the manifests.
-type held struct {
+type heldRelease struct {
 	file string
 	// Name of its repository's last part, and its tag, "" if it was asked for by digest.
 	base, tag string
@@ -23,18 +23,20 @@ type held struct {
 
 var (
 	// By digest, oc-mirror makes a folder of what stands before the colon.
-	heldRelease = regexp.MustCompile(`^working-dir/hold-release/([^/@]+)(@sha256)?/([^/]+)/` + ImageReferences + `$`)
-	releaseArch = regexp.MustCompile(`^(.*)-(x86_64|amd64|aarch64|arm64|ppc64le|s390x|multi)$`)
+	releaseManifests = regexp.MustCompile(`^working-dir/hold-release/([^/@]+)(@sha256)?/([^/]+)/` + ImageReferences + `$`)
+	releaseArch      = regexp.MustCompile(`^(.*)-(x86_64|amd64|aarch64|arm64|ppc64le|s390x|multi)$`)
 )
 
-// releases finds those that were asked for last: a workspace keeps all that it
-// ever had.
-func (r *workspace) releases() error {
+// releaseFinder finds the releases that the configuration requests.
+type releaseFinder struct{ *workspace }
+
+// find finds the releases that were requested last: a workspace keeps those of all runs.
+func (r releaseFinder) find() error {
 	all, others, err := r.held()
 	if err != nil {
 		return err
 	}
-	wants, err := r.wanted(all)
+	wants, err := r.requested(all)
 	if err != nil {
 		return err
 	}
@@ -42,7 +44,7 @@ func (r *workspace) releases() error {
 		if !wants(h) {
 			continue
 		}
-		m, err := r.nameOf(h)
+		m, err := r.restoreName(h)
 		if err != nil {
 			return err
 		}
@@ -65,13 +67,13 @@ func (r *workspace) releases() error {
 
 // held lists the releases that are there for the nodes' architecture, the newest
 // last, and the tags of those for others.
-func (r *workspace) held() (all []held, others []string, err error) {
+func (r releaseFinder) held() (all []heldRelease, others []string, err error) {
 	for _, name := range r.names {
-		m := heldRelease.FindStringSubmatch(name)
+		m := releaseManifests.FindStringSubmatch(name)
 		if m == nil {
 			continue
 		}
-		h := held{file: name, base: m[1], tag: m[3]}
+		h := heldRelease{file: name, base: m[1], tag: m[3]}
 		if m[2] != "" {
 			h.tag, h.digest = "", digest.NewDigestFromEncoded(digest.SHA256, m[3])
 			if err := h.digest.Validate(); err != nil {
@@ -80,8 +82,8 @@ func (r *workspace) held() (all []held, others []string, err error) {
 		} else if h.digest = r.tags[releaseImages+":"+h.tag]; h.digest == "" {
 			h.digest = r.origins.tagged[h.tag]
 		}
-		version, fits := r.fits(h.tag)
-		if !fits {
+		version, matches := r.matchArch(h.tag)
+		if !matches {
 			others = append(others, h.tag)
 			continue
 		}
@@ -93,12 +95,12 @@ func (r *workspace) held() (all []held, others []string, err error) {
 		}
 		all = append(all, h)
 	}
-	slices.SortStableFunc(all, func(a, b held) int { return a.version.Compare(b.version) })
+	slices.SortStableFunc(all, func(a, b heldRelease) int { return a.version.Compare(b.version) })
 	return all, others, nil
 }
 
 // versionIn is what the manifests of a release say, "" if they say nothing.
-func (r *workspace) versionIn(references string) string {
+func (r releaseFinder) versionIn(references string) string {
 	content, err := r.files.ReadFile(references)
 	if err != nil {
 		return ""
@@ -111,7 +113,7 @@ func (r *workspace) versionIn(references string) string {
 }
 
 // fits splits a tag, and says whether a release is for the nodes' architecture.
-func (r *workspace) fits(tag string) (version string, fits bool) {
+func (r releaseFinder) matchArch(tag string) (version string, matches bool) {
 	m := releaseArch.FindStringSubmatch(tag)
 	if m == nil {
 		return tag, true
@@ -122,14 +124,14 @@ func (r *workspace) fits(tag string) (version string, fits bool) {
 
 // wanted says which releases the configuration asks for; all are those that are
 // there, the newest last.
-func (r *workspace) wanted(all []held) (func(held) bool, error) {
+func (r releaseFinder) requested(all []heldRelease) (func(heldRelease) bool, error) {
 	if r.set == nil {
-		return func(held) bool { return true }, nil
+		return func(heldRelease) bool { return true }, nil
 	}
 	if text := r.set.Mirror.Platform.Release; text != "" {
 		ref, _, err := parseMirrored(text, r.origin+": mirror.platform.release")
-		version, _ := r.fits(ref.Tag)
-		return func(h held) bool {
+		version, _ := r.matchArch(ref.Tag)
+		return func(h heldRelease) bool {
 			if ref.Digest != "" {
 				return h.digest == ref.Digest
 			}
@@ -151,16 +153,16 @@ func (r *workspace) wanted(all []held) (func(held) bool, error) {
 		}
 		ranges = []versions{whole}
 	}
-	return func(h held) bool {
+	return func(h heldRelease) bool {
 		return slices.ContainsFunc(ranges, func(v versions) bool { return v.have(h.version) })
 	}, nil
 }
 
 // nameOf restores the name of a release.
-func (r *workspace) nameOf(h held) (MirroredImage, error) {
+func (r releaseFinder) restoreName(h heldRelease) (MirroredImage, error) {
 	m := MirroredImage{Stored: h.digest, References: h.file}
 	if r.set != nil {
-		m.FilteredBy = r.dropped("mirror.platform.platforms", r.set.Mirror.Platform.Platforms)
+		m.FilteredBy = r.filteredBy("mirror.platform.platforms", r.set.Mirror.Platform.Platforms)
 	}
 	m.Repository = cmp.Or(r.origins.release, r.origins.releases[h.digest])
 	place := releaseImages + ":" + h.tag
@@ -204,7 +206,7 @@ func (v versions) and(other versions) versions {
 
 // versions of a channel: its newest without any, up to its newest without the
 // highest.
-func (c Channel) versions(all []held) (v versions, err error) {
+func (c Channel) versions(all []heldRelease) (v versions, err error) {
 	newest := c.newest(all)
 	v = versions{newest, newest}
 	if c.Full || c.MaxVersion != "" {
@@ -230,7 +232,7 @@ func (c Channel) versions(all []held) (v versions, err error) {
 // stable-scos-4.
 var channelMinor = regexp.MustCompile(`\d+(?:\.\d+)*`)
 
-func (c Channel) newest(all []held) (newest semver.Version) {
+func (c Channel) newest(all []heldRelease) (newest semver.Version) {
 	minor := channelMinor.FindString(c.Name) + "."
 	for _, h := range all {
 		if strings.HasPrefix(h.version.String(), minor) {

@@ -68,7 +68,7 @@ func openMirror(ctx context.Context, paths []string) (_ *storage.Tree, warnings 
 		}
 	}
 	slices.SortStableFunc(runs, func(a, b mirrorRun) int { return strings.Compare(a.at, b.at) })
-	if warnings, err = leftOut(runs); err != nil {
+	if warnings, err = omittedByNewest(runs); err != nil {
 		return nil, nil, err
 	}
 	for _, run := range runs {
@@ -79,7 +79,7 @@ func openMirror(ctx context.Context, paths []string) (_ *storage.Tree, warnings 
 
 // leftOut compares the configurations of runs: paths of one source are runs of one
 // image set, and a user may have taken another one for that.
-func leftOut(runs []mirrorRun) (warnings []string, err error) {
+func omittedByNewest(runs []mirrorRun) (warnings []string, err error) {
 	var newest *ImageSetConfig
 	for _, run := range slices.Backward(runs) {
 		name, _ := NewestRun(run.tree.Names())
