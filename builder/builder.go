@@ -83,7 +83,7 @@ func Build(ctx context.Context, o Options) (Result, error) {
 	if err := o.validate(); err != nil {
 		return Result{}, err
 	}
-	if err := o.permitted(); err != nil {
+	if err := o.writable(); err != nil {
 		return Result{}, err
 	}
 	program, err := openNodeBinary(o)
@@ -133,17 +133,17 @@ func Plan(ctx context.Context, o Options) (pinset.Lock, []string, error) {
 // format is that of the store, which the appliance was validated with.
 func (o Options) format() format.Format { return format.Of(o.Appliance.Spec.Store.Format) }
 
-// permitted returns an error if this process may not write the store's format.
-func (o Options) permitted() error {
-	if check := o.format().Describe().Permitted; check != nil {
+// writable returns an error if this process may not write the store's format.
+func (o Options) writable() error {
+	if check := o.format().Describe().Writable; check != nil {
 		return check()
 	}
 	return nil
 }
 
-// confined returns a warning if the store that this process writes is of limited use, else "".
-func (o Options) confined() string {
-	if warning := o.format().Describe().Confined; warning != nil {
+// limitation returns a warning if the store that this process writes is of limited use, else "".
+func (o Options) limitation() string {
+	if warning := o.format().Describe().Limitation; warning != nil {
 		return warning()
 	}
 	return ""

@@ -23,7 +23,7 @@ type Cache struct {
 // openCache opens what the build keeps: nothing where it cannot, which the warning tells, and nothing
 // of a format that has no packed layers.
 func (o *Options) openCache() (kept cache.Cache, warnings []string, err error) {
-	if !o.format().Describe().Cached {
+	if !o.format().Describe().UsesCache {
 		o.Cache = Cache{}
 	}
 	if o.Cache.Dir == "" {

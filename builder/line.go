@@ -63,12 +63,15 @@ func run(ctx context.Context, o Options, r recipe) (p product, err error) {
 	if err := stage.WriteTexts(p.lock, d.sets, p.texts); err != nil {
 		return p, err
 	}
-	if err := stage.Sum(ctx, p.store, p.live, o.Hooks); err != nil {
+	if err := stage.WriteISO(ctx, p.store, p.live, o.Hooks); err != nil {
+		return p, err
+	}
+	if err := stage.WriteSums(ctx, p.store, o.Hooks); err != nil {
 		return p, err
 	}
 	p.warnings = slices.Concat(warnings, d.warnings, d.config.Warnings())
-	if confined := o.confined(); confined != "" {
-		p.warnings = append(p.warnings, confined)
+	if limitation := o.limitation(); limitation != "" {
+		p.warnings = append(p.warnings, limitation)
 	}
 	return p, stage.Publish()
 }

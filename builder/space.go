@@ -91,14 +91,14 @@ func unpackedNeeds(images []storage.Resolved, known map[digest.Digest]int64) (al
 func (o Options) needs(images []storage.Resolved, own int64, kept keptSize) ([]need, error) {
 	all, there, largest := layersNeed(images, kept)
 	n := o.format().Needs(format.Sizes{
-		Packed: all, Kept: there, Largest: largest, Unpacked: unpackedNeeds(images, unpackedSizes(o.Lock)),
-		Own: own, Cached: o.Cache.Dir != "",
+		Packed: all, Cached: there, Largest: largest, Unpacked: unpackedNeeds(images, unpackedSizes(o.Lock)),
+		Own: own, HasCache: o.Cache.Dir != "",
 	})
 	if n == (format.Needs{}) {
 		return nil, nil // the store's size will be known before it is written
 	}
 	out, err := o.outNeeds(n.Store)
-	out.bytes += n.Work
+	out.bytes += n.Temporary
 	needs := []need{out}
 	if n.Cache > 0 {
 		needs = append(needs, need{dir: o.Cache.Dir, what: "the cache", bytes: n.Cache})

@@ -113,7 +113,7 @@ func (w writing) storeOptions() format.Options {
 	about := w.format().Describe()
 	o := format.Options{
 		Dir: w.dir, Name: about.File, ModTime: w.stamp(w.images), Packing: w.packing(),
-		Cache: w.kept, Fits: w.checkOut, Hooks: w.Hooks,
+		Cache: w.kept, CheckSize: w.checkOut, Hooks: w.Hooks,
 	}
 	if w.common != nil {
 		o.Name = about.Delta

@@ -4,5 +4,5 @@
 // It knows neither what the files say, beside the lock, nor how a store is written: for that there
 // are packages verify and format.
 //
-// Start at Stage for writing, and at ReadLock, ReadSums and Show for reading.
+// Start at Stage for writing, and at ReadLock, ReadSums and Inspect for reading.
 package artifact

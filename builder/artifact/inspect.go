@@ -15,8 +15,8 @@ import (
 	"github.com/pinbox/pinbox/storage/iso9660"
 )
 
-// SumInside gives the SHA-256 of what an ISO has: a file in iso.Dir, the Ignition config or the base.
-func SumInside(
+// SumInISO gives the SHA-256 of what an ISO has: a file in iso.Dir, the Ignition config or the base.
+func SumInISO(
 	ctx context.Context, image *iso.Image, name string, hooks progress.Hooks,
 ) (sum string, size int64, err error) {
 	switch name {
@@ -25,23 +25,23 @@ func SumInside(
 		if err != nil {
 			return "", 0, err
 		}
-		return SumAll(ctx, bytes.NewReader(config), hooks)
+		return SumReader(ctx, bytes.NewReader(config), hooks)
 	case ISOBase:
 		base, _, err := image.Base()
 		if err != nil {
 			return "", 0, err
 		}
-		return SumAll(ctx, base, hooks)
+		return SumReader(ctx, base, hooks)
 	}
 	f, err := image.Find(path.Join(iso.Dir, name))
 	if err != nil {
 		return "", 0, err
 	}
-	return SumAll(ctx, f.Reader(), hooks)
+	return SumReader(ctx, f.Reader(), hooks)
 }
 
-// Show tells what an ISO says of itself, with the digests of what pinbox added.
-func Show(name string) (iso.Info, error) {
+// Inspect tells what an ISO says of itself, with the digests of what pinbox added.
+func Inspect(name string) (iso.Info, error) {
 	image, f, err := iso.OpenFile(name)
 	if err != nil {
 		return iso.Info{}, err
@@ -77,7 +77,7 @@ func Show(name string) (iso.Info, error) {
 
 // Reset writes the base of an edited ISO, if it is still what it was.
 func Reset(ctx context.Context, edited, out string, hooks progress.Hooks) error {
-	info, err := Show(edited)
+	info, err := Inspect(edited)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func Reset(ctx context.Context, edited, out string, hooks progress.Hooks) error 
 		}
 		defer f.Close()
 		hooks.Begin("hash "+filepath.Base(edited), info.Size)
-		sum, _, err := SumInside(ctx, image, ISOBase, hooks)
+		sum, _, err := SumInISO(ctx, image, ISOBase, hooks)
 		if err != nil {
 			return fmt.Errorf("%s: %w", edited, err)
 		}

@@ -33,14 +33,20 @@ type LiveISO struct {
 	NoStore bool
 }
 
-// writeISO makes the live ISO of what stands in the stage.
-func (s *Stage) writeISO(ctx context.Context, live LiveISO, sums Sums, hooks progress.Hooks) error {
+// WriteISO makes the live ISO from its base and the files in the stage; nothing if there is no base.
+func (s *Stage) WriteISO(ctx context.Context, store Store, live LiveISO, hooks progress.Hooks) error {
+	if live.Base == "" {
+		return nil
+	}
 	embedded := sha256.Sum256(live.Edit.Ignition)
-	inside := Sums{ISOLock: sums[LockFile], IgnitionFile: hex.EncodeToString(embedded[:])}
+	inside := layout.Sums{IgnitionFile: hex.EncodeToString(embedded[:])}
 	if !live.NoStore {
-		inside[ISOStore] = sums[StoreFile]
+		inside[ISOStore] = store.Sum
 	}
 	var err error
+	if inside[ISOLock], err = sumOf(ctx, s.Path(LockFile), progress.Hooks{}); err != nil {
+		return err
+	}
 	if inside[ISOBase], err = SumFile(ctx, live.Base, hooks); err != nil {
 		return err
 	}
@@ -61,14 +67,14 @@ func (s *Stage) writeISO(ctx context.Context, live LiveISO, sums Sums, hooks pro
 
 // additions opens what an ISO gets: what the sums list, and the sums. files are their
 // names in the folder.
-func additions(dir string, files map[string]string, sums Sums) (all []iso.Addition, closeAll func(), err error) {
+func additions(dir string, files map[string]string, sums layout.Sums) (all []iso.Addition, closeAll func(), err error) {
 	var opened []*os.File
 	closeAll = func() {
 		for _, f := range opened {
 			_ = f.Close() // only read
 		}
 	}
-	text := sums.Render()
+	text := sums.Encode()
 	all = []iso.Addition{{Name: ISOSums, Size: int64(len(text)), Content: bytes.NewReader(text)}}
 	for _, name := range []string{ISOLock, ISOSignature, ISOStore} {
 		if _, ok := sums[name]; !ok {

@@ -92,8 +92,8 @@ func writable(name, dir string) error {
 }
 
 // mediumOf gives the label of a folder's medium, and the store in the folder.
-func mediumOf(dir string, sums Sums) (label, store string, err error) {
-	if sums.IsDelta() {
+func mediumOf(dir string, sums layout.Sums) (label, store string, err error) {
+	if IsDelta(sums) {
 		return layout.MediumLabel, DeltaStoreFile, nil
 	}
 	config, err := os.ReadFile(filepath.Join(dir, IgnitionFile))

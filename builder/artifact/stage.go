@@ -18,16 +18,17 @@ import (
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/filelock"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/root"
 )
 
 // What can be wrong with the output folder.
 var (
-	ErrNotEmpty = errors.New("output folder is not empty")
-	ErrNoFolder = errors.New("output is no folder")
-	ErrInPlace  = errors.New("nothing can take the place of the output folder")
-	ErrBusy     = errors.New("another build writes there")
+	ErrNotEmpty       = errors.New("output folder is not empty")
+	ErrNotFolder      = errors.New("output is no folder")
+	ErrNotReplaceable = errors.New("nothing can take the place of the output folder")
+	ErrBusy           = errors.New("another build writes there")
 )
 
 // Stage is the folder in which an appliance grows: beside its place, under a
@@ -106,11 +107,11 @@ func place(out string) (string, error) {
 	}
 	target, err := filepath.EvalSymlinks(out)
 	if err != nil {
-		return "", fmt.Errorf("%w: %w", ErrNoFolder, err)
+		return "", fmt.Errorf("%w: %w", ErrNotFolder, err)
 	}
 	entries, err := os.ReadDir(target)
 	if err != nil {
-		return "", fmt.Errorf("%w: %w", ErrNoFolder, err)
+		return "", fmt.Errorf("%w: %w", ErrNotFolder, err)
 	}
 	if len(entries) > 0 {
 		return "", fmt.Errorf("%s: %w", target, ErrNotEmpty)
@@ -120,11 +121,11 @@ func place(out string) (string, error) {
 		return "", err
 	}
 	if attr.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 {
-		return "", fmt.Errorf("%s: %w: it is a mount point", target, ErrInPlace)
+		return "", fmt.Errorf("%s: %w: it is a mount point", target, ErrNotReplaceable)
 	}
 	if here, err := filepath.EvalSymlinks("."); err == nil {
 		if here, err = filepath.Abs(here); err == nil && here == target {
-			return "", fmt.Errorf("%s: %w: it is the current folder", target, ErrInPlace)
+			return "", fmt.Errorf("%s: %w: it is the current folder", target, ErrNotReplaceable)
 		}
 	}
 	return target, nil
@@ -182,26 +183,16 @@ func (s *Stage) WriteTexts(lock pinset.Lock, sets []pinset.Set, more map[string]
 	return nil
 }
 
-// Sum makes the ISO, if there is a base for one, which holds the sums of what is in it, and writes
-// SHA256SUMS.
-func (s *Stage) Sum(ctx context.Context, store Store, live LiveISO, hooks progress.Hooks) error {
-	sums := Sums{}
+// WriteSums writes SHA256SUMS, with a line for every other file of the folder.
+func (s *Stage) WriteSums(ctx context.Context, store Store, hooks progress.Hooks) error {
+	sums := layout.Sums{}
 	if store.Sum != "" {
 		sums[store.Name] = store.Sum
 	}
-	err := SumTree(ctx, s.Dir, store.Name, sums, hooks)
-	if err != nil {
+	if err := SumTree(ctx, s.Dir, store.Name, sums, hooks); err != nil {
 		return err
 	}
-	if live.Base != "" {
-		if err := s.writeISO(ctx, live, sums, hooks); err != nil {
-			return err
-		}
-		if sums[ISOFile], err = SumFile(ctx, s.Path(ISOFile), hooks); err != nil {
-			return err
-		}
-	}
-	_, err = atomicfile.Write(s.Path(SumsFile), sums.Render(), 0o644)
+	_, err := atomicfile.Write(s.Path(SumsFile), sums.Encode(), 0o644)
 	return err
 }
 

@@ -21,11 +21,8 @@ import (
 // maxSums bounds SHA256SUMS in bytes: that of a store that is a folder has a line for each file.
 const maxSums = 1 << 30
 
-// Sums are the SHA-256 of files in hexadecimal form, by the files' names.
-type Sums map[string]string
-
 // ReadSums reads those of an appliance's folder.
-func ReadSums(dir string) (Sums, error) {
+func ReadSums(dir string) (layout.Sums, error) {
 	content, err := os.ReadFile(filepath.Join(dir, SumsFile))
 	if err != nil {
 		kind := ErrNotAppliance
@@ -38,23 +35,20 @@ func ReadSums(dir string) (Sums, error) {
 }
 
 // ParseSums reads a file of sums; where and file are for errors.
-func ParseSums(content []byte, where, file string) (Sums, error) {
+func ParseSums(content []byte, where, file string) (layout.Sums, error) {
 	sums, err := layout.ReadSums(bytes.NewReader(content), maxSums)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %s: %w", where, ErrVerify, file, err)
 	}
-	return Sums(sums), nil
+	return sums, nil
 }
 
-// Render gives the sums in the form of sha256sum(1).
-func (sums Sums) Render() []byte { return layout.Sums(sums).Encode() }
-
-// IsDelta says whether they are those of a delta's folder.
-func (sums Sums) IsDelta() bool { return sums[DeltaFile]+sums[DeltaStoreFile] != "" }
+// IsDelta reports whether the sums are those of a delta's folder.
+func IsDelta(sums layout.Sums) bool { return sums[DeltaFile]+sums[DeltaStoreFile] != "" }
 
 // SumTree gives the SHA-256 of every file below dir but the sums themselves; those of
 // some may be known. store is the name of the store there: of a folder only regular files count.
-func SumTree(ctx context.Context, dir, store string, sums Sums, hooks progress.Hooks) error {
+func SumTree(ctx context.Context, dir, store string, sums layout.Sums, hooks progress.Hooks) error {
 	var names []string
 	var bytes int64
 	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
@@ -103,15 +97,15 @@ func sumOf(ctx context.Context, name string, hooks progress.Hooks) (string, erro
 		return "", err
 	}
 	defer f.Close()
-	sum, _, err := SumAll(ctx, f, hooks)
+	sum, _, err := SumReader(ctx, f, hooks)
 	return sum, err
 }
 
 // buffers are made once: a store that is a folder has many small files.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 1<<20); return &b }}
 
-// SumAll also gives the number of bytes.
-func SumAll(ctx context.Context, r io.Reader, hooks progress.Hooks) (sum string, size int64, err error) {
+// SumReader also gives the number of bytes.
+func SumReader(ctx context.Context, r io.Reader, hooks progress.Hooks) (sum string, size int64, err error) {
 	h := sha256.New()
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)

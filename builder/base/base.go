@@ -94,8 +94,8 @@ func folderBase(dir string) (Base, error) {
 		return Base{}, err
 	}
 	f, store := format.Find(sums)
-	if f != nil && f.Describe().NoBase != "" {
-		return Base{}, fmt.Errorf("%s: %w: %s", dir, ErrUnsuitable, f.Describe().NoBase)
+	if f != nil && f.Describe().UnsuitableBase != "" {
+		return Base{}, fmt.Errorf("%s: %w: %s", dir, ErrUnsuitable, f.Describe().UnsuitableBase)
 	}
 	content, err := os.ReadFile(filepath.Join(dir, artifact.LockFile))
 	if err != nil {
@@ -154,19 +154,19 @@ func (b Base) Layers() map[string]compose.Unpacked {
 	return all
 }
 
-// Placed is a layer in its place in a store.
-type Placed struct {
+// Layer is a layer in its place in a store.
+type Layer struct {
 	pinset.LockedLayer
 	// ID of the layer in a store, and of the one below it.
 	ID, Parent string
 }
 
 // Chain gives the layers of an image from the bottom up.
-func Chain(img pinset.LockedImage) (all []Placed) {
+func Chain(img pinset.LockedImage) (all []Layer) {
 	parent := ""
 	for _, l := range img.Layers {
 		id := compose.LayerID(parent, l.DiffID)
-		all = append(all, Placed{l, id, parent})
+		all = append(all, Layer{l, id, parent})
 		parent = id
 	}
 	return all

@@ -16,14 +16,14 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// output is a store's file as it grows.
+// output is the file of a store while it is written.
 type output interface {
 	compose.Output
-	// finish writes what is left, with the top of the tree.
+	// finish writes the rest of the file; top is the root directory of the tree.
 	finish(top *squashfs.Inode) (artifact.Store, error)
 }
 
-// composed is a store that package compose makes of packed layers, for any output.
+// composed is a store that package compose makes of packs. The output decides the format.
 type composed struct {
 	*compose.Store
 	opts       Options
@@ -35,7 +35,7 @@ func newComposed(o Options, open func(*squashfs.Compressor) (output, error)) (_ 
 	c := &composed{opts: o}
 	defer func() {
 		if err != nil {
-			_ = c.Abort() // which has no error
+			_ = c.Abort() // it is always nil
 		}
 	}()
 	if c.compressor, err = squashfs.NewCompressor(o.Packing); err != nil {
@@ -65,7 +65,7 @@ func (c *composed) Add(f File) error {
 	return c.AddFile(f.Name, f.Perm, bytes.NewReader(f.Content))
 }
 
-// addPacked adds a file that is packed once, like a layer, as it is the same in every build.
+// addPacked adds a file that is the same in every build. The cache keeps it packed, like a layer.
 func (c *composed) addPacked(f File) error {
 	fi, err := f.Program.Stat()
 	if err != nil {
@@ -80,9 +80,9 @@ func (c *composed) addPacked(f File) error {
 	pack, ok := c.opts.Cache.Get(key)
 	if !ok {
 		pack, err = c.opts.Cache.Put(key, c.opts.Dir, func(out io.Writer) error {
-			again := digest.SHA256.Digester()
-			err := compose.PackFile(c.compressor, io.TeeReader(content(), again.Hash()), out)
-			if err == nil && again.Digest() != sum {
+			second := digest.SHA256.Digester()
+			err := compose.PackFile(c.compressor, io.TeeReader(content(), second.Hash()), out)
+			if err == nil && second.Digest() != sum {
 				err = fmt.Errorf("%s %w", f.Program.Name(), ErrChanged)
 			}
 			return err
@@ -122,7 +122,7 @@ func (c *composed) Abort() error {
 	return nil
 }
 
-// checkFile lets check look into a file, and gives its size in bytes.
+// checkFile calls check with a file and its size in bytes, and returns the size.
 func checkFile(name string, check func(f *os.File, size int64) error) (int64, error) {
 	f, err := os.Open(name)
 	if err != nil {

@@ -18,23 +18,23 @@ import (
 	"github.com/pinbox/pinbox/storage/root"
 )
 
-// Dir is a folder that the containers/storage library has written. It can be CRI-O's own store.
+// Dir is a folder that the containers/storage library writes. It can be CRI-O's main store.
 const Dir Name = "dir"
 
-// DirFile is the folder's name in that of the appliance.
+// DirFile is the store's name in the appliance's folder.
 const DirFile = "store"
 
-// libraryDir is for what the library keeps while it writes a store.
+// libraryDir is for the library's temporary files.
 const libraryDir = ".library"
 
 type dirFormat struct{}
 
 func (dirFormat) Describe() Description {
 	return Description{
-		Name: Dir, File: DirFile, Record: layout.ImagesFile, MainStore: true, Wanted: "it",
-		NoBase: "the library that wrote its store made up the names by which layers are mounted; " +
-			"formats squashfs and tar can carry deltas",
-		Permitted: root.Check, Confined: root.Confined,
+		Name: Dir, File: DirFile, Marker: layout.ImagesFile, MainStore: true,
+		UnsuitableBase: "the short names of layers in a store of format dir are random, and a delta must know them; " +
+			"formats squashfs and tar have predictable names",
+		Writable: root.Check, Limitation: root.Confined,
 	}
 }
 
@@ -49,7 +49,7 @@ func (dirFormat) Open(_ context.Context, o Options) (Store, error) {
 	return &folder{Store: store, dir: dir, opts: o}, nil
 }
 
-// folder is written by the library.
+// folder is a store that the library writes.
 type folder struct {
 	*root.Store
 	dir  string
@@ -67,7 +67,7 @@ func (d *folder) Add(f File) error {
 	return d.AddFile(f.Name, f.Perm, bytes.NewReader(f.Content))
 }
 
-// Close also syncs the many files, which nobody has.
+// Close also syncs the files: the library does not.
 func (d *folder) Close() (artifact.Store, error) {
 	if err := d.Store.Close(); err != nil {
 		return artifact.Store{}, err
@@ -84,7 +84,7 @@ func (d *folder) Close() (artifact.Store, error) {
 	return artifact.Store{Name: d.opts.Name, Size: size}, err
 }
 
-// Verify looks at the short names by which layers are mounted, which are symbolic links.
+// Verify checks the short names of layers, which are symbolic links: the sums list regular files only.
 func (dirFormat) Verify(dir string) (size int64, err error) {
 	if size, err = folderSize(dir); err != nil {
 		return 0, err
@@ -103,13 +103,13 @@ func (dirFormat) Verify(dir string) (size int64, err error) {
 		layer := filepath.Base(filepath.Dir(link))
 		name := filepath.Join(layout.LinksDir, strings.TrimSpace(string(short)))
 		if target, err := os.Readlink(filepath.Join(dir, name)); err != nil || target != filepath.Join("..", layer, "diff") {
-			errs = append(errs, fmt.Errorf("%s does not lead to layer %s", filepath.Join(filepath.Base(dir), name), layer))
+			errs = append(errs, fmt.Errorf("%s is not a link to layer %s", filepath.Join(filepath.Base(dir), name), layer))
 		}
 	}
 	return size, errors.Join(errs...)
 }
 
-// folderSize gives the bytes of all regular files below dir.
+// folderSize returns the size of all regular files below dir, in bytes.
 func folderSize(dir string) (bytes int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {

@@ -1,8 +1,10 @@
-// Package format writes a store: the tree that storage/compose makes, or that the containers/storage
-// library does, as a squashfs, a tar or a folder.
+// Package format writes the store of an appliance as a squashfs, a tar or a folder. The tree in it is made
+// by storage/compose, or by the containers/storage library.
 //
-// Whatever depends on the format is asked of it, through the interface Format: no other package
-// compares names of formats. A new one is a file here, and a row in the table.
+// Everything that depends on the format is behind the interface Format: no other package compares the names
+// of formats. A new format is one file here and one row in the table.
 //
-// Start at Format. Of finds one by its name in the appliance file, Find by the sums of a folder.
+// It does not know the other files of an appliance's folder; these are in package artifact.
+//
+// Start at Format. Of returns a format by its name in the appliance file, Find by the sums of a folder.
 package format

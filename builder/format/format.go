@@ -12,117 +12,122 @@ import (
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/cache"
 	"github.com/pinbox/pinbox/storage/compose"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// Name of a format in the appliance file; "" stands for the first one of the table.
+// Name is the name of a format in the appliance file; "" is the default.
 type Name string
 
-// Format is what a store is written as. All formats hold the same tree.
+// Format is a way to write a store. All formats contain the same tree.
 type Format interface {
-	// Describe says what the format is, and what goes with it.
+	// Describe returns the properties of the format.
 	Describe() Description
-	// Needs says what room it takes to write a store.
+	// Needs returns the disk space that it takes to write a store.
 	Needs(Sizes) Needs
-	// Open starts a store. The caller ends it with Close and Abort.
+	// Open begins to write a store. The caller calls Close, and then Abort in any case.
 	Open(context.Context, Options) (Store, error)
-	// Verify looks for what sums do not tell about the store at a path, and gives its size in bytes.
+	// Verify checks what the sums cannot: the store at a path must be complete. It returns the size in bytes.
 	Verify(path string) (size int64, err error)
 }
 
-// table has all formats.
+// table lists all formats. The first one is the default.
 var table = []Format{squashFormat{}, tarFormat{}, dirFormat{}}
 
-// Description of a format.
+// Description lists the properties of a format.
 type Description struct {
 	Name Name
-	// File is the store's name in the appliance's folder, Delta that in a delta's; "" if the format has none.
-	File, Delta string
-	// Record is a file within every store of the format, if the store is a folder.
-	Record string
-	// Mounted says that the node mounts the store, so that it can come on a medium, in a partition or in
-	// an ISO. Else somebody puts the tree into a folder of the node, before CRI-O starts.
+	// File is the store's name in an appliance's folder.
+	File string
+	// Delta is the store's name in a delta's folder; "" if the format cannot be a delta's.
+	Delta string
+	// Marker is a file that every store of the format contains; "" if the store is a single file.
+	Marker string
+	// Mounted is true if the node mounts the store, so that it can be on a medium, in a partition or in an
+	// ISO. Otherwise the administrator puts the tree into a folder of the node before CRI-O starts.
 	Mounted bool
-	// MainStore says that this folder can be CRI-O's own store.
+	// Unpacked is true if the store has to be unpacked into that folder, and not copied.
+	Unpacked bool
+	// MainStore is true if that folder can be CRI-O's main store.
 	MainStore bool
-	// Wanted is what the node wants at the store's place: the store, or what is in it.
-	Wanted string
-	// Cached says that packed layers are kept for later builds.
-	Cached bool
-	// NoBase is why no delta can be made for nodes with such a store; "" if it can.
-	NoBase string
-	// Permitted checks whether this process may write the format; nil if every process may.
-	Permitted func() error
-	// Confined returns a warning if a store that this process writes is of limited use, else "".
-	// It is called after Permitted; nil if there is never such a warning.
-	Confined func() string
+	// UsesCache is true if the format is made of packs, which the cache keeps for later builds.
+	UsesCache bool
+	// UnsuitableBase is why a store of this format cannot be the base of a delta; "" if it can.
+	UnsuitableBase string
+	// Writable checks whether this process may write the format; nil if every process may.
+	Writable func() error
+	// Limitation returns what a store that this process writes cannot be used for, else "". It is
+	// called after Writable; nil if there is never a limitation.
+	Limitation func() string
 }
 
-// Sizes of what goes into a store, in bytes.
+// Sizes are the sizes of a store's parts, in bytes.
 type Sizes struct {
-	// Packed is the size of its layers once they are packed, Kept that of those which the cache has, and
-	// Largest that of the largest.
-	Packed, Kept, Largest int64
-	// Unpacked is the size of the layers' files.
+	// Packed is the size of all packs. Cached is the size of those packs that the cache has already.
+	Packed, Cached int64
+	// Largest is the size of the largest pack.
+	Largest int64
+	// Unpacked is the size of the files in all layers.
 	Unpacked int64
-	// Own is the size of the files that are no layer's.
+	// Own is the size of pinbox's own files.
 	Own int64
-	// Cached says that a cache keeps the packed layers.
-	Cached bool
+	// HasCache is true if the build has a cache.
+	HasCache bool
 }
 
-// Needs are what is written, in bytes; the zero value if that will be known before it is written.
+// Needs is the disk space that a build takes, in bytes. It is zero if the exact size of the store will be
+// known before the store is written.
 type Needs struct {
-	Store int64 // the store itself
-	Work  int64 // beside it, until it is complete
-	Cache int64 // in the cache
+	Store     int64 // the store itself
+	Temporary int64 // files in the same folder that are removed when the store is complete
+	Cache     int64 // new packs in the cache
 }
 
-// Options of a store.
+// Options are the parameters of a new store.
 type Options struct {
-	// Dir is the folder in which it grows, with the files that writing takes.
+	// Dir is the folder for the store and for temporary files.
 	Dir string
-	// Name of the store in the folder.
+	// Name is the store's name in Dir.
 	Name string
-	// ModTime stamps the files that are no image's own.
+	// ModTime is the modification time of files that do not come from an image.
 	ModTime time.Time
-	// Packing is how layers are packed.
+	// Packing says how layers are packed.
 	Packing squashfs.Options
-	// Cache keeps packed layers; the zero value keeps nothing.
+	// Cache keeps packs; the zero value keeps nothing.
 	Cache cache.Cache
-	// AddBases tells a delta's store of the layers that its bases have; nil of other stores.
+	// AddBases adds the layers of the bases to a delta's store; nil for an appliance.
 	AddBases func(*compose.Store) error
-	// Fits is asked once the store's size is known, if that is before it is written.
-	Fits func(size int64) error
-	// Hooks tell how far the work is.
+	// CheckSize is called if the size of the store is known before it is written; its error ends the build.
+	CheckSize func(size int64) error
+	// Hooks report progress.
 	Hooks progress.Hooks
 }
 
 // Store is a store that is being written.
 type Store interface {
-	// Fill reads the layers of the images, writes both, and notes the unpacked sizes of the layers.
+	// Fill writes the layers and records of the images, and sets the unpacked sizes of the layers.
 	Fill(ctx context.Context, client *storage.Client, images []storage.Resolved) error
-	// Add writes a file beside the storage tree.
+	// Add writes one of pinbox's own files.
 	Add(File) error
-	// Close writes what is left.
+	// Close writes the rest of the store.
 	Close() (artifact.Store, error)
-	// Abort gives up what was not closed.
+	// Abort removes a store that was not closed.
 	Abort() error
 }
 
-// File is a file in a store that is no image's.
+// File is a file in a store that does not come from an image.
 type File struct {
 	Name    string
 	Perm    uint32
 	Content []byte
-	// Program has the content instead: that of a large file, which is the same in every build.
+	// Program replaces Content for a large file that is the same in every build. It is packed once.
 	Program *os.File
 }
 
 // ErrChanged says that a file was changed while it was read.
 var ErrChanged = errors.New("was changed while it was read")
 
-// Names of all formats.
+// Names returns the names of all formats.
 func Names() (names []string) {
 	for _, f := range table {
 		names = append(names, string(f.Describe().Name))
@@ -130,7 +135,7 @@ func Names() (names []string) {
 	return names
 }
 
-// Of finds a format by its name; nil if there is none.
+// Of returns the format with the name, or nil.
 func Of(name Name) Format {
 	for _, f := range table {
 		if name == f.Describe().Name || name == "" {
@@ -140,13 +145,13 @@ func Of(name Name) Format {
 	return nil
 }
 
-// Find finds the format of the store in the folder that has the sums, and the store's name there; nil
-// if there is none.
-func Find(sums artifact.Sums) (Format, string) {
+// Find returns the format of the store in the folder with the sums, and the store's name there. The format
+// is nil if the sums list no store.
+func Find(sums layout.Sums) (Format, string) {
 	for _, f := range table {
 		d := f.Describe()
 		switch {
-		case sums[d.File] != "", d.Record != "" && sums[path.Join(d.File, d.Record)] != "":
+		case sums[d.File] != "", d.Marker != "" && sums[path.Join(d.File, d.Marker)] != "":
 			return f, d.File
 		case sums[d.Delta] != "":
 			return f, d.Delta

@@ -12,28 +12,28 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// Squashfs is an image that nodes mount.
+// Squashfs is a file system image that nodes mount.
 const Squashfs Name = "squashfs"
 
 type squashFormat struct{}
 
 func (squashFormat) Describe() Description {
 	return Description{
-		Name: Squashfs, File: artifact.StoreFile, Delta: artifact.DeltaStoreFile, Mounted: true, Wanted: "it", Cached: true,
+		Name: Squashfs, File: artifact.StoreFile, Delta: artifact.DeltaStoreFile, Mounted: true, UsesCache: true,
 	}
 }
 
-// Needs nothing if all layers are kept: the store's size will be known then.
+// Needs returns zero if the cache has all packs: the store's size is then known before it is written.
 func (squashFormat) Needs(s Sizes) Needs {
-	if s.Packed == s.Kept {
+	if s.Packed == s.Cached {
 		return Needs{}
 	}
-	own := s.Own / 3 // as packed, beside the store and in it
-	n := Needs{Store: s.Packed + own, Work: own}
-	if s.Cached {
-		n.Cache = s.Packed - s.Kept
+	own := s.Own / 3 // packed: in the store and, until it is complete, in a temporary file
+	n := Needs{Store: s.Packed + own, Temporary: own}
+	if s.HasCache {
+		n.Cache = s.Packed - s.Cached
 	} else {
-		n.Work += s.Largest // layers leave their room as they are copied
+		n.Temporary += s.Largest // a pack is removed when it has been copied
 	}
 	return n
 }
@@ -48,7 +48,7 @@ func (squashFormat) Open(ctx context.Context, o Options) (Store, error) {
 	})
 }
 
-// squashFile is laid out before it is written.
+// squashFile is the file of a squashfs. Its layout is complete before the first byte is written.
 type squashFile struct {
 	*squashfs.Writer
 	ctx  context.Context
@@ -61,7 +61,7 @@ func (q *squashFile) finish(top *squashfs.Inode) (artifact.Store, error) {
 		return artifact.Store{}, err
 	}
 	defer image.Close()
-	if err := q.opts.Fits(image.Size()); err != nil {
+	if err := q.opts.CheckSize(image.Size()); err != nil {
 		return artifact.Store{}, err
 	}
 	q.opts.Hooks.Begin("write store", image.Size())
@@ -77,7 +77,7 @@ func (q *squashFile) finish(top *squashfs.Inode) (artifact.Store, error) {
 	return artifact.Store{Name: q.opts.Name, Size: w.Size(), Sum: w.Sum()}, f.Commit()
 }
 
-// Verify compares the length of the store with what it says of itself.
+// Verify compares the size of the file with the size in its superblock.
 func (squashFormat) Verify(path string) (int64, error) {
 	return checkFile(path, func(f *os.File, size int64) error {
 		head := make([]byte, 48)

@@ -15,24 +15,24 @@ import (
 	"github.com/pinbox/pinbox/storage/tarball"
 )
 
-// Tar is for whoever makes the nodes' file system.
+// Tar is an archive of the tree, for administrators who make the nodes' file system themselves.
 const Tar Name = "tar"
 
-// TarFile is the store's name in the folder.
+// TarFile is the store's name in the appliance's folder.
 const TarFile = "store.tar"
 
 type tarFormat struct{}
 
 func (tarFormat) Describe() Description {
-	return Description{Name: Tar, File: TarFile, Wanted: "the tree in it", Cached: true}
+	return Description{Name: Tar, File: TarFile, Unpacked: true, UsesCache: true}
 }
 
 func (tarFormat) Needs(s Sizes) Needs {
 	n := Needs{Store: s.Unpacked + s.Own}
-	if s.Cached {
-		n.Cache = s.Packed - s.Kept
+	if s.HasCache {
+		n.Cache = s.Packed - s.Cached
 	} else {
-		n.Work = s.Packed
+		n.Temporary = s.Packed
 	}
 	return n
 }
@@ -43,7 +43,7 @@ func (tarFormat) Open(ctx context.Context, o Options) (Store, error) {
 		if err != nil {
 			return nil, err
 		}
-		// It grows while layers are read, which is what there is to show.
+		// The file is written while layers are read, so that it is not a step of its own.
 		sum := artifact.NewHashWriter(ctx, f, func(int) {})
 		out := bufio.NewWriterSize(sum, 1<<20)
 		return &tarFile{Writer: tarball.NewWriter(out, compressor), name: o.Name, file: f, out: out, sum: sum}, nil
@@ -66,7 +66,7 @@ func (t *tarFile) finish(top *squashfs.Inode) (artifact.Store, error) {
 	return artifact.Store{Name: t.name, Size: t.sum.Size(), Sum: t.sum.Sum()}, t.file.Commit()
 }
 
-// Abort gives up what is not finished.
+// Abort removes a file that is not finished.
 func (t *tarFile) Abort() {
 	t.Writer.Abort()
 	t.file.Abort()

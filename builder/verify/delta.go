@@ -48,7 +48,7 @@ func (v *Result) delta(dir string, lock pinset.Lock) error {
 	if _, err := pinset.DecodeDelta(bytes.NewReader(content)); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	store, err := artifact.Packed(dir)
+	store, err := artifact.FindStore(dir)
 	if err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ func (c *completion) open(name string) (err error) {
 	if c.lock, err = artifact.ReadLock(name); err != nil {
 		return err
 	}
-	store, err := artifact.Packed(name)
+	store, err := artifact.FindStore(name)
 	if err != nil {
 		return err
 	}
@@ -266,7 +266,7 @@ func (c *completion) add(ctx context.Context, name string, hooks progress.Hooks)
 			return err
 		}
 	}
-	store, err := artifact.Packed(name)
+	store, err := artifact.FindStore(name)
 	if err != nil {
 		return err
 	}

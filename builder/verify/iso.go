@@ -47,7 +47,7 @@ func verifyISO(ctx context.Context, name string, hooks progress.Hooks) (Result, 
 		hooks.Begin("hash "+filepath.Base(name), fi.Size())
 	}
 	for _, file := range slices.Sorted(maps.Keys(sums)) {
-		got, size, err := artifact.SumInside(ctx, image, file, hooks)
+		got, size, err := artifact.SumInISO(ctx, image, file, hooks)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -78,7 +78,7 @@ func verifyISO(ctx context.Context, name string, hooks progress.Hooks) (Result, 
 
 // medium looks whether an ISO has a delta.
 func (v *Result) medium(name string, lock pinset.Lock) error {
-	store, err := artifact.Packed(name)
+	store, err := artifact.FindStore(name)
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ func Artifact(ctx context.Context, dir string, hooks progress.Hooks) (Result, er
 		v.Totals = lock.Totals()
 		errs = append(errs, checkManifests(dir, lock, sums))
 		switch {
-		case !sums.IsDelta():
+		case !artifact.IsDelta(sums):
 			errs = append(errs, checkConfig(dir, lock))
 		case errors.Join(errs...) == nil: // what has changed is said
 			errs = append(errs, v.delta(dir, lock))
@@ -79,8 +79,8 @@ func Artifact(ctx context.Context, dir string, hooks progress.Hooks) (Result, er
 	return v, nil
 }
 
-func compareSums(ctx context.Context, dir string, want artifact.Sums, hooks progress.Hooks) error {
-	got := artifact.Sums{}
+func compareSums(ctx context.Context, dir string, want layout.Sums, hooks progress.Hooks) error {
+	got := layout.Sums{}
 	_, store := format.Find(want)
 	if err := artifact.SumTree(ctx, dir, store, got, hooks); err != nil {
 		return err
@@ -100,7 +100,7 @@ func compareSums(ctx context.Context, dir string, want artifact.Sums, hooks prog
 		}
 	}
 	texts := []string{artifact.ButaneFile, artifact.IgnitionFile, artifact.LockFile}
-	if want.IsDelta() {
+	if artifact.IsDelta(want) {
 		texts = []string{artifact.DeltaFile, artifact.LockFile}
 	}
 	for _, name := range texts {
@@ -112,7 +112,7 @@ func compareSums(ctx context.Context, dir string, want artifact.Sums, hooks prog
 }
 
 // signs says that a file is a signature of one that the sums list, which came later.
-func signs(name string, sums artifact.Sums) bool {
+func signs(name string, sums layout.Sums) bool {
 	return slices.ContainsFunc(layout.SignatureSuffixes(), func(suffix string) bool {
 		of, is := strings.CutSuffix(name, suffix)
 		return is && sums[of] != ""
@@ -120,11 +120,11 @@ func signs(name string, sums artifact.Sums) bool {
 }
 
 // compareISO finds out whether the ISO has what the folder has.
-func compareISO(dir string, sums artifact.Sums) error {
+func compareISO(dir string, sums layout.Sums) error {
 	if _, ok := sums[artifact.ISOFile]; !ok {
 		return nil
 	}
-	info, err := artifact.Show(filepath.Join(dir, artifact.ISOFile))
+	info, err := artifact.Inspect(filepath.Join(dir, artifact.ISOFile))
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func compareISO(dir string, sums artifact.Sums) error {
 }
 
 // store looks whether the folder's store is whole, as far as it can say so itself.
-func (v *Result) store(dir string, sums artifact.Sums) (err error) {
+func (v *Result) store(dir string, sums layout.Sums) (err error) {
 	f, name := format.Find(sums)
 	if f == nil {
 		return fmt.Errorf("%s has no entry for a store", artifact.SumsFile)
@@ -159,7 +159,7 @@ func (v *Result) store(dir string, sums artifact.Sums) (err error) {
 }
 
 // checkManifests compares the manifests with the sets of the lock.
-func checkManifests(dir string, lock pinset.Lock, sums artifact.Sums) error {
+func checkManifests(dir string, lock pinset.Lock, sums layout.Sums) error {
 	var errs []error
 	for _, locked := range lock.Sets {
 		set, err := locked.Set()

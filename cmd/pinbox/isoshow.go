@@ -14,7 +14,7 @@ func isoShowCommand() *cobra.Command {
 		Short: "Show label, architecture, Ignition area, kernel arguments, and what pinbox added",
 		Args:  cobra.ExactArgs(1), ValidArgsFunction: cli.FileArgs(1, "iso"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			info, err := artifact.Show(args[0])
+			info, err := artifact.Inspect(args[0])
 			if err != nil {
 				return err
 			}

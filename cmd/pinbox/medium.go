@@ -25,7 +25,7 @@ func mediumCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			info, err := artifact.Show(o.Out)
+			info, err := artifact.Inspect(o.Out)
 			if err != nil {
 				return err
 			}

@@ -9,9 +9,9 @@ import (
 	"github.com/pinbox/pinbox/storage/root"
 )
 
-// Packed finds the store of a folder or an ISO; File is "" of what has none that
+// FindStore finds the store of a folder or an ISO; File is "" of what has none that
 // is a squashfs.
-func Packed(name string) (root.Packed, error) {
+func FindStore(name string) (root.Packed, error) {
 	fi, err := os.Stat(name)
 	if err != nil {
 		return root.Packed{}, err
