@@ -49,7 +49,7 @@ func (r *Reconciler) observe(ctx context.Context, o Options) (nodeState, error) 
 		// The set that cannot be read may ask for any of the current pins: all of them stay.
 		n.pins = pinset.Union(pinset.Set{Images: slices.Concat(n.want, n.current)})
 	}
-	name, version, err := r.answers(ctx, o.Wait)
+	name, version, err := versionOf(ctx, r.Runtime, o.Wait)
 	if err != nil {
 		return n, err
 	}
@@ -93,11 +93,11 @@ func (n *nodeState) list(ctx context.Context, images Images, once []string) erro
 	return nil
 }
 
-// answers waits until CRI-O answers, for a limited time.
-func (r *Reconciler) answers(ctx context.Context, wait time.Duration) (name, version string, err error) {
+// versionOf waits until CRI-O answers, for a limited time.
+func versionOf(ctx context.Context, r Runtime, wait time.Duration) (name, version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	return r.Runtime.Version(ctx)
+	return r.Version(ctx)
 }
 
 // ErrUnsupported says that the container runtime cannot pin images as pinbox needs it.

@@ -60,14 +60,15 @@ func (r *Reconciler) Plan(ctx context.Context) (Plan, error) {
 	if o.Owner == MCO {
 		return Plan{Owner: MCO, Pins: n.pins}, n.broken
 	}
-	plan, err := r.plan(ctx, n)
+	plan, err := r.plan(ctx, n, o)
 	if err != nil {
 		return Plan{}, err
 	}
-	if plan.Claims, err = r.claims(plan.GraphRoot, plan.Pulls, o.Parallel); err != nil {
+	space := spaceCheck{r.Disk, plan.GraphRoot, o.Limits, o.Parallel}
+	if plan.Claims, err = space.claims(plan.Pulls); err != nil {
 		return Plan{}, err
 	}
-	problem := r.fits(plan.GraphRoot, plan.Pulls, o)
+	problem := space.check(plan.Pulls)
 	if !plan.Rewrite { // else the conflict may be the old drop-in's
 		problem = errors.Join(problem, r.Pins.Check(n.pins))
 	}
@@ -77,7 +78,8 @@ func (r *Reconciler) Plan(ctx context.Context) (Plan, error) {
 	return plan, nil
 }
 
-func (r *Reconciler) plan(ctx context.Context, n nodeState) (Plan, error) {
+// plan resolves the missing images, and says what is to be done. It does not check the space.
+func (r *Reconciler) plan(ctx context.Context, n nodeState, o Options) (Plan, error) {
 	p := Plan{
 		Pins: n.pins, Owner: Pinbox, Rewrite: !n.dropInCurrent(), Reload: !n.dropInCurrent() || !n.pinsApplied(),
 		Unpin: without(n.current, n.pins), Unresolved: map[pinset.Image]Fault{},
@@ -95,7 +97,8 @@ func (r *Reconciler) plan(ctx context.Context, n nodeState) (Plan, error) {
 	layers, layerErr := r.Disk.Layers(p.GraphRoot)
 	p.Problems = []error{lockErr, layerErr}
 	var locked []pinset.LockedImage
-	locked, p.Unresolved = r.resolve(ctx, missing, slices.Concat(stores, beside))
+	manifests := resolver{r.Manifests, o.Retry, min(manifestTimeout, o.Stall)}
+	locked, p.Unresolved = manifests.resolve(ctx, missing, slices.Concat(stores, beside))
 	p.Pulls, err = pulls(locked, layers)
 	return p, err
 }

@@ -63,31 +63,42 @@ func TestPullsNeedWhatTheNodeLacks(t *testing.T) {
 			"a 100 1000 10, b 100 200 0 estimated",
 		},
 	} {
-		layers := pinset.Layers{}
-		for _, chain := range test.have {
-			parent := ""
-			for _, l := range chain {
-				layers.Add(parent+"/"+l, parent, digest.FromString("diff "+l), digest.FromString("blob "+l))
-				parent += "/" + l
+		t.Run(name, func(t *testing.T) {
+			all, err := pulls(test.missing, unpacked(test.have))
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		all, err := pulls(test.missing, layers)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, p := range all {
-			estimated := ""
-			if p.Estimated {
-				estimated = " estimated"
+			if got := describe(all); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
 			}
-			got = append(got, fmt.Sprintf("%s %d %d %d%s", strings.TrimPrefix(p.Image.Repository, "quay.io/x/"), p.Fetch,
-				p.Unpacked, p.Inodes, estimated))
-		}
-		if got := strings.Join(got, ", "); got != test.want {
-			t.Errorf("%s: %s, want %s", name, got, test.want)
+		})
+	}
+}
+
+// unpacked are the layers of these chains.
+func unpacked(chains [][]string) pinset.Layers {
+	layers := pinset.Layers{}
+	for _, chain := range chains {
+		parent := ""
+		for _, l := range chain {
+			layers.Add(parent+"/"+l, parent, digest.FromString("diff "+l), digest.FromString("blob "+l))
+			parent += "/" + l
 		}
 	}
+	return layers
+}
+
+// describe names the images with the bytes to fetch, the unpacked bytes, and the inodes.
+func describe(all []Pull) string {
+	var lines []string
+	for _, p := range all {
+		line := fmt.Sprintf("%s %d %d %d", strings.TrimPrefix(p.Image.Repository, "quay.io/x/"), p.Fetch, p.Unpacked, p.Inodes)
+		if p.Estimated {
+			line += " estimated"
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, ", ")
 }
 
 const gib = 1 << 30

@@ -11,20 +11,28 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
+// pruner removes images.
+type pruner struct {
+	runtime Runtime
+	images  Images
+	disk    Disk
+	pruned  func(pinset.Image) // reports an image that was removed; nil is fine
+}
+
 // prune removes the images that no set asks for any more and no container uses.
-// Images of read-only stores stay: CRI-O would only take a name from them, by a copy of their
+// Images of read-only stores stay: CRI-O would only remove a name from them, by a copy of their
 // record in its own store. Nothing is removed while there are no sets, which is more often a
 // mistake than intended, or while a set cannot be read, which may ask for the image. An image
 // that CRI-O still pins is pinned by another drop-in, and stays.
-func (r *Reconciler) prune(ctx context.Context, n *nodeState) error {
+func (p pruner) prune(ctx context.Context, n *nodeState) error {
 	if len(n.unpinned) == 0 || len(n.want) == 0 || n.broken != nil {
 		return nil
 	}
-	used, err := r.Runtime.ImagesInUse(ctx)
+	used, err := p.runtime.ImagesInUse(ctx)
 	if err != nil {
 		return err
 	}
-	stores, _, err := r.Disk.Locks()
+	stores, _, err := p.disk.Locks()
 	if err != nil {
 		return err // it is unknown which images they have
 	}
@@ -35,15 +43,15 @@ func (r *Reconciler) prune(ctx context.Context, n *nodeState) error {
 		if err != nil || !there || pinned || inStores(name, stores) || n.inUse(name, used) {
 			continue
 		}
-		tried[img] = r.Images.Remove(ctx, img)
+		tried[img] = p.images.Remove(ctx, img)
 	}
-	return errors.Join(n.list(ctx, r.Images, n.unpinned), r.pruned(*n, tried))
+	return errors.Join(n.list(ctx, p.images, n.unpinned), p.report(*n, tried))
 }
 
-// pruned says what could not be removed. CRI-O reports an error for an image that was pulled over
+// report returns the errors of images that could not be removed. CRI-O reports an error for an image that was pulled over
 // a read-only store although it has removed it, because it cannot remove the store's layers
 // (containers/storage, DeleteImage). So only images that are still there count.
-func (r *Reconciler) pruned(n nodeState, tried map[pinset.Image]error) error {
+func (p pruner) report(n nodeState, tried map[pinset.Image]error) error {
 	var errs []error
 	byName := func(a, b pinset.Image) int { return strings.Compare(a.String(), b.String()) }
 	for _, img := range slices.SortedFunc(maps.Keys(tried), byName) {
@@ -52,7 +60,7 @@ func (r *Reconciler) pruned(n nodeState, tried map[pinset.Image]error) error {
 			errs = append(errs, fmt.Errorf("remove %s: %w", img, err))
 			continue
 		}
-		call(r.Hooks.Pruned, img)
+		call(p.pruned, img)
 	}
 	return errors.Join(errs...)
 }

@@ -157,7 +157,7 @@ func (q *queue) room(next *job) error {
 	for _, j := range q.running {
 		all = append(all, j.Pull)
 	}
-	return q.fits(q.root, all, q.Options)
+	return spaceCheck{q.Disk, q.root, q.Limits, q.Parallel}.check(all)
 }
 
 func (q *queue) launch(ctx context.Context, j *job) {

@@ -63,13 +63,13 @@ func (r *Reconciler) Pass(ctx context.Context) (Status, error) {
 	if err := r.publish(rep); err != nil { // the plan may wait for registries
 		return r.previous, err
 	}
-	plan, err := r.plan(ctx, rep.nodeState)
+	plan, err := r.plan(ctx, rep.nodeState, o)
 	if err != nil {
 		return r.end(ctx, rep, err)
 	}
 	rep.pulls, rep.faults = plan.Pulls, plan.Unresolved
 	call(r.Hooks.Planned, plan)
-	if err := r.fits(plan.GraphRoot, plan.Pulls, o); err != nil {
+	if err := (spaceCheck{r.Disk, plan.GraphRoot, o.Limits, o.Parallel}).check(plan.Pulls); err != nil {
 		return r.end(ctx, rep, err)
 	}
 	if err := r.pin(ctx, &rep, o); err != nil {
@@ -109,7 +109,7 @@ func (r *Reconciler) finish(ctx context.Context, rep report, o Options) (Status,
 		return r.end(ctx, rep, nil)
 	}
 	if o.Owner == Pinbox && o.Prune {
-		rep.problems = append(rep.problems, r.prune(ctx, &rep.nodeState))
+		rep.problems = append(rep.problems, pruner{r.Runtime, r.Images, r.Disk, r.Hooks.Pruned}.prune(ctx, &rep.nodeState))
 	}
 	if len(rep.missing()) == 0 {
 		r.Manifests.Forget()

@@ -15,11 +15,18 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// askTime is how long to wait for a manifest, which is small.
-const askTime = 30 * time.Second
+// manifestTimeout is how long a registry may take to send a manifest, which is small.
+const manifestTimeout = 30 * time.Second
+
+// resolver finds the layers of images.
+type resolver struct {
+	manifests Manifests
+	retry     Retry
+	timeout   time.Duration // of one request
+}
 
 // resolve finds the layers of images, in the locks or else in the registries.
-func (r *Reconciler) resolve(
+func (r resolver) resolve(
 	ctx context.Context, images []pinset.Image, locks []pinset.Lock,
 ) ([]pinset.LockedImage, map[pinset.Image]Fault) {
 	known := map[string]pinset.LockedImage{}
@@ -45,28 +52,27 @@ func (r *Reconciler) resolve(
 			return nil
 		})
 	}
-	_ = group.Wait() // the errors are each image's own
-	unknown := map[pinset.Image]Fault{}
+	_ = group.Wait() // each image has its own error
+	unresolved := map[pinset.Image]Fault{}
 	for i, err := range errs {
 		if err != nil {
-			unknown[images[i]] = fault(err)
+			unresolved[images[i]] = fault(err)
 		}
 	}
-	return slices.DeleteFunc(locked, func(l pinset.LockedImage) bool { return l.Pin == "" }), unknown
+	return slices.DeleteFunc(locked, func(l pinset.LockedImage) bool { return l.Pin == "" }), unresolved
 }
 
-// manifest asks a registry as often as a pull would. A host that has failed that often for
-// another image is dead, and is asked once.
-func (r *Reconciler) manifest(ctx context.Context, img pinset.Image, dead *sync.Map) (pinset.LockedImage, error) {
+// manifest reads a manifest with as many attempts as a pull has. A host that has failed that often
+// for another image is dead, and gets one request.
+func (r resolver) manifest(ctx context.Context, img pinset.Image, dead *sync.Map) (pinset.LockedImage, error) {
 	host, _, _ := strings.Cut(img.Repository, "/")
-	retry := r.defaults().Retry
 	for tries := 1; ; tries++ {
-		locked, err := r.ask(ctx, img)
+		locked, err := r.request(ctx, img)
 		if err == nil || !Classify(err).Transient() {
 			return locked, err
 		}
 		_, given := dead.Load(host)
-		if given || tries >= retry.Tries || sleep(ctx, retry.after(tries)) != nil {
+		if given || tries >= r.retry.Tries || sleep(ctx, r.retry.after(tries)) != nil {
 			if Classify(err) == Network {
 				dead.Store(host, true)
 			}
@@ -75,11 +81,11 @@ func (r *Reconciler) manifest(ctx context.Context, img pinset.Image, dead *sync.
 	}
 }
 
-// ask asks a registry once, with a time limit.
-func (r *Reconciler) ask(ctx context.Context, img pinset.Image) (pinset.LockedImage, error) {
-	ctx, cancel := context.WithTimeout(ctx, min(askTime, r.defaults().Stall))
+// request makes one request, with a time limit.
+func (r resolver) request(ctx context.Context, img pinset.Image) (pinset.LockedImage, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	locked, err := r.Manifests.Resolve(ctx, img)
+	locked, err := r.manifests.Resolve(ctx, img)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = fmt.Errorf("%w: %w", ErrStalled, err)
 	}

@@ -103,28 +103,37 @@ type Claim struct {
 	Estimated bool
 }
 
-// fits says, with numbers, why there is no space for these pulls.
-func (r *Reconciler) fits(root string, pulls []Pull, o Options) error {
-	all, err := r.claims(root, pulls, o.Parallel)
+// spaceCheck compares what pulls need with what is free.
+type spaceCheck struct {
+	disk      Disk
+	graphRoot string
+	limits    Limits
+	parallel  int
+}
+
+// check returns an ErrSpace, with numbers, if there is too little space for these pulls.
+func (s spaceCheck) check(pulls []Pull) error {
+	all, err := s.claims(pulls)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, c := range all {
-		errs = append(errs, o.Limits.check(c))
+		errs = append(errs, s.limits.check(c))
 	}
 	return errors.Join(errs...)
 }
 
-func (r *Reconciler) claims(root string, pulls []Pull, parallel int) ([]Claim, error) {
+// claims returns the claims of these pulls on the file systems of the node.
+func (s spaceCheck) claims(pulls []Pull) ([]Claim, error) {
 	if len(pulls) == 0 {
-		return nil, nil // a full disk does not keep anybody from unpinning
+		return nil, nil // images can be unpinned on a full disk
 	}
-	store, staging, err := r.Disk.Space(root)
+	store, staging, err := s.disk.Space(s.graphRoot)
 	if err != nil {
 		return nil, err
 	}
-	need, staged := demand(pulls, parallel)
+	need, staged := demand(pulls, s.parallel)
 	return claims(need, staged, store, staging), nil
 }
 

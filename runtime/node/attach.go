@@ -60,7 +60,7 @@ func Rollback(ctx context.Context, o Options) (stores.Release, error) {
 // passes already. That one may end before it has seen these sets.
 func ApplySets(ctx context.Context, o Options) (runtime.Status, error) {
 	o = o.complete()
-	if previous, err := o.loadStatus(); err == nil && len(o.Pools) == 0 {
+	if previous, err := statusFile(o.Status).load(); err == nil && len(o.Pools) == 0 {
 		o.Pools = previous.Pools
 	}
 	once := o

@@ -17,18 +17,18 @@ func Mount(ctx context.Context, o Options) ([]runtime.StoreStatus, error) {
 	o = o.complete()
 	m, configErr := o.manager()
 	m.Unconfigured = configErr != nil
-	all, err := m.Reconcile(ctx, func() bool { return o.stopped(ctx) })
+	all, err := m.Reconcile(ctx, func() bool { return stopped(ctx, o.Socket) })
 	if err != nil {
 		return nil, errors.Join(configErr, err)
 	}
 	return storeStatuses(all), configErr
 }
 
-// stopped says whether CRI-O does not run, nor starts.
-func (o Options) stopped(ctx context.Context) bool {
-	conn, err := net.Dial("unix", strings.TrimPrefix(o.Socket, "unix://"))
+// stopped says whether CRI-O neither runs nor starts.
+func stopped(ctx context.Context, socket string) bool {
+	conn, err := net.Dial("unix", strings.TrimPrefix(socket, "unix://"))
 	if err == nil {
-		_ = conn.Close() // nothing was said
+		_ = conn.Close() // nothing was sent
 		return false
 	}
 	return !systemd.Running() || !systemd.HasProcess(ctx, "crio.service")

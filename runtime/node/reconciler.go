@@ -30,7 +30,7 @@ var (
 // caller calls end.
 func NewReconciler(o Options) (r *runtime.Reconciler, end func(), err error) {
 	o = o.complete()
-	previous, noPrevious := o.loadStatus()
+	previous, noPrevious := statusFile(o.Status).load()
 	if noPrevious == nil && o.readOnly && len(o.Pools) == 0 {
 		o.Pools = previous.Pools
 	}
@@ -42,7 +42,7 @@ func NewReconciler(o Options) (r *runtime.Reconciler, end func(), err error) {
 		return nil, nil, err
 	}
 	r = &runtime.Reconciler{
-		Runtime: client, Images: client, Sets: o.readSets, Publish: o.saveStatus, Stores: o.reconcileStores,
+		Runtime: client, Images: client, Sets: o.readSets, Publish: statusFile(o.Status).save, Stores: o.reconcileStores,
 		Pins:    &crio.Pins{Dir: o.CRIODir, Reload: o.reloader(), Log: o.logReader()},
 		Options: o.Options, Hooks: o.Hooks, Configure: o.configure,
 	}

@@ -8,9 +8,10 @@ import (
 
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/filelock"
 )
 
-// Status says how the node is, with what the last pass has found out. It changes nothing.
+// Status returns the status of the node, with what the last pass has found out. It changes nothing.
 func Status(ctx context.Context, o Options) (runtime.Status, error) {
 	o.readOnly = true
 	r, end, err := NewReconciler(o)
@@ -18,25 +19,32 @@ func Status(ctx context.Context, o Options) (runtime.Status, error) {
 		return runtime.Status{}, err
 	}
 	defer end()
-	return r.Status(ctx, o.complete().busy())
+	busy := filelock.Held(statusFile(o.complete().Status).lock())
+	return r.Status(ctx, busy)
 }
 
-// saveStatus writes the status for others to read.
-func (o Options) saveStatus(s runtime.Status) error {
+// statusFile is the path of the status.
+type statusFile string
+
+// lock is the path of the lock that the process has which makes passes.
+func (f statusFile) lock() string { return string(f) + ".lock" }
+
+// save writes the status for others to read.
+func (f statusFile) save(s runtime.Status) error {
 	content, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(o.Status), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(string(f)), 0o755); err != nil {
 		return err
 	}
-	_, err = atomicfile.WriteVia(o.Status+".new", o.Status, append(content, '\n'), 0o644)
+	_, err = atomicfile.WriteVia(string(f)+".new", string(f), append(content, '\n'), 0o644)
 	return err
 }
 
-// loadStatus reads the status of the last pass.
-func (o Options) loadStatus() (s runtime.Status, err error) {
-	file, err := os.Open(o.Status)
+// load reads the status of the last pass.
+func (f statusFile) load() (s runtime.Status, err error) {
+	file, err := os.Open(string(f))
 	if err != nil {
 		return s, err
 	}
