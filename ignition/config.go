@@ -128,8 +128,8 @@ func (c Config) Validate() error {
 }
 
 // node is what pinbox-node goes by when stores are attached.
-func (c Config) node() crio.NodeConfig {
-	return crio.NodeConfig{KeepPrevious: c.KeepPrevious, SELinuxContext: c.Store.SELinuxContext}
+func (c Config) node() layout.NodeConfig {
+	return layout.NodeConfig{KeepPrevious: c.KeepPrevious, SELinuxContext: c.Store.SELinuxContext}
 }
 
 // HasKeys says whether a snippet speaks of the folder of keys.
@@ -198,7 +198,7 @@ func (c Config) files() []file {
 	files := []file{
 		text(crio.PinnedImagesPath, crio.RenderPinned(pinset.Union(c.Sets...))),
 		text(crio.StoresPath, crio.RenderStores(c.Store.additional(), c.InternalRepair)),
-		text(crio.NodeConfigPath, crio.RenderNodeConfig(c.node())),
+		text(layout.NodeConfigPath, layout.RenderNodeConfig(c.node())),
 	}
 	if c.Registries != nil {
 		files = append(files, text(RegistriesPath, c.Registries))

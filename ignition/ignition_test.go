@@ -108,8 +108,8 @@ func TestConfigGolden(t *testing.T) {
 		if !bytes.Equal(files[runtimecrio.PinnedImagesPath], runtimecrio.RenderPinned(pinset.Union(config.Sets...))) {
 			t.Errorf("%s: the pins in the config are %q", name, files[runtimecrio.PinnedImagesPath])
 		}
-		node := runtimecrio.NodeConfig{KeepPrevious: config.KeepPrevious, SELinuxContext: config.Store.SELinuxContext}
-		if got := files[runtimecrio.NodeConfigPath]; !bytes.Equal(got, runtimecrio.RenderNodeConfig(node)) {
+		node := layout.NodeConfig{KeepPrevious: config.KeepPrevious, SELinuxContext: config.Store.SELinuxContext}
+		if got := files[layout.NodeConfigPath]; !bytes.Equal(got, layout.RenderNodeConfig(node)) {
 			t.Errorf("%s: the node's configuration is %q", name, got)
 		}
 		if rules := files[ignition.UdevRulesPath]; (rules != nil) != config.AutoAttach {
@@ -234,7 +234,7 @@ func TestSnippetsMustNotReplaceOurs(t *testing.T) {
 		"pinbox-attach@.service":   "systemd: {units: [{name: pinbox-attach@.service, mask: true}]}",
 		ignition.UdevRulesPath: "storage: {files: [{path: " + ignition.UdevRulesPath +
 			", contents: {inline: x}}]}",
-		runtimecrio.NodeConfigPath: "storage: {files: [{path: " + runtimecrio.NodeConfigPath +
+		layout.NodeConfigPath: "storage: {files: [{path: " + layout.NodeConfigPath +
 			", contents: {inline: x}}]}",
 		"pinbox-firstboot.service": "systemd: {units: [{name: pinbox-firstboot.service, enabled: false}]}",
 		"pinbox-files.service":     "systemd: {units: [{name: pinbox-files.service, enabled: false}]}",

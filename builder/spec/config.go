@@ -5,7 +5,6 @@ import (
 
 	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/ignition"
-	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -14,7 +13,7 @@ import (
 func (s Spec) Config(sets []pinset.Set, registries []byte) ignition.Config {
 	c := ignition.Config{
 		Sets: sets, Registries: registries, InternalRepair: s.Node.InternalRepair, SSHKeys: s.Ignition.SSHAuthorizedKeys,
-		KeepPrevious: crio.DefaultKeepPrevious, AutoAttach: s.Node.AutoAttach,
+		KeepPrevious: layout.DefaultKeepPrevious, AutoAttach: s.Node.AutoAttach,
 		Store: ignition.Store{
 			Path: s.Node.Store.Path, PartitionLabel: s.Node.Store.PartitionLabel, VolumeLabel: s.Node.Store.VolumeLabel,
 			SELinuxContext: ignition.DefaultSELinuxContext,

@@ -1,4 +1,4 @@
-package crio
+package layout
 
 import (
 	"bytes"
