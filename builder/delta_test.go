@@ -2,8 +2,6 @@ package builder_test
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
 	"errors"
 	"maps"
 	"os"
@@ -11,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -324,13 +321,10 @@ func TestBasesThatCarryNoDelta(t *testing.T) {
 	}
 }
 
-// Base and delta are found whole, from folders and from ISOs, and whatever is missing or
-// changed is found too.
-func TestVerifyDelta(t *testing.T) {
-	fixtures.NeedRoot(t)
+// A medium is what the folder is that it was made of.
+func TestDeltaOverAMedium(t *testing.T) {
 	_, _, pins := series(t, 3)
-	base := whole(t, pins[0]...)
-	second, _ := delta(t, []string{base}, pins[1]...)
+	second, _ := delta(t, []string{whole(t, pins[0]...)}, pins[1]...)
 	third, _ := delta(t, []string{second}, pins[2]...)
 	medium := filepath.Join(t.TempDir(), "delta.iso")
 	if err := artifact.Medium(t.Context(), artifact.MediumOptions{Dir: third, Out: medium}); err != nil {
@@ -339,183 +333,4 @@ func TestVerifyDelta(t *testing.T) {
 	overFolder, _ := delta(t, []string{third}, pins[1]...)
 	overMedium, _ := delta(t, []string{medium}, pins[1]...)
 	sameFolders(t, overFolder, overMedium)
-	nothingStays(t)
-	for name, c := range map[string]struct {
-		delta string
-		bases []string
-		says  string
-		open  int // what is not checked
-	}{
-		"chain":                 {third, []string{second, base}, "", 0},
-		"medium":                {medium, []string{base, second}, "", 0},
-		"no base":               {third, nil, "", 0},
-		"lock alone":            {third, []string{second, filepath.Join(base, artifact.LockFile)}, "", 1},
-		"base missing":          {third, []string{second}, "is in none of the bases", 0},
-		"delta between missing": {third, []string{base}, "is in none of the bases", 0},
-		"medium without base":   {medium, []string{second}, "is in none of the bases", 0},
-		"changed layer":         {third, []string{second, tampered(t, base)}, "file integrity checksum failed", 0},
-		"changed delta":         {tampered(t, third), []string{second, base}, "file integrity checksum failed", 0},
-		"no delta":              {base, []string{base}, "not a delta", 0},
-	} {
-		v, err := verify.WithBases(t.Context(), c.delta, c.bases, progress.Hooks{})
-		switch {
-		case c.says == "" && err != nil, c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):
-			t.Errorf("%s: %v", name, err)
-		case c.says == "" && (len(v.Unchecked) != c.open || v.Totals.Images != 4):
-			t.Errorf("%s: %+v", name, v)
-		case c.says == "" && c.bases != nil && (v.Delta.Layers != 3 || v.Delta.Needs != 8 ||
-			v.Delta.Mounted != (c.open == 0)):
-			t.Errorf("%s: %+v", name, v.Delta)
-		}
-	}
-}
-
-// nothingStays makes a folder for what is temporary, which must be empty, with nothing
-// mounted below, when the test ends.
-func nothingStays(t *testing.T) {
-	t.Helper()
-	tmp := t.TempDir()
-	t.Setenv("TMPDIR", tmp)
-	t.Cleanup(func() {
-		if mounts := fixtures.Run(t, "cat", "/proc/self/mountinfo"); strings.Contains(mounts, tmp) {
-			t.Errorf("mounts are left:\n%s", mounts)
-		}
-		if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
-			t.Errorf("%v, %v", left, err)
-		}
-	})
-}
-
-// However the check ends, nothing stays.
-func TestInterruptedVerifyLeavesNothing(t *testing.T) {
-	fixtures.NeedRoot(t)
-	_, _, pins := series(t, 2)
-	base := whole(t, pins[0]...)
-	out, _ := delta(t, []string{base}, pins[1]...)
-	nothingStays(t)
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	_, err := verify.WithBases(ctx, out, []string{base}, progress.Hooks{Step: func(name string, _ int64, _ progress.Unit) {
-		if name == "check layers" {
-			go func() {
-				defer stop()
-				for begun := []string(nil); len(begun) == 0 && ctx.Err() == nil; time.Sleep(time.Millisecond) {
-					begun, _ = filepath.Glob(filepath.Join(os.TempDir(), "*")) // the pattern is a good one
-				}
-			}()
-		}
-	}})
-	if !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-}
-
-// repacked copies a folder, and lets change at the copy and at the tree of its store.
-func repacked(t *testing.T, dir string, change func(out, tree string)) string {
-	t.Helper()
-	out, tree := filepath.Join(t.TempDir(), "out"), filepath.Join(t.TempDir(), "tree")
-	fixtures.Run(t, "cp", "-r", dir, out)
-	stores, err := filepath.Glob(filepath.Join(out, "*.squashfs"))
-	if err != nil || len(stores) != 1 {
-		t.Fatal(stores, err)
-	}
-	fixtures.Run(t, "unsquashfs", "-quiet", "-no-progress", "-dest", tree, stores[0])
-	change(out, tree)
-	if err := os.Remove(stores[0]); err != nil {
-		t.Fatal(err)
-	}
-	fixtures.Run(t, "mksquashfs", tree, stores[0], "-quiet", "-no-progress")
-	fixtures.Run(t, "sh", "-c", "cd "+out+" && find * -type f ! -name SHA256SUMS | sort | xargs sha256sum > SHA256SUMS")
-	return out
-}
-
-// tampered changes a byte of a file in a store so that only somebody who knows what was
-// in the layer can tell.
-func tampered(t *testing.T, dir string) string {
-	t.Helper()
-	return repacked(t, dir, func(_, tree string) {
-		files, err := filepath.Glob(filepath.Join(tree, "overlay/*/diff/release"))
-		if err != nil || len(files) == 0 {
-			t.Fatal(files, err)
-		}
-		fi, err := os.Stat(files[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		content, err := os.ReadFile(files[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		content[0] ^= 1
-		if err := errors.Join(os.WriteFile(files[0], content, 0o644),
-			os.Chtimes(files[0], fi.ModTime(), fi.ModTime())); err != nil {
-			t.Fatal(err)
-		}
-	})
-}
-
-// A delta that is not what its lock says is found without a base.
-func TestVerifyFindsAWrongDescription(t *testing.T) {
-	fixtures.NeedRoot(t)
-	_, _, pins := series(t, 2)
-	good, _ := delta(t, []string{whole(t, pins[0]...)}, pins[1]...)
-	for name, c := range map[string]struct {
-		change func(*pinset.Delta)
-		files  []string // that have it
-		says   string
-	}{
-		"unknown need": {
-			func(d *pinset.Delta) { d.Needs[4].Layer = strings.Repeat("f", 64) }, []string{"out", "tree/pinbox"},
-			"which no image of the lock has",
-		},
-		"need left out": {
-			func(d *pinset.Delta) { d.Needs = d.Needs[:0] }, []string{"out", "tree/pinbox"},
-			"the store has 3 layers, and not the 8",
-		},
-		"wrong link": {
-			func(d *pinset.Delta) { d.Needs[0].Link = strings.Repeat("X", 26) }, []string{"out", "tree/pinbox"},
-			`"XXXXXXXXXXXXXXXXXXXXXXXXXX" as the short name`,
-		},
-		"not sorted":      {func(d *pinset.Delta) { slices.Reverse(d.Needs) }, []string{"out", "tree/pinbox"}, "not sorted"},
-		"unknown version": {func(d *pinset.Delta) { d.Version = 9 }, []string{"out", "tree/pinbox"}, "version 9"},
-		"folder alone": {
-			func(d *pinset.Delta) { d.Name = "other" }, []string{"out"}, "delta.squashfs has another delta.json",
-		},
-		"store alone": {
-			func(d *pinset.Delta) { d.Name = "other" }, []string{"tree/pinbox"}, "delta.squashfs has another delta.json",
-		},
-	} {
-		bad := repacked(t, good, func(out, tree string) {
-			content, err := os.ReadFile(filepath.Join(out, artifact.DeltaFile))
-			if err != nil {
-				t.Fatal(err)
-			}
-			var d pinset.Delta
-			if err := json.Unmarshal(content, &d); err != nil {
-				t.Fatal(err)
-			}
-			c.change(&d)
-			var b bytes.Buffer
-			if err := d.Encode(&b); err != nil {
-				t.Fatal(err)
-			}
-			for _, file := range c.files {
-				file = strings.NewReplacer("out", out, "tree", tree).Replace(file)
-				if err := os.WriteFile(filepath.Join(file, artifact.DeltaFile), b.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-		})
-		if _, err := verify.Artifact(t.Context(), bad, progress.Hooks{}); !errors.Is(err, artifact.ErrVerify) ||
-			!strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	unnamed := repacked(t, good, func(_, tree string) {
-		fixtures.Run(t, "sed", "-i", "s/series.app@/series-app@/", filepath.Join(tree, "overlay-images/images.json"))
-	})
-	if _, err := verify.Artifact(t.Context(), unnamed, progress.Hooks{}); !errors.Is(err, artifact.ErrVerify) ||
-		!strings.Contains(err.Error(), "no record of "+pins[1][1]) {
-		t.Error(err)
-	}
 }

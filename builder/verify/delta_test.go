@@ -1,0 +1,292 @@
+package verify_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/base"
+	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/builder/verify"
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// Base and delta are found intact, from folders and from ISOs, and whatever is missing or
+// changed is found too.
+func TestVerifyDelta(t *testing.T) {
+	fixtures.NeedRoot(t)
+	s := built(t)
+	nothingStays(t)
+	baseLock := filepath.Join(s.base, artifact.LockFile)
+	for name, test := range map[string]struct {
+		delta string
+		bases []string
+		want  verify.Delta
+		open  []string // what is not checked
+	}{
+		"chain":   {s.third, []string{s.second, s.base}, verify.Delta{Layers: 3, Needs: 8, Mounted: true}, nil},
+		"medium":  {s.medium, []string{s.base, s.second}, verify.Delta{Layers: 3, Needs: 8, Mounted: true}, nil},
+		"no base": {s.third, nil, verify.Delta{Layers: 3, Needs: 8}, nil},
+		"lock alone": {
+			s.third, []string{s.second, baseLock}, verify.Delta{Layers: 3, Needs: 8},
+			[]string{baseLock + " has no store that can be mounted: of its layers the lock alone was read"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var seen steps
+			got, err := verify.WithBases(t.Context(), test.delta, test.bases, seen.hooks())
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.want.Bases = test.bases
+			if diff := cmp.Diff(&test.want, got.Delta); diff != "" {
+				t.Errorf("delta (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.open, got.Unchecked); diff != "" || got.Totals.Images != 4 {
+				t.Errorf("got %d images, want 4; not checked (-want +got):\n%s", got.Totals.Images, diff)
+			}
+			if slices.Contains(seen.names, "check layers") != test.want.Mounted {
+				t.Errorf("got the steps %q, want one that checks layers: %v", seen.names, test.want.Mounted)
+			}
+		})
+	}
+}
+
+func TestDeltaWithOtherBases(t *testing.T) {
+	fixtures.NeedRoot(t)
+	s := built(t)
+	nothingStays(t)
+	arm := filepath.Join(t.TempDir(), "lock.json")
+	shell(t, s.base, "sed s:linux/amd64:linux/arm64: pinbox.lock.json >"+arm)
+	changed := copied(t, s.base)
+	shell(t, changed, "echo >>config.bu")
+	changedDelta := copied(t, s.third)
+	shell(t, changedDelta, "echo >>delta.json")
+	wrongDelta := repacked(t, s.second, func(_, tree string) { shell(t, tree, "rm pinbox/pinbox.lock.json") })
+	for name, test := range map[string]struct {
+		delta string
+		bases []string
+		want  error
+		text  string
+	}{
+		"base missing":          {s.third, []string{s.second}, verify.ErrMissing, "5 of the 8 that it needs"},
+		"delta between missing": {s.third, []string{s.base}, verify.ErrMissing, "3 of the 8 that it needs"},
+		"medium without base":   {s.medium, []string{s.second}, verify.ErrMissing, "5 of the 8 that it needs"},
+		"changed layer of a base": {
+			s.third, []string{s.second, tampered(t, s.base)}, artifact.ErrVerify, "file integrity checksum failed",
+		},
+		"changed layer of a delta": {
+			tampered(t, s.third), []string{s.second, s.base}, artifact.ErrVerify, "file integrity checksum failed",
+		},
+		"changed delta": {changedDelta, []string{s.second, s.base}, artifact.ErrVerify, "delta.json has changed"},
+		"changed base":  {s.third, []string{s.second, changed}, artifact.ErrVerify, "config.bu has changed"},
+		"base that is another file": {
+			s.third, []string{filepath.Join(s.base, "config.bu")}, artifact.ErrNotAppliance, "config.bu",
+		},
+		"base of another platform": {s.third, []string{arm}, base.ErrUnsuitable, "linux/arm64"},
+		"base that is a wrong delta": {
+			s.third, []string{wrongDelta, s.base}, artifact.ErrVerify, "pinbox/pinbox.lock.json: file does not exist",
+		},
+		"no delta": {s.base, []string{s.base}, verify.ErrNotDelta, "not a delta"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := verify.WithBases(t.Context(), test.delta, test.bases, progress.Hooks{})
+			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.text) {
+				t.Errorf("got %v, want %v with %q", err, test.want, test.text)
+			}
+		})
+	}
+}
+
+// nothingStays makes a folder for what is temporary, which must be empty, with nothing
+// mounted below, when the test ends.
+func nothingStays(t *testing.T) {
+	t.Helper()
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	t.Cleanup(func() {
+		if mounts := fixtures.Run(t, "cat", "/proc/self/mountinfo"); strings.Contains(mounts, tmp) {
+			t.Errorf("mounts are left:\n%s", mounts)
+		}
+		if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
+			t.Errorf("got %v, %v, want an empty folder", left, err)
+		}
+	})
+}
+
+// However the check ends, nothing stays.
+func TestInterruptedVerifyLeavesNothing(t *testing.T) {
+	fixtures.NeedRoot(t)
+	s := built(t)
+	nothingStays(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	_, err := verify.WithBases(ctx, s.second, []string{s.base}, progress.Hooks{Step: func(name string, _ int64, _ progress.Unit) {
+		if name == "check layers" {
+			go func() {
+				defer stop()
+				for begun := []string(nil); len(begun) == 0 && ctx.Err() == nil; time.Sleep(time.Millisecond) {
+					begun, _ = filepath.Glob(filepath.Join(os.TempDir(), "*")) // the pattern is a good one
+				}
+			}()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// repacked copies a folder, and lets change at the copy and at the tree of its store.
+func repacked(t *testing.T, dir string, change func(out, tree string)) string {
+	t.Helper()
+	out, tree := copied(t, dir), filepath.Join(t.TempDir(), "tree")
+	stores, err := filepath.Glob(filepath.Join(out, "*.squashfs"))
+	if err != nil || len(stores) != 1 {
+		t.Fatal(stores, err)
+	}
+	fixtures.Run(t, "unsquashfs", "-quiet", "-no-progress", "-dest", tree, stores[0])
+	change(out, tree)
+	if err := os.Remove(stores[0]); err != nil {
+		t.Fatal(err)
+	}
+	fixtures.Run(t, "mksquashfs", tree, stores[0], "-quiet", "-no-progress")
+	resum(t, out)
+	return out
+}
+
+// tampered changes a byte of a file in a store so that only somebody who knows what was
+// in the layer can tell.
+func tampered(t *testing.T, dir string) string {
+	t.Helper()
+	return repacked(t, dir, func(_, tree string) {
+		files, err := filepath.Glob(filepath.Join(tree, "overlay/*/diff/release"))
+		if err != nil || len(files) == 0 {
+			t.Fatal(files, err)
+		}
+		fi, err := os.Stat(files[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := os.ReadFile(files[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		content[0] ^= 1
+		if err := errors.Join(os.WriteFile(files[0], content, 0o644),
+			os.Chtimes(files[0], fi.ModTime(), fi.ModTime())); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A delta that is not what its lock says is found without a base.
+func TestVerifyFindsAWrongDescription(t *testing.T) {
+	fixtures.NeedRoot(t)
+	s := built(t)
+	for name, c := range map[string]struct {
+		change func(*pinset.Delta)
+		files  []string // that have it
+		says   string
+	}{
+		"unknown need": {
+			func(d *pinset.Delta) { d.Needs[4].Layer = strings.Repeat("f", 64) }, []string{"out", "tree/pinbox"},
+			"which no image of the lock has",
+		},
+		"need left out": {
+			func(d *pinset.Delta) { d.Needs = d.Needs[:0] }, []string{"out", "tree/pinbox"},
+			"the store has 3 layers, and not the 8",
+		},
+		"wrong link": {
+			func(d *pinset.Delta) { d.Needs[0].Link = strings.Repeat("X", 26) }, []string{"out", "tree/pinbox"},
+			`"XXXXXXXXXXXXXXXXXXXXXXXXXX" as the short name`,
+		},
+		"not sorted":      {func(d *pinset.Delta) { slices.Reverse(d.Needs) }, []string{"out", "tree/pinbox"}, "not sorted"},
+		"unknown version": {func(d *pinset.Delta) { d.Version = 9 }, []string{"out", "tree/pinbox"}, "version 9"},
+		"need above an own layer": {
+			func(d *pinset.Delta) { d.Needs = d.Needs[len(d.Needs)-1:] }, []string{"out", "tree/pinbox"},
+			"from a base, and has the one below itself",
+		},
+		"folder alone": {
+			func(d *pinset.Delta) { d.Name = "other" }, []string{"out"}, "delta.squashfs has another delta.json",
+		},
+		"store alone": {
+			func(d *pinset.Delta) { d.Name = "other" }, []string{"tree/pinbox"}, "delta.squashfs has another delta.json",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bad := repacked(t, s.second, func(out, tree string) {
+				replace(t, c.change, c.files, strings.NewReplacer("out", out, "tree", tree))
+			})
+			if _, err := artifactOf(t, bad); !errors.Is(err, artifact.ErrVerify) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want %v with %q", err, artifact.ErrVerify, c.says)
+			}
+		})
+	}
+}
+
+// replace changes the description of a delta and writes it to folders.
+func replace(t *testing.T, change func(*pinset.Delta), folders []string, names *strings.Replacer) {
+	t.Helper()
+	content, err := os.ReadFile(names.Replace("out/" + artifact.DeltaFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d pinset.Delta
+	if err := json.Unmarshal(content, &d); err != nil {
+		t.Fatal(err)
+	}
+	change(&d)
+	var b bytes.Buffer
+	if err := d.Encode(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range folders {
+		if err := os.WriteFile(names.Replace(folder+"/"+artifact.DeltaFile), b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The store of a delta must have the lock's layers and names, and the lock.
+func TestVerifyFindsAWrongDeltaStore(t *testing.T) {
+	fixtures.NeedRoot(t)
+	s := built(t)
+	for name, test := range map[string]struct {
+		script string
+		want   []string
+	}{
+		"renamed image": {
+			"sed -i s/series.app@/series-app@/ overlay-images/images.json",
+			[]string{"the store has no record of " + s.pins[1][1]},
+		},
+		"lock missing": {
+			"rm pinbox/pinbox.lock.json", []string{"store: open pinbox/pinbox.lock.json: file does not exist"},
+		},
+		"another lock":    {"echo >>pinbox/pinbox.lock.json", []string{"the store has another pinbox.lock.json"}},
+		"no layers":       {"echo [] >overlay-layers/layers.json", []string{"the store has 0 layers, and not the 3 that"}},
+		"bad layers":      {"echo x >overlay-layers/layers.json", []string{"store: "}},
+		"bad images":      {"echo x >overlay-images/images.json", []string{"store: "}},
+		"bad description": {"echo x >pinbox/delta.json", []string{"store: "}},
+		"description is a folder": {
+			"rm pinbox/delta.json; mkdir pinbox/delta.json", []string{"store: "},
+		},
+		"no description": {"rm pinbox/delta.json", []string{"delta.squashfs has another delta.json"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bad := repacked(t, s.second, func(_, tree string) { shell(t, tree, test.script) })
+			_, err := artifactOf(t, bad)
+			wantProblem(t, err, test.want...)
+		})
+	}
+}

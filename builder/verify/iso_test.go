@@ -1,0 +1,115 @@
+package verify_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/verify"
+	"github.com/pinbox/pinbox/storage/layout"
+)
+
+func TestIntactISOs(t *testing.T) {
+	s := built(t)
+	live := filepath.Join(s.live, artifact.ISOFile)
+	for name, test := range map[string]struct {
+		path string
+		want verify.Result
+	}{
+		"live ISO":          {live, wantResult(t, s.live, layout.StoreFile, 4, nil)},
+		"medium of a delta": {s.medium, wantResult(t, s.third, layout.DeltaStoreFile, 2, &verify.Delta{Layers: 3, Needs: 8})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var seen steps
+			got, err := verify.Artifact(t.Context(), test.path, seen.hooks())
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.want.Dir = test.path
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("result (-want +got):\n%s", diff)
+			}
+			fi, err := os.Stat(test.path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{"hash " + filepath.Base(test.path)}, seen.names); diff != "" ||
+				seen.announced != fi.Size() {
+				t.Errorf("got the steps %q of %d bytes, want one of %d", seen.names, seen.announced, fi.Size())
+			}
+		})
+	}
+}
+
+func TestChangedISOs(t *testing.T) {
+	s := built(t)
+	live := filepath.Join(s.live, artifact.ISOFile)
+	lock, err := os.ReadFile(filepath.Join(s.third, artifact.LockFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		path     string
+		old, new string
+		resum    bool // that of the lock, which has old
+		want     []string
+	}{
+		"store":           {s.medium, "hsqs", "hsqt", false, []string{"store.squashfs has changed: SHA-256 "}},
+		"lock":            {s.medium, `"sets": [`, `"sets":[ `, false, []string{"lock.json has changed: SHA-256 "}},
+		"live ISO's base": {live, "rootfsrootfs", "rootfsRootfs", false, []string{"base.iso has changed: SHA-256 "}},
+		"sums without the lock": {s.medium, "  lock.json\n", "  lock.jsox\n", false, []string{
+			"sums.txt has no entry for lock.json or store.squashfs", "lock.jsox",
+		}},
+		"sums without the store": {s.medium, "  store.squashfs\n", "  store.squashfx\n", false, []string{
+			"sums.txt has no entry for lock.json or store.squashfs", "store.squashfx",
+		}},
+		"lock of another store": {s.medium, "PinnedImageSet/", "PinnedImageset/", true, []string{
+			"the store has another pinbox.lock.json",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			content, err := os.ReadFile(test.path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			content = bytes.Replace(content, []byte(test.old), []byte(test.new), 1)
+			if test.resum {
+				content = bytes.Replace(content, sumOf(lock),
+					sumOf(bytes.Replace(lock, []byte(test.old), []byte(test.new), 1)), 1)
+			}
+			broken := filepath.Join(t.TempDir(), "broken.iso")
+			if err := os.WriteFile(broken, content, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			_, err = artifactOf(t, broken)
+			wantProblem(t, err, test.want...)
+		})
+	}
+}
+
+func sumOf(content []byte) []byte {
+	sum := sha256.Sum256(content)
+	return []byte(hex.EncodeToString(sum[:]))
+}
+
+// Sums that sha256sum would not read are an error of their own.
+func TestISOWithOtherSums(t *testing.T) {
+	content, err := os.ReadFile(built(t).medium)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := filepath.Join(t.TempDir(), "broken.iso")
+	content = bytes.Replace(content, []byte("  lock.json\n"), []byte("x lock.json\n"), 1)
+	if err := os.WriteFile(broken, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := artifactOf(t, broken); err == nil || got.Files != 0 {
+		t.Errorf("got %+v, %v, want an error", got, err)
+	}
+}
