@@ -94,7 +94,7 @@ func TestDelta(t *testing.T) {
 	}
 	u.do(cli.ExitOK, "not checked: ", "verify", dir, "--base", filepath.Join(u.old, "pinbox.lock.json"))
 	u.do(cli.ExitDamaged, "is in none of the bases", "verify", dir, "--base", dir)
-	u.do(cli.ExitInput, "--base goes with what `pinbox delta` made", "verify", u.old, "--base", u.old)
+	u.do(cli.ExitInput, "--base is for the output of `pinbox delta` only", "verify", u.old, "--base", u.old)
 	u.do(cli.ExitUsage, "is not empty", append([]string{"delta", "--from", u.old, "-c", u.next, "-o", dir}, u.flags...)...)
 	other, _, _ := u.delta(filepath.Join(u.old, "pinbox.lock.json"))
 	if old, new := mustRead(t, filepath.Join(dir, "delta.json")), mustRead(t,
@@ -148,7 +148,7 @@ func TestBadDeltas(t *testing.T) {
 		says string
 		args []string
 	}{
-		{cli.ExitUsage, "name it with --from", []string{"-c", u.next}},
+		{cli.ExitUsage, "name the base with --from", []string{"-c", u.next}},
 		{cli.ExitUsage, "name the folder to make with -o", []string{"--from", u.old, "-c", u.next, "-o", ""}},
 		{cli.ExitUsage, "stands alone", []string{"--from", u.old, "-c", u.next, "more"}},
 		{cli.ExitInput, "check the path", []string{"--from", "/no/such/folder", "-c", u.next}},

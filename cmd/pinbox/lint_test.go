@@ -205,11 +205,11 @@ func TestLintRefuses(t *testing.T) {
 		"no such file": {[]string{pod + ".not"}, cli.ExitInput, "pod.yaml.not"},
 		"a template": {
 			[]string{write(t, "chart.yaml", []byte("kind: Pod\n{{- if .Values.on }}\n"))}, cli.ExitInput,
-			"`helm template` renders a chart",
+			"hint: render charts with `helm template`",
 		},
 		"a billion laughs": {
 			[]string{write(t, "bomb.yaml", []byte(bomb))}, cli.ExitInput,
-			"hint: split the file, or write out what its aliases stand for",
+			"hint: split the file, or replace its aliases with what they stand for",
 		},
 		"nothing to check": {[]string{write(t, "map.yaml", nil)}, cli.ExitInput, "map.yaml: no container in it names an image"},
 		"no lock":          {[]string{"--lock", pod, pod}, cli.ExitInput, "not a pinbox lock"},
