@@ -44,7 +44,7 @@ func printBuilt(cmd *cobra.Command, output cli.Output, r builder.Result) error {
 	case r.ISO != "":
 		image = fmt.Sprintf("  %s   boots with both\n", r.ISO)
 	default:
-		next += "; docs/build.md, \"Bringing it to a node\", tells how the node gets both"
+		next += "; docs/build.md, \"Deploying to a node\", says how the node gets both"
 	}
 	content, does := "it", "names the store"
 	if r.Format.Unpacked {
