@@ -242,7 +242,7 @@ func TestArchivesOfOtherImageSets(t *testing.T) {
 	if err != nil || len(lock.Images) != 1 {
 		t.Errorf("%d images, %v", len(lock.Images), err)
 	}
-	if all := strings.Join(warnings, "\n"); !strings.Contains(all, first.Dir+" was asked for ") ||
+	if all := strings.Join(warnings, "\n"); !strings.Contains(all, first.Dir+" has ") ||
 		!strings.Contains(all, "quay.example.com/site/app:1.2") || !strings.Contains(all, "make it another source") {
 		t.Errorf("warnings %q", warnings)
 	}

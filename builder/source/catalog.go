@@ -75,14 +75,14 @@ func (r catalogReader) read(c Catalog, dropped string) error {
 	return nil
 }
 
-// catalogImage is a catalog, and whether its image is wanted with its bundles.
+// catalogImage is a catalog. wanted is true if the image itself is wanted, not only its bundles.
 type catalogImage struct {
 	MirroredImage
 	wanted bool
 }
 
-// catalogImage finds a catalog as it was before oc-mirror took packages out of it,
-// and its folder in the workspace.
+// image finds the original image of a catalog, before oc-mirror removed packages, and its folder in
+// the workspace.
 func (r catalogReader) image(c Catalog) (img catalogImage, folder string, err error) {
 	base := path.Base(bareName(c.Catalog))
 	var ref pinset.Reference
@@ -101,7 +101,7 @@ func (r catalogReader) image(c Catalog) (img catalogImage, folder string, err er
 	if err != nil {
 		return img, "", err
 	}
-	if ref.Digest != "" { // as oc-mirror pins it, with the tag beside it
+	if ref.Digest != "" { // oc-mirror writes a tag in addition to the digest
 		img.Tag = cmp.Or(ref.Tag, c.TargetTag)
 	}
 	if img.Stored = pinned(c.Catalog); img.Stored == "" {
@@ -119,15 +119,15 @@ func (r catalogReader) image(c Catalog) (img catalogImage, folder string, err er
 		}
 	}
 	if folders = slices.Compact(folders); len(folders) != 1 {
-		return img, "", fmt.Errorf("its packages: %w: %s has %d folders, and should have one",
+		return img, "", fmt.Errorf("its packages: %w: %s has %d folders, want one",
 			ErrNotMirrored, dir, len(folders))
 	}
 	img.Stored = digest.NewDigestFromEncoded(digest.SHA256, folders[0])
 	return img, dir + folders[0] + "/", nil
 }
 
-// bareName is a name without its transport, digest and tag; that of a folder has no tag:
-// ParseRef in internal/pkg/image of oc-mirror.
+// bareName is a name without transport, digest and tag; the name of a folder has no tag: ParseRef
+// in internal/pkg/image of oc-mirror.
 func bareName(text string) string {
 	transport, name, ok := strings.Cut(text, "://")
 	if !ok {
@@ -150,9 +150,9 @@ func pinned(name string) digest.Digest {
 	return d
 }
 
-// filtered finds what oc-mirror has made of a catalog for these packages. It names
-// the folder by a sum of what was asked for, with the catalog's digest or, before
-// that, as it was written: digestOfFilter in internal/pkg/operator there.
+// filtered finds the folder of the catalog that oc-mirror rebuilt with these packages. Its name is
+// a checksum of the request, with the catalog's digest or, in older versions, its name as it is
+// written: digestOfFilter in internal/pkg/operator there.
 func (r catalogReader) filtered(c Catalog, folder string) (string, error) {
 	hex := path.Base(folder)
 	for _, catalog := range []string{bareName(c.Catalog) + "@sha256:" + hex, c.Catalog} {
@@ -176,7 +176,7 @@ type bundle struct {
 	RelatedImages []struct{ Image string } `yaml:"relatedImages"`
 }
 
-// bundles finds the images of all bundles in a file, and says how many those are.
+// bundles finds the images of all bundles in a file, and counts the bundles.
 func (r catalogReader) bundles(name, dropped string) (count int, err error) {
 	content, err := r.files.ReadFile(name)
 	if err != nil {
@@ -211,7 +211,7 @@ func (r catalogReader) bundles(name, dropped string) (count int, err error) {
 	}
 }
 
-// related leaves out, as oc-mirror does, what is no name of one image.
+// related adds a related image. As oc-mirror does, it leaves out names without tag and digest.
 func (r catalogReader) related(origin, text, dropped string) error {
 	if text == "" {
 		return nil

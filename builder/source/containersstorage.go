@@ -14,20 +14,19 @@ import (
 	"github.com/pinbox/pinbox/storage/environment"
 )
 
-// ErrNoSuchImage says that a store does not have an image of this name.
+// ErrNoSuchImage is returned if a store has no image of a requested name.
 var ErrNoSuchImage = errors.New("has no image")
 
 // ContainersStorage are images of a store of containers/storage on this machine.
 type ContainersStorage struct {
-	// Path of the store: podman's or CRI-O's graph root. If left out,
-	// /var/lib/containers/storage for root, and ~/.local/share/containers/storage for
-	// others.
+	// Path is the graph root of podman or CRI-O. If empty, /var/lib/containers/storage for root,
+	// and ~/.local/share/containers/storage for others.
 	Path string `yaml:"path,omitempty"`
-	// Images by their names there; all that have one if left out.
+	// Images by their names there. If empty, all images with a name.
 	Images []string `yaml:"images,omitempty"`
 }
 
-// set reads NAME, or [overlay@PATH]NAME as skopeo has it.
+// set reads NAME, or [overlay@PATH]NAME as skopeo writes it.
 func (c *ContainersStorage) set(text string) {
 	text = strings.TrimPrefix(text, "containers-storage:")
 	store, name, ok := strings.Cut(text, "]")
@@ -36,7 +35,7 @@ func (c *ContainersStorage) set(text string) {
 		return
 	}
 	_, path, _ := strings.Cut(store, "@")
-	path, _, _ = strings.Cut(path, "+") // what follows is the run root
+	path, _, _ = strings.Cut(path, "+") // the run root follows
 	c.Path, c.Images = path, []string{name}
 }
 
@@ -46,7 +45,7 @@ func (c *ContainersStorage) Validate() error { return nil }
 // PathFields implements Source.
 func (c *ContainersStorage) PathFields() []*string { return []*string{&c.Path} }
 
-// Read implements Source: it finds the images that are asked for.
+// Read implements Source: it finds the requested images.
 func (c *ContainersStorage) Read(context.Context, Options) (m Content, err error) {
 	path := cmp.Or(c.Path, defaultStore())
 	store, err := storage.OpenImageStore(path)
@@ -62,11 +61,11 @@ func (c *ContainersStorage) Read(context.Context, Options) (m Content, err error
 		}
 		found = slices.DeleteFunc(found, func(f storage.Found) bool { return !slices.Contains(c.Images, f.Name) })
 	}
-	err = m.local(Location{Path: path}, found)
+	err = m.addLocal(Location{Path: path}, found)
 	return m, err
 }
 
-// defaultStore is where podman has its store: containers-storage.conf(5).
+// defaultStore is podman's default graph root: containers-storage.conf(5).
 func defaultStore() string {
 	if os.Geteuid() == 0 {
 		return "/var/lib/containers/storage"
@@ -75,7 +74,7 @@ func defaultStore() string {
 	return filepath.Join(data, "containers/storage")
 }
 
-// namesOf lists a few names, for those who have misspelt one.
+// namesOf lists some names, for users who misspelt one.
 func namesOf(found []storage.Found) string {
 	const some = 10
 	var names []string

@@ -14,23 +14,22 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// Entry is an element of spec.sources: a source, and the set that its images become.
+// Entry is an element of spec.sources: a source, and the set that its images are put in.
 type Entry struct {
-	// Source has the name of its kind in an appliance file.
+	// Source is the input. In an appliance file its key is the name of its kind.
 	Source Source
-	// Set is the name of the PinnedImageSet that is made of images that have none;
-	// that of the appliance with -images if left out. That of a release gets its
-	// version and the pool behind it.
+	// Set is the name of the PinnedImageSet for images that are in none; the name of the appliance
+	// with -images if empty. The set of a release has the version and the pool appended.
 	Set string
-	// Pools get a set each, with their names behind it; without any it is one for
-	// every node.
+	// Pools get one set each, with the name of the pool appended. Without pools there is one set
+	// for all nodes.
 	Pools []string
 
-	// given are the kinds that the appliance file has here. One is valid.
-	given []string
+	// keys are the kinds that the appliance file has in this element. Exactly one is valid.
+	keys []string
 }
 
-// node is what an unmarshaler of yaml.v2 has to decode into for a yaml.Node.
+// node decodes a yaml.Node where the unmarshaler has the interface of yaml.v2.
 type node struct{ yaml.Node }
 
 // UnmarshalYAML implements the interface of yaml.v3.
@@ -39,8 +38,8 @@ func (n *node) UnmarshalYAML(value *yaml.Node) error {
 	return nil
 }
 
-// field is a field of which the type depends on its name. It is decoded later, by a function
-// that refuses unknown fields as the decoder does, which yaml.Node.Decode would not.
+// field is a field whose type depends on its name. It is decoded later, by the decoder's own
+// function: yaml.Node.Decode would accept unknown fields.
 type field struct {
 	node
 	decode func(any) error
@@ -52,13 +51,13 @@ func (f *field) UnmarshalYAML(decode func(any) error) error {
 	return decode(&f.node)
 }
 
-// empty says whether it stands for nothing. One that is null is not decoded at all.
+// empty reports whether the field has no value. One that is null is not decoded at all.
 func (f field) empty() bool {
 	return f.decode == nil || f.Kind != yaml.ScalarNode && len(f.Content) == 0
 }
 
-// UnmarshalYAML finds the kind of the source by its name in the table. All that is wrong is
-// reported at once.
+// UnmarshalYAML finds the kind of the source by its key in the table. It reports all errors at
+// once.
 func (e *Entry) UnmarshalYAML(decode func(any) error) error {
 	var root node
 	if err := decode(&root); err != nil {
@@ -88,7 +87,7 @@ func (e *Entry) UnmarshalYAML(decode func(any) error) error {
 		if f.empty() {
 			continue
 		}
-		e.Source, e.given = k.New(), append(e.given, k.Key)
+		e.Source, e.keys = k.New(), append(e.keys, k.Key)
 		if err := collect(f.decode(e.Source)); err != nil {
 			return err
 		}
@@ -103,7 +102,7 @@ func (e *Entry) UnmarshalYAML(decode func(any) error) error {
 	return nil
 }
 
-// lineOf finds the line of a key; for one that came by "<<", that of the mapping.
+// lineOf finds the line of a key; for a key merged by "<<", the line of the mapping.
 func lineOf(mapping node, key string) int {
 	for i := 0; i < len(mapping.Content); i += 2 {
 		if mapping.Content[i].Value == key {
@@ -113,31 +112,30 @@ func lineOf(mapping node, key string) int {
 	return mapping.Line
 }
 
-// Validate finds what is wrong with an entry. The error continues the sentence
-// "spec.sources[0]".
+// Validate checks an entry. The text of the error follows "spec.sources[0] ".
 func (e Entry) Validate(appliance string) error {
 	_, isSets := e.Source.(*PinnedImageSets)
 	switch {
-	case len(e.given) > 1:
-		return fmt.Errorf("has %s; make it a source for each", strings.Join(e.given, " and "))
+	case len(e.keys) > 1:
+		return fmt.Errorf("has %s; make it a source for each", strings.Join(e.keys, " and "))
 	case e.Source == nil:
 		return fmt.Errorf("names no input; give it one of %s", strings.Join(keys(), ", "))
 	case isSets && (e.Set != "" || len(e.Pools) > 0):
-		return errors.New("has set or pools, which PinnedImageSets say themselves")
+		return errors.New("has set or pools, but PinnedImageSets have their own")
 	case isSets:
 		return nil
 	case e.Set == "" && !pinset.ValidName(appliance+"-images"):
-		return fmt.Errorf("needs a set: %q is no name for one", appliance+"-images")
+		return fmt.Errorf("needs a set: %q is not a valid name for one", appliance+"-images")
 	}
 	for _, name := range append([]string{e.Set}, e.Pools...) {
 		if name != "" && !pinset.ValidName(name) {
-			return fmt.Errorf("has the set or pool %q, which is no lower-case RFC 1123 subdomain", name)
+			return fmt.Errorf("has the set or pool %q, which is not a lower-case RFC 1123 subdomain", name)
 		}
 	}
 	return e.Source.Validate()
 }
 
-// read reads the source, and says which sets its images become.
+// read reads the source, and assigns its images to sets.
 func (e Entry) read(ctx context.Context, o Options) (Content, error) {
 	m, err := e.Source.Read(ctx, o)
 	images := Group{cmp.Or(e.Set, o.Appliance+"-images"), e.Pools}
@@ -153,7 +151,7 @@ func (e Entry) read(ctx context.Context, o Options) (Content, error) {
 	return m, err
 }
 
-// pointers to the elements of a list of paths.
+// pointers returns pointers to the elements of a list of paths.
 func pointers(list []string) (all []*string) {
 	for i := range list {
 		all = append(all, &list[i])

@@ -53,24 +53,24 @@ func TestDecodeEntries(t *testing.T) {
 }
 
 func TestEntriesThatAreWrong(t *testing.T) {
-	const listWanted, mappingWanted = "and a list is wanted", "and a mapping is wanted"
+	const listWanted, mappingWanted = "want a list", "want a mapping"
 	for name, c := range map[string]struct {
 		content string
 		want    []string // each in the message
 	}{
-		"no mapping":               {"- x", []string{"a.yaml:1: there is a text, " + mappingWanted}},
+		"no mapping":               {"- x", []string{"a.yaml:1: got a text, " + mappingWanted}},
 		"an unknown key":           {"- images: [a]\n  imagesets:\n  - b", []string{"a.yaml:2: field imagesets not found"}},
 		"an unknown key in a kind": {"- release:\n    image: a\n    signature: b", []string{":3: field signature not found"}},
-		"a text for a list":        {"- images: a", []string{"a.yaml:1: there is a text, " + listWanted}},
-		"a mapping for a list":     {"- oci:\n    path: a", []string{"a.yaml:2: there is a mapping, " + listWanted}},
-		"a list for a mapping":     {"- ocMirror: [a]", []string{"a.yaml:1: there is a list, " + mappingWanted}},
+		"a text for a list":        {"- images: a", []string{"a.yaml:1: got a text, " + listWanted}},
+		"a mapping for a list":     {"- oci:\n    path: a", []string{"a.yaml:2: got a mapping, " + listWanted}},
+		"a list for a mapping":     {"- ocMirror: [a]", []string{"a.yaml:1: got a list, " + mappingWanted}},
 		"a key twice":              {"- images: [a]\n  images: [b]", []string{"a.yaml:2", "already defined"}},
 		"a wrong set and wrong kind": {
-			"- set: [a]\n  manifests: x", []string{"a.yaml:1: there is a list, and a text", "a.yaml:2: there is a text"},
+			"- set: [a]\n  manifests: x", []string{"a.yaml:1: got a list, want a text", "a.yaml:2: got a text"},
 		},
 		"everything wrong": {
 			"- imags: [a]\n  pools: x\n  archives: x\n- release: {x: y}",
-			[]string{":1: field imags", ":2: there is a text", ":3: there is a text", ":4: field x"},
+			[]string{":1: field imags", ":2: got a text", ":3: got a text", ":4: field x"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestValidateEntries(t *testing.T) {
 		"two kinds": {
 			"- {release: {image: quay.io/a/b:1}, images: [a]}", "has images and release; make it a source for each",
 		},
-		"a set of sets":        {"- {pinnedImageSets: [a], set: b}", "has set or pools, which PinnedImageSets say"},
+		"a set of sets":        {"- {pinnedImageSets: [a], set: b}", "has set or pools, but PinnedImageSets have"},
 		"a bad set":            {"- {images: [a], set: A}", `has the set or pool "A"`},
 		"a bad pool":           {"- {images: [a], pools: [a, B]}", `has the set or pool "B"`},
 		"a place without path": {"- oci: [{path: a}, {name: b}]", "has no oci[1].path"},
@@ -104,7 +104,7 @@ func TestValidateEntries(t *testing.T) {
 		"signatures, no keys": {
 			"- release: {image: quay.io/a/b:1, signatures: {files: [a]}}", "release has signatures without both",
 		},
-		"stores alone":  {"- ocMirror: {config: a, stores: [b]}", "ocMirror has stores without paths"},
+		"stores alone":  {"- ocMirror: {config: a, stores: [b]}", "ocMirror has stores, which"},
 		"a bad pattern": {"- ocMirror: {paths: [a], exclude: ['[']}", `ocMirror has the exclude pattern "["`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,11 +12,10 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// What can be wrong with a file of Hauler: it would do what pinbox does not, or nobody
-// knows what.
+// Errors of a file of Hauler: it has a field that pinbox does not support, or does not know.
 var (
-	ErrHauler      = errors.New("pinbox does not follow this field of Hauler's")
-	ErrHaulerField = errors.New("pinbox does not know this field of Hauler's")
+	ErrHauler      = errors.New("pinbox does not support this field of Hauler")
+	ErrHaulerField = errors.New("pinbox does not know this field of Hauler")
 )
 
 const (
@@ -25,14 +24,14 @@ const (
 )
 
 const (
-	bySignature = "signatures are checked by the policy that --policy names"
-	byCA        = "the CAs of registries stand in the folder that --cert-dir names"
+	bySignature = "the policy of --policy checks signatures"
+	byCA        = "the CAs of registries are read from the folder of --cert-dir"
 )
 
-// haulerFields are those of an image in Hauler's Images, of v1 and v1alpha1, and of
-// annotations that stand for all images of a document, with what to do instead; "" where
-// they make no difference here: pkg/apis/hauler.cattle.io/v1/image.go and
-// pkg/consts/consts.go of github.com/hauler-dev/hauler.
+// haulerFields are the fields of an image in Hauler's Images, v1 and v1alpha1, and the annotations
+// that set them for all images of a document, with what to do instead; "" if pinbox can ignore
+// them: pkg/apis/hauler.cattle.io/v1/image.go and pkg/consts/consts.go of
+// github.com/hauler-dev/hauler.
 var haulerFields = []struct{ name, instead string }{
 	{"certificate-github-workflow-repository", bySignature},
 	{"certificate-identity", bySignature},
@@ -40,23 +39,23 @@ var haulerFields = []struct{ name, instead string }{
 	{"certificate-oidc-issuer", bySignature},
 	{"certificate-oidc-issuer-regexp", bySignature},
 	{"ca-file", byCA},
-	{"exclude-extras", ""}, // of what Hauler saves beside images
+	{"exclude-extras", ""}, // what Hauler saves in addition to images
 	{"insecure-skip-tls-verify", byCA},
 	{"key", bySignature},
-	{"local", "images on this machine are given with --archive or --containers-storage"},
+	{"local", "name local images with --archive or --containers-storage"},
 	{"name", ""},
-	{"platform", "spec.platform and --platform change that"},
-	{"registry", "names have their registries here: write it into those without"},
-	{"retries", ""}, // of how Hauler works, as is store
-	{"rewrite", "an image keeps its name: name it as the nodes do, and where it is with --mirrors"},
+	{"platform", "change it with spec.platform or --platform"},
+	{"registry", "add the registry to the names that have none"},
+	{"retries", ""}, // as store, a setting of Hauler itself
+	{"rewrite", "pinbox does not rename images: write the name that nodes use, and its mirror with --mirrors"},
 	{"store", ""},
 	{"use-tlog-verify", bySignature},
 }
 
-// haulerOthers are the kinds beside Images, and what to do about them.
+// haulerOthers are the other kinds of Hauler, and what to do about them.
 var haulerOthers = map[string]string{
-	"Charts": "give what `helm template` makes of them with --manifests",
-	"Files":  "they are no images",
+	"Charts": "pass the output of `helm template` to --manifests",
+	"Files":  "they are not images",
 }
 
 // hauler reads one document of Hauler's Images.
@@ -94,7 +93,7 @@ func (h *hauler) image(item *yaml.Node) {
 	}
 }
 
-// annotations stand for fields that an image leaves out.
+// annotations checks the annotations, which set fields that an image leaves out.
 func (h *hauler) annotations(n, images *yaml.Node) {
 	if n == nil {
 		return
@@ -108,12 +107,12 @@ func (h *hauler) annotations(n, images *yaml.Node) {
 	}
 }
 
-// field finds fault with one that is set to what makes a difference.
+// field checks one field of an image.
 func (h *hauler) field(name string, key, value *yaml.Node) {
 	var known []string
 	for _, f := range haulerFields {
 		if f.name == name {
-			h.follow(name, f.instead, key, value)
+			h.support(name, f.instead, key, value)
 			return
 		}
 		known = append(known, f.name)
@@ -121,7 +120,7 @@ func (h *hauler) field(name string, key, value *yaml.Node) {
 	h.unknown(key, known)
 }
 
-func (h *hauler) follow(name, instead string, key, value *yaml.Node) {
+func (h *hauler) support(name, instead string, key, value *yaml.Node) {
 	text := document.Text(value)
 	switch {
 	case value.Kind != yaml.ScalarNode:
@@ -134,7 +133,7 @@ func (h *hauler) follow(name, instead string, key, value *yaml.Node) {
 	}
 }
 
-// known takes no other fields.
+// known refuses fields with other names.
 func (h *hauler) known(n *yaml.Node, names ...string) {
 	if n == nil || n.Kind != yaml.MappingNode {
 		return

@@ -11,10 +11,10 @@ type Images []string
 
 func (l *Images) add(name string) { *l = append(*l, name) }
 
-// UnmarshalYAML has messages speak of a list.
+// UnmarshalYAML decodes a plain list, so that messages name no Go type.
 func (l *Images) UnmarshalYAML(decode func(any) error) error { return decode((*[]string)(l)) }
 
-// Validate implements Source. Names are judged when they are read, all at once.
+// Validate implements Source. Read checks the names, all at once.
 func (l *Images) Validate() error { return nil }
 
 // PathFields implements Source.
@@ -28,6 +28,6 @@ func (l *Images) Read(_ context.Context, o Options) (m Content, err error) {
 		name, err := parse(text, fmt.Sprintf("%s.images[%d]", o.field, i))
 		names, errs = append(names, name), append(errs, err)
 	}
-	m.name(names)
+	m.addNames(names)
 	return m, errors.Join(errs...)
 }

@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ErrImageSetConfig says that a file is no ImageSetConfiguration.
+// ErrImageSetConfig is returned for a file that is not an ImageSetConfiguration.
 var ErrImageSetConfig = errors.New("not an ImageSetConfiguration of oc-mirror v2")
 
 // ImageSetConfig is an ImageSetConfiguration: mirror.openshift.io/v2alpha1, in
@@ -60,8 +60,8 @@ type Channel struct {
 	Full         bool   `yaml:"full"`
 }
 
-// Catalog of operators. Its JSON is what oc-mirror takes the sum of to name what it
-// makes of a catalog, so the order of the fields counts.
+// Catalog of operators. oc-mirror names its rebuilt catalog by a checksum of this JSON, so the
+// order of the fields matters.
 type Catalog struct {
 	Packages                    []Package  `yaml:"packages" json:"packages"`
 	Catalog                     string     `yaml:"catalog" json:"catalog"`
@@ -94,7 +94,7 @@ type platform struct {
 	Architecture string `yaml:"architecture" json:"architecture"`
 }
 
-// AdditionalImage is one that stands for itself.
+// AdditionalImage is an image of its own, of no release, catalog or chart.
 type AdditionalImage struct {
 	Name       string     `yaml:"name"`
 	TargetRepo string     `yaml:"targetRepo"`
@@ -113,7 +113,7 @@ func ParseImageSetConfig(path string, content []byte) (*ImageSetConfig, error) {
 		return nil, fmt.Errorf("%w: %w", ErrImageSetConfig, YAMLError(path, err))
 	}
 	if head.APIVersion != "mirror.openshift.io/v2alpha1" || head.Kind != "ImageSetConfiguration" {
-		return nil, fmt.Errorf("%w: %s: it is %s of %s; mirror.openshift.io/v2alpha1 is that of v2",
+		return nil, fmt.Errorf("%w: %s: it is %s of %s; v2 has mirror.openshift.io/v2alpha1",
 			ErrImageSetConfig, path, cmp.Or(head.Kind, "no kind"), cmp.Or(head.APIVersion, "no apiVersion"))
 	}
 	s := &ImageSetConfig{origin: path}
@@ -124,7 +124,7 @@ func ParseImageSetConfig(path string, content []byte) (*ImageSetConfig, error) {
 	}
 	m := s.Mirror
 	if len(m.Platform.Channels)+len(m.Operators)+len(m.AdditionalImages) == 0 && m.Platform.Release == "" && !s.charts() {
-		return nil, fmt.Errorf("%w: %s: it asks for no image", ErrImageSetConfig, path)
+		return nil, fmt.Errorf("%w: %s: it requests no image", ErrImageSetConfig, path)
 	}
 	for i, b := range s.Mirror.BlockedImages {
 		pattern, err := regexp.Compile(b.Name)
@@ -136,11 +136,11 @@ func ParseImageSetConfig(path string, content []byte) (*ImageSetConfig, error) {
 	return s, nil
 }
 
-// cachePrefix is where oc-mirror keeps images on their way to a disk.
+// cachePrefix is the registry of oc-mirror's cache.
 const cachePrefix = "localhost:55000/"
 
-// Blocked says whether an image is to be left out, by its name or by the tag under
-// which oc-mirror would keep it: excludeImages in internal/pkg/cli there.
+// Blocked reports whether blockedImages has an image, by its name or by its tag in the cache:
+// excludeImages in internal/pkg/cli there.
 func (s *ImageSetConfig) Blocked(name, tag string) bool {
 	if s == nil {
 		return false
@@ -153,7 +153,7 @@ func (s *ImageSetConfig) Blocked(name, tag string) bool {
 	})
 }
 
-// Images are those that it names by themselves.
+// Images returns the additional images.
 func (s *ImageSetConfig) Images() (names []Named, err error) {
 	var errs []error
 	for i, img := range s.Mirror.AdditionalImages {
@@ -166,7 +166,7 @@ func (s *ImageSetConfig) Images() (names []Named, err error) {
 	return names, errors.Join(errs...)
 }
 
-// NotIn lists what a set asks for and a newer one does not.
+// NotIn lists what this configuration requests and a newer one does not.
 func (s *ImageSetConfig) NotIn(newer *ImageSetConfig) (more []string) {
 	hasReleases := func(s *ImageSetConfig) bool {
 		return len(s.Mirror.Platform.Channels) > 0 || s.Mirror.Platform.Release != ""
@@ -187,8 +187,8 @@ func (s *ImageSetConfig) NotIn(newer *ImageSetConfig) (more []string) {
 	return more
 }
 
-// OCMirrorOnly names the fields that only oc-mirror can follow: they need the graph of
-// releases, a catalog's content or a chart.
+// OCMirrorOnly lists the fields that only oc-mirror can resolve: they need the graph of releases,
+// the content of a catalog or a chart.
 func (s *ImageSetConfig) OCMirrorOnly() (fields []string) {
 	m := s.Mirror
 	for _, f := range []struct {
@@ -209,7 +209,7 @@ func (s *ImageSetConfig) OCMirrorOnly() (fields []string) {
 	return fields
 }
 
-// chartPlatforms are those that all charts ask for together; none if any asks for all.
+// chartPlatforms lists the platforms of all charts; none if one of the charts has no list.
 func (s *ImageSetConfig) chartPlatforms() (all []platform) {
 	type chart struct{ Platforms []platform }
 	charts := make([]chart, len(s.Mirror.Helm.Local))
@@ -244,8 +244,8 @@ var (
 	yamlType  = regexp.MustCompile("(?s)^cannot unmarshal (!!\\w+)(?: `.*`)? into (.*)$")
 )
 
-// YAMLError puts the file before each line number of a YAML error, and says it in the
-// words of YAML.
+// YAMLError puts the file before each line number of a YAML error, and replaces Go types by YAML's
+// terms.
 func YAMLError(path string, err error) error {
 	if errors.Is(err, io.EOF) {
 		return fmt.Errorf("%s is empty", path)
@@ -264,7 +264,7 @@ func YAMLError(path string, err error) error {
 			text = m[1]
 		}
 		if m := yamlType.FindStringSubmatch(text); m != nil {
-			text = fmt.Sprintf("there is %s, and %s is wanted", yamlKind(m[1]), goKind(m[2]))
+			text = fmt.Sprintf("got %s, want %s", yamlKind(m[1]), goKind(m[2]))
 		}
 		errs = append(errs, fmt.Errorf("%s: %s", where, strings.TrimPrefix(text, "yaml: ")))
 	}

@@ -11,18 +11,18 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// imageField says where an object names images.
+// imageField describes where an object names images.
 type imageField struct {
-	// path leads to a mapping, or by "[]" to a list of them, from any place in the object.
+	// path is the path of a mapping, or with "[]" of a list of them, below any key of the object.
 	path string
-	// image and policy are the mapping's fields; policy is "" where it has none.
+	// image and policy are fields of the mapping; policy is "" if it has none.
 	image, policy string
-	// transport may stand before the image.
+	// transport is an optional prefix of the image.
 	transport string
 	puller    Puller
 }
 
-// containers are fields of core/v1 Container, or of what has the same two.
+// containers are fields of core/v1 Container, or of types with the same two fields.
 func containers(paths ...string) (fields []imageField) {
 	for _, path := range paths {
 		fields = append(fields, imageField{path: path, image: "image", policy: "imagePullPolicy"})
@@ -30,24 +30,25 @@ func containers(paths ...string) (fields []imageField) {
 	return fields
 }
 
-// podFields are those of a PodSpec: Kubernetes API, core/v1. They count in objects of all
-// kinds, as operators' own kinds have templates of pods too.
+// podFields are those of a PodSpec: Kubernetes API, core/v1. They apply to objects of all kinds,
+// because custom resources also have templates of pods.
 func podFields() []imageField {
 	return append(containers("containers[]", "initContainers[]", "ephemeralContainers[]"),
 		imageField{path: "volumes[].image", image: "reference", policy: "pullPolicy"})
 }
 
-// imageKind are kinds of which all images are found.
+// imageKind describes kinds whose images are all known.
 type imageKind struct {
 	group string
 	kinds []string
-	// fields beside those of pods.
+	// fields in addition to those of pods.
 	fields []imageField
-	// expression begins what is filled in when the object runs; "" if nothing is.
+	// expression is how a text begins that is substituted when the object runs; "" if there is
+	// none.
 	expression string
 }
 
-// imports are those of a DataVolumeSource of CDI. What the kubelet pulls of them has the
+// imports are the image fields of a DataVolumeSource of CDI. Those that the kubelet pulls have the
 // policy of the object CDI, IfNotPresent by default.
 func imports(registry Puller) []imageField {
 	return []imageField{
@@ -57,18 +58,18 @@ func imports(registry Puller) []imageField {
 }
 
 // imageKinds by their APIs: github.com/tektoncd/pipeline pkg/apis/pipeline/v1,
-// github.com/argoproj/argo-workflows pkg/apis/workflow/v1alpha1, kubevirt.io/api core/v1
-// and pool/v1beta1, kubevirt.io/containerized-data-importer-api pkg/apis/core/v1beta1,
+// github.com/argoproj/argo-workflows pkg/apis/workflow/v1alpha1, kubevirt.io/api core/v1 and
+// pool/v1beta1, kubevirt.io/containerized-data-importer-api pkg/apis/core/v1beta1,
 // github.com/operator-framework/api pkg/operators/v1alpha1, knative.dev/serving
-// pkg/apis/serving/v1. Who pulls comes from operator-lifecycle-manager,
+// pkg/apis/serving/v1. The pullers are taken from operator-lifecycle-manager,
 // pkg/controller/registry/reconciler, and from containerized-data-importer,
 // pkg/controller/import-controller.go and dataimportcron-controller.go.
 func imageKinds() []imageKind {
 	disks := append(containers("containerDisk", "kernelBoot.container"), imports(Importer)...)
 	return []imageKind{
 		{group: "", kinds: []string{"Pod", "PodTemplate", "ReplicationController"}},
-		{group: "apiextensions.k8s.io", kinds: []string{"CustomResourceDefinition"}}, // what it describes names none
-		{group: pinset.Group, kinds: []string{pinset.Kind}},                          // which lint reads for itself
+		{group: "apiextensions.k8s.io", kinds: []string{"CustomResourceDefinition"}}, // its schema names no image
+		{group: pinset.Group, kinds: []string{pinset.Kind}},                          // lint reads its images separately
 		{group: "apps", kinds: []string{"DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"}},
 		{group: "batch", kinds: []string{"CronJob", "Job"}},
 		{group: "apps.openshift.io", kinds: []string{"DeploymentConfig"}},
@@ -92,17 +93,17 @@ func imageKinds() []imageKind {
 	}
 }
 
-// object is what the walker knows of the object that it is in.
+// object describes the object that the walker is in.
 type object struct {
 	imageKind
-	// name is the kind with its group, as kubectl has it.
+	// name is the kind with its group, as kubectl writes it.
 	name string
-	// known says that the fields are all that name images.
+	// known is true if no other field of the object names an image.
 	known bool
 }
 
-// objectOf gives the object that a mapping is. What only refers to one, as an owner, has
-// a kind too, but nothing in it that would name images.
+// objectOf describes the object in a mapping. References to objects, such as owners, also have a
+// kind, but name no images.
 func objectOf(n *yaml.Node) (o object, ok bool) {
 	kind, version := document.Text(document.Field(n, "kind")), document.Text(document.Field(n, "apiVersion"))
 	if kind == "" || version == "" && document.Field(n, "metadata") == nil && document.Field(n, "spec") == nil {
@@ -121,7 +122,7 @@ func objectOf(n *yaml.Node) (o object, ok bool) {
 	return o, true
 }
 
-// mappings are those that the path leads to from a key with its value.
+// mappings returns the mappings at the path that begins with a key and its value.
 func (f imageField) mappings(key string, value *yaml.Node) (all []*yaml.Node) {
 	first, below, _ := strings.Cut(f.path, ".")
 	name, isList := strings.CutSuffix(first, "[]")
@@ -143,16 +144,15 @@ func (f imageField) mappings(key string, value *yaml.Node) (all []*yaml.Node) {
 	return fields
 }
 
-// Unknown is the full name of an image in an object of which pinbox does not know what
-// it does with it.
+// Unknown is the full name of an image in an object of a kind that pinbox does not know.
 type Unknown struct {
 	Image     Field
 	Reference pinset.Reference
-	// Kind is that of the object, with its group.
+	// Kind is the kind of the object, with its group.
 	Kind string
 }
 
-// DescribeUnknown counts the images, and names them by their kinds.
+// DescribeUnknown counts the images, and lists them by kind.
 func DescribeUnknown(all []Unknown) string {
 	var kinds []string
 	images, total := map[string][]string{}, 0

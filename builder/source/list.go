@@ -18,25 +18,25 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// What can be wrong with a list of images.
+// Errors of a list of images.
 var (
 	ErrList      = errors.New("not a list of images")
 	ErrEmptyList = errors.New("lists no image")
 )
 
-// Named is an image that an input asks for by a name of any form.
+// Named is an image that an input names, by digest or by tag.
 type Named struct {
 	pinset.Reference
-	// Origin is the file and line, or the field, that it came from.
+	// Origin is the file and line, or the field, of the name.
 	Origin string
 }
 
-// Listing are images that an input names.
+// Listing is the list of images that an input names.
 type Listing struct {
 	Names []Named
-	// Unknown are images that are left out, unless another input has them.
+	// Unknown are images that are left out, unless another input names them.
 	Unknown []Unknown
-	// Warnings tell what else is left out.
+	// Warnings describe what else is left out.
 	Warnings []string
 }
 
@@ -46,7 +46,7 @@ type ImageLists []string
 
 func (l *ImageLists) add(path string) { *l = append(*l, path) }
 
-// UnmarshalYAML has messages speak of a list.
+// UnmarshalYAML decodes a plain list, so that messages name no Go type.
 func (l *ImageLists) UnmarshalYAML(decode func(any) error) error { return decode((*[]string)(l)) }
 
 // Validate implements Source.
@@ -60,7 +60,7 @@ func (l *ImageLists) Read(_ context.Context, o Options) (Content, error) {
 	return readListings(*l, func(path string) (Listing, error) { return ReadList(path, o.Platform) })
 }
 
-// readListings reads all files, and reports all that is wrong with them at once.
+// readListings reads all files, and reports all errors at once.
 func readListings(paths []string, read func(path string) (Listing, error)) (m Content, err error) {
 	var names []Named
 	var errs []error
@@ -69,14 +69,13 @@ func readListings(paths []string, read func(path string) (Listing, error)) (m Co
 		names, errs = append(names, l.Names...), append(errs, err)
 		m.Unknown, m.Warnings = append(m.Unknown, l.Unknown...), append(m.Warnings, l.Warnings...)
 	}
-	m.name(names)
+	m.addNames(names)
 	return m, errors.Join(errs...)
 }
 
-// ReadList reads a file of images: one a line, with # comments; the release JSON
-// of MicroShift, whose images stand under "images"; or an Images manifest of
-// Hauler, which may ask for the platform. All that is wrong with it is reported at
-// once.
+// ReadList reads a file of images: one a line, with # comments; the release JSON of MicroShift,
+// whose images are under "images"; or an Images manifest of Hauler, whose platform must be the
+// given one. It reports all errors at once.
 func ReadList(path string, platform pinset.Platform) (Listing, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -87,9 +86,9 @@ func ReadList(path string, platform pinset.Platform) (Listing, error) {
 	if err != nil {
 		return Listing{}, fmt.Errorf("%s: %w: %w", path, ErrList, err)
 	}
-	content = bytes.TrimPrefix(content, []byte("\ufeff")) // of editors on Windows
+	content = bytes.TrimPrefix(content, []byte("\ufeff")) // a byte order mark
 	if bytes.IndexByte(content, 0) >= 0 {
-		return Listing{}, fmt.Errorf("%s: %w: it is no text", path, ErrList)
+		return Listing{}, fmt.Errorf("%s: %w: it is not a text", path, ErrList)
 	}
 	var l Listing
 	if structured(path, content) {
@@ -103,21 +102,21 @@ func ReadList(path string, platform pinset.Platform) (Listing, error) {
 	return l, err
 }
 
-// structured tells JSON and YAML from a plain list.
+// structured reports whether a file is JSON or YAML, not a plain list.
 func structured(path string, content []byte) bool {
 	return hasObjects(path) || bytes.HasPrefix(bytes.TrimSpace(content), []byte("{"))
 }
 
-// maxWrong is how many lines are told of a file that is another one altogether.
-const maxWrong = 20
+// maxErrors limits the errors for a file that is not a list at all.
+const maxErrors = 20
 
 func lines(path string, content []byte) (names []Named, err error) {
 	var errs []error
 	wrong := 0
 	scanner := bufio.NewScanner(bytes.NewReader(content))
 	for n := 1; scanner.Scan(); n++ {
-		if wrong > maxWrong {
-			errs = append(errs, fmt.Errorf("%s: and what comes after line %d", path, n-1))
+		if wrong > maxErrors {
+			errs = append(errs, fmt.Errorf("%s: the lines after %d are not checked", path, n-1))
 			break
 		}
 		text, _, _ := strings.Cut(scanner.Text(), "#")
@@ -136,7 +135,7 @@ func lines(path string, content []byte) (names []Named, err error) {
 	return names, errors.Join(errs...)
 }
 
-// parse reads a name, which may have the transport that skopeo wants.
+// parse reads a name, which may have skopeo's transport docker://.
 func parse(text, origin string) (Named, error) {
 	ref, err := pinset.ParseReference(strings.TrimPrefix(text, "docker://"))
 	if err != nil {

@@ -161,8 +161,8 @@ func TestFieldsOfHauler(t *testing.T) {
 		"certificate-oidc-issuer: a":                "--policy",
 		"certificate-oidc-issuer-regexp: a":         "--policy",
 		"certificate-github-workflow-repository: a": "--policy",
-		"platform: linux/arm64": "the appliance is for linux/amd64; spec.platform and " +
-			"--platform change that",
+		"platform: linux/arm64": "the appliance is for linux/amd64; change it with " +
+			"spec.platform or --platform",
 		"rewrite: site/b":                "--mirrors",
 		"ca-file: ca.crt":                "--cert-dir",
 		"insecure-skip-tls-verify: true": "--cert-dir",
@@ -174,25 +174,28 @@ func TestFieldsOfHauler(t *testing.T) {
 		} {
 			_, err := source.ReadList(list(t, "x.yaml", content), "linux/amd64")
 			if !errors.Is(err, source.ErrHauler) || !strings.Contains(err.Error(),
-				want+": pinbox does not follow this field of Hauler's: ") || !strings.Contains(err.Error(), says) {
-				t.Errorf("%q: %v", field, err)
+				want+": pinbox does not support this field of Hauler: ") || !strings.Contains(err.Error(), says) {
+				t.Errorf("%q: got %v, want %s: %s", field, err, want, says)
 			}
 		}
 	}
+}
+
+func TestWrongFieldsOfHauler(t *testing.T) {
 	for says, c := range map[string]struct {
 		content string
 		want    error
 	}{
 		"x.yaml:11: local: ":              {haulerImages("", "local: true"), source.ErrHauler},
 		"x.yaml:7: hauler.dev/registry: ": {haulerImages("hauler.dev/registry: quay.io", ""), source.ErrHauler},
-		"x.yaml:12: more: pinbox does not know this field of Hauler's; known here: images": {
+		"x.yaml:12: more: pinbox does not know this field of Hauler; known here: images": {
 			haulerImages("", "") + "  more: []\n", source.ErrHaulerField,
 		},
 		"x.yaml:4: data: ": {
 			"apiVersion: content.hauler.cattle.io/v1\nkind: Images\nspec: {images: [{name: quay.io/a/b:1}]}\ndata: {}\n",
 			source.ErrHaulerField,
 		},
-		"x.yaml:11: sign-key: pinbox does not know this field of Hauler's; known here: certificate-github": {
+		"x.yaml:11: sign-key: pinbox does not know this field of Hauler; known here: certificate-github": {
 			haulerImages("", "sign-key: a"), source.ErrHaulerField,
 		},
 		// those of annotations too
@@ -201,12 +204,17 @@ func TestFieldsOfHauler(t *testing.T) {
 			strings.Replace(haulerImages("", ""), "- name: quay.io/a/b:1", "- {}", 1), source.ErrList,
 		},
 	} {
-		if _, err := source.ReadList(list(t, "x.yaml", c.content), "linux/amd64"); !errors.Is(err, c.want) ||
-			!strings.Contains(err.Error(), says) {
-			t.Errorf("got %v, want %v: %s", err, c.want, says)
-		}
+		t.Run(says, func(t *testing.T) {
+			_, err := source.ReadList(list(t, "x.yaml", c.content), "linux/amd64")
+			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), says) {
+				t.Errorf("got %v, want %v: %s", err, c.want, says)
+			}
+		})
 	}
-	// The field of an image counts before the annotation, and all that is wrong is said.
+}
+
+// The field of an image overrides the annotation, and all errors are reported at once.
+func TestAnnotationsOfHauler(t *testing.T) {
 	if _, err := source.ReadList(list(t, "x.yaml", haulerImages("hauler.dev/platform: linux/arm64",
 		"platform: linux/amd64")), "linux/amd64"); err != nil {
 		t.Errorf("got %v, want no error", err)

@@ -11,7 +11,7 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// ErrNoFullName says that nothing tells the name of an image on this machine.
+// ErrNoFullName is returned for a local image whose full name is unknown.
 var ErrNoFullName = errors.New("image has no full name")
 
 // OCI are folders of the OCI image layout.
@@ -21,12 +21,11 @@ type OCI []Location
 // Docker, compressed or not.
 type Archives []Location
 
-// Location is where images are on this machine: a folder of the OCI image layout, or an
-// archive.
+// Location names local images: a folder of the OCI image layout, or an archive.
 type Location struct {
 	// Path of the folder or the archive.
 	Path string `yaml:"path,omitempty"`
-	// Name of the image, with a tag, if it has no full one there.
+	// Name of the image, with a tag, if the image has no full name there.
 	Name string `yaml:"name,omitempty"`
 }
 
@@ -38,7 +37,7 @@ func parseLocation(text string) Location {
 
 func (l *OCI) add(text string) { *l = append(*l, parseLocation(text)) }
 
-// UnmarshalYAML has messages speak of a list.
+// UnmarshalYAML decodes a plain list, so that messages name no Go type.
 func (l *OCI) UnmarshalYAML(decode func(any) error) error { return decode((*[]Location)(l)) }
 
 // Validate implements Source.
@@ -54,7 +53,7 @@ func (l *OCI) Read(context.Context, Options) (m Content, err error) {
 		if err != nil {
 			return m, err
 		}
-		if err := m.local(at, found); err != nil {
+		if err := m.addLocal(at, found); err != nil {
 			return m, err
 		}
 	}
@@ -63,7 +62,7 @@ func (l *OCI) Read(context.Context, Options) (m Content, err error) {
 
 func (l *Archives) add(text string) { *l = append(*l, parseLocation(text)) }
 
-// UnmarshalYAML has messages speak of a list.
+// UnmarshalYAML decodes a plain list, so that messages name no Go type.
 func (l *Archives) UnmarshalYAML(decode func(any) error) error { return decode((*[]Location)(l)) }
 
 // Validate implements Source.
@@ -80,7 +79,7 @@ func (l *Archives) Read(ctx context.Context, o Options) (m Content, err error) {
 			return m, err
 		}
 		m.files = append(m.files, file)
-		if err := m.local(at, found); err != nil {
+		if err := m.addLocal(at, found); err != nil {
 			return m, err
 		}
 	}
@@ -103,14 +102,13 @@ func pathsOf(list []Location) (all []*string) {
 	return all
 }
 
-// local adds images that were found at a location, by their names there or the one that is
-// given.
-func (m *Content) local(at Location, found []storage.Found) error {
+// addLocal adds the images of a location, by their names there or by the name of the location.
+func (m *Content) addLocal(at Location, found []storage.Found) error {
 	if len(found) == 0 {
-		return fmt.Errorf("%s: %w: no image in it", at.Path, storage.ErrLocal)
+		return fmt.Errorf("%s: %w: it has no image", at.Path, storage.ErrLocal)
 	}
 	if at.Name != "" && len(found) > 1 {
-		return fmt.Errorf("%s: %w: there are %d images in it, and one name, %s, given",
+		return fmt.Errorf("%s: %w: it has %d images, and only one name is given, %s",
 			at.Path, ErrNoFullName, len(found), at.Name)
 	}
 	images := LocalImages{Origin: at.Path}
@@ -123,7 +121,7 @@ func (m *Content) local(at Location, found []storage.Found) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w: %w", at.Path, ErrNoFullName, err)
 		}
-		name.Digest = "" // that of the layout counts
+		name.Digest = "" // the digest of the layout is used
 		images.Images = append(images.Images, LocalImage{name, f})
 	}
 	m.Local = append(m.Local, images)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// What can be wrong with a folder of manifests.
+// Errors of manifests.
 var (
 	ErrManifest = errors.New("not a Kubernetes manifest")
 	ErrNoImages = errors.New("no container in it names an image")
@@ -17,7 +17,7 @@ type Manifests []string
 
 func (l *Manifests) add(path string) { *l = append(*l, path) }
 
-// UnmarshalYAML has messages speak of a list.
+// UnmarshalYAML decodes a plain list, so that messages name no Go type.
 func (l *Manifests) UnmarshalYAML(decode func(any) error) error { return decode((*[]string)(l)) }
 
 // Validate implements Source.
@@ -31,10 +31,9 @@ func (l *Manifests) Read(context.Context, Options) (Content, error) {
 	return readListings(*l, ReadManifests)
 }
 
-// ReadManifests finds the images of all pods, of all templates of pods and of some other
-// kinds, in files of Kubernetes objects and in folders of them: what `helm template` or
-// `kustomize build` gives. Objects of every kind are looked through, for operators' own
-// kinds have templates too.
+// ReadManifests finds the images of pods, of pod templates and of some other kinds, in files of
+// Kubernetes objects and in folders of them, such as the output of `helm template` or `kustomize
+// build`. It searches objects of every kind, because custom resources also have pod templates.
 func ReadManifests(path string) (Listing, error) {
 	objects, err := ReadObjects([]string{path}, nil)
 	if err != nil {
@@ -59,10 +58,10 @@ func ReadManifests(path string) (Listing, error) {
 	if len(l.Names)+len(l.Unknown) == 0 {
 		return Listing{}, withWarnings(fmt.Errorf("%s: %w", path, ErrNoImages), l.Warnings)
 	}
-	return l, nil // other inputs may have what is unknown
+	return l, nil // other inputs may name the unknown images
 }
 
-// withWarnings adds what may be why there is nothing.
+// withWarnings adds warnings that may explain the error.
 func withWarnings(err error, warnings []string) error {
 	for _, w := range warnings {
 		err = fmt.Errorf("%w\n%s", err, w)

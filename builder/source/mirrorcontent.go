@@ -13,17 +13,17 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// ErrOCMirror says that something is not what oc-mirror v2 leaves.
-var ErrOCMirror = errors.New("not a whole archive or workspace of oc-mirror v2")
+// ErrOCMirror is returned for files that are not complete output of oc-mirror v2.
+var ErrOCMirror = errors.New("not a complete archive or workspace of oc-mirror v2")
 
-// What was asked for and is not there.
+// Errors of an image that was requested and is not there.
 var (
-	ErrNotMirrored      = errors.New("is not in what oc-mirror has left")
+	ErrNotMirrored      = errors.New("is not in the output of oc-mirror")
 	ErrPlatformFiltered = errors.New("oc-mirror was told not to mirror it for this platform")
 )
 
-// Names that oc-mirror v2 gives: internal/pkg/release/const.go and internal/pkg/
-// archive there.
+// Names in the output of oc-mirror v2: internal/pkg/release/const.go and internal/pkg/ archive
+// there.
 const (
 	workingDir    = "working-dir/"
 	releaseImages = "openshift/release-images"
@@ -31,47 +31,48 @@ const (
 	graphImage    = "openshift/graph-image"
 )
 
-// Files is what a workspace or archives have.
+// Files are the files of a workspace or of archives.
 type Files interface {
 	Names() []string
 	ReadFile(name string) ([]byte, error)
 }
 
-// MirroredImage is an image that oc-mirror has taken, by the name that it had before.
+// MirroredImage is an image that oc-mirror copied, by its name before that.
 type MirroredImage struct {
-	// Reference has the tag, if it was asked for by a tag alone.
+	// Reference has the tag if the request had no digest.
 	pinset.Reference
-	// Stored is the manifest's digest, "" if there are names here and no images.
+	// Stored is the manifest's digest, "" if there are only names, without images.
 	Stored digest.Digest
 	// References is the file that lists the components of a release.
 	References string
-	// FilteredBy says which field left out the instances for the platform, "" if none did.
+	// FilteredBy is the field that made oc-mirror leave out the instances for the platform, "" if
+	// none did.
 	FilteredBy string
 }
 
-// MirrorContent is what a workspace or archives of oc-mirror v2 hold.
+// MirrorContent is the content of a workspace or of archives of oc-mirror v2.
 type MirrorContent struct {
 	Releases []MirroredImage
 	// Images that belong to no release.
 	Images   []MirroredImage
 	Warnings []string
-	// Blocked says whether a component of a release has been left out, by its name.
+	// Blocked reports whether a component of a release was left out, by its name.
 	Blocked func(name string) bool
 }
 
-// MirrorOptions is what an appliance takes of an archive or a workspace.
+// MirrorOptions select images of the output of oc-mirror.
 type MirrorOptions struct {
-	// Config is the ImageSetConfiguration to go by, instead of that in the files; nil for
-	// that one.
+	// Config is the ImageSetConfiguration to use instead of the newest in the files; nil for that
+	// one.
 	Config *ImageSetConfig
-	// Exclude are patterns of names of images that belong to no release, and fields.
+	// Exclude has patterns for the names of images that belong to no release, and names of fields.
 	Exclude  []string
 	Platform pinset.Platform
 }
 
-// ReadOCMirror finds what oc-mirror was asked for last, and the names of it; the
-// registry's tree in an archive has neither. tags are those of that tree,
-// "repository:tag" without the host; none if there are no images.
+// ReadOCMirror finds what oc-mirror was requested to copy last, with the original names: the tree
+// of the registry in an archive has neither. tags are the tags of that tree, "repository:tag"
+// without the host; none if there are no images.
 func ReadOCMirror(files Files, tags map[string]digest.Digest, w MirrorOptions) (MirrorContent, error) {
 	r := &workspace{
 		files: files, names: files.Names(), tags: tags, set: w.Config, configGiven: w.Config != nil,
@@ -87,40 +88,42 @@ func ReadOCMirror(files Files, tags map[string]digest.Digest, w MirrorOptions) (
 			break
 		}
 	}
-	if err = errors.Join(r.collisions(), err); err != nil { // the one may be the reason of the other
+	if err = errors.Join(r.collisions(), err); err != nil { // a collision may be the reason for err
 		return MirrorContent{}, err
 	}
 	if len(r.found.Releases)+len(r.found.Images) == 0 {
-		return MirrorContent{}, withWarnings(fmt.Errorf("%w: no image in it has a name", ErrOCMirror), r.found.Warnings)
+		return MirrorContent{}, withWarnings(fmt.Errorf("%w: it has no image with a name", ErrOCMirror), r.found.Warnings)
 	}
 	r.found.Blocked = func(name string) bool { return r.set.Blocked(name, "") }
 	return r.found, nil
 }
 
+// workspace is the output of oc-mirror: a workspace, or archives, which have the same files.
 type workspace struct {
 	files Files
 	names []string
 	tags  map[string]digest.Digest
-	// set is nil if nothing tells what oc-mirror was asked for; given if the user names it.
+	// set is the configuration of the run, nil if there is none. configGiven is true if the user
+	// named it.
 	set         *ImageSetConfig
 	configGiven bool
-	// origin is what tells what oc-mirror was asked for, for messages.
+	// origin names the configuration, or the log, for messages.
 	origin  string
 	os      string
 	arch    string
 	origins origins
-	// asked are the names that were asked for, by the tags under which they are kept.
+	// requests are the requested names, by their tags in the mirror.
 	requests map[string][]request
-	// exclude patterns, and those that have matched.
+	// exclude has the patterns, and excludeMatched those that matched.
 	exclude        []string
 	excludeMatched map[string]bool
-	// fields ask for images without their names. unlisted are those of which no file names
-	// any, and nameless the tags of images that were asked for, and have no name.
+	// fields request images without their names. unlistedFields are those for which no file has
+	// names, and unnamedTags the tags of requested images without a name.
 	fields, unlistedFields, unnamedTags []string
-	// content is what belongs to releases.
+	// content has the images of releases: contentOfReleases.
 	content map[string]map[digest.Digest]bool
 	found   MirrorContent
-	// taken are the places of images in found, by their names.
+	// taken has the indices of images in found, by their names.
 	taken map[pinset.Reference][]int
 }
 
@@ -128,13 +131,12 @@ func (r *workspace) warn(format string, args ...any) {
 	r.found.Warnings = append(r.found.Warnings, fmt.Sprintf(format, args...))
 }
 
-// runTime finds the time in the name of a configuration that oc-mirror has written:
-// at the end of an archive, or in the workspace.
+// runTime matches the time in the name of a configuration that oc-mirror wrote: at the end of an
+// archive, or in the workspace.
 var runTime = regexp.MustCompile(`^(?:isc_|working-dir/isc_pinned_)(\d{4}-.*?)(?:\.yaml)?$`)
 
-// NewestRun is the newest configuration in the files, and the time in its name; "" if
-// there is none. Of one run, that of the archive counts: in the workspace, catalogs
-// have lost their tags.
+// NewestRun is the newest configuration in the files, and the time in its name; "" if there is
+// none. Of the same run, the one in the archive is used: in the workspace, catalogs have no tags.
 func NewestRun(names []string) (name, at string) {
 	for _, n := range names {
 		if m := runTime.FindStringSubmatch(n); m != nil && (m[1] > at || m[1] == at && strings.HasPrefix(n, "isc_")) {
@@ -170,8 +172,8 @@ func (r *workspace) readConfig() error {
 	return nil
 }
 
-// parseMirrored reads a name as oc-mirror does, and gives the tag under which it
-// keeps the image: without the host.
+// parseMirrored parses a name as oc-mirror does, and returns the tag in the mirror: without the
+// host.
 func parseMirrored(text, origin string) (ref pinset.Reference, tag string, err error) {
 	text = strings.TrimPrefix(text, "docker://")
 	ref, short, err := pinset.Expand(text)
@@ -184,7 +186,7 @@ func parseMirrored(text, origin string) (ref pinset.Reference, tag string, err e
 	return ref, mirrorTag(text, ref.Digest), nil
 }
 
-// mirrorTag is the tag of an image by its name as it is written: docker.io/nginx is no
+// mirrorTag is the tag in the mirror of a name as it is written: docker.io/nginx does not become
 // library/nginx there.
 func mirrorTag(text string, d digest.Digest) string {
 	name, _, _ := strings.Cut(text, "@")
@@ -201,6 +203,7 @@ func mirrorTag(text string, d digest.Digest) string {
 	return path + ":latest"
 }
 
+// additional adds the additional images of the configuration.
 func (r *workspace) additional() error {
 	if r.set == nil {
 		return nil
@@ -227,7 +230,7 @@ func (r *workspace) additional() error {
 	return errors.Join(errs...)
 }
 
-// take adds an image. If something asks for all instances of it, none is left out.
+// add adds an image. If one of several requests is for all instances, none is left out.
 func (r *workspace) add(m MirroredImage) {
 	name := identity(m.Reference)
 	for _, i := range r.taken[name] {
@@ -242,7 +245,7 @@ func (r *workspace) add(m MirroredImage) {
 	r.found.Images = append(r.found.Images, m)
 }
 
-// known is what an image is known by: beside a digest, a tag does not count.
+// identity is the reference without the tag if it has a digest.
 func identity(ref pinset.Reference) pinset.Reference {
 	if ref.Digest != "" {
 		ref.Tag = ""
@@ -250,7 +253,7 @@ func identity(ref pinset.Reference) pinset.Reference {
 	return ref
 }
 
-// dropped says whether a field leaves out the instances for our platform.
+// filteredBy describes a field if its platforms exclude that of the nodes; else it returns "".
 func (r *workspace) filteredBy(field string, platforms []platform) string {
 	var has []string
 	for _, p := range platforms {
@@ -265,7 +268,8 @@ func (r *workspace) filteredBy(field string, platforms []platform) string {
 	return fmt.Sprintf("%s of %s has %s", field, r.origin, strings.Join(has, ", "))
 }
 
-// retarget puts other names where a configuration wants them.
+// retarget replaces the repository and the tag, unless they are "": targetRepo and targetTag of a
+// configuration.
 func retarget(stored, repository, tag string) string {
 	r, t, _ := strings.Cut(stored, ":")
 	return cmp.Or(repository, r) + ":" + cmp.Or(tag, t)

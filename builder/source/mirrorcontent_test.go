@@ -138,7 +138,7 @@ func TestNamesOfOCMirror(t *testing.T) {
 	if !errors.Is(err, source.ErrUnknownImages) {
 		t.Errorf("likewise, without images: %v", err)
 	}
-	for _, tests := range []map[string]namesTest{namesThatAreAskedFor(), namesOfCharts(), namesWithoutImages()} {
+	for _, tests := range []map[string]namesTest{namesInConfiguration(), namesOfCharts(), namesOfReleases(), namesWithoutImages()} {
 		for name, c := range tests {
 			found, err := source.ReadOCMirror(c.files, c.tags, source.MirrorOptions{Platform: "linux/amd64"})
 			if want, ok := strings.CutPrefix(c.want, "error: "); ok {
@@ -159,7 +159,7 @@ func TestNamesOfOCMirror(t *testing.T) {
 	}
 }
 
-func namesThatAreAskedFor() map[string]namesTest {
+func namesInConfiguration() map[string]namesTest {
 	return map[string]namesTest{
 		"of the configuration": {
 			files{isc: imageSet("  additionalImages: [{name: 'quay.io/a/b:1'}, {name: 'docker://quay.io/c:2@" +
@@ -258,13 +258,23 @@ func namesOfCharts() map[string]namesTest {
 		"a failure that no configuration asks for": {files{
 			newest: failed("docker://quay.io/c/d:1", "quay.io/a/b:1", "docker://quay.io/c/d:1"),
 		},
-			kept("a/b:1"), "error: quay.io/c/d:1, which the log of the run asks for, is not in what oc-mirror has " +
-				"left: there is no c/d:1"},
+			kept("a/b:1"), "error: quay.io/c/d:1, which the log of the run requests, is not in the output of " +
+				"oc-mirror: there is no c/d:1"},
+		// A bug was to leave them both out.
+		"of charts, not of two names in a log": {
+			together(charts, files{newest: runLog("quay.io/a/b:1", "docker://quay.io/chart/c:1",
+				"docker://other.example.com/chart/c:1")}), kept("a/b:1", "chart/c:1"), "error: chart/c:1",
+		},
 		"of charts, not of two names": {
 			together(charts, files{mapping: "docker://quay.io/chart/c:1=docker://localhost:55000/chart/c:1\n" +
 				"docker://other.example.com/chart/c:1=docker://localhost:55000/chart/c:1\n"}), kept("a/b:1", "chart/c:1"),
 			"error: chart/c:1",
 		},
+	}
+}
+
+func namesOfReleases() map[string]namesTest {
+	return map[string]namesTest{
 		"of the graph, which has none": {
 			files{isc: imageSet("  platform: {graph: true}\n  additionalImages: [{name: 'quay.io/a/b:1'}]"),
 				newest: runLog("quay.io/a/b:1", "docker://localhost:55000/openshift/graph-image:latest")},
@@ -276,11 +286,6 @@ func namesOfCharts() map[string]namesTest {
 		},
 			kept("a/b:1", "openshift/release:4.99.1-x86_64-kube-virt-container", "openshift/release:4.99.1-x86_64-x"),
 			"quay.io/a/b:1=a quay.io/ocp@" + sum("b").String() + "=b"},
-		// A bug was to leave them both out.
-		"of charts, not of two names in a log": {
-			together(charts, files{newest: runLog("quay.io/a/b:1", "docker://quay.io/chart/c:1",
-				"docker://other.example.com/chart/c:1")}), kept("a/b:1", "chart/c:1"), "error: chart/c:1",
-		},
 	}
 }
 
@@ -289,7 +294,7 @@ func namesWithoutImages() map[string]namesTest {
 	charts := withCharts()
 	const line = "docker://quay.io/%[1]s=docker://reg/m/%[1]s\n"
 	one, two := fmt.Sprintf(line, "a/b:1"), fmt.Sprintf(line, "chart/c:1")
-	unlisted := " of " + isc + " asks for images, and neither mapping.txt nor a whole log of the run names them"
+	unlisted := " of " + isc + " requests images, and neither mapping.txt nor a complete log of the run names them"
 	// A log has the content of a release under its own names, that for another architecture as well.
 	release := together(held("4.99.1-x86_64", "4.99.1"), files{
 		isc: imageSet("  platform: {release: 'quay.io/ocp/ocp-release:4.99.1-x86_64', kubeVirtContainer: true}\n" +
@@ -335,12 +340,14 @@ func namesWithoutImages() map[string]namesTest {
 	}
 }
 
-func TestReleasesOfOCMirror(t *testing.T) {
-	for name, c := range map[string]struct {
-		set  string // of mirror.platform
-		held string
-		want string
-	}{
+type releasesTest struct {
+	set  string // of mirror.platform
+	held string
+	want string
+}
+
+func releasesOfChannels() map[string]releasesTest {
+	return map[string]releasesTest{
 		"a range": {
 			"channels: [{name: stable-4.99, minVersion: 4.99.1, maxVersion: 4.99.2}]",
 			"4.99.0-x86_64 4.99.1-x86_64 4.99.2-x86_64 4.99.3-x86_64", "4.99.1-x86_64 4.99.2-x86_64",
@@ -365,6 +372,11 @@ func TestReleasesOfOCMirror(t *testing.T) {
 				"4.100.0, maxVersion: 4.100.0}]", "4.99.1-x86_64 4.99.2-x86_64 4.100.0-x86_64 4.100.1-x86_64",
 			"4.99.1-x86_64 4.99.2-x86_64 4.100.0-x86_64",
 		},
+	}
+}
+
+func releasesByName() map[string]releasesTest {
+	return map[string]releasesTest{
 		"OKD's channels": {
 			"channels: [{name: 4-scos-stable, type: okd}]", "4.20.0-okd-scos.1 4.20.0-okd-scos.2", "4.20.0-okd-scos.2",
 		},
@@ -379,7 +391,7 @@ func TestReleasesOfOCMirror(t *testing.T) {
 			"release: 'quay.io/ocp/ocp-release@" + sum("b").String() + "'", "4.99.1-x86_64 4.99.2-x86_64", "4.99.2-x86_64",
 		},
 		"none that is asked for": {
-			"channels: [{name: stable-4.98}]", "4.99.1-x86_64", "error: hold-release has none",
+			"channels: [{name: stable-4.98}]", "4.99.1-x86_64", "error: hold-release does not have it",
 		},
 		"none for the architecture": {
 			"channels: [{name: stable-4.99}]", "4.99.1-aarch64", "error: on amd64, but 4.99.1-aarch64",
@@ -391,33 +403,40 @@ func TestReleasesOfOCMirror(t *testing.T) {
 			"channels: [{name: stable-4.99}]}\n  additionalImages: [{name: 'quay.io/a/b@" + sum("e").String() +
 				"'}]\n  blockedImages: [{name: ocp-release", "4.99.1-x86_64", "",
 		},
-	} {
-		all, tags := releases(strings.Fields(c.held)...)
-		closing := "}"
-		if strings.Contains(c.set, "blocked") {
-			closing = "}]"
-		}
-		all[isc] = imageSet("  platform: {" + c.set + closing)
-		found, err := source.ReadOCMirror(all, tags, source.MirrorOptions{Platform: "linux/amd64"})
-		if want, ok := strings.CutPrefix(c.want, "error: "); ok {
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v", name, err)
-			}
-			continue
-		}
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		var got []string
-		for _, m := range found.Releases {
-			if m.Repository != "quay.io/ocp/ocp-release" {
-				t.Errorf("%s: %+v", name, m)
-			}
-			got = append(got, m.Tag)
-		}
-		if strings.Join(got, " ") != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
+	}
+}
+
+func TestReleasesOfOCMirror(t *testing.T) {
+	for _, tests := range []map[string]releasesTest{releasesOfChannels(), releasesByName()} {
+		for name, c := range tests {
+			t.Run(name, func(t *testing.T) {
+				all, tags := releases(strings.Fields(c.held)...)
+				closing := "}"
+				if strings.Contains(c.set, "blocked") {
+					closing = "}]"
+				}
+				all[isc] = imageSet("  platform: {" + c.set + closing)
+				found, err := source.ReadOCMirror(all, tags, source.MirrorOptions{Platform: "linux/amd64"})
+				if want, ok := strings.CutPrefix(c.want, "error: "); ok {
+					if err == nil || !strings.Contains(err.Error(), want) {
+						t.Errorf("got %v, want %q", err, want)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				var got []string
+				for _, m := range found.Releases {
+					if m.Repository != "quay.io/ocp/ocp-release" {
+						t.Errorf("got %+v, want one of quay.io/ocp/ocp-release", m)
+					}
+					got = append(got, m.Tag)
+				}
+				if strings.Join(got, " ") != c.want {
+					t.Errorf("got %q, want %q", got, c.want)
+				}
+			})
 		}
 	}
 }
@@ -450,15 +469,15 @@ func fbc(letter string) string {
 		`{"schema":"olm.package","name":"x"} {"schema":"x.unknown","image":{"a":1}} {"schema":"olm.bundle","name":"x","image":"quay.io/bundle@%s","relatedImages":[{"image":"quay.io/no-tag"},{"image":""}]}`, sum(letter))
 }
 
-// A bug was to take the sum of a catalog with its transport, and to find no such selection.
-func TestCatalogsOfOCMirror(t *testing.T) {
+// operatorCatalog is a workspace with a catalog of a registry and one of a folder, both filtered.
+func operatorCatalog() files {
 	hex := sum("a").Encoded()
 	// What oc-mirror takes the sum of, as it writes it: without a transport.
 	filterOf := func(name string) string {
 		return fmt.Sprintf("%x", md5.Sum([]byte(`{"packages":[{"name":"foo"}],"catalog":"`+name+"@"+sum("a").String()+`"}`)))
 	}
 	filter, ofFolder := filterOf("quay.io/x/index"), filterOf("/srv/index")
-	catalog := files{
+	return files{
 		"working-dir/dry-run/mapping.txt":                                                       "docker://quay.io/index:7=docker://localhost:55000/index:latest\n",
 		operators + hex + "/filtered-catalogs/" + ofFolder + "/digest":                          sum("e").Encoded(),
 		operators + hex + "/filtered-catalogs/" + ofFolder + "/catalog-config/foo/catalog.json": fbc("f"),
@@ -468,6 +487,10 @@ func TestCatalogsOfOCMirror(t *testing.T) {
 		// of an earlier run
 		operators + hex + "/filtered-catalogs/ffff/digest": sum("e").Encoded(),
 	}
+}
+
+// A bug was to take the sum of a catalog with its transport, and to find no such selection.
+func TestCatalogsOfOCMirror(t *testing.T) {
 	for name, c := range map[string]struct {
 		set  string
 		tags map[string]godigest.Digest
@@ -505,7 +528,7 @@ func TestCatalogsOfOCMirror(t *testing.T) {
 			"catalog: 'quay.io/x/other:v1', packages: [{name: foo}]", kept("x/index:v1"), "error: there is no x/other:v1",
 		},
 	} {
-		all := together(catalog, files{isc: imageSet("  operators: [{" + c.set + "}]")})
+		all := together(operatorCatalog(), files{isc: imageSet("  operators: [{" + c.set + "}]")})
 		found, err := source.ReadOCMirror(all, c.tags, source.MirrorOptions{Platform: "linux/amd64"})
 		if want, ok := strings.CutPrefix(c.want, "error: "); ok {
 			if !errors.Is(err, source.ErrNotMirrored) || !strings.Contains(err.Error(), want) {

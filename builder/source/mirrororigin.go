@@ -16,29 +16,29 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// origins tell the names that images had before they were mirrored. A place that
-// several names lead to has none.
+// origins have the names of images before they were mirrored. A tag with several names has no valid
+// name.
 type origins struct {
-	// mapping has names by what they became in a mirror, without what stands there before
-	// what oc-mirror keeps; cached and logged by what they became in its cache.
+	// mapping has names by their tags in a mirror, without the prefix of the mirror; cached and
+	// logged by their tags in the cache of oc-mirror.
 	mapping, cached, logged map[string][]string
-	// pulled has those in the log that have a digest, by that.
+	// pulled has the names in the log that have a digest, by the digest.
 	pulled map[digest.Digest][]string
-	// failed are tags that the newest run could not copy, and complete says that logged has
-	// all that it was to copy.
+	// failed are tags that the newest run could not copy, and complete is true if logged has all
+	// images of that run.
 	failed   []string
 	complete bool
-	// sources are repositories or parts of them, likewise.
+	// sources are original repositories or parts of them, by those in a mirror.
 	sources map[string][]string
-	// release is the repository of the one release that was asked for by its name.
+	// release is the repository of the release that was requested by its name.
 	release string
-	// releases have the repositories of release images.
+	// releases have the repositories of release images, by digest.
 	releases map[digest.Digest]string
 	// tagged has the digests of releases by the tag in the names of signatures.
 	tagged map[string]digest.Digest
 }
 
-// readOrigins collects names from all files that oc-mirror keeps for itself.
+// readOrigins collects names from the files in oc-mirror's working-dir.
 func (r *workspace) readOrigins() error {
 	r.origins = origins{
 		mapping: map[string][]string{}, cached: map[string][]string{}, logged: map[string][]string{},
@@ -55,7 +55,7 @@ func (r *workspace) readOrigins() error {
 		case strings.HasPrefix(dir, MappingDir[len(workingDir):]) && base == MappingFile:
 			read = r.origins.readMapping
 		case dir == "logs/" && strings.HasPrefix(base, "oc-mirror-"):
-			read = r.origins.readLog // the newest is the last
+			read = r.origins.readLog // the newest is read last
 		case dir == "cluster-resources/" && (strings.HasPrefix(base, "idms-") || strings.HasPrefix(base, "itms-")):
 			read = r.origins.readMirrors
 		case dir == "signatures/":
@@ -69,8 +69,8 @@ func (r *workspace) readOrigins() error {
 		if err == nil {
 			err = read(name, content)
 		}
-		if err != nil { // the names may stand elsewhere too
-			r.warn("%s tells no names: %v", name, err)
+		if err != nil { // other files may have the names too
+			r.warn("%s: names are not read: %v", name, err)
 		}
 	}
 	shift := prefixParts(r.tags, r.origins.sources, r.origins.mapping)
@@ -83,15 +83,15 @@ func (r *workspace) readOrigins() error {
 	return err
 }
 
-// MappingFile is what a dry run writes, and MappingDir where to.
+// MappingFile is the file that a dry run writes to MappingDir.
 const (
 	MappingFile = "mapping.txt"
 	MappingDir  = workingDir + "dry-run/"
 )
 
-// readMapping reads lines of docker://SOURCE=docker://MIRROR. Those of disk to
-// mirror come from the cache of oc-mirror, and those of folders from none: they have
-// no names. Nor do instances of a list, which are there by their digests.
+// readMapping reads lines of docker://SOURCE=docker://MIRROR. It skips lines without an original
+// name: the source is oc-mirror's cache (disk to mirror) or a folder, or the target is an instance
+// of an index, by its digest.
 func (o *origins) readMapping(_ string, content []byte) error {
 	scanner := bufio.NewScanner(bytes.NewReader(content))
 	for scanner.Scan() {
@@ -111,14 +111,14 @@ func (o *origins) readMapping(_ string, content []byte) error {
 }
 
 var (
-	// Lines of a run whose output is no terminal: logImageSuccess and logImageError in
-	// internal/pkg/batch of oc-mirror.
+	// Lines of a run without a terminal: logImageSuccess and logImageError in internal/pkg/batch of
+	// oc-mirror.
 	logCopied = regexp.MustCompile(`(Success copying|Failed to copy \S+) (\S+)`)
-	// Worker there, on a terminal as well.
+	// From Worker in the same package, with a terminal too.
 	logToCopy = regexp.MustCompile(`images to copy (\d+)`)
 )
 
-// readLog reads what a run was to copy, instead of what an earlier one was.
+// readLog reads the images of a run, and forgets those of an earlier log.
 func (o *origins) readLog(_ string, content []byte) error {
 	clear(o.logged)
 	clear(o.pulled)
@@ -142,9 +142,9 @@ func (o *origins) readLog(_ string, content []byte) error {
 	return nil
 }
 
-// recorded reads the name of an image that was copied, and gives the tag under which it
-// is kept. Without a registry it came from docker.io: the transport of docker in
-// containers/image knows no other. What came from the cache has no name.
+// parseCopied parses the name of a copied image, and returns its tag in the mirror. A name without
+// a registry is from docker.io, as in containers/image's docker transport. An image from the cache
+// has no original name.
 func parseCopied(text string) (name, tag string, ok bool) {
 	text = strings.TrimPrefix(text, "docker://")
 	ref, _, err := pinset.Expand(text)
@@ -152,18 +152,19 @@ func parseCopied(text string) (name, tag string, ok bool) {
 		return "", "", false
 	}
 	if ref.Digest != "" {
-		ref.Tag = "" // as in a mapping
+		ref.Tag = "" // as in mapping.txt
 	}
 	return ref.String(), mirrorTag(text, ref.Digest), true
 }
 
+// addName adds a name once.
 func addName[K comparable](names map[K][]string, at K, name string) {
 	if !slices.Contains(names[at], name) {
 		names[at] = append(names[at], name)
 	}
 }
 
-// readMirrors reads what a cluster would be told.
+// readMirrors reads the mirror sets that oc-mirror wrote for a cluster.
 func (o origins) readMirrors(name string, content []byte) error {
 	m := mirrorReader{origin: name}
 	if err := m.stream(bytes.NewReader(content)); err != nil {
@@ -178,8 +179,8 @@ func (o origins) readMirrors(name string, content []byte) error {
 	return nil
 }
 
-// readSignature takes the name that a release was signed under, which nothing is
-// trusted for but the name.
+// readSignature reads the name of a release from its signature. The signature is not verified: only
+// the name is used.
 func (o origins) readSignature(name string, content []byte) error {
 	claimed, d, err := storage.Claimed(content)
 	if err != nil {
@@ -211,10 +212,10 @@ func (o origins) readGraph(_ string, content []byte) error {
 	return nil
 }
 
-// prefixParts finds out how many parts of their paths all mirrors have before what oc-
-// mirror keeps: as many as let the most of them be where a kept tag is.
+// prefixParts returns how many parts of a path are the prefix of the mirror: the number for which
+// the most paths match a tag of oc-mirror.
 func prefixParts(tags map[string]digest.Digest, mirrors ...map[string][]string) int {
-	kept := map[string]bool{} // tags, their repositories, and what these are in
+	kept := map[string]bool{} // tags, their repositories, and the parents of these
 	for tag := range tags {
 		kept[tag] = true
 		for i, c := range tag {
@@ -236,7 +237,7 @@ func prefixParts(tags map[string]digest.Digest, mirrors ...map[string][]string) 
 	return slices.Index(found[:], slices.Max(found[:]))
 }
 
-// cutParts takes parts from the front of a path, and leaves one at least.
+// cutParts removes the first n parts of a path. ok is false if none is left.
 func cutParts(path string, n int) (below string, ok bool) {
 	for below, ok = path, true; n > 0 && ok; n-- {
 		_, below, ok = strings.Cut(below, "/")
@@ -244,7 +245,7 @@ func cutParts(path string, n int) (below string, ok bool) {
 	return below, ok
 }
 
-// cutAll does so with the places of names.
+// cutAll removes the first n parts of all keys.
 func cutAll(names map[string][]string, n int) map[string][]string {
 	all := map[string][]string{}
 	for place, more := range names {
@@ -258,7 +259,7 @@ func cutAll(names map[string][]string, n int) map[string][]string {
 	return all
 }
 
-// only is the one name of a place.
+// single returns the name if there is exactly one.
 func single(names []string) (name string, ok bool) {
 	for i, other := range names {
 		if i > 0 && other != name {
@@ -269,8 +270,7 @@ func single(names []string) (name string, ok bool) {
 	return name, len(names) > 0
 }
 
-// names of an image by its tag or, if a log has no such tag, by its digest: as a dry run or
-// the newest run tells them.
+// names of an image by its tag or, if no file has the tag, by its digest.
 func (o origins) names(tag string, stored digest.Digest) []string {
 	if names := slices.Concat(o.mapping[tag], o.cached[tag], o.logged[tag]); len(names) > 0 {
 		return names
@@ -278,7 +278,7 @@ func (o origins) names(tag string, stored digest.Digest) []string {
 	return o.pulled[stored]
 }
 
-// mapped finds the one name of an image.
+// mapped finds the name of an image in mappings and logs.
 func (o origins) mapped(tag string, stored digest.Digest) (pinset.Reference, bool) {
 	name, ok := single(o.names(tag, stored))
 	if !ok {
@@ -288,8 +288,7 @@ func (o origins) mapped(tag string, stored digest.Digest) (pinset.Reference, boo
 	return ref, err == nil
 }
 
-// mirrored finds it as the mirror sets tell it: that of the longest part of the path
-// counts.
+// mirrored finds the name of an image in mirror sets. The longest part of the path wins.
 func (o origins) mirrored(tag string) (pinset.Reference, bool) {
 	repository, name, _ := strings.Cut(tag, ":")
 	name = ":" + name

@@ -12,17 +12,17 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// held is a release of which oc-mirror keeps the manifests.
+// heldRelease is a release whose manifests are in working-dir/hold-release.
 type heldRelease struct {
 	file string
-	// Name of its repository's last part, and its tag, "" if it was asked for by digest.
+	// base is the last part of its repository. tag is "" if it was requested by digest.
 	base, tag string
 	digest    digest.Digest
 	version   semver.Version // of the tag
 }
 
 var (
-	// By digest, oc-mirror makes a folder of what stands before the colon.
+	// With a digest, oc-mirror makes a folder for the part before the colon.
 	releaseManifests = regexp.MustCompile(`^working-dir/hold-release/([^/@]+)(@sha256)?/([^/]+)/` + ImageReferences + `$`)
 	releaseArch      = regexp.MustCompile(`^(.*)-(x86_64|amd64|aarch64|arm64|ppc64le|s390x|multi)$`)
 )
@@ -56,7 +56,7 @@ func (r releaseFinder) find() error {
 		return nil
 	}
 	if p := r.set.Mirror.Platform; len(p.Channels) > 0 || p.Release != "" {
-		err = fmt.Errorf("a release, which %s asks for, %w: working-dir/hold-release has none for it",
+		err = fmt.Errorf("a release, which %s requests, %w: working-dir/hold-release does not have it",
 			r.origin, ErrNotMirrored)
 		if len(others) > 0 {
 			err = fmt.Errorf("%w on %s, but %s", err, r.arch, strings.Join(others, ", "))
@@ -65,8 +65,8 @@ func (r releaseFinder) find() error {
 	return err
 }
 
-// held lists the releases that are there for the nodes' architecture, the newest
-// last, and the tags of those for others.
+// held lists the releases for the architecture of the nodes, the newest last, and the tags of those
+// for others.
 func (r releaseFinder) held() (all []heldRelease, others []string, err error) {
 	for _, name := range r.names {
 		m := releaseManifests.FindStringSubmatch(name)
@@ -99,7 +99,7 @@ func (r releaseFinder) held() (all []heldRelease, others []string, err error) {
 	return all, others, nil
 }
 
-// versionIn is what the manifests of a release say, "" if they say nothing.
+// versionIn reads the version in the manifests of a release, "" if there is none.
 func (r releaseFinder) versionIn(references string) string {
 	content, err := r.files.ReadFile(references)
 	if err != nil {
@@ -112,7 +112,7 @@ func (r releaseFinder) versionIn(references string) string {
 	return release.Version
 }
 
-// fits splits a tag, and says whether a release is for the nodes' architecture.
+// matchArch splits the architecture from a tag, and reports whether it is that of the nodes.
 func (r releaseFinder) matchArch(tag string) (version string, matches bool) {
 	m := releaseArch.FindStringSubmatch(tag)
 	if m == nil {
@@ -122,8 +122,8 @@ func (r releaseFinder) matchArch(tag string) (version string, matches bool) {
 	return m[1], arch == "multi" || arch == r.arch
 }
 
-// wanted says which releases the configuration asks for; all are those that are
-// there, the newest last.
+// requested returns a filter for the releases that the configuration requests. all are those in the
+// workspace, the newest last.
 func (r releaseFinder) requested(all []heldRelease) (func(heldRelease) bool, error) {
 	if r.set == nil {
 		return func(heldRelease) bool { return true }, nil
@@ -146,19 +146,19 @@ func (r releaseFinder) requested(all []heldRelease) (func(heldRelease) bool, err
 		}
 		ranges = append(ranges, v)
 	}
-	if len(ranges) > 1 { // with the steps of an upgrade from one channel to the next
-		whole := ranges[0]
+	if len(ranges) > 1 { // and all between them, for an upgrade from one channel to the next
+		all := ranges[0]
 		for _, v := range ranges[1:] {
-			whole = whole.and(v)
+			all = all.cover(v)
 		}
-		ranges = []versions{whole}
+		ranges = []versions{all}
 	}
 	return func(h heldRelease) bool {
-		return slices.ContainsFunc(ranges, func(v versions) bool { return v.have(h.version) })
+		return slices.ContainsFunc(ranges, func(v versions) bool { return v.contains(h.version) })
 	}, nil
 }
 
-// nameOf restores the name of a release.
+// restoreName finds the original name of a release.
 func (r releaseFinder) restoreName(h heldRelease) (MirroredImage, error) {
 	m := MirroredImage{Stored: h.digest, References: h.file}
 	if r.set != nil {
@@ -173,8 +173,8 @@ func (r releaseFinder) restoreName(h heldRelease) (MirroredImage, error) {
 		m.Repository = ref.Repository
 	}
 	if m.Repository == "" {
-		return m, fmt.Errorf("%w: nothing tells the name of the release %s: neither a signature nor the graph, "+
-			"a mapping or a mirror set", ErrOCMirror, cmp.Or(h.tag, h.digest.String()))
+		return m, fmt.Errorf("%w: the name of the release %s is in no signature, graph, "+
+			"mapping or mirror set", ErrOCMirror, cmp.Or(h.tag, h.digest.String()))
 	}
 	m.Tag = h.tag
 	if h.tag == "" {
@@ -186,15 +186,15 @@ func (r releaseFinder) restoreName(h heldRelease) (MirroredImage, error) {
 	return m, nil
 }
 
-// versions are those from lowest to highest.
+// versions is the range from lowest to highest, both included.
 type versions struct{ lowest, highest semver.Version }
 
-func (v versions) have(one semver.Version) bool {
+func (v versions) contains(one semver.Version) bool {
 	return !one.LessThan(v.lowest) && !v.highest.LessThan(one)
 }
 
-// and is all from the lowest of both to the highest.
-func (v versions) and(other versions) versions {
+// cover returns the range that covers both.
+func (v versions) cover(other versions) versions {
 	if other.lowest.LessThan(v.lowest) {
 		v.lowest = other.lowest
 	}
@@ -204,8 +204,7 @@ func (v versions) and(other versions) versions {
 	return v
 }
 
-// versions of a channel: its newest without any, up to its newest without the
-// highest.
+// versions returns the range that a channel requests: without bounds its newest version.
 func (c Channel) versions(all []heldRelease) (v versions, err error) {
 	newest := c.newest(all)
 	v = versions{newest, newest}

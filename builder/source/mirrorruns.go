@@ -14,24 +14,23 @@ import (
 	"github.com/pinbox/pinbox/storage"
 )
 
-// ErrMixedRuns says that archives do not belong together.
+// ErrMixedRuns is returned for archives of different runs.
 var ErrMixedRuns = errors.New("parts of different runs of oc-mirror")
 
-// openMirror opens archives and folders as one tree, in which the newest run of
-// oc-mirror counts.
-// Warnings tell what earlier runs were asked for and the newest is not.
+// openMirror opens archives and folders as one tree, in which files of the newest run of oc-mirror
+// replace others. Warnings list what earlier runs were requested to copy and the newest was not.
 func openMirror(ctx context.Context, paths []string) (_ *storage.Tree, warnings []string, err error) {
 	var runs []mirrorRun
 	tree := &storage.Tree{}
 	defer func() {
 		for _, run := range runs {
-			err = errors.Join(err, run.tree.Close()) // of what the tree has not taken
+			err = errors.Join(err, run.tree.Close()) // those that are not in the tree yet
 		}
 		if err != nil {
 			err = errors.Join(err, tree.Close())
 		}
 	}()
-	archives := map[string][]string{} // by their folders: the parts of one run each
+	archives := map[string][]string{} // the parts of each run, by folder
 	for i, path := range paths {
 		if filepath.Base(path) == MappingFile {
 			if err := tree.AddFolder(ctx, path, fmt.Sprintf("%s%d/%s", MappingDir, i, MappingFile)); err != nil {
@@ -77,8 +76,8 @@ func openMirror(ctx context.Context, paths []string) (_ *storage.Tree, warnings 
 	return tree, warnings, nil
 }
 
-// leftOut compares the configurations of runs: paths of one source are runs of one
-// image set, and a user may have taken another one for that.
+// omittedByNewest compares the configurations of runs. The paths of a source should be runs of one
+// configuration; a user may have mixed two.
 func omittedByNewest(runs []mirrorRun) (warnings []string, err error) {
 	var newest *ImageSetConfig
 	for _, run := range slices.Backward(runs) {
@@ -97,7 +96,7 @@ func omittedByNewest(runs []mirrorRun) (warnings []string, err error) {
 		if newest == nil {
 			newest = set
 		} else if more := set.NotIn(newest); len(more) > 0 {
-			warnings = append(warnings, fmt.Sprintf("%s was asked for %s, and the newest run is not: they are left out; "+
+			warnings = append(warnings, fmt.Sprintf("%s has %s, and the newest run does not request them: they are left out; "+
 				"if it is another image set, make it another source", run.from, strings.Join(more, ", ")))
 		}
 	}
@@ -106,20 +105,20 @@ func omittedByNewest(runs []mirrorRun) (warnings []string, err error) {
 
 var (
 	tarPart = regexp.MustCompile(`^mirror_\d{6}\.tar$`)
-	// Folders that a working-dir has one of at least.
+	// workspaceDirs are folders of a working-dir, which has at least one of them.
 	workspaceDirs = []string{"hold-release", "cluster-resources", "operator-catalogs"}
 )
 
-// mirrorRun is what a run of oc-mirror has left.
+// mirrorRun is the output of one run of oc-mirror.
 type mirrorRun struct {
 	tree *storage.Tree
-	// from is where it is.
+	// from is its path.
 	from string
-	// at is the time of the run, as it stands in its files; "" for a cache alone.
+	// at is the time of the run in the names of its files; "" for a cache.
 	at string
 }
 
-// listArchives lists the archives in a folder; a file stands for itself.
+// listArchives lists the archives in a folder, or the file itself.
 func listArchives(path string) (tars []string, err error) {
 	fi, err := os.Stat(path)
 	if err != nil {
@@ -137,7 +136,7 @@ func listArchives(path string) (tars []string, err error) {
 	return tars, err
 }
 
-// openWorkspace opens a folder of what archives have too: working-dir, or a cache.
+// openWorkspace opens a folder with the files of archives: working-dir, or a cache.
 func openWorkspace(ctx context.Context, path string) (mirrorRun, error) {
 	run := mirrorRun{tree: &storage.Tree{}, from: path}
 	entries, err := os.ReadDir(path)
@@ -154,7 +153,7 @@ func openWorkspace(ctx context.Context, path string) (mirrorRun, error) {
 		}
 	}
 	if len(folders) == 0 {
-		return run, fmt.Errorf("%w: %s has neither mirror_000001.tar nor working-dir, and is none", ErrOCMirror, path)
+		return run, fmt.Errorf("%w: %s is not a working-dir, and has neither one nor mirror_000001.tar", ErrOCMirror, path)
 	}
 	for _, folder := range slices.Sorted(maps.Keys(folders)) {
 		if err := run.tree.AddFolder(ctx, folder, folders[folder]); err != nil {
@@ -165,19 +164,19 @@ func openWorkspace(ctx context.Context, path string) (mirrorRun, error) {
 	return run, nil
 }
 
-// openArchive wants all parts of one run. oc-mirror gives a file that is larger than a
-// part the next number, and goes on with the part before; so the configuration, which
-// comes last, stands in any of them, and after it only such files: permissive_adder.go in
+// openArchive opens all parts of one run. oc-mirror writes a file larger than a part into a part of
+// its own with the next number, and continues the part before. So the configuration, which it
+// writes last, may be in any part; parts after it have one large file each: permissive_adder.go in
 // internal/pkg/archive there. No file is in two parts.
 func openArchive(ctx context.Context, names []string) (run mirrorRun, err error) {
 	slices.Sort(names)
 	run = mirrorRun{tree: &storage.Tree{}, from: names[0]}
-	parts := map[string]string{} // by what is in them
+	parts := map[string]string{} // by the files in them
 	end := ""                    // the part with the configuration
 	for i, name := range names {
 		dir, base := filepath.Split(name)
 		if part := fmt.Sprintf("mirror_%06d.tar", i+1); tarPart.MatchString(base) && base != part {
-			return run, fmt.Errorf("%w: %s is not there, and %s is", ErrOCMirror, filepath.Join(dir, part), name)
+			return run, fmt.Errorf("%w: %s is missing, and %s is there", ErrOCMirror, filepath.Join(dir, part), name)
 		}
 		members, err := addPart(ctx, run.tree, name)
 		if err != nil {
@@ -211,7 +210,7 @@ func openArchive(ctx context.Context, names []string) (run mirrorRun, err error)
 	return run, nil
 }
 
-// addPart adds a tar file to a tree, and lists what is in it.
+// addPart adds a tar file to a tree, and lists its files.
 func addPart(ctx context.Context, tree *storage.Tree, name string) (members []string, err error) {
 	part := &storage.Tree{}
 	if err := part.AddTar(ctx, name); err != nil {
@@ -221,7 +220,7 @@ func addPart(ctx context.Context, tree *storage.Tree, name string) (members []st
 	return part.Names(), nil
 }
 
-// otherArchive tells tar files of other kinds by what is in them.
+// otherArchive describes a tar file of another kind, "" if it is none known.
 func otherArchive(names []string) string {
 	for _, n := range names {
 		switch {

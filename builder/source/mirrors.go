@@ -15,22 +15,22 @@ import (
 	"github.com/pinbox/pinbox/storage/document"
 )
 
-// What can be wrong with files of mirrors.
+// Errors of files of mirrors.
 var (
 	ErrMirrors   = errors.New("not a valid object of mirrors")
 	ErrNoMirrors = errors.New("no ImageDigestMirrorSet, ImageTagMirrorSet or ImageContentSourcePolicy found")
 )
 
-// mirrorKind is an object of the cluster's API that names mirrors.
+// mirrorKind is a kind of the cluster's API that names mirrors.
 type mirrorKind struct {
 	apiVersion string
-	// list is the field of spec that has the rules, of these fields.
-	list   string
-	fields []string
-	by     mirror.PullFrom
+	// list is the field of spec with the rules, and fields are those of a rule.
+	list     string
+	fields   []string
+	pullFrom mirror.PullFrom
 }
 
-// mirrorKinds as of openshift/api. The last is the elder of the first.
+// mirrorKinds as in openshift/api. ImageDigestMirrorSet replaces ImageContentSourcePolicy.
 func mirrorKinds() map[string]mirrorKind {
 	fields := []string{"source", "mirrors", "mirrorSourcePolicy"}
 	return map[string]mirrorKind{
@@ -41,8 +41,8 @@ func mirrorKinds() map[string]mirrorKind {
 }
 
 // ReadMirrors reads the rules of ImageDigestMirrorSets, ImageTagMirrorSets and
-// ImageContentSourcePolicies from files, and from folders all files that end in
-// .yaml, .yml or .json. Warnings tell what was left out.
+// ImageContentSourcePolicies from files, and from all files in folders that end in .yaml, .yml or
+// .json. Warnings describe rules without effect.
 func ReadMirrors(paths []string) (rules []mirror.Rule, warnings []string, err error) {
 	seen := map[string]int{} // objects by file
 	for _, path := range paths {
@@ -72,10 +72,10 @@ func ReadMirrors(paths []string) (rules []mirror.Rule, warnings []string, err er
 	return rules, warnings, nil
 }
 
-// mirrorReader reads one file, and goes on after an error to find them all.
+// mirrorReader reads one file. It continues after an error, to report all of them.
 type mirrorReader struct {
 	origin string
-	// object is that which is read: its kind and its name.
+	// object is the kind and the name of the object being read.
 	object   string
 	rules    []mirror.Rule
 	objects  int
@@ -173,7 +173,7 @@ func (m *mirrorReader) rule(n *yaml.Node, kind mirrorKind) {
 	}
 	m.known(n, "spec."+kind.list+"[].", kind.fields...)
 	from := document.Text(document.Field(n, "source"))
-	r := mirror.Rule{Source: from, PullFrom: kind.by, Origin: fmt.Sprintf("%s:%d", m.origin, n.Line)}
+	r := mirror.Rule{Source: from, PullFrom: kind.pullFrom, Origin: fmt.Sprintf("%s:%d", m.origin, n.Line)}
 	if err := mirror.CheckSource(r.Source); err != nil {
 		m.fail(document.Field(n, "source"), "%w", err)
 	}
@@ -185,7 +185,7 @@ func (m *mirrorReader) rule(n *yaml.Node, kind mirrorKind) {
 	}
 	r.Mirrors = m.mirrors(document.Field(n, "mirrors"), r)
 	if r.NeverContactSource && len(r.Mirrors) == 0 { // as on a cluster's nodes
-		warning := fmt.Sprintf("%s: %s of %s does not count, as it names no mirror", r.Origin, mirror.NeverContactSource, r.Source)
+		warning := fmt.Sprintf("%s: %s of %s has no effect, as the rule names no mirror", r.Origin, mirror.NeverContactSource, r.Source)
 		m.warnings = append(m.warnings, warning)
 	}
 	m.rules = append(m.rules, r)
@@ -193,7 +193,7 @@ func (m *mirrorReader) rule(n *yaml.Node, kind mirrorKind) {
 
 func (m *mirrorReader) mirrors(list *yaml.Node, r mirror.Rule) (all []string) {
 	if list == nil {
-		return nil // the API permits it: the rule says nothing then
+		return nil // the API permits a rule without mirrors; it has no effect
 	}
 	if list.Kind != yaml.SequenceNode {
 		m.fail(list, "mirrors of %s are not a list", r.Source)
@@ -206,7 +206,7 @@ func (m *mirrorReader) mirrors(list *yaml.Node, r mirror.Rule) (all []string) {
 		case err != nil:
 			m.fail(n, "mirror of %s %w", r.Source, err)
 		case slices.Contains(all, text):
-			m.fail(n, "mirror of %s %q is there twice", r.Source, text)
+			m.fail(n, "mirror of %s %q is listed twice", r.Source, text)
 		case r.NeverContactSource && text == r.Source:
 			m.fail(n, "%s is its own mirror, and %s forbids to ask it", text, mirror.NeverContactSource)
 		}

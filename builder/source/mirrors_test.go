@@ -71,13 +71,18 @@ func TestMirrors(t *testing.T) {
 	}
 }
 
-func TestMirrorsThatAreWrong(t *testing.T) {
-	edit := func(old, new string) string { return strings.Replace(mirrors, old, new, 1) }
-	for name, c := range map[string]struct {
-		content string
-		want    error
-		says    string
-	}{
+// wrongMirrors is a file with an error, and the error.
+type wrongMirrors struct {
+	content string
+	want    error
+	text    string // of the error
+}
+
+// edit replaces a text of mirrors.
+func edit(old, new string) string { return strings.Replace(mirrors, old, new, 1) }
+
+func wrongRules() map[string]wrongMirrors {
+	return map[string]wrongMirrors{
 		"a scheme": {
 			edit("source: quay.io/a", "source: https://quay.io/a"), source.ErrMirrors,
 			`x.yaml:6: ImageDigestMirrorSet "release": not a valid object of mirrors: source "https://quay.io/a" has a scheme; write quay.io/a`,
@@ -105,6 +110,11 @@ func TestMirrorsThatAreWrong(t *testing.T) {
 				"a valid object of mirrors: unknown field spec.imageDigestMirrors[].sourcePolicy; known are source, " +
 				"mirrors, mirrorSourcePolicy",
 		},
+	}
+}
+
+func wrongObjects() map[string]wrongMirrors {
+	return map[string]wrongMirrors{
 		"a list of another kind": {
 			edit("imageDigestMirrors", "imageTagMirrors"), source.ErrMirrors,
 			"unknown field spec.imageTagMirrors; known are imageDigestMirrors",
@@ -132,16 +142,24 @@ func TestMirrorsThatAreWrong(t *testing.T) {
 		"no YAML":       {"a: [", source.ErrMirrors, "x.yaml"},
 		"other objects": {"kind: ConfigMap\n---\n", source.ErrNoMirrors, "x.yaml"},
 		"nothing":       {"", source.ErrNoMirrors, "x.yaml"},
-	} {
-		if _, _, err := source.ReadMirrors([]string{list(t, "x.yaml", c.content)}); !errors.Is(err, c.want) ||
-			!strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v", name, err)
+	}
+}
+
+func TestMirrorsThatAreWrong(t *testing.T) {
+	for _, tests := range []map[string]wrongMirrors{wrongRules(), wrongObjects()} {
+		for name, c := range tests {
+			t.Run(name, func(t *testing.T) {
+				_, _, err := source.ReadMirrors([]string{list(t, "x.yaml", c.content)})
+				if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
+					t.Errorf("got %v, want %v: %s", err, c.want, c.text)
+				}
+			})
 		}
 	}
 	if _, _, err := source.ReadMirrors([]string{"/no/such"}); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
-	// All that is wrong with a file is said at once.
+	// All errors of a file are reported at once.
 	_, _, err := source.ReadMirrors([]string{
 		list(t, "x.yaml", strings.NewReplacer("quay.io/a", "quay.io/A", "quay.io/b", "quay.io/B").Replace(mirrors)),
 	})

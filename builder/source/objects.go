@@ -18,55 +18,54 @@ import (
 
 // Field is a value in a file.
 type Field struct {
-	// Text is "" where the field is left out.
+	// Text is "" if the field is missing.
 	Text string
 	File string
 	Line int
 }
 
-// Position is the file and line.
+// Position returns FILE:LINE.
 func (f Field) Position() string { return fmt.Sprintf("%s:%d", f.File, f.Line) }
 
-// Use is an image as a container or a volume uses it.
+// Use is an image of a container or of a volume.
 type Use struct {
 	Image  Field
 	Policy Field
-	// PolicyName is what Kubernetes calls the field of the policy there, "" if there is
-	// none.
+	// PolicyName is the name of the policy's field, "" if the object has none.
 	PolicyName string
 	Puller     Puller
-	// Expression says that the image is filled in when the object runs.
+	// Expression is true if the image is substituted when the object runs.
 	Expression bool
 }
 
-// Puller is what pulls an image, and so tells when the registry is asked.
+// Puller is the component that pulls an image; it decides when the registry is contacted.
 type Puller int
 
 const (
-	// Kubelet asks as the policy says.
+	// Kubelet pulls as the policy says.
 	Kubelet Puller = iota
-	// OLM makes a pod of the image, with the policy Always if it is named by tag.
+	// OLM runs the image in a pod, with the policy Always if it is named by tag.
 	OLM
 	// Importer is CDI's pod, which reads the image from the registry itself.
 	Importer
-	// ImportCron is CDI's DataImportCron, which asks the registry at each of its times,
-	// whatever imports the image then.
+	// ImportCron is CDI's DataImportCron, which contacts the registry on its schedule, whatever
+	// imports the image then.
 	ImportCron
 )
 
-// RawSet is a PinnedImageSet as its file has it, right or wrong.
+// RawSet is a PinnedImageSet as it is in its file, valid or not.
 type RawSet struct {
 	Name Field
-	// List is the place of the list of images.
+	// List is the position of the list of images.
 	List   Field
 	Images []Field
 }
 
-// Objects is what files of Kubernetes objects say of images.
+// Objects are the images and sets in files of Kubernetes objects.
 type Objects struct {
 	Uses []Use
 	Sets []RawSet
-	// Unknown are images that are none of the uses'.
+	// Unknown are images in objects of unknown kinds that are not among the uses.
 	Unknown []Unknown
 }
 
@@ -97,14 +96,14 @@ func ReadObjects(paths []string, stdin io.Reader) (Objects, error) {
 			}
 		}
 	}
-	if w.documents == 0 { // of a program that failed, for one
+	if w.documents == 0 { // such as the output of a program that failed
 		return Objects{}, fmt.Errorf("%s: %w", strings.Join(paths, ", "), ErrNoImages)
 	}
 	w.dropUsed()
 	return w.Objects, nil
 }
 
-// walker collects what it comes by.
+// walker collects the images and sets of objects.
 type walker struct {
 	Objects
 	documents int
@@ -162,7 +161,7 @@ func (w *walker) walk(n *yaml.Node, in object) {
 			}
 		}
 		below := in
-		below.known = in.known || isObject && key == "status" // it asks for nothing
+		below.known = in.known || isObject && key == "status" // a status requests no image
 		if !below.known {
 			w.unknown(key, value, in.name)
 		}
@@ -170,7 +169,7 @@ func (w *walker) walk(n *yaml.Node, in object) {
 	}
 }
 
-// unrendered stands for what is no text: most often the braces of a template.
+// unrendered stands for a value that is not a scalar, most often the braces of a template.
 const unrendered = "{{ }}"
 
 func (w *walker) use(n *yaml.Node, f imageField, in object) {
@@ -186,7 +185,7 @@ func (w *walker) use(n *yaml.Node, f imageField, in object) {
 	}
 	use.Expression = in.expression != "" && strings.Contains(use.Image.Text, in.expression)
 	if image != nil && image.Kind != yaml.ScalarNode {
-		use.Image = Field{unrendered, w.file, image.Line} // YAML takes two braces for mappings
+		use.Image = Field{unrendered, w.file, image.Line} // YAML parses two braces as mappings
 	}
 	if use.Image.Text != "" || use.Policy.Text != "" {
 		w.Uses = append(w.Uses, use)
@@ -196,13 +195,13 @@ func (w *walker) use(n *yaml.Node, f imageField, in object) {
 	}
 }
 
-// imageKeys are endings of keys whose values name images: image, osImageURL, imageName
-// and the like in resources of operators, whatever they have for the words between.
+// imageKeys matches keys whose values name images, such as image, osImageURL and imageName in
+// custom resources.
 var imageKeys = regexp.MustCompile(`(?i)image(_?(name|ref|reference|url|uri|pull_?spec))?s?$`)
 
-// unknown collects full names of images below a key that says so: in its value, in a
-// list or in a mapping. Others could be anything. In builds and image streams of
-// OpenShift a mapping says so itself: build/v1, ObjectReference of the kind DockerImage.
+// unknown collects full names of images below a key of imageKeys: in its value, in a list or in a
+// mapping. A text below another key could be anything. In builds and image streams of OpenShift the
+// mapping names the kind: build/v1, ObjectReference of the kind DockerImage.
 func (w *walker) unknown(key string, value *yaml.Node, kind string) {
 	if !imageKeys.MatchString(key) && document.Text(document.Field(value, "kind")) != "DockerImage" {
 		return
@@ -215,15 +214,15 @@ func (w *walker) unknown(key string, value *yaml.Node, kind string) {
 			continue
 		}
 		w.taken[n] = true
-		for _, part := range parts { // else the repository alone would count as an image too
+		for _, part := range parts { // else the repository would be an image of its own
 			w.taken[part] = true
 		}
 		w.Unknown = append(w.Unknown, Unknown{Field{text, w.file, n.Line}, ref, kind})
 	}
 }
 
-// nameParts are the fields of a name in pieces, as most operators, charts and a
-// Kustomization have them; of several for one piece the first counts.
+// nameParts are the fields of a name in parts, as in most custom resources, charts and
+// Kustomizations. Of several fields for a part the first is used.
 var nameParts = []struct {
 	before string
 	fields []string
@@ -234,7 +233,7 @@ var nameParts = []struct {
 	{"@", []string{"digest"}},
 }
 
-// imageName is a name in one piece, or in several; parts are those.
+// imageName returns the name in a scalar or in parts, and the nodes of the parts.
 func imageName(n *yaml.Node) (name string, parts []*yaml.Node) {
 	name = document.Text(n)
 	for _, part := range nameParts {
@@ -249,7 +248,7 @@ func imageName(n *yaml.Node) (name string, parts []*yaml.Node) {
 	return strings.TrimPrefix(name, "/"), parts
 }
 
-// dropUsed leaves out of the unknown images what is used as well.
+// dropUsed removes unknown images that are also used.
 func (w *walker) dropUsed() {
 	used := map[pinset.Reference]bool{}
 	for _, use := range w.Uses {
@@ -260,8 +259,8 @@ func (w *walker) dropUsed() {
 	w.Unknown = slices.DeleteFunc(w.Unknown, func(u Unknown) bool { return used[u.Reference] })
 }
 
-// set takes an object that is a PinnedImageSet. What only refers to one, as an
-// owner, has a kind too, but neither metadata nor spec.
+// set adds an object if it is a PinnedImageSet. References to one, such as owners, also have a
+// kind, but neither metadata nor spec.
 func (w *walker) set(n *yaml.Node) {
 	group, _, _ := strings.Cut(w.field(document.Field(n, "apiVersion")).Text, "/")
 	meta, spec := document.Field(n, "metadata"), document.Field(n, "spec")
@@ -282,7 +281,7 @@ func (w *walker) set(n *yaml.Node) {
 	w.Sets = append(w.Sets, set)
 }
 
-// field is a scalar with its place; the zero one where there is none.
+// field is a scalar with its position; zero if there is none.
 func (w *walker) field(n *yaml.Node) Field {
 	text := document.Text(n)
 	if text == "" {

@@ -13,30 +13,31 @@ import (
 	"github.com/pinbox/pinbox/storage/document"
 )
 
-// OCMirror is what oc-mirror v2 has left.
+// OCMirror is the output of oc-mirror v2.
 type OCMirror struct {
-	// Paths are archives (mirror_000001.tar), folders of them, workspaces, folders of
-	// its cache, and mapping.txt of a dry run. Archives that have only what is new need
-	// the earlier ones beside them. Without paths the images come from registries.
+	// Paths are archives (mirror_000001.tar), folders of them, workspaces, folders of its cache,
+	// and mapping.txt of a dry run. Incremental archives need the earlier ones in the list too.
+	// Without paths the images come from registries.
 	Paths []string `yaml:"paths,omitempty"`
-	// Stores are folders of earlier stores that have what the archives have not: of
-	// podman, of CRI-O, or a mounted one of pinbox.
+	// Stores are the graph roots of earlier stores with the blobs that incremental archives lack:
+	// of podman, of CRI-O, or a mounted store of pinbox.
 	Stores []string `yaml:"stores,omitempty"`
-	// Config is an ImageSetConfiguration; the newest in the paths if left out.
+	// Config is an ImageSetConfiguration. If empty, the newest in the paths.
 	Config string `yaml:"config,omitempty"`
 	// Exclude images that belong to no release: by their names, their repositories, or
-	// repository:tag as oc-mirror keeps them; * and ? stand for anything but a /. The name
-	// of a field, as mirror.helm, leaves out all that it asks for.
+	// repository:tag in the mirror; * and ? match anything except /. The name of a field, such as
+	// mirror.helm, excludes all images that the field requests.
 	Exclude []string `yaml:"exclude,omitempty"`
-	// Components to take of each release; all that CRI-O pulls if left out.
+	// Components to take of each release. If empty, all that CRI-O pulls.
 	Components Components `yaml:"components,omitempty"`
-	// MachineOS takes the nodes' operating system as well, which CRI-O never pulls.
+	// MachineOS also takes the operating system of the nodes, which CRI-O never pulls.
 	MachineOS bool `yaml:"machineOS,omitempty"`
-	// Signatures of the releases that must hold; those in the paths count too.
+	// Signatures of the releases to verify; those in the paths are used too.
 	Signatures Signatures `yaml:"signatures,omitempty"`
 }
 
-// ErrOnlyOCMirror says that an ImageSetConfiguration is not enough.
+// ErrOnlyOCMirror is returned if an ImageSetConfiguration without the output of oc-mirror is not
+// enough.
 var ErrOnlyOCMirror = errors.New("only oc-mirror can follow")
 
 // Validate implements Source.
@@ -45,7 +46,7 @@ func (m *OCMirror) Validate() error {
 	case len(m.Paths) == 0 && m.Config == "":
 		return errors.New("ocMirror has neither paths nor a config")
 	case len(m.Paths) == 0 && len(m.Stores) > 0:
-		return errors.New("ocMirror has stores without paths that they could complete")
+		return errors.New("ocMirror has stores, which complete archives, but no paths")
 	case len(m.Paths) == 0 && len(m.Exclude) > 0:
 		return errors.New("ocMirror has exclude without paths; blockedImages of the config are left out")
 	case m.Signatures.given() && len(m.Signatures.Keys) == 0:
@@ -64,7 +65,7 @@ func (m *OCMirror) PathFields() []*string {
 	return slices.Concat(pointers(m.Paths), pointers(m.Stores), m.Signatures.paths(), []*string{&m.Config})
 }
 
-// Read implements Source: it reads the names of images, and where they are.
+// Read implements Source: it reads the names and the locations of images.
 func (m *OCMirror) Read(ctx context.Context, o Options) (all Content, err error) {
 	config, err := m.readConfig()
 	if err != nil {
@@ -95,9 +96,9 @@ func (m *OCMirror) Read(ctx context.Context, o Options) (all Content, err error)
 		return all, fmt.Errorf("%s: %w", origin, err)
 	}
 	all.Warnings = append(all.Warnings, content.Warnings...)
-	if len(images.Tags) == 0 { // of mirror to mirror: the registries have them
-		all.RegistryReasons = append(all.RegistryReasons, origin+" has the names of images and none of the images, so the registries are "+
-			"asked: add mirror_*.tar or the cache of oc-mirror to the paths, or its cluster-resources to the mirrors")
+	if len(images.Tags) == 0 { // mirror to mirror: the registries have the images
+		all.RegistryReasons = append(all.RegistryReasons, origin+" has the names of images, but not the images, so these come from the "+
+			"registries: add mirror_*.tar or the cache of oc-mirror to the paths, or its cluster-resources to the mirrors")
 		images = nil
 	}
 	m.images(&all, content, images)
@@ -132,7 +133,7 @@ func (m *OCMirror) readConfig() (*ImageSetConfig, error) {
 	return ParseImageSetConfig(m.Config, content)
 }
 
-// imageSet takes from registries what a configuration names.
+// imageSet returns the images that a configuration names; they come from registries.
 func (m *OCMirror) imageSet(config *ImageSetConfig) (all Content, err error) {
 	if fields := config.OCMirrorOnly(); len(fields) > 0 {
 		return all, fmt.Errorf("%s: %w %s", m.Config, ErrOnlyOCMirror, strings.Join(fields, ", "))
@@ -150,12 +151,12 @@ func (m *OCMirror) imageSet(config *ImageSetConfig) (all Content, err error) {
 	return all, nil
 }
 
-// release is what a release by itself would be.
+// release is the source for one release of the output.
 func (m *OCMirror) release(image string) Release {
 	return Release{Image: image, Components: m.Components, MachineOS: m.MachineOS, Signatures: m.Signatures}
 }
 
-// images takes those that belong to no release. at is nil if registries have them.
+// images adds the images that belong to no release. at is nil if they come from registries.
 func (m *OCMirror) images(all *Content, content MirrorContent, at *storage.Distribution) {
 	if len(content.Images) == 0 {
 		return
@@ -165,7 +166,7 @@ func (m *OCMirror) images(all *Content, content MirrorContent, at *storage.Distr
 	for _, img := range content.Images {
 		name := img.Reference
 		if at == nil {
-			name.Digest = img.Stored // a digest is what the mirrors know best
+			name.Digest = img.Stored // mirrors are found by digest
 			names = append(names, Named{Reference: name, Origin: m.Paths[0]})
 			continue
 		}
@@ -173,13 +174,13 @@ func (m *OCMirror) images(all *Content, content MirrorContent, at *storage.Distr
 		found = append(found, LocalImage{name, sparse(at.Image(name.String(), img.Stored), img.FilteredBy)})
 	}
 	if at == nil {
-		all.name(names)
+		all.addNames(names)
 		return
 	}
 	all.Local = append(all.Local, LocalImages{Origin: m.Paths[0], Images: found})
 }
 
-// releases takes releases, and their signatures. at is nil if registries have them.
+// releases adds the releases and their signatures. at is nil if they come from registries.
 func (m *OCMirror) releases(all *Content, content MirrorContent, tree *storage.Tree, at *storage.Distribution) error {
 	var signatures [][]byte
 	for _, name := range tree.Names() {

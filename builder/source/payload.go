@@ -11,7 +11,7 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// What can be wrong with a release.
+// Errors of a release.
 var (
 	ErrRelease   = errors.New("not an OpenShift release")
 	ErrComponent = errors.New("component of the release")
@@ -23,7 +23,7 @@ const (
 	ReleaseMetadata = "release-manifests/release-metadata"
 )
 
-// Payload is what an OpenShift release holds.
+// Payload is the content of an OpenShift release.
 type Payload struct {
 	Version    string
 	Components []Component
@@ -33,12 +33,12 @@ type Payload struct {
 type Component struct {
 	Name  string
 	Image pinset.Image
-	// MachineOS says that CRI-O never pulls it: the nodes' operating system, which
-	// rpm-ostree fetches.
+	// MachineOS is true for the operating system of the nodes, which rpm-ostree fetches, and CRI-O
+	// never pulls.
 	MachineOS bool
 }
 
-// imageStream is the part of image-references that counts: an ImageStream of
+// imageStream is the part of image-references that pinbox reads: an ImageStream of
 // image.openshift.io/v1.
 type imageStream struct {
 	Kind     string
@@ -62,7 +62,7 @@ func ParsePayload(references, metadata []byte) (Payload, error) {
 		return Payload{}, fmt.Errorf("%w: %s: %w", ErrRelease, ImageReferences, err)
 	}
 	if stream.Kind != "ImageStream" || stream.Metadata.Name == "" {
-		return Payload{}, fmt.Errorf("%w: %s is no ImageStream with a name", ErrRelease, ImageReferences)
+		return Payload{}, fmt.Errorf("%w: %s is not an ImageStream with a name", ErrRelease, ImageReferences)
 	}
 	if err := checkMetadata(metadata, stream.Metadata.Name); err != nil {
 		return Payload{}, err
@@ -81,7 +81,7 @@ func ParsePayload(references, metadata []byte) (Payload, error) {
 			continue
 		}
 		if other, ok := digests[tag.Name]; ok && other != img {
-			errs = append(errs, fmt.Errorf("%w %s: it is there twice, as %s and %s", ErrComponent, tag.Name, other, img))
+			errs = append(errs, fmt.Errorf("%w %s: it is listed twice, as %s and %s", ErrComponent, tag.Name, other, img))
 			continue
 		}
 		digests[tag.Name] = img
@@ -94,8 +94,7 @@ func ParsePayload(references, metadata []byte) (Payload, error) {
 	return r, errors.Join(errs...)
 }
 
-// checkMetadata compares the versions. Releases that were made by hand may have
-// no metadata.
+// checkMetadata compares the versions. Releases made by hand may have no metadata.
 func checkMetadata(metadata []byte, version string) error {
 	if len(metadata) == 0 {
 		return nil
@@ -105,13 +104,13 @@ func checkMetadata(metadata []byte, version string) error {
 		return fmt.Errorf("%w: %s: %w", ErrRelease, ReleaseMetadata, err)
 	}
 	if m.Kind != "cincinnati-metadata-v0" || m.Version != version {
-		return fmt.Errorf("%w: %s says %s %q, %s version %q",
+		return fmt.Errorf("%w: %s has %s %q, %s version %q",
 			ErrRelease, ReleaseMetadata, m.Kind, m.Version, ImageReferences, version)
 	}
 	return nil
 }
 
-// machineOS goes by what the build notes of the image, and by the names that it
+// machineOS recognizes the operating system by the annotation of its build, or by the names that it
 // had in releases so far.
 func machineOS(name string, annotations map[string]string) bool {
 	for entry := range strings.SplitSeq(annotations["io.openshift.build.versions"], ",") {
@@ -129,10 +128,9 @@ func machineOS(name string, annotations map[string]string) bool {
 	return false
 }
 
-// Select gives the components that an appliance wants: those that match any
-// include pattern, all without one, and no exclude pattern. The operating system
-// is among them if it is asked for, or included by its very name. A pattern that
-// matches nothing is an error: it was misspelt.
+// Select returns the components that match an include pattern, or all if there are none, and match
+// no exclude pattern. The operating system is included only with machineOS or by its exact name. A
+// pattern that matches nothing is an error, as it is probably misspelt.
 func (r Payload) Select(include, exclude []string, machineOS bool) ([]Component, error) {
 	used := map[string]bool{}
 	match := func(patterns []string, name string) (any bool, err error) {
@@ -163,7 +161,7 @@ func (r Payload) Select(include, exclude []string, machineOS bool) ([]Component,
 	}
 	for _, p := range slices.Concat(include, exclude) {
 		if !used[p] {
-			return nil, fmt.Errorf("%w %q: release %s has none of that name", ErrComponent, p, r.Version)
+			return nil, fmt.Errorf("%w %q: release %s has no such component", ErrComponent, p, r.Version)
 		}
 	}
 	return chosen, nil

@@ -49,7 +49,7 @@ func TestChooseComponents(t *testing.T) {
 		"a system by its name":  {include: []string{"okd-os"}, want: "okd-os"},
 		"a system by a pattern": {include: []string{"okd*", "etcd"}, want: "etcd"},
 		"a name that is misspelt": {
-			exclude: []string{"ectd"}, fails: `component of the release "ectd": release 4.18.3 has none of that name`,
+			exclude: []string{"ectd"}, fails: `component of the release "ectd": release 4.18.3 has no such component`,
 		},
 		"a pattern that is none": {include: []string{"["}, fails: "syntax error in pattern"},
 	} {
@@ -74,7 +74,7 @@ func TestReleasesThatAreNone(t *testing.T) {
 	}{
 		"another image": {"", "", source.ErrRelease, "no release-manifests/image-references"},
 		"no JSON":       {"{", "", source.ErrRelease, "image-references"},
-		"another kind":  {`{"kind":"List"}`, "", source.ErrRelease, "no ImageStream"},
+		"another kind":  {`{"kind":"List"}`, "", source.ErrRelease, "not an ImageStream"},
 		"no component":  {references(), "", source.ErrRelease, "lists no component"},
 		"another version": {
 			good, `{"kind":"cincinnati-metadata-v0","version":"4.18.4"}`, source.ErrRelease, `"4.18.4"`,
@@ -87,7 +87,7 @@ func TestReleasesThatAreNone(t *testing.T) {
 		},
 		"component without image": {references(`{"name":"etcd"}`), "", source.ErrComponent, "etcd: it names no image"},
 		"two images of one name": {
-			references(component("etcd", etcd), component("etcd", cli)), "", source.ErrComponent, "etcd: it is there twice",
+			references(component("etcd", etcd), component("etcd", cli)), "", source.ErrComponent, "etcd: it is listed twice",
 		},
 	} {
 		_, err := source.ParsePayload([]byte(c.references), []byte(c.metadata))

@@ -13,7 +13,7 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// ErrNoSets says that an input holds nothing to build.
+// ErrNoSets is returned for an input without sets.
 var ErrNoSets = errors.New("no PinnedImageSet found")
 
 // PinnedImageSets are files, or folders of files, of PinnedImageSet objects.
@@ -21,7 +21,7 @@ type PinnedImageSets []string
 
 func (l *PinnedImageSets) add(path string) { *l = append(*l, path) }
 
-// UnmarshalYAML has messages speak of a list.
+// UnmarshalYAML decodes a plain list, so that messages name no Go type.
 func (l *PinnedImageSets) UnmarshalYAML(decode func(any) error) error {
 	return decode((*[]string)(l))
 }
@@ -32,14 +32,14 @@ func (l *PinnedImageSets) Validate() error { return nil }
 // PathFields implements Source.
 func (l *PinnedImageSets) PathFields() []*string { return pointers(*l) }
 
-// Read leaves the reading to the function Read, which reads those of all sources together.
+// Read returns the paths only: the function Read reads the sets of all sources together.
 func (l *PinnedImageSets) Read(context.Context, Options) (Content, error) {
 	return Content{setPaths: *l}, nil
 }
 
-// ReadSets reads sets from files, and from folders all files that end in
-// .yaml, .yml or .json. Sets come in the order of their names. Warnings tell
-// what the cluster's API would refuse, and what was left out.
+// ReadSets reads sets from files, and from all files in folders that end in .yaml, .yml or .json.
+// Sets are sorted by name. Warnings describe what the cluster's API would refuse, and what was left
+// out.
 func ReadSets(paths []string) (sets []pinset.Set, warnings []string, err error) {
 	seen := map[string]bool{}
 	for _, path := range paths {
@@ -87,12 +87,12 @@ func read(path string) ([]pinset.Set, int, error) {
 	return pinset.DecodeSets(f, path)
 }
 
-// hasObjects tells files of YAML and JSON by their names.
+// hasObjects reports whether a file is YAML or JSON, by its name.
 func hasObjects(name string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
 }
 
-// expand lists the files of a folder; a file stands for itself.
+// expand lists the files of a folder, or the file itself.
 func expand(path string) ([]string, error) {
 	var files []string
 	err := filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {

@@ -12,11 +12,11 @@ import (
 type Release struct {
 	// Image is the release's pull spec, by digest or by tag.
 	Image string `yaml:"image,omitempty"`
-	// Components to take; all that CRI-O pulls if left out.
+	// Components to take. If empty, all that CRI-O pulls.
 	Components Components `yaml:"components,omitempty"`
-	// MachineOS takes the nodes' operating system as well, which CRI-O never pulls.
+	// MachineOS also takes the operating system of the nodes, which CRI-O never pulls.
 	MachineOS bool `yaml:"machineOS,omitempty"`
-	// Signatures that must hold.
+	// Signatures to verify.
 	Signatures Signatures `yaml:"signatures,omitempty"`
 }
 
@@ -40,7 +40,7 @@ func (r *Release) Validate() error {
 // PathFields implements Source.
 func (r *Release) PathFields() []*string { return r.Signatures.paths() }
 
-// Read implements Source. A registry has the payload, which is read later.
+// Read implements Source. The payload is in a registry, and is read later.
 func (r *Release) Read(context.Context, Options) (Content, error) {
 	return Content{Releases: []RequestedRelease{{Release: *r}}}, nil
 }

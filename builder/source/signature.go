@@ -17,24 +17,24 @@ import (
 	"github.com/pinbox/pinbox/storage"
 )
 
-// ErrNoSignature says that nobody has signed a release, as far as the files tell.
+// ErrNoSignature is returned if the files have no signature of a release.
 var ErrNoSignature = errors.New("no signature of the release")
 
 // Signatures of a release.
 type Signatures struct {
 	// Files are signatures, ConfigMaps of them, or folders with sha256=<hex>/signature-1.
 	Files []string `yaml:"files,omitempty"`
-	// Keys are OpenPGP keys that may have signed.
+	// Keys are the trusted OpenPGP keys.
 	Keys []string `yaml:"keys,omitempty"`
 }
 
-// given says whether somebody wants signatures, an empty list of keys included.
+// given reports whether one of the fields is set, even to an empty list.
 func (s Signatures) given() bool { return s.Files != nil || s.Keys != nil }
 
 func (s Signatures) paths() []*string { return append(pointers(s.Files), pointers(s.Keys)...) }
 
-// Verify wants one of the signatures of a release to hold, where there are keys: those in the
-// files, or those that were found with the release.
+// Verify checks that a trusted key made one of the signatures of a release: those in the files, or
+// those found with the release. Without keys it accepts all.
 func (s Signatures) Verify(release digest.Digest, found [][]byte) error {
 	if len(s.Keys) == 0 {
 		return nil
@@ -51,20 +51,20 @@ func (s Signatures) Verify(release digest.Digest, found [][]byte) error {
 		keys = append(keys, key)
 	}
 	var errs []error
-	holds := func(signatures [][]byte) bool {
+	anyValid := func(signatures [][]byte) bool {
 		return slices.ContainsFunc(signatures, func(signature []byte) bool {
 			err := storage.VerifySigned(signature, keys, release)
 			errs = append(errs, err)
 			return err == nil
 		})
 	}
-	if holds(found) {
+	if anyValid(found) {
 		return nil
 	}
 	for _, name := range s.Files {
 		signatures, err := ReadSignatures(name, release)
 		errs = append(errs, err)
-		if holds(signatures) {
+		if anyValid(signatures) {
 			return nil
 		}
 	}
@@ -74,10 +74,9 @@ func (s Signatures) Verify(release digest.Digest, found [][]byte) error {
 	return errors.Join(errs...)
 }
 
-// ReadSignatures finds the signatures of a digest: in a folder of the layout of
-// mirror.openshift.com (sha256=<hex>/signature-1), in ConfigMaps as oc-mirror and
-// `oc image mirror` write them (binaryData sha256-<hex>-1), or in a file that is
-// one.
+// ReadSignatures reads the signatures of a digest: from a folder with the layout of
+// mirror.openshift.com (sha256=<hex>/signature-1), from ConfigMaps as oc-mirror and `oc image
+// mirror` write them (binaryData sha256-<hex>-1), or from a file that is one signature.
 func ReadSignatures(path string, d digest.Digest) ([][]byte, error) {
 	fi, err := os.Stat(path)
 	if err != nil {

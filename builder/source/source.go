@@ -10,31 +10,30 @@ import (
 
 // Source is an input of an appliance: files, folders or names, of one kind.
 type Source interface {
-	// Validate finds what is wrong with the fields. The error continues the sentence
-	// "spec.sources[0]".
+	// Validate checks the fields. The text of the error follows "spec.sources[0] ".
 	Validate() error
-	// PathFields are the fields that are paths, for them to count from the appliance file's folder.
+	// PathFields points to the fields that are paths. Relative ones are resolved against the folder
+	// of the appliance file.
 	PathFields() []*string
-	// Read reads what the source names, and asks no registry. The caller closes the material,
-	// after an error as well.
+	// Read reads the files that the source names, and contacts no registry. The caller closes the
+	// content, after an error as well.
 	Read(ctx context.Context, o Options) (Content, error)
 }
 
 // Options are what the sources of an appliance share.
 type Options struct {
-	// Appliance is its name. Sets without a name are called after it.
+	// Appliance is its name. Sets without a name get theirs from it.
 	Appliance string
 	// Platform of the nodes.
 	Platform pinset.Platform
 	// Tmp is the folder where compressed archives are unpacked; "" for the system's.
 	Tmp string
 
-	// field of the appliance file that has the source, for messages.
+	// field is the path of the source in the appliance file, for messages.
 	field string
 }
 
-// Read reads the sources of an appliance. The caller closes the material, unless there is an
-// error.
+// Read reads the sources of an appliance. The caller closes the content, unless there is an error.
 func Read(ctx context.Context, entries []Entry, o Options) (m Content, err error) {
 	defer func() {
 		if err != nil {

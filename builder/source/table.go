@@ -6,33 +6,34 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// Kind of sources: a row of the table of which the appliance file, its schema, the flags and
-// the documentation are made.
+// Kind of sources: a row of the table from which the appliance file, its schema, the flags and the
+// documentation are made.
 type Kind struct {
 	// Key in an element of spec.sources.
 	Key string
-	// Doc says in one sentence what it is.
+	// Doc describes the kind in one sentence.
 	Doc string
-	// New makes an empty source, which YAML or flags fill in.
+	// New makes an empty source, to be filled in from YAML or flags.
 	New func() Source
 	// Flags of the command line that fill in a source.
 	Flags []Flag
-	// SourcePerValue says that every value of a flag is a source of its own.
+	// SourcePerValue makes a source of every value of a flag.
 	SourcePerValue bool
 }
 
 // Flag of the command line that fills in a source.
 type Flag struct {
 	Name string
-	// Value stands for the flag's value in a help text: FILE or DIR, a PATH of either, or NAME.
+	// Value is the placeholder of the flag's value in a help text: FILE, DIR, PATH (of either) or
+	// NAME.
 	Value string
-	// Doc says in one sentence what it is; that of the kind if it is "".
+	// Doc describes the flag in one sentence; if "", the Doc of the kind does.
 	Doc string
-	// Set puts a value of the flag into a source of its kind.
+	// Set puts a value of the flag into a source of the kind.
 	Set func(s Source, value string)
-	// SingleValue says that the last value counts, and "" is none.
+	// SingleValue is for flags of which the last value is used, and "" means none.
 	SingleValue bool
-	// Objects are kinds of Kubernetes objects in files that the flag takes.
+	// Objects are the kinds of Kubernetes objects in files for the flag.
 	Objects []string
 }
 
@@ -110,7 +111,7 @@ func ocMirrorFlags() []Flag {
 	}
 }
 
-// set adapts what fills in one kind of sources. The table calls it for no other kind.
+// set adapts a function for one type of source. The table calls it with no other type.
 func set[S Source](fill func(s S, value string)) func(Source, string) {
 	return func(s Source, value string) { fill(s.(S), value) }
 }
@@ -122,7 +123,7 @@ func keys() (all []string) {
 	return all
 }
 
-// FlagNames are those of all flags, in the order of the table.
+// FlagNames lists all flags with their dashes, in the order of the table.
 func FlagNames() (all []string) {
 	for _, k := range Kinds() {
 		for _, f := range k.Flags {
@@ -132,7 +133,7 @@ func FlagNames() (all []string) {
 	return all
 }
 
-// FlagFor finds the flag for files that have objects of a kind, "" if there is none.
+// FlagFor finds the flag for files with objects of a kind, "" if there is none.
 func FlagFor(object string) string {
 	for _, k := range Kinds() {
 		for _, f := range k.Flags {
@@ -144,7 +145,7 @@ func FlagFor(object string) string {
 	return ""
 }
 
-// FromFlags makes sources of the values that the flags have, by the names of the flags.
+// FromFlags makes sources of the values of flags, by the names of the flags.
 func FromFlags(values map[string][]string) (all []Entry) {
 	for _, k := range Kinds() {
 		var s Source

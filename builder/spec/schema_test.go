@@ -133,7 +133,7 @@ func TestSchemaAgreesWithTheDecoder(t *testing.T) {
 		},
 		"misspelt field":      {good + "  platfrom: linux/amd64\n", ":8: field platfrom not found"},
 		"misspelt deep":       {good + "  node:\n    store:\n      pth: /x\n", ":10: field pth not found"},
-		"wrong type":          {head + "spec:\n  sources: yes\n", ":6: there is a text, and a list is wanted"},
+		"wrong type":          {head + "spec:\n  sources: yes\n", ":6: got a text, want a list"},
 		"other version":       {strings.Replace(good, "v1alpha1", "v2", 1), "apiVersion is"},
 		"other kind":          {strings.Replace(good, "Appliance", "Applience", 1), "kind is"},
 		"no name":             {strings.Replace(good, "name: a", "name: \"\"", 1), "metadata.name is missing"},

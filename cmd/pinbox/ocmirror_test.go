@@ -245,7 +245,7 @@ func lackingNames(t *testing.T) map[string]lackingName {
 		// A bug was a hint that spoke of tags, where there are none.
 		"charts of mirror to mirror": {
 			[]string{"--oc-mirror", workspace}, cli.ExitInput, []string{
-				"mirror.helm of " + newestRun + " asks for images, and neither mapping.txt", "--dry-run", "as mirror.helm",
+				"mirror.helm of " + newestRun + " requests images, and neither mapping.txt", "--dry-run", "as mirror.helm",
 			},
 		},
 	}

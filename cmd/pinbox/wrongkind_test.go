@@ -56,7 +56,7 @@ func TestFilesOfOtherKinds(t *testing.T) {
 			"give --release quay.io/o/release:1",
 		},
 		"an image set as a list": {[]string{"--image-list", isc}, "it is ImageSetConfiguration"},
-		"a tar file as a list":   {[]string{"--image-list", tarOf("x.tar", "x")}, "it is no text"},
+		"a tar file as a list":   {[]string{"--image-list", tarOf("x.tar", "x")}, "it is not a text"},
 		"a set as an image set":  {[]string{"--image-set-config", set}, "it is PinnedImageSet of"},
 		"an image set of version 1": {
 			[]string{"--image-set-config", file("v1.yaml", strings.Replace(string(sample.ImageSet("quay.io/a/b:1")), "v2alpha1",
@@ -64,7 +64,7 @@ func TestFilesOfOtherKinds(t *testing.T) {
 		},
 		"an image set that asks nothing": {
 			[]string{"--image-set-config", file("none.yaml",
-				"apiVersion: mirror.openshift.io/v2alpha1\nkind: ImageSetConfiguration\nmirror: {}\n")}, "asks for no image",
+				"apiVersion: mirror.openshift.io/v2alpha1\nkind: ImageSetConfiguration\nmirror: {}\n")}, "requests no image",
 		},
 		"a list as an archive":       {[]string{"--archive", text}, "it is no tar file"},
 		"a folder as an archive":     {[]string{"--archive", dir}, "is it an OCI layout?"},
@@ -112,9 +112,9 @@ func TestMessagesOfYAML(t *testing.T) {
 	for says, content := range map[string]string{
 		":3: field aditionalImages not found\n": "apiVersion: mirror.openshift.io/v2alpha1\n" +
 			"kind: ImageSetConfiguration\nmirror: {aditionalImages: []}\n",
-		":3: there is a text, and a mapping is wanted": "apiVersion: mirror.openshift.io/v2alpha1\n" +
+		":3: got a text, want a mapping": "apiVersion: mirror.openshift.io/v2alpha1\n" +
 			"kind: ImageSetConfiguration\nmirror: x\n",
-		":3: there is a list, and a mapping is wanted\nhint": "apiVersion: mirror.openshift.io/v2alpha1\n" +
+		":3: got a list, want a mapping\nhint": "apiVersion: mirror.openshift.io/v2alpha1\n" +
 			"kind: ImageSetConfiguration\nmirror: [x]\n",
 	} {
 		if _, _, stderr := pinbox(t.Context(), "plan", "--image-set-config",

@@ -9,48 +9,49 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// Content is what sources name, before a registry is asked.
+// Content is what sources name, before registries are contacted.
 type Content struct {
 	// Sets are the PinnedImageSets, in the order of their names.
 	Sets []pinset.Set
-	// Named are images by their names, of which a registry may have to resolve the tags.
+	// Named are images by name. A registry may have to resolve their tags.
 	Named []NamedImages
-	// Local are images on this machine.
+	// Local are images in local files and folders.
 	Local []LocalImages
 	// Releases are OpenShift releases, whose payloads list the images.
 	Releases []RequestedRelease
-	// Unknown are images in objects of unknown kinds. They are left out, unless another
-	// source has them.
+	// Unknown are images in objects of unknown kinds. They are left out, unless another source
+	// names them.
 	Unknown []Unknown
-	// Warnings tell what is left out.
+	// Warnings describe what is left out.
 	Warnings []string
-	// RegistryReasons tells why registries are asked for what the user may have on this machine.
+	// RegistryReasons explain why images come from registries that the user may have locally. They
+	// are added to errors of registries.
 	RegistryReasons []string
 
-	// setPaths are files and folders of PinnedImageSets. Those of all sources are read
-	// together: a file counts once, and a name may not stand for two sets.
+	// setPaths are files and folders of PinnedImageSets. Those of all sources are read together: a
+	// file is read once, and two sets must not have one name.
 	setPaths []string
 	// files stay open for as long as images are read from them.
 	files []io.Closer
 }
 
-// Group is the set that images become, or the sets: one for each pool.
+// Group is the set that images are put in, or the sets: one for each pool.
 type Group struct {
-	// Set is the name of the set. For a release, its version comes behind it.
+	// Set is the name of the set. For a release, its version is appended.
 	Set string
-	// Pools get a set each; without any, it is one for every node.
+	// Pools get one set each. Without pools there is one set for all nodes.
 	Pools []string
 }
 
 // NamedImages are images by their names.
 type NamedImages struct {
 	Group
-	// Origin is the file or the field that names them first.
+	// Origin is the file or the field of the first name.
 	Origin string
 	Names  []Named
 }
 
-// LocalImages are images on this machine: one at least, and all of one place.
+// LocalImages are one or more images of one local file or folder.
 type LocalImages struct {
 	Group
 	// Origin is the file or the folder that has them.
@@ -58,9 +59,9 @@ type LocalImages struct {
 	Images []LocalImage
 }
 
-// LocalImage is an image on this machine.
+// LocalImage is an image of a local file or folder.
 type LocalImage struct {
-	// Name is what it is to be called, without a digest.
+	// Name is the name for it, without a digest.
 	Name  pinset.Reference
 	Found storage.Found
 }
@@ -69,26 +70,28 @@ type LocalImage struct {
 type RequestedRelease struct {
 	Group
 	Release
-	// Images has those of the release, if they are on this machine.
+	// Images has the images of the release if they are local, else it is nil.
 	Images *storage.Distribution
-	// Tag by which oc-mirror was asked for it, "" for none.
+	// Tag that oc-mirror was asked for, "" if none.
 	Tag string
-	// MirroredSignatures are the signatures that oc-mirror keeps, and References its list of the
-	// components.
+	// MirroredSignatures are the signatures in the output of oc-mirror, and References its list of
+	// the components.
 	MirroredSignatures [][]byte
 	References         []byte
-	// Blocked says whether oc-mirror has left out a component; nil if it has all.
+	// Blocked reports whether oc-mirror left out a component; nil if it left out none.
 	Blocked func(name string) bool
-	// FilteredBy is the field by which oc-mirror has left out some instances, "" for none.
+	// FilteredBy is the field that made oc-mirror leave out the instances for the platform, "" if
+	// none did.
 	FilteredBy string
 }
 
-// Local is an image of the release on this machine.
+// Local is an image of the release in the local files.
 func (r RequestedRelease) Local(img pinset.Image) storage.Found {
 	return sparse(r.Images.Image(img.String(), img.Digest), r.FilteredBy)
 }
 
-// sparse is an image of which a field has left out some instances, "" for none.
+// sparse marks an image whose instances for the platform were left out by a field; "" if they were
+// not.
 func sparse(img storage.Found, field string) storage.Found {
 	if field == "" {
 		return img
@@ -96,14 +99,14 @@ func sparse(img storage.Found, field string) storage.Found {
 	return img.Sparse(fmt.Errorf("%w: %s", ErrPlatformFiltered, field))
 }
 
-// name adds images by their names, if there are any.
-func (m *Content) name(names []Named) {
+// addNames adds images by name, if there are any.
+func (m *Content) addNames(names []Named) {
 	if len(names) > 0 {
 		m.Named = append(m.Named, NamedImages{Origin: names[0].Origin, Names: names})
 	}
 }
 
-// Close ends the reading of local files.
+// Close closes the local files.
 func (m *Content) Close() error {
 	var errs []error
 	for _, f := range m.files {
@@ -112,7 +115,7 @@ func (m *Content) Close() error {
 	return errors.Join(errs...)
 }
 
-// add adds what another source names. Sets are read of all sources together.
+// add adds the content of another source. The sets are read later, of all sources together.
 func (m *Content) add(more Content) {
 	m.Named = append(m.Named, more.Named...)
 	m.Local = append(m.Local, more.Local...)
@@ -124,8 +127,8 @@ func (m *Content) add(more Content) {
 	m.files = append(m.files, more.files...)
 }
 
-// empty says whether there is no image.
+// empty reports whether there is no image.
 func (m *Content) empty() bool { return len(m.Sets) == 0 && !m.Unpinned() }
 
-// Unpinned says whether there are images that are in no set yet.
+// Unpinned reports whether there are images that are in no set yet.
 func (m *Content) Unpinned() bool { return len(m.Named)+len(m.Local)+len(m.Releases) > 0 }

@@ -12,20 +12,20 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// What can be wrong with the names that were asked for.
+// Errors of the requested names.
 var (
-	ErrCollision = errors.New("names of different images have been kept as one, so that only one of them is there")
+	ErrCollision = errors.New("different images have the same tag in the mirror, so that only one of them is there")
 	ErrExclude   = errors.New("exclude pattern")
 )
 
-// asked is a name that was asked for, of what is kept under a tag.
+// request is a requested name.
 type request struct {
 	pinset.Reference
 	excluded bool
 }
 
-// find finds the image of a name under a tag. text is the name as it was written.
-// wanted is false for one that is blocked or excluded.
+// request records the request of a name, and finds its image by the tag. text is the name as it is
+// written. wanted is false for an image that is blocked or excluded.
 func (r *workspace) request(text string, ref pinset.Reference, tag string) (m MirroredImage, wanted bool, err error) {
 	if r.set.Blocked(text, tag) {
 		return m, false, nil
@@ -39,13 +39,13 @@ func (r *workspace) request(text string, ref pinset.Reference, tag string) (m Mi
 	a := request{ref, r.excludes(m, tag)}
 	r.requests[tag] = append(r.requests[tag], a)
 	if !a.excluded && m.Stored == "" && len(r.tags) > 0 {
-		err = fmt.Errorf("%s, which %s asks for, %w: there is no %s", ref, r.origin, ErrNotMirrored, tag)
+		err = fmt.Errorf("%s, which %s requests, %w: there is no %s", ref, r.origin, ErrNotMirrored, tag)
 	}
 	return m, !a.excluded, err
 }
 
-// excludes says whether a pattern is that of an image: of its name or its repository,
-// or of those under which it is kept.
+// excludes reports whether a pattern matches an image: its name, its repository, its tag in the
+// mirror, or the repository there.
 func (r *workspace) excludes(m MirroredImage, tag string) (found bool) {
 	kept, _, _ := strings.Cut(tag, ":")
 	names := []string{tag, kept}
@@ -60,18 +60,18 @@ func (r *workspace) excludes(m MirroredImage, tag string) (found bool) {
 	return found
 }
 
-// checkExclude refuses patterns that have matched nothing: they were misspelt.
+// checkExclude refuses patterns that matched nothing, as they are probably misspelt.
 func (r *workspace) checkExclude() (err error) {
 	for _, p := range r.exclude {
 		if !r.excludeMatched[p] {
-			err = errors.Join(err, fmt.Errorf("%w %q: no image that was asked for has such a name", ErrExclude, p))
+			err = errors.Join(err, fmt.Errorf("%w %q: it matches no requested image", ErrExclude, p))
 		}
 	}
 	return err
 }
 
-// collisions finds names that differ in the host alone. They have one tag, under which
-// one image is kept, and nothing tells which: only a digest would.
+// collisions finds names that differ only in the host. They have the same tag in the mirror, which
+// has one of the images. Without a digest it is unknown which.
 func (r *workspace) collisions() error {
 	var errs []error
 	kept := r.namesByRuns()
@@ -80,7 +80,7 @@ func (r *workspace) collisions() error {
 		for _, a := range r.requests[tag] {
 			names = append(names, a.Reference)
 		}
-		for _, n := range r.origins.logged[tag] { // of a chart, for one
+		for _, n := range r.origins.logged[tag] { // such as an image of a chart
 			if ref, err := pinset.ParseReference(n); err == nil {
 				names = append(names, ref)
 			}
@@ -93,7 +93,7 @@ func (r *workspace) collisions() error {
 			}
 			err := fmt.Errorf("%w: %s and %s as %s", ErrCollision, a, names[other], tag)
 			if len(kept[tag]) > 0 && !slices.ContainsFunc(kept[tag], same) {
-				err = fmt.Errorf("%s, which %s asks for, %w: %s is %s", a, r.origin, ErrNotMirrored, tag, names[other])
+				err = fmt.Errorf("%s, which %s requests, %w: %s is %s", a, r.origin, ErrNotMirrored, tag, names[other])
 			}
 			errs = append(errs, err)
 			break
@@ -102,9 +102,8 @@ func (r *workspace) collisions() error {
 	return errors.Join(errs...)
 }
 
-// namesByRuns are the names of what is under each tag, by the configuration of the newest
-// run that had the tag. Another configuration may name the image otherwise, or just one of
-// several.
+// namesByRuns returns the names for each tag, from the configuration of the newest run that has the
+// tag. Another configuration may name the image differently, or only one of several.
 func (r *workspace) namesByRuns() map[string][]pinset.Reference {
 	all := map[string][]pinset.Reference{}
 	runs := slices.DeleteFunc(slices.Clone(r.names), func(name string) bool { return !runTime.MatchString(name) })
@@ -114,12 +113,12 @@ func (r *workspace) namesByRuns() map[string][]pinset.Reference {
 	for _, name := range runs {
 		content, err := r.files.ReadFile(name)
 		if err != nil {
-			r.warn("%s tells no names: %v", name, err)
+			r.warn("%s: names are not read: %v", name, err)
 			continue
 		}
 		set, err := ParseImageSetConfig(name, content)
 		if err != nil {
-			r.warn("%s tells no names: %v", name, err)
+			r.warn("%s: names are not read: %v", name, err)
 			continue
 		}
 		for tag, names := range set.namesByTag() {
@@ -131,8 +130,7 @@ func (r *workspace) namesByRuns() map[string][]pinset.Reference {
 	return all
 }
 
-// kept are the names of additional images and of catalogs, by the tags under which
-// oc-mirror keeps them.
+// namesByTag returns the names of additional images and of catalogs, by their tags in the mirror.
 func (s *ImageSetConfig) namesByTag() map[string][]pinset.Reference {
 	all := map[string][]pinset.Reference{}
 	add := func(name, repository, tag string) {

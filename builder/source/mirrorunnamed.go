@@ -13,23 +13,23 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// Images may be asked for otherwise than by their names.
+// Errors of images that are requested without their names.
 var (
-	// No file tells the names of images that are there.
-	ErrUnknownNames = errors.New("no file tells the names of images that oc-mirror was asked for")
-	// A field asks for images, and where there are none, no file tells which.
-	ErrUnknownImages = errors.New("asks for images, and neither mapping.txt nor a whole log of the run names them")
+	// Images are there, and no file has their names.
+	ErrUnknownNames = errors.New("no file has the names of images that oc-mirror copied")
+	// A field requests images, there are only names, and no file has the names for the field.
+	ErrUnknownImages = errors.New("requests images, and neither mapping.txt nor a complete log of the run names them")
 )
 
 var (
-	// ownTags are signatures and the like, and catalogs that oc-mirror has built.
+	// ownTags match tags of signatures and attestations, and of catalogs that oc-mirror built.
 	ownTags = regexp.MustCompile(`:(?:sha256-[0-9a-f]{64}\.\w+|[0-9a-f]{32})$`)
-	// kubeVirtTag is one of getKubeVirtImages in internal/pkg/release of oc-mirror.
+	// kubeVirtTag matches tags of getKubeVirtImages in internal/pkg/release of oc-mirror.
 	kubeVirtTag = regexp.MustCompile(`-kube-virt-container(?:-\w+)?$`)
 )
 
-// Fields of an ImageSetConfiguration that ask for images without their names. Without a
-// configuration, everything is wanted.
+// Fields of an ImageSetConfiguration that request images without their names. Without a
+// configuration, everything is requested.
 const (
 	fieldGraph    = "mirror.platform.graph"
 	fieldKubeVirt = "mirror.platform.kubeVirtContainer"
@@ -45,7 +45,7 @@ type unnamedFinder struct{ *workspace }
 func (r unnamedFinder) find() error {
 	var errs []error
 	r.content = r.contentOfReleases()
-	// Another configuration may ask for what the newest run did not copy.
+	// A configuration of the user may request what the newest run did not copy.
 	whole := len(r.tags) > 0 || r.origins.complete && !r.configGiven
 	listed := map[string]bool{fieldCharts: whole} // a chart may have no images
 	for _, place := range r.allTags() {
@@ -54,10 +54,10 @@ func (r unnamedFinder) find() error {
 			continue
 		}
 		if ref, ok := r.nameOf(place); ok && r.has(ref) {
-			continue // a mirror may have it in another place
+			continue // a mirror may have it under another tag
 		}
 		if field == fieldCharts && r.origins.complete && !r.configGiven && len(r.origins.names(place, r.tags[place])) == 0 {
-			continue // of an earlier run: the cache has them all
+			continue // of an earlier run: the cache keeps the images of all runs
 		}
 		if whole || r.origins.mapping[place] != nil || r.origins.cached[place] != nil {
 			listed[field] = true
@@ -73,8 +73,7 @@ func (r unnamedFinder) find() error {
 	return errors.Join(errs...)
 }
 
-// places are the tags of images or, without the images, where a mapping and a log have
-// them.
+// allTags returns the tags of images or, without images, those in mappings and logs.
 func (r unnamedFinder) allTags() []string {
 	if len(r.tags) > 0 {
 		return slices.Sorted(maps.Keys(r.tags))
@@ -88,8 +87,8 @@ func (r unnamedFinder) allTags() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// field is that which asks for what is in a place under no other name; "" for what
-// belongs to a release, or if nobody does.
+// field returns the field that requests the image of a tag without its name; "" if there is none,
+// or if the image belongs to a release.
 func (r *workspace) field(place string) string {
 	repository, _, _ := strings.Cut(place, ":")
 	is := func(own string) bool {
@@ -114,19 +113,19 @@ func (r *workspace) field(place string) string {
 	return field
 }
 
-// ofRelease says whether a log has content of a release in a place, or, beside it, what is
-// only of the same repository. It has them under their own names.
-func (r *workspace) ofRelease(place string, beside bool) bool {
+// ofRelease reports whether a tag, which only logs have, is content of a release or, with
+// sameRepository, another image of the same repository.
+func (r *workspace) ofRelease(place string, sameRepository bool) bool {
 	if r.tags[place] != "" {
 		return false
 	}
 	ref, _ := r.nameOf(place)
 	digests, ok := r.content[ref.Repository]
-	return ok && beside != (digests[ref.Digest] || digests[""])
+	return ok && sameRepository != (digests[ref.Digest] || digests[""])
 }
 
-// contentOfReleases are the digests of what all releases have that are kept, by repositories;
-// "" for all of a repository.
+// contentOfReleases returns the digests of all images of the releases in the workspace, by
+// repositories; "" stands for all of a repository.
 func (r unnamedFinder) contentOfReleases() map[string]map[digest.Digest]bool {
 	content := map[string]map[digest.Digest]bool{}
 	add := func(repository string, d digest.Digest) {
@@ -147,7 +146,7 @@ func (r unnamedFinder) contentOfReleases() map[string]map[digest.Digest]bool {
 		}
 		references, err := r.files.ReadFile(name)
 		if err != nil {
-			continue // a release that is wanted has told it
+			continue // reported for a requested release
 		}
 		release, _ := ParsePayload(references, nil)
 		for _, c := range release.Components {
@@ -157,7 +156,7 @@ func (r unnamedFinder) contentOfReleases() map[string]map[digest.Digest]bool {
 	return content
 }
 
-// nameless lists the fields that ask for images without their names.
+// unnamedFields lists the fields that request images without their names.
 func (s *ImageSetConfig) unnamedFields() (fields []string) {
 	if s == nil {
 		return nil
@@ -174,8 +173,8 @@ func (s *ImageSetConfig) unnamedFields() (fields []string) {
 	return fields
 }
 
-// nameAt finds the name of an image by its place. A mirror set does not tell what a run
-// was asked for.
+// nameOf finds the name of an image by its tag. Mirror sets have names of all runs, so they are
+// used only without a configuration.
 func (r *workspace) nameOf(place string) (pinset.Reference, bool) {
 	ref, ok := r.origins.mapped(place, r.tags[place])
 	if !ok && r.set == nil {
@@ -184,8 +183,8 @@ func (r *workspace) nameOf(place string) (pinset.Reference, bool) {
 	return ref, ok
 }
 
-// has says whether an image was found by its name; or is a catalog, which a mirror gets
-// from the cache.
+// has reports whether an image was found by its name, or is a catalog, which a mirror gets from the
+// cache.
 func (r unnamedFinder) has(ref pinset.Reference) bool {
 	isCatalog := func(c Catalog) bool {
 		catalog, _, err := parseMirrored(c.Catalog, "")
@@ -195,7 +194,7 @@ func (r unnamedFinder) has(ref pinset.Reference) bool {
 		r.set != nil && len(r.tags) == 0 && slices.ContainsFunc(r.set.Mirror.Operators, isCatalog)
 }
 
-// unnamed takes an image that was not asked for by its name in a registry.
+// addUnnamed adds an image that was requested without its name in a registry.
 func (r *workspace) addUnnamed(place string) error {
 	ref, ok := r.nameOf(place)
 	if !ok {
@@ -214,7 +213,7 @@ func (r *workspace) addUnnamed(place string) error {
 	return err
 }
 
-// named refuses to leave out what has no name.
+// check refuses requested images without a name.
 func (r unnamedFinder) check() error {
 	var errs []error
 	if len(r.unnamedTags) > 0 {
