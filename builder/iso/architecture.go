@@ -9,24 +9,22 @@ import (
 	"io"
 )
 
-// ErrArchitecture says that an image boots on another architecture than that of what is
-// to be added.
+// ErrArchitecture is returned for an image of another architecture than the edit.
 var ErrArchitecture = errors.New("the image is for another architecture")
 
-// kernels are where CoreOS live ISOs have their kernel; on s390x it was the second one
-// until 2023: osbuild, stages/org.osbuild.coreos.live-artifacts.mono, and
-// coreos-assembler, cmd-buildextend-live.
+// kernels are the paths of the kernel in CoreOS live ISOs; the second on s390x until 2023: osbuild,
+// stages/org.osbuild.coreos.live-artifacts.mono, and coreos-assembler, cmd-buildextend-live.
 var kernels = []string{"images/pxeboot/vmlinuz", "images/pxeboot/kernel.img"}
 
-// loaders are files that the boot loaders of one architecture alone have: isolinux, those
-// of the UEFI specification, 3.5.1.1, LPAR's of s390x, and CHRP's of POWER.
+// loaders are files of boot loaders for one architecture: isolinux, those of the UEFI
+// specification, 3.5.1.1, LPAR's of s390x, and CHRP's of POWER.
 var loaders = map[string]string{
 	"isolinux/isolinux.bin": "amd64", "EFI/BOOT/BOOTX64.EFI": "amd64", "EFI/BOOT/BOOTAA64.EFI": "arm64",
 	"EFI/BOOT/BOOTRISCV64.EFI": "riscv64", "generic.ins": "s390x", "ppc/bootinfo.txt": "ppc64le",
 }
 
-// Architecture is that of the system in the image, as Go names it: that of its kernel,
-// or else of its boot loaders. It is "" where neither tells.
+// Architecture is the architecture of the system in the image, as in GOARCH: of its kernel, or else
+// of its boot loaders. It is "" if unknown.
 func (i *Image) Architecture() string {
 	for _, name := range kernels {
 		if f, err := i.Find(name); err == nil {
@@ -41,14 +39,14 @@ func (i *Image) Architecture() string {
 			continue
 		}
 		if found != "" {
-			return "" // it boots on several
+			return "" // boot loaders of several architectures
 		}
 		found = arch
 	}
 	return found
 }
 
-// checkArchitecture compares the image with what is to be added.
+// checkArchitecture compares the architectures of image and edit.
 func (ed editor) checkArchitecture(added string) error {
 	if own := ed.Architecture(); own != "" && added != "" && own != added {
 		return fmt.Errorf("%w: it boots on %s, and the store is for %s", ErrArchitecture, own, added)
@@ -56,10 +54,10 @@ func (ed editor) checkArchitecture(added string) error {
 	return nil
 }
 
-// kernelHead is how much of a kernel tells its architecture, in bytes.
+// kernelHead is how many bytes of a kernel are needed to find its architecture.
 const kernelHead = s390Magic + 6
 
-// Where the kernel's images say what they are: Documentation/arch/x86/boot.rst and
+// Offsets of magic numbers in kernel images: Documentation/arch/x86/boot.rst and
 // Documentation/arch/arm64/booting.rst of its source, and EP_OFFSET of
 // arch/s390/include/asm/setup.h.
 const (
@@ -68,11 +66,11 @@ const (
 	s390Magic = 0x10008
 )
 
-// machines of PE files, by Microsoft's "PE Format": kernels that UEFI can start are such,
+// machines of PE files, by Microsoft's "PE Format". Kernels that UEFI can start are PE files,
 // compressed ones too.
 var machines = map[uint16]string{0x8664: "amd64", 0xaa64: "arm64", 0x5064: "riscv64"}
 
-// kernelArchitecture looks at the beginning of a kernel. Some of arm64 are gzipped.
+// kernelArchitecture reads the beginning of a kernel. Some for arm64 are gzipped.
 func kernelArchitecture(kernel io.Reader) string {
 	head := beginning(kernel)
 	if bytes.HasPrefix(head, gzipMagic) {
@@ -103,9 +101,9 @@ func kernelArchitecture(kernel io.Reader) string {
 	return ""
 }
 
-// beginning reads the head, or as much as there is.
+// beginning reads up to kernelHead bytes.
 func beginning(kernel io.Reader) []byte {
 	head := make([]byte, kernelHead)
-	n, _ := io.ReadFull(kernel, head) // what cannot be read tells nothing
+	n, _ := io.ReadFull(kernel, head) // a short or unreadable kernel has no known magic
 	return head[:n]
 }

@@ -17,14 +17,14 @@ import (
 	"github.com/pinbox/pinbox/storage/iso9660"
 )
 
-// Member of the archives that a boot loader gives to the kernel: initramfs.
+// Member of the cpio archives that a boot loader passes to the kernel: initramfs.
 type Member struct {
 	Name    string
 	Mode    uint32
 	Content []byte
 }
 
-// Modes as stat(2) has them.
+// Modes as in stat(2).
 const (
 	modeDir  = 0o040755
 	modeFile = 0o100600
@@ -32,7 +32,7 @@ const (
 	typeDir  = 0o040000
 )
 
-// maxArchive bounds an area, and what all its archives unpack to, in bytes.
+// maxArchive limits an area, and the unpacked size of all its archives, in bytes.
 const maxArchive = 64 << 20
 
 var (
@@ -41,9 +41,9 @@ var (
 	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
 )
 
-// readArchives reads what the kernel would: archives one after the other, each
-// plain or compressed, with zeros between (Documentation/driver-api/early-userspace
-// in the kernel's source). A later member replaces an earlier one of its name.
+// readArchives reads archives as the kernel does: one after the other, each plain or compressed,
+// with zeros between (Documentation/driver-api/early-userspace in the kernel's source). A later
+// member replaces an earlier one of its name.
 func readArchives(area []byte) ([]Member, error) {
 	all := members{at: map[string]int{}}
 	budget := maxArchive
@@ -72,13 +72,13 @@ func readArchives(area []byte) ([]Member, error) {
 	}
 }
 
-// members are those of several archives, in the order of their first appearance.
+// members of several archives, in the order of their first appearance.
 type members struct {
 	list []Member
 	at   map[string]int
 }
 
-// read adds those of the archive that b begins with, and says how many bytes it has.
+// read adds the members of the archive at the start of b, and returns its length.
 func (m *members) read(b []byte) (used int, err error) {
 	more, used, err := readCpio(b)
 	for _, member := range more {
@@ -97,7 +97,7 @@ func (m *members) put(member Member) {
 	m.list = append(m.list, member)
 }
 
-// decompress unpacks the first archive; rest is what follows, nil for a plain one.
+// decompress unpacks the first archive. rest is the data after it, nil if the archive is plain.
 func decompress(area []byte, budget int) (plain, rest []byte, err error) {
 	var unpack func([]byte, int) ([]byte, int, error)
 	switch {
@@ -114,12 +114,12 @@ func decompress(area []byte, budget int) (plain, rest []byte, err error) {
 	// The decompressor of a truncated archive reads on into the zero padding, and may report
 	// any error, "too large" among them.
 	if err != nil && (used > len(bytes.TrimRight(area, "\x00")) || errors.Is(err, io.ErrUnexpectedEOF)) {
-		err = errors.New("the compressed archive is cut off, or damaged")
+		err = errors.New("the compressed archive is truncated, or damaged")
 	}
 	return plain, area[used:], err
 }
 
-// gunzip also says how many bytes it has read, as the others do.
+// gunzip also returns how many bytes it read, as the others do.
 func gunzip(area []byte, budget int) (plain []byte, used int, err error) {
 	source := bytes.NewReader(area)
 	z, err := gzip.NewReader(source)
@@ -140,7 +140,7 @@ func unxz(area []byte, budget int) (plain []byte, used int, err error) {
 	plain, err = readAll(z, budget)
 	used = len(area) - source.Len()
 	if err != nil && strings.Contains(err.Error(), "unexpected data after stream") {
-		err, used = nil, used-1 // it has looked at one byte of what follows
+		err, used = nil, used-1 // it read one byte of the data after it
 	}
 	return plain, used, err
 }
@@ -197,11 +197,11 @@ const (
 	trailer    = "TRAILER!!!"
 )
 
-// readCpio reads a newc archive, and says how many bytes it has.
+// readCpio reads a newc archive, and returns its length.
 func readCpio(b []byte) (members []Member, used int, err error) {
 	for at := 0; ; {
 		if len(b)-at < newcHeader || string(b[at:at+6]) != newcMagic {
-			return nil, 0, errors.New("no cpio archive in newc format")
+			return nil, 0, errors.New("not a cpio archive in newc format")
 		}
 		var fields [newcFields]int
 		for i := range fields {
@@ -214,7 +214,7 @@ func readCpio(b []byte) (members []Member, used int, err error) {
 		nameEnd := at + newcHeader + fields[11]
 		body := align(nameEnd, 4)
 		if fields[11] < 1 || nameEnd > len(b) || body+fields[6] > len(b) {
-			return nil, 0, errors.New("the cpio archive is cut off")
+			return nil, 0, errors.New("the cpio archive is truncated")
 		}
 		name, _, ended := strings.Cut(string(b[at+newcHeader:nameEnd]), "\x00") // dracut pads names with more of them
 		if !ended {
@@ -225,21 +225,20 @@ func readCpio(b []byte) (members []Member, used int, err error) {
 			return members, min(at, len(b)), nil
 		}
 		if fields[1]&modeType != typeDir && fields[4] > 1 {
-			return nil, 0, fmt.Errorf("%s is a hard link", name) // whose content another has
+			return nil, 0, fmt.Errorf("%s is a hard link", name) // another member has its content
 		}
 		members = append(members, Member{Name: fromRoot(name), Mode: uint32(fields[1]), Content: b[body : body+fields[6]]})
 	}
 }
 
-// fromRoot is the one spelling of a name: the kernel unpacks in the root, where "./a",
-// "/a" and "b/..//a" are one file (do_name in init/initramfs.c of its source). The root
-// itself is ".".
+// fromRoot is the canonical spelling of a name: the kernel unpacks in the root, where "./a", "/a"
+// and "b/..//a" are one file (do_name in init/initramfs.c of its source). The root itself is ".".
 func fromRoot(name string) string {
 	return cmp.Or(strings.TrimPrefix(path.Clean("/"+name), "/"), ".")
 }
 
-// writeArchive packs members, with the folders that they lie in before them, by
-// gzip: any kernel reads that. Equal members, equal bytes.
+// writeArchive packs members, each after its parent folders, and compresses them with gzip, which
+// every kernel reads. The output is reproducible.
 func writeArchive(members []Member) ([]byte, error) {
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)

@@ -17,7 +17,7 @@ import (
 // MediumLabel is the volume label of a medium with data only.
 const MediumLabel = storagelayout.MediumLabel
 
-// Sectors of an image with nothing in it.
+// Sectors of an empty image.
 const (
 	emptyPrimary = iso9660.FirstDescriptor + iota
 	emptyJoliet
@@ -31,8 +31,8 @@ const (
 	maxJolietLabelLen = 16
 )
 
-// Create writes an image that holds these additions in Dir and nothing else: a
-// medium that does not boot. It appears when it is complete. made stamps it.
+// Create writes an image with these additions in Dir and nothing else: a medium that does not boot.
+// The file appears when it is complete. made is its date.
 func Create(ctx context.Context, out, label string, made time.Time, additions []Addition, written func(int)) error {
 	if len(label) == 0 || len(label) > maxJolietLabelLen {
 		return fmt.Errorf("label %q: it has 1 to %d characters", label, maxJolietLabelLen)
@@ -46,7 +46,7 @@ func Create(ctx context.Context, out, label string, made time.Time, additions []
 	if err != nil {
 		return err
 	}
-	if err := apart(out, l); err != nil {
+	if err := checkOutput(out, l); err != nil {
 		return err
 	}
 	f, err := atomicfile.CreateLarge(out, 0o644)
@@ -122,8 +122,8 @@ func bareRecord(id string, extent uint32, date []byte) []byte {
 	return r
 }
 
-// rootDir writes "." and "..". With Rock Ridge the first says that there is such a
-// thing: SP and ER, IEEE P1281, 5.3 and 5.5; kernels look for them.
+// rootDir writes "." and "..". With Rock Ridge the first has the entries SP and ER, which kernels
+// look for: IEEE P1281, 5.3 and 5.5.
 func rootDir(dir []byte, extent uint32, date []byte, rock bool) {
 	var b dirBuilder
 	for n, id := range []string{"\x00", "\x01"} {
@@ -164,7 +164,7 @@ func ucs2(s string) string {
 	return string(b)
 }
 
-// finish writes what is laid out over a base that stands in the file already.
+// finish applies the layout to a file that has the base already.
 func finish(ctx context.Context, f *atomicfile.File, l layout, written func(int)) error {
 	for _, c := range l.chunks {
 		if err := copyAt(ctx, f.File, c, written); err != nil {

@@ -1,9 +1,10 @@
 // Package iso edits CoreOS live ISOs in place, and writes media that hold data only. It
-// adds files below the folder pinbox, replaces the Ignition config and the kernel
-// arguments, and can undo that. Every byte of the base keeps its place, except the few
-// that describe what has changed.
+// adds files to the folder pinbox, replaces the Ignition config and the kernel arguments,
+// and can undo this. All data of the base stays at its offset: only descriptors,
+// directories and partition tables change.
 //
-// It does not read ISO 9660 itself, which storage/iso9660 does, and it does not build
-// images: it copies one. Start with Apply and Create; OpenFile and Info tell what an
-// image holds.
+// It does not read ISO 9660 itself: storage/iso9660 does. It does not build bootable
+// images: it edits a copy of one.
+//
+// Start with Apply and Create. OpenFile and Image.Info describe an image.
 package iso

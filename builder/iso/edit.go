@@ -14,7 +14,7 @@ import (
 	"github.com/pinbox/pinbox/storage/atomicfile"
 )
 
-// What keeps an image from being edited.
+// Errors of images that cannot be edited.
 var (
 	ErrEdited    = errors.New("pinbox has edited the image before")
 	ErrHasConfig = errors.New("the image has an Ignition config already")
@@ -22,28 +22,27 @@ var (
 	ErrNotEdited = errors.New("pinbox has not edited the image")
 )
 
-// UndoName is the addition that tells what the base had where it was changed.
+// UndoName is the added file with the original content of all changed areas.
 const UndoName = "undo.gz"
 
 // Edit of an image.
 type Edit struct {
-	// Ignition config to embed; nil leaves what is there. Force replaces a config
-	// that somebody else has embedded.
+	// Ignition config to embed; nil keeps the present one. Force replaces a config that pinbox did
+	// not embed.
 	Ignition []byte
 	Force    bool
 	Kargs    KargsEdit
-	// Architecture that the edit is for, as Go names it; "" is for any.
+	// Architecture of the edit, as in GOARCH; "" for any.
 	Architecture string
 	// Additions to Dir.
 	Additions []Addition
-	// Private keeps the image from others: the config has secrets.
+	// Private makes the image readable by its owner only, as the config has secrets.
 	Private bool
-	// Written is called with the bytes of each part that was written; nil is fine.
+	// Written is called with the number of bytes after each write; it may be nil.
 	Written func(int)
 }
 
-// Check says what would keep an edit from being applied, as far as can be known
-// without what is to be added.
+// Check reports whether an edit can be applied, without the content of the additions.
 func Check(base string, e Edit) error {
 	i, f, err := OpenFile(base)
 	if err != nil {
@@ -85,8 +84,8 @@ func Apply(ctx context.Context, base, out string, e Edit) error {
 // editor computes what an edit changes in an image.
 type editor struct{ *Image }
 
-// edit lays everything out. What the base had is known before the undo file is
-// laid out, as only its length matters there.
+// edit lays everything out, twice: the undo file has the original content of the areas that change,
+// so a draft without it finds these areas first. Its own length then changes only values in them.
 func (ed editor) edit(e Edit) (layout, error) {
 	if err := ed.checkArchitecture(e.Architecture); err != nil {
 		return layout{}, err
@@ -128,7 +127,7 @@ func (ed editor) edit(e Edit) (layout, error) {
 	return l, nil
 }
 
-// texts are the areas that boot loaders and Ignition read.
+// texts returns the changes in the areas that boot loaders and Ignition read.
 func (ed editor) texts(e Edit) ([]patch, error) {
 	var patches []patch
 	if e.Ignition != nil {
@@ -152,7 +151,7 @@ func (ed editor) texts(e Edit) ([]patch, error) {
 	return append(patches, more...), err
 }
 
-// areas are those that others may edit later: coreos-installer, for one.
+// areas returns the areas that other programs may edit later, such as coreos-installer.
 func (ed editor) areas() (patches []patch, err error) {
 	var all []Area
 	if a, err := ed.IgnitionArea(); err == nil {
@@ -173,9 +172,9 @@ func (ed editor) areas() (patches []patch, err error) {
 	return patches, nil
 }
 
-// write copies the base, as far as it is wanted, and puts in what changes.
+// write copies the base up to l.size, and applies the layout.
 func write(ctx context.Context, base *os.File, out string, perm os.FileMode, l layout, written func(int)) error {
-	if err := apart(out, l); err != nil {
+	if err := checkOutput(out, l); err != nil {
 		return err
 	}
 	f, err := atomicfile.CreateLarge(out, perm)
@@ -187,16 +186,16 @@ func write(ctx context.Context, base *os.File, out string, perm os.FileMode, l l
 		err = finish(ctx, f, l, written)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", out, err) // what f is called for now says little
+		return fmt.Errorf("%s: %w", out, err) // not the temporary name of f
 	}
 	return nil
 }
 
-// apart says whether the output is one of the files that go into it.
-func apart(out string, l layout) error {
+// checkOutput refuses an output that is one of the added files.
+func checkOutput(out string, l layout) error {
 	there, err := os.Stat(out)
 	if err != nil {
-		return nil // nothing stands there
+		return nil // it does not exist
 	}
 	for _, c := range l.chunks {
 		if f, ok := c.content.(*os.File); ok {
@@ -208,8 +207,7 @@ func apart(out string, l layout) error {
 	return nil
 }
 
-// duplicate copies a file from its beginning, sharing its blocks where the file
-// system can.
+// duplicate copies a file, and shares its blocks if the file system can.
 func duplicate(ctx context.Context, to, from *os.File, limit int64, written func(int)) error {
 	if unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) == nil {
 		return nil
@@ -217,7 +215,7 @@ func duplicate(ctx context.Context, to, from *os.File, limit int64, written func
 	if _, err := from.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	const step = 64 << 20 // between two looks at ctx
+	const step = 64 << 20 // between two checks of ctx
 	for done := int64(0); done < limit; {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -237,7 +235,7 @@ func duplicate(ctx context.Context, to, from *os.File, limit int64, written func
 	return nil
 }
 
-// copyAt writes a chunk to its place. It must have the size that was announced.
+// copyAt writes a chunk at its offset. The content must have the size of the chunk.
 func copyAt(ctx context.Context, to *os.File, c chunk, written func(int)) error {
 	if f, ok := c.content.(*os.File); ok {
 		return copyData(ctx, to, f, c, written)
@@ -248,11 +246,11 @@ func copyAt(ctx context.Context, to *os.File, c chunk, written func(int)) error 
 	return copyN(ctx, to, c.content, c.size, written)
 }
 
-// copyData copies a file, and leaves its holes.
+// copyData copies a file, and keeps its holes.
 func copyData(ctx context.Context, to, from *os.File, c chunk, written func(int)) error {
 	fi, err := from.Stat()
 	if err != nil || fi.Size() != c.size {
-		return fmt.Errorf("%s has changed while it was added: %w", from.Name(), errors.Join(err, io.ErrUnexpectedEOF))
+		return fmt.Errorf("%s changed while it was added: %w", from.Name(), errors.Join(err, io.ErrUnexpectedEOF))
 	}
 	for at := int64(0); at < c.size; {
 		start, err := unix.Seek(int(from.Fd()), at, unix.SEEK_DATA)
@@ -260,7 +258,7 @@ func copyData(ctx context.Context, to, from *os.File, c chunk, written func(int)
 			return nil
 		}
 		if err != nil {
-			start = at // a file system that does not tell
+			start = at // the file system has no SEEK_DATA
 		}
 		end, err := unix.Seek(int(from.Fd()), start, unix.SEEK_HOLE)
 		if err != nil {
@@ -292,7 +290,7 @@ func copyN(ctx context.Context, to io.Writer, from io.Reader, size int64, writte
 			written(int(n))
 		}
 		if errors.Is(err, io.EOF) {
-			return fmt.Errorf("a file to add ends after %d of %d bytes: %w", done, size, err)
+			return fmt.Errorf("an added file ends after %d of %d bytes: %w", done, size, err)
 		}
 		if err != nil {
 			return err

@@ -9,7 +9,7 @@ import (
 	"github.com/pinbox/pinbox/storage/iso9660"
 )
 
-// ErrNoInstaller says that a live system does not install by itself.
+// ErrNoInstaller is returned for a live system that cannot install unattended.
 var ErrNoInstaller = errors.New("the image cannot install unattended: " + featuresName + " has no installer-config")
 
 const featuresName = "coreos/features.json"
@@ -18,8 +18,8 @@ const featuresName = "coreos/features.json"
 // coreos-installer, src/live/embed.rs.
 const networkDir = "etc/coreos-firstboot-network/"
 
-// features are what coreos-installer may rely on, as the image says itself; one
-// that says nothing has none.
+// features are the features that the image announces to coreos-installer; nil if it has no such
+// file.
 func (i *Image) features() (f json.RawMessage, installer bool, err error) {
 	text, err := i.ReadText(featuresName)
 	if errors.Is(err, iso9660.ErrNotFound) {
@@ -37,8 +37,8 @@ func (i *Image) features() (f json.RawMessage, installer bool, err error) {
 	return text, known.Installer, nil
 }
 
-// CheckInstaller finds out whether the live system of an image installs what its
-// Ignition config asks for. network says that it has keyfiles for the network.
+// CheckInstaller checks that the live system of an image can install unattended. network reports
+// whether the image has keyfiles for the network.
 func CheckInstaller(base string) (network bool, err error) {
 	i, f, err := OpenFile(base)
 	if err != nil {

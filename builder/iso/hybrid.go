@@ -12,7 +12,7 @@ import (
 // block is the unit of partition tables, in bytes.
 const block = 512
 
-// Where a master boot record has its four partitions, and its signature.
+// Offsets of the four partitions and of the signature in a master boot record.
 const (
 	mbrPartitions = 446
 	mbrSignature  = 510
@@ -22,12 +22,12 @@ const (
 const (
 	gptMagic      = "EFI PART"
 	gptHeaderSize = 92
-	gptMaxEntries = 32 << 10 // bytes; xorriso makes 248 entries of 128
+	gptMaxEntries = 32 << 10 // bytes; xorriso writes 248 entries of 128
 )
 
-// hybrid puts the partition tables right that make an ISO boot from a disk: the
-// partitions that cover all of it grow with it, and the backup of the GPT moves to
-// its new end. size is that of the volume; the image's is returned.
+// hybrid updates the partition tables by which an ISO boots from a disk: partitions that cover the
+// whole image grow with it, and the backup GPT moves to the new end. size is the size of the
+// volume, total that of the image.
 func (ed editor) hybrid(size int64) (patches []patch, chunks []chunk, total int64, err error) {
 	head := make([]byte, 64*block)
 	if _, err := ed.ReadAt(head, 0); err != nil {
@@ -57,7 +57,7 @@ func (ed editor) hybrid(size int64) (patches []patch, chunks []chunk, total int6
 	return append(patches, primary...), backup, total, nil
 }
 
-// growGPT gives the primary table, within the base, and the backup at the end.
+// growGPT returns the primary table, within the base, and the backup at the end.
 func growGPT(header []byte, i *Image, covered uint32, last uint64) ([]patch, []chunk, error) {
 	header = bytes.Clone(header)
 	at := int64(binary.LittleEndian.Uint64(header[72:])) * block
@@ -95,7 +95,7 @@ func growGPT(header []byte, i *Image, covered uint32, last uint64) ([]patch, []c
 	}, nil
 }
 
-// sealGPT computes the checksum of a header, for which its own field counts as 0.
+// sealGPT computes the checksum of a header, with its own field set to 0.
 func sealGPT(header []byte) {
 	binary.LittleEndian.PutUint32(header[16:], 0)
 	binary.LittleEndian.PutUint32(header[16:], crc32.ChecksumIEEE(header[:gptHeaderSize]))

@@ -10,22 +10,22 @@ import (
 	"github.com/pinbox/pinbox/storage/iso9660"
 )
 
-// ErrNoIgnition says that an image has no place for an Ignition config, and
-// ErrTooLarge that the place is too small.
+// ErrNoIgnition is returned for an image without an Ignition area, and ErrTooLarge if the area or
+// the image is too small.
 var (
-	ErrNoIgnition = errors.New("the image has no Ignition area: it is no CoreOS live ISO")
+	ErrNoIgnition = errors.New("the image has no Ignition area: it is not a CoreOS live ISO")
 	ErrTooLarge   = errors.New("does not fit")
 )
 
-// Names of the Ignition config in its area, and of the file that tells where the
-// area is: coreos-installer, src/live/embed.rs.
+// Names of the Ignition config in its area, and of the file with the offset of the area:
+// coreos-installer, src/live/embed.rs.
 const (
 	configName  = "config.ign"
 	ignInfoName = "coreos/igninfo.json"
 	ignitionImg = "images/ignition.img"
 )
 
-// The header that told so before there was igninfo.json: magic, offset, length.
+// The header of images without igninfo.json: magic, offset, length.
 const (
 	legacyIgnition      = 32744
 	legacyIgnitionMagic = "coreiso+"
@@ -34,8 +34,8 @@ const (
 // Area of an image that may be written over.
 type Area struct{ Offset, Length int64 }
 
-// IgnitionArea finds the place for the config: what igninfo.json says, or the
-// legacy header, or all of images/ignition.img.
+// IgnitionArea finds the area for the config: by igninfo.json, by the legacy header, or all of
+// images/ignition.img.
 func (i *Image) IgnitionArea() (Area, error) {
 	info := struct {
 		File           string
@@ -45,7 +45,7 @@ func (i *Image) IgnitionArea() (Area, error) {
 	switch {
 	case errors.Is(err, iso9660.ErrNotFound):
 		if a, ok := i.legacyIgnition(); ok {
-			return a, i.inside(a, "legacy header")
+			return a, i.checkArea(a, "legacy header")
 		}
 	case err != nil:
 		return Area{}, err
@@ -76,7 +76,7 @@ func (i *Image) IgnitionArea() (Area, error) {
 		return Area{}, fmt.Errorf("%s: %w: the area has %d bytes", ignInfoName, iso9660.ErrCorrupt, a.Length)
 	}
 	a.Offset += f.Offset()
-	return a, i.inside(a, ignInfoName)
+	return a, i.checkArea(a, ignInfoName)
 }
 
 func (i *Image) legacyIgnition() (Area, bool) {
@@ -87,7 +87,7 @@ func (i *Image) legacyIgnition() (Area, bool) {
 	return Area{int64(binary.LittleEndian.Uint64(h[8:])), int64(binary.LittleEndian.Uint64(h[16:]))}, true
 }
 
-func (i *Image) inside(a Area, by string) error {
+func (i *Image) checkArea(a Area, by string) error {
 	if a.Offset < 0 || a.Length < 0 || a.Offset > i.Size() || a.Length > i.Size()-a.Offset {
 		return fmt.Errorf("%s: %w: the area from %d, %d bytes long, is not within the image, which has %d",
 			by, iso9660.ErrCorrupt, a.Offset, a.Length, i.Size())
@@ -95,8 +95,7 @@ func (i *Image) inside(a Area, by string) error {
 	return nil
 }
 
-// Members of the Ignition area: the config, and what else was put there, as files
-// for the network.
+// Members of the Ignition area: the config, and other files such as keyfiles for the network.
 func (i *Image) Members() ([]Member, error) {
 	a, err := i.IgnitionArea()
 	if err != nil {
@@ -126,7 +125,7 @@ type patch struct {
 	content []byte
 }
 
-// embed gives the area with a config in it, and all else that was there.
+// embed returns the area with a config, and with all other members.
 func (ed editor) embed(config []byte) (patch, error) {
 	a, err := ed.IgnitionArea()
 	if err != nil {
@@ -150,7 +149,7 @@ func (ed editor) embed(config []byte) (patch, error) {
 			}
 		}
 		return patch{}, fmt.Errorf("the Ignition config %w: compressed, it is %d bytes larger than the area of %d; "+
-			"the largest of it is %s with %d bytes",
+			"the largest member is %s with %d bytes",
 			ErrTooLarge, over, a.Length, largest.Name, len(largest.Content))
 	}
 	return patch{a.Offset, append(packed, make([]byte, a.Length-int64(len(packed)))...)}, nil

@@ -151,7 +151,7 @@ func TestConfigThatDoesNotFit(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := (editor{i}).embed(huge); !errors.Is(err, ErrTooLarge) ||
-		!strings.Contains(err.Error(), "the largest of it is config.ign with 400000 bytes") {
+		!strings.Contains(err.Error(), "the largest member is config.ign with 400000 bytes") {
 		t.Errorf("%v", err)
 	}
 }
@@ -217,7 +217,7 @@ func TestKargsThatMustStay(t *testing.T) {
 		{Delete: []string{"ignition.firstboot"}}, {Delete: []string{"coreos.liveiso=fcos"}},
 		{Replace: []string{"coreos.liveiso=fcos=other"}},
 	} {
-		if got, err := e.apply(text); !errors.Is(err, ErrKargs) || !strings.Contains(err.Error(), "cannot do without") {
+		if got, err := e.apply(text); !errors.Is(err, ErrKargs) || !strings.Contains(err.Error(), "the live system needs") {
 			t.Errorf("%+v: %q, %v", e, got, err)
 		}
 	}
@@ -419,7 +419,7 @@ func TestArchiveThatIsCutOff(t *testing.T) {
 			clear(area[size:])
 			for _, area := range [][]byte{area, area[:size]} {
 				if _, err := readArchives(area); !errors.Is(err, iso9660.ErrCorrupt) ||
-					!strings.Contains(err.Error(), "is cut off") {
+					!strings.Contains(err.Error(), "is truncated") {
 					t.Errorf("%s: %d bytes in an area of %d: %v", name, size, len(area), err)
 				}
 			}

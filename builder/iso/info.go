@@ -5,28 +5,28 @@ import (
 	"errors"
 )
 
-// Info is what an image says of itself.
+// Info describes an image.
 type Info struct {
 	Label string `json:"label"`
-	// Architecture of the system, as Go names it; "" if there is none, or none can be told.
+	// Architecture of the system, as in GOARCH; "" if there is none, or it is unknown.
 	Architecture string `json:"architecture,omitempty"`
 	// Size in bytes.
 	Size int64 `json:"size"`
-	// Ignition is where the config goes; nil for a medium without a system.
+	// Ignition is the area of the config; nil for a medium without a system.
 	Ignition *InfoIgnition `json:"ignition,omitempty"`
 	// Kargs are the kernel arguments; nil if they cannot be changed.
 	Kargs *InfoKargs `json:"kargs,omitempty"`
 	// Features that coreos-installer relies on.
 	Features json.RawMessage `json:"features,omitempty"`
-	// Installs is the disk that the image installs to by itself; BaseSHA256 is of the
-	// image before it was edited. Both are for the editor to fill in.
+	// Installs is the disk that the image installs to unattended, and BaseSHA256 the digest of the
+	// image before it was edited. Info leaves both empty: the caller sets them.
 	Installs   string `json:"installs,omitempty"`
 	BaseSHA256 string `json:"baseSHA256,omitempty"`
 	// Added are the files that pinbox added.
 	Added []InfoMember `json:"added,omitempty"`
 }
 
-// InfoIgnition is the Ignition area, in bytes, and what is in it.
+// InfoIgnition is the Ignition area, in bytes, and its members.
 type InfoIgnition struct {
 	Offset  int64        `json:"offset"`
 	Length  int64        `json:"length"`
@@ -37,17 +37,17 @@ type InfoIgnition struct {
 type InfoMember struct {
 	Name string `json:"name"`
 	Size int64  `json:"size"`
-	// SHA256 that it had when it was added, if that is known.
+	// SHA256 of the file when it was added, "" if unknown.
 	SHA256 string `json:"sha256,omitempty"`
 }
 
-// InfoKargs are kernel arguments as they were and as they are.
+// InfoKargs are the default and the current kernel arguments.
 type InfoKargs struct {
 	Default string `json:"default"`
 	Current string `json:"current"`
 }
 
-// Info tells what there is to tell.
+// Info describes the image.
 func (i *Image) Info() (info Info, err error) {
 	info.Label, info.Size = i.Label, i.Size()
 	if info.Added, err = i.added(); err != nil {

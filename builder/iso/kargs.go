@@ -13,28 +13,28 @@ import (
 	"github.com/pinbox/pinbox/storage/iso9660"
 )
 
-// ErrNoKargs says that the kernel arguments of an image cannot be changed, and
-// ErrKargs that they cannot be changed like that.
+// ErrNoKargs is returned for an image without areas for kernel arguments, and ErrKargs for
+// arguments that cannot be written there.
 var (
 	ErrNoKargs = errors.New("the image has no areas for kernel arguments")
-	ErrKargs   = errors.New("kernel arguments cannot be changed so")
+	ErrKargs   = errors.New("kernel arguments cannot be changed")
 )
 
 const kargsName = "coreos/kargs.json"
 
-// maxKargs is what the kernel takes on its command line, in bytes.
+// maxKargs is the most that the kernel takes on its command line, in bytes.
 const maxKargs = 2048
 
-// The header that told of kernel arguments before there was kargs.json: magic,
-// length, offset of the default, and up to six offsets.
+// The header of kernel arguments in images without kargs.json: magic, length, offset of the
+// default, and up to six offsets.
 const (
 	legacyKargs      = 32672
 	legacyKargsMagic = "coreKarg"
 	legacyKargsAreas = 6
 )
 
-// Kargs are the kernel arguments of an image: one text, in each boot loader's
-// configuration.
+// Kargs are the kernel arguments of an image: the same text in the configuration of each boot
+// loader.
 type Kargs struct {
 	Default, Current string
 	areas            []kargsArea
@@ -69,7 +69,7 @@ func (i *Image) Kargs() (Kargs, error) {
 	}
 	k := Kargs{Default: info.Default}
 	for _, a := range info.Files {
-		// Images of 2021 do not say; coreos-installer takes these for them.
+		// Images of 2021 have neither; coreos-installer uses these defaults.
 		a.Pad, a.End = cmp.Or(a.Pad, "#"), cmp.Or(a.End, "\n")
 		f, err := i.Find(a.Path)
 		if err != nil {
@@ -77,7 +77,7 @@ func (i *Image) Kargs() (Kargs, error) {
 		}
 		if a.Offset < 0 || info.Size <= 0 || info.Size > maxKargs || a.Offset+info.Size > f.Size ||
 			len(a.Pad) != 1 || len(a.End) != 1 {
-			return Kargs{}, fmt.Errorf("%s: %w: the area of %s, %d bytes from %d, makes no sense",
+			return Kargs{}, fmt.Errorf("%s: %w: the area of %s, %d bytes from %d, is not valid",
 				kargsName, iso9660.ErrCorrupt, a.Path, info.Size, a.Offset)
 		}
 		k.areas = append(k.areas, kargsArea{Area{f.Offset() + a.Offset, info.Size}, a.Path, a.Pad[0], a.End[0]})
@@ -85,7 +85,7 @@ func (i *Image) Kargs() (Kargs, error) {
 	return k, i.readKargs(&k)
 }
 
-// legacyKargs reads what the header says.
+// legacyKargs reads the areas from the legacy header.
 func (i *Image) legacyKargs() (Kargs, error) {
 	h := make([]byte, 24+8*legacyKargsAreas)
 	if _, err := i.ReadAt(h, legacyKargs); err != nil || string(h[:8]) != legacyKargsMagic {
@@ -96,7 +96,7 @@ func (i *Image) legacyKargs() (Kargs, error) {
 	if length <= 0 || length > maxKargs {
 		return Kargs{}, fmt.Errorf("legacy header: %w: %d bytes of kernel arguments", iso9660.ErrCorrupt, length)
 	}
-	if err := i.inside(at, "legacy header"); err != nil {
+	if err := i.checkArea(at, "legacy header"); err != nil {
 		return Kargs{}, err
 	}
 	def := make([]byte, length)
@@ -106,7 +106,7 @@ func (i *Image) legacyKargs() (Kargs, error) {
 	k := Kargs{Default: strings.TrimRight(string(def), "#\n\x00 ")}
 	for n := 3; n < 3+legacyKargsAreas && number(n) != 0; n++ {
 		a := Area{number(n), length}
-		if err := i.inside(a, "legacy header"); err != nil {
+		if err := i.checkArea(a, "legacy header"); err != nil {
 			return Kargs{}, err
 		}
 		k.areas = append(k.areas, kargsArea{a, "legacy header", '#', '\n'})
@@ -140,11 +140,10 @@ func (i *Image) readKargs(k *Kargs) error {
 // and to append, in this order.
 type KargsEdit struct{ Append, Delete, Replace []string }
 
-// special is what GRUB's configuration takes for something else than text, where
-// isolinux takes it for text.
+// special are the characters that GRUB's configuration interprets and isolinux does not.
 const special = "\"'\\$`;&|<>{}#"
 
-// CheckKarg says what is wrong with one argument.
+// CheckKarg checks one argument.
 func CheckKarg(arg string) error {
 	isControl := func(r rune) bool { return r < ' ' || r == 0x7f }
 	if arg == "" || strings.ContainsAny(arg, special) || strings.ContainsFunc(arg, isControl) {
@@ -153,11 +152,11 @@ func CheckKarg(arg string) error {
 	return nil
 }
 
-// needed are arguments without which a live system finds neither its medium nor
-// its Ignition config.
+// needed are prefixes of the arguments by which a live system finds its medium and its Ignition
+// config.
 var needed = []string{"coreos.liveiso=", "ignition.firstboot"}
 
-// apply gives the new text.
+// apply returns the new text.
 func (e KargsEdit) apply(text string) (string, error) {
 	before := strings.Fields(text)
 	after, err := e.change(slices.Clone(before))
@@ -167,7 +166,7 @@ func (e KargsEdit) apply(text string) (string, error) {
 	for _, arg := range before {
 		isNeeded := slices.ContainsFunc(needed, func(n string) bool { return strings.HasPrefix(arg, n) })
 		if isNeeded && !slices.Contains(after, arg) {
-			return "", fmt.Errorf("%w: the live system cannot do without %q", ErrKargs, arg)
+			return "", fmt.Errorf("%w: the live system needs %q", ErrKargs, arg)
 		}
 	}
 	return strings.Join(after, " "), nil
@@ -195,7 +194,7 @@ func (e KargsEdit) change(args []string) ([]string, error) {
 	for _, change := range e.Replace {
 		parts := strings.SplitN(change, "=", 3)
 		if len(parts) != 3 {
-			return nil, fmt.Errorf("%w: %q has not the form key=old=new", ErrKargs, change)
+			return nil, fmt.Errorf("%w: %q does not have the form key=old=new", ErrKargs, change)
 		}
 		n, err := find(parts[0] + "=" + parts[1])
 		if err != nil {
@@ -209,7 +208,7 @@ func (e KargsEdit) change(args []string) ([]string, error) {
 	return args, nil
 }
 
-// edit gives all areas with the changed text in them.
+// edit returns all areas with the changed text.
 func (k Kargs) edit(e KargsEdit) ([]patch, error) {
 	text, err := e.apply(k.Current)
 	if err != nil {

@@ -15,30 +15,30 @@ import (
 // sector is the size of a logical block, in bytes.
 const sector = iso9660.SectorSize
 
-// Dir is the folder of what pinbox adds, in the root of the image.
+// Dir is the folder in the root of the image with the files that pinbox adds.
 const Dir = storagelayout.MediumDir
 
-// Addition is a file to add to Dir. Its name has lower-case letters, digits and
-// one dot at most, so that every tree can have it.
+// Addition is a file to add to Dir. Its name has lower-case letters, digits and at most one dot, so
+// that it is valid in every tree.
 type Addition struct {
 	Name    string
 	Size    int64
 	Content io.Reader
 }
 
-// maxExtent is what one record can describe, in whole sectors: its size has 32
-// bits. Larger files have several (ECMA-119, 9.1.6, interchange level 3).
+// maxExtent is the most bytes, in whole sectors, that one record can describe: its size has 32
+// bits. Larger files have several records (ECMA-119, 9.1.6, interchange level 3).
 const maxExtent = 0xFFFFF800
 
-// grain is what sizes of hybrid images are rounded up to, in bytes: firmware
-// wants whole cylinders or megabytes.
+// grain is the multiple that sizes of hybrid images are rounded up to, in bytes: firmware expects
+// whole cylinders or megabytes.
 const grain = 1 << 20
 
-// shareable blocks have 4096 bytes, in sectors: a file that begins with one can
-// share its blocks with the image on btrfs and XFS, which copies nothing.
+// shareable is the alignment of files, in sectors: on btrfs and XFS the image can share blocks of
+// 4096 bytes with a file, without a copy.
 const shareable = 4096 / sector
 
-// layout is where everything new goes: behind all that the base has.
+// layout is the changes to the base, and the new data after its end.
 type layout struct {
 	patches []patch // within the base
 	chunks  []chunk // behind it
@@ -51,8 +51,8 @@ type chunk struct {
 	content io.Reader
 }
 
-// plan lays out additions. Directories that grow are moved, since there is rarely
-// room in their last sector.
+// plan lays out additions. Directories that grow are moved to the end, since their last sector
+// rarely has room.
 func (ed editor) plan(additions []Addition) (layout, error) {
 	var l layout
 	next := sectors(ed.Size())
@@ -63,7 +63,7 @@ func (ed editor) plan(additions []Addition) (layout, error) {
 		if err := t.read(ed.Image); err != nil {
 			return layout{}, err
 		}
-		next = t.place(next, additions)
+		next = t.allocate(next, additions)
 	}
 	starts := make([]int64, len(additions))
 	for n, a := range additions {
@@ -73,7 +73,7 @@ func (ed editor) plan(additions []Addition) (layout, error) {
 		next += sectors(a.Size)
 	}
 	if next > 1<<32-1 {
-		return layout{}, fmt.Errorf("%w: the image would have %d sectors, more than its format can count", ErrTooLarge, next)
+		return layout{}, fmt.Errorf("%w: the image would have %d sectors, more than ISO 9660 can address", ErrTooLarge, next)
 	}
 	for _, t := range trees {
 		patches, chunks := t.write(next, additions, starts)
@@ -85,8 +85,7 @@ func (ed editor) plan(additions []Addition) (layout, error) {
 
 func sectors(bytes int64) int64 { return (bytes + sector - 1) / sector }
 
-// tree is a tree of directories that is being changed: its root and path tables
-// move, Dir is new.
+// tree is a tree of directories to be changed: its root and path tables move, Dir is new.
 type tree struct {
 	iso9660.Volume
 	i         *Image
@@ -115,14 +114,14 @@ func (t *tree) read(i *Image) (err error) {
 			return fmt.Errorf("%w: it has a folder %s", ErrEdited, Dir)
 		}
 	}
-	// The first entry of the first record of the root says so: SUSP.
+	// SUSP: an SP entry is the first of the first record of the root.
 	t.rockRidge = !t.Joliet && bytes.HasPrefix(t.records[0].SystemUse(), []byte("SP"))
 	return nil
 }
 
-// place gives sectors to what grows, from next on, and returns the first that is
-// still free. Sizes do not depend on where things are.
-func (t *tree) place(next int64, additions []Addition) int64 {
+// allocate assigns sectors from next on to the directories and tables, and returns the first free
+// one. Sizes do not depend on positions.
+func (t *tree) allocate(next int64, additions []Addition) int64 {
 	starts := make([]int64, len(additions))
 	t.rootAt, t.dirAt = next, next
 	t.rootSize, t.dirSize = int64(len(t.rootContent())), int64(len(t.dirContent(additions, starts)))
@@ -131,14 +130,14 @@ func (t *tree) place(next int64, additions []Addition) int64 {
 	return t.tablesAt + 2*sectors(t.tableSize())
 }
 
-// write gives what changes in the base, and what is new.
+// write returns the changes in the base, and the new data.
 func (t *tree) write(total int64, additions []Addition, starts []int64) ([]patch, []chunk) {
 	patches := []patch{{t.Descriptor + iso9660.VolumeSizeOffset, both32(uint32(total))}}
 	at := t.Descriptor + iso9660.RootRecordOffset
 	patches = append(patches, patch{at + 2, both32(uint32(t.rootAt))}, patch{at + 10, both32(uint32(t.rootSize))})
 	for _, r := range t.records[2:] {
-		if r.IsDir() { // its ".." is the root, which has moved
-			up := int64(r.Extent)*sector + int64(t.upAt(r))
+		if r.IsDir() { // its ".." is the root, which moved
+			up := int64(r.Extent)*sector + int64(t.parentOffset(r))
 			patches = append(patches, patch{up + 2, both32(uint32(t.rootAt))}, patch{up + 10, both32(uint32(t.rootSize))})
 		}
 	}
@@ -149,18 +148,19 @@ func (t *tree) write(total int64, additions []Addition, starts []int64) ([]patch
 	binary.BigEndian.PutUint32(tables[16:], uint32(t.tablesAt+sectors(int64(len(little)))))
 	patches = append(patches, patch{t.Descriptor + 132, tables[:24]})
 	chunks := []chunk{
-		whole(t.rootAt, t.rootContent()), whole(t.dirAt, t.dirContent(additions, starts)),
-		whole(t.tablesAt, little), whole(t.tablesAt+sectors(int64(len(little))), big),
+		sectorChunk(t.rootAt, t.rootContent()), sectorChunk(t.dirAt, t.dirContent(additions, starts)),
+		sectorChunk(t.tablesAt, little), sectorChunk(t.tablesAt+sectors(int64(len(little))), big),
 	}
 	return patches, chunks
 }
 
-func whole(at int64, content []byte) chunk {
+// sectorChunk is content at a sector.
+func sectorChunk(at int64, content []byte) chunk {
 	return chunk{at * sector, int64(len(content)), bytes.NewReader(content)}
 }
 
-// upAt is where the record of ".." begins in a directory: behind that of ".".
-func (t *tree) upAt(dir iso9660.Record) int {
+// parentOffset is the offset of the record ".." in a directory: after ".".
+func (t *tree) parentOffset(dir iso9660.Record) int {
 	length := make([]byte, 1)
 	if _, err := t.i.ReadAt(length, int64(dir.Extent)*sector); err != nil {
 		return 34
@@ -172,7 +172,7 @@ func (t *tree) upAt(dir iso9660.Record) int {
 func (t *tree) rootContent() []byte {
 	var b dirBuilder
 	records := slices.Clone(t.records)
-	for n := range 2 { // itself, twice
+	for n := range 2 { // "." and ".."
 		raw := bytes.Clone(records[n].Raw)
 		copy(raw[2:], both32(uint32(t.rootAt)))
 		copy(raw[10:], both32(uint32(t.rootSize)))
@@ -192,7 +192,7 @@ func (t *tree) rootContent() []byte {
 	return b.bytes()
 }
 
-// countLink counts Dir among the links of the root: PX, IEEE P1282, 4.1.1.
+// countLink adds Dir to the link count of the root: PX, IEEE P1282, 4.1.1.
 func (t *tree) countLink(raw []byte, r iso9660.Record) {
 	start := len(raw) - len(r.SystemUse())
 	for at := start; at+4 <= len(raw) && raw[at+2] >= 4; at += int(raw[at+2]) {
@@ -202,7 +202,7 @@ func (t *tree) countLink(raw []byte, r iso9660.Record) {
 	}
 }
 
-// dirContent is Dir.
+// dirContent is the content of Dir.
 func (t *tree) dirContent(additions []Addition, starts []int64) []byte {
 	var b dirBuilder
 	b.add(t.record("\x00", t.dirAt, t.dirSize, iso9660.FlagDirectory))
@@ -232,7 +232,7 @@ func (t *tree) dirContent(additions []Addition, starts []int64) []byte {
 	return b.bytes()
 }
 
-// name is how the tree has a name.
+// name is the spelling of a name in the tree.
 func (t *tree) name(name string) string {
 	dir := name == Dir
 	switch {
@@ -272,7 +272,7 @@ func (t *tree) record(name string, at, size int64, flags byte) []byte {
 	return r
 }
 
-// rockRidge are mode, times and name, as POSIX has them: IEEE P1282, 4.1.
+// rockRidge returns the entries for POSIX mode, times and name: IEEE P1282, 4.1.
 func rockRidge(name string, flags byte, date []byte) []byte {
 	mode, links := uint32(0o100444), uint32(1)
 	if flags&iso9660.FlagDirectory != 0 {
@@ -295,7 +295,7 @@ func rockRidge(name string, flags byte, date []byte) []byte {
 	return b
 }
 
-// dirBuilder packs records: none crosses the end of a sector.
+// dirBuilder packs records, so that none crosses the end of a sector.
 type dirBuilder struct{ b []byte }
 
 func (d *dirBuilder) add(raw []byte) {

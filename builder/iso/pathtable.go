@@ -12,13 +12,12 @@ type folder struct {
 	parent int // row, from 1
 }
 
-// tableSize is what a path table takes, in bytes, with Dir in it.
+// tableSize is the size of a path table with Dir, in bytes.
 func (t *tree) tableSize() int64 {
 	return int64(len(t.pathTable(binary.LittleEndian)))
 }
 
-// pathTable is the table with the new place of the root, and Dir among the
-// folders of its root. Nearly nobody reads it.
+// pathTable is the table with the new extent of the root, and with Dir. Few programs read it.
 func (t *tree) pathTable(order binary.AppendByteOrder) []byte {
 	rows := t.folders()
 	if len(rows) == 0 {
@@ -32,7 +31,7 @@ func (t *tree) pathTable(order binary.AppendByteOrder) []byte {
 	}
 	for m := range rows {
 		if rows[m].parent > n {
-			rows[m].parent++ // its own row moves down
+			rows[m].parent++ // the row of Dir is inserted before it
 		}
 	}
 	var b []byte

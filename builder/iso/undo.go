@@ -13,7 +13,7 @@ import (
 	"github.com/pinbox/pinbox/storage/iso9660"
 )
 
-// undo is what brings the base back.
+// undo describes how to restore the base.
 type undo struct {
 	Size    int64       `json:"size"`
 	Patches []undoPatch `json:"patches"`
@@ -24,7 +24,7 @@ type undoPatch struct {
 	Content []byte `json:"content"`
 }
 
-// undo tells what the base has in the places of these patches.
+// undo returns the undo file: the content of the base in the areas of these patches.
 func (ed editor) undo(patches []patch) ([]byte, error) {
 	u := undo{Size: ed.Size()}
 	for _, p := range patches {
@@ -63,7 +63,7 @@ func Reset(ctx context.Context, edited, out string) error {
 	return write(ctx, f, out, 0o644, l, nil)
 }
 
-// pristine is what the base was.
+// pristine returns the layout of the base.
 func (i *Image) pristine() (layout, error) {
 	back, err := i.Find(Dir + "/" + UndoName)
 	if errors.Is(err, iso9660.ErrNotFound) {
@@ -86,17 +86,17 @@ func (i *Image) pristine() (layout, error) {
 		}
 		l.patches = append(l.patches, patch{p.Offset, p.Content})
 	}
-	slices.Reverse(l.patches) // where two overlap, the first was there first
+	slices.Reverse(l.patches) // the first of two that overlap has the original content
 	return l, nil
 }
 
-// Base reads the base of an edited image, as it was.
+// Base reads the base of an edited image.
 func (i *Image) Base() (io.Reader, int64, error) {
 	l, err := i.pristine()
 	return &overlay{Reader: io.NewSectionReader(i, 0, l.size), patches: l.patches}, l.size, err
 }
 
-// overlay reads an image with patches in it, of which the last counts.
+// overlay reads an image with patches applied in order.
 type overlay struct {
 	io.Reader
 	patches []patch
