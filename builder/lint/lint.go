@@ -9,23 +9,23 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// Finding is one thing that is wrong, in one place.
+// Finding is one problem at one position.
 type Finding struct {
 	File string `json:"file"`
 	Line int    `json:"line"`
-	// Rule is the short name of what is wrong: docs/build.md lists them.
+	// Rule is the short name of the problem: docs/build.md lists them.
 	Rule    string `json:"rule"`
 	Message string `json:"message"`
 	Fix     string `json:"fix"`
 }
 
-// String is the finding as compilers tell theirs.
+// String is FILE:LINE: MESSAGE: FIX.
 func (f Finding) String() string {
 	return fmt.Sprintf("%s:%d: %s: %s", f.File, f.Line, f.Message, f.Fix)
 }
 
-// Check finds what is wrong with the objects, in the order of files and lines. With
-// a lock the images have to be among those that it locks; the zero one is none.
+// Check returns the problems of the objects, sorted by file and line. With a lock, the images must
+// be in it; the zero lock is no lock.
 func Check(objects source.Objects, lock pinset.Lock) []Finding {
 	l := linter{store: newStore(lock)}
 	for _, use := range objects.Uses {
@@ -40,12 +40,12 @@ func Check(objects source.Objects, lock pinset.Lock) []Finding {
 	slices.SortStableFunc(l.findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
 	})
-	// In JSON of one line the same image often stands twice.
+	// In JSON of one line the same image often occurs twice.
 	return slices.Compact(l.findings)
 }
 
-// Unchecked are the images in unknown kinds that have no finding, as the lock has them:
-// whether they are pulled, and by which policy, only their kinds know.
+// Unchecked returns the images in unknown kinds that have no finding because the lock has them.
+// Whether they are pulled, and by which policy, is unknown.
 func Unchecked(objects source.Objects, lock pinset.Lock) (all []source.Unknown) {
 	store := newStore(lock)
 	for _, u := range objects.Unknown {
@@ -62,8 +62,8 @@ type linter struct {
 	findings []Finding
 }
 
-func (l *linter) add(at source.Field, rule, cure, format string, args ...any) {
-	l.findings = append(l.findings, Finding{at.File, at.Line, rule, fmt.Sprintf(format, args...), cure})
+func (l *linter) add(at source.Field, rule, fix, format string, args ...any) {
+	l.findings = append(l.findings, Finding{at.File, at.Line, rule, fmt.Sprintf(format, args...), fix})
 }
 
 // use checks an image of a pod.
@@ -72,59 +72,58 @@ func (l *linter) use(use source.Use) {
 	ref, short, err := pinset.Expand(name)
 	switch {
 	case policy == "Always":
-		l.add(use.Policy, "pull-always", write, "%s Always asks the registry at every start, even if the node has the image",
+		l.add(use.Policy, "pull-always", write, "%s Always contacts the registry at every start, even if the node has the image",
 			use.PolicyName)
 	case policy != "" && policy != "IfNotPresent" && policy != "Never":
-		l.add(use.Policy, "pull-unknown", write, "%s %q is none that Kubernetes knows", use.PolicyName, policy)
+		l.add(use.Policy, "pull-unknown", write, "%s %q is not a policy of Kubernetes", use.PolicyName, policy)
 	case use.Puller == source.Importer:
 		l.add(use.Image, "pull-always", "write pullMethod: node",
-			"the importer pod of CDI asks the registry for %s itself, even if the node has the image", name)
+			"the importer pod of CDI pulls %s from the registry itself, even if the node has the image", name)
 	case use.Puller == source.ImportCron:
 		l.add(use.Image, "pull-always", "write a DataVolume with pullMethod: node",
-			"a DataImportCron asks the registry for %s whenever its schedule says, with any pullMethod", name)
+			"a DataImportCron pulls %s from the registry on its schedule, with any pullMethod", name)
 	case use.Puller == source.OLM && err == nil && ref.Digest == "":
 		l.add(use.Image, "pull-always", "name it by digest",
-			"the pod that is made of it asks the registry for %s at every start, as that is a tag", name)
+			"the pod of the catalog pulls %s from the registry at every start, as it is a tag", name)
 	case use.PolicyName != "" && policy == "" && err == nil && ref.Tag == "latest":
-		l.add(use.Image, "latest", write, "%s of %s is Always, as it is left out and the tag is latest", use.PolicyName, name)
+		l.add(use.Image, "latest", write, "%s of %s defaults to Always, as the tag is latest", use.PolicyName, name)
 	}
 	switch {
-	case name == "": // something else fills it in
+	case name == "": // set by something else
 	case use.Expression:
-		l.add(use.Image, "expression", "name the image itself", "%s is filled in when the object runs, and may be any image",
+		l.add(use.Image, "expression", "name the image itself", "%s is substituted when the object runs, and may be any image",
 			name)
 	case err != nil:
 		l.add(use.Image, "bad-name", "write it as registry/path@sha256:…", "%v", err)
 	case short:
-		l.add(use.Image, "short-name", l.full(ref), "%s does not name its registry, and CRI-O may ask several", name)
+		l.add(use.Image, "short-name", l.fullName(ref), "%s does not name its registry, and CRI-O may ask several", name)
 	default:
 		l.reference(use.Image, ref)
 	}
 }
 
-// unknown checks that the node has an image that may be pulled; whether and how it is,
-// only its kind knows.
+// unknown checks that the node has an image in an unknown kind, which may be pulled.
 func (l *linter) unknown(u source.Unknown) {
 	if !l.store.has(u.Reference) {
 		l.add(u.Image, "unknown-kind",
 			"add it to the appliance with --image, as --manifests leaves it out, and name the lock with --lock",
-			"%s stands in %s, which pinbox does not know", u.Image.Text, u.Kind)
+			"%s is in %s, a kind that pinbox does not know", u.Image.Text, u.Kind)
 	}
 }
 
-// reference checks that the node has what a container names in full.
+// reference checks that the node has an image with a full name.
 func (l *linter) reference(at source.Field, ref pinset.Reference) {
 	switch {
 	case l.store.locked && !l.store.has(ref):
-		l.add(at, "not-in-lock", l.store.cure(ref), "the lock has no %s", ref)
+		l.add(at, "not-in-lock", l.store.fix(ref), "the lock has no %s", ref)
 	case !l.store.locked && ref.Digest == "":
 		l.add(at, "tag", "name it by digest, or name the lock that has the tag with --lock",
 			"%s is a tag, which a node has only if its store was made with it", ref)
 	}
 }
 
-// full is the cure of a short name.
-func (l *linter) full(ref pinset.Reference) string {
+// fullName is the fix for a short name.
+func (l *linter) fullName(ref pinset.Reference) string {
 	switch others := l.store.paths[ref.Repository]; {
 	case !l.store.locked && ref.Digest == "":
 		return fmt.Sprintf("write the full name with a digest, as %s@sha256:…", ref.Repository)

@@ -56,7 +56,7 @@ func rules(findings []lint.Finding) string {
 }
 
 func TestUses(t *testing.T) {
-	for _, c := range []struct{ image, policy, without, with, cure string }{
+	for _, c := range []struct{ image, policy, without, with, fix string }{
 		{"quay.io/site/app@" + index, "", "", "", ""},
 		{"quay.io/site/app@" + index, "IfNotPresent", "", "", ""},
 		{"quay.io/site/app@" + index, "Never", "", "", ""},
@@ -71,13 +71,13 @@ func TestUses(t *testing.T) {
 		{"quay.io/site/app:latest@" + index, "", "latest", "latest", "write imagePullPolicy: IfNotPresent"},
 		// Tags.
 		{"quay.io/site/app:1", "", "tag", "", "or name the lock that has the tag with --lock"},
-		{"quay.io/site/app:2", "", "tag", "not-in-lock", "name what the store has: quay.io/site/app@" + index},
+		{"quay.io/site/app:2", "", "tag", "not-in-lock", "use what the store has: quay.io/site/app@" + index},
 		{"quay.io/site/app:latest", "", "latest tag", "latest", "write imagePullPolicy: IfNotPresent"},
 		{"quay.io/site/app:latest", "IfNotPresent", "tag", "", "name it by digest"},
 		{"quay.io/site/app", "", "latest tag", "latest", "write imagePullPolicy: IfNotPresent"},
-		{"quay.io/site/other:1", "", "tag", "not-in-lock", "add it to the appliance, and build that again"},
+		{"quay.io/site/other:1", "", "tag", "not-in-lock", "add it to the appliance, and rebuild that"},
 		// Digests.
-		{"quay.io/site/app@" + unknown, "", "", "not-in-lock", "name what the store has: quay.io/site/app@" + index},
+		{"quay.io/site/app@" + unknown, "", "", "not-in-lock", "use what the store has: quay.io/site/app@" + index},
 		{"quay.io/mirror/app@" + instance, "", "", "not-in-lock", "the store has it as quay.io/site/app@" + index},
 		{"quay.io/mirror/db:1@" + single, "", "", "not-in-lock", "the store has it as quay.io/site/db@" + single},
 		// Names that leave the registry to the node's configuration.
@@ -98,9 +98,9 @@ func TestUses(t *testing.T) {
 		if rules(without) != c.without || rules(with) != c.with {
 			t.Errorf("%s, %q: %q without and %q with the lock", c.image, c.policy, rules(without), rules(with))
 		}
-		if last := append(without, with...); c.cure != "" &&
-			!slices.ContainsFunc(last, func(f lint.Finding) bool { return strings.Contains(f.Fix, c.cure) }) {
-			t.Errorf("%s, %q: no %q in %v", c.image, c.policy, c.cure, last)
+		if last := append(without, with...); c.fix != "" &&
+			!slices.ContainsFunc(last, func(f lint.Finding) bool { return strings.Contains(f.Fix, c.fix) }) {
+			t.Errorf("%s, %q: no %q in %v", c.image, c.policy, c.fix, last)
 		}
 	}
 }
@@ -116,7 +116,7 @@ func TestOtherKinds(t *testing.T) {
 	const cron = "apiVersion: cdi.kubevirt.io/v1beta1\nkind: DataImportCron\n" +
 		"spec: {template: {spec: {source: {registry: {url: 'docker://%s', pullMethod: node}}}}}\n"
 	const other = "apiVersion: example.com/v1\nkind: Fleet\nspec: {appImage: %s}\n"
-	for _, c := range []struct{ object, image, without, with, cure string }{
+	for _, c := range []struct{ object, image, without, with, fix string }{
 		{catalog, "quay.io/site/app@" + index, "", "", ""},
 		{catalog, "quay.io/site/app@" + unknown, "", "not-in-lock", ""},
 		{catalog, "quay.io/site/app:1", "pull-always tag", "pull-always", "name it by digest"}, // of OLM
@@ -140,9 +140,9 @@ func TestOtherKinds(t *testing.T) {
 		if rules(without) != c.without || rules(with) != c.with {
 			t.Errorf("%s: %q without and %q with the lock", object, rules(without), rules(with))
 		}
-		if last := append(without, with...); c.cure != "" &&
-			!slices.ContainsFunc(last, func(f lint.Finding) bool { return strings.Contains(f.Fix, c.cure) }) {
-			t.Errorf("%s: no %q in %v", object, c.cure, last)
+		if last := append(without, with...); c.fix != "" &&
+			!slices.ContainsFunc(last, func(f lint.Finding) bool { return strings.Contains(f.Fix, c.fix) }) {
+			t.Errorf("%s: no %q in %v", object, c.fix, last)
 		}
 	}
 }
@@ -156,12 +156,12 @@ func TestSets(t *testing.T) {
 		set           string
 		images        []string
 		without, with string
-		cure          string
+		fix           string
 	}{
 		"good": {"worker", []string{"quay.io/site/app@" + index, "quay.io/site/db@" + single}, "", "", ""},
 		"not locked": {
 			"worker", []string{"quay.io/site/app@" + unknown}, "", "not-in-lock",
-			"name what the store has: quay.io/site/app@" + index,
+			"use what the store has: quay.io/site/app@" + index,
 		},
 		"another name": {
 			"worker", []string{"quay.io/mirror/db@" + single}, "", "not-in-lock",
@@ -185,7 +185,7 @@ func TestSets(t *testing.T) {
 			"leave it out here",
 		},
 		"two namespaces": {
-			"worker", []string{"quay.io/a/b/c@" + single}, "set-image", "not-in-lock set-image", "copy the image to such a name",
+			"worker", []string{"quay.io/a/b/c@" + single}, "set-image", "not-in-lock set-image", "copy the image to a name that the API accepts",
 		},
 		"bad name of a set": {"Worker", []string{"quay.io/site/db@" + single}, "set-name", "set-name", "lower-case letters"},
 		"none":              {"worker", nil, "set-size", "set-size", "at least one"},
@@ -200,9 +200,9 @@ func TestSets(t *testing.T) {
 		if rules(without) != c.without || rules(with) != c.with && name != "too many" {
 			t.Errorf("%s: %v without and %v with the lock", name, without, with)
 		}
-		if all := append(without, with...); c.cure != "" &&
-			!slices.ContainsFunc(all, func(f lint.Finding) bool { return strings.Contains(f.Fix, c.cure) }) {
-			t.Errorf("%s: no %q in %v", name, c.cure, all)
+		if all := append(without, with...); c.fix != "" &&
+			!slices.ContainsFunc(all, func(f lint.Finding) bool { return strings.Contains(f.Fix, c.fix) }) {
+			t.Errorf("%s: no %q in %v", name, c.fix, all)
 		}
 	}
 }
@@ -272,16 +272,16 @@ func TestPlaces(t *testing.T) {
 	want := []string{
 		"a.json:1: nginx:1 does not name its registry, and CRI-O may ask several: write the full name, " +
 			"docker.io/library/nginx:1 if that is it",
-		"b.yaml:7: the lock has no quay.io/site/app:2: add it to the appliance, or name what the store has: " +
+		"b.yaml:7: the lock has no quay.io/site/app:2: add it to the appliance, or use what the store has: " +
 			"quay.io/site/app@" + index,
-		"b.yaml:13: imagePullPolicy Always asks the registry at every start, even if the node has the image: write " +
+		"b.yaml:13: imagePullPolicy Always contacts the registry at every start, even if the node has the image: write " +
 			"imagePullPolicy: IfNotPresent",
-		`b.yaml:15: imagePullPolicy "no" is none that Kubernetes knows: write imagePullPolicy: IfNotPresent`,
-		"b.yaml:19: pullPolicy Always asks the registry at every start, even if the node has the image: write " +
+		`b.yaml:15: imagePullPolicy "no" is not a policy of Kubernetes: write imagePullPolicy: IfNotPresent`,
+		"b.yaml:19: pullPolicy Always contacts the registry at every start, even if the node has the image: write " +
 			"pullPolicy: IfNotPresent",
-		`b.yaml:28: the cluster's API refuses metadata.name "Worker" of a set: use lower-case letters, digits, - and . alone`,
+		`b.yaml:28: the cluster's API refuses metadata.name "Worker" of a set: use only lower-case letters, digits, - and .`,
 		"b.yaml:32: the cluster's API refuses image quay.io/site/db@" + single + ": it is listed twice: leave it out here",
-		"b.yaml:33: quay.io/site/db:1 is a tag, and a set takes digests alone: write quay.io/site/db@sha256:…",
+		"b.yaml:33: quay.io/site/db:1 is a tag, and a set takes only digests: write quay.io/site/db@sha256:…",
 		`b.yaml:34: image "": not a valid image reference (invalid reference format): write it as registry/path@sha256:…`,
 		`b.yaml:40: set "empty" has no images: list at least one image under spec.pinnedImages, or leave the set out`,
 	}

@@ -8,11 +8,11 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// set checks a PinnedImageSet: whether the cluster's API takes it, and whether
-// CRI-O finds every image in the store by the very spelling of the pin.
+// set checks a PinnedImageSet: whether the cluster's API accepts it, and whether the store has
+// every image under exactly the name of the pin.
 func (l *linter) set(raw source.RawSet) {
 	if !pinset.ValidName(raw.Name.Text) {
-		l.add(raw.Name, "set-name", "use lower-case letters, digits, - and . alone",
+		l.add(raw.Name, "set-name", "use only lower-case letters, digits, - and .",
 			"the cluster's API refuses metadata.name %q of a set", raw.Name.Text)
 	}
 	if len(raw.Images) == 0 {
@@ -33,16 +33,16 @@ func (l *linter) set(raw source.RawSet) {
 		}
 		places[img] = field
 		if l.store.locked && !l.store.pins[img] {
-			l.add(field, "not-in-lock", l.store.cure(pinset.Reference{Repository: img.Repository, Digest: img.Digest}),
+			l.add(field, "not-in-lock", l.store.fix(pinset.Reference{Repository: img.Repository, Digest: img.Digest}),
 				"the lock has no %s", img)
 		}
 	}
 	for _, o := range set.Objections() {
-		l.add(cmp.Or(places[o.Image], raw.List), o.Rule, cure(o.Rule), "%s", o.Text)
+		l.add(cmp.Or(places[o.Image], raw.List), o.Rule, setFix(o.Rule), "%s", o.Text)
 	}
 }
 
-// badPin tells why CRI-O matches a name with nothing in the store.
+// badPin reports why CRI-O finds no image of a name in the store.
 func (l *linter) badPin(at source.Field, err error) {
 	ref, _, badName := pinset.Expand(at.Text)
 	pin := ref.Repository + "@sha256:…"
@@ -55,21 +55,21 @@ func (l *linter) badPin(at source.Field, err error) {
 	case badName != nil:
 		l.add(at, "bad-name", "write it as registry/path@sha256:…", "%v", err)
 	case errors.Is(err, pinset.ErrShortName):
-		l.add(at, "short-name", "write "+pin, "%s is not the full name, and CRI-O pins no other", at.Text)
+		l.add(at, "short-name", "write "+pin, "%s is not a full name, and CRI-O pins only full names", at.Text)
 	case ref.Digest != "":
-		l.add(at, "tag-and-digest", "write "+pin, "%s has a tag beside the digest, and CRI-O pins no such name", at.Text)
+		l.add(at, "tag-and-digest", "write "+pin, "%s has a tag and a digest, and CRI-O does not pin such a name", at.Text)
 	default:
-		l.add(at, "tag", "write "+pin, "%s is a tag, and a set takes digests alone", at.Text)
+		l.add(at, "tag", "write "+pin, "%s is a tag, and a set takes only digests", at.Text)
 	}
 }
 
-// cure of what the cluster's API has against a set.
-func cure(rule string) string {
+// setFix is the fix for an objection of the cluster's API to a set.
+func setFix(rule string) string {
 	switch rule {
 	case "set-size":
 		return "split the set"
 	case "set-twice":
 		return "leave it out here"
 	}
-	return "copy the image to such a name, or give the set to pinbox-node, which takes it"
+	return "copy the image to a name that the API accepts, or pass the set to pinbox-node, which accepts it"
 }

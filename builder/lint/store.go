@@ -8,12 +8,12 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// store is what a node has, going by the lock.
+// store has the images of a node, according to the lock.
 type store struct {
 	locked bool
 	tags   map[string]pinset.Image
 	pins   map[pinset.Image]bool
-	// content has the images by every digest that leads to them.
+	// content has the images by each of their digests.
 	content map[digest.Digest][]pinset.Image
 	// paths has the images by their repositories.
 	paths map[string][]pinset.Image
@@ -30,7 +30,7 @@ func newStore(lock pinset.Lock) store {
 	for _, locked := range lock.Images {
 		img, err := pinset.ParseImage(locked.Pin)
 		if err != nil {
-			continue // no build makes such a lock; its image is none that a node could find
+			continue // no build writes such a pin, and no node finds it
 		}
 		s.pins[img] = true
 		s.paths[img.Repository] = append(s.paths[img.Repository], img)
@@ -42,9 +42,9 @@ func newStore(lock pinset.Lock) store {
 	return s
 }
 
-// has says whether a container finds the image in the store. CRI-O ignores a tag
-// beside a digest, and takes any digest that leads to an image of the repository:
-// that of the index, or that of the manifest for the platform.
+// has reports whether a container finds the image in the store. CRI-O ignores a tag with a digest,
+// and accepts both digests of an image in the repository: that of the index, and that of the
+// manifest for the platform.
 func (s store) has(ref pinset.Reference) bool {
 	if ref.Digest == "" {
 		_, ok := s.tags[ref.TagName()]
@@ -54,7 +54,7 @@ func (s store) has(ref pinset.Reference) bool {
 	return ok && img.Repository == ref.Repository
 }
 
-// byDigest is the image with the digest: that of the repository, if there are more.
+// byDigest finds an image with the digest, preferably in the repository.
 func (s store) byDigest(ref pinset.Reference) (found pinset.Image, ok bool) {
 	for _, img := range s.content[ref.Digest] {
 		if !ok || img.Repository == ref.Repository {
@@ -64,13 +64,13 @@ func (s store) byDigest(ref pinset.Reference) (found pinset.Image, ok bool) {
 	return found, ok
 }
 
-// cure tells what to do about a name that the store does not have.
-func (s store) cure(ref pinset.Reference) string {
+// fix is the fix for a name that the store does not have.
+func (s store) fix(ref pinset.Reference) string {
 	if img, ok := s.byDigest(ref); ok {
-		return fmt.Sprintf("the store has it as %s: name it so", img)
+		return fmt.Sprintf("the store has it as %s: write that name", img)
 	}
 	if others := s.paths[ref.Repository]; len(others) == 1 {
-		return fmt.Sprintf("add it to the appliance, or name what the store has: %s", others[0])
+		return fmt.Sprintf("add it to the appliance, or use what the store has: %s", others[0])
 	}
-	return "add it to the appliance, and build that again"
+	return "add it to the appliance, and rebuild that"
 }

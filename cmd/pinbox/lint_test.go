@@ -23,7 +23,7 @@ func TestLint(t *testing.T) {
 		"    imagePullPolicy: Always\n  - image: "+db+"\n"))
 	mended := write(t, "mended.yaml",
 		[]byte("kind: Pod\nspec:\n  containers:\n  - image: quay.io/site/app:1\n  - image: "+app+"\n"))
-	const always = ":5: imagePullPolicy Always asks the registry at every start, even if the node has the image: write " +
+	const always = ":5: imagePullPolicy Always contacts the registry at every start, even if the node has the image: write " +
 		"imagePullPolicy: IfNotPresent\n"
 	for name, c := range map[string]struct {
 		args []string
@@ -35,7 +35,7 @@ func TestLint(t *testing.T) {
 			"not checked, without --lock: whether the node has the images\n2 findings in 2 uses of images and 0 sets\n"},
 		"a lock": {
 			[]string{"--lock", lock, pod}, cli.ExitInput, pod + always + pod + ":6: the lock has no " + db +
-				": the store has it as " + app + ": name it so\n2 findings in 2 uses of images and 0 sets\n",
+				": the store has it as " + app + ": write that name\n2 findings in 2 uses of images and 0 sets\n",
 		},
 		"mended": {[]string{"--lock", lock, mended}, cli.ExitOK, "0 findings in 2 uses of images and 0 sets\n"},
 	} {
@@ -70,7 +70,7 @@ func TestLintOfUnknownKinds(t *testing.T) {
 			`{"version":1,"platform":"linux/amd64","sets":null,"images":[{"pin":"`+image+`","manifest":"`+someDigest+`","config":"`+someDigest+`","from":null,"layers":null}]}`))
 	fleet := write(t, "fleet.yaml",
 		[]byte("apiVersion: example.com/v1\nkind: Fleet\nspec:\n  image: quay.io/site/other:1\n  workerImage: "+image+"\n"))
-	const other, app = ":4: quay.io/site/other:1 stands in Fleet.example.com, which pinbox does not know: ",
+	const other, app = ":4: quay.io/site/other:1 is in Fleet.example.com, a kind that pinbox does not know: ",
 		":5: " + image + " stands in"
 	const warning = "1 image in kinds that pinbox does not know: Fleet.example.com (" + image + ")"
 	for _, c := range []struct {
