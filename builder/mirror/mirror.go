@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// ErrConflict says that a source may be asked, and may not be.
+// ErrConflict is returned for a source that one rule blocks and another does not.
 var ErrConflict = errors.New("one source has two policies")
 
-// PullFrom is what a reference must have for a mirror to be asked, in the words of
+// PullFrom limits a mirror to references with a digest or with a tag: pull-from-mirror of
 // containers-registries.conf(5).
 type PullFrom string
 
-// A mirror is asked for digests or for tags.
+// A mirror is used for digests or for tags.
 const (
 	Digest PullFrom = "digest-only"
 	Tag    PullFrom = "tag-only"
@@ -26,40 +26,39 @@ type Rule struct {
 	// Source is a registry, a namespace or a repository as images name it, or all
 	// hosts below a domain: *.example.com.
 	Source string
-	// Mirrors to ask first, in this order.
+	// Mirrors to try before the source, in this order.
 	Mirrors  []string
 	PullFrom PullFrom
-	// NeverContactSource says that the source itself is not to be asked.
+	// NeverContactSource forbids to contact the source itself.
 	NeverContactSource bool
 	// Origin is the file and line that the rule came from.
 	Origin string
 }
 
-// Registry is a source with all that its rules say.
+// Registry is a source with the merged mirrors of its rules.
 type Registry struct {
 	Source  string
 	Mirrors []Mirror
 	Blocked bool
 }
 
-// Mirror is asked before the source.
+// Mirror is tried before the source.
 type Mirror struct {
 	Location string
 	PullFrom PullFrom
 }
 
-// Merge puts rules of one source together as the Machine Config Operator does for
-// its nodes, so that the order of files and objects does not count: openshift's
-// runtime-utils, pkg/registries. Its nodes get no rules that contradict each
-// other, so nor do ours.
+// Merge merges the rules of each source as the Machine Config Operator does, independent of the
+// order of files and objects: openshift's runtime-utils, pkg/registries. As there, rules that
+// contradict each other are an error.
 func Merge(rules []Rule) ([]Registry, error) {
-	if err := agree(rules); err != nil {
+	if err := checkPolicies(rules); err != nil {
 		return nil, err
 	}
 	bySource := map[string]*Registry{}
 	for _, r := range rules {
 		if r.empty() {
-			continue // what it says of the source does not count then
+			continue // its policy has no effect
 		}
 		if bySource[r.Source] == nil {
 			bySource[r.Source] = &Registry{Source: r.Source, Blocked: r.NeverContactSource}
@@ -78,13 +77,13 @@ func Merge(rules []Rule) ([]Registry, error) {
 	return all, nil
 }
 
-// empty says whether a rule names nothing but the source.
+// empty reports whether a rule has no mirror except the source.
 func (r Rule) empty() bool {
 	return !slices.ContainsFunc(r.Mirrors, func(m string) bool { return m != r.Source })
 }
 
-// agree wants the rules of a source to have one policy.
-func agree(rules []Rule) error {
+// checkPolicies refuses rules of one source with different policies.
+func checkPolicies(rules []Rule) error {
 	first := map[string]Rule{}
 	for _, r := range rules {
 		other, ok := first[r.Source]
@@ -120,11 +119,10 @@ func lists(rules []Rule, source string, by PullFrom) (all [][]string) {
 	return all
 }
 
-// order makes one list of several that keeps the order of each; what they leave
-// open goes by name, and where they contradict each other the first by name
-// comes first. The source stands behind all, unless a list has it elsewhere.
+// order merges lists, and keeps the order of each: a topological sort, with ties and cycles broken
+// by name. The source is last, unless a list has it elsewhere.
 func order(source string, lists [][]string) (sorted []string) {
-	waits := map[string]map[string]bool{} // for those that come before
+	waits := map[string]map[string]bool{} // locations that must come before
 	for _, list := range lists {
 		if !slices.Contains(list, source) {
 			list = append(slices.Clone(list), source)
@@ -146,7 +144,7 @@ func order(source string, lists [][]string) (sorted []string) {
 		}
 	}
 	for len(sorted) < len(all) {
-		if len(free) == 0 { // a circle
+		if len(free) == 0 { // a cycle
 			free = []string{all[slices.IndexFunc(all, func(l string) bool { return !slices.Contains(sorted, l) })]}
 		}
 		next := free[0]
@@ -162,13 +160,13 @@ func order(source string, lists [][]string) (sorted []string) {
 		}
 	}
 	if n := len(sorted); n > 0 && sorted[n-1] == source {
-		sorted = sorted[:n-1] // it is asked last by itself
+		sorted = sorted[:n-1] // the library tries it last anyway
 	}
 	return sorted
 }
 
-// Render gives the drop-in of registries.conf: equal registries, equal bytes; nil
-// for none.
+// Render returns the drop-in for registries.conf, nil for no registries. The output is
+// reproducible.
 func Render(registries []Registry) []byte {
 	if len(registries) == 0 {
 		return nil

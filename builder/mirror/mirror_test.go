@@ -194,17 +194,17 @@ func TestCheckSource(t *testing.T) {
 		"*.example.com":              "",
 		"https://quay.io/ns/":        `source "https://quay.io/ns/" has a scheme; write quay.io/ns`,
 		"docker://quay.io/ns/app":    "has a scheme; write quay.io/ns/app",
-		"quay.io:443/ns/app:1": "has a tag or a digest, and mirrors are for all of a repository; " +
+		"quay.io:443/ns/app:1": "has a tag or a digest, and mirrors are for whole repositories; " +
 			"write quay.io:443/ns/app",
 		"quay.io/ns/app@sha256:12":      "write quay.io/ns/app",
 		"quay.io/ns/app:1@sha256:12":    "write quay.io/ns/app",
 		"quay.*.com":                    `source "quay.*.com": a wildcard stands for hosts, as in *.example.com`,
 		"*.example.com/ns":              "a wildcard stands for hosts",
 		"":                              "source is missing",
-		"quay.io/Upper":                 "has not the form host[:port][/path]",
-		"quay.io/ns/":                   "has not the form",
-		"quay.io/a b":                   "has not the form",
-		"quay.io\"\nblocked = true\n\"": "has not the form",
+		"quay.io/Upper":                 "does not have the form host[:port][/path]",
+		"quay.io/ns/":                   "does not have the form",
+		"quay.io/a b":                   "does not have the form",
+		"quay.io\"\nblocked = true\n\"": "does not have the form",
 	} {
 		err := mirror.CheckSource(source)
 		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// What the cluster's API takes: config.openshift.io/v1, ImageDigestMirrors and
-// ImageMirror.
+// What the cluster's API accepts: config.openshift.io/v1, ImageDigestMirrors and ImageMirror.
 const (
 	label = `[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?`
 	host  = label + `(?:\.` + label + `)*(?::[0-9]+)?`
@@ -21,7 +20,7 @@ var (
 	tag      = regexp.MustCompile(`^([^@]*?)(?::[^:/@]+)?(?:@.*)?$`)
 )
 
-// CheckSource says what is wrong with a source.
+// CheckSource checks the form of a source.
 func CheckSource(s string) error {
 	if wildcard.MatchString(s) {
 		return nil
@@ -35,7 +34,7 @@ func CheckSource(s string) error {
 	return nil
 }
 
-// CheckMirror says what is wrong with a mirror.
+// CheckMirror checks the form of a mirror. The error names no subject: the caller does.
 func CheckMirror(s string) error {
 	_, rest, scheme := strings.Cut(s, "://")
 	bare := strings.TrimRight(rest, "/")
@@ -48,7 +47,7 @@ func CheckMirror(s string) error {
 		return fmt.Errorf("%q has a scheme; write %s", s, bare)
 	}
 	if m := tag.FindStringSubmatch(s); m[1] != s && location.MatchString(m[1]) {
-		return fmt.Errorf("%q has a tag or a digest, and mirrors are for all of a repository; write %s", s, m[1])
+		return fmt.Errorf("%q has a tag or a digest, and mirrors are for whole repositories; write %s", s, m[1])
 	}
-	return fmt.Errorf("%q has not the form host[:port][/path]", s)
+	return fmt.Errorf("%q does not have the form host[:port][/path]", s)
 }
