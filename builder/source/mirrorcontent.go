@@ -76,7 +76,8 @@ type MirrorOptions struct {
 func ReadOCMirror(files Files, tags map[string]digest.Digest, w MirrorOptions) (MirrorContent, error) {
 	r := &workspace{
 		files: files, names: files.Names(), tags: tags, set: w.Config, configGiven: w.Config != nil,
-		exclude: w.Exclude, excludeMatched: map[string]bool{}, requests: map[string][]request{}, taken: map[pinset.Reference][]int{},
+		exclude: w.Exclude, excludeMatched: map[string]bool{}, requests: map[string][]request{},
+		taken: map[pinset.Reference][]int{},
 	}
 	r.os, r.arch, _ = w.Platform.Split()
 	var err error

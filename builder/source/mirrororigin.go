@@ -215,12 +215,12 @@ func (o origins) readGraph(_ string, content []byte) error {
 // prefixParts returns how many parts of a path are the prefix of the mirror: the number for which
 // the most paths match a tag of oc-mirror.
 func prefixParts(tags map[string]digest.Digest, mirrors ...map[string][]string) int {
-	kept := map[string]bool{} // tags, their repositories, and the parents of these
+	known := map[string]bool{} // tags, their repositories, and the parents of these
 	for tag := range tags {
-		kept[tag] = true
+		known[tag] = true
 		for i, c := range tag {
 			if c == '/' || c == ':' {
-				kept[tag[:i]] = true
+				known[tag[:i]] = true
 			}
 		}
 	}
@@ -228,7 +228,7 @@ func prefixParts(tags map[string]digest.Digest, mirrors ...map[string][]string) 
 	for _, names := range mirrors {
 		for mirror := range names {
 			for n := range found {
-				if below, ok := cutParts(mirror, n); ok && kept[below] {
+				if below, ok := cutParts(mirror, n); ok && known[below] {
 					found[n]++
 				}
 			}
@@ -248,8 +248,8 @@ func cutParts(path string, n int) (below string, ok bool) {
 // cutAll removes the first n parts of all keys.
 func cutAll(names map[string][]string, n int) map[string][]string {
 	all := map[string][]string{}
-	for place, more := range names {
-		below, ok := cutParts(place, n)
+	for tag, more := range names {
+		below, ok := cutParts(tag, n)
 		for _, name := range more {
 			if ok {
 				addName(all, below, name)

@@ -165,11 +165,11 @@ func (r releaseFinder) restoreName(h heldRelease) (MirroredImage, error) {
 		m.FilteredBy = r.filteredBy("mirror.platform.platforms", r.set.Mirror.Platform.Platforms)
 	}
 	m.Repository = cmp.Or(r.origins.release, r.origins.releases[h.digest])
-	place := releaseImages + ":" + h.tag
-	if ref, ok := r.origins.mapped(place, h.digest); ok && m.Repository == "" {
+	tag := releaseImages + ":" + h.tag
+	if ref, ok := r.origins.mapped(tag, h.digest); ok && m.Repository == "" {
 		m.Repository = ref.Repository
 	}
-	if ref, ok := r.origins.mirrored(place); ok && m.Repository == "" {
+	if ref, ok := r.origins.mirrored(tag); ok && m.Repository == "" {
 		m.Repository = ref.Repository
 	}
 	if m.Repository == "" {

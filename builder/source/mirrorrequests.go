@@ -47,8 +47,8 @@ func (r *workspace) request(text string, ref pinset.Reference, tag string) (m Mi
 // excludes reports whether a pattern matches an image: its name, its repository, its tag in the
 // mirror, or the repository there.
 func (r *workspace) excludes(m MirroredImage, tag string) (found bool) {
-	kept, _, _ := strings.Cut(tag, ":")
-	names := []string{tag, kept}
+	repository, _, _ := strings.Cut(tag, ":")
+	names := []string{tag, repository}
 	if m.Repository != "" {
 		names = append(names, m.Repository, m.TagName(), m.Repository+"@"+m.Stored.String())
 	}
@@ -74,9 +74,9 @@ func (r *workspace) checkExclude() (err error) {
 // has one of the images. Without a digest it is unknown which.
 func (r *workspace) collisions() error {
 	var errs []error
-	kept := r.namesByRuns()
+	byRuns := r.namesByRuns()
 	for _, tag := range slices.Sorted(maps.Keys(r.requests)) {
-		names := slices.Clone(kept[tag])
+		names := slices.Clone(byRuns[tag])
 		for _, a := range r.requests[tag] {
 			names = append(names, a.Reference)
 		}
@@ -92,7 +92,7 @@ func (r *workspace) collisions() error {
 				continue
 			}
 			err := fmt.Errorf("%w: %s and %s as %s", ErrCollision, a, names[other], tag)
-			if len(kept[tag]) > 0 && !slices.ContainsFunc(kept[tag], same) {
+			if len(byRuns[tag]) > 0 && !slices.ContainsFunc(byRuns[tag], same) {
 				err = fmt.Errorf("%s, which %s requests, %w: %s is %s", a, r.origin, ErrNotMirrored, tag, names[other])
 			}
 			errs = append(errs, err)
@@ -134,9 +134,9 @@ func (r *workspace) namesByRuns() map[string][]pinset.Reference {
 func (s *ImageSetConfig) namesByTag() map[string][]pinset.Reference {
 	all := map[string][]pinset.Reference{}
 	add := func(name, repository, tag string) {
-		ref, kept, err := parseMirrored(name, s.origin)
-		if kept = retarget(kept, repository, tag); err == nil && !s.Blocked(name, kept) {
-			all[kept] = append(all[kept], ref)
+		ref, mirrored, err := parseMirrored(name, s.origin)
+		if mirrored = retarget(mirrored, repository, tag); err == nil && !s.Blocked(name, mirrored) {
+			all[mirrored] = append(all[mirrored], ref)
 		}
 	}
 	for _, img := range s.Mirror.AdditionalImages {

@@ -178,14 +178,19 @@ func (m *mirrorReader) rule(n *yaml.Node, kind mirrorKind) {
 		m.fail(document.Field(n, "source"), "%w", err)
 	}
 	if policy := document.Field(n, "mirrorSourcePolicy"); policy != nil {
-		r.NeverContactSource = document.Text(policy) == mirror.NeverContactSource
-		if text := document.Text(policy); text != "" && text != mirror.NeverContactSource && text != mirror.AllowContactingSource {
-			m.fail(policy, "mirrorSourcePolicy is %q; it is %s or %s", text, mirror.NeverContactSource, mirror.AllowContactingSource)
+		switch text := document.Text(policy); text {
+		case mirror.NeverContactSource:
+			r.NeverContactSource = true
+		case "", mirror.AllowContactingSource:
+		default:
+			m.fail(policy, "mirrorSourcePolicy is %q; it must be %s or %s", text,
+				mirror.NeverContactSource, mirror.AllowContactingSource)
 		}
 	}
 	r.Mirrors = m.mirrors(document.Field(n, "mirrors"), r)
 	if r.NeverContactSource && len(r.Mirrors) == 0 { // as on a cluster's nodes
-		warning := fmt.Sprintf("%s: %s of %s has no effect, as the rule names no mirror", r.Origin, mirror.NeverContactSource, r.Source)
+		warning := fmt.Sprintf("%s: %s of %s has no effect, as the rule names no mirror",
+			r.Origin, mirror.NeverContactSource, r.Source)
 		m.warnings = append(m.warnings, warning)
 	}
 	m.rules = append(m.rules, r)

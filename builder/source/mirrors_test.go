@@ -103,7 +103,7 @@ func wrongRules() map[string]wrongMirrors {
 		"a forbidden mirror":       {edit("mirror2.lab/a", "quay.io/a"), source.ErrMirrors, "is its own mirror"},
 		"an unknown policy": {
 			edit("NeverContactSource", "Never"), source.ErrMirrors,
-			`x.yaml:8: ImageDigestMirrorSet "release": not a valid object of mirrors: mirrorSourcePolicy is "Never"; it is NeverContactSource or AllowContactingSource`,
+			`x.yaml:8: ImageDigestMirrorSet "release": not a valid object of mirrors: mirrorSourcePolicy is "Never"; it must be NeverContactSource or AllowContactingSource`,
 		},
 		"an unknown field": {
 			edit("mirrorSourcePolicy", "sourcePolicy"), source.ErrMirrors, "x.yaml:8: ImageDigestMirrorSet \"release\": not " +

@@ -46,23 +46,23 @@ func (r unnamedFinder) find() error {
 	var errs []error
 	r.content = r.contentOfReleases()
 	// A configuration of the user may request what the newest run did not copy.
-	whole := len(r.tags) > 0 || r.origins.complete && !r.configGiven
-	listed := map[string]bool{fieldCharts: whole} // a chart may have no images
-	for _, place := range r.allTags() {
-		field := r.field(place)
-		if field == "" || len(r.requests[place]) > 0 || ownTags.MatchString(place) {
+	complete := len(r.tags) > 0 || r.origins.complete && !r.configGiven
+	listed := map[string]bool{fieldCharts: complete} // a chart may have no images
+	for _, tag := range r.allTags() {
+		field := r.field(tag)
+		if field == "" || len(r.requests[tag]) > 0 || ownTags.MatchString(tag) {
 			continue
 		}
-		if ref, ok := r.nameOf(place); ok && r.has(ref) {
+		if ref, ok := r.nameOf(tag); ok && r.has(ref) {
 			continue // a mirror may have it under another tag
 		}
-		if field == fieldCharts && r.origins.complete && !r.configGiven && len(r.origins.names(place, r.tags[place])) == 0 {
+		if field == fieldCharts && r.origins.complete && !r.configGiven && len(r.origins.names(tag, r.tags[tag])) == 0 {
 			continue // of an earlier run: the cache keeps the images of all runs
 		}
-		if whole || r.origins.mapping[place] != nil || r.origins.cached[place] != nil {
+		if complete || r.origins.mapping[tag] != nil || r.origins.cached[tag] != nil {
 			listed[field] = true
 		}
-		errs = append(errs, r.addUnnamed(place))
+		errs = append(errs, r.addUnnamed(tag))
 	}
 	for _, tag := range r.origins.failed {
 		if ref, _ := r.nameOf(tag); r.field(tag) != "" && r.tags[tag] == "" && !r.has(ref) {
@@ -80,8 +80,8 @@ func (r unnamedFinder) allTags() []string {
 	}
 	all := map[string]bool{}
 	for _, names := range []map[string][]string{r.origins.mapping, r.origins.cached, r.origins.logged} {
-		for place := range names {
-			all[place] = true
+		for tag := range names {
+			all[tag] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(all))
@@ -89,8 +89,8 @@ func (r unnamedFinder) allTags() []string {
 
 // field returns the field that requests the image of a tag without its name; "" if there is none,
 // or if the image belongs to a release.
-func (r *workspace) field(place string) string {
-	repository, _, _ := strings.Cut(place, ":")
+func (r *workspace) field(tag string) string {
+	repository, _, _ := strings.Cut(tag, ":")
 	is := func(own string) bool {
 		return repository == own || len(r.tags) == 0 && strings.HasSuffix(repository, "/"+own)
 	}
@@ -98,13 +98,13 @@ func (r *workspace) field(place string) string {
 	switch {
 	case is(graphImage):
 		field = fieldGraph
-	case is(releaseParts) && kubeVirtTag.MatchString(place):
+	case is(releaseParts) && kubeVirtTag.MatchString(tag):
 		field = fieldKubeVirt
-	case is(releaseParts), is(releaseImages), r.ofRelease(place, false):
+	case is(releaseParts), is(releaseImages), r.ofRelease(tag, false):
 		return ""
 	case r.set == nil:
 		return everything
-	case slices.Contains(r.fields, fieldKubeVirt) && r.ofRelease(place, true):
+	case slices.Contains(r.fields, fieldKubeVirt) && r.ofRelease(tag, true):
 		field = fieldKubeVirt
 	}
 	if !slices.Contains(r.fields, field) {
@@ -115,11 +115,11 @@ func (r *workspace) field(place string) string {
 
 // ofRelease reports whether a tag, which only logs have, is content of a release or, with
 // sameRepository, another image of the same repository.
-func (r *workspace) ofRelease(place string, sameRepository bool) bool {
-	if r.tags[place] != "" {
+func (r *workspace) ofRelease(tag string, sameRepository bool) bool {
+	if r.tags[tag] != "" {
 		return false
 	}
-	ref, _ := r.nameOf(place)
+	ref, _ := r.nameOf(tag)
 	digests, ok := r.content[ref.Repository]
 	return ok && sameRepository != (digests[ref.Digest] || digests[""])
 }
@@ -175,10 +175,10 @@ func (s *ImageSetConfig) unnamedFields() (fields []string) {
 
 // nameOf finds the name of an image by its tag. Mirror sets have names of all runs, so they are
 // used only without a configuration.
-func (r *workspace) nameOf(place string) (pinset.Reference, bool) {
-	ref, ok := r.origins.mapped(place, r.tags[place])
+func (r *workspace) nameOf(tag string) (pinset.Reference, bool) {
+	ref, ok := r.origins.mapped(tag, r.tags[tag])
 	if !ok && r.set == nil {
-		ref, ok = r.origins.mirrored(place)
+		ref, ok = r.origins.mirrored(tag)
 	}
 	return ref, ok
 }
@@ -195,17 +195,17 @@ func (r unnamedFinder) has(ref pinset.Reference) bool {
 }
 
 // addUnnamed adds an image that was requested without its name in a registry.
-func (r *workspace) addUnnamed(place string) error {
-	ref, ok := r.nameOf(place)
+func (r *workspace) addUnnamed(tag string) error {
+	ref, ok := r.nameOf(tag)
 	if !ok {
-		if !r.set.Blocked("", place) && !r.excludes(MirroredImage{}, place) {
-			r.unnamedTags = append(r.unnamedTags, place)
+		if !r.set.Blocked("", tag) && !r.excludes(MirroredImage{}, tag) {
+			r.unnamedTags = append(r.unnamedTags, tag)
 		}
 		return nil
 	}
-	m, wanted, err := r.request(ref.String(), ref, place)
+	m, wanted, err := r.request(ref.String(), ref, tag)
 	if wanted {
-		if r.field(place) == fieldCharts {
+		if r.field(tag) == fieldCharts {
 			m.FilteredBy = r.filteredBy("platforms of every chart", r.set.chartPlatforms())
 		}
 		r.add(m)

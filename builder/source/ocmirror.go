@@ -91,14 +91,16 @@ func (m *OCMirror) Read(ctx context.Context, o Options) (all Content, err error)
 	if err != nil {
 		return all, err
 	}
-	content, err := ReadOCMirror(tree, images.Tags, MirrorOptions{Config: config, Exclude: m.Exclude, Platform: o.Platform})
+	options := MirrorOptions{Config: config, Exclude: m.Exclude, Platform: o.Platform}
+	content, err := ReadOCMirror(tree, images.Tags, options)
 	if err != nil {
 		return all, fmt.Errorf("%s: %w", origin, err)
 	}
 	all.Warnings = append(all.Warnings, content.Warnings...)
 	if len(images.Tags) == 0 { // mirror to mirror: the registries have the images
-		all.RegistryReasons = append(all.RegistryReasons, origin+" has the names of images, but not the images, so these come from the "+
-			"registries: add mirror_*.tar or the cache of oc-mirror to the paths, or its cluster-resources to the mirrors")
+		all.RegistryReasons = append(all.RegistryReasons, origin+" has the names of images, but not the "+
+			"images, so these come from the registries: add mirror_*.tar or the cache of "+
+			"oc-mirror to the paths, or its cluster-resources to the mirrors")
 		images = nil
 	}
 	m.images(&all, content, images)
@@ -193,18 +195,18 @@ func (m *OCMirror) releases(all *Content, content MirrorContent, tree *storage.T
 		}
 		signatures = append(signatures, signature)
 	}
-	for _, kept := range content.Releases {
-		image := kept.Reference
-		if kept.Stored != "" {
-			image.Tag, image.Digest = "", kept.Stored
+	for _, r := range content.Releases {
+		image := r.Reference
+		if r.Stored != "" {
+			image.Tag, image.Digest = "", r.Stored
 		}
-		references, err := tree.ReadFile(kept.References)
+		references, err := tree.ReadFile(r.References)
 		if err != nil {
 			return err
 		}
 		all.Releases = append(all.Releases, RequestedRelease{
-			Release: m.release(image.String()), Images: at, Tag: kept.TagName(), MirroredSignatures: signatures,
-			References: references, Blocked: content.Blocked, FilteredBy: kept.FilteredBy,
+			Release: m.release(image.String()), Images: at, Tag: r.TagName(), MirroredSignatures: signatures,
+			References: references, Blocked: content.Blocked, FilteredBy: r.FilteredBy,
 		})
 	}
 	return nil

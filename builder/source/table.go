@@ -64,8 +64,11 @@ func Kinds() []Kind {
 		},
 		{
 			Key: "release", Doc: "an OpenShift release, by its pull spec",
-			New:   func() Source { return &Release{} },
-			Flags: []Flag{{Name: "release", Value: "NAME", SingleValue: true, Set: set(func(r *Release, v string) { r.Image = v })}},
+			New: func() Source { return &Release{} },
+			Flags: []Flag{{
+				Name: "release", Value: "NAME", SingleValue: true,
+				Set: set(func(r *Release, v string) { r.Image = v }),
+			}},
 		},
 		{
 			Key: "ocMirror", Doc: "output of oc-mirror v2: archives, folders of them, workspaces, its cache, mapping.txt",

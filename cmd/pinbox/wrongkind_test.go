@@ -60,7 +60,7 @@ func TestFilesOfOtherKinds(t *testing.T) {
 		"a set as an image set":  {[]string{"--image-set-config", set}, "it is PinnedImageSet of"},
 		"an image set of version 1": {
 			[]string{"--image-set-config", file("v1.yaml", strings.Replace(string(sample.ImageSet("quay.io/a/b:1")), "v2alpha1",
-				"v1alpha2", 1))}, "v2alpha1 is that of v2",
+				"v1alpha2", 1))}, "v2 has mirror.openshift.io/v2alpha1",
 		},
 		"an image set that asks nothing": {
 			[]string{"--image-set-config", file("none.yaml",
