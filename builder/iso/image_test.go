@@ -295,7 +295,9 @@ func TestImagesThatAreNone(t *testing.T) {
 		"rubbish in it":   {apply(base, patch{68 * sector, []byte("rubbish")}), iso9660.ErrCorrupt, "cpio"},
 		"half an archive": {apply(base, patch{68 * sector, []byte{0x1f, 0x8b, 8, 0}}), iso9660.ErrCorrupt, "Ignition area"},
 		"a huge directory": {
-			apply(base, patch{open(t, base).FileVolume().Descriptor + iso9660.RootRecordOffset + 10, []byte{255, 255, 255, 255}}),
+			apply(base, patch{
+				open(t, base).FileVolume().Descriptor + iso9660.RootRecordOffset + 10, []byte{255, 255, 255, 255},
+			}),
 			iso9660.ErrCorrupt, "directory",
 		},
 	} {

@@ -12,7 +12,7 @@ import (
 	"unicode/utf16"
 )
 
-// What can be wrong with an ISO.
+// Errors that Open, Find and ReadDir wrap.
 var (
 	ErrNotISO    = errors.New("not an ISO 9660 image")
 	ErrTruncated = errors.New("the image is incomplete")
@@ -20,10 +20,10 @@ var (
 	ErrNotFound  = errors.New("not in the image")
 )
 
-// SectorSize is the size of a logical block, in bytes. The volume descriptors begin in the
-// sector FirstDescriptor (ECMA-119, 6.2 and 8).
 const (
-	SectorSize      = 2048
+	// SectorSize is the size of a logical block, in bytes: ECMA-119, 6.2.
+	SectorSize = 2048
+	// FirstDescriptor is the sector of the first volume descriptor: ECMA-119, 8.
 	FirstDescriptor = 16
 )
 
@@ -34,16 +34,18 @@ const (
 	Terminator    = 255
 )
 
-// Offsets of fields in a volume descriptor, in bytes: ECMA-119, 8.4. The record of the
-// root directory has 34 bytes.
+// Offsets of fields in a volume descriptor, in bytes: ECMA-119, 8.4.
 const (
 	VolumeSizeOffset = 80
 	RootRecordOffset = 156
 )
 
+// minRecord is the size of the smallest directory record, which the root's is, in bytes.
+const minRecord = 34
+
 // Image is an ISO 9660 image.
 type Image struct {
-	// Label of the volume, by which a live system finds its medium.
+	// Label of the primary volume. Linux finds a medium by it.
 	Label string
 
 	r       io.ReaderAt
@@ -56,19 +58,22 @@ type Image struct {
 type Volume struct {
 	// Descriptor is the offset of the volume descriptor, in bytes.
 	Descriptor int64
-	// Sectors of the volume.
+	// Sectors is the size of the volume, in sectors.
 	Sectors uint32
-	Root    Record
-	Joliet  bool
+	// Root is the record of the root directory.
+	Root Record
+	// Joliet tells Joliet's volume from the primary one.
+	Joliet bool
 }
 
-// OpenFile opens the image in a file or on a device. The caller closes the file.
+// OpenFile opens the image in a file or on a device, and reads it as Open does. The caller closes
+// the file.
 func OpenFile(name string) (*Image, *os.File, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, nil, err
 	}
-	size, err := f.Seek(0, io.SeekEnd) // a device has a size, too
+	size, err := f.Seek(0, io.SeekEnd) // Stat gives no size of a device
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("%s: %w", name, ErrNotISO), f.Close())
 	}
@@ -79,7 +84,8 @@ func OpenFile(name string) (*Image, *os.File, error) {
 	return i, f, nil
 }
 
-// Open reads the volume descriptors of an image of size bytes.
+// Open reads the volume descriptors of an image of size bytes. The error is ErrNotISO or
+// ErrTruncated.
 func Open(r io.ReaderAt, size int64) (*Image, error) {
 	i := &Image{r: r, size: size}
 	for n := int64(FirstDescriptor); ; n++ {
@@ -109,7 +115,7 @@ func Open(r io.ReaderAt, size int64) (*Image, error) {
 	}
 }
 
-// isJoliet looks for the escape sequences of UCS-2 levels 1 to 3.
+// isJoliet reports whether a descriptor has the escape sequence of UCS-2 level 1, 2 or 3.
 func isJoliet(d []byte) bool {
 	escape := string(d[88:91])
 	return escape == "%/@" || escape == "%/C" || escape == "%/E"
@@ -117,19 +123,20 @@ func isJoliet(d []byte) bool {
 
 func parseVolume(d []byte, at int64, joliet bool) (Volume, error) {
 	if block := binary.LittleEndian.Uint16(d[128:]); block != SectorSize {
-		return Volume{}, fmt.Errorf("%w: its blocks have %d bytes, not %d", ErrNotISO, block, SectorSize)
+		return Volume{}, fmt.Errorf("%w: blocks of %d bytes, not %d", ErrNotISO, block, SectorSize)
 	}
-	root, err := parseRecord(d[RootRecordOffset:RootRecordOffset+34], joliet)
-	return Volume{Descriptor: at, Sectors: binary.LittleEndian.Uint32(d[VolumeSizeOffset:]), Root: root, Joliet: joliet}, err
+	root, err := parseRecord(d[RootRecordOffset:RootRecordOffset+minRecord], joliet)
+	sectors := binary.LittleEndian.Uint32(d[VolumeSizeOffset:])
+	return Volume{Descriptor: at, Sectors: sectors, Root: root, Joliet: joliet}, err
 }
 
-// Size of the image in bytes.
+// Size returns the size of the image, in bytes.
 func (i *Image) Size() int64 { return i.size }
 
-// ReadAt reads the bytes of the image.
+// ReadAt reads from the image at an offset, in bytes.
 func (i *Image) ReadAt(p []byte, offset int64) (int, error) { return i.r.ReadAt(p, offset) }
 
-// Volumes are the primary volume and, if there is one, Joliet's.
+// Volumes returns the primary volume and Joliet's, if the image has it.
 func (i *Image) Volumes() []Volume {
 	if i.joliet == nil {
 		return []Volume{i.primary}
@@ -137,8 +144,8 @@ func (i *Image) Volumes() []Volume {
 	return []Volume{i.primary, *i.joliet}
 }
 
-// FileVolume is the volume that files are looked up in: Joliet's, if there is one, since its
-// names are complete.
+// FileVolume returns the volume in which Find looks: Joliet's, whose names are complete, or else
+// the primary one.
 func (i *Image) FileVolume() Volume {
 	all := i.Volumes()
 	return all[len(all)-1]
@@ -149,14 +156,16 @@ func (i *Image) check() error {
 		return fmt.Errorf("%w: no primary volume", ErrNotISO)
 	}
 	if want := int64(i.primary.Sectors) * SectorSize; want > i.size {
-		return fmt.Errorf("%w: its volume has %d bytes, the file %d", ErrTruncated, want, i.size)
+		return fmt.Errorf("%w: the volume has %d bytes, the file %d", ErrTruncated, want, i.size)
 	}
 	return nil
 }
 
-// File is a file of an image. Large ones have several extents.
+// File is a file of an image.
 type File struct {
-	Path    string
+	// Path that the file was found by.
+	Path string
+	// Size in bytes.
 	Size    int64
 	extents []extent
 	i       *Image
@@ -164,7 +173,7 @@ type File struct {
 
 type extent struct{ offset, size int64 }
 
-// Find looks a file up by its path: "coreos/igninfo.json".
+// Find looks up a file by its path, such as "coreos/igninfo.json". A directory is ErrNotFound.
 func (i *Image) Find(name string) (File, error) {
 	dir := i.FileVolume().Root
 	parts := strings.Split(path.Clean(name), "/")
@@ -196,17 +205,16 @@ func (i *Image) Find(name string) (File, error) {
 func (f File) check() error {
 	for _, e := range f.extents {
 		if e.offset+e.size > f.i.size {
-			return fmt.Errorf("%s: %w: it ends at %d, the image at %d", f.Path, ErrTruncated, e.offset+e.size, f.i.size)
+			return fmt.Errorf("%s: %w: it ends at byte %d, the image at %d", f.Path, ErrTruncated, e.offset+e.size, f.i.size)
 		}
 	}
 	return nil
 }
 
-// Offset is where the file begins in the image. It is in one piece up to there
-// where the first extent ends.
+// Offset returns where the file's first extent begins in the image, in bytes.
 func (f File) Offset() int64 { return f.extents[0].offset }
 
-// Contiguous says whether all extents of the file follow each other.
+// Contiguous reports whether each extent of the file begins where the one before it ends.
 func (f File) Contiguous() bool {
 	end := f.Offset()
 	for _, e := range f.extents {
@@ -218,7 +226,7 @@ func (f File) Contiguous() bool {
 	return true
 }
 
-// Reader reads the file.
+// Reader returns a reader of the file's content.
 func (f File) Reader() io.Reader {
 	var parts []io.Reader
 	for _, e := range f.extents {
@@ -227,25 +235,29 @@ func (f File) Reader() io.Reader {
 	return io.MultiReader(parts...)
 }
 
-// maxText bounds what is read of a file that should be small, in bytes.
+// maxText is the largest file that ReadText reads, in bytes.
 const maxText = 1 << 20
 
-// ReadText reads a small file.
+// ReadText reads a file of at most 1 MiB. The error is ErrCorrupt if the file is larger.
 func (i *Image) ReadText(name string) ([]byte, error) {
 	f, err := i.Find(name)
 	if err != nil {
 		return nil, err
 	}
 	if f.Size > maxText {
-		return nil, fmt.Errorf("%s: %w: it has %d bytes", name, ErrCorrupt, f.Size)
+		return nil, fmt.Errorf("%s: %w: the file has %d bytes, more than %d", name, ErrCorrupt, f.Size, maxText)
 	}
 	return io.ReadAll(f.Reader())
 }
 
-// ReadDir reads the records of a directory; the first two are its own and its parent's.
+// maxDir is the largest directory that ReadDir reads, in bytes.
+const maxDir = 64 << 20
+
+// ReadDir reads the records of a directory. The first two are those of the directory itself and of
+// its parent. The error is ErrCorrupt if a record points outside of the image.
 func (i *Image) ReadDir(dir Record) ([]Record, error) {
-	if int64(dir.Extent)*SectorSize+int64(dir.Size) > i.size || dir.Size > 64<<20 {
-		return nil, fmt.Errorf("%w: a directory lies outside of it", ErrCorrupt)
+	if int64(dir.Extent)*SectorSize+int64(dir.Size) > i.size || dir.Size > maxDir {
+		return nil, fmt.Errorf("%w: %d bytes of directory in sector %d", ErrCorrupt, dir.Size, dir.Extent)
 	}
 	content := make([]byte, dir.Size)
 	if _, err := i.r.ReadAt(content, int64(dir.Extent)*SectorSize); err != nil {
@@ -253,13 +265,13 @@ func (i *Image) ReadDir(dir Record) ([]Record, error) {
 	}
 	var records []Record
 	for at := 0; at < len(content); {
-		if content[at] == 0 { // the rest of a sector that no record fits in
+		if content[at] == 0 { // padding: a record does not cross the end of a sector
 			at = (at/SectorSize + 1) * SectorSize
 			continue
 		}
 		end := at + int(content[at])
 		if end > len(content) {
-			return nil, fmt.Errorf("%w: a record runs out of its directory", ErrCorrupt)
+			return nil, fmt.Errorf("%w: a record crosses the end of its directory", ErrCorrupt)
 		}
 		r, err := parseRecord(content[at:end], dir.joliet)
 		if err != nil {
@@ -272,25 +284,26 @@ func (i *Image) ReadDir(dir Record) ([]Record, error) {
 
 // Record is a directory record: ECMA-119, 9.1.
 type Record struct {
-	// Raw is the whole record.
+	// Raw has all bytes of the record.
 	Raw []byte
 	// Extent is the first sector of the content, Size its length in bytes.
 	Extent, Size uint32
-	Flags        byte
-	// Name as it is in the record; Display is the one for people.
+	// Flags such as FlagDirectory.
+	Flags byte
+	// Name as the record has it; see DisplayName.
 	Name string
 
 	joliet bool
 }
 
-// Flags of a record.
+// Flags of a record: ECMA-119, 9.1.6.
 const (
 	FlagDirectory   = 0x02
-	FlagMultiExtent = 0x80 // the file continues in the next record
+	FlagMultiExtent = 0x80 // the next record has more of the file
 )
 
 func parseRecord(raw []byte, joliet bool) (Record, error) {
-	if len(raw) < 34 || 33+int(raw[32]) > len(raw) {
+	if len(raw) < minRecord || 33+int(raw[32]) > len(raw) {
 		return Record{}, fmt.Errorf("%w: a directory record is too short", ErrCorrupt)
 	}
 	return Record{
@@ -299,36 +312,37 @@ func parseRecord(raw []byte, joliet bool) (Record, error) {
 	}, nil
 }
 
-// IsDir says whether the record is that of a directory.
+// IsDir reports whether the record is that of a directory.
 func (r Record) IsDir() bool { return r.Flags&FlagDirectory != 0 }
 
-// HasName says whether a record has the name that users know. Without Joliet that
-// is of Rock Ridge, or the primary volume's own: upper-case, with a version.
+// HasName reports whether name is the record's name in Joliet, in Rock Ridge, or, if the image has
+// neither, in the primary volume. Those names are upper-case, with a version, and may be shortened.
 func (r Record) HasName(name string) bool {
 	if r.joliet {
 		return strings.TrimSuffix(decodeUCS2(r.Name), ";1") == name
 	}
-	if whole, ok := r.rockRidgeName(); ok {
-		return whole == name
+	if full, ok := r.rockRidgeName(); ok {
+		return full == name
 	}
 	own, _, _ := strings.Cut(r.Name, ";")
 	own = strings.TrimSuffix(own, ".")
 	return strings.EqualFold(own, name) || strings.EqualFold(own, shorten(name)) // levels 1 and 2
 }
 
-// DisplayName is the name of a record that users know.
+// DisplayName returns the record's name in Joliet, in Rock Ridge, or, if the image has neither, in
+// the primary volume, in lower case and without its version.
 func (r Record) DisplayName() string {
 	if r.joliet {
 		return strings.TrimSuffix(decodeUCS2(r.Name), ";1")
 	}
-	if whole, ok := r.rockRidgeName(); ok {
-		return whole
+	if full, ok := r.rockRidgeName(); ok {
+		return full
 	}
 	own, _, _ := strings.Cut(r.Name, ";")
 	return strings.ToLower(strings.TrimSuffix(own, "."))
 }
 
-// shorten is the name that ISO 9660 level 1 makes of one: 8.3.
+// shorten returns the name that a file of this name has at level 1: 8 letters and 3.
 func shorten(name string) string {
 	base, ext, dotted := strings.Cut(name, ".")
 	base = base[:min(8, len(base))]
@@ -338,13 +352,13 @@ func shorten(name string) string {
 	return base + "." + ext[:min(3, len(ext))]
 }
 
-// SystemUse is what comes after the name: SUSP.
+// SystemUse returns the record's system use area, which comes after the name: SUSP (IEEE P1281).
 func (r Record) SystemUse() []byte {
 	at := 33 + len(r.Name)
 	return r.Raw[min(at+at%2, len(r.Raw)):]
 }
 
-// rockRidgeName joins the NM entries: IEEE P1282, 4.1.4.
+// rockRidgeName joins the NM entries of the system use area: IEEE P1282, 4.1.4.
 func (r Record) rockRidgeName() (name string, ok bool) {
 	for area := r.SystemUse(); len(area) >= 4 && area[2] >= 4 && int(area[2]) <= len(area); area = area[area[2]:] {
 		if string(area[:2]) == "NM" && area[2] >= 5 {
