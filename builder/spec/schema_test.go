@@ -124,7 +124,7 @@ func TestSchemaAgreesWithTheDecoder(t *testing.T) {
 		says    string // of the decoder; "" for a good file
 	}{
 		"least":               {good, ""},
-		"unknown compression": {good + "  store:\n    compression: lzo\n", "it is zstd, gzip or none"},
+		"unknown compression": {good + "  store:\n    compression: lzo\n", "not zstd, gzip or none"},
 		"with everything": {
 			good + "  platform: linux/arm64\n  store:\n    blockSize: 4096\n  ignition:\n    butane: [b.bu]\n" +
 				"    sshAuthorizedKeys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb]\n" +

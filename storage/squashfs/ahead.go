@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-const buffers = 4 // of copySize, between the two
+const buffers = 4 // of copySize, between reader and writer
 
-// readAhead has copy's output written to w while copy goes on.
+// readAhead writes the output of copy to w, while copy runs in a goroutine.
 func readAhead(w io.Writer, copy func(io.Writer) error) error {
 	a := &ahead{full: make(chan []byte, buffers), free: make(chan []byte, buffers), quit: make(chan struct{})}
 	for range buffers {
@@ -33,13 +33,13 @@ func readAhead(w io.Writer, copy func(io.Writer) error) error {
 	return read
 }
 
-// ahead is between one who reads and one who writes.
+// ahead passes buffers between a goroutine that reads and one that writes.
 type ahead struct {
-	full, free chan []byte // both have room for all
+	full, free chan []byte // each has the capacity for all buffers
 	quit       chan struct{}
 }
 
-var errQuit = errors.New("nobody takes what is read")
+var errQuit = errors.New("the writer has stopped")
 
 func (a *ahead) Write(p []byte) (n int, err error) {
 	for len(p) > 0 {

@@ -3,21 +3,21 @@ package squashfs
 import "encoding/binary"
 
 const (
-	// maxXattrs is more than a file has of attributes, in bytes: the tar reader takes no
-	// longer header.
+	// maxXattrs bounds the attributes of a file, in bytes. The headers that the tar reader accepts
+	// are shorter.
 	maxXattrs     = 2 << 20
 	maxXattrValue = 64 << 10 // XATTR_SIZE_MAX of the kernel
-	// xattrElsewhere marks a value that stands with another file.
+	// xattrElsewhere marks a reference to a value of another set: SQUASHFS_XATTR_VALUE_OOL.
 	xattrElsewhere = 0x100
 )
 
-// xattrSet reads a set of attributes. size is what it takes, in bytes.
+// xattrSet reads a set of attributes. size is that of the set, in bytes.
 func (r *Reader) xattrSet(number uint32) (attrs map[string]string, size int, err error) {
 	if number == noXattrs {
 		return nil, 0, nil
 	}
 	if r.sb.XattrTable >= r.sb.BytesUsed {
-		return nil, 0, damaged("it has no attributes")
+		return nil, 0, damaged("no attribute table")
 	}
 	var head struct {
 		Pairs         uint64
@@ -27,7 +27,7 @@ func (r *Reader) xattrSet(number uint32) (attrs map[string]string, size int, err
 		return nil, 0, err
 	}
 	if number >= head.Count {
-		return nil, 0, damaged("set %d of %d of attributes", number, head.Count)
+		return nil, 0, damaged("attribute set %d of %d", number, head.Count)
 	}
 	var set xattrSet
 	c, err := r.lookup(r.sb.XattrTable+uint64(binary.Size(head)), number, binary.Size(set))
@@ -69,7 +69,7 @@ func (c *cursor) xattr(table uint64) (name, value string, err error) {
 	value, err = c.xattrValue()
 	if err == nil && head.Class&xattrElsewhere != 0 {
 		if len(value) != 8 {
-			return "", "", damaged("an attribute is elsewhere, at %q", value)
+			return "", "", damaged("a reference of %d bytes to an attribute", len(value))
 		}
 		value, err = c.t.cursorAt(table, binary.LittleEndian.Uint64([]byte(value))).xattrValue()
 	}

@@ -2,17 +2,18 @@ package squashfs
 
 import "github.com/pinbox/pinbox/storage/codec"
 
-// Compression of an image, by the names that mksquashfs has for them.
+// Compression of an image, by its name in mksquashfs.
 type Compression string
 
-// Compressions that every kernel of CoreOS reads. None stores everything as it is.
+// Compressions that every kernel of CoreOS reads. None stores all blocks uncompressed.
 const (
 	Zstd Compression = "zstd"
 	Gzip Compression = "gzip"
 	None Compression = "none"
 )
 
-// id is the number of the format; what stores everything needs none of its own.
+// id is the number in the superblock. None has no number of its own: its images are gzip images of
+// blocks that are all stored.
 func (c Compression) id() uint16 {
 	if c == Zstd {
 		return 6
@@ -20,7 +21,7 @@ func (c Compression) id() uint16 {
 	return 1
 }
 
-// encoder names what compresses: the bytes depend on it.
+// encoder names the encoder, which determines the compressed bytes.
 func (c Compression) encoder() string {
 	if c == Zstd {
 		return codec.ZstdID()
@@ -28,7 +29,7 @@ func (c Compression) encoder() string {
 	return string(c)
 }
 
-// newBlock gives what compresses blocks and tables.
+// newBlock returns an encoder for blocks and tables.
 func (c Compression) newBlock() (codec.Block, error) {
 	switch c {
 	case Zstd:

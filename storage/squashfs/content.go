@@ -10,26 +10,26 @@ import (
 
 const noFragment = ^uint32(0)
 
-// Content is the data of a regular file, in a pack or, once that is taken, in an
-// image. Several inodes may share it.
+// Content is the data of a regular file, in a pack or, after Writer.AddPack, in an image. Several
+// inodes may share it.
 type Content struct {
-	// Tag is the caller's, and not kept.
+	// Tag is for the caller, and not written to the pack.
 	Tag int32
 
-	number   uint32 // in an index
+	number   uint32 // in the index
 	size     int64
 	fragment uint32
 	offset   uint32
 
-	// The pipeline fills these in when the blocks have their places.
+	// The pipeline sets these as it writes the blocks.
 	start  uint64
 	blocks []uint32 // size words, 0 for a block of zeros
-	sparse uint64   // bytes that take no room
+	sparse uint64   // bytes of blocks of zeros
 
-	in *origin // once its pack can be read
+	in *packData // of an open pack
 }
 
-// Size in bytes.
+// Size returns the size of the data, in bytes.
 func (c *Content) Size() int64 { return c.size }
 
 // fragment is an entry of the fragment table.
@@ -38,27 +38,26 @@ type fragment struct {
 	Word, Unused uint32
 }
 
-// sum tells extents apart.
+// sum identifies an extent.
 type sum [sha256.Size]byte
 
-// tailSum tells the short contents of one layer apart: whoever makes two of the same
-// sum spoils a layer of his own.
+// tailSum identifies a short content within one pack. Half of a SHA-256 is enough: who makes a
+// collision damages only their own layer.
 type tailSum [16]byte
 
-// extent is a run of blocks that stays together: those of a long content, or one
-// block of fragments.
+// extent is a run of blocks that is not split: those of a long content, or one fragment block.
 type extent struct {
 	start, size uint64 // bytes
 	sum         sum
-	check       uint32 // CRC-32C, which costs next to nothing when it is read again
+	check       uint32 // CRC-32C: cheap to verify at each read
 }
 
-// short is where a tail stands.
+// short is the position of a short content.
 type short struct{ fragment, offset uint32 }
 
-// Content reads r to its end and stores what it gives. Files shorter than a block
-// share fragment blocks, equal ones their place; the last block of a longer file
-// stands alone, as mksquashfs has it.
+// Content stores what it reads from r, up to its end. Contents shorter than a block share fragment
+// blocks, and equal ones are stored once. The last block of a longer content is not a fragment, as in
+// mksquashfs.
 func (p *Packer) Content(r io.Reader) (*Content, error) {
 	c := &Content{fragment: noFragment}
 	p.contents = append(p.contents, c)
@@ -89,8 +88,8 @@ func (p *Packer) Content(r io.Reader) (*Content, error) {
 	}
 }
 
-// fill reads until p is full or r ends. Unlike io.ReadFull it tells the end of r
-// from an error of r that calls itself an unexpected end.
+// fill reads until p is full or r ends. Unlike io.ReadFull, it distinguishes the end of r from an
+// io.ErrUnexpectedEOF that r returns.
 func fill(r io.Reader, p []byte) (n int, last bool, err error) {
 	for n < len(p) {
 		m, err := r.Read(p[n:])
@@ -105,8 +104,8 @@ func fill(r io.Reader, p []byte) (n int, last bool, err error) {
 	return n, false, nil
 }
 
-// measuring follows a content through the pipeline. Its sum is over what is
-// written, a third of what is read: equal contents become equal blocks.
+// measuring records the extent of a content as the pipeline writes it. The sum is that of the
+// compressed blocks, about a third of the data: equal contents become equal blocks.
 type measuring struct {
 	p   *Packer
 	c   *Content
@@ -140,7 +139,7 @@ func (m *measuring) last(b *block, start uint64) {
 	}
 }
 
-// castagnoli is a table that the library makes once.
+// castagnoli is a table that hash/crc32 makes once.
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 // addTail puts a short file into the fragment block that is being filled.

@@ -7,17 +7,17 @@ import (
 
 const (
 	dirHeaderSize = 12
-	dirRunLength  = 256 // entries that one header may speak for
-	dirExtraSize  = 3   // a listing's size counts "." and ".." as 3 bytes
+	dirRunLength  = 256 // entries that one header may have
+	dirExtraSize  = 3   // a listing's size counts "." and ".." as 3 bytes: fs/squashfs/dir.c
 )
 
-// dirBody writes the listing of i and gives the directory's part of the record.
+// dirBody writes the listing of i and returns the directory's part of the record.
 func (w *Writer) dirBody(i *Inode, names []string, xattr uint32) (b []byte, long bool) {
 	le := binary.LittleEndian
 	start, offset := w.dirs.pos()
 	size, index, indexed := w.listing(i, names)
 	size += dirExtraSize
-	parent := uint32(len(w.exports)) + 1 // of the root: what mksquashfs gives it
+	parent := uint32(len(w.exports)) + 1 // of the root, as mksquashfs numbers it
 	if i.parent != nil {
 		w.assign(i.parent)
 		parent = i.parent.number
@@ -39,10 +39,9 @@ func (w *Writer) dirBody(i *Inode, names []string, xattr uint32) (b []byte, long
 	return append(b, index...), true
 }
 
-// listing writes the entries of i in runs. Entries of a run share a block of the
-// inode table, and start in one block of the listing: the index leads to the
-// first run that starts in each further block, so that a lookup in a large
-// directory unpacks one block.
+// listing writes the entries of i in runs. Entries of a run share a block of the inode table, and
+// start in one block of the listing. The index has the first run that starts in each further block,
+// so that a lookup in a large directory decompresses one block.
 func (w *Writer) listing(i *Inode, names []string) (size int, index []byte, indexed int) {
 	le := binary.LittleEndian
 	block, _ := w.dirs.pos()
@@ -76,8 +75,7 @@ func (w *Writer) listing(i *Inode, names []string) (size int, index []byte, inde
 	return size, index, indexed
 }
 
-// run says how many of names one header can speak for when it stands at offset
-// in its block.
+// run returns how many of names one header can have, if it is at offset in its block.
 func (i *Inode) run(names []string, offset int) int {
 	first := i.entries[names[0]]
 	offset += dirHeaderSize

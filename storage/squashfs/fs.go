@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// maxReadFile bounds what ReadFile gives, in bytes.
+// maxReadFile is the largest file that ReadFile reads, in bytes.
 const maxReadFile = 64 << 20
 
 // walk finds the inode of a path.
@@ -21,7 +21,7 @@ func (r *Reader) walk(op, name string) (*node, error) {
 	}
 	n, err := r.node(r.sb.Root)
 	if err == nil && n.kind != typeDir {
-		err = damaged("its root is no folder")
+		err = damaged("the root is not a directory")
 	}
 	if err != nil {
 		return fail(err)
@@ -44,22 +44,22 @@ func (r *Reader) walk(op, name string) (*node, error) {
 	return n, nil
 }
 
-// Open opens a file of any kind; only folders and regular files can be read.
+// Open opens a file of any kind. Only directories and regular files can be read.
 func (r *Reader) Open(name string) (fs.File, error) {
 	n, err := r.walk("open", name)
 	if err != nil {
 		return nil, err
 	}
 	if n.kind == typeDir {
-		return &folder{info: newInfo(name, n), r: r, path: name}, nil
+		return &openDir{info: newInfo(name, n), r: r, path: name}, nil
 	}
-	return &file{info: newInfo(name, n), data: data{r: r, n: n, words: n.blocks}}, nil
+	return &openFile{info: newInfo(name, n), data: data{r: r, n: n, words: n.blocks}}, nil
 }
 
-// Stat describes a file. Like Lstat it does not follow a link.
+// Stat is Lstat: a Reader follows no symbolic links.
 func (r *Reader) Stat(name string) (fs.FileInfo, error) { return r.Lstat(name) }
 
-// Lstat describes a file.
+// Lstat returns the name, size, mode and time stamp of a file.
 func (r *Reader) Lstat(name string) (fs.FileInfo, error) {
 	n, err := r.walk("stat", name)
 	if err != nil {
@@ -68,7 +68,7 @@ func (r *Reader) Lstat(name string) (fs.FileInfo, error) {
 	return newInfo(name, n), nil
 }
 
-// ReadLink gives the target of a symbolic link.
+// ReadLink returns the target of a symbolic link.
 func (r *Reader) ReadLink(name string) (string, error) {
 	n, err := r.walk("readlink", name)
 	if err != nil {
@@ -80,7 +80,7 @@ func (r *Reader) ReadLink(name string) (string, error) {
 	return n.target, nil
 }
 
-// ReadDir lists a folder.
+// ReadDir lists a directory, in the order of names.
 func (r *Reader) ReadDir(name string) ([]fs.DirEntry, error) {
 	n, err := r.walk("readdir", name)
 	if err != nil {
@@ -110,7 +110,7 @@ func (r *Reader) ReadFile(name string) ([]byte, error) {
 	return content, err
 }
 
-// info is what is known of a file.
+// info is the fs.FileInfo of a file.
 type info struct {
 	name    string
 	size    int64
@@ -140,7 +140,7 @@ func (i info) Sys() any                   { return nil }
 func (i info) Stat() (fs.FileInfo, error) { return i, nil }
 func (i info) Close() error               { return nil }
 
-// fileMode is st_mode in the words of io/fs.
+// fileMode converts st_mode of stat(2).
 func fileMode(mode uint32) fs.FileMode {
 	m := fs.FileMode(mode & 0o777)
 	for bit, flag := range map[uint32]fs.FileMode{
@@ -158,7 +158,7 @@ func fileMode(mode uint32) fs.FileMode {
 	return m | kinds[mode&syscall.S_IFMT]
 }
 
-// entry is a name in a folder.
+// entry is the fs.DirEntry of a name in a directory.
 type entry struct {
 	r *Reader
 	e dirent
@@ -177,8 +177,8 @@ func (e entry) Info() (fs.FileInfo, error) {
 	return newInfo(e.e.name, n), nil
 }
 
-// folder is an open one.
-type folder struct {
+// openDir is an open directory.
+type openDir struct {
 	info
 	r    *Reader
 	path string
@@ -186,11 +186,11 @@ type folder struct {
 	read bool
 }
 
-func (f *folder) Read([]byte) (int, error) {
+func (f *openDir) Read([]byte) (int, error) {
 	return 0, &fs.PathError{Op: "read", Path: f.path, Err: syscall.EISDIR}
 }
 
-func (f *folder) ReadDir(n int) (list []fs.DirEntry, err error) {
+func (f *openDir) ReadDir(n int) (list []fs.DirEntry, err error) {
 	if !f.read {
 		if f.rest, err = f.r.ReadDir(f.path); err != nil {
 			return nil, err
@@ -207,13 +207,13 @@ func (f *folder) ReadDir(n int) (list []fs.DirEntry, err error) {
 	return list, nil
 }
 
-// file is an open one of any other kind.
-type file struct {
+// openFile is an open file of any other kind; only a regular one can be read.
+type openFile struct {
 	info
 	data
 }
 
-func (f *file) Read(p []byte) (int, error) {
+func (f *openFile) Read(p []byte) (int, error) {
 	if !f.mode.IsRegular() {
 		return 0, &fs.PathError{Op: "read", Path: f.name, Err: fs.ErrInvalid}
 	}
@@ -224,15 +224,15 @@ func (f *file) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// data reads what is in a regular file, front to back.
+// data reads the data of a regular file, front to back.
 type data struct {
 	r     *Reader
 	n     *node
 	words cursor
 	at    uint64 // bytes of the image that were read
-	done  uint64 // bytes of the file that are behind rest
-	rest  []byte
-	room  []byte
+	done  uint64 // bytes of the file up to the end of rest
+	rest  []byte // of buf, which is not read yet
+	buf   []byte
 }
 
 func (d *data) Read(p []byte) (int, error) {
@@ -259,28 +259,28 @@ func (d *data) fill() error {
 			return err
 		}
 		if uint64(d.n.offset)+size > uint64(len(raw)) {
-			return damaged("inode %d ends after its block of %d bytes", d.n.Number, len(raw))
+			return damaged("inode %d ends after its fragment block of %d bytes", d.n.Number, len(raw))
 		}
-		d.room = append(d.room[:0], raw[d.n.offset:][:size]...)
+		d.buf = append(d.buf[:0], raw[d.n.offset:][:size]...)
 	} else {
 		var word uint32
 		if err := d.words.decode(&word); err != nil {
 			return err
 		}
-		raw, err := d.r.block(d.room, d.n.start+d.at, word, int(size))
+		raw, err := d.r.block(d.buf, d.n.start+d.at, word, int(size))
 		if err != nil {
 			return err
 		}
 		if uint64(len(raw)) != size {
 			return damaged("a block of inode %d holds %d bytes, not %d", d.n.Number, len(raw), size)
 		}
-		d.room, d.at = raw, d.at+uint64(word&^uncompressedBlock)
+		d.buf, d.at = raw, d.at+uint64(word&^uncompressedBlock)
 	}
-	d.rest, d.done = d.room, d.done+size
+	d.rest, d.done = d.buf, d.done+size
 	return nil
 }
 
-// fragmentBlock gives a block of short files, until it is called again.
+// fragmentBlock reads a fragment block. The result is valid until the next call.
 func (r *Reader) fragmentBlock(number uint32) ([]byte, error) {
 	if number == r.fragmentNumber {
 		return r.fragment, nil
@@ -289,7 +289,7 @@ func (r *Reader) fragmentBlock(number uint32) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.fragmentNumber = noFragment // while it is being read
+	r.fragmentNumber = noFragment // r.fragment is overwritten
 	if r.fragment, err = r.block(r.fragment, f.Start, f.Word, int(r.sb.BlockSize)); err != nil {
 		return nil, err
 	}
@@ -297,18 +297,18 @@ func (r *Reader) fragmentBlock(number uint32) ([]byte, error) {
 	return r.fragment, nil
 }
 
-// block reads a block into the room of dst. One of zeros has as many as are asked for.
+// block reads a block into the capacity of dst. A block of zeros has the length zeros.
 func (r *Reader) block(dst []byte, at uint64, word uint32, zeros int) ([]byte, error) {
-	room, size := int(r.sb.BlockSize), int(word&^uncompressedBlock)
-	if cap(dst) < room {
-		dst = make([]byte, 0, room)
+	blockSize, size := int(r.sb.BlockSize), int(word&^uncompressedBlock)
+	if cap(dst) < blockSize {
+		dst = make([]byte, 0, blockSize)
 	}
 	if word == 0 {
 		dst = dst[:zeros]
 		clear(dst)
 		return dst, nil
 	}
-	if size == 0 || size > room || at < superblockSize || at > r.sb.InodeTable {
+	if size == 0 || size > blockSize || at < superblockSize || at > r.sb.InodeTable {
 		return nil, damaged("a block of %d bytes at %d", size, at)
 	}
 	if word&uncompressedBlock != 0 {
@@ -317,7 +317,7 @@ func (r *Reader) block(dst []byte, at uint64, word uint32, zeros int) ([]byte, e
 	if err := r.readAt(r.packed[:size], at); err != nil {
 		return nil, err
 	}
-	raw, err := r.inflater.inflate(dst[:0:room], r.packed[:size])
+	raw, err := r.inflater.inflate(dst[:0:blockSize], r.packed[:size])
 	if err != nil {
 		return nil, damaged("a block at %d: %w", at, err)
 	}

@@ -9,35 +9,35 @@ import (
 
 const copySize = 1 << 20 // bytes that are read at a time
 
-// run is what an image has of one pack.
+// run is the parts that an image has of one file.
 type run struct {
-	src   File
+	file  File
 	parts []part
 }
 
-// part is a range of a pack, in bytes.
+// part is a range of a file, in bytes.
 type part struct {
 	from, size int64
 	check      uint32
-	raw        bool // of a finished image, which has no sums
+	raw        bool // of an image, which has no checksums
 }
 
-// Damage says which pack was found damaged: ErrDamaged.
+// Damage is the error of a pack or an image that is damaged: ErrDamaged, with its file.
 type Damage struct {
 	File  File
-	cause error
+	cause error // which wraps ErrDamaged
 }
 
-func (d *Damage) Error() string { return fmt.Sprintf("%v: %v", ErrDamaged, d.cause) }
+func (d *Damage) Error() string { return d.cause.Error() }
 
-// Unwrap makes it ErrDamaged, and what it was found by.
-func (d *Damage) Unwrap() []error { return []error{ErrDamaged, d.cause} }
+// Unwrap returns the cause, which is ErrDamaged.
+func (d *Damage) Unwrap() error { return d.cause }
 
-// AddPack adds a pack to the image: its tree may be sealed into it, once. An extent
-// that the image has already, or that no file of the tree has, takes no room. The
-// source is the image's from here on, and may be that of several packs.
+// AddPack adds the blocks of a pack to the image, so that its tree can be written into it, once. An
+// extent that the image already has, or that no file of the tree uses, takes no space. The image
+// closes the pack's file, which several packs may share.
 func (w *Writer) AddPack(p *Pack) {
-	w.sources = append(w.sources, p.src)
+	w.files = append(w.files, p.file)
 	used := map[uint64]bool{0: true}
 	for _, c := range p.contents {
 		used[c.start] = true
@@ -45,20 +45,20 @@ func (w *Writer) AddPack(p *Pack) {
 	for _, f := range p.fragments {
 		used[f.Start] = true
 	}
-	r := run{src: p.src}
+	r := run{file: p.file}
 	moved := map[uint64]uint64{0: 0}
 	for _, e := range p.extents {
 		if !used[e.start] {
 			continue
 		}
-		place, ok := w.places[e.sum]
+		start, ok := w.starts[e.sum]
 		if !ok {
-			place = w.pos
-			w.places[e.sum] = place
+			start = w.pos
+			w.starts[e.sum] = start
 			w.pos += e.size
 			r.parts = append(r.parts, part{from: int64(e.start), size: int64(e.size), check: e.check})
 		}
-		moved[e.start] = place
+		moved[e.start] = start
 	}
 	for _, c := range p.contents {
 		c.start = moved[c.start]
@@ -74,30 +74,30 @@ func (w *Writer) AddPack(p *Pack) {
 	}
 }
 
-// Image is an image that was laid out. It is written once.
+// Image is an image whose layout is complete. It can be written once.
 type Image struct {
-	head    []byte
-	runs    []run
-	tables  []byte
-	size    int64
-	sources []io.Closer
+	head   []byte
+	runs   []run
+	tables []byte
+	size   int64
+	files  []io.Closer
 }
 
-// Size in bytes.
+// Size returns the size of the image, in bytes.
 func (i *Image) Size() int64 { return i.size }
 
 // Close closes the packs.
-func (i *Image) Close() { closeAll(i.sources) }
+func (i *Image) Close() { closeAll(i.files) }
 
-// closeAll closes what was only read; twice does no harm.
+// closeAll closes files that were only read. To close one twice does no harm.
 func closeAll(all []io.Closer) {
 	for _, c := range all {
 		_ = c.Close()
 	}
 }
 
-// WriteTo writes the image front to back, and closes each pack when it was read. A
-// pack that changed since it was written is a *Damage.
+// WriteTo writes the image front to back, and closes each pack after its last block. The error is a
+// *Damage if a pack does not have the bytes that were written.
 func (i *Image) WriteTo(w io.Writer) (int64, error) {
 	defer i.Close()
 	out := &tally{w: w}
@@ -111,29 +111,29 @@ func (i *Image) WriteTo(w io.Writer) (int64, error) {
 	return out.n, err
 }
 
-// copyTo copies what the image has of its packs.
+// copyTo writes the blocks of all packs.
 func (i *Image) copyTo(w io.Writer) error {
 	buf := make([]byte, copySize)
 	for _, r := range i.runs {
 		for _, p := range r.parts {
-			if err := p.copy(w, r.src, buf); err != nil {
+			if err := p.copy(w, r.file, buf); err != nil {
 				if errors.Is(err, ErrDamaged) {
-					err = &Damage{File: r.src, cause: err}
+					err = &Damage{File: r.file, cause: err}
 				}
 				return err
 			}
 		}
-		_ = r.src.Close() // what is behind it may need its room
+		_ = r.file.Close() // frees the space of an unnamed file
 	}
 	return nil
 }
 
-// copy writes the part, and compares it with its sum if it has one.
-func (p part) copy(w io.Writer, src io.ReaderAt, buf []byte) error {
+// copy writes the part, and compares it with its checksum if it has one.
+func (p part) copy(w io.Writer, r io.ReaderAt, buf []byte) error {
 	check := uint32(0)
 	for at, left := p.from, p.size; left > 0; {
 		b := buf[:min(int64(len(buf)), left)]
-		if n, err := src.ReadAt(b, at); n < len(b) {
+		if n, err := r.ReadAt(b, at); n < len(b) {
 			return fmt.Errorf("%w: %d bytes at %d cannot be read: %w", ErrDamaged, len(b), at, err)
 		}
 		if !p.raw {
@@ -145,7 +145,7 @@ func (p part) copy(w io.Writer, src io.ReaderAt, buf []byte) error {
 		at, left = at+int64(len(b)), left-int64(len(b))
 	}
 	if !p.raw && check != p.check {
-		return fmt.Errorf("%w: %d bytes at %d have another sum", ErrDamaged, p.size, p.from)
+		return fmt.Errorf("%w: %d bytes at %d have another checksum", ErrDamaged, p.size, p.from)
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// inflater gives back what blocks and tables held. It is used from one goroutine.
+// inflater decompresses blocks of data and of tables. It is used from one goroutine.
 type inflater struct {
 	compression Compression
 	zstd        *zstd.Decoder
@@ -17,9 +17,9 @@ type inflater struct {
 	zlib        io.ReadCloser
 }
 
-var errTooLong = errors.New("a block holds more than a block")
+var errTooLong = errors.New("more data than a block holds")
 
-// inflate writes to dst[:0] what packed holds. More than the room of dst is an error.
+// inflate decompresses packed to dst[:0]. More data than the capacity of dst is an error.
 func (f *inflater) inflate(dst, packed []byte) ([]byte, error) {
 	if f.compression == Zstd {
 		return f.inflateZstd(dst, packed)

@@ -10,15 +10,14 @@ import (
 	"syscall"
 )
 
-// Inode is a file of any kind. Fields count as far as its Mode has a use for
-// them.
+// Inode is a file of any kind. Fields that its kind does not have are ignored.
 type Inode struct {
-	// Mode is st_mode: kind and permission bits as the kernel has them.
+	// Mode is st_mode of stat(2): kind and permission bits.
 	Mode     uint32
 	UID, GID uint32
 	// ModTime in seconds since 1970; the format holds 1970 to 2106.
 	ModTime int64
-	// Xattrs by their full names; see SupportsXattr.
+	// Xattrs by their full names. Those that SupportsXattr refuses are left out.
 	Xattrs map[string]string
 	// Content of a regular file, nil for an empty one.
 	Content *Content
@@ -31,7 +30,7 @@ type Inode struct {
 	parent  *Inode            // of a directory
 
 	ref           uint64
-	number, nlink uint32 // the number also stands for the inode in an index
+	number, nlink uint32 // the number refers to the inode in an index, too
 	written       bool
 }
 
@@ -40,22 +39,22 @@ func NewDir(perm, uid, gid uint32, modTime int64) *Inode {
 	return &Inode{Mode: syscall.S_IFDIR | perm, UID: uid, GID: gid, ModTime: modTime, entries: map[string]*Inode{}}
 }
 
-// IsDir says whether i is a directory.
+// IsDir reports whether i is a directory.
 func (i *Inode) IsDir() bool { return i.kind() == syscall.S_IFDIR }
 
-// IsSymlink says whether i is a symbolic link.
+// IsSymlink reports whether i is a symbolic link.
 func (i *Inode) IsSymlink() bool { return i.kind() == syscall.S_IFLNK }
 
 func (i *Inode) kind() uint32 { return i.Mode & syscall.S_IFMT }
 
-// Entry returns what stands under name in the directory i, or nil.
+// Entry returns the inode of a name in the directory i, or nil.
 func (i *Inode) Entry(name string) *Inode { return i.entries[name] }
 
-// Entries are the names in the directory i, in no order.
+// Entries returns the inodes in the directory i by their names. The caller does not change the map.
 func (i *Inode) Entries() map[string]*Inode { return i.entries }
 
-// Set puts an inode under name into the directory i, over what stands there. An
-// inode other than a directory may stand under several names: hard links.
+// Set sets the inode of a name in the directory i. An inode that is not a directory may have several
+// names, which are hard links.
 func (i *Inode) Set(name string, child *Inode) {
 	if child.IsDir() {
 		child.parent = i
@@ -63,10 +62,10 @@ func (i *Inode) Set(name string, child *Inode) {
 	i.entries[name] = child
 }
 
-// Parent is the directory that i, a directory, stands in; nil for a root.
+// Parent returns the directory that has the directory i, nil for a root.
 func (i *Inode) Parent() *Inode { return i.parent }
 
-// Path of i, a directory, from the root of its tree, "" for the root itself.
+// Path returns the path of the directory i from the root of its tree, "" for the root itself.
 func (i *Inode) Path() string {
 	if i.parent == nil {
 		return ""
@@ -79,9 +78,9 @@ func (i *Inode) Path() string {
 	return ""
 }
 
-// WriteTree writes the tree below dir into the tables and forgets it; dir itself keeps its
-// place in its parent. Inodes of a sealed tree must not stand outside it, and their
-// contents are those of packs that were taken.
+// WriteTree writes the tree below dir into the tables and frees it; dir itself remains in its
+// parent. Inodes of the tree must not have names outside of it. Their contents are those of packs
+// that were added.
 func (w *Writer) WriteTree(dir *Inode) error {
 	w.prepare(dir)
 	return w.write(dir)
@@ -111,8 +110,7 @@ func (w *Writer) assign(i *Inode) {
 	}
 }
 
-// write puts the tree below i into the tables, children first, since a listing
-// refers to their places.
+// write writes the tree below i into the tables, children first: a listing refers to their records.
 func (w *Writer) write(i *Inode) error {
 	if i.written {
 		return nil
@@ -168,8 +166,8 @@ func (i *Inode) basicType() uint16 {
 	return typeFile
 }
 
-// encode gives the inode's record. Its listing, if it is a directory, is
-// written here, for the record tells where it lies.
+// encode returns the inode's record. It writes the listing of a directory, to which the record
+// refers.
 func (w *Writer) encode(i *Inode, names []string) ([]byte, error) {
 	uid, err := w.ids.number(i.UID)
 	if err != nil {

@@ -6,8 +6,7 @@ import (
 	"syscall"
 )
 
-// maxListing is more than the listing of a folder has, in bytes: one of three million
-// files.
+// maxListing bounds the listing of a directory, in bytes: about three million files.
 const maxListing = 64 << 20
 
 // dirent is a name in a directory, with the inode's reference and its basic kind.
@@ -17,7 +16,7 @@ type dirent struct {
 	kind uint16
 }
 
-// dirEntry is the fixed part of one in the format.
+// dirEntry is the part of an entry that has a fixed size.
 type dirEntry struct {
 	Offset uint16
 	Delta  int16
@@ -25,7 +24,7 @@ type dirEntry struct {
 	Size   uint16
 }
 
-// entries calls f for each name in a directory, in their order, until f fails.
+// entries calls f for each entry of a directory, in the order of their names, until f fails.
 func (r *Reader) entries(n *node, f func(dirent) error) error {
 	if n.kind != typeDir {
 		return syscall.ENOTDIR
@@ -58,7 +57,7 @@ func (r *Reader) entries(n *node, f func(dirent) error) error {
 		}
 	}
 	if left > 0 && c.n != left {
-		return damaged("the list of inode %d ends within a name", n.Number)
+		return damaged("the listing of inode %d ends within a name", n.Number)
 	}
 	return nil
 }
@@ -76,16 +75,16 @@ func (c *cursor) entry(block uint64) (dirent, error) {
 	return dirent{name: string(name), ref: block | uint64(e.Offset), kind: e.Kind}, err
 }
 
-// checkEntry refuses what no writer makes. The order makes names unique. A folder
-// lies behind the folders in it, whose places it lists: nothing leads in circles.
+// checkEntry refuses entries that no writer makes. Names are unique because they are in order. A
+// directory comes after the directories in it, to which its listing refers: there are no cycles.
 func (n *node) checkEntry(e dirent, before string) error {
 	switch {
 	case e.name == "." || e.name == ".." || strings.ContainsAny(e.name, "/\x00"):
 		return damaged("inode %d lists the name %q", n.Number, e.name)
 	case e.name <= before:
-		return damaged("inode %d lists %q behind %q", n.Number, e.name, before)
+		return damaged("inode %d lists %q after %q", n.Number, e.name, before)
 	case e.kind == typeDir && e.ref >= n.ref:
-		return damaged("inode %d lists the folder %q, which stands behind it", n.Number, e.name)
+		return damaged("inode %d lists the directory %q, which comes after it", n.Number, e.name)
 	}
 	return nil
 }
@@ -94,12 +93,12 @@ func (n *node) checkEntry(e dirent, before string) error {
 func (r *Reader) child(e dirent) (*node, error) {
 	n, err := r.node(e.ref)
 	if err == nil && n.kind != e.kind {
-		err = damaged("%q is of kind %d, and listed as of kind %d", e.name, n.kind, e.kind)
+		err = damaged("%q is of kind %d, but listed as kind %d", e.name, n.kind, e.kind)
 	}
 	return n, err
 }
 
-// find gives the entry of a name.
+// find returns the entry of a name.
 func (r *Reader) find(n *node, name string) (found dirent, ok bool, err error) {
 	err = r.entries(n, func(e dirent) error {
 		if e.name == name {
@@ -110,7 +109,7 @@ func (r *Reader) find(n *node, name string) (found dirent, ok bool, err error) {
 	return found, ok, err
 }
 
-// list gives all names of a directory.
+// list returns all entries of a directory.
 func (r *Reader) list(n *node) (all []dirent, err error) {
 	err = r.entries(n, func(e dirent) error {
 		all = append(all, e)

@@ -3,19 +3,19 @@ package squashfs
 import "syscall"
 
 const (
-	// maxDepth of folders in folders; a path of 4096 bytes leads through half as many.
+	// maxDepth bounds nested directories. A path of 4096 bytes (PATH_MAX) has half as many.
 	maxDepth = 4096
-	// maxTreeXattrs is more than the different attributes of a tree have, in bytes.
+	// maxTreeXattrs bounds the different sets of attributes of a tree, in bytes.
 	maxTreeXattrs = 64 << 20
 )
 
-// loader reads a tree of an image into memory. Records and listings do not overlap in
-// an image that was not made to do harm: so no more of them is read than the tables
-// can hold.
+// loader reads a tree of an image into memory. In a valid image, records and listings do not overlap.
+// So the loader reads no more of them than the tables can hold, and a malicious image cannot exhaust
+// the memory.
 type loader struct {
 	r        *Reader
-	contents []*Content        // of the files, with their places in the image
-	links    map[uint64]*Inode // of several names, by their references
+	contents []*Content        // of the files, with their positions in the image
+	links    map[uint64]*Inode // with several names, by their references
 	sets     map[uint32]map[string]string
 
 	inodes, listings, xattrs int64 // bytes that may still be read
@@ -29,21 +29,21 @@ func newLoader(r *Reader) *loader {
 	}
 }
 
-// spend takes from one of the three.
+// spend subtracts from one of the three.
 func spend(left *int64, bytes int64) error {
 	if *left -= bytes; *left < 0 {
-		return damaged("its tables hold less than is read of them")
+		return damaged("its records overlap")
 	}
 	return nil
 }
 
-// load gives the tree below an inode.
+// load returns the tree below an inode.
 func (l *loader) load(n *node, depth int) (*Inode, error) {
 	if i := l.links[n.ref]; i != nil {
 		return i, nil
 	}
 	if depth > maxDepth {
-		return nil, damaged("more than %d folders in each other", maxDepth)
+		return nil, damaged("more than %d nested directories", maxDepth)
 	}
 	if err := spend(&l.inodes, n.blocks.n); err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (l *loader) fill(dir *Inode, n *node, depth int) error {
 	return nil
 }
 
-// attributes that several inodes have are in memory once.
+// attributes returns a set of attributes, one map for all inodes that have it.
 func (l *loader) attributes(number uint32) (map[string]string, error) {
 	if attrs, ok := l.sets[number]; ok {
 		return attrs, nil
@@ -107,7 +107,7 @@ func (l *loader) attributes(number uint32) (map[string]string, error) {
 	return attrs, spend(&l.xattrs, int64(size))
 }
 
-// content is that of a file, with its places in the image.
+// content returns the content of a file, with its position in the image.
 func (l *loader) content(n *node) (*Content, error) {
 	if n.size == 0 {
 		return nil, nil
@@ -131,13 +131,13 @@ func (l *loader) content(n *node) (*Content, error) {
 		}
 	}
 	if c.fragment != noFragment && uint64(c.offset)+n.size%blockSize > blockSize {
-		return nil, damaged("inode %d ends after its block", n.Number)
+		return nil, damaged("inode %d ends after its fragment block", n.Number)
 	}
 	l.contents = append(l.contents, c)
 	return c, nil
 }
 
-// packedSize is what the blocks of a content take, in bytes.
+// packedSize returns the size of the compressed blocks, in bytes.
 func (c *Content) packedSize() (size uint64) {
 	for _, word := range c.blocks {
 		size += uint64(word &^ uncompressedBlock)

@@ -6,25 +6,23 @@ import (
 	"syscall"
 )
 
-// node is an inode of an image, without its names, its attributes and the size words
-// of its blocks.
+// node is an inode of an image, without its entries, its attributes and the sizes of its blocks.
 type node struct {
 	inodeHead
 	ref  uint64
-	kind uint16 // the basic one
+	kind uint16 // the basic kind
 
 	nlink uint32
 	xattr uint32
-	// Of a regular file; its size is that of a listing for a directory.
+	// Of a regular file. Of a directory, start, size and offset are those of its listing.
 	start, size, sparse uint64
-	fragment, offset    uint32 // offset is that in a block of listings for a directory
+	fragment, offset    uint32
 	target              string
 	device              uint32
-	blocks              cursor // the size words
+	blocks              cursor // at the size words
 }
 
-// The parts of an inode's record, in the order of the format. What is called long is
-// the extended form.
+// The parts of an inode's record. Long parts are those of extended inodes.
 type (
 	inodeHead struct {
 		Kind, Perm, UID, GID uint16
@@ -47,7 +45,7 @@ type (
 	}
 )
 
-// node reads the inode that a reference leads to.
+// node reads the inode at a reference.
 func (r *Reader) node(ref uint64) (*node, error) {
 	n := &node{ref: ref, nlink: 1, xattr: noXattrs, fragment: noFragment}
 	c := r.cursorAt(r.sb.InodeTable, ref)
@@ -135,9 +133,9 @@ func (n *node) readOther(c *cursor, long bool) error {
 	return c.decode(&n.xattr)
 }
 
-const maxTarget = 4096 // PATH_MAX; the kernel reads a page
+const maxTarget = 4096 // PATH_MAX, and the page that the kernel reads
 
-// mode is st_mode.
+// mode returns st_mode of stat(2).
 func (n *node) mode() uint32 {
 	kinds := [...]uint32{
 		typeDir: syscall.S_IFDIR, typeFile: syscall.S_IFREG, typeSymlink: syscall.S_IFLNK, typeBlock: syscall.S_IFBLK,
@@ -146,8 +144,8 @@ func (n *node) mode() uint32 {
 	return kinds[n.kind] | uint32(n.Perm)&07777
 }
 
-// blockCount is how many size words the file has: what is left of it stands among
-// short files, if it has a part there.
+// blockCount returns how many size words the file has. The end of a file that has a fragment has no
+// block.
 func (n *node) blockCount(blockSize uint64) uint64 {
 	count := n.size / blockSize
 	if n.fragment == noFragment && n.size%blockSize > 0 {
@@ -156,10 +154,10 @@ func (n *node) blockCount(blockSize uint64) uint64 {
 	return count
 }
 
-// fragmentEntry is where a block of short files stands.
+// fragmentEntry returns the position of a fragment block.
 func (r *Reader) fragmentEntry(number uint32) (f fragment, err error) {
 	if number >= r.sb.Fragments {
-		return f, damaged("block %d of %d of short files", number, r.sb.Fragments)
+		return f, damaged("fragment block %d of %d", number, r.sb.Fragments)
 	}
 	c, err := r.lookup(r.sb.FragmentTable, number, binary.Size(f))
 	if err != nil {

@@ -11,15 +11,15 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// PackVersion is that of a pack's form and of the bytes that go into it: packs of
-// another version are of no use.
+// PackVersion is the version of the pack format, docs/format.md, and of the way in which blocks
+// are made. Packs of other versions cannot be used.
 const PackVersion = "1"
 
-// ErrDamaged says that a pack or an image is not what was written.
+// ErrDamaged reports that a pack or an image does not have the bytes that were written.
 var ErrDamaged = errors.New("pack or image is damaged")
 
-// The form of a pack: a head, the blocks, the index, which zstd compresses, and a
-// foot that says where the index is and what its SHA-256 is.
+// A pack is a head, the blocks, the index, compressed by zstd, and a foot with the index's offset,
+// length and SHA-256.
 const (
 	packMark = "pinbox pack v" + PackVersion + "\n\x00"
 	packHead = len(packMark)
@@ -36,7 +36,7 @@ type Packer struct {
 	short map[tailSum]short // contents of fragments
 
 	contents []*Content
-	// The pipeline's until it is closed.
+	// Written by the pipeline until it is closed.
 	fragments []fragment
 	extents   []extent
 }
@@ -48,7 +48,7 @@ func (c *Compressor) NewPacker(out io.Writer) *Packer {
 	return p
 }
 
-// Abort gives up the pack and frees what it holds.
+// Abort ends an incomplete pack and frees its blocks. After Close it does nothing.
 func (p *Packer) Abort() {
 	if p.tail != nil {
 		p.pipe.put(p.tail)
@@ -57,7 +57,7 @@ func (p *Packer) Abort() {
 	p.pipe.close()
 }
 
-// Close ends the pack with the tree below root, and a note that its reader gets.
+// Close ends the pack: it writes the tree below root, and a note for those who open the pack.
 func (p *Packer) Close(root *Inode, note []byte) error {
 	defer p.Abort()
 	if err := p.flushTail(); err != nil {
@@ -82,9 +82,9 @@ func (p *Packer) Close(root *Inode, note []byte) error {
 	return p.pipe.out.Flush()
 }
 
-// Reopen ends the pack for use at once, by trees of the caller's: src gives back what
-// was written.
-func (p *Packer) Reopen(src File) (*Pack, error) {
+// Reopen ends the pack without an index, and opens it for trees that the caller makes of its
+// contents. The blocks are read from file, which must have what the Packer wrote.
+func (p *Packer) Reopen(file File) (*Pack, error) {
 	defer p.Abort()
 	if err := p.flushTail(); err != nil {
 		return nil, err
@@ -93,65 +93,64 @@ func (p *Packer) Reopen(src File) (*Pack, error) {
 	if err := p.pipe.failure(); err != nil {
 		return nil, err
 	}
-	pack := &Pack{src: src, contents: p.contents, fragments: p.fragments, extents: p.extents}
-	pack.lend()
+	pack := &Pack{file: file, contents: p.contents, fragments: p.fragments, extents: p.extents}
+	pack.link()
 	return pack, p.pipe.out.Flush()
 }
 
-// File is where a pack stands. *os.File is one.
+// File has a pack. *os.File is a File.
 type File interface {
 	io.ReaderAt
 	io.Closer
 }
 
-// Pack is a pack that was read: its tree. Its blocks stay where they are until an
-// image is written.
+// Pack is an open pack. Its blocks are read when an image is written.
 type Pack struct {
 	// Root of the tree.
 	Root *Inode
-	// Note that it was closed with.
+	// Note that the Packer was closed with.
 	Note []byte
 
-	src       File
+	file      File
 	contents  []*Content
 	fragments []fragment
 	extents   []extent
 }
 
-// OpenPack reads the index of a pack of size bytes. It is ErrDamaged if that is not
-// what was written; the blocks are looked at when an image is.
-func (c *Compressor) OpenPack(src File, size int64) (*Pack, error) {
-	pack, err := readPack(src, size)
+// OpenPack reads the index of a pack of size bytes, and verifies it. The error is a *Damage. The
+// blocks are verified when an image is written.
+func (c *Compressor) OpenPack(file File, size int64) (*Pack, error) {
+	pack, err := readPack(file, size)
 	if err != nil {
-		return nil, &Damage{File: src, cause: fmt.Errorf("%w: %w", ErrDamaged, err)}
+		return nil, &Damage{File: file, cause: fmt.Errorf("%w: %w", ErrDamaged, err)}
 	}
-	pack.src = src
-	pack.lend()
+	pack.file = file
+	pack.link()
 	return pack, nil
 }
 
-func readPack(src io.ReaderAt, size int64) (*Pack, error) {
+func readPack(r io.ReaderAt, size int64) (*Pack, error) {
 	if size < int64(packHead+packFoot) {
-		return nil, fmt.Errorf("%d bytes", size)
+		return nil, fmt.Errorf("%d bytes, too few for a pack", size)
 	}
 	head, foot := make([]byte, packHead), make([]byte, packFoot)
-	if _, err := src.ReadAt(head, 0); err != nil {
+	if _, err := r.ReadAt(head, 0); err != nil {
 		return nil, err
 	}
-	if _, err := src.ReadAt(foot, size-int64(packFoot)); err != nil {
+	if _, err := r.ReadAt(foot, size-int64(packFoot)); err != nil {
 		return nil, err
 	}
 	start, length := binary.LittleEndian.Uint64(foot), binary.LittleEndian.Uint64(foot[8:])
 	if string(head) != packMark || start < uint64(packHead) || start > uint64(size) ||
 		length != uint64(size)-start-uint64(packFoot) {
-		return nil, errors.New("it is no pack of this version")
+		return nil, errors.New("not a pack of version " + PackVersion)
 	}
 	packed := make([]byte, length)
-	if _, err := src.ReadAt(packed, int64(start)); err != nil {
+	if _, err := r.ReadAt(packed, int64(start)); err != nil {
 		return nil, err
 	}
 	if sha256.Sum256(packed) != [sha256.Size]byte(foot[16:]) {
-		return nil, errors.New("its index has another sum")
+		return nil, errors.New("the index has another SHA-256")
 	}
 	unzip, err := zstd.NewReader(bytes.NewReader(packed), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
 	if err != nil {
@@ -161,13 +160,13 @@ func readPack(src io.ReaderAt, size int64) (*Pack, error) {
 	return decodeIndex(unzip)
 }
 
-// File is where the pack stands.
-func (p *Pack) File() File { return p.src }
+// File returns the file that has the pack.
+func (p *Pack) File() File { return p.file }
 
-// Check reads the blocks and compares them with their sums.
+// Check reads the blocks and compares them with their checksums. The error is ErrDamaged.
 func (p *Pack) Check() error {
 	for _, e := range p.extents {
-		if err := (part{from: int64(e.start), size: int64(e.size), check: e.check}).copy(io.Discard, p.src,
+		if err := (part{from: int64(e.start), size: int64(e.size), check: e.check}).copy(io.Discard, p.file,
 			make([]byte, copySize)); err != nil {
 			return err
 		}

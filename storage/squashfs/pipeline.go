@@ -9,13 +9,13 @@ import (
 	"github.com/pinbox/pinbox/storage/codec"
 )
 
-// uncompressedBlock marks the size word of a data block that is stored as it is.
+// uncompressedBlock marks the size word of a data block that is stored uncompressed.
 const uncompressedBlock = 1 << 24
 
-// block is one data or fragment block on its way through a pipeline.
+// block is a data block or fragment block in a pipeline.
 type block struct {
 	raw, packed []byte
-	sparse      bool // zeros of a file need no bytes at all
+	sparse      bool // if the data is zeros, store nothing
 	word        uint32
 	ready       chan struct{}
 	placed      func(b *block, start uint64)
@@ -36,8 +36,7 @@ func (b *block) compress(c codec.Block, zeros []byte) {
 	b.word = uint32(len(b.raw)) | uncompressedBlock
 }
 
-// pipeline has blocks compressed in parallel and writes them in the order in which
-// they were submitted.
+// pipeline compresses blocks in parallel and writes them in the order in which they were submitted.
 type pipeline struct {
 	compressor *Compressor
 	out        *bufio.Writer
@@ -61,7 +60,7 @@ func newPipeline(out io.Writer, compressor *Compressor) *pipeline {
 	return p
 }
 
-// get returns an empty block with room for one block of input.
+// get returns an empty block with the capacity for one block of input.
 func (p *pipeline) get() (b *block) {
 	select {
 	case b = <-p.free:
@@ -79,8 +78,8 @@ func (p *pipeline) get() (b *block) {
 
 func (p *pipeline) put(b *block) { p.free <- b }
 
-// submit queues b. placed is called from the writing goroutine, in the order of
-// submission, once the block has its place.
+// submit queues b. placed is called from the writing goroutine, in the order of submission, with the
+// offset at which the block was written.
 func (p *pipeline) submit(b *block, sparse bool, placed func(b *block, start uint64)) error {
 	b.sparse, b.placed = sparse, placed
 	p.order <- b
@@ -97,7 +96,7 @@ func (p *pipeline) write() {
 	}
 }
 
-// append writes at the end.
+// append writes to the output, unless a write has failed.
 func (p *pipeline) append(content []byte) {
 	p.pos += uint64(len(content))
 	if p.failure() == nil {
@@ -107,7 +106,7 @@ func (p *pipeline) append(content []byte) {
 	}
 }
 
-// Write is append for those who want a writer, once all blocks are written.
+// Write is append as an io.Writer. It is called after close.
 func (p *pipeline) Write(content []byte) (int, error) {
 	p.append(content)
 	return len(content), p.failure()
@@ -127,7 +126,7 @@ func (p *pipeline) failure() error {
 	return p.err
 }
 
-// close waits until all blocks are written, and gives them back.
+// close waits until all blocks are written, and returns them to the compressor.
 func (p *pipeline) close() {
 	p.once.Do(func() {
 		close(p.order)

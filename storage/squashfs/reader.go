@@ -10,28 +10,26 @@ import (
 	"time"
 )
 
-// Reader reads an image without mounting it: one of ours, or any of squashfs 4.0
-// whose compression is zstd or gzip. It is an fs.FS, in which symbolic links are not
-// followed.
+// Reader reads a squashfs 4.0 image of any program without mounting it, if its compression is zstd or
+// gzip. It is an fs.FS. Symbolic links are not followed.
 //
-// It reads what it is asked for, and holds a few blocks, whatever the size of the
-// image. The image may be damaged or made to do harm: that is ErrDamaged. It is used
-// from one goroutine, and so are the files that it opens.
+// It holds a few blocks, whatever the size of the image. An image that is damaged or malicious is
+// ErrDamaged. The Reader, and the files that it opens, are used from one goroutine.
 type Reader struct {
 	tables
 	ids []uint32
 
-	fragment       []byte // the block of short files that was used last
+	fragment       []byte // the fragment block that was last used
 	fragmentNumber uint32
 }
 
-// tables reads the tables of an image by the superblock.
+// tables reads the tables of an image.
 type tables struct {
-	src      io.ReaderAt
+	file     io.ReaderAt
 	sb       superblock
 	inflater inflater
-	packed   []byte      // what is being inflated
-	metas    []metaBlock // what was used last stands last
+	packed   []byte      // the block that is being decompressed
+	metas    []metaBlock // the most recently used is the last
 }
 
 var (
@@ -43,13 +41,14 @@ var (
 
 const (
 	superblockSize = 96
-	keptMetas      = 16   // blocks of tables: those of inodes and listings are read in turns
-	metaRatio      = 1024 // more than any 8 KiB are compressed
+	maxCachedMetas = 16   // blocks of tables: those of inodes and listings alternate
+	metaRatio      = 1024 // more than any encoder compresses 8 KiB
 )
 
-// OpenImage reads the superblock of an image of size bytes, and its table of owners.
-func OpenImage(src io.ReaderAt, size int64) (*Reader, error) {
-	r := &Reader{tables: tables{src: src}, fragmentNumber: noFragment}
+// OpenImage reads the superblock of an image of size bytes, and its table of owners. The error is
+// ErrDamaged if it is not an image that Reader reads.
+func OpenImage(file io.ReaderAt, size int64) (*Reader, error) {
+	r := &Reader{tables: tables{file: file}, fragmentNumber: noFragment}
 	if err := r.decodeAt(&r.sb, 0); err != nil {
 		return nil, err
 	}
@@ -72,26 +71,26 @@ func OpenImage(src io.ReaderAt, size int64) (*Reader, error) {
 	return r, nil
 }
 
-// check is what the kernel asks of a superblock, in fs/squashfs/super.c.
+// check makes the checks of the kernel's fs/squashfs/super.c.
 func (sb *superblock) check(size int64) error {
 	switch {
 	case sb.Magic != Magic:
-		return damaged("it is no squashfs")
+		return damaged("not a squashfs image")
 	case sb.Major != 4 || sb.Minor != 0:
-		return damaged("its version is %d.%d, not 4.0", sb.Major, sb.Minor)
+		return damaged("version %d.%d, not 4.0", sb.Major, sb.Minor)
 	case sb.Compression != Zstd.id() && sb.Compression != Gzip.id():
-		return damaged("its compression is number %d, not zstd or gzip", sb.Compression)
+		return damaged("compression number %d, not zstd or gzip", sb.Compression)
 	case sb.BlockLog < 12 || sb.BlockLog > 20 || sb.BlockSize != 1<<sb.BlockLog:
-		return damaged("its blocks have %d bytes", sb.BlockSize)
+		return damaged("blocks of %d bytes", sb.BlockSize)
 	case size < 0 || sb.BytesUsed > uint64(size):
-		return damaged("%d bytes are there of %d", size, sb.BytesUsed)
+		return damaged("%d bytes of %d", size, sb.BytesUsed)
 	case sb.IDs == 0:
-		return damaged("it has no owners")
+		return damaged("no table of owners")
 	}
 	at := uint64(superblockSize)
 	for _, table := range []uint64{sb.InodeTable, sb.DirTable, sb.IDTable, sb.BytesUsed} {
 		if table < at {
-			return damaged("its tables are not in order")
+			return damaged("the tables are not in order")
 		}
 		at = table
 	}
@@ -108,7 +107,7 @@ func (sb *superblock) compression() Compression {
 	return Gzip
 }
 
-// Options that the image was written with.
+// Options returns the options that the image was written with.
 func (r *Reader) Options() Options {
 	return Options{
 		Compression: r.sb.compression(), BlockSize: int(r.sb.BlockSize), ModTime: time.Unix(int64(r.sb.ModTime), 0),
@@ -119,12 +118,12 @@ func damaged(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrDamaged, fmt.Errorf(format, args...))
 }
 
-// readAt fills p with what stands at a place in the image.
+// readAt fills p from an offset of the image.
 func (t *tables) readAt(p []byte, at uint64) error {
 	if at > math.MaxInt64 {
-		return damaged("it speaks of byte %d", at)
+		return damaged("a reference to byte %d", at)
 	}
-	if n, err := t.src.ReadAt(p, int64(at)); n < len(p) {
+	if n, err := t.file.ReadAt(p, int64(at)); n < len(p) {
 		return damaged("%d bytes at %d cannot be read: %w", len(p), at, err)
 	}
 	return nil
@@ -146,7 +145,7 @@ type metaBlock struct {
 	raw      []byte
 }
 
-// meta gives the block of a table that stands at a place, until it is called again.
+// meta reads the block of a table at an offset. The result is valid until the next call.
 func (t *tables) meta(at uint64) (metaBlock, error) {
 	if n := slices.IndexFunc(t.metas, func(b metaBlock) bool { return b.at == at }); n >= 0 {
 		b := t.metas[n]
@@ -154,7 +153,7 @@ func (t *tables) meta(at uint64) (metaBlock, error) {
 		return b, nil
 	}
 	b := metaBlock{at: at}
-	if len(t.metas) < keptMetas {
+	if len(t.metas) < maxCachedMetas {
 		b.raw = make([]byte, 0, metaBlockSize)
 	} else {
 		b.raw = t.metas[0].raw
@@ -196,7 +195,7 @@ func (t *tables) readMeta(b *metaBlock) error {
 	return nil
 }
 
-// cursor reads what stands in the blocks of a table.
+// cursor reads a table across its blocks.
 type cursor struct {
 	t      *tables
 	at     uint64 // of the block
@@ -204,14 +203,13 @@ type cursor struct {
 	n      int64  // bytes that were read
 }
 
-// cursorAt is where a reference of the format leads to, in the table that starts at
-// a place.
+// cursorAt returns a cursor at a reference of the format, in the table that starts at table.
 func (t *tables) cursorAt(table, ref uint64) *cursor {
 	return &cursor{t: t, at: table + ref>>16, offset: int(ref & math.MaxUint16)}
 }
 
-// lookup leads to an entry of a table that end.lookup has written. index is where the
-// places of the table's blocks stand.
+// lookup returns a cursor at an entry of a table that end.lookup has written. index is the offset of
+// the table's index.
 func (t *tables) lookup(index uint64, number uint32, entrySize int) (*cursor, error) {
 	if index >= t.sb.BytesUsed {
 		return nil, damaged("a table at %d", index)

@@ -24,13 +24,13 @@ type metaWriter struct {
 	index []uint64 // where each block starts in out
 }
 
-// pos is where the next record goes: the start of its block among the packed
-// ones, and its offset in that block once unpacked.
+// pos is the position of the next record: the start of its block among the compressed ones, and its
+// offset in the data of the block.
 func (m *metaWriter) pos() (start uint64, offset int) {
 	return uint64(m.out.Len()), len(m.raw)
 }
 
-// ref is pos in the form that the format uses for inodes and attributes.
+// ref is pos as a reference, which the format uses for inodes and attributes.
 func (m *metaWriter) ref() uint64 {
 	start, offset := m.pos()
 	return start<<16 | uint64(offset)
@@ -86,11 +86,11 @@ func (t *idTable) number(id uint32) (uint16, error) {
 
 const noXattrs = ^uint32(0)
 
-// xattrPrefixes are the classes that the format can hold, by their numbers.
+// xattrPrefixes are the classes of the format, by their numbers.
 var xattrPrefixes = []string{"user.", "trusted.", "security."}
 
-// SupportsXattr says whether an image can hold an extended attribute of this name:
-// user.*, trusted.* and security.* are all that the format knows.
+// SupportsXattr reports whether an image can have an extended attribute of this name: the format has
+// user.*, trusted.* and security.* only.
 func SupportsXattr(name string) bool {
 	return slices.ContainsFunc(xattrPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
@@ -139,7 +139,7 @@ func (t *xattrTable) number(attrs map[string]string) uint32 {
 	return n
 }
 
-// end is what stands behind the data blocks.
+// end is the part of an image after the data blocks.
 type end struct {
 	block codec.Block
 	buf   bytes.Buffer
@@ -153,14 +153,14 @@ func (e *end) append(p []byte) uint64 {
 	return start
 }
 
-// blocks appends packed metadata and returns where it starts.
+// blocks appends compressed metadata and returns its start.
 func (e *end) blocks(m *metaWriter) uint64 {
 	m.flush()
 	return e.append(m.out.Bytes())
 }
 
-// lookup appends a table of fixed-size entries and, behind it, head and the index
-// of the table's blocks. The place of the table is that of its head and index.
+// lookup appends a table of fixed-size entries, head, and the index of the table's blocks. It returns
+// the start of the head, which the superblock has as that of the table.
 func (e *end) lookup(head []byte, entries any) uint64 {
 	m := metaWriter{block: e.block}
 	m.append(encode(entries))
@@ -171,7 +171,7 @@ func (e *end) lookup(head []byte, entries any) uint64 {
 	return e.append(head)
 }
 
-// tables appends all tables, in the order that the kernel insists on.
+// tables appends all tables, in the order that the kernel checks.
 func (e *end) tables(w *Writer, sb *superblock) {
 	sb.InodeTable = e.blocks(&w.inodes)
 	sb.DirTable = e.blocks(&w.dirs)

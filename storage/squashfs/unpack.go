@@ -8,48 +8,47 @@ import (
 	"slices"
 )
 
-// origin is what it takes to read a content out of a pack. It does not hold the
-// pack's tree.
-type origin struct {
-	src       File
+// packData is what reads the contents of a pack. It does not hold the pack's tree.
+type packData struct {
+	file      File
 	fragments []fragment
-	extents   []extent // in the order of their places
+	extents   []extent // in the order of the file
 }
 
-// lend tells the contents of a pack where they are.
-func (p *Pack) lend() {
-	in := &origin{src: p.src, fragments: p.fragments, extents: p.extents}
+// link sets where the contents of the pack are read from.
+func (p *Pack) link() {
+	in := &packData{file: p.file, fragments: p.fragments, extents: p.extents}
 	for _, c := range p.contents {
 		c.in = in
 	}
 }
 
-// keptFragments is how many blocks of short files an Unpacker keeps: files of one
-// folder mostly stand in a few of them.
-const keptFragments = 16
+// maxCachedFragments is how many fragment blocks an Unpacker caches: the short files of one
+// directory are mostly in a few of them.
+const maxCachedFragments = 16
 
-// Unpacker gives back the data of contents that no Writer has taken. It holds a
-// few blocks, whatever the size of a content, and is used from one goroutine.
+// Unpacker reads the data of contents whose pack was not added to a Writer. It holds a few blocks,
+// whatever the size of a content. It is used from one goroutine.
 type Unpacker struct {
 	compressor  *Compressor
 	inflater    inflater
 	raw, packed []byte
-	kept        []keptFragment // what was used last stands last
+	cache       []cachedFragment // the most recently used is the last
 }
 
-type keptFragment struct {
-	in     *origin
+type cachedFragment struct {
+	in     *packData
 	number uint32
 	raw    []byte
 }
 
-// NewUnpacker reads packs of the compressor.
+// NewUnpacker returns an Unpacker for packs of the compressor's options.
 func (c *Compressor) NewUnpacker() *Unpacker {
 	return &Unpacker{compressor: c, inflater: inflater{compression: c.opts.Compression}}
 }
 
-// Copy writes the data of a content to w. A pack that changed since it was written
-// is a *Damage, which shows at the end of a content at the latest.
+// Copy writes the data of a content to w. The error is a *Damage if the pack does not have the bytes
+// that were written; it may come after all of the data.
 func (u *Unpacker) Copy(w io.Writer, c *Content) error {
 	if c == nil || c.size == 0 {
 		return nil
@@ -62,7 +61,7 @@ func (u *Unpacker) Copy(w io.Writer, c *Content) error {
 		return c.in.damage(err)
 	}
 	if int64(c.offset)+c.size > int64(len(raw)) {
-		return c.in.damage(fmt.Errorf("%w: a file ends after its block", ErrDamaged))
+		return c.in.damage(fmt.Errorf("%w: a file ends after its fragment block", ErrDamaged))
 	}
 	_, err = w.Write(raw[c.offset:][:c.size])
 	return err
@@ -86,52 +85,52 @@ func (u *Unpacker) copyBlocks(w io.Writer, c *Content) error {
 			return err
 		}
 	}
-	return c.in.damage(c.in.judge(c.start, check))
+	return c.in.damage(c.in.verify(c.start, check))
 }
 
-// fragment gives a block of short files.
-func (u *Unpacker) fragment(in *origin, number uint32) ([]byte, error) {
-	at := slices.IndexFunc(u.kept, func(k keptFragment) bool { return k.in == in && k.number == number })
+// fragment reads a fragment block. The result is valid until the next call.
+func (u *Unpacker) fragment(in *packData, number uint32) ([]byte, error) {
+	at := slices.IndexFunc(u.cache, func(f cachedFragment) bool { return f.in == in && f.number == number })
 	if at >= 0 {
-		k := u.kept[at]
-		u.kept = append(slices.Delete(u.kept, at, at+1), k)
-		return k.raw, nil
+		f := u.cache[at]
+		u.cache = append(slices.Delete(u.cache, at, at+1), f)
+		return f.raw, nil
 	}
 	if int64(number) >= int64(len(in.fragments)) {
-		return nil, fmt.Errorf("%w: there is no block %d of short files", ErrDamaged, number)
+		return nil, fmt.Errorf("%w: fragment block %d of %d", ErrDamaged, number, len(in.fragments))
 	}
 	var raw []byte
-	if len(u.kept) == keptFragments {
-		raw = u.kept[0].raw
-		u.kept = slices.Delete(u.kept, 0, 1)
+	if len(u.cache) == maxCachedFragments {
+		raw = u.cache[0].raw
+		u.cache = slices.Delete(u.cache, 0, 1)
 	}
 	f := in.fragments[number]
 	raw, err := u.block(in, f.Start, f.Word, raw)
 	if err == nil {
-		err = in.judge(f.Start, crc32.Checksum(u.packed, castagnoli()))
+		err = in.verify(f.Start, crc32.Checksum(u.packed, castagnoli()))
 	}
 	if err != nil {
 		return nil, err
 	}
-	u.kept = append(u.kept, keptFragment{in, number, raw})
+	u.cache = append(u.cache, cachedFragment{in, number, raw})
 	return raw, nil
 }
 
-// block reads a block into the room of dst, and leaves its packed form in u.packed.
-// One of zeros has no packed form, and the length of all blocks.
-func (u *Unpacker) block(in *origin, at uint64, word uint32, dst []byte) ([]byte, error) {
-	size, room := int(word&^uncompressedBlock), u.compressor.opts.BlockSize
-	dst = slices.Grow(dst[:0], room)[:room:room]
+// block reads a block into the capacity of dst, and its compressed form into u.packed. A block of
+// zeros has no compressed form, and the full block size.
+func (u *Unpacker) block(in *packData, at uint64, word uint32, dst []byte) ([]byte, error) {
+	size, blockSize := int(word&^uncompressedBlock), u.compressor.opts.BlockSize
+	dst = slices.Grow(dst[:0], blockSize)[:blockSize:blockSize]
 	if word == 0 {
 		u.packed = u.packed[:0]
 		clear(dst)
 		return dst, nil
 	}
-	if size > room {
+	if size > blockSize {
 		return nil, fmt.Errorf("%w: a block of %d bytes", ErrDamaged, size)
 	}
 	u.packed = slices.Grow(u.packed[:0], size)[:size]
-	if n, err := in.src.ReadAt(u.packed, int64(at)); n < size {
+	if n, err := in.file.ReadAt(u.packed, int64(at)); n < size {
 		return nil, fmt.Errorf("%w: %d bytes at %d cannot be read: %w", ErrDamaged, size, at, err)
 	}
 	if word&uncompressedBlock != 0 {
@@ -144,9 +143,9 @@ func (u *Unpacker) block(in *origin, at uint64, word uint32, dst []byte) ([]byte
 	return raw, err
 }
 
-// judge compares what was read from the start of an extent with its sum.
-func (in *origin) judge(start uint64, check uint32) error {
-	if start == 0 { // zeros alone
+// verify compares the checksum of the extent at start with the one in the index.
+func (in *packData) verify(start uint64, check uint32) error {
+	if start == 0 { // only zeros, which have no extent
 		return nil
 	}
 	n, ok := slices.BinarySearchFunc(in.extents, start, func(e extent, start uint64) int {
@@ -156,14 +155,14 @@ func (in *origin) judge(start uint64, check uint32) error {
 		return int(min(e.start-start, 1))
 	})
 	if !ok || in.extents[n].check != check {
-		return fmt.Errorf("%w: what starts at %d has another sum", ErrDamaged, start)
+		return fmt.Errorf("%w: the extent at %d has another checksum", ErrDamaged, start)
 	}
 	return nil
 }
 
-func (in *origin) damage(err error) error {
+func (in *packData) damage(err error) error {
 	if errors.Is(err, ErrDamaged) {
-		return &Damage{File: in.src, cause: err}
+		return &Damage{File: in.file, cause: err}
 	}
 	return err
 }

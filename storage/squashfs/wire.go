@@ -9,11 +9,11 @@ import (
 	"slices"
 )
 
-// The index of a pack: its note, extents, fragments, and the tree. Numbers are
-// varints, strings have their length before them. An inode or a content of several
-// names stands where its first is, and is referred to by number from the others.
+// The index of a pack has its note, extents, fragments, and the tree. Numbers are varints, strings
+// follow their length. An inode or a content that occurs several times is written at its first
+// occurrence; the others have its number.
 
-// encoder writes an index as a stream: a layer of a million files has one of 60 MB.
+// encoder writes an index as a stream: that of a layer of a million files has 60 MB.
 type encoder struct {
 	w                *bufio.Writer // keeps its first failure
 	contents, inodes uint32
@@ -84,7 +84,7 @@ func (e *encoder) content(c *Content) {
 	}
 	e.contents++
 	c.number = e.contents
-	e.uint(uint64(c.number)) // one more than there were: a new one
+	e.uint(uint64(c.number)) // greater than all before: a new one
 	e.uint(uint64(c.size))
 	e.uint(uint64(c.fragment + 1))
 	e.uint(uint64(c.offset))
@@ -96,12 +96,12 @@ func (e *encoder) content(c *Content) {
 	}
 }
 
-var errIndex = errors.New("its index cannot be read")
+var errIndex = errors.New("the index is malformed")
 
-// maxString is more than a target, an attribute or a note has, in bytes.
+// maxString bounds a link target, an attribute or a note, in bytes.
 const maxString = 1 << 24
 
-// decoder reads what an encoder wrote. After the first fault it reads zeros.
+// decoder reads what an encoder wrote. After the first error it returns zeros.
 type decoder struct {
 	r      *bufio.Reader
 	err    error
@@ -155,7 +155,7 @@ func (d *decoder) string() string {
 	return string(b)
 }
 
-// times calls f for each of a number of things.
+// times reads a number, and calls f that many times.
 func (d *decoder) times(f func()) {
 	for n := d.uint(); n > 0 && d.err == nil; n-- {
 		f()

@@ -12,7 +12,7 @@ import (
 	"github.com/pinbox/pinbox/storage/codec"
 )
 
-// Magic is how every squashfs image starts, "hsqs".
+// Magic is the number with which every squashfs image starts, "hsqs" in little endian.
 const Magic = 0x73717368
 
 const (
@@ -21,28 +21,28 @@ const (
 	flagExportable   = 0x0080
 	flagNoXattrs     = 0x0200
 	flagCompressOpts = 0x0400
-	// Inodes, data, fragments, attributes and IDs are stored as they are.
+	// Inodes, data, fragments, attributes and IDs are stored uncompressed.
 	flagNothingPacked = 0x0001 | 0x0002 | 0x0008 | 0x0100 | 0x0800
 	padding           = 4096 // loop devices read whole pages
 	zstdLevel         = 1
 	gzipLevel         = 6
-	gzipWindow        = 15 // bits; the kernel takes no other
+	gzipWindow        = 15 // bits; the kernel accepts no other
 )
 
-// Options of an image. The zero value gives zstd, 128 KiB blocks, one compression
-// worker a core and time stamp 0.
+// Options of packs and images. The zero value is zstd, blocks of 128 KiB, one worker for each core,
+// and the zero time, which becomes time stamp 0.
 type Options struct {
 	// Compression of everything; "" means Zstd.
 	Compression Compression
-	// BlockSize in bytes, a power of two from 4 KiB to 1 MiB.
+	// BlockSize in bytes, a power of two from 4 KiB to 1 MiB; 0 means 128 KiB.
 	BlockSize int
-	// Workers is how many blocks are compressed at a time.
+	// Workers is how many blocks are compressed at a time; 0 means one for each core.
 	Workers int
-	// ModTime is the image's own time stamp.
+	// ModTime is the time stamp of the image itself.
 	ModTime time.Time
 }
 
-// Validate fills in what is left out, and says what is wrong.
+// Validate sets the fields that are zero to their defaults, and checks the others.
 func (o *Options) Validate() error {
 	if o.BlockSize == 0 {
 		o.BlockSize = 128 << 10
@@ -54,7 +54,7 @@ func (o *Options) Validate() error {
 		o.Compression = Zstd
 	}
 	if !slices.Contains([]Compression{Zstd, Gzip, None}, o.Compression) {
-		return fmt.Errorf("squashfs compression %q: it is zstd, gzip or none", string(o.Compression))
+		return fmt.Errorf("squashfs compression %q: not zstd, gzip or none", string(o.Compression))
 	}
 	if o.Workers <= 0 {
 		o.Workers = goruntime.GOMAXPROCS(0)
@@ -62,9 +62,9 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// Writer lays out one image: packs give it contents, trees its inodes. Where
-// everything goes is known before the first byte is written, so an image can go
-// anywhere, front to back. Its methods are called from one goroutine.
+// Writer lays out one image from packs, which have the contents, and trees of inodes. The layout is
+// complete before the first byte is written, so an image is written front to back, to any io.Writer.
+// The methods are called from one goroutine.
 type Writer struct {
 	opts Options
 
@@ -74,10 +74,10 @@ type Writer struct {
 	ids    idTable
 	xattrs xattrTable
 
-	pos       uint64 // where the next data goes
-	places    map[sum]uint64
+	pos       uint64         // where the next extent starts
+	starts    map[sum]uint64 // of extents, by their sums
 	runs      []run
-	sources   []io.Closer
+	files     []io.Closer
 	fragments []fragment
 	exports   []uint64 // inode references by number
 }
@@ -91,7 +91,7 @@ func NewWriter(opts Options) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{opts: opts, block: block, places: map[sum]uint64{}}
+	w := &Writer{opts: opts, block: block, starts: map[sum]uint64{}}
 	w.inodes.block, w.dirs.block, w.xattrs.pairs.block = block, block, block
 	w.pos = uint64(len(w.head(superblock{})))
 	return w, nil
@@ -111,7 +111,7 @@ func (o Options) flags() uint16 {
 	return flagExportable | flagCompressOpts
 }
 
-// head is the superblock, and the compressor's options behind it.
+// head returns the superblock, followed by the options of the compression.
 func (w *Writer) head(sb superblock) []byte {
 	le := binary.LittleEndian
 	head := encode(&sb)
@@ -127,11 +127,10 @@ func (w *Writer) head(sb superblock) []byte {
 	return head
 }
 
-// Abort gives up the image, and closes the packs that it took.
-func (w *Writer) Abort() { closeAll(w.sources) }
+// Abort ends an incomplete image, and closes the packs that were added.
+func (w *Writer) Abort() { closeAll(w.files) }
 
-// Close seals the tree below root and gives the image that is to be written. The
-// packs are the image's from here on.
+// Close writes the tree below root into the tables and returns the image. The image closes the packs.
 func (w *Writer) Close(root *Inode) (*Image, error) {
 	if err := w.WriteTree(root); err != nil {
 		return nil, err
@@ -146,7 +145,7 @@ func (w *Writer) Close(root *Inode) (*Image, error) {
 	t.tables(w, &sb)
 	sb.BytesUsed = t.pos
 	t.append(make([]byte, -t.pos&(padding-1)))
-	return &Image{head: w.head(sb), runs: w.runs, tables: t.buf.Bytes(), size: int64(t.pos), sources: w.sources}, nil
+	return &Image{head: w.head(sb), runs: w.runs, tables: t.buf.Bytes(), size: int64(t.pos), files: w.files}, nil
 }
 
 type superblock struct {
@@ -156,14 +155,13 @@ type superblock struct {
 	InodeTable, DirTable, FragmentTable, Exports    uint64
 }
 
-// ErrTooManyIDs says that an image has more owners and groups than the format
-// can number.
+// ErrTooManyIDs reports that an image has more owners and groups than the format can number.
 var ErrTooManyIDs = errors.New("more than 65535 different owners and groups in one squashfs")
 
 func encode(v any) []byte {
 	b, err := binary.Append(nil, binary.LittleEndian, v)
 	if err != nil {
-		panic(err) // a field of no fixed size: a fault of this package
+		panic(err) // a field of variable size: a bug of this package
 	}
 	return b
 }
