@@ -6,22 +6,21 @@ import (
 	"io"
 )
 
-// Block compresses blocks independently of each other. One goroutine at a time
-// uses it. It holds nothing that must be closed.
+// Block compresses blocks independently of each other. It is used from one goroutine at a time, and
+// need not be closed.
 type Block interface {
-	// Compress appends the compressed form of raw to dst[:0], which has the room that
-	// dst has, or grows. It says false when that would save nothing; then what it
-	// returns is of use as the next dst only.
+	// Compress appends the compressed form of raw to dst[:0]. It returns false if that is not
+	// smaller than raw; then the slice is only good as the next dst.
 	Compress(dst, raw []byte) ([]byte, bool)
 }
 
-// inputSize in bytes is how much of a source is read at a time.
+// inputSize is the size of the read buffer, in bytes.
 const inputSize = 64 << 10
 
-var errClosed = errors.New("read of a decompressor that is closed")
+var errClosed = errors.New("read from a closed decompressor")
 
-// buffered returns r itself when it is buffered: then nothing of it is consumed
-// but what was decompressed.
+// buffered returns r itself if it is a *bufio.Reader: then nothing is consumed after the compressed
+// stream.
 func buffered(r io.Reader) *bufio.Reader {
 	if b, ok := r.(*bufio.Reader); ok {
 		return b
@@ -29,9 +28,9 @@ func buffered(r io.Reader) *bufio.Reader {
 	return bufio.NewReaderSize(r, inputSize)
 }
 
-// noEOF is for places where the input must not end.
+// noEOF converts io.EOF to io.ErrUnexpectedEOF, where the input must not end.
 func noEOF(err error) error {
-	if err == io.EOF { //nolint:errorlint // a source may fail with an error that wraps it
+	if err == io.EOF { //nolint:errorlint // an error that wraps io.EOF is not the end
 		return io.ErrUnexpectedEOF
 	}
 	return err

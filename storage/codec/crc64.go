@@ -6,8 +6,8 @@ import (
 	"hash/crc64"
 )
 
-// NewCRC64 computes what crc64.New(crc64.MakeTable(crc64.ISO)) does, three times as
-// fast: the polynomial x^64 + x^4 + x^3 + x + 1 needs shifts instead of tables.
+// NewCRC64 is crc64.New(crc64.MakeTable(crc64.ISO)), three times as fast: the polynomial
+// x^64 + x^4 + x^3 + x + 1 needs shifts instead of tables.
 func NewCRC64() hash.Hash64 { return new(crc64ISO) }
 
 var isoTable = crc64.MakeTable(crc64.ISO)
@@ -35,14 +35,14 @@ func (c *crc64ISO) Write(p []byte) (int, error) {
 // timesX64 multiplies by x^64, which is x^4 + x^3 + x + 1. Bit 63 is the coefficient
 // of x^0, so a shift to the right by 1 is a multiplication by x.
 func timesX64(v uint64) uint64 {
-	v ^= v<<63 ^ v<<61 ^ v<<60 // what the shifts below push out, as it comes in again
+	v ^= v<<63 ^ v<<61 ^ v<<60 // add the bits that the shifts below drop
 	return v ^ v>>1 ^ v>>3 ^ v>>4
 }
 
 const lanesSize = 64 // bytes: 8 words
 
-// foldISO sums all whole 64 bytes of p. Each word is moved on by 8 words: times x^512,
-// which is x^32 + x^24 + x^8 + 1. What leaves the word there belongs to the one before.
+// foldISO sums all complete 64 bytes of p. It moves each word by 8 words, which is a multiplication
+// by x^512 = x^32 + x^24 + x^8 + 1. Bits that leave the word are added to the one before it.
 func foldISO(sum uint64, p []byte) (uint64, []byte) {
 	le := binary.LittleEndian
 	a, b, c, d := le.Uint64(p)^sum, le.Uint64(p[8:]), le.Uint64(p[16:]), le.Uint64(p[24:])

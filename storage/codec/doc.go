@@ -1,13 +1,13 @@
-// Package codec chooses the compression libraries for bulk data: what decompresses layers, and
-// what compresses the blocks of a squashfs.
+// Package codec is the one place that chooses compression libraries for bulk data: to decompress
+// layers, and to compress the blocks of a squashfs image.
 //
-// There are two kinds of build. The default one is Go throughout, by klauspost/compress. With the
-// build tag native, and cgo, ISA-L decompresses gzip and libzstd compresses blocks: both take
-// about half the CPU. Either reads the same streams, and refuses the same ones but for one case:
-// ISA-L takes Huffman codes that are not complete, where the checksum is right. What they write is
-// equally valid but differs in its bytes, so ZstdID names who writes.
+// There are two kinds of build. The default is pure Go, with klauspost/compress. With the build tag
+// native, and cgo, ISA-L decompresses gzip and libzstd compresses blocks, in about half of the CPU
+// time. Both read the same streams and refuse the same ones, except that ISA-L accepts incomplete
+// Huffman codes if the checksum matches. Both write valid blocks, but different bytes, so ZstdID
+// names the encoder.
 //
-// It is not for small documents, which the standard library compresses.
+// It is not for small documents: use the standard library for these.
 //
 // Start with NewGzipReader and NewZstdReader for layers, and with Block for squashfs.
 package codec

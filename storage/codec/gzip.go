@@ -9,12 +9,11 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// What is wrong with a gzip stream.
+// Errors of a gzip stream.
 var (
-	// ErrHeader says that what stands where a member begins is none: that goes for
-	// all that follows the last member, too.
+	// ErrHeader reports that a member, or what follows the last one, does not begin with a header.
 	ErrHeader = gzip.ErrHeader
-	// ErrChecksum says that a member's content has another checksum or length.
+	// ErrChecksum reports that a member's content has another checksum or length.
 	ErrChecksum = gzip.ErrChecksum
 )
 
@@ -27,29 +26,29 @@ const (
 	gzipReserved  = 0xe0
 
 	gzipHeaderSize  = 10
-	gzipTextMax     = 512 // bytes of a name or comment, as compress/gzip has it
+	gzipTextMax     = 512 // bytes of a name or comment, the limit of compress/gzip
 	gzipDeflate     = 8
 	gzipTrailerSize = 8
 )
 
-// inflater decompresses what follows a member's header. Read returns io.EOF behind
-// the member's trailer, if that is right.
+// inflater decompresses what follows a member's header. Read returns io.EOF after the member's
+// trailer, if the checksum matches.
 type inflater interface {
 	io.ReadCloser
 	reset() // for the next member
 }
 
-// gzipReader is the framing of gzip, the same for every inflater.
+// gzipReader reads the framing of gzip, for any inflater.
 type gzipReader struct {
 	in   *bufio.Reader
 	body inflater
 	err  error
 }
 
-// NewGzipReader decompresses a gzip stream of one member or more. A *bufio.Reader is
-// consumed just as far as members go; errors of r come back as they are. A stream
-// that ends early is io.ErrUnexpectedEOF; an empty one, io.EOF at once. The caller
-// closes what it got. Format: RFC 1952.
+// NewGzipReader decompresses a gzip stream of one or more members. If r is a *bufio.Reader, nothing
+// is consumed after the last member. Errors of r are returned unchanged. A stream that ends early is
+// io.ErrUnexpectedEOF; an empty one is io.EOF, of NewGzipReader itself. The caller closes the result.
+// Format: RFC 1952.
 func NewGzipReader(r io.Reader) (io.ReadCloser, error) {
 	z := &gzipReader{in: buffered(r)}
 	if err := z.header(); err != nil {
@@ -63,7 +62,7 @@ func NewGzipReader(r io.Reader) (io.ReadCloser, error) {
 	return z, nil
 }
 
-// Read decompresses. What it returns is to be trusted only after io.EOF.
+// Read decompresses. The data is verified only when Read returns io.EOF.
 func (z *gzipReader) Read(p []byte) (n int, err error) {
 	for n == 0 && z.err == nil && len(p) > 0 {
 		if n, z.err = z.body.Read(p); z.err == io.EOF { //nolint:errorlint // as noEOF
@@ -75,7 +74,7 @@ func (z *gzipReader) Read(p []byte) (n int, err error) {
 	return n, z.err
 }
 
-// Close frees what the reader holds. It leaves the source open.
+// Close frees the decompressor. It does not close the underlying reader.
 func (z *gzipReader) Close() error {
 	if z.err == errClosed { //nolint:errorlint // set by Close alone
 		return nil
@@ -84,7 +83,7 @@ func (z *gzipReader) Close() error {
 	return z.body.Close()
 }
 
-// header reads a member's. io.EOF says that there is none.
+// header reads the header of a member. The error is io.EOF after the last member.
 func (z *gzipReader) header() error {
 	head, err := z.in.Peek(gzipHeaderSize)
 	if len(head) == 0 {

@@ -24,7 +24,7 @@ func newInflater(in *bufio.Reader) (inflater, error) {
 
 func (f *goInflater) reset() {
 	f.sum, f.size = 0, 0
-	// It is an error only of streams with a dictionary.
+	// It fails only with a dictionary.
 	_ = f.body.(flate.Resetter).Reset(f.in, nil)
 }
 

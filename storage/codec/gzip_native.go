@@ -25,13 +25,13 @@ static pinbox_inflater *pinbox_inflate_new(void)
 	pinbox_inflater *f = calloc(1, sizeof *f);
 	if (f) {
 		isal_inflate_init(&f->state);
-		// The header is read; the trailer is read and compared here.
+		// Go code reads the header; ISA-L reads and verifies the trailer.
 		f->state.crc_flag = ISAL_GZIP_NO_HDR_VER;
 	}
 	return f;
 }
 
-// in and out are the caller's for the time of the call; nothing of them is kept.
+// in and out are only used during the call.
 static void pinbox_inflate(pinbox_inflater *f, void *in, uint32_t in_len, void *out, uint32_t out_len)
 {
 	struct inflate_state *s = &f->state;
@@ -66,11 +66,11 @@ var inflateErrors = map[C.int]string{
 	C.ISAL_INVALID_LOOKBACK: "reference to before the start",
 }
 
-// isalInflater holds memory of C, which Close frees.
+// isalInflater holds C memory, which Close frees.
 type isalInflater struct {
 	in   *bufio.Reader
 	c    *C.pinbox_inflater
-	more bool // the last call filled its output: there may be more without input
+	more bool // the last call filled its output: ISA-L may have more without input
 }
 
 func newInflater(in *bufio.Reader) (inflater, error) {
@@ -97,7 +97,7 @@ func (f *isalInflater) Read(p []byte) (int, error) {
 			unsafe.Pointer(unsafe.SliceData(p)), C.uint32_t(len(p)))
 		n := int(f.c.out_used)
 		if _, err := f.in.Discard(int(f.c.in_used)); err != nil {
-			return 0, err // it was there
+			return 0, err // cannot happen: the bytes are buffered
 		}
 		f.more = n == len(p)
 		switch {
@@ -113,8 +113,7 @@ func (f *isalInflater) Read(p []byte) (int, error) {
 	}
 }
 
-// peek returns input that is there already; it waits for some if nothing can be done
-// without.
+// peek returns the buffered input. It reads more only if there is none and ISA-L needs it.
 func (f *isalInflater) peek() ([]byte, error) {
 	if f.in.Buffered() == 0 && !f.more {
 		if _, err := f.in.Peek(1); err != nil {

@@ -12,8 +12,8 @@ const zlibLevel = 6
 
 type zlibBlock struct{ enc *zlib.Writer }
 
-// NewZlibBlock compresses by zlib's level 6 with its window of 32 KiB; in both kinds
-// of build by the same library.
+// NewZlibBlock compresses with zlib's level 6 and its window of 32 KiB. Both kinds of build use the
+// same library.
 func NewZlibBlock() (Block, error) {
 	enc, err := zlib.NewWriterLevel(io.Discard, zlibLevel)
 	return zlibBlock{enc}, err
@@ -24,7 +24,7 @@ func (b zlibBlock) Compress(dst, raw []byte) ([]byte, bool) {
 	b.enc.Reset(out)
 	_, err := b.enc.Write(raw)
 	if closed := b.enc.Close(); err != nil || closed != nil {
-		return dst[:0], false // a buffer takes everything
+		return dst[:0], false // cannot happen: a buffer accepts all writes
 	}
 	return out.Bytes(), out.Len() < len(raw)
 }
@@ -32,5 +32,5 @@ func (b zlibBlock) Compress(dst, raw []byte) ([]byte, bool) {
 // Stored is a Block that compresses nothing.
 type Stored struct{}
 
-// Compress says false.
+// Compress returns false.
 func (Stored) Compress(dst, _ []byte) ([]byte, bool) { return dst[:0], false }

@@ -10,8 +10,8 @@ import (
 
 type zstdBlock struct{ enc *zstd.Encoder }
 
-// NewZstdBlock compresses by zstd's level 1, into frames of one segment without a
-// checksum: the kernel's decoder for squashfs has a window of one block.
+// NewZstdBlock compresses with zstd's level 1, into frames of one segment without a checksum: the
+// kernel's decoder for squashfs has a window of one block.
 func NewZstdBlock() (Block, error) {
 	enc, err := zstd.NewWriter(nil,
 		zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(zstdLevel)),
@@ -27,6 +27,6 @@ func (b zstdBlock) Compress(dst, raw []byte) ([]byte, bool) {
 	return out, len(out) < len(raw)
 }
 
-// ZstdID names the zstd encoder, for keys of caches: "zstd-go-1" is level 1 of the version
-// of klauspost/compress that this module requires.
+// ZstdID names the zstd encoder, on which the bytes of a block depend: "zstd-go-1" is level 1 of the
+// version of klauspost/compress that this module requires.
 func ZstdID() string { return fmt.Sprintf("zstd-go-%d", zstdLevel) }

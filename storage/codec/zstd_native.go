@@ -17,8 +17,8 @@ import (
 	"unsafe"
 )
 
-// zstdContexts that no call uses. There are as many as calls of Compress were ever under
-// way at a time, of about 1 MB each; they live as long as the process.
+// zstdContexts has the contexts that no call uses, of about 1 MB each. There are as many as calls of
+// Compress ever ran at the same time. They are never freed.
 var zstdContexts struct {
 	sync.Mutex
 	free []*C.ZSTD_CCtx
@@ -34,9 +34,9 @@ func takeContext() *C.ZSTD_CCtx {
 	}
 	c := C.ZSTD_createCCtx()
 	if c == nil {
-		panic("no memory for a compressor") // as everywhere in Go
+		panic("no memory for a compressor") // as Go does
 	}
-	// Sizes of contents are written, checksums are not: that is libzstd's default.
+	// By default libzstd writes the size of the content, and no checksum.
 	C.ZSTD_CCtx_setParameter(c, C.ZSTD_c_compressionLevel, zstdLevel)
 	return c
 }
@@ -49,27 +49,26 @@ func putContext(c *C.ZSTD_CCtx) {
 
 type zstdBlock struct{}
 
-// NewZstdBlock compresses by zstd's level 1, into frames without a checksum whose
-// window is not larger than the block: the kernel's decoder for squashfs has no
-// larger one.
+// NewZstdBlock compresses with zstd's level 1, into frames without a checksum whose window is not
+// larger than the block: the kernel's decoder for squashfs has a window of one block.
 func NewZstdBlock() (Block, error) { return zstdBlock{}, nil }
 
 func (zstdBlock) Compress(dst, raw []byte) ([]byte, bool) {
-	// What libzstd writes may depend on the room that it has.
+	// The output of libzstd may depend on the capacity of dst.
 	room := C.ZSTD_compressBound(C.size_t(len(raw)))
 	dst = slices.Grow(dst[:0], int(room))
 	c := takeContext()
 	defer putContext(c)
 	n := C.ZSTD_compress2(c, unsafe.Pointer(unsafe.SliceData(dst)), room,
 		unsafe.Pointer(unsafe.SliceData(raw)), C.size_t(len(raw)))
-	if C.ZSTD_isError(n) != 0 { // there is room for the output
+	if C.ZSTD_isError(n) != 0 { // cannot happen: the output fits
 		panic("compress a block: " + C.GoString(C.ZSTD_getErrorName(n)))
 	}
 	return dst[:n], int(n) < len(raw)
 }
 
-// ZstdID names the zstd encoder and what its bytes depend on, for keys of caches:
-// "zstd-native-1.5.4-1" is level 1 of libzstd 1.5.4.
+// ZstdID names the zstd encoder, on which the bytes of a block depend: "zstd-native-1.5.4-1" is level
+// 1 of libzstd 1.5.4.
 func ZstdID() string {
 	return fmt.Sprintf("zstd-native-%s-%d", C.GoString(C.ZSTD_versionString()), zstdLevel)
 }

@@ -234,7 +234,8 @@ func TestBlocksAreDeterministic(t *testing.T) {
 }
 
 func TestStored(t *testing.T) {
-	if out, smaller := (codec.Stored{}).Compress(make([]byte, 3, 10), text(100)); smaller || len(out) != 0 || cap(out) != 10 {
+	out, smaller := codec.Stored{}.Compress(make([]byte, 3, 10), text(100))
+	if smaller || len(out) != 0 || cap(out) != 10 {
 		t.Errorf("%d, %v", len(out), smaller)
 	}
 }
