@@ -10,21 +10,21 @@ import (
 const (
 	// maxAliased is how many nodes the aliases of a stream may add to its own.
 	maxAliased = 1 << 20
-	// maxDepth is more than yaml.v3 permits without aliases.
+	// maxDepth of nodes; the limit of yaml.v3, which does not count aliases, is lower.
 	maxDepth = 1 << 15
 )
 
-// resolver puts what aliases stand for into their place, and merges "<<".
+// resolver replaces aliases by the nodes that they refer to, and merges "<<".
 type resolver struct {
 	// left is how many nodes the documents of the stream may still have.
 	left int
-	// done has the extents of the nodes that are resolved, and the zero one for those
-	// that are being resolved.
+	// done has the extents of the nodes that are resolved, and a zero extent for those that are
+	// being resolved.
 	done map[*yaml.Node]extent
 }
 
-// document resolves the next one. All of a stream share what aliases may add: else a
-// file of many small documents would be without a limit.
+// document resolves the next document. All documents of a stream share the limit for aliases: else
+// there would be no limit for a file of many small documents.
 func (r *resolver) document(doc *yaml.Node) error {
 	r.left += count(doc)
 	r.done = map[*yaml.Node]extent{}
@@ -41,7 +41,7 @@ func count(n *yaml.Node) int {
 	return nodes
 }
 
-// extent is how much a node is, each alias counted for what it stands for.
+// extent is the size of a node with all that its aliases expand to.
 type extent struct{ nodes, depth int }
 
 func (r *resolver) node(n *yaml.Node) (extent, error) {
@@ -64,18 +64,18 @@ func (r *resolver) node(n *yaml.Node) (extent, error) {
 		}
 		all = extent{all.nodes + e.nodes, max(all.depth, e.depth)}
 		if all.nodes >= r.left || all.depth >= maxDepth {
-			return all, fmt.Errorf("line %d: %w: what its aliases stand for", child.Line, ErrTooLarge)
+			return all, fmt.Errorf("line %d: %w: with the nodes that its aliases refer to", child.Line, ErrTooLarge)
 		}
-		n.Content[i] = standIn(child)
+		n.Content[i] = target(child)
 	}
 	all = extent{all.nodes + 1, all.depth + 1}
 	r.done[n] = all
 	return all, merge(n)
 }
 
-// standIn is what an alias stands for. A scalar gets the alias's line: what is wrong
-// with it is wrong there.
-func standIn(n *yaml.Node) *yaml.Node {
+// target returns the node that an alias refers to, and any other node itself. A scalar gets the line of
+// the alias, which is where an error in its value belongs.
+func target(n *yaml.Node) *yaml.Node {
 	switch {
 	case n.Kind != yaml.AliasNode:
 		return n
@@ -87,8 +87,8 @@ func standIn(n *yaml.Node) *yaml.Node {
 	return &scalar
 }
 
-// merge puts what the mappings of "<<" have into the mapping: its own entries count
-// first, then those of the first mapping that has them.
+// merge adds the keys of the mappings of "<<" to the mapping. Its own keys have priority, then those
+// of the first mapping that has them.
 func merge(n *yaml.Node) error {
 	if n.Kind != yaml.MappingNode || !slices.ContainsFunc(n.Content, isMerge) {
 		return nil

@@ -1,8 +1,8 @@
-// Package document reads streams of YAML documents, or of JSON values, into nodes that keep their
-// lines, so that messages can name the line. It bounds what aliases may add, and refuses a key
-// that stands twice with different values.
+// Package document reads streams of YAML documents or JSON values into YAML nodes with line numbers,
+// so that messages can name the line. It limits the size of documents and of what aliases expand to,
+// and refuses a key that occurs twice with different values.
 //
-// It knows no kinds of objects: builder/source and storage/pinset interpret the nodes.
+// It does not know kinds of objects: builder/source and storage/pinset interpret the nodes.
 //
 // Start with Read.
 package document

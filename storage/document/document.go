@@ -9,23 +9,22 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxBytes of a stream.
+// maxBytes is the largest stream, in bytes.
 const maxBytes = 64 << 20
 
-// ErrTooLarge says that a stream, or what its aliases stand for, is more than any
-// cluster has.
+// ErrTooLarge reports that a stream, or what its aliases expand to, exceeds the limits.
 var ErrTooLarge = errors.New("too large")
 
-// Read gives the roots of all documents of a stream that are not empty: YAML documents
-// between lines of "---", or JSON values one after the other, as `jq .items[]` prints
-// them. What an alias stands for is in its place, and what "<<" merges in its mapping,
-// so a node may stand in several places. Errors tell the line.
+// Read returns the root of each document of a stream that is not empty: YAML documents between lines
+// of "---", or a sequence of JSON values, as `jq .items[]` prints them. Aliases are replaced by the
+// nodes that they refer to, and "<<" by the keys that it merges, so a node may have several parents.
+// Errors have the line.
 func Read(r io.Reader) (roots []*yaml.Node, err error) {
 	content, err := ReadAll(r)
 	if err != nil {
 		return nil, err
 	}
-	content = bytes.TrimPrefix(content, []byte("\ufeff")) // of editors on Windows
+	content = bytes.TrimPrefix(content, []byte("\ufeff")) // editors on Windows write it
 	asJSON, err := isJSON(content)
 	if err != nil {
 		return nil, err
@@ -45,7 +44,7 @@ func Read(r io.Reader) (roots []*yaml.Node, err error) {
 	return roots, nil
 }
 
-// ReadAll gives the text of a stream that is not larger than those that Read takes.
+// ReadAll reads a stream of at most 64 MiB, as Read does. The error is ErrTooLarge if it is larger.
 func ReadAll(r io.Reader) ([]byte, error) {
 	content, err := io.ReadAll(io.LimitReader(r, maxBytes+1))
 	if err == nil && len(content) > maxBytes {
@@ -79,7 +78,7 @@ func parseYAML(content []byte) (roots []*yaml.Node, err error) {
 	}
 }
 
-// Entry is the key of a mapping with its value; both are nil where there is none.
+// Entry returns a key of a mapping and its value, or nil if n is not a mapping with that key.
 func Entry(n *yaml.Node, key string) (k, value *yaml.Node) {
 	if n == nil || n.Kind != yaml.MappingNode {
 		return nil, nil
@@ -92,13 +91,13 @@ func Entry(n *yaml.Node, key string) (k, value *yaml.Node) {
 	return nil, nil
 }
 
-// Field is the value of a key, nil where there is none.
+// Field returns the value of a key, or nil if n is not a mapping with that key.
 func Field(n *yaml.Node, key string) *yaml.Node {
 	_, value := Entry(n, key)
 	return value
 }
 
-// Text is that of a scalar, "" where there is none.
+// Text returns the text of a scalar, or "" if n is null or not a scalar.
 func Text(n *yaml.Node) string {
 	if n == nil || n.Kind != yaml.ScalarNode || n.ShortTag() == "!!null" {
 		return ""

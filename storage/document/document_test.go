@@ -139,17 +139,19 @@ func TestStreamsThatAreWrong(t *testing.T) {
 		"a merge of itself":     {"a: 1\nb: &b {<<: *b}\n", "line 2: an alias refers to a node that contains it", false},
 		"aliases in each other": {"a: &a\n- &b {x: *a}\n", "an alias refers to a node that contains it", false},
 		"a merge of a scalar":   {"a:\n  <<: 1\n", "line 2: << takes a mapping", false},
-		"a billion laughs":      {laughs(9), "line 7: too large: what its aliases stand for", true},
+		"a billion laughs":      {laughs(9), "line 7: too large: with the nodes that its aliases refer to", true},
 		// each had a limit of its own
-		"documents of few laughs": {strings.Repeat("---\n"+laughs(4), 100), "too large: what its aliases stand for", true},
-		"10^100 laughs":           {laughs(100), "too large", true},
-		"aliases that go deep":    {deep, "too large", true},
+		"documents of few laughs": {
+			strings.Repeat("---\n"+laughs(4), 100), "too large: with the nodes that its aliases refer to", true,
+		},
+		"10^100 laughs":        {laughs(100), "too large", true},
+		"aliases that go deep": {deep, "too large", true},
 		// The second one was not read, without a word.
 		"a key that stands twice": {
-			"a: 1\nb:\n  image: x\n  image: y\n", `line 4: the key "image" stands in line 3 already`, false,
+			"a: 1\nb:\n  image: x\n  image: y\n", `line 4: key "image" is also in line 3`, false,
 		},
-		"a list that stands twice": {"a: [x]\nb: 1\na: [y]\n", `line 3: the key "a" stands in line 1 already`, false},
-		"a key of JSON, twice":     {"{\"a\": 1,\n\"a\": 2}", `line 2: the key "a" stands in line 1 already`, false},
+		"a list that stands twice": {"a: [x]\nb: 1\na: [y]\n", `line 3: key "a" is also in line 1`, false},
+		"a key of JSON, twice":     {"{\"a\": 1,\n\"a\": 2}", `line 2: key "a" is also in line 1`, false},
 		"JSON and something else": {
 			"{\"a\":1}\n{\"b\":2}\n{\"c\"\n", "line 2: after 2 JSON values: unexpected EOF", false,
 		},

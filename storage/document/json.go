@@ -10,9 +10,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// isJSON says whether a stream has JSON objects or lists, one after the other, and
-// nothing else. One that begins with two of them is meant to: what is wrong after those
-// is an error. Anything else may be YAML in braces, or YAML documents of JSON.
+// isJSON reports whether a stream is a sequence of JSON objects or lists. A stream that begins with two
+// of them is meant to be one, so anything else after these is an error. Other streams may be YAML in
+// braces, or YAML documents with JSON.
 func isJSON(content []byte) (bool, error) {
 	if start := bytes.TrimLeft(content, " \t\r\n"); len(start) == 0 || start[0] != '{' && start[0] != '[' {
 		return false, nil
@@ -35,11 +35,11 @@ func isJSON(content []byte) (bool, error) {
 
 func lineAt(content []byte, offset int64) int { return bytes.Count(content[:offset], []byte("\n")) + 1 }
 
-// parseJSON makes nodes of what isJSON has found to be JSON. The parser of YAML refuses
-// some of that: the pairs of \u escapes by which Python writes emojis, for one.
+// parseJSON makes nodes of a stream that isJSON accepts. A YAML parser refuses some JSON, such as the
+// surrogate pairs of \u escapes that Python writes for emojis.
 func parseJSON(content []byte) (roots []*yaml.Node, err error) {
 	r := jsonReader{content: content, dec: json.NewDecoder(bytes.NewReader(content)), line: 1}
-	r.dec.UseNumber() // a number stays as it is written
+	r.dec.UseNumber() // keep the text of a number
 	for {
 		root, err := r.node()
 		if errors.Is(err, io.EOF) {
@@ -57,19 +57,18 @@ func parseJSON(content []byte) (roots []*yaml.Node, err error) {
 type jsonReader struct {
 	content []byte
 	dec     *json.Decoder
-	// line is that of the byte at offset.
-	line   int
-	offset int64
+	line    int   // of the byte at offset
+	offset  int64 // of the end of the last token
 }
 
-// node reads the next value. isJSON has seen that its depth is within the limit of
-// encoding/json, 10,000.
+// node reads the next value. isJSON has checked that its depth is within the limit of encoding/json,
+// 10,000.
 func (r *jsonReader) node() (*yaml.Node, error) {
 	token, err := r.dec.Token()
 	if err != nil {
 		return nil, err
 	}
-	// A token is in one line, so it begins where it ends.
+	// A token does not span lines, so it begins in the line in which it ends.
 	end := r.dec.InputOffset()
 	r.line, r.offset = r.line+bytes.Count(r.content[r.offset:end], []byte("\n")), end
 	n := &yaml.Node{Kind: yaml.ScalarNode, Line: r.line}
@@ -86,7 +85,7 @@ func (r *jsonReader) node() (*yaml.Node, error) {
 			}
 			n.Content = append(n.Content, child)
 		}
-		_, err = r.dec.Token() // the closing one
+		_, err = r.dec.Token() // the closing delimiter
 	case string:
 		n.Tag, n.Style, n.Value = "!!str", yaml.DoubleQuotedStyle, token
 	case nil:

@@ -6,8 +6,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// keys refuses keys that stand twice in a mapping with different values: of those YAML
-// permits none, and readers differ in which they take. Charts are found to repeat labels.
+// keys refuses keys that occur twice in a mapping with different values: YAML forbids them, and
+// parsers differ in the value that they use. Keys with equal values are accepted, since some Helm
+// charts repeat labels.
 func keys(n *yaml.Node, seen map[*yaml.Node]bool) error {
 	if n.Kind == yaml.ScalarNode || seen[n] {
 		return nil
@@ -24,7 +25,7 @@ func keys(n *yaml.Node, seen map[*yaml.Node]bool) error {
 			}
 			if other := n.Content[before+1]; value.Kind != yaml.ScalarNode || other.Kind != yaml.ScalarNode ||
 				value.Value != other.Value {
-				return fmt.Errorf("line %d: the key %q stands in line %d already, with another value", key.Line, key.Value,
+				return fmt.Errorf("line %d: key %q is also in line %d, with another value", key.Line, key.Value,
 					n.Content[before].Line)
 			}
 		}
