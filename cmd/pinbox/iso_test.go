@@ -106,7 +106,7 @@ func TestMedium(t *testing.T) {
 	do(0, "next: pinbox medium "+dir, "build", "-c", config, "--tls-verify=false", "--node-binary",
 		fixtures.Program(t, nodePackage), "-o", dir+"/")
 	do(0, "with no store in it", "verify", filepath.Join(dir, "appliance.iso"))
-	do(cli.ExitUsage, "is no regular file", "medium", dir, "-o", t.TempDir())
+	do(cli.ExitUsage, "is not a regular file", "medium", dir, "-o", t.TempDir())
 	do(cli.ExitUsage, "is in the folder, which would not be what it was", "medium", dir, "-o",
 		filepath.Join(dir, "appliance.iso"))
 	do(cli.ExitUsage, "is there and no ISO, so it is not written over", "medium", dir, "-o", config)

@@ -14,43 +14,42 @@ import (
 	"github.com/pinbox/pinbox/storage/filelock"
 )
 
-// ErrNotFile says that what stands at a path is no file: a device or a folder. A
-// rename would put a file in its place.
-var ErrNotFile = errors.New("is no regular file")
+// ErrNotFile reports that a path is that of a device or a directory, which a rename would replace.
+var ErrNotFile = errors.New("is not a regular file")
 
-// ErrBusy says that another process is writing the file.
-var ErrBusy = errors.New("is being written by another run")
+// ErrBusy reports that another process is writing the file.
+var ErrBusy = errors.New("is being written by another process")
 
-// File is a file that is being written. Its name appears with Commit.
+// File is a file that is being written. Commit gives it its name.
 type File struct {
 	*os.File
 	path string
-	// written and begun are bytes that the kernel has, and that it was told to put on
-	// the disk.
+	// written and begun count the bytes that were written, and those of them whose writeback was
+	// started.
 	written, begun int64
 }
 
 const writeBehind = 16 << 20 // bytes
 
-// Write appends to the file, whose disk works along, so that Commit has little to
-// wait for.
+// Write appends to the file. It starts the writeback of each 16 MiB, so that Commit has little left
+// to sync.
 func (f *File) Write(p []byte) (int, error) {
 	n, err := f.File.Write(p)
 	f.written += int64(n)
 	if f.written-f.begun >= writeBehind {
-		// A file system that cannot do this does it all in Commit.
+		// If the file system cannot do this, Commit syncs everything.
 		_ = unix.SyncFileRange(int(f.Fd()), f.begun, f.written-f.begun, unix.SYNC_FILE_RANGE_WRITE)
 		f.begun = f.written
 	}
 	return n, err
 }
 
-// maxPrefix bounds the part of a file's name that its temporary name repeats, in bytes, so
-// that dot, prefix and random suffix stay below NAME_MAX (255).
+// maxPrefix bounds the part of a file's name that its temporary name repeats, in bytes, so that dot,
+// prefix and random suffix stay below NAME_MAX (255).
 const maxPrefix = 200
 
-// Create starts the file at path. The caller ends it with Commit or Abort;
-// Abort after Commit does nothing.
+// Create starts the file at path. The caller ends it with Commit or Abort; Abort after Commit does
+// nothing. The error is ErrNotFile if path is not that of a regular file.
 func Create(path string, perm fs.FileMode) (*File, error) {
 	if err := replaceable(path); err != nil {
 		return nil, err
@@ -60,9 +59,9 @@ func Create(path string, perm fs.FileMode) (*File, error) {
 	return start(f, err, path, perm)
 }
 
-// CreateVia starts the file at path under the temporary name temp, which is on
-// the same file system. What a killed run left there is overwritten, so at most
-// one such file is ever left; two writers at once are the caller's to prevent.
+// CreateVia is Create with the temporary name temp, on the same file system. It overwrites the file
+// that a killed process left there, so there is never more than one. The caller prevents two writers
+// at the same time.
 func CreateVia(temp, path string, perm fs.FileMode) (*File, error) {
 	if err := replaceable(path); err != nil {
 		return nil, err
@@ -71,9 +70,9 @@ func CreateVia(temp, path string, perm fs.FileMode) (*File, error) {
 	return start(f, err, path, perm)
 }
 
-// CreateLarge is Create for a file whose remains would fill the disk: a run that
-// was killed leaves them under one name, and the next one writes over them. It is
-// ErrBusy while another run is at it.
+// CreateLarge is Create for a file of which killed processes must not leave several copies: the
+// temporary name is fixed, and the next process overwrites it. The error is ErrBusy while another
+// process is writing the file.
 func CreateLarge(path string, perm fs.FileMode) (*File, error) {
 	if err := replaceable(path); err != nil {
 		return nil, err
@@ -94,8 +93,8 @@ func CreateLarge(path string, perm fs.FileMode) (*File, error) {
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
-		// The other run may have put it into its place between the two calls.
-		if there, err := os.Lstat(temp); err == nil && os.SameFile(ours, there) {
+		// Another process may have renamed it since it was opened.
+		if named, err := os.Lstat(temp); err == nil && os.SameFile(ours, named) {
 			return start(f, f.Truncate(0), path, perm)
 		}
 		if err := f.Close(); err != nil {
@@ -121,7 +120,7 @@ func start(f *os.File, err error, path string, perm fs.FileMode) (*File, error) 
 	return &File{File: f, path: path}, nil
 }
 
-// Commit puts the file in place, durably.
+// Commit syncs the file, renames it to its path, and syncs the directory.
 func (f *File) Commit() error {
 	if err := f.Sync(); err != nil {
 		return err
@@ -137,16 +136,15 @@ func (f *File) Commit() error {
 	return SyncDir(dir)
 }
 
-// Abort removes what was written so far, unless it was committed.
+// Abort removes the file, unless it was committed.
 func (f *File) Abort() {
 	if f.path != "" {
-		_ = os.Remove(f.Name()) // before another run may take it over
+		_ = os.Remove(f.Name()) // before Close releases the lock: another process may overwrite the file then
 		_ = f.Close()
 	}
 }
 
-// Write gives the file at path this content and mode, and says whether that
-// changed anything.
+// Write sets content and mode of the file at path, and reports whether either was different.
 func Write(path string, content []byte, perm fs.FileMode) (changed bool, err error) {
 	if same(path, content, perm) {
 		return false, nil
@@ -155,8 +153,8 @@ func Write(path string, content []byte, perm fs.FileMode) (changed bool, err err
 	return finish(f, err, content)
 }
 
-// WriteVia is Write with a temporary name of the caller's, as CreateVia takes it:
-// for folders in which every file counts.
+// WriteVia is Write with the temporary name temp, as CreateVia: for directories of which programs read
+// every file.
 func WriteVia(temp, path string, content []byte, perm fs.FileMode) (changed bool, err error) {
 	if same(path, content, perm) {
 		return false, nil
@@ -185,7 +183,7 @@ func finish(f *File, err error, content []byte) (bool, error) {
 	return true, f.Commit()
 }
 
-// SyncDir makes renames in dir durable.
+// SyncDir syncs a directory, so that renames in it survive a crash.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

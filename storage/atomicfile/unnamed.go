@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unnamed opens a file in a folder that has no name there, for what only this process
-// needs: nothing of it is left, however the process ends. On a file system without
-// O_TMPFILE, open(2), the file has a name until this returns.
+// Unnamed opens an unnamed temporary file in a directory: O_TMPFILE of open(2). The kernel frees it
+// when the process ends. On a file system without O_TMPFILE, the file has a name until Unnamed
+// returns.
 func Unnamed(dir string) (*os.File, error) {
 	if fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600); err == nil {
 		return os.NewFile(uintptr(fd), filepath.Join(dir, "unnamed")), nil
