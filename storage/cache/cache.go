@@ -19,16 +19,16 @@ import (
 
 // Key names an entry.
 type Key struct {
-	// Digest of what was packed: of a layer its DiffID.
+	// Digest of what was packed: the DiffID of a layer.
 	Digest digest.Digest `json:"digest"`
-	// Blob is the digest of the blob that it came out of, "" if it is no other: an
-	// entry also says that the two belong together.
+	// Blob is the digest of the blob that was unpacked, "" if nothing was. An entry proves that the
+	// blob has the DiffID.
 	Blob digest.Digest `json:"blob,omitempty"`
-	// Encoding of the pack: what else its bytes depend on, a file name.
+	// Encoding of the pack, as squashfs.Compressor names it. It is a file name.
 	Encoding string `json:"encoding"`
 }
 
-// Cache is a folder of packs. The zero value keeps nothing.
+// Cache is a folder of packs. The zero value has no entries, and Put adds none.
 type Cache struct {
 	dir string
 }
@@ -38,8 +38,8 @@ type Cache struct {
 const tag = "Signature: 8a477f597d28d172789f06886806bc55\n# pinbox keeps packed layers here; it may be " +
 	"removed at any time.\n"
 
-// Open makes the folder if there is none. What is in it is trusted to be what this
-// program wrote, so nobody else may write there.
+// Open opens the cache in a folder, which it creates if necessary. The content of the folder is
+// trusted, so nobody else may write there.
 func Open(dir string) (Cache, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "layers"), 0o700); err != nil {
 		return Cache{}, err
@@ -56,28 +56,28 @@ func (c Cache) path(k Key) string {
 	return filepath.Join(c.dir, "layers", k.Encoding, name)
 }
 
-// parse is the way back from a file.
+// parse is the inverse of path.
 func parse(encoding, name string) (Key, bool) {
-	name, blob, of := strings.Cut(name, "-")
+	name, blob, hasBlob := strings.Cut(name, "-")
 	k := Key{Digest: digest.NewDigestFromEncoded(digest.SHA256, name), Encoding: encoding}
-	if of {
+	if hasBlob {
 		k.Blob = digest.NewDigestFromEncoded(digest.SHA256, blob)
 	}
-	return k, k.Digest.Validate() == nil && (!of || k.Blob.Validate() == nil)
+	return k, k.Digest.Validate() == nil && (!hasBlob || k.Blob.Validate() == nil)
 }
 
-// Get opens an entry, if there is one, and notes that it was of use.
+// Get opens an entry, if there is one, and updates the time of its last use.
 func (c Cache) Get(k Key) (*os.File, bool) {
 	f, err := c.open(k)
 	if err != nil {
 		return nil, false
 	}
 	now := time.Now()
-	_ = os.Chtimes(f.Name(), now, now) // it only tells what is used least
+	_ = os.Chtimes(f.Name(), now, now) // without it, Prune removes the entry earlier
 	return f, true
 }
 
-// Size of an entry in bytes, if there is one.
+// Size returns the size of an entry in bytes, if there is one.
 func (c Cache) Size(k Key) (int64, bool) {
 	if c.dir == "" {
 		return 0, false
@@ -96,9 +96,8 @@ func (c Cache) open(k Key) (*os.File, error) {
 	return os.Open(c.path(k))
 }
 
-// Put makes an entry of what write writes, and opens it. Where nothing is kept, or
-// another process is writing the same one, the file has no name; tmp is the folder
-// for that.
+// Put makes an entry of what write writes, and opens it. The zero Cache, and one to which another
+// process is writing the same entry, returns an unnamed file in the folder tmp instead.
 func (c Cache) Put(k Key, tmp string, write func(io.Writer) error) (*os.File, error) {
 	if c.dir == "" {
 		return unnamed(tmp, write)
@@ -117,7 +116,7 @@ func (c Cache) Put(k Key, tmp string, write func(io.Writer) error) (*os.File, er
 	if err := write(f); err != nil {
 		return nil, err
 	}
-	open, err := os.Open(f.Name()) // it may be removed as soon as it is there
+	open, err := os.Open(f.Name()) // before Commit: another process can remove the entry right after it
 	if err != nil {
 		return nil, err
 	}
@@ -138,16 +137,16 @@ func unnamed(tmp string, write func(io.Writer) error) (*os.File, error) {
 	return f, nil
 }
 
-// Entry is a layer that is kept.
+// Entry describes an entry of the cache.
 type Entry struct {
 	Key
 	// Size in bytes.
 	Size int64 `json:"size"`
-	// Used is when it was written or opened last.
+	// Used is when the entry was last written or opened.
 	Used time.Time `json:"used"`
 }
 
-// Entries lists what is kept, what was used least recently first.
+// Entries lists the entries, the least recently used first.
 func (c Cache) Entries() ([]Entry, error) {
 	var all []Entry
 	err := c.walk(func(encoding, name string, fi fs.FileInfo) error {
@@ -180,7 +179,7 @@ func (c Cache) walk(visit func(encoding, name string, fi fs.FileInfo) error) err
 		for _, f := range files {
 			fi, err := f.Info()
 			if errors.Is(err, fs.ErrNotExist) {
-				continue // another process was faster
+				continue // another process removed it
 			}
 			if err == nil {
 				err = visit(encoding.Name(), f.Name(), fi)
@@ -193,21 +192,21 @@ func (c Cache) walk(visit func(encoding, name string, fi fs.FileInfo) error) err
 	return nil
 }
 
-// RemoveFile removes the entry that a file is, which Get or Put gave, and says whether it
-// is one.
+// RemoveFile removes the entry of a file that Get or Put returned, and reports whether the file is
+// that of an entry.
 func (c Cache) RemoveFile(f *os.File) (bool, error) {
 	if c.dir == "" || filepath.Dir(filepath.Dir(f.Name())) != filepath.Join(c.dir, "layers") {
 		return false, nil
 	}
 	name := filepath.Base(f.Name())
-	if strings.HasPrefix(name, ".") { // it was opened before it had its name
+	if strings.HasPrefix(name, ".") { // Put opened it under its temporary name
 		name = strings.TrimSuffix(name[1:], ".pinbox-partial")
 	}
 	k, ok := parse(filepath.Base(filepath.Dir(f.Name())), name)
 	return ok, c.Remove(k)
 }
 
-// Remove removes an entry.
+// Remove removes an entry, if there is one.
 func (c Cache) Remove(k Key) error {
 	if err := os.Remove(c.path(k)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -215,8 +214,8 @@ func (c Cache) Remove(k Key) error {
 	return nil
 }
 
-// Prune removes what was used least recently until limit bytes are left, and what
-// killed processes left half-written. It returns what it removed.
+// Prune removes the least recently used entries until at most limit bytes are left, and incomplete
+// files that killed processes left. It returns the entries that it removed.
 func (c Cache) Prune(limit int64) (removed []Entry, err error) {
 	if err := c.walk(func(encoding, name string, _ fs.FileInfo) error {
 		if strings.HasPrefix(name, ".") {
@@ -239,7 +238,7 @@ func (c Cache) Prune(limit int64) (removed []Entry, err error) {
 			break
 		}
 		remove := c.Remove
-		if e.Encoding == partialEncoding { // another process may be at it
+		if e.Encoding == partialEncoding { // another process may be writing it
 			remove = func(k Key) error { return removeUnused(c.path(k)) }
 		}
 		if err := remove(e.Key); err != nil {
@@ -251,7 +250,7 @@ func (c Cache) Prune(limit int64) (removed []Entry, err error) {
 	return removed, nil
 }
 
-// removeUnused removes a file that nobody is writing: writers hold a lock.
+// removeUnused removes a file unless a process is writing it: writers hold a lock.
 func removeUnused(path string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -266,7 +265,7 @@ func removeUnused(path string) error {
 	} else if err != nil {
 		return err
 	}
-	if !stands(f, path) { // its writer has given it its name in the meantime
+	if !isAt(f, path) { // its writer has renamed it since
 		return nil
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -275,12 +274,12 @@ func removeUnused(path string) error {
 	return nil
 }
 
-// stands says whether an open file is the one at a path.
-func stands(f *os.File, path string) bool {
+// isAt reports whether an open file is the one at a path.
+func isAt(f *os.File, path string) bool {
 	open, err := f.Stat()
 	if err != nil {
 		return false
 	}
-	there, err := os.Lstat(path)
-	return err == nil && os.SameFile(open, there)
+	named, err := os.Lstat(path)
+	return err == nil && os.SameFile(open, named)
 }

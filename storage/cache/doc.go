@@ -1,12 +1,11 @@
-// Package cache keeps what was made of layers, so that it is made once.
+// Package cache keeps packs (storage/squashfs) between builds, so that a layer is fetched and
+// compressed once.
 //
-// An entry is a pack (storage/squashfs) in a file of its own, under the digest of the layer's tar
-// stream. Entries appear whole, by rename; whoever has opened one may go on reading when it is
-// removed. So builds may share a folder without asking each other. A Partial is a blob that is not
-// fetched completely yet.
+// Each pack is a file, named by the digest of the layer's tar stream. A file appears by rename when
+// it is complete, and who has opened it may read it after its removal. So builds can share a folder
+// without coordination. A Partial is a blob that is not fetched completely.
 //
-// It does not judge who may write to the folder: whatever is in it is taken for what pinbox made,
-// except that damage is found.
+// The package trusts who can write to the folder: it finds damage, but not forgery.
 //
 // Start with Open.
 package cache

@@ -12,18 +12,18 @@ import (
 	"github.com/pinbox/pinbox/storage/filelock"
 )
 
-// partialEncoding is where blobs stand that were not fetched to their end, under their own
-// digests.
+// partialEncoding is the folder of the blobs that are not fetched completely. They are named by
+// their own digests.
 const partialEncoding = "partial-blobs"
 
-// Partial is what was fetched of a blob so far, for the case that this process does
-// not come to its end. What stands there is to be verified with the rest.
+// Partial is the part of a blob that was fetched so far. It lets the next process continue where a
+// killed one stopped. Its content is not verified: the digest is that of the whole blob.
 type Partial struct {
 	*os.File
 }
 
-// Partial opens what is there of a blob, perhaps nothing. It is nil if nothing is
-// kept, or another process is fetching the blob. The caller ends it with End.
+// Partial opens the part of a blob that was fetched, which may be empty. It is nil in the zero
+// Cache, and while another process is fetching the blob. The caller ends it with End.
 func (c Cache) Partial(blob digest.Digest) (*Partial, error) {
 	if c.dir == "" {
 		return nil, nil
@@ -41,13 +41,13 @@ func (c Cache) Partial(blob digest.Digest) (*Partial, error) {
 	} else if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	if !stands(f, path) { // the one before had no more use for it
+	if !isAt(f, path) { // the process that held the lock has removed it
 		return nil, f.Close()
 	}
 	return &Partial{File: f}, nil
 }
 
-// PrunePartials removes all that no process is fetching.
+// PrunePartials removes all partial blobs that no process is fetching.
 func (c Cache) PrunePartials() error {
 	return c.walk(func(encoding, name string, _ fs.FileInfo) error {
 		if encoding != partialEncoding {
@@ -57,7 +57,7 @@ func (c Cache) PrunePartials() error {
 	})
 }
 
-// Size is how many bytes are there.
+// Size returns how many bytes were fetched.
 func (p *Partial) Size() (int64, error) {
 	fi, err := p.Stat()
 	if err != nil {
@@ -66,11 +66,11 @@ func (p *Partial) Size() (int64, error) {
 	return fi.Size(), nil
 }
 
-// End closes the file, and removes it unless what is there is to be kept.
+// End closes the file. It removes the file unless keep is set and the file has content.
 func (p *Partial) End(keep bool) (err error) {
 	if size, failed := p.Size(); !keep || failed == nil && size == 0 {
 		if err = os.Remove(p.Name()); errors.Is(err, os.ErrNotExist) {
-			err = nil // somebody has pruned
+			err = nil // another process has pruned it
 		}
 	}
 	return errors.Join(err, p.Close())

@@ -10,8 +10,8 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// Verify reads all that is kept, and removes what is damaged. checked is called with
-// the bytes of each entry; it may be nil.
+// Verify reads all entries, and removes those that are damaged. checked is called with the size of
+// each entry, in bytes; it may be nil.
 func (c Cache) Verify(ctx context.Context, checked func(int64)) (damaged []Entry, err error) {
 	all, err := c.Entries()
 	if err != nil {
@@ -27,7 +27,8 @@ func (c Cache) Verify(ctx context.Context, checked func(int64)) (damaged []Entry
 			return damaged, ctx.Err()
 		}
 		fault := error(nil)
-		if strings.Contains(e.Encoding, "-v"+squashfs.PackVersion) { // others nobody can read, or only with their rest
+		// Packs of other versions cannot be read, nor can partial blobs be verified.
+		if strings.Contains(e.Encoding, "-v"+squashfs.PackVersion) {
 			fault = c.check(compressor, e.Key)
 		}
 		if fault != nil && !errors.Is(fault, squashfs.ErrDamaged) {
@@ -36,7 +37,7 @@ func (c Cache) Verify(ctx context.Context, checked func(int64)) (damaged []Entry
 		if fault != nil {
 			damaged = append(damaged, e)
 			if err := c.Remove(e.Key); err != nil {
-				return damaged, fmt.Errorf("%w; and it cannot be removed: %w", fault, err)
+				return damaged, fmt.Errorf("%w; %w", fault, err)
 			}
 		}
 		if checked != nil {
@@ -49,7 +50,7 @@ func (c Cache) Verify(ctx context.Context, checked func(int64)) (damaged []Entry
 func (c Cache) check(compressor *squashfs.Compressor, k Key) error {
 	f, err := c.open(k)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // removed in the meantime
+		return nil // another process has removed it
 	}
 	if err != nil {
 		return err
