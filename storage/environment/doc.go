@@ -1,7 +1,8 @@
-// Package environment is what the containers libraries take from the process and the machine
-// without being asked to: home folder, variables, /proc. They fail, or look in wrong places, where
-// these are missing, as in containers and chroots.
+// Package environment prepares what the containers libraries use of the process and the machine: the
+// home directory, environment variables, /proc and the directory for temporary files. In containers
+// and chroots, where these are missing, the libraries fail or look in the wrong directory.
 //
-// It reads no configuration of pinbox. Start with Prepare, which a program calls before it uses
-// the libraries.
+// It does not read pinbox's own configuration.
+//
+// Start with Prepare, which a program calls before it uses the libraries.
 package environment

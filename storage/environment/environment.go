@@ -12,37 +12,35 @@ import (
 	"github.com/pinbox/pinbox/storage/atomicfile"
 )
 
-// ErrNoTemp says that the folder for temporary files cannot be used.
-var ErrNoTemp = errors.New("$TMPDIR, or else /tmp, takes no files")
+// ErrNoTemp reports that the directory for temporary files cannot be used.
+var ErrNoTemp = errors.New("cannot create files in $TMPDIR, or else /tmp")
 
-// ErrNoProc says that /proc lacks what this process needs of it.
+// ErrNoProc reports that /proc does not have the open files of this process.
 var ErrNoProc = errors.New("/proc is not mounted")
 
-// noHome is the home folder of a user who has none. It does not exist: Debian Policy
-// 9.2.3.
+// noHome is the home directory of a user without one. It does not exist: Debian Policy 9.2.3.
 const noHome = "/nonexistent"
 
-// Home is the folder with the user's own files: $HOME, else the one in passwd(5),
-// else a folder that does not exist.
+// Home returns the user's home directory: $HOME, else that of passwd(5), else one that does not
+// exist.
 func Home() string {
 	home, err := unshare.HomeDir()
 	if err != nil || home == "" {
 		return noHome
 	}
-	// Of /dev/null, which some services have, the library would say that it is no folder.
+	// Some services have /dev/null, on which the library would fail with ENOTDIR.
 	if fi, err := os.Stat(home); err == nil && !fi.IsDir() {
 		return noHome
 	}
 	return home
 }
 
-// Prepare changes this process's variables to what the libraries can work with, and
-// returns warnings for the user. It may be called again.
+// Prepare sets the environment variables that the libraries need, and returns warnings for the user.
+// It may be called more than once.
 //
-// Without a home folder containers/image fails to look for policy.json, registries.conf,
-// registries.d and certs.d of the host, and takes a .docker/config.json of the current
-// folder for the user's. Of an $XDG_RUNTIME_DIR that does not exist it complains at every
-// request.
+// Without $HOME, containers/image does not find the host's policy.json, registries.conf, registries.d
+// and certs.d, and reads .docker/config.json in the current directory as the user's. If
+// $XDG_RUNTIME_DIR does not exist, it warns at every request.
 func Prepare() (warnings []string, err error) {
 	err = os.Setenv("HOME", Home())
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
@@ -55,8 +53,8 @@ func Prepare() (warnings []string, err error) {
 	return warnings, err
 }
 
-// DescriptorPath is a path to an open file, for a library that opens files by name:
-// proc(5), /proc/self/fd.
+// DescriptorPath returns a path of an open file, for libraries that open files by name: /proc/self/fd,
+// proc(5). The error is ErrNoProc.
 func DescriptorPath(f *os.File) (string, error) {
 	name := fmt.Sprintf("/proc/self/fd/%d", f.Fd())
 	if _, err := os.Stat(name); err != nil {
@@ -65,13 +63,15 @@ func DescriptorPath(f *os.File) (string, error) {
 	return name, nil
 }
 
-// TempDir is os.MkdirTemp in the folder for temporary files.
+// TempDir is os.MkdirTemp in the directory for temporary files. The error is ErrNoTemp if it is
+// missing or not writable.
 func TempDir(pattern string) (string, error) {
 	dir, err := os.MkdirTemp("", pattern)
 	return dir, explainTemp(err)
 }
 
-// TempFile is a file without a name in dir, or for "" in the folder for temporary files.
+// TempFile opens an unnamed file in dir, or if dir is "" in the directory for temporary files, as
+// TempDir.
 func TempFile(dir string) (*os.File, error) {
 	if dir != "" {
 		return atomicfile.Unnamed(dir)

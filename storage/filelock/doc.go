@@ -1,10 +1,11 @@
-// Package filelock locks files against other processes with flock(2). It is the only
-// package that does so. The kernel releases a lock when its holder ends, however it ends, so
-// no lock is ever left over.
+// Package filelock locks files against other processes with flock(2). It is the only package that
+// does so. The kernel releases a lock when the process that holds it ends, so no lock is left over.
 //
-// [Lock] opens a file whose only purpose is to be locked, and can wait for it. [Try] locks a
-// file that is open already. [Held] asks whether a lock is held.
+// Lock opens a file that exists only to be locked, and can wait for the lock. Try locks an open file.
+// Held reports whether a lock is held.
 //
-// The locks are advisory: they keep out only those who ask for them. They do not keep out
-// other goroutines of the process that share the open file.
+// The locks are advisory: they have no effect on processes that do not ask for them, nor on other
+// goroutines that use the same open file.
+//
+// Start with Lock.
 package filelock

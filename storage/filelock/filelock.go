@@ -11,30 +11,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrLocked says that somebody else holds the lock.
+// ErrLocked reports that another process, or another open file of this one, holds the lock.
 var ErrLocked = errors.New("is locked by another process")
 
 // Options of Lock. The zero value tries once.
 type Options struct {
-	// Wait is how long to wait for the holder of the lock.
+	// Wait is how long to wait for the lock.
 	Wait time.Duration
-	// Waiting is called once, when the wait has lasted for a second; nil is fine.
+	// Waiting is called once, after a second of waiting; it may be nil.
 	Waiting func()
-	// Inherit gives the lock to programs that this process starts, too: it is held until the
-	// last of them has ended.
+	// Inherit lets programs that this process starts hold the lock, too, until the last of them ends.
 	Inherit bool
 }
 
 const (
 	// interval between two attempts: flock(2) waits without a limit or not at all.
 	interval = 50 * time.Millisecond
-	// notice is the time after which somebody is told of the wait.
+	// notice is the time after which Waiting is called.
 	notice = time.Second
 )
 
-// Lock locks the file at path, which it creates with these permissions if there is none. The
-// error is ErrLocked when o.Wait has passed, and that of ctx when ctx ends. The caller calls
-// release; the file stays.
+// Lock locks the file at path, which it creates with these permissions if it does not exist. The error
+// is ErrLocked after o.Wait, and that of ctx when ctx ends. release releases the lock, and does not
+// remove the file.
 func Lock(ctx context.Context, path string, perm fs.FileMode, o Options) (release func(), err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, perm)
 	if err != nil {
@@ -53,15 +52,15 @@ func Lock(ctx context.Context, path string, perm fs.FileMode, o Options) (releas
 
 func wait(ctx context.Context, f *os.File, o Options) error {
 	start := time.Now()
-	for told := o.Waiting == nil; ; {
+	for called := o.Waiting == nil; ; {
 		err := Try(f)
 		waited := time.Since(start)
 		if !errors.Is(err, ErrLocked) || waited >= o.Wait {
 			return err
 		}
-		if !told && waited >= notice {
+		if !called && waited >= notice {
 			o.Waiting()
-			told = true
+			called = true
 		}
 		select {
 		case <-ctx.Done():
@@ -71,8 +70,8 @@ func wait(ctx context.Context, f *os.File, o Options) error {
 	}
 }
 
-// Try locks an open file or folder without waiting. The error is ErrLocked if somebody else
-// holds the lock. Close releases it.
+// Try locks an open file or directory without waiting. The error is ErrLocked if the lock is held.
+// Close of the file releases the lock.
 func Try(f *os.File) error {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	switch {
@@ -84,13 +83,12 @@ func Try(f *os.File) error {
 	return nil
 }
 
-// Held says whether somebody holds the lock on the file at path. Nobody holds that of a file
-// that is not there or cannot be opened.
+// Held reports whether the lock on the file at path is held. It is false if the file cannot be opened.
 func Held(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
 		return false
 	}
-	defer f.Close() // which releases
+	defer f.Close() // releases the lock
 	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }

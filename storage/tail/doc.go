@@ -1,11 +1,11 @@
-// Package tail reads blobs of registries from a byte on.
+// Package tail reads a blob of a registry from an offset to its end, so that an interrupted download
+// can continue.
 //
-// containers/image does that with credentials, mirrors and certificates as it does everything
-// else, but for its own use alone: docker's image source has the method GetBlobAt, whose last
-// parameter is of a type that others cannot name, ImageSourceChunk in
-// go.podman.io/image/v5/internal/private/private.go. This package is the one place that calls it,
-// by reflection, and it compares all that it relies on before the call. Its tests call a real
-// source and fail once an update of the library changes that; builds then go on without ranges.
+// containers/image can read ranges, with the credentials, mirrors and certificates of other requests,
+// but does not export it: docker's image source has the method GetBlobAt, with a parameter of the
+// internal type ImageSourceChunk (go.podman.io/image/v5/internal/private/private.go). This package is
+// the only one that calls it, by reflection, after it has checked all types. Its tests call a real
+// source, and fail if an update of the library changes the method. Builds then read whole blobs.
 //
-// It verifies no digest: the caller does, of the whole blob. Start with Open.
+// It does not verify digests: the caller verifies the complete blob. Start with Open.
 package tail

@@ -5,10 +5,10 @@ import (
 	"io"
 )
 
-// stream is the rest of a blob. It keeps to what callers expect of a reader and the
-// library's does not: of a registry without ranges, bufferedNetworkReader in
-// docker/docker_image_src.go panics when it is read again after an error, and
-// signalCloseReader there reads when it is closed, and panics when it is closed again.
+// stream is the rest of a blob. It makes the library's reader safe to read after an error, and to
+// close twice. For a registry without ranges, bufferedNetworkReader in docker/docker_image_src.go
+// panics when it is read after an error, and signalCloseReader reads when it is closed, and panics
+// when it is closed twice.
 type stream struct {
 	body   io.ReadCloser
 	err    error // of the last Read
@@ -29,7 +29,7 @@ func (s *stream) Close() error {
 	}
 	s.closed = true
 	if s.err != nil && !errors.Is(s.err, io.EOF) {
-		// It releases the library's goroutine, and only then panics.
+		// Close releases the library's goroutine before it panics.
 		defer func() { _ = recover() }()
 	}
 	return s.body.Close()

@@ -10,11 +10,11 @@ import (
 	imgtypes "go.podman.io/image/v5/types"
 )
 
-// ErrNoRange says that the library reads no ranges of a source.
-var ErrNoRange = errors.New("the library reads no ranges of this source")
+// ErrNoRange reports that containers/image cannot read ranges of a source.
+var ErrNoRange = errors.New("containers/image cannot read ranges of this source")
 
-// Open starts to read a blob from a byte on, which is below its size. Canceling the
-// context ends the reading.
+// Open reads a blob from an offset, in bytes, that is less than its size. The error is ErrNoRange if
+// that is not possible. The end of ctx ends the read.
 func Open(ctx context.Context, src imgtypes.ImageSource, want imgtypes.BlobInfo, from int64) (io.ReadCloser, error) {
 	get := reflect.ValueOf(src).MethodByName("GetBlobAt")
 	if !get.IsValid() || !known(get.Type()) {
@@ -36,12 +36,12 @@ func Open(ctx context.Context, src imgtypes.ImageSource, want imgtypes.BlobInfo,
 	return &stream{body: body}, nil
 }
 
-// known says whether a method is
+// known reports whether a method is
 //
 //	GetBlobAt(context.Context, types.BlobInfo, []private.ImageSourceChunk)
 //		(chan io.ReadCloser, chan error, error)
 //
-// of private.BlobChunkAccessor, with chunks of an offset and a length alone.
+// of private.BlobChunkAccessor, and its chunks have an offset and a length only.
 func known(method reflect.Type) bool {
 	if method.NumIn() != 3 || method.NumOut() != 3 || method.In(2).Kind() != reflect.Slice {
 		return false
@@ -60,9 +60,8 @@ func known(method reflect.Type) bool {
 		method.Out(2) == reflect.TypeFor[error]()
 }
 
-// first gives the only stream that was asked for, or the error that is sent instead. The
-// library sends to one of two unbuffered channels. Read both: it blocks for ever if only the
-// other one is read.
+// first returns the requested stream, or the error that the library sends instead. The library sends
+// to one of two unbuffered channels, and blocks until that one is read: first reads both.
 func first(ctx context.Context, streams chan io.ReadCloser, errs chan error) (io.ReadCloser, error) {
 	select {
 	case body, ok := <-streams:
@@ -79,8 +78,8 @@ func first(ctx context.Context, streams chan io.ReadCloser, errs chan error) (io
 	return nil, io.ErrUnexpectedEOF // the library closed a channel without sending anything
 }
 
-// drain takes what else is sent, so that the library's goroutine ends. Both live until the
-// caller closes the stream: with most answers the library closes the channels only then.
+// drain receives all else that the library sends, so that its goroutine ends. With most responses the
+// library closes the channels only when the caller closes the stream.
 func drain(streams chan io.ReadCloser, errs chan error) {
 	for streams != nil || errs != nil {
 		select {
@@ -88,7 +87,7 @@ func drain(streams chan io.ReadCloser, errs chan error) {
 			if !ok {
 				streams = nil
 			} else {
-				_ = body.Close() // nobody wants it
+				_ = body.Close() // not requested
 			}
 		case _, ok := <-errs:
 			if !ok {
