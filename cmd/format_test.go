@@ -26,7 +26,7 @@ func TestFormatIsSpecified(t *testing.T) {
 	}
 	for title, value := range map[string]any{
 		"Lock": pinset.Lock{}, "Delta": pinset.Delta{}, "State of a node": stores.State{},
-		"Status of a node": runtime.Status{},
+		"Status of a node": runtime.Status{}, "Configuration of a node": layout.NodeConfig{},
 		"Store": struct {
 			Layers []layout.Layer
 			Images []layout.Image
@@ -47,7 +47,7 @@ func TestFormatIsSpecified(t *testing.T) {
 		layout.OwnLock, layout.OwnDelta, layout.OwnSets, layout.OwnFiles, layout.OwnProgram,
 		layout.StoreFile, layout.DeltaStoreFile, layout.DeltaFile, layout.LockFile, layout.SumsFile,
 		layout.MediumStore, layout.MediumLock, layout.MediumSums, layout.MediumSignature, layout.MediumBase,
-		layout.MediumLabel, layout.PartitionLabel, layout.SlotsDir, layout.StatusPath,
+		layout.MediumLabel, layout.PartitionLabel, layout.SlotsDir, layout.StatusPath, layout.NodeConfigPath,
 		layout.NodeDir + "/" + layout.AttachedDir + "/" + layout.StateFile, "HEX" + layout.AttachedSuffix,
 	} {
 		if !strings.Contains(string(text), "`"+name) {

@@ -198,7 +198,7 @@ func (c Config) files() []file {
 	files := []file{
 		text(crio.PinnedImagesPath, crio.RenderPinned(pinset.Union(c.Sets...))),
 		text(crio.StoresPath, crio.RenderStores(c.Store.additional(), c.InternalRepair)),
-		text(layout.NodeConfigPath, layout.RenderNodeConfig(c.node())),
+		text(layout.NodeConfigPath, c.node().Render()),
 	}
 	if c.Registries != nil {
 		files = append(files, text(RegistriesPath, c.Registries))

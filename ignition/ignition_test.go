@@ -109,7 +109,7 @@ func TestConfigGolden(t *testing.T) {
 			t.Errorf("%s: the pins in the config are %q", name, files[runtimecrio.PinnedImagesPath])
 		}
 		node := layout.NodeConfig{KeepPrevious: config.KeepPrevious, SELinuxContext: config.Store.SELinuxContext}
-		if got := files[layout.NodeConfigPath]; !bytes.Equal(got, layout.RenderNodeConfig(node)) {
+		if got := files[layout.NodeConfigPath]; !bytes.Equal(got, node.Render()) {
 			t.Errorf("%s: the node's configuration is %q", name, got)
 		}
 		if rules := files[ignition.UdevRulesPath]; (rules != nil) != config.AutoAttach {

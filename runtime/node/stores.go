@@ -29,7 +29,7 @@ func Stores(ctx context.Context, o Options) ([]runtime.StoreStatus, error) {
 // manager looks after the stores that are attached.
 func (o Options) manager() (stores.Manager, error) {
 	etc := filepath.Dir(filepath.Clean(o.Sets)) // /etc/pinbox
-	config, err := layout.ReadNodeConfig(filepath.Join(etc, "node.json"))
+	config, err := layout.ReadNodeConfig(filepath.Join(etc, filepath.Base(layout.NodeConfigPath)))
 	m := stores.Manager{
 		Dir: filepath.Join(o.stateDir(), layout.AttachedDir), Keys: filepath.Join(etc, "keys.d"), Sets: o.Sets,
 		Wanted:  o.wanted,

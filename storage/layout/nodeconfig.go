@@ -1,31 +1,36 @@
 package layout
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
+
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// NodeConfigPath is where the appliance says how its nodes keep stores.
+// NodeConfigPath is the configuration of a node: what an appliance sets for the stores that are
+// attached later.
 const NodeConfigPath = "/etc/pinbox/node.json"
 
-// DefaultKeepPrevious is how many previous releases a node keeps if nobody says.
+// NodeConfigVersion is the version of its format.
+const NodeConfigVersion = 1
+
+// DefaultKeepPrevious is the KeepPrevious of a node that does not set it.
 const DefaultKeepPrevious = 1
 
-// NodeConfig is what an appliance says of the stores that are attached to its nodes
-// later.
+// NodeConfig is the content of NodeConfigPath.
 type NodeConfig struct {
-	// KeepPrevious releases stay for a rollback beside the current one.
+	// Version is set by Render.
+	Version int `json:"version"`
+	// KeepPrevious is how many releases before the current one stay for a rollback.
 	KeepPrevious int `json:"keepPrevious"`
 	// SELinuxContext of everything in a store; "" leaves the mount option out.
 	SELinuxContext string `json:"selinuxContext,omitempty"`
 }
 
-// Validate says what a node could not go by.
+// Validate returns an error if a node cannot use the configuration.
 func (c NodeConfig) Validate() error {
 	if c.KeepPrevious < 0 {
 		return fmt.Errorf("keepPrevious is %d; it is 0 or more", c.KeepPrevious)
@@ -33,30 +38,27 @@ func (c NodeConfig) Validate() error {
 	return nil
 }
 
-// RenderNodeConfig gives the file: equal configurations, equal bytes.
-func RenderNodeConfig(c NodeConfig) []byte {
-	content, _ := json.MarshalIndent(c, "", "  ") // a number and a text always can
+// Render returns the content of the file: equal configurations, equal bytes.
+func (c NodeConfig) Render() []byte {
+	c.Version = NodeConfigVersion
+	content, _ := json.MarshalIndent(c, "", "  ") // numbers and a string cannot fail
 	return append(content, '\n')
 }
 
-// ReadNodeConfig reads the file at path; without one, and for what it leaves out, the
-// defaults count. Unknown fields are errors.
+// ReadNodeConfig reads the file at path. A file or a field that does not exist has the defaults.
+// Unknown fields and other versions are errors, and the error names the file.
 func ReadNodeConfig(path string) (NodeConfig, error) {
-	c := NodeConfig{KeepPrevious: DefaultKeepPrevious}
-	content, err := os.ReadFile(path)
+	c := NodeConfig{Version: NodeConfigVersion, KeepPrevious: DefaultKeepPrevious}
+	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return c, nil
 	}
 	if err != nil {
 		return NodeConfig{}, err
 	}
-	dec := json.NewDecoder(bytes.NewReader(content))
-	dec.DisallowUnknownFields()
-	if err = dec.Decode(&c); err == nil {
+	defer file.Close()
+	if err = pinset.Decode(file, NodeConfigVersion, &c); err == nil {
 		err = c.Validate()
-	}
-	if err == nil && !errors.Is(dec.Decode(new(any)), io.EOF) {
-		err = errors.New("there is more behind the configuration")
 	}
 	if err != nil {
 		return NodeConfig{}, fmt.Errorf("%s: %w", path, err)

@@ -12,18 +12,19 @@ import (
 
 func TestNodeConfigGolden(t *testing.T) {
 	want := layout.NodeConfig{KeepPrevious: 2, SELinuxContext: "system_u:object_r:container_ro_file_t:s0"}
-	fixtures.Golden(t, "node.json", layout.RenderNodeConfig(want))
+	fixtures.Golden(t, "node.json", want.Render())
+	want.Version = 1
 	got, err := layout.ReadNodeConfig(filepath.Join(fixtures.Root(t), "fixtures/golden/node.json"))
 	if err != nil || got != want {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 }
 
-// A node that pinbox has not built has no such file.
+// A node that pinbox has not built does not have the file.
 func TestNodeConfigOfOtherNodes(t *testing.T) {
 	got, err := layout.ReadNodeConfig(filepath.Join(t.TempDir(), "node.json"))
-	if err != nil || got != (layout.NodeConfig{KeepPrevious: 1}) {
-		t.Errorf("%+v, %v", got, err)
+	if want := (layout.NodeConfig{Version: 1, KeepPrevious: 1}); err != nil || got != want {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 }
 
@@ -31,26 +32,30 @@ func TestReadNodeConfig(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "node.json")
 	for content, want := range map[string]struct {
 		config layout.NodeConfig
-		says   string // "" for a good file
+		err    string // "" for a good file
 	}{
-		`{}`:                                     {layout.NodeConfig{KeepPrevious: 1}, ""},
-		`{"keepPrevious": 0}`:                    {layout.NodeConfig{}, ""},
-		`{"selinuxContext": "a:b:c:s0"}`:         {layout.NodeConfig{KeepPrevious: 1, SELinuxContext: "a:b:c:s0"}, ""},
-		`{"keepPrevious": -1}`:                   {layout.NodeConfig{}, "keepPrevious is -1; it is 0 or more"},
-		`{"keepPervious": 1}`:                    {layout.NodeConfig{}, `unknown field "keepPervious"`},
-		`{"keepPrevious": "all"}`:                {layout.NodeConfig{}, "cannot unmarshal string"},
-		`{"keepPrevious": 0} {"keepPrevious":1}`: {layout.NodeConfig{}, "there is more"},
-		"":                                       {layout.NodeConfig{}, "EOF"},
+		`{"version": 1}`:                       {layout.NodeConfig{Version: 1, KeepPrevious: 1}, ""},
+		`{"version": 1, "keepPrevious": 0}`:    {layout.NodeConfig{Version: 1}, ""},
+		`{"version": 1, "selinuxContext":"a"}`: {layout.NodeConfig{Version: 1, KeepPrevious: 1, SELinuxContext: "a"}, ""},
+		`{"version": 1, "keepPrevious": -1}`:   {layout.NodeConfig{}, "keepPrevious is -1; it is 0 or more"},
+		`{"version": 1, "keepPervious": 1}`:    {layout.NodeConfig{}, `unknown field "keepPervious"`},
+		`{"version": 1, "keepPrevious": "1"}`:  {layout.NodeConfig{}, "cannot unmarshal string"},
+		`{"version": 1} {"version": 1}`:        {layout.NodeConfig{}, "after top-level value"},
+		`{"version": 2, "colour": "red"}`:      {layout.NodeConfig{}, "a newer pinbox made it, so update this one"},
+		`{"keepPrevious": 0}`:                  {layout.NodeConfig{}, "version 0; this pinbox reads version 1"},
+		"":                                     {layout.NodeConfig{}, "unexpected end of JSON input"},
 	} {
-		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		got, err := layout.ReadNodeConfig(file)
-		if got != want.config || (err == nil) != (want.says == "") {
-			t.Errorf("%s: %+v, %v", content, got, err)
-		}
-		if err != nil && (!strings.Contains(err.Error(), want.says) || !strings.Contains(err.Error(), file)) {
-			t.Errorf("%s: %v", content, err)
-		}
+		t.Run(content, func(t *testing.T) {
+			if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			got, err := layout.ReadNodeConfig(file)
+			if got != want.config || (err == nil) != (want.err == "") {
+				t.Fatalf("got %+v, %v, want %+v, %q", got, err, want.config, want.err)
+			}
+			if err != nil && (!strings.Contains(err.Error(), want.err) || !strings.Contains(err.Error(), file)) {
+				t.Errorf("got %q, want %q and the name of the file", err, want.err)
+			}
+		})
 	}
 }
