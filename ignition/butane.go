@@ -71,7 +71,7 @@ type (
 	}
 )
 
-// mode is spelt in octal, as people read it.
+// mode is written in octal, as chmod(1) reads it.
 type mode uint32
 
 func (m mode) MarshalYAML() (any, error) {
@@ -82,7 +82,7 @@ func text(path string, contents []byte) file {
 	return file{Path: path, Mode: 0o644, Overwrite: true, Contents: content{Inline: string(contents)}}
 }
 
-// Render gives the configuration as Butane: equal configurations, equal bytes.
+// Render returns the configuration as Butane: equal configurations, equal bytes.
 func Render(c Config) ([]byte, error) {
 	doc := newDocument(c.SSHKeys)
 	if err := doc.merge(c); err != nil {
@@ -107,7 +107,7 @@ func newDocument(sshKeys []string) document {
 	return doc
 }
 
-// encode tells people in the first lines what it is, and what to do with it.
+// encode writes the document below two comment lines: what it is, and the command that translates it.
 func (d document) encode(about, name string, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
@@ -122,8 +122,8 @@ func (d document) encode(about, name string, err error) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// merge takes the snippets in as configurations of their own, which the node
-// merges into this one.
+// merge adds the snippets as configurations of their own, which Ignition merges into this one on
+// the node.
 func (d *document) merge(c Config) error {
 	for _, s := range c.Snippets {
 		translated, err := translate(s.Content, s.Dir)
@@ -140,7 +140,7 @@ func (d *document) merge(c Config) error {
 			d.Ignition = &ignition{}
 		}
 		m := content{Inline: string(translated)}
-		// Ignition takes nothing twice; of equal ones the last wins.
+		// Ignition refuses a duplicate; of equal snippets the last one counts.
 		others := slices.DeleteFunc(d.Ignition.Config.Merge, func(earlier content) bool { return earlier == m })
 		d.Ignition.Config.Merge = append(others, m)
 	}
@@ -159,8 +159,8 @@ const (
 	crioDropin    = "10-pinbox-stores.conf"
 )
 
-// conflict says what of pinbox's own a merged configuration would replace: it
-// wins over the one that it is merged into.
+// conflict returns an ErrConflict that names the file or unit of pinbox that a merged configuration
+// would replace: it overrides the one that it is merged into.
 func (c Config) conflict(merged []byte) error {
 	parsed, _, err := ign.Parse(merged)
 	if err != nil {

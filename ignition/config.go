@@ -22,21 +22,21 @@ var (
 	ErrConflict = errors.New("replaces what pinbox writes")
 )
 
-// MainStore is CRI-O's own store: the graph root of containers-storage.conf(5).
+// MainStore is the graph root of CRI-O's main store: containers-storage.conf(5).
 const MainStore = "/var/lib/containers/storage"
 
 // DefaultSELinuxContext is the label of layers that containers share read-only:
 // the policy's for overlay under /var/lib/containers/storage.
 const DefaultSELinuxContext = "system_u:object_r:container_ro_file_t:s0"
 
-// RegistriesPath is the drop-in of registries.conf. What it says of a source stands
-// over registries.conf and earlier drop-ins: containers-registries.conf.d(5).
+// RegistriesPath is the drop-in of registries.conf. It overrides registries.conf and earlier
+// drop-ins: containers-registries.conf.d(5).
 const RegistriesPath = "/etc/containers/registries.conf.d/50-pinbox-mirrors.conf"
 
-// UdevRulesPath comes after 60-persistent-storage.rules, which finds file systems.
+// UdevRulesPath sorts after 60-persistent-storage.rules, which finds file systems.
 const UdevRulesPath = "/etc/udev/rules.d/70-pinbox.rules"
 
-// Config is what the configuration is made from.
+// Config is the input of the configuration of a node.
 type Config struct {
 	// Sets that the node pins.
 	Sets []pinset.Set
@@ -44,25 +44,25 @@ type Config struct {
 	Store Store
 	// Registries is a drop-in of registries.conf; nil for none.
 	Registries []byte
-	// PullSecret is a file of credentials for the node; nil for none. The store never
-	// carries it.
+	// PullSecret is a file of credentials for the node; nil for none. It is never in the
+	// store.
 	PullSecret []byte
 	// InternalRepair leaves CRI-O's repair on.
 	InternalRepair bool
-	// KeepPrevious releases stay on the node for a rollback.
+	// KeepPrevious is how many previous releases stay on the node for a rollback.
 	KeepPrevious int
-	// AutoAttach has a medium with a later store attached as soon as it is plugged in.
+	// AutoAttach attaches a medium with a later store as soon as it is plugged in.
 	AutoAttach bool
 	// SSHKeys of the user core.
 	SSHKeys []string
 	// Snippets of Butane to merge, in this order; later ones win.
 	Snippets []Snippet
-	// StoreFiles are files that the node takes from its store, for which the
-	// configuration has no room: some of StoreFileCandidates.
+	// StoreFiles are files that the node copies from its store, since the ISO has no space for
+	// them in the configuration: some of StoreFileCandidates.
 	StoreFiles []File
 }
 
-// Store is where a node finds its store, and how it mounts it.
+// Store describes where a node finds its store, and how it mounts it.
 type Store struct {
 	// Path of a file; "" means layout.LiveStorePath.
 	Path string
@@ -70,7 +70,7 @@ type Store struct {
 	PartitionLabel string
 	// VolumeLabel of a medium with the store alone, instead of a file.
 	VolumeLabel string
-	// Folder of a store that somebody else puts there, instead of all these: nothing is
+	// Folder of a store that another program copies there, instead of all these: nothing is
 	// mounted. It may be MainStore.
 	Folder string
 	// SELinuxContext of everything in the store, and in those that are attached later;
@@ -80,14 +80,14 @@ type Store struct {
 
 // Snippet is a piece of Butane.
 type Snippet struct {
-	// Name tells where it came from.
+	// Name is the file that it was read from, for errors.
 	Name    string
 	Content []byte
 	// Dir is the folder of the local files that it may embed; "" for none.
 	Dir string
 }
 
-// What ends up in a unit as it is; systemd would read anything else differently.
+// What a unit may contain without quoting.
 var (
 	nodePath       = regexp.MustCompile(`^/[A-Za-z0-9/._-]+$`)
 	volumeLabel    = regexp.MustCompile(`^[A-Z0-9_]{1,16}$`)
@@ -95,7 +95,7 @@ var (
 	selinuxContext = regexp.MustCompile(`^[a-z0-9_]+:[a-z0-9_]+:[a-z0-9_]+(:[a-z0-9:,.-]+)?$`)
 )
 
-// Validate says what a node could not use. Sets are not looked at.
+// Validate returns an error if a node could not use the configuration. It does not check the sets.
 func (c Config) Validate() error {
 	s := c.Store
 	switch {
@@ -105,7 +105,7 @@ func (c Config) Validate() error {
 		return fmt.Errorf("the node's store has the folder %q; it starts with / and has letters, digits and ._-/ only",
 			s.Folder)
 	case s.Folder == layout.SlotsDir, strings.HasPrefix(s.Folder, layout.SlotsDir+"/"):
-		return fmt.Errorf("the node's store has the folder %q, where stores are mounted; take %s", s.Folder,
+		return fmt.Errorf("the node's store has the folder %q, where other stores are mounted; use %s", s.Folder,
 			layout.StoreFolder)
 	case s.VolumeLabel != "" && !volumeLabel.MatchString(s.VolumeLabel):
 		return fmt.Errorf("the node's store has the volume label %q; it has 1 to 16 of A to Z, digits and _", s.VolumeLabel)
@@ -117,29 +117,29 @@ func (c Config) Validate() error {
 		return fmt.Errorf("the node's store has the partition label %q; it has 1 to 36 letters, digits and ._- only",
 			s.PartitionLabel)
 	case s.SELinuxContext != "" && !selinuxContext.MatchString(s.SELinuxContext):
-		return fmt.Errorf("%q is no SELinux context, such as %s", s.SELinuxContext, DefaultSELinuxContext)
+		return fmt.Errorf("%q is not an SELinux context, such as %s", s.SELinuxContext, DefaultSELinuxContext)
 	}
 	for i, key := range c.SSHKeys {
 		if _, _, _, _, err := ssh.ParseAuthorizedKey([]byte(key)); err != nil {
-			return fmt.Errorf("SSH key %d, %q, is no line of authorized_keys", i+1, key)
+			return fmt.Errorf("SSH key %d, %q, is not a line of authorized_keys", i+1, key)
 		}
 	}
 	return c.node().Validate()
 }
 
-// node is what pinbox-node goes by when stores are attached.
+// node is the configuration of pinbox-node.
 func (c Config) node() layout.NodeConfig {
 	return layout.NodeConfig{KeepPrevious: c.KeepPrevious, SELinuxContext: c.Store.SELinuxContext}
 }
 
-// HasKeys says whether a snippet speaks of the folder of keys.
+// HasKeys reports whether a snippet names the folder of keys.
 func (c Config) HasKeys() bool {
 	return slices.ContainsFunc(c.Snippets, func(s Snippet) bool {
 		return bytes.Contains(s.Content, []byte(layout.KeysDir))
 	})
 }
 
-// NodePath is what the node mounts, or has there.
+// NodePath is the path on the node of the file or device that it mounts, or of the folder.
 func (s Store) NodePath() string {
 	switch {
 	case s.Folder != "":
@@ -155,9 +155,9 @@ func (s Store) NodePath() string {
 }
 
 func (s Store) options() string {
-	// nofail: the machine comes up without its store, to be looked at.
-	// nosuid, nodev: what is in an image is for its containers, which see it by a mount
-	// of their own.
+	// nofail: without its store the machine still boots, so that somebody can log in.
+	// nosuid, nodev: only containers need the devices and set-user-ID programs of an image, and
+	// they have mounts of their own.
 	options := []string{"ro", "nosuid", "nodev", "nofail"}
 	if s.PartitionLabel == "" {
 		options = append(options, "loop")
@@ -168,7 +168,7 @@ func (s Store) options() string {
 	return strings.Join(options, ",")
 }
 
-// additional are the stores that CRI-O reads beside its own.
+// additional are the additional image stores of CRI-O.
 func (s Store) additional() []string {
 	if s.Folder == "" || s.Folder == MainStore {
 		return crio.Slots()
@@ -176,8 +176,8 @@ func (s Store) additional() []string {
 	return append([]string{s.Folder}, crio.Slots()...)
 }
 
-// directories are those that CRI-O wants to find when it starts. What stands in /usr
-// is the system's, and not there to be made.
+// directories are those that must exist when CRI-O starts. Ignition cannot make those below /usr,
+// which is read-only.
 func (s Store) directories() (all []directory) {
 	for _, store := range s.additional() {
 		if !strings.HasPrefix(store, "/usr/") {
@@ -187,13 +187,13 @@ func (s Store) directories() (all []directory) {
 	return all
 }
 
-// unitName is systemd's name for the mount unit of a slot, none of which has a
-// character to escape.
+// unitName is the name of the mount unit of a slot: systemd.mount(5). No slot has a character that
+// systemd escapes.
 func unitName(slot string) string {
 	return strings.ReplaceAll(strings.Trim(slot, "/"), "/", "-") + ".mount"
 }
 
-// files are all that the configuration writes, but for what comes out of templates.
+// files are all files of the configuration but those of templates.
 func (c Config) files() []file {
 	files := []file{
 		text(crio.PinnedImagesPath, crio.RenderPinned(pinset.Union(c.Sets...))),

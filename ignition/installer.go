@@ -9,8 +9,8 @@ import (
 	"github.com/pinbox/pinbox/runtime/crio"
 )
 
-// Installer is what the configuration of a live system is made from that
-// installs CoreOS to a disk, and the store beside it.
+// Installer is the input of the configuration of a live system that installs CoreOS and the store
+// to a disk.
 type Installer struct {
 	// Disk to install to: a path below /dev.
 	Disk string
@@ -19,7 +19,7 @@ type Installer struct {
 	// AppendKargs and DeleteKargs change the kernel arguments of the installed
 	// system.
 	AppendKargs, DeleteKargs []string
-	// CopyNetwork takes the live system's keyfiles for the network over.
+	// CopyNetwork copies the network keyfiles of the live system to the installed one.
 	CopyNetwork bool
 	// SELinuxContext of everything in the store; "" leaves the option out.
 	SELinuxContext string
@@ -37,7 +37,7 @@ const (
 
 var diskPath = regexp.MustCompile(`^/dev/[A-Za-z0-9][A-Za-z0-9/._:+-]*$`)
 
-// Validate says what a live system could not use.
+// Validate returns an error if a live system could not use the configuration.
 func (i Installer) Validate() error {
 	if !diskPath.MatchString(i.Disk) {
 		return fmt.Errorf("the disk to install to is %q; it is a path below /dev", i.Disk)
@@ -45,16 +45,15 @@ func (i Installer) Validate() error {
 	return nil
 }
 
-// Render gives the configuration as Butane: equal configurations, equal bytes.
-// The installation starts by itself, as coreos-installer's generator sees its
-// configuration.
+// Render returns the configuration as Butane: equal configurations, equal bytes. The installation
+// starts without a command, since coreos-installer's generator finds its configuration file.
 func (i Installer) Render() ([]byte, error) {
 	doc := newDocument(i.SSHKeys)
 	doc.Storage.Directories = []directory{{Path: crio.Slots()[0], Mode: 0o755}}
 	config, err := yaml.Marshal(struct {
 		Disk     string   `yaml:"dest-device"`
 		Ignition string   `yaml:"ignition-file"`
-		Offline  bool     `yaml:"offline"` // from what the medium has
+		Offline  bool     `yaml:"offline"` // the image is on the medium
 		Network  bool     `yaml:"copy-network,omitempty"`
 		Append   []string `yaml:"append-karg,omitempty"`
 		Delete   []string `yaml:"delete-karg,omitempty"`

@@ -12,8 +12,8 @@ import (
 
 var byLabel = regexp.MustCompile(`(?m)^What=/dev/disk/by-label/(.+)$`)
 
-// VolumeLabel is the label of the medium on which a configuration looks for the
-// store, "" if it looks elsewhere.
+// VolumeLabel returns the volume label of the medium that a configuration mounts the store from,
+// "" if it mounts it from elsewhere.
 func VolumeLabel(config []byte) (string, error) {
 	c, _, err := ign.Parse(config)
 	if err != nil {
@@ -30,8 +30,8 @@ func VolumeLabel(config []byte) (string, error) {
 	return "", nil
 }
 
-// InstallDisk is the disk that a live system with this configuration installs to, ""
-// if to none.
+// InstallDisk returns the disk that a live system with this configuration installs to, "" if it
+// installs nothing.
 func InstallDisk(config []byte) string {
 	files, err := Files(config)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	ign "github.com/coreos/ignition/v2/config"
 )
 
-// File is one that the store can carry instead of the configuration.
+// File is a file that the store can have instead of the configuration.
 type File struct {
 	Path string
 	// Mode has the bits of chmod(1).
@@ -23,12 +23,12 @@ type File struct {
 	Content     []byte
 }
 
-// storePath is what a unit can name as it is.
+// storePath matches the paths that a unit can contain without quoting.
 var storePath = regexp.MustCompile(`^/[A-Za-z0-9/._@:+-]+$`)
 
-// StoreFileCandidates lists the files that the store could carry, the largest first: sets
-// and those of snippets, if only one snippet says anything of them. What pins and
-// finds the images stays in the configuration.
+// StoreFileCandidates lists the files that the store could have, the largest first: sets, and the
+// files of snippets that only one snippet names. The files that pin the images and mount the store
+// stay in the configuration.
 func (c Config) StoreFileCandidates() ([]File, error) {
 	var all []File
 	for _, f := range c.setFiles() {
@@ -55,7 +55,8 @@ func (c Config) StoreFileCandidates() ([]File, error) {
 	return all, nil
 }
 
-// candidates also counts how often a path is named.
+// candidates returns the files of a snippet that have their content in it, and adds to named how
+// often each path is named.
 func candidates(config []byte, named map[string]int) ([]File, error) {
 	parsed, _, err := ign.Parse(config)
 	if err != nil {
@@ -94,7 +95,7 @@ func owner(name *string, id *int) string {
 	return "root"
 }
 
-// LargestPart returns the largest part of the configuration that the store cannot carry, and its size.
+// LargestPart returns the name and size of the largest part that has to stay in the configuration.
 func (c Config) LargestPart() (name string, bytes int) {
 	compare := func(part string, size int) {
 		if size > bytes {
@@ -122,8 +123,7 @@ func (c Config) inStore(path string) bool {
 	return slices.ContainsFunc(c.StoreFiles, func(f File) bool { return f.Path == path })
 }
 
-// without takes the files that the store carries out of a snippet, and leaves all
-// else of it as it is, the version too.
+// without removes the files that the store has from a snippet. All else stays, the version too.
 func (c Config) without(config []byte) ([]byte, error) {
 	if len(c.StoreFiles) == 0 {
 		return config, nil

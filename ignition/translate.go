@@ -13,9 +13,8 @@ import (
 	"github.com/vincent-petithory/dataurl"
 )
 
-// Translate turns Butane into Ignition and has Ignition's own parser judge the
-// result. Warnings of either are errors: there is nobody to read them when the
-// node boots.
+// Translate translates Butane to Ignition, and validates the result. Warnings are errors: nobody
+// reads them when the node boots.
 func Translate(doc []byte) ([]byte, error) { return translate(doc, "") }
 
 // translate embeds local files from dir.
@@ -23,13 +22,13 @@ func translate(doc []byte, dir string) ([]byte, error) {
 	out, findings, err := butane.TranslateBytes(doc, butanecommon.TranslateBytesOptions{
 		TranslateOptions: butanecommon.TranslateOptions{FilesDir: dir},
 		Pretty:           true,
-		Raw:              true, // no MachineConfig around what the openshift variant gives
+		Raw:              true, // Ignition, and not a MachineConfig, for the openshift variant
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w: %s", ErrButane, err, oneLine(findings.String()))
 	}
 	for _, f := range findings.Entries {
-		// Each merged configuration was judged by itself, whatever its version.
+		// Each merged configuration was validated by itself, and may have any version.
 		if f.Message != butanecommon.ErrUnkownIgnitionVersion.Error() {
 			return nil, fmt.Errorf("%w: %s", ErrButane, oneLine(f.String()))
 		}
@@ -40,7 +39,7 @@ func translate(doc []byte, dir string) ([]byte, error) {
 	return append(out, '\n'), nil
 }
 
-// Validate has Ignition's parser judge a configuration.
+// Validate parses a configuration with Ignition's parser. Its warnings are errors.
 func Validate(config []byte) error {
 	_, findings, err := ign.Parse(config)
 	if err != nil {
@@ -56,8 +55,8 @@ func oneLine(s string) string {
 	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' }), "; ")
 }
 
-// Files gives the files of a configuration that carry their content in it, by
-// their paths. Configurations that it merges are not looked into.
+// Files returns the files of a configuration whose content is in it, by their paths. It does not
+// read the configurations that are merged.
 func Files(config []byte) (map[string][]byte, error) {
 	c, _, err := ign.Parse(config)
 	if err != nil {

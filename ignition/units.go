@@ -12,32 +12,33 @@ import (
 //go:embed templates
 var templates embed.FS
 
-// rendering is what the templates of the units ask for.
+// rendering is the input of the templates.
 type rendering struct {
 	What, Where, Options string
 	// Mount is the name of the store's unit, "" if there is none.
 	Mount string
 	// VolumeLabel and MediumDir are of a medium with the store alone.
 	VolumeLabel, MediumDir string
-	FilesDir               string
-	StoreFiles             []File
-	AutoAttach             bool
-	Disk                   string
-	err                    error
+	// Program and FilesDir are paths in the store, MediumLabel the volume label of a delta.
+	Program, FilesDir, MediumLabel string
+	StoreFiles                     []File
+	AutoAttach                     bool
+	Disk                           string
+	err                            error
 }
 
 func newTemplates(s Store) *rendering {
-	slot := crio.Slots()[0]
+	r := &rendering{Program: layout.OwnProgram, FilesDir: layout.OwnFiles, MediumLabel: layout.MediumLabel}
 	if s.Folder != "" {
-		return &rendering{Where: s.Folder, FilesDir: layout.OwnFiles}
+		r.Where = s.Folder
+		return r
 	}
-	return &rendering{
-		What: s.NodePath(), Where: slot, Options: s.options(), Mount: unitName(slot),
-		VolumeLabel: s.VolumeLabel, MediumDir: layout.MediumMount, FilesDir: layout.OwnFiles,
-	}
+	r.What, r.Where, r.Options = s.NodePath(), crio.Slots()[0], s.options()
+	r.Mount, r.VolumeLabel, r.MediumDir = unitName(r.Where), s.VolumeLabel, layout.MediumMount
+	return r
 }
 
-// render keeps the first error.
+// render executes a template. The first error is kept in err.
 func (r *rendering) render(name string) string {
 	t, err := template.ParseFS(templates, "templates/*")
 	var b strings.Builder
@@ -50,7 +51,7 @@ func (r *rendering) render(name string) string {
 	return b.String()
 }
 
-// node gives the units of a node.
+// node returns the units of a node.
 func (r *rendering) node() []unit {
 	var units []unit
 	if r.Mount != "" {

@@ -23,15 +23,14 @@ import (
 // DefaultSocket is where CRI-O listens.
 const DefaultSocket = "/var/run/crio/crio.sock"
 
-// maxMessage bounds an answer in bytes: the kubelet's own limit, which lists of
-// several hundred images need.
+// maxMessage is the limit of an answer in bytes: the kubelet's own, which lists of several hundred
+// images need.
 const maxMessage = 16 << 20
 
-// answerTime is how long a question may take that is answered from memory. Pulls
-// take what they take.
+// answerTime is the time limit of a call that CRI-O answers from memory. Pulls have none.
 const answerTime = 2 * time.Minute
 
-// reconnect tries a socket often enough that a restart of CRI-O costs no time.
+// reconnect tries the socket often enough that a restart of CRI-O causes no delay.
 var reconnect = grpc.ConnectParams{
 	Backoff: backoff.Config{
 		BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second,
@@ -39,7 +38,7 @@ var reconnect = grpc.ConnectParams{
 	MinConnectTimeout: 5 * time.Second,
 }
 
-// Client talks to one runtime.
+// Client is a connection to one container runtime.
 type Client struct {
 	socket  string
 	conn    *grpc.ClientConn
@@ -47,9 +46,9 @@ type Client struct {
 	runtime criapi.RuntimeServiceClient
 }
 
-// Dial prepares a connection to a socket; it need not be there yet.
+// Dial prepares a connection to a socket, which need not exist yet.
 func Dial(socket string) (*Client, error) {
-	socket = strings.TrimPrefix(socket, "unix://") // as crictl has it
+	socket = strings.TrimPrefix(socket, "unix://") // the form that crictl takes
 	conn, err := grpc.NewClient("unix://"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(reconnect),
@@ -65,12 +64,12 @@ func Dial(socket string) (*Client, error) {
 // Close ends the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Version waits until the runtime answers, and tells its name and version.
+// Version waits until the runtime answers, and returns its name and version.
 func (c *Client) Version(ctx context.Context) (name, version string, err error) {
 	if conn, err := net.Dial("unix", c.socket); err == nil {
-		_ = conn.Close() // it was a knock at the door
+		_ = conn.Close() // nothing was sent
 	} else if errors.Is(err, fs.ErrPermission) {
-		return "", "", fmt.Errorf("%w: %s: permission denied", ErrNoAnswer, c.socket) // which no waiting cures
+		return "", "", fmt.Errorf("%w: %s: permission denied", ErrNoAnswer, c.socket) // waiting does not help
 	}
 	v, err := c.runtime.Version(ctx, &criapi.VersionRequest{}, grpc.WaitForReady(true))
 	if err != nil {
@@ -79,17 +78,16 @@ func (c *Client) Version(ctx context.Context) (name, version string, err error) 
 	return v.RuntimeName, v.RuntimeVersion, nil
 }
 
-// ErrNoAnswer says that nobody is there to answer.
+// ErrNoAnswer is a runtime that does not answer.
 var ErrNoAnswer = errors.New("CRI-O does not answer")
 
-// cause is the last thing that gRPC says, which is where it wraps what happened.
+// cause is the innermost error text, which gRPC wraps in others.
 func cause(err error) string {
 	parts := strings.Split(status.Convert(err).Message(), `desc = "`)
 	return strings.TrimPrefix(strings.TrimSuffix(parts[len(parts)-1], `"`), "transport: ")
 }
 
-// List tells all images, in one call. An image that is in several stores is
-// listed as often.
+// List returns all images, in one call. An image that is in several stores is listed once for each.
 func (c *Client) List(ctx context.Context) ([]pinset.Stored, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -104,8 +102,8 @@ func (c *Client) List(ctx context.Context) ([]pinset.Stored, error) {
 	return stored, nil
 }
 
-// Pull fetches an image, with the credentials that the runtime itself finds for
-// each endpoint. It waits for a runtime that is away, and ends with ctx only.
+// Pull pulls an image, with the credentials that the runtime itself finds for each endpoint. It waits
+// for a runtime that does not run, and has no time limit but ctx.
 func (c *Client) Pull(ctx context.Context, img pinset.Image) error {
 	_, err := c.images.PullImage(ctx, &criapi.PullImageRequest{Image: &criapi.ImageSpec{Image: img.String()}},
 		grpc.WaitForReady(true))
@@ -120,7 +118,7 @@ func (c *Client) Remove(ctx context.Context, img pinset.Image) error {
 	return err
 }
 
-// ImagesInUse tells the IDs and names of the images that containers have, running or not.
+// ImagesInUse returns the IDs and names of the images that containers have, running or not.
 func (c *Client) ImagesInUse(ctx context.Context) (map[string]bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -135,14 +133,13 @@ func (c *Client) ImagesInUse(ctx context.Context) (map[string]bool, error) {
 	return used, nil
 }
 
-// GraphRoot tells the root of the store that images are pulled to. (CRI-O gives the
-// folder of its image records, overlay-images, and no sizes worth having.)
+// GraphRoot returns the graph root that images are pulled to. CRI-O reports the folder of its image
+// records, overlay-images.
 func (c *Client) GraphRoot(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	info, err := c.images.ImageFsInfo(ctx, &criapi.ImageFsInfoRequest{})
-	// CRI-O walks through its records, and stumbles over one that a pull renames
-	// at that moment.
+	// CRI-O walks its records, and fails if a pull renames one meanwhile.
 	for tries := 1; err != nil && tries < 10 && ctx.Err() == nil; tries++ {
 		time.Sleep(50 * time.Millisecond)
 		info, err = c.images.ImageFsInfo(ctx, &criapi.ImageFsInfoRequest{})
@@ -155,11 +152,11 @@ func (c *Client) GraphRoot(ctx context.Context) (string, error) {
 			return filepath.Dir(mountpoint), nil
 		}
 	}
-	return "", fmt.Errorf("image file system: the runtime names none")
+	return "", fmt.Errorf("image file system: the runtime reports none")
 }
 
-// PauseImage tells the image of pods themselves, which is always pinned; "" if the
-// runtime does not say.
+// PauseImage returns the image of pods themselves, which is always pinned; "" if the runtime does
+// not report it.
 func (c *Client) PauseImage(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()

@@ -1,7 +1,7 @@
-// Package cri asks CRI-O for images and containers over the Container Runtime Interface, and has
-// it pull and remove images.
+// Package cri is a client of the Container Runtime Interface: it lists images and containers, and
+// pulls and removes images.
 //
-// It decides nothing: which images are pulled, and when, is package runtime's.
+// It does not decide which images are pulled, and when: that is package runtime.
 //
 // Start with Dial.
 package cri

@@ -15,38 +15,38 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// ErrConfig says that CRI-O would refuse its configuration.
+// ErrConfig is a configuration that CRI-O would refuse.
 var ErrConfig = errors.New("CRI-O cannot read its configuration")
 
 const etcCrio = "/etc/crio"
 
-// Config is what the files of CRI-O's configuration add up to, as far as pins
-// and stores are concerned, and which file has the last word.
+// Config is the sum of CRI-O's configuration files, as far as pins and stores are concerned, and
+// which file each value comes from.
 type Config struct {
-	// PinnedImages that CRI-O goes by, and the file they come from.
+	// PinnedImages that CRI-O uses, and the file that they come from.
 	PinnedImages []string
 	PinnedBy     string
 	// InternalRepair is whether CRI-O repairs its stores after an unclean stop,
-	// and the file that says so; "" means CRI-O's default, which is true.
+	// and the file that sets it; "" means CRI-O's default, which is true.
 	InternalRepair   bool
 	InternalRepairBy string
-	// StorageOptions of all files, which add up.
+	// StorageOptions of all files; CRI-O appends them.
 	StorageOptions []string
-	// AuthFile holds the credentials for all registries; "" means the places where
-	// podman looks.
+	// AuthFile has the credentials for all registries; "" means the default files of
+	// containers-auth.json(5).
 	AuthFile string
 	// BigFiles is where pulls keep blobs until they are unpacked; "" means /var/tmp.
 	BigFiles string
 	// Insecure are registries to use without TLS.
 	Insecure []string
-	// Ineffective are files with a pinned_images that CRI-O does not look at,
-	// since it stands under no [crio.image].
+	// Ineffective are files with a pinned_images that CRI-O ignores, since it is not under
+	// [crio.image].
 	Ineffective []string
 }
 
-// section is the part of a file that matters here. CRI-O ignores unknown keys.
+// section is the part of a file that pinbox reads. CRI-O ignores unknown keys.
 type section struct {
-	PinnedImages *[]string `toml:"pinned_images"` // in the wrong place
+	PinnedImages *[]string `toml:"pinned_images"` // at the top level, where CRI-O ignores it
 	Crio         struct {
 		InternalRepair *bool    `toml:"internal_repair"`
 		StorageOption  []string `toml:"storage_option"`
@@ -80,7 +80,7 @@ func ReadConfig(etc fs.FS) (Config, error) {
 	for _, name := range files {
 		errs = append(errs, c.add(etc, name))
 	}
-	if slices.Contains(c.PinnedImages, "*") { // of the list that wins
+	if slices.Contains(c.PinnedImages, "*") { // a list that a later file replaces does not matter
 		errs = append(errs, fmt.Errorf("%w: %s pins \"*\" alone, which crashes it", ErrConfig, c.PinnedBy))
 	}
 	return c, errors.Join(errs...)
@@ -115,36 +115,36 @@ func (c *Config) add(etc fs.FS, name string) error {
 	return nil
 }
 
-// replace has a later file win over an earlier one.
+// replace sets a value that a later file overrides.
 func replace[T any](old, by *T) {
 	if by != nil {
 		*old = *by
 	}
 }
 
-// CheckPins says what in the configuration keeps the images from being pinned, or
-// puts them at risk.
+// CheckPins returns an error if the configuration does not pin these images, or lets CRI-O remove
+// them: internal_repair.
 func (c Config) CheckPins(images []pinset.Image) error {
 	var errs []error
 	pinned := map[string]bool{}
 	for _, pin := range c.PinnedImages {
 		pinned[pin] = true
 	}
-	lacks := 0
+	missing := 0
 	for _, img := range images {
 		if !pinned[img.String()] {
-			lacks++
+			missing++
 		}
 	}
 	switch {
-	case lacks == 0:
+	case missing == 0:
 	case c.PinnedBy == "":
 		errs = append(errs, fmt.Errorf("no file of %s pins images", etcCrio))
 	case c.PinnedBy != PinnedImagesPath:
 		errs = append(errs, fmt.Errorf("%s comes later than %s and replaces its pins: %d of %d images are not in it",
-			c.PinnedBy, PinnedImagesPath, lacks, len(images)))
+			c.PinnedBy, PinnedImagesPath, missing, len(images)))
 	default:
-		errs = append(errs, fmt.Errorf("%s lacks %d of %d images", c.PinnedBy, lacks, len(images)))
+		errs = append(errs, fmt.Errorf("%s lacks %d of %d images", c.PinnedBy, missing, len(images)))
 	}
 	for _, name := range c.Ineffective {
 		errs = append(errs, fmt.Errorf("%s: pinned_images has no effect there: it belongs under [crio.image]", name))
@@ -162,8 +162,8 @@ func (c Config) CheckPins(images []pinset.Image) error {
 	return errors.Join(errs...)
 }
 
-// ImageStores are the stores that CRI-O reads beside its own: parseOptions of
-// containers/storage, drivers/overlay.
+// ImageStores are the additional image stores: parseOptions in containers/storage,
+// drivers/overlay/overlay.go.
 func (c Config) ImageStores() (all []string) {
 	for _, option := range c.StorageOptions {
 		key, value, _ := strings.Cut(option, "=")

@@ -8,25 +8,24 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// Where the drop-ins stand. CRI-O reads every file below its drop-in folder, in
-// lexical order; the last pinned_images wins, storage_option adds up (crio.conf.d(5)).
+// Paths of the drop-ins. CRI-O reads every file below its drop-in folder, in
+// lexical order; the last pinned_images counts, and storage_option is appended (crio.conf.d(5)).
 const (
-	// PinnedImagesPath is the file that the Machine Config Operator writes too:
+	// PinnedImagesPath is a file that the Machine Config Operator writes too:
 	// pkg/daemon/pinned_image_set.go.
 	PinnedImagesPath = "/etc/crio/crio.conf.d/50-pinned-images"
-	// StoresPath comes after 00-default, in which OpenShift sets internal_repair.
+	// StoresPath sorts after 00-default, in which OpenShift sets internal_repair.
 	StoresPath = "/etc/crio/crio.conf.d/50-pinbox-stores"
 	// CredentialsPath names the file of the pull secret.
 	CredentialsPath = "/etc/crio/crio.conf.d/50-pinbox-pull-secret"
 )
 
-// PullSecretPath is where OpenShift's nodes have it, for the kubelet and for CRI-O:
+// PullSecretPath is the pull secret of the kubelet and of CRI-O on OpenShift's nodes:
 // templates/common of the Machine Config Operator.
 const PullSecretPath = "/var/lib/kubelet/config.json"
 
-// Slots are the mount points of read-only stores, configured from the start: a
-// store that is mounted later is seen at once, while one that is configured
-// later takes a restart of CRI-O.
+// Slots are the mount points of read-only stores. All are configured from the start: CRI-O sees a
+// store that is mounted later at once, but needs a restart for one that is configured later.
 func Slots() []string {
 	slots := make([]string, 8)
 	for i := range slots {
@@ -35,9 +34,8 @@ func Slots() []string {
 	return slots
 }
 
-// RenderPinned gives the drop-in that pins the images: byte for byte what the
-// Machine Config Operator writes for them, so that on a node that it manages
-// both agree.
+// RenderPinned returns the drop-in that pins the images: byte for byte what the Machine Config
+// Operator writes for them, so that both agree on a node that it manages.
 func RenderPinned(images []pinset.Image) []byte {
 	quoted := make([]string, len(images))
 	for i, img := range images {
@@ -46,7 +44,7 @@ func RenderPinned(images []pinset.Image) []byte {
 	return fmt.Appendf(nil, "[crio]\n  [crio.image]\n    pinned_images = [%s]\n", strings.Join(quoted, ", "))
 }
 
-// RenderStores gives the drop-in that adds the slots as additional image stores.
+// RenderStores returns the drop-in that adds the slots as additional image stores.
 func RenderStores(slots []string, internalRepair bool) []byte {
 	var b strings.Builder
 	b.WriteString(`# Written by pinbox: read-only image stores.
@@ -70,7 +68,7 @@ func RenderStores(slots []string, internalRepair bool) []byte {
 	return []byte(b.String())
 }
 
-// RenderCredentials gives the drop-in that has CRI-O use the pull secret.
+// RenderCredentials returns the drop-in that makes CRI-O use the pull secret.
 func RenderCredentials() []byte {
 	return fmt.Appendf(nil, "# Written by pinbox: the credentials for pulls.\n[crio]\n  [crio.image]\n"+
 		"    global_auth_file = %q\n", PullSecretPath)

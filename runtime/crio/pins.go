@@ -14,27 +14,26 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// Pins is the drop-in that pins images, and the way to have CRI-O read it.
+// Pins is the drop-in that pins images, and how CRI-O reloads it.
 type Pins struct {
 	// Dir is the folder of CRI-O's configuration, /etc/crio.
 	Dir string
-	// Reload tells CRI-O to read its configuration again.
+	// Reload makes CRI-O reload its configuration.
 	Reload func(context.Context) error
-	// Log gives what CRI-O has logged since a time; nil if nobody knows.
+	// Log returns what CRI-O has logged since a time; nil means that Refusal finds nothing.
 	Log func(context.Context, time.Time) ([]byte, error)
 
 	reloaded time.Time
 }
 
-// path is where the drop-in stands, below Dir.
+// path is the path of the drop-in, below Dir.
 func (p *Pins) path() string {
 	name, _ := filepath.Rel(etcCrio, PinnedImagesPath) // both absolute
 	return filepath.Join(p.Dir, name)
 }
 
-// Current gives the pins of the drop-in as it is, none if there is none. exact
-// says that it is just as RenderPinned has them. others are the pins of a file
-// that comes later.
+// Current returns the pins of the drop-in, none if it does not exist. exact reports that its content
+// is that of RenderPinned. others are the pins of a later file, which replace them.
 func (p *Pins) Current() (images []pinset.Image, exact bool, others []string, err error) {
 	if config, err := ReadConfig(os.DirFS(p.Dir)); err == nil && config.PinnedBy != PinnedImagesPath {
 		others = config.PinnedImages
@@ -48,7 +47,7 @@ func (p *Pins) Current() (images []pinset.Image, exact bool, others []string, er
 	}
 	var s section
 	if err := toml.Unmarshal(content, &s); err != nil || s.Crio.Image.PinnedImages == nil {
-		return nil, false, others, nil // not ours, or no longer: it is written anew
+		return nil, false, others, nil // somebody else has written it: it is replaced
 	}
 	var set pinset.Set
 	for _, pin := range *s.Crio.Image.PinnedImages {
@@ -60,12 +59,11 @@ func (p *Pins) Current() (images []pinset.Image, exact bool, others []string, er
 	return images, string(content) == string(RenderPinned(images)), others, nil
 }
 
-// Apply has the drop-in pin these images, if it does not yet, and CRI-O read it.
-// It does not reload a configuration that CRI-O would refuse, or die of: Check
-// says which file is to blame. The temporary file is beside crio.conf.d, since
-// CRI-O reads all that is in there.
+// Apply writes the drop-in, if it has changed, and makes CRI-O reload it. It does not reload a
+// configuration that CRI-O would refuse or crash on: Check names the file. The temporary file is in
+// Dir, since CRI-O reads every file in crio.conf.d.
 func (p *Pins) Apply(ctx context.Context, images []pinset.Image) (reloaded bool, err error) {
-	// CRI-O's own folder must be there: anything else is a misspelt path.
+	// Dir itself must exist: else its path is wrong.
 	if err := os.Mkdir(filepath.Dir(p.path()), 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return false, fmt.Errorf("pin images: %w", err)
 	}
@@ -83,8 +81,8 @@ func (p *Pins) Apply(ctx context.Context, images []pinset.Image) (reloaded bool,
 	return true, nil
 }
 
-// Check says what in CRI-O's configuration keeps the images from being pinned, or
-// puts them at risk.
+// Check returns an error if CRI-O's configuration does not pin these images, or lets CRI-O remove
+// them.
 func (p *Pins) Check(images []pinset.Image) error {
 	config, err := ReadConfig(os.DirFS(p.Dir))
 	if err != nil {

@@ -16,18 +16,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refused is how CRI-O begins its complaint about a reload: server/server.go.
+// refused begins the log line of a reload that failed: CRI-O, server/server.go.
 const refused = "Unable to reload configuration"
 
-// Refusal is what CRI-O says against the last reload. It reloads in the
-// background and tells only its log.
+// Refusal is the error of the last reload, from CRI-O's log: CRI-O reloads in the background, and
+// reports errors nowhere else. It is nil if the log cannot be read.
 func (p *Pins) Refusal(ctx context.Context) error {
 	if p.Log == nil || p.reloaded.IsZero() {
 		return nil
 	}
 	log, err := p.Log(ctx, p.reloaded)
 	if err != nil {
-		return nil // a log that cannot be read accuses nobody
+		return nil
 	}
 	last := ""
 	for line := range strings.Lines(string(log)) {
@@ -45,7 +45,7 @@ func (p *Pins) Refusal(ctx context.Context) error {
 	return fmt.Errorf("CRI-O refused to reload: %s", strings.TrimSuffix(strings.TrimSpace(last), `"`))
 }
 
-// loggedAt is the time that a line of CRI-O's log begins with, or now.
+// loggedAt is the time at the start of a line of CRI-O's log; now if there is none.
 func loggedAt(line string) time.Time {
 	stamp, _, _ := strings.Cut(strings.TrimPrefix(line, `time="`), `"`)
 	if at, err := time.Parse(time.RFC3339Nano, stamp); err == nil {
@@ -54,8 +54,7 @@ func loggedAt(line string) time.Time {
 	return time.Now()
 }
 
-// ReloadBySignal has CRI-O reload by SIGHUP. The kernel says which process listens on
-// the socket.
+// ReloadBySignal sends SIGHUP to the process that listens on CRI-O's socket: SO_PEERCRED.
 func ReloadBySignal(ctx context.Context, socket string) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", socket)
@@ -78,17 +77,17 @@ func ReloadBySignal(ctx context.Context, socket string) error {
 		return credErr
 	}
 	if peer.Pid <= 1 { // a socket that systemd holds, or a process of another namespace
-		return fmt.Errorf("%s: it is not CRI-O that listens there (process %d)", socket, peer.Pid)
+		return fmt.Errorf("%s: the process that listens is not CRI-O (process %d)", socket, peer.Pid)
 	}
 	return unix.Kill(int(peer.Pid), unix.SIGHUP)
 }
 
-// ReloadByCommand has CRI-O reload by a command, as "rc-service crio reload". It is split
-// at blanks; no shell is involved.
+// ReloadByCommand runs a command that makes CRI-O reload, such as "rc-service crio reload". It is
+// split at blanks; there is no shell.
 func ReloadByCommand(ctx context.Context, line string) error {
 	words := strings.Fields(line)
 	if len(words) == 0 {
-		return errors.New("an empty command")
+		return errors.New("the command is empty")
 	}
 	out, err := exec.CommandContext(ctx, words[0], words[1:]...).CombinedOutput()
 	if out = bytes.TrimSpace(out); err != nil && len(out) > 0 {
@@ -100,7 +99,7 @@ func ReloadByCommand(ctx context.Context, line string) error {
 	return nil
 }
 
-// LogFile reads the end of what CRI-O, started with --log, has written to a file.
+// LogFile returns a function that reads the end of the log file of a CRI-O that runs with --log.
 func LogFile(path string) func(context.Context, time.Time) ([]byte, error) {
 	return func(context.Context, time.Time) ([]byte, error) {
 		f, err := os.Open(path)
@@ -120,8 +119,8 @@ func LogFile(path string) func(context.Context, time.Time) ([]byte, error) {
 // maxLog is how much of a log is read, in bytes: a reload is recent.
 const maxLog = 256 << 10
 
-// Journal reads what CRI-O's unit has logged since a time, and at most a minute
-// later: the agent lives for months, a reload takes less than a second.
+// Journal reads what CRI-O's unit has logged in the minute after a time: the agent runs for months,
+// and a reload takes less than a second.
 func Journal(ctx context.Context, since time.Time) ([]byte, error) {
 	at := func(t time.Time) string { return "@" + strconv.FormatInt(t.Unix(), 10) }
 	return exec.CommandContext(ctx, "journalctl", "--unit=crio.service", "--since="+at(since.Add(-time.Second)),

@@ -13,18 +13,18 @@ import (
 
 // Space of a file system, in bytes and inodes.
 type Space struct {
-	// Path that was asked for, and the device that it lies on.
+	// Path that was measured, and the device that it is on.
 	Path   string
 	Device uint64
-	// Total size, and what is free to root's services: without the file system's
-	// own reserve, as the kubelet counts.
+	// Total and free bytes. The reserve of the file system for root is not free, as for the
+	// kubelet.
 	Total, Free int64
-	// Inodes in all, 0 where the file system knows no limit, and those free.
+	// Inodes in total, 0 if the file system has no limit, and free ones.
 	Inodes, FreeInodes int64
 }
 
-// Measure measures the file system of path, or of the folder that path will be in
-// once it is there.
+// Measure returns the space of the file system of path. If path does not exist, it is that of the
+// nearest folder above it that does.
 func Measure(path string) (Space, error) {
 	dir := path
 	for {
@@ -56,8 +56,8 @@ func Measure(path string) (Space, error) {
 // blobs of a pull until they are unpacked: storage/storage_dest.go.
 const stagedPrefix = "container_images_"
 
-// Staged is the bytes of blobs that pulls have fetched into dir so far. It is 0
-// when that cannot be told.
+// Staged returns the bytes of blobs that running pulls have fetched into dir; 0 if dir cannot be
+// read.
 func Staged(dir string) int64 {
 	folders, err := os.ReadDir(dir)
 	if err != nil {

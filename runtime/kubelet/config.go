@@ -9,17 +9,17 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ConfigFiles are where distributions keep the configuration: OpenShift, kubeadm.
+// ConfigFiles are the configuration files of OpenShift and of kubeadm.
 var ConfigFiles = []string{"/etc/kubernetes/kubelet.conf", "/var/lib/kubelet/config.yaml"}
 
 // defaultThreshold is the kubelet's own: SetDefaults_KubeletConfiguration in
 // pkg/kubelet/apis/config/v1beta1/defaults.go.
 const defaultThreshold = 85
 
-// GCThreshold is the share of the image file system, in percent, at which the
-// kubelet starts to remove images, and the file that says so, "" for the
-// kubelet's default. 100 means never. The first of the files that is there counts;
-// of one that cannot be read, the default stands beside the error.
+// GCThreshold returns the used share of the image file system, in percent, at which the kubelet
+// starts to remove images, and the file that sets it, "" for the kubelet's default. 100 means never.
+// The first of the files that exists counts; if it cannot be read, the default is returned with the
+// error.
 func GCThreshold(files ...string) (percent int, file string, err error) {
 	for _, file := range files {
 		content, err := os.ReadFile(file)

@@ -14,13 +14,13 @@ import (
 	"github.com/pinbox/pinbox/runtime/transfer"
 )
 
-// copier brings a store to a disk.
+// copier copies a store to a disk.
 type copier struct {
 	ctx         context.Context
 	store, disk *os.File
 	sum         digest.Digest
 	done        func(done, all int64)
-	behind, all int64
+	copied, all int64 // bytes written and read back
 }
 
 func (c *copier) install(diskSize int64) (Result, error) {
@@ -40,10 +40,10 @@ func (c *copier) install(diskSize int64) (Result, error) {
 		return Result{}, err
 	}
 	size := fi.Size()
-	if there, ok := t.named(); ok {
-		return c.found(there, t.SectorSize, size)
+	if e, ok := t.store(); ok {
+		return c.found(e, t.SectorSize, size)
 	}
-	e, err := t.place(diskSize, size)
+	e, err := t.allocate(diskSize, size)
 	if err != nil {
 		return Result{}, err
 	}
@@ -62,7 +62,7 @@ func (c *copier) install(diskSize int64) (Result, error) {
 	return r, c.disk.Sync()
 }
 
-// found is content with a partition that an earlier run has made.
+// found verifies a partition that an earlier run has made.
 func (c *copier) found(e entry, sector, size int64) (Result, error) {
 	r := Result{Digest: c.sum.String(), Start: e.Start * sector, Size: e.Size * sector, Found: true}
 	c.all = size
@@ -75,7 +75,7 @@ func (c *copier) found(e entry, sector, size int64) (Result, error) {
 	return r, nil
 }
 
-// write copies the store, and compares what it read with the digest.
+// write copies the store, and compares the bytes that it reads with the digest.
 func (c *copier) write(start, size int64) error {
 	err := c.copy(io.NewOffsetWriter(c.disk, start), c.store, size)
 	if errors.Is(err, transfer.ErrRead) || errors.Is(err, transfer.ErrDigest) {
@@ -87,7 +87,7 @@ func (c *copier) write(start, size int64) error {
 	return c.disk.Sync()
 }
 
-// verify reads from the disk itself, not from memory.
+// verify reads the store back from the disk itself, not from the page cache.
 func (c *copier) verify(start, size int64) error {
 	if err := unix.Fadvise(int(c.disk.Fd()), start, size, unix.FADV_DONTNEED); err != nil {
 		return err
@@ -97,18 +97,18 @@ func (c *copier) verify(start, size int64) error {
 		err = fmt.Errorf("%w: %w", ErrDisk, err)
 	}
 	if err != nil {
-		return fmt.Errorf("read the store again: %w", err)
+		return fmt.Errorf("read the store back: %w", err)
 	}
 	return nil
 }
 
-// copy copies the store or reads it again, and reports how much of both is done.
+// copy copies the store or reads it back, and reports the bytes of both.
 func (c *copier) copy(to io.Writer, from io.Reader, size int64) error {
-	before := c.behind
+	before := c.copied
 	return transfer.Copy(c.ctx, to, from, transfer.Content{Size: size, Digest: c.sum}, func(bytes int64) {
-		c.behind = before + bytes
+		c.copied = before + bytes
 		if c.done != nil {
-			c.done(c.behind, c.all)
+			c.done(c.copied, c.all)
 		}
 	})
 }

@@ -20,15 +20,15 @@ import (
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// What can be wrong with what was read.
+// Errors of the medium and the disk.
 var (
 	ErrMedium = errors.New("the medium is damaged")
-	ErrDisk   = errors.New("the disk does not keep what is written to it")
-	ErrNoDisk = errors.New("is no disk")
+	ErrDisk   = errors.New("the disk returns other bytes than were written")
+	ErrNoDisk = errors.New("is not a disk")
 )
 
-// rootBytes is the least that Fedora CoreOS asks of a root file system: its
-// documentation, "Configuring Storage". The boot partitions beside it are small.
+// rootBytes is the least size of a root file system of Fedora CoreOS: its documentation,
+// "Configuring Storage". The boot partitions are small.
 const rootBytes = 8 << 30
 
 // Options of an installation.
@@ -37,8 +37,7 @@ type Options struct {
 	Medium string
 	// Disk is the device.
 	Disk string
-	// Done is called with the bytes that are behind it, of all that are to be
-	// written and read again; nil is fine.
+	// Done is called with the bytes that were written and read back, of all; nil is fine.
 	Done func(done, all int64)
 }
 
@@ -48,12 +47,12 @@ type Result struct {
 	Digest string
 	// Start and Size of its partition in bytes.
 	Start, Size int64
-	// Found says that it was there before.
+	// Found reports that an earlier run had made the partition.
 	Found bool
 }
 
-// Check finds out, before a system is installed and the disk is lost, whether
-// the store has a chance to go there.
+// Check returns an error if the store cannot fit on the disk. It is for the time before a system is
+// installed, which overwrites the disk.
 func Check(o Options) error {
 	store, _, err := openStore(o.Medium)
 	if err != nil {
@@ -76,9 +75,8 @@ func Check(o Options) error {
 	return others(disk, "/sys")
 }
 
-// Install writes the store to the end of the disk, reads it again, and only then
-// makes a partition of it: where there is one, it is whole. A run that was killed
-// leaves no trace that matters. The disk has a system already.
+// Install writes the store to the end of a disk that has a system, reads it back, and only then adds
+// a partition: so a partition is always complete. A run that was killed changes free space only.
 func Install(ctx context.Context, o Options) (Result, error) {
 	store, sum, err := openStore(o.Medium)
 	if err != nil {
@@ -98,7 +96,7 @@ func Install(ctx context.Context, o Options) (Result, error) {
 	return r, nil
 }
 
-// openStore also gives the store's digest.
+// openStore also returns the digest of the store, from the sums of the medium.
 func openStore(medium string) (_ *os.File, sum digest.Digest, err error) {
 	name := filepath.Join(medium, layout.MediumSums)
 	text, err := os.ReadFile(name)
@@ -119,7 +117,7 @@ func openStore(medium string) (_ *os.File, sum digest.Digest, err error) {
 	return store, sum, nil
 }
 
-// openDisk also gives the disk's size in bytes.
+// openDisk also returns the size of the disk in bytes.
 func openDisk(name string, flags int) (_ *os.File, size int64, err error) {
 	disk, err := os.OpenFile(name, flags, 0)
 	if err != nil {
@@ -138,8 +136,8 @@ func openDisk(name string, flags int) (_ *os.File, size int64, err error) {
 	return disk, size, nil
 }
 
-// others looks for a partition with the store's label on another disk: the node
-// could not tell which to mount.
+// others returns an ErrTaken if another disk has a partition with the store's label: the node mounts
+// by label, and could take either.
 func others(disk *os.File, sys string) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(disk.Fd()), &st); err != nil {
@@ -167,9 +165,9 @@ func others(disk *os.File, sys string) error {
 		}
 		dir, err := filepath.EvalSymlinks(filepath.Dir(file))
 		if err != nil {
-			continue // gone
+			continue // the device was removed
 		}
-		number, err := os.ReadFile(filepath.Join(filepath.Dir(dir), "dev")) // of the disk that it is a part of
+		number, err := os.ReadFile(filepath.Join(filepath.Dir(dir), "dev")) // of its disk
 		if err == nil && !slices.Contains(own, strings.TrimSpace(string(number))) {
 			return fmt.Errorf("%w, on another disk: /dev/%s", ErrTaken, filepath.Base(dir))
 		}
@@ -177,7 +175,7 @@ func others(disk *os.File, sys string) error {
 	return nil
 }
 
-// sfdisk is there on every CoreOS: it is how the root partition is grown.
+// sfdisk runs sfdisk(8), which every CoreOS has to grow its root partition.
 func sfdisk(ctx context.Context, script string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "sfdisk", args...)
 	var out, problems bytes.Buffer

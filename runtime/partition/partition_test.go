@@ -159,7 +159,7 @@ func TestInstallToWhatIsNoDiskOfCoreOS(t *testing.T) {
 		t.Errorf("a blank disk: %v", err)
 	}
 	if _, err := partition.Install(t.Context(), partition.Options{Medium: dir, Disk: file}); err == nil ||
-		!strings.Contains(err.Error(), "is no disk") {
+		!strings.Contains(err.Error(), "is not a disk") {
 		t.Errorf("a file: %v", err)
 	}
 	if _, err := partition.Install(t.Context(), partition.Options{Medium: dir, Disk: "/dev/no-such"}); !errors.Is(err,

@@ -13,14 +13,14 @@ import (
 // specification 5.3.3, as util-linux names it.
 const linuxData = "0FC63DAF-8483-4772-8E79-3D69D8477DE4"
 
-// What can be wrong with a disk.
+// Errors of the partition table.
 var (
 	ErrTable = errors.New("the disk has no GPT partition table")
 	ErrSpace = errors.New("the store does not fit on the disk")
 	ErrTaken = errors.New("there is a partition " + layout.PartitionLabel + " already")
 )
 
-// table is a GPT as `sfdisk --json` shows it. Starts and sizes are sectors.
+// table is a GPT in the form of `sfdisk --json`. Starts and sizes are in sectors.
 type table struct {
 	Label      string
 	SectorSize int64
@@ -36,11 +36,11 @@ type entry struct {
 func parseTable(text []byte) (table, error) {
 	var doc struct{ PartitionTable table }
 	if err := json.Unmarshal(text, &doc); err != nil {
-		return table{}, fmt.Errorf("what sfdisk says: %w", err)
+		return table{}, fmt.Errorf("output of sfdisk: %w", err)
 	}
 	t := doc.PartitionTable
 	if t.SectorSize == 0 {
-		t.SectorSize = 512 // sfdisk before 2.35 does not say, and knows no other
+		t.SectorSize = 512 // sfdisk before 2.35 does not report it, and supports no other
 	}
 	if t.Label != "gpt" {
 		return table{}, fmt.Errorf("%w, but %q", ErrTable, t.Label)
@@ -48,8 +48,8 @@ func parseTable(text []byte) (table, error) {
 	return t, nil
 }
 
-// named finds the partition with the store's label.
-func (t table) named() (entry, bool) {
+// store finds the partition with the store's label.
+func (t table) store() (entry, bool) {
 	for _, e := range t.Partitions {
 		if e.Name == layout.PartitionLabel {
 			return e, true
@@ -60,17 +60,17 @@ func (t table) named() (entry, bool) {
 
 const (
 	alignment = 1 << 20
-	// tableBytes is the second table, which ends the disk: 128 entries of 128
-	// bytes, beside a sector for its header.
+	// tableBytes is the size of the backup table at the end of the disk: 128 entries of 128
+	// bytes. A sector with its header follows.
 	tableBytes = 128 * 128
 )
 
-// place finds room for size bytes at the very end of the disk, so that the root
-// partition, the last one of CoreOS, can grow up to it on its first boot. The
-// second table may lie further in: coreos-installer leaves it where the image had
-// it, and whoever writes the table next moves it.
-func (t table) place(disk, size int64) (e entry, err error) {
-	last := disk - tableBytes - t.SectorSize // the first byte that is not ours
+// allocate returns a partition of size bytes at the very end of the disk, so that the root
+// partition, the last one of CoreOS, can grow up to it on its first boot. The backup table may be
+// before it: coreos-installer does not move it from the end of the image, but the next program that
+// writes the table does.
+func (t table) allocate(disk, size int64) (e entry, err error) {
+	last := disk - tableBytes - t.SectorSize // the backup table starts here
 	bytes := (size + alignment - 1) / alignment * alignment
 	start := (last - bytes) / alignment * alignment
 	taken := int64(alignment)
@@ -78,13 +78,13 @@ func (t table) place(disk, size int64) (e entry, err error) {
 		taken = max(taken, (p.Start+p.Size)*t.SectorSize)
 	}
 	if start < taken {
-		return e, fmt.Errorf("%w: it takes %s, and behind the last partition %s are free",
+		return e, fmt.Errorf("%w: it needs %s, and %s are free behind the last partition",
 			ErrSpace, bytesize.Format(bytes), bytesize.Format(max(last-taken, 0)))
 	}
 	return entry{Start: start / t.SectorSize, Size: bytes / t.SectorSize, Name: layout.PartitionLabel}, nil
 }
 
-// script tells `sfdisk --append` of the partition.
+// script is the input of `sfdisk --append`.
 func (e entry) script() string {
 	return fmt.Sprintf("start=%d, size=%d, type=%s, name=%q\n", e.Start, e.Size, linuxData, e.Name)
 }

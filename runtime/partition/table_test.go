@@ -32,7 +32,7 @@ func TestPlaceIsTheEndOfTheDisk(t *testing.T) {
 		"one byte more":        {512, 16 * gib, 16*gib - 514<<20 - 2*gib + 1, 0, 0},
 		"larger than the disk": {512, 16 * gib, 17 * gib, 0, 0},
 	} {
-		e, err := coreos(c.sector).place(c.disk, c.size)
+		e, err := coreos(c.sector).allocate(c.disk, c.size)
 		switch {
 		case c.bytes == 0:
 			if !errors.Is(err, ErrSpace) {

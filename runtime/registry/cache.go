@@ -9,7 +9,7 @@ import (
 	"github.com/pinbox/pinbox/storage/atomicfile"
 )
 
-// cached reads a manifest out of the cache, unless it is not what its name says.
+// cached reads a manifest from the cache. One that does not match its digest does not count.
 func (c Client) cached(d digest.Digest) ([]byte, bool) {
 	if c.Cache == "" {
 		return nil, false
@@ -18,8 +18,8 @@ func (c Client) cached(d digest.Digest) ([]byte, bool) {
 	return content, err == nil && digest.FromBytes(content) == d
 }
 
-// keep fills the cache. A disk that is full or read-only costs another request,
-// and nothing else.
+// keep adds a manifest to the cache. It may fail, as on a full disk: then the next pass makes another
+// request.
 func (c Client) keep(d digest.Digest, content []byte) {
 	if c.Cache == "" || c.ReadOnly || os.MkdirAll(c.Cache, 0o755) != nil {
 		return
@@ -27,13 +27,13 @@ func (c Client) keep(d digest.Digest, content []byte) {
 	_, _ = atomicfile.Write(filepath.Join(c.Cache, d.Encoded()), content, 0o644)
 }
 
-// Forget empties the cache: once the images are there, nobody asks again.
+// Forget empties the cache: images that are on the node are not resolved again.
 func (c Client) Forget() {
 	if c.Cache == "" || c.ReadOnly {
 		return
 	}
-	entries, _ := os.ReadDir(c.Cache) // none, if it is not there
+	entries, _ := os.ReadDir(c.Cache) // none, if it does not exist
 	for _, e := range entries {
-		_ = os.Remove(filepath.Join(c.Cache, e.Name())) // a leftover harms nobody
+		_ = os.Remove(filepath.Join(c.Cache, e.Name())) // a file that stays is used or overwritten
 	}
 }

@@ -1,6 +1,6 @@
-// Package registry asks registries what an image is made of, before CRI-O pulls it. It resolves
-// mirrors and credentials with CRI-O's own library, from the same files, so that it reaches what
-// CRI-O will reach.
+// Package registry resolves images before CRI-O pulls them: it reads their manifests, which have
+// the digests and sizes of layers. It finds mirrors and credentials with CRI-O's own library, from
+// the same files, so that it reads from the registry that CRI-O will pull from.
 //
-// It fetches no layers: CRI-O does. Start with Client.
+// It does not fetch layers: CRI-O does. Start with Client.
 package registry

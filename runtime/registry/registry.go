@@ -18,30 +18,31 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// maxManifest bounds a manifest in bytes, as registries do.
+// maxManifest is the limit of a manifest in bytes, which registries have too.
 const maxManifest = 4 << 20
 
-// ErrDigest says that a registry serves something else than what was asked for.
-var ErrDigest = errors.New("the registry content is not what its digest says")
+// ErrDigest is content of a registry with another digest than the one that was requested.
+var ErrDigest = errors.New("the content of the registry does not match its digest")
 
-// Client reads manifests. The zero value reads them for this machine's platform,
-// with the credentials and mirrors of the host, and keeps none.
+// Client reads manifests. The zero value reads them for this machine's platform, with the
+// credentials and mirrors of the host, and has no cache.
 type Client struct {
-	// AuthFile is CRI-O's global_auth_file; "" means the places where podman looks.
+	// AuthFile is CRI-O's global_auth_file; "" means the default files of
+	// containers-auth.json(5).
 	AuthFile string
-	// Insecure are hosts and networks that CRI-O uses without TLS, beside loopback.
+	// Insecure are hosts and networks that CRI-O uses without TLS; loopback always is one.
 	Insecure []string
 	// Cache is a folder for manifests, which never change; "" for none. With
 	// ReadOnly it is used but not filled.
 	Cache    string
 	ReadOnly bool
-	// RegistriesConf and RegistriesDir stand for /etc/containers/registries.conf
-	// and registries.conf.d; "" means those.
+	// RegistriesConf and RegistriesDir replace /etc/containers/registries.conf and
+	// registries.conf.d; "" means those.
 	RegistriesConf, RegistriesDir string
 }
 
-// Resolve fetches the manifest of an image, that of an index for the platform, and
-// tells its layers. Their unpacked sizes are not known.
+// Resolve reads the manifest of an image, for an index the one of the platform, and returns the
+// layers. Their unpacked sizes are unknown.
 func (c Client) Resolve(ctx context.Context, img pinset.Image) (pinset.LockedImage, error) {
 	sys, err := c.system(img)
 	if err != nil {
@@ -80,7 +81,7 @@ func (c Client) Resolve(ctx context.Context, img pinset.Image) (pinset.LockedIma
 
 func (c Client) system(img pinset.Image) (*imgtypes.SystemContext, error) {
 	if c.AuthFile != "" {
-		if _, err := os.Stat(c.AuthFile); err != nil { // the library takes it for one without credentials
+		if _, err := os.Stat(c.AuthFile); err != nil { // the library would use no credentials
 			return nil, fmt.Errorf("credentials: %w", err)
 		}
 	}
@@ -108,7 +109,7 @@ func (c Client) insecure(img pinset.Image) bool {
 	}
 	addresses, err := net.LookupIP(name)
 	if err != nil {
-		return false // neither an address nor a name: the request will say so
+		return false // the request will fail with the reason
 	}
 	for _, network := range append([]string{"127.0.0.0/8"}, c.Insecure...) {
 		_, block, err := net.ParseCIDR(network)

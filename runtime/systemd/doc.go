@@ -1,8 +1,8 @@
 // Package systemd talks to the service manager over D-Bus: it reloads units, starts and stops
-// mounts, and says that this service is ready, alive, and what it does.
+// mounts, and reports the state of this service.
 //
-// It renders the mount units of attached stores, but no units of the first boot: those are package
-// ignition's.
+// It renders the mount units of attached stores, but not the units of the first boot: those are in
+// package ignition.
 //
 // Start with Reload, Mounter and Service.
 package systemd

@@ -14,11 +14,11 @@ import (
 	"github.com/pinbox/pinbox/storage/atomicfile"
 )
 
-// unitDir holds units until the next boot, when they are written again: systemd.unit(5).
+// unitDir has units until the next boot: systemd.unit(5). They are written again then.
 const unitDir = "/run/systemd/system"
 
-// Mounter mounts stores by units, so that the order of shutdown and the ties between
-// stores are systemd's to keep.
+// Mounter mounts stores by units, so that systemd unmounts them in order at shutdown, and unmounts a
+// delta with its base.
 type Mounter struct{}
 
 // Mount writes the unit and starts it.
@@ -39,12 +39,12 @@ func (Mounter) Mount(ctx context.Context, m stores.Mount) error {
 	if err := conn.ReloadContext(ctx); err != nil {
 		return fmt.Errorf("reload units: %w", err)
 	}
-	// One that has failed too often would not start.
+	// systemd refuses to start a unit that has failed too often.
 	_ = conn.ResetFailedUnitContext(ctx, name)
 	return wait(ctx, name, conn.StartUnitContext)
 }
 
-// Unmount stops the unit, and what is bound to it, and removes it.
+// Unmount stops the unit and those that are bound to it, and removes it.
 func (Mounter) Unmount(ctx context.Context, where string) error {
 	name := unitName(where)
 	conn, err := dbus.NewWithContext(ctx)
@@ -61,7 +61,7 @@ func (Mounter) Unmount(ctx context.Context, where string) error {
 	return conn.ReloadContext(ctx)
 }
 
-// wait has systemd do a job, and waits until that has ended.
+// wait starts a job of systemd, and waits until it has ended.
 func wait(
 	ctx context.Context, name string, job func(context.Context, string, string, chan<- string) (int, error),
 ) error {
@@ -72,7 +72,7 @@ func wait(
 	select {
 	case result := <-done:
 		if result != "done" {
-			return fmt.Errorf("%s: the job ended as %q; `journalctl -u %s` may say why", name, result, name)
+			return fmt.Errorf("%s: the job ended as %q; `journalctl -u %s` may have the reason", name, result, name)
 		}
 		return nil
 	case <-ctx.Done():

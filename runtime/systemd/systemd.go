@@ -10,15 +10,15 @@ import (
 	"github.com/coreos/go-systemd/v22/dbus"
 )
 
-// Running says whether systemd is the service manager: sd_booted(3).
+// Running reports whether systemd is the service manager: sd_booted(3).
 func Running() bool {
 	fi, err := os.Lstat("/run/systemd/system")
 	return err == nil && fi.IsDir()
 }
 
-// Reload has a unit reload, and waits until its reload command has ended.
+// Reload reloads a unit, and waits until its reload command has ended.
 func Reload(ctx context.Context, unit string) error {
-	conn, err := dbus.NewWithContext(ctx) // systemd itself, if there is no bus
+	conn, err := dbus.NewWithContext(ctx) // connects to systemd itself if there is no bus
 	if err != nil {
 		return fmt.Errorf("D-Bus: %w", err)
 	}
@@ -26,8 +26,8 @@ func Reload(ctx context.Context, unit string) error {
 	return wait(ctx, unit, conn.ReloadUnitContext)
 }
 
-// HasProcess says whether a service has a process, from its start on. If systemd does not
-// answer, it has.
+// HasProcess reports whether a service runs or starts: whether it has a main process. If systemd does
+// not answer, it reports true.
 func HasProcess(ctx context.Context, unit string) bool {
 	conn, err := dbus.NewWithContext(ctx)
 	if err != nil {
@@ -38,13 +38,14 @@ func HasProcess(ctx context.Context, unit string) bool {
 	return err != nil || pid.Value.Value() != uint32(0)
 }
 
-// Service is what sd_notify(3) is told. Without systemd nothing is.
+// Service notifies systemd of the state of this service: sd_notify(3). Without systemd it does
+// nothing.
 type Service struct{}
 
-// Ready says that the service is up.
+// Ready reports that the service has started.
 func (Service) Ready() { _, _ = daemon.SdNotify(false, daemon.SdNotifyReady) }
 
-// Watchdog says that the service works.
+// Watchdog reports that the service works.
 func (Service) Watchdog() { _, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog) }
 
 // SetStatus sets the line that `systemctl status` shows.

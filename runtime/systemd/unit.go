@@ -16,15 +16,15 @@ import (
 //go:embed store.mount
 var templates embed.FS
 
-// ErrPath says that a unit could not name a file.
+// ErrPath is a path that a unit cannot contain without quoting.
 var ErrPath = errors.New("the path has characters other than letters, digits and ._-/")
 
 var unitPath = regexp.MustCompile(`^/[A-Za-z0-9/._-]+$`)
 
-// unitName is systemd's name for what is mounted at a path: systemd.mount(5).
+// unitName is the name of the mount unit of a path: systemd.mount(5).
 func unitName(where string) string { return unit.UnitNamePathEscape(where) + ".mount" }
 
-// render gives a mount as a unit, bound to those of its bases.
+// render returns the unit of a mount, which is bound to the units of its bases.
 func render(m stores.Mount) (string, error) {
 	if !unitPath.MatchString(m.What) {
 		return "", fmt.Errorf("%s: %w", m.What, ErrPath)
@@ -39,7 +39,7 @@ func render(m stores.Mount) (string, error) {
 	return b.String(), err
 }
 
-// plain leaves nothing that would mean something in a unit.
+// plain replaces the characters that have a meaning in a unit.
 func plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '%' || r == '\\' || r < ' ' {

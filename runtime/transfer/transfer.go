@@ -9,14 +9,14 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// What can be wrong with the source. Errors of the destination, and the end of a context, are
-// returned as they are.
+// Errors of the content that is read. Those of the destination and of the context are returned
+// as they are.
 var (
 	ErrRead   = errors.New("the content cannot be read")
 	ErrDigest = errors.New("the content differs")
 )
 
-// Content says what the bytes are to be.
+// Content identifies the bytes that are expected.
 type Content struct {
 	// Size in bytes.
 	Size int64
@@ -28,8 +28,8 @@ type Content struct {
 const chunk = 4 << 20
 
 // Copy copies the content. The error is ErrRead if the source ends early or cannot be read,
-// and ErrDigest if all was copied and is something else. done is called with the bytes that
-// were copied so far; nil is fine.
+// and ErrDigest if all was copied and has another digest. done is called with the bytes that were
+// copied so far; nil is fine.
 func Copy(ctx context.Context, to io.Writer, from io.Reader, want Content, done func(bytes int64)) error {
 	sum := digest.SHA256.Digester()
 	buffer := make([]byte, chunk)

@@ -7,25 +7,25 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Changes tells of every change in a folder until ctx ends: a value for one or
-// several. While the folder is not there, or cannot be watched, it tells every
-// so often, so that whoever looks finds out.
-func Changes(ctx context.Context, dir string, often time.Duration) <-chan struct{} {
+// Changes reports changes in a folder until ctx ends, with one value for one or several. While the
+// folder does not exist, or cannot be watched, it sends a value in each interval, so that the
+// receiver reads the folder.
+func Changes(ctx context.Context, dir string, interval time.Duration) <-chan struct{} {
 	changes := make(chan struct{}, 1)
 	go func() {
 		for ctx.Err() == nil {
 			watch(ctx, dir, changes)
-			tell(changes)
+			notify(changes)
 			select {
 			case <-ctx.Done():
-			case <-time.After(often):
+			case <-time.After(interval):
 			}
 		}
 	}()
 	return changes
 }
 
-// watch tells of changes until the folder goes away.
+// watch reports changes until the folder is removed.
 func watch(ctx context.Context, dir string, changes chan<- struct{}) {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -35,7 +35,7 @@ func watch(ctx context.Context, dir string, changes chan<- struct{}) {
 	if w.Add(dir) != nil {
 		return
 	}
-	tell(changes) // what happened before
+	notify(changes) // of changes before the watch
 	for {
 		select {
 		case <-ctx.Done():
@@ -44,18 +44,18 @@ func watch(ctx context.Context, dir string, changes chan<- struct{}) {
 			if !ok || e.Name == dir && e.Has(fsnotify.Remove|fsnotify.Rename) {
 				return
 			}
-			tell(changes)
+			notify(changes)
 		case _, ok := <-w.Errors:
 			if !ok {
 				return
 			}
-			tell(changes) // some were lost
+			notify(changes) // events were lost
 		}
 	}
 }
 
-// tell leaves a value, unless one is waiting already.
-func tell(changes chan<- struct{}) {
+// notify sends a value, unless one waits already.
+func notify(changes chan<- struct{}) {
 	select {
 	case changes <- struct{}{}:
 	default:

@@ -14,9 +14,9 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// ReadSets reads the sets of a folder, a .yaml file each or several. A file that
-// cannot be read is a pinset.FileError beside the sets of the others, never an
-// empty set. So is one that the cluster would refuse: an image or a set twice.
+// ReadSets reads the sets of a folder; a file has one or several. A file that cannot be read is a
+// pinset.FileError, returned with the sets of the other files, and never an empty set. So is a file
+// that the cluster would refuse, for a duplicate image or set.
 func ReadSets(fsys fs.FS) ([]pinset.Set, error) {
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {
@@ -38,7 +38,7 @@ func ReadSets(fsys fs.FS) ([]pinset.Set, error) {
 	return sets, errors.Join(errs...)
 }
 
-// isSet leaves out backups, hidden files, and locks, which may lie beside the sets.
+// isSet excludes backups, hidden files and locks.
 func isSet(name string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(path.Ext(name))) &&
 		!strings.HasPrefix(name, ".") && !strings.HasSuffix(name, ".lock.json")
@@ -50,8 +50,8 @@ func decode(content []byte, err error, name string, before []pinset.Set) ([]pins
 	}
 	sets, others, err := pinset.DecodeSets(bytes.NewReader(content), name)
 	errs := []error{err}
-	if err == nil && len(sets) == 0 { // cut short, perhaps, while somebody copies it
-		errs = append(errs, fmt.Errorf("%s: there is no PinnedImageSet in it, but %d objects of other kinds", name, others))
+	if err == nil && len(sets) == 0 { // perhaps incomplete, while somebody copies it
+		errs = append(errs, fmt.Errorf("%s: it has no PinnedImageSet, but %d objects of other kinds", name, others))
 	}
 	for i, s := range sets {
 		if len(s.Duplicates) > 0 {
@@ -69,8 +69,8 @@ func decode(content []byte, err error, name string, before []pinset.Set) ([]pins
 	return sets, nil
 }
 
-// ForPools keeps the sets that are for a node of these pools: those with the
-// role label of one of them, and those without it. No pools means every set.
+// ForPools returns the sets for a node of these pools: the sets with the role label of one of them,
+// and the sets without that label. No pools means every set.
 func ForPools(sets []pinset.Set, pools []string) []pinset.Set {
 	if len(pools) == 0 {
 		return sets

@@ -1,6 +1,6 @@
-// Package watch finds the PinnedImageSets that a node has to follow: in the folder of sets, for
-// the node's pools, and again when a file changes.
+// Package watch reads the PinnedImageSets of a node from the folder of sets, for the node's pools,
+// and reports when a file changes.
 //
-// It judges sets as the cluster's API does, but does not ask a cluster for them. Start with ReadSets
+// It validates sets as the cluster's API does, but does not read them from a cluster. Start with ReadSets
 // and Changes.
 package watch
