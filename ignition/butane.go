@@ -107,7 +107,8 @@ func newDocument(sshKeys []string) document {
 	return doc
 }
 
-// encode writes the document below two comment lines: what it is, and the command that translates it.
+// encode writes the document below two comment lines: what it is, and the command that translates
+// it.
 func (d document) encode(about, name string, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err

@@ -41,14 +41,14 @@ func TestAgentTriesAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := Agent{Interval: time.Minute}
 			for range 20 { // half of it is chance
-				if got := a.again(c.status, c.failures); got < c.least || got > c.most {
+				if got := a.retryAfter(c.status, c.failures); got < c.least || got > c.most {
 					t.Fatalf("got %s, want between %s and %s", got, c.least, c.most)
 				}
 			}
 		})
 	}
 	short := Agent{Interval: time.Second}
-	if got := short.again(image(Network), 1); got > time.Second {
+	if got := short.retryAfter(image(Network), 1); got > time.Second {
 		t.Errorf("got %s, want no more than the interval", got)
 	}
 }
@@ -122,7 +122,7 @@ func TestLine(t *testing.T) {
 		"no sets":  {nil, nil, "no sets, so nothing is pinned"},
 		"healthy":  {both, nil, "all 2 images of 1 sets are pinned"},
 		"degraded": {one, nil, "degraded: 1 of 2 images are pinned"},
-		"at work":  {one, func(r *report) { r.working = true }, "at work; 1 of 2 images are pinned"},
+		"at work":  {one, func(r *report) { r.working = true }, "a pass is running; 1 of 2 images are pinned"},
 		"pending": {one, func(r *report) { r.pending = true },
 			"waiting for a pass, since the sets have changed; 1 of 2 images are pinned"},
 		"operator": {one, func(r *report) { r.pending, r.owner = true, MCO },

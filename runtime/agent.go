@@ -13,9 +13,9 @@ import (
 // and pins that somebody has removed.
 type Agent struct {
 	Reconciler *Reconciler
-	// Changes tells that the sets may have changed.
+	// Changes receives a value when the sets may have changed.
 	Changes <-chan struct{}
-	// Service manager that is told what the agent does.
+	// Service is the service manager that is notified of what the agent does.
 	Service Service
 	Log     *slog.Logger
 	// Interval between passes when nothing happens; 0 means 5 minutes.
@@ -23,16 +23,16 @@ type Agent struct {
 	// Debounce is how long changes are gathered; 0 means half a second.
 	Debounce time.Duration
 
-	said string
+	logged string // what was logged last
 }
 
 // Service is a service manager: systemd.
 type Service interface {
 	Ready()
-	// Watchdog says that the service works. It is due every WatchdogInterval; never, if that is 0.
+	// Watchdog reports that the service works. It is due every WatchdogInterval; never, if that is 0.
 	Watchdog()
 	WatchdogInterval() time.Duration
-	// SetStatus says in a line what the service does.
+	// SetStatus sets one line that describes what the service does.
 	SetStatus(string)
 }
 
@@ -43,7 +43,7 @@ type outcome struct {
 }
 
 // Run makes passes until ctx ends. A change of the sets cancels the pass that runs, with its
-// pulls; what those have fetched is kept.
+// pulls; blobs that were fetched stay staged.
 func (a *Agent) Run(ctx context.Context) {
 	a.prepare()
 	watchdog := make(<-chan time.Time)
@@ -73,12 +73,12 @@ func (a *Agent) Run(ctx context.Context) {
 			a.Service.Watchdog()
 		case <-a.Changes:
 			now := a.revisions()
-			if now == sets { // somebody touched a file
+			if now == sets { // a file was touched
 				continue
 			}
 			sets, failures = now, 0
 			if cancel != nil {
-				a.Log.Info("the sets have changed, starting anew")
+				a.Log.Info("the sets have changed, starting a new pass")
 				cancel()
 			}
 			if !changed { // else a pass is due already
@@ -103,7 +103,7 @@ func (a *Agent) Run(ctx context.Context) {
 	}
 }
 
-// prepare fills in the defaults, and has every status reported to the service manager.
+// prepare sets the defaults, and reports every status to the service manager, too.
 func (a *Agent) prepare() {
 	if a.Interval <= 0 {
 		a.Interval = 5 * time.Minute
@@ -122,7 +122,7 @@ func (a *Agent) prepare() {
 	}
 }
 
-// pass starts a pass, and returns what cancels it.
+// pass starts a pass, and returns the function that cancels it.
 func (a *Agent) pass(ctx context.Context, done chan<- outcome) context.CancelFunc {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
@@ -143,7 +143,7 @@ func (a *Agent) revisions() string {
 	return b.String()
 }
 
-// after logs how a pass ended, and says when the next one is due.
+// after logs the result of a pass, and returns the time until the next one.
 func (a *Agent) after(o outcome, failures *int) time.Duration {
 	if errors.Is(o.err, context.Canceled) {
 		return a.Debounce
@@ -151,29 +151,29 @@ func (a *Agent) after(o outcome, failures *int) time.Duration {
 	if o.err != nil {
 		a.Log.Error("pass", "error", o.err)
 	}
-	a.tell(o.status)
+	a.log(o.status)
 	if o.err == nil && o.status.Healthy() {
 		*failures = 0
 		return a.Interval
 	}
 	*failures++
-	return a.again(o.status, *failures)
+	return a.retryAfter(o.status, *failures)
 }
 
-// again says when to retry: soon if the error may pass by itself, else after the interval.
-func (a *Agent) again(s Status, failures int) time.Duration {
-	passing := len(s.Errors) > 0
+// retryAfter is the time until a retry: short if an error is transient, else the interval.
+func (a *Agent) retryAfter(s Status, failures int) time.Duration {
+	transient := len(s.Errors) > 0
 	for _, img := range s.Images {
-		passing = passing || img.ErrorClass.Transient() && img.ErrorClass != ""
+		transient = transient || img.ErrorClass.Transient() && img.ErrorClass != ""
 	}
-	if !passing {
+	if !transient {
 		return a.Interval
 	}
 	return min(Retry{First: 2 * time.Second, Longest: a.Interval}.after(failures), a.Interval)
 }
 
-// tell logs the status, if it has changed.
-func (a *Agent) tell(s Status) {
+// log logs the status, if it has changed.
+func (a *Agent) log(s Status) {
 	var lines []string
 	for _, set := range s.Sets {
 		if set.LastFailedGenerationError != "" {
@@ -181,11 +181,11 @@ func (a *Agent) tell(s Status) {
 		}
 	}
 	lines = append(lines, s.Errors...)
-	news := s.Summary() + strings.Join(lines, "\n")
-	if news == a.said {
+	text := s.Summary() + strings.Join(lines, "\n")
+	if text == a.logged {
 		return
 	}
-	a.said = news
+	a.logged = text
 	a.Log.Info(s.Summary())
 	for _, line := range lines {
 		a.Log.Warn(line)

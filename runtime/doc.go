@@ -1,9 +1,10 @@
-// Package runtime looks after the pinned images of a living node: it compares what the sets ask
-// for with what the node has, and makes the node have it: space is checked first, then images are
-// pinned, then missing ones are pulled.
+// Package runtime reconciles the images of a node with its sets. A pass compares the images of the
+// sets with those of the node; it checks the space first, then pins the images, then pulls the
+// missing ones, and publishes a status.
 //
-// It talks to CRI-O, systemd and the file system through small interfaces that packages below it
-// implement; it has no flags and prints nothing.
+// It uses CRI-O, systemd and the file system through small interfaces that packages below it
+// implement, and runtime/node connects them. It has no flags and prints nothing.
 //
-// Start with Reconciler.
+// Start with Reconciler, which makes a pass, and with Agent, which makes one whenever the sets
+// change.
 package runtime

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Class of an error, by what it takes to repair it.
+// Class of an error, by what repairs it.
 type Class string
 
-// Auth, NotFound and Policy need somebody to change something; Space needs space; Network and
-// Other may pass by themselves.
+// Auth, NotFound and Policy need an administrator; Space needs space; Network and Other may be
+// transient.
 const (
 	Auth     Class = "auth"
 	NotFound Class = "not found"
@@ -22,13 +22,13 @@ const (
 	Other    Class = "other"
 )
 
-// Transient says that the same attempt may succeed a little later.
+// Transient reports that the same attempt may succeed a little later.
 func (c Class) Transient() bool { return c == Network || c == Other }
 
-// ErrStalled says that a pull was cancelled because nothing arrived any more.
+// ErrStalled is a pull that was cancelled because nothing arrived any more.
 var ErrStalled = errors.New("the registry stalls")
 
-// texts give errors their class: CRI-O returns most errors of registries as text with the code
+// texts classify errors: CRI-O returns most errors of registries as text with the code
 // Unknown. The first match counts: of several mirrors, one that did not answer may have the
 // image.
 var texts = []struct {
@@ -47,10 +47,10 @@ var texts = []struct {
 	{NotFound, regexp.MustCompile(`(?i)manifest unknown|name unknown|no image found in|repository .*not found|\b404\b`)},
 }
 
-// names of images, hosts and addresses are not searched for texts.
+// names matches names of images, hosts and addresses, which are not searched for texts.
 var names = regexp.MustCompile(`[^\s:/]+[:/]\S*[^\s:"]`)
 
-// Classify tells the class of an error of a pull, or of a registry.
+// Classify returns the class of an error of a pull, or of a registry.
 func Classify(err error) Class {
 	switch {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, ErrSpace):
@@ -75,7 +75,7 @@ type Fault struct {
 
 func fault(err error) Fault { return Fault{Classify(err), cleanText(err)} }
 
-// cleanText leaves out the prefix that gRPC adds.
+// cleanText removes the prefix that gRPC adds.
 func cleanText(err error) string {
 	return strings.TrimPrefix(err.Error(), "rpc error: code = Unknown desc = ")
 }

@@ -13,23 +13,23 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// nodeState is what a pass observes: what the sets ask for, and what the node has.
+// nodeState is what a pass observes: the images of the sets, and those of the node.
 type nodeState struct {
 	sets []pinset.Set
 	// broken is the error of reading the sets.
 	broken error
 	// want is the union of the sets, sorted; pins are those that the drop-in should have.
 	want, pins []pinset.Image
-	// current are the pins that the drop-in has; exact says that it has nothing else.
+	// current are the pins that the drop-in has; exact reports that it has nothing else.
 	current []pinset.Image
 	exact   bool
-	// others are the pins of a later drop-in, which overrides ours.
+	// others are the pins of a later drop-in, which overrides that of pinbox.
 	others  []string
 	version string
 	stored  []pinset.Stored
-	// present has the names of all images in the stores, and whether they are pinned.
+	// present maps the names of all images in the stores to whether they are pinned.
 	present map[string]bool
-	// unpinned are images in the stores that sets asked for once, and no longer do.
+	// unpinned are images in the stores that sets had earlier, and no longer have.
 	unpinned []string
 	// pause is the name of the image that is pinned whatever the drop-in says.
 	pause string
@@ -63,8 +63,8 @@ func (r *Reconciler) observe(ctx context.Context, o Options) (nodeState, error) 
 	return n, n.list(ctx, r.Images, r.previous.Unpinned)
 }
 
-// list lists the images in the stores. once are images that were unpinned before.
-func (n *nodeState) list(ctx context.Context, images Images, once []string) error {
+// list lists the images in the stores. unpinned are images that earlier passes have unpinned.
+func (n *nodeState) list(ctx context.Context, images Images, unpinned []string) error {
 	stored, err := images.List(ctx)
 	if err != nil {
 		return err
@@ -75,21 +75,21 @@ func (n *nodeState) list(ctx context.Context, images Images, once []string) erro
 			n.present[name] = n.present[name] || s.Pinned
 		}
 	}
-	gone := map[string]bool{}
-	for _, name := range once {
-		if _, there := n.present[name]; there {
-			gone[name] = true
+	dropped := map[string]bool{}
+	for _, name := range unpinned {
+		if _, present := n.present[name]; present {
+			dropped[name] = true
 		}
 	}
 	// An image that is unpinned now counts, although it is not in a store: CRI-O may be about
 	// to finish its pull, which an earlier process has begun.
 	for _, img := range n.current {
-		gone[img.String()] = true
+		dropped[img.String()] = true
 	}
 	for _, img := range n.pins {
-		delete(gone, img.String())
+		delete(dropped, img.String())
 	}
-	n.unpinned = slices.Sorted(maps.Keys(gone))
+	n.unpinned = slices.Sorted(maps.Keys(dropped))
 	return nil
 }
 
@@ -100,11 +100,11 @@ func versionOf(ctx context.Context, r Runtime, wait time.Duration) (name, versio
 	return r.Version(ctx)
 }
 
-// ErrUnsupported says that the container runtime cannot pin images as pinbox needs it.
+// ErrUnsupported is a container runtime that cannot pin images as pinbox needs it.
 var ErrUnsupported = errors.New("the container runtime cannot be used")
 
-// supported refuses runtimes that cannot pin: before 1.31 CRI-O does not unpin on reload
-// (cri-o issue 8202) nor report in every answer what is pinned.
+// supported returns an error for a runtime that cannot pin: before 1.31 CRI-O does not unpin on
+// reload (cri-o issue 8202) nor report in every answer what is pinned.
 func supported(name, version string) error {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
@@ -116,7 +116,7 @@ func supported(name, version string) error {
 	case majorErr != nil || minorErr != nil:
 		return nil // a build without a version
 	case m < 1 || m == 1 && n < 31:
-		return fmt.Errorf("%w: CRI-O %s does not unpin when it reloads; it takes 1.31 or newer", ErrUnsupported, version)
+		return fmt.Errorf("%w: CRI-O %s does not unpin when it reloads; it has to be 1.31 or newer", ErrUnsupported, version)
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func supported(name, version string) error {
 // missing are the images that no store has.
 func (n nodeState) missing() []pinset.Image {
 	return slices.DeleteFunc(slices.Clone(n.want), func(img pinset.Image) bool {
-		_, there := n.present[img.String()]
-		return there
+		_, present := n.present[img.String()]
+		return present
 	})
 }

@@ -23,10 +23,10 @@ type Options struct {
 	Prune bool
 	// Retry of pulls.
 	Retry Retry
-	// Stall is how long nothing may arrive before pulls start anew; 0 means 5
+	// Stall is how long pulls may receive nothing before they are restarted; 0 means 5
 	// minutes.
 	Stall time.Duration
-	// PinTimeout is how long CRI-O may take to pin what it was told; 0 means 15 seconds.
+	// PinTimeout is how long CRI-O may take to apply the pins; 0 means 15 seconds.
 	PinTimeout time.Duration
 	// Wait is how long CRI-O may take to answer; 0 means 10 seconds.
 	Wait time.Duration
@@ -34,7 +34,7 @@ type Options struct {
 	PublishInterval time.Duration
 }
 
-// validate says which option is wrong.
+// validate returns an ErrOptions if an option is wrong.
 func (o Options) validate() error {
 	for name, d := range map[string]time.Duration{
 		"stall": o.Stall, "pin timeout": o.PinTimeout, "wait": o.Wait, "publish interval": o.PublishInterval,
@@ -53,10 +53,10 @@ func (o Options) validate() error {
 	return nil
 }
 
-// ErrOptions says that an option is wrong.
+// ErrOptions is an option that is wrong.
 var ErrOptions = errors.New("wrong options")
 
-// complete returns the options with their defaults, or says which one is wrong.
+// complete returns the options with their defaults.
 func (o Options) complete() (Options, error) { return o.defaults(), o.validate() }
 
 func (o Options) defaults() Options {

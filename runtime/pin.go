@@ -16,12 +16,13 @@ const (
 	reloadsIn  = 20 * time.Millisecond
 )
 
-// pin makes CRI-O pin the images of the sets, whether they are present yet or not.
+// pin makes CRI-O pin the images of the sets, those that are not in a store yet, too.
 func (r *Reconciler) pin(ctx context.Context, rep *report, o Options) error {
 	if r.reloaded && rep.dropInCurrent() && (rep.pinsApplied() || r.Pins.Check(rep.pins) != nil) {
 		return nil
 	}
-	// The status has what is unpinned, and that a reload is due, before the drop-in changes.
+	// The status is published before the drop-in changes: it has the images that are unpinned, and
+	// that a reload is due.
 	rep.reloadDue, r.reloaded = true, false
 	if err := r.publish(*rep); err != nil {
 		return err
@@ -57,22 +58,22 @@ func (r *Reconciler) waitPinned(ctx context.Context, n *nodeState, timeout time.
 	}
 }
 
-// conflict says what keeps CRI-O from applying the pins.
+// conflict returns why CRI-O cannot apply the pins.
 func (r *Reconciler) conflict(ctx context.Context, n *nodeState) error {
 	err := r.Pins.Check(n.pins)
 	if n.pinsApplied() {
-		return err // an old refusal does not count
+		return err // the refusal is of an earlier reload
 	}
 	return errors.Join(err, r.Pins.Refusal(ctx))
 }
 
-// stuck says why CRI-O has not applied the pins: the conflict, or that the reason is unknown.
+// stuck returns why CRI-O has not applied the pins: the conflict, or that the reason is unknown.
 func (r *Reconciler) stuck(ctx context.Context, n *nodeState, o Options) error {
 	err, mispinned := r.conflict(ctx, n), n.mispinned()
 	if !r.reloaded || len(mispinned) == 0 || err != nil {
 		return err
 	}
-	return fmt.Errorf("%s after it was told to reload, CRI-O does not pin %d images as the drop-in says, such as %s",
+	return fmt.Errorf("%s after a reload, the pins of CRI-O differ from the drop-in for %d images, such as %s",
 		o.PinTimeout, len(mispinned), mispinned[0])
 }
 
@@ -117,23 +118,23 @@ func (n nodeState) mispinned() []string {
 	return names
 }
 
-// upToDate says that every image is in a store and pinned, and the drop-in has just these pins.
+// upToDate reports that every image is in a store and pinned, and the drop-in has just these pins.
 func (n nodeState) upToDate() bool {
 	return len(n.missing()) == 0 && n.pinsApplied() && n.dropInCurrent()
 }
 
-// dropInCurrent says that the drop-in has just the pins that it should have. Without any, it
-// need not exist.
+// dropInCurrent reports that the drop-in has just the pins that it should have. It need not exist
+// if that is none.
 func (n nodeState) dropInCurrent() bool {
 	return len(n.pins) == 0 && len(n.current) == 0 || n.exact && slices.Equal(n.current, n.pins)
 }
 
-// allPinned says that every image of the sets is in a store and pinned.
+// allPinned reports that every image of the sets is in a store and pinned.
 func (n nodeState) allPinned() bool {
 	return !slices.ContainsFunc(n.want, func(img pinset.Image) bool { return !n.present[img.String()] })
 }
 
-// pinsApplied says that CRI-O pins what the drop-in should pin, and nothing that was unpinned.
+// pinsApplied reports that CRI-O pins what the drop-in should pin, and nothing that was unpinned.
 func (n nodeState) pinsApplied() bool { return len(n.mispinned()) == 0 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -15,19 +15,19 @@ import (
 
 // Plan is what a pass will do.
 type Plan struct {
-	// Owner of the drop-in. If that is MCO, a pass does nothing.
+	// Owner of the drop-in. If it is MCO, a pass does nothing.
 	Owner Owner
-	// Pins that the drop-in will have. Rewrite says that it has to be written, and Reload that
+	// Pins that the drop-in will have. Rewrite means that it has to be written, and Reload that
 	// CRI-O has to read it.
 	Pins            []pinset.Image
 	Rewrite, Reload bool
-	// Unpin are the images that no set asks for any more.
+	// Unpin are the pins that no set has any more.
 	Unpin []pinset.Image
 	// Pulls in their order: releases first, then the smallest.
 	Pulls []Pull
 	// GraphRoot of the store that images are pulled to.
 	GraphRoot string
-	// Unresolved are images that cannot be pulled, because their manifests cannot be had.
+	// Unresolved are images that cannot be pulled, because their manifests cannot be read.
 	Unresolved map[pinset.Image]Fault
 	// Claims on file systems.
 	Claims []Claim
@@ -37,7 +37,7 @@ type Plan struct {
 	Problems []error
 }
 
-// Pull is an image to fetch, and what that takes.
+// Pull is an image to pull, and the space that it needs.
 type Pull struct {
 	Image pinset.Image
 	Need
@@ -45,8 +45,8 @@ type Pull struct {
 	absent map[digest.Digest]int64
 }
 
-// Plan says what a pass would do. It changes nothing. What would make the pass fail is the
-// Problem of the plan.
+// Plan returns what a pass would do. It changes nothing. The error that would make the pass fail is
+// the Problem of the plan.
 func (r *Reconciler) Plan(ctx context.Context) (Plan, error) {
 	configErr := r.configure()
 	o, err := r.complete()
@@ -69,7 +69,7 @@ func (r *Reconciler) Plan(ctx context.Context) (Plan, error) {
 		return Plan{}, err
 	}
 	problem := space.check(plan.Pulls)
-	if !plan.Rewrite { // else the conflict may be the old drop-in's
+	if !plan.Rewrite { // else the conflict may be with the old drop-in
 		problem = errors.Join(problem, r.Pins.Check(n.pins))
 	}
 	if plan.Problem = errors.Join(n.broken, problem); plan.Problem == nil && len(plan.Unresolved) > 0 {
@@ -78,7 +78,7 @@ func (r *Reconciler) Plan(ctx context.Context) (Plan, error) {
 	return plan, nil
 }
 
-// plan resolves the missing images, and says what is to be done. It does not check the space.
+// plan resolves the missing images, and returns what is to be done. It does not check the space.
 func (r *Reconciler) plan(ctx context.Context, n nodeState, o Options) (Plan, error) {
 	p := Plan{
 		Pins: n.pins, Owner: Pinbox, Rewrite: !n.dropInCurrent(), Reload: !n.dropInCurrent() || !n.pinsApplied(),
@@ -93,22 +93,22 @@ func (r *Reconciler) plan(ctx context.Context, n nodeState, o Options) (Plan, er
 		return Plan{}, err
 	}
 	// Layers of a lock or a record that cannot be read count as missing.
-	stores, beside, lockErr := r.Disk.Locks()
+	stores, sets, lockErr := r.Disk.Locks()
 	layers, layerErr := r.Disk.Layers(p.GraphRoot)
 	p.Problems = []error{lockErr, layerErr}
 	var locked []pinset.LockedImage
 	manifests := resolver{r.Manifests, o.Retry, min(manifestTimeout, o.Stall)}
-	locked, p.Unresolved = manifests.resolve(ctx, missing, slices.Concat(stores, beside))
+	locked, p.Unresolved = manifests.resolve(ctx, missing, slices.Concat(stores, sets))
 	p.Pulls, err = pulls(locked, layers)
 	return p, err
 }
 
-// without gives the images of a that are not in b.
+// without returns the images of a that are not in b.
 func without(a, b []pinset.Image) []pinset.Image {
 	return slices.DeleteFunc(slices.Clone(a), func(img pinset.Image) bool { return slices.Contains(b, img) })
 }
 
-// pulls orders the images and says what each takes, given the layers that the node has. Layers
+// pulls orders the images and computes what each needs, given the layers that the node has. Layers
 // that images share count once.
 func pulls(missing []pinset.LockedImage, layers pinset.Layers) ([]Pull, error) {
 	missing = slices.Clone(missing)

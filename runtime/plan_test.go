@@ -92,7 +92,8 @@ func unpacked(chains [][]string) pinset.Layers {
 func describe(all []Pull) string {
 	var lines []string
 	for _, p := range all {
-		line := fmt.Sprintf("%s %d %d %d", strings.TrimPrefix(p.Image.Repository, "quay.io/x/"), p.Fetch, p.Unpacked, p.Inodes)
+		name := strings.TrimPrefix(p.Image.Repository, "quay.io/x/")
+		line := fmt.Sprintf("%s %d %d %d", name, p.Fetch, p.Unpacked, p.Inodes)
 		if p.Estimated {
 			line += " estimated"
 		}

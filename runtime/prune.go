@@ -39,8 +39,8 @@ func (p pruner) prune(ctx context.Context, n *nodeState) error {
 	tried := map[pinset.Image]error{}
 	for _, name := range n.unpinned {
 		img, err := pinset.ParseImage(name)
-		pinned, there := n.present[name]
-		if err != nil || !there || pinned || inStores(name, stores) || n.inUse(name, used) {
+		pinned, present := n.present[name]
+		if err != nil || !present || pinned || inStores(name, stores) || n.inUse(name, used) {
 			continue
 		}
 		tried[img] = p.images.Remove(ctx, img)
@@ -48,15 +48,16 @@ func (p pruner) prune(ctx context.Context, n *nodeState) error {
 	return errors.Join(n.list(ctx, p.images, n.unpinned), p.report(*n, tried))
 }
 
-// report returns the errors of images that could not be removed. CRI-O reports an error for an image that was pulled over
-// a read-only store although it has removed it, because it cannot remove the store's layers
-// (containers/storage, DeleteImage). So only images that are still there count.
+// report returns the errors of images that could not be removed. CRI-O returns an error for an
+// image that was pulled over a read-only store although it has removed it, because it cannot remove
+// the layers of that store (containers/storage, DeleteImage). So only images that are still listed
+// count.
 func (p pruner) report(n nodeState, tried map[pinset.Image]error) error {
 	var errs []error
 	byName := func(a, b pinset.Image) int { return strings.Compare(a.String(), b.String()) }
 	for _, img := range slices.SortedFunc(maps.Keys(tried), byName) {
-		_, there := n.present[img.String()]
-		if err := tried[img]; err != nil && there {
+		_, present := n.present[img.String()]
+		if err := tried[img]; err != nil && present {
 			errs = append(errs, fmt.Errorf("remove %s: %w", img, err))
 			continue
 		}
@@ -71,7 +72,7 @@ func inStores(name string, locks []pinset.Lock) bool {
 	})
 }
 
-// inUse says that a container uses the image of this name, by any of its names, or that it is
+// inUse reports that a container uses the image of this name, by any of its names, or that it is
 // the pause image.
 func (n nodeState) inUse(name string, used map[string]bool) bool {
 	inUse := func(alias string) bool { return used[alias] || alias == n.pause }

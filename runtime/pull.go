@@ -10,7 +10,7 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// Retry says how often a failed pull is tried, and how long to wait between two attempts: from
+// Retry sets how often a failed pull is tried, and how long to wait between two attempts: from
 // First, doubling, up to Longest.
 type Retry struct {
 	First, Longest time.Duration
@@ -18,7 +18,7 @@ type Retry struct {
 }
 
 // after is how long to wait after so many attempts. Half of it is random, so that a thousand
-// nodes do not ask a registry at the same moment.
+// nodes do not send requests to a registry at the same time.
 func (r Retry) after(tries int) time.Duration {
 	d := r.First
 	for range tries - 1 {
@@ -51,17 +51,17 @@ type queue struct {
 	waiting []*job
 	running []*job
 	results chan result
-	// there are blobs that were pulled since the pass began.
-	there map[digest.Digest]bool
-	meter meter
-	full  error // why the queue stopped: for lack of space
+	// pulled are the blobs that were pulled since the pass began.
+	pulled map[digest.Digest]bool
+	meter  meter
+	full   error // why the queue stopped: for lack of space
 }
 
 // pull fetches the missing images. Errors of single images are faults of the report, and do
-// not stop the others; the error is that of the queue.
+// not stop the others; the error is of the queue itself.
 func (r *Reconciler) pull(ctx context.Context, root string, rep *report, o Options) error {
 	q := queue{
-		Reconciler: r, Options: o, root: root, rep: rep, results: make(chan result), there: map[digest.Digest]bool{},
+		Reconciler: r, Options: o, root: root, rep: rep, results: make(chan result), pulled: map[digest.Digest]bool{},
 	}
 	for _, p := range rep.pulls {
 		q.waiting = append(q.waiting, &job{Pull: p})
@@ -100,15 +100,15 @@ func (q *queue) run(ctx context.Context) error {
 	}
 }
 
-// start starts the pulls that are due and fit, and says how long until more are due.
+// start starts the pulls that are due and fit, and returns the time until more are due.
 func (q *queue) start(ctx context.Context) time.Duration {
 	for len(q.running) < q.Parallel && q.full == nil && ctx.Err() == nil {
-		i := slices.IndexFunc(q.waiting, func(j *job) bool { return !time.Now().Before(j.due) && !q.onItsWay(j) })
+		i := slices.IndexFunc(q.waiting, func(j *job) bool { return !time.Now().Before(j.due) && !q.layerIsPulled(j) })
 		if i < 0 {
 			break
 		}
 		j := q.waiting[i]
-		if err := q.room(j); err != nil {
+		if err := q.checkSpace(j); err != nil {
 			if len(q.running) == 0 { // else wait: those that run may take less than estimated
 				q.stop(err)
 			}
@@ -120,7 +120,7 @@ func (q *queue) start(ctx context.Context) time.Duration {
 	wait := time.Hour
 	if len(q.running) < q.Parallel {
 		for _, j := range q.waiting {
-			if !q.onItsWay(j) {
+			if !q.layerIsPulled(j) {
 				wait = min(wait, max(time.Until(j.due), 50*time.Millisecond))
 			}
 		}
@@ -128,12 +128,12 @@ func (q *queue) start(ctx context.Context) time.Duration {
 	return wait
 }
 
-// onItsWay says that a running pull fetches a layer that this one needs, too. It waits for
-// that, since CRI-O would fetch the layer twice.
-func (q *queue) onItsWay(next *job) bool {
+// layerIsPulled reports that a running pull fetches a layer that this one needs, too. This one
+// waits, since CRI-O would fetch the layer twice.
+func (q *queue) layerIsPulled(next *job) bool {
 	return slices.ContainsFunc(q.running, func(j *job) bool {
 		for blob := range next.absent {
-			if _, shared := j.absent[blob]; shared && !q.there[blob] {
+			if _, shared := j.absent[blob]; shared && !q.pulled[blob] {
 				return true
 			}
 		}
@@ -141,18 +141,18 @@ func (q *queue) onItsWay(next *job) bool {
 	})
 }
 
-// expected are the bytes that a pull still has to fetch.
+// expected returns the bytes that a pull still has to fetch.
 func (q *queue) expected(j *job) (bytes int64) {
 	for blob, size := range j.absent {
-		if !q.there[blob] {
+		if !q.pulled[blob] {
 			bytes += size
 		}
 	}
 	return bytes
 }
 
-// room checks the space again, since other programs use the disk, too.
-func (q *queue) room(next *job) error {
+// checkSpace checks the space again, since other programs use the disk, too.
+func (q *queue) checkSpace(next *job) error {
 	all := []Pull{next.Pull}
 	for _, j := range q.running {
 		all = append(all, j.Pull)
@@ -188,30 +188,30 @@ func (q *queue) ended(ctx context.Context, res result) {
 	}
 	if res.err == nil {
 		delete(q.rep.faults, res.Image)
-		q.rep.present[res.Image.String()] = true // as pinned before; the last list checks that
+		q.rep.present[res.Image.String()] = true // it was pinned before the pull; the last list checks that
 		q.rep.done++
 		q.rep.progress.Images++
 		q.meter.finished += q.expected(res.job)
 		for blob := range res.absent {
-			q.there[blob] = true
+			q.pulled[blob] = true
 		}
 		if q.Hooks.Pulled != nil {
 			q.Hooks.Pulled(res.Pull, time.Since(res.started))
 		}
 		return
 	}
-	f, again := fault(res.err), time.Duration(0)
+	f, wait := fault(res.err), time.Duration(0)
 	q.rep.faults[res.Image] = f
 	switch {
 	case f.Class == Space:
-		q.stop(spaceError("Pulling the images on %s stopped, as nothing is free in %s any more: %s", q.Node, q.root, f.Text))
+		q.stop(spaceError("Pulling the images on %s stopped, since there is no space left in %s: %s", q.Node, q.root, f.Text))
 	case f.Class.Transient() && res.tries < q.Retry.Tries && q.full == nil:
-		again = q.Retry.after(res.tries)
-		res.due = time.Now().Add(again)
+		wait = q.Retry.after(res.tries)
+		res.due = time.Now().Add(wait)
 		q.waiting = append(q.waiting, res.job)
 	}
 	if q.Hooks.Failed != nil {
-		q.Hooks.Failed(res.Image, f, again)
+		q.Hooks.Failed(res.Image, f, wait)
 	}
 }
 
@@ -255,8 +255,8 @@ func (q *queue) abandon(err error) error {
 	return err
 }
 
-// meter measures how much has arrived: by the staging folder, and by the store while a layer is
-// unpacked, since CRI does not report it.
+// meter measures the progress of pulls: by the staging folder, and by the store while a layer is
+// unpacked, since CRI does not report either.
 type meter struct {
 	disk     Disk
 	root     string
@@ -265,10 +265,10 @@ type meter struct {
 	free     int64 // bytes in the store
 	finished int64
 	start    time.Time
-	moved    time.Time // when something last moved
+	moved    time.Time // when bytes last arrived
 }
 
-// unpacking is by how many bytes the store grows at least between two ticks while a layer is
+// unpacking is the least growth of the store, in bytes, between two ticks while a layer is
 // unpacked; the logs of a node grow less.
 const unpacking = 1 << 20
 
@@ -283,7 +283,7 @@ func (m *meter) measure() int64 {
 	return staged - m.base
 }
 
-// eta is when the rest will have arrived at the speed so far.
+// eta is the time when the pulls are done at the speed so far.
 func (m *meter) eta(p *Progress) time.Time {
 	took := time.Since(m.start)
 	if p.Bytes == 0 || took < time.Second {

@@ -24,15 +24,15 @@ type Reconciler struct {
 	Sets func() ([]pinset.Set, error)
 	// Publish writes the status for others to read.
 	Publish func(Status) error
-	// Stores mounts the attached stores, or only looks at them, and returns their status. nil
-	// is fine.
+	// Stores mounts the attached stores, or only reads their state, and returns their status.
+	// nil is fine.
 	Stores func(context.Context) ([]StoreStatus, error)
 	Options
 	Hooks Hooks
 
 	// previous is the status that was published last.
 	previous Status
-	// reloaded says that this process has reloaded CRI-O since it last wrote the drop-in. The
+	// reloaded reports that this process has reloaded CRI-O since it last wrote the drop-in. The
 	// first pass with anything to do reloads in any case; a process that was killed between
 	// writing and reloading has published ReloadDue.
 	reloaded bool
@@ -42,8 +42,8 @@ type Reconciler struct {
 func (r *Reconciler) Continue(previous Status) { r.previous = previous }
 
 // Pass pins and pulls the images that the sets ask for, and publishes the result. It checks
-// the space first, then pins, then pulls: so nothing is changed where the space is too small,
-// and the kubelet never removes an image between its pull and its pin. An error means that
+// the space first, then pins, then pulls: so nothing changes if there is too little space, and
+// the kubelet never removes an image between its pull and its pin. An error means that
 // ctx ended, or that the status could not be published.
 func (r *Reconciler) Pass(ctx context.Context) (Status, error) {
 	configErr := r.configure()
@@ -102,7 +102,7 @@ func (r *Reconciler) waitAndFinish(ctx context.Context, rep report, o Options) (
 	return r.finish(ctx, rep, o)
 }
 
-// finish prunes, finds out what is wrong with the pins, and ends the pass.
+// finish prunes, checks that the pins are applied, and ends the pass.
 func (r *Reconciler) finish(ctx context.Context, rep report, o Options) (Status, error) {
 	if o.Owner == MCO && !rep.allPinned() {
 		rep.pending = true // the operator pins after it has pulled all images
@@ -134,8 +134,8 @@ func (r *Reconciler) end(ctx context.Context, rep report, err error) (Status, er
 	return r.previous, err
 }
 
-// Status returns the status of the node, with what the last pass has found out. It changes
-// nothing. busy says that another process makes a pass.
+// Status returns the status of the node, with the errors and the progress of the last pass. It
+// changes nothing. busy reports that another process makes a pass.
 func (r *Reconciler) Status(ctx context.Context, busy bool) (Status, error) {
 	configErr := r.configure()
 	o := r.defaults()

@@ -205,7 +205,7 @@ func TestU2ImagesThatNobodyCanLookUp(t *testing.T) {
 // A runtime that cannot pin is left alone.
 func TestUnsupportedRuntime(t *testing.T) {
 	for release, want := range map[string]string{
-		"1.30.9": "CRI-O 1.30.9 does not unpin when it reloads; it takes 1.31 or newer", "1.31.0": "", "1.34.0-dev": "",
+		"1.30.9": "CRI-O 1.30.9 does not unpin when it reloads; it has to be 1.31 or newer", "1.31.0": "", "1.34.0-dev": "",
 		"2.0.0": "", "main": "",
 	} {
 		w := &world{server: &fakecri.Server{Release: release}}
@@ -314,8 +314,8 @@ func TestCRIOThatDoesNotPin(t *testing.T) {
 	r := reconciler(t, w, 1)
 	r.PinTimeout = 50 * time.Millisecond
 	if s := pass(t, r); !s.Degraded() || !strings.Contains(strings.Join(s.Errors, " "),
-		"CRI-O does not pin 1 images as the drop-in says, such as quay.io/x/image-000") {
-		t.Errorf("%v", s.Errors)
+		"the pins of CRI-O differ from the drop-in for 1 images, such as quay.io/x/image-000") {
+		t.Errorf("got %q, want that the pins differ for one image", s.Errors)
 	}
 }
 

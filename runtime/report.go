@@ -10,15 +10,15 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// report is what a pass knows; the status is made of it.
+// report is what a pass has found; the status is made of it.
 type report struct {
 	nodeState
 	owner Owner
 	node  string
 	pools []string
-	// pending says that no pass has tried yet, or that the Machine Config Operator has to.
+	// pending means that no pass has tried yet, or that the Machine Config Operator has to pin.
 	pending bool
-	// reloadDue says that CRI-O has yet to read the drop-in.
+	// reloadDue means that CRI-O has yet to read the drop-in.
 	reloadDue bool
 	// faults of images, and errors of other things.
 	faults   map[pinset.Image]Fault
@@ -29,7 +29,7 @@ type report struct {
 	pulls    []Pull
 	running  map[pinset.Image]bool
 	progress *Progress
-	// working says that the pass has not ended.
+	// working means that the pass has not ended.
 	working bool
 	// done is the number of images that this pass has pulled.
 	done int
@@ -44,7 +44,7 @@ func (r *Reconciler) publish(rep report) error {
 	return nil
 }
 
-// newReport begins a report; errs are what went wrong already, or nil.
+// newReport begins a report; errs are problems so far, or nil.
 func newReport(o Options, errs ...error) report {
 	return report{
 		owner: o.Owner, node: o.Node, pools: o.Pools, problems: errs,
@@ -83,7 +83,7 @@ func unique(lines []string) (once []string) {
 	return once
 }
 
-// unread is the error of reading the sets, unless it is that of a file, which has a SetStatus.
+// unread is the error of reading the sets, unless it is the error of a file, which has a SetStatus.
 func (r report) unread() error {
 	var file *pinset.FileError
 	if errors.As(r.broken, &file) {
@@ -118,13 +118,13 @@ func (r report) images() []ImageStatus {
 }
 
 func (r report) state(img pinset.Image) State {
-	pinned, there := r.present[img.String()]
+	pinned, present := r.present[img.String()]
 	switch {
 	case r.present == nil:
 		return Unknown
 	case pinned:
 		return Pinned
-	case there:
+	case present:
 		return Present
 	case r.running[img]:
 		return Pulling
@@ -157,14 +157,14 @@ func (r report) setStatus(previous Status, images []ImageStatus) []SetStatus {
 			}
 		}
 		if unknown { // the reason is among the errors
-			wrong = append(wrong, "nobody knows what is on the node")
+			wrong = append(wrong, "the images of the node could not be listed")
 		}
 		all = append(all, r.generations(s, set.Revision(), wrong, previous.set(set.Name)))
 	}
 	return append(all, r.brokenSets(previous)...)
 }
 
-// describe says what is wrong with an image: its error, or what if it has none.
+// describe returns what is wrong with an image: its error, or the given text if it has none.
 func (i ImageStatus) describe(what string) string {
 	if i.Error != "" {
 		return fmt.Sprintf("%s: %s: %s", i.Name, i.ErrorClass, i.Error)
@@ -209,7 +209,7 @@ func (r report) brokenSets(previous Status) []SetStatus {
 	return all
 }
 
-// flatten gives the errors that were joined.
+// flatten returns the errors that were joined.
 func flatten(err error) []error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return joined.Unwrap()
@@ -272,8 +272,8 @@ func (r report) onlyRetries(previous Status) bool {
 	return true
 }
 
-// recall adds what the last pass has reported of images that are still missing; and its
-// progress, if it is busy.
+// recall adds the errors of the last pass for images that are still missing; and its progress, if
+// it still runs.
 func (r report) recall(previous Status, busy bool) report {
 	r.faults, r.running = map[pinset.Image]Fault{}, map[pinset.Image]bool{}
 	for _, img := range r.want {

@@ -12,21 +12,20 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// ErrSpace says that there is too little space for the images.
+// ErrSpace is too little space for the images.
 var ErrSpace = errors.New("too little space")
 
-// Reserve is what pulls leave free: the lesser of a number of bytes and a share
-// of the file system in percent. One that is 0 does not count; if both are, nothing is kept.
+// Reserve is the space that pulls leave free: the lesser of a number of bytes and a share of the
+// file system in percent. One that is 0 does not count; if both are, there is no reserve.
 type Reserve struct {
 	Bytes   int64
 	Percent int
 }
 
-// DefaultReserve is the Machine Config Operator's 16 GiB, but no more than a
-// tenth of a small disk.
+// DefaultReserve is the 16 GiB of the Machine Config Operator, but at most a tenth of the disk.
 var DefaultReserve = Reserve{16 << 30, 10}
 
-// ParseReserve reads "16Gi", "10%", or both with a comma; "0" keeps nothing.
+// ParseReserve reads "16Gi", "10%", or both with a comma; "0" is no reserve.
 func ParseReserve(s string) (Reserve, error) {
 	var r Reserve
 	parts := strings.Split(s, ",")
@@ -38,7 +37,7 @@ func ParseReserve(s string) (Reserve, error) {
 		if percent, ok := strings.CutSuffix(part, "%"); ok {
 			n, err := strconv.Atoi(percent)
 			if err != nil || n < 0 || n > 99 {
-				return Reserve{}, fmt.Errorf("reserve %q: %s is no share of a disk", s, part)
+				return Reserve{}, fmt.Errorf("reserve %q: %s is not a share of a disk, 0%% to 99%%", s, part)
 			}
 			r.Percent = n
 			continue
@@ -53,7 +52,7 @@ func ParseReserve(s string) (Reserve, error) {
 	return r, nil
 }
 
-// MarshalText gives what UnmarshalText reads.
+// MarshalText returns what UnmarshalText reads.
 func (r Reserve) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
 // UnmarshalText reads what ParseReserve reads.
@@ -62,7 +61,7 @@ func (r *Reserve) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// String is what ParseReserve reads.
+// String returns what ParseReserve reads.
 func (r Reserve) String() string {
 	parts := []string{strconv.FormatInt(r.Bytes, 10)}
 	if r.Bytes > 0 && r.Bytes%(1<<30) == 0 {
@@ -74,7 +73,7 @@ func (r Reserve) String() string {
 	return strings.Join(parts, ",")
 }
 
-// of a file system, in bytes.
+// of returns the reserve of a file system, in bytes.
 func (r Reserve) of(s disk.Space) int64 {
 	share := s.Total * int64(r.Percent) / 100
 	if r.Bytes == 0 || r.Percent > 0 && share < r.Bytes {
@@ -88,8 +87,8 @@ type Limits struct {
 	// Node is the name of the node in messages.
 	Node    string
 	Reserve Reserve
-	// GCPercent of the file system in use, at which the kubelet starts to remove
-	// images, 0 for never, and the file that says so.
+	// GCPercent is the used share of the file system at which the kubelet starts to remove
+	// images, 0 for never, and GCFile the file that sets it.
 	GCPercent int
 	GCFile    string
 }
@@ -98,7 +97,7 @@ type Limits struct {
 type Claim struct {
 	Space         disk.Space
 	Bytes, Inodes int64
-	// Store says that images are kept there, so that the kubelet watches it.
+	// Store means that the images are unpacked there, so that the kubelet watches it.
 	Store     bool
 	Estimated bool
 }
@@ -137,13 +136,13 @@ func (s spaceCheck) claims(pulls []Pull) ([]Claim, error) {
 	return claims(need, staged, store, staging), nil
 }
 
-// Need of disk space.
+// Need is disk space that pulls need.
 type Need struct {
 	// Fetch is the bytes of the blobs to fetch.
 	Fetch int64
 	// Unpacked bytes and inodes of the layers that the node lacks.
 	Unpacked, Inodes int64
-	// Estimated says that no lock has the sizes.
+	// Estimated means that no lock has the sizes.
 	Estimated bool
 }
 
@@ -174,7 +173,7 @@ func need(layers []pinset.LockedLayer, fetch int64) Need {
 	return n
 }
 
-// demand is what pulling these images takes, parallel ones at a time. staged is the bytes of the
+// demand is what pulling these images needs, parallel ones at a time. staged is the bytes of the
 // blobs of the largest ones: blobs are staged until they are unpacked.
 func demand(all []Pull, parallel int) (n Need, staged int64) {
 	var fetches []int64
@@ -189,18 +188,18 @@ func demand(all []Pull, parallel int) (n Need, staged int64) {
 	return n, staged
 }
 
-// claims says what a need takes of the file systems of store and staging folder,
-// which may be one.
+// claims divides a need between the file systems of the store and of the staging folder, which may
+// be one.
 func claims(n Need, staged int64, store, staging disk.Space) []Claim {
-	// Subvolumes of one disk have devices of their own.
+	// Subvolumes of one file system have different devices.
 	if store.Device == staging.Device || store.Total == staging.Total && store.Free == staging.Free {
 		return []Claim{{store, n.Unpacked + staged, n.Inodes, true, n.Estimated}}
 	}
 	return []Claim{{store, n.Unpacked, n.Inodes, true, n.Estimated}, {staging, staged, 0, false, false}}
 }
 
-// CheckFile says, with numbers, why a file of so many bytes would take too much of a file
-// system.
+// CheckFile returns an ErrSpace, with numbers, if a file of so many bytes would leave less than the
+// reserve.
 func (l Limits) CheckFile(s disk.Space, bytes int64) error {
 	if reserve := l.Reserve.of(s); s.Free-bytes < reserve {
 		return spaceError("The store needs %s in %s; %s are free, %s are kept in reserve.",
@@ -209,7 +208,7 @@ func (l Limits) CheckFile(s disk.Space, bytes int64) error {
 	return nil
 }
 
-// check says, with numbers, why a claim cannot be met.
+// check returns an ErrSpace, with numbers, if a claim does not fit.
 func (l Limits) check(c Claim) error {
 	s, reserve := c.Space, l.Reserve.of(c.Space)
 	about := ""

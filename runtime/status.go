@@ -42,13 +42,13 @@ type Status struct {
 	Images     []ImageStatus `json:"images"`
 	// Stores that were attached to the node.
 	Stores []StoreStatus `json:"stores,omitempty"`
-	// Unpinned are images on the node that no set asks for any more.
+	// Unpinned are images on the node that no set has any more.
 	Unpinned []string `json:"unpinned,omitempty"`
-	// ReloadDue says that CRI-O may not have read the drop-in since it was written.
+	// ReloadDue means that CRI-O may not have read the drop-in since it was written.
 	ReloadDue bool `json:"reloadDue,omitempty"`
 	// Progress of the pulls that run.
 	Progress *Progress `json:"progress,omitempty"`
-	// Errors that are not those of a single image: a set that cannot be read, too little
+	// Errors that do not belong to a single image: a set that cannot be read, too little
 	// space, a configuration that conflicts with the pins.
 	Errors []string `json:"errors,omitempty"`
 }
@@ -70,7 +70,7 @@ const (
 	MCO    Owner = "mco"
 )
 
-// Condition in the words of a MachineConfigNode.
+// Condition is a condition as in a MachineConfigNode.
 type Condition struct {
 	Type               string    `json:"type"`
 	Status             string    `json:"status"`
@@ -106,7 +106,7 @@ type ImageStatus struct {
 	Error      string `json:"error,omitempty"`
 }
 
-// Progress of a pass: images pulled and blobs fetched, of those that it has to.
+// Progress of a pass: images pulled and bytes fetched, of all that it has to.
 type Progress struct {
 	Images   int   `json:"images"`
 	OfImages int   `json:"ofImages"`
@@ -131,26 +131,26 @@ const (
 // maxErrorBytes bounds lastFailedGenerationError, as the cluster's API does.
 const maxErrorBytes = 32768
 
-// is says whether a condition is true.
+// is reports whether a condition is true.
 func (s Status) is(kind string) bool {
 	return slices.ContainsFunc(s.Conditions, func(c Condition) bool { return c.Type == kind && c.Status == "True" })
 }
 
-// Healthy says that every image is in a store and pinned, and nothing else is wrong.
+// Healthy reports that every image is in a store and pinned, and nothing else is wrong.
 func (s Status) Healthy() bool {
 	wrong := func(c Condition) bool { return c.Status == "True" || c.Reason != asExpected }
 	return len(s.Conditions) > 0 && !slices.ContainsFunc(s.Conditions, wrong)
 }
 
-// Pending says that the sets have changed and no pass was made since.
+// Pending reports that the sets have changed since the last pass.
 func (s Status) Pending() bool {
 	return slices.ContainsFunc(s.Conditions, func(c Condition) bool { return c.Reason == pending })
 }
 
-// Degraded says that something is wrong which no pass is repairing right now.
+// Degraded reports that something is wrong, and that no pass is repairing it.
 func (s Status) Degraded() bool { return s.is(DegradedCondition) }
 
-// Summary is a summary in one line.
+// Summary describes the status in one line.
 func (s Status) Summary() string {
 	pinned := 0
 	for _, i := range s.Images {
@@ -172,12 +172,12 @@ func (s Status) Summary() string {
 		return fmt.Sprintf("pulling: %d of %d images, %s of %s%s",
 			p.Images, p.OfImages, bytesize.Format(p.Bytes), bytesize.Format(p.OfBytes), p.left(s.Time))
 	case s.is(ProgressingCondition):
-		return "at work; " + of
+		return "a pass is running; " + of
 	}
 	return "degraded: " + of
 }
 
-// left is how long the pulls will take, roughly.
+// left estimates the time that the pulls still need.
 func (p Progress) left(now time.Time) string {
 	if p.ETA.IsZero() || p.OfBytes == 0 {
 		return ""

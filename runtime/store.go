@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// StoreState is whether CRI-O has a store.
+// StoreState is whether an attached store is mounted.
 type StoreState string
 
-// A store is mounted; or it is not, and its status says why.
+// A store is mounted; or it is unavailable, and its status has the reason.
 const (
 	StoreMounted     StoreState = "mounted"
 	StoreUnavailable StoreState = "unavailable"
@@ -24,16 +24,16 @@ type StoreStatus struct {
 	Images int `json:"images"`
 	// Bytes of its file.
 	Bytes int64 `json:"bytes"`
-	// Path of its file or medium, if it is not a copy in the state's folder.
+	// Path of its file or medium, if it is not a copy in the folder of the state.
 	Path string `json:"path,omitempty"`
-	// Current says that its sets count; Previous, that a rollback makes them count.
+	// Current means that its sets count; Previous, that a rollback makes them count.
 	Current  bool `json:"current,omitempty"`
 	Previous bool `json:"previous,omitempty"`
 	// Error is why it is unavailable.
 	Error string `json:"error,omitempty"`
 }
 
-// stores mounts the attached stores, and reports what is wrong with them.
+// stores mounts the attached stores, and adds their errors to the report.
 func (r *Reconciler) stores(ctx context.Context, rep *report) {
 	if r.Stores == nil {
 		return

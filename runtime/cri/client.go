@@ -102,8 +102,8 @@ func (c *Client) List(ctx context.Context) ([]pinset.Stored, error) {
 	return stored, nil
 }
 
-// Pull pulls an image, with the credentials that the runtime itself finds for each endpoint. It waits
-// for a runtime that does not run, and has no time limit but ctx.
+// Pull pulls an image, with the credentials that the runtime itself finds for each endpoint. It
+// waits for a runtime that does not run, and has no time limit but ctx.
 func (c *Client) Pull(ctx context.Context, img pinset.Image) error {
 	_, err := c.images.PullImage(ctx, &criapi.PullImageRequest{Image: &criapi.ImageSpec{Image: img.String()}},
 		grpc.WaitForReady(true))

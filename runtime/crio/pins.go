@@ -32,8 +32,8 @@ func (p *Pins) path() string {
 	return filepath.Join(p.Dir, name)
 }
 
-// Current returns the pins of the drop-in, none if it does not exist. exact reports that its content
-// is that of RenderPinned. others are the pins of a later file, which replace them.
+// Current returns the pins of the drop-in, none if it does not exist. exact reports that its
+// content is that of RenderPinned. others are the pins of a later file, which replace them.
 func (p *Pins) Current() (images []pinset.Image, exact bool, others []string, err error) {
 	if config, err := ReadConfig(os.DirFS(p.Dir)); err == nil && config.PinnedBy != PinnedImagesPath {
 		others = config.PinnedImages

@@ -17,9 +17,9 @@ var ConfigFiles = []string{"/etc/kubernetes/kubelet.conf", "/var/lib/kubelet/con
 const defaultThreshold = 85
 
 // GCThreshold returns the used share of the image file system, in percent, at which the kubelet
-// starts to remove images, and the file that sets it, "" for the kubelet's default. 100 means never.
-// The first of the files that exists counts; if it cannot be read, the default is returned with the
-// error.
+// starts to remove images, and the file that sets it, "" for the kubelet's default. 100 means
+// never. The first of the files that exists counts; if it cannot be read, the default is returned
+// with the error.
 func GCThreshold(files ...string) (percent int, file string, err error) {
 	for _, file := range files {
 		content, err := os.ReadFile(file)

@@ -12,12 +12,11 @@ import (
 const (
 	// baseInterval is the time between two attempts to attach a store whose base is missing.
 	baseInterval = time.Second
-	// statusInterval is the time between two looks at a pass of another process.
+	// statusInterval is the time between two reads of the status of another process.
 	statusInterval = 200 * time.Millisecond
 )
 
-// Attach brings a store to the node, and makes its release current. ApplySets has its images
-// pinned.
+// Attach adds a store to the node, and makes its release current. ApplySets pins its images.
 func Attach(ctx context.Context, o Options, a stores.AttachOptions) (stores.Attached, error) {
 	o = o.complete()
 	m, err := o.manager()
@@ -28,8 +27,8 @@ func Attach(ctx context.Context, o Options, a stores.AttachOptions) (stores.Atta
 	return o.attach(ctx, m, a)
 }
 
-// attach waits for the base of a store that was offered: of two media that are in when the
-// machine boots, the one with the base may come second.
+// attach waits for the base of a store that udev attaches: of two media that are in drives at boot,
+// the one with the base may be found second.
 func (o Options) attach(ctx context.Context, m stores.Manager, a stores.AttachOptions) (stores.Attached, error) {
 	for deadline, tries := time.Now().Add(o.Wait), 1; ; tries++ {
 		attached, err := m.Attach(ctx, a)
@@ -47,7 +46,7 @@ func (o Options) attach(ctx context.Context, m stores.Manager, a stores.AttachOp
 	}
 }
 
-// Rollback makes the release before the current one current. ApplySets has its images pinned.
+// Rollback makes the release before the current one current. ApplySets pins its images.
 func Rollback(ctx context.Context, o Options) (stores.Release, error) {
 	m, err := o.complete().manager()
 	if err != nil {
@@ -56,8 +55,9 @@ func Rollback(ctx context.Context, o Options) (stores.Release, error) {
 	return m.Rollback(ctx)
 }
 
-// ApplySets has the images of the current sets pinned: by a pass, or by the process that makes
-// passes already. That one may end before it has seen these sets.
+// ApplySets pins the images of the current sets: by a pass, or by waiting for the process that
+// makes passes already. That one may end before it has read these sets: then ApplySets makes the
+// pass.
 func ApplySets(ctx context.Context, o Options) (runtime.Status, error) {
 	o = o.complete()
 	if previous, err := statusFile(o.Status).load(); err == nil && len(o.Pools) == 0 {

@@ -7,16 +7,16 @@ import (
 )
 
 // Compact writes the attached stores as one, at low priority; with all, the appliance's own
-// store too. The new store replaces them when CRI-O starts next. done is called with the bytes
+// store too. The new store replaces them at the next start of CRI-O. done is called with the bytes
 // that were written, of all.
 func Compact(ctx context.Context, o Options, all bool, done func(done, all int64)) (stores.Compaction, error) {
 	o = o.complete()
-	m, root, err := o.managerAndRoot(ctx)
+	m, graphRoot, err := o.managerAndRoot(ctx)
 	if err != nil {
 		return stores.Compaction{}, err
 	}
 	lowerPriority()
 	return m.Compact(ctx, stores.CompactOptions{
-		All: all, GraphRoot: root, CheckSpace: o.fits, Write: stores.WriteCompacted(m.Dir, done),
+		All: all, GraphRoot: graphRoot, CheckSpace: o.fits, Write: stores.WriteCompacted(m.Dir, done),
 	})
 }

@@ -16,9 +16,9 @@ func Detach(ctx context.Context, o Options, name string) (stores.Store, error) {
 	return m.Detach(ctx, name, root)
 }
 
-// DetachUnused removes all stores to which nothing refers any more, but for those that
-// Rollback may want. kept says why each of the others stays.
-func DetachUnused(ctx context.Context, o Options) (gone []stores.Store, kept map[string]error, err error) {
+// DetachUnused removes all stores to which nothing refers any more, except those that Rollback
+// needs. kept has the reason for each store that stays.
+func DetachUnused(ctx context.Context, o Options) (detached []stores.Store, kept map[string]error, err error) {
 	m, root, err := o.complete().managerAndRoot(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -26,7 +26,8 @@ func DetachUnused(ctx context.Context, o Options) (gone []stores.Store, kept map
 	return m.DetachUnused(ctx, root)
 }
 
-// managerAndRoot also gives the root of CRI-O's own store, which may stand on others.
+// managerAndRoot also returns the graph root of CRI-O's main store, whose layers may need other
+// stores.
 func (o Options) managerAndRoot(ctx context.Context) (m stores.Manager, root string, err error) {
 	if m, err = o.manager(); err != nil {
 		return m, "", err

@@ -10,10 +10,10 @@ import (
 	"github.com/pinbox/pinbox/storage/filelock"
 )
 
-// ErrBusy says that another process makes passes.
+// ErrBusy is another process that makes passes.
 var ErrBusy = errors.New("another pinbox-node is at work")
 
-// lock lets one process at a time make passes.
+// lock waits until no other process makes passes. The caller calls release.
 func (o Options) lock(ctx context.Context) (release func(), err error) {
 	file := statusFile(o.Status).lock()
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {

@@ -11,8 +11,8 @@ import (
 )
 
 // Mount mounts the attached stores that are intact and have their base, before CRI-O starts. A
-// compacted store replaces the others then. What is wrong with the configuration of the node
-// keeps no store from being mounted; it is an error beside the stores.
+// compacted store replaces the others. Stores are mounted even if the configuration of the node
+// cannot be read; that error is returned with them.
 func Mount(ctx context.Context, o Options) ([]runtime.StoreStatus, error) {
 	o = o.complete()
 	m, configErr := o.manager()
@@ -24,7 +24,7 @@ func Mount(ctx context.Context, o Options) ([]runtime.StoreStatus, error) {
 	return storeStatuses(all), configErr
 }
 
-// stopped says whether CRI-O neither runs nor starts.
+// stopped reports whether CRI-O neither runs nor starts.
 func stopped(ctx context.Context, socket string) bool {
 	conn, err := net.Dial("unix", strings.TrimPrefix(socket, "unix://"))
 	if err == nil {

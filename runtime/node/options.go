@@ -15,40 +15,41 @@ import (
 // DefaultCRIODir is the folder of CRI-O's configuration.
 const DefaultCRIODir = "/etc/crio"
 
-// Options say where things are on a node, and how it is looked after. The zero value is a
-// node that pinbox has built.
+// Options are the paths of a node, and the options of its passes. The zero value is a node that
+// pinbox has built.
 type Options struct {
-	// Options of a pass. Owner "" or "auto" finds out whether the Machine Config Operator
-	// manages the node; Node "" is the host's name; Limits.GCPercent 0 is the kubelet's.
+	// Options of a pass. Owner "" or "auto" detects whether the Machine Config Operator
+	// manages the node; Node "" is the host name; Limits.GCPercent 0 is the kubelet's.
 	runtime.Options
 	Hooks runtime.Hooks
 	// Socket of CRI-O, and CRIODir the folder of its configuration.
 	Socket, CRIODir string
 	// Sets is the folder of the sets.
 	Sets string
-	// Status is the file of the status. The lock of who makes passes is beside it.
+	// Status is the file of the status. The lock of passes is in the same folder.
 	Status string
-	// State is the folder of the read-only stores, and of what is kept between passes.
+	// State is the folder of the read-only stores and of the state.
 	State string
 	// Staging is the folder where CRI-O keeps blobs until they are unpacked; "" is the one
 	// that CRI-O is configured with.
 	Staging string
 	// RegistriesConf and RegistriesDir replace those below /etc/containers.
 	RegistriesConf, RegistriesDir string
-	// Reload is how CRI-O is told to reload: by "systemd", by a "signal", or by a command; ""
+	// Reload is how CRI-O is reloaded: by "systemd", by a "signal", or by a command; ""
 	// or "auto" is by systemd where that runs, else by a signal.
 	Reload string
 	// CRIOLog is the file of CRI-O's log; "" means the journal.
 	CRIOLog string
-	// Waiting is told once what is waited for: ErrBusy, or stores.ErrNoBase. nil is fine.
+	// Waiting is called once with the reason of a wait: ErrBusy, or stores.ErrNoBase. nil is
+	// fine.
 	Waiting func(error)
 
-	// readOnly is for verbs that only look: they take the pools of the last pass, if no others
-	// are given, and write nothing.
+	// readOnly is for verbs that change nothing: they use the pools of the last pass, if no others
+	// are given, and write no file.
 	readOnly bool
 }
 
-// complete fills in what was left out.
+// complete sets the defaults.
 func (o Options) complete() Options {
 	o.Socket = cmp.Or(o.Socket, cri.DefaultSocket)
 	o.CRIODir = cmp.Or(o.CRIODir, DefaultCRIODir)
@@ -57,7 +58,7 @@ func (o Options) complete() Options {
 	o.State = cmp.Or(o.State, layout.NodeDir)
 	o.Reload = cmp.Or(o.Reload, "auto")
 	if o.Node == "" {
-		o.Node, _ = os.Hostname() // a name is for messages alone
+		o.Node, _ = os.Hostname() // only messages have the name
 		o.Node = cmp.Or(o.Node, "this node")
 	}
 	if o.Waiting == nil {
@@ -66,11 +67,11 @@ func (o Options) complete() Options {
 	return o
 }
 
-// owner says who writes the pins.
+// owner returns who writes the pins.
 func (o Options) owner() (runtime.Owner, error) {
 	switch o.Owner {
 	case "", "auto":
-		// It is there on a node that the Machine Config Operator manages.
+		// This file exists on a node that the Machine Config Operator manages.
 		current := filepath.Join(filepath.Dir(filepath.Clean(o.CRIODir)), "machine-config-daemon", "currentconfig")
 		if _, err := os.Stat(current); err == nil {
 			return runtime.MCO, nil
@@ -82,15 +83,15 @@ func (o Options) owner() (runtime.Owner, error) {
 	return "", fmt.Errorf("%w: owner %s: it is pinbox, mco or auto", runtime.ErrOptions, o.Owner)
 }
 
-// stateDir is the folder of the state as the kernel names it in its table of mounts.
+// stateDir is the folder of the state without symbolic links, as in /proc/self/mountinfo.
 func (o Options) stateDir() string {
 	if path, err := filepath.EvalSymlinks(o.State); err == nil {
 		return path
 	}
-	return o.State // it is not there yet
+	return o.State // it does not exist yet
 }
 
-// fits says why there is no room for a file of so many bytes in the folder of the state.
+// fits returns an ErrSpace if a file of so many bytes does not fit in the folder of the state.
 func (o Options) fits(bytes int64) error {
 	space, err := disk.Measure(o.State)
 	if err != nil {

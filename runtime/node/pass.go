@@ -10,11 +10,10 @@ import (
 	"github.com/pinbox/pinbox/runtime/watch"
 )
 
-// pollInterval is how often the folder of sets is read where the kernel does not tell of
-// changes.
+// pollInterval is how often the folder of sets is read if inotify cannot watch it.
 const pollInterval = 5 * time.Second
 
-// Pass makes one pass. It waits for another process that makes one.
+// Pass makes one pass. If another process makes one, it waits for that.
 func Pass(ctx context.Context, o Options) (runtime.Status, error) {
 	r, end, err := lockedReconciler(ctx, o)
 	if err != nil {
@@ -25,7 +24,7 @@ func Pass(ctx context.Context, o Options) (runtime.Status, error) {
 }
 
 // Run makes a pass whenever the sets change, and one in every interval, until ctx ends; an
-// interval of 0 is the usual one.
+// interval of 0 is the default.
 func Run(ctx context.Context, o Options, interval time.Duration, log *slog.Logger) error {
 	r, end, err := lockedReconciler(ctx, o)
 	if err != nil {
@@ -40,7 +39,7 @@ func Run(ctx context.Context, o Options, interval time.Duration, log *slog.Logge
 	return nil
 }
 
-// Plan says what a pass would do. It changes nothing.
+// Plan returns what a pass would do. It changes nothing.
 func Plan(ctx context.Context, o Options) (runtime.Plan, error) {
 	o.readOnly = true
 	r, end, err := NewReconciler(o)
@@ -51,8 +50,7 @@ func Plan(ctx context.Context, o Options) (runtime.Plan, error) {
 	return r.Plan(ctx)
 }
 
-// lockedReconciler gives a reconciler to the one process that makes passes. The caller calls
-// end.
+// lockedReconciler returns a reconciler, and takes the lock of passes. The caller calls end.
 func lockedReconciler(ctx context.Context, o Options) (r *runtime.Reconciler, end func(), err error) {
 	release, err := o.complete().lock(ctx)
 	if err != nil {

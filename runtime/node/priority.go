@@ -8,7 +8,7 @@ import (
 )
 
 // lowerPriority gives the whole process the lowest priority, of the processor by
-// setpriority(2) and of disks by ioprio_set(2). It may fail: then others wait longer.
+// setpriority(2) and of disks by ioprio_set(2). It may fail: then other processes get less.
 func lowerPriority() {
 	const process, idle = 1, 3 << 13
 	threads, _ := os.ReadDir("/proc/self/task")

@@ -16,7 +16,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/systemd"
 )
 
-// What runtime asks for is what its rooms have.
+// The packages that implement the interfaces of runtime.
 var (
 	_ runtime.Runtime   = (*cri.Client)(nil)
 	_ runtime.Images    = (*cri.Client)(nil)
@@ -26,8 +26,8 @@ var (
 	_ runtime.Service   = systemd.Service{}
 )
 
-// NewReconciler puts a reconciler together, which continues from the status of the last pass. The
-// caller calls end.
+// NewReconciler returns a reconciler that continues from the status of the last pass. The caller
+// calls end.
 func NewReconciler(o Options) (r *runtime.Reconciler, end func(), err error) {
 	o = o.complete()
 	previous, noPrevious := statusFile(o.Status).load()
@@ -55,10 +55,10 @@ func NewReconciler(o Options) (r *runtime.Reconciler, end func(), err error) {
 	return r, func() { client.Close() }, nil
 }
 
-// configure reads what others may change on the node at any time.
+// configure reads what other programs may change on the node at any time.
 func (o Options) configure(r *runtime.Reconciler) (err error) {
-	config, _ := crio.ReadConfig(os.DirFS(o.CRIODir)) // what is wrong with it, the pass says
-	slots, _, others, _ := o.slots()                  // what is wrong with it, the pass says
+	config, _ := crio.ReadConfig(os.DirFS(o.CRIODir)) // the pass reports the error
+	slots, _, others, _ := o.slots()                  // and this one
 	r.Disk = stores.Disk{Slots: append(slots, others...), Sets: o.Sets, Staging: o.stagingDir(config)}
 	r.Manifests = registry.Client{
 		AuthFile: config.AuthFile, Insecure: config.Insecure,

@@ -21,20 +21,20 @@ func (o Options) readSets() ([]pinset.Set, error) {
 	return watch.ForPools(sets, o.Pools), err
 }
 
-// wanted are the images that somebody asks for: the sets, and on a node that the Machine
-// Config Operator manages what that pins.
+// wanted are the images of the sets and, on a node that the Machine Config Operator manages, those
+// that it pins.
 func (o Options) wanted() ([]pinset.Image, error) {
 	sets, err := o.readSets()
 	if owner, ownerErr := o.owner(); ownerErr != nil || owner != runtime.MCO {
 		return pinset.Union(sets...), errors.Join(err, ownerErr)
 	}
-	if errors.Is(err, fs.ErrNotExist) { // such a node need not have them
+	if errors.Is(err, fs.ErrNotExist) { // such a node need not have the folder
 		err = nil
 	}
 	config, configErr := crio.ReadConfig(os.DirFS(o.CRIODir))
 	pinned := pinset.Set{}
 	for _, pin := range config.PinnedImages {
-		if img, err := pinset.ParseImage(pin); err == nil { // else it is a pattern, which asks for no image
+		if img, err := pinset.ParseImage(pin); err == nil { // else it is a pattern
 			pinned.Images = append(pinned.Images, img)
 		}
 	}

@@ -20,13 +20,13 @@ var (
 	_ stores.Mounter = systemd.Mounter{}
 )
 
-// Stores says how the stores are that were attached. It changes nothing.
+// Stores returns the status of the attached stores. It changes nothing.
 func Stores(ctx context.Context, o Options) ([]runtime.StoreStatus, error) {
 	o.readOnly = true
 	return o.complete().reconcileStores(ctx)
 }
 
-// manager looks after the stores that are attached.
+// manager returns the manager of the attached stores.
 func (o Options) manager() (stores.Manager, error) {
 	etc := filepath.Dir(filepath.Clean(o.Sets)) // /etc/pinbox
 	config, err := layout.ReadNodeConfig(filepath.Join(etc, filepath.Base(layout.NodeConfigPath)))
@@ -43,8 +43,8 @@ func (o Options) manager() (stores.Manager, error) {
 	return m, err
 }
 
-// slots are the mount points of stores, read those of them that CRI-O reads, and others
-// the read-only stores that it reads beside them: folders, or somebody else's.
+// slots are the mount points of stores, read those that CRI-O's configuration lists, and others the
+// additional image stores that are not slots: folders, or those of other programs.
 func (o Options) slots() (slots, read, others []string, err error) {
 	config, err := crio.ReadConfig(os.DirFS(o.CRIODir))
 	stores := config.ImageStores()
@@ -63,8 +63,8 @@ func (o Options) slots() (slots, read, others []string, err error) {
 	return slots, read, others, err
 }
 
-// reconcileStores mounts the stores that were attached, for a pass; or it only looks at them,
-// while another pinbox-node changes them, or for a verb that changes nothing.
+// reconcileStores mounts the attached stores, for a pass; or it only reads their state, while
+// another pinbox-node changes them, or for a verb that changes nothing.
 func (o Options) reconcileStores(ctx context.Context) ([]runtime.StoreStatus, error) {
 	m, err := o.manager()
 	if err != nil {

@@ -75,8 +75,9 @@ func Check(o Options) error {
 	return others(disk, "/sys")
 }
 
-// Install writes the store to the end of a disk that has a system, reads it back, and only then adds
-// a partition: so a partition is always complete. A run that was killed changes free space only.
+// Install writes the store to the end of a disk that has a system, reads it back, and only then
+// adds a partition: so a partition is always complete. A run that was killed changes free space
+// only.
 func Install(ctx context.Context, o Options) (Result, error) {
 	store, sum, err := openStore(o.Medium)
 	if err != nil {
@@ -136,8 +137,8 @@ func openDisk(name string, flags int) (_ *os.File, size int64, err error) {
 	return disk, size, nil
 }
 
-// others returns an ErrTaken if another disk has a partition with the store's label: the node mounts
-// by label, and could take either.
+// others returns an ErrTaken if another disk has a partition with the store's label: the node
+// mounts by label, and could take either.
 func others(disk *os.File, sys string) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(disk.Fd()), &st); err != nil {

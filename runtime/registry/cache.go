@@ -18,8 +18,8 @@ func (c Client) cached(d digest.Digest) ([]byte, bool) {
 	return content, err == nil && digest.FromBytes(content) == d
 }
 
-// keep adds a manifest to the cache. It may fail, as on a full disk: then the next pass makes another
-// request.
+// keep adds a manifest to the cache. It may fail, as on a full disk: then the next pass makes
+// another request.
 func (c Client) keep(d digest.Digest, content []byte) {
 	if c.Cache == "" || c.ReadOnly || os.MkdirAll(c.Cache, 0o755) != nil {
 		return

@@ -17,8 +17,8 @@ import (
 // unitDir has units until the next boot: systemd.unit(5). They are written again then.
 const unitDir = "/run/systemd/system"
 
-// Mounter mounts stores by units, so that systemd unmounts them in order at shutdown, and unmounts a
-// delta with its base.
+// Mounter mounts stores by units, so that systemd unmounts them in order at shutdown, and unmounts
+// a delta with its base.
 type Mounter struct{}
 
 // Mount writes the unit and starts it.

@@ -26,8 +26,8 @@ func Reload(ctx context.Context, unit string) error {
 	return wait(ctx, unit, conn.ReloadUnitContext)
 }
 
-// HasProcess reports whether a service runs or starts: whether it has a main process. If systemd does
-// not answer, it reports true.
+// HasProcess reports whether a service runs or starts: whether it has a main process. If systemd
+// does not answer, it reports true.
 func HasProcess(ctx context.Context, unit string) bool {
 	conn, err := dbus.NewWithContext(ctx)
 	if err != nil {
