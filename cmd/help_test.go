@@ -272,7 +272,7 @@ func TestOutputs(t *testing.T) {
 			if strings.HasPrefix(inYAML.out, "{") {
 				t.Errorf("yaml: got JSON:\n%s", inYAML.out)
 			}
-			if inXML.code != 2 || inXML.out != "" || !strings.Contains(inXML.errOut, "it is text, json or yaml") {
+			if inXML.code != 2 || inXML.out != "" || !strings.Contains(inXML.errOut, "want text, json or yaml") {
 				t.Errorf("xml: got exit code %d and %q", inXML.code, inXML.out+inXML.errOut)
 			}
 		})

@@ -38,7 +38,7 @@ func (o Output) String() string {
 // Set takes one of the words.
 func (o *Output) Set(word string) error {
 	if !slices.Contains(outputs, word) {
-		return fmt.Errorf("it is text, json or yaml")
+		return fmt.Errorf("want text, json or yaml")
 	}
 	*o = Output(word)
 	return nil

@@ -49,7 +49,7 @@ func TestExitCodesAndHints(t *testing.T) {
 		"an unknown flag":      {args: "work --fast", code: 2, says: "tool: unknown flag: --fast\nhint: "},
 		"an unknown command":   {args: "play", code: 2, says: "tool: unknown command"},
 		"an argument too many": {args: "work hard", code: 2, says: "hint: "},
-		"another output":       {args: "work --output xml", code: 2, says: "it is text, json or yaml"},
+		"another output":       {args: "work --output xml", code: 2, says: "want text, json or yaml"},
 		"said already":         {err: Reported(4), args: "work", code: 4},
 		"interrupted":          {ctx: canceled, err: full, args: "work", code: 130, says: "tool: interrupted\nhint: "},
 		"interrupted within":   {err: within, args: "work", code: 130, says: "tool: interrupted\n"},

@@ -18,7 +18,7 @@ func attachCommand() *cobra.Command {
 	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "attach {delta.squashfs | DIR | DEVICE}",
-		Short: "Bring a store to the node, and pin the images of its sets",
+		Short: "Attach a store to the node, and pin the images of its sets",
 		Example: `  pinbox-node attach /dev/sr0
   pinbox-node attach /mnt/delta --in-place`,
 		Args:              named("the store: its file, a folder, or the device of a medium"),
@@ -41,12 +41,12 @@ func attachCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&sum, "digest", "",
-		"`DIGEST` of the store's file (default: as SHA256SUMS or sums.txt beside it says)")
+		"`DIGEST` of the store's file (default: from SHA256SUMS or sums.txt next to it)")
 	cli.Words(cmd.Flags(), "digest")
 	cmd.Flags().BoolVar(&o.InPlace, "in-place", false, "use the store where it is instead of copying it")
 	cmd.Flags().BoolVar(&o.KeepSets, "keep-sets", false, "leave the sets as they are, and attach the store alone")
 	cmd.Flags().BoolVar(&o.Auto, "auto", false,
-		"change nothing if the store is there already, or was once: for a medium that was plugged in")
+		"for a medium that was plugged in: change nothing if its store is attached or was attached before")
 	cli.Under("Store", cmd.Flags())
 	f.add(cmd.Flags(), 2*time.Minute)
 	output.Add(cmd.Flags())

@@ -15,10 +15,10 @@ func compactCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "compact",
-		Short: "Write the attached stores as one, which takes their place when CRI-O starts next",
-		Long: `Write the attached stores as one, without what nothing refers to any more, so that
-the chain of deltas does not grow past the slots. It takes their place when CRI-O
-starts next; until then they stay. It works at low priority.`,
+		Short: "Write the attached stores as one, which replaces them when CRI-O starts next",
+		Long: `Write the attached stores as one, without what is not used any more, so that a chain
+of deltas does not use all slots. The new store replaces the others when CRI-O starts
+next; until then they stay. The command runs at low priority.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			progress := cli.NewProgress(cmd.ErrOrStderr(), output)
@@ -31,7 +31,7 @@ starts next; until then they stay. It works at low priority.`,
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false,
-		"compact the appliance's own store too; the space that it takes stays taken")
+		"compact the appliance's own store too; its space is not freed")
 	cli.Under("Store", cmd.Flags())
 	f.add(cmd.Flags(), 10*time.Second)
 	f.addReserve(cmd.Flags())

@@ -93,7 +93,7 @@ func (d planned) print(w io.Writer) error {
 		fmt.Fprintf(t, "unpin %s\n", name)
 	}
 	for _, c := range d.Space {
-		fmt.Fprintf(t, "%s%s needed in %s, what is staged meanwhile included; %s are free\n", about(c.Estimated),
+		fmt.Fprintf(t, "%s%s needed in %s, including staged blobs; %s free\n", about(c.Estimated),
 			bytesize.Format(c.Bytes), c.Path, bytesize.Format(c.Free))
 	}
 	switch {
@@ -102,7 +102,7 @@ func (d planned) print(w io.Writer) error {
 	case d.Rewrite:
 		fmt.Fprintf(t, "the drop-in is rewritten with %d pins, and CRI-O reloads\n", d.Pins)
 	case d.Reload:
-		fmt.Fprintln(t, "CRI-O reloads, for it does not pin as the drop-in says")
+		fmt.Fprintln(t, "CRI-O reloads, since its pins differ from the drop-in")
 	case len(d.Pulls) == 0 && len(d.Errors) == 0:
 		fmt.Fprintf(t, "nothing to do: all %d images are there and pinned\n", d.Pins)
 	}

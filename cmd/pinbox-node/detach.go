@@ -15,7 +15,7 @@ func detachCommand() *cobra.Command {
 	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "detach [SLOT | NAME | DIGEST]",
-		Short: "Remove a store to which nothing refers any more; without a name, all such",
+		Short: "Remove a store that is not used; without a name, all of them",
 		Long: `Remove a store to which nothing refers any more: no set, no container, no layer
 of CRI-O's own store, and no store that stands on it. What refers to it is named.
 

@@ -14,13 +14,13 @@ import (
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// nodeFlags say how things are on the node; every command shares them.
+// nodeFlags are the flags that all commands share.
 type nodeFlags struct{ node.Options }
 
 func (f *nodeFlags) add(flags *pflag.FlagSet, wait time.Duration) {
 	flags.StringVar(&f.Sets, "sets", layout.SetsDir, "`DIR` of PinnedImageSets")
 	flags.StringSliceVar(&f.Pools, "pool", nil,
-		"`POOL` of this node, or several with commas (default: every set counts)")
+		"`POOL` of this node, or several with commas (default: all sets apply)")
 	cli.Words(flags, "pool", "master", "control-plane", "worker", "infra")
 	flags.StringVar((*string)(&f.Owner), "owner", "auto",
 		"`WHO` writes the pins: pinbox, mco (pinbox only reports), or auto")
@@ -29,34 +29,34 @@ func (f *nodeFlags) add(flags *pflag.FlagSet, wait time.Duration) {
 	cli.Words(flags, "node-name")
 	flags.StringVar(&f.Socket, "socket", cri.DefaultSocket, "`PATH` of CRI-O's socket")
 	flags.StringVar(&f.CRIODir, "crio-config", node.DefaultCRIODir, "`DIR` of CRI-O's configuration")
-	flags.StringVar(&f.Status, "status", layout.StatusPath, "`FILE` that the status is kept in")
+	flags.StringVar(&f.Status, "status", layout.StatusPath, "`FILE` of the status")
 	cli.Files(flags, "status", "json")
 	flags.StringVar(&f.State, "state", layout.NodeDir,
-		"`DIR` of the read-only stores, and of what is kept between passes")
+		"`DIR` of the attached stores and other state")
 	cli.Folders(flags, "sets", "crio-config", "state")
 	flags.DurationVar(&f.Wait, "wait", wait, "`TIME` to wait for CRI-O, or for another pinbox-node")
 	cli.Under("Node", flags)
 }
 
-// planFlags say what pulls may take.
+// planFlags are the flags of what pulls need and how they are made.
 type planFlags struct{ nodeFlags }
 
 func (f *planFlags) add(flags *pflag.FlagSet, wait time.Duration) {
 	f.nodeFlags.add(flags, wait)
 	f.addReserve(flags)
 	flags.IntVar(&f.Limits.GCPercent, "gc-threshold", 0,
-		"`PERCENT` of the disk at which the kubelet removes images; 100 means never (default: as the kubelet is "+
-			"configured)")
+		"`PERCENT` of the disk at which the kubelet removes images; 100 means never (default: from the "+
+			"kubelet's configuration)")
 	flags.StringVar(&f.Staging, "staging", "",
-		"`DIR` where CRI-O keeps blobs until they are unpacked (default: as CRI-O is configured)")
+		"`DIR` where CRI-O keeps blobs until they are unpacked (default: from CRI-O's configuration)")
 	cli.Folders(flags, "staging")
 	cli.Under("Space", flags)
 	flags.IntVar(&f.Parallel, "parallel", 0,
 		"`NUMBER` of pulls at a time (default: 4, or 2 in the pool master or control-plane)")
-	flags.StringVar(&f.RegistriesConf, "registries-conf", "", "`FILE` that stands for /etc/containers/registries.conf")
+	flags.StringVar(&f.RegistriesConf, "registries-conf", "", "`FILE` to read instead of /etc/containers/registries.conf")
 	cli.Files(flags, "registries-conf", "conf")
 	flags.StringVar(&f.RegistriesDir, "registries-conf-dir", "",
-		"`DIR` that stands for /etc/containers/registries.conf.d")
+		"`DIR` to read instead of /etc/containers/registries.conf.d")
 	cli.Folders(flags, "registries-conf-dir")
 	cli.Under("Pulls", flags)
 }
@@ -78,10 +78,10 @@ type passFlags struct {
 
 func (f *passFlags) add(flags *pflag.FlagSet, wait time.Duration) {
 	f.planFlags.add(flags, wait)
-	flags.DurationVar(&f.Stall, "stall", 5*time.Minute, "`TIME` in which nothing may arrive before a pull starts anew")
+	flags.DurationVar(&f.Stall, "stall", 5*time.Minute, "`TIME` without progress after which a pull is started again")
 	flags.DurationVar(&f.Retry.First, "retry", time.Second, "`TIME` to wait before the second attempt of a pull")
 	cli.Under("Pulls", flags)
-	flags.BoolVar(&f.Prune, "prune", false, "remove images that no set asks for any more and no container uses")
+	flags.BoolVar(&f.Prune, "prune", false, "remove images that are in no set any more and that no container uses")
 	flags.StringVar(&f.Reload, "reload", "auto",
 		"`WAY` to have CRI-O reload: systemd, signal, auto, or a command (no shell)")
 	cli.Words(flags, "reload", "auto", "systemd", "signal")
@@ -101,11 +101,11 @@ func named(what string) cobra.PositionalArgs {
 	}
 }
 
-// parseDigest reads the digest of a file; "" is none.
+// parseDigest reads the digest of a file; "" means that there is none.
 func parseDigest(s string) (digest.Digest, error) {
 	d := digest.Digest(s)
 	if s != "" && (d.Validate() != nil || d.Algorithm() != digest.SHA256) {
-		return "", cli.Usagef("--digest %s: it is sha256: and 64 digits", s)
+		return "", cli.Usagef("--digest %s: want sha256: and 64 hexadecimal digits", s)
 	}
 	return d, nil
 }

@@ -23,24 +23,24 @@ func main() {
 	os.Exit(code)
 }
 
-const longHelp = `pinbox-node has CRI-O pin the images of a node's PinnedImageSets, pulls those that are
-missing, and attaches stores of images to the node while CRI-O runs.
+const longHelp = `pinbox-node makes CRI-O pin the images of a node's PinnedImageSets, pulls missing ones,
+and attaches stores of images to the node while CRI-O runs.
 
 Exit codes:
-  0  done; every image is on the node and pinned
-  1  not every image is, or a failure of another kind
+  0  success; every image is on the node and pinned
+  1  an image is missing or not pinned, or another failure
   2  the command line is wrong
-  3  something is not what it has to be: CRI-O, a disk, a store or its base
+  3  CRI-O, a disk, a store or its base is not suitable
   4  a store, a medium or a disk is damaged or lost, or a signature is not good
   5  too little space, or no free slot
-  7  another pinbox-node is at work
+  7  another pinbox-node is running
   130  interrupted`
 
 // run is the whole program, callable from tests. It returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
 		Use:     "pinbox-node",
-		Short:   "Look after the pinned images of a node",
+		Short:   "Keep the images of a node pinned and present",
 		Long:    longHelp,
 		Version: version,
 	}

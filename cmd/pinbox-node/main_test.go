@@ -18,7 +18,7 @@ func TestNodeWithoutCRIO(t *testing.T) {
 		"status" + where:            {1, "CRI-O does not answer on " + socket},
 		"plan" + where:              {1, "CRI-O does not answer on " + socket},
 		"firstboot" + where:         {1, "CRI-O does not answer on " + socket},
-		"status --output xml":       {2, "it is text, json or yaml"},
+		"status --output xml":       {2, "want text, json or yaml"},
 		"status --fast":             {2, "unknown flag"},
 		"reboot":                    {2, "unknown command"},
 		"firstboot --reserve ten":   {2, "16Gi, 10% or 16Gi,10%"},

@@ -15,7 +15,7 @@ func mountCommand() *cobra.Command {
 	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "mount",
-		Short: "Mount the attached stores that are whole and have their base: before CRI-O starts",
+		Short: "Mount the attached stores that are intact and have their base, before CRI-O starts",
 		Long: `Mount the attached stores that are whole and have their base: before CRI-O starts.
 
 A flag that it does not know it passes over: node.env has those of all services, and
@@ -30,7 +30,8 @@ CRI-O is not to come up without its stores for a misspelt one.`,
 			return errors.Join(err, showStores(cmd.OutOrStdout(), output, all))
 		},
 	}
-	// CRI-O waits. Whoever is at the stores, for minutes perhaps, has mounted them first.
+	// CRI-O waits for this command. Another command that holds the lock, perhaps for minutes, mounts
+	// the stores first.
 	f.add(cmd.Flags(), 5*time.Second)
 	output.Add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())

@@ -14,7 +14,7 @@ func planCommand() *cobra.Command {
 	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "plan",
-		Short: "Say what a pass would do and the space that it needs; change nothing",
+		Short: "Show what a pass would do and the space that it needs; change nothing",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			plan, err := node.Plan(cmd.Context(), f.Options)

@@ -14,7 +14,7 @@ func rollbackCommand() *cobra.Command {
 	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "rollback",
-		Short: "Make the release before the current one current again, without a registry",
+		Short: "Make the previous release current again, without a registry",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			release, err := node.Rollback(cmd.Context(), f.Options)

@@ -13,7 +13,7 @@ func runCommand() *cobra.Command {
 	var f passFlags
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: "Stay, and make a pass whenever the sets change, and against drift",
+		Short: "Keep running, and make a pass when the sets change and at intervals",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log := cli.Output("").Log(cmd.ErrOrStderr())

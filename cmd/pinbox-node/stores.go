@@ -14,7 +14,7 @@ func storesCommand() *cobra.Command {
 	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "stores",
-		Short: "Show the stores that were attached",
+		Short: "Show the attached stores and their state",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := node.Stores(cmd.Context(), f.Options)

@@ -29,7 +29,7 @@ func showStores(w io.Writer, output cli.Output, all []runtime.StoreStatus) error
 
 func (all shownStores) print(w io.Writer) error {
 	if len(all) == 0 {
-		_, err := fmt.Fprintln(w, "no store was attached")
+		_, err := fmt.Fprintln(w, "no store is attached")
 		return err
 	}
 	t := cli.Table(w)
@@ -91,7 +91,7 @@ func showAttached(cmd *cobra.Command, output cli.Output, a stores.Attached, s ru
 }
 
 func showRelease(cmd *cobra.Command, output cli.Output, r stores.Release, s runtime.Status, err error) error {
-	text := "the appliance's own release is current, with the sets of before the first attach"
+	text := "the appliance's own release is current, with the sets from before the first attach"
 	if r.ID != "" {
 		text = fmt.Sprintf("the release of the store %s is current", stores.Short(r.ID))
 	}
@@ -126,13 +126,13 @@ type detachedStore struct {
 
 func (d detached) print(w io.Writer) error {
 	for _, s := range d.Detached {
-		fmt.Fprintf(w, "the store %s is detached; %s are free again\n", s.short, bytesize.Format(s.Bytes))
+		fmt.Fprintf(w, "the store %s is detached; %s were freed\n", s.short, bytesize.Format(s.Bytes))
 	}
 	for _, title := range slices.Sorted(maps.Keys(d.Kept)) {
 		fmt.Fprintf(w, "%s stays: %v\n", title, d.Kept[title])
 	}
 	if len(d.Detached)+len(d.Kept) == 0 {
-		_, err := fmt.Fprintln(w, "no store was attached")
+		_, err := fmt.Fprintln(w, "no store is attached")
 		return err
 	}
 	return nil
@@ -161,7 +161,7 @@ type compacted struct {
 }
 
 func (c compacted) print(w io.Writer) error {
-	_, err := fmt.Fprintf(w, "%d stores are one, %s, of %s; it takes their place when CRI-O starts next\n",
+	_, err := fmt.Fprintf(w, "compacted %d stores to %s, of %s; it replaces them when CRI-O starts next\n",
 		len(c.Replaces), stores.Short(c.Digest), bytesize.Format(c.Bytes))
 	return err
 }

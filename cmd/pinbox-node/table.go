@@ -66,7 +66,7 @@ func (shown shownStatus) print(w io.Writer) error {
 		fmt.Fprintln(w, e)
 	}
 	if len(s.Unpinned) > 0 {
-		fmt.Fprintf(w, "%d images are still there that no set asks for any more\n", len(s.Unpinned))
+		fmt.Fprintf(w, "%d images are on the node that no set has any more\n", len(s.Unpinned))
 	}
 	if s.Owner == runtime.MCO {
 		fmt.Fprintln(w, "the Machine Config Operator owns the pins of this node; pinbox-node only reports")

@@ -12,7 +12,7 @@ import (
 	"github.com/pinbox/pinbox/storage/bytesize"
 )
 
-// cacheFlags say where packed layers are kept.
+// cacheFlags are the flags of the cache of packs.
 type cacheFlags struct {
 	dir, size string
 	none      bool
@@ -20,16 +20,16 @@ type cacheFlags struct {
 
 func (f *cacheFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.dir, "cache-dir", "",
-		"`DIR` that keeps packed layers for later builds (default: pinbox in $XDG_CACHE_HOME or ~/.cache)")
+		"`DIR` of packed layers, for later builds (default: pinbox in $XDG_CACHE_HOME or ~/.cache)")
 	flags.StringVar(&f.size, "cache-size", "50GiB",
-		"`SIZE` that the cache may have after a build, 0 for any; what was used least recently goes first")
+		"`SIZE` that the cache may have after a build, 0 for no limit; what was used least recently is removed first")
 	cli.Words(flags, "cache-size", "10GiB", "50GiB", "200GiB", "0")
-	flags.BoolVar(&f.none, "no-cache", false, "keep no layers, and use none that were kept")
+	flags.BoolVar(&f.none, "no-cache", false, "neither read packed layers from the cache nor add any")
 	cli.Folders(flags, "cache-dir")
 	cli.Under("Cache", flags)
 }
 
-// folder is the one that is named, or that of the user.
+// folder is the folder of --cache-dir, or the default of the user.
 func (f *cacheFlags) folder() (string, error) {
 	if f.dir != "" {
 		return f.dir, nil
@@ -41,7 +41,7 @@ func (f *cacheFlags) folder() (string, error) {
 	return filepath.Join(home, "pinbox"), nil
 }
 
-// cache is what a build takes. A user without a home has none.
+// cache gives the options of a build. A user without a home folder has no cache.
 func (f *cacheFlags) cache(flags *pflag.FlagSet) (c builder.Cache, err error) {
 	if f.none {
 		if flags.Changed("cache-dir") {

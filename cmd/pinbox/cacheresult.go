@@ -14,14 +14,14 @@ import (
 
 func addCacheDir(cmd *cobra.Command, dir *string, output *cli.Output) {
 	cmd.Flags().StringVar(dir, "cache-dir", "",
-		"`DIR` that builds keep layers in (default: pinbox in $XDG_CACHE_HOME or ~/.cache)")
+		"`DIR` of packed layers (default: pinbox in $XDG_CACHE_HOME or ~/.cache)")
 	cli.Folders(cmd.Flags(), "cache-dir")
 	cli.Under("Cache", cmd.Flags())
 	output.Add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())
 }
 
-// verifyCache also fails if something was damaged: a disk is not to be trusted.
+// verifyCache fails if a pack was damaged, although it is removed: the disk may damage more.
 func verifyCache(cmd *cobra.Command, kept cache.Cache, output cli.Output) error {
 	entries, err := kept.Entries()
 	if err != nil {

@@ -14,7 +14,7 @@ func deltaCommand() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "delta --from old/ {-c appliance.yaml | --set sets.yaml} -o delta/",
-		Short: "Build a store with only what nodes lack, to mount beside the one that they have",
+		Short: "Build a store of the layers that nodes lack, to mount in addition to theirs",
 		Example: `  pinbox delta --from old/ -c appliance.yaml -o delta/
   pinbox delta --from old.iso --from older/pinbox.lock.json --set worker.yaml -o delta/`,
 		Args: inputsByFlags,

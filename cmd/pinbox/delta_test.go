@@ -79,7 +79,7 @@ func TestDelta(t *testing.T) {
 		"warning: a delta changes no configuration of nodes, where these stay what they were: spec.ignition") {
 		t.Errorf("%s%s", stdout, stderr)
 	}
-	u.do(cli.ExitOK, "it has 3 layers and needs 5 layers of a base, without --base nobody has looked for those", "verify", dir)
+	u.do(cli.ExitOK, "it has 3 layers and needs 5 layers of a base: not checked without --base", "verify", dir)
 	medium := filepath.Join(t.TempDir(), "delta.iso")
 	u.do(cli.ExitOK, "", "medium", dir, "-o", medium)
 	u.do(cli.ExitOK, "2 files, 4 images in a store of", "verify", medium)
@@ -117,8 +117,9 @@ func TestDeltaForPrograms(t *testing.T) {
 	}
 	var built builder.DeltaResult
 	dir := filepath.Join(t.TempDir(), "delta")
-	stdout, _ = u.do(cli.ExitOK, "", append([]string{"delta", "--from", u.old, "-c", u.next, "-o", dir, "--output", "json"},
-		u.flags...)...)
+	stdout, _ = u.do(cli.ExitOK, "", append([]string{
+		"delta", "--from", u.old, "-c", u.next, "-o", dir, "--output", "json",
+	}, u.flags...)...)
 	if err := json.Unmarshal([]byte(stdout), &built); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +151,7 @@ func TestBadDeltas(t *testing.T) {
 	}{
 		{cli.ExitUsage, "name the base with --from", []string{"-c", u.next}},
 		{cli.ExitUsage, "name the folder to make with -o", []string{"--from", u.old, "-c", u.next, "-o", ""}},
-		{cli.ExitUsage, "stands alone", []string{"--from", u.old, "-c", u.next, "more"}},
+		{cli.ExitUsage, "has no flag", []string{"--from", u.old, "-c", u.next, "more"}},
 		{cli.ExitInput, "check the path", []string{"--from", "/no/such/folder", "-c", u.next}},
 		{cli.ExitInput, "name the folder of a build with --from", []string{"--from", locked, "-c", u.next}},
 		{cli.ExitInput, "a delta is a squashfs", []string{"--from", u.old, "-c", tarred}},
@@ -192,20 +193,21 @@ func TestVerifyDeltaWithoutRoot(t *testing.T) {
 	cmd := exec.Command(program, "verify", dir, "--base", u.old)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4711, Gid: 4711}}
 	stdout, stderr, code := runProgram(t, cmd)
-	if code != cli.ExitOK || !strings.Contains(stdout, "all there in "+u.old) ||
-		!strings.Contains(stdout, "not checked: what is in the layers") || strings.Contains(stdout, "has mounted") {
+	if code != cli.ExitOK || !strings.Contains(stdout, "all found in "+u.old) ||
+		!strings.Contains(stdout, "not checked: what is in the layers") || strings.Contains(stdout, "storage mounted") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	medium := filepath.Join(home, "delta.iso")
 	u.do(cli.ExitOK, "", "medium", dir, "-o", medium)
 	cmd = exec.Command(program, "verify", medium, "--base", u.old)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4711, Gid: 4711}}
-	if stdout, stderr, code := runProgram(t, cmd); code != cli.ExitOK || !strings.Contains(stdout, "all there in "+u.old) ||
+	stdout, stderr, code = runProgram(t, cmd)
+	if code != cli.ExitOK || !strings.Contains(stdout, "all found in "+u.old) ||
 		!strings.Contains(stdout, "not checked: what is in the layers") {
 		t.Errorf("a medium: exit code %d\n%s%s", code, stdout, stderr)
 	}
 	cmd = exec.Command(program, "verify", dir, "--base", u.old)
-	if stdout, stderr, code := runProgram(t, cmd); code != cli.ExitOK || !strings.Contains(stdout, "has mounted") {
+	if stdout, stderr, code := runProgram(t, cmd); code != cli.ExitOK || !strings.Contains(stdout, "storage mounted") {
 		t.Errorf("as root: exit code %d\n%s%s", code, stdout, stderr)
 	}
 }

@@ -18,7 +18,7 @@ func demoCommand() *cobra.Command {
 	var out, base string
 	cmd := &cobra.Command{
 		Use:   "demo [-o demo/] [--iso rhcos-live.iso]",
-		Short: "Plan, build and verify an appliance of sample images, with nothing else needed",
+		Short: "Plan, build and verify an appliance of sample images",
 		Args:  cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return demo(cmd, out, base) },
 	}
 	cmd.Flags().StringVar(&base, "iso", "", "`FILE` of a CoreOS live ISO to put store and configuration into")

@@ -70,7 +70,9 @@ type need struct {
 
 var (
 	needProc = need{func(r emptyRoot) bool { return r.noProc }, cli.ExitOther, "/proc is not mounted"}
-	needTemp = need{func(r emptyRoot) bool { return slices.Contains(r.env, "TMPDIR=/missing") }, cli.ExitOther, "set TMPDIR"}
+	needTemp = need{
+		func(r emptyRoot) bool { return slices.Contains(r.env, "TMPDIR=/missing") }, cli.ExitOther, "set TMPDIR",
+	}
 	needRoot = need{func(r emptyRoot) bool { return r.uid != 0 }, cli.ExitUsage, "takes root"}
 	needHome = need{func(r emptyRoot) bool { return !slices.ContainsFunc(r.env, isHome) }, cli.ExitUsage, "$HOME"}
 )
@@ -81,29 +83,29 @@ func isHome(variable string) bool { return strings.HasPrefix(variable, "HOME=") 
 var emptyRootVerbs = []verb{
 	{line: "--version", says: "pinbox version"},
 	{line: "completion bash", says: "bash completion"},
-	{line: "demo -o /tmp/demo", says: "/tmp/demo/appliance is whole: 5 files, 2 images"},
+	{line: "demo -o /tmp/demo", says: "/tmp/demo/appliance is intact: 5 files, 2 images"},
 	{line: "plan --set /tmp/set.yaml --tls-verify=false", says: "1 image of 1 set"},
 	{line: "lock -c /tmp/appliance.yaml --tls-verify=false", says: "appliance.lock.json"},
 	{line: "build --set /tmp/set.yaml --tls-verify=false --cache-dir /tmp/cache -o /tmp/out", says: "built "},
-	{line: "verify /tmp/out", says: "is whole"},
+	{line: "verify /tmp/out", says: "is intact"},
 	{
 		line: "build --set /tmp/set.yaml --tls-verify=false --iso /tmp/live.iso --cache-dir /tmp/cache -o /tmp/iso",
 		says: "built ",
 	},
-	{line: "verify /tmp/iso", says: "is whole"},
+	{line: "verify /tmp/iso", says: "is intact"},
 	{line: "build -c /tmp/appliance.yaml --tls-verify=false --cache-dir /tmp/cache -o /tmp/tar", says: "built "},
-	{line: "verify /tmp/tar", says: "is whole"},
+	{line: "verify /tmp/tar", says: "is intact"},
 	{
 		line: "build -c /tmp/folder.yaml --tls-verify=false --cache-dir /tmp/cache -o /tmp/folder", says: "built ",
 		needs: []need{needRoot, needProc},
 	},
-	{line: "verify /tmp/folder", says: "is whole", needs: []need{
+	{line: "verify /tmp/folder", says: "is intact", needs: []need{
 		{func(r emptyRoot) bool { return r.noProc || r.uid != 0 }, cli.ExitInput, "/tmp/folder: no such file"}}},
 	{
 		line: "delta --from /tmp/out --set /tmp/next.yaml --tls-verify=false --cache-dir /tmp/cache -o /tmp/delta",
 		says: "built ",
 	},
-	{line: "verify /tmp/delta --base /tmp/out", says: "is whole"},
+	{line: "verify /tmp/delta --base /tmp/out", says: "is intact"},
 	{line: "diff /tmp/out /tmp/delta", says: "images: 1 added"},
 	{line: "medium /tmp/delta -o /tmp/delta.iso", says: "/tmp/delta.iso"},
 	{line: "iso show /tmp/iso/appliance.iso", says: "config.ign"},

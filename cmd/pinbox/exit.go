@@ -27,11 +27,11 @@ import (
 
 func exitHelp() string {
 	return `Exit codes:
-  0  done
-  1  a failure of another kind
+  0  success
+  1  another failure
   2  the command line is wrong
   3  the input is wrong: a file, a set, an image that is not for this platform;
-     or lint has found something
+     or lint found something
   4  content does not match its digest, its signature policy or its checksums
   5  no space left
   6  a registry cannot be reached, refuses, or stalls

@@ -23,8 +23,8 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// inputFlags say what to build and how to reach registries; plan and build
-// share them.
+// inputFlags are the inputs of a build and the access to registries. plan, build, delta and lock share
+// them.
 type inputFlags struct {
 	config     string
 	sources    sourceFlags
@@ -49,13 +49,13 @@ func (f *inputFlags) add(flags *pflag.FlagSet) {
 	f.addAccess(flags)
 }
 
-// addLock adds what is said about all inputs.
+// addLock adds the flags that apply to all inputs.
 func (f *inputFlags) addLock(flags *pflag.FlagSet) {
 	flags.StringVar(&f.lock, "lock", "",
 		"lock `FILE` of an earlier run, whose tags stay what they were (default: appliance.lock.json beside "+
 			"appliance.yaml, if it is there)")
 	cli.Files(flags, "lock", "json")
-	flags.BoolVar(&f.locked, "locked", false, "refuse to make anything but what the lock says")
+	flags.BoolVar(&f.locked, "locked", false, "fail unless the result is what the lock says")
 	flags.BoolVar(&f.update, "update", false, "resolve all tags again, whatever the lock says")
 	cli.Under("Lock", flags)
 	flags.StringVar(&f.platform, "platform", "",
@@ -75,7 +75,7 @@ func platforms() (all []string) {
 	return all
 }
 
-// addAccess adds how to reach registries, and what to accept of them.
+// addAccess adds the flags for the access to registries.
 func (f *inputFlags) addAccess(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.mirrors, "mirrors", nil,
 		"`PATH` of ImageDigestMirrorSets, ImageTagMirrorSets and ImageContentSourcePolicies, beside those of the "+
@@ -88,44 +88,43 @@ func (f *inputFlags) addAccess(flags *pflag.FlagSet) {
 	cli.Files(flags, "policy", "json")
 	flags.BoolVar(&f.access.AnyImage, "insecure-policy", false, "accept every image, whatever the policy says")
 	flags.StringVar(&f.access.RegistriesDir, "registries.d", "",
-		"`DIR` that tells where signatures are (default: the user's or the host's registries.d)")
+		"`DIR` of files that say where signatures are (default: the user's or the host's registries.d)")
 	flags.StringVar(&f.access.CertDir, "cert-dir", "",
 		"`DIR` of certificates and keys for registries (default: /etc/containers/certs.d)")
 	cli.Folders(flags, "registries.d", "cert-dir")
 	flags.BoolVar(&f.tlsVerify, "tls-verify", true, "require HTTPS and verified certificates of registries")
 	flags.DurationVar(&f.access.Stall, "stall", storage.StallTime,
-		"`TIME` that a registry may send next to nothing before it is asked again")
+		"`TIME` without progress after which a registry is asked again")
 	cli.Under("Registries", flags)
 }
 
-// addFrom adds what says what nodes have.
+// addFrom adds the flag that names the bases of a delta.
 func addFrom(flags *pflag.FlagSet, from *[]string) {
 	flags.StringArrayVar(from, "from", nil,
-		"`PATH` of what nodes have: folder of an appliance or of a delta, ISO, or lock; repeated, a node has any "+
+		"`PATH` of what nodes have: folder of an appliance or of a delta, ISO, or lock; if repeated, every node has "+
 			"one of them")
 	cli.Files(flags, "from", "iso", "json")
 	cli.Under("Inputs", flags)
 }
 
-// addOut adds where the result goes, and the form in which it is described.
+// addOut adds the flags for the path of the result and the form of the report.
 func addOut(flags *pflag.FlagSet, out *string, usage string, output *cli.Output) {
 	flags.StringVarP(out, "out", "o", *out, usage)
 	output.Add(flags)
 	cli.Under("Output", flags)
 }
 
-// inputsByFlags refuses what stands on the command line by itself: a shell that
-// expands a pattern behind a flag, for one.
+// inputsByFlags refuses arguments that do not belong to a flag, for example what a shell makes of a
+// pattern after a flag.
 func inputsByFlags(_ *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return cli.Usagef("%q stands alone: an appliance file comes with -c, and other inputs with a flag before each",
+	return cli.Usagef("%q has no flag: give an appliance file with -c, and other inputs with a flag before each",
 		args[0])
 }
 
-// requireOut is not left to cobra, which would take a missing flag for a failure
-// of the command.
+// requireOut is not left to cobra, which reports a missing flag as a failure of the command.
 func requireOut(out string) (string, error) {
 	if out == "" {
 		return "", cli.Usagef("name the folder to make with -o")
@@ -181,7 +180,7 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 	return o, err
 }
 
-// lockPath is where the lock stands, unless another is named.
+// lockPath is the path of the lock: that of --lock, or the default for the appliance file.
 func (f *inputFlags) lockPath() string {
 	if f.lock != "" || f.config == "" {
 		return f.lock
@@ -209,7 +208,7 @@ func (f *inputFlags) readLock() (lock pinset.Lock, err error) {
 	return lock, err
 }
 
-// nodeBinary prefers the pinbox-node that bears the architecture's name.
+// nodeBinary prefers the pinbox-node with the architecture in its name.
 func nodeBinary(p pinset.Platform) string {
 	_, arch, _ := p.Split()
 	if name := besidePinbox("pinbox-node-" + arch); arch != "" {
@@ -231,7 +230,7 @@ func besidePinbox(name string) string {
 	return filepath.Join(filepath.Dir(self), name)
 }
 
-// sourceDateEpoch is the time that reproducible builds agree on:
+// sourceDateEpoch is the time that reproducible builds use:
 // https://reproducible-builds.org/specs/source-date-epoch/
 func sourceDateEpoch() (time.Time, error) {
 	value := os.Getenv("SOURCE_DATE_EPOCH")
@@ -240,13 +239,13 @@ func sourceDateEpoch() (time.Time, error) {
 	}
 	seconds, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || seconds < 0 {
-		return time.Time{}, cli.Usagef("SOURCE_DATE_EPOCH is %q; it is a number of seconds since 1970", value)
+		return time.Time{}, cli.Usagef("SOURCE_DATE_EPOCH is %q: want a number of seconds since 1970", value)
 	}
 	return time.Unix(seconds, 0), nil
 }
 
-// checkLockFile finds out, before anything is asked for, whether a lock can be
-// written there, over nothing but an older one.
+// checkLockFile checks, before any registry is asked, that a lock can be written at a path. It may
+// replace an older lock, and no other file.
 func checkLockFile(path string) error {
 	if path == "" {
 		return cli.Usagef("name the file to write with -o")
@@ -259,7 +258,7 @@ func checkLockFile(path string) error {
 		return err
 	}
 	if _, err := artifact.ReadLock(path); err != nil {
-		return cli.Usagef("%s is there and no lock, so it is not written over: %w", path, err)
+		return cli.Usagef("%s exists and is not a lock, so it is not replaced: %w", path, err)
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func (f *isoFlags) apply(flags *pflag.FlagSet, spec *spec.ISO) error {
 
 func isoCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "iso", Short: "Look into live ISOs, and bring their bases back", Args: cobra.NoArgs,
+		Use: "iso", Short: "Show live ISOs, and restore their bases", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return cli.Usagef("give one of show, extract and reset")
 		},

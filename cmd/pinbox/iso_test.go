@@ -16,38 +16,66 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 )
 
-// The whole life of a live ISO, as a user has it: build, verify, show, extract,
+// A live ISO is built, verified, shown, extracted,
 // reset; and two builds are equal.
 func TestLiveISO(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	base := fixtures.LiveISO(t, fixtures.LiveISOs["as CoreOS"]...)
 	sets := write(t, "sets.yaml", pins.Sets())
-	build := func(out string, more ...string) (int, string, string) {
-		return pinbox(t.Context(), append([]string{"build", "--set", sets, "--tls-verify=false", "--node-binary",
-			fixtures.Program(t, nodePackage), "-o", out, "--iso", base}, more...)...)
-	}
-	dir := filepath.Join(t.TempDir(), "out")
-	code, stdout, stderr := build(dir, "--kargs-append", "console=ttyS0")
-	image := filepath.Join(dir, "appliance.iso")
-	if code != 0 || !strings.Contains(stdout, image+"   boots with both") {
-		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
-	}
-	for _, what := range []string{dir, image} {
-		if code, stdout, stderr := pinbox(t.Context(), "verify", what); code != 0 || !strings.Contains(stdout, "is whole") ||
-			!strings.Contains(stdout, "5 images") {
-			t.Errorf("verify %s: exit code %d\n%s%s", what, code, stdout, stderr)
+	build := func(t *testing.T) (dir, image string) {
+		dir = filepath.Join(t.TempDir(), "out")
+		image = filepath.Join(dir, "appliance.iso")
+		code, stdout, stderr := pinbox(t.Context(), "build", "--set", sets, "--tls-verify=false", "--node-binary",
+			fixtures.Program(t, nodePackage), "-o", dir, "--iso", base, "--kargs-append", "console=ttyS0")
+		if want := image + "   boots with both"; code != cli.ExitOK || !strings.Contains(stdout, want) {
+			t.Fatalf("build: got exit code %d, want 0 and %q\n%s%s", code, want, stdout, stderr)
 		}
+		return dir, image
 	}
+	dir, image := build(t)
+	t.Run("verify", func(t *testing.T) {
+		for _, what := range []string{dir, image} {
+			code, stdout, stderr := pinbox(t.Context(), "verify", what)
+			if code != cli.ExitOK || !strings.Contains(stdout, "is intact") || !strings.Contains(stdout, "5 images") {
+				t.Errorf("verify %s: got exit code %d, want 0, \"is intact\" and \"5 images\"\n%s%s", what, code, stdout, stderr)
+			}
+		}
+	})
+	t.Run("show", func(t *testing.T) { checkISOShow(t, dir, image) })
+	t.Run("extract", func(t *testing.T) { checkISOExtract(t, dir, image) })
+	t.Run("no medium", func(t *testing.T) {
+		code, _, stderr := pinbox(t.Context(), "medium", dir, "-o", filepath.Join(t.TempDir(), "medium.iso"))
+		if want := "spec.node.store.volumeLabel"; code != cli.ExitInput || !strings.Contains(stderr, want) {
+			t.Errorf("a medium that no node looks for: got exit code %d, want 3 and %q\n%s", code, want, stderr)
+		}
+	})
+	t.Run("reset", func(t *testing.T) {
+		original := filepath.Join(t.TempDir(), "original.iso")
+		code, _, stderr := pinbox(t.Context(), "iso", "reset", image, "-o", original)
+		if code != cli.ExitOK || sum(t, original) != sum(t, base) {
+			t.Errorf("got exit code %d, want 0 and the base\n%s", code, stderr)
+		}
+	})
+	t.Run("a second build", func(t *testing.T) {
+		if _, second := build(t); sum(t, second) != sum(t, image) {
+			t.Error("got another ISO, want the same bytes")
+		}
+	})
+}
+
+// checkISOShow compares what `iso show` prints of an ISO with the files in the folder of the appliance.
+func checkISOShow(t *testing.T, dir, image string) {
+	t.Helper()
 	var info iso.Info
-	code, stdout, stderr = pinbox(t.Context(), "iso", "show", image, "--output", "json")
-	if err := json.Unmarshal([]byte(stdout), &info); err != nil || code != 0 {
-		t.Fatalf("exit code %d, %v\n%s%s", code, err, stdout, stderr)
+	code, stdout, stderr := pinbox(t.Context(), "iso", "show", image, "--output", "json")
+	if err := json.Unmarshal([]byte(stdout), &info); err != nil || code != cli.ExitOK {
+		t.Fatalf("got exit code %d, %v, want 0 and JSON\n%s%s", code, err, stdout, stderr)
 	}
 	if info.Label != "test" || info.Kargs.Current != "coreos.liveiso=test ignition.firstboot console=ttyS0" ||
 		info.Kargs.Default != fixtures.LiveKargs ||
 		len(info.Added) != 4 || len(info.Ignition.Members) != 1 ||
 		!bytes.Contains(info.Features, []byte("installer-config")) {
-		t.Errorf("%+v", info)
+		t.Errorf("got %+v, want the label, kernel arguments, files and features of the ISO", info)
 	}
 	_, stdout, _ = pinbox(t.Context(), "iso", "show", image)
 	for name, label := range map[string]string{
@@ -55,37 +83,27 @@ func TestLiveISO(t *testing.T) {
 	} {
 		digest := fmt.Sprintf("%x", sum(t, filepath.Join(dir, name)))
 		if !regexp.MustCompile(`(?m)^` + label + ` .*sha256:` + digest + `$`).MatchString(stdout) {
-			t.Errorf("no %s with %s:\n%s", label, digest, stdout)
+			t.Errorf("got no %s with %s:\n%s", label, digest, stdout)
 		}
 	}
 	if !strings.Contains(stdout, `{"installer-config":true}`) ||
 		!regexp.MustCompile(`(?m)^architecture +unknown$`).MatchString(stdout) {
-		t.Errorf("no features, or no architecture:\n%s", stdout)
+		t.Errorf("got no features or no architecture:\n%s", stdout)
 	}
+}
+
+// checkISOExtract compares what `iso extract` writes with the files in the folder of the appliance.
+func checkISOExtract(t *testing.T, dir, image string) {
+	t.Helper()
 	for flag, file := range map[string]string{
 		"--ignition": "config.ign", "--store": "store.squashfs", "--lock": "pinbox.lock.json",
 	} {
-		want, err := os.ReadFile(filepath.Join(dir, file))
-		if err != nil {
-			t.Fatal(err)
+		want := mustRead(t, filepath.Join(dir, file))
+		code, stdout, stderr := pinbox(t.Context(), "iso", "extract", image, flag)
+		if code != cli.ExitOK || stdout != string(want) {
+			t.Errorf("%s: got exit code %d and %d bytes, want 0 and the %d bytes of %s\n%s", flag, code, len(stdout),
+				len(want), file, stderr)
 		}
-		if code, stdout, stderr := pinbox(t.Context(), "iso", "extract", image, flag); code != 0 || stdout != string(want) {
-			t.Errorf("%s: exit code %d, %d bytes of %d\n%s", flag, code, len(stdout), len(want), stderr)
-		}
-	}
-	if code, _, stderr := pinbox(t.Context(), "medium", dir, "-o", filepath.Join(t.TempDir(),
-		"medium.iso")); code != cli.ExitInput || !strings.Contains(stderr, "spec.node.store.volumeLabel") {
-		t.Errorf("a medium that no node looks for: exit code %d\n%s", code, stderr)
-	}
-	pristine := filepath.Join(t.TempDir(), "pristine.iso")
-	if code, _, stderr := pinbox(t.Context(), "iso", "reset", image, "-o", pristine); code != 0 ||
-		sum(t, pristine) != sum(t, base) {
-		t.Errorf("reset: exit code %d\n%s", code, stderr)
-	}
-	again := filepath.Join(t.TempDir(), "out")
-	if code, _, stderr := build(again, "--kargs-append", "console=ttyS0"); code != 0 ||
-		sum(t, filepath.Join(again, "appliance.iso")) != sum(t, image) {
-		t.Errorf("a second build: exit code %d\n%s", code, stderr)
 	}
 }
 
@@ -140,7 +158,7 @@ func TestVerifyReadsAllOfAnISO(t *testing.T) {
 	do(0, "installs to  ", "iso", "show", image)
 	device := strings.TrimSpace(fixtures.Run(t, "losetup", "--find", "--show", image))
 	defer fixtures.Run(t, "losetup", "--detach", device)
-	do(0, "is whole: 4 files", "verify", device)
+	do(0, "is intact: 4 files", "verify", device)
 	content := mustRead(t, image)
 	content[bytes.Index(content, []byte("rootfsrootfs"))]++
 	if err := os.WriteFile(image, content, 0o644); err != nil {

@@ -18,7 +18,7 @@ func isoExtractCommand() *cobra.Command {
 		Args:  cobra.ExactArgs(1), ValidArgsFunction: cli.FileArgs(1, "iso"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if store && cmd.OutOrStdout() == os.Stdout && isatty.IsTerminal(os.Stdout.Fd()) {
-				return cli.Usagef("a store is no text: send it to a file or a pipe")
+				return cli.Usagef("a store is binary: write it to a file or a pipe")
 			}
 			switch {
 			case ignition && !store && !lock:

@@ -11,7 +11,7 @@ func isoResetCommand() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "reset appliance.iso -o pristine.iso",
-		Short: "Write the base of an ISO, byte for byte as it was",
+		Short: "Restore the base of an ISO, byte for byte",
 		Args:  cobra.ExactArgs(1), ValidArgsFunction: cli.FileArgs(1, "iso"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {

@@ -17,7 +17,7 @@ func lintCommand() *cobra.Command {
 	var lockPath string
 	cmd := &cobra.Command{
 		Use:   "lint [--lock FILE] PATH...",
-		Short: "List what in Kubernetes manifests will contact a registry from an offline node",
+		Short: "List what in Kubernetes manifests would make a node contact a registry",
 		Long: `lint reads files and folders of Kubernetes objects, or stdin as "-":
 
   helm template chart/ | pinbox lint --lock out/ -

@@ -17,8 +17,9 @@ import (
 func TestLint(t *testing.T) {
 	const app, db = "quay.io/site/app@" + someDigest, "quay.io/site/db@" + someDigest
 	lock := write(t, "site.lock.json",
-		[]byte(
-			`{"version":1,"platform":"linux/amd64","sets":null,"images":[{"pin":"`+app+`","tags":["quay.io/site/app:1"],"manifest":"`+someDigest+`","config":"`+someDigest+`","from":null,"layers":null}]}`))
+		[]byte(`{"version":1,"platform":"linux/amd64","sets":null,"images":[{"pin":"`+app+
+			`","tags":["quay.io/site/app:1"],"manifest":"`+someDigest+`","config":"`+someDigest+
+			`","from":null,"layers":null}]}`))
 	pod := write(t, "pod.yaml", []byte("kind: Pod\nspec:\n  containers:\n  - image: quay.io/site/app:1\n"+
 		"    imagePullPolicy: Always\n  - image: "+db+"\n"))
 	mended := write(t, "mended.yaml",
@@ -30,8 +31,8 @@ func TestLint(t *testing.T) {
 		code int
 		says string
 	}{
-		"no lock": {[]string{pod}, cli.ExitInput, pod + ":4: quay.io/site/app:1 is a tag, which a node has only if its store " +
-			"was made with it: name it by digest, or name the lock that has the tag with --lock\n" + pod + always +
+		"no lock": {[]string{pod}, cli.ExitInput, pod + ":4: quay.io/site/app:1 is a tag, which a node has only if its " +
+			"store was made with it: name it by digest, or name the lock that has the tag with --lock\n" + pod + always +
 			"not checked, without --lock: whether the node has the images\n2 findings in 2 uses of images and 0 sets\n"},
 		"a lock": {
 			[]string{"--lock", lock, pod}, cli.ExitInput, pod + always + pod + ":6: the lock has no " + db +
@@ -66,8 +67,8 @@ func TestLint(t *testing.T) {
 func TestLintOfUnknownKinds(t *testing.T) {
 	const image = "quay.io/site/app@" + someDigest
 	lock := write(t, "site.lock.json",
-		[]byte(
-			`{"version":1,"platform":"linux/amd64","sets":null,"images":[{"pin":"`+image+`","manifest":"`+someDigest+`","config":"`+someDigest+`","from":null,"layers":null}]}`))
+		[]byte(`{"version":1,"platform":"linux/amd64","sets":null,"images":[{"pin":"`+image+
+			`","manifest":"`+someDigest+`","config":"`+someDigest+`","from":null,"layers":null}]}`))
 	fleet := write(t, "fleet.yaml",
 		[]byte("apiVersion: example.com/v1\nkind: Fleet\nspec:\n  image: quay.io/site/other:1\n  workerImage: "+image+"\n"))
 	const other, app = ":4: quay.io/site/other:1 is in Fleet.example.com, a kind that pinbox does not know: ",
@@ -211,9 +212,11 @@ func TestLintRefuses(t *testing.T) {
 			[]string{write(t, "bomb.yaml", []byte(bomb))}, cli.ExitInput,
 			"hint: split the file, or replace its aliases with what they stand for",
 		},
-		"nothing to check": {[]string{write(t, "map.yaml", nil)}, cli.ExitInput, "map.yaml: no container in it names an image"},
-		"no lock":          {[]string{"--lock", pod, pod}, cli.ExitInput, "not a pinbox lock"},
-		"another output":   {[]string{"--output", "sarif", pod}, cli.ExitUsage, "it is text, json or yaml"},
+		"nothing to check": {
+			[]string{write(t, "map.yaml", nil)}, cli.ExitInput, "map.yaml: no container in it names an image",
+		},
+		"no lock":        {[]string{"--lock", pod, pod}, cli.ExitInput, "not a pinbox lock"},
+		"another output": {[]string{"--output", "sarif", pod}, cli.ExitUsage, "want text, json or yaml"},
 	} {
 		if code, stdout, stderr := pinbox(t.Context(), append([]string{"lint"}, c.args...)...); code != c.code ||
 			stdout != "" || !strings.Contains(stderr, c.says) || !strings.Contains(stderr, "hint: ") {

@@ -15,7 +15,7 @@ func lockCommand() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "lock -c appliance.yaml",
-		Short: "Resolve all inputs to digests, and write the lock beside the appliance file",
+		Short: "Resolve all inputs to digests, and write the lock next to the appliance file",
 		Args:  inputsByFlags,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opts, err := in.options()

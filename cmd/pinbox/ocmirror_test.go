@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -91,7 +92,7 @@ func TestOCMirrorCompanion(t *testing.T) {
 		{[]string{"plan", "-c", config}, "7 images of 3 sets for linux/amd64"}, // cli once, the system not at all
 		{[]string{"lock", "-c", config}, "ship.lock.json"},
 		{[]string{"build", "-c", config, "--locked", "-o", out}, "built ship for linux/amd64"},
-		{[]string{"verify", out}, "is whole"},
+		{[]string{"verify", out}, "is intact"},
 		{[]string{"lint", "--lock", out, filepath.Join(dir, "pod.yaml")}, "0 findings in 2 uses of images"},
 	} {
 		code, stdout, stderr := pinbox(t.Context(), step.args...)
@@ -180,9 +181,6 @@ type lackingName struct {
 func lackingNames(t *testing.T) map[string]lackingName {
 	t.Helper()
 	registry, pins := fixtures.Samples(t)
-	good := layer(t, sample.File("a", "x"))
-	artifact := push(t, registry, mutate.ConfigMediaType(image(t, "amd64", good), "application/vnd.example.model"))
-	arm := push(t, registry, image(t, "arm64", good))
 	images := sample.ImageSet
 	helm := append(images("quay.example.com/site/app:1"), "  helm: {local: [{name: site, path: site.tgz}]}\n"...)
 	charts := mirrored(t, map[string]string{"site/app:1": pins.Mixed, "chart/one:1": pins.Pause,
@@ -192,9 +190,7 @@ func lackingNames(t *testing.T) map[string]lackingName {
 	workspace := mirrored(t, nil, helm)
 	collided := mirrored(t, map[string]string{"site/app:1": pins.Mixed},
 		images("quay.example.com/site/app:1", "other.example.com/site/app:1"))
-	others := mirrored(t, map[string]string{"site/app:1": pins.Mixed, "site/model:1": artifact, "site/arm:1": arm},
-		images("quay.example.com/site/app:1", "quay.example.com/site/model:1", "quay.example.com/site/arm:1"))
-	return map[string]lackingName{
+	cases := map[string]lackingName{
 		"charts": {
 			[]string{"--oc-mirror", charts}, cli.ExitInput, []string{
 				"chart/one:1, chart/two:2", "mapping.txt", "--oc-mirror-exclude",
@@ -216,6 +212,31 @@ func lackingNames(t *testing.T) map[string]lackingName {
 			[]string{"--oc-mirror", collided, "--image-set-config", write(t, "isc.yaml", images("quay.example.com/site/app:1"))},
 			cli.ExitInput, []string{"quay.example.com/site/app:1 and other.example.com/site/app:1 as site/app:1", "targetTag"},
 		},
+		"an instance that was dropped": {
+			[]string{"--oc-mirror", sparseList(t, pins), "--platform", "linux/arm64"}, cli.ExitInput,
+			[]string{"mirror.additionalImages[0].platforms of " + newestRun + " has linux/amd64", "--platform"},
+		},
+		// A bug was a hint that spoke of tags, where there are none.
+		"charts of mirror to mirror": {
+			[]string{"--oc-mirror", workspace}, cli.ExitInput, []string{
+				"mirror.helm of " + newestRun + " requests images, and neither mapping.txt", "--dry-run", "as mirror.helm",
+			},
+		},
+	}
+	maps.Copy(cases, imagesToExclude(t, registry, pins))
+	return cases
+}
+
+// imagesToExclude are of an archive with images that CRI-O cannot run.
+func imagesToExclude(t *testing.T, registry *sample.Registry, pins sample.Pins) map[string]lackingName {
+	t.Helper()
+	good := layer(t, sample.File("a", "x"))
+	artifact := push(t, registry, mutate.ConfigMediaType(image(t, "amd64", good), "application/vnd.example.model"))
+	arm := push(t, registry, image(t, "arm64", good))
+	images := sample.ImageSet
+	others := mirrored(t, map[string]string{"site/app:1": pins.Mixed, "site/model:1": artifact, "site/arm:1": arm},
+		images("quay.example.com/site/app:1", "quay.example.com/site/model:1", "quay.example.com/site/arm:1"))
+	return map[string]lackingName{
 		"another host": {
 			[]string{"--oc-mirror", others, "--image-set-config", write(t, "isc.yaml", images("other.example.com/site/app:1"))},
 			cli.ExitInput, []string{"other.example.com/site/app:1, which", "site/app:1 is quay.example.com/site/app:1"},
@@ -237,16 +258,6 @@ func lackingNames(t *testing.T) map[string]lackingName {
 		},
 		"a pattern that is none": {
 			[]string{"--oc-mirror", others, "--oc-mirror-exclude", "["}, cli.ExitInput, []string{`exclude pattern "["`},
-		},
-		"an instance that was dropped": {
-			[]string{"--oc-mirror", sparseList(t, pins), "--platform", "linux/arm64"}, cli.ExitInput,
-			[]string{"mirror.additionalImages[0].platforms of " + newestRun + " has linux/amd64", "--platform"},
-		},
-		// A bug was a hint that spoke of tags, where there are none.
-		"charts of mirror to mirror": {
-			[]string{"--oc-mirror", workspace}, cli.ExitInput, []string{
-				"mirror.helm of " + newestRun + " requests images, and neither mapping.txt", "--dry-run", "as mirror.helm",
-			},
 		},
 	}
 }

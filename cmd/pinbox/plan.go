@@ -12,7 +12,7 @@ func planCommand() *cobra.Command {
 	var from []string
 	cmd := &cobra.Command{
 		Use:   "plan {-c appliance.yaml | --set sets.yaml}",
-		Short: "Show what a build would hold, and write nothing",
+		Short: "Show what an appliance would hold, and write nothing",
 		Args:  inputsByFlags,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opts, err := in.options()
@@ -22,12 +22,12 @@ func planCommand() *cobra.Command {
 			opts.From = from
 			progress := cli.NewProgress(cmd.ErrOrStderr(), in.output)
 			opts.Hooks = hooks(progress)
-			lock, lacking, warnings, err := builder.PlanDelta(cmd.Context(), opts)
+			lock, missing, warnings, err := builder.PlanDelta(cmd.Context(), opts)
 			progress.Close()
 			if err != nil {
 				return err
 			}
-			return printPlan(cmd, in.output, lock, lacking, warnings)
+			return printPlan(cmd, in.output, lock, missing, warnings)
 		},
 	}
 	addFrom(cmd.Flags(), &from)

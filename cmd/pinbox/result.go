@@ -36,11 +36,11 @@ func printBuilt(cmd *cobra.Command, output cli.Output, r builder.Result) error {
 	next := "pinbox verify " + r.Out
 	switch {
 	case r.ISO != "" && r.Medium != "":
-		image = fmt.Sprintf("  %s   boots with the configuration; the store comes on a medium with the label %s\n", r.ISO,
+		image = fmt.Sprintf("  %s   boots with the configuration; the store is on a second medium with the label %s\n", r.ISO,
 			r.Medium)
 		next = "pinbox medium " + r.Out + " -o medium.iso"
 	case r.Installs != "":
-		image = fmt.Sprintf("  %s   installs both to %s, which it writes over without a question\n", r.ISO, r.Installs)
+		image = fmt.Sprintf("  %s   installs both to %s and overwrites it without a question\n", r.ISO, r.Installs)
 	case r.ISO != "":
 		image = fmt.Sprintf("  %s   boots with both\n", r.ISO)
 	default:
@@ -82,7 +82,7 @@ func printLocked(cmd *cobra.Command, output cli.Output, l locked) error {
 }
 
 func printPlan(
-	cmd *cobra.Command, output cli.Output, lock pinset.Lock, lacking *builder.Missing, warnings []string,
+	cmd *cobra.Command, output cli.Output, lock pinset.Lock, missing *builder.Missing, warnings []string,
 ) error {
 	totals := lock.Totals()
 	if !output.Text() {
@@ -91,7 +91,7 @@ func printPlan(
 			Delta    *builder.Missing `json:"delta,omitempty"` // with --from
 			Warnings []string         `json:"warnings,omitempty"`
 			Lock     pinset.Lock      `json:"lock"`
-		}{totals, lacking, warnings, lock})
+		}{totals, missing, warnings, lock})
 	}
 	printWarnings(cmd, warnings)
 	out := cmd.OutOrStdout()
@@ -111,9 +111,9 @@ func printPlan(
 		cli.Plural(totals.Images, "image"), cli.Plural(len(lock.Sets), "set"), lock.Platform,
 		cli.Plural(totals.Layers, "different layer"), bytesize.Format(totals.Bytes), cli.Plural(totals.LayersInAll, "layer"),
 		bytesize.Format(totals.BytesInAll))
-	if lacking != nil && err == nil {
-		_, err = fmt.Fprintf(out, "a delta would have %s: %s to read\n", ofAll(*lacking, totals),
-			bytesize.Format(lacking.Bytes))
+	if missing != nil && err == nil {
+		_, err = fmt.Fprintf(out, "a delta would have %s: %s to read\n", ofAll(*missing, totals),
+			bytesize.Format(missing.Bytes))
 	}
 	return err
 }
@@ -122,7 +122,7 @@ func ofAll(new builder.Missing, all pinset.Totals) string {
 	return fmt.Sprintf("%d of %s", new.Layers, cli.Plural(all.Layers, "layer"))
 }
 
-// anyOf spells how many bases there are to stand on: each of them will do.
+// anyOf describes the bases: a node needs one of them.
 func anyOf(bases int) string {
 	if bases == 1 {
 		return "the base"
@@ -137,7 +137,7 @@ func printDelta(cmd *cobra.Command, output cli.Output, r builder.DeltaResult) er
 	printWarnings(cmd, r.Warnings)
 	_, err := fmt.Fprintf(cmd.OutOrStdout(),
 		`built a delta of %s for %s in %s: %s in a store of %s, with %s, out of %s of layers
-  %s/%s  what nodes lack that have %s
+  %s/%s  the layers that nodes with %s lack
   %s/%s       PinnedImageSets for a cluster: oc apply -f
 next: pinbox medium %s -o delta.iso
 on the node: pinbox-node attach, with the medium, or with the folder copied there
@@ -160,7 +160,7 @@ func printVerified(cmd *cobra.Command, output cli.Output, v verify.Result) error
 	if v.StoreDigest != "" {
 		store += ", " + v.StoreDigest
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is whole: %s, %s%s\n",
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is intact: %s, %s%s\n",
 		v.Dir, cli.Plural(v.Files, "file"), cli.Plural(v.Totals.Images, "image"), store)
 	if d := v.Delta; d != nil && err == nil {
 		err = printDeltaVerified(cmd.OutOrStdout(), *d)
@@ -172,20 +172,20 @@ func printVerified(cmd *cobra.Command, output cli.Output, v verify.Result) error
 }
 
 func printDeltaVerified(w io.Writer, d verify.Delta) error {
-	stands, checked := "without --base nobody has looked for those", ""
+	found, checked := "not checked without --base", ""
 	if len(d.Bases) > 0 {
-		stands = "all there in " + strings.Join(d.Bases, ", ")
+		found = "all found in " + strings.Join(d.Bases, ", ")
 	}
 	if d.Mounted {
-		checked = "; containers/storage has mounted and compared every layer of all of them and finds no fault"
+		checked = "; containers/storage mounted all stores and found no errors in their layers"
 	}
-	_, err := fmt.Fprintf(w, "it has %s and needs %s of a base, %s%s\n", cli.Plural(d.Layers, "layer"),
-		cli.Plural(d.Needs, "layer"), stands, checked)
+	_, err := fmt.Fprintf(w, "it has %s and needs %s of a base: %s%s\n", cli.Plural(d.Layers, "layer"),
+		cli.Plural(d.Needs, "layer"), found, checked)
 	return err
 }
 
-// printFindings tells what lint has found, and what it cannot judge; lock is the name of
-// the lock, if it had one.
+// printFindings prints what lint found, and a warning for what it cannot check. lock is the path of the
+// lock, or "".
 func printFindings(
 	cmd *cobra.Command, output cli.Output, lock string, objects source.Objects, findings []lint.Finding,
 	unjudged []source.Unknown,
@@ -235,7 +235,7 @@ func printISO(cmd *cobra.Command, output cli.Output, info iso.Info) error {
 		fmt.Fprintf(w, "architecture\t%s\n", cmp.Or(info.Architecture, "unknown"))
 	}
 	if info.Installs != "" {
-		fmt.Fprintf(w, "installs to\t%s, which it writes over without a question\n", info.Installs)
+		fmt.Fprintf(w, "installs to\t%s, and overwrites it without a question\n", info.Installs)
 	}
 	if info.BaseSHA256 != "" {
 		fmt.Fprintf(w, "base\tsha256:%s\n", info.BaseSHA256)
@@ -269,7 +269,7 @@ func printMember(w io.Writer, name string, m iso.InfoMember) {
 	fmt.Fprintln(w)
 }
 
-// printable quotes a name that a terminal would not show as it is.
+// printable quotes a name with characters that a terminal does not show.
 func printable(name string) string {
 	if quoted := strconv.Quote(name); quoted != `"`+name+`"` {
 		return quoted

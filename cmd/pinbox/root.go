@@ -19,8 +19,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		Use:   "pinbox",
 		Short: "Build offline appliances for CRI-O nodes",
 		Long: `pinbox takes the images that a node must have, writes them once into a read-only
-image store, and emits the Ignition config that mounts it and pins them: the
-node boots with every image there, with no registry, no pull and no copy.
+image store. It also writes the Ignition config that mounts the store and pins the
+images: the node boots with every image, and pulls and copies nothing.
 
 ` + exitHelp(),
 		Version: version + " (" + codec.ZstdID() + ")",

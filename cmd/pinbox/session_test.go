@@ -97,7 +97,7 @@ func TestPlanBuildVerify(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr = pinbox(t.Context(), "verify", link)
-	if code != cli.ExitOK || !strings.Contains(stdout, "is whole: 6 files, 5 images") {
+	if code != cli.ExitOK || !strings.Contains(stdout, "is intact: 6 files, 5 images") {
 		t.Errorf("verify: exit code %d\n%s%s", code, stdout, stderr)
 	}
 	bu, err := os.ReadFile(filepath.Join(out, artifact.ButaneFile))
@@ -310,7 +310,9 @@ func TestDemo(t *testing.T) {
 	fixtures.Run(t, "cp", program, node, dir)
 	out := filepath.Join(dir, "demo")
 	text := fixtures.Run(t, filepath.Join(dir, "pinbox"), "demo", "-o", out, "--iso", fixtures.LiveISO(t))
-	for _, want := range []string{"$ pinbox plan", "3 different layers", "$ pinbox build", "$ pinbox verify", "is whole"} {
+	for _, want := range []string{
+		"$ pinbox plan", "3 different layers", "$ pinbox build", "$ pinbox verify", "is intact",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the demo does not show %q:\n%s", want, text)
 		}
@@ -377,13 +379,13 @@ func TestKilledBuildIsDoneAgain(t *testing.T) {
 func TestErrorsForPrograms(t *testing.T) {
 	code, stdout, stderr := pinbox(t.Context(), "plan", "-c", "no-such-file.yaml", "--output", "json")
 	var f cli.Failure
-	if err := json.Unmarshal([]byte(stderr), &f); err != nil || f.Code != cli.ExitInput || code != cli.ExitInput || f.Hint == "" ||
-		!strings.Contains(f.Error, "no-such-file.yaml") || stdout != "" {
+	if err := json.Unmarshal([]byte(stderr), &f); err != nil || f.Code != cli.ExitInput || code != cli.ExitInput ||
+		f.Hint == "" || !strings.Contains(f.Error, "no-such-file.yaml") || stdout != "" {
 		t.Errorf("exit code %d, %v\n%s%s", code, err, stdout, stderr)
 	}
 }
 
-// A wrong path is no corruption.
+// A wrong path is not reported as corruption.
 func TestVerifyOfSomethingElse(t *testing.T) {
 	for _, path := range []string{filepath.Join(t.TempDir(), "nothing"), t.TempDir(), write(t, "file", nil)} {
 		if code, _, stderr := pinbox(t.Context(), "verify", path); code != cli.ExitInput ||

@@ -10,7 +10,7 @@ import (
 	"github.com/pinbox/pinbox/cmd/cli"
 )
 
-// sourceFlags have the values of the flags that name inputs, by the names of the flags.
+// sourceFlags are the values of the flags that name inputs, by the names of the flags.
 type sourceFlags map[string]*sourceValue
 
 // sourceValue is the value of a flag that names inputs. It implements pflag.Value.
@@ -33,7 +33,7 @@ func (v *sourceValue) Set(text string) error {
 
 func (v *sourceValue) String() string { return strings.Join(v.all, ", ") }
 
-// Type stands for the value in the help.
+// Type is the placeholder of the value in the help.
 func (v *sourceValue) Type() string { return v.flag.Value }
 
 // add makes the flags from the table of sources.
@@ -48,7 +48,7 @@ func (f *sourceFlags) add(flags *pflag.FlagSet) {
 			value := &sourceValue{flag: flag}
 			(*f)[flag.Name] = value
 			flags.Var(value, flag.Name, usage)
-			switch { // for others, shells complete files and folders
+			switch { // a shell completes the others with files and folders
 			case strings.HasPrefix(flag.Value, "DIR"):
 				cli.Folders(flags, flag.Name)
 			case strings.HasSuffix(flag.Value, "NAME"):

@@ -12,7 +12,7 @@ func verifyCommand() *cobra.Command {
 	var bases []string
 	cmd := &cobra.Command{
 		Use:   "verify {out/ | appliance.iso | delta/ --base old/}",
-		Short: "Hash again everything that was built, and compare",
+		Short: "Check all hashes of an appliance, and that its files agree",
 		Args:  cobra.ExactArgs(1), ValidArgsFunction: cli.FileArgs(1, "iso"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			progress := cli.NewProgress(cmd.ErrOrStderr(), output)

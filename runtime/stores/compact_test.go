@@ -22,7 +22,7 @@ func TestCompact(t *testing.T) {
 	}
 	kept, crio := s.waits(s.pins[1][1]), s.Process()
 	before := s.left()
-	if out := s.must("compact").Out; !strings.Contains(out, "4 stores are one") {
+	if out := s.must("compact").Out; !strings.Contains(out, "compacted 4 stores") {
 		t.Error(out)
 	}
 	s.must("compact") // it is done
