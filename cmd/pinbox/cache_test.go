@@ -172,7 +172,8 @@ func TestBuildsShareACache(t *testing.T) {
 	var builds sync.WaitGroup
 	for range 4 {
 		builds.Go(func() {
-			if got, _, _ := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir, "--cache-size", "1Ki"); !bytes.Equal(got, want) {
+			got, _, _ := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir, "--cache-size", "1Ki")
+			if !bytes.Equal(got, want) {
 				t.Error("the build of a shared cache is another")
 			}
 		})
@@ -322,8 +323,8 @@ func TestCacheThatCannotBePruned(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(c.dir, "layers", "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, stderr := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir, "--cache-size", "1Ki"); !strings.Contains(stderr,
-		"the cache keeps its size") {
+	_, _, stderr := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir, "--cache-size", "1Ki")
+	if !strings.Contains(stderr, "the cache keeps its size") {
 		t.Errorf("no warning:\n%s", stderr)
 	}
 }

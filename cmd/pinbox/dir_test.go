@@ -73,8 +73,8 @@ func TestDirByTheProgram(t *testing.T) {
 	cmd, out, _ := dirBuild(t, 0)
 	stdout, stderr, code := runProgram(t, cmd)
 	var result builder.Result
-	if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != cli.ExitOK || result.Store != format.DirFile ||
-		result.StoreDigest != "" || result.StoreSize == 0 {
+	if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != cli.ExitOK ||
+		result.Store != format.DirFile || result.StoreDigest != "" || result.StoreSize == 0 {
 		t.Errorf("exit code %d, %v\n%s%s", code, err, stdout, stderr)
 	}
 	for _, w := range result.Warnings {

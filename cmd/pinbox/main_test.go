@@ -168,6 +168,27 @@ func TestBadSets(t *testing.T) {
 }
 
 func TestBadImages(t *testing.T) {
+	for name, test := range badLayers(t) {
+		t.Run(name, func(t *testing.T) {
+			digest, err := test.layer.Digest()
+			if err != nil {
+				t.Fatal(err)
+			}
+			pin := push(t, serve(t, nil), image(t, "amd64", test.layer))
+			buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), test.code, append(test.says, pin, digest.String()))
+		})
+	}
+}
+
+// badLayer is a layer that a build refuses.
+type badLayer struct {
+	layer v1.Layer
+	code  int
+	says  []string
+}
+
+func badLayers(t *testing.T) map[string]badLayer {
+	t.Helper()
 	good := layer(t, sample.File("a", strings.Repeat("text ", 5000)))
 	blob, err := good.Compressed()
 	if err != nil {
@@ -197,11 +218,7 @@ func TestBadImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, test := range map[string]struct {
-		layer v1.Layer
-		code  int
-		says  []string
-	}{
+	return map[string]badLayer{
 		"corrupt gzip": {good.WithBlob(corrupt), cli.ExitDamaged, []string{"cannot be decompressed"}},
 		"cut-off gzip": {
 			good.WithBlob(intact[:len(intact)-30]), cli.ExitDamaged, []string{"cannot be decompressed"},
@@ -221,15 +238,6 @@ func TestBadImages(t *testing.T) {
 			layer(t, sample.Symlink("up", "../.."), sample.File("up/evil", "x")), cli.ExitInput,
 			[]string{`"up/evil"`, "leads out of the layer"},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			digest, err := test.layer.Digest()
-			if err != nil {
-				t.Fatal(err)
-			}
-			pin := push(t, serve(t, nil), image(t, "amd64", test.layer))
-			buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), test.code, append(test.says, pin, digest.String()))
-		})
 	}
 }
 
@@ -254,7 +262,8 @@ func TestImagesThatNoNodeCanRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), cli.ExitInput, []string{pin, "leads to another index"})
+		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), cli.ExitInput,
+			[]string{pin, "leads to another index"})
 	})
 	t.Run("index without the platform", func(t *testing.T) {
 		index, err := sample.Index(image(t, "arm64", good), image(t, "s390x", good))
@@ -300,7 +309,8 @@ func TestSeveralImagesForAnotherPlatform(t *testing.T) {
 	for _, says := range []string{
 		"quay.io/site/app@", "linux/arm64", indexed, "linux/riscv64", r.Host + "/test/tagged@", "linux/s390x",
 	} {
-		if code != cli.ExitInput || strings.Count(stderr, says) != 1 || strings.Count(stderr, storage.ErrPlatform.Error()) != 3 {
+		if code != cli.ExitInput || strings.Count(stderr, says) != 1 ||
+			strings.Count(stderr, storage.ErrPlatform.Error()) != 3 {
 			t.Errorf("exit code %d; it is to say %q once:\n%s", code, says, stderr)
 		}
 	}
@@ -374,8 +384,8 @@ func TestBadRegistries(t *testing.T) {
 	t.Run("image that the policy refuses", func(t *testing.T) {
 		pin := push(t, serve(t, nil), image(t, "amd64", content))
 		policy := write(t, "policy.json", []byte(`{"default":[{"type":"reject"}]}`))
-		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), cli.ExitDamaged, []string{pin, "signature policy refuses"},
-			"--policy", policy)
+		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), cli.ExitDamaged,
+			[]string{pin, "signature policy refuses"}, "--policy", policy)
 	})
 }
 
@@ -445,7 +455,8 @@ func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }
 
 func TestBadCredentials(t *testing.T) {
 	sets := write(t, "sets.yaml", sample.Set("worker", "127.0.0.1:1/a/b@"+someDigest))
-	buildFails(t, sets, cli.ExitInput, []string{"credentials cannot be used", "no-such-file"}, "--authfile", "/no-such-file")
+	buildFails(t, sets, cli.ExitInput, []string{"credentials cannot be used", "no-such-file"}, "--authfile",
+		"/no-such-file")
 	buildFails(t, sets, cli.ExitInput, []string{"credentials cannot be used", "is a directory"}, "--authfile", t.TempDir())
 	buildFails(t, sets, cli.ExitInput, []string{"credentials cannot be used", "auth.json"}, "--pull-secret",
 		write(t, "auth.json", []byte("{")))
@@ -474,7 +485,8 @@ func TestBadOutput(t *testing.T) {
 		t.Errorf("the folder has %v now", entries)
 	}
 	file := write(t, "file", nil)
-	if code, _, stderr := pinbox(t.Context(), append(args, file)...); code == cli.ExitOK || !strings.Contains(stderr, file) {
+	code, _, stderr = pinbox(t.Context(), append(args, file)...)
+	if code == cli.ExitOK || !strings.Contains(stderr, file) {
 		t.Errorf("a file as output: exit code %d\n%s", code, stderr)
 	}
 	link, linked := filepath.Join(t.TempDir(), "link"), t.TempDir()

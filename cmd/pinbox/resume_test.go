@@ -84,78 +84,96 @@ func (c *cutWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// A build that was cut off in the middle of a blob goes on from there, and whatever
-// the registry or the disk make of that, the store is what it would have been.
-func TestFetchGoesOnWhereItEnded(t *testing.T) {
-	const size, half = 3 << 20, 2 << 20
-	body := make([]byte, size)
+// resumed is a build that continues a fetch of the other half of a blob of size bytes.
+type resumed struct {
+	change func(f *flaky, partial string)
+	served int64  // at most, in bytes
+	ranges string // that the first request asks for
+}
+
+const resumedSize, resumedHalf = 3 << 20, 2 << 20
+
+// resumes are by what happens to the partial blob, or to the registry.
+func resumes(t *testing.T) map[string]resumed {
+	t.Helper()
+	const all, rest, header = resumedSize, resumedSize - resumedHalf, 1 << 16
+	edit := func(change func([]byte) []byte) func(*flaky, string) {
+		return func(_ *flaky, partial string) { rewrite(t, partial, change) }
+	}
+	return map[string]resumed{
+		"with ranges":     {func(*flaky, string) {}, rest + header, "bytes=2"},
+		"without ranges":  {func(f *flaky, _ string) { f.ranges = "ignore" }, all + header, "bytes=2"},
+		"refusing ranges": {func(f *flaky, _ string) { f.ranges = "refuse" }, all + header, "bytes=2"},
+		"lost again":      {func(f *flaky, _ string) { f.cut, f.drops = 200_000, 2 }, rest + header, "bytes=2"},
+		"damaged": {
+			edit(func(b []byte) []byte { b[len(b)/2] ^= 1; return b }), rest + all + header, "bytes=2",
+		},
+		"damaged header":   {edit(func(b []byte) []byte { b[2] ^= 0xff; return b }), rest + all + header, "bytes=2"},
+		"too long":         {edit(func(b []byte) []byte { return append(b, make([]byte, all)...) }), all + header, ""},
+		"nothing was kept": {edit(func([]byte) []byte { return nil }), all + header, ""},
+	}
+}
+
+// A build that was cut off in the middle of a blob continues from there. Whatever the registry or
+// the disk does meanwhile, the store has the same bytes.
+func TestFetchContinuesWhereItEnded(t *testing.T) {
+	body := make([]byte, resumedSize)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(body) // never fails
 	f := &flaky{}
 	r := serve(t, damage("/blobs/", f.serve))
 	sets := write(t, "sets.yaml",
 		sample.Set("worker", push(t, r, image(t, "amd64", layer(t, sample.File("noise", string(body)))))))
-	build := func(cache string, want int) []byte {
+	build := func(t *testing.T, cache string, want int) []byte {
 		t.Helper()
 		f.served, f.asked = 0, nil
 		out := filepath.Join(t.TempDir(), "out")
 		code, _, stderr := pinbox(t.Context(), "build", "--set", sets, "--tls-verify=false", "--node-binary",
 			fixtures.Program(t, nodePackage), "-o", out, "--cache-dir", cache)
 		if code != want {
-			t.Fatalf("exit code %d, want %d\n%s", code, want, stderr)
+			t.Fatalf("got exit code %d, want %d\n%s", code, want, stderr)
 		}
 		if code != cli.ExitOK {
 			return nil
 		}
 		return mustRead(t, filepath.Join(out, "store.squashfs"))
 	}
-	want := build(t.TempDir(), cli.ExitOK)
-	for name, test := range map[string]struct {
-		change func(kept string)
-		served int64  // at most, in the second run
-		ranges string // that was asked for, at first
-	}{
-		"with ranges":     {func(string) {}, size - half + 1<<16, "bytes=2"},
-		"without ranges":  {func(string) { f.ranges = "ignore" }, size + 1<<16, "bytes=2"},
-		"refusing ranges": {func(string) { f.ranges = "refuse" }, size + 1<<16, "bytes=2"},
-		"lost again":      {func(string) { f.cut, f.drops = 200_000, 2 }, size - half + 1<<16, "bytes=2"},
-		"damaged": {
-			func(kept string) {
-				rewrite(t, kept, func(b []byte) []byte { b[len(b)/2] ^= 1; return b })
-			}, size - half + size + 1<<16, "bytes=2",
-		},
-		"damaged header": {
-			func(kept string) { rewrite(t, kept, func(b []byte) []byte { b[2] ^= 0xff; return b }) }, size - half + size + 1<<16,
-			"bytes=2",
-		},
-		"too long": {
-			func(kept string) { rewrite(t, kept, func(b []byte) []byte { return append(b, make([]byte, size)...) }) },
-			size + 1<<16, "",
-		},
-		"nothing was kept": {func(kept string) { rewrite(t, kept, func([]byte) []byte { return nil }) }, size + 1<<16, ""},
-	} {
+	want := build(t, t.TempDir(), cli.ExitOK)
+	for name, test := range resumes(t) {
 		t.Run(name, func(t *testing.T) {
 			cache := t.TempDir()
-			f.cut = half
-			build(cache, cli.ExitRegistry)
-			kept, err := filepath.Glob(filepath.Join(cache, "layers/blobs-*/*"))
-			if err != nil || len(kept) != 1 {
-				t.Fatalf("%v, %v", kept, err)
+			f.cut = resumedHalf
+			build(t, cache, cli.ExitRegistry)
+			partial := partialBlobs(t, cache)
+			if len(partial) != 1 {
+				t.Fatalf("got the partial blobs %v, want one", partial)
 			}
 			f.gone, f.cut = false, 0
-			test.change(kept[0])
-			if got := build(cache, cli.ExitOK); !bytes.Equal(got, want) {
-				t.Error("the store is another")
+			test.change(f, partial[0])
+			if got := build(t, cache, cli.ExitOK); !bytes.Equal(got, want) {
+				t.Error("got another store, want the same bytes")
 			}
-			if f.served > test.served || len(f.asked) == 0 || !strings.HasPrefix(f.asked[0], test.ranges) ||
-				test.ranges == "" && f.asked[0] != "" {
-				t.Errorf("%d bytes were served, at most %d need be; asked for %q", f.served, test.served, f.asked)
+			if f.served > test.served {
+				t.Errorf("got %d bytes served, want %d at most", f.served, test.served)
 			}
-			if kept, _ := filepath.Glob(filepath.Join(cache, "layers/blobs-*/*")); len(kept) > 0 {
-				t.Errorf("left behind: %v", kept)
+			if len(f.asked) == 0 || !strings.HasPrefix(f.asked[0], test.ranges) || test.ranges == "" && f.asked[0] != "" {
+				t.Errorf("got requests for the ranges %q, want the first for %q", f.asked, test.ranges)
+			}
+			if partial := partialBlobs(t, cache); len(partial) > 0 {
+				t.Errorf("got the partial blobs %v after the build, want none", partial)
 			}
 			f.ranges = ""
 		})
 	}
+}
+
+// partialBlobs are the files of blobs in a cache that are not fetched completely.
+func partialBlobs(t *testing.T, cache string) []string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(cache, "layers/partial-blobs/*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
 }
 
 func rewrite(t *testing.T, name string, change func([]byte) []byte) {

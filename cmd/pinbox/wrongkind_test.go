@@ -13,33 +13,51 @@ import (
 
 // A file that is given with the wrong flag is called what it is, and nothing that is
 // whole is called damaged.
+// wrongKind is an input that another flag takes, or none.
+type wrongKind struct {
+	args []string
+	says string
+}
+
 func TestFilesOfOtherKinds(t *testing.T) {
 	dir := t.TempDir()
-	file := func(name, content string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
+	for _, cases := range []map[string]wrongKind{documentsOfOtherKinds(t, dir), archivesOfOtherKinds(t, dir)} {
+		for name, c := range cases {
+			t.Run(name, func(t *testing.T) {
+				code, _, stderr := pinbox(t.Context(), append([]string{"plan"}, c.args...)...)
+				if code != cli.ExitInput || !strings.Contains(stderr, c.says) || !strings.Contains(stderr, "hint: ") ||
+					strings.Contains(stderr, "damaged") {
+					t.Errorf("got exit code %d, want 3, %q and a hint\n%s", code, c.says, stderr)
+				}
+			})
 		}
-		return path
 	}
+	t.Run("an input without a flag", func(t *testing.T) {
+		code, _, stderr := pinbox(t.Context(), "plan", "--set", "set.yaml", "isc.yaml")
+		if want := "with a flag before each"; code != cli.ExitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("got exit code %d, want 2 and %q\n%s", code, want, stderr)
+		}
+	})
+}
+
+// fileIn writes a file and returns its path.
+func fileIn(t *testing.T, dir, name, content string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func documentsOfOtherKinds(t *testing.T, dir string) map[string]wrongKind {
+	t.Helper()
+	file := func(name, content string) string { return fileIn(t, dir, name, content) }
 	set := file("set.yaml", string(sample.Set("worker", "quay.io/a/b@"+someDigest)))
 	isc := file("isc.yaml", string(sample.ImageSet("quay.io/a/b:1")))
 	hauler := file("hauler.yaml", "apiVersion: content.hauler.cattle.io/v1\nkind: Images\n"+
 		"spec: {images: [{name: 'quay.io/a/b'}]}\n")
-	text := file("list.txt", "quay.io/a/b:1\n")
-	tarOf := func(name, member string) string {
-		file(member, "{}")
-		path := filepath.Join(dir, name)
-		fixtures.Run(t, "tar", "-C", dir, "-cf", path, member)
-		return path
-	}
-	if err := os.MkdirAll(filepath.Join(dir, "publish"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for name, c := range map[string]struct {
-		args []string
-		says string
-	}{
+	return map[string]wrongKind{
 		"a set as an appliance":           {[]string{"-c", set}, "give it with --set"},
 		"an image set as an appliance":    {[]string{"-c", isc}, "give it with --image-set-config"},
 		"Hauler's images as an appliance": {[]string{"-c", hauler}, "give it with --image-list"},
@@ -56,7 +74,6 @@ func TestFilesOfOtherKinds(t *testing.T) {
 			"give --release quay.io/o/release:1",
 		},
 		"an image set as a list": {[]string{"--image-list", isc}, "it is ImageSetConfiguration"},
-		"a tar file as a list":   {[]string{"--image-list", tarOf("x.tar", "x")}, "it is not a text"},
 		"a set as an image set":  {[]string{"--image-set-config", set}, "it is PinnedImageSet of"},
 		"an image set of version 1": {
 			[]string{"--image-set-config", file("v1.yaml", strings.Replace(string(sample.ImageSet("quay.io/a/b:1")), "v2alpha1",
@@ -66,6 +83,30 @@ func TestFilesOfOtherKinds(t *testing.T) {
 			[]string{"--image-set-config", file("none.yaml",
 				"apiVersion: mirror.openshift.io/v2alpha1\nkind: ImageSetConfiguration\nmirror: {}\n")}, "requests no image",
 		},
+		"a manifest that was not rendered": {
+			[]string{"--manifests", file("pod.yaml", "spec:\n  containers:\n  - image: {{ .Values.image }}\n")}, "pod.yaml:3",
+		},
+		"credentials without any": {
+			[]string{"--image", "quay.io/a/b:1", "--authfile", file("auth.json", `{"quay.io":{"auth":"bWU6c2VjcmV0"}}`)},
+			"has no auths",
+		},
+	}
+}
+
+func archivesOfOtherKinds(t *testing.T, dir string) map[string]wrongKind {
+	t.Helper()
+	text := fileIn(t, dir, "list.txt", "quay.io/a/b:1\n")
+	tarOf := func(name, member string) string {
+		fileIn(t, dir, member, "{}")
+		path := filepath.Join(dir, name)
+		fixtures.Run(t, "tar", "-C", dir, "-cf", path, member)
+		return path
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "publish"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return map[string]wrongKind{
+		"a tar file as a list":       {[]string{"--image-list", tarOf("x.tar", "x")}, "it is not a text"},
 		"a list as an archive":       {[]string{"--archive", text}, "it is no tar file"},
 		"a folder as an archive":     {[]string{"--archive", dir}, "is it an OCI layout?"},
 		"an archive as a layout":     {[]string{"--oci", tarOf("y.tar", "y")}, "is it an archive?"},
@@ -87,23 +128,6 @@ func TestFilesOfOtherKinds(t *testing.T) {
 		"a folder as a store": {
 			[]string{"--containers-storage", "[overlay@" + dir + "+/run]quay.io/a/b:1"}, "no overlay-images",
 		},
-		"a manifest that was not rendered": {
-			[]string{"--manifests", file("pod.yaml", "spec:\n  containers:\n  - image: {{ .Values.image }}\n")}, "pod.yaml:3",
-		},
-		"credentials without any": {
-			[]string{"--image", "quay.io/a/b:1", "--authfile", file("auth.json", `{"quay.io":{"auth":"bWU6c2VjcmV0"}}`)},
-			"has no auths",
-		},
-	} {
-		code, _, stderr := pinbox(t.Context(), append([]string{"plan"}, c.args...)...)
-		if code != cli.ExitInput || !strings.Contains(stderr, c.says) || !strings.Contains(stderr, "hint: ") ||
-			strings.Contains(stderr, "damaged") {
-			t.Errorf("%s: exit code %d\n%s", name, code, stderr)
-		}
-	}
-	if code, _, stderr := pinbox(t.Context(), "plan", "--set", set, isc); code != cli.ExitUsage ||
-		!strings.Contains(stderr, "with a flag before each") {
-		t.Errorf("an input without a flag: exit code %d\n%s", code, stderr)
 	}
 }
 
