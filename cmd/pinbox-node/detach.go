@@ -16,10 +16,10 @@ func detachCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "detach [SLOT | NAME | DIGEST]",
 		Short: "Remove a store that is not used; without a name, all of them",
-		Long: `Remove a store to which nothing refers any more: no set, no container, no layer
-of CRI-O's own store, and no store that stands on it. What refers to it is named.
+		Long: `Remove a store that is not used by a set, a container, a layer of CRI-O's own store,
+or another store. Otherwise list what uses it.
 
-Without a name all such stores are removed, but for those that rollback may want.`,
+Without a name, remove all stores that are not used, except those that rollback needs.`,
 		Args: cobra.MaximumNArgs(1), ValidArgsFunction: f.attachedStores,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {

@@ -16,10 +16,10 @@ func mountCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mount",
 		Short: "Mount the attached stores that are intact and have their base, before CRI-O starts",
-		Long: `Mount the attached stores that are whole and have their base: before CRI-O starts.
+		Long: `Mount the attached stores that are intact and have their base, before CRI-O starts.
 
-A flag that it does not know it passes over: node.env has those of all services, and
-CRI-O is not to come up without its stores for a misspelt one.`,
+Unknown flags are ignored: node.env has the flags of all services, and a misspelt one
+must not keep CRI-O from having its stores.`,
 		Args:               cobra.NoArgs,
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 		RunE: func(cmd *cobra.Command, _ []string) error {
