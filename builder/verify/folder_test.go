@@ -218,6 +218,17 @@ func TestFilesThatDisagree(t *testing.T) {
 	}
 }
 
+// The Ignition config of a live ISO stands in its boot files, where it is compared, too.
+func TestISOWithAnotherConfig(t *testing.T) {
+	s := built(t)
+	dir := copied(t, s.live)
+	shell(t, dir, "cp "+s.base+"/config.ign "+s.base+"/config.bu .")
+	resum(t, dir)
+	_, err := artifactOf(t, dir)
+	wantProblem(t, err, "appliance.iso has another config.ign than the folder",
+		"config.ign does not pin the images of the lock")
+}
+
 // A folder that differs is not examined as a delta, too: the difference is the cause.
 func TestChangedDeltaIsOneComplaint(t *testing.T) {
 	dir := copied(t, built(t).third)
