@@ -1,0 +1,79 @@
+package runtime
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/pinbox/pinbox/runtime/disk"
+)
+
+// The text of a reserve is what it is read from.
+func TestTextsOfReserves(t *testing.T) {
+	for text, want := range map[string]Reserve{
+		"0": {}, "0,1%": {Percent: 1}, "1": {Bytes: 1}, "1Gi": {Bytes: 1 << 30}, "1073741825": {Bytes: 1<<30 + 1},
+		"16Gi,99%": {Bytes: 16 << 30, Percent: 99},
+	} {
+		t.Run(text, func(t *testing.T) {
+			got, err := want.MarshalText()
+			if err != nil || string(got) != text {
+				t.Errorf("got %q, %v, want %q", got, err, text)
+			}
+			var read Reserve
+			if err := read.UnmarshalText(got); err != nil || read != want {
+				t.Errorf("got %+v, %v, want %+v", read, err, want)
+			}
+		})
+	}
+	for text, ok := range map[string]bool{"0%": true, "99%": true, "-1%": false, "100%": false, "1.5%": false} {
+		if _, err := ParseReserve(text); (err == nil) != ok {
+			t.Errorf("share %s: got %v, want it accepted: %v", text, err, ok)
+		}
+	}
+}
+
+// What fits exactly fits.
+func TestSpaceAtTheLimits(t *testing.T) {
+	for name, test := range map[string]struct {
+		limits Limits
+		claim  Claim
+		ok     bool
+	}{
+		"all but the reserve": {
+			Limits{Reserve: Reserve{Bytes: 10}}, Claim{Space: disk.Space{Total: 100, Free: 30}, Bytes: 20}, true,
+		},
+		"a byte of the reserve": {
+			Limits{Reserve: Reserve{Bytes: 10}}, Claim{Space: disk.Space{Total: 100, Free: 30}, Bytes: 21}, false,
+		},
+		"all, and collection at 100 %": {
+			Limits{GCPercent: 100}, Claim{Space: disk.Space{Total: 100, Free: 30}, Bytes: 30, Store: true}, true,
+		},
+		"all, and collection at 99 %": {
+			Limits{GCPercent: 99}, Claim{Space: disk.Space{Total: 100, Free: 30}, Bytes: 30, Store: true}, false,
+		},
+		"file system of unknown size": {Limits{GCPercent: 85}, Claim{Store: true}, true},
+		"all inodes but the reserve": {
+			Limits{Reserve: Reserve{Percent: 10}},
+			Claim{Space: disk.Space{Total: 100, Free: 100, Inodes: 100, FreeInodes: 30}, Inodes: 20}, true,
+		},
+		"an inode of the reserve": {
+			Limits{Reserve: Reserve{Percent: 10}},
+			Claim{Space: disk.Space{Total: 100, Free: 100, Inodes: 100, FreeInodes: 30}, Inodes: 21}, false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := test.limits.check(test.claim)
+			if (err == nil) != test.ok || err != nil && !errors.Is(err, ErrSpace) {
+				t.Errorf("got %v, want it to fit: %v", err, test.ok)
+			}
+		})
+	}
+}
+
+func TestThresholdsOfCollection(t *testing.T) {
+	for percent, ok := range map[int]bool{-1: false, 0: true, 85: true, 100: true, 101: false} {
+		err := Options{Limits: Limits{GCPercent: percent}}.validate()
+		if (err == nil) != ok || err != nil && !errors.Is(err, ErrOptions) {
+			t.Errorf("%d %%: got %v, want it accepted: %v", percent, err, ok)
+		}
+	}
+}
