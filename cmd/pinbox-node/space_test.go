@@ -44,7 +44,7 @@ func plan(t *testing.T, n *crio.Node, args ...string) (planned, Said) {
 }
 
 // Said is short for what a command said.
-type Said = crio.Said
+type Said = crio.Result
 
 // locked puts the lock of these images beside the sets of the node: with it, sizes
 // are known exactly.

@@ -17,6 +17,6 @@ func Compact(ctx context.Context, o Options, all bool, done func(done, all int64
 	}
 	lowerPriority()
 	return m.Compact(ctx, stores.CompactOptions{
-		All: all, GraphRoot: graphRoot, CheckSpace: o.fits, Write: stores.WriteCompacted(m.Dir, done),
+		All: all, GraphRoot: graphRoot, CheckSpace: o.fits, Progress: done,
 	})
 }

@@ -136,14 +136,13 @@ func TestAttachTheApplianceItself(t *testing.T) {
 func TestOthersWorkDuringACompaction(t *testing.T) {
 	folders, pins := chain(t, 3)
 	k := attachedTo(t, folders[:3])
-	write := stores.WriteCompacted(k.Dir, func(int64, int64) {})
 	_, err := k.Compact(t.Context(), stores.CompactOptions{GraphRoot: mainStore(t),
-		Write: func(ctx context.Context, out io.Writer, f stores.CompactPlan) error {
+		Write: func(ctx context.Context, out io.Writer, p stores.CompactPlan) error {
 			if _, err := k.Rollback(ctx); err != nil {
 				t.Error(err)
 			}
 			bring(t, k, stores.AttachOptions{Source: folders[3]})
-			return write(ctx, out, f)
+			return stores.WriteCompacted(ctx, out, p)
 		}})
 	if err != nil {
 		t.Fatal(err)

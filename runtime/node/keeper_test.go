@@ -148,11 +148,10 @@ func TestDiskFullElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	bring(t, k, stores.AttachOptions{Source: folders[2]})
-	write := stores.WriteCompacted(k.Dir, func(int64, int64) {})
 	o := stores.CompactOptions{GraphRoot: mainStore(t), Write: func(ctx context.Context, out io.Writer,
-		f stores.CompactPlan) error {
+		p stores.CompactPlan) error {
 		fill()
-		return write(ctx, out, f)
+		return stores.WriteCompacted(ctx, out, p)
 	}}
 	if _, err := k.Compact(t.Context(), o); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("%v", err)

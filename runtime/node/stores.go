@@ -32,8 +32,7 @@ func (o Options) manager() (stores.Manager, error) {
 	config, err := layout.ReadNodeConfig(filepath.Join(etc, filepath.Base(layout.NodeConfigPath)))
 	m := stores.Manager{
 		Dir: filepath.Join(o.stateDir(), layout.AttachedDir), Keys: filepath.Join(etc, "keys.d"), Sets: o.Sets,
-		Wanted:  o.wanted,
-		Mounter: stores.DirectMounter{}, OpenFS: stores.OpenFS, OpenMedium: stores.OpenMedium,
+		Wanted: o.wanted, Mounter: stores.DirectMounter{},
 		KeepPrevious: config.KeepPrevious, SELinuxContext: config.SELinuxContext, Wait: o.Wait,
 	}
 	m.Slots, m.Configured, m.OtherStores, m.ConfigError = o.slots()

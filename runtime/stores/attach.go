@@ -16,45 +16,46 @@ import (
 // Why a store cannot be attached.
 var (
 	ErrPlatform      = errors.New("the store is for another architecture")
-	ErrNoSlot        = errors.New("every slot has a store")
+	ErrNoSlot        = errors.New("no slot is free")
 	ErrNotConfigured = errors.New("CRI-O is not configured to read stores at the slots")
-	ErrInPlace       = errors.New("a node that requires signatures does not use a medium in place")
+	ErrInPlace       = errors.New("a node that requires signatures cannot use a medium in place")
 )
 
-// AttachOptions of a store.
+// AttachOptions are the options of [Manager.Attach].
 type AttachOptions struct {
 	// Source is the store's file, a folder with it, or the device of a medium.
 	Source string
-	// Digest of the file, where nothing beside it tells.
+	// Digest of the file; "" reads it from the sums next to the file.
 	Digest digest.Digest
-	// InPlace uses the store where it is, rather than to copy it.
+	// InPlace mounts the store from its source instead of copying it.
 	InPlace bool
-	// Auto says that nobody asked for the store. One that is attached already, or was once,
-	// changes nothing. Another waits for those before it without a limit.
+	// Auto is for an attach that udev requests. It does nothing for a store that is, or once
+	// was, attached, and waits for the lock without a limit.
 	Auto bool
-	// KeepSets leaves the sets as they are.
+	// KeepSets does not change the sets.
 	KeepSets bool
-	// CheckSpace says why there is no room for so many bytes in the state's folder.
+	// CheckSpace returns an error if the state's folder has no room for so many bytes; nil
+	// skips the check.
 	CheckSpace func(bytes int64) error
-	// Progress is called with the bytes that were read, of all; nil is fine.
-	Progress func(done, all int64)
+	// Progress is called with the bytes read so far and the size of the store; nil is fine.
+	Progress func(read, size int64)
 }
 
-// Attached is the result of Attach.
+// Attached is the result of [Manager.Attach].
 type Attached struct {
 	Store Store
-	// Found says that it was there already, or once if it has no slot.
+	// Found means that the store was attached before. If Store has no slot, it was removed since.
 	Found bool
-	// Appliance says that it is the node's own store, or one beside it.
+	// Appliance means that the store equals the appliance's own, or one of Manager.OtherStores.
 	Appliance bool
-	// Unverified says that it has a signature, and the node no keys.
+	// Unverified means that the store has a signature but the node has no keys.
 	Unverified bool
 }
 
-// Attach brings a store to the node, and makes its sets current. The file is copied as it is,
-// still compressed. CRI-O sees its images at once.
+// Attach copies a store to the node, mounts it and makes its sets current. The copy is the same
+// squashfs image, still compressed. CRI-O lists its images at once.
 func (m Manager) Attach(ctx context.Context, o AttachOptions) (Attached, error) {
-	if o.Auto { // nobody is there to try again
+	if o.Auto { // udev does not try again
 		m.Wait = math.MaxInt64
 	}
 	s, release, err := m.begin(ctx)
@@ -74,7 +75,7 @@ func (m Manager) Attach(ctx context.Context, o AttachOptions) (Attached, error) 
 		return s.reattach(ctx, *r, src, o)
 	}
 	found := Attached{Store: Store{ID: src.id, Images: len(c.Lock.Images)}, Found: true}
-	if o.Auto && slices.Contains(s.state.Removed, src.id) { // it would make an old release current
+	if o.Auto && slices.Contains(s.state.Removed, src.id) { // else an old release would become current
 		return found, nil
 	}
 	if root, ok := s.slots.findIdentical(c); ok {
@@ -93,7 +94,7 @@ func (s *session) reattach(ctx context.Context, r Release, src source, o AttachO
 	if o.Auto || o.KeepSets || s.state.Current == r.ID {
 		return a, nil
 	}
-	if r.Sets == nil { // it came without
+	if r.Sets == nil { // it was attached with KeepSets
 		c, err := readContent(os.DirFS(s.slots.path(a.Store)))
 		if err != nil {
 			return a, err
@@ -103,27 +104,28 @@ func (s *session) reattach(ctx context.Context, r Release, src source, o AttachO
 	return a, s.makeCurrent(ctx, r)
 }
 
-// repair copies a store again whose file is lost or damaged, or was used in place.
+// repair copies a store again if its file is missing or damaged, or if it was used in place and
+// is not to be any more.
 func (s *session) repair(ctx context.Context, src source, o AttachOptions) error {
-	there := s.state.store(src.id)
-	if there == nil {
+	attached := s.state.store(src.id)
+	if attached == nil {
 		return nil
 	}
-	problem, err := s.mounts.diagnose(*there)
-	stays := there.Path == "" || o.InPlace || o.Auto // where it is
-	if err != nil || stays && (problem == nil || errors.Is(problem, ErrNoBase)) {
+	problem, err := s.mounts.diagnose(*attached)
+	keep := attached.Path == "" || o.InPlace || o.Auto
+	if err != nil || keep && (problem == nil || errors.Is(problem, ErrNoBase)) {
 		return err
 	}
-	repaired := *there
+	repaired := *attached
 	repaired.Path, repaired.Offset, repaired.Medium = "", 0, false
 	if err := s.sources.copyVerified(ctx, &repaired, src, o); err != nil {
 		return err
 	}
-	*there = repaired
+	*attached = repaired
 	return errors.Join(s.confirm(ctx, src.id))
 }
 
-// makeApplianceCurrent makes the release of the appliance's own store current.
+// makeApplianceCurrent makes the appliance's own release current.
 func (s *session) makeApplianceCurrent(ctx context.Context, o AttachOptions) error {
 	own := s.state.release("")
 	if own == nil || s.state.Current == "" || o.Auto || o.KeepSets {
@@ -132,7 +134,7 @@ func (s *session) makeApplianceCurrent(ctx context.Context, o AttachOptions) err
 	return s.makeCurrent(ctx, *own)
 }
 
-// add attaches a store that is not there yet.
+// add attaches a store that was not attached before.
 func (s *session) add(ctx context.Context, src source, c content, o AttachOptions) (a Attached, err error) {
 	store, err := s.admit(src, c)
 	if err != nil {
@@ -150,12 +152,12 @@ func (s *session) add(ctx context.Context, src source, c content, o AttachOption
 	s.state.Stores = append(s.state.Stores, store)
 	if !o.KeepSets {
 		r := Release{ID: store.ID, Store: store.ID, Name: store.Name, Sets: c.Sets}
-		if err := s.releases.take(&s.state, r); err != nil {
+		if err := s.releases.makeCurrent(&s.state, r); err != nil {
 			return a, err
 		}
 	}
 	problem, err := s.confirm(ctx, store.ID)
-	if problem != nil { // what cannot be mounted is not attached
+	if problem != nil { // a store that cannot be mounted is not attached
 		s.state = before
 		err = errors.Join(problem, s.save(), s.sweep())
 	}
@@ -180,10 +182,10 @@ func (s *session) admit(src source, c content) (Store, error) {
 		return Store{}, err
 	}
 	if len(attachable) == 0 {
-		return Store{}, errors.Join(ErrNotConfigured, s.slots.unreadable)
+		return Store{}, errors.Join(ErrNotConfigured, s.slots.configError)
 	}
 	if o.Slot == "" {
-		return Store{}, fmt.Errorf("%w: all %d are taken", ErrNoSlot, len(attachable))
+		return Store{}, fmt.Errorf("%w: all %d have a store", ErrNoSlot, len(attachable))
 	}
 	return o, nil
 }

@@ -106,12 +106,12 @@ func (s *site) found(release int) {
 func TestRollbackAndDetach(t *testing.T) {
 	s := ship(t, 4)
 	s.must("firstboot")
-	s.refused(3, "there is no release before the current one", "rollback")
+	s.refused(3, "no previous release", "rollback")
 	s.must("attach", s.stores[1])
 	s.must("rollback")
 	s.pinned(0)
 	s.runs(1) // still there, not pinned
-	s.refused(3, "there is no release before the current one", "rollback")
+	s.refused(3, "no previous release", "rollback")
 	if out := s.must("attach", s.stores[1]).Out; !strings.Contains(out, "was attached before") {
 		t.Error(out)
 	}
@@ -163,7 +163,7 @@ func TestDetachSparesWhatRollbackWants(t *testing.T) {
 	s.must("attach", s.stores[1])
 	s.must("attach", beside.Out)
 	s.pinned(2)
-	if said := s.Do("detach"); !strings.Contains(said.Out+said.Err, "rollback may want it") {
+	if said := s.Do("detach"); !strings.Contains(said.Out+said.Err, "a rollback needs it") {
 		t.Errorf("detach: got %s%s, want what rollback may want", said.Out, said.Err)
 	}
 	if got := s.mounted(); got != 3 {
@@ -191,7 +191,7 @@ func TestDetachUnderAStoreWhoseFileIsLost(t *testing.T) {
 	if err := os.Rename(second, second+".away"); err != nil {
 		t.Fatal(err)
 	}
-	s.refused(3, "whose own file is lost", "detach", "1")
+	s.refused(3, "whose file cannot be read", "detach", "1")
 	if err := os.Rename(second+".away", second); err != nil {
 		t.Fatal(err)
 	}

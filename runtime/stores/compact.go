@@ -13,24 +13,28 @@ import (
 	"github.com/pinbox/pinbox/storage/atomicfile"
 )
 
-// ErrNothingToCompact says that nothing can be compacted.
-var ErrNothingToCompact = errors.New("there are no two stores to compact")
+// ErrNothingToCompact means that fewer than two stores can be compacted.
+var ErrNothingToCompact = errors.New("compaction needs at least two stores")
 
-// CompactOptions say how stores are compacted.
+// CompactOptions are the options of [Manager.Compact].
 type CompactOptions struct {
-	// All compacts the appliance's own store too, which stays where it is all the same.
+	// All includes the appliance's own store. It is read, but not replaced.
 	All bool
-	// GraphRoot of CRI-O's own store.
+	// GraphRoot of CRI-O's main store.
 	GraphRoot string
-	// Write writes the stores as one.
+	// Write writes the compacted store; nil means [WriteCompacted].
 	Write func(ctx context.Context, out io.Writer, p CompactPlan) error
-	// CheckSpace says why there is no room for so many bytes.
+	// CheckSpace returns an error if the state's folder has no room for so many bytes; nil
+	// skips the check.
 	CheckSpace func(bytes int64) error
+	// Progress is called with the bytes written so far and the size of the store; nil is fine.
+	Progress func(written, size int64)
 }
 
-// Compact writes the stores that were attached as one, without what nothing refers to any more.
-// That store replaces them when CRI-O starts next. While it is written, others may attach,
-// detach and roll back: whether it can replace the stores is found out then.
+// Compact writes the attached stores as one, without the images and layers that nothing refers
+// to. The compacted store replaces them before CRI-O next starts. Other processes may attach,
+// detach and roll back while it is written. So whether it can replace the stores is decided
+// only then.
 func (m Manager) Compact(ctx context.Context, o CompactOptions) (Compaction, error) {
 	release, err := m.lock(ctx, compactLock)
 	if err != nil {
@@ -44,6 +48,7 @@ func (m Manager) Compact(ctx context.Context, o CompactOptions) (Compaction, err
 	if pending != nil {
 		return *pending, nil
 	}
+	plan.TempDir, plan.Progress = m.Dir, o.Progress
 	if o.CheckSpace != nil {
 		if err := o.CheckSpace(plan.bytes()); err != nil {
 			return Compaction{}, err
@@ -57,7 +62,7 @@ func (m Manager) Compact(ctx context.Context, o CompactOptions) (Compaction, err
 	return c, m.recordCompaction(ctx, c)
 }
 
-// planCompaction decides what is compacted, unless there is a compacted store already.
+// planCompaction makes the plan, or returns the compaction that is already pending.
 func (m Manager) planCompaction(ctx context.Context, o CompactOptions) (p CompactPlan, pending *Compaction, err error) {
 	s, release, err := m.begin(ctx)
 	if err != nil {
@@ -71,7 +76,7 @@ func (m Manager) planCompaction(ctx context.Context, o CompactOptions) (p Compac
 	return p, nil, err
 }
 
-// recordCompaction gives the compacted store its name, and notes that it is to replace others.
+// recordCompaction gives the compacted store its final name and saves the compaction in the state.
 func (m Manager) recordCompaction(ctx context.Context, c Compaction) error {
 	s, release, err := m.begin(ctx)
 	if err != nil {
@@ -88,8 +93,8 @@ func (m Manager) recordCompaction(ctx context.Context, c Compaction) error {
 	return s.save()
 }
 
-// writeCompacted writes the compacted store into the state's folder, and reads it again from
-// the disk: it will be the only copy.
+// writeCompacted writes the compacted store into the state's folder. It then reads the store
+// from the disk, not from the page cache, since the other copies will be removed.
 func (p parts) writeCompacted(ctx context.Context, o CompactOptions, plan CompactPlan) (Store, error) {
 	path := p.dir.compacted()
 	out, err := atomicfile.CreateVia(path+partSuffix, path, 0o600)
@@ -97,8 +102,12 @@ func (p parts) writeCompacted(ctx context.Context, o CompactOptions, plan Compac
 		return Store{}, err
 	}
 	defer out.Abort()
+	write := o.Write
+	if write == nil {
+		write = WriteCompacted
+	}
 	sum, size := digest.SHA256.Digester(), &counter{}
-	if err := o.Write(ctx, io.MultiWriter(out, sum.Hash(), size), plan); err != nil {
+	if err := write(ctx, io.MultiWriter(out, sum.Hash(), size), plan); err != nil {
 		return Store{}, err
 	}
 	if err := out.Commit(); err != nil {
@@ -111,19 +120,19 @@ func (p parts) writeCompacted(ctx context.Context, o CompactOptions, plan Compac
 	if err := written.copy(ctx, io.Discard, nil, nil); err != nil {
 		return Store{}, err
 	}
-	image, err := p.sources.openImage(written.Extent)
+	store, err := p.sources.openFS(written.Extent)
 	if err != nil {
 		return Store{}, err
 	}
-	defer image.Close()
-	c, err := readContent(image)
+	defer store.Close()
+	c, err := readContent(store)
 	if err != nil {
 		return Store{}, err
 	}
 	return Store{ID: written.id, Name: plan.Name, Size: written.Size, Images: len(plan.Images), Token: c.Token}, nil
 }
 
-// evict removes a file from the kernel's page cache.
+// evict drops a file from the kernel's page cache.
 func evict(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -140,10 +149,10 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// replaces are the stores that the compacted one replaces. One of them may have all that is
-// kept already, and then is the compacted one.
+// replaces returns the IDs of the stores that the compacted one replaces. If one of them equals
+// the compacted store, byte for byte, it stays.
 func (p CompactPlan) replaces(compacted Store) (ids []digest.Digest) {
-	for _, o := range p.members {
+	for _, o := range p.attached {
 		if o.ID != compacted.ID {
 			ids = append(ids, o.ID)
 		}
@@ -151,9 +160,9 @@ func (p CompactPlan) replaces(compacted Store) (ids []digest.Digest) {
 	return ids
 }
 
-// bytes are what the stores have at most once they are one.
+// bytes is the size that the compacted store has at most.
 func (p CompactPlan) bytes() (sum int64) {
-	for _, o := range p.members {
+	for _, o := range p.attached {
 		sum += o.Size
 	}
 	return sum

@@ -16,7 +16,7 @@ import (
 func TestCompact(t *testing.T) {
 	s := ship(t, 6)
 	s.must("firstboot")
-	s.refused(3, "there are no two stores to compact", "compact")
+	s.refused(3, "compaction needs at least two stores", "compact")
 	for n := 1; n < 5; n++ {
 		s.must("attach", s.stores[n])
 	}
@@ -88,7 +88,7 @@ func TestCompactToAStoreThatIsThere(t *testing.T) {
 	s.pinned(1)
 	s.must("attach", s.stores[2])
 	s.pinned(2)
-	s.refused(3, "there are no two stores to compact", "compact")
+	s.refused(3, "compaction needs at least two stores", "compact")
 }
 
 // The appliance's own store can be compacted too: what comes of it stands on nothing.
@@ -115,7 +115,7 @@ func TestCompactionIsOvertaken(t *testing.T) {
 	of2 := s.waits(s.pins[2][2]) // of no release that is kept, and of no container before
 	s.must("attach", s.stores[4])
 	s.Stop(syscall.SIGTERM)
-	s.refused(1, "what it leaves out is wanted by the container", "mount")
+	s.refused(1, "the compacted store lacks something for the container", "mount")
 	s.must("mount")
 	s.Start()
 	s.must("firstboot")

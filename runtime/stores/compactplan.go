@@ -12,21 +12,26 @@ import (
 
 // CompactPlan is what goes into a compacted store.
 type CompactPlan struct {
-	// Stores that are compacted, oldest first.
+	// Stores to compact, oldest first.
 	Stores []Extent
-	// Images and Layers that are kept, by their IDs.
+	// Images and Layers that the compacted store has, by their IDs.
 	Images, Layers map[string]bool
-	// Lock and Sets of the current release. The lock has the images of the releases
-	// before it too, if they are kept.
+	// Lock, Sets and Name of the newest release. The lock also has the images of the
+	// other releases in these stores.
 	Lock pinset.Lock
 	Sets map[string]string
 	Name string
+	// TempDir is a folder for temporary files.
+	TempDir string
+	// Progress is called with the bytes written so far and the size of the store; nil is fine.
+	Progress func(written, size int64)
 
-	// members are those of the stores that were attached.
-	members []Store
+	// attached are those of the stores that were attached: all but the appliance's own.
+	attached []Store
 }
 
-// planCompaction decides which stores are compacted, and what of them is kept.
+// planCompaction decides which stores are compacted, and which of their images and layers the
+// compacted store has.
 func (s *session) planCompaction(o CompactOptions) (CompactPlan, error) {
 	p := planner{session: s, parents: map[string]string{}, tops: map[string]string{}}
 	p.plan.Images, p.plan.Layers = map[string]bool{}, map[string]bool{}
@@ -49,13 +54,13 @@ func (s *session) planCompaction(o CompactOptions) (CompactPlan, error) {
 type planner struct {
 	*session
 	plan CompactPlan
-	// roots are where the stores are mounted.
+	// roots are the mount points of the stores.
 	roots []string
-	// parents of the stores' layers, and top layers of their images.
+	// parents are the parents of the stores' layers, tops the top layers of their images.
 	parents, tops map[string]string
 }
 
-// chooseStores chooses the stores that are mounted, and the appliance's own if all are wanted.
+// chooseStores chooses the attached stores that are mounted and, with all, the appliance's own.
 func (p *planner) chooseStores(all bool) error {
 	mounted, err := readMountTable()
 	if err != nil {
@@ -71,17 +76,17 @@ func (p *planner) chooseStores(all bool) error {
 	for _, o := range p.state.Stores {
 		e, err := p.sources.extent(o)
 		if err == nil && p.mounts.problem(o, mounted) == nil {
-			p.plan.members = append(p.plan.members, o)
+			p.plan.attached = append(p.plan.attached, o)
 			p.plan.Stores, p.roots = append(p.plan.Stores, e), append(p.roots, p.slots.path(o))
 		}
 	}
-	if len(p.plan.Stores) < 2 || len(p.plan.members) == 0 {
-		return fmt.Errorf("%w: %d are attached", ErrNothingToCompact, len(p.plan.members))
+	if len(p.plan.Stores) < 2 || len(p.plan.attached) == 0 {
+		return fmt.Errorf("%w: %d are mounted", ErrNothingToCompact, len(p.plan.attached))
 	}
 	return nil
 }
 
-// readRecords reads those of the stores that are compacted.
+// readRecords reads the records of the stores.
 func (p *planner) readRecords() error {
 	for _, root := range p.roots {
 		records, err := readRecords(os.DirFS(root))
@@ -99,44 +104,44 @@ func (p *planner) readRecords() error {
 }
 
 // keepReleases keeps the images of all releases whose stores are compacted, and makes one lock
-// of theirs. The platform and the sets are those of the newest.
+// of their locks. The platform and the sets are those of the newest release.
 func (p *planner) keepReleases() error {
 	for _, r := range slices.Backward(p.state.Releases) {
-		i := slices.IndexFunc(p.plan.members, func(o Store) bool { return o.ID == r.Store })
+		i := slices.IndexFunc(p.plan.attached, func(o Store) bool { return o.ID == r.Store })
 		if i < 0 {
 			continue
 		}
-		c, err := readContent(os.DirFS(p.slots.path(p.plan.members[i])))
+		c, err := readContent(os.DirFS(p.slots.path(p.plan.attached[i])))
 		if err != nil {
 			return err
 		}
 		if p.plan.Lock.Version == 0 {
 			p.plan.Lock = pinset.Lock{Version: c.Lock.Version, Platform: c.Lock.Platform, Sets: c.Lock.Sets}
-			p.plan.Sets, p.plan.Name = c.Sets, p.plan.members[i].Name
+			p.plan.Sets, p.plan.Name = c.Sets, p.plan.attached[i].Name
 		}
 		for _, img := range c.Lock.Images {
 			p.keepLocked(img)
 		}
 	}
 	if p.plan.Lock.Version == 0 {
-		return fmt.Errorf("%w: no release has its store here", ErrNothingToCompact)
+		return fmt.Errorf("%w: none of the stores has a release", ErrNothingToCompact)
 	}
 	return nil
 }
 
-// keepWanted keeps the images of the stores that sets ask for.
+// keepWanted keeps the images that sets ask for.
 func (p *planner) keepWanted() error {
-	asked, err := p.usage.asked()
+	wanted, err := p.usage.wantedImages()
 	if err != nil {
 		return err
 	}
-	for _, o := range p.plan.members {
+	for _, o := range p.plan.attached {
 		lock, err := readLock(filepath.Join(p.slots.path(o), layout.OwnLock))
 		if err != nil {
 			return err
 		}
 		for _, img := range lock.Images {
-			if slices.ContainsFunc(asked, func(a pinset.Image) bool { return a.String() == img.Pin }) {
+			if slices.ContainsFunc(wanted, func(w pinset.Image) bool { return w.String() == img.Pin }) {
 				p.keepLocked(img)
 			}
 		}
@@ -144,9 +149,9 @@ func (p *planner) keepWanted() error {
 	return nil
 }
 
-// keepUsed keeps what CRI-O's own store refers to.
-func (p *planner) keepUsed(root string) error {
-	main, err := readMain(root)
+// keepUsed keeps the layers and images that CRI-O's main store refers to.
+func (p *planner) keepUsed(graphRoot string) error {
+	main, err := readMain(graphRoot)
 	if err != nil {
 		return err
 	}
@@ -164,7 +169,7 @@ func (p *planner) keepUsed(root string) error {
 
 // keepLocked keeps an image and adds it to the lock.
 func (p *planner) keepLocked(img pinset.LockedImage) {
-	same := func(there pinset.LockedImage) bool { return there.Pin == img.Pin }
+	same := func(other pinset.LockedImage) bool { return other.Pin == img.Pin }
 	if !slices.ContainsFunc(p.plan.Lock.Images, same) {
 		p.plan.Lock.Images = append(p.plan.Lock.Images, img)
 	}
@@ -178,7 +183,7 @@ func (p *planner) keepImage(id string) {
 	}
 }
 
-// keepLayer keeps a layer, and those below it, of the stores that are compacted.
+// keepLayer keeps a layer and the layers below it, as far as the stores have them.
 func (p *planner) keepLayer(layer string) {
 	for {
 		parent, ok := p.parents[layer]

@@ -14,56 +14,58 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// WriteCompacted writes stores as one, with temporary files in the folder tmp. done is
-// called with the bytes that were written, of all.
-func WriteCompacted(tmp string, done func(done, all int64)) func(context.Context, io.Writer, CompactPlan) error {
-	return func(ctx context.Context, out io.Writer, f CompactPlan) error {
-		var readers []*squashfs.Reader
-		for _, e := range f.Stores {
-			image, err := openImage(e)
-			if err != nil {
-				return err
-			}
-			defer image.Close()
-			readers = append(readers, image.Reader)
-		}
-		plan, err := compose.NewCompaction(readers, compose.Keep{
-			Image: func(id string, _ []string) bool { return f.Images[id] },
-			Layer: func(id string, needed bool) bool { return needed || f.Layers[id] },
-		})
+// WriteCompacted writes the stores of a plan to out as one store.
+func WriteCompacted(ctx context.Context, out io.Writer, p CompactPlan) error {
+	var readers []*squashfs.Reader
+	for _, e := range p.Stores {
+		store, err := openSquashfs(e)
 		if err != nil {
 			return err
 		}
-		files, err := ownFiles(f, plan.Needs)
-		if err != nil {
-			return err
-		}
-		newest, err := readers[len(readers)-1].Stat(layout.OwnLock)
-		if err != nil {
-			return err
-		}
-		compacted, err := plan.Compose(ctx, files, newest.ModTime(), tmp)
-		if err != nil {
-			return err
-		}
-		defer compacted.Close()
-		return compacted.Write(ctx, out, func(written int64) { done(written, compacted.Size()) })
+		defer store.Close()
+		readers = append(readers, store.Reader)
 	}
+	compaction, err := compose.NewCompaction(readers, compose.Keep{
+		Image: func(id string, _ []string) bool { return p.Images[id] },
+		Layer: func(id string, needed bool) bool { return needed || p.Layers[id] },
+	})
+	if err != nil {
+		return err
+	}
+	files, err := ownFiles(p, compaction.Needs)
+	if err != nil {
+		return err
+	}
+	newest, err := readers[len(readers)-1].Stat(layout.OwnLock)
+	if err != nil {
+		return err
+	}
+	compacted, err := compaction.Compose(ctx, files, newest.ModTime(), p.TempDir)
+	if err != nil {
+		return err
+	}
+	defer compacted.Close()
+	return compacted.Write(ctx, out, func(written int64) {
+		if p.Progress != nil {
+			p.Progress(written, compacted.Size())
+		}
+	})
 }
 
-// ownFiles are what a store says of itself.
-func ownFiles(f CompactPlan, needs []pinset.Need) ([]compose.File, error) {
+// ownFiles returns the files that describe a store: its lock, its sets and, if it needs layers
+// of other stores, its delta.json.
+func ownFiles(p CompactPlan, needs []pinset.Need) ([]compose.File, error) {
 	var lock, delta bytes.Buffer
-	if err := f.Lock.Encode(&lock); err != nil {
+	if err := p.Lock.Encode(&lock); err != nil {
 		return nil, err
 	}
 	files := []compose.File{{Name: layout.OwnLock, Perm: 0o644, Content: lock.Bytes()}}
-	for _, name := range slices.Sorted(maps.Keys(f.Sets)) {
-		files = append(files, compose.File{Name: path.Join(layout.OwnSets, name), Perm: 0o644, Content: []byte(f.Sets[name])})
+	for _, name := range slices.Sorted(maps.Keys(p.Sets)) {
+		files = append(files, compose.File{Name: path.Join(layout.OwnSets, name), Perm: 0o644, Content: []byte(p.Sets[name])})
 	}
 	if len(needs) == 0 {
 		return files, nil
 	}
-	err := pinset.Delta{Version: pinset.DeltaVersion, Name: f.Name, Bases: []pinset.Base{}, Needs: needs}.Encode(&delta)
+	err := pinset.Delta{Version: pinset.DeltaVersion, Name: p.Name, Bases: []pinset.Base{}, Needs: needs}.Encode(&delta)
 	return append(files, compose.File{Name: layout.OwnDelta, Perm: 0o644, Content: delta.Bytes()}), err
 }

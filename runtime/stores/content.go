@@ -11,21 +11,21 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// ErrNotStore says that a file holds no store of pinbox.
-var ErrNotStore = errors.New("is no store that pinbox made")
+// ErrNotStore means that a file is not a store, or one whose documents are invalid.
+var ErrNotStore = errors.New("not a store made by pinbox")
 
-// content is what a store says of itself.
+// content is what a store's own documents contain.
 type content struct {
 	Lock pinset.Lock
-	// Delta says what it needs of other stores; a full one needs nothing.
+	// Delta has the layers that it needs of other stores; it is empty if it needs none.
 	Delta pinset.Delta
-	// Sets are files, by their names.
+	// Sets are the texts of its sets, by file name.
 	Sets map[string]string
-	// Token tells its records from those of other stores.
+	// Token identifies its records.
 	Token string
 }
 
-// examine reads what a store says of itself, and checks that CRI-O could list it.
+// examine reads the documents of a store, and checks that CRI-O can list its images.
 func examine(store fs.FS) (content, error) {
 	c, err := readContent(store)
 	if err == nil {
@@ -56,7 +56,7 @@ func notStore(err error) error {
 	return fmt.Errorf("%w: %w", ErrNotStore, err)
 }
 
-// printable is a name as a terminal may show it.
+// printable replaces characters that a terminal may interpret.
 func printable(name string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -66,52 +66,52 @@ func printable(name string) string {
 	}, name)
 }
 
-// token tells the records of a store from those of another.
+// token identifies the records of a store.
 func token(store fs.FS) (string, error) { return layout.Open(store).Token() }
 
-// readDelta gives the description of a delta, an empty one of a full store.
+// readDelta reads a store's delta.json; a full store has none, and the result is empty.
 func readDelta(store fs.FS) (pinset.Delta, error) {
 	d, err := layout.Open(store).Delta()
 	return d, notStore(err)
 }
 
-// readSets gives the store's sets; there need not be any.
+// readSets reads the sets of a store, by file name. A store may have none.
 func readSets(store fs.FS) (map[string]string, error) {
 	sets, err := layout.Open(store).Sets()
 	return sets, notStore(err)
 }
 
-// checkDependencies says why CRI-O could not list the images of a store, and so none of any
-// other: its records are no files, or refer to layers that it neither has nor says it needs.
+// checkDependencies checks that every layer that the records refer to is in the store or in
+// Delta.Needs. With a missing layer, CRI-O cannot list any image, of this store or another.
 func (c content) checkDependencies(store fs.FS) error {
 	known := map[string]bool{"": true}
 	for _, n := range c.Delta.Needs {
 		known[n.Layer] = true
 	}
-	var on []string
+	var required []string
 	documents := layout.Open(store)
 	err := errors.Join(
 		documents.Layers(func(l layout.Layer) error {
-			known[l.ID], on = true, append(on, l.Parent)
+			known[l.ID], required = true, append(required, l.Parent)
 			return nil
 		}),
 		documents.Images(func(i layout.Image) error {
-			on = append(on, i.TopLayer)
+			required = append(required, i.TopLayer)
 			return nil
 		}))
 	if err != nil {
 		return notStore(err)
 	}
-	for _, layer := range on {
+	for _, layer := range required {
 		if !known[layer] {
-			return fmt.Errorf("%w: it stands on the layer %s, and does not say that it needs it", ErrNotStore, layer)
+			return fmt.Errorf("%w: its records refer to the layer %s, not in it or its delta.json", ErrNotStore, layer)
 		}
 	}
 	return nil
 }
 
-// readable says why CRI-O could not list what is in a store.
-func readable(store fs.FS) error {
+// checkRecords returns why CRI-O cannot list the images of a store.
+func checkRecords(store fs.FS) error {
 	documents := layout.Open(store)
 	return errors.Join(
 		documents.Layers(func(layout.Layer) error { return nil }),

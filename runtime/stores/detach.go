@@ -9,14 +9,14 @@ import (
 	"slices"
 )
 
-// ErrInUse says that something on the node needs a store.
+// ErrInUse means that something on the node needs a store.
 var ErrInUse = errors.New("the store is in use")
 
-// Detach removes a store: by its slot, its name, or the beginning of its digest. The kernel
-// would unmount one that is in use, and its images and containers would fail later. So a store
-// that something refers to is not removed, and the error names what does. root is that of
-// CRI-O's own store.
-func (m Manager) Detach(ctx context.Context, name, root string) (Store, error) {
+// Detach removes a store, given its slot, its name, or at least 4 digits of its digest. The
+// kernel would unmount a store in use, and its images and containers would fail later. So a
+// store in use is not removed: the error is ErrInUse and names what uses it. graphRoot is the
+// graph root of CRI-O's main store.
+func (m Manager) Detach(ctx context.Context, name, graphRoot string) (Store, error) {
 	s, release, err := m.begin(ctx)
 	if err != nil {
 		return Store{}, err
@@ -26,12 +26,14 @@ func (m Manager) Detach(ctx context.Context, name, root string) (Store, error) {
 	if err != nil {
 		return Store{}, err
 	}
-	return o, s.detach(ctx, o, root)
+	return o, s.detach(ctx, o, graphRoot)
 }
 
-// DetachUnused removes all stores to which nothing refers, but for those of releases that
-// `rollback` may want. It also returns why it keeps the others.
-func (m Manager) DetachUnused(ctx context.Context, root string) (gone []Store, kept map[string]error, err error) {
+// DetachUnused removes all stores that are not in use, except those of releases before the
+// current one, which a rollback needs. It also returns why it kept the others, by their titles.
+func (m Manager) DetachUnused(
+	ctx context.Context, graphRoot string,
+) (removed []Store, kept map[string]error, err error) {
 	s, release, err := m.begin(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -39,46 +41,46 @@ func (m Manager) DetachUnused(ctx context.Context, root string) (gone []Store, k
 	defer release()
 	kept = map[string]error{}
 	for _, o := range slices.Backward(slices.Clone(s.state.Stores)) { // a later store may need an earlier one
-		if s.state.wanted(o) {
-			kept[o.title()] = fmt.Errorf("%w: rollback may want it", ErrInUse)
+		if s.state.neededForRollback(o) {
+			kept[o.title()] = fmt.Errorf("%w: a rollback needs it", ErrInUse)
 			continue
 		}
-		switch err := s.detach(ctx, o, root); {
+		switch err := s.detach(ctx, o, graphRoot); {
 		case errors.Is(err, ErrInUse):
 			kept[o.title()] = err
 		case err != nil:
-			return gone, kept, err
+			return removed, kept, err
 		default:
-			gone = append(gone, o)
+			removed = append(removed, o)
 		}
 	}
-	return gone, kept, nil
+	return removed, kept, nil
 }
 
-// wanted says that a rollback would want a store.
-func (s State) wanted(o Store) bool {
+// neededForRollback reports whether a store has a release before the current one.
+func (s State) neededForRollback(o Store) bool {
 	current := slices.IndexFunc(s.Releases, func(r Release) bool { return r.ID == s.Current })
 	return slices.ContainsFunc(s.Releases[:max(0, current)], func(r Release) bool { return r.Store == o.ID })
 }
 
-func (s *session) detach(ctx context.Context, o Store, root string) error {
-	if err := s.usage.check(s.state, o, root); err != nil {
+func (s *session) detach(ctx context.Context, o Store, graphRoot string) error {
+	if err := s.usage.check(s.state, o, graphRoot); err != nil {
 		return err
 	}
-	s.state.store(o.ID).Detaching = root
+	s.state.store(o.ID).Detaching = graphRoot
 	problem, err := s.confirm(ctx, o.ID)
-	there := s.state.store(o.ID)
-	if err != nil || there == nil {
+	attached := s.state.store(o.ID)
+	if err != nil || attached == nil {
 		return err
 	}
-	// It could not be unmounted, or something has begun to use it.
-	if err := errors.Join(problem, s.usage.check(s.state, *there, root)); err != nil {
+	// The unmount failed, or something has begun to use the store.
+	if err := errors.Join(problem, s.usage.check(s.state, *attached, graphRoot)); err != nil {
 		return err
 	}
 	return fmt.Errorf("%s: %w: something used it while it was being unmounted", o.title(), ErrInUse)
 }
 
-// finishDetaches completes what detaches have begun.
+// finishDetaches completes the detaches that were begun.
 func (s *session) finishDetaches(ctx context.Context, found problems) {
 	for _, o := range slices.Clone(s.state.Stores) {
 		var err error
@@ -94,8 +96,8 @@ func (s *session) finishDetaches(ctx context.Context, found problems) {
 	}
 }
 
-// finishDetach goes on with a store that is being detached. It is checked again before and
-// after the unmount, since CRI-O does not wait: it may begin to use the store at any time.
+// finishDetach unmounts and removes a store that is being detached. It checks the use of the
+// store before and after the unmount, since CRI-O may begin to use it at any time.
 func (s *session) finishDetach(ctx context.Context, o Store) error {
 	inUse := s.usage.check(s.state, o, o.Detaching)
 	if inUse == nil {
@@ -104,7 +106,7 @@ func (s *session) finishDetach(ctx context.Context, o Store) error {
 		}
 		inUse = s.usage.check(s.state, o, o.Detaching)
 	}
-	if inUse != nil { // or nobody can tell: it is mounted again
+	if inUse != nil { // or its use could not be checked: reconcile mounts it again
 		s.state.store(o.ID).Detaching = ""
 		return s.save()
 	}
@@ -115,7 +117,7 @@ func (s *session) finishDetach(ctx context.Context, o Store) error {
 	return s.remove(ctx, o)
 }
 
-// remove removes what is left of a store to which nothing refers.
+// remove unmounts a store and removes its file.
 func (s *session) remove(ctx context.Context, o Store) error {
 	if err := s.mounts.unmount(ctx, o); err != nil {
 		return err

@@ -26,7 +26,7 @@ func TestDetachLooksAgainAfterTheUnmount(t *testing.T) {
 		"an image over its layer": {
 			"overlay-images/images.json",
 			object{"id": idOf("image", 9), "names": []string{"quay.io/pulled:1"}, "layer": idOf("layer", 1)},
-			"the image quay.io/pulled:1 of CRI-O's own store",
+			"the image quay.io/pulled:1 of CRI-O's main store",
 		},
 		"a layer over its layer": {
 			"overlay-layers/layers.json",

@@ -57,12 +57,12 @@ func TestStoresThatAreRefused(t *testing.T) {
 		"cut short":                {4, "damaged", []string{short}},
 		"one byte changed":         {4, "it has SHA-256", []string{changed}},
 		"one byte changed, in use": {4, "it has SHA-256", []string{changed, "--in-place"}},
-		"no sums":                  {3, "nothing says what its SHA-256 is", []string{bare}},
+		"no sums":                  {3, "the SHA-256 of the store is unknown", []string{bare}},
 		"another digest":           {4, "it has SHA-256", []string{bare, "--digest", "sha256:" + strings.Repeat("0", 64)}},
 		"no store":                 {4, "damaged", []string{strange}},
-		"an empty folder":          {3, "there is no store of pinbox", []string{t.TempDir()}},
+		"an empty folder":          {3, "no store found", []string{t.TempDir()}},
 		"nothing":                  {3, "no such file", []string{"/no/such/file"}},
-		"no device of a medium":    {3, "there is no store of pinbox", []string{"/dev/null"}},
+		"no device of a medium":    {3, "no store found", []string{"/dev/null"}},
 		"too large":                {5, "are kept in reserve", []string{s.stores[1], "--reserve", "900Ti"}},
 	} {
 		said := s.Do("attach", c.args...)
@@ -130,7 +130,7 @@ func TestEverySlotHasAStore(t *testing.T) {
 		s.must("attach", s.stores[n])
 	}
 	s.pinned(7)
-	s.refused(5, "every slot has a store: all 7 are taken", "attach", s.stores[8])
+	s.refused(5, "no slot is free: all 7 have a store", "attach", s.stores[8])
 	s.pinned(7)
 	s.runs(7)
 }
@@ -185,10 +185,10 @@ func TestNodeComesUpWithoutAll(t *testing.T) {
 		"a lost file": {
 			func() { s.base(); rename(t, first, first+".away") }, func() {
 				rename(t, first+".away", first)
-			}, 2, 4, "the file of the store is not there",
+			}, 2, 4, "the file of the store is missing",
 		},
 		"a cut file": {
-			func() { s.base(); grow(t, first, 4096) }, func() { grow(t, first, -4096) }, 2, 4, "the store is damaged: it has",
+			func() { s.base(); grow(t, first, 4096) }, func() { grow(t, first, -4096) }, 2, 4, "the store is damaged: ",
 		},
 		"all is well": {func() { s.base() }, func() {}, 0, 12, ""},
 	} {

@@ -18,50 +18,51 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// Manager manages the stores that come to a node after its first boot. A verb that changes
-// something first makes the node as the state says. So the next verb completes one that was
-// killed.
+// Manager manages the stores that are attached to a node after its first boot. Before a method
+// changes the state, it makes the node match the state. So it completes whatever a killed process
+// has begun.
 type Manager struct {
-	// Dir keeps the state, and the files of stores.
+	// Dir is the folder of the state and of the copied stores.
 	Dir string
-	// Slots are the mount points of stores; the first is the appliance's own.
+	// Slots are the mount points of stores. The appliance's own store has the first.
 	Slots []string
-	// Configured are those slots that CRI-O reads.
-	Configured []string
-	// ConfigError is what is wrong with CRI-O's configuration, if something is.
+	// Configured are the slots that CRI-O's configuration names. ConfigError is why that could
+	// not be read.
+	Configured  []string
 	ConfigError error
-	// OtherStores are the roots of further read-only stores that CRI-O reads.
+	// OtherStores are the graph roots of other additional image stores of CRI-O.
 	OtherStores []string
-	// Sets is the folder of sets, and Wanted the images that they ask for.
+	// Sets is the folder of sets, and Wanted returns the images that all sets ask for.
 	Sets   string
 	Wanted func() ([]pinset.Image, error)
-	// Keys is a folder of OpenPGP keys. If it has any, a store needs a signature of one.
+	// Keys is a folder of OpenPGP keys. If it has any, a store needs a signature by one of them.
 	Keys string
-	// Mounter mounts stores.
+	// Mounter mounts and unmounts stores.
 	Mounter Mounter
-	// OpenFS reads a store that is not mounted, and Disc a medium.
+	// OpenFS opens a store that is not mounted, OpenMedium a medium; nil means the functions
+	// [OpenFS] and [OpenMedium].
 	OpenFS     func(Extent) (FS, error)
 	OpenMedium func(name string) (Medium, error)
-	// KeepPrevious is how many releases before the current one stay.
+	// KeepPrevious is how many releases before the current one are kept.
 	KeepPrevious int
-	// SELinuxContext of what is mounted; "" for none. Unconfigured says that neither it nor
-	// KeepPrevious could be read: stores are mounted with the context of the last attach.
+	// SELinuxContext of mounted stores; "" for none. Unconfigured means that neither it nor
+	// KeepPrevious could be read: then the context of the last attach is used.
 	SELinuxContext string
 	Unconfigured   bool
-	// Wait is how long to wait for another pinbox-node that changes the stores.
+	// Wait is how long to wait while another pinbox-node changes the stores.
 	Wait time.Duration
 }
 
-// FS is a store that is not mounted.
+// FS is the file system of a store that is read without mounting it.
 type FS interface {
 	fs.FS
 	io.Closer
 }
 
-// ErrBusy says that another pinbox-node attaches or detaches a store.
+// ErrBusy means that another pinbox-node attaches or detaches a store.
 var ErrBusy = errors.New("another pinbox-node is changing the stores")
 
-// parts decide one thing each.
+// parts are the parts of a Manager: each makes one kind of decision.
 type parts struct {
 	dir      folder
 	slots    slots
@@ -73,8 +74,14 @@ type parts struct {
 
 func (m Manager) parts() parts {
 	dir := folder(m.Dir)
-	slots := slots{all: m.Slots, read: m.Configured, others: m.OtherStores, unreadable: m.ConfigError}
-	sources := sources{dir: dir, keys: m.Keys, openImage: m.OpenFS, openDisc: m.OpenMedium}
+	slots := slots{all: m.Slots, configured: m.Configured, configError: m.ConfigError, others: m.OtherStores}
+	sources := sources{dir: dir, keys: m.Keys, openFS: m.OpenFS, openMedium: m.OpenMedium}
+	if sources.openFS == nil {
+		sources.openFS = OpenFS
+	}
+	if sources.openMedium == nil {
+		sources.openMedium = OpenMedium
+	}
 	return parts{
 		dir: dir, slots: slots, sources: sources,
 		mounts: mounts{
@@ -86,12 +93,12 @@ func (m Manager) parts() parts {
 	}
 }
 
-// lock takes one of the locks.
+// lock takes a lock in the state's folder.
 func (m Manager) lock(ctx context.Context, name string) (release func(), err error) {
 	return folder(m.Dir).lock(ctx, name, m.Wait)
 }
 
-// open locks the stores and reads their state. The caller calls release.
+// open locks and reads the state. The caller calls release.
 func (m Manager) open(ctx context.Context) (s *session, release func(), err error) {
 	if release, err = m.lock(ctx, stateLock); err != nil {
 		return nil, nil, err
@@ -107,7 +114,7 @@ func (m Manager) open(ctx context.Context) (s *session, release func(), err erro
 	return &session{parts: m.parts(), state: state}, release, nil
 }
 
-// begin opens the stores and makes the node as their state says.
+// begin locks and reads the state and makes the node match it. The caller calls release.
 func (m Manager) begin(ctx context.Context) (s *session, release func(), err error) {
 	if s, release, err = m.open(ctx); err != nil {
 		return nil, nil, err
@@ -119,7 +126,7 @@ func (m Manager) begin(ctx context.Context) (s *session, release func(), err err
 	return s, release, nil
 }
 
-// session is what one process does while it holds the lock of the stores.
+// session is the work of one process while it holds the lock of the state.
 type session struct {
 	parts
 	state State
@@ -128,7 +135,8 @@ type session struct {
 // save writes the state.
 func (s *session) save() error { return s.state.write(string(s.dir)) }
 
-// confirm writes the state and makes the node so. The problem is that of the store id.
+// confirm writes the state and makes the node match it. problem is why the store id is not
+// mounted.
 func (s *session) confirm(ctx context.Context, id digest.Digest) (problem, err error) {
 	if err := s.save(); err != nil {
 		return nil, err
@@ -137,14 +145,14 @@ func (s *session) confirm(ctx context.Context, id digest.Digest) (problem, err e
 	return found[id], err
 }
 
-// problems says why stores are not mounted, by their digests.
+// problems are the reasons why stores are not mounted, by the IDs of the stores.
 type problems map[digest.Digest]error
 
-// Reconcile makes the node as the state says: it mounts the stores that are intact and have
-// their base, and unmounts the others. stopped says whether CRI-O is stopped, so that a
-// compacted store may replace others; nil if CRI-O runs.
+// Reconcile makes the node match the state: it mounts the stores that are intact and whose base
+// is mounted, and unmounts the others. stopped reports whether CRI-O is stopped: only then does a
+// compacted store replace others. A nil stopped means that CRI-O runs.
 func (m Manager) Reconcile(ctx context.Context, stopped func() bool) ([]Status, error) {
-	if !m.used() {
+	if !m.hasState() {
 		return nil, nil
 	}
 	s, release, err := m.open(ctx)
@@ -160,8 +168,8 @@ func (m Manager) Reconcile(ctx context.Context, stopped func() bool) ([]Status, 
 	return s.state.statuses(found), errors.Join(notReplaced, err)
 }
 
-// used says whether a store ever came to this node.
-func (m Manager) used() bool {
+// hasState reports whether a store was ever attached to this node.
+func (m Manager) hasState() bool {
 	if _, err := os.Stat(stateFile(m.Dir)); !errors.Is(err, fs.ErrNotExist) {
 		return true
 	}
@@ -169,7 +177,7 @@ func (m Manager) used() bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// reconcile makes the node as the state says, and tells why stores are not mounted.
+// reconcile makes the node match the state, and returns why stores are not mounted.
 func (s *session) reconcile(ctx context.Context) (problems, error) {
 	if err := s.sweep(); err != nil {
 		return nil, err
@@ -177,7 +185,7 @@ func (s *session) reconcile(ctx context.Context) (problems, error) {
 	if err := s.mounts.endTrial(ctx); err != nil {
 		return nil, err
 	}
-	found := problems{} // what is wrong with one store does not keep the others from being mounted
+	found := problems{} // a problem of one store does not keep others from being mounted
 	s.finishDetaches(ctx, found)
 	if err := s.mounts.unmountBroken(ctx, s.state.Stores, found); err != nil {
 		return nil, err
@@ -188,7 +196,7 @@ func (s *session) reconcile(ctx context.Context) (problems, error) {
 	return found, s.applySets(found)
 }
 
-// sweep removes files that a process which was killed has left.
+// sweep removes temporary files of killed processes.
 func (s *session) sweep() error {
 	if err := s.releases.sweep(); err != nil {
 		return err
@@ -196,34 +204,34 @@ func (s *session) sweep() error {
 	return s.dir.sweep(s.state)
 }
 
-// folder keeps the state, and pinbox's own copies of stores.
+// folder is the folder of the state and of the copied stores.
 type folder string
 
-// The locks in the folder.
+// The lock files in the folder.
 const (
-	// stateLock is held by who changes the state.
+	// stateLock is held while the state is changed.
 	stateLock = ".lock"
-	// compactLock is held by who writes a compacted store, which may take long.
+	// compactLock is held while a compacted store is written, which may take minutes.
 	compactLock = ".compact.lock"
 )
 
 const (
 	fileSuffix = layout.AttachedSuffix
-	// partSuffix marks what is being written.
+	// partSuffix is the suffix of files that are being written.
 	partSuffix = ".part"
 )
 
-// file is pinbox's own copy of a store.
+// file is the path of the copy of a store.
 func (f folder) file(o Store) string { return filepath.Join(string(f), o.ID.Encoded()+fileSuffix) }
 
-// compacted is the name of a compacted store until its digest is known.
+// compacted is the path of a compacted store until its digest is known.
 func (f folder) compacted() string { return filepath.Join(string(f), "compacted"+fileSuffix) }
 
-// trial is a mount point at which CRI-O does not look.
+// trial is a mount point that CRI-O does not read.
 func (f folder) trial() string { return filepath.Join(string(f), "trial") }
 
-// lock takes a lock. Programs that this process runs hold it too: when the process is
-// killed, the next pinbox-node waits for them.
+// lock takes a lock. Programs that this process runs inherit it: if the process is killed,
+// the next pinbox-node waits for them.
 func (f folder) lock(ctx context.Context, name string, wait time.Duration) (release func(), err error) {
 	if err := os.MkdirAll(string(f), 0o755); err != nil {
 		return nil, err
@@ -236,10 +244,10 @@ func (f folder) lock(ctx context.Context, name string, wait time.Duration) (rele
 	return release, err
 }
 
-// held says whether somebody holds a lock.
+// held reports whether a process holds a lock.
 func (f folder) held(name string) bool { return filelock.Held(filepath.Join(string(f), name)) }
 
-// sweep removes files of stores that a process which was killed has left.
+// sweep removes the files of stores that are not in the state.
 func (f folder) sweep(s State) error {
 	known := map[string]bool{}
 	for _, o := range s.Stores {

@@ -11,42 +11,43 @@ import (
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
 
+	"github.com/pinbox/pinbox/storage/iso9660"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// Medium is a medium, or an image file of one. It is read without a mount: no mount can be left
-// over, and the kernel does not parse a file system that somebody has plugged in.
+// Medium is an open ISO 9660 image. It is read without mounting it: so no mount can be left over,
+// and the kernel does not parse the file system of an untrusted device.
 type Medium interface {
 	io.Closer
 	// ReadText reads a small file.
 	ReadText(name string) ([]byte, error)
-	// Extent is where a file is, in bytes.
+	// Extent returns where a file is in the image, in bytes.
 	Extent(name string) (offset, size int64, err error)
 }
 
-// Where a medium has a store, its sum, and its signature, if it has one.
+// Paths of the store, its sum and its signature on a medium. The signature is optional.
 const (
-	discStore = layout.MediumDir + "/" + layout.MediumStore
-	discSums  = layout.MediumDir + "/" + layout.MediumSums
-	discSig   = layout.MediumDir + "/" + layout.MediumSignature
+	mediumStore     = layout.MediumDir + "/" + layout.MediumStore
+	mediumSums      = layout.MediumDir + "/" + layout.MediumSums
+	mediumSignature = layout.MediumDir + "/" + layout.MediumSignature
 )
 
-// onDisc finds the store of a medium.
-func (s sources) onDisc(name string, want digest.Digest) (src source, err error) {
-	d, err := s.openDisc(name)
+// onMedium finds the store on a medium.
+func (s sources) onMedium(name string, want digest.Digest) (src source, err error) {
+	m, err := s.openMedium(name)
 	if err != nil {
 		return src, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	defer d.Close()
+	defer m.Close()
 	src.Path, src.id = name, want
-	if src.Offset, src.Size, err = d.Extent(discStore); err != nil {
+	if src.Offset, src.Size, err = m.Extent(mediumStore); err != nil {
 		return src, fmt.Errorf("%s: %w: %w", name, ErrNoStore, err)
 	}
-	src.signature, _ = d.ReadText(discSig) // which need not be there
+	src.signature, _ = m.ReadText(mediumSignature) // optional
 	if src.id != "" {
 		return src, nil
 	}
-	text, err := d.ReadText(discSums)
+	text, err := m.ReadText(mediumSums)
 	if err != nil {
 		return src, fmt.Errorf("%s: %w: %w", name, ErrNoDigest, err)
 	}
@@ -59,37 +60,38 @@ func (s sources) onDisc(name string, want digest.Digest) (src source, err error)
 	return src, nil
 }
 
-// findMedium finds the medium that has an attached store, whatever device it is now.
+// findMedium finds the medium with an attached store among all block devices, since its device
+// may have another name than at the attach.
 func (s sources) findMedium(o Store) (Extent, error) {
-	devices, err := discs()
+	devices, err := mediumDevices()
 	if err != nil {
 		return Extent{}, err
 	}
 	for _, device := range devices {
-		if src, err := s.onDisc(device, ""); err == nil && src.id == o.ID {
+		if src, err := s.onMedium(device, ""); err == nil && src.id == o.ID {
 			return src.Extent, nil
 		}
 	}
-	return Extent{}, fmt.Errorf("%w: no medium that has it is plugged in", ErrMissing)
+	return Extent{}, fmt.Errorf("%w: no plugged-in medium has it", ErrMissing)
 }
 
-// discs are the block devices with the file system of a CD.
-func discs() (found []string, err error) {
+// mediumDevices lists the block devices with an ISO 9660 file system.
+func mediumDevices() (found []string, err error) {
 	devices, err := os.ReadDir("/sys/class/block")
 	if err != nil {
 		return nil, err
 	}
 	for _, d := range devices {
 		device := filepath.Join("/dev", strings.ReplaceAll(d.Name(), "!", "/"))
-		if isDisc(device) {
+		if isMedium(device) {
 			found = append(found, device)
 		}
 	}
 	return found, nil
 }
 
-// isDisc looks for the first volume descriptor: ECMA-119, 8.
-func isDisc(name string) bool {
+// isMedium reports whether a file or device begins with a volume descriptor: ECMA-119, 8.1.
+func isMedium(name string) bool {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return false
@@ -99,12 +101,13 @@ func isDisc(name string) bool {
 		return false
 	}
 	magic := make([]byte, 5)
-	_, err = f.ReadAt(magic, 16*2048+1)
+	_, err = f.ReadAt(magic, iso9660.FirstDescriptor*iso9660.SectorSize+1)
 	return err == nil && string(magic) == "CD001"
 }
 
-// isEmpty says that a drive has no disc. Each read of an empty drive adds errors to the kernel's
-// log. A drive that is not ready yet is not empty, and other devices do not know the ioctl.
+// isEmpty reports whether a CD drive is empty: each read of an empty drive adds errors to the
+// kernel's log. A drive that is not ready yet does not count as empty. Other devices do not have
+// this ioctl.
 func isEmpty(drive *os.File) bool {
 	const driveStatus, currentSlot, noDisc, trayOpen = 0x5326, math.MaxInt32, 1, 2 // linux/cdrom.h
 	status, _, failed := unix.Syscall(unix.SYS_IOCTL, drive.Fd(), driveStatus, currentSlot)

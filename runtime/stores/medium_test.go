@@ -76,10 +76,10 @@ func TestMediumInPlace(t *testing.T) {
 	}
 	reboot()
 	fixtures.Run(t, "losetup", "--detach", device)
-	s.refused(1, "no medium that has it is plugged in", "mount")
+	s.refused(1, "no plugged-in medium has it", "mount")
 	s.Start()
 	s.runs(0)
-	s.refused(1, "no medium that has it is plugged in", "status")
+	s.refused(1, "no plugged-in medium has it", "status")
 	s.refused(1, "4 of 4 images are pinned", "rollback") // what was attached is still unavailable
 	s.pinned(0)
 	s.must("detach", "1")

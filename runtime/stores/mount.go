@@ -14,26 +14,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mount is what it takes to mount a store.
+// Mount is a mount of a store, in the terms of systemd.mount(5).
 type Mount struct {
-	// What is a file, Where a folder.
+	// What is the path of a file or device, Where the mount point.
 	What, Where string
 	// Options of mount(8).
 	Options []string
 	// Bases are the mount points of the stores whose layers it needs.
 	Bases []string
-	// Description tells people what it is.
+	// Description is for users.
 	Description string
 }
 
 // Mounter mounts stores at slots.
 type Mounter interface {
 	Mount(context.Context, Mount) error
-	// Unmount unmounts a store, in use or not.
+	// Unmount unmounts a store, even if it is in use.
 	Unmount(ctx context.Context, where string) error
 }
 
-// DirectMounter mounts without a service manager.
+// DirectMounter mounts with mount(8), without a service manager.
 type DirectMounter struct{}
 
 // Mount runs mount(8).
@@ -41,7 +41,8 @@ func (DirectMounter) Mount(ctx context.Context, m Mount) error {
 	return run(ctx, "mount", "-t", "squashfs", "-o", strings.Join(m.Options, ","), m.What, m.Where)
 }
 
-// Unmount detaches at once. Containers over the store keep it until they end.
+// Unmount detaches the mount at once (MNT_DETACH). Running containers that use the store keep
+// access to it.
 func (DirectMounter) Unmount(_ context.Context, where string) error {
 	return unmount(where)
 }
@@ -53,7 +54,7 @@ func unmount(where string) error {
 	return nil
 }
 
-// run runs a program of the system. It is not killed with this process, and inherits the
+// run runs a program to its end. The program is not killed with this process and inherits the
 // lock of the stores: the next pinbox-node waits for it.
 func run(ctx context.Context, name string, args ...string) error {
 	if err := ctx.Err(); err != nil {
@@ -84,7 +85,7 @@ func readMountTable() (mountTable, error) {
 	return mounted, nil
 }
 
-// deviceAt is the device that is mounted at a mount point.
+// deviceAt finds the device of the squashfs that is mounted at a mount point.
 func deviceAt(where string) (Extent, error) {
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -106,7 +107,7 @@ func deviceAt(where string) (Extent, error) {
 	return Extent{}, fmt.Errorf("%w: no squashfs is mounted at %s", ErrMissing, where)
 }
 
-// unescape gives back blanks and the like, which the kernel writes in octal.
+// unescape decodes the octal escapes of a path in mountinfo.
 func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -122,26 +123,26 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// unmountAll unmounts all that is mounted at a mount point.
+// unmountAll unmounts everything at a mount point.
 func unmountAll(ctx context.Context, by Mounter, where string) error {
 	for tries := 1; ; tries++ {
 		mounted, err := readMountTable()
 		if err != nil || mounted[where] == 0 {
 			return err
 		}
-		if mounted[where] > 1 || tries > maxTries { // a service manager does not know of one over another
+		if mounted[where] > 1 || tries > maxTries { // a service manager knows only one of several mounts
 			err = unmount(where)
 		} else {
 			err = by.Unmount(ctx, where)
-			if err != nil && ctx.Err() == nil { // a file is open in what no unit has mounted
+			if err != nil && ctx.Err() == nil { // the mount is not of a unit, and is in use
 				err = unmount(where)
 			}
 		}
-		if err != nil && !errors.Is(err, unix.EINVAL) { // EINVAL: somebody else has unmounted it
+		if err != nil && !errors.Is(err, unix.EINVAL) { // EINVAL: another process has unmounted it
 			return err
 		}
 	}
 }
 
-// maxTries is how often a service manager is asked for the same.
+// maxTries is how often the Mounter is tried before this process unmounts itself.
 const maxTries = 3

@@ -14,28 +14,28 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// slots are the mount points at which CRI-O looks for read-only stores.
+// slots are the mount points for additional image stores of CRI-O.
 type slots struct {
-	// all of them; the first is the appliance's own.
+	// all of them; the first is for the appliance's own store.
 	all []string
-	// read are those that CRI-O reads, unless unreadable says what is wrong with its
-	// configuration.
-	read       []string
-	unreadable error
-	// others are the roots of further read-only stores that CRI-O reads.
+	// configured are the slots that CRI-O's configuration names. configError is why that could
+	// not be read.
+	configured  []string
+	configError error
+	// others are the graph roots of other additional image stores of CRI-O.
 	others []string
 }
 
-// attachable are the slots for stores that are attached.
+// attachable are the slots for attached stores.
 func (s slots) attachable() []string {
-	return slices.DeleteFunc(slices.Clone(s.read), func(slot string) bool { return slot == s.all[0] })
+	return slices.DeleteFunc(slices.Clone(s.configured), func(slot string) bool { return slot == s.all[0] })
 }
 
 // path is the mount point of a store.
 func (s slots) path(o Store) string { return filepath.Join(filepath.Dir(s.all[0]), o.Slot) }
 
-// mountedBeside are the slots where a store is mounted, but for that of o.
-func (s slots) mountedBeside(o Store, mounted mountTable) (found []string) {
+// mountedExcept lists the slots at which a store is mounted, except that of o.
+func (s slots) mountedExcept(o Store, mounted mountTable) (found []string) {
 	for _, slot := range s.all {
 		if mounted[slot] > 0 && slot != s.path(o) {
 			found = append(found, slot)
@@ -44,15 +44,15 @@ func (s slots) mountedBeside(o Store, mounted mountTable) (found []string) {
 	return found
 }
 
-// findIdentical finds a store with the same content that was not attached: the appliance's
-// own, on whatever medium, or one that another program mounts.
+// findIdentical finds a store with the same images and sets that was not attached: the
+// appliance's own, or another additional image store.
 func (s slots) findIdentical(c content) (root string, ok bool) {
 	for _, root := range append([]string{s.all[0]}, s.others...) {
 		tree := os.DirFS(root)
 		if got, err := token(tree); err != nil || got != c.Token {
 			continue
 		}
-		if there, err := readContent(tree); err == nil && slices.EqualFunc(there.Lock.Sets, c.Lock.Sets, equalSets) {
+		if other, err := readContent(tree); err == nil && slices.EqualFunc(other.Lock.Sets, c.Lock.Sets, equalSets) {
 			return root, true
 		}
 	}
@@ -63,24 +63,25 @@ func equalSets(a, b pinset.LockedSet) bool {
 	return a.Name == b.Name && slices.Equal(a.Images, b.Images)
 }
 
-// ErrNoBase says that a delta cannot be mounted.
+// ErrNoBase means that a layer which a delta needs is in no mounted store.
 var ErrNoBase = errors.New("the base of the store is not on this node")
 
-// errNotMounted is not an error of the store: it can be mounted.
+// errNotMounted means that a store is intact but not mounted.
 var errNotMounted = errors.New("it is not mounted: `pinbox-node mount` mounts it")
 
-// mounts mounts attached stores at their slots, and decides which of them can be mounted.
-// With a store that is damaged or lacks its base, CRI-O could not list a single image.
+// mounts mounts attached stores at their slots, and decides which of them can be mounted. A store
+// that is damaged, or whose base is not mounted, is never mounted: with it, CRI-O could not list
+// any image.
 type mounts struct {
 	slots   slots
 	sources sources
 	mounter Mounter
-	// trial is a mount point at which CRI-O does not look.
+	// trial is a mount point that CRI-O does not read.
 	trial          string
 	selinuxContext string
 }
 
-// diagnose says why a store is not mounted; nil if it is.
+// diagnose returns why a store is not mounted; nil if it is.
 func (m mounts) diagnose(o Store) (problem, err error) {
 	mounted, err := readMountTable()
 	if err != nil {
@@ -94,23 +95,23 @@ func (m mounts) diagnose(o Store) (problem, err error) {
 	return problem, nil
 }
 
-// problem says why what is mounted at a store's slot may not stay there. It is errNotMounted
-// if nothing is.
+// problem returns why the mount at a store's slot must be unmounted; errNotMounted if there is
+// none.
 func (m mounts) problem(o Store, mounted mountTable) error {
 	slot := m.slots.path(o)
 	if mounted[slot] == 0 {
 		return errNotMounted
 	}
-	if o.Medium { // the kernel has not cached all of it
+	if o.Medium { // a removed medium stays mounted, but is not fully in the page cache
 		if _, err := m.sources.findMedium(o); err != nil {
 			return err
 		}
 	}
 	tree := os.DirFS(slot)
 	if got, err := token(tree); err != nil || got != o.Token {
-		return errors.Join(fmt.Errorf("%s holds another store", slot), err)
+		return errors.Join(fmt.Errorf("%s has another store", slot), err)
 	}
-	if err := readable(tree); err != nil {
+	if err := checkRecords(tree); err != nil {
 		return err
 	}
 	delta, err := readDelta(tree)
@@ -121,8 +122,8 @@ func (m mounts) problem(o Store, mounted mountTable) error {
 	return err
 }
 
-// unmountBroken unmounts the stores that are damaged or have lost their base, until none is
-// left: each may be the base of another.
+// unmountBroken unmounts the stores that are damaged or whose base is not mounted. It repeats
+// that until no more are found, since each may be the base of another.
 func (m mounts) unmountBroken(ctx context.Context, all []Store, found problems) error {
 	for again := true; again; {
 		again = false
@@ -151,8 +152,8 @@ func (m mounts) unmountBroken(ctx context.Context, all []Store, found problems) 
 	return nil
 }
 
-// mountIntact mounts the stores that are intact and have their base, until no more can be
-// mounted: each may be the base of another.
+// mountIntact mounts the stores that are intact and whose base is mounted. It repeats that until
+// no more can be mounted, since each may be the base of another.
 func (m mounts) mountIntact(ctx context.Context, all []Store, found problems) error {
 	for again := true; again; {
 		again = false
@@ -165,7 +166,7 @@ func (m mounts) mountIntact(ctx context.Context, all []Store, found problems) er
 				continue
 			}
 			found[o.ID] = m.mount(ctx, o, mounted)
-			if err := ctx.Err(); err != nil { // not the store's fault: it may yet be mounted
+			if err := ctx.Err(); err != nil { // interrupted: not a problem of the store
 				return err
 			}
 			if found[o.ID] == nil {
@@ -177,7 +178,7 @@ func (m mounts) mountIntact(ctx context.Context, all []Store, found problems) er
 	return nil
 }
 
-// mount mounts a store, and checks that it can be read.
+// mount mounts a store and checks what is mounted.
 func (m mounts) mount(ctx context.Context, o Store, mounted mountTable) error {
 	mount, err := m.prepare(o, mounted)
 	if err != nil {
@@ -196,14 +197,14 @@ func (m mounts) mount(ctx context.Context, o Store, mounted mountTable) error {
 	return nil
 }
 
-// unmount unmounts all that is mounted at a store's slot.
+// unmount unmounts everything at a store's slot.
 func (m mounts) unmount(ctx context.Context, o Store) error {
 	return unmountAll(ctx, m.mounter, m.slots.path(o))
 }
 
-// prepare reads a store that is not mounted, and finds its bases.
+// prepare reads a store that is not mounted and finds its bases.
 func (m mounts) prepare(o Store, mounted mountTable) (Mount, error) {
-	delta, e, err := m.sources.describe(o)
+	delta, e, err := m.sources.readDelta(o)
 	if err != nil {
 		return Mount{}, err
 	}
@@ -211,9 +212,9 @@ func (m mounts) prepare(o Store, mounted mountTable) (Mount, error) {
 	return Mount{What: e.Path, Where: m.slots.path(o), Options: m.options(e), Bases: bases, Description: o.title()}, err
 }
 
-// options of a mount. The programs and devices in an image are for its containers, which see
-// them through mounts of their own. nosuid and nodev keep a medium from giving root to anybody
-// else.
+// options returns the mount options for a store. With nosuid and nodev, setuid programs and device
+// nodes on a medium do not give root to users of the node. Containers are not affected: they use
+// overlay mounts of their own.
 func (m mounts) options(e Extent) []string {
 	options := []string{"ro", "nosuid", "nodev", "loop"}
 	if e.Offset > 0 {
@@ -225,35 +226,35 @@ func (m mounts) options(e Extent) []string {
 	return options
 }
 
-// bases are the slots of the stores that have the layers which a store needs. The error is
+// bases finds the slots of the stores that have the layers which a store needs. The error is
 // ErrNoBase if a layer is in no mounted store.
 func (m mounts) bases(o Store, d pinset.Delta, mounted mountTable) (found []string, err error) {
-	roots := append(slices.Clone(m.slots.others), m.slots.mountedBeside(o, mounted)...)
-	has, lacks := providers(roots, d.Needs)
+	roots := append(slices.Clone(m.slots.others), m.slots.mountedExcept(o, mounted)...)
+	has, missing := providers(roots, d.Needs)
 	for _, root := range has {
 		if slices.Contains(m.slots.all, root) {
 			found = append(found, root)
 		}
 	}
-	if len(lacks) == 0 {
+	if len(missing) == 0 {
 		return found, nil
 	}
-	var made []string
+	var wanted []string
 	for _, b := range d.Bases {
 		id := "a store of the lock " + Short(b.Lock)
 		if b.Store != "" {
 			id = Short(b.Store)
 		}
-		made = append(made, id)
+		wanted = append(wanted, id)
 	}
-	return nil, fmt.Errorf("%w: %d of %d layers are missing, such as %s; it was made for %s",
-		ErrNoBase, len(lacks), len(d.Needs), lacks[0].Layer, strings.Join(made, ", or "))
+	return nil, fmt.Errorf("%w: %d of %d layers are missing, such as %s; its base is %s",
+		ErrNoBase, len(missing), len(d.Needs), missing[0].Layer, strings.Join(wanted, ", or "))
 }
 
-// providers finds the stores that have these layers, under these links. A layer under another
-// link, as after a pull, cannot be a base. A link is made of its layer's ID, so its name tells
-// whose it is.
-func providers(roots []string, needs []pinset.Need) (has []string, lacks []pinset.Need) {
+// providers finds the stores that have these layers with these link names (the short names in
+// overlay/l). containers/storage finds the layers below a layer by their link names; a pull makes
+// random ones. pinbox makes a link name from the ID of its layer, so the name identifies the layer.
+func providers(roots []string, needs []pinset.Need) (has []string, missing []pinset.Need) {
 	if len(needs) == 0 {
 		return nil, nil
 	}
@@ -272,13 +273,13 @@ func providers(roots []string, needs []pinset.Need) (has []string, lacks []pinse
 	}
 	for i, n := range needs {
 		if !found[i] {
-			lacks = append(lacks, n)
+			missing = append(missing, n)
 		}
 	}
-	return has, lacks
+	return has, missing
 }
 
-// names of what is in a folder; of one that cannot be read, none.
+// names are the names of the entries of a folder; none if it cannot be read.
 func names(dir string) map[string]bool {
 	entries, _ := os.ReadDir(dir)
 	all := make(map[string]bool, len(entries))
@@ -288,7 +289,7 @@ func names(dir string) map[string]bool {
 	return all
 }
 
-// try has the kernel mount a store where CRI-O does not look.
+// try mounts a store at the trial mount point, checks its records and unmounts it.
 func (m mounts) try(ctx context.Context, o Store) error {
 	e, err := m.sources.extent(o)
 	if err != nil {
@@ -299,12 +300,12 @@ func (m mounts) try(ctx context.Context, o Store) error {
 	}
 	err = m.mounter.Mount(ctx, Mount{What: e.Path, Where: m.trial, Options: m.options(e), Description: o.title()})
 	if err == nil {
-		err = readable(os.DirFS(m.trial))
+		err = checkRecords(os.DirFS(m.trial))
 	}
 	return errors.Join(err, m.endTrial(ctx))
 }
 
-// endTrial removes what a trial has left.
+// endTrial unmounts the trial mount and removes its mount point.
 func (m mounts) endTrial(ctx context.Context) error {
 	if err := unmountAll(ctx, m.mounter, m.trial); err != nil {
 		return err

@@ -84,7 +84,7 @@ func programOf(t *testing.T) []byte {
 }
 
 // must runs a command of pinbox-node that must succeed.
-func (s *site) must(command string, args ...string) crio.Said {
+func (s *site) must(command string, args ...string) crio.Result {
 	s.t.Helper()
 	said := s.Do(command, args...)
 	if said.Code != 0 {

@@ -10,47 +10,47 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// image is the file of a store, read without mounting it.
-type image struct {
+// squashfsFile is a store in a squashfs image, read without mounting it.
+type squashfsFile struct {
 	*squashfs.Reader
 	file *os.File
 }
 
-func (i image) Close() error { return i.file.Close() }
+func (s squashfsFile) Close() error { return s.file.Close() }
 
-// OpenFS opens a store that need not be mounted.
+// OpenFS opens the squashfs image of a store.
 func OpenFS(e Extent) (FS, error) {
-	i, err := openImage(e)
+	s, err := openSquashfs(e)
 	if err != nil {
 		return nil, err
 	}
-	return i, nil
+	return s, nil
 }
 
-func openImage(e Extent) (image, error) {
+func openSquashfs(e Extent) (squashfsFile, error) {
 	f, err := os.Open(e.Path)
 	if err != nil {
-		return image{}, err
+		return squashfsFile{}, err
 	}
 	r, err := squashfs.OpenImage(io.NewSectionReader(f, e.Offset, e.Size), e.Size)
 	if err != nil {
-		return image{}, errors.Join(err, f.Close())
+		return squashfsFile{}, errors.Join(err, f.Close())
 	}
-	return image{r, f}, nil
+	return squashfsFile{r, f}, nil
 }
 
-// disc is a medium, or a file with what one holds.
-type disc struct {
+// isoMedium is a medium that is read without mounting it.
+type isoMedium struct {
 	*iso9660.Image
 	file *os.File
 }
 
-func (d disc) Close() error { return d.file.Close() }
+func (m isoMedium) Close() error { return m.file.Close() }
 
-func (d disc) Extent(name string) (offset, size int64, err error) {
-	f, err := d.Find(name)
+func (m isoMedium) Extent(name string) (offset, size int64, err error) {
+	f, err := m.Find(name)
 	if err == nil && !f.Contiguous() {
-		err = fmt.Errorf("%s: it is in pieces", name)
+		err = fmt.Errorf("%s: its extents do not follow each other", name)
 	}
 	if err != nil {
 		return 0, 0, err
@@ -58,11 +58,11 @@ func (d disc) Extent(name string) (offset, size int64, err error) {
 	return f.Offset(), f.Size, nil
 }
 
-// OpenMedium opens a medium, or a file with what one holds.
+// OpenMedium opens an ISO 9660 image: the device of a medium, or a file.
 func OpenMedium(name string) (Medium, error) {
 	image, f, err := iso9660.OpenFile(name)
 	if err != nil {
 		return nil, err
 	}
-	return disc{image, f}, nil
+	return isoMedium{image, f}, nil
 }

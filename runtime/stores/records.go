@@ -11,16 +11,16 @@ import (
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// record is what matters here of a layer.
+// record has the fields of a layer's record that matter here.
 type record struct{ ID, Parent string }
 
-// named is what matters here of an image or a container.
+// named has the fields of the record of an image or a container that matter here.
 type named struct {
 	ID    string
 	Names []string
-	// Layer of a container, or the top one of an image.
+	// Layer is the layer of a container, or the top layer of an image.
 	Layer string
-	// Image of a container.
+	// Image is the ID of a container's image.
 	Image string
 }
 
@@ -31,53 +31,53 @@ func (n named) title() string {
 	return n.ID[:min(12, len(n.ID))]
 }
 
-// records are those of a store.
+// records are the records of a store.
 type records struct {
 	layers             []record
 	images, containers []named
 }
 
-// readRecords reads what there is: a store without a document has no such records.
+// readRecords reads the records of a store. A file that is missing has no records.
 func readRecords(store fs.FS) (r records, err error) {
 	documents := layout.Open(store)
 	err = errors.Join(
-		ifThere(documents.Layers(func(l layout.Layer) error {
+		ignoreNotExist(documents.Layers(func(l layout.Layer) error {
 			r.layers = append(r.layers, record{l.ID, l.Parent})
 			return nil
 		})),
-		ifThere(documents.Images(func(i layout.Image) error {
+		ignoreNotExist(documents.Images(func(i layout.Image) error {
 			r.images = append(r.images, named{ID: i.ID, Names: i.Names, Layer: i.TopLayer})
 			return nil
 		})),
-		ifThere(documents.Containers(func(c layout.Container) error {
+		ignoreNotExist(documents.Containers(func(c layout.Container) error {
 			r.containers = append(r.containers, named{ID: c.ID, Names: c.Names, Layer: c.Layer, Image: c.Image})
 			return nil
 		})))
 	return r, err
 }
 
-func ifThere(err error) error {
+func ignoreNotExist(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err
 }
 
-// layer says whether the store has one.
+// layer reports whether the store has a layer.
 func (r records) layer(id string) bool {
 	return slices.ContainsFunc(r.layers, func(l record) bool { return l.ID == id })
 }
 
-// readMain reads the records of CRI-O's own store. One that is not there, perhaps since
-// its disk is not, is not one that uses nothing.
-func readMain(root string) (records, error) {
-	_, err := os.Stat(filepath.Join(root, layout.LayersDir))
+// readMain reads the records of CRI-O's main store. If the store is missing, perhaps because its
+// disk is not mounted, that is an error: then it is unknown what it uses.
+func readMain(graphRoot string) (records, error) {
+	_, err := os.Stat(filepath.Join(graphRoot, layout.LayersDir))
 	var r records
 	if err == nil {
-		r, err = readRecords(os.DirFS(root))
+		r, err = readRecords(os.DirFS(graphRoot))
 	}
 	if err != nil {
-		return records{}, fmt.Errorf("CRI-O's own store %s: %w", root, err)
+		return records{}, fmt.Errorf("CRI-O's main store %s: %w", graphRoot, err)
 	}
 	return r, nil
 }

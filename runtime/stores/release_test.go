@@ -170,7 +170,7 @@ func TestNamesOfStores(t *testing.T) {
 		ids[s.Slot] = s.ID.Encoded()
 	}
 	for name, want := range map[string]string{
-		"3": "no such store", "small": "but 2: ", ids["1"][:3]: "no such store", "": "no such store",
+		"3": "no such store", "small": "it matches 2: ", ids["1"][:3]: "no such store", "": "no such store",
 	} {
 		_, err := d.Detach(t.Context(), name, d.main)
 		if !errors.Is(err, stores.ErrNotAttached) || !strings.Contains(err.Error(), want) {
@@ -205,7 +205,7 @@ func TestDetachUnused(t *testing.T) {
 	for _, why := range kept {
 		said += why.Error() + "\n"
 	}
-	if !strings.Contains(said, "rollback may") || !strings.Contains(said, "its sets are current") {
+	if !strings.Contains(said, "a rollback needs it") || !strings.Contains(said, "its sets are current") {
 		t.Errorf("got %s, want what rollback may want, and what is current", said)
 	}
 	d.has(2, 3)
@@ -229,7 +229,7 @@ func TestWhatKeepsAStore(t *testing.T) {
 	if err := os.Rename(file, file+"-lost"); err != nil {
 		t.Fatal(err)
 	}
-	refused("lost")
+	refused("whose file cannot be read")
 	if err := os.Rename(file+"-lost", file); err != nil {
 		t.Fatal(err)
 	}

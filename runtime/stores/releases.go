@@ -13,8 +13,8 @@ import (
 	"github.com/pinbox/pinbox/storage/atomicfile"
 )
 
-// ErrNoPrevious says that there is nothing to go back to.
-var ErrNoPrevious = errors.New("there is no release before the current one")
+// ErrNoPrevious means that a rollback is not possible.
+var ErrNoPrevious = errors.New("no previous release")
 
 // Rollback makes the release before the current one current.
 func (m Manager) Rollback(ctx context.Context) (Release, error) {
@@ -31,29 +31,29 @@ func (m Manager) Rollback(ctx context.Context) (Release, error) {
 	if err := s.checkMounted(r); err != nil {
 		return r, err
 	}
-	if err := s.releases.leave(&s.state, r.Sets); err != nil {
+	if err := s.releases.saveSets(&s.state, r.Sets); err != nil {
 		return r, err
 	}
 	s.state.Current, s.state.SetsPending = r.ID, true
 	return r, errors.Join(s.confirm(ctx, r.Store))
 }
 
-// makeCurrent makes another release current.
+// makeCurrent makes a release current whose store is attached.
 func (s *session) makeCurrent(ctx context.Context, r Release) error {
 	if err := s.checkMounted(r); err != nil {
 		return err
 	}
-	if err := s.releases.take(&s.state, r); err != nil {
+	if err := s.releases.makeCurrent(&s.state, r); err != nil {
 		return err
 	}
 	return errors.Join(s.confirm(ctx, r.Store))
 }
 
-// checkMounted refuses a release whose store is not mounted: its sets would be applied later,
-// once the store is back.
+// checkMounted refuses a release whose store is not mounted: its sets would be applied
+// unexpectedly, when the store can be mounted again.
 func (s *session) checkMounted(r Release) error {
 	o := s.state.store(r.Store)
-	if o == nil { // the appliance's own
+	if o == nil { // the appliance's own store
 		return nil
 	}
 	problem, err := s.mounts.diagnose(*o)
@@ -63,7 +63,8 @@ func (s *session) checkMounted(r Release) error {
 	return err
 }
 
-// applySets makes the folder of sets that of the current release, once its store is mounted.
+// applySets writes the sets of the current release into the folder of sets, if its store is
+// mounted.
 func (s *session) applySets(found problems) error {
 	if !s.state.SetsPending {
 		return nil
@@ -79,60 +80,60 @@ func (s *session) applySets(found problems) error {
 	return s.save()
 }
 
-// releases keeps the sets of releases, and writes those of the current one.
+// releases saves the sets of releases in the state, and writes those of the current one.
 type releases struct {
 	// sets is the folder of sets.
 	sets  string
 	slots slots
-	// keep is how many releases before the current one stay.
+	// keep is how many releases before the current one are kept.
 	keep int
 }
 
-// take makes a release current in the state.
-func (r releases) take(s *State, next Release) error {
-	if err := r.leave(s, next.Sets); err != nil {
+// makeCurrent makes a release current in the state.
+func (r releases) makeCurrent(s *State, next Release) error {
+	if err := r.saveSets(s, next.Sets); err != nil {
 		return err
 	}
-	s.take(next, r.keep)
+	s.makeCurrent(next, r.keep)
 	return nil
 }
 
-// leave notes the sets of the current release as they are now, since somebody may have changed
-// them after they came. It also notes files of that person that the next sets overwrite.
-func (r releases) leave(s *State, next map[string]string) error {
-	if len(s.Releases) == 0 { // the appliance's own sets came with no state
-		c, _ := readSets(os.DirFS(r.slots.all[0])) // a node without a store of its own has none
+// saveSets saves the sets of the current release, as they are in the folder now, since a user may
+// have changed them. It also saves files of users that the next release overwrites.
+func (r releases) saveSets(s *State, next map[string]string) error {
+	if len(s.Releases) == 0 { // the first attach: the release of the appliance's own store
+		c, _ := readSets(os.DirFS(r.slots.all[0])) // a node may have no such store
 		s.Releases = []Release{{Sets: c}}
 	}
-	left := s.release(s.Current)
-	if left == nil {
+	current := s.release(s.Current)
+	if current == nil {
 		return nil
 	}
-	names := slices.Collect(maps.Keys(left.Sets))
+	names := slices.Collect(maps.Keys(current.Sets))
 	s.SetsToRemove = append(s.SetsToRemove, names...)
 	slices.Sort(s.SetsToRemove)
 	s.SetsToRemove = slices.Compact(s.SetsToRemove)
-	if s.SetsPending { // the folder is not yet this release's
+	if s.SetsPending { // the folder still has the sets of another release
 		return nil
 	}
 	sets := map[string]string{}
 	for _, name := range slices.AppendSeq(names, maps.Keys(next)) {
 		text, err := os.ReadFile(filepath.Join(r.sets, name))
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // somebody has removed it
+		case errors.Is(err, fs.ErrNotExist): // removed by a user
 		case err != nil:
 			return err
 		default:
 			sets[name] = string(text)
 		}
 	}
-	left.Sets = sets // a new map: the clone of a state that is restored has the old one
+	current.Sets = sets // a new map, since clones of the state share the old one
 	return nil
 }
 
-// write writes sets into the folder, and then removes those of the replaced names that are not
-// among them. Files that came with no release stay.
-func (r releases) write(sets map[string]string, replaced []string) error {
+// write writes sets into the folder and then removes the files in old that are not among them.
+// Other files of users stay.
+func (r releases) write(sets map[string]string, old []string) error {
 	if err := os.MkdirAll(r.sets, 0o755); err != nil {
 		return err
 	}
@@ -141,7 +142,7 @@ func (r releases) write(sets map[string]string, replaced []string) error {
 			return err
 		}
 	}
-	for _, name := range replaced {
+	for _, name := range old {
 		if _, kept := sets[name]; kept {
 			continue
 		}
@@ -152,10 +153,10 @@ func (r releases) write(sets map[string]string, replaced []string) error {
 	return nil
 }
 
-// part is a file in the folder of sets that is being written: hidden, so it is no set.
+// part is the temporary file in the folder of sets. Hidden files are not read as sets.
 func (r releases) part() string { return filepath.Join(r.sets, ".pinbox"+partSuffix) }
 
-// sweep removes what a process that was killed has left there.
+// sweep removes the temporary file of a killed process.
 func (r releases) sweep() error {
 	if err := os.Remove(r.part()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// ErrNotReplaced says that a compacted store is given up.
-var ErrNotReplaced = errors.New("the compacted store cannot take the place of the others")
+// ErrNotReplaced means that a compacted store was discarded.
+var ErrNotReplaced = errors.New("the compacted store cannot replace the others")
 
-// replaceByCompacted puts the compacted store in the place of the others. A store or a
-// container that has come since may need what it leaves out: then they stay.
+// replaceByCompacted replaces stores by the compacted one, or discards the compacted one if a
+// store or a container that is new since then needs a layer that it does not have.
 func (s *session) replaceByCompacted(ctx context.Context) error {
 	c := *s.state.Compaction
 	mounted, err := readMountTable()
@@ -19,10 +19,10 @@ func (s *session) replaceByCompacted(ctx context.Context) error {
 		return err
 	}
 	problem := s.checkReplaceable(c, mounted)
-	if problem == nil { // the files of the others are removed before it is mounted at a slot
+	if problem == nil { // it gets its slot only after the files of the others were removed
 		problem = s.mounts.try(ctx, c.Store)
 	}
-	if err := ctx.Err(); err != nil { // it may yet replace them
+	if err := ctx.Err(); err != nil { // interrupted: the compaction stays pending
 		return err
 	}
 	after := s.state.clone()
@@ -40,12 +40,12 @@ func (s *session) replaceByCompacted(ctx context.Context) error {
 	return nil
 }
 
-// checkReplaceable says why a compacted store cannot replace those that it was made of.
+// checkReplaceable returns why a compacted store cannot replace the others.
 func (s *session) checkReplaceable(c Compaction, mounted mountTable) error {
 	for _, id := range c.Replaces {
 		o := s.state.store(id)
 		if o == nil {
-			return fmt.Errorf("%w: %s was detached since", ErrNotAttached, Short(id))
+			return fmt.Errorf("%w: %s was detached meanwhile", ErrNotAttached, Short(id))
 		}
 		mounted[s.slots.path(*o)] = 0
 	}
@@ -55,7 +55,8 @@ func (s *session) checkReplaceable(c Compaction, mounted mountTable) error {
 	return s.usage.checkReplaceable(s.state, c, mounted)
 }
 
-// replace has a compacted store replace others, at a free slot or at that of the first.
+// replace replaces stores by a compacted one, which gets the free slot or, if there is none, that
+// of the first.
 func (s *State) replace(c Compaction, freeSlot string) {
 	if s.store(c.Store.ID) == nil {
 		if c.Store.Slot = freeSlot; freeSlot == "" {

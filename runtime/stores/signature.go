@@ -15,17 +15,17 @@ import (
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// What can be wrong with the signature of a store.
+// Why a signature does not permit an attach.
 var (
 	ErrUnsigned  = errors.New("the store has no signature, and this node requires one")
-	ErrSignature = errors.New("the signature of the store is not good")
+	ErrSignature = errors.New("the signature of the store is not valid")
 )
 
-// maxSignature bounds a signature, in bytes.
+// maxSignature is the maximum size of a signature in bytes.
 const maxSignature = 1 << 20
 
-// readSignature reads the detached signature beside a file, as gpg(1) names it with
-// --detach-sign, and with --armor. It is nil if there is none.
+// readSignature reads the detached signature of a file, which gpg(1) --detach-sign writes next to
+// it, with or without --armor. It is nil if there is none.
 func readSignature(file string) ([]byte, error) {
 	for _, suffix := range layout.SignatureSuffixes() {
 		name := file + suffix
@@ -37,15 +37,15 @@ func readSignature(file string) ([]byte, error) {
 			return nil, err
 		}
 		if fi.Size() > maxSignature {
-			return nil, fmt.Errorf("%s: %w: it has %d bytes", name, ErrSignature, fi.Size())
+			return nil, fmt.Errorf("%s: %w: %d bytes", name, ErrSignature, fi.Size())
 		}
 		return os.ReadFile(name)
 	}
 	return nil, nil
 }
 
-// readKeys reads the keys of all files in a folder, armoured or not. A node without
-// keys looks at no signature.
+// readKeys reads the OpenPGP keys of all files in a folder, armored or not. A folder that is
+// missing has none.
 func readKeys(dir string) (keys openpgp.EntityList, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -61,7 +61,7 @@ func readKeys(dir string) (keys openpgp.EntityList, err error) {
 			return nil, err
 		}
 		read := openpgp.ReadKeyRing
-		if armoured(text) {
+		if armored(text) {
 			read = openpgp.ReadArmoredKeyRing
 		}
 		more, err := read(bytes.NewReader(text))
@@ -73,13 +73,13 @@ func readKeys(dir string) (keys openpgp.EntityList, err error) {
 	return keys, nil
 }
 
-// hasKeys says whether there are any.
+// hasKeys reports whether the folder has keys.
 func hasKeys(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	return err == nil && len(entries) > 0
 }
 
-func armoured(text []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(text), []byte("-----BEGIN ")) }
+func armored(text []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(text), []byte("-----BEGIN ")) }
 
 // signatureVerifier checks the signature of what is written to it.
 type signatureVerifier struct {
@@ -87,7 +87,7 @@ type signatureVerifier struct {
 	result chan error
 }
 
-// newSignatureVerifier checks signatures with the keys in a folder. It is nil if there are none.
+// newSignatureVerifier makes a verifier with the keys in a folder. It is nil if there are none.
 func newSignatureVerifier(keyDir string, signature []byte) (*signatureVerifier, error) {
 	keys, err := readKeys(keyDir)
 	if err != nil {
@@ -100,7 +100,7 @@ func newSignatureVerifier(keyDir string, signature []byte) (*signatureVerifier, 
 		return nil, ErrUnsigned
 	}
 	check := openpgp.CheckDetachedSignature
-	if armoured(signature) {
+	if armored(signature) {
 		check = openpgp.CheckArmoredDetachedSignature
 	}
 	in, out := io.Pipe()
@@ -111,7 +111,7 @@ func newSignatureVerifier(keyDir string, signature []byte) (*signatureVerifier, 
 			err = fmt.Errorf("%w: %w", ErrSignature, err)
 		}
 		v.result <- err
-		_, _ = io.Copy(io.Discard, in) // the check may fail before it has read all
+		_, _ = io.Copy(io.Discard, in) // the check may fail before it has read everything
 	}()
 	return v, nil
 }
@@ -128,6 +128,6 @@ func (v *signatureVerifier) finish() error {
 	if v == nil {
 		return nil
 	}
-	_ = v.Close() // that of a pipe does not fail
+	_ = v.Close() // PipeWriter.Close always returns nil
 	return <-v.result
 }

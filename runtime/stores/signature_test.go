@@ -65,13 +65,13 @@ func TestSignatures(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.refused(4, "the store has no signature, and this node requires one", "attach", s.stores[1])
-		s.refused(4, "the signature of the store is not good", "attach", other)
-		s.refused(4, "the signature of the store is not good", "attach", other, "--in-place")
+		s.refused(4, "the signature of the store is not valid", "attach", other)
+		s.refused(4, "the signature of the store is not valid", "attach", other, "--in-place")
 		s.pinned(0)
 		if _, err := verify.Artifact(t.Context(), signed, progress.Hooks{}); err != nil {
 			t.Error(err)
 		}
-		s.refused(4, "the signature of the store is not good", "attach", medium(t, other))
+		s.refused(4, "the signature of the store is not valid", "attach", medium(t, other))
 		s.must("attach", medium(t, signed))
 		s.pinned(1)
 		s.must("rollback")

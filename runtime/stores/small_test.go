@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
@@ -20,7 +18,6 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/storage/pinset"
-	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 // small is a store of a few kilobytes: the records of one layer and of an image on it. So
@@ -142,7 +139,7 @@ func (s small) folder(t *testing.T) string {
 type desk struct {
 	stores.Manager
 	t *testing.T
-	// main is the root of CRI-O's own store, which is empty.
+	// main is the root of CRI-O's main store, which is empty.
 	main string
 	// wanted are the images that sets ask for.
 	wanted []pinset.Image
@@ -156,9 +153,8 @@ func sit(t *testing.T, base small) *desk {
 	d := &desk{t: t, main: filepath.Join(dir, "main")}
 	d.Manager = stores.Manager{
 		Dir: filepath.Join(dir, "stores.d"), Sets: filepath.Join(dir, "sets.d"), Keys: filepath.Join(dir, "keys.d"),
-		Mounter: stores.DirectMounter{}, OpenFS: openSmall, KeepPrevious: 1,
-		OpenMedium: func(name string) (stores.Medium, error) { return nil, errors.ErrUnsupported },
-		Wanted:     func() ([]pinset.Image, error) { return d.wanted, nil },
+		Mounter: stores.DirectMounter{}, KeepPrevious: 1,
+		Wanted: func() ([]pinset.Image, error) { return d.wanted, nil },
 	}
 	for _, n := range []string{"0", "1", "2", "3"} {
 		d.Slots = append(d.Slots, filepath.Join(dir, "stores", n))
@@ -179,24 +175,6 @@ func sit(t *testing.T, base small) *desk {
 		}
 	})
 	return d
-}
-
-// unmounted is the file of a store that is not mounted.
-type unmounted struct {
-	*squashfs.Reader
-	io.Closer
-}
-
-func openSmall(e stores.Extent) (stores.FS, error) {
-	f, err := os.Open(e.Path)
-	if err != nil {
-		return nil, err
-	}
-	r, err := squashfs.OpenImage(io.NewSectionReader(f, e.Offset, e.Size), e.Size)
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return unmounted{r, f}, nil
 }
 
 // attach attaches a store, which must succeed.

@@ -21,47 +21,46 @@ import (
 // What can be wrong with the bytes of a store.
 var (
 	ErrDamaged = errors.New("the store is damaged")
-	ErrMissing = errors.New("the file of the store is not there")
+	ErrMissing = errors.New("the file of the store is missing")
 )
 
-// Extent is where the bytes of a store are: a file, or a part of one or of a device.
+// Extent is where a store is: a run of bytes in a file or device.
 type Extent struct {
 	Path string
-	// Offset and Size in bytes.
+	// Offset and Size are in bytes.
 	Offset, Size int64
 }
 
-// sources finds the bytes of stores, those that come and those that are attached, and checks
-// them.
+// sources finds stores, new ones and attached ones, and verifies and copies them.
 type sources struct {
-	dir       folder
-	keys      string
-	openImage func(Extent) (FS, error)
-	openDisc  func(name string) (Medium, error)
+	dir        folder
+	keys       string
+	openFS     func(Extent) (FS, error)
+	openMedium func(name string) (Medium, error)
 }
 
-// read reads the records of a new store. Its digest is not checked yet.
+// read reads the documents of a new store, before its digest is checked.
 func (s sources) read(src source) (content, error) {
-	image, err := s.openImage(src.Extent)
+	store, err := s.openFS(src.Extent)
 	if err != nil {
 		return content{}, fmt.Errorf("%s: %w: %w", src.Path, ErrDamaged, err)
 	}
-	defer image.Close()
-	c, err := examine(image)
+	defer store.Close()
+	c, err := examine(store)
 	if err != nil {
 		return content{}, fmt.Errorf("%s: %w", src.Path, err)
 	}
 	return c, nil
 }
 
-// copyVerified copies the file of a store, or only reads it if it is used in place, and checks
-// its digest and signature.
+// copyVerified copies a store, or only reads it if it is used in place, and checks its digest
+// and signature.
 func (s sources) copyVerified(ctx context.Context, store *Store, src source, o AttachOptions) error {
 	v, err := newSignatureVerifier(s.keys, src.signature)
 	if err != nil {
 		return fmt.Errorf("%s: %w", src.Path, err)
 	}
-	if v != nil && o.InPlace && src.medium { // nobody would check it at the next boot
+	if v != nil && o.InPlace && src.medium { // the signature is not checked at the next boot
 		return fmt.Errorf("%s: %w", src.Path, ErrInPlace)
 	}
 	defer v.stop()
@@ -69,7 +68,7 @@ func (s sources) copyVerified(ctx context.Context, store *Store, src source, o A
 		store.Path, store.Offset, store.Medium = src.Path, src.Offset, src.medium
 		err = src.copy(ctx, io.Discard, v, o.Progress)
 	} else {
-		err = s.keep(ctx, *store, src, v, o)
+		err = s.copyToDir(ctx, *store, src, v, o)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", src.Path, err)
@@ -77,8 +76,10 @@ func (s sources) copyVerified(ctx context.Context, store *Store, src source, o A
 	return nil
 }
 
-// keep copies the file into the state's folder: complete and durable, or not at all.
-func (s sources) keep(ctx context.Context, store Store, src source, v *signatureVerifier, o AttachOptions) error {
+// copyToDir copies a store into the state's folder: complete and synced, or not at all.
+func (s sources) copyToDir(
+	ctx context.Context, store Store, src source, v *signatureVerifier, o AttachOptions,
+) error {
 	if o.CheckSpace != nil {
 		if err := o.CheckSpace(src.Size); err != nil {
 			return err
@@ -94,7 +95,7 @@ func (s sources) keep(ctx context.Context, store Store, src source, v *signature
 		return err
 	}
 	state, err := ReadState(string(s.dir))
-	if err == nil { // a file without a state would look as if the state was lost
+	if err == nil { // ReadState refuses a folder that has stores but no state
 		err = state.write(string(s.dir))
 	}
 	if err != nil {
@@ -103,9 +104,8 @@ func (s sources) keep(ctx context.Context, store Store, src source, v *signature
 	return f.Commit()
 }
 
-// copy copies the bytes of a store, and checks their digest and signature. A nil v checks no
-// signature.
-func (s source) copy(ctx context.Context, to io.Writer, v *signatureVerifier, done func(done, all int64)) error {
+// copy copies a store and checks its digest and, unless v is nil, its signature.
+func (s source) copy(ctx context.Context, to io.Writer, v *signatureVerifier, progress func(read, size int64)) error {
 	f, err := os.Open(s.Path)
 	if err != nil {
 		return err
@@ -117,8 +117,8 @@ func (s source) copy(ctx context.Context, to io.Writer, v *signatureVerifier, do
 	}
 	in, want := io.NewSectionReader(f, s.Offset, s.Size), transfer.Content{Size: s.Size, Digest: s.id}
 	err = transfer.Copy(ctx, to, in, want, func(bytes int64) {
-		if done != nil {
-			done(bytes, s.Size)
+		if progress != nil {
+			progress(bytes, s.Size)
 		}
 	})
 	if errors.Is(err, transfer.ErrRead) || errors.Is(err, transfer.ErrDigest) {
@@ -130,15 +130,15 @@ func (s source) copy(ctx context.Context, to io.Writer, v *signatureVerifier, do
 	return v.finish()
 }
 
-// recheck reads what a copied store says of itself. What was read before its digest was
-// known may not be what was copied.
+// recheck reads the documents of a copied store again: the source may have changed between
+// read and copy.
 func (s sources) recheck(o Store) (content, error) {
-	image, e, err := s.open(o)
+	store, e, err := s.open(o)
 	if err != nil {
 		return content{}, err
 	}
-	defer image.Close()
-	c, err := examine(image)
+	defer store.Close()
+	c, err := examine(store)
 	if err == nil && c.Token != o.Token {
 		err = ErrDamaged
 	}
@@ -148,7 +148,7 @@ func (s sources) recheck(o Store) (content, error) {
 	return c, nil
 }
 
-// extent is where the bytes of an attached store are.
+// extent finds an attached store and checks its size.
 func (s sources) extent(o Store) (Extent, error) {
 	if o.Medium {
 		return s.findMedium(o)
@@ -162,74 +162,74 @@ func (s sources) extent(o Store) (Extent, error) {
 		return e, fmt.Errorf("%w: %w", ErrMissing, err)
 	}
 	if fi.Size() < o.Offset+o.Size || o.Offset == 0 && fi.Size() != o.Size {
-		return e, fmt.Errorf("%s: %w: it has %d bytes of %d", e.Path, ErrDamaged, fi.Size()-o.Offset, o.Size)
+		return e, fmt.Errorf("%s: %w: %d bytes, want %d", e.Path, ErrDamaged, fi.Size()-o.Offset, o.Size)
 	}
 	return e, nil
 }
 
-// open reads an attached store, mounted or not.
+// open opens an attached store, whether it is mounted or not.
 func (s sources) open(o Store) (FS, Extent, error) {
 	e, err := s.extent(o)
 	if err != nil {
 		return nil, e, err
 	}
-	image, err := s.openImage(e)
+	store, err := s.openFS(e)
 	if err != nil {
 		return nil, e, errors.Join(fmt.Errorf("%s: %w", e.Path, ErrDamaged), err)
 	}
-	return image, e, nil
+	return store, e, nil
 }
 
-// describe reads the description of an attached store, mounted or not.
-func (s sources) describe(o Store) (pinset.Delta, Extent, error) {
-	image, e, err := s.open(o)
+// readDelta reads the delta.json of an attached store, whether it is mounted or not.
+func (s sources) readDelta(o Store) (pinset.Delta, Extent, error) {
+	store, e, err := s.open(o)
 	if err != nil {
 		return pinset.Delta{}, e, err
 	}
-	defer image.Close()
-	got, err := token(image)
+	defer store.Close()
+	got, err := token(store)
 	if err == nil && got != o.Token {
-		err = errors.New("it is another store")
+		err = errors.New("the file has another store")
 	}
 	if err != nil {
 		return pinset.Delta{}, e, fmt.Errorf("%s: %w: %w", e.Path, ErrDamaged, err)
 	}
-	delta, err := readDelta(image)
+	delta, err := readDelta(store)
 	return delta, e, err
 }
 
-// records reads those of an attached store, mounted or not.
+// records reads the records of an attached store, whether it is mounted or not.
 func (s sources) records(o Store) (*records, error) {
-	image, _, err := s.open(o)
+	store, _, err := s.open(o)
 	if err != nil {
 		return nil, err
 	}
-	defer image.Close()
-	r, err := readRecords(image)
+	defer store.Close()
+	r, err := readRecords(store)
 	if err != nil {
 		return nil, err
 	}
 	return &r, nil
 }
 
-// Why nothing can be attached.
+// Why a source cannot be attached.
 var (
-	ErrNoStore  = errors.New("there is no store of pinbox")
-	ErrNoDigest = errors.New("nothing says what its SHA-256 is")
+	ErrNoStore  = errors.New("no store found")
+	ErrNoDigest = errors.New("the SHA-256 of the store is unknown")
 )
 
-// source is a store that is to be attached, and what it should be.
+// source is where a new store is, and its expected digest.
 type source struct {
 	Extent
 	id digest.Digest
-	// signature that is beside it; nil for none.
+	// signature of the store, detached; nil for none.
 	signature []byte
-	// medium says that it is on a device, whose name may be another later.
+	// medium means that Path is a device, whose name may change.
 	medium bool
 }
 
-// find finds a store: in a file, a folder, or on a medium. want is its digest; "" takes it
-// from the sums beside the store.
+// find finds a store: in a file, in a folder, or on a medium. want is its digest; "" reads it
+// from the sums next to the store.
 func (s sources) find(name string, want digest.Digest) (src source, err error) {
 	fi, err := os.Stat(name)
 	switch {
@@ -237,18 +237,18 @@ func (s sources) find(name string, want digest.Digest) (src source, err error) {
 		return src, fmt.Errorf("%w: %w", ErrNoStore, err)
 	case fi.IsDir():
 		err = src.inFolder(name, want)
-	case isDisc(name):
-		src, err = s.onDisc(name, want)
+	case isMedium(name):
+		src, err = s.onMedium(name, want)
 		src.medium = fi.Mode()&fs.ModeDevice != 0
 	case fi.Mode().IsRegular():
 		err = src.inFile(name, want)
 	default:
-		err = fmt.Errorf("%s: %w: it is neither a file, a folder nor the device of a medium", name, ErrNoStore)
+		err = fmt.Errorf("%s: %w: not a file, a folder or the device of a medium", name, ErrNoStore)
 	}
 	return src, err
 }
 
-// inFolder finds a store in a folder: the output of `pinbox delta` or `pinbox build`, or a
+// inFolder finds the store in a folder that `pinbox delta` or `pinbox build` made, or in a
 // mounted medium.
 func (s *source) inFolder(dir string, want digest.Digest) error {
 	for _, folder := range []string{dir, filepath.Join(dir, layout.MediumDir)} {
@@ -262,7 +262,7 @@ func (s *source) inFolder(dir string, want digest.Digest) error {
 	return fmt.Errorf("%s: %w", dir, ErrNoStore)
 }
 
-// inFile takes a file, and finds out what its digest should be.
+// inFile takes the store in a file, and reads its signature and its expected digest.
 func (s *source) inFile(file string, want digest.Digest) (err error) {
 	file, err = filepath.Abs(file)
 	if err != nil {

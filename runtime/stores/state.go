@@ -18,60 +18,63 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// stateVersion is the version of the format of the state.
+// stateVersion is the version of the format of state.json.
 const stateVersion = 1
 
-// State is what was attached to the node, and which release is current: one file, which is
-// replaced as a whole. The node is made as it says; what the node has beside it was left by a
-// process that was killed.
+// State is the content of state.json: the attached stores, and which release is current. Its
+// file is replaced atomically before the node is changed. Mounts and files that are not in it
+// were left by a killed process.
 type State struct {
 	Version int `json:"version"`
-	// Stores in the order in which they came.
+	// Stores in the order in which they were attached.
 	Stores []Store `json:"stores,omitempty"`
-	// Releases that the node can have, each current one after the one before it.
+	// Releases in the order in which they became current.
 	Releases []Release `json:"releases,omitempty"`
 	// Current is the ID of the release whose sets count; "" for the appliance's own.
 	Current digest.Digest `json:"current,omitempty"`
-	// SetsPending says that the folder of sets has yet to follow.
+	// SetsPending is true until the sets of the current release are in the folder of sets.
 	SetsPending bool `json:"setsPending,omitempty"`
-	// SetsToRemove are files of it that then go: those of the release before.
+	// SetsToRemove are file names in that folder: sets of other releases. When the current
+	// sets are written, those of these files that are not among them are removed.
 	SetsToRemove []string `json:"setsToRemove,omitempty"`
-	// Removed are the stores that are not attached any more. A medium that stays in its drive
-	// offers one at every boot.
+	// Removed are the IDs of stores that were attached and then removed. They are not attached
+	// again automatically: udev reports a medium that stays in its drive at every boot.
 	Removed []digest.Digest `json:"removed,omitempty"`
-	// Compaction is a store that takes the place of others when CRI-O starts next.
+	// Compaction is a store that replaces others before CRI-O next starts.
 	Compaction *Compaction `json:"compaction,omitempty"`
-	// SELinuxContext of what was mounted last, for a boot at which nobody can read how the
-	// appliance keeps its stores.
+	// SELinuxContext of the last attach, for a boot at which the node's configuration cannot
+	// be read.
 	SELinuxContext string `json:"selinuxContext,omitempty"`
 }
 
-// Store is one that was attached.
+// Store is an attached store.
 type Store struct {
 	// ID is the digest of its file.
 	ID digest.Digest `json:"id"`
-	// Name of its appliance, if it says one.
+	// Name of its appliance, if it has one.
 	Name string `json:"name,omitempty"`
-	// Slot is the name of its mount point among the slots.
+	// Slot is the base name of its mount point.
 	Slot string `json:"slot"`
 	// Size of its file in bytes.
 	Size int64 `json:"size"`
-	// Images that it has records of.
+	// Images is the number of its images.
 	Images int `json:"images"`
-	// Token tells its records from those of other stores.
+	// Token identifies its records: [layout.Store.Token].
 	Token string `json:"token"`
-	// Path of its bytes, if they are not in pinbox's own copy: a file, and where they
-	// begin in it; or the device of a medium, which may have another name by now.
+	// Path and Offset (in bytes) of a store that is used in place; Path is empty if it was
+	// copied. If Medium is true, Path is a device, whose name may change.
 	Path   string `json:"path,omitempty"`
 	Offset int64  `json:"offset,omitempty"`
 	Medium bool   `json:"medium,omitempty"`
-	// Detaching is the root of CRI-O's own store, while the store is being detached.
+	// Detaching is the graph root of CRI-O's main store while the store is being detached.
+	// If something begins to use the store before it is unmounted, it stays attached.
 	Detaching string `json:"detaching,omitempty"`
-	// Removing says that nothing refers to it any more: what is left of it goes.
+	// Removing is true once nothing refers to the store: it is not mounted again, and its
+	// mount and its file are removed next.
 	Removing bool `json:"removing,omitempty"`
 }
 
-// title is how people know a store.
+// title is the name of a store in messages.
 func (o Store) title() string {
 	if o.Name == "" {
 		return Short(o.ID)
@@ -81,39 +84,41 @@ func (o Store) title() string {
 
 // Release is a store with the sets that came with it.
 type Release struct {
-	// ID is the digest of the store's file as it came; "" of the appliance's own.
+	// ID is the digest of the store that was attached with it; "" for the appliance's own.
 	ID digest.Digest `json:"id"`
-	// Store that has it: another, once that was compacted.
+	// Store that has its images now: after a compaction, the compacted one.
 	Store digest.Digest `json:"store"`
 	Name  string        `json:"name,omitempty"`
-	// Sets are files for the folder of sets, by their names: as they came, or as they
-	// were when the release was left.
+	// Sets are files for the folder of sets, by their names: as they were attached, or, of a
+	// release that was current before, as they were when another became current.
 	Sets map[string]string `json:"sets"`
 }
 
-// Compaction is a store that was made of others.
+// Compaction is a compacted store that has not replaced the others yet.
 type Compaction struct {
-	Store    Store           `json:"store"`
+	Store Store `json:"store"`
+	// Replaces are the IDs of the stores that it replaces.
 	Replaces []digest.Digest `json:"replaces"`
-	// GraphRoot of CRI-O's own store.
+	// GraphRoot of CRI-O's main store.
 	GraphRoot string `json:"graphRoot"`
 }
 
-// ErrState says that nobody knows what was attached.
-var ErrState = errors.New("the record of attached stores cannot be read")
+// ErrState means that it is unknown which stores are attached.
+var ErrState = errors.New("the state of the stores cannot be read")
 
 func stateFile(dir string) string { return filepath.Join(dir, layout.StateFile) }
 
-// ReadState reads the state below dir; there is none before the first store comes.
+// ReadState reads the state from the folder dir. Before the first attach there is no file, and
+// the state is empty.
 func ReadState(dir string) (State, error) {
 	s := State{Version: stateVersion}
 	content, err := os.ReadFile(stateFile(dir))
 	if errors.Is(err, fs.ErrNotExist) {
-		files, _ := filepath.Glob(filepath.Join(dir, "*"+fileSuffix)) // the pattern is a good one
+		files, _ := filepath.Glob(filepath.Join(dir, "*"+fileSuffix)) // the pattern is valid
 		if len(files) == 0 {
 			return s, nil
 		}
-		err = fmt.Errorf("%w, though %d files of stores are", err, len(files))
+		err = fmt.Errorf("%w, but %d stores are in the folder", err, len(files))
 	}
 	if err == nil {
 		err = pinset.Decode(bytes.NewReader(content), stateVersion, &s)
@@ -150,7 +155,8 @@ func (s *State) release(id digest.Digest) *Release {
 	return nil
 }
 
-// known finds the release of a store that came before, even if that was compacted since.
+// known returns the release of a store that was attached before, even if the store was compacted
+// since; nil if there is none.
 func (s *State) known(id digest.Digest) *Release {
 	if r := s.release(id); r != nil && s.store(r.Store) != nil {
 		return r
@@ -161,14 +167,14 @@ func (s *State) known(id digest.Digest) *Release {
 	return nil
 }
 
-// clone is for the case that a change is taken back.
+// clone copies what a change of the state modifies, so that it can be undone.
 func (s State) clone() State {
 	s.Stores, s.Releases = slices.Clone(s.Stores), slices.Clone(s.Releases)
 	s.SetsToRemove, s.Removed = slices.Clone(s.SetsToRemove), slices.Clone(s.Removed)
 	return s
 }
 
-// previous is the release before the current one, nil if there is none.
+// previous is the release before the current one; nil if there is none.
 func (s *State) previous() *Release {
 	i := slices.IndexFunc(s.Releases, func(r Release) bool { return r.ID == s.Current })
 	if i < 1 {
@@ -177,32 +183,31 @@ func (s *State) previous() *Release {
 	return &s.Releases[i-1]
 }
 
-// take makes a release current that comes after the one that was, and forgets those
-// that are further back than keep. The appliance's own is kept: its store is there
-// whatever happens.
-func (s *State) take(r Release, keep int) {
-	left := s.release(s.Current)
+// makeCurrent makes a release current, after the one that was current, and drops the releases
+// before the last keep. It never drops the appliance's own: its store cannot be detached.
+func (s *State) makeCurrent(r Release, keep int) {
+	last := s.release(s.Current)
 	var order []Release
 	for _, o := range s.Releases {
 		if o.ID != r.ID && o.ID != s.Current {
 			order = append(order, o)
 		}
 	}
-	if left != nil && left.ID != r.ID {
-		order = append(order, *left)
+	if last != nil && last.ID != r.ID {
+		order = append(order, *last)
 	}
 	order = append(order, r)
-	far := len(order) - 1 - keep
+	first := len(order) - 1 - keep
 	s.Releases = nil
 	for i, o := range order {
-		if i >= far || o.ID == "" {
+		if i >= first || o.ID == "" {
 			s.Releases = append(s.Releases, o)
 		}
 	}
 	s.Current, s.SetsPending = r.ID, true
 }
 
-// drop forgets a store, and the releases that it had.
+// drop removes a store and its releases from the state.
 func (s *State) drop(id digest.Digest) {
 	if !slices.Contains(s.Removed, id) {
 		s.Removed = append(s.Removed, id)
@@ -211,8 +216,8 @@ func (s *State) drop(id digest.Digest) {
 	s.Releases = slices.DeleteFunc(s.Releases, func(r Release) bool { return r.Store == id && r.ID != s.Current })
 }
 
-// freeSlot is the first of the slots that no store has and where nothing is mounted;
-// "" if there is none.
+// freeSlot is the first of the slots that no store has and at which nothing is mounted; "" if
+// there is none.
 func (s State) freeSlot(slots []string, mounted map[string]int) string {
 	for _, slot := range slots {
 		name := filepath.Base(slot)
@@ -224,11 +229,10 @@ func (s State) freeSlot(slots []string, mounted map[string]int) string {
 	return ""
 }
 
-// ErrNotAttached says that no attached store has a name.
+// ErrNotAttached means that a name matches no attached store, or several.
 var ErrNotAttached = errors.New("no such store is attached")
 
-// find tells which store somebody means: by its slot, its name, or the beginning of
-// its digest.
+// find finds a store by its slot, its name, or at least 4 digits of its digest.
 func (s State) find(name string) (Store, error) {
 	var found []Store
 	for _, o := range s.Stores {
@@ -247,10 +251,10 @@ func (s State) find(name string) (Store, error) {
 	for _, o := range found {
 		ids = append(ids, Short(o.ID))
 	}
-	return Store{}, fmt.Errorf("%q: %w, but %d: %s", name, ErrNotAttached, len(found), strings.Join(ids, ", "))
+	return Store{}, fmt.Errorf("%q: %w: it matches %d: %s", name, ErrNotAttached, len(found), strings.Join(ids, ", "))
 }
 
-// Short is how a digest is shown to people.
+// Short is the first 12 digits of a digest, for messages.
 func Short(d digest.Digest) string {
 	if len(d) < len("sha256:")+12 {
 		return d.String()

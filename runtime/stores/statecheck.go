@@ -10,7 +10,7 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// check refuses digests and names that nobody writes: they become paths.
+// check refuses invalid digests and names, since they become paths.
 func (s State) check() error {
 	for i, o := range s.Stores {
 		if err := o.check(); err != nil {
@@ -70,7 +70,7 @@ func (r Release) check() error {
 	return optional("store", r.Store)
 }
 
-// optional permits that there is none: the appliance's own store has no digest.
+// optional permits an empty digest: the appliance's own store has none.
 func optional(field string, d digest.Digest) error {
 	if d == "" {
 		return nil
@@ -87,7 +87,7 @@ func checkDigests(field string, all []digest.Digest) error {
 	return nil
 }
 
-// isName says that a path has no folder.
+// isName reports whether name is the name of a file without a folder.
 func isName(name string) bool {
 	return filepath.IsLocal(name) && !strings.Contains(name, "/") && name != "."
 }

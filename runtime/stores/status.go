@@ -5,21 +5,20 @@ import (
 	"time"
 )
 
-// Status is how a store is.
+// Status of an attached store.
 type Status struct {
 	Store
-	// Current says that its sets count; Previous, that `rollback` makes them count.
+	// Current and Previous report whether it has the current release or the previous one.
 	Current, Previous bool
-	// Problem is why it is not mounted; nil if it is.
+	// Problem is why the store is not mounted; nil if it is.
 	Problem error
 }
 
-// grace is how long a store may be unmounted while another pinbox-node works, before Look
-// reports that: a mount takes this long on a slow machine. A copy takes longer, and then the
-// stores that are unmounted are reported.
+// grace is how long Status waits for a store that is not mounted while another pinbox-node works:
+// on a slow machine, a mount takes this long. Copying a store takes longer, and is not awaited.
 const grace = 5 * time.Second
 
-// Status tells how the stores are, and changes nothing.
+// Status reads the status of all attached stores. It changes nothing and takes no lock.
 func (m Manager) Status() ([]Status, error) {
 	dir := folder(m.Dir)
 	for deadline := time.Now().Add(grace); ; time.Sleep(50 * time.Millisecond) {
@@ -33,7 +32,7 @@ func (m Manager) Status() ([]Status, error) {
 	}
 }
 
-// snapshot tells how the stores are at this moment.
+// snapshot reads the status of the stores once.
 func (m Manager) snapshot() ([]Status, error) {
 	s, err := ReadState(m.Dir)
 	if err != nil {

@@ -12,19 +12,19 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// Layers reads the records of all layers of the stores at these roots. A root
-// without records has no layers.
+// Layers reads the layers of the stores at these graph roots. A graph root without records has no
+// layers.
 func Layers(roots ...string) (pinset.Layers, error) {
 	layers := pinset.Layers{}
 	var errs []error
 	for _, root := range roots {
 		err := layout.Open(os.DirFS(root)).Layers(func(l layout.Layer) error {
-			if !l.Incomplete() { // a pull that was cut off
+			if !l.Incomplete() { // of an interrupted pull
 				layers.Add(l.ID, l.Parent, l.UncompressedDigest, l.CompressedDigest)
 			}
 			return nil
 		})
-		if ifThere(err) != nil {
+		if ignoreNotExist(err) != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", root, err))
 		}
 	}
@@ -37,7 +37,7 @@ func readLocks(files []string) ([]pinset.Lock, error) {
 	for _, file := range files {
 		lock, err := readLock(file)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // an empty slot
+			continue // no store is mounted there
 		}
 		if err != nil {
 			errs = append(errs, err)
@@ -61,41 +61,41 @@ func readLock(file string) (pinset.Lock, error) {
 	return lock, nil
 }
 
-// Disk is where a node keeps images.
+// Disk reads what a pass needs of the node's file systems.
 type Disk struct {
 	// Slots are the mount points of read-only stores.
 	Slots []string
-	// Sets is the folder of the sets.
+	// Sets is the folder of sets.
 	Sets string
-	// Staging is where pulls keep blobs until they are unpacked.
+	// Staging is the folder in which CRI-O's pulls keep blobs until they are unpacked.
 	Staging string
 }
 
-// Locks of the slots' stores, and those beside the sets.
-func (d Disk) Locks() (stores, beside []pinset.Lock, err error) {
+// Locks reads the locks of the mounted stores, and the locks in the folder of sets.
+func (d Disk) Locks() (stores, sets []pinset.Lock, err error) {
 	var files []string
 	for _, slot := range d.Slots {
 		files = append(files, filepath.Join(slot, layout.OwnLock))
 	}
 	stores, storesErr := readLocks(files)
 	files, err = filepath.Glob(filepath.Join(d.Sets, layout.LockPattern))
-	beside, besideErr := readLocks(files)
-	return stores, beside, errors.Join(storesErr, err, besideErr)
+	sets, setsErr := readLocks(files)
+	return stores, sets, errors.Join(storesErr, err, setsErr)
 }
 
-// Layers of the store at root and of the slots'.
-func (d Disk) Layers(root string) (pinset.Layers, error) {
-	return Layers(append([]string{root}, d.Slots...)...)
+// Layers reads the layers of the main store at graphRoot and of the mounted stores.
+func (d Disk) Layers(graphRoot string) (pinset.Layers, error) {
+	return Layers(append([]string{graphRoot}, d.Slots...)...)
 }
 
-// Space at root, and where blobs are staged.
-func (d Disk) Space(root string) (store, staging disk.Space, err error) {
-	if store, err = disk.Measure(root); err != nil {
+// Space returns the space at graphRoot and in the staging folder.
+func (d Disk) Space(graphRoot string) (store, staging disk.Space, err error) {
+	if store, err = disk.Measure(graphRoot); err != nil {
 		return store, staging, err
 	}
 	staging, err = disk.Measure(d.Staging)
 	return store, staging, err
 }
 
-// Staged bytes of the pulls that run.
+// Staged returns the bytes that running pulls have staged.
 func (d Disk) Staged() int64 { return disk.Staged(d.Staging) }

@@ -14,19 +14,19 @@ import (
 )
 
 // usage finds out what on the node needs a store: releases, sets, other stores, and the
-// containers, images and layers of CRI-O's own store.
+// containers, images and layers of CRI-O's main store.
 type usage struct {
 	slots   slots
 	sources sources
 	wanted  func() ([]pinset.Image, error)
 }
 
-// maxBlockers is how many of those who use a store are named.
+// maxBlockers is how many users of a store an error names.
 const maxBlockers = 8
 
-// check returns ErrInUse with the names of what refers to a store and could not be served by
-// another. root is that of CRI-O's own store.
-func (u usage) check(s State, o Store, root string) error {
+// check returns ErrInUse with the names of what needs a layer or an image that only this store
+// has. graphRoot is the graph root of CRI-O's main store.
+func (u usage) check(s State, o Store, graphRoot string) error {
 	if current := s.release(s.Current); current != nil && current.Store == o.ID {
 		return fmt.Errorf("%s: %w: its sets are current", o.title(), ErrInUse)
 	}
@@ -35,18 +35,18 @@ func (u usage) check(s State, o Store, root string) error {
 		return err
 	}
 	r := newReferences()
-	if r.main, err = readMain(root); err != nil {
+	if r.main, err = readMain(graphRoot); err != nil {
 		return err
 	}
 	if err := u.addOthers(&r, o, mounted); err != nil {
 		return err
 	}
-	r.own, _ = u.sources.records(o) // nil, if its file is lost
-	asked, err := u.asked()
+	r.own, _ = u.sources.records(o) // nil if its file is missing
+	wanted, err := u.wantedImages()
 	if err != nil {
 		return err
 	}
-	return inUse(o, slices.Concat(u.dependents(s, r, o), r.users(), r.wantedBy(asked)))
+	return inUse(o, slices.Concat(u.dependents(s, r, o), r.users(), r.neededBySets(wanted)))
 }
 
 // inUse is nil if nothing blocks the detach of a store.
@@ -63,18 +63,18 @@ func inUse(o Store, blockers []string) error {
 	return fmt.Errorf("%s: %w: by %s%s", o.title(), ErrInUse, strings.Join(blockers, ", "), more)
 }
 
-// asked are the images that the sets ask for.
-func (u usage) asked() ([]pinset.Image, error) {
+// wantedImages returns the images that the sets ask for.
+func (u usage) wantedImages() ([]pinset.Image, error) {
 	images, err := u.wanted()
 	if err != nil {
-		return nil, fmt.Errorf("the sets cannot be read, so nobody knows what they ask for: %w", err)
+		return nil, fmt.Errorf("the images of the sets are unknown: %w", err)
 	}
 	return images, nil
 }
 
-// addOthers reads the records of all other stores.
+// addOthers adds the records of all other stores.
 func (u usage) addOthers(r *references, o Store, mounted mountTable) error {
-	for _, slot := range u.slots.mountedBeside(o, mounted) {
+	for _, slot := range u.slots.mountedExcept(o, mounted) {
 		other, err := readRecords(os.DirFS(slot))
 		if err != nil {
 			return fmt.Errorf("%s: %w", slot, err)
@@ -86,7 +86,7 @@ func (u usage) addOthers(r *references, o Store, mounted mountTable) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", root, err)
 		}
-		// A layer refers to its parents by their links. Another program gives them other links.
+		// Another program may have given the layer another link name: see providers.
 		other.layers = slices.DeleteFunc(other.layers, func(l record) bool { return !u.sameLink(o, root, l.ID) })
 		r.addOther(other)
 	}
@@ -94,29 +94,29 @@ func (u usage) addOthers(r *references, o Store, mounted mountTable) error {
 	return nil
 }
 
-// sameLink says whether a folder has a layer under the same link as a store.
+// sameLink reports whether a layer has the same link name in root as in a store.
 func (u usage) sameLink(o Store, root, layer string) bool {
 	name := filepath.Join("overlay", layer, "link")
 	link, err := os.ReadFile(filepath.Join(u.slots.path(o), name))
 	if errors.Is(err, fs.ErrNotExist) {
-		if image, _, failed := u.sources.open(o); failed == nil {
-			defer image.Close()
-			link, err = fs.ReadFile(image, name)
+		if store, _, failed := u.sources.open(o); failed == nil {
+			defer store.Close()
+			link, err = fs.ReadFile(store, name)
 		}
 	}
-	there, thereErr := os.ReadFile(filepath.Join(root, name))
-	return err == nil && thereErr == nil && bytes.Equal(link, there)
+	other, otherErr := os.ReadFile(filepath.Join(root, name))
+	return err == nil && otherErr == nil && bytes.Equal(link, other)
 }
 
-// dependents are the attached stores that need layers of this one.
+// dependents lists the attached stores that need layers of this one.
 func (u usage) dependents(s State, r references, o Store) (all []string) {
 	for _, other := range s.Stores {
 		if other.ID == o.ID || other.Removing {
 			continue
 		}
-		delta, _, err := u.sources.describe(other)
+		delta, _, err := u.sources.readDelta(other)
 		if err != nil {
-			all = append(all, fmt.Sprintf("the store %s, perhaps, whose own file is lost", other.title()))
+			all = append(all, fmt.Sprintf("perhaps the store %s, whose file cannot be read", other.title()))
 		}
 		if r.needed(delta) {
 			all = append(all, "the store "+other.title())
@@ -126,7 +126,7 @@ func (u usage) dependents(s State, r references, o Store) (all []string) {
 }
 
 // checkReplaceable returns ErrInUse if something needs a layer or an image that the compacted
-// store leaves out. mounted are the mounts without the stores that it replaces.
+// store does not have. mounted are the mounts without the stores that it replaces.
 func (u usage) checkReplaceable(s State, c Compaction, mounted mountTable) error {
 	records, err := u.sources.records(c.Store)
 	if err != nil {
@@ -140,25 +140,25 @@ func (u usage) checkReplaceable(s State, c Compaction, mounted mountTable) error
 	if err := u.addOthers(&r, c.Store, mounted); err != nil {
 		return err
 	}
-	users := r.users() // r.own is nil, so that this is whatever needs what is nowhere
-	asked, err := u.asked()
+	users := r.users() // r.own is nil: these are the users of layers and images in no store
+	wanted, err := u.wantedImages()
 	if err != nil {
 		return err
 	}
 	replaced, dependents := u.leftOut(s, c, r)
 	r.own = &replaced
-	if users = slices.Concat(users, dependents, r.wantedBy(asked)); len(users) > 0 {
-		return fmt.Errorf("%w: what it leaves out is wanted by %s", ErrInUse, users[0])
+	if users = slices.Concat(users, dependents, r.neededBySets(wanted)); len(users) > 0 {
+		return fmt.Errorf("%w: the compacted store lacks something for %s", ErrInUse, users[0])
 	}
 	return nil
 }
 
-// leftOut collects the images of the stores that a compacted store replaces, and the other
-// stores that need a layer which it leaves out.
+// leftOut collects the images of the stores that a compacted store replaces, and lists the other
+// stores that need a layer which it does not have.
 func (u usage) leftOut(s State, c Compaction, r references) (replaced records, dependents []string) {
 	for _, o := range s.Stores {
 		if slices.Contains(c.Replaces, o.ID) {
-			if own, err := u.sources.records(o); err == nil { // of one that is lost nothing is wanted
+			if own, err := u.sources.records(o); err == nil { // the images of a missing store are not available now either
 				replaced.images = append(replaced.images, own.images...)
 			}
 			continue
@@ -166,9 +166,9 @@ func (u usage) leftOut(s State, c Compaction, r references) (replaced records, d
 		if o.Removing {
 			continue
 		}
-		delta, _, err := u.sources.describe(o)
+		delta, _, err := u.sources.readDelta(o)
 		if err != nil {
-			continue // it is not mounted now, and its own status says why
+			continue // it is not mounted now either
 		}
 		if r.needed(delta) {
 			dependents = append(dependents, "the store "+o.title())
@@ -177,14 +177,14 @@ func (u usage) leftOut(s State, c Compaction, r references) (replaced records, d
 	return replaced, dependents
 }
 
-// references tell who needs a store.
+// references are the records from which the users of a store are found.
 type references struct {
-	// own are the records of the store; nil if its file is lost.
+	// own are the records of the store; nil if its file is missing.
 	own *records
-	// main are the records of CRI-O's own store.
+	// main are the records of CRI-O's main store.
 	main records
-	// others are the layers of the other stores, images the IDs of their images and of those in
-	// CRI-O's own store, and names the names of these images.
+	// others are the layers of the other stores. images are the IDs, and names the names, of the
+	// images in the other stores and in CRI-O's main store.
 	others, images, names map[string]bool
 }
 
@@ -208,8 +208,8 @@ func (r references) addOther(other records) {
 	r.addImages(other.images)
 }
 
-// onlyHere says whether a layer is in this store only. If the store's file is lost, that is
-// every layer that is nowhere else.
+// onlyHere reports whether a layer is in this store only. If the store's file is missing, that is
+// any layer that is in no other store.
 func (r references) onlyHere(layer string) bool {
 	switch {
 	case layer == "" || r.others[layer]:
@@ -220,7 +220,7 @@ func (r references) onlyHere(layer string) bool {
 	return r.own.layer(layer)
 }
 
-// imageOnlyHere says whether an image is in this store only.
+// imageOnlyHere reports whether an image is in this store only.
 func (r references) imageOnlyHere(id string) bool {
 	if id == "" || r.images[id] {
 		return false
@@ -228,17 +228,16 @@ func (r references) imageOnlyHere(id string) bool {
 	return r.own == nil || slices.ContainsFunc(r.own.images, func(img named) bool { return img.ID == id })
 }
 
-// needed says whether a delta needs a layer that is in this store only.
+// needed reports whether a delta needs a layer that is in this store only.
 func (r references) needed(delta pinset.Delta) bool {
 	return slices.ContainsFunc(delta.Needs, func(n pinset.Need) bool { return r.onlyHere(n.Layer) })
 }
 
-// users are those in CRI-O's own store: containers, images that were pulled, and layers of
-// neither.
+// users lists the images, containers and other layers of CRI-O's main store that need this store.
 func (r references) users() (all []string) {
 	for _, img := range r.main.images {
 		if r.onlyHere(img.Layer) {
-			all = append(all, "the image "+img.title()+" of CRI-O's own store")
+			all = append(all, "the image "+img.title()+" of CRI-O's main store")
 		}
 	}
 	for _, c := range r.main.containers {
@@ -254,18 +253,18 @@ func (r references) users() (all []string) {
 		if i := slices.IndexFunc(r.main.containers, is); i >= 0 {
 			all = append(all, "the container "+r.main.containers[i].title())
 		} else if i := slices.IndexFunc(r.main.images, is); i >= 0 {
-			all = append(all, "the image "+r.main.images[i].title()+" of CRI-O's own store")
+			all = append(all, "the image "+r.main.images[i].title()+" of CRI-O's main store")
 		} else {
-			all = append(all, "the layer "+l.ID[:min(12, len(l.ID))]+" of CRI-O's own store")
+			all = append(all, "the layer "+l.ID[:min(12, len(l.ID))]+" of CRI-O's main store")
 		}
 	}
 	return all
 }
 
-// wantedBy are the images of sets that no other store has.
-func (r references) wantedBy(images []pinset.Image) (all []string) {
+// neededBySets lists the images of sets that only this store has.
+func (r references) neededBySets(images []pinset.Image) (all []string) {
 	if r.own == nil {
-		return nil // they are not there now
+		return nil // they are not available now either
 	}
 	mine := map[string]bool{}
 	for _, img := range r.own.images {
@@ -275,7 +274,7 @@ func (r references) wantedBy(images []pinset.Image) (all []string) {
 	}
 	for _, img := range images {
 		if name := img.String(); mine[name] && !r.names[name] {
-			all = append(all, "the sets, which ask for "+name)
+			all = append(all, "the sets ("+name+")")
 		}
 	}
 	return all
