@@ -15,11 +15,11 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
-// The whole story: four deltas come to a node while a container of the first release
-// runs. CRI-O is never restarted, no registry is there, and after each delta its
-// images are listed, found by both digests, pinned, and run.
+// Four deltas are attached while a container of the first release runs, without a registry and
+// without a restart of CRI-O. After each one its images are listed, found by both digests,
+// pinned, and run.
 func TestFourDeltas(t *testing.T) {
-	s := ship(t, 5)
+	s := newSite(t, 5)
 	s.must("firstboot")
 	s.pinned(0)
 	s.runs(0)
@@ -36,10 +36,10 @@ func TestFourDeltas(t *testing.T) {
 	}
 	s.State(old, criapi.ContainerState_CONTAINER_RUNNING)
 	if s.Process() != crio {
-		t.Error("CRI-O was restarted")
+		t.Error("CRI-O was restarted, want the same process")
 	}
 	if got := s.mounted(); got != 5 {
-		t.Errorf("%d mounts", got)
+		t.Errorf("got %d mounts, want 5", got)
 	}
 	out := s.must("stores").Out
 	if strings.Count(out, "mounted") != 4 || strings.Count(out, "current") != 1 || strings.Count(out, "previous") != 1 {
@@ -47,9 +47,9 @@ func TestFourDeltas(t *testing.T) {
 	}
 }
 
-// Stores are detached in whatever order nothing refers to them.
+// Stores are detached in every order, each once nothing refers to it.
 func TestDetachInEveryOrder(t *testing.T) {
-	s := ship(t, 4)
+	s := newSite(t, 4)
 	s.must("firstboot")
 	for _, order := range [][]string{
 		{"1", "2", "3"}, {"1", "3", "2"}, {"2", "1", "3"}, {"2", "3", "1"}, {"3", "1", "2"}, {"3", "2", "1"},
@@ -57,26 +57,26 @@ func TestDetachInEveryOrder(t *testing.T) {
 		for n := 1; n < 4; n++ {
 			s.must("attach", s.stores[n], "--keep-sets")
 		}
-		there := 3
+		attached := 3
 		for again := true; again; {
 			again = false
 			for _, slot := range order {
 				n, _ := strconv.Atoi(slot)
 				switch said := s.Do("detach", slot); {
-				case n > there: // it is gone
-				case n == there: // nothing stands on it
+				case n > attached: // already detached
+				case n == attached: // nothing needs it
 					if said.Code != 0 {
 						t.Errorf("%v: detach %s: exit code %d\n%s", order, slot, said.Code, said.Err)
 					}
-					there, again = there-1, there > 1
+					attached, again = attached-1, attached > 1
 				case said.Code != 3 || !strings.Contains(said.Err, "by the store appliance"):
-					t.Errorf("%v: detach %s of %d: exit code %d\n%s", order, slot, there, said.Code, said.Err)
+					t.Errorf("%v: detach %s of %d: exit code %d\n%s", order, slot, attached, said.Code, said.Err)
 				}
 			}
 		}
 		s.pinned(0)
 		if got := s.mounted(); got != 1 {
-			t.Fatalf("%v: %d mounts", order, got)
+			t.Fatalf("%v: got %d mounts, want 1", order, got)
 		}
 	}
 }
@@ -101,16 +101,16 @@ func (s *site) found(release int) {
 	}
 }
 
-// Releases go back and forth, and stores are detached in every order that is allowed:
-// not while a set, a container, or a later store needs them. What does is named.
+// Releases are made current and rolled back, and stores are detached, unless a set, a container
+// or a later store needs them. The error names what does.
 func TestRollbackAndDetach(t *testing.T) {
-	s := ship(t, 4)
+	s := newSite(t, 4)
 	s.must("firstboot")
 	s.refused(3, "no previous release", "rollback")
 	s.must("attach", s.stores[1])
 	s.must("rollback")
 	s.pinned(0)
-	s.runs(1) // still there, not pinned
+	s.runs(1) // still attached, but not pinned
 	s.refused(3, "no previous release", "rollback")
 	if out := s.must("attach", s.stores[1]).Out; !strings.Contains(out, "was attached before") {
 		t.Error(out)
@@ -124,7 +124,7 @@ func TestRollbackAndDetach(t *testing.T) {
 	s.pinned(0)
 	s.must("attach", s.stores[2])
 	s.pinned(2)
-	s.refused(3, "by the store appliance", "detach", "1") // 2 and 3 stand on it
+	s.refused(3, "by the store appliance", "detach", "1") // 2 and 3 need it
 	s.refused(3, "its sets are current", "detach", "2")
 	s.refused(3, "no such store", "detach", "5")
 	of3 := s.waits(s.pins[3][2])
@@ -140,21 +140,21 @@ func TestRollbackAndDetach(t *testing.T) {
 	s.must("attach", s.stores[2], "--keep-sets")
 	s.pinned(1)
 	s.must("rollback")
-	s.must("detach") // all that nothing needs
+	s.must("detach") // all that are not in use
 	s.pinned(0)
 	s.runs(0)
 	if got := s.mounted(); got != 1 {
-		t.Errorf("%d mounts", got)
+		t.Errorf("got %d mounts, want 1", got)
 	}
 	if left := s.left(); !slices.Equal(left, []string{"state.json", "worker.yaml"}) {
-		t.Errorf("left over: %v", left)
+		t.Errorf("got the files %v, want state.json and worker.yaml", left)
 	}
 }
 
-// A bare detach takes what nothing needs, and a rollback needs the release before. The two
-// deltas stand side by side here, so that nothing else keeps the first.
-func TestDetachSparesWhatRollbackWants(t *testing.T) {
-	s, _, _ := online(t, 3)
+// A detach without a name keeps the release that a rollback needs. The two deltas have the same
+// base here, so that nothing else needs the first.
+func TestDetachKeepsThePreviousRelease(t *testing.T) {
+	s, _, _ := newOnlineSite(t, 3)
 	beside := appliance.Options(t, sample.SetNamed("worker", s.pins[2]...))
 	beside.From = []string{s.stores[0]}
 	if _, err := builder.Delta(t.Context(), beside); err != nil {
@@ -164,7 +164,7 @@ func TestDetachSparesWhatRollbackWants(t *testing.T) {
 	s.must("attach", beside.Out)
 	s.pinned(2)
 	if said := s.Do("detach"); !strings.Contains(said.Out+said.Err, "a rollback needs it") {
-		t.Errorf("detach: got %s%s, want what rollback may want", said.Out, said.Err)
+		t.Errorf("detach: got %s%s, want that a rollback needs it", said.Out, said.Err)
 	}
 	if got := s.mounted(); got != 3 {
 		t.Errorf("got %d mounts after detach, want 3", got)
@@ -174,9 +174,9 @@ func TestDetachSparesWhatRollbackWants(t *testing.T) {
 	s.runs(1)
 }
 
-// Nobody can tell what a store stands on whose file is lost.
-func TestDetachUnderAStoreWhoseFileIsLost(t *testing.T) {
-	s := ship(t, 3)
+// It is unknown what a store needs whose file is missing, so no other store is detached.
+func TestDetachWithAMissingFile(t *testing.T) {
+	s := newSite(t, 3)
 	s.must("attach", s.stores[1])
 	first, err := filepath.Glob(filepath.Join(s.Root, "var/lib/pinbox/stores.d/*.squashfs"))
 	if err != nil || len(first) != 1 {
@@ -199,10 +199,10 @@ func TestDetachUnderAStoreWhoseFileIsLost(t *testing.T) {
 	s.runs(2)
 }
 
-// Somebody changes a set on the node, and puts one of his own beside it. A release that
-// comes takes the place of its own sets alone, and a rollback gives back what was there.
-func TestSetsOfThePeopleOnSite(t *testing.T) {
-	s := ship(t, 2)
+// A user changes a set on the node and adds another. A new release replaces only sets of releases,
+// and a rollback restores the changed one.
+func TestSetsOfUsers(t *testing.T) {
+	s := newSite(t, 2)
 	less := sample.SetNamed("worker", s.pins[0][:2]...)
 	s.WriteSet("worker.yaml", less)
 	own := sample.SetNamed("own", s.pins[0][3])

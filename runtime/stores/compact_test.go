@@ -11,10 +11,10 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// A chain of deltas becomes one store. It takes their place when CRI-O starts next,
-// while containers of the stores that go run on; then there is room for more.
+// A chain of deltas is compacted to one store. It replaces them before CRI-O next starts, while
+// containers of the replaced stores keep running; then their slots are free.
 func TestCompact(t *testing.T) {
-	s := ship(t, 6)
+	s := newSite(t, 6)
 	s.must("firstboot")
 	s.refused(3, "compaction needs at least two stores", "compact")
 	for n := 1; n < 5; n++ {
@@ -25,19 +25,19 @@ func TestCompact(t *testing.T) {
 	if out := s.must("compact").Out; !strings.Contains(out, "compacted 4 stores") {
 		t.Error(out)
 	}
-	s.must("compact") // it is done
+	s.must("compact") // does nothing
 	if after := s.left(); len(after) != len(before)+1 || s.Process() != crio {
-		t.Errorf("before %v, after %v", before, after)
+		t.Errorf("got the files %v, want those of %v and one more, and CRI-O running on", after, before)
 	}
 	s.must("mount") // CRI-O runs
 	if got := s.mounted(); got != 5 {
-		t.Errorf("%d mounts while CRI-O runs", got)
+		t.Errorf("got %d mounts while CRI-O runs, want 5", got)
 	}
 	s.pinned(4)
 	s.Stop(syscall.SIGTERM)
 	s.must("mount")
 	if got := s.mounted(); got != 2 {
-		t.Errorf("%d mounts afterwards\n%s", got, s.Do("stores").Out)
+		t.Errorf("got %d mounts afterwards, want 2\n%s", got, s.Do("stores").Out)
 	}
 	s.Start()
 	s.State(kept, criapi.ContainerState_CONTAINER_RUNNING)
@@ -48,26 +48,26 @@ func TestCompact(t *testing.T) {
 	s.must("rollback")
 	s.pinned(3)
 	s.runs(3)
-	s.must("attach", s.stores[4]) // which is in the compacted one
+	s.must("attach", s.stores[4]) // which is in the compacted store
 	s.pinned(4)
-	s.must("attach", s.stores[5]) // which was made for the last of those that are gone
+	s.must("attach", s.stores[5]) // whose base was replaced
 	s.pinned(5)
 	s.runs(5)
 	if got := s.mounted(); got != 3 {
-		t.Errorf("%d mounts", got)
+		t.Errorf("got %d mounts, want 3", got)
 	}
 	if copies := slices.DeleteFunc(s.left(), func(name string) bool {
 		return !strings.HasSuffix(name, ".squashfs")
 	}); len(copies) != 2 {
-		t.Errorf("copies: %v", copies)
+		t.Errorf("got the copies %v, want 2", copies)
 	}
 	s.ends(kept)
 }
 
-// What is compacted twice comes to the same bytes: then one of the stores has all already,
-// and only the others go.
+// A second compaction of the same stores makes the same bytes: then one of the attached stores is
+// the compacted one, and only the others are removed.
 func TestCompactToAStoreThatIsThere(t *testing.T) {
-	s := ship(t, 3)
+	s := newSite(t, 3)
 	compact := func() {
 		t.Helper()
 		s.must("attach", s.stores[1])
@@ -76,7 +76,7 @@ func TestCompactToAStoreThatIsThere(t *testing.T) {
 		s.Stop(syscall.SIGTERM)
 		s.must("mount")
 		if got := s.mounted(); got != 2 {
-			t.Errorf("%d mounts", got)
+			t.Errorf("got %d mounts, want 2", got)
 		}
 		s.Start()
 	}
@@ -91,9 +91,9 @@ func TestCompactToAStoreThatIsThere(t *testing.T) {
 	s.refused(3, "compaction needs at least two stores", "compact")
 }
 
-// The appliance's own store can be compacted too: what comes of it stands on nothing.
+// With --all, the compacted store also has the layers of the appliance's own, and needs no other.
 func TestCompactAll(t *testing.T) {
-	s := ship(t, 2)
+	s := newSite(t, 2)
 	s.must("attach", s.stores[1])
 	s.must("compact", "--all")
 	s.Stop(syscall.SIGTERM)
@@ -105,14 +105,14 @@ func TestCompactAll(t *testing.T) {
 	s.runs(1)
 }
 
-// Somebody starts a container of what the compacted store leaves out: the stores stay.
-func TestCompactionIsOvertaken(t *testing.T) {
-	s := ship(t, 5)
+// A container needs an image that the compacted store does not have: the stores stay.
+func TestCompactionDiscarded(t *testing.T) {
+	s := newSite(t, 5)
 	for n := 1; n < 5; n++ {
 		s.must("attach", s.stores[n])
 	}
 	s.must("compact")
-	of2 := s.waits(s.pins[2][2]) // of no release that is kept, and of no container before
+	of2 := s.waits(s.pins[2][2]) // of a release that is not kept
 	s.must("attach", s.stores[4])
 	s.Stop(syscall.SIGTERM)
 	s.refused(1, "the compacted store lacks something for the container", "mount")
@@ -123,13 +123,13 @@ func TestCompactionIsOvertaken(t *testing.T) {
 	s.runs(2)
 	s.ends(of2)
 	if got := s.mounted(); got != 5 {
-		t.Errorf("%d mounts", got)
+		t.Errorf("got %d mounts, want 5", got)
 	}
 }
 
-// A compaction lets others go first.
-func TestCompactionYields(t *testing.T) {
-	s := ship(t, 3)
+// A compaction runs at the lowest priority.
+func TestCompactionPriority(t *testing.T) {
+	s := newSite(t, 3)
 	s.must("attach", s.stores[1])
 	s.must("attach", s.stores[2])
 	cmd := s.Pinbox("compact")
@@ -149,7 +149,7 @@ func TestCompactionYields(t *testing.T) {
 		}
 	}()
 	if !<-seen {
-		t.Error("its niceness was never 19")
+		t.Error("got another niceness, want 19")
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)

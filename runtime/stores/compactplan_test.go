@@ -15,11 +15,11 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// compact makes one store of those that are attached, which has the newest image and others,
-// and tells what was to be kept.
-func (d *desk) compact(with ...int) (plan stores.CompactPlan, err error) {
+// compact compacts the attached stores and returns the plan. The compacted store is a testStore
+// with the newest image and those of with.
+func (d *testNode) compact(with ...int) (plan stores.CompactPlan, err error) {
 	d.t.Helper()
-	whole, err := os.ReadFile(filepath.Join(small{n: 3, with: with, on: []int{0}}.folder(d.t), "delta.squashfs"))
+	whole, err := os.ReadFile(filepath.Join(testStore{n: 3, with: with, on: []int{0}}.folder(d.t), "delta.squashfs"))
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -34,31 +34,31 @@ func (d *desk) compact(with ...int) (plan stores.CompactPlan, err error) {
 	return plan, err
 }
 
-// three is a node with three stores, of which the last two have releases.
-func three(t *testing.T) *desk {
+// threeStores makes a node with three attached stores; the last two have releases.
+func threeStores(t *testing.T) *testNode {
 	t.Helper()
-	d := sit(t, small{n: 0})
+	d := newNode(t, testStore{n: 0})
 	for n := 1; n <= 3; n++ {
 		d.attach(stores.AttachOptions{Source: delta(n).folder(t)})
 	}
 	return d
 }
 
-// What is kept is what releases have, what sets ask for, and what CRI-O uses.
+// A compacted store has what releases have, what sets ask for, and what CRI-O uses.
 func TestCompactKeeps(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*desk)
+		change func(*testNode)
 		want   []int
 	}{
-		"releases":     {func(*desk) {}, []int{2, 3}},
-		"sets as well": {func(d *desk) { d.wanted = []pinset.Image{imageOf(d.t, 1)} }, []int{1, 2, 3}},
-		"a container": {func(d *desk) {
+		"releases":     {func(*testNode) {}, []int{2, 3}},
+		"sets as well": {func(d *testNode) { d.wanted = []pinset.Image{imageOf(d.t, 1)} }, []int{1, 2, 3}},
+		"a container": {func(d *testNode) {
 			write(d.t, filepath.Join(d.main, "overlay-containers/containers.json"),
 				string(records(d.t, object{"id": idOf("container", 1), "image": idOf("image", 1)})))
 		}, []int{1, 2, 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := three(t)
+			d := threeStores(t)
 			c.change(d)
 			plan, err := d.compact(1, 2)
 			if err != nil {
@@ -76,26 +76,26 @@ func TestCompactKeeps(t *testing.T) {
 	}
 }
 
-// The compacted store replaces the others when CRI-O starts, and their releases have it.
+// The compacted store replaces the others before CRI-O starts, also in their releases.
 func TestCompactedStoreReplacesTheOthers(t *testing.T) {
-	d := three(t)
+	d := threeStores(t)
 	if _, err := d.compact(2); err != nil {
 		t.Fatal(err)
 	}
-	d.has(1, 2, 3)
+	d.wantMounted(1, 2, 3)
 	if plan, err := d.compact(2); err != nil || plan.Stores != nil {
 		t.Errorf("a second time: got %+v, %v, want the first one", plan, err)
 	}
 	if _, err := d.Reconcile(t.Context(), func() bool { return false }); err != nil {
 		t.Error(err)
 	}
-	d.has(1, 2, 3) // CRI-O runs
+	d.wantMounted(1, 2, 3) // CRI-O runs
 	d.reboot()
-	if err := d.starts(); err != nil {
+	if err := d.start(); err != nil {
 		t.Error(err)
 	}
-	d.has(3)
-	d.current(3)
+	d.wantMounted(3)
+	d.wantSet(3)
 	d.rollback(2)
 	if files, err := filepath.Glob(filepath.Join(d.Dir, "*.squashfs")); err != nil || len(files) != 1 {
 		t.Errorf("got the files %v, %v, want that of the compacted store", files, err)
@@ -105,47 +105,49 @@ func TestCompactedStoreReplacesTheOthers(t *testing.T) {
 	}
 }
 
-// broken is a kernel that does not mount at one place.
-type broken struct {
+// failingMounter cannot mount at one mount point.
+type failingMounter struct {
 	stores.DirectMounter
 	where string
 }
 
-func (b broken) Mount(ctx context.Context, m stores.Mount) error {
+func (b failingMounter) Mount(ctx context.Context, m stores.Mount) error {
 	if m.Where == b.where {
 		return syscall.EIO
 	}
 	return b.DirectMounter.Mount(ctx, m)
 }
 
-// What has come since a compaction may need what it leaves out: then the stores stay.
+// The stores stay if something new needs what the compacted store does not have.
 func TestCompactedStoreThatReplacesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
-		since func(*desk)
+		since func(*testNode)
 		want  error
 	}{
-		"a container": {func(d *desk) {
+		"a container": {func(d *testNode) {
 			write(d.t, filepath.Join(d.main, "overlay-containers/containers.json"),
 				string(records(d.t, object{"id": idOf("container", 1), "image": idOf("image", 1)})))
 		}, stores.ErrInUse},
-		"an image over a layer": {func(d *desk) {
+		"an image over a layer": {func(d *testNode) {
 			write(d.t, filepath.Join(d.main, "overlay-images/images.json"),
 				string(records(d.t, object{"id": idOf("image", 9), "layer": idOf("layer", 1)})))
 		}, stores.ErrInUse},
-		"a set":             {func(d *desk) { d.wanted = []pinset.Image{imageOf(d.t, 1)} }, stores.ErrInUse},
-		"a store was taken": {func(d *desk) { _, _ = d.Detach(d.t.Context(), "1", d.main) }, stores.ErrNotAttached},
-		"CRI-O's disk went": {func(d *desk) { _ = os.RemoveAll(d.main) }, os.ErrNotExist},
-		"it does not mount": {func(d *desk) { d.Mounter = broken{where: filepath.Join(d.Dir, "trial")} }, syscall.EIO},
-		"the base went":     {func(d *desk) { _ = syscall.Unmount(d.Slots[0], syscall.MNT_DETACH) }, stores.ErrNoBase},
-		"its file was cut":  {func(d *desk) { cutNewest(d) }, stores.ErrDamaged},
+		"a set":               {func(d *testNode) { d.wanted = []pinset.Image{imageOf(d.t, 1)} }, stores.ErrInUse},
+		"a store is detached": {func(d *testNode) { _, _ = d.Detach(d.t.Context(), "1", d.main) }, stores.ErrNotAttached},
+		"no main store":       {func(d *testNode) { _ = os.RemoveAll(d.main) }, os.ErrNotExist},
+		"it does not mount": {func(d *testNode) {
+			d.Mounter = failingMounter{where: filepath.Join(d.Dir, "trial")}
+		}, syscall.EIO},
+		"no base":          {func(d *testNode) { _ = syscall.Unmount(d.Slots[0], syscall.MNT_DETACH) }, stores.ErrNoBase},
+		"a truncated file": {func(d *testNode) { cutNewest(d) }, stores.ErrDamaged},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := three(t)
+			d := threeStores(t)
 			if _, err := d.compact(2); err != nil {
 				t.Fatal(err)
 			}
 			c.since(d)
-			err := d.starts()
+			err := d.start()
 			if !errors.Is(err, stores.ErrNotReplaced) || !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v: %v", err, stores.ErrNotReplaced, c.want)
 			}
@@ -153,15 +155,15 @@ func TestCompactedStoreThatReplacesNothing(t *testing.T) {
 			if err != nil || len(all) < 2 {
 				t.Errorf("got %+v, %v, want the stores as they were", all, err)
 			}
-			if err := d.starts(); errors.Is(err, stores.ErrNotReplaced) {
+			if err := d.start(); errors.Is(err, stores.ErrNotReplaced) {
 				t.Errorf("at the next start: got %v, want no other try", err)
 			}
 		})
 	}
 }
 
-// cutNewest cuts the file of the compacted store, the only one that has no slot.
-func cutNewest(d *desk) {
+// cutNewest truncates the file of the compacted store, the only one without a slot.
+func cutNewest(d *testNode) {
 	all, err := d.Status()
 	if err != nil {
 		d.t.Fatal(err)
@@ -180,7 +182,7 @@ func cutNewest(d *desk) {
 	}
 }
 
-// A compaction that fails leaves nothing.
+// A compaction that fails leaves no files.
 func TestCompactThatFails(t *testing.T) {
 	full := errors.New("no room")
 	for name, o := range map[string]stores.CompactOptions{
@@ -193,18 +195,18 @@ func TestCompactThatFails(t *testing.T) {
 		"cannot be written": {Write: func(context.Context, io.Writer, stores.CompactPlan) error { return full }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := three(t)
+			d := threeStores(t)
 			o.GraphRoot = d.main
 			if _, err := d.Compact(t.Context(), o); !errors.Is(err, full) {
 				t.Errorf("got %v, want %v", err, full)
 			}
-			if err := d.starts(); err != nil {
+			if err := d.start(); err != nil {
 				t.Error(err)
 			}
 			if left, err := filepath.Glob(filepath.Join(d.Dir, "[^.]*")); err != nil || len(left) != 4 {
 				t.Errorf("got the files %v, %v, want three stores and the state", left, err)
 			}
-			d.has(1, 2, 3)
+			d.wantMounted(1, 2, 3)
 		})
 	}
 }

@@ -16,15 +16,15 @@ import (
 	"github.com/pinbox/pinbox/runtime/stores"
 )
 
-// Commands are killed at random moments, and CRI-O too. Whatever was cut off, the next
-// command ends it or takes it back: nothing stays mounted or half copied that the state
-// does not know, and CRI-O's own store is as it was.
+// Commands and CRI-O are killed at random moments. The next command completes or undoes what the
+// killed one began: nothing stays mounted or partly copied that the state
+// does not have, and CRI-O's main store is unchanged.
 func TestKilledAtRandomMoments(t *testing.T) {
-	s := ship(t, 3)
+	s := newSite(t, 3)
 	s.must("firstboot")
 	kept := s.waits(s.pins[0][1])
 	s.must("attach", s.stores[1])
-	// How long each takes, for all of it to be cut somewhere.
+	// The duration of each command, from which the moments are chosen.
 	length := map[string]time.Duration{}
 	for _, move := range [][]string{{"attach", s.stores[2]}, {"compact"}, {"rollback"}, {"detach"}} {
 		start := time.Now()
@@ -68,7 +68,7 @@ func TestKilledAtRandomMoments(t *testing.T) {
 	}
 	t.Logf("%d of 100 commands had ended; undisturbed they take %v", finished, length)
 	if finished > 90 {
-		t.Error("most had ended before they were killed: this test shows little")
+		t.Errorf("got %d of 100 commands that ended before they were killed, want at most 90", finished)
 	}
 	s.must("attach", s.stores[1])
 	s.must("attach", s.stores[2])
@@ -79,7 +79,7 @@ func TestKilledAtRandomMoments(t *testing.T) {
 	s.ends(kept)
 }
 
-// converges makes a pass, and looks whether all fits together.
+// converges makes a pass, and checks that state, files, mounts and sets agree.
 func (s *site) converges(last []string) {
 	s.t.Helper()
 	s.must("firstboot")
@@ -97,7 +97,7 @@ func (s *site) converges(last []string) {
 	slices.Sort(want)
 	left := slices.Sorted(slices.Values(s.left()))
 	if !slices.Equal(left, slices.Compact(want)) {
-		s.t.Errorf("after %v: there are %v, want %v", last, left, want)
+		s.t.Errorf("after %v: got the files %v, want %v", last, left, want)
 	}
 	for _, name := range left {
 		if !strings.HasSuffix(name, ".squashfs") {
@@ -105,11 +105,11 @@ func (s *site) converges(last []string) {
 		}
 		if sum := fixtures.Run(s.t, "sha256sum", filepath.Join(s.Root, "var/lib/pinbox/stores.d",
 			name)); sum[:64] != name[:64] {
-			s.t.Errorf("after %v: %s is not whole", last, name)
+			s.t.Errorf("after %v: got another digest of %s, want that of its name", last, name)
 		}
 	}
 	if s.mounted() != 1+len(state.Stores) {
-		s.t.Errorf("after %v: %d stores, %d mounts", last, len(state.Stores), s.mounted())
+		s.t.Errorf("after %v: got %d mounts, want %d", last, s.mounted(), 1+len(state.Stores))
 	}
 	set, err := os.ReadFile(filepath.Join(s.Sets(), "worker.yaml"))
 	if err != nil {

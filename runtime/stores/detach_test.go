@@ -10,8 +10,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/stores"
 )
 
-// CRI-O does not wait for us: what it begins to use while a store is unmounted brings the
-// store back.
+// If CRI-O begins to use a store while it is unmounted, the store is mounted again.
 func TestDetachLooksAgainAfterTheUnmount(t *testing.T) {
 	for name, c := range map[string]struct {
 		file   string
@@ -35,23 +34,23 @@ func TestDetachLooksAgainAfterTheUnmount(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := sit(t, small{n: 0})
-			d.attach(stores.AttachOptions{Source: small{n: 1, on: []int{0}}.folder(t), KeepSets: true})
+			d := newNode(t, testStore{n: 0})
+			d.attach(stores.AttachOptions{Source: testStore{n: 1, on: []int{0}}.folder(t), KeepSets: true})
 			file := filepath.Join(d.main, c.file)
-			d.Mounter = meddling{act: func() { write(t, file, string(records(t, c.record))) }}
+			d.Mounter = interruptingMounter{act: func() { write(t, file, string(records(t, c.record))) }}
 			_, err := d.Detach(t.Context(), "1", d.main)
 			if !errors.Is(err, stores.ErrInUse) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want %v by %s", err, stores.ErrInUse, c.says)
 			}
-			d.has(1)
+			d.wantMounted(1)
 			if err := os.Remove(file); err != nil {
 				t.Fatal(err)
 			}
 			d.Mounter = stores.DirectMounter{}
 			if _, err := d.Detach(t.Context(), "1", d.main); err != nil {
-				t.Errorf("got %v once nothing uses it, want a store that goes", err)
+				t.Errorf("got %v once nothing uses it, want no error", err)
 			}
-			d.has()
+			d.wantMounted()
 		})
 	}
 }

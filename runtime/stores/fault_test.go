@@ -16,7 +16,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
-// copied is a folder like that of a store, in which something can be broken.
+// copied copies the folder of a store, so that a test can damage it.
 func copied(t *testing.T, store string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -24,10 +24,9 @@ func copied(t *testing.T, store string) string {
 	return dir
 }
 
-// What is wrong with a store is found before anything is changed, and nothing of it
-// stays on the node.
+// A damaged or unsuitable store is refused before anything is changed, and leaves no files.
 func TestStoresThatAreRefused(t *testing.T) {
-	s := ship(t, 3)
+	s := newSite(t, 3)
 	s.must("firstboot")
 	short, changed, bare, strange := copied(t, s.stores[1]), copied(t, s.stores[1]), copied(t, s.stores[1]), t.TempDir()
 	file := func(dir string) string { return filepath.Join(dir, artifact.DeltaStoreFile) }
@@ -71,10 +70,10 @@ func TestStoresThatAreRefused(t *testing.T) {
 		}
 	}
 	if after := s.left(); !slices.Equal(after, before) {
-		t.Errorf("left over: %v", after)
+		t.Errorf("got the files %v, want %v", after, before)
 	}
 	if got := s.mounted(); got != 1 {
-		t.Errorf("%d mounts", got)
+		t.Errorf("got %d mounts, want 1", got)
 	}
 	s.pinned(0)
 	// With the digest named it needs no sums.
@@ -109,7 +108,7 @@ func TestAnotherArchitecture(t *testing.T) {
 	s.refused(3, "the store is for another architecture: linux/arm64", "attach", o.Out)
 }
 
-// On a node whose CRI-O knows of no slots, nobody would see a store.
+// A store is refused if CRI-O's configuration names no slots.
 func TestNodeWithoutSlots(t *testing.T) {
 	fixtures.Peer(t, "crio")
 	registry, pins := fixtures.Samples(t)
@@ -123,9 +122,9 @@ func TestNodeWithoutSlots(t *testing.T) {
 	s.refused(3, "CRI-O is not configured to read stores at the slots", "attach", o.Out)
 }
 
-// The eighth slot is the last.
+// A node has seven slots for attached stores.
 func TestEverySlotHasAStore(t *testing.T) {
-	s := ship(t, 9)
+	s := newSite(t, 9)
 	for n := 1; n < 8; n++ {
 		s.must("attach", s.stores[n])
 	}
@@ -135,9 +134,9 @@ func TestEverySlotHasAStore(t *testing.T) {
 	s.runs(7)
 }
 
-// Two people attach two stores at once, or the same; nobody waits for ever.
+// Two processes attach the same store at once, and a third one stops waiting for the lock.
 func TestTwoAttachesAtOnce(t *testing.T) {
-	s := ship(t, 2)
+	s := newSite(t, 2)
 	first, second := s.Pinbox("attach", s.stores[1]), s.Pinbox("attach", s.stores[1])
 	for _, err := range []error{first.Start(), second.Start(), first.Wait(), second.Wait()} {
 		if err != nil {
@@ -146,7 +145,7 @@ func TestTwoAttachesAtOnce(t *testing.T) {
 	}
 	s.pinned(1)
 	if got := s.mounted(); got != 2 {
-		t.Errorf("%d mounts", got)
+		t.Errorf("got %d mounts, want 2", got)
 	}
 	f, err := os.Open(filepath.Join(s.Root, "var/lib/pinbox/stores.d/.lock"))
 	if err != nil {
@@ -159,10 +158,10 @@ func TestTwoAttachesAtOnce(t *testing.T) {
 	s.refused(7, "another pinbox-node is changing the stores", "attach", s.stores[1], "--wait", "100ms")
 }
 
-// A node comes up without the base of its deltas, with a file that is damaged, or
-// without one: CRI-O starts with what is whole, and the status says what is missing.
+// If a base is not mounted, or the file of a store is damaged or missing, CRI-O starts with the
+// other stores, and the status names the problem.
 func TestNodeComesUpWithoutAll(t *testing.T) {
-	s := ship(t, 3)
+	s := newSite(t, 3)
 	s.must("attach", s.stores[1])
 	s.must("attach", s.stores[2])
 	slot := func(n string) string { return "/var/lib/pinbox/stores/" + n }
@@ -176,10 +175,10 @@ func TestNodeComesUpWithoutAll(t *testing.T) {
 		first = copies[1]
 	}
 	for name, c := range map[string]struct {
-		breaks, mends func()
-		unavailable   int
-		images        int
-		says          string
+		damage, repair func()
+		unavailable    int
+		images         int
+		says           string
 	}{
 		"no base": {func() {}, func() {}, 2, 0, "layers are missing"},
 		"a lost file": {
@@ -196,7 +195,7 @@ func TestNodeComesUpWithoutAll(t *testing.T) {
 		for _, n := range []string{"2", "1", "0"} { // as a reboot does
 			s.Try("umount", slot(n))
 		}
-		c.breaks()
+		c.damage()
 		said := s.Do("mount")
 		if (said.Code == 0) != (c.unavailable == 0) || !strings.Contains(said.Out, c.says) ||
 			strings.Count(said.Out, " unavailable ") != c.unavailable {
@@ -211,14 +210,13 @@ func TestNodeComesUpWithoutAll(t *testing.T) {
 		if !strings.Contains(said.Out, c.says) || (said.Code == 0) != (c.unavailable == 0) {
 			t.Errorf("%s: the status is %d\n%s", name, said.Code, said.Out)
 		}
-		c.mends()
+		c.repair()
 	}
 }
 
-// A slip in the appliance's configuration is somebody's to mend. It is no reason for
-// CRI-O to start without the current release.
+// An error in node.json is reported, but CRI-O starts with the current release all the same.
 func TestNodeComesUpWithAWrongConfiguration(t *testing.T) {
-	s := ship(t, 2)
+	s := newSite(t, 2)
 	s.must("attach", s.stores[1])
 	config := filepath.Join(s.Root, "etc/pinbox/node.json")
 	if err := os.WriteFile(config, []byte(`{"keepPrevious": 1,}`), 0o644); err != nil {
@@ -243,7 +241,7 @@ func rename(t *testing.T, from, to string) {
 	}
 }
 
-// grow makes a file longer, or shorter.
+// grow changes the size of a file by so many bytes.
 func grow(t *testing.T, name string, by int64) {
 	t.Helper()
 	fi, err := os.Stat(name)

@@ -8,8 +8,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
-// The store of the appliance is a folder, and the node keeps no release but that and
-// the current one.
+// The appliance's own store is a folder, and the node keeps only its release and the current one.
 func TestDeltasOverAFolder(t *testing.T) {
 	registry, _ := appliance.Registry(t)
 	s := &site{t: t}
@@ -33,11 +32,11 @@ func TestDeltasOverAFolder(t *testing.T) {
 	s.must("attach", s.stores[2])
 	s.runs(2)
 	s.refused(3, "by the store appliance", "detach", "1")
-	s.must("rollback") // to the appliance's own: the first delta is none to go back to
+	s.must("rollback") // to the appliance's own release: keepPrevious is 0
 	s.pinned(0)
 	s.must("detach")
 	if got := s.mounted(); got != 0 {
-		t.Errorf("%d mounts", got)
+		t.Errorf("got %d mounts, want 0", got)
 	}
 	s.runs(0)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 )
 
-// medium is a device with the ISO of a delta.
+// medium makes a loop device with the ISO of a delta.
 func medium(t *testing.T, delta string) (device string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "delta.iso")
@@ -19,13 +19,13 @@ func medium(t *testing.T, delta string) (device string) {
 		t.Fatal(err)
 	}
 	device = strings.TrimSpace(fixtures.Run(t, "losetup", "--find", "--show", "--read-only", file))
-	t.Cleanup(func() { _ = exec.Command("losetup", "--detach", device).Run() }) // or it was taken out
+	t.Cleanup(func() { _ = exec.Command("losetup", "--detach", device).Run() }) // unless the test has done so
 	return device
 }
 
-// A medium is copied, and can be taken out. So is the file that it is written from.
+// The store of a medium is copied, unless the file of the medium is used in place.
 func TestAttachAMedium(t *testing.T) {
-	s := ship(t, 3)
+	s := newSite(t, 3)
 	s.must("attach", medium(t, s.stores[1]))
 	s.pinned(1)
 	s.runs(1)
@@ -40,17 +40,17 @@ func TestAttachAMedium(t *testing.T) {
 	s.must("detach", "2")
 	if out := s.must("attach", "--auto", file).Out; !strings.Contains(out,
 		"was attached once, and is not any more: nothing was changed") {
-		t.Errorf("it says %s", out)
+		t.Errorf("got %q, want that nothing was changed", out)
 	}
 	if got := s.mounted(); got != 2 {
-		t.Errorf("%d mounts", got)
+		t.Errorf("got %d mounts, want 2", got)
 	}
 }
 
-// A medium that is used in place is found again by what it holds, whatever device it is
-// now. Without it the node comes up with what is there.
+// A medium that is used in place is found again by its sums. Without it CRI-O starts with the
+// other stores.
 func TestMediumInPlace(t *testing.T) {
-	s := ship(t, 3)
+	s := newSite(t, 3)
 	other := medium(t, s.stores[2])
 	device := medium(t, s.stores[1])
 	s.must("attach", "--in-place", device)
@@ -58,7 +58,7 @@ func TestMediumInPlace(t *testing.T) {
 	s.runs(1)
 	for _, name := range s.left() {
 		if strings.HasSuffix(name, ".squashfs") {
-			t.Errorf("%s was copied", name)
+			t.Errorf("got a copy %s, want none", name)
 		}
 	}
 	reboot := func() {
@@ -72,7 +72,7 @@ func TestMediumInPlace(t *testing.T) {
 	s.pinned(1)
 	s.runs(1)
 	if got := s.mounted(); got != 2 {
-		t.Errorf("%d mounts", got)
+		t.Errorf("got %d mounts, want 2", got)
 	}
 	reboot()
 	fixtures.Run(t, "losetup", "--detach", device)

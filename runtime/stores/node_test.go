@@ -19,28 +19,28 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// site is a node with the first release of a series, and what brings it the others.
+// site is a node with a real CRI-O and the first release of a series, and the deltas to the others.
 type site struct {
 	*crio.Node
 	t *testing.T
-	// pins of each release, and the folders of the stores that bring them.
+	// pins of each release, and the folders of their stores.
 	pins   [][]string
 	stores []string
 }
 
-// ship builds the releases of a series, boots a node with the first of them, and
-// leaves it without a registry.
-func ship(t *testing.T, releases int) *site {
+// newSite builds the releases of a series, boots a node with the first one, and stops the
+// registry.
+func newSite(t *testing.T, releases int) *site {
 	t.Helper()
-	s, registry, _ := online(t, releases)
+	s, registry, _ := newOnlineSite(t, releases)
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// online leaves the registry on, and tells who asks it for what.
-func online(t *testing.T, releases int) (*site, *sample.Registry, *fixtures.Access) {
+// newOnlineSite is newSite with a running registry, whose requests are recorded.
+func newOnlineSite(t *testing.T, releases int) (*site, *sample.Registry, *fixtures.Access) {
 	t.Helper()
 	fixtures.NeedRoot(t)
 	registry, access := appliance.Registry(t)
@@ -58,7 +58,7 @@ func online(t *testing.T, releases int) (*site, *sample.Registry, *fixtures.Acce
 	return s, registry, access
 }
 
-// deltas builds what brings the later releases, each over the one before.
+// deltas builds n deltas, each with the release before it as base.
 func (s *site) deltas(n int) {
 	s.t.Helper()
 	for n := range n {
@@ -71,7 +71,7 @@ func (s *site) deltas(n int) {
 	}
 }
 
-// programOf is what the images run.
+// programOf is the program in the images.
 func programOf(t *testing.T) []byte {
 	t.Helper()
 	fixtures.NeedRoot(t)
@@ -93,7 +93,7 @@ func (s *site) must(command string, args ...string) crio.Result {
 	return said
 }
 
-// refused runs one that must fail with an exit code and say something.
+// refused runs a command that must fail with an exit code and a text in its output.
 func (s *site) refused(code int, says, command string, args ...string) {
 	s.t.Helper()
 	said := s.Do(command, args...)
@@ -102,7 +102,7 @@ func (s *site) refused(code int, says, command string, args ...string) {
 	}
 }
 
-// pinned wants CRI-O to have and pin the images of a release, and no others.
+// pinned checks that CRI-O has and pins the images of a release, and pins no others.
 func (s *site) pinned(release int) {
 	s.t.Helper()
 	list, err := s.Images().ListImages(s.t.Context(), &criapi.ListImagesRequest{})
@@ -130,8 +130,8 @@ func (s *site) pinned(release int) {
 	}
 }
 
-// runs starts a container of each image of a release, and looks what it sees: what was
-// added, replaced, deleted and made anew, by that release and by those before.
+// runs starts a container of each image of a release, and checks the files that it sees: those
+// added, replaced, deleted and recreated by that release and by earlier ones.
 func (s *site) runs(release int) {
 	s.t.Helper()
 	for i, name := range []string{"app", "tool", "index"} {
@@ -163,7 +163,7 @@ func (s *site) runs(release int) {
 	}
 }
 
-// waits starts a container of an image that stays.
+// waits starts a container that runs until it is stopped.
 func (s *site) waits(pin string) (id string) {
 	s.t.Helper()
 	id, _ = s.RunContainer(pin, "wait")
@@ -191,7 +191,7 @@ func (s *site) removes(id string) {
 // lock of a release.
 func (s *site) lock(release int) pinset.Lock { return appliance.Lock(s.t, s.stores[release]) }
 
-// left is what stands in pinbox's own folders, but for locks.
+// left lists the files in pinbox's folders, except locks.
 func (s *site) left() (files []string) {
 	s.t.Helper()
 	for _, dir := range []string{"var/lib/pinbox/stores.d", "etc/pinbox/sets.d"} {
@@ -208,7 +208,7 @@ func (s *site) left() (files []string) {
 	return files
 }
 
-// mounted counts what is mounted at the slots.
+// mounted counts the mounts at the slots.
 func (s *site) mounted() (n int) {
 	s.t.Helper()
 	for line := range strings.Lines(s.Run("cat", "/proc/self/mountinfo")) {

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A pass runs while a store is attached, and ends without having seen the new sets: that
-// of `firstboot`, say, or of somebody who attaches another. Nobody comes after it.
+// While a store is attached, a pass of another process ends that has not read the new sets. The
+// attach then makes a pass of its own.
 func TestPassOfAnotherEndsMeanwhile(t *testing.T) {
-	s := ship(t, 2)
+	s := newSite(t, 2)
 	s.must("firstboot")
 	pass, err := os.OpenFile(s.Path("lib/status.json.lock"), os.O_RDWR, 0)
 	if err != nil {
@@ -24,28 +24,28 @@ func TestPassOfAnotherEndsMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := s.Pinbox("attach", s.stores[1], "--wait", "20s")
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(s.set(),
 		s.pins[1][1]); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("the sets do not come")
+			t.Fatal("got no new sets in 30 s")
 		}
 	}
-	time.Sleep(500 * time.Millisecond)   // for it to find out that it is not alone; sooner shows nothing
+	time.Sleep(500 * time.Millisecond)   // attach is now waiting for the lock of passes
 	if err := pass.Close(); err != nil { // which releases
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Errorf("%v\n%s", err, said.String())
+		t.Errorf("%v\n%s", err, output.String())
 	}
 	s.pinned(1)
 }
 
-// set is what stands in the only set.
+// set is the text of the only set.
 func (s *site) set() string {
 	s.t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.Sets(), "worker.yaml"))

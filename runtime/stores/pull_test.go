@@ -10,13 +10,13 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
-// A node that has a registry pulls the new layers alone: those of its stores are used
-// where they are. Nothing of the store can be taken away then.
+// With a registry, only new layers are pulled: those of attached stores are used in place. Then
+// these stores cannot be detached.
 func TestPullOverStores(t *testing.T) {
-	s, _, access := online(t, 3)
+	s, _, access := newOnlineSite(t, 3)
 	s.must("attach", s.stores[1])
 	if asked := access.Take(); len(asked) > 0 {
-		t.Errorf("attach has asked the registry: %v", asked)
+		t.Errorf("attach: got the requests %v, want none", asked)
 	}
 	before := s.used()
 	s.WriteSet("worker.yaml", sample.SetNamed("worker", s.pins[2]...))
@@ -32,11 +32,11 @@ func TestPullOverStores(t *testing.T) {
 	for _, request := range fixtures.Blobs(access.Take()) {
 		blobs++
 		if old[path.Base(request.Path)] {
-			t.Errorf("a layer of the stores was fetched: %s", request.Path)
+			t.Errorf("got a request for %s, want none for layers of the stores", request.Path)
 		}
 	}
 	if blobs == 0 {
-		t.Error("nothing was fetched: this test shows nothing")
+		t.Error("got no requests for blobs, want some")
 	}
 	var unpacked int64
 	for _, img := range s.lock(2).Images {
@@ -48,20 +48,20 @@ func TestPullOverStores(t *testing.T) {
 	}
 	// records and folders take a little
 	if written := s.used() - before; written < unpacked/2 || written > 2*unpacked+200_000 {
-		t.Errorf("%d bytes were written for %d of new layers", written, unpacked)
+		t.Errorf("got %d bytes written, want about the %d of the new layers", written, unpacked)
 	}
 	s.must("rollback")
 	s.refused(3, "the image 127.0.0.1", "detach", "1")
 }
 
-// used is the sum of the files in CRI-O's own store, in bytes.
+// used is the size of the files in CRI-O's main store, in bytes.
 func (s *site) used() (sum int64) {
 	s.t.Helper()
 	err := filepath.Walk(s.Path("root"), func(_ string, fi os.FileInfo, err error) error {
 		if err == nil && fi.Mode().IsRegular() {
 			sum += fi.Size()
 		}
-		return nil // it may have gone meanwhile
+		return nil // it may have been removed meanwhile
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -69,10 +69,9 @@ func (s *site) used() (sum int64) {
 	return sum
 }
 
-// Images that a set asks for later, and that an attached store or medium has, come from
-// there: no registry is asked, though there is one.
+// If sets later ask for images that an attached store has, nothing is requested of the registry.
 func TestSetsAreMetFromStores(t *testing.T) {
-	s, _, access := online(t, 3)
+	s, _, access := newOnlineSite(t, 3)
 	s.must("firstboot")
 	s.must("attach", s.stores[1], "--keep-sets")
 	s.must("attach", medium(t, s.stores[2]), "--keep-sets", "--in-place")
@@ -83,6 +82,6 @@ func TestSetsAreMetFromStores(t *testing.T) {
 		s.pinned(n)
 	}
 	if asked := access.Take(); len(asked) > 0 {
-		t.Errorf("the registry was asked: %v", asked)
+		t.Errorf("got the requests %v, want none", asked)
 	}
 }

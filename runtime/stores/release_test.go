@@ -14,17 +14,17 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// rollback goes back by a release, to that of an image.
-func (d *desk) rollback(to int) {
+// rollback makes the previous release current and checks its set.
+func (d *testNode) rollback(to int) {
 	d.t.Helper()
 	if _, err := d.Rollback(d.t.Context()); err != nil {
 		d.t.Error(err)
 	}
-	d.current(to)
+	d.wantSet(to)
 }
 
-// reboot takes away what is mounted, but for the store in the first slot.
-func (d *desk) reboot() {
+// reboot unmounts all stores but the appliance's own.
+func (d *testNode) reboot() {
 	d.t.Helper()
 	for _, slot := range d.Slots[1:] {
 		err := syscall.Unmount(slot, syscall.MNT_DETACH)
@@ -34,14 +34,14 @@ func (d *desk) reboot() {
 	}
 }
 
-// starts makes the node as the state says, as before CRI-O starts.
-func (d *desk) starts() error {
+// start reconciles the node as before CRI-O starts.
+func (d *testNode) start() error {
 	_, err := d.Reconcile(d.t.Context(), func() bool { return true })
 	return err
 }
 
-// unavailable tells what is wrong with the store in a slot; nil if it is mounted.
-func (d *desk) unavailable(slot string) error {
+// problem is why the store in a slot is not mounted; nil if it is.
+func (d *testNode) problem(slot string) error {
 	d.t.Helper()
 	all, err := d.Status()
 	if err != nil {
@@ -54,18 +54,18 @@ func (d *desk) unavailable(slot string) error {
 	return all[i].Problem
 }
 
-// Releases go forth and back; as many stay as the appliance says, and its own.
+// A rollback is possible over KeepPrevious releases, and then to the appliance's own.
 func TestReleases(t *testing.T) {
 	for keep, back := range map[int][]int{0: {0}, 1: {2, 0}, 2: {2, 1, 0}} {
 		t.Run(string(rune('0'+keep)), func(t *testing.T) {
-			d := sit(t, small{n: 0})
+			d := newNode(t, testStore{n: 0})
 			d.KeepPrevious = keep
 			if _, err := d.Rollback(t.Context()); !errors.Is(err, stores.ErrNoPrevious) {
 				t.Errorf("got %v, want %v", err, stores.ErrNoPrevious)
 			}
 			for n := 1; n <= 3; n++ {
 				d.attach(stores.AttachOptions{Source: delta(n).folder(t)})
-				d.current(n)
+				d.wantSet(n)
 			}
 			for _, n := range back {
 				d.rollback(n)
@@ -73,15 +73,15 @@ func TestReleases(t *testing.T) {
 			if _, err := d.Rollback(t.Context()); !errors.Is(err, stores.ErrNoPrevious) {
 				t.Errorf("got %v, want %v", err, stores.ErrNoPrevious)
 			}
-			d.has(1, 2, 3)
+			d.wantMounted(1, 2, 3)
 		})
 	}
 }
 
-// A store that is there is attached again by making its release current, unless nobody asked
-// for that. One that was there once comes back only if somebody asks.
+// A second attach of a store makes its release current, unless it is automatic. A store that was
+// detached is attached again only by a user.
 func TestAttachAgain(t *testing.T) {
-	d := sit(t, small{n: 0})
+	d := newNode(t, testStore{n: 0})
 	first, second := delta(1).folder(t), delta(2).folder(t)
 	d.attach(stores.AttachOptions{Source: first})
 	d.attach(stores.AttachOptions{Source: second})
@@ -99,7 +99,7 @@ func TestAttachAgain(t *testing.T) {
 		if err != nil || !a.Found {
 			t.Errorf("%+v: got %+v, %v, want a store that is found", c.o, a, err)
 		}
-		d.current(c.current)
+		d.wantSet(c.current)
 	}
 	d.rollback(1)
 	if _, err := d.Detach(t.Context(), "2", d.main); err != nil {
@@ -109,16 +109,16 @@ func TestAttachAgain(t *testing.T) {
 	if err != nil || !a.Found || a.Store.Slot != "" {
 		t.Errorf("got %+v, %v, want nothing but that it was there once", a, err)
 	}
-	d.has(1)
+	d.wantMounted(1)
 	d.attach(stores.AttachOptions{Source: second})
-	d.has(1, 2)
-	d.current(2)
+	d.wantMounted(1, 2)
+	d.wantSet(2)
 }
 
-// The store of the node itself brings its own release back, if somebody asks.
+// An attach of the appliance's own store makes its release current, unless it is automatic.
 func TestAttachTheFirstStore(t *testing.T) {
-	d := sit(t, small{n: 0})
-	own := small{n: 0}.folder(t)
+	d := newNode(t, testStore{n: 0})
+	own := testStore{n: 0}.folder(t)
 	d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
 	for _, c := range []struct {
 		o       stores.AttachOptions
@@ -132,20 +132,20 @@ func TestAttachTheFirstStore(t *testing.T) {
 		if err != nil || !a.Found || !a.Appliance || a.Store.Slot != "0" {
 			t.Errorf("%+v: got %+v, %v, want the store of slot 0", c.o, a, err)
 		}
-		d.current(c.current)
+		d.wantSet(c.current)
 	}
-	d.has(1)
+	d.wantMounted(1)
 }
 
-// What people on site have changed in a set, or put beside it, comes back with a rollback.
+// A rollback restores sets as users had changed them, and does not touch sets that users added.
 func TestSetsThatWereChanged(t *testing.T) {
-	d := sit(t, small{n: 0})
+	d := newNode(t, testStore{n: 0})
 	path := filepath.Join(d.Sets, "s.yaml")
 	mine, own := "kind: ConfigMap # mine\n", filepath.Join(d.Sets, "own.yaml")
 	write(t, path, mine)
 	write(t, own, mine)
 	d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
-	d.current(1)
+	d.wantSet(1)
 	d.attach(stores.AttachOptions{Source: delta(2).folder(t)})
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
@@ -161,9 +161,9 @@ func TestSetsThatWereChanged(t *testing.T) {
 	}
 }
 
-// A store is named by its slot, its appliance, or the beginning of its digest.
+// A store is named by its slot, the name of its appliance, or the beginning of its digest.
 func TestNamesOfStores(t *testing.T) {
-	d := sit(t, small{n: 0})
+	d := newNode(t, testStore{n: 0})
 	ids := map[string]string{}
 	for n := 1; n <= 2; n++ {
 		s := d.attach(stores.AttachOptions{Source: delta(n).folder(t), KeepSets: true})
@@ -183,12 +183,12 @@ func TestNamesOfStores(t *testing.T) {
 	if s, err := d.Detach(t.Context(), "small", d.main); err != nil || s.Slot != "1" {
 		t.Errorf("got %+v, %v, want the store of slot 1", s, err)
 	}
-	d.has()
+	d.wantMounted()
 }
 
-// A bare detach takes away what nothing refers to, and says what keeps the others.
+// Stores that nothing needs are detached, and for each of the others the reason is returned.
 func TestDetachUnused(t *testing.T) {
-	d := sit(t, small{n: 0})
+	d := newNode(t, testStore{n: 0})
 	d.KeepPrevious = 1
 	for n := 1; n <= 3; n++ {
 		d.attach(stores.AttachOptions{Source: delta(n).folder(t)})
@@ -196,7 +196,7 @@ func TestDetachUnused(t *testing.T) {
 	if _, _, err := d.DetachUnused(t.Context(), filepath.Join(d.main, "missing")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without CRI-O's own store: got %v, want %v", err, os.ErrNotExist)
 	}
-	d.has(1, 2, 3)
+	d.wantMounted(1, 2, 3)
 	gone, kept, err := d.DetachUnused(t.Context(), d.main)
 	if err != nil || len(gone) != 1 || gone[0].Slot != "1" || len(kept) != 2 {
 		t.Errorf("got %+v gone, %v kept, %v, want that the first goes", gone, kept, err)
@@ -208,15 +208,15 @@ func TestDetachUnused(t *testing.T) {
 	if !strings.Contains(said, "a rollback needs it") || !strings.Contains(said, "its sets are current") {
 		t.Errorf("got %s, want what rollback may want, and what is current", said)
 	}
-	d.has(2, 3)
+	d.wantMounted(2, 3)
 }
 
-// What refers to a store keeps it: what sets ask for, unless another store has that too, and
-// stores over it, unless another store has the layer.
-func TestWhatKeepsAStore(t *testing.T) {
-	d := sit(t, small{n: 0})
+// A store is not detached while sets ask for an image, or another store needs a layer, that only
+// this store has.
+func TestStoreInUse(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
 	d.attach(stores.AttachOptions{Source: delta(1).folder(t), KeepSets: true})
-	over := d.attach(stores.AttachOptions{Source: small{n: 2, on: []int{0, 1}}.folder(t), KeepSets: true})
+	over := d.attach(stores.AttachOptions{Source: testStore{n: 2, on: []int{0, 1}}.folder(t), KeepSets: true})
 	refused := func(says string) {
 		t.Helper()
 		_, err := d.Detach(t.Context(), "1", d.main)
@@ -253,15 +253,15 @@ func TestWhatKeepsAStore(t *testing.T) {
 	if _, err := d.Detach(t.Context(), "1", d.main); !errors.Is(err, broken) {
 		t.Errorf("got %v, want %v", err, broken)
 	}
-	d.has(1)
+	d.wantMounted(1)
 }
 
-// A store whose file is lost or damaged is away, with what stands on it; CRI-O has the rest.
-// When the file is back, so are both.
-func TestFilesThatAreLost(t *testing.T) {
-	d := sit(t, small{n: 0})
+// A store whose file is missing or damaged is not mounted, nor are the stores that need it; the
+// others are. Once the file is restored, all are mounted.
+func TestMissingFiles(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
 	one := d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
-	d.attach(stores.AttachOptions{Source: small{n: 2, on: []int{0, 1}}.folder(t)})
+	d.attach(stores.AttachOptions{Source: testStore{n: 2, on: []int{0, 1}}.folder(t)})
 	d.attach(stores.AttachOptions{Source: delta(3).folder(t)})
 	file := filepath.Join(d.Dir, one.ID.Encoded()+".squashfs")
 	whole, err := os.ReadFile(file)
@@ -281,32 +281,32 @@ func TestFilesThatAreLost(t *testing.T) {
 			if err := c.damage(); err != nil {
 				t.Fatal(err)
 			}
-			if err := d.starts(); err != nil {
+			if err := d.start(); err != nil {
 				t.Error(err)
 			}
-			if got := d.unavailable("1"); !errors.Is(got, c.want) {
+			if got := d.problem("1"); !errors.Is(got, c.want) {
 				t.Errorf("slot 1: got %v, want %v", got, c.want)
 			}
-			if got := d.unavailable("2"); !errors.Is(got, stores.ErrNoBase) {
+			if got := d.problem("2"); !errors.Is(got, stores.ErrNoBase) {
 				t.Errorf("slot 2: got %v, want %v", got, stores.ErrNoBase)
 			}
-			if got := d.unavailable("3"); got != nil {
+			if got := d.problem("3"); got != nil {
 				t.Errorf("slot 3: got %v, want a mounted store", got)
 			}
 			if err := os.WriteFile(file, whole, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if err := d.starts(); err != nil {
+			if err := d.start(); err != nil {
 				t.Error(err)
 			}
-			d.has(1, 2, 3)
+			d.wantMounted(1, 2, 3)
 		})
 	}
 }
 
-// To attach it again brings a file that is lost, also where nobody asked.
-func TestAttachBringsWhatIsLost(t *testing.T) {
-	d := sit(t, small{n: 0})
+// A second attach restores a missing file, also if it is automatic.
+func TestAttachRestoresAMissingFile(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
 	folder := delta(1).folder(t)
 	s := d.attach(stores.AttachOptions{Source: folder})
 	for _, auto := range []bool{false, true} {
@@ -315,13 +315,13 @@ func TestAttachBringsWhatIsLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.attach(stores.AttachOptions{Source: folder, Auto: auto})
-		d.has(1)
+		d.wantMounted(1)
 	}
 }
 
-// A store may stay where it is, until somebody has it copied.
+// A store is used in place until it is attached without InPlace.
 func TestInPlace(t *testing.T) {
-	d := sit(t, small{n: 0})
+	d := newNode(t, testStore{n: 0})
 	folder := delta(1).folder(t)
 	copied := func() bool {
 		files, err := filepath.Glob(filepath.Join(d.Dir, "*.squashfs"))
@@ -332,32 +332,32 @@ func TestInPlace(t *testing.T) {
 		t.Errorf("got %+v, copied %v, want the store at %s", got, copied(), place)
 	}
 	d.reboot()
-	if err := d.starts(); err != nil {
+	if err := d.start(); err != nil {
 		t.Error(err)
 	}
-	d.has(1)
+	d.wantMounted(1)
 	if got := d.attach(stores.AttachOptions{Source: folder, Auto: true}); got.Path == "" || copied() {
-		t.Errorf("got %+v, copied %v, want a store that stays in its place", got, copied())
+		t.Errorf("got %+v, copied %v, want a store in place", got, copied())
 	}
 	if got := d.attach(stores.AttachOptions{Source: folder}); got.Path != "" || !copied() {
 		t.Errorf("got %+v, copied %v, want a copy", got, copied())
 	}
-	d.has(1)
+	d.wantMounted(1)
 	if _, err := d.Detach(t.Context(), "1", d.main); err == nil {
-		t.Error("got a store that goes, want that its sets are current")
+		t.Error("got no error, want ErrInUse, as its sets are current")
 	}
 	d.rollback(0)
 	if _, err := d.Detach(t.Context(), "1", d.main); err != nil || copied() {
-		t.Errorf("got %v, copied %v, want that the copy goes", err, copied())
+		t.Errorf("got %v, copied %v, want no copy", err, copied())
 	}
 	if _, err := os.Stat(place); err != nil {
 		t.Errorf("got %v, want the file in its place", err)
 	}
 }
 
-// A release whose store is away cannot be made current.
-func TestRollbackToALostStore(t *testing.T) {
-	d := sit(t, small{n: 0})
+// A release whose store is not mounted cannot be made current.
+func TestRollbackToAMissingStore(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
 	one := d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
 	d.attach(stores.AttachOptions{Source: delta(2).folder(t)})
 	d.reboot()
@@ -367,12 +367,12 @@ func TestRollbackToALostStore(t *testing.T) {
 	if _, err := d.Rollback(t.Context()); !errors.Is(err, stores.ErrMissing) {
 		t.Errorf("got %v, want %v", err, stores.ErrMissing)
 	}
-	d.current(2)
+	d.wantSet(2)
 }
 
-// The state is there, whole, and of this version, or nothing is touched.
+// If the state is missing, damaged or of another version, nothing is changed.
 func TestStateThatCannotBeRead(t *testing.T) {
-	d := sit(t, small{n: 0})
+	d := newNode(t, testStore{n: 0})
 	d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
 	file := filepath.Join(d.Dir, "state.json")
 	for name, damage := range map[string]func() error{
@@ -383,7 +383,7 @@ func TestStateThatCannotBeRead(t *testing.T) {
 		if err := damage(); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.starts(); !errors.Is(err, stores.ErrState) {
+		if err := d.start(); !errors.Is(err, stores.ErrState) {
 			t.Errorf("%s: got %v, want %v", name, err, stores.ErrState)
 		}
 		if files, err := filepath.Glob(filepath.Join(d.Dir, "*.squashfs")); err != nil || len(files) != 1 {
@@ -392,9 +392,9 @@ func TestStateThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// What a run that was killed has left goes; what is somebody else's stays.
+// Files of killed processes are removed, other files are not.
 func TestLeftovers(t *testing.T) {
-	d := sit(t, small{n: 0})
+	d := newNode(t, testStore{n: 0})
 	d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
 	left := []string{
 		filepath.Join(d.Dir, strings.Repeat("0", 64)+".squashfs"), filepath.Join(d.Dir, "x.squashfs.part"),
@@ -406,12 +406,12 @@ func TestLeftovers(t *testing.T) {
 	for _, name := range append(left, mine...) {
 		write(t, name, "")
 	}
-	if err := d.starts(); err != nil {
+	if err := d.start(); err != nil {
 		t.Error(err)
 	}
 	for _, name := range left {
 		if _, err := os.Stat(name); !os.IsNotExist(err) {
-			t.Errorf("%s: got %v, want that it is gone", name, err)
+			t.Errorf("%s: got %v, want that it is removed", name, err)
 		}
 	}
 	for _, name := range mine {
@@ -419,24 +419,24 @@ func TestLeftovers(t *testing.T) {
 			t.Errorf("%s: got %v, want that it stays", name, err)
 		}
 	}
-	d.has(1)
+	d.wantMounted(1)
 }
 
-// A node to which no store ever came has no state, and gets no folder for it.
-func TestNothingEverCame(t *testing.T) {
-	d := sit(t, small{n: 0})
-	if err := d.starts(); err != nil {
+// Without an attached store, Reconcile makes no folder for the state.
+func TestNothingAttached(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
+	if err := d.start(); err != nil {
 		t.Error(err)
 	}
-	d.has()
+	d.wantMounted()
 	if _, err := os.Stat(d.Dir); !os.IsNotExist(err) {
 		t.Errorf("got %v, want no folder", err)
 	}
 }
 
-// One process at a time changes something, and the others wait as long as they are told.
+// Only one process at a time changes the stores; others wait up to Manager.Wait.
 func TestOneAtATime(t *testing.T) {
-	d := sit(t, small{n: 0})
+	d := newNode(t, testStore{n: 0})
 	folder := delta(1).folder(t)
 	asked := false
 	d.attach(stores.AttachOptions{Source: folder, CheckSpace: func(int64) error {
@@ -458,6 +458,6 @@ func TestOneAtATime(t *testing.T) {
 		return nil
 	}})
 	if !asked {
-		t.Error("nobody has asked for room")
+		t.Error("CheckSpace was not called")
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/pinbox/pinbox/builder/verify"
 )
 
-// sign puts a signature beside a store, and gives the public key.
+// sign signs a store with a new key and returns the public key.
 func sign(t *testing.T, store string, armoured bool) (key []byte) {
 	t.Helper()
 	entity, err := openpgp.NewEntity("site", "", "site@example.com", nil)
@@ -47,9 +47,9 @@ func sign(t *testing.T, store string, armoured bool) (key []byte) {
 	return pub.Bytes()
 }
 
-// A node that has keys takes stores that are signed with one of them, and no others.
+// A node with keys attaches only stores that are signed with one of them.
 func TestSignatures(t *testing.T) {
-	s := ship(t, 2)
+	s := newSite(t, 2)
 	s.must("firstboot")
 	keys := filepath.Join(s.Root, "etc/pinbox/keys.d")
 	if err := os.MkdirAll(keys, 0o755); err != nil {

@@ -13,14 +13,14 @@ import (
 	"github.com/pinbox/pinbox/runtime/stores"
 )
 
-// delta is a store over the one that these tests begin with.
-func delta(n int) small { return small{n: n, on: []int{0}} }
+// delta is a store whose base is the store of the node.
+func delta(n int) testStore { return testStore{n: n, on: []int{0}} }
 
-// zeros are the sum of no file.
+// zeros is a SHA-256 that no file has.
 var zeros = strings.Repeat("0", 64)
 
-// A store is found as a file, in a folder, and in the folder of a medium. What lies beside
-// it tells its digest, unless somebody else does.
+// A store is found as a file, in a folder, and in the folder of a medium. Its digest is read from
+// the sums next to it, unless the caller names it.
 func TestSources(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(delta(1).folder(t), "delta.squashfs"))
 	if err != nil {
@@ -59,23 +59,23 @@ func TestSources(t *testing.T) {
 			for name, content := range c.files {
 				write(t, filepath.Join(dir, name), content)
 			}
-			d := sit(t, small{n: 0})
+			d := newNode(t, testStore{n: 0})
 			a, err := d.Attach(t.Context(), stores.AttachOptions{Source: filepath.Join(dir, c.source), Digest: c.digest})
 			if !errors.Is(err, c.want) || c.want == nil && a.Store.ID != id {
 				t.Errorf("got %s, %v, want %s, %v", a.Store.ID, err, id, c.want)
 			}
 			if c.want == nil {
-				d.has(1)
+				d.wantMounted(1)
 			} else {
-				d.untouched()
+				d.wantUntouched()
 			}
 		})
 	}
 }
 
-// What is neither a file nor a folder nor a medium is none to read.
+// A source that is not a file, a folder or a medium is refused without reading it.
 func TestSourceThatIsAPipe(t *testing.T) {
-	d := sit(t, small{n: 0})
+	d := newNode(t, testStore{n: 0})
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
@@ -85,20 +85,20 @@ func TestSourceThatIsAPipe(t *testing.T) {
 	}
 }
 
-// untouched wants no store, and nothing of one, on the node.
-func (d *desk) untouched() {
+// wantUntouched checks that no store is attached and no file was left.
+func (d *testNode) wantUntouched() {
 	d.t.Helper()
-	d.has()
+	d.wantMounted()
 	if left, err := filepath.Glob(filepath.Join(d.Dir, "[^.]*")); err != nil || len(left) > 0 {
 		d.t.Errorf("got %v, %v in the folder of stores, want nothing", left, err)
 	}
-	d.current(0)
+	d.wantSet(0)
 	if left, err := os.ReadDir(d.Sets); err != nil || len(left) != 1 {
 		d.t.Errorf("got %v, %v in the folder of sets, want one set", left, err)
 	}
 }
 
-// A store with which CRI-O could not list the images of any is refused.
+// A store is refused if CRI-O could not list images with it.
 func TestContentsThatAreRefused(t *testing.T) {
 	file := func(name, content string) func(string) error {
 		return func(tree string) error { return os.WriteFile(filepath.Join(tree, name), []byte(content), 0o644) }
@@ -134,29 +134,29 @@ func TestContentsThatAreRefused(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := sit(t, small{n: 0})
+			d := newNode(t, testStore{n: 0})
 			s := delta(1)
 			s.broken = broken
 			if _, err := d.Attach(t.Context(), stores.AttachOptions{Source: s.folder(t)}); !errors.Is(err, stores.ErrNotStore) {
 				t.Errorf("got %v, want %v", err, stores.ErrNotStore)
 			}
-			d.untouched()
+			d.wantUntouched()
 		})
 	}
 }
 
-// A store without sets leaves those of the node as they are.
+// A store without sets does not change the sets of the node.
 func TestStoreWithoutSets(t *testing.T) {
-	d := sit(t, small{n: 0})
+	d := newNode(t, testStore{n: 0})
 	s := delta(1)
 	s.broken = func(tree string) error { return os.RemoveAll(filepath.Join(tree, "pinbox/sets")) }
 	d.attach(stores.AttachOptions{Source: s.folder(t), KeepSets: true})
-	d.has(1)
+	d.wantMounted(1)
 }
 
-// There has to be room for the file, and what reads it is told how far it is.
+// CheckSpace gets the size of the file, and Progress the bytes read.
 func TestRoomAndProgress(t *testing.T) {
-	d := sit(t, small{n: 0})
+	d := newNode(t, testStore{n: 0})
 	folder := delta(1).folder(t)
 	fi, err := os.Stat(filepath.Join(folder, "delta.squashfs"))
 	if err != nil {
@@ -172,7 +172,7 @@ func TestRoomAndProgress(t *testing.T) {
 	if _, err := d.Attach(t.Context(), o); !errors.Is(err, full) {
 		t.Errorf("got %v, want %v", err, full)
 	}
-	d.untouched()
+	d.wantUntouched()
 	var done, all int64
 	o.CheckSpace, o.Progress = nil, func(d, a int64) { done, all = d, a }
 	d.attach(o)
@@ -181,9 +181,9 @@ func TestRoomAndProgress(t *testing.T) {
 	}
 }
 
-// Every slot but the first takes one store, and no more.
+// Every slot but the first takes one store.
 func TestSlots(t *testing.T) {
-	d := sit(t, small{n: 0})
+	d := newNode(t, testStore{n: 0})
 	for n := 1; n <= 3; n++ {
 		if got := d.attach(stores.AttachOptions{Source: delta(n).folder(t)}).Slot; got != string(rune('0'+n)) {
 			t.Errorf("got slot %s, want %d", got, n)
@@ -193,15 +193,15 @@ func TestSlots(t *testing.T) {
 	if !errors.Is(err, stores.ErrNoSlot) {
 		t.Errorf("got %v, want %v", err, stores.ErrNoSlot)
 	}
-	d.has(1, 2, 3)
-	d.current(3)
+	d.wantMounted(1, 2, 3)
+	d.wantSet(3)
 	if _, err := d.Detach(t.Context(), "2", d.main); err != nil {
 		t.Fatal(err)
 	}
 	if got := d.attach(stores.AttachOptions{Source: delta(4).folder(t)}).Slot; got != "2" {
 		t.Errorf("got slot %s, want the free one, 2", got)
 	}
-	d.has(1, 3, 4)
+	d.wantMounted(1, 3, 4)
 	d.Configured = nil
 	_, err = d.Attach(t.Context(), stores.AttachOptions{Source: delta(5).folder(t)})
 	if !errors.Is(err, stores.ErrNotConfigured) {

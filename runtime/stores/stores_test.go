@@ -22,8 +22,7 @@ func write(t *testing.T, path, content string) {
 	}
 }
 
-// A layer counts on its own parent, in whatever store that is, and only if its
-// pull came to an end.
+// A layer is found in any store, with its own parent only, and if its pull was complete.
 func TestLayersOfSeveralStores(t *testing.T) {
 	base, top, half := digest.FromString("base"), digest.FromString("top"), digest.FromString("half")
 	root, slot := t.TempDir(), t.TempDir()

@@ -20,28 +20,28 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// small is a store of a few kilobytes: the records of one layer and of an image on it. So
-// tests of what a Manager decides need no builder, no CRI-O and no registry.
-type small struct {
-	// n tells its layer, its image and its set from those of others.
+// testStore is a store of a few kilobytes: the records of one layer and of an image on it. With
+// it, tests of a Manager need no builder, no CRI-O and no registry.
+type testStore struct {
+	// n numbers its layer, its image and its set.
 	n int
-	// with are more layers, with images on them, beside its own.
+	// with are the numbers of further layers, each with an image.
 	with []int
-	// on are the layers below its own, from the base up, that other stores have.
+	// on are the layers below its own that other stores have, from the base up.
 	on []int
-	// link of its layer, if it is not the one that layers above refer to.
+	// link is the link name of its layer; "" for the one that layers above refer to.
 	link string
-	// broken, unless it is nil, damages the tree that the store is made of.
+	// broken damages the files before the store is made of them; nil is fine.
 	broken func(tree string) error
 }
 
-// idOf is the ID of a layer or an image.
+// idOf is the ID of the layer or image n.
 func idOf(kind string, n int) string { return digest.FromString(kind + string(rune('a'+n))).Encoded() }
 
-// linkOf is the link of a layer, in the form that containers/storage gives it.
+// linkOf is the link name of the layer n: 26 upper-case letters, as containers/storage makes them.
 func linkOf(n int) string { return strings.Repeat(string(rune('A'+n)), 26) }
 
-// pinOf is the pin of an image.
+// pinOf is the pin of the image n.
 func pinOf(n int) string { return "quay.io/small/app@sha256:" + idOf("manifest", n) }
 
 func imageOf(t *testing.T, n int) pinset.Image {
@@ -56,8 +56,8 @@ func imageOf(t *testing.T, n int) pinset.Image {
 // object is a record in JSON.
 type object map[string]any
 
-// files of the store, by their names.
-func (s small) files(t *testing.T) map[string][]byte {
+// files are the files of the store, by their names.
+func (s testStore) files(t *testing.T) map[string][]byte {
 	t.Helper()
 	parent, needs := "", []pinset.Need{}
 	for _, n := range s.on {
@@ -103,7 +103,7 @@ func (s small) files(t *testing.T) map[string][]byte {
 	return files
 }
 
-// records are a file of records.
+// records encodes the content of a file of records.
 func records(t *testing.T, all ...object) []byte {
 	t.Helper()
 	content, err := json.Marshal(all)
@@ -114,7 +114,7 @@ func records(t *testing.T, all ...object) []byte {
 }
 
 // folder writes the store as `pinbox delta` does: the file and its sum.
-func (s small) folder(t *testing.T) string {
+func (s testStore) folder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	tree, file := filepath.Join(dir, "tree"), filepath.Join(dir, "delta.squashfs")
@@ -135,8 +135,8 @@ func (s small) folder(t *testing.T) string {
 	return dir
 }
 
-// desk is a Manager on a node without CRI-O, whose own store is a small one.
-type desk struct {
+// testNode is a Manager on a node without CRI-O, whose own store is a testStore.
+type testNode struct {
 	stores.Manager
 	t *testing.T
 	// main is the root of CRI-O's main store, which is empty.
@@ -145,12 +145,12 @@ type desk struct {
 	wanted []pinset.Image
 }
 
-// sit makes a node with a store in its first slot, and three slots beside.
-func sit(t *testing.T, base small) *desk {
+// newNode makes a node with a store in its first slot and three free slots.
+func newNode(t *testing.T, base testStore) *testNode {
 	t.Helper()
 	fixtures.NeedRoot(t)
 	dir := t.TempDir()
-	d := &desk{t: t, main: filepath.Join(dir, "main")}
+	d := &testNode{t: t, main: filepath.Join(dir, "main")}
 	d.Manager = stores.Manager{
 		Dir: filepath.Join(dir, "stores.d"), Sets: filepath.Join(dir, "sets.d"), Keys: filepath.Join(dir, "keys.d"),
 		Mounter: stores.DirectMounter{}, KeepPrevious: 1,
@@ -170,7 +170,7 @@ func sit(t *testing.T, base small) *desk {
 	fixtures.Run(t, "mount", "-t", "squashfs", "-o", "ro,loop", own, d.Slots[0])
 	t.Cleanup(func() {
 		for _, slot := range append(d.Slots, filepath.Join(d.Dir, "trial")) {
-			for syscall.Unmount(slot, syscall.MNT_DETACH) == nil { // until nothing is there
+			for syscall.Unmount(slot, syscall.MNT_DETACH) == nil { // until nothing is mounted
 			}
 		}
 	})
@@ -178,7 +178,7 @@ func sit(t *testing.T, base small) *desk {
 }
 
 // attach attaches a store, which must succeed.
-func (d *desk) attach(o stores.AttachOptions) stores.Store {
+func (d *testNode) attach(o stores.AttachOptions) stores.Store {
 	d.t.Helper()
 	a, err := d.Attach(d.t.Context(), o)
 	if err != nil {
@@ -187,9 +187,9 @@ func (d *desk) attach(o stores.AttachOptions) stores.Store {
 	return a.Store
 }
 
-// has wants these images to be in mounted slots other than the first, in the order of the
-// stores, and no store to be away.
-func (d *desk) has(want ...int) {
+// wantMounted checks that the attached stores have these images, in this order, and that all
+// are mounted.
+func (d *testNode) wantMounted(want ...int) {
 	d.t.Helper()
 	all, err := d.Status()
 	if err != nil || len(all) != len(want) {
@@ -203,8 +203,8 @@ func (d *desk) has(want ...int) {
 	}
 }
 
-// current wants the set of a release to be in the folder of sets.
-func (d *desk) current(n int) {
+// wantSet checks that the folder of sets has the set of a release.
+func (d *testNode) wantSet(n int) {
 	d.t.Helper()
 	text, err := os.ReadFile(filepath.Join(d.Sets, "s.yaml"))
 	if err != nil || !strings.Contains(string(text), pinOf(n)) {
@@ -212,13 +212,13 @@ func (d *desk) current(n int) {
 	}
 }
 
-// meddling is a service manager; while it unmounts, somebody else acts.
-type meddling struct {
+// interruptingMounter calls act after each unmount, before it returns.
+type interruptingMounter struct {
 	stores.DirectMounter
 	act func()
 }
 
-func (m meddling) Unmount(ctx context.Context, where string) error {
+func (m interruptingMounter) Unmount(ctx context.Context, where string) error {
 	err := m.DirectMounter.Unmount(ctx, where)
 	m.act()
 	return err

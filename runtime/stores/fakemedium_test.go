@@ -14,73 +14,73 @@ import (
 	"github.com/pinbox/pinbox/runtime/stores"
 )
 
-// disc is a medium of one store, whose bytes begin at an offset.
-type disc struct {
+// fakeMedium is a medium with one store, whose bytes begin at an offset.
+type fakeMedium struct {
 	texts map[string]string
 	size  int64
 }
 
-const discOffset = 64 << 10 // bytes
+const storeOffset = 64 << 10 // bytes
 
-func (d disc) Close() error { return nil }
+func (m fakeMedium) Close() error { return nil }
 
-func (d disc) ReadText(name string) ([]byte, error) {
-	text, ok := d.texts[filepath.Base(name)]
+func (m fakeMedium) ReadText(name string) ([]byte, error) {
+	text, ok := m.texts[filepath.Base(name)]
 	if !ok {
 		return nil, os.ErrNotExist
 	}
 	return []byte(text), nil
 }
 
-func (d disc) Extent(string) (offset, size int64, err error) {
-	if d.size == 0 {
+func (m fakeMedium) Extent(string) (offset, size int64, err error) {
+	if m.size == 0 {
 		return 0, 0, os.ErrNotExist
 	}
-	return discOffset, d.size, nil
+	return storeOffset, m.size, nil
 }
 
-// burn writes a medium into a file, and has the node read it.
-func (d *desk) burn(s small, sums bool) (file string, id digest.Digest) {
+// writeMedium writes a medium into a file that the node then reads.
+func (d *testNode) writeMedium(s testStore, sums bool) (file string, id digest.Digest) {
 	d.t.Helper()
 	store, err := os.ReadFile(filepath.Join(s.folder(d.t), "delta.squashfs"))
 	if err != nil {
 		d.t.Fatal(err)
 	}
 	id = digest.FromBytes(store)
-	medium := disc{size: int64(len(store)), texts: map[string]string{}}
+	medium := fakeMedium{size: int64(len(store)), texts: map[string]string{}}
 	if sums {
 		medium.texts["sums.txt"] = id.Encoded() + "  store.squashfs\n"
 	}
 	d.OpenMedium = func(string) (stores.Medium, error) { return medium, nil }
-	image := make([]byte, discOffset)
+	image := make([]byte, storeOffset)
 	copy(image[16*2048+1:], "CD001") // ECMA-119, 8.1.2
-	file = filepath.Join(d.t.TempDir(), "disc.iso")
+	file = filepath.Join(d.t.TempDir(), "medium.iso")
 	if err := os.WriteFile(file, append(image, store...), 0o644); err != nil {
 		d.t.Fatal(err)
 	}
 	return file, id
 }
 
-// A medium says where its store is and what its sum is, unless somebody else does.
-func TestDiscs(t *testing.T) {
+// The store and its sum are read from the medium, unless the caller names a digest.
+func TestMedia(t *testing.T) {
 	for name, c := range map[string]struct {
 		sums, named bool
-		change      func(*desk)
+		change      func(*testNode)
 		want        error
 	}{
 		"with sums":     {true, false, nil, nil},
 		"with a digest": {false, true, nil, nil},
 		"without sums":  {false, false, nil, stores.ErrNoDigest},
-		"without a store": {true, false, func(d *desk) {
-			d.OpenMedium = func(string) (stores.Medium, error) { return disc{}, nil }
+		"without a store": {true, false, func(d *testNode) {
+			d.OpenMedium = func(string) (stores.Medium, error) { return fakeMedium{}, nil }
 		}, stores.ErrNoStore},
-		"damaged": {true, false, func(d *desk) {
+		"damaged": {true, false, func(d *testNode) {
 			d.OpenMedium = func(string) (stores.Medium, error) { return nil, errors.New("no directory") }
 		}, stores.ErrDamaged},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := sit(t, small{n: 0})
-			file, id := d.burn(delta(1), c.sums)
+			d := newNode(t, testStore{n: 0})
+			file, id := d.writeMedium(delta(1), c.sums)
 			if c.change != nil {
 				c.change(d)
 			}
@@ -92,43 +92,43 @@ func TestDiscs(t *testing.T) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
 			if c.want != nil {
-				d.untouched()
+				d.wantUntouched()
 				return
 			}
-			d.has(1)
+			d.wantMounted(1)
 		})
 	}
 }
 
 // The image of a medium is used in place: at its offset, and no further than its size.
-func TestImageOfADiscInPlace(t *testing.T) {
-	d := sit(t, small{n: 0})
-	file, _ := d.burn(delta(1), true)
+func TestMediumImageInPlace(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
+	file, _ := d.writeMedium(delta(1), true)
 	got := d.attach(stores.AttachOptions{Source: file, InPlace: true})
-	if got.Path != file || got.Offset != discOffset || got.Medium {
-		t.Errorf("got %+v, want the store in %s at %d", got, file, discOffset)
+	if got.Path != file || got.Offset != storeOffset || got.Medium {
+		t.Errorf("got %+v, want the store in %s at %d", got, file, storeOffset)
 	}
 	d.reboot()
-	if err := d.starts(); err != nil {
+	if err := d.start(); err != nil {
 		t.Error(err)
 	}
-	d.has(1)
+	d.wantMounted(1)
 	d.reboot()
-	if err := os.Truncate(file, discOffset+100); err != nil {
+	if err := os.Truncate(file, storeOffset+100); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.starts(); err != nil {
+	if err := d.start(); err != nil {
 		t.Error(err)
 	}
-	if got := d.unavailable("1"); !errors.Is(got, stores.ErrDamaged) {
+	if got := d.problem("1"); !errors.Is(got, stores.ErrDamaged) {
 		t.Errorf("got %v, want %v", got, stores.ErrDamaged)
 	}
 }
 
-// A medium in a drive is found again by its sum, and missed when it is taken out.
-func TestDiscInADrive(t *testing.T) {
-	d := sit(t, small{n: 0})
-	file, _ := d.burn(delta(1), true)
+// A medium in a drive is found again by its sum, and reported missing once it is removed.
+func TestMediumInADrive(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
+	file, _ := d.writeMedium(delta(1), true)
 	drive := strings.TrimSpace(fixtures.Run(t, "losetup", "--find", "--show", "--read-only", file))
 	t.Cleanup(func() { _ = exec.Command("losetup", "--detach", drive).Run() }) // or it was taken out
 	read := d.OpenMedium
@@ -142,16 +142,16 @@ func TestDiscInADrive(t *testing.T) {
 		t.Errorf("got %+v, want a store on a medium", got)
 	}
 	d.reboot()
-	if err := d.starts(); err != nil {
+	if err := d.start(); err != nil {
 		t.Error(err)
 	}
-	d.has(1)
+	d.wantMounted(1)
 	d.reboot()
 	fixtures.Run(t, "losetup", "--detach", drive)
-	if err := d.starts(); err != nil {
+	if err := d.start(); err != nil {
 		t.Error(err)
 	}
-	if got := d.unavailable("1"); !errors.Is(got, stores.ErrMissing) {
+	if got := d.problem("1"); !errors.Is(got, stores.ErrMissing) {
 		t.Errorf("got %v, want %v", got, stores.ErrMissing)
 	}
 }
