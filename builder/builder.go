@@ -15,32 +15,31 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// ErrDrift says that the inputs are not what was locked.
-var ErrDrift = errors.New("the inputs are not what the lock says")
+// ErrDrift says that the inputs differ from the lock of a locked build.
+var ErrDrift = errors.New("the inputs differ from the lock")
 
-// Options of a plan or a build.
+// Options are the parameters of a plan or a build.
 type Options struct {
 	// Appliance says what to build.
 	Appliance spec.Appliance
 	// Out is the folder to make. It must not exist, or be empty.
 	Out string
-	// From are what nodes have, each with one of them, for a delta: folders of
-	// appliances or of deltas, ISOs, locks.
+	// From names the bases of a delta: folders of appliances or of deltas, ISOs, locks. A node has one of them.
 	From []string
-	// Access is how registries are reached.
+	// Access says how to reach registries.
 	Access storage.Access
-	// Lock of an earlier build: tags that it knows are not resolved again.
+	// Lock of an earlier build: its tags keep their digests.
 	Lock pinset.Lock
-	// Locked refuses to make anything but what the lock says.
+	// Locked ends the build with ErrDrift if the result would differ from the lock.
 	Locked bool
-	// NodeBinary is the pinbox-node to use where the appliance names none.
+	// NodeBinary is the pinbox-node to use if the appliance names none.
 	NodeBinary string
-	// Cache keeps what is made of layers; the zero value keeps nothing.
+	// Cache keeps packs for later builds; the zero value keeps nothing.
 	Cache Cache
-	// ModTime stamps the files that are no image's own; zero means the time of
-	// the newest image.
+	// ModTime is the modification time of files that do not come from an image; zero means the time of the
+	// newest image.
 	ModTime time.Time
-	// Hooks tell how far the work is.
+	// Hooks report progress.
 	Hooks progress.Hooks
 }
 
@@ -51,7 +50,26 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// Result is what was built.
+// format returns the format of the store. The appliance must be valid.
+func (o Options) format() format.Format { return format.Of(o.Appliance.Spec.Store.Format) }
+
+// writable returns an error if this process may not write the store's format.
+func (o Options) writable() error {
+	if check := o.format().Describe().Writable; check != nil {
+		return check()
+	}
+	return nil
+}
+
+// limitation returns a warning if the store that this process writes is of limited use, else "".
+func (o Options) limitation() string {
+	if warning := o.format().Describe().Limitation; warning != nil {
+		return warning()
+	}
+	return ""
+}
+
+// Result describes an appliance that was built.
 type Result struct {
 	Name     string          `json:"name"`
 	Platform pinset.Platform `json:"platform"`
@@ -62,22 +80,22 @@ type Result struct {
 	StoreSize int64  `json:"storeSize"`
 	// Format of the store.
 	Format format.Description `json:"-"`
-	// NodeStore is where the node wants the store: a path or a partition.
+	// NodeStore is the path or the partition where the node expects the store.
 	NodeStore string `json:"nodeStore"`
-	// StoreDigest is the SHA-256 of the store's file, "" of a folder.
+	// StoreDigest is the digest of the store's file; "" if the store is a folder.
 	StoreDigest string   `json:"storeDigest,omitempty"`
 	Warnings    []string `json:"warnings,omitempty"`
-	// ISO is the file of the live ISO, if one was made.
+	// ISO is the path of the live ISO; "" without one.
 	ISO string `json:"iso,omitempty"`
-	// Medium is the label of the medium that the store comes on, if that is another.
+	// Medium is the volume label of a separate medium for the store; "" without one.
 	Medium string `json:"medium,omitempty"`
-	// Installs is the disk that the ISO installs to, if it does.
+	// Installs is the disk that the ISO installs to; "" if it does not install.
 	Installs string `json:"installs,omitempty"`
-	// Seconds that the build took.
+	// Seconds is the duration of the build.
 	Seconds float64 `json:"seconds"`
 }
 
-// Build makes the appliance's folder: it appears complete, or not at all.
+// Build makes the folder of an appliance. The folder appears complete, or not at all.
 func Build(ctx context.Context, o Options) (Result, error) {
 	started := time.Now()
 	if err := o.validate(); err != nil {
@@ -108,12 +126,12 @@ func Build(ctx context.Context, o Options) (Result, error) {
 	return r, nil
 }
 
-// Plan says what a build would make, and writes nothing.
+// Plan returns the lock of the appliance that Build would make, and warnings. It writes nothing.
 func Plan(ctx context.Context, o Options) (pinset.Lock, []string, error) {
 	if err := o.validate(); err != nil {
 		return pinset.Lock{}, nil, err
 	}
-	if o.Appliance.Spec.Node.Binary != "" { // a build would want it
+	if o.Appliance.Spec.Node.Binary != "" { // Build would fail if it cannot be used
 		binary, err := openNodeBinary(o)
 		if err != nil {
 			return pinset.Lock{}, nil, err
@@ -122,29 +140,10 @@ func Plan(ctx context.Context, o Options) (pinset.Lock, []string, error) {
 			return pinset.Lock{}, nil, err
 		}
 	}
-	d, err := decide(ctx, o)
+	p, err := makePlan(ctx, o)
 	if err != nil {
 		return pinset.Lock{}, nil, err
 	}
-	defer d.Close()
-	return makeLock(o.Appliance.Spec.Platform, d.sets, d.images), append(d.warnings, d.config.Warnings()...), nil
-}
-
-// format is that of the store, which the appliance was validated with.
-func (o Options) format() format.Format { return format.Of(o.Appliance.Spec.Store.Format) }
-
-// writable returns an error if this process may not write the store's format.
-func (o Options) writable() error {
-	if check := o.format().Describe().Writable; check != nil {
-		return check()
-	}
-	return nil
-}
-
-// limitation returns a warning if the store that this process writes is of limited use, else "".
-func (o Options) limitation() string {
-	if warning := o.format().Describe().Limitation; warning != nil {
-		return warning()
-	}
-	return ""
+	defer p.Close()
+	return p.lock(p.Images), p.allWarnings(), nil
 }

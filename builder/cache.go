@@ -10,26 +10,26 @@ import (
 // ErrCache says that the cache's folder cannot be used.
 var ErrCache = errors.New("cache cannot be used")
 
-// Cache is where layers are kept that were packed, for later builds.
+// Cache says where packs are kept for later builds.
 type Cache struct {
-	// Dir is the folder; "" keeps nothing.
+	// Dir is the cache's folder; "" means no cache.
 	Dir string
-	// Limit in bytes: after a build, what was used least recently goes. 0 for none.
+	// Limit is the size in bytes above which a build removes the packs that were not used for the longest
+	// time; 0 means no limit.
 	Limit int64
-	// Optional says that a folder that cannot be used is worth a warning alone.
+	// Optional makes it a warning that the folder cannot be used, and not an error.
 	Optional bool
 }
 
-// openCache opens what the build keeps: nothing where it cannot, which the warning tells, and nothing
-// of a format that has no packed layers.
-func (o *Options) openCache() (kept cache.Cache, warnings []string, err error) {
+// openCache opens the cache, if there is one and the format of the store uses it.
+func (o *Options) openCache() (packs cache.Cache, warnings []string, err error) {
 	if !o.format().Describe().UsesCache {
 		o.Cache = Cache{}
 	}
 	if o.Cache.Dir == "" {
-		return kept, nil, nil
+		return packs, nil, nil
 	}
-	kept, err = cache.Open(o.Cache.Dir)
+	packs, err = cache.Open(o.Cache.Dir)
 	if err != nil && o.Cache.Optional {
 		o.Cache = Cache{}
 		return cache.Cache{}, []string{fmt.Sprintf("nothing is kept for later builds: %v: %v", ErrCache, err)}, nil
@@ -37,16 +37,15 @@ func (o *Options) openCache() (kept cache.Cache, warnings []string, err error) {
 	if err != nil {
 		return cache.Cache{}, nil, fmt.Errorf("%w: %w", ErrCache, err)
 	}
-	return kept, nil, nil
+	return packs, nil, nil
 }
 
-// prune brings the folder back to its limit after a build, and tells what failed of that, unless the
-// build itself did: what was built is there.
-func (c Cache) prune(kept cache.Cache, built error) (warnings []string) {
+// prune removes packs above the limit after a build. If the build succeeded, a failure is a warning.
+func (c Cache) prune(packs cache.Cache, built error) (warnings []string) {
 	if c.Limit == 0 {
 		return nil
 	}
-	if _, failed := kept.Prune(c.Limit); failed != nil && built == nil {
+	if _, failed := packs.Prune(c.Limit); failed != nil && built == nil {
 		return []string{fmt.Sprintf("the cache keeps its size: %v", failed)}
 	}
 	return nil

@@ -5,50 +5,50 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/pinbox/pinbox/builder/base"
+	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// ErrNoBase says that a delta is asked for without what it is to be over.
+// ErrNoBase says that the options of a delta name no base.
 var ErrNoBase = errors.New("a delta needs to know what nodes have")
 
-// Missing is what nodes lack of a lock, each blob counted once.
+// Missing counts the layers that nodes lack, each blob once.
 type Missing struct {
 	Layers int   `json:"layers"`
-	Bytes  int64 `json:"bytes"` // of those blobs
+	Bytes  int64 `json:"bytes"` // size of the blobs
 }
 
-// DeltaResult is the delta that was built.
+// DeltaResult describes a delta that was built.
 type DeltaResult struct {
 	Name     string          `json:"name"`
 	Platform pinset.Platform `json:"platform"`
 	Out      string          `json:"out"`
-	// Totals are those of the whole lock, New what of it is in the delta.
+	// Totals count all images of the release, New the layers in the delta.
 	Totals pinset.Totals `json:"totals"`
 	New    Missing       `json:"new"`
-	// Bases that it was made for. A node has one of them.
+	// Bases that the delta was made for. A node has one of them.
 	Bases []pinset.Base `json:"bases"`
 	// Store is the store's name in the folder, StoreSize its size in bytes.
 	Store       string   `json:"store"`
 	StoreSize   int64    `json:"storeSize"`
 	StoreDigest string   `json:"storeDigest"`
 	Warnings    []string `json:"warnings,omitempty"`
-	// Seconds that the build took.
+	// Seconds is the duration of the build.
 	Seconds float64 `json:"seconds"`
 }
 
-// Delta makes the folder of a delta: a store with what nodes with any one of o.From
-// lack, and the records of every image. It appears complete, or not at all.
+// Delta makes the folder of a delta. Its store has the records of all images, and the layers that are not in
+// all bases of o.From. The folder appears complete, or not at all.
 func Delta(ctx context.Context, o Options) (DeltaResult, error) {
 	started := time.Now()
-	left, err := o.validateDelta()
+	warnings, err := o.validateDelta()
 	if err != nil {
 		return DeltaResult{}, err
 	}
@@ -64,11 +64,11 @@ func Delta(ctx context.Context, o Options) (DeltaResult, error) {
 		Name: o.Appliance.Metadata.Name, Platform: p.lock.Platform, Out: filepath.Clean(o.Out), Totals: p.lock.Totals(),
 		New: missing(*p.common, p.lock), Bases: p.common.Delta.Bases,
 		Store: p.store.Name, StoreSize: p.store.Size, StoreDigest: p.store.Digest(),
-		Warnings: slices.Concat(left, p.warnings), Seconds: time.Since(started).Seconds(),
+		Warnings: slices.Concat(warnings, p.warnings), Seconds: time.Since(started).Seconds(),
 	}, nil
 }
 
-// validateDelta leaves out what is not a delta's, and warns of that.
+// validateDelta also removes from the appliance what a delta cannot change, and warns of it.
 func (o *Options) validateDelta() (warnings []string, err error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -77,33 +77,33 @@ func (o *Options) validateDelta() (warnings []string, err error) {
 		return nil, ErrNoBase
 	}
 	s := &o.Appliance.Spec
-	if o.format().Describe().Delta == "" {
-		return nil, fmt.Errorf("%w: spec.store.format is %s, and a delta is a squashfs", spec.ErrAppliance, s.Store.Format)
+	if f := o.format().Describe(); f.Delta == "" {
+		return nil, fmt.Errorf("%w: spec.store.format is %s, and a delta is a %s",
+			spec.ErrAppliance, f.Name, format.NamesWith(func(d format.Description) bool { return d.Delta != "" }))
 	}
-	var kept []string
+	var ignored []string
 	for _, field := range []struct {
 		name string
 		set  bool
 	}{
-		{"spec.ignition", !reflect.ValueOf(s.Ignition).IsZero()},
-		{"spec.iso", !reflect.ValueOf(s.ISO).IsZero()},
+		{"spec.ignition", !s.Ignition.IsZero()},
+		{"spec.iso", !s.ISO.IsZero()},
 		{"spec.mirrors", len(s.Mirrors) > 0},
 		{"spec.node.pullSecret", s.Node.PullSecret != ""},
 	} {
 		if field.set {
-			kept = append(kept, field.name)
+			ignored = append(ignored, field.name)
 		}
 	}
-	if len(kept) > 0 {
-		warnings = append(warnings,
-			"a delta changes no configuration of nodes, where these stay what they were: "+strings.Join(kept, ", "))
+	if len(ignored) > 0 {
+		warnings = append(warnings, "a delta does not change the configuration of nodes; it ignores "+strings.Join(ignored, ", "))
 	}
 	s.Ignition, s.ISO, s.Node = spec.Ignition{}, spec.ISO{}, spec.Node{}
 	return warnings, nil
 }
 
-// fresh gives the images with those of their layers that are to be read.
-func fresh(c base.Common, images []storage.Resolved) []storage.Resolved {
+// newLayers returns the images with only those layers that are not in all bases.
+func newLayers(c base.Common, images []storage.Resolved) []storage.Resolved {
 	images = slices.Clone(images)
 	for i := range images {
 		images[i].Layers = c.Missing(images[i].LockedImage)
@@ -120,14 +120,14 @@ func missing(c base.Common, lock pinset.Lock) Missing {
 	return Missing{t.Layers, t.Bytes}
 }
 
-// PlanDelta is Plan that also says what a delta over o.From would hold; nil without
-// them.
+// PlanDelta is Plan that also returns what a delta for the bases of o.From would contain; nil if there are
+// no bases.
 func PlanDelta(ctx context.Context, o Options) (pinset.Lock, *Missing, []string, error) {
 	if len(o.From) == 0 {
 		lock, warnings, err := Plan(ctx, o)
 		return lock, nil, warnings, err
 	}
-	kept, err := o.validateDelta()
+	ignored, err := o.validateDelta()
 	if err != nil {
 		return pinset.Lock{}, nil, nil, err
 	}
@@ -139,6 +139,6 @@ func PlanDelta(ctx context.Context, o Options) (pinset.Lock, *Missing, []string,
 	if err != nil {
 		return pinset.Lock{}, nil, nil, err
 	}
-	lacking := missing(base.NewCommon(o.Appliance.Metadata.Name, bases, lock.Images), lock)
-	return lock, &lacking, append(kept, warnings...), nil
+	lacks := missing(base.NewCommon(o.Appliance.Metadata.Name, bases, lock.Images), lock)
+	return lock, &lacks, append(ignored, warnings...), nil
 }

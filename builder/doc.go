@@ -1,20 +1,20 @@
-// Package builder is the line from inputs to an appliance or a delta:
+// Package builder builds an appliance or a delta in these steps:
 //
-//	decide     read the sources, resolve every image, render the first-boot configuration
-//	space      is there room for what comes of it?
+//	plan       read the sources, resolve every image, render the first-boot configuration
+//	space      check that the result will fit on the disk
 //	store      write the image store: layers, records, and pinbox's own files
-//	texts      lock, PinnedImageSets, configuration
-//	sums       the live ISO, and SHA256SUMS
-//	publish    the folder takes its place
+//	texts      write the lock, the PinnedImageSets and the configuration
+//	ISO        write the live ISO, if there is a base ISO
+//	sums       write SHA256SUMS
+//	publish    rename the folder to its final name
 //
-// Each stage is complete before the next one begins, and what it does stands in a package of its own:
-// the appliance file in spec, its sources in source, the node's configuration in firstboot, what nodes
-// have already in base, the forms of a store in format, the folder in artifact. None of them calls back.
-// What a folder has is compared in package verify, and mirrors, ISOs and manifests are read by mirror,
-// iso and lint.
+// Each step is complete before the next one begins. The packages below do the work: spec has the appliance
+// file, source its sources, resolve makes pinned images of them, firstboot renders the node's configuration,
+// base reads what nodes have already, format writes the store, and artifact the folder. None of them calls
+// this package.
 //
-// It does not know how images are fetched and packed, which package storage does, nor what a node does
-// with a store, which package runtime does.
+// It does not know how images are fetched and packed (package storage), how a result is verified (package
+// verify), or what a node does with a store (package runtime).
 //
-// Start at Build; run in line.go is the line.
+// Start at Build; function run in line.go has the steps.
 package builder

@@ -14,97 +14,95 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// recipe is what an appliance and a delta differ in.
+// recipe is the difference between an appliance and a delta.
 type recipe struct {
-	// program is the pinbox-node in an appliance's store; nil of a delta.
+	// program is the pinbox-node for the store of an appliance; nil for a delta.
 	program *os.File
-	// bases are what a delta is made for; nil of an appliance.
+	// bases are the bases of a delta; nil for an appliance.
 	bases []base.Base
 }
 
-// product is what the line has made.
+// product is the result of run.
 type product struct {
 	contents
-	// lock knows the unpacked sizes.
+	// lock has the unpacked sizes of all layers.
 	lock     pinset.Lock
 	store    artifact.Store
 	warnings []string
 }
 
-// run is the line from inputs to a folder, which appears complete or not at all. Each stage is complete
-// before the next one begins.
-func run(ctx context.Context, o Options, r recipe) (p product, err error) {
-	kept, warnings, err := o.openCache()
+// run makes the folder of an appliance or of a delta. The folder appears complete, or not at all.
+func run(ctx context.Context, o Options, r recipe) (made product, err error) {
+	packs, warnings, err := o.openCache()
 	if err != nil {
-		return p, err
+		return made, err
 	}
-	defer func() { p.warnings = append(p.warnings, o.Cache.prune(kept, err)...) }()
+	defer func() { made.warnings = append(made.warnings, o.Cache.prune(packs, err)...) }()
 	stage, err := artifact.OpenStage(o.Out)
 	if err != nil {
-		return p, err
+		return made, err
 	}
 	defer func() { err = errors.Join(err, stage.Discard()) }()
 
-	d, err := decide(ctx, o)
+	p, err := makePlan(ctx, o)
 	if err != nil {
-		return p, err
+		return made, err
 	}
-	defer d.Close()
-	if p.contents, err = r.contents(o, d); err != nil {
-		return p, err
+	defer p.Close()
+	if made.contents, err = r.contents(p); err != nil {
+		return made, err
 	}
-	if err := o.checkSpace(p.contents, kept); err != nil {
-		return p, err
+	if err := o.checkSpace(made.contents, packs); err != nil {
+		return made, err
 	}
-	w := writing{o, p.contents, stage.Dir, d.client, kept}
-	if p.lock, p.store, err = w.store(ctx); err != nil {
-		return p, err
+	w := storeWriter{o, made.contents, p, stage.Dir, packs}
+	if made.lock, made.store, err = w.write(ctx); err != nil {
+		return made, err
 	}
-	if err := stage.WriteTexts(p.lock, d.sets, p.texts); err != nil {
-		return p, err
+	if err := stage.WriteTexts(made.lock, p.Sets, made.texts); err != nil {
+		return made, err
 	}
-	if err := stage.WriteISO(ctx, p.store, p.live, o.Hooks); err != nil {
-		return p, err
+	if err := stage.WriteISO(ctx, made.store, made.live, o.Hooks); err != nil {
+		return made, err
 	}
-	if err := stage.WriteSums(ctx, p.store, o.Hooks); err != nil {
-		return p, err
+	if err := stage.WriteSums(ctx, made.store, o.Hooks); err != nil {
+		return made, err
 	}
-	p.warnings = slices.Concat(warnings, d.warnings, d.config.Warnings())
+	made.warnings = slices.Concat(warnings, p.allWarnings())
 	if limitation := o.limitation(); limitation != "" {
-		p.warnings = append(p.warnings, limitation)
+		made.warnings = append(made.warnings, limitation)
 	}
-	return p, stage.Publish()
+	return made, stage.Publish()
 }
 
-// contents are what goes into a folder, and into the store in it.
+// contents is what goes into the folder, and into its store.
 type contents struct {
-	sets   []pinset.Set
-	images []storage.Resolved
-	// fresh are the images with those of their layers that are read.
-	fresh   []storage.Resolved
+	// images have the layers that the store gets: all of an appliance's, the new ones of a delta's.
+	images  []storage.Resolved
 	program *os.File
+	// carried are files for the node that do not fit into its Ignition config.
 	carried []ignition.File
-	// common is what the bases of a delta have, delta its description; nil of an appliance.
+	// common is what the bases of a delta have in common, delta the description of the delta; nil for an
+	// appliance.
 	common *base.Common
 	delta  []byte
-	// texts are those of the folder, beside lock and manifests.
+	// texts are small files of the folder, other than the lock and the manifests.
 	texts map[string]artifact.Text
 	live  artifact.LiveISO
 }
 
-func (r recipe) contents(o Options, d decision) (contents, error) {
+func (r recipe) contents(p plan) (contents, error) {
 	c := contents{
-		sets: d.sets, images: d.images, fresh: d.images, program: r.program, carried: d.config.Carried,
-		texts: d.config.Texts(), live: d.config.LiveISO(o.Appliance.Spec),
+		images: p.Images, program: r.program, carried: p.config.Carried,
+		texts: p.config.Texts(), live: p.config.LiveISO(p.spec),
 	}
 	if r.bases == nil {
 		return c, nil
 	}
-	locked := makeLock(o.Appliance.Spec.Platform, d.sets, d.images).Images
-	common := base.NewCommon(o.Appliance.Metadata.Name, r.bases, locked)
+	common := base.NewCommon(p.name, r.bases, p.lock(p.Images).Images)
 	var text bytes.Buffer
 	err := common.Delta.Encode(&text)
-	c.common, c.delta, c.fresh = &common, text.Bytes(), fresh(common, d.images)
+	c.common, c.delta, c.images = &common, text.Bytes(), newLayers(common, p.Images)
 	c.texts = map[string]artifact.Text{artifact.DeltaFile: {Content: c.delta, Perm: 0o644}}
 	return c, err
 }

@@ -13,6 +13,7 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/resolve"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
@@ -253,7 +254,7 @@ func TestLockHoldsLocalTags(t *testing.T) {
 			if err != nil || now != first {
 				t.Errorf("%s: %v, %s", kind, err, now)
 			}
-		} else if !errors.Is(err, builder.ErrMoved) || !strings.Contains(err.Error(), first.Digest.String()) ||
+		} else if !errors.Is(err, resolve.ErrTagChanged) || !strings.Contains(err.Error(), first.Digest.String()) ||
 			!strings.Contains(err.Error(), second.Digest.String()) {
 			t.Errorf("%s, without what was locked: %v", kind, err)
 		}
@@ -279,7 +280,7 @@ func TestLockHoldsReleaseTags(t *testing.T) {
 	o.Lock.Images = []pinset.LockedImage{
 		{Pin: repository + "@sha256:" + digestOf(pins.Mixed), Tags: []string{repository + ":4.99.1-x86_64"}},
 	}
-	if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, builder.ErrMoved) ||
+	if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, resolve.ErrTagChanged) ||
 		!strings.Contains(err.Error(), digestOf(pins.Mixed)) || !strings.Contains(err.Error(), digestOf(pins.Other)) {
 		t.Error(err)
 	}

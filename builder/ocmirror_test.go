@@ -14,6 +14,7 @@ import (
 
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/resolve"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
@@ -378,7 +379,7 @@ func TestOCMirrorThatIsWrong(t *testing.T) {
 			[]string{"quay.example.com/site/app:1.3"},
 		},
 		"a name for two images": {
-			[]source.OCMirror{{Paths: []string{m.Dir}}, {Paths: []string{other.Dir}}}, builder.ErrDuplicateName,
+			[]source.OCMirror{{Paths: []string{m.Dir}}, {Paths: []string{other.Dir}}}, resolve.ErrDuplicateName,
 			[]string{"quay.example.com/site/app:1.2", digestOf(pins.Mixed), digestOf(pins.Other)},
 		},
 		"nothing of oc-mirror": {

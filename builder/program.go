@@ -7,15 +7,16 @@ import (
 	"os"
 )
 
-// ErrNodeBinary says that there is no pinbox-node that the nodes can run.
+// ErrNodeBinary says that the pinbox-node for the store is missing or does not run on the nodes.
 var ErrNodeBinary = errors.New("pinbox-node cannot be used")
 
+// elfMachines has the architectures of nodes, by their names in Go.
 var elfMachines = map[elf.Machine]string{
 	elf.EM_X86_64: "amd64", elf.EM_AARCH64: "arm64", elf.EM_PPC64: "ppc64le", elf.EM_S390: "s390x",
 	elf.EM_RISCV: "riscv64",
 }
 
-// openNodeBinary finds the pinbox-node for the nodes' architecture.
+// openNodeBinary opens the pinbox-node for the store, and checks its architecture.
 func openNodeBinary(o Options) (*os.File, error) {
 	name := o.Appliance.Spec.Node.Binary
 	if name == "" {
@@ -29,7 +30,7 @@ func openNodeBinary(o Options) (*os.File, error) {
 	head, err := elf.NewFile(f)
 	switch {
 	case err != nil:
-		err = fmt.Errorf("%w: %s is no Linux program (%w)", ErrNodeBinary, name, err)
+		err = fmt.Errorf("%w: %s is not a Linux program: %w", ErrNodeBinary, name, err)
 	case elfMachines[head.Machine] != arch:
 		err = fmt.Errorf("%w: %s is for %s, the appliance for %s", ErrNodeBinary, name, elfMachines[head.Machine], arch)
 	default:

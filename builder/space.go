@@ -19,22 +19,22 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// ErrSpace says that a build would not fit on a disk.
+// ErrSpace says that a disk has not enough free space for a build.
 var ErrSpace = errors.New("not enough space")
 
-// need is what a build writes to one place, in bytes.
+// need is what a build writes below one folder, in bytes.
 type need struct {
 	dir, what string
 	bytes     int64
 	exact     bool
 }
 
-// keptSize gives the size of a layer's pack, if that is kept.
-type keptSize func(pinset.LockedLayer) (int64, bool)
+// cachedSize returns the size of a layer's pack, if the cache has it.
+type cachedSize func(pinset.LockedLayer) (int64, bool)
 
-// layersNeed is the size of the different layers once they are packed, that of those
-// which are kept already, and of the largest.
-func layersNeed(images []storage.Resolved, kept keptSize) (all, there, largest int64) {
+// packsSize returns the size of the packs of all layers, of those packs that the cache has, and of the
+// largest pack.
+func packsSize(images []storage.Resolved, size cachedSize) (all, cached, largest int64) {
 	seen := map[digest.Digest]bool{}
 	for _, img := range images {
 		for _, l := range img.Layers {
@@ -42,31 +42,31 @@ func layersNeed(images []storage.Resolved, kept keptSize) (all, there, largest i
 				continue
 			}
 			seen[l.DiffID] = true
-			size, ok := kept(l)
+			packed, ok := size(l)
 			if ok {
-				there += size
+				cached += packed
 			} else {
-				size = packedSize(l)
+				packed = guessPacked(l)
 			}
-			all, largest = all+size, max(largest, size)
+			all, largest = all+packed, max(largest, packed)
 		}
 	}
-	return all, there, largest
+	return all, cached, largest
 }
 
-// packedSize guesses, rather too little than too much, for who is refused cannot
-// build: packed as blocks of a file system a layer has about the size of its blob, less
-// if files come twice. Of what is not compressed nobody knows.
-func packedSize(l pinset.LockedLayer) int64 {
+// guessPacked estimates the size of a layer's pack. The estimate is low, because an estimate that is too
+// high would refuse a build that fits. A pack has about the size of the compressed blob, or less if files
+// repeat; how well an uncompressed layer compresses is not known.
+func guessPacked(l pinset.LockedLayer) int64 {
 	if l.Digest == l.DiffID {
 		return l.Size / 20
 	}
 	return l.Size * 2 / 3
 }
 
-// unpackedNeeds is the size of the different layers as they are unpacked. known are
-// sizes that an earlier lock tells. Others are guessed, again rather too little.
-func unpackedNeeds(images []storage.Resolved, known map[digest.Digest]int64) (all int64) {
+// unpackedSize returns the size of the files of all layers. known has the sizes in an earlier lock, by
+// DiffID. Other sizes are low estimates.
+func unpackedSize(images []storage.Resolved, known map[digest.Digest]int64) (all int64) {
 	seen := map[digest.Digest]bool{}
 	for _, img := range images {
 		for _, l := range img.Layers {
@@ -86,16 +86,15 @@ func unpackedNeeds(images []storage.Resolved, known map[digest.Digest]int64) (al
 	return all
 }
 
-// needs says what a build will write and where. own is the size of the files that are
-// no layer's.
-func (o Options) needs(images []storage.Resolved, own int64, kept keptSize) ([]need, error) {
-	all, there, largest := layersNeed(images, kept)
+// needs returns what a build will write. own is the size of pinbox's own files.
+func (o Options) needs(images []storage.Resolved, own int64, size cachedSize) ([]need, error) {
+	all, cached, largest := packsSize(images, size)
 	n := o.format().Needs(format.Sizes{
-		Packed: all, Cached: there, Largest: largest, Unpacked: unpackedNeeds(images, unpackedSizes(o.Lock)),
+		Packed: all, Cached: cached, Largest: largest, Unpacked: unpackedSize(images, lockedSizes(o.Lock)),
 		Own: own, HasCache: o.Cache.Dir != "",
 	})
 	if n == (format.Needs{}) {
-		return nil, nil // the store's size will be known before it is written
+		return nil, nil // checkStore will know the exact size
 	}
 	out, err := o.outNeeds(n.Store)
 	out.bytes += n.Temporary
@@ -106,7 +105,7 @@ func (o Options) needs(images []storage.Resolved, own int64, kept keptSize) ([]n
 	return needs, err
 }
 
-// outNeeds is what the output with a store of that size takes.
+// outNeeds returns what the output folder takes with a store of the size in bytes.
 func (o Options) outNeeds(store int64) (need, error) {
 	n := need{dir: filepath.Dir(filepath.Clean(o.Out)), what: "the store", bytes: store}
 	base := o.Appliance.Spec.ISO.Base
@@ -118,7 +117,7 @@ func (o Options) outNeeds(store int64) (need, error) {
 		return n, err
 	}
 	if sharesBlocks(n.dir) {
-		return n, nil // the ISO takes next to nothing of its own
+		return n, nil // the ISO shares the blocks of base and store
 	}
 	n.what += " and the ISO"
 	n.bytes += fi.Size()
@@ -128,8 +127,8 @@ func (o Options) outNeeds(store int64) (need, error) {
 	return n, nil
 }
 
-// unpackedSizes are those that a lock tells, by DiffIDs.
-func unpackedSizes(lock pinset.Lock) map[digest.Digest]int64 {
+// lockedSizes returns the unpacked sizes of the layers in a lock, by DiffID.
+func lockedSizes(lock pinset.Lock) map[digest.Digest]int64 {
 	sizes := map[digest.Digest]int64{}
 	for _, img := range lock.Images {
 		for _, l := range img.Layers {
@@ -139,13 +138,13 @@ func unpackedSizes(lock pinset.Lock) map[digest.Digest]int64 {
 	return sizes
 }
 
-// disk is a file system and what is free on it, in bytes.
+// disk is a file system with its free space in bytes.
 type disk struct {
 	id   any
 	free int64
 }
 
-// fits says what there is not enough room for. Needs on one disk add up.
+// fits returns ErrSpace if a disk has not enough free space. Needs on the same disk add up.
 func fits(needs []need, diskOf func(dir string) (disk, error)) error {
 	for n, first := range needs {
 		d, err := diskOf(first.dir)
@@ -176,9 +175,8 @@ func fits(needs []need, diskOf func(dir string) (disk, error)) error {
 	return nil
 }
 
-// checkSpace finds out before the first byte of a layer is read whether there is room
-// for what comes of it.
-func (o Options) checkSpace(c contents, kept cache.Cache) error {
+// checkSpace checks the free space before the first layer is read.
+func (o Options) checkSpace(c contents, packs cache.Cache) error {
 	var own int64
 	if c.program != nil {
 		fi, err := c.program.Stat()
@@ -188,21 +186,21 @@ func (o Options) checkSpace(c contents, kept cache.Cache) error {
 		own = fi.Size()
 	}
 	encoding := o.packing().Encoding()
-	needs, err := o.needs(c.fresh, own, func(l pinset.LockedLayer) (int64, bool) {
-		return kept.Size(cache.Key{Digest: l.DiffID, Blob: l.Digest, Encoding: encoding})
+	needs, err := o.needs(c.images, own, func(l pinset.LockedLayer) (int64, bool) {
+		return packs.Size(cache.Key{Digest: l.DiffID, Blob: l.Digest, Encoding: encoding})
 	})
 	if err != nil {
 		return err
 	}
 	if err = fits(needs, diskOf); errors.Is(err, ErrSpace) {
-		// Blobs that no run fetched to their end may be what is in the way.
-		err = cmp.Or(kept.PrunePartials(), fits(needs, diskOf))
+		// Partial blobs of interrupted builds may take the space.
+		err = cmp.Or(packs.PrunePartials(), fits(needs, diskOf))
 	}
 	return err
 }
 
-// sharesBlocks says whether files of the file system can have blocks in common, as the
-// ISO has with the store then.
+// sharesBlocks reports whether files of the file system can share blocks (FICLONERANGE); the ISO then
+// shares those of the store.
 func sharesBlocks(dir string) bool {
 	var s unix.Statfs_t
 	for unix.Statfs(dir, &s) != nil && dir != filepath.Dir(dir) {
@@ -211,7 +209,7 @@ func sharesBlocks(dir string) bool {
 	return int64(s.Type) == unix.BTRFS_SUPER_MAGIC || int64(s.Type) == unix.XFS_SUPER_MAGIC
 }
 
-// diskOf looks at the folder, or at the one in which it will be made.
+// diskOf returns the disk of a folder, or of the nearest parent that exists.
 func diskOf(dir string) (disk, error) {
 	var s unix.Statfs_t
 	var st unix.Stat_t
@@ -228,10 +226,10 @@ func diskOf(dir string) (disk, error) {
 	}
 }
 
-// checkOut does that again for the output alone, once the store's size is known.
-func (o Options) checkOut(store int64) error {
+// checkStore checks the free space again when the exact size of the store is known.
+func (o Options) checkStore(store int64) error {
 	if o.Cache.Dir == "" {
-		return nil // the layers' own room is on that disk, and will be free
+		return nil // temporary packs on the same disk will be removed
 	}
 	n, err := o.outNeeds(store)
 	n.exact = true

@@ -109,7 +109,7 @@ var rooms = map[string][]string{
 	},
 	"builder": {
 		"builder",
-		"builder/firstboot builder/lint builder/verify",
+		"builder/firstboot builder/lint builder/resolve builder/verify",
 		"builder/base builder/spec",
 		"builder/format builder/source",
 		"builder/artifact builder/mirror",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path"
+	"strings"
 	"time"
 
 	"github.com/pinbox/pinbox/builder/artifact"
@@ -133,6 +134,17 @@ func Names() (names []string) {
 		names = append(names, string(f.Describe().Name))
 	}
 	return names
+}
+
+// NamesWith returns the names of the formats with a property, as text for a message.
+func NamesWith(has func(Description) bool) string {
+	var names []string
+	for _, f := range table {
+		if d := f.Describe(); has(d) {
+			names = append(names, string(d.Name))
+		}
+	}
+	return strings.Join(names, " or ")
 }
 
 // Of returns the format with the name, or nil.

@@ -82,6 +82,9 @@ type Ignition struct {
 	SSHAuthorizedKeys []string `yaml:"sshAuthorizedKeys,omitempty"`
 }
 
+// IsZero reports whether there is nothing to merge.
+func (i Ignition) IsZero() bool { return len(i.Butane)+len(i.SSHAuthorizedKeys) == 0 }
+
 // ISO puts store and configuration into a CoreOS live ISO.
 type ISO struct {
 	// Base is the live ISO to start from; without one no ISO is made.

@@ -3,31 +3,42 @@ package spec
 import (
 	"errors"
 	"fmt"
-	"reflect"
 
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// The modes of an ISO.
+// Modes of an ISO.
 const (
 	ModeLive    = "live"
 	ModeInstall = "install"
 )
 
-// validateISO also looks at what depends on the mode.
+// IsZero reports whether no field is set.
+func (i ISO) IsZero() bool {
+	return i.Base == "" && i.Mode == "" && i.InstallDevice == "" && !i.Force &&
+		i.KernelArguments.IsZero() && i.InstalledKernelArguments.IsZero()
+}
+
+// IsZero reports whether no argument is changed.
+func (k KernelArguments) IsZero() bool { return len(k.Delete)+len(k.Replace)+len(k.Append) == 0 }
+
+// IsZero reports whether no argument is changed.
+func (k InstalledKernelArguments) IsZero() bool { return len(k.Delete)+len(k.Append) == 0 }
+
+// validateISO checks spec.iso, and the fields that depend on its mode.
 func (s Spec) validateISO() error {
 	store, i := s.Node.Store, s.ISO
 	switch {
 	case i.Mode != "" && i.Mode != ModeLive && i.Mode != ModeInstall:
-		return fmt.Errorf("spec.iso.mode is %q; it is live or install", i.Mode)
+		return fmt.Errorf("spec.iso.mode is %q; it must be live or install", i.Mode)
 	case i.Mode != ModeInstall && i.InstallDevice != "":
 		return errors.New("spec.iso.installDevice is for spec.iso.mode install")
-	case i.Mode != ModeInstall && len(i.InstalledKernelArguments.Append)+len(i.InstalledKernelArguments.Delete) > 0:
+	case i.Mode != ModeInstall && !i.InstalledKernelArguments.IsZero():
 		return errors.New("spec.iso.installedKernelArguments are for spec.iso.mode install")
-	case i.Base == "" && (i.Force || !reflect.DeepEqual(i.KernelArguments, KernelArguments{})):
-		return errors.New("spec.iso changes a live ISO, and there is none: give spec.iso.base")
+	case i.Base == "" && (i.Force || !i.KernelArguments.IsZero()):
+		return errors.New("spec.iso changes a live ISO: give spec.iso.base")
 	case i.Mode != ModeInstall:
 		return nil
 	case i.Base == "":

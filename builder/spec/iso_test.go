@@ -12,7 +12,7 @@ import (
 
 func TestModesThatMakeNoSense(t *testing.T) {
 	for text, want := range map[string]string{
-		"iso: {mode: liev}":                                                                           "it is live or install",
+		"iso: {mode: liev}":                                                                           "it must be live or install",
 		"iso: {mode: install, base: x.iso}":                                                           "needs a disk",
 		"iso: {mode: install, installDevice: /dev/sda}":                                               "needs a live ISO",
 		"iso: {base: x.iso, installDevice: /dev/sda}":                                                 "is for spec.iso.mode install",

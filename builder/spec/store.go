@@ -9,7 +9,7 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// validateStore looks at what a format does not go with.
+// validateStore checks the format, and the fields that go only with formats that a node mounts.
 func (s Spec) validateStore() error {
 	squash := squashfs.Options{BlockSize: s.Store.BlockSize, Compression: s.Store.Compression}
 	if err := squash.Validate(); err != nil {
@@ -17,17 +17,16 @@ func (s Spec) validateStore() error {
 	}
 	f := format.Of(s.Store.Format)
 	if f == nil {
-		names := format.Names()
-		last := len(names) - 1
-		known := strings.Join(names[:last], ", ") + " or " + names[last]
-		return fmt.Errorf("spec.store.format is %q; it is %s", s.Store.Format, known)
+		return fmt.Errorf("spec.store.format is %q; it must be one of %s",
+			s.Store.Format, strings.Join(format.Names(), ", "))
 	}
 	about := f.Describe()
 	if about.Mounted {
 		return nil
 	}
 	only := func(field string) error {
-		return fmt.Errorf("%s goes with spec.store.format squashfs alone, not with %s", field, s.Store.Format)
+		return fmt.Errorf("%s goes with spec.store.format %s alone, not with %s",
+			field, format.NamesWith(func(d format.Description) bool { return d.Mounted }), s.Store.Format)
 	}
 	switch {
 	case s.Store.Compression != "":
@@ -43,8 +42,8 @@ func (s Spec) validateStore() error {
 	case s.Node.Store.PartitionLabel != "":
 		return only("spec.node.store.partitionLabel")
 	case !about.MainStore && s.Node.Store.Path == ignition.MainStore:
-		return fmt.Errorf("spec.node.store.path %s is CRI-O's own store, which spec.store.format dir is for",
-			ignition.MainStore)
+		return fmt.Errorf("spec.node.store.path %s is CRI-O's main store: use spec.store.format %s",
+			ignition.MainStore, format.NamesWith(func(d format.Description) bool { return d.MainStore }))
 	}
 	return nil
 }

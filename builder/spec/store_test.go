@@ -18,11 +18,10 @@ func TestFormatsDoNotGoWithEverything(t *testing.T) {
 		"  store: {format: tar}\n  node: {store: {path: /srv/store}}\n":                  "",
 		"  store: {format: squashfs, compression: gzip}\n":                               "",
 		"  store: {format: dir}\n  node: {store: {path: /var/lib/containers/storage}}\n": "",
-		"  store: {format: tar}\n  node: {store: {path: /var/lib/containers/storage}}\n": "which spec.store.format " +
-			"dir is for",
+		"  store: {format: tar}\n  node: {store: {path: /var/lib/containers/storage}}\n": "main store: use spec.store.format dir",
 		"  store: {format: dir}\n  iso: {base: a.iso}\n": "spec.iso.base goes with " +
 			"spec.store.format squashfs alone, not with dir",
-		"  store: {format: zip}\n": `spec.store.format is "zip"; it is squashfs`,
+		"  store: {format: zip}\n": `spec.store.format is "zip"; it must be one of squashfs`,
 		"  store: {format: tar, compression: gzip}\n": "spec.store.compression " +
 			"goes with spec.store.format squashfs alone, not with tar",
 		"  store: {format: tar, blockSize: 4096}\n": "spec.store.blockSize " +
@@ -44,7 +43,7 @@ func TestFormatsDoNotGoWithEverything(t *testing.T) {
 		}
 		_, err := spec.Read(file)
 		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
-			t.Errorf("%s says %v", rest, err)
+			t.Errorf("%s: got %v, want %q", rest, err, says)
 		}
 	}
 }

@@ -76,7 +76,7 @@ func TestDelta(t *testing.T) {
 	dir, stdout, stderr := u.delta(u.old)
 	if !strings.Contains(stdout, "3 of 8 layers") ||
 		!strings.Contains(stdout, "next: pinbox medium "+dir+" -o delta.iso") || !strings.Contains(stderr,
-		"warning: a delta changes no configuration of nodes, where these stay what they were: spec.ignition") {
+		"warning: a delta does not change the configuration of nodes; it ignores spec.ignition") {
 		t.Errorf("%s%s", stdout, stderr)
 	}
 	u.do(cli.ExitOK, "it has 3 layers and needs 5 layers of a base: not checked without --base", "verify", dir)

@@ -9,6 +9,7 @@ import (
 	"github.com/pinbox/pinbox/builder/base"
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/mirror"
+	"github.com/pinbox/pinbox/builder/resolve"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/builder/verify"
@@ -177,7 +178,7 @@ var table = []cli.Row{
 	{source.ErrImageSetConfig, cli.ExitInput, "the documentation of oc-mirror v2 lists the fields of v2alpha1"},
 	{source.ErrMixedRuns, cli.ExitInput, "give every run of oc-mirror its own folder"},
 	{source.ErrOnlyOCMirror, cli.ExitInput, "run oc-mirror with it, and name its archive or workspace as well"},
-	{builder.ErrDuplicateName, cli.ExitInput, "name it by digest in one of them, or give one of them another name"},
+	{resolve.ErrDuplicateName, cli.ExitInput, "name it by digest in one of them, or give one of them another name"},
 	{source.ErrNoSuchImage, cli.ExitInput, "name it as it is named there, with its registry"},
 	{storage.ErrLocal, cli.ExitDamaged, "copy it there again from an intact copy"},
 	{
@@ -212,7 +213,7 @@ var table = []cli.Row{
 			"conflict, too",
 	},
 	{
-		builder.ErrMoved, cli.ExitInput,
+		resolve.ErrTagChanged, cli.ExitInput,
 		"add the archive or the store that has it, or use the present image with --update",
 	},
 	{

@@ -1,0 +1,128 @@
+package builder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pinbox/pinbox/builder/firstboot"
+	"github.com/pinbox/pinbox/builder/mirror"
+	"github.com/pinbox/pinbox/builder/resolve"
+	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/builder/spec"
+	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// plan is everything that is known before the first layer is read.
+type plan struct {
+	// Result has the sets and the images.
+	resolve.Result
+	name   string
+	spec   spec.Spec
+	config firstboot.Files
+	// material and client stay open while images are read.
+	material source.Content
+	client   *storage.Client
+	warnings []string // of material and client
+}
+
+// Close closes the client and the files on this machine that it reads.
+func (p *plan) Close() error {
+	err := p.material.Close()
+	if p.client != nil {
+		err = errors.Join(err, p.client.Close())
+	}
+	return err
+}
+
+// makePlan reads the sources, renders the configuration and resolves the images. It reports problems of
+// the configuration and of the base ISO before the first request to a registry. The caller closes the plan.
+func makePlan(ctx context.Context, o Options) (p plan, err error) {
+	p.name, p.spec = o.Appliance.Metadata.Name, o.Appliance.Spec
+	if p.material, err = source.Read(ctx, p.spec.Sources, o.sourceOptions()); err != nil {
+		return p, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.Close())
+		}
+	}()
+	registries, mirrorWarnings, err := readMirrors(p.spec.Mirrors)
+	if err != nil {
+		return p, err
+	}
+	if p.config, err = firstboot.Configure(o.Appliance, p.material.Sets, registries); err != nil {
+		return p, err
+	}
+	o.Access.Registries, o.Access.Retrying = registries, o.Hooks.Retrying
+	if p.client, err = storage.NewClient(o.Access, p.spec.Platform); err != nil {
+		return p, err
+	}
+	p.warnings = slices.Concat(p.material.Warnings, mirrorWarnings, p.client.Warnings())
+	if p.Result, err = resolve.Resolve(ctx, p.client, p.material, o.Lock, o.Hooks); err != nil {
+		return p, p.explain(err)
+	}
+	if p.material.Unpinned() { // there are more sets now
+		if p.config, err = firstboot.Configure(o.Appliance, p.Sets, registries); err != nil {
+			return p, err
+		}
+	}
+	if !o.Locked {
+		return p, nil
+	}
+	if drift := pinset.Drift(o.Lock, p.lock(p.Images)); drift != "" {
+		return p, fmt.Errorf("%w:\n%s", ErrDrift, drift)
+	}
+	return p, nil
+}
+
+// sourceOptions returns the options for reading sources. Compressed archives are unpacked beside the
+// output folder, where there must be enough space for the images anyway.
+func (o Options) sourceOptions() source.Options {
+	options := source.Options{Appliance: o.Appliance.Metadata.Name, Platform: o.Appliance.Spec.Platform}
+	if o.Out != "" {
+		options.Tmp = filepath.Dir(filepath.Clean(o.Out))
+	}
+	return options
+}
+
+// readMirrors returns the registries.conf(5) drop-in for all mirrors; nil if there are none.
+func readMirrors(paths []string) (registries []byte, warnings []string, err error) {
+	rules, warnings, err := source.ReadMirrors(paths)
+	if err != nil {
+		return nil, nil, err
+	}
+	merged, err := mirror.Merge(rules)
+	return mirror.Render(merged), warnings, err
+}
+
+// explain adds to an error of a registry what may have caused it.
+func (p *plan) explain(err error) error {
+	switch {
+	case errors.Is(err, storage.ErrUnauthorized):
+		return fmt.Errorf("%w\n%s", err, strings.Join(p.client.Warnings(), "\n"))
+	case errors.Is(err, storage.ErrRegistry), errors.Is(err, storage.ErrNotFound):
+		return fmt.Errorf("%w\n%s", err, strings.Join(p.material.RegistryReasons, "\n"))
+	}
+	return err
+}
+
+func (p *plan) allWarnings() []string {
+	return slices.Concat(p.warnings, p.Warnings, p.config.Warnings())
+}
+
+// lock returns the lock of the sets with the images.
+func (p *plan) lock(images []storage.Resolved) pinset.Lock {
+	lock := pinset.Lock{Version: pinset.LockVersion, Platform: p.spec.Platform}
+	for _, s := range p.Sets {
+		lock.Sets = append(lock.Sets, s.Lock())
+	}
+	for _, img := range images {
+		lock.Images = append(lock.Images, img.LockedImage)
+	}
+	return lock
+}

@@ -1,0 +1,116 @@
+package resolve
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// defaultPools are the MachineConfigPools that every OpenShift cluster has.
+var defaultPools = []string{"master", "worker"}
+
+// release reads the payload of an OpenShift release, and makes a set of it for each pool: SET-VERSION-POOL.
+func (r *resolver) release(ctx context.Context, wanted source.RequestedRelease) error {
+	ref, err := pinset.ParseReference(wanted.Image)
+	if err != nil {
+		return err
+	}
+	images, err := r.resolveTags(ctx, []pinset.Reference{ref}, nil)
+	if err != nil {
+		return err
+	}
+	img := images[0]
+	if wanted.Tag != "" {
+		if img.Digest, err = r.lockedRelease(wanted, img); err != nil {
+			return err
+		}
+		r.addTag(img, wanted.Tag)
+	}
+	if err := wanted.Signatures.Verify(img.Digest, wanted.MirroredSignatures); err != nil {
+		return fmt.Errorf("release %s: %w", img, err)
+	}
+	r.provide(wanted, img)
+	payload, components, err := r.payload(ctx, wanted, img)
+	if err != nil {
+		return err
+	}
+	r.addOrigin(img, "release/"+payload.Version)
+	all := []pinset.Image{img}
+	for _, c := range components {
+		r.provide(wanted, c.Image)
+		r.addOrigin(c.Image, "release/"+payload.Version+"/"+c.Name)
+		all = append(all, c.Image)
+	}
+	if wanted.Images != nil { // report now what is missing on this machine
+		if _, err := r.client.Resolve(ctx, all, nil); err != nil {
+			return err
+		}
+	}
+	group := source.Group{Set: wanted.Set + "-" + payload.Version, Pools: wanted.Pools}
+	if len(group.Pools) == 0 {
+		group.Pools = defaultPools
+	}
+	r.add(group, "release "+cmp.Or(ref.TagName(), img.String()), all)
+	return nil
+}
+
+// payload reads the payload from the release image, and chooses the wanted components.
+func (r *resolver) payload(
+	ctx context.Context, wanted source.RequestedRelease, img pinset.Image,
+) (p source.Payload, chosen []source.Component, err error) {
+	files, err := r.client.Files(ctx, img, source.ImageReferences, source.ReleaseMetadata)
+	if err != nil {
+		return p, nil, errors.Join(err, r.missingComponents(ctx, wanted))
+	}
+	if p, err = source.ParsePayload(files[source.ImageReferences], files[source.ReleaseMetadata]); err != nil {
+		return p, nil, fmt.Errorf("%s: %w", img, err)
+	}
+	chosen, err = p.Select(wanted.Components.Include, wanted.Components.Exclude, wanted.MachineOS)
+	if err != nil {
+		return p, nil, fmt.Errorf("%s: %w", img, err)
+	}
+	if wanted.Blocked != nil {
+		chosen = slices.DeleteFunc(chosen, func(c source.Component) bool { return wanted.Blocked(c.Image.String()) })
+	}
+	return p, chosen, nil
+}
+
+// lockedRelease returns the digest of a release that oc-mirror fetched by a tag.
+func (r *resolver) lockedRelease(wanted source.RequestedRelease, img pinset.Image) (digest.Digest, error) {
+	if wanted.Images == nil { // the release is in a registry
+		return cmp.Or(r.locked.tags[wanted.Tag].Digest, img.Digest), nil
+	}
+	found, err := r.locked.image(wanted.Tag, wanted.Images.Image(img.String(), img.Digest))
+	return found.Digest, err
+}
+
+// provide tells the client to read an image from this machine, if the release is on it.
+func (r *resolver) provide(wanted source.RequestedRelease, img pinset.Image) {
+	if wanted.Images != nil {
+		r.client.Provide(img, wanted.Local(img))
+	}
+}
+
+// missingComponents reports the components that are missing too, if oc-mirror has kept the list of them.
+func (r *resolver) missingComponents(ctx context.Context, wanted source.RequestedRelease) error {
+	parsed, err := source.ParsePayload(wanted.References, nil)
+	if len(wanted.References) == 0 || err != nil {
+		return nil // the caller has a better error already
+	}
+	var all []pinset.Image
+	for _, c := range parsed.Components {
+		if wanted.Blocked == nil || !wanted.Blocked(c.Image.String()) {
+			r.provide(wanted, c.Image)
+			all = append(all, c.Image)
+		}
+	}
+	_, err = r.client.Resolve(ctx, pinset.Union(pinset.Set{Images: all}), nil)
+	return err
+}

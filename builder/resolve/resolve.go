@@ -1,0 +1,154 @@
+package resolve
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// Result is what the material was resolved to.
+type Result struct {
+	// Sets are all sets, those of the material and the generated ones, sorted by name.
+	Sets []pinset.Set
+	// Images are the images of all sets, each one once.
+	Images   []storage.Resolved
+	Warnings []string
+}
+
+// Resolve resolves the material with the registries that the client may ask. A tag in the lock keeps its
+// digest.
+func Resolve(
+	ctx context.Context, client *storage.Client, material source.Content, lock pinset.Lock, hooks progress.Hooks,
+) (Result, error) {
+	r := resolver{
+		client: client, material: material, locked: newLockedTags(lock, material.Local), hooks: hooks,
+		sets: material.Sets, tags: map[pinset.Image][]string{}, origins: map[pinset.Image][]string{},
+	}
+	if material.Unpinned() {
+		if err := r.pin(ctx); err != nil {
+			return Result{}, err
+		}
+	}
+	r.warnUnknown()
+	images, err := r.images(ctx)
+	return Result{Sets: r.sets, Images: images, Warnings: r.warnings}, err
+}
+
+// resolver collects sets while the material is resolved.
+type resolver struct {
+	client   *storage.Client
+	material source.Content
+	locked   lockedTags
+	hooks    progress.Hooks
+	sets     []pinset.Set
+	// tags are the tags by which images were named, origins the sets and releases that name them.
+	tags, origins map[pinset.Image][]string
+	warnings      []string
+}
+
+// pin makes sets of named images, local images and releases. It reports the errors of all of them.
+func (r *resolver) pin(ctx context.Context) error {
+	errs := []error{r.local(ctx), r.named(ctx)}
+	if errs[1] == nil {
+		for _, wanted := range r.material.Releases {
+			r.hooks.Begin("read release", 0)
+			errs = append(errs, r.release(ctx, wanted))
+		}
+	}
+	err := joinOnce(errs)
+	if errs[1] == nil && errors.Is(err, storage.ErrPlatform) { // report the images of all sets that have this error
+		_, others := r.client.Resolve(ctx, pinset.Union(r.sets...), nil)
+		err = joinOnce([]error{err, others})
+	}
+	if err != nil {
+		return err
+	}
+	return r.checkSets()
+}
+
+// named makes sets of images that are named by tag or digest.
+func (r *resolver) named(ctx context.Context) error {
+	var refs []pinset.Reference
+	for _, n := range r.material.Named {
+		for _, name := range n.Names {
+			refs = append(refs, name.Reference)
+		}
+	}
+	r.hooks.Count("resolve tags", len(refs))
+	images, err := r.resolveTags(ctx, refs, func() { r.hooks.Add(1) })
+	if err != nil {
+		return err
+	}
+	for _, n := range r.material.Named {
+		r.add(n.Group, n.Origin, images[:len(n.Names)])
+		images = images[len(n.Names):]
+	}
+	return nil
+}
+
+// resolveTags returns the images that the references name, in their order. It asks no registry for tags
+// that are in the lock. done is called after each reference; it may be nil.
+func (r *resolver) resolveTags(ctx context.Context, refs []pinset.Reference, done func()) ([]pinset.Image, error) {
+	known := slices.Clone(refs)
+	for i, ref := range refs {
+		if img, ok := r.locked.tags[ref.TagName()]; ok {
+			known[i].Digest = img.Digest
+		}
+	}
+	images, err := r.client.Pin(ctx, known, done)
+	if err != nil {
+		return nil, err
+	}
+	for i, ref := range refs {
+		if tag := ref.TagName(); tag != "" {
+			r.addTag(images[i], tag)
+		}
+	}
+	return images, nil
+}
+
+// images resolves the images of all sets.
+func (r *resolver) images(ctx context.Context) ([]storage.Resolved, error) {
+	images := pinset.Union(r.sets...)
+	r.hooks.Count("resolve images", len(images))
+	resolved, err := r.client.Resolve(ctx, images, func(pinset.Image) { r.hooks.Add(1) })
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range r.sets {
+		for _, img := range s.Images {
+			r.addOrigin(img, pinset.Kind+"/"+s.Name)
+		}
+	}
+	for i := range resolved {
+		resolved[i].From, resolved[i].Tags = r.origins[resolved[i].Image], r.tags[resolved[i].Image]
+	}
+	return resolved, nil
+}
+
+// warnUnknown warns of images in objects of unknown kinds that no other source names.
+func (r *resolver) warnUnknown() {
+	named := map[string]bool{}
+	for _, img := range pinset.Union(r.sets...) {
+		named[img.String()] = true
+		for _, tag := range r.tags[img] {
+			named[tag] = true
+		}
+	}
+	omitted := slices.DeleteFunc(r.material.Unknown, func(u source.Unknown) bool {
+		ref := u.Reference
+		if ref.Digest != "" {
+			ref.Tag = "" // the digest decides
+		}
+		return named[ref.String()]
+	})
+	if len(omitted) > 0 {
+		r.warnings = append(r.warnings,
+			"left out: "+source.DescribeUnknown(omitted)+"; give those that nodes pull with --image")
+	}
+}
