@@ -290,7 +290,7 @@ func TestBasesThatCarryNoDelta(t *testing.T) {
 		"no lock":          {[]string{filepath.Join(old, artifact.IgnitionFile)}, pinset.ErrBadLock, "config.ign"},
 		"changed lock":     {[]string{damaged}, artifact.ErrVerify, artifact.LockFile},
 		"format dir":       {[]string{folder}, base.ErrUnsuitable, "squashfs and tar"},
-		"the store itself": {[]string{filepath.Join(old, artifact.StoreFile)}, artifact.ErrNotAppliance, "and no lock"},
+		"the store itself": {[]string{filepath.Join(old, artifact.StoreFile)}, artifact.ErrNotAppliance, "and not a lock"},
 		"other platform": {
 			[]string{rewriteLock(t, old, func(l *pinset.Lock) { l.Platform = "linux/arm64" })}, base.ErrUnsuitable,
 			"it is for linux/arm64",

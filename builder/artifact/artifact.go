@@ -6,40 +6,40 @@ import (
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// The files of an appliance's folder.
+// Names of the files in an appliance's folder.
 const (
-	StoreFile    = layout.StoreFile // other formats have other names
+	StoreFile    = layout.StoreFile // of format squashfs
 	ButaneFile   = "config.bu"
 	IgnitionFile = "config.ign"
 	LockFile     = layout.LockFile
-	ISOFile      = "appliance.iso" // if there is a base for one
-	// The live system's configuration, if it installs the appliance.
+	ISOFile      = "appliance.iso" // if there is a base ISO
+	// The configuration of a live system that installs the appliance.
 	LiveButaneFile   = "live.bu"
 	LiveIgnitionFile = "live.ign"
 	ManifestsDir     = "manifests"
 	SumsFile         = layout.SumsFile
 )
 
-// What Verify finds out.
+// Errors of reading a folder or an ISO.
 var (
 	ErrVerify       = errors.New("verification failed")
 	ErrNotAppliance = errors.New("not an appliance's folder or ISO")
 )
 
-// The files of a delta's folder, beside lock, manifests and sums.
+// Names of the other files in a delta's folder, which has a lock, manifests and sums too.
 const (
 	DeltaStoreFile = layout.DeltaStoreFile
 	DeltaFile      = layout.DeltaFile
 )
 
-// Store is what was written of a store.
+// Store describes a store that was written.
 type Store struct {
 	Name string // in the folder
 	Size int64  // bytes
-	Sum  string // SHA-256 in hexadecimal form, "" of a folder
+	Sum  string // SHA-256 in hexadecimal; "" if the store is a folder
 }
 
-// Digest of the store's file, "" of a folder.
+// Digest returns the digest of the store's file; "" if the store is a folder.
 func (s Store) Digest() string {
 	if s.Sum == "" {
 		return ""

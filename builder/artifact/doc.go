@@ -1,8 +1,8 @@
-// Package artifact is the folder that a build makes, and the ISO of it: the names of their files, how
-// the folder grows and takes its place, its sums, and how folder, ISO and lock are read back.
+// Package artifact reads and writes the folder that a build makes, and the ISOs made of it: the names of
+// their files, the stage in which a folder is written, its sums, and second media.
 //
-// It knows neither what the files say, beside the lock, nor how a store is written: for that there
-// are packages verify and format.
+// It does not write the store, which package format does, and does not compare the contents of the files,
+// which package verify does.
 //
 // Start at Stage for writing, and at ReadLock, ReadSums and Inspect for reading.
 package artifact

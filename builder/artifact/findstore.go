@@ -9,8 +9,7 @@ import (
 	"github.com/pinbox/pinbox/storage/root"
 )
 
-// FindStore finds the store of a folder or an ISO; File is "" of what has none that
-// is a squashfs.
+// FindStore returns the position of the squashfs store in a folder or an ISO. File is "" if there is none.
 func FindStore(name string) (root.Packed, error) {
 	fi, err := os.Stat(name)
 	if err != nil {
@@ -27,7 +26,7 @@ func FindStore(name string) (root.Packed, error) {
 	}
 	image, f, err := iso.OpenFile(name)
 	if err != nil {
-		return root.Packed{}, nil // a lock
+		return root.Packed{}, nil // it is a lock
 	}
 	defer f.Close()
 	inside, err := image.Find(path.Join(iso.Dir, ISOStore))

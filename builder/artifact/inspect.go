@@ -15,7 +15,8 @@ import (
 	"github.com/pinbox/pinbox/storage/iso9660"
 )
 
-// SumInISO gives the SHA-256 of what an ISO has: a file in iso.Dir, the Ignition config or the base.
+// SumInISO returns the SHA-256 and the size in bytes of a part of an ISO: a file in iso.Dir, the Ignition
+// config (IgnitionFile) or the base (ISOBase).
 func SumInISO(
 	ctx context.Context, image *iso.Image, name string, hooks progress.Hooks,
 ) (sum string, size int64, err error) {
@@ -40,7 +41,7 @@ func SumInISO(
 	return SumReader(ctx, f.Reader(), hooks)
 }
 
-// Inspect tells what an ISO says of itself, with the digests of what pinbox added.
+// Inspect describes an ISO, with the digests of the files that pinbox added.
 func Inspect(name string) (iso.Info, error) {
 	image, f, err := iso.OpenFile(name)
 	if err != nil {
@@ -75,7 +76,7 @@ func Inspect(name string) (iso.Info, error) {
 	return info, err
 }
 
-// Reset writes the base of an edited ISO, if it is still what it was.
+// Reset writes the base of an edited ISO. It returns ErrVerify if the base has changed.
 func Reset(ctx context.Context, edited, out string, hooks progress.Hooks) error {
 	info, err := Inspect(edited)
 	if err != nil {
@@ -93,7 +94,7 @@ func Reset(ctx context.Context, edited, out string, hooks progress.Hooks) error 
 			return fmt.Errorf("%s: %w", edited, err)
 		}
 		if sum != info.BaseSHA256 {
-			return fmt.Errorf("%s: %w: its base has SHA-256 %s, was %s", edited, ErrVerify, sum, info.BaseSHA256)
+			return fmt.Errorf("%s: %w: the base has SHA-256 %s, want %s", edited, ErrVerify, sum, info.BaseSHA256)
 		}
 	}
 	return iso.Reset(ctx, edited, out)

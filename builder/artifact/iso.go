@@ -13,23 +13,23 @@ import (
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// Names of what an ISO holds, in the folder iso.Dir.
+// Names of the files that pinbox adds to an ISO, in the folder iso.Dir.
 const (
 	ISOStore = layout.MediumStore
 	ISOLock  = layout.MediumLock
 	ISOSums  = layout.MediumSums
-	// The signature of the store, if somebody has signed it.
+	// The signature of the store, if there is one.
 	ISOSignature = layout.MediumSignature
-	ISOBase      = layout.MediumBase // which is there in the form of undo.gz
+	ISOBase      = layout.MediumBase // the ISO has undo.gz instead, from which the base is restored
 )
 
-// LiveISO is what becomes of a live ISO.
+// LiveISO says how to make the live ISO of an appliance.
 type LiveISO struct {
-	// Base is the ISO to start from; "" for none.
+	// Base is the path of the base ISO; "" for no live ISO.
 	Base string
-	// Edit is what changes in it, beside the additions, which come from the folder.
+	// Edit lists the changes to the base. Its additions are set from the folder.
 	Edit iso.Edit
-	// NoStore leaves the store out: the node has a medium of its own for that.
+	// NoStore omits the store, which the node then expects on a second medium.
 	NoStore bool
 }
 
@@ -65,13 +65,13 @@ func (s *Stage) WriteISO(ctx context.Context, store Store, live LiveISO, hooks p
 	return iso.Apply(ctx, live.Base, s.Path(ISOFile), edit)
 }
 
-// additions opens what an ISO gets: what the sums list, and the sums. files are their
-// names in the folder.
+// additions opens the files that are added to an ISO: those that the sums list, and the sums. files maps
+// names in the ISO to names in the folder. The caller calls closeAll.
 func additions(dir string, files map[string]string, sums layout.Sums) (all []iso.Addition, closeAll func(), err error) {
 	var opened []*os.File
 	closeAll = func() {
 		for _, f := range opened {
-			_ = f.Close() // only read
+			_ = f.Close() // it was only read
 		}
 	}
 	text := sums.Encode()

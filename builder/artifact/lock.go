@@ -11,7 +11,7 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// ReadLock reads a lock: a file of it, or that of an appliance's folder or ISO.
+// ReadLock reads a lock: a lock file, or the lock in an appliance's folder or ISO.
 func ReadLock(name string) (pinset.Lock, error) {
 	fi, err := os.Stat(name)
 	if err != nil {

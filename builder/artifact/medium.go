@@ -14,19 +14,19 @@ import (
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// ErrNoMedium says that a node would not look for a second medium.
-var ErrNoMedium = errors.New("the node looks for its store elsewhere")
+// ErrNoMedium says that the node's configuration does not name a second medium.
+var ErrNoMedium = errors.New("the node does not expect its store on a medium")
 
-// MediumOptions of a medium with the store alone.
+// MediumOptions are the parameters of Medium.
 type MediumOptions struct {
-	// Dir is the folder of an appliance or of a delta, Out the file to write.
+	// Dir is the folder of an appliance or a delta, Out the file to write.
 	Dir, Out string
-	// Hooks tell how far the work is.
+	// Hooks report progress.
 	Hooks progress.Hooks
 }
 
-// Medium writes what a folder holds to an ISO without a system: a second medium,
-// with the label that the node looks for.
+// Medium writes the store of a folder, with its lock and signature, to an ISO without an operating system.
+// Its volume label is the one that the node looks for.
 func Medium(ctx context.Context, o MediumOptions) error {
 	sums, err := ReadSums(o.Dir)
 	if err != nil {
@@ -44,7 +44,7 @@ func Medium(ctx context.Context, o MediumOptions) error {
 		return err
 	}
 	if sum != sums[store] {
-		return fmt.Errorf("%s: %w: %s has changed: SHA-256 %s, was %s", o.Dir, ErrVerify, store, sum, sums[store])
+		return fmt.Errorf("%s: %w: %s has SHA-256 %s, want %s", o.Dir, ErrVerify, store, sum, sums[store])
 	}
 	inside := map[string]string{ISOStore: sum, ISOLock: sums[LockFile]}
 	signature := signatureOf(o.Dir, store)
@@ -63,13 +63,13 @@ func Medium(ctx context.Context, o MediumOptions) error {
 	return iso.Create(ctx, o.Out, label, mediumTime, additions, o.Hooks.Done)
 }
 
-// What a medium is not written to.
+// Errors of an output that Medium does not overwrite.
 var (
-	ErrNotISO = errors.New("is there and no ISO, so it is not written over")
-	ErrInside = errors.New("is in the folder, which would not be what it was")
+	ErrNotISO = errors.New("exists and is not an ISO, so it is not overwritten")
+	ErrInside = errors.New("is in the folder that the medium is made of")
 )
 
-// writable refuses to write over what was named by mistake.
+// writable protects the folder, and files that are not ISOs, from being overwritten by mistake.
 func writable(name, dir string) error {
 	folder, err := filepath.EvalSymlinks(filepath.Dir(name))
 	if err != nil {
@@ -82,7 +82,7 @@ func writable(name, dir string) error {
 	}
 	fi, err := os.Stat(name)
 	if err != nil || !fi.Mode().IsRegular() || fi.Size() == 0 {
-		return nil // what else is wrong is found out where it is written
+		return nil // iso.Create reports other problems
 	}
 	_, f, err := iso.OpenFile(name)
 	if err != nil {
@@ -91,7 +91,7 @@ func writable(name, dir string) error {
 	return f.Close()
 }
 
-// mediumOf gives the label of a folder's medium, and the store in the folder.
+// mediumOf returns the volume label for a folder's medium, and the store's name in the folder.
 func mediumOf(dir string, sums layout.Sums) (label, store string, err error) {
 	if IsDelta(sums) {
 		return layout.MediumLabel, DeltaStoreFile, nil
@@ -110,11 +110,11 @@ func mediumOf(dir string, sums layout.Sums) (label, store string, err error) {
 	return label, StoreFile, nil
 }
 
-// mediumTime stamps every medium, so that equal folders give equal media: 1980,
-// where FAT begins.
+// mediumTime is the time of every medium, so that equal folders give equal media: 1980-01-01, the first
+// date of FAT.
 var mediumTime = time.Unix(315_532_800, 0)
 
-// signatureOf finds the signature that somebody has put beside a store.
+// signatureOf returns the name of the store's detached signature; "" if there is none.
 func signatureOf(dir, store string) string {
 	for _, suffix := range layout.SignatureSuffixes() {
 		if _, err := os.Stat(filepath.Join(dir, store+suffix)); err == nil {

@@ -23,27 +23,25 @@ import (
 	"github.com/pinbox/pinbox/storage/root"
 )
 
-// What can be wrong with the output folder.
+// Errors of the output folder.
 var (
 	ErrNotEmpty       = errors.New("output folder is not empty")
-	ErrNotFolder      = errors.New("output is no folder")
-	ErrNotReplaceable = errors.New("nothing can take the place of the output folder")
-	ErrBusy           = errors.New("another build writes there")
+	ErrNotFolder      = errors.New("output is not a folder")
+	ErrNotReplaceable = errors.New("output folder cannot be replaced")
+	ErrBusy           = errors.New("another build uses the folder")
 )
 
-// Stage is the folder in which an appliance grows: beside its place, under a
-// name that nobody else uses and that a later run finds again,
-// ".out.pinbox-partial". A run that was killed leaves it; the next one starts it
-// afresh. It takes its place by rename.
+// Stage is the folder in which an appliance is written: ".OUT.pinbox-partial" in the parent of the output
+// folder. Publish renames it. If a build is killed the stage remains, and the next build empties it.
 type Stage struct {
 	Dir, out  string
 	lock      *os.File
 	published bool
 }
 
-// OpenStage makes the folder beside out. The caller publishes or discards it.
+// OpenStage makes and locks the stage of the output folder. The caller calls Discard in any case.
 func OpenStage(out string) (_ *Stage, err error) {
-	if out, err = place(out); err != nil {
+	if out, err = checkOutput(out); err != nil {
 		return nil, err
 	}
 	s := &Stage{Dir: filepath.Join(filepath.Dir(out), "."+filepath.Base(out)+".pinbox-partial"), out: out}
@@ -58,13 +56,13 @@ func OpenStage(out string) (_ *Stage, err error) {
 	return s, s.clear()
 }
 
-// lockFolder makes a folder this process's own. It returns nil if another
-// process took the folder away in the meantime.
+// lockFolder makes and locks a folder. It returns nil if another process has renamed or removed the folder
+// in the meantime.
 func lockFolder(dir string) (_ *os.File, err error) {
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	// What is to be emptied must not be a link to something else.
+	// The folder will be emptied: it must not be a link to another one.
 	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -95,9 +93,9 @@ func lockFolder(dir string) (_ *os.File, err error) {
 	return f, nil
 }
 
-// place finds out, before there is anything to lose, whether a folder can take
-// its place at out.
-func place(out string) (string, error) {
+// checkOutput reports why the stage cannot be renamed to out, before any work is done. It returns the
+// absolute path without symbolic links.
+func checkOutput(out string) (string, error) {
 	out, err := filepath.Abs(out)
 	if err != nil {
 		return "", err
@@ -131,7 +129,7 @@ func place(out string) (string, error) {
 	return target, nil
 }
 
-// clear removes what a run that was killed left.
+// clear removes the files of a build that was killed.
 func (s *Stage) clear() error {
 	entries, err := os.ReadDir(s.Dir)
 	if len(entries) > 0 {
@@ -146,22 +144,21 @@ func (s *Stage) clear() error {
 	return err
 }
 
-// Path of a file of the folder, as long as it grows.
+// Path returns the path of a file in the stage.
 func (s *Stage) Path(name string) string { return filepath.Join(s.Dir, filepath.FromSlash(name)) }
 
-// Create starts a file of the folder.
+// Create creates a file in the stage.
 func (s *Stage) Create(name string) (*atomicfile.File, error) {
 	return atomicfile.Create(s.Path(name), 0o644)
 }
 
-// Text is a small file of a folder.
+// Text is a small file.
 type Text struct {
 	Content []byte
 	Perm    os.FileMode
 }
 
-// WriteTexts writes lock and manifests, and more files by their names: everything but
-// the store and the sums.
+// WriteTexts writes the lock, the manifests of the sets, and more files by their names.
 func (s *Stage) WriteTexts(lock pinset.Lock, sets []pinset.Set, more map[string]Text) error {
 	var b bytes.Buffer
 	if err := lock.Encode(&b); err != nil {
@@ -196,14 +193,14 @@ func (s *Stage) WriteSums(ctx context.Context, store Store, hooks progress.Hooks
 	return err
 }
 
-// Publish puts the folder into its place.
+// Publish renames the stage to the output folder.
 func (s *Stage) Publish() error {
 	for _, dir := range []string{s.Path(ManifestsDir), s.Dir} {
 		if err := atomicfile.SyncDir(dir); err != nil {
 			return err
 		}
 	}
-	// os.Rename would refuse an empty folder that stands there already.
+	// os.Rename does not replace an empty folder.
 	if err := syscall.Rename(s.Dir, s.out); err != nil {
 		return &os.LinkError{Op: "rename", Old: s.Dir, New: s.out, Err: err}
 	}
@@ -211,9 +208,9 @@ func (s *Stage) Publish() error {
 	return atomicfile.SyncDir(filepath.Dir(s.out))
 }
 
-// Discard removes what was not published.
+// Discard removes the stage, unless it was published, and unlocks it.
 func (s *Stage) Discard() error {
-	if s.published { // what stands at s.Dir now is another build's
+	if s.published { // s.Dir may be the stage of another build now
 		return s.lock.Close()
 	}
 	return errors.Join(os.RemoveAll(s.Dir), s.lock.Close())

@@ -18,23 +18,23 @@ import (
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// maxSums bounds SHA256SUMS in bytes: that of a store that is a folder has a line for each file.
+// maxSums is the largest SHA256SUMS in bytes. If the store is a folder, there is a line for each file in it.
 const maxSums = 1 << 30
 
-// ReadSums reads those of an appliance's folder.
+// ReadSums reads SHA256SUMS of an appliance's folder.
 func ReadSums(dir string) (layout.Sums, error) {
 	content, err := os.ReadFile(filepath.Join(dir, SumsFile))
 	if err != nil {
 		kind := ErrNotAppliance
 		if _, err := os.Stat(filepath.Join(dir, LockFile)); err == nil {
-			kind = ErrVerify // it was one
+			kind = ErrVerify // it was an appliance
 		}
 		return nil, fmt.Errorf("%s: %w: %w", dir, kind, err)
 	}
 	return ParseSums(content, dir, SumsFile)
 }
 
-// ParseSums reads a file of sums; where and file are for errors.
+// ParseSums parses a file of sums. Errors name where, the folder or ISO, and the file in it.
 func ParseSums(content []byte, where, file string) (layout.Sums, error) {
 	sums, err := layout.ReadSums(bytes.NewReader(content), maxSums)
 	if err != nil {
@@ -46,8 +46,8 @@ func ParseSums(content []byte, where, file string) (layout.Sums, error) {
 // IsDelta reports whether the sums are those of a delta's folder.
 func IsDelta(sums layout.Sums) bool { return sums[DeltaFile]+sums[DeltaStoreFile] != "" }
 
-// SumTree gives the SHA-256 of every file below dir but the sums themselves; those of
-// some may be known. store is the name of the store there: of a folder only regular files count.
+// SumTree adds to sums the SHA-256 of every file below dir, except SHA256SUMS and files that are in sums
+// already. store is the store's name; if it is a folder, only its regular files are hashed.
 func SumTree(ctx context.Context, dir, store string, sums layout.Sums, hooks progress.Hooks) error {
 	var names []string
 	var bytes int64
@@ -59,7 +59,7 @@ func SumTree(ctx context.Context, dir, store string, sums layout.Sums, hooks pro
 		if err != nil || name == SumsFile || sums[name] != "" {
 			return err
 		}
-		if strings.HasPrefix(name, store+"/") && !d.Type().IsRegular() { // a fifo would not end
+		if strings.HasPrefix(name, store+"/") && !d.Type().IsRegular() { // reading a FIFO would block
 			return nil
 		}
 		names = append(names, filepath.ToSlash(name))
@@ -81,7 +81,7 @@ func SumTree(ctx context.Context, dir, store string, sums layout.Sums, hooks pro
 	return nil
 }
 
-// SumFile gives the SHA-256 of one file.
+// SumFile returns the SHA-256 of one file.
 func SumFile(ctx context.Context, name string, hooks progress.Hooks) (string, error) {
 	fi, err := os.Stat(name)
 	if err != nil {
@@ -101,10 +101,10 @@ func sumOf(ctx context.Context, name string, hooks progress.Hooks) (string, erro
 	return sum, err
 }
 
-// buffers are made once: a store that is a folder has many small files.
+// buffers are reused: a store that is a folder has many small files.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 1<<20); return &b }}
 
-// SumReader also gives the number of bytes.
+// SumReader returns the SHA-256 of the content and its size in bytes.
 func SumReader(ctx context.Context, r io.Reader, hooks progress.Hooks) (sum string, size int64, err error) {
 	h := sha256.New()
 	buf := buffers.Get().(*[]byte)
@@ -113,7 +113,7 @@ func SumReader(ctx context.Context, r io.Reader, hooks progress.Hooks) (sum stri
 	return hex.EncodeToString(h.Sum(nil)), size, err
 }
 
-// reader ends with its context.
+// reader fails when its context is canceled.
 type reader struct {
 	ctx  context.Context
 	r    io.Reader
@@ -131,7 +131,7 @@ func (p reader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// HashWriter writes and hashes at the same time. It ends with its context.
+// HashWriter writes and hashes in parallel. It fails when its context is canceled.
 type HashWriter struct {
 	ctx  context.Context
 	w    io.Writer
@@ -140,15 +140,15 @@ type HashWriter struct {
 	done func(int)
 }
 
-// NewHashWriter writes to w; done is called with the number of bytes of each part.
+// NewHashWriter returns a HashWriter for w. done is called with the number of bytes of each write.
 func NewHashWriter(ctx context.Context, w io.Writer, done func(int)) *HashWriter {
 	return &HashWriter{ctx: ctx, w: w, sum: sha256.New(), done: done}
 }
 
-// Size is the number of bytes written.
+// Size returns the number of bytes written.
 func (s *HashWriter) Size() int64 { return s.size }
 
-// Sum is the SHA-256 of them, in hexadecimal form.
+// Sum returns the SHA-256 of the bytes written, in hexadecimal.
 func (s *HashWriter) Sum() string { return hex.EncodeToString(s.sum.Sum(nil)) }
 
 func (s *HashWriter) Write(p []byte) (int, error) {

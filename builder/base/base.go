@@ -22,17 +22,17 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// ErrUnsuitable says that no delta can be made for what a node has.
+// ErrUnsuitable says that a store cannot be the base of a delta.
 var ErrUnsuitable = errors.New("cannot be the base of a delta")
 
-// Base is what nodes have: an appliance, or one with its deltas.
+// Base is a store that nodes have.
 type Base struct {
 	pinset.Base
-	// Locked is what its lock says.
+	// Locked is the content of its lock.
 	Locked pinset.Lock
 }
 
-// Read reads folders, ISOs and locks, all for one platform.
+// Read reads bases from folders, ISOs and locks. All of them must be for the platform.
 func Read(names []string, platform pinset.Platform) ([]Base, error) {
 	var bases []Base
 	for _, name := range names {
@@ -70,7 +70,7 @@ func readBase(name string) (Base, error) {
 	return newBase(name, content, "", "")
 }
 
-// looksLikeLock keeps the store itself, of any size, from being read as a lock.
+// looksLikeLock prevents that a store, which may be large, is read as a lock.
 func looksLikeLock(name string) error {
 	f, err := os.Open(name)
 	if err != nil {
@@ -83,7 +83,7 @@ func looksLikeLock(name string) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	if !bytes.HasPrefix(bytes.TrimSpace(start[:n]), []byte("{")) {
-		return fmt.Errorf("%s: %w, and no lock", name, artifact.ErrNotAppliance)
+		return fmt.Errorf("%s: %w, and not a lock", name, artifact.ErrNotAppliance)
 	}
 	return nil
 }
@@ -127,12 +127,12 @@ func isoBaseOf(image *iso.Image, name string) (Base, error) {
 	return newBase(name, content, sums[artifact.ISOLock], sums[artifact.ISOStore])
 }
 
-// newBase compares the lock with its SHA-256, if that is known. store is that of the
-// store's file.
+// newBase decodes a lock. sum is the SHA-256 that the lock must have, store the one of the store's file; ""
+// if unknown.
 func newBase(name string, lock []byte, sum, store string) (b Base, err error) {
 	b.Lock = digest.FromBytes(lock)
 	if sum != "" && b.Lock.Encoded() != sum {
-		return b, fmt.Errorf("%s: %w: SHA-256 %s, was %s", name, artifact.ErrVerify, b.Lock.Encoded(), sum)
+		return b, fmt.Errorf("%s: %w: the lock has SHA-256 %s, want %s", name, artifact.ErrVerify, b.Lock.Encoded(), sum)
 	}
 	if store != "" {
 		b.Store = digest.NewDigestFromEncoded(digest.SHA256, store)
@@ -143,7 +143,7 @@ func newBase(name string, lock []byte, sum, store string) (b Base, err error) {
 	return b, nil
 }
 
-// Layers of the base as a store has them, by their IDs.
+// Layers returns the layers of the base by their IDs in a store.
 func (b Base) Layers() map[string]compose.Unpacked {
 	all := map[string]compose.Unpacked{}
 	for _, img := range b.Locked.Images {
@@ -154,14 +154,14 @@ func (b Base) Layers() map[string]compose.Unpacked {
 	return all
 }
 
-// Layer is a layer in its place in a store.
+// Layer is a layer of an image with its IDs in a store.
 type Layer struct {
 	pinset.LockedLayer
-	// ID of the layer in a store, and of the one below it.
+	// ID of the layer, and ID of the layer below it; Parent is "" for the lowest one.
 	ID, Parent string
 }
 
-// Chain gives the layers of an image from the bottom up.
+// Chain returns the layers of an image, the lowest one first.
 func Chain(img pinset.LockedImage) (all []Layer) {
 	parent := ""
 	for _, l := range img.Layers {
@@ -172,16 +172,16 @@ func Chain(img pinset.LockedImage) (all []Layer) {
 	return all
 }
 
-// Common is what all bases of a delta have in common.
+// Common is the intersection of the bases of a delta.
 type Common struct {
-	// Delta describes the delta.
+	// Delta is the content of delta.json.
 	Delta pinset.Delta
-	// layers that every base has, by their IDs.
+	// layers are the layers that every base has, by their IDs.
 	layers map[string]compose.Unpacked
 }
 
-// NewCommon finds out what a delta of the images needs of bases, of which a node
-// has one.
+// NewCommon intersects the bases. name is the delta's name; its Needs are the layers of the images that all
+// bases have.
 func NewCommon(name string, bases []Base, images []pinset.LockedImage) Common {
 	c := Common{
 		layers: inAll(bases), Delta: pinset.Delta{Version: pinset.DeltaVersion, Name: name, Needs: []pinset.Need{}},
@@ -205,7 +205,7 @@ func NewCommon(name string, bases []Base, images []pinset.LockedImage) Common {
 	return c
 }
 
-// inAll gives the layers that all bases have, with what any of them knows.
+// inAll returns the layers that all bases have. A field that one base does not know is taken from another.
 func inAll(bases []Base) map[string]compose.Unpacked {
 	all := bases[0].Layers()
 	for _, b := range bases[1:] {
@@ -224,7 +224,7 @@ func inAll(bases []Base) map[string]compose.Unpacked {
 	return all
 }
 
-// Missing gives the layers of an image that not all bases have.
+// Missing returns the layers of an image that are not in all bases.
 func (c Common) Missing(img pinset.LockedImage) (layers []pinset.LockedLayer) {
 	for _, p := range Chain(img) {
 		if _, ok := c.layers[p.ID]; !ok {
@@ -234,15 +234,15 @@ func (c Common) Missing(img pinset.LockedImage) (layers []pinset.LockedLayer) {
 	return layers
 }
 
-// AddTo tells a store of the layers that it stands on.
+// AddTo adds to a delta's store the layers of the images that are in the bases.
 func (c Common) AddTo(store *compose.Store, images []pinset.LockedImage) error {
 	for _, img := range images {
 		for _, p := range Chain(img) {
-			there, ok := c.layers[p.ID]
+			unpacked, ok := c.layers[p.ID]
 			if !ok {
 				continue
 			}
-			if err := store.AddBase(compose.Layer{Parent: p.Parent, Digest: p.Digest, DiffID: p.DiffID}, there); err != nil {
+			if err := store.AddBase(compose.Layer{Parent: p.Parent, Digest: p.Digest, DiffID: p.DiffID}, unpacked); err != nil {
 				return fmt.Errorf("lock of a base: %w: image %s: %w", pinset.ErrBadLock, img.Pin, err)
 			}
 		}

@@ -1,7 +1,8 @@
-// Package base is what a delta is made for: what nodes have, read from an appliance's folder, an ISO
-// or a lock, and which layers of a release they therefore lack.
+// Package base reads the bases of a delta from folders of appliances, ISOs or locks, and finds the layers
+// of a release that they lack.
 //
-// The delta's store is written by package format, and compared with its bases by package verify.
+// It does not write the delta's store, which package format does, and does not compare it with its bases,
+// which package verify does.
 //
 // Start at Read and NewCommon.
 package base

@@ -127,7 +127,7 @@ func TestMedium(t *testing.T) {
 	do(cli.ExitUsage, "is not a regular file", "medium", dir, "-o", t.TempDir())
 	do(cli.ExitUsage, "is in the folder, which would not be what it was", "medium", dir, "-o",
 		filepath.Join(dir, "appliance.iso"))
-	do(cli.ExitUsage, "is there and no ISO, so it is not written over", "medium", dir, "-o", config)
+	do(cli.ExitUsage, "exists and is not an ISO, so it is not overwritten", "medium", dir, "-o", config)
 	do(0, "medium.iso: ", "medium", dir, "-o", medium)
 	do(0, "with the label SHIP_7", "medium", dir, "-o", medium) // over the one before
 	do(0, "2 files, 5 images in a store of", "verify", medium)
