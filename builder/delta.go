@@ -96,7 +96,8 @@ func (o *Options) validateDelta() (warnings []string, err error) {
 		}
 	}
 	if len(ignored) > 0 {
-		warnings = append(warnings, "a delta does not change the configuration of nodes; it ignores "+strings.Join(ignored, ", "))
+		warnings = append(warnings,
+			"a delta does not change the configuration of nodes; it ignores "+strings.Join(ignored, ", "))
 	}
 	s.Ignition, s.ISO, s.Node = spec.Ignition{}, spec.ISO{}, spec.Node{}
 	return warnings, nil

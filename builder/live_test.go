@@ -191,7 +191,7 @@ func TestConfigThatStaysTooLarge(t *testing.T) {
 	o.Appliance.Spec.Ignition.Butane = []string{butane(t, "/etc/a name", noise(100_000))}
 	_, err := builder.Build(t.Context(), o)
 	if !errors.Is(err, iso.ErrTooLarge) || !strings.Contains(err.Error(), "bytes larger than the area of 65536") ||
-		!strings.Contains(err.Error(), "with 2 files left to the store") {
+		!strings.Contains(err.Error(), "with 2 files left for the store") {
 		t.Error(err)
 	}
 	if _, err := os.Stat(o.Out); !errors.Is(err, os.ErrNotExist) {

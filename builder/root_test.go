@@ -181,7 +181,7 @@ func TestVerifyFindsWhatIsWrongWithADir(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := verify()
-	for file, what := range map[string]string{large: "has changed", short: "does not lead to layer", split: "is missing"} {
+	for file, what := range map[string]string{large: "has changed", short: "is not a link to layer", split: "is missing"} {
 		name, err := filepath.Rel(o.Out, file)
 		if err != nil || !strings.Contains(said, name+" "+what) {
 			t.Errorf("%s %s is not said (%v):\n%s", name, what, err, said)

@@ -44,7 +44,7 @@ func Medium(ctx context.Context, o MediumOptions) error {
 		return err
 	}
 	if sum != sums[store] {
-		return fmt.Errorf("%s: %w: %s has SHA-256 %s, want %s", o.Dir, ErrVerify, store, sum, sums[store])
+		return fmt.Errorf("%s: %w: %s has changed: SHA-256 %s, want %s", o.Dir, ErrVerify, store, sum, sums[store])
 	}
 	inside := map[string]string{ISOStore: sum, ISOLock: sums[LockFile]}
 	signature := signatureOf(o.Dir, store)

@@ -18,14 +18,14 @@ import (
 	"github.com/pinbox/pinbox/storage/atomicfile"
 )
 
-// Names are the images that Write makes.
+// Names returns the names of the images that Write makes.
 func Names() []string {
 	return []string{"demo.example.com/site/app:1.0", "demo.example.com/site/tool:1.0"}
 }
 
-// Write makes dir an OCI image layout that holds an image for linux/amd64 under each of
-// Names. Both images have program as /bin/program, in a layer that they share, and a
-// small layer of their own. Equal programs give equal bytes.
+// Write writes an OCI image layout to dir, with an image for linux/amd64 under each of Names. The images
+// share a layer with the program as /bin/program, and each has a small layer of its own. Equal programs give
+// equal bytes.
 func Write(dir string, program []byte) error {
 	l := layout(dir)
 	base, err := l.layer("bin/program", 0o755, program)
@@ -111,7 +111,7 @@ func (l layout) image(layers ...layer) (d imgspecv1.Descriptor, err error) {
 	return l.blob(imgspecv1.MediaTypeImageManifest, content)
 }
 
-// made is when the images were made, the same for every demo.
+// made is the creation time of the images. It is constant, so that equal programs give equal bytes.
 func made() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 
 // blob writes content under its digest.

@@ -1,8 +1,8 @@
-// Package demo writes the sample images of `pinbox demo`: an OCI image layout of two
-// images, made with no registry and no library for making images.
+// Package demo writes the sample images of `pinbox demo`: an OCI image layout with two images, written without
+// a registry and without a library.
 //
-// It is not test material. Images that hold every special case of a layer are those of
-// fixtures/sample, which no program links.
+// It is not test material: images with every special case of a layer are in fixtures/sample, which no program
+// links.
 //
-// Start with Write.
+// Start at Write.
 package demo

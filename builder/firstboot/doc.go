@@ -1,8 +1,8 @@
-// Package firstboot renders what a node reads at its first boot: the Butane and Ignition configs of an
-// appliance, those of a live system that installs it, and what of them the store has to carry because
-// the ISO has no room for it.
+// Package firstboot renders the configuration that a node reads at its first boot: the Butane and Ignition
+// configs of an appliance, and those of a live system that installs it. Files that do not fit into the
+// Ignition area of the ISO are left for the store.
 //
-// What is in the configs is package ignition's business.
+// It does not know what is in the configs, which package ignition does.
 //
 // Start at Configure.
 package firstboot

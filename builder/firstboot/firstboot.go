@@ -17,19 +17,17 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// Files are the node's configuration, and that of the live system if it is
-// not the same.
+// Files are the configs of the node, and those of the live system if it installs the node.
 type Files struct {
 	butane, ignition         []byte
 	liveButane, liveIgnition []byte
-	// Carried are files that the store has for the node.
+	// Carried are files of the node that do not fit into the ISO; the store has them.
 	Carried []ignition.File
-	// secret says that there is a pull secret in them, of which the notes tell.
-	secret bool
-	notes  []string
+	secret  bool // a config has a pull secret
+	notes   []string
 }
 
-// perm keeps secrets from others.
+// perm is the mode of the files: only the owner reads a pull secret.
 func (c Files) perm() os.FileMode {
 	if c.secret {
 		return 0o600
@@ -37,7 +35,7 @@ func (c Files) perm() os.FileMode {
 	return 0o644
 }
 
-// Texts are the files of the appliance's folder.
+// Texts returns the configs by their names in the appliance's folder.
 func (c Files) Texts() map[string]artifact.Text {
 	text := func(content []byte) artifact.Text { return artifact.Text{Content: content, Perm: c.perm()} }
 	files := map[string]artifact.Text{artifact.ButaneFile: text(c.butane), artifact.IgnitionFile: text(c.ignition)}
@@ -47,7 +45,7 @@ func (c Files) Texts() map[string]artifact.Text {
 	return files
 }
 
-// embedded is what goes into the Ignition area of the ISO.
+// embedded is the config for the Ignition area of the ISO.
 func (c Files) embedded() []byte {
 	if c.liveIgnition != nil {
 		return c.liveIgnition
@@ -55,7 +53,7 @@ func (c Files) embedded() []byte {
 	return c.ignition
 }
 
-// Warnings tell of what whoever builds should know.
+// Warnings returns warnings for the user.
 func (c Files) Warnings() (all []string) {
 	all = append(all, c.notes...)
 	if len(c.Carried) == 0 {
@@ -85,14 +83,15 @@ func Configure(a spec.Appliance, sets []pinset.Set, registries []byte) (Files, e
 	}
 	if c.AutoAttach && !c.HasKeys() {
 		notes = append(notes,
-			"spec.node.autoAttach: whoever can plug in a medium says what the nodes run; with keys in "+layout.KeysDir+", by a Butane file, they want signatures")
+			"spec.node.autoAttach: whoever can plug in a medium decides which images the nodes run; put keys into "+
+				layout.KeysDir+" with a Butane file, and the nodes require signatures")
 	}
 	files, err := fit(a.Spec, c)
 	files.secret, files.notes = c.PullSecret != nil, notes
 	return files, err
 }
 
-// readPullSecret also says what is wrong with it, and where it will be.
+// readPullSecret reads the pull secret into the config. It warns of problems, and of the files that have it.
 func readPullSecret(name string, c *ignition.Config) (notes []string, err error) {
 	if name == "" {
 		return nil, nil
@@ -101,18 +100,18 @@ func readPullSecret(name string, c *ignition.Config) (notes []string, err error)
 	if err != nil {
 		return nil, fmt.Errorf("spec.node.pullSecret: %w", err)
 	}
-	if fi, err := os.Stat(name); err != nil || !fi.Mode().IsRegular() { // it is read twice
-		return nil, errors.Join(fmt.Errorf("spec.node.pullSecret: %w: %s is no file that stays", storage.ErrAccess, name),
+	if fi, err := os.Stat(name); err != nil || !fi.Mode().IsRegular() { // makePlan reads it twice
+		return nil, errors.Join(fmt.Errorf("spec.node.pullSecret: %w: %s is not a regular file", storage.ErrAccess, name),
 			err, credentials.Close())
 	}
 	c.PullSecret = credentials.Content
 	defer credentials.Close()
 	return append(credentials.Warnings,
-		"the Ignition configs and the ISO have the pull secret in them: whoever can read them can read it"), nil
+		"the Ignition configs and the ISO contain the pull secret: whoever can read them can read it"), nil
 }
 
-// fit renders the configuration. If the ISO has no room for it, the store carries as
-// many of its files as must be, the largest first.
+// fit renders the configuration. If it does not fit into the ISO, files are left for the store, the largest
+// first, and as few as possible.
 func fit(s spec.Spec, c ignition.Config) (Files, error) {
 	files, err := render(s, c)
 	if !errors.Is(err, iso.ErrTooLarge) {
@@ -125,22 +124,21 @@ func fit(s spec.Spec, c ignition.Config) (Files, error) {
 	c.StoreFiles = carriable
 	if files, err = render(s, c); errors.Is(err, iso.ErrTooLarge) {
 		part, bytes := c.LargestPart()
-		return Files{}, fmt.Errorf("%w: with %d files left to the store, the largest that must stay is %s with %d bytes",
+		return Files{}, fmt.Errorf("%w: with %d files left for the store, the largest that must stay is %s with %d bytes",
 			err, len(carriable), part, bytes)
 	}
 	sort.Search(len(carriable), func(n int) bool {
 		c.StoreFiles = carriable[:n]
 		fewer, tooLarge := render(s, c)
 		if tooLarge == nil {
-			files = fewer // the last that fits carries the least
+			files = fewer // the search ends at the smallest n that fits
 		}
 		return tooLarge == nil
 	})
 	return files, err
 }
 
-// render gives the files, and finds out whether the base can take them, before
-// anything is fetched.
+// render renders the configs, and checks that they fit into the base ISO, before anything is fetched.
 func render(s spec.Spec, c ignition.Config) (files Files, err error) {
 	files.Carried = c.StoreFiles
 	if files.butane, err = ignition.Render(c); err != nil {
@@ -160,7 +158,7 @@ func render(s spec.Spec, c ignition.Config) (files Files, err error) {
 	return files, iso.Check(s.ISO.Base, files.edit(s))
 }
 
-// installer gives the configuration of a live system that installs the node's.
+// installer renders the configs of a live system that installs the node with the installed config.
 func installer(s spec.Spec, c ignition.Config, installed []byte) (butane, config []byte, err error) {
 	network, err := iso.CheckInstaller(s.ISO.Base)
 	if err != nil {
@@ -178,7 +176,7 @@ func installer(s spec.Spec, c ignition.Config, installed []byte) (butane, config
 	return butane, config, err
 }
 
-// edit is that of the base.
+// edit returns the changes to the base ISO.
 func (c Files) edit(s spec.Spec) iso.Edit {
 	k := s.ISO.KernelArguments
 	_, arch, _ := s.Platform.Split()
@@ -188,7 +186,7 @@ func (c Files) edit(s spec.Spec) iso.Edit {
 	}
 }
 
-// LiveISO is what becomes of the base, if there is one.
+// LiveISO says how to make the live ISO.
 func (c Files) LiveISO(s spec.Spec) artifact.LiveISO {
 	return artifact.LiveISO{Base: s.ISO.Base, Edit: c.edit(s), NoStore: s.Node.Store.VolumeLabel != ""}
 }

@@ -65,8 +65,8 @@ func (r *resolver) checkSets() error {
 	slices.SortStableFunc(r.sets, func(a, b pinset.Set) int { return strings.Compare(a.Name, b.Name) })
 	for i, s := range r.sets {
 		if !pinset.ValidName(s.Name) { // the name of a set and a pool together may be too long
-			return fmt.Errorf("%w: %s needs the set %q, whose name is not a lower-case RFC 1123 subdomain of at most 253 bytes: "+
-				"give it a shorter set, or pools of shorter names", spec.ErrAppliance, s.Origin, s.Name)
+			return fmt.Errorf("%w: %s needs the set %q, whose name is not a lower-case RFC 1123 subdomain of at most "+
+				"253 bytes: give it a shorter set, or pools of shorter names", spec.ErrAppliance, s.Origin, s.Name)
 		}
 		if i > 0 && s.Name == r.sets[i-1].Name {
 			return fmt.Errorf("%s: %w: %q, also in %s", s.Origin, pinset.ErrDuplicateSet, s.Name, r.sets[i-1].Origin)

@@ -22,7 +22,7 @@ const (
 	kind       = "Appliance"
 )
 
-// ErrAppliance says that an appliance file is not one.
+// ErrAppliance says that an appliance file is not valid.
 var ErrAppliance = errors.New("not a valid appliance file")
 
 // Appliance says what to build. Paths in a file count from the file's folder.
@@ -153,15 +153,15 @@ type NodeStore struct {
 	VolumeLabel string `yaml:"volumeLabel,omitempty" jsonschema:"pattern=^[A-Z0-9_]+$,maxLength=16"`
 }
 
-// New is the appliance of a build without a file.
+// New returns the appliance of a build without an appliance file.
 func New(sources ...source.Entry) Appliance {
 	return Appliance{
 		APIVersion: apiVersion, Kind: kind, Metadata: Metadata{Name: "appliance"}, Spec: Spec{Sources: sources},
 	}
 }
 
-// Read reads an appliance file. Unknown fields are errors, with their
-// lines.
+// Read reads and validates an appliance file. Unknown fields are errors. Paths in the result count from the
+// file's folder.
 func Read(path string) (Appliance, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -189,7 +189,7 @@ func Read(path string) (Appliance, error) {
 	return a, nil
 }
 
-// Validate also fills in the platform.
+// Validate checks the appliance, and sets the default platform.
 func (a *Appliance) Validate() error {
 	spec := &a.Spec
 	if spec.Platform == "" {
@@ -223,7 +223,7 @@ func (a *Appliance) Validate() error {
 	return spec.Platform.Validate()
 }
 
-// resolvePaths makes all paths count from dir.
+// resolvePaths joins all relative paths with dir.
 func (a *Appliance) resolvePaths(dir string) {
 	paths := []*string{&a.Spec.Node.Binary, &a.Spec.Node.PullSecret, &a.Spec.ISO.Base}
 	paths = append(append(paths, each(a.Spec.Ignition.Butane)...), each(a.Spec.Mirrors)...)
@@ -237,7 +237,7 @@ func (a *Appliance) resolvePaths(dir string) {
 	}
 }
 
-// ParsePlatform reads a platform as users spell it.
+// ParsePlatform parses a platform such as linux/amd64.
 func ParsePlatform(s string) (pinset.Platform, error) {
 	p := pinset.Platform(s)
 	return p, p.Validate()

@@ -9,7 +9,7 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// Config is the first-boot configuration of the spec, without its Butane.
+// Config returns the first-boot configuration of the spec, without its Butane files and pull secret.
 func (s Spec) Config(sets []pinset.Set, registries []byte) ignition.Config {
 	c := ignition.Config{
 		Sets: sets, Registries: registries, InternalRepair: s.Node.InternalRepair, SSHKeys: s.Ignition.SSHAuthorizedKeys,

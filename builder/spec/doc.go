@@ -1,8 +1,8 @@
-// Package spec is the appliance file: its types, their defaults, what is wrong with one, and how it
-// is read. docs/appliance.schema.json is made from the types and their comments.
+// Package spec reads and validates the appliance file. docs/appliance.schema.json is generated from its types
+// and their comments.
 //
-// What the fields lead to is the business of the rooms that do it: package builder reads the
-// sources, package firstboot renders the node's configuration.
+// It does not read the sources that the file lists, which package source does, and does not render the node's
+// configuration, which package firstboot does.
 //
-// Start at Appliance; Read reads one, New makes one of sources alone.
+// Start at Appliance. Read reads a file, New makes an appliance of sources alone.
 package spec

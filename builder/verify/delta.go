@@ -24,21 +24,21 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// ErrNotDelta says that something has no base that it could be checked with.
+// ErrNotDelta says that bases are given for something that is not a delta.
 var ErrNotDelta = errors.New("not a delta's folder or medium")
 
-// Delta is what there is to say of a delta.
+// Delta describes a delta that was verified.
 type Delta struct {
-	// Layers in the delta, and Needs of others: each as it stands in a store.
+	// Layers counts the layers in the delta, Needs the layers that its bases must have.
 	Layers int `json:"layers"`
 	Needs  int `json:"needs"`
-	// Bases with which it was found to be complete.
+	// Bases are the stores that have all needed layers, if they were given.
 	Bases []string `json:"bases,omitempty"`
-	// Mounted says that containers/storage has judged delta and bases together.
+	// Mounted is true if containers/storage has checked the delta and its bases, mounted together.
 	Mounted bool `json:"mounted"`
 }
 
-// delta compares the description of a delta's folder with the store.
+// delta compares delta.json in a delta's folder with the one in its store.
 func (v *Result) delta(dir string, lock pinset.Lock) error {
 	name := filepath.Join(dir, artifact.DeltaFile)
 	content, err := os.ReadFile(name)
@@ -63,11 +63,11 @@ func (v *Result) delta(dir string, lock pinset.Lock) error {
 	return nil
 }
 
-// storedDelta is a delta as its store describes it.
+// storedDelta is the description of a delta in its store.
 type storedDelta struct {
 	pinset.Delta
 	text []byte
-	// own are the layers that it has itself, by their IDs.
+	// own are the layers in the delta's store, by their IDs.
 	own map[string]bool
 }
 
@@ -75,8 +75,8 @@ func (d *storedDelta) verified() *Delta {
 	return &Delta{Layers: len(d.own), Needs: len(d.Needs)}
 }
 
-// openDelta reads what a store says of itself, and compares that with its lock; nil if
-// it is no delta's.
+// openDelta reads the description of a delta from its store, and compares the store with the lock. It
+// returns nil if the store is not a delta's.
 func openDelta(store root.Packed, lock pinset.Lock) (*storedDelta, error) {
 	if store.File == "" {
 		return nil, nil
@@ -106,8 +106,7 @@ func openDelta(store root.Packed, lock pinset.Lock) (*storedDelta, error) {
 	return d, errors.Join(sameLock(files, lock), sameLayers(files, d.own), sameNames(files, lock))
 }
 
-// ownLayers gives the layers of the lock that a delta has itself, by their IDs. Its
-// needs must be the others.
+// ownLayers returns the layers of the lock that the delta does not need from a base, by their IDs.
 func ownLayers(d pinset.Delta, lock pinset.Lock) (map[string]bool, error) {
 	needed := map[string]bool{}
 	for _, n := range d.Needs {
@@ -121,8 +120,8 @@ func ownLayers(d pinset.Delta, lock pinset.Lock) (map[string]bool, error) {
 			if !needed[p.ID] {
 				own[p.ID] = true
 			} else if own[p.Parent] {
-				errs = append(errs, fmt.Errorf("%s needs layer %s from a base, and has the one below itself", artifact.DeltaFile,
-					p.ID))
+				errs = append(errs, fmt.Errorf("%s needs layer %s from a base, but has the layer below it itself",
+					artifact.DeltaFile, p.ID))
 			}
 		}
 	}
@@ -157,7 +156,7 @@ func sameLock(files fs.FS, lock pinset.Lock) error {
 	return nil
 }
 
-// sameLayers compares the records of a store's layers with those that it should have.
+// sameLayers compares the records of a store's layers with the wanted IDs.
 func sameLayers(files fs.FS, want map[string]bool) error {
 	var got []string
 	err := layout.Open(files).Layers(func(l layout.Layer) error {
@@ -169,13 +168,13 @@ func sameLayers(files fs.FS, want map[string]bool) error {
 	}
 	slices.Sort(got)
 	if !slices.Equal(got, slices.Sorted(maps.Keys(want))) {
-		return fmt.Errorf("the store has %d layers, and not the %d that %s leaves to it", len(got), len(want),
-			artifact.DeltaFile)
+		return fmt.Errorf("the store has %d layers, want the %d that %s does not need from a base",
+			len(got), len(want), artifact.DeltaFile)
 	}
 	return nil
 }
 
-// sameNames looks for every name of the lock in the records of a store's images.
+// sameNames checks that the records of a store's images have every name in the lock.
 func sameNames(files fs.FS, lock pinset.Lock) error {
 	there := map[string]bool{}
 	err := layout.Open(files).Images(func(img layout.Image) error {
@@ -198,12 +197,11 @@ func sameNames(files fs.FS, lock pinset.Lock) error {
 	return errors.Join(errs...)
 }
 
-// ErrMissing says that a delta needs more than the bases that it was compared with.
-var ErrMissing = errors.New("a layer is in none of the bases")
+// ErrMissing says that a delta needs a layer that the given bases do not have.
+var ErrMissing = errors.New("no base has a layer that the delta needs")
 
-// WithBases is Artifact that also finds out whether a delta is complete on bases that
-// stand together: an appliance and the deltas between. As root it has containers/storage
-// judge all of them, mounted.
+// WithBases is Artifact that also checks that the bases together have every layer that a delta needs: an
+// appliance, and the deltas between. For root, containers/storage also checks all of them, mounted together.
 func WithBases(ctx context.Context, name string, bases []string, hooks progress.Hooks) (Result, error) {
 	v, err := Artifact(ctx, name, hooks)
 	if err != nil || len(bases) == 0 {
@@ -212,7 +210,7 @@ func WithBases(ctx context.Context, name string, bases []string, hooks progress.
 	if v.Delta == nil {
 		return Result{}, fmt.Errorf("%s: %w", name, ErrNotDelta)
 	}
-	c := completion{below: map[string]bool{}}
+	c := completion{baseLayers: map[string]bool{}}
 	if err := c.open(name); err != nil {
 		return Result{}, err
 	}
@@ -231,17 +229,17 @@ func WithBases(ctx context.Context, name string, bases []string, hooks progress.
 	return v, nil
 }
 
-// completion is a delta with its bases.
+// completion checks a delta with its bases.
 type completion struct {
 	lock  pinset.Lock
 	delta *storedDelta
-	// below are the layers of the bases, by their IDs.
-	below     map[string]bool
-	stores    []root.Packed
-	unchecked []string
+	// baseLayers are the layers of the bases, by their IDs.
+	baseLayers map[string]bool
+	stores     []root.Packed
+	unchecked  []string
 }
 
-// open finds the delta, which was verified.
+// open opens the delta, which Artifact has verified.
 func (c *completion) open(name string) (err error) {
 	if c.lock, err = artifact.ReadLock(name); err != nil {
 		return err
@@ -255,7 +253,7 @@ func (c *completion) open(name string) (err error) {
 	return err
 }
 
-// add verifies a base, and notes what it has.
+// add verifies a base, and records its layers.
 func (c *completion) add(ctx context.Context, name string, hooks progress.Hooks) error {
 	b, err := base.Read([]string{name}, c.lock.Platform)
 	if err != nil {
@@ -271,48 +269,48 @@ func (c *completion) add(ctx context.Context, name string, hooks progress.Hooks)
 		return err
 	}
 	if store.File == "" {
-		c.unchecked = append(c.unchecked, name+" has no store that can be mounted: of its layers the lock alone was read")
+		c.unchecked = append(c.unchecked, name+" has no store that can be mounted: its layers were read from the lock only")
 	} else {
 		c.stores = append(c.stores, store)
 	}
-	between, err := openDelta(store, b[0].Locked)
+	d, err := openDelta(store, b[0].Locked)
 	if err != nil {
 		return fmt.Errorf("%s: %w: %w", name, artifact.ErrVerify, err)
 	}
 	for id := range b[0].Layers() {
-		if between == nil || between.own[id] { // the lock of a delta tells more than it has
-			c.below[id] = true
+		if d == nil || d.own[id] { // the lock of a delta lists the layers of its bases too
+			c.baseLayers[id] = true
 		}
 	}
 	return nil
 }
 
-// check says what is missing or wrong.
+// check reports missing layers, and problems that containers/storage finds.
 func (c *completion) check(ctx context.Context, hooks progress.Hooks) error {
 	var missing []string
 	for _, n := range c.delta.Needs {
-		if !c.below[n.Layer] {
+		if !c.baseLayers[n.Layer] {
 			missing = append(missing, n.Layer)
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("%w: %d of the %d that it needs, such as %s", ErrMissing, len(missing), len(c.delta.Needs),
+		return fmt.Errorf("%w: %d of %d are missing, such as %s", ErrMissing, len(missing), len(c.delta.Needs),
 			missing[0])
 	}
 	var errs []error
 	if why := root.CannotExamine(); why != "" {
-		c.unchecked = append(c.unchecked, "what is in the layers, base and delta together: "+why)
+		c.unchecked = append(c.unchecked, "contents of the layers of base and delta: "+why)
 	}
 	if len(c.unchecked) > 0 {
 		return nil
 	}
 	hooks.Begin("check layers", 0)
-	complaints, err := root.Examine(ctx, c.stores)
+	problems, err := root.Examine(ctx, c.stores)
 	if err != nil {
 		return err
 	}
-	for _, complaint := range complaints {
-		errs = append(errs, errors.New(complaint))
+	for _, problem := range problems {
+		errs = append(errs, errors.New(problem))
 	}
 	return errors.Join(errs...)
 }

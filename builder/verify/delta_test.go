@@ -40,7 +40,7 @@ func TestVerifyDelta(t *testing.T) {
 		"no base": {s.third, nil, verify.Delta{Layers: 3, Needs: 8}, nil},
 		"lock alone": {
 			s.third, []string{s.second, baseLock}, verify.Delta{Layers: 3, Needs: 8},
-			[]string{baseLock + " has no store that can be mounted: of its layers the lock alone was read"},
+			[]string{baseLock + " has no store that can be mounted: its layers were read from the lock only"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -80,9 +80,9 @@ func TestDeltaWithOtherBases(t *testing.T) {
 		want  error
 		text  string
 	}{
-		"base missing":          {s.third, []string{s.second}, verify.ErrMissing, "5 of the 8 that it needs"},
-		"delta between missing": {s.third, []string{s.base}, verify.ErrMissing, "3 of the 8 that it needs"},
-		"medium without base":   {s.medium, []string{s.second}, verify.ErrMissing, "5 of the 8 that it needs"},
+		"base missing":          {s.third, []string{s.second}, verify.ErrMissing, "5 of 8 are missing"},
+		"delta between missing": {s.third, []string{s.base}, verify.ErrMissing, "3 of 8 are missing"},
+		"medium without base":   {s.medium, []string{s.second}, verify.ErrMissing, "5 of 8 are missing"},
 		"changed layer of a base": {
 			s.third, []string{s.second, tampered(t, s.base)}, artifact.ErrVerify, "file integrity checksum failed",
 		},
@@ -205,7 +205,7 @@ func TestVerifyFindsAWrongDescription(t *testing.T) {
 		},
 		"need left out": {
 			func(d *pinset.Delta) { d.Needs = d.Needs[:0] }, []string{"out", "tree/pinbox"},
-			"the store has 3 layers, and not the 8",
+			"the store has 3 layers, want the 8",
 		},
 		"wrong link": {
 			func(d *pinset.Delta) { d.Needs[0].Link = strings.Repeat("X", 26) }, []string{"out", "tree/pinbox"},
@@ -215,7 +215,7 @@ func TestVerifyFindsAWrongDescription(t *testing.T) {
 		"unknown version": {func(d *pinset.Delta) { d.Version = 9 }, []string{"out", "tree/pinbox"}, "version 9"},
 		"need above an own layer": {
 			func(d *pinset.Delta) { d.Needs = d.Needs[len(d.Needs)-1:] }, []string{"out", "tree/pinbox"},
-			"from a base, and has the one below itself",
+			"from a base, but has the layer below it itself",
 		},
 		"folder alone": {
 			func(d *pinset.Delta) { d.Name = "other" }, []string{"out"}, "delta.squashfs has another delta.json",
@@ -274,7 +274,7 @@ func TestVerifyFindsAWrongDeltaStore(t *testing.T) {
 			"rm pinbox/pinbox.lock.json", []string{"store: open pinbox/pinbox.lock.json: file does not exist"},
 		},
 		"another lock":    {"echo >>pinbox/pinbox.lock.json", []string{"the store has another pinbox.lock.json"}},
-		"no layers":       {"echo [] >overlay-layers/layers.json", []string{"the store has 0 layers, and not the 3 that"}},
+		"no layers":       {"echo [] >overlay-layers/layers.json", []string{"the store has 0 layers, want the 3 that"}},
 		"bad layers":      {"echo x >overlay-layers/layers.json", []string{"store: "}},
 		"bad images":      {"echo x >overlay-images/images.json", []string{"store: "}},
 		"bad description": {"echo x >pinbox/delta.json", []string{"store: "}},

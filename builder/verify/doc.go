@@ -1,8 +1,8 @@
-// Package verify finds out whether what was built is still what it was: it hashes everything in an
-// appliance's folder or ISO again, compares what the files say of each other, and a delta with its
-// bases.
+// Package verify checks that an appliance's folder or ISO is unchanged and consistent: it hashes every file,
+// compares the files with each other, and a delta with its bases.
 //
-// It does not look into the layers, but for a delta with its bases, mounted; containers/storage does.
+// It does not check the contents of layers, except those of a delta with its bases, which containers/storage
+// checks while all of them are mounted.
 //
 // Start at Artifact and WithBases.
 package verify

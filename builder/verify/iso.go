@@ -16,7 +16,7 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// verifyISO hashes store, lock and config out of an ISO.
+// verifyISO verifies the files that pinbox added to an ISO, its Ignition config and its base.
 func verifyISO(ctx context.Context, name string, hooks progress.Hooks) (Result, error) {
 	image, f, err := iso.OpenFile(name)
 	if errors.Is(err, iso9660.ErrNotISO) {
@@ -39,7 +39,7 @@ func verifyISO(ctx context.Context, name string, hooks progress.Hooks) (Result, 
 	}
 	v := Result{Dir: name, Files: len(sums)}
 	var errs []error
-	// A second medium has no config, and a live ISO that is used with one no store.
+	// A second medium has no config. The live ISO that it belongs to has no store.
 	if sums[artifact.ISOLock] == "" || sums[artifact.ISOStore]+sums[artifact.IgnitionFile] == "" {
 		errs = append(errs, fmt.Errorf("%s has no entry for %s or %s", artifact.ISOSums, artifact.ISOLock, artifact.ISOStore))
 	}
@@ -76,7 +76,7 @@ func verifyISO(ctx context.Context, name string, hooks progress.Hooks) (Result, 
 	return v, nil
 }
 
-// medium looks whether an ISO has a delta.
+// medium checks the delta in an ISO, if there is one.
 func (v *Result) medium(name string, lock pinset.Lock) error {
 	store, err := artifact.FindStore(name)
 	if err != nil {

@@ -22,23 +22,23 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// Result is what was found whole.
+// Result describes what was verified.
 type Result struct {
 	Dir    string        `json:"dir"`
 	Files  int           `json:"files"`
 	Totals pinset.Totals `json:"totals"`
 	// StoreSize in bytes.
 	StoreSize int64 `json:"storeSize"`
-	// StoreDigest is the SHA-256 of the store's file, "" of a folder.
+	// StoreDigest is the digest of the store's file; "" if the store is a folder.
 	StoreDigest string `json:"storeDigest,omitempty"`
-	// Delta is what there is to say of a delta, nil of an appliance.
+	// Delta describes a delta; nil for an appliance.
 	Delta *Delta `json:"delta,omitempty"`
-	// Unchecked is what could not be looked at, and why.
+	// Unchecked lists what could not be checked, and why.
 	Unchecked []string `json:"unchecked,omitempty"`
 }
 
-// Artifact hashes every file of an appliance's folder again, and compares what the
-// files say of each other. It reports all that it finds.
+// Artifact verifies an appliance's or a delta's folder, or an ISO. It returns artifact.ErrVerify with all
+// problems that it finds.
 func Artifact(ctx context.Context, dir string, hooks progress.Hooks) (Result, error) {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -66,7 +66,7 @@ func Artifact(ctx context.Context, dir string, hooks progress.Hooks) (Result, er
 		switch {
 		case !artifact.IsDelta(sums):
 			errs = append(errs, checkConfig(dir, lock))
-		case errors.Join(errs...) == nil: // what has changed is said
+		case errors.Join(errs...) == nil: // else the delta may be unreadable
 			errs = append(errs, v.delta(dir, lock))
 		}
 	}
@@ -111,7 +111,7 @@ func compareSums(ctx context.Context, dir string, want layout.Sums, hooks progre
 	return errors.Join(errs...)
 }
 
-// signs says that a file is a signature of one that the sums list, which came later.
+// signs reports whether a file is the detached signature of one in the sums. It is added after the build.
 func signs(name string, sums layout.Sums) bool {
 	return slices.ContainsFunc(layout.SignatureSuffixes(), func(suffix string) bool {
 		of, is := strings.CutSuffix(name, suffix)
@@ -119,7 +119,7 @@ func signs(name string, sums layout.Sums) bool {
 	})
 }
 
-// compareISO finds out whether the ISO has what the folder has.
+// compareISO compares the files in the ISO with those in the folder, by their sums.
 func compareISO(dir string, sums layout.Sums) error {
 	if _, ok := sums[artifact.ISOFile]; !ok {
 		return nil
@@ -147,7 +147,7 @@ func compareISO(dir string, sums layout.Sums) error {
 	return nil
 }
 
-// store looks whether the folder's store is whole, as far as it can say so itself.
+// store checks that the folder's store is complete.
 func (v *Result) store(dir string, sums layout.Sums) (err error) {
 	f, name := format.Find(sums)
 	if f == nil {
@@ -158,7 +158,7 @@ func (v *Result) store(dir string, sums layout.Sums) (err error) {
 	return err
 }
 
-// checkManifests compares the manifests with the sets of the lock.
+// checkManifests compares the manifests with the sets in the lock.
 func checkManifests(dir string, lock pinset.Lock, sums layout.Sums) error {
 	var errs []error
 	for _, locked := range lock.Sets {
@@ -170,7 +170,7 @@ func checkManifests(dir string, lock pinset.Lock, sums layout.Sums) error {
 		name := path.Join(artifact.ManifestsDir, pinset.FileName(locked.Name))
 		content, err := os.ReadFile(filepath.Join(dir, name))
 		if _, ok := sums[name]; ok && errors.Is(err, fs.ErrNotExist) {
-			continue // said already
+			continue // compareSums has reported it
 		}
 		if err != nil {
 			errs = append(errs, err)
@@ -187,7 +187,7 @@ func checkManifests(dir string, lock pinset.Lock, sums layout.Sums) error {
 	return errors.Join(errs...)
 }
 
-// checkConfig translates the Butane again, and looks for the lock's pins in it.
+// checkConfig compares the Ignition config with the Butane config, and its pins with the lock.
 func checkConfig(dir string, lock pinset.Lock) error {
 	bu, err := os.ReadFile(filepath.Join(dir, artifact.ButaneFile))
 	if err != nil {

@@ -93,7 +93,7 @@ func TestDelta(t *testing.T) {
 		u.do(cli.ExitOK, "containers/storage has mounted and compared every layer", "verify", medium, "--base", u.old)
 	}
 	u.do(cli.ExitOK, "not checked: ", "verify", dir, "--base", filepath.Join(u.old, "pinbox.lock.json"))
-	u.do(cli.ExitDamaged, "is in none of the bases", "verify", dir, "--base", dir)
+	u.do(cli.ExitDamaged, "no base has a layer that the delta needs", "verify", dir, "--base", dir)
 	u.do(cli.ExitInput, "--base is for the output of `pinbox delta` only", "verify", u.old, "--base", u.old)
 	u.do(cli.ExitUsage, "is not empty", append([]string{"delta", "--from", u.old, "-c", u.next, "-o", dir}, u.flags...)...)
 	other, _, _ := u.delta(filepath.Join(u.old, "pinbox.lock.json"))

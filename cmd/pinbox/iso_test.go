@@ -125,7 +125,7 @@ func TestMedium(t *testing.T) {
 		fixtures.Program(t, nodePackage), "-o", dir+"/")
 	do(0, "with no store in it", "verify", filepath.Join(dir, "appliance.iso"))
 	do(cli.ExitUsage, "is not a regular file", "medium", dir, "-o", t.TempDir())
-	do(cli.ExitUsage, "is in the folder, which would not be what it was", "medium", dir, "-o",
+	do(cli.ExitUsage, "is in the folder that the medium is made of", "medium", dir, "-o",
 		filepath.Join(dir, "appliance.iso"))
 	do(cli.ExitUsage, "exists and is not an ISO, so it is not overwritten", "medium", dir, "-o", config)
 	do(0, "medium.iso: ", "medium", dir, "-o", medium)
@@ -165,7 +165,7 @@ func TestVerifyReadsAllOfAnISO(t *testing.T) {
 		t.Fatal(err)
 	}
 	do(cli.ExitDamaged, "base.iso has changed", "verify", image)
-	do(cli.ExitDamaged, "its base has SHA-256", "iso", "reset", image, "-o", filepath.Join(t.TempDir(), "base.iso"))
+	do(cli.ExitDamaged, "the base has SHA-256", "iso", "reset", image, "-o", filepath.Join(t.TempDir(), "base.iso"))
 }
 
 // The ISO of another appliance is no part of this one.
