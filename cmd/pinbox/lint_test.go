@@ -72,7 +72,7 @@ func TestLintOfUnknownKinds(t *testing.T) {
 	fleet := write(t, "fleet.yaml",
 		[]byte("apiVersion: example.com/v1\nkind: Fleet\nspec:\n  image: quay.io/site/other:1\n  workerImage: "+image+"\n"))
 	const other, app = ":4: quay.io/site/other:1 is in Fleet.example.com, a kind that pinbox does not know: ",
-		":5: " + image + " stands in"
+		":5: " + image + " is in"
 	const warning = "1 image in kinds that pinbox does not know: Fleet.example.com (" + image + ")"
 	for _, c := range []struct {
 		flags    []string
@@ -84,7 +84,7 @@ func TestLintOfUnknownKinds(t *testing.T) {
 	} {
 		args := append([]string{"lint", fleet}, c.flags...)
 		code, stdout, stderr := pinbox(t.Context(), args...)
-		if code != cli.ExitInput || stderr != printed(c.warnings) || strings.Count(stdout, " stands in ") != len(c.says) {
+		if code != cli.ExitInput || stderr != printed(c.warnings) || strings.Count(stdout, " is in Fleet") != len(c.says) {
 			t.Errorf("%q: exit code %d\n%s%s", c.flags, code, stdout, stderr)
 		}
 		for _, says := range c.says {
