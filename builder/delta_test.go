@@ -300,12 +300,14 @@ func TestBasesThatCarryNoDelta(t *testing.T) {
 			pinset.ErrBadLock, "diffID",
 		},
 		"unknown root": {
-			[]string{rewriteLock(t, old, func(l *pinset.Lock) { eachLayer(l, func(l *pinset.LockedLayer) { l.Root = "" }) })},
-			compose.ErrUnknownRoot, "series/",
+			[]string{rewriteLock(t, old, func(l *pinset.Lock) {
+				eachLayer(l, func(l *pinset.LockedLayer) { l.RootAttributes = "" })
+			})},
+			compose.ErrUnknownRootAttributes, "series/",
 		},
 		"bad root": {
 			[]string{rewriteLock(t, old, func(l *pinset.Lock) {
-				eachLayer(l, func(l *pinset.LockedLayer) { l.Root = "99:0" })
+				eachLayer(l, func(l *pinset.LockedLayer) { l.RootAttributes = "99:0" })
 			})}, pinset.ErrBadLock, "0755:0:0",
 		},
 	} {

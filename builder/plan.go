@@ -74,7 +74,7 @@ func makePlan(ctx context.Context, o Options) (p plan, err error) {
 	if !o.Locked {
 		return p, nil
 	}
-	if drift := pinset.Drift(o.Lock, p.lock(p.Images)); drift != "" {
+	if drift := pinset.DescribeDifference(o.Lock, p.lock(p.Images)); drift != "" {
 		return p, fmt.Errorf("%w:\n%s", ErrDrift, drift)
 	}
 	return p, nil

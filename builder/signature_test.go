@@ -167,7 +167,7 @@ func TestPolicyWhileBuilding(t *testing.T) {
 		"signatures not found": {
 			pins.Mixed, storage.Access{Policy: trust.policy, RegistriesDir: t.TempDir()}, storage.ErrPolicy,
 		},
-		"whatever the policy says": {pins.Other, storage.Access{Policy: trust.policy, AnyImage: true}, nil},
+		"whatever the policy says": {pins.Other, storage.Access{Policy: trust.policy, InsecurePolicy: true}, nil},
 	} {
 		o := options(t, sample.Set("worker", c.pin))
 		o.Access = c.access

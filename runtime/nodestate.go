@@ -26,7 +26,7 @@ type nodeState struct {
 	// others are the pins of a later drop-in, which overrides that of pinbox.
 	others  []string
 	version string
-	stored  []pinset.Stored
+	stored  []pinset.StoredImage
 	// present maps the names of all images in the stores to whether they are pinned.
 	present map[string]bool
 	// unpinned are images in the stores that sets had earlier, and no longer have.

@@ -39,9 +39,9 @@ func (j *journal) Apply(ctx context.Context, images []pinset.Image) (bool, error
 	return j.world.Apply(ctx, images)
 }
 
-func (j *journal) List(context.Context) (all []pinset.Stored, err error) {
+func (j *journal) List(context.Context) (all []pinset.StoredImage, err error) {
 	for _, name := range j.images {
-		all = append(all, pinset.Stored{ID: name, Names: []string{name}, Pinned: j.pinned(name)})
+		all = append(all, pinset.StoredImage{ID: name, Names: []string{name}, Pinned: j.pinned(name)})
 	}
 	return all, nil
 }
@@ -208,7 +208,7 @@ func TestImageUnderAnotherNameIsPulled(t *testing.T) {
 // misnaming is a runtime that pins all images but the first.
 type misnaming struct{ *journal }
 
-func (m misnaming) List(ctx context.Context) ([]pinset.Stored, error) {
+func (m misnaming) List(ctx context.Context) ([]pinset.StoredImage, error) {
 	all, err := m.journal.List(ctx)
 	all[0].Pinned = false
 	return all, err

@@ -121,10 +121,10 @@ func pulls(missing []pinset.LockedImage, layers pinset.Layers) ([]Pull, error) {
 		if err != nil {
 			return nil, err
 		}
-		all[i] = Pull{Image: img, absent: layers.Absent(locked)}
+		all[i] = Pull{Image: img, absent: layers.MissingBlobs(locked)}
 	}
 	for i, locked := range missing { // after all absent blobs are known
-		lacks, fetch := layers.Lacks(locked)
+		lacks, fetch := layers.MissingLayers(locked)
 		all[i].Need = need(lacks, fetch)
 	}
 	return all, nil

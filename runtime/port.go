@@ -21,7 +21,7 @@ type Runtime interface {
 
 // Images of the container runtime.
 type Images interface {
-	List(context.Context) ([]pinset.Stored, error)
+	List(context.Context) ([]pinset.StoredImage, error)
 	Pull(context.Context, pinset.Image) error
 	Remove(context.Context, pinset.Image) error
 }

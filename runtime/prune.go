@@ -76,7 +76,7 @@ func inStores(name string, locks []pinset.Lock) bool {
 // the pause image.
 func (n nodeState) inUse(name string, used map[string]bool) bool {
 	inUse := func(alias string) bool { return used[alias] || alias == n.pause }
-	return slices.ContainsFunc(n.stored, func(s pinset.Stored) bool {
+	return slices.ContainsFunc(n.stored, func(s pinset.StoredImage) bool {
 		return slices.Contains(s.Names, name) && (used[s.ID] || slices.ContainsFunc(s.Names, inUse))
 	})
 }

@@ -18,11 +18,11 @@ import (
 	"github.com/pinbox/pinbox/storage/environment"
 )
 
-// Archive lists the images of a file that `podman save` or `skopeo copy` wrote,
+// OpenArchive lists the images of a file that `podman save` or `skopeo copy` wrote,
 // in the format of OCI or of Docker, compressed or not. An uncompressed file is
 // read in place; another is unpacked in tmp first. The caller closes it when the
 // images are no longer needed.
-func Archive(ctx context.Context, name, tmp string) (all []Found, closer io.Closer, err error) {
+func OpenArchive(ctx context.Context, name, tmp string) (all []LocalImage, closer io.Closer, err error) {
 	switch fi, err := stat(name); {
 	case err != nil:
 		return nil, nil, err

@@ -108,8 +108,8 @@ func (p blobStores) signatures(manifest digest.Digest) (all [][]byte, err error)
 	return all, nil
 }
 
-// localImage is an image that is read from a blobStore.
-type localImage struct {
+// localSource is an image that is read from a blobStore.
+type localSource struct {
 	blobStore
 	ref imgtypes.ImageReference
 	top digest.Digest
@@ -117,17 +117,17 @@ type localImage struct {
 	sparse error
 }
 
-var _ imgtypes.ImageSource = localImage{}
+var _ imgtypes.ImageSource = localSource{}
 
 // maxManifest is what containers/image takes of a manifest, in bytes:
 // internal/iolimits.
 const maxManifest = 4 << 20
 
-func (b localImage) Reference() imgtypes.ImageReference { return b.ref }
-func (b localImage) Close() error                       { return nil }
-func (b localImage) HasThreadSafeGetBlob() bool         { return true }
+func (b localSource) Reference() imgtypes.ImageReference { return b.ref }
+func (b localSource) Close() error                       { return nil }
+func (b localSource) HasThreadSafeGetBlob() bool         { return true }
 
-func (b localImage) GetManifest(_ context.Context, instance *digest.Digest) ([]byte, string, error) {
+func (b localSource) GetManifest(_ context.Context, instance *digest.Digest) ([]byte, string, error) {
 	want := b.top
 	if instance != nil {
 		want = *instance
@@ -147,7 +147,7 @@ func (b localImage) GetManifest(_ context.Context, instance *digest.Digest) ([]b
 	return content, manifest.GuessMIMEType(content), err
 }
 
-func (b localImage) GetBlob(
+func (b localSource) GetBlob(
 	_ context.Context, want imgtypes.BlobInfo, _ imgtypes.BlobInfoCache,
 ) (io.ReadCloser, int64, error) {
 	if err := want.Digest.Validate(); err != nil {
@@ -158,7 +158,7 @@ func (b localImage) GetBlob(
 
 // GetSignatures gives those of OpenPGP: a source from outside the library can give
 // it no others.
-func (b localImage) GetSignatures(_ context.Context, instance *digest.Digest) ([][]byte, error) {
+func (b localSource) GetSignatures(_ context.Context, instance *digest.Digest) ([][]byte, error) {
 	manifest := b.top
 	if instance != nil {
 		manifest = *instance
@@ -167,6 +167,6 @@ func (b localImage) GetSignatures(_ context.Context, instance *digest.Digest) ([
 	return simple(all), err
 }
 
-func (b localImage) LayerInfosForCopy(context.Context, *digest.Digest) ([]imgtypes.BlobInfo, error) {
+func (b localSource) LayerInfosForCopy(context.Context, *digest.Digest) ([]imgtypes.BlobInfo, error) {
 	return nil, nil
 }

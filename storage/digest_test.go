@@ -93,7 +93,7 @@ func fetch(t *testing.T, client *storage.Client, img pinset.Image) error {
 		t.Fatal(err)
 	}
 	defer store.Abort()
-	return client.Fill(t.Context(), store, resolved, storage.Packing{Compressor: compressor, Tmp: t.TempDir()}, nil)
+	return client.Fill(t.Context(), store, resolved, storage.PackOptions{Compressor: compressor, Tmp: t.TempDir()}, nil)
 }
 
 func newClient(t *testing.T) *storage.Client {
@@ -186,12 +186,12 @@ func TestLayoutThatHoldsOtherBytes(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		all, err := storage.Layout(dir)
+		all, err := storage.ReadLayout(dir)
 		if err != nil || len(all) != 1 {
 			t.Fatalf("got %d images, %v, want one", len(all), err)
 		}
 		client, img := newClient(t), pinset.Image{Repository: "quay.example.com/app", Digest: all[0].Digest}
-		client.Provide(img, all[0])
+		client.AddLocal(img, all[0])
 		return fetch(t, client, img)
 	}, storage.ErrDigest, storage.ErrLocal)
 }

@@ -60,8 +60,8 @@ func ReadDistribution(t *Tree, origin string, earlier ...*ImageStore) (*Distribu
 var signatureTag = regexp.MustCompile(`^sha256-([0-9a-f]{64})\.sig$`)
 
 // Image is one of those that are stored.
-func (d *Distribution) Image(name string, top digest.Digest) Found {
-	return Found{Name: name, Digest: top, origin: d.origin, blobs: d.blobs}
+func (d *Distribution) Image(name string, top digest.Digest) LocalImage {
+	return LocalImage{Name: name, Digest: top, origin: d.origin, blobs: d.blobs}
 }
 
 func dataFile(d digest.Digest) string {

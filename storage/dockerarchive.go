@@ -45,7 +45,7 @@ type dockerItem struct {
 }
 
 // dockerImages lists the images of an archive of `docker save`.
-func dockerImages(ctx context.Context, tree *Tree, origin string) (all []Found, err error) {
+func dockerImages(ctx context.Context, tree *Tree, origin string) (all []LocalImage, err error) {
 	content, err := tree.ReadFile(dockerManifest)
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func dockerImages(ctx context.Context, tree *Tree, origin string) (all []Found, 
 		if err != nil {
 			return nil, fmt.Errorf("image %d in %s: %w", i, dockerManifest, err)
 		}
-		found := Found{Digest: d, blobs: a, alone: true, origin: origin}
+		found := LocalImage{Digest: d, blobs: a, alone: true, origin: origin}
 		if len(item.RepoTags) == 0 {
 			all = append(all, found)
 		}

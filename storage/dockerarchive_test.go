@@ -98,7 +98,7 @@ func TestDockerArchiveIsTheLibrarys(t *testing.T) {
 		"no images": saved(t, sample.File("manifest.json", `[]`)),
 	} {
 		t.Run(kind, func(t *testing.T) {
-			found, closer, err := Archive(t.Context(), file, t.TempDir())
+			found, closer, err := OpenArchive(t.Context(), file, t.TempDir())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -129,7 +129,7 @@ func TestDockerArchiveIsTheLibrarys(t *testing.T) {
 }
 
 // sameImage compares an image with that of the library.
-func sameImage(t *testing.T, found Found, ref imgtypes.ImageReference) {
+func sameImage(t *testing.T, found LocalImage, ref imgtypes.ImageReference) {
 	t.Helper()
 	want, err := ref.NewImageSource(t.Context(), nil)
 	if err != nil {
@@ -140,7 +140,7 @@ func sameImage(t *testing.T, found Found, ref imgtypes.ImageReference) {
 	if ref.DockerReference() != nil {
 		named = ref.DockerReference().String()
 	}
-	got := localImage{blobStore: found.blobs, top: found.Digest}
+	got := localSource{blobStore: found.blobs, top: found.Digest}
 	gotManifest, gotType, err := got.GetManifest(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +184,7 @@ func blobOf(t *testing.T, src imgtypes.ImageSource, info imgtypes.BlobInfo) stri
 // Layers of two images that are one, of which `docker save` writes a link the second time,
 // were refused, since the library takes the link for an empty layer.
 func TestDockerArchiveWithLinks(t *testing.T) {
-	found, closer, err := Archive(t.Context(), saved(t,
+	found, closer, err := OpenArchive(t.Context(), saved(t,
 		sample.Symlink("a/layer.tar", "../b/layer.tar"), sample.File("a.json", savedConfig("one")),
 		sample.File("b/layer.tar", "one"), sample.File("b.json", savedConfig("one", "two")),
 		sample.File("c/layer.tar", "two"),
@@ -195,7 +195,7 @@ func TestDockerArchiveWithLinks(t *testing.T) {
 	}
 	defer closer.Close()
 	want := imgtypes.BlobInfo{Digest: digest.FromString("one"), Size: 3, MediaType: string(types.DockerLayer)}
-	if got := blobOf(t, localImage{blobStore: found[0].blobs, top: found[0].Digest}, want); got != "one" {
+	if got := blobOf(t, localSource{blobStore: found[0].blobs, top: found[0].Digest}, want); got != "one" {
 		t.Errorf("%q", got)
 	}
 }
@@ -226,7 +226,7 @@ func TestDockerArchivesThatAreWrong(t *testing.T) {
 			sample.File("manifest.json", `[{"Config":"a.json","RepoTags":["a"],"Layers":["one.tar"]}]`), config, one,
 		},
 	} {
-		if _, closer, err := Archive(t.Context(), saved(t, members...), ""); !errors.Is(err, ErrLocal) || closer != nil ||
+		if _, closer, err := OpenArchive(t.Context(), saved(t, members...), ""); !errors.Is(err, ErrLocal) || closer != nil ||
 			!strings.Contains(err.Error(), says) {
 			t.Errorf("%v: not %q", err, says)
 		}

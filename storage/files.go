@@ -18,9 +18,9 @@ import (
 // maxFile is more than any file has that Files is for, in bytes.
 const maxFile = 64 << 20
 
-// Files reads files out of an image, by their paths: as many of them as there
+// ReadFiles reads files out of an image, by their paths: as many of them as there
 // are. Layers are read from the top down, and only as far as is needed.
-func (c *Client) Files(ctx context.Context, img pinset.Image, paths ...string) (files map[string][]byte, err error) {
+func (c *Client) ReadFiles(ctx context.Context, img pinset.Image, paths ...string) (map[string][]byte, error) {
 	r, err := c.resolve(ctx, img)
 	if err != nil {
 		return nil, fmt.Errorf("resolve %s: %w", img, err)

@@ -18,8 +18,8 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// Packing is what layers are made packs with.
-type Packing struct {
+// PackOptions is what layers are made packs with.
+type PackOptions struct {
 	Compressor *squashfs.Compressor
 	// Cache has what was packed before, and keeps what is packed now.
 	Cache cache.Cache
@@ -31,11 +31,13 @@ type Packing struct {
 // the unpacked sizes of their layers. Several layers are read at a time; those that the
 // cache has are not. read is called with the bytes of each part of a blob that
 // arrived, from several goroutines; it may be nil.
-func (c *Client) Fill(ctx context.Context, store *compose.Store, images []Resolved, p Packing, read func(int)) error {
+func (c *Client) Fill(
+	ctx context.Context, store *compose.Store, images []Resolved, p PackOptions, read func(int),
+) error {
 	if read == nil {
 		read = func(int) {}
 	}
-	f := fetcher{Client: c, Packing: p, read: read, jobs: map[content]*job{}}
+	f := fetcher{Client: c, PackOptions: p, read: read, jobs: map[content]*job{}}
 	order := f.plan(images, store)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -47,14 +49,14 @@ func (c *Client) Fill(ctx context.Context, store *compose.Store, images []Resolv
 			group.Go(func() error { return f.run(groupCtx, j) })
 		}
 	})
-	err := addImages(images, store, func(_ *Resolved, l pinset.LockedLayer, as compose.Layer) (compose.Unpacked, error) {
-		if there, ok := store.Has(as); ok {
+	err := addImages(images, store, func(_ *Resolved, l pinset.LockedLayer, as compose.Layer) (compose.LayerInfo, error) {
+		if there, ok := store.Lookup(as); ok {
 			return there, nil
 		}
 		j := f.jobs[contentOf(l)]
 		<-j.done
 		if j.err != nil {
-			return compose.Unpacked{}, j.err
+			return compose.LayerInfo{}, j.err
 		}
 		return store.AddLayer(as, j.pack, j.size)
 	})
@@ -80,7 +82,7 @@ func parallelLayers() int { return min(max(4, runtime.GOMAXPROCS(0)), 8) }
 
 type fetcher struct {
 	*Client
-	Packing
+	PackOptions
 	read func(int)
 	jobs map[content]*job
 }
@@ -115,7 +117,7 @@ func (f *fetcher) plan(images []Resolved, store *compose.Store) (order []*job) {
 		from := &sharedSource{client: f.Client, img: images[i]}
 		parent := ""
 		for _, l := range images[i].Layers {
-			_, there := store.Has(compose.Layer{Parent: parent, DiffID: l.DiffID})
+			_, there := store.Lookup(compose.Layer{Parent: parent, DiffID: l.DiffID})
 			parent = compose.LayerID(parent, l.DiffID)
 			if !there && f.jobs[contentOf(l)] == nil {
 				j := &job{layer: l, from: from, done: make(chan struct{})}
@@ -214,7 +216,7 @@ type imageAdder interface{ AddImage(compose.Image) }
 
 // addImages puts layers and images into a store, in the order of the images.
 func addImages(
-	images []Resolved, store imageAdder, add func(*Resolved, pinset.LockedLayer, compose.Layer) (compose.Unpacked, error),
+	images []Resolved, store imageAdder, add func(*Resolved, pinset.LockedLayer, compose.Layer) (compose.LayerInfo, error),
 ) error {
 	for i := range images {
 		img := &images[i]
@@ -227,7 +229,7 @@ func addImages(
 			if err != nil {
 				return fmt.Errorf("image %s: %w", img.Image, err)
 			}
-			l.UnpackedSize, l.Inodes, l.Root, top = u.Size, u.Inodes, u.Root, u.ID
+			l.UnpackedSize, l.Inodes, l.RootAttributes, top = u.Size, u.Inodes, u.RootAttributes, u.ID
 		}
 		store.AddImage(compose.Image{
 			Names: append([]string{img.Pin}, img.Tags...), TopLayer: top, Index: img.Index, Manifest: img.Manifest,

@@ -9,18 +9,20 @@ import (
 	"github.com/pinbox/pinbox/storage/root"
 )
 
-// FillRoot writes the images into a store of the library's, each layer once, and
+// FillGraphRoot writes the images into a store of the library's, each layer once, and
 // fills in the unpacked sizes of their layers. Layers are read one after the other, as
 // the library unpacks each over its parent. read is called with the bytes of each part
 // of a blob that arrived; it may be nil.
-func (c *Client) FillRoot(ctx context.Context, store *root.Store, images []Resolved, read func(int)) error {
+func (c *Client) FillGraphRoot(ctx context.Context, store *root.Store, images []Resolved, read func(int)) error {
 	if read == nil {
 		read = func(int) {}
 	}
 	from := &sharedSource{}
 	defer func() { from.release() }()
-	return addImages(images, store, func(img *Resolved, l pinset.LockedLayer, as compose.Layer) (compose.Unpacked, error) {
-		if there, ok := store.Has(as); ok {
+	return addImages(images, store, func(
+		img *Resolved, l pinset.LockedLayer, as compose.Layer,
+	) (compose.LayerInfo, error) {
+		if there, ok := store.Lookup(as); ok {
 			return there, nil
 		}
 		if from.img.Image != img.Image {

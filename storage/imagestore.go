@@ -86,10 +86,10 @@ func (s *ImageStore) addLayer(l layout.Layer) error {
 }
 
 // Images lists the images of the store, once for each of their names.
-func (s *ImageStore) Images() (all []Found) {
+func (s *ImageStore) Images() (all []LocalImage) {
 	for _, img := range s.images {
 		for _, name := range img.Names {
-			found := Found{Name: name, Digest: img.Digest, origin: s.dir, blobs: s}
+			found := LocalImage{Name: name, Digest: img.Digest, origin: s.dir, blobs: s}
 			if at := bytes.IndexByte([]byte(name), '@'); at >= 0 {
 				found.Digest = digest.Digest(name[at+1:])
 			}

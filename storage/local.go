@@ -24,8 +24,8 @@ var (
 	ErrWrongKind  = errors.New("not what it is given as")
 )
 
-// Found is an image on this machine.
-type Found struct {
+// LocalImage is an image on this machine.
+type LocalImage struct {
 	// Name as it stands there, "" if there is none.
 	Name string
 	// Digest of its manifest, or of its index.
@@ -39,24 +39,24 @@ type Found struct {
 	sparse error
 }
 
-// Sparse is an image that may lack instances of its index, for a reason.
-func (f Found) Sparse(why error) Found {
+// WithSparseIndex is an image that may lack instances of its index, for a reason.
+func (f LocalImage) WithSparseIndex(why error) LocalImage {
 	f.sparse = why
 	return f
 }
 
-// At is another image of the same place, by the digest of its manifest, if that is there.
-func (f Found) At(d digest.Digest) (Found, bool) {
+// WithDigest is another image of the same place, by the digest of its manifest, if that is there.
+func (f LocalImage) WithDigest(d digest.Digest) (LocalImage, bool) {
 	there := f.Digest == d || f.blobs.has(d)
 	f.Digest = d
 	return f, there
 }
 
-// Origin is the file or folder that has it.
-func (f Found) Origin() string { return f.origin }
+// Path is the file or folder that has it.
+func (f LocalImage) Path() string { return f.origin }
 
-// Layout lists the images of a folder of the OCI image layout.
-func Layout(dir string) ([]Found, error) {
+// ReadLayout lists the images of a folder of the OCI image layout.
+func ReadLayout(dir string) ([]LocalImage, error) {
 	switch fi, err := stat(dir); {
 	case err != nil:
 		return nil, err
@@ -88,9 +88,9 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// Provide has an image read from this machine, whenever it is asked for by this
+// AddLocal has an image read from this machine, whenever it is asked for by this
 // name.
-func (c *Client) Provide(img pinset.Image, found Found) {
+func (c *Client) AddLocal(img pinset.Image, found LocalImage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.local[img] = found
@@ -108,14 +108,14 @@ func (c *Client) openLocal(ctx context.Context, img pinset.Image) (*imageSource,
 	if err != nil {
 		return nil, found.explain(ctx, err)
 	}
-	src := localImage{found.blobs, ref, found.Digest, found.sparse}
+	src := localSource{found.blobs, ref, found.Digest, found.sparse}
 	return &imageSource{
 		ImageSource: src, pinned: img, manifests: map[string]document{}, explain: found.explain, blobs: found.blobs,
 	}, nil
 }
 
 // explain is what classify is for images on this machine.
-func (f Found) explain(ctx context.Context, err error) error {
+func (f LocalImage) explain(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()

@@ -24,7 +24,7 @@ func write(t *testing.T, dir, name, content string) {
 }
 
 // resolveLocal asks for an image that is read from this machine.
-func resolveLocal(t *testing.T, found Found) error {
+func resolveLocal(t *testing.T, found LocalImage) error {
 	t.Helper()
 	client, err := NewClient(Access{}, "linux/amd64")
 	if err != nil {
@@ -32,7 +32,7 @@ func resolveLocal(t *testing.T, found Found) error {
 	}
 	defer client.Close()
 	img := pinset.Image{Repository: "quay.example.com/site/app", Digest: found.Digest}
-	client.Provide(img, found)
+	client.AddLocal(img, found)
 	_, err = client.Resolve(t.Context(), []pinset.Image{img}, nil)
 	return err
 }
@@ -62,7 +62,7 @@ func TestDroppedInstances(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		err = resolveLocal(t, images.Image("", digest.FromString(index)).Sparse(why))
+		err = resolveLocal(t, images.Image("", digest.FromString(index)).WithSparseIndex(why))
 		if err == nil || errors.Is(err, why) == there {
 			t.Errorf("%t: %v", there, err)
 		}
@@ -97,7 +97,7 @@ func TestLayoutsOfNoFiles(t *testing.T) {
 		if err := errors.Join(os.Remove(path), c.befall(path)); err != nil {
 			t.Fatal(err)
 		}
-		all, err := Layout(dir)
+		all, err := ReadLayout(dir)
 		if err == nil {
 			err = resolveLocal(t, all[0])
 		}

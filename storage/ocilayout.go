@@ -21,7 +21,7 @@ import (
 // once for all of them: the transport of containers/image reads it again for each image
 // that it opens (oci/layout/oci_src.go, newImageSource), so its work grows with their
 // square.
-func ociImages(files fileOpener, origin string) (all []Found, err error) {
+func ociImages(files fileOpener, origin string) (all []LocalImage, err error) {
 	content, err := readFile(files, imgspecv1.ImageIndexFile)
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func ociImages(files fileOpener, origin string) (all []Found, err error) {
 		if err := m.Digest.Validate(); err != nil {
 			return nil, fmt.Errorf("%s: %w", imgspecv1.ImageIndexFile, err)
 		}
-		all = append(all, Found{
+		all = append(all, LocalImage{
 			Name: layoutName(m.Annotations), Digest: m.Digest, origin: origin, blobs: ociBlobs{files}, alone: true,
 		})
 	}

@@ -10,10 +10,12 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// Pin finds out which images the references stand for now, and keeps the order.
+// ResolveReferences finds out which images the references stand for now, and keeps the order.
 // pinned is called from several goroutines after each; it may be nil. One with a
 // digest is not asked for.
-func (c *Client) Pin(ctx context.Context, refs []pinset.Reference, pinned func()) ([]pinset.Image, error) {
+func (c *Client) ResolveReferences(
+	ctx context.Context, refs []pinset.Reference, pinned func(),
+) ([]pinset.Image, error) {
 	return each(ctx, refs, func(ctx context.Context, ref pinset.Reference) (pinset.Image, error) {
 		img, err := c.pin(ctx, ref)
 		if err != nil {

@@ -52,14 +52,14 @@ type Access struct {
 	// host, and to accept every image where neither has one: all images are
 	// asked for by digest.
 	Policy string
-	// AnyImage leaves out the policy, whatever it says.
-	AnyImage bool
+	// InsecurePolicy leaves out the policy, whatever it says.
+	InsecurePolicy bool
 	// RegistriesDir is a containers-registries.d(5) folder, which tells where
 	// signatures are; "" means that of the user or the host.
 	RegistriesDir string
-	// Stall is how long a registry may take to answer, or send next to nothing of a blob,
+	// StallTimeout is how long a registry may take to answer, or send next to nothing of a blob,
 	// before it is asked again; 0 means StallTime.
-	Stall time.Duration
+	StallTimeout time.Duration
 	// Retrying is called with a line of text before a request is repeated, because the registry stalled or
 	// the connection was lost. It is called from several goroutines; it may be nil.
 	Retrying func(string)
@@ -75,14 +75,15 @@ type Client struct {
 	platform pinset.Platform
 	sys      *imgtypes.SystemContext
 	policy   *signature.Policy
-	stall    time.Duration
-	retrying func(string)
+	// stallTimeout and retrying are those of Access.
+	stallTimeout time.Duration
+	retrying     func(string)
 	// opened are sources of images that were asked for by tag: their manifests are
 	// here already.
 	mu     sync.Mutex
 	opened map[pinset.Image]*imageSource
 	known  map[pinset.Image]Resolved
-	local  map[pinset.Image]Found
+	local  map[pinset.Image]LocalImage
 	// tags by which images were asked for.
 	tags        map[pinset.Image]string
 	credentials Credentials
@@ -110,9 +111,10 @@ func NewClient(access Access, platform pinset.Platform) (_ *Client, err error) {
 		sys.DockerInsecureSkipTLSVerify = imgtypes.OptionalBoolTrue
 	}
 	c := &Client{
-		platform: platform, sys: sys, warnings: warnings, stall: cmp.Or(access.Stall, StallTime), retrying: access.Retrying,
-		opened: map[pinset.Image]*imageSource{}, known: map[pinset.Image]Resolved{}, local: map[pinset.Image]Found{},
-		tags: map[pinset.Image]string{},
+		platform: platform, sys: sys, warnings: warnings, retrying: access.Retrying,
+		stallTimeout: cmp.Or(access.StallTimeout, DefaultStallTimeout),
+		opened:       map[pinset.Image]*imageSource{}, known: map[pinset.Image]Resolved{},
+		local: map[pinset.Image]LocalImage{}, tags: map[pinset.Image]string{},
 	}
 	defer func() {
 		if err != nil {
@@ -165,7 +167,7 @@ func (a Access) checkFolders(sys *imgtypes.SystemContext) error {
 // policy is that of the user or the host, where none is given.
 func (a Access) policy(sys *imgtypes.SystemContext) (*signature.Policy, error) {
 	accept := &signature.Policy{Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()}}
-	if a.AnyImage {
+	if a.InsecurePolicy {
 		return accept, nil
 	}
 	policy, err := signature.DefaultPolicy(sys)

@@ -85,9 +85,9 @@ func parseClaim(content []byte) (c claim, err error) {
 	return c, nil
 }
 
-// Claimed is the name and the digest that an OpenPGP signature is about, whoever
+// UntrustedClaim is the name and the digest that an OpenPGP signature is about, whoever
 // made it.
-func Claimed(sig []byte) (name string, d digest.Digest, err error) {
+func UntrustedClaim(sig []byte) (name string, d digest.Digest, err error) {
 	mechanism, _, err := signature.NewEphemeralGPGSigningMechanism(nil)
 	if err != nil {
 		return "", "", err

@@ -11,10 +11,10 @@ import (
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 )
 
-// StallTime is how long a registry is waited for where nothing else is said: as long as
+// DefaultStallTimeout is how long a registry is waited for where nothing else is said: as long as
 // pinbox-node waits (runtime.Options). A registry that fetches a blob from elsewhere itself
 // may take minutes before it sends the first byte.
-const StallTime = 5 * time.Minute
+const DefaultStallTimeout = 5 * time.Minute
 
 const (
 	// minRate is how many bytes of a blob have to come in a second. A ship's link of
@@ -43,7 +43,7 @@ func (c *Client) waiter(repository, name string) waiter {
 	if r, err := sysregistriesv2.FindRegistry(c.sys, repository); err == nil && r != nil && len(r.Mirrors) > 0 {
 		host += " or a mirror of it"
 	}
-	return waiter{c.stall, host, name, c.retrying}
+	return waiter{c.stallTimeout, host, name, c.retrying}
 }
 
 // retry reports that a request is repeated after so many failed attempts, and why.

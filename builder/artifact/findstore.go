@@ -10,28 +10,28 @@ import (
 )
 
 // FindStore returns the position of the squashfs store in a folder or an ISO. File is "" if there is none.
-func FindStore(name string) (root.Packed, error) {
+func FindStore(name string) (root.StoreFile, error) {
 	fi, err := os.Stat(name)
 	if err != nil {
-		return root.Packed{}, err
+		return root.StoreFile{}, err
 	}
 	if fi.IsDir() {
 		for _, file := range []string{DeltaStoreFile, StoreFile} {
 			store := filepath.Join(name, file)
 			if fi, err := os.Stat(store); err == nil {
-				return root.Packed{File: store, Size: fi.Size()}, nil
+				return root.StoreFile{File: store, Size: fi.Size()}, nil
 			}
 		}
-		return root.Packed{}, nil
+		return root.StoreFile{}, nil
 	}
 	image, f, err := iso.OpenFile(name)
 	if err != nil {
-		return root.Packed{}, nil // it is a lock
+		return root.StoreFile{}, nil // it is a lock
 	}
 	defer f.Close()
 	inside, err := image.Find(path.Join(iso.Dir, ISOStore))
 	if err != nil || !inside.Contiguous() {
-		return root.Packed{}, nil
+		return root.StoreFile{}, nil
 	}
-	return root.Packed{File: name, Offset: inside.Offset(), Size: inside.Size}, nil
+	return root.StoreFile{File: name, Offset: inside.Offset(), Size: inside.Size}, nil
 }

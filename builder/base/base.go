@@ -144,11 +144,11 @@ func newBase(name string, lock []byte, sum, store string) (b Base, err error) {
 }
 
 // Layers returns the layers of the base by their IDs in a store.
-func (b Base) Layers() map[string]compose.Unpacked {
-	all := map[string]compose.Unpacked{}
+func (b Base) Layers() map[string]compose.LayerInfo {
+	all := map[string]compose.LayerInfo{}
 	for _, img := range b.Locked.Images {
 		for _, p := range Chain(img) {
-			all[p.ID] = compose.Unpacked{ID: p.ID, Size: p.UnpackedSize, Inodes: p.Inodes, Root: p.Root}
+			all[p.ID] = compose.LayerInfo{ID: p.ID, Size: p.UnpackedSize, Inodes: p.Inodes, RootAttributes: p.RootAttributes}
 		}
 	}
 	return all
@@ -177,7 +177,7 @@ type Common struct {
 	// Delta is the content of delta.json.
 	Delta pinset.Delta
 	// layers are the layers that every base has, by their IDs.
-	layers map[string]compose.Unpacked
+	layers map[string]compose.LayerInfo
 }
 
 // NewCommon intersects the bases. name is the delta's name; its Needs are the layers of the images that all
@@ -206,7 +206,7 @@ func NewCommon(name string, bases []Base, images []pinset.LockedImage) Common {
 }
 
 // inAll returns the layers that all bases have. A field that one base does not know is taken from another.
-func inAll(bases []Base) map[string]compose.Unpacked {
+func inAll(bases []Base) map[string]compose.LayerInfo {
 	all := bases[0].Layers()
 	for _, b := range bases[1:] {
 		other := b.Layers()
@@ -216,8 +216,9 @@ func inAll(bases []Base) map[string]compose.Unpacked {
 				delete(all, id)
 				continue
 			}
-			all[id] = compose.Unpacked{
-				ID: id, Size: cmp.Or(u.Size, o.Size), Inodes: cmp.Or(u.Inodes, o.Inodes), Root: cmp.Or(u.Root, o.Root),
+			all[id] = compose.LayerInfo{
+				ID: id, Size: cmp.Or(u.Size, o.Size), Inodes: cmp.Or(u.Inodes, o.Inodes),
+				RootAttributes: cmp.Or(u.RootAttributes, o.RootAttributes),
 			}
 		}
 	}
@@ -242,7 +243,7 @@ func (c Common) AddTo(store *compose.Store, images []pinset.LockedImage) error {
 			if !ok {
 				continue
 			}
-			if err := store.AddBase(compose.Layer{Parent: p.Parent, Digest: p.Digest, DiffID: p.DiffID}, unpacked); err != nil {
+			if err := store.AddBaseLayer(compose.Layer{Parent: p.Parent, Digest: p.Digest, DiffID: p.DiffID}, unpacked); err != nil {
 				return fmt.Errorf("lock of a base: %w: image %s: %w", pinset.ErrBadLock, img.Pin, err)
 			}
 		}

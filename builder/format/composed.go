@@ -54,7 +54,7 @@ func newComposed(o Options, open func(*squashfs.Compressor) (output, error)) (_ 
 }
 
 func (c *composed) Fill(ctx context.Context, client *storage.Client, images []storage.Resolved) error {
-	packing := storage.Packing{Compressor: c.compressor, Cache: c.opts.Cache, Tmp: c.opts.Dir}
+	packing := storage.PackOptions{Compressor: c.compressor, Cache: c.opts.Cache, Tmp: c.opts.Dir}
 	return client.Fill(ctx, c.Store, images, packing, c.opts.Hooks.Add)
 }
 

@@ -34,7 +34,7 @@ func (dirFormat) Describe() Description {
 		Name: Dir, File: DirFile, Marker: layout.ImagesFile, MainStore: true,
 		UnsuitableBase: "the short names of layers in a store of format dir are random, and a delta must know them; " +
 			"formats squashfs and tar have predictable names",
-		Writable: root.Check, Limitation: root.Confined,
+		Writable: root.CheckPrivileges, Limitation: root.UserNamespaceWarning,
 	}
 }
 
@@ -57,7 +57,7 @@ type folder struct {
 }
 
 func (d *folder) Fill(ctx context.Context, client *storage.Client, images []storage.Resolved) error {
-	return client.FillRoot(ctx, d.Store, images, d.opts.Hooks.Add)
+	return client.FillGraphRoot(ctx, d.Store, images, d.opts.Hooks.Add)
 }
 
 func (d *folder) Add(f File) error {

@@ -37,7 +37,7 @@ func (l *linter) set(raw source.RawSet) {
 				"the lock has no %s", img)
 		}
 	}
-	for _, o := range set.Objections() {
+	for _, o := range set.Violations() {
 		l.add(cmp.Or(places[o.Image], raw.List), o.Rule, setFix(o.Rule), "%s", o.Text)
 	}
 }

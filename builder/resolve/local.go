@@ -30,7 +30,7 @@ func (r *resolver) local(ctx context.Context) error {
 				continue
 			}
 			img := pinset.Image{Repository: l.Name.Repository, Digest: found.Digest}
-			r.client.Provide(img, found)
+			r.client.AddLocal(img, found)
 			if tag != "" {
 				r.addTag(img, tag)
 			}
@@ -46,13 +46,13 @@ func (r *resolver) local(ctx context.Context) error {
 // lockedTags finds the images of a lock by their tags, in all inputs on this machine.
 type lockedTags struct {
 	tags   map[string]pinset.Image
-	images map[digest.Digest]storage.Found
+	images map[digest.Digest]storage.LocalImage
 	// inputs has one image of each input, through which its other images are found.
-	inputs []storage.Found
+	inputs []storage.LocalImage
 }
 
 func newLockedTags(lock pinset.Lock, local []source.LocalImages) lockedTags {
-	locked := lockedTags{tags: lock.ByTag(), images: map[digest.Digest]storage.Found{}}
+	locked := lockedTags{tags: lock.ByTag(), images: map[digest.Digest]storage.LocalImage{}}
 	for _, input := range local {
 		for _, l := range input.Images {
 			locked.images[l.Found.Digest] = l.Found
@@ -63,22 +63,22 @@ func newLockedTags(lock pinset.Lock, local []source.LocalImages) lockedTags {
 }
 
 // image returns the image that the tag has in the lock, or found if the lock does not have the tag.
-func (l lockedTags) image(tag string, found storage.Found) (storage.Found, error) {
+func (l lockedTags) image(tag string, found storage.LocalImage) (storage.LocalImage, error) {
 	img, ok := l.tags[tag]
 	if !ok {
 		return found, nil
 	}
-	if locked, ok := found.At(img.Digest); ok {
+	if locked, ok := found.WithDigest(img.Digest); ok {
 		return locked, nil
 	}
 	if locked, ok := l.images[img.Digest]; ok {
 		return locked, nil
 	}
 	for _, input := range l.inputs {
-		if locked, ok := input.At(img.Digest); ok {
+		if locked, ok := input.WithDigest(img.Digest); ok {
 			return locked, nil
 		}
 	}
 	return found, fmt.Errorf("%s: %w: it is %s in %s; the lock has %s, which no input has",
-		tag, ErrTagChanged, found.Digest, found.Origin(), img.Digest)
+		tag, ErrTagChanged, found.Digest, found.Path(), img.Digest)
 }

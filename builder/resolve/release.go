@@ -65,7 +65,7 @@ func (r *resolver) release(ctx context.Context, wanted source.RequestedRelease) 
 func (r *resolver) payload(
 	ctx context.Context, wanted source.RequestedRelease, img pinset.Image,
 ) (p source.Payload, chosen []source.Component, err error) {
-	files, err := r.client.Files(ctx, img, source.ImageReferences, source.ReleaseMetadata)
+	files, err := r.client.ReadFiles(ctx, img, source.ImageReferences, source.ReleaseMetadata)
 	if err != nil {
 		return p, nil, errors.Join(err, r.missingComponents(ctx, wanted))
 	}
@@ -94,7 +94,7 @@ func (r *resolver) lockedRelease(wanted source.RequestedRelease, img pinset.Imag
 // provide tells the client to read an image from this machine, if the release is on it.
 func (r *resolver) provide(wanted source.RequestedRelease, img pinset.Image) {
 	if wanted.Images != nil {
-		r.client.Provide(img, wanted.Local(img))
+		r.client.AddLocal(img, wanted.Local(img))
 	}
 }
 

@@ -100,7 +100,7 @@ func (r *resolver) resolveTags(ctx context.Context, refs []pinset.Reference, don
 			known[i].Digest = img.Digest
 		}
 	}
-	images, err := r.client.Pin(ctx, known, done)
+	images, err := r.client.ResolveReferences(ctx, known, done)
 	if err != nil {
 		return nil, err
 	}

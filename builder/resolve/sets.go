@@ -72,7 +72,7 @@ func (r *resolver) checkSets() error {
 			return fmt.Errorf("%s: %w: %q, also in %s", s.Origin, pinset.ErrDuplicateSet, s.Name, r.sets[i-1].Origin)
 		}
 		if s.Generated {
-			r.warnings = append(r.warnings, s.Lint()...)
+			r.warnings = append(r.warnings, s.Warnings()...)
 		}
 	}
 	return r.checkTags()

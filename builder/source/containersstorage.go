@@ -55,11 +55,11 @@ func (c *ContainersStorage) Read(context.Context, Options) (m Content, err error
 	found := store.Images()
 	if len(c.Images) > 0 {
 		for _, name := range c.Images {
-			if !slices.ContainsFunc(found, func(f storage.Found) bool { return f.Name == name }) {
+			if !slices.ContainsFunc(found, func(f storage.LocalImage) bool { return f.Name == name }) {
 				return m, fmt.Errorf("image store %s: %w %s; it has %s", path, ErrNoSuchImage, name, namesOf(found))
 			}
 		}
-		found = slices.DeleteFunc(found, func(f storage.Found) bool { return !slices.Contains(c.Images, f.Name) })
+		found = slices.DeleteFunc(found, func(f storage.LocalImage) bool { return !slices.Contains(c.Images, f.Name) })
 	}
 	err = m.addLocal(Location{Path: path}, found)
 	return m, err
@@ -75,7 +75,7 @@ func defaultStore() string {
 }
 
 // namesOf lists some names, for users who misspelt one.
-func namesOf(found []storage.Found) string {
+func namesOf(found []storage.LocalImage) string {
 	const some = 10
 	var names []string
 	for _, f := range found {

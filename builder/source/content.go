@@ -63,7 +63,7 @@ type LocalImages struct {
 type LocalImage struct {
 	// Name is the name for it, without a digest.
 	Name  pinset.Reference
-	Found storage.Found
+	Found storage.LocalImage
 }
 
 // RequestedRelease is a release to take images from.
@@ -86,17 +86,17 @@ type RequestedRelease struct {
 }
 
 // Local is an image of the release in the local files.
-func (r RequestedRelease) Local(img pinset.Image) storage.Found {
+func (r RequestedRelease) Local(img pinset.Image) storage.LocalImage {
 	return sparse(r.Images.Image(img.String(), img.Digest), r.FilteredBy)
 }
 
 // sparse marks an image whose instances for the platform were left out by a field; "" if they were
 // not.
-func sparse(img storage.Found, field string) storage.Found {
+func sparse(img storage.LocalImage, field string) storage.LocalImage {
 	if field == "" {
 		return img
 	}
-	return img.Sparse(fmt.Errorf("%w: %s", ErrPlatformFiltered, field))
+	return img.WithSparseIndex(fmt.Errorf("%w: %s", ErrPlatformFiltered, field))
 }
 
 // addNames adds images by name, if there are any.

@@ -49,7 +49,7 @@ func (l *OCI) PathFields() []*string { return pathsOf(*l) }
 // Read implements Source.
 func (l *OCI) Read(context.Context, Options) (m Content, err error) {
 	for _, at := range *l {
-		found, err := storage.Layout(at.Path)
+		found, err := storage.ReadLayout(at.Path)
 		if err != nil {
 			return m, err
 		}
@@ -74,7 +74,7 @@ func (l *Archives) PathFields() []*string { return pathsOf(*l) }
 // Read implements Source.
 func (l *Archives) Read(ctx context.Context, o Options) (m Content, err error) {
 	for _, at := range *l {
-		found, file, err := storage.Archive(ctx, at.Path, o.Tmp)
+		found, file, err := storage.OpenArchive(ctx, at.Path, o.Tmp)
 		if err != nil {
 			return m, err
 		}
@@ -103,7 +103,7 @@ func pathsOf(list []Location) (all []*string) {
 }
 
 // addLocal adds the images of a location, by their names there or by the name of the location.
-func (m *Content) addLocal(at Location, found []storage.Found) error {
+func (m *Content) addLocal(at Location, found []storage.LocalImage) error {
 	if len(found) == 0 {
 		return fmt.Errorf("%s: %w: it has no image", at.Path, storage.ErrLocal)
 	}

@@ -182,7 +182,7 @@ func (o origins) readMirrors(name string, content []byte) error {
 // readSignature reads the name of a release from its signature. The signature is not verified: only
 // the name is used.
 func (o origins) readSignature(name string, content []byte) error {
-	claimed, d, err := storage.Claimed(content)
+	claimed, d, err := storage.UntrustedClaim(content)
 	if err != nil {
 		return err
 	}

@@ -73,7 +73,7 @@ func ReadSets(paths []string) (sets []pinset.Set, warnings []string, err error) 
 		if i > 0 && s.Name == sets[i-1].Name {
 			return nil, nil, fmt.Errorf("%s: %w: %q, also in %s", s.Origin, pinset.ErrDuplicateSet, s.Name, sets[i-1].Origin)
 		}
-		warnings = append(warnings, s.Lint()...)
+		warnings = append(warnings, s.Warnings()...)
 	}
 	return sets, warnings, nil
 }

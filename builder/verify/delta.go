@@ -77,7 +77,7 @@ func (d *storedDelta) verified() *Delta {
 
 // openDelta reads the description of a delta from its store, and compares the store with the lock. It
 // returns nil if the store is not a delta's.
-func openDelta(store root.Packed, lock pinset.Lock) (*storedDelta, error) {
+func openDelta(store root.StoreFile, lock pinset.Lock) (*storedDelta, error) {
 	if store.File == "" {
 		return nil, nil
 	}
@@ -235,7 +235,7 @@ type completion struct {
 	delta *storedDelta
 	// baseLayers are the layers of the bases, by their IDs.
 	baseLayers map[string]bool
-	stores     []root.Packed
+	stores     []root.StoreFile
 	unchecked  []string
 }
 
@@ -248,7 +248,7 @@ func (c *completion) open(name string) (err error) {
 	if err != nil {
 		return err
 	}
-	c.stores = []root.Packed{store}
+	c.stores = []root.StoreFile{store}
 	c.delta, err = openDelta(store, c.lock)
 	return err
 }

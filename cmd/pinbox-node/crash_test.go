@@ -76,7 +76,7 @@ type mortalImages struct {
 	die func()
 }
 
-func (m mortalImages) List(ctx context.Context) ([]pinset.Stored, error) {
+func (m mortalImages) List(ctx context.Context) ([]pinset.StoredImage, error) {
 	m.die()
 	return m.Images.List(ctx)
 }

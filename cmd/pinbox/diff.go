@@ -44,12 +44,15 @@ func printDifference(cmd *cobra.Command, output cli.Output, d pinset.Difference)
 	for _, pin := range d.Added {
 		fmt.Fprintf(w, "+ %s\n", pin)
 	}
-	for _, tag := range d.Moved {
+	for _, tag := range d.MovedTags {
 		fmt.Fprintf(w, "%s has moved\n", tag)
 	}
 	_, err := fmt.Fprintf(w, "images: %d added, %d removed, %d kept\nlayers: %s added, %s removed, %s kept\n",
-		len(d.Added), len(d.Removed), len(d.Kept), volume(d.LayersAdded), volume(d.LayersRemoved), volume(d.LayersKept))
+		len(d.Added), len(d.Removed), len(d.Unchanged),
+		volume(d.LayersAdded), volume(d.LayersRemoved), volume(d.LayersUnchanged))
 	return err
 }
 
-func volume(v pinset.Volume) string { return fmt.Sprintf("%d (%s)", v.Count, bytesize.Format(v.Bytes)) }
+func volume(v pinset.BlobTotals) string {
+	return fmt.Sprintf("%d (%s)", v.Count, bytesize.Format(v.Bytes))
+}

@@ -62,7 +62,7 @@ var table = []cli.Row{
 	{pinset.ErrBadDelta, cli.ExitInput, "build the delta again"},
 	{root.ErrMount, cli.ExitOther, "mounting needs root, loop devices, and a kernel with squashfs and overlay"},
 	{
-		compose.ErrUnknownRoot, cli.ExitInput,
+		compose.ErrUnknownRootAttributes, cli.ExitInput,
 		"name the folder of a build with --from, or the pinbox.lock.json in it; `pinbox lock` does not read layers",
 	},
 	{artifact.ErrInside, cli.ExitUsage, "give another name with -o"},

@@ -86,14 +86,14 @@ func (f *inputFlags) addAccess(flags *pflag.FlagSet) {
 	flags.StringVar(&f.access.Policy, "policy", "",
 		"`FILE` of the signature policy (default: the user's or the host's policy.json)")
 	cli.Files(flags, "policy", "json")
-	flags.BoolVar(&f.access.AnyImage, "insecure-policy", false, "accept every image, whatever the policy says")
+	flags.BoolVar(&f.access.InsecurePolicy, "insecure-policy", false, "accept every image, whatever the policy says")
 	flags.StringVar(&f.access.RegistriesDir, "registries.d", "",
 		"`DIR` of files that say where signatures are (default: the user's or the host's registries.d)")
 	flags.StringVar(&f.access.CertDir, "cert-dir", "",
 		"`DIR` of certificates and keys for registries (default: /etc/containers/certs.d)")
 	cli.Folders(flags, "registries.d", "cert-dir")
 	flags.BoolVar(&f.tlsVerify, "tls-verify", true, "require HTTPS and verified certificates of registries")
-	flags.DurationVar(&f.access.Stall, "stall", storage.StallTime,
+	flags.DurationVar(&f.access.StallTimeout, "stall", storage.DefaultStallTimeout,
 		"`TIME` without progress after which a registry is asked again")
 	cli.Under("Registries", flags)
 }
@@ -148,11 +148,11 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 		}
 		f.access.AuthFile = f.pullSecret
 	}
-	if f.access.AnyImage && f.access.Policy != "" {
+	if f.access.InsecurePolicy && f.access.Policy != "" {
 		return o, cli.Usagef("--policy and --insecure-policy contradict each other")
 	}
-	if f.access.Stall <= 0 {
-		return o, cli.Usagef("--stall %s: must be greater than 0", f.access.Stall)
+	if f.access.StallTimeout <= 0 {
+		return o, cli.Usagef("--stall %s: must be greater than 0", f.access.StallTimeout)
 	}
 	f.access.Insecure = !f.tlsVerify
 	o.Access = f.access

@@ -109,8 +109,8 @@ func printPlan(
 	}
 	_, err := fmt.Fprintf(out, "%s of %s for %s: %s of %s to read; a registry on the node would hold %s of %s\n",
 		cli.Plural(totals.Images, "image"), cli.Plural(len(lock.Sets), "set"), lock.Platform,
-		cli.Plural(totals.Layers, "different layer"), bytesize.Format(totals.Bytes), cli.Plural(totals.LayersInAll, "layer"),
-		bytesize.Format(totals.BytesInAll))
+		cli.Plural(totals.Layers, "different layer"), bytesize.Format(totals.Bytes), cli.Plural(totals.TotalLayers, "layer"),
+		bytesize.Format(totals.TotalBytes))
 	if missing != nil && err == nil {
 		_, err = fmt.Fprintf(out, "a delta would have %s: %s to read\n", ofAll(*missing, totals),
 			bytesize.Format(missing.Bytes))

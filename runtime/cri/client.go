@@ -88,16 +88,16 @@ func cause(err error) string {
 }
 
 // List returns all images, in one call. An image that is in several stores is listed once for each.
-func (c *Client) List(ctx context.Context) ([]pinset.Stored, error) {
+func (c *Client) List(ctx context.Context) ([]pinset.StoredImage, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	list, err := c.images.ListImages(ctx, &criapi.ListImagesRequest{})
 	if err != nil {
 		return nil, fmt.Errorf("list images: %w", err)
 	}
-	stored := make([]pinset.Stored, len(list.Images))
+	stored := make([]pinset.StoredImage, len(list.Images))
 	for i, img := range list.Images {
-		stored[i] = pinset.Stored{ID: img.Id, Names: append(img.RepoDigests, img.RepoTags...), Pinned: img.Pinned}
+		stored[i] = pinset.StoredImage{ID: img.Id, Names: append(img.RepoDigests, img.RepoTags...), Pinned: img.Pinned}
 	}
 	return stored, nil
 }

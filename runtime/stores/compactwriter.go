@@ -25,7 +25,7 @@ func WriteCompacted(ctx context.Context, out io.Writer, p CompactPlan) error {
 		defer store.Close()
 		readers = append(readers, store.Reader)
 	}
-	compaction, err := compose.NewCompaction(readers, compose.Keep{
+	compaction, err := compose.NewCompaction(readers, compose.Filter{
 		Image: func(id string, _ []string) bool { return p.Images[id] },
 		Layer: func(id string, needed bool) bool { return needed || p.Layers[id] },
 	})

@@ -40,7 +40,7 @@ func TestLayersOfSeveralStores(t *testing.T) {
 	img := pinset.LockedImage{
 		Layers: []pinset.LockedLayer{{Digest: base, Size: 1}, {DiffID: top, Size: 2}, {DiffID: half, Digest: half, Size: 4}},
 	}
-	if lacks, fetch := layers.Lacks(img); len(lacks) != 1 || fetch != 4 {
+	if lacks, fetch := layers.MissingLayers(img); len(lacks) != 1 || fetch != 4 {
 		t.Errorf("lacks %v, %d bytes", lacks, fetch)
 	}
 	write(t, filepath.Join(root, "overlay-layers/layers.json"), `[{"id":`)

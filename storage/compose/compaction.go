@@ -20,9 +20,9 @@ import (
 // it cannot be compacted without losing some.
 var ErrForeignStore = errors.New("not a store that this pinbox can compact")
 
-// Keep says what stays of the stores that are compacted. What is nil keeps what it is
+// Filter says what stays of the stores that are compacted. What is nil keeps what it is
 // asked about by default.
-type Keep struct {
+type Filter struct {
 	// Image says whether an image stays, which has these names in all of the stores;
 	// all do by default.
 	Image func(id string, names []string) bool
@@ -35,7 +35,7 @@ type Keep struct {
 // over it.
 type Compaction struct {
 	// Layers that stay, parents first, and those that are left out.
-	Layers, LeftOut []string
+	Layers, Dropped []string
 	// Needs are the layers of other stores that those which stay, and the images,
 	// stand on, sorted.
 	Needs []pinset.Need
@@ -53,7 +53,7 @@ type held struct {
 
 // NewCompaction reads the records of stores, the oldest first, and plans which of their
 // layers and images stay.
-func NewCompaction(stores []*squashfs.Reader, keep Keep) (*Compaction, error) {
+func NewCompaction(stores []*squashfs.Reader, keep Filter) (*Compaction, error) {
 	c := &Compaction{Needs: []pinset.Need{}, stores: stores, held: map[string]held{}, images: Images{}}
 	var ids []string
 	for n, store := range stores {
@@ -87,7 +87,7 @@ func (c *Compaction) choose(ids []string, needed map[string]bool, keep func(stri
 			kept[id] = true
 			c.Layers = append(c.Layers, id)
 		} else {
-			c.LeftOut = append(c.LeftOut, id)
+			c.Dropped = append(c.Dropped, id)
 		}
 	}
 	c.Layers = c.parentsFirst(c.Layers, kept)

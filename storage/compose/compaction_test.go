@@ -196,7 +196,7 @@ func open(t *testing.T, file string) *squashfs.Reader {
 }
 
 // compact compacts stores and returns the file of the one that they become.
-func compact(t *testing.T, keep compose.Keep, files ...string) (string, *compose.Compaction) {
+func compact(t *testing.T, keep compose.Filter, files ...string) (string, *compose.Compaction) {
 	t.Helper()
 	var stores []*squashfs.Reader
 	for _, file := range files {
@@ -232,7 +232,7 @@ func delta(t *testing.T, full string, r release, bases ...string) (string, []pin
 			there[id] = true
 		}
 	}
-	file, plan := compact(t, compose.Keep{
+	file, plan := compact(t, compose.Filter{
 		Image: func(_ string, names []string) bool {
 			return slices.ContainsFunc(r, func(img named) bool { return slices.Contains(names, img.names[0]) })
 		},
@@ -299,11 +299,11 @@ func TestCompactedStoresAreOneStore(t *testing.T) {
 	if len(needs1) != 2 || len(needs2) != 3 {
 		t.Errorf("needs %v and %v", needs1, needs2)
 	}
-	one, plan := compact(t, compose.Keep{}, base, d1, d2)
-	if len(plan.Layers) != 4 || len(plan.LeftOut) != 0 || len(plan.Needs) != 0 {
+	one, plan := compact(t, compose.Filter{}, base, d1, d2)
+	if len(plan.Layers) != 4 || len(plan.Dropped) != 0 || len(plan.Needs) != 0 {
 		t.Errorf("plan %+v", plan)
 	}
-	upper, plan := compact(t, compose.Keep{}, d1, d2)
+	upper, plan := compact(t, compose.Filter{}, d1, d2)
 	if diff := cmp.Diff(needs1, plan.Needs); diff != "" || len(plan.Layers) != 2 {
 		t.Errorf("plan %+v, (-needs of the first delta, +of both)\n%s", plan, diff)
 	}
@@ -334,8 +334,8 @@ func TestCompactedStoresAreOneStore(t *testing.T) {
 	if lock, err := open(t, one).ReadFile("pinbox/pinbox.lock.json"); string(lock) != "{}" || err != nil {
 		t.Errorf("lock %q, %v", lock, err)
 	}
-	again, _ := compact(t, compose.Keep{}, base, d1, d2)
-	twice, _ := compact(t, compose.Keep{}, one)
+	again, _ := compact(t, compose.Filter{}, base, d1, d2)
+	twice, _ := compact(t, compose.Filter{}, one)
 	if !bytes.Equal(content(t, one), content(t, again)) || !bytes.Equal(content(t, one), content(t, twice)) {
 		t.Error("equal input does not give equal bytes")
 	}
@@ -353,11 +353,11 @@ func TestCompactionLeavesOut(t *testing.T) {
 		},
 	}
 	base := store(t, squashfs.Options{}, all[0], other)
-	whole, _ := compact(t, compose.Keep{}, base)
-	less, plan := compact(t, compose.Keep{Image: func(_ string, names []string) bool {
+	whole, _ := compact(t, compose.Filter{}, base)
+	less, plan := compact(t, compose.Filter{Image: func(_ string, names []string) bool {
 		return !slices.Contains(names, "example.org/other:1")
 	}}, base)
-	if len(plan.Layers) != 2 || len(plan.LeftOut) != 1 || len(plan.Needs) != 0 {
+	if len(plan.Layers) != 2 || len(plan.Dropped) != 1 || len(plan.Needs) != 0 {
 		t.Errorf("plan %+v", plan)
 	}
 	if saved := len(content(t, whole)) - len(content(t, less)); saved < 890_000 || saved > 920_000 {
@@ -367,7 +367,7 @@ func TestCompactionLeavesOut(t *testing.T) {
 		t.Errorf("(-store of what is kept +compacted)\n%.3000s", diff)
 	}
 	// A container may stand on a layer of which no image is left.
-	kept, plan := compact(t, compose.Keep{
+	kept, plan := compact(t, compose.Filter{
 		Image: func(string, []string) bool { return false },
 		Layer: func(id string, _ bool) bool { return id == layersOf(t, base)[1] },
 	}, base)
@@ -384,7 +384,7 @@ func TestStoresThatCannotBeCompacted(t *testing.T) {
 	all := releases()
 	base := store(t, squashfs.Options{}, all[0])
 	other := store(t, squashfs.Options{Compression: squashfs.Gzip}, all[1])
-	plan, err := compose.NewCompaction([]*squashfs.Reader{open(t, base), open(t, other)}, compose.Keep{})
+	plan, err := compose.NewCompaction([]*squashfs.Reader{open(t, base), open(t, other)}, compose.Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -401,12 +401,13 @@ func TestStoresThatCannotBeCompacted(t *testing.T) {
 		"no image":                 {`[]`, `[null]`},
 	} {
 		if _, err := compose.NewCompaction([]*squashfs.Reader{open(t, base), open(t, recorded(t, records))},
-			compose.Keep{}); !errors.Is(err, compose.ErrForeignStore) {
+			compose.Filter{}); !errors.Is(err, compose.ErrForeignStore) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if _, err := compose.NewCompaction([]*squashfs.Reader{open(t, recorded(t,
-		[2]string{`[]`, `[{"id":"` + id + `","big-data-names":["x"]}]`}))}, compose.Keep{}); !errors.Is(err, os.ErrNotExist) {
+		[2]string{`[]`, `[{"id":"` + id + `","big-data-names":["x"]}]`},
+	))}, compose.Filter{}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("an image without its documents: %v", err)
 	}
 }
@@ -465,7 +466,7 @@ func TestCompactionThatIsCutShort(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		base := store(t, squashfs.Options{}, releases()[0])
-		plan, err := compose.NewCompaction([]*squashfs.Reader{open(t, base)}, compose.Keep{})
+		plan, err := compose.NewCompaction([]*squashfs.Reader{open(t, base)}, compose.Filter{})
 		if err != nil {
 			t.Fatal(err)
 		}

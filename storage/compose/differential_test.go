@@ -109,7 +109,7 @@ func TestRandomLayersUnpackAsInContainersStorage(t *testing.T) {
 			t.Errorf("seed %d: containers/storage unpacks what pinbox refuses: %v", seed, err)
 			continue
 		}
-		var unpacked compose.Unpacked
+		var unpacked compose.LayerInfo
 		for _, store := range stores {
 			unpacked, err = store.AddLayer(compose.Layer{
 				Digest: digest.FromBytes(stream), Size: int64(len(stream)), DiffID: digest.FromBytes(stream),

@@ -139,7 +139,7 @@ func TestImagesThatCannotBeCompacted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			img := newForeignImage(test.config)
 			test.change(&img)
-			plan, err := compose.NewCompaction([]*squashfs.Reader{open(t, img.write(t))}, compose.Keep{})
+			plan, err := compose.NewCompaction([]*squashfs.Reader{open(t, img.write(t))}, compose.Filter{})
 			if !errors.Is(err, test.want) {
 				t.Fatalf("got %v, want %v", err, test.want)
 			}

@@ -50,9 +50,9 @@ func (all Images) Add(img Image) {
 	}
 }
 
-// Sealed gives the records in the order of their IDs, with names in order and all
+// Records gives the records in the order of their IDs, with names in order and all
 // signatures. It is called once.
-func (all Images) Sealed() ([]*ImageRecord, error) {
+func (all Images) Records() ([]*ImageRecord, error) {
 	list := []*ImageRecord{}
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		rec := all[id]

@@ -33,21 +33,21 @@ type Layer struct {
 	DiffID digest.Digest
 }
 
-// Unpacked is what is known of a layer that was read.
-type Unpacked struct {
+// LayerInfo is what is known of a layer that was read.
+type LayerInfo struct {
 	// ID of the layer in the store.
 	ID string
 	// Size of the uncompressed tar stream in bytes.
 	Size int64
 	// Inodes of the unpacked layer.
 	Inodes int64
-	// Root is what layers above inherit, as FormatRoot gives it.
-	Root string
+	// RootAttributes is what layers above inherit, as FormatRoot gives it.
+	RootAttributes string
 }
 
-// ErrUnknownRoot says that a layer takes owner and mode of its root from one below in
+// ErrUnknownRootAttributes says that a layer takes owner and mode of its root from one below in
 // another store, of which they are not known.
-var ErrUnknownRoot = errors.New("it inherits its root from a layer of which nobody has noted that")
+var ErrUnknownRootAttributes = errors.New("it inherits its root from a layer of which nobody has noted that")
 
 // Image is one image to add. Its layers are added first.
 type Image struct {
@@ -98,7 +98,7 @@ type Store struct {
 
 // chain is what the layers above need to know of a layer.
 type chain struct {
-	unpacked Unpacked
+	unpacked LayerInfo
 	lower    string     // content of a child's file "lower"
 	root     *rootOwner // nil if it is not known
 }
@@ -134,8 +134,8 @@ func (s *Store) Abort() {
 	s.out.Abort()
 }
 
-// Has says whether a layer is there already, and what is known of it.
-func (s *Store) Has(l Layer) (Unpacked, bool) {
+// Lookup says whether a layer is there already, and what is known of it.
+func (s *Store) Lookup(l Layer) (LayerInfo, bool) {
 	there, ok := s.chains[LayerID(l.Parent, l.DiffID)]
 	return there.unpacked, ok
 }
@@ -143,31 +143,31 @@ func (s *Store) Has(l Layer) (Unpacked, bool) {
 // AddLayer puts a layer into the store that PackLayer has made a pack of, which
 // stands in src and has size bytes. The store closes src. A layer that is there
 // already is not looked at. An error that is squashfs.ErrDamaged speaks of the pack.
-func (s *Store) AddLayer(l Layer, src squashfs.File, size int64) (Unpacked, error) {
-	if there, ok := s.Has(l); ok {
+func (s *Store) AddLayer(l Layer, src squashfs.File, size int64) (LayerInfo, error) {
+	if there, ok := s.Lookup(l); ok {
 		return there, nil
 	}
 	below, ok := s.chains[l.Parent]
 	if !ok {
-		return Unpacked{}, fmt.Errorf("layer %s: its parent %s is not in the store", l.Digest, l.Parent)
+		return LayerInfo{}, fmt.Errorf("layer %s: its parent %s is not in the store", l.Digest, l.Parent)
 	}
 	pack, err := s.compressor.OpenPack(src, size)
 	if err != nil {
-		return Unpacked{}, fmt.Errorf("layer %s: %w", l.Digest, err)
+		return LayerInfo{}, fmt.Errorf("layer %s: %w", l.Digest, err)
 	}
 	note, diff, record, err := unwrap(pack)
 	if err != nil {
-		return Unpacked{}, fmt.Errorf("layer %s: %w", l.Digest, err)
+		return LayerInfo{}, fmt.Errorf("layer %s: %w", l.Digest, err)
 	}
 	s.out.AddPack(pack)
 	if below.root == nil && inherits(diff) {
-		return Unpacked{}, fmt.Errorf("layer %s on %s: %w", l.Digest, l.Parent, ErrUnknownRoot)
+		return LayerInfo{}, fmt.Errorf("layer %s on %s: %w", l.Digest, l.Parent, ErrUnknownRootAttributes)
 	}
 	if below.root != nil {
 		settleRoot(diff, *below.root)
 	}
 	root, id := ownerOf(diff), LayerID(l.Parent, l.DiffID)
-	u := Unpacked{ID: id, Size: note.Size, Inodes: count(diff), Root: root.String()}
+	u := LayerInfo{ID: id, Size: note.Size, Inodes: count(diff), RootAttributes: root.String()}
 	s.layers = append(s.layers, layout.Layer{
 		ID: id, Parent: l.Parent, Created: s.mtime.UTC(),
 		CompressedDigest: l.Digest, CompressedSize: l.Size,
@@ -178,19 +178,19 @@ func (s *Store) AddLayer(l Layer, src squashfs.File, size int64) (Unpacked, erro
 	record.ModTime = s.mtime.Unix()
 	s.layerDir.Set(path.Base(layout.TarSplitFile(id)), record)
 	if err := s.placeLayer(id, below, diff); err != nil {
-		return Unpacked{}, fmt.Errorf("layer %s: %w", l.Digest, err)
+		return LayerInfo{}, fmt.Errorf("layer %s: %w", l.Digest, err)
 	}
 	return u, nil
 }
 
-// AddBase notes a layer that stands in another store, which nodes have beside this one.
+// AddBaseLayer notes a layer that stands in another store, which nodes have beside this one.
 // What is not known of it may be left out.
-func (s *Store) AddBase(l Layer, there Unpacked) error {
+func (s *Store) AddBaseLayer(l Layer, there LayerInfo) error {
 	below, ok := s.chains[l.Parent]
 	if !ok {
 		return fmt.Errorf("layer %s: its parent %s is in no store", l.Digest, l.Parent)
 	}
-	root, err := parseRoot(there.Root)
+	root, err := parseRoot(there.RootAttributes)
 	if err != nil {
 		return fmt.Errorf("layer %s: %w", l.Digest, err)
 	}
@@ -279,7 +279,7 @@ func (s *Store) Close() (*squashfs.Inode, error) {
 
 // placeImages writes the images' documents.
 func (s *Store) placeImages() error {
-	images, err := s.images.Sealed()
+	images, err := s.images.Records()
 	if err != nil {
 		return err
 	}

@@ -188,7 +188,7 @@ func layerOf(parent string, stream []byte) compose.Layer {
 
 func addStream(
 	t *testing.T, s *compose.Store, c *squashfs.Compressor, l compose.Layer, stream []byte,
-) (compose.Unpacked, error) {
+) (compose.LayerInfo, error) {
 	t.Helper()
 	pack, err := packLayer(t, c, stream)
 	if err != nil {
@@ -210,20 +210,20 @@ func TestRecordsOfLayers(t *testing.T) {
 	below, above := bottomID.Encoded(), compose.LayerID(bottomID.Encoded(), topID)
 	store := composed(t, func(s *compose.Store, c *squashfs.Compressor) {
 		l := layerOf("", bottom)
-		want := compose.Unpacked{ID: below, Size: int64(len(bottom)), Inodes: 2, Root: "0750:5:6"}
+		want := compose.LayerInfo{ID: below, Size: int64(len(bottom)), Inodes: 2, RootAttributes: "0750:5:6"}
 		for range 2 { // it is there the second time
 			if got, err := addStream(t, s, c, l, bottom); err != nil || got != want {
 				t.Errorf("got %+v, %v, want %+v", got, err, want)
 			}
 		}
-		if got, ok := s.Has(l); !ok || got != want {
+		if got, ok := s.Lookup(l); !ok || got != want {
 			t.Errorf("the store has %+v, %v, want %+v", got, ok, want)
 		}
 		l = compose.Layer{Parent: below, Digest: "sha256:c", Size: 77, MediaType: "tar+zstd", DiffID: topID}
-		if _, ok := s.Has(l); ok {
+		if _, ok := s.Lookup(l); ok {
 			t.Error("the store has a layer that was not added")
 		}
-		want = compose.Unpacked{ID: above, Size: int64(len(top)), Inodes: 3, Root: "0750:5:6"}
+		want = compose.LayerInfo{ID: above, Size: int64(len(top)), Inodes: 3, RootAttributes: "0750:5:6"}
 		if got, err := addStream(t, s, c, l, top); err != nil || got != want {
 			t.Errorf("got %+v, %v, want %+v", got, err, want)
 		}
@@ -317,16 +317,16 @@ func TestLayersOverABase(t *testing.T) {
 	second.Parent = compose.LayerID("", first.DiffID)
 	baseID := compose.LayerID(second.Parent, second.DiffID)
 	stream := tarStream(t, sample.File("a/b", "x"))
-	want := compose.Unpacked{
+	want := compose.LayerInfo{
 		ID: compose.LayerID(baseID, digest.FromBytes(stream)), Size: int64(len(stream)), Inodes: 3, Root: "2711:3:4",
 	}
 	store := composed(t, func(s *compose.Store, c *squashfs.Compressor) {
-		about := compose.Unpacked{Size: 5, Inodes: 6, Root: "2711:3:4"}
-		if err := errors.Join(s.AddBase(first, compose.Unpacked{}), s.AddBase(second, about)); err != nil {
+		about := compose.LayerInfo{Size: 5, Inodes: 6, RootAttributes: "2711:3:4"}
+		if err := errors.Join(s.AddBase(first, compose.LayerInfo{}), s.AddBase(second, about)); err != nil {
 			t.Fatal(err)
 		}
 		about.ID = baseID
-		if got, ok := s.Has(second); !ok || got != about {
+		if got, ok := s.Lookup(second); !ok || got != about {
 			t.Errorf("the store has %+v, %v, want %+v", got, ok, about)
 		}
 		if got, err := s.AddLayer(second, nil, 0); got != about || err != nil {
@@ -370,12 +370,12 @@ func TestLayersOverAnUnknownRoot(t *testing.T) {
 		want    error
 	}{
 		"root with an entry":    {[]sample.Entry{rootEntry(0o755, 0, 0), sample.File("a/b", "x")}, nil},
-		"root without an entry": {[]sample.Entry{sample.File("a", "x")}, compose.ErrUnknownRoot},
+		"root without an entry": {[]sample.Entry{sample.File("a", "x")}, compose.ErrUnknownRootAttributes},
 		"folder before the root": {
-			[]sample.Entry{sample.File("a/b/c", "x"), rootEntry(0o755, 0, 0)}, compose.ErrUnknownRoot,
+			[]sample.Entry{sample.File("a/b/c", "x"), rootEntry(0o755, 0, 0)}, compose.ErrUnknownRootAttributes,
 		},
 		"folder below one with an entry": {
-			[]sample.Entry{sample.File("a/b/c", "x"), rootEntry(0o755, 0, 0), sample.Dir("a")}, compose.ErrUnknownRoot,
+			[]sample.Entry{sample.File("a/b/c", "x"), rootEntry(0o755, 0, 0), sample.Dir("a")}, compose.ErrUnknownRootAttributes,
 		},
 		"folders and root with entries": {
 			[]sample.Entry{sample.File("a/b", "x"), rootEntry(0o755, 0, 0), sample.Dir("a")}, nil,
@@ -389,7 +389,7 @@ func TestLayersOverAnUnknownRoot(t *testing.T) {
 			c := newCompressor(t)
 			s := begin(t, out, c)
 			defer s.Abort()
-			if err := s.AddBase(base, compose.Unpacked{}); err != nil {
+			if err := s.AddBase(base, compose.LayerInfo{}); err != nil {
 				t.Fatal(err)
 			}
 			stream := tarStream(t, test.entries...)
@@ -412,7 +412,7 @@ func TestRootsOfABase(t *testing.T) {
 		"": true, "0755:0:0": true, "0000:0:0": true, "7777:4294967295:1": true, "755:0:0": false, "0755:0": false,
 		"10000:0:0": false, "0755:-1:0": false, "0755:0:4294967296": false, "0788:0:0": false, "0755:0:0 ": false, "x": false,
 	} {
-		err := s.AddBase(layerOf("", []byte(text)), compose.Unpacked{Root: text})
+		err := s.AddBase(layerOf("", []byte(text)), compose.LayerInfo{RootAttributes: text})
 		if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), text) {
 			t.Errorf("root %q: got %v, want it accepted: %v", text, err, ok)
 		}
@@ -427,7 +427,7 @@ func TestLayersWithoutTheirParent(t *testing.T) {
 	s := begin(t, out, newCompressor(t))
 	defer s.Abort()
 	l := layerOf("absent", []byte("x"))
-	if err := s.AddBase(l, compose.Unpacked{}); err == nil || !strings.Contains(err.Error(), "absent") {
+	if err := s.AddBase(l, compose.LayerInfo{}); err == nil || !strings.Contains(err.Error(), "absent") {
 		t.Errorf("base: got %v, want an error about its parent", err)
 	}
 	if _, err := s.AddLayer(l, nil, 0); err == nil || !strings.Contains(err.Error(), "absent") {

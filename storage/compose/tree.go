@@ -87,10 +87,12 @@ func ownerOf(root *squashfs.Inode) rootOwner {
 	return rootOwner{perm: root.Mode & 07777, uid: root.UID, gid: root.GID}
 }
 
-// FormatRoot is how a lock tells what layers inherit of the root of a layer.
-func FormatRoot(perm, uid, gid uint32) string { return fmt.Sprintf("%04o:%d:%d", perm, uid, gid) }
+// FormatRootAttributes is how a lock tells what layers inherit of the root of a layer.
+func FormatRootAttributes(perm, uid, gid uint32) string {
+	return fmt.Sprintf("%04o:%d:%d", perm, uid, gid)
+}
 
-func (r rootOwner) String() string { return FormatRoot(r.perm, r.uid, r.gid) }
+func (r rootOwner) String() string { return FormatRootAttributes(r.perm, r.uid, r.gid) }
 
 // parseRoot reads what FormatRoot gives; nil is not known.
 func parseRoot(text string) (*rootOwner, error) {

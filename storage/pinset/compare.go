@@ -11,19 +11,19 @@ import (
 // Difference between two locks.
 type Difference struct {
 	// Added, Removed and Kept are pin strings, sorted.
-	Added   []string `json:"added"`
-	Removed []string `json:"removed"`
-	Kept    []string `json:"kept"`
-	// Moved are tags that stand for another image now.
-	Moved []string `json:"moved,omitempty"`
+	Added     []string `json:"added"`
+	Removed   []string `json:"removed"`
+	Unchanged []string `json:"unchanged"`
+	// MovedTags are tags that stand for another image now.
+	MovedTags []string `json:"movedTags,omitempty"`
 	// LayersAdded and the others are different blobs.
-	LayersAdded   Volume `json:"layersAdded"`
-	LayersRemoved Volume `json:"layersRemoved"`
-	LayersKept    Volume `json:"layersKept"`
+	LayersAdded     BlobTotals `json:"layersAdded"`
+	LayersRemoved   BlobTotals `json:"layersRemoved"`
+	LayersUnchanged BlobTotals `json:"layersUnchanged"`
 }
 
-// Volume is a number of blobs, and their bytes.
-type Volume struct {
+// BlobTotals is a number of blobs, and their bytes.
+type BlobTotals struct {
 	Count int   `json:"count"`
 	Bytes int64 `json:"bytes"`
 }
@@ -34,7 +34,7 @@ func Compare(old, new Lock) Difference {
 	was, is := old.pins(), new.pins()
 	for _, pin := range slices.Sorted(maps.Keys(is)) {
 		if was[pin] {
-			d.Kept = append(d.Kept, pin)
+			d.Unchanged = append(d.Unchanged, pin)
 		} else {
 			d.Added = append(d.Added, pin)
 		}
@@ -47,14 +47,14 @@ func Compare(old, new Lock) Difference {
 	tags := new.ByTag()
 	for tag, img := range old.ByTag() {
 		if now, ok := tags[tag]; ok && now != img {
-			d.Moved = append(d.Moved, tag)
+			d.MovedTags = append(d.MovedTags, tag)
 		}
 	}
-	slices.Sort(d.Moved)
+	slices.Sort(d.MovedTags)
 	blobsWere, blobsAre := old.blobs(), new.blobs()
 	for blob, size := range blobsAre {
 		if _, ok := blobsWere[blob]; ok {
-			d.LayersKept.add(size)
+			d.LayersUnchanged.add(size)
 		} else {
 			d.LayersAdded.add(size)
 		}
@@ -67,7 +67,7 @@ func Compare(old, new Lock) Difference {
 	return d
 }
 
-func (v *Volume) add(bytes int64) { v.Count, v.Bytes = v.Count+1, v.Bytes+bytes }
+func (v *BlobTotals) add(bytes int64) { v.Count, v.Bytes = v.Count+1, v.Bytes+bytes }
 
 func (l Lock) pins() map[string]bool {
 	pins := map[string]bool{}
@@ -87,10 +87,10 @@ func (l Lock) blobs() map[digest.Digest]int64 {
 	return blobs
 }
 
-// Drift tells in what a lock differs from another that was made of the same
+// DescribeDifference tells in what a lock differs from another that was made of the same
 // inputs, "" if in nothing. What is known of a layer only once it was unpacked
 // does not count.
-func Drift(locked, now Lock) string {
+func DescribeDifference(locked, now Lock) string {
 	d := Compare(locked, now)
 	var what []string
 	for _, pin := range d.Added {
@@ -114,7 +114,7 @@ func (l Lock) comparable() string {
 	for i := range l.Images {
 		layers := slices.Clone(l.Images[i].Layers)
 		for n := range layers {
-			layers[n].UnpackedSize, layers[n].Inodes, layers[n].Root = 0, 0, ""
+			layers[n].UnpackedSize, layers[n].Inodes, layers[n].RootAttributes = 0, 0, ""
 		}
 		l.Images[i].Layers = layers
 	}

@@ -33,10 +33,10 @@ func TestCompare(t *testing.T) {
 	old := locked(map[string]string{"x": "ab", "y": "ac"}, map[string]string{"x": "quay.io/a/b:1"})
 	now := locked(map[string]string{"y": "ac", "z": "ade"}, map[string]string{"z": "quay.io/a/b:1"})
 	want := pinset.Difference{
-		Added: []string{pinned("z")}, Removed: []string{pinned("x")}, Kept: []string{pinned("y")},
-		Moved:       []string{"quay.io/a/b:1"},
-		LayersAdded: pinset.Volume{Count: 2, Bytes: 20}, LayersRemoved: pinset.Volume{Count: 1, Bytes: 10},
-		LayersKept: pinset.Volume{Count: 2, Bytes: 20},
+		Added: []string{pinned("z")}, Removed: []string{pinned("x")}, Unchanged: []string{pinned("y")},
+		MovedTags:   []string{"quay.io/a/b:1"},
+		LayersAdded: pinset.BlobTotals{Count: 2, Bytes: 20}, LayersRemoved: pinset.BlobTotals{Count: 1, Bytes: 10},
+		LayersUnchanged: pinset.BlobTotals{Count: 2, Bytes: 20},
 	}
 	if diff := cmp.Diff(want, pinset.Compare(old, now)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -47,7 +47,7 @@ func TestDrift(t *testing.T) {
 	base := locked(map[string]string{"x": "ab", "y": "ac"}, nil)
 	unpacked := locked(map[string]string{"x": "ab", "y": "ac"}, nil)
 	known := &unpacked.Images[0].Layers[0]
-	known.UnpackedSize, known.Inodes, known.Root = 100, 3, "0755:0:0"
+	known.UnpackedSize, known.Inodes, known.RootAttributes = 100, 3, "0755:0:0"
 	arm := locked(map[string]string{"x": "ab", "y": "ac"}, nil)
 	arm.Platform = "linux/arm64"
 	from := locked(map[string]string{"x": "ab", "y": "ac"}, nil)
@@ -64,7 +64,7 @@ func TestDrift(t *testing.T) {
 		"the sets":        {from, "the same images in other sets"},
 		"layers that are": {locked(map[string]string{"x": "ab", "y": "ad"}, nil), "the same images in other sets"},
 	} {
-		if got := pinset.Drift(base, c.now); !strings.HasPrefix(got, c.want) || (c.want == "") != (got == "") {
+		if got := pinset.DescribeDifference(base, c.now); !strings.HasPrefix(got, c.want) || (c.want == "") != (got == "") {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

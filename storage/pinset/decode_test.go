@@ -18,7 +18,8 @@ const (
   "sets": [{"name": "worker", "images": ["quay.io/x/a@SHA"]}],
   "images": [{
     "pin": "quay.io/x/a@SHA", "tags": ["quay.io/x/a:1"], "index": "SHA", "manifest": "SHA", "config": "SHA", "from": ["PinnedImageSet/worker"],
-    "layers": [{"digest": "SHA", "size": 10, "diffID": "SHA", "unpackedSize": 30, "inodes": 2, "root": "0755:0:0", "mediaType": "tar"}]
+    "layers": [{"digest": "SHA", "size": 10, "diffID": "SHA", "unpackedSize": 30, "inodes": 2,
+      "rootAttributes": "0755:0:0", "mediaType": "tar"}]
   }]
 }`
 	goodDelta = `{"version": 1, "name": "edge", "bases": [{"store": "SHA", "lock": "SHA"}], "needs": [{"layer": "HEX", "link": "LINK"}]}`

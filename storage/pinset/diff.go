@@ -25,11 +25,11 @@ func (l Layers) Add(id, parent string, digests ...digest.Digest) {
 	}
 }
 
-// Lacks gives the layers of an image that are not there, and the bytes of those
+// MissingLayers gives the layers of an image that are not there, and the bytes of those
 // whose blobs have to be fetched: containers/image takes what is unpacked on
 // another parent from there. It notes them as there: the next image that shares
 // them does not count them again.
-func (l Layers) Lacks(img LockedImage) (layers []LockedLayer, fetch int64) {
+func (l Layers) MissingLayers(img LockedImage) (layers []LockedLayer, fetch int64) {
 	parent := ""
 	for i, layer := range img.Layers {
 		id, ok := l[link{parent, layer.DiffID}]
@@ -44,9 +44,9 @@ func (l Layers) Lacks(img LockedImage) (layers []LockedLayer, fetch int64) {
 	return nil, 0
 }
 
-// Absent gives the blobs of an image that are unpacked nowhere, with their sizes
+// MissingBlobs gives the blobs of an image that are unpacked nowhere, with their sizes
 // in bytes.
-func (l Layers) Absent(img LockedImage) map[digest.Digest]int64 {
+func (l Layers) MissingBlobs(img LockedImage) map[digest.Digest]int64 {
 	absent := map[digest.Digest]int64{}
 	for _, layer := range img.Layers {
 		_, blob := l[link{anywhere, layer.Digest}]
@@ -70,8 +70,8 @@ func (l Layers) promise(parent string, layers []LockedLayer) (fetch int64) {
 	return fetch
 }
 
-// Stored is an image as a container runtime lists it.
-type Stored struct {
+// StoredImage is an image as a container runtime lists it.
+type StoredImage struct {
 	ID string
 	// Names of every form, those of digests and of tags.
 	Names  []string

@@ -36,11 +36,11 @@ func TestLacks(t *testing.T) {
 			l.Add("1", "", digest.FromString("a"), "")
 			l.Add("2", "1", "", digest.FromString("tar of b"))
 			l.Add("3", "9", digest.FromString("b"))
-			lacks, fetch := l.Lacks(layersOf(test.layers...))
+			lacks, fetch := l.MissingLayers(layersOf(test.layers...))
 			if len(lacks) != test.lacks || fetch != test.fetch {
 				t.Errorf("got %d layers, %d bytes, want %d, %d", len(lacks), fetch, test.lacks, test.fetch)
 			}
-			if lacks, fetch := l.Lacks(layersOf(test.layers...)); len(lacks) > 0 || fetch > 0 {
+			if lacks, fetch := l.MissingLayers(layersOf(test.layers...)); len(lacks) > 0 || fetch > 0 {
 				t.Errorf("the next image with them: got %d layers, %d bytes, want none", len(lacks), fetch)
 			}
 		})
@@ -50,8 +50,8 @@ func TestLacks(t *testing.T) {
 // What one image brings, another one does not on another parent.
 func TestLacksCountsParents(t *testing.T) {
 	l := pinset.Layers{}
-	l.Lacks(layersOf("a", "b"))
-	if lacks, fetch := l.Lacks(layersOf("c", "b")); len(lacks) != 2 || fetch != 4 {
+	l.MissingLayers(layersOf("a", "b"))
+	if lacks, fetch := l.MissingLayers(layersOf("c", "b")); len(lacks) != 2 || fetch != 4 {
 		t.Errorf("got %d layers, %d bytes, want 2, 4", len(lacks), fetch)
 	}
 }
@@ -60,7 +60,7 @@ func TestAbsent(t *testing.T) {
 	l := pinset.Layers{}
 	l.Add("1", "", digest.FromString("a"))
 	l.Add("2", "1", digest.FromString("tar of b"))
-	got := l.Absent(layersOf("a", "b", "c", "d"))
+	got := l.MissingBlobs(layersOf("a", "b", "c", "d"))
 	want := map[digest.Digest]int64{digest.FromString("c"): 4, digest.FromString("d"): 8}
 	if !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)

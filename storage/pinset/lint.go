@@ -20,8 +20,8 @@ var (
 	objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 )
 
-// Objection is what the cluster's API has against a set that a node can pin.
-type Objection struct {
+// Violation is what the cluster's API has against a set that a node can pin.
+type Violation struct {
 	// Rule that it breaks: set-size, set-twice or set-image.
 	Rule string
 	// Image that breaks it; the zero one if it is the whole set.
@@ -30,11 +30,11 @@ type Objection struct {
 	Text string
 }
 
-// Objections says what the cluster's API would refuse about the set although a
+// Violations says what the cluster's API would refuse about the set although a
 // node can pin it: such a set builds, but its manifest cannot be applied as it is.
-func (s Set) Objections() (all []Objection) {
+func (s Set) Violations() (all []Violation) {
 	object := func(rule string, img Image, format string, args ...any) {
-		all = append(all, Objection{rule, img, "the cluster's API refuses " + fmt.Sprintf(format, args...)})
+		all = append(all, Violation{rule, img, "the cluster's API refuses " + fmt.Sprintf(format, args...)})
 	}
 	if n := len(s.Images); n > maxImages {
 		object("set-size", Image{}, "more than %d images in a set; it has %d", maxImages, n)
@@ -50,9 +50,9 @@ func (s Set) Objections() (all []Objection) {
 	return all
 }
 
-// Lint tells the objections as warnings.
-func (s Set) Lint() (warnings []string) {
-	for _, o := range s.Objections() {
+// Warnings tells the objections as warnings.
+func (s Set) Warnings() (warnings []string) {
+	for _, o := range s.Violations() {
 		warnings = append(warnings, fmt.Sprintf("%s: set %q: %s", s.Origin, s.Name, o.Text))
 	}
 	return warnings

@@ -66,9 +66,9 @@ type LockedLayer struct {
 	UnpackedSize int64 `json:"unpackedSize,omitempty"`
 	// Inodes that the unpacked layer takes, 0 while unknown.
 	Inodes int64 `json:"inodes,omitempty"`
-	// Root is what layers above inherit, mode in octal, user and group, as 0755:0:0; ""
+	// RootAttributes is what layers above inherit, mode in octal, user and group, as 0755:0:0; ""
 	// while unknown.
-	Root string `json:"root,omitempty"`
+	RootAttributes string `json:"rootAttributes,omitempty"`
 	// MediaType of the blob.
 	MediaType string `json:"mediaType"`
 }
@@ -231,8 +231,8 @@ type Totals struct {
 	Images       int   `json:"images"`
 	Layers       int   `json:"layers"`                 // different blobs
 	Bytes        int64 `json:"bytes"`                  // of those blobs
-	LayersInAll  int   `json:"layersInAll"`            // as the images count them
-	BytesInAll   int64 `json:"bytesInAll"`             // likewise
+	TotalLayers  int   `json:"totalLayers"`            // as the images count them
+	TotalBytes   int64 `json:"totalBytes"`             // likewise
 	UnpackedSize int64 `json:"unpackedSize,omitempty"` // of the different layers; 0 while unknown
 }
 
@@ -242,8 +242,8 @@ func (l Lock) Totals() Totals {
 	seen := map[digest.Digest]bool{}
 	for _, img := range l.Images {
 		for _, layer := range img.Layers {
-			t.LayersInAll++
-			t.BytesInAll += layer.Size
+			t.TotalLayers++
+			t.TotalBytes += layer.Size
 			if !seen[layer.Digest] {
 				seen[layer.Digest] = true
 				t.Layers++

@@ -140,7 +140,7 @@ func TestLint(t *testing.T) {
 		"500 images":   {many[:500], ""},
 		"501 images":   {many, "more than 500 images"},
 	} {
-		warnings := strings.Join(decode(t, object("v1", "s", "", test.pins...))[0].Lint(), "\n")
+		warnings := strings.Join(decode(t, object("v1", "s", "", test.pins...))[0].Warnings(), "\n")
 		if test.want == "" && warnings != "" || !strings.Contains(warnings, test.want) {
 			t.Errorf("%s: %q, want %q", name, warnings, test.want)
 		}
@@ -202,8 +202,8 @@ func TestLockGolden(t *testing.T) {
 		pin("quay.io/x/a", 1)))
 	layer := pinset.LockedLayer{
 		Digest: digest.FromString("blob"), Size: 10, DiffID: digest.FromString("diff"), UnpackedSize: 30, Inodes: 2,
-		Root:      "0755:0:0",
-		MediaType: "application/vnd.oci.image.layer.v1.tar+gzip",
+		RootAttributes: "0755:0:0",
+		MediaType:      "application/vnd.oci.image.layer.v1.tar+gzip",
 	}
 	lock := pinset.Lock{
 		Version: pinset.LockVersion, Platform: "linux/amd64", Sets: []pinset.LockedSet{sets[0].Lock(), sets[1].Lock()},
@@ -223,7 +223,7 @@ func TestLockGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := again.Totals(), (pinset.Totals{Images: 2, Layers: 1, Bytes: 10, LayersInAll: 2, BytesInAll: 20,
+	if got, want := again.Totals(), (pinset.Totals{Images: 2, Layers: 1, Bytes: 10, TotalLayers: 2, TotalBytes: 20,
 		UnpackedSize: 30}); got != want {
 		t.Errorf("totals %+v, want %+v", got, want)
 	}

@@ -29,8 +29,8 @@ const examiner = "pinbox-examine"
 // ErrMount says that stores could not be mounted or opened to look at them.
 var ErrMount = errors.New("stores cannot be examined")
 
-// Packed is a store that is a file, or stands in one.
-type Packed struct {
+// StoreFile is a store that is a file, or stands in one.
+type StoreFile struct {
 	File string `json:"file"`
 	// Offset and Size of the squashfs in the file, in bytes.
 	Offset int64 `json:"offset"`
@@ -39,15 +39,15 @@ type Packed struct {
 
 // examination is what the examiner is told.
 type examination struct {
-	Stores  []Packed `json:"stores"`
-	Scratch string   `json:"scratch"`
+	Stores  []StoreFile `json:"stores"`
+	Scratch string      `json:"scratch"`
 }
 
 // CannotExamine says why Examine cannot do its work here, "" if it can. It mounts files,
 // in a namespace that no mount leaves: that takes root of this machine, /proc to start
 // this program again, and a root folder that is a mount point, which it is in no chroot.
 func CannotExamine() string {
-	if Check() != nil || Confined() != "" {
+	if CheckPrivileges() != nil || UserNamespaceWarning() != "" {
 		return "to mount them takes root, and /proc"
 	}
 	var root unix.Statx_t
@@ -63,7 +63,7 @@ func CannotExamine() string {
 // every layer is mounted, compared with the record of its tar stream and with its
 // digest, every document of an image with its size. All is mounted read-only, in a mount
 // namespace of a process of its own, so that nothing stays mounted, however it ends.
-func Examine(ctx context.Context, stores []Packed) (complaints []string, err error) {
+func Examine(ctx context.Context, stores []StoreFile) (complaints []string, err error) {
 	scratch, err := environment.TempDir("pinbox-examine-*")
 	if err != nil {
 		return nil, err

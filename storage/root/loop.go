@@ -10,7 +10,7 @@ import (
 
 // mount mounts the store read-only by a loop device, which goes with the mount. mount(8)
 // would refuse a part of a file of which another part, or the whole, is mounted.
-func (p Packed) mount(dir string) error {
+func (p StoreFile) mount(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
@@ -26,7 +26,7 @@ func (p Packed) mount(dir string) error {
 }
 
 // attach gives a loop device of the store, which is gone when nobody uses it any more.
-func (p Packed) attach() (*os.File, error) {
+func (p StoreFile) attach() (*os.File, error) {
 	file, err := os.Open(p.File)
 	if err != nil {
 		return nil, err

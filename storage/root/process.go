@@ -43,9 +43,9 @@ func setVariable(name, value string) (restore func(), err error) {
 	}, nil
 }
 
-// Check says whether this process may write a store: it is root, of this machine or of
+// CheckPrivileges says whether this process may write a store: it is root, of this machine or of
 // a user namespace, and may mount.
-func Check() error {
+func CheckPrivileges() error {
 	able, err := unshare.HasCapSysAdmin()
 	switch {
 	case os.Geteuid() != 0:
@@ -60,9 +60,9 @@ func Check() error {
 	return nil
 }
 
-// Confined says what becomes of a store that is written here, if that is not a whole
+// UserNamespaceWarning says what becomes of a store that is written here, if that is not a whole
 // one: "" on the machine itself.
-func Confined() string {
+func UserNamespaceWarning() string {
 	if !unshare.IsRootless() {
 		return ""
 	}

@@ -24,7 +24,7 @@ type Store struct {
 	dir, run string
 	mtime    time.Time
 	library  cstorage.Store
-	layers   map[string]compose.Unpacked
+	layers   map[string]compose.LayerInfo
 	images   compose.Images
 }
 
@@ -46,7 +46,8 @@ func New(dir, run string, modTime time.Time) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("containers/storage in %s: %w", dir, err), Unmount(run))
 	}
 	return &Store{
-		dir: dir, run: run, mtime: modTime, library: library, layers: map[string]compose.Unpacked{}, images: compose.Images{},
+		dir: dir, run: run, mtime: modTime, library: library,
+		layers: map[string]compose.LayerInfo{}, images: compose.Images{},
 	}, nil
 }
 
@@ -70,15 +71,15 @@ func getStore(options types.StoreOptions) (cstorage.Store, error) {
 	return cstorage.GetStore(options)
 }
 
-// Has says whether a layer is there already, and what is known of it.
-func (s *Store) Has(l compose.Layer) (compose.Unpacked, bool) {
+// Lookup says whether a layer is there already, and what is known of it.
+func (s *Store) Lookup(l compose.Layer) (compose.LayerInfo, bool) {
 	there, ok := s.layers[compose.LayerID(l.Parent, l.DiffID)]
 	return there, ok
 }
 
 // AddLayer has the library unpack a layer that is not there yet, over its parent. The
 // blob is compared with the layer's digests.
-func (s *Store) AddLayer(ctx context.Context, l compose.Layer, blob compose.Blob) (compose.Unpacked, error) {
+func (s *Store) AddLayer(ctx context.Context, l compose.Layer, blob compose.Blob) (compose.LayerInfo, error) {
 	id := compose.LayerID(l.Parent, l.DiffID)
 	size, err := compose.ReadLayer(ctx, blob, func(r io.Reader) error {
 		_, _, err := s.library.PutLayer(id, l.Parent, nil, "", false, &cstorage.LayerOptions{
@@ -87,16 +88,16 @@ func (s *Store) AddLayer(ctx context.Context, l compose.Layer, blob compose.Blob
 		return err
 	})
 	if err != nil {
-		return compose.Unpacked{}, fmt.Errorf("layer %s: %w", l.Digest, err)
+		return compose.LayerInfo{}, fmt.Errorf("layer %s: %w", l.Digest, err)
 	}
 	diff := filepath.Join(s.dir, layout.OverlayDir, id, "diff")
 	var top syscall.Stat_t
 	if err := syscall.Lstat(diff, &top); err != nil {
-		return compose.Unpacked{}, fmt.Errorf("layer %s: %w", l.Digest, err)
+		return compose.LayerInfo{}, fmt.Errorf("layer %s: %w", l.Digest, err)
 	}
 	inodes, err := countInodes(diff)
-	s.layers[id] = compose.Unpacked{
-		ID: id, Size: size, Inodes: inodes, Root: compose.FormatRoot(top.Mode&0o7777, top.Uid, top.Gid),
+	s.layers[id] = compose.LayerInfo{
+		ID: id, Size: size, Inodes: inodes, RootAttributes: compose.FormatRootAttributes(top.Mode&0o7777, top.Uid, top.Gid),
 	}
 	return s.layers[id], err
 }
@@ -145,7 +146,7 @@ func (s *Store) AddFile(name string, perm uint32, content io.Reader) (err error)
 
 // Close records the images, and leaves nothing mounted and nothing beside the store.
 func (s *Store) Close() error {
-	records, err := s.images.Sealed()
+	records, err := s.images.Records()
 	if err != nil {
 		return errors.Join(err, s.Abort())
 	}
