@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"path"
 
 	"github.com/opencontainers/go-digest"
@@ -14,24 +15,33 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// What can be wrong with the documents of a store.
+// Errors in the documents of a store.
 var (
-	ErrDocument = errors.New("not a document that a store can have")
-	ErrTooLarge = errors.New("the store has more documents than pinbox reads")
+	ErrDocument = errors.New("invalid document of an image store")
+	ErrTooLarge = errors.New("image store exceeds the limits of pinbox")
 )
 
-// The budget of a store: all of its documents share it. Those of a release of OpenShift, with
-// about 200 images and 1,000 layers, take less than a fifth of the bytes.
+// Limits for all documents of a store together. The documents of an OpenShift release, with about
+// 200 images and 1,000 layers, take less than a fifth of the bytes.
 const (
 	maxBytes   = 64 << 20
 	maxRecords = 100_000
 )
 
-// Store reads the documents of an image store that containers/storage, CRI-O or pinbox has
-// written. It is for one goroutine.
+// maxRecord is the limit for one record in bytes, more than twice the size of the largest that
+// other programs write. The record of a layer lists its owners: 65,536 users and as many groups,
+// the range of a user namespace (subuid(5)), of up to 11 bytes each are 1.4 MiB. The record of an
+// image lists its names, now and in its history: 1,000 names with a repository of 255 bytes
+// (NameTotalLengthMax of distribution/reference), a tag of 128 and a digest of 71 are 0.9 MiB. It
+// can also list a mapped top layer for each ID mapping, of 67 bytes; the 500 layers that an image
+// may have (maxDepth in containers/storage, drivers/overlay) are records of their own.
+const maxRecord = 4 << 20
+
+// Store reads the documents of an image store that containers/storage, CRI-O or pinbox wrote. It
+// is for one goroutine.
 type Store struct {
-	// Strict refuses records with fields that pinbox does not write: who writes the records
-	// again would lose them.
+	// Strict refuses records with fields that pinbox does not write, which a caller that writes
+	// the records again would lose.
 	Strict bool
 
 	files   fs.FS
@@ -39,47 +49,48 @@ type Store struct {
 	records int
 }
 
-// Open gives the store whose root is files. Nothing is read yet.
+// Open returns the store whose graph root is files. It reads nothing.
 func Open(files fs.FS) *Store { return &Store{files: files, bytes: maxBytes, records: maxRecords} }
 
-// Layers calls take with each layer, the volatile ones first, and ends with its first error.
-// Without layers.json the error is fs.ErrNotExist, after the volatile layers were read.
+// Layers calls take for each layer, the volatile ones first, and returns its first error. Without
+// layers.json the error is fs.ErrNotExist, after the volatile layers were read.
 func (s *Store) Layers(take func(Layer) error) error {
-	if err := ifThere(list(s, VolatileLayersFile, take)); err != nil {
+	if err := optional(list(s, VolatileLayersFile, take)); err != nil {
 		return err
 	}
 	return list(s, LayersFile, take)
 }
 
-// Images is Layers for images, of which none is volatile.
+// Images calls take for each image, and returns its first error.
 func (s *Store) Images(take func(Image) error) error { return list(s, ImagesFile, take) }
 
-// Containers is Layers for containers.
+// Containers calls take for each container, the volatile ones first, and returns its first error.
 func (s *Store) Containers(take func(Container) error) error {
-	if err := ifThere(list(s, VolatileContainersFile, take)); err != nil {
+	if err := optional(list(s, VolatileContainersFile, take)); err != nil {
 		return err
 	}
 	return list(s, ContainersFile, take)
 }
 
-func ifThere(err error) error {
+// optional returns the error of a document that may be missing.
+func optional(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err
 }
 
-// Lock reads the lock that pinbox has put into the store.
+// Lock reads the lock in the folder of pinbox.
 func (s *Store) Lock() (pinset.Lock, error) { return decode(s, OwnLock, pinset.DecodeLock) }
 
-// Delta reads what pinbox says of a delta; it is the zero one in another store.
+// Delta reads the description of a delta; it is the zero value if the store is not a delta.
 func (s *Store) Delta() (pinset.Delta, error) {
 	d, err := decode(s, OwnDelta, pinset.DecodeDelta)
-	return d, ifThere(err)
+	return d, optional(err)
 }
 
-// Sets reads the PinnedImageSets that pinbox has put into the store: their texts, by the
-// names of their files. There need not be any.
+// Sets returns the texts of the PinnedImageSets in the folder of pinbox, by their file names. A
+// store may have none.
 func (s *Store) Sets() (map[string]string, error) {
 	sets := map[string]string{}
 	entries, err := fs.ReadDir(s.files, OwnSets)
@@ -89,7 +100,7 @@ func (s *Store) Sets() (map[string]string, error) {
 		}
 		name := path.Join(OwnSets, e.Name())
 		if e.Name()[0] == '.' || !printable(e.Name()) {
-			return nil, fmt.Errorf("%q: %w: not the name of a set's file", name, ErrDocument)
+			return nil, fmt.Errorf("%q: %w: not a file name of a set", name, ErrDocument)
 		}
 		text, err := decode(s, name, io.ReadAll)
 		if err != nil {
@@ -100,11 +111,11 @@ func (s *Store) Sets() (map[string]string, error) {
 		}
 		sets[e.Name()] = string(text)
 	}
-	return sets, ifThere(err)
+	return sets, optional(err)
 }
 
-// Token tells the records of a store from those of another: it is made of what their lock
-// files hold. A store without them looks empty to CRI-O.
+// Token identifies the records of a store: it is a digest of the tokens in the lock files of
+// layers and images, without which CRI-O takes the store for empty.
 func (s *Store) Token() (string, error) {
 	images, err := decode(s, ImagesLock, io.ReadAll)
 	if err != nil {
@@ -117,13 +128,13 @@ func (s *Store) Token() (string, error) {
 	return digest.FromBytes(append(images, layers...)).Encoded(), nil
 }
 
-// read lets f read a document.
-func (s *Store) read(name string, f func(io.Reader) error) error {
+// read calls f with a document.
+func (s *Store) read(name string, f func(*document) error) error {
 	fi, err := fs.Stat(s.files, name)
 	if err != nil {
 		return err
 	}
-	if !fi.Mode().IsRegular() { // a pipe would keep its reader for ever
+	if !fi.Mode().IsRegular() { // opening a pipe would block
 		return fmt.Errorf("%s: %w: not a file", name, ErrDocument)
 	}
 	file, err := s.files.Open(name)
@@ -131,9 +142,9 @@ func (s *Store) read(name string, f func(io.Reader) error) error {
 		return err
 	}
 	defer file.Close()
-	d := &document{File: file, store: s}
+	d := &document{File: file, store: s, end: math.MaxInt64}
 	if err = f(d); d.failed != nil {
-		err = d.failed // and not what a decoder made of it
+		err = d.failed // not the error that a decoder makes of it
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -141,17 +152,23 @@ func (s *Store) read(name string, f func(io.Reader) error) error {
 	return nil
 }
 
-// document takes what is read of it from the budget of its store.
+// document is a file of a store, whose limits it observes.
 type document struct {
 	fs.File
-	store  *Store
-	failed error
+	store   *Store
+	at, end int64 // bytes that were read, and that may be read
+	failed  error
 }
 
 func (d *document) Read(p []byte) (int, error) {
-	n, err := d.File.Read(p)
+	if d.at == d.end {
+		d.failed = fmt.Errorf("%w: a record of more than %d MiB", ErrTooLarge, maxRecord>>20)
+		return 0, d.failed
+	}
+	n, err := d.File.Read(p[:min(int64(len(p)), d.end-d.at)])
+	d.at += int64(n)
 	if d.store.bytes -= int64(n); d.store.bytes < 0 {
-		err = fmt.Errorf("%w: %d MiB", ErrTooLarge, maxBytes>>20)
+		err = fmt.Errorf("%w: more than %d MiB", ErrTooLarge, maxBytes>>20)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		d.failed = err
@@ -159,18 +176,24 @@ func (d *document) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// count takes a record or a set from the budget.
+// next lets a decoder read another record.
+func (d *document) next(dec *json.Decoder) bool {
+	d.end = dec.InputOffset() + maxRecord
+	return dec.More()
+}
+
+// count counts a record or a set.
 func (s *Store) count() error {
 	if s.records--; s.records < 0 {
-		return fmt.Errorf("%w: %d records and sets", ErrTooLarge, maxRecords)
+		return fmt.Errorf("%w: more than %d records and sets", ErrTooLarge, maxRecords)
 	}
 	return nil
 }
 
-// decode reads a document as a whole.
+// decode reads a document that is not a list of records.
 func decode[T any](s *Store, name string, read func(io.Reader) (T, error)) (got T, err error) {
-	err = s.read(name, func(r io.Reader) (err error) {
-		got, err = read(r)
+	err = s.read(name, func(d *document) (err error) {
+		got, err = read(d)
 		return err
 	})
 	return got, err
@@ -178,11 +201,11 @@ func decode[T any](s *Store, name string, read func(io.Reader) (T, error)) (got 
 
 type record interface{ check(strict bool) error }
 
-// list reads a list of records, of which it keeps one at a time. An empty file, which
-// containers/storage may leave, has none.
+// list reads a list of records, and holds one of them at a time in memory. The file may be empty:
+// containers/storage can leave such files.
 func list[T record](s *Store, name string, take func(T) error) error {
-	return s.read(name, func(r io.Reader) error {
-		dec := json.NewDecoder(r)
+	return s.read(name, func(d *document) error {
+		dec := json.NewDecoder(d)
 		if s.Strict {
 			dec.DisallowUnknownFields()
 		}
@@ -196,7 +219,7 @@ func list[T record](s *Store, name string, take func(T) error) error {
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrDocument, err)
 		}
-		for n := 0; dec.More(); n++ {
+		for n := 0; d.next(dec); n++ {
 			if err := one(s, dec, n, take); err != nil {
 				return err
 			}
@@ -205,13 +228,13 @@ func list[T record](s *Store, name string, take func(T) error) error {
 			return fmt.Errorf("%w: %w", ErrDocument, err)
 		}
 		if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-			return fmt.Errorf("%w: it goes on after the list", ErrDocument)
+			return fmt.Errorf("%w: it continues after the list", ErrDocument)
 		}
 		return nil
 	})
 }
 
-// one reads record n.
+// one reads record n and calls take.
 func one[T record](s *Store, dec *json.Decoder, n int, take func(T) error) error {
 	if err := s.count(); err != nil {
 		return err

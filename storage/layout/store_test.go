@@ -176,7 +176,7 @@ func TestHostileStores(t *testing.T) {
 		"no list":                 {images, `{}`, "not a list"},
 		"cut off":                 {images, `[{"id":"<a>"}`, "EOF"},
 		"cut off in a record":     {images, `[{"id":"<a`, "record 0: "},
-		"a second list":           {images, `[] []`, "it goes on after the list"},
+		"a second list":           {images, `[] []`, "it continues after the list"},
 		"of another type":         {layers, `[{"id":7}]`, "record 0: "},
 		"volatile records":        {"overlay-layers/volatile-layers.json", `[{"id":"c"}]`, "record 0: "},
 		"volatile containers":     {"overlay-containers/volatile-containers.json", `[{"id":"c"}]`, "record 0: "},
@@ -242,6 +242,35 @@ func TestBudgetOfAStore(t *testing.T) {
 	s := layout.Open(tree(map[string]string{"overlay-images/images.lock": half, "overlay-layers/layers.lock": half}))
 	if _, err := s.Token(); !errors.Is(err, layout.ErrTooLarge) || !strings.Contains(err.Error(), "layers.lock") {
 		t.Errorf("got error %.300v of the second document of 40 MiB, want ErrTooLarge and layers.lock", err)
+	}
+}
+
+// A record of 4 MiB is read, and one with a byte more is an error that names the file, before the
+// limit of the store is reached.
+func TestLimitOfARecord(t *testing.T) {
+	const limit = 4 << 20
+	head, tail := `{"id":"`+id("a")+`","flags":{"x":"`, `"}}`
+	record := func(size int) string { return head + strings.Repeat("x", size-len(head)-len(tail)) + tail }
+	for name, c := range map[string]struct {
+		text   string
+		layers int
+		want   error
+	}{
+		"at the limit":              {"[" + record(limit-1) + "," + record(limit-1) + "]", 2, nil},
+		"over the limit":            {"[" + record(limit+1) + "]", 0, layout.ErrTooLarge},
+		"the second over the limit": {"[" + record(100) + "," + record(limit+1) + "]", 1, layout.ErrTooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			layers := 0
+			s := layout.Open(tree(map[string]string{"overlay-layers/layers.json": c.text}))
+			err := s.Layers(func(layout.Layer) error { layers++; return nil })
+			if layers != c.layers || !errors.Is(err, c.want) {
+				t.Errorf("got %d layers, error %.300v, want %d, %v", layers, err, c.layers, c.want)
+			}
+			if c.want != nil && !strings.Contains(err.Error(), "overlay-layers/layers.json: ") {
+				t.Errorf("got error %.300v, want one with the name of the file", err)
+			}
+		})
 	}
 }
 
