@@ -318,11 +318,11 @@ func TestLayersOverABase(t *testing.T) {
 	baseID := compose.LayerID(second.Parent, second.DiffID)
 	stream := tarStream(t, sample.File("a/b", "x"))
 	want := compose.LayerInfo{
-		ID: compose.LayerID(baseID, digest.FromBytes(stream)), Size: int64(len(stream)), Inodes: 3, Root: "2711:3:4",
+		ID: compose.LayerID(baseID, digest.FromBytes(stream)), Size: int64(len(stream)), Inodes: 3, RootAttributes: "2711:3:4",
 	}
 	store := composed(t, func(s *compose.Store, c *squashfs.Compressor) {
 		about := compose.LayerInfo{Size: 5, Inodes: 6, RootAttributes: "2711:3:4"}
-		if err := errors.Join(s.AddBase(first, compose.LayerInfo{}), s.AddBase(second, about)); err != nil {
+		if err := errors.Join(s.AddBaseLayer(first, compose.LayerInfo{}), s.AddBase(second, about)); err != nil {
 			t.Fatal(err)
 		}
 		about.ID = baseID
@@ -389,7 +389,7 @@ func TestLayersOverAnUnknownRoot(t *testing.T) {
 			c := newCompressor(t)
 			s := begin(t, out, c)
 			defer s.Abort()
-			if err := s.AddBase(base, compose.LayerInfo{}); err != nil {
+			if err := s.AddBaseLayer(base, compose.LayerInfo{}); err != nil {
 				t.Fatal(err)
 			}
 			stream := tarStream(t, test.entries...)
@@ -412,7 +412,7 @@ func TestRootsOfABase(t *testing.T) {
 		"": true, "0755:0:0": true, "0000:0:0": true, "7777:4294967295:1": true, "755:0:0": false, "0755:0": false,
 		"10000:0:0": false, "0755:-1:0": false, "0755:0:4294967296": false, "0788:0:0": false, "0755:0:0 ": false, "x": false,
 	} {
-		err := s.AddBase(layerOf("", []byte(text)), compose.LayerInfo{RootAttributes: text})
+		err := s.AddBaseLayer(layerOf("", []byte(text)), compose.LayerInfo{RootAttributes: text})
 		if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), text) {
 			t.Errorf("root %q: got %v, want it accepted: %v", text, err, ok)
 		}
@@ -427,7 +427,7 @@ func TestLayersWithoutTheirParent(t *testing.T) {
 	s := begin(t, out, newCompressor(t))
 	defer s.Abort()
 	l := layerOf("absent", []byte("x"))
-	if err := s.AddBase(l, compose.LayerInfo{}); err == nil || !strings.Contains(err.Error(), "absent") {
+	if err := s.AddBaseLayer(l, compose.LayerInfo{}); err == nil || !strings.Contains(err.Error(), "absent") {
 		t.Errorf("base: got %v, want an error about its parent", err)
 	}
 	if _, err := s.AddLayer(l, nil, 0); err == nil || !strings.Contains(err.Error(), "absent") {

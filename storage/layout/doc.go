@@ -1,11 +1,12 @@
-// Package layout is the contract between pinbox and pinbox-node: how files, folders, labels
-// and partitions are called, and what the documents in them look like.
+// Package layout defines the formats that pinbox and pinbox-node share: the names of files,
+// folders, labels and partitions, and the records of an image store. docs/format.md specifies
+// them.
 //
-// docs/format.md specifies the formats; the names stand in names.go. [Store] reads the
-// documents of an image store and [Sums] those of SHA256SUMS: each document has this one
-// reader, which checks every ID, digest, name and path as it reads it and takes no more than
-// its budget, so that callers need not look at them again. The types of lock and delta, with
-// their readers, are in storage/pinset.
+// [Store] reads the documents of an image store, and [Sums] is the content of SHA256SUMS. Each
+// document has one reader, which limits its size and validates every ID, digest, name and path,
+// so that callers need not check them again. The types of the lock and of a delta's description,
+// with their readers, are in storage/pinset.
 //
-// It is not what composes a store (storage/compose), nor what mounts one (runtime/stores).
+// The package does not compose a store (storage/compose does), and does not mount one
+// (runtime/stores does). Start with [Open] and with the constants.
 package layout

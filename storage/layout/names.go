@@ -1,7 +1,7 @@
 package layout
 
-// The tree of an image store, as containers/storage has it: layers.go, images.go,
-// containers.go and drivers/overlay/overlay.go. Paths count from the root of the store.
+// The paths of an image store below its graph root, as defined by containers/storage: layers.go,
+// images.go, containers.go and drivers/overlay/overlay.go.
 const (
 	OverlayDir    = "overlay"
 	LinksDir      = "overlay/l"
@@ -15,12 +15,13 @@ const (
 	ImagesLock     = ImagesDir + "/images.lock"
 	ContainersFile = ContainersDir + "/containers.json"
 
-	// Volatile records are lost with a reboot.
+	// Volatile records do not survive a reboot.
 	VolatileLayersFile     = LayersDir + "/volatile-layers.json"
 	VolatileContainersFile = ContainersDir + "/volatile-containers.json"
 )
 
-// TarSplitFile is the record of a layer's tar stream.
+// TarSplitFile returns the path of the tar-split file of a layer: all of its tar stream except
+// the contents of files.
 func TarSplitFile(layer string) string { return LayersDir + "/" + layer + ".tar-split.gz" }
 
 // The folder of pinbox in a store.
@@ -29,44 +30,44 @@ const (
 	OwnLock    = OwnDir + "/" + LockFile
 	OwnDelta   = OwnDir + "/" + DeltaFile // in the store of a delta
 	OwnSets    = OwnDir + "/sets"
-	OwnFiles   = OwnDir + "/files"       // files that config.ign has no room for, by their paths
+	OwnFiles   = OwnDir + "/files"       // files that are too large for config.ign, by their paths
 	OwnProgram = OwnDir + "/pinbox-node" // not in the store of a delta
 )
 
-// The files that the folder of an appliance or of a delta has for a node.
+// Files for a node in the folder of an appliance or of a delta.
 const (
-	StoreFile      = "store.squashfs" // other formats are for other hands: builder/format
+	StoreFile      = "store.squashfs" // for the other formats see builder/format
 	DeltaStoreFile = "delta.squashfs"
 	DeltaFile      = "delta.json"
 	LockFile       = "pinbox.lock.json"
 	SumsFile       = "SHA256SUMS"
 )
 
-// LockPattern matches the locks that somebody has put beside the sets of a node.
+// LockPattern matches the names of locks in the folder of a node's sets.
 const LockPattern = "*.lock.json"
 
-// SignatureSuffixes are those of a detached signature beside a store's file: what gpg(1)
-// makes of --detach-sign, and with --armor.
+// SignatureSuffixes returns the suffixes of a detached signature next to a store's file: the ones
+// that gpg(1) uses for --detach-sign without and with --armor.
 func SignatureSuffixes() []string { return []string{".sig", ".asc"} }
 
-// The files that an ISO has for a node, in the folder MediumDir. Each name has one dot at
-// most, which is all that ISO 9660 itself permits: ECMA-119, 7.5.
+// Files for a node in the folder MediumDir of an ISO. Each name has at most one dot, the maximum
+// of ISO 9660 itself: ECMA-119, 7.5.
 const (
 	MediumDir       = "pinbox"
 	MediumStore     = "store.squashfs"
 	MediumLock      = "lock.json"
 	MediumSums      = "sums.txt"
-	MediumSignature = "store.sig" // if somebody has signed the store
-	MediumBase      = "base.iso"  // in the sums only: it is there in the form of undo.gz
+	MediumSignature = "store.sig" // if the store is signed
+	MediumBase      = "base.iso"  // in the sums only: the ISO contains undo.gz to restore it
 )
 
-// MediumLabel is the volume label of a medium that has a delta, by which nodes know one.
+// MediumLabel is the volume label of a medium with a delta, by which a node recognizes one.
 const MediumLabel = "PINBOX"
 
-// PartitionLabel is that of the GPT partition that an installation makes for the store.
+// PartitionLabel is the label of the GPT partition that an installation creates for the store.
 const PartitionLabel = "pinbox-store"
 
-// Folders and files of a node.
+// Folders and files on a node.
 const (
 	NodeDir     = "/var/lib/pinbox"
 	SlotsDir    = NodeDir + "/stores" // mount points: see Slots
@@ -74,14 +75,14 @@ const (
 	StatusPath  = "/run/pinbox/status.json"
 	SetsDir     = "/etc/pinbox/sets.d"
 	KeysDir     = "/etc/pinbox/keys.d"
-	// LiveStorePath is where a CoreOS live system has the store of its ISO.
+	// LiveStorePath is the path of the store on the ISO of a CoreOS live system.
 	LiveStorePath = "/run/media/iso/" + MediumDir + "/" + MediumStore
-	// MediumMount is where a node mounts a medium that has the store alone.
+	// MediumMount is the mount point of a medium that contains the store but no operating system.
 	MediumMount = "/run/media/pinbox"
 )
 
-// AttachedDir is the folder below NodeDir that has what was attached, StateFile the record
-// of that in it, and AttachedSuffix ends the names of stores in it.
+// AttachedDir is the folder below NodeDir with the attached stores, StateFile is the state in it,
+// and AttachedSuffix is the suffix of the stores' names.
 const (
 	AttachedDir    = "stores.d"
 	StateFile      = "state.json"

@@ -25,15 +25,16 @@ type Layer struct {
 	CompressedSize     int64         `json:"compressed-size"`
 	UncompressedDigest digest.Digest `json:"diff-digest"`
 	UncompressedSize   int64         `json:"diff-size"`
-	// Compression of the blob, by the numbers of Compression there, pkg/archive/archive.go.
+	// Compression of the blob, with the values of the type Compression there,
+	// pkg/archive/archive.go.
 	Compression int      `json:"compression,omitempty"`
 	UIDs        []uint32 `json:"uidset,omitempty"`
 	GIDs        []uint32 `json:"gidset,omitempty"`
-	// Flags that other programs set. No store of pinbox has any.
+	// Flags that other programs set. pinbox sets none.
 	Flags map[string]any `json:"flags,omitempty"`
 }
 
-// Incomplete says that the layer was being unpacked when its writer was stopped:
+// Incomplete reports whether the writer of the layer was stopped while it unpacked the layer:
 // incompleteFlag in containers/storage, layers.go.
 func (l Layer) Incomplete() bool { return l.Flags["incomplete"] == true }
 
@@ -50,7 +51,7 @@ type Image struct {
 	Created        time.Time                `json:"created"`
 }
 
-// Container is what matters here of an entry of containers.json: the type Container in
+// Container contains some fields of an entry of containers.json: the type Container in
 // containers/storage, containers.go.
 type Container struct {
 	ID    string   `json:"id"`
@@ -59,8 +60,8 @@ type Container struct {
 	Layer string   `json:"layer"`
 }
 
-// EncodeRecords gives the JSON of a list of layers or images, and the token of the lock file
-// beside it. CRI-O notices a changed store by the token alone.
+// EncodeRecords returns the JSON of a list of layers or images, and the token for its lock file.
+// CRI-O reads the records of a store again only if the token has changed.
 func EncodeRecords(list any) (text, token []byte, err error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -83,7 +84,7 @@ func (l Layer) check(strict bool) error {
 		return err
 	}
 	if strict && len(l.Flags) > 0 {
-		return errors.New("flags: pinbox sets none")
+		return errors.New("flags: not allowed")
 	}
 	return checkDigest("diff-digest", l.UncompressedDigest)
 }
@@ -97,7 +98,7 @@ func (i Image) check(bool) error {
 	}
 	for _, name := range i.Names {
 		_, _, err := pinset.Expand(name)
-		if err != nil && !errors.Is(err, pinset.ErrNotPinned) { // a digest may be another than SHA-256
+		if err != nil && !errors.Is(err, pinset.ErrNotPinned) { // other digests than SHA-256 are allowed
 			return fmt.Errorf("names: %w", err)
 		}
 	}
@@ -132,7 +133,8 @@ func (c Container) check(bool) error {
 	return nil
 }
 
-// checkIDs checks a record's ID, and that of the layer that it refers to, "" for none.
+// checkIDs checks the ID of a record, and the ID of the layer that the record refers to, which
+// may be "".
 func checkIDs(id, field, layer string) error {
 	if !pinset.ValidID(id) {
 		return fmt.Errorf("id %q: not 64 hexadecimal digits", id)
@@ -143,7 +145,7 @@ func checkIDs(id, field, layer string) error {
 	return nil
 }
 
-// checkDigest permits that there is none: of a container's layer nobody knows one.
+// checkDigest accepts "": the layer of a container has no digest.
 func checkDigest(field string, d digest.Digest) error {
 	if d == "" {
 		return nil
@@ -154,8 +156,7 @@ func checkDigest(field string, d digest.Digest) error {
 	return nil
 }
 
-// checkKey refuses what would not become the name of a file: see DataFile in
-// storage/compose.
+// checkKey refuses a key that cannot be a file name: see DataFile in storage/compose.
 func checkKey(field, key string) error {
 	if strings.Trim(key, ".") == "" || !printable(key) {
 		return fmt.Errorf("%s %q: not the name of a document", field, key)
@@ -163,7 +164,7 @@ func checkKey(field, key string) error {
 	return nil
 }
 
-// printable says that a name does not change the terminal that it is shown on.
+// printable reports whether a name is free of control characters, which would change the terminal.
 func printable(name string) bool {
 	return strings.IndexFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }

@@ -16,25 +16,25 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// ErrSums says that a file is not what sha256sum(1) writes.
+// ErrSums is the error for a file that sha256sum(1) did not write.
 var ErrSums = errors.New("not the output of sha256sum")
 
-// Sums are the SHA-256 of files, in hexadecimal, by their paths: SHA256SUMS.
+// Sums are the SHA-256 digests of files, in hexadecimal, by their paths: SHA256SUMS.
 type Sums map[string]string
 
-// MaxSums is enough for the sums of 100,000 files beside a store. Those of a store that is a
-// folder, which has a line for each file in it, are larger.
+// MaxSums is a limit for SHA256SUMS in bytes, sufficient for 100,000 files. A store of format dir
+// needs more: it has a line for each of its files.
 const MaxSums = 16 << 20
 
-const maxLine = 2*4096 + 70 // PATH_MAX of limits.h, each byte escaped, behind a sum
+const maxLine = 2*4096 + 70 // a sum and PATH_MAX (limits.h) bytes, each escaped
 
 var (
 	escape   = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`)
 	unescape = strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\r`, "\r")
 )
 
-// ReadSums reads lines of sha256sum(1), at most max bytes of them. Paths are relative, as short
-// as they can be, and below the folder that has the sums; none is there twice.
+// ReadSums reads the output of sha256sum(1), at most max bytes. A path that is absolute, not clean,
+// outside of the folder or repeated is an error.
 func ReadSums(r io.Reader, max int64) (Sums, error) {
 	sums := Sums{}
 	limited := &io.LimitedReader{R: r, N: max + 1}
@@ -43,7 +43,7 @@ func ReadSums(r io.Reader, max int64) (Sums, error) {
 	for n := 1; lines.Scan() && limited.N > 0; n++ {
 		name, sum, err := parseSum(lines.Text())
 		if _, there := sums[name]; err == nil && there {
-			err = fmt.Errorf("%q is there twice", name)
+			err = fmt.Errorf("path %q: repeated", name)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%w: line %d: %w", ErrSums, n, err)
@@ -59,7 +59,7 @@ func ReadSums(r io.Reader, max int64) (Sums, error) {
 	return sums, nil
 }
 
-// SumOf finds the digest of a file in what sha256sum(1) has written, "" if it is not there.
+// SumOf returns the digest of a file in the output of sha256sum(1), "" if it is not listed.
 func SumOf(text []byte, name string) (digest.Digest, error) {
 	sums, err := ReadSums(bytes.NewReader(text), MaxSums)
 	if sum := sums[name]; sum != "" {
@@ -68,23 +68,23 @@ func SumOf(text []byte, name string) (digest.Digest, error) {
 	return "", err
 }
 
-// parseSum reads a line, which starts with a backslash if the name has escapes.
+// parseSum reads a line, which starts with a backslash if the path is escaped.
 func parseSum(line string) (name, sum string, err error) {
 	rest, escaped := strings.CutPrefix(line, `\`)
 	sum, name, found := strings.Cut(rest, "  ")
 	if !found || !pinset.ValidID(sum) {
-		return "", "", errors.New("no SHA-256, two blanks and a path")
+		return "", "", errors.New("not a SHA-256, two spaces and a path")
 	}
 	if escaped {
 		name = unescape.Replace(name)
 	}
 	if !filepath.IsLocal(name) || filepath.Clean(name) != name || name == "." {
-		return "", "", fmt.Errorf("path %q", name)
+		return "", "", fmt.Errorf("path %q: not a clean path within the folder", name)
 	}
 	return name, sum, nil
 }
 
-// Encode gives the sums as sha256sum(1) writes them, sorted by their paths.
+// Encode returns the sums in the format of sha256sum(1), sorted by path.
 func (s Sums) Encode() []byte {
 	var b bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(s)) {

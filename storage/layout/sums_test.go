@@ -56,7 +56,7 @@ func TestHostileSums(t *testing.T) {
 		"path above, escaped":    {`\` + zeros + "  ..\\n/../../b\n", "path"},
 		"path that is not clean": {zeros + "  a//b\n", "path"},
 		"the folder itself":      {zeros + "  .\n", `path "."`},
-		"twice":                  {good + good, `line 2: "store.squashfs" is there twice`},
+		"twice":                  {good + good, `line 2: path "store.squashfs": repeated`},
 		"an empty line":          {good + "\n" + good, "line 2"},
 		"a line without end":     {strings.Repeat("0", 15_000), "token too long"},
 		"a path without end":     {zeros + "  " + strings.Repeat("a", 10_000), "token too long"},

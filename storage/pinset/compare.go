@@ -8,27 +8,27 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// Difference between two locks.
+// Difference is the difference between two locks.
 type Difference struct {
-	// Added, Removed and Kept are pin strings, sorted.
+	// Added, Removed and Unchanged are pins, sorted.
 	Added     []string `json:"added"`
 	Removed   []string `json:"removed"`
 	Unchanged []string `json:"unchanged"`
-	// MovedTags are tags that stand for another image now.
+	// MovedTags are the tags that refer to another image in the new lock, sorted.
 	MovedTags []string `json:"movedTags,omitempty"`
-	// LayersAdded and the others are different blobs.
+	// LayersAdded, LayersRemoved and LayersUnchanged count each blob once.
 	LayersAdded     BlobTotals `json:"layersAdded"`
 	LayersRemoved   BlobTotals `json:"layersRemoved"`
 	LayersUnchanged BlobTotals `json:"layersUnchanged"`
 }
 
-// BlobTotals is a number of blobs, and their bytes.
+// BlobTotals is a number of blobs and their size in bytes.
 type BlobTotals struct {
 	Count int   `json:"count"`
 	Bytes int64 `json:"bytes"`
 }
 
-// Compare tells what becomes of images and layers from one lock to another.
+// Compare returns the images, tags and layers in which two locks differ.
 func Compare(old, new Lock) Difference {
 	var d Difference
 	was, is := old.pins(), new.pins()
@@ -87,9 +87,9 @@ func (l Lock) blobs() map[digest.Digest]int64 {
 	return blobs
 }
 
-// DescribeDifference tells in what a lock differs from another that was made of the same
-// inputs, "" if in nothing. What is known of a layer only once it was unpacked
-// does not count.
+// DescribeDifference describes, in lines, how a lock differs from another one that was made from
+// the same inputs; it is "" if they are equal. It ignores the fields of a layer that are known only
+// after the layer was unpacked.
 func DescribeDifference(locked, now Lock) string {
 	d := Compare(locked, now)
 	var what []string
@@ -108,7 +108,7 @@ func DescribeDifference(locked, now Lock) string {
 	return strings.Join(what, "\n")
 }
 
-// comparable is the lock as text, without what only unpacking tells.
+// comparable returns the lock as text, without the fields that only unpacking a layer fills in.
 func (l Lock) comparable() string {
 	l = l.canonical()
 	for i := range l.Images {
@@ -119,6 +119,6 @@ func (l Lock) comparable() string {
 		l.Images[i].Layers = layers
 	}
 	var b strings.Builder
-	_ = l.Encode(&b) // a Builder never fails
+	_ = l.Encode(&b) // a strings.Builder returns no errors
 	return b.String()
 }

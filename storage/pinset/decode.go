@@ -13,12 +13,12 @@ import (
 	"github.com/pinbox/pinbox/storage/document"
 )
 
-// ErrNewer says that a document has a later version than this program reads.
+// ErrNewer is the error for a document with a later version than this program reads.
 var ErrNewer = errors.New("a newer pinbox made it, so update this one")
 
-// Decode reads a JSON document that has a field "version", of at most the size that
-// document.ReadAll takes. The version is compared before any other field is read, since a
-// newer document may have others: a later one is ErrNewer. Unknown fields are errors.
+// Decode reads a JSON document with a field "version", up to the size limit of
+// document.ReadAll. It checks the version before it reads any other field, since a newer
+// document may have other fields; a later version is ErrNewer. Unknown fields are errors.
 func Decode(r io.Reader, version int, into any) error {
 	text, err := document.ReadAll(r)
 	if err != nil {
@@ -41,18 +41,18 @@ func Decode(r io.Reader, version int, into any) error {
 	return dec.Decode(into)
 }
 
-// What digests and IDs are made of. An ID in containers/storage is the hexadecimal part
-// of a SHA-256, and a link name is idLength (26) characters: drivers/overlay/overlay.go.
+// The form of IDs. An ID in containers/storage is the hexadecimal part of a SHA-256, and a
+// link name has idLength (26) characters: drivers/overlay/overlay.go.
 var (
 	hexID    = regexp.MustCompile(`^[0-9a-f]{64}$`)
 	linkName = regexp.MustCompile(`^[A-Z0-9]{26}$`)
 )
 
-// ValidID says whether a string can be the ID of a layer, an image or a container. One
-// that can be is safe as the name of a file.
+// ValidID reports whether a string can be the ID of a layer, an image or a container. A valid
+// ID is safe as the name of a file.
 func ValidID(id string) bool { return hexID.MatchString(id) }
 
-// CheckDigest refuses what is not a SHA-256. The error names the field.
+// CheckDigest returns an error, which names the field, unless the digest is a SHA-256.
 func CheckDigest(field string, d digest.Digest) error {
 	if err := d.Validate(); err != nil {
 		return fmt.Errorf("%s %q: %w", field, d, err)

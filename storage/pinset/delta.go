@@ -9,39 +9,38 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// DeltaVersion is the version of the format of a delta's description.
+// DeltaVersion is the version of the format of delta.json.
 const DeltaVersion = 1
 
-// ErrBadDelta says that a file is no description of a delta that this version can
-// read.
+// ErrBadDelta is the error for a delta.json that this version cannot read.
 var ErrBadDelta = errors.New("not the description of a pinbox delta")
 
-// Delta describes a store that has only some of its lock's layers: those that its
-// bases lack.
+// Delta describes a store that contains only those layers of its lock that its bases lack. It
+// is the content of delta.json.
 type Delta struct {
 	Version int `json:"version"`
 	// Name of the appliance.
 	Name string `json:"name"`
-	// Bases that it was made for. A node has one of them.
+	// Bases that the delta was made for. A node has one of them.
 	Bases []Base `json:"bases"`
-	// Needs are the layers of other stores that the images of the lock stand on,
-	// sorted. They decide whether a node can use the delta.
+	// Needs lists the layers that the images of the lock use and that are in other stores,
+	// sorted. A node can use the delta if its other stores contain all of them.
 	Needs []Need `json:"needs"`
 }
 
-// Base is a store that a delta was made for.
+// Base identifies a store that a delta was made for.
 type Base struct {
-	// Store is the digest of its file, "" where only its lock was known.
+	// Store is the digest of the store's file, "" if only its lock was known.
 	Store digest.Digest `json:"store,omitempty"`
-	// Lock is the digest of its lock.
+	// Lock is the digest of the store's lock.
 	Lock digest.Digest `json:"lock"`
 }
 
-// Need is a layer in another store.
+// Need identifies a layer in another store.
 type Need struct {
-	// Layer is its ID, which tells what it holds and what it stands on.
+	// Layer is its ID, which depends on its content and on the layers below it.
 	Layer string `json:"layer"`
-	// Link is the short name by which the layers above it mount it.
+	// Link is the short name by which overlay mounts it below the other layers.
 	Link string `json:"link"`
 }
 
@@ -53,9 +52,8 @@ func (d Delta) Encode(w io.Writer) error {
 	return enc.Encode(d)
 }
 
-// DecodeDelta reads a description. Unknown fields and other versions are errors, and so
-// is any digest, ID or link name that no build writes: the error names the record and the
-// field.
+// DecodeDelta reads a description. Unknown fields, other versions, and invalid digests, IDs and
+// link names are errors; the error names the entry and the field.
 func DecodeDelta(r io.Reader) (Delta, error) {
 	var d Delta
 	err := Decode(r, DeltaVersion, &d)

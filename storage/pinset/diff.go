@@ -2,9 +2,8 @@ package pinset
 
 import "github.com/opencontainers/go-digest"
 
-// Layers is what a node has unpacked: every layer by its parent and by any of
-// its digests. A layer counts only on top of the right parent, since unpacked it
-// is the difference to that one.
+// Layers are the unpacked layers of a node: the ID of each layer by its parent and by any of its
+// digests. The parent is part of the key, since an unpacked layer is a difference to its parent.
 type Layers map[link]string
 
 type link struct {
@@ -12,23 +11,23 @@ type link struct {
 	digest digest.Digest
 }
 
-// anywhere stands for every parent.
-const anywhere = "*"
+// anyParent is the parent of the entries that are looked up without one.
+const anyParent = "*"
 
-// Add notes a layer with its ID, that of its parent ("" for a base), and the
-// digests that it is known by: of its blob, of its tar stream.
+// Add adds a layer with its ID, the ID of its parent ("" for the lowest layer), and its known
+// digests: of its blob, of its tar stream.
 func (l Layers) Add(id, parent string, digests ...digest.Digest) {
 	for _, d := range digests {
 		if d != "" {
-			l[link{parent, d}], l[link{anywhere, d}] = id, id
+			l[link{parent, d}], l[link{anyParent, d}] = id, id
 		}
 	}
 }
 
-// MissingLayers gives the layers of an image that are not there, and the bytes of those
-// whose blobs have to be fetched: containers/image takes what is unpacked on
-// another parent from there. It notes them as there: the next image that shares
-// them does not count them again.
+// MissingLayers returns the layers of an image that are not unpacked on the node, and the size in
+// bytes of the blobs that have to be fetched for them: containers/image copies a layer that is
+// unpacked on another parent. The missing layers are then added to l, so that the next image that
+// shares them does not count them again.
 func (l Layers) MissingLayers(img LockedImage) (layers []LockedLayer, fetch int64) {
 	parent := ""
 	for i, layer := range img.Layers {
@@ -37,30 +36,31 @@ func (l Layers) MissingLayers(img LockedImage) (layers []LockedLayer, fetch int6
 			id, ok = l[link{parent, layer.Digest}]
 		}
 		if !ok {
-			return img.Layers[i:], l.promise(parent, img.Layers[i:])
+			return img.Layers[i:], l.addMissing(parent, img.Layers[i:])
 		}
 		parent = id
 	}
 	return nil, 0
 }
 
-// MissingBlobs gives the blobs of an image that are unpacked nowhere, with their sizes
+// MissingBlobs returns the blobs of an image that are not unpacked on any parent, with their sizes
 // in bytes.
 func (l Layers) MissingBlobs(img LockedImage) map[digest.Digest]int64 {
-	absent := map[digest.Digest]int64{}
+	missing := map[digest.Digest]int64{}
 	for _, layer := range img.Layers {
-		_, blob := l[link{anywhere, layer.Digest}]
-		_, diff := l[link{anywhere, layer.DiffID}]
+		_, blob := l[link{anyParent, layer.Digest}]
+		_, diff := l[link{anyParent, layer.DiffID}]
 		if !blob && !diff {
-			absent[layer.Digest] = layer.Size
+			missing[layer.Digest] = layer.Size
 		}
 	}
-	return absent
+	return missing
 }
 
-func (l Layers) promise(parent string, layers []LockedLayer) (fetch int64) {
+// addMissing adds layers that will be pulled, and returns the bytes to fetch.
+func (l Layers) addMissing(parent string, layers []LockedLayer) (fetch int64) {
 	for _, layer := range layers {
-		if _, ok := l[link{anywhere, layer.Digest}]; !ok {
+		if _, ok := l[link{anyParent, layer.Digest}]; !ok {
 			fetch += layer.Size
 		}
 		id := parent + "+" + layer.Digest.String()
@@ -73,7 +73,7 @@ func (l Layers) promise(parent string, layers []LockedLayer) (fetch int64) {
 // StoredImage is an image as a container runtime lists it.
 type StoredImage struct {
 	ID string
-	// Names of every form, those of digests and of tags.
+	// Names with digests and with tags.
 	Names  []string
 	Pinned bool
 }

@@ -1,9 +1,9 @@
-// Package pinset has the types that all of pinbox shares: images by their names and digests, sets
-// of them (PinnedImageSet), and the lock, which says exactly what an appliance holds. It decodes
-// and encodes them, compares them, and says what a cluster would refuse of them.
+// Package pinset defines the types that all of pinbox shares: image references, PinnedImageSets,
+// the lock, which lists the exact content of an appliance, and the description of a delta. It
+// decodes, validates, encodes and compares them.
 //
-// It does no I/O but with readers and writers that it is given, and asks no registry: package
-// storage resolves images.
+// It does no I/O other than with the readers and writers that its callers pass, and it contacts no
+// registry: package storage resolves images.
 //
-// Start with Image and ParseImage, with Set and DecodeSets, and with Lock.
+// Start with [Image] and [ParseImage], with [Set] and [DecodeSets], and with [Lock].
 package pinset

@@ -10,17 +10,17 @@ import (
 	"go.podman.io/image/v5/docker/reference"
 )
 
-// What can be wrong with the name of an image.
+// Errors in the name of an image.
 var (
 	ErrNotPinned = errors.New("not a digest reference")
 	ErrShortName = errors.New("not the full name")
 	ErrBadName   = errors.New("not a valid image reference")
 )
 
-// Image is a pinned reference. CRI-O pins by comparing the pin string with the
-// names in the store, letter for letter, so an Image has exactly one spelling.
+// Image is an image reference with a digest. CRI-O pins an image if one of its names in the store
+// equals the pin byte for byte, so an Image has exactly one spelling.
 type Image struct {
-	// Repository with the registry's host, as in "quay.io/openshift/ose-cli".
+	// Repository includes the registry's host, as in "quay.io/openshift/ose-cli".
 	Repository string
 	// Digest of the manifest, or of the index of manifests.
 	Digest digest.Digest
@@ -37,10 +37,10 @@ func ParseImage(s string) (Image, error) {
 		return Image{}, fmt.Errorf("image %q: %w", s, ErrNotPinned)
 	}
 	if _, tagged := named.(reference.Tagged); tagged {
-		return Image{}, fmt.Errorf("image %q: %w: it has a tag as well, and such a name is never pinned", s, ErrNotPinned)
+		return Image{}, fmt.Errorf("image %q: %w: it has a tag too, and CRI-O does not pin such a name", s, ErrNotPinned)
 	}
 	if algorithm := digested.Digest().Algorithm(); algorithm != digest.SHA256 {
-		return Image{}, fmt.Errorf("image %q: %w by sha256 but by %s", s, ErrNotPinned, algorithm)
+		return Image{}, fmt.Errorf("image %q: %w by sha256: it is by %s", s, ErrNotPinned, algorithm)
 	}
 	img := Image{Repository: named.Name(), Digest: digested.Digest()}
 	if img.String() != s {
@@ -49,10 +49,10 @@ func ParseImage(s string) (Image, error) {
 	return img, nil
 }
 
-// String is the pin string.
+// String returns the pin.
 func (i Image) String() string { return i.Repository + "@" + i.Digest.String() }
 
-// Union is all images of the sets, each once, sorted by their pin strings.
+// Union returns all images of the sets, each once, sorted by their pins.
 func Union(sets ...Set) []Image {
 	var all []Image
 	for _, s := range sets {

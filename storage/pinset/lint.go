@@ -20,37 +20,37 @@ var (
 	objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 )
 
-// Violation is what the cluster's API has against a set that a node can pin.
+// Violation is a rule of the cluster's API that a set violates. A node can pin the set anyway.
 type Violation struct {
-	// Rule that it breaks: set-size, set-twice or set-image.
+	// Rule is set-size, set-twice or set-image.
 	Rule string
-	// Image that breaks it; the zero one if it is the whole set.
+	// Image that violates it; the zero value if the whole set does.
 	Image Image
-	// Text says what is refused.
+	// Text describes what the API refuses.
 	Text string
 }
 
-// Violations says what the cluster's API would refuse about the set although a
-// node can pin it: such a set builds, but its manifest cannot be applied as it is.
+// Violations returns the reasons why the cluster's API refuses the set. Such a set can be built
+// and pinned by a node, but its manifest cannot be applied to a cluster.
 func (s Set) Violations() (all []Violation) {
-	object := func(rule string, img Image, format string, args ...any) {
+	add := func(rule string, img Image, format string, args ...any) {
 		all = append(all, Violation{rule, img, "the cluster's API refuses " + fmt.Sprintf(format, args...)})
 	}
 	if n := len(s.Images); n > maxImages {
-		object("set-size", Image{}, "more than %d images in a set; it has %d", maxImages, n)
+		add("set-size", Image{}, "more than %d images in a set; it has %d", maxImages, n)
 	}
 	for _, img := range s.Duplicates {
-		object("set-twice", img, "image %s: it is listed twice", img)
+		add("set-twice", img, "image %s: it is listed twice", img)
 	}
 	for _, img := range s.Images {
 		if !apiImageName.MatchString(img.Repository) {
-			object("set-image", img, "image %s: it takes host.domain[:port][/namespace]/name, with one namespace at most", img)
+			add("set-image", img, "image %s: a name has the form host.domain[:port][/namespace]/name, with one namespace at most", img)
 		}
 	}
 	return all
 }
 
-// Warnings tells the objections as warnings.
+// Warnings returns the violations as texts that name the set and its origin.
 func (s Set) Warnings() (warnings []string) {
 	for _, o := range s.Violations() {
 		warnings = append(warnings, fmt.Sprintf("%s: set %q: %s", s.Origin, s.Name, o.Text))
@@ -58,8 +58,8 @@ func (s Set) Warnings() (warnings []string) {
 	return warnings
 }
 
-// Split makes of a generated set as many as it takes for the cluster's API to accept
-// them: name, name-2 and so on.
+// Split splits a generated set into sets of a size that the cluster's API accepts: name, name-2
+// and so on. It returns any other set as it is.
 func (s Set) Split() []Set {
 	if !s.Generated || len(s.Images) <= maxImages {
 		return []Set{s}

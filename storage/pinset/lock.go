@@ -15,11 +15,11 @@ import (
 // LockVersion is the version of the lock's format.
 const LockVersion = 1
 
-// ErrBadLock says that a file is no lock that this version can read.
+// ErrBadLock is the error for a lock that this version cannot read.
 var ErrBadLock = errors.New("not a pinbox lock")
 
-// Lock says exactly what an appliance holds: enough to build the same bytes
-// again, and for a node to know what it lacks without asking a registry.
+// Lock lists the exact content of an appliance, so that the same bytes can be built again, and so
+// that a node can compute which layers it lacks without contacting a registry.
 type Lock struct {
 	Version  int           `json:"version"`
 	Platform Platform      `json:"platform"`
@@ -27,20 +27,20 @@ type Lock struct {
 	Images   []LockedImage `json:"images"`
 }
 
-// LockedSet is a set as it was when the lock was made.
+// LockedSet is a set at the time when the lock was made.
 type LockedSet struct {
 	Name   string            `json:"name"`
 	Labels map[string]string `json:"labels,omitempty"`
-	// Images are pin strings, sorted.
+	// Images are pins, sorted.
 	Images []string `json:"images"`
 }
 
 // LockedImage is a resolved image.
 type LockedImage struct {
-	// Pin is the string that CRI-O pins: the image's name in the store.
+	// Pin is the image's name in the store, which CRI-O pins.
 	Pin string `json:"pin"`
-	// Tags are names without a digest that the image was asked for by: the store has
-	// it under them too, sorted.
+	// Tags are the names without a digest by which the inputs refer to the image, sorted. They
+	// are names of the image in the store, too.
 	Tags []string `json:"tags,omitempty"`
 	// Index is the digest of the index, if the pin names one.
 	Index digest.Digest `json:"index,omitempty"`
@@ -48,45 +48,45 @@ type LockedImage struct {
 	Manifest digest.Digest `json:"manifest"`
 	// Config is the digest of the image's configuration: its ID in the store.
 	Config digest.Digest `json:"config"`
-	// From tells the inputs that asked for the image, as "PinnedImageSet/worker".
+	// From lists the inputs that contain the image, such as "PinnedImageSet/worker".
 	From []string `json:"from"`
-	// Layers from the base up.
+	// Layers, the lowest first.
 	Layers []LockedLayer `json:"layers"`
 }
 
 // LockedLayer is a layer of an image.
 type LockedLayer struct {
-	// Digest of the blob as the registry has it.
+	// Digest of the blob in the registry.
 	Digest digest.Digest `json:"digest"`
 	// Size of the blob in bytes.
 	Size int64 `json:"size"`
 	// DiffID is the digest of the uncompressed tar stream.
 	DiffID digest.Digest `json:"diffID"`
-	// UnpackedSize is the length of that stream in bytes, 0 while unknown.
+	// UnpackedSize is the length of that stream in bytes, 0 if unknown.
 	UnpackedSize int64 `json:"unpackedSize,omitempty"`
-	// Inodes that the unpacked layer takes, 0 while unknown.
+	// Inodes is the number of inodes of the unpacked layer, 0 if unknown.
 	Inodes int64 `json:"inodes,omitempty"`
-	// RootAttributes is what layers above inherit, mode in octal, user and group, as 0755:0:0; ""
-	// while unknown.
+	// RootAttributes are the mode in octal, the user and the group of the layer's root
+	// directory, such as 0755:0:0, which layers above inherit; "" if unknown.
 	RootAttributes string `json:"rootAttributes,omitempty"`
 	// MediaType of the blob.
 	MediaType string `json:"mediaType"`
 }
 
-// Platform is "os/architecture" or "os/architecture/variant", in Go's words.
+// Platform is "os/architecture" or "os/architecture/variant", with the names of GOOS and GOARCH.
 type Platform string
 
-// Split gives the parts of the platform.
+// Split returns the parts of the platform.
 func (p Platform) Split() (os, arch, variant string) {
 	os, arch, _ = strings.Cut(string(p), "/")
 	arch, variant, _ = strings.Cut(arch, "/")
 	return os, arch, variant
 }
 
-// Architectures that CRI-O runs on, as Go names them.
+// Architectures returns the architectures that CRI-O runs on, by their names in GOARCH.
 func Architectures() []string { return []string{"amd64", "arm64", "ppc64le", "riscv64", "s390x"} }
 
-// Validate says what is wrong with the platform's form.
+// Validate returns an error unless CRI-O runs on the platform.
 func (p Platform) Validate() error {
 	known := Architectures()
 	if os, arch, _ := p.Split(); os != "linux" || !slices.Contains(known, arch) {
@@ -95,7 +95,7 @@ func (p Platform) Validate() error {
 	return nil
 }
 
-// Encode writes the lock in its canonical form: equal locks, equal bytes.
+// Encode writes the lock in its canonical form: equal locks give equal bytes.
 func (l Lock) Encode(w io.Writer) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
@@ -191,7 +191,7 @@ func (l LockedLayer) validate() error {
 	return nil
 }
 
-// ByTag finds the images that were asked for by a tag, by that name.
+// ByTag returns the images that the inputs refer to by a tag, by that name.
 func (l Lock) ByTag() map[string]Image {
 	images := map[string]Image{}
 	for _, img := range l.Images {
@@ -204,7 +204,7 @@ func (l Lock) ByTag() map[string]Image {
 	return images
 }
 
-// Lock gives the set as a lock has it.
+// Lock returns the set in the form of the lock.
 func (s Set) Lock() LockedSet {
 	l := LockedSet{Name: s.Name, Labels: s.Labels}
 	for _, img := range Union(s) {
@@ -213,7 +213,7 @@ func (s Set) Lock() LockedSet {
 	return l
 }
 
-// Set gives the set that was locked.
+// Set returns the set that was locked.
 func (l LockedSet) Set() (Set, error) {
 	s := Set{Name: l.Name, Labels: l.Labels}
 	for _, pin := range l.Images {
@@ -226,17 +226,17 @@ func (l LockedSet) Set() (Set, error) {
 	return s, nil
 }
 
-// Totals of a lock, each blob and each unpacked layer counted once.
+// Totals are sums over the images of a lock.
 type Totals struct {
 	Images       int   `json:"images"`
-	Layers       int   `json:"layers"`                 // different blobs
-	Bytes        int64 `json:"bytes"`                  // of those blobs
-	TotalLayers  int   `json:"totalLayers"`            // as the images count them
-	TotalBytes   int64 `json:"totalBytes"`             // likewise
-	UnpackedSize int64 `json:"unpackedSize,omitempty"` // of the different layers; 0 while unknown
+	Layers       int   `json:"layers"`                 // each blob counted once
+	Bytes        int64 `json:"bytes"`                  // of these blobs
+	TotalLayers  int   `json:"totalLayers"`            // a shared blob counted once for each image
+	TotalBytes   int64 `json:"totalBytes"`             // of these blobs
+	UnpackedSize int64 `json:"unpackedSize,omitempty"` // of the tar streams of Layers; 0 if unknown
 }
 
-// Totals adds up what the lock holds.
+// Totals returns the sums over the images of the lock.
 func (l Lock) Totals() Totals {
 	t := Totals{Images: len(l.Images)}
 	seen := map[digest.Digest]bool{}

@@ -9,18 +9,18 @@ import (
 	"go.podman.io/image/v5/docker/reference"
 )
 
-// Reference names an image as people do: by tag, or by digest.
+// Reference is the name of an image with a tag or a digest.
 type Reference struct {
-	// Repository with the registry's host.
+	// Repository includes the registry's host.
 	Repository string
-	// Tag is "" where there is none.
+	// Tag is "" if the name has none.
 	Tag string
-	// Digest counts, if there are both.
+	// Digest takes precedence over Tag.
 	Digest digest.Digest
 }
 
-// ParseReference reads "host/path", "host/path:tag", "host/path@sha256:…" or both.
-// One without tag and digest has the tag latest, as everywhere.
+// ParseReference reads "host/path", "host/path:tag", "host/path@sha256:…" or
+// "host/path:tag@sha256:…". A name without tag and digest gets the tag latest.
 func ParseReference(s string) (Reference, error) {
 	r, err := normalize(s)
 	if err != nil {
@@ -32,9 +32,9 @@ func ParseReference(s string) (Reference, error) {
 	return r.latest(), nil
 }
 
-// Expand reads a name as CRI-O reads a container's: "docker.io/nginx" is
-// docker.io/library/nginx:latest. Of a short name, which leaves the registry to
-// the node's configuration, it is the most likely one.
+// Expand reads a name as CRI-O reads the image name of a container: "docker.io/nginx" is
+// docker.io/library/nginx:latest. short is true if the name has no registry, so that the node's
+// configuration decides which one is used; the result then is the name on Docker Hub.
 func Expand(s string) (r Reference, short bool, err error) {
 	if r, err = normalize(s); err != nil {
 		return Reference{}, false, err
@@ -42,7 +42,7 @@ func Expand(s string) (r Reference, short bool, err error) {
 	return r.latest(), registry(s) == "", nil
 }
 
-// registry is the host that a name begins with, "" if it leaves that out.
+// registry returns the host that a name begins with, "" if it has none.
 func registry(s string) string {
 	host, _, found := strings.Cut(s, "/")
 	if !found || !strings.ContainsAny(host, ".:") && host != "localhost" {
@@ -51,7 +51,7 @@ func registry(s string) string {
 	return host
 }
 
-// shortName says what a name leaves out of the full one.
+// shortName returns the error for a name that differs from the full name.
 func shortName(s, full string) error {
 	what := "it does not name its registry"
 	switch host := registry(s); {
@@ -63,7 +63,7 @@ func shortName(s, full string) error {
 	return fmt.Errorf("image %q: %w: %s; write %s", s, ErrShortName, what, full)
 }
 
-// normalize adds what may be left out of a name, but for the tag.
+// normalize completes a name, except for the tag.
 func normalize(s string) (Reference, error) {
 	named, err := reference.ParseNormalizedNamed(s)
 	if err != nil {
@@ -76,7 +76,7 @@ func normalize(s string) (Reference, error) {
 	if digested, ok := named.(reference.Digested); ok {
 		r.Digest = digested.Digest()
 		if r.Digest.Algorithm() != digest.SHA256 {
-			return Reference{}, fmt.Errorf("image %q: %w by sha256 but by %s", s, ErrNotPinned, r.Digest.Algorithm())
+			return Reference{}, fmt.Errorf("image %q: %w by sha256: it is by %s", s, ErrNotPinned, r.Digest.Algorithm())
 		}
 	}
 	return r, nil
@@ -89,7 +89,7 @@ func (r Reference) latest() Reference {
 	return r
 }
 
-// String is the reference as it is written.
+// String returns the reference in its full form.
 func (r Reference) String() string {
 	s := r.Repository
 	if r.Tag != "" {
@@ -101,8 +101,8 @@ func (r Reference) String() string {
 	return s
 }
 
-// TagName is the name that a container may use for the image without a digest, ""
-// if there is none.
+// TagName returns the name with the tag by which a container may refer to the image, "" if the
+// reference has a digest.
 func (r Reference) TagName() string {
 	if r.Tag == "" || r.Digest != "" {
 		return ""

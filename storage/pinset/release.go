@@ -9,11 +9,11 @@ import (
 	"github.com/pinbox/pinbox/storage/document"
 )
 
-// ErrReleaseInfo says that a document describes a release, and names its images
-// otherwise than objects and lists do.
-var ErrReleaseInfo = errors.New("it is of `oc adm release info -o json`")
+// ErrReleaseInfo is the error for a document that describes an OpenShift release: it is neither
+// an object nor a list of images.
+var ErrReleaseInfo = errors.New("it is the output of `oc adm release info -o json`")
 
-// CheckReleaseInfo gives that error if a document is what oc prints of a release:
+// CheckReleaseInfo returns ErrReleaseInfo if a document describes an OpenShift release: the type
 // ReleaseInfo in pkg/cli/admin/release/info.go of github.com/openshift/oc.
 func CheckReleaseInfo(root *yaml.Node) error {
 	references, image := document.Field(root, "references"), document.Text(document.Field(root, "image"))

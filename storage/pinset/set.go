@@ -22,11 +22,11 @@ const (
 	Kind  = "PinnedImageSet"
 )
 
-// RoleLabel binds a set to the nodes of a pool, by the convention of the
-// Machine Config Operator. A set without it is for every node.
+// RoleLabel binds a set to the nodes of a MachineConfigPool, by the convention of the Machine
+// Config Operator. A set without it is for every node.
 const RoleLabel = "machineconfiguration.openshift.io/role"
 
-// What can be wrong with a file of sets.
+// Errors in a file of sets.
 var (
 	ErrNotSet       = errors.New("not a PinnedImageSet")
 	ErrEmptySet     = errors.New("has no images")
@@ -41,20 +41,20 @@ type Set struct {
 	Images []Image
 	// Origin is the file and line that the set came from.
 	Origin string
-	// Duplicates are images that the file has more than once.
+	// Duplicates are the images that the file lists again.
 	Duplicates []Image
-	// Generated says that it was made of images that no file has in a set.
+	// Generated is true if pinbox made the set of images that are in no set of a file.
 	Generated bool
-	// Generation is the cluster's, 0 in a file that does not come from one.
+	// Generation is metadata.generation, 0 in a file that does not come from a cluster.
 	Generation int64
 }
 
-// ValidName says whether a set can have the name.
+// ValidName reports whether a set can have the name: an RFC 1123 subdomain.
 func ValidName(name string) bool { return len(name) <= maxNameBytes && objectName.MatchString(name) }
 
-// FileName is what the file of a set is called: its name and ".yaml". Of names with more
-// than 250 bytes, which do not fit NAME_MAX (255) with that, the end is replaced by an
-// underscore, which no name has, and 16 digits of the name's SHA-256.
+// FileName returns the name of a set's file: the name of the set and ".yaml". If that is longer
+// than NAME_MAX (255 bytes), the end of the set's name is replaced by an underscore, which no name
+// contains, and 16 digits of the name's SHA-256.
 func FileName(set string) string {
 	const (
 		ending  = ".yaml"
@@ -67,8 +67,8 @@ func FileName(set string) string {
 	return set + ending
 }
 
-// Revision tells one content of the set from another: the generation that the
-// cluster gave it, or the hash of what it says.
+// Revision identifies the content of the set: the generation of the cluster's object, or else the
+// digest of the rendered set.
 func (s Set) Revision() string {
 	if s.Generation > 0 {
 		return strconv.FormatInt(s.Generation, 10)
@@ -76,9 +76,9 @@ func (s Set) Revision() string {
 	return digest.FromBytes(s.Render()).String()
 }
 
-// DecodeSets reads all PinnedImageSets of a stream of YAML documents or of JSON
-// values: several, lists, v1 and v1alpha1. Objects of other kinds are counted, not
-// read. Errors tell origin and line.
+// DecodeSets reads all PinnedImageSets, v1 and v1alpha1, and lists of them from a stream of YAML
+// documents or JSON values. others is the number of objects of other kinds. Errors contain origin
+// and line.
 func DecodeSets(r io.Reader, origin string) (sets []Set, others int, err error) {
 	roots, err := document.Read(r)
 	if err != nil {
@@ -99,7 +99,7 @@ func DecodeSets(r io.Reader, origin string) (sets []Set, others int, err error) 
 	return sets, others, nil
 }
 
-// decoder reads one document, and goes on after an error to find them all.
+// decoder reads one document. It continues after an error, in order to report all of them.
 type decoder struct {
 	origin string
 	sets   []Set
@@ -127,11 +127,11 @@ func (d *decoder) object(n *yaml.Node) {
 	case kind == "":
 		d.fail(n, "%w: kind is missing; is the file complete?", ErrNotSet)
 	case kind != Kind && strings.EqualFold(kind, Kind):
-		d.fail(n, "%w: kind %q is spelt %s", ErrNotSet, kind, Kind)
+		d.fail(n, "%w: kind %q must be spelled %s", ErrNotSet, kind, Kind)
 	case kind != Kind:
 		d.others++
 	case group != Group || version != "v1" && version != "v1alpha1":
-		d.fail(n, "%w: apiVersion %q is unknown; it is %s/v1 or /v1alpha1", ErrNotSet,
+		d.fail(n, "%w: apiVersion %q is unknown; supported are %s/v1 and /v1alpha1", ErrNotSet,
 			document.Text(document.Field(n, "apiVersion")), Group)
 	default:
 		d.set(n)
@@ -146,8 +146,8 @@ func (d *decoder) set(n *yaml.Node) {
 		d.fail(n, "%w: metadata.name is missing", ErrNotSet)
 		return
 	}
-	if !ValidName(s.Name) { // it names files as well
-		d.fail(n, "%w: metadata.name %q is no lower-case RFC 1123 subdomain", ErrNotSet, s.Name)
+	if !ValidName(s.Name) { // it is used as a file name, too
+		d.fail(n, "%w: metadata.name %q is not a lower-case RFC 1123 subdomain", ErrNotSet, s.Name)
 		return
 	}
 	if labels := document.Field(meta, "labels"); labels != nil {
@@ -210,8 +210,8 @@ func (d *decoder) known(n *yaml.Node, prefix string, names ...string) {
 	}
 }
 
-// Render gives the set as the cluster takes it, in v1: canonical, so that equal
-// sets give equal bytes.
+// Render returns the set as a v1 object in YAML. The form is canonical: equal sets give equal
+// bytes.
 func (s Set) Render() []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "apiVersion: %s/v1\nkind: %s\nmetadata:\n", Group, Kind)
@@ -228,7 +228,7 @@ func (s Set) Render() []byte {
 	return []byte(b.String())
 }
 
-// scalar spells a string so that YAML reads it as that string.
+// scalar quotes a string for YAML, if that is necessary.
 func scalar(s string) string {
 	out, err := yaml.Marshal(s)
 	if err != nil {
@@ -237,16 +237,16 @@ func scalar(s string) string {
 	return strings.TrimSuffix(string(out), "\n")
 }
 
-// FileError says that a file of sets cannot be read.
+// FileError is the error for a file of sets that cannot be read.
 type FileError struct {
 	File string
-	// Revision is the hash of the file's content, as of a set's.
+	// Revision is the digest of the file's content.
 	Revision string
 	Err      error
 }
 
-// Error is the text of Err, which names the file and the line.
+// Error returns the text of Err, which contains the file and the line.
 func (e *FileError) Error() string { return e.Err.Error() }
 
-// Unwrap gives what is wrong with it.
+// Unwrap returns Err.
 func (e *FileError) Unwrap() error { return e.Err }
