@@ -16,28 +16,27 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// ErrForeignStore says that a store has records that this version does not write:
-// it cannot be compacted without losing some.
-var ErrForeignStore = errors.New("not a store that this pinbox can compact")
+// ErrForeignStore is the error for a store with records that this version does not write, which a
+// compaction would lose.
+var ErrForeignStore = errors.New("this version of pinbox cannot compact the store")
 
-// Filter says what stays of the stores that are compacted. What is nil keeps what it is
-// asked about by default.
+// Filter selects the content of a compacted store. The zero value selects all images and the
+// layers that they use.
 type Filter struct {
-	// Image says whether an image stays, which has these names in all of the stores;
-	// all do by default.
+	// Image reports whether to keep an image; names are its names in all of the stores. nil keeps
+	// all images.
 	Image func(id string, names []string) bool
-	// Layer says whether a layer stays. By default those do that are needed: that an
-	// image which stays stands on.
+	// Layer reports whether to keep a layer; needed is true if an image that is kept uses it. nil
+	// keeps the needed layers.
 	Layer func(id string, needed bool) bool
 }
 
-// Compaction is the plan of one store out of several: a base or a delta, and the deltas
-// over it.
+// Compaction is the plan to write several stores as one: a base or a delta, and the deltas that
+// depend on it.
 type Compaction struct {
-	// Layers that stay, parents first, and those that are left out.
+	// Layers are the IDs of the layers to keep, parents first, Dropped those of all others.
 	Layers, Dropped []string
-	// Needs are the layers of other stores that those which stay, and the images,
-	// stand on, sorted.
+	// Needs lists the layers of other stores that the kept layers and images use, sorted.
 	Needs []pinset.Need
 
 	stores []*squashfs.Reader
@@ -45,14 +44,14 @@ type Compaction struct {
 	images Images
 }
 
-// held is a layer, and the first store that has it.
+// held is a layer and the index of the first store that contains it.
 type held struct {
 	record layout.Layer
 	store  int
 }
 
-// NewCompaction reads the records of stores, the oldest first, and plans which of their
-// layers and images stay.
+// NewCompaction reads the records of the stores, the oldest first, and selects the layers and
+// images to keep.
 func NewCompaction(stores []*squashfs.Reader, keep Filter) (*Compaction, error) {
 	c := &Compaction{Needs: []pinset.Need{}, stores: stores, held: map[string]held{}, images: Images{}}
 	var ids []string
@@ -79,7 +78,7 @@ func NewCompaction(stores []*squashfs.Reader, keep Filter) (*Compaction, error) 
 	return c, nil
 }
 
-// choose decides which layers stay.
+// choose selects the layers to keep.
 func (c *Compaction) choose(ids []string, needed map[string]bool, keep func(string, bool) bool) {
 	kept := map[string]bool{}
 	for _, id := range ids {
@@ -92,7 +91,7 @@ func (c *Compaction) choose(ids []string, needed map[string]bool, keep func(stri
 	}
 	c.Layers = c.parentsFirst(c.Layers, kept)
 	for _, id := range c.Layers {
-		for id != "" { // as far as it is known what a layer stands on
+		for id != "" { // up to a layer of another store, whose parent is unknown
 			needed[id] = true
 			id = c.held[id].record.Parent
 		}
@@ -105,8 +104,8 @@ func (c *Compaction) choose(ids []string, needed map[string]bool, keep func(stri
 	slices.SortFunc(c.Needs, func(a, b pinset.Need) int { return strings.Compare(a.Layer, b.Layer) })
 }
 
-// parentsFirst gives layers their order. IDs are made of those of the parents: there
-// are no circles.
+// parentsFirst sorts layers so that parents come first. There are no cycles, since an ID is a
+// digest of the parent's.
 func (c *Compaction) parentsFirst(ids []string, kept map[string]bool) []string {
 	var ordered []string
 	placed := map[string]bool{}
@@ -121,7 +120,7 @@ func (c *Compaction) parentsFirst(ids []string, kept map[string]bool) []string {
 	return ordered
 }
 
-// mergeImages gathers the images of all stores.
+// mergeImages adds the images of all stores.
 func (c *Compaction) mergeImages(keep func(string, []string) bool) error {
 	names := map[string][]string{}
 	records := make([][]*ImageRecord, len(c.stores))
@@ -143,18 +142,19 @@ func (c *Compaction) mergeImages(keep func(string, []string) bool) error {
 				return fmt.Errorf("store %d of %d: image %s: %w", n+1, len(c.stores), record.ID, err)
 			}
 		}
-		records[n] = nil // with documents that are there twice
+		records[n] = nil // frees documents that c.images has, too
 	}
 	return nil
 }
 
-// readLayers reads layers.json of a store. It refuses records with fields that it would lose.
+// readLayers reads layers.json of a store. Records with fields that pinbox does not write are
+// errors.
 func readLayers(store *squashfs.Reader) (records []layout.Layer, err error) {
 	documents := layout.Open(store)
 	documents.Strict = true
 	err = documents.Layers(func(l layout.Layer) error {
 		if l.UncompressedDigest == "" || LayerID(l.Parent, l.UncompressedDigest) != l.ID {
-			return fmt.Errorf("%w: layer %q is not named after what it holds", ErrForeignStore, l.ID)
+			return fmt.Errorf("%w: the ID of layer %q does not match its content", ErrForeignStore, l.ID)
 		}
 		records = append(records, l)
 		return nil
@@ -162,7 +162,7 @@ func readLayers(store *squashfs.Reader) (records []layout.Layer, err error) {
 	return records, foreign(err)
 }
 
-// readImages is readLayers for images.json.
+// readImages reads images.json in the same way.
 func readImages(store *squashfs.Reader) (records []*ImageRecord, err error) {
 	documents := layout.Open(store)
 	documents.Strict = true
@@ -180,21 +180,21 @@ func foreign(err error) error {
 	return err
 }
 
-// File is a small file to put beside the storage tree.
+// File is a small file of pinbox in a store.
 type File struct {
-	// Name is its path from the root.
+	// Name is its path below the graph root.
 	Name    string
 	Perm    uint32
 	Content []byte
 }
 
-// Compacted is a store that was laid out.
+// Compacted is a store that is ready to be written.
 type Compacted struct{ image *squashfs.Image }
 
-// Compose lays the store out. Layers move as they are packed, with all that they
-// have; records, documents of images, and files are written anew and stamped with
-// modTime. Stores that are not packed alike are squashfs.ErrIncompatible. The folder tmp
-// takes a file that has no name. The stores are closed by the caller, after Close.
+// Compose prepares the store. It copies layers in their compressed form; it writes new records,
+// documents of images, and files, with the time modTime. Stores with different squashfs options
+// are squashfs.ErrIncompatible. It creates an unnamed file in the folder tmp. The caller closes
+// the stores, after it closed the result.
 func (c *Compaction) Compose(ctx context.Context, files []File, modTime time.Time, tmp string) (*Compacted, error) {
 	if len(c.stores) == 0 {
 		return nil, errors.New("no store to compact")
@@ -253,7 +253,7 @@ func (c *Compaction) fill(
 	return store.Close()
 }
 
-// moveLayer puts a layer of another store into this one.
+// moveLayer adds a layer of another store.
 func (s *Store) moveLayer(from *squashfs.Copier, record layout.Layer) error {
 	for _, part := range []struct {
 		dir  *squashfs.Inode
@@ -273,21 +273,21 @@ func (s *Store) moveLayer(from *squashfs.Copier, record layout.Layer) error {
 	return s.out.WriteTree(s.overlay.Entry(record.ID))
 }
 
-// Size of the store in bytes.
+// Size returns the size of the store in bytes.
 func (c *Compacted) Size() int64 { return c.image.Size() }
 
-// Close gives up what the store holds.
+// Close releases the resources of the store.
 func (c *Compacted) Close() { c.image.Close() }
 
-// Write writes the store, once, and says how many bytes of it are written as they
-// are. A store that cannot be read is squashfs.ErrDamaged. What was written by an
-// end of ctx is of no use.
+// Write writes the store. It calls progress with the number of bytes written so far. It can be
+// called once. A source that cannot be read is squashfs.ErrDamaged. If ctx ends, the output is
+// incomplete.
 func (c *Compacted) Write(ctx context.Context, w io.Writer, progress func(written int64)) error {
 	_, err := c.image.WriteTo(&watched{ctx: ctx, w: w, progress: progress})
 	return err
 }
 
-// watched is a writer that can be stopped.
+// watched is a writer that reports progress and stops with its context.
 type watched struct {
 	ctx      context.Context
 	w        io.Writer

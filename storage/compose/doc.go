@@ -1,12 +1,12 @@
-// Package compose turns layers and manifests into one containers/storage tree: the read-only image
-// store of an appliance.
+// Package compose writes layers, manifests and configurations as the tree of a containers/storage
+// store: the read-only image store of an appliance.
 //
-// Layers flow through: nothing is extracted to disk, each layer is read once and verified on the
-// way. Names, links, time stamps and order are functions of content. It also makes one store of
-// several that stand on each other.
+// It extracts nothing to disk: it reads each layer as a stream, once, and verifies its digest.
+// Names, links, time stamps and order depend on the content alone, so equal input gives equal
+// bytes. The package also compacts stores: a base and its deltas become one store.
 //
-// It fetches nothing, and does not write the file: storage/squashfs and storage/tarball are the
-// outputs. The store of a root that CRI-O may change is package storage/root's.
+// It does not fetch blobs (package storage does), and it does not write files: storage/squashfs
+// and storage/tarball are the outputs. For a graph root that CRI-O can write to, see storage/root.
 //
-// Start with PackLayer and NewStore, and with the example.
+// Start with [PackLayer] and [NewStore], with [NewCompaction], and with the example.
 package compose

@@ -12,7 +12,7 @@ import (
 
 const fileName = "file"
 
-// PackFile writes a file to out, in the form that AddPackedFile takes.
+// PackFile compresses a file to out, in the format that AddPackedFile reads.
 func PackFile(compressor *squashfs.Compressor, file io.Reader, out io.Writer) error {
 	pack := compressor.NewPacker(out)
 	defer pack.Abort()
@@ -25,14 +25,13 @@ func PackFile(compressor *squashfs.Compressor, file io.Reader, out io.Writer) er
 	return pack.Close(root, nil)
 }
 
-// AddFile puts a file beside the storage tree, with the folders that its path
-// names.
+// AddFile adds a file of pinbox to the store, with the folders in its path.
 func (s *Store) AddFile(name string, perm uint32, content io.Reader) error {
 	dir, base := s.folder(name)
 	return s.file(dir, base, perm, content)
 }
 
-// AddPackedFile is AddFile for one that PackFile has made a pack of, which stands in
+// AddPackedFile adds a file that PackFile compressed, which is in
 // src and has size bytes. The store closes src.
 func (s *Store) AddPackedFile(name string, perm uint32, src squashfs.File, size int64) error {
 	pack, err := s.compressor.OpenPack(src, size)
@@ -41,7 +40,7 @@ func (s *Store) AddPackedFile(name string, perm uint32, src squashfs.File, size 
 	}
 	file := pack.Root.Entry(fileName)
 	if file == nil {
-		return fmt.Errorf("file %s: %w: it is not that of a file", name, squashfs.ErrDamaged)
+		return fmt.Errorf("file %s: %w: it is not the pack of a file", name, squashfs.ErrDamaged)
 	}
 	s.out.AddPack(pack)
 	dir, base := s.folder(name)
@@ -49,7 +48,7 @@ func (s *Store) AddPackedFile(name string, perm uint32, src squashfs.File, size 
 	return nil
 }
 
-// folder makes the folders that a path names, and gives the last and the name in it.
+// folder creates the folders in a path, and returns the last one and the file's name in it.
 func (s *Store) folder(name string) (dir *squashfs.Inode, base string) {
 	dir = s.root
 	folder, base := path.Split(path.Clean(name))

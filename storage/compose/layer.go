@@ -20,9 +20,9 @@ type reader struct {
 	tree  *tree
 	split *splitter
 
-	entry      int                 // number of the tar entry, and one less than the tag of its content
-	superseded map[int]bool        // entries whose content lost its name
-	links      []pendingLink       // hard links to what has not come yet
+	entry      int                 // index of the tar entry; its content has the tag entry+1
+	superseded map[int]bool        // entries whose content is not found under their names
+	links      []pendingLink       // hard links whose target is not in the tree yet
 	uids, gids map[uint32]struct{} // owners, for the layer's record
 }
 
@@ -41,8 +41,8 @@ func newReader(p *squashfs.Packer, t *tree, s *splitter) *reader {
 	return r
 }
 
-// supersede notes whose content can no longer be read under the name that the
-// stream gave it.
+// supersede records the entries whose content can no longer be read under their names in the
+// stream.
 func (r *reader) supersede(i *squashfs.Inode) {
 	if i.Content != nil && i.Content.Tag > 0 {
 		r.superseded[int(i.Content.Tag-1)] = true
@@ -52,7 +52,7 @@ func (r *reader) supersede(i *squashfs.Inode) {
 	}
 }
 
-// read consumes the whole stream.
+// read reads the whole stream.
 func (r *reader) read() error {
 	tr := tar.NewReader(r.split)
 	for ; ; r.entry++ {
@@ -82,7 +82,7 @@ func (r *reader) add(hdr *tar.Header, tr io.Reader) error {
 	if !hasContent(hdr) {
 		return r.place(hdr, nil)
 	}
-	if isSparse(hdr) { // its bytes in the stream are not those of the file
+	if isSparse(hdr) { // the stream contains the data without the holes
 		content, err := r.pack.Content(tr)
 		if err != nil {
 			return fmt.Errorf("%q: %w", hdr.Name, err)
@@ -102,7 +102,7 @@ func (r *reader) add(hdr *tar.Header, tr io.Reader) error {
 	return r.place(hdr, content)
 }
 
-// hasContent leaves out kinds that are headers alone, whatever size they claim.
+// hasContent reports whether data follow the header: other types have none, whatever their size.
 func hasContent(hdr *tar.Header) bool {
 	return hdr.Typeflag == tar.TypeReg || hdr.Typeflag == tar.TypeGNUSparse || hdr.Typeflag == tar.TypeCont
 }
@@ -119,13 +119,13 @@ func isSparse(hdr *tar.Header) bool {
 	return false
 }
 
-// place puts an entry into the tree.
+// place adds an entry to the tree.
 func (r *reader) place(hdr *tar.Header, content *squashfs.Content) error {
 	dir, name, err := r.tree.locate(hdr.Name)
 	below := errors.Is(err, errBelowWhiteout)
 	marker := strings.HasPrefix(path.Base(hdr.Name), whiteoutPrefix)
 	if content != nil && (r.tree.linked || marker) {
-		r.superseded[r.entry] = true // not to be found under its name
+		r.superseded[r.entry] = true // not found under its name
 	}
 	switch {
 	case marker && (below || errors.Is(err, errBelowFile)):
@@ -135,7 +135,7 @@ func (r *reader) place(hdr *tar.Header, content *squashfs.Content) error {
 	case err != nil:
 		return err
 	case name == "" && hdr.Typeflag != tar.TypeDir:
-		return fmt.Errorf("%q: %w: the root of a layer is a directory", hdr.Name, ErrEntry)
+		return fmt.Errorf("%q: %w: the root directory of a layer must be a directory", hdr.Name, ErrEntry)
 	case name == opaqueMarker:
 		makeOpaque(dir)
 		return nil
@@ -164,8 +164,8 @@ func (r *reader) place(hdr *tar.Header, content *squashfs.Content) error {
 	return nil
 }
 
-// revive puts an entry below a directory that the same layer deletes first: the
-// directory is a new one, of which nothing from below is to be seen.
+// revive adds an entry below a directory that the same layer deleted before: it creates the
+// directory again, without the content of lower layers.
 func (r *reader) revive(hdr *tar.Header, content *squashfs.Content) error {
 	parts := strings.Split(strings.Trim(hdr.Name, "/"), "/")
 	for n := 1; n < len(parts); n++ {
@@ -181,8 +181,8 @@ func (r *reader) revive(hdr *tar.Header, content *squashfs.Content) error {
 	return fmt.Errorf("%q: %w", hdr.Name, errBelowWhiteout)
 }
 
-// link makes a hard link. A target that comes later in the stream is waited
-// for; the entry's attributes are the file's from here on.
+// link creates a hard link. If its target may come later in the stream, link defers it. The
+// attributes of the entry replace those of the file.
 func (r *reader) link(name string, hdr *tar.Header, last bool) error {
 	targetDir, targetName, err := r.tree.locate(hdr.Linkname)
 	if err != nil {
@@ -222,7 +222,7 @@ func (r *reader) link(name string, hdr *tar.Header, last bool) error {
 	return nil
 }
 
-// inode translates a tar header.
+// inode converts a tar header.
 func inode(hdr *tar.Header, content *squashfs.Content) (*squashfs.Inode, error) {
 	i := &squashfs.Inode{
 		UID: uint32(hdr.Uid), GID: uint32(hdr.Gid), ModTime: hdr.ModTime.Unix(),
@@ -255,15 +255,14 @@ func inode(hdr *tar.Header, content *squashfs.Content) (*squashfs.Inode, error) 
 	return i, err
 }
 
-// Limits of the kernel: XATTR_NAME_MAX and XATTR_SIZE_MAX.
+// Limits of the kernel: XATTR_NAME_MAX and XATTR_SIZE_MAX, in bytes.
 const (
 	maxXattrName  = 255
 	maxXattrValue = 64 << 10
 )
 
-// xattrs are the extended attributes of an entry. Labels are the node's own, as
-// containers/storage has it (xattrsToIgnore). What the kernel would not let a
-// pull set is an error.
+// xattrs returns the extended attributes of an entry, without SELinux labels, as containers/storage
+// does (xattrsToIgnore). Attributes that the kernel would refuse during a pull are errors.
 func xattrs(hdr *tar.Header, mode uint32) (map[string]string, error) {
 	var attrs map[string]string
 	for key, value := range hdr.PAXRecords {
@@ -288,7 +287,7 @@ func xattrs(hdr *tar.Header, mode uint32) (map[string]string, error) {
 	return attrs, nil
 }
 
-// count says how many inodes the tree has.
+// count returns the number of inodes in the tree.
 func count(root *squashfs.Inode) int64 {
 	seen := map[*squashfs.Inode]struct{}{}
 	var walk func(*squashfs.Inode)

@@ -83,66 +83,69 @@ func describe(root *squashfs.Inode) []string {
 	return lines
 }
 
+// entryTrees are tar entries of a layer, and the lines of its tree.
+var entryTrees = map[string]struct {
+	entries []sample.Entry
+	want    []string
+}{
+	"whiteout":                           {[]sample.Entry{f(".wh.a", "")}, []string{"a deleted"}},
+	"whiteout in a folder without entry": {[]sample.Entry{f("d/.wh.a", "")}, []string{"d/", "d/a deleted"}},
+	"whiteout before the file":           {[]sample.Entry{f(".wh.a", ""), f("a", "x")}, []string{"a 1"}},
+	"whiteout after the file":            {[]sample.Entry{f("a", "x"), f(".wh.a", "")}, []string{"a 1"}},
+	"whiteout before the folder": {
+		[]sample.Entry{f(".wh.a", ""), d("a"), f("a/b", "x")}, []string{"a/ opaque", "a/b 1"},
+	},
+	"whiteout after the folder": {
+		[]sample.Entry{d("a"), f("a/b", "x"), f(".wh.a", "")}, []string{"a/ opaque", "a/b 1"},
+	},
+	"whiteout before an entry below": {
+		[]sample.Entry{f(".wh.a", ""), f("a/b", "x")}, []string{"a/ opaque", "a/b 1"},
+	},
+	"whiteout before a whiteout below": {[]sample.Entry{f(".wh.a", ""), f("a/.wh.b", "")}, []string{"a deleted"}},
+	"opaque first": {
+		[]sample.Entry{f("a/.wh..wh..opq", ""), d("a"), f("a/b", "x")}, []string{"a/ opaque", "a/b 1"},
+	},
+	"opaque last": {
+		[]sample.Entry{d("a"), f("a/b", "x"), f("a/.wh..wh..opq", "")}, []string{"a/ opaque", "a/b 1"},
+	},
+	"folder attributes after opaque": {
+		[]sample.Entry{f("a/.wh..wh..opq", ""), d("a"), d("a")}, []string{"a/ opaque"},
+	},
+	"whiteout of a long name": {
+		[]sample.Entry{f(".wh."+strings.Repeat("n", 255), "")}, []string{strings.Repeat("n", 255) + " deleted"},
+	},
+	"whiteout below a file": {[]sample.Entry{f("a", "x"), f("a/.wh.b", "")}, []string{"a 1"}},
+	"AUFS bookkeeping":      {[]sample.Entry{d(".wh..wh.plnk"), f(".wh..wh.aufs", "")}, nil},
+	"repeated file":         {[]sample.Entry{f("a", "1"), f("a", "four")}, []string{"a 4"}},
+	"file over folder":      {[]sample.Entry{d("a"), f("a/b", "x"), f("a", "xy")}, []string{"a 2"}},
+	"folder over file": {
+		[]sample.Entry{f("a", "xy"), d("a"), f("a/b", "x")}, []string{"a/", "a/b 1"},
+	},
+	"folder over symlink": {
+		[]sample.Entry{d("x"), s("a", "x"), d("a"), f("a/b", "1")}, []string{"a/", "a/b 1", "x/"},
+	},
+	"below a symlinked parent": {
+		[]sample.Entry{s("lib", "usr/lib"), f("lib/a", "x")}, []string{"lib -> usr/lib", "usr/", "usr/lib/", "usr/lib/a 1"},
+	},
+	"below an absolute symlink": {
+		[]sample.Entry{d("x"), s("x/lib", "/usr/lib"), f("x/lib/a", "x")}, []string{
+			"usr/", "usr/lib/", "usr/lib/a 1", "x/", "x/lib -> /usr/lib",
+		},
+	},
+	"absolute names count from the root": {[]sample.Entry{f("/etc/motd", "hi")}, []string{"etc/", "etc/motd 2"}},
+	"dots within the layer":              {[]sample.Entry{f("./a/../b/./c", "x")}, []string{"b/", "b/c 1"}},
+	"hard link":                          {[]sample.Entry{f("a", "xyz"), l("b", "a")}, []string{"a 3", "b 3"}},
+	"hard link to what follows":          {[]sample.Entry{l("b", "a"), f("a", "xyz")}, []string{"a 3", "b 3"}},
+	"hard link with an absolute target":  {[]sample.Entry{f("a", "xyz"), l("b", "/a")}, []string{"a 3", "b 3"}},
+	"hard link through a symlinked parent": {
+		[]sample.Entry{s("lib", "usr"), f("usr/a", "xyz"), l("b", "lib/a")}, []string{
+			"b 3", "lib -> usr", "usr/", "usr/a 3",
+		},
+	},
+}
+
 func TestEntriesBecomeATree(t *testing.T) {
-	for name, test := range map[string]struct {
-		entries []sample.Entry
-		want    []string
-	}{
-		"whiteout":                           {[]sample.Entry{f(".wh.a", "")}, []string{"a deleted"}},
-		"whiteout in a folder without entry": {[]sample.Entry{f("d/.wh.a", "")}, []string{"d/", "d/a deleted"}},
-		"whiteout before the file":           {[]sample.Entry{f(".wh.a", ""), f("a", "x")}, []string{"a 1"}},
-		"whiteout after the file":            {[]sample.Entry{f("a", "x"), f(".wh.a", "")}, []string{"a 1"}},
-		"whiteout before the folder": {
-			[]sample.Entry{f(".wh.a", ""), d("a"), f("a/b", "x")}, []string{"a/ opaque", "a/b 1"},
-		},
-		"whiteout after the folder": {
-			[]sample.Entry{d("a"), f("a/b", "x"), f(".wh.a", "")}, []string{"a/ opaque", "a/b 1"},
-		},
-		"whiteout before an entry below": {
-			[]sample.Entry{f(".wh.a", ""), f("a/b", "x")}, []string{"a/ opaque", "a/b 1"},
-		},
-		"whiteout before a whiteout below": {[]sample.Entry{f(".wh.a", ""), f("a/.wh.b", "")}, []string{"a deleted"}},
-		"opaque first": {
-			[]sample.Entry{f("a/.wh..wh..opq", ""), d("a"), f("a/b", "x")}, []string{"a/ opaque", "a/b 1"},
-		},
-		"opaque last": {
-			[]sample.Entry{d("a"), f("a/b", "x"), f("a/.wh..wh..opq", "")}, []string{"a/ opaque", "a/b 1"},
-		},
-		"folder attributes after opaque": {
-			[]sample.Entry{f("a/.wh..wh..opq", ""), d("a"), d("a")}, []string{"a/ opaque"},
-		},
-		"whiteout of a long name": {
-			[]sample.Entry{f(".wh."+strings.Repeat("n", 255), "")}, []string{strings.Repeat("n", 255) + " deleted"},
-		},
-		"whiteout below a file": {[]sample.Entry{f("a", "x"), f("a/.wh.b", "")}, []string{"a 1"}},
-		"AUFS bookkeeping":      {[]sample.Entry{d(".wh..wh.plnk"), f(".wh..wh.aufs", "")}, nil},
-		"repeated file":         {[]sample.Entry{f("a", "1"), f("a", "four")}, []string{"a 4"}},
-		"file over folder":      {[]sample.Entry{d("a"), f("a/b", "x"), f("a", "xy")}, []string{"a 2"}},
-		"folder over file": {
-			[]sample.Entry{f("a", "xy"), d("a"), f("a/b", "x")}, []string{"a/", "a/b 1"},
-		},
-		"folder over symlink": {
-			[]sample.Entry{d("x"), s("a", "x"), d("a"), f("a/b", "1")}, []string{"a/", "a/b 1", "x/"},
-		},
-		"below a symlinked parent": {
-			[]sample.Entry{s("lib", "usr/lib"), f("lib/a", "x")}, []string{"lib -> usr/lib", "usr/", "usr/lib/", "usr/lib/a 1"},
-		},
-		"below an absolute symlink": {
-			[]sample.Entry{d("x"), s("x/lib", "/usr/lib"), f("x/lib/a", "x")}, []string{
-				"usr/", "usr/lib/", "usr/lib/a 1", "x/", "x/lib -> /usr/lib",
-			},
-		},
-		"absolute names count from the root": {[]sample.Entry{f("/etc/motd", "hi")}, []string{"etc/", "etc/motd 2"}},
-		"dots within the layer":              {[]sample.Entry{f("./a/../b/./c", "x")}, []string{"b/", "b/c 1"}},
-		"hard link":                          {[]sample.Entry{f("a", "xyz"), l("b", "a")}, []string{"a 3", "b 3"}},
-		"hard link to what follows":          {[]sample.Entry{l("b", "a"), f("a", "xyz")}, []string{"a 3", "b 3"}},
-		"hard link with an absolute target":  {[]sample.Entry{f("a", "xyz"), l("b", "/a")}, []string{"a 3", "b 3"}},
-		"hard link through a symlinked parent": {
-			[]sample.Entry{s("lib", "usr"), f("usr/a", "xyz"), l("b", "lib/a")}, []string{
-				"b 3", "lib -> usr", "usr/", "usr/a 3",
-			},
-		},
-	} {
+	for name, test := range entryTrees {
 		t.Run(name, func(t *testing.T) {
 			r, _, err := unpack(t, tarOf(t, test.entries))
 			if err != nil {
@@ -272,26 +275,26 @@ func TestOverlayAttributesOfAnImageAreDropped(t *testing.T) {
 // A layer without an entry for its root has its parent's, as a pull has it, and
 // folders without one its setgid bit.
 func TestRootIsInherited(t *testing.T) {
-	below := rootOwner{0o2750, 7, 8}
+	below := rootAttributes{0o2750, 7, 8}
 	for name, test := range map[string]struct {
 		entries []sample.Entry
-		root    rootOwner
+		root    rootAttributes
 		folder  uint32
 	}{
 		"without an entry": {[]sample.Entry{f("a/b", "x")}, below, 0o2755},
 		"with an entry": {
-			[]sample.Entry{{Header: tar.Header{Name: "./", Uid: 7}}, f("a/b", "x")}, rootOwner{0o755, 7, 0}, 0o755,
+			[]sample.Entry{{Header: tar.Header{Name: "./", Uid: 7}}, f("a/b", "x")}, rootAttributes{0o755, 7, 0}, 0o755,
 		},
 		"with a late one": {
-			[]sample.Entry{f("a/b", "x"), {Header: tar.Header{Name: "./", Uid: 7}}}, rootOwner{0o755, 7, 0}, 0o2755,
+			[]sample.Entry{f("a/b", "x"), {Header: tar.Header{Name: "./", Uid: 7}}}, rootAttributes{0o755, 7, 0}, 0o2755,
 		},
 	} {
 		r, _, err := unpack(t, tarOf(t, test.entries))
 		if err != nil {
 			t.Fatal(err)
 		}
-		settleRoot(r.tree.root, below)
-		if got := ownerOf(r.tree.root); got != test.root {
+		inheritRoot(r.tree.root, below)
+		if got := attributesOf(r.tree.root); got != test.root {
 			t.Errorf("%s: root %+v, want %+v", name, got, test.root)
 		}
 		if got := r.tree.root.Entry("a").Mode & 0o7777; got != test.folder {

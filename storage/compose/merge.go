@@ -14,8 +14,8 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// merge adds an image of another store, whose documents it reads: as Add does, what
-// is there already stays, and an image that is signed is preferred.
+// merge adds an image of another store with its documents. As in Add, existing documents stay, and
+// a signed manifest is preferred.
 func (all Images) merge(from *ImageRecord, store *squashfs.Reader) error {
 	if err := from.load(store); err != nil {
 		return err
@@ -33,7 +33,7 @@ func (all Images) merge(from *ImageRecord, store *squashfs.Reader) error {
 	}
 	rec.Names = append(rec.Names, from.Names...)
 	for _, key := range from.BigDataNames {
-		if key != "signatures" && !strings.HasPrefix(key, "signature-") { // they are put together anew
+		if key != "signatures" && !strings.HasPrefix(key, "signature-") { // seal writes them again
 			rec.set(key, from.data[key])
 		}
 	}
@@ -60,17 +60,17 @@ func (r *ImageRecord) load(store *squashfs.Reader) error {
 		r.data[key] = content
 	}
 	if r.BigDataDigests["manifest"] != r.Digest || r.BigDataDigests[r.configKey()].String() != r.configKey() {
-		return fmt.Errorf("%w: its manifest or its configuration is of another image", ErrForeignStore)
+		return fmt.Errorf("%w: its manifest or configuration belongs to another image", ErrForeignStore)
 	}
 	return nil
 }
 
-// configKey is the key of the configuration, after which the image is named.
+// configKey is the key of the configuration, whose digest is the ID of the image.
 func (r *ImageRecord) configKey() string {
 	return digest.NewDigestFromEncoded(digest.SHA256, r.ID).String()
 }
 
-// split takes apart what seal has put together: the signatures by their manifests.
+// split reverses seal: it returns the signatures by their manifests.
 func (r *ImageRecord) split() (map[digest.Digest][][]byte, error) {
 	var sizes SignatureSizes
 	if err := json.Unmarshal([]byte(r.Metadata), &sizes); err != nil {
@@ -84,7 +84,7 @@ func (r *ImageRecord) split() (map[digest.Digest][][]byte, error) {
 		rest := r.data[SignatureKey(manifest)]
 		for _, size := range each {
 			if size < 0 || size > len(rest) {
-				return nil, fmt.Errorf("%w: signatures of %s are shorter than they should be", ErrForeignStore, manifest)
+				return nil, fmt.Errorf("%w: signatures of %s are truncated", ErrForeignStore, manifest)
 			}
 			signatures[manifest] = append(signatures[manifest], rest[:size])
 			rest = rest[size:]
@@ -93,7 +93,7 @@ func (r *ImageRecord) split() (map[digest.Digest][][]byte, error) {
 	return signatures, nil
 }
 
-// layers are the IDs of all layers that the images stand on.
+// layers returns the IDs of all layers that the images use.
 func (all Images) layers() (map[string]bool, error) {
 	needed := map[string]bool{}
 	for id, rec := range all {
@@ -114,7 +114,7 @@ func (all Images) layers() (map[string]bool, error) {
 			needed[top] = true
 		}
 		if top != rec.TopLayer {
-			return nil, fmt.Errorf("image %s: %w: its configuration leads to layer %s, its record to %s", id, ErrForeignStore,
+			return nil, fmt.Errorf("image %s: %w: its top layer is %s by its configuration, %s by its record", id, ErrForeignStore,
 				top, rec.TopLayer)
 		}
 	}

@@ -18,13 +18,13 @@ import (
 type Blob struct {
 	// DiffID is the digest of its uncompressed tar stream.
 	DiffID digest.Digest
-	// Open starts to read the blob; the reader fails at its end if the blob is not
-	// the one that was asked for.
+	// Open opens the blob. At its end, the reader returns an error if the blob does not have the
+	// expected digest.
 	Open func(context.Context) (io.ReadCloser, error)
 }
 
-// What a layer's pack holds: the unpacked layer, the record of its tar stream, and a
-// note. Nothing of it depends on the layers below.
+// The content of a layer's pack: the unpacked layer, its tar-split file, and a note. It does not
+// depend on the layers below.
 const (
 	diffName   = "diff"
 	recordName = "tar-split.gz"
@@ -33,13 +33,13 @@ const (
 type note struct {
 	// Size of the uncompressed tar stream in bytes.
 	Size int64 `json:"size"`
-	// Owners of files, for the layer's record.
+	// UIDs and GIDs are the owners of files, for the layer's record.
 	UIDs []uint32 `json:"uids,omitempty"`
 	GIDs []uint32 `json:"gids,omitempty"`
 }
 
-// PackLayer reads a layer once and writes it to out, in the form that AddLayer takes.
-// The folder tmp takes a file that has no name.
+// PackLayer reads and verifies a layer, and writes its pack to out, in the format that AddLayer
+// reads. It creates an unnamed file in the folder tmp.
 func PackLayer(ctx context.Context, compressor *squashfs.Compressor, blob Blob, out io.Writer, tmp string) error {
 	spool, err := atomicfile.Unnamed(tmp)
 	if err != nil {
@@ -69,8 +69,8 @@ func PackLayer(ctx context.Context, compressor *squashfs.Compressor, blob Blob, 
 	return pack.Close(root, about)
 }
 
-// readLayer reads the layer once. If entries of it replace others, it reads it
-// again, for its record must hold what was replaced.
+// readLayer reads the layer once. If entries of it replace others, it reads the layer a second
+// time, because the tar-split file must contain the replaced contents.
 func readLayer(ctx context.Context, blob Blob, pack *squashfs.Packer, spool *os.File) (*reader, int64, error) {
 	st, err := openStream(ctx, blob.Open)
 	if err != nil {
@@ -94,8 +94,8 @@ func readLayer(ctx context.Context, blob Blob, pack *squashfs.Packer, spool *os.
 	return r, st.size, nil
 }
 
-// ReadLayer gives a layer's uncompressed tar stream to read, once, and compares it
-// with the layer's digest. It returns the stream's size in bytes.
+// ReadLayer calls read with the uncompressed tar stream of a layer, and verifies its digest. It
+// returns the size of the stream in bytes.
 func ReadLayer(ctx context.Context, blob Blob, read func(io.Reader) error) (int64, error) {
 	st, err := openStream(ctx, blob.Open)
 	if err != nil {
@@ -111,14 +111,14 @@ func ReadLayer(ctx context.Context, blob Blob, read func(io.Reader) error) (int6
 	return st.size, st.verify(blob.DiffID)
 }
 
-// unwrap takes a layer's pack apart.
+// unwrap returns the parts of a layer's pack.
 func unwrap(pack *squashfs.Pack) (about note, diff, record *squashfs.Inode, err error) {
 	if err := json.Unmarshal(pack.Note, &about); err != nil {
 		return about, nil, nil, fmt.Errorf("%w: its note: %w", squashfs.ErrDamaged, err)
 	}
 	diff, record = pack.Root.Entry(diffName), pack.Root.Entry(recordName)
 	if diff == nil || !diff.IsDir() || record == nil {
-		return about, nil, nil, fmt.Errorf("%w: it is not that of a layer", squashfs.ErrDamaged)
+		return about, nil, nil, fmt.Errorf("%w: it is not the pack of a layer", squashfs.ErrDamaged)
 	}
 	return about, diff, record, nil
 }

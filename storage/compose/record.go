@@ -15,7 +15,8 @@ import (
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// ImageRecord is an entry of images.json, with the documents of the image.
+// ImageRecord is an entry of images.json with the documents of the image: its manifests,
+// configuration and signatures.
 type ImageRecord struct {
 	layout.Image
 
@@ -23,11 +24,10 @@ type ImageRecord struct {
 	signatures map[digest.Digest][][]byte
 }
 
-// Images are the records of a store's images, by their IDs.
+// Images are the records of the images of a store by their IDs.
 type Images map[string]*ImageRecord
 
-// Add records an image. The same image under another name becomes one record with
-// both.
+// Add adds an image. If the image is there already, the record gets its names, too.
 func (all Images) Add(img Image) {
 	manifest, id := digest.FromBytes(img.Manifest), digest.FromBytes(img.Config).Encoded()
 	rec := all[id]
@@ -44,14 +44,14 @@ func (all Images) Add(img Image) {
 	rec.set("manifest", img.Manifest)
 	if len(img.Signatures) > 0 {
 		if len(rec.signatures[rec.Digest]) == 0 {
-			rec.prefer(img.Manifest) // a policy asks for the signatures of one alone
+			rec.prefer(img.Manifest) // a policy checks the signatures of this manifest only
 		}
 		rec.sign(manifest, img.Signatures)
 	}
 }
 
-// Records gives the records in the order of their IDs, with names in order and all
-// signatures. It is called once.
+// Records returns the records with all signatures, sorted by ID, their names sorted. It can be
+// called once.
 func (all Images) Records() ([]*ImageRecord, error) {
 	list := []*ImageRecord{}
 	for _, id := range slices.Sorted(maps.Keys(all)) {
@@ -66,10 +66,10 @@ func (all Images) Records() ([]*ImageRecord, error) {
 	return list, nil
 }
 
-// Data is a data item of the image, one of BigDataNames.
+// Data returns the document with a key of BigDataNames.
 func (r *ImageRecord) Data(key string) []byte { return r.data[key] }
 
-// set keeps a data item of the image, once.
+// set adds a document of the image, unless there is one with the key.
 func (r *ImageRecord) set(key string, value []byte) {
 	if r.data == nil {
 		r.data = map[string][]byte{}
@@ -83,20 +83,20 @@ func (r *ImageRecord) set(key string, value []byte) {
 	r.BigDataSizes[key], r.BigDataDigests[key] = int64(len(value)), digest.FromBytes(value)
 }
 
-// manifestKey is the key under which an image's manifest is found by digest:
-// manifestBigDataKey in containers/image, storage/storage_image.go.
+// manifestKey returns the key of a manifest with a digest: manifestBigDataKey in
+// containers/image, storage/storage_image.go.
 func manifestKey(d digest.Digest) string { return "manifest-" + d.String() }
 
-// SignatureKey is the key under which the signatures of a manifest are kept:
-// signatureBigDataKey in containers/image, storage/storage_image.go.
+// SignatureKey returns the key of the signatures of a manifest: signatureBigDataKey in
+// containers/image, storage/storage_image.go.
 func SignatureKey(d digest.Digest) string { return "signature-" + d.Encoded() }
 
-// SignatureSizes tell the signatures of an image apart, in bytes: the type
-// storageImageMetadata there.
+// SignatureSizes is the metadata of an image: the sizes in bytes of its signatures, which are
+// concatenated in one document. It is the type storageImageMetadata there.
 type SignatureSizes struct {
-	// Image are those of the image's own manifest, which policies ask for.
+	// Image lists the sizes for the image's own manifest, which policies check.
 	Image []int `json:"signature-sizes,omitempty"`
-	// Each are those of every manifest.
+	// Each lists the sizes for each manifest.
 	Each map[digest.Digest][]int `json:"signatures-sizes,omitempty"`
 }
 
@@ -112,14 +112,14 @@ func (r *ImageRecord) sign(manifest digest.Digest, signatures [][]byte) {
 	}
 }
 
-// prefer makes a manifest the image's own: it is the one whose signatures count.
+// prefer makes a manifest the image's own, whose signatures policies check.
 func (r *ImageRecord) prefer(manifest []byte) {
 	d := digest.FromBytes(manifest)
 	r.Digest, r.data["manifest"] = d, manifest
 	r.BigDataSizes["manifest"], r.BigDataDigests["manifest"] = int64(len(manifest)), d
 }
 
-// seal records all signatures.
+// seal adds the documents and the metadata of the signatures.
 func (r *ImageRecord) seal() error {
 	sizes := SignatureSizes{Each: map[digest.Digest][]int{}}
 	for _, manifest := range slices.Sorted(maps.Keys(r.signatures)) {
@@ -138,8 +138,8 @@ func (r *ImageRecord) seal() error {
 	return err
 }
 
-// DataFile is the name of the file that holds a data item: makeBigDataBaseName
-// in containers/storage, store.go.
+// DataFile returns the name of the file with the document of a key: makeBigDataBaseName in
+// containers/storage, store.go.
 func DataFile(key string) string {
 	if strings.Trim(key, ".0123456789abcdefghijklmnopqrstuvwxyz") == "" {
 		return key
@@ -147,8 +147,8 @@ func DataFile(key string) string {
 	return "=" + base64.StdEncoding.EncodeToString([]byte(key))
 }
 
-// LayerID names a layer in the store as a pull names it, so that pulls find it:
-// layerID in containers/image, storage/storage_dest.go.
+// LayerID returns the ID that a pull gives to a layer, so that pulls find the layer in the store:
+// layerID in containers/image, storage/storage_dest.go. parent is the ID of the layer below, or "".
 func LayerID(parent string, diffID digest.Digest) string {
 	if parent == "" {
 		return diffID.Encoded()
@@ -156,9 +156,9 @@ func LayerID(parent string, diffID digest.Digest) string {
 	return digest.FromString(parent + "+" + diffID.Encoded()).Encoded()
 }
 
-// LinkName is the short name by which overlay mounts a layer. Names are looked
-// up over all stores of a node, so they come from the layer's ID; the length is
-// idLength in containers/storage, drivers/overlay.
+// LinkName returns the short name by which overlay mounts a layer. The driver searches for a name
+// in all stores of a node, so the name depends on the layer's ID; the length is idLength in
+// containers/storage, drivers/overlay.
 func LinkName(layerID string) string {
 	sum := sha256.Sum256([]byte("pinbox link " + layerID))
 	return base32.StdEncoding.EncodeToString(sum[:])[:26]

@@ -20,9 +20,9 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// Layer is one layer to add.
+// Layer describes a layer to add.
 type Layer struct {
-	// Parent is the ID of the layer below, "" for a base layer. It is added first.
+	// Parent is the ID of the layer below, which is added before, or "".
 	Parent string
 	// Digest and Size of the blob in bytes.
 	Digest digest.Digest
@@ -33,37 +33,37 @@ type Layer struct {
 	DiffID digest.Digest
 }
 
-// LayerInfo is what is known of a layer that was read.
+// LayerInfo describes a layer in a store.
 type LayerInfo struct {
 	// ID of the layer in the store.
 	ID string
 	// Size of the uncompressed tar stream in bytes.
 	Size int64
-	// Inodes of the unpacked layer.
+	// Inodes is the number of inodes of the unpacked layer.
 	Inodes int64
-	// RootAttributes is what layers above inherit, as FormatRoot gives it.
+	// RootAttributes are those of the layer's root directory: see FormatRootAttributes.
 	RootAttributes string
 }
 
-// ErrUnknownRootAttributes says that a layer takes owner and mode of its root from one below in
-// another store, of which they are not known.
-var ErrUnknownRootAttributes = errors.New("it inherits its root from a layer of which nobody has noted that")
+// ErrUnknownRootAttributes is the error for a layer that inherits mode and owner of its root
+// directory from a layer of another store, if the lock of that store does not contain them.
+var ErrUnknownRootAttributes = errors.New("owner and mode of its root directory come from a layer of the base, " +
+	"where they are unknown")
 
-// Image is one image to add. Its layers are added first.
+// Image describes an image to add. Its layers are added before.
 type Image struct {
-	// Names under which CRI-O finds the image: the one that it pins, and tags.
+	// Names of the image: its pin, and tags.
 	Names []string
-	// TopLayer is the ID of its last layer, "" if it has none.
+	// TopLayer is the ID of its top layer, "" if it has none.
 	TopLayer string
-	// Index is the index that led to the manifest, if there is one.
+	// Index is the index that lists the manifest, nil if there is none.
 	Index, Manifest, Config []byte
-	// Signatures of the manifest, as containers/image keeps them.
+	// Signatures of the manifest, in the form in which containers/image stores them.
 	Signatures [][]byte
 	Created    time.Time
 }
 
-// Output takes the tree of a store as it grows. *squashfs.Writer is one,
-// *tarball.Writer another.
+// Output writes the tree of a store: *squashfs.Writer or *tarball.Writer.
 type Output interface {
 	// AddPack adds a pack, of which trees have their contents. The output closes its
 	// file, which several packs may share.
@@ -77,15 +77,14 @@ type Output interface {
 
 var _ Output = (*squashfs.Writer)(nil)
 
-// Store is a store that is being composed. Its methods are called from one
-// goroutine.
+// Store is a store that is being composed. It is for one goroutine.
 type Store struct {
 	out        Output
 	compressor *squashfs.Compressor
 	root       *squashfs.Inode
 	mtime      time.Time
 
-	// own are the files that are no layer's: the last pack.
+	// own is the last pack, with the files that belong to no layer.
 	own      *squashfs.Packer
 	ownFile  *os.File
 	layers   []layout.Layer
@@ -96,11 +95,11 @@ type Store struct {
 	layerDir *squashfs.Inode
 }
 
-// chain is what the layers above need to know of a layer.
+// chain describes a layer to the layers above.
 type chain struct {
 	unpacked LayerInfo
-	lower    string     // content of a child's file "lower"
-	root     *rootOwner // nil if it is not known
+	lower    string          // content of a child's file "lower"
+	root     *rootAttributes // nil if unknown
 }
 
 // NewStore starts a store of the compressor's packs. modTime stamps all files that are
@@ -113,12 +112,12 @@ func NewStore(out Output, compressor *squashfs.Compressor, modTime time.Time, tm
 	}
 	s := &Store{
 		out: out, compressor: compressor, mtime: modTime, own: compressor.NewPacker(spool), ownFile: spool,
-		chains: map[string]chain{"": {root: &rootOwner{perm: 0o555}}},
+		chains: map[string]chain{"": {root: &rootAttributes{perm: 0o555}}},
 		images: Images{},
 	}
 	s.root = s.dir(0o755)
-	// In an image without any attribute the kernel fails to list those of a file,
-	// rather than to find none; containers see that through overlay.
+	// Without any extended attribute in the image, listxattr(2) fails instead of returning an empty
+	// list, and containers see that error through overlay.
 	s.root.Xattrs = map[string]string{"user.pinbox": "store"}
 	s.overlay, s.links, s.layerDir = s.dir(0o700), s.dir(0o755), s.dir(0o700)
 	s.root.Set(layout.OverlayDir, s.overlay)
@@ -127,22 +126,22 @@ func NewStore(out Output, compressor *squashfs.Compressor, modTime time.Time, tm
 	return s, nil
 }
 
-// Abort gives up the store and its output. A closed one is not harmed.
+// Abort releases the store and its output. After Close it does nothing.
 func (s *Store) Abort() {
 	s.own.Abort()
 	_ = s.ownFile.Close()
 	s.out.Abort()
 }
 
-// Lookup says whether a layer is there already, and what is known of it.
+// Lookup returns the description of a layer, and whether the store contains it or a base layer.
 func (s *Store) Lookup(l Layer) (LayerInfo, bool) {
 	there, ok := s.chains[LayerID(l.Parent, l.DiffID)]
 	return there.unpacked, ok
 }
 
-// AddLayer puts a layer into the store that PackLayer has made a pack of, which
-// stands in src and has size bytes. The store closes src. A layer that is there
-// already is not looked at. An error that is squashfs.ErrDamaged speaks of the pack.
+// AddLayer adds a layer from its pack, which PackLayer wrote to src and which has size bytes. The
+// store closes src. If the store contains the layer, AddLayer does nothing. A damaged pack is
+// squashfs.ErrDamaged.
 func (s *Store) AddLayer(l Layer, src squashfs.File, size int64) (LayerInfo, error) {
 	if there, ok := s.Lookup(l); ok {
 		return there, nil
@@ -164,9 +163,9 @@ func (s *Store) AddLayer(l Layer, src squashfs.File, size int64) (LayerInfo, err
 		return LayerInfo{}, fmt.Errorf("layer %s on %s: %w", l.Digest, l.Parent, ErrUnknownRootAttributes)
 	}
 	if below.root != nil {
-		settleRoot(diff, *below.root)
+		inheritRoot(diff, *below.root)
 	}
-	root, id := ownerOf(diff), LayerID(l.Parent, l.DiffID)
+	root, id := attributesOf(diff), LayerID(l.Parent, l.DiffID)
 	u := LayerInfo{ID: id, Size: note.Size, Inodes: count(diff), RootAttributes: root.String()}
 	s.layers = append(s.layers, layout.Layer{
 		ID: id, Parent: l.Parent, Created: s.mtime.UTC(),
@@ -183,14 +182,14 @@ func (s *Store) AddLayer(l Layer, src squashfs.File, size int64) (LayerInfo, err
 	return u, nil
 }
 
-// AddBaseLayer notes a layer that stands in another store, which nodes have beside this one.
-// What is not known of it may be left out.
+// AddBaseLayer adds a layer that is in another store of the nodes, as a parent of layers in this
+// one. Unknown fields of its description are zero.
 func (s *Store) AddBaseLayer(l Layer, there LayerInfo) error {
 	below, ok := s.chains[l.Parent]
 	if !ok {
 		return fmt.Errorf("layer %s: its parent %s is in no store", l.Digest, l.Parent)
 	}
-	root, err := parseRoot(there.RootAttributes)
+	root, err := parseRootAttributes(there.RootAttributes)
 	if err != nil {
 		return fmt.Errorf("layer %s: %w", l.Digest, err)
 	}
@@ -207,7 +206,7 @@ func lowerOf(id, lower string) string {
 	return link + ":" + lower
 }
 
-// placeLayer writes the layer's directory.
+// placeLayer adds the directory of a layer.
 func (s *Store) placeLayer(id string, below chain, diff *squashfs.Inode) error {
 	files := map[string]string{"link": LinkName(id)}
 	if below.lower != "" {
@@ -225,7 +224,7 @@ func (s *Store) placeLayer(id string, below chain, diff *squashfs.Inode) error {
 	return s.out.WriteTree(dir)
 }
 
-// small makes a directory of a few small files, which may be written at once.
+// small returns a directory of small files that can be written immediately.
 func (s *Store) small(files map[string]string) (*squashfs.Inode, error) {
 	var b bytes.Buffer
 	p := s.compressor.NewPacker(&b)
@@ -246,7 +245,7 @@ func (s *Store) small(files map[string]string) (*squashfs.Inode, error) {
 	return dir, nil
 }
 
-// memory is a pack that is read when it is complete.
+// memory is a pack in memory.
 type memory struct{ *bytes.Buffer }
 
 func (m memory) ReadAt(p []byte, at int64) (int, error) {
@@ -255,12 +254,11 @@ func (m memory) ReadAt(p []byte, at int64) (int, error) {
 
 func (memory) Close() error { return nil }
 
-// AddImage records an image. The same image under another name becomes one
-// record with both.
+// AddImage adds an image. If the image is there already, its record gets the names, too.
 func (s *Store) AddImage(img Image) { s.images.Add(img) }
 
-// Close writes the records, and gives the root of what was not written yet, with
-// which the caller closes the output. It may be called once.
+// Close writes the records, and returns the root directory, with which the caller closes the
+// output. It can be called once.
 func (s *Store) Close() (*squashfs.Inode, error) {
 	if err := s.index(s.layerDir, layout.LayersFile, layout.LayersLock,
 		append([]layout.Layer{}, s.layers...)); err != nil {
@@ -277,7 +275,7 @@ func (s *Store) Close() (*squashfs.Inode, error) {
 	return s.root, nil
 }
 
-// placeImages writes the images' documents.
+// placeImages writes the documents and records of the images.
 func (s *Store) placeImages() error {
 	images, err := s.images.Records()
 	if err != nil {
@@ -297,9 +295,9 @@ func (s *Store) placeImages() error {
 	return s.index(dir, layout.ImagesFile, layout.ImagesLock, images)
 }
 
-// index writes layers.json or images.json and its lock file. Without the lock
-// files a store on a read-only file system looks empty or breaks every listing;
-// with equal ones CRI-O does not notice that another store was mounted.
+// index writes layers.json or images.json and its lock file. Without lock files, a store on a
+// read-only file system looks empty, or listing images fails; if the lock files of two stores are
+// equal, CRI-O does not notice that one was mounted in place of the other.
 func (s *Store) index(dir *squashfs.Inode, file, lock string, list any) error {
 	content, token, err := layout.EncodeRecords(list)
 	if err != nil {

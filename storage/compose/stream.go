@@ -17,14 +17,14 @@ import (
 	"github.com/pinbox/pinbox/storage/codec"
 )
 
-// What can be wrong with a layer as a whole.
+// Errors in the stream of a layer.
 var (
 	ErrCompression = errors.New("layer cannot be decompressed")
 	ErrDiffID      = errors.New("layer content does not match the diffID of the image configuration")
 )
 
-// compression of a layer, by the numbers that containers/storage writes into
-// its records (pkg/archive/archive.go).
+// compression of a layer, with the values that containers/storage writes into its records
+// (pkg/archive/archive.go).
 type compression int
 
 const (
@@ -35,8 +35,8 @@ const (
 
 const chunkSize = 256 << 10
 
-// stream is a layer's uncompressed tar stream. Decompression runs ahead by a few
-// chunks, so that it has a core of its own.
+// stream is a layer's uncompressed tar stream. A goroutine decompresses a few chunks in advance, to
+// use a second CPU.
 type stream struct {
 	kind   compression
 	chunks chan []byte
@@ -49,7 +49,7 @@ type stream struct {
 	size      int64
 }
 
-// openStream starts to decompress a blob. close ends it at any point.
+// openStream starts to decompress a blob. The caller calls close, at any point of the stream.
 func openStream(ctx context.Context, open func(context.Context) (io.ReadCloser, error)) (*stream, error) {
 	ctx, stop := context.WithCancel(ctx)
 	blob, err := open(ctx)
@@ -76,7 +76,7 @@ func openStream(ctx context.Context, open func(context.Context) (io.ReadCloser, 
 	return s, nil
 }
 
-// compressionOf a layer's blob, as a registry has it.
+// compressionOf returns the compression of a layer's blob in the registry.
 func compressionOf(l Layer) compression {
 	switch {
 	case l.Digest == l.DiffID:
@@ -84,7 +84,7 @@ func compressionOf(l Layer) compression {
 	case strings.HasSuffix(l.MediaType, "zstd"):
 		return zstdCompressed
 	}
-	return gzipCompressed // also where the type says nothing: Docker's first
+	return gzipCompressed // the first media types of Docker do not contain it
 }
 
 func sniff(magic []byte) compression {
@@ -98,13 +98,13 @@ func sniff(magic []byte) compression {
 	return uncompressed
 }
 
-// pump decompresses to the very end of the blob, so that its reader can judge it.
+// pump decompresses the blob, and reads it to the end, where its reader verifies it.
 func (s *stream) pump(ctx context.Context, in *bufio.Reader) error {
 	plain, err := s.decompress(ctx, in)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	// A blob that is not what the manifest says explains what else went wrong.
+	// A blob with a wrong digest is the cause of other errors.
 	if _, blobErr := io.Copy(io.Discard, in); blobErr != nil {
 		return blobErr
 	}
@@ -114,7 +114,7 @@ func (s *stream) pump(ctx context.Context, in *bufio.Reader) error {
 	return fmt.Errorf("%w: %w", ErrCompression, err)
 }
 
-// decompress says with an error whether it comes from the blob as it is.
+// decompress reports with an error whether it is an error of the blob's reader.
 func (s *stream) decompress(ctx context.Context, in *bufio.Reader) (plain bool, err error) {
 	out := io.NopCloser(in)
 	switch s.kind {
@@ -180,16 +180,16 @@ func (s *stream) Read(p []byte) (int, error) {
 // verify compares what was read to the end with the layer's diffID.
 func (s *stream) verify(want digest.Digest) error {
 	if got := digest.NewDigest(digest.SHA256, s.sum); got != want {
-		return fmt.Errorf("%w: it is %s, the configuration says %s", ErrDiffID, got, want)
+		return fmt.Errorf("%w: the content has %s, the configuration %s", ErrDiffID, got, want)
 	}
 	return nil
 }
 
-// explain finds out whether a layer cannot be read because it is not the layer
-// that was asked for, which is then what there is to say.
+// explain returns the error of a stream that could not be read: a wrong digest of the layer, if
+// that is the cause, or else err.
 func (s *stream) explain(ctx context.Context, err error, want digest.Digest) error {
 	var errno syscall.Errno
-	if ctx.Err() != nil || errors.As(err, &errno) { // the disk, not the layer
+	if ctx.Err() != nil || errors.As(err, &errno) { // an error of the disk
 		return err
 	}
 	if _, cause := io.Copy(io.Discard, s); cause != nil {
@@ -201,7 +201,7 @@ func (s *stream) explain(ctx context.Context, err error, want digest.Digest) err
 	return err
 }
 
-// close stops the decompressor and waits for it.
+// close stops the goroutine and waits for its end.
 func (s *stream) close() {
 	s.stop()
 	for range s.chunks {

@@ -15,23 +15,23 @@ import (
 	"github.com/pinbox/pinbox/storage/codec"
 )
 
-// maxSegment bounds what a splitter holds of a stream, in bytes.
+// maxSegment is the limit for the bytes of a stream that a splitter buffers.
 const maxSegment = 1 << 20
 
-// splitter reads a tar stream and records all of it but the contents of files:
-// with the files, the record gives back the very stream. containers/storage
-// keeps one for every layer, as gzipped lines of JSON: vbatts/tar-split.
+// splitter reads a tar stream and writes its tar-split file, gzipped lines of JSON: all of the
+// stream except the contents of files, so that the stream can be restored from it and the files.
+// containers/storage has one for each layer: vbatts/tar-split.
 //
-// It differs from that package's own recorder in that a file whose content is
-// not to be found under its name later (sparse, or replaced further down the
-// stream) is kept in the record, where the other fails or loses it.
+// Unlike the writer of that package, it puts the contents of files that cannot be found under their
+// names later (sparse files, and files that the stream replaces) into the tar-split file; the other
+// one fails or loses them.
 type splitter struct {
 	src     io.Reader
 	zip     *gzip.Writer
 	lines   *json.Encoder
 	pos     int
-	raw     []byte // read and not recorded yet
-	content bool   // what is being read need not be recorded
+	raw     []byte // read, but not written yet
+	content bool   // the content of a file is being read
 	err     error
 }
 
@@ -54,7 +54,7 @@ func (s *splitter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// segment records what was read since the last entry.
+// segment writes the bytes that were read since the last entry.
 func (s *splitter) segment() {
 	if len(s.raw) > 0 {
 		s.add(storage.Entry{Type: storage.SegmentType, Payload: s.raw})
@@ -70,10 +70,9 @@ func (s *splitter) add(e storage.Entry) {
 	}
 }
 
-// file records an entry of size bytes that stands in the tree under its name.
-// read consumes the content, which is left out of the record. Entries without
-// content need no mention: their headers are recorded as bytes, and a name that
-// is mentioned twice makes the record unreadable.
+// file writes the entry for a file of size bytes, whose content can be found under its name. read
+// reads the content. An empty file needs no entry: its header is part of a segment, and a reader
+// refuses a file in which a name occurs twice.
 func (s *splitter) file(name string, size int64, tr io.Reader, read func(io.Reader) error) error {
 	if size == 0 {
 		return nil
@@ -92,7 +91,7 @@ func (s *splitter) file(name string, size int64, tr io.Reader, read func(io.Read
 	return s.err
 }
 
-// close records the padding at the end of the stream.
+// close writes the padding at the end of the stream.
 func (s *splitter) close() error {
 	if _, err := io.Copy(io.Discard, s); err != nil {
 		return err
@@ -115,8 +114,8 @@ func (t *tee) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// splitAgain reads a layer for its record alone, and keeps the contents of the
-// given entries in it.
+// splitAgain reads a layer again and writes its tar-split file to spool, with the contents of the
+// entries in keep.
 func splitAgain(ctx context.Context, blob Blob, keep map[int]bool, spool *os.File) error {
 	if err := spool.Truncate(0); err != nil {
 		return err

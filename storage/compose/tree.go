@@ -11,7 +11,7 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// What can be wrong with the entries of a layer.
+// Errors in the entries of a layer.
 var (
 	ErrEscape = errors.New("path leads out of the layer")
 	ErrEntry  = errors.New("layer entry cannot be unpacked")
@@ -21,11 +21,11 @@ var (
 const (
 	whiteoutPrefix = ".wh."
 	opaqueMarker   = ".wh..wh..opq"
-	metaPrefix     = ".wh..wh." // bookkeeping of AUFS, never part of an image
+	metaPrefix     = ".wh..wh." // metadata of AUFS, not part of an image
 )
 
-// opaqueXattr is how overlayfs marks a directory that hides what lies below it,
-// and overlayXattrs are its own words: no image may speak them.
+// opaqueXattr marks a directory that hides the content of lower layers in overlayfs. overlayXattrs
+// is the prefix of all attributes of overlayfs, which images must not set.
 const (
 	opaqueXattr   = "trusted.overlay.opaque"
 	overlayXattrs = "trusted.overlay."
@@ -34,80 +34,82 @@ const (
 const (
 	maxLinks     = 255 // symbolic links on the way to one entry
 	maxNameLen   = 255
-	maxTargetLen = 4096 // PATH_MAX, and what the kernel's squashfs reads
+	maxTargetLen = 4096 // PATH_MAX, and the limit of the kernel's squashfs
 )
 
-// tree is the diff directory of one layer as the tar stream describes it so
-// far. What a name means is decided by the tree of this layer alone, as it is
-// when containers/storage unpacks the layer into an empty directory.
+// tree is the diff directory of a layer, as far as the tar stream was read. Names are resolved
+// within the layer, as containers/storage does when it unpacks a layer into an empty directory.
 type tree struct {
 	root *squashfs.Inode
-	// replaced is called with every inode that loses a name.
+	// replaced is called with each inode that loses a name.
 	replaced func(*squashfs.Inode)
-	// linked says whether the last walk went through a symbolic link: it may be
-	// replaced later, and an absolute one leads those who read the layer outside
-	// a container to their own host.
+	// linked reports whether the last walk followed a symbolic link: the link may be replaced
+	// later, and outside of a container an absolute link refers to files of the host.
 	linked bool
 }
 
-// fromBelow marks a mode that comes from the layer below, and those that inherit from
-// it: what a layer unpacks to is known before it is known what it will stand on.
+// fromBelow marks a mode that is inherited from the layer below, which is unknown when a layer is
+// packed.
 const fromBelow = 1 << 31
 
-// newTree starts a layer. Without an entry for its root a layer has the root of
-// its parent: drivers/overlay in containers/storage, getLayerPermissions.
+// newTree starts a layer. Without an entry for its root directory, a layer inherits mode and owner
+// of its parent's: drivers/overlay in containers/storage, getLayerPermissions.
 func newTree() *tree {
 	root := squashfs.NewDir(0, 0, 0, 0)
 	root.Mode |= fromBelow
 	return &tree{root: root, replaced: func(*squashfs.Inode) {}}
 }
 
-// settle puts what comes from the layer below into the tree of a layer.
-func settle(i *squashfs.Inode, below rootOwner) {
+// inheritSetGID replaces fromBelow in the tree of a layer by the set-group-ID bit of the root
+// directory below, as mkdir(2) does.
+func inheritSetGID(i *squashfs.Inode, below rootAttributes) {
 	if i.Mode&fromBelow != 0 {
 		i.Mode = i.Mode&^fromBelow | below.perm&syscall.S_ISGID
 	}
 	for _, child := range i.Entries() {
-		settle(child, below)
+		inheritSetGID(child, below)
 	}
 }
 
-// settleRoot does that for a whole layer.
-func settleRoot(root *squashfs.Inode, below rootOwner) {
+// inheritRoot replaces fromBelow in the tree of a layer by the attributes of the root directory
+// below.
+func inheritRoot(root *squashfs.Inode, below rootAttributes) {
 	if root.Mode&fromBelow != 0 {
 		root.UID, root.GID = below.uid, below.gid
 		root.Mode |= below.perm
 	}
-	settle(root, below)
+	inheritSetGID(root, below)
 }
 
-type rootOwner struct{ perm, uid, gid uint32 }
+// rootAttributes are mode and owner of a layer's root directory.
+type rootAttributes struct{ perm, uid, gid uint32 }
 
-func ownerOf(root *squashfs.Inode) rootOwner {
-	return rootOwner{perm: root.Mode & 07777, uid: root.UID, gid: root.GID}
+func attributesOf(root *squashfs.Inode) rootAttributes {
+	return rootAttributes{perm: root.Mode & 07777, uid: root.UID, gid: root.GID}
 }
 
-// FormatRootAttributes is how a lock tells what layers inherit of the root of a layer.
+// FormatRootAttributes returns mode, user and group of a layer's root directory in the format of
+// the lock, such as 0755:0:0.
 func FormatRootAttributes(perm, uid, gid uint32) string {
 	return fmt.Sprintf("%04o:%d:%d", perm, uid, gid)
 }
 
-func (r rootOwner) String() string { return FormatRootAttributes(r.perm, r.uid, r.gid) }
+func (r rootAttributes) String() string { return FormatRootAttributes(r.perm, r.uid, r.gid) }
 
-// parseRoot reads what FormatRoot gives; nil is not known.
-func parseRoot(text string) (*rootOwner, error) {
+// parseRootAttributes reads the format of FormatRootAttributes. It returns nil for "".
+func parseRootAttributes(text string) (*rootAttributes, error) {
 	if text == "" {
 		return nil, nil
 	}
-	var r rootOwner
+	var r rootAttributes
 	_, err := fmt.Sscanf(text, "%o:%d:%d", &r.perm, &r.uid, &r.gid)
 	if err != nil || r.String() != text || r.perm > 0o7777 {
-		return nil, fmt.Errorf("%q is no mode, user and group as 0755:0:0", text)
+		return nil, fmt.Errorf("%q: not mode, user and group, such as 0755:0:0", text)
 	}
 	return &r, nil
 }
 
-// inherits says whether anything of a layer comes from the one below.
+// inherits reports whether an inode of the tree inherits from the layer below.
 func inherits(i *squashfs.Inode) bool {
 	if i.Mode&fromBelow != 0 {
 		return true
@@ -120,8 +122,8 @@ func inherits(i *squashfs.Inode) bool {
 	return false
 }
 
-// locate finds the directory and the name of an entry, and makes directories
-// that the layer does not mention. The name of the root is "".
+// locate returns the directory and the base name of an entry, and creates missing directories. The
+// base name of the root directory is "".
 func (t *tree) locate(name string) (dir *squashfs.Inode, base string, err error) {
 	if err := inside(name); err != nil {
 		return nil, "", err
@@ -138,11 +140,11 @@ func (t *tree) locate(name string) (dir *squashfs.Inode, base string, err error)
 	if err != nil {
 		return nil, "", fmt.Errorf("%q: %w", name, err)
 	}
-	return dir, strings.Clone(base), nil // the path goes, the name stays
+	return dir, strings.Clone(base), nil // lets the path be freed
 }
 
-// inside refuses names that climb over the root. Absolute names count from the
-// root of the layer, as they do for every unpacker of images.
+// inside refuses names that lead out of the layer. Absolute names start at the layer's root
+// directory, as in all programs that unpack images.
 func inside(name string) error {
 	depth := 0
 	for part := range strings.SplitSeq(name, "/") {
@@ -159,8 +161,7 @@ func inside(name string) error {
 	return nil
 }
 
-// walk follows a path from the root of the layer, through the symbolic links
-// that the layer has.
+// walk follows a path from the layer's root directory, and follows the symbolic links of the layer.
 func (t *tree) walk(dirs string) (*squashfs.Inode, error) {
 	t.linked = false
 	stack := []*squashfs.Inode{t.root}
@@ -186,7 +187,7 @@ func (t *tree) walk(dirs string) (*squashfs.Inode, error) {
 				return nil, fmt.Errorf("%w: a name of %d bytes", ErrEntry, len(name))
 			}
 			next = implicitDir()
-			next.Mode |= here.Mode & (syscall.S_ISGID | fromBelow) // as mkdir(2) has it
+			next.Mode |= here.Mode & (syscall.S_ISGID | fromBelow) // as mkdir(2) does
 			here.Set(strings.Clone(name), next)
 		case next.IsSymlink():
 			if links++; links > maxLinks {
@@ -208,12 +209,12 @@ func (t *tree) walk(dirs string) (*squashfs.Inode, error) {
 	return stack[len(stack)-1], nil
 }
 
-// errBelowWhiteout: some tools write a whiteout for a directory and then others
-// for what was in it; the latter say nothing new.
-var errBelowWhiteout = fmt.Errorf("%w: its directory is deleted by the same layer", ErrEntry)
-
-// errBelowFile: likewise, where a file has taken the directory's place.
-var errBelowFile = fmt.Errorf("%w: its directory is not one in this layer", ErrEntry)
+// Errors for an entry below a name that is not a directory in the same layer. A whiteout there is
+// redundant: some tools write one for a directory, and then others for its content.
+var (
+	errBelowWhiteout = fmt.Errorf("%w: the same layer deletes its directory", ErrEntry)
+	errBelowFile     = fmt.Errorf("%w: its parent is not a directory in the layer", ErrEntry)
+)
 
 func implicitDir() *squashfs.Inode { return squashfs.NewDir(0o755, 0, 0, 0) }
 
@@ -221,8 +222,8 @@ func isWhiteout(i *squashfs.Inode) bool {
 	return i.Mode&syscall.S_IFMT == syscall.S_IFCHR && i.Major == 0 && i.Minor == 0
 }
 
-// put gives a name to an inode. A directory over a directory merges with it, a
-// directory over a whiteout hides what the whiteout hid.
+// put adds an inode under a name. It merges a directory with an existing one; a directory that
+// replaces a whiteout is opaque.
 func (t *tree) put(dir *squashfs.Inode, name string, i *squashfs.Inode) {
 	old := dir.Entry(name)
 	switch {
@@ -238,7 +239,7 @@ func (t *tree) put(dir *squashfs.Inode, name string, i *squashfs.Inode) {
 	dir.Set(name, i)
 }
 
-// merge gives a directory the attributes of a later entry for it.
+// merge replaces the attributes of a directory by those of a later entry.
 func merge(dir, entry *squashfs.Inode) {
 	dir.Mode, dir.UID, dir.GID, dir.ModTime = entry.Mode, entry.UID, entry.GID, entry.ModTime
 	if dir.Xattrs == nil {
@@ -255,9 +256,8 @@ func makeOpaque(dir *squashfs.Inode) {
 	dir.Xattrs[opaqueXattr] = "y"
 }
 
-// whiteout deletes a name of the layers below. It says nothing about entries of
-// its own layer, wherever in the stream they stand (image specification): there
-// a directory stays, and hides the one below.
+// whiteout deletes a name of the lower layers. It does not affect entries of the same layer,
+// whatever their order in the stream (image specification): a directory stays, and becomes opaque.
 func (t *tree) whiteout(dir *squashfs.Inode, name string, uid, gid uint32) error {
 	if name == "" || name == "." || name == ".." {
 		return fmt.Errorf("%w: whiteout of %q", ErrEntry, name)
