@@ -267,7 +267,7 @@ func TestLimitOfARecord(t *testing.T) {
 			if layers != c.layers || !errors.Is(err, c.want) {
 				t.Errorf("got %d layers, error %.300v, want %d, %v", layers, err, c.layers, c.want)
 			}
-			if c.want != nil && !strings.Contains(err.Error(), "overlay-layers/layers.json: ") {
+			if err != nil && !strings.Contains(err.Error(), "overlay-layers/layers.json: ") {
 				t.Errorf("got error %.300v, want one with the name of the file", err)
 			}
 		})

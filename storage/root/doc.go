@@ -1,13 +1,13 @@
-// Package root has the containers/storage library write a store: the root of an overlay graph,
-// which CRI-O and podman can use as their own.
+// Package root writes a graph root with the containers/storage library: the store format "dir",
+// which CRI-O and podman can use as their own store and write to.
 //
-// Images have the IDs, names and documents that storage/compose gives them, and are found by the
-// same digests. What the library makes up by itself, the times of layers and the short names that
-// they are mounted by, differs from one store to the next.
+// Images have the same IDs, names and documents as in storage/compose, and are found by the same
+// digests. The times of layers and their link names, which the library generates, differ from one
+// store to the next.
 //
-// It also has the library examine stores that are mounted together. It is not the way in which
-// read-only stores are made: that is storage/compose, which needs neither root nor the library.
+// The package also checks stores with the library, mounted together. It does not make read-only
+// stores: storage/compose does, without root privileges and without the library.
 //
-// Start with New to write and with Examine to compare. A program that uses either calls Init
-// first.
+// Start with [New] to write a graph root and with [Examine] to check stores. A program that uses
+// either calls [Init] first.
 package root
