@@ -322,7 +322,7 @@ func TestLayersOverABase(t *testing.T) {
 	}
 	store := composed(t, func(s *compose.Store, c *squashfs.Compressor) {
 		about := compose.LayerInfo{Size: 5, Inodes: 6, RootAttributes: "2711:3:4"}
-		if err := errors.Join(s.AddBaseLayer(first, compose.LayerInfo{}), s.AddBase(second, about)); err != nil {
+		if err := errors.Join(s.AddBaseLayer(first, compose.LayerInfo{}), s.AddBaseLayer(second, about)); err != nil {
 			t.Fatal(err)
 		}
 		about.ID = baseID
