@@ -204,9 +204,7 @@ func TestLockHoldsLocalTags(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "graph")
 	t.Cleanup(func() { fixtures.Run(t, "umount", filepath.Join(root, "overlay")) }) // skopeo leaves a mount
 	plan := func(lock pinset.Lock, sources ...source.Entry) (pinset.Image, pinset.Lock, error) {
-		o := options(t, nil)
-		o.Appliance.Spec.Sources, o.Lock = sources, lock
-		made, _, err := builder.Plan(t.Context(), o)
+		made, err := planWith(t, lock, sources...)
 		return made.ByTag()[name], made, err
 	}
 	// of OCI: skopeo does not change it
@@ -259,6 +257,15 @@ func TestLockHoldsLocalTags(t *testing.T) {
 			t.Errorf("%s, without what was locked: %v", kind, err)
 		}
 	}
+}
+
+// planWith plans an appliance of these sources with a lock.
+func planWith(t *testing.T, lock pinset.Lock, sources ...source.Entry) (pinset.Lock, error) {
+	t.Helper()
+	o := options(t, nil)
+	o.Appliance.Spec.Sources, o.Lock = sources, lock
+	made, _, err := builder.Plan(t.Context(), o)
+	return made, err
 }
 
 // So do those of releases that oc-mirror has left.

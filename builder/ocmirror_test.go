@@ -338,14 +338,7 @@ func TestOCMirrorThatIsWrong(t *testing.T) {
 	if err := other.Add(t.Context(), pins.Other, "site/app:1.2"); err != nil {
 		t.Fatal(err)
 	}
-	config := func(old, new string) string {
-		file := filepath.Join(t.TempDir(), "isc.yaml")
-		if err := os.WriteFile(file, []byte(strings.Replace(string(sample.ImageSet("quay.example.com/site/app:1.2")), old,
-			new, 1)), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return file
-	}
+	config := func(old, new string) string { return editedImageSet(t, old, new) }
 	damaged := sample.Mirror{Dir: t.TempDir()}
 	fixtures.Run(t, "cp", "-r", m.Dir+"/.", damaged.Dir)
 	lock, _, err := planOCMirror(t, source.OCMirror{Paths: []string{m.Dir}})
@@ -386,19 +379,39 @@ func TestOCMirrorThatIsWrong(t *testing.T) {
 			[]source.OCMirror{{Paths: []string{t.TempDir()}}}, source.ErrOCMirror, []string{"mirror_000001.tar"},
 		},
 	} {
-		o := options(t, nil)
-		o.Appliance.Spec.Sources = nil
-		for _, m := range c.sources {
-			o.Appliance.Spec.Sources = append(o.Appliance.Spec.Sources, source.Entry{Source: &m})
-		}
-		if _, err := builder.Build(t.Context(), o); !errors.Is(err, c.want) ||
-			slices.ContainsFunc(c.words, func(w string) bool { return !strings.Contains(err.Error(), w) }) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if _, err := os.Stat(o.Out); err == nil {
-			t.Errorf("%s: something was left", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			o := ocMirrorOptions(t, c.sources)
+			if _, err := builder.Build(t.Context(), o); !errors.Is(err, c.want) ||
+				slices.ContainsFunc(c.words, func(w string) bool { return !strings.Contains(err.Error(), w) }) {
+				t.Errorf("got %v, want %v with %q", err, c.want, c.words)
+			}
+			if _, err := os.Stat(o.Out); err == nil {
+				t.Errorf("got an output folder %s, want none", o.Out)
+			}
+		})
 	}
+}
+
+// ocMirrorOptions are those of a build from outputs of oc-mirror.
+func ocMirrorOptions(t *testing.T, sources []source.OCMirror) builder.Options {
+	t.Helper()
+	o := options(t, nil)
+	o.Appliance.Spec.Sources = nil
+	for _, m := range sources {
+		o.Appliance.Spec.Sources = append(o.Appliance.Spec.Sources, source.Entry{Source: &m})
+	}
+	return o
+}
+
+// editedImageSet writes an ImageSetConfiguration in which one text is replaced.
+func editedImageSet(t *testing.T, old, new string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "isc.yaml")
+	config := string(sample.ImageSet("quay.example.com/site/app:1.2"))
+	if err := os.WriteFile(file, []byte(strings.Replace(config, old, new, 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // A configuration alone is asked for at registries.

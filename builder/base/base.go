@@ -243,7 +243,8 @@ func (c Common) AddTo(store *compose.Store, images []pinset.LockedImage) error {
 			if !ok {
 				continue
 			}
-			if err := store.AddBaseLayer(compose.Layer{Parent: p.Parent, Digest: p.Digest, DiffID: p.DiffID}, unpacked); err != nil {
+			if err := store.AddBaseLayer(compose.Layer{Parent: p.Parent, Digest: p.Digest, DiffID: p.DiffID},
+				unpacked); err != nil {
 				return fmt.Errorf("lock of a base: %w: image %s: %w", pinset.ErrBadLock, img.Pin, err)
 			}
 		}

@@ -72,7 +72,8 @@ func (l *linter) use(use source.Use) {
 	ref, short, err := pinset.Expand(name)
 	switch {
 	case policy == "Always":
-		l.add(use.Policy, "pull-always", write, "%s Always contacts the registry at every start, even if the node has the image",
+		l.add(use.Policy, "pull-always", write,
+			"%s Always contacts the registry at every start, even if the node has the image",
 			use.PolicyName)
 	case policy != "" && policy != "IfNotPresent" && policy != "Never":
 		l.add(use.Policy, "pull-unknown", write, "%s %q is not a policy of Kubernetes", use.PolicyName, policy)
@@ -91,7 +92,8 @@ func (l *linter) use(use source.Use) {
 	switch {
 	case name == "": // set by something else
 	case use.Expression:
-		l.add(use.Image, "expression", "name the image itself", "%s is substituted when the object runs, and may be any image",
+		l.add(use.Image, "expression", "name the image itself",
+			"%s is substituted when the object runs, and may be any image",
 			name)
 	case err != nil:
 		l.add(use.Image, "bad-name", "write it as registry/path@sha256:…", "%v", err)

@@ -185,7 +185,8 @@ func TestSets(t *testing.T) {
 			"leave it out here",
 		},
 		"two namespaces": {
-			"worker", []string{"quay.io/a/b/c@" + single}, "set-image", "not-in-lock set-image", "copy the image to a name that the API accepts",
+			"worker", []string{"quay.io/a/b/c@" + single}, "set-image", "not-in-lock set-image",
+			"copy the image to a name that the API accepts",
 		},
 		"bad name of a set": {"Worker", []string{"quay.io/site/db@" + single}, "set-name", "set-name", "lower-case letters"},
 		"none":              {"worker", nil, "set-size", "set-size", "at least one"},

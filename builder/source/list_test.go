@@ -253,7 +253,8 @@ func TestReleaseInfo(t *testing.T) {
 		_, inList := source.ReadList(file, "linux/amd64")
 		_, _, inSets := source.ReadSets([]string{file})
 		_, inManifests := source.ReadManifests(file)
-		const want = "x.json:1: it is the output of `oc adm release info -o json`: give --release quay.io/o/release:4.18.3-x86_64"
+		const want = "x.json:1: it is the output of `oc adm release info -o json`: give --release " +
+			"quay.io/o/release:4.18.3-x86_64"
 		for _, err := range []error{inList, inSets, inManifests} {
 			if !errors.Is(err, pinset.ErrReleaseInfo) || !strings.HasSuffix(err.Error(), want) {
 				t.Errorf("got %v, want %s", err, want)

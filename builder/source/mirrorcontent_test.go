@@ -138,7 +138,9 @@ func TestNamesOfOCMirror(t *testing.T) {
 	if !errors.Is(err, source.ErrUnknownImages) {
 		t.Errorf("likewise, without images: %v", err)
 	}
-	for _, tests := range []map[string]namesTest{namesInConfiguration(), namesOfCharts(), namesOfReleases(), namesWithoutImages()} {
+	for _, tests := range []map[string]namesTest{
+		namesInConfiguration(), namesOfCharts(), namesOfReleases(), namesWithoutImages(),
+	} {
 		for name, c := range tests {
 			found, err := source.ReadOCMirror(c.files, c.tags, source.MirrorOptions{Platform: "linux/amd64"})
 			if want, ok := strings.CutPrefix(c.want, "error: "); ok {

@@ -56,8 +56,9 @@ func TestMirrors(t *testing.T) {
 	}
 	want := []mirror.Rule{
 		{
-			Source: "quay.io/a", Mirrors: []string{"mirror.lab/a", "mirror2.lab/a"}, PullFrom: mirror.Digest, NeverContactSource: true,
-			Origin: dir + "/a.yaml:6",
+			Source: "quay.io/a", Mirrors: []string{"mirror.lab/a", "mirror2.lab/a"}, PullFrom: mirror.Digest,
+			NeverContactSource: true,
+			Origin:             dir + "/a.yaml:6",
 		},
 		{Source: "*.example.com", PullFrom: mirror.Digest, Origin: dir + "/a.yaml:9"},
 		{Source: "quay.io/b", Mirrors: []string{"mirror.lab/b"}, PullFrom: mirror.Tag, Origin: dir + "/a.yaml:21"},

@@ -132,16 +132,17 @@ func TestInterruptedVerifyLeavesNothing(t *testing.T) {
 	nothingStays(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	_, err := verify.WithBases(ctx, s.second, []string{s.base}, progress.Hooks{Step: func(name string, _ int64, _ progress.Unit) {
-		if name == "check layers" {
-			go func() {
-				defer stop()
-				for begun := []string(nil); len(begun) == 0 && ctx.Err() == nil; time.Sleep(time.Millisecond) {
-					begun, _ = filepath.Glob(filepath.Join(os.TempDir(), "*")) // the pattern is a good one
-				}
-			}()
-		}
-	}})
+	_, err := verify.WithBases(ctx, s.second, []string{s.base},
+		progress.Hooks{Step: func(name string, _ int64, _ progress.Unit) {
+			if name == "check layers" {
+				go func() {
+					defer stop()
+					for begun := []string(nil); len(begun) == 0 && ctx.Err() == nil; time.Sleep(time.Millisecond) {
+						begun, _ = filepath.Glob(filepath.Join(os.TempDir(), "*")) // the pattern is a good one
+					}
+				}()
+			}
+		}})
 	if !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}

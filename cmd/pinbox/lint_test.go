@@ -24,7 +24,8 @@ func TestLint(t *testing.T) {
 		"    imagePullPolicy: Always\n  - image: "+db+"\n"))
 	mended := write(t, "mended.yaml",
 		[]byte("kind: Pod\nspec:\n  containers:\n  - image: quay.io/site/app:1\n  - image: "+app+"\n"))
-	const always = ":5: imagePullPolicy Always contacts the registry at every start, even if the node has the image: write " +
+	const always = ":5: imagePullPolicy Always contacts the registry at every start, even if the node " +
+		"has the image: write " +
 		"imagePullPolicy: IfNotPresent\n"
 	for name, c := range map[string]struct {
 		args []string

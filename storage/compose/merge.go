@@ -114,7 +114,8 @@ func (all Images) layers() (map[string]bool, error) {
 			needed[top] = true
 		}
 		if top != rec.TopLayer {
-			return nil, fmt.Errorf("image %s: %w: its top layer is %s by its configuration, %s by its record", id, ErrForeignStore,
+			return nil, fmt.Errorf("image %s: %w: its top layer is %s by its configuration, %s by its record", id,
+				ErrForeignStore,
 				top, rec.TopLayer)
 		}
 	}

@@ -318,7 +318,8 @@ func TestLayersOverABase(t *testing.T) {
 	baseID := compose.LayerID(second.Parent, second.DiffID)
 	stream := tarStream(t, sample.File("a/b", "x"))
 	want := compose.LayerInfo{
-		ID: compose.LayerID(baseID, digest.FromBytes(stream)), Size: int64(len(stream)), Inodes: 3, RootAttributes: "2711:3:4",
+		ID: compose.LayerID(baseID, digest.FromBytes(stream)), Size: int64(len(stream)), Inodes: 3,
+		RootAttributes: "2711:3:4",
 	}
 	store := composed(t, func(s *compose.Store, c *squashfs.Compressor) {
 		about := compose.LayerInfo{Size: 5, Inodes: 6, RootAttributes: "2711:3:4"}

@@ -44,7 +44,8 @@ func (s Set) Violations() (all []Violation) {
 	}
 	for _, img := range s.Images {
 		if !apiImageName.MatchString(img.Repository) {
-			add("set-image", img, "image %s: a name has the form host.domain[:port][/namespace]/name, with one namespace at most", img)
+			add("set-image", img,
+				"image %s: a name has the form host.domain[:port][/namespace]/name, with one namespace at most", img)
 		}
 	}
 	return all
