@@ -55,6 +55,7 @@ func TestDropInComesAfterTheHosts(t *testing.T) {
 		"the user's drop-in": func(*testing.T, string) string { return "containers/registries.conf.d/zzz.conf" },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Cleanup(sysregistriesv2.InvalidateCache) // it would keep the configuration for other tests
 			dir := t.TempDir()
 			t.Setenv("XDG_CONFIG_HOME", dir)
 			path := filepath.Join(dir, place(t, dir))
