@@ -106,7 +106,7 @@ func TestPartsOfAnArchive(t *testing.T) {
 		"one that failed": {
 			parts(t, from(first, links), from(first, all)), source.ErrOCMirror, "mirror_000002.tar has no isc_*",
 		},
-		"a part between others is not there": {gap, source.ErrOCMirror, "mirror_000002.tar is not there"},
+		"a part between others is not there": {gap, source.ErrOCMirror, "mirror_000002.tar is missing"},
 	} {
 		got, _, err := planOCMirror(t, source.OCMirror{Paths: []string{c.dir}})
 		if !errors.Is(err, c.want) || c.want != nil && !strings.Contains(err.Error(), c.says) {

@@ -34,7 +34,7 @@ func TestFormatsDoNotGoWithEverything(t *testing.T) {
 			"with",
 		// of stores that are attached later
 		"  store: {format: tar}\n  node: {selinuxContext: \"a:b:c:s0\"}\n":            "",
-		"  store: {format: tar}\n  node: {store: {path: /var/lib/pinbox/stores/3}}\n": "where stores are mounted",
+		"  store: {format: tar}\n  node: {store: {path: /var/lib/pinbox/stores/3}}\n": "where other stores are mounted",
 		"  store: {format: tar}\n  node: {store: {path: \"/a b\"}}\n":                 "letters, digits",
 	} {
 		file := filepath.Join(t.TempDir(), "appliance.yaml")

@@ -76,7 +76,7 @@ func TestSecretsGoNowhereElse(t *testing.T) {
 		out := filepath.Join(t.TempDir(), "out")
 		code, stdout, stderr := pinbox(t.Context(), "build", "-c", config, "-o", out, "--tls-verify=false", "--authfile",
 			auth, "--node-binary", fixtures.Program(t, nodePackage), "--iso", fixtures.LiveISO(t))
-		if code != cli.ExitOK || strings.Contains(stderr, "pull secret in them") != (c.node != "") {
+		if code != cli.ExitOK || strings.Contains(stderr, "contain the pull secret") != (c.node != "") {
 			t.Fatalf("%s: exit code %d\n%s", name, code, stderr)
 		}
 		if said := stdout + stderr; strings.Contains(said, "hunter2") || strings.Contains(said, credential) {

@@ -89,8 +89,8 @@ func TestDelta(t *testing.T) {
 		u.do(cli.ExitOK, "images: 3 added, 3 removed, 1 kept", "diff", u.old, new)
 	}
 	if os.Geteuid() == 0 {
-		u.do(cli.ExitOK, "containers/storage has mounted and compared every layer", "verify", dir, "--base", u.old)
-		u.do(cli.ExitOK, "containers/storage has mounted and compared every layer", "verify", medium, "--base", u.old)
+		u.do(cli.ExitOK, "containers/storage mounted all stores and found no errors in their layers", "verify", dir, "--base", u.old)
+		u.do(cli.ExitOK, "containers/storage mounted all stores and found no errors in their layers", "verify", medium, "--base", u.old)
 	}
 	u.do(cli.ExitOK, "not checked: ", "verify", dir, "--base", filepath.Join(u.old, "pinbox.lock.json"))
 	u.do(cli.ExitDamaged, "no base has a layer that the delta needs", "verify", dir, "--base", dir)
@@ -194,7 +194,7 @@ func TestVerifyDeltaWithoutRoot(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4711, Gid: 4711}}
 	stdout, stderr, code := runProgram(t, cmd)
 	if code != cli.ExitOK || !strings.Contains(stdout, "all found in "+u.old) ||
-		!strings.Contains(stdout, "not checked: what is in the layers") || strings.Contains(stdout, "storage mounted") {
+		!strings.Contains(stdout, "not checked: contents of the layers") || strings.Contains(stdout, "storage mounted") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	medium := filepath.Join(home, "delta.iso")
@@ -203,7 +203,7 @@ func TestVerifyDeltaWithoutRoot(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4711, Gid: 4711}}
 	stdout, stderr, code = runProgram(t, cmd)
 	if code != cli.ExitOK || !strings.Contains(stdout, "all found in "+u.old) ||
-		!strings.Contains(stdout, "not checked: what is in the layers") {
+		!strings.Contains(stdout, "not checked: contents of the layers") {
 		t.Errorf("a medium: exit code %d\n%s%s", code, stdout, stderr)
 	}
 	cmd = exec.Command(program, "verify", dir, "--base", u.old)

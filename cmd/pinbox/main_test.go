@@ -136,7 +136,7 @@ func TestBadSets(t *testing.T) {
 			},
 		},
 		"neither tag nor digest": {list("quay.io/a/b"), []string{"sets.yaml:7", "not a digest reference"}},
-		"tag and digest":         {list("quay.io/a/b:v1@" + someDigest), []string{"sets.yaml:7", "has a tag as well"}},
+		"tag and digest":         {list("quay.io/a/b:v1@" + someDigest), []string{"sets.yaml:7", "it has a tag too"}},
 		"short digest":           {list("quay.io/a/b@sha256:12"), []string{"sets.yaml:7", "not a valid image reference"}},
 		"no registry": {
 			list("busybox@" + someDigest), []string{"sets.yaml:7", "docker.io/library/busybox@sha256:"},

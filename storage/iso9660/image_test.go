@@ -102,7 +102,7 @@ func TestDamagedImages(t *testing.T) {
 		{"no primary volume", patched(FirstDescriptor*SectorSize, Terminator), ErrNotISO},
 		{"a huge directory", patched(root.Descriptor+RootRecordOffset+10, 255, 255, 255, 255), ErrCorrupt},
 		{"a directory outside", patched(root.Descriptor+RootRecordOffset+2, 255, 255, 255, 255), ErrCorrupt},
-		{"a record over the end", patched(int64(root.Root.Extent)*SectorSize, 255), ErrCorrupt},
+		{"a record over the end", patched(root.Descriptor+RootRecordOffset+10, 40, 0, 0, 0), ErrCorrupt},
 		{"a short record", patched(int64(root.Root.Extent)*SectorSize, 1), ErrCorrupt},
 	} {
 		t.Run(test.name, func(t *testing.T) {
