@@ -48,7 +48,7 @@ func (r releaseFinder) find() error {
 		if err != nil {
 			return err
 		}
-		if !r.set.Blocked(m.Reference.String(), releaseImages+":"+h.tag) {
+		if !r.set.Blocked(m.String(), releaseImages+":"+h.tag) {
 			r.found.Releases = append(r.found.Releases, m)
 		}
 	}

@@ -277,7 +277,8 @@ func TestInterruptedVerification(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			stop()
-			if _, err := verify.Artifact(ctx, path, progress.Hooks{}); err != context.Canceled {
+			_, err := verify.Artifact(ctx, path, progress.Hooks{})
+			if err != context.Canceled { //nolint:errorlint // it is not wrapped
 				t.Errorf("got %v, want %v alone", err, context.Canceled)
 			}
 		})

@@ -77,7 +77,7 @@ func TestPruneLeavesAloneWhatOthersWant(t *testing.T) {
 	both("a set cannot be read")
 	n.RemoveSet("b.yaml")
 	n.RemoveSet("a.yaml")
-	says(t, n, 0, "firstboot --prune", "no sets, so nothing is pinned", "2 images are still there")
+	says(t, n, 0, "firstboot --prune", "no sets, so nothing is pinned", "2 images are on the node that no set has any more")
 	both("there are no sets at all")
 	n.WriteSet("a.yaml", sample.SetNamed("a", a))
 	dropin(t, n, "99-admin", rendered(t, []string{a, b}))
@@ -126,7 +126,7 @@ func TestStatusBetweenPasses(t *testing.T) {
 	says(t, n, 1, "status", "waiting for a pass, since the sets have changed; 0 of 1 images are pinned", "(Pending)")
 	says(t, n, 1, "firstboot --reserve 64Mi", "Pulling the images on node12 needs about ")
 	n.WriteSet("s.yaml", sample.SetNamed("s", a)) // touched, not changed
-	says(t, n, 5, "plan --reserve 64Mi", "64 MiB are kept in reserve", "make room")
+	says(t, n, 5, "plan --reserve 64Mi", "64 MiB are kept in reserve", "free space")
 	says(t, n, 0, "firstboot")
 	says(t, n, 0, "plan", "nothing to do: all 1 images are there and pinned")
 	says(t, n, 0, "status", "all 1 images of 1 sets are pinned")

@@ -87,7 +87,7 @@ func (m mounts) diagnose(o Store) (problem, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if problem = m.problem(o, mounted); problem == errNotMounted {
+	if problem = m.problem(o, mounted); errors.Is(problem, errNotMounted) {
 		if _, err := m.prepare(o, mounted); err != nil {
 			problem = err
 		}
@@ -139,7 +139,7 @@ func (m mounts) unmountBroken(ctx context.Context, all []Store, found problems) 
 				}
 			}
 			problem := m.problem(o, mounted)
-			if problem == nil || problem == errNotMounted {
+			if problem == nil || errors.Is(problem, errNotMounted) {
 				continue
 			}
 			if err := m.unmount(ctx, o); err != nil {
