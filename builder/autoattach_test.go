@@ -10,7 +10,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 )
 
-// Nodes that attach what is plugged in should know whom to believe.
+// A build warns if nodes attach any medium that is plugged in and have no keys to verify it.
 func TestAutoAttachWithoutKeys(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	keys := filepath.Join(t.TempDir(), "keys.bu")

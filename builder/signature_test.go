@@ -179,8 +179,8 @@ func TestPolicyWhileBuilding(t *testing.T) {
 }
 
 // What a policy refuses is not taken for a registry that fails: one bad signature was.
-// And the verdict is on the pin, so that no tag, no lock and no other tag changes it.
-func TestVerdictOfAPolicy(t *testing.T) {
+// The policy decides by the pin: no tag, no lock and no other tag changes that.
+func TestPolicyDecidesByThePin(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	trust := signedSamples(t, registry, pins)
 	other := signedSamples(t, registry, sample.Pins{Docker: pins.Docker, Mixed: pins.Other, Pause: pins.Pause})

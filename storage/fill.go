@@ -87,8 +87,8 @@ type fetcher struct {
 	jobs map[content]*job
 }
 
-// content is what is to be read for a layer. An image that says of a blob what it
-// unpacks to is believed when that was seen, not when another blob does.
+// content identifies what is read for a layer. It has both digests: an image may claim that a
+// blob unpacks to a DiffID, and only reading that very blob shows whether it does.
 type content struct{ blob, diffID digest.Digest }
 
 func contentOf(l pinset.LockedLayer) content { return content{l.Digest, l.DiffID} }

@@ -227,7 +227,7 @@ func TestInterruptedDuringTheTrial(t *testing.T) {
 
 // A medium is plugged in while another is copied, which may take longer than a command
 // waits. Nobody would plug it in again.
-func TestOfferedWhileAnotherIsCopied(t *testing.T) {
+func TestAutoAttachWhileAnotherIsCopied(t *testing.T) {
 	folders, _ := chain(t, 2)
 	k := keep(t, folders[0], "100m") // which does not wait
 	refused := make(chan error, 1)
@@ -251,7 +251,7 @@ func TestOfferedWhileAnotherIsCopied(t *testing.T) {
 
 // Two media are in when the machine boots, and the one that stands on the other is found
 // first. Nobody would plug it in again.
-func TestOfferedBeforeItsBase(t *testing.T) {
+func TestAutoAttachBeforeItsBase(t *testing.T) {
 	folders, _ := chain(t, 2)
 	k := keep(t, folders[0], "100m")
 	waits, done := make(chan error, 1), make(chan error, 1)
