@@ -12,17 +12,17 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// quiet is a service manager that takes note of what it is told.
-type quiet struct{ said []string }
+// recordingService is a service manager that takes note of what it is told.
+type recordingService struct{ statuses []string }
 
-func (q *quiet) Ready()                          {}
-func (q *quiet) Watchdog()                       {}
-func (q *quiet) WatchdogInterval() time.Duration { return 0 }
-func (q *quiet) SetStatus(line string)           { q.said = append(q.said, line) }
+func (q *recordingService) Ready()                          {}
+func (q *recordingService) Watchdog()                       {}
+func (q *recordingService) WatchdogInterval() time.Duration { return 0 }
+func (q *recordingService) SetStatus(line string)           { q.statuses = append(q.statuses, line) }
 
 // What may pass is tried again soon, ever later; what somebody has to change waits for the
 // next look at everything.
-func TestAgentTriesAgain(t *testing.T) {
+func TestRetryAfter(t *testing.T) {
 	image := func(class Class) Status {
 		return Status{Images: []ImageStatus{{State: Missing, ErrorClass: class}}}
 	}
@@ -54,10 +54,10 @@ func TestAgentTriesAgain(t *testing.T) {
 }
 
 // A pass that was called off is followed by another at once; failures count until all is well.
-func TestAgentAfterAPass(t *testing.T) {
+func TestAfterPass(t *testing.T) {
 	var log strings.Builder
 	a := Agent{Interval: time.Hour, Debounce: time.Millisecond, Log: slog.New(slog.NewTextHandler(&log, nil))}
-	well := found(nil).status(Status{}, time.Now())
+	well := testReport(nil).status(Status{}, time.Now())
 	failures := 0
 	for _, step := range []struct {
 		o        outcome
@@ -83,13 +83,13 @@ func TestAgentAfterAPass(t *testing.T) {
 }
 
 // The service manager is told how things stand, and what is wrong while nothing mends it.
-func TestAgentTellsTheServiceManager(t *testing.T) {
-	a := Agent{Service: &quiet{}, Reconciler: &Reconciler{Publish: func(Status) error { return nil }}}
+func TestServiceManagerStatus(t *testing.T) {
+	a := Agent{Service: &recordingService{}, Reconciler: &Reconciler{Publish: func(Status) error { return nil }}}
 	a.prepare()
 	if a.Interval != 5*time.Minute || a.Debounce != 500*time.Millisecond {
 		t.Errorf("got %s, %s, want 5m, 500ms", a.Interval, a.Debounce)
 	}
-	r := found(nil)
+	r := testReport(nil)
 	fine := r.status(Status{}, time.Now())
 	r.problems = []error{errors.New("it is wrong")}
 	wrong := r.status(Status{}, time.Now())
@@ -100,14 +100,14 @@ func TestAgentTellsTheServiceManager(t *testing.T) {
 		if err := a.Reconciler.Publish(c.s); err != nil {
 			t.Error(err)
 		}
-		if said := a.Service.(*quiet).said; said[len(said)-1] != c.want {
+		if said := a.Service.(*recordingService).statuses; said[len(said)-1] != c.want {
 			t.Errorf("got %q, want %q", said[len(said)-1], c.want)
 		}
 	}
 }
 
 // A status in one line.
-func TestLine(t *testing.T) {
+func TestSummary(t *testing.T) {
 	a, b := image("a"), image("b")
 	now := time.Now()
 	both, one := map[pinset.Image]bool{a: true, b: true}, map[pinset.Image]bool{a: true, b: false}
@@ -135,9 +135,9 @@ func TestLine(t *testing.T) {
 		"of nothing": {one, pulling(Progress{0, 2, 0, 0, now}), "pulling: 0 of 2 images, 0 bytes of 0 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := found(nil)
+			r := testReport(nil)
 			if c.present != nil {
-				r = found(c.present, set("s", a, b))
+				r = testReport(c.present, set("s", a, b))
 			}
 			if c.change != nil {
 				c.change(&r)
@@ -168,7 +168,7 @@ func TestReason(t *testing.T) {
 }
 
 // A file may take what is free but for the reserve.
-func TestRoom(t *testing.T) {
+func TestCheckFile(t *testing.T) {
 	l, s := Limits{Reserve: Reserve{Bytes: 10}}, disk.Space{Path: "/x", Total: 1000, Free: 30}
 	for bytes, fits := range map[int64]bool{0: true, 20: true, 21: false} {
 		if err := l.CheckFile(s, bytes); (err == nil) != fits || err != nil && !errors.Is(err, ErrSpace) {

@@ -16,18 +16,18 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// manager is a service manager that counts.
-type manager struct{ ready, watchdog atomic.Int32 }
+// countingService is a service manager that counts.
+type countingService struct{ ready, watchdog atomic.Int32 }
 
-func (m *manager) Ready()                          { m.ready.Add(1) }
-func (m *manager) Watchdog()                       { m.watchdog.Add(1) }
-func (m *manager) SetStatus(string)                {}
-func (m *manager) WatchdogInterval() time.Duration { return 10 * time.Millisecond }
+func (m *countingService) Ready()                          { m.ready.Add(1) }
+func (m *countingService) Watchdog()                       { m.watchdog.Add(1) }
+func (m *countingService) SetStatus(string)                {}
+func (m *countingService) WatchdogInterval() time.Duration { return 10 * time.Millisecond }
 
-// run runs an agent until the test ends.
-func run(t *testing.T, r *runtime.Reconciler, changes <-chan struct{}) *manager {
+// runAgent runs an agent until the test ends.
+func runAgent(t *testing.T, r *runtime.Reconciler, changes <-chan struct{}) *countingService {
 	t.Helper()
-	m := &manager{}
+	m := &countingService{}
 	a := &runtime.Agent{
 		Reconciler: r, Changes: changes, Service: m, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Interval: time.Hour, Debounce: time.Millisecond,
@@ -39,8 +39,8 @@ func run(t *testing.T, r *runtime.Reconciler, changes <-chan struct{}) *manager 
 	return m
 }
 
-// last waits for a published status that is as wanted.
-func last(t *testing.T, w *world, what string, is func(runtime.Status) bool) {
+// waitForStatus waits for a published status that is as wanted.
+func waitForStatus(t *testing.T, w *fakeNode, what string, is func(runtime.Status) bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		w.mu.Lock()
@@ -57,8 +57,8 @@ func last(t *testing.T, w *world, what string, is func(runtime.Status) bool) {
 }
 
 // Somebody touches files in the folder of sets: the pulls go on.
-func TestEventsThatChangeNothingCallNothingOff(t *testing.T) {
-	w := &world{}
+func TestUnchangedSetsDoNotCancelAPass(t *testing.T) {
+	w := &fakeNode{}
 	goOn := make(chan struct{})
 	w.server = &fakecri.Server{Pull: func(ctx context.Context, _ string) error {
 		select {
@@ -70,14 +70,14 @@ func TestEventsThatChangeNothingCallNothingOff(t *testing.T) {
 		}
 	}}
 	changes := make(chan struct{})
-	m := run(t, reconciler(t, w, 1), changes)
-	last(t, w, "it pulls", func(s runtime.Status) bool { return s.Progress != nil })
+	m := runAgent(t, newReconciler(t, w, 1), changes)
+	waitForStatus(t, w, "it pulls", func(s runtime.Status) bool { return s.Progress != nil })
 	for range 5 {
 		changes <- struct{}{}
 		time.Sleep(5 * time.Millisecond)
 	}
 	close(goOn)
-	last(t, w, "it ends", runtime.Status.Healthy)
+	waitForStatus(t, w, "it ends", runtime.Status.Healthy)
 	if m.ready.Load() != 1 || m.watchdog.Load() == 0 {
 		t.Errorf("got ready %d times, want 1; got the watchdog %d times, want some", m.ready.Load(), m.watchdog.Load())
 	}
@@ -85,10 +85,10 @@ func TestEventsThatChangeNothingCallNothingOff(t *testing.T) {
 
 // The sets change at the very moment in which a pass ends: another follows at
 // once, not with the next interval.
-func TestChangeAtTheEndOfAPassIsNotLost(t *testing.T) {
-	w := &world{}
-	w.server = &fakecri.Server{Pinned: w.pinned}
-	r := reconciler(t, w, 1)
+func TestChangeAtTheEndOfAPass(t *testing.T) {
+	w := &fakeNode{}
+	w.server = &fakecri.Server{Pinned: w.isPinned}
+	r := newReconciler(t, w, 1)
 	one := w.sets[0].Images[0]
 	two := pinset.Image{Repository: "quay.io/x/two", Digest: digest.FromString("two")}
 	var sets atomic.Pointer[pinset.Set]
@@ -104,8 +104,8 @@ func TestChangeAtTheEndOfAPassIsNotLost(t *testing.T) {
 		}
 		return w.publish(s)
 	}
-	run(t, r, changes)
-	last(t, w, "the other image is pinned", func(s runtime.Status) bool {
+	runAgent(t, r, changes)
+	waitForStatus(t, w, "the other image is pinned", func(s runtime.Status) bool {
 		return s.Healthy() && s.Images[0].Name == two.String()
 	})
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // The text of a reserve is what it is read from.
-func TestTextsOfReserves(t *testing.T) {
+func TestReserveText(t *testing.T) {
 	for text, want := range map[string]Reserve{
 		"0": {}, "0,1%": {Percent: 1}, "1": {Bytes: 1}, "1Gi": {Bytes: 1 << 30}, "1073741825": {Bytes: 1<<30 + 1},
 		"16Gi,99%": {Bytes: 16 << 30, Percent: 99},
@@ -69,7 +69,7 @@ func TestSpaceAtTheLimits(t *testing.T) {
 	}
 }
 
-func TestThresholdsOfCollection(t *testing.T) {
+func TestGCPercent(t *testing.T) {
 	for percent, ok := range map[int]bool{-1: false, 0: true, 85: true, 100: true, 101: false} {
 		err := Options{Limits: Limits{GCPercent: percent}}.validate()
 		if (err == nil) != ok || err != nil && !errors.Is(err, ErrOptions) {

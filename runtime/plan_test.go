@@ -12,9 +12,9 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// layered is an image of layers by their names: of 100 bytes, and of 1000
+// imageOfLayers is an image of layers by their names: of 100 bytes, and of 1000
 // unpacked if a lock knows them.
-func layered(name string, exact bool, layers ...string) pinset.LockedImage {
+func imageOfLayers(name string, exact bool, layers ...string) pinset.LockedImage {
 	img := pinset.LockedImage{Pin: image(name).String()}
 	for _, l := range layers {
 		layer := pinset.LockedLayer{Digest: digest.FromString("blob " + l), Size: 100}
@@ -26,45 +26,45 @@ func layered(name string, exact bool, layers ...string) pinset.LockedImage {
 	return img
 }
 
-func TestPullsNeedWhatTheNodeLacks(t *testing.T) {
+func TestPullsNeedOnlyMissingLayers(t *testing.T) {
 	for name, test := range map[string]struct {
 		missing []pinset.LockedImage
 		have    [][]string // chains of layers that are unpacked
 		want    string
 	}{
-		"nothing there": {[]pinset.LockedImage{layered("a", true, "1", "2")}, nil, "a 200 2000 20"},
+		"nothing there": {[]pinset.LockedImage{imageOfLayers("a", true, "1", "2")}, nil, "a 200 2000 20"},
 		"base there": {
-			[]pinset.LockedImage{layered("a", true, "1", "2")}, [][]string{{"1"}}, "a 100 1000 10",
+			[]pinset.LockedImage{imageOfLayers("a", true, "1", "2")}, [][]string{{"1"}}, "a 100 1000 10",
 		},
 		"all layers there": {
-			[]pinset.LockedImage{layered("a", true, "1", "2")}, [][]string{{"1", "2"}}, "a 0 0 0",
+			[]pinset.LockedImage{imageOfLayers("a", true, "1", "2")}, [][]string{{"1", "2"}}, "a 0 0 0",
 		},
 		"on another parent": {
-			[]pinset.LockedImage{layered("a", true, "1", "2")}, [][]string{{"3", "2"}}, "a 100 2000 20",
+			[]pinset.LockedImage{imageOfLayers("a", true, "1", "2")}, [][]string{{"3", "2"}}, "a 100 2000 20",
 		},
-		"no lock": {[]pinset.LockedImage{layered("a", false, "1", "2")}, nil, "a 200 400 0 estimated"},
+		"no lock": {[]pinset.LockedImage{imageOfLayers("a", false, "1", "2")}, nil, "a 200 400 0 estimated"},
 		"no lock, base there": {
-			[]pinset.LockedImage{layered("a", false, "1", "2")}, [][]string{{"1"}}, "a 100 200 0 estimated",
+			[]pinset.LockedImage{imageOfLayers("a", false, "1", "2")}, [][]string{{"1"}}, "a 100 200 0 estimated",
 		},
 		"shared counts once": {
-			[]pinset.LockedImage{layered("a", true, "1", "2"), layered("b", true, "1", "3")}, nil,
+			[]pinset.LockedImage{imageOfLayers("a", true, "1", "2"), imageOfLayers("b", true, "1", "3")}, nil,
 			"a 200 2000 20, b 100 1000 10",
 		},
 		"smallest first": {
-			[]pinset.LockedImage{layered("a", true, "1", "2", "3"), layered("b", true, "4")}, nil,
+			[]pinset.LockedImage{imageOfLayers("a", true, "1", "2", "3"), imageOfLayers("b", true, "4")}, nil,
 			"b 100 1000 10, a 300 3000 30",
 		},
 		"a release before all": {
-			[]pinset.LockedImage{layered("a", true, "1"), layered("ocp-release", true, "2", "3")}, nil,
+			[]pinset.LockedImage{imageOfLayers("a", true, "1"), imageOfLayers("ocp-release", true, "2", "3")}, nil,
 			"ocp-release 200 2000 20, a 100 1000 10",
 		},
 		"known to a lock, and to nobody": {
-			[]pinset.LockedImage{layered("a", true, "1"), layered("b", false, "1", "2")}, nil,
+			[]pinset.LockedImage{imageOfLayers("a", true, "1"), imageOfLayers("b", false, "1", "2")}, nil,
 			"a 100 1000 10, b 100 200 0 estimated",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			all, err := pulls(test.missing, unpacked(test.have))
+			all, err := pulls(test.missing, unpackedLayers(test.have))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,8 +75,8 @@ func TestPullsNeedWhatTheNodeLacks(t *testing.T) {
 	}
 }
 
-// unpacked are the layers of these chains.
-func unpacked(chains [][]string) pinset.Layers {
+// unpackedLayers are the layers of these chains.
+func unpackedLayers(chains [][]string) pinset.Layers {
 	layers := pinset.Layers{}
 	for _, chain := range chains {
 		parent := ""
@@ -107,7 +107,7 @@ const gib = 1 << 30
 // U4 of the Machine Config Operator, TestCheckNodeAllocatableStorage: 25 GiB, of
 // which 10 have to stay free; images of 5 GiB fit, of 10 do not. The operator
 // doubles what it does not know, and counts all of the disk; we count what is free.
-func TestU4Space(t *testing.T) {
+func TestCheckSpace(t *testing.T) {
 	big := disk.Space{Path: "/var/lib/containers/storage", Total: 1000 * gib, Free: 25 * gib}
 	keep10 := Limits{Node: "node12", Reserve: Reserve{Bytes: 10 * gib}}
 	for name, test := range map[string]struct {

@@ -12,21 +12,21 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// growing is a disk that grows by what a test says.
-type growing struct {
+// fakeDisk is a disk that grows by what a test says.
+type fakeDisk struct {
 	Disk
 	free, staged int64
 	err          error
 }
 
-func (g *growing) Space(string) (store, staging disk.Space, err error) {
+func (g *fakeDisk) Space(string) (store, staging disk.Space, err error) {
 	return disk.Space{Free: g.free}, disk.Space{}, g.err
 }
 
-func (g *growing) Staged() int64 { return g.staged }
+func (g *fakeDisk) Staged() int64 { return g.staged }
 
 // A pull moves while its staged bytes change or the store grows by as much as a layer that is unpacked.
-func TestMeterTellsWhatMoves(t *testing.T) {
+func TestMeterDetectsProgress(t *testing.T) {
 	for name, test := range map[string]struct {
 		grown, staged int64
 		err           error
@@ -40,7 +40,7 @@ func TestMeterTellsWhatMoves(t *testing.T) {
 		"a store that is not there": {unpacking, 0, errors.New("text"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := &growing{free: 10*unpacking - test.grown, staged: 100 + test.staged, err: test.err}
+			d := &fakeDisk{free: 10*unpacking - test.grown, staged: 100 + test.staged, err: test.err}
 			m := meter{disk: d, free: 10 * unpacking, staged: 100}
 			m.measure()
 			if got := !m.moved.IsZero(); got != test.moved {
@@ -50,24 +50,24 @@ func TestMeterTellsWhatMoves(t *testing.T) {
 	}
 }
 
-// refusing fails requests for manifests, and counts them.
-type refusing struct {
+// failingManifests fails requests for manifests, and counts them.
+type failingManifests struct {
 	sync.Mutex
 	err      error
 	requests map[string]int
 }
 
-func (r *refusing) Resolve(_ context.Context, img pinset.Image) (pinset.LockedImage, error) {
+func (r *failingManifests) Resolve(_ context.Context, img pinset.Image) (pinset.LockedImage, error) {
 	r.Lock()
 	defer r.Unlock()
 	r.requests[img.String()]++
 	return pinset.LockedImage{}, r.err
 }
 
-func (r *refusing) Forget() {}
+func (r *failingManifests) Forget() {}
 
 // A request that may succeed later is made as often as the options say, but only once of a host that does not answer.
-func TestRequestsForManifests(t *testing.T) {
+func TestManifestRequestsAreRetriedByClass(t *testing.T) {
 	a, b := image("a"), image("b")
 	for text, want := range map[string][2]int{
 		"dial tcp 10.0.0.1:5000: connection refused": {3, 1},
@@ -75,7 +75,7 @@ func TestRequestsForManifests(t *testing.T) {
 		"unauthorized: authentication required":      {1, 1},
 	} {
 		t.Run(strings.Fields(text)[0], func(t *testing.T) {
-			m := &refusing{err: errors.New(text), requests: map[string]int{}}
+			m := &failingManifests{err: errors.New(text), requests: map[string]int{}}
 			r := resolver{manifests: m, retry: Retry{Tries: 3, First: time.Nanosecond}, timeout: time.Minute}
 			var dead sync.Map
 			for _, img := range []pinset.Image{a, b} {
@@ -91,11 +91,11 @@ func TestRequestsForManifests(t *testing.T) {
 }
 
 // Who pins decides what is said of sets that have changed.
-func TestConditionOfSetsThatHaveChanged(t *testing.T) {
+func TestPendingCondition(t *testing.T) {
 	for owner, want := range map[Owner]string{
 		MCO: "The Machine Config Operator has not pinned all yet", Pinbox: "The sets have changed since the last pass",
 	} {
-		r := found(map[pinset.Image]bool{}, set("s", image("a")))
+		r := testReport(map[pinset.Image]bool{}, set("s", image("a")))
 		r.pending, r.owner = true, owner
 		if got := r.conditions(Status{}, Status{}, time.Now())[0]; got.Message != want || got.Status != "False" {
 			t.Errorf("%v: got %+v, want the message %q", owner, got, want)

@@ -22,74 +22,74 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// world is what a reconciler of these tests stands in: a fake runtime, which
+// fakeNode is what a reconciler of these tests stands in: a fake runtime, which
 // fails as the real one cannot be made to, and a node that has enough of all.
-type world struct {
-	server  *fakecri.Server
-	sets    []pinset.Set
-	pins    []pinset.Image
-	space   disk.Space
-	staged  atomic.Int64
-	unknown error  // of manifests
-	shared  bool   // the images have a layer in common
-	silent  string // the image whose manifest never comes
+type fakeNode struct {
+	server       *fakecri.Server
+	sets         []pinset.Set
+	pins         []pinset.Image
+	space        disk.Space
+	staged       atomic.Int64
+	resolveErr   error  // of manifests
+	sharedLayer  bool   // the images have a layer in common
+	hangingImage string // the image whose manifest never comes
 
 	mu        sync.Mutex
 	published []runtime.Status
 }
 
-func (w *world) Current() ([]pinset.Image, bool, []string, error) { return w.pins, true, nil, nil }
-func (w *world) Check([]pinset.Image) error                       { return nil }
-func (w *world) Refusal(context.Context) error                    { return nil }
-func (w *world) Locks() (stores, beside []pinset.Lock, err error) { return nil, nil, nil }
-func (w *world) Layers(string) (pinset.Layers, error)             { return pinset.Layers{}, nil }
-func (w *world) Staged() int64                                    { return w.staged.Load() }
-func (w *world) Forget()                                          {}
+func (w *fakeNode) Current() ([]pinset.Image, bool, []string, error) { return w.pins, true, nil, nil }
+func (w *fakeNode) Check([]pinset.Image) error                       { return nil }
+func (w *fakeNode) Refusal(context.Context) error                    { return nil }
+func (w *fakeNode) Locks() (stores, beside []pinset.Lock, err error) { return nil, nil, nil }
+func (w *fakeNode) Layers(string) (pinset.Layers, error)             { return pinset.Layers{}, nil }
+func (w *fakeNode) Staged() int64                                    { return w.staged.Load() }
+func (w *fakeNode) Forget()                                          {}
 
-func (w *world) Apply(_ context.Context, images []pinset.Image) (bool, error) {
+func (w *fakeNode) Apply(_ context.Context, images []pinset.Image) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pins = images
 	return true, nil
 }
 
-// pinned says that a name is among those that were applied.
-func (w *world) pinned(name string) bool {
+// isPinned says that a name is among those that were applied.
+func (w *fakeNode) isPinned(name string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.ContainsFunc(w.pins, func(img pinset.Image) bool { return img.String() == name })
 }
 
-func (w *world) Space(root string) (store, staging disk.Space, err error) {
+func (w *fakeNode) Space(root string) (store, staging disk.Space, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.space, disk.Space{Device: 1, Total: 1 << 40, Free: 1 << 40}, nil
 }
 
-func (w *world) Resolve(ctx context.Context, img pinset.Image) (pinset.LockedImage, error) {
-	if w.silent != "" && strings.Contains(img.Repository, w.silent) {
+func (w *fakeNode) Resolve(ctx context.Context, img pinset.Image) (pinset.LockedImage, error) {
+	if w.hangingImage != "" && strings.Contains(img.Repository, w.hangingImage) {
 		<-ctx.Done()
 		return pinset.LockedImage{}, ctx.Err()
 	}
-	if w.unknown != nil {
-		return pinset.LockedImage{}, w.unknown
+	if w.resolveErr != nil {
+		return pinset.LockedImage{}, w.resolveErr
 	}
 	layers := []pinset.LockedLayer{{Digest: img.Digest, Size: 1000}}
-	if w.shared {
+	if w.sharedLayer {
 		layers = append([]pinset.LockedLayer{{Digest: digest.FromString("shared"), Size: 1000}}, layers...)
 	}
 	return pinset.LockedImage{Pin: img.String(), Layers: layers}, nil
 }
 
-func (w *world) publish(s runtime.Status) error {
+func (w *fakeNode) publish(s runtime.Status) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.published = append(w.published, s)
 	return nil
 }
 
-// reconciler puts a world and n images to have together.
-func reconciler(t *testing.T, w *world, n int) *runtime.Reconciler {
+// newReconciler puts a world and n images to have together.
+func newReconciler(t *testing.T, w *fakeNode, n int) *runtime.Reconciler {
 	t.Helper()
 	w.server.Name, w.server.Root = "cri-o", t.TempDir()
 	if w.server.Release == "" {
@@ -118,7 +118,7 @@ func reconciler(t *testing.T, w *world, n int) *runtime.Reconciler {
 	}
 }
 
-func pass(t *testing.T, r *runtime.Reconciler) runtime.Status {
+func runPass(t *testing.T, r *runtime.Reconciler) runtime.Status {
 	t.Helper()
 	s, err := r.Pass(t.Context())
 	if err != nil {
@@ -128,13 +128,13 @@ func pass(t *testing.T, r *runtime.Reconciler) runtime.Status {
 }
 
 // U2 of the Machine Config Operator, TestPrefetchImageSets: one image, one pull.
-func TestU2OneImageIsPulledOnce(t *testing.T) {
-	w := &world{server: &fakecri.Server{}}
-	r := reconciler(t, w, 1)
-	if s := pass(t, r); !s.Healthy() {
+func TestImageIsPulledOnce(t *testing.T) {
+	w := &fakeNode{server: &fakecri.Server{}}
+	r := newReconciler(t, w, 1)
+	if s := runPass(t, r); !s.Healthy() {
 		t.Errorf("%+v", s)
 	}
-	if s := pass(t, r); !s.Healthy() {
+	if s := runPass(t, r); !s.Healthy() {
 		t.Errorf("%+v", s)
 	}
 	if pulls, _ := w.server.Counts(); pulls != 1 {
@@ -144,8 +144,8 @@ func TestU2OneImageIsPulledOnce(t *testing.T) {
 
 // U2: a slow pull is no failure, however many there are; the operator calls it
 // one after five minutes.
-func TestU2SlowPullsAreNoFailure(t *testing.T) {
-	w := &world{}
+func TestSlowPullIsNotAFailure(t *testing.T) {
+	w := &fakeNode{}
 	w.server = &fakecri.Server{Pull: func(context.Context, string) error {
 		for range 20 { // something arrives all the time
 			w.staged.Add(1)
@@ -153,9 +153,9 @@ func TestU2SlowPullsAreNoFailure(t *testing.T) {
 		}
 		return nil
 	}}
-	r := reconciler(t, w, 4)
+	r := newReconciler(t, w, 4)
 	r.Stall = 100 * time.Millisecond
-	if s := pass(t, r); !s.Healthy() {
+	if s := runPass(t, r); !s.Healthy() {
 		t.Errorf("%+v", s)
 	}
 	for _, s := range w.published {
@@ -170,13 +170,13 @@ func TestU2SlowPullsAreNoFailure(t *testing.T) {
 
 // U2: 300 images and no space left: no more than those that are on their way are
 // tried, and the operator's tests want it to be quick.
-func TestU2NoSpaceDrainsTheQueue(t *testing.T) {
-	w := &world{server: &fakecri.Server{Pull: func(context.Context, string) error {
+func TestNoSpaceStopsTheQueue(t *testing.T) {
+	w := &fakeNode{server: &fakecri.Server{Pull: func(context.Context, string) error {
 		return status.Error(codes.Unknown, "writing blob: write /var/tmp/x: no space left on device")
 	}}}
-	r := reconciler(t, w, 300)
+	r := newReconciler(t, w, 300)
 	start := time.Now()
-	s := pass(t, r)
+	s := runPass(t, r)
 	if pulls, _ := w.server.Counts(); pulls > 4 || time.Since(start) > 5*time.Second {
 		t.Errorf("%d pulls in %v", pulls, time.Since(start))
 	}
@@ -191,11 +191,11 @@ func TestU2NoSpaceDrainsTheQueue(t *testing.T) {
 }
 
 // U2: credentials that are not there.
-func TestU2ImagesThatNobodyCanLookUp(t *testing.T) {
-	w := &world{
-		server: &fakecri.Server{}, unknown: errors.New("credentials: stat /no/such/file: no such file or directory"),
+func TestManifestsWithoutCredentials(t *testing.T) {
+	w := &fakeNode{
+		server: &fakecri.Server{}, resolveErr: errors.New("credentials: stat /no/such/file: no such file or directory"),
 	}
-	s := pass(t, reconciler(t, w, 1))
+	s := runPass(t, newReconciler(t, w, 1))
 	if pulls, _ := w.server.Counts(); pulls != 0 || !s.Degraded() ||
 		!strings.Contains(s.Images[0].Error, "/no/such/file") {
 		t.Errorf("%d pulls, %+v", pulls, s)
@@ -208,8 +208,8 @@ func TestUnsupportedRuntime(t *testing.T) {
 		"1.30.9": "CRI-O 1.30.9 does not unpin when it reloads; it has to be 1.31 or newer", "1.31.0": "", "1.34.0-dev": "",
 		"2.0.0": "", "main": "",
 	} {
-		w := &world{server: &fakecri.Server{Release: release}}
-		s := pass(t, reconciler(t, w, 1))
+		w := &fakeNode{server: &fakecri.Server{Release: release}}
+		s := runPass(t, newReconciler(t, w, 1))
 		if said := strings.Join(s.Errors, " "); s.Healthy() != (want == "") || !strings.Contains(said, want) {
 			t.Errorf("%s: %+v", release, s.Errors)
 		}
@@ -220,12 +220,12 @@ func TestUnsupportedRuntime(t *testing.T) {
 }
 
 // Nothing to do costs one list, however many images there are.
-func TestNothingToDoIsOneList(t *testing.T) {
-	w := &world{server: &fakecri.Server{}}
-	r := reconciler(t, w, 50)
-	pass(t, r)
+func TestPassWithoutChangesListsOnce(t *testing.T) {
+	w := &fakeNode{server: &fakecri.Server{}}
+	r := newReconciler(t, w, 50)
+	runPass(t, r)
 	_, before := w.server.Counts()
-	pass(t, r)
+	runPass(t, r)
 	if _, after := w.server.Counts(); after != before+1 {
 		t.Errorf("%d lists", after-before)
 	}
@@ -235,7 +235,7 @@ func TestNothingToDoIsOneList(t *testing.T) {
 // take the places of others.
 func TestParallelPulls(t *testing.T) {
 	var running, most atomic.Int32
-	w := &world{}
+	w := &fakeNode{}
 	w.server = &fakecri.Server{Pull: func(_ context.Context, image string) error {
 		most.Store(max(most.Load(), running.Add(1)))
 		defer running.Add(-1)
@@ -245,9 +245,9 @@ func TestParallelPulls(t *testing.T) {
 		}
 		return nil
 	}}
-	r := reconciler(t, w, 12)
+	r := newReconciler(t, w, 12)
 	r.Parallel = 3
-	if s := pass(t, r); !s.Healthy() {
+	if s := runPass(t, r); !s.Healthy() {
 		t.Errorf("%+v", s.Errors)
 	}
 	if most.Load() != 3 {
@@ -259,7 +259,7 @@ func TestParallelPulls(t *testing.T) {
 // would fetch it.
 func TestSharedLayersAreFetchedOnce(t *testing.T) {
 	var running, most, first atomic.Int32
-	w := &world{shared: true}
+	w := &fakeNode{sharedLayer: true}
 	w.server = &fakecri.Server{Pull: func(context.Context, string) error {
 		most.Store(max(most.Load(), running.Add(1)))
 		defer running.Add(-1)
@@ -269,7 +269,7 @@ func TestSharedLayersAreFetchedOnce(t *testing.T) {
 		}
 		return nil
 	}}
-	if s := pass(t, reconciler(t, w, 6)); !s.Healthy() {
+	if s := runPass(t, newReconciler(t, w, 6)); !s.Healthy() {
 		t.Errorf("%+v", s.Errors)
 	}
 	if most.Load() < 2 {
@@ -278,9 +278,9 @@ func TestSharedLayersAreFetchedOnce(t *testing.T) {
 }
 
 // What was unpinned is not forgotten when CRI-O fails in between.
-func TestUnpinnedOutlivesAFailedList(t *testing.T) {
+func TestUnpinnedSurvivesAListError(t *testing.T) {
 	var down atomic.Bool
-	w := &world{}
+	w := &fakeNode{}
 	w.server = &fakecri.Server{
 		List: func() error {
 			if down.Load() {
@@ -288,41 +288,41 @@ func TestUnpinnedOutlivesAFailedList(t *testing.T) {
 			}
 			return nil
 		},
-		Pinned: w.pinned,
+		Pinned: w.isPinned,
 	}
-	r := reconciler(t, w, 2)
-	pass(t, r)
+	r := newReconciler(t, w, 2)
+	runPass(t, r)
 	w.sets[0].Images = w.sets[0].Images[:1]
-	if s := pass(t, r); !s.Healthy() || len(s.Unpinned) != 1 {
+	if s := runPass(t, r); !s.Healthy() || len(s.Unpinned) != 1 {
 		t.Fatalf("unpinned %v", s.Unpinned)
 	}
 	down.Store(true)
-	if s := pass(t, r); !s.Degraded() || len(s.Unpinned) != 1 || s.Images[0].State != runtime.Unknown {
+	if s := runPass(t, r); !s.Degraded() || len(s.Unpinned) != 1 || s.Images[0].State != runtime.Unknown {
 		t.Errorf("unpinned %v, %v", s.Unpinned, s.Images)
 	}
 	down.Store(false)
-	if s := pass(t, r); !s.Healthy() || len(s.Unpinned) != 1 {
+	if s := runPass(t, r); !s.Healthy() || len(s.Unpinned) != 1 {
 		t.Errorf("unpinned %v", s.Unpinned)
 	}
 }
 
 // CRI-O that does not do as it was told, for no reason that anybody knows, is
 // named as such.
-func TestCRIOThatDoesNotPin(t *testing.T) {
-	w := &world{}
+func TestCRIODoesNotPin(t *testing.T) {
+	w := &fakeNode{}
 	w.server = &fakecri.Server{Pinned: func(string) bool { return false }}
-	r := reconciler(t, w, 1)
+	r := newReconciler(t, w, 1)
 	r.PinTimeout = 50 * time.Millisecond
-	if s := pass(t, r); !s.Degraded() || !strings.Contains(strings.Join(s.Errors, " "),
+	if s := runPass(t, r); !s.Degraded() || !strings.Contains(strings.Join(s.Errors, " "),
 		"the pins of CRI-O differ from the drop-in for 1 images, such as quay.io/x/image-000") {
 		t.Errorf("got %q, want that the pins differ for one image", s.Errors)
 	}
 }
 
 // Nothing arrives, whatever there is to fetch: the pull begins anew.
-func TestStalledPullsBeginAnew(t *testing.T) {
+func TestStalledPullsAreRestarted(t *testing.T) {
 	for name, shared := range map[string]bool{"a pull": false, "two of one layer": true} {
-		w := &world{shared: shared}
+		w := &fakeNode{sharedLayer: shared}
 		w.server = &fakecri.Server{Pull: func(ctx context.Context, _ string) error {
 			if pulls, _ := w.server.Counts(); pulls > 2 {
 				return nil
@@ -330,17 +330,17 @@ func TestStalledPullsBeginAnew(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}}
-		r := reconciler(t, w, 2)
+		r := newReconciler(t, w, 2)
 		r.Stall = 100 * time.Millisecond
-		if s := pass(t, r); !s.Healthy() {
+		if s := runPass(t, r); !s.Healthy() {
 			t.Errorf("%s: %v", name, s.Errors)
 		}
 	}
 }
 
 // While a layer is unpacked nothing is fetched, but the store grows.
-func TestUnpackingIsNoStall(t *testing.T) {
-	w := &world{}
+func TestUnpackingIsNotAStall(t *testing.T) {
+	w := &fakeNode{}
 	w.server = &fakecri.Server{Pull: func(context.Context, string) error {
 		for range 30 {
 			w.mu.Lock()
@@ -350,9 +350,9 @@ func TestUnpackingIsNoStall(t *testing.T) {
 		}
 		return nil
 	}}
-	r := reconciler(t, w, 1)
+	r := newReconciler(t, w, 1)
 	r.Stall = 100 * time.Millisecond
-	if s := pass(t, r); !s.Healthy() {
+	if s := runPass(t, r); !s.Healthy() {
 		t.Errorf("%v", s.Errors)
 	}
 	if pulls, _ := w.server.Counts(); pulls != 1 {
@@ -362,13 +362,13 @@ func TestUnpackingIsNoStall(t *testing.T) {
 
 // A registry that does not answer when it is asked for a manifest holds up its
 // own image only, and not for long.
-func TestManifestThatNeverComes(t *testing.T) {
-	w := &world{server: &fakecri.Server{}, silent: "image-001"}
-	r := reconciler(t, w, 3)
+func TestManifestTimeout(t *testing.T) {
+	w := &fakeNode{server: &fakecri.Server{}, hangingImage: "image-001"}
+	r := newReconciler(t, w, 3)
 	r.Stall = 50 * time.Millisecond
-	s := pass(t, r)
+	s := runPass(t, r)
 	for _, img := range s.Images {
-		if bad := strings.Contains(img.Name, w.silent); (img.State == runtime.Pinned) == bad ||
+		if bad := strings.Contains(img.Name, w.hangingImage); (img.State == runtime.Pinned) == bad ||
 			bad && (img.ErrorClass != runtime.Network || !strings.Contains(img.Error, "stalls")) {
 			t.Errorf("%+v", img)
 		}
@@ -380,7 +380,7 @@ func TestManifestThatNeverComes(t *testing.T) {
 	}
 }
 
-func TestOptionsThatMakeNoSense(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	for name, change := range map[string]func(*runtime.Options){
 		"parallel":  func(o *runtime.Options) { o.Parallel = -1 },
 		"stall":     func(o *runtime.Options) { o.Stall = -time.Second },
@@ -388,8 +388,8 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 		"retry":     func(o *runtime.Options) { o.Retry.First = -time.Second },
 		"threshold": func(o *runtime.Options) { o.Limits.GCPercent = 101 },
 	} {
-		w := &world{server: &fakecri.Server{}}
-		r := reconciler(t, w, 1)
+		w := &fakeNode{server: &fakecri.Server{}}
+		r := newReconciler(t, w, 1)
 		change(&r.Options)
 		if _, err := r.Pass(t.Context()); !errors.Is(err, runtime.ErrOptions) {
 			t.Errorf("%s: %v", name, err)
@@ -405,13 +405,13 @@ func TestCancelReachesPulls(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan struct{})
-	w := &world{server: &fakecri.Server{Pull: func(pull context.Context, _ string) error {
+	w := &fakeNode{server: &fakecri.Server{Pull: func(pull context.Context, _ string) error {
 		cancel()
 		<-pull.Done()
 		close(ended)
 		return pull.Err()
 	}}}
-	r := reconciler(t, w, 1)
+	r := newReconciler(t, w, 1)
 	if _, err := r.Pass(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}

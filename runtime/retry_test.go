@@ -15,34 +15,34 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// registry fails some pulls, and writes down when each was tried.
-type registry struct {
-	*journal
-	// fails says why the attempt of a number, from 1 on, fails; nil if it does not.
-	fails func(img pinset.Image, attempt int) error
+// flakyRegistry fails some pulls, and writes down when each was tried.
+type flakyRegistry struct {
+	*recordingNode
+	// fail says why the attempt of a number, from 1 on, fails; nil if it does not.
+	fail func(img pinset.Image, attempt int) error
 
 	mu    sync.Mutex
 	tried map[string][]time.Time
 	order []string
 }
 
-func (g *registry) Pull(ctx context.Context, img pinset.Image) error {
+func (g *flakyRegistry) Pull(ctx context.Context, img pinset.Image) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	name := img.String()
 	g.tried[name] = append(g.tried[name], time.Now())
 	g.order = append(g.order, name)
-	if err := g.fails(img, len(g.tried[name])); err != nil {
+	if err := g.fail(img, len(g.tried[name])); err != nil {
 		return err
 	}
-	return g.journal.Pull(ctx, img)
+	return g.recordingNode.Pull(ctx, img)
 }
 
-// failing is a node with n images to pull, one at a time, from such a registry.
-func failing(t *testing.T, n int, fails func(img pinset.Image, attempt int) error) (*runtime.Reconciler, *registry) {
+// newFlakyRegistry is a node with n images to pull, one at a time, from such a registry.
+func newFlakyRegistry(t *testing.T, n int, fails func(img pinset.Image, attempt int) error) (*runtime.Reconciler, *flakyRegistry) {
 	t.Helper()
-	r, j := journaled(t, n)
-	g := &registry{journal: j, fails: fails, tried: map[string][]time.Time{}}
+	r, j := newRecordingNode(t, n)
+	g := &flakyRegistry{recordingNode: j, fail: fails, tried: map[string][]time.Time{}}
 	r.Images = g
 	return r, g
 }
@@ -63,9 +63,9 @@ func TestPullsAreRetriedByClass(t *testing.T) {
 		"write /var/tmp/x: no space left on device":                {runtime.Space, 1},
 	} {
 		t.Run(text, func(t *testing.T) {
-			r, g := failing(t, 1, func(pinset.Image, int) error { return status.Error(codes.Unknown, text) })
+			r, g := newFlakyRegistry(t, 1, func(pinset.Image, int) error { return status.Error(codes.Unknown, text) })
 			r.Retry.Tries = 3
-			s := pass(t, r)
+			s := runPass(t, r)
 			if tries := len(g.order); tries != want.tries {
 				t.Errorf("got %d attempts, want %d", tries, want.tries)
 			}
@@ -77,9 +77,9 @@ func TestPullsAreRetriedByClass(t *testing.T) {
 }
 
 // The wait doubles up to the longest, and between half of it and all of it is left to chance.
-func TestPullsBackOff(t *testing.T) {
+func TestPullBackoff(t *testing.T) {
 	refused := errors.New("connection refused")
-	r, g := failing(t, 1, func(_ pinset.Image, attempt int) error {
+	r, g := newFlakyRegistry(t, 1, func(_ pinset.Image, attempt int) error {
 		if attempt < 5 {
 			return refused
 		}
@@ -93,7 +93,7 @@ func TestPullsBackOff(t *testing.T) {
 		}
 		told = append(told, again)
 	}
-	if s := pass(t, r); !s.Healthy() {
+	if s := runPass(t, r); !s.Healthy() {
 		t.Errorf("got %v, want a healthy node at the fifth attempt", s.Errors)
 	}
 	const ms = time.Millisecond
@@ -113,21 +113,21 @@ func TestPullsBackOff(t *testing.T) {
 }
 
 // The last attempt is followed by none, and those who watch are told so.
-func TestLastAttemptIsTheLast(t *testing.T) {
-	r, _ := failing(t, 1, func(pinset.Image, int) error { return errors.New("connection refused") })
+func TestNoWaitAfterTheLastAttempt(t *testing.T) {
+	r, _ := newFlakyRegistry(t, 1, func(pinset.Image, int) error { return errors.New("connection refused") })
 	r.Retry.Tries = 2
 	var told []time.Duration
 	r.Hooks.Failed = func(_ pinset.Image, _ runtime.Fault, again time.Duration) { told = append(told, again) }
-	pass(t, r)
+	runPass(t, r)
 	if len(told) != 2 || told[0] == 0 || told[1] != 0 {
 		t.Errorf("got the waits %v, want one, and then none", told)
 	}
 }
 
 // While one image waits for its next attempt, the others are pulled.
-func TestOthersArePulledWhileOneWaits(t *testing.T) {
+func TestRetryDoesNotDelayOtherPulls(t *testing.T) {
 	var first string
-	r, g := failing(t, 3, func(img pinset.Image, attempt int) error {
+	r, g := newFlakyRegistry(t, 3, func(img pinset.Image, attempt int) error {
 		if img.String() == first && attempt == 1 {
 			return errors.New("connection refused")
 		}
@@ -136,7 +136,7 @@ func TestOthersArePulledWhileOneWaits(t *testing.T) {
 	images := g.sets[0].Images
 	first = images[0].String()
 	r.Retry.First = 300 * time.Millisecond
-	if s := pass(t, r); !s.Healthy() {
+	if s := runPass(t, r); !s.Healthy() {
 		t.Errorf("got %v, want a healthy node", s.Errors)
 	}
 	if want := []string{first, images[1].String(), images[2].String(), first}; !slices.Equal(g.order, want) {
@@ -144,8 +144,8 @@ func TestOthersArePulledWhileOneWaits(t *testing.T) {
 	}
 }
 
-// restarted is a process that takes up what another has published last.
-func restarted(r *runtime.Reconciler, published runtime.Status) *runtime.Reconciler {
+// restart is a process that takes up what another has published last.
+func restart(r *runtime.Reconciler, published runtime.Status) *runtime.Reconciler {
 	next := &runtime.Reconciler{
 		Runtime: r.Runtime, Images: r.Images, Pins: r.Pins, Manifests: r.Manifests, Disk: r.Disk,
 		Sets: r.Sets, Publish: r.Publish, Options: r.Options,
@@ -154,96 +154,96 @@ func restarted(r *runtime.Reconciler, published runtime.Status) *runtime.Reconci
 	return next
 }
 
-// dropIn is the file of the pins. A process that writes it may die before CRI-O was told.
-type dropIn struct {
-	*journal
+// crashingPins is the file of the pins. A process that writes it may die before CRI-O was told.
+type crashingPins struct {
+	*recordingNode
 	// dies, unless it is nil, is called between the two.
-	dies func()
-	// refuses says that CRI-O is not told, since something in its configuration objects.
-	refuses bool
-	// due says for each write whether the status on record was that a reload is due.
-	due []bool
+	crash func()
+	// refuse says that CRI-O is not told, since something in its configuration objects.
+	refuse bool
+	// reloadDue says for each write whether the status on record was that a reload is due.
+	reloadDue []bool
 }
 
-func (p *dropIn) Apply(ctx context.Context, images []pinset.Image) (bool, error) {
-	p.world.mu.Lock()
+func (p *crashingPins) Apply(ctx context.Context, images []pinset.Image) (bool, error) {
+	p.fakeNode.mu.Lock()
 	n := len(p.published)
-	p.due = append(p.due, n > 0 && p.published[n-1].ReloadDue)
-	p.world.mu.Unlock()
-	if _, err := p.journal.Apply(ctx, images); err != nil {
+	p.reloadDue = append(p.reloadDue, n > 0 && p.published[n-1].ReloadDue)
+	p.fakeNode.mu.Unlock()
+	if _, err := p.recordingNode.Apply(ctx, images); err != nil {
 		return false, err
 	}
-	if p.dies != nil {
-		p.dies()
+	if p.crash != nil {
+		p.crash()
 		return false, ctx.Err()
 	}
-	return !p.refuses, nil
+	return !p.refuse, nil
 }
 
-// last is the status on record.
-func (p *dropIn) last(t *testing.T) runtime.Status {
+// lastStatus is the status on record.
+func (p *crashingPins) lastStatus(t *testing.T) runtime.Status {
 	t.Helper()
-	p.world.mu.Lock()
-	defer p.world.mu.Unlock()
+	p.fakeNode.mu.Lock()
+	defer p.fakeNode.mu.Unlock()
 	if len(p.published) == 0 {
 		t.Fatal("got no status, want one on record")
 	}
 	return p.published[len(p.published)-1]
 }
 
-func (p *dropIn) pins(calls []string) int {
+func (p *crashingPins) countApplied(calls []string) int {
 	return len(slices.DeleteFunc(slices.Clone(calls), func(call string) bool { return call != "pin" }))
 }
 
 // A process dies between the rename of the drop-in and the reload. The drop-in is as it
 // should be then, and CRI-O may pin all that is asked for; but it has not read the file, so
 // the next process has it reload, once.
-func TestReloadIsNotLostByACrash(t *testing.T) {
-	r, j := journaled(t, 2)
+func TestReloadAfterACrash(t *testing.T) {
+	r, j := newRecordingNode(t, 2)
 	for _, img := range j.sets[0].Images {
-		j.images = append(j.images, img.String())
+		j.stored = append(j.stored, img.String())
 	}
 	ctx, die := context.WithCancel(t.Context())
-	p := &dropIn{journal: j, dies: die}
+	p := &crashingPins{recordingNode: j, crash: die}
 	r.Pins = p
 	if _, err := r.Pass(ctx); !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v, want a process that dies", err)
 	}
-	if !slices.Equal(p.due, []bool{true}) {
-		t.Errorf("got %v, want that a reload was on record before the drop-in was written", p.due)
+	if !slices.Equal(p.reloadDue, []bool{true}) {
+		t.Errorf("got %v, want that a reload was on record before the drop-in was written", p.reloadDue)
 	}
-	if !p.last(t).ReloadDue {
+	if !p.lastStatus(t).ReloadDue {
 		t.Error("after the crash: got no reload on record, want one")
 	}
-	p.dies = nil
-	next := restarted(r, p.last(t))
-	if s := pass(t, next); !s.Healthy() || s.ReloadDue {
+	p.crash = nil
+	next := restart(r, p.lastStatus(t))
+	if s := runPass(t, next); !s.Healthy() || s.ReloadDue {
 		t.Errorf("got %v, reload due %v, want a healthy node", s.Errors, s.ReloadDue)
 	}
-	if got := p.pins(j.calls); got != 2 {
+	if got := p.countApplied(j.calls); got != 2 {
 		t.Errorf("got %d reloads, want that of the crash and one", got)
 	}
-	for _, r := range []*runtime.Reconciler{next, restarted(r, p.last(t))} {
-		pass(t, r)
+	for _, r := range []*runtime.Reconciler{next, restart(r, p.lastStatus(t))} {
+		runPass(t, r)
 	}
-	if got := p.pins(j.calls); got != 2 {
+	if got := p.countApplied(j.calls); got != 2 {
 		t.Errorf("got %d reloads in the end, want no more", got)
 	}
 }
 
 // A reload that was put off, since the configuration objects, stays on record.
-func TestReloadThatWasPutOffIsStillDue(t *testing.T) {
-	r, j := journaled(t, 1)
-	p := &dropIn{journal: j, refuses: true}
+func TestPostponedReloadStaysDue(t *testing.T) {
+	r, j := newRecordingNode(t, 1)
+	p := &crashingPins{recordingNode: j, refuse: true}
 	r.Pins = p
-	if s := pass(t, r); !s.ReloadDue {
+	if s := runPass(t, r); !s.ReloadDue {
 		t.Errorf("got %+v, want that a reload is due", s)
 	}
-	p.refuses = false
-	if s := pass(t, restarted(r, p.last(t))); s.ReloadDue {
+	p.refuse = false
+	if s := runPass(t, restart(r, p.lastStatus(t))); s.ReloadDue {
 		t.Errorf("got %+v, want that none is due", s)
 	}
-	if got := p.pins(j.calls); got != 2 {
+	if got := p.countApplied(j.calls); got != 2 {
 		t.Errorf("got %d reloads, want 2", got)
 	}
 }

@@ -21,8 +21,8 @@ func set(name string, images ...pinset.Image) pinset.Set {
 	return pinset.Set{Name: name, Images: images}
 }
 
-// found is a report of sets, and of images of which it is known whether they are pinned.
-func found(present map[pinset.Image]bool, sets ...pinset.Set) report {
+// testReport is a report of sets, and of images of which it is known whether they are pinned.
+func testReport(present map[pinset.Image]bool, sets ...pinset.Set) report {
 	r := report{nodeState: nodeState{sets: sets, want: pinset.Union(sets...), present: map[string]bool{}}, node: "node12"}
 	r.pins = r.want
 	for img, pinned := range present {
@@ -41,29 +41,29 @@ func TestStatus(t *testing.T) {
 		healthy bool
 		says    []string
 	}{
-		"all pinned":    {found(map[pinset.Image]bool{a: true, b: true, c: true}, worker, infra), nil, true, nil},
-		"others beside": {found(map[pinset.Image]bool{a: true, b: true, c: false}, worker), nil, true, nil},
-		"no sets":       {found(nil), nil, true, nil},
+		"all pinned":    {testReport(map[pinset.Image]bool{a: true, b: true, c: true}, worker, infra), nil, true, nil},
+		"others beside": {testReport(map[pinset.Image]bool{a: true, b: true, c: false}, worker), nil, true, nil},
+		"no sets":       {testReport(nil), nil, true, nil},
 		"one missing": {
-			found(map[pinset.Image]bool{a: true, b: true}, worker, infra), nil, false, []string{
+			testReport(map[pinset.Image]bool{a: true, b: true}, worker, infra), nil, false, []string{
 				c.String() + " is not on the node",
 			},
 		},
 		"one not pinned": {
-			found(map[pinset.Image]bool{a: true, b: false}, worker), nil, false, []string{b.String() + " is not pinned"},
+			testReport(map[pinset.Image]bool{a: true, b: false}, worker), nil, false, []string{b.String() + " is not pinned"},
 		},
-		"a file that is no set": {found(map[pinset.Image]bool{a: true, b: true}, worker),
+		"a file that is no set": {testReport(map[pinset.Image]bool{a: true, b: true}, worker),
 			func(r *report) { r.broken = broken }, false, []string{"x.yaml:1: broken"}},
 		"no folder of sets": {
-			found(nil), func(r *report) { r.broken = errors.New("open sets.d: no such file") }, false, []string{"open sets.d"},
+			testReport(nil), func(r *report) { r.broken = errors.New("open sets.d: no such file") }, false, []string{"open sets.d"},
 		},
-		"one failed": {found(map[pinset.Image]bool{a: true}, worker),
+		"one failed": {testReport(map[pinset.Image]bool{a: true}, worker),
 			func(r *report) {
 				r.faults = map[pinset.Image]Fault{b: {Auth, "401"}}
 			}, false, []string{b.String() + ": auth: 401"}},
-		"a problem": {found(map[pinset.Image]bool{a: true, b: true}, worker),
+		"a problem": {testReport(map[pinset.Image]bool{a: true, b: true}, worker),
 			func(r *report) { r.problems = []error{errors.New("99-admin overrides")} }, false, []string{"99-admin overrides"}},
-		"CRI-O is away": {found(nil, worker),
+		"CRI-O is away": {testReport(nil, worker),
 			func(r *report) {
 				r.present, r.problems = nil, []error{errors.New("CRI-O does not answer")}
 			}, false, []string{"CRI-O does not answer"}},
@@ -84,7 +84,7 @@ func TestStatus(t *testing.T) {
 				t.Errorf("%s: says %q, not %q", name, said, want)
 			}
 		}
-		for _, state := range states(s) {
+		for _, state := range imageStates(s) {
 			if (state == Unknown) != (name == "CRI-O is away") {
 				t.Errorf("%s: %v", name, state)
 			}
@@ -92,7 +92,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-func states(s Status) (all []State) {
+func imageStates(s Status) (all []State) {
 	for _, i := range s.Images {
 		all = append(all, i.State)
 	}
@@ -100,9 +100,9 @@ func states(s Status) (all []State) {
 }
 
 // An image of two sets is one image, and counts in both.
-func TestSharedImagesCountInEverySet(t *testing.T) {
+func TestImageOfTwoSets(t *testing.T) {
 	a, b := image("a"), image("b")
-	s := found(map[pinset.Image]bool{b: true}, set("one", b, a), set("two", b)).status(Status{}, time.Now())
+	s := testReport(map[pinset.Image]bool{b: true}, set("one", b, a), set("two", b)).status(Status{}, time.Now())
 	if len(s.Images) != 2 || s.Images[0].State != Missing || s.Images[1].State != Pinned || len(s.Images[1].Sets) != 2 {
 		t.Errorf("images %+v", s.Images)
 	}
@@ -115,12 +115,12 @@ func TestSharedImagesCountInEverySet(t *testing.T) {
 
 // The generations are those of a MachineConfigNode: desired is what is asked for,
 // current what was last complete, failed what is not for an error.
-func TestGenerationsOfASet(t *testing.T) {
+func TestSetGenerations(t *testing.T) {
 	a, b := image("a"), image("b")
 	v1, v2 := set("s", a), set("s", a, b)
 	v1.Generation, v2.Generation = 1, 2
 	all := map[pinset.Image]bool{a: true}
-	s := found(all, v1).status(Status{}, time.Now())
+	s := testReport(all, v1).status(Status{}, time.Now())
 	check := func(when string, s Status, want SetStatus) {
 		t.Helper()
 		got := s.Sets[0]
@@ -131,7 +131,7 @@ func TestGenerationsOfASet(t *testing.T) {
 		}
 	}
 	check("complete", s, SetStatus{CurrentGeneration: "1", DesiredGeneration: "1"})
-	next := found(all, v2)
+	next := testReport(all, v2)
 	next.working = true
 	s = next.status(s, time.Now())
 	check("the next is being pulled", s, SetStatus{CurrentGeneration: "1", DesiredGeneration: "2"})
@@ -142,10 +142,10 @@ func TestGenerationsOfASet(t *testing.T) {
 	s = next.status(s, time.Now())
 	check("it is tried again", s, SetStatus{CurrentGeneration: "1", DesiredGeneration: "2", LastFailedGeneration: "2"})
 	all[b] = true
-	s = found(all, v2).status(s, time.Now())
+	s = testReport(all, v2).status(s, time.Now())
 	check("complete again", s, SetStatus{CurrentGeneration: "2", DesiredGeneration: "2"})
 	plain := set("s", a)
-	if r := found(all, plain).status(s, time.Now()).Sets[0]; !strings.HasPrefix(r.DesiredGeneration, "sha256:") ||
+	if r := testReport(all, plain).status(s, time.Now()).Sets[0]; !strings.HasPrefix(r.DesiredGeneration, "sha256:") ||
 		r.CurrentGeneration != r.DesiredGeneration {
 		t.Errorf("a set without a generation: %+v", r)
 	}
@@ -184,22 +184,22 @@ func TestConditions(t *testing.T) {
 	}
 	one, two := set("s", a), set("s", a, b)
 	none, first := map[pinset.Image]bool{}, map[pinset.Image]bool{a: true}
-	step("pulling", working(found(none, one), a), true, false)
-	step("failed", failed(found(none, one), a, Network), false, true)
-	step("the same again", working(found(none, one), a), false, true)
-	step("failed again", failed(found(none, one), a, Network), false, true)
-	done := working(found(first, two), a, b)
+	step("pulling", working(testReport(none, one), a), true, false)
+	step("failed", failed(testReport(none, one), a, Network), false, true)
+	step("the same again", working(testReport(none, one), a), false, true)
+	step("failed again", failed(testReport(none, one), a, Network), false, true)
+	done := working(testReport(first, two), a, b)
 	done.done = 1
 	step("it comes", done, true, false)
-	step("the other failed", failed(found(first, two), b, Space), false, true)
-	step("there is space again", working(found(first, two), b), true, false)
-	step("complete", found(map[pinset.Image]bool{a: true, b: true}, two), false, false)
-	step("a set changes", working(found(map[pinset.Image]bool{a: true, b: true}, one)), true, false)
+	step("the other failed", failed(testReport(first, two), b, Space), false, true)
+	step("there is space again", working(testReport(first, two), b), true, false)
+	step("complete", testReport(map[pinset.Image]bool{a: true, b: true}, two), false, false)
+	step("a set changes", working(testReport(map[pinset.Image]bool{a: true, b: true}, one)), true, false)
 }
 
 // A status is read by the version of it that a node writes, and by no other.
 func TestDecodeStatus(t *testing.T) {
-	r := found(map[pinset.Image]bool{image("a"): true}, set("worker", image("a")))
+	r := testReport(map[pinset.Image]bool{image("a"): true}, set("worker", image("a")))
 	text, err := json.Marshal(r.status(Status{}, time.Unix(1, 0)))
 	if err != nil {
 		t.Fatal(err)
