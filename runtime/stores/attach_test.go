@@ -19,29 +19,29 @@ import (
 // without a restart of CRI-O. After each one its images are listed, found by both digests,
 // pinned, and run.
 func TestFourDeltas(t *testing.T) {
-	s := newSite(t, 5)
-	s.must("firstboot")
-	s.pinned(0)
-	s.runs(0)
-	old, crio := s.waits(s.pins[0][1]), s.Process()
+	s := newSystem(t, 5)
+	s.mustRun("firstboot")
+	s.wantPinned(0)
+	s.checkContainers(0)
+	old, crio := s.startContainer(s.pins[0][1]), s.Process()
 	for n := 1; n < 5; n++ {
-		said := s.must("attach", s.stores[n])
+		said := s.mustRun("attach", s.stores[n])
 		if !strings.Contains(said.Out, "is attached at slot") {
 			t.Error(said.Out)
 		}
-		s.pinned(n)
-		s.runs(n)
-		s.runs(0)
-		s.found(n)
+		s.wantPinned(n)
+		s.checkContainers(n)
+		s.checkContainers(0)
+		s.checkDigests(n)
 	}
 	s.State(old, criapi.ContainerState_CONTAINER_RUNNING)
 	if s.Process() != crio {
 		t.Error("CRI-O was restarted, want the same process")
 	}
-	if got := s.mounted(); got != 5 {
+	if got := s.countMounts(); got != 5 {
 		t.Errorf("got %d mounts, want 5", got)
 	}
-	out := s.must("stores").Out
+	out := s.mustRun("stores").Out
 	if strings.Count(out, "mounted") != 4 || strings.Count(out, "current") != 1 || strings.Count(out, "previous") != 1 {
 		t.Error(out)
 	}
@@ -49,13 +49,13 @@ func TestFourDeltas(t *testing.T) {
 
 // Stores are detached in every order, each once nothing refers to it.
 func TestDetachInEveryOrder(t *testing.T) {
-	s := newSite(t, 4)
-	s.must("firstboot")
+	s := newSystem(t, 4)
+	s.mustRun("firstboot")
 	for _, order := range [][]string{
 		{"1", "2", "3"}, {"1", "3", "2"}, {"2", "1", "3"}, {"2", "3", "1"}, {"3", "1", "2"}, {"3", "2", "1"},
 	} {
 		for n := 1; n < 4; n++ {
-			s.must("attach", s.stores[n], "--keep-sets")
+			s.mustRun("attach", s.stores[n], "--keep-sets")
 		}
 		attached := 3
 		for again := true; again; {
@@ -74,16 +74,16 @@ func TestDetachInEveryOrder(t *testing.T) {
 				}
 			}
 		}
-		s.pinned(0)
-		if got := s.mounted(); got != 1 {
+		s.wantPinned(0)
+		if got := s.countMounts(); got != 1 {
 			t.Fatalf("%v: got %d mounts, want 1", order, got)
 		}
 	}
 }
 
-// found asks for the images of a release by the digests that they were asked for by,
+// checkDigests asks for the images of a release by the digests that they were asked for by,
 // and by those of their manifests.
-func (s *site) found(release int) {
+func (s *testSystem) checkDigests(release int) {
 	s.t.Helper()
 	lock := s.lock(release)
 	for _, img := range lock.Images {
@@ -104,49 +104,49 @@ func (s *site) found(release int) {
 // Releases are made current and rolled back, and stores are detached, unless a set, a container
 // or a later store needs them. The error names what does.
 func TestRollbackAndDetach(t *testing.T) {
-	s := newSite(t, 4)
-	s.must("firstboot")
-	s.refused(3, "no previous release", "rollback")
-	s.must("attach", s.stores[1])
-	s.must("rollback")
-	s.pinned(0)
-	s.runs(1) // still attached, but not pinned
-	s.refused(3, "no previous release", "rollback")
-	if out := s.must("attach", s.stores[1]).Out; !strings.Contains(out, "was attached before") {
+	s := newSystem(t, 4)
+	s.mustRun("firstboot")
+	s.wantExit(3, "no previous release", "rollback")
+	s.mustRun("attach", s.stores[1])
+	s.mustRun("rollback")
+	s.wantPinned(0)
+	s.checkContainers(1) // still attached, but not pinned
+	s.wantExit(3, "no previous release", "rollback")
+	if out := s.mustRun("attach", s.stores[1]).Out; !strings.Contains(out, "was attached before") {
 		t.Error(out)
 	}
-	s.pinned(1)
-	s.must("attach", s.stores[2])
-	s.must("attach", s.stores[3])
-	s.must("rollback")
-	s.pinned(2)
-	s.must("rollback") // keepPrevious is 1: the next one back is the appliance's own
-	s.pinned(0)
-	s.must("attach", s.stores[2])
-	s.pinned(2)
-	s.refused(3, "by the store appliance", "detach", "1") // 2 and 3 need it
-	s.refused(3, "its sets are current", "detach", "2")
-	s.refused(3, "no such store", "detach", "5")
-	of3 := s.waits(s.pins[3][2])
-	s.refused(3, "the container k8s_app", "detach", "3")
-	s.ends(of3)
-	s.must("detach", "3")
-	s.pinned(2)
-	s.runs(2)
-	s.must("attach", s.stores[1])
-	s.pinned(1)
-	s.must("detach", "2")
-	s.refused(3, "its sets are current", "detach", "1")
-	s.must("attach", s.stores[2], "--keep-sets")
-	s.pinned(1)
-	s.must("rollback")
-	s.must("detach") // all that are not in use
-	s.pinned(0)
-	s.runs(0)
-	if got := s.mounted(); got != 1 {
+	s.wantPinned(1)
+	s.mustRun("attach", s.stores[2])
+	s.mustRun("attach", s.stores[3])
+	s.mustRun("rollback")
+	s.wantPinned(2)
+	s.mustRun("rollback") // keepPrevious is 1: the next one back is the appliance's own
+	s.wantPinned(0)
+	s.mustRun("attach", s.stores[2])
+	s.wantPinned(2)
+	s.wantExit(3, "by the store appliance", "detach", "1") // 2 and 3 need it
+	s.wantExit(3, "its sets are current", "detach", "2")
+	s.wantExit(3, "no such store", "detach", "5")
+	of3 := s.startContainer(s.pins[3][2])
+	s.wantExit(3, "the container k8s_app", "detach", "3")
+	s.stopContainer(of3)
+	s.mustRun("detach", "3")
+	s.wantPinned(2)
+	s.checkContainers(2)
+	s.mustRun("attach", s.stores[1])
+	s.wantPinned(1)
+	s.mustRun("detach", "2")
+	s.wantExit(3, "its sets are current", "detach", "1")
+	s.mustRun("attach", s.stores[2], "--keep-sets")
+	s.wantPinned(1)
+	s.mustRun("rollback")
+	s.mustRun("detach") // all that are not in use
+	s.wantPinned(0)
+	s.checkContainers(0)
+	if got := s.countMounts(); got != 1 {
 		t.Errorf("got %d mounts, want 1", got)
 	}
-	if left := s.left(); !slices.Equal(left, []string{"state.json", "worker.yaml"}) {
+	if left := s.pinboxFiles(); !slices.Equal(left, []string{"state.json", "worker.yaml"}) {
 		t.Errorf("got the files %v, want state.json and worker.yaml", left)
 	}
 }
@@ -154,35 +154,35 @@ func TestRollbackAndDetach(t *testing.T) {
 // A detach without a name keeps the release that a rollback needs. The two deltas have the same
 // base here, so that nothing else needs the first.
 func TestDetachKeepsThePreviousRelease(t *testing.T) {
-	s, _, _ := newOnlineSite(t, 3)
+	s, _, _ := newOnlineSystem(t, 3)
 	beside := appliance.Options(t, sample.SetNamed("worker", s.pins[2]...))
 	beside.From = []string{s.stores[0]}
 	if _, err := builder.Delta(t.Context(), beside); err != nil {
 		t.Fatal(err)
 	}
-	s.must("attach", s.stores[1])
-	s.must("attach", beside.Out)
-	s.pinned(2)
+	s.mustRun("attach", s.stores[1])
+	s.mustRun("attach", beside.Out)
+	s.wantPinned(2)
 	if said := s.Do("detach"); !strings.Contains(said.Out+said.Err, "a rollback needs it") {
 		t.Errorf("detach: got %s%s, want that a rollback needs it", said.Out, said.Err)
 	}
-	if got := s.mounted(); got != 3 {
+	if got := s.countMounts(); got != 3 {
 		t.Errorf("got %d mounts after detach, want 3", got)
 	}
-	s.must("rollback")
-	s.pinned(1)
-	s.runs(1)
+	s.mustRun("rollback")
+	s.wantPinned(1)
+	s.checkContainers(1)
 }
 
 // It is unknown what a store needs whose file is missing, so no other store is detached.
 func TestDetachWithAMissingFile(t *testing.T) {
-	s := newSite(t, 3)
-	s.must("attach", s.stores[1])
+	s := newSystem(t, 3)
+	s.mustRun("attach", s.stores[1])
 	first, err := filepath.Glob(filepath.Join(s.Root, "var/lib/pinbox/stores.d/*.squashfs"))
 	if err != nil || len(first) != 1 {
 		t.Fatalf("got %v, %v, want the file of one store", first, err)
 	}
-	s.must("attach", s.stores[2])
+	s.mustRun("attach", s.stores[2])
 	all, err := filepath.Glob(filepath.Join(s.Root, "var/lib/pinbox/stores.d/*.squashfs"))
 	if err != nil || len(all) != 2 {
 		t.Fatalf("got %v, %v, want the files of two stores", all, err)
@@ -191,26 +191,26 @@ func TestDetachWithAMissingFile(t *testing.T) {
 	if err := os.Rename(second, second+".away"); err != nil {
 		t.Fatal(err)
 	}
-	s.refused(3, "whose file cannot be read", "detach", "1")
+	s.wantExit(3, "whose file cannot be read", "detach", "1")
 	if err := os.Rename(second+".away", second); err != nil {
 		t.Fatal(err)
 	}
-	s.pinned(2)
-	s.runs(2)
+	s.wantPinned(2)
+	s.checkContainers(2)
 }
 
 // A user changes a set on the node and adds another. A new release replaces only sets of releases,
 // and a rollback restores the changed one.
 func TestSetsOfUsers(t *testing.T) {
-	s := newSite(t, 2)
+	s := newSystem(t, 2)
 	less := sample.SetNamed("worker", s.pins[0][:2]...)
 	s.WriteSet("worker.yaml", less)
 	own := sample.SetNamed("own", s.pins[0][3])
 	s.WriteSet("own.yaml", own)
-	s.must("attach", s.stores[1])
+	s.mustRun("attach", s.stores[1])
 	sets := func() map[string]string {
 		all := map[string]string{}
-		for _, name := range s.left() {
+		for _, name := range s.pinboxFiles() {
 			if strings.HasSuffix(name, ".yaml") {
 				text, err := os.ReadFile(filepath.Join(s.Sets(), name))
 				if err != nil {
@@ -224,7 +224,7 @@ func TestSetsOfUsers(t *testing.T) {
 	if got := sets(); got["own.yaml"] != string(own) || got["worker.yaml"] == string(less) || len(got) != 2 {
 		t.Errorf("after attach: %v", got)
 	}
-	s.must("rollback")
+	s.mustRun("rollback")
 	if got := sets(); got["own.yaml"] != string(own) || got["worker.yaml"] != string(less) || len(got) != 2 {
 		t.Errorf("after rollback: %v", got)
 	}

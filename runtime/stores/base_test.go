@@ -22,7 +22,7 @@ func TestBaseIsFoundByLayerAndLink(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newNode(t, c.base)
-			delta := stores.AttachOptions{Source: testStore{n: 1, on: []int{0}}.folder(t)}
+			delta := stores.AttachOptions{Source: testStore{n: 1, baseLayers: []int{0}}.folder(t)}
 			if _, err := d.Attach(t.Context(), delta); !errors.Is(err, c.want) {
 				t.Errorf("attach: got %v, want %v", err, c.want)
 			}
@@ -48,7 +48,7 @@ func TestBaseOutsideTheSlots(t *testing.T) {
 				write(t, filepath.Join(other, name), string(content))
 			}
 			d.OtherStores = []string{other}
-			delta := stores.AttachOptions{Source: testStore{n: 1, on: []int{0}}.folder(t)}
+			delta := stores.AttachOptions{Source: testStore{n: 1, baseLayers: []int{0}}.folder(t)}
 			if _, err := d.Attach(t.Context(), delta); !errors.Is(err, want) {
 				t.Errorf("attach: got %v, want %v", err, want)
 			}

@@ -19,7 +19,7 @@ import (
 // with the newest image and those of with.
 func (d *testNode) compact(with ...int) (plan stores.CompactPlan, err error) {
 	d.t.Helper()
-	whole, err := os.ReadFile(filepath.Join(testStore{n: 3, with: with, on: []int{0}}.folder(d.t), "delta.squashfs"))
+	whole, err := os.ReadFile(filepath.Join(testStore{n: 3, extra: with, baseLayers: []int{0}}.folder(d.t), "delta.squashfs"))
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func threeStores(t *testing.T) *testNode {
 }
 
 // A compacted store has what releases have, what sets ask for, and what CRI-O uses.
-func TestCompactKeeps(t *testing.T) {
+func TestCompactPlanContents(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*testNode)
 		want   []int
@@ -91,7 +91,7 @@ func TestCompactedStoreReplacesTheOthers(t *testing.T) {
 	}
 	d.wantMounted(1, 2, 3) // CRI-O runs
 	d.reboot()
-	if err := d.start(); err != nil {
+	if err := d.reconcile(); err != nil {
 		t.Error(err)
 	}
 	d.wantMounted(3)
@@ -119,7 +119,7 @@ func (b failingMounter) Mount(ctx context.Context, m stores.Mount) error {
 }
 
 // The stores stay if something new needs what the compacted store does not have.
-func TestCompactedStoreThatReplacesNothing(t *testing.T) {
+func TestCompactedStoreIsDiscarded(t *testing.T) {
 	for name, c := range map[string]struct {
 		since func(*testNode)
 		want  error
@@ -139,7 +139,7 @@ func TestCompactedStoreThatReplacesNothing(t *testing.T) {
 			d.Mounter = failingMounter{where: filepath.Join(d.Dir, "trial")}
 		}, syscall.EIO},
 		"no base":          {func(d *testNode) { _ = syscall.Unmount(d.Slots[0], syscall.MNT_DETACH) }, stores.ErrNoBase},
-		"a truncated file": {func(d *testNode) { cutNewest(d) }, stores.ErrDamaged},
+		"a truncated file": {func(d *testNode) { truncateCompactedStore(d) }, stores.ErrDamaged},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := threeStores(t)
@@ -147,7 +147,7 @@ func TestCompactedStoreThatReplacesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.since(d)
-			err := d.start()
+			err := d.reconcile()
 			if !errors.Is(err, stores.ErrNotReplaced) || !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v: %v", err, stores.ErrNotReplaced, c.want)
 			}
@@ -155,15 +155,15 @@ func TestCompactedStoreThatReplacesNothing(t *testing.T) {
 			if err != nil || len(all) < 2 {
 				t.Errorf("got %+v, %v, want the stores as they were", all, err)
 			}
-			if err := d.start(); errors.Is(err, stores.ErrNotReplaced) {
+			if err := d.reconcile(); errors.Is(err, stores.ErrNotReplaced) {
 				t.Errorf("at the next start: got %v, want no other try", err)
 			}
 		})
 	}
 }
 
-// cutNewest truncates the file of the compacted store, the only one without a slot.
-func cutNewest(d *testNode) {
+// truncateCompactedStore truncates the file of the compacted store, the only one without a slot.
+func truncateCompactedStore(d *testNode) {
 	all, err := d.Status()
 	if err != nil {
 		d.t.Fatal(err)
@@ -183,7 +183,7 @@ func cutNewest(d *testNode) {
 }
 
 // A compaction that fails leaves no files.
-func TestCompactThatFails(t *testing.T) {
+func TestCompactError(t *testing.T) {
 	full := errors.New("no room")
 	for name, o := range map[string]stores.CompactOptions{
 		"no room": {CheckSpace: func(bytes int64) error {
@@ -200,7 +200,7 @@ func TestCompactThatFails(t *testing.T) {
 			if _, err := d.Compact(t.Context(), o); !errors.Is(err, full) {
 				t.Errorf("got %v, want %v", err, full)
 			}
-			if err := d.start(); err != nil {
+			if err := d.reconcile(); err != nil {
 				t.Error(err)
 			}
 			if left, err := filepath.Glob(filepath.Join(d.Dir, "[^.]*")); err != nil || len(left) != 4 {

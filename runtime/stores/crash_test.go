@@ -20,15 +20,15 @@ import (
 // killed one began: nothing stays mounted or partly copied that the state
 // does not have, and CRI-O's main store is unchanged.
 func TestKilledAtRandomMoments(t *testing.T) {
-	s := newSite(t, 3)
-	s.must("firstboot")
-	kept := s.waits(s.pins[0][1])
-	s.must("attach", s.stores[1])
+	s := newSystem(t, 3)
+	s.mustRun("firstboot")
+	kept := s.startContainer(s.pins[0][1])
+	s.mustRun("attach", s.stores[1])
 	// The duration of each command, from which the moments are chosen.
 	length := map[string]time.Duration{}
 	for _, move := range [][]string{{"attach", s.stores[2]}, {"compact"}, {"rollback"}, {"detach"}} {
 		start := time.Now()
-		s.must(move[0], move[1:]...)
+		s.mustRun(move[0], move[1:]...)
 		length[move[0]] = time.Since(start)
 	}
 	moves := [][]string{
@@ -60,7 +60,7 @@ func TestKilledAtRandomMoments(t *testing.T) {
 			s.Start()
 		}
 		if i%4 == 0 {
-			s.converges(move)
+			s.checkConsistency(move)
 		}
 		if t.Failed() {
 			t.Fatalf("after %d kills, the last of %v", i+1, move)
@@ -70,19 +70,19 @@ func TestKilledAtRandomMoments(t *testing.T) {
 	if finished > 90 {
 		t.Errorf("got %d of 100 commands that ended before they were killed, want at most 90", finished)
 	}
-	s.must("attach", s.stores[1])
-	s.must("attach", s.stores[2])
-	s.pinned(2)
-	s.runs(2)
-	s.runs(0)
+	s.mustRun("attach", s.stores[1])
+	s.mustRun("attach", s.stores[2])
+	s.wantPinned(2)
+	s.checkContainers(2)
+	s.checkContainers(0)
 	s.State(kept, criapi.ContainerState_CONTAINER_RUNNING)
-	s.ends(kept)
+	s.stopContainer(kept)
 }
 
-// converges makes a pass, and checks that state, files, mounts and sets agree.
-func (s *site) converges(last []string) {
+// checkConsistency makes a pass, and checks that state, files, mounts and sets agree.
+func (s *testSystem) checkConsistency(last []string) {
 	s.t.Helper()
-	s.must("firstboot")
+	s.mustRun("firstboot")
 	state, err := stores.ReadState(filepath.Join(s.Root, "var/lib/pinbox/stores.d"))
 	if err != nil {
 		s.t.Fatal(err)
@@ -95,7 +95,7 @@ func (s *site) converges(last []string) {
 		want = append(want, state.Compaction.Store.ID.Encoded()+".squashfs")
 	}
 	slices.Sort(want)
-	left := slices.Sorted(slices.Values(s.left()))
+	left := slices.Sorted(slices.Values(s.pinboxFiles()))
 	if !slices.Equal(left, slices.Compact(want)) {
 		s.t.Errorf("after %v: got the files %v, want %v", last, left, want)
 	}
@@ -108,8 +108,8 @@ func (s *site) converges(last []string) {
 			s.t.Errorf("after %v: got another digest of %s, want that of its name", last, name)
 		}
 	}
-	if s.mounted() != 1+len(state.Stores) {
-		s.t.Errorf("after %v: got %d mounts, want %d", last, s.mounted(), 1+len(state.Stores))
+	if s.countMounts() != 1+len(state.Stores) {
+		s.t.Errorf("after %v: got %d mounts, want %d", last, s.countMounts(), 1+len(state.Stores))
 	}
 	set, err := os.ReadFile(filepath.Join(s.Sets(), "worker.yaml"))
 	if err != nil {
@@ -119,5 +119,5 @@ func (s *site) converges(last []string) {
 	if release < 0 {
 		s.t.Fatalf("after %v: the set is of no release\n%s", last, set)
 	}
-	s.pinned(release)
+	s.wantPinned(release)
 }

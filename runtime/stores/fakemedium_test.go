@@ -62,7 +62,7 @@ func (d *testNode) writeMedium(s testStore, sums bool) (file string, id digest.D
 }
 
 // The store and its sum are read from the medium, unless the caller names a digest.
-func TestMedia(t *testing.T) {
+func TestMediumSums(t *testing.T) {
 	for name, c := range map[string]struct {
 		sums, named bool
 		change      func(*testNode)
@@ -109,7 +109,7 @@ func TestMediumImageInPlace(t *testing.T) {
 		t.Errorf("got %+v, want the store in %s at %d", got, file, storeOffset)
 	}
 	d.reboot()
-	if err := d.start(); err != nil {
+	if err := d.reconcile(); err != nil {
 		t.Error(err)
 	}
 	d.wantMounted(1)
@@ -117,7 +117,7 @@ func TestMediumImageInPlace(t *testing.T) {
 	if err := os.Truncate(file, storeOffset+100); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.start(); err != nil {
+	if err := d.reconcile(); err != nil {
 		t.Error(err)
 	}
 	if got := d.problem("1"); !errors.Is(got, stores.ErrDamaged) {
@@ -142,13 +142,13 @@ func TestMediumInADrive(t *testing.T) {
 		t.Errorf("got %+v, want a store on a medium", got)
 	}
 	d.reboot()
-	if err := d.start(); err != nil {
+	if err := d.reconcile(); err != nil {
 		t.Error(err)
 	}
 	d.wantMounted(1)
 	d.reboot()
 	fixtures.Run(t, "losetup", "--detach", drive)
-	if err := d.start(); err != nil {
+	if err := d.reconcile(); err != nil {
 		t.Error(err)
 	}
 	if got := d.problem("1"); !errors.Is(got, stores.ErrMissing) {

@@ -16,8 +16,8 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
-// copied copies the folder of a store, so that a test can damage it.
-func copied(t *testing.T, store string) string {
+// copyStore copies the folder of a store, so that a test can damage it.
+func copyStore(t *testing.T, store string) string {
 	t.Helper()
 	dir := t.TempDir()
 	fixtures.Run(t, "cp", "-r", store+"/.", dir)
@@ -25,10 +25,11 @@ func copied(t *testing.T, store string) string {
 }
 
 // A damaged or unsuitable store is refused before anything is changed, and leaves no files.
-func TestStoresThatAreRefused(t *testing.T) {
-	s := newSite(t, 3)
-	s.must("firstboot")
-	short, changed, bare, strange := copied(t, s.stores[1]), copied(t, s.stores[1]), copied(t, s.stores[1]), t.TempDir()
+func TestRefusedStores(t *testing.T) {
+	s := newSystem(t, 3)
+	s.mustRun("firstboot")
+	short, changed, bare := copyStore(t, s.stores[1]), copyStore(t, s.stores[1]), copyStore(t, s.stores[1])
+	strange := t.TempDir()
 	file := func(dir string) string { return filepath.Join(dir, artifact.DeltaStoreFile) }
 	content, err := os.ReadFile(file(changed))
 	if err != nil {
@@ -46,7 +47,7 @@ func TestStoresThatAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	before := s.left()
+	before := s.pinboxFiles()
 	for name, c := range map[string]struct {
 		code int
 		says string
@@ -69,19 +70,19 @@ func TestStoresThatAreRefused(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %d and %q\n%s%s", name, said.Code, c.code, c.says, said.Out, said.Err)
 		}
 	}
-	if after := s.left(); !slices.Equal(after, before) {
+	if after := s.pinboxFiles(); !slices.Equal(after, before) {
 		t.Errorf("got the files %v, want %v", after, before)
 	}
-	if got := s.mounted(); got != 1 {
+	if got := s.countMounts(); got != 1 {
 		t.Errorf("got %d mounts, want 1", got)
 	}
-	s.pinned(0)
+	s.wantPinned(0)
 	// With the digest named it needs no sums.
 	sum := strings.Fields(fixtures.Run(t, "sha256sum", file(bare)))[0]
-	s.must("attach", file(bare), "--digest", "sha256:"+sum)
-	s.pinned(1)
-	s.must("attach", s.stores[1]) // twice
-	s.pinned(1)
+	s.mustRun("attach", file(bare), "--digest", "sha256:"+sum)
+	s.wantPinned(1)
+	s.mustRun("attach", s.stores[1]) // twice
+	s.wantPinned(1)
 }
 
 // A store for another architecture is refused.
@@ -103,9 +104,9 @@ func TestAnotherArchitecture(t *testing.T) {
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s := &site{Node: appliance.Bare(t), t: t}
+	s := &testSystem{Node: appliance.Bare(t), t: t}
 	s.Start()
-	s.refused(3, "the store is for another architecture: linux/arm64", "attach", o.Out)
+	s.wantExit(3, "the store is for another architecture: linux/arm64", "attach", o.Out)
 }
 
 // A store is refused if CRI-O's configuration names no slots.
@@ -117,34 +118,34 @@ func TestNodeWithoutSlots(t *testing.T) {
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s := &site{Node: appliance.Bare(t), t: t}
+	s := &testSystem{Node: appliance.Bare(t), t: t}
 	s.Start()
-	s.refused(3, "CRI-O is not configured to read stores at the slots", "attach", o.Out)
+	s.wantExit(3, "CRI-O is not configured to read stores at the slots", "attach", o.Out)
 }
 
 // A node has seven slots for attached stores.
 func TestEverySlotHasAStore(t *testing.T) {
-	s := newSite(t, 9)
+	s := newSystem(t, 9)
 	for n := 1; n < 8; n++ {
-		s.must("attach", s.stores[n])
+		s.mustRun("attach", s.stores[n])
 	}
-	s.pinned(7)
-	s.refused(5, "no slot is free: all 7 have a store", "attach", s.stores[8])
-	s.pinned(7)
-	s.runs(7)
+	s.wantPinned(7)
+	s.wantExit(5, "no slot is free: all 7 have a store", "attach", s.stores[8])
+	s.wantPinned(7)
+	s.checkContainers(7)
 }
 
 // Two processes attach the same store at once, and a third one stops waiting for the lock.
 func TestTwoAttachesAtOnce(t *testing.T) {
-	s := newSite(t, 2)
+	s := newSystem(t, 2)
 	first, second := s.Pinbox("attach", s.stores[1]), s.Pinbox("attach", s.stores[1])
 	for _, err := range []error{first.Start(), second.Start(), first.Wait(), second.Wait()} {
 		if err != nil {
 			t.Errorf("%v", err)
 		}
 	}
-	s.pinned(1)
-	if got := s.mounted(); got != 2 {
+	s.wantPinned(1)
+	if got := s.countMounts(); got != 2 {
 		t.Errorf("got %d mounts, want 2", got)
 	}
 	f, err := os.Open(filepath.Join(s.Root, "var/lib/pinbox/stores.d/.lock"))
@@ -155,22 +156,22 @@ func TestTwoAttachesAtOnce(t *testing.T) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	s.refused(7, "another pinbox-node is changing the stores", "attach", s.stores[1], "--wait", "100ms")
+	s.wantExit(7, "another pinbox-node is changing the stores", "attach", s.stores[1], "--wait", "100ms")
 }
 
 // If a base is not mounted, or the file of a store is damaged or missing, CRI-O starts with the
 // other stores, and the status names the problem.
-func TestNodeComesUpWithoutAll(t *testing.T) {
-	s := newSite(t, 3)
-	s.must("attach", s.stores[1])
-	s.must("attach", s.stores[2])
+func TestStartWithUnavailableStores(t *testing.T) {
+	s := newSystem(t, 3)
+	s.mustRun("attach", s.stores[1])
+	s.mustRun("attach", s.stores[2])
 	slot := func(n string) string { return "/var/lib/pinbox/stores/" + n }
 	copies, err := filepath.Glob(filepath.Join(s.Root, "var/lib/pinbox/stores.d/*.squashfs"))
 	if err != nil || len(copies) != 2 {
 		t.Fatalf("%v, %v", copies, err)
 	}
 	first := copies[0]
-	if out := s.must("stores").Out; strings.Index(out, filepath.Base(first)[:12]) > strings.Index(out,
+	if out := s.mustRun("stores").Out; strings.Index(out, filepath.Base(first)[:12]) > strings.Index(out,
 		filepath.Base(copies[1])[:12]) {
 		first = copies[1]
 	}
@@ -182,14 +183,14 @@ func TestNodeComesUpWithoutAll(t *testing.T) {
 	}{
 		"no base": {func() {}, func() {}, 2, 0, "layers are missing"},
 		"a lost file": {
-			func() { s.base(); rename(t, first, first+".away") }, func() {
+			func() { s.mountBase(); rename(t, first, first+".away") }, func() {
 				rename(t, first+".away", first)
 			}, 2, 4, "the file of the store is missing",
 		},
 		"a cut file": {
-			func() { s.base(); grow(t, first, 4096) }, func() { grow(t, first, -4096) }, 2, 4, "the store is damaged: ",
+			func() { s.mountBase(); resize(t, first, 4096) }, func() { resize(t, first, -4096) }, 2, 4, "the store is damaged: ",
 		},
-		"all is well": {func() { s.base() }, func() {}, 0, 12, ""},
+		"all is well": {func() { s.mountBase() }, func() {}, 0, 12, ""},
 	} {
 		s.Stop(syscall.SIGTERM)
 		for _, n := range []string{"2", "1", "0"} { // as a reboot does
@@ -215,24 +216,24 @@ func TestNodeComesUpWithoutAll(t *testing.T) {
 }
 
 // An error in node.json is reported, but CRI-O starts with the current release all the same.
-func TestNodeComesUpWithAWrongConfiguration(t *testing.T) {
-	s := newSite(t, 2)
-	s.must("attach", s.stores[1])
+func TestStartWithInvalidNodeConfiguration(t *testing.T) {
+	s := newSystem(t, 2)
+	s.mustRun("attach", s.stores[1])
 	config := filepath.Join(s.Root, "etc/pinbox/node.json")
 	if err := os.WriteFile(config, []byte(`{"keepPrevious": 1,}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	s.Stop(syscall.SIGTERM)
 	s.Run("umount", "/var/lib/pinbox/stores/1")
-	s.refused(1, config, "mount")
+	s.wantExit(1, config, "mount")
 	s.Start()
-	s.pinned(1)
-	s.runs(1)
-	s.refused(1, config, "status")
+	s.wantPinned(1)
+	s.checkContainers(1)
+	s.wantExit(1, config, "status")
 }
 
-// base mounts the appliance's own store.
-func (s *site) base() { s.MountUnit("var-lib-pinbox-stores-0.mount") }
+// mountBase mounts the appliance's own store.
+func (s *testSystem) mountBase() { s.MountUnit("var-lib-pinbox-stores-0.mount") }
 
 func rename(t *testing.T, from, to string) {
 	t.Helper()
@@ -241,8 +242,8 @@ func rename(t *testing.T, from, to string) {
 	}
 }
 
-// grow changes the size of a file by so many bytes.
-func grow(t *testing.T, name string, by int64) {
+// resize changes the size of a file by so many bytes.
+func resize(t *testing.T, name string, by int64) {
 	t.Helper()
 	fi, err := os.Stat(name)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 )
 
-// medium makes a loop device with the ISO of a delta.
-func medium(t *testing.T, delta string) (device string) {
+// newLoopDevice makes a loop device with the ISO of a delta.
+func newLoopDevice(t *testing.T, delta string) (device string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "delta.iso")
 	if err := artifact.Medium(t.Context(), artifact.MediumOptions{Dir: delta, Out: file}); err != nil {
@@ -24,25 +24,25 @@ func medium(t *testing.T, delta string) (device string) {
 }
 
 // The store of a medium is copied, unless the file of the medium is used in place.
-func TestAttachAMedium(t *testing.T) {
-	s := newSite(t, 3)
-	s.must("attach", medium(t, s.stores[1]))
-	s.pinned(1)
-	s.runs(1)
+func TestAttachMedium(t *testing.T) {
+	s := newSystem(t, 3)
+	s.mustRun("attach", newLoopDevice(t, s.stores[1]))
+	s.wantPinned(1)
+	s.checkContainers(1)
 	file := filepath.Join(t.TempDir(), "delta.iso")
 	if err := artifact.Medium(t.Context(), artifact.MediumOptions{Dir: s.stores[2], Out: file}); err != nil {
 		t.Fatal(err)
 	}
-	s.must("attach", "--in-place", file)
-	s.pinned(2)
-	s.runs(2)
-	s.must("rollback")
-	s.must("detach", "2")
-	if out := s.must("attach", "--auto", file).Out; !strings.Contains(out,
+	s.mustRun("attach", "--in-place", file)
+	s.wantPinned(2)
+	s.checkContainers(2)
+	s.mustRun("rollback")
+	s.mustRun("detach", "2")
+	if out := s.mustRun("attach", "--auto", file).Out; !strings.Contains(out,
 		"was attached once, and is not any more: nothing was changed") {
 		t.Errorf("got %q, want that nothing was changed", out)
 	}
-	if got := s.mounted(); got != 2 {
+	if got := s.countMounts(); got != 2 {
 		t.Errorf("got %d mounts, want 2", got)
 	}
 }
@@ -50,13 +50,13 @@ func TestAttachAMedium(t *testing.T) {
 // A medium that is used in place is found again by its sums. Without it CRI-O starts with the
 // other stores.
 func TestMediumInPlace(t *testing.T) {
-	s := newSite(t, 3)
-	other := medium(t, s.stores[2])
-	device := medium(t, s.stores[1])
-	s.must("attach", "--in-place", device)
-	s.pinned(1)
-	s.runs(1)
-	for _, name := range s.left() {
+	s := newSystem(t, 3)
+	other := newLoopDevice(t, s.stores[2])
+	device := newLoopDevice(t, s.stores[1])
+	s.mustRun("attach", "--in-place", device)
+	s.wantPinned(1)
+	s.checkContainers(1)
+	for _, name := range s.pinboxFiles() {
 		if strings.HasSuffix(name, ".squashfs") {
 			t.Errorf("got a copy %s, want none", name)
 		}
@@ -67,22 +67,22 @@ func TestMediumInPlace(t *testing.T) {
 		s.Run("umount", "/var/lib/pinbox/stores/1")
 	}
 	reboot()
-	s.must("mount")
+	s.mustRun("mount")
 	s.Start()
-	s.pinned(1)
-	s.runs(1)
-	if got := s.mounted(); got != 2 {
+	s.wantPinned(1)
+	s.checkContainers(1)
+	if got := s.countMounts(); got != 2 {
 		t.Errorf("got %d mounts, want 2", got)
 	}
 	reboot()
 	fixtures.Run(t, "losetup", "--detach", device)
-	s.refused(1, "no plugged-in medium has it", "mount")
+	s.wantExit(1, "no plugged-in medium has it", "mount")
 	s.Start()
-	s.runs(0)
-	s.refused(1, "no plugged-in medium has it", "status")
-	s.refused(1, "4 of 4 images are pinned", "rollback") // what was attached is still unavailable
-	s.pinned(0)
-	s.must("detach", "1")
-	s.must("firstboot")
-	s.refused(3, "layers are missing", "attach", other)
+	s.checkContainers(0)
+	s.wantExit(1, "no plugged-in medium has it", "status")
+	s.wantExit(1, "4 of 4 images are pinned", "rollback") // what was attached is still unavailable
+	s.wantPinned(0)
+	s.mustRun("detach", "1")
+	s.mustRun("firstboot")
+	s.wantExit(3, "layers are missing", "attach", other)
 }

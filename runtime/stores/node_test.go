@@ -19,8 +19,8 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// site is a node with a real CRI-O and the first release of a series, and the deltas to the others.
-type site struct {
+// testSystem is a node with a real CRI-O and the first release of a series, and the deltas to the others.
+type testSystem struct {
 	*crio.Node
 	t *testing.T
 	// pins of each release, and the folders of their stores.
@@ -28,38 +28,38 @@ type site struct {
 	stores []string
 }
 
-// newSite builds the releases of a series, boots a node with the first one, and stops the
+// newSystem builds the releases of a series, boots a node with the first one, and stops the
 // registry.
-func newSite(t *testing.T, releases int) *site {
+func newSystem(t *testing.T, releases int) *testSystem {
 	t.Helper()
-	s, registry, _ := newOnlineSite(t, releases)
+	s, registry, _ := newOnlineSystem(t, releases)
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// newOnlineSite is newSite with a running registry, whose requests are recorded.
-func newOnlineSite(t *testing.T, releases int) (*site, *sample.Registry, *fixtures.Access) {
+// newOnlineSystem is newSite with a running registry, whose requests are recorded.
+func newOnlineSystem(t *testing.T, releases int) (*testSystem, *sample.Registry, *fixtures.Access) {
 	t.Helper()
 	fixtures.NeedRoot(t)
 	registry, access := appliance.Registry(t)
-	s := &site{t: t}
+	s := &testSystem{t: t}
 	var err error
-	if s.pins, err = registry.PushSeries(t.Context(), programOf(t), releases); err != nil {
+	if s.pins, err = registry.PushSeries(t.Context(), testProgram(t), releases); err != nil {
 		t.Fatal(err)
 	}
 	base := appliance.Options(t, sample.SetNamed("worker", s.pins[0]...))
 	s.Node = appliance.Boot(t, base, s.pins[0][0])
 	s.stores = []string{base.Out}
-	s.deltas(releases - 1)
+	s.buildDeltas(releases - 1)
 	s.Start()
 	access.Take()
 	return s, registry, access
 }
 
-// deltas builds n deltas, each with the release before it as base.
-func (s *site) deltas(n int) {
+// buildDeltas builds n deltas, each with the release before it as base.
+func (s *testSystem) buildDeltas(n int) {
 	s.t.Helper()
 	for n := range n {
 		o := appliance.Options(s.t, sample.SetNamed("worker", s.pins[n+1]...))
@@ -71,8 +71,8 @@ func (s *site) deltas(n int) {
 	}
 }
 
-// programOf is the program in the images.
-func programOf(t *testing.T) []byte {
+// testProgram is the program in the images.
+func testProgram(t *testing.T) []byte {
 	t.Helper()
 	fixtures.NeedRoot(t)
 	fixtures.Peer(t, "crio") // before anything is built
@@ -83,8 +83,8 @@ func programOf(t *testing.T) []byte {
 	return program
 }
 
-// must runs a command of pinbox-node that must succeed.
-func (s *site) must(command string, args ...string) crio.Result {
+// mustRun runs a command of pinbox-node that must succeed.
+func (s *testSystem) mustRun(command string, args ...string) crio.Result {
 	s.t.Helper()
 	said := s.Do(command, args...)
 	if said.Code != 0 {
@@ -93,8 +93,8 @@ func (s *site) must(command string, args ...string) crio.Result {
 	return said
 }
 
-// refused runs a command that must fail with an exit code and a text in its output.
-func (s *site) refused(code int, says, command string, args ...string) {
+// wantExit runs a command that must fail with an exit code and a text in its output.
+func (s *testSystem) wantExit(code int, says, command string, args ...string) {
 	s.t.Helper()
 	said := s.Do(command, args...)
 	if said.Code != code || !strings.Contains(said.Out+said.Err, says) {
@@ -102,8 +102,8 @@ func (s *site) refused(code int, says, command string, args ...string) {
 	}
 }
 
-// pinned checks that CRI-O has and pins the images of a release, and pins no others.
-func (s *site) pinned(release int) {
+// wantPinned checks that CRI-O has and pins the images of a release, and pins no others.
+func (s *testSystem) wantPinned(release int) {
 	s.t.Helper()
 	list, err := s.Images().ListImages(s.t.Context(), &criapi.ListImagesRequest{})
 	if err != nil {
@@ -130,9 +130,9 @@ func (s *site) pinned(release int) {
 	}
 }
 
-// runs starts a container of each image of a release, and checks the files that it sees: those
+// checkContainers starts a container of each image of a release, and checks the files that it sees: those
 // added, replaced, deleted and recreated by that release and by earlier ones.
-func (s *site) runs(release int) {
+func (s *testSystem) checkContainers(release int) {
 	s.t.Helper()
 	for i, name := range []string{"app", "tool", "index"} {
 		id, log := s.RunContainer(s.pins[release][i+1], "show", "/release", "/data/tree", "/new", "/base")
@@ -159,29 +159,29 @@ func (s *site) runs(release int) {
 				s.t.Errorf("%s of release %d does not see %q:\n%s", name, release, want, text)
 			}
 		}
-		s.removes(id)
+		s.removeContainer(id)
 	}
 }
 
-// waits starts a container that runs until it is stopped.
-func (s *site) waits(pin string) (id string) {
+// startContainer starts a container that runs until it is stopped.
+func (s *testSystem) startContainer(pin string) (id string) {
 	s.t.Helper()
 	id, _ = s.RunContainer(pin, "wait")
 	s.State(id, criapi.ContainerState_CONTAINER_RUNNING)
 	return id
 }
 
-// ends stops a container and removes it.
-func (s *site) ends(id string) {
+// stopContainer stops a container and removes it.
+func (s *testSystem) stopContainer(id string) {
 	s.t.Helper()
 	if _, err := s.Runtime().StopContainer(s.t.Context(), &criapi.StopContainerRequest{ContainerId: id}); err != nil {
 		s.t.Fatal(err)
 	}
-	s.removes(id)
+	s.removeContainer(id)
 }
 
-// removes removes a container that has ended.
-func (s *site) removes(id string) {
+// removeContainer removes a container that has ended.
+func (s *testSystem) removeContainer(id string) {
 	s.t.Helper()
 	if _, err := s.Runtime().RemoveContainer(s.t.Context(), &criapi.RemoveContainerRequest{ContainerId: id}); err != nil {
 		s.t.Fatal(err)
@@ -189,10 +189,10 @@ func (s *site) removes(id string) {
 }
 
 // lock of a release.
-func (s *site) lock(release int) pinset.Lock { return appliance.Lock(s.t, s.stores[release]) }
+func (s *testSystem) lock(release int) pinset.Lock { return appliance.Lock(s.t, s.stores[release]) }
 
-// left lists the files in pinbox's folders, except locks.
-func (s *site) left() (files []string) {
+// pinboxFiles lists the files in pinbox's folders, except locks.
+func (s *testSystem) pinboxFiles() (files []string) {
 	s.t.Helper()
 	for _, dir := range []string{"var/lib/pinbox/stores.d", "etc/pinbox/sets.d"} {
 		entries, err := os.ReadDir(filepath.Join(s.Root, dir))
@@ -208,8 +208,8 @@ func (s *site) left() (files []string) {
 	return files
 }
 
-// mounted counts the mounts at the slots.
-func (s *site) mounted() (n int) {
+// countMounts counts the mounts at the slots.
+func (s *testSystem) countMounts() (n int) {
 	s.t.Helper()
 	for line := range strings.Lines(s.Run("cat", "/proc/self/mountinfo")) {
 		if strings.HasPrefix(strings.Fields(line)[4], "/var/lib/pinbox/stores/") {

@@ -13,9 +13,9 @@ import (
 
 // While a store is attached, a pass of another process ends that has not read the new sets. The
 // attach then makes a pass of its own.
-func TestPassOfAnotherEndsMeanwhile(t *testing.T) {
-	s := newSite(t, 2)
-	s.must("firstboot")
+func TestAttachDuringAnotherPass(t *testing.T) {
+	s := newSystem(t, 2)
+	s.mustRun("firstboot")
 	pass, err := os.OpenFile(s.Path("lib/status.json.lock"), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func TestPassOfAnotherEndsMeanwhile(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(s.set(),
+	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(s.setText(),
 		s.pins[1][1]); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("got no new sets in 30 s")
@@ -42,11 +42,11 @@ func TestPassOfAnotherEndsMeanwhile(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("%v\n%s", err, output.String())
 	}
-	s.pinned(1)
+	s.wantPinned(1)
 }
 
-// set is the text of the only set.
-func (s *site) set() string {
+// setText is the text of the only set.
+func (s *testSystem) setText() string {
 	s.t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.Sets(), "worker.yaml"))
 	if err != nil {

@@ -13,16 +13,16 @@ import (
 // With a registry, only new layers are pulled: those of attached stores are used in place. Then
 // these stores cannot be detached.
 func TestPullOverStores(t *testing.T) {
-	s, _, access := newOnlineSite(t, 3)
-	s.must("attach", s.stores[1])
+	s, _, access := newOnlineSystem(t, 3)
+	s.mustRun("attach", s.stores[1])
 	if asked := access.Take(); len(asked) > 0 {
 		t.Errorf("attach: got the requests %v, want none", asked)
 	}
-	before := s.used()
+	before := s.mainStoreBytes()
 	s.WriteSet("worker.yaml", sample.SetNamed("worker", s.pins[2]...))
-	s.must("firstboot")
-	s.pinned(2)
-	s.runs(2)
+	s.mustRun("firstboot")
+	s.wantPinned(2)
+	s.checkContainers(2)
 	old, blobs := map[string]bool{}, 0
 	for _, img := range s.lock(1).Images {
 		for _, l := range img.Layers {
@@ -47,15 +47,15 @@ func TestPullOverStores(t *testing.T) {
 		}
 	}
 	// records and folders take a little
-	if written := s.used() - before; written < unpacked/2 || written > 2*unpacked+200_000 {
+	if written := s.mainStoreBytes() - before; written < unpacked/2 || written > 2*unpacked+200_000 {
 		t.Errorf("got %d bytes written, want about the %d of the new layers", written, unpacked)
 	}
-	s.must("rollback")
-	s.refused(3, "the image 127.0.0.1", "detach", "1")
+	s.mustRun("rollback")
+	s.wantExit(3, "the image 127.0.0.1", "detach", "1")
 }
 
-// used is the size of the files in CRI-O's main store, in bytes.
-func (s *site) used() (sum int64) {
+// mainStoreBytes is the size of the files in CRI-O's main store, in bytes.
+func (s *testSystem) mainStoreBytes() (sum int64) {
 	s.t.Helper()
 	err := filepath.Walk(s.Path("root"), func(_ string, fi os.FileInfo, err error) error {
 		if err == nil && fi.Mode().IsRegular() {
@@ -70,16 +70,16 @@ func (s *site) used() (sum int64) {
 }
 
 // If sets later ask for images that an attached store has, nothing is requested of the registry.
-func TestSetsAreMetFromStores(t *testing.T) {
-	s, _, access := newOnlineSite(t, 3)
-	s.must("firstboot")
-	s.must("attach", s.stores[1], "--keep-sets")
-	s.must("attach", medium(t, s.stores[2]), "--keep-sets", "--in-place")
-	s.pinned(0)
+func TestImagesOfLaterSetsAreInStores(t *testing.T) {
+	s, _, access := newOnlineSystem(t, 3)
+	s.mustRun("firstboot")
+	s.mustRun("attach", s.stores[1], "--keep-sets")
+	s.mustRun("attach", newLoopDevice(t, s.stores[2]), "--keep-sets", "--in-place")
+	s.wantPinned(0)
 	for n := 1; n < 3; n++ {
 		s.WriteSet("worker.yaml", sample.SetNamed("worker", s.pins[n]...))
-		s.must("firstboot")
-		s.pinned(n)
+		s.mustRun("firstboot")
+		s.wantPinned(n)
 	}
 	if asked := access.Take(); len(asked) > 0 {
 		t.Errorf("got the requests %v, want none", asked)

@@ -34,8 +34,8 @@ func (d *testNode) reboot() {
 	}
 }
 
-// start reconciles the node as before CRI-O starts.
-func (d *testNode) start() error {
+// reconcile reconciles the node as before CRI-O starts.
+func (d *testNode) reconcile() error {
 	_, err := d.Reconcile(d.t.Context(), func() bool { return true })
 	return err
 }
@@ -116,7 +116,7 @@ func TestAttachAgain(t *testing.T) {
 }
 
 // An attach of the appliance's own store makes its release current, unless it is automatic.
-func TestAttachTheFirstStore(t *testing.T) {
+func TestAttachApplianceStore(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
 	own := testStore{n: 0}.folder(t)
 	d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
@@ -138,7 +138,7 @@ func TestAttachTheFirstStore(t *testing.T) {
 }
 
 // A rollback restores sets as users had changed them, and does not touch sets that users added.
-func TestSetsThatWereChanged(t *testing.T) {
+func TestChangedSets(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
 	path := filepath.Join(d.Sets, "s.yaml")
 	mine, own := "kind: ConfigMap # mine\n", filepath.Join(d.Sets, "own.yaml")
@@ -162,7 +162,7 @@ func TestSetsThatWereChanged(t *testing.T) {
 }
 
 // A store is named by its slot, the name of its appliance, or the beginning of its digest.
-func TestNamesOfStores(t *testing.T) {
+func TestFindStoreByName(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
 	ids := map[string]string{}
 	for n := 1; n <= 2; n++ {
@@ -216,7 +216,7 @@ func TestDetachUnused(t *testing.T) {
 func TestStoreInUse(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
 	d.attach(stores.AttachOptions{Source: delta(1).folder(t), KeepSets: true})
-	over := d.attach(stores.AttachOptions{Source: testStore{n: 2, on: []int{0, 1}}.folder(t), KeepSets: true})
+	over := d.attach(stores.AttachOptions{Source: testStore{n: 2, baseLayers: []int{0, 1}}.folder(t), KeepSets: true})
 	refused := func(says string) {
 		t.Helper()
 		_, err := d.Detach(t.Context(), "1", d.main)
@@ -261,7 +261,7 @@ func TestStoreInUse(t *testing.T) {
 func TestMissingFiles(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
 	one := d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
-	d.attach(stores.AttachOptions{Source: testStore{n: 2, on: []int{0, 1}}.folder(t)})
+	d.attach(stores.AttachOptions{Source: testStore{n: 2, baseLayers: []int{0, 1}}.folder(t)})
 	d.attach(stores.AttachOptions{Source: delta(3).folder(t)})
 	file := filepath.Join(d.Dir, one.ID.Encoded()+".squashfs")
 	whole, err := os.ReadFile(file)
@@ -281,7 +281,7 @@ func TestMissingFiles(t *testing.T) {
 			if err := c.damage(); err != nil {
 				t.Fatal(err)
 			}
-			if err := d.start(); err != nil {
+			if err := d.reconcile(); err != nil {
 				t.Error(err)
 			}
 			if got := d.problem("1"); !errors.Is(got, c.want) {
@@ -296,7 +296,7 @@ func TestMissingFiles(t *testing.T) {
 			if err := os.WriteFile(file, whole, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if err := d.start(); err != nil {
+			if err := d.reconcile(); err != nil {
 				t.Error(err)
 			}
 			d.wantMounted(1, 2, 3)
@@ -332,7 +332,7 @@ func TestInPlace(t *testing.T) {
 		t.Errorf("got %+v, copied %v, want the store at %s", got, copied(), place)
 	}
 	d.reboot()
-	if err := d.start(); err != nil {
+	if err := d.reconcile(); err != nil {
 		t.Error(err)
 	}
 	d.wantMounted(1)
@@ -371,7 +371,7 @@ func TestRollbackToAMissingStore(t *testing.T) {
 }
 
 // If the state is missing, damaged or of another version, nothing is changed.
-func TestStateThatCannotBeRead(t *testing.T) {
+func TestUnreadableState(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
 	d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
 	file := filepath.Join(d.Dir, "state.json")
@@ -383,7 +383,7 @@ func TestStateThatCannotBeRead(t *testing.T) {
 		if err := damage(); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.start(); !errors.Is(err, stores.ErrState) {
+		if err := d.reconcile(); !errors.Is(err, stores.ErrState) {
 			t.Errorf("%s: got %v, want %v", name, err, stores.ErrState)
 		}
 		if files, err := filepath.Glob(filepath.Join(d.Dir, "*.squashfs")); err != nil || len(files) != 1 {
@@ -406,7 +406,7 @@ func TestLeftovers(t *testing.T) {
 	for _, name := range append(left, mine...) {
 		write(t, name, "")
 	}
-	if err := d.start(); err != nil {
+	if err := d.reconcile(); err != nil {
 		t.Error(err)
 	}
 	for _, name := range left {
@@ -425,7 +425,7 @@ func TestLeftovers(t *testing.T) {
 // Without an attached store, Reconcile makes no folder for the state.
 func TestNothingAttached(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
-	if err := d.start(); err != nil {
+	if err := d.reconcile(); err != nil {
 		t.Error(err)
 	}
 	d.wantMounted()
@@ -435,7 +435,7 @@ func TestNothingAttached(t *testing.T) {
 }
 
 // Only one process at a time changes the stores; others wait up to Manager.Wait.
-func TestOneAtATime(t *testing.T) {
+func TestStoresAreLocked(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
 	folder := delta(1).folder(t)
 	asked := false

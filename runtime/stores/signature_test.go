@@ -49,38 +49,38 @@ func sign(t *testing.T, store string, armoured bool) (key []byte) {
 
 // A node with keys attaches only stores that are signed with one of them.
 func TestSignatures(t *testing.T) {
-	s := newSite(t, 2)
-	s.must("firstboot")
+	s := newSystem(t, 2)
+	s.mustRun("firstboot")
 	keys := filepath.Join(s.Root, "etc/pinbox/keys.d")
 	if err := os.MkdirAll(keys, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	signed := ""
 	for _, armoured := range []bool{false, true} {
-		signed = copied(t, s.stores[1])
-		other := copied(t, s.stores[1])
+		signed = copyStore(t, s.stores[1])
+		other := copyStore(t, s.stores[1])
 		key := sign(t, filepath.Join(signed, artifact.DeltaStoreFile), armoured)
 		sign(t, filepath.Join(other, artifact.DeltaStoreFile), armoured)
 		if err := os.WriteFile(filepath.Join(keys, "site.asc"), key, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		s.refused(4, "the store has no signature, and this node requires one", "attach", s.stores[1])
-		s.refused(4, "the signature of the store is not valid", "attach", other)
-		s.refused(4, "the signature of the store is not valid", "attach", other, "--in-place")
-		s.pinned(0)
+		s.wantExit(4, "the store has no signature, and this node requires one", "attach", s.stores[1])
+		s.wantExit(4, "the signature of the store is not valid", "attach", other)
+		s.wantExit(4, "the signature of the store is not valid", "attach", other, "--in-place")
+		s.wantPinned(0)
 		if _, err := verify.Artifact(t.Context(), signed, progress.Hooks{}); err != nil {
 			t.Error(err)
 		}
-		s.refused(4, "the signature of the store is not valid", "attach", medium(t, other))
-		s.must("attach", medium(t, signed))
-		s.pinned(1)
-		s.must("rollback")
-		s.must("detach", "1")
+		s.wantExit(4, "the signature of the store is not valid", "attach", newLoopDevice(t, other))
+		s.mustRun("attach", newLoopDevice(t, signed))
+		s.wantPinned(1)
+		s.mustRun("rollback")
+		s.mustRun("detach", "1")
 	}
 	if err := os.Remove(filepath.Join(keys, "site.asc")); err != nil {
 		t.Fatal(err)
 	}
-	if out := s.must("attach", signed).Out; !strings.Contains(out, "its signature was not checked") {
+	if out := s.mustRun("attach", signed).Out; !strings.Contains(out, "its signature was not checked") {
 		t.Error(out)
 	}
 }

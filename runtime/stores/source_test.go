@@ -14,7 +14,7 @@ import (
 )
 
 // delta is a store whose base is the store of the node.
-func delta(n int) testStore { return testStore{n: n, on: []int{0}} }
+func delta(n int) testStore { return testStore{n: n, baseLayers: []int{0}} }
 
 // zeros is a SHA-256 that no file has.
 var zeros = strings.Repeat("0", 64)
@@ -74,7 +74,7 @@ func TestSources(t *testing.T) {
 }
 
 // A source that is not a file, a folder or a medium is refused without reading it.
-func TestSourceThatIsAPipe(t *testing.T) {
+func TestSourceIsAPipe(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
@@ -99,7 +99,7 @@ func (d *testNode) wantUntouched() {
 }
 
 // A store is refused if CRI-O could not list images with it.
-func TestContentsThatAreRefused(t *testing.T) {
+func TestInvalidStoreContents(t *testing.T) {
 	file := func(name, content string) func(string) error {
 		return func(tree string) error { return os.WriteFile(filepath.Join(tree, name), []byte(content), 0o644) }
 	}
@@ -136,7 +136,7 @@ func TestContentsThatAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newNode(t, testStore{n: 0})
 			s := delta(1)
-			s.broken = broken
+			s.damage = broken
 			if _, err := d.Attach(t.Context(), stores.AttachOptions{Source: s.folder(t)}); !errors.Is(err, stores.ErrNotStore) {
 				t.Errorf("got %v, want %v", err, stores.ErrNotStore)
 			}
@@ -149,13 +149,13 @@ func TestContentsThatAreRefused(t *testing.T) {
 func TestStoreWithoutSets(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
 	s := delta(1)
-	s.broken = func(tree string) error { return os.RemoveAll(filepath.Join(tree, "pinbox/sets")) }
+	s.damage = func(tree string) error { return os.RemoveAll(filepath.Join(tree, "pinbox/sets")) }
 	d.attach(stores.AttachOptions{Source: s.folder(t), KeepSets: true})
 	d.wantMounted(1)
 }
 
 // CheckSpace gets the size of the file, and Progress the bytes read.
-func TestRoomAndProgress(t *testing.T) {
+func TestCheckSpaceAndProgress(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
 	folder := delta(1).folder(t)
 	fi, err := os.Stat(filepath.Join(folder, "delta.squashfs"))

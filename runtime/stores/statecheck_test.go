@@ -18,7 +18,7 @@ const goodState = `{"version":1,"stores":[{"id":"SHA","slot":"1","size":4096,"im
 	"compaction":{"store":{"id":"SHA","slot":"2","size":1,"images":1,"token":"HEX"},"replaces":["SHA"],"graphRoot":"/r"}}`
 
 // The digests and names of the state become paths.
-func TestHostileStates(t *testing.T) {
+func TestInvalidState(t *testing.T) {
 	sum := digest.FromString("x")
 	read := func(t *testing.T, text string) error {
 		dir := t.TempDir()

@@ -25,14 +25,14 @@ import (
 type testStore struct {
 	// n numbers its layer, its image and its set.
 	n int
-	// with are the numbers of further layers, each with an image.
-	with []int
-	// on are the layers below its own that other stores have, from the base up.
-	on []int
+	// extra are the numbers of further layers, each with an image.
+	extra []int
+	// baseLayers are the layers below its own that other stores have, from the base up.
+	baseLayers []int
 	// link is the link name of its layer; "" for the one that layers above refer to.
 	link string
-	// broken damages the files before the store is made of them; nil is fine.
-	broken func(tree string) error
+	// damage damages the files before the store is made of them; nil is fine.
+	damage func(tree string) error
 }
 
 // idOf is the ID of the layer or image n.
@@ -60,7 +60,7 @@ type object map[string]any
 func (s testStore) files(t *testing.T) map[string][]byte {
 	t.Helper()
 	parent, needs := "", []pinset.Need{}
-	for _, n := range s.on {
+	for _, n := range s.baseLayers {
 		parent = idOf("layer", n)
 		needs = append(needs, pinset.Need{Layer: parent, Link: linkOf(n)})
 	}
@@ -74,7 +74,7 @@ func (s testStore) files(t *testing.T) map[string][]byte {
 	}
 	files := map[string][]byte{"overlay/l/" + link: nil, "pinbox/sets/s.yaml": sample.SetNamed("s", pinOf(s.n))}
 	var layers, images []object
-	for _, n := range append([]int{s.n}, s.with...) {
+	for _, n := range append([]int{s.n}, s.extra...) {
 		id, diffID := idOf("layer", n), digest.FromString(pinOf(n))
 		layers = append(layers, object{"id": id, "parent": parent, "diff-digest": diffID, "compressed-diff-digest": diffID})
 		images = append(images, object{"id": idOf("image", n), "names": []string{pinOf(n)}, "layer": id})
@@ -90,10 +90,10 @@ func (s testStore) files(t *testing.T) map[string][]byte {
 		t.Fatal(err)
 	}
 	files["overlay-images/images.json"], files["overlay-layers/layers.json"] = records(t, images...), records(t, layers...)
-	files["overlay-images/images.lock"] = []byte(fmt.Sprint("images ", s.n, s.with))
-	files["overlay-layers/layers.lock"] = []byte(fmt.Sprint("layers ", s.n, s.with))
+	files["overlay-images/images.lock"] = []byte(fmt.Sprint("images ", s.n, s.extra))
+	files["overlay-layers/layers.lock"] = []byte(fmt.Sprint("layers ", s.n, s.extra))
 	files["pinbox/pinbox.lock.json"] = lockText.Bytes()
-	if len(s.on) > 0 {
+	if len(s.baseLayers) > 0 {
 		delta := pinset.Delta{Version: pinset.DeltaVersion, Name: "small", Bases: []pinset.Base{}, Needs: needs}
 		if err := delta.Encode(&deltaText); err != nil {
 			t.Fatal(err)
@@ -121,8 +121,8 @@ func (s testStore) folder(t *testing.T) string {
 	for name, content := range s.files(t) {
 		write(t, filepath.Join(tree, name), string(content))
 	}
-	if s.broken != nil {
-		if err := s.broken(tree); err != nil {
+	if s.damage != nil {
+		if err := s.damage(tree); err != nil {
 			t.Fatal(err)
 		}
 	}
