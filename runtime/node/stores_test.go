@@ -26,15 +26,15 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// chain builds an appliance and deltas, each over the one before, and gives their
+// buildDeltas builds an appliance and deltas, each over the one before, and gives their
 // folders and what each pins.
-func chain(t *testing.T, deltas int) (folders, pins []string) {
+func buildDeltas(t *testing.T, deltas int) (folders, pins []string) {
 	t.Helper()
 	fixtures.NeedRoot(t)
 	registry, _ := appliance.Registry(t)
 	sizes := []int{1000}
 	for n := range deltas + 1 {
-		pin := pushed(t, registry, "app/a", sizes...)
+		pin := pushImage(t, registry, "app/a", sizes...)
 		o := appliance.Options(t, sample.SetNamed("s", pin))
 		if n == 0 {
 			appliance.Build(t, o)
@@ -49,7 +49,7 @@ func chain(t *testing.T, deltas int) (folders, pins []string) {
 	return folders, pins
 }
 
-func pushed(t *testing.T, r *sample.Registry, repository string, sizes ...int) string {
+func pushImage(t *testing.T, r *sample.Registry, repository string, sizes ...int) string {
 	t.Helper()
 	pin, err := r.PushStack(t.Context(), repository, sizes...)
 	if err != nil {
@@ -59,19 +59,19 @@ func pushed(t *testing.T, r *sample.Registry, repository string, sizes ...int) s
 }
 
 // attached is a keeper to which all deltas of a chain came.
-func attachedTo(t *testing.T, folders []string) stores.Manager {
+func newManagerWithDeltas(t *testing.T, folders []string) stores.Manager {
 	t.Helper()
-	k := keep(t, folders[0], "100m")
-	k.KeepPrevious = 1
+	m := newManager(t, folders[0], "100m")
+	m.KeepPrevious = 1
 	for _, folder := range folders[1:] {
-		bring(t, k, stores.AttachOptions{Source: folder})
+		attach(t, m, stores.AttachOptions{Source: folder})
 	}
-	return k
+	return m
 }
 
-func bring(t *testing.T, k stores.Manager, o stores.AttachOptions) stores.Store {
+func attach(t *testing.T, m stores.Manager, o stores.AttachOptions) stores.Store {
 	t.Helper()
-	a, err := k.Attach(t.Context(), o)
+	a, err := m.Attach(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,9 +79,9 @@ func bring(t *testing.T, k stores.Manager, o stores.AttachOptions) stores.Store 
 }
 
 // reboot takes away what is mounted, but for the appliance's own store.
-func reboot(t *testing.T, k stores.Manager) {
+func reboot(t *testing.T, m stores.Manager) {
 	t.Helper()
-	for _, slot := range k.Slots[1:] {
+	for _, slot := range m.Slots[1:] {
 		if err := syscall.Unmount(slot, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) &&
 			!errors.Is(err, syscall.ENOENT) {
 			t.Fatal(err)
@@ -89,10 +89,10 @@ func reboot(t *testing.T, k stores.Manager) {
 	}
 }
 
-// well wants so many stores to be mounted, and none to be away.
-func well(t *testing.T, k stores.Manager, n int) {
+// wantMounted wants so many stores to be mounted, and none to be away.
+func wantMounted(t *testing.T, m stores.Manager, n int) {
 	t.Helper()
-	all, err := k.Status()
+	all, err := m.Status()
 	if err != nil || len(all) != n {
 		t.Errorf("%d stores, want %d: %v", len(all), n, err)
 	}
@@ -103,55 +103,55 @@ func well(t *testing.T, k stores.Manager, n int) {
 	}
 }
 
-// busy is a service manager that does not take away what somebody stands in.
-type busy struct{ stores.DirectMounter }
+// busyMounter is a service manager that does not take away what somebody stands in.
+type busyMounter struct{ stores.DirectMounter }
 
-func (busy) Unmount(context.Context, string) error { return syscall.EBUSY }
+func (busyMounter) Unmount(context.Context, string) error { return syscall.EBUSY }
 
 // Whatever keeps a store where it is, keeps nothing else from being done.
-func TestUnmountOfWhatIsBusy(t *testing.T) {
-	folders, _ := chain(t, 2)
-	k := attachedTo(t, folders)
-	k.Mounter = busy{}
-	if _, err := k.Rollback(t.Context()); err != nil {
+func TestUnmountBusy(t *testing.T) {
+	folders, _ := buildDeltas(t, 2)
+	m := newManagerWithDeltas(t, folders)
+	m.Mounter = busyMounter{}
+	if _, err := m.Rollback(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := os.Remove(filepath.Join(k.Sets, "s.yaml")); err != nil { // which asks for an image of the first
+	if err := os.Remove(filepath.Join(m.Sets, "s.yaml")); err != nil { // which asks for an image of the first
 		t.Fatal(err)
 	}
-	if _, err := k.Detach(t.Context(), "2", mainStore(t)); err != nil {
+	if _, err := m.Detach(t.Context(), "2", emptyMainStore(t)); err != nil {
 		t.Error(err)
 	}
-	well(t, k, 1)
+	wantMounted(t, m, 1)
 }
 
 // Nobody knows any more what was attached: the files of the stores are not taken for
 // what a killed run has left, and can be attached again.
-func TestStateIsLost(t *testing.T) {
-	folders, _ := chain(t, 2)
-	k := attachedTo(t, folders)
-	if err := os.Remove(filepath.Join(k.Dir, "state.json")); err != nil {
+func TestMissingState(t *testing.T) {
+	folders, _ := buildDeltas(t, 2)
+	m := newManagerWithDeltas(t, folders)
+	if err := os.Remove(filepath.Join(m.Dir, "state.json")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.Reconcile(t.Context(), nil); !errors.Is(err, stores.ErrState) {
+	if _, err := m.Reconcile(t.Context(), nil); !errors.Is(err, stores.ErrState) {
 		t.Errorf("%v", err)
 	}
-	reboot(t, k)
-	away := k.Dir + ".away"
-	if err := os.Rename(k.Dir, away); err != nil {
+	reboot(t, m)
+	away := m.Dir + ".away"
+	if err := os.Rename(m.Dir, away); err != nil {
 		t.Fatal(err)
 	}
 	for _, folder := range folders[1:] {
 		sum := strings.Fields(fixtures.Run(t, "sha256sum", filepath.Join(folder, artifact.DeltaStoreFile)))[0]
-		bring(t, k, stores.AttachOptions{
+		attach(t, m, stores.AttachOptions{
 			Source: filepath.Join(away, sum+".squashfs"), Digest: digest.Digest("sha256:" + sum),
 		})
 	}
-	well(t, k, 2)
+	wantMounted(t, m, 2)
 }
 
-// mainStore is the root of a CRI-O that has nothing.
-func mainStore(t *testing.T) string {
+// emptyMainStore is the root of a CRI-O that has nothing.
+func emptyMainStore(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
 	if err := os.Mkdir(filepath.Join(root, "overlay-layers"), 0o700); err != nil {
@@ -160,23 +160,23 @@ func mainStore(t *testing.T) string {
 	return root
 }
 
-// compacts makes one store of those that are attached.
-func compacts(t *testing.T, k stores.Manager) stores.Compaction {
+// compact makes one store of those that are attached.
+func compact(t *testing.T, m stores.Manager) stores.Compaction {
 	t.Helper()
-	f, err := k.Compact(t.Context(), stores.CompactOptions{GraphRoot: mainStore(t)})
+	f, err := m.Compact(t.Context(), stores.CompactOptions{GraphRoot: emptyMainStore(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return f
 }
 
-// picky does not mount one file.
-type picky struct {
+// failingMounter does not mount one file.
+type failingMounter struct {
 	stores.DirectMounter
 	file string
 }
 
-func (p picky) Mount(ctx context.Context, m stores.Mount) error {
+func (p failingMounter) Mount(ctx context.Context, m stores.Mount) error {
 	if filepath.Base(m.What) == p.file {
 		return syscall.EIO
 	}
@@ -185,22 +185,22 @@ func (p picky) Mount(ctx context.Context, m stores.Mount) error {
 
 // The compacted store cannot be mounted: those that it was made of stay.
 func TestCompactedStoreCannotBeMounted(t *testing.T) {
-	folders, _ := chain(t, 3)
-	k := attachedTo(t, folders)
-	f := compacts(t, k)
-	k.Mounter = picky{file: f.Store.ID.Encoded() + ".squashfs"}
-	if _, err := k.Reconcile(t.Context(), func() bool { return true }); !errors.Is(err, stores.ErrNotReplaced) ||
+	folders, _ := buildDeltas(t, 3)
+	m := newManagerWithDeltas(t, folders)
+	f := compact(t, m)
+	m.Mounter = failingMounter{file: f.Store.ID.Encoded() + ".squashfs"}
+	if _, err := m.Reconcile(t.Context(), func() bool { return true }); !errors.Is(err, stores.ErrNotReplaced) ||
 		!errors.Is(err, syscall.EIO) {
 		t.Errorf("%v", err)
 	}
-	well(t, k, 3)
-	compacts(t, k)
-	k.Mounter = stores.DirectMounter{}
-	if _, err := k.Reconcile(t.Context(), func() bool { return true }); err != nil {
+	wantMounted(t, m, 3)
+	compact(t, m)
+	m.Mounter = stores.DirectMounter{}
+	if _, err := m.Reconcile(t.Context(), func() bool { return true }); err != nil {
 		t.Error(err)
 	}
-	well(t, k, 1)
-	entries, err := os.ReadDir(k.Dir)
+	wantMounted(t, m, 1)
+	entries, err := os.ReadDir(m.Dir)
 	if err != nil || len(entries) != 4 { // with locks and state
 		t.Errorf("left over: %v, %v", entries, err)
 	}
@@ -208,34 +208,34 @@ func TestCompactedStoreCannotBeMounted(t *testing.T) {
 
 // A set asks for an image of a release that is not kept any more: compaction keeps it, and
 // what a set asks for since then keeps the stores.
-func TestCompactionKeepsWhatSetsAskFor(t *testing.T) {
-	folders, pins := chain(t, 4)
-	k := attachedTo(t, folders)
+func TestCompactionKeepsImagesOfSets(t *testing.T) {
+	folders, pins := buildDeltas(t, 4)
+	m := newManagerWithDeltas(t, folders)
 	own := func(name, pin string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(k.Sets, name+".yaml"), []byte(sample.SetNamed(name, pin)), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(m.Sets, name+".yaml"), []byte(sample.SetNamed(name, pin)), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	own("first", pins[1])
-	compacts(t, k)
+	compact(t, m)
 	own("second", pins[2])
-	if _, err := k.Reconcile(t.Context(), func() bool { return true }); !errors.Is(err, stores.ErrNotReplaced) ||
+	if _, err := m.Reconcile(t.Context(), func() bool { return true }); !errors.Is(err, stores.ErrNotReplaced) ||
 		!strings.Contains(err.Error(), pins[2]) {
 		t.Errorf("%v", err)
 	}
-	well(t, k, 4)
-	if err := os.Remove(filepath.Join(k.Sets, "second.yaml")); err != nil {
+	wantMounted(t, m, 4)
+	if err := os.Remove(filepath.Join(m.Sets, "second.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	compacted := compacts(t, k).Store
-	if _, err := k.Reconcile(t.Context(), func() bool { return true }); err != nil {
+	compacted := compact(t, m).Store
+	if _, err := m.Reconcile(t.Context(), func() bool { return true }); err != nil {
 		t.Error(err)
 	}
-	well(t, k, 1)
+	wantMounted(t, m, 1)
 	for n, want := range []bool{1: true, 2: false, 3: true, 4: true} {
 		for _, name := range []string{"overlay-images/images.json", "pinbox/pinbox.lock.json"} {
-			text, err := os.ReadFile(filepath.Join(filepath.Dir(k.Slots[0]), "5", name))
+			text, err := os.ReadFile(filepath.Join(filepath.Dir(m.Slots[0]), "5", name))
 			if n > 0 && (err != nil || strings.Contains(string(text), pins[n]) != want) {
 				t.Errorf("%s, image %d of %d: %v", name, n, compacted.Images, err)
 			}
@@ -245,41 +245,41 @@ func TestCompactionKeepsWhatSetsAskFor(t *testing.T) {
 
 // A store whose file is lost or damaged is brought again by attaching it again, from
 // whatever place.
-func TestAttachMends(t *testing.T) {
-	folders, _ := chain(t, 2)
-	k := attachedTo(t, folders)
-	all, err := k.Status()
+func TestAttachRestoresFiles(t *testing.T) {
+	folders, _ := buildDeltas(t, 2)
+	m := newManagerWithDeltas(t, folders)
+	all, err := m.Status()
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(k.Dir, all[0].ID.Encoded()+".squashfs")
+	file := filepath.Join(m.Dir, all[0].ID.Encoded()+".squashfs")
 	for name, damage := range map[string]func() error{
 		"lost": func() error { return os.Remove(file) }, "cut": func() error { return os.Truncate(file, 4096) },
 	} {
-		reboot(t, k)
+		reboot(t, m)
 		if err := damage(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := k.Attach(t.Context(), stores.AttachOptions{Source: folders[1], Auto: true}); err != nil {
+		if _, err := m.Attach(t.Context(), stores.AttachOptions{Source: folders[1], Auto: true}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		well(t, k, 2)
+		wantMounted(t, m, 2)
 	}
-	reboot(t, k)
+	reboot(t, m)
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	place := bring(t, k, stores.AttachOptions{Source: folders[1], InPlace: true}).Path
+	place := attach(t, m, stores.AttachOptions{Source: folders[1], InPlace: true}).Path
 	if place != filepath.Join(folders[1], artifact.DeltaStoreFile) {
 		t.Errorf("it is used from %q", place)
 	}
-	well(t, k, 2)
+	wantMounted(t, m, 2)
 }
 
-// set is what stands in the only set.
-func set(t *testing.T, k stores.Manager) string {
+// setText is what stands in the only set.
+func setText(t *testing.T, m stores.Manager) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(k.Sets, "s.yaml"))
+	text, err := os.ReadFile(filepath.Join(m.Sets, "s.yaml"))
 	if err != nil {
 		t.Error(err)
 	}
@@ -288,64 +288,64 @@ func set(t *testing.T, k stores.Manager) string {
 
 // A rollback to a release whose store is away is refused, for good: its sets do not
 // count later, when its medium is plugged in for something else.
-func TestRollbackToWhatIsAway(t *testing.T) {
-	folders, _ := chain(t, 2)
-	k := keep(t, folders[0], "100m")
-	k.KeepPrevious = 1
+func TestRollbackToAnUnavailableStore(t *testing.T) {
+	folders, _ := buildDeltas(t, 2)
+	m := newManager(t, folders[0], "100m")
+	m.KeepPrevious = 1
 	medium := filepath.Join(t.TempDir(), "medium")
 	fixtures.Run(t, "cp", "-r", folders[1], medium)
-	bring(t, k, stores.AttachOptions{Source: medium, InPlace: true})
-	bring(t, k, stores.AttachOptions{Source: folders[2]})
-	newest := set(t, k)
-	reboot(t, k)
+	attach(t, m, stores.AttachOptions{Source: medium, InPlace: true})
+	attach(t, m, stores.AttachOptions{Source: folders[2]})
+	newest := setText(t, m)
+	reboot(t, m)
 	if err := os.Rename(medium, medium+".out"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.Rollback(t.Context()); !errors.Is(err, stores.ErrMissing) {
+	if _, err := m.Rollback(t.Context()); !errors.Is(err, stores.ErrMissing) {
 		t.Errorf("%v", err)
 	}
 	if err := os.Rename(medium+".out", medium); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.Reconcile(t.Context(), nil); err != nil {
+	if _, err := m.Reconcile(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
-	well(t, k, 2)
-	if got := set(t, k); got != newest {
+	wantMounted(t, m, 2)
+	if got := setText(t, m); got != newest {
 		t.Errorf("sets changed by themselves:\n%s", got)
 	}
 }
 
 // Somebody's own set has the name of one that comes with a store: a rollback gives it
 // back.
-func TestOwnSetOfTheSameName(t *testing.T) {
-	folders, pins := chain(t, 1)
-	k := keep(t, folders[0], "100m")
-	k.KeepPrevious = 1
-	fixtures.Run(t, "umount", k.Slots[0]) // a node without a store of its own
+func TestRollbackRestoresUsersSet(t *testing.T) {
+	folders, pins := buildDeltas(t, 1)
+	m := newManager(t, folders[0], "100m")
+	m.KeepPrevious = 1
+	fixtures.Run(t, "umount", m.Slots[0]) // a node without a store of its own
 	own := string(sample.SetNamed("own", pins[0]))
-	if err := errors.Join(os.MkdirAll(k.Sets, 0o755), os.WriteFile(filepath.Join(k.Sets, "s.yaml"), []byte(own),
+	if err := errors.Join(os.MkdirAll(m.Sets, 0o755), os.WriteFile(filepath.Join(m.Sets, "s.yaml"), []byte(own),
 		0o644)); err != nil {
 		t.Fatal(err)
 	}
-	bring(t, k, stores.AttachOptions{Source: folders[0]})
-	if got := set(t, k); got == own {
+	attach(t, m, stores.AttachOptions{Source: folders[0]})
+	if got := setText(t, m); got == own {
 		t.Error("the set of the store does not count")
 	}
-	if _, err := k.Rollback(t.Context()); err != nil {
+	if _, err := m.Rollback(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if got := set(t, k); got != own {
+	if got := setText(t, m); got != own {
 		t.Errorf("after the rollback:\n%s", got)
 	}
 }
 
 // What is in an image gives nobody on the node root, or a device.
-func TestStoresAreNotTrusted(t *testing.T) {
-	folders, _ := chain(t, 1)
-	k := attachedTo(t, folders)
+func TestMountOptions(t *testing.T) {
+	folders, _ := buildDeltas(t, 1)
+	m := newManagerWithDeltas(t, folders)
 	var fs unix.Statfs_t
-	if err := unix.Statfs(k.Slots[1], &fs); err != nil {
+	if err := unix.Statfs(m.Slots[1], &fs); err != nil {
 		t.Fatal(err)
 	}
 	const want = unix.ST_RDONLY | unix.ST_NOSUID | unix.ST_NODEV
@@ -355,9 +355,9 @@ func TestStoresAreNotTrusted(t *testing.T) {
 }
 
 // A store that would keep CRI-O from listing any image is refused, whoever made it.
-func TestStoreThatWouldHideTheOthers(t *testing.T) {
-	folders, _ := chain(t, 1)
-	k := keep(t, folders[0], "100m")
+func TestStoresThatBreakListImages(t *testing.T) {
+	folders, _ := buildDeltas(t, 1)
+	m := newManager(t, folders[0], "100m")
 	for name, change := range map[string]string{
 		"it hides what it needs": `echo '{"version":1,"name":"x","bases":[],"needs":[]}' >pinbox/delta.json`,
 		"its records are a pipe": "rm overlay-images/images.json && mkfifo overlay-images/images.json",
@@ -368,10 +368,10 @@ func TestStoreThatWouldHideTheOthers(t *testing.T) {
 		fixtures.Run(t, "sh", "-ec", `cd "$0" && `+change, tree)
 		fixtures.Run(t, "mksquashfs", tree, file, "-comp", "zstd")
 		sum := strings.Fields(fixtures.Run(t, "sha256sum", file))[0]
-		_, err := k.Attach(t.Context(), stores.AttachOptions{Source: file, Digest: digest.Digest("sha256:" + sum)})
+		_, err := m.Attach(t.Context(), stores.AttachOptions{Source: file, Digest: digest.Digest("sha256:" + sum)})
 		if !errors.Is(err, stores.ErrNotStore) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	nothing(t, k)
+	wantNothingAttached(t, m)
 }
