@@ -42,7 +42,6 @@ func attachCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&sum, "digest", "",
 		"`DIGEST` of the store's file (default: from SHA256SUMS or sums.txt next to it)")
-	cli.Words(cmd.Flags(), "digest")
 	cmd.Flags().BoolVar(&o.InPlace, "in-place", false, "use the store where it is instead of copying it")
 	cmd.Flags().BoolVar(&o.KeepSets, "keep-sets", false, "leave the sets as they are, and attach the store alone")
 	cmd.Flags().BoolVar(&o.Auto, "auto", false,

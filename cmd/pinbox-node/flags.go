@@ -26,14 +26,12 @@ func (f *nodeFlags) add(flags *pflag.FlagSet, wait time.Duration) {
 		"`WHO` writes the pins: pinbox, mco (pinbox only reports), or auto")
 	cli.Words(flags, "owner", "auto", string(runtime.Pinbox), string(runtime.MCO))
 	flags.StringVar(&f.Node, "node-name", "", "`NAME` of this node in messages (default: the host's)")
-	cli.Words(flags, "node-name")
 	flags.StringVar(&f.Socket, "socket", cri.DefaultSocket, "`PATH` of CRI-O's socket")
 	flags.StringVar(&f.CRIODir, "crio-config", node.DefaultCRIODir, "`DIR` of CRI-O's configuration")
 	flags.StringVar(&f.Status, "status", layout.StatusPath, "`FILE` of the status")
 	cli.Files(flags, "status", "json")
 	flags.StringVar(&f.State, "state", layout.NodeDir,
 		"`DIR` of the attached stores and other state")
-	cli.Folders(flags, "sets", "crio-config", "state")
 	flags.DurationVar(&f.Wait, "wait", wait, "`TIME` to wait for CRI-O, or for another pinbox-node")
 	cli.Under("Node", flags)
 }
@@ -49,7 +47,6 @@ func (f *planFlags) add(flags *pflag.FlagSet, wait time.Duration) {
 			"kubelet's configuration)")
 	flags.StringVar(&f.Staging, "staging", "",
 		"`DIR` where CRI-O keeps blobs until they are unpacked (default: from CRI-O's configuration)")
-	cli.Folders(flags, "staging")
 	cli.Under("Space", flags)
 	flags.IntVar(&f.Parallel, "parallel", 0,
 		"`NUMBER` of pulls at a time (default: 4, or 2 in the pool master or control-plane)")
@@ -57,7 +54,6 @@ func (f *planFlags) add(flags *pflag.FlagSet, wait time.Duration) {
 	cli.Files(flags, "registries-conf", "conf")
 	flags.StringVar(&f.RegistriesDir, "registries-conf-dir", "",
 		"`DIR` to read instead of /etc/containers/registries.conf.d")
-	cli.Folders(flags, "registries-conf-dir")
 	cli.Under("Pulls", flags)
 }
 

@@ -37,7 +37,6 @@ func installStoreCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&o.Medium, "medium", path.Dir(layout.LiveStorePath), "`DIR` of the store and its sums")
-	cli.Folders(cmd.Flags(), "medium")
 	cmd.Flags().BoolVar(&check, "check", false, "only check whether the store fits, before a system is installed")
 	cli.Under("Store", cmd.Flags())
 	output.Add(cmd.Flags())

@@ -25,7 +25,6 @@ func (f *cacheFlags) add(flags *pflag.FlagSet) {
 		"`SIZE` that the cache may have after a build, 0 for no limit; what was used least recently is removed first")
 	cli.Words(flags, "cache-size", "10GiB", "50GiB", "200GiB", "0")
 	flags.BoolVar(&f.none, "no-cache", false, "neither read packed layers from the cache nor add any")
-	cli.Folders(flags, "cache-dir")
 	cli.Under("Cache", flags)
 }
 

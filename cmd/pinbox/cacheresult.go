@@ -15,7 +15,6 @@ import (
 func addCacheDir(cmd *cobra.Command, dir *string, output *cli.Output) {
 	cmd.Flags().StringVar(dir, "cache-dir", "",
 		"`DIR` of packed layers (default: pinbox in $XDG_CACHE_HOME or ~/.cache)")
-	cli.Folders(cmd.Flags(), "cache-dir")
 	cli.Under("Cache", cmd.Flags())
 	output.Add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())

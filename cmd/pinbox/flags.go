@@ -91,7 +91,6 @@ func (f *inputFlags) addAccess(flags *pflag.FlagSet) {
 		"`DIR` of files that say where signatures are (default: the user's or the host's registries.d)")
 	flags.StringVar(&f.access.CertDir, "cert-dir", "",
 		"`DIR` of certificates and keys for registries (default: /etc/containers/certs.d)")
-	cli.Folders(flags, "registries.d", "cert-dir")
 	flags.BoolVar(&f.tlsVerify, "tls-verify", true, "require HTTPS and verified certificates of registries")
 	flags.DurationVar(&f.access.StallTimeout, "stall", storage.DefaultStallTimeout,
 		"`TIME` without progress after which a registry is asked again")

@@ -27,9 +27,6 @@ func (f *isoFlags) add(flags *pflag.FlagSet) {
 		"kernel `ARGUMENT` of the live system to delete; may be repeated")
 	flags.StringArrayVar(&f.replace, "kargs-replace", nil,
 		"kernel argument of the live system to replace, as `KEY=OLD=NEW`; may be repeated")
-	for _, name := range []string{"kargs-append", "kargs-delete", "kargs-replace"} {
-		cli.Words(flags, name)
-	}
 	cli.Under("ISO", flags)
 }
 

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pinbox/pinbox/builder/source"
-	"github.com/pinbox/pinbox/cmd/cli"
 )
 
 // sourceFlags are the values of the flags that name inputs, by the names of the flags.
@@ -48,12 +47,6 @@ func (f *sourceFlags) add(flags *pflag.FlagSet) {
 			value := &sourceValue{flag: flag}
 			(*f)[flag.Name] = value
 			flags.Var(value, flag.Name, usage)
-			switch { // a shell completes the others with files and folders
-			case strings.HasPrefix(flag.Value, "DIR"):
-				cli.Folders(flags, flag.Name)
-			case strings.HasSuffix(flag.Value, "NAME"):
-				cli.Words(flags, flag.Name)
-			}
 		}
 	}
 }
