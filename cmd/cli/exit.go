@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Exit codes. README.md has those of pinbox, docs/node.md those of pinbox-node.
+// Exit codes. README.md documents them for pinbox, docs/node.md for pinbox-node.
 const (
 	ExitOK          = 0
 	ExitOther       = 1
@@ -19,11 +19,11 @@ const (
 	ExitSpace       = 5
 	ExitRegistry    = 6
 	ExitBusy        = 7
-	ExitInterrupted = 130 // 128 + SIGINT, as shells have it
+	ExitInterrupted = 130 // 128 + SIGINT, as in shells
 )
 
-// Row says what an error means to a user: the exit code, and what to do. It is a type without
-// a name of its own so that the tables need not repeat the names of its fields: go vet.
+// Row has the exit code of an error, and a hint what to do. It is an alias of an unnamed type,
+// because go vet demands field names in literals of a named type of another package.
 type Row = struct {
 	Err  error
 	Code int
@@ -38,19 +38,19 @@ func (e usageError) Unwrap() error { return e.error }
 // Usagef makes an error of the command line, as fmt.Errorf makes others.
 func Usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// Reported is the exit code of a command that has printed what is wrong itself.
+// Reported is the error of a command that has already printed what is wrong: its exit code.
 type Reported int
 
 func (r Reported) Error() string { return fmt.Sprintf("exit code %d", int(r)) }
 
-// Failure is an error as programs read it.
+// Failure is an error as it is printed for programs.
 type Failure struct {
 	Error string `json:"error"`
 	Hint  string `json:"hint,omitempty"`
 	Code  int    `json:"exitCode"`
 }
 
-// explain gives an error its hint and its exit code.
+// explain finds the hint and the exit code of an error.
 func (p Program) explain(err error) Failure {
 	if errors.As(err, &usageError{}) {
 		name := p.Root.Name()
@@ -58,7 +58,7 @@ func (p Program) explain(err error) Failure {
 		return Failure{Error: strings.TrimSpace(err.Error()), Hint: hint, Code: ExitUsage}
 	}
 	if errors.Is(err, context.Canceled) {
-		return Failure{"interrupted", "nothing half-written was left; run the command again", ExitInterrupted}
+		return Failure{"interrupted", "no incomplete file was left; run the command again", ExitInterrupted}
 	}
 	for _, row := range p.Rows {
 		if errors.Is(err, row.Err) {
@@ -68,14 +68,14 @@ func (p Program) explain(err error) Failure {
 	return Failure{Error: strings.TrimSpace(err.Error()), Code: ExitOther}
 }
 
-// report prints what went wrong and what to do, and gives the exit code.
+// report prints an error and its hint, and returns the exit code.
 func (p Program) report(stderr io.Writer, err error, output Output) int {
 	if code := Reported(0); errors.As(err, &code) {
 		return int(code)
 	}
 	f := p.explain(err)
 	if !output.Text() {
-		_ = json.NewEncoder(stderr).Encode(f) // there is nowhere else to say it
+		_ = json.NewEncoder(stderr).Encode(f) // the error cannot be reported elsewhere
 		return f.Code
 	}
 	fmt.Fprintf(stderr, "%s: %s\n", p.Root.Name(), f.Error)

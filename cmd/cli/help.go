@@ -16,10 +16,10 @@ const headingKey = "pinbox_heading"
 // general is the heading of flags that every command has.
 const general = "General"
 
-// helpWidth is how many columns the usage of flags may take. A console has no fewer.
+// helpWidth is the number of columns for the usage of flags: a console has at least 80.
 const helpWidth = 80
 
-// Under puts those flags of a set that have no heading in the help yet under this one.
+// Under puts the flags of a set that have no heading in the help yet under this one.
 func Under(heading string, flags *pflag.FlagSet) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Annotations[headingKey] == nil {
@@ -44,8 +44,8 @@ func Group(root *cobra.Command, heading string, commands ...*cobra.Command) {
 	root.AddCommand(commands...)
 }
 
-// addGeneral adds what every program has: flags and commands that cobra would describe
-// in words of its own.
+// addGeneral adds the flags and commands that every program has. cobra would add them with its
+// own descriptions.
 func addGeneral(root *cobra.Command) {
 	Group(root, "Help")
 	root.SetHelpCommandGroupID("Help")
@@ -60,7 +60,7 @@ func addGeneral(root *cobra.Command) {
 }
 
 // usage prints how a command is called, its commands in their groups, and its flags under
-// their headings. cobra's own has all flags in one list.
+// their headings. cobra's own function prints all flags in one list.
 func usage(cmd *cobra.Command) error {
 	w := cmd.OutOrStderr()
 	line := cmd.UseLine()
@@ -99,10 +99,10 @@ func commands(w io.Writer, cmd *cobra.Command) {
 	}
 }
 
-// headings are the flags of a command by their headings, in the order in which they were
-// added; those of all commands come last.
+// headings returns the flags of a command by their headings, in the order in which they were
+// added; the flags that all commands have come last.
 func headings(cmd *cobra.Command) (sets []*pflag.FlagSet) {
-	cmd.InheritedFlags() // adds them to those of the command
+	cmd.InheritedFlags() // adds inherited flags to cmd.Flags()
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.VisitAll(func(f *pflag.Flag) {

@@ -13,7 +13,7 @@ import (
 )
 
 // Output is the form of a command's result: text for people, JSON or YAML for programs.
-// Its zero value is text. As a pflag.Value it takes no other word.
+// Its zero value is text.
 type Output string
 
 var outputs = []string{"text", "json", "yaml"}
@@ -24,10 +24,10 @@ func (o *Output) Add(flags *pflag.FlagSet) {
 	Words(flags, "output", outputs...)
 }
 
-// Text says whether the result is for people.
+// Text reports whether the result is for people.
 func (o Output) Text() bool { return o.String() == "text" }
 
-// String is the word for the form.
+// String implements pflag.Value.
 func (o Output) String() string {
 	if o == "" {
 		return outputs[0]
@@ -35,7 +35,7 @@ func (o Output) String() string {
 	return string(o)
 }
 
-// Set takes one of the words.
+// Set implements pflag.Value.
 func (o *Output) Set(word string) error {
 	if !slices.Contains(outputs, word) {
 		return fmt.Errorf("want text, json or yaml")
@@ -44,10 +44,10 @@ func (o *Output) Set(word string) error {
 	return nil
 }
 
-// Type is what pflag calls the value.
+// Type implements pflag.Value.
 func (o Output) Type() string { return "form" }
 
-// outputOf is what the flag --output says, if there is one.
+// outputOf returns the value of the flag --output, or the default if a command does not have it.
 func outputOf(flags *pflag.FlagSet) Output {
 	if f := flags.Lookup("output"); f != nil {
 		return Output(f.Value.String())
@@ -58,7 +58,7 @@ func outputOf(flags *pflag.FlagSet) Output {
 // Encode writes a result for programs.
 func (o Output) Encode(w io.Writer, result any) error {
 	if o == "yaml" {
-		content, err := yaml.Marshal(result) // by way of JSON, so that the keys are the same
+		content, err := yaml.Marshal(result) // converts to JSON first, so the keys are the same
 		if err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ func (o Output) Encode(w io.Writer, result any) error {
 	return enc.Encode(result)
 }
 
-// Log writes a journal to stderr in the form that goes with the result.
+// Log returns a log on stderr: in JSON if the result is not text.
 func (o Output) Log(stderr io.Writer) *slog.Logger {
 	if o.Text() {
 		return slog.New(slog.NewTextHandler(stderr, nil))
@@ -79,10 +79,10 @@ func (o Output) Log(stderr io.Writer) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(stderr, nil))
 }
 
-// Table aligns columns, which a tab ends. Flush it.
+// Table returns a writer that aligns columns, each ended by a tab. Flush it.
 func Table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
 
-// Plural is a number of things.
+// Plural returns a number with a noun.
 func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

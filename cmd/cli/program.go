@@ -8,11 +8,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Program is a command line, and what its errors mean.
+// Program is a command line and the table of its errors.
 type Program struct {
 	Root *cobra.Command
 	// Rows give errors their exit codes and hints. The first one that matches counts, so
-	// causes stand before what they cause. The code of anything else is ExitOther.
+	// causes stand before their effects. The code of other errors is ExitOther.
 	Rows []Row
 }
 
@@ -34,7 +34,7 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 	switch {
 	case !began: // flags, arguments, or the name of the command
 		err = usageError{err}
-	case ctx.Err() != nil && !errors.As(err, &reported): // gRPC has an error of its own for it
+	case ctx.Err() != nil && !errors.As(err, &reported): // gRPC's error does not wrap context.Canceled
 		err = ctx.Err()
 	}
 	return p.report(stderr, err, outputOf(command.Flags()))

@@ -13,32 +13,32 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// Progress shows how far the work is: bars on a terminal, a line every tenth of
-// a long way elsewhere, JSON lines for programs.
+// Progress shows the progress of the work: bars on a terminal, else a line for every tenth of a
+// long stage, JSON lines for programs.
 type Progress struct {
 	mu     sync.Mutex
 	show   func(stage)
-	say    func(line string)
+	note   func(line string)
 	finish func()
 	now    stage
 }
 
-// stage of the work, and how much of it is done: in bytes, or in items.
+// stage is a part of the work, with the bytes or items done.
 type stage struct {
 	name        string
 	done, total int64
 	items       bool
 }
 
-// NewProgress shows progress on stderr, in the form that goes with the result.
+// NewProgress shows progress on stderr: in JSON if the result is not text.
 func NewProgress(stderr io.Writer, output Output) *Progress {
-	p := &Progress{finish: func() {}, say: func(line string) { fmt.Fprintln(stderr, line) }}
+	p := &Progress{finish: func() {}, note: func(line string) { fmt.Fprintln(stderr, line) }}
 	f, ok := stderr.(*os.File)
 	switch {
 	case !output.Text():
-		p.show, p.say = jsonLines(stderr)
+		p.show, p.note = jsonLines(stderr)
 	case ok && isatty.IsTerminal(f.Fd()):
-		p.show, p.say, p.finish = bars(stderr)
+		p.show, p.note, p.finish = bars(stderr)
 	default:
 		p.show = plainLines(stderr, time.Now)
 	}
@@ -49,10 +49,10 @@ func NewProgress(stderr io.Writer, output Output) *Progress {
 func (p *Progress) Note(line string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.say(line)
+	p.note(line)
 }
 
-// Begin starts a stage of so many bytes; 0 is a stage whose length nobody knows.
+// Begin starts a stage of so many bytes; 0 means that the number is not known.
 func (p *Progress) Begin(name string, bytes int64) { p.begin(stage{name: name, total: bytes}) }
 
 // Count starts a stage of so many items.
@@ -67,7 +67,7 @@ func (p *Progress) begin(s stage) {
 	p.show(s)
 }
 
-// Add says that so many more bytes or items of the stage are done.
+// Add adds to the bytes or items of the stage that are done.
 func (p *Progress) Add(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,7 +75,7 @@ func (p *Progress) Add(n int64) {
 	p.show(p.now)
 }
 
-// Track is for a stage that tells how many of all bytes are done.
+// Track returns a callback for a stage that reports its total of bytes with each call.
 func (p *Progress) Track(name string) func(done, all int64) {
 	return func(done, all int64) {
 		if p.now.name != name {
@@ -107,7 +107,7 @@ func tenths(now func() time.Time, show func(s stage, elapsed time.Duration)) fun
 	}
 }
 
-// pause is between two lines of a stage: short ones have one line.
+// pause is the least time between two lines of a stage. A shorter stage has one line.
 const pause = 2 * time.Second
 
 func plainLines(w io.Writer, now func() time.Time) func(stage) {
@@ -128,23 +128,23 @@ func plainLines(w io.Writer, now func() time.Time) func(stage) {
 	})
 }
 
-func jsonLines(w io.Writer) (show func(stage), say func(string)) {
+func jsonLines(w io.Writer) (show func(stage), note func(string)) {
 	enc := json.NewEncoder(w)
 	show = tenths(time.Now, func(s stage, _ time.Duration) {
-		_ = enc.Encode(struct { // nobody may be reading
+		_ = enc.Encode(struct { // stderr may be closed
 			Stage string `json:"stage"`
 			Done  int64  `json:"done"`
 			Total int64  `json:"total"`
 		}{s.name, s.done, s.total})
 	})
 	return show, func(line string) {
-		_ = enc.Encode(struct { // nobody may be reading
+		_ = enc.Encode(struct { // stderr may be closed
 			Note string `json:"note"`
 		}{line})
 	}
 }
 
-func bars(w io.Writer) (show func(stage), say func(string), finish func()) {
+func bars(w io.Writer) (show func(stage), note func(string), finish func()) {
 	pool := mpb.New(mpb.WithOutput(w), mpb.WithAutoRefresh(), mpb.WithWidth(40))
 	var current stage
 	var bar *mpb.Bar
@@ -162,10 +162,10 @@ func bars(w io.Writer) (show func(stage), say func(string), finish func()) {
 			bar.SetCurrent(s.done)
 		}
 	}
-	say = func(line string) { fmt.Fprintln(pool, line) } // above the bars
-	return show, say, func() {
+	note = func(line string) { fmt.Fprintln(pool, line) } // above the bars
+	return show, note, func() {
 		if bar != nil {
-			bar.Abort(false) // unless it has come to its end
+			bar.Abort(false) // does nothing if the bar is complete
 		}
 		pool.Wait()
 	}
