@@ -80,8 +80,8 @@ type contents struct {
 	// images have the layers that the store gets: all of an appliance's, the new ones of a delta's.
 	images  []storage.Resolved
 	program *os.File
-	// carried are files for the node that do not fit into its Ignition config.
-	carried []ignition.File
+	// storeFiles are files for the node that do not fit into its Ignition config.
+	storeFiles []ignition.File
 	// common is what the bases of a delta have in common, delta the description of the delta; nil for an
 	// appliance.
 	common *base.Common
@@ -93,7 +93,7 @@ type contents struct {
 
 func (r recipe) contents(p plan) (contents, error) {
 	c := contents{
-		images: p.Images, program: r.program, carried: p.config.Carried,
+		images: p.Images, program: r.program, storeFiles: p.config.StoreFiles,
 		texts: p.config.Texts(), live: p.config.LiveISO(p.spec),
 	}
 	if r.bases == nil {

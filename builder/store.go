@@ -96,7 +96,7 @@ func (w storeWriter) files(lock pinset.Lock) ([]format.File, error) {
 	if w.common != nil {
 		files = append(files, format.File{Name: layout.OwnDelta, Perm: 0o644, Content: w.delta})
 	}
-	for _, f := range w.carried {
+	for _, f := range w.storeFiles {
 		files = append(files, format.File{Name: path.Join(layout.OwnFiles, f.Path), Perm: 0o600, Content: f.Content})
 	}
 	if w.program != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // A large file leaves the configuration, and nothing else does.
-func TestCarriedFilesLeaveTheConfig(t *testing.T) {
+func TestStoreFilesLeaveTheConfig(t *testing.T) {
 	large := strings.Repeat("large ", 2000)
 	config := configs(t)["live"]
 	config.Snippets = []ignition.Snippet{

@@ -21,10 +21,10 @@ import (
 type Files struct {
 	butane, ignition         []byte
 	liveButane, liveIgnition []byte
-	// Carried are files of the node that do not fit into the ISO; the store has them.
-	Carried []ignition.File
-	secret  bool // a config has a pull secret
-	notes   []string
+	// StoreFiles are files of the node that do not fit into the ISO; they are in the store instead.
+	StoreFiles []ignition.File
+	secret     bool // a config has a pull secret
+	notes      []string
 }
 
 // perm is the mode of the files: only the owner reads a pull secret.
@@ -56,11 +56,11 @@ func (c Files) embedded() []byte {
 // Warnings returns warnings for the user.
 func (c Files) Warnings() (all []string) {
 	all = append(all, c.notes...)
-	if len(c.Carried) == 0 {
+	if len(c.StoreFiles) == 0 {
 		return all
 	}
 	var names []string
-	for _, f := range c.Carried {
+	for _, f := range c.StoreFiles {
 		names = append(names, f.Path)
 	}
 	return append(all, "the Ignition area of the ISO is too small for all files; the node gets these from its store, "+
@@ -117,18 +117,18 @@ func fit(s spec.Spec, c ignition.Config) (Files, error) {
 	if !errors.Is(err, iso.ErrTooLarge) {
 		return files, err
 	}
-	carriable, err := c.StoreFileCandidates()
+	candidates, err := c.StoreFileCandidates()
 	if err != nil {
 		return Files{}, err
 	}
-	c.StoreFiles = carriable
+	c.StoreFiles = candidates
 	if files, err = render(s, c); errors.Is(err, iso.ErrTooLarge) {
 		part, bytes := c.LargestPart()
 		return Files{}, fmt.Errorf("%w: with %d files left for the store, the largest that must stay is %s with %d bytes",
-			err, len(carriable), part, bytes)
+			err, len(candidates), part, bytes)
 	}
-	sort.Search(len(carriable), func(n int) bool {
-		c.StoreFiles = carriable[:n]
+	sort.Search(len(candidates), func(n int) bool {
+		c.StoreFiles = candidates[:n]
 		fewer, tooLarge := render(s, c)
 		if tooLarge == nil {
 			files = fewer // the search ends at the smallest n that fits
@@ -140,7 +140,7 @@ func fit(s spec.Spec, c ignition.Config) (Files, error) {
 
 // render renders the configs, and checks that they fit into the base ISO, before anything is fetched.
 func render(s spec.Spec, c ignition.Config) (files Files, err error) {
-	files.Carried = c.StoreFiles
+	files.StoreFiles = c.StoreFiles
 	if files.butane, err = ignition.Render(c); err != nil {
 		return Files{}, err
 	}
