@@ -26,7 +26,7 @@ type CompactPlan struct {
 	// Progress is called with the bytes written so far and the size of the store; nil is fine.
 	Progress func(written, size int64)
 
-	// attached are those of the stores that were attached: all but the appliance's own.
+	// attached are the ones among Stores that were attached: all but the appliance's own.
 	attached []Store
 }
 

@@ -34,7 +34,7 @@ func (s slots) attachable() []string {
 // path is the mount point of a store.
 func (s slots) path(o Store) string { return filepath.Join(filepath.Dir(s.all[0]), o.Slot) }
 
-// mountedExcept lists the slots at which a store is mounted, except that of o.
+// mountedExcept lists the slots at which a store is mounted, except the slot of o.
 func (s slots) mountedExcept(o Store, mounted mountTable) (found []string) {
 	for _, slot := range s.all {
 		if mounted[slot] > 0 && slot != s.path(o) {
@@ -289,8 +289,8 @@ func names(dir string) map[string]bool {
 	return all
 }
 
-// try mounts a store at the trial mount point, checks its records and unmounts it.
-func (m mounts) try(ctx context.Context, o Store) error {
+// tryMount mounts a store at the trial mount point, checks its records and unmounts it.
+func (m mounts) tryMount(ctx context.Context, o Store) error {
 	e, err := m.sources.extent(o)
 	if err != nil {
 		return err

@@ -20,7 +20,7 @@ func (s *session) replaceByCompacted(ctx context.Context) error {
 	}
 	problem := s.checkReplaceable(c, mounted)
 	if problem == nil { // it gets its slot only after the files of the others were removed
-		problem = s.mounts.try(ctx, c.Store)
+		problem = s.mounts.tryMount(ctx, c.Store)
 	}
 	if err := ctx.Err(); err != nil { // interrupted: the compaction stays pending
 		return err
@@ -55,8 +55,8 @@ func (s *session) checkReplaceable(c Compaction, mounted mountTable) error {
 	return s.usage.checkReplaceable(s.state, c, mounted)
 }
 
-// replace replaces stores by a compacted one, which gets the free slot or, if there is none, that
-// of the first.
+// replace replaces stores by a compacted one, which gets a free slot or, if no slot is free, the
+// slot of the first.
 func (s *State) replace(c Compaction, freeSlot string) {
 	if s.store(c.Store.ID) == nil {
 		if c.Store.Slot = freeSlot; freeSlot == "" {

@@ -34,8 +34,8 @@ type State struct {
 	Current digest.Digest `json:"current,omitempty"`
 	// SetsPending is true until the sets of the current release are in the folder of sets.
 	SetsPending bool `json:"setsPending,omitempty"`
-	// SetsToRemove are file names in that folder: sets of other releases. When the current
-	// sets are written, those of these files that are not among them are removed.
+	// SetsToRemove are file names in that folder: sets of other releases. When the current sets are
+	// written, the files that are not among them are removed.
 	SetsToRemove []string `json:"setsToRemove,omitempty"`
 	// Removed are the IDs of stores that were attached and then removed. They are not attached
 	// again automatically: udev reports a medium that stays in its drive at every boot.
