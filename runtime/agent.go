@@ -29,7 +29,8 @@ type Agent struct {
 // Service is a service manager: systemd.
 type Service interface {
 	Ready()
-	// Watchdog reports that the service works. It is due every WatchdogInterval; never, if that is 0.
+	// Watchdog reports that the service works. It has to be called in every WatchdogInterval; never
+	// if that is 0.
 	Watchdog()
 	WatchdogInterval() time.Duration
 	// SetStatus sets one line that describes what the service does.

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Class of an error, by what repairs it.
+// Class of an error. It decides when pinbox-node tries again.
 type Class string
 
 // Auth, NotFound and Policy need an administrator; Space needs space; Network and Other may be
@@ -28,8 +28,8 @@ func (c Class) Transient() bool { return c == Network || c == Other }
 // ErrStalled is a pull that was cancelled because nothing arrived any more.
 var ErrStalled = errors.New("the registry stalls")
 
-// texts classify errors: CRI-O returns most errors of registries as text with the code
-// Unknown. The first match counts: of several mirrors, one that did not answer may have the
+// texts classify errors: CRI-O returns most errors of registries as text with the code Unknown. The
+// first match counts, and Network precedes NotFound: a mirror that did not answer may have the
 // image.
 var texts = []struct {
 	class Class

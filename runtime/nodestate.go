@@ -18,7 +18,7 @@ type nodeState struct {
 	sets []pinset.Set
 	// broken is the error of reading the sets.
 	broken error
-	// want is the union of the sets, sorted; pins are those that the drop-in should have.
+	// want is the union of the sets, sorted; pins are the ones that the drop-in should have.
 	want, pins []pinset.Image
 	// current are the pins that the drop-in has; exact reports that it has nothing else.
 	current []pinset.Image
@@ -31,7 +31,7 @@ type nodeState struct {
 	present map[string]bool
 	// unpinned are images in the stores that sets had earlier, and no longer have.
 	unpinned []string
-	// pause is the name of the image that is pinned whatever the drop-in says.
+	// pause is the name of the image that is always pinned, with any drop-in.
 	pause string
 }
 
@@ -46,7 +46,7 @@ func (r *Reconciler) observe(ctx context.Context, o Options) (nodeState, error) 
 	}
 	n.pins = n.want
 	if n.broken != nil {
-		// The set that cannot be read may ask for any of the current pins: all of them stay.
+		// A set that cannot be read may ask for any of the current pins, so all of them stay.
 		n.pins = pinset.Union(pinset.Set{Images: slices.Concat(n.want, n.current)})
 	}
 	name, version, err := versionOf(ctx, r.Runtime, o.Wait)
@@ -103,8 +103,9 @@ func versionOf(ctx context.Context, r Runtime, wait time.Duration) (name, versio
 // ErrUnsupported is a container runtime that cannot pin images as pinbox needs it.
 var ErrUnsupported = errors.New("the container runtime cannot be used")
 
-// supported returns an error for a runtime that cannot pin: before 1.31 CRI-O does not unpin on
-// reload (cri-o issue 8202) nor report in every answer what is pinned.
+// supported returns an error for a runtime that cannot pin: before 1.31, CRI-O does not unpin
+// images on reload (cri-o issue 8202) and does not report in every answer whether an image is
+// pinned.
 func supported(name, version string) error {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")

@@ -34,7 +34,7 @@ type Options struct {
 	PublishInterval time.Duration
 }
 
-// validate returns an ErrOptions if an option is wrong.
+// validate returns an ErrOptions if an option is invalid.
 func (o Options) validate() error {
 	for name, d := range map[string]time.Duration{
 		"stall": o.Stall, "pin timeout": o.PinTimeout, "wait": o.Wait, "publish interval": o.PublishInterval,
@@ -53,7 +53,7 @@ func (o Options) validate() error {
 	return nil
 }
 
-// ErrOptions is an option that is wrong.
+// ErrOptions is an invalid option.
 var ErrOptions = errors.New("wrong options")
 
 // complete returns the options with their defaults.
@@ -89,7 +89,7 @@ type Hooks struct {
 	Planned func(Plan)
 	Pinned  func([]pinset.Image)
 	Pulled  func(Pull, time.Duration)
-	// Failed reports a failed pull, and in what time it is tried again; 0 is never.
+	// Failed reports a failed pull, and the time until the next attempt; 0 if there is none.
 	Failed func(pinset.Image, Fault, time.Duration)
 	Pruned func(pinset.Image)
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// reloadTime is the time limit of a reload, and reloadsIn the least time that one takes.
+// reloadTimeout is the time limit of a reload, and minReloadTime the least time that it takes.
 const (
-	reloadTime = time.Minute
-	reloadsIn  = 20 * time.Millisecond
+	reloadTimeout = time.Minute
+	minReloadTime = 20 * time.Millisecond
 )
 
-// pin makes CRI-O pin the images of the sets, those that are not in a store yet, too.
+// pin makes CRI-O pin the images of the sets, including those that are not in a store yet.
 func (r *Reconciler) pin(ctx context.Context, rep *report, o Options) error {
 	if r.reloaded && rep.dropInCurrent() && (rep.pinsApplied() || r.Pins.Check(rep.pins) != nil) {
 		return nil
@@ -27,7 +27,7 @@ func (r *Reconciler) pin(ctx context.Context, rep *report, o Options) error {
 	if err := r.publish(*rep); err != nil {
 		return err
 	}
-	short, cancel := context.WithTimeout(ctx, reloadTime)
+	short, cancel := context.WithTimeout(ctx, reloadTimeout)
 	defer cancel()
 	reloaded, err := r.Pins.Apply(short, rep.pins)
 	if err != nil || !reloaded {
@@ -35,8 +35,8 @@ func (r *Reconciler) pin(ctx context.Context, rep *report, o Options) error {
 	}
 	rep.reloadDue, r.reloaded = false, true
 	call(r.Hooks.Pinned, rep.pins)
-	// To list the images during the reload would slow it down, and show the old pins.
-	if err := sleep(ctx, min(reloadsIn, o.PinTimeout)); err != nil {
+	// Listing the images during the reload would slow it down and return the old pins.
+	if err := sleep(ctx, min(minReloadTime, o.PinTimeout)); err != nil {
 		return err
 	}
 	return r.waitPinned(ctx, &rep.nodeState, o.PinTimeout)
@@ -45,7 +45,7 @@ func (r *Reconciler) pin(ctx context.Context, rep *report, o Options) error {
 // waitPinned lists the images until CRI-O has applied the pins. There is no event to wait for,
 // since CRI-O reloads in the background. A conflict is reported at the end of the pass.
 func (r *Reconciler) waitPinned(ctx context.Context, n *nodeState, timeout time.Duration) error {
-	for deadline, pause := time.Now().Add(timeout), reloadsIn; ; pause = min(2*pause, time.Second) {
+	for deadline, pause := time.Now().Add(timeout), minReloadTime; ; pause = min(2*pause, time.Second) {
 		if err := n.list(ctx, r.Images, r.previous.Unpinned); err != nil {
 			return err
 		}
@@ -118,13 +118,14 @@ func (n nodeState) mispinned() []string {
 	return names
 }
 
-// upToDate reports that every image is in a store and pinned, and the drop-in has just these pins.
+// upToDate reports that every image is in a store and pinned, and the drop-in has exactly these
+// pins.
 func (n nodeState) upToDate() bool {
 	return len(n.missing()) == 0 && n.pinsApplied() && n.dropInCurrent()
 }
 
-// dropInCurrent reports that the drop-in has just the pins that it should have. It need not exist
-// if that is none.
+// dropInCurrent reports that the drop-in has exactly the pins that it should have. Without pins it
+// need not exist.
 func (n nodeState) dropInCurrent() bool {
 	return len(n.pins) == 0 && len(n.current) == 0 || n.exact && slices.Equal(n.current, n.pins)
 }

@@ -69,7 +69,7 @@ func (r *Reconciler) Plan(ctx context.Context) (Plan, error) {
 		return Plan{}, err
 	}
 	problem := space.check(plan.Pulls)
-	if !plan.Rewrite { // else the conflict may be with the old drop-in
+	if !plan.Rewrite { // if it is rewritten, the conflict may be with the old one
 		problem = errors.Join(problem, r.Pins.Check(n.pins))
 	}
 	if plan.Problem = errors.Join(n.broken, problem); plan.Problem == nil && len(plan.Unresolved) > 0 {
@@ -124,8 +124,8 @@ func pulls(missing []pinset.LockedImage, layers pinset.Layers) ([]Pull, error) {
 		all[i] = Pull{Image: img, absent: layers.MissingBlobs(locked)}
 	}
 	for i, locked := range missing { // after all absent blobs are known
-		lacks, fetch := layers.MissingLayers(locked)
-		all[i].Need = need(lacks, fetch)
+		missing, fetch := layers.MissingLayers(locked)
+		all[i].Need = need(missing, fetch)
 	}
 	return all, nil
 }
@@ -149,6 +149,6 @@ func rank(img pinset.LockedImage) int64 {
 
 // Need of all pulls together.
 func (p Plan) Need() Need {
-	n, _ := demand(p.Pulls, 0)
+	n, _ := totalNeed(p.Pulls, 0)
 	return n
 }

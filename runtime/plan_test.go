@@ -175,7 +175,7 @@ func TestClaims(t *testing.T) {
 		{Need: Need{Fetch: 5, Unpacked: 50, Inodes: 1}}, {Need: Need{Fetch: 7, Unpacked: 70, Inodes: 1}},
 		{Need: Need{Fetch: 6, Unpacked: 60, Inodes: 1}},
 	}
-	need, staged := demand(all, 2)
+	need, staged := totalNeed(all, 2)
 	if need.Fetch != 18 || need.Unpacked != 180 || staged != 13 {
 		t.Errorf("need %+v, staged %d", need, staged)
 	}

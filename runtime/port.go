@@ -47,13 +47,14 @@ type Manifests interface {
 	Forget()
 }
 
-// Disk has the stores of the node and their file systems.
+// Disk reads the stores of the node and measures their file systems.
 type Disk interface {
-	// Locks returns the locks of the read-only stores, and those in the folder of sets.
+	// Locks returns the locks of the read-only stores, and the locks in the folder of sets.
 	Locks() (stores, sets []pinset.Lock, err error)
-	// Layers that are unpacked, in the store at the graph root and in the read-only ones.
+	// Layers returns the unpacked layers of the store at the graph root and of the read-only
+	// stores.
 	Layers(graphRoot string) (pinset.Layers, error)
-	// Space at the graph root, and where pulls stage their blobs.
+	// Space returns the space at the graph root, and in the folder where pulls stage their blobs.
 	Space(graphRoot string) (store, staging disk.Space, err error)
 	// Staged returns the bytes that running pulls have staged.
 	Staged() int64

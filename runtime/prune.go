@@ -19,11 +19,11 @@ type pruner struct {
 	pruned  func(pinset.Image) // reports an image that was removed; nil is fine
 }
 
-// prune removes the images that no set asks for any more and no container uses.
-// Images of read-only stores stay: CRI-O would only remove a name from them, by a copy of their
-// record in its own store. Nothing is removed while there are no sets, which is more often a
-// mistake than intended, or while a set cannot be read, which may ask for the image. An image
-// that CRI-O still pins is pinned by another drop-in, and stays.
+// prune removes the images that no set asks for any more and no container uses. Images of read-only
+// stores stay: CRI-O would only copy their record into its own store, without the name. Nothing is
+// removed while there are no sets, since that is probably a mistake, or while a set cannot be read,
+// since it may ask for the image. An image that CRI-O still pins is pinned by another drop-in, and
+// stays.
 func (p pruner) prune(ctx context.Context, n *nodeState) error {
 	if len(n.unpinned) == 0 || len(n.want) == 0 || n.broken != nil {
 		return nil
@@ -34,7 +34,7 @@ func (p pruner) prune(ctx context.Context, n *nodeState) error {
 	}
 	stores, _, err := p.disk.Locks()
 	if err != nil {
-		return err // it is unknown which images they have
+		return err // then it is unknown which images the stores have
 	}
 	tried := map[pinset.Image]error{}
 	for _, name := range n.unpinned {

@@ -54,7 +54,7 @@ type queue struct {
 	// pulled are the blobs that were pulled since the pass began.
 	pulled map[digest.Digest]bool
 	meter  meter
-	full   error // why the queue stopped: for lack of space
+	full   error // the lack of space for which the queue stopped
 }
 
 // pull fetches the missing images. Errors of single images are faults of the report, and do
@@ -66,7 +66,7 @@ func (r *Reconciler) pull(ctx context.Context, root string, rep *report, o Optio
 	for _, p := range rep.pulls {
 		q.waiting = append(q.waiting, &job{Pull: p})
 	}
-	need, _ := demand(rep.pulls, 0)
+	need, _ := totalNeed(rep.pulls, 0)
 	rep.progress = &Progress{OfImages: len(rep.pulls), OfBytes: need.Fetch}
 	q.meter = meter{disk: r.Disk, root: root, base: r.Disk.Staged(), start: time.Now(), moved: time.Now()}
 	return q.run(ctx)
@@ -85,7 +85,7 @@ func (q *queue) run(ctx context.Context) error {
 		}
 		select {
 		case res := <-q.results:
-			q.ended(ctx, res)
+			q.finishAttempt(ctx, res)
 		case <-time.After(wait):
 			continue
 		case <-tick.C:
@@ -95,7 +95,7 @@ func (q *queue) run(ctx context.Context) error {
 			continue
 		}
 		if err := q.publish(*q.rep); err != nil {
-			return q.abandon(err)
+			return q.cancelPulls(err)
 		}
 	}
 }
@@ -109,7 +109,7 @@ func (q *queue) start(ctx context.Context) time.Duration {
 		}
 		j := q.waiting[i]
 		if err := q.checkSpace(j); err != nil {
-			if len(q.running) == 0 { // else wait: those that run may take less than estimated
+			if len(q.running) == 0 { // else wait: the running pulls may take less than estimated
 				q.stop(err)
 			}
 			break
@@ -179,8 +179,8 @@ func (q *queue) launch(ctx context.Context, j *job) {
 	}()
 }
 
-// ended records the result of an attempt.
-func (q *queue) ended(ctx context.Context, res result) {
+// finishAttempt records the result of an attempt.
+func (q *queue) finishAttempt(ctx context.Context, res result) {
 	q.running = slices.DeleteFunc(q.running, func(j *job) bool { return j == res.job })
 	delete(q.rep.running, res.Image)
 	if ctx.Err() != nil {
@@ -244,8 +244,8 @@ func (q *queue) watch() {
 	}
 }
 
-// abandon cancels the running pulls.
-func (q *queue) abandon(err error) error {
+// cancelPulls cancels the running pulls.
+func (q *queue) cancelPulls(err error) error {
 	for _, j := range q.running {
 		j.cancel(err)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// Reconciler makes passes. Each observes the node first and does what is left to do,
-// so one that was killed at any point is completed by the next.
+// Reconciler makes passes. A pass observes the node first and does what is left to do, so the next
+// pass completes one that was killed at any point.
 type Reconciler struct {
 	Runtime   Runtime
 	Images    Images
@@ -117,8 +117,8 @@ func (r *Reconciler) finish(ctx context.Context, rep report, o Options) (Status,
 	return r.end(ctx, rep, r.stuck(ctx, &rep.nodeState, o))
 }
 
-// end publishes the status at the end of a pass; not if ctx has ended, since whoever cancelled
-// the pass starts the next one.
+// end publishes the status at the end of a pass; not if ctx has ended, since the caller that
+// cancelled it starts the next pass.
 func (r *Reconciler) end(ctx context.Context, rep report, err error) (Status, error) {
 	if ctx.Err() != nil {
 		return r.previous, ctx.Err()
@@ -146,7 +146,7 @@ func (r *Reconciler) Status(ctx context.Context, busy bool) (Status, error) {
 	rep := newReport(o, configErr, err)
 	rep.nodeState, rep.reloadDue = n, r.previous.ReloadDue
 	r.stores(ctx, &rep)
-	rep = rep.recall(r.previous, busy)
+	rep = rep.continueFrom(r.previous, busy)
 	if err == nil && !rep.pending {
 		rep.problems = append(rep.problems, r.Pins.Check(n.pins))
 	}

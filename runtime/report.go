@@ -10,7 +10,7 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// report is what a pass has found; the status is made of it.
+// report is what a pass has observed and done. The status is made from it.
 type report struct {
 	nodeState
 	owner Owner
@@ -25,7 +25,7 @@ type report struct {
 	problems []error
 	// stores that were attached.
 	stores []StoreStatus
-	// pulls that were planned, and those that run.
+	// pulls that were planned, and the running ones.
 	pulls    []Pull
 	running  map[pinset.Image]bool
 	progress *Progress
@@ -63,7 +63,7 @@ func (r report) status(previous Status, now time.Time) Status {
 	}
 	r.problems = slices.DeleteFunc(r.problems, func(err error) bool { return err == nil })
 	s.Sets = r.setStatus(previous, s.Images)
-	for _, problem := range append(r.problems, r.unread()) {
+	for _, problem := range append(r.problems, r.folderError()) {
 		if problem != nil {
 			s.Errors = append(s.Errors, strings.Split(problem.Error(), "\n")...)
 		}
@@ -73,7 +73,7 @@ func (r report) status(previous Status, now time.Time) Status {
 	return s
 }
 
-// unique drops repeated lines.
+// unique removes repeated lines.
 func unique(lines []string) (once []string) {
 	for _, line := range lines {
 		if !slices.Contains(once, line) {
@@ -83,8 +83,9 @@ func unique(lines []string) (once []string) {
 	return once
 }
 
-// unread is the error of reading the sets, unless it is the error of a file, which has a SetStatus.
-func (r report) unread() error {
+// folderError is the error of reading the sets, unless it is the error of a single file, which has
+// a SetStatus of its own.
+func (r report) folderError() error {
 	var file *pinset.FileError
 	if errors.As(r.broken, &file) {
 		return nil
@@ -140,7 +141,7 @@ func (r report) setStatus(previous Status, images []ImageStatus) []SetStatus {
 	all := []SetStatus{}
 	for _, set := range r.sets {
 		s := SetStatus{Name: set.Name, Images: len(set.Images)}
-		var wrong []string
+		var failures []string
 		unknown := false
 		for _, img := range set.Images {
 			i := byName[img.String()]
@@ -149,17 +150,17 @@ func (r report) setStatus(previous Status, images []ImageStatus) []SetStatus {
 				s.Pinned++
 			case Missing, Pulling:
 				s.Missing++
-				wrong = append(wrong, i.describe("is not on the node"))
+				failures = append(failures, i.describe("is not on the node"))
 			case Unknown:
 				unknown = true
 			default:
-				wrong = append(wrong, i.describe("is not pinned"))
+				failures = append(failures, i.describe("is not pinned"))
 			}
 		}
 		if unknown { // the reason is among the errors
-			wrong = append(wrong, "the images of the node could not be listed")
+			failures = append(failures, "the images of the node could not be listed")
 		}
-		all = append(all, r.generations(s, set.Revision(), wrong, previous.set(set.Name)))
+		all = append(all, r.generations(s, set.Revision(), failures, previous.set(set.Name)))
 	}
 	return append(all, r.brokenSets(previous)...)
 }
@@ -173,26 +174,26 @@ func (i ImageStatus) describe(what string) string {
 }
 
 // generations continues from the previous status of the set.
-func (r report) generations(s SetStatus, revision string, wrong []string, before SetStatus) SetStatus {
+func (r report) generations(s SetStatus, revision string, failures []string, before SetStatus) SetStatus {
 	s.DesiredGeneration = revision
 	s.CurrentGeneration = before.CurrentGeneration
 	switch {
-	case len(wrong) == 0:
+	case len(failures) == 0:
 		s.CurrentGeneration = revision
 	case r.pending:
 	case !r.working:
 		for _, problem := range r.problems {
-			wrong = append([]string{problem.Error()}, wrong...)
+			failures = append([]string{problem.Error()}, failures...)
 		}
 		s.LastFailedGeneration = revision
-		s.LastFailedGenerationError = cut(strings.Join(wrong, "; "))
+		s.LastFailedGenerationError = truncate(strings.Join(failures, "; "))
 	case before.LastFailedGeneration == revision:
 		s.LastFailedGeneration, s.LastFailedGenerationError = revision, before.LastFailedGenerationError
 	}
 	return s
 }
 
-func cut(s string) string { return s[:min(len(s), maxErrorBytes)] }
+func truncate(s string) string { return s[:min(len(s), maxErrorBytes)] }
 
 // brokenSets are the files that cannot be read as sets.
 func (r report) brokenSets(previous Status) []SetStatus {
@@ -202,7 +203,7 @@ func (r report) brokenSets(previous Status) []SetStatus {
 		if errors.As(err, &file) {
 			all = append(all, SetStatus{
 				Name: file.File, CurrentGeneration: previous.set(file.File).CurrentGeneration, DesiredGeneration: file.Revision,
-				LastFailedGeneration: file.Revision, LastFailedGenerationError: cut(file.Err.Error()),
+				LastFailedGeneration: file.Revision, LastFailedGenerationError: truncate(file.Err.Error()),
 			})
 		}
 	}
@@ -272,9 +273,9 @@ func (r report) onlyRetries(previous Status) bool {
 	return true
 }
 
-// recall adds the errors of the last pass for images that are still missing; and its progress, if
-// it still runs.
-func (r report) recall(previous Status, busy bool) report {
+// continueFrom adds the errors of the last pass for images that are still missing, and the progress
+// of a pass that still runs.
+func (r report) continueFrom(previous Status, busy bool) report {
 	r.faults, r.running = map[pinset.Image]Fault{}, map[pinset.Image]bool{}
 	for _, img := range r.want {
 		before, ok := previous.image(img.String())

@@ -40,7 +40,7 @@ func (r resolver) resolve(
 	}
 	locked, errs := make([]pinset.LockedImage, len(images)), make([]error, len(images))
 	var group errgroup.Group
-	var dead sync.Map // hosts that do not answer
+	var unreachable sync.Map // hosts that do not answer
 	group.SetLimit(8)
 	for i, img := range images {
 		var ok bool
@@ -48,7 +48,7 @@ func (r resolver) resolve(
 			continue
 		}
 		group.Go(func() error {
-			locked[i], errs[i] = r.manifest(ctx, img, &dead)
+			locked[i], errs[i] = r.manifest(ctx, img, &unreachable)
 			return nil
 		})
 	}
@@ -62,19 +62,19 @@ func (r resolver) resolve(
 	return slices.DeleteFunc(locked, func(l pinset.LockedImage) bool { return l.Pin == "" }), unresolved
 }
 
-// manifest reads a manifest with as many attempts as a pull has. A host that has failed that often
-// for another image is dead, and gets one request.
-func (r resolver) manifest(ctx context.Context, img pinset.Image, dead *sync.Map) (pinset.LockedImage, error) {
+// manifest reads a manifest with as many attempts as a pull has. A host whose requests for another
+// image have all failed gets one request.
+func (r resolver) manifest(ctx context.Context, img pinset.Image, unreachable *sync.Map) (pinset.LockedImage, error) {
 	host, _, _ := strings.Cut(img.Repository, "/")
 	for tries := 1; ; tries++ {
 		locked, err := r.request(ctx, img)
 		if err == nil || !Classify(err).Transient() {
 			return locked, err
 		}
-		_, given := dead.Load(host)
-		if given || tries >= r.retry.Tries || sleep(ctx, r.retry.after(tries)) != nil {
+		_, isUnreachable := unreachable.Load(host)
+		if isUnreachable || tries >= r.retry.Tries || sleep(ctx, r.retry.after(tries)) != nil {
 			if Classify(err) == Network {
-				dead.Store(host, true)
+				unreachable.Store(host, true)
 			}
 			return locked, err
 		}

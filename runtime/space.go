@@ -16,7 +16,7 @@ import (
 var ErrSpace = errors.New("too little space")
 
 // Reserve is the space that pulls leave free: the lesser of a number of bytes and a share of the
-// file system in percent. One that is 0 does not count; if both are, there is no reserve.
+// file system in percent. A value of 0 does not count; if both are 0, there is no reserve.
 type Reserve struct {
 	Bytes   int64
 	Percent int
@@ -132,7 +132,7 @@ func (s spaceCheck) claims(pulls []Pull) ([]Claim, error) {
 	if err != nil {
 		return nil, err
 	}
-	need, staged := demand(pulls, s.parallel)
+	need, staged := totalNeed(pulls, s.parallel)
 	return claims(need, staged, store, staging), nil
 }
 
@@ -173,9 +173,9 @@ func need(layers []pinset.LockedLayer, fetch int64) Need {
 	return n
 }
 
-// demand is what pulling these images needs, parallel ones at a time. staged is the bytes of the
-// blobs of the largest ones: blobs are staged until they are unpacked.
-func demand(all []Pull, parallel int) (n Need, staged int64) {
+// totalNeed returns what pulling these images needs. staged are the bytes of the blobs of the
+// largest ones, as many as are pulled in parallel: blobs are staged until they are unpacked.
+func totalNeed(all []Pull, parallel int) (n Need, staged int64) {
 	var fetches []int64
 	for _, p := range all {
 		n.add(p.Need)
@@ -189,7 +189,7 @@ func demand(all []Pull, parallel int) (n Need, staged int64) {
 }
 
 // claims divides a need between the file systems of the store and of the staging folder, which may
-// be one.
+// be the same.
 func claims(n Need, staged int64, store, staging disk.Space) []Claim {
 	// Subvolumes of one file system have different devices.
 	if store.Device == staging.Device || store.Total == staging.Total && store.Free == staging.Free {
@@ -239,7 +239,7 @@ func (l Limits) check(c Claim) error {
 	return nil
 }
 
-// tooLittle is an ErrSpace with a text of its own.
+// tooLittle is an ErrSpace with its own text.
 type tooLittle string
 
 func (e tooLittle) Error() string      { return string(e) }

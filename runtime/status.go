@@ -46,7 +46,7 @@ type Status struct {
 	Unpinned []string `json:"unpinned,omitempty"`
 	// ReloadDue means that CRI-O may not have read the drop-in since it was written.
 	ReloadDue bool `json:"reloadDue,omitempty"`
-	// Progress of the pulls that run.
+	// Progress of the running pulls.
 	Progress *Progress `json:"progress,omitempty"`
 	// Errors that do not belong to a single image: a set that cannot be read, too little
 	// space, a configuration that conflicts with the pins.
@@ -79,15 +79,15 @@ type Condition struct {
 	LastTransitionTime time.Time `json:"lastTransitionTime"`
 }
 
-// SetStatus is how many images of a set are in which state, and the generations
-// of a MachineConfigNode's pinnedImageSets. A set that does not come from a
-// cluster has none: the hash of its content stands for it.
+// SetStatus counts the images of a set by their state, and has the generations of a
+// MachineConfigNode's pinnedImageSets. A set that does not come from a cluster has no generation:
+// the hash of its content is used instead.
 type SetStatus struct {
 	Name    string `json:"name"`
 	Images  int    `json:"images"`
 	Pinned  int    `json:"pinned"`
 	Missing int    `json:"missing"`
-	// CurrentGeneration is the last one of which all images were pinned.
+	// CurrentGeneration is the last generation whose images were all pinned.
 	CurrentGeneration string `json:"currentGeneration,omitempty"`
 	DesiredGeneration string `json:"desiredGeneration"`
 	// LastFailedGeneration is set while an error keeps the set from being complete.
@@ -106,7 +106,7 @@ type ImageStatus struct {
 	Error      string `json:"error,omitempty"`
 }
 
-// Progress of a pass: images pulled and bytes fetched, of all that it has to.
+// Progress of a pass: images pulled and bytes fetched, with the totals.
 type Progress struct {
 	Images   int   `json:"images"`
 	OfImages int   `json:"ofImages"`
@@ -138,8 +138,8 @@ func (s Status) is(kind string) bool {
 
 // Healthy reports that every image is in a store and pinned, and nothing else is wrong.
 func (s Status) Healthy() bool {
-	wrong := func(c Condition) bool { return c.Status == "True" || c.Reason != asExpected }
-	return len(s.Conditions) > 0 && !slices.ContainsFunc(s.Conditions, wrong)
+	hasProblem := func(c Condition) bool { return c.Status == "True" || c.Reason != asExpected }
+	return len(s.Conditions) > 0 && !slices.ContainsFunc(s.Conditions, hasProblem)
 }
 
 // Pending reports that the sets have changed since the last pass.
@@ -186,7 +186,7 @@ func (p Progress) left(now time.Time) string {
 	return fmt.Sprintf(" (%d %%), done in about %s", 100*p.Bytes/p.OfBytes, rest)
 }
 
-// Reason is the first thing that is wrong, "" if nothing is.
+// Reason is the first error; "" if there is none.
 func (s Status) Reason() string {
 	if len(s.Errors) > 0 {
 		return s.Errors[0]
