@@ -23,8 +23,8 @@ import (
 // DefaultSocket is where CRI-O listens.
 const DefaultSocket = "/var/run/crio/crio.sock"
 
-// maxMessage is the limit of an answer in bytes: the kubelet's own, which lists of several hundred
-// images need.
+// maxMessage is the limit of an answer in bytes. It is the kubelet's limit; lists of several
+// hundred images need it.
 const maxMessage = 16 << 20
 
 // answerTime is the time limit of a call that CRI-O answers from memory. Pulls have none.

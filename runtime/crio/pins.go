@@ -47,7 +47,7 @@ func (p *Pins) Current() (images []pinset.Image, exact bool, others []string, er
 	}
 	var s section
 	if err := toml.Unmarshal(content, &s); err != nil || s.Crio.Image.PinnedImages == nil {
-		return nil, false, others, nil // somebody else has written it: it is replaced
+		return nil, false, others, nil // another program has written it: Apply replaces it
 	}
 	var set pinset.Set
 	for _, pin := range *s.Crio.Image.PinnedImages {
@@ -63,7 +63,7 @@ func (p *Pins) Current() (images []pinset.Image, exact bool, others []string, er
 // configuration that CRI-O would refuse or crash on: Check names the file. The temporary file is in
 // Dir, since CRI-O reads every file in crio.conf.d.
 func (p *Pins) Apply(ctx context.Context, images []pinset.Image) (reloaded bool, err error) {
-	// Dir itself must exist: else its path is wrong.
+	// Dir itself must exist: if not, its path is wrong.
 	if err := os.Mkdir(filepath.Dir(p.path()), 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return false, fmt.Errorf("pin images: %w", err)
 	}

@@ -23,8 +23,8 @@ type Space struct {
 	Inodes, FreeInodes int64
 }
 
-// Measure returns the space of the file system of path. If path does not exist, it is that of the
-// nearest folder above it that does.
+// Measure returns the space of the file system of path. If path does not exist, it measures at the
+// nearest folder above it that exists.
 func Measure(path string) (Space, error) {
 	dir := path
 	for {

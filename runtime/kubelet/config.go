@@ -12,7 +12,7 @@ import (
 // ConfigFiles are the configuration files of OpenShift and of kubeadm.
 var ConfigFiles = []string{"/etc/kubernetes/kubelet.conf", "/var/lib/kubelet/config.yaml"}
 
-// defaultThreshold is the kubelet's own: SetDefaults_KubeletConfiguration in
+// defaultThreshold is the kubelet's default: SetDefaults_KubeletConfiguration in
 // pkg/kubelet/apis/config/v1beta1/defaults.go.
 const defaultThreshold = 85
 

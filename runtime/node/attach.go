@@ -55,9 +55,9 @@ func Rollback(ctx context.Context, o Options) (stores.Release, error) {
 	return m.Rollback(ctx)
 }
 
-// ApplySets pins the images of the current sets: by a pass, or by waiting for the process that
-// makes passes already. That one may end before it has read these sets: then ApplySets makes the
-// pass.
+// ApplySets pins the images of the current sets. It makes a pass, or waits for another process that
+// already makes one. That process may end without having read these sets; ApplySets then makes the
+// pass itself.
 func ApplySets(ctx context.Context, o Options) (runtime.Status, error) {
 	o = o.complete()
 	if previous, err := statusFile(o.Status).load(); err == nil && len(o.Pools) == 0 {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lowerPriority gives the whole process the lowest priority, of the processor by
-// setpriority(2) and of disks by ioprio_set(2). It may fail: then other processes get less.
+// lowerPriority gives the whole process the lowest priority: for the processor by setpriority(2),
+// for disks by ioprio_set(2). Errors are ignored, since compaction also works without it.
 func lowerPriority() {
 	const process, idle = 1, 3 << 13
 	threads, _ := os.ReadDir("/proc/self/task")

@@ -58,7 +58,7 @@ func NewReconciler(o Options) (r *runtime.Reconciler, end func(), err error) {
 // configure reads what other programs may change on the node at any time.
 func (o Options) configure(r *runtime.Reconciler) (err error) {
 	config, _ := crio.ReadConfig(os.DirFS(o.CRIODir)) // the pass reports the error
-	slots, _, others, _ := o.slots()                  // and this one
+	slots, _, others, _ := o.slots()                  // and also the error of slots
 	r.Disk = stores.Disk{Slots: append(slots, others...), Sets: o.Sets, Staging: o.stagingDir(config)}
 	r.Manifests = registry.Client{
 		AuthFile: config.AuthFile, Insecure: config.Insecure,

@@ -21,8 +21,8 @@ func (o Options) readSets() ([]pinset.Set, error) {
 	return watch.ForPools(sets, o.Pools), err
 }
 
-// wanted are the images of the sets and, on a node that the Machine Config Operator manages, those
-// that it pins.
+// wanted are the images of the sets and, on a node that the Machine Config Operator manages, the
+// images that it pins.
 func (o Options) wanted() ([]pinset.Image, error) {
 	sets, err := o.readSets()
 	if owner, ownerErr := o.owner(); ownerErr != nil || owner != runtime.MCO {

@@ -26,7 +26,7 @@ func Status(ctx context.Context, o Options) (runtime.Status, error) {
 // statusFile is the path of the status.
 type statusFile string
 
-// lock is the path of the lock that the process has which makes passes.
+// lock is the path of the lock that a process holds while it makes passes.
 func (f statusFile) lock() string { return string(f) + ".lock" }
 
 // save writes the status for others to read.

@@ -42,16 +42,16 @@ func (o Options) manager() (stores.Manager, error) {
 	return m, err
 }
 
-// slots are the mount points of stores, read those that CRI-O's configuration lists, and others the
-// additional image stores that are not slots: folders, or those of other programs.
-func (o Options) slots() (slots, read, others []string, err error) {
+// slots returns the mount points of stores, the ones that CRI-O's configuration lists, and its
+// other additional image stores: folders, or stores of other programs.
+func (o Options) slots() (slots, configured, others []string, err error) {
 	config, err := crio.ReadConfig(os.DirFS(o.CRIODir))
 	stores := config.ImageStores()
 	for _, slot := range crio.Slots() {
 		here := filepath.Join(o.stateDir(), "stores", filepath.Base(slot))
 		slots = append(slots, here)
 		if slices.Contains(stores, slot) || slices.Contains(stores, here) {
-			read = append(read, here)
+			configured = append(configured, here)
 		}
 	}
 	for _, store := range stores {
@@ -59,7 +59,7 @@ func (o Options) slots() (slots, read, others []string, err error) {
 			others = append(others, store)
 		}
 	}
-	return slots, read, others, err
+	return slots, configured, others, err
 }
 
 // reconcileStores mounts the attached stores, for a pass; or it only reads their state, while

@@ -41,7 +41,7 @@ func (c *copier) install(diskSize int64) (Result, error) {
 	}
 	size := fi.Size()
 	if e, ok := t.store(); ok {
-		return c.found(e, t.SectorSize, size)
+		return c.verifyExisting(e, t.SectorSize, size)
 	}
 	e, err := t.allocate(diskSize, size)
 	if err != nil {
@@ -62,8 +62,8 @@ func (c *copier) install(diskSize int64) (Result, error) {
 	return r, c.disk.Sync()
 }
 
-// found verifies a partition that an earlier run has made.
-func (c *copier) found(e entry, sector, size int64) (Result, error) {
+// verifyExisting verifies a partition that an earlier run has made.
+func (c *copier) verifyExisting(e entry, sector, size int64) (Result, error) {
 	r := Result{Digest: c.sum.String(), Start: e.Start * sector, Size: e.Size * sector, Found: true}
 	c.all = size
 	if r.Size < size {

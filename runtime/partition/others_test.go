@@ -51,7 +51,7 @@ func TestOtherDisksMustNotHaveAStore(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		err := others(null, dir)
+		err := checkOtherDisks(null, dir)
 		if errors.Is(err, ErrTaken) != c.taken || c.taken && !strings.Contains(err.Error(), "/dev/sdb1") {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -51,8 +51,8 @@ type Result struct {
 	Found bool
 }
 
-// Check returns an error if the store cannot fit on the disk. It is for the time before a system is
-// installed, which overwrites the disk.
+// Check returns an error if the store cannot fit on the disk. It is called before a system is
+// installed, since the installation overwrites the disk.
 func Check(o Options) error {
 	store, _, err := openStore(o.Medium)
 	if err != nil {
@@ -72,7 +72,7 @@ func Check(o Options) error {
 		return fmt.Errorf("%s: %w: it has %s, the store %s, and the system needs %s",
 			o.Disk, ErrSpace, bytesize.Format(size), bytesize.Format(fi.Size()), bytesize.Format(rootBytes))
 	}
-	return others(disk, "/sys")
+	return checkOtherDisks(disk, "/sys")
 }
 
 // Install writes the store to the end of a disk that has a system, reads it back, and only then
@@ -137,9 +137,9 @@ func openDisk(name string, flags int) (_ *os.File, size int64, err error) {
 	return disk, size, nil
 }
 
-// others returns an ErrTaken if another disk has a partition with the store's label: the node
-// mounts by label, and could take either.
-func others(disk *os.File, sys string) error {
+// checkOtherDisks returns an ErrTaken if another disk has a partition with the store's label: the
+// node mounts by label, and could take either.
+func checkOtherDisks(disk *os.File, sys string) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(disk.Fd()), &st); err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	"github.com/pinbox/pinbox/storage/atomicfile"
 )
 
-// cached reads a manifest from the cache. One that does not match its digest does not count.
-func (c Client) cached(d digest.Digest) ([]byte, bool) {
+// readCache reads a manifest from the cache. One that does not match its digest does not count.
+func (c Client) readCache(d digest.Digest) ([]byte, bool) {
 	if c.Cache == "" {
 		return nil, false
 	}
@@ -18,9 +18,9 @@ func (c Client) cached(d digest.Digest) ([]byte, bool) {
 	return content, err == nil && digest.FromBytes(content) == d
 }
 
-// keep adds a manifest to the cache. It may fail, as on a full disk: then the next pass makes
+// addToCache adds a manifest to the cache. It may fail, as on a full disk: then the next pass makes
 // another request.
-func (c Client) keep(d digest.Digest, content []byte) {
+func (c Client) addToCache(d digest.Digest, content []byte) {
 	if c.Cache == "" || c.ReadOnly || os.MkdirAll(c.Cache, 0o755) != nil {
 		return
 	}

@@ -120,7 +120,7 @@ func (c Client) insecure(img pinset.Image) bool {
 	return false
 }
 
-// fetcher reads the manifests of one image, over one connection.
+// fetcher reads the manifests of one image over one connection.
 type fetcher struct {
 	Client
 	sys *imgtypes.SystemContext
@@ -129,7 +129,7 @@ type fetcher struct {
 }
 
 func (f *fetcher) manifest(ctx context.Context, d digest.Digest) ([]byte, error) {
-	if content, ok := f.cached(d); ok {
+	if content, ok := f.readCache(d); ok {
 		return content, nil
 	}
 	if err := f.open(ctx); err != nil {
@@ -142,7 +142,7 @@ func (f *fetcher) manifest(ctx context.Context, d digest.Digest) ([]byte, error)
 	if len(content) > maxManifest || digest.FromBytes(content) != d {
 		return nil, fmt.Errorf("manifest %s: %w", d, ErrDigest)
 	}
-	f.keep(d, content)
+	f.addToCache(d, content)
 	return content, nil
 }
 

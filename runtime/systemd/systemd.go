@@ -26,7 +26,7 @@ func Reload(ctx context.Context, unit string) error {
 	return wait(ctx, unit, conn.ReloadUnitContext)
 }
 
-// HasProcess reports whether a service runs or starts: whether it has a main process. If systemd
+// HasProcess reports whether a service has a main process: whether it runs or starts. If systemd
 // does not answer, it reports true.
 func HasProcess(ctx context.Context, unit string) bool {
 	conn, err := dbus.NewWithContext(ctx)

@@ -9,8 +9,8 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// Errors of the content that is read. Those of the destination and of the context are returned
-// as they are.
+// Errors of the content that is read. Errors of the destination and of the context are returned
+// unchanged.
 var (
 	ErrRead   = errors.New("the content cannot be read")
 	ErrDigest = errors.New("the content differs")
