@@ -12,7 +12,7 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// recordingService is a service manager that takes note of what it is told.
+// recordingService is a service manager that records the status lines.
 type recordingService struct{ statuses []string }
 
 func (q *recordingService) Ready()                          {}
@@ -20,8 +20,8 @@ func (q *recordingService) Watchdog()                       {}
 func (q *recordingService) WatchdogInterval() time.Duration { return 0 }
 func (q *recordingService) SetStatus(line string)           { q.statuses = append(q.statuses, line) }
 
-// What may pass is tried again soon, ever later; what somebody has to change waits for the
-// next look at everything.
+// After a transient error, the next pass starts soon, later after each failure. After any other
+// error it starts after the interval.
 func TestRetryAfter(t *testing.T) {
 	image := func(class Class) Status {
 		return Status{Images: []ImageStatus{{State: Missing, ErrorClass: class}}}
@@ -34,13 +34,13 @@ func TestRetryAfter(t *testing.T) {
 		"an image that is being pulled": {image(""), 1, time.Minute, time.Minute},
 		"credentials":                   {image(Auth), 1, time.Minute, time.Minute},
 		"the network":                   {image(Network), 1, time.Second, 2 * time.Second},
-		"the network, a third time":     {image(Network), 3, 4 * time.Second, 8 * time.Second},
-		"the network, for long":         {image(Network), 30, 30 * time.Second, time.Minute},
+		"the network, 3 failures":       {image(Network), 3, 4 * time.Second, 8 * time.Second},
+		"the network, 30 failures":      {image(Network), 30, 30 * time.Second, time.Minute},
 		"an error of the node":          {Status{Errors: []string{"no answer"}}, 2, 2 * time.Second, 4 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := Agent{Interval: time.Minute}
-			for range 20 { // half of it is chance
+			for range 20 { // up to a half of the time is random
 				if got := a.retryAfter(c.status, c.failures); got < c.least || got > c.most {
 					t.Fatalf("got %s, want between %s and %s", got, c.least, c.most)
 				}
@@ -49,15 +49,15 @@ func TestRetryAfter(t *testing.T) {
 	}
 	short := Agent{Interval: time.Second}
 	if got := short.retryAfter(image(Network), 1); got > time.Second {
-		t.Errorf("got %s, want no more than the interval", got)
+		t.Errorf("got %s, want at most the interval, 1s", got)
 	}
 }
 
-// A pass that was called off is followed by another at once; failures count until all is well.
+// After a cancelled pass the next one starts at once. Failures are counted until the node is healthy.
 func TestAfterPass(t *testing.T) {
 	var log strings.Builder
 	a := Agent{Interval: time.Hour, Debounce: time.Millisecond, Log: slog.New(slog.NewTextHandler(&log, nil))}
-	well := testReport(nil).status(Status{}, time.Now())
+	healthy := testReport(nil).status(Status{}, time.Now())
 	failures := 0
 	for _, step := range []struct {
 		o        outcome
@@ -67,8 +67,8 @@ func TestAfterPass(t *testing.T) {
 		{outcome{Status{Errors: []string{"first"}}, nil}, 2 * time.Second, 1},
 		{outcome{Status{Errors: []string{"first"}}, nil}, 4 * time.Second, 2},
 		{outcome{Status{}, context.Canceled}, time.Millisecond, 2},
-		{outcome{well, errors.New("status.json")}, time.Hour, 3},
-		{outcome{well, nil}, time.Hour, 0},
+		{outcome{healthy, errors.New("status.json")}, time.Hour, 3},
+		{outcome{healthy, nil}, time.Hour, 0},
 	} {
 		got := a.after(step.o, &failures)
 		if got > step.most || got < step.most/2 || failures != step.failures {
@@ -82,31 +82,31 @@ func TestAfterPass(t *testing.T) {
 	}
 }
 
-// The service manager is told how things stand, and what is wrong while nothing mends it.
+// The service manager gets the summary of each status, with the reason of a degraded one.
 func TestServiceManagerStatus(t *testing.T) {
 	a := Agent{Service: &recordingService{}, Reconciler: &Reconciler{Publish: func(Status) error { return nil }}}
 	a.prepare()
 	if a.Interval != 5*time.Minute || a.Debounce != 500*time.Millisecond {
-		t.Errorf("got %s, %s, want 5m, 500ms", a.Interval, a.Debounce)
+		t.Errorf("got interval %s, debounce %s, want 5m, 500ms", a.Interval, a.Debounce)
 	}
 	r := testReport(nil)
-	fine := r.status(Status{}, time.Now())
+	healthy := r.status(Status{}, time.Now())
 	r.problems = []error{errors.New("it is wrong")}
-	wrong := r.status(Status{}, time.Now())
+	degraded := r.status(Status{}, time.Now())
 	for _, c := range []struct {
 		s    Status
 		want string
-	}{{fine, "no sets, so nothing is pinned"}, {wrong, "degraded: 0 of 0 images are pinned; it is wrong"}} {
+	}{{healthy, "no sets, so nothing is pinned"}, {degraded, "degraded: 0 of 0 images are pinned; it is wrong"}} {
 		if err := a.Reconciler.Publish(c.s); err != nil {
 			t.Error(err)
 		}
-		if said := a.Service.(*recordingService).statuses; said[len(said)-1] != c.want {
-			t.Errorf("got %q, want %q", said[len(said)-1], c.want)
+		if lines := a.Service.(*recordingService).statuses; lines[len(lines)-1] != c.want {
+			t.Errorf("got %q, want %q", lines[len(lines)-1], c.want)
 		}
 	}
 }
 
-// A status in one line.
+// Summary describes a status in one line.
 func TestSummary(t *testing.T) {
 	a, b := image("a"), image("b")
 	now := time.Now()
@@ -122,17 +122,17 @@ func TestSummary(t *testing.T) {
 		"no sets":  {nil, nil, "no sets, so nothing is pinned"},
 		"healthy":  {both, nil, "all 2 images of 1 sets are pinned"},
 		"degraded": {one, nil, "degraded: 1 of 2 images are pinned"},
-		"at work":  {one, func(r *report) { r.working = true }, "a pass is running; 1 of 2 images are pinned"},
+		"working":  {one, func(r *report) { r.working = true }, "a pass is running; 1 of 2 images are pinned"},
 		"pending": {one, func(r *report) { r.pending = true },
 			"waiting for a pass, since the sets have changed; 1 of 2 images are pinned"},
 		"operator": {one, func(r *report) { r.pending, r.owner = true, MCO },
 			"waiting for the Machine Config Operator; 1 of 2 images are pinned"},
 		"pulling": {one, pulling(Progress{1, 2, 1024, 4096, time.Time{}}), "pulling: 1 of 2 images, 1 KiB of 4 KiB"},
-		"for long": {one, pulling(Progress{1, 2, 1024, 4096, now.Add(90 * time.Second)}),
+		"pulling with an estimate": {one, pulling(Progress{1, 2, 1024, 4096, now.Add(90 * time.Second)}),
 			"pulling: 1 of 2 images, 1 KiB of 4 KiB (25 %), done in about 1m30s"},
-		"nearly": {one, pulling(Progress{1, 2, 3072, 4096, now}),
+		"pulling, almost done": {one, pulling(Progress{1, 2, 3072, 4096, now}),
 			"pulling: 1 of 2 images, 3 KiB of 4 KiB (75 %), done in about 1s"},
-		"of nothing": {one, pulling(Progress{0, 2, 0, 0, now}), "pulling: 0 of 2 images, 0 bytes of 0 bytes"},
+		"pulling 0 bytes": {one, pulling(Progress{0, 2, 0, 0, now}), "pulling: 0 of 2 images, 0 bytes of 0 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := testReport(nil)
@@ -149,7 +149,7 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// The reason is the first error, or what is wrong with the first set that has something.
+// The reason is the first error, or else the error of the first set that has one.
 func TestReason(t *testing.T) {
 	sets := []SetStatus{
 		{Name: "a"},
@@ -167,23 +167,23 @@ func TestReason(t *testing.T) {
 	}
 }
 
-// A file may take what is free but for the reserve.
+// A file may use the free space without the reserve.
 func TestCheckFile(t *testing.T) {
 	l, s := Limits{Reserve: Reserve{Bytes: 10}}, disk.Space{Path: "/x", Total: 1000, Free: 30}
 	for bytes, fits := range map[int64]bool{0: true, 20: true, 21: false} {
 		if err := l.CheckFile(s, bytes); (err == nil) != fits || err != nil && !errors.Is(err, ErrSpace) {
-			t.Errorf("%d bytes: got %v, want room %v", bytes, err, fits)
+			t.Errorf("%d bytes: got %v, want that it fits: %v", bytes, err, fits)
 		}
 	}
 }
 
-// The time that is left follows from the speed so far.
+// The remaining time is estimated from the speed so far.
 func TestETA(t *testing.T) {
 	now := time.Now()
 	for name, c := range map[string]struct {
 		p    Progress
 		took time.Duration
-		want time.Duration // 0 if nobody can tell
+		want time.Duration // 0 if it is unknown
 	}{
 		"a quarter in 10 s":  {Progress{Bytes: 25, OfBytes: 100}, 10 * time.Second, 30 * time.Second},
 		"nothing yet":        {Progress{OfBytes: 100}, 10 * time.Second, 0},

@@ -16,7 +16,7 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// countingService is a service manager that counts.
+// countingService counts the notifications of a service manager.
 type countingService struct{ ready, watchdog atomic.Int32 }
 
 func (m *countingService) Ready()                          { m.ready.Add(1) }
@@ -24,7 +24,7 @@ func (m *countingService) Watchdog()                       { m.watchdog.Add(1) }
 func (m *countingService) SetStatus(string)                {}
 func (m *countingService) WatchdogInterval() time.Duration { return 10 * time.Millisecond }
 
-// runAgent runs an agent until the test ends.
+// runAgent runs an agent until the end of the test.
 func runAgent(t *testing.T, r *runtime.Reconciler, changes <-chan struct{}) *countingService {
 	t.Helper()
 	m := &countingService{}
@@ -39,73 +39,72 @@ func runAgent(t *testing.T, r *runtime.Reconciler, changes <-chan struct{}) *cou
 	return m
 }
 
-// waitForStatus waits for a published status that is as wanted.
-func waitForStatus(t *testing.T, w *fakeNode, what string, is func(runtime.Status) bool) {
+// waitForStatus waits until the last published status fulfills is.
+func waitForStatus(t *testing.T, node *fakeNode, what string, is func(runtime.Status) bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		w.mu.Lock()
-		n := len(w.published)
-		ok := n > 0 && is(w.published[n-1])
-		w.mu.Unlock()
+		node.mu.Lock()
+		n := len(node.published)
+		ok := n > 0 && is(node.published[n-1])
+		node.mu.Unlock()
 		if ok {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("waited for long: %s", what)
+			t.Fatalf("got no such status in 10 s: %s", what)
 		}
 	}
 }
 
-// Somebody touches files in the folder of sets: the pulls go on.
+// An event without a change of the sets, such as a touched file, does not cancel the pulls.
 func TestUnchangedSetsDoNotCancelAPass(t *testing.T) {
-	w := &fakeNode{}
-	goOn := make(chan struct{})
-	w.server = &fakecri.Server{Pull: func(ctx context.Context, _ string) error {
+	node := &fakeNode{}
+	finish := make(chan struct{})
+	node.server = &fakecri.Server{Pull: func(ctx context.Context, _ string) error {
 		select {
-		case <-goOn:
+		case <-finish:
 			return nil
 		case <-ctx.Done():
-			t.Error("the pull was called off")
+			t.Error("got a cancelled pull, want it to continue")
 			return ctx.Err()
 		}
 	}}
 	changes := make(chan struct{})
-	m := runAgent(t, newReconciler(t, w, 1), changes)
-	waitForStatus(t, w, "it pulls", func(s runtime.Status) bool { return s.Progress != nil })
+	m := runAgent(t, newReconciler(t, node, 1), changes)
+	waitForStatus(t, node, "a running pull", func(s runtime.Status) bool { return s.Progress != nil })
 	for range 5 {
 		changes <- struct{}{}
 		time.Sleep(5 * time.Millisecond)
 	}
-	close(goOn)
-	waitForStatus(t, w, "it ends", runtime.Status.Healthy)
+	close(finish)
+	waitForStatus(t, node, "a healthy node", runtime.Status.Healthy)
 	if m.ready.Load() != 1 || m.watchdog.Load() == 0 {
-		t.Errorf("got ready %d times, want 1; got the watchdog %d times, want some", m.ready.Load(), m.watchdog.Load())
+		t.Errorf("got %d calls of Ready, %d of Watchdog, want 1, and at least 1", m.ready.Load(), m.watchdog.Load())
 	}
 }
 
-// The sets change at the very moment in which a pass ends: another follows at
-// once, not with the next interval.
+// If the sets change just before a pass ends, the next pass starts at once, not after the interval.
 func TestChangeAtTheEndOfAPass(t *testing.T) {
-	w := &fakeNode{}
-	w.server = &fakecri.Server{Pinned: w.isPinned}
-	r := newReconciler(t, w, 1)
-	one := w.sets[0].Images[0]
+	node := &fakeNode{}
+	node.server = &fakecri.Server{Pinned: node.isPinned}
+	r := newReconciler(t, node, 1)
+	one := node.sets[0].Images[0]
 	two := pinset.Image{Repository: "quay.io/x/two", Digest: digest.FromString("two")}
 	var sets atomic.Pointer[pinset.Set]
 	sets.Store(&pinset.Set{Name: "s", Images: []pinset.Image{one}})
 	r.Sets = func() ([]pinset.Set, error) { return []pinset.Set{*sets.Load()}, nil }
 	changes := make(chan struct{})
-	told := false
+	changed := false
 	r.Publish = func(s runtime.Status) error {
-		if s.Healthy() && !told { // the last thing that a pass does
-			told = true
+		if s.Healthy() && !changed { // the last thing that a pass does
+			changed = true
 			sets.Store(&pinset.Set{Name: "s", Images: []pinset.Image{two}})
 			changes <- struct{}{}
 		}
-		return w.publish(s)
+		return node.publish(s)
 	}
 	runAgent(t, r, changes)
-	waitForStatus(t, w, "the other image is pinned", func(s runtime.Status) bool {
+	waitForStatus(t, node, "the image of the new set is pinned", func(s runtime.Status) bool {
 		return s.Healthy() && s.Images[0].Name == two.String()
 	})
 }

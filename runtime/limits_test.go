@@ -7,7 +7,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/disk"
 )
 
-// The text of a reserve is what it is read from.
+// The text of a reserve is parsed to the same reserve.
 func TestReserveText(t *testing.T) {
 	for text, want := range map[string]Reserve{
 		"0": {}, "0,1%": {Percent: 1}, "1": {Bytes: 1}, "1Gi": {Bytes: 1 << 30}, "1073741825": {Bytes: 1<<30 + 1},
@@ -18,9 +18,9 @@ func TestReserveText(t *testing.T) {
 			if err != nil || string(got) != text {
 				t.Errorf("got %q, %v, want %q", got, err, text)
 			}
-			var read Reserve
-			if err := read.UnmarshalText(got); err != nil || read != want {
-				t.Errorf("got %+v, %v, want %+v", read, err, want)
+			var parsed Reserve
+			if err := parsed.UnmarshalText(got); err != nil || parsed != want {
+				t.Errorf("got %+v, %v, want %+v", parsed, err, want)
 			}
 		})
 	}
@@ -31,7 +31,7 @@ func TestReserveText(t *testing.T) {
 	}
 }
 
-// What fits exactly fits.
+// Pulls that need exactly the available space fit; a byte or an inode more does not.
 func TestSpaceAtTheLimits(t *testing.T) {
 	for name, test := range map[string]struct {
 		limits Limits

@@ -15,8 +15,7 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// recordingNode is a world that writes down what it is asked for, and has the images that
-// were pulled.
+// recordingNode is a fakeNode that records calls, and lists the images that were pulled.
 type recordingNode struct {
 	*fakeNode
 	calls  []string
@@ -25,130 +24,130 @@ type recordingNode struct {
 	storeLocks []pinset.Lock
 }
 
-func (j *recordingNode) record(call string) { j.calls = append(j.calls, call) }
+func (node *recordingNode) record(call string) { node.calls = append(node.calls, call) }
 
-func (j *recordingNode) Space(root string) (store, staging disk.Space, err error) {
-	j.record("space")
-	return j.fakeNode.Space(root)
+func (node *recordingNode) Space(root string) (store, staging disk.Space, err error) {
+	node.record("space")
+	return node.fakeNode.Space(root)
 }
 
-func (j *recordingNode) Locks() (stores, beside []pinset.Lock, err error) {
-	return j.storeLocks, nil, nil
+func (node *recordingNode) Locks() (stores, beside []pinset.Lock, err error) {
+	return node.storeLocks, nil, nil
 }
 
-func (j *recordingNode) Apply(ctx context.Context, images []pinset.Image) (bool, error) {
-	j.record("pin")
-	return j.fakeNode.Apply(ctx, images)
+func (node *recordingNode) Apply(ctx context.Context, images []pinset.Image) (bool, error) {
+	node.record("pin")
+	return node.fakeNode.Apply(ctx, images)
 }
 
-func (j *recordingNode) List(context.Context) (all []pinset.StoredImage, err error) {
-	for _, name := range j.stored {
-		all = append(all, pinset.StoredImage{ID: name, Names: []string{name}, Pinned: j.isPinned(name)})
+func (node *recordingNode) List(context.Context) (all []pinset.StoredImage, err error) {
+	for _, name := range node.stored {
+		all = append(all, pinset.StoredImage{ID: name, Names: []string{name}, Pinned: node.isPinned(name)})
 	}
 	return all, nil
 }
 
-func (j *recordingNode) Pull(_ context.Context, img pinset.Image) error {
-	j.record("pull")
-	j.stored = append(j.stored, img.String())
+func (node *recordingNode) Pull(_ context.Context, img pinset.Image) error {
+	node.record("pull")
+	node.stored = append(node.stored, img.String())
 	return nil
 }
 
-func (j *recordingNode) Remove(_ context.Context, img pinset.Image) error {
-	j.record("remove " + img.String())
-	j.stored = slices.DeleteFunc(j.stored, func(name string) bool { return name == img.String() })
+func (node *recordingNode) Remove(_ context.Context, img pinset.Image) error {
+	node.record("remove " + img.String())
+	node.stored = slices.DeleteFunc(node.stored, func(name string) bool { return name == img.String() })
 	return nil
 }
 
 // removed are the calls that remove images.
-func (j *recordingNode) removed() []string {
-	return slices.DeleteFunc(slices.Clone(j.calls), func(call string) bool { return !strings.HasPrefix(call, "remove ") })
+func (node *recordingNode) removed() []string {
+	return slices.DeleteFunc(slices.Clone(node.calls), func(call string) bool { return !strings.HasPrefix(call, "remove ") })
 }
 
 func newRecordingNode(t *testing.T, n int) (*runtime.Reconciler, *recordingNode) {
 	t.Helper()
-	j := &recordingNode{fakeNode: &fakeNode{server: &fakecri.Server{}}}
-	r := newReconciler(t, j.fakeNode, n)
-	r.Images, r.Pins, r.Disk = j, j, j
-	r.Parallel = 1 // one call after the other
-	return r, j
+	node := &recordingNode{fakeNode: &fakeNode{server: &fakecri.Server{}}}
+	r := newReconciler(t, node.fakeNode, n)
+	r.Images, r.Pins, r.Disk = node, node, node
+	r.Parallel = 1 // for an order of calls
+	return r, node
 }
 
-// The space is checked before anything is touched, and an image is pinned before it is
-// pulled: the kubelet never removes it in between.
+// The space is checked before anything is changed, and an image is pinned before it is pulled, so
+// that the kubelet does not remove it in between.
 func TestPassChecksSpaceThenPinsThenPulls(t *testing.T) {
-	r, j := newRecordingNode(t, 2)
+	r, node := newRecordingNode(t, 2)
 	if s := runPass(t, r); !s.Healthy() {
 		t.Errorf("got %+v, want a healthy node", s)
 	}
-	want := []string{"space", "pin", "space", "pull", "space", "pull"} // others may take space meanwhile
-	if calls := slices.Compact(slices.Clone(j.calls)); !slices.Equal(calls, want) {
+	want := []string{"space", "pin", "space", "pull", "space", "pull"} // the space is checked again before each pull
+	if calls := slices.Compact(slices.Clone(node.calls)); !slices.Equal(calls, want) {
 		t.Errorf("got the calls %q, want %q", calls, want)
 	}
 }
 
-// CRI-O would take nothing but a name from a read-only store, by a copy of its record.
+// Images of read-only stores are not removed: CRI-O would only copy their record, without the name.
 func TestPruneKeepsImagesOfStores(t *testing.T) {
-	r, j := newRecordingNode(t, 3)
+	r, node := newRecordingNode(t, 3)
 	r.Prune = true
 	runPass(t, r)
-	images := j.sets[0].Images
+	images := node.sets[0].Images
 	stored, dropped := images[1].String(), images[2].String()
-	j.storeLocks = []pinset.Lock{{Images: []pinset.LockedImage{{Pin: stored}}}}
-	j.sets[0].Images = images[:1]
-	j.calls = nil
+	node.storeLocks = []pinset.Lock{{Images: []pinset.LockedImage{{Pin: stored}}}}
+	node.sets[0].Images = images[:1]
+	node.calls = nil
 	runPass(t, r)
-	if got, want := j.removed(), []string{"remove " + dropped}; !slices.Equal(got, want) {
+	if got, want := node.removed(), []string{"remove " + dropped}; !slices.Equal(got, want) {
 		t.Errorf("got the calls %q, want %q: %s is in a store", got, want, stored)
 	}
 }
 
-// An image that no set asked for may be wanted by one that cannot be read.
+// While a set cannot be read, no image is removed, since that set may ask for it.
 func TestPruneWaitsForASetThatCannotBeRead(t *testing.T) {
-	r, j := newRecordingNode(t, 2)
+	r, node := newRecordingNode(t, 2)
 	runPass(t, r)
-	images := j.sets[0].Images
-	j.sets[0].Images = images[:1]
+	images := node.sets[0].Images
+	node.sets[0].Images = images[:1]
 	if s := runPass(t, r); len(s.Unpinned) != 1 {
 		t.Fatalf("got %q unpinned, want %s", s.Unpinned, images[1])
 	}
 	r.Prune = true
 	broken := errors.New("b.yaml cannot be read")
-	r.Sets = func() ([]pinset.Set, error) { return j.sets, broken }
+	r.Sets = func() ([]pinset.Set, error) { return node.sets, broken }
 	runPass(t, r)
-	if got := j.removed(); len(got) > 0 {
-		t.Errorf("got the calls %q beside %q, want none", got, broken)
+	if got := node.removed(); len(got) > 0 {
+		t.Errorf("with the error %q: got the calls %q, want none", broken, got)
 	}
-	r.Sets = func() ([]pinset.Set, error) { return j.sets, nil }
+	r.Sets = func() ([]pinset.Set, error) { return node.sets, nil }
 	runPass(t, r)
-	if got, want := j.removed(), []string{"remove " + images[1].String()}; !slices.Equal(got, want) {
+	if got, want := node.removed(), []string{"remove " + images[1].String()}; !slices.Equal(got, want) {
 		t.Errorf("got the calls %q, want %q", got, want)
 	}
 }
 
-// An image that cannot be removed is told of; one that is gone all the same is not.
+// An error of a removal is reported if the image is still there, and ignored if it was removed.
 func TestPruneError(t *testing.T) {
-	for _, gone := range []bool{false, true} {
-		t.Run(fmt.Sprintf("gone %v", gone), func(t *testing.T) {
-			r, j := newRecordingNode(t, 2)
-			r.Images, r.Prune = failingRemover{j, gone}, true
+	for _, removes := range []bool{false, true} {
+		t.Run(fmt.Sprintf("removed %v", removes), func(t *testing.T) {
+			r, node := newRecordingNode(t, 2)
+			r.Images, r.Prune = failingRemover{node, removes}, true
 			var pruned []pinset.Image
 			r.Hooks.Pruned = func(img pinset.Image) { pruned = append(pruned, img) }
 			runPass(t, r)
-			dropped := j.sets[0].Images[1]
-			j.sets[0].Images = j.sets[0].Images[:1]
+			dropped := node.sets[0].Images[1]
+			node.sets[0].Images = node.sets[0].Images[:1]
 			s := runPass(t, r)
-			if gone != s.Healthy() || gone != (len(pruned) == 1) {
-				t.Errorf("got %v, pruned %v, want healthy %v", s.Errors, pruned, gone)
+			if removes != s.Healthy() || removes != (len(pruned) == 1) {
+				t.Errorf("got %v, pruned %v, want healthy %v", s.Errors, pruned, removes)
 			}
-			if !gone && !strings.Contains(strings.Join(s.Errors, ""), "remove "+dropped.String()) {
-				t.Errorf("got %v, want that %s was not removed", s.Errors, dropped)
+			if !removes && !strings.Contains(strings.Join(s.Errors, ""), "remove "+dropped.String()) {
+				t.Errorf("got %v, want an error for %s", s.Errors, dropped)
 			}
 		})
 	}
 }
 
-// failingRemover complains about every image that it removes, and may keep it.
+// failingRemover returns an error for every image; with removes, it removes the image all the same.
 type failingRemover struct {
 	*recordingNode
 	removes bool
@@ -156,36 +155,36 @@ type failingRemover struct {
 
 func (s failingRemover) Remove(ctx context.Context, img pinset.Image) error {
 	if s.removes {
-		_ = s.recordingNode.Remove(ctx, img) // which never fails
+		_ = s.recordingNode.Remove(ctx, img) // always nil
 	}
 	return errors.New("layer is in use")
 }
 
-// What a container uses stays, and what nobody can tell of.
+// An image that a container uses is not removed, and none is if the containers cannot be listed.
 func TestPruneKeepsImagesInUse(t *testing.T) {
 	for name, c := range map[string]struct {
 		used   func(name string) map[string]bool
 		failed error
 	}{
-		"by a container":  {func(name string) map[string]bool { return map[string]bool{name: true} }, nil},
-		"nobody can tell": {func(string) map[string]bool { return nil }, errors.New("CRI-O does not answer")},
+		"used by a container":    {func(name string) map[string]bool { return map[string]bool{name: true} }, nil},
+		"containers are unknown": {func(string) map[string]bool { return nil }, errors.New("CRI-O does not answer")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, j := newRecordingNode(t, 2)
+			r, node := newRecordingNode(t, 2)
 			r.Prune = true
 			runPass(t, r)
-			dropped := j.sets[0].Images[1].String()
+			dropped := node.sets[0].Images[1].String()
 			r.Runtime = imagesInUse{r.Runtime, c.used(dropped), c.failed}
-			j.sets[0].Images = j.sets[0].Images[:1]
+			node.sets[0].Images = node.sets[0].Images[:1]
 			s := runPass(t, r)
-			if got := j.removed(); len(got) > 0 || s.Healthy() != (c.failed == nil) {
-				t.Errorf("got the calls %q, %v, want none", got, s.Errors)
+			if got := node.removed(); len(got) > 0 || s.Healthy() != (c.failed == nil) {
+				t.Errorf("got the calls %q, errors %v, want no calls, error %v", got, s.Errors, c.failed)
 			}
 		})
 	}
 }
 
-// imagesInUse is a runtime whose containers have images.
+// imagesInUse is a runtime whose containers use these images.
 type imagesInUse struct {
 	runtime.Runtime
 	used   map[string]bool
@@ -194,20 +193,21 @@ type imagesInUse struct {
 
 func (u imagesInUse) ImagesInUse(context.Context) (map[string]bool, error) { return u.used, u.failed }
 
-// CRI-O finds an image of a store by its digest, and pins by names: it pulls the name.
+// CRI-O finds an image by its digest, but pins it by its name: an image with another name is
+// pulled, which adds the name.
 func TestImageUnderAnotherNameIsPulled(t *testing.T) {
-	r, j := newRecordingNode(t, 2)
-	images := j.sets[0].Images
-	j.stored = []string{images[0].String(), images[1].String()}
-	r.Images = unpinnedFirst{j}
+	r, node := newRecordingNode(t, 2)
+	images := node.sets[0].Images
+	node.stored = []string{images[0].String(), images[1].String()}
+	r.Images = unpinnedFirst{node}
 	r.PinTimeout = 50 * time.Millisecond
 	runPass(t, r)
-	if got := slices.DeleteFunc(slices.Clone(j.calls), func(call string) bool { return call != "pull" }); len(got) != 1 {
-		t.Errorf("got %d pulls, want that of the image that is not pinned", len(got))
+	if got := slices.DeleteFunc(slices.Clone(node.calls), func(call string) bool { return call != "pull" }); len(got) != 1 {
+		t.Errorf("got %d pulls, want 1, of the image that is not pinned", len(got))
 	}
 }
 
-// unpinnedFirst is a runtime that pins all images but the first.
+// unpinnedFirst lists the first image as not pinned.
 type unpinnedFirst struct{ *recordingNode }
 
 func (m unpinnedFirst) List(ctx context.Context) ([]pinset.StoredImage, error) {

@@ -12,8 +12,8 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// imageOfLayers is an image of layers by their names: of 100 bytes, and of 1000
-// unpacked if a lock knows them.
+// imageOfLayers is an image with these layers, of 100 bytes each. With exact, they are as in a lock,
+// with 1000 unpacked bytes and 10 inodes.
 func imageOfLayers(name string, exact bool, layers ...string) pinset.LockedImage {
 	img := pinset.LockedImage{Pin: image(name).String()}
 	for _, l := range layers {
@@ -29,21 +29,21 @@ func imageOfLayers(name string, exact bool, layers ...string) pinset.LockedImage
 func TestPullsNeedOnlyMissingLayers(t *testing.T) {
 	for name, test := range map[string]struct {
 		missing []pinset.LockedImage
-		have    [][]string // chains of layers that are unpacked
+		have    [][]string // chains of unpacked layers
 		want    string
 	}{
-		"nothing there": {[]pinset.LockedImage{imageOfLayers("a", true, "1", "2")}, nil, "a 200 2000 20"},
-		"base there": {
+		"no layers": {[]pinset.LockedImage{imageOfLayers("a", true, "1", "2")}, nil, "a 200 2000 20"},
+		"one of the layers": {
 			[]pinset.LockedImage{imageOfLayers("a", true, "1", "2")}, [][]string{{"1"}}, "a 100 1000 10",
 		},
-		"all layers there": {
+		"all layers": {
 			[]pinset.LockedImage{imageOfLayers("a", true, "1", "2")}, [][]string{{"1", "2"}}, "a 0 0 0",
 		},
-		"on another parent": {
+		"a layer over another parent": {
 			[]pinset.LockedImage{imageOfLayers("a", true, "1", "2")}, [][]string{{"3", "2"}}, "a 100 2000 20",
 		},
 		"no lock": {[]pinset.LockedImage{imageOfLayers("a", false, "1", "2")}, nil, "a 200 400 0 estimated"},
-		"no lock, base there": {
+		"no lock, one of the layers": {
 			[]pinset.LockedImage{imageOfLayers("a", false, "1", "2")}, [][]string{{"1"}}, "a 100 200 0 estimated",
 		},
 		"shared counts once": {
@@ -54,11 +54,11 @@ func TestPullsNeedOnlyMissingLayers(t *testing.T) {
 			[]pinset.LockedImage{imageOfLayers("a", true, "1", "2", "3"), imageOfLayers("b", true, "4")}, nil,
 			"b 100 1000 10, a 300 3000 30",
 		},
-		"a release before all": {
+		"a release comes first": {
 			[]pinset.LockedImage{imageOfLayers("a", true, "1"), imageOfLayers("ocp-release", true, "2", "3")}, nil,
 			"ocp-release 200 2000 20, a 100 1000 10",
 		},
-		"known to a lock, and to nobody": {
+		"one in a lock, one not": {
 			[]pinset.LockedImage{imageOfLayers("a", true, "1"), imageOfLayers("b", false, "1", "2")}, nil,
 			"a 100 1000 10, b 100 200 0 estimated",
 		},
@@ -75,7 +75,7 @@ func TestPullsNeedOnlyMissingLayers(t *testing.T) {
 	}
 }
 
-// unpackedLayers are the layers of these chains.
+// unpackedLayers are the unpacked layers of these chains.
 func unpackedLayers(chains [][]string) pinset.Layers {
 	layers := pinset.Layers{}
 	for _, chain := range chains {
@@ -88,7 +88,7 @@ func unpackedLayers(chains [][]string) pinset.Layers {
 	return layers
 }
 
-// describe names the images with the bytes to fetch, the unpacked bytes, and the inodes.
+// describe lists the images with their bytes to fetch, unpacked bytes and inodes.
 func describe(all []Pull) string {
 	var lines []string
 	for _, p := range all {
@@ -104,37 +104,35 @@ func describe(all []Pull) string {
 
 const gib = 1 << 30
 
-// U4 of the Machine Config Operator, TestCheckNodeAllocatableStorage: 25 GiB, of
-// which 10 have to stay free; images of 5 GiB fit, of 10 do not. The operator
-// doubles what it does not know, and counts all of the disk; we count what is free.
+// As in TestCheckNodeAllocatableStorage of the Machine Config Operator, of 25 GiB 10 have to stay
+// free: images of 5 GiB fit, images of 10 GiB do not. The operator doubles the size of images, and
+// counts the whole disk; pinbox counts the free space.
 func TestCheckSpace(t *testing.T) {
 	big := disk.Space{Path: "/var/lib/containers/storage", Total: 1000 * gib, Free: 25 * gib}
-	keep10 := Limits{Node: "node12", Reserve: Reserve{Bytes: 10 * gib}}
+	disk20, disk100 := disk.Space{Total: 20 * gib, Free: 10 * gib}, disk.Space{Total: 100 * gib, Free: 20 * gib}
+	reserve10 := Limits{Node: "node12", Reserve: Reserve{Bytes: 10 * gib}}
 	for name, test := range map[string]struct {
 		limits Limits
 		claim  Claim
-		says   string // "" if it fits
+		want   string // the text of the error; "" if it fits
 	}{
-		"5 GiB, doubled": {keep10, Claim{Space: big, Bytes: 2 * 5 * gib, Store: true}, ""},
+		"5 GiB, doubled": {reserve10, Claim{Space: big, Bytes: 2 * 5 * gib, Store: true}, ""},
 		"10 GiB, doubled": {
-			keep10, Claim{Space: big, Bytes: 2 * 10 * gib, Store: true, Estimated: true},
+			reserve10, Claim{Space: big, Bytes: 2 * 10 * gib, Store: true, Estimated: true},
 			"Pulling the images on node12 needs about 20 GiB in /var/lib/containers/storage; 25 GiB are free, 10 GiB " +
 				"are kept in reserve.",
 		},
-		"to the byte": {keep10, Claim{Space: big, Bytes: 15 * gib, Store: true}, ""},
-		"a byte more": {keep10, Claim{Space: big, Bytes: 15*gib + 1, Store: true}, "needs 15 GiB"},
-		"as it was asked for": {Limits{Node: "node12", Reserve: Reserve{Bytes: 16 * gib}}, Claim{
+		"exactly":     {reserve10, Claim{Space: big, Bytes: 15 * gib, Store: true}, ""},
+		"a byte more": {reserve10, Claim{Space: big, Bytes: 15*gib + 1, Store: true}, "needs 15 GiB"},
+		"fractions of GiB": {Limits{Node: "node12", Reserve: Reserve{Bytes: 16 * gib}}, Claim{
 			Space: disk.Space{Path: "/var/lib/containers/storage", Total: 1000 * gib, Free: 101 * gib / 10},
 			Bytes: 162 * gib / 10, Store: true,
 		},
 			"Pulling the images on node12 needs 16.2 GiB in /var/lib/containers/storage; 10.1 GiB are free, 16 GiB " +
 				"are kept in reserve."},
-		"a small disk keeps a tenth": {
-			Limits{Reserve: DefaultReserve}, Claim{Space: disk.Space{Total: 20 * gib, Free: 10 * gib}, Bytes: 7 * gib}, "",
-		},
-		"and not less": {
-			Limits{Reserve: DefaultReserve}, Claim{Space: disk.Space{Total: 20 * gib, Free: 10 * gib}, Bytes: 9 * gib},
-			"2 GiB are kept",
+		"the reserve of a small disk is a tenth": {Limits{Reserve: DefaultReserve}, Claim{Space: disk20, Bytes: 7 * gib}, ""},
+		"the tenth of a small disk": {
+			Limits{Reserve: DefaultReserve}, Claim{Space: disk20, Bytes: 9 * gib}, "2 GiB are kept",
 		},
 		"no inode left": {
 			Limits{}, Claim{Space: disk.Space{Path: "/x", Total: gib, Free: gib, Inodes: 100, FreeInodes: 10}, Inodes: 11},
@@ -145,31 +143,27 @@ func TestCheckSpace(t *testing.T) {
 			Limits{Reserve: Reserve{Percent: 50}}, Claim{Space: disk.Space{Total: gib, Free: gib, Inodes: 100, FreeInodes: 60},
 				Inodes: 11}, "50 are kept",
 		},
-		"the collector would start": {
+		"the kubelet would remove images": {
 			Limits{GCPercent: 85, GCFile: "/etc/kubernetes/kubelet.conf"},
-			Claim{Space: disk.Space{Total: 100 * gib, Free: 20 * gib}, Bytes: 5 * gib, Store: true},
+			Claim{Space: disk100, Bytes: 5 * gib, Store: true},
 			"the kubelet removes images once 85 % are used (/etc/kubernetes/kubelet.conf)",
 		},
-		"it would not yet": {
-			Limits{GCPercent: 85}, Claim{Space: disk.Space{Total: 100 * gib, Free: 20 * gib}, Bytes: 4 * gib, Store: true}, "",
-		},
-		"it never does": {
-			Limits{GCPercent: 100}, Claim{Space: disk.Space{Total: 100 * gib, Free: 20 * gib}, Bytes: 19 * gib, Store: true}, "",
-		},
-		"it does not look there": {
-			Limits{GCPercent: 85}, Claim{Space: disk.Space{Total: 100 * gib, Free: 20 * gib}, Bytes: 19 * gib}, "",
-		},
+		"just below the threshold":         {Limits{GCPercent: 85}, Claim{Space: disk100, Bytes: 4 * gib, Store: true}, ""},
+		"the kubelet never removes images": {Limits{GCPercent: 100}, Claim{Space: disk100, Bytes: 19 * gib, Store: true}, ""},
+		"not the file system of the store": {Limits{GCPercent: 85}, Claim{Space: disk100, Bytes: 19 * gib}, ""},
 	} {
-		err := test.limits.check(test.claim)
-		if (err == nil) != (test.says == "") || err != nil && (!errors.Is(err, ErrSpace) ||
-			!strings.Contains(err.Error(), test.says)) {
-			t.Errorf("%s: %v, want %q", name, err, test.says)
-		}
+		t.Run(name, func(t *testing.T) {
+			err := test.limits.check(test.claim)
+			if (err == nil) != (test.want == "") || err != nil && (!errors.Is(err, ErrSpace) ||
+				!strings.Contains(err.Error(), test.want)) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
 	}
 }
 
-// Blobs are staged while they are fetched; on the disk of the store they count
-// with what is unpacked.
+// Staged blobs are a claim of their own, unless the staging folder is on the disk of the store: then
+// they are added to its claim.
 func TestClaims(t *testing.T) {
 	all := []Pull{
 		{Need: Need{Fetch: 5, Unpacked: 50, Inodes: 1}}, {Need: Need{Fetch: 7, Unpacked: 70, Inodes: 1}},
@@ -177,16 +171,16 @@ func TestClaims(t *testing.T) {
 	}
 	need, staged := totalNeed(all, 2)
 	if need.Fetch != 18 || need.Unpacked != 180 || staged != 13 {
-		t.Errorf("need %+v, staged %d", need, staged)
+		t.Errorf("got %+v, %d staged, want 18 bytes to fetch, 180 unpacked, 13 staged", need, staged)
 	}
 	one := claims(need, staged, disk.Space{Device: 1, Free: 1}, disk.Space{Device: 1, Free: 2})
 	two := claims(need, staged, disk.Space{Device: 1, Free: 1}, disk.Space{Device: 2, Free: 2})
 	if subvolumes := claims(need, staged, disk.Space{Device: 1, Free: 1},
 		disk.Space{Device: 2, Free: 1}); len(subvolumes) != 1 {
-		t.Errorf("subvolumes of one disk count twice: %+v", subvolumes)
+		t.Errorf("two subvolumes of one disk: got the claims %+v, want one", subvolumes)
 	}
 	if len(one) != 1 || one[0].Bytes != 193 || len(two) != 2 || two[0].Bytes != 180 || two[1].Bytes != 13 || two[1].Store {
-		t.Errorf("%+v, %+v", one, two)
+		t.Errorf("got %+v on one disk, want 193 bytes; got %+v on two, want 180 bytes of the store, and 13", one, two)
 	}
 }
 
@@ -195,22 +189,24 @@ func TestParseReserve(t *testing.T) {
 		"16Gi": {Bytes: 16 * gib}, "10%": {Percent: 10}, "16Gi,10%": DefaultReserve, "0": {}, "1048576": {Bytes: 1 << 20},
 		"512Mi": {Bytes: 512 << 20},
 	} {
-		got, err := ParseReserve(text)
-		if err != nil || got != want {
-			t.Errorf("%s: %+v, %v", text, got, err)
-		}
-		if again, err := ParseReserve(got.String()); err != nil || again != want {
-			t.Errorf("%s: %s is read as %+v, %v", text, got, again, err)
-		}
+		t.Run(text, func(t *testing.T) {
+			got, err := ParseReserve(text)
+			if err != nil || got != want {
+				t.Errorf("got %+v, %v, want %+v", got, err, want)
+			}
+			if again, err := ParseReserve(got.String()); err != nil || again != want {
+				t.Errorf("from %s: got %+v, %v, want %+v", got, again, err, want)
+			}
+		})
 	}
 	for _, text := range []string{"", "ten", "-1", "100%", "-1%", "16GB", "99999999999999Ti", "%"} {
 		if r, err := ParseReserve(text); err == nil {
-			t.Errorf("%q is read as %+v", text, r)
+			t.Errorf("%q: got %+v, want an error", text, r)
 		}
 	}
 }
 
-// The texts are those of CRI-O 1.34 and of containers/image.
+// The texts are errors of CRI-O 1.34 and of containers/image.
 func TestClassify(t *testing.T) {
 	const unknown = "rpc error: code = Unknown desc = unable to try pulling possible OCI artifact: build image source: " +
 		"reading manifest sha256:4040404040404040404040404040404040404040404040404040404040404040 in quay.io/x/a: "
@@ -235,20 +231,20 @@ func TestClassify(t *testing.T) {
 		"writing blob: adding layer: write /x: no space left on device":                                    Space,
 		"invalid status code from registry 503 (Service Unavailable)":                                      Network,
 		"reading manifest in 127.0.0.1:5000/a/b: no image found in image index for architecture \"amd64\"": NotFound,
-		// Names of images and hosts say nothing.
+		// Words in the names of images and hosts do not count.
 		"pinging container registry quay.io/acme/signature-server: connection refused":                        Network,
 		"reading manifest sha256:1 in acme.io/error-404: strange":                                             Other,
 		"Get \"https://registry:403/v2/\": dial tcp 10.0.0.1:403: i/o timeout":                                Network,
 		"dial tcp 10.0.0.404:404: strange":                                                                    Other,
 		"Source image rejected: reading signature: Get \"http://a/b\": dial tcp: connect: connection refused": Network,
-		// One of the mirrors may have it yet.
+		// A mirror that does not answer may have the image.
 		"(Mirrors also failed: [a/b: manifest unknown]): c/d: i/o timeout":                                            Network,
 		"rpc error: code = Unavailable desc = error reading from server: EOF":                                         Other,
 		"get manifest: Manifest does not match provided manifest digest sha256:" + strings.Repeat("404 "[:3]+"0", 16): Other,
 		"Download config.json digest sha256:1 does not match expected sha256:2":                                       Other,
 	} {
 		if got := Classify(errors.New(text)); got != want {
-			t.Errorf("%s: %s, want %s", text, got, want)
+			t.Errorf("%s: got %s, want %s", text, got, want)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// fakeDisk is a disk that grows by what a test says.
+// fakeDisk is a disk with these numbers.
 type fakeDisk struct {
 	Disk
 	free, staged int64
@@ -25,32 +25,32 @@ func (g *fakeDisk) Space(string) (store, staging disk.Space, err error) {
 
 func (g *fakeDisk) Staged() int64 { return g.staged }
 
-// A pull moves while its staged bytes change or the store grows by as much as a layer that is unpacked.
+// Bytes have arrived if the staged bytes change, or the store grows as fast as a layer is unpacked.
 func TestMeterDetectsProgress(t *testing.T) {
 	for name, test := range map[string]struct {
 		grown, staged int64
 		err           error
 		moved         bool
 	}{
-		"nothing":                   {0, 0, nil, false},
-		"logs":                      {unpacking - 1, 0, nil, false},
-		"a layer":                   {unpacking, 0, nil, true},
-		"staged bytes":              {0, 1, nil, true},
-		"fewer staged bytes":        {0, -1, nil, true},
-		"a store that is not there": {unpacking, 0, errors.New("text"), false},
+		"nothing":            {0, 0, nil, false},
+		"logs":               {unpacking - 1, 0, nil, false},
+		"a layer":            {unpacking, 0, nil, true},
+		"staged bytes":       {0, 1, nil, true},
+		"fewer staged bytes": {0, -1, nil, true},
+		"unknown space":      {unpacking, 0, errors.New("text"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &fakeDisk{free: 10*unpacking - test.grown, staged: 100 + test.staged, err: test.err}
 			m := meter{disk: d, free: 10 * unpacking, staged: 100}
 			m.measure()
 			if got := !m.moved.IsZero(); got != test.moved {
-				t.Errorf("got that it moved: %v, want %v", got, test.moved)
+				t.Errorf("got moved %v, want %v", got, test.moved)
 			}
 		})
 	}
 }
 
-// failingManifests fails requests for manifests, and counts them.
+// failingManifests returns an error for every request for a manifest, and counts the requests.
 type failingManifests struct {
 	sync.Mutex
 	err      error
@@ -66,7 +66,8 @@ func (r *failingManifests) Resolve(_ context.Context, img pinset.Image) (pinset.
 
 func (r *failingManifests) Forget() {}
 
-// A request that may succeed later is made as often as the options say, but only once of a host that does not answer.
+// A request with a transient error is made Retry.Tries times, but only once to a host that did not
+// answer requests for another image.
 func TestManifestRequestsAreRetriedByClass(t *testing.T) {
 	a, b := image("a"), image("b")
 	for text, want := range map[string][2]int{
@@ -77,9 +78,9 @@ func TestManifestRequestsAreRetriedByClass(t *testing.T) {
 		t.Run(strings.Fields(text)[0], func(t *testing.T) {
 			m := &failingManifests{err: errors.New(text), requests: map[string]int{}}
 			r := resolver{manifests: m, retry: Retry{Tries: 3, First: time.Nanosecond}, timeout: time.Minute}
-			var dead sync.Map
+			var unreachable sync.Map
 			for _, img := range []pinset.Image{a, b} {
-				if _, err := r.manifest(t.Context(), img, &dead); !errors.Is(err, m.err) {
+				if _, err := r.manifest(t.Context(), img, &unreachable); !errors.Is(err, m.err) {
 					t.Errorf("got %v, want %v", err, m.err)
 				}
 			}
@@ -90,7 +91,7 @@ func TestManifestRequestsAreRetriedByClass(t *testing.T) {
 	}
 }
 
-// Who pins decides what is said of sets that have changed.
+// The condition of changed sets depends on the owner of the drop-in.
 func TestPendingCondition(t *testing.T) {
 	for owner, want := range map[Owner]string{
 		MCO: "The Machine Config Operator has not pinned all yet", Pinbox: "The sets have changed since the last pass",

@@ -22,81 +22,83 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// fakeNode is what a reconciler of these tests stands in: a fake runtime, which
-// fails as the real one cannot be made to, and a node that has enough of all.
+// fakeNode implements what a reconciler needs of a node, with enough space. Its container runtime
+// is a fake one, which can return any error.
 type fakeNode struct {
 	server       *fakecri.Server
 	sets         []pinset.Set
 	pins         []pinset.Image
 	space        disk.Space
 	staged       atomic.Int64
-	resolveErr   error  // of manifests
-	sharedLayer  bool   // the images have a layer in common
-	hangingImage string // the image whose manifest never comes
+	resolveErr   error  // of every request for a manifest
+	sharedLayer  bool   // all images have a common layer
+	hangingImage string // the request for its manifest is never answered
 
 	mu        sync.Mutex
 	published []runtime.Status
 }
 
-func (w *fakeNode) Current() ([]pinset.Image, bool, []string, error) { return w.pins, true, nil, nil }
-func (w *fakeNode) Check([]pinset.Image) error                       { return nil }
-func (w *fakeNode) Refusal(context.Context) error                    { return nil }
-func (w *fakeNode) Locks() (stores, beside []pinset.Lock, err error) { return nil, nil, nil }
-func (w *fakeNode) Layers(string) (pinset.Layers, error)             { return pinset.Layers{}, nil }
-func (w *fakeNode) Staged() int64                                    { return w.staged.Load() }
-func (w *fakeNode) Forget()                                          {}
+func (node *fakeNode) Current() ([]pinset.Image, bool, []string, error) {
+	return node.pins, true, nil, nil
+}
+func (node *fakeNode) Check([]pinset.Image) error                       { return nil }
+func (node *fakeNode) Refusal(context.Context) error                    { return nil }
+func (node *fakeNode) Locks() (stores, beside []pinset.Lock, err error) { return nil, nil, nil }
+func (node *fakeNode) Layers(string) (pinset.Layers, error)             { return pinset.Layers{}, nil }
+func (node *fakeNode) Staged() int64                                    { return node.staged.Load() }
+func (node *fakeNode) Forget()                                          {}
 
-func (w *fakeNode) Apply(_ context.Context, images []pinset.Image) (bool, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.pins = images
+func (node *fakeNode) Apply(_ context.Context, images []pinset.Image) (bool, error) {
+	node.mu.Lock()
+	defer node.mu.Unlock()
+	node.pins = images
 	return true, nil
 }
 
-// isPinned says that a name is among those that were applied.
-func (w *fakeNode) isPinned(name string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.ContainsFunc(w.pins, func(img pinset.Image) bool { return img.String() == name })
+// isPinned reports whether a name is among the pins that were applied.
+func (node *fakeNode) isPinned(name string) bool {
+	node.mu.Lock()
+	defer node.mu.Unlock()
+	return slices.ContainsFunc(node.pins, func(img pinset.Image) bool { return img.String() == name })
 }
 
-func (w *fakeNode) Space(root string) (store, staging disk.Space, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.space, disk.Space{Device: 1, Total: 1 << 40, Free: 1 << 40}, nil
+func (node *fakeNode) Space(root string) (store, staging disk.Space, err error) {
+	node.mu.Lock()
+	defer node.mu.Unlock()
+	return node.space, disk.Space{Device: 1, Total: 1 << 40, Free: 1 << 40}, nil
 }
 
-func (w *fakeNode) Resolve(ctx context.Context, img pinset.Image) (pinset.LockedImage, error) {
-	if w.hangingImage != "" && strings.Contains(img.Repository, w.hangingImage) {
+func (node *fakeNode) Resolve(ctx context.Context, img pinset.Image) (pinset.LockedImage, error) {
+	if node.hangingImage != "" && strings.Contains(img.Repository, node.hangingImage) {
 		<-ctx.Done()
 		return pinset.LockedImage{}, ctx.Err()
 	}
-	if w.resolveErr != nil {
-		return pinset.LockedImage{}, w.resolveErr
+	if node.resolveErr != nil {
+		return pinset.LockedImage{}, node.resolveErr
 	}
 	layers := []pinset.LockedLayer{{Digest: img.Digest, Size: 1000}}
-	if w.sharedLayer {
+	if node.sharedLayer {
 		layers = append([]pinset.LockedLayer{{Digest: digest.FromString("shared"), Size: 1000}}, layers...)
 	}
 	return pinset.LockedImage{Pin: img.String(), Layers: layers}, nil
 }
 
-func (w *fakeNode) publish(s runtime.Status) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.published = append(w.published, s)
+func (node *fakeNode) publish(s runtime.Status) error {
+	node.mu.Lock()
+	defer node.mu.Unlock()
+	node.published = append(node.published, s)
 	return nil
 }
 
-// newReconciler puts a world and n images to have together.
-func newReconciler(t *testing.T, w *fakeNode, n int) *runtime.Reconciler {
+// newReconciler makes a reconciler of the node, with a set of n images.
+func newReconciler(t *testing.T, node *fakeNode, n int) *runtime.Reconciler {
 	t.Helper()
-	w.server.Name, w.server.Root = "cri-o", t.TempDir()
-	if w.server.Release == "" {
-		w.server.Release = "1.34.0"
+	node.server.Name, node.server.Root = "cri-o", t.TempDir()
+	if node.server.Release == "" {
+		node.server.Release = "1.34.0"
 	}
-	w.server.Start(t)
-	client, err := cri.Dial(w.server.Socket)
+	node.server.Start(t)
+	client, err := cri.Dial(node.server.Socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,11 +108,11 @@ func newReconciler(t *testing.T, w *fakeNode, n int) *runtime.Reconciler {
 		name := fmt.Sprintf("quay.io/x/image-%03d", i)
 		set.Images = append(set.Images, pinset.Image{Repository: name, Digest: digest.FromString(name)})
 	}
-	w.sets = []pinset.Set{set}
-	w.space = disk.Space{Total: 1 << 40, Free: 1 << 40}
+	node.sets = []pinset.Set{set}
+	node.space = disk.Space{Total: 1 << 40, Free: 1 << 40}
 	return &runtime.Reconciler{
-		Runtime: client, Images: client, Pins: w, Manifests: w, Disk: w,
-		Sets: func() ([]pinset.Set, error) { return w.sets, nil }, Publish: w.publish,
+		Runtime: client, Images: client, Pins: node, Manifests: node, Disk: node,
+		Sets: func() ([]pinset.Set, error) { return node.sets, nil }, Publish: node.publish,
 		Options: runtime.Options{
 			Node: "node12", Retry: runtime.Retry{First: time.Millisecond}, PublishInterval: 10 * time.Millisecond,
 			Wait: 5 * time.Second,
@@ -127,191 +129,192 @@ func runPass(t *testing.T, r *runtime.Reconciler) runtime.Status {
 	return s
 }
 
-// U2 of the Machine Config Operator, TestPrefetchImageSets: one image, one pull.
+// An image is pulled once, as in TestPrefetchImageSets of the Machine Config Operator.
 func TestImageIsPulledOnce(t *testing.T) {
-	w := &fakeNode{server: &fakecri.Server{}}
-	r := newReconciler(t, w, 1)
-	if s := runPass(t, r); !s.Healthy() {
-		t.Errorf("%+v", s)
+	node := &fakeNode{server: &fakecri.Server{}}
+	r := newReconciler(t, node, 1)
+	for n := range 2 {
+		if s := runPass(t, r); !s.Healthy() {
+			t.Errorf("pass %d: got %+v, want a healthy node", n+1, s)
+		}
 	}
-	if s := runPass(t, r); !s.Healthy() {
-		t.Errorf("%+v", s)
-	}
-	if pulls, _ := w.server.Counts(); pulls != 1 {
-		t.Errorf("%d pulls", pulls)
+	if pulls, _ := node.server.Counts(); pulls != 1 {
+		t.Errorf("got %d pulls, want 1", pulls)
 	}
 }
 
-// U2: a slow pull is no failure, however many there are; the operator calls it
-// one after five minutes.
+// Slow pulls do not make the node degraded. The Machine Config Operator reports a failure after
+// five minutes.
 func TestSlowPullIsNotAFailure(t *testing.T) {
-	w := &fakeNode{}
-	w.server = &fakecri.Server{Pull: func(context.Context, string) error {
-		for range 20 { // something arrives all the time
-			w.staged.Add(1)
+	node := &fakeNode{}
+	node.server = &fakecri.Server{Pull: func(context.Context, string) error {
+		for range 20 { // bytes arrive all the time
+			node.staged.Add(1)
 			time.Sleep(10 * time.Millisecond)
 		}
 		return nil
 	}}
-	r := newReconciler(t, w, 4)
+	r := newReconciler(t, node, 4)
 	r.Stall = 100 * time.Millisecond
 	if s := runPass(t, r); !s.Healthy() {
-		t.Errorf("%+v", s)
+		t.Errorf("got %+v, want a healthy node", s)
 	}
-	for _, s := range w.published {
+	for _, s := range node.published {
 		if s.Degraded() {
-			t.Errorf("it was degraded in between: %+v", s.Conditions)
+			t.Errorf("during the pulls: got %+v, want no degraded node", s.Conditions)
 		}
 	}
-	if pulls, _ := w.server.Counts(); pulls != 4 {
-		t.Errorf("%d pulls", pulls)
+	if pulls, _ := node.server.Counts(); pulls != 4 {
+		t.Errorf("got %d pulls, want 4", pulls)
 	}
 }
 
-// U2: 300 images and no space left: no more than those that are on their way are
-// tried, and the operator's tests want it to be quick.
+// With 300 images and no space left, only the pulls that run already are attempted, and the pass
+// ends soon, as the tests of the Machine Config Operator demand.
 func TestNoSpaceStopsTheQueue(t *testing.T) {
-	w := &fakeNode{server: &fakecri.Server{Pull: func(context.Context, string) error {
+	node := &fakeNode{server: &fakecri.Server{Pull: func(context.Context, string) error {
 		return status.Error(codes.Unknown, "writing blob: write /var/tmp/x: no space left on device")
 	}}}
-	r := newReconciler(t, w, 300)
+	r := newReconciler(t, node, 300)
 	start := time.Now()
 	s := runPass(t, r)
-	if pulls, _ := w.server.Counts(); pulls > 4 || time.Since(start) > 5*time.Second {
-		t.Errorf("%d pulls in %v", pulls, time.Since(start))
+	if pulls, _ := node.server.Counts(); pulls > 4 || time.Since(start) > 5*time.Second {
+		t.Errorf("got %d pulls in %v, want at most 4 in 5 s", pulls, time.Since(start))
 	}
 	if !s.Degraded() || len(s.Errors) != 1 || !strings.Contains(s.Errors[0], "no space left on device") {
-		t.Errorf("%+v", s.Errors)
+		t.Errorf("got %q, want only that no space is left", s.Errors)
 	}
 	for _, img := range s.Images {
 		if img.ErrorClass != runtime.Space {
-			t.Fatalf("%+v", img)
+			t.Fatalf("got %+v, want an error of class %s", img, runtime.Space)
 		}
 	}
 }
 
-// U2: credentials that are not there.
+// If the file of the credentials is missing, the images fail with that error, and none is pulled.
 func TestManifestsWithoutCredentials(t *testing.T) {
-	w := &fakeNode{
+	node := &fakeNode{
 		server: &fakecri.Server{}, resolveErr: errors.New("credentials: stat /no/such/file: no such file or directory"),
 	}
-	s := runPass(t, newReconciler(t, w, 1))
-	if pulls, _ := w.server.Counts(); pulls != 0 || !s.Degraded() ||
+	s := runPass(t, newReconciler(t, node, 1))
+	if pulls, _ := node.server.Counts(); pulls != 0 || !s.Degraded() ||
 		!strings.Contains(s.Images[0].Error, "/no/such/file") {
-		t.Errorf("%d pulls, %+v", pulls, s)
+		t.Errorf("got %d pulls, %+v, want none, and the error of the credentials", pulls, s)
 	}
 }
 
-// A runtime that cannot pin is left alone.
+// With a CRI-O that cannot pin as pinbox needs it, a pass changes nothing.
 func TestUnsupportedRuntime(t *testing.T) {
 	for release, want := range map[string]string{
 		"1.30.9": "CRI-O 1.30.9 does not unpin when it reloads; it has to be 1.31 or newer", "1.31.0": "", "1.34.0-dev": "",
 		"2.0.0": "", "main": "",
 	} {
-		w := &fakeNode{server: &fakecri.Server{Release: release}}
-		s := runPass(t, newReconciler(t, w, 1))
-		if said := strings.Join(s.Errors, " "); s.Healthy() != (want == "") || !strings.Contains(said, want) {
-			t.Errorf("%s: %+v", release, s.Errors)
-		}
-		if pulls, _ := w.server.Counts(); want != "" && (pulls > 0 || w.pins != nil) {
-			t.Errorf("%s: %d pulls, pins %v", release, pulls, w.pins)
-		}
+		t.Run(release, func(t *testing.T) {
+			node := &fakeNode{server: &fakecri.Server{Release: release}}
+			s := runPass(t, newReconciler(t, node, 1))
+			if got := strings.Join(s.Errors, " "); s.Healthy() != (want == "") || !strings.Contains(got, want) {
+				t.Errorf("got healthy %v, errors %q, want %q", s.Healthy(), got, want)
+			}
+			if pulls, _ := node.server.Counts(); want != "" && (pulls > 0 || node.pins != nil) {
+				t.Errorf("got %d pulls, pins %v, want none", pulls, node.pins)
+			}
+		})
 	}
 }
 
-// Nothing to do costs one list, however many images there are.
+// A pass with nothing to do lists the images once.
 func TestPassWithoutChangesListsOnce(t *testing.T) {
-	w := &fakeNode{server: &fakecri.Server{}}
-	r := newReconciler(t, w, 50)
+	node := &fakeNode{server: &fakecri.Server{}}
+	r := newReconciler(t, node, 50)
 	runPass(t, r)
-	_, before := w.server.Counts()
+	_, before := node.server.Counts()
 	runPass(t, r)
-	if _, after := w.server.Counts(); after != before+1 {
-		t.Errorf("%d lists", after-before)
+	if _, after := node.server.Counts(); after != before+1 {
+		t.Errorf("got %d lists, want 1", after-before)
 	}
 }
 
-// At most so many pulls run at a time, and those that fail in between do not
-// take the places of others.
+// At most Parallel pulls run at a time. A failed pull that waits for its next attempt does not
+// count.
 func TestParallelPulls(t *testing.T) {
 	var running, most atomic.Int32
-	w := &fakeNode{}
-	w.server = &fakecri.Server{Pull: func(_ context.Context, image string) error {
+	node := &fakeNode{}
+	node.server = &fakecri.Server{Pull: func(_ context.Context, image string) error {
 		most.Store(max(most.Load(), running.Add(1)))
 		defer running.Add(-1)
 		time.Sleep(5 * time.Millisecond)
-		if pulls, _ := w.server.Counts(); pulls < 10 {
+		if pulls, _ := node.server.Counts(); pulls < 10 {
 			return status.Error(codes.Unknown, "connection reset by peer")
 		}
 		return nil
 	}}
-	r := newReconciler(t, w, 12)
+	r := newReconciler(t, node, 12)
 	r.Parallel = 3
 	if s := runPass(t, r); !s.Healthy() {
-		t.Errorf("%+v", s.Errors)
+		t.Errorf("got %q, want a healthy node", s.Errors)
 	}
 	if most.Load() != 3 {
-		t.Errorf("%d pulls at a time", most.Load())
+		t.Errorf("got %d pulls at a time, want 3", most.Load())
 	}
 }
 
-// Two images with a layer that the node lacks are not pulled at a time: each
-// would fetch it.
+// Two images that share a missing layer are not pulled at the same time: CRI-O would fetch the
+// layer twice.
 func TestSharedLayersAreFetchedOnce(t *testing.T) {
 	var running, most, first atomic.Int32
-	w := &fakeNode{sharedLayer: true}
-	w.server = &fakecri.Server{Pull: func(context.Context, string) error {
+	node := &fakeNode{sharedLayer: true}
+	node.server = &fakecri.Server{Pull: func(context.Context, string) error {
 		most.Store(max(most.Load(), running.Add(1)))
 		defer running.Add(-1)
 		time.Sleep(30 * time.Millisecond) // the others have time to begin
 		if first.Add(1) == 1 && running.Load() > 1 {
-			t.Error("two pulls fetch one layer")
+			t.Error("got two pulls that fetch one layer, want one")
 		}
 		return nil
 	}}
-	if s := runPass(t, newReconciler(t, w, 6)); !s.Healthy() {
-		t.Errorf("%+v", s.Errors)
+	if s := runPass(t, newReconciler(t, node, 6)); !s.Healthy() {
+		t.Errorf("got %q, want a healthy node", s.Errors)
 	}
-	if most.Load() < 2 {
-		t.Error("once it is there, the others are still pulled one by one")
+	if got := most.Load(); got < 2 {
+		t.Errorf("once the layer is in the store: got %d pulls at a time, want more", got)
 	}
 }
 
-// What was unpinned is not forgotten when CRI-O fails in between.
+// A pass in which CRI-O fails to list images keeps the unpinned images of the status.
 func TestUnpinnedSurvivesAListError(t *testing.T) {
 	var down atomic.Bool
-	w := &fakeNode{}
-	w.server = &fakecri.Server{
+	node := &fakeNode{}
+	node.server = &fakecri.Server{
 		List: func() error {
 			if down.Load() {
 				return status.Error(codes.Unknown, "layer not known")
 			}
 			return nil
 		},
-		Pinned: w.isPinned,
+		Pinned: node.isPinned,
 	}
-	r := newReconciler(t, w, 2)
+	r := newReconciler(t, node, 2)
 	runPass(t, r)
-	w.sets[0].Images = w.sets[0].Images[:1]
+	node.sets[0].Images = node.sets[0].Images[:1]
 	if s := runPass(t, r); !s.Healthy() || len(s.Unpinned) != 1 {
-		t.Fatalf("unpinned %v", s.Unpinned)
+		t.Fatalf("got %v, unpinned %v, want a healthy node and one unpinned image", s.Errors, s.Unpinned)
 	}
 	down.Store(true)
 	if s := runPass(t, r); !s.Degraded() || len(s.Unpinned) != 1 || s.Images[0].State != runtime.Unknown {
-		t.Errorf("unpinned %v, %v", s.Unpinned, s.Images)
+		t.Errorf("without a list: got unpinned %v, %v, want one image and an unknown state", s.Unpinned, s.Images)
 	}
 	down.Store(false)
 	if s := runPass(t, r); !s.Healthy() || len(s.Unpinned) != 1 {
-		t.Errorf("unpinned %v", s.Unpinned)
+		t.Errorf("with a list again: got %v, unpinned %v, want one image", s.Errors, s.Unpinned)
 	}
 }
 
-// CRI-O that does not do as it was told, for no reason that anybody knows, is
-// named as such.
+// If CRI-O does not pin the images after a reload, and no conflict is found, the status reports
+// that its pins differ.
 func TestCRIODoesNotPin(t *testing.T) {
-	w := &fakeNode{}
-	w.server = &fakecri.Server{Pinned: func(string) bool { return false }}
-	r := newReconciler(t, w, 1)
+	node := &fakeNode{}
+	node.server = &fakecri.Server{Pinned: func(string) bool { return false }}
+	r := newReconciler(t, node, 1)
 	r.PinTimeout = 50 * time.Millisecond
 	if s := runPass(t, r); !s.Degraded() || !strings.Contains(strings.Join(s.Errors, " "),
 		"the pins of CRI-O differ from the drop-in for 1 images, such as quay.io/x/image-000") {
@@ -319,64 +322,66 @@ func TestCRIODoesNotPin(t *testing.T) {
 	}
 }
 
-// Nothing arrives, whatever there is to fetch: the pull begins anew.
+// A pull that receives nothing is cancelled and started again.
 func TestStalledPullsAreRestarted(t *testing.T) {
-	for name, shared := range map[string]bool{"a pull": false, "two of one layer": true} {
-		w := &fakeNode{sharedLayer: shared}
-		w.server = &fakecri.Server{Pull: func(ctx context.Context, _ string) error {
-			if pulls, _ := w.server.Counts(); pulls > 2 {
-				return nil
+	for name, shared := range map[string]bool{"a pull": false, "two pulls with a common layer": true} {
+		t.Run(name, func(t *testing.T) {
+			node := &fakeNode{sharedLayer: shared}
+			node.server = &fakecri.Server{Pull: func(ctx context.Context, _ string) error {
+				if pulls, _ := node.server.Counts(); pulls > 2 {
+					return nil
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			}}
+			r := newReconciler(t, node, 2)
+			r.Stall = 100 * time.Millisecond
+			if s := runPass(t, r); !s.Healthy() {
+				t.Errorf("got %v, want a healthy node", s.Errors)
 			}
-			<-ctx.Done()
-			return ctx.Err()
-		}}
-		r := newReconciler(t, w, 2)
-		r.Stall = 100 * time.Millisecond
-		if s := runPass(t, r); !s.Healthy() {
-			t.Errorf("%s: %v", name, s.Errors)
-		}
+		})
 	}
 }
 
-// While a layer is unpacked nothing is fetched, but the store grows.
+// While a layer is unpacked, no bytes are fetched, but the store grows.
 func TestUnpackingIsNotAStall(t *testing.T) {
-	w := &fakeNode{}
-	w.server = &fakecri.Server{Pull: func(context.Context, string) error {
+	node := &fakeNode{}
+	node.server = &fakecri.Server{Pull: func(context.Context, string) error {
 		for range 30 {
-			w.mu.Lock()
-			w.space.Free -= 8 << 20
-			w.mu.Unlock()
+			node.mu.Lock()
+			node.space.Free -= 8 << 20
+			node.mu.Unlock()
 			time.Sleep(10 * time.Millisecond)
 		}
 		return nil
 	}}
-	r := newReconciler(t, w, 1)
+	r := newReconciler(t, node, 1)
 	r.Stall = 100 * time.Millisecond
 	if s := runPass(t, r); !s.Healthy() {
-		t.Errorf("%v", s.Errors)
+		t.Errorf("got %v, want a healthy node", s.Errors)
 	}
-	if pulls, _ := w.server.Counts(); pulls != 1 {
-		t.Errorf("%d pulls", pulls)
+	if pulls, _ := node.server.Counts(); pulls != 1 {
+		t.Errorf("got %d pulls, want 1", pulls)
 	}
 }
 
-// A registry that does not answer when it is asked for a manifest holds up its
-// own image only, and not for long.
+// A registry that does not answer a request for a manifest delays only that image, up to the time
+// limit.
 func TestManifestTimeout(t *testing.T) {
-	w := &fakeNode{server: &fakecri.Server{}, hangingImage: "image-001"}
-	r := newReconciler(t, w, 3)
+	node := &fakeNode{server: &fakecri.Server{}, hangingImage: "image-001"}
+	r := newReconciler(t, node, 3)
 	r.Stall = 50 * time.Millisecond
 	s := runPass(t, r)
 	for _, img := range s.Images {
-		if bad := strings.Contains(img.Name, w.hangingImage); (img.State == runtime.Pinned) == bad ||
-			bad && (img.ErrorClass != runtime.Network || !strings.Contains(img.Error, "stalls")) {
-			t.Errorf("%+v", img)
+		if hangs := strings.Contains(img.Name, node.hangingImage); (img.State == runtime.Pinned) == hangs ||
+			hangs && (img.ErrorClass != runtime.Network || !strings.Contains(img.Error, "stalls")) {
+			t.Errorf("got %+v, want it pinned, or an error of a stalled registry: %v", img, hangs)
 		}
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if first := w.published[0]; first.Healthy() || first.Degraded() {
-		t.Errorf("while it asks, it says %s", first.Summary())
+	node.mu.Lock()
+	defer node.mu.Unlock()
+	if first := node.published[0]; first.Healthy() || first.Degraded() {
+		t.Errorf("during the request: got %s, want a node that is neither healthy nor degraded", first.Summary())
 	}
 }
 
@@ -388,36 +393,38 @@ func TestInvalidOptions(t *testing.T) {
 		"retry":     func(o *runtime.Options) { o.Retry.First = -time.Second },
 		"threshold": func(o *runtime.Options) { o.Limits.GCPercent = 101 },
 	} {
-		w := &fakeNode{server: &fakecri.Server{}}
-		r := newReconciler(t, w, 1)
-		change(&r.Options)
-		if _, err := r.Pass(t.Context()); !errors.Is(err, runtime.ErrOptions) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if _, err := r.Plan(t.Context()); !errors.Is(err, runtime.ErrOptions) {
-			t.Errorf("%s: plan: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			node := &fakeNode{server: &fakecri.Server{}}
+			r := newReconciler(t, node, 1)
+			change(&r.Options)
+			if _, err := r.Pass(t.Context()); !errors.Is(err, runtime.ErrOptions) {
+				t.Errorf("pass: got %v, want %v", err, runtime.ErrOptions)
+			}
+			if _, err := r.Plan(t.Context()); !errors.Is(err, runtime.ErrOptions) {
+				t.Errorf("plan: got %v, want %v", err, runtime.ErrOptions)
+			}
+		})
 	}
 }
 
-// An end of the pass reaches the pulls that run.
+// Cancelling a pass cancels its running pulls.
 func TestCancelReachesPulls(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan struct{})
-	w := &fakeNode{server: &fakecri.Server{Pull: func(pull context.Context, _ string) error {
+	node := &fakeNode{server: &fakecri.Server{Pull: func(pull context.Context, _ string) error {
 		cancel()
 		<-pull.Done()
 		close(ended)
 		return pull.Err()
 	}}}
-	r := newReconciler(t, w, 1)
+	r := newReconciler(t, node, 1)
 	if _, err := r.Pass(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 	select {
 	case <-ended:
 	case <-time.After(5 * time.Second):
-		t.Error("the pull goes on")
+		t.Error("got no end of the pull in 5 s")
 	}
 }

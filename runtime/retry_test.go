@@ -15,10 +15,10 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// flakyRegistry fails some pulls, and writes down when each was tried.
+// flakyRegistry lets some pulls fail, and records the time of each attempt.
 type flakyRegistry struct {
 	*recordingNode
-	// fail says why the attempt of a number, from 1 on, fails; nil if it does not.
+	// fail returns the error of an attempt, counted from 1; nil if it succeeds.
 	fail func(img pinset.Image, attempt int) error
 
 	mu    sync.Mutex
@@ -38,17 +38,18 @@ func (g *flakyRegistry) Pull(ctx context.Context, img pinset.Image) error {
 	return g.recordingNode.Pull(ctx, img)
 }
 
-// newFlakyRegistry is a node with n images to pull, one at a time, from such a registry.
-func newFlakyRegistry(t *testing.T, n int, fails func(img pinset.Image, attempt int) error) (*runtime.Reconciler, *flakyRegistry) {
+// newFlakyRegistry makes a node with n images to pull from such a registry, one at a time.
+func newFlakyRegistry(
+	t *testing.T, n int, fail func(img pinset.Image, attempt int) error,
+) (*runtime.Reconciler, *flakyRegistry) {
 	t.Helper()
-	r, j := newRecordingNode(t, n)
-	g := &flakyRegistry{recordingNode: j, fail: fails, tried: map[string][]time.Time{}}
+	r, node := newRecordingNode(t, n)
+	g := &flakyRegistry{recordingNode: node, fail: fail, tried: map[string][]time.Time{}}
 	r.Images = g
 	return r, g
 }
 
-// A pull is tried again if it may pass, and as often as the options say; what somebody has
-// to change first is not.
+// A pull with a transient error is tried Retry.Tries times, one with another error only once.
 func TestPullsAreRetriedByClass(t *testing.T) {
 	for text, want := range map[string]struct {
 		class runtime.Class
@@ -76,7 +77,7 @@ func TestPullsAreRetriedByClass(t *testing.T) {
 	}
 }
 
-// The wait doubles up to the longest, and between half of it and all of it is left to chance.
+// The wait doubles up to Retry.Longest; a random part of up to a half is subtracted.
 func TestPullBackoff(t *testing.T) {
 	refused := errors.New("connection refused")
 	r, g := newFlakyRegistry(t, 1, func(_ pinset.Image, attempt int) error {
@@ -86,41 +87,41 @@ func TestPullBackoff(t *testing.T) {
 		return nil
 	})
 	r.Retry = runtime.Retry{First: 80 * time.Millisecond, Longest: 200 * time.Millisecond, Tries: 5}
-	var told []time.Duration
-	r.Hooks.Failed = func(_ pinset.Image, f runtime.Fault, again time.Duration) {
+	var waits []time.Duration
+	r.Hooks.Failed = func(_ pinset.Image, f runtime.Fault, wait time.Duration) {
 		if f.Class != runtime.Network || f.Text != refused.Error() {
 			t.Errorf("got the fault %+v, want one of the network: %v", f, refused)
 		}
-		told = append(told, again)
+		waits = append(waits, wait)
 	}
 	if s := runPass(t, r); !s.Healthy() {
-		t.Errorf("got %v, want a healthy node at the fifth attempt", s.Errors)
+		t.Errorf("got %v, want a healthy node after the fifth attempt", s.Errors)
 	}
 	const ms = time.Millisecond
 	longest := []time.Duration{80 * ms, 160 * ms, 200 * ms, 200 * ms}
-	if len(told) != len(longest) {
-		t.Fatalf("got %v, want %d waits", told, len(longest))
+	if len(waits) != len(longest) {
+		t.Fatalf("got %v, want %d waits", waits, len(longest))
 	}
 	tried := g.tried[g.order[0]]
 	for i, all := range longest {
-		if told[i] < all/2 || told[i] > all {
-			t.Errorf("wait %d: got %s, want between %s and %s", i+1, told[i], all/2, all)
+		if waits[i] < all/2 || waits[i] > all {
+			t.Errorf("wait %d: got %s, want between %s and %s", i+1, waits[i], all/2, all)
 		}
-		if waited := tried[i+1].Sub(tried[i]); waited < told[i] {
-			t.Errorf("wait %d: attempt %d came after %s, want %s", i+1, i+2, waited, told[i])
+		if waited := tried[i+1].Sub(tried[i]); waited < waits[i] {
+			t.Errorf("wait %d: got attempt %d after %s, want at least %s", i+1, i+2, waited, waits[i])
 		}
 	}
 }
 
-// The last attempt is followed by none, and those who watch are told so.
+// After the last attempt, the hook Failed gets no time of a next one.
 func TestNoWaitAfterTheLastAttempt(t *testing.T) {
 	r, _ := newFlakyRegistry(t, 1, func(pinset.Image, int) error { return errors.New("connection refused") })
 	r.Retry.Tries = 2
-	var told []time.Duration
-	r.Hooks.Failed = func(_ pinset.Image, _ runtime.Fault, again time.Duration) { told = append(told, again) }
+	var waits []time.Duration
+	r.Hooks.Failed = func(_ pinset.Image, _ runtime.Fault, wait time.Duration) { waits = append(waits, wait) }
 	runPass(t, r)
-	if len(told) != 2 || told[0] == 0 || told[1] != 0 {
-		t.Errorf("got the waits %v, want one, and then none", told)
+	if len(waits) != 2 || waits[0] == 0 || waits[1] != 0 {
+		t.Errorf("got the waits %v, want one, and then 0", waits)
 	}
 }
 
@@ -144,7 +145,7 @@ func TestRetryDoesNotDelayOtherPulls(t *testing.T) {
 	}
 }
 
-// restart is a process that takes up what another has published last.
+// restart makes the reconciler of a new process, which continues from the last published status.
 func restart(r *runtime.Reconciler, published runtime.Status) *runtime.Reconciler {
 	next := &runtime.Reconciler{
 		Runtime: r.Runtime, Images: r.Images, Pins: r.Pins, Manifests: r.Manifests, Disk: r.Disk,
@@ -154,22 +155,22 @@ func restart(r *runtime.Reconciler, published runtime.Status) *runtime.Reconcile
 	return next
 }
 
-// crashingPins is the file of the pins. A process that writes it may die before CRI-O was told.
+// crashingPins is a drop-in whose writer may crash before it reloads CRI-O.
 type crashingPins struct {
 	*recordingNode
-	// dies, unless it is nil, is called between the two.
+	// crash, unless it is nil, is called between the write and the reload.
 	crash func()
-	// refuse says that CRI-O is not told, since something in its configuration objects.
+	// refuse means that CRI-O is not reloaded, because of a conflict in its configuration.
 	refuse bool
-	// reloadDue says for each write whether the status on record was that a reload is due.
+	// reloadDue is the ReloadDue of the last published status at each write.
 	reloadDue []bool
 }
 
 func (p *crashingPins) Apply(ctx context.Context, images []pinset.Image) (bool, error) {
-	p.fakeNode.mu.Lock()
+	p.mu.Lock()
 	n := len(p.published)
 	p.reloadDue = append(p.reloadDue, n > 0 && p.published[n-1].ReloadDue)
-	p.fakeNode.mu.Unlock()
+	p.mu.Unlock()
 	if _, err := p.recordingNode.Apply(ctx, images); err != nil {
 		return false, err
 	}
@@ -180,13 +181,13 @@ func (p *crashingPins) Apply(ctx context.Context, images []pinset.Image) (bool, 
 	return !p.refuse, nil
 }
 
-// lastStatus is the status on record.
+// lastStatus is the status that was published last.
 func (p *crashingPins) lastStatus(t *testing.T) runtime.Status {
 	t.Helper()
-	p.fakeNode.mu.Lock()
-	defer p.fakeNode.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if len(p.published) == 0 {
-		t.Fatal("got no status, want one on record")
+		t.Fatal("got no published status, want one")
 	}
 	return p.published[len(p.published)-1]
 }
@@ -195,55 +196,54 @@ func (p *crashingPins) countApplied(calls []string) int {
 	return len(slices.DeleteFunc(slices.Clone(calls), func(call string) bool { return call != "pin" }))
 }
 
-// A process dies between the rename of the drop-in and the reload. The drop-in is as it
-// should be then, and CRI-O may pin all that is asked for; but it has not read the file, so
-// the next process has it reload, once.
+// Bug: the reload was lost if a process crashed between the rename of the drop-in and the reload,
+// since the next process found the drop-in complete. The next process reloads CRI-O, once.
 func TestReloadAfterACrash(t *testing.T) {
-	r, j := newRecordingNode(t, 2)
-	for _, img := range j.sets[0].Images {
-		j.stored = append(j.stored, img.String())
+	r, node := newRecordingNode(t, 2)
+	for _, img := range node.sets[0].Images {
+		node.stored = append(node.stored, img.String())
 	}
-	ctx, die := context.WithCancel(t.Context())
-	p := &crashingPins{recordingNode: j, crash: die}
+	ctx, crash := context.WithCancel(t.Context())
+	p := &crashingPins{recordingNode: node, crash: crash}
 	r.Pins = p
 	if _, err := r.Pass(ctx); !errors.Is(err, context.Canceled) {
-		t.Fatalf("got %v, want a process that dies", err)
+		t.Fatalf("got %v, want %v", err, context.Canceled)
 	}
 	if !slices.Equal(p.reloadDue, []bool{true}) {
-		t.Errorf("got %v, want that a reload was on record before the drop-in was written", p.reloadDue)
+		t.Errorf("before the write of the drop-in: got ReloadDue %v, want true once", p.reloadDue)
 	}
 	if !p.lastStatus(t).ReloadDue {
-		t.Error("after the crash: got no reload on record, want one")
+		t.Error("after the crash: got ReloadDue false, want true")
 	}
 	p.crash = nil
 	next := restart(r, p.lastStatus(t))
 	if s := runPass(t, next); !s.Healthy() || s.ReloadDue {
 		t.Errorf("got %v, reload due %v, want a healthy node", s.Errors, s.ReloadDue)
 	}
-	if got := p.countApplied(j.calls); got != 2 {
-		t.Errorf("got %d reloads, want that of the crash and one", got)
+	if got := p.countApplied(node.calls); got != 2 {
+		t.Errorf("got %d reloads, want the one that crashed, and another", got)
 	}
 	for _, r := range []*runtime.Reconciler{next, restart(r, p.lastStatus(t))} {
 		runPass(t, r)
 	}
-	if got := p.countApplied(j.calls); got != 2 {
-		t.Errorf("got %d reloads in the end, want no more", got)
+	if got := p.countApplied(node.calls); got != 2 {
+		t.Errorf("after two more passes: got %d reloads, want 2", got)
 	}
 }
 
-// A reload that was put off, since the configuration objects, stays on record.
+// A reload that a conflict in the configuration prevents stays due.
 func TestPostponedReloadStaysDue(t *testing.T) {
-	r, j := newRecordingNode(t, 1)
-	p := &crashingPins{recordingNode: j, refuse: true}
+	r, node := newRecordingNode(t, 1)
+	p := &crashingPins{recordingNode: node, refuse: true}
 	r.Pins = p
 	if s := runPass(t, r); !s.ReloadDue {
-		t.Errorf("got %+v, want that a reload is due", s)
+		t.Errorf("got %+v, want ReloadDue true", s)
 	}
 	p.refuse = false
 	if s := runPass(t, restart(r, p.lastStatus(t))); s.ReloadDue {
-		t.Errorf("got %+v, want that none is due", s)
+		t.Errorf("got %+v, want ReloadDue false", s)
 	}
-	if got := p.countApplied(j.calls); got != 2 {
+	if got := p.countApplied(node.calls); got != 2 {
 		t.Errorf("got %d reloads, want 2", got)
 	}
 }

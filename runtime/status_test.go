@@ -21,7 +21,7 @@ func set(name string, images ...pinset.Image) pinset.Set {
 	return pinset.Set{Name: name, Images: images}
 }
 
-// testReport is a report of sets, and of images of which it is known whether they are pinned.
+// testReport is a report of these sets, and of present images with whether they are pinned.
 func testReport(present map[pinset.Image]bool, sets ...pinset.Set) report {
 	r := report{nodeState: nodeState{sets: sets, want: pinset.Union(sets...), present: map[string]bool{}}, node: "node12"}
 	r.pins = r.want
@@ -39,11 +39,11 @@ func TestStatus(t *testing.T) {
 		report  report
 		change  func(*report)
 		healthy bool
-		says    []string
+		want    []string // texts of the errors
 	}{
-		"all pinned":    {testReport(map[pinset.Image]bool{a: true, b: true, c: true}, worker, infra), nil, true, nil},
-		"others beside": {testReport(map[pinset.Image]bool{a: true, b: true, c: false}, worker), nil, true, nil},
-		"no sets":       {testReport(nil), nil, true, nil},
+		"all pinned":   {testReport(map[pinset.Image]bool{a: true, b: true, c: true}, worker, infra), nil, true, nil},
+		"other images": {testReport(map[pinset.Image]bool{a: true, b: true, c: false}, worker), nil, true, nil},
+		"no sets":      {testReport(nil), nil, true, nil},
 		"one missing": {
 			testReport(map[pinset.Image]bool{a: true, b: true}, worker, infra), nil, false, []string{
 				c.String() + " is not on the node",
@@ -52,7 +52,7 @@ func TestStatus(t *testing.T) {
 		"one not pinned": {
 			testReport(map[pinset.Image]bool{a: true, b: false}, worker), nil, false, []string{b.String() + " is not pinned"},
 		},
-		"a file that is no set": {testReport(map[pinset.Image]bool{a: true, b: true}, worker),
+		"an invalid file": {testReport(map[pinset.Image]bool{a: true, b: true}, worker),
 			func(r *report) { r.broken = broken }, false, []string{"x.yaml:1: broken"}},
 		"no folder of sets": {
 			testReport(nil), func(r *report) { r.broken = errors.New("open sets.d: no such file") }, false, []string{"open sets.d"},
@@ -63,33 +63,41 @@ func TestStatus(t *testing.T) {
 			}, false, []string{b.String() + ": auth: 401"}},
 		"a problem": {testReport(map[pinset.Image]bool{a: true, b: true}, worker),
 			func(r *report) { r.problems = []error{errors.New("99-admin overrides")} }, false, []string{"99-admin overrides"}},
-		"CRI-O is away": {testReport(nil, worker),
+		"no answer of CRI-O": {testReport(nil, worker),
 			func(r *report) {
 				r.present, r.problems = nil, []error{errors.New("CRI-O does not answer")}
 			}, false, []string{"CRI-O does not answer"}},
 	} {
-		if test.change != nil {
-			test.change(&test.report)
-		}
-		s := test.report.status(Status{}, time.Now())
-		if s.Healthy() != test.healthy || s.Degraded() == test.healthy {
-			t.Errorf("%s: healthy %v: %+v", name, s.Healthy(), s.Conditions)
-		}
-		said := strings.Join(s.Errors, "\n")
-		for _, set := range s.Sets {
-			said += "\n" + set.LastFailedGenerationError
-		}
-		for _, want := range test.says {
-			if !strings.Contains(said, want) {
-				t.Errorf("%s: says %q, not %q", name, said, want)
+		t.Run(name, func(t *testing.T) {
+			if test.change != nil {
+				test.change(&test.report)
 			}
-		}
-		for _, state := range imageStates(s) {
-			if (state == Unknown) != (name == "CRI-O is away") {
-				t.Errorf("%s: %v", name, state)
+			s := test.report.status(Status{}, time.Now())
+			if s.Healthy() != test.healthy || s.Degraded() == test.healthy {
+				t.Errorf("got healthy %v, want %v: %+v", s.Healthy(), test.healthy, s.Conditions)
 			}
-		}
+			for _, want := range test.want {
+				if got := errorTexts(s); !strings.Contains(got, want) {
+					t.Errorf("got %q, want %q", got, want)
+				}
+			}
+			unknown := test.report.present == nil
+			for _, state := range imageStates(s) {
+				if (state == Unknown) != unknown {
+					t.Errorf("got state %v, want an unknown one: %v", state, unknown)
+				}
+			}
+		})
 	}
+}
+
+// errorTexts are the errors of the status and of its sets.
+func errorTexts(s Status) string {
+	text := strings.Join(s.Errors, "\n")
+	for _, set := range s.Sets {
+		text += "\n" + set.LastFailedGenerationError
+	}
+	return text
 }
 
 func imageStates(s Status) (all []State) {
@@ -99,22 +107,22 @@ func imageStates(s Status) (all []State) {
 	return all
 }
 
-// An image of two sets is one image, and counts in both.
+// An image of two sets is listed once, and counts in both sets.
 func TestImageOfTwoSets(t *testing.T) {
 	a, b := image("a"), image("b")
 	s := testReport(map[pinset.Image]bool{b: true}, set("one", b, a), set("two", b)).status(Status{}, time.Now())
 	if len(s.Images) != 2 || s.Images[0].State != Missing || s.Images[1].State != Pinned || len(s.Images[1].Sets) != 2 {
-		t.Errorf("images %+v", s.Images)
+		t.Errorf("got images %+v, want a missing one, and a pinned one of two sets", s.Images)
 	}
 	one, two := s.Sets[0], s.Sets[1]
 	if one.Images != 2 || one.Pinned != 1 || one.Missing != 1 || one.LastFailedGeneration == "" || two.Images != 1 ||
 		two.Pinned != 1 || two.LastFailedGenerationError != "" {
-		t.Errorf("sets %+v", s.Sets)
+		t.Errorf("got sets %+v, want 1 of 2 images pinned in the first, 1 of 1 in the second", s.Sets)
 	}
 }
 
-// The generations are those of a MachineConfigNode: desired is what is asked for,
-// current what was last complete, failed what is not for an error.
+// The generations are as in a MachineConfigNode: the desired one, the last complete one, and the
+// last one with an error.
 func TestSetGenerations(t *testing.T) {
 	a, b := image("a"), image("b")
 	v1, v2 := set("s", a), set("s", a, b)
@@ -127,32 +135,32 @@ func TestSetGenerations(t *testing.T) {
 		if got.CurrentGeneration != want.CurrentGeneration || got.DesiredGeneration != want.DesiredGeneration ||
 			got.LastFailedGeneration != want.LastFailedGeneration ||
 			(got.LastFailedGenerationError != "") != (want.LastFailedGeneration != "") {
-			t.Errorf("%s: %+v, want %+v", when, got, want)
+			t.Errorf("%s: got %+v, want %+v", when, got, want)
 		}
 	}
 	check("complete", s, SetStatus{CurrentGeneration: "1", DesiredGeneration: "1"})
 	next := testReport(all, v2)
 	next.working = true
 	s = next.status(s, time.Now())
-	check("the next is being pulled", s, SetStatus{CurrentGeneration: "1", DesiredGeneration: "2"})
+	check("the next one is being pulled", s, SetStatus{CurrentGeneration: "1", DesiredGeneration: "2"})
 	next.working, next.faults = false, map[pinset.Image]Fault{b: {NotFound, "404"}}
 	s = next.status(s, time.Now())
-	check("it failed", s, SetStatus{CurrentGeneration: "1", DesiredGeneration: "2", LastFailedGeneration: "2"})
+	check("after a failure", s, SetStatus{CurrentGeneration: "1", DesiredGeneration: "2", LastFailedGeneration: "2"})
 	next.working, next.faults = true, nil
 	s = next.status(s, time.Now())
-	check("it is tried again", s, SetStatus{CurrentGeneration: "1", DesiredGeneration: "2", LastFailedGeneration: "2"})
+	check("during a retry", s, SetStatus{CurrentGeneration: "1", DesiredGeneration: "2", LastFailedGeneration: "2"})
 	all[b] = true
 	s = testReport(all, v2).status(s, time.Now())
 	check("complete again", s, SetStatus{CurrentGeneration: "2", DesiredGeneration: "2"})
 	plain := set("s", a)
 	if r := testReport(all, plain).status(s, time.Now()).Sets[0]; !strings.HasPrefix(r.DesiredGeneration, "sha256:") ||
 		r.CurrentGeneration != r.DesiredGeneration {
-		t.Errorf("a set without a generation: %+v", r)
+		t.Errorf("a set without a generation: got %+v, want hashes", r)
 	}
 }
 
-// Progressing and a Degraded of another attempt are never true together, and a
-// failure that is only tried again does not make the conditions flap.
+// Progressing and Degraded are never both true, and a retry of a failed pull does not change the
+// conditions.
 func TestConditions(t *testing.T) {
 	a, b := image("a"), image("b")
 	var s Status
@@ -162,12 +170,13 @@ func TestConditions(t *testing.T) {
 		before := s
 		s = r.status(s, at)
 		if s.is(ProgressingCondition) != progressing || s.Degraded() != degraded {
-			t.Errorf("%s: progressing %v, degraded %v", when, s.is(ProgressingCondition), s.Degraded())
+			t.Errorf("%s: got progressing %v, degraded %v, want %v, %v", when, s.is(ProgressingCondition), s.Degraded(),
+				progressing, degraded)
 		}
 		for i, c := range s.Conditions {
 			if len(before.Conditions) > 0 && before.Conditions[i].Status == c.Status &&
 				!c.LastTransitionTime.Equal(before.Conditions[i].LastTransitionTime) {
-				t.Errorf("%s: %s has a new transition time, and no transition", when, c.Type)
+				t.Errorf("%s: got a new transition time of %s, want the old one, as its status is the same", when, c.Type)
 			}
 		}
 	}
@@ -186,18 +195,18 @@ func TestConditions(t *testing.T) {
 	none, first := map[pinset.Image]bool{}, map[pinset.Image]bool{a: true}
 	step("pulling", working(testReport(none, one), a), true, false)
 	step("failed", failed(testReport(none, one), a, Network), false, true)
-	step("the same again", working(testReport(none, one), a), false, true)
+	step("retry", working(testReport(none, one), a), false, true)
 	step("failed again", failed(testReport(none, one), a, Network), false, true)
 	done := working(testReport(first, two), a, b)
 	done.done = 1
-	step("it comes", done, true, false)
+	step("one is pulled", done, true, false)
 	step("the other failed", failed(testReport(first, two), b, Space), false, true)
 	step("there is space again", working(testReport(first, two), b), true, false)
 	step("complete", testReport(map[pinset.Image]bool{a: true, b: true}, two), false, false)
 	step("a set changes", working(testReport(map[pinset.Image]bool{a: true, b: true}, one)), true, false)
 }
 
-// A status is read by the version of it that a node writes, and by no other.
+// Only a status of the current version without unknown fields is read.
 func TestDecodeStatus(t *testing.T) {
 	r := testReport(map[pinset.Image]bool{image("a"): true}, set("worker", image("a")))
 	text, err := json.Marshal(r.status(Status{}, time.Unix(1, 0)))
@@ -205,15 +214,15 @@ func TestDecodeStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := DecodeStatus(bytes.NewReader(text)); err != nil || len(got.Images) != 1 {
-		t.Errorf("got %+v, error %v", got, err)
+		t.Errorf("got %+v, error %v, want a status with one image", got, err)
 	}
 	for name, c := range map[string]struct {
 		version string
 		newer   bool
 	}{
-		"newer":       {`"version":2,"stalls":[]`, true},
-		"older":       {`"version":0`, false},
-		"not a field": {`"version":1,"stalls":[]`, false},
+		"newer":         {`"version":2,"stalls":[]`, true},
+		"older":         {`"version":0`, false},
+		"unknown field": {`"version":1,"stalls":[]`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := DecodeStatus(strings.NewReader(strings.Replace(string(text), `"version":1`, c.version, 1)))
