@@ -18,16 +18,16 @@ import (
 	"github.com/pinbox/pinbox/storage/environment"
 )
 
-// OpenArchive lists the images of a file that `podman save` or `skopeo copy` wrote,
-// in the format of OCI or of Docker, compressed or not. An uncompressed file is
-// read in place; another is unpacked in tmp first. The caller closes it when the
-// images are no longer needed.
+// OpenArchive lists the images of an archive that `podman save` or `skopeo copy` wrote, in the
+// format of OCI or of Docker, compressed or not. An uncompressed file is read in place; a
+// compressed one is decompressed into a temporary file in tmp. The caller closes closer after its
+// last use of the images.
 func OpenArchive(ctx context.Context, name, tmp string) (all []LocalImage, closer io.Closer, err error) {
 	switch fi, err := stat(name); {
 	case err != nil:
 		return nil, nil, err
 	case fi.IsDir():
-		return nil, nil, fmt.Errorf("%s: %w: a folder is no archive; is it an OCI layout?", name, ErrWrongKind)
+		return nil, nil, fmt.Errorf("%s: %w: a folder is not an archive; is it an OCI layout?", name, ErrWrongKind)
 	}
 	f, err := plainFile(name, tmp)
 	if err != nil {
@@ -57,7 +57,7 @@ func OpenArchive(ctx context.Context, name, tmp string) (all []LocalImage, close
 	return all, f, nil
 }
 
-// explainArchive says that a file is damaged, unless something else is wrong.
+// explainArchive adds ErrLocal to an error, unless it has another cause than the file's content.
 func explainArchive(name string, err error) error {
 	for _, other := range []error{
 		ErrWrongKind, environment.ErrNoTemp, syscall.ENOSPC, fs.ErrPermission, context.Canceled,
@@ -69,8 +69,7 @@ func explainArchive(name string, err error) error {
 	return fmt.Errorf("archive %s: %w: %w", name, ErrLocal, err)
 }
 
-// plainFile opens a file as it is, or a copy of it without the compression, which
-// goes away with its end.
+// plainFile opens a file, or a decompressed copy of it that has no name.
 func plainFile(name, tmp string) (_ *os.File, err error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -109,7 +108,7 @@ func (all closers) Close() error {
 	return errors.Join(errs...)
 }
 
-// dockerReference is what policies know an image by that was in a registry.
+// dockerReference parses a full name. Policies are for references of this kind.
 func dockerReference(name string) (imgtypes.ImageReference, error) {
 	named, err := reference.ParseNamed(name)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// GetBlob starts to read a blob: a layer or a configuration. The reader fails at
-// its end if what it gave is not what was asked for.
+// GetBlob opens a blob: a layer or a configuration. The reader fails at its end if the content does
+// not match the digest and size of want.
 func (s *imageSource) GetBlob(
 	ctx context.Context, want imgtypes.BlobInfo, cache imgtypes.BlobInfoCache,
 ) (io.ReadCloser, int64, error) {
@@ -34,9 +34,9 @@ func (s *imageSource) verify(ctx context.Context, rc io.ReadCloser, want imgtype
 	return &verifier{ctx: ctx, src: rc, want: want, sum: digest.SHA256.Hash(), explain: s.explain}
 }
 
-// layer starts to read a layer; read is called with the bytes of each part. Where
-// only the unpacked layer is left, that is what comes: it is judged by its DiffID. part
-// has what was fetched of it earlier, and gets the rest; it may be nil.
+// layer opens a layer. read is called with the bytes of each part. If this machine has only the
+// unpacked layer, layer opens that and verifies its DiffID. part has the bytes that were fetched
+// earlier, and gets the others; it may be nil.
 func (s *imageSource) layer(
 	ctx context.Context, l pinset.LockedLayer, part *cache.Partial, read func(int),
 ) (io.ReadCloser, error) {
@@ -45,7 +45,7 @@ func (s *imageSource) layer(
 		if err != nil {
 			return nil, s.explain(ctx, err)
 		}
-		read(int(l.Size)) // in all, since its parts are not those of the blob
+		read(int(l.Size)) // all at once: the sizes of its parts are not sizes of the blob
 		return s.verify(ctx, rc, imgtypes.BlobInfo{Digest: l.DiffID, Size: -1}), nil
 	}
 	want := imgtypes.BlobInfo{Digest: l.Digest, Size: l.Size, MediaType: l.MediaType}
@@ -59,21 +59,20 @@ func (s *imageSource) layer(
 	return &counter{ReadCloser: rc, read: read}, nil
 }
 
-// verifier passes a blob on and compares it with its digest and size.
+// verifier reads a blob and compares it with its digest and size.
 type verifier struct {
 	ctx  context.Context
 	src  io.ReadCloser
-	want imgtypes.BlobInfo // its size may be unknown: -1
+	want imgtypes.BlobInfo // a size of -1 is unknown
 	sum  hash.Hash
 	size int64
-	// failed is what it ended with.
+	// failed is the error of the last Read, io.EOF included.
 	failed error
-	// explain gives an error of the library its kind.
+	// explain adds the sentinel of this package to an error of the library.
 	explain func(context.Context, error) error
 }
 
-// Read ends with what it ended with before: the library's readers have something else
-// to say then.
+// Read repeats its error: the library's readers return another one when they are read again.
 func (v *verifier) Read(p []byte) (int, error) {
 	if v.failed != nil {
 		return 0, v.failed
@@ -89,7 +88,7 @@ func (v *verifier) read(p []byte) (int, error) {
 	v.sum.Write(p[:n])
 	switch {
 	case v.want.Size >= 0 && v.size > v.want.Size:
-		return n, v.explain(v.ctx, fmt.Errorf("blob: %w: more than the %d bytes that the manifest says", ErrDigest,
+		return n, v.explain(v.ctx, fmt.Errorf("blob: %w: more than the %d bytes of its descriptor", ErrDigest,
 			v.want.Size))
 	case err == nil:
 		return n, nil

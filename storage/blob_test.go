@@ -10,9 +10,9 @@ import (
 	imgtypes "go.podman.io/image/v5/types"
 )
 
-// A blob has the size that the manifest says, even if its digest is right: what is unpacked
-// and reported counts on that.
-func TestBlobsHaveTheirSize(t *testing.T) {
+// A blob must have the size of its descriptor, even if its digest matches: unpacking and messages
+// rely on the size.
+func TestSizesOfBlobs(t *testing.T) {
 	const content = "content"
 	for name, c := range map[string]struct {
 		size int64
@@ -31,8 +31,8 @@ func TestBlobsHaveTheirSize(t *testing.T) {
 			if string(got) != content || !errors.Is(err, c.want) {
 				t.Errorf("got %q, %v, want %q, %v", got, err, content, c.want)
 			}
-			if _, again := v.Read(make([]byte, 1)); c.want != nil && !errors.Is(again, c.want) {
-				t.Errorf("a second read: got %v, want %v", again, c.want)
+			if _, err := v.Read(make([]byte, 1)); c.want != nil && !errors.Is(err, c.want) {
+				t.Errorf("a second read: got %v, want %v", err, c.want)
 			}
 		})
 	}

@@ -14,40 +14,40 @@ import (
 
 // blobStore has the blobs of images on this machine.
 type blobStore interface {
-	// has says whether a blob is there, and open starts to read it and tells its size
-	// in bytes. The digests are valid ones.
+	// has reports whether the store has a blob. The digest must be valid.
 	has(digest.Digest) bool
+	// open opens a blob and returns its size in bytes. The digest must be valid.
 	open(digest.Digest) (io.ReadCloser, int64, error)
-	// layer is the tar stream of an unpacked layer, by its DiffID.
+	// layer opens the tar stream of an unpacked layer, by its DiffID.
 	layer(digest.Digest) (io.ReadCloser, error)
-	// signatures of a manifest, as a store keeps them.
+	// signatures returns the signatures of a manifest, in the encoding of containers/storage.
 	signatures(digest.Digest) ([][]byte, error)
 }
 
 func missing(d digest.Digest) error { return fmt.Errorf("%w: %s", ErrIncomplete, d) }
 
-// treeBlobs are blobs that are files of a tree.
+// treeBlobs has blobs that are files of a tree.
 type treeBlobs struct {
 	tree *Tree
 	name func(digest.Digest) string
-	// attached are the images beside a manifest that hold its signatures.
+	// attached has, by the digest of a manifest, the images with its signatures.
 	attached map[digest.Digest][]digest.Digest
 }
 
-func (m treeBlobs) has(d digest.Digest) bool { return m.tree.Has(m.name(d)) }
+func (b treeBlobs) has(d digest.Digest) bool { return b.tree.Has(b.name(d)) }
 
-func (m treeBlobs) open(d digest.Digest) (io.ReadCloser, int64, error) {
-	if !m.has(d) {
+func (b treeBlobs) open(d digest.Digest) (io.ReadCloser, int64, error) {
+	if !b.has(d) {
 		return nil, 0, missing(d)
 	}
-	return m.tree.Open(m.name(d))
+	return b.tree.Open(b.name(d))
 }
 
-func (m treeBlobs) layer(d digest.Digest) (io.ReadCloser, error) { return nil, missing(d) }
+func (b treeBlobs) layer(d digest.Digest) (io.ReadCloser, error) { return nil, missing(d) }
 
-func (m treeBlobs) signatures(manifest digest.Digest) (all [][]byte, err error) {
-	for _, d := range m.attached[manifest] {
-		more, err := attachments(m, d)
+func (b treeBlobs) signatures(manifest digest.Digest) (all [][]byte, err error) {
+	for _, d := range b.attached[manifest] {
+		more, err := attachedSignatures(b, d)
 		if err != nil {
 			return nil, err
 		}
@@ -56,16 +56,16 @@ func (m treeBlobs) signatures(manifest digest.Digest) (all [][]byte, err error) 
 	return all, nil
 }
 
-// blobStores are asked one after the other.
+// blobStores has the blobs of several stores; the first one that has a blob is used.
 type blobStores []blobStore
 
-func (p blobStores) has(d digest.Digest) bool {
-	return slices.ContainsFunc(p, func(one blobStore) bool { return one.has(d) })
+func (all blobStores) has(d digest.Digest) bool {
+	return slices.ContainsFunc(all, func(one blobStore) bool { return one.has(d) })
 }
 
-func (p blobStores) open(d digest.Digest) (io.ReadCloser, int64, error) {
+func (all blobStores) open(d digest.Digest) (io.ReadCloser, int64, error) {
 	err := missing(d)
-	for _, one := range p {
+	for _, one := range all {
 		if !one.has(d) {
 			continue
 		}
@@ -78,9 +78,9 @@ func (p blobStores) open(d digest.Digest) (io.ReadCloser, int64, error) {
 	return nil, 0, err
 }
 
-func (p blobStores) layer(diffID digest.Digest) (io.ReadCloser, error) {
+func (all blobStores) layer(diffID digest.Digest) (io.ReadCloser, error) {
 	err := missing(diffID)
-	for _, one := range p {
+	for _, one := range all {
 		r, failed := one.layer(diffID)
 		if failed == nil {
 			return r, nil
@@ -92,20 +92,20 @@ func (p blobStores) layer(diffID digest.Digest) (io.ReadCloser, error) {
 	return nil, err
 }
 
-// signatures are those that any has: a store of images has them, if they were carried
-// there, and then nobody needs the images that cosign put beside.
-func (p blobStores) signatures(manifest digest.Digest) (all [][]byte, err error) {
-	for _, one := range p {
+// signatures returns the signatures in any of the stores. An image store has them with the image,
+// so that cosign's image of signatures may be missing.
+func (all blobStores) signatures(manifest digest.Digest) (signatures [][]byte, err error) {
+	for _, one := range all {
 		more, err := one.signatures(manifest)
-		if errors.Is(err, ErrIncomplete) && len(p) > 1 {
+		if errors.Is(err, ErrIncomplete) && len(all) > 1 {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, more...)
+		signatures = append(signatures, more...)
 	}
-	return all, nil
+	return signatures, nil
 }
 
 // localSource is an image that is read from a blobStore.
@@ -113,14 +113,13 @@ type localSource struct {
 	blobStore
 	ref imgtypes.ImageReference
 	top digest.Digest
-	// sparse says why an instance is not there.
+	// sparse is the reason why instances may be missing; nil if none may.
 	sparse error
 }
 
 var _ imgtypes.ImageSource = localSource{}
 
-// maxManifest is what containers/image takes of a manifest, in bytes:
-// internal/iolimits.
+// maxManifest is the largest manifest that containers/image reads, in bytes: internal/iolimits.
 const maxManifest = 4 << 20
 
 func (b localSource) Reference() imgtypes.ImageReference { return b.ref }
@@ -156,15 +155,15 @@ func (b localSource) GetBlob(
 	return b.open(want.Digest)
 }
 
-// GetSignatures gives those of OpenPGP: a source from outside the library can give
-// it no others.
+// GetSignatures returns the signatures of OpenPGP: the interface by which a source returns others
+// is internal to the library.
 func (b localSource) GetSignatures(_ context.Context, instance *digest.Digest) ([][]byte, error) {
 	manifest := b.top
 	if instance != nil {
 		manifest = *instance
 	}
 	all, err := b.signatures(manifest)
-	return simple(all), err
+	return openPGP(all), err
 }
 
 func (b localSource) LayerInfosForCopy(context.Context, *digest.Digest) ([]imgtypes.BlobInfo, error) {

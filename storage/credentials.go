@@ -14,20 +14,20 @@ import (
 	"github.com/pinbox/pinbox/storage/environment"
 )
 
-// Credentials are those of a containers-auth.json(5) file.
+// Credentials are the usable entries of a containers-auth.json(5) file.
 type Credentials struct {
-	// Path of the file, or of a copy without what cannot be used, and what is in it.
-	Path    string
+	// Path is the file, or a copy without the entries that cannot be used.
+	Path string
+	// Content is the content of Path.
 	Content []byte
-	// Warnings tell of entries that are left out, never what is in them.
+	// Warnings name the entries that are left out, without their contents.
 	Warnings []string
 	copy     io.Closer
 }
 
-// ReadCredentials finds out before the first request what would otherwise look
-// like a registry that refuses everybody. The library takes no entry of a file with
-// a bad one, so bad ones are left out: they harm the registries that they are for,
-// if those want any credentials. "" stands for no file.
+// ReadCredentials reads and checks a file. "" is no file. The library refuses a file with one
+// invalid entry, and its error looks like a registry that refuses all credentials; so
+// ReadCredentials leaves invalid entries out, and warns.
 func ReadCredentials(path string) (c Credentials, err error) {
 	c.Path = path
 	if path == "" {
@@ -44,20 +44,20 @@ func ReadCredentials(path string) (c Credentials, err error) {
 		return c, fmt.Errorf("credentials %w: %s has no auths", ErrAccess, path)
 	}
 	for key, check := range map[string]func(json.RawMessage) string{"auths": checkEntry, "credHelpers": checkHelper} {
-		if err := c.sift(file, key, check); err != nil {
+		if err := c.removeInvalid(file, key, check); err != nil {
 			return c, err
 		}
 	}
 	slices.Sort(c.Warnings)
-	// What comes through a pipe can be read once.
+	// A pipe can be read only once, so it needs a copy too.
 	if fi, err := os.Stat(path); err == nil && fi.Mode().IsRegular() && len(c.Warnings) == 0 {
 		return c, nil
 	}
-	return c, c.keep(file)
+	return c, c.writeCopy(file)
 }
 
-// sift takes out the entries under a key that cannot be used.
-func (c *Credentials) sift(
+// removeInvalid removes the invalid entries of the object under key, and adds a warning for each.
+func (c *Credentials) removeInvalid(
 	file map[string]json.RawMessage, key string, check func(json.RawMessage) string,
 ) (err error) {
 	var entries map[string]json.RawMessage
@@ -65,12 +65,12 @@ func (c *Credentials) sift(
 		return nil
 	}
 	if err := json.Unmarshal(file[key], &entries); err != nil {
-		return fmt.Errorf("credentials %w: %s: %s is no object", ErrAccess, c.Path, key)
+		return fmt.Errorf("credentials %w: %s: %s is not an object", ErrAccess, c.Path, key)
 	}
 	for _, registry := range slices.Sorted(maps.Keys(entries)) {
-		if wrong := check(entries[registry]); wrong != "" {
+		if problem := check(entries[registry]); problem != "" {
 			name := registry[strings.LastIndex(registry, "@")+1:] // a password may stand before it
-			c.Warnings = append(c.Warnings, fmt.Sprintf("%s: the credentials for %s are left out: %s", c.Path, name, wrong))
+			c.Warnings = append(c.Warnings, fmt.Sprintf("%s: the credentials for %s are left out: %s", c.Path, name, problem))
 			delete(entries, registry)
 		}
 	}
@@ -80,19 +80,19 @@ func (c *Credentials) sift(
 
 func checkHelper(entry json.RawMessage) string {
 	if json.Unmarshal(entry, new(string)) != nil {
-		return "its helper is no text"
+		return "its helper is not a string"
 	}
 	return ""
 }
 
-// checkEntry says what is wrong with an entry, but not what it says.
+// checkEntry returns what is wrong with an entry, without its contents; "" if it is valid.
 func checkEntry(entry json.RawMessage) string {
 	var e struct {
 		Auth          string `json:"auth"`
 		IdentityToken string `json:"identitytoken"`
 	}
 	if json.Unmarshal(entry, &e) != nil {
-		return "it is no object of texts"
+		return "it is not an object of strings"
 	}
 	decoded, err := base64.StdEncoding.DecodeString(e.Auth)
 	switch {
@@ -104,9 +104,9 @@ func checkEntry(entry json.RawMessage) string {
 	return ""
 }
 
-// keep writes a copy that has no name, so that nobody finds it, whatever becomes of
+// writeCopy writes a copy without a name, so that no other program finds it and it does not outlive
 // this process.
-func (c *Credentials) keep(file map[string]json.RawMessage) error {
+func (c *Credentials) writeCopy(file map[string]json.RawMessage) error {
 	content, err := json.Marshal(file)
 	if err != nil {
 		return err

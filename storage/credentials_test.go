@@ -3,6 +3,7 @@ package storage
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,12 +11,13 @@ import (
 	"testing"
 )
 
-func TestCredentialsOfOneRegistryHarmNoOther(t *testing.T) {
+// Invalid credentials for one registry do not affect the others, and no secret is in a warning.
+func TestInvalidCredentials(t *testing.T) {
 	const good = `"auth":"bWU6c2VjcmV0"`
 	for name, c := range map[string]struct {
-		auths string
-		left  []string // registries
-		warns string
+		auths   string
+		want    []string // registries
+		warning string
 	}{
 		"a password before": {`{"hunter2@a":{"auth":"%"},"b":{` + good + `}}`, []string{"b"}, "for a are left out"},
 		"all are good":      {`{"a":{` + good + `},"b/c":{` + good + `,"email":"x"}}`, []string{"a", "b/c"}, ""},
@@ -27,59 +29,64 @@ func TestCredentialsOfOneRegistryHarmNoOther(t *testing.T) {
 			`{"a":{"auth":"aHVudGVyMg=="},"b":{` + good + `}}`, []string{"b"}, "for a are left out: its auth has no colon",
 		},
 		"of another type": {
-			`{"a":"hunter2","b":{` + good + `}}`, []string{"b"}, "for a are left out: it is no object of texts",
+			`{"a":"hunter2","b":{` + good + `}}`, []string{"b"}, "for a are left out: it is not an object of strings",
 		},
 		"a list":             {`{"a":{"auth":["hunter2"]},"b":{` + good + `}}`, []string{"b"}, "for a are left out"},
 		"an identity number": {`{"a":{"identitytoken":7},"b":{` + good + `}}`, []string{"b"}, "for a are left out"},
 	} {
-		path := filepath.Join(t.TempDir(), "auth.json")
-		if err := os.WriteFile(path, []byte(`{"credHelpers":{"x":"y"},"auths":`+c.auths+`}`), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		credentials, err := ReadCredentials(path)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		content, err := os.ReadFile(credentials.Path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var file struct {
-			Auths       map[string]struct{ Auth string }
-			CredHelpers map[string]string
-		}
-		if err := json.Unmarshal(content, &file); err != nil || file.CredHelpers["x"] != "y" {
-			t.Errorf("%s: %v %+v", name, err, file)
-		}
-		var left []string
-		for registry := range file.Auths {
-			left = append(left, registry)
-		}
-		slices.Sort(left)
-		warnings := strings.Join(credentials.Warnings, "\n")
-		if !slices.Equal(left, c.left) || !strings.Contains(warnings, c.warns) || (warnings == "") != (c.warns == "") {
-			t.Errorf("%s: %q, %q", name, left, warnings)
-		}
-		if strings.Contains(warnings, "hunter2") {
-			t.Errorf("%s: a secret is told: %s", name, warnings)
-		}
-		if err := credentials.Close(); err != nil {
-			t.Error(err)
-		}
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "auth.json")
+			if err := os.WriteFile(path, []byte(`{"credHelpers":{"x":"y"},"auths":`+c.auths+`}`), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			credentials, err := ReadCredentials(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			content, err := os.ReadFile(credentials.Path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var file struct {
+				Auths       map[string]struct{ Auth string }
+				CredHelpers map[string]string
+			}
+			if err := json.Unmarshal(content, &file); err != nil || file.CredHelpers["x"] != "y" {
+				t.Errorf("got %+v, %v, want also the helper of x", file, err)
+			}
+			got := slices.Sorted(maps.Keys(file.Auths))
+			warnings := strings.Join(credentials.Warnings, "\n")
+			if !slices.Equal(got, c.want) || !strings.Contains(warnings, c.warning) || (warnings == "") != (c.warning == "") {
+				t.Errorf("got entries for %q and warnings %q, want %q and %q", got, warnings, c.want, c.warning)
+			}
+			if strings.Contains(warnings, "hunter2") {
+				t.Errorf("got a secret in the warnings %q", warnings)
+			}
+			if err := credentials.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
-// A helper that is none harms its own registry, and what comes through a pipe is kept.
-func TestCredentialsOfOtherForms(t *testing.T) {
+// An invalid helper does not affect the other ones.
+func TestInvalidCredentialHelper(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "auth.json")
 	if err := os.WriteFile(path, []byte(`{"credHelpers":{"a":7,"b":"x"}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	credentials, err := ReadCredentials(path)
 	if err != nil || len(credentials.Warnings) != 1 || string(credentials.Content) != `{"credHelpers":{"b":"x"}}` {
-		t.Errorf("%v, %q, %s", err, credentials.Warnings, credentials.Content)
+		t.Errorf("got %s, warnings %q, %v, want only the helper of b, and one warning", credentials.Content,
+			credentials.Warnings, err)
 	}
+	if err := credentials.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Credentials from a pipe can be read several times.
+func TestCredentialsFromAPipe(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -89,13 +96,14 @@ func TestCredentialsOfOtherForms(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Close()
-	if credentials, err = ReadCredentials(fmt.Sprintf("/proc/self/fd/%d", r.Fd())); err != nil {
+	credentials, err := ReadCredentials(fmt.Sprintf("/proc/self/fd/%d", r.Fd()))
+	if err != nil {
 		t.Fatal(err)
 	}
 	defer credentials.Close()
 	for range 2 {
 		if content, err := os.ReadFile(credentials.Path); err != nil || string(content) != `{"auths":{}}` {
-			t.Errorf("%v, %q", err, content)
+			t.Errorf("got %q, %v, want %q", content, err, `{"auths":{}}`)
 		}
 	}
 }

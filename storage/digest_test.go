@@ -24,16 +24,16 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// parts are an image and the digests of what it is made of.
-type parts struct {
+// testImage is an image with its blobs: "manifest", "config" and "layer".
+type testImage struct {
 	image   v1.Image
 	digests map[string]digest.Digest
 	blobs   map[string][]byte
 }
 
-// newParts makes an image of one layer that is not compressed, so that nothing but its digest
-// tells whether it has changed.
-func newParts(t *testing.T) parts {
+// newTestImage makes an image of one layer that is not compressed, so that a change is detected
+// only by its digest.
+func newTestImage(t *testing.T) testImage {
 	t.Helper()
 	stream, err := sample.Tar(sample.File("file", "content"))
 	if err != nil {
@@ -52,7 +52,7 @@ func newParts(t *testing.T) parts {
 	if err := errors.Join(manifestErr, configErr); err != nil {
 		t.Fatal(err)
 	}
-	p := parts{image: img, digests: map[string]digest.Digest{}}
+	p := testImage{image: img, digests: map[string]digest.Digest{}}
 	p.blobs = map[string][]byte{"manifest": manifest, "config": config, "layer": stream}
 	for name, content := range p.blobs {
 		p.digests[name] = digest.FromBytes(content)
@@ -60,14 +60,14 @@ func newParts(t *testing.T) parts {
 	return p
 }
 
-// tampering are the ways in which bytes may not be those that a digest names.
-var tampering = map[string]func([]byte) []byte{
+// changes of a blob that its digest does not have.
+var changes = map[string]func([]byte) []byte{
 	"a byte changed": func(b []byte) []byte {
 		b = bytes.Clone(b)
 		b[len(b)/2] ^= 1
 		return b
 	},
-	"cut short":     func(b []byte) []byte { return b[:len(b)-1] },
+	"truncated":     func(b []byte) []byte { return b[:len(b)-1] },
 	"one byte more": func(b []byte) []byte { return append(bytes.Clone(b), ' ') },
 	"empty":         func([]byte) []byte { return nil },
 }
@@ -110,18 +110,20 @@ func newClient(t *testing.T) *storage.Client {
 	return client
 }
 
-// eachPart tries to fetch an image that is whole, and then with each part tampered with in
-// each way, which must give one of the errors.
-func eachPart(t *testing.T, p parts, try func(t *testing.T, part string, content []byte) error, want ...error) {
-	t.Run("whole", func(t *testing.T) {
-		if err := try(t, "", nil); err != nil {
-			t.Errorf("got %v, want an image", err)
+// testChanges calls fetch with the unchanged image, which must succeed, and with each change of
+// each blob, which must fail with one of the errors.
+func testChanges(
+	t *testing.T, p testImage, fetch func(t *testing.T, blob string, content []byte) error, want ...error,
+) {
+	t.Run("unchanged", func(t *testing.T) {
+		if err := fetch(t, "", nil); err != nil {
+			t.Errorf("got %v, want no error", err)
 		}
 	})
-	for part, content := range p.blobs {
-		for how, tamper := range tampering {
-			t.Run(part+"/"+how, func(t *testing.T) {
-				err := try(t, part, tamper(content))
+	for blob, content := range p.blobs {
+		for name, change := range changes {
+			t.Run(blob+"/"+name, func(t *testing.T) {
+				err := fetch(t, blob, change(content))
 				if !slices.ContainsFunc(want, func(one error) bool { return errors.Is(err, one) }) {
 					t.Errorf("got %v, want one of %v", err, want)
 				}
@@ -130,13 +132,13 @@ func eachPart(t *testing.T, p parts, try func(t *testing.T, part string, content
 	}
 }
 
-// Whatever a registry serves under a digest that it does not have is refused.
-func TestRegistryThatServesOtherBytes(t *testing.T) {
-	p := newParts(t)
-	eachPart(t, p, func(t *testing.T, part string, content []byte) error {
+// Content of a registry that does not match its digest is refused.
+func TestDigestsInARegistry(t *testing.T) {
+	p := newTestImage(t)
+	testChanges(t, p, func(t *testing.T, blob string, content []byte) error {
 		registry, err := sample.Serve(func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if part == "" || r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, p.digests[part].String()) {
+				if blob == "" || r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, p.digests[blob].String()) {
 					next.ServeHTTP(w, r)
 					return
 				}
@@ -144,7 +146,7 @@ func TestRegistryThatServesOtherBytes(t *testing.T) {
 				next.ServeHTTP(answer, r)
 				w.Header().Set("Content-Type", answer.Header().Get("Content-Type"))
 				w.Header().Set("Content-Length", fmt.Sprint(len(content)))
-				_, _ = w.Write(content) // or who asked has gone
+				_, _ = w.Write(content) // fails if the client has closed the connection
 			})
 		})
 		if err != nil {
@@ -163,11 +165,11 @@ func TestRegistryThatServesOtherBytes(t *testing.T) {
 	}, storage.ErrDigest)
 }
 
-// So is what stands in a file of an OCI layout. The size of a layer's file is looked at before
-// anything is read.
-func TestLayoutThatHoldsOtherBytes(t *testing.T) {
-	p := newParts(t)
-	eachPart(t, p, func(t *testing.T, part string, content []byte) error {
+// Content of an OCI layout that does not match its digest is refused. ErrLocal is for a layer of
+// another size, which is compared before the layer is read.
+func TestDigestsInALayout(t *testing.T) {
+	p := newTestImage(t)
+	testChanges(t, p, func(t *testing.T, changed string, content []byte) error {
 		dir := t.TempDir()
 		files := map[string][]byte{
 			"oci-layout": []byte(`{"imageLayoutVersion":"1.0.0"}`),
@@ -175,7 +177,7 @@ func TestLayoutThatHoldsOtherBytes(t *testing.T) {
 				types.OCIManifestSchema1, p.digests["manifest"], len(p.blobs["manifest"])),
 		}
 		for name, blob := range p.blobs {
-			if name == part {
+			if name == changed {
 				blob = content
 			}
 			files["blobs/sha256/"+p.digests[name].Encoded()] = blob
@@ -196,9 +198,9 @@ func TestLayoutThatHoldsOtherBytes(t *testing.T) {
 	}, storage.ErrDigest, storage.ErrLocal)
 }
 
-// A layer that has the digest of its blob may still not be what the configuration says.
-func TestLayerThatUnpacksToSomethingElse(t *testing.T) {
-	p := newParts(t)
+// A layer whose blob matches its digest, but not the DiffID of the configuration, is refused.
+func TestDiffIDs(t *testing.T) {
+	p := newTestImage(t)
 	layers, err := p.image.Layers()
 	if err != nil {
 		t.Fatal(err)
@@ -207,7 +209,7 @@ func TestLayerThatUnpacksToSomethingElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lying, err := sample.Image("amd64", false, layers[0].(*sample.Layer).WithBlob(other))
+	img, err := sample.Image("amd64", false, layers[0].(*sample.Layer).WithBlob(other))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,15 +218,15 @@ func TestLayerThatUnpacksToSomethingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer registry.Close()
-	pin, err := registry.Push(t.Context(), "app", lying)
+	pin, err := registry.Push(t.Context(), "app", img)
 	if err != nil {
 		t.Fatal(err)
 	}
-	img, err := pinset.ParseImage(pin)
+	pinned, err := pinset.ParseImage(pin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := fetch(t, newClient(t), img); err == nil || !strings.Contains(err.Error(), p.digests["layer"].String()) {
-		t.Errorf("got %v, want that it is not %s", err, p.digests["layer"])
+	if err := fetch(t, newClient(t), pinned); err == nil || !strings.Contains(err.Error(), p.digests["layer"].String()) {
+		t.Errorf("got %v, want an error that names the DiffID %s", err, p.digests["layer"])
 	}
 }

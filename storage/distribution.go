@@ -9,21 +9,22 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// distributionRoot is where a registry keeps its content: github.com/distribution/
-// distribution, registry/storage/paths.go.
+// distributionRoot is the folder of a registry's content: registry/storage/paths.go of
+// github.com/distribution/distribution.
 const distributionRoot = "docker/registry/v2/"
 
-// Distribution is what a registry has stored in files, or a part of it.
+// Distribution is the storage of a registry of github.com/distribution/distribution, or a part of
+// it.
 type Distribution struct {
-	// Tags are the manifests, by "repository:tag" without a host.
+	// Tags has the digests of manifests, by "repository:tag" without a host.
 	Tags   map[string]digest.Digest
 	blobs  blobStore
 	origin string
 }
 
-// ReadDistribution finds what a registry has stored in a tree, which must stay
-// open as long as images are read. Earlier stores have what is not in it. origin is
-// for messages.
+// ReadDistribution reads the tags of a registry's storage in a tree, which must stay open as long
+// as images are read. Blobs that are not in the tree are read from earlier stores. origin is for
+// messages.
 func ReadDistribution(t *Tree, origin string, earlier ...*ImageStore) (*Distribution, error) {
 	d := &Distribution{Tags: map[string]digest.Digest{}, origin: origin}
 	attached := map[digest.Digest][]digest.Digest{}
@@ -48,7 +49,7 @@ func ReadDistribution(t *Tree, origin string, earlier ...*ImageStore) (*Distribu
 			attached[signed] = append(attached[signed], linked)
 		}
 	}
-	all := blobStores{treeBlobs{tree: t, name: dataFile, attached: attached}}
+	all := blobStores{treeBlobs{tree: t, name: blobFile, attached: attached}}
 	for _, s := range earlier {
 		all = append(all, s)
 	}
@@ -56,15 +57,15 @@ func ReadDistribution(t *Tree, origin string, earlier ...*ImageStore) (*Distribu
 	return d, nil
 }
 
-// signatureTag is what cosign calls the image of the signatures of another.
+// signatureTag is the tag that cosign gives the image with another image's signatures.
 var signatureTag = regexp.MustCompile(`^sha256-([0-9a-f]{64})\.sig$`)
 
-// Image is one of those that are stored.
-func (d *Distribution) Image(name string, top digest.Digest) LocalImage {
-	return LocalImage{Name: name, Digest: top, origin: d.origin, blobs: d.blobs}
+// Image returns the image with this manifest or index under a name.
+func (d *Distribution) Image(name string, manifest digest.Digest) LocalImage {
+	return LocalImage{Name: name, Digest: manifest, origin: d.origin, blobs: d.blobs}
 }
 
-func dataFile(d digest.Digest) string {
+func blobFile(d digest.Digest) string {
 	hex := d.Encoded()
 	return path.Join(distributionRoot, "blobs", d.Algorithm().String(), hex[:2], hex, "data")
 }

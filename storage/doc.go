@@ -1,10 +1,12 @@
-// Package storage holds images at rest: it resolves them against registries, fetches and verifies
-// their blobs, and writes them into a store. It reads images of OCI layouts, archives, mirrors and
-// other stores alike.
+// Package storage resolves images, fetches and verifies their blobs, and writes them into a store.
+// It reads images from registries, OCI layouts, archives, the files of a registry, and other
+// stores.
 //
 // All access to registries goes through containers/image, so credentials, mirrors, certificates
-// and signature policies mean what they mean to skopeo and to CRI-O.
+// and signature policies have the same meaning as for skopeo and CRI-O. Comments in this package
+// call containers/image "the library".
 //
-// It does not decide which images there are: package builder does. The store's form is that of
-// storage/compose. Start with NewClient, Client.Resolve and Client.Fill.
+// The package does not choose the images: package builder does. It does not define the files of a
+// store: storage/compose does. Start with [NewClient], [Client.Resolve] and [Client.Fill]; for
+// images on this machine, with [ReadLayout], [OpenArchive], [OpenImageStore] or [ReadDistribution].
 package storage

@@ -15,12 +15,12 @@ import (
 	"go.podman.io/image/v5/pkg/compression"
 )
 
-// dockerManifest is the member that lists the images of an archive of `docker save`.
+// dockerManifest is the member of an archive of `docker save` that lists its images.
 const dockerManifest = "manifest.json"
 
-// dockerArchive has the blobs of an archive of `docker save`. They are those of
-// docker/internal/tarfile in containers/image, which goes through the whole file for each
-// image: layers are unpacked ones, and manifests are made, as the format has none.
+// dockerArchive has the blobs of an archive of `docker save`: layers without compression, and
+// manifests that pinbox makes, since the format has none. docker/internal/tarfile in
+// containers/image makes the same blobs, but reads the complete file for each image.
 type dockerArchive struct {
 	tree      *Tree
 	manifests map[digest.Digest][]byte
@@ -28,10 +28,9 @@ type dockerArchive struct {
 	layers    map[digest.Digest]dockerLayer
 }
 
-// dockerLayer is a member, and how many bytes it unpacks to.
 type dockerLayer struct {
 	member string
-	size   int64
+	size   int64 // without compression, in bytes
 }
 
 // dockerItem is an image in manifest.json; its configuration and layers are members.
@@ -65,7 +64,7 @@ func dockerImages(ctx context.Context, tree *Tree, origin string) (all []LocalIm
 		if err != nil {
 			return nil, fmt.Errorf("image %d in %s: %w", i, dockerManifest, err)
 		}
-		found := LocalImage{Digest: d, blobs: a, alone: true, origin: origin}
+		found := LocalImage{Digest: d, blobs: a, selfContained: true, origin: origin}
 		if len(item.RepoTags) == 0 {
 			all = append(all, found)
 		}
@@ -79,20 +78,20 @@ func dockerImages(ctx context.Context, tree *Tree, origin string) (all []LocalIm
 	return all, nil
 }
 
-// dockerName is the full name of a tag: that of busybox:1 is docker.io/library/busybox:1.
+// dockerName returns the full name of a tag: docker.io/library/busybox:1 for busybox:1.
 func dockerName(tag string) (string, error) {
 	named, err := reference.ParseNormalizedNamed(tag)
 	if err != nil {
 		return "", fmt.Errorf("tag %q: %w", tag, err)
 	}
 	if reference.IsNameOnly(named) {
-		return "", fmt.Errorf("tag %q has no tag", tag)
+		return "", fmt.Errorf("name %q has no tag", tag)
 	}
 	return named.String(), nil
 }
 
-// read reads an image's configuration, and finds its layers. Of a layer that stands in the
-// archive twice, all members but one may be links.
+// read reads an image's configuration and finds its layers. If an archive has a layer several
+// times, only one of the members must be a file; the others may be links.
 func (a dockerArchive) read(ctx context.Context, item *dockerItem) error {
 	member := path.Clean(item.Config)
 	content, err := a.tree.ReadFile(member)
@@ -104,7 +103,7 @@ func (a dockerArchive) read(ctx context.Context, item *dockerItem) error {
 		return fmt.Errorf("%s: %w", member, err)
 	}
 	if config.RootFS == nil || len(config.RootFS.DiffIDs) != len(item.Layers) {
-		return fmt.Errorf("%s has not the %d layers that %s has", member, len(item.Layers), dockerManifest)
+		return fmt.Errorf("%s does not have the %d layers of %s", member, len(item.Layers), dockerManifest)
 	}
 	item.diffIDs = config.RootFS.DiffIDs
 	item.config = manifest.Schema2Descriptor{
@@ -127,13 +126,13 @@ func (a dockerArchive) read(ctx context.Context, item *dockerItem) error {
 	return nil
 }
 
-// makeManifest makes the manifest of an image, with the bytes that the library gives it.
+// makeManifest makes the manifest of an image, byte for byte as the library does.
 func (a dockerArchive) makeManifest(item dockerItem) (digest.Digest, error) {
 	layers := []manifest.Schema2Descriptor{}
 	for _, diffID := range item.diffIDs {
 		layer, ok := a.layers[diffID]
 		if !ok {
-			return "", fmt.Errorf("layer %s is not there", diffID)
+			return "", fmt.Errorf("layer %s is missing", diffID)
 		}
 		layers = append(layers, manifest.Schema2Descriptor{
 			MediaType: manifest.DockerV2Schema2LayerMediaType, Size: layer.size, Digest: diffID,
@@ -145,7 +144,7 @@ func (a dockerArchive) makeManifest(item dockerItem) (digest.Digest, error) {
 	return d, err
 }
 
-// unpackedSize is how many bytes a member unpacks to.
+// unpackedSize returns the size of a member without compression, in bytes.
 func (a dockerArchive) unpackedSize(member string) (int64, error) {
 	r, size, err := a.tree.Open(member)
 	if err != nil {
@@ -156,7 +155,7 @@ func (a dockerArchive) unpackedSize(member string) (int64, error) {
 		return 0, errors.Join(err, r.Close())
 	}
 	if compressed {
-		size, err = io.Copy(io.Discard, struct{ io.Reader }{stream}) // the WriteTo of pgzip fails at its end
+		size, err = io.Copy(io.Discard, struct{ io.Reader }{stream}) // hides WriteTo, which fails at the end in pgzip
 	}
 	return size, errors.Join(err, stream.Close(), r.Close())
 }

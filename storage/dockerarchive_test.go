@@ -23,8 +23,8 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
-// saved is an archive of `docker save` by its members, in this order.
-func saved(t *testing.T, members ...sample.Entry) string {
+// writeArchive writes an archive of `docker save` with these members, in this order.
+func writeArchive(t *testing.T, members ...sample.Entry) string {
 	t.Helper()
 	content, err := sample.Tar(members...)
 	if err != nil {
@@ -37,8 +37,8 @@ func saved(t *testing.T, members ...sample.Entry) string {
 	return file
 }
 
-// savedConfig is a configuration with layers of these contents.
-func savedConfig(layers ...string) string {
+// config returns a configuration of an image whose layers have these contents.
+func config(layers ...string) string {
 	ids := make([]string, len(layers))
 	for i, l := range layers {
 		ids[i] = fmt.Sprintf("%q", digest.FromString(l))
@@ -46,8 +46,8 @@ func savedConfig(layers ...string) string {
 	return `{"os":"linux","architecture":"amd64","rootfs":{"type":"layers","diff_ids":[` + strings.Join(ids, ",") + `]}}`
 }
 
-// packed is an archive whose layers are compressed, of two images that share one.
-func packed(t *testing.T) string {
+// writeCompressed writes an archive of two images with compressed layers, one of which they share.
+func writeCompressed(t *testing.T) string {
 	t.Helper()
 	var layers []v1.Layer
 	for _, body := range []string{"base", "one", "two"} {
@@ -73,31 +73,32 @@ func packed(t *testing.T) string {
 			images[ref] = img
 		}
 	}
-	file := filepath.Join(t.TempDir(), "packed.tar")
+	file := filepath.Join(t.TempDir(), "compressed.tar")
 	if err := tarball.MultiRefWriteToFile(file, images); err != nil {
 		t.Fatal(err)
 	}
 	return file
 }
 
-// The library gives the same images, names, manifests and blobs of every archive.
-func TestDockerArchiveIsTheLibrarys(t *testing.T) {
-	for kind, file := range map[string]string{
-		"compressed layers": packed(t),
-		"short names, and none": saved(t,
-			sample.File("./a.json", savedConfig("one")), sample.File("./one/layer.tar", "one"),
-			sample.File("b.json", savedConfig("one", "two")), sample.File("two/layer.tar", "two"),
+// The images, names, manifests and blobs of an archive equal those of the library.
+func TestDockerArchiveEqualsLibrary(t *testing.T) {
+	for name, file := range map[string]string{
+		"compressed layers": writeCompressed(t),
+		"short names, and none": writeArchive(t,
+			sample.File("./a.json", config("one")), sample.File("./one/layer.tar", "one"),
+			sample.File("b.json", config("one", "two")), sample.File("two/layer.tar", "two"),
 			sample.File("./manifest.json",
-				`[{"Config":"a.json","RepoTags":["busybox:1","localhost/b:2"],"Layers":["one/layer.tar"]},{"Config":"./b.json","RepoTags":null,"Layers":["one/layer.tar","two/layer.tar"]}]`)),
-		"a layer twice": saved(t,
+				`[{"Config":"a.json","RepoTags":["busybox:1","localhost/b:2"],"Layers":["one/layer.tar"]},`+
+					`{"Config":"./b.json","RepoTags":null,"Layers":["one/layer.tar","two/layer.tar"]}]`)),
+		"a layer twice": writeArchive(t,
 			sample.File("manifest.json", `[{"Config":"a.json","RepoTags":["a:1"],"Layers":["one/layer.tar","two/layer.tar"]}]`),
-			sample.File("a.json", savedConfig("one", "one")), sample.File("one/layer.tar", "one"),
+			sample.File("a.json", config("one", "one")), sample.File("one/layer.tar", "one"),
 			sample.Symlink("two/layer.tar", "../one/layer.tar")),
-		"no layers": saved(t, sample.File("manifest.json", `[{"Config":"a.json","RepoTags":["a:1"],"Layers":[]}]`),
-			sample.File("a.json", savedConfig())),
-		"no images": saved(t, sample.File("manifest.json", `[]`)),
+		"no layers": writeArchive(t, sample.File("manifest.json", `[{"Config":"a.json","RepoTags":["a:1"],"Layers":[]}]`),
+			sample.File("a.json", config())),
+		"no images": writeArchive(t, sample.File("manifest.json", `[]`)),
 	} {
-		t.Run(kind, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			found, closer, err := OpenArchive(t.Context(), file, t.TempDir())
 			if err != nil {
 				t.Fatal(err)
@@ -115,21 +116,21 @@ func TestDockerArchiveIsTheLibrarys(t *testing.T) {
 			for _, refs := range images {
 				for _, ref := range refs {
 					if len(found) == 0 {
-						t.Fatalf("no %s", ref.StringWithinTransport())
+						t.Fatalf("got no image, want %s", ref.StringWithinTransport())
 					}
-					sameImage(t, found[0], ref)
+					compareImage(t, found[0], ref)
 					found = found[1:]
 				}
 			}
 			if len(found) > 0 {
-				t.Errorf("too many: %+v", found)
+				t.Errorf("got more images than the library: %+v", found)
 			}
 		})
 	}
 }
 
-// sameImage compares an image with that of the library.
-func sameImage(t *testing.T, found LocalImage, ref imgtypes.ImageReference) {
+// compareImage compares an image with the library's.
+func compareImage(t *testing.T, found LocalImage, ref imgtypes.ImageReference) {
 	t.Helper()
 	want, err := ref.NewImageSource(t.Context(), nil)
 	if err != nil {
@@ -150,7 +151,7 @@ func sameImage(t *testing.T, found LocalImage, ref imgtypes.ImageReference) {
 		t.Fatal(err)
 	}
 	if found.Name != named || gotType != wantType || !bytes.Equal(gotManifest, wantManifest) {
-		t.Errorf("%s %s %s\nis not\n%s %s %s", found.Name, gotType, gotManifest, named, wantType, wantManifest)
+		t.Errorf("got\n%s %s %s\nwant\n%s %s %s", found.Name, gotType, gotManifest, named, wantType, wantManifest)
 	}
 	parsed, err := manifest.Schema2FromManifest(wantManifest)
 	if err != nil {
@@ -161,14 +162,14 @@ func sameImage(t *testing.T, found LocalImage, ref imgtypes.ImageReference) {
 		infos = append(infos, l.BlobInfo)
 	}
 	for _, info := range infos {
-		a, b := blobOf(t, got, info), blobOf(t, want, info)
-		if a != b || digest.FromString(a) != info.Digest || int64(len(a)) != info.Size {
-			t.Errorf("%s: %q is not %q", info.Digest, a, b)
+		gotBlob, wantBlob := readBlob(t, got, info), readBlob(t, want, info)
+		if gotBlob != wantBlob || digest.FromString(gotBlob) != info.Digest || int64(len(gotBlob)) != info.Size {
+			t.Errorf("blob %s of %d bytes: got %q, want %q", info.Digest, info.Size, gotBlob, wantBlob)
 		}
 	}
 }
 
-func blobOf(t *testing.T, src imgtypes.ImageSource, info imgtypes.BlobInfo) string {
+func readBlob(t *testing.T, src imgtypes.ImageSource, info imgtypes.BlobInfo) string {
 	t.Helper()
 	r, size, err := src.GetBlob(t.Context(), info, none.NoCache)
 	if err != nil {
@@ -176,59 +177,62 @@ func blobOf(t *testing.T, src imgtypes.ImageSource, info imgtypes.BlobInfo) stri
 	}
 	content, err := io.ReadAll(r)
 	if err = errors.Join(err, r.Close()); err != nil || int64(len(content)) != size {
-		t.Fatalf("%d of %d bytes, %v", len(content), size, err)
+		t.Fatalf("got %d bytes, %v, want %d", len(content), err, size)
 	}
 	return string(content)
 }
 
-// Layers of two images that are one, of which `docker save` writes a link the second time,
-// were refused, since the library takes the link for an empty layer.
+// A bug was to refuse an archive in which images share a layer: `docker save` writes a link to it,
+// and the library takes the link for an empty layer.
 func TestDockerArchiveWithLinks(t *testing.T) {
-	found, closer, err := OpenArchive(t.Context(), saved(t,
-		sample.Symlink("a/layer.tar", "../b/layer.tar"), sample.File("a.json", savedConfig("one")),
-		sample.File("b/layer.tar", "one"), sample.File("b.json", savedConfig("one", "two")),
+	found, closer, err := OpenArchive(t.Context(), writeArchive(t,
+		sample.Symlink("a/layer.tar", "../b/layer.tar"), sample.File("a.json", config("one")),
+		sample.File("b/layer.tar", "one"), sample.File("b.json", config("one", "two")),
 		sample.File("c/layer.tar", "two"),
 		sample.File("manifest.json",
-			`[{"Config":"a.json","RepoTags":["a:1"],"Layers":["a/layer.tar"]},{"Config":"b.json","RepoTags":["b:1"],"Layers":["b/layer.tar","c/layer.tar"]}]`)), "")
+			`[{"Config":"a.json","RepoTags":["a:1"],"Layers":["a/layer.tar"]},`+
+				`{"Config":"b.json","RepoTags":["b:1"],"Layers":["b/layer.tar","c/layer.tar"]}]`)), "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer closer.Close()
 	want := imgtypes.BlobInfo{Digest: digest.FromString("one"), Size: 3, MediaType: string(types.DockerLayer)}
-	if got := blobOf(t, localSource{blobStore: found[0].blobs, top: found[0].Digest}, want); got != "one" {
-		t.Errorf("%q", got)
+	if got := readBlob(t, localSource{blobStore: found[0].blobs, top: found[0].Digest}, want); got != "one" {
+		t.Errorf("got %q, want %q", got, "one")
 	}
 }
 
-func TestDockerArchivesThatAreWrong(t *testing.T) {
-	one, config := sample.File("one.tar", "one"), sample.File("a.json", savedConfig("one"))
-	for says, members := range map[string][]sample.Entry{
+func TestInvalidDockerArchives(t *testing.T) {
+	layer, config := sample.File("one.tar", "one"), sample.File("a.json", config("one"))
+	for text, members := range map[string][]sample.Entry{
 		"manifest.json: unexpected end": {sample.File("manifest.json", `[`)},
 		"image 0 in manifest.json: open a.json": {
-			sample.File("manifest.json", `[{"Config":"a.json","Layers":["one.tar"]}]`), one,
+			sample.File("manifest.json", `[{"Config":"a.json","Layers":["one.tar"]}]`), layer,
 		},
 		"image 0 in manifest.json: layer sha256:7692c3ad3540bb803c02": {
 			sample.File("manifest.json", `[{"Config":"a.json","Layers":["one.tar"]}]`), config,
 		},
-		"a.json has not the 2 layers that manifest.json has": {
-			sample.File("manifest.json", `[{"Config":"a.json","Layers":["one.tar","one.tar"]}]`), config, one,
+		"a.json does not have the 2 layers of manifest.json": {
+			sample.File("manifest.json", `[{"Config":"a.json","Layers":["one.tar","one.tar"]}]`), config, layer,
 		},
-		"a.json has not the 1 layers": {
-			sample.File("manifest.json", `[{"Config":"a.json","Layers":["one.tar"]}]`), sample.File("a.json", "{}"), one,
+		"a.json does not have the 1 layers": {
+			sample.File("manifest.json", `[{"Config":"a.json","Layers":["one.tar"]}]`), sample.File("a.json", "{}"), layer,
 		},
 		"a.json: unexpected end": {
-			sample.File("manifest.json", `[{"Config":"a.json","Layers":["one.tar"]}]`), sample.File("a.json", "{"), one,
+			sample.File("manifest.json", `[{"Config":"a.json","Layers":["one.tar"]}]`), sample.File("a.json", "{"), layer,
 		},
 		`tag "A:1": `: {
-			sample.File("manifest.json", `[{"Config":"a.json","RepoTags":["A:1"],"Layers":["one.tar"]}]`), config, one,
+			sample.File("manifest.json", `[{"Config":"a.json","RepoTags":["A:1"],"Layers":["one.tar"]}]`), config, layer,
 		},
-		`tag "a" has no tag`: {
-			sample.File("manifest.json", `[{"Config":"a.json","RepoTags":["a"],"Layers":["one.tar"]}]`), config, one,
+		`name "a" has no tag`: {
+			sample.File("manifest.json", `[{"Config":"a.json","RepoTags":["a"],"Layers":["one.tar"]}]`), config, layer,
 		},
 	} {
-		if _, closer, err := OpenArchive(t.Context(), saved(t, members...), ""); !errors.Is(err, ErrLocal) || closer != nil ||
-			!strings.Contains(err.Error(), says) {
-			t.Errorf("%v: not %q", err, says)
-		}
+		t.Run(text, func(t *testing.T) {
+			if _, closer, err := OpenArchive(t.Context(), writeArchive(t, members...), ""); !errors.Is(err, ErrLocal) || closer != nil ||
+				!strings.Contains(err.Error(), text) {
+				t.Errorf("got closer %v and error %v, want no closer and %v with %q", closer, err, ErrLocal, text)
+			}
+		})
 	}
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// maxFile is more than any file has that Files is for, in bytes.
+// maxFile limits files that are read into memory, in bytes.
 const maxFile = 64 << 20
 
-// ReadFiles reads files out of an image, by their paths: as many of them as there
-// are. Layers are read from the top down, and only as far as is needed.
+// ReadFiles returns the contents of an image's files by their paths; missing files are left out. It
+// reads layers from the topmost one down, until all files are found.
 func (c *Client) ReadFiles(ctx context.Context, img pinset.Image, paths ...string) (map[string][]byte, error) {
 	r, err := c.resolve(ctx, img)
 	if err != nil {
@@ -46,13 +46,13 @@ func (c *Client) ReadFiles(ctx context.Context, img pinset.Image, paths ...strin
 	return s.found, nil
 }
 
-// search looks for files in layers, the topmost first.
+// search finds files in layers, from the topmost one down.
 type search struct {
 	wanted []string
 	found  map[string][]byte
 }
 
-// layer reads to the end, where the blob is judged.
+// layer searches a layer. It reads the blob to its end, where the digest is compared.
 func (s *search) layer(blob io.Reader) error {
 	stream, _, err := compression.AutoDecompress(blob)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *search) layer(blob io.Reader) error {
 			}
 		}
 	}
-	// Padding; the bare reader, since the WriteTo of pgzip fails at its end.
+	// Padding. The struct hides WriteTo, which fails at the end in pgzip.
 	if _, err := io.Copy(io.Discard, struct{ io.Reader }{stream}); err != nil {
 		return err
 	}

@@ -18,19 +18,19 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// PackOptions is what layers are made packs with.
+// PackOptions says how to make packs of layers, and where to store them.
 type PackOptions struct {
 	Compressor *squashfs.Compressor
-	// Cache has what was packed before, and keeps what is packed now.
+	// Cache has the packs of earlier builds, and gets the new ones.
 	Cache cache.Cache
-	// Tmp is a folder for files without a name.
+	// Tmp is a folder for temporary files.
 	Tmp string
 }
 
-// Fill writes the images into the store, each layer that it lacks once, and fills in
-// the unpacked sizes of their layers. Several layers are read at a time; those that the
-// cache has are not. read is called with the bytes of each part of a blob that
-// arrived, from several goroutines; it may be nil.
+// Fill writes the images into the store: each layer that the store lacks, once. It sets the
+// unpacked sizes, inodes and root attributes of the images' layers. It reads several layers at a
+// time, but none whose pack is in the cache. read is called with the bytes of each part of a blob,
+// from several goroutines; it may be nil.
 func (c *Client) Fill(
 	ctx context.Context, store *compose.Store, images []Resolved, p PackOptions, read func(int),
 ) error {
@@ -50,8 +50,8 @@ func (c *Client) Fill(
 		}
 	})
 	err := addImages(images, store, func(_ *Resolved, l pinset.LockedLayer, as compose.Layer) (compose.LayerInfo, error) {
-		if there, ok := store.Lookup(as); ok {
-			return there, nil
+		if info, ok := store.Lookup(as); ok {
+			return info, nil
 		}
 		j := f.jobs[contentOf(l)]
 		<-j.done
@@ -64,7 +64,7 @@ func (c *Client) Fill(
 		stop()
 	}
 	started.Wait()
-	// The first failure is what there is to say, not what it led to.
+	// Return the first failure, not the errors that it caused.
 	if failed := group.Wait(); failed != nil && (err == nil || !errors.Is(failed, context.Canceled)) {
 		err = failed
 	}
@@ -76,8 +76,8 @@ func (c *Client) Fill(
 	return err
 }
 
-// parallelLayers is how many layers are read at a time: enough to keep all cores busy,
-// and a registry that is far away.
+// parallelLayers is how many layers are read at a time: enough to use all cores, and to hide the
+// latency of a registry.
 func parallelLayers() int { return min(max(4, runtime.GOMAXPROCS(0)), 8) }
 
 type fetcher struct {
@@ -87,39 +87,38 @@ type fetcher struct {
 	jobs map[content]*job
 }
 
-// content identifies what is read for a layer. It has both digests: an image may claim that a
-// blob unpacks to a DiffID, and only reading that very blob shows whether it does.
+// content identifies what is read for a layer. It has both digests: an image pairs a blob with a
+// DiffID, and each such pair is verified by reading the blob.
 type content struct{ blob, diffID digest.Digest }
 
 func contentOf(l pinset.LockedLayer) content { return content{l.Digest, l.DiffID} }
 
-// job is to get one layer's pack.
+// job gets the pack of one layer.
 type job struct {
 	layer pinset.LockedLayer
 	from  *sharedSource
 
 	done chan struct{}
-	pack *os.File // once it is done
+	pack *os.File // set when done is closed, as size and err
 	size int64
 	err  error
 }
 
 func (j *job) close() {
 	if j.pack != nil {
-		_ = j.pack.Close() // it was only read, and perhaps closed before
+		_ = j.pack.Close() // it was only read, and the store may have closed it
 	}
 }
 
-// plan lists the different layers that the store lacks, in the order in which it
-// needs them.
+// plan returns a job for each layer that the store lacks, in the order of the images.
 func (f *fetcher) plan(images []Resolved, store *compose.Store) (order []*job) {
 	for i := range images {
 		from := &sharedSource{client: f.Client, img: images[i]}
 		parent := ""
 		for _, l := range images[i].Layers {
-			_, there := store.Lookup(compose.Layer{Parent: parent, DiffID: l.DiffID})
+			_, stored := store.Lookup(compose.Layer{Parent: parent, DiffID: l.DiffID})
 			parent = compose.LayerID(parent, l.DiffID)
-			if !there && f.jobs[contentOf(l)] == nil {
+			if !stored && f.jobs[contentOf(l)] == nil {
 				j := &job{layer: l, from: from, done: make(chan struct{})}
 				f.jobs[contentOf(l)] = j
 				order = append(order, j)
@@ -130,7 +129,7 @@ func (f *fetcher) plan(images []Resolved, store *compose.Store) (order []*job) {
 	return order
 }
 
-// run gets a layer's pack: out of the cache, or by reading the layer.
+// run gets a layer's pack from the cache or by reading the layer.
 func (f *fetcher) run(ctx context.Context, j *job) error {
 	defer close(j.done)
 	defer j.from.release()
@@ -152,19 +151,19 @@ func (f *fetcher) packOf(ctx context.Context, j *job) (*os.File, error) {
 		return nil, ctx.Err()
 	}
 	key := cache.Key{Digest: j.layer.DiffID, Blob: j.layer.Digest, Encoding: f.Compressor.Encoding()}
-	if f.unpackedOnly(j) {
+	if f.onlyUnpacked(j) {
 		key.Blob = ""
 	}
 	if pack, ok := f.Cache.Get(key); ok {
 		f.read(int(j.layer.Size))
 		return pack, nil
 	}
-	part, begun, err := f.partial(j.layer)
+	part, resumes, err := f.partial(j.layer)
 	if err != nil {
 		return nil, err
 	}
 	pack, err := f.packLayer(ctx, j, key, part)
-	if begun && errors.Is(err, ErrDigest) { // what was there may be what is wrong
+	if resumes && errors.Is(err, ErrDigest) { // the partial blob may be damaged
 		if err = part.Truncate(0); err == nil {
 			pack, err = f.packLayer(ctx, j, key, part)
 		}
@@ -175,18 +174,18 @@ func (f *fetcher) packOf(ctx context.Context, j *job) (*os.File, error) {
 	return pack, err
 }
 
-// unpackedOnly says whether there is nothing but what the layer unpacks to, so that
-// nothing will be known of its blob.
-func (f *fetcher) unpackedOnly(j *job) bool {
+// onlyUnpacked reports whether this machine has the layer only unpacked, so that its blob cannot be
+// verified.
+func (f *fetcher) onlyUnpacked(j *job) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	found, ok := f.local[j.from.img.Image]
 	return ok && !found.blobs.has(j.layer.Digest)
 }
 
-// partial opens what there is of a blob that is worth it, and says whether that is
-// anything.
-func (f *fetcher) partial(l pinset.LockedLayer) (part *cache.Partial, begun bool, err error) {
+// partial opens the file with the bytes of a blob that an earlier run has fetched; resumes is true
+// if it is not empty. part is nil for blobs below minResumed, and without a cache.
+func (f *fetcher) partial(l pinset.LockedLayer) (part *cache.Partial, resumes bool, err error) {
 	if l.Size < minResumed {
 		return nil, false, nil
 	}
@@ -197,7 +196,7 @@ func (f *fetcher) partial(l pinset.LockedLayer) (part *cache.Partial, begun bool
 	return part, have > 0, err
 }
 
-// packLayer reads the layer and puts its pack into the cache.
+// packLayer reads a layer and adds its pack to the cache.
 func (f *fetcher) packLayer(ctx context.Context, j *job, key cache.Key, part *cache.Partial) (*os.File, error) {
 	blob := compose.Blob{DiffID: j.layer.DiffID, Open: func(ctx context.Context) (io.ReadCloser, error) {
 		src, err := j.from.open(ctx)
@@ -214,7 +213,7 @@ func (f *fetcher) packLayer(ctx context.Context, j *job, key cache.Key, part *ca
 // imageAdder is a store that records images.
 type imageAdder interface{ AddImage(compose.Image) }
 
-// addImages puts layers and images into a store, in the order of the images.
+// addImages adds layers, by the function add, and images to a store, in the order of the images.
 func addImages(
 	images []Resolved, store imageAdder, add func(*Resolved, pinset.LockedLayer, compose.Layer) (compose.LayerInfo, error),
 ) error {
@@ -239,34 +238,34 @@ func addImages(
 	return nil
 }
 
-// sharedSource opens the source of an image when its first layer is read, and closes it
-// behind the last.
+// sharedSource opens the source of an image when its first layer is read, and closes it after the
+// last one.
 type sharedSource struct {
 	client *Client
 	img    Resolved
-	users  int // layers that are still to be read
+	users  int // layers that have yet to be read
 
 	mu  sync.Mutex
 	src *imageSource
 }
 
-func (l *sharedSource) open(ctx context.Context) (*imageSource, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.src != nil {
-		return l.src, nil
+func (s *sharedSource) open(ctx context.Context) (*imageSource, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.src != nil {
+		return s.src, nil
 	}
-	src, err := l.client.open(ctx, l.img.Image)
+	src, err := s.client.open(ctx, s.img.Image)
 	if err == nil {
-		l.src = src
+		s.src = src
 	}
 	return src, err
 }
 
-func (l *sharedSource) release() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.users--; l.users == 0 && l.src != nil {
-		_ = l.src.Close() // nothing was written to it
+func (s *sharedSource) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users--; s.users == 0 && s.src != nil {
+		_ = s.src.Close() // nothing was written to it
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/pinbox/pinbox/storage/root"
 )
 
-// FillGraphRoot writes the images into a store of the library's, each layer once, and
-// fills in the unpacked sizes of their layers. Layers are read one after the other, as
-// the library unpacks each over its parent. read is called with the bytes of each part
-// of a blob that arrived; it may be nil.
+// FillGraphRoot writes the images into a graph root, each layer once, and sets the unpacked sizes,
+// inodes and root attributes of the images' layers. It reads one layer at a time, since
+// containers/storage unpacks each over its parent. read is called with the bytes of each part of a
+// blob; it may be nil.
 func (c *Client) FillGraphRoot(ctx context.Context, store *root.Store, images []Resolved, read func(int)) error {
 	if read == nil {
 		read = func(int) {}
@@ -22,8 +22,8 @@ func (c *Client) FillGraphRoot(ctx context.Context, store *root.Store, images []
 	return addImages(images, store, func(
 		img *Resolved, l pinset.LockedLayer, as compose.Layer,
 	) (compose.LayerInfo, error) {
-		if there, ok := store.Lookup(as); ok {
-			return there, nil
+		if info, ok := store.Lookup(as); ok {
+			return info, nil
 		}
 		if from.img.Image != img.Image {
 			from.release()

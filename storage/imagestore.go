@@ -20,20 +20,19 @@ import (
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// ImageStore is a store of containers/storage with its overlay driver: podman's,
-// CRI-O's or one that pinbox made and that is mounted. It is read without its
-// locks, which belong to whoever writes to it.
+// ImageStore is a store of containers/storage with the overlay driver: of podman or CRI-O, or a
+// mounted one of pinbox. It is read without taking its locks, which are for programs that write.
 type ImageStore struct {
 	dir    string
 	images []layout.Image
-	// documents are manifests and configurations.
+	// documents has the paths of manifests and configurations, by their digests.
 	documents map[digest.Digest]string
-	// holders are the images that have a manifest.
+	// holders has the images that have a manifest, by its digest.
 	holders map[digest.Digest][]layout.Image
 	layers  map[digest.Digest]string // IDs by DiffID
 }
 
-// OpenImageStore reads what is in the store at dir.
+// OpenImageStore reads the records of the store at dir.
 func OpenImageStore(dir string) (*ImageStore, error) {
 	s := &ImageStore{
 		dir: dir, documents: map[digest.Digest]string{}, holders: map[digest.Digest][]layout.Image{},
@@ -50,19 +49,20 @@ func OpenImageStore(dir string) (*ImageStore, error) {
 	return s, nil
 }
 
-// checkStore finds what looks like a store to people.
+// checkStore refuses paths that users take for a store.
 func checkStore(dir string) error {
 	fi, err := stat(dir)
 	switch packed := filepath.Join(dir, layout.StoreFile); {
 	case err != nil:
 		return err
 	case !fi.IsDir():
-		return fmt.Errorf("%s: %w: a store is a folder; `mount -o loop,ro %s /mnt` makes one of pinbox's", dir, ErrWrongKind,
-			dir)
+		return fmt.Errorf("%s: %w: a store is a folder; mount one of pinbox's with `mount -o loop,ro %s /mnt`", dir,
+			ErrWrongKind, dir)
 	case exists(packed):
-		return fmt.Errorf("%s: %w: its store is packed; `mount -o loop,ro %s /mnt`, and name /mnt", dir, ErrWrongKind, packed)
+		return fmt.Errorf("%s: %w: its store is not mounted; `mount -o loop,ro %s /mnt`, and name /mnt", dir, ErrWrongKind,
+			packed)
 	case !exists(filepath.Join(dir, layout.ImagesDir)):
-		return fmt.Errorf("%s: %w: it has no overlay-images, as stores of the overlay driver have", dir, ErrWrongKind)
+		return fmt.Errorf("%s: %w: it has no overlay-images, as a store of the overlay driver has", dir, ErrWrongKind)
 	}
 	return nil
 }
@@ -79,13 +79,13 @@ func (s *ImageStore) addImage(img layout.Image) error {
 }
 
 func (s *ImageStore) addLayer(l layout.Layer) error {
-	if !l.Incomplete() { // a pull that was cut off
+	if !l.Incomplete() { // of a pull that was interrupted
 		s.layers[l.UncompressedDigest] = l.ID
 	}
 	return nil
 }
 
-// Images lists the images of the store, once for each of their names.
+// Images lists the images of the store, each once for each of its names.
 func (s *ImageStore) Images() (all []LocalImage) {
 	for _, img := range s.images {
 		for _, name := range img.Names {
@@ -99,7 +99,8 @@ func (s *ImageStore) Images() (all []LocalImage) {
 	return all
 }
 
-// signatures of a manifest stand behind each other, with their sizes elsewhere.
+// signatures splits the file with all signatures of a manifest. Their sizes are in the image's
+// metadata.
 func (s *ImageStore) signatures(manifest digest.Digest) (all [][]byte, err error) {
 	for _, img := range s.holders[manifest] {
 		var sizes compose.SignatureSizes
@@ -119,7 +120,7 @@ func (s *ImageStore) signatures(manifest digest.Digest) (all [][]byte, err error
 		}
 		for _, size := range sizes.Each[manifest] {
 			if size < 0 || size > len(content) {
-				return nil, fmt.Errorf("image store %s: %w: signatures of %s are cut off", s.dir, ErrLocal, img.ID)
+				return nil, fmt.Errorf("image store %s: %w: signatures of %s are truncated", s.dir, ErrLocal, img.ID)
 			}
 			all, content = append(all, content[:size]), content[size:]
 		}
@@ -136,33 +137,33 @@ func (s *ImageStore) open(d digest.Digest) (io.ReadCloser, int64, error) {
 	return openFile(s.documents[d])
 }
 
-// layer puts the tar stream of a layer together again when it is read: of its files,
-// and of the record of all else that containers/storage keeps beside them.
+// layer returns the tar stream of a layer. Read reassembles it from the layer's files and the
+// tar-split record that containers/storage has of the rest.
 func (s *ImageStore) layer(diffID digest.Digest) (io.ReadCloser, error) {
 	id, ok := s.layers[diffID]
 	if !ok {
 		return nil, missing(diffID)
 	}
-	for _, name := range []string{s.record(id), s.files(id)} {
+	for _, name := range []string{s.tarSplit(id), s.files(id)} {
 		if _, err := os.Stat(name); err != nil {
-			return nil, fmt.Errorf("layer %s cannot be put together again: %w", id, err)
+			return nil, fmt.Errorf("layer %s cannot be reassembled: %w", id, err)
 		}
 	}
 	return &reassembly{store: s, id: id}, nil
 }
 
-func (s *ImageStore) record(id string) string {
+func (s *ImageStore) tarSplit(id string) string {
 	return filepath.Join(s.dir, layout.TarSplitFile(id))
 }
 func (s *ImageStore) files(id string) string {
 	return filepath.Join(s.dir, layout.OverlayDir, id, "diff")
 }
 
-// reassembly is a layer's tar stream.
+// reassembly is the tar stream of a layer.
 type reassembly struct {
 	store *ImageStore
 	id    string
-	from  *io.PipeReader // nil until it is read
+	from  *io.PipeReader // nil before the first Read
 	ended chan struct{}
 }
 
@@ -184,7 +185,7 @@ func (r *reassembly) Read(p []byte) (int, error) {
 }
 
 func (r *reassembly) write(w io.Writer) error {
-	record, _, err := openFile(r.store.record(r.id))
+	record, _, err := openFile(r.store.tarSplit(r.id))
 	if err != nil {
 		return err
 	}
@@ -196,7 +197,7 @@ func (r *reassembly) write(w io.Writer) error {
 	return asm.WriteOutputTarStream(layerFiles(r.store.files(r.id)), tarsplit.NewJSONUnpacker(plain), w)
 }
 
-// Close waits for what reads the store.
+// Close waits until the store is no longer read.
 func (r *reassembly) Close() error {
 	if r.from == nil {
 		return nil
@@ -206,7 +207,7 @@ func (r *reassembly) Close() error {
 	return err
 }
 
-// layerFiles are those below a layer's folder, whose links count from there.
+// layerFiles is the folder with a layer's files. Symbolic links are resolved within it.
 type layerFiles string
 
 var _ tarsplit.FileGetter = layerFiles("")

@@ -17,42 +17,44 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// What can be wrong with an image on this machine.
+// Reasons why an image on this machine cannot be read.
 var (
 	ErrLocal      = errors.New("local image is damaged or incomplete")
-	ErrIncomplete = errors.New("some of its blobs are not there")
-	ErrWrongKind  = errors.New("not what it is given as")
+	ErrIncomplete = errors.New("some of its blobs are missing")
+	ErrWrongKind  = errors.New("wrong kind of input")
 )
 
 // LocalImage is an image on this machine.
 type LocalImage struct {
-	// Name as it stands there, "" if there is none.
+	// Name in the source; "" for none.
 	Name string
 	// Digest of its manifest, or of its index.
 	Digest digest.Digest
 	blobs  blobStore
-	// alone says that no other source can have the blobs that are missing there: the image is damaged then.
-	alone bool
+	// selfContained is true if all blobs must be in this source: if one is missing, the image is
+	// damaged.
+	selfContained bool
 	// origin is the file or folder, for messages.
 	origin string
-	// sparse says why an instance of its index is not there; nil if all should be.
+	// sparse is the reason why instances of its index may be missing; nil if none may.
 	sparse error
 }
 
-// WithSparseIndex is an image that may lack instances of its index, for a reason.
-func (f LocalImage) WithSparseIndex(why error) LocalImage {
-	f.sparse = why
+// WithSparseIndex returns the image with a reason why instances of its index may be missing.
+func (f LocalImage) WithSparseIndex(reason error) LocalImage {
+	f.sparse = reason
 	return f
 }
 
-// WithDigest is another image of the same place, by the digest of its manifest, if that is there.
+// WithDigest returns another image of the same source, by the digest of its manifest, and whether
+// the source has it.
 func (f LocalImage) WithDigest(d digest.Digest) (LocalImage, bool) {
-	there := f.Digest == d || f.blobs.has(d)
+	found := f.Digest == d || f.blobs.has(d)
 	f.Digest = d
-	return f, there
+	return f, found
 }
 
-// Path is the file or folder that has it.
+// Path returns the file or folder with the image.
 func (f LocalImage) Path() string { return f.origin }
 
 // ReadLayout lists the images of a folder of the OCI image layout.
@@ -61,9 +63,9 @@ func ReadLayout(dir string) ([]LocalImage, error) {
 	case err != nil:
 		return nil, err
 	case !fi.IsDir():
-		return nil, fmt.Errorf("%s: %w: a file is no OCI layout; is it an archive?", dir, ErrWrongKind)
+		return nil, fmt.Errorf("%s: %w: a file is not an OCI layout; is it an archive?", dir, ErrWrongKind)
 	case !exists(filepath.Join(dir, imgspecv1.ImageLayoutFile)) && !exists(filepath.Join(dir, imgspecv1.ImageIndexFile)):
-		return nil, fmt.Errorf("%s: %w: it has no %s of an OCI layout", dir, ErrWrongKind, imgspecv1.ImageIndexFile)
+		return nil, fmt.Errorf("%s: %w: it has no %s, as an OCI layout has", dir, ErrWrongKind, imgspecv1.ImageIndexFile)
 	}
 	all, err := ociImages(folder(dir), dir)
 	if err != nil {
@@ -72,7 +74,7 @@ func ReadLayout(dir string) ([]LocalImage, error) {
 	return all, nil
 }
 
-// transports are what other tools write before a path.
+// transports are the prefixes of paths in other tools.
 var transports = []string{"oci:", "oci-archive:", "docker-archive:", "dir:", "containers-storage:"}
 
 func stat(path string) (fs.FileInfo, error) {
@@ -88,15 +90,14 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// AddLocal has an image read from this machine, whenever it is asked for by this
-// name.
+// AddLocal makes the client read an image from this machine instead of its registry.
 func (c *Client) AddLocal(img pinset.Image, found LocalImage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.local[img] = found
 }
 
-// openLocal gives nil for an image that is not there.
+// openLocal returns nil for an image that AddLocal has not named.
 func (c *Client) openLocal(ctx context.Context, img pinset.Image) (*imageSource, error) {
 	c.mu.Lock()
 	found, ok := c.local[img]
@@ -114,12 +115,12 @@ func (c *Client) openLocal(ctx context.Context, img pinset.Image) (*imageSource,
 	}, nil
 }
 
-// explain is what classify is for images on this machine.
+// explain adds the sentinel and the file to an error, as classify does for a registry.
 func (f LocalImage) explain(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.Is(err, ErrIncomplete) && f.alone:
+	case errors.Is(err, ErrIncomplete) && f.selfContained:
 		return fmt.Errorf("%s: %w: %v", f.origin, ErrLocal, err) //nolint:errorlint // earlier archives are no cure
 	case errors.Is(err, ErrIncomplete):
 		return err
@@ -129,13 +130,13 @@ func (f LocalImage) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("%s: %w: %w", f.origin, ErrLocal, err)
 }
 
-// complete says which layers of an image are not there, as far as can be known
-// without reading them.
-func (s *imageSource) complete(layers []pinset.LockedLayer) error {
+// checkLayers checks that an image on this machine has all layers, without reading them. The error
+// ErrIncomplete names those that are missing.
+func (s *imageSource) checkLayers(layers []pinset.LockedLayer) error {
 	if s.blobs == nil {
 		return nil
 	}
-	var lost []string
+	var absent []string
 	for _, l := range layers {
 		var r io.ReadCloser
 		var err error
@@ -151,14 +152,14 @@ func (s *imageSource) complete(layers []pinset.LockedLayer) error {
 		case err == nil:
 			err = r.Close()
 		case errors.Is(err, ErrIncomplete):
-			lost, err = append(lost, l.Digest.String()), nil
+			absent, err = append(absent, l.Digest.String()), nil
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if len(lost) == 0 {
+	if len(absent) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %s", ErrIncomplete, strings.Join(lost, ", "))
+	return fmt.Errorf("%w: %s", ErrIncomplete, strings.Join(absent, ", "))
 }

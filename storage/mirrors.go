@@ -19,14 +19,12 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// ErrBlocked says that no mirror gives an image whose own registry is not to be
-// asked.
-var ErrBlocked = errors.New("no mirror gives it, and its registry may not be asked")
+// ErrBlocked reports that no mirror has an image whose own registry is blocked in registries.conf.
+var ErrBlocked = errors.New("no mirror has it, and its registry is blocked")
 
-// withRegistries adds a drop-in to what registries.conf says: that which the
-// library reads without us, wherever that stands, and the drop-in behind it. The
-// library reads files only, so both go to a folder, which the caller removes.
-// Aliases of short names are left out: every image has its full name here.
+// withRegistries writes the host's registries.conf and, after it, a drop-in to a temporary folder,
+// since the library reads files only. The caller removes the folder. Aliases of short names are
+// left out: images have full names here.
 func withRegistries(dropin []byte) (dir string, err error) {
 	host, err := sysregistriesv2.TryUpdatingCache(nil)
 	if err != nil {
@@ -52,36 +50,36 @@ func withRegistries(dropin []byte) (dir string, err error) {
 	return dir, nil
 }
 
-// insecureAsOnHost lets registries be reached as the host says, which objects of a
-// cluster cannot say.
+// insecureAsOnHost copies the field `insecure` of registries from the host's configuration: the
+// objects of a cluster that the drop-in is made from have no such field.
 func insecureAsOnHost(dropin []byte) ([]byte, error) {
-	var ours struct {
+	var config struct {
 		Registries []sysregistriesv2.Registry `toml:"registry"`
 	}
-	if err := toml.Unmarshal(dropin, &ours); err != nil {
+	if err := toml.Unmarshal(dropin, &config); err != nil {
 		return nil, err
 	}
 	insecure := func(location string) bool {
 		registry, err := sysregistriesv2.FindRegistry(nil, location)
 		return err == nil && registry != nil && registry.Insecure
 	}
-	for i := range ours.Registries {
-		r := &ours.Registries[i]
+	for i := range config.Registries {
+		r := &config.Registries[i]
 		r.Insecure = insecure(cmp.Or(r.Location, r.Prefix))
 		for m := range r.Mirrors {
 			r.Mirrors[m].Insecure = insecure(r.Mirrors[m].Location)
 		}
 	}
 	var b bytes.Buffer
-	err := toml.NewEncoder(&b).Encode(ours)
+	err := toml.NewEncoder(&b).Encode(config)
 	return b.Bytes(), err
 }
 
 func registriesConf(dir string) string { return filepath.Join(dir, "registries.conf") }
 func registriesDir(dir string) string  { return filepath.Join(dir, "registries.conf.d") }
 
-// openTag reads an image from mirrors for tags, by the tag that it was asked for by.
-// It gives nil if there is no such tag or mirror, or the tag is another image now.
+// openTag opens an image by the tag that it was requested by, for mirrors that serve only tags. It
+// returns nil if it has no tag or no such mirror, or if the tag names another image now.
 func (c *Client) openTag(ctx context.Context, img pinset.Image) *imageSource {
 	c.mu.Lock()
 	tag := c.tags[img]
@@ -100,7 +98,7 @@ func (c *Client) openTag(ctx context.Context, img pinset.Image) *imageSource {
 	return src
 }
 
-// tagMirrors says whether a repository has mirrors for tags alone.
+// tagMirrors reports whether a repository has mirrors that serve only tags.
 func (c *Client) tagMirrors(repository string) bool {
 	registry, err := sysregistriesv2.FindRegistry(c.sys, repository)
 	return err == nil && registry != nil && slices.ContainsFunc(registry.Mirrors, func(m sysregistriesv2.Endpoint) bool {
@@ -108,13 +106,13 @@ func (c *Client) tagMirrors(repository string) bool {
 	})
 }
 
-// The library's errors for these have no exported types. The first names the files
-// of the configuration, ours among them, which nobody would find.
+// The library's errors for these have no exported types. The first text names the files of the
+// configuration, among them the temporary one of withRegistries, so blocked removes the names.
 var blockedText = regexp.MustCompile(`is blocked in one of \[.*\]`)
 
 const unreachableText = "pinging container registry"
 
-// blocked gives an error about a source that is not to be asked, nil for others.
+// blocked classifies errors about a blocked registry; it returns nil for other errors.
 func blocked(err error) error {
 	text := blockedText.ReplaceAllString(err.Error(), "is blocked")
 	switch {

@@ -29,20 +29,20 @@ location = "mirror.host/both"
 `
 
 const dropin = `[[registry]]
-location = "ours.host"
+location = "dropin.host"
 [[registry.mirror]]
-location = "mirror.host/ours"
+location = "mirror.host/dropin"
 pull-from-mirror = "tag-only"
 [[registry]]
 location = "both.host"
 [[registry.mirror]]
-location = "mirror.ours/both"
+location = "mirror.dropin/both"
 `
 
-// Whatever the host says of registries goes on to count, wherever it says it; of
-// one source the drop-in has the last word, as on a node.
-func TestDropInComesAfterTheHosts(t *testing.T) {
-	for name, place := range map[string]func(t *testing.T, dir string) string{
+// The host's registries stay configured, whichever file they are in. If the drop-in configures the
+// same registry, the drop-in applies, as on a node.
+func TestDropInComesAfterHostConfiguration(t *testing.T) {
+	for name, file := range map[string]func(t *testing.T, dir string) string{
 		"one file": func(t *testing.T, dir string) string {
 			t.Setenv("CONTAINERS_REGISTRIES_CONF", filepath.Join(dir, "mine.conf"))
 			return "mine.conf"
@@ -55,10 +55,10 @@ func TestDropInComesAfterTheHosts(t *testing.T) {
 		"the user's drop-in": func(*testing.T, string) string { return "containers/registries.conf.d/zzz.conf" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Cleanup(sysregistriesv2.InvalidateCache) // it would keep the configuration for other tests
+			t.Cleanup(sysregistriesv2.InvalidateCache) // else later tests get this configuration
 			dir := t.TempDir()
 			t.Setenv("XDG_CONFIG_HOME", dir)
-			path := filepath.Join(dir, place(t, dir))
+			path := filepath.Join(dir, file(t, dir))
 			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
 				os.WriteFile(path, []byte(hostConf), 0o644)); err != nil {
 				t.Fatal(err)
@@ -72,7 +72,7 @@ func TestDropInComesAfterTheHosts(t *testing.T) {
 				t.Error(err)
 			}
 			if _, err := os.Stat(c.registries); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("the folder is still there: %v", err)
+				t.Errorf("the folder of registries.conf after Close: got %v, want %v", err, fs.ErrNotExist)
 			}
 		})
 	}
@@ -83,36 +83,36 @@ func checkRegistries(t *testing.T, c *Client) {
 	find := func(name string) *sysregistriesv2.Registry {
 		registry, err := sysregistriesv2.FindRegistry(c.sys, name)
 		if err != nil || registry == nil {
-			t.Fatalf("%s: %v, %v", name, registry, err)
+			t.Fatalf("%s: got %v, %v, want a registry", name, registry, err)
 		}
 		return registry
 	}
 	if !find("blocked.host/a").Blocked {
-		t.Error("what the host blocks is open")
+		t.Error("blocked.host: got a registry that is not blocked")
 	}
 	if m := find("x.wild.host/a").Mirrors; len(m) != 1 || m[0].Location != "mirror.host/wild" || !m[0].Insecure {
-		t.Errorf("the host's mirrors are %+v", m)
+		t.Errorf("*.wild.host: got mirrors %+v, want mirror.host/wild, insecure", m)
 	}
-	if m := find("ours.host/a").Mirrors; len(m) != 1 || m[0].PullFromMirror != sysregistriesv2.MirrorByTagOnly {
-		t.Errorf("our mirrors are %+v", m)
+	if m := find("dropin.host/a").Mirrors; len(m) != 1 || m[0].PullFromMirror != sysregistriesv2.MirrorByTagOnly {
+		t.Errorf("dropin.host: got mirrors %+v, want one for tags only", m)
 	}
 	if r := find("both.host/a"); r.Location != "both.host" || len(r.Mirrors) != 1 ||
-		r.Mirrors[0].Location != "mirror.ours/both" || r.MirrorByDigestOnly {
-		t.Errorf("the source that both name is %+v", r)
+		r.Mirrors[0].Location != "mirror.dropin/both" || r.MirrorByDigestOnly {
+		t.Errorf("both.host: got %+v, want only the drop-in's configuration", r)
 	}
 	if helpers, err := sysregistriesv2.CredentialHelpers(c.sys); err != nil || len(helpers) != 1 ||
 		helpers[0] != "secretservice" {
-		t.Errorf("credential helpers %q, %v", helpers, err)
+		t.Errorf("got credential helpers %q, %v, want secretservice", helpers, err)
 	}
 }
 
-func TestRegistriesConfThatIsBroken(t *testing.T) {
+func TestInvalidRegistriesConf(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "registries.conf")
 	if err := os.WriteFile(path, []byte("[[registry]\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("CONTAINERS_REGISTRIES_CONF", path)
 	if _, err := NewClient(Access{Registries: []byte(dropin)}, "linux/amd64"); !errors.Is(err, ErrAccess) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, ErrAccess)
 	}
 }

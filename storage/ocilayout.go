@@ -17,10 +17,9 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// ociImages lists the images of an OCI layout in a folder or a tar file. Its index is read
-// once for all of them: the transport of containers/image reads it again for each image
-// that it opens (oci/layout/oci_src.go, newImageSource), so its work grows with their
-// square.
+// ociImages lists the images of an OCI layout in a folder or a tar file. It reads the index once.
+// The transport of containers/image reads the index for each image (newImageSource in
+// oci/layout/oci_src.go), so that its work grows with the square of their number.
 func ociImages(files fileOpener, origin string) (all []LocalImage, err error) {
 	content, err := readFile(files, imgspecv1.ImageIndexFile)
 	if err != nil {
@@ -35,17 +34,17 @@ func ociImages(files fileOpener, origin string) (all []LocalImage, err error) {
 			return nil, fmt.Errorf("%s: %w", imgspecv1.ImageIndexFile, err)
 		}
 		all = append(all, LocalImage{
-			Name: layoutName(m.Annotations), Digest: m.Digest, origin: origin, blobs: ociBlobs{files}, alone: true,
+			Name: layoutName(m.Annotations), Digest: m.Digest, origin: origin, blobs: ociBlobs{files}, selfContained: true,
 		})
 	}
 	return all, nil
 }
 
-// containerdName is an annotation with the full name of an image. docker and nerdctl
-// write it beside a ref.name that is a tag alone: containerd, core/images/annotations.go.
+// containerdName is an annotation with the full name of an image. docker and nerdctl write it if
+// ref.name is only a tag: core/images/annotations.go of containerd.
 const containerdName = "io.containerd.image.name"
 
-// layoutName is what an index calls an image.
+// layoutName returns the name of an image in an index.
 func layoutName(annotations map[string]string) string {
 	name := annotations[imgspecv1.AnnotationRefName]
 	if _, short, err := pinset.Expand(name); err != nil || short {
@@ -54,7 +53,7 @@ func layoutName(annotations map[string]string) string {
 	return name
 }
 
-// ociBlobs are the blobs of a layout.
+// ociBlobs has the blobs of an OCI layout.
 type ociBlobs struct{ files fileOpener }
 
 func (b ociBlobs) name(d digest.Digest) string {
@@ -74,14 +73,14 @@ func (b ociBlobs) layer(d digest.Digest) (io.ReadCloser, error) { return nil, mi
 
 func (b ociBlobs) signatures(digest.Digest) ([][]byte, error) { return nil, nil }
 
-// folder is a folder whose files are read where they lie, through links.
+// folder opens the files of a folder, and follows links.
 type folder string
 
 func (dir folder) path(name string) string {
 	return filepath.Join(string(dir), filepath.FromSlash(name))
 }
 
-// Has also says so of what cannot be looked at: to open it tells why.
+// Has is also true for a file that stat(2) cannot read, so that Open returns the reason.
 func (dir folder) Has(name string) bool {
 	_, err := os.Stat(dir.path(name))
 	return !errors.Is(err, fs.ErrNotExist)

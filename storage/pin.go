@@ -10,9 +10,9 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// ResolveReferences finds out which images the references stand for now, and keeps the order.
-// pinned is called from several goroutines after each; it may be nil. One with a
-// digest is not asked for.
+// ResolveReferences returns the images that the references name at present, in the same order. It
+// requests only tags: a reference with a digest needs no request. pinned is called after each
+// reference, from several goroutines; it may be nil.
 func (c *Client) ResolveReferences(
 	ctx context.Context, refs []pinset.Reference, pinned func(),
 ) ([]pinset.Image, error) {
@@ -38,7 +38,7 @@ func (c *Client) pin(ctx context.Context, ref pinset.Reference) (pinset.Image, e
 	if err != nil {
 		return img, err
 	}
-	content, mediaType, err := src.document(ctx, nil)
+	content, mediaType, err := src.fetchManifest(ctx, nil)
 	if err != nil {
 		return img, errors.Join(classify(ctx, err), src.Close())
 	}
@@ -48,7 +48,7 @@ func (c *Client) pin(ctx context.Context, ref pinset.Reference) (pinset.Image, e
 	c.noteTag(img, ref.Tag)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.opened[img] != nil { // another tag of the same image
+	if c.opened[img] != nil { // by another tag
 		return img, src.Close()
 	}
 	c.opened[img] = src

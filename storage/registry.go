@@ -26,74 +26,76 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// What can go wrong with a registry, and with what it serves.
+// Reasons why an image cannot be fetched from a registry.
 var (
 	ErrRegistry     = errors.New("registry cannot be used")
 	ErrUnauthorized = errors.New("registry refuses the credentials")
 	ErrNotFound     = errors.New("registry does not have it")
-	ErrDigest       = errors.New("content is not what its digest says")
+	ErrDigest       = errors.New("content does not match its digest")
 	ErrPolicy       = errors.New("signature policy refuses the image")
 	ErrAccess       = errors.New("cannot be used to reach registries")
-	// These come with ErrRegistry.
+	// Errors that are one of the following are also ErrRegistry.
 	ErrCertificate = errors.New("its certificate is not trusted")
-	ErrPlainHTTP   = errors.New("it has no TLS")
-	ErrStalled     = errors.New("it stalls") // keeps a connection and sends next to nothing
+	ErrPlainHTTP   = errors.New("it serves plain HTTP")
+	ErrStalled     = errors.New("connection stalled") // it is open, but next to no data arrives
 )
 
-// Access is how registries are reached. The zero value does what skopeo does
-// without flags.
+// Access has the options for requests to registries. The zero value does what skopeo does without
+// flags.
 type Access struct {
-	// AuthFile holds credentials in the form of containers-auth.json(5); "" means
-	// $REGISTRY_AUTH_FILE and the places that podman and docker use.
+	// AuthFile has credentials in the format of containers-auth.json(5); "" means
+	// $REGISTRY_AUTH_FILE and the files that podman and docker use.
 	AuthFile string
-	// CertDir holds client certificates and CAs; "" means /etc/containers/certs.d.
+	// CertDir has client certificates and CAs; "" means /etc/containers/certs.d.
 	CertDir string
-	// Policy is a containers-policy.json(5) file; "" means that of the user or the
-	// host, and to accept every image where neither has one: all images are
-	// asked for by digest.
+	// Policy is a containers-policy.json(5) file; "" means the file of the user or the host. If
+	// neither has one, every image is accepted, since all images are requested by digest.
 	Policy string
-	// InsecurePolicy leaves out the policy, whatever it says.
+	// InsecurePolicy accepts every image, without reading a policy.
 	InsecurePolicy bool
-	// RegistriesDir is a containers-registries.d(5) folder, which tells where
-	// signatures are; "" means that of the user or the host.
+	// RegistriesDir is a containers-registries.d(5) folder, which configures where signatures are;
+	// "" means the folder of the user or the host.
 	RegistriesDir string
 	// StallTimeout is how long a registry may take to answer, or send next to nothing of a blob,
-	// before it is asked again; 0 means StallTime.
+	// before the request is repeated; 0 means DefaultStallTimeout.
 	StallTimeout time.Duration
-	// Retrying is called with a line of text before a request is repeated, because the registry stalled or
-	// the connection was lost. It is called from several goroutines; it may be nil.
+	// Retrying is called with a line of text before a request is repeated because the registry
+	// stalled or the connection was lost. It is called from several goroutines; it may be nil.
 	Retrying func(string)
-	// Insecure permits plain HTTP and certificates that nobody vouches for.
+	// Insecure permits plain HTTP and certificates of unknown authorities.
 	Insecure bool
-	// Registries is a drop-in that comes after all of the host's registries.conf.d;
+	// Registries is a drop-in of registries.conf(5) that is read after all drop-ins of the host;
 	// nil for none.
 	Registries []byte
 }
 
-// Client reaches registries for images of one platform.
+// Client resolves and reads images of one platform.
 type Client struct {
 	platform pinset.Platform
 	sys      *imgtypes.SystemContext
 	policy   *signature.Policy
-	// stallTimeout and retrying are those of Access.
+	// stallTimeout and retrying are fields of Access.
 	stallTimeout time.Duration
 	retrying     func(string)
-	// opened are sources of images that were asked for by tag: their manifests are
-	// here already.
-	mu     sync.Mutex
-	opened map[pinset.Image]*imageSource
-	known  map[pinset.Image]Resolved
-	local  map[pinset.Image]LocalImage
-	// tags by which images were asked for.
-	tags        map[pinset.Image]string
+
+	// mu guards the fields up to tags.
+	mu sync.Mutex
+	// opened has the sources of images that were requested by tag and not opened again since: they
+	// have fetched their manifests.
+	opened   map[pinset.Image]*imageSource
+	resolved map[pinset.Image]Resolved
+	local    map[pinset.Image]LocalImage
+	// tags has the names by which images were requested, "repository:tag".
+	tags map[pinset.Image]string
+
 	credentials Credentials
 	// warnings about the environment.
 	warnings []string
-	// registries is the folder of registries.conf, if it is ours.
+	// registries is the folder with this client's registries.conf; "" for none.
 	registries string
 }
 
-// NewClient looks at everything that can be looked at without a request.
+// NewClient reads and checks the configuration of the access. It makes no request.
 func NewClient(access Access, platform pinset.Platform) (_ *Client, err error) {
 	warnings, err := environment.Prepare()
 	if err != nil {
@@ -113,7 +115,7 @@ func NewClient(access Access, platform pinset.Platform) (_ *Client, err error) {
 	c := &Client{
 		platform: platform, sys: sys, warnings: warnings, retrying: access.Retrying,
 		stallTimeout: cmp.Or(access.StallTimeout, DefaultStallTimeout),
-		opened:       map[pinset.Image]*imageSource{}, known: map[pinset.Image]Resolved{},
+		opened:       map[pinset.Image]*imageSource{}, resolved: map[pinset.Image]Resolved{},
 		local: map[pinset.Image]LocalImage{}, tags: map[pinset.Image]string{},
 	}
 	defer func() {
@@ -127,7 +129,7 @@ func NewClient(access Access, platform pinset.Platform) (_ *Client, err error) {
 	if err := access.checkFolders(sys); err != nil {
 		return nil, err
 	}
-	// The library leaves the variable to its callers.
+	// The library does not read the variable itself.
 	if c.credentials, err = ReadCredentials(cmp.Or(access.AuthFile, os.Getenv("REGISTRY_AUTH_FILE"))); err != nil {
 		return nil, err
 	}
@@ -143,8 +145,8 @@ func NewClient(access Access, platform pinset.Platform) (_ *Client, err error) {
 	return c, nil
 }
 
-// checkFolders looks for those that are named: the library takes a missing folder
-// for an empty one. It also has the library read registries.d.
+// checkFolders checks that folders which are named exist, since the library treats a missing folder
+// as an empty one. It also checks that the library can parse registries.d.
 func (a Access) checkFolders(sys *imgtypes.SystemContext) error {
 	for _, f := range []struct{ what, dir string }{{"certificates", a.CertDir}, {"registries.d", a.RegistriesDir}} {
 		if f.dir == "" {
@@ -154,9 +156,9 @@ func (a Access) checkFolders(sys *imgtypes.SystemContext) error {
 			return fmt.Errorf("%s %w: %w", f.what, ErrAccess, err)
 		}
 	}
-	any, err := dockerReference("localhost/any@sha256:" + strings.Repeat("0", 64))
+	ref, err := dockerReference("localhost/any@sha256:" + strings.Repeat("0", 64))
 	if err == nil {
-		_, err = docker.SignatureStorageBaseURL(sys, any, false)
+		_, err = docker.SignatureStorageBaseURL(sys, ref, false)
 	}
 	if err != nil {
 		return fmt.Errorf("registries.d %w: %w", ErrAccess, err)
@@ -164,23 +166,23 @@ func (a Access) checkFolders(sys *imgtypes.SystemContext) error {
 	return nil
 }
 
-// policy is that of the user or the host, where none is given.
+// policy reads the signature policy.
 func (a Access) policy(sys *imgtypes.SystemContext) (*signature.Policy, error) {
-	accept := &signature.Policy{Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()}}
+	acceptAll := &signature.Policy{Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()}}
 	if a.InsecurePolicy {
-		return accept, nil
+		return acceptAll, nil
 	}
 	policy, err := signature.DefaultPolicy(sys)
 	if errors.Is(err, configfile.ErrConfigFileNotFound) {
-		return accept, nil
+		return acceptAll, nil
 	}
 	return policy, err
 }
 
-// allow asks the policy about an image of the library's own source (one that is
-// wrapped hides its sigstore signatures), under the name that is pinned, wherever it
-// came from. A context serves one question at a time, so each image has its own.
-func (c *Client) allow(ctx context.Context, from imgtypes.UnparsedImage, img pinset.Image) error {
+// checkPolicy checks an image against the policy, under its pinned name, whatever its source is.
+// from must be of the library's own type: a type that wraps it hides its sigstore signatures. A
+// PolicyContext is not for concurrent use, so each image has its own.
+func (c *Client) checkPolicy(ctx context.Context, from imgtypes.UnparsedImage, img pinset.Image) error {
 	ref, err := dockerReference(img.String())
 	if err != nil {
 		return err
@@ -196,7 +198,7 @@ func (c *Client) allow(ctx context.Context, from imgtypes.UnparsedImage, img pin
 	if err == nil {
 		return nil
 	}
-	// The library has no type for what is wrong with the only signature.
+	// The library has no exported type for the error of an only signature.
 	var network net.Error
 	if classified := classify(ctx, err); !errors.Is(classified, ErrRegistry) || errors.As(err, &network) {
 		return classified
@@ -204,8 +206,8 @@ func (c *Client) allow(ctx context.Context, from imgtypes.UnparsedImage, img pin
 	return fmt.Errorf("%w: %w", ErrPolicy, err)
 }
 
-// open starts to read an image: from this machine, or from a registry under its own
-// name or from a mirror of it.
+// open opens an image on this machine or, if AddLocal has not named it, in its registry or a
+// mirror.
 func (c *Client) open(ctx context.Context, img pinset.Image) (*imageSource, error) {
 	if src, err := c.openLocal(ctx, img); src != nil || err != nil {
 		return src, err
@@ -226,10 +228,10 @@ func (c *Client) open(ctx context.Context, img pinset.Image) (*imageSource, erro
 	return src, err
 }
 
-// Warnings tell what of the access cannot be used.
+// Warnings lists parts of the access that are ignored because they cannot be used.
 func (c *Client) Warnings() []string { return slices.Concat(c.warnings, c.credentials.Warnings) }
 
-// Close gives back what was opened and not used, and removes the client's files.
+// Close closes sources that were opened and not used, and removes the client's files.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -252,7 +254,7 @@ func (c *Client) openName(ctx context.Context, name string, pinned pinset.Image)
 	}
 	wait := c.waiter(pinned.Repository, name)
 	var src imgtypes.ImageSource
-	if err := wait.ask(ctx, func(ctx context.Context) (err error) {
+	if err := wait.request(ctx, func(ctx context.Context) (err error) {
 		src, err = ref.NewImageSource(ctx, c.sys)
 		return err
 	}); err != nil {
@@ -264,16 +266,16 @@ func (c *Client) openName(ctx context.Context, name string, pinned pinset.Image)
 }
 
 // imageSource is an image source of containers/image that verifies what it returns by its
-// digest, and asks for each manifest once.
+// digest, and fetches each manifest once.
 type imageSource struct {
 	imgtypes.ImageSource
 	pinned    pinset.Image
 	manifests map[string]document
-	// explain gives an error of the library its kind.
+	// explain adds the sentinel of this package to an error of the library.
 	explain func(context.Context, error) error
-	// blobs has the image's blobs if they are on this machine; else it is nil.
+	// blobs has the blobs of an image on this machine; nil for a registry.
 	blobs blobStore
-	// remote says that it is a registry, and wait how long that is waited for.
+	// remote is true for a registry. wait has its time limit.
 	remote bool
 	wait   waiter
 }
@@ -285,7 +287,7 @@ type document struct {
 
 var statusText = regexp.MustCompile(`StatusCode: (\d{3})`)
 
-// classify tells the kinds of failure apart that a user cures differently.
+// classify adds a sentinel to an error of the library, one for each cure.
 func classify(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -312,7 +314,7 @@ func classify(ctx context.Context, err error) error {
 	case errors.As(err, &coded):
 		status = coded.Code.Descriptor().HTTPStatusCode
 	default:
-		// The library's error for an answer without JSON has no exported type.
+		// The library's error for a response without JSON has no exported type.
 		if m := statusText.FindStringSubmatch(err.Error()); m != nil {
 			status, _ = strconv.Atoi(m[1]) // three digits
 		}
@@ -326,11 +328,11 @@ func classify(ctx context.Context, err error) error {
 	return unusable(err)
 }
 
-// certificateText is that of crypto/tls.CertificateVerificationError.
+// certificateText is in the texts of crypto/tls.CertificateVerificationError.
 const certificateText = "tls: failed to verify certificate"
 
-// unusable tells why a registry cannot be used. It goes by texts, as the library
-// passes the errors of mirrors on without their types.
+// unusable adds to ErrRegistry why the registry cannot be used. It compares texts, since the
+// library drops the types of the errors of mirrors.
 func unusable(err error) error {
 	switch text := err.Error(); {
 	case strings.Contains(text, certificateText):

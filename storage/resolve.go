@@ -18,15 +18,15 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// What can be wrong with an image that a registry serves.
+// Reasons why an image cannot be part of an appliance.
 var (
 	ErrPlatform = errors.New("image is not for the appliance's platform")
 	ErrNotImage = errors.New("not a container image that CRI-O can run")
 	ErrLayers   = errors.New("image has more layers than a node can mount")
 )
 
-// maxLayers of an image, which stand below a container's own: maxDepth in drivers/overlay
-// of containers/storage, and OVL_MAX_STACK in fs/overlayfs of the kernel's source.
+// maxLayers is how many layers a container can have below its own: maxDepth in drivers/overlay of
+// containers/storage, and OVL_MAX_STACK in fs/overlayfs of Linux.
 const maxLayers = 500
 
 const parallelResolves = 8
@@ -38,14 +38,14 @@ type Resolved struct {
 	Image pinset.Image
 	// Index is nil if the pin names a manifest.
 	Index, Manifest, Config []byte
-	// Signatures of the manifest, as a store keeps them.
+	// Signatures of the manifest, in the encoding of containers/storage.
 	Signatures [][]byte
 	Created    time.Time
 }
 
-// Resolve fetches the manifests and configurations of the images for the
-// platform, verified by their digests, and keeps the order. resolved is called
-// from several goroutines after each image; it may be nil. No layer is read.
+// Resolve fetches the manifests and configurations of the images for the client's platform, and
+// verifies their digests. The result has the order of images. No layer is read. resolved is called
+// after each image, from several goroutines; it may be nil.
 func (c *Client) Resolve(ctx context.Context, images []pinset.Image, resolved func(pinset.Image)) ([]Resolved, error) {
 	return each(ctx, images, func(ctx context.Context, img pinset.Image) (Resolved, error) {
 		r, err := c.resolve(ctx, img)
@@ -59,17 +59,17 @@ func (c *Client) Resolve(ctx context.Context, images []pinset.Image, resolved fu
 	})
 }
 
-// each asks for several things at a time, and keeps their order. It reports all
-// that fail, but for a registry that cannot be reached: the others would fail
-// alike, one time-out after the other.
-func each[T, R any](ctx context.Context, all []T, ask func(context.Context, T) (R, error)) ([]R, error) {
-	answers := make([]R, len(all))
+// each calls fetch for several elements at a time. The results have the order of all. It returns
+// the errors of all elements, but stops at the first registry that cannot be used: further requests
+// would fail too, each after its time-out.
+func each[T, R any](ctx context.Context, all []T, fetch func(context.Context, T) (R, error)) ([]R, error) {
+	results := make([]R, len(all))
 	errs := make([]error, len(all))
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelResolves)
 	for i, one := range all {
 		group.Go(func() error {
-			answers[i], errs[i] = ask(groupCtx, one)
+			results[i], errs[i] = fetch(groupCtx, one)
 			if errors.Is(errs[i], ErrRegistry) {
 				return errs[i]
 			}
@@ -82,27 +82,27 @@ func each[T, R any](ctx context.Context, all []T, ask func(context.Context, T) (
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	return answers, errors.Join(errs...)
+	return results, errors.Join(errs...)
 }
 
-// resolve asks for each image once.
+// resolve fetches each image once.
 func (c *Client) resolve(ctx context.Context, img pinset.Image) (Resolved, error) {
 	c.mu.Lock()
-	r, ok := c.known[img]
+	r, ok := c.resolved[img]
 	c.mu.Unlock()
 	if ok {
 		return r, nil
 	}
-	r, err := c.ask(ctx, img)
+	r, err := c.fetch(ctx, img)
 	if err == nil {
 		c.mu.Lock()
-		c.known[img] = r
+		c.resolved[img] = r
 		c.mu.Unlock()
 	}
 	return r, err
 }
 
-func (c *Client) ask(ctx context.Context, img pinset.Image) (Resolved, error) {
+func (c *Client) fetch(ctx context.Context, img pinset.Image) (Resolved, error) {
 	src, err := c.open(ctx, img)
 	if err != nil {
 		return Resolved{}, err
@@ -126,17 +126,17 @@ func (c *Client) ask(ctx context.Context, img pinset.Image) (Resolved, error) {
 		return Resolved{}, err
 	}
 	if manifest.MIMETypeIsMultiImage(mediaType) {
-		return Resolved{}, fmt.Errorf("%w: its index leads to another index", ErrNotImage)
+		return Resolved{}, fmt.Errorf("%w: its index points to another index", ErrNotImage)
 	}
 	if mediaType == manifest.DockerV2Schema1MediaType || mediaType == manifest.DockerV2Schema1SignedMediaType {
-		return Resolved{}, fmt.Errorf("%w: its manifest is of Docker's schema 1", ErrNotImage)
+		return Resolved{}, fmt.Errorf("%w: its manifest is of Docker's schema version 1", ErrNotImage)
 	}
-	if err := src.wait.ask(ctx, func(ctx context.Context) (err error) {
-		judged := image.UnparsedInstance(src.ImageSource, instance)
-		if err := c.allow(ctx, judged, img); err != nil {
+	if err := src.wait.request(ctx, func(ctx context.Context) (err error) {
+		inner := image.UnparsedInstance(src.ImageSource, instance)
+		if err := c.checkPolicy(ctx, inner, img); err != nil {
 			return err
 		}
-		r.Signatures, err = src.signatures(ctx, judged, r.LockedImage.Manifest)
+		r.Signatures, err = src.signatures(ctx, inner, r.LockedImage.Manifest)
 		return err
 	}); err != nil {
 		return Resolved{}, err
@@ -148,13 +148,13 @@ func (c *Client) ask(ctx context.Context, img pinset.Image) (Resolved, error) {
 	if err := c.describe(ctx, parsed, &r); err != nil {
 		return Resolved{}, err
 	}
-	if err := src.complete(r.Layers); err != nil {
+	if err := src.checkLayers(r.Layers); err != nil {
 		return r, src.explain(ctx, err)
 	}
 	return r, nil
 }
 
-// choose picks the platform's manifest out of an index.
+// choose returns the digest of the platform's manifest in an index.
 func choose(sys *imgtypes.SystemContext, raw []byte, mediaType string) (digest.Digest, error) {
 	list, err := manifest.ListFromBlob(raw, mediaType)
 	if err != nil {
@@ -164,14 +164,14 @@ func choose(sys *imgtypes.SystemContext, raw []byte, mediaType string) (digest.D
 	if err == nil {
 		return d, nil
 	}
-	var has []string
+	var platforms []string
 	for _, d := range list.Instances() {
 		if i, err := list.Instance(d); err == nil && i.ReadOnly.Platform != nil {
-			has = append(has, platformOf(*i.ReadOnly.Platform))
+			platforms = append(platforms, platformOf(*i.ReadOnly.Platform))
 		}
 	}
-	slices.Sort(has)
-	return "", fmt.Errorf("%w: its index has %s", ErrPlatform, strings.Join(slices.Compact(has), ", "))
+	slices.Sort(platforms)
+	return "", fmt.Errorf("%w: its index has %s", ErrPlatform, strings.Join(slices.Compact(platforms), ", "))
 }
 
 func platformOf(p imgspecv1.Platform) string {
@@ -182,7 +182,7 @@ func platformOf(p imgspecv1.Platform) string {
 	return s
 }
 
-// describe fills in what the configuration says.
+// describe sets the fields of r that come from the image's configuration.
 func (c *Client) describe(ctx context.Context, img imgtypes.Image, r *Resolved) error {
 	info := img.ConfigInfo()
 	if info.MediaType != imgspecv1.MediaTypeImageConfig && info.MediaType != manifest.DockerV2Schema2ConfigMediaType {
@@ -229,7 +229,7 @@ func (c *Client) describe(ctx context.Context, img imgtypes.Image, r *Resolved) 
 	return nil
 }
 
-// GetManifest fetches a manifest, nil meaning the pinned one.
+// GetManifest fetches a manifest; a nil instance means the pinned one.
 func (s *imageSource) GetManifest(ctx context.Context, instance *digest.Digest) ([]byte, string, error) {
 	want := s.pinned.Digest
 	if instance != nil {
@@ -238,7 +238,7 @@ func (s *imageSource) GetManifest(ctx context.Context, instance *digest.Digest) 
 	if doc, ok := s.manifests[want.String()]; ok {
 		return doc.content, doc.mediaType, nil
 	}
-	content, mediaType, err := s.document(ctx, instance)
+	content, mediaType, err := s.fetchManifest(ctx, instance)
 	if err != nil {
 		return nil, "", s.explain(ctx, err)
 	}
@@ -249,11 +249,11 @@ func (s *imageSource) GetManifest(ctx context.Context, instance *digest.Digest) 
 	return content, mediaType, nil
 }
 
-// document is a manifest as the library gives it.
-func (s *imageSource) document(
+// fetchManifest fetches a manifest without comparing it with a digest.
+func (s *imageSource) fetchManifest(
 	ctx context.Context, instance *digest.Digest,
 ) (content []byte, mediaType string, err error) {
-	err = s.wait.ask(ctx, func(ctx context.Context) (err error) {
+	err = s.wait.request(ctx, func(ctx context.Context) (err error) {
 		content, mediaType, err = s.ImageSource.GetManifest(ctx, instance)
 		return err
 	})

@@ -17,15 +17,15 @@ import (
 	"github.com/pinbox/pinbox/storage/cache"
 )
 
-// connection of a registry: it sends first bytes at once and then one every pause, and
-// ends after so many in all.
+// connection is how a registry sends a blob: the first bytes at once, then one byte every pause. If
+// end is not nil, it fails with end after total bytes.
 type connection struct {
-	first, all int
-	pause      time.Duration
-	end        error // nil if all of the blob was to come
+	first, total int
+	pause        time.Duration
+	end          error
 }
 
-// stream is a body that comes over a connection.
+// stream is the body of a response over a connection.
 type stream struct {
 	connection
 	ctx  context.Context
@@ -39,7 +39,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	switch {
 	case len(s.body) == 0:
 		return 0, io.EOF
-	case s.sent >= s.all && s.end != nil:
+	case s.sent >= s.total && s.end != nil:
 		return 0, s.end
 	}
 	n := s.first - s.sent
@@ -56,42 +56,43 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// drips is a source of the library whose registry serves one blob, over the same kind of
-// connection each time, or refuses.
-type drips struct {
+// slowSource is a source of the library with one blob. All requests have the same kind of
+// connection, or fail with refusal.
+type slowSource struct {
 	imgtypes.ImageSource
 	connection
-	content []byte
-	refusal error
-	asked   int
+	content  []byte
+	refusal  error
+	requests int
 }
 
 var errRefused = errors.New("refused")
 
-func (d *drips) from(ctx context.Context, at uint64) (io.ReadCloser, error) {
-	if d.asked++; d.asked > 100 {
-		return nil, errors.New("it is asked for ever")
+func (s *slowSource) open(ctx context.Context, at uint64) (io.ReadCloser, error) {
+	if s.requests++; s.requests > 100 {
+		return nil, errors.New("more than 100 requests")
 	}
-	if d.refusal != nil {
-		return nil, d.refusal
+	if s.refusal != nil {
+		return nil, s.refusal
 	}
-	return &stream{connection: d.connection, ctx: ctx, body: d.content[at:]}, nil
+	return &stream{connection: s.connection, ctx: ctx, body: s.content[at:]}, nil
 }
 
-func (d *drips) GetBlob(
+func (s *slowSource) GetBlob(
 	ctx context.Context, _ imgtypes.BlobInfo, _ imgtypes.BlobInfoCache,
 ) (io.ReadCloser, int64, error) {
-	body, err := d.from(ctx, 0)
-	return body, int64(len(d.content)), err
+	body, err := s.open(ctx, 0)
+	return body, int64(len(s.content)), err
 }
 
-// ranged is one that knows ranges; its method is the library's but for the chunk's name.
-type ranged struct{ *drips }
+// rangeSource is a slowSource whose registry supports ranges. The method is the one of the
+// library's BlobChunkAccessor, except for the chunk's type, which the library does not export.
+type rangeSource struct{ *slowSource }
 
-func (r ranged) GetBlobAt(
+func (s rangeSource) GetBlobAt(
 	ctx context.Context, _ imgtypes.BlobInfo, chunks []struct{ Offset, Length uint64 },
 ) (chan io.ReadCloser, chan error, error) {
-	body, err := r.from(ctx, chunks[0].Offset)
+	body, err := s.open(ctx, chunks[0].Offset)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -106,79 +107,81 @@ func (r ranged) GetBlobAt(
 
 const megabyte = 1 << 20
 
-// A registry that dripped and then reset the connection, as a proxy does after a time, was
-// asked for ever. Attempts that fail are counted, whatever they fail with, until a MiB has
-// come. And what an earlier run had left counted as sent by the registry, and reading it as
-// waiting for that. The clock is exact.
+// The limit of attempts at a blob, without other delays than those of the connection. Bugs were
+// that a registry that sent a few bytes before it reset the connection was asked for ever, and that
+// the bytes of an earlier run, and the time to read them, counted for the rate of the registry.
 func TestAttemptsAtABlob(t *testing.T) {
-	proxy := connection{all: 12, pause: 5 * time.Second, end: io.ErrUnexpectedEOF}
-	reset := func(bytes int) connection { return connection{first: bytes, all: bytes, end: syscall.ECONNRESET} }
-	for name, test := range map[string]fetching{
-		"all comes": {connection: connection{first: 3 * megabyte}, asked: 1},
+	proxy := connection{total: 12, pause: 5 * time.Second, end: io.ErrUnexpectedEOF}
+	reset := func(bytes int) connection { return connection{first: bytes, total: bytes, end: syscall.ECONNRESET} }
+	for name, test := range map[string]fetchTest{
+		"complete": {connection: connection{first: 3 * megabyte}, requests: 1},
 		"a byte, a reset": {
-			connection: reset(1), asked: 3, err: syscall.ECONNRESET,
-			says: "HOST was asked 3 times, and 3 of 3145728 bytes are here after 0s: connection reset",
+			connection: reset(1), requests: 3, err: syscall.ECONNRESET,
+			text: "3 requests to HOST in 0s, 3 of 3145728 bytes fetched: connection reset",
 		},
-		"nothing, a reset": {connection: reset(0), asked: 3, err: syscall.ECONNRESET, says: " 0 of 3145728"},
-		"drips, resets": {
-			connection: proxy, asked: 3, took: 3 * time.Minute, err: io.ErrUnexpectedEOF,
-			says: " 36 of 3145728 bytes are here after 3m0s: ",
+		"nothing, a reset": {connection: reset(0), requests: 3, err: syscall.ECONNRESET, text: " 0 of 3145728"},
+		"slow, resets": {
+			connection: proxy, requests: 3, took: 3 * time.Minute, err: io.ErrUnexpectedEOF,
+			text: " in 3m0s, 36 of 3145728 bytes fetched: ",
 		},
-		"drips": {
-			connection: connection{pause: 7 * time.Second}, asked: 3, took: 15 * time.Minute, err: ErrStalled,
-			says: "registry cannot be used: it stalls: HOST was asked 3 times, and 126 of 3145728 bytes are here after 15m0s; " +
-				"fewer than 16 a second came in the last 5m0s",
+		"slow": {
+			connection: connection{pause: 7 * time.Second}, requests: 3, took: 15 * time.Minute, err: ErrStalled,
+			text: "registry cannot be used: connection stalled: 3 requests to HOST in 15m0s, 126 of 3145728 bytes fetched; " +
+				"fewer than 16 bytes per second in the last 5m0s",
 		},
-		"resets every MiB":    {connection: reset(megabyte), asked: 3},
-		"resets every 600 kB": {connection: reset(600_000), asked: 6},
-		"resets every 300 kB": {connection: reset(300_000), asked: 3, err: syscall.ECONNRESET, says: " 900000 of"},
-		"refuses":             {refusal: errRefused, asked: 1, err: errRefused},
+		"resets every MiB":    {connection: reset(megabyte), requests: 3},
+		"resets every 600 kB": {connection: reset(600_000), requests: 6},
+		"resets every 300 kB": {connection: reset(300_000), requests: 3, err: syscall.ECONNRESET, text: " 900000 of"},
+		"refuses":             {refusal: errRefused, requests: 1, err: errRefused},
 
-		"no ranges, resets": {connection: reset(1000), rangeless: true, asked: 3, err: syscall.ECONNRESET, says: " 1000 of"},
-		"no ranges, drips": {
-			connection: connection{first: 1000, pause: 70 * time.Second}, rangeless: true, asked: 3, took: 15 * time.Minute,
-			err: ErrStalled, says: " 1004 of",
+		"no ranges, resets": {
+			connection: reset(1000), noRanges: true, requests: 3, err: syscall.ECONNRESET, text: " 1000 of",
+		},
+		"no ranges, slow": {
+			connection: connection{first: 1000, pause: 70 * time.Second}, noRanges: true, requests: 3,
+			took: 15 * time.Minute, err: ErrStalled, text: " 1004 of",
 		},
 
-		"half is there, drips, resets": {
-			connection: proxy, kept: megabyte, asked: 3, took: 3 * time.Minute, err: io.ErrUnexpectedEOF,
-			says: " 1048612 of 3145728 bytes are here after 3m0s: ",
+		"a third fetched earlier, slow, resets": {
+			connection: proxy, fetched: megabyte, requests: 3, took: 3 * time.Minute, err: io.ErrUnexpectedEOF,
+			text: " in 3m0s, 1048612 of 3145728 bytes fetched: ",
 		},
-		"half is there, drips": {
-			connection: connection{pause: time.Hour}, kept: megabyte, asked: 3, took: 15 * time.Minute, err: ErrStalled,
-			says: " 1048576 of 3145728 bytes are here after 15m0s",
+		"a third fetched earlier, slow": {
+			connection: connection{pause: time.Hour}, fetched: megabyte, requests: 3, took: 15 * time.Minute,
+			err: ErrStalled, text: " in 15m0s, 1048576 of 3145728 bytes fetched",
 		},
 	} {
 		t.Run(name, test.run)
 	}
 }
 
-// fetching is how a blob of 3 MiB is fetched.
-type fetching struct {
+// fetchTest fetches a blob of 3 MiB.
+type fetchTest struct {
 	connection connection
 	refusal    error
-	rangeless  bool
-	kept       int // bytes of an earlier run
-	// What comes of it.
-	asked int
-	took  time.Duration
-	err   error
-	says  string
+	noRanges   bool // the registry does not support ranges
+	fetched    int  // bytes of an earlier run
+	// requests is how many requests are made, took in what time.
+	requests int
+	took     time.Duration
+	// err, with text in its message, is the error; nil for none.
+	err  error
+	text string
 }
 
-func (f fetching) run(t *testing.T) {
+func (f fetchTest) run(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789abcdef"), 3*megabyte/16)
 	want := imgtypes.BlobInfo{Digest: digest.FromBytes(content), Size: int64(len(content))}
-	part := keep(t, want.Digest, content[:f.kept])
+	part := partial(t, want.Digest, content[:f.fetched])
 	synctest.Test(t, func(t *testing.T) {
-		registry := &drips{connection: f.connection, content: content, refusal: f.refusal}
-		src := &imageSource{ImageSource: ranged{registry}, wait: waiter{limit: 5 * time.Minute, host: "HOST"}}
-		if f.rangeless {
+		registry := &slowSource{connection: f.connection, content: content, refusal: f.refusal}
+		src := &imageSource{ImageSource: rangeSource{registry}, wait: waiter{limit: 5 * time.Minute, host: "HOST"}}
+		if f.noRanges {
 			src.ImageSource = registry
 		}
 		r := src.resume(t.Context(), want, part)
 		defer r.Close()
-		got := make([]byte, f.kept)
+		got := make([]byte, f.fetched)
 		if _, err := io.ReadFull(r, got); err != nil {
 			t.Fatal(err)
 		}
@@ -186,31 +189,32 @@ func (f fetching) run(t *testing.T) {
 		start := time.Now()
 		rest, err := io.ReadAll(r)
 		if !errors.Is(err, f.err) || errors.Is(err, ErrStalled) && !errors.Is(err, ErrRegistry) ||
-			f.err != nil && !strings.Contains(err.Error(), f.says) {
-			t.Errorf("%v, not %v with %q", err, f.err, f.says)
+			f.err != nil && !strings.Contains(err.Error(), f.text) {
+			t.Errorf("got error %v, want %v with %q", err, f.err, f.text)
 		}
-		if took := time.Since(start); registry.asked != f.asked || took != f.took {
-			t.Errorf("asked %d times in %v, not %d times in %v", registry.asked, took, f.asked, f.took)
+		if took := time.Since(start); registry.requests != f.requests || took != f.took {
+			t.Errorf("got %d requests in %v, want %d in %v", registry.requests, took, f.requests, f.took)
 		}
 		if got = append(got, rest...); !bytes.HasPrefix(content, got) || err == nil && len(got) != len(content) {
-			t.Errorf("%d of %d bytes, or others", len(got), len(content))
+			t.Errorf("got %d bytes that differ from the blob or end early, want a prefix, or with error nil all of %d bytes",
+				len(got), len(content))
 		}
 	})
 }
 
-// keep has a blob's beginning as an earlier run leaves it.
-func keep(t *testing.T, blob digest.Digest, begin []byte) *cache.Partial {
+// partial returns a cache's file with the beginning of a blob.
+func partial(t *testing.T, blob digest.Digest, beginning []byte) *cache.Partial {
 	t.Helper()
-	kept, err := cache.Open(t.TempDir())
+	blobs, err := cache.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	part, err := kept.Partial(blob)
+	part, err := blobs.Partial(blob)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { part.Close() })
-	if _, err := part.Write(begin); err != nil {
+	if _, err := part.Write(beginning); err != nil {
 		t.Fatal(err)
 	}
 	return part

@@ -13,15 +13,15 @@ import (
 	"go.podman.io/image/v5/image"
 )
 
-// sigstoreType is the media type of what cosign has signed.
+// sigstoreType is the media type of a payload that cosign has signed.
 const sigstoreType = "application/vnd.dev.cosign.simplesigning.v1+json"
 
-// sigstorePrefix marks a signature that is none of OpenPGP: Blob of containers/
-// image, internal/signature.
+// sigstorePrefix marks a signature of sigstore; one without a prefix is of OpenPGP: Blob in
+// internal/signature of containers/image.
 const sigstorePrefix = "\x00sigstore-json\n"
 
-// sigstore is a signature of cosign as a store keeps it: containers/image,
-// internal/signature/sigstore.go.
+// sigstore is a signature of cosign in the encoding of containers/storage:
+// internal/signature/sigstore.go of containers/image.
 type sigstore struct {
 	MIMEType    string            `json:"mimeType"`
 	Payload     []byte            `json:"payload"`
@@ -33,8 +33,8 @@ func (s sigstore) encode() ([]byte, error) {
 	return append([]byte(sigstorePrefix), content...), err
 }
 
-// signatures of an image, in the form in which a store keeps them. Nobody has judged
-// them yet: that is for policies.
+// signatures returns the signatures of an image, in the encoding of containers/storage, without
+// verifying them: checkPolicy does.
 func (s *imageSource) signatures(
 	ctx context.Context, img *image.UnparsedImage, manifest digest.Digest,
 ) (all [][]byte, err error) {
@@ -49,7 +49,7 @@ func (s *imageSource) signatures(
 		return nil, s.explain(ctx, err)
 	}
 	for _, one := range untrusted {
-		switch one := any(one).(type) { // their package is the library's own
+		switch one := any(one).(type) { // their types are in an internal package
 		case interface{ UntrustedSignature() []byte }:
 			all = append(all, one.UntrustedSignature())
 		case interface {
@@ -63,17 +63,17 @@ func (s *imageSource) signatures(
 			}
 			all = append(all, encoded)
 		default:
-			return nil, fmt.Errorf("signature of a kind that containers/image did not have before: %T", one)
+			return nil, fmt.Errorf("signature of an unknown type: %T", one)
 		}
 	}
 	return all, nil
 }
 
-// attachments reads the image that cosign stores beside another one: its layers are
-// what was signed, and their annotations the signatures.
-func attachments(p blobStore, d digest.Digest) (all [][]byte, err error) {
+// attachedSignatures reads the image in which cosign stores the signatures of another image: the
+// layers are the payloads, and their annotations the signatures. d is the digest of its manifest.
+func attachedSignatures(blobs blobStore, d digest.Digest) (all [][]byte, err error) {
 	var attached imgspecv1.Manifest
-	content, err := read(p, d)
+	content, err := readVerified(blobs, d)
 	if err == nil {
 		err = json.Unmarshal(content, &attached)
 	}
@@ -84,7 +84,7 @@ func attachments(p blobStore, d digest.Digest) (all [][]byte, err error) {
 		if l.MediaType != sigstoreType {
 			continue
 		}
-		payload, err := read(p, l.Digest)
+		payload, err := readVerified(blobs, l.Digest)
 		if err != nil {
 			return nil, fmt.Errorf("signatures in %s: %w", d, err)
 		}
@@ -97,12 +97,12 @@ func attachments(p blobStore, d digest.Digest) (all [][]byte, err error) {
 	return all, nil
 }
 
-// read gives a document that is what its digest says.
-func read(p blobStore, d digest.Digest) ([]byte, error) {
+// readVerified reads a document of at most maxManifest bytes and compares it with its digest.
+func readVerified(blobs blobStore, d digest.Digest) ([]byte, error) {
 	if err := d.Validate(); err != nil {
 		return nil, err
 	}
-	r, _, err := p.open(d)
+	r, _, err := blobs.open(d)
 	if err != nil {
 		return nil, err
 	}
@@ -116,8 +116,8 @@ func read(p blobStore, d digest.Digest) ([]byte, error) {
 	return content, nil
 }
 
-// simple are those signatures that are of OpenPGP.
-func simple(signatures [][]byte) (all [][]byte) {
+// openPGP returns the signatures that are of OpenPGP.
+func openPGP(signatures [][]byte) (all [][]byte) {
 	for _, s := range signatures {
 		if !bytes.HasPrefix(s, []byte{0}) {
 			all = append(all, s)

@@ -9,13 +9,13 @@ import (
 	"go.podman.io/image/v5/signature"
 )
 
-// ErrSignature says that a signature does not vouch for what it should.
-var ErrSignature = errors.New("signature does not hold")
+// ErrSignature reports that no key has signed a digest.
+var ErrSignature = errors.New("no valid signature")
 
-// ErrKey says that something is no key.
+// ErrKey reports that a key cannot be read.
 var ErrKey = errors.New("not an OpenPGP key")
 
-// CheckKey wants an OpenPGP key, armored or not.
+// CheckKey checks that key is an OpenPGP public key, armored or not. The error is ErrKey.
 func CheckKey(key []byte) error {
 	mechanism, ids, err := signature.NewEphemeralGPGSigningMechanism(key)
 	if err != nil {
@@ -28,9 +28,9 @@ func CheckKey(key []byte) error {
 	return nil
 }
 
-// VerifySigned finds out whether one of these OpenPGP keys, armored or not, has
-// signed a digest: a simple signature, containers/image docs/atomic-signature.md.
-// That it names another repository is fine: releases are mirrored.
+// VerifySigned checks that one of the OpenPGP keys, armored or not, has signed a digest. sig has
+// the format of docs/atomic-signature.md in containers/image. The repository in it is not compared,
+// since releases are mirrored. The error is ErrSignature.
 func VerifySigned(sig []byte, keys [][]byte, want digest.Digest) error {
 	errs := []error{fmt.Errorf("%s: %w", want, ErrSignature)}
 	for _, key := range keys {
@@ -57,12 +57,12 @@ func VerifySigned(sig []byte, keys [][]byte, want digest.Digest) error {
 func signedDigest(content []byte, want digest.Digest) error {
 	c, err := parseClaim(content)
 	if err == nil && c.Critical.Image.Digest != want {
-		err = fmt.Errorf("it is of %s", c.Critical.Image.Digest)
+		err = fmt.Errorf("it is for %s", c.Critical.Image.Digest)
 	}
 	return err
 }
 
-// claim is what a signature says.
+// claim is the content of a signature.
 type claim struct {
 	Critical struct {
 		Type  string
@@ -80,13 +80,13 @@ func parseClaim(content []byte) (c claim, err error) {
 		return c, err
 	}
 	if c.Critical.Type != "atomic container signature" {
-		return c, fmt.Errorf("it is an %q", c.Critical.Type)
+		return c, fmt.Errorf("its type is %q", c.Critical.Type)
 	}
 	return c, nil
 }
 
-// UntrustedClaim is the name and the digest that an OpenPGP signature is about, whoever
-// made it.
+// UntrustedClaim returns the name and the digest that an OpenPGP signature is for, without
+// verifying the signature.
 func UntrustedClaim(sig []byte) (name string, d digest.Digest, err error) {
 	mechanism, _, err := signature.NewEphemeralGPGSigningMechanism(nil)
 	if err != nil {

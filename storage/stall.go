@@ -11,127 +11,127 @@ import (
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 )
 
-// DefaultStallTimeout is how long a registry is waited for where nothing else is said: as long as
-// pinbox-node waits (runtime.Options). A registry that fetches a blob from elsewhere itself
-// may take minutes before it sends the first byte.
+// DefaultStallTimeout is the default of Access.StallTimeout, and the same as in pinbox-node
+// (runtime.Options). A registry that first fetches a blob from another one may take minutes before
+// it sends the first byte.
 const DefaultStallTimeout = 5 * time.Minute
 
 const (
-	// minRate is how many bytes of a blob have to come in a second. A ship's link of
-	// 1 KB/s gives each of the layers that are read at a time 128 of them; a byte every
-	// five seconds, with which a proxy keeps a connection alive, is 0.2.
+	// minRate is the lowest rate of a blob, in bytes per second. A satellite link of 1 KB/s gives
+	// 128 to each layer that is read at the same time; a proxy that keeps a connection open with a
+	// byte every five seconds sends 0.2.
 	minRate = 16
-	// attempts at a document, and at a blob unless there is progress.
+	// attempts is the limit of requests for a document, and for a blob without progress.
 	attempts = 3
 )
 
-// waiter is how long a registry is waited for. The zero value waits for ever: what is on
-// this machine needs no limit. The library itself waits for ever too (docker_client.go
-// has an http.Client without a timeout).
+// waiter limits how long a registry may take, and repeats requests. The zero value has no limit: it
+// is for images on this machine. The library has no limit (http.Client in docker_client.go).
 type waiter struct {
 	limit time.Duration
-	// host and name, of an image, are for messages.
+	// host, and name of an image, are for messages.
 	host, name string
 	// retrying is Access.Retrying; it may be nil.
 	retrying func(string)
 }
 
-// waiter is for an image of a repository, by the name that it is asked for by.
+// waiter returns the waiter for an image of a repository; name is the name that is requested.
 func (c *Client) waiter(repository, name string) waiter {
 	host, _, _ := strings.Cut(repository, "/")
-	// Which of them the library has asked, it does not tell.
+	// The library does not report which of them it has used.
 	if r, err := sysregistriesv2.FindRegistry(c.sys, repository); err == nil && r != nil && len(r.Mirrors) > 0 {
 		host += " or a mirror of it"
 	}
 	return waiter{c.stallTimeout, host, name, c.retrying}
 }
 
-// retry reports that a request is repeated after so many failed attempts, and why.
-func (w waiter) retry(what string, failed int, why error) {
+// retry reports that a request is repeated after failed attempts; err is the error of the last one.
+func (w waiter) retry(what string, failed int, err error) {
 	if w.retrying != nil {
-		w.retrying(fmt.Sprintf("%s: asking %s again (%d of %d): %v", what, w.host, failed+1, attempts, why))
+		w.retrying(fmt.Sprintf("%s: retrying %s (%d of %d): %v", what, w.host, failed+1, attempts, err))
 	}
 }
 
-// ask waits for an answer that the library reads to its end: of a document, of which
-// nobody sees how much has come. It asks again if that takes too long.
-func (w waiter) ask(ctx context.Context, question func(context.Context) error) error {
+// request calls do, which requests a document. The library returns a document only when it is
+// complete, so request cannot measure its rate: it limits the time of each call, and repeats a call
+// that takes longer.
+func (w waiter) request(ctx context.Context, do func(context.Context) error) error {
 	if w.limit == 0 {
-		return question(ctx)
+		return do(ctx)
 	}
 	for failed := range attempts {
 		if failed > 0 {
 			w.retry(w.name, failed, ErrStalled)
 		}
 		limited, cancel := context.WithTimeout(ctx, w.limit)
-		err := question(limited)
+		err := do(limited)
 		late := limited.Err() != nil
 		cancel()
 		if err == nil || !late || ctx.Err() != nil {
 			return err
 		}
 	}
-	return fmt.Errorf("%w: %w: %s was asked %d times and has not answered within %v", ErrRegistry, ErrStalled, w.host,
-		attempts, w.limit)
+	return fmt.Errorf("%w: %w: %d requests to %s had no answer within %v", ErrRegistry, ErrStalled, attempts, w.host,
+		w.limit)
 }
 
-// blobStream is a blob that arrives. Reading it fails with ErrStalled if fewer bytes than
-// minRate arrive per second, measured only while a reader waits for them.
+// blobStream is the body of a response with a blob. Read fails with ErrStalled if fewer bytes than
+// minRate arrive per second; only the time in which a reader waits is measured.
 type blobStream struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	limit  time.Duration
 	timer  *time.Timer
 	body   io.ReadCloser
-	// got came in the time that was waited so far of the limit.
-	got    int64
-	waited time.Duration
+	// received bytes arrived while the reader waited, in the present period of limit.
+	received int64
+	waited   time.Duration
 }
 
-// open starts to read a blob. open's context ends with the flow.
+// open opens a blob. The context that it passes to the function open ends with the stream.
 func (w waiter) open(
 	ctx context.Context, open func(context.Context) (io.ReadCloser, error),
 ) (_ *blobStream, err error) {
-	f := &blobStream{limit: w.limit}
-	f.ctx, f.cancel = context.WithCancelCause(ctx)
-	f.timer = time.AfterFunc(w.limit, func() { f.cancel(ErrStalled) })
-	_, err = f.wait(func() (_ int, err error) {
-		f.body, err = open(f.ctx)
+	s := &blobStream{limit: w.limit}
+	s.ctx, s.cancel = context.WithCancelCause(ctx)
+	s.timer = time.AfterFunc(w.limit, func() { s.cancel(ErrStalled) })
+	_, err = s.wait(func() (_ int, err error) {
+		s.body, err = open(s.ctx)
 		return 0, err
 	})
 	if err != nil {
-		f.cancel(nil)
-		if errors.Is(err, io.EOF) { // of the connection: to a reader it would be that of the blob
+		s.cancel(nil)
+		if errors.Is(err, io.EOF) { // of the connection; a reader would take it for the end of the blob
 			err = fmt.Errorf("%w: %v", io.ErrUnexpectedEOF, err) //nolint:errorlint // no EOF
 		}
 		return nil, err
 	}
-	return f, nil
+	return s, nil
 }
 
-func (f *blobStream) Read(p []byte) (int, error) {
-	f.timer.Reset(f.limit - f.waited)
-	return f.wait(func() (int, error) { return f.body.Read(p) })
+func (s *blobStream) Read(p []byte) (int, error) {
+	s.timer.Reset(s.limit - s.waited)
+	return s.wait(func() (int, error) { return s.body.Read(p) })
 }
 
-// wait lets the timer run while read waits for bytes.
-func (f *blobStream) wait(read func() (int, error)) (int, error) {
+// wait calls read and stops the timer when it returns.
+func (s *blobStream) wait(read func() (int, error)) (int, error) {
 	start := time.Now()
 	n, err := read()
-	f.timer.Stop()
-	f.got, f.waited = f.got+int64(n), f.waited+time.Since(start)
-	if float64(f.got) >= minRate*f.limit.Seconds() {
-		f.got, f.waited = 0, 0
+	s.timer.Stop()
+	s.received, s.waited = s.received+int64(n), s.waited+time.Since(start)
+	if float64(s.received) >= minRate*s.limit.Seconds() {
+		s.received, s.waited = 0, 0
 	}
-	if err != nil && !errors.Is(err, io.EOF) && errors.Is(context.Cause(f.ctx), ErrStalled) {
+	if err != nil && !errors.Is(err, io.EOF) && errors.Is(context.Cause(s.ctx), ErrStalled) {
 		err = ErrStalled
 	}
 	return n, err
 }
 
-// Close first cancels what is on its way: the library reads some bodies to their ends.
-func (f *blobStream) Close() error {
-	f.cancel(nil)
-	_ = f.body.Close() // nothing was written to it
+// Close cancels the request first: to close some bodies, the library reads them to their ends.
+func (s *blobStream) Close() error {
+	s.cancel(nil)
+	_ = s.body.Close() // nothing was written to it
 	return nil
 }

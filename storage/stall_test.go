@@ -10,24 +10,24 @@ import (
 	"time"
 )
 
-// In all tests here the clock is exact: nothing takes time but waiting.
+// testLimit is exact: the tests run in synctest bubbles.
 const testLimit = 5 * time.Minute
 
-// enough bytes come in testLimit not to be a stall.
+// enough is how many bytes must arrive in testLimit.
 const enough = minRate * 300
 
-// arrival of bytes, that long after they were waited for.
+// arrival is a part of a body: so many bytes arrive so long after the call of Read.
 type arrival struct {
 	after time.Duration
 	bytes int
 }
 
-// arrivals is a body whose bytes come like that, and behind them none. A deaf one does not
-// hear that it is called off.
+// arrivals is a body. After its last part, Read blocks until the context ends. If it is
+// uninterruptible, Read ignores the context while it waits for a part.
 type arrivals struct {
-	ctx  context.Context
-	all  []arrival
-	deaf bool
+	ctx             context.Context
+	all             []arrival
+	uninterruptible bool
 }
 
 func (a *arrivals) Close() error { return nil }
@@ -39,7 +39,7 @@ func (a *arrivals) Read(p []byte) (int, error) {
 	}
 	next := a.all[0]
 	a.all = a.all[1:]
-	if a.deaf {
+	if a.uninterruptible {
 		time.Sleep(next.after)
 		return next.bytes, nil
 	}
@@ -51,32 +51,32 @@ func (a *arrivals) Read(p []byte) (int, error) {
 	}
 }
 
-// A blob stalls when less comes in the time than slowest; each time that enough has come,
-// the time begins anew.
-func TestStallOfAFlow(t *testing.T) {
+// A blob stalls if fewer bytes than minRate allows arrive in the limit. The limit starts again each
+// time that enough bytes have arrived.
+func TestStallOfABlob(t *testing.T) {
 	const near = testLimit - time.Second
 	for name, test := range map[string]struct {
-		all  []arrival
-		deaf bool
-		got  int
-		took time.Duration // until it is found
+		all             []arrival
+		uninterruptible bool
+		want            int           // bytes
+		took            time.Duration // until the stall is detected
 	}{
-		"nothing comes": {nil, false, 0, testLimit},
-		"one byte":      {[]arrival{{near, 1}}, false, 1, testLimit},
-		"enough, again and again": {
+		"nothing":  {nil, false, 0, testLimit},
+		"one byte": {[]arrival{{near, 1}}, false, 1, testLimit},
+		"enough, several times": {
 			[]arrival{{near, enough}, {near, enough}, {near, enough}}, false, 3 * enough, 3*near + testLimit,
 		},
 		"enough in parts": {
 			[]arrival{{near / 2, enough / 2}, {near / 2, enough / 2}, {near, 1}}, false, enough + 1, near + testLimit,
 		},
 		"a byte too few": {[]arrival{{near, enough - 1}, {near, enough}}, false, enough - 1, testLimit},
-		// What came too late leaves less than no time for the rest.
-		"a byte after the time": {[]arrival{{testLimit + time.Minute, 1}}, true, 1, testLimit + time.Minute},
+		// The timer is then reset with a negative duration.
+		"a byte after the limit": {[]arrival{{testLimit + time.Minute, 1}}, true, 1, testLimit + time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, err := waiter{limit: testLimit}.open(t.Context(), func(ctx context.Context) (io.ReadCloser, error) {
-					return &arrivals{ctx, test.all, test.deaf}, nil
+					return &arrivals{ctx, test.all, test.uninterruptible}, nil
 				})
 				if err != nil {
 					t.Fatal(err)
@@ -88,16 +88,16 @@ func TestStallOfAFlow(t *testing.T) {
 					n, err = f.Read(make([]byte, enough))
 					got += n
 				}
-				if took := time.Since(start); !errors.Is(err, ErrStalled) || got != test.got || took != test.took {
-					t.Errorf("%d bytes in %v, then %v; not %d in %v", got, took, err, test.got, test.took)
+				if took := time.Since(start); !errors.Is(err, ErrStalled) || got != test.want || took != test.took {
+					t.Errorf("got %d bytes in %v, then %v; want %d in %v, then %v", got, took, err, test.want, test.took, ErrStalled)
 				}
 			})
 		})
 	}
 }
 
-// Who is busy with what has come does not wait: that is no stall of the registry.
-func TestOnlyWaitingCounts(t *testing.T) {
+// The time between two calls of Read does not count: the reader, not the registry, is slow then.
+func TestOnlyTimeInReadCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, err := waiter{limit: testLimit}.open(t.Context(), func(context.Context) (io.ReadCloser, error) {
 			return io.NopCloser(strings.NewReader("abc")), nil
@@ -108,45 +108,46 @@ func TestOnlyWaitingCounts(t *testing.T) {
 		defer f.Close()
 		for range 3 {
 			if _, err := io.ReadFull(f, make([]byte, 1)); err != nil || f.ctx.Err() != nil {
-				t.Fatal(err, f.ctx.Err())
+				t.Fatalf("got error %v, context %v, want none", err, f.ctx.Err())
 			}
 			time.Sleep(2 * testLimit)
 		}
 	})
 }
 
-// never answers until it is called off.
-func never(ctx context.Context) error {
+// noAnswer blocks until the context ends.
+func noAnswer(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// An answer that does not come is called off, and who has called it off is told apart.
-func TestAnswersThatDoNotCome(t *testing.T) {
+// A request without an answer is cancelled. The error is ErrStalled, or that of the caller's
+// context.
+func TestRequestsWithoutAnswer(t *testing.T) {
 	for name, test := range map[string]struct {
-		ask      func(context.Context, waiter) error
+		request  func(context.Context, waiter) error
 		attempts time.Duration
 	}{
 		"of a blob": {func(ctx context.Context, w waiter) error {
-			_, err := w.open(ctx, func(ctx context.Context) (io.ReadCloser, error) { return nil, never(ctx) })
+			_, err := w.open(ctx, func(ctx context.Context) (io.ReadCloser, error) { return nil, noAnswer(ctx) })
 			return err
 		}, 1},
-		"of a document": {func(ctx context.Context, w waiter) error { return w.ask(ctx, never) }, attempts},
+		"of a document": {func(ctx context.Context, w waiter) error { return w.request(ctx, noAnswer) }, attempts},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				err := test.ask(t.Context(), waiter{limit: testLimit})
+				err := test.request(t.Context(), waiter{limit: testLimit})
 				if took := time.Since(start); !errors.Is(err, ErrStalled) || took != test.attempts*testLimit {
-					t.Errorf("after %v: %v", took, err)
+					t.Errorf("got %v after %v, want %v after %v", err, took, ErrStalled, test.attempts*testLimit)
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				start = time.Now()
-				err = test.ask(ctx, waiter{limit: testLimit})
+				err = test.request(ctx, waiter{limit: testLimit})
 				if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrStalled) ||
 					took != time.Minute {
-					t.Errorf("called off, after %v: %v", took, err)
+					t.Errorf("cancelled: got %v after %v, want %v after %v", err, took, context.DeadlineExceeded, time.Minute)
 				}
 			})
 		})

@@ -16,24 +16,22 @@ import (
 	"syscall"
 )
 
-// Tree is files by their names: those of folders, and those in tar files, which
-// are read in place. Of two with one name, the one that was added later counts.
-// The zero value is empty.
+// Tree maps names to files in folders and to members of tar files, which are read in place. A file
+// replaces an earlier one of the same name. The zero value is empty.
 type Tree struct {
 	files map[string]treeFile
 	tars  closers
 }
 
 type treeFile struct {
-	// One of the two: a file of its own, or a member of a tar file.
-	path string
-	tar  *os.File
-	at   int64 // in the tar file, in bytes
+	path string   // of a file in a folder
+	tar  *os.File // of a member; else nil
+	at   int64    // the member's offset in tar, in bytes
 	size int64
 }
 
-// AddTar adds the members of an uncompressed tar file, without reading what is in
-// them. One that was cut off is an error.
+// AddTar adds the members of an uncompressed tar file, without reading their contents. A truncated
+// file is an error.
 func (t *Tree) AddTar(ctx context.Context, name string) error {
 	f, err := os.Open(name)
 	if err != nil {
@@ -50,8 +48,8 @@ func (t *Tree) AddTar(ctx context.Context, name string) error {
 	return nil
 }
 
-// AddFolder adds the files below a folder, with their names there behind prefix. The
-// folder may be a link, or a file; links below it are left out.
+// AddFolder adds the files below a folder. Their names are prefix and the path below dir. dir may
+// be a link, or a file; links below it are left out.
 func (t *Tree) AddFolder(ctx context.Context, dir, prefix string) error {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -73,7 +71,7 @@ func (t *Tree) AddFolder(ctx context.Context, dir, prefix string) error {
 	})
 }
 
-// AddTree adds what another one has, which is closed with this one.
+// AddTree adds the files of another tree. Close of this tree closes the other one too.
 func (t *Tree) AddTree(other *Tree) {
 	for name, f := range other.files {
 		t.set(name, f)
@@ -88,13 +86,13 @@ func (t *Tree) set(name string, f treeFile) {
 	t.files[name] = f
 }
 
-// Has says whether a file is there.
+// Has reports whether the tree has a file.
 func (t *Tree) Has(name string) bool { _, ok := t.files[name]; return ok }
 
 // Names of the files, sorted.
 func (t *Tree) Names() []string { return slices.Sorted(maps.Keys(t.files)) }
 
-// Open starts to read a file, and tells its size in bytes.
+// Open opens a file and returns its size in bytes.
 func (t *Tree) Open(name string) (io.ReadCloser, int64, error) {
 	f, ok := t.files[name]
 	if !ok {
@@ -106,12 +104,13 @@ func (t *Tree) Open(name string) (io.ReadCloser, int64, error) {
 	return openFile(f.path)
 }
 
-// ReadFile reads a file of a few MiB at most.
+// ReadFile reads a file of at most 64 MiB.
 func (t *Tree) ReadFile(name string) ([]byte, error) { return readFile(t, name) }
 
-// fileOpener has files by their names, and tells their sizes in bytes.
+// fileOpener opens files by their names.
 type fileOpener interface {
 	Has(name string) bool
+	// Open returns the size of the file in bytes.
 	Open(name string) (io.ReadCloser, int64, error)
 }
 
@@ -123,13 +122,13 @@ func readFile(files fileOpener, name string) ([]byte, error) {
 	defer r.Close()
 	content, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if len(content) > maxFile {
-		return nil, fmt.Errorf("%w: %s has more than %d bytes, which are enough for any such file", ErrLocal, name, maxFile)
+		return nil, fmt.Errorf("%w: %s has more than %d bytes, which is the limit for such a file", ErrLocal, name, maxFile)
 	}
 	return content, err
 }
 
-// openFile opens a regular file, and tells its size in bytes. A device may have no end,
-// and a FIFO would wait for ever.
+// openFile opens a regular file and returns its size in bytes. It refuses other files: a device may
+// have no end, and a FIFO would block for ever.
 func openFile(name string) (io.ReadCloser, int64, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -137,7 +136,7 @@ func openFile(name string) (io.ReadCloser, int64, error) {
 	}
 	fi, err := f.Stat()
 	if err == nil && !fi.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no regular file", name)
+		err = fmt.Errorf("%s is not a regular file", name)
 	}
 	if err != nil {
 		return nil, 0, errors.Join(err, f.Close())
@@ -145,10 +144,10 @@ func openFile(name string) (io.ReadCloser, int64, error) {
 	return f, fi.Size(), nil
 }
 
-// Close ends the reading of tar files.
+// Close closes the tar files.
 func (t *Tree) Close() error { return t.tars.Close() }
 
-// add finds the members of a tar file, without reading what is in them.
+// add adds the members of a tar file, without reading their contents.
 func (t *Tree) add(ctx context.Context, f *os.File) error {
 	size, err := f.Seek(0, io.SeekEnd)
 	if err == nil {
@@ -167,11 +166,11 @@ func (t *Tree) add(ctx context.Context, f *os.File) error {
 		case errors.Is(err, io.EOF) && found > 0:
 			return nil
 		case found == 0 && (errors.Is(err, tar.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)):
-			return fmt.Errorf("%w: it is no tar file", ErrWrongKind)
+			return fmt.Errorf("%w: it is not a tar file", ErrWrongKind)
 		case err != nil:
 			return err
 		}
-		at, err := f.Seek(0, io.SeekCurrent) // the reader of tar reads no further than it must
+		at, err := f.Seek(0, io.SeekCurrent) // archive/tar reads no more than the header
 		if err != nil {
 			return err
 		}
@@ -180,7 +179,7 @@ func (t *Tree) add(ctx context.Context, f *os.File) error {
 		}
 		switch name := path.Clean(hdr.Name); {
 		case sparse(hdr):
-			return fmt.Errorf("%s is stored with holes", hdr.Name)
+			return fmt.Errorf("%s is a sparse file", hdr.Name)
 		case hdr.Typeflag == tar.TypeReg:
 			t.set(name, treeFile{tar: f, at: at, size: hdr.Size})
 		case hdr.Typeflag == tar.TypeLink:
@@ -189,7 +188,7 @@ func (t *Tree) add(ctx context.Context, f *os.File) error {
 	}
 }
 
-// sparse says whether the bytes of a member are not those of the file.
+// sparse reports whether a member is a sparse file: its bytes in the archive are not its contents.
 func sparse(hdr *tar.Header) bool {
 	if hdr.Typeflag == tar.TypeGNUSparse {
 		return true

@@ -263,7 +263,7 @@ func TestImagesThatNoNodeCanRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), cli.ExitInput,
-			[]string{pin, "leads to another index"})
+			[]string{pin, "points to another index"})
 	})
 	t.Run("index without the platform", func(t *testing.T) {
 		index, err := sample.Index(image(t, "arm64", good), image(t, "s390x", good))
@@ -403,26 +403,26 @@ func TestRegistriesThatGiveOtherContent(t *testing.T) {
 		"wrong manifest": {damage("/manifests/", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 			w.Header().Set("Content-Type", string(types.OCIManifestSchema1))
 			fmt.Fprint(w, `{"schemaVersion":2}`)
-		}), cli.ExitDamaged, []string{"content is not what its digest says"}},
+		}), cli.ExitDamaged, []string{"content does not match its digest"}},
 		"wrong configuration": {damage("/blobs/", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			if !strings.Contains(r.URL.Path, digest.String()) {
 				fmt.Fprint(w, `{"os":"linux","architecture":"amd64"}`)
 				return
 			}
 			next.ServeHTTP(w, r)
-		}), cli.ExitDamaged, []string{"content is not what its digest says"}},
+		}), cli.ExitDamaged, []string{"content does not match its digest"}},
 		"wrong layer": {damage(digest.String(), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			body := record(next, r)
 			body[len(body)/2] ^= 1
 			w.Write(body)
-		}), cli.ExitDamaged, []string{"content is not what its digest says", digest.String()}},
+		}), cli.ExitDamaged, []string{"content does not match its digest", digest.String()}},
 		"truncated layer": {damage(digest.String(), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			body := record(next, r)
 			w.Write(body[:len(body)/2])
-		}), cli.ExitDamaged, []string{"content is not what its digest says", "it ends after"}},
+		}), cli.ExitDamaged, []string{"content does not match its digest", "it ends after"}},
 		"layer that is too long": {damage(digest.String(), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			w.Write(append(record(next, r), "more"...))
-		}), cli.ExitDamaged, []string{"content is not what its digest says", "more than the"}},
+		}), cli.ExitDamaged, []string{"content does not match its digest", "more than the"}},
 		"connection that breaks": {damage(digest.String(), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			body := record(next, r)
 			w.Header().Set("Content-Length", fmt.Sprint(len(body)))

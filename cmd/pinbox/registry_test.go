@@ -102,7 +102,7 @@ func TestBadMirrors(t *testing.T) {
 		"no mirrors": {"kind: ConfigMap\n", cli.ExitInput, []string{"mirrors.yaml", "hint: name a file"}},
 		"a mirror without images": {
 			string(idms("quay.example.com", r.Host, "NeverContactSource")), cli.ExitRegistry, []string{
-				"quay.example.com/a@", r.Host + "/a@", "may not be asked", "hint: push it to a mirror",
+				"quay.example.com/a@", r.Host + "/a@", "its registry is blocked", "hint: push it to a mirror",
 			},
 		},
 	} {
@@ -152,7 +152,7 @@ func TestPlainHTTP(t *testing.T) {
 	r := serve(t, nil)
 	sets := write(t, "sets.yaml", sample.Set("worker", push(t, r, image(t, "amd64", layer(t, sample.File("a", "x"))))))
 	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets); code != cli.ExitRegistry ||
-		!strings.Contains(stderr, "it has no TLS") || !strings.Contains(stderr, "--tls-verify=false") {
+		!strings.Contains(stderr, "it serves plain HTTP") || !strings.Contains(stderr, "--tls-verify=false") {
 		t.Errorf("plain HTTP: exit code %d\n%s", code, stderr)
 	}
 	if err := r.Close(); err != nil {

@@ -107,12 +107,12 @@ func archivesOfOtherKinds(t *testing.T, dir string) map[string]wrongKind {
 	}
 	return map[string]wrongKind{
 		"a tar file as a list":       {[]string{"--image-list", tarOf("x.tar", "x")}, "it is not a text"},
-		"a list as an archive":       {[]string{"--archive", text}, "it is no tar file"},
+		"a list as an archive":       {[]string{"--archive", text}, "it is not a tar file"},
 		"a folder as an archive":     {[]string{"--archive", dir}, "is it an OCI layout?"},
 		"an archive as a layout":     {[]string{"--oci", tarOf("y.tar", "y")}, "is it an archive?"},
 		"a folder as a layout":       {[]string{"--oci", dir}, "it has no index.json"},
 		"a layout by skopeo's name":  {[]string{"--oci", "oci:/nowhere"}, "leave out the oci:"},
-		"a list as one of oc-mirror": {[]string{"--oc-mirror", text}, "it is no tar file"},
+		"a list as one of oc-mirror": {[]string{"--oc-mirror", text}, "it is not a tar file"},
 		"an archive of images": {
 			[]string{"--oc-mirror", tarOf("docker.tar", "manifest.json")}, "an archive of images",
 		},
