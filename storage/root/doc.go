@@ -2,8 +2,8 @@
 // which CRI-O and podman can use as their own store and write to.
 //
 // Images have the same IDs, names and documents as in storage/compose, and are found by the same
-// digests. The times of layers and their link names, which the library generates, differ from one
-// store to the next.
+// digests. The library generates the times and link names of layers, so these differ between
+// stores.
 //
 // The package also checks stores with the library, mounted together. It does not make read-only
 // stores: storage/compose does, without root privileges and without the library.

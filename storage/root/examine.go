@@ -23,76 +23,78 @@ import (
 	"github.com/pinbox/pinbox/storage/environment"
 )
 
-// examiner is this program when it works for Examine.
+// examiner is the name under which Examine starts this program again.
 const examiner = "pinbox-examine"
 
-// ErrMount says that stores could not be mounted or opened to look at them.
+// ErrMount reports that stores cannot be mounted or opened to examine them.
 var ErrMount = errors.New("stores cannot be examined")
 
-// StoreFile is a store that is a file, or stands in one.
+// StoreFile is a store in a file.
 type StoreFile struct {
+	// File is the path of the file.
 	File string `json:"file"`
 	// Offset and Size of the squashfs in the file, in bytes.
 	Offset int64 `json:"offset"`
 	Size   int64 `json:"size"`
 }
 
-// examination is what the examiner is told.
+// examination is the input of the examiner.
 type examination struct {
 	Stores  []StoreFile `json:"stores"`
 	Scratch string      `json:"scratch"`
 }
 
-// CannotExamine says why Examine cannot do its work here, "" if it can. It mounts files,
-// in a namespace that no mount leaves: that takes root of this machine, /proc to start
-// this program again, and a root folder that is a mount point, which it is in no chroot.
+// CannotExamine returns the reason why Examine cannot run here; "" if it can. Examine mounts files
+// in a private mount namespace. It needs root outside of user namespaces, /proc to start this
+// program again, and a root folder that is a mount point, which the root folder of a chroot may not
+// be.
 func CannotExamine() string {
 	if CheckPrivileges() != nil || UserNamespaceWarning() != "" {
-		return "to mount them takes root, and /proc"
+		return "mounting them requires root and /proc"
 	}
 	var root unix.Statx_t
 	err := unix.Statx(unix.AT_FDCWD, "/", 0, 0, &root)
-	told := root.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0 // Linux before 5.8 does not tell
-	if err != nil || told && root.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 {
-		return "to mount them takes a root folder that is a mount point, and this chroot is none"
+	supported := root.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0 // since Linux 5.8
+	if err != nil || supported && root.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 {
+		return "mounting them requires a root folder that is a mount point; the root folder of this chroot is not one"
 	}
 	return ""
 }
 
-// Examine has the library judge stores that stand together, and gives its complaints:
-// every layer is mounted, compared with the record of its tar stream and with its
-// digest, every document of an image with its size. All is mounted read-only, in a mount
-// namespace of a process of its own, so that nothing stays mounted, however it ends.
-func Examine(ctx context.Context, stores []StoreFile) (complaints []string, err error) {
+// Examine checks stores with the library, all together, and returns the problems that the library
+// reports. The library mounts each layer and compares it with its tar-split record and its digest,
+// and each document of an image with its size. All mounts are read-only and in the mount namespace
+// of a child process, so that none remains.
+func Examine(ctx context.Context, stores []StoreFile) (problems []string, err error) {
 	scratch, err := environment.TempDir("pinbox-examine-*")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(scratch)
-	told, err := json.Marshal(examination{stores, scratch})
+	input, err := json.Marshal(examination{stores, scratch})
 	if err != nil {
 		return nil, err
 	}
-	// The signal at the parent's death is one at that of its thread.
+	// Pdeathsig is sent when the thread that has started the child ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd := reexec.CommandContext(ctx, examiner)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	var out, errOut bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(told), &out, &errOut
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &out, &errOut
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		return nil, fmt.Errorf("%w: %w: %s", ErrMount, err, strings.TrimSpace(errOut.String()))
 	}
-	if err := json.Unmarshal(out.Bytes(), &complaints); err != nil {
+	if err := json.Unmarshal(out.Bytes(), &problems); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMount, err)
 	}
-	return complaints, nil
+	return problems, nil
 }
 
-// examineMain is the program of the examiner.
+// examineMain is the main function of the examiner.
 func examineMain() {
 	if err := examine(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -105,7 +107,7 @@ func examine(in io.Reader, out io.Writer) error {
 	if err := json.NewDecoder(in).Decode(&e); err != nil {
 		return err
 	}
-	// What the library writes is forgotten with the namespace.
+	// The library writes to the tmpfs, which ends with the mount namespace.
 	if err := syscall.Mount("tmpfs", e.Scratch, "tmpfs", 0, ""); err != nil {
 		return fmt.Errorf("mount at %s: %w", e.Scratch, err)
 	}
@@ -117,15 +119,16 @@ func examine(in io.Reader, out io.Writer) error {
 		}
 		roots = append(roots, root)
 	}
-	complaints, err := judge(e.Scratch, roots)
+	problems, err := check(e.Scratch, roots)
 	if err != nil {
 		return err
 	}
-	return json.NewEncoder(out).Encode(complaints)
+	return json.NewEncoder(out).Encode(problems)
 }
 
-// judge gives what the library complains of.
-func judge(scratch string, roots []string) (complaints []string, err error) {
+// check mounts the graph roots as additional image stores and returns the problems that the library
+// reports.
+func check(scratch string, roots []string) (problems []string, err error) {
 	options := types.StoreOptions{
 		GraphRoot: filepath.Join(scratch, "graph"), RunRoot: filepath.Join(scratch, "run"), GraphDriverName: "overlay",
 	}
@@ -143,10 +146,10 @@ func judge(scratch string, roots []string) (complaints []string, err error) {
 	for _, kind := range []map[string][]error{report.Layers, report.ROLayers, report.Images, report.ROImages} {
 		for _, id := range slices.Sorted(maps.Keys(kind)) {
 			for _, err := range kind[id] {
-				complaints = append(complaints, id+": "+err.Error())
+				problems = append(problems, id+": "+err.Error())
 			}
 		}
 	}
 	_, err = library.Shutdown(true)
-	return complaints, err
+	return problems, err
 }

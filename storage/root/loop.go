@@ -8,26 +8,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mount mounts the store read-only by a loop device, which goes with the mount. mount(8)
-// would refuse a part of a file of which another part, or the whole, is mounted.
-func (p StoreFile) mount(dir string) error {
+// mount mounts the store read-only with a loop device, which Linux frees with the mount. It does
+// not use mount(8), which refuses a part of a file if another part, or all of the file, is mounted.
+func (s StoreFile) mount(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
-	device, err := p.attach()
+	device, err := s.attach()
 	if err != nil {
-		return fmt.Errorf("loop device for %s: %w", p.File, err)
+		return fmt.Errorf("loop device for %s: %w", s.File, err)
 	}
 	defer device.Close()
 	if err := unix.Mount(device.Name(), dir, "squashfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil {
-		return fmt.Errorf("mount %s: %w", p.File, err)
+		return fmt.Errorf("mount %s: %w", s.File, err)
 	}
 	return nil
 }
 
-// attach gives a loop device of the store, which is gone when nobody uses it any more.
-func (p StoreFile) attach() (*os.File, error) {
-	file, err := os.Open(p.File)
+// attach returns a loop device of the store. Linux frees it after its last use.
+func (s StoreFile) attach() (*os.File, error) {
+	file, err := os.Open(s.File)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (p StoreFile) attach() (*os.File, error) {
 	}
 	defer control.Close()
 	config := unix.LoopConfig{Fd: uint32(file.Fd()), Info: unix.LoopInfo64{
-		Offset: uint64(p.Offset), Sizelimit: uint64(p.Size), Flags: unix.LO_FLAGS_READ_ONLY | unix.LO_FLAGS_AUTOCLEAR,
+		Offset: uint64(s.Offset), Sizelimit: uint64(s.Size), Flags: unix.LO_FLAGS_READ_ONLY | unix.LO_FLAGS_AUTOCLEAR,
 	}}
 	for {
 		number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
@@ -53,7 +53,7 @@ func (p StoreFile) attach() (*os.File, error) {
 			return device, nil
 		}
 		_ = device.Close()
-		if !errors.Is(err, unix.EBUSY) { // somebody else was faster
+		if !errors.Is(err, unix.EBUSY) { // another process has taken the device
 			return nil, err
 		}
 	}

@@ -16,35 +16,35 @@ import (
 	"github.com/pinbox/pinbox/storage/environment"
 )
 
-// Init must be the first that main calls, and once: the library calls its own program
-// again to unpack layers, in a root of their own, and Examine does for what it mounts. If
-// Init returns true, that is done and main returns.
+// Init must be the first call of main, and the only one of Init. The library starts this program
+// again to unpack layers in a chroot, and Examine starts it again to mount stores. In such a child,
+// Init does the work and returns true; main then returns.
 func Init() bool {
 	reexec.Register(examiner, examineMain)
 	return reexec.Init()
 }
 
-// ErrNotPermitted says that this process may not write a store.
-var ErrNotPermitted = errors.New("a store that is a folder takes root: its files belong to many users, and devices " +
-	"and trusted attributes are among them")
+// ErrNotPermitted reports that this process may not write a graph root.
+var ErrNotPermitted = errors.New("writing a store as a folder takes root: its files have many owners, and it has " +
+	"devices and trusted attributes")
 
 // setVariable sets an environment variable until restore is called.
 func setVariable(name, value string) (restore func(), err error) {
-	old, was := os.LookupEnv(name)
+	old, ok := os.LookupEnv(name)
 	if err := os.Setenv(name, value); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return func() {
-		if was {
-			_ = os.Setenv(name, old) // it was set once
+		if ok {
+			_ = os.Setenv(name, old) // it was set before
 		} else {
-			_ = os.Unsetenv(name) // fails on no name that could be set
+			_ = os.Unsetenv(name) // Setenv has accepted the name
 		}
 	}, nil
 }
 
-// CheckPrivileges says whether this process may write a store: it is root, of this machine or of
-// a user namespace, and may mount.
+// CheckPrivileges checks that this process may write a graph root: that it is root, of this machine
+// or of a user namespace, and may mount.
 func CheckPrivileges() error {
 	able, err := unshare.HasCapSysAdmin()
 	switch {
@@ -60,21 +60,21 @@ func CheckPrivileges() error {
 	return nil
 }
 
-// UserNamespaceWarning says what becomes of a store that is written here, if that is not a whole
-// one: "" on the machine itself.
+// UserNamespaceWarning returns the limitations of a graph root that is written in a user namespace;
+// "" outside of one.
 func UserNamespaceWarning() string {
 	if !unshare.IsRootless() {
 		return ""
 	}
-	return "the store was written in a user namespace: it is for containers of the same namespace alone. Its owners are " +
+	return "the store was written in a user namespace: only containers of the same namespace can use it. Its owners are " +
 		"shifted, its devices are left out, and deleted directories are marked for unprivileged overlay mounts; a CRI-O " +
-		"that runs as root needs one that root has written"
+		"that runs as root needs a store that root has written"
 }
 
-// mountEscapes are those of proc(5), mountinfo.
+// mountEscapes decodes the escapes of mountinfo in proc(5).
 var mountEscapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// Unmount unmounts all that is mounted at dir and below, in this namespace.
+// Unmount unmounts all mounts at dir and below in this mount namespace.
 func Unmount(dir string) error {
 	dir, err := filepath.EvalSymlinks(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -99,7 +99,7 @@ func Unmount(dir string) error {
 		}
 	}
 	var errs []error
-	for _, point := range slices.Backward(points) { // what was mounted last first
+	for _, point := range slices.Backward(points) { // the last mount first
 		if err := unix.Unmount(point, unix.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) {
 			errs = append(errs, fmt.Errorf("unmount %s: %w", point, err))
 		}

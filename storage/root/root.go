@@ -19,18 +19,18 @@ import (
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// Store is a store that is being written. Its methods are called from one goroutine.
+// Store is a graph root that is being written. Its methods are not for concurrent use.
 type Store struct {
 	dir, run string
-	mtime    time.Time
+	modTime  time.Time
 	library  cstorage.Store
 	layers   map[string]compose.LayerInfo
 	images   compose.Images
 }
 
-// New starts a store in the folder dir. The folder run is for what the library
-// keeps while it works; neither may exist. modTime stamps files that are not the
-// library's. The caller ends the store with Close or Abort.
+// New starts a graph root in the folder dir. The folder run is the library's run root, which the
+// end of the store removes. Neither folder may exist. modTime is the modification time of files of
+// AddFile. The caller ends the store with Close or Abort.
 func New(dir, run string, modTime time.Time) (*Store, error) {
 	for _, path := range []string{dir, run} {
 		if err := os.Mkdir(path, 0o755); err != nil {
@@ -39,20 +39,20 @@ func New(dir, run string, modTime time.Time) (*Store, error) {
 	}
 	library, err := getStore(types.StoreOptions{
 		GraphRoot: dir, RunRoot: run, GraphDriverName: "overlay",
-		// Else the store's folder would be a mount point from here on.
+		// Else the library makes the folder a mount point.
 		GraphDriverOptions: []string{"overlay.skip_mount_home=true"},
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("containers/storage in %s: %w", dir, err), Unmount(run))
 	}
 	return &Store{
-		dir: dir, run: run, mtime: modTime, library: library,
+		dir: dir, run: run, modTime: modTime, library: library,
 		layers: map[string]compose.LayerInfo{}, images: compose.Images{},
 	}, nil
 }
 
-// getStore opens a store of these options alone. The library reads a storage.conf
-// although it needs none of it, and fails if that is damaged; so it gets an empty one.
+// getStore opens a store with only these options. The library reads storage.conf without using it,
+// and fails if it is damaged; so getStore gives it an empty one.
 func getStore(options types.StoreOptions) (cstorage.Store, error) {
 	conf := filepath.Join(options.RunRoot, "storage.conf")
 	_, err := environment.Prepare()
@@ -60,7 +60,7 @@ func getStore(options types.StoreOptions) (cstorage.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Programs that this process starts are not to read it, so the variables are set back.
+	// The variables are restored, so that child processes do not read the empty file.
 	for name, value := range map[string]string{"CONTAINERS_STORAGE_CONF": conf, "CONTAINERS_STORAGE_CONF_OVERRIDE": ""} {
 		restore, err := setVariable(name, value)
 		if err != nil {
@@ -71,14 +71,14 @@ func getStore(options types.StoreOptions) (cstorage.Store, error) {
 	return cstorage.GetStore(options)
 }
 
-// Lookup says whether a layer is there already, and what is known of it.
+// Lookup returns what AddLayer has returned for a layer, and whether the store has the layer.
 func (s *Store) Lookup(l compose.Layer) (compose.LayerInfo, bool) {
-	there, ok := s.layers[compose.LayerID(l.Parent, l.DiffID)]
-	return there, ok
+	info, ok := s.layers[compose.LayerID(l.Parent, l.DiffID)]
+	return info, ok
 }
 
-// AddLayer has the library unpack a layer that is not there yet, over its parent. The
-// blob is compared with the layer's digests.
+// AddLayer unpacks a layer that the store does not have yet, over its parent. It compares the blob
+// with the layer's digests.
 func (s *Store) AddLayer(ctx context.Context, l compose.Layer, blob compose.Blob) (compose.LayerInfo, error) {
 	id := compose.LayerID(l.Parent, l.DiffID)
 	size, err := compose.ReadLayer(ctx, blob, func(r io.Reader) error {
@@ -102,7 +102,7 @@ func (s *Store) AddLayer(ctx context.Context, l compose.Layer, blob compose.Blob
 	return s.layers[id], err
 }
 
-// countInodes of a folder and all below it.
+// countInodes counts the inodes of a folder and of all files below it.
 func countInodes(dir string) (n int64, err error) {
 	linked := map[uint64]bool{}
 	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
@@ -125,11 +125,11 @@ func countInodes(dir string) (n int64, err error) {
 	return n, err
 }
 
-// AddImage records an image, whose layers are there. The same image under another
-// name becomes one record with both.
+// AddImage adds an image, whose layers the store must have. Close writes one record for the names
+// of the same image.
 func (s *Store) AddImage(img compose.Image) { s.images.Add(img) }
 
-// AddFile puts a file beside the library's, with the folders that its path names.
+// AddFile adds a file that is not part of an image, and the folders of its path.
 func (s *Store) AddFile(name string, perm uint32, content io.Reader) (err error) {
 	path := filepath.Join(s.dir, filepath.FromSlash(name))
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -141,10 +141,10 @@ func (s *Store) AddFile(name string, perm uint32, content io.Reader) (err error)
 	}
 	_, err = io.Copy(f, content)
 	err = errors.Join(err, f.Chmod(fs.FileMode(perm)), f.Close())
-	return errors.Join(err, os.Chtimes(path, s.mtime, s.mtime))
+	return errors.Join(err, os.Chtimes(path, s.modTime, s.modTime))
 }
 
-// Close records the images, and leaves nothing mounted and nothing beside the store.
+// Close writes the records of the images, unmounts everything and removes the run root.
 func (s *Store) Close() error {
 	records, err := s.images.Records()
 	if err != nil {
@@ -164,8 +164,8 @@ func (s *Store) Close() error {
 	return s.Abort()
 }
 
-// Abort ends the library's work on the store, which stays as it is. After Close it
-// does nothing.
+// Abort shuts down the library, unmounts everything and removes the run root. It leaves the graph
+// root as it is. After Close it does nothing.
 func (s *Store) Abort() error {
 	if s.library == nil {
 		return nil

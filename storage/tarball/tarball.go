@@ -13,38 +13,40 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// Writer writes a tree part by part, as its parts are complete, and keeps nothing of what it
-// has written. Its methods are called from one goroutine.
+// Writer writes a tree in parts, each when it is complete, and does not retain them. Its methods
+// are not for concurrent use.
 type Writer struct {
 	tar      *tar.Writer
 	unpacker *squashfs.Unpacker
-	sources  []io.Closer
-	written  map[string]bool            // directories above what was written
-	first    map[*squashfs.Inode]string // of the tree that is being written: files with several names
+	packs    []io.Closer
+	written  map[string]bool // directories
+	// first has the first name of each file with several names in the tree that is being written;
+	// "" if it is not written yet.
+	first map[*squashfs.Inode]string
 }
 
-// NewWriter starts a tar stream of the contents of the compressor's packs. The caller ends
-// it with Close or Abort.
+// NewWriter starts a tar stream of trees whose contents are in packs of the compressor. The caller
+// ends it with Close or Abort.
 func NewWriter(out io.Writer, compressor *squashfs.Compressor) *Writer {
 	return &Writer{tar: tar.NewWriter(out), unpacker: compressor.NewUnpacker(), written: map[string]bool{}}
 }
 
-// AddPack adds a pack, of which trees have their contents. Its file is the writer's
-// from here on, and may be that of several packs.
-func (w *Writer) AddPack(p *squashfs.Pack) { w.sources = append(w.sources, p.File()) }
+// AddPack adds a pack with contents of the trees. The writer closes its file. Several packs may
+// have the same file.
+func (w *Writer) AddPack(p *squashfs.Pack) { w.packs = append(w.packs, p.File()) }
 
-// Abort gives up the stream, and closes the packs that it took; twice does no harm.
+// Abort ends the stream before it is complete, and closes the packs. A second call does nothing.
 func (w *Writer) Abort() {
-	for _, s := range w.sources {
-		_ = s.Close() // only read
+	for _, p := range w.packs {
+		_ = p.Close() // only read
 	}
 }
 
-// WriteTree writes a directory and the tree below it, behind the directories above, and
-// forgets the tree. Other names of its files must not stand outside of it. A pack
-// that changed since it was written is a *squashfs.Damage.
+// WriteTree writes a directory and the tree below it, after the directories above it, and removes
+// the entries of the directory. Files of the tree must not have names outside of it. If a pack has
+// changed since it was written, the error is a *squashfs.Damage.
 func (w *Writer) WriteTree(dir *squashfs.Inode) error {
-	if err := w.above(dir); err != nil {
+	if err := w.writeParents(dir); err != nil {
 		return err
 	}
 	w.first = severalNames(dir)
@@ -58,7 +60,7 @@ func (w *Writer) WriteTree(dir *squashfs.Inode) error {
 	return nil
 }
 
-// Close writes what is left of the tree below root, and the end.
+// Close writes the rest of the tree below root and the end of the stream.
 func (w *Writer) Close(root *squashfs.Inode) error {
 	defer w.Abort()
 	if err := w.WriteTree(root); err != nil {
@@ -67,13 +69,13 @@ func (w *Writer) Close(root *squashfs.Inode) error {
 	return w.tar.Close()
 }
 
-// above writes the directories above dir that are not written.
-func (w *Writer) above(dir *squashfs.Inode) error {
+// writeParents writes the directories above dir that have not been written.
+func (w *Writer) writeParents(dir *squashfs.Inode) error {
 	parent := dir.Parent()
 	if parent == nil || w.written[parent.Path()] {
 		return nil
 	}
-	if err := w.above(parent); err != nil {
+	if err := w.writeParents(parent); err != nil {
 		return err
 	}
 	name := parent.Path()
@@ -81,12 +83,12 @@ func (w *Writer) above(dir *squashfs.Inode) error {
 	return w.entry(name, parent)
 }
 
-// severalNames finds the files of a tree that have more names than one.
+// severalNames returns the files of a tree that have several names, as the keys of a map of "".
 func severalNames(dir *squashfs.Inode) map[*squashfs.Inode]string {
 	seen, several := map[*squashfs.Inode]struct{}{}, map[*squashfs.Inode]string{}
 	var walk func(*squashfs.Inode)
 	walk = func(i *squashfs.Inode) {
-		if _, again := seen[i]; again {
+		if _, ok := seen[i]; ok {
 			several[i] = ""
 		}
 		seen[i] = struct{}{}
@@ -112,13 +114,13 @@ func (w *Writer) tree(name string, i *squashfs.Inode) error {
 	return nil
 }
 
-// entry writes one file.
+// entry writes the entry of one file.
 func (w *Writer) entry(name string, i *squashfs.Inode) error {
 	h := header(name, i)
 	if first, several := w.first[i]; several {
 		if first != "" {
-			// With all attributes of the first: who sets the owner of a link takes the
-			// file's capabilities away.
+			// The link has all attributes of the file: an extractor that sets its owner removes the
+			// file's capabilities, and has to set them again.
 			h.Typeflag, h.Linkname, h.Size = tar.TypeLink, first, 0
 			return w.tar.WriteHeader(h)
 		}
@@ -130,7 +132,7 @@ func (w *Writer) entry(name string, i *squashfs.Inode) error {
 	return w.unpacker.Copy(w.tar, i.Content)
 }
 
-// What a device number of Linux has room for: MINORBITS of include/linux/kdev_t.h.
+// Limits of device numbers in Linux: MINORBITS of include/linux/kdev_t.h.
 const (
 	maxMajor = 1<<12 - 1
 	maxMinor = 1<<20 - 1
