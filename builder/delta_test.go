@@ -22,6 +22,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/oracle"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/storage/compose"
+	storelayout "github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -194,7 +195,7 @@ func checkDescription(t *testing.T, out, base string) {
 	for _, img := range appliance.Lock(t, base).Images {
 		parent := ""
 		for _, l := range img.Layers {
-			parent = compose.LayerID(parent, l.DiffID)
+			parent = storelayout.LayerID(parent, l.DiffID)
 			below[parent] = true
 		}
 	}
@@ -202,7 +203,7 @@ func checkDescription(t *testing.T, out, base string) {
 		t.Errorf("%+v", d)
 	}
 	for _, n := range d.Needs {
-		if !below[n.Layer] || n.Link != compose.LinkName(n.Layer) {
+		if !below[n.Layer] || n.Link != storelayout.LinkName(n.Layer) {
 			t.Errorf("%+v", n)
 		}
 	}

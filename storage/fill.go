@@ -14,6 +14,7 @@ import (
 
 	"github.com/pinbox/pinbox/storage/cache"
 	"github.com/pinbox/pinbox/storage/compose"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
@@ -117,7 +118,7 @@ func (f *fetcher) plan(images []Resolved, store *compose.Store) (order []*job) {
 		parent := ""
 		for _, l := range images[i].Layers {
 			_, stored := store.Lookup(compose.Layer{Parent: parent, DiffID: l.DiffID})
-			parent = compose.LayerID(parent, l.DiffID)
+			parent = layout.LayerID(parent, l.DiffID)
 			if !stored && f.jobs[contentOf(l)] == nil {
 				j := &job{layer: l, from: from, done: make(chan struct{})}
 				f.jobs[contentOf(l)] = j

@@ -70,7 +70,7 @@ func checkStore(dir string) error {
 func (s *ImageStore) addImage(img layout.Image) error {
 	s.images = append(s.images, img)
 	for key, d := range img.BigDataDigests {
-		s.documents[d] = filepath.Join(s.dir, layout.ImagesDir, img.ID, compose.DataFile(key))
+		s.documents[d] = filepath.Join(s.dir, layout.DocumentFile(img.ID, key))
 		if manifest, ok := strings.CutPrefix(key, "manifest-"); ok {
 			s.holders[digest.Digest(manifest)] = append(s.holders[digest.Digest(manifest)], img)
 		}
@@ -113,8 +113,7 @@ func (s *ImageStore) signatures(manifest digest.Digest) (all [][]byte, err error
 		if len(sizes.Each[manifest]) == 0 {
 			continue
 		}
-		content, err := os.ReadFile(filepath.Join(s.dir, layout.ImagesDir, img.ID,
-			compose.DataFile(compose.SignatureKey(manifest))))
+		content, err := os.ReadFile(filepath.Join(s.dir, layout.DocumentFile(img.ID, layout.SignatureKey(manifest))))
 		if err != nil {
 			return nil, fmt.Errorf("image store %s: %w: %w", s.dir, ErrLocal, err)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/iso9660"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -165,7 +166,7 @@ type Layer struct {
 func Chain(img pinset.LockedImage) (all []Layer) {
 	parent := ""
 	for _, l := range img.Layers {
-		id := compose.LayerID(parent, l.DiffID)
+		id := layout.LayerID(parent, l.DiffID)
 		all = append(all, Layer{l, id, parent})
 		parent = id
 	}
@@ -196,7 +197,7 @@ func NewCommon(name string, bases []Base, images []pinset.LockedImage) Common {
 	for _, img := range images {
 		for _, p := range Chain(img) {
 			if _, ok := c.layers[p.ID]; ok {
-				c.Delta.Needs = append(c.Delta.Needs, pinset.Need{Layer: p.ID, Link: compose.LinkName(p.ID)})
+				c.Delta.Needs = append(c.Delta.Needs, pinset.Need{Layer: p.ID, Link: layout.LinkName(p.ID)})
 			}
 		}
 	}

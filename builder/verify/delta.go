@@ -17,7 +17,6 @@ import (
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/base"
 	"github.com/pinbox/pinbox/builder/progress"
-	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/root"
@@ -130,9 +129,9 @@ func ownLayers(d pinset.Delta, lock pinset.Lock) (map[string]bool, error) {
 		switch {
 		case !known[n.Layer]:
 			errs = append(errs, fmt.Errorf("%s needs layer %s, which no image of the lock has", artifact.DeltaFile, n.Layer))
-		case n.Link != compose.LinkName(n.Layer):
+		case n.Link != layout.LinkName(n.Layer):
 			errs = append(errs, fmt.Errorf("%s has %q as the short name of layer %s, which is %s", artifact.DeltaFile, n.Link,
-				n.Layer, compose.LinkName(n.Layer)))
+				n.Layer, layout.LinkName(n.Layer)))
 		case n.Layer <= last:
 			errs = append(errs, fmt.Errorf("%s is not sorted at layer %s", artifact.DeltaFile, n.Layer))
 		}

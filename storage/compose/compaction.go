@@ -98,7 +98,7 @@ func (c *Compaction) choose(ids []string, needed map[string]bool, keep func(stri
 	}
 	for id := range needed {
 		if !kept[id] {
-			c.Needs = append(c.Needs, pinset.Need{Layer: id, Link: LinkName(id)})
+			c.Needs = append(c.Needs, pinset.Need{Layer: id, Link: layout.LinkName(id)})
 		}
 	}
 	slices.SortFunc(c.Needs, func(a, b pinset.Need) int { return strings.Compare(a.Layer, b.Layer) })
@@ -153,7 +153,7 @@ func readLayers(store *squashfs.Reader) (records []layout.Layer, err error) {
 	documents := layout.Open(store)
 	documents.Strict = true
 	err = documents.Layers(func(l layout.Layer) error {
-		if l.UncompressedDigest == "" || LayerID(l.Parent, l.UncompressedDigest) != l.ID {
+		if l.UncompressedDigest == "" || layout.LayerID(l.Parent, l.UncompressedDigest) != l.ID {
 			return fmt.Errorf("%w: the ID of layer %q does not match its content", ErrForeignStore, l.ID)
 		}
 		records = append(records, l)
@@ -260,7 +260,7 @@ func (s *Store) moveLayer(from *squashfs.Copier, record layout.Layer) error {
 		path string
 	}{
 		{s.overlay, path.Join(layout.OverlayDir, record.ID)},
-		{s.links, path.Join(layout.LinksDir, LinkName(record.ID))},
+		{s.links, path.Join(layout.LinksDir, layout.LinkName(record.ID))},
 		{s.layerDir, layout.TarSplitFile(record.ID)},
 	} {
 		tree, err := from.Copy(part.path)

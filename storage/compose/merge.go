@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 
@@ -50,7 +49,7 @@ func (all Images) merge(from *ImageRecord, store *squashfs.Reader) error {
 func (r *ImageRecord) load(store *squashfs.Reader) error {
 	r.data = map[string][]byte{}
 	for _, key := range r.BigDataNames {
-		content, err := store.ReadFile(path.Join(layout.ImagesDir, r.ID, DataFile(key)))
+		content, err := store.ReadFile(layout.DocumentFile(r.ID, key))
 		if err != nil {
 			return err
 		}
@@ -67,7 +66,7 @@ func (r *ImageRecord) load(store *squashfs.Reader) error {
 
 // configKey is the key of the configuration, whose digest is the ID of the image.
 func (r *ImageRecord) configKey() string {
-	return digest.NewDigestFromEncoded(digest.SHA256, r.ID).String()
+	return layout.ConfigKey(r.ID)
 }
 
 // split reverses seal: it returns the signatures by their manifests.
@@ -81,7 +80,7 @@ func (r *ImageRecord) split() (map[digest.Digest][][]byte, error) {
 		if err := manifest.Validate(); err != nil {
 			return nil, fmt.Errorf("%w: its metadata: %w", ErrForeignStore, err)
 		}
-		rest := r.data[SignatureKey(manifest)]
+		rest := r.data[layout.SignatureKey(manifest)]
 		for _, size := range each {
 			if size < 0 || size > len(rest) {
 				return nil, fmt.Errorf("%w: signatures of %s are truncated", ErrForeignStore, manifest)
@@ -110,7 +109,7 @@ func (all Images) layers() (map[string]bool, error) {
 			if err := diffID.Validate(); err != nil {
 				return nil, fmt.Errorf("image %s: %w: its configuration: %w", id, ErrForeignStore, err)
 			}
-			top = LayerID(top, diffID)
+			top = layout.LayerID(top, diffID)
 			needed[top] = true
 		}
 		if top != rec.TopLayer {

@@ -27,7 +27,7 @@ type foreignImage struct {
 func newForeignImage(config string) foreignImage {
 	manifest := digest.FromString("manifest")
 	img := foreignImage{documents: map[string]string{
-		"manifest": "manifest", digest.FromString(config).String(): config, compose.SignatureKey(manifest): "122",
+		"manifest": "manifest", digest.FromString(config).String(): config, layout.SignatureKey(manifest): "122",
 	}}
 	img.record = layout.Image{
 		ID: digest.FromString(config).Encoded(), Digest: manifest, TopLayer: strings.Repeat("a", 64),
@@ -51,7 +51,7 @@ func (i foreignImage) write(t *testing.T) string {
 	}
 	files := map[string]string{layout.ImagesFile: string(records), layout.LayersFile: "[]"}
 	for key, content := range i.documents {
-		files[path.Join(layout.ImagesDir, i.record.ID, compose.DataFile(key))] = content
+		files[layout.DocumentFile(i.record.ID, key)] = content
 	}
 	c := newCompressor(t)
 	var b bytes.Buffer

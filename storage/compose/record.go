@@ -2,13 +2,9 @@ package compose
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/base32"
-	"encoding/base64"
 	"encoding/json"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/opencontainers/go-digest"
 
@@ -38,9 +34,9 @@ func (all Images) Add(img Image) {
 	rec.Names = append(rec.Names, img.Names...)
 	rec.set(digest.FromBytes(img.Config).String(), img.Config)
 	if img.Index != nil {
-		rec.set(manifestKey(digest.FromBytes(img.Index)), img.Index)
+		rec.set(layout.ManifestKey(digest.FromBytes(img.Index)), img.Index)
 	}
-	rec.set(manifestKey(manifest), img.Manifest)
+	rec.set(layout.ManifestKey(manifest), img.Manifest)
 	rec.set("manifest", img.Manifest)
 	if len(img.Signatures) > 0 {
 		if len(rec.signatures[rec.Digest]) == 0 {
@@ -83,14 +79,6 @@ func (r *ImageRecord) set(key string, value []byte) {
 	r.BigDataSizes[key], r.BigDataDigests[key] = int64(len(value)), digest.FromBytes(value)
 }
 
-// manifestKey returns the key of a manifest with a digest: manifestBigDataKey in
-// containers/image, storage/storage_image.go.
-func manifestKey(d digest.Digest) string { return "manifest-" + d.String() }
-
-// SignatureKey returns the key of the signatures of a manifest: signatureBigDataKey in
-// containers/image, storage/storage_image.go.
-func SignatureKey(d digest.Digest) string { return "signature-" + d.Encoded() }
-
 // SignatureSizes is the metadata of an image: the sizes in bytes of its signatures, which are
 // concatenated in one document. It is the type storageImageMetadata there.
 type SignatureSizes struct {
@@ -127,7 +115,7 @@ func (r *ImageRecord) seal() error {
 			sizes.Each[manifest] = append(sizes.Each[manifest], len(s))
 		}
 		content := bytes.Join(r.signatures[manifest], nil)
-		r.set(SignatureKey(manifest), content)
+		r.set(layout.SignatureKey(manifest), content)
 		if manifest == r.Digest {
 			sizes.Image = sizes.Each[manifest]
 			r.set("signatures", content)
@@ -136,30 +124,4 @@ func (r *ImageRecord) seal() error {
 	metadata, err := json.Marshal(sizes)
 	r.Metadata = string(metadata)
 	return err
-}
-
-// DataFile returns the name of the file with the document of a key: makeBigDataBaseName in
-// containers/storage, store.go.
-func DataFile(key string) string {
-	if strings.Trim(key, ".0123456789abcdefghijklmnopqrstuvwxyz") == "" {
-		return key
-	}
-	return "=" + base64.StdEncoding.EncodeToString([]byte(key))
-}
-
-// LayerID returns the ID that a pull gives to a layer, so that pulls find the layer in the store:
-// layerID in containers/image, storage/storage_dest.go. parent is the ID of the layer below, or "".
-func LayerID(parent string, diffID digest.Digest) string {
-	if parent == "" {
-		return diffID.Encoded()
-	}
-	return digest.FromString(parent + "+" + diffID.Encoded()).Encoded()
-}
-
-// LinkName returns the short name by which overlay mounts a layer. The driver searches for a name
-// in all stores of a node, so the name depends on the layer's ID; the length is idLength in
-// containers/storage, drivers/overlay.
-func LinkName(layerID string) string {
-	sum := sha256.Sum256([]byte("pinbox link " + layerID))
-	return base32.StdEncoding.EncodeToString(sum[:])[:26]
 }

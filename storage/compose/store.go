@@ -135,7 +135,7 @@ func (s *Store) Abort() {
 
 // Lookup returns the description of a layer, and whether the store contains it or a base layer.
 func (s *Store) Lookup(l Layer) (LayerInfo, bool) {
-	there, ok := s.chains[LayerID(l.Parent, l.DiffID)]
+	there, ok := s.chains[layout.LayerID(l.Parent, l.DiffID)]
 	return there.unpacked, ok
 }
 
@@ -165,7 +165,7 @@ func (s *Store) AddLayer(l Layer, src squashfs.File, size int64) (LayerInfo, err
 	if below.root != nil {
 		inheritRoot(diff, *below.root)
 	}
-	root, id := attributesOf(diff), LayerID(l.Parent, l.DiffID)
+	root, id := attributesOf(diff), layout.LayerID(l.Parent, l.DiffID)
 	u := LayerInfo{ID: id, Size: note.Size, Inodes: count(diff), RootAttributes: root.String()}
 	s.layers = append(s.layers, layout.Layer{
 		ID: id, Parent: l.Parent, Created: s.mtime.UTC(),
@@ -193,13 +193,13 @@ func (s *Store) AddBaseLayer(l Layer, there LayerInfo) error {
 	if err != nil {
 		return fmt.Errorf("layer %s: %w", l.Digest, err)
 	}
-	there.ID = LayerID(l.Parent, l.DiffID)
+	there.ID = layout.LayerID(l.Parent, l.DiffID)
 	s.chains[there.ID] = chain{unpacked: there, lower: lowerOf(there.ID, below.lower), root: root}
 	return nil
 }
 
 func lowerOf(id, lower string) string {
-	link := "l/" + LinkName(id)
+	link := "l/" + layout.LinkName(id)
 	if lower == "" {
 		return link
 	}
@@ -208,7 +208,7 @@ func lowerOf(id, lower string) string {
 
 // placeLayer adds the directory of a layer.
 func (s *Store) placeLayer(id string, below chain, diff *squashfs.Inode) error {
-	files := map[string]string{"link": LinkName(id)}
+	files := map[string]string{"link": layout.LinkName(id)}
 	if below.lower != "" {
 		files["lower"] = below.lower
 	}
@@ -218,7 +218,7 @@ func (s *Store) placeLayer(id string, below chain, diff *squashfs.Inode) error {
 	}
 	s.overlay.Set(id, dir)
 	dir.Set("diff", diff)
-	s.links.Set(LinkName(id), &squashfs.Inode{
+	s.links.Set(layout.LinkName(id), &squashfs.Inode{
 		Mode: syscall.S_IFLNK | 0o777, Target: path.Join("..", id, "diff"), ModTime: s.mtime.Unix(),
 	})
 	return s.out.WriteTree(dir)
@@ -287,7 +287,7 @@ func (s *Store) placeImages() error {
 		data := s.dir(0o700)
 		dir.Set(rec.ID, data)
 		for _, key := range rec.BigDataNames {
-			if err := s.file(data, DataFile(key), 0o600, bytes.NewReader(rec.Data(key))); err != nil {
+			if err := s.file(data, layout.DataFile(key), 0o600, bytes.NewReader(rec.Data(key))); err != nil {
 				return err
 			}
 		}

@@ -207,7 +207,7 @@ func TestRecordsOfLayers(t *testing.T) {
 	bottom := tarStream(t, rootEntry(0o750, 5, 6), sample.File("a", "x"), sample.Hardlink("b", "a"))
 	top := tarStream(t, sample.Entry{Header: tar.Header{Name: "c", Uid: 9, Gid: 8}}, sample.Dir("d"))
 	bottomID, topID := digest.FromBytes(bottom), digest.FromBytes(top)
-	below, above := bottomID.Encoded(), compose.LayerID(bottomID.Encoded(), topID)
+	below, above := bottomID.Encoded(), layout.LayerID(bottomID.Encoded(), topID)
 	store := composed(t, func(s *compose.Store, c *squashfs.Compressor) {
 		l := layerOf("", bottom)
 		want := compose.LayerInfo{ID: below, Size: int64(len(bottom)), Inodes: 2, RootAttributes: "0750:5:6"}
@@ -258,9 +258,9 @@ func TestRecordsOfLayers(t *testing.T) {
 func checkChain(t *testing.T, store *squashfs.Reader, below, above string) {
 	t.Helper()
 	for name, want := range map[string]string{
-		below + "/link":  compose.LinkName(below),
-		above + "/link":  compose.LinkName(above),
-		above + "/lower": "l/" + compose.LinkName(below),
+		below + "/link":  layout.LinkName(below),
+		above + "/link":  layout.LinkName(above),
+		above + "/lower": "l/" + layout.LinkName(below),
 	} {
 		if got, err := store.ReadFile("overlay/" + name); string(got) != want || err != nil {
 			t.Errorf("%s: got %q, %v, want %q", name, got, err, want)
@@ -270,7 +270,7 @@ func checkChain(t *testing.T, store *squashfs.Reader, below, above string) {
 		t.Errorf("lower of the bottom layer: got %v, want %v", err, fs.ErrNotExist)
 	}
 	for _, id := range []string{below, above} {
-		if got, err := store.ReadLink("overlay/l/" + compose.LinkName(id)); got != "../"+id+"/diff" || err != nil {
+		if got, err := store.ReadLink("overlay/l/" + layout.LinkName(id)); got != "../"+id+"/diff" || err != nil {
 			t.Errorf("link of layer %s: got %q, %v", id, got, err)
 		}
 	}
@@ -314,11 +314,11 @@ func TestCompressionOfALayer(t *testing.T) {
 // A layer over one in another store has its chain and its root.
 func TestLayersOverABase(t *testing.T) {
 	first, second := layerOf("", []byte("first")), layerOf("", []byte("second"))
-	second.Parent = compose.LayerID("", first.DiffID)
-	baseID := compose.LayerID(second.Parent, second.DiffID)
+	second.Parent = layout.LayerID("", first.DiffID)
+	baseID := layout.LayerID(second.Parent, second.DiffID)
 	stream := tarStream(t, sample.File("a/b", "x"))
 	want := compose.LayerInfo{
-		ID: compose.LayerID(baseID, digest.FromBytes(stream)), Size: int64(len(stream)), Inodes: 3,
+		ID: layout.LayerID(baseID, digest.FromBytes(stream)), Size: int64(len(stream)), Inodes: 3,
 		RootAttributes: "2711:3:4",
 	}
 	store := composed(t, func(s *compose.Store, c *squashfs.Compressor) {
@@ -338,7 +338,7 @@ func TestLayersOverABase(t *testing.T) {
 		}
 	})
 	lower, err := store.ReadFile("overlay/" + want.ID + "/lower")
-	chain := "l/" + compose.LinkName(baseID) + ":l/" + compose.LinkName(second.Parent)
+	chain := "l/" + layout.LinkName(baseID) + ":l/" + layout.LinkName(second.Parent)
 	if string(lower) != chain || err != nil {
 		t.Errorf("lower: got %q, %v, want %q", lower, err, chain)
 	}

@@ -73,14 +73,14 @@ func getStore(options types.StoreOptions) (cstorage.Store, error) {
 
 // Lookup returns what AddLayer has returned for a layer, and whether the store has the layer.
 func (s *Store) Lookup(l compose.Layer) (compose.LayerInfo, bool) {
-	info, ok := s.layers[compose.LayerID(l.Parent, l.DiffID)]
+	info, ok := s.layers[layout.LayerID(l.Parent, l.DiffID)]
 	return info, ok
 }
 
 // AddLayer unpacks a layer that the store does not have yet, over its parent. It compares the blob
 // with the layer's digests.
 func (s *Store) AddLayer(ctx context.Context, l compose.Layer, blob compose.Blob) (compose.LayerInfo, error) {
-	id := compose.LayerID(l.Parent, l.DiffID)
+	id := layout.LayerID(l.Parent, l.DiffID)
 	size, err := compose.ReadLayer(ctx, blob, func(r io.Reader) error {
 		_, _, err := s.library.PutLayer(id, l.Parent, nil, "", false, &cstorage.LayerOptions{
 			OriginalDigest: l.Digest, OriginalSize: &l.Size, UncompressedDigest: l.DiffID,
