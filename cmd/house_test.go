@@ -131,7 +131,7 @@ var rooms = map[string][]string{
 		"storage/compose storage/environment",
 		"storage/layout storage/squashfs",
 		"storage/atomicfile storage/codec storage/pinset",
-		"storage/bytesize storage/document storage/filelock storage/iso9660 storage/tail",
+		"storage/bytesize storage/document storage/filelock storage/iso9660 storage/tail storage/verity",
 	},
 }
 
