@@ -25,9 +25,9 @@ func TestFourDeltas(t *testing.T) {
 	s.checkContainers(0)
 	old, crio := s.startContainer(s.pins[0][1]), s.Process()
 	for n := 1; n < 5; n++ {
-		said := s.mustRun("attach", s.stores[n])
-		if !strings.Contains(said.Out, "is attached at slot") {
-			t.Error(said.Out)
+		result := s.mustRun("attach", s.stores[n])
+		if !strings.Contains(result.Out, "is attached at slot") {
+			t.Errorf("attach: got %s, want the slot", result.Out)
 		}
 		s.wantPinned(n)
 		s.checkContainers(n)
@@ -36,14 +36,14 @@ func TestFourDeltas(t *testing.T) {
 	}
 	s.State(old, criapi.ContainerState_CONTAINER_RUNNING)
 	if s.Process() != crio {
-		t.Error("CRI-O was restarted, want the same process")
+		t.Errorf("got a new process of CRI-O, %d, want %d", s.Process(), crio)
 	}
 	if got := s.countMounts(); got != 5 {
 		t.Errorf("got %d mounts, want 5", got)
 	}
 	out := s.mustRun("stores").Out
 	if strings.Count(out, "mounted") != 4 || strings.Count(out, "current") != 1 || strings.Count(out, "previous") != 1 {
-		t.Error(out)
+		t.Errorf("stores: got %s, want 4 mounted, 1 current, 1 previous", out)
 	}
 }
 
@@ -62,15 +62,15 @@ func TestDetachInEveryOrder(t *testing.T) {
 			again = false
 			for _, slot := range order {
 				n, _ := strconv.Atoi(slot)
-				switch said := s.Do("detach", slot); {
+				switch result := s.Do("detach", slot); {
 				case n > attached: // already detached
 				case n == attached: // nothing needs it
-					if said.Code != 0 {
-						t.Errorf("%v: detach %s: exit code %d\n%s", order, slot, said.Code, said.Err)
+					if result.Code != 0 {
+						t.Errorf("%v: detach %s: got exit code %d, want 0\n%s", order, slot, result.Code, result.Err)
 					}
 					attached, again = attached-1, attached > 1
-				case said.Code != 3 || !strings.Contains(said.Err, "by the store appliance"):
-					t.Errorf("%v: detach %s of %d: exit code %d\n%s", order, slot, attached, said.Code, said.Err)
+				case result.Code != 3 || !strings.Contains(result.Err, "by the store appliance"):
+					t.Errorf("%v: detach %s of %d: got exit code %d, want 3\n%s", order, slot, attached, result.Code, result.Err)
 				}
 			}
 		}
@@ -81,8 +81,7 @@ func TestDetachInEveryOrder(t *testing.T) {
 	}
 }
 
-// checkDigests asks for the images of a release by the digests that they were asked for by,
-// and by those of their manifests.
+// checkDigests looks up the images of a release by their pins and by the digests of their manifests.
 func (s *testSystem) checkDigests(release int) {
 	s.t.Helper()
 	lock := s.lock(release)
@@ -91,11 +90,11 @@ func (s *testSystem) checkDigests(release int) {
 		for _, name := range []string{img.Pin, repository + "@" + img.Manifest.String()} {
 			r, err := s.Images().ImageStatus(s.t.Context(), &criapi.ImageStatusRequest{Image: &criapi.ImageSpec{Image: name}})
 			if err != nil || r.Image == nil {
-				s.t.Errorf("%s: %v, %v", name, r, err)
+				s.t.Errorf("%s: got %v, %v, want an image", name, r, err)
 				continue
 			}
 			if !slices.Contains(s.pins[release], img.Pin) || r.Image.Id != img.Config.Encoded() {
-				s.t.Errorf("%s is %s, want %s", name, r.Image.Id, img.Config)
+				s.t.Errorf("%s: got the image %s, want %s", name, r.Image.Id, img.Config)
 			}
 		}
 	}
@@ -113,7 +112,7 @@ func TestRollbackAndDetach(t *testing.T) {
 	s.checkContainers(1) // still attached, but not pinned
 	s.wantExit(3, "no previous release", "rollback")
 	if out := s.mustRun("attach", s.stores[1]).Out; !strings.Contains(out, "was attached before") {
-		t.Error(out)
+		t.Errorf("got %s, want that it was attached before", out)
 	}
 	s.wantPinned(1)
 	s.mustRun("attach", s.stores[2])
@@ -155,16 +154,16 @@ func TestRollbackAndDetach(t *testing.T) {
 // base here, so that nothing else needs the first.
 func TestDetachKeepsThePreviousRelease(t *testing.T) {
 	s, _, _ := newOnlineSystem(t, 3)
-	beside := appliance.Options(t, sample.SetNamed("worker", s.pins[2]...))
-	beside.From = []string{s.stores[0]}
-	if _, err := builder.Delta(t.Context(), beside); err != nil {
+	second := appliance.Options(t, sample.SetNamed("worker", s.pins[2]...))
+	second.From = []string{s.stores[0]}
+	if _, err := builder.Delta(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
 	s.mustRun("attach", s.stores[1])
-	s.mustRun("attach", beside.Out)
+	s.mustRun("attach", second.Out)
 	s.wantPinned(2)
-	if said := s.Do("detach"); !strings.Contains(said.Out+said.Err, "a rollback needs it") {
-		t.Errorf("detach: got %s%s, want that a rollback needs it", said.Out, said.Err)
+	if result := s.Do("detach"); !strings.Contains(result.Out+result.Err, "a rollback needs it") {
+		t.Errorf("detach: got %s%s, want that a rollback needs it", result.Out, result.Err)
 	}
 	if got := s.countMounts(); got != 3 {
 		t.Errorf("got %d mounts after detach, want 3", got)
@@ -188,11 +187,11 @@ func TestDetachWithAMissingFile(t *testing.T) {
 		t.Fatalf("got %v, %v, want the files of two stores", all, err)
 	}
 	second := all[slices.IndexFunc(all, func(name string) bool { return name != first[0] })]
-	if err := os.Rename(second, second+".away"); err != nil {
+	if err := os.Rename(second, second+".moved"); err != nil {
 		t.Fatal(err)
 	}
 	s.wantExit(3, "whose file cannot be read", "detach", "1")
-	if err := os.Rename(second+".away", second); err != nil {
+	if err := os.Rename(second+".moved", second); err != nil {
 		t.Fatal(err)
 	}
 	s.wantPinned(2)
@@ -222,10 +221,10 @@ func TestSetsOfUsers(t *testing.T) {
 		return all
 	}
 	if got := sets(); got["own.yaml"] != string(own) || got["worker.yaml"] == string(less) || len(got) != 2 {
-		t.Errorf("after attach: %v", got)
+		t.Errorf("after attach: got %v, want own.yaml and the set of the release", got)
 	}
 	s.mustRun("rollback")
 	if got := sets(); got["own.yaml"] != string(own) || got["worker.yaml"] != string(less) || len(got) != 2 {
-		t.Errorf("after rollback: %v", got)
+		t.Errorf("after rollback: got %v, want own.yaml and the changed set", got)
 	}
 }

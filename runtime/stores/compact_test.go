@@ -20,14 +20,14 @@ func TestCompact(t *testing.T) {
 	for n := 1; n < 5; n++ {
 		s.mustRun("attach", s.stores[n])
 	}
-	kept, crio := s.startContainer(s.pins[1][1]), s.Process()
+	container, crio := s.startContainer(s.pins[1][1]), s.Process()
 	before := s.pinboxFiles()
 	if out := s.mustRun("compact").Out; !strings.Contains(out, "compacted 4 stores") {
-		t.Error(out)
+		t.Errorf("got %s, want that 4 stores were compacted", out)
 	}
 	s.mustRun("compact") // does nothing
 	if after := s.pinboxFiles(); len(after) != len(before)+1 || s.Process() != crio {
-		t.Errorf("got the files %v, want those of %v and one more, and CRI-O running on", after, before)
+		t.Errorf("got the files %v, CRI-O %d, want %v and one more, CRI-O %d", after, s.Process(), before, crio)
 	}
 	s.mustRun("mount") // CRI-O runs
 	if got := s.countMounts(); got != 5 {
@@ -40,7 +40,7 @@ func TestCompact(t *testing.T) {
 		t.Errorf("got %d mounts afterwards, want 2\n%s", got, s.Do("stores").Out)
 	}
 	s.Start()
-	s.State(kept, criapi.ContainerState_CONTAINER_RUNNING)
+	s.State(container, criapi.ContainerState_CONTAINER_RUNNING)
 	s.mustRun("firstboot")
 	s.wantPinned(4)
 	s.checkContainers(4)
@@ -61,7 +61,7 @@ func TestCompact(t *testing.T) {
 	}); len(copies) != 2 {
 		t.Errorf("got the copies %v, want 2", copies)
 	}
-	s.stopContainer(kept)
+	s.stopContainer(container)
 }
 
 // A second compaction of the same stores makes the same bytes: then one of the attached stores is
@@ -81,7 +81,7 @@ func TestCompactToAnAttachedStore(t *testing.T) {
 		s.Start()
 	}
 	compact()
-	s.mustRun("attach", s.stores[0], "--keep-sets") // its own
+	s.mustRun("attach", s.stores[0], "--keep-sets") // the appliance's own store
 	s.mustRun("rollback")
 	bare := copyStore(t, s.stores[1]) // whose digest is known, so it is not copied again
 	s.mustRun("attach", bare)
@@ -138,7 +138,7 @@ func TestCompactionPriority(t *testing.T) {
 	}
 	seen := make(chan bool)
 	go func() {
-		for { // until it is gone; before that nsenter becomes pinbox-node
+		for { // until the process has ended; nsenter first executes pinbox-node
 			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
 			_, after, _ := strings.Cut(string(stat), ") ")
 			fields := strings.Fields(after) // from the third on: proc_pid_stat(5)

@@ -16,10 +16,11 @@ import (
 )
 
 // compact compacts the attached stores and returns the plan. The compacted store is a testStore
-// with the newest image and those of with.
-func (d *testNode) compact(with ...int) (plan stores.CompactPlan, err error) {
+// with the newest image and the extra ones.
+func (d *testNode) compact(extra ...int) (plan stores.CompactPlan, err error) {
 	d.t.Helper()
-	whole, err := os.ReadFile(filepath.Join(testStore{n: 3, extra: with, baseLayers: []int{0}}.folder(d.t), "delta.squashfs"))
+	folder := testStore{n: 3, extra: extra, baseLayers: []int{0}}.folder(d.t)
+	content, err := os.ReadFile(filepath.Join(folder, "delta.squashfs"))
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -27,7 +28,7 @@ func (d *testNode) compact(with ...int) (plan stores.CompactPlan, err error) {
 		GraphRoot: d.main,
 		Write: func(_ context.Context, out io.Writer, p stores.CompactPlan) error {
 			plan = p
-			_, err := out.Write(whole)
+			_, err := out.Write(content)
 			return err
 		},
 	})
@@ -68,8 +69,8 @@ func TestCompactPlanContents(t *testing.T) {
 			for _, n := range c.want {
 				images[idOf("image", n)], layers[idOf("layer", n)] = true, true
 			}
-			kept := maps.Equal(plan.Images, images) && maps.Equal(plan.Layers, layers)
-			if !kept || len(plan.Stores) != 3 || plan.Name != "small" {
+			equal := maps.Equal(plan.Images, images) && maps.Equal(plan.Layers, layers)
+			if !equal || len(plan.Stores) != 3 || plan.Name != "small" {
 				t.Errorf("got %+v, want the images %v of three stores", plan, c.want)
 			}
 		})
@@ -84,7 +85,7 @@ func TestCompactedStoreReplacesTheOthers(t *testing.T) {
 	}
 	d.wantMounted(1, 2, 3)
 	if plan, err := d.compact(2); err != nil || plan.Stores != nil {
-		t.Errorf("a second time: got %+v, %v, want the first one", plan, err)
+		t.Errorf("second compaction: got %+v, %v, want the first one", plan, err)
 	}
 	if _, err := d.Reconcile(t.Context(), func() bool { return false }); err != nil {
 		t.Error(err)
@@ -98,7 +99,7 @@ func TestCompactedStoreReplacesTheOthers(t *testing.T) {
 	d.wantSet(3)
 	d.rollback(2)
 	if files, err := filepath.Glob(filepath.Join(d.Dir, "*.squashfs")); err != nil || len(files) != 1 {
-		t.Errorf("got the files %v, %v, want that of the compacted store", files, err)
+		t.Errorf("got the files %v, %v, want the file of the compacted store", files, err)
 	}
 	if _, err := d.compact(); !errors.Is(err, stores.ErrNothingToCompact) {
 		t.Errorf("got %v, want %v", err, stores.ErrNothingToCompact)
@@ -118,11 +119,12 @@ func (b failingMounter) Mount(ctx context.Context, m stores.Mount) error {
 	return b.DirectMounter.Mount(ctx, m)
 }
 
-// The stores stay if something new needs what the compacted store does not have.
+// The compacted store is discarded if something new needs what it does not have, or if it cannot be
+// mounted.
 func TestCompactedStoreIsDiscarded(t *testing.T) {
 	for name, c := range map[string]struct {
-		since func(*testNode)
-		want  error
+		change func(*testNode)
+		want   error
 	}{
 		"a container": {func(d *testNode) {
 			write(d.t, filepath.Join(d.main, "overlay-containers/containers.json"),
@@ -146,7 +148,7 @@ func TestCompactedStoreIsDiscarded(t *testing.T) {
 			if _, err := d.compact(2); err != nil {
 				t.Fatal(err)
 			}
-			c.since(d)
+			c.change(d)
 			err := d.reconcile()
 			if !errors.Is(err, stores.ErrNotReplaced) || !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v: %v", err, stores.ErrNotReplaced, c.want)
@@ -156,7 +158,7 @@ func TestCompactedStoreIsDiscarded(t *testing.T) {
 				t.Errorf("got %+v, %v, want the stores as they were", all, err)
 			}
 			if err := d.reconcile(); errors.Is(err, stores.ErrNotReplaced) {
-				t.Errorf("at the next start: got %v, want no other try", err)
+				t.Errorf("at the next start: got %v, want no second attempt", err)
 			}
 		})
 	}
@@ -184,9 +186,9 @@ func truncateCompactedStore(d *testNode) {
 
 // A compaction that fails leaves no files.
 func TestCompactError(t *testing.T) {
-	full := errors.New("no room")
+	full := errors.New("no space")
 	for name, o := range map[string]stores.CompactOptions{
-		"no room": {CheckSpace: func(bytes int64) error {
+		"no space": {CheckSpace: func(bytes int64) error {
 			if bytes == 0 {
 				return nil
 			}

@@ -22,7 +22,7 @@ import (
 func TestKilledAtRandomMoments(t *testing.T) {
 	s := newSystem(t, 3)
 	s.mustRun("firstboot")
-	kept := s.startContainer(s.pins[0][1])
+	container := s.startContainer(s.pins[0][1])
 	s.mustRun("attach", s.stores[1])
 	// The duration of each command, from which the moments are chosen.
 	length := map[string]time.Duration{}
@@ -49,7 +49,7 @@ func TestKilledAtRandomMoments(t *testing.T) {
 		}
 		if i%10 == 5 {
 			s.Stop(syscall.SIGKILL)
-			cmd := s.Pinbox("mount") // which is when compacted stores take their place
+			cmd := s.Pinbox("mount") // replaces stores by a compacted one
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -75,8 +75,8 @@ func TestKilledAtRandomMoments(t *testing.T) {
 	s.wantPinned(2)
 	s.checkContainers(2)
 	s.checkContainers(0)
-	s.State(kept, criapi.ContainerState_CONTAINER_RUNNING)
-	s.stopContainer(kept)
+	s.State(container, criapi.ContainerState_CONTAINER_RUNNING)
+	s.stopContainer(container)
 }
 
 // checkConsistency makes a pass, and checks that state, files, mounts and sets agree.
@@ -91,7 +91,7 @@ func (s *testSystem) checkConsistency(last []string) {
 	for _, o := range state.Stores {
 		want = append(want, o.ID.Encoded()+".squashfs")
 	}
-	if state.Compaction != nil { // one that has what another has is that one
+	if state.Compaction != nil { // may equal one of the stores
 		want = append(want, state.Compaction.Store.ID.Encoded()+".squashfs")
 	}
 	slices.Sort(want)
@@ -105,7 +105,7 @@ func (s *testSystem) checkConsistency(last []string) {
 		}
 		if sum := fixtures.Run(s.t, "sha256sum", filepath.Join(s.Root, "var/lib/pinbox/stores.d",
 			name)); sum[:64] != name[:64] {
-			s.t.Errorf("after %v: got another digest of %s, want that of its name", last, name)
+			s.t.Errorf("after %v: %s: got the digest %s, want the one in its name", last, name, sum[:64])
 		}
 	}
 	if s.countMounts() != 1+len(state.Stores) {

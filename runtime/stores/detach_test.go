@@ -15,7 +15,7 @@ func TestDetachChecksAgainAfterTheUnmount(t *testing.T) {
 	for name, c := range map[string]struct {
 		file   string
 		record object
-		says   string
+		text   string
 	}{
 		"a container": {
 			"overlay-containers/containers.json",
@@ -39,8 +39,8 @@ func TestDetachChecksAgainAfterTheUnmount(t *testing.T) {
 			file := filepath.Join(d.main, c.file)
 			d.Mounter = interruptingMounter{act: func() { write(t, file, string(records(t, c.record))) }}
 			_, err := d.Detach(t.Context(), "1", d.main)
-			if !errors.Is(err, stores.ErrInUse) || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("got %v, want %v by %s", err, stores.ErrInUse, c.says)
+			if !errors.Is(err, stores.ErrInUse) || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("got %v, want %v by %s", err, stores.ErrInUse, c.text)
 			}
 			d.wantMounted(1)
 			if err := os.Remove(file); err != nil {
@@ -48,7 +48,7 @@ func TestDetachChecksAgainAfterTheUnmount(t *testing.T) {
 			}
 			d.Mounter = stores.DirectMounter{}
 			if _, err := d.Detach(t.Context(), "1", d.main); err != nil {
-				t.Errorf("got %v once nothing uses it, want no error", err)
+				t.Errorf("after the end of the use: got %v, want no error", err)
 			}
 			d.wantMounted()
 		})

@@ -100,7 +100,7 @@ func TestMediumSums(t *testing.T) {
 	}
 }
 
-// The image of a medium is used in place: at its offset, and no further than its size.
+// The store in the image of a medium is used in place, at its offset and with its size.
 func TestMediumImageInPlace(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
 	file, _ := d.writeMedium(delta(1), true)

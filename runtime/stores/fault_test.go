@@ -29,7 +29,7 @@ func TestRefusedStores(t *testing.T) {
 	s := newSystem(t, 3)
 	s.mustRun("firstboot")
 	short, changed, bare := copyStore(t, s.stores[1]), copyStore(t, s.stores[1]), copyStore(t, s.stores[1])
-	strange := t.TempDir()
+	invalid := t.TempDir()
 	file := func(dir string) string { return filepath.Join(dir, artifact.DeltaStoreFile) }
 	content, err := os.ReadFile(file(changed))
 	if err != nil {
@@ -40,8 +40,8 @@ func TestRefusedStores(t *testing.T) {
 		os.Truncate(file(short), int64(len(content)/2)),
 		os.WriteFile(file(changed), content, 0o644),
 		os.Remove(filepath.Join(bare, artifact.SumsFile)),
-		os.WriteFile(filepath.Join(strange, "store.squashfs"), make([]byte, 8192), 0o644),
-		os.WriteFile(filepath.Join(strange, "sums.txt"), []byte(strings.Repeat("0", 64)+"  store.squashfs\n"), 0o644),
+		os.WriteFile(filepath.Join(invalid, "store.squashfs"), make([]byte, 8192), 0o644),
+		os.WriteFile(filepath.Join(invalid, "sums.txt"), []byte(strings.Repeat("0", 64)+"  store.squashfs\n"), 0o644),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -50,25 +50,27 @@ func TestRefusedStores(t *testing.T) {
 	before := s.pinboxFiles()
 	for name, c := range map[string]struct {
 		code int
-		says string
+		text string
 		args []string
 	}{
-		"its base is not there":    {3, "layers are missing", []string{s.stores[2]}},
+		"its base is missing":      {3, "layers are missing", []string{s.stores[2]}},
 		"cut short":                {4, "damaged", []string{short}},
 		"one byte changed":         {4, "it has SHA-256", []string{changed}},
 		"one byte changed, in use": {4, "it has SHA-256", []string{changed, "--in-place"}},
 		"no sums":                  {3, "the SHA-256 of the store is unknown", []string{bare}},
 		"another digest":           {4, "it has SHA-256", []string{bare, "--digest", "sha256:" + strings.Repeat("0", 64)}},
-		"no store":                 {4, "damaged", []string{strange}},
+		"no store":                 {4, "damaged", []string{invalid}},
 		"an empty folder":          {3, "no store found", []string{t.TempDir()}},
 		"nothing":                  {3, "no such file", []string{"/no/such/file"}},
-		"no device of a medium":    {3, "no store found", []string{"/dev/null"}},
+		"not a device of a medium": {3, "no store found", []string{"/dev/null"}},
 		"too large":                {5, "are kept in reserve", []string{s.stores[1], "--reserve", "900Ti"}},
 	} {
-		said := s.Do("attach", c.args...)
-		if said.Code != c.code || !strings.Contains(said.Err, c.says) {
-			t.Errorf("%s: exit code %d, want %d and %q\n%s%s", name, said.Code, c.code, c.says, said.Out, said.Err)
-		}
+		t.Run(name, func(t *testing.T) {
+			result := s.Do("attach", c.args...)
+			if result.Code != c.code || !strings.Contains(result.Err, c.text) {
+				t.Errorf("got exit code %d, want %d and %q\n%s%s", result.Code, c.code, c.text, result.Out, result.Err)
+			}
+		})
 	}
 	if after := s.pinboxFiles(); !slices.Equal(after, before) {
 		t.Errorf("got the files %v, want %v", after, before)
@@ -77,11 +79,11 @@ func TestRefusedStores(t *testing.T) {
 		t.Errorf("got %d mounts, want 1", got)
 	}
 	s.wantPinned(0)
-	// With the digest named it needs no sums.
+	// With --digest, it needs no sums.
 	sum := strings.Fields(fixtures.Run(t, "sha256sum", file(bare)))[0]
 	s.mustRun("attach", file(bare), "--digest", "sha256:"+sum)
 	s.wantPinned(1)
-	s.mustRun("attach", s.stores[1]) // twice
+	s.mustRun("attach", s.stores[1]) // again
 	s.wantPinned(1)
 }
 
@@ -141,7 +143,7 @@ func TestTwoAttachesAtOnce(t *testing.T) {
 	first, second := s.Pinbox("attach", s.stores[1]), s.Pinbox("attach", s.stores[1])
 	for _, err := range []error{first.Start(), second.Start(), first.Wait(), second.Wait()} {
 		if err != nil {
-			t.Errorf("%v", err)
+			t.Errorf("attach: got %v, want no error", err)
 		}
 	}
 	s.wantPinned(1)
@@ -168,7 +170,7 @@ func TestStartWithUnavailableStores(t *testing.T) {
 	slot := func(n string) string { return "/var/lib/pinbox/stores/" + n }
 	copies, err := filepath.Glob(filepath.Join(s.Root, "var/lib/pinbox/stores.d/*.squashfs"))
 	if err != nil || len(copies) != 2 {
-		t.Fatalf("%v, %v", copies, err)
+		t.Fatalf("got the files %v, %v, want two stores", copies, err)
 	}
 	first := copies[0]
 	if out := s.mustRun("stores").Out; strings.Index(out, filepath.Base(first)[:12]) > strings.Index(out,
@@ -179,39 +181,42 @@ func TestStartWithUnavailableStores(t *testing.T) {
 		damage, repair func()
 		unavailable    int
 		images         int
-		says           string
+		text           string
 	}{
 		"no base": {func() {}, func() {}, 2, 0, "layers are missing"},
-		"a lost file": {
-			func() { s.mountBase(); rename(t, first, first+".away") }, func() {
-				rename(t, first+".away", first)
+		"a missing file": {
+			func() { s.mountBase(); rename(t, first, first+".moved") }, func() {
+				rename(t, first+".moved", first)
 			}, 2, 4, "the file of the store is missing",
 		},
-		"a cut file": {
+		"a file of another size": {
 			func() { s.mountBase(); resize(t, first, 4096) }, func() { resize(t, first, -4096) }, 2, 4, "the store is damaged: ",
 		},
-		"all is well": {func() { s.mountBase() }, func() {}, 0, 12, ""},
+		"all stores": {func() { s.mountBase() }, func() {}, 0, 12, ""},
 	} {
-		s.Stop(syscall.SIGTERM)
-		for _, n := range []string{"2", "1", "0"} { // as a reboot does
-			s.Try("umount", slot(n))
-		}
-		c.damage()
-		said := s.Do("mount")
-		if (said.Code == 0) != (c.unavailable == 0) || !strings.Contains(said.Out, c.says) ||
-			strings.Count(said.Out, " unavailable ") != c.unavailable {
-			t.Errorf("%s: exit code %d\n%s%s", name, said.Code, said.Out, said.Err)
-		}
-		s.Start()
-		list, err := s.Images().ListImages(t.Context(), &criapi.ListImagesRequest{})
-		if err != nil || len(list.Images) != c.images {
-			t.Errorf("%s: CRI-O lists %d images, want %d: %v", name, len(list.GetImages()), c.images, err)
-		}
-		said = s.Do("status")
-		if !strings.Contains(said.Out, c.says) || (said.Code == 0) != (c.unavailable == 0) {
-			t.Errorf("%s: the status is %d\n%s", name, said.Code, said.Out)
-		}
-		c.repair()
+		t.Run(name, func(t *testing.T) {
+			s.Stop(syscall.SIGTERM)
+			for _, n := range []string{"2", "1", "0"} { // as a reboot does
+				s.Try("umount", slot(n))
+			}
+			c.damage()
+			result := s.Do("mount")
+			if (result.Code == 0) != (c.unavailable == 0) || !strings.Contains(result.Out, c.text) ||
+				strings.Count(result.Out, " unavailable ") != c.unavailable {
+				t.Errorf("mount: got exit code %d, want %d unavailable, %q\n%s%s", result.Code, c.unavailable, c.text,
+					result.Out, result.Err)
+			}
+			s.Start()
+			list, err := s.Images().ListImages(t.Context(), &criapi.ListImagesRequest{})
+			if err != nil || len(list.Images) != c.images {
+				t.Errorf("got %d images, %v, want %d", len(list.GetImages()), err, c.images)
+			}
+			result = s.Do("status")
+			if !strings.Contains(result.Out, c.text) || (result.Code == 0) != (c.unavailable == 0) {
+				t.Errorf("status: got exit code %d, want %q\n%s", result.Code, c.text, result.Out)
+			}
+			c.repair()
+		})
 	}
 }
 

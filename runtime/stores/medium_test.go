@@ -80,7 +80,7 @@ func TestMediumInPlace(t *testing.T) {
 	s.Start()
 	s.checkContainers(0)
 	s.wantExit(1, "no plugged-in medium has it", "status")
-	s.wantExit(1, "4 of 4 images are pinned", "rollback") // what was attached is still unavailable
+	s.wantExit(1, "4 of 4 images are pinned", "rollback") // the attached store is still unavailable
 	s.wantPinned(0)
 	s.mustRun("detach", "1")
 	s.mustRun("firstboot")

@@ -86,19 +86,20 @@ func testProgram(t *testing.T) []byte {
 // mustRun runs a command of pinbox-node that must succeed.
 func (s *testSystem) mustRun(command string, args ...string) crio.Result {
 	s.t.Helper()
-	said := s.Do(command, args...)
-	if said.Code != 0 {
-		s.t.Fatalf("%s %v: exit code %d\n%s%s", command, args, said.Code, said.Out, said.Err)
+	result := s.Do(command, args...)
+	if result.Code != 0 {
+		s.t.Fatalf("%s %v: got exit code %d, want 0\n%s%s", command, args, result.Code, result.Out, result.Err)
 	}
-	return said
+	return result
 }
 
 // wantExit runs a command that must fail with an exit code and a text in its output.
-func (s *testSystem) wantExit(code int, says, command string, args ...string) {
+func (s *testSystem) wantExit(code int, text, command string, args ...string) {
 	s.t.Helper()
-	said := s.Do(command, args...)
-	if said.Code != code || !strings.Contains(said.Out+said.Err, says) {
-		s.t.Errorf("%s %v: exit code %d, want %d and %q\n%s%s", command, args, said.Code, code, says, said.Out, said.Err)
+	result := s.Do(command, args...)
+	if result.Code != code || !strings.Contains(result.Out+result.Err, text) {
+		s.t.Errorf("%s %v: got exit code %d, want %d and %q\n%s%s", command, args, result.Code, code, text,
+			result.Out, result.Err)
 	}
 }
 
@@ -117,7 +118,7 @@ func (s *testSystem) wantPinned(release int) {
 	for _, img := range list.Images {
 		wanted := slices.ContainsFunc(img.RepoDigests, func(name string) bool { return want[name] })
 		if wanted != img.Pinned {
-			s.t.Errorf("release %d: %v is pinned: %v", release, img.RepoDigests, img.Pinned)
+			s.t.Errorf("release %d: %v: got pinned %v, want %v", release, img.RepoDigests, img.Pinned, wanted)
 		}
 		for _, name := range img.RepoDigests {
 			found[name] = true
@@ -125,19 +126,19 @@ func (s *testSystem) wantPinned(release int) {
 	}
 	for name := range want {
 		if !found[name] {
-			s.t.Errorf("release %d: %s is not there", release, name)
+			s.t.Errorf("release %d: got no image %s, want it listed", release, name)
 		}
 	}
 }
 
-// checkContainers starts a container of each image of a release, and checks the files that it sees: those
-// added, replaced, deleted and recreated by that release and by earlier ones.
+// checkContainers starts a container of each image of a release, and checks the files in it that
+// this release and earlier ones added, replaced, deleted and recreated.
 func (s *testSystem) checkContainers(release int) {
 	s.t.Helper()
 	for i, name := range []string{"app", "tool", "index"} {
 		id, log := s.RunContainer(s.pins[release][i+1], "show", "/release", "/data/tree", "/new", "/base")
 		if code := s.State(id, criapi.ContainerState_CONTAINER_EXITED); code != 0 {
-			s.t.Errorf("%s of release %d: exit code %d", name, release, code)
+			s.t.Errorf("%s of release %d: got exit code %d, want 0", name, release, code)
 		}
 		text, err := os.ReadFile(log)
 		if err != nil {
@@ -150,13 +151,13 @@ func (s *testSystem) checkContainers(release int) {
 			}
 		}
 		slices.Sort(base)
-		own := fmt.Sprintf("%s-r%d", name, release+1)
+		content := fmt.Sprintf("%s-r%d", name, release+1)
 		for _, want := range []string{
-			fmt.Sprintf("/release: %s r%d\n", name, release+1), "/data/tree: " + own + "\n", "/new: " + own + "\n",
+			fmt.Sprintf("/release: %s r%d\n", name, release+1), "/data/tree: " + content + "\n", "/new: " + content + "\n",
 			"/base: " + strings.Join(base, " ") + "\n",
 		} {
 			if !strings.Contains(string(text), want) {
-				s.t.Errorf("%s of release %d does not see %q:\n%s", name, release, want, text)
+				s.t.Errorf("%s of release %d: got the files\n%s\nwant %q", name, release, text, want)
 			}
 		}
 		s.removeContainer(id)

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// While a store is attached, a pass of another process ends that has not read the new sets. The
-// attach then makes a pass of its own.
+// While a store is attached, another process makes a pass that does not read the new sets. The
+// attach then makes another pass.
 func TestAttachDuringAnotherPass(t *testing.T) {
 	s := newSystem(t, 2)
 	s.mustRun("firstboot")
@@ -40,7 +40,7 @@ func TestAttachDuringAnotherPass(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Errorf("%v\n%s", err, output.String())
+		t.Errorf("attach: got %v, want no error\n%s", err, output.String())
 	}
 	s.wantPinned(1)
 }

@@ -15,8 +15,8 @@ import (
 func TestPullOverStores(t *testing.T) {
 	s, _, access := newOnlineSystem(t, 3)
 	s.mustRun("attach", s.stores[1])
-	if asked := access.Take(); len(asked) > 0 {
-		t.Errorf("attach: got the requests %v, want none", asked)
+	if got := access.Take(); len(got) > 0 {
+		t.Errorf("attach: got the requests %v, want none", got)
 	}
 	before := s.mainStoreBytes()
 	s.WriteSet("worker.yaml", sample.SetNamed("worker", s.pins[2]...))
@@ -81,7 +81,7 @@ func TestImagesOfLaterSetsAreInStores(t *testing.T) {
 		s.mustRun("firstboot")
 		s.wantPinned(n)
 	}
-	if asked := access.Take(); len(asked) > 0 {
-		t.Errorf("got the requests %v, want none", asked)
+	if got := access.Take(); len(got) > 0 {
+		t.Errorf("got the requests %v, want none", got)
 	}
 }

@@ -107,7 +107,7 @@ func TestAttachAgain(t *testing.T) {
 	}
 	a, err := d.Attach(t.Context(), stores.AttachOptions{Source: second, Auto: true})
 	if err != nil || !a.Found || a.Store.Slot != "" {
-		t.Errorf("got %+v, %v, want nothing but that it was there once", a, err)
+		t.Errorf("got %+v, %v, want no store, and Found true", a, err)
 	}
 	d.wantMounted(1)
 	d.attach(stores.AttachOptions{Source: second})
@@ -172,10 +172,12 @@ func TestFindStoreByName(t *testing.T) {
 	for name, want := range map[string]string{
 		"3": "no such store", "small": "it matches 2: ", ids["1"][:3]: "no such store", "": "no such store",
 	} {
-		_, err := d.Detach(t.Context(), name, d.main)
-		if !errors.Is(err, stores.ErrNotAttached) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: got %v, want %v: %s", name, err, stores.ErrNotAttached, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			_, err := d.Detach(t.Context(), name, d.main)
+			if !errors.Is(err, stores.ErrNotAttached) || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %v: %s", err, stores.ErrNotAttached, want)
+			}
+		})
 	}
 	if s, err := d.Detach(t.Context(), "sha256:"+ids["2"][:12], d.main); err != nil || s.Slot != "2" {
 		t.Errorf("got %+v, %v, want the store of slot 2", s, err)
@@ -194,19 +196,19 @@ func TestDetachUnused(t *testing.T) {
 		d.attach(stores.AttachOptions{Source: delta(n).folder(t)})
 	}
 	if _, _, err := d.DetachUnused(t.Context(), filepath.Join(d.main, "missing")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("without CRI-O's own store: got %v, want %v", err, os.ErrNotExist)
+		t.Errorf("without CRI-O's main store: got %v, want %v", err, os.ErrNotExist)
 	}
 	d.wantMounted(1, 2, 3)
-	gone, kept, err := d.DetachUnused(t.Context(), d.main)
-	if err != nil || len(gone) != 1 || gone[0].Slot != "1" || len(kept) != 2 {
-		t.Errorf("got %+v gone, %v kept, %v, want that the first goes", gone, kept, err)
+	removed, kept, err := d.DetachUnused(t.Context(), d.main)
+	if err != nil || len(removed) != 1 || removed[0].Slot != "1" || len(kept) != 2 {
+		t.Errorf("got %+v removed, %v kept, %v, want slot 1 removed, two stores kept", removed, kept, err)
 	}
-	said := ""
-	for _, why := range kept {
-		said += why.Error() + "\n"
+	reasons := ""
+	for _, reason := range kept {
+		reasons += reason.Error() + "\n"
 	}
-	if !strings.Contains(said, "a rollback needs it") || !strings.Contains(said, "its sets are current") {
-		t.Errorf("got %s, want what rollback may want, and what is current", said)
+	if !strings.Contains(reasons, "a rollback needs it") || !strings.Contains(reasons, "its sets are current") {
+		t.Errorf("got the reasons %s, want that a rollback needs one store, and the other is current", reasons)
 	}
 	d.wantMounted(2, 3)
 }
@@ -217,34 +219,34 @@ func TestStoreInUse(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
 	d.attach(stores.AttachOptions{Source: delta(1).folder(t), KeepSets: true})
 	over := d.attach(stores.AttachOptions{Source: testStore{n: 2, baseLayers: []int{0, 1}}.folder(t), KeepSets: true})
-	refused := func(says string) {
+	wantInUse := func(user string) {
 		t.Helper()
 		_, err := d.Detach(t.Context(), "1", d.main)
-		if !errors.Is(err, stores.ErrInUse) || !strings.Contains(err.Error(), says) {
-			t.Errorf("got %v, want %v by %s", err, stores.ErrInUse, says)
+		if !errors.Is(err, stores.ErrInUse) || !strings.Contains(err.Error(), user) {
+			t.Errorf("got %v, want %v by %s", err, stores.ErrInUse, user)
 		}
 	}
-	refused("the store small")
+	wantInUse("the store small")
 	file := filepath.Join(d.Dir, over.ID.Encoded()+".squashfs")
-	if err := os.Rename(file, file+"-lost"); err != nil {
+	if err := os.Rename(file, file+"-moved"); err != nil {
 		t.Fatal(err)
 	}
-	refused("whose file cannot be read")
-	if err := os.Rename(file+"-lost", file); err != nil {
+	wantInUse("whose file cannot be read")
+	if err := os.Rename(file+"-moved", file); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.Detach(t.Context(), "2", d.main); err != nil {
 		t.Fatal(err)
 	}
 	d.wanted = []pinset.Image{imageOf(t, 0), imageOf(t, 1)}
-	refused(pinOf(1))
+	wantInUse(pinOf(1))
 	other := t.TempDir()
 	for name, content := range delta(1).files(t) {
 		write(t, filepath.Join(other, name), string(content))
 	}
 	d.OtherStores = []string{other}
 	if _, err := d.Detach(t.Context(), "1", d.main); err != nil {
-		t.Errorf("with the same store beside: got %v", err)
+		t.Errorf("with the same layers in another store: got %v, want no error", err)
 	}
 	d.OtherStores = nil
 	d.attach(stores.AttachOptions{Source: delta(1).folder(t), KeepSets: true})
@@ -264,7 +266,7 @@ func TestMissingFiles(t *testing.T) {
 	d.attach(stores.AttachOptions{Source: testStore{n: 2, baseLayers: []int{0, 1}}.folder(t)})
 	d.attach(stores.AttachOptions{Source: delta(3).folder(t)})
 	file := filepath.Join(d.Dir, one.ID.Encoded()+".squashfs")
-	whole, err := os.ReadFile(file)
+	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,9 +274,9 @@ func TestMissingFiles(t *testing.T) {
 		damage func() error
 		want   error
 	}{
-		"lost":          {func() error { return os.Remove(file) }, stores.ErrMissing},
-		"a byte less":   {func() error { return os.Truncate(file, int64(len(whole)-1)) }, stores.ErrDamaged},
-		"another store": {func() error { return os.WriteFile(file, make([]byte, len(whole)), 0o600) }, stores.ErrDamaged},
+		"missing":     {func() error { return os.Remove(file) }, stores.ErrMissing},
+		"a byte less": {func() error { return os.Truncate(file, int64(len(content)-1)) }, stores.ErrDamaged},
+		"other bytes": {func() error { return os.WriteFile(file, make([]byte, len(content)), 0o600) }, stores.ErrDamaged},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d.reboot()
@@ -293,7 +295,7 @@ func TestMissingFiles(t *testing.T) {
 			if got := d.problem("3"); got != nil {
 				t.Errorf("slot 3: got %v, want a mounted store", got)
 			}
-			if err := os.WriteFile(file, whole, 0o600); err != nil {
+			if err := os.WriteFile(file, content, 0o600); err != nil {
 				t.Fatal(err)
 			}
 			if err := d.reconcile(); err != nil {
@@ -327,9 +329,9 @@ func TestInPlace(t *testing.T) {
 		files, err := filepath.Glob(filepath.Join(d.Dir, "*.squashfs"))
 		return err == nil && len(files) > 0
 	}
-	place := filepath.Join(folder, "delta.squashfs")
-	if got := d.attach(stores.AttachOptions{Source: folder, InPlace: true}); got.Path != place || copied() {
-		t.Errorf("got %+v, copied %v, want the store at %s", got, copied(), place)
+	path := filepath.Join(folder, "delta.squashfs")
+	if got := d.attach(stores.AttachOptions{Source: folder, InPlace: true}); got.Path != path || copied() {
+		t.Errorf("got %+v, copied %v, want the store at %s", got, copied(), path)
 	}
 	d.reboot()
 	if err := d.reconcile(); err != nil {
@@ -350,8 +352,8 @@ func TestInPlace(t *testing.T) {
 	if _, err := d.Detach(t.Context(), "1", d.main); err != nil || copied() {
 		t.Errorf("got %v, copied %v, want no copy", err, copied())
 	}
-	if _, err := os.Stat(place); err != nil {
-		t.Errorf("got %v, want the file in its place", err)
+	if _, err := os.Stat(path); err != nil {
+		t.Errorf("after detach: got %v, want the file at %s", err, path)
 	}
 }
 
@@ -378,17 +380,19 @@ func TestUnreadableState(t *testing.T) {
 	for name, damage := range map[string]func() error{
 		"no JSON":         func() error { return os.WriteFile(file, []byte("{"), 0o600) },
 		"another version": func() error { return os.WriteFile(file, []byte(`{"version":99}`), 0o600) },
-		"lost":            func() error { return os.Remove(file) },
+		"missing":         func() error { return os.Remove(file) },
 	} {
-		if err := damage(); err != nil {
-			t.Fatal(err)
-		}
-		if err := d.reconcile(); !errors.Is(err, stores.ErrState) {
-			t.Errorf("%s: got %v, want %v", name, err, stores.ErrState)
-		}
-		if files, err := filepath.Glob(filepath.Join(d.Dir, "*.squashfs")); err != nil || len(files) != 1 {
-			t.Errorf("%s: got the files %v, %v, want that of the store", name, files, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if err := damage(); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.reconcile(); !errors.Is(err, stores.ErrState) {
+				t.Errorf("got %v, want %v", err, stores.ErrState)
+			}
+			if files, err := filepath.Glob(filepath.Join(d.Dir, "*.squashfs")); err != nil || len(files) != 1 {
+				t.Errorf("got the files %v, %v, want the file of the store", files, err)
+			}
+		})
 	}
 }
 
@@ -396,33 +400,33 @@ func TestUnreadableState(t *testing.T) {
 func TestLeftovers(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
 	d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
-	left := []string{
+	temporary := []string{
 		filepath.Join(d.Dir, strings.Repeat("0", 64)+".squashfs"), filepath.Join(d.Dir, "x.squashfs.part"),
 		filepath.Join(d.Sets, ".pinbox.part"),
 	}
-	mine := []string{
+	foreign := []string{
 		filepath.Join(d.Dir, "note"), filepath.Join(d.Dir, "folder.part", "file"), filepath.Join(d.Sets, "note"),
 	}
-	for _, name := range append(left, mine...) {
+	for _, name := range append(temporary, foreign...) {
 		write(t, name, "")
 	}
 	if err := d.reconcile(); err != nil {
 		t.Error(err)
 	}
-	for _, name := range left {
+	for _, name := range temporary {
 		if _, err := os.Stat(name); !os.IsNotExist(err) {
-			t.Errorf("%s: got %v, want that it is removed", name, err)
+			t.Errorf("%s: got %v, want %v", name, err, os.ErrNotExist)
 		}
 	}
-	for _, name := range mine {
+	for _, name := range foreign {
 		if _, err := os.Stat(name); err != nil {
-			t.Errorf("%s: got %v, want that it stays", name, err)
+			t.Errorf("%s: got %v, want the file", name, err)
 		}
 	}
 	d.wantMounted(1)
 }
 
-// Without an attached store, Reconcile makes no folder for the state.
+// Without an attached store, Reconcile creates no folder for the state.
 func TestNothingAttached(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
 	if err := d.reconcile(); err != nil {
@@ -438,9 +442,9 @@ func TestNothingAttached(t *testing.T) {
 func TestStoresAreLocked(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
 	folder := delta(1).folder(t)
-	asked := false
+	called := false
 	d.attach(stores.AttachOptions{Source: folder, CheckSpace: func(int64) error {
-		asked = true
+		called = true
 		_, err := d.Attach(t.Context(), stores.AttachOptions{Source: folder})
 		if !errors.Is(err, stores.ErrBusy) {
 			t.Errorf("got %v, want %v", err, stores.ErrBusy)
@@ -457,7 +461,7 @@ func TestStoresAreLocked(t *testing.T) {
 		}
 		return nil
 	}})
-	if !asked {
-		t.Error("CheckSpace was not called")
+	if !called {
+		t.Error("got no call of CheckSpace, want one")
 	}
 }

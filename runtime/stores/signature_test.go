@@ -81,6 +81,6 @@ func TestSignatures(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out := s.mustRun("attach", signed).Out; !strings.Contains(out, "its signature was not checked") {
-		t.Error(out)
+		t.Errorf("without keys: got %s, want that the signature was not checked", out)
 	}
 }

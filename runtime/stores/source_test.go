@@ -29,7 +29,7 @@ func TestSources(t *testing.T) {
 	id := digest.FromBytes(content)
 	type files map[string]string
 	const sums = "SHA256SUMS"
-	whole := string(content)
+	full := string(content)
 	of := func(name string) string { return zeros + "  other\n" + id.Encoded() + "  " + name + "\n" }
 	for name, c := range map[string]struct {
 		files  map[string]string
@@ -37,19 +37,19 @@ func TestSources(t *testing.T) {
 		digest digest.Digest
 		want   error
 	}{
-		"a file":                   {files{"d": whole, sums: of("d")}, "d", "", nil},
-		"sums of a medium":         {files{"d": whole, "sums.txt": of("d")}, "d", "", nil},
-		"a folder of pinbox build": {files{"store.squashfs": whole, sums: of("store.squashfs")}, ".", "", nil},
+		"a file":                   {files{"d": full, sums: of("d")}, "d", "", nil},
+		"sums of a medium":         {files{"d": full, "sums.txt": of("d")}, "d", "", nil},
+		"a folder of pinbox build": {files{"store.squashfs": full, sums: of("store.squashfs")}, ".", "", nil},
 		"the folder of a medium": {
-			files{"pinbox/store.squashfs": whole, "pinbox/sums.txt": of("store.squashfs")}, ".", "", nil,
+			files{"pinbox/store.squashfs": full, "pinbox/sums.txt": of("store.squashfs")}, ".", "", nil,
 		},
-		"a digest":                {files{"d": whole}, "d", id, nil},
-		"a digest and other sums": {files{"d": whole, sums: zeros + "  d\n"}, "d", id, nil},
-		"another digest":          {files{"d": whole}, "d", digest.FromString("x"), stores.ErrDamaged},
-		"no sums":                 {files{"d": whole}, "d", "", stores.ErrNoDigest},
-		"sums of other files":     {files{"d": whole, sums: of("e")}, "d", "", stores.ErrNoDigest},
-		"sums that are none":      {files{"d": whole, sums: "zz  d\n"}, "d", "", stores.ErrNoDigest},
-		"cut short":               {files{"d": whole[:len(whole)-1], sums: of("d")}, "d", "", stores.ErrDamaged},
+		"a digest":                {files{"d": full}, "d", id, nil},
+		"a digest and other sums": {files{"d": full, sums: zeros + "  d\n"}, "d", id, nil},
+		"another digest":          {files{"d": full}, "d", digest.FromString("x"), stores.ErrDamaged},
+		"no sums":                 {files{"d": full}, "d", "", stores.ErrNoDigest},
+		"sums of other files":     {files{"d": full, sums: of("e")}, "d", "", stores.ErrNoDigest},
+		"invalid sums":            {files{"d": full, sums: "zz  d\n"}, "d", "", stores.ErrNoDigest},
+		"cut short":               {files{"d": full[:len(full)-1], sums: of("d")}, "d", "", stores.ErrDamaged},
 		"no store":                {files{"d": "text", sums: of("d")}, "d", "", stores.ErrDamaged},
 		"an empty folder":         {nil, ".", "", stores.ErrNoStore},
 		"nothing":                 {nil, "d", "", stores.ErrNoStore},
@@ -112,7 +112,7 @@ func TestInvalidStoreContents(t *testing.T) {
 		}
 	}
 	unknown, path := digest.FromString("unknown").Encoded(), `{"layer":"../x","link":"`+linkOf(0)+`"}`
-	for name, broken := range map[string]func(string) error{
+	for name, damage := range map[string]func(string) error{
 		"no lock of images":         without("overlay-images/images.lock"),
 		"no lock of layers":         without("overlay-layers/layers.lock"),
 		"no images":                 without("overlay-images/images.json"),
@@ -127,7 +127,7 @@ func TestInvalidStoreContents(t *testing.T) {
 		"a delta with a path":       file("pinbox/delta.json", `{"version":1,"name":"x","bases":[],"needs":[`+path+`]}`),
 		"a delta that hides a need": without("pinbox/delta.json"),
 		"an image on no layer":      file("overlay-images/images.json", `[{"id":"`+unknown+`","layer":"`+unknown+`"}]`),
-		"a set that is none":        file("pinbox/sets/s.yaml", "kind: x\nspec: ["),
+		"an invalid set":            file("pinbox/sets/s.yaml", "kind: x\nspec: ["),
 		"a hidden set":              file("pinbox/sets/.s.yaml", "kind: ConfigMap\n"),
 		"sets are a file": func(tree string) error {
 			return errors.Join(os.RemoveAll(filepath.Join(tree, "pinbox/sets")), file("pinbox/sets", "")(tree))
@@ -136,7 +136,7 @@ func TestInvalidStoreContents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newNode(t, testStore{n: 0})
 			s := delta(1)
-			s.damage = broken
+			s.damage = damage
 			if _, err := d.Attach(t.Context(), stores.AttachOptions{Source: s.folder(t)}); !errors.Is(err, stores.ErrNotStore) {
 				t.Errorf("got %v, want %v", err, stores.ErrNotStore)
 			}
@@ -162,10 +162,10 @@ func TestCheckSpaceAndProgress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	full := errors.New("no room")
+	full := errors.New("no space")
 	o := stores.AttachOptions{Source: folder, CheckSpace: func(bytes int64) error {
 		if bytes != fi.Size() {
-			t.Errorf("got a question for %d bytes, want %d", bytes, fi.Size())
+			t.Errorf("CheckSpace: got %d bytes, want %d", bytes, fi.Size())
 		}
 		return full
 	}}

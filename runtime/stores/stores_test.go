@@ -22,7 +22,7 @@ func write(t *testing.T, path, content string) {
 	}
 }
 
-// A layer is found in any store, with its own parent only, and if its pull was complete.
+// A layer counts if any store has it over the same parent, and its pull was complete.
 func TestLayersOfSeveralStores(t *testing.T) {
 	base, top, half := digest.FromString("base"), digest.FromString("top"), digest.FromString("half")
 	root, slot := t.TempDir(), t.TempDir()
@@ -40,12 +40,12 @@ func TestLayersOfSeveralStores(t *testing.T) {
 	img := pinset.LockedImage{
 		Layers: []pinset.LockedLayer{{Digest: base, Size: 1}, {DiffID: top, Size: 2}, {DiffID: half, Digest: half, Size: 4}},
 	}
-	if lacks, fetch := layers.MissingLayers(img); len(lacks) != 1 || fetch != 4 {
-		t.Errorf("lacks %v, %d bytes", lacks, fetch)
+	if missing, fetch := layers.MissingLayers(img); len(missing) != 1 || fetch != 4 {
+		t.Errorf("got %v missing, %d bytes to fetch, want one layer of 4 bytes", missing, fetch)
 	}
 	write(t, filepath.Join(root, "overlay-layers/layers.json"), `[{"id":`)
 	if _, err := (stores.Disk{}).Layers(root); err == nil || !strings.Contains(err.Error(), "overlay-layers/layers.json") {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want an error of layers.json", err)
 	}
 }
 
@@ -56,8 +56,9 @@ func TestLocks(t *testing.T) {
 		`{"version":1,"platform":"linux/amd64","sets":[],"images":[]}`)
 	write(t, filepath.Join(sets, "a.lock.json"), `{"version":2}`)
 	write(t, filepath.Join(sets, "b.lock.json"), `{"version":1,"platform":"linux/amd64","sets":[],"images":[]}`)
-	in, beside, err := stores.Disk{Slots: []string{slot, t.TempDir()}, Sets: sets}.Locks()
-	if len(in) != 1 || len(beside) != 1 || err == nil || !strings.Contains(err.Error(), "a.lock.json") {
-		t.Errorf("%d, %d, %v", len(in), len(beside), err)
+	inStores, inSets, err := stores.Disk{Slots: []string{slot, t.TempDir()}, Sets: sets}.Locks()
+	if len(inStores) != 1 || len(inSets) != 1 || err == nil || !strings.Contains(err.Error(), "a.lock.json") {
+		t.Errorf("got %d locks of stores, %d in sets, %v, want 1, 1, and an error of a.lock.json",
+			len(inStores), len(inSets), err)
 	}
 }

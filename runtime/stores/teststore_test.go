@@ -31,7 +31,7 @@ type testStore struct {
 	baseLayers []int
 	// link is the link name of its layer; "" for the one that layers above refer to.
 	link string
-	// damage damages the files before the store is made of them; nil is fine.
+	// damage changes the files before the store is made of them; nil is fine.
 	damage func(tree string) error
 }
 
