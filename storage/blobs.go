@@ -20,7 +20,7 @@ type blobStore interface {
 	open(digest.Digest) (io.ReadCloser, int64, error)
 	// layer opens the tar stream of an unpacked layer, by its DiffID.
 	layer(digest.Digest) (io.ReadCloser, error)
-	// signatures returns the signatures of a manifest, in the encoding of containers/storage.
+	// signatures returns the signatures of a manifest, as containers/storage stores them.
 	signatures(digest.Digest) ([][]byte, error)
 }
 

@@ -38,7 +38,7 @@ type Resolved struct {
 	Image pinset.Image
 	// Index is nil if the pin names a manifest.
 	Index, Manifest, Config []byte
-	// Signatures of the manifest, in the encoding of containers/storage.
+	// Signatures of the manifest, as containers/storage stores them.
 	Signatures [][]byte
 	Created    time.Time
 }

@@ -20,7 +20,7 @@ const sigstoreType = "application/vnd.dev.cosign.simplesigning.v1+json"
 // internal/signature of containers/image.
 const sigstorePrefix = "\x00sigstore-json\n"
 
-// sigstore is a signature of cosign in the encoding of containers/storage:
+// sigstore is a signature of cosign as containers/storage stores it:
 // internal/signature/sigstore.go of containers/image.
 type sigstore struct {
 	MIMEType    string            `json:"mimeType"`
@@ -33,7 +33,7 @@ func (s sigstore) encode() ([]byte, error) {
 	return append([]byte(sigstorePrefix), content...), err
 }
 
-// signatures returns the signatures of an image, in the encoding of containers/storage, without
+// signatures returns the signatures of an image, as containers/storage stores them, without
 // verifying them: checkPolicy does.
 func (s *imageSource) signatures(
 	ctx context.Context, img *image.UnparsedImage, manifest digest.Digest,
