@@ -1,6 +1,7 @@
 package cmd_test
 
 import (
+	"fmt"
 	"os"
 	"reflect"
 	"strings"
@@ -8,22 +9,62 @@ import (
 
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/storage/document"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// Whoever writes another reader finds each field and each file in docs/format.md.
+// docs/format.md has each field, version and limit, and the name of each file.
 func TestFormatIsSpecified(t *testing.T) {
-	text, err := os.ReadFile("../docs/format.md")
+	content, err := os.ReadFile("../docs/format.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(text), "\n## ")
+	text := string(content)
+	_, rest, _ := strings.Cut(text, "\n## ")
 	sections := map[string]string{}
 	for section := range strings.SplitSeq(rest, "\n## ") {
 		title, body, _ := strings.Cut(section, "\n")
 		sections[title] = body
 	}
+	t.Run("fields", func(t *testing.T) { checkFields(t, sections) })
+	t.Run("files", func(t *testing.T) { checkFiles(t, text) })
+	t.Run("versions", func(t *testing.T) {
+		for title, version := range map[string]int{
+			"Lock": pinset.LockVersion, "Delta": pinset.DeltaVersion, "State of a node": stores.StateVersion,
+			"Status of a node": runtime.StatusVersion, "Configuration of a node": layout.NodeConfigVersion,
+		} {
+			checkLine(t, title, sections[title], fmt.Sprintf("| `version` | %d |", version))
+		}
+		checkLine(t, "Pack", sections["Pack"],
+			fmt.Sprintf("| head | `pinbox pack v%s`, a line feed, a zero byte |", squashfs.PackVersion))
+	})
+	t.Run("limits", func(t *testing.T) {
+		for what, bytes := range map[string]int64{
+			"a JSON document of pinbox":                      document.MaxBytes,
+			"all documents of a store together":              layout.MaxStoreBytes,
+			"one record of a store":                          layout.MaxRecordBytes,
+			"`sums.txt` and `SHA256SUMS`, on a node":         layout.MaxSums,
+			"`sums.txt` and `SHA256SUMS`, on the build host": layout.MaxFolderSums,
+		} {
+			checkLine(t, "Limits", sections["Limits"], fmt.Sprintf("| %s | %g MiB |", what, float64(bytes)/(1<<20)))
+		}
+		checkLine(t, "Limits", sections["Limits"], fmt.Sprintf("| all records and sets of a store together | %d,%03d |",
+			layout.MaxStoreRecords/1000, layout.MaxStoreRecords%1000))
+	})
+}
+
+// checkLine checks that a section has a line.
+func checkLine(t *testing.T, title, section, want string) {
+	t.Helper()
+	if !strings.Contains(section, "\n"+want+"\n") {
+		t.Errorf("section %q of docs/format.md: got no line %q", title, want)
+	}
+}
+
+func checkFields(t *testing.T, sections map[string]string) {
+	t.Helper()
 	for title, value := range map[string]any{
 		"Lock": pinset.Lock{}, "Delta": pinset.Delta{}, "State of a node": stores.State{},
 		"Status of a node": runtime.Status{}, "Configuration of a node": layout.NodeConfig{},
@@ -37,10 +78,14 @@ func TestFormatIsSpecified(t *testing.T) {
 		jsonKeys(reflect.TypeOf(value), keys)
 		for key := range keys {
 			if !strings.Contains(sections[title], "`"+key+"`") && !strings.Contains(sections[title], "`"+key+"[]`") {
-				t.Errorf("section %q of docs/format.md says nothing of %q", title, key)
+				t.Errorf("section %q of docs/format.md: got no field %q", title, key)
 			}
 		}
 	}
+}
+
+func checkFiles(t *testing.T, text string) {
+	t.Helper()
 	for _, name := range []string{
 		layout.LayersFile, layout.LayersLock, layout.ImagesFile, layout.ImagesLock, layout.ContainersFile,
 		layout.VolatileLayersFile, layout.VolatileContainersFile, layout.TarSplitFile("ID"), layout.LinksDir,
@@ -50,13 +95,13 @@ func TestFormatIsSpecified(t *testing.T) {
 		layout.MediumLabel, layout.PartitionLabel, layout.SlotsDir, layout.StatusPath, layout.NodeConfigPath,
 		layout.NodeDir + "/" + layout.AttachedDir + "/" + layout.StateFile, "HEX" + layout.AttachedSuffix,
 	} {
-		if !strings.Contains(string(text), "`"+name) {
-			t.Errorf("docs/format.md says nothing of %s", name)
+		if !strings.Contains(text, "`"+name) {
+			t.Errorf("docs/format.md: got no file %s", name)
 		}
 	}
 }
 
-// jsonKeys gathers the names that a type's fields have in JSON.
+// jsonKeys adds the JSON names of a type's fields to keys.
 func jsonKeys(of reflect.Type, keys map[string]bool) {
 	switch of.Kind() {
 	case reflect.Slice, reflect.Pointer, reflect.Map:

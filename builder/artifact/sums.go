@@ -18,9 +18,6 @@ import (
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// maxSums is the largest SHA256SUMS in bytes. If the store is a folder, there is a line for each file in it.
-const maxSums = 1 << 30
-
 // ReadSums reads SHA256SUMS of an appliance's folder.
 func ReadSums(dir string) (layout.Sums, error) {
 	content, err := os.ReadFile(filepath.Join(dir, SumsFile))
@@ -36,7 +33,7 @@ func ReadSums(dir string) (layout.Sums, error) {
 
 // ParseSums parses a file of sums. Errors name where, the folder or ISO, and the file in it.
 func ParseSums(content []byte, where, file string) (layout.Sums, error) {
-	sums, err := layout.ReadSums(bytes.NewReader(content), maxSums)
+	sums, err := layout.ReadSums(bytes.NewReader(content), layout.MaxFolderSums)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %s: %w", where, ErrVerify, file, err)
 	}

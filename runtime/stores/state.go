@@ -18,8 +18,8 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// stateVersion is the version of the format of state.json.
-const stateVersion = 1
+// StateVersion is the version of the format of state.json.
+const StateVersion = 1
 
 // State is the content of state.json: the attached stores, and which release is current. Its
 // file is replaced atomically before the node is changed. Mounts and files that are not in it
@@ -111,7 +111,7 @@ func stateFile(dir string) string { return filepath.Join(dir, layout.StateFile) 
 // ReadState reads the state from the folder dir. Before the first attach there is no file, and
 // the state is empty.
 func ReadState(dir string) (State, error) {
-	s := State{Version: stateVersion}
+	s := State{Version: StateVersion}
 	content, err := os.ReadFile(stateFile(dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		files, _ := filepath.Glob(filepath.Join(dir, "*"+fileSuffix)) // the pattern is valid
@@ -121,7 +121,7 @@ func ReadState(dir string) (State, error) {
 		err = fmt.Errorf("%w, but %d stores are in the folder", err, len(files))
 	}
 	if err == nil {
-		err = pinset.Decode(bytes.NewReader(content), stateVersion, &s)
+		err = pinset.Decode(bytes.NewReader(content), StateVersion, &s)
 	}
 	if err == nil {
 		err = s.check()

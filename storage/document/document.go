@@ -9,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxBytes is the largest stream, in bytes.
-const maxBytes = 64 << 20
+// MaxBytes is the largest stream, in bytes.
+const MaxBytes = 64 << 20
 
 // ErrTooLarge reports that a stream, or what its aliases expand to, exceeds the limits.
 var ErrTooLarge = errors.New("too large")
@@ -44,11 +44,11 @@ func Read(r io.Reader) (roots []*yaml.Node, err error) {
 	return roots, nil
 }
 
-// ReadAll reads a stream of at most 64 MiB, as Read does. The error is ErrTooLarge if it is larger.
+// ReadAll reads a stream of at most MaxBytes, as Read does. The error is ErrTooLarge if it is larger.
 func ReadAll(r io.Reader) ([]byte, error) {
-	content, err := io.ReadAll(io.LimitReader(r, maxBytes+1))
-	if err == nil && len(content) > maxBytes {
-		err = fmt.Errorf("%w: more than %d MiB", ErrTooLarge, maxBytes>>20)
+	content, err := io.ReadAll(io.LimitReader(r, MaxBytes+1))
+	if err == nil && len(content) > MaxBytes {
+		err = fmt.Errorf("%w: more than %d MiB", ErrTooLarge, MaxBytes>>20)
 	}
 	if err != nil {
 		return nil, err

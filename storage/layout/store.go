@@ -21,21 +21,22 @@ var (
 	ErrTooLarge = errors.New("image store exceeds the limits of pinbox")
 )
 
-// Limits for all documents of a store together. The documents of an OpenShift release, with about
-// 200 images and 1,000 layers, take less than a fifth of the bytes.
+// Limits for all documents of a store together: their bytes, and the number of records and sets. The
+// documents of an OpenShift release, with about 200 images and 1,000 layers, take less than a fifth
+// of the bytes.
 const (
-	maxBytes   = 64 << 20
-	maxRecords = 100_000
+	MaxStoreBytes   = 64 << 20
+	MaxStoreRecords = 100_000
 )
 
-// maxRecord is the limit for one record in bytes, more than twice the size of the largest that
+// MaxRecordBytes is the limit for one record in bytes, more than twice the size of the largest that
 // other programs write. The record of a layer lists its owners: 65,536 users and as many groups,
 // the range of a user namespace (subuid(5)), of up to 11 bytes each are 1.4 MiB. The record of an
 // image lists its names, now and in its history: 1,000 names with a repository of 255 bytes
 // (NameTotalLengthMax of distribution/reference), a tag of 128 and a digest of 71 are 0.9 MiB. It
 // can also list a mapped top layer for each ID mapping, of 67 bytes; the 500 layers that an image
 // may have (maxDepth in containers/storage, drivers/overlay) are records of their own.
-const maxRecord = 4 << 20
+const MaxRecordBytes = 4 << 20
 
 // Store reads the documents of an image store that containers/storage, CRI-O or pinbox wrote. It
 // is for one goroutine.
@@ -50,7 +51,9 @@ type Store struct {
 }
 
 // Open returns the store whose graph root is files. It reads nothing.
-func Open(files fs.FS) *Store { return &Store{files: files, bytes: maxBytes, records: maxRecords} }
+func Open(files fs.FS) *Store {
+	return &Store{files: files, bytes: MaxStoreBytes, records: MaxStoreRecords}
+}
 
 // Layers calls take for each layer, the volatile ones first, and returns its first error. Without
 // layers.json the error is fs.ErrNotExist, after the volatile layers were read.
@@ -162,13 +165,13 @@ type document struct {
 
 func (d *document) Read(p []byte) (int, error) {
 	if d.at == d.end {
-		d.failed = fmt.Errorf("%w: a record of more than %d MiB", ErrTooLarge, maxRecord>>20)
+		d.failed = fmt.Errorf("%w: a record of more than %d MiB", ErrTooLarge, MaxRecordBytes>>20)
 		return 0, d.failed
 	}
 	n, err := d.File.Read(p[:min(int64(len(p)), d.end-d.at)])
 	d.at += int64(n)
 	if d.store.bytes -= int64(n); d.store.bytes < 0 {
-		err = fmt.Errorf("%w: more than %d MiB", ErrTooLarge, maxBytes>>20)
+		err = fmt.Errorf("%w: more than %d MiB", ErrTooLarge, MaxStoreBytes>>20)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		d.failed = err
@@ -178,14 +181,14 @@ func (d *document) Read(p []byte) (int, error) {
 
 // next lets a decoder read another record.
 func (d *document) next(dec *json.Decoder) bool {
-	d.end = dec.InputOffset() + maxRecord
+	d.end = dec.InputOffset() + MaxRecordBytes
 	return dec.More()
 }
 
 // count counts a record or a set.
 func (s *Store) count() error {
 	if s.records--; s.records < 0 {
-		return fmt.Errorf("%w: more than %d records and sets", ErrTooLarge, maxRecords)
+		return fmt.Errorf("%w: more than %d records and sets", ErrTooLarge, MaxStoreRecords)
 	}
 	return nil
 }

@@ -22,9 +22,12 @@ var ErrSums = errors.New("not the output of sha256sum")
 // Sums are the SHA-256 digests of files, in hexadecimal, by their paths: SHA256SUMS.
 type Sums map[string]string
 
-// MaxSums is a limit for SHA256SUMS in bytes, sufficient for 100,000 files. A store of format dir
-// needs more: it has a line for each of its files.
-const MaxSums = 16 << 20
+// Limits for sums in bytes. MaxSums, on a node, is sufficient for 100,000 files. MaxFolderSums is for
+// the build host: the store of an appliance can be a folder, with a line for each file.
+const (
+	MaxSums       = 16 << 20
+	MaxFolderSums = 1 << 30
+)
 
 const maxLine = 2*4096 + 70 // a sum and PATH_MAX (limits.h) bytes, each escaped
 
