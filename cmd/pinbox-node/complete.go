@@ -10,13 +10,13 @@ import (
 	"github.com/pinbox/pinbox/runtime/stores"
 )
 
-// anyFile has the shell complete an argument by files, as it does by itself.
+// anyFile completes an argument with files, the shell's default.
 func anyFile(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// attachedStores are the slots, names and digests of stores, for the completion of an
-// argument. An error is not shown: it would be in the way of what is typed.
+// attachedStores completes an argument with the slots, names and digests of the attached stores. An
+// error is not shown, since it would disturb the command line.
 func (f *nodeFlags) attachedStores(
 	cmd *cobra.Command, args []string, _ string,
 ) (words []cobra.Completion, _ cobra.ShellCompDirective) {

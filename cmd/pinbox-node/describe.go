@@ -13,7 +13,7 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// planned is a plan as `plan --output json` gives it. Sizes are bytes.
+// planned is the result of `plan --output json`. Sizes are in bytes.
 type planned struct {
 	Owner   runtime.Owner `json:"owner"`
 	Pins    int           `json:"pins"`
@@ -98,13 +98,13 @@ func (d planned) print(w io.Writer) error {
 	}
 	switch {
 	case d.Owner == runtime.MCO:
-		fmt.Fprintln(t, "nothing is done: the Machine Config Operator owns the pins of this node")
+		fmt.Fprintln(t, "nothing to do: the Machine Config Operator owns the pins of this node")
 	case d.Rewrite:
 		fmt.Fprintf(t, "the drop-in is rewritten with %d pins, and CRI-O reloads\n", d.Pins)
 	case d.Reload:
 		fmt.Fprintln(t, "CRI-O reloads, since its pins differ from the drop-in")
 	case len(d.Pulls) == 0 && len(d.Errors) == 0:
-		fmt.Fprintf(t, "nothing to do: all %d images are there and pinned\n", d.Pins)
+		fmt.Fprintf(t, "nothing to do: all %d images are on the node and pinned\n", d.Pins)
 	}
 	return t.Flush()
 }

@@ -19,18 +19,18 @@ func detachCommand() *cobra.Command {
 		Long: `Remove a store that is not used by a set, a container, a layer of CRI-O's own store,
 or another store. Otherwise list what uses it.
 
-Without a name, remove all stores that are not used, except those that rollback needs.`,
+Without a name, remove all stores that are not used, except the stores that rollback needs.`,
 		Args: cobra.MaximumNArgs(1), ValidArgsFunction: f.attachedStores,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				gone, kept, err := node.DetachUnused(cmd.Context(), f.Options)
-				return showDetached(cmd, output, gone, kept, err)
+				removed, inUse, err := node.DetachUnused(cmd.Context(), f.Options)
+				return showDetached(cmd, output, removed, inUse, err)
 			}
-			gone, err := node.Detach(cmd.Context(), f.Options, args[0])
+			removed, err := node.Detach(cmd.Context(), f.Options, args[0])
 			if err != nil {
 				return err
 			}
-			return showDetached(cmd, output, []stores.Store{gone}, nil, nil)
+			return showDetached(cmd, output, []stores.Store{removed}, nil, nil)
 		},
 	}
 	f.add(cmd.Flags(), 10*time.Second)

@@ -15,11 +15,11 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// errUnhealthy says that a command shows something that is wrong.
-var errUnhealthy = errors.New("not all is well")
+// errUnhealthy is the error of a command whose result shows a problem of the node.
+var errUnhealthy = errors.New("the node is not in its desired state")
 
-// table gives each error its exit code and hint. The first row that matches counts. The
-// codes are those of pinbox where both have one.
+// table has the exit codes and hints of errors. The first row that matches counts. A code has the
+// same meaning as in pinbox.
 var table = []cli.Row{
 	{errUnhealthy, cli.ExitOther, ""},
 	{runtime.ErrUnsupported, cli.ExitInput, "update CRI-O"},

@@ -14,7 +14,7 @@ import (
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// nodeFlags are the flags that all commands share.
+// nodeFlags are the flags of all commands except install-store.
 type nodeFlags struct{ node.Options }
 
 func (f *nodeFlags) add(flags *pflag.FlagSet, wait time.Duration) {
@@ -36,7 +36,7 @@ func (f *nodeFlags) add(flags *pflag.FlagSet, wait time.Duration) {
 	cli.Under("Node", flags)
 }
 
-// planFlags are the flags of what pulls need and how they are made.
+// planFlags are the flags for the space that pulls need, and for pulls.
 type planFlags struct{ nodeFlags }
 
 func (f *planFlags) add(flags *pflag.FlagSet, wait time.Duration) {
@@ -57,7 +57,7 @@ func (f *planFlags) add(flags *pflag.FlagSet, wait time.Duration) {
 	cli.Under("Pulls", flags)
 }
 
-// addReserve adds the one of the flags that what writes a store takes as well.
+// addReserve adds --reserve, which compact takes as well.
 func (f *nodeFlags) addReserve(flags *pflag.FlagSet) {
 	flags.TextVar(&f.Limits.Reserve, "reserve", runtime.DefaultReserve,
 		"`SPACE` to leave free: a number of bytes such as 16Gi, a share such as 10%, or the lesser of both")
@@ -65,8 +65,8 @@ func (f *nodeFlags) addReserve(flags *pflag.FlagSet) {
 	cli.Under("Space", flags)
 }
 
-// passFlags say how a pass goes about it, and when the service makes the next: its
-// flags stand in one file with those of the other units.
+// passFlags are the flags of commands that make passes. They include --interval, which only run
+// uses: all units read their flags from one file, node.env.
 type passFlags struct {
 	planFlags
 	interval time.Duration
@@ -79,7 +79,7 @@ func (f *passFlags) add(flags *pflag.FlagSet, wait time.Duration) {
 	cli.Under("Pulls", flags)
 	flags.BoolVar(&f.Prune, "prune", false, "remove images that are in no set any more and that no container uses")
 	flags.StringVar(&f.Reload, "reload", "auto",
-		"`WAY` to have CRI-O reload: systemd, signal, auto, or a command (no shell)")
+		"`WAY` to reload CRI-O: systemd, signal, auto, or a command (no shell)")
 	cli.Words(flags, "reload", "auto", "systemd", "signal")
 	flags.StringVar(&f.CRIOLog, "crio-log", "", "`FILE` of CRI-O's log (default: the journal)")
 	flags.DurationVar(&f.interval, "interval", 5*time.Minute,
@@ -87,7 +87,7 @@ func (f *passFlags) add(flags *pflag.FlagSet, wait time.Duration) {
 	cli.Under("Pass", flags)
 }
 
-// named wants one argument, and says which.
+// named requires one argument; its error says which.
 func named(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 {
@@ -97,7 +97,7 @@ func named(what string) cobra.PositionalArgs {
 	}
 }
 
-// parseDigest reads the digest of a file; "" means that there is none.
+// parseDigest parses the value of --digest. "" is valid and means that the flag is not set.
 func parseDigest(s string) (digest.Digest, error) {
 	d := digest.Digest(s)
 	if s != "" && (d.Validate() != nil || d.Algorithm() != digest.SHA256) {

@@ -44,7 +44,7 @@ func installStoreCommand() *cobra.Command {
 	return cmd
 }
 
-// installed is what `install-store --output json` gives.
+// installed is the result of `install-store --output json`.
 type installed struct {
 	Digest    string `json:"digest"`
 	Partition string `json:"partition"`

@@ -8,14 +8,14 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// logTo writes what a pass does, and what it waits for, as journal lines.
+// logTo logs what a pass does and what it waits for.
 func (f *passFlags) logTo(log *slog.Logger) {
-	f.Hooks = logged(log)
+	f.Hooks = passHooks(log)
 	f.Waiting = func(why error) { log.Info(why.Error() + "; waiting") }
 }
 
-// logged writes what a pass does as journal lines.
-func logged(log *slog.Logger) runtime.Hooks {
+// passHooks log what a pass does.
+func passHooks(log *slog.Logger) runtime.Hooks {
 	return runtime.Hooks{
 		Planned: func(p runtime.Plan) {
 			n := p.Need()

@@ -1,4 +1,4 @@
-// Command pinbox-node looks after the pinned images of a node.
+// Command pinbox-node keeps the images of a node pinned and present, and attaches stores to it.
 package main
 
 import (

@@ -324,7 +324,7 @@ func TestManagedNodeIsOnlyReported(t *testing.T) {
 		t.Errorf("%+v\n%+v", said, s)
 	}
 	if said := n.Do("plan"); said.Code != 0 ||
-		!strings.Contains(said.Out, "nothing is done: the Machine Config Operator owns") {
+		!strings.Contains(said.Out, "nothing to do: the Machine Config Operator owns") {
 		t.Errorf("plan: %+v", said)
 	}
 	after := fixtures.Tree(t, n.Root)

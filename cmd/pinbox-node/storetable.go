@@ -20,11 +20,11 @@ import (
 type shownStores []runtime.StoreStatus
 
 func showStores(w io.Writer, output cli.Output, all []runtime.StoreStatus) error {
-	var away error
+	var unhealthy error
 	if slices.ContainsFunc(all, func(s runtime.StoreStatus) bool { return s.State != runtime.StoreMounted }) {
-		away = errUnhealthy
+		unhealthy = errUnhealthy
 	}
-	return show(w, output, append(shownStores{}, all...), away)
+	return show(w, output, append(shownStores{}, all...), unhealthy)
 }
 
 func (all shownStores) print(w io.Writer) error {
@@ -54,24 +54,24 @@ func (all shownStores) print(w io.Writer) error {
 	return err
 }
 
-// attached is what `attach --output json` gives.
+// attached is the result of `attach --output json` and `rollback --output json`.
 type attached struct {
 	Digest string `json:"digest"`
 	Slot   string `json:"slot"`
-	// Found says that it was there already.
+	// Found means that the store was attached before.
 	Found  bool           `json:"found"`
 	Status runtime.Status `json:"status"`
 
 	text string
 }
 
-// print tells of the store, and then how the node is.
+// print prints what was done with the store, and then the status of the node.
 func (a attached) print(w io.Writer) error {
 	fmt.Fprintln(w, a.text)
 	return shownStatus(a.Status).print(w)
 }
 
-// showAttached also says whether the node is as its sets want it.
+// showAttached shows the result of attach and the status after the pass that follows it.
 func showAttached(cmd *cobra.Command, output cli.Output, a stores.Attached, s runtime.Status, err error) error {
 	text := fmt.Sprintf("the store %s is attached at slot %s: %d images", stores.Short(a.Store.ID), a.Store.Slot,
 		a.Store.Images)
@@ -79,14 +79,14 @@ func showAttached(cmd *cobra.Command, output cli.Output, a stores.Attached, s ru
 	case a.Appliance:
 		text = fmt.Sprintf("the store %s is the appliance's own: nothing was changed", stores.Short(a.Store.ID))
 	case a.Found && a.Store.Slot == "":
-		text = fmt.Sprintf("the store %s was attached once, and is not any more: nothing was changed",
+		text = fmt.Sprintf("the store %s was attached before and then detached: nothing was changed",
 			stores.Short(a.Store.ID))
 	case a.Found:
 		text = fmt.Sprintf("the store %s was attached before, at slot %s", stores.Short(a.Store.ID), a.Store.Slot)
 	case a.Unverified:
-		text += "; its signature was not checked, as there is no key in /etc/pinbox/keys.d"
+		text += "; its signature was not checked, since /etc/pinbox/keys.d has no key"
 	}
-	return showTurned(cmd, output, attached{Digest: a.Store.ID.String(), Slot: a.Store.Slot, Found: a.Found, Status: s,
+	return showWithStatus(cmd, output, attached{Digest: a.Store.ID.String(), Slot: a.Store.Slot, Found: a.Found, Status: s,
 		text: text}, err)
 }
 
@@ -95,10 +95,11 @@ func showRelease(cmd *cobra.Command, output cli.Output, r stores.Release, s runt
 	if r.ID != "" {
 		text = fmt.Sprintf("the release of the store %s is current", stores.Short(r.ID))
 	}
-	return showTurned(cmd, output, attached{Digest: r.ID.String(), Found: true, Status: s, text: text}, err)
+	return showWithStatus(cmd, output, attached{Digest: r.ID.String(), Found: true, Status: s, text: text}, err)
 }
 
-func showTurned(cmd *cobra.Command, output cli.Output, a attached, err error) error {
+// showWithStatus returns errUnhealthy if the status shows a problem.
+func showWithStatus(cmd *cobra.Command, output cli.Output, a attached, err error) error {
 	if err != nil {
 		return fmt.Errorf("%s, but: %w", a.text, err)
 	}
@@ -109,11 +110,11 @@ func showTurned(cmd *cobra.Command, output cli.Output, a attached, err error) er
 	return show(cmd.OutOrStdout(), output, a, unhealthy)
 }
 
-// detached is what `detach --output json` gives.
+// detached is the result of `detach --output json`.
 type detached struct {
 	Detached []detachedStore `json:"detached"`
-	// Kept says why stores stay, by what a user calls them.
-	Kept map[string]string `json:"kept,omitempty"`
+	// InUse has the stores that were not detached, by their titles, with what uses them.
+	InUse map[string]string `json:"inUse,omitempty"`
 }
 
 type detachedStore struct {
@@ -128,32 +129,34 @@ func (d detached) print(w io.Writer) error {
 	for _, s := range d.Detached {
 		fmt.Fprintf(w, "the store %s is detached; %s were freed\n", s.short, bytesize.Format(s.Bytes))
 	}
-	for _, title := range slices.Sorted(maps.Keys(d.Kept)) {
-		fmt.Fprintf(w, "%s stays: %v\n", title, d.Kept[title])
+	for _, title := range slices.Sorted(maps.Keys(d.InUse)) {
+		fmt.Fprintf(w, "the store %s is not detached: %v\n", title, d.InUse[title])
 	}
-	if len(d.Detached)+len(d.Kept) == 0 {
+	if len(d.Detached)+len(d.InUse) == 0 {
 		_, err := fmt.Fprintln(w, "no store is attached")
 		return err
 	}
 	return nil
 }
 
-// showDetached also says what has gone before an error.
-func showDetached(cmd *cobra.Command, output cli.Output, gone []stores.Store, kept map[string]error, err error) error {
-	d := detached{Detached: []detachedStore{}, Kept: map[string]string{}}
-	for _, s := range gone {
+// showDetached also shows what was detached before an error.
+func showDetached(
+	cmd *cobra.Command, output cli.Output, removed []stores.Store, inUse map[string]error, err error,
+) error {
+	d := detached{Detached: []detachedStore{}, InUse: map[string]string{}}
+	for _, s := range removed {
 		d.Detached = append(d.Detached, detachedStore{s.ID.String(), s.Slot, s.Size, stores.Short(s.ID)})
 	}
-	for title, why := range kept {
-		d.Kept[title] = why.Error()
+	for title, err := range inUse {
+		d.InUse[title] = err.Error()
 	}
-	if err != nil && len(gone)+len(kept) == 0 {
+	if err != nil && len(removed)+len(inUse) == 0 {
 		return err
 	}
 	return show(cmd.OutOrStdout(), output, d, err)
 }
 
-// compacted is what `compact --output json` gives.
+// compacted is the result of `compact --output json`.
 type compacted struct {
 	Digest   digest.Digest   `json:"digest"`
 	Bytes    int64           `json:"bytes"`

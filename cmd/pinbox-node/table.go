@@ -10,21 +10,20 @@ import (
 	"github.com/pinbox/pinbox/storage/bytesize"
 )
 
-// shown is what a command shows.
+// shown is a result that can be printed as text.
 type shown interface {
 	print(io.Writer) error
 }
 
-// show prints a result for people or for programs, and passes on what is wrong
-// with it.
-func show(w io.Writer, output cli.Output, what shown, wrong error) error {
+// show prints a result for people or for programs. It returns problem, if any.
+func show(w io.Writer, output cli.Output, result shown, problem error) error {
 	if output.Text() {
-		return errors.Join(what.print(w), wrong)
+		return errors.Join(result.print(w), problem)
 	}
-	return errors.Join(output.Encode(w, what), wrong)
+	return errors.Join(output.Encode(w, result), problem)
 }
 
-// showStatus shows a status, and says whether it is good.
+// showStatus shows a status. It returns errUnhealthy if the status shows a problem.
 func showStatus(w io.Writer, output cli.Output, s runtime.Status) error {
 	var unhealthy error
 	if !s.Healthy() {
@@ -36,7 +35,7 @@ func showStatus(w io.Writer, output cli.Output, s runtime.Status) error {
 // shownStatus is a status that can be printed.
 type shownStatus runtime.Status
 
-// print shows the sets, and every image that is not as it should be.
+// print shows the sets, the conditions, every image that is not pinned, and the errors.
 func (shown shownStatus) print(w io.Writer) error {
 	s := runtime.Status(shown)
 	t := cli.Table(w)
@@ -59,14 +58,14 @@ func (shown shownStatus) print(w io.Writer) error {
 	}
 	for _, set := range s.Sets {
 		if set.Images == 0 {
-			fmt.Fprintln(w, set.LastFailedGenerationError) // a file that is no set
+			fmt.Fprintln(w, set.LastFailedGenerationError) // a file that cannot be read as a set
 		}
 	}
 	for _, e := range s.Errors {
 		fmt.Fprintln(w, e)
 	}
 	if len(s.Unpinned) > 0 {
-		fmt.Fprintf(w, "%d images are on the node that no set has any more\n", len(s.Unpinned))
+		fmt.Fprintf(w, "%d images on the node are not in a set any more\n", len(s.Unpinned))
 	}
 	if s.Owner == runtime.MCO {
 		fmt.Fprintln(w, "the Machine Config Operator owns the pins of this node; pinbox-node only reports")

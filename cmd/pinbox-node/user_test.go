@@ -77,7 +77,7 @@ func TestPruneLeavesAloneWhatOthersWant(t *testing.T) {
 	both("a set cannot be read")
 	n.RemoveSet("b.yaml")
 	n.RemoveSet("a.yaml")
-	says(t, n, 0, "firstboot --prune", "no sets, so nothing is pinned", "2 images are on the node that no set has any more")
+	says(t, n, 0, "firstboot --prune", "no sets, so nothing is pinned", "2 images on the node are not in a set any more")
 	both("there are no sets at all")
 	n.WriteSet("a.yaml", sample.SetNamed("a", a))
 	dropin(t, n, "99-admin", rendered(t, []string{a, b}))
@@ -128,7 +128,7 @@ func TestStatusBetweenPasses(t *testing.T) {
 	n.WriteSet("s.yaml", sample.SetNamed("s", a)) // touched, not changed
 	says(t, n, 5, "plan --reserve 64Mi", "64 MiB are kept in reserve", "free space")
 	says(t, n, 0, "firstboot")
-	says(t, n, 0, "plan", "nothing to do: all 1 images are there and pinned")
+	says(t, n, 0, "plan", "nothing to do: all 1 images are on the node and pinned")
 	says(t, n, 0, "status", "all 1 images of 1 sets are pinned")
 	// A pass that is killed within a pull is at work no longer.
 	n.WriteSet("s.yaml", sample.SetNamed("s", a, bad))

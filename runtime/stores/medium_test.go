@@ -39,7 +39,7 @@ func TestAttachMedium(t *testing.T) {
 	s.mustRun("rollback")
 	s.mustRun("detach", "2")
 	if out := s.mustRun("attach", "--auto", file).Out; !strings.Contains(out,
-		"was attached once, and is not any more: nothing was changed") {
+		"was attached before and then detached: nothing was changed") {
 		t.Errorf("got %q, want that nothing was changed", out)
 	}
 	if got := s.countMounts(); got != 2 {
