@@ -13,7 +13,7 @@ import (
 
 func cacheCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "cache", Short: "Look after the packed layers that builds keep", Args: cobra.NoArgs,
+		Use: "cache", Short: "List, verify and remove packs, the packed layers of earlier builds", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return cli.Usagef("give one of ls, prune and verify")
 		},
@@ -22,8 +22,8 @@ func cacheCommand() *cobra.Command {
 	return cmd
 }
 
-// openCache opens the folder that a build would use. It makes none: one that is named
-// must be there, and without that of the user there is nothing.
+// openCache opens the folder that a build would use. A folder that is named must exist; without the
+// user's default folder, the cache is empty.
 func openCache(named string) (cache.Cache, error) {
 	dir, err := (&cacheFlags{dir: named}).folder()
 	if err != nil {

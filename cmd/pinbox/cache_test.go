@@ -195,7 +195,7 @@ func TestCacheCommands(t *testing.T) {
 		}
 		return stdout
 	}
-	do(cli.ExitOK, "kept: 7 packs", "ls") // with that of pinbox-node
+	do(cli.ExitOK, "cached: 7 packs", "ls") // with that of pinbox-node
 	var entries []cache.Entry
 	if err := json.Unmarshal([]byte(do(cli.ExitOK, "", "ls", "--output", "json")), &entries); err != nil ||
 		len(entries) != 7 || entries[0].Size == 0 || entries[0].Digest.Validate() != nil {
@@ -209,11 +209,11 @@ func TestCacheCommands(t *testing.T) {
 	do(cli.ExitOK, "removed: 0 packs", "prune", "--keep", "1GiB")
 	do(cli.ExitUsage, "", "prune")
 	do(cli.ExitOK, "removed: 6 packs", "prune", "--all")
-	do(cli.ExitOK, "kept: 0 packs", "ls")
+	do(cli.ExitOK, "cached: 0 packs", "ls")
 	do(cli.ExitUsage, "", "prune", "--keep", "much")
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	if code, stdout, _ := pinbox(t.Context(), "cache", "ls"); code != cli.ExitOK ||
-		!strings.Contains(stdout, "kept: 0 packs") {
+		!strings.Contains(stdout, "cached: 0 packs") {
 		t.Errorf("a user without a cache: exit code %d\n%s", code, stdout)
 	}
 	c.dir += "-misspelt"

@@ -22,13 +22,13 @@ func (f *cacheFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.dir, "cache-dir", "",
 		"`DIR` of packed layers, for later builds (default: pinbox in $XDG_CACHE_HOME or ~/.cache)")
 	flags.StringVar(&f.size, "cache-size", "50GiB",
-		"`SIZE` that the cache may have after a build, 0 for no limit; what was used least recently is removed first")
+		"`SIZE` that the cache may have after a build, 0 for no limit; the least recently used packs are removed first")
 	cli.Words(flags, "cache-size", "10GiB", "50GiB", "200GiB", "0")
 	flags.BoolVar(&f.none, "no-cache", false, "neither read packed layers from the cache nor add any")
 	cli.Under("Cache", flags)
 }
 
-// folder is the folder of --cache-dir, or the default of the user.
+// folder returns the value of --cache-dir, or the user's default folder.
 func (f *cacheFlags) folder() (string, error) {
 	if f.dir != "" {
 		return f.dir, nil
@@ -40,7 +40,7 @@ func (f *cacheFlags) folder() (string, error) {
 	return filepath.Join(home, "pinbox"), nil
 }
 
-// cache gives the options of a build. A user without a home folder has no cache.
+// cache returns the options of a build. A user without a home folder has no cache.
 func (f *cacheFlags) cache(flags *pflag.FlagSet) (c builder.Cache, err error) {
 	if f.none {
 		if flags.Changed("cache-dir") {
@@ -61,7 +61,7 @@ func (f *cacheFlags) cache(flags *pflag.FlagSet) (c builder.Cache, err error) {
 	return c, nil
 }
 
-// parseSize reads the number of bytes that a flag takes.
+// parseSize parses the value of a flag as a number of bytes.
 func parseSize(flag, text string) (int64, error) {
 	n, err := bytesize.Parse(text)
 	if err != nil {

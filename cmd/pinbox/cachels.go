@@ -10,17 +10,17 @@ func cacheListCommand() *cobra.Command {
 	var dir string
 	var output cli.Output
 	cmd := &cobra.Command{
-		Use: "ls", Short: "List the packs of layers that are kept, what was used last at the end", Args: cobra.NoArgs,
+		Use: "ls", Short: "List the packs, the least recently used first", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			kept, err := openCache(dir)
+			packs, err := openCache(dir)
 			if err != nil {
 				return err
 			}
-			entries, err := kept.Entries()
+			entries, err := packs.Entries()
 			if err != nil {
 				return err
 			}
-			return printEntries(cmd, output, "kept", entries)
+			return printEntries(cmd, output, "cached", entries)
 		},
 	}
 	addCacheDir(cmd, &dir, &output)

@@ -14,7 +14,7 @@ func cachePruneCommand() *cobra.Command {
 	var output cli.Output
 	var all bool
 	cmd := &cobra.Command{
-		Use: "prune", Short: "Remove packs, what was used least recently first", Args: cobra.NoArgs,
+		Use: "prune", Short: "Remove packs, the least recently used first", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if (keep == "") != all {
 				return cli.Usagef("give one of --keep and --all")
@@ -23,15 +23,15 @@ func cachePruneCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			kept, err := openCache(dir)
+			packs, err := openCache(dir)
 			if err != nil {
 				return err
 			}
-			removed, err := kept.Prune(limit)
+			removed, err := packs.Prune(limit)
 			return errors.Join(printEntries(cmd, output, "removed", removed), err)
 		},
 	}
-	cmd.Flags().StringVar(&keep, "keep", "", "`SIZE` that may stay, such as 10GiB")
+	cmd.Flags().StringVar(&keep, "keep", "", "`SIZE` that the cache may have afterwards, such as 10GiB")
 	cli.Words(cmd.Flags(), "keep", "10GiB", "50GiB")
 	cmd.Flags().BoolVar(&all, "all", false, "remove all packs of layers")
 	addCacheDir(cmd, &dir, &output)

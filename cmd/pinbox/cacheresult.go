@@ -20,9 +20,9 @@ func addCacheDir(cmd *cobra.Command, dir *string, output *cli.Output) {
 	cli.Under("Output", cmd.Flags())
 }
 
-// verifyCache fails if a pack was damaged, although it is removed: the disk may damage more.
-func verifyCache(cmd *cobra.Command, kept cache.Cache, output cli.Output) error {
-	entries, err := kept.Entries()
+// verifyCache fails if a pack was damaged, although the pack is removed: the disk may damage more.
+func verifyCache(cmd *cobra.Command, packs cache.Cache, output cli.Output) error {
+	entries, err := packs.Entries()
 	if err != nil {
 		return err
 	}
@@ -31,8 +31,8 @@ func verifyCache(cmd *cobra.Command, kept cache.Cache, output cli.Output) error 
 		all += e.Size
 	}
 	progress := cli.NewProgress(cmd.ErrOrStderr(), output)
-	progress.Begin("read layers", all)
-	damaged, err := kept.Verify(cmd.Context(), progress.Add)
+	progress.Begin("read packs", all)
+	damaged, err := packs.Verify(cmd.Context(), progress.Add)
 	progress.Close()
 	if len(damaged) > 0 {
 		err = errors.Join(printEntries(cmd, output, "damaged and removed", damaged), err)

@@ -10,13 +10,13 @@ func cacheVerifyCommand() *cobra.Command {
 	var dir string
 	var output cli.Output
 	cmd := &cobra.Command{
-		Use: "verify", Short: "Read all that is kept, and remove what a disk has damaged", Args: cobra.NoArgs,
+		Use: "verify", Short: "Read all packs, and remove damaged ones", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			kept, err := openCache(dir)
+			packs, err := openCache(dir)
 			if err != nil {
 				return err
 			}
-			return verifyCache(cmd, kept, output)
+			return verifyCache(cmd, packs, output)
 		},
 	}
 	addCacheDir(cmd, &dir, &output)

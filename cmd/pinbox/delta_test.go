@@ -86,7 +86,7 @@ func TestDelta(t *testing.T) {
 	u.do(cli.ExitOK, "it has 3 layers and needs 5 layers of a base", "verify", medium)
 	u.do(cli.ExitOK, "PINBOX", "iso", "show", medium)
 	for _, new := range []string{dir, medium} {
-		u.do(cli.ExitOK, "images: 3 added, 3 removed, 1 kept", "diff", u.old, new)
+		u.do(cli.ExitOK, "images: 3 added, 3 removed, 1 unchanged", "diff", u.old, new)
 	}
 	if os.Geteuid() == 0 {
 		u.do(cli.ExitOK, "containers/storage mounted all stores and found no errors in their layers", "verify", dir, "--base", u.old)

@@ -15,7 +15,7 @@ func diffCommand() *cobra.Command {
 	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
-		Short: "Compare two locks, folders or ISOs: images and layers added, removed and kept",
+		Short: "Compare two locks, folders or ISOs: images and layers added, removed and unchanged",
 		Args:  cobra.ExactArgs(2), ValidArgsFunction: cli.FileArgs(2, "iso", "json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var locks [2]pinset.Lock
@@ -45,9 +45,9 @@ func printDifference(cmd *cobra.Command, output cli.Output, d pinset.Difference)
 		fmt.Fprintf(w, "+ %s\n", pin)
 	}
 	for _, tag := range d.MovedTags {
-		fmt.Fprintf(w, "%s has moved\n", tag)
+		fmt.Fprintf(w, "%s is a tag of another image now\n", tag)
 	}
-	_, err := fmt.Fprintf(w, "images: %d added, %d removed, %d kept\nlayers: %s added, %s removed, %s kept\n",
+	_, err := fmt.Fprintf(w, "images: %d added, %d removed, %d unchanged\nlayers: %s added, %s removed, %s unchanged\n",
 		len(d.Added), len(d.Removed), len(d.Unchanged),
 		volume(d.LayersAdded), volume(d.LayersRemoved), volume(d.LayersUnchanged))
 	return err

@@ -39,8 +39,8 @@ func exitHelp() string {
   130  interrupted`
 }
 
-// table gives each error its exit code and hint. The first row that matches counts, so
-// causes come before what they cause.
+// table has the exit codes and hints of errors. The first row that matches counts, so causes stand
+// before their effects.
 var table = []cli.Row{
 	{environment.ErrNoTemp, cli.ExitOther, "set TMPDIR to a folder that can be written"},
 	{
@@ -146,7 +146,7 @@ var table = []cli.Row{
 	{
 		source.ErrCollision, cli.ExitInput,
 		"give one of them a targetRepo or targetTag in additionalImages of the ImageSetConfiguration (for a " +
-			"catalog: targetCatalog or targetTag), and run oc-mirror again; the present output does not tell which " +
+			"catalog: targetCatalog or targetTag), and run oc-mirror again; the present output does not show which " +
 			"image it has",
 	},
 	{
@@ -179,7 +179,7 @@ var table = []cli.Row{
 	{source.ErrMixedRuns, cli.ExitInput, "give every run of oc-mirror its own folder"},
 	{source.ErrOnlyOCMirror, cli.ExitInput, "run oc-mirror with it, and name its archive or workspace as well"},
 	{resolve.ErrDuplicateName, cli.ExitInput, "name it by digest in one of them, or give one of them another name"},
-	{source.ErrNoSuchImage, cli.ExitInput, "name it as it is named there, with its registry"},
+	{source.ErrNoSuchImage, cli.ExitInput, "give its name as it is there, with the registry"},
 	{storage.ErrLocal, cli.ExitDamaged, "copy it there again from an intact copy"},
 	{
 		source.ErrRelease, cli.ExitInput,
@@ -192,7 +192,7 @@ var table = []cli.Row{
 	},
 	{
 		storage.ErrSignature, cli.ExitDamaged,
-		"check that the key is that of the publisher, and that the signature is for this digest",
+		"check that the key is the publisher's, and that the signature is for this digest",
 	},
 	{source.ErrManifest, cli.ExitInput, "render charts with `helm template`"},
 	{source.ErrNoImages, cli.ExitInput, "name a file or a folder with Kubernetes objects that have pods"},
@@ -209,8 +209,8 @@ var table = []cli.Row{
 	},
 	{
 		mirror.ErrConflict, cli.ExitInput,
-		"give all its entries the same mirrorSourcePolicy (default: AllowContactingSource); the cluster refuses a " +
-			"conflict, too",
+		"give all its entries the same mirrorSourcePolicy (default: AllowContactingSource); the cluster also refuses a " +
+			"conflict",
 	},
 	{
 		resolve.ErrTagChanged, cli.ExitInput,
@@ -243,7 +243,7 @@ var table = []cli.Row{
 	},
 	{
 		storage.ErrLayers, cli.ExitInput,
-		"squash its layers with `podman build --squash`, or with --squash-all those of its base image, too",
+		"squash its layers with `podman build --squash`, or with --squash-all also the layers of its base image",
 	},
 	{
 		storage.ErrAccess, cli.ExitInput,

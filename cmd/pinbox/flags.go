@@ -23,8 +23,7 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// inputFlags are the inputs of a build and the access to registries. plan, build, delta and lock share
-// them.
+// inputFlags are the flags for inputs and for the access to registries, of plan, build, delta and lock.
 type inputFlags struct {
 	config     string
 	sources    sourceFlags
@@ -52,22 +51,22 @@ func (f *inputFlags) add(flags *pflag.FlagSet) {
 // addLock adds the flags that apply to all inputs.
 func (f *inputFlags) addLock(flags *pflag.FlagSet) {
 	flags.StringVar(&f.lock, "lock", "",
-		"lock `FILE` of an earlier run, whose tags stay what they were (default: appliance.lock.json beside "+
-			"appliance.yaml, if it is there)")
+		"lock `FILE` of an earlier run, with the digests of tags (default: appliance.lock.json next to "+
+			"appliance.yaml, if it exists)")
 	cli.Files(flags, "lock", "json")
-	flags.BoolVar(&f.locked, "locked", false, "fail unless the result is what the lock says")
-	flags.BoolVar(&f.update, "update", false, "resolve all tags again, whatever the lock says")
+	flags.BoolVar(&f.locked, "locked", false, "fail unless the inputs resolve to the images of the lock")
+	flags.BoolVar(&f.update, "update", false, "resolve all tags again, and ignore the lock")
 	cli.Under("Lock", flags)
 	flags.StringVar(&f.platform, "platform", "",
 		"`PLATFORM` of the nodes, instead of the one in the appliance file (default linux/amd64)")
 	cli.Words(flags, "platform", platforms()...)
 	flags.StringVar(&f.nodeBinary, "node-binary", "",
 		"`FILE` of pinbox-node to put into the store, instead of the one in the appliance file (default: the one "+
-			"beside pinbox)")
+			"next to pinbox)")
 	cli.Under("Nodes", flags)
 }
 
-// platforms are all that a node may have.
+// platforms returns the platforms that a node can have.
 func platforms() (all []string) {
 	for _, arch := range pinset.Architectures() {
 		all = append(all, "linux/"+arch)
@@ -78,26 +77,26 @@ func platforms() (all []string) {
 // addAccess adds the flags for the access to registries.
 func (f *inputFlags) addAccess(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.mirrors, "mirrors", nil,
-		"`PATH` of ImageDigestMirrorSets, ImageTagMirrorSets and ImageContentSourcePolicies, beside those of the "+
-			"appliance file: a file, or a folder of files; may be repeated")
+		"`PATH` of ImageDigestMirrorSets, ImageTagMirrorSets and ImageContentSourcePolicies, in addition to the "+
+			"mirrors of the appliance file: a file, or a folder of files; may be repeated")
 	flags.StringVar(&f.access.AuthFile, "authfile", "",
-		"`FILE` of registry credentials (default: REGISTRY_AUTH_FILE, then those of podman and docker)")
+		"`FILE` of registry credentials (default: REGISTRY_AUTH_FILE, then podman's and docker's files)")
 	flags.StringVar(&f.pullSecret, "pull-secret", "", "`FILE` of registry credentials as an OpenShift pull secret")
 	flags.StringVar(&f.access.Policy, "policy", "",
 		"`FILE` of the signature policy (default: the user's or the host's policy.json)")
 	cli.Files(flags, "policy", "json")
-	flags.BoolVar(&f.access.InsecurePolicy, "insecure-policy", false, "accept every image, whatever the policy says")
+	flags.BoolVar(&f.access.InsecurePolicy, "insecure-policy", false, "accept every image, and ignore the policy")
 	flags.StringVar(&f.access.RegistriesDir, "registries.d", "",
-		"`DIR` of files that say where signatures are (default: the user's or the host's registries.d)")
+		"`DIR` of files with the locations of signatures (default: the user's or the host's registries.d)")
 	flags.StringVar(&f.access.CertDir, "cert-dir", "",
 		"`DIR` of certificates and keys for registries (default: /etc/containers/certs.d)")
 	flags.BoolVar(&f.tlsVerify, "tls-verify", true, "require HTTPS and verified certificates of registries")
 	flags.DurationVar(&f.access.StallTimeout, "stall", storage.DefaultStallTimeout,
-		"`TIME` without progress after which a registry is asked again")
+		"`TIME` without progress after which a request to a registry is repeated")
 	cli.Under("Registries", flags)
 }
 
-// addFrom adds the flag that names the bases of a delta.
+// addFrom adds --from, which names the bases of a delta.
 func addFrom(flags *pflag.FlagSet, from *[]string) {
 	flags.StringArrayVar(from, "from", nil,
 		"`PATH` of what nodes have: folder of an appliance or of a delta, ISO, or lock; if repeated, every node has "+
@@ -106,15 +105,15 @@ func addFrom(flags *pflag.FlagSet, from *[]string) {
 	cli.Under("Inputs", flags)
 }
 
-// addOut adds the flags for the path of the result and the form of the report.
+// addOut adds --out and --output.
 func addOut(flags *pflag.FlagSet, out *string, usage string, output *cli.Output) {
 	flags.StringVarP(out, "out", "o", *out, usage)
 	output.Add(flags)
 	cli.Under("Output", flags)
 }
 
-// inputsByFlags refuses arguments that do not belong to a flag, for example what a shell makes of a
-// pattern after a flag.
+// inputsByFlags refuses arguments without a flag, for example the other files of a pattern after a
+// flag, which the shell expands.
 func inputsByFlags(_ *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -123,7 +122,7 @@ func inputsByFlags(_ *cobra.Command, args []string) error {
 		args[0])
 }
 
-// requireOut is not left to cobra, which reports a missing flag as a failure of the command.
+// requireOut checks --out. cobra would report a missing flag without its meaning.
 func requireOut(out string) (string, error) {
 	if out == "" {
 		return "", cli.Usagef("name the folder to make with -o")
@@ -131,7 +130,7 @@ func requireOut(out string) (string, error) {
 	return out, nil
 }
 
-// options turns the flags into what the builder takes.
+// options converts the flags to the builder's options.
 func (f *inputFlags) options() (o builder.Options, err error) {
 	sources := f.sources.entries()
 	if f.config == "" && len(sources) == 0 {
@@ -179,7 +178,7 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 	return o, err
 }
 
-// lockPath is the path of the lock: that of --lock, or the default for the appliance file.
+// lockPath returns the path of the lock: the value of --lock, or the default for the appliance file.
 func (f *inputFlags) lockPath() string {
 	if f.lock != "" || f.config == "" {
 		return f.lock
@@ -243,8 +242,8 @@ func sourceDateEpoch() (time.Time, error) {
 	return time.Unix(seconds, 0), nil
 }
 
-// checkLockFile checks, before any registry is asked, that a lock can be written at a path. It may
-// replace an older lock, and no other file.
+// checkLockFile checks, before any request to a registry, that a lock can be written to a path. It may
+// replace an older lock, but no other file.
 func checkLockFile(path string) error {
 	if path == "" {
 		return cli.Usagef("name the file to write with -o")

@@ -5,7 +5,7 @@ import (
 	"github.com/pinbox/pinbox/cmd/cli"
 )
 
-// hooks show the progress of a build.
+// hooks returns hooks that show the progress of a build.
 func hooks(p *cli.Progress) progress.Hooks {
 	return progress.Hooks{
 		Step: func(name string, total int64, unit progress.Unit) {

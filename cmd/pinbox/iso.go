@@ -8,7 +8,7 @@ import (
 	"github.com/pinbox/pinbox/cmd/cli"
 )
 
-// isoFlags say which live ISO to start from, over what the appliance file says.
+// isoFlags are the flags of the base ISO. They override the appliance file.
 type isoFlags struct {
 	base, installDevice     string
 	force                   bool
@@ -19,7 +19,7 @@ func (f *isoFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.base, "iso", "", "`FILE` of a CoreOS live ISO to put store and configuration into")
 	cli.Files(flags, "iso", "iso")
 	flags.StringVar(&f.installDevice, "install-device", "",
-		"`DISK` that the ISO writes over, to install CoreOS and the store; without it the node runs from the ISO")
+		"`DISK` that the ISO overwrites to install CoreOS and the store; without it the node runs from the ISO")
 	flags.BoolVar(&f.force, "force", false, "replace an Ignition config that the ISO has already")
 	flags.StringArrayVar(&f.append, "kargs-append", nil,
 		"kernel `ARGUMENT` of the live system to append; may be repeated")
@@ -30,8 +30,8 @@ func (f *isoFlags) add(flags *pflag.FlagSet) {
 	cli.Under("ISO", flags)
 }
 
-// apply also finds flags that were given and say nothing: a variable of a script
-// that is not set.
+// apply adds the flags to the appliance file. A flag with an empty value is an error: in a script
+// it comes from a variable that is not set.
 func (f *isoFlags) apply(flags *pflag.FlagSet, spec *spec.ISO) error {
 	for _, name := range []string{"iso", "install-device"} {
 		if given := flags.Lookup(name); given.Changed && given.Value.String() == "" {

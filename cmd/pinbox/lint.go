@@ -22,7 +22,7 @@ func lintCommand() *cobra.Command {
 
   helm template chart/ | pinbox lint --lock out/ -
 
-It asks no registry. The exit code is 3 if it finds something.`,
+It contacts no registry. The exit code is 3 if it finds something.`,
 		Args: cobra.MinimumNArgs(1), ValidArgsFunction: cli.FileArgs(math.MaxInt, "yaml", "yml", "json"),
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			var lock pinset.Lock
@@ -48,7 +48,7 @@ It asks no registry. The exit code is 3 if it finds something.`,
 		},
 	}
 	cmd.Flags().StringVar(&lockPath, "lock", "",
-		"`PATH` of a lock, or of the folder or ISO of an appliance, that tells what the node has")
+		"`PATH` of a lock, or of the folder or ISO of an appliance, that lists the images of the node")
 	cli.Files(cmd.Flags(), "lock", "iso", "json")
 	cli.Under("Inputs", cmd.Flags())
 	output.Add(cmd.Flags())

@@ -73,7 +73,7 @@ func TestLock(t *testing.T) {
 	first, _ := s.build(0, "--locked")
 	s.point(s.pins.Docker)
 	second, _ := s.build(0, "--locked") // as it was
-	if stdout, _ := s.do(0, "diff", first, second); !strings.Contains(stdout, "images: 0 added, 0 removed, 1 kept") {
+	if stdout, _ := s.do(0, "diff", first, second); !strings.Contains(stdout, "images: 0 added, 0 removed, 1 unchanged") {
 		t.Error(stdout)
 	}
 	s.do(0, "lock", "-c", s.config, "--tls-verify=false") // tags stay without --update
@@ -83,8 +83,8 @@ func TestLock(t *testing.T) {
 	stdout, _ := s.do(0, "diff", first, third)
 	repository := strings.TrimSuffix(s.tag, ":1")
 	for _, want := range []string{
-		"- " + repository + "@sha256:", "+ " + repository + "@sha256:", s.tag + " has moved",
-		"images: 1 added, 1 removed, 0 kept", "layers: ",
+		"- " + repository + "@sha256:", "+ " + repository + "@sha256:", s.tag + " is a tag of another image now",
+		"images: 1 added, 1 removed, 0 unchanged", "layers: ",
 	} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("diff does not say %q:\n%s", want, stdout)

@@ -16,11 +16,11 @@ func main() {
 		return
 	}
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(50) // memory is what others have too little of; it costs a percent of the time
+		debug.SetGCPercent(50) // half the memory for 1 % more time
 	}
-	// A reader that goes away ends the work in order, too.
+	// SIGPIPE: the reader of the output has ended.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
-	context.AfterFunc(ctx, stop) // so that a second signal ends what cannot be interrupted
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)

@@ -12,7 +12,7 @@ func planCommand() *cobra.Command {
 	var from []string
 	cmd := &cobra.Command{
 		Use:   "plan {-c appliance.yaml | --set sets.yaml}",
-		Short: "Show what an appliance would hold, and write nothing",
+		Short: "Show what an appliance would contain, and write nothing",
 		Args:  inputsByFlags,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opts, err := in.options()

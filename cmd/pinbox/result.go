@@ -44,7 +44,7 @@ func printBuilt(cmd *cobra.Command, output cli.Output, r builder.Result) error {
 	case r.ISO != "":
 		image = fmt.Sprintf("  %s   boots with both\n", r.ISO)
 	default:
-		next += "; docs/build.md, \"Deploying to a node\", says how the node gets both"
+		next += "; see \"Deploying to a node\" in docs/build.md"
 	}
 	content, does := "it", "names the store"
 	if r.Format.Unpacked {
@@ -65,7 +65,7 @@ func printBuilt(cmd *cobra.Command, output cli.Output, r builder.Result) error {
 	return err
 }
 
-// locked is what `lock --output json` gives.
+// locked is the result of `lock --output json`.
 type locked struct {
 	Path     string   `json:"path"`
 	Images   int      `json:"images"`
@@ -122,7 +122,7 @@ func ofAll(new builder.Missing, all pinset.Totals) string {
 	return fmt.Sprintf("%d of %s", new.Layers, cli.Plural(all.Layers, "layer"))
 }
 
-// anyOf describes the bases: a node needs one of them.
+// anyOf describes the bases of a delta: a node needs one of them.
 func anyOf(bases int) string {
 	if bases == 1 {
 		return "the base"
@@ -184,15 +184,15 @@ func printDeltaVerified(w io.Writer, d verify.Delta) error {
 	return err
 }
 
-// printFindings prints what lint found, and a warning for what it cannot check. lock is the path of the
-// lock, or "".
+// printFindings prints the findings of lint, and a warning about images that it cannot check. lock is
+// the path of the lock, or "".
 func printFindings(
 	cmd *cobra.Command, output cli.Output, lock string, objects source.Objects, findings []lint.Finding,
-	unjudged []source.Unknown,
+	unchecked []source.Unknown,
 ) error {
 	var warnings []string
-	if len(unjudged) > 0 {
-		warnings = append(warnings, source.DescribeUnknown(unjudged))
+	if len(unchecked) > 0 {
+		warnings = append(warnings, source.DescribeUnknown(unchecked))
 	}
 	if !output.Text() {
 		return output.Encode(cmd.OutOrStdout(), struct {

@@ -18,7 +18,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
 		Use:   "pinbox",
 		Short: "Build offline appliances for CRI-O nodes",
-		Long: `pinbox takes the images that a node must have, writes them once into a read-only
+		Long: `pinbox takes the images that a node must have and writes them once into a read-only
 image store. It also writes the Ignition config that mounts the store and pins the
 images: the node boots with every image, and pulls and copies nothing.
 

@@ -9,10 +9,10 @@ import (
 	"github.com/pinbox/pinbox/builder/source"
 )
 
-// sourceFlags are the values of the flags that name inputs, by the names of the flags.
+// sourceFlags are the values of the flags for inputs, by the names of the flags.
 type sourceFlags map[string]*sourceValue
 
-// sourceValue is the value of a flag that names inputs. It implements pflag.Value.
+// sourceValue is the value of a flag for inputs. It implements pflag.Value.
 type sourceValue struct {
 	flag source.Flag
 	all  []string
@@ -51,7 +51,7 @@ func (f *sourceFlags) add(flags *pflag.FlagSet) {
 	}
 }
 
-// entries are the inputs that the flags name.
+// entries returns the inputs that the flags name.
 func (f sourceFlags) entries() []source.Entry {
 	values := map[string][]string{}
 	for name, value := range f {

@@ -26,7 +26,7 @@ func verifyCommand() *cobra.Command {
 	}
 	cmd.Flags().StringArrayVar(&bases, "base", nil,
 		"`PATH` of the folder or ISO that a delta was built over, to check both together; may be repeated, once for "+
-			"each store below")
+			"each store of the chain")
 	cli.Files(cmd.Flags(), "base", "iso")
 	cli.Under("Inputs", cmd.Flags())
 	output.Add(cmd.Flags())
