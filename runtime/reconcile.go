@@ -52,6 +52,7 @@ func (r *Reconciler) Pass(ctx context.Context) (Status, error) {
 		return r.previous, err
 	}
 	rep := newReport(o, configErr)
+	rep.before = r.previous
 	r.stores(ctx, &rep)
 	if rep.nodeState, err = r.observe(ctx, o); err != nil {
 		return r.end(ctx, rep, err)

@@ -31,6 +31,8 @@ type report struct {
 	progress *Progress
 	// working means that the pass has not ended.
 	working bool
+	// before is the status when the pass began.
+	before Status
 	// done is the number of images that this pass has pulled.
 	done int
 }
@@ -231,7 +233,7 @@ func (r report) conditions(previous Status, s Status, now time.Time) []Condition
 		if r.owner == MCO {
 			p.Message = "The Machine Config Operator has not pinned all yet"
 		}
-	case r.working && !r.onlyRetries(previous):
+	case r.working && !r.onlyRetries():
 		p.Status, p.Reason, p.Message = "True", imagePrefetch, "node is prefetching images: "+r.node
 	case r.working || !r.healthy(s):
 		p.Reason, p.Message = prefetchFailed, "Not all pinned image sets are complete"
@@ -255,17 +257,17 @@ func (r report) healthy(s Status) bool {
 	return r.broken == nil && len(s.Errors) == 0 && !slices.ContainsFunc(s.Images, notPinned)
 }
 
-func (r report) onlyRetries(previous Status) bool {
-	if !previous.Degraded() || r.done > 0 {
+func (r report) onlyRetries() bool {
+	if !r.before.Degraded() || r.done > 0 {
 		return false
 	}
 	for _, p := range r.pulls {
-		if before, ok := previous.image(p.Image.String()); !ok || before.Error == "" || before.ErrorClass == Space {
+		if before, ok := r.before.image(p.Image.String()); !ok || before.Error == "" || before.ErrorClass == Space {
 			return false
 		}
 	}
 	for _, set := range r.sets {
-		before := previous.set(set.Name)
+		before := r.before.set(set.Name)
 		if before.LastFailedGeneration != set.Revision() && before.CurrentGeneration != set.Revision() {
 			return false
 		}

@@ -145,6 +145,21 @@ func TestRetryDoesNotDelayOtherPulls(t *testing.T) {
 	}
 }
 
+// A pass began, published a status without the errors of the last one, and the node was not degraded while it
+// tried the same images again: the conditions changed with every attempt.
+func TestRetriesStayDegraded(t *testing.T) {
+	r, g := newFlakyRegistry(t, 2, func(pinset.Image, int) error { return errors.New("connection refused") })
+	r.Retry.Tries = 1
+	runPass(t, r)
+	first := len(g.published)
+	runPass(t, r)
+	for i, s := range g.published[first:] {
+		if !s.Degraded() {
+			t.Errorf("status %d of the second pass: got %+v, want a degraded node", i+1, s.Conditions)
+		}
+	}
+}
+
 // restart makes the reconciler of a new process, which continues from the last published status.
 func restart(r *runtime.Reconciler, published runtime.Status) *runtime.Reconciler {
 	next := &runtime.Reconciler{

@@ -168,6 +168,7 @@ func TestConditions(t *testing.T) {
 		t.Helper()
 		at := time.Now()
 		before := s
+		r.before = s
 		s = r.status(s, at)
 		if s.is(ProgressingCondition) != progressing || s.Degraded() != degraded {
 			t.Errorf("%s: got progressing %v, degraded %v, want %v, %v", when, s.is(ProgressingCondition), s.Degraded(),
