@@ -19,6 +19,7 @@ import (
 	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/storage/compose"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -49,7 +50,7 @@ func image(name string, layers ...string) pinset.LockedImage {
 // id returns the ID of the uppermost of the layers.
 func id(layers ...string) (id string) {
 	for _, l := range layers {
-		id = compose.LayerID(id, digest.FromString(l))
+		id = layout.LayerID(id, digest.FromString(l))
 	}
 	return id
 }
@@ -293,7 +294,7 @@ func TestNewCommon(t *testing.T) {
 			common := base.NewCommon("site", c.bases, images)
 			want := pinset.Delta{Version: pinset.DeltaVersion, Name: "site", Bases: c.want, Needs: []pinset.Need{}}
 			for _, id := range slices.Sorted(slices.Values(c.needs)) {
-				want.Needs = append(want.Needs, pinset.Need{Layer: id, Link: compose.LinkName(id)})
+				want.Needs = append(want.Needs, pinset.Need{Layer: id, Link: layout.LinkName(id)})
 			}
 			if diff := cmp.Diff(want, common.Delta); diff != "" {
 				t.Errorf("delta (-want +got):\n%s", diff)
