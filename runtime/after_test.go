@@ -69,17 +69,28 @@ func TestAfterPass(t *testing.T) {
 		{outcome{Status{}, context.Canceled}, time.Millisecond, 2},
 		{outcome{healthy, errors.New("status.json")}, time.Hour, 3},
 		{outcome{healthy, nil}, time.Hour, 0},
+		{outcome{Status{Sets: []SetStatus{{Name: "s", LastFailedGenerationError: "401"}, {Name: "t"}}}, nil}, time.Hour, 1},
 	} {
 		got := a.after(step.o, &failures)
 		if got > step.most || got < step.most/2 || failures != step.failures {
 			t.Errorf("%v: got %s, %d failures, want %s, %d", step.o, got, failures, step.most, step.failures)
 		}
 	}
-	for text, want := range map[string]int{"first": 1, "status.json": 1, "no sets": 1} {
+	for text, want := range map[string]int{"first": 1, "status.json": 1, "no sets": 1, `"set s: 401"`: 1, "set t": 0} {
 		if got := strings.Count(log.String(), text); got != want {
 			t.Errorf("got %q %d times, want %d:\n%s", text, got, want, &log)
 		}
 	}
+}
+
+// A service manager without a watchdog is not notified by a timer.
+func TestAgentWithoutWatchdog(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	a := Agent{Service: &recordingService{}, Reconciler: &Reconciler{
+		Sets: func() ([]pinset.Set, error) { return nil, nil },
+	}}
+	a.Run(ctx) // a timer with an interval of 0 panics
 }
 
 // The service manager gets the summary of each status, with the reason of a degraded one.

@@ -108,3 +108,29 @@ func TestChangeAtTheEndOfAPass(t *testing.T) {
 		return s.Healthy() && s.Images[0].Name == two.String()
 	})
 }
+
+// The sets change while a pass pulls: its pulls are cancelled.
+func TestChangeCancelsAPass(t *testing.T) {
+	w := &fakeNode{}
+	one := pinset.Image{Repository: "quay.io/x/one", Digest: digest.FromString("one")}
+	two := pinset.Image{Repository: "quay.io/x/two", Digest: digest.FromString("two")}
+	w.server = &fakecri.Server{Pull: func(ctx context.Context, name string) error {
+		if name == two.String() {
+			return nil
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}}
+	r := newReconciler(t, w, 0)
+	var sets atomic.Pointer[pinset.Set]
+	sets.Store(&pinset.Set{Name: "s", Images: []pinset.Image{one}})
+	r.Sets = func() ([]pinset.Set, error) { return []pinset.Set{*sets.Load()}, nil }
+	changes := make(chan struct{})
+	runAgent(t, r, changes)
+	waitForStatus(t, w, "it pulls", func(s runtime.Status) bool { return s.Progress != nil })
+	sets.Store(&pinset.Set{Name: "s", Images: []pinset.Image{two}})
+	changes <- struct{}{}
+	waitForStatus(t, w, "the other image is pinned", func(s runtime.Status) bool {
+		return s.Healthy() && s.Images[0].Name == two.String()
+	})
+}

@@ -50,6 +50,18 @@ func TestMeterDetectsProgress(t *testing.T) {
 	}
 }
 
+// Staged bytes of earlier pulls do not count as progress.
+func TestMeterWithoutEarlierBytes(t *testing.T) {
+	d := &fakeDisk{staged: 100}
+	m := meter{disk: d, base: 100}
+	for _, step := range []struct{ staged, want int64 }{{100, 0}, {130, 30}, {40, 0}, {50, 10}} { // 40: they were removed
+		d.staged = step.staged
+		if got := m.measure(); got != step.want {
+			t.Errorf("%d bytes are staged: got %d, want %d", step.staged, got, step.want)
+		}
+	}
+}
+
 // failingManifests returns an error for every request for a manifest, and counts the requests.
 type failingManifests struct {
 	sync.Mutex

@@ -84,6 +84,10 @@ func (node *fakeNode) Resolve(ctx context.Context, img pinset.Image) (pinset.Loc
 }
 
 func (node *fakeNode) publish(s runtime.Status) error {
+	if s.Progress != nil { // the pass goes on to change it
+		p := *s.Progress
+		s.Progress = &p
+	}
 	node.mu.Lock()
 	defer node.mu.Unlock()
 	node.published = append(node.published, s)
@@ -336,6 +340,11 @@ func TestStalledPullsAreRestarted(t *testing.T) {
 			}}
 			r := newReconciler(t, node, 2)
 			r.Stall = 100 * time.Millisecond
+			r.Hooks.Failed = func(_ pinset.Image, f runtime.Fault, _ time.Duration) {
+				if want := (runtime.Fault{Class: runtime.Network, Text: runtime.ErrStalled.Error()}); f != want {
+					t.Errorf("got the fault %+v, want %+v", f, want)
+				}
+			}
 			if s := runPass(t, r); !s.Healthy() {
 				t.Errorf("got %v, want a healthy node", s.Errors)
 			}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -205,6 +206,60 @@ func TestConditions(t *testing.T) {
 	step("there is space again", working(testReport(first, two), b), true, false)
 	step("complete", testReport(map[pinset.Image]bool{a: true, b: true}, two), false, false)
 	step("a set changes", working(testReport(map[pinset.Image]bool{a: true, b: true}, one)), true, false)
+	step("an image was removed", failed(testReport(none, one), a, Network), false, true)
+	newer := one
+	newer.Generation = 2
+	step("the set changes, the image does not", working(testReport(none, newer), a), true, false)
+}
+
+// The bytes to fetch are those of images that are not in a store.
+func TestBytesOfImages(t *testing.T) {
+	a, b, c := image("a"), image("b"), image("c")
+	r := testReport(map[pinset.Image]bool{a: true}, set("s", a, b, c))
+	r.running = map[pinset.Image]bool{b: true}
+	for _, img := range []pinset.Image{a, b, c} {
+		r.pulls = append(r.pulls, Pull{Image: img, Need: Need{Fetch: 7}})
+	}
+	images := r.status(Status{}, time.Now()).Images
+	for i, want := range []ImageStatus{{State: Pinned}, {State: Pulling, Bytes: 7}, {State: Missing, Bytes: 7}} {
+		if got := images[i]; got.State != want.State || got.Bytes != want.Bytes {
+			t.Errorf("got %+v, want %s, %d bytes", got, want.State, want.Bytes)
+		}
+	}
+}
+
+// While another process makes a pass, the images that it pulls are being pulled.
+func TestRecallRunningPulls(t *testing.T) {
+	a, b := image("a"), image("b")
+	previous := Status{Images: []ImageStatus{{Name: a.String(), State: Pulling}, {Name: b.String(), State: Missing}}}
+	for busy, want := range map[bool][]State{true: {Pulling, Missing}, false: {Missing, Missing}} {
+		r := testReport(map[pinset.Image]bool{}, set("s", a, b)).continueFrom(previous, busy)
+		if got := imageStates(r.status(previous, time.Now())); !slices.Equal(got, want) {
+			t.Errorf("busy %v: got %v, want %v", busy, got, want)
+		}
+	}
+}
+
+// The drop-in is current if it has just the pins; it need not exist if there are none.
+func TestDropInCurrent(t *testing.T) {
+	a, b := []pinset.Image{image("a")}, []pinset.Image{image("b")}
+	for name, c := range map[string]struct {
+		pins, current []pinset.Image
+		exact         bool
+		want          bool
+	}{
+		"no pins, no file":       {nil, nil, false, true},
+		"no pins, one in a file": {nil, a, true, false},
+		"the pin":                {a, a, true, true},
+		"the pin and a comment":  {a, a, false, false},
+		"another pin":            {a, b, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := (nodeState{pins: c.pins, current: c.current, exact: c.exact}).dropInCurrent(); got != c.want {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
 }
 
 // Only a status of the current version without unknown fields is read.
