@@ -51,7 +51,7 @@ func (r *Reader) describeAll(tree map[string]string, name string, n *node, most 
 	if tree[name] = about; err != nil || n.kind != typeDir {
 		return err
 	}
-	list, err := r.list(n)
+	list, err := r.list(n, 0, 0)
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func (r *Reader) Open(name string) (fs.File, error) {
 		return nil, err
 	}
 	if n.kind == typeDir {
-		return &openDir{info: newInfo(name, n), r: r, path: name}, nil
+		return &openDir{info: newInfo(name, n), r: r, n: n, path: name}, nil
 	}
 	return &openFile{info: newInfo(name, n), data: data{r: r, n: n, words: n.blocks}}, nil
 }
@@ -86,15 +86,7 @@ func (r *Reader) ReadDir(name string) ([]fs.DirEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := r.list(n)
-	if err != nil {
-		return nil, &fs.PathError{Op: "readdir", Path: name, Err: err}
-	}
-	entries := make([]fs.DirEntry, len(list))
-	for i, e := range list {
-		entries[i] = entry{r, e}
-	}
-	return entries, nil
+	return (&openDir{r: r, n: n, path: name}).ReadDir(0)
 }
 
 // ReadFile reads a file of up to 64 MiB.
@@ -181,30 +173,28 @@ func (e entry) Info() (fs.FileInfo, error) {
 type openDir struct {
 	info
 	r    *Reader
+	n    *node
 	path string
-	rest []fs.DirEntry
-	read bool
+	at   int // entries that were read
 }
 
 func (f *openDir) Read([]byte) (int, error) {
 	return 0, &fs.PathError{Op: "read", Path: f.path, Err: syscall.EISDIR}
 }
 
-func (f *openDir) ReadDir(n int) (list []fs.DirEntry, err error) {
-	if !f.read {
-		if f.rest, err = f.r.ReadDir(f.path); err != nil {
-			return nil, err
-		}
-		f.read = true
+func (f *openDir) ReadDir(n int) ([]fs.DirEntry, error) {
+	list, err := f.r.list(f.n, f.at, max(n, 0))
+	if err != nil {
+		return nil, &fs.PathError{Op: "readdir", Path: f.path, Err: err}
 	}
-	if n <= 0 {
-		n = len(f.rest)
-	} else if len(f.rest) == 0 {
+	if f.at += len(list); n > 0 && len(list) == 0 {
 		return nil, io.EOF
 	}
-	n = min(n, len(f.rest))
-	list, f.rest = f.rest[:n:n], f.rest[n:]
-	return list, nil
+	entries := make([]fs.DirEntry, len(list))
+	for i, e := range list {
+		entries[i] = entry{f.r, e}
+	}
+	return entries, nil
 }
 
 // openFile is an open file of any other kind; only a regular one can be read.

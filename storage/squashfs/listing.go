@@ -1,6 +1,7 @@
 package squashfs
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"syscall"
@@ -98,22 +99,72 @@ func (r *Reader) child(e dirent) (*node, error) {
 	return n, err
 }
 
+// errEnough ends a listing.
+var errEnough = errors.New("enough entries")
+
 // find returns the entry of a name.
 func (r *Reader) find(n *node, name string) (found dirent, ok bool, err error) {
+	if n.size >= minIndexed && n.size <= maxIndexed {
+		if r.index.entries == nil || r.index.of != n.ref {
+			err = r.index.read(r, n)
+		}
+		found, ok = r.index.entries[name]
+		return found, ok, err
+	}
 	err = r.entries(n, func(e dirent) error {
 		if e.name == name {
 			found, ok = e, true
+			return errEnough
 		}
 		return nil
 	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
 	return found, ok, err
 }
 
-// list returns all entries of a directory.
-func (r *Reader) list(n *node) (all []dirent, err error) {
+// list returns at most so many entries of a directory after the first ones; 0 means all.
+func (r *Reader) list(n *node, after, most int) (all []dirent, err error) {
 	err = r.entries(n, func(e dirent) error {
-		all = append(all, e)
+		if after--; after >= 0 {
+			return nil
+		}
+		if all = append(all, e); len(all) == most {
+			return errEnough
+		}
 		return nil
 	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
 	return slices.Clip(all), err
+}
+
+// Limits of an indexed listing, in bytes. A short one is found quickly without an index; one of
+// 8 MiB has 100,000 layers.
+const (
+	minIndexed = 8 << 10
+	maxIndexed = 8 << 20
+)
+
+// index has the entries of the directory that was last searched, if that is large: reading a file
+// in each of its folders would otherwise take time in the square of their number.
+type index struct {
+	of      uint64 // the reference of the directory's inode
+	entries map[string]dirent
+}
+
+func (i *index) read(r *Reader, n *node) error {
+	*i = index{entries: map[string]dirent{}}
+	err := r.entries(n, func(e dirent) error {
+		i.entries[e.name] = e
+		return nil
+	})
+	if err != nil {
+		*i = index{}
+		return err
+	}
+	i.of = n.ref
+	return nil
 }

@@ -76,7 +76,7 @@ func (l *loader) fill(dir *Inode, n *node, depth int) error {
 	if err := spend(&l.listings, int64(n.size)); err != nil {
 		return err
 	}
-	list, err := l.r.list(n)
+	list, err := l.r.list(n, 0, 0)
 	if err != nil {
 		return err
 	}

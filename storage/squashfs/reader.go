@@ -19,6 +19,8 @@ type Reader struct {
 	tables
 	ids []uint32
 
+	index index
+
 	fragment       []byte // the fragment block that was last used
 	fragmentNumber uint32
 }

@@ -174,15 +174,20 @@ func TestReaderIsAFileSystem(t *testing.T) {
 			sub.Set(fmt.Sprint(i), file(t, p, bytes.NewReader(noise(1, i*2000))))
 		}
 		root.Set("link", &squashfs.Inode{Mode: syscall.S_IFLNK | 0o777, Target: "sub/1"})
+		many := squashfs.NewDir(0o755, 0, 0, 1) // so large that it gets an index
+		root.Set("many", many)
+		for i := range 300 {
+			many.Set(fmt.Sprintf("%040d", i), file(t, p, strings.NewReader("")))
+		}
 	}))
-	if err := fstest.TestFS(r, "sub/0", "sub/199"); err != nil {
+	if err := fstest.TestFS(r, "sub/0", "sub/199", fmt.Sprintf("many/%040d", 299)); err != nil {
 		t.Error(err)
 	}
 	if target, err := r.ReadLink("link"); target != "sub/1" || err != nil {
 		t.Errorf("link to %q, %v", target, err)
 	}
 	for name, want := range map[string]error{
-		"sub/none": fs.ErrNotExist, "sub/1/x": syscall.ENOTDIR, "../x": fs.ErrInvalid, "link": fs.ErrInvalid,
+		"sub/none": fs.ErrNotExist, "many/none": fs.ErrNotExist, "sub/1/x": syscall.ENOTDIR, "../x": fs.ErrInvalid, "link": fs.ErrInvalid,
 		"sub": syscall.EISDIR,
 	} {
 		if _, err := r.ReadFile(name); !errors.Is(err, want) {
