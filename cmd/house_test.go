@@ -72,8 +72,8 @@ var below = map[string][]string{
 	"storage": {},
 	// runtime needs no containers/storage: what brings it is missing here.
 	"runtime": {
-		"storage/atomicfile", "storage/bytesize", "storage/compose", "storage/filelock", "storage/iso9660",
-		"storage/layout", "storage/pinset", "storage/squashfs",
+		"storage/atomicfile", "storage/audit", "storage/bytesize", "storage/compose", "storage/filelock",
+		"storage/iso9660", "storage/layout", "storage/pinset", "storage/squashfs",
 	},
 	"ignition": {"runtime/crio", "storage/pinset", "storage/layout"},
 	"builder":  {"ignition", "runtime/crio", "storage"},
@@ -129,6 +129,7 @@ var rooms = map[string][]string{
 		"storage",
 		"storage/cache storage/root storage/tarball",
 		"storage/compose storage/environment",
+		"storage/audit",
 		"storage/layout storage/squashfs",
 		"storage/atomicfile storage/codec storage/pinset",
 		"storage/bytesize storage/document storage/filelock storage/iso9660 storage/tail storage/verity",

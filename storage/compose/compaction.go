@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pinbox/pinbox/storage/audit"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/squashfs"
@@ -153,8 +154,8 @@ func readLayers(store *squashfs.Reader) (records []layout.Layer, err error) {
 	documents := layout.Open(store)
 	documents.Strict = true
 	err = documents.Layers(func(l layout.Layer) error {
-		if l.UncompressedDigest == "" || layout.LayerID(l.Parent, l.UncompressedDigest) != l.ID {
-			return fmt.Errorf("%w: the ID of layer %q does not match its content", ErrForeignStore, l.ID)
+		if err := audit.CheckLayer(l); err != nil {
+			return err
 		}
 		records = append(records, l)
 		return nil
@@ -174,7 +175,7 @@ func readImages(store *squashfs.Reader) (records []*ImageRecord, err error) {
 }
 
 func foreign(err error) error {
-	if errors.Is(err, layout.ErrDocument) {
+	if errors.Is(err, layout.ErrDocument) || errors.Is(err, audit.ErrInvalid) {
 		return fmt.Errorf("%w: %w", ErrForeignStore, err)
 	}
 	return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/storage/audit"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
@@ -49,12 +50,9 @@ func (all Images) merge(from *ImageRecord, store *squashfs.Reader) error {
 func (r *ImageRecord) load(store *squashfs.Reader) error {
 	r.data = map[string][]byte{}
 	for _, key := range r.BigDataNames {
-		content, err := store.ReadFile(layout.DocumentFile(r.ID, key))
+		content, err := audit.Document(store, r.Image, key)
 		if err != nil {
 			return err
-		}
-		if digest.FromBytes(content) != r.BigDataDigests[key] {
-			return fmt.Errorf("%w: its document %q has another digest", squashfs.ErrDamaged, key)
 		}
 		r.data[key] = content
 	}
@@ -96,20 +94,12 @@ func (r *ImageRecord) split() (map[digest.Digest][][]byte, error) {
 func (all Images) layers() (map[string]bool, error) {
 	needed := map[string]bool{}
 	for id, rec := range all {
-		var config struct {
-			RootFS struct {
-				DiffIDs []digest.Digest `json:"diff_ids"`
-			} `json:"rootfs"`
-		}
-		if err := json.Unmarshal(rec.Data(rec.configKey()), &config); err != nil {
-			return nil, fmt.Errorf("image %s: %w: its configuration: %w", id, ErrForeignStore, err)
+		chain, err := audit.Chain(rec.Data(rec.configKey()))
+		if err != nil {
+			return nil, fmt.Errorf("image %s: %w", id, foreign(err))
 		}
 		top := ""
-		for _, diffID := range config.RootFS.DiffIDs {
-			if err := diffID.Validate(); err != nil {
-				return nil, fmt.Errorf("image %s: %w: its configuration: %w", id, ErrForeignStore, err)
-			}
-			top = layout.LayerID(top, diffID)
+		for _, top = range chain {
 			needed[top] = true
 		}
 		if top != rec.TopLayer {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/storage/audit"
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/squashfs"
@@ -115,7 +116,7 @@ func TestImagesThatCannotBeCompacted(t *testing.T) {
 			config, func(i *foreignImage) { i.record.Metadata = `{"signatures-sizes":{"x":[1]}}` }, compose.ErrForeignStore,
 		},
 		"changed document": {
-			config, func(i *foreignImage) { i.documents["manifest"] = "Manifest" }, squashfs.ErrDamaged,
+			config, func(i *foreignImage) { i.documents["manifest"] = "Manifest" }, audit.ErrInvalid,
 		},
 		"manifest of another image": {
 			config, func(i *foreignImage) { i.record.Digest = digest.FromString("other") }, compose.ErrForeignStore,
@@ -124,6 +125,7 @@ func TestImagesThatCannotBeCompacted(t *testing.T) {
 			config, func(i *foreignImage) {
 				key := digest.FromString(config).String()
 				i.documents[key], i.record.BigDataDigests[key] = "other", digest.FromString("other")
+				i.record.BigDataSizes[key] = int64(len("other"))
 			}, compose.ErrForeignStore,
 		},
 		"configuration that is none": {"x", func(*foreignImage) {}, compose.ErrForeignStore},
