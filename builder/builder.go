@@ -83,8 +83,10 @@ type Result struct {
 	// NodeStore is the path or the partition where the node expects the store.
 	NodeStore string `json:"nodeStore"`
 	// StoreDigest is the digest of the store's file; "" if the store is a folder.
-	StoreDigest string   `json:"storeDigest,omitempty"`
-	Warnings    []string `json:"warnings,omitempty"`
+	StoreDigest string `json:"storeDigest,omitempty"`
+	// StoreRootHash is the root of the store's hash tree; "" if the format has none.
+	StoreRootHash string   `json:"storeRootHash,omitempty"`
+	Warnings      []string `json:"warnings,omitempty"`
 	// ISO is the path of the live ISO; "" without one.
 	ISO string `json:"iso,omitempty"`
 	// Medium is the volume label of a separate medium for the store; "" without one.
@@ -116,7 +118,7 @@ func Build(ctx context.Context, o Options) (Result, error) {
 	s := o.Appliance.Spec
 	r := Result{
 		Name: o.Appliance.Metadata.Name, Platform: p.lock.Platform, Out: filepath.Clean(o.Out), Totals: p.lock.Totals(),
-		Store: p.store.Name, StoreSize: p.store.Size, StoreDigest: p.store.Digest(), Format: o.format().Describe(),
+		Store: p.store.Name, StoreSize: p.store.Size, StoreDigest: p.store.Digest(), StoreRootHash: p.store.RootHash(), Format: o.format().Describe(),
 		NodeStore: s.Config(nil, nil).Store.NodePath(), Installs: s.ISO.InstallDevice, Medium: s.Node.Store.VolumeLabel,
 		Warnings: p.warnings, Seconds: time.Since(started).Seconds(),
 	}

@@ -36,10 +36,12 @@ type DeltaResult struct {
 	// Bases that the delta was made for. A node has one of them.
 	Bases []pinset.Base `json:"bases"`
 	// Store is the store's name in the folder, StoreSize its size in bytes.
-	Store       string   `json:"store"`
-	StoreSize   int64    `json:"storeSize"`
-	StoreDigest string   `json:"storeDigest"`
-	Warnings    []string `json:"warnings,omitempty"`
+	Store       string `json:"store"`
+	StoreSize   int64  `json:"storeSize"`
+	StoreDigest string `json:"storeDigest"`
+	// StoreRootHash is the root of the store's hash tree.
+	StoreRootHash string   `json:"storeRootHash"`
+	Warnings      []string `json:"warnings,omitempty"`
 	// Seconds is the duration of the build.
 	Seconds float64 `json:"seconds"`
 }
@@ -63,7 +65,7 @@ func Delta(ctx context.Context, o Options) (DeltaResult, error) {
 	return DeltaResult{
 		Name: o.Appliance.Metadata.Name, Platform: p.lock.Platform, Out: filepath.Clean(o.Out), Totals: p.lock.Totals(),
 		New: missing(*p.common, p.lock), Bases: p.common.Delta.Bases,
-		Store: p.store.Name, StoreSize: p.store.Size, StoreDigest: p.store.Digest(),
+		Store: p.store.Name, StoreSize: p.store.Size, StoreDigest: p.store.Digest(), StoreRootHash: p.store.RootHash(),
 		Warnings: slices.Concat(warnings, p.warnings), Seconds: time.Since(started).Seconds(),
 	}, nil
 }

@@ -59,7 +59,7 @@ func run(ctx context.Context, o Options, r recipe) (made product, err error) {
 	if made.lock, made.store, err = w.write(ctx); err != nil {
 		return made, err
 	}
-	if err := stage.WriteTexts(made.lock, p.Sets, made.texts); err != nil {
+	if err := stage.WriteTexts(made.store, made.lock, p.Sets, made.texts); err != nil {
 		return made, err
 	}
 	if err := stage.WriteISO(ctx, made.store, made.live, o.Hooks); err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/verity"
 )
 
 // Names of the files in an appliance's folder.
@@ -37,6 +38,16 @@ type Store struct {
 	Name string // in the folder
 	Size int64  // bytes
 	Sum  string // SHA-256 in hexadecimal; "" if the store is a folder
+	// Tree is the hash tree in the file; zero if the format has none.
+	Tree verity.Tree
+}
+
+// RootHash returns the root of the store's hash tree in hexadecimal; "" if it has none.
+func (s Store) RootHash() string {
+	if s.Tree.IsZero() {
+		return ""
+	}
+	return s.Tree.Root.Encoded()
 }
 
 // Digest returns the digest of the store's file; "" if the store is a folder.

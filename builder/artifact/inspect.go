@@ -8,6 +8,7 @@ import (
 	"io"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/progress"
@@ -61,6 +62,9 @@ func Inspect(name string) (iso.Info, error) {
 	}
 	sums, err := ParseSums(text, name, ISOSums)
 	info.BaseSHA256 = sums[ISOBase]
+	if root, err := image.ReadText(path.Join(iso.Dir, ISORootHash)); err == nil {
+		info.StoreRootHash = strings.TrimSpace(string(root))
+	}
 	for i, m := range info.Added {
 		info.Added[i].SHA256 = sums[m.Name]
 	}

@@ -18,6 +18,8 @@ const (
 	ISOStore = layout.MediumStore
 	ISOLock  = layout.MediumLock
 	ISOSums  = layout.MediumSums
+	// The root hash of the store's hash tree.
+	ISORootHash = layout.MediumRootHash
 	// The signature of the store, if there is one.
 	ISOSignature = layout.MediumSignature
 	ISOBase      = layout.MediumBase // the ISO has undo.gz instead, from which the base is restored
@@ -40,17 +42,21 @@ func (s *Stage) WriteISO(ctx context.Context, store Store, live LiveISO, hooks p
 	}
 	embedded := sha256.Sum256(live.Edit.Ignition)
 	inside := layout.Sums{IgnitionFile: hex.EncodeToString(embedded[:])}
+	files := map[string]string{ISOStore: StoreFile, ISOLock: LockFile, ISORootHash: layout.RootHashFile(StoreFile)}
+	var err error
 	if !live.NoStore {
 		inside[ISOStore] = store.Sum
+		if inside[ISORootHash], err = sumOf(ctx, s.Path(files[ISORootHash]), progress.Hooks{}); err != nil {
+			return err
+		}
 	}
-	var err error
 	if inside[ISOLock], err = sumOf(ctx, s.Path(LockFile), progress.Hooks{}); err != nil {
 		return err
 	}
 	if inside[ISOBase], err = SumFile(ctx, live.Base, hooks); err != nil {
 		return err
 	}
-	additions, closeAll, err := additions(s.Dir, map[string]string{ISOStore: StoreFile, ISOLock: LockFile}, inside)
+	additions, closeAll, err := additions(s.Dir, files, inside)
 	if err != nil {
 		return err
 	}
@@ -76,7 +82,7 @@ func additions(dir string, files map[string]string, sums layout.Sums) (all []iso
 	}
 	text := sums.Encode()
 	all = []iso.Addition{{Name: ISOSums, Size: int64(len(text)), Content: bytes.NewReader(text)}}
-	for _, name := range []string{ISOLock, ISOSignature, ISOStore} {
+	for _, name := range []string{ISOLock, ISORootHash, ISOSignature, ISOStore} {
 		if _, ok := sums[name]; !ok {
 			continue
 		}

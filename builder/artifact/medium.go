@@ -46,7 +46,8 @@ func Medium(ctx context.Context, o MediumOptions) error {
 	if sum != sums[store] {
 		return fmt.Errorf("%s: %w: %s has changed: SHA-256 %s, want %s", o.Dir, ErrVerify, store, sum, sums[store])
 	}
-	inside := map[string]string{ISOStore: sum, ISOLock: sums[LockFile]}
+	rootHash := layout.RootHashFile(store)
+	inside := map[string]string{ISOStore: sum, ISOLock: sums[LockFile], ISORootHash: sums[rootHash]}
 	signature := signatureOf(o.Dir, store)
 	if signature != "" {
 		if inside[ISOSignature], err = SumFile(ctx, filepath.Join(o.Dir, signature), o.Hooks); err != nil {
@@ -54,7 +55,7 @@ func Medium(ctx context.Context, o MediumOptions) error {
 		}
 	}
 	additions, closeAll, err := additions(o.Dir, map[string]string{ISOStore: store, ISOLock: LockFile,
-		ISOSignature: signature}, inside)
+		ISORootHash: rootHash, ISOSignature: signature}, inside)
 	if err != nil {
 		return err
 	}

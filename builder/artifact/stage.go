@@ -158,14 +158,18 @@ type Text struct {
 	Perm    os.FileMode
 }
 
-// WriteTexts writes the lock, the manifests of the sets, and more files by their names.
-func (s *Stage) WriteTexts(lock pinset.Lock, sets []pinset.Set, more map[string]Text) error {
+// WriteTexts writes the lock, the manifests of the sets, the root hash of the store, and more files by
+// their names.
+func (s *Stage) WriteTexts(store Store, lock pinset.Lock, sets []pinset.Set, more map[string]Text) error {
 	var b bytes.Buffer
 	if err := lock.Encode(&b); err != nil {
 		return err
 	}
 	files := maps.Clone(more)
 	files[LockFile] = Text{b.Bytes(), 0o644}
+	if !store.Tree.IsZero() {
+		files[layout.RootHashFile(store.Name)] = Text{store.Tree.RootHash(), 0o644}
+	}
 	for _, set := range sets {
 		files[path.Join(ManifestsDir, pinset.FileName(set.Name))] = Text{set.Render(), 0o644}
 	}

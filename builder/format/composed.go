@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/opencontainers/go-digest"
 
@@ -120,18 +119,4 @@ func (c *composed) Abort() error {
 		c.compressor.Close()
 	}
 	return nil
-}
-
-// checkFile calls check with a file and its size in bytes, and returns the size.
-func checkFile(name string, check func(f *os.File, size int64) error) (int64, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	fi, err := f.Stat()
-	if err != nil {
-		return 0, err
-	}
-	return fi.Size(), check(f, fi.Size())
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/root"
@@ -85,13 +86,14 @@ func (d *folder) Close() (artifact.Store, error) {
 }
 
 // Verify checks the short names of layers, which are symbolic links: the sums list regular files only.
-func (dirFormat) Verify(dir string) (size int64, err error) {
-	if size, err = folderSize(dir); err != nil {
-		return 0, err
+func (dirFormat) Verify(_ context.Context, dir string, _ progress.Hooks) (store artifact.Store, err error) {
+	store.Name = filepath.Base(dir)
+	if store.Size, err = folderSize(dir); err != nil {
+		return store, err
 	}
 	links, err := filepath.Glob(filepath.Join(dir, layout.OverlayDir, "*", "link"))
 	if err != nil {
-		return 0, err
+		return store, err
 	}
 	var errs []error
 	for _, link := range links {
@@ -103,10 +105,10 @@ func (dirFormat) Verify(dir string) (size int64, err error) {
 		layer := filepath.Base(filepath.Dir(link))
 		name := filepath.Join(layout.LinksDir, strings.TrimSpace(string(short)))
 		if target, err := os.Readlink(filepath.Join(dir, name)); err != nil || target != filepath.Join("..", layer, "diff") {
-			errs = append(errs, fmt.Errorf("%s is not a link to layer %s", filepath.Join(filepath.Base(dir), name), layer))
+			errs = append(errs, fmt.Errorf("%s is not a link to layer %s", filepath.Join(store.Name, name), layer))
 		}
 	}
-	return size, errors.Join(errs...)
+	return store, errors.Join(errs...)
 }
 
 // folderSize returns the size of all regular files below dir, in bytes.

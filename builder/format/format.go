@@ -28,8 +28,9 @@ type Format interface {
 	Needs(Sizes) Needs
 	// Open begins to write a store. The caller calls Close, and then Abort in any case.
 	Open(context.Context, Options) (Store, error)
-	// Verify checks what the sums cannot: the store at a path must be complete. It returns the size in bytes.
-	Verify(path string) (size int64, err error)
+	// Verify checks what the sums cannot: the store at a path must be complete. It returns the store with its
+	// size, and with its sum if it has computed that.
+	Verify(ctx context.Context, path string, hooks progress.Hooks) (artifact.Store, error)
 }
 
 // table lists all formats. The first one is the default.

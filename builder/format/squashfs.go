@@ -2,14 +2,16 @@ package format
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
 	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/squashfs"
+	"github.com/pinbox/pinbox/storage/verity"
 )
 
 // Squashfs is a file system image that nodes mount.
@@ -29,7 +31,7 @@ func (squashFormat) Needs(s Sizes) Needs {
 		return Needs{}
 	}
 	own := s.Own / 3 // packed: in the store and, until it is complete, in a temporary file
-	n := Needs{Store: s.Packed + own, Temporary: own}
+	n := Needs{Store: verity.Size(s.Packed + own), Temporary: own}
 	if s.HasCache {
 		n.Cache = s.Packed - s.Cached
 	} else {
@@ -61,32 +63,52 @@ func (q *squashFile) finish(top *squashfs.Inode) (artifact.Store, error) {
 		return artifact.Store{}, err
 	}
 	defer image.Close()
-	if err := q.opts.CheckSize(image.Size()); err != nil {
+	size := verity.Size(image.Size())
+	if err := q.opts.CheckSize(size); err != nil {
 		return artifact.Store{}, err
 	}
-	q.opts.Hooks.Begin("write store", image.Size())
+	q.opts.Hooks.Begin("write store", size)
+	scratch, err := atomicfile.Unnamed(q.opts.Dir)
+	if err != nil {
+		return artifact.Store{}, err
+	}
+	defer scratch.Close()
 	f, err := atomicfile.Create(filepath.Join(q.opts.Dir, q.opts.Name), 0o644)
 	if err != nil {
 		return artifact.Store{}, err
 	}
 	defer f.Abort()
 	w := artifact.NewHashWriter(q.ctx, f, q.opts.Hooks.Add)
-	if _, err := image.WriteTo(w); err != nil {
+	v := verity.NewWriter(w, image.Size(), scratch)
+	if _, err := image.WriteTo(v); err != nil {
 		return artifact.Store{}, err
 	}
-	return artifact.Store{Name: q.opts.Name, Size: w.Size(), Sum: w.Sum()}, f.Commit()
+	tree, err := v.Close()
+	if err != nil {
+		return artifact.Store{}, err
+	}
+	return artifact.Store{Name: q.opts.Name, Size: w.Size(), Sum: w.Sum(), Tree: tree}, f.Commit()
 }
 
-// Verify compares the size of the file with the size in its superblock.
-func (squashFormat) Verify(path string) (int64, error) {
-	return checkFile(path, func(f *os.File, size int64) error {
-		head := make([]byte, 48)
-		if _, err := f.ReadAt(head, 0); err != nil || binary.LittleEndian.Uint32(head) != squashfs.Magic {
-			return fmt.Errorf("%s is not a squashfs", filepath.Base(path))
-		}
-		if used := binary.LittleEndian.Uint64(head[40:]); used > uint64(size) {
-			return fmt.Errorf("%s ends after %d of %d bytes", filepath.Base(path), size, used)
-		}
-		return nil
-	})
+// Verify computes the digest of the file and its hash tree, which it compares with the one in the file.
+func (squashFormat) Verify(ctx context.Context, path string, hooks progress.Hooks) (artifact.Store, error) {
+	store := artifact.Store{Name: filepath.Base(path)}
+	f, err := os.Open(path)
+	if err != nil {
+		return store, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return store, err
+	}
+	hooks.Begin("hash "+store.Name, fi.Size())
+	check := verity.NewChecker(fi.Size())
+	if store.Sum, store.Size, err = artifact.SumReader(ctx, io.TeeReader(f, check), hooks); err != nil {
+		return store, err
+	}
+	if store.Tree, err = check.Tree(); err != nil {
+		err = fmt.Errorf("%s: %w", store.Name, err)
+	}
+	return store, err
 }

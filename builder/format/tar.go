@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/squashfs"
 	"github.com/pinbox/pinbox/storage/tarball"
@@ -73,12 +74,21 @@ func (t *tarFile) Abort() {
 }
 
 // Verify looks for the two empty blocks that end a tar.
-func (tarFormat) Verify(path string) (int64, error) {
-	return checkFile(path, func(f *os.File, size int64) error {
-		end := make([]byte, 1024)
-		if _, err := f.ReadAt(end, size-int64(len(end))); err != nil || !bytes.Equal(end, make([]byte, len(end))) {
-			return fmt.Errorf("%s ends early, after %d bytes", filepath.Base(path), size)
-		}
-		return nil
-	})
+func (tarFormat) Verify(_ context.Context, path string, _ progress.Hooks) (artifact.Store, error) {
+	store := artifact.Store{Name: filepath.Base(path)}
+	f, err := os.Open(path)
+	if err != nil {
+		return store, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return store, err
+	}
+	store.Size = fi.Size()
+	end := make([]byte, 1024)
+	if _, err := f.ReadAt(end, store.Size-int64(len(end))); err != nil || !bytes.Equal(end, make([]byte, len(end))) {
+		return store, fmt.Errorf("%s ends early, after %d bytes", store.Name, store.Size)
+	}
+	return store, nil
 }

@@ -22,6 +22,8 @@ type Info struct {
 	// image before it was edited. Info leaves both empty: the caller sets them.
 	Installs   string `json:"installs,omitempty"`
 	BaseSHA256 string `json:"baseSHA256,omitempty"`
+	// StoreRootHash is the root of the store's hash tree as the image names it. The caller sets it.
+	StoreRootHash string `json:"storeRootHash,omitempty"`
 	// Added are the files that pinbox added.
 	Added []InfoMember `json:"added,omitempty"`
 }

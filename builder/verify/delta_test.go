@@ -162,6 +162,7 @@ func repacked(t *testing.T, dir string, change func(out, tree string)) string {
 		t.Fatal(err)
 	}
 	fixtures.Run(t, "mksquashfs", tree, stores[0], "-quiet", "-no-progress")
+	fixtures.AddTree(t, stores[0])
 	resum(t, out)
 	return out
 }

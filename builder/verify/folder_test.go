@@ -30,9 +30,13 @@ func wantResult(t *testing.T, dir, store string, files int, delta *verify.Delta)
 	if err != nil {
 		t.Fatal(err)
 	}
+	root, err := os.ReadFile(filepath.Join(dir, layout.RootHashFile(store)))
+	if err != nil {
+		t.Fatal(err)
+	}
 	return verify.Result{
 		Dir: dir, Files: files, Totals: lock.Totals(), StoreSize: int64(len(content)),
-		StoreDigest: digest.FromBytes(content).String(), Delta: delta,
+		StoreDigest: digest.FromBytes(content).String(), StoreRootHash: strings.TrimSpace(string(root)), Delta: delta,
 	}
 }
 
@@ -43,10 +47,10 @@ func TestIntactFolders(t *testing.T) {
 		files      int
 		delta      *verify.Delta
 	}{
-		"appliance with an ISO": {s.live, layout.StoreFile, 6, nil},
-		"appliance":             {s.base, layout.StoreFile, 5, nil},
-		"delta":                 {s.second, layout.DeltaStoreFile, 4, &verify.Delta{Layers: 3, Needs: 5}},
-		"delta of a delta":      {s.third, layout.DeltaStoreFile, 4, &verify.Delta{Layers: 3, Needs: 8}},
+		"appliance with an ISO": {s.live, layout.StoreFile, 7, nil},
+		"appliance":             {s.base, layout.StoreFile, 6, nil},
+		"delta":                 {s.second, layout.DeltaStoreFile, 5, &verify.Delta{Layers: 3, Needs: 5}},
+		"delta of a delta":      {s.third, layout.DeltaStoreFile, 5, &verify.Delta{Layers: 3, Needs: 8}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var seen steps
@@ -140,7 +144,7 @@ func TestSumsThatListOtherFiles(t *testing.T) {
 		},
 		"an unlisted store": {
 			s.base, "sed -i /store/d SHA256SUMS",
-			[]string{"store.squashfs is not in SHA256SUMS", "SHA256SUMS has no entry for a store"},
+			[]string{"store.squashfs is not in SHA256SUMS", "store.roothash is not in SHA256SUMS", "SHA256SUMS has no entry for a store"},
 		},
 		"an unlisted delta.json": {
 			s.third, "sed -i /delta.json/d SHA256SUMS",
@@ -196,8 +200,15 @@ func TestFilesThatDisagree(t *testing.T) {
 			s.base, "cp " + s.live + "/config.ign " + s.live + "/config.bu .",
 			"config.ign does not pin the images of the lock",
 		},
-		"store that is none":    {s.base, "echo x >store.squashfs", "store.squashfs is not a squashfs"},
-		"store cut short":       {s.base, "truncate -s -4096 store.squashfs", "store.squashfs ends after"},
+		"store that is none": {s.base, "echo x >store.squashfs", "store.squashfs: there is no hash tree"},
+		"store cut short":    {s.base, "truncate -s -4096 store.squashfs", "store.squashfs: there is no hash tree"},
+		"store with a changed block": {
+			s.base, "printf x | dd of=store.squashfs bs=1 seek=5000 conv=notrunc",
+			"store.squashfs: the hash tree is not that of the data",
+		},
+		"another root hash": {
+			s.base, "cp " + s.live + "/store.roothash .", "store.roothash is not the root hash of the store, which is ",
+		},
 		"ISO that is none":      {s.live, "echo x >appliance.iso", "appliance.iso: "},
 		"ISO with another lock": {s.live, "echo >>pinbox.lock.json", "appliance.iso has another lock.json than the folder"},
 		"description that is none": {
@@ -205,7 +216,8 @@ func TestFilesThatDisagree(t *testing.T) {
 		},
 		"description with a newer version": {s.third, "sed -i s/1,/9,/ delta.json", "delta.json: "},
 		"delta with the store of an appliance": {
-			s.third, "cp " + s.base + "/store.squashfs delta.squashfs", "delta.squashfs has another delta.json",
+			s.third, "cp " + s.base + "/store.squashfs delta.squashfs; cp " + s.base + "/store.roothash delta.roothash",
+			"delta.squashfs has another delta.json",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

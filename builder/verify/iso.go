@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"path"
 	"path/filepath"
@@ -13,7 +14,9 @@ import (
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/storage/iso9660"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/verity"
 )
 
 // verifyISO verifies the files that pinbox added to an ISO, its Ignition config and its base.
@@ -47,17 +50,15 @@ func verifyISO(ctx context.Context, name string, hooks progress.Hooks) (Result, 
 		hooks.Begin("hash "+filepath.Base(name), fi.Size())
 	}
 	for _, file := range slices.Sorted(maps.Keys(sums)) {
-		got, size, err := artifact.SumInISO(ctx, image, file, hooks)
-		if err != nil {
+		got, err := v.sumInISO(ctx, image, file, sums, hooks)
+		if got == "" {
 			errs = append(errs, err)
 			continue
 		}
-		if file == artifact.ISOStore {
-			v.StoreSize, v.StoreDigest = size, "sha256:"+got
-		}
 		if got != sums[file] {
-			errs = append(errs, fmt.Errorf("%s has changed: SHA-256 %s, was %s", file, got, sums[file]))
+			err = fmt.Errorf("%s has changed: SHA-256 %s, was %s", file, got, sums[file])
 		}
+		errs = append(errs, err)
 	}
 	if f, err := image.Find(path.Join(iso.Dir, artifact.ISOLock)); err == nil {
 		if lock, err := pinset.DecodeLock(f.Reader()); err == nil {
@@ -74,6 +75,32 @@ func verifyISO(ctx context.Context, name string, hooks progress.Hooks) (Result, 
 		return Result{}, fmt.Errorf("%s: %w:\n%w", name, artifact.ErrVerify, err)
 	}
 	return v, nil
+}
+
+// sumInISO returns the SHA-256 of a part of an ISO. Of the store, it also compares the hash tree, and returns
+// the sum with that error.
+func (v *Result) sumInISO(
+	ctx context.Context, image *iso.Image, file string, sums layout.Sums, hooks progress.Hooks,
+) (sum string, err error) {
+	if file != artifact.ISOStore {
+		sum, _, err = artifact.SumInISO(ctx, image, file, hooks)
+		return sum, err
+	}
+	f, err := image.Find(path.Join(iso.Dir, file))
+	if err != nil {
+		return "", err
+	}
+	check := verity.NewChecker(f.Size)
+	if sum, v.StoreSize, err = artifact.SumReader(ctx, io.TeeReader(f.Reader(), check), hooks); err != nil {
+		return "", err
+	}
+	v.StoreDigest = artifact.Store{Sum: sum}.Digest()
+	tree, err := check.Tree()
+	if err != nil {
+		return sum, fmt.Errorf("%s: %w", file, err)
+	}
+	v.StoreRootHash = tree.Root.Encoded()
+	return sum, sameRootHash(tree, sums, artifact.ISORootHash)
 }
 
 // medium checks the delta in an ISO, if there is one.

@@ -22,8 +22,8 @@ func TestIntactISOs(t *testing.T) {
 		path string
 		want verify.Result
 	}{
-		"live ISO":          {live, wantResult(t, s.live, layout.StoreFile, 4, nil)},
-		"medium of a delta": {s.medium, wantResult(t, s.third, layout.DeltaStoreFile, 2, &verify.Delta{Layers: 3, Needs: 8})},
+		"live ISO":          {live, wantResult(t, s.live, layout.StoreFile, 5, nil)},
+		"medium of a delta": {s.medium, wantResult(t, s.third, layout.DeltaStoreFile, 3, &verify.Delta{Layers: 3, Needs: 8})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var seen steps

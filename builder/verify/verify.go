@@ -3,6 +3,8 @@ package verify
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,6 +22,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/verity"
 )
 
 // Result describes what was verified.
@@ -31,6 +34,8 @@ type Result struct {
 	StoreSize int64 `json:"storeSize"`
 	// StoreDigest is the digest of the store's file; "" if the store is a folder.
 	StoreDigest string `json:"storeDigest,omitempty"`
+	// StoreRootHash is the root of the store's hash tree, which was computed; "" if the format has none.
+	StoreRootHash string `json:"storeRootHash,omitempty"`
 	// Delta describes a delta; nil for an appliance.
 	Delta *Delta `json:"delta,omitempty"`
 	// Unchecked lists what could not be checked, and why.
@@ -51,12 +56,9 @@ func Artifact(ctx context.Context, dir string, hooks progress.Hooks) (Result, er
 	if err != nil {
 		return Result{}, err
 	}
-	errs := []error{compareSums(ctx, dir, sums, hooks)}
-	errs = append(errs, compareISO(dir, sums))
 	v := Result{Dir: dir, Files: len(sums)}
-	if err := v.store(dir, sums); err != nil {
-		errs = append(errs, err)
-	}
+	store, err := v.store(ctx, dir, sums, hooks)
+	errs := []error{err, compareSums(ctx, dir, sums, store, hooks), compareISO(dir, sums)}
 	lock, err := artifact.ReadLock(filepath.Join(dir, artifact.LockFile))
 	if err != nil {
 		errs = append(errs, err)
@@ -79,10 +81,15 @@ func Artifact(ctx context.Context, dir string, hooks progress.Hooks) (Result, er
 	return v, nil
 }
 
-func compareSums(ctx context.Context, dir string, want layout.Sums, hooks progress.Hooks) error {
+// compareSums compares the sums of all files. The sum of the store is not computed again.
+func compareSums(
+	ctx context.Context, dir string, want layout.Sums, store artifact.Store, hooks progress.Hooks,
+) error {
 	got := layout.Sums{}
-	_, store := format.Find(want)
-	if err := artifact.SumTree(ctx, dir, store, got, hooks); err != nil {
+	if store.Sum != "" {
+		got[store.Name] = store.Sum
+	}
+	if err := artifact.SumTree(ctx, dir, store.Name, got, hooks); err != nil {
 		return err
 	}
 	var errs []error
@@ -134,6 +141,7 @@ func compareISO(dir string, sums layout.Sums) error {
 	}
 	want := map[string]string{
 		artifact.ISOLock: sums[artifact.LockFile], artifact.ISOStore: sums[artifact.StoreFile], artifact.IgnitionFile: config,
+		artifact.ISORootHash: sums[layout.RootHashFile(artifact.StoreFile)],
 	}
 	members := info.Added
 	if info.Ignition != nil {
@@ -147,15 +155,29 @@ func compareISO(dir string, sums layout.Sums) error {
 	return nil
 }
 
-// store checks that the folder's store is complete.
-func (v *Result) store(dir string, sums layout.Sums) (err error) {
+// store checks that the folder's store is complete, and that its hash tree has the root hash of the folder.
+func (v *Result) store(
+	ctx context.Context, dir string, sums layout.Sums, hooks progress.Hooks,
+) (store artifact.Store, err error) {
 	f, name := format.Find(sums)
 	if f == nil {
-		return fmt.Errorf("%s has no entry for a store", artifact.SumsFile)
+		return store, fmt.Errorf("%s has no entry for a store", artifact.SumsFile)
 	}
 	v.StoreDigest = artifact.Store{Sum: sums[name]}.Digest()
-	v.StoreSize, err = f.Verify(filepath.Join(dir, name))
-	return err
+	store, err = f.Verify(ctx, filepath.Join(dir, name), hooks)
+	v.StoreSize, v.StoreRootHash = store.Size, store.RootHash()
+	if err == nil && !store.Tree.IsZero() {
+		err = sameRootHash(store.Tree, sums, layout.RootHashFile(name))
+	}
+	return store, err
+}
+
+// sameRootHash compares the root of a store with the sum of the file that has it.
+func sameRootHash(tree verity.Tree, sums layout.Sums, file string) error {
+	if sum := sha256.Sum256(tree.RootHash()); sums[file] != hex.EncodeToString(sum[:]) {
+		return fmt.Errorf("%s is not the root hash of the store, which is %s", file, tree.Root.Encoded())
+	}
+	return nil
 }
 
 // checkManifests compares the manifests with the sets in the lock.

@@ -237,6 +237,9 @@ func printISO(cmd *cobra.Command, output cli.Output, info iso.Info) error {
 	if info.Installs != "" {
 		fmt.Fprintf(w, "installs to\t%s, and overwrites it without a question\n", info.Installs)
 	}
+	if info.StoreRootHash != "" {
+		fmt.Fprintf(w, "root hash of the store\t%s\n", printable(info.StoreRootHash))
+	}
 	if info.BaseSHA256 != "" {
 		fmt.Fprintf(w, "base\tsha256:%s\n", info.BaseSHA256)
 	}

@@ -1,5 +1,7 @@
 package layout
 
+import "strings"
+
 // The paths of an image store below its graph root, as defined by containers/storage: layers.go,
 // images.go, containers.go and drivers/overlay/overlay.go.
 const (
@@ -46,6 +48,15 @@ const (
 // LockPattern matches the names of locks in the folder of a node's sets.
 const LockPattern = "*.lock.json"
 
+// rootHashSuffix is the suffix of the file with the root hash of a store's hash tree, which
+// systemd.exec(5) RootHash= looks for next to an image, too.
+const rootHashSuffix = ".roothash"
+
+// RootHashFile returns the name of the file next to a store with the root hash of its hash tree.
+func RootHashFile(store string) string {
+	return strings.TrimSuffix(store, AttachedSuffix) + rootHashSuffix
+}
+
 // SignatureSuffixes returns the suffixes of a detached signature next to a store's file: the ones
 // that gpg(1) uses for --detach-sign without and with --armor.
 func SignatureSuffixes() []string { return []string{".sig", ".asc"} }
@@ -57,6 +68,7 @@ const (
 	MediumStore     = "store.squashfs"
 	MediumLock      = "lock.json"
 	MediumSums      = "sums.txt"
+	MediumRootHash  = "store.roothash"
 	MediumSignature = "store.sig" // if the store is signed
 	MediumBase      = "base.iso"  // in the sums only: the ISO contains undo.gz to restore it
 )
