@@ -211,8 +211,8 @@ func (p *crashingPins) countApplied(calls []string) int {
 	return len(slices.DeleteFunc(slices.Clone(calls), func(call string) bool { return call != "pin" }))
 }
 
-// Bug: the reload was lost if a process crashed between the rename of the drop-in and the reload,
-// since the next process found the drop-in complete. The next process reloads CRI-O, once.
+// A process crashes between the rename of the drop-in and the reload. The next process finds the
+// drop-in complete, but reloads CRI-O, once.
 func TestReloadAfterACrash(t *testing.T) {
 	r, node := newRecordingNode(t, 2)
 	for _, img := range node.sets[0].Images {

@@ -18,20 +18,21 @@ import (
 	"github.com/pinbox/pinbox/runtime/stores"
 )
 
-// storeDigest is the digest of a delta's file.
+// storeDigest is the digest of the store in the folder of a delta.
 func storeDigest(t *testing.T, folder string) digest.Digest {
 	t.Helper()
 	out := fixtures.Run(t, "sha256sum", filepath.Join(folder, artifact.DeltaStoreFile))
 	return digest.Digest("sha256:" + strings.Fields(out)[0])
 }
 
-// CRI-O's own store may be on a disk that is not there: then nobody knows who uses what.
+// If CRI-O's main store is missing, perhaps because its disk is not mounted, it is unknown what uses
+// a store, so it is not detached.
 func TestDetachWithoutTheMainStore(t *testing.T) {
 	folders, _ := buildDeltas(t, 1)
 	m := newManager(t, folders[0], "100m")
 	attach(t, m, stores.AttachOptions{Source: folders[1], KeepSets: true})
-	if _, err := m.Detach(t.Context(), "1", filepath.Join(t.TempDir(), "away")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%v", err)
+	if _, err := m.Detach(t.Context(), "1", filepath.Join(t.TempDir(), "missing")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v, want %v", err, os.ErrNotExist)
 	}
 	wantMounted(t, m, 1)
 	if _, err := m.Detach(t.Context(), "1", emptyMainStore(t)); err != nil {
@@ -39,8 +40,8 @@ func TestDetachWithoutTheMainStore(t *testing.T) {
 	}
 }
 
-// A store that another program has written may have the same layers, under links of its
-// own: nothing of ours can stand on those.
+// A store of another program may have the same layers, with other link names. A delta cannot use
+// these, so its base is not detached.
 func TestDetachWithLayersInAForeignStore(t *testing.T) {
 	folders, _ := buildDeltas(t, 2)
 	m := newManager(t, folders[0], "100m")
@@ -51,7 +52,7 @@ func TestDetachWithLayersInAForeignStore(t *testing.T) {
 	fixtures.Run(t, "cp", "-r", m.Slots[1]+"/.", foreign)
 	links, err := filepath.Glob(filepath.Join(foreign, "overlay/*/link"))
 	if err != nil || len(links) == 0 {
-		t.Fatalf("%v, %v", links, err)
+		t.Fatalf("got the links %v, %v, want some", links, err)
 	}
 	for _, link := range links {
 		if err := os.WriteFile(link, []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZ"), 0o644); err != nil {
@@ -61,47 +62,48 @@ func TestDetachWithLayersInAForeignStore(t *testing.T) {
 	m.OtherStores = []string{foreign}
 	if _, err := m.Detach(t.Context(), "1", emptyMainStore(t)); !errors.Is(err, stores.ErrInUse) ||
 		!strings.Contains(err.Error(), "the store appliance") {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want %v by the store appliance", err, stores.ErrInUse)
 	}
 	wantMounted(t, m, 2)
 }
 
-// What a medium says before its sum is known may not be what it holds when it is
-// copied: only the latter counts.
+// Bug: the documents of a source, which are read before its digest is checked, counted even if the
+// source changed before it was copied.
 func TestSourceChangesBeforeTheCopy(t *testing.T) {
 	folders, _ := buildDeltas(t, 1)
-	others, _ := buildDeltas(t, 1) // the same layers, by other names
+	others, _ := buildDeltas(t, 1) // the same layers, with other pins
 	m := newManager(t, folders[0], "100m")
 	source := filepath.Join(t.TempDir(), "delta.squashfs")
-	honest, lie := filepath.Join(folders[1], artifact.DeltaStoreFile), filepath.Join(others[1], artifact.DeltaStoreFile)
-	fixtures.Run(t, "cp", lie, source)
+	expected := filepath.Join(folders[1], artifact.DeltaStoreFile)
+	other := filepath.Join(others[1], artifact.DeltaStoreFile)
+	fixtures.Run(t, "cp", other, source)
 	_, err := m.Attach(t.Context(), stores.AttachOptions{Source: source, Digest: storeDigest(t, folders[1]),
 		CheckSpace: func(int64) error {
-			fixtures.Run(t, "cp", honest, source)
+			fixtures.Run(t, "cp", expected, source)
 			return nil
 		}})
 	if err == nil {
-		t.Error("it was attached with what it said first")
+		t.Error("got no error, want one, as the documents have changed")
 	}
 	all, err := m.Status()
 	if err != nil || len(all) > 0 {
-		t.Errorf("%v, %v", all, err)
+		t.Errorf("got %v, %v, want no store", all, err)
 	}
 }
 
-// A store that is used in place is copied when somebody asks for that.
+// A store that is used in place is copied by a second attach without InPlace, unless it is automatic.
 func TestCopyOfAStoreInPlace(t *testing.T) {
 	folders, _ := buildDeltas(t, 1)
 	m := newManager(t, folders[0], "100m")
 	if o := attach(t, m, stores.AttachOptions{Source: folders[1], InPlace: true}); o.Path == "" {
-		t.Errorf("%+v", o)
+		t.Errorf("got %+v, want a store in place", o)
 	}
 	attach(t, m, stores.AttachOptions{Source: folders[1], Auto: true})
 	if all, err := m.Status(); err != nil || all[0].Path == "" {
-		t.Errorf("%+v, %v", all, err)
+		t.Errorf("after an automatic attach: got %+v, %v, want a store in place", all, err)
 	}
 	if o := attach(t, m, stores.AttachOptions{Source: folders[1]}); o.Path != "" {
-		t.Errorf("%+v", o)
+		t.Errorf("got %+v, want a copy", o)
 	}
 	if err := os.RemoveAll(folders[1]); err != nil {
 		t.Fatal(err)
@@ -113,7 +115,7 @@ func TestCopyOfAStoreInPlace(t *testing.T) {
 	wantMounted(t, m, 1)
 }
 
-// The appliance's own medium brings its own release back.
+// An attach of the appliance's own medium makes its release current, unless it is automatic.
 func TestAttachApplianceStore(t *testing.T) {
 	folders, _ := buildDeltas(t, 1)
 	m := newManagerWithDeltas(t, folders)
@@ -127,12 +129,12 @@ func TestAttachApplianceStore(t *testing.T) {
 	} {
 		attach(t, m, c.o)
 		if all, err := m.Status(); err != nil || len(all) != 1 || all[0].Current != c.current {
-			t.Errorf("%+v: %+v, %v", c.o, all, err)
+			t.Errorf("%+v: got %+v, %v, want the release of the delta current: %v", c.o, all, err, c.current)
 		}
 	}
 }
 
-// A compaction takes long; meanwhile somebody goes back, and another store comes.
+// A rollback and an attach succeed while a compaction runs.
 func TestRollbackAndAttachDuringACompaction(t *testing.T) {
 	folders, pins := buildDeltas(t, 3)
 	m := newManagerWithDeltas(t, folders[:3])
@@ -150,14 +152,14 @@ func TestRollbackAndAttachDuringACompaction(t *testing.T) {
 	if _, err := m.Reconcile(t.Context(), func() bool { return true }); err != nil {
 		t.Fatal(err)
 	}
-	wantMounted(t, m, 2) // the compacted one, and what came
+	wantMounted(t, m, 2) // the compacted one, and the new one
 	set, err := os.ReadFile(filepath.Join(m.Sets, "s.yaml"))
 	if err != nil || !strings.Contains(string(set), pins[3]) {
-		t.Errorf("%s, %v", set, err)
+		t.Errorf("got the set %s, %v, want %s", set, err, pins[3])
 	}
 }
 
-// Somebody has put a folder of his own among the files.
+// A folder of another program among the files of the stores is ignored.
 func TestFolderOfAnotherProgram(t *testing.T) {
 	folders, _ := buildDeltas(t, 1)
 	m := newManagerWithDeltas(t, folders)
@@ -170,7 +172,7 @@ func TestFolderOfAnotherProgram(t *testing.T) {
 	wantMounted(t, m, 1)
 }
 
-// On a node that the Machine Config Operator manages, what it pins is wanted.
+// On a node that the Machine Config Operator manages, a store with an image that it pins is in use.
 func TestPinsOfTheOperatorAreWanted(t *testing.T) {
 	folders, pins := buildDeltas(t, 1)
 	m := newManager(t, folders[0], "100m")
@@ -191,12 +193,12 @@ func TestPinsOfTheOperatorAreWanted(t *testing.T) {
 	attach(t, m, stores.AttachOptions{Source: folders[1], KeepSets: true})
 	if _, err := m.Detach(t.Context(), "1", emptyMainStore(t)); !errors.Is(err, stores.ErrInUse) ||
 		!strings.Contains(err.Error(), pins[1]) {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want %v by %s", err, stores.ErrInUse, pins[1])
 	}
 }
 
-// The folder of the state is a link to another disk: the kernel names mounts by where
-// they are.
+// The folder of the state may be a symbolic link. Bug: the trial mount of a compacted store was not
+// found, since the kernel lists mounts by their real paths.
 func TestStateBehindALink(t *testing.T) {
 	folders, _ := buildDeltas(t, 2)
 	m := newManager(t, folders[0], "100m")

@@ -21,7 +21,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/stores"
 )
 
-// buildLargeDelta builds an appliance, and a delta of some 24 MiB over it.
+// buildLargeDelta builds an appliance, and a delta of about 24 MiB with it as base.
 func buildLargeDelta(t *testing.T) (base, delta string) {
 	t.Helper()
 	registry, _ := appliance.Registry(t)
@@ -35,7 +35,8 @@ func buildLargeDelta(t *testing.T) (base, delta string) {
 	return o.Out, d.Out
 }
 
-// newManager is a keeper in this process, on a disk of so many bytes, with a base.
+// newManager makes a manager with its state on a disk of this size, and with the appliance's store
+// mounted.
 func newManager(t *testing.T, base string, bytes string) stores.Manager {
 	t.Helper()
 	state := t.TempDir()
@@ -52,39 +53,39 @@ func newManager(t *testing.T, base string, bytes string) stores.Manager {
 	fixtures.Run(t, "mount", "-t", "squashfs", "-o", "ro,loop", filepath.Join(base, artifact.StoreFile), m.Slots[0])
 	t.Cleanup(func() {
 		for _, slot := range m.Slots {
-			_ = syscall.Unmount(slot, syscall.MNT_DETACH) // most have nothing
+			_ = syscall.Unmount(slot, syscall.MNT_DETACH) // if a store is mounted
 		}
 		fixtures.Run(t, "umount", "--lazy", state)
 	})
 	return m
 }
 
-// wantNothingAttached wants a keeper to be as before a store came.
+// wantNothingAttached checks that no store is attached, and that no file is left.
 func wantNothingAttached(t *testing.T, m stores.Manager) {
 	t.Helper()
 	entries, err := os.ReadDir(m.Dir)
 	if err != nil || len(entries) > 1 { // the lock
-		t.Errorf("left over: %v, %v", entries, err)
+		t.Errorf("got the files %v, %v, want the lock only", entries, err)
 	}
 	all, err := m.Status()
 	if err != nil || len(all) > 0 {
-		t.Errorf("%v, %v", all, err)
+		t.Errorf("got %v, %v, want no store", all, err)
 	}
 }
 
-// Somebody else fills the disk while a store is copied.
+// Another program fills the disk while a store is copied.
 func TestDiskFullDuringTheCopy(t *testing.T) {
 	fixtures.NeedRoot(t)
 	base, delta := buildLargeDelta(t)
 	m := newManager(t, base, "64m")
-	filler := filepath.Join(filepath.Dir(m.Dir), "somebody-elses-file")
+	filler := filepath.Join(filepath.Dir(m.Dir), "other-file")
 	_, err := m.Attach(t.Context(), stores.AttachOptions{Source: delta, Progress: func(done, all int64) {
 		if done >= 8<<20 {
 			_ = os.WriteFile(filler, make([]byte, 64<<20), 0o644) // as far as it goes
 		}
 	}})
 	if !errors.Is(err, syscall.ENOSPC) {
-		t.Fatalf("%v", err)
+		t.Fatalf("got %v, want %v", err, syscall.ENOSPC)
 	}
 	wantNothingAttached(t, m)
 	if err := os.Remove(filler); err != nil {
@@ -95,7 +96,7 @@ func TestDiskFullDuringTheCopy(t *testing.T) {
 	}
 }
 
-// The medium is pulled out while it is copied: the kernel's answer is an I/O error.
+// The medium is removed while it is copied: the kernel returns an I/O error.
 func TestMediumPulledOutDuringTheCopy(t *testing.T) {
 	fixtures.NeedRoot(t)
 	base, delta := buildLargeDelta(t)
@@ -106,7 +107,7 @@ func TestMediumPulledOutDuringTheCopy(t *testing.T) {
 	}
 	device := strings.TrimSpace(fixtures.Run(t, "losetup", "--find", "--show", "--read-only", image))
 	t.Cleanup(func() { _ = exec.Command("losetup", "--detach", device).Run() })
-	whole, err := os.ReadFile(image)
+	content, err := os.ReadFile(image)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,10 +117,10 @@ func TestMediumPulledOutDuringTheCopy(t *testing.T) {
 		}
 	}})
 	if !errors.Is(err, stores.ErrDamaged) || !errors.Is(err, syscall.EIO) {
-		t.Fatalf("%v", err)
+		t.Fatalf("got %v, want %v: %v", err, stores.ErrDamaged, syscall.EIO)
 	}
 	wantNothingAttached(t, m)
-	if err := os.WriteFile(image, whole, 0o644); err != nil { // it is put back
+	if err := os.WriteFile(image, content, 0o644); err != nil { // it is plugged in again
 		t.Fatal(err)
 	}
 	if _, err := m.Attach(t.Context(), stores.AttachOptions{Source: image}); err != nil {
@@ -127,13 +128,13 @@ func TestMediumPulledOutDuringTheCopy(t *testing.T) {
 	}
 }
 
-// The disk is full when all but the record is written, and when a compaction begins to write:
-// what was there goes on, and once there is room so does the rest.
+// The disk is full when an attach writes the state, and when a compaction starts to write: the
+// attached stores stay mounted, and both succeed once there is space.
 func TestDiskFullAtStateAndCompaction(t *testing.T) {
 	folders, _ := buildDeltas(t, 2)
 	m := newManager(t, folders[0], "8m")
 	attach(t, m, stores.AttachOptions{Source: folders[1]})
-	filler := filepath.Join(filepath.Dir(m.Dir), "somebody-elses-file")
+	filler := filepath.Join(filepath.Dir(m.Dir), "other-file")
 	fill := func() { _ = os.WriteFile(filler, make([]byte, 8<<20), 0o644) } // as far as it goes
 	_, err := m.Attach(t.Context(), stores.AttachOptions{Source: folders[2], Progress: func(done, all int64) {
 		if done == all {
@@ -141,7 +142,7 @@ func TestDiskFullAtStateAndCompaction(t *testing.T) {
 		}
 	}})
 	if !errors.Is(err, syscall.ENOSPC) {
-		t.Fatalf("%v", err)
+		t.Fatalf("got %v, want %v", err, syscall.ENOSPC)
 	}
 	wantMounted(t, m, 1)
 	if err := os.Remove(filler); err != nil {
@@ -154,7 +155,7 @@ func TestDiskFullAtStateAndCompaction(t *testing.T) {
 		return stores.WriteCompacted(ctx, out, p)
 	}}
 	if _, err := m.Compact(t.Context(), o); !errors.Is(err, syscall.ENOSPC) {
-		t.Fatalf("%v", err)
+		t.Fatalf("got %v, want %v", err, syscall.ENOSPC)
 	}
 	wantMounted(t, m, 2)
 	if err := os.Remove(filler); err != nil {
@@ -165,13 +166,13 @@ func TestDiskFullAtStateAndCompaction(t *testing.T) {
 	}
 	entries, err := filepath.Glob(filepath.Join(m.Dir, "[^.]*"))
 	if err != nil || len(entries) != 3 { // two stores and the state
-		t.Errorf("left over: %v, %v", entries, err)
+		t.Errorf("got the files %v, %v, want two stores and the state", entries, err)
 	}
 	compact(t, m)
 }
 
-// interruptedMounter is a service manager that goes on with a mount when the one who asked for it is
-// interrupted meanwhile.
+// interruptedMounter cancels the context of the caller during a mount, and completes the mount, as
+// systemd does.
 type interruptedMounter struct {
 	stores.DirectMounter
 	interrupt context.CancelFunc
@@ -185,7 +186,7 @@ func (h interruptedMounter) Mount(ctx context.Context, m stores.Mount) error {
 	return ctx.Err()
 }
 
-// interruptNextMount is a keeper whose next mount is interrupted, and a context for that.
+// interruptNextMount returns a manager whose next mount cancels the returned context.
 func interruptNextMount(t *testing.T, m stores.Manager) (stores.Manager, context.Context) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -193,31 +194,31 @@ func interruptNextMount(t *testing.T, m stores.Manager) (stores.Manager, context
 	return m, ctx
 }
 
-// Who is interrupted while a store is mounted leaves nothing that nobody knows of: it
-// would keep its slot, and CRI-O would show images that no file is left of.
+// An attach that is interrupted during the mount leaves no mount that is not in the state: it would
+// use a slot, and CRI-O would list images without a file.
 func TestInterruptedDuringTheMount(t *testing.T) {
 	folders, _ := buildDeltas(t, 1)
 	m := newManager(t, folders[0], "100m")
-	hasty, ctx := interruptNextMount(t, m)
-	if _, err := hasty.Attach(ctx, stores.AttachOptions{Source: folders[1]}); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
+	interrupted, ctx := interruptNextMount(t, m)
+	if _, err := interrupted.Attach(ctx, stores.AttachOptions{Source: folders[1]}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 	if slot := attach(t, m, stores.AttachOptions{Source: folders[1]}).Slot; slot != "1" {
-		t.Errorf("it is in slot %s: what was mounted in slot 1 is not known", slot)
+		t.Errorf("got slot %s, want 1", slot)
 	}
 	wantMounted(t, m, 1)
 }
 
-// An interruption, as by the time limit of pinbox-mount.service, says nothing against a
-// compacted store.
+// Bug: an interruption of the trial mount, such as by the time limit of pinbox-mount.service,
+// discarded the compacted store.
 func TestInterruptedDuringTheTrial(t *testing.T) {
 	folders, _ := buildDeltas(t, 3)
 	m := newManagerWithDeltas(t, folders)
 	compact(t, m)
-	hasty, ctx := interruptNextMount(t, m)
-	if _, err := hasty.Reconcile(ctx, func() bool { return true }); !errors.Is(err, context.Canceled) ||
+	interrupted, ctx := interruptNextMount(t, m)
+	if _, err := interrupted.Reconcile(ctx, func() bool { return true }); !errors.Is(err, context.Canceled) ||
 		errors.Is(err, stores.ErrNotReplaced) {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want %v only", err, context.Canceled)
 	}
 	if _, err := m.Reconcile(t.Context(), func() bool { return true }); err != nil {
 		t.Error(err)
@@ -225,8 +226,8 @@ func TestInterruptedDuringTheTrial(t *testing.T) {
 	wantMounted(t, m, 1)
 }
 
-// A medium is plugged in while another is copied, which may take longer than a command
-// waits. Nobody would plug it in again.
+// A medium is plugged in while another one is copied, which may take longer than a command waits.
+// An automatic attach waits without a limit, since udev does not try again.
 func TestAutoAttachWhileAnotherIsCopied(t *testing.T) {
 	folders, _ := buildDeltas(t, 2)
 	m := newManager(t, folders[0], "100m") // which does not wait
@@ -244,25 +245,25 @@ func TestAutoAttachWhileAnotherIsCopied(t *testing.T) {
 		t.Error(err)
 	}
 	if err := <-refused; !errors.Is(err, stores.ErrBusy) {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want %v", err, stores.ErrBusy)
 	}
 	wantMounted(t, m, 2)
 }
 
-// Two media are in when the machine boots, and the one that stands on the other is found
-// first. Nobody would plug it in again.
+// Two media are in drives at boot, and the one whose store needs the other is found first. Its
+// automatic attach waits for the base, since udev does not try again.
 func TestAutoAttachBeforeItsBase(t *testing.T) {
 	folders, _ := buildDeltas(t, 2)
 	m := newManager(t, folders[0], "100m")
-	waits, done := make(chan error, 1), make(chan error, 1)
-	o := Options{Waiting: func(why error) { waits <- why }}
+	waiting, done := make(chan error, 1), make(chan error, 1)
+	o := Options{Waiting: func(reason error) { waiting <- reason }}
 	o.Wait = time.Minute
 	go func() {
 		_, err := o.attach(t.Context(), m, stores.AttachOptions{Source: folders[2], Auto: true})
 		done <- err
 	}()
-	if err := <-waits; !errors.Is(err, stores.ErrNoBase) {
-		t.Errorf("%v", err)
+	if err := <-waiting; !errors.Is(err, stores.ErrNoBase) {
+		t.Errorf("got %v, want %v", err, stores.ErrNoBase)
 	}
 	attach(t, m, stores.AttachOptions{Source: folders[1], Auto: true})
 	if err := <-done; err != nil {
@@ -272,11 +273,11 @@ func TestAutoAttachBeforeItsBase(t *testing.T) {
 	o.Wait = 0
 	if _, err := o.attach(t.Context(), newManager(t, folders[0], "100m"),
 		stores.AttachOptions{Source: folders[2], Auto: true}); !errors.Is(err, stores.ErrNoBase) {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want %v", err, stores.ErrNoBase)
 	}
 }
 
-// observedMounter is a service manager that somebody looks over the shoulder of.
+// observedMounter calls observe before each mount and after each unmount.
 type observedMounter struct {
 	stores.DirectMounter
 	observe func()
@@ -293,8 +294,8 @@ func (w observedMounter) Unmount(ctx context.Context, where string) error {
 	return err
 }
 
-// Who looks at the stores while one comes or goes is told of no store that is away: it
-// would make the node a degraded one, for the moment of a mount.
+// Bug: while a store was mounted or unmounted, Status reported it as unavailable, so that the node
+// was degraded for that time.
 func TestStatusDuringMountAndUnmount(t *testing.T) {
 	folders, _ := buildDeltas(t, 1)
 	m := newManager(t, folders[0], "100m")
@@ -307,7 +308,7 @@ func TestStatusDuringMountAndUnmount(t *testing.T) {
 			}
 			looks <- err
 		}()
-		time.Sleep(200 * time.Millisecond) // for it to look meanwhile; afterwards shows nothing
+		time.Sleep(200 * time.Millisecond) // so that Status reads during the mount
 	}}
 	attach(t, m, stores.AttachOptions{Source: folders[1], KeepSets: true})
 	if _, err := m.Detach(t.Context(), "1", emptyMainStore(t)); err != nil {
@@ -320,8 +321,8 @@ func TestStatusDuringMountAndUnmount(t *testing.T) {
 	}
 }
 
-// The medium of an old release stays in its drive, which is what every boot finds. Nobody
-// is taken back to that release, however many have come and were made one store since.
+// The medium of an old release stays in its drive, so udev reports it at every boot. The automatic
+// attach does not make that release current, even if its store was compacted since.
 func TestAutoAttachOfAnOldRelease(t *testing.T) {
 	folders, _ := buildDeltas(t, 4)
 	m := newManagerWithDeltas(t, folders)
@@ -336,15 +337,15 @@ func TestAutoAttachOfAnOldRelease(t *testing.T) {
 	}
 	wantMounted(t, m, 1)
 	if setText(t, m) != newest {
-		t.Error("an old release is current")
+		t.Error("after an automatic attach: got the old release current, want the newest")
 	}
-	attach(t, m, stores.AttachOptions{Source: folders[1]}) // unless somebody wants it
+	attach(t, m, stores.AttachOptions{Source: folders[1]}) // by a user
 	if setText(t, m) == newest {
-		t.Error("the old release does not come back")
+		t.Error("after an attach: got the newest release current, want the old one")
 	}
 }
 
-// selinuxMounter is a service manager of a kernel with SELinux.
+// selinuxMounter records the SELinux contexts of mounts, and mounts without them.
 type selinuxMounter struct {
 	stores.DirectMounter
 	contexts *[]string
@@ -361,13 +362,13 @@ func (l selinuxMounter) Mount(ctx context.Context, m stores.Mount) error {
 	return l.DirectMounter.Mount(ctx, m)
 }
 
-// At a boot at which nobody can read the context, the one of the last attach counts: no
-// container may read what has none.
+// If the SELinux context cannot be read at boot, the context of the last attach is used: containers
+// cannot read files without it.
 func TestSELinuxContextIsStored(t *testing.T) {
 	folders, _ := buildDeltas(t, 1)
 	m := newManager(t, folders[0], "100m")
-	var given []string
-	m.Mounter, m.SELinuxContext = selinuxMounter{contexts: &given}, "system_u:object_r:container_ro_file_t:s0"
+	var contexts []string
+	m.Mounter, m.SELinuxContext = selinuxMounter{contexts: &contexts}, "system_u:object_r:container_ro_file_t:s0"
 	attach(t, m, stores.AttachOptions{Source: folders[1]})
 	reboot(t, m)
 	m.SELinuxContext, m.Unconfigured = "", true
@@ -375,7 +376,7 @@ func TestSELinuxContextIsStored(t *testing.T) {
 		t.Error(err)
 	}
 	wantMounted(t, m, 1)
-	if len(given) != 2 || given[0] != given[1] {
-		t.Errorf("contexts: %q", given)
+	if len(contexts) != 2 || contexts[0] != contexts[1] {
+		t.Errorf("got the contexts %q, want the same one twice", contexts)
 	}
 }
