@@ -16,8 +16,9 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// guarded is a registry that lets in only these credentials, and an image in it.
-func guarded(t *testing.T, user string) (r *sample.Registry, access *fixtures.Access, pin string) {
+// serveRegistry serves a registry that accepts only this user, and the pin of an image in it. "" is
+// a registry without credentials.
+func serveRegistry(t *testing.T, user string) (r *sample.Registry, access *fixtures.Access, pin string) {
 	t.Helper()
 	access = &fixtures.Access{}
 	r, err := sample.Serve(access.Wrap)
@@ -49,7 +50,7 @@ func image(t *testing.T, pin string) pinset.Image {
 	return img
 }
 
-func write(t *testing.T, content string) string {
+func writeFile(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -58,23 +59,23 @@ func write(t *testing.T, content string) string {
 	return path
 }
 
-// auths is a file of credentials: registry or namespace, and user.
-func auths(t *testing.T, users ...string) string {
+// writeAuthFile writes a file of credentials. users are pairs of a registry or namespace and a user.
+func writeAuthFile(t *testing.T, users ...string) string {
 	t.Helper()
 	var entries []string
 	for i := 0; i < len(users); i += 2 {
 		entries = append(entries, fmt.Sprintf(`"%s":{"auth":"%s"}`, users[i],
 			base64.StdEncoding.EncodeToString([]byte(users[i+1]+":secret"))))
 	}
-	return write(t, `{"auths":{`+strings.Join(entries, ",")+`}}`)
+	return writeFile(t, `{"auths":{`+strings.Join(entries, ",")+`}}`)
 }
 
-// U1 of the Machine Config Operator, TestRegistryAuth, and what it gets wrong:
-// namespaces of credentials, and an entry that is of no concern.
-func TestU1RegistryAuth(t *testing.T) {
-	source, _, pin := guarded(t, "source")
-	mirror, _, _ := guarded(t, "mirror")
-	second, _, _ := guarded(t, "second")
+// Credentials are found as in TestRegistryAuth of the Machine Config Operator. In contrast to the
+// operator, they may be of a namespace, and entries of other registries are ignored.
+func TestCredentials(t *testing.T) {
+	source, _, pin := serveRegistry(t, "source")
+	mirror, _, _ := serveRegistry(t, "mirror")
+	second, _, _ := serveRegistry(t, "second")
 	digest := pin[strings.Index(pin, "@"):]
 	mirrored := func(from string, mirrors ...*sample.Registry) string {
 		conf := fmt.Sprintf("[[registry]]\nprefix = %q\nlocation = %q\nblocked = true\n", from, from)
@@ -82,93 +83,95 @@ func TestU1RegistryAuth(t *testing.T) {
 			conf += fmt.Sprintf("[[registry.mirror]]\nlocation = \"%s/ns\"\ninsecure = true\n"+
 				"pull-from-mirror = \"digest-only\"\n", m.Host)
 		}
-		return write(t, conf)
+		return writeFile(t, conf)
 	}
-	wildcard := write(t, fmt.Sprintf("[[registry]]\nprefix = \"*.invalid\"\n[[registry.mirror]]\n"+
+	wildcard := writeFile(t, fmt.Sprintf("[[registry]]\nprefix = \"*.invalid\"\n[[registry.mirror]]\n"+
 		"location = \"%s/ns\"\ninsecure = true\n", mirror.Host))
 	for name, test := range map[string]struct {
 		client registry.Client
 		pin    string
-		says   string // of the error
+		want   string // the text of the error
 	}{
 		"missing file": {
 			registry.Client{AuthFile: "/no/such/auth.json"}, pin, "/no/such/auth.json: no such file",
 		},
-		"host and port": {registry.Client{AuthFile: auths(t, source.Host, "source")}, pin, ""},
+		"host and port": {registry.Client{AuthFile: writeAuthFile(t, source.Host, "source")}, pin, ""},
 		"the host without its port": {
-			registry.Client{AuthFile: auths(t, "127.0.0.1", "source")}, pin, "authentication required",
+			registry.Client{AuthFile: writeAuthFile(t, "127.0.0.1", "source")}, pin, "authentication required",
 		},
-		"no entry": {registry.Client{AuthFile: auths(t)}, pin, "authentication required"},
-		"another's entry": {
-			registry.Client{AuthFile: auths(t, "quay.io", "source")}, pin, "authentication required",
+		"no entry": {registry.Client{AuthFile: writeAuthFile(t)}, pin, "authentication required"},
+		"an entry of another registry": {
+			registry.Client{AuthFile: writeAuthFile(t, "quay.io", "source")}, pin, "authentication required",
 		},
 		"wrong password": {
-			registry.Client{AuthFile: auths(t, source.Host, "nobody")}, pin, "authentication required",
+			registry.Client{AuthFile: writeAuthFile(t, source.Host, "other")}, pin, "authentication required",
 		},
 		"a namespace": {
-			registry.Client{AuthFile: auths(t, source.Host+"/ns", "source", source.Host, "nobody")}, pin, "",
+			registry.Client{AuthFile: writeAuthFile(t, source.Host+"/ns", "source", source.Host, "other")}, pin, "",
 		},
-		"a mirror's": {
-			registry.Client{AuthFile: auths(t, mirror.Host, "mirror"), RegistriesConf: mirrored("source.invalid/ns", mirror)},
+		"an entry of a mirror": {
+			registry.Client{AuthFile: writeAuthFile(t, mirror.Host, "mirror"), RegistriesConf: mirrored("source.invalid/ns", mirror)},
 			"source.invalid/ns/app" + digest, "",
 		},
-		"a second mirror's": {
-			registry.Client{AuthFile: auths(t, second.Host, "second"), RegistriesConf: mirrored("source.invalid/ns", mirror,
+		"an entry of a second mirror": {
+			registry.Client{AuthFile: writeAuthFile(t, second.Host, "second"), RegistriesConf: mirrored("source.invalid/ns", mirror,
 				second)}, "source.invalid/ns/app" + digest, "",
 		},
 		"a mirror of a wildcard domain": {
-			registry.Client{AuthFile: auths(t, mirror.Host, "mirror"), RegistriesConf: wildcard}, "source.invalid/app" + digest,
+			registry.Client{AuthFile: writeAuthFile(t, mirror.Host, "mirror"), RegistriesConf: wildcard}, "source.invalid/app" + digest,
 			"",
 		},
 	} {
-		locked, err := test.client.Resolve(t.Context(), image(t, test.pin))
-		if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
-			t.Errorf("%s: %v, want %q", name, err, test.says)
-		}
-		if err == nil && (locked.Pin != test.pin || len(locked.Layers) != 2 || locked.Layers[0].Size < 500) {
-			t.Errorf("%s: %+v", name, locked)
-		}
+		t.Run(name, func(t *testing.T) {
+			locked, err := test.client.Resolve(t.Context(), image(t, test.pin))
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+			if err == nil && (locked.Pin != test.pin || len(locked.Layers) != 2 || locked.Layers[0].Size < 500) {
+				t.Errorf("got %+v, want %s with two layers", locked, test.pin)
+			}
+		})
 	}
 }
 
-// Manifests never change, so each is asked for once, whatever happens; what is in
-// the cache counts only if it is what its name says.
+// A manifest never changes, so it is requested once and cached. A cached manifest counts only if it
+// has the digest in its name.
 func TestManifestsAreCached(t *testing.T) {
-	_, access, pin := guarded(t, "")
+	_, access, pin := serveRegistry(t, "")
 	c := registry.Client{Cache: filepath.Join(t.TempDir(), "manifests")}
-	ask := func(when string, requests int) {
+	resolve := func(when string, requests int) {
 		t.Helper()
 		if _, err := c.Resolve(t.Context(), image(t, pin)); err != nil {
-			t.Errorf("%s: %v", when, err)
+			t.Errorf("%s: got %v, want no error", when, err)
 		}
 		if got := access.Take(); (len(got) > 0) != (requests > 0) {
-			t.Errorf("%s: requests %v", when, got)
+			t.Errorf("%s: got the requests %v, want some: %v", when, got, requests > 0)
 		}
 	}
 	c.ReadOnly = true
-	ask("the cache is not to be written", 1)
-	ask("so it is empty", 1)
+	resolve("read-only cache", 1)
+	resolve("read-only cache, again", 1)
 	c.ReadOnly = false
-	ask("for the first time", 1)
-	ask("for the second time", 0)
+	resolve("empty cache", 1)
+	resolve("filled cache", 0)
 	files, err := os.ReadDir(c.Cache)
 	if err != nil || len(files) != 1 {
-		t.Fatalf("%v, %v", files, err)
+		t.Fatalf("got the files %v, %v, want one", files, err)
 	}
 	if err := os.WriteFile(filepath.Join(c.Cache, files[0].Name()), []byte("{}"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	ask("somebody changed the cache", 1)
-	ask("it was mended", 0)
+	resolve("changed cache", 1)
+	resolve("repaired cache", 0)
 	c.Forget()
-	ask("it was emptied", 1)
+	resolve("after Forget", 1)
 	c.Cache = "/proc/no/folder"
-	ask("it cannot be written", 1)
+	resolve("cache that cannot be written", 1)
 }
 
-// An index counts as the image for this platform, not as nothing.
+// An index is resolved to its image for this platform.
 func TestIndexIsTheImageForThisPlatform(t *testing.T) {
-	r, _, _ := guarded(t, "")
+	r, _, _ := serveRegistry(t, "")
 	ours, err := sample.Stack(1000, 2000, 3000)
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +191,7 @@ func TestIndexIsTheImageForThisPlatform(t *testing.T) {
 	locked, err := registry.Client{}.Resolve(t.Context(), image(t, pin))
 	if err != nil || locked.Manifest.String() != want.String() || locked.Index != image(t, pin).Digest ||
 		len(locked.Layers) != 3 {
-		t.Errorf("%+v, %v", locked, err)
+		t.Errorf("got %+v, %v, want the manifest %s with three layers", locked, err, want)
 	}
 	empty, err := sample.Index()
 	if err != nil {
@@ -199,12 +202,13 @@ func TestIndexIsTheImageForThisPlatform(t *testing.T) {
 	}
 	if _, err := (registry.Client{}).Resolve(t.Context(), image(t, pin)); err == nil ||
 		!strings.Contains(err.Error(), "no image found") {
-		t.Errorf("an index for nobody: %v", err)
+		t.Errorf("an empty index: got %v, want that no image was found", err)
 	}
 }
 
-func TestOtherContentIsRefused(t *testing.T) {
-	_, access, pin := guarded(t, "")
+// Content with another digest than the requested one is refused.
+func TestDigestMismatch(t *testing.T) {
+	_, access, pin := serveRegistry(t, "")
 	access.Fault(func(w http.ResponseWriter, r *http.Request) bool {
 		if !strings.Contains(r.URL.Path, "/manifests/") {
 			return false
@@ -213,6 +217,6 @@ func TestOtherContentIsRefused(t *testing.T) {
 		return true
 	})
 	if _, err := (registry.Client{}).Resolve(t.Context(), image(t, pin)); !errors.Is(err, registry.ErrDigest) {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want %v", err, registry.ErrDigest)
 	}
 }
