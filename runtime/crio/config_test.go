@@ -11,33 +11,33 @@ import (
 	"github.com/pinbox/pinbox/runtime/crio"
 )
 
-const ours = "[crio.image]\npinned_images = [\"a\", \"b\"]\n"
+const pinsAB = "[crio.image]\npinned_images = [\"a\", \"b\"]\n"
 
 var configs = map[string]struct {
 	files map[string]string
 	want  crio.Config
-	says  string // of the error; "" for none
+	err   string // its text; "" for none
 }{
 	"nothing": {nil, crio.Config{InternalRepair: true}, ""},
 	"ours": {
-		map[string]string{"crio.conf.d/50-pinned-images": ours}, crio.Config{PinnedImages: []string{"a", "b"},
+		map[string]string{"crio.conf.d/50-pinned-images": pinsAB}, crio.Config{PinnedImages: []string{"a", "b"},
 			PinnedBy: crio.PinnedImagesPath, InternalRepair: true}, "",
 	},
 	"a later file wins": {map[string]string{
-		"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99-admin.conf": "[crio.image]\npinned_images = [\"c\"]\n",
+		"crio.conf.d/50-pinned-images": pinsAB, "crio.conf.d/99-admin.conf": "[crio.image]\npinned_images = [\"c\"]\n",
 	},
 		crio.Config{PinnedImages: []string{"c"}, PinnedBy: "/etc/crio/crio.conf.d/99-admin.conf", InternalRepair: true}, ""},
 	"a later empty list wins": {map[string]string{
-		"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99": "[crio.image]\npinned_images = []\n",
+		"crio.conf.d/50-pinned-images": pinsAB, "crio.conf.d/99": "[crio.image]\npinned_images = []\n",
 	},
 		crio.Config{PinnedImages: []string{}, PinnedBy: "/etc/crio/crio.conf.d/99", InternalRepair: true}, ""},
 	"a later file without the key": {map[string]string{
-		"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99": "[crio.runtime]\nselinux = true\n",
+		"crio.conf.d/50-pinned-images": pinsAB, "crio.conf.d/99": "[crio.runtime]\nselinux = true\n",
 	},
 		crio.Config{PinnedImages: []string{"a", "b"}, PinnedBy: crio.PinnedImagesPath, InternalRepair: true}, ""},
 	"crio.conf comes first": {map[string]string{
 		"crio.conf":                    "[crio]\ninternal_repair = true\n[crio.image]\npinned_images = [\"c\"]\n",
-		"crio.conf.d/50-pinned-images": ours, "crio.conf.d/50-pinbox-stores": "[crio]\ninternal_repair = false\n" +
+		"crio.conf.d/50-pinned-images": pinsAB, "crio.conf.d/50-pinbox-stores": "[crio]\ninternal_repair = false\n" +
 			"storage_option = [\"x\"]\n",
 	},
 		crio.Config{PinnedImages: []string{"a", "b"}, PinnedBy: crio.PinnedImagesPath, InternalRepairBy: crio.StoresPath,
@@ -49,22 +49,22 @@ var configs = map[string]struct {
 		crio.Config{InternalRepair: true, InternalRepairBy: "/etc/crio/crio.conf.d/99", StorageOptions: []string{"x", "y"}},
 		""},
 	"backups and folders count": {map[string]string{
-		"crio.conf.d/50-pinned-images": ours, "crio.conf.d/.50-old~": ours,
+		"crio.conf.d/50-pinned-images": pinsAB, "crio.conf.d/.50-old~": pinsAB,
 		"crio.conf.d/zz/deep": "[crio.image]\npinned_images = [\"c\"]\n",
 	},
 		crio.Config{PinnedImages: []string{"c"}, PinnedBy: "/etc/crio/crio.conf.d/zz/deep", InternalRepair: true}, ""},
 	"no table": {map[string]string{"crio.conf.d/99-upgrade-pin": "pinned_images = [\"a\"]\n"},
 		crio.Config{InternalRepair: true, Ineffective: []string{"/etc/crio/crio.conf.d/99-upgrade-pin"}}, ""},
-	"broken backup": {map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99-bad~": "[crio"},
+	"broken backup": {map[string]string{"crio.conf.d/50-pinned-images": pinsAB, "crio.conf.d/99-bad~": "[crio"},
 		crio.Config{PinnedImages: []string{"a", "b"}, PinnedBy: crio.PinnedImagesPath, InternalRepair: true},
 		"/etc/crio/crio.conf.d/99-bad~"},
 	"a lone star": {map[string]string{"crio.conf.d/99": "[crio.image]\npinned_images = [\"*\"]\n"},
 		crio.Config{PinnedImages: []string{"*"}, PinnedBy: "/etc/crio/crio.conf.d/99", InternalRepair: true}, "crashes it"},
 	"a lone star that another list replaces": {map[string]string{
-		"crio.conf.d/10": "[crio.image]\npinned_images = [\"*\"]\n", "crio.conf.d/50-pinned-images": ours,
+		"crio.conf.d/10": "[crio.image]\npinned_images = [\"*\"]\n", "crio.conf.d/50-pinned-images": pinsAB,
 	},
 		crio.Config{PinnedImages: []string{"a", "b"}, PinnedBy: crio.PinnedImagesPath, InternalRepair: true}, ""},
-	"what pulls go by": {map[string]string{
+	"options of pulls": {map[string]string{
 		"crio.conf":      "[crio.image]\nglobal_auth_file = \"/a\"\nbig_files_temporary_dir = \"/b\"\n",
 		"crio.conf.d/60": "[crio.image]\nglobal_auth_file = \"/c\"\ninsecure_registries = [\"d\"]\n",
 	},
@@ -82,18 +82,18 @@ func TestReadConfig(t *testing.T) {
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			if test.says == "" {
+			if test.err == "" {
 				if err != nil {
 					t.Errorf("got %v, want no error", err)
 				}
-			} else if !errors.Is(err, crio.ErrConfig) || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("got %v, want %q", err, test.says)
+			} else if !errors.Is(err, crio.ErrConfig) || !strings.Contains(err.Error(), test.err) {
+				t.Errorf("got %v, want %q", err, test.err)
 			}
 		})
 	}
 }
 
-func TestConfigJudge(t *testing.T) {
+func TestCheckPins(t *testing.T) {
 	wanted := images(t, documented...)
 	ours := string(crio.RenderPinned(wanted))
 	stores := string(crio.RenderStores(crio.Slots(), false))
@@ -101,10 +101,10 @@ func TestConfigJudge(t *testing.T) {
 		files map[string]string
 		want  []string
 	}{
-		"as we write it": {
+		"as pinbox writes it": {
 			map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/50-pinbox-stores": stores}, nil,
 		},
-		"more is fine": {
+		"more pins": {
 			map[string]string{"crio.conf.d/99": strings.Replace(ours, "[\"", "[\"quay.io/more\", \"", 1),
 				"crio.conf.d/50-pinbox-stores": stores}, nil,
 		},
@@ -115,43 +115,45 @@ func TestConfigJudge(t *testing.T) {
 				"/etc/crio/crio.conf.d/99-admin comes later than /etc/crio/crio.conf.d/50-pinned-images", "3 of 3",
 			},
 		},
-		"table-less": {
+		"no table": {
 			map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99": "pinned_images = []\n"},
 			[]string{"/etc/crio/crio.conf.d/99: pinned_images has no effect"},
 		},
-		"repair by file": {
+		"repair by a file": {
 			map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/50-pinbox-stores": stores,
 				"crio.conf.d/99": "[crio]\ninternal_repair = true\n"}, []string{
 				"internal_repair is true, by /etc/crio/crio.conf.d/99",
 			},
 		},
-		"repair without": {
+		"repair by default": {
 			map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/60": "[crio]\nstorage_option = " +
 				"[\"overlay.imagestore=/var/lib/pinbox/stores/0\"]\n"}, []string{"by CRI-O's default"},
 		},
-		"repair, no store": {map[string]string{"crio.conf.d/50-pinned-images": ours}, nil},
+		"repair without a store": {map[string]string{"crio.conf.d/50-pinned-images": ours}, nil},
 	} {
-		etc := fstest.MapFS{}
-		for file, content := range test.files {
-			etc[file] = &fstest.MapFile{Data: []byte(content)}
-		}
-		c, err := crio.ReadConfig(etc)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = c.CheckPins(wanted)
-		if (err == nil) != (test.want == nil) {
-			t.Errorf("%s: %v", name, err)
-		}
-		for _, want := range test.want {
-			if err != nil && !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v, want %q", name, err, want)
+		t.Run(name, func(t *testing.T) {
+			etc := fstest.MapFS{}
+			for file, content := range test.files {
+				etc[file] = &fstest.MapFile{Data: []byte(content)}
 			}
-		}
+			c, err := crio.ReadConfig(etc)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = c.CheckPins(wanted)
+			if (err == nil) != (test.want == nil) {
+				t.Errorf("got %v, want an error: %v", err, test.want != nil)
+			}
+			for _, want := range test.want {
+				if err != nil && !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v, want %q", err, want)
+				}
+			}
+		})
 	}
 }
 
-// The stores beside CRI-O's own come from all forms that containers/storage knows.
+// Additional image stores are read from every form of the option that containers/storage accepts.
 func TestImageStoresOfTheOptions(t *testing.T) {
 	config := crio.Config{
 		StorageOptions: []string{
@@ -159,6 +161,6 @@ func TestImageStoresOfTheOptions(t *testing.T) {
 		},
 	}
 	if got := strings.Join(config.ImageStores(), " "); got != "/a /b /c" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want /a /b /c", got)
 	}
 }

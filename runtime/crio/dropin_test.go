@@ -24,7 +24,7 @@ func images(t *testing.T, pins ...string) []pinset.Image {
 	return pinset.Union(set)
 }
 
-// The images of the OpenShift documentation, and the file that it shows.
+// The images in an example of the OpenShift documentation.
 var documented = []string{
 	"quay.io/openshift-release-dev/ocp-release@sha256:61eae2d261e54d1b8a0e05f6b5326228b00468364563745eed88460af04f909b",
 	"quay.io/openshift-release-dev/ocp-release@sha256:4198606580b69c8335ad7ae531c3a74e51aee25db5faaf368234e8c8dae5cbea",
@@ -32,7 +32,8 @@ var documented = []string{
 	"quay.io/openshift-release-dev/ocp-release@sha256:4198606580b69c8335ad7ae531c3a74e51aee25db5faaf368234e8c8dae5cbea",
 }
 
-// The Machine Config Operator encodes a structure with this very library.
+// The drop-in equals the one of the Machine Config Operator, which encodes a structure with the same
+// library.
 func TestPinnedImagesGolden(t *testing.T) {
 	got := crio.RenderPinned(images(t, documented...))
 	fixtures.Golden(t, "50-pinned-images", got)
@@ -48,14 +49,14 @@ func TestPinnedImagesGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := len(config.Crio.Image.PinnedImages); n != 3 {
-		t.Errorf("%d images", n)
+		t.Errorf("got %d images, want 3", n)
 	}
 	var want bytes.Buffer
 	if err := toml.NewEncoder(&want).Encode(config); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(want.Bytes(), got) {
-		t.Errorf("the operator would write\n%s\nwe write\n%s", want.Bytes(), got)
+		t.Errorf("got\n%s\nwant\n%s", got, want.Bytes())
 	}
 }
 
@@ -70,7 +71,7 @@ func TestCredentialsGolden(t *testing.T) {
 		} `toml:"crio"`
 	}
 	if err := toml.Unmarshal(got, &config); err != nil || config.Crio.Image.AuthFile != crio.PullSecretPath {
-		t.Errorf("%v, %+v", err, config)
+		t.Errorf("got %+v, %v, want %s", config, err, crio.PullSecretPath)
 	}
 }
 
@@ -88,7 +89,7 @@ func TestStoresGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c := config.Crio; len(c.StorageOption) != 8 || c.InternalRepair == nil || *c.InternalRepair != repair {
-			t.Errorf("%s: %+v", name, c)
+			t.Errorf("%s: got %+v, want 8 stores, internal_repair %v", name, c, repair)
 		}
 	}
 }

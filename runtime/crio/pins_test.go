@@ -17,27 +17,26 @@ import (
 	"github.com/pinbox/pinbox/runtime/crio"
 )
 
-// U5 of the Machine Config Operator, TestEnsureCrioPinnedImagesConfigFile: equal
-// pins are not written again, others are; and the folder that CRI-O reads never
-// has another file.
-func TestU5PinsAreWrittenWhenTheyChange(t *testing.T) {
+// As in TestEnsureCrioPinnedImagesConfigFile of the Machine Config Operator, the drop-in is written
+// only if the pins have changed. No other file is ever in the folder that CRI-O reads.
+func TestPinsAreWrittenWhenTheyChange(t *testing.T) {
 	etc := t.TempDir()
 	reloads := 0
 	p := &crio.Pins{Dir: etc, Reload: func(context.Context) error {
 		reloads++
 		entries, err := os.ReadDir(filepath.Join(etc, "crio.conf.d"))
 		if err != nil || len(entries) != 1 {
-			t.Errorf("at the reload: %v, %v", entries, err)
+			t.Errorf("at the reload: got the files %v, %v, want the drop-in only", entries, err)
 		}
 		return nil
 	}}
 	if now, exact, _, err := p.Current(); err != nil || now != nil || exact {
-		t.Errorf("before: %v, %v", now, err)
+		t.Errorf("without a drop-in: got %v, exact %v, %v, want no pins", now, exact, err)
 	}
 	for _, pins := range [][]string{documented, documented[:1], {}} {
 		want := images(t, pins...)
 		if reloaded, err := p.Apply(t.Context(), want); err != nil || !reloaded {
-			t.Fatalf("reloaded %v, %v", reloaded, err)
+			t.Fatalf("got reloaded %v, %v, want true", reloaded, err)
 		}
 		before := fixtures.Tree(t, etc)
 		written, err := os.Stat(filepath.Join(etc, "crio.conf.d/50-pinned-images"))
@@ -45,44 +44,46 @@ func TestU5PinsAreWrittenWhenTheyChange(t *testing.T) {
 			t.Fatal(err)
 		}
 		if reloaded, err := p.Apply(t.Context(), want); err != nil || !reloaded {
-			t.Fatalf("again: %v, %v", reloaded, err)
+			t.Fatalf("equal pins: got reloaded %v, %v, want true", reloaded, err)
 		}
 		again, err := os.Stat(filepath.Join(etc, "crio.conf.d/50-pinned-images"))
 		if err != nil || !os.SameFile(written, again) || len(fixtures.Tree(t, etc)) != len(before) {
-			t.Errorf("equal pins were written again: %v", err)
+			t.Errorf("equal pins: got another file, %v, want the same", err)
 		}
 		if now, exact, _, err := p.Current(); err != nil || !exact || !slices.Equal(now, want) {
-			t.Errorf("now %v, %v", now, err)
+			t.Errorf("got the pins %v, exact %v, %v, want %v", now, exact, err, want)
 		}
 	}
 	if reloads != 6 {
-		t.Errorf("%d reloads", reloads)
+		t.Errorf("got %d reloads, want 6", reloads)
 	}
 }
 
-// CRI-O is not told to read what it would die of.
+// CRI-O does not reload a configuration that it would refuse or crash on.
 func TestNoReloadOfAConfigurationThatCRIOCannotRead(t *testing.T) {
 	for file, content := range map[string]string{
 		"crio.conf": "[crio", "crio.conf.d/99": "[crio.image]\npinned_images = [\"*\"]\n",
 	} {
-		etc := t.TempDir()
-		p := &crio.Pins{Dir: etc, Reload: func(context.Context) error { t.Error("it reloads"); return nil }}
-		if err := os.Mkdir(filepath.Join(etc, "crio.conf.d"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(etc, file), []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if reloaded, err := p.Apply(t.Context(), images(t, documented...)); err != nil || reloaded {
-			t.Errorf("reloaded %v, %v", reloaded, err)
-		}
-		if err := p.Check(images(t, documented...)); !errors.Is(err, crio.ErrConfig) {
-			t.Errorf("%v", err)
-		}
+		t.Run(file, func(t *testing.T) {
+			etc := t.TempDir()
+			p := &crio.Pins{Dir: etc, Reload: func(context.Context) error { t.Error("got a reload, want none"); return nil }}
+			if err := os.Mkdir(filepath.Join(etc, "crio.conf.d"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(etc, file), []byte(content), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if reloaded, err := p.Apply(t.Context(), images(t, documented...)); err != nil || reloaded {
+				t.Errorf("got reloaded %v, %v, want false", reloaded, err)
+			}
+			if err := p.Check(images(t, documented...)); !errors.Is(err, crio.ErrConfig) {
+				t.Errorf("got %v, want %v", err, crio.ErrConfig)
+			}
+		})
 	}
 }
 
-// A complaint counts from the last reload until one that went well.
+// Refusal returns the last error in the log since the last reload, unless a later reload succeeded.
 func TestRefusedReload(t *testing.T) {
 	etc, log := t.TempDir(), filepath.Join(t.TempDir(), "crio.log")
 	p := &crio.Pins{Dir: etc, Reload: func(context.Context) error { return nil }, Log: crio.LogFile(log)}
@@ -98,28 +99,30 @@ func TestRefusedReload(t *testing.T) {
 		log     string
 		refused bool
 	}{
-		"nothing":            {"", false},
-		"before":             {line(early, bad), false},
-		"after":              {line(early, good) + line(late, bad), true},
-		"mended":             {line(late, bad) + line(late, good), false},
-		"broken again":       {line(late, bad) + line(late, good) + line(late, bad), true},
-		"behind a long past": {strings.Repeat(line(early, good), 10_000) + line(late, bad), true},
+		"nothing":          {"", false},
+		"before":           {line(early, bad), false},
+		"after":            {line(early, good) + line(late, bad), true},
+		"repaired":         {line(late, bad) + line(late, good), false},
+		"broken again":     {line(late, bad) + line(late, good) + line(late, bad), true},
+		"after a long log": {strings.Repeat(line(early, good), 10_000) + line(late, bad), true},
 	} {
-		if err := os.WriteFile(log, []byte(test.log), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		err := p.Refusal(t.Context())
-		if (err != nil) != test.refused || err != nil && !strings.Contains(err.Error(), "CRI-O refused to reload: "+bad) {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if err := os.WriteFile(log, []byte(test.log), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			err := p.Refusal(t.Context())
+			if (err != nil) != test.refused || err != nil && !strings.Contains(err.Error(), "CRI-O refused to reload: "+bad) {
+				t.Errorf("got %v, want a refusal: %v", err, test.refused)
+			}
+		})
 	}
 }
 
-// The process that listens on the socket gets the signal: here, this one.
+// The process that listens on the socket gets SIGHUP: in this test, the test itself.
 func TestSignal(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "crio.sock")
 	if err := crio.ReloadBySignal(t.Context(), socket); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no socket: %v", err)
+		t.Errorf("no socket: got %v, want %v", err, os.ErrNotExist)
 	}
 	l, err := net.Listen("unix", socket)
 	if err != nil {
@@ -135,7 +138,7 @@ func TestSignal(t *testing.T) {
 	select {
 	case <-got:
 	case <-time.After(5 * time.Second):
-		t.Error("no signal came")
+		t.Error("got no signal in 5 s")
 	}
 }
 
@@ -146,11 +149,11 @@ func TestReloadCommand(t *testing.T) {
 	if err := crio.ReloadByCommand(t.Context(), "sh -c exit"); err != nil {
 		t.Error(err)
 	}
-	for line, says := range map[string]string{
+	for line, want := range map[string]string{
 		"": "empty", "false": "exit status 1", "/no/such/program": "no such file", "ls /no/such/file": "No such file",
 	} {
-		if err := crio.ReloadByCommand(t.Context(), line); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%q: %v", line, err)
+		if err := crio.ReloadByCommand(t.Context(), line); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", line, err, want)
 		}
 	}
 }
