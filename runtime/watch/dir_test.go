@@ -16,7 +16,7 @@ import (
 
 const pin = "quay.io/x/a@sha256:4198606580b69c8335ad7ae531c3a74e51aee25db5faaf368234e8c8dae5cbea"
 
-// A broken file says so, and takes no other set with it.
+// A file that cannot be read is an error; the sets of the other files are returned with it.
 func TestBrokenFileIsAnErrorNotAnEmptySet(t *testing.T) {
 	sets, err := watch.ReadSets(fstest.MapFS{
 		"worker.yaml": {Data: sample.Set("worker", pin)},
@@ -24,17 +24,17 @@ func TestBrokenFileIsAnErrorNotAnEmptySet(t *testing.T) {
 		"notes.txt":   {Data: []byte("not read")},
 	})
 	if len(sets) != 1 || sets[0].Name != "worker-sample" || err == nil || !strings.Contains(err.Error(), "broken.yaml:1") {
-		t.Errorf("%v, %v", sets, err)
+		t.Errorf("got %v, %v, want one set, and an error of broken.yaml", sets, err)
 	}
 }
 
-// What the cluster would refuse, the node refuses: nothing is guessed.
-func TestSetsThatTheClusterRefuses(t *testing.T) {
+// Sets that the API of the cluster would refuse are errors.
+func TestInvalidSets(t *testing.T) {
 	other := strings.Replace(pin, "x/a", "x/b", 1)
 	for name, test := range map[string]struct {
 		files map[string][]byte
 		sets  int
-		says  string
+		want  string // the text of the error
 	}{
 		"an image twice": {
 			map[string][]byte{"a.yaml": sample.Set("worker", pin, other, pin)}, 0,
@@ -53,35 +53,37 @@ func TestSetsThatTheClusterRefuses(t *testing.T) {
 				".a.yaml": []byte("{")}, 1, "",
 		},
 	} {
-		fsys := fstest.MapFS{}
-		for file, content := range test.files {
-			fsys[file] = &fstest.MapFile{Data: content}
-		}
-		sets, err := watch.ReadSets(fsys)
-		if len(sets) != test.sets || (err == nil) != (test.says == "") ||
-			err != nil && !strings.Contains(err.Error(), test.says) {
-			t.Errorf("%s: %d sets, %v", name, len(sets), err)
-		}
-		var file *pinset.FileError
-		if err != nil && (!errors.As(err, &file) || !strings.HasPrefix(file.Revision, "sha256:")) {
-			t.Errorf("%s: %#v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			fsys := fstest.MapFS{}
+			for file, content := range test.files {
+				fsys[file] = &fstest.MapFile{Data: content}
+			}
+			sets, err := watch.ReadSets(fsys)
+			if len(sets) != test.sets || (err == nil) != (test.want == "") ||
+				err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %d sets, %v, want %d, %q", len(sets), err, test.sets, test.want)
+			}
+			var file *pinset.FileError
+			if err != nil && (!errors.As(err, &file) || !strings.HasPrefix(file.Revision, "sha256:")) {
+				t.Errorf("got %#v, want a FileError with a revision", err)
+			}
+		})
 	}
 }
 
-// Every change is told, and that of a folder which is not there yet.
+// Every change is reported, also if the folder does not exist yet.
 func TestChanges(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "sets.d")
 	changes := watch.Changes(t.Context(), dir, 20*time.Millisecond)
-	told := func(when string) {
+	wantChange := func(when string) {
 		t.Helper()
 		select {
 		case <-changes:
 		case <-time.After(10 * time.Second):
-			t.Fatalf("%s: nothing is told", when)
+			t.Fatalf("%s: got no change in 10 s", when)
 		}
 	}
-	quiet := func() {
+	waitUntilQuiet := func() {
 		for {
 			select {
 			case <-changes:
@@ -90,32 +92,32 @@ func TestChanges(t *testing.T) {
 			}
 		}
 	}
-	told("the folder is not there")
-	told("it still is not")
+	wantChange("no folder")
+	wantChange("still no folder")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	quiet()
+	waitUntilQuiet()
 	file := filepath.Join(dir, "a.yaml")
 	if err := os.WriteFile(file, []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	told("a file")
-	quiet()
+	wantChange("a new file")
+	waitUntilQuiet()
 	if err := os.Rename(file, file+".bak"); err != nil {
 		t.Fatal(err)
 	}
-	told("a rename")
-	quiet()
+	wantChange("a renamed file")
+	waitUntilQuiet()
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	told("the folder has gone")
+	wantChange("a removed folder")
 }
 
-// U3 of the Machine Config Operator, TestPinnedImageSetAddEventHandlers: only the
-// sets of the node's pools are its concern.
-func TestU3SetsOfPools(t *testing.T) {
+// Only the sets of the node's pools apply, as in TestPinnedImageSetAddEventHandlers of the Machine
+// Config Operator.
+func TestForPools(t *testing.T) {
 	every := []byte(strings.Replace(string(sample.Set("every", pin)), "machineconfiguration.openshift.io/role: every",
 		"tier: one", 1))
 	sets, err := watch.ReadSets(fstest.MapFS{
@@ -133,7 +135,7 @@ func TestU3SetsOfPools(t *testing.T) {
 			names = append(names, s.Name)
 		}
 		if got := strings.Join(names, " "); got != want {
-			t.Errorf("pools %q: %s, want %s", pools, got, want)
+			t.Errorf("pools %q: got %s, want %s", pools, got, want)
 		}
 	}
 }
