@@ -17,27 +17,29 @@ func TestGCThreshold(t *testing.T) {
 		}
 		return path
 	}
-	said := file("kind: KubeletConfiguration\nimageGCHighThresholdPercent: 70\n")
-	silent, json := file("kind: KubeletConfiguration\n"),
+	set := file("kind: KubeletConfiguration\nimageGCHighThresholdPercent: 70\n")
+	unset, json := file("kind: KubeletConfiguration\n"),
 		file(`{"kind":"KubeletConfiguration","imageGCHighThresholdPercent":60}`)
 	for name, test := range map[string]struct {
 		files   []string
 		percent int
 		file    string
 	}{
-		"no kubelet":       {[]string{"/no/such/file"}, 85, ""},
-		"it says so":       {[]string{"/no/such/file", said}, 70, said},
-		"in JSON":          {[]string{json}, 60, json},
-		"it says nothing":  {[]string{silent, said}, 85, ""},
-		"the first counts": {[]string{json, said}, 60, json},
+		"no kubelet":            {[]string{"/no/such/file"}, 85, ""},
+		"set":                   {[]string{"/no/such/file", set}, 70, set},
+		"in JSON":               {[]string{json}, 60, json},
+		"not set":               {[]string{unset, set}, 85, ""},
+		"the first file counts": {[]string{json, set}, 60, json},
 	} {
-		percent, by, err := kubelet.GCThreshold(test.files...)
-		if percent != test.percent || by != test.file || err != nil {
-			t.Errorf("%s: %d, %q, %v", name, percent, by, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			percent, by, err := kubelet.GCThreshold(test.files...)
+			if percent != test.percent || by != test.file || err != nil {
+				t.Errorf("got %d, %q, %v, want %d, %q", percent, by, err, test.percent, test.file)
+			}
+		})
 	}
 	broken := file("kind: [")
 	if _, _, err := kubelet.GCThreshold(broken); err == nil || !strings.Contains(err.Error(), broken) {
-		t.Errorf("broken: %v", err)
+		t.Errorf("invalid YAML: got %v, want an error of %s", err, broken)
 	}
 }
