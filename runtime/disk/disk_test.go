@@ -8,26 +8,27 @@ import (
 	"github.com/pinbox/pinbox/runtime/disk"
 )
 
-func TestSpaceOfAPathThatIsNotThereYet(t *testing.T) {
+func TestMeasureMissingPath(t *testing.T) {
 	dir := t.TempDir()
-	there, err := disk.Measure(dir)
-	if err != nil || there.Total <= 0 || there.Free > there.Total {
-		t.Fatalf("%+v, %v", there, err)
+	parent, err := disk.Measure(dir)
+	if err != nil || parent.Total <= 0 || parent.Free > parent.Total {
+		t.Fatalf("got %+v, %v, want free bytes of a total", parent, err)
 	}
-	later, err := disk.Measure(filepath.Join(dir, "a/b"))
-	if err != nil || later.Device != there.Device || later.Path != filepath.Join(dir, "a/b") {
-		t.Errorf("%+v, %v", later, err)
+	path := filepath.Join(dir, "a/b")
+	got, err := disk.Measure(path)
+	if err != nil || got.Device != parent.Device || got.Path != path {
+		t.Errorf("got %+v, %v, want %s on device %d", got, err, path, parent.Device)
 	}
 }
 
 func TestStagedCountsBlobsOfPulls(t *testing.T) {
 	dir := t.TempDir()
 	if n := disk.Staged(filepath.Join(dir, "no-such")); n != 0 {
-		t.Errorf("%d bytes in no folder", n)
+		t.Errorf("no folder: got %d bytes, want 0", n)
 	}
 	for name, size := range map[string]int{
 		"container_images_storage1/1": 100, "container_images_storage2/1": 20, "container_images_storage2/2": 3,
-		"somebody-elses/1": 1000,
+		"other/1": 1000,
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -38,6 +39,6 @@ func TestStagedCountsBlobsOfPulls(t *testing.T) {
 		}
 	}
 	if n := disk.Staged(dir); n != 123 {
-		t.Errorf("%d bytes", n)
+		t.Errorf("got %d bytes, want 123", n)
 	}
 }
