@@ -12,7 +12,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/transfer"
 )
 
-// broken refuses every byte.
+// broken returns an error for every read and write.
 type broken struct{ err error }
 
 func (b broken) Read([]byte) (int, error)  { return 0, b.err }
@@ -29,14 +29,14 @@ func TestCopy(t *testing.T) {
 		sum  digest.Digest
 		want error
 	}{
-		"all of it":       {bytes.NewReader(content), io.Discard, size, sum, nil},
-		"nothing":         {bytes.NewReader(nil), io.Discard, 0, digest.FromBytes(nil), nil},
-		"a part of more":  {bytes.NewReader(content), io.Discard, size - 1, digest.FromBytes(content[:size-1]), nil},
-		"too short":       {bytes.NewReader(content), io.Discard, size + 1, sum, transfer.ErrRead},
-		"cut short":       {bytes.NewReader(content), io.Discard, size - 1, sum, transfer.ErrDigest},
-		"another content": {bytes.NewReader(content), io.Discard, size, digest.FromBytes(nil), transfer.ErrDigest},
-		"broken source":   {broken{fault}, io.Discard, size, sum, fault},
-		"full disk":       {bytes.NewReader(content), broken{fault}, size, sum, fault},
+		"complete":         {bytes.NewReader(content), io.Discard, size, sum, nil},
+		"nothing":          {bytes.NewReader(nil), io.Discard, 0, digest.FromBytes(nil), nil},
+		"more than wanted": {bytes.NewReader(content), io.Discard, size - 1, digest.FromBytes(content[:size-1]), nil},
+		"too short":        {bytes.NewReader(content), io.Discard, size + 1, sum, transfer.ErrRead},
+		"digest of more":   {bytes.NewReader(content), io.Discard, size - 1, sum, transfer.ErrDigest},
+		"another content":  {bytes.NewReader(content), io.Discard, size, digest.FromBytes(nil), transfer.ErrDigest},
+		"broken source":    {broken{fault}, io.Discard, size, sum, fault},
+		"full disk":        {bytes.NewReader(content), broken{fault}, size, sum, fault},
 	} {
 		t.Run(name, func(t *testing.T) {
 			last := int64(0)
@@ -50,7 +50,7 @@ func TestCopy(t *testing.T) {
 				t.Errorf("got %d bytes done, want %d", last, c.size)
 			}
 			if errors.Is(err, transfer.ErrRead) && c.to != io.Discard {
-				t.Errorf("got %v, want no fault of the source", err)
+				t.Errorf("got %v, want no ErrRead, as the destination fails", err)
 			}
 		})
 	}
