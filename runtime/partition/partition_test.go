@@ -19,8 +19,8 @@ import (
 
 const mib = 1 << 20
 
-// medium is a folder as the live system finds it.
-func medium(t *testing.T, size int) (dir string, store []byte) {
+// writeMedium writes a store of size bytes and its sums into a folder, as on the mounted medium.
+func writeMedium(t *testing.T, size int) (dir string, store []byte) {
 	t.Helper()
 	dir, store = t.TempDir(), make([]byte, size)
 	if _, err := rand.NewChaCha8([32]byte{byte(size >> 12)}).Read(store); err != nil {
@@ -35,9 +35,9 @@ func medium(t *testing.T, size int) (dir string, store []byte) {
 	return dir, store
 }
 
-// disk is a loop device of size bytes, to which an image of 64 MiB with CoreOS's
-// partitions was written: its second table is not at the end.
-func disk(t *testing.T, size int64) string {
+// newDisk makes a loop device of size bytes with the partitions of CoreOS. As their image has 64 MiB,
+// the backup table is not at the end of the disk.
+func newDisk(t *testing.T, size int64) string {
 	t.Helper()
 	fixtures.NeedRoot(t)
 	file := filepath.Join(t.TempDir(), "disk")
@@ -61,10 +61,10 @@ func disk(t *testing.T, size int64) string {
 	return device
 }
 
-// sgdisk finds the table in order, and the partition with the store in it.
+// After an installation, sgdisk finds a valid table, and the partition has the store.
 func TestInstall(t *testing.T) {
-	dir, store := medium(t, 5*mib+4096)
-	device := disk(t, 200*mib)
+	dir, store := writeMedium(t, 5*mib+4096)
+	device := newDisk(t, 200*mib)
 	var last, all int64
 	o := partition.Options{Medium: dir, Disk: device, Done: func(d, a int64) { last, all = d, a }}
 	r, err := partition.Install(t.Context(), o)
@@ -72,53 +72,53 @@ func TestInstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.Start+r.Size != 199*mib || r.Size != 6*mib || r.Found || last != all || all != 2*int64(len(store)) {
-		t.Errorf("%+v, %d of %d bytes", r, last, all)
+		t.Errorf("got %+v, %d of %d bytes, want 6 MiB up to 199 MiB, %d bytes", r, last, all, 2*len(store))
 	}
 	content, err := os.ReadFile(device)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(content[r.Start:r.Start+int64(len(store))], store) {
-		t.Error("the store is not where the result says")
+		t.Errorf("got other bytes at %d, want the store", r.Start)
 	}
 	if out := fixtures.Run(t, "sgdisk", "--verify", device); !strings.Contains(out, "No problems found") {
-		t.Error(out)
+		t.Errorf("got %s, want no problems", out)
 	}
 	info := fixtures.Run(t, "sgdisk", "--info=5", device)
 	for _, want := range []string{
 		"Partition name: 'pinbox-store'", fmt.Sprintf("First sector: %d ", r.Start/512), "Linux filesystem",
 	} {
 		if !strings.Contains(info, want) {
-			t.Errorf("sgdisk does not say %q:\n%s", want, info)
+			t.Errorf("got\n%s\nwant %q", info, want)
 		}
 	}
 	if out := fixtures.Run(t, "sgdisk", "--print", device); !strings.Contains(out,
 		"00000000-0000-4000-A000-000000000001") {
-		t.Errorf("CoreOS gives a disk with this GUID another on its first boot, and now it is gone:\n%s", out)
+		t.Errorf("got\n%s\nwant the GUID of the image, which CoreOS replaces at the first boot", out)
 	}
-	// The second run finds it whole, and writes nothing.
+	// The second run finds the complete store, and writes nothing.
 	if r, err = partition.Install(t.Context(), o); err != nil || !r.Found {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("second run: got %+v, %v, want Found true", r, err)
 	}
 	after, err := os.ReadFile(device)
 	if err != nil || !bytes.Equal(content, after) {
-		t.Errorf("the second run has written: %v", err)
+		t.Errorf("second run: got other bytes, %v, want the same", err)
 	}
 }
 
-// Whatever goes wrong, the table stays as it was, so no node mounts half a store.
-func TestInstallFails(t *testing.T) {
-	whole, _ := medium(t, 5*mib)
-	damaged, store := medium(t, 5*mib)
+// After an error the partition table is unchanged, so no node mounts an incomplete store.
+func TestInstallError(t *testing.T) {
+	valid, _ := writeMedium(t, 5*mib)
+	damaged, store := writeMedium(t, 5*mib)
 	store[4*mib]++
 	if err := os.WriteFile(filepath.Join(damaged, "store.squashfs"), store, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	short, _ := medium(t, 5*mib)
+	short, _ := writeMedium(t, 5*mib)
 	if err := os.WriteFile(filepath.Join(short, "sums.txt"), []byte("nothing\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	large, _ := medium(t, 150*mib)
+	large, _ := writeMedium(t, 150*mib)
 	cancelled, cancel := context.WithCancel(t.Context())
 	for name, c := range map[string]struct {
 		ctx    context.Context
@@ -126,29 +126,29 @@ func TestInstallFails(t *testing.T) {
 		done   func(done, all int64)
 		want   error
 	}{
-		"damaged medium":    {t.Context(), damaged, nil, partition.ErrMedium},
-		"no sum":            {t.Context(), short, nil, partition.ErrMedium},
-		"no medium":         {t.Context(), t.TempDir(), nil, partition.ErrMedium},
-		"no space":          {t.Context(), large, nil, partition.ErrSpace},
-		"killed on its way": {cancelled, whole, func(int64, int64) { cancel() }, context.Canceled},
+		"damaged medium": {t.Context(), damaged, nil, partition.ErrMedium},
+		"no sum":         {t.Context(), short, nil, partition.ErrMedium},
+		"no medium":      {t.Context(), t.TempDir(), nil, partition.ErrMedium},
+		"no space":       {t.Context(), large, nil, partition.ErrSpace},
+		"cancelled":      {cancelled, valid, func(int64, int64) { cancel() }, context.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
-			device := disk(t, 200*mib)
+			device := newDisk(t, 200*mib)
 			before := fixtures.Run(t, "sfdisk", "--json", device)
 			_, err := partition.Install(c.ctx, partition.Options{Medium: c.medium, Disk: device, Done: c.done})
 			if !errors.Is(err, c.want) {
-				t.Errorf("%v", err)
+				t.Errorf("got %v, want %v", err, c.want)
 			}
 			if after := fixtures.Run(t, "sfdisk", "--json", device); after != before {
-				t.Errorf("the table has changed:\n%s", after)
+				t.Errorf("got the table\n%s\nwant\n%s", after, before)
 			}
 		})
 	}
 }
 
-func TestInstallToWhatIsNoDiskOfCoreOS(t *testing.T) {
-	dir, _ := medium(t, mib)
-	blank := disk(t, 100*mib)
+func TestInstallToUnsuitableDisks(t *testing.T) {
+	dir, _ := writeMedium(t, mib)
+	blank := newDisk(t, 100*mib)
 	fixtures.Run(t, "sgdisk", "--zap-all", blank)
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, make([]byte, mib), 0o644); err != nil {
@@ -156,37 +156,37 @@ func TestInstallToWhatIsNoDiskOfCoreOS(t *testing.T) {
 	}
 	if _, err := partition.Install(t.Context(), partition.Options{Medium: dir, Disk: blank}); !errors.Is(err,
 		partition.ErrTable) {
-		t.Errorf("a blank disk: %v", err)
+		t.Errorf("an empty disk: got %v, want %v", err, partition.ErrTable)
 	}
 	if _, err := partition.Install(t.Context(), partition.Options{Medium: dir, Disk: file}); err == nil ||
 		!strings.Contains(err.Error(), "is not a disk") {
-		t.Errorf("a file: %v", err)
+		t.Errorf("a file: got %v, want that it is not a disk", err)
 	}
 	if _, err := partition.Install(t.Context(), partition.Options{Medium: dir, Disk: "/dev/no-such"}); !errors.Is(err,
 		os.ErrNotExist) {
-		t.Errorf("nothing: %v", err)
+		t.Errorf("no such device: got %v, want %v", err, os.ErrNotExist)
 	}
-	// Another appliance's store is not written over.
-	taken := disk(t, 100*mib)
+	// The store of another appliance is not overwritten.
+	taken := newDisk(t, 100*mib)
 	if _, err := partition.Install(t.Context(), partition.Options{Medium: dir, Disk: taken}); err != nil {
 		t.Fatal(err)
 	}
 	for _, size := range []int{mib - 4096, 2 * mib} {
-		other, _ := medium(t, size)
+		other, _ := writeMedium(t, size)
 		if _, err := partition.Install(t.Context(), partition.Options{Medium: other, Disk: taken}); !errors.Is(err,
 			partition.ErrTaken) {
-			t.Errorf("%d bytes: %v", size, err)
+			t.Errorf("%d bytes: got %v, want %v", size, err, partition.ErrTaken)
 		}
 	}
 }
 
-// The disk is asked before a system is installed to it.
+// Check finds a disk too small before a system is installed to it.
 func TestCheck(t *testing.T) {
-	dir, _ := medium(t, 5*mib)
-	if err := partition.Check(partition.Options{Medium: dir, Disk: disk(t, 8<<30)}); !errors.Is(err, partition.ErrSpace) {
-		t.Errorf("a disk that is as large as the system: %v", err)
+	dir, _ := writeMedium(t, 5*mib)
+	if err := partition.Check(partition.Options{Medium: dir, Disk: newDisk(t, 8<<30)}); !errors.Is(err, partition.ErrSpace) {
+		t.Errorf("a disk as large as the system: got %v, want %v", err, partition.ErrSpace)
 	}
-	if err := partition.Check(partition.Options{Medium: dir, Disk: disk(t, 8<<30+5*mib)}); err != nil {
-		t.Error(err)
+	if err := partition.Check(partition.Options{Medium: dir, Disk: newDisk(t, 8<<30+5*mib)}); err != nil {
+		t.Errorf("a disk with space for both: got %v, want no error", err)
 	}
 }

@@ -7,8 +7,8 @@ import (
 
 const gib = 1 << 30
 
-// coreos is the layout of CoreOS, on a disk that is larger than its image.
-func coreos(sector int64) table {
+// coreosTable is the partition table of CoreOS, on a disk that is larger than its image.
+func coreosTable(sector int64) table {
 	return table{Label: "gpt", SectorSize: sector, Partitions: []entry{
 		{Start: 1 << 20 / sector, Size: 1 << 20 / sector, Name: "BIOS-BOOT"},
 		{Start: 2 << 20 / sector, Size: 127 << 20 / sector, Name: "EFI-SYSTEM"},
@@ -17,30 +17,32 @@ func coreos(sector int64) table {
 	}}
 }
 
-func TestPlaceIsTheEndOfTheDisk(t *testing.T) {
+func TestAllocateAtTheEndOfTheDisk(t *testing.T) {
 	for name, c := range map[string]struct {
 		sector, disk, size int64
 		start, bytes       int64 // 0: does not fit
 	}{
-		"the last whole MiB is the second table's": {512, 16 * gib, gib, 15*gib - 1<<20, gib},
-		"rounded up to MiB":                        {512, 16 * gib, gib + 1, 15*gib - 2<<20, gib + 1<<20},
-		"large sectors":                            {4096, 16 * gib, gib, 15*gib - 1<<20, gib},
-		"a disk of an odd size":                    {512, 16*gib + 512*999, gib, 15 * gib, gib},
-		"all that root leaves": {
+		"before the MiB of the backup table": {512, 16 * gib, gib, 15*gib - 1<<20, gib},
+		"rounded up to MiB":                  {512, 16 * gib, gib + 1, 15*gib - 2<<20, gib + 1<<20},
+		"large sectors":                      {4096, 16 * gib, gib, 15*gib - 1<<20, gib},
+		"a disk of an odd size":              {512, 16*gib + 512*999, gib, 15 * gib, gib},
+		"all space behind root": {
 			512, 16 * gib, 16*gib - 514<<20 - 2*gib, 513<<20 + 2*gib, 16*gib - 514<<20 - 2*gib,
 		},
 		"one byte more":        {512, 16 * gib, 16*gib - 514<<20 - 2*gib + 1, 0, 0},
 		"larger than the disk": {512, 16 * gib, 17 * gib, 0, 0},
 	} {
-		e, err := coreos(c.sector).allocate(c.disk, c.size)
-		switch {
-		case c.bytes == 0:
-			if !errors.Is(err, ErrSpace) {
-				t.Errorf("%s: %+v, %v", name, e, err)
+		t.Run(name, func(t *testing.T) {
+			e, err := coreosTable(c.sector).allocate(c.disk, c.size)
+			switch {
+			case c.bytes == 0:
+				if !errors.Is(err, ErrSpace) {
+					t.Errorf("got %+v, %v, want %v", e, err, ErrSpace)
+				}
+			case err != nil || e.Start*c.sector != c.start || e.Size*c.sector != c.bytes:
+				t.Errorf("got %d bytes at %d, %v, want %d at %d", e.Size*c.sector, e.Start*c.sector, err, c.bytes, c.start)
 			}
-		case err != nil || e.Start*c.sector != c.start || e.Size*c.sector != c.bytes:
-			t.Errorf("%s: from %d, %d bytes; want %d, %d (%v)", name, e.Start*c.sector, e.Size*c.sector, c.start, c.bytes, err)
-		}
+		})
 	}
 }
 
@@ -50,10 +52,10 @@ func TestOnlyGPT(t *testing.T) {
 		"nothing": `{}`,
 	} {
 		if _, err := parseTable([]byte(text)); !errors.Is(err, ErrTable) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want %v", name, err, ErrTable)
 		}
 	}
 	if _, err := parseTable([]byte("sfdisk: what?")); err == nil {
-		t.Error("no JSON is fine")
+		t.Error("invalid JSON: got no error, want one")
 	}
 }
