@@ -12,7 +12,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/systemd"
 )
 
-// TestMain is the program that runs within the machine, too.
+// TestMain also runs as a service in the machine of TestReloadByTheRealSystemd.
 func TestMain(m *testing.M) {
 	if os.Getenv("PINBOX_TEST_INSIDE") == "" {
 		os.Exit(m.Run())
@@ -21,31 +21,31 @@ func TestMain(m *testing.M) {
 		fmt.Println("inside:", err)
 		os.Exit(1)
 	}
-	fmt.Println("inside: all is well")
+	fmt.Println("inside: ok")
 }
 
 func inside() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	if !systemd.Running() {
-		return fmt.Errorf("systemd is not seen")
+		return fmt.Errorf("got Running false, want true")
 	}
 	if err := systemd.Reload(ctx, "no-such.service"); err == nil || !strings.Contains(err.Error(), "no-such.service") {
-		return fmt.Errorf("a unit that is not there: got %w", err)
+		return fmt.Errorf("a missing unit: got %w", err)
 	}
 	if err := systemd.Reload(ctx, "refuses.service"); err == nil || !strings.Contains(err.Error(), "failed") {
-		return fmt.Errorf("a unit that refuses: got %w", err)
+		return fmt.Errorf("a unit whose reload fails: got %w", err)
 	}
 	if err := systemd.Reload(ctx, "crio.service"); err != nil {
 		return err
 	}
 	if _, err := os.Stat("/run/reloaded"); err != nil {
-		return fmt.Errorf("nobody was told to reload: %w", err)
+		return fmt.Errorf("crio.service was not reloaded: %w", err)
 	}
 	return nil
 }
 
-// A real systemd reloads the unit, and says when one cannot be.
+// A real systemd reloads the unit, and returns an error for one that it cannot reload.
 func TestReloadByTheRealSystemd(t *testing.T) {
 	program, err := os.Executable()
 	if err != nil {
@@ -69,6 +69,6 @@ StandardOutput=tty
 `,
 	}, map[string]string{"/inside": program})
 	if code != 0 {
-		t.Errorf("exit code %d\n%s", code, out)
+		t.Errorf("got exit code %d, want 0\n%s", code, out)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/stores"
 )
 
-// The unit of a delta, as systemd itself judges it.
+// The unit of a delta is valid for systemd-analyze.
 func TestGoldenUnit(t *testing.T) {
 	m := stores.Mount{
 		What: "/dev/sr0", Where: "/var/lib/pinbox/stores/2", Options: []string{
@@ -37,7 +37,7 @@ func TestGoldenUnit(t *testing.T) {
 	out, err := exec.Command("systemd-analyze", "verify", "--man=no",
 		filepath.Join(dir, unitName(m.Where))).CombinedOutput()
 	if err != nil || len(out) > 0 {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("got %v, want no problems\n%s", err, out)
 	}
 }
 
@@ -45,11 +45,11 @@ func base(slot string) string {
 	return "[Mount]\nWhat=/srv/" + slot + "\nWhere=/var/lib/pinbox/stores/" + slot + "\n"
 }
 
-// What a unit would read as something else is refused.
-func TestUnitOfAnOddPath(t *testing.T) {
+// A path that a unit would interpret in another way is refused.
+func TestUnitPathWithSpecialCharacters(t *testing.T) {
 	for _, path := range []string{"/srv/50% off/store", "/srv/a\nOptions=rw", "store"} {
 		if _, err := render(stores.Mount{What: path, Where: "/var/lib/pinbox/stores/1"}); !errors.Is(err, ErrPath) {
-			t.Errorf("%q: %v", path, err)
+			t.Errorf("%q: got %v, want %v", path, err, ErrPath)
 		}
 	}
 }
