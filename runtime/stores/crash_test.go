@@ -17,32 +17,32 @@ import (
 )
 
 // Commands and CRI-O are killed at random moments. The next command completes or undoes what the
-// killed one began: nothing stays mounted or partly copied that the state
-// does not have, and CRI-O's main store is unchanged.
+// killed one began: nothing stays mounted or partly copied that is not in the state, and CRI-O's
+// main store is unchanged.
 func TestKilledAtRandomMoments(t *testing.T) {
 	s := newSystem(t, 3)
 	s.mustRun("firstboot")
 	container := s.startContainer(s.pins[0][1])
 	s.mustRun("attach", s.stores[1])
 	// The duration of each command, from which the moments are chosen.
-	length := map[string]time.Duration{}
-	for _, move := range [][]string{{"attach", s.stores[2]}, {"compact"}, {"rollback"}, {"detach"}} {
+	duration := map[string]time.Duration{}
+	for _, command := range [][]string{{"attach", s.stores[2]}, {"compact"}, {"rollback"}, {"detach"}} {
 		start := time.Now()
-		s.mustRun(move[0], move[1:]...)
-		length[move[0]] = time.Since(start)
+		s.mustRun(command[0], command[1:]...)
+		duration[command[0]] = time.Since(start)
 	}
-	moves := [][]string{
+	commands := [][]string{
 		{"attach", s.stores[2]}, {"attach", s.stores[1]}, {"rollback"}, {"detach"}, {"detach", "2"},
 		{"attach", s.stores[2], "--keep-sets"}, {"compact"},
 	}
 	finished := 0
 	for i := range 100 {
-		move := moves[rand.IntN(len(moves))]
-		cmd := s.Pinbox(move[0], move[1:]...)
+		command := commands[rand.IntN(len(commands))]
+		cmd := s.Pinbox(command[0], command[1:]...)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(rand.N(length[move[0]]))
+		time.Sleep(rand.N(duration[command[0]]))
 		_ = cmd.Process.Kill() // or it has ended
 		if cmd.Wait() == nil {
 			finished++
@@ -53,20 +53,20 @@ func TestKilledAtRandomMoments(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(rand.N(length["detach"]))
+			time.Sleep(rand.N(duration["detach"]))
 			_ = cmd.Process.Kill() // or it has ended
 			_ = cmd.Wait()
 			s.Do("mount")
 			s.Start()
 		}
 		if i%4 == 0 {
-			s.checkConsistency(move)
+			s.checkConsistency(command)
 		}
 		if t.Failed() {
-			t.Fatalf("after %d kills, the last of %v", i+1, move)
+			t.Fatalf("after %d kills, the last of %v", i+1, command)
 		}
 	}
-	t.Logf("%d of 100 commands had ended; undisturbed they take %v", finished, length)
+	t.Logf("%d of 100 commands had ended; undisturbed they take %v", finished, duration)
 	if finished > 90 {
 		t.Errorf("got %d of 100 commands that ended before they were killed, want at most 90", finished)
 	}

@@ -19,7 +19,8 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// testSystem is a node with a real CRI-O and the first release of a series, and the deltas to the others.
+// testSystem is a node with a real CRI-O and the first release of a series, and the deltas to the
+// others.
 type testSystem struct {
 	*crio.Node
 	t *testing.T
