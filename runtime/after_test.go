@@ -53,7 +53,8 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// After a cancelled pass the next one starts at once. Failures are counted until the node is healthy.
+// After a cancelled pass the next one starts at once. Failures are counted until the node is
+// healthy.
 func TestAfterPass(t *testing.T) {
 	var log strings.Builder
 	a := Agent{Interval: time.Hour, Debounce: time.Millisecond, Log: slog.New(slog.NewTextHandler(&log, nil))}

@@ -145,8 +145,8 @@ func TestRetryDoesNotDelayOtherPulls(t *testing.T) {
 	}
 }
 
-// A pass began, published a status without the errors of the last one, and the node was not degraded while it
-// tried the same images again: the conditions changed with every attempt.
+// A pass began, published a status without the errors of the last one, and the node was not
+// degraded while it tried the same images again: the conditions changed with every attempt.
 func TestRetriesStayDegraded(t *testing.T) {
 	r, g := newFlakyRegistry(t, 2, func(pinset.Image, int) error { return errors.New("connection refused") })
 	r.Retry.Tries = 1

@@ -19,7 +19,7 @@ var configs = map[string]struct {
 	err   string // its text; "" for none
 }{
 	"nothing": {nil, crio.Config{InternalRepair: true}, ""},
-	"ours": {
+	"drop-in of pinbox": {
 		map[string]string{"crio.conf.d/50-pinned-images": pinsAB}, crio.Config{PinnedImages: []string{"a", "b"},
 			PinnedBy: crio.PinnedImagesPath, InternalRepair: true}, "",
 	},
@@ -95,41 +95,41 @@ func TestReadConfig(t *testing.T) {
 
 func TestCheckPins(t *testing.T) {
 	wanted := images(t, documented...)
-	ours := string(crio.RenderPinned(wanted))
+	pinned := string(crio.RenderPinned(wanted))
 	stores := string(crio.RenderStores(crio.Slots(), false))
 	for name, test := range map[string]struct {
 		files map[string]string
 		want  []string
 	}{
 		"as pinbox writes it": {
-			map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/50-pinbox-stores": stores}, nil,
+			map[string]string{"crio.conf.d/50-pinned-images": pinned, "crio.conf.d/50-pinbox-stores": stores}, nil,
 		},
 		"more pins": {
-			map[string]string{"crio.conf.d/99": strings.Replace(ours, "[\"", "[\"quay.io/more\", \"", 1),
+			map[string]string{"crio.conf.d/99": strings.Replace(pinned, "[\"", "[\"quay.io/more\", \"", 1),
 				"crio.conf.d/50-pinbox-stores": stores}, nil,
 		},
 		"no pins": {nil, []string{"no file of /etc/crio pins images"}},
 		"overridden": {
-			map[string]string{"crio.conf.d/50-pinned-images": ours,
+			map[string]string{"crio.conf.d/50-pinned-images": pinned,
 				"crio.conf.d/99-admin": "[crio.image]\npinned_images = []\n"}, []string{
 				"/etc/crio/crio.conf.d/99-admin comes later than /etc/crio/crio.conf.d/50-pinned-images", "3 of 3",
 			},
 		},
 		"no table": {
-			map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/99": "pinned_images = []\n"},
+			map[string]string{"crio.conf.d/50-pinned-images": pinned, "crio.conf.d/99": "pinned_images = []\n"},
 			[]string{"/etc/crio/crio.conf.d/99: pinned_images has no effect"},
 		},
 		"repair by a file": {
-			map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/50-pinbox-stores": stores,
+			map[string]string{"crio.conf.d/50-pinned-images": pinned, "crio.conf.d/50-pinbox-stores": stores,
 				"crio.conf.d/99": "[crio]\ninternal_repair = true\n"}, []string{
 				"internal_repair is true, by /etc/crio/crio.conf.d/99",
 			},
 		},
 		"repair by default": {
-			map[string]string{"crio.conf.d/50-pinned-images": ours, "crio.conf.d/60": "[crio]\nstorage_option = " +
+			map[string]string{"crio.conf.d/50-pinned-images": pinned, "crio.conf.d/60": "[crio]\nstorage_option = " +
 				"[\"overlay.imagestore=/var/lib/pinbox/stores/0\"]\n"}, []string{"by CRI-O's default"},
 		},
-		"repair without a store": {map[string]string{"crio.conf.d/50-pinned-images": ours}, nil},
+		"repair without a store": {map[string]string{"crio.conf.d/50-pinned-images": pinned}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			etc := fstest.MapFS{}

@@ -91,7 +91,8 @@ func TestSourceChangesBeforeTheCopy(t *testing.T) {
 	}
 }
 
-// A store that is used in place is copied by a second attach without InPlace, unless it is automatic.
+// A store that is used in place is copied by a second attach without InPlace, unless it is
+// automatic.
 func TestCopyOfAStoreInPlace(t *testing.T) {
 	folders, _ := buildDeltas(t, 1)
 	m := newManager(t, folders[0], "100m")

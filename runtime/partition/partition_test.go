@@ -35,8 +35,8 @@ func writeMedium(t *testing.T, size int) (dir string, store []byte) {
 	return dir, store
 }
 
-// newDisk makes a loop device of size bytes with the partitions of CoreOS. As their image has 64 MiB,
-// the backup table is not at the end of the disk.
+// newDisk makes a loop device of size bytes with the partitions of CoreOS. As their image has 64
+// MiB, the backup table is not at the end of the disk.
 func newDisk(t *testing.T, size int64) string {
 	t.Helper()
 	fixtures.NeedRoot(t)

@@ -172,11 +172,11 @@ func TestManifestsAreCached(t *testing.T) {
 // An index is resolved to its image for this platform.
 func TestIndexIsTheImageForThisPlatform(t *testing.T) {
 	r, _, _ := serveRegistry(t, "")
-	ours, err := sample.Stack(1000, 2000, 3000)
+	platformImage, err := sample.Stack(1000, 2000, 3000)
 	if err != nil {
 		t.Fatal(err)
 	}
-	index, err := sample.Index(ours)
+	index, err := sample.Index(platformImage)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func TestIndexIsTheImageForThisPlatform(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := ours.Digest()
+	want, err := platformImage.Digest()
 	if err != nil {
 		t.Fatal(err)
 	}
