@@ -61,36 +61,36 @@ func read(t *testing.T, f *os.File) string {
 	return string(got)
 }
 
-func TestWhatIsPutIsThereAgain(t *testing.T) {
+func TestPutAndGet(t *testing.T) {
 	c, dir := open(t)
 	put(t, c, key("a"), "text")
-	again, err := cache.Open(dir)
+	reopened, err := cache.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, ok := again.Get(key("a"))
+	f, ok := reopened.Get(key("a"))
 	if !ok || read(t, f) != "text" {
-		t.Error("it is not there")
+		t.Errorf("got entry: %v, want the entry with its content", ok)
 	}
 	for _, k := range []cache.Key{
 		key("b"), {Digest: digest.FromString("a"), Encoding: "zstd-131072-v1"}, {
 			Digest: digest.FromString("a"), Blob: digest.FromString("b.gz"), Encoding: "zstd-131072-v1",
 		},
 	} {
-		if _, ok := again.Get(k); ok {
-			t.Errorf("%v is there", k)
+		if _, ok := reopened.Get(k); ok {
+			t.Errorf("got an entry for %v, want none", k)
 		}
 	}
-	if err := again.Remove(key("a")); err != nil || read(t, f) != "text" {
-		t.Errorf("whoever opened it reads no more: %v", err)
+	if err := reopened.Remove(key("a")); err != nil || read(t, f) != "text" {
+		t.Errorf("got error %v or other content of the open file, want its content", err)
 	}
-	if err := again.Remove(key("a")); err != nil {
-		t.Errorf("removed by two: %v", err)
+	if err := reopened.Remove(key("a")); err != nil {
+		t.Errorf("a second Remove: got %v, want no error", err)
 	}
 }
 
-// The zero value works, and leaves nothing anywhere.
-func TestNothingIsKept(t *testing.T) {
+// The zero value works, and stores nothing.
+func TestZeroValue(t *testing.T) {
 	var c cache.Cache
 	tmp := t.TempDir()
 	f, err := c.Put(key("a"), tmp, content("text"))
@@ -98,40 +98,40 @@ func TestNothingIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, ok := c.Get(key("a")); ok {
-		t.Error("it was kept")
+		t.Error("got an entry, want none")
 	}
 	if files, err := os.ReadDir(tmp); err != nil || len(files) > 0 {
-		t.Errorf("%v, %v", files, err)
+		t.Errorf("got files %v, %v, want none", files, err)
 	}
 	if removed, err := c.Prune(0); err != nil || len(removed) > 0 {
-		t.Errorf("%v, %v", removed, err)
+		t.Errorf("prune: got %v, %v, want no entry", removed, err)
 	}
 }
 
-// Nothing that is not whole gets a name, and a second writer does not wait.
-func TestHalfAnEntryIsNone(t *testing.T) {
+// An incomplete entry gets no name, and a second writer of the same entry does not wait.
+func TestIncompleteEntry(t *testing.T) {
 	c, dir := open(t)
-	broken := errors.New("the network is gone")
+	failure := errors.New("connection lost")
 	_, err := c.Put(key("a"), t.TempDir(), func(w io.Writer) error {
 		_, err := io.WriteString(w, "half")
 		if _, ok := c.Get(key("a")); ok {
-			t.Error("half of it is there")
+			t.Error("got the incomplete entry, want none")
 		}
-		put(t, c, key("a"), "whole, by another")
+		put(t, c, key("a"), "complete, by another writer")
 		if removed, err := c.Prune(1 << 20); err != nil || len(removed) > 0 {
-			t.Errorf("%v, %v", removed, err)
+			t.Errorf("prune: got %v, %v, want no entry", removed, err)
 		}
-		return errors.Join(err, broken)
+		return errors.Join(err, failure)
 	})
-	if !errors.Is(err, broken) {
-		t.Error(err)
+	if !errors.Is(err, failure) {
+		t.Errorf("got %v, want %v", err, failure)
 	}
 	if files, err := filepath.Glob(filepath.Join(dir, "layers/*/*")); err != nil || len(files) > 0 {
-		t.Errorf("left behind: %v, %v", files, err)
+		t.Errorf("got files %v, %v, want none", files, err)
 	}
 }
 
-func TestPruneRemovesWhatWasUsedLeast(t *testing.T) {
+func TestPruneRemovesLeastRecentlyUsed(t *testing.T) {
 	c, dir := open(t)
 	for n, name := range []string{"a", "b", "c", "d"} {
 		put(t, c, key(name), strings.Repeat(name, 100))
@@ -147,29 +147,29 @@ func TestPruneRemovesWhatWasUsedLeast(t *testing.T) {
 	f, _ := c.Get(key("a")) // now the newest
 	defer f.Close()
 	if removed, err := c.Prune(400); err != nil || len(removed) != 0 {
-		t.Errorf("what fits exactly stays: got %v removed, %v", removed, err)
+		t.Errorf("a limit equal to the size: got %v removed, %v, want none", removed, err)
 	}
 	if removed, err := c.Prune(250); err != nil || len(removed) != 2 || removed[0].Key != key("b") ||
 		removed[1].Key != key("c") {
-		t.Errorf("removed %v, %v", removed, err)
+		t.Errorf("got %v removed, %v, want b and c", removed, err)
 	}
 	if entries, err := c.Entries(); err != nil || len(entries) != 2 || entries[0].Key != key("d") ||
 		entries[1].Key != key("a") || entries[1].Size != 100 {
-		t.Errorf("%v, %v", entries, err)
+		t.Errorf("got %v, %v, want d and a of 100 bytes", entries, err)
 	}
 	if _, err := os.Stat(abandoned); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("what a killed process left is there: %v", err)
+		t.Errorf("the incomplete file of a killed process: got %v, want %v", err, os.ErrNotExist)
 	}
 }
 
-func TestVerifyRemovesWhatIsDamaged(t *testing.T) {
+func TestVerifyRemovesDamagedEntries(t *testing.T) {
 	c, dir := open(t)
 	compressor, err := squashfs.NewCompressor(squashfs.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer compressor.Close()
-	for _, name := range []string{"whole", "damaged"} {
+	for _, name := range []string{"intact", "damaged"} {
 		f, err := c.Put(key(name), t.TempDir(), func(w io.Writer) error {
 			p := compressor.NewPacker(w)
 			defer p.Abort()
@@ -183,7 +183,7 @@ func TestVerifyRemovesWhatIsDamaged(t *testing.T) {
 		}
 		f.Close()
 	}
-	put(t, c, key("rubbish"), "rubbish")
+	put(t, c, key("text"), "text")
 	f, err := os.OpenFile(fileOf(dir, "damaged"), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -195,25 +195,25 @@ func TestVerifyRemovesWhatIsDamaged(t *testing.T) {
 	var seen int64
 	damaged, err := c.Verify(t.Context(), func(n int64) { seen += n })
 	if err != nil || len(damaged) != 2 || seen == 0 {
-		t.Errorf("%v, %v, %d bytes", damaged, err, seen)
+		t.Errorf("got %v damaged, %v, after %d bytes, want two entries", damaged, err, seen)
 	}
-	if entries, err := c.Entries(); err != nil || len(entries) != 1 || entries[0].Key != key("whole") {
-		t.Errorf("%v, %v", entries, err)
+	if entries, err := c.Entries(); err != nil || len(entries) != 1 || entries[0].Key != key("intact") {
+		t.Errorf("got %v, %v, want only the intact entry", entries, err)
 	}
 }
 
-func TestPartialsBelongToOneProcess(t *testing.T) {
+func TestPartialOfOneProcess(t *testing.T) {
 	c, dir := open(t)
 	blob := digest.FromString("blob")
 	p, err := c.Partial(blob)
 	if err != nil || p == nil {
-		t.Fatal(p, err)
+		t.Fatalf("got %v, %v, want a partial blob", p, err)
 	}
 	if _, err := p.WriteString("half"); err != nil {
 		t.Fatal(err)
 	}
 	if other, err := c.Partial(blob); err != nil || other != nil {
-		t.Errorf("two have it: %v, %v", other, err)
+		t.Errorf("a second Partial: got %v, %v, want nil", other, err)
 	}
 	files := func() []string {
 		names, err := filepath.Glob(filepath.Join(dir, "layers/*/*"))
@@ -223,27 +223,27 @@ func TestPartialsBelongToOneProcess(t *testing.T) {
 		return names
 	}
 	if _, err := c.Prune(0); err != nil || len(files()) != 1 {
-		t.Errorf("what is being fetched was pruned: %v, %v", files(), err)
+		t.Errorf("prune: got files %v, %v, want the partial blob in use", files(), err)
 	}
 	if err := p.End(true); err != nil || len(files()) != 1 {
-		t.Errorf("%v, %v", files(), err)
+		t.Errorf("got files %v, %v, want the partial blob", files(), err)
 	}
 	p, err = c.Partial(blob)
 	if err != nil || p == nil {
-		t.Fatal(p, err)
+		t.Fatalf("got %v, %v, want a partial blob", p, err)
 	}
 	if size, err := p.Size(); err != nil || size != 4 {
-		t.Errorf("%d bytes, %v", size, err)
+		t.Errorf("got %d bytes, %v, want 4", size, err)
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.End(false); err != nil {
-		t.Errorf("somebody has removed the folder: %v", err)
+		t.Errorf("after the removal of the folder: got %v, want no error", err)
 	}
 }
 
-func TestPartialsGiveWay(t *testing.T) {
+func TestPrunePartials(t *testing.T) {
 	c, dir := open(t)
 	put(t, c, key("a"), "text")
 	p, err := c.Partial(digest.FromString("blob"))
@@ -257,6 +257,6 @@ func TestPartialsGiveWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	if names, err := filepath.Glob(filepath.Join(dir, "layers/*/*")); err != nil || len(names) != 1 {
-		t.Errorf("%v, %v", names, err)
+		t.Errorf("got files %v, %v, want only the entry", names, err)
 	}
 }

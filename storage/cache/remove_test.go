@@ -10,7 +10,7 @@ import (
 	"github.com/pinbox/pinbox/storage/cache"
 )
 
-// The size is that of an entry, if there is one.
+// Size returns the size of an entry and whether there is one.
 func TestSize(t *testing.T) {
 	c, _ := open(t)
 	put(t, c, key("a"), "content")
@@ -18,7 +18,7 @@ func TestSize(t *testing.T) {
 		cache cache.Cache
 		size  int64
 		ok    bool
-	}{"a": {c, 7, true}, "b": {c, 0, false}, "nothing is kept": {cache.Cache{}, 0, false}} {
+	}{"a": {c, 7, true}, "b": {c, 0, false}, "zero value": {cache.Cache{}, 0, false}} {
 		t.Run(name, func(t *testing.T) {
 			if size, ok := test.cache.Size(key(name)); size != test.size || ok != test.ok {
 				t.Errorf("got %d bytes, %v, want %d, %v", size, ok, test.size, test.ok)
@@ -27,43 +27,43 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// RemoveFile removes the entry of an open file, whether it was there or was just put.
+// RemoveFile removes the entry of an open file that Put or Get has returned.
 func TestRemoveFile(t *testing.T) {
 	c, dir := open(t)
-	made, err := c.Put(key("a"), t.TempDir(), content("content"))
+	added, err := c.Put(key("a"), t.TempDir(), content("content"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer made.Close()
+	defer added.Close()
 	put(t, c, key("b"), "other")
 	found, ok := c.Get(key("b"))
 	if !ok {
-		t.Fatal("got no entry, want that of b")
+		t.Fatal("got no entry b")
 	}
 	defer found.Close()
-	for name, f := range map[string]*os.File{"a": made, "b": found} {
+	for name, f := range map[string]*os.File{"a": added, "b": found} {
 		if ok, err := c.RemoveFile(f); !ok || err != nil {
-			t.Errorf("forget %s: got %v, %v, want an entry", name, ok, err)
+			t.Errorf("remove %s: got %v, %v, want true", name, ok, err)
 		}
 		if _, err := os.Stat(fileOf(dir, name)); !os.IsNotExist(err) {
-			t.Errorf("forget %s: got %v, want no file", name, err)
+			t.Errorf("remove %s: got %v, want no file", name, err)
 		}
 	}
 }
 
-// A file that is no entry stays.
-func TestRemoveFileNoEntry(t *testing.T) {
+// RemoveFile does not remove a file that is not an entry.
+func TestRemoveFileOfNoEntry(t *testing.T) {
 	c, dir := open(t)
 	unnamed, err := cache.Cache{}.Put(key("a"), t.TempDir(), content("content"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unnamed.Close()
-	beside := filepath.Join(dir, "beside")
-	if err := os.WriteFile(beside, nil, 0o600); err != nil {
+	other := filepath.Join(dir, "other")
+	if err := os.WriteFile(other, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	file, err := os.Open(beside)
+	file, err := os.Open(other)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,57 +74,57 @@ func TestRemoveFileNoEntry(t *testing.T) {
 	for name, test := range map[string]struct {
 		cache cache.Cache
 		file  *os.File
-	}{"unnamed": {c, unnamed}, "beside the entries": {c, file}, "nothing is kept": {cache.Cache{}, entry}} {
+	}{"unnamed": {c, unnamed}, "not in the folder of entries": {c, file}, "zero value": {cache.Cache{}, entry}} {
 		t.Run(name, func(t *testing.T) {
 			if ok, err := test.cache.RemoveFile(test.file); ok || err != nil {
-				t.Errorf("got %v, %v, want no entry", ok, err)
+				t.Errorf("got %v, %v, want false", ok, err)
 			}
 		})
 	}
-	if _, err := os.Stat(beside); err != nil {
+	if _, err := os.Stat(other); err != nil {
 		t.Error(err)
 	}
 	if _, ok := c.Size(key("a")); !ok {
-		t.Error("got no entry, want that of a to stay")
+		t.Error("got no entry a")
 	}
 }
 
-// An entry that is gone need not be removed; one that cannot be removed is told of.
+// Remove of a missing entry is not an error. An entry that cannot be removed is one.
 func TestRemove(t *testing.T) {
 	c, dir := open(t)
 	put(t, c, key("a"), "content")
 	for range 2 {
 		if err := c.Remove(key("a")); err != nil {
-			t.Errorf("got %v, want none left", err)
+			t.Errorf("got %v, want no error", err)
 		}
 	}
 	if err := os.MkdirAll(filepath.Join(fileOf(dir, "b"), "full"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Remove(key("b")); err == nil {
-		t.Error("got no error for an entry that is still there")
+		t.Error("got no error for an entry that cannot be removed")
 	}
-	if gone, err := c.Prune(0); err == nil {
-		t.Errorf("prune: got %v and no error for an entry that is still there", gone)
+	if removed, err := c.Prune(0); err == nil {
+		t.Errorf("prune: got %v and no error for an entry that cannot be removed", removed)
 	}
 }
 
-// Whoever removes the folder while it is in use is told.
-func TestCacheThatIsRemoved(t *testing.T) {
+// The removal of a cache's folder while it is in use is an error.
+func TestRemovedFolder(t *testing.T) {
 	c, dir := open(t)
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Prune(0); !os.IsNotExist(err) {
-		t.Errorf("prune: got %v, want that the folder is not there", err)
+		t.Errorf("prune: got %v, want that the folder does not exist", err)
 	}
 	if _, err := c.Entries(); !os.IsNotExist(err) {
-		t.Errorf("entries: got %v, want that the folder is not there", err)
+		t.Errorf("entries: got %v, want that the folder does not exist", err)
 	}
 }
 
-// A partial of which nothing has come is of no use.
-func TestEmptyPartialIsNotKept(t *testing.T) {
+// An empty partial blob is removed.
+func TestEmptyPartial(t *testing.T) {
 	c, dir := open(t)
 	files := func() int {
 		entries, err := filepath.Glob(filepath.Join(dir, "layers/*/*"))
@@ -150,14 +150,14 @@ func TestEmptyPartialIsNotKept(t *testing.T) {
 	}
 }
 
-// PrunePartials leaves what is whole.
-func TestPrunePartialsLeavesEntries(t *testing.T) {
+// PrunePartials does not remove entries.
+func TestPrunePartialsKeepsEntries(t *testing.T) {
 	c, _ := open(t)
 	put(t, c, key("a"), "content")
 	if err := c.PrunePartials(); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok := c.Size(key("a")); !ok {
-		t.Error("got no entry, want that of a to stay")
+		t.Error("got no entry a")
 	}
 }
