@@ -18,18 +18,19 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// transfer lays out an image of trees of another, each sealed by itself.
+// transfer returns an image with copies of trees of another image. It calls WriteTree for each
+// tree.
 func transfer(r *squashfs.Reader, trees ...string) (*squashfs.Image, error) {
 	w, err := squashfs.NewWriter(r.Options())
 	if err != nil {
 		return nil, err
 	}
-	t, err := w.NewCopier(r)
+	c, err := w.NewCopier(r)
 	if err != nil {
 		return nil, err
 	}
 	if len(trees) == 1 && trees[0] == "." {
-		root, err := t.Copy(".")
+		root, err := c.Copy(".")
 		if err != nil {
 			return nil, err
 		}
@@ -38,7 +39,7 @@ func transfer(r *squashfs.Reader, trees ...string) (*squashfs.Image, error) {
 	root := squashfs.NewDir(0o755, 0, 0, 1)
 	root.Xattrs = map[string]string{"user.a": "b"}
 	for _, name := range trees {
-		tree, err := t.Copy(name)
+		tree, err := c.Copy(name)
 		if err != nil {
 			return nil, err
 		}
@@ -50,8 +51,8 @@ func transfer(r *squashfs.Reader, trees ...string) (*squashfs.Image, error) {
 	return w.Close(root)
 }
 
-// transferred writes such an image.
-func transferred(t *testing.T, from string, trees ...string) (name string, size int64) {
+// writeTransfer writes the image of transfer to a file.
+func writeTransfer(t *testing.T, from string, trees ...string) (name string, size int64) {
 	t.Helper()
 	img, err := transfer(open(t, from), trees...)
 	if err != nil {
@@ -63,17 +64,17 @@ func transferred(t *testing.T, from string, trees ...string) (name string, size 
 	}
 	defer f.Close()
 	if n, err := img.WriteTo(f); err != nil || n != img.Size() {
-		t.Fatal(n, img.Size(), err)
+		t.Fatalf("got %d bytes, %v, want %d", n, err, img.Size())
 	}
 	return f.Name(), img.Size()
 }
 
-// All of an image is the same in another: the kernel and sqfsdiff are the judges.
-func TestTransferredTreesAreTheSame(t *testing.T) {
-	dir := folder(t)
+// A copy equals the original, according to the kernel and sqfsdiff.
+func TestCopiesAreEqual(t *testing.T) {
+	dir := makeFolder(t)
 	images := map[string]string{
-		"pinbox":      image(t, squashfs.Options{}, kinds(t)),
-		"pinbox none": image(t, squashfs.Options{Compression: squashfs.None}, kinds(t)),
+		"pinbox":      image(t, squashfs.Options{}, allKinds(t)),
+		"pinbox none": image(t, squashfs.Options{Compression: squashfs.None}, allKinds(t)),
 	}
 	for name, args := range map[string]string{
 		"zstd": "-comp zstd", "gzip": "-comp gzip -b 4096", "no fragments": "-comp zstd -no-fragments",
@@ -85,27 +86,27 @@ func TestTransferredTreesAreTheSame(t *testing.T) {
 	}
 	for name, from := range images {
 		t.Run(name, func(t *testing.T) {
-			to, size := transferred(t, from, ".")
+			to, size := writeTransfer(t, from, ".")
 			if diff := cmp.Diff(fixtures.Tree(t, fixtures.Mount(t, from)), fixtures.Tree(t, fixtures.Mount(t, to))); diff != "" {
-				t.Errorf("(-source +transferred)\n%.3000s", diff)
+				t.Errorf("(-original +copy)\n%.3000s", diff)
 			}
-			// Whether a large directory has an index is the writer's affair.
+			// The original and the copy may differ in whether a large directory has an index.
 			out, err := exec.Command("sqfsdiff", "-T", "-a", from, "-b", to).CombinedOutput()
 			for line := range strings.Lines(string(out)) {
 				if !strings.Contains(line, "extended type") {
-					t.Errorf("sqfsdiff (%v): %s", err, line)
+					t.Errorf("sqfsdiff: got %v and %q, want no difference", err, line)
 				}
 			}
 			if fi, err := os.Stat(from); err != nil || size > fi.Size()+fi.Size()/20+8192 {
-				t.Errorf("%d bytes became %d", fi.Size(), size)
+				t.Errorf("got a copy of %d bytes, %v, want about %d", size, err, fi.Size())
 			}
 		})
 	}
 }
 
-// Trees that are sealed one by one share what they have in common, as they did where
-// they come from; what only others have stays behind.
-func TestTransferTakesWhatItsTreesHave(t *testing.T) {
+// Copied trees share contents as they do in the original, and contents of other trees are not
+// copied.
+func TestCopiesShareContents(t *testing.T) {
 	shared, own := noise(1, 1<<20), noise(2, 1<<20)
 	from := image(t, squashfs.Options{}, func(p *squashfs.Packer, root *squashfs.Inode) {
 		for n, content := range [][]byte{shared, shared, own} {
@@ -119,63 +120,65 @@ func TestTransferTakesWhatItsTreesHave(t *testing.T) {
 	})
 	sizes := map[string]int64{}
 	for _, trees := range []string{"0", "0 1", "0 2", "0 1 2"} {
-		to, size := transferred(t, from, strings.Fields(trees)...)
+		to, size := writeTransfer(t, from, strings.Fields(trees)...)
 		sizes[trees] = size
 		mounted := fixtures.Mount(t, to)
 		for _, tree := range strings.Fields(trees) {
 			want := map[string][]byte{"0": shared, "1": shared, "2": own}[tree]
 			for name, want := range map[string][]byte{"long": want, "0": want[:2000], "99": want[99:][:2000]} {
 				if got, err := os.ReadFile(filepath.Join(mounted, tree, name)); err != nil || !bytes.Equal(got, want) {
-					t.Errorf("%s: %s/%s reads back differently (%v)", trees, tree, name, err)
+					t.Errorf("trees %s: %s/%s: got other content, %v", trees, tree, name, err)
 				}
 			}
 		}
 	}
 	if more := sizes["0 1"] - sizes["0"]; more > 8192 {
-		t.Errorf("the same once more takes %d bytes", more)
+		t.Errorf("a second tree with the same content: got %d more bytes, want at most 8192", more)
 	}
 	if more := sizes["0 2"] - sizes["0"]; more < 500_000 {
-		t.Errorf("something else takes %d bytes", more)
+		t.Errorf("a second tree with other content: got %d more bytes, want at least 500,000", more)
 	}
-	if sizes["0 1 2"]-sizes["0 2"] > 8192 {
-		t.Errorf("%v", sizes)
+	if more := sizes["0 1 2"] - sizes["0 2"]; more > 8192 {
+		t.Errorf("a third tree with the same content as the first: got %d more bytes, want at most 8192", more)
 	}
 }
 
-func TestTransferNeedsTheSameForm(t *testing.T) {
-	r := open(t, image(t, squashfs.Options{}, kinds(t)))
+func TestCopierNeedsEqualOptions(t *testing.T) {
+	r := open(t, image(t, squashfs.Options{}, allKinds(t)))
 	for _, opts := range []squashfs.Options{
 		{Compression: squashfs.Gzip}, {Compression: squashfs.None}, {BlockSize: 1 << 20},
 	} {
-		w, err := squashfs.NewWriter(opts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.NewCopier(r); !errors.Is(err, squashfs.ErrIncompatible) {
-			t.Errorf("%+v: %v", opts, err)
-		}
+		t.Run(fmt.Sprintf("%+v", opts), func(t *testing.T) {
+			w, err := squashfs.NewWriter(opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.NewCopier(r); !errors.Is(err, squashfs.ErrIncompatible) {
+				t.Errorf("got %v, want %v", err, squashfs.ErrIncompatible)
+			}
+		})
 	}
 }
 
-// lost is an image whose medium was pulled out.
-type lost struct {
+// removable is an image on a medium that can be removed.
+type removable struct {
 	io.ReaderAt
-	gone bool
+	removed bool
 }
 
-func (l *lost) ReadAt(p []byte, at int64) (int, error) {
-	if l.gone {
+func (r *removable) ReadAt(p []byte, at int64) (int, error) {
+	if r.removed {
 		return 0, os.ErrClosed
 	}
-	return l.ReaderAt.ReadAt(p, at)
+	return r.ReaderAt.ReadAt(p, at)
 }
 
-func TestTransferFromALostMediumFails(t *testing.T) {
-	content, err := os.ReadFile(image(t, squashfs.Options{}, kinds(t)))
+func TestCopyFromRemovedMedium(t *testing.T) {
+	content, err := os.ReadFile(image(t, squashfs.Options{}, allKinds(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	medium := &lost{ReaderAt: bytes.NewReader(content)}
+	medium := &removable{ReaderAt: bytes.NewReader(content)}
 	r, err := squashfs.OpenImage(medium, int64(len(content)))
 	if err != nil {
 		t.Fatal(err)
@@ -184,8 +187,8 @@ func TestTransferFromALostMediumFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	medium.gone = true
+	medium.removed = true
 	if _, err := img.WriteTo(io.Discard); !errors.Is(err, squashfs.ErrDamaged) || !errors.Is(err, os.ErrClosed) {
-		t.Error(err)
+		t.Errorf("got %v, want %v and %v", err, squashfs.ErrDamaged, os.ErrClosed)
 	}
 }

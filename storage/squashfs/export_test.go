@@ -14,10 +14,10 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// DecodeIndex reads an index without its sums, which keep others away from it.
+// DecodeIndex reads an index without its sums, which refuse any changed index.
 func DecodeIndex(index []byte) { _, _ = decodeIndex(bytes.NewReader(index)) }
 
-// IndexOf gives the index of a pack without its sums.
+// IndexOf returns the index of a pack without its sums.
 func IndexOf(pack []byte) ([]byte, error) {
 	foot := pack[len(pack)-packFoot:]
 	start := binary.LittleEndian.Uint64(foot)
@@ -29,23 +29,22 @@ func IndexOf(pack []byte) ([]byte, error) {
 	return io.ReadAll(unzip)
 }
 
-// ErrMost says that an image has more files than were to be described.
-var ErrMost = errors.New("there are too many files")
+// ErrTooMany reports that an image has more files than TreeOf describes.
+var ErrTooMany = errors.New("too many files")
 
-// TreeOf describes what is in an image in the words of fixtures.Tree, up to a number
-// of files.
-func TreeOf(r *Reader, most int) (map[string]string, error) {
+// TreeOf describes the files of an image in the format of fixtures.Tree, up to limit files.
+func TreeOf(r *Reader, limit int) (map[string]string, error) {
 	tree := map[string]string{}
 	root, err := r.node(r.sb.Root)
 	if err != nil {
 		return nil, err
 	}
-	return tree, r.describeAll(tree, ".", root, most)
+	return tree, r.describeAll(tree, ".", root, limit)
 }
 
-func (r *Reader) describeAll(tree map[string]string, name string, n *node, most int) error {
-	if len(tree) == most {
-		return ErrMost
+func (r *Reader) describeAll(tree map[string]string, name string, n *node, limit int) error {
+	if len(tree) == limit {
+		return ErrTooMany
 	}
 	about, err := r.describe(n)
 	if tree[name] = about; err != nil || n.kind != typeDir {
@@ -60,7 +59,7 @@ func (r *Reader) describeAll(tree map[string]string, name string, n *node, most 
 		if err != nil {
 			return err
 		}
-		if err := r.describeAll(tree, path.Join(name, e.name), child, most); err != nil {
+		if err := r.describeAll(tree, path.Join(name, e.name), child, limit); err != nil {
 			return err
 		}
 	}

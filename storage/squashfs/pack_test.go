@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -18,8 +17,8 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// small makes a pack of all that a pack can hold.
-func small(t *testing.T) []byte {
+// smallPack makes a pack with each kind of file and content.
+func smallPack(t *testing.T) []byte {
 	t.Helper()
 	return pack(t, squashfs.Options{}, func(p *squashfs.Packer, root *squashfs.Inode) {
 		long := file(t, p, bytes.NewReader(noise(1, 300<<10)))
@@ -33,8 +32,8 @@ func small(t *testing.T) []byte {
 	})
 }
 
-// What several packs have is in the image once, with all that is read of it.
-func TestPacksShareWhatIsEqual(t *testing.T) {
+// Content that several packs have is in the image once.
+func TestPacksShareContents(t *testing.T) {
 	var packs [][]byte
 	for _, name := range []string{"a", "b", "c"} {
 		packs = append(packs, pack(t, squashfs.Options{}, func(p *squashfs.Packer, root *squashfs.Inode) {
@@ -43,47 +42,49 @@ func TestPacksShareWhatIsEqual(t *testing.T) {
 			root.Set("tail", file(t, p, bytes.NewReader(noise(2, 1000))))
 		}))
 	}
-	img := layOut(t, squashfs.Options{}, packs...)
+	img := writePacks(t, squashfs.Options{}, packs...)
 	fi, err := os.Stat(img)
 	if err != nil || fi.Size() > 600_000 {
-		t.Errorf("%v, %v", fi.Size(), err)
+		t.Errorf("got %v, %v, want at most 600,000 bytes", fi.Size(), err)
 	}
 	dir := fixtures.Mount(t, img)
-	for i, at := range []string{"0", "1", "."} {
+	for i, tree := range []string{"0", "1", "."} {
 		for name, want := range map[string]string{
 			"own": string(rune('a' + i)), "long": string(noise(1, 700_000)), "tail": string(noise(2, 1000)),
 		} {
-			if got, err := os.ReadFile(filepath.Join(dir, at, name)); err != nil || string(got) != want {
-				t.Errorf("%s/%s reads back differently (%v)", at, name, err)
+			if got, err := os.ReadFile(filepath.Join(dir, tree, name)); err != nil || string(got) != want {
+				t.Errorf("%s/%s: got other content, %v", tree, name, err)
 			}
 		}
 	}
 }
 
-// A pack that was kept may have changed: no byte of it goes unnoticed.
-func TestDamageOfAPackIsFound(t *testing.T) {
-	whole := small(t)
+// A change of any byte of a pack is detected.
+func TestDamagedPack(t *testing.T) {
+	intact := smallPack(t)
 	compressor := newCompressor(t, squashfs.Options{})
-	for at := 0; at < len(whole); at += 1 + at/50 {
-		broken := bytes.Clone(whole)
-		broken[at] ^= 4
-		err := read(compressor, broken)
+	for at := 0; at < len(intact); at += 1 + at/50 {
+		damaged := bytes.Clone(intact)
+		damaged[at] ^= 4
+		err := writeImage(t, compressor, damaged)
 		if !errors.Is(err, squashfs.ErrDamaged) {
-			t.Errorf("byte %d of %d: %v", at, len(whole), err)
+			t.Errorf("byte %d of %d changed: got %v, want %v", at, len(intact), err, squashfs.ErrDamaged)
 		}
 	}
-	for _, size := range []int{0, 10, 100, len(whole) / 2, len(whole) - 1} {
-		if err := read(compressor, whole[:size]); !errors.Is(err, squashfs.ErrDamaged) {
-			t.Errorf("%d bytes of %d: %v", size, len(whole), err)
+	for _, size := range []int{0, 10, 100, len(intact) / 2, len(intact) - 1} {
+		if err := writeImage(t, compressor, intact[:size]); !errors.Is(err, squashfs.ErrDamaged) {
+			t.Errorf("%d bytes of %d: got %v, want %v", size, len(intact), err, squashfs.ErrDamaged)
 		}
 	}
-	if err := read(compressor, whole); err != nil {
-		t.Error(err)
+	if err := writeImage(t, compressor, intact); err != nil {
+		t.Errorf("intact: got %v, want no error", err)
 	}
 }
 
-// read makes an image of a pack.
-func read(compressor *squashfs.Compressor, content []byte) error {
+// writeImage writes an image of a pack, and checks that Check, Unpacker and WriteTo agree on
+// whether the pack is damaged.
+func writeImage(t *testing.T, compressor *squashfs.Compressor, content []byte) error {
+	t.Helper()
 	src := source{bytes.NewReader(content)}
 	p, err := compressor.OpenPack(src, int64(len(content)))
 	if err != nil {
@@ -91,7 +92,7 @@ func read(compressor *squashfs.Compressor, content []byte) error {
 	}
 	checked := p.Check()
 	if unpacked := unpackAll(compressor, p.Root); (checked == nil) != (unpacked == nil) {
-		return fmt.Errorf("Check says %w, Unpacker %w", checked, unpacked)
+		t.Errorf("Check: got %v, Unpacker: got %v, want errors of both or of none", checked, unpacked)
 	}
 	w, err := squashfs.NewWriter(squashfs.Options{})
 	if err != nil {
@@ -104,14 +105,15 @@ func read(compressor *squashfs.Compressor, content []byte) error {
 	}
 	_, err = img.WriteTo(io.Discard)
 	if (checked == nil) != (err == nil) {
-		return errors.New("Check and WriteTo disagree")
+		t.Errorf("Check: got %v, WriteTo: got %v, want errors of both or of none", checked, err)
 	}
 	if damage := (&squashfs.Damage{}); err != nil && (!errors.As(err, &damage) || damage.File != squashfs.File(src)) {
-		return errors.New("WriteTo does not say which pack it was")
+		t.Errorf("WriteTo: got %v, want a *Damage with the pack's file", err)
 	}
 	return err
 }
 
+// closer is a pack in memory that counts calls of Close.
 type closer struct {
 	source
 	closed *int
@@ -120,7 +122,7 @@ type closer struct {
 func (c closer) Close() error { *c.closed++; return nil }
 
 func TestPacksAreClosed(t *testing.T) {
-	content := small(t)
+	content := smallPack(t)
 	compressor := newCompressor(t, squashfs.Options{})
 	for name, end := range map[string]func(w *squashfs.Writer, root *squashfs.Inode) error{
 		"abort": func(w *squashfs.Writer, _ *squashfs.Inode) error { w.Abort(); return nil },
@@ -133,70 +135,74 @@ func TestPacksAreClosed(t *testing.T) {
 		},
 		"full disk": func(w *squashfs.Writer, root *squashfs.Inode) error {
 			img, err := w.Close(root)
-			if _, full := img.WriteTo(brokenDisk{}); full == nil {
-				return errors.New("the disk was not full")
+			if _, full := img.WriteTo(fullDisk{}); full == nil {
+				return errors.New("WriteTo on a full disk: got no error")
 			}
 			return err
 		},
 	} {
-		closed := 0
-		p, err := compressor.OpenPack(closer{source{bytes.NewReader(content)}, &closed}, int64(len(content)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		w, err := squashfs.NewWriter(squashfs.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.AddPack(p)
-		if err := end(w, p.Root); err != nil || closed == 0 {
-			t.Errorf("%s: closed %d times, %v", name, closed, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			closed := 0
+			p, err := compressor.OpenPack(closer{source{bytes.NewReader(content)}, &closed}, int64(len(content)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			w, err := squashfs.NewWriter(squashfs.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.AddPack(p)
+			if err := end(w, p.Root); err != nil || closed == 0 {
+				t.Errorf("got %d calls of Close, %v, want at least one", closed, err)
+			}
+		})
 	}
 }
 
-// Packs are kept from one version of pinbox to the next. Where their bytes change,
-// by a change here or of a library that compresses, those that were kept would make
-// another image than new ones: PackVersion says that they are of no use.
-func TestBytesOfPacksBelongToTheirVersion(t *testing.T) {
+// Other bytes of packs need another PackVersion: versions of pinbox share a cache, and packs with
+// other bytes make another image. The bytes change with this package and with the libraries that
+// compress.
+func TestPackVersion(t *testing.T) {
 	for compression, want := range map[squashfs.Compression]string{
 		squashfs.Zstd: "5ee2bdbba8c66bbb", squashfs.Gzip: "cb1ff620f1f520ac", squashfs.None: "e44f7953124e5870",
 	} {
-		if compression == squashfs.Zstd && strings.HasPrefix(codec.ZstdID(), "zstd-native-") {
-			continue // libzstd's version is in the form
-		}
-		content := pack(t, squashfs.Options{Compression: compression}, func(p *squashfs.Packer, root *squashfs.Inode) {
-			for i, n := range []int{0, 1, 5000, 100_000, 140_000, 1 << 20} {
-				root.Set(string(rune('a'+i)), file(t, p, bytes.NewReader(noise(uint64(i), n))))
+		t.Run(string(compression), func(t *testing.T) {
+			if compression == squashfs.Zstd && strings.HasPrefix(codec.ZstdID(), "zstd-native-") {
+				return // its Encoding has the version of libzstd
+			}
+			content := pack(t, squashfs.Options{Compression: compression}, func(p *squashfs.Packer, root *squashfs.Inode) {
+				for i, n := range []int{0, 1, 5000, 100_000, 140_000, 1 << 20} {
+					root.Set(string(rune('a'+i)), file(t, p, bytes.NewReader(noise(uint64(i), n))))
+				}
+			})
+			sum := sha256.Sum256(content)
+			if got := hex.EncodeToString(sum[:8]); got != want {
+				t.Errorf("a pack of version %s: got the sum %s, want %s; raise PackVersion, and write the new sum here",
+					squashfs.PackVersion, got, want)
 			}
 		})
-		sum := sha256.Sum256(content)
-		if got := hex.EncodeToString(sum[:8]); got != want {
-			t.Errorf("%s: the sum of a pack of version %s is now %s, was %s: raise PackVersion, and put the new sum here",
-				compression, squashfs.PackVersion, got, want)
-		}
 	}
 }
 
-// No byte of an index can make its reader fail in another way than by an error.
-func TestIndexOfAnyBytes(t *testing.T) {
-	index, err := squashfs.IndexOf(small(t))
+// An index with any bytes is read or is an error; it does not cause a panic.
+func TestDamagedIndex(t *testing.T) {
+	index, err := squashfs.IndexOf(smallPack(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for at := range index {
 		for _, value := range []byte{1, 0x7f, 0x80, 0xff} {
-			broken := bytes.Clone(index)
-			broken[at] ^= value
-			squashfs.DecodeIndex(broken)
+			damaged := bytes.Clone(index)
+			damaged[at] ^= value
+			squashfs.DecodeIndex(damaged)
 		}
 		squashfs.DecodeIndex(index[:at])
 	}
 }
 
-// A pack of another version is none that this one can read, however good its index is.
+// A pack of another version is refused, even if its index is intact.
 func TestPackOfAnotherVersion(t *testing.T) {
-	good := small(t)
+	good := smallPack(t)
 	newer := bytes.Replace(good, []byte("pinbox pack v1\n"), []byte("pinbox pack v2\n"), 1)
 	compressor, err := squashfs.NewCompressor(squashfs.Options{})
 	if err != nil {

@@ -39,8 +39,8 @@ func open(t *testing.T, image string) *squashfs.Reader {
 	return r
 }
 
-// kinds fills a root with every kind of file.
-func kinds(t *testing.T) func(p *squashfs.Packer, root *squashfs.Inode) {
+// allKinds returns a function that adds a file of each kind to a root.
+func allKinds(t *testing.T) func(p *squashfs.Packer, root *squashfs.Inode) {
 	return func(p *squashfs.Packer, root *squashfs.Inode) {
 		root.Xattrs = map[string]string{"user.a": "b"}
 		long := file(t, p, bytes.NewReader(noise(1, 300<<10)))
@@ -64,41 +64,41 @@ func kinds(t *testing.T) func(p *squashfs.Packer, root *squashfs.Inode) {
 	}
 }
 
-// folder makes one of files around the size of a block, of shared and of long
-// attributes, with hard links, and with a directory so large that it has an index.
-func folder(t *testing.T) string {
+// makeFolder makes a folder with files of sizes around the block size, long and equal attributes,
+// hard links, and a directory that is large enough for an index.
+func makeFolder(t *testing.T) string {
 	t.Helper()
 	fixtures.NeedRoot(t)
 	dir := t.TempDir()
-	must := func(err error) {
+	check := func(err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	must(errors.Join(os.Chmod(dir, 0o755), os.MkdirAll(dir+"/many/deep/er", 0o2755)))
+	check(errors.Join(os.Chmod(dir, 0o755), os.MkdirAll(dir+"/many/deep/er", 0o2755)))
 	for n, size := range []int{0, 1, 4095, 4096, 4097, 131_071, 131_072, 131_073, 500_000} {
 		name := fmt.Sprintf("%s/%d", dir, size)
-		must(os.WriteFile(name, noise(uint64(n%3), size), 0o640))
-		must(os.Chown(name, n*1000, 7))
-		must(syscall.Setxattr(name, "user.a", []byte(strings.Repeat("x", n*300)), 0))
-		must(syscall.Setxattr(name, "user.same", []byte(strings.Repeat("y", 900)), 0))
+		check(os.WriteFile(name, noise(uint64(n%3), size), 0o640))
+		check(os.Chown(name, n*1000, 7))
+		check(syscall.Setxattr(name, "user.a", []byte(strings.Repeat("x", n*300)), 0))
+		check(syscall.Setxattr(name, "user.same", []byte(strings.Repeat("y", 900)), 0))
 	}
-	must(errors.Join(os.Symlink(strings.Repeat("x/", 1000), dir+"/link"), os.Link(dir+"/500000", dir+"/many/linked")))
-	must(os.WriteFile(dir+"/holes", append(make([]byte, 300_000), noise(9, 150_000)...), 0o600))
+	check(errors.Join(os.Symlink(strings.Repeat("x/", 1000), dir+"/link"), os.Link(dir+"/500000", dir+"/many/linked")))
+	check(os.WriteFile(dir+"/holes", append(make([]byte, 300_000), noise(9, 150_000)...), 0o600))
 	for n := range 1000 {
-		must(os.WriteFile(fmt.Sprintf("%s/many/%d-%s", dir, n, strings.Repeat("name", 30)), []byte(fmt.Sprint("content ", n)),
+		check(os.WriteFile(fmt.Sprintf("%s/many/%d-%s", dir, n, strings.Repeat("name", 30)), []byte(fmt.Sprint("content ", n)),
 			0o644))
 	}
 	return dir
 }
 
-// The kernel is the judge: of images of all writers, a Reader tells the same.
-func TestReaderReadsWhatTheKernelReads(t *testing.T) {
-	dir := folder(t)
+// A Reader reads the same as the kernel from images of this package, mksquashfs and tar2sqfs.
+func TestReaderEqualsKernel(t *testing.T) {
+	dir := makeFolder(t)
 	images := map[string]string{}
 	for _, compression := range []squashfs.Compression{squashfs.Zstd, squashfs.Gzip, squashfs.None} {
-		images["pinbox "+string(compression)] = image(t, squashfs.Options{Compression: compression}, kinds(t))
+		images["pinbox "+string(compression)] = image(t, squashfs.Options{Compression: compression}, allKinds(t))
 	}
 	for name, args := range map[string]string{
 		"zstd": "-comp zstd", "gzip": "-comp gzip -b 4096", "large blocks": "-comp zstd -b 1M",
@@ -122,9 +122,9 @@ func TestReaderReadsWhatTheKernelReads(t *testing.T) {
 				t.Fatal(err)
 			}
 			mounted := fixtures.Mount(t, image)
-			if name == "without attributes" { // of such an image the kernel fails to list them
+			if name == "without attributes" { // the kernel fails to list the attributes of such an image
 				if info, err := r.Stat("500000"); err != nil || info.Size() != 500_000 {
-					t.Error(info, err)
+					t.Errorf("got %v, %v, want 500,000 bytes", info, err)
 				}
 				return
 			}
@@ -136,7 +136,7 @@ func TestReaderReadsWhatTheKernelReads(t *testing.T) {
 	}
 }
 
-// compareInfos compares what io/fs says of files.
+// compareInfos compares the fs.FileInfo of all files.
 func compareInfos(t *testing.T, got, want fs.FS) {
 	t.Helper()
 	describe := func(fsys fs.FS) []string {
@@ -166,7 +166,7 @@ func compareInfos(t *testing.T, got, want fs.FS) {
 	}
 }
 
-func TestReaderIsAFileSystem(t *testing.T) {
+func TestReaderFS(t *testing.T) {
 	r := open(t, image(t, squashfs.Options{}, func(p *squashfs.Packer, root *squashfs.Inode) {
 		sub := squashfs.NewDir(0o755, 0, 0, 1)
 		root.Set("sub", sub)
@@ -184,50 +184,51 @@ func TestReaderIsAFileSystem(t *testing.T) {
 		t.Error(err)
 	}
 	if target, err := r.ReadLink("link"); target != "sub/1" || err != nil {
-		t.Errorf("link to %q, %v", target, err)
+		t.Errorf("got a link to %q, %v, want sub/1", target, err)
 	}
 	for name, want := range map[string]error{
 		"sub/none": fs.ErrNotExist, "many/none": fs.ErrNotExist, "sub/1/x": syscall.ENOTDIR, "../x": fs.ErrInvalid, "link": fs.ErrInvalid,
 		"sub": syscall.EISDIR,
 	} {
 		if _, err := r.ReadFile(name); !errors.Is(err, want) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want %v", name, err, want)
 		}
 	}
 	if got := r.Options(); got.BlockSize != 128<<10 || got.Compression != squashfs.Zstd ||
 		!got.ModTime.Equal(time.Unix(0, 0)) {
-		t.Errorf("%+v", got)
+		t.Errorf("got the options %+v, want zstd, blocks of 128 KiB and time 0", got)
 	}
 }
 
-// A sparse file of any size takes a few bytes in an image.
-func TestReaderDoesNotReadAFileOfAnySizeAtOnce(t *testing.T) {
+// ReadFile has a limit, since a sparse file of any size takes a few bytes in an image.
+func TestReadFileLimit(t *testing.T) {
 	r := open(t, image(t, squashfs.Options{}, func(p *squashfs.Packer, root *squashfs.Inode) {
 		root.Set("zeros", file(t, p, io.LimitReader(zeros{}, 1<<30)))
 	}))
 	if _, err := r.ReadFile("zeros"); !errors.Is(err, syscall.EFBIG) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, syscall.EFBIG)
 	}
 }
 
-func TestWhatIsNoImageIsRefused(t *testing.T) {
-	whole, err := os.ReadFile(image(t, squashfs.Options{}, kinds(t)))
+func TestTruncatedImage(t *testing.T) {
+	intact, err := os.ReadFile(image(t, squashfs.Options{}, allKinds(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, size := range []int{0, 10, 95, 96, 5000, len(whole) - 4096} {
-		if _, err := squashfs.OpenImage(bytes.NewReader(whole[:size]), int64(size)); !errors.Is(err, squashfs.ErrDamaged) {
-			t.Errorf("%d bytes of %d: %v", size, len(whole), err)
+	for _, size := range []int{0, 10, 95, 96, 5000, len(intact) - 4096} {
+		if _, err := squashfs.OpenImage(bytes.NewReader(intact[:size]), int64(size)); !errors.Is(err, squashfs.ErrDamaged) {
+			t.Errorf("%d bytes of %d: got %v, want %v", size, len(intact), err, squashfs.ErrDamaged)
 		}
 	}
-	if _, err := squashfs.OpenImage(bytes.NewReader(whole), int64(len(whole))); err != nil {
-		t.Error(err)
+	if _, err := squashfs.OpenImage(bytes.NewReader(intact), int64(len(intact))); err != nil {
+		t.Errorf("intact: got %v, want no error", err)
 	}
 }
 
-// Tables that are not compressed show each change to who reads them.
-func TestTablesOfAnyBytes(t *testing.T) {
-	whole, err := os.ReadFile(image(t, squashfs.Options{Compression: squashfs.None, BlockSize: 4096},
+// Tables with any bytes are read or are an error. They are not compressed, so that the reader sees
+// each change.
+func TestDamagedTables(t *testing.T) {
+	intact, err := os.ReadFile(image(t, squashfs.Options{Compression: squashfs.None, BlockSize: 4096},
 		func(p *squashfs.Packer, root *squashfs.Inode) {
 			sub := squashfs.NewDir(0o755, 0, 0, 1)
 			root.Set("sub", sub)
@@ -243,27 +244,27 @@ func TestTablesOfAnyBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tables, found := int(binary.LittleEndian.Uint64(whole[64:])), 0
-	for at := range len(whole) {
+	tables, detected := int(binary.LittleEndian.Uint64(intact[64:])), 0
+	for at := range len(intact) {
 		if at >= 96 && at < tables {
 			continue // data
 		}
 		for _, value := range []byte{1, 0x7f, 0xff} {
-			broken := bytes.Clone(whole)
-			broken[at] ^= value
-			if readAll(t, broken) != nil {
-				found++
+			damaged := bytes.Clone(intact)
+			damaged[at] ^= value
+			if readAll(t, damaged) != nil {
+				detected++
 			}
 		}
 	}
-	if found < 400 {
-		t.Errorf("%d changes were found: this test shows little", found)
+	if detected < 400 {
+		t.Errorf("got %d changes detected, want at least 400", detected)
 	}
 }
 
-// A folder that leads back to the root would have no end.
-func TestFolderThatListsTheRootIsRefused(t *testing.T) {
-	whole, err := os.ReadFile(image(t, squashfs.Options{Compression: squashfs.None},
+// A directory that contains the root directory is refused, since reading it would not end.
+func TestDirectoryLoop(t *testing.T) {
+	intact, err := os.ReadFile(image(t, squashfs.Options{Compression: squashfs.None},
 		func(_ *squashfs.Packer, root *squashfs.Inode) {
 			sub := squashfs.NewDir(0o755, 0, 0, 1)
 			root.Set("sub", sub)
@@ -272,35 +273,36 @@ func TestFolderThatListsTheRootIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := readAll(t, whole); err != nil {
+	if err := readAll(t, intact); err != nil {
 		t.Fatal(err)
 	}
-	// The listing of sub stands first in the table: behind the block's head of 2 bytes
-	// and its own of 12 there is the place of "below".
-	root, listings := whole[32:34], binary.LittleEndian.Uint64(whole[72:])
-	copy(whole[listings+14:], root)
-	if err := readAll(t, whole); !errors.Is(err, squashfs.ErrDamaged) {
-		t.Error(err)
+	// The listing of sub is the first one in the table: after the header of the block, of 2 bytes,
+	// and its own of 12, it has the inode of "below".
+	root, listings := intact[32:34], binary.LittleEndian.Uint64(intact[72:])
+	copy(intact[listings+14:], root)
+	if err := readAll(t, intact); !errors.Is(err, squashfs.ErrDamaged) {
+		t.Errorf("got %v, want %v", err, squashfs.ErrDamaged)
 	}
 }
 
-// readAll reads all of an image, which fails as it should if it does.
+// readAll reads and copies an image completely, and checks that each error is ErrDamaged or
+// ErrTooMany.
 func readAll(t *testing.T, image []byte) error {
 	t.Helper()
 	r, err := squashfs.OpenImage(bytes.NewReader(image), int64(len(image)))
 	if err == nil {
 		_, err = squashfs.TreeOf(r, 1000)
 		if _, transferred := transfer(r, "."); transferred != nil && !errors.Is(transferred, squashfs.ErrDamaged) {
-			t.Error(transferred)
+			t.Errorf("copy: got %v, want %v", transferred, squashfs.ErrDamaged)
 		}
 	}
-	if err != nil && !errors.Is(err, squashfs.ErrDamaged) && !errors.Is(err, squashfs.ErrMost) {
-		t.Error(err)
+	if err != nil && !errors.Is(err, squashfs.ErrDamaged) && !errors.Is(err, squashfs.ErrTooMany) {
+		t.Errorf("got %v, want %v or %v", err, squashfs.ErrDamaged, squashfs.ErrTooMany)
 	}
 	return err
 }
 
-// Whatever the bytes of an image are, what its reader fails by is ErrDamaged.
+// An image with any bytes is read or is ErrDamaged.
 func FuzzReader(f *testing.F) {
 	for seed, compression := range []squashfs.Compression{squashfs.Zstd, squashfs.Gzip, squashfs.None} {
 		f.Add(uint8(seed), uint32(0), []byte{})
@@ -315,16 +317,16 @@ func FuzzReader(f *testing.F) {
 		n := which % 3
 		if images[n] == nil {
 			compression := []squashfs.Compression{squashfs.Zstd, squashfs.Gzip, squashfs.None}[n]
-			content, err := os.ReadFile(image(t, squashfs.Options{Compression: compression, BlockSize: 4096}, kinds(t)))
+			content, err := os.ReadFile(image(t, squashfs.Options{Compression: compression, BlockSize: 4096}, allKinds(t)))
 			if err != nil {
 				t.Fatal(err)
 			}
 			images[n] = content
 		}
-		broken := bytes.Clone(images[n])
-		// Superblock and tables, rather than data, are what is worth a change.
-		copy(broken[int(at)%len(broken):], patch)
-		copy(broken[len(broken)-1-int(at)%min(len(broken), 8192):], patch)
-		_ = readAll(t, broken)
+		damaged := bytes.Clone(images[n])
+		// Most changes are in the superblock and the tables.
+		copy(damaged[int(at)%len(damaged):], patch)
+		copy(damaged[len(damaged)-1-int(at)%min(len(damaged), 8192):], patch)
+		_ = readAll(t, damaged)
 	})
 }

@@ -17,103 +17,103 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// twin makes the same tree twice: in an image, and in a folder.
-type twin struct {
+// treeMaker makes the same random tree in an image and in a folder.
+type treeMaker struct {
 	t     *testing.T
 	p     *squashfs.Packer
 	r     *rand.Rand
 	block int
-	// files that a hard link may lead to.
-	files []linked
+	// files that a hard link can link to.
+	files []linkTarget
 }
 
-type linked struct {
+type linkTarget struct {
 	inode *squashfs.Inode
 	path  string
 }
 
-func (tw *twin) must(err error) {
-	tw.t.Helper()
+func (m *treeMaker) check(err error) {
+	m.t.Helper()
 	if err != nil {
-		tw.t.Fatal(err)
+		m.t.Fatal(err)
 	}
 }
 
-func (tw *twin) fill(dir *squashfs.Inode, path string, depth int) {
-	for n := range tw.r.IntN(12) {
-		name := fmt.Sprintf("%d-%x", n, make([]byte, tw.r.IntN(40)))
+func (m *treeMaker) fill(dir *squashfs.Inode, path string, depth int) {
+	for n := range m.r.IntN(12) {
+		name := fmt.Sprintf("%d-%x", n, make([]byte, m.r.IntN(40)))
 		child := filepath.Join(path, name)
-		kind := tw.r.IntN(8)
-		if kind == 0 && len(tw.files) > 0 {
-			l := tw.files[tw.r.IntN(len(tw.files))]
-			tw.must(os.Link(l.path, child))
+		kind := m.r.IntN(8)
+		if kind == 0 && len(m.files) > 0 {
+			l := m.files[m.r.IntN(len(m.files))]
+			m.check(os.Link(l.path, child))
 			dir.Set(name, l.inode)
 			continue
 		}
-		i := tw.entry(kind, child, depth)
-		tw.own(i, child)
+		i := m.entry(kind, child, depth)
+		m.setAttributes(i, child)
 		dir.Set(name, i)
 		if kind > 2 {
-			tw.files = append(tw.files, linked{i, child})
+			m.files = append(m.files, linkTarget{i, child})
 		}
 	}
 }
 
-func (tw *twin) entry(kind int, path string, depth int) *squashfs.Inode {
+func (m *treeMaker) entry(kind int, path string, depth int) *squashfs.Inode {
 	switch kind {
 	case 0, 1:
-		tw.must(os.Mkdir(path, 0o755))
+		m.check(os.Mkdir(path, 0o755))
 		i := squashfs.NewDir(0o755, 0, 0, 1)
 		if depth > 0 {
-			tw.fill(i, path, depth-1)
+			m.fill(i, path, depth-1)
 		}
 		return i
 	case 2:
-		target := string(bytes.Repeat([]byte("x/"), 1+tw.r.IntN(300)))
-		tw.must(os.Symlink(target, path))
+		target := string(bytes.Repeat([]byte("x/"), 1+m.r.IntN(300)))
+		m.check(os.Symlink(target, path))
 		return &squashfs.Inode{Mode: syscall.S_IFLNK | 0o777, Target: target}
 	case 3:
 		kinds := []uint32{syscall.S_IFCHR, syscall.S_IFBLK, syscall.S_IFIFO, syscall.S_IFSOCK}
-		i := &squashfs.Inode{Mode: kinds[tw.r.IntN(4)] | 0o640}
+		i := &squashfs.Inode{Mode: kinds[m.r.IntN(4)] | 0o640}
 		if k := i.Mode & syscall.S_IFMT; k == syscall.S_IFCHR || k == syscall.S_IFBLK {
-			i.Major, i.Minor = tw.r.Uint32N(4000), tw.r.Uint32N(1<<20)
+			i.Major, i.Minor = m.r.Uint32N(4000), m.r.Uint32N(1<<20)
 		}
-		tw.must(syscall.Mknod(path, i.Mode, int(i.Minor&0xff|i.Major<<8|(i.Minor&^0xff)<<12)))
+		m.check(syscall.Mknod(path, i.Mode, int(i.Minor&0xff|i.Major<<8|(i.Minor&^0xff)<<12)))
 		return i
 	}
-	content := tw.content()
-	tw.must(os.WriteFile(path, content, 0o644))
-	return file(tw.t, tw.p, bytes.NewReader(content))
+	content := m.content()
+	m.check(os.WriteFile(path, content, 0o644))
+	return file(m.t, m.p, bytes.NewReader(content))
 }
 
-// content is of a few sizes around that of a block, with holes, and often the same.
-func (tw *twin) content() []byte {
-	sizes := []int{0, 1, 100, tw.block - 1, tw.block, tw.block + 1, 3*tw.block + 7}
-	b := noise(tw.r.Uint64N(3), sizes[tw.r.IntN(len(sizes))])
-	if from := tw.r.IntN(2) * tw.block; from < len(b) {
-		clear(b[from:min(len(b), from+tw.block)])
+// content returns content of a size around the block size, with holes. Many files have the same.
+func (m *treeMaker) content() []byte {
+	sizes := []int{0, 1, 100, m.block - 1, m.block, m.block + 1, 3*m.block + 7}
+	b := noise(m.r.Uint64N(3), sizes[m.r.IntN(len(sizes))])
+	if from := m.r.IntN(2) * m.block; from < len(b) {
+		clear(b[from:min(len(b), from+m.block)])
 	}
 	return b
 }
 
-// own gives owner, mode and attributes.
-func (tw *twin) own(i *squashfs.Inode, path string) {
-	i.UID, i.GID = tw.r.Uint32N(1<<31), tw.r.Uint32N(3)
-	tw.must(os.Lchown(path, int(i.UID), int(i.GID)))
+// setAttributes sets owner, mode and extended attributes.
+func (m *treeMaker) setAttributes(i *squashfs.Inode, path string) {
+	i.UID, i.GID = m.r.Uint32N(1<<31), m.r.Uint32N(3)
+	m.check(os.Lchown(path, int(i.UID), int(i.GID)))
 	if i.IsSymlink() {
 		return
 	}
-	i.Mode = i.Mode&syscall.S_IFMT | tw.r.Uint32N(0o10000)
-	tw.must(syscall.Chmod(path, i.Mode&0o7777))
-	if tw.r.IntN(3) == 0 {
-		i.Xattrs = map[string]string{"trusted.a": fmt.Sprint(tw.r.IntN(4)), "security.b": string(noise(1, tw.r.IntN(300)))}
+	i.Mode = i.Mode&syscall.S_IFMT | m.r.Uint32N(0o10000)
+	m.check(syscall.Chmod(path, i.Mode&0o7777))
+	if m.r.IntN(3) == 0 {
+		i.Xattrs = map[string]string{"trusted.a": fmt.Sprint(m.r.IntN(4)), "security.b": string(noise(1, m.r.IntN(300)))}
 		for name, value := range i.Xattrs {
-			tw.must(syscall.Setxattr(path, name, []byte(value), 0))
+			m.check(syscall.Setxattr(path, name, []byte(value), 0))
 		}
 	}
 }
 
-// Whatever the tree, the kernel and unsquashfs read what a folder of the same would be.
+// The kernel and unsquashfs read a random tree from an image as it is in a folder.
 func FuzzTrees(f *testing.F) {
 	for seed := range uint64(24) {
 		f.Add(seed)
@@ -127,14 +127,14 @@ func FuzzTrees(f *testing.F) {
 			Compression: []squashfs.Compression{squashfs.Zstd, squashfs.Gzip, squashfs.None}[r.IntN(3)],
 		}
 		folder := t.TempDir()
-		// Without any attribute the kernel fails to list those of a file.
+		// If an image has no attributes at all, the kernel fails to list the attributes of a file.
 		if err := errors.Join(os.Chmod(folder, 0o755), syscall.Setxattr(folder, "user.a", []byte("b"), 0)); err != nil {
 			t.Fatal(err)
 		}
 		img := image(t, opts, func(p *squashfs.Packer, root *squashfs.Inode) {
-			tw := twin{t: t, p: p, r: r, block: opts.BlockSize}
+			m := treeMaker{t: t, p: p, r: r, block: opts.BlockSize}
 			root.Xattrs = map[string]string{"user.a": "b"}
-			tw.fill(root, folder, 3)
+			m.fill(root, folder, 3)
 		})
 		want := fixtures.Tree(t, folder)
 		if diff := cmp.Diff(want, fixtures.Tree(t, fixtures.Mount(t, img))); diff != "" {
@@ -148,8 +148,8 @@ func FuzzTrees(f *testing.F) {
 	})
 }
 
-// A file of 5 GiB that is all holes but for its ends takes two blocks, and as many
-// owners as the format can number are fine; one more is an error.
+// A file of 5 GiB that is a hole except for its ends takes two blocks. An image can have 65,536
+// owners; one more is an error.
 func TestLimits(t *testing.T) {
 	const size = 5 << 30
 	img := image(t, squashfs.Options{BlockSize: 1 << 20}, func(p *squashfs.Packer, root *squashfs.Inode) {
@@ -171,13 +171,13 @@ func TestLimits(t *testing.T) {
 	_, errFirst := f.ReadAt(ends[:5], 0)
 	_, errLast := f.ReadAt(ends[5:], size-4)
 	if errFirst != nil || errLast != nil || string(ends) != "firstlast" {
-		t.Errorf("%v, %v, %q", errFirst, errLast, ends)
+		t.Errorf("got ends %q, %v, %v, want firstlast", ends, errFirst, errLast)
 	}
-	if st := mustStat(t, filepath.Join(dir, "holes")); st.Size != size || st.Blocks > 2<<11 {
-		t.Errorf("%d bytes in %d sectors", st.Size, st.Blocks)
+	if st := lstat(t, filepath.Join(dir, "holes")); st.Size != size || st.Blocks > 2<<11 {
+		t.Errorf("got %d bytes in %d sectors, want %d in at most %d", st.Size, st.Blocks, size, 2<<11)
 	}
-	if st := mustStat(t, filepath.Join(dir, "d/65534")); st.Uid != 65534 {
-		t.Errorf("owner %d", st.Uid)
+	if st := lstat(t, filepath.Join(dir, "d/65534")); st.Uid != 65534 {
+		t.Errorf("got owner %d, want 65534", st.Uid)
 	}
 	w, err := squashfs.NewWriter(squashfs.Options{})
 	if err != nil {
@@ -188,7 +188,7 @@ func TestLimits(t *testing.T) {
 		root.Set(fmt.Sprint(id), &squashfs.Inode{Mode: syscall.S_IFREG | 0o600, UID: id})
 	}
 	if _, err := w.Close(root); err == nil {
-		t.Error("65537 owners")
+		t.Error("65,537 owners: got no error")
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 // image writes one image with fill's tree and returns its path.
 func image(t *testing.T, opts squashfs.Options, fill func(p *squashfs.Packer, root *squashfs.Inode)) string {
 	t.Helper()
-	return layOut(t, opts, pack(t, opts, fill))
+	return writePacks(t, opts, pack(t, opts, fill))
 }
 
 // source is a pack in memory.
@@ -54,9 +54,9 @@ func pack(t *testing.T, opts squashfs.Options, fill func(p *squashfs.Packer, roo
 	return b.Bytes()
 }
 
-// layOut writes an image of packs, the last of which is its root; the others stand
-// below it as "0", "1" and so on.
-func layOut(t *testing.T, opts squashfs.Options, packs ...[]byte) string {
+// writePacks writes an image of packs. The last one is its root; the others are its directories
+// "0", "1" and so on.
+func writePacks(t *testing.T, opts squashfs.Options, packs ...[]byte) string {
 	t.Helper()
 	compressor := newCompressor(t, opts)
 	w, err := squashfs.NewWriter(opts)
@@ -76,9 +76,9 @@ func layOut(t *testing.T, opts squashfs.Options, packs ...[]byte) string {
 		roots = append(roots, p.Root)
 	}
 	root := roots[len(roots)-1]
-	for n, below := range roots[:len(roots)-1] {
-		root.Set(fmt.Sprint(n), below)
-		if err := w.WriteTree(below); err != nil {
+	for n, dir := range roots[:len(roots)-1] {
+		root.Set(fmt.Sprint(n), dir)
+		if err := w.WriteTree(dir); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -92,7 +92,7 @@ func layOut(t *testing.T, opts squashfs.Options, packs ...[]byte) string {
 	}
 	defer f.Close()
 	if n, err := img.WriteTo(f); err != nil || n != img.Size() {
-		t.Fatal(n, img.Size(), err)
+		t.Fatalf("got %d bytes, %v, want %d", n, err, img.Size())
 	}
 	return f.Name()
 }
@@ -138,7 +138,7 @@ func TestKernelReadsEverySizeOfFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, noise(uint64(i), n)) {
-			t.Errorf("file of %d bytes reads back differently", n)
+			t.Errorf("file of %d bytes: got other content", n)
 		}
 	}
 	for name, want := range map[string]int64{"zeros": 10*block + 3, "hole": 4*block + 1} {
@@ -147,19 +147,19 @@ func TestKernelReadsEverySizeOfFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		if fi.Size() != want {
-			t.Errorf("%s has %d bytes, want %d", name, fi.Size(), want)
+			t.Errorf("%s: got %d bytes, want %d", name, fi.Size(), want)
 		}
 	}
-	if used := mustStat(t, filepath.Join(dir, "zeros")).Blocks; used > 8 {
-		t.Errorf("a file of zeros takes %d sectors", used)
+	if used := lstat(t, filepath.Join(dir, "zeros")).Blocks; used > 8 {
+		t.Errorf("a file of zeros: got %d sectors, want at most 8", used)
 	}
 	hole, err := os.ReadFile(filepath.Join(dir, "hole"))
 	if err != nil || !bytes.Equal(hole[2*block:3*block], noise(9, block)) {
-		t.Errorf("data between two holes reads back differently (%v)", err)
+		t.Errorf("data between two holes: got other content, %v", err)
 	}
 }
 
-func mustStat(t *testing.T, path string) *syscall.Stat_t {
+func lstat(t *testing.T, path string) *syscall.Stat_t {
 	t.Helper()
 	var st syscall.Stat_t
 	if err := syscall.Lstat(path, &st); err != nil {
@@ -188,25 +188,25 @@ func TestKernelReadsEveryKindOfInode(t *testing.T) {
 		sub.Set("sock", &squashfs.Inode{Mode: syscall.S_IFSOCK | 0o600})
 	})
 	dir := fixtures.Mount(t, img)
-	a, b := mustStat(t, dir+"/sub/a"), mustStat(t, dir+"/sub/b")
+	a, b := lstat(t, dir+"/sub/a"), lstat(t, dir+"/sub/b")
 	if a.Ino != b.Ino || a.Nlink != 2 || a.Uid != 70000 || a.Gid != 5 || a.Mode != syscall.S_IFREG|0o4755 {
-		t.Errorf("hard link: %+v and %+v", a, b)
+		t.Errorf("hard link: got %+v and %+v, want one inode with the attributes of f", a, b)
 	}
-	if d := mustStat(t, dir+"/sub/dev"); d.Rdev != 259<<8|70000&0xff|(70000&^0xff)<<12 {
-		t.Errorf("device number %x", d.Rdev)
+	if d := lstat(t, dir+"/sub/dev"); d.Rdev != 259<<8|70000&0xff|(70000&^0xff)<<12 {
+		t.Errorf("got device number %x, want 259, 70000", d.Rdev)
 	}
-	if s := mustStat(t, dir+"/sub"); s.Nlink != 2 || s.Mtim.Sec != 77 || s.Mode&07777 != 0o1777 {
-		t.Errorf("directory: %+v", s)
+	if s := lstat(t, dir+"/sub"); s.Nlink != 2 || s.Mtim.Sec != 77 || s.Mode&07777 != 0o1777 {
+		t.Errorf("directory: got %+v, want 2 links, time 77 and mode 1777", s)
 	}
 	if got, _ := os.Readlink(dir + "/sub/link"); got != "../sub/a" {
-		t.Errorf("link to %q", got)
+		t.Errorf("got a link to %q, want ../sub/a", got)
 	}
 	buf := make([]byte, 64)
 	if n, err := syscall.Getxattr(dir+"/sub", "trusted.overlay.opaque", buf); err != nil || string(buf[:n]) != "y" {
-		t.Errorf("opaque: %q, %v", buf[:max(n, 0)], err)
+		t.Errorf("opaque: got %q, %v, want y", buf[:max(n, 0)], err)
 	}
 	if n, err := syscall.Getxattr(dir+"/sub/a", "security.capability", buf); err != nil || n != 20 {
-		t.Errorf("capability: %d bytes, %v", n, err)
+		t.Errorf("capability: got %d bytes, %v, want 20", n, err)
 	}
 	out, err := exec.Command("unsquashfs", "-lls", img).CombinedOutput()
 	if err != nil {
@@ -214,12 +214,12 @@ func TestKernelReadsEveryKindOfInode(t *testing.T) {
 	}
 	for _, want := range []string{"-rwsr-xr-x 70000/", "drwxrwxrwt", "-> ../sub/a"} {
 		if !strings.Contains(string(out), want) {
-			t.Errorf("unsquashfs -lls does not show %q:\n%s", want, out)
+			t.Errorf("unsquashfs -lls: want %q, got\n%s", want, out)
 		}
 	}
 }
 
-// A directory of many blocks has an index; each name must be found by it.
+// A directory of many blocks has an index, by which the kernel finds each name.
 func TestKernelFindsNamesInALargeDirectory(t *testing.T) {
 	const n = 100_000
 	img := image(t, squashfs.Options{}, func(p *squashfs.Packer, root *squashfs.Inode) {
@@ -233,18 +233,18 @@ func TestKernelFindsNamesInALargeDirectory(t *testing.T) {
 	})
 	dir := fixtures.Mount(t, img)
 	for i := 0; i < n; i += 97 {
-		st := mustStat(t, fmt.Sprintf("%s/d/%x-%d", dir, sha256.Sum256([]byte{byte(i), byte(i >> 8)}), i))
+		st := lstat(t, fmt.Sprintf("%s/d/%x-%d", dir, sha256.Sum256([]byte{byte(i), byte(i >> 8)}), i))
 		if st.Uid != uint32(i%1000) {
-			t.Fatalf("entry %d has owner %d", i, st.Uid)
+			t.Fatalf("entry %d: got owner %d, want %d", i, st.Uid, i%1000)
 		}
 	}
 	entries, err := os.ReadDir(dir + "/d")
 	if err != nil || len(entries) != n {
-		t.Errorf("%d entries, %v", len(entries), err)
+		t.Errorf("got %d entries, %v, want %d", len(entries), err, n)
 	}
 }
 
-func TestEqualInputGivesEqualBytesWithAnyNumberOfWorkers(t *testing.T) {
+func TestBytesDoNotDependOnWorkers(t *testing.T) {
 	build := func(workers int) []byte {
 		img := image(t, squashfs.Options{Workers: workers, ModTime: time.Unix(9, 0)},
 			func(p *squashfs.Packer, root *squashfs.Inode) {
@@ -261,19 +261,19 @@ func TestEqualInputGivesEqualBytesWithAnyNumberOfWorkers(t *testing.T) {
 		return b
 	}
 	if !bytes.Equal(build(1), build(7)) {
-		t.Error("1 and 7 workers write different images")
+		t.Error("7 workers: got another image than with 1")
 	}
 }
 
-type brokenDisk struct{}
+type fullDisk struct{}
 
-func (brokenDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
-func TestFullDiskIsReported(t *testing.T) {
-	p := newCompressor(t, squashfs.Options{}).NewPacker(brokenDisk{})
+func TestFullDisk(t *testing.T) {
+	p := newCompressor(t, squashfs.Options{}).NewPacker(fullDisk{})
 	defer p.Abort()
 	if err := p.Close(squashfs.NewDir(0o755, 0, 0, 1), nil); !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("a full disk went unnoticed: %v", err)
+		t.Errorf("got %v, want %v", err, syscall.ENOSPC)
 	}
 	w, err := squashfs.NewWriter(squashfs.Options{})
 	if err != nil {
@@ -283,13 +283,13 @@ func TestFullDiskIsReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := img.WriteTo(brokenDisk{}); !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("a full disk went unnoticed: %v", err)
+	if _, err := img.WriteTo(fullDisk{}); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("got %v, want %v", err, syscall.ENOSPC)
 	}
 }
 
-// A file that is there already takes no room, wherever it comes again; one that
-// differs in its last byte, in its holes or in its length is another.
+// The content of equal files is stored once. Files that differ in the last byte, in a hole or in
+// the length are not equal.
 func TestEqualFilesAreStoredOnce(t *testing.T) {
 	const block = 128 << 10
 	large := noise(1, 5*block+100)
@@ -317,7 +317,7 @@ func TestEqualFilesAreStoredOnce(t *testing.T) {
 	all, img := size("a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l")
 	once, _ := size("a", "b", "d", "e", "f", "h", "j", "k")
 	if all > once+4096 {
-		t.Errorf("%d bytes with copies, %d without", all, once)
+		t.Errorf("got %d bytes with copies, want about %d as without", all, once)
 	}
 	dir := fixtures.Mount(t, img)
 	unpacked := filepath.Join(t.TempDir(), "x")
@@ -325,7 +325,7 @@ func TestEqualFilesAreStoredOnce(t *testing.T) {
 	for name, want := range contents {
 		for _, root := range []string{dir, unpacked} {
 			if got, err := os.ReadFile(filepath.Join(root, name)); err != nil || !bytes.Equal(got, want) {
-				t.Errorf("%s in %s reads back differently (%v)", name, root, err)
+				t.Errorf("%s in %s: got other content, %v", name, root, err)
 			}
 		}
 	}
