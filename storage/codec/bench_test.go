@@ -105,7 +105,7 @@ func benchmarkReader(b *testing.B, open func(io.Reader) (io.ReadCloser, error), 
 func BenchmarkZstdBlock(b *testing.B) { benchmarkBlock(b, codec.NewZstdBlock) }
 func BenchmarkZlibBlock(b *testing.B) { benchmarkBlock(b, codec.NewZlibBlock) }
 
-// benchmarkBlock reports the size, in percent of the input, beside the speed.
+// benchmarkBlock reports the speed, and the size in percent of the input.
 func benchmarkBlock(b *testing.B, open func() (codec.Block, error)) {
 	raw := corpus(b)
 	block, err := open()

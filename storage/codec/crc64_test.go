@@ -14,17 +14,17 @@ func TestCRC64(t *testing.T) {
 	want, got := crc64.New(crc64.MakeTable(crc64.ISO)), codec.NewCRC64()
 	for n := range 1500 {
 		part := data[n%11:][:n]
-		if n%7 == 0 { // else each adds to those before
+		if n%7 == 0 { // else the sum continues
 			want.Reset()
 			got.Reset()
 		}
 		for _, h := range []hash.Hash64{want, got} {
 			if m, err := h.Write(part); m != n || err != nil {
-				t.Fatal(m, err)
+				t.Fatalf("got %d bytes, %v, want %d", m, err, n)
 			}
 		}
 		if want.Sum64() != got.Sum64() || !bytes.Equal(want.Sum([]byte("a")), got.Sum([]byte("a"))) {
-			t.Fatalf("%d bytes: %x, not %x", n, got.Sum64(), want.Sum64())
+			t.Fatalf("%d bytes: got %x, want %x", n, got.Sum64(), want.Sum64())
 		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/pinbox/pinbox/storage/codec"
 )
 
-// member of a gzip stream, with a name and an extra field if named.
+// member returns a member of a gzip stream, with a name and an extra field if named.
 func member(t testing.TB, content []byte, level int, named bool) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -39,7 +39,7 @@ func member(t testing.TB, content []byte, level int, named bool) []byte {
 	return b.Bytes()
 }
 
-// withHeaderCRC adds the checksum of a header without optional fields.
+// withHeaderCRC adds a checksum to a header without optional fields.
 func withHeaderCRC(member []byte) []byte {
 	head := bytes.Clone(member[:10])
 	head[3] |= 1 << 1
@@ -47,7 +47,7 @@ func withHeaderCRC(member []byte) []byte {
 	return append(head, member[10:]...)
 }
 
-// text compresses, noise does not.
+// text returns content that compresses.
 func text(n int) []byte {
 	r := rand.New(rand.NewPCG(1, 2))
 	words := strings.Fields("layer blob image store pin digest mount squashfs of and the whiteout")
@@ -59,6 +59,7 @@ func text(n int) []byte {
 	return b.Bytes()[:n]
 }
 
+// noise returns content that does not compress.
 func noise(n int) []byte {
 	b := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(b) // it never fails
@@ -67,7 +68,7 @@ func noise(n int) []byte {
 
 type opener func(io.Reader) (io.ReadCloser, error)
 
-// readAll decompresses and closes.
+// readAll decompresses a stream and closes the reader.
 func readAll(open opener, r io.Reader) ([]byte, error) {
 	z, err := open(r)
 	if err != nil {
@@ -102,14 +103,14 @@ func TestGzipReader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			packed := bytes.Join(tc.packed, nil)
 			for source, r := range map[string]io.Reader{
-				"whole":         bytes.NewReader(packed),
+				"at once":       bytes.NewReader(packed),
 				"bytes":         iotest.OneByteReader(bytes.NewReader(packed)),
 				"halves":        iotest.HalfReader(bytes.NewReader(packed)),
 				"data with EOF": iotest.DataErrReader(bytes.NewReader(packed)),
 				"small buffer":  bufio.NewReaderSize(bytes.NewReader(packed), 16),
 			} {
 				if got, err := readAll(codec.NewGzipReader, r); err != nil || !bytes.Equal(got, tc.want) {
-					t.Errorf("%s: %d bytes of %d, %v", source, len(got), len(tc.want), err)
+					t.Errorf("%s: got %d bytes, %v, want %d with the content", source, len(got), err, len(tc.want))
 				}
 			}
 			z, err := codec.NewGzipReader(bytes.NewReader(packed))
@@ -118,17 +119,17 @@ func TestGzipReader(t *testing.T) {
 			}
 			defer z.Close()
 			if got, err := io.ReadAll(iotest.OneByteReader(z)); err != nil || !bytes.Equal(got, tc.want) {
-				t.Errorf("byte by byte: %d bytes of %d, %v", len(got), len(tc.want), err)
+				t.Errorf("byte by byte: got %d bytes, %v, want %d with the content", len(got), err, len(tc.want))
 			}
 		})
 	}
 }
 
-// errSource is not the end, whatever it wraps.
-var errSource = fmt.Errorf("the source has failed: %w", io.EOF)
+// errSource is not the end of a stream, although it wraps io.EOF.
+var errSource = fmt.Errorf("source failed: %w", io.EOF)
 
-// A stream that ends anywhere, or whose source fails there, says so. Where a member
-// ends, the content up to there is right.
+// A stream that is truncated at any byte, or whose source fails there, is an error. A stream can
+// end after a member.
 func TestTruncatedGzip(t *testing.T) {
 	first, second := member(t, text(700), 6, true), withHeaderCRC(member(t, text(900), 0, false))
 	packed := append(bytes.Clone(first), second...)
@@ -142,16 +143,16 @@ func TestTruncatedGzip(t *testing.T) {
 		}
 		got, err := readAll(codec.NewGzipReader, bytes.NewReader(packed[:n]))
 		if !errors.Is(err, want) || err == nil && !bytes.Equal(got, text(700)) {
-			t.Errorf("%d of %d bytes: %d bytes, %v; not %v", n, len(packed), len(got), err, want)
+			t.Errorf("%d of %d bytes: got %d bytes, %v, want %v", n, len(packed), len(got), err, want)
 		}
 		_, err = readAll(codec.NewGzipReader, io.MultiReader(bytes.NewReader(packed[:n]), iotest.ErrReader(errSource)))
 		if !errors.Is(err, errSource) {
-			t.Errorf("%d of %d bytes and an error: %v", n, len(packed), err)
+			t.Errorf("%d of %d bytes and an error: got %v, want %v", n, len(packed), err, errSource)
 		}
 	}
 }
 
-// A flipped bit is an error, or has changed nothing that counts.
+// A changed bit is an error, or does not change the content.
 func TestDamagedGzip(t *testing.T) {
 	want := append(text(300), noise(50)...)
 	for _, level := range []int{gzip.NoCompression, gzip.HuffmanOnly, gzip.BestSpeed, gzip.BestCompression} {
@@ -161,17 +162,17 @@ func TestDamagedGzip(t *testing.T) {
 			damaged[i/8] ^= 1 << (i % 8)
 			got, err := readAll(codec.NewGzipReader, bytes.NewReader(damaged))
 			if err == nil && !bytes.Equal(got, want) {
-				t.Fatalf("level %d, byte %d, bit %d: other content, and no error", level, i/8, i%8)
+				t.Fatalf("level %d, byte %d, bit %d: got other content and no error", level, i/8, i%8)
 			}
-			agree(t, damaged, got, err)
+			compare(t, damaged, got, err)
 		}
 	}
 }
 
-// agree compares a judgement with that of compress/gzip. Reserved flags are an error
-// to klauspost/compress alone, and to RFC 1952. ISA-L takes Huffman codes that are
-// not complete; the content passes the checksum then.
-func agree(t *testing.T, packed, got []byte, err error) {
+// compare compares a result with the result of compress/gzip. Reserved flags are an error in RFC
+// 1952 and klauspost/compress, but not in compress/gzip. ISA-L accepts incomplete Huffman codes;
+// the checksum matches then.
+func compare(t *testing.T, packed, got []byte, err error) {
 	t.Helper()
 	want, wantErr := readAll(func(r io.Reader) (io.ReadCloser, error) {
 		return gzip.NewReader(r)
@@ -184,45 +185,48 @@ func agree(t *testing.T, packed, got []byte, err error) {
 		return
 	}
 	if (err == nil) != (wantErr == nil) || err == nil && !bytes.Equal(got, want) {
-		t.Fatalf("%x: %d bytes, %v; compress/gzip has %d bytes, %v", packed, len(got), err, len(want), wantErr)
+		t.Fatalf("%x: got %d bytes, %v; want %d bytes, %v, as from compress/gzip", packed, len(got), err, len(want), wantErr)
 	}
 }
 
-// native is the kind of build.
+// native is true in a build with libzstd and ISA-L.
 var native = strings.HasPrefix(codec.ZstdID(), "zstd-native-")
 
-func TestWrongGzip(t *testing.T) {
+func TestInvalidGzip(t *testing.T) {
 	good := member(t, text(1000), 6, false)
 	for name, tc := range map[string]struct {
 		packed []byte
 		want   error
 	}{
-		"no gzip":        {[]byte("this is something else"), codec.ErrHeader},
-		"garbage behind": {append(bytes.Clone(good), "garbage at the end"...), codec.ErrHeader},
-		"zeros behind":   {append(bytes.Clone(good), make([]byte, 1024)...), codec.ErrHeader},
+		"not gzip":       {[]byte("this is something else"), codec.ErrHeader},
+		"trailing text":  {append(bytes.Clone(good), "garbage at the end"...), codec.ErrHeader},
+		"trailing zeros": {append(bytes.Clone(good), make([]byte, 1024)...), codec.ErrHeader},
 		"CRC":            {change(good, len(good)-8), codec.ErrChecksum},
 		"length":         {change(good, len(good)-1), codec.ErrChecksum},
 		"header CRC":     {change(withHeaderCRC(good), 10), codec.ErrHeader},
 		"reserved flag":  {change(good, 3), codec.ErrHeader},
 	} {
-		in := bufio.NewReader(io.MultiReader(bytes.NewReader(tc.packed), iotest.ErrReader(errSource)))
-		if _, err := readAll(codec.NewGzipReader, in); !errors.Is(err, tc.want) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if _, err := io.Copy(io.Discard, in); !errors.Is(err, errSource) {
-			t.Errorf("%s: the source's own error is lost: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			in := bufio.NewReader(io.MultiReader(bytes.NewReader(tc.packed), iotest.ErrReader(errSource)))
+			if _, err := readAll(codec.NewGzipReader, in); !errors.Is(err, tc.want) {
+				t.Errorf("got %v, want %v", err, tc.want)
+			}
+			if _, err := io.Copy(io.Discard, in); !errors.Is(err, errSource) {
+				t.Errorf("rest of the source: got %v, want %v", err, errSource)
+			}
+		})
 	}
 }
 
-// change a byte of b.
+// change returns a copy of b with another byte at i.
 func change(b []byte, i int) []byte {
 	b = bytes.Clone(b)
 	b[i] ^= 0x80
 	return b
 }
 
-// Neither a large ratio nor readers that came and went take memory.
+// Readers do not retain memory: neither one of a stream with a high ratio, nor many that are
+// closed.
 func TestMemoryOfGzipReaders(t *testing.T) {
 	const size, limit = 512 << 20, 48 << 20
 	var packed bytes.Buffer
@@ -237,13 +241,13 @@ func TestMemoryOfGzipReaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := io.Copy(io.Discard, z); n != size || err != nil {
-		t.Errorf("%d bytes, %v", n, err)
+		t.Errorf("got %d bytes, %v, want %d", n, err, size)
 	}
 	if err := z.Close(); err != nil {
 		t.Error(err)
 	}
 	if grown := resident(t) - before; grown > limit {
-		t.Errorf("%d bytes more after zeros", grown)
+		t.Errorf("after zeros: got %d more bytes of memory, want at most %d", grown, limit)
 	}
 	small := member(t, text(100), 6, false)
 	for range 2000 {
@@ -252,7 +256,7 @@ func TestMemoryOfGzipReaders(t *testing.T) {
 		}
 	}
 	if grown := resident(t) - before; grown > limit {
-		t.Errorf("%d bytes more after many readers", grown)
+		t.Errorf("after many readers: got %d more bytes of memory, want at most %d", grown, limit)
 	}
 }
 
@@ -263,7 +267,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// resident memory of this process, C's too, in bytes.
+// resident returns the resident memory of this process in bytes, including memory of C.
 func resident(t *testing.T) int {
 	t.Helper()
 	statm, err := os.ReadFile("/proc/self/statm")
@@ -286,12 +290,12 @@ func TestClosedGzipReader(t *testing.T) {
 		t.Error(err)
 	}
 	if n, err := z.Read(make([]byte, 10)); n != 0 || err == nil || errors.Is(err, io.EOF) {
-		t.Errorf("%d bytes, %v", n, err)
+		t.Errorf("read after Close: got %d bytes, %v, want an error other than EOF", n, err)
 	}
 }
 
-// FuzzGzip compares with compress/gzip: for the bytes as a whole stream, and as the
-// deflated content of a member whose trailer is right.
+// FuzzGzip compares the reader with compress/gzip: for the bytes as a stream, and as the deflated
+// content of a member with a valid trailer.
 func FuzzGzip(f *testing.F) {
 	for _, level := range []int{gzip.NoCompression, gzip.HuffmanOnly, gzip.BestSpeed, gzip.BestCompression} {
 		m := member(f, append(text(500), noise(50)...), level, level > 0)
@@ -301,19 +305,19 @@ func FuzzGzip(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		got, err := readAll(limited, bytes.NewReader(data))
-		agree(t, data, got, err)
+		compare(t, data, got, err)
 
 		rest := bytes.NewReader(data)
-		content, _ := io.ReadAll(flate.NewReader(rest)) // all that compress/flate takes
-		whole := append([]byte("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"), data[:len(data)-rest.Len()]...)
-		whole = binary.LittleEndian.AppendUint32(whole, crc32.ChecksumIEEE(content))
-		whole = binary.LittleEndian.AppendUint32(whole, uint32(len(content)))
-		got, err = readAll(codec.NewGzipReader, bytes.NewReader(whole))
-		agree(t, whole, got, err)
+		content, _ := io.ReadAll(flate.NewReader(rest)) // as much as compress/flate decompresses
+		stream := append([]byte("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"), data[:len(data)-rest.Len()]...)
+		stream = binary.LittleEndian.AppendUint32(stream, crc32.ChecksumIEEE(content))
+		stream = binary.LittleEndian.AppendUint32(stream, uint32(len(content)))
+		got, err = readAll(codec.NewGzipReader, bytes.NewReader(stream))
+		compare(t, stream, got, err)
 	})
 }
 
-// limited opens a stream through a source of odd portions.
+// limited opens a stream whose source returns few bytes at a time.
 func limited(r io.Reader) (io.ReadCloser, error) {
 	return codec.NewGzipReader(bufio.NewReaderSize(iotest.HalfReader(r), 23))
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/pinbox/pinbox/storage/codec"
 )
 
-// frame of zstd.
+// frame returns a frame of zstd.
 func frame(t testing.TB, content []byte, opts ...zstd.EOption) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -34,13 +34,13 @@ func frame(t testing.TB, content []byte, opts ...zstd.EOption) []byte {
 	return b.Bytes()
 }
 
-// skippable frame, as zstd:chunked has them.
+// skippable returns a skippable frame, as in zstd:chunked.
 func skippable(content []byte) []byte {
 	b := binary.LittleEndian.AppendUint32([]byte("\x50\x2a\x4d\x18"), uint32(len(content)))
 	return append(b, content...)
 }
 
-// window makes a frame of one stored block, which says it needs 1<<log bytes.
+// window returns a frame of one stored block with a window of 1<<log bytes.
 func window(log byte, content string) []byte {
 	b := []byte{0x28, 0xb5, 0x2f, 0xfd, 0, (log - 10) << 3}
 	head := uint32(len(content))<<3 | 1
@@ -53,10 +53,10 @@ func TestZstdReader(t *testing.T) {
 		packed [][]byte
 		want   []byte
 	}{
-		"nothing": {nil, nil},
-		"empty":   {[][]byte{frame(t, nil, zstd.WithZeroFrames(true))}, nil},
-		"words":   {[][]byte{frame(t, words)}, words},
-		"noise":   {[][]byte{frame(t, random)}, random},
+		"no frame":    {nil, nil},
+		"empty frame": {[][]byte{frame(t, nil, zstd.WithZeroFrames(true))}, nil},
+		"words":       {[][]byte{frame(t, words)}, words},
+		"noise":       {[][]byte{frame(t, random)}, random},
 		"frames": {
 			[][]byte{
 				skippable(random), frame(t, words, zstd.WithEncoderLevel(zstd.SpeedBestCompression)), skippable(nil),
@@ -67,49 +67,51 @@ func TestZstdReader(t *testing.T) {
 		"--long=27": {[][]byte{window(27, "content")}, []byte("content")},
 		"--long=29": {[][]byte{window(29, "content")}, []byte("content")},
 	} {
-		packed := bytes.Join(tc.packed, nil)
-		for source, r := range map[string]io.Reader{
-			"whole": bufio.NewReader(bytes.NewReader(packed)),
-			"bytes": iotest.OneByteReader(bytes.NewReader(packed)),
-		} {
-			if got, err := readAll(codec.NewZstdReader, r); err != nil || !bytes.Equal(got, tc.want) {
-				t.Errorf("%s, %s: %d bytes of %d, %v", name, source, len(got), len(tc.want), err)
+		t.Run(name, func(t *testing.T) {
+			packed := bytes.Join(tc.packed, nil)
+			for source, r := range map[string]io.Reader{
+				"at once": bufio.NewReader(bytes.NewReader(packed)),
+				"bytes":   iotest.OneByteReader(bytes.NewReader(packed)),
+			} {
+				if got, err := readAll(codec.NewZstdReader, r); err != nil || !bytes.Equal(got, tc.want) {
+					t.Errorf("%s: got %d bytes, %v, want %d with the content", source, len(got), err, len(tc.want))
+				}
 			}
-		}
+		})
 	}
 }
 
-func TestWrongZstd(t *testing.T) {
+func TestInvalidZstd(t *testing.T) {
 	first := frame(t, text(3000))
 	packed := append(bytes.Clone(first), append(skippable(noise(10)), frame(t, noise(50))...)...)
 	for n := 1; n < len(packed); n++ {
 		_, err := readAll(codec.NewZstdReader, bytes.NewReader(packed[:n]))
-		if whole := n == len(first) || n == len(first)+18; whole != (err == nil) {
-			t.Errorf("%d of %d bytes: %v", n, len(packed), err)
+		if complete := n == len(first) || n == len(first)+18; complete != (err == nil) {
+			t.Errorf("%d of %d bytes: got %v, want an error: %v", n, len(packed), err, !complete)
 		}
 		_, err = readAll(codec.NewZstdReader, io.MultiReader(bytes.NewReader(packed[:n]), iotest.ErrReader(errSource)))
 		inSkippable := n >= len(first)+8 && n < len(first)+18
 		if !errors.Is(err, errSource) && (!inSkippable || err == nil) {
-			t.Errorf("%d of %d bytes and an error: %v", n, len(packed), err)
+			t.Errorf("%d of %d bytes and an error: got %v, want %v", n, len(packed), err, errSource)
 		}
 	}
 	for i := range first {
 		if got, err := readAll(codec.NewZstdReader, bytes.NewReader(change(first, i))); err == nil &&
 			!bytes.Equal(got, text(3000)) {
-			t.Errorf("byte %d changed: other content, and no error", i)
+			t.Errorf("byte %d changed: got other content and no error", i)
 		}
 	}
 	for name, packed := range map[string][]byte{
-		"garbage behind": append(bytes.Clone(first), "garbage at the end"...),
-		"window":         window(30, "content"),
+		"trailing text": append(bytes.Clone(first), "garbage at the end"...),
+		"window":        window(30, "content"),
 	} {
 		if _, err := readAll(codec.NewZstdReader, bytes.NewReader(packed)); err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: got no error", name)
 		}
 	}
 }
 
-// blocks of all sizes that a squashfs has, of contents that compress and that do not.
+// blocks returns blocks of all sizes in a squashfs, of contents that compress and that do not.
 func blocks() (all [][]byte) {
 	r := rand.New(rand.NewPCG(3, 4))
 	words, random := text(1<<20), noise(1<<20)
@@ -121,7 +123,7 @@ func blocks() (all [][]byte) {
 	return append(all, words[:8191], words[:100_001])
 }
 
-// What Pack writes, the kernel's decoder takes; libzstd's own program reads it, too.
+// A compressed block has the form that the kernel's decoder needs, and zstd(1) can read it.
 func TestZstdBlock(t *testing.T) {
 	program, err := exec.LookPath("zstd")
 	if err != nil {
@@ -143,20 +145,20 @@ func TestZstdBlock(t *testing.T) {
 			continue
 		}
 		if len(dst) >= len(raw) {
-			t.Errorf("%d bytes are smaller than %d", len(dst), len(raw))
+			t.Errorf("got %d bytes, want less than %d", len(dst), len(raw))
 		}
 		if got, err := dec.DecodeAll(dst, nil); err != nil || !bytes.Equal(got, raw) {
-			t.Errorf("%d bytes: %d bytes come back, %v", len(raw), len(got), err)
+			t.Errorf("%d bytes: got %d bytes back, %v, want the same content", len(raw), len(got), err)
 		}
 		var h zstd.Header
 		if err := h.Decode(dst); err != nil || !h.HasFCS || h.FrameContentSize != uint64(len(raw)) || h.HasCheckSum ||
 			h.DictionaryID != 0 || h.WindowSize > uint64(max(len(raw), 1024)) {
-			t.Errorf("%d bytes: %+v, %v", len(raw), h, err)
+			t.Errorf("%d bytes: got the header %+v, %v, want one with the size and without checksum and dictionary", len(raw), h, err)
 		}
 		frames, want = append(frames, dst...), append(want, raw...)
 	}
 	if len(want) < 4<<20 {
-		t.Errorf("%d bytes compressed at all", len(want))
+		t.Errorf("got %d bytes that compress, want at least 4 MiB", len(want))
 	}
 	if program == "" {
 		return
@@ -164,7 +166,7 @@ func TestZstdBlock(t *testing.T) {
 	cmd := exec.Command(program, "-dc")
 	cmd.Stdin = bytes.NewReader(frames)
 	if got, err := cmd.Output(); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("zstd -d: %d bytes of %d, %v", len(got), len(want), err)
+		t.Errorf("zstd -d: got %d bytes, %v, want %d with the content", len(got), err, len(want))
 	}
 }
 
@@ -181,20 +183,20 @@ func TestZlibBlock(t *testing.T) {
 		}
 		if got, err := readAll(zlib.NewReader, bytes.NewReader(dst)); err != nil || !bytes.Equal(got, raw) ||
 			len(dst) >= len(raw) {
-			t.Errorf("%d bytes: %d bytes come back, %v", len(raw), len(got), err)
+			t.Errorf("%d bytes: got %d bytes back, %v, want the same content", len(raw), len(got), err)
 		}
 	}
 }
 
-// What Pack writes depends on the block alone: neither on what was before it, nor on
-// the room, nor on others at the same time.
+// The compressed bytes depend only on the block: not on earlier blocks, on the capacity of the
+// buffer or on other goroutines.
 func TestBlocksAreDeterministic(t *testing.T) {
 	for name, open := range map[string]func() (codec.Block, error){
 		"zstd": codec.NewZstdBlock, "zlib": codec.NewZlibBlock,
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := blocks()
-			pack := func(order []int, room int) [][]byte {
+			pack := func(order []int, capacity int) [][]byte {
 				block, err := open()
 				if err != nil {
 					t.Error(err)
@@ -202,7 +204,7 @@ func TestBlocksAreDeterministic(t *testing.T) {
 				}
 				packed := make([][]byte, len(all))
 				for _, i := range order {
-					out, smaller := block.Compress(make([]byte, room%1000, room), all[i])
+					out, smaller := block.Compress(make([]byte, capacity%1000, capacity), all[i])
 					if smaller {
 						packed[i] = out
 					}
@@ -223,7 +225,7 @@ func TestBlocksAreDeterministic(t *testing.T) {
 				wg.Go(func() {
 					for i, got := range pack(shuffled, n*50_000) {
 						if !bytes.Equal(got, want[i]) {
-							t.Errorf("block %d of %d bytes differs", i, len(all[i]))
+							t.Errorf("block %d of %d bytes: got other bytes", i, len(all[i]))
 						}
 					}
 				})
@@ -236,12 +238,12 @@ func TestBlocksAreDeterministic(t *testing.T) {
 func TestStored(t *testing.T) {
 	out, smaller := codec.Stored{}.Compress(make([]byte, 3, 10), text(100))
 	if smaller || len(out) != 0 || cap(out) != 10 {
-		t.Errorf("%d, %v", len(out), smaller)
+		t.Errorf("got %d bytes, smaller %v, want none, false", len(out), smaller)
 	}
 }
 
 func TestID(t *testing.T) {
 	if first, second := codec.ZstdID(), codec.ZstdID(); first == "" || first != second {
-		t.Errorf("got %q and %q, want the same ID twice, and not an empty one", first, second)
+		t.Errorf("got %q and %q, want the same one twice, not empty", first, second)
 	}
 }
