@@ -25,15 +25,16 @@ const (
 	goodDelta = `{"version": 1, "name": "edge", "bases": [{"store": "SHA", "lock": "SHA"}], "needs": [{"layer": "HEX", "link": "LINK"}]}`
 )
 
-func filled(text string) string {
+// fill replaces SHA, HEX and LINK by a digest, an ID and a link name.
+func fill(text string) string {
 	sum := digest.FromString("x")
 	return strings.NewReplacer("SHA", sum.String(), "HEX", sum.Encoded(), "LINK",
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZ").Replace(text)
 }
 
-// What no build writes is refused, with the record and the field in the error.
-func TestHostileLocks(t *testing.T) {
-	if _, err := pinset.DecodeLock(strings.NewReader(filled(goodLock))); err != nil {
+// A lock with an invalid field is refused. The error has the record and the field.
+func TestInvalidLocks(t *testing.T) {
+	if _, err := pinset.DecodeLock(strings.NewReader(fill(goodLock))); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ old, new, want string }{
@@ -50,23 +51,23 @@ func TestHostileLocks(t *testing.T) {
 		"diffID": {
 			`"diffID": "SHA"`, `"diffID": "sha1:da39a3ee5e6b4b0d3255bfef95601890afd80709"`, "images[0]: layers[0]: diffID ",
 		},
-		"size":           {`"size": 10`, `"size": -1`, "images[0]: layers[0]: size -1"},
-		"unpacked size":  {`"unpackedSize": 30`, `"unpackedSize": -1`, "images[0]: layers[0]: unpackedSize -1"},
-		"inodes":         {`"inodes": 2`, `"inodes": -1`, "images[0]: layers[0]: inodes -1"},
-		"more behind it": {"}]\n}", "}]\n}{}", "after top-level value"},
-		"newer":          {`"version": 1`, `"version": 2, "colour": "red"`, "a newer pinbox made it"},
-		"no version":     {`"version": 1,`, ``, "version 0; this pinbox reads version 1"},
+		"size":          {`"size": 10`, `"size": -1`, "images[0]: layers[0]: size -1"},
+		"unpacked size": {`"unpackedSize": 30`, `"unpackedSize": -1`, "images[0]: layers[0]: unpackedSize -1"},
+		"inodes":        {`"inodes": 2`, `"inodes": -1`, "images[0]: layers[0]: inodes -1"},
+		"trailing data": {"}]\n}", "}]\n}{}", "after top-level value"},
+		"newer":         {`"version": 1`, `"version": 2, "colour": "red"`, "a newer pinbox made it"},
+		"no version":    {`"version": 1,`, ``, "version 0; this pinbox reads version 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Replace(goodLock, c.old, c.new, 1)
-			_, err := pinset.DecodeLock(strings.NewReader(filled(text)))
-			check(t, text != goodLock, err, pinset.ErrBadLock, c.want)
+			_, err := pinset.DecodeLock(strings.NewReader(fill(text)))
+			checkError(t, text != goodLock, err, pinset.ErrBadLock, c.want)
 		})
 	}
 }
 
-func TestHostileDeltas(t *testing.T) {
-	if _, err := pinset.DecodeDelta(strings.NewReader(filled(goodDelta))); err != nil {
+func TestInvalidDeltas(t *testing.T) {
+	if _, err := pinset.DecodeDelta(strings.NewReader(fill(goodDelta))); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ old, new, want string }{
@@ -82,27 +83,29 @@ func TestHostileDeltas(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Replace(goodDelta, c.old, c.new, 1)
-			_, err := pinset.DecodeDelta(strings.NewReader(filled(text)))
-			check(t, text != goodDelta, err, pinset.ErrBadDelta, c.want)
+			_, err := pinset.DecodeDelta(strings.NewReader(fill(text)))
+			checkError(t, text != goodDelta, err, pinset.ErrBadDelta, c.want)
 		})
 	}
 }
 
-func check(t *testing.T, changed bool, err, is error, want string) {
+// checkError checks the error of a changed document: it must be the sentinel and contain want, and
+// be ErrNewer if want has the word newer.
+func checkError(t *testing.T, changed bool, err, sentinel error, want string) {
 	t.Helper()
 	switch {
 	case !changed:
-		t.Fatal("the case changes nothing")
-	case !errors.Is(err, is) || !strings.Contains(err.Error(), want):
-		t.Errorf("got error %v, want one with %q", err, want)
+		t.Fatal("the case does not change the document")
+	case !errors.Is(err, sentinel) || !strings.Contains(err.Error(), want):
+		t.Errorf("got error %v, want %v with %q", err, sentinel, want)
 	case errors.Is(err, pinset.ErrNewer) != strings.Contains(want, "newer"):
-		t.Errorf("got error %v, which is ErrNewer: %v", err, errors.Is(err, pinset.ErrNewer))
+		t.Errorf("got error %v, which is ErrNewer: %v, want the contrary", err, errors.Is(err, pinset.ErrNewer))
 	}
 }
 
-// A lock that is read can be written, and read again; nothing panics.
+// A lock that can be read can be written and read again, without a panic.
 func FuzzLock(f *testing.F) {
-	f.Add([]byte(filled(goodLock)))
+	f.Add([]byte(fill(goodLock)))
 	f.Add([]byte(`{"version":2}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		lock, err := pinset.DecodeLock(bytes.NewReader(text))
@@ -110,21 +113,21 @@ func FuzzLock(f *testing.F) {
 			return
 		}
 		for _, img := range lock.Images {
-			_ = img.Config.Encoded() // which panics if there is no digest
+			_ = img.Config.Encoded() // panics if it is not a digest
 		}
 		var b bytes.Buffer
 		if err := lock.Encode(&b); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := pinset.DecodeLock(&b); err != nil {
-			t.Errorf("got error %v for what was read before", err)
+			t.Errorf("a lock that was read and written: got %v, want no error", err)
 		}
 	})
 }
 
 // The IDs of a delta become paths.
 func FuzzDelta(f *testing.F) {
-	f.Add([]byte(filled(goodDelta)))
+	f.Add([]byte(fill(goodDelta)))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		d, err := pinset.DecodeDelta(bytes.NewReader(text))
 		if err != nil {

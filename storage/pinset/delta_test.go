@@ -26,7 +26,7 @@ func TestDelta(t *testing.T) {
 	}
 	got, err := pinset.DecodeDelta(&b)
 	if diff := cmp.Diff(d, got); err != nil || diff != "" {
-		t.Errorf("%v\n%s", err, diff)
+		t.Errorf("got %v, -want +got:\n%s", err, diff)
 	}
 }
 
@@ -36,9 +36,11 @@ func TestBadDelta(t *testing.T) {
 		`{"version":1,"needed":1}`: "needed",
 		`nothing`:                  "invalid",
 	} {
-		if _, err := pinset.DecodeDelta(strings.NewReader(text)); !errors.Is(err, pinset.ErrBadDelta) ||
-			!strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", text, err)
-		}
+		t.Run(text, func(t *testing.T) {
+			if _, err := pinset.DecodeDelta(strings.NewReader(text)); !errors.Is(err, pinset.ErrBadDelta) ||
+				!strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %v with %q", err, pinset.ErrBadDelta, want)
+			}
+		})
 	}
 }

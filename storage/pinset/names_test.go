@@ -9,18 +9,18 @@ import (
 )
 
 // Errors name the file, the line and what is wrong.
-func TestDecodeSetsThatAreWrong(t *testing.T) {
+func TestDecodeInvalidSets(t *testing.T) {
 	fine := object("v1", "s", "", pin("quay.io/x/a", 1))
 	spec := "spec:\n  pinnedImages:\n"
 	change := func(old, new string) string { return strings.Replace(fine, old, new, 1) }
 	notSet, empty, head := pinset.ErrNotSet, pinset.ErrEmptySet, fine[:strings.Index(fine, "spec:")]
 	for name, test := range map[string]struct {
-		text string
-		want error
-		says string
+		text    string
+		want    error
+		message string
 	}{
-		"no object":         {"- a\n", notSet, "f.yaml:1: " + notSet.Error() + ": not an object"},
-		"no YAML":           {"{", notSet, "f.yaml: "},
+		"not an object":     {"- a\n", notSet, "f.yaml:1: " + notSet.Error() + ": not an object"},
+		"not YAML":          {"{", notSet, "f.yaml: "},
 		"no kind":           {change("kind: PinnedImageSet\n", ""), notSet, "kind is missing"},
 		"kind misspelt":     {change("PinnedImageSet", "pinnedImageSet"), notSet, "must be spelled PinnedImageSet"},
 		"another group":     {change("machineconfiguration.openshift.io", "example.com"), notSet, "example.com/v1"},
@@ -49,14 +49,14 @@ func TestDecodeSetsThatAreWrong(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			sets, _, err := pinset.DecodeSets(strings.NewReader(test.text), "f.yaml")
-			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.says) || len(sets) > 0 {
-				t.Errorf("got %d sets, %v, want %v: %s", len(sets), err, test.want, test.says)
+			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.message) || len(sets) > 0 {
+				t.Errorf("got %d sets, %v, want %v: %s", len(sets), err, test.want, test.message)
 			}
 		})
 	}
 }
 
-// What is no set is counted.
+// Objects of other kinds are counted.
 func TestDecodeSetsCountsOthers(t *testing.T) {
 	other := "kind: ConfigMap\n---\n"
 	text := other + object("v1", "s", "", pin("quay.io/x/a", 1)) + "---\n" + other
@@ -66,8 +66,8 @@ func TestDecodeSetsCountsOthers(t *testing.T) {
 	}
 }
 
-// What is listed twice is in the set once, and told.
-func TestDecodeSetsTellsDuplicates(t *testing.T) {
+// An image that is listed twice is in the set once, and in Duplicates.
+func TestDuplicates(t *testing.T) {
 	a, b := pin("quay.io/x/a", 1), pin("quay.io/x/b", 2)
 	s := decode(t, object("v1", "s", "", a, b, a))[0]
 	if len(s.Images) != 2 || len(s.Duplicates) != 1 || s.Duplicates[0].String() != a {
@@ -91,7 +91,7 @@ func TestPlatforms(t *testing.T) {
 	}
 }
 
-// A set that was locked is the set again.
+// A set in a lock equals the set that was locked.
 func TestSetOfALock(t *testing.T) {
 	s := decode(t, object("v1", "s", "  labels: {a: b}\n", pin("quay.io/x/a", 1)))[0]
 	got, err := s.Lock().Set()

@@ -58,13 +58,15 @@ func TestParseImage(t *testing.T) {
 		"":                                               pinset.ErrBadName,
 		"quay.io/a/b@sha512:" + strings.Repeat("a", 128): pinset.ErrNotPinned,
 	} {
-		img, err := pinset.ParseImage(name)
-		if !errors.Is(err, want) {
-			t.Errorf("%q: %v, want %v", name, err, want)
-		}
-		if err == nil && img.String() != name {
-			t.Errorf("%q became %q", name, img)
-		}
+		t.Run(name, func(t *testing.T) {
+			img, err := pinset.ParseImage(name)
+			if !errors.Is(err, want) {
+				t.Errorf("got %v, want %v", err, want)
+			}
+			if err == nil && img.String() != name {
+				t.Errorf("got the name %q, want %q", img, name)
+			}
+		})
 	}
 }
 
@@ -92,22 +94,25 @@ func TestDecodeSets(t *testing.T) {
 			object("v1alpha1", "s", "  uid: x\n  generation: 3\n  managedFields: [{manager: oc}]\n",
 				a) + "status:\n  conditions: []\n", []string{"s  1"},
 		},
-		"other kinds beside": {
+		"other kinds": {
 			"apiVersion: v1\nkind: ConfigMap\ndata: {}\n---\n" + object("v1", "s", "", a), []string{"s  1"},
 		},
 		"twice the same image": {object("v1", "s", "", a, a), []string{"s  1"}},
 	} {
-		var got []string
-		for _, s := range decode(t, test.text) {
-			got = append(got, fmt.Sprintf("%s %s %d", s.Name, s.Labels[pinset.RoleLabel], len(s.Images)))
-		}
-		if diff := cmp.Diff(test.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, s := range decode(t, test.text) {
+				got = append(got, fmt.Sprintf("%s %s %d", s.Name, s.Labels[pinset.RoleLabel], len(s.Images)))
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
 	}
 }
 
-func TestUnionIsSortedAndHasNoImageTwice(t *testing.T) {
+// A union is sorted and has each image once.
+func TestUnion(t *testing.T) {
 	a, b, c := pin("quay.io/x/a", 1), pin("quay.io/x/b", 2), pin("quay.io/x/c", 3)
 	sets := decode(t, object("v1", "s", "", c, a)+"---\n"+object("v1", "t", "", b, a))
 	var got []string
@@ -115,14 +120,14 @@ func TestUnionIsSortedAndHasNoImageTwice(t *testing.T) {
 		got = append(got, img.String())
 	}
 	if diff := cmp.Diff([]string{a, b, c}, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("-want +got:\n%s", diff)
 	}
 	if got := pinset.Union(); len(got) != 0 {
-		t.Errorf("union of nothing: %v", got)
+		t.Errorf("union of no sets: got %v, want no images", got)
 	}
 }
 
-// What the cluster's API would refuse, and a node can pin.
+// Warnings are for sets that the cluster's API refuses, although a node can pin them.
 func TestLint(t *testing.T) {
 	var many []string
 	for i := range 501 {
@@ -140,38 +145,40 @@ func TestLint(t *testing.T) {
 		"500 images":   {many[:500], ""},
 		"501 images":   {many, "more than 500 images"},
 	} {
-		warnings := strings.Join(decode(t, object("v1", "s", "", test.pins...))[0].Warnings(), "\n")
-		if test.want == "" && warnings != "" || !strings.Contains(warnings, test.want) {
-			t.Errorf("%s: %q, want %q", name, warnings, test.want)
-		}
-		if warnings != "" && !strings.Contains(warnings, `f.yaml:1: set "s"`) {
-			t.Errorf("%s: does not say where: %q", name, warnings)
-		}
+		t.Run(name, func(t *testing.T) {
+			warnings := strings.Join(decode(t, object("v1", "s", "", test.pins...))[0].Warnings(), "\n")
+			if test.want == "" && warnings != "" || !strings.Contains(warnings, test.want) {
+				t.Errorf("got %q, want %q", warnings, test.want)
+			}
+			if warnings != "" && !strings.Contains(warnings, `f.yaml:1: set "s"`) {
+				t.Errorf("got %q, want the file, the line and the set", warnings)
+			}
+		})
 	}
 }
 
-// The manifests are what the cluster's own types read, strictly.
+// OpenShift's own types can decode a manifest strictly.
 func TestManifestGolden(t *testing.T) {
 	sets := decode(t, object("v1alpha1", "worker-pinned-images",
 		"  labels:\n    machineconfiguration.openshift.io/role: worker\n    tier: \"1\"\n    on: \"true\"\n",
 		pin("quay.io/x/b", 1), pin("quay.io/x/a", 2)))
 	got := sets[0].Render()
 	fixtures.Golden(t, "manifest.yaml", got)
-	var judged mcfgv1.PinnedImageSet
-	if err := yaml.UnmarshalStrict(got, &judged); err != nil {
+	var decoded mcfgv1.PinnedImageSet
+	if err := yaml.UnmarshalStrict(got, &decoded); err != nil {
 		t.Fatal(err)
 	}
-	if judged.Name != "worker-pinned-images" || judged.Kind != "PinnedImageSet" ||
-		judged.APIVersion != mcfgv1.GroupVersion.String() ||
-		judged.Labels["tier"] != "1" || judged.Labels["on"] != "true" || len(judged.Spec.PinnedImages) != 2 {
-		t.Errorf("the cluster reads %+v", judged)
+	if decoded.Name != "worker-pinned-images" || decoded.Kind != "PinnedImageSet" ||
+		decoded.APIVersion != mcfgv1.GroupVersion.String() ||
+		decoded.Labels["tier"] != "1" || decoded.Labels["on"] != "true" || len(decoded.Spec.PinnedImages) != 2 {
+		t.Errorf("OpenShift's type: got %+v, want two images and the labels", decoded)
 	}
-	if again := decode(t, string(got)); !slices.Equal(again[0].Images, sets[0].Images) {
-		t.Errorf("we read %v", again)
+	if rendered := decode(t, string(got)); !slices.Equal(rendered[0].Images, sets[0].Images) {
+		t.Errorf("DecodeSets: got %v, want the images %v", rendered, sets[0].Images)
 	}
 }
 
-// A set without labels says nothing of them.
+// The manifest of a set without labels has no field for them.
 func TestManifestWithoutLabels(t *testing.T) {
 	got := string(decode(t, object("v1", "s", "", pin("quay.io/x/a", 1)))[0].Render())
 	if want := object("v1", "s", "", pin("quay.io/x/a", 1)); got != want {
@@ -179,21 +186,21 @@ func TestManifestWithoutLabels(t *testing.T) {
 	}
 }
 
-// A set has the revision that the cluster gave it, or one that follows what it
-// says, not how.
+// The revision is the generation that a cluster has set, or else a digest of the set's content,
+// which does not depend on its form.
 func TestRevision(t *testing.T) {
 	from := func(text string) string { return decode(t, text)[0].Revision() }
 	plain := from(object("v1", "s", "", pin("quay.io/x/a", 1)))
 	if !strings.HasPrefix(plain, "sha256:") ||
 		plain != from("# a comment\n"+object("v1alpha1", "s", "", pin("quay.io/x/a", 1))) {
-		t.Errorf("%s", plain)
+		t.Errorf("got %s, want a digest that is the same in another form", plain)
 	}
 	if other := from(object("v1", "s", "", pin("quay.io/x/a", 2))); other == plain {
-		t.Errorf("another set has the same revision, %s", other)
+		t.Errorf("another set: got the same revision, %s", other)
 	}
 	if got := from(strings.Replace(object("v1", "s", "", pin("quay.io/x/a", 1)), "metadata:\n",
 		"metadata:\n  generation: 7\n", 1)); got != "7" {
-		t.Errorf("%s", got)
+		t.Errorf("got %s, want the generation, 7", got)
 	}
 }
 
@@ -219,26 +226,26 @@ func TestLockGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	fixtures.Golden(t, "pinbox.lock.json", b.Bytes())
-	again, err := pinset.DecodeLock(bytes.NewReader(b.Bytes()))
+	decoded, err := pinset.DecodeLock(bytes.NewReader(b.Bytes()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := again.Totals(), (pinset.Totals{Images: 2, Layers: 1, Bytes: 10, TotalLayers: 2, TotalBytes: 20,
+	if got, want := decoded.Totals(), (pinset.Totals{Images: 2, Layers: 1, Bytes: 10, TotalLayers: 2, TotalBytes: 20,
 		UnpackedSize: 30}); got != want {
-		t.Errorf("totals %+v, want %+v", got, want)
+		t.Errorf("got the totals %+v, want %+v", got, want)
 	}
 	for name, text := range map[string]string{
 		"unknown field": strings.Replace(b.String(), `"platform"`, `"plattform"`, 1),
 		"other version": strings.Replace(b.String(), `"version": 1`, `"version": 2`, 1),
-		"cut off":       b.String()[:b.Len()/2],
+		"truncated":     b.String()[:b.Len()/2],
 	} {
 		if _, err := pinset.DecodeLock(strings.NewReader(text)); !errors.Is(err, pinset.ErrBadLock) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want %v", name, err, pinset.ErrBadLock)
 		}
 	}
 }
 
-// The cluster's API takes 500 images a set; what pinbox makes itself keeps to it.
+// Split divides generated sets into sets of at most 500 images, the limit of OpenShift's API.
 func TestSplit(t *testing.T) {
 	images := make([]pinset.Image, 1001)
 	for i := range images {
@@ -250,20 +257,20 @@ func TestSplit(t *testing.T) {
 			got = append(got, fmt.Sprintf("%s:%d", part.Name, len(part.Images)))
 		}
 		if strings.Join(got, " ") != want {
-			t.Errorf("%d: %q", n, got)
+			t.Errorf("%d images: got %q, want %q", n, got, want)
 		}
 	}
 	for _, part := range (pinset.Set{Name: strings.Repeat("s", 253), Generated: true, Images: images}).Split() {
 		if !pinset.ValidName(part.Name) {
-			t.Errorf("%d bytes in the name of a part", len(part.Name))
+			t.Errorf("got a part with a name of %d bytes, want a valid name", len(part.Name))
 		}
 	}
 	if parts := (pinset.Set{Name: "s", Images: images}).Split(); len(parts) != 1 {
-		t.Errorf("a set of the user's became %d", len(parts))
+		t.Errorf("a set of the user: got %d parts, want 1", len(parts))
 	}
 }
 
-// Kubernetes takes names of 253 bytes: apimachinery, validation.DNS1123SubdomainMaxLength.
+// Names in Kubernetes have at most 253 bytes: validation.DNS1123SubdomainMaxLength of apimachinery.
 func TestLongestNameOfASet(t *testing.T) {
 	for size, want := range map[int]bool{0: false, 1: true, 253: true, 254: false} {
 		if got := pinset.ValidName(strings.Repeat("n", size)); got != want {
@@ -272,7 +279,8 @@ func TestLongestNameOfASet(t *testing.T) {
 	}
 }
 
-// Names that Kubernetes takes are too long for files, with an ending.
+// With a suffix, the longest names in Kubernetes are too long for a file. Their file names are
+// shortened and differ from those of other sets.
 func TestFileNames(t *testing.T) {
 	long := strings.Repeat("n", 249)
 	seen := map[string]string{}
@@ -282,10 +290,10 @@ func TestFileNames(t *testing.T) {
 	} {
 		got := pinset.FileName(name)
 		if want != "" && got != want || len(got) > 255 || !strings.HasSuffix(got, ".yaml") || seen[got] != "" {
-			t.Errorf("%s: %s, as %s", name, got, seen[got])
+			t.Errorf("%s: got %s, also of %q, want %q or a shorter name", name, got, seen[got], want)
 		}
 		if want == "" && pinset.ValidName(strings.TrimSuffix(got, ".yaml")) {
-			t.Errorf("%s: %s is what another set may be called", name, got)
+			t.Errorf("%s: got %s, which can be the file name of another set", name, got)
 		}
 		seen[got] = name
 	}

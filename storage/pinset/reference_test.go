@@ -12,13 +12,13 @@ import (
 
 const sum = digest.Digest("sha256:4198606580b69c8335ad7ae531c3a74e51aee25db5faaf368234e8c8dae5cbea")
 
-// The text of the error says what to write instead.
+// The error of a short name has the full name.
 func TestParseReference(t *testing.T) {
 	short := pinset.ErrShortName
 	for name, test := range map[string]struct {
 		want pinset.Reference
 		err  error
-		says string
+		text string
 	}{
 		"quay.io/a/b":                 {pinset.Reference{Repository: "quay.io/a/b", Tag: "latest"}, nil, ""},
 		"quay.io/a/b:1":               {pinset.Reference{Repository: "quay.io/a/b", Tag: "1"}, nil, ""},
@@ -26,26 +26,26 @@ func TestParseReference(t *testing.T) {
 		"localhost:5000/a:1":          {pinset.Reference{Repository: "localhost:5000/a", Tag: "1"}, nil, ""},
 		"quay.io/a@" + string(sum):    {pinset.Reference{Repository: "quay.io/a", Digest: sum}, nil, ""},
 		"quay.io/a:1@" + string(sum):  {pinset.Reference{Repository: "quay.io/a", Tag: "1", Digest: sum}, nil, ""},
-		"nginx":                       {err: short, says: "it does not name its registry; write docker.io/library/nginx"},
-		"a/nginx":                     {err: short, says: "it does not name its registry; write docker.io/a/nginx"},
-		"docker.io/nginx":             {err: short, says: "it lacks the path library/; write docker.io/library/nginx"},
-		"index.docker.io/library/x:1": {err: short, says: "its registry is called docker.io; write docker.io/library/x:1"},
+		"nginx":                       {err: short, text: "it does not name its registry; write docker.io/library/nginx"},
+		"a/nginx":                     {err: short, text: "it does not name its registry; write docker.io/a/nginx"},
+		"docker.io/nginx":             {err: short, text: "it lacks the path library/; write docker.io/library/nginx"},
+		"index.docker.io/library/x:1": {err: short, text: "its registry is called docker.io; write docker.io/library/x:1"},
 		"quay.io/A":                   {err: pinset.ErrBadName},
-		"quay.io/a@sha512:" + strings.Repeat("a", 128): {err: pinset.ErrNotPinned, says: "by sha512"},
+		"quay.io/a@sha512:" + strings.Repeat("a", 128): {err: pinset.ErrNotPinned, text: "by sha512"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := pinset.ParseReference(name)
 			if got != test.want || !errors.Is(err, test.err) {
 				t.Errorf("got %+v, %v, want %+v, %v", got, err, test.want, test.err)
 			}
-			if err != nil && !strings.Contains(err.Error(), test.says) {
-				t.Errorf("got %v, want %q", err, test.says)
+			if err != nil && !strings.Contains(err.Error(), test.text) {
+				t.Errorf("got error %v, want one with %q", err, test.text)
 			}
 		})
 	}
 }
 
-// A container's image may leave out what CRI-O adds.
+// Expand adds the parts of a name that a container's image may leave out.
 func TestExpand(t *testing.T) {
 	for name, test := range map[string]struct {
 		want  string
