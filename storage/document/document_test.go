@@ -12,7 +12,7 @@ import (
 	"github.com/pinbox/pinbox/storage/document"
 )
 
-// text spells a node with its lines.
+// text returns a node as text, each scalar with its line.
 func text(n *yaml.Node) string {
 	if n.Kind == yaml.ScalarNode {
 		return fmt.Sprintf("%s:%d", n.Value, n.Line)
@@ -33,7 +33,7 @@ func TestRead(t *testing.T) {
 		want   []string
 	}{
 		"YAML documents": {"a: 1\n---\n# nothing\n---\n- b\n---\n", []string{"{a:1 1:1}", "[b:5]"}},
-		"nothing":        {"", nil},
+		"empty":          {"", nil},
 		"comments":       {"# a\n", nil},
 		"one JSON value": {"\ufeff{\"a\":\n1}\n", []string{"{a:1 1:2}"}},
 		"braces of YAML": {"{a: b}\n---\n{c: d}\n", []string{"{a:1 b:1}", "{c:3 d:3}"}},
@@ -56,47 +56,49 @@ func TestRead(t *testing.T) {
 			},
 		},
 		"a key of two signs": {"{\"<<\": 1, a: <<}", []string{"{<<:1 1:1 a:1 <<:1}"}},
-		"an anchor again":    {"- &a x\n- *a\n- &a y\n- *a\n", []string{"[x:1 x:2 y:3 y:4]"}},
+		"an anchor twice":    {"- &a x\n- *a\n- &a y\n- *a\n", []string{"[x:1 x:2 y:3 y:4]"}},
 	} {
-		roots, err := document.Read(strings.NewReader(c.stream))
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		var got []string
-		for _, root := range roots {
-			got = append(got, text(root))
-		}
-		if diff := cmp.Diff(c.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		t.Run(name, func(t *testing.T) {
+			roots, err := document.Read(strings.NewReader(c.stream))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, root := range roots {
+				got = append(got, text(root))
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
 	}
 }
 
-// What Python's json.dumps makes of an emoji, and JSON that is no YAML otherwise, was
-// refused: "found invalid Unicode character escape code", without its line.
-func TestJSONThatIsNoYAML(t *testing.T) {
-	long := strings.Repeat("k", 1100) // YAML's keys have 1,024 characters at most
+// JSON that is not YAML can be read. A bug was to refuse it, for example the escape that Python's
+// json.dumps writes for an emoji: "found invalid Unicode character escape code", without the line.
+func TestJSONThatIsNotYAML(t *testing.T) {
+	long := strings.Repeat("k", 1100) // a key of YAML has at most 1,024 characters
 	for json, want := range map[string]string{
 		`"\ud83d\ude00"`:          "\U0001F600",
 		"\"\x7f\"":                "\x7f",
 		`"a\/b\u00e9\t\ud83d"`:    "a/b\u00e9\t\ufffd",
 		`"<<", "` + long + `": 1`: "<<",
 	} {
-		const value = "{\n\"annotation\"\n: VALUE}\n"
-		stream := strings.Replace(value, "VALUE", json, 1)
-		for _, stream := range []string{stream, stream + stream} {
-			roots, err := document.Read(strings.NewReader(stream))
-			if err != nil {
-				t.Errorf("%s: %v", json, err)
-				continue
+		t.Run(json, func(t *testing.T) {
+			const value = "{\n\"annotation\"\n: VALUE}\n"
+			stream := strings.Replace(value, "VALUE", json, 1)
+			for _, stream := range []string{stream, stream + stream} {
+				roots, err := document.Read(strings.NewReader(stream))
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := document.Field(roots[len(roots)-1], "annotation")
+				if line := strings.Count(stream, "\n"); got == nil || got.Value != want || got.Line != line ||
+					got.ShortTag() != "!!str" {
+					t.Errorf("got %+v, want %q in line %d", got, want, line)
+				}
 			}
-			got := document.Field(roots[len(roots)-1], "annotation")
-			if line := strings.Count(stream, "\n"); got == nil || got.Value != want || got.Line != line ||
-				got.ShortTag() != "!!str" {
-				t.Errorf("%s: got %+v, want %q in line %d", json, got, want, line)
-			}
-		}
+		})
 	}
 	roots, err := document.Read(
 		strings.NewReader(`{"labels": {"a": "1", "b": "true"}, "generation": 12, "on": true, "of": null}`))
@@ -115,7 +117,8 @@ func TestJSONThatIsNoYAML(t *testing.T) {
 	}
 }
 
-// laughs is a document of a few lines whose aliases stand for 10^n scalars.
+// laughs returns a document of a few lines whose aliases expand to 10^n scalars: the attack that is
+// known as billion laughs.
 func laughs(n int) string {
 	s := "a0: &a0 x\n"
 	for i := range n {
@@ -124,49 +127,51 @@ func laughs(n int) string {
 	return s
 }
 
-func TestStreamsThatAreWrong(t *testing.T) {
+func TestInvalidStreams(t *testing.T) {
 	deep := "a0: &a0 x\n"
 	for i := range 1000 {
 		deep += fmt.Sprintf("a%d: &a%[1]d %s*a%d%s\n", i+1, strings.Repeat("[", 50), i, strings.Repeat("]", 50))
 	}
 	for name, c := range map[string]struct {
-		stream, says string
+		stream, text string
 		large        bool
 	}{
-		"no YAML":               {"a: [", "line 1", false},
+		"not YAML":              {"a: [", "line 1", false},
 		"a template":            {"{{- if .Values.on }}\nkind: Pod\n", "yaml: ", false},
 		"an alias in itself":    {"a: 1\nb: &b\n  c: [*b]\n", "line 3: an alias refers to a node that contains it", false},
 		"a merge of itself":     {"a: 1\nb: &b {<<: *b}\n", "line 2: an alias refers to a node that contains it", false},
 		"aliases in each other": {"a: &a\n- &b {x: *a}\n", "an alias refers to a node that contains it", false},
 		"a merge of a scalar":   {"a:\n  <<: 1\n", "line 2: << takes a mapping", false},
 		"a billion laughs":      {laughs(9), "line 7: too large: with the nodes that its aliases refer to", true},
-		// each had a limit of its own
+		// A bug was to apply the limit to each document.
 		"documents of few laughs": {
 			strings.Repeat("---\n"+laughs(4), 100), "too large: with the nodes that its aliases refer to", true,
 		},
-		"10^100 laughs":        {laughs(100), "too large", true},
-		"aliases that go deep": {deep, "too large", true},
-		// The second one was not read, without a word.
-		"a key that stands twice": {
+		"10^100 laughs": {laughs(100), "too large", true},
+		"deep aliases":  {deep, "too large", true},
+		// A bug was to ignore the second one.
+		"a repeated key": {
 			"a: 1\nb:\n  image: x\n  image: y\n", `line 4: key "image" is also in line 3`, false,
 		},
-		"a list that stands twice": {"a: [x]\nb: 1\na: [y]\n", `line 3: key "a" is also in line 1`, false},
-		"a key of JSON, twice":     {"{\"a\": 1,\n\"a\": 2}", `line 2: key "a" is also in line 1`, false},
+		"a repeated list":        {"a: [x]\nb: 1\na: [y]\n", `line 3: key "a" is also in line 1`, false},
+		"a repeated key of JSON": {"{\"a\": 1,\n\"a\": 2}", `line 2: key "a" is also in line 1`, false},
 		"JSON and something else": {
 			"{\"a\":1}\n{\"b\":2}\n{\"c\"\n", "line 2: after 2 JSON values: unexpected EOF", false,
 		},
-		"JSON that is cut off": {"{\"a\":\n[1,\n", "line 2: ", false},
-		"JSON that goes deep":  {strings.Repeat("[", 1<<20), "exceeded max depth", false},
-		"more than anybody would do": {
+		"truncated JSON": {"{\"a\":\n[1,\n", "line 2: ", false},
+		"deep JSON":      {strings.Repeat("[", 1<<20), "exceeded max depth", false},
+		"too large": {
 			strings.Repeat("# 16 bytes long\n", 4<<20) + "a: b\n", "too large: more than 64 MiB", true,
 		},
 	} {
-		if _, err := document.Read(strings.NewReader(c.stream)); err == nil ||
-			errors.Is(err, document.ErrTooLarge) != c.large || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := document.Read(strings.NewReader(c.stream)); err == nil ||
+				errors.Is(err, document.ErrTooLarge) != c.large || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("got %v, want an error with %q, too large: %v", err, c.text, c.large)
+			}
+		})
 	}
 	if _, err := document.Read(strings.NewReader(laughs(5))); err != nil {
-		t.Errorf("100,000 laughs: %v", err)
+		t.Errorf("100,000 laughs: got %v, want no error", err)
 	}
 }
