@@ -20,13 +20,13 @@ import (
 	"github.com/pinbox/pinbox/storage/tail"
 )
 
-// content of the blob that all tests read from byte from on.
+// content is the blob that the tests read, beginning at the offset from.
 var content = bytes.Repeat([]byte("0123456789abcdef"), 10_000)
 
 const from = 70_001
 
-// source is the library's, of an image in a registry that answers so when it is asked
-// for blobs.
+// source returns containers/image's source of an image in a registry. answer handles requests for
+// blobs.
 func source(t *testing.T, answer http.HandlerFunc) imgtypes.ImageSource {
 	t.Helper()
 	var access fixtures.Access
@@ -60,23 +60,23 @@ func source(t *testing.T, answer http.HandlerFunc) imgtypes.ImageSource {
 	return src
 }
 
-// blob is content as a manifest describes it.
+// blob returns the descriptor of content.
 func blob() imgtypes.BlobInfo {
 	return imgtypes.BlobInfo{Digest: digest.FromBytes(content), Size: int64(len(content))}
 }
 
-// An update of containers/image may change what is internal to it: then this test
-// fails, where pinbox would fetch whole blobs again without a word.
+// tail uses an internal interface of containers/image. If a later version changes it, this test
+// fails, while pinbox fetches complete blobs again.
 func TestLibraryReadsRanges(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"a range": func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Range") != "bytes=70001-159999" {
-				t.Errorf("asked for %q", r.Header.Get("Range"))
+				t.Errorf("got a request for the range %q, want bytes=70001-159999", r.Header.Get("Range"))
 			}
 			w.Header().Set("Content-Type", "application/octet-stream")
 			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 		},
-		"all of it": func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write(content) },
+		"the complete blob": func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write(content) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			body, err := tail.Open(t.Context(), source(t, answer), blob(), from)
@@ -85,31 +85,32 @@ func TestLibraryReadsRanges(t *testing.T) {
 			}
 			got, err := io.ReadAll(body)
 			if err = errors.Join(err, body.Close()); err != nil || !bytes.Equal(got, content[from:]) {
-				t.Errorf("%d of %d bytes, %v", len(got), len(content)-from, err)
+				t.Errorf("got %d bytes, %v, want %d with the content", len(got), err, len(content)-from)
 			}
 		})
 	}
 }
 
-// These are all parts of the library that have no name for others: where it renames
-// one, or gives it another type, this says which.
-func TestShapeOfTheLibrary(t *testing.T) {
+// The internal types of containers/image that tail uses. If a later version renames one or changes
+// its type, the test shows which.
+func TestInternalTypes(t *testing.T) {
 	method, ok := reflect.TypeOf(source(t, nil)).MethodByName("GetBlobAt")
 	if !ok {
-		t.Fatal("docker's image source has no method GetBlobAt")
+		t.Fatal("docker's image source: got no method GetBlobAt")
 	}
 	const want = "func(*docker.dockerImageSource, context.Context, types.BlobInfo, []private.ImageSourceChunk) (chan " +
 		"io.ReadCloser, chan error, error)"
 	if got := method.Type.String(); got != want {
-		t.Errorf("GetBlobAt is\n%s, not\n%s", got, want)
+		t.Errorf("GetBlobAt: got\n%s, want\n%s", got, want)
 	}
 	chunk := method.Type.In(3).Elem()
 	if chunk.PkgPath() != "go.podman.io/image/v5/internal/private" || chunk.NumField() != 2 {
-		t.Errorf("%s of %s has %d fields", chunk, chunk.PkgPath(), chunk.NumField())
+		t.Errorf("got %s of %s with %d fields, want one of internal/private with 2", chunk, chunk.PkgPath(),
+			chunk.NumField())
 	}
 	for i, name := range []string{"Offset", "Length"} {
 		if f := chunk.Field(i); f.Name != name || f.Type.Kind() != reflect.Uint64 {
-			t.Errorf("field %d of %s is %s %s, not %s uint64", i, chunk, f.Name, f.Type, name)
+			t.Errorf("field %d of %s: got %s %s, want %s uint64", i, chunk, f.Name, f.Type, name)
 		}
 	}
 }
@@ -124,55 +125,57 @@ type (
 	}
 	streams = chan io.ReadCloser
 
-	noMethod  struct{ imgtypes.ImageSource }
-	nameless  struct{ noMethod }
-	intTypes  struct{ noMethod }
-	more      struct{ noMethod }
-	noErrors  struct{ noMethod }
-	lessTaken struct{ noMethod }
+	noMethod       struct{ imgtypes.ImageSource }
+	renamedField   struct{ noMethod }
+	retypedField   struct{ noMethod }
+	anotherField   struct{ noMethod }
+	otherResults   struct{ noMethod }
+	otherParameter struct{ noMethod }
 )
 
-func (nameless) GetBlobAt(context.Context, imgtypes.BlobInfo, []renamed) (streams, chan error, error) {
+func (renamedField) GetBlobAt(context.Context, imgtypes.BlobInfo, []renamed) (streams, chan error, error) {
 	panic("called")
 }
 
-func (intTypes) GetBlobAt(context.Context, imgtypes.BlobInfo, []retyped) (streams, chan error, error) {
+func (retypedField) GetBlobAt(context.Context, imgtypes.BlobInfo, []retyped) (streams, chan error, error) {
 	panic("called")
 }
 
-func (more) GetBlobAt(context.Context, imgtypes.BlobInfo, []extended) (streams, chan error, error) {
+func (anotherField) GetBlobAt(context.Context, imgtypes.BlobInfo, []extended) (streams, chan error, error) {
 	panic("called")
 }
 
-func (noErrors) GetBlobAt(context.Context, imgtypes.BlobInfo, []chunk) (streams, error) {
+func (otherResults) GetBlobAt(context.Context, imgtypes.BlobInfo, []chunk) (streams, error) {
 	panic("called")
 }
 
-func (lessTaken) GetBlobAt(context.Context, digest.Digest, []chunk) (streams, chan error, error) {
+func (otherParameter) GetBlobAt(context.Context, digest.Digest, []chunk) (streams, chan error, error) {
 	panic("called")
 }
 
-// What is not known is not called.
-func TestOtherShapes(t *testing.T) {
+// A method GetBlobAt of another type is not called.
+func TestOtherTypes(t *testing.T) {
 	for name, src := range map[string]imgtypes.ImageSource{
-		"no such method": noMethod{}, "another field": nameless{}, "another type of a field": intTypes{},
-		"a field more": more{}, "another result": noErrors{}, "another parameter": lessTaken{},
+		"no method": noMethod{}, "a renamed field": renamedField{}, "another type of a field": retypedField{},
+		"another field": anotherField{}, "other results": otherResults{}, "another parameter": otherParameter{},
 	} {
-		if _, err := tail.Open(t.Context(), src, blob(), from); !errors.Is(err, tail.ErrNoRange) {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := tail.Open(t.Context(), src, blob(), from); !errors.Is(err, tail.ErrNoRange) {
+				t.Errorf("got %v, want %v", err, tail.ErrNoRange)
+			}
+		})
 	}
 }
 
-// The library sends an error of an answer where streams are expected: whoever waited for
-// one of those alone waited for ever.
-func TestAnswersThatAreNone(t *testing.T) {
+// Open returns the error of a response without the range. The library sends some errors on the
+// channel of streams; a bug was to wait for ever for them on the other one.
+func TestInvalidResponses(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"parts without a boundary": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "multipart/byteranges")
 			w.WriteHeader(http.StatusPartialContent)
 		},
-		"cut off before the range": func(w http.ResponseWriter, _ *http.Request) {
+		"truncated before the range": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "160000")
 			_, _ = w.Write(content[:1000])
 			panic(http.ErrAbortHandler)
@@ -201,18 +204,19 @@ func TestAnswersThatAreNone(t *testing.T) {
 			select {
 			case err := <-ended:
 				if err == nil || errors.Is(err, context.DeadlineExceeded) != never {
-					t.Error(err)
+					t.Errorf("got %v, want an error, DeadlineExceeded: %v", err, never)
 				}
 			case <-time.After(20 * time.Second):
-				t.Error("it waits for ever")
+				t.Error("got no result after 20s, want an error")
 			}
 		})
 	}
 }
 
-// The library panicked when a stream of a registry without ranges was closed after it had
-// failed: a build crashed where a slow registry reset a connection, or stalled.
-func TestCloseAfterAFailedRead(t *testing.T) {
+// Close works after a failed Read. A bug was a panic of the library when a stream of a registry
+// without ranges was closed after it had failed: a build crashed if the registry reset the
+// connection or stalled.
+func TestCloseAfterFailedRead(t *testing.T) {
 	for name, stop := range map[string]func(r *http.Request){
 		"reset":    func(*http.Request) { panic(http.ErrAbortHandler) },
 		"canceled": func(r *http.Request) { <-r.Context().Done() },
@@ -236,13 +240,13 @@ func TestCloseAfterAFailedRead(t *testing.T) {
 			time.AfterFunc(50*time.Millisecond, cancel)
 			_, err = io.Copy(io.Discard, body)
 			if err == nil {
-				t.Error("got no error of a body that is cut off")
+				t.Error("a truncated body: got no error")
 			}
-			if _, again := body.Read(make([]byte, 1)); !errors.Is(again, err) {
-				t.Errorf("got %v of another Read, want %v again", again, err)
+			if _, second := body.Read(make([]byte, 1)); !errors.Is(second, err) {
+				t.Errorf("a second Read: got %v, want %v", second, err)
 			}
 			for range 2 {
-				_ = body.Close() // what it returns does not matter any more
+				_ = body.Close() // its result is not relevant after an error
 			}
 		})
 	}
