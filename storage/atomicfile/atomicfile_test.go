@@ -11,7 +11,7 @@ import (
 	"github.com/pinbox/pinbox/storage/atomicfile"
 )
 
-func TestWriteSaysWhetherItChangedAnything(t *testing.T) {
+func TestWriteReportsChanges(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	for i, step := range []struct {
 		content string
@@ -20,17 +20,18 @@ func TestWriteSaysWhetherItChangedAnything(t *testing.T) {
 	}{{"a", 0o644, true}, {"a", 0o644, false}, {"b", 0o644, true}, {"b", 0o600, true}, {"b", 0o600, false}} {
 		changed, err := atomicfile.Write(path, []byte(step.content), step.perm)
 		if err != nil || changed != step.changed {
-			t.Errorf("step %d: changed %v, %v", i, changed, err)
+			t.Errorf("step %d: got changed %v, %v, want %v", i, changed, err, step.changed)
 		}
 		got, _ := os.ReadFile(path)
 		fi, _ := os.Stat(path)
 		if string(got) != step.content || fi.Mode().Perm() != step.perm {
-			t.Errorf("step %d: %q, %v", i, got, fi.Mode())
+			t.Errorf("step %d: got %q, %v, want %q, %v", i, got, fi.Mode(), step.content, step.perm)
 		}
 	}
 }
 
-func TestAbortLeavesTheOldFileAndNothingElse(t *testing.T) {
+// Abort leaves the old file and no other.
+func TestAbort(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
 	if _, err := atomicfile.Write(path, []byte("old"), 0o644); err != nil {
@@ -47,26 +48,26 @@ func TestAbortLeavesTheOldFileAndNothingElse(t *testing.T) {
 	entries, _ := os.ReadDir(dir)
 	got, _ := os.ReadFile(path)
 	if len(entries) != 1 || string(got) != "old" {
-		t.Errorf("%v, %q", entries, got)
+		t.Errorf("got files %v and content %q, want one file and old", entries, got)
 	}
 }
 
-// The temporary name of a file was longer than its own, too long for the file system.
+// A bug was a temporary name that is longer than the file's, and too long for the file system.
 func TestLongestName(t *testing.T) {
 	dir := t.TempDir()
 	for _, size := range []int{240, 255} {
 		path := filepath.Join(dir, strings.Repeat("n", size))
 		if _, err := atomicfile.Write(path, []byte("content"), 0o644); err != nil {
-			t.Error(err)
+			t.Errorf("a name of %d bytes: got %v, want no error", size, err)
 		}
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
-		t.Errorf("%v, %v", entries, err)
+		t.Errorf("got files %v, %v, want two", entries, err)
 	}
 }
 
-// A killed run leaves at most one file beside, and the next run takes it over.
-func TestWriteViaTakesOverWhatWasLeft(t *testing.T) {
+// WriteVia overwrites the temporary file that a killed run has left.
+func TestWriteViaOverwritesTemporaryFile(t *testing.T) {
 	dir := t.TempDir()
 	temp, path := filepath.Join(dir, "temp"), filepath.Join(dir, "sub", "f")
 	if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil {
@@ -76,21 +77,21 @@ func TestWriteViaTakesOverWhatWasLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	if changed, err := atomicfile.WriteVia(temp, path, []byte("new"), 0o644); err != nil || !changed {
-		t.Errorf("changed %v, %v", changed, err)
+		t.Errorf("got changed %v, %v, want true", changed, err)
 	}
 	if changed, err := atomicfile.WriteVia(temp, path, []byte("new"), 0o644); err != nil || changed {
-		t.Errorf("again: changed %v, %v", changed, err)
+		t.Errorf("a second time: got changed %v, %v, want false", changed, err)
 	}
 	got, _ := os.ReadFile(path)
 	fi, _ := os.Stat(path)
 	entries, _ := os.ReadDir(dir)
 	if string(got) != "new" || fi.Mode().Perm() != 0o644 || len(entries) != 1 {
-		t.Errorf("%q, %v, %v", got, fi.Mode(), entries)
+		t.Errorf("got %q, %v, files %v, want new, 0644, one entry", got, fi.Mode(), entries)
 	}
 }
 
-// Root could once turn /dev/null into a file.
-func TestDevicesAndFoldersAreNotReplaced(t *testing.T) {
+// Devices and folders are not replaced. A bug was that root replaced /dev/null by a file.
+func TestNotFile(t *testing.T) {
 	dir := t.TempDir()
 	fifo, link := filepath.Join(dir, "fifo"), filepath.Join(dir, "link")
 	if err := errors.Join(syscall.Mkfifo(fifo, 0o600), os.Symlink(fifo, link)); err != nil {
@@ -106,16 +107,17 @@ func TestDevicesAndFoldersAreNotReplaced(t *testing.T) {
 		after, err := os.Lstat(path)
 		if !errors.Is(plain, atomicfile.ErrNotFile) || !errors.Is(via, atomicfile.ErrNotFile) || err != nil ||
 			!os.SameFile(before, after) {
-			t.Errorf("%s: %v, %v, %v", path, plain, via, err)
+			t.Errorf("%s: Create: got %v, CreateVia: got %v, want %v of both, and the same file, %v", path, plain, via,
+				atomicfile.ErrNotFile, err)
 		}
 	}
 }
 
-// Two runs at once do not mix, and remains of a killed one are written over.
-func TestCreateLargeHasOneWriter(t *testing.T) {
+// CreateLarge has one writer at a time, and overwrites the partial file of a killed run.
+func TestCreateLarge(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "image.iso")
-	remains := filepath.Join(filepath.Dir(path), ".image.iso.pinbox-partial")
-	if err := os.WriteFile(remains, []byte("much more than the next run writes"), 0o600); err != nil {
+	partial := filepath.Join(filepath.Dir(path), ".image.iso.pinbox-partial")
+	if err := os.WriteFile(partial, []byte("much more than the next run writes"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	f, err := atomicfile.CreateLarge(path, 0o644)
@@ -123,33 +125,34 @@ func TestCreateLargeHasOneWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := atomicfile.CreateLarge(path, 0o644); !errors.Is(err, atomicfile.ErrBusy) {
-		t.Errorf("a second writer: %v", err)
+		t.Errorf("a second writer: got %v, want %v", err, atomicfile.ErrBusy)
 	}
-	if _, err := f.WriteString("whole"); err != nil {
+	if _, err := f.WriteString("complete"); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Commit(); err != nil {
 		t.Fatal(err)
 	}
 	content, err := os.ReadFile(path)
-	if err != nil || string(content) != "whole" {
-		t.Errorf("%q, %v", content, err)
+	if err != nil || string(content) != "complete" {
+		t.Errorf("got %q, %v, want complete", content, err)
 	}
-	if _, err := os.Stat(remains); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("it stays: %v", err)
+	if _, err := os.Stat(partial); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the partial file after Commit: got %v, want %v", err, os.ErrNotExist)
 	}
-	again, err := atomicfile.CreateLarge(path, 0o644)
+	second, err := atomicfile.CreateLarge(path, 0o644)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again.Abort()
+	second.Abort()
 	if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) != 1 {
-		t.Errorf("%v, %v", entries, err)
+		t.Errorf("got files %v, %v, want one", entries, err)
 	}
 }
 
-// A process that was killed between making a file and taking its name away left the file.
-func TestUnnamedLeavesNothing(t *testing.T) {
+// An unnamed file is never in a folder. A bug was to remove its name after the file was made, so
+// that a process that was killed in between left the file.
+func TestUnnamed(t *testing.T) {
 	dir := t.TempDir()
 	f, err := atomicfile.Unnamed(dir)
 	if err != nil {
@@ -161,12 +164,12 @@ func TestUnnamedLeavesNothing(t *testing.T) {
 	}
 	got := make([]byte, 10)
 	if _, err := f.ReadAt(got, 0); err != nil || string(got) != "\x00\x00\x00content" {
-		t.Errorf("got %q, %v", got, err)
+		t.Errorf("got %q, %v, want content after three zeros", got, err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
-		t.Errorf("got %v, %v in the folder, want nothing", entries, err)
+		t.Errorf("got files %v, %v, want none", entries, err)
 	}
 	if _, err := atomicfile.Unnamed(filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("got %v, want that there is no such folder", err)
+		t.Errorf("a missing folder: got %v, want %v", err, os.ErrNotExist)
 	}
 }

@@ -17,14 +17,14 @@ const diskSize = 8 << 20 // bytes
 // oldAndNew are two contents of a file of several blocks.
 var oldAndNew = [2]string{strings.Repeat("old ", 5000), strings.Repeat("new ", 6000)}
 
-// A file is on the disk when Commit returns, whether or not another was in its place.
+// A file is on the disk when Commit returns, whether or not it replaces another one.
 func TestPowerCutAfterCommit(t *testing.T) {
-	ways := map[string]func(path string) (*atomicfile.File, error){
+	creators := map[string]func(path string) (*atomicfile.File, error){
 		"Create":      func(path string) (*atomicfile.File, error) { return atomicfile.Create(path, 0o644) },
 		"CreateVia":   func(path string) (*atomicfile.File, error) { return atomicfile.CreateVia(path+".part", path, 0o644) },
 		"CreateLarge": func(path string) (*atomicfile.File, error) { return atomicfile.CreateLarge(path, 0o644) },
 	}
-	for name, create := range ways {
+	for name, create := range creators {
 		t.Run(name, func(t *testing.T) {
 			disk := fixtures.NewDisk(t, diskSize)
 			path := filepath.Join(disk.Dir, "file")
@@ -39,14 +39,14 @@ func TestPowerCutAfterCommit(t *testing.T) {
 				if err := f.Commit(); err != nil {
 					t.Fatal(err)
 				}
-				holds(t, filepath.Join(disk.Cut(t), "file"), content)
+				checkContent(t, filepath.Join(disk.Cut(t), "file"), content)
 			}
 		})
 	}
 }
 
 // The content is on the disk before the name refers to it: else a power cut between the two
-// leaves an empty file. Here the rename fails, so what is on the disk was there before.
+// leaves an empty file. In this test the rename fails, so the content was written before.
 func TestPowerCutBeforeTheRename(t *testing.T) {
 	disk := fixtures.NewDisk(t, diskSize)
 	path := filepath.Join(disk.Dir, "file")
@@ -62,9 +62,9 @@ func TestPowerCutBeforeTheRename(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := f.Commit(); err == nil {
-		t.Fatal("got a file in the place of a folder, want an error")
+		t.Fatal("commit over a folder: got no error")
 	}
-	holds(t, filepath.Join(disk.Cut(t), filepath.Base(f.Name())), oldAndNew[1])
+	checkContent(t, filepath.Join(disk.Cut(t), filepath.Base(f.Name())), oldAndNew[1])
 }
 
 // Until Commit, a power cut leaves the old file.
@@ -82,14 +82,14 @@ func TestPowerCutBeforeCommit(t *testing.T) {
 	if _, err := f.Write([]byte(oldAndNew[1])); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Syncfs(int(f.Fd())); err != nil { // which the kernel does from time to time
+	if err := unix.Syncfs(int(f.Fd())); err != nil { // as the kernel does from time to time
 		t.Fatal(err)
 	}
-	holds(t, filepath.Join(disk.Cut(t), "file"), oldAndNew[0])
+	checkContent(t, filepath.Join(disk.Cut(t), "file"), oldAndNew[0])
 }
 
-// holds wants a file with a content.
-func holds(t *testing.T, path, want string) {
+// checkContent checks the content of a file after a power cut.
+func checkContent(t *testing.T, path, want string) {
 	t.Helper()
 	got, err := os.ReadFile(path)
 	if err != nil || string(got) != want {
