@@ -21,8 +21,8 @@ func open(t *testing.T, content []byte) *Image {
 	return i
 }
 
-// A primary volume alone, with or without Rock Ridge, leads to the same files.
-func TestFilesAreFoundInEveryTree(t *testing.T) {
+// Find returns the same file from the primary volume as from Joliet's.
+func TestFindInEachVolume(t *testing.T) {
 	i := open(t, fixtures.LiveHeader(t, "embed-areas-2023-07.x86_64"))
 	want, err := i.Find("EFI/fedora/grub.cfg")
 	if err != nil {
@@ -31,17 +31,17 @@ func TestFilesAreFoundInEveryTree(t *testing.T) {
 	i.joliet = nil
 	got, err := i.Find("EFI/fedora/grub.cfg")
 	if err != nil || got.Offset() != want.Offset() || got.Size != want.Size {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("primary volume: got %+v, %v, want %+v", got, err, want)
 	}
 	for _, name := range []string{"coreos", "coreos/no-such", "no-such/igninfo.json", "coreos/igninfo.json/x", ""} {
 		if _, err := i.Find(name); !errors.Is(err, ErrNotFound) {
-			t.Errorf("%q: %v", name, err)
+			t.Errorf("%q: got %v, want %v", name, err, ErrNotFound)
 		}
 	}
 }
 
-// Whatever names xorriso gives the files, they are found and listed by those that people know.
-func TestFilesOfEveryKindOfNames(t *testing.T) {
+// Files are found and listed by their original names, whichever names xorriso has written.
+func TestNames(t *testing.T) {
 	for _, kind := range slices.Sorted(maps.Keys(fixtures.LiveISOs)) {
 		t.Run(kind, func(t *testing.T) {
 			i, f, err := OpenFile(fixtures.LiveISO(t, fixtures.LiveISOs[kind]...))
@@ -62,7 +62,7 @@ func TestFilesOfEveryKindOfNames(t *testing.T) {
 				t.Errorf("got %q at the offset of the file, %v; want %q", at, err, "rootfs")
 			}
 			if text, err := i.ReadText("coreos/igninfo.json"); err != nil || string(text) != `{"file":"images/ignition.img"}` {
-				t.Errorf("got %q, %v", text, err)
+				t.Errorf("got %q, %v, want the JSON of igninfo.json", text, err)
 			}
 			records, err := i.ReadDir(i.FileVolume().Root)
 			if err != nil {
@@ -96,8 +96,8 @@ func TestDamagedImages(t *testing.T) {
 		want    error
 	}{
 		{"empty", nil, ErrNotISO},
-		{"cut off", base[:700_000], ErrTruncated},
-		{"cut off in its descriptors", base[:17*SectorSize+100], ErrNotISO},
+		{"truncated", base[:700_000], ErrTruncated},
+		{"truncated in its descriptors", base[:17*SectorSize+100], ErrNotISO},
 		{"other blocks", patched(FirstDescriptor*SectorSize+128, 0, 4), ErrNotISO},
 		{"no primary volume", patched(FirstDescriptor*SectorSize, Terminator), ErrNotISO},
 		{"a huge directory", patched(root.Descriptor+RootRecordOffset+10, 255, 255, 255, 255), ErrCorrupt},
