@@ -1,0 +1,164 @@
+package cmd_test
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// othersFlags are flags of other programs in the documents, by the programs.
+var othersFlags = map[string]string{
+	"--detach-sign":      "gpg",
+	"--dry-run":          "oc-mirror",
+	"--numeric-owner":    "tar",
+	"--preserve-digests": "skopeo",
+	"--same-permissions": "tar",
+	"--xattrs":           "tar",
+	"--xattrs-include":   "tar",
+}
+
+var (
+	flagInText  = regexp.MustCompile("--[a-z][a-z.-]*[a-z]")
+	exitCodeRow = regexp.MustCompile(`(?m)^\| (\d+) \| (.*) \|$`)
+	exitCode    = regexp.MustCompile(`(?m)^  (\d+)  (.*(?:\n     .*)*)$`)
+	code        = regexp.MustCompile("`([^`]+)`")
+	lintRule    = regexp.MustCompile(`\badd\((?:[^",]+, )?"([a-z-]+)",\s`)
+	faultClass  = regexp.MustCompile(`Class += "([a-z ]+)"`)
+	nodeCommand = regexp.MustCompile(`(?m)^pinbox-node ([a-z-]+)(?: [A-Z\[]\S+)?  +[a-z]`)
+)
+
+// document reads a file of the module.
+func document(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// section returns a section of a document without its title.
+func section(t *testing.T, name, title string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(document(t, name), "\n## "+title+"\n")
+	if !found {
+		t.Fatalf("%s: got no section %q, want one", name, title)
+	}
+	rest, _, _ = strings.Cut(rest, "\n## ")
+	return rest
+}
+
+// matches returns the first group of each match in a text, sorted, each once.
+func matches(pattern *regexp.Regexp, text string) []string {
+	found := map[string]bool{}
+	for _, m := range pattern.FindAllStringSubmatch(text, -1) {
+		found[m[1]] = true
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// firstColumn returns the words in code of the first column of the tables in a text.
+func firstColumn(text string) []string {
+	var column strings.Builder
+	for line := range strings.Lines(text) {
+		if cells := strings.Split(line, "|"); len(cells) > 2 {
+			column.WriteString(cells[1])
+		}
+	}
+	return matches(code, column.String())
+}
+
+func TestFlagsOfTheDocs(t *testing.T) {
+	flags, unused := map[string]bool{}, maps.Clone(othersFlags)
+	for _, program := range programs {
+		for _, h := range helps(t, program) {
+			for name := range h.usages {
+				flags["--"+name] = true
+			}
+		}
+	}
+	for _, name := range []string{"README.md", "docs/build.md", "docs/node.md", "docs/format.md"} {
+		t.Run(name, func(t *testing.T) {
+			for _, flag := range flagInText.FindAllString(document(t, name), -1) {
+				delete(unused, flag)
+				if !flags[flag] && othersFlags[flag] == "" {
+					t.Errorf("got %s, want a flag of pinbox or pinbox-node, or a row in the table", flag)
+				}
+			}
+		})
+	}
+	for flag, program := range unused {
+		t.Errorf("got the row %s of %s in the table, want none: no document has it", flag, program)
+	}
+}
+
+func TestCommandsOfTheDocs(t *testing.T) {
+	var commands []string
+	for _, h := range helps(t, "pinbox-node")[1:] {
+		commands = append(commands, h.path[0])
+	}
+	slices.Sort(commands)
+	if diff := cmp.Diff(commands, matches(nodeCommand, document(t, "docs/node.md"))); diff != "" {
+		t.Errorf("commands (-help +docs/node.md):\n%s", diff)
+	}
+	for _, h := range helps(t, "pinbox")[1:] {
+		line := "pinbox " + strings.Join(h.path, " ")
+		if len(h.commands) == 0 && !strings.Contains(document(t, "README.md")+document(t, "docs/build.md"), line+" ") &&
+			line != "pinbox demo" {
+			t.Errorf("got no document that shows %q, want README.md or docs/build.md", line)
+		}
+	}
+}
+
+// exitCodes returns texts by exit codes: plain, on one line.
+func exitCodes(pattern *regexp.Regexp, text string) map[string]string {
+	codes := map[string]string{}
+	for _, m := range pattern.FindAllStringSubmatch(text, -1) {
+		codes[m[1]] = strings.Join(strings.Fields(strings.ReplaceAll(m[2], "`", "")), " ")
+	}
+	return codes
+}
+
+func TestExitCodesOfTheDocs(t *testing.T) {
+	want := exitCodes(exitCode, run(t, "pinbox", "--help").out)
+	if diff := cmp.Diff(want, exitCodes(exitCodeRow, section(t, "README.md", "Exit codes"))); diff != "" {
+		t.Errorf("pinbox (-help +README.md):\n%s", diff)
+	}
+	// docs/node.md describes the codes in more words than the help.
+	want = exitCodes(exitCode, run(t, "pinbox-node", "--help").out)
+	got := exitCodes(exitCodeRow, section(t, "docs/node.md", "Exit codes"))
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got))); diff != "" || len(want) == 0 {
+		t.Errorf("pinbox-node (-help +docs/node.md):\n%s", diff)
+	}
+}
+
+// Words that the programs print stand in tables of the documents.
+func TestTablesOfTheDocs(t *testing.T) {
+	for title, test := range map[string]struct {
+		document string
+		pattern  *regexp.Regexp
+		files    []string
+	}{
+		"Checking manifests": {
+			"docs/build.md", lintRule, []string{"builder/lint/lint.go", "builder/lint/set.go", "storage/pinset/lint.go"},
+		},
+		"When something fails": {"docs/node.md", faultClass, []string{"runtime/fault.go"}},
+	} {
+		t.Run(title, func(t *testing.T) {
+			var source strings.Builder
+			for _, name := range test.files {
+				source.WriteString(document(t, name))
+			}
+			want := matches(test.pattern, source.String())
+			if diff := cmp.Diff(want, firstColumn(section(t, test.document, title))); diff != "" || len(want) < 5 {
+				t.Errorf("got %d words in the code, (-code +%s):\n%s", len(want), test.document, diff)
+			}
+		})
+	}
+}
