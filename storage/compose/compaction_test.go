@@ -388,8 +388,9 @@ func TestStoresThatCannotBeCompacted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := plan.Compose(t.Context(), nil, time.Unix(0, 0), t.TempDir()); !errors.Is(err, squashfs.ErrIncompatible) {
-		t.Errorf("another compression: %v", err)
+	if _, err := plan.Compose(t.Context(), nil, time.Unix(0, 0), t.TempDir()); !errors.Is(err, squashfs.ErrIncompatible) ||
+		!strings.HasPrefix(err.Error(), "store 2 of 2: ") {
+		t.Errorf("another compression: got %v, want %v of store 2 of 2", err, squashfs.ErrIncompatible)
 	}
 	id := strings.Repeat("a", 64)
 	for name, records := range map[string][2]string{
@@ -401,14 +402,29 @@ func TestStoresThatCannotBeCompacted(t *testing.T) {
 		"no image":                 {`[]`, `[null]`},
 	} {
 		if _, err := compose.NewCompaction([]*squashfs.Reader{open(t, base), open(t, recorded(t, records))},
-			compose.Filter{}); !errors.Is(err, compose.ErrForeignStore) {
-			t.Errorf("%s: %v", name, err)
+			compose.Filter{}); !errors.Is(err, compose.ErrForeignStore) || !strings.HasPrefix(err.Error(), "store 2 of 2: ") {
+			t.Errorf("%s: got %v, want %v of store 2 of 2", name, err, compose.ErrForeignStore)
 		}
 	}
 	if _, err := compose.NewCompaction([]*squashfs.Reader{open(t, recorded(t,
 		[2]string{`[]`, `[{"id":"` + id + `","big-data-names":["x"]}]`},
-	))}, compose.Filter{}); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("an image without its documents: %v", err)
+	))}, compose.Filter{}); !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), "store 1 of 1: image "+id) {
+		t.Errorf("an image without its documents: got %v, want %v of image %s", err, os.ErrNotExist, id)
+	}
+}
+
+// A layer is in the records of a store, but not in its folders.
+func TestCompactionWithoutALayer(t *testing.T) {
+	id := strings.Repeat("a", 64)
+	file := recorded(t, [2]string{`[{"id":"` + id + `","diff-digest":"sha256:` + id + `"}]`, `[]`})
+	all := compose.Filter{Layer: func(string, bool) bool { return true }}
+	plan, err := compose.NewCompaction([]*squashfs.Reader{open(t, file)}, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = plan.Compose(t.Context(), nil, time.Unix(0, 0), t.TempDir())
+	if !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), "store 1 of 1: layer "+id) {
+		t.Errorf("got %v, want %v of layer %s", err, os.ErrNotExist, id)
 	}
 }
 

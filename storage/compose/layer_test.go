@@ -101,6 +101,10 @@ var entryTrees = map[string]struct {
 	"whiteout before an entry below": {
 		[]sample.Entry{f(".wh.a", ""), f("a/b", "x")}, []string{"a/ opaque", "a/b 1"},
 	},
+	"whiteout before an entry far below": {
+		[]sample.Entry{d("a"), d("a/b"), f("a/b/.wh.c", ""), f("a/b/c/d/e", "x")},
+		[]string{"a/", "a/b/", "a/b/c/ opaque", "a/b/c/d/", "a/b/c/d/e 1"},
+	},
 	"whiteout before a whiteout below": {[]sample.Entry{f(".wh.a", ""), f("a/.wh.b", "")}, []string{"a deleted"}},
 	"opaque first": {
 		[]sample.Entry{f("a/.wh..wh..opq", ""), d("a"), f("a/b", "x")}, []string{"a/ opaque", "a/b 1"},

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"io"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 
@@ -147,6 +149,55 @@ func TestImagesThatCannotBeCompacted(t *testing.T) {
 			}
 			if err == nil && len(plan.Needs) != strings.Count(test.config, "aaaa")/16 {
 				t.Errorf("got needs %v, want the layers of %s", plan.Needs, test.config)
+			}
+		})
+	}
+}
+
+// Of the manifests of an image, its own is the first that is signed, else the first: a policy checks the
+// signatures of this one only.
+func TestSignedManifestIsPreferred(t *testing.T) {
+	signature := [][]byte{[]byte("signature")}
+	for name, test := range map[string]struct {
+		first, second [][]byte
+		want          string
+	}{
+		"none is signed":   {nil, nil, "first"},
+		"first is signed":  {signature, nil, "first"},
+		"second is signed": {nil, signature, "second"},
+		"both are signed":  {signature, signature, "first"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first := compose.Image{Config: []byte("{}"), Manifest: []byte("first"), Signatures: test.first}
+			second := compose.Image{Config: []byte("{}"), Manifest: []byte("second"), Signatures: test.second}
+			storeOf := func(images ...compose.Image) *squashfs.Reader {
+				return composed(t, func(s *compose.Store, _ *squashfs.Compressor) {
+					for _, img := range images {
+						s.AddImage(img)
+					}
+				})
+			}
+			plan, err := compose.NewCompaction([]*squashfs.Reader{storeOf(first), storeOf(second)}, compose.Filter{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			compacted, err := plan.Compose(t.Context(), nil, time.Unix(0, 0), t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer compacted.Close()
+			file := written(t, func(w io.Writer) error { return compacted.Write(t.Context(), w, func(int64) {}) })
+			for label, store := range map[string]*squashfs.Reader{"one store": storeOf(first, second), "two": open(t, file)} {
+				signed := test.first != nil || test.second != nil
+				if err := layout.Open(store).Images(func(i layout.Image) error {
+					if i.Digest != digest.FromString(test.want) || slices.Contains(i.BigDataNames, "signatures") != signed {
+						t.Errorf("%s: got manifest %s with %v, want the %s one, signed %v",
+							label, i.Digest, i.BigDataNames, test.want, signed)
+					}
+					return nil
+				}); err != nil {
+					t.Error(err)
+				}
 			}
 		})
 	}
