@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// baseInterval is the time between two attempts to attach a store whose base is missing.
+	// baseInterval is the time between two looks for a base that is missing.
 	baseInterval = time.Second
 	// statusInterval is the time between two reads of the status of another process.
 	statusInterval = 200 * time.Millisecond
@@ -28,20 +28,26 @@ func Attach(ctx context.Context, o Options, a stores.AttachOptions) (stores.Atta
 }
 
 // attach waits for the base of a store that udev attaches: of two media that are in drives at boot,
-// the one with the base may be found second.
+// the one with the base may be found second. The store is copied again once its base is there.
 func (o Options) attach(ctx context.Context, m stores.Manager, a stores.AttachOptions) (stores.Attached, error) {
 	for deadline, tries := time.Now().Add(o.Wait), 1; ; tries++ {
 		attached, err := m.Attach(ctx, a)
-		if !a.Auto || !errors.Is(err, stores.ErrNoBase) || time.Now().After(deadline) {
+		var noBase *stores.NoBaseError
+		if !a.Auto || !errors.As(err, &noBase) {
 			return attached, err
 		}
 		if tries == 1 {
 			o.Waiting(err)
 		}
-		select {
-		case <-ctx.Done():
-			return attached, ctx.Err()
-		case <-time.After(baseInterval):
+		for !noBase.Resolved() {
+			if time.Now().After(deadline) {
+				return attached, err
+			}
+			select {
+			case <-ctx.Done():
+				return attached, ctx.Err()
+			case <-time.After(baseInterval):
+			}
 		}
 	}
 }

@@ -105,10 +105,11 @@ func (c *copier) verify(start, size int64) error {
 // copy copies the store or reads it back, and reports the bytes of both.
 func (c *copier) copy(to io.Writer, from io.Reader, size int64) error {
 	before := c.copied
-	return transfer.Copy(c.ctx, to, from, transfer.Content{Size: size, Digest: c.sum}, func(bytes int64) {
+	_, err := transfer.Copy(c.ctx, to, from, transfer.Content{Size: size, Digest: c.sum}, func(bytes int64) {
 		c.copied = before + bytes
 		if c.done != nil {
 			c.done(c.copied, c.all)
 		}
 	})
+	return err
 }

@@ -100,11 +100,12 @@ func Install(ctx context.Context, o Options) (Result, error) {
 // openStore also returns the digest of the store, from the sums of the medium.
 func openStore(medium string) (_ *os.File, sum digest.Digest, err error) {
 	name := filepath.Join(medium, layout.MediumSums)
-	text, err := os.ReadFile(name)
+	sums, err := os.Open(name)
 	if err != nil {
 		return nil, "", fmt.Errorf("%w: %w", ErrMedium, err)
 	}
-	sum, err = layout.SumOf(text, layout.MediumStore)
+	defer sums.Close()
+	sum, err = layout.FindSum(sums, layout.MediumStore)
 	if err != nil {
 		return nil, "", fmt.Errorf("%w: %s: %w", ErrMedium, name, err)
 	}

@@ -11,6 +11,8 @@ import (
 	"slices"
 
 	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // Why a store cannot be attached.
@@ -18,7 +20,7 @@ var (
 	ErrPlatform      = errors.New("the store is for another architecture")
 	ErrNoSlot        = errors.New("no slot is free")
 	ErrNotConfigured = errors.New("CRI-O is not configured to read stores at the slots")
-	ErrInPlace       = errors.New("a node that requires signatures cannot use a medium in place")
+	ErrInPlace       = errors.New("a node that requires signatures cannot use a store in place")
 )
 
 // AttachOptions are the options of [Manager.Attach].
@@ -67,22 +69,35 @@ func (m Manager) Attach(ctx context.Context, o AttachOptions) (Attached, error) 
 	if err != nil {
 		return Attached{}, err
 	}
-	c, err := s.sources.read(src)
-	if err != nil {
-		return Attached{}, err
-	}
+	return s.attach(ctx, src, o)
+}
+
+// attach decides by the digest whether the store was attached before. It reads a new store only once
+// its digest and its signature are verified.
+func (s *session) attach(ctx context.Context, src source, o AttachOptions) (Attached, error) {
 	if r := s.state.known(src.id); r != nil {
 		return s.reattach(ctx, *r, src, o)
 	}
-	found := Attached{Store: Store{ID: src.id, Images: len(c.Lock.Images)}, Found: true}
 	if o.Auto && slices.Contains(s.state.Removed, src.id) { // else an old release would become current
-		return found, nil
+		return Attached{Store: Store{ID: src.id}, Found: true}, nil
 	}
-	if root, ok := s.slots.findIdentical(c); ok {
-		found.Appliance, found.Store.Slot = true, filepath.Base(root)
-		return found, s.makeApplianceCurrent(ctx, o)
+	slot, err := s.slots.choose(s.state)
+	if err != nil {
+		return Attached{}, err
 	}
-	return s.add(ctx, src, c, o)
+	g, err := s.sources.stage(ctx, src, o)
+	if err != nil {
+		return Attached{}, err
+	}
+	defer g.discard()
+	if src.id == "" { // it is signed and has no sums
+		src.id = g.id
+		if s.state.known(g.id) != nil || o.Auto && slices.Contains(s.state.Removed, g.id) {
+			g.discard()
+			return s.attach(ctx, src, o)
+		}
+	}
+	return s.add(ctx, src, g, slot, o)
 }
 
 // reattach makes the release of an attached store current, and repairs the store if needed.
@@ -116,9 +131,14 @@ func (s *session) repair(ctx context.Context, src source, o AttachOptions) error
 	if err != nil || keep && (problem == nil || errors.Is(problem, ErrNoBase)) {
 		return err
 	}
+	g, err := s.sources.stage(ctx, src, o)
+	if err != nil {
+		return err
+	}
+	defer g.discard()
 	repaired := *attached
-	repaired.Path, repaired.Offset, repaired.Medium = "", 0, false
-	if err := s.sources.copyVerified(ctx, &repaired, src, o); err != nil {
+	src.place(&repaired, o)
+	if err := g.commit(s.dir, repaired); err != nil {
 		return err
 	}
 	*attached = repaired
@@ -134,26 +154,39 @@ func (s *session) makeApplianceCurrent(ctx context.Context, o AttachOptions) err
 	return s.makeCurrent(ctx, *own)
 }
 
-// add attaches a store that was not attached before.
-func (s *session) add(ctx context.Context, src source, c content, o AttachOptions) (a Attached, err error) {
-	store, err := s.admit(src, c)
+// add attaches a store that was not attached before and is verified.
+func (s *session) add(
+	ctx context.Context, src source, g *staged, slot string, o AttachOptions,
+) (a Attached, err error) {
+	c, err := s.sources.content(g)
 	if err != nil {
+		return a, fmt.Errorf("%s: %w", src.Path, err)
+	}
+	if root, ok := s.slots.findIdentical(c); ok {
+		own := Store{ID: g.id, Slot: filepath.Base(root), Images: len(c.Lock.Images)}
+		a = Attached{Store: own, Found: true, Appliance: true}
+		return a, s.makeApplianceCurrent(ctx, o)
+	}
+	store := Store{ID: g.id, Name: c.Delta.Name, Images: len(c.Lock.Images), Token: c.Token, Slot: slot}
+	src.place(&store, o)
+	if err := s.admit(store, c); err != nil {
+		return a, fmt.Errorf("%s: %w", src.Path, err)
+	}
+	if err := s.save(); err != nil { // ReadState refuses a folder that has stores but no state
 		return a, err
 	}
-	if err := s.sources.copyVerified(ctx, &store, src, o); err != nil {
+	if err := g.commit(s.dir, store); err != nil {
 		return a, err
 	}
-	if c, err = s.sources.recheck(store); err != nil {
-		return a, err
-	}
-	a.Store, a.Unverified = store, len(src.signature) > 0 && !hasKeys(s.sources.keys)
+	a.Store, a.Unverified = store, len(src.signature) > 0 && len(src.keys) == 0
 	before := s.state.clone()
 	s.state.SELinuxContext = s.mounts.selinuxContext
 	s.state.Stores = append(s.state.Stores, store)
 	if !o.KeepSets {
 		r := Release{ID: store.ID, Store: store.ID, Name: store.Name, Sets: c.Sets}
 		if err := s.releases.makeCurrent(&s.state, r); err != nil {
-			return a, err
+			s.state = before
+			return a, errors.Join(err, s.sweep())
 		}
 	}
 	problem, err := s.confirm(ctx, store.ID)
@@ -164,28 +197,56 @@ func (s *session) add(ctx context.Context, src source, c content, o AttachOption
 	return a, err
 }
 
-// admit decides whether a store can be attached, and at which slot.
-func (s *session) admit(src source, c content) (Store, error) {
-	if _, arch, _ := c.Lock.Platform.Split(); arch != goruntime.GOARCH {
-		return Store{}, fmt.Errorf("%s: %w: %s", src.Path, ErrPlatform, c.Lock.Platform)
+// choose returns the slot for a new store. That needs nothing of the store, so it is known before the
+// store is copied.
+func (s slots) choose(state State) (string, error) {
+	attachable := s.attachable()
+	if len(attachable) == 0 {
+		return "", errors.Join(ErrNotConfigured, s.configError)
 	}
 	mounted, err := readMountTable()
 	if err != nil {
-		return Store{}, err
+		return "", err
 	}
-	attachable := s.slots.attachable()
-	o := Store{
-		ID: src.id, Name: c.Delta.Name, Images: len(c.Lock.Images), Token: c.Token,
-		Slot: s.state.freeSlot(attachable, mounted),
+	slot := state.freeSlot(attachable, mounted)
+	if slot == "" {
+		return "", fmt.Errorf("%w: all %d have a store", ErrNoSlot, len(attachable))
 	}
-	if _, err := s.mounts.bases(o, c.Delta, mounted); err != nil {
-		return Store{}, err
+	return slot, nil
+}
+
+// admit decides whether a verified store can be attached.
+func (s *session) admit(store Store, c content) error {
+	if _, arch, _ := c.Lock.Platform.Split(); arch != goruntime.GOARCH {
+		return fmt.Errorf("%w: %s", ErrPlatform, c.Lock.Platform)
 	}
-	if len(attachable) == 0 {
-		return Store{}, errors.Join(ErrNotConfigured, s.slots.configError)
+	mounted, err := readMountTable()
+	if err != nil {
+		return err
 	}
-	if o.Slot == "" {
-		return Store{}, fmt.Errorf("%w: all %d have a store", ErrNoSlot, len(attachable))
+	if _, err = s.mounts.bases(store, c.Delta, mounted); errors.Is(err, ErrNoBase) {
+		err = &NoBaseError{error: err, mounts: s.mounts, delta: c.Delta}
 	}
-	return o, nil
+	return err
+}
+
+// NoBaseError is the ErrNoBase of [Manager.Attach].
+type NoBaseError struct {
+	error
+	mounts mounts
+	delta  pinset.Delta
+}
+
+// Unwrap returns the cause, which is ErrNoBase.
+func (e *NoBaseError) Unwrap() error { return e.error }
+
+// Resolved reports whether the base has been mounted since. The store does not need to be copied for
+// that.
+func (e *NoBaseError) Resolved() bool {
+	mounted, err := readMountTable()
+	if err != nil {
+		return false
+	}
+	_, err = e.mounts.bases(Store{}, e.delta, mounted) // its slot may have the base now
+	return err == nil
 }

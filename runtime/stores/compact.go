@@ -83,10 +83,7 @@ func (m Manager) recordCompaction(ctx context.Context, c Compaction) error {
 		return err
 	}
 	defer release()
-	if err := os.Rename(s.dir.compacted(), s.dir.file(c.Store)); err != nil {
-		return err
-	}
-	if err := atomicfile.SyncDir(string(s.dir)); err != nil {
+	if err := s.dir.adopt(s.dir.compacted(), c.Store); err != nil {
 		return err
 	}
 	s.state.Compaction = &c
@@ -117,7 +114,7 @@ func (p parts) writeCompacted(ctx context.Context, o CompactOptions, plan Compac
 		return Store{}, err
 	}
 	written := source{Extent: Extent{Path: path, Size: size.n}, id: sum.Digest()}
-	if err := written.copy(ctx, io.Discard, nil, nil); err != nil {
+	if _, err := written.copy(ctx, io.Discard, nil); err != nil {
 		return Store{}, err
 	}
 	store, err := p.sources.openFS(written.Extent)

@@ -14,6 +14,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/runtime/crio"
 )
 
 // copyStore copies the folder of a store, so that a test can damage it.
@@ -108,6 +109,7 @@ func TestAnotherArchitecture(t *testing.T) {
 	}
 	s := &testSystem{Node: appliance.Bare(t), t: t}
 	s.Start()
+	write(t, filepath.Join(s.Root, crio.StoresPath), string(crio.RenderStores(crio.Slots(), false)))
 	s.wantExit(3, "the store is for another architecture: linux/arm64", "attach", o.Out)
 }
 

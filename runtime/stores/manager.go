@@ -13,6 +13,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/filelock"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -226,6 +227,17 @@ func (f folder) file(o Store) string { return filepath.Join(string(f), o.ID.Enco
 
 // compacted is the path of a compacted store until its digest is known.
 func (f folder) compacted() string { return filepath.Join(string(f), "compacted"+fileSuffix) }
+
+// incoming is the path of a new store until its documents are checked.
+func (f folder) incoming() string { return filepath.Join(string(f), "incoming"+fileSuffix) }
+
+// adopt gives a complete file of the folder the name of its store.
+func (f folder) adopt(file string, o Store) error {
+	if err := os.Rename(file, f.file(o)); err != nil {
+		return err
+	}
+	return atomicfile.SyncDir(string(f))
+}
 
 // trial is a mount point that CRI-O does not read.
 func (f folder) trial() string { return filepath.Join(string(f), "trial") }

@@ -1,14 +1,16 @@
 package stores
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
 
-	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/storage/iso9660"
@@ -32,32 +34,43 @@ const (
 	mediumSignature = layout.MediumDir + "/" + layout.MediumSignature
 )
 
-// onMedium finds the store on a medium.
-func (s sources) onMedium(name string, want digest.Digest) (src source, err error) {
+// onMedium finds the store on a medium, its signature and its expected digest.
+func (s sources) onMedium(name string, src *source) error {
 	m, err := s.openMedium(name)
 	if err != nil {
-		return src, fmt.Errorf("%w: %w", ErrDamaged, err)
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	defer m.Close()
-	src.Path, src.id = name, want
+	src.Path = name
 	if src.Offset, src.Size, err = m.Extent(mediumStore); err != nil {
-		return src, fmt.Errorf("%s: %w: %w", name, ErrNoStore, err)
+		return fmt.Errorf("%s: %w: %w", name, ErrNoStore, err)
 	}
-	src.signature, _ = m.ReadText(mediumSignature) // optional
-	if src.id != "" {
-		return src, nil
+	if src.signature, err = readText(m, mediumSignature); err == nil {
+		err = checkSize(src.signature)
 	}
-	text, err := m.ReadText(mediumSums)
 	if err != nil {
-		return src, fmt.Errorf("%s: %w: %w", name, ErrNoDigest, err)
+		return fmt.Errorf("%s: %w: %w", name, ErrSignature, err)
 	}
-	if src.id, err = layout.SumOf(text, layout.MediumStore); err != nil {
-		return src, fmt.Errorf("%s: %w: %w", name, ErrNoDigest, err)
+	if src.id != "" {
+		return nil
 	}
-	if src.id == "" {
-		return src, fmt.Errorf("%s: %w", name, ErrNoDigest)
+	text, err := readText(m, mediumSums)
+	if err == nil {
+		src.id, err = layout.FindSum(bytes.NewReader(text), layout.MediumStore)
 	}
-	return src, nil
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", name, ErrNoDigest, err)
+	}
+	return nil
+}
+
+// readText reads a small file of a medium, which may be missing.
+func readText(m Medium, name string) ([]byte, error) {
+	text, err := m.ReadText(name)
+	if errors.Is(err, iso9660.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return text, err
 }
 
 // findMedium finds the medium with an attached store among all block devices, since its device
@@ -68,7 +81,8 @@ func (s sources) findMedium(o Store) (Extent, error) {
 		return Extent{}, err
 	}
 	for _, device := range devices {
-		if src, err := s.onMedium(device, ""); err == nil && src.id == o.ID {
+		var src source
+		if err := s.onMedium(device, &src); err == nil && src.id == o.ID {
 			return src.Extent, nil
 		}
 	}

@@ -21,27 +21,40 @@ var (
 	ErrSignature = errors.New("the signature of the store is not valid")
 )
 
-// maxSignature is the maximum size of a signature in bytes.
-const maxSignature = 1 << 20
+// maxSignature is the maximum size of a signature in bytes: a hundred signatures by RSA keys of 4096
+// bits.
+const maxSignature = 64 << 10
 
 // readSignature reads the detached signature of a file, which gpg(1) --detach-sign writes next to
 // it, with or without --armor. It is nil if there is none.
 func readSignature(file string) ([]byte, error) {
 	for _, suffix := range layout.SignatureSuffixes() {
 		name := file + suffix
-		fi, err := os.Stat(name)
+		f, _, err := openFile(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w: %w", ErrSignature, err)
 		}
-		if fi.Size() > maxSignature {
-			return nil, fmt.Errorf("%s: %w: %d bytes", name, ErrSignature, fi.Size())
+		defer f.Close()
+		text, err := io.ReadAll(io.LimitReader(f, maxSignature+1))
+		if err == nil {
+			err = checkSize(text)
 		}
-		return os.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w: %w", name, ErrSignature, err)
+		}
+		return text, nil
 	}
 	return nil, nil
+}
+
+func checkSize(signature []byte) error {
+	if len(signature) > maxSignature {
+		return fmt.Errorf("it has more than %d KiB", maxSignature>>10)
+	}
+	return nil
 }
 
 // readKeys reads the OpenPGP keys of all files in a folder, armored or not. A folder that is
@@ -68,15 +81,12 @@ func readKeys(dir string) (keys openpgp.EntityList, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
+		if len(more) == 0 { // an empty file; without an error the node would need no signatures
+			return nil, fmt.Errorf("%s: no OpenPGP key", name)
+		}
 		keys = append(keys, more...)
 	}
 	return keys, nil
-}
-
-// hasKeys reports whether the folder has keys.
-func hasKeys(dir string) bool {
-	entries, err := os.ReadDir(dir)
-	return err == nil && len(entries) > 0
 }
 
 func armored(text []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(text), []byte("-----BEGIN ")) }
@@ -87,12 +97,8 @@ type signatureVerifier struct {
 	result chan error
 }
 
-// newSignatureVerifier makes a verifier with the keys in a folder. It is nil if there are none.
-func newSignatureVerifier(keyDir string, signature []byte) (*signatureVerifier, error) {
-	keys, err := readKeys(keyDir)
-	if err != nil {
-		return nil, fmt.Errorf("keys: %w", err)
-	}
+// newSignatureVerifier makes a verifier with the keys of the node. It is nil if there are none.
+func newSignatureVerifier(keys openpgp.EntityList, signature []byte) (*signatureVerifier, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}

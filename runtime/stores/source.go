@@ -1,19 +1,16 @@
 package stores
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 
+	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
 
-	"github.com/pinbox/pinbox/runtime/transfer"
-	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -31,121 +28,12 @@ type Extent struct {
 	Offset, Size int64
 }
 
-// sources finds stores, new ones and attached ones, and verifies and copies them.
+// sources finds stores, new ones and attached ones, and verifies and copies new ones.
 type sources struct {
 	dir        folder
 	keys       string
 	openFS     func(Extent) (FS, error)
 	openMedium func(name string) (Medium, error)
-}
-
-// read reads the documents of a new store, before its digest is checked.
-func (s sources) read(src source) (content, error) {
-	store, err := s.openFS(src.Extent)
-	if err != nil {
-		return content{}, fmt.Errorf("%s: %w: %w", src.Path, ErrDamaged, err)
-	}
-	defer store.Close()
-	c, err := examine(store)
-	if err != nil {
-		return content{}, fmt.Errorf("%s: %w", src.Path, err)
-	}
-	return c, nil
-}
-
-// copyVerified copies a store, or only reads it if it is used in place, and checks its digest
-// and signature.
-func (s sources) copyVerified(ctx context.Context, store *Store, src source, o AttachOptions) error {
-	v, err := newSignatureVerifier(s.keys, src.signature)
-	if err != nil {
-		return fmt.Errorf("%s: %w", src.Path, err)
-	}
-	if v != nil && o.InPlace && src.medium { // the signature is not checked at the next boot
-		return fmt.Errorf("%s: %w", src.Path, ErrInPlace)
-	}
-	defer v.stop()
-	if store.Size = src.Size; o.InPlace {
-		store.Path, store.Offset, store.Medium = src.Path, src.Offset, src.medium
-		err = src.copy(ctx, io.Discard, v, o.Progress)
-	} else {
-		err = s.copyToDir(ctx, *store, src, v, o)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", src.Path, err)
-	}
-	return nil
-}
-
-// copyToDir copies a store into the state's folder: complete and synced, or not at all.
-func (s sources) copyToDir(
-	ctx context.Context, store Store, src source, v *signatureVerifier, o AttachOptions,
-) error {
-	if o.CheckSpace != nil {
-		if err := o.CheckSpace(src.Size); err != nil {
-			return err
-		}
-	}
-	path := s.dir.file(store)
-	f, err := atomicfile.CreateVia(path+partSuffix, path, 0o600)
-	if err != nil {
-		return err
-	}
-	defer f.Abort()
-	if err := src.copy(ctx, f, v, o.Progress); err != nil {
-		return err
-	}
-	state, err := ReadState(string(s.dir))
-	if err == nil { // ReadState refuses a folder that has stores but no state
-		err = state.write(string(s.dir))
-	}
-	if err != nil {
-		return err
-	}
-	return f.Commit()
-}
-
-// copy copies a store and checks its digest and, unless v is nil, its signature.
-func (s source) copy(ctx context.Context, to io.Writer, v *signatureVerifier, progress func(read, size int64)) error {
-	f, err := os.Open(s.Path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	_ = unix.Fadvise(int(f.Fd()), s.Offset, s.Size, unix.FADV_SEQUENTIAL)
-	if v != nil {
-		to = io.MultiWriter(to, v)
-	}
-	in, want := io.NewSectionReader(f, s.Offset, s.Size), transfer.Content{Size: s.Size, Digest: s.id}
-	err = transfer.Copy(ctx, to, in, want, func(bytes int64) {
-		if progress != nil {
-			progress(bytes, s.Size)
-		}
-	})
-	if errors.Is(err, transfer.ErrRead) || errors.Is(err, transfer.ErrDigest) {
-		err = fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	if err != nil {
-		return err
-	}
-	return v.finish()
-}
-
-// recheck reads the documents of a copied store again: the source may have changed between
-// read and copy.
-func (s sources) recheck(o Store) (content, error) {
-	store, e, err := s.open(o)
-	if err != nil {
-		return content{}, err
-	}
-	defer store.Close()
-	c, err := examine(store)
-	if err == nil && c.Token != o.Token {
-		err = ErrDamaged
-	}
-	if err != nil {
-		return c, fmt.Errorf("%s: %w", e.Path, err)
-	}
-	return c, nil
 }
 
 // extent finds an attached store and checks its size.
@@ -216,13 +104,18 @@ func (s sources) records(o Store) (*records, error) {
 var (
 	ErrNoStore  = errors.New("no store found")
 	ErrNoDigest = errors.New("the SHA-256 of the store is unknown")
+	// errNotFile is for a pipe, which a read may block on, or a device, which may have no end.
+	errNotFile = errors.New("not a regular file")
 )
 
-// source is where a new store is, and its expected digest.
+// source is where a new store is. Nothing in the store was read yet.
 type source struct {
 	Extent
+	// id is the expected digest. On a node with keys it may be unknown, "": the signature counts
+	// there.
 	id digest.Digest
-	// signature of the store, detached; nil for none.
+	// keys of the node, and the detached signature of the store; nil for none.
+	keys      openpgp.EntityList
 	signature []byte
 	// medium means that Path is a device, whose name may change.
 	medium bool
@@ -230,32 +123,40 @@ type source struct {
 
 // find finds a store: in a file, in a folder, or on a medium. want is its digest; "" reads it
 // from the sums next to the store.
-func (s sources) find(name string, want digest.Digest) (src source, err error) {
+func (s sources) find(name string, want digest.Digest) (source, error) {
+	keys, err := readKeys(s.keys)
+	if err != nil {
+		return source{}, fmt.Errorf("keys: %w", err)
+	}
+	src := source{id: want, keys: keys}
 	fi, err := os.Stat(name)
 	switch {
 	case err != nil:
 		return src, fmt.Errorf("%w: %w", ErrNoStore, err)
 	case fi.IsDir():
-		err = src.inFolder(name, want)
+		err = src.inFolder(name)
 	case isMedium(name):
-		src, err = s.onMedium(name, want)
 		src.medium = fi.Mode()&fs.ModeDevice != 0
+		err = s.onMedium(name, &src)
 	case fi.Mode().IsRegular():
-		err = src.inFile(name, want)
+		err = src.inFile(name)
 	default:
 		err = fmt.Errorf("%s: %w: not a file, a folder or the device of a medium", name, ErrNoStore)
+	}
+	if err == nil && src.id == "" && len(keys) == 0 {
+		err = fmt.Errorf("%s: %w", name, ErrNoDigest)
 	}
 	return src, err
 }
 
 // inFolder finds the store in a folder that `pinbox delta` or `pinbox build` made, or in a
 // mounted medium.
-func (s *source) inFolder(dir string, want digest.Digest) error {
+func (s *source) inFolder(dir string) error {
 	for _, folder := range []string{dir, filepath.Join(dir, layout.MediumDir)} {
 		for _, name := range []string{layout.DeltaStoreFile, layout.StoreFile} {
 			file := filepath.Join(folder, name)
 			if _, err := os.Stat(file); err == nil {
-				return s.inFile(file, want)
+				return s.inFile(file)
 			}
 		}
 	}
@@ -263,33 +164,63 @@ func (s *source) inFolder(dir string, want digest.Digest) error {
 }
 
 // inFile takes the store in a file, and reads its signature and its expected digest.
-func (s *source) inFile(file string, want digest.Digest) (err error) {
-	file, err = filepath.Abs(file)
+func (s *source) inFile(name string) (err error) {
+	name, err = filepath.Abs(name)
 	if err != nil {
 		return err
 	}
-	fi, err := os.Stat(file)
+	file, size, err := openFile(name)
 	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNoStore, err)
+	}
+	_ = file.Close() // nothing was written
+	s.Extent = Extent{Path: name, Size: size}
+	if s.signature, err = readSignature(name); err != nil {
 		return err
 	}
-	s.Extent, s.id = Extent{Path: file, Size: fi.Size()}, want
-	if s.signature, err = readSignature(file); err != nil {
-		return err
-	}
-	for _, name := range []string{layout.SumsFile, layout.MediumSums} {
+	for _, sums := range []string{layout.SumsFile, layout.MediumSums} {
 		if s.id != "" {
 			return nil
 		}
-		text, err := os.ReadFile(filepath.Join(filepath.Dir(file), name))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+		if s.id, err = findSum(filepath.Join(filepath.Dir(name), sums), filepath.Base(name)); err != nil {
+			return fmt.Errorf("%s: %w: %w", name, ErrNoDigest, err)
 		}
-		if s.id, err = layout.SumOf(text, filepath.Base(file)); err != nil {
-			return fmt.Errorf("%s: %w: %s: %w", file, ErrNoDigest, name, err)
-		}
-	}
-	if s.id == "" {
-		return fmt.Errorf("%s: %w", file, ErrNoDigest)
 	}
 	return nil
+}
+
+// findSum returns the digest of a file in a file of sums, "" if it is not listed.
+func findSum(sums, name string) (digest.Digest, error) {
+	f, _, err := openFile(sums)
+	if err != nil {
+		return "", ignoreNotExist(err)
+	}
+	defer f.Close()
+	sum, err := layout.FindSum(f, name)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", sums, err)
+	}
+	return sum, err
+}
+
+// openFile opens a regular file, which another user may have made, and returns its size in bytes.
+func openFile(name string) (*os.File, int64, error) {
+	fi, err := os.Stat(name) // some devices do something when they are opened
+	if err != nil {
+		return nil, 0, err
+	}
+	if !fi.Mode().IsRegular() {
+		return nil, 0, fmt.Errorf("%s: %w", name, errNotFile)
+	}
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // opening a pipe would block
+	if err != nil {
+		return nil, 0, err
+	}
+	if fi, err = f.Stat(); err == nil && !fi.Mode().IsRegular() {
+		err = fmt.Errorf("%s: %w", name, errNotFile)
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, fi.Size(), nil
 }

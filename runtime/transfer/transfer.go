@@ -20,38 +20,41 @@ var (
 type Content struct {
 	// Size in bytes.
 	Size int64
-	// Digest is a SHA-256.
+	// Digest is a SHA-256; "" if it is unknown.
 	Digest digest.Digest
 }
 
 // chunk is how many bytes are read at once.
 const chunk = 4 << 20
 
-// Copy copies the content. The error is ErrRead if the source ends early or cannot be read,
+// Copy copies the content and returns its digest. The error is ErrRead if the source ends early or cannot be read,
 // and ErrDigest if all was copied and has another digest. done is called with the bytes that were
 // copied so far; nil is fine.
-func Copy(ctx context.Context, to io.Writer, from io.Reader, want Content, done func(bytes int64)) error {
+func Copy(
+	ctx context.Context, to io.Writer, from io.Reader, want Content, done func(bytes int64),
+) (digest.Digest, error) {
 	sum := digest.SHA256.Digester()
 	buffer := make([]byte, chunk)
 	for copied := int64(0); copied < want.Size; {
 		if err := ctx.Err(); err != nil {
-			return err
+			return "", err
 		}
 		part := buffer[:min(chunk, want.Size-copied)]
 		if n, err := io.ReadFull(from, part); err != nil {
-			return fmt.Errorf("%w: after %d of %d bytes: %w", ErrRead, copied+int64(n), want.Size, err)
+			return "", fmt.Errorf("%w: after %d of %d bytes: %w", ErrRead, copied+int64(n), want.Size, err)
 		}
 		sum.Hash().Write(part)
 		if _, err := to.Write(part); err != nil {
-			return err
+			return "", err
 		}
 		copied += int64(len(part))
 		if done != nil {
 			done(copied)
 		}
 	}
-	if got := sum.Digest(); got != want.Digest {
-		return fmt.Errorf("%w: it has SHA-256 %s, not %s", ErrDigest, got.Encoded(), want.Digest.Encoded())
+	got := sum.Digest()
+	if want.Digest != "" && got != want.Digest {
+		return "", fmt.Errorf("%w: it has SHA-256 %s, not %s", ErrDigest, got.Encoded(), want.Digest.Encoded())
 	}
-	return nil
+	return got, nil
 }

@@ -2,6 +2,7 @@ package transfer_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -30,6 +31,7 @@ func TestCopy(t *testing.T) {
 		want error
 	}{
 		"complete":         {bytes.NewReader(content), io.Discard, size, sum, nil},
+		"unknown digest":   {bytes.NewReader(content), io.Discard, size, "", nil},
 		"nothing":          {bytes.NewReader(nil), io.Discard, 0, digest.FromBytes(nil), nil},
 		"more than wanted": {bytes.NewReader(content), io.Discard, size - 1, digest.FromBytes(content[:size-1]), nil},
 		"too short":        {bytes.NewReader(content), io.Discard, size + 1, sum, transfer.ErrRead},
@@ -40,11 +42,14 @@ func TestCopy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			last := int64(0)
-			err := transfer.Copy(t.Context(), c.to, c.from, transfer.Content{Size: c.size, Digest: c.sum}, func(n int64) {
+			got, err := transfer.Copy(t.Context(), c.to, c.from, transfer.Content{Size: c.size, Digest: c.sum}, func(n int64) {
 				last = n
 			})
 			if !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
+			}
+			if want := cmp.Or(c.sum, sum); c.want == nil && got != want {
+				t.Errorf("got the digest %s, want %s", got, want)
 			}
 			if c.want == nil && last != c.size {
 				t.Errorf("got %d bytes done, want %d", last, c.size)
@@ -60,7 +65,7 @@ func TestCopyCopies(t *testing.T) {
 	content := bytes.Repeat([]byte("pinbox"), 1<<20)
 	var to bytes.Buffer
 	want := transfer.Content{Size: int64(len(content)), Digest: digest.FromBytes(content)}
-	if err := transfer.Copy(t.Context(), &to, bytes.NewReader(content), want, nil); err != nil {
+	if _, err := transfer.Copy(t.Context(), &to, bytes.NewReader(content), want, nil); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(to.Bytes(), content) {
@@ -72,7 +77,7 @@ func TestCopyEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	content := make([]byte, 9<<20)
 	chunks := 0
-	err := transfer.Copy(ctx, io.Discard, bytes.NewReader(content), transfer.Content{Size: 9 << 20}, func(int64) {
+	_, err := transfer.Copy(ctx, io.Discard, bytes.NewReader(content), transfer.Content{Size: 9 << 20}, func(int64) {
 		chunks++
 		cancel()
 	})

@@ -40,35 +40,60 @@ var (
 // outside of the folder or repeated is an error.
 func ReadSums(r io.Reader, max int64) (Sums, error) {
 	sums := Sums{}
+	err := eachSum(r, max, func(name, sum string) (bool, error) {
+		if _, there := sums[name]; there {
+			return false, fmt.Errorf("path %q: repeated", name)
+		}
+		sums[name] = sum
+		return true, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return sums, nil
+}
+
+// maxFind is how many bytes FindSum reads: the lines of more than 5,000 files of 128 bytes each.
+const maxFind = 1 << 20
+
+// FindSum returns the digest of a file in the output of sha256sum(1), "" if it is not listed. It reads
+// up to the line of the file, at most 1 MiB, and holds one line in memory: the medium of the file may
+// be hostile.
+func FindSum(r io.Reader, name string) (found digest.Digest, err error) {
+	err = eachSum(r, maxFind, func(listed, sum string) (bool, error) {
+		if listed == name {
+			found = digest.NewDigestFromEncoded(digest.SHA256, sum)
+		}
+		return listed != name, nil
+	})
+	return found, err
+}
+
+// eachSum calls take for each line, until it returns false.
+func eachSum(r io.Reader, max int64, take func(name, sum string) (bool, error)) error {
 	limited := &io.LimitedReader{R: r, N: max + 1}
 	lines := bufio.NewScanner(limited)
 	lines.Buffer(nil, maxLine)
 	for n := 1; lines.Scan() && limited.N > 0; n++ {
 		name, sum, err := parseSum(lines.Text())
-		if _, there := sums[name]; err == nil && there {
-			err = fmt.Errorf("path %q: repeated", name)
+		more := false
+		if err == nil {
+			more, err = take(name, sum)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w: line %d: %w", ErrSums, n, err)
+			return fmt.Errorf("%w: line %d: %w", ErrSums, n, err)
 		}
-		sums[name] = sum
+		if !more {
+			return nil
+		}
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrSums, err)
+		return fmt.Errorf("%w: %w", ErrSums, err)
 	}
 	if limited.N <= 0 {
-		return nil, fmt.Errorf("%w: more than %d bytes", ErrSums, max)
+		return fmt.Errorf("%w: more than %d bytes", ErrSums, max)
 	}
-	return sums, nil
-}
-
-// SumOf returns the digest of a file in the output of sha256sum(1), "" if it is not listed.
-func SumOf(text []byte, name string) (digest.Digest, error) {
-	sums, err := ReadSums(bytes.NewReader(text), MaxSums)
-	if sum := sums[name]; sum != "" {
-		return digest.NewDigestFromEncoded(digest.SHA256, sum), nil
-	}
-	return "", err
+	return nil
 }
 
 // parseSum reads a line, which starts with a backslash if the path is escaped.

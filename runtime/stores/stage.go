@@ -1,0 +1,122 @@
+package stores
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/opencontainers/go-digest"
+	"golang.org/x/sys/unix"
+
+	"github.com/pinbox/pinbox/runtime/transfer"
+	"github.com/pinbox/pinbox/storage/atomicfile"
+)
+
+// staged is a store whose digest and signature were compared, and which is not attached yet. Only
+// now its documents are read: from the copy, so that they are those that were verified.
+type staged struct {
+	// Extent of the copy, or of the source if the store is used in place.
+	Extent
+	id   digest.Digest
+	copy *atomicfile.File // nil in place
+}
+
+// stage copies a store into the state's folder, or only reads it if it is used in place, and compares
+// its digest and its signature. It reads nothing in it. The caller discards the result.
+func (s sources) stage(ctx context.Context, src source, o AttachOptions) (_ *staged, err error) {
+	if len(src.keys) > 0 && o.InPlace { // the signature is not checked at the next boot
+		return nil, fmt.Errorf("%s: %w", src.Path, ErrInPlace)
+	}
+	g, to := &staged{Extent: src.Extent}, io.Discard
+	if !o.InPlace {
+		if o.CheckSpace != nil {
+			if err := o.CheckSpace(src.Size); err != nil {
+				return nil, fmt.Errorf("%s: %w", src.Path, err)
+			}
+		}
+		path := s.dir.incoming()
+		if g.copy, err = atomicfile.CreateVia(path+partSuffix, path, 0o600); err != nil {
+			return nil, err
+		}
+		g.Extent, to = Extent{Path: g.copy.Name(), Size: src.Size}, g.copy
+	}
+	if g.id, err = src.copy(ctx, to, o.Progress); err != nil {
+		g.discard()
+		return nil, fmt.Errorf("%s: %w", src.Path, err)
+	}
+	return g, nil
+}
+
+// discard removes the copy, unless the store was attached.
+func (g *staged) discard() {
+	if g.copy != nil {
+		g.copy.Abort()
+		g.copy = nil
+	}
+}
+
+// commit gives the copy the name of the store: complete and synced, or not at all.
+func (g *staged) commit(dir folder, o Store) error {
+	if g.copy == nil {
+		return nil
+	}
+	if err := g.copy.Commit(); err != nil {
+		return err
+	}
+	g.copy = nil
+	return dir.adopt(dir.incoming(), o)
+}
+
+// place sets where the store is: where it was found if it is used in place, else in the state's folder.
+func (s source) place(o *Store, as AttachOptions) {
+	o.Size, o.Path, o.Offset, o.Medium = s.Size, "", 0, false
+	if as.InPlace {
+		o.Path, o.Offset, o.Medium = s.Path, s.Offset, s.medium
+	}
+}
+
+// content reads the documents of the store, and checks that CRI-O can list its images.
+func (s sources) content(g *staged) (content, error) {
+	store, err := s.openFS(g.Extent)
+	if err != nil {
+		return content{}, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	defer store.Close()
+	return examine(store)
+}
+
+// copy copies a store, returns its digest, and compares it with the expected one. It also checks the
+// signature if the node has keys.
+func (s source) copy(
+	ctx context.Context, to io.Writer, progress func(read, size int64),
+) (digest.Digest, error) {
+	v, err := newSignatureVerifier(s.keys, s.signature)
+	if err != nil {
+		return "", err
+	}
+	defer v.stop()
+	if v != nil {
+		to = io.MultiWriter(to, v)
+	}
+	f, err := os.Open(s.Path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	_ = unix.Fadvise(int(f.Fd()), s.Offset, s.Size, unix.FADV_SEQUENTIAL)
+	in, want := io.NewSectionReader(f, s.Offset, s.Size), transfer.Content{Size: s.Size, Digest: s.id}
+	got, err := transfer.Copy(ctx, to, in, want, func(bytes int64) {
+		if progress != nil {
+			progress(bytes, s.Size)
+		}
+	})
+	if errors.Is(err, transfer.ErrRead) || errors.Is(err, transfer.ErrDigest) {
+		err = fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if err != nil {
+		return "", err
+	}
+	return got, v.finish()
+}
