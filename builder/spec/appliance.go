@@ -25,7 +25,7 @@ const (
 // ErrAppliance says that an appliance file is not valid.
 var ErrAppliance = errors.New("not a valid appliance file")
 
-// Appliance says what to build. Paths in a file count from the file's folder.
+// Appliance describes what to build. Relative paths are resolved against the folder of the appliance file.
 type Appliance struct {
 	// APIVersion is pinbox/v1alpha1.
 	APIVersion string `yaml:"apiVersion" jsonschema:"enum=pinbox/v1alpha1"`
@@ -43,40 +43,39 @@ type Metadata struct {
 
 // Spec of an appliance.
 type Spec struct {
-	// Platform of the nodes; linux/amd64 if left out.
+	// Platform of the nodes. The default is linux/amd64.
 	Platform pinset.Platform `yaml:"platform,omitempty"`
 	// Sources of images.
 	Sources []source.Entry `yaml:"sources" jsonschema:"minItems=1"`
-	// Mirrors are files, or folders of files, of ImageDigestMirrorSet, ImageTagMirrorSet
-	// and ImageContentSourcePolicy objects. The build pulls through them, and so do the
-	// nodes.
+	// Mirrors are files or folders with ImageDigestMirrorSet, ImageTagMirrorSet and
+	// ImageContentSourcePolicy objects. The build and the nodes pull from these mirrors.
 	Mirrors []string `yaml:"mirrors,omitempty"`
-	// Store is how the image store is packed.
+	// Store describes how the image store is written.
 	Store Store `yaml:"store,omitempty"`
-	// Ignition is merged into the first-boot configuration.
+	// Ignition describes what is merged into the first-boot configuration.
 	Ignition Ignition `yaml:"ignition,omitempty"`
-	// ISO puts store and configuration into a CoreOS live ISO.
+	// ISO describes the live ISO with the store and the configuration.
 	ISO ISO `yaml:"iso,omitempty"`
-	// Node is how the node uses what was built.
+	// Node describes how the nodes use the appliance.
 	Node Node `yaml:"node,omitempty"`
 }
 
-// Store is how the image store is packed.
+// Store describes how the image store is written.
 type Store struct {
-	// Format is squashfs, if left out: an image that the node mounts; tar: the same tree
-	// for whoever makes the node's file system; or dir: a folder that the
-	// containers/storage library has written, which takes root.
+	// Format is squashfs (the default), a file system image that the node mounts; tar, an
+	// archive of the same tree for administrators who make the nodes' file system; or dir, a
+	// folder that the containers/storage library writes, which requires root.
 	Format format.Name `yaml:"format,omitempty"`
-	// Compression of the squashfs: zstd if left out, gzip, or none.
+	// Compression of the squashfs: zstd (the default), gzip or none.
 	Compression squashfs.Compression `yaml:"compression,omitempty" jsonschema:"enum=zstd,enum=gzip,enum=none"`
-	// BlockSize of the squashfs in bytes, a power of two from 4096 to 1048576;
-	// 131072 if left out.
+	// BlockSize of the squashfs in bytes: a power of two from 4096 to 1048576. The default is
+	// 131072.
 	BlockSize int `yaml:"blockSize,omitempty"`
 }
 
-// Ignition is merged into the first-boot configuration.
+// Ignition describes what is merged into the first-boot configuration.
 type Ignition struct {
-	// Butane files to merge; later ones win.
+	// Butane files to merge. Later files override earlier ones.
 	Butane []string `yaml:"butane,omitempty"`
 	// SSHAuthorizedKeys of the user core.
 	SSHAuthorizedKeys []string `yaml:"sshAuthorizedKeys,omitempty"`
@@ -85,24 +84,25 @@ type Ignition struct {
 // IsZero reports whether there is nothing to merge.
 func (i Ignition) IsZero() bool { return len(i.Butane)+len(i.SSHAuthorizedKeys) == 0 }
 
-// ISO puts store and configuration into a CoreOS live ISO.
+// ISO describes the live ISO with the store and the configuration.
 type ISO struct {
-	// Base is the live ISO to start from; without one no ISO is made.
+	// Base is the CoreOS live ISO that the appliance's ISO is made from. Without a base, no ISO
+	// is made.
 	Base string `yaml:"base,omitempty"`
-	// Mode is live, if left out: the node runs from the medium; or install: the live
-	// system installs CoreOS and the store to a disk, and reboots into it.
+	// Mode is live (the default), in which the node runs from the medium, or install, in which
+	// the live system installs CoreOS and the store to a disk, and reboots into it.
 	Mode string `yaml:"mode,omitempty" jsonschema:"enum=live,enum=install"`
-	// InstallDevice is the disk that is written over in mode install.
+	// InstallDevice is the disk that mode install overwrites.
 	InstallDevice string `yaml:"installDevice,omitempty" jsonschema:"pattern=^/dev/[A-Za-z0-9][A-Za-z0-9/._:+-]*$"`
 	// KernelArguments of the live system.
 	KernelArguments KernelArguments `yaml:"kernelArguments,omitempty"`
 	// InstalledKernelArguments of the system that mode install installs.
 	InstalledKernelArguments InstalledKernelArguments `yaml:"installedKernelArguments,omitempty"`
-	// Force replaces an Ignition config that the base has already.
+	// Force replaces an Ignition config that is in the base already.
 	Force bool `yaml:"force,omitempty"`
 }
 
-// KernelArguments are changed in this order.
+// KernelArguments are deleted, replaced and appended, in this order.
 type KernelArguments struct {
 	Delete []string `yaml:"delete,omitempty"`
 	// Replace has the form key=old=new.
@@ -110,57 +110,57 @@ type KernelArguments struct {
 	Append  []string `yaml:"append,omitempty"`
 }
 
-// InstalledKernelArguments change what the image to install has.
+// InstalledKernelArguments are changes to the kernel arguments of the installed system.
 type InstalledKernelArguments struct {
 	Delete []string `yaml:"delete,omitempty"`
 	Append []string `yaml:"append,omitempty"`
 }
 
-// Node is how the node uses what was built.
+// Node describes how the nodes use the appliance.
 type Node struct {
-	// Store is where the node finds its store. If left out, that is the file of the
-	// live ISO, or the partition that mode install makes.
+	// Store describes where the node finds its store. The default is the file in the live ISO
+	// or, in mode install, the partition that the installation makes.
 	Store NodeStore `yaml:"store,omitempty"`
-	// InternalRepair leaves CRI-O's own repair on after an unclean stop. Up to at
-	// least CRI-O 1.34 it wipes the main store of a node with a read-only one.
+	// InternalRepair enables CRI-O's own repair after an unclean stop. In CRI-O up to at least
+	// 1.34, this repair wipes the main store of a node that has a read-only store.
 	InternalRepair bool `yaml:"internalRepair,omitempty"`
-	// SELinuxContext of mounted stores, of those that are attached later too;
-	// system_u:object_r:container_ro_file_t:s0 if left out, no context at all if "".
+	// SELinuxContext of mounted stores, including stores that are attached later. The default
+	// is system_u:object_r:container_ro_file_t:s0; "" means no context.
 	SELinuxContext *string `yaml:"selinuxContext,omitempty"`
-	// KeepPrevious is how many previous releases stay on the node, for `pinbox-node
-	// rollback`; 1 if left out.
+	// KeepPrevious is how many previous releases stay on the node for `pinbox-node rollback`.
+	// The default is 1.
 	KeepPrevious *int `yaml:"keepPrevious,omitempty" jsonschema:"minimum=0"`
-	// AutoAttach has the node attach a medium with the volume label PINBOX as soon as
-	// it is plugged in.
+	// AutoAttach makes the node attach a medium with the volume label PINBOX as soon as it is
+	// plugged in.
 	AutoAttach bool `yaml:"autoAttach,omitempty"`
-	// PullSecret is a file of registry credentials for the nodes. It stands in the
-	// Ignition configs and in the ISO, for whoever can read those.
+	// PullSecret is a file with registry credentials for the nodes. The Ignition configs and
+	// the ISO contain it: everyone who can read them can read it.
 	PullSecret string `yaml:"pullSecret,omitempty"`
-	// Binary is the pinbox-node to put into the store; the one beside pinbox if
-	// left out.
+	// Binary is the pinbox-node to put into the store. The default is the one in the folder of
+	// pinbox.
 	Binary string `yaml:"binary,omitempty"`
 }
 
-// NodeStore is where a node finds its store: one of its fields.
+// NodeStore describes where a node finds its store; at most one field is set.
 type NodeStore struct {
-	// Path of the store's file on the node; of its folder, if spec.store.format is not
-	// squashfs: /var/lib/pinbox/store if left out.
+	// Path of the store's file on the node. If spec.store.format is not squashfs, this is the
+	// path of the store's folder, and the default is /var/lib/pinbox/store.
 	Path string `yaml:"path,omitempty" jsonschema:"pattern=^/[A-Za-z0-9/._-]+$"`
-	// PartitionLabel of the GPT partition that holds the store.
+	// PartitionLabel of the GPT partition that contains the store.
 	PartitionLabel string `yaml:"partitionLabel,omitempty" jsonschema:"pattern=^[A-Za-z0-9._-]+$,maxLength=36"`
-	// VolumeLabel of a medium of its own, which `pinbox medium` writes with it. The
-	// live ISO then has no store.
+	// VolumeLabel of a separate medium with the store, which `pinbox medium` writes. The live
+	// ISO then has no store.
 	VolumeLabel string `yaml:"volumeLabel,omitempty" jsonschema:"pattern=^[A-Z0-9_]+$,maxLength=16"`
 }
 
-// New returns the appliance of a build without an appliance file.
+// New returns an appliance with these sources, for a build without an appliance file.
 func New(sources ...source.Entry) Appliance {
 	return Appliance{
 		APIVersion: apiVersion, Kind: kind, Metadata: Metadata{Name: "appliance"}, Spec: Spec{Sources: sources},
 	}
 }
 
-// Read reads and validates an appliance file. Unknown fields are errors. Paths in the result count from the
+// Read reads and validates an appliance file. Unknown fields are errors. Relative paths are joined with the
 // file's folder.
 func Read(path string) (Appliance, error) {
 	content, err := os.ReadFile(path)

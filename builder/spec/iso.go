@@ -38,13 +38,13 @@ func (s Spec) validateISO() error {
 	case i.Mode != ModeInstall && !i.InstalledKernelArguments.IsZero():
 		return errors.New("spec.iso.installedKernelArguments are for spec.iso.mode install")
 	case i.Base == "" && (i.Force || !i.KernelArguments.IsZero()):
-		return errors.New("spec.iso changes a live ISO: give spec.iso.base")
+		return errors.New("spec.iso.base is missing: the other fields of spec.iso change a live ISO")
 	case i.Mode != ModeInstall:
 		return nil
 	case i.Base == "":
-		return errors.New("spec.iso.mode install needs a live ISO: spec.iso.base")
+		return errors.New("spec.iso.base is missing: spec.iso.mode install needs a live ISO")
 	case i.InstallDevice == "":
-		return errors.New("spec.iso.mode install needs a disk: spec.iso.installDevice")
+		return errors.New("spec.iso.installDevice is missing: spec.iso.mode install needs a disk")
 	case store != NodeStore{} && store != NodeStore{PartitionLabel: layout.PartitionLabel}:
 		return fmt.Errorf("spec.node.store: in spec.iso.mode install the store is in the partition %s; leave it out",
 			layout.PartitionLabel)

@@ -9,7 +9,7 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// validateStore checks the format, and the fields that go only with formats that a node mounts.
+// validateStore checks the format, and the fields that require a format that nodes mount.
 func (s Spec) validateStore() error {
 	squash := squashfs.Options{BlockSize: s.Store.BlockSize, Compression: s.Store.Compression}
 	if err := squash.Validate(); err != nil {
@@ -25,7 +25,7 @@ func (s Spec) validateStore() error {
 		return nil
 	}
 	only := func(field string) error {
-		return fmt.Errorf("%s goes with spec.store.format %s alone, not with %s",
+		return fmt.Errorf("%s requires spec.store.format %s; it is %s",
 			field, format.NamesWith(func(d format.Description) bool { return d.Mounted }), s.Store.Format)
 	}
 	switch {

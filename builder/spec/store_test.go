@@ -19,19 +19,19 @@ func TestFormatsDoNotGoWithEverything(t *testing.T) {
 		"  store: {format: squashfs, compression: gzip}\n":                               "",
 		"  store: {format: dir}\n  node: {store: {path: /var/lib/containers/storage}}\n": "",
 		"  store: {format: tar}\n  node: {store: {path: /var/lib/containers/storage}}\n": "main store: use spec.store.format dir",
-		"  store: {format: dir}\n  iso: {base: a.iso}\n": "spec.iso.base goes with " +
-			"spec.store.format squashfs alone, not with dir",
+		"  store: {format: dir}\n  iso: {base: a.iso}\n": "spec.iso.base requires " +
+			"spec.store.format squashfs; it is dir",
 		"  store: {format: zip}\n": `spec.store.format is "zip"; it must be one of squashfs`,
 		"  store: {format: tar, compression: gzip}\n": "spec.store.compression " +
-			"goes with spec.store.format squashfs alone, not with tar",
+			"requires spec.store.format squashfs; it is tar",
 		"  store: {format: tar, blockSize: 4096}\n": "spec.store.blockSize " +
-			"goes with",
-		"  store: {format: tar}\n  iso: {base: a.iso}\n": "spec.iso.base goes with",
+			"requires",
+		"  store: {format: tar}\n  iso: {base: a.iso}\n": "spec.iso.base requires",
 		"  store: {format: tar}\n  iso: {base: a.iso, mode: install, installDevice: /dev/sda}\n": "spec.iso.mode install " +
-			"goes with",
-		"  store: {format: tar}\n  node: {store: {volumeLabel: PINBOX}}\n": "spec.node.store.volumeLabel goes with",
-		"  store: {format: tar}\n  node: {store: {partitionLabel: pinbox-store}}\n": "spec.node.store.partitionLabel goes " +
-			"with",
+			"requires",
+		"  store: {format: tar}\n  node: {store: {volumeLabel: PINBOX}}\n": "spec.node.store.volumeLabel requires",
+		"  store: {format: tar}\n  node: {store: {partitionLabel: pinbox-store}}\n": "spec.node.store.partitionLabel " +
+			"requires",
 		// of stores that are attached later
 		"  store: {format: tar}\n  node: {selinuxContext: \"a:b:c:s0\"}\n":            "",
 		"  store: {format: tar}\n  node: {store: {path: /var/lib/pinbox/stores/3}}\n": "where other stores are mounted",
