@@ -200,7 +200,7 @@ func (o Options) checkSpace(c contents, packs cache.Cache) error {
 }
 
 // sharesBlocks reports whether files of the file system can share blocks (FICLONERANGE); the ISO then
-// shares those of the store.
+// shares the blocks of the store.
 func sharesBlocks(dir string) bool {
 	var s unix.Statfs_t
 	for unix.Statfs(dir, &s) != nil && dir != filepath.Dir(dir) {

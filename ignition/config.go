@@ -73,7 +73,7 @@ type Store struct {
 	// Folder of a store that another program copies there, instead of all these: nothing is
 	// mounted. It may be MainStore.
 	Folder string
-	// SELinuxContext of everything in the store, and in those that are attached later;
+	// SELinuxContext of everything in the store and in stores that are attached later;
 	// "" leaves the option out.
 	SELinuxContext string
 }
@@ -176,8 +176,8 @@ func (s Store) additional() []string {
 	return append([]string{s.Folder}, crio.Slots()...)
 }
 
-// directories are those that must exist when CRI-O starts. Ignition cannot make those below /usr,
-// which is read-only.
+// directories are the directories that must exist when CRI-O starts. Ignition cannot make one below
+// /usr, which is read-only.
 func (s Store) directories() (all []directory) {
 	for _, store := range s.additional() {
 		if !strings.HasPrefix(store, "/usr/") {
@@ -193,7 +193,7 @@ func unitName(slot string) string {
 	return strings.ReplaceAll(strings.Trim(slot, "/"), "/", "-") + ".mount"
 }
 
-// files are all files of the configuration but those of templates.
+// files are all files of the configuration that are not made from templates.
 func (c Config) files() []file {
 	files := []file{
 		text(crio.PinnedImagesPath, crio.RenderPinned(pinset.Union(c.Sets...))),

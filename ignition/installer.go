@@ -28,7 +28,7 @@ type Installer struct {
 }
 
 // Where coreos-installer's service looks for its configuration, and where
-// `coreos-installer iso customize` puts that of the installed system:
+// `coreos-installer iso customize` puts the Ignition config of the installed system:
 // coreos-installer, scripts/coreos-installer-service and src/live/customize.rs.
 const (
 	installerConfig = "/etc/coreos/installer.d/0000-pinbox.yaml"

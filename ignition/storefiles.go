@@ -118,7 +118,7 @@ func (c Config) LargestPart() (name string, bytes int) {
 	return name, bytes
 }
 
-// inStore says whether the store has the file.
+// inStore reports whether the store has the file.
 func (c Config) inStore(path string) bool {
 	return slices.ContainsFunc(c.StoreFiles, func(f File) bool { return f.Path == path })
 }

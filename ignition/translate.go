@@ -13,8 +13,8 @@ import (
 	"github.com/vincent-petithory/dataurl"
 )
 
-// Translate translates Butane to Ignition, and validates the result. Warnings are errors: nobody
-// reads them when the node boots.
+// Translate translates Butane to Ignition, and validates the result. Warnings are errors, since
+// a node that boots shows them to no one.
 func Translate(doc []byte) ([]byte, error) { return translate(doc, "") }
 
 // translate embeds local files from dir.

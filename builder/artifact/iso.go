@@ -71,7 +71,7 @@ func (s *Stage) WriteISO(ctx context.Context, store Store, live LiveISO, hooks p
 	return iso.Apply(ctx, live.Base, s.Path(ISOFile), edit)
 }
 
-// additions opens the files that are added to an ISO: those that the sums list, and the sums. files maps
+// additions opens the files that are added to an ISO: the files that the sums list, and the sums. files maps
 // names in the ISO to names in the folder. The caller calls closeAll.
 func additions(dir string, files map[string]string, sums layout.Sums) (all []iso.Addition, closeAll func(), err error) {
 	var opened []*os.File

@@ -16,7 +16,7 @@ var ErrArchitecture = errors.New("the image is for another architecture")
 // stages/org.osbuild.coreos.live-artifacts.mono, and coreos-assembler, cmd-buildextend-live.
 var kernels = []string{"images/pxeboot/vmlinuz", "images/pxeboot/kernel.img"}
 
-// loaders are files of boot loaders for one architecture: isolinux, those of the UEFI
+// loaders are files of boot loaders for one architecture: isolinux, the loaders of the UEFI
 // specification, 3.5.1.1, LPAR's of s390x, and CHRP's of POWER.
 var loaders = map[string]string{
 	"isolinux/isolinux.bin": "amd64", "EFI/BOOT/BOOTX64.EFI": "amd64", "EFI/BOOT/BOOTAA64.EFI": "arm64",

@@ -27,7 +27,7 @@ const (
 
 // hybrid updates the partition tables by which an ISO boots from a disk: partitions that cover the
 // whole image grow with it, and the backup GPT moves to the new end. size is the size of the
-// volume, total that of the image.
+// volume, total the size of the image.
 func (ed editor) hybrid(size int64) (patches []patch, chunks []chunk, total int64, err error) {
 	head := make([]byte, 64*block)
 	if _, err := ed.ReadAt(head, 0); err != nil {

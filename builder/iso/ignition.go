@@ -119,7 +119,7 @@ func (i *Image) Ignition() ([]byte, error) {
 	return nil, err
 }
 
-// patch is bytes to write over those of the base.
+// patch is bytes that replace bytes of the base.
 type patch struct {
 	offset  int64
 	content []byte

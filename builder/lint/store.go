@@ -43,8 +43,8 @@ func newStore(lock pinset.Lock) store {
 }
 
 // has reports whether a container finds the image in the store. CRI-O ignores a tag with a digest,
-// and accepts both digests of an image in the repository: that of the index, and that of the
-// manifest for the platform.
+// and accepts both digests of an image in the repository: the digest of the index, and the digest
+// of the manifest for the platform.
 func (s store) has(ref pinset.Reference) bool {
 	if ref.Digest == "" {
 		_, ok := s.tags[ref.TagName()]

@@ -18,7 +18,7 @@ import (
 type Entry struct {
 	// Source is the input. In an appliance file its key is the name of its kind.
 	Source Source
-	// Set is the name of the PinnedImageSet for images that are in none; the name of the appliance
+	// Set is the name of the PinnedImageSet for images that are in no set; the name of the appliance
 	// with -images if empty. The set of a release has the version and the pool appended.
 	Set string
 	// Pools get one set each, with the name of the pool appended. Without pools there is one set

@@ -30,7 +30,7 @@ func containers(paths ...string) (fields []imageField) {
 	return fields
 }
 
-// podFields are those of a PodSpec: Kubernetes API, core/v1. They apply to objects of all kinds,
+// podFields are the fields of a PodSpec: Kubernetes API, core/v1. They apply to objects of all kinds,
 // because custom resources also have templates of pods.
 func podFields() []imageField {
 	return append(containers("containers[]", "initContainers[]", "ephemeralContainers[]"),

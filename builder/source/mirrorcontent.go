@@ -115,7 +115,7 @@ type workspace struct {
 	origins origins
 	// requests are the requested names, by their tags in the mirror.
 	requests map[string][]request
-	// exclude has the patterns, and excludeMatched those that matched.
+	// exclude has the patterns, and excludeMatched the patterns that matched.
 	exclude        []string
 	excludeMatched map[string]bool
 	// fields request images without their names. unlistedFields are those for which no file has
@@ -231,7 +231,7 @@ func (r *workspace) additional() error {
 	return errors.Join(errs...)
 }
 
-// add adds an image. If one of several requests is for all instances, none is left out.
+// add adds an image. If one of several requests is for all instances, it gets all.
 func (r *workspace) add(m MirroredImage) {
 	name := identity(m.Reference)
 	for _, i := range r.taken[name] {
@@ -254,7 +254,7 @@ func identity(ref pinset.Reference) pinset.Reference {
 	return ref
 }
 
-// filteredBy describes a field if its platforms exclude that of the nodes; else it returns "".
+// filteredBy describes a field if its platforms do not include the nodes' platform; else it returns "".
 func (r *workspace) filteredBy(field string, platforms []platform) string {
 	var has []string
 	for _, p := range platforms {

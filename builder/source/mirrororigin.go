@@ -118,7 +118,7 @@ var (
 	logToCopy = regexp.MustCompile(`images to copy (\d+)`)
 )
 
-// readLog reads the images of a run, and forgets those of an earlier log.
+// readLog reads the images of a run, and forgets the images of an earlier log.
 func (o *origins) readLog(_ string, content []byte) error {
 	clear(o.logged)
 	clear(o.pulled)
@@ -237,7 +237,7 @@ func prefixParts(tags map[string]digest.Digest, mirrors ...map[string][]string) 
 	return slices.Index(found[:], slices.Max(found[:]))
 }
 
-// cutParts removes the first n parts of a path. ok is false if none is left.
+// cutParts removes the first n parts of a path. ok is false if no part is left.
 func cutParts(path string, n int) (below string, ok bool) {
 	for below, ok = path, true; n > 0 && ok; n-- {
 		_, below, ok = strings.Cut(below, "/")

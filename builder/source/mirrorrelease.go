@@ -30,7 +30,7 @@ var (
 // releaseFinder finds the releases that the configuration requests.
 type releaseFinder struct{ *workspace }
 
-// find finds the releases that were requested last: a workspace keeps those of all runs.
+// find finds the releases that the last run requested: a workspace keeps the releases of all runs.
 func (r releaseFinder) find() error {
 	all, others, err := r.held()
 	if err != nil {
@@ -112,7 +112,7 @@ func (r releaseFinder) versionIn(references string) string {
 	return release.Version
 }
 
-// matchArch splits the architecture from a tag, and reports whether it is that of the nodes.
+// matchArch splits the architecture from a tag, and reports whether it is the one of the nodes.
 func (r releaseFinder) matchArch(tag string) (version string, matches bool) {
 	m := releaseArch.FindStringSubmatch(tag)
 	if m == nil {
@@ -122,8 +122,8 @@ func (r releaseFinder) matchArch(tag string) (version string, matches bool) {
 	return m[1], arch == "multi" || arch == r.arch
 }
 
-// requested returns a filter for the releases that the configuration requests. all are those in the
-// workspace, the newest last.
+// requested returns a filter for the releases that the configuration requests. all are the
+// releases in the workspace, the newest last.
 func (r releaseFinder) requested(all []heldRelease) (func(heldRelease) bool, error) {
 	if r.set == nil {
 		return func(heldRelease) bool { return true }, nil

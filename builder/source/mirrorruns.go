@@ -24,7 +24,7 @@ func openMirror(ctx context.Context, paths []string) (_ *storage.Tree, warnings 
 	tree := &storage.Tree{}
 	defer func() {
 		for _, run := range runs {
-			err = errors.Join(err, run.tree.Close()) // those that are not in the tree yet
+			err = errors.Join(err, run.tree.Close()) // trees of runs that are not in the tree yet
 		}
 		if err != nil {
 			err = errors.Join(err, tree.Close())
@@ -220,7 +220,7 @@ func addPart(ctx context.Context, tree *storage.Tree, name string) (members []st
 	return part.Names(), nil
 }
 
-// otherArchive describes a tar file of another kind, "" if it is none known.
+// otherArchive describes a tar file of another known kind; "" if the kind is unknown.
 func otherArchive(names []string) string {
 	for _, n := range names {
 		switch {

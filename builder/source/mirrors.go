@@ -24,7 +24,7 @@ var (
 // mirrorKind is a kind of the cluster's API that names mirrors.
 type mirrorKind struct {
 	apiVersion string
-	// list is the field of spec with the rules, and fields are those of a rule.
+	// list is the field of spec with the rules, and fields are the fields of a rule.
 	list     string
 	fields   []string
 	pullFrom mirror.PullFrom

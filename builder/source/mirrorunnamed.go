@@ -73,7 +73,7 @@ func (r unnamedFinder) find() error {
 	return errors.Join(errs...)
 }
 
-// allTags returns the tags of images or, without images, those in mappings and logs.
+// allTags returns the tags of images or, without images, the tags in mappings and logs.
 func (r unnamedFinder) allTags() []string {
 	if len(r.tags) > 0 {
 		return slices.Sorted(maps.Keys(r.tags))

@@ -32,7 +32,7 @@ type OCMirror struct {
 	Components Components `yaml:"components,omitempty"`
 	// MachineOS also takes the operating system of the nodes, which CRI-O never pulls.
 	MachineOS bool `yaml:"machineOS,omitempty"`
-	// Signatures of the releases to verify; those in the paths are used too.
+	// Signatures of the releases to verify. Signatures in the paths are used too.
 	Signatures Signatures `yaml:"signatures,omitempty"`
 }
 

@@ -128,7 +128,7 @@ func machineOS(name string, annotations map[string]string) bool {
 	return false
 }
 
-// Select returns the components that match an include pattern, or all if there are none, and match
+// Select returns the components that match an include pattern, or all if there is no pattern, and match
 // no exclude pattern. The operating system is included only with machineOS or by its exact name. A
 // pattern that matches nothing is an error, as it is probably misspelt.
 func (r Payload) Select(include, exclude []string, machineOS bool) ([]Component, error) {
