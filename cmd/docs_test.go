@@ -33,8 +33,8 @@ var (
 	nodeCommand = regexp.MustCompile(`(?m)^pinbox-node ([a-z-]+)(?: [A-Z\[]\S+)?  +[a-z]`)
 )
 
-// document reads a file of the module.
-func document(t *testing.T, name string) string {
+// page reads a file of the module.
+func page(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", name))
 	if err != nil {
@@ -43,10 +43,10 @@ func document(t *testing.T, name string) string {
 	return string(text)
 }
 
-// section returns a section of a document without its title.
+// section returns a section of a page without its title.
 func section(t *testing.T, name, title string) string {
 	t.Helper()
-	_, rest, found := strings.Cut(document(t, name), "\n## "+title+"\n")
+	_, rest, found := strings.Cut(page(t, name), "\n## "+title+"\n")
 	if !found {
 		t.Fatalf("%s: got no section %q, want one", name, title)
 	}
@@ -85,7 +85,7 @@ func TestFlagsOfTheDocs(t *testing.T) {
 	}
 	for _, name := range []string{"README.md", "docs/build.md", "docs/node.md", "docs/format.md"} {
 		t.Run(name, func(t *testing.T) {
-			for _, flag := range flagInText.FindAllString(document(t, name), -1) {
+			for _, flag := range flagInText.FindAllString(page(t, name), -1) {
 				delete(unused, flag)
 				if !flags[flag] && othersFlags[flag] == "" {
 					t.Errorf("got %s, want a flag of pinbox or pinbox-node, or a row in the table", flag)
@@ -94,7 +94,7 @@ func TestFlagsOfTheDocs(t *testing.T) {
 		})
 	}
 	for flag, program := range unused {
-		t.Errorf("got the row %s of %s in the table, want none: no document has it", flag, program)
+		t.Errorf("got the row %s of %s in the table, want none: no page has it", flag, program)
 	}
 }
 
@@ -104,14 +104,14 @@ func TestCommandsOfTheDocs(t *testing.T) {
 		commands = append(commands, h.path[0])
 	}
 	slices.Sort(commands)
-	if diff := cmp.Diff(commands, matches(nodeCommand, document(t, "docs/node.md"))); diff != "" {
+	if diff := cmp.Diff(commands, matches(nodeCommand, page(t, "docs/node.md"))); diff != "" {
 		t.Errorf("commands (-help +docs/node.md):\n%s", diff)
 	}
 	for _, h := range helps(t, "pinbox")[1:] {
 		line := "pinbox " + strings.Join(h.path, " ")
-		if len(h.commands) == 0 && !strings.Contains(document(t, "README.md")+document(t, "docs/build.md"), line+" ") &&
+		if len(h.commands) == 0 && !strings.Contains(page(t, "README.md")+page(t, "docs/build.md"), line+" ") &&
 			line != "pinbox demo" {
-			t.Errorf("got no document that shows %q, want README.md or docs/build.md", line)
+			t.Errorf("got no page that shows %q, want README.md or docs/build.md", line)
 		}
 	}
 }
@@ -141,7 +141,7 @@ func TestExitCodesOfTheDocs(t *testing.T) {
 // Words that the programs print stand in tables of the documents.
 func TestTablesOfTheDocs(t *testing.T) {
 	for title, test := range map[string]struct {
-		document string
+		page string
 		pattern  *regexp.Regexp
 		files    []string
 	}{
@@ -153,11 +153,11 @@ func TestTablesOfTheDocs(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			var source strings.Builder
 			for _, name := range test.files {
-				source.WriteString(document(t, name))
+				source.WriteString(page(t, name))
 			}
 			want := matches(test.pattern, source.String())
-			if diff := cmp.Diff(want, firstColumn(section(t, test.document, title))); diff != "" || len(want) < 5 {
-				t.Errorf("got %d words in the code, (-code +%s):\n%s", len(want), test.document, diff)
+			if diff := cmp.Diff(want, firstColumn(section(t, test.page, title))); diff != "" || len(want) < 5 {
+				t.Errorf("got %d words in the code, (-code +%s):\n%s", len(want), test.page, diff)
 			}
 		})
 	}
