@@ -92,9 +92,7 @@ func TestCredentials(t *testing.T) {
 		pin    string
 		want   string // the text of the error
 	}{
-		"missing file": {
-			registry.Client{AuthFile: "/no/such/auth.json"}, pin, "/no/such/auth.json: no such file",
-		},
+		"missing file":  {registry.Client{AuthFile: "/no/such/auth.json"}, pin, "/no/such/auth.json: no such file"},
 		"host and port": {registry.Client{AuthFile: writeAuthFile(t, source.Host, "source")}, pin, ""},
 		"the host without its port": {
 			registry.Client{AuthFile: writeAuthFile(t, "127.0.0.1", "source")}, pin, "authentication required",

@@ -81,8 +81,7 @@ func TestRefusedStores(t *testing.T) {
 	}
 	s.wantPinned(0)
 	// With --digest, it needs no sums.
-	sum := strings.Fields(fixtures.Run(t, "sha256sum", file(bare)))[0]
-	s.mustRun("attach", file(bare), "--digest", "sha256:"+sum)
+	s.mustRun("attach", file(bare), "--digest", "sha256:"+strings.Fields(fixtures.Run(t, "sha256sum", file(bare)))[0])
 	s.wantPinned(1)
 	s.mustRun("attach", s.stores[1]) // again
 	s.wantPinned(1)
