@@ -229,7 +229,7 @@ func TestBytesOfImages(t *testing.T) {
 }
 
 // While another process makes a pass, the images that it pulls are being pulled.
-func TestRecallRunningPulls(t *testing.T) {
+func TestContinueFromRunningPulls(t *testing.T) {
 	a, b := image("a"), image("b")
 	previous := Status{Images: []ImageStatus{{Name: a.String(), State: Pulling}, {Name: b.String(), State: Missing}}}
 	for busy, want := range map[bool][]State{true: {Pulling, Missing}, false: {Missing, Missing}} {
