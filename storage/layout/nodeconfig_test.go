@@ -20,7 +20,7 @@ func TestNodeConfigGolden(t *testing.T) {
 	}
 }
 
-// A node that pinbox has not built does not have the file.
+// A node that was not installed from an appliance does not have the file.
 func TestNodeConfigOfOtherNodes(t *testing.T) {
 	got, err := layout.ReadNodeConfig(filepath.Join(t.TempDir(), "node.json"))
 	if want := (layout.NodeConfig{Version: 1, KeepPrevious: 1}); err != nil || got != want {
@@ -54,7 +54,7 @@ func TestReadNodeConfig(t *testing.T) {
 				t.Fatalf("got %+v, %v, want %+v, %q", got, err, want.config, want.err)
 			}
 			if err != nil && (!strings.Contains(err.Error(), want.err) || !strings.Contains(err.Error(), file)) {
-				t.Errorf("got %q, want %q and the name of the file", err, want.err)
+				t.Errorf("got %q, want an error with %q and the name of the file", err, want.err)
 			}
 		})
 	}

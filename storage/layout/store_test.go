@@ -16,9 +16,10 @@ import (
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-func id(of string) string { return digest.FromString(of).Encoded() }
+// id returns the ID that stands for a name.
+func id(name string) string { return digest.FromString(name).Encoded() }
 
-// tree makes a file system of texts, in which "<x>" stands for the ID of x and "<<x>>" for its
+// tree returns a file system with these texts. "<x>" is replaced by the ID of x, "<<x>>" by its
 // digest.
 func tree(texts map[string]string) fstest.MapFS {
 	files := fstest.MapFS{}
@@ -32,8 +33,8 @@ func tree(texts map[string]string) fstest.MapFS {
 	return files
 }
 
-// good is a store with all that it can have.
-func good() map[string]string {
+// completeStore returns the texts of a store with each kind of document.
+func completeStore() map[string]string {
 	return map[string]string{
 		"overlay-layers/layers.json": `[
 			{"id":"<a>","diff-digest":"<<a>>","compressed-diff-digest":"<<b>>","diff-size":3,"compression":2,"uidset":[0,7]},
@@ -53,8 +54,8 @@ func good() map[string]string {
 	}
 }
 
-// read reads all documents.
-func read(s *layout.Store) error {
+// readAll reads all documents.
+func readAll(s *layout.Store) error {
 	_, err := s.Lock()
 	_, deltaErr := s.Delta()
 	_, setsErr := s.Sets()
@@ -66,12 +67,12 @@ func read(s *layout.Store) error {
 }
 
 func TestStore(t *testing.T) {
-	s := layout.Open(tree(good()))
+	s := layout.Open(tree(completeStore()))
 	var layers []string
 	if err := s.Layers(func(l layout.Layer) error {
 		layers = append(layers, l.ID+l.Parent)
 		if l.Incomplete() != (l.ID == id("c")) {
-			t.Errorf("layer %s: got incomplete %v", l.ID, l.Incomplete())
+			t.Errorf("layer %s: got incomplete %v, want %v", l.ID, l.Incomplete(), !l.Incomplete())
 		}
 		return nil
 	}); err != nil {
@@ -100,15 +101,15 @@ func TestStore(t *testing.T) {
 	}
 	lock, err := s.Lock()
 	if err != nil || lock.Platform != "linux/amd64" {
-		t.Errorf("got the lock %+v, error %v", lock, err)
+		t.Errorf("got the lock %+v, error %v, want one for linux/amd64", lock, err)
 	}
 	delta, err := s.Delta()
 	if err != nil || delta.Name != "edge" {
-		t.Errorf("got the delta %+v, error %v", delta, err)
+		t.Errorf("got the delta %+v, error %v, want edge", delta, err)
 	}
 	sets, err := s.Sets()
 	if names := slices.Collect(maps.Keys(sets)); err != nil || !slices.Equal(names, []string{"worker.yaml"}) {
-		t.Errorf("got the sets %v, error %v", names, err)
+		t.Errorf("got the sets %v, error %v, want worker.yaml", names, err)
 	}
 	token, err := s.Token()
 	if want := id("twoone"); err != nil || token != want {
@@ -116,8 +117,8 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// What a store need not have is no error, and what it must have is one.
-func TestStoreWithoutDocuments(t *testing.T) {
+// A missing document is an error unless a store need not have it.
+func TestMissingDocuments(t *testing.T) {
 	s := layout.Open(tree(map[string]string{
 		"overlay-layers/volatile-layers.json": `[{"id":"<c>"}]`, "overlay-images/images.json": "",
 		"overlay-containers/containers.json": "null",
@@ -134,7 +135,7 @@ func TestStoreWithoutDocuments(t *testing.T) {
 		t.Errorf("got %d layers, error %v, want 1 volatile one and ErrNotExist", n, err)
 	}
 	if err := errors.Join(s.Images(nil), s.Containers(nil)); err != nil {
-		t.Errorf("got error %v of documents without records, want none", err)
+		t.Errorf("documents without records: got error %v, want none", err)
 	}
 	_, lockErr := s.Lock()
 	_, tokenErr := s.Token()
@@ -146,8 +147,8 @@ func TestStoreWithoutDocuments(t *testing.T) {
 }
 
 // Every error names the file, the record and the field.
-func TestHostileStores(t *testing.T) {
-	if err := read(layout.Open(tree(good()))); err != nil {
+func TestInvalidStores(t *testing.T) {
+	if err := readAll(layout.Open(tree(completeStore()))); err != nil {
 		t.Fatal(err)
 	}
 	const layers, images, containers = "overlay-layers/layers.json", "overlay-images/images.json",
@@ -173,9 +174,9 @@ func TestHostileStores(t *testing.T) {
 		"image of a container":    {containers, `[{"id":"<c>","image":"quay.io/x/a:1"}]`, `image "quay.io/x/a:1"`},
 		"layer of a container":    {containers, `[{"id":"<c>","layer":"."}]`, `layer "."`},
 		"name of a container":     {containers, `[{"id":"<c>","names":["\u0007"]}]`, "names: "},
-		"no list":                 {images, `{}`, "not a list"},
-		"cut off":                 {images, `[{"id":"<a>"}`, "EOF"},
-		"cut off in a record":     {images, `[{"id":"<a`, "record 0: "},
+		"not a list":              {images, `{}`, "not a list"},
+		"truncated":               {images, `[{"id":"<a>"}`, "EOF"},
+		"truncated in a record":   {images, `[{"id":"<a`, "record 0: "},
 		"a second list":           {images, `[] []`, "it continues after the list"},
 		"of another type":         {layers, `[{"id":7}]`, "record 0: "},
 		"volatile records":        {"overlay-layers/volatile-layers.json", `[{"id":"c"}]`, "record 0: "},
@@ -186,12 +187,12 @@ func TestHostileStores(t *testing.T) {
 		"delta of a newer pinbox": {"pinbox/delta.json", `{"version":2,"thin":true}`, "a newer pinbox made it"},
 		"set":                     {"pinbox/sets/worker.yaml", "kind: Pod\nspec: ]", "worker.yaml"},
 		"hidden set":              {"pinbox/sets/.worker.yaml", "", ".worker.yaml"},
-		"set that beeps":          {"pinbox/sets/\a.yaml", "", `\a.yaml`},
+		"set with a control char": {"pinbox/sets/\a.yaml", "", `\a.yaml`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			texts := good()
+			texts := completeStore()
 			texts[c.file] = c.text
-			err := read(layout.Open(tree(texts)))
+			err := readAll(layout.Open(tree(texts)))
 			if err == nil || !strings.Contains(err.Error(), c.want) ||
 				!strings.Contains(err.Error(), strings.ReplaceAll(c.file, "\a", `\a`)) {
 				t.Errorf("got error %v, want one with %q and %q", err, c.file, c.want)
@@ -200,7 +201,7 @@ func TestHostileStores(t *testing.T) {
 	}
 }
 
-// A reader that writes records again must not lose any field of them.
+// With Strict, unknown fields are an error: a caller that writes the records again would lose them.
 func TestStrictStores(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"unknown field": {`[{"id":"<a>","mountlabel":"x"}]`, "mountlabel"},
@@ -209,7 +210,7 @@ func TestStrictStores(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := layout.Open(tree(map[string]string{"overlay-layers/layers.json": c.text}))
 			if err := s.Layers(func(layout.Layer) error { return nil }); err != nil {
-				t.Errorf("got error %v of what other programs write, want none", err)
+				t.Errorf("not strict: got error %v, want none", err)
 			}
 			s.Strict = true
 			if err := s.Layers(nil); !errors.Is(err, layout.ErrDocument) || !strings.Contains(err.Error(), c.want) {
@@ -219,20 +220,20 @@ func TestStrictStores(t *testing.T) {
 	}
 }
 
-// All documents share one budget, however it is spent.
-func TestBudgetOfAStore(t *testing.T) {
+// All documents of a store share one limit.
+func TestLimitsOfAStore(t *testing.T) {
 	record := `{"id":"` + id("a") + `"},`
 	for name, c := range map[string]struct {
 		file, text string
 	}{
-		"records":      {"overlay-layers/layers.json", "[" + strings.Repeat(record, 100_001)},
-		"lock file":    {"overlay-images/images.lock", strings.Repeat("l", 64<<20+1)},
-		"pinbox' lock": {"pinbox/pinbox.lock.json", `{"version":` + strings.Repeat(" ", 64<<20)},
+		"records":   {"overlay-layers/layers.json", "[" + strings.Repeat(record, 100_001)},
+		"lock file": {"overlay-images/images.lock", strings.Repeat("l", 64<<20+1)},
+		"lock":      {"pinbox/pinbox.lock.json", `{"version":` + strings.Repeat(" ", 64<<20)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			texts := good()
+			texts := completeStore()
 			texts[c.file] = c.text
-			if err := read(layout.Open(tree(texts))); !errors.Is(err, layout.ErrTooLarge) ||
+			if err := readAll(layout.Open(tree(texts))); !errors.Is(err, layout.ErrTooLarge) ||
 				!strings.Contains(err.Error(), c.file) {
 				t.Errorf("got error %.300v, want ErrTooLarge and %s", err, c.file)
 			}
@@ -241,7 +242,7 @@ func TestBudgetOfAStore(t *testing.T) {
 	half := strings.Repeat("l", 40<<20)
 	s := layout.Open(tree(map[string]string{"overlay-images/images.lock": half, "overlay-layers/layers.lock": half}))
 	if _, err := s.Token(); !errors.Is(err, layout.ErrTooLarge) || !strings.Contains(err.Error(), "layers.lock") {
-		t.Errorf("got error %.300v of the second document of 40 MiB, want ErrTooLarge and layers.lock", err)
+		t.Errorf("two documents of 40 MiB: got error %.300v, want ErrTooLarge and layers.lock", err)
 	}
 }
 
@@ -274,13 +275,14 @@ func TestLimitOfARecord(t *testing.T) {
 	}
 }
 
-// A pipe keeps who opens it until somebody writes to it.
-func TestDocumentsAreFiles(t *testing.T) {
-	for _, name := range slices.Sorted(maps.Keys(good())) {
+// Documents must be regular files: opening a pipe blocks until another process opens it for
+// writing.
+func TestSpecialFiles(t *testing.T) {
+	for _, name := range slices.Sorted(maps.Keys(completeStore())) {
 		t.Run(name, func(t *testing.T) {
-			files := tree(good())
+			files := tree(completeStore())
 			files[name].Mode |= fs.ModeNamedPipe
-			if err := read(layout.Open(files)); !errors.Is(err, layout.ErrDocument) ||
+			if err := readAll(layout.Open(files)); !errors.Is(err, layout.ErrDocument) ||
 				!strings.Contains(err.Error(), name+": ") {
 				t.Errorf("got error %v, want ErrDocument and %s", err, name)
 			}
@@ -288,9 +290,9 @@ func TestDocumentsAreFiles(t *testing.T) {
 	}
 }
 
-// What a disk cannot read is not called a bad document.
+// An error of the disk is not ErrDocument.
 func TestUnreadableDocument(t *testing.T) {
-	s := layout.Open(failing{tree(good())})
+	s := layout.Open(failing{tree(completeStore())})
 	if err := s.Layers(nil); !errors.Is(err, syscall.EIO) || errors.Is(err, layout.ErrDocument) {
 		t.Errorf("got error %v, want EIO and no ErrDocument", err)
 	}
@@ -307,7 +309,7 @@ type failingFile struct{ fs.File }
 
 func (failingFile) Read([]byte) (int, error) { return 0, syscall.EIO }
 
-// EncodeRecords writes what Store reads, and the token is the sum of it.
+// A Store can read the text of EncodeRecords, and the token is its digest.
 func TestEncodeRecords(t *testing.T) {
 	want := []layout.Layer{{ID: id("a")}, {ID: id("b"), Parent: id("a"), UncompressedDigest: digest.FromString("<&>")}}
 	text, token, err := layout.EncodeRecords(want)
@@ -326,7 +328,7 @@ func TestEncodeRecords(t *testing.T) {
 	}
 }
 
-// Whatever a store says, what it gives is safe as the name of a file, and nothing panics.
+// IDs and keys of any text that is read are safe as names of files, and no text causes a panic.
 func FuzzRecords(f *testing.F) {
 	for _, text := range []string{
 		`[{"id":"<a>","parent":"<b>","diff-digest":"<<a>>","names":["quay.io/x/a:1"],"layer":"<b>","big-data-names":["manifest"]}]`, `[null]`, `null`, `[{}]`,
@@ -338,21 +340,21 @@ func FuzzRecords(f *testing.F) {
 		s := layout.Open(fstest.MapFS{
 			"overlay-layers/layers.json": file, "overlay-images/images.json": file, "overlay-containers/containers.json": file,
 		})
-		plain := func(what string, ids ...string) {
+		checkIDs := func(what string, ids ...string) {
 			for _, id := range ids {
 				if strings.Trim(id, "0123456789abcdef") != "" {
 					t.Errorf("got the %s %q, want hexadecimal digits", what, id)
 				}
 			}
 		}
-		_ = s.Layers(func(l layout.Layer) error { plain("layer", l.ID, l.Parent); return nil })
+		_ = s.Layers(func(l layout.Layer) error { checkIDs("layer", l.ID, l.Parent); return nil })
 		_ = s.Images(func(i layout.Image) error {
-			plain("image", i.ID, i.TopLayer)
+			checkIDs("image", i.ID, i.TopLayer)
 			if slices.Contains(i.BigDataNames, "..") {
-				t.Errorf("got the documents %q", i.BigDataNames)
+				t.Errorf("got the documents %q, want none that is ..", i.BigDataNames)
 			}
 			return nil
 		})
-		_ = s.Containers(func(c layout.Container) error { plain("container", c.ID, c.Image, c.Layer); return nil })
+		_ = s.Containers(func(c layout.Container) error { checkIDs("container", c.ID, c.Image, c.Layer); return nil })
 	})
 }

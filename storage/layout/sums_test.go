@@ -16,8 +16,9 @@ import (
 
 var zeros = strings.Repeat("0", 64)
 
-// sha256sum(1) reads what is written, and the other way round: names with what it escapes, too.
-func TestSumsAreThoseOfSha256sum(t *testing.T) {
+// sha256sum(1) reads the output of Encode, and ReadSums reads the output of sha256sum(1), also for
+// names that it escapes.
+func TestSumsEqualSha256sum(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{
 		"a", "sub/b", " blank", "back\\slash", "new\nline", "carriage\rreturn", "lat\xedn", "two  blanks",
@@ -29,10 +30,10 @@ func TestSumsAreThoseOfSha256sum(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	theirs := fixtures.Run(t, "sh", "-c", "cd "+dir+" && sha256sum * ' blank' sub/* 2>/dev/null | sort -u; true")
-	sums, err := layout.ReadSums(strings.NewReader(theirs), layout.MaxSums)
+	output := fixtures.Run(t, "sh", "-c", "cd "+dir+" && sha256sum * ' blank' sub/* 2>/dev/null | sort -u; true")
+	sums, err := layout.ReadSums(strings.NewReader(output), layout.MaxSums)
 	if err != nil || len(sums) != 8 {
-		t.Fatalf("got %d sums, error %v; want 8 of\n%s", len(sums), err, theirs)
+		t.Fatalf("got %d sums, error %v; want 8 of\n%s", len(sums), err, output)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "SHA256SUMS"), sums.Encode(), 0o644); err != nil {
 		t.Fatal(err)
@@ -40,7 +41,7 @@ func TestSumsAreThoseOfSha256sum(t *testing.T) {
 	fixtures.Run(t, "sh", "-c", "cd "+dir+" && sha256sum -c --strict --quiet SHA256SUMS")
 }
 
-func TestHostileSums(t *testing.T) {
+func TestInvalidSums(t *testing.T) {
 	good, many := zeros+"  store.squashfs\n", ""
 	for i := range 300 {
 		many += fmt.Sprintf("%s  %d\n", zeros, i)
@@ -60,7 +61,7 @@ func TestHostileSums(t *testing.T) {
 		"an empty line":          {good + "\n" + good, "line 2"},
 		"a line without end":     {strings.Repeat("0", 15_000), "token too long"},
 		"a path without end":     {zeros + "  " + strings.Repeat("a", 10_000), "token too long"},
-		"more than the budget":   {many, "more than 20000 bytes"},
+		"more than the limit":    {many, "more than 20000 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := layout.ReadSums(strings.NewReader(c.text), 20_000)
@@ -71,7 +72,7 @@ func TestHostileSums(t *testing.T) {
 	}
 	crlf, err := layout.ReadSums(strings.NewReader(zeros+"  a\r\n"), 1000)
 	if want := (layout.Sums{"a": zeros}); err != nil || !maps.Equal(crlf, want) {
-		t.Errorf("with the line ends of Windows: got %v, error %v, want %v", crlf, err, want)
+		t.Errorf("line ends of Windows: got %v, error %v, want %v", crlf, err, want)
 	}
 }
 
@@ -87,9 +88,9 @@ func FuzzSums(f *testing.F) {
 				t.Errorf("got the path %q, want one below the folder", name)
 			}
 		}
-		again, err := layout.ReadSums(bytes.NewReader(sums.Encode()), 1<<17)
-		if err != nil || !maps.Equal(sums, again) {
-			t.Errorf("got %q, error %v, want %q", again, err, sums)
+		decoded, err := layout.ReadSums(bytes.NewReader(sums.Encode()), 1<<17)
+		if err != nil || !maps.Equal(sums, decoded) {
+			t.Errorf("got %q, error %v, want %q", decoded, err, sums)
 		}
 	})
 }
