@@ -13,8 +13,8 @@ import (
 	"github.com/pinbox/pinbox/storage/filelock"
 )
 
-// take locks a file, and releases it when the test ends.
-func take(t *testing.T, path string, o filelock.Options) (release func()) {
+// lock locks a file.
+func lock(t *testing.T, path string, o filelock.Options) (release func()) {
 	t.Helper()
 	release, err := filelock.Lock(t.Context(), path, 0o600, o)
 	if err != nil {
@@ -23,12 +23,12 @@ func take(t *testing.T, path string, o filelock.Options) (release func()) {
 	return release
 }
 
-func TestLockKeepsOthersOut(t *testing.T) {
+func TestLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	if filelock.Held(path) {
-		t.Error("got held, want not: nobody has made the file")
+		t.Error("before the first Lock: got held, want not held")
 	}
-	release := take(t, path, filelock.Options{})
+	release := lock(t, path, filelock.Options{})
 	if _, err := filelock.Lock(t.Context(), path, 0o600, filelock.Options{}); !errors.Is(err, filelock.ErrLocked) {
 		t.Errorf("second lock: got %v, want ErrLocked", err)
 	}
@@ -48,17 +48,17 @@ func TestLockKeepsOthersOut(t *testing.T) {
 		t.Error("got held, want released")
 	}
 	if err := filelock.Try(f); err != nil {
-		t.Errorf("try after the release: got %v, want the lock", err)
+		t.Errorf("try after the release: got %v, want no error", err)
 	}
 }
 
 func TestLockWaits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	release := take(t, path, filelock.Options{})
-	// The holder releases once it is told that somebody waits.
-	take(t, path, filelock.Options{Wait: time.Minute, Waiting: release})()
+	release := lock(t, path, filelock.Options{})
+	// Waiting releases the first lock.
+	lock(t, path, filelock.Options{Wait: time.Minute, Waiting: release})()
 
-	defer take(t, path, filelock.Options{})()
+	defer lock(t, path, filelock.Options{})()
 	start := time.Now()
 	_, err := filelock.Lock(t.Context(), path, 0o600, filelock.Options{Wait: 100 * time.Millisecond})
 	if waited := time.Since(start); !errors.Is(err, filelock.ErrLocked) || waited < 100*time.Millisecond {
@@ -68,7 +68,7 @@ func TestLockWaits(t *testing.T) {
 
 func TestLockEndsWithItsContext(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	defer take(t, path, filelock.Options{})()
+	defer lock(t, path, filelock.Options{})()
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := filelock.Lock(ctx, path, 0o600, filelock.Options{Wait: time.Minute, Waiting: cancel})
 	if !errors.Is(err, context.Canceled) {
@@ -76,15 +76,16 @@ func TestLockEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestInheritedLockOutlivesItsRelease(t *testing.T) {
+// A child process keeps an inherited lock.
+func TestInherit(t *testing.T) {
 	for _, inherit := range []bool{true, false} {
-		t.Run(fmt.Sprintf("Inherit %v", inherit), func(t *testing.T) { outlive(t, inherit) })
+		t.Run(fmt.Sprintf("Inherit %v", inherit), func(t *testing.T) { testInherit(t, inherit) })
 	}
 }
 
-func outlive(t *testing.T, inherit bool) {
+func testInherit(t *testing.T, inherit bool) {
 	path := filepath.Join(t.TempDir(), "lock")
-	release := take(t, path, filelock.Options{Inherit: inherit})
+	release := lock(t, path, filelock.Options{Inherit: inherit})
 	child := exec.Command("cat") // ends with its input
 	input, err := child.StdinPipe()
 	if err != nil {
