@@ -26,8 +26,9 @@ func TestHome(t *testing.T) {
 	}
 }
 
-// The library complained of a missing $XDG_RUNTIME_DIR at every request.
-func TestPrepareTellsOfAMissingFolderOnce(t *testing.T) {
+// Prepare warns once of a missing $XDG_RUNTIME_DIR. A bug was that containers/image warned at every
+// request.
+func TestPrepareWarnsOnce(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	t.Setenv("XDG_RUNTIME_DIR", missing)
 	t.Setenv("HOME", os.DevNull)
@@ -39,6 +40,6 @@ func TestPrepareTellsOfAMissingFolderOnce(t *testing.T) {
 		t.Errorf("got HOME=%s, want /nonexistent", home)
 	}
 	if warnings, err := environment.Prepare(); err != nil || len(warnings) > 0 {
-		t.Errorf("again: got the warnings %q, %v, want none", warnings, err)
+		t.Errorf("a second call: got the warnings %q, %v, want none", warnings, err)
 	}
 }
