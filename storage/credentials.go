@@ -69,7 +69,7 @@ func (c *Credentials) removeInvalid(
 	}
 	for _, registry := range slices.Sorted(maps.Keys(entries)) {
 		if problem := check(entries[registry]); problem != "" {
-			name := registry[strings.LastIndex(registry, "@")+1:] // a password may stand before it
+			name := registry[strings.LastIndex(registry, "@")+1:] // without a password before it
 			c.Warnings = append(c.Warnings, fmt.Sprintf("%s: the credentials for %s are left out: %s", c.Path, name, problem))
 			delete(entries, registry)
 		}

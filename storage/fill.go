@@ -19,7 +19,7 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// PackOptions says how to make packs of layers, and where to store them.
+// PackOptions has the compressor for packs and the folders for them.
 type PackOptions struct {
 	Compressor *squashfs.Compressor
 	// Cache has the packs of earlier builds, and gets the new ones.

@@ -122,7 +122,7 @@ func readFile(files fileOpener, name string) ([]byte, error) {
 	defer r.Close()
 	content, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if len(content) > maxFile {
-		return nil, fmt.Errorf("%w: %s has more than %d bytes, which is the limit for such a file", ErrLocal, name, maxFile)
+		return nil, fmt.Errorf("%w: %s has more than %d bytes, the limit for such a file", ErrLocal, name, maxFile)
 	}
 	return content, err
 }

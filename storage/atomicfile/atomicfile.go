@@ -14,7 +14,7 @@ import (
 	"github.com/pinbox/pinbox/storage/filelock"
 )
 
-// ErrNotFile reports that a path is that of a device or a directory, which a rename would replace.
+// ErrNotFile reports that a path names a device or a directory, which a rename would replace.
 var ErrNotFile = errors.New("is not a regular file")
 
 // ErrBusy reports that another process is writing the file.
@@ -44,12 +44,12 @@ func (f *File) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// maxPrefix bounds the part of a file's name that its temporary name repeats, in bytes, so that dot,
-// prefix and random suffix stay below NAME_MAX (255).
+// maxPrefix bounds the part of a file's name that its temporary name repeats, in bytes, so that
+// dot, prefix and random suffix stay below NAME_MAX (255).
 const maxPrefix = 200
 
 // Create starts the file at path. The caller ends it with Commit or Abort; Abort after Commit does
-// nothing. The error is ErrNotFile if path is not that of a regular file.
+// nothing. The error is ErrNotFile if path names something other than a regular file.
 func Create(path string, perm fs.FileMode) (*File, error) {
 	if err := replaceable(path); err != nil {
 		return nil, err
@@ -60,8 +60,8 @@ func Create(path string, perm fs.FileMode) (*File, error) {
 }
 
 // CreateVia is Create with the temporary name temp, on the same file system. It overwrites the file
-// that a killed process left there, so there is never more than one. The caller prevents two writers
-// at the same time.
+// that a killed process left there, so there is never more than one. The caller prevents two
+// writers at the same time.
 func CreateVia(temp, path string, perm fs.FileMode) (*File, error) {
 	if err := replaceable(path); err != nil {
 		return nil, err
@@ -153,8 +153,8 @@ func Write(path string, content []byte, perm fs.FileMode) (changed bool, err err
 	return finish(f, err, content)
 }
 
-// WriteVia is Write with the temporary name temp, as CreateVia: for directories of which programs read
-// every file.
+// WriteVia is Write with the temporary name temp, as CreateVia: for directories of which programs
+// read every file.
 func WriteVia(temp, path string, content []byte, perm fs.FileMode) (changed bool, err error) {
 	if same(path, content, perm) {
 		return false, nil

@@ -19,7 +19,7 @@ import (
 
 // Key names an entry.
 type Key struct {
-	// Digest of what was packed: the DiffID of a layer.
+	// Digest is the DiffID of the layer.
 	Digest digest.Digest `json:"digest"`
 	// Blob is the digest of the blob that was unpacked, "" if nothing was. An entry proves that the
 	// blob has the DiffID.
@@ -39,7 +39,7 @@ const tag = "Signature: 8a477f597d28d172789f06886806bc55\n# pinbox keeps packed 
 	"removed at any time.\n"
 
 // Open opens the cache in a folder, which it creates if necessary. The content of the folder is
-// trusted, so nobody else may write there.
+// trusted, so other users must not be able to write to it.
 func Open(dir string) (Cache, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "layers"), 0o700); err != nil {
 		return Cache{}, err
@@ -192,8 +192,8 @@ func (c Cache) walk(visit func(encoding, name string, fi fs.FileInfo) error) err
 	return nil
 }
 
-// RemoveFile removes the entry of a file that Get or Put returned, and reports whether the file is
-// that of an entry.
+// RemoveFile removes the entry of a file that Get or Put returned, and reports whether the file
+// was an entry.
 func (c Cache) RemoveFile(f *os.File) (bool, error) {
 	if c.dir == "" || filepath.Dir(filepath.Dir(f.Name())) != filepath.Join(c.dir, "layers") {
 		return false, nil

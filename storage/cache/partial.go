@@ -17,7 +17,7 @@ import (
 const partialEncoding = "partial-blobs"
 
 // Partial is the part of a blob that was fetched so far. It lets the next process continue where a
-// killed one stopped. Its content is not verified: the digest is that of the whole blob.
+// killed one stopped. Its content cannot be verified: the digest is for the complete blob.
 type Partial struct {
 	*os.File
 }

@@ -21,7 +21,7 @@ var ErrNoProc = errors.New("/proc is not mounted")
 // noHome is the home directory of a user without one. It does not exist: Debian Policy 9.2.3.
 const noHome = "/nonexistent"
 
-// Home returns the user's home directory: $HOME, else that of passwd(5), else one that does not
+// Home returns the user's home directory: $HOME, else the one in passwd(5), else one that does not
 // exist.
 func Home() string {
 	home, err := unshare.HomeDir()
@@ -35,12 +35,12 @@ func Home() string {
 	return home
 }
 
-// Prepare sets the environment variables that the libraries need, and returns warnings for the user.
-// It may be called more than once.
+// Prepare sets the environment variables that the libraries need, and returns warnings for the
+// user. It may be called more than once.
 //
-// Without $HOME, containers/image does not find the host's policy.json, registries.conf, registries.d
-// and certs.d, and reads .docker/config.json in the current directory as the user's. If
-// $XDG_RUNTIME_DIR does not exist, it warns at every request.
+// Without $HOME, containers/image does not find the host's policy.json, registries.conf,
+// registries.d and certs.d, and reads .docker/config.json in the current directory as the user's.
+// If $XDG_RUNTIME_DIR does not exist, it warns at every request.
 func Prepare() (warnings []string, err error) {
 	err = os.Setenv("HOME", Home())
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
@@ -53,8 +53,8 @@ func Prepare() (warnings []string, err error) {
 	return warnings, err
 }
 
-// DescriptorPath returns a path of an open file, for libraries that open files by name: /proc/self/fd,
-// proc(5). The error is ErrNoProc.
+// DescriptorPath returns a path of an open file, for libraries that open files by name:
+// /proc/self/fd, proc(5). The error is ErrNoProc.
 func DescriptorPath(f *os.File) (string, error) {
 	name := fmt.Sprintf("/proc/self/fd/%d", f.Fd())
 	if _, err := os.Stat(name); err != nil {

@@ -20,7 +20,8 @@ type Options struct {
 	Wait time.Duration
 	// Waiting is called once, after a second of waiting; it may be nil.
 	Waiting func()
-	// Inherit lets programs that this process starts hold the lock, too, until the last of them ends.
+	// Inherit lets programs that this process starts hold the lock, too, until the last of them
+	// ends.
 	Inherit bool
 }
 
@@ -31,9 +32,9 @@ const (
 	notice = time.Second
 )
 
-// Lock locks the file at path, which it creates with these permissions if it does not exist. The error
-// is ErrLocked after o.Wait, and that of ctx when ctx ends. release releases the lock, and does not
-// remove the file.
+// Lock locks the file at path, which it creates with these permissions if it does not exist. The
+// error is ErrLocked after o.Wait, and ctx.Err() when ctx ends. release releases the lock, and does
+// not remove the file.
 func Lock(ctx context.Context, path string, perm fs.FileMode, o Options) (release func(), err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, perm)
 	if err != nil {
@@ -83,7 +84,8 @@ func Try(f *os.File) error {
 	return nil
 }
 
-// Held reports whether the lock on the file at path is held. It is false if the file cannot be opened.
+// Held reports whether the lock on the file at path is held. It is false if the file cannot be
+// opened.
 func Held(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {

@@ -51,7 +51,7 @@ type Image struct {
 	r       io.ReaderAt
 	size    int64
 	primary Volume
-	joliet  *Volume // nil if there is none
+	joliet  *Volume // nil if the image has none
 }
 
 // Volume is a tree of directories: the primary one or Joliet's.
@@ -62,7 +62,7 @@ type Volume struct {
 	Sectors uint32
 	// Root is the record of the root directory.
 	Root Record
-	// Joliet tells Joliet's volume from the primary one.
+	// Joliet is true for Joliet's volume, false for the primary one.
 	Joliet bool
 }
 
@@ -312,7 +312,7 @@ func parseRecord(raw []byte, joliet bool) (Record, error) {
 	}, nil
 }
 
-// IsDir reports whether the record is that of a directory.
+// IsDir reports whether the record describes a directory.
 func (r Record) IsDir() bool { return r.Flags&FlagDirectory != 0 }
 
 // HasName reports whether name is the record's name in Joliet, in Rock Ridge, or, if the image has

@@ -10,8 +10,8 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// ManifestData is the key of an image's own manifest, SignaturesData that of the signatures of it:
-// storage.ImageDigestBigDataKey and the key in containers/image, storage/storage_dest.go.
+// Keys of an image's own manifest and of the signatures of it: ImageDigestBigDataKey of
+// containers/storage, and storage/storage_dest.go of containers/image.
 const (
 	ManifestData   = "manifest"
 	SignaturesData = "signatures"

@@ -24,7 +24,7 @@ var (
 type Violation struct {
 	// Rule is set-size, set-twice or set-image.
 	Rule string
-	// Image that violates it; the zero value if the whole set does.
+	// Image that violates it; the zero value if the set does.
 	Image Image
 	// Text describes what the API refuses.
 	Text string

@@ -11,7 +11,7 @@ const (
 	xattrElsewhere = 0x100
 )
 
-// xattrSet reads a set of attributes. size is that of the set, in bytes.
+// xattrSet reads a set of attributes, and returns its size in bytes.
 func (r *Reader) xattrSet(number uint32) (attrs map[string]string, size int, err error) {
 	if number == noXattrs {
 		return nil, 0, nil

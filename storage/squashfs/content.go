@@ -56,8 +56,8 @@ type extent struct {
 type short struct{ fragment, offset uint32 }
 
 // Content stores what it reads from r, up to its end. Contents shorter than a block share fragment
-// blocks, and equal ones are stored once. The last block of a longer content is not a fragment, as in
-// mksquashfs.
+// blocks, and equal ones are stored once. The last block of a longer content is not a fragment, as
+// in mksquashfs.
 func (p *Packer) Content(r io.Reader) (*Content, error) {
 	c := &Content{fragment: noFragment}
 	p.contents = append(p.contents, c)
@@ -104,8 +104,8 @@ func fill(r io.Reader, p []byte) (n int, last bool, err error) {
 	return n, false, nil
 }
 
-// measuring records the extent of a content as the pipeline writes it. The sum is that of the
-// compressed blocks, about a third of the data: equal contents become equal blocks.
+// measuring records the extent of a content as the pipeline writes it. It sums the
+// compressed blocks, about a third of the data, since equal contents become equal blocks.
 type measuring struct {
 	p   *Packer
 	c   *Content

@@ -89,8 +89,8 @@ const noXattrs = ^uint32(0)
 // xattrPrefixes are the classes of the format, by their numbers.
 var xattrPrefixes = []string{"user.", "trusted.", "security."}
 
-// SupportsXattr reports whether an image can have an extended attribute of this name: the format has
-// user.*, trusted.* and security.* only.
+// SupportsXattr reports whether an image can have an extended attribute of this name: the format
+// has user.*, trusted.* and security.* only.
 func SupportsXattr(name string) bool {
 	return slices.ContainsFunc(xattrPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
@@ -159,8 +159,8 @@ func (e *end) blocks(m *metaWriter) uint64 {
 	return e.append(m.out.Bytes())
 }
 
-// lookup appends a table of fixed-size entries, head, and the index of the table's blocks. It returns
-// the start of the head, which the superblock has as that of the table.
+// lookup appends a table of fixed-size entries, head, and the index of the table's blocks. It
+// returns the start of the head, which the superblock records as the start of the table.
 func (e *end) lookup(head []byte, entries any) uint64 {
 	m := metaWriter{block: e.block}
 	m.append(encode(entries))

@@ -13,7 +13,7 @@ import (
 // follow their length. An inode or a content that occurs several times is written at its first
 // occurrence; the others have its number.
 
-// encoder writes an index as a stream: that of a layer of a million files has 60 MB.
+// encoder writes an index as a stream, since the index of a layer of a million files has 60 MB.
 type encoder struct {
 	w                *bufio.Writer // keeps its first failure
 	contents, inodes uint32
