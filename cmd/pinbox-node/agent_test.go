@@ -21,8 +21,8 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
-// notified listens as systemd does for sd_notify(3).
-func notified(t *testing.T) (socket string, messages func() []string) {
+// listenNotify listens as systemd does for sd_notify(3).
+func listenNotify(t *testing.T) (socket string, messages func() []string) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "notify")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
@@ -51,15 +51,15 @@ func notified(t *testing.T) (socket string, messages func() []string) {
 	}
 }
 
-// `run` follows the sets, mends what somebody undoes by hand, and tells systemd.
-func TestRunFollowsTheSetsAndMendsDrift(t *testing.T) {
+// `run` follows the sets, repairs manual changes, and notifies systemd.
+func TestRunFollowsTheSetsAndRepairsDrift(t *testing.T) {
 	n, registry, _ := boot(t)
-	a, b := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000)
+	a, b := push(t, registry, "app/a", 1000), push(t, registry, "app/b", 2000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", a))
-	socket, messages := notified(t)
+	socket, messages := listenNotify(t)
 	t.Setenv("NOTIFY_SOCKET", socket)
 	t.Setenv("WATCHDOG_USEC", "200000")
-	_, stop := background(t, n, "run", "--interval", "500ms")
+	_, stop := start(t, n, "run", "--interval", "500ms")
 	pins := func(want ...string) func() bool {
 		return func() bool {
 			pinned, _ := pinnedByCRIO(t, n)
@@ -68,54 +68,54 @@ func TestRunFollowsTheSetsAndMendsDrift(t *testing.T) {
 	}
 	eventually(t, "the first set is pinned", pins(a))
 	n.WriteSet("t.yaml", sample.SetNamed("t", b))
-	eventually(t, "another set comes", pins(a, b))
+	eventually(t, "another set is added", pins(a, b))
 	n.RemoveSet("s.yaml")
-	eventually(t, "a set goes", pins(b))
+	eventually(t, "a set is removed", pins(b))
 	if _, err := n.Images().RemoveImage(t.Context(),
 		&criapi.RemoveImageRequest{Image: &criapi.ImageSpec{Image: b}}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "an image that was removed by hand comes back", pins(b))
+	eventually(t, "an image that was removed by hand is pulled again", pins(b))
 	if err := os.WriteFile(n.Etc("crio.conf.d/50-pinned-images"), []byte("[crio.image]\npinned_images = []\n"),
 		0o644); err != nil {
 		t.Fatal(err)
 	}
 	n.Reload()
-	eventually(t, "a pin that was removed by hand comes back", func() bool {
+	eventually(t, "a pin that was removed by hand is restored", func() bool {
 		return n.Dropin() == rendered(t, []string{b}) && pins(b)()
 	})
-	eventually(t, "all is well", func() bool { return n.Do("status").Code == 0 })
+	eventually(t, "status succeeds", func() bool { return n.Do("status").Code == 0 })
 	stop()
 	all := messages()
 	for _, want := range []string{"READY=1", "WATCHDOG=1", "STATUS=all 1 images of 1 sets are pinned"} {
 		if !slices.Contains(all, want) {
-			t.Errorf("systemd was not told %s: %v", want, all)
+			t.Errorf("got the notifications %v, want %s among them", all, want)
 		}
 	}
 	if all[0] != "READY=1" {
-		t.Errorf("systemd was told first %s", all[0])
+		t.Errorf("got the first notification %s, want READY=1", all[0])
 	}
 }
 
-// A folder of sets that goes away unpins nothing.
-func TestSetsFolderGoesAway(t *testing.T) {
+// Without the folder of sets, nothing is unpinned.
+func TestSetsFolderIsRemoved(t *testing.T) {
 	n, registry, _ := boot(t)
-	a := pushed(t, registry, "app/a", 1000)
+	a := push(t, registry, "app/a", 1000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", a))
-	_, stop := background(t, n, "run")
-	eventually(t, "all is pinned", func() bool { return statusNow(n).Healthy() })
-	if err := os.Rename(n.Sets(), n.Sets()+".away"); err != nil {
+	_, stop := start(t, n, "run")
+	eventually(t, "all is pinned", func() bool { return currentStatus(n).Healthy() })
+	if err := os.Rename(n.Sets(), n.Sets()+".moved"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it says so", func() bool {
-		s := statusNow(n)
+	eventually(t, "the status has the error", func() bool {
+		s := currentStatus(n)
 		return s.Degraded() && strings.Contains(strings.Join(s.Errors, " "), "no such file or directory")
 	})
 	wantPinned(t, n, a)
-	if err := os.Rename(n.Sets()+".away", n.Sets()); err != nil {
+	if err := os.Rename(n.Sets()+".moved", n.Sets()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is back", func() bool { return statusNow(n).Healthy() })
+	eventually(t, "the folder is back", func() bool { return currentStatus(n).Healthy() })
 	stop()
 }
 
@@ -128,7 +128,7 @@ func memory(t testing.TB, pid int) int64 {
 	}
 	m := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindSubmatch(content)
 	if m == nil {
-		t.Fatalf("no VmRSS in\n%s", content)
+		t.Fatalf("got no VmRSS, want one in\n%s", content)
 	}
 	kb, err := strconv.ParseInt(string(m[1]), 10, 64)
 	if err != nil {
@@ -137,9 +137,9 @@ func memory(t testing.TB, pid int) int64 {
 	return kb << 10
 }
 
-// fiveHundred boots a node with 500 images in 5 sets, of which every second has
-// the images of its neighbour as well.
-func fiveHundred(t testing.TB) (*crio.Node, []string) {
+// nodeWith500Images boots a node with 500 images in 5 sets. Every second set also has the images of
+// the set before it.
+func nodeWith500Images(t testing.TB) (*crio.Node, []string) {
 	t.Helper()
 	registry, access := appliance.Registry(t)
 	pins, err := registry.PushMany(t.Context(), 500)
@@ -164,51 +164,51 @@ func fiveHundred(t testing.TB) (*crio.Node, []string) {
 }
 
 func Test500ImagesIn5Sets(t *testing.T) {
-	n, pins := fiveHundred(t)
+	n, pins := nodeWith500Images(t)
 	s := healthy(t, n)
 	if len(s.Images) != 500 || len(s.Sets) != 5 || s.Sets[1].Images != 200 {
-		t.Errorf("%s", s.Summary())
+		t.Errorf("got %q and %d sets, want 500 images in 5 sets, 200 in the second", s.Summary(), len(s.Sets))
 	}
-	cmd, stop := background(t, n, "run", "--interval", "300ms")
-	eventually(t, "some passes are made", func() bool { return time.Since(statusNow(n).Time) < time.Second })
+	cmd, stop := start(t, n, "run", "--interval", "300ms")
+	eventually(t, "some passes are made", func() bool { return time.Since(currentStatus(n).Time) < time.Second })
 	time.Sleep(2 * time.Second)
 	if rss := memory(t, cmd.Process.Pid); rss > 50<<20 {
-		t.Errorf("with 500 images it takes %d MB of memory", rss>>20)
+		t.Errorf("got %d MB of memory for 500 images, want at most 50", rss>>20)
 	} else {
 		t.Logf("%d MB of memory", rss>>20)
 	}
-	// One of them goes from two sets at once.
+	// One image is removed from two sets.
 	n.WriteSet("set-0.yaml", sample.SetNamed("set-0", pins[1:100]...))
 	n.WriteSet("set-1.yaml", sample.SetNamed("set-1", pins[1:200]...))
-	eventually(t, "it is unpinned", func() bool {
+	eventually(t, "the image is unpinned", func() bool {
 		pinned, all := pinnedByCRIO(t, n)
 		return len(pinned) == 499 && len(all) == 500
 	})
 	stop()
 }
 
-func TestPruneRemovesWhatNobodyUses(t *testing.T) {
+func TestPruneRemovesUnusedImages(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	n := appliance.Bare(t)
-	dropin(t, n, "10-pause", "[crio.image]\npause_image = \""+pins.Pause+"\"\n")
+	writeDropin(t, n, "10-pause", "[crio.image]\npause_image = \""+pins.Pause+"\"\n")
 	n.Start()
-	used, kept, gone := pins.Docker, pushed(t, registry, "app/b", 2000), pushed(t, registry, "app/c", 3000)
-	n.WriteSet("s.yaml", sample.SetNamed("s", pins.Pause, used, kept, gone))
+	used, kept, dropped := pins.Docker, push(t, registry, "app/b", 2000), push(t, registry, "app/c", 3000)
+	n.WriteSet("s.yaml", sample.SetNamed("s", pins.Pause, used, kept, dropped))
 	healthy(t, n)
 	id, _ := n.RunContainer(used, "wait")
 	n.State(id, criapi.ContainerState_CONTAINER_RUNNING)
 	n.WriteSet("s.yaml", sample.SetNamed("s", kept))
 	if s := healthy(t, n); len(s.Unpinned) != 3 {
-		t.Errorf("unpinned: %v", s.Unpinned)
+		t.Errorf("got %v unpinned, want 3 images", s.Unpinned)
 	}
 	if _, all := pinnedByCRIO(t, n); len(all) != 4 {
-		t.Errorf("without --prune: %v", all)
+		t.Errorf("without --prune: got %v, want 4 images", all)
 	}
 	if s := healthy(t, n, "--prune"); !slices.Equal(s.Unpinned, []string{used, pins.Pause}) {
-		t.Errorf("unpinned: %v", s.Unpinned)
+		t.Errorf("got %v unpinned, want %s and %s", s.Unpinned, used, pins.Pause)
 	}
-	if _, all := pinnedByCRIO(t, n); len(all) != 3 || slices.Contains(all, gone) {
-		t.Errorf("with --prune: %v", all)
+	if _, all := pinnedByCRIO(t, n); len(all) != 3 || slices.Contains(all, dropped) {
+		t.Errorf("with --prune: got %v, want 3 images without %s", all, dropped)
 	}
 	if _, err := n.Runtime().StopContainer(t.Context(), &criapi.StopContainerRequest{ContainerId: id}); err != nil {
 		t.Fatal(err)
@@ -218,6 +218,6 @@ func TestPruneRemovesWhatNobodyUses(t *testing.T) {
 	}
 	healthy(t, n, "--prune")
 	if _, all := pinnedByCRIO(t, n); slices.Contains(all, used) || !slices.Contains(all, pins.Pause) {
-		t.Errorf("after its container has gone: %v", all)
+		t.Errorf("after its container was removed: got %v, want %s and not %s", all, pins.Pause, used)
 	}
 }

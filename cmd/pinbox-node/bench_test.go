@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// A pass with nothing to do over 500 images: a process of its own each time, and
+// A pass with nothing to do over 500 images: a new process each time, and
 // a real CRI-O. The Machine Config Operator waits a second for each image.
 func BenchmarkPassOver500Images(b *testing.B) {
-	n, _ := fiveHundred(b)
+	n, _ := nodeWith500Images(b)
 	var cpu time.Duration
 	for b.Loop() {
 		cmd := n.Pinbox("firstboot")

@@ -9,20 +9,20 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
-// dropin puts a file beside ours.
-func dropin(t *testing.T, n *crio.Node, name, content string) {
+// writeDropin writes another file into CRI-O's folder of drop-ins.
+func writeDropin(t *testing.T, n *crio.Node, name, content string) {
 	t.Helper()
 	if err := os.WriteFile(n.Etc("crio.conf.d/"+name), []byte(content), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// What others have in CRI-O's configuration can keep images from being pinned.
-// The node says which file it is, and mends itself once that is gone.
-func TestConfigurationsAgainstUs(t *testing.T) {
+// Other files of CRI-O's configuration can keep images from being pinned. The status names the file,
+// and a pass pins the images once the file is removed.
+func TestConfigurationsThatPreventPins(t *testing.T) {
 	for name, test := range map[string]struct {
 		file, content string
-		says          []string
+		want          []string
 	}{
 		"a later drop-in": {"99-admin", "[crio.image]\npinned_images = [\"quay.io/x/y\"]\n",
 			[]string{"/etc/crio/crio.conf.d/99-admin comes later than /etc/crio/crio.conf.d/50-pinned-images"}},
@@ -37,23 +37,23 @@ func TestConfigurationsAgainstUs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, registry, _ := boot(t)
-			a, b := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000)
+			a, b := push(t, registry, "app/a", 1000), push(t, registry, "app/b", 2000)
 			n.WriteSet("s.yaml", sample.SetNamed("s", a))
 			healthy(t, n)
-			dropin(t, n, test.file, test.content)
+			writeDropin(t, n, test.file, test.content)
 			n.WriteSet("s.yaml", sample.SetNamed("s", a, b))
 			s := degraded(t, n, "", "")
-			said := strings.Join(s.Errors, "\n")
-			for _, want := range test.says {
-				if !strings.Contains(said, want) {
-					t.Errorf("says %q, want %q", said, want)
+			got := strings.Join(s.Errors, "\n")
+			for _, want := range test.want {
+				if !strings.Contains(got, want) {
+					t.Errorf("got the errors %q, want %q", got, want)
 				}
 			}
 			if _, all := pinnedByCRIO(t, n); len(all) != 2 {
-				t.Errorf("CRI-O is away, or lacks an image: %v", all)
+				t.Errorf("got the images %v, want 2", all)
 			}
 			if strays := n.Strays(test.file); len(strays) > 0 {
-				t.Errorf("files in crio.conf.d: %v", strays)
+				t.Errorf("got the files %v in crio.conf.d, want none", strays)
 			}
 			if err := os.Remove(n.Etc("crio.conf.d/" + test.file)); err != nil {
 				t.Fatal(err)

@@ -25,21 +25,21 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// dieAt has the test program make one pass and die of SIGKILL at a step.
-const dieAt = "PINBOX_TEST_DIE_AT"
+// killAtStep makes the test program make one pass and send itself SIGKILL at a step.
+const killAtStep = "PINBOX_TEST_KILL_AT_STEP"
 
 func TestMain(m *testing.M) {
-	if step, err := strconv.Atoi(os.Getenv(dieAt)); err == nil {
-		os.Exit(mortal(step))
+	if step, err := strconv.Atoi(os.Getenv(killAtStep)); err == nil {
+		os.Exit(passKilledAt(step))
 	}
 	code := m.Run()
 	fixtures.RemovePrograms()
 	os.Exit(code)
 }
 
-// mortal makes the pass of `firstboot`, and dies before its step of this number:
-// each call to the world outside is one.
-func mortal(step int) int {
+// passKilledAt makes the pass of `firstboot`, and kills the process before the step of this number.
+// Each call to CRI-O, a registry or the file system has a step before and after it.
+func passKilledAt(number int) int {
 	var f passFlags
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.add(flags, time.Minute)
@@ -50,83 +50,82 @@ func mortal(step int) int {
 	if err != nil {
 		panic(err)
 	}
-	die := func() {
-		if step--; step == 0 {
+	step := func() {
+		if number--; number == 0 {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
 		}
 	}
 	publish := r.Publish
-	r.Publish = func(s runtime.Status) error { die(); err := publish(s); die(); return err }
-	r.Images = mortalImages{r.Images, die}
-	r.Manifests = mortalManifests{r.Manifests, die}
+	r.Publish = func(s runtime.Status) error { step(); err := publish(s); step(); return err }
+	r.Images = imagesInSteps{r.Images, step}
+	r.Manifests = manifestsInSteps{r.Manifests, step}
 	pins := r.Pins.(*real.Pins)
 	reload := pins.Reload
-	// the drop-in is written
-	pins.Reload = func(ctx context.Context) error { die(); err := reload(ctx); die(); return err }
-	r.Pins = mortalPins{r.Pins, die}
+	pins.Reload = func(ctx context.Context) error { step(); err := reload(ctx); step(); return err }
+	r.Pins = pinsInSteps{r.Pins, step}
 	if status, err := r.Pass(context.Background()); err != nil || !status.Healthy() {
 		return 1
 	}
 	return 0
 }
 
-type mortalImages struct {
+type imagesInSteps struct {
 	runtime.Images
-	die func()
+	step func()
 }
 
-func (m mortalImages) List(ctx context.Context) ([]pinset.StoredImage, error) {
-	m.die()
+func (m imagesInSteps) List(ctx context.Context) ([]pinset.StoredImage, error) {
+	m.step()
 	return m.Images.List(ctx)
 }
 
-func (m mortalImages) Pull(ctx context.Context, img pinset.Image) error {
-	m.die()
+func (m imagesInSteps) Pull(ctx context.Context, img pinset.Image) error {
+	m.step()
 	err := m.Images.Pull(ctx, img)
-	m.die()
+	m.step()
 	return err
 }
 
-func (m mortalImages) Remove(ctx context.Context, img pinset.Image) error {
-	m.die()
+func (m imagesInSteps) Remove(ctx context.Context, img pinset.Image) error {
+	m.step()
 	err := m.Images.Remove(ctx, img)
-	m.die()
+	m.step()
 	return err
 }
 
-type mortalManifests struct {
+type manifestsInSteps struct {
 	runtime.Manifests
-	die func()
+	step func()
 }
 
-func (m mortalManifests) Resolve(ctx context.Context, img pinset.Image) (pinset.LockedImage, error) {
-	m.die()
+func (m manifestsInSteps) Resolve(ctx context.Context, img pinset.Image) (pinset.LockedImage, error) {
+	m.step()
 	locked, err := m.Manifests.Resolve(ctx, img)
-	m.die()
+	m.step()
 	return locked, err
 }
 
-type mortalPins struct {
+type pinsInSteps struct {
 	runtime.Pins
-	die func()
+	step func()
 }
 
-func (m mortalPins) Apply(ctx context.Context, images []pinset.Image) (bool, error) {
-	m.die()
+func (m pinsInSteps) Apply(ctx context.Context, images []pinset.Image) (bool, error) {
+	m.step()
 	reloaded, err := m.Pins.Apply(ctx, images)
-	m.die()
+	m.step()
 	return reloaded, err
 }
 
-// restore puts a node back to having these images, and pinning them.
-func restore(t *testing.T, n *crio.Node, there []string) {
+// restore makes the node have and pin exactly these images.
+func restore(t *testing.T, n *crio.Node, want []string) {
 	t.Helper()
-	n.WriteSet("s.yaml", sample.SetNamed("s", there...))
+	n.WriteSet("s.yaml", sample.SetNamed("s", want...))
 	healthy(t, n)
 	_, all := pinnedByCRIO(t, n)
 	for _, name := range all {
-		if !slices.Contains(there, name) {
+		if !slices.Contains(want, name) {
 			if _, err := n.Images().RemoveImage(t.Context(),
 				&criapi.RemoveImageRequest{Image: &criapi.ImageSpec{Image: name}}); err != nil {
 				t.Fatal(err)
@@ -135,8 +134,8 @@ func restore(t *testing.T, n *crio.Node, there []string) {
 	}
 }
 
-// After a death at any step the next process ends what was begun: pins are as the
-// set says, in the file and in CRI-O, and no file is left over.
+// After a kill at any step, the next process completes the work: the drop-in and CRI-O have the pins of
+// the set, and no file is left over.
 func TestKilledAtEveryStep(t *testing.T) {
 	program, err := os.Executable()
 	if err != nil {
@@ -154,7 +153,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n, registry, _ := boot(t)
 			all := []string{
-				pushed(t, registry, "app/0", 1000), pushed(t, registry, "app/1", 2000), pushed(t, registry, "app/2", 3000),
+				push(t, registry, "app/0", 1000), push(t, registry, "app/1", 2000), push(t, registry, "app/2", 3000),
 			}
 			pick := func(indices []int) (pins []string) {
 				for _, i := range indices {
@@ -166,9 +165,9 @@ func TestKilledAtEveryStep(t *testing.T) {
 			for step := 1; ; step++ {
 				restore(t, n, before)
 				n.WriteSet("s.yaml", sample.SetNamed("s", after...))
-				if !died(t, n, program, step, test.args...) {
+				if !killed(t, n, program, step, test.args...) {
 					if step < test.steps {
-						t.Errorf("a pass has %d steps only: the test misses some", step-1)
+						t.Errorf("got a pass of %d steps, want at least %d", step-1, test.steps-1)
 					}
 					return
 				}
@@ -178,7 +177,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 				checkDropin(t, n, when+", after another pass", after)
 				wantPinned(t, n, after...)
 				if _, left := pinnedByCRIO(t, n); test.args != nil && len(left) != len(after) {
-					t.Errorf("%s: images that nobody wants are still there: %v", when, left)
+					t.Errorf("%s: got the images %v, want %v", when, left, after)
 				}
 				if t.Failed() {
 					return
@@ -188,11 +187,11 @@ func TestKilledAtEveryStep(t *testing.T) {
 	}
 }
 
-// The drop-in was written and not read by CRI-O, and the image that it unpinned is
-// not on the node: nothing shows that there is something to do, but a record.
-func TestLostReloadOfAnImageThatIsAway(t *testing.T) {
+// The drop-in was written but not read by CRI-O, and the image that it unpins is not on the node: only
+// the record of the reload shows that one is due.
+func TestLostReloadOfAMissingImage(t *testing.T) {
 	n, registry, _ := boot(t)
-	a, b := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000)
+	a, b := push(t, registry, "app/a", 1000), push(t, registry, "app/b", 2000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", a, b))
 	healthy(t, n)
 	if _, err := n.Images().RemoveImage(t.Context(),
@@ -205,8 +204,8 @@ func TestLostReloadOfAnImageThatIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	for step := 1; n.Dropin() != rendered(t, []string{a}); step++ { // until it is written
-		if !died(t, n, program, step) {
-			t.Fatal("the pass ended before")
+		if !killed(t, n, program, step) {
+			t.Fatal("got the end of the pass, want the drop-in written before")
 		}
 	}
 	healthy(t, n)
@@ -217,31 +216,30 @@ func TestLostReloadOfAnImageThatIsAway(t *testing.T) {
 	wantPinned(t, n, a)
 }
 
-// died runs a pass that is killed at a step; it has not if it has no such step.
-func died(t *testing.T, n *crio.Node, program string, step int, args ...string) bool {
+// killed runs a pass that is killed at a step. It returns false if the pass has no such step.
+func killed(t *testing.T, n *crio.Node, program string, step int, args ...string) bool {
 	t.Helper()
 	line := n.Pinbox("firstboot", args...).Args
 	line[slices.Index(line, "firstboot")-1] = program
 	cmd := exec.Command(line[0], line[1:]...)
-	cmd.Env = append(os.Environ(), dieAt+"="+strconv.Itoa(step))
+	cmd.Env = append(os.Environ(), killAtStep+"="+strconv.Itoa(step))
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && (!errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL) {
-		t.Fatalf("step %d: %v", step, err)
+		t.Fatalf("step %d: got %v, want SIGKILL or success", step, err)
 	}
 	return err != nil
 }
 
-// checkDropin wants the drop-in to be one of those that these pins give, and no
-// file beside it.
+// checkDropin checks that the drop-in has one of these lists of pins, and that there is no other file.
 func checkDropin(t *testing.T, n *crio.Node, when string, pins ...[]string) {
 	t.Helper()
 	got := n.Dropin()
 	if !slices.ContainsFunc(pins, func(p []string) bool { return got == rendered(t, p) }) {
-		t.Errorf("%s: the drop-in is\n%s", when, got)
+		t.Errorf("%s: got the drop-in\n%s\nwant one of %v", when, got, pins)
 	}
 	if strays := n.Strays(); len(strays) > 0 {
-		t.Errorf("%s: files in crio.conf.d: %v", when, strays)
+		t.Errorf("%s: got the files %v in crio.conf.d, want none", when, strays)
 	}
 }
 
@@ -261,10 +259,10 @@ func rendered(t *testing.T, pins []string) string {
 func TestKilledAtRandomMoments(t *testing.T) {
 	n, registry, _ := boot(t)
 	sets := [2][]string{}
-	shared := pushed(t, registry, "app/shared", 40_000)
+	shared := push(t, registry, "app/shared", 40_000)
 	for i := range 3 {
 		for side := range sets {
-			sets[side] = append(sets[side], pushed(t, registry, fmt.Sprintf("app/%d-%d", side, i), 40_000, 1000+10*i+side))
+			sets[side] = append(sets[side], push(t, registry, fmt.Sprintf("app/%d-%d", side, i), 40_000, 1000+10*i+side))
 		}
 	}
 	sets[0], sets[1] = append(sets[0], shared), append(sets[1], shared)
@@ -296,12 +294,12 @@ func TestKilledAtRandomMoments(t *testing.T) {
 	}
 	t.Logf("%d of 100 processes had finished within %v", finished, length)
 	if finished > 90 {
-		t.Error("most had finished before they were killed: this test shows little")
+		t.Errorf("got %d processes that finished before they were killed, want at most 90", finished)
 	}
 	healthy(t, n, "--prune")
 	wantPinned(t, n, sets[0]...)
 	if _, all := pinnedByCRIO(t, n); len(all) != len(sets[0]) {
-		t.Errorf("--prune left %v", all)
+		t.Errorf("after --prune: got the images %v, want %v", all, sets[0])
 	}
 	for _, dir := range []string{n.Etc(""), n.Path("lib")} {
 		entries, err := os.ReadDir(dir)
@@ -309,7 +307,7 @@ func TestKilledAtRandomMoments(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(entries) > 6 {
-			t.Errorf("left over in %s: %v", dir, entries)
+			t.Errorf("%s: got %v, want at most 6 files", dir, entries)
 		}
 	}
 }

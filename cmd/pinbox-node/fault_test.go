@@ -18,15 +18,15 @@ import (
 	"github.com/pinbox/pinbox/runtime"
 )
 
-// part says whether a request is for a manifest or for a blob of the image app/bad.
-func part(r *http.Request, kind string) bool {
+// isFor reports whether a request is for a manifest, or for a blob, of the image app/bad.
+func isFor(r *http.Request, kind string) bool {
 	return strings.Contains(r.URL.Path, "app/bad/"+kind+"/")
 }
 
-// answer has a registry answer requests for one part with a status.
+// answer makes a registry answer these requests with a status.
 func answer(kind string, status int) func(http.ResponseWriter, *http.Request) bool {
 	return func(w http.ResponseWriter, r *http.Request) bool {
-		if !part(r, kind) {
+		if !isFor(r, kind) {
 			return false
 		}
 		w.Header().Set("Retry-After", "1")
@@ -38,7 +38,7 @@ func answer(kind string, status int) func(http.ResponseWriter, *http.Request) bo
 	}
 }
 
-// times has a fault come so often only.
+// times limits a fault to so many requests.
 func times(n int32, fault func(http.ResponseWriter, *http.Request) bool) func(http.ResponseWriter, *http.Request) bool {
 	var count atomic.Int32
 	return func(w http.ResponseWriter, r *http.Request) bool {
@@ -53,7 +53,7 @@ func times(n int32, fault func(http.ResponseWriter, *http.Request) bool) func(ht
 	}
 }
 
-// reset cuts the connection within a blob; stall keeps it open and sends no more.
+// reset closes the connection within a blob; stall keeps it open and sends nothing more.
 func reset(w http.ResponseWriter, r *http.Request) bool {
 	if !begin(w, r) {
 		return false
@@ -70,7 +70,7 @@ func stall(w http.ResponseWriter, r *http.Request) bool {
 }
 
 func begin(w http.ResponseWriter, r *http.Request) bool {
-	if !part(r, "blobs") {
+	if !isFor(r, "blobs") {
 		return false
 	}
 	w.Header().Set("Content-Length", "100000")
@@ -82,7 +82,7 @@ func begin(w http.ResponseWriter, r *http.Request) bool {
 
 func wrong(kind string) func(http.ResponseWriter, *http.Request) bool {
 	return func(w http.ResponseWriter, r *http.Request) bool {
-		if !part(r, kind) {
+		if !isFor(r, kind) {
 			return false
 		}
 		_, _ = w.Write([]byte(`{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json"}`))
@@ -90,8 +90,8 @@ func wrong(kind string) func(http.ResponseWriter, *http.Request) bool {
 	}
 }
 
-// What passes is tried again within the pass, and the pass ends well.
-func TestRegistryFaultsThatPass(t *testing.T) {
+// After a transient fault, the pull is tried again within the pass, which succeeds.
+func TestTransientRegistryFaults(t *testing.T) {
 	for name, fault := range map[string]func(http.ResponseWriter, *http.Request) bool{
 		"500 for a manifest":         times(2, answer("manifests", 500)),
 		"500 for a blob":             times(2, answer("blobs", 500)),
@@ -103,7 +103,7 @@ func TestRegistryFaultsThatPass(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n, registry, access := boot(t)
-			bad := pushed(t, registry, "app/bad", 30_000)
+			bad := push(t, registry, "app/bad", 30_000)
 			n.WriteSet("s.yaml", sample.SetNamed("s", bad))
 			access.Fault(fault)
 			healthy(t, n)
@@ -111,9 +111,9 @@ func TestRegistryFaultsThatPass(t *testing.T) {
 	}
 }
 
-// What does not pass has a class, and a text; it is tried again only where that
-// may help, and others do not suffer.
-func TestRegistryFaultsThatStay(t *testing.T) {
+// A permanent fault has a class and a text. The pull is tried again only where that may help, and other
+// images are pulled.
+func TestPermanentRegistryFaults(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault func(http.ResponseWriter, *http.Request) bool
 		class runtime.Class
@@ -132,7 +132,7 @@ func TestRegistryFaultsThatStay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n, registry, access := boot(t)
-			good, bad := pushed(t, registry, "app/good", 1000), pushed(t, registry, "app/bad", 30_000)
+			good, bad := push(t, registry, "app/good", 1000), push(t, registry, "app/bad", 30_000)
 			n.WriteSet("s.yaml", sample.SetNamed("s", bad, good))
 			access.Take()
 			var count atomic.Int32
@@ -145,10 +145,10 @@ func TestRegistryFaultsThatStay(t *testing.T) {
 			})
 			s := degraded(t, n, "s", bad+": "+string(test.class)+": ")
 			if got := int(count.Load()); got < test.tries || test.tries == 1 && got > 2 {
-				t.Errorf("tried %d times, want %d", got, test.tries)
+				t.Errorf("got %d attempts, want %d", got, test.tries)
 			}
 			if got := states(s); got[good] != runtime.Pinned || got[bad] != runtime.Missing {
-				t.Errorf("%v", got)
+				t.Errorf("got %v, want %s pinned and %s missing", got, good, bad)
 			}
 			access.Fault(nil)
 			healthy(t, n)
@@ -156,39 +156,39 @@ func TestRegistryFaultsThatStay(t *testing.T) {
 	}
 }
 
-// A registry that keeps the connection open and sends nothing costs the time
-// that --stall says, not the night; the pull is called off in CRI-O too.
+// A registry that keeps the connection open and sends nothing delays a pull by --stall. The pull is
+// also cancelled in CRI-O.
 func TestRegistryThatStalls(t *testing.T) {
-	// A store of its own: what others write to this machine's disk would look like
-	// a layer that is being unpacked.
-	n, registry, access := small(t, 64<<20, 2000)
-	bad := pushed(t, registry, "app/bad", 30_000)
+	// A separate file system: other writes to the host's disk would look like a layer that is being
+	// unpacked.
+	n, registry, access := smallNode(t, 64<<20, 2000)
+	bad := push(t, registry, "app/bad", 30_000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", bad))
-	var gone atomic.Int32
+	var cancelled atomic.Int32
 	access.Fault(times(1, func(w http.ResponseWriter, r *http.Request) bool {
-		if !part(r, "blobs") {
+		if !isFor(r, "blobs") {
 			return false
 		}
 		stall(w, r)
-		gone.Add(1)
+		cancelled.Add(1)
 		return true
 	}))
 	start := time.Now()
-	said := n.Do("firstboot", "--stall", "1s")
-	if said.Code != 0 || !strings.Contains(said.Err, "the registry stalls") ||
-		!strings.Contains(said.Err, "class=network") {
-		t.Errorf("exit code %d\n%s", said.Code, said.Err)
+	result := n.Do("firstboot", "--stall", "1s")
+	if result.Code != 0 || !strings.Contains(result.Err, "the registry stalls") ||
+		!strings.Contains(result.Err, "class=network") {
+		t.Errorf("got exit code %d and\n%s\nwant 0 and a registry that stalls", result.Code, result.Err)
 	}
 	if took := time.Since(start); took < time.Second || took > time.Minute {
-		t.Errorf("took %v", took)
+		t.Errorf("got %v, want between a second and a minute", took)
 	}
-	if gone.Load() != 1 {
-		t.Error("CRI-O has not hung up")
+	if got := cancelled.Load(); got != 1 {
+		t.Errorf("got %d requests cancelled by CRI-O, want 1", got)
 	}
 }
 
-// background runs a command of pinbox-node until the test ends or stop is called.
-func background(t *testing.T, n *crio.Node, command string, args ...string) (cmd *exec.Cmd, stop func() string) {
+// start runs a command of pinbox-node until the test ends or stop is called. stop returns its output.
+func start(t *testing.T, n *crio.Node, command string, args ...string) (cmd *exec.Cmd, stop func() string) {
 	t.Helper()
 	cmd = n.Pinbox(command, args...)
 	var log bytes.Buffer
@@ -199,7 +199,7 @@ func background(t *testing.T, n *crio.Node, command string, args ...string) (cmd
 	stop = sync.OnceValue(func() string {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // or it has ended
 		if err := cmd.Wait(); err != nil && command == "run" {
-			t.Errorf("%s ended with %v\n%s", command, err, log.String())
+			t.Errorf("%s: got %v, want no error\n%s", command, err, log.String())
 		}
 		return log.String()
 	})
@@ -207,98 +207,98 @@ func background(t *testing.T, n *crio.Node, command string, args ...string) (cmd
 	return cmd, stop
 }
 
-// eventually waits until something is so.
+// eventually waits until a condition is true.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited for long: %s", what)
+			t.Fatalf("got a timeout, want: %s", what)
 		}
 	}
 }
 
-// statusNow is the published status, or an empty one before the first.
-func statusNow(n *crio.Node) runtime.Status {
+// currentStatus returns the published status, or an empty one before the first.
+func currentStatus(n *crio.Node) runtime.Status {
 	if _, err := os.Stat(n.Path("lib/status.json")); err != nil {
 		return runtime.Status{}
 	}
-	return published(n)
+	return readStatus(n)
 }
 
 func TestCRIORestartsDuringAPull(t *testing.T) {
 	n, registry, access := boot(t)
-	bad := pushed(t, registry, "app/bad", 30_000)
+	bad := push(t, registry, "app/bad", 30_000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", bad))
 	pulling := make(chan struct{})
 	access.Fault(times(1, func(w http.ResponseWriter, r *http.Request) bool {
-		if !part(r, "blobs") {
+		if !isFor(r, "blobs") {
 			return false
 		}
 		close(pulling)
 		return stall(w, r)
 	}))
-	_, stop := background(t, n, "firstboot")
+	_, stop := start(t, n, "firstboot")
 	<-pulling
 	n.Stop(syscall.SIGKILL)
 	n.Start()
-	eventually(t, "the image comes after all", func() bool { return statusNow(n).Healthy() })
+	eventually(t, "the image is pulled", func() bool { return currentStatus(n).Healthy() })
 	wantPinned(t, n, bad)
 	if log := stop(); !strings.Contains(log, "class=other") {
-		t.Errorf("the log says nothing of it:\n%s", log)
+		t.Errorf("got the log\n%s\nwant class=other", log)
 	}
 }
 
 func TestSocketMissingAtStart(t *testing.T) {
 	n, registry, _ := boot(t)
-	pin := pushed(t, registry, "app/a", 1000)
+	pin := push(t, registry, "app/a", 1000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", pin))
 	n.Stop(syscall.SIGTERM)
-	_, stop := background(t, n, "run", "--wait", "300ms")
-	eventually(t, "it says that CRI-O does not answer", func() bool {
-		s := statusNow(n)
+	_, stop := start(t, n, "run", "--wait", "300ms")
+	eventually(t, "the status has the error that CRI-O does not answer", func() bool {
+		s := currentStatus(n)
 		return s.Degraded() && len(s.Errors) == 1 && strings.Contains(s.Errors[0],
 			"CRI-O does not answer on "+n.Path("run/crio.sock")) && s.Images[0].State == runtime.Unknown
 	})
 	n.Start()
-	eventually(t, "all is pinned", func() bool { return statusNow(n).Healthy() })
+	eventually(t, "all is pinned", func() bool { return currentStatus(n).Healthy() })
 	wantPinned(t, n, pin)
 	stop()
 }
 
-// A change calls off the pulls that run, in CRI-O too.
-func TestChangeOfSetsCallsOffPulls(t *testing.T) {
+// A change of the sets cancels running pulls, also in CRI-O.
+func TestChangeOfSetsCancelsPulls(t *testing.T) {
 	n, registry, access := boot(t)
-	bad, good := pushed(t, registry, "app/bad", 30_000), pushed(t, registry, "app/good", 1000)
+	bad, good := push(t, registry, "app/bad", 30_000), push(t, registry, "app/good", 1000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", bad))
-	pulling, hungUp := make(chan struct{}), make(chan struct{})
+	pulling, cancelled := make(chan struct{}), make(chan struct{})
 	access.Fault(times(1, func(w http.ResponseWriter, r *http.Request) bool {
-		if !part(r, "blobs") {
+		if !isFor(r, "blobs") {
 			return false
 		}
 		close(pulling)
 		stall(w, r)
-		close(hungUp)
+		close(cancelled)
 		return true
 	}))
-	_, stop := background(t, n, "run")
+	_, stop := start(t, n, "run")
 	<-pulling
-	eventually(t, "it says what it does", func() bool {
-		s := statusNow(n)
+	eventually(t, "the status shows the pull", func() bool {
+		s := currentStatus(n)
 		return s.Progress != nil && s.Progress.OfImages == 1 && s.Images[0].State == runtime.Pulling
 	})
-	if said := n.Do("status"); said.Code != 1 || !strings.Contains(said.Out, "pulling: 0 of 1 images") {
-		t.Errorf("status: %d\n%s", said.Code, said.Out)
+	if result := n.Do("status"); result.Code != 1 || !strings.Contains(result.Out, "pulling: 0 of 1 images") {
+		t.Errorf("status: got exit code %d and\n%s\nwant 1 and a pull", result.Code, result.Out)
 	}
-	if said := n.Do("firstboot", "--wait", "200ms"); said.Code != 7 ||
-		!strings.Contains(said.Err, "another pinbox-node is at work") {
-		t.Errorf("a second process: %d\n%s", said.Code, said.Err)
+	if result := n.Do("firstboot", "--wait", "200ms"); result.Code != 7 ||
+		!strings.Contains(result.Err, "another pinbox-node is at work") {
+		t.Errorf("a second process: got exit code %d and\n%s\nwant 7", result.Code, result.Err)
 	}
 	n.WriteSet("s.yaml", sample.SetNamed("s", good))
-	<-hungUp
-	eventually(t, "the other image is pinned", func() bool { return statusNow(n).Healthy() })
+	<-cancelled
+	eventually(t, "the other image is pinned", func() bool { return currentStatus(n).Healthy() })
 	wantPinned(t, n, good)
 	stop()
 	if blobs := fixtures.Blobs(access.Take()); len(blobs) == 0 {
-		t.Error("no blobs were asked for: this test shows nothing")
+		t.Error("got no requests for blobs, want some")
 	}
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 )
 
-// service finds what a unit calls with the flags of node.env.
+// service matches the command of a unit with the flags of node.env.
 var service = regexp.MustCompile(`(?m)^ExecStart=/usr/local/bin/pinbox-node (.*\$PINBOX_NODE_FLAGS.*)$`)
 
-// All units read one file. With --interval in it only the service once started: there
-// was no first boot, and no medium was attached.
+// All units read one file. With --interval in it, only the service started: the first boot and the
+// attachment of media failed.
 func TestEveryUnitTakesTheFlagsOfTheService(t *testing.T) {
 	var flags []string
 	runCommand().Flags().VisitAll(func(f *pflag.Flag) {
@@ -43,17 +43,17 @@ func TestEveryUnitTakesTheFlagsOfTheService(t *testing.T) {
 		commands = append(commands, args[0])
 		var out, errOut bytes.Buffer
 		if code := run(t.Context(), args, &out, &errOut); code != 0 {
-			t.Errorf("%s: exit code %d: %s", filepath.Base(unit), code, errOut.String())
+			t.Errorf("%s: got exit code %d and %s, want 0", filepath.Base(unit), code, errOut.String())
 		}
 	}
 	if got := strings.Join(commands, " "); got != "attach firstboot mount run" {
-		t.Errorf("the units call %s", got)
+		t.Errorf("got units with the commands %s, want attach, firstboot, mount and run", got)
 	}
 }
 
-// Stores are mounted before CRI-O starts, whatever else node.env says: where they are
-// counts, and a misspelt flag does not.
-func TestMountFindsItsFlags(t *testing.T) {
+// mount uses the flags of node.env that it knows, such as --state, and ignores others, also misspelt
+// ones.
+func TestMountIgnoresUnknownFlags(t *testing.T) {
 	dir := t.TempDir()
 	state := filepath.Join(dir, "stores.d/state.json")
 	if err := os.Mkdir(filepath.Dir(state), 0o755); err != nil {
@@ -67,20 +67,20 @@ func TestMountFindsItsFlags(t *testing.T) {
 	}
 	var out, errOut bytes.Buffer
 	if code := run(t.Context(), args, &out, &errOut); code == 0 || !strings.Contains(errOut.String(), state) {
-		t.Errorf("exit code %d: %s", code, errOut.String())
+		t.Errorf("got exit code %d and %s, want an error of %s", code, errOut.String(), state)
 	}
 }
 
-// CRI-O is restarted while a store is copied or compacted: that keeps it waiting, but not
-// as long as its unit lets it.
+// If CRI-O restarts while a store is copied or compacted, it waits for mount, but less than the unit's
+// timeout.
 func TestMountDoesNotWaitForACopy(t *testing.T) {
 	unit, err := os.ReadFile(filepath.Join(fixtures.Root(t), "ignition/templates/mount.service"))
 	if err != nil || !strings.Contains(string(unit), "TimeoutStartSec=60\n") ||
 		!strings.Contains(string(unit), "$PINBOX_NODE_FLAGS --wait 5s\n") {
-		t.Fatalf("%v\n%s", err, unit)
+		t.Fatalf("got %v and\n%s\nwant a timeout of 60 s, and --wait 5s", err, unit)
 	}
 	wait, err := time.ParseDuration(mountCommand().Flags().Lookup("wait").DefValue)
 	if err != nil || wait > 10*time.Second {
-		t.Errorf("%v, %v", wait, err)
+		t.Errorf("got --wait %v and %v, want at most 10 s", wait, err)
 	}
 }

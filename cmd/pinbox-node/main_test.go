@@ -13,7 +13,7 @@ func TestNodeWithoutCRIO(t *testing.T) {
 	where := " --wait 200ms --socket " + socket + " --status " + filepath.Join(dir, "status.json") + " --sets " + dir
 	for args, want := range map[string]struct {
 		code int
-		says string
+		text string
 	}{
 		"status" + where:            {1, "CRI-O does not answer on " + socket},
 		"plan" + where:              {1, "CRI-O does not answer on " + socket},
@@ -28,10 +28,12 @@ func TestNodeWithoutCRIO(t *testing.T) {
 		if strings.HasPrefix(args, "firstboot --") {
 			args += where
 		}
-		var out, errOut bytes.Buffer
-		if code := run(t.Context(), strings.Fields(args), &out, &errOut); code != want.code ||
-			!strings.Contains(out.String()+errOut.String(), want.says) {
-			t.Errorf("%s: exit code %d, want %d\n%s%s", args, code, want.code, out.String(), errOut.String())
-		}
+		t.Run(args, func(t *testing.T) {
+			var out, errOut bytes.Buffer
+			if code := run(t.Context(), strings.Fields(args), &out, &errOut); code != want.code ||
+				!strings.Contains(out.String()+errOut.String(), want.text) {
+				t.Errorf("got exit code %d and\n%s%s\nwant %d and %q", code, out.String(), errOut.String(), want.code, want.text)
+			}
+		})
 	}
 }

@@ -22,7 +22,7 @@ import (
 // their numbers: E from test/extended-priv/mco_pinnedimages.go, O from
 // test/extended/machine_config/pinnedimages.go.
 
-// boot is a node without a store, and a registry.
+// boot starts a node without a store, and a registry.
 func boot(t *testing.T) (*crio.Node, *sample.Registry, *fixtures.Access) {
 	t.Helper()
 	registry, access := appliance.Registry(t)
@@ -31,7 +31,7 @@ func boot(t *testing.T) (*crio.Node, *sample.Registry, *fixtures.Access) {
 	return n, registry, access
 }
 
-// pinnedByCRIO are the images that CRI-O itself says are pinned, and all that it has.
+// pinnedByCRIO returns the images that CRI-O reports as pinned, and all its images.
 func pinnedByCRIO(t *testing.T, n *crio.Node) (pinned, all []string) {
 	t.Helper()
 	list, err := n.Images().ListImages(t.Context(), &criapi.ListImagesRequest{})
@@ -53,31 +53,32 @@ func wantPinned(t *testing.T, n *crio.Node, want ...string) {
 	t.Helper()
 	slices.Sort(want)
 	if pinned, _ := pinnedByCRIO(t, n); !slices.Equal(pinned, want) {
-		t.Errorf("CRI-O pins %v, want %v", pinned, want)
+		t.Errorf("got %v pinned by CRI-O, want %v", pinned, want)
 	}
 }
 
-// degraded runs a pass that must not end well, and checks what it says of a set.
-func degraded(t *testing.T, n *crio.Node, set, says string, args ...string) runtime.Status {
+// degraded runs a pass that must fail, and checks the error of a set.
+func degraded(t *testing.T, n *crio.Node, set, text string, args ...string) runtime.Status {
 	t.Helper()
-	said := n.Do("firstboot", args...)
-	s := published(n)
-	if said.Code != 1 || !s.Degraded() {
-		t.Fatalf("exit code %d, %+v\n%s%s", said.Code, s.Conditions, said.Out, said.Err)
+	result := n.Do("firstboot", args...)
+	s := readStatus(n)
+	if result.Code != 1 || !s.Degraded() {
+		t.Fatalf("got exit code %d and %+v, want 1 and a degraded node\n%s%s", result.Code, s.Conditions,
+			result.Out, result.Err)
 	}
 	for _, c := range s.Conditions {
 		if c.Type == runtime.DegradedCondition && (c.Reason != "PrefetchFailed" ||
 			c.Message != "One or more PinnedImageSet is experiencing an error. See PinnedImageSet list for more details.") {
-			t.Errorf("condition %+v", c)
+			t.Errorf("got the condition %+v, want PrefetchFailed", c)
 		}
 		if c.Type == runtime.ProgressingCondition && c.Status == "True" {
-			t.Error("progressing and degraded at once")
+			t.Error("got a node that is progressing and degraded, want only degraded")
 		}
 	}
 	for _, st := range s.Sets {
 		if st.Name == set && (st.LastFailedGeneration != st.DesiredGeneration ||
-			!strings.Contains(st.LastFailedGenerationError, says)) {
-			t.Errorf("set %s: %+v, want %q", set, st, says)
+			!strings.Contains(st.LastFailedGenerationError, text)) {
+			t.Errorf("set %s: got %+v, want %q", set, st, text)
 		}
 	}
 	return s
@@ -85,7 +86,7 @@ func degraded(t *testing.T, n *crio.Node, set, says string, args ...string) runt
 
 func TestE1DiskPressureDegradesUntilSpaceReturns(t *testing.T) {
 	registry, _ := appliance.Registry(t)
-	pin := pushed(t, registry, "app/large", 6_000_000)
+	pin := push(t, registry, "app/large", 6_000_000)
 	n := appliance.Bare(t)
 	n.SmallRoot(64<<20, 2000)
 	n.Start()
@@ -93,10 +94,10 @@ func TestE1DiskPressureDegradesUntilSpaceReturns(t *testing.T) {
 	n.WriteSet("a.yaml", sample.SetNamed("a", pin))
 	s := degraded(t, n, "a", "Pulling the images on node12 needs about ", "--reserve", "16Gi,10%")
 	if s.Images[0].ErrorClass != runtime.Space {
-		t.Errorf("image %+v", s.Images[0])
+		t.Errorf("got %+v, want the class space", s.Images[0])
 	}
 	if _, all := pinnedByCRIO(t, n); len(all) > 0 || n.Dropin() != "" {
-		t.Errorf("something was touched: %v, %s", all, n.Dropin())
+		t.Errorf("got the images %v and the drop-in %q, want none", all, n.Dropin())
 	}
 	n.Unfill()
 	healthy(t, n, "--reserve", "16Gi,10%")
@@ -105,7 +106,7 @@ func TestE1DiskPressureDegradesUntilSpaceReturns(t *testing.T) {
 
 func TestE2PinThenUnpinOneThenAll(t *testing.T) {
 	n, registry, _ := boot(t)
-	a, b := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000)
+	a, b := push(t, registry, "app/a", 1000), push(t, registry, "app/b", 2000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", a, b))
 	healthy(t, n)
 	wantPinned(t, n, a, b)
@@ -116,7 +117,7 @@ func TestE2PinThenUnpinOneThenAll(t *testing.T) {
 	s := healthy(t, n)
 	wantPinned(t, n)
 	if _, all := pinnedByCRIO(t, n); len(all) != 2 || len(s.Unpinned) != 2 {
-		t.Errorf("on the node: %v; unpinned: %v", all, s.Unpinned)
+		t.Errorf("got the images %v with %v unpinned, want 2 unpinned", all, s.Unpinned)
 	}
 }
 
@@ -124,7 +125,7 @@ func TestE2PinThenUnpinOneThenAll(t *testing.T) {
 // whole domain can.
 func TestE3E4ImagesComeFromMirrors(t *testing.T) {
 	registry, _ := appliance.Registry(t)
-	pin := pushed(t, registry, "mirror/app/a", 1000)
+	pin := push(t, registry, "mirror/app/a", 1000)
 	digest := pin[strings.Index(pin, "@"):]
 	for name, conf := range map[string]string{
 		"E3 a repository": "[[registry]]\nprefix = \"source.invalid/app/a\"\nlocation = \"source.invalid/app/a\"\n" +
@@ -141,7 +142,7 @@ func TestE3E4ImagesComeFromMirrors(t *testing.T) {
 			if err := os.WriteFile(n.Path("registries.conf"), []byte(conf), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			// A mirror's address says nothing about TLS to CRI-O.
+			// CRI-O uses TLS for a mirror unless its entry is insecure.
 			insecure := "\n[[registry]]\nlocation = \"" + registry.Host + "\"\ninsecure = true\n"
 			conf = strings.Replace(conf, "location = \""+registry.Host, "insecure = true\nlocation = \""+registry.Host, 1)
 			if err := os.WriteFile(n.Path("registries.conf"), []byte(conf+insecure), 0o644); err != nil {
@@ -157,7 +158,7 @@ func TestE3E4ImagesComeFromMirrors(t *testing.T) {
 
 func TestE5AnImageThatDoesNotExist(t *testing.T) {
 	n, registry, _ := boot(t)
-	good := pushed(t, registry, "app/a", 1000)
+	good := push(t, registry, "app/a", 1000)
 	bad := registry.Host + "/app/no-such@sha256:" + strings.Repeat("0", 64)
 	n.WriteSet("good.yaml", sample.SetNamed("good", good))
 	n.WriteSet("bad.yaml", sample.SetNamed("bad", bad))
@@ -165,7 +166,7 @@ func TestE5AnImageThatDoesNotExist(t *testing.T) {
 	wantPinned(t, n, good) // one failure does not stop the others
 	if s.Sets[1].Name != "good" || s.Sets[1].LastFailedGenerationError != "" ||
 		s.Sets[1].CurrentGeneration != s.Sets[1].DesiredGeneration {
-		t.Errorf("the good set: %+v", s.Sets[1])
+		t.Errorf("got %+v, want the set good without an error", s.Sets[1])
 	}
 	n.RemoveSet("bad.yaml")
 	healthy(t, n)
@@ -191,14 +192,14 @@ func collect(t *testing.T, n *crio.Node) {
 
 func TestE6GarbageCollectionKeepsWhatIsPinned(t *testing.T) {
 	n, registry, access := boot(t)
-	kept, gone := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000)
+	kept, gone := push(t, registry, "app/a", 1000), push(t, registry, "app/b", 2000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", kept, gone))
 	healthy(t, n)
 	n.WriteSet("s.yaml", sample.SetNamed("s", kept))
 	healthy(t, n)
 	collect(t, n)
 	if _, all := pinnedByCRIO(t, n); !slices.Equal(all, []string{kept}) {
-		t.Errorf("after the collection: %v", all)
+		t.Errorf("after the collection: got the images %v, want %s", all, kept)
 	}
 	n.Stop(syscall.SIGTERM) // a reboot
 	n.Start()
@@ -206,13 +207,13 @@ func TestE6GarbageCollectionKeepsWhatIsPinned(t *testing.T) {
 	healthy(t, n)
 	wantPinned(t, n, kept)
 	if requests := access.Take(); len(requests) > 0 {
-		t.Errorf("after a reboot the registry was asked: %v", requests)
+		t.Errorf("after a reboot: got the requests %v, want none", requests)
 	}
 }
 
 func TestE9SetDeletedWhileTheNodeReboots(t *testing.T) {
 	n, registry, _ := boot(t)
-	pin := pushed(t, registry, "app/a", 1000)
+	pin := push(t, registry, "app/a", 1000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", pin))
 	healthy(t, n)
 	n.Stop(syscall.SIGKILL)
@@ -227,12 +228,12 @@ func TestE9SetDeletedWhileTheNodeReboots(t *testing.T) {
 
 func TestE11TwoSetsShareAnImage(t *testing.T) {
 	n, registry, _ := boot(t)
-	shared, own := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000)
+	shared, own := push(t, registry, "app/a", 1000), push(t, registry, "app/b", 2000)
 	n.WriteSet("one.yaml", sample.SetNamed("one", shared))
 	n.WriteSet("two.yaml", sample.SetNamed("two", shared, own))
 	s := healthy(t, n)
 	if len(s.Images) != 2 {
-		t.Errorf("images %+v", s.Images)
+		t.Errorf("got the images %+v, want 2", s.Images)
 	}
 	n.RemoveSet("two.yaml")
 	healthy(t, n)
@@ -242,7 +243,7 @@ func TestE11TwoSetsShareAnImage(t *testing.T) {
 // The cluster does not take such a set; the node keeps what it had.
 func TestE12DuplicateImagesAreRefused(t *testing.T) {
 	n, registry, _ := boot(t)
-	a, b := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000)
+	a, b := push(t, registry, "app/a", 1000), push(t, registry, "app/b", 2000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", a))
 	healthy(t, n)
 	n.WriteSet("s.yaml", sample.SetNamed("s", b, b))
@@ -252,8 +253,8 @@ func TestE12DuplicateImagesAreRefused(t *testing.T) {
 
 func TestO1O2CustomPoolPinsAndKeepsAfterCollection(t *testing.T) {
 	n, registry, _ := boot(t)
-	custom, worker, master := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000),
-		pushed(t, registry, "app/c", 3000)
+	custom, worker, master := push(t, registry, "app/a", 1000), push(t, registry, "app/b", 2000),
+		push(t, registry, "app/c", 3000)
 	n.WriteSet("custom.yaml", sample.Set("custom", custom))
 	n.WriteSet("worker.yaml", sample.Set("worker", worker))
 	n.WriteSet("master.yaml", sample.Set("master", master))
@@ -267,7 +268,7 @@ func TestO1O2CustomPoolPinsAndKeepsAfterCollection(t *testing.T) {
 
 func TestO3StandardPool(t *testing.T) {
 	n, registry, _ := boot(t)
-	worker, custom := pushed(t, registry, "app/b", 2000), pushed(t, registry, "app/c", 3000)
+	worker, custom := push(t, registry, "app/b", 2000), push(t, registry, "app/c", 3000)
 	n.WriteSet("worker.yaml", sample.Set("worker", worker))
 	n.WriteSet("custom.yaml", sample.Set("custom", custom))
 	healthy(t, n, "--pool", "worker")
@@ -276,20 +277,21 @@ func TestO3StandardPool(t *testing.T) {
 
 func TestO4O5InvalidSetDegradesStandardAndCustomPool(t *testing.T) {
 	for _, pool := range []string{"worker", "custom"} {
-		n, registry, _ := boot(t)
-		bad := registry.Host + "/app/no-such@sha256:" + strings.Repeat("0", 64)
-		n.WriteSet("bad.yaml", sample.Set(pool, bad))
-		degraded(t, n, pool+"-sample", "not found", "--pool", pool)
-		n.WriteSet("bad.yaml", []byte("kind: PinnedImageSet\n"))
-		degraded(t, n, "bad.yaml", "bad.yaml:1: ", "--pool", pool)
+		t.Run(pool, func(t *testing.T) {
+			n, registry, _ := boot(t)
+			bad := registry.Host + "/app/no-such@sha256:" + strings.Repeat("0", 64)
+			n.WriteSet("bad.yaml", sample.Set(pool, bad))
+			degraded(t, n, pool+"-sample", "not found", "--pool", pool)
+			n.WriteSet("bad.yaml", []byte("kind: PinnedImageSet\n"))
+			degraded(t, n, "bad.yaml", "bad.yaml:1: ", "--pool", pool)
+		})
 	}
 }
 
-// O of a disconnected site: an image that is on the node is pinned with no
-// registry to ask.
-func TestImagesThatAreThereNeedNoRegistry(t *testing.T) {
+// O of a disconnected site: an image that is on the node is pinned without a registry.
+func TestImagesOnTheNodeNeedNoRegistry(t *testing.T) {
 	n, registry, access := boot(t)
-	pin := pushed(t, registry, "app/a", 1000)
+	pin := push(t, registry, "app/a", 1000)
 	if _, err := n.Images().PullImage(t.Context(),
 		&criapi.PullImageRequest{Image: &criapi.ImageSpec{Image: pin}}); err != nil {
 		t.Fatal(err)
@@ -303,11 +305,10 @@ func TestImagesThatAreThereNeedNoRegistry(t *testing.T) {
 	wantPinned(t, n, pin)
 }
 
-// On a node that the Machine Config Operator manages nothing is written and
-// nothing pulled.
+// On a node that the Machine Config Operator manages, nothing is written and nothing is pulled.
 func TestManagedNodeIsOnlyReported(t *testing.T) {
 	n, registry, access := boot(t)
-	pin := pushed(t, registry, "app/a", 1000)
+	pin := push(t, registry, "app/a", 1000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", pin))
 	current := filepath.Join(n.Root, "etc/machine-config-daemon/currentconfig")
 	if err := os.MkdirAll(filepath.Dir(current), 0o755); err != nil {
@@ -318,41 +319,41 @@ func TestManagedNodeIsOnlyReported(t *testing.T) {
 	}
 	access.Take()
 	before := fixtures.Tree(t, n.Root)
-	said := n.Do("firstboot")
-	if s := published(n); s.Owner != runtime.MCO || said.Code != 1 || s.Images[0].State != runtime.Missing ||
-		s.Degraded() || !strings.Contains(said.Out, "waiting for the Machine Config Operator; 0 of 1") {
-		t.Errorf("%+v\n%+v", said, s)
+	result := n.Do("firstboot")
+	if s := readStatus(n); s.Owner != runtime.MCO || result.Code != 1 || s.Images[0].State != runtime.Missing ||
+		s.Degraded() || !strings.Contains(result.Out, "waiting for the Machine Config Operator; 0 of 1") {
+		t.Errorf("got %+v and the status %+v, want exit code 1 and a node that waits for the operator", result, s)
 	}
-	if said := n.Do("plan"); said.Code != 0 ||
-		!strings.Contains(said.Out, "nothing to do: the Machine Config Operator owns") {
-		t.Errorf("plan: %+v", said)
+	if result := n.Do("plan"); result.Code != 0 ||
+		!strings.Contains(result.Out, "nothing to do: the Machine Config Operator owns") {
+		t.Errorf("plan: got %+v, want that there is nothing to do", result)
 	}
 	after := fixtures.Tree(t, n.Root)
 	for name, entry := range after {
 		if before[name] != entry {
-			t.Errorf("%s was %q, is %q", name, before[name], entry)
+			t.Errorf("%s: got %q, want %q", name, entry, before[name])
 		}
 	}
 	if requests := access.Take(); len(requests) > 0 || len(after) != len(before) {
-		t.Errorf("requests %v, %d files of %d", requests, len(after), len(before))
+		t.Errorf("got the requests %v and %d files, want none and %d", requests, len(after), len(before))
 	}
 	// The operator has pulled it, and pins it.
 	if _, err := n.Images().PullImage(t.Context(),
 		&criapi.PullImageRequest{Image: &criapi.ImageSpec{Image: pin}}); err != nil {
 		t.Fatal(err)
 	}
-	dropin(t, n, "50-pinned-images", rendered(t, []string{pin}))
+	writeDropin(t, n, "50-pinned-images", rendered(t, []string{pin}))
 	n.Reload()
 	eventually(t, "the operator has pinned it", func() bool { return n.Do("firstboot").Code == 0 })
 }
 
-// A node that joins a cluster while `run` runs is left to the operator from then on.
+// When a node joins a cluster while `run` runs, pinbox-node leaves its pins to the operator.
 func TestNodeBecomesManaged(t *testing.T) {
 	n, registry, _ := boot(t)
-	a, b := pushed(t, registry, "app/a", 1000), pushed(t, registry, "app/b", 2000)
+	a, b := push(t, registry, "app/a", 1000), push(t, registry, "app/b", 2000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", a))
-	_, stop := background(t, n, "run", "--interval", "200ms")
-	eventually(t, "it is ours", func() bool { return statusNow(n).Healthy() })
+	_, stop := start(t, n, "run", "--interval", "200ms")
+	eventually(t, "the set is pinned", func() bool { return currentStatus(n).Healthy() })
 	if err := os.MkdirAll(filepath.Join(n.Root, "etc/machine-config-daemon"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -360,11 +361,11 @@ func TestNodeBecomesManaged(t *testing.T) {
 		0o644); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is the operator's", func() bool { return statusNow(n).Owner == runtime.MCO })
+	eventually(t, "the operator owns the pins", func() bool { return currentStatus(n).Owner == runtime.MCO })
 	n.WriteSet("s.yaml", sample.SetNamed("s", b))
-	eventually(t, "that is reported", func() bool { return statusNow(n).Pending() })
+	eventually(t, "the status is pending", func() bool { return currentStatus(n).Pending() })
 	if n.Dropin() != rendered(t, []string{a}) {
-		t.Errorf("the drop-in is\n%s", n.Dropin())
+		t.Errorf("got the drop-in\n%s\nwant %s", n.Dropin(), a)
 	}
 	stop()
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/pinbox/pinbox/storage/bytesize"
 )
 
-// small is a node whose store is a small file system.
-func small(t *testing.T, bytes int64, inodes int) (*crio.Node, *sample.Registry, *fixtures.Access) {
+// smallNode makes a node whose main store is a small file system.
+func smallNode(t *testing.T, bytes int64, inodes int) (*crio.Node, *sample.Registry, *fixtures.Access) {
 	t.Helper()
 	registry, access := appliance.Registry(t)
 	n := appliance.Bare(t)
@@ -32,23 +32,19 @@ func small(t *testing.T, bytes int64, inodes int) (*crio.Node, *sample.Registry,
 	return n, registry, access
 }
 
-// plan is what `pinbox-node plan` says.
-func plan(t *testing.T, n *crio.Node, args ...string) (planned, Said) {
+// plan runs `pinbox-node plan`.
+func plan(t *testing.T, n *crio.Node, args ...string) (planned, crio.Result) {
 	t.Helper()
-	said := n.Do("plan", append(args, "--output", "json")...)
+	result := n.Do("plan", append(args, "--output", "json")...)
 	var p planned
-	if err := json.Unmarshal([]byte(said.Out), &p); err != nil {
-		t.Fatalf("%v\n%s%s", err, said.Out, said.Err)
+	if err := json.Unmarshal([]byte(result.Out), &p); err != nil {
+		t.Fatalf("plan: got %v, want JSON\n%s%s", err, result.Out, result.Err)
 	}
-	return p, said
+	return p, result
 }
 
-// Said is short for what a command said.
-type Said = crio.Result
-
-// locked puts the lock of these images beside the sets of the node: with it, sizes
-// are known exactly.
-func locked(t *testing.T, n *crio.Node, pins ...string) {
+// writeLock writes the lock of these images next to the sets of the node, so that it knows exact sizes.
+func writeLock(t *testing.T, n *crio.Node, pins ...string) {
 	t.Helper()
 	o := appliance.Options(t, sample.SetNamed("locked", pins...))
 	appliance.Build(t, o)
@@ -59,62 +55,62 @@ func locked(t *testing.T, n *crio.Node, pins ...string) {
 	n.WriteSet("site.lock.json", content)
 }
 
-// One byte decides; the numbers are those of the lock.
+// One byte decides; the sizes are from the lock.
 func TestSpaceTooLittleAndJustEnough(t *testing.T) {
-	n, registry, access := small(t, 64<<20, 2000)
-	pin := pushed(t, registry, "app/a", 5_000_000, 1_000_000)
-	locked(t, n, pin)
+	n, registry, access := smallNode(t, 64<<20, 2000)
+	pin := push(t, registry, "app/a", 5_000_000, 1_000_000)
+	writeLock(t, n, pin)
 	n.WriteSet("s.yaml", sample.SetNamed("s", pin))
 	access.Take()
 	p, _ := plan(t, n)
 	if len(p.Pulls) != 1 || p.Pulls[0].Estimated || p.Pulls[0].Unpacked < 6_000_000 || p.Pulls[0].Unpacked > 6_010_000 ||
 		p.Pulls[0].Inodes < 4 {
-		t.Fatalf("plan %+v", p)
+		t.Fatalf("got the plan %+v, want one pull of 6 MB with exact sizes", p)
 	}
 	if requests := access.Take(); len(requests) > 0 {
-		t.Errorf("with a lock the plan asked for %v", requests)
+		t.Errorf("got the requests %v, want none with a lock", requests)
 	}
 	store := p.Space[0]
 	if len(p.Space) != 2 || store.Path != n.Path("root") || store.Bytes != p.Pulls[0].Unpacked ||
 		p.Space[1].Path != n.Path("staging") {
-		t.Errorf("space %+v", p.Space)
+		t.Errorf("got the space %+v, want that of the pull in root, and staging", p.Space)
 	}
 	tooMuch := fmt.Sprint(store.Free - store.Bytes + 1)
 	want := fmt.Sprintf("Pulling the images on node12 needs 5.7 MiB in %s; %s are free, %s are kept in reserve.",
 		n.Path("root"), bytesize.Format(store.Free), bytesize.Format(store.Free-store.Bytes+1))
-	if _, said := plan(t, n, "--reserve", tooMuch); said.Code != 5 || !strings.Contains(said.Err, want) {
-		t.Errorf("plan: exit code %d, %s, want %s", said.Code, said.Err, want)
+	if _, result := plan(t, n, "--reserve", tooMuch); result.Code != 5 || !strings.Contains(result.Err, want) {
+		t.Errorf("plan: got exit code %d and %s, want 5 and %s", result.Code, result.Err, want)
 	}
 	before := fixtures.Tree(t, n.Etc(""))
 	s := degraded(t, n, "s", want, "--reserve", tooMuch)
 	if s.Images[0].ErrorClass != runtime.Space || s.Images[0].State != runtime.Missing {
-		t.Errorf("image %+v", s.Images[0])
+		t.Errorf("got %+v, want the image missing for lack of space", s.Images[0])
 	}
 	if len(access.Take()) > 0 || len(fixtures.Tree(t, n.Etc(""))) != len(before) {
-		t.Error("something was pulled or written")
+		t.Error("got requests or files written, want none")
 	}
 	healthy(t, n, "--reserve", fmt.Sprint(store.Free-store.Bytes))
 	wantPinned(t, n, pin)
 }
 
-// The kubelet would start to remove images at its threshold.
+// At its threshold, the kubelet starts to remove images.
 func TestSpaceStaysBelowTheKubeletsThreshold(t *testing.T) {
-	n, registry, _ := small(t, 64<<20, 2000)
-	pin := pushed(t, registry, "app/a", 6_000_000)
-	locked(t, n, pin)
+	n, registry, _ := smallNode(t, 64<<20, 2000)
+	pin := push(t, registry, "app/a", 6_000_000)
+	writeLock(t, n, pin)
 	n.WriteSet("s.yaml", sample.SetNamed("s", pin))
 	degraded(t, n, "s", "the kubelet removes images once 5 % are used", "--gc-threshold", "5")
 	healthy(t, n, "--gc-threshold", "50")
 }
 
-// Somebody else fills the disk while the first of two images is being pulled: it
-// is finished or fails, and the second is not begun.
+// The disk fills up while the first of two images is pulled: that pull completes or fails, and the
+// second pull is not started.
 func TestSpaceFilledBySomebodyElseDuringAPull(t *testing.T) {
 	for name, left := range map[string]int64{"the second does not fit": 4 << 20, "nothing fits": 100_000} {
 		t.Run(name, func(t *testing.T) {
-			n, registry, access := small(t, 64<<20, 2000)
-			first, second := pushed(t, registry, "app/first", 1_000_000), pushed(t, registry, "app/second", 20_000_000)
-			locked(t, n, first, second)
+			n, registry, access := smallNode(t, 64<<20, 2000)
+			first, second := push(t, registry, "app/first", 1_000_000), push(t, registry, "app/second", 20_000_000)
+			writeLock(t, n, first, second)
 			n.WriteSet("s.yaml", sample.SetNamed("s", first, second))
 			access.Take()
 			var once sync.Once
@@ -127,16 +123,16 @@ func TestSpaceFilledBySomebodyElseDuringAPull(t *testing.T) {
 			s := degraded(t, n, "s", "Pulling the images on node12 ", "--parallel", "1")
 			for _, r := range access.Take() {
 				if strings.Contains(r.Path, "app/second") {
-					t.Errorf("the second image was asked for: %v", r)
+					t.Errorf("got the request %v, want none for the second image", r)
 				}
 			}
 			got := states(s)
 			if (got[first] == runtime.Pinned) != (left > 1<<20) || got[second] != runtime.Missing {
-				t.Errorf("%v", got)
+				t.Errorf("got %v, want %s missing", got, second)
 			}
 			for _, img := range s.Images {
 				if img.State == runtime.Missing && img.ErrorClass != runtime.Space {
-					t.Errorf("%+v", img)
+					t.Errorf("got %+v, want the class space", img)
 				}
 			}
 			n.Unfill()
@@ -146,8 +142,8 @@ func TestSpaceFilledBySomebodyElseDuringAPull(t *testing.T) {
 	}
 }
 
-// crowd is an image of so many small files.
-func crowd(t *testing.T, registry *sample.Registry, files int) string {
+// pushFiles pushes an image of so many small files.
+func pushFiles(t *testing.T, registry *sample.Registry, files int) string {
 	t.Helper()
 	entries := []sample.Entry{sample.Dir("d")}
 	for i := range files {
@@ -165,7 +161,7 @@ func crowd(t *testing.T, registry *sample.Registry, files int) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pin, err := registry.Push(t.Context(), "app/crowd", img)
+	pin, err := registry.Push(t.Context(), "app/files", img)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,27 +169,26 @@ func crowd(t *testing.T, registry *sample.Registry, files int) string {
 }
 
 func TestSpaceOutOfInodes(t *testing.T) {
-	n, registry, _ := small(t, 64<<20, 1000)
-	pin := crowd(t, registry, 1200)
+	n, registry, _ := smallNode(t, 64<<20, 1000)
+	pin := pushFiles(t, registry, 1200)
 	n.WriteSet("s.yaml", sample.SetNamed("s", pin))
-	// Without a lock nobody knows before how many files there are.
+	// Without a lock, the number of files is not known before the pull.
 	s := degraded(t, n, "s", "no space left on device")
 	if s.Images[0].ErrorClass != runtime.Space {
-		t.Errorf("image %+v", s.Images[0])
+		t.Errorf("got %+v, want the class space", s.Images[0])
 	}
-	locked(t, n, pin)
+	writeLock(t, n, pin)
 	p, _ := plan(t, n)
 	if p.Pulls[0].Inodes != 1202 { // the files, their folder, the root
-		t.Errorf("plan %+v", p)
+		t.Errorf("got the plan %+v, want 1202 inodes", p)
 	}
 	degraded(t, n, "s", fmt.Sprintf("needs 1202 inodes in %s; %d are free", n.Path("root"), p.Space[0].FreeInodes))
 }
 
-// An index counts as the image for this platform, and an image that shares its
-// layers with what is on the node as little as it takes.
-func TestPlanCountsWhatIsMissingOnly(t *testing.T) {
+// An index counts as its image for this platform. Layers that are on the node do not count.
+func TestPlanCountsOnlyMissingLayers(t *testing.T) {
 	n, registry, _ := boot(t)
-	base := pushed(t, registry, "app/base", 1_000_000)
+	base := push(t, registry, "app/base", 1_000_000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", base))
 	healthy(t, n)
 	over, err := sample.Stack(1_000_000, 10_000)
@@ -208,24 +203,24 @@ func TestPlanCountsWhatIsMissingOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	twin := pushed(t, registry, "app/twin", 1_000_000, 10_000)
+	twin := push(t, registry, "app/twin", 1_000_000, 10_000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", base, pin, twin))
 	before := fixtures.Tree(t, n.Root)
-	p, said := plan(t, n)
-	if said.Code != 0 || len(p.Pulls) != 2 || !p.Rewrite {
-		t.Fatalf("%+v %+v", p, said)
+	p, result := plan(t, n)
+	if result.Code != 0 || len(p.Pulls) != 2 || !p.Rewrite {
+		t.Fatalf("got the plan %+v and %+v, want 2 pulls and exit code 0", p, result)
 	}
 	// 10,000 bytes of text take about 5,500 compressed; the base's 550,000 do not count.
 	for i, pull := range p.Pulls {
 		if first := i == 0; !pull.Estimated && first || (pull.Fetch > 4_000 && pull.Fetch < 8_000) != first ||
 			(pull.Unpacked == 2*pull.Fetch) != true {
-			t.Errorf("pull %d: %+v", i, pull)
+			t.Errorf("pull %d: got %+v, want an estimate, with 4 to 8 kB to fetch only for the first", i, pull)
 		}
 	}
 	after := fixtures.Tree(t, n.Root)
 	for name, entry := range after {
 		if before[name] != entry {
-			t.Errorf("plan changed %s", name)
+			t.Errorf("got %s changed, want no change", name)
 		}
 	}
 	healthy(t, n)

@@ -13,8 +13,8 @@ import (
 	"github.com/pinbox/pinbox/runtime/crio"
 )
 
-// The unit that Ignition writes, under a real systemd: it becomes ready while
-// CRI-O is still away, says so, and outlives its watchdog.
+// The unit that Ignition writes, under a real systemd: it becomes ready before CRI-O runs, shows that
+// in its status, and feeds the watchdog.
 func TestServiceUnderTheRealSystemd(t *testing.T) {
 	unit, err := os.ReadFile(filepath.Join(fixtures.Root(t), "fixtures/golden/live-pinbox-node.service"))
 	if err != nil {
@@ -23,7 +23,7 @@ func TestServiceUnderTheRealSystemd(t *testing.T) {
 	here := strings.NewReplacer("/usr/local/bin/pinbox-node run", "/pinbox-node run --wait 1s", "WatchdogSec=60",
 		"WatchdogSec=3").Replace(string(unit))
 	if !strings.Contains(here, "--wait 1s") || !strings.Contains(here, "WatchdogSec=3\n") {
-		t.Fatalf("the unit has changed:\n%s", unit)
+		t.Fatalf("got the unit\n%s\nwant run and WatchdogSec=60 in it", unit)
 	}
 	out, code := fixtures.Machine(t, "test.service", map[string]string{
 		"etc/systemd/system/pinbox-node.service": strings.Replace(here, "[Unit]\n", "[Unit]\nDefaultDependencies=no\n", 1),
@@ -51,17 +51,17 @@ StandardError=tty
 `,
 	}, map[string]string{"/pinbox-node": fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox-node")})
 	if code != 0 {
-		t.Errorf("exit code %d\n%s", code, out)
+		t.Errorf("got exit code %d, want 0\n%s", code, out)
 	}
 }
 
-// chained attaches two stores, each on those before, and takes the first away.
-const chained = `set -ex
+// attachChain attaches two stores, each with the ones before as bases, and unmounts the first.
+const attachChain = `set -ex
 unit() { systemctl show -p "$2" "var-lib-pinbox-stores-$1.mount"; }
 mounted() { mountpoint -q "/var/lib/pinbox/stores/$1"; }
 systemctl start var-lib-pinbox-stores-0.mount
 for n in 1 2; do
-	/pinbox-node attach "/d$n" --wait 1s --reserve 0 && exit 1 # CRI-O is away
+	/pinbox-node attach "/d$n" --wait 1s --reserve 0 && exit 1 # CRI-O does not run
 	mounted $n
 	unit $n ActiveState | grep =active
 	unit $n Before | grep crio.service
@@ -69,7 +69,7 @@ done
 unit 1 BindsTo | grep -- -0.mount
 unit 2 BindsTo | grep -- -0.mount
 unit 2 BindsTo | grep -- -1.mount
-(cd /var/lib/pinbox/stores/2 && exec sleep 60) & # somebody stands in it
+(cd /var/lib/pinbox/stores/2 && exec sleep 60) & # keeps the mount busy
 while ! [ "$(readlink /proc/$!/cwd)" = /var/lib/pinbox/stores/2 ]; do sleep 0.1; done
 systemctl stop var-lib-pinbox-stores-0.mount
 for n in 0 1 2; do mounted $n && exit 1; done
@@ -82,17 +82,17 @@ for n in 1 2; do mounted $n; unit $n ActiveState | grep =active; done
 umount /var/lib/pinbox/stores/2
 /pinbox-node mount
 mounted 2
-echo all of it was seen
+echo script completed
 `
 
-// Under systemd stores are mounted by units, each bound to those that it stands on:
-// when a base goes, what stands on it goes before. Without the base they stay away.
+// Under systemd, stores are mounted by units, each bound to the units of its bases: before a base is
+// unmounted, the stores that need it are. Without the base they are not mounted again.
 func TestStoresAreUnits(t *testing.T) {
 	registry, _ := appliance.Registry(t)
 	folders := map[string]string{"/pinbox-node": fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox-node")}
 	sizes, from := []int{1000}, ""
 	for _, name := range []string{"/base", "/d1", "/d2"} {
-		o := appliance.Options(t, sample.SetNamed("s", pushed(t, registry, "app/a", sizes...)))
+		o := appliance.Options(t, sample.SetNamed("s", push(t, registry, "app/a", sizes...)))
 		if from == "" {
 			appliance.Build(t, o)
 		} else {
@@ -103,13 +103,13 @@ func TestStoresAreUnits(t *testing.T) {
 		}
 		folders[name], from, sizes = o.Out, o.Out, append(sizes, 2000+len(sizes))
 	}
-	out, code := fixtures.Script(t, chained, map[string]string{
+	out, code := fixtures.Script(t, attachChain, map[string]string{
 		"etc/systemd/system/var-lib-pinbox-stores-0.mount": "[Mount]\nWhat=/base/store.squashfs\n" +
 			"Where=/var/lib/pinbox/stores/0\nType=squashfs\nOptions=ro,loop\n",
 		"etc/crio/crio.conf.d/50-pinbox-stores": string(crio.RenderStores(crio.Slots(), false)),
-		"check":                                 chained,
+		"check":                                 attachChain,
 	}, folders)
-	if code != 0 || !strings.Contains(out, "all of it was seen") {
-		t.Errorf("exit code %d\n%s", code, out)
+	if code != 0 || !strings.Contains(out, "script completed") {
+		t.Errorf("got exit code %d, want 0\n%s", code, out)
 	}
 }
