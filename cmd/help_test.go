@@ -141,7 +141,7 @@ func checkFlag(t *testing.T, name, heading, usage string) {
 	}
 	for _, word := range []string{"likewise", "ditto", "as above", "see above"} {
 		if strings.Contains(usage, word) {
-			t.Errorf("--%s: the usage %q cannot be understood alone", name, usage)
+			t.Errorf("--%s: got the usage %q, want one that can be understood alone", name, usage)
 		}
 	}
 }

@@ -67,7 +67,7 @@ func room(importPath string) string {
 
 func floor(room string) string { f, _, _ := strings.Cut(room, "/"); return f }
 
-// below lists what each floor may import of ours, beside itself.
+// below lists the floors that each floor may import, in addition to itself.
 var below = map[string][]string{
 	"storage": {},
 	// runtime needs no containers/storage: what brings it is missing here.
@@ -94,7 +94,7 @@ func TestNoArrowRunsUp(t *testing.T) {
 			if !slices.ContainsFunc(below[floor(from)], func(may string) bool {
 				return to == may || strings.HasPrefix(to, may+"/")
 			}) {
-				t.Errorf("%s imports %s: no floor imports what stands above it", from, to)
+				t.Errorf("%s: got an import of %s, want no import of a higher floor", from, to)
 			}
 		}
 	}
@@ -198,7 +198,7 @@ func TestForeignLibrariesHaveOneDoor(t *testing.T) {
 				}
 			}
 			if door != "" && !slices.Contains(doors[door], room(p.ImportPath)) {
-				t.Errorf("%s imports %s: its doors are %v", room(p.ImportPath), imported, doors[door])
+				t.Errorf("%s: got an import of %s, want it only in %v", room(p.ImportPath), imported, doors[door])
 			}
 		}
 	}

@@ -33,7 +33,7 @@ func TestOutputs(t *testing.T) {
 				t.Fatalf("yaml: got exit code %d and %v\n%s%s", inYAML.code, err, inYAML.out, inYAML.errOut)
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("(-json +yaml)\n%s", diff)
+				t.Errorf("got other YAML than JSON (-json +yaml):\n%s", diff)
 			}
 			if strings.HasPrefix(inYAML.out, "{") {
 				t.Errorf("yaml: got JSON:\n%s", inYAML.out)

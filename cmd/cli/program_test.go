@@ -14,8 +14,8 @@ import (
 
 var errDisk = errors.New("full")
 
-// try runs a program whose command work ends with an error.
-func try(ctx context.Context, err error, args ...string) (code int, stdout, stderr string) {
+// runProgram runs a program with a command work, which returns err.
+func runProgram(ctx context.Context, err error, args ...string) (code int, stdout, stderr string) {
 	var output Output
 	work := &cobra.Command{
 		Use: "work", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error { return err },
@@ -38,30 +38,30 @@ func TestExitCodesAndHints(t *testing.T) {
 		err  error
 		args string
 		code int
-		says string
+		text string
 	}{
 		"done":   {args: "work"},
-		"a row":  {err: full, args: "work", code: 5, says: "tool: write: full\nhint: free some\n"},
-		"no row": {err: errors.New("else\n"), args: "work", code: 1, says: "tool: else\n"},
+		"a row":  {err: full, args: "work", code: 5, text: "tool: write: full\nhint: free some\n"},
+		"no row": {err: errors.New("else\n"), args: "work", code: 1, text: "tool: else\n"},
 		"a usage error": {
-			err: Usagef("both: %w", full), args: "work", code: 2, says: "tool: both: write: full\nhint: ",
+			err: Usagef("both: %w", full), args: "work", code: 2, text: "tool: both: write: full\nhint: ",
 		},
-		"an unknown flag":      {args: "work --fast", code: 2, says: "tool: unknown flag: --fast\nhint: "},
-		"an unknown command":   {args: "play", code: 2, says: "tool: unknown command"},
-		"an argument too many": {args: "work hard", code: 2, says: "hint: "},
-		"another output":       {args: "work --output xml", code: 2, says: "want text, json or yaml"},
-		"said already":         {err: Reported(4), args: "work", code: 4},
-		"interrupted":          {ctx: canceled, err: full, args: "work", code: 130, says: "tool: interrupted\nhint: "},
-		"interrupted within":   {err: within, args: "work", code: 130, says: "tool: interrupted\n"},
+		"an unknown flag":      {args: "work --fast", code: 2, text: "tool: unknown flag: --fast\nhint: "},
+		"an unknown command":   {args: "play", code: 2, text: "tool: unknown command"},
+		"an argument too many": {args: "work hard", code: 2, text: "hint: "},
+		"another output":       {args: "work --output xml", code: 2, text: "want text, json or yaml"},
+		"reported already":     {err: Reported(4), args: "work", code: 4},
+		"interrupted":          {ctx: canceled, err: full, args: "work", code: 130, text: "tool: interrupted\nhint: "},
+		"interrupted within":   {err: within, args: "work", code: 130, text: "tool: interrupted\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := c.ctx
 			if ctx == nil {
 				ctx = t.Context()
 			}
-			code, stdout, stderr := try(ctx, c.err, strings.Fields(c.args)...)
-			if code != c.code || stdout != "" || !strings.Contains(stderr, c.says) || c.says == "" && stderr != "" {
-				t.Errorf("got exit code %d and %q, want %d and %q", code, stdout+stderr, c.code, c.says)
+			code, stdout, stderr := runProgram(ctx, c.err, strings.Fields(c.args)...)
+			if code != c.code || stdout != "" || !strings.Contains(stderr, c.text) || c.text == "" && stderr != "" {
+				t.Errorf("got exit code %d and %q, want %d and %q", code, stdout+stderr, c.code, c.text)
 			}
 		})
 	}
@@ -70,7 +70,7 @@ func TestExitCodesAndHints(t *testing.T) {
 func TestErrorsForPrograms(t *testing.T) {
 	for _, output := range []string{"json", "yaml"} {
 		t.Run(output, func(t *testing.T) {
-			code, _, stderr := try(t.Context(), errDisk, "work", "--output", output)
+			code, _, stderr := runProgram(t.Context(), errDisk, "work", "--output", output)
 			var got Failure
 			err := json.Unmarshal([]byte(stderr), &got)
 			want := Failure{"full", "free some", ExitSpace}
@@ -81,7 +81,7 @@ func TestErrorsForPrograms(t *testing.T) {
 	}
 }
 
-func TestYAMLIsJSONInAnotherForm(t *testing.T) {
+func TestYAMLHasTheKeysOfJSON(t *testing.T) {
 	result := struct {
 		Bytes int64 `json:"bytes"`
 		Image struct {

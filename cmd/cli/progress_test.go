@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The bars once waited for ever for a stage that ended short of its total.
+// The bars waited endlessly for a stage that ended before its total.
 func TestBarsEndWithTheWork(t *testing.T) {
 	for name, work := range map[string][]stage{
 		"nothing shown": nil,
@@ -33,13 +33,13 @@ func TestBarsEndWithTheWork(t *testing.T) {
 			select {
 			case <-ended:
 			case <-time.After(10 * time.Second):
-				t.Fatal("the bars go on")
+				t.Fatal("got bars after 10 s, want their end")
 			}
 		})
 	}
 }
 
-func TestPlainProgressIsALineEveryTenthOfALongWay(t *testing.T) {
+func TestPlainProgressHasALineForEachTenthOfALongStage(t *testing.T) {
 	for step, want := range map[time.Duration]int{10 * time.Millisecond: 1 + 5, time.Second: 1 + 10, 0: 1} {
 		t.Run(step.String(), func(t *testing.T) {
 			var b bytes.Buffer
@@ -57,9 +57,8 @@ func TestPlainProgressIsALineEveryTenthOfALongWay(t *testing.T) {
 	}
 }
 
-// Whoever waited for a registry that stalls saw nothing move, and was told nothing for up to
-// 15 minutes.
-func TestProgressSaysThatARegistryIsAskedAgain(t *testing.T) {
+// While a registry stalled, nothing was shown for up to 15 minutes.
+func TestProgressShowsThatARequestIsRepeated(t *testing.T) {
 	const note, object = "a: asking b again", `{"note":"a: asking b again"}`
 	for output, want := range map[Output]string{"text": note, "json": object, "yaml": object} {
 		t.Run(string(output), func(t *testing.T) {
@@ -73,13 +72,13 @@ func TestProgressSaysThatARegistryIsAskedAgain(t *testing.T) {
 		})
 	}
 	var b bytes.Buffer
-	show, say, finish := bars(&b)
+	show, addNote, finish := bars(&b)
 	show(stage{name: "read layers", done: 500, total: 1000})
-	say(note)
+	addNote(note)
 	time.Sleep(time.Second) // the bars are drawn several times
 	finish()
 	if strings.Count(b.String(), note+"\n") != 1 || !strings.Contains(b.String(), "read layers") {
-		t.Errorf("bars: got %q", b.String())
+		t.Errorf("bars: got %q, want one line of the note, and the stage", b.String())
 	}
 }
 
