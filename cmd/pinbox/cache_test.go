@@ -78,7 +78,7 @@ func (c *cached) build(ctx context.Context, want int, flags ...string) (store []
 		fixtures.Program(c.t, nodePackage), "-o", out}, flags...)
 	code, _, stderr := pinbox(ctx, args...)
 	if code != want {
-		c.t.Errorf("exit code %d, want %d\n%s", code, want, stderr)
+		c.t.Errorf("got exit code %d, want %d\n%s", code, want, stderr)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,12 +104,13 @@ func TestCachedBuildsAreEqual(t *testing.T) {
 	c := newCached(t)
 	want, asked, _ := c.build(t.Context(), cli.ExitOK, "--no-cache")
 	if asked != len(c.layers) {
-		t.Errorf("%d layers asked for, want %d: each once", asked, len(c.layers))
+		t.Errorf("got %d requests for layers, want %d", asked, len(c.layers))
 	}
 	for n, wantAsked := range []int{len(c.layers), 0, 0} {
 		got, asked, _ := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir)
 		if asked != wantAsked || !bytes.Equal(got, want) {
-			t.Errorf("build %d: %d layers asked for, equal: %v", n, asked, bytes.Equal(got, want))
+			t.Errorf("build %d: got %d requests for layers and equal stores %v, want %d and true", n, asked,
+				bytes.Equal(got, want), wantAsked)
 		}
 	}
 	if n := len(c.entries()); n != len(c.layers) {
@@ -131,7 +132,7 @@ func TestDamagedCacheIsMended(t *testing.T) {
 		}
 		got, asked, _ := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir)
 		if asked != 2 || !bytes.Equal(got, want) {
-			t.Errorf("damage at %v: %d layers asked for, equal: %v", at, asked, bytes.Equal(got, want))
+			t.Errorf("damage at %v: got %d requests for layers and equal stores %v", at, asked, bytes.Equal(got, want))
 		}
 	}
 	if _, asked, _ := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir); asked != 0 {
@@ -174,13 +175,13 @@ func TestBuildsShareACache(t *testing.T) {
 		builds.Go(func() {
 			got, _, _ := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir, "--cache-size", "1Ki")
 			if !bytes.Equal(got, want) {
-				t.Error("the build of a shared cache is another")
+				t.Error("got another store with a shared cache, want the same")
 			}
 		})
 	}
 	builds.Wait()
 	if got := c.entries(); len(got) > 1 {
-		t.Errorf("%d layers are kept, more than the limit", len(got))
+		t.Errorf("got %d packs, want fewer within the limit", len(got))
 	}
 }
 
@@ -191,7 +192,7 @@ func TestCacheCommands(t *testing.T) {
 		t.Helper()
 		code, stdout, stderr := pinbox(t.Context(), append(append([]string{"cache"}, args...), "--cache-dir", c.dir)...)
 		if code != want || !strings.Contains(stdout, says) {
-			t.Errorf("cache %v: exit code %d, want %d; it does not say %q:\n%s%s", args, code, want, says, stdout, stderr)
+			t.Errorf("cache %v: got exit code %d, want %d and %q:\n%s%s", args, code, want, says, stdout, stderr)
 		}
 		return stdout
 	}
@@ -214,7 +215,8 @@ func TestCacheCommands(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	if code, stdout, _ := pinbox(t.Context(), "cache", "ls"); code != cli.ExitOK ||
 		!strings.Contains(stdout, "cached: 0 packs") {
-		t.Errorf("a user without a cache: exit code %d\n%s", code, stdout)
+		t.Errorf("a user without a cache: got exit code %d, want %d and %q\n%s",
+			code, cli.ExitOK, "cached: 0 packs", stdout)
 	}
 	c.dir += "-misspelt"
 	do(cli.ExitInput, "", "ls")
@@ -233,7 +235,7 @@ func TestBadCaches(t *testing.T) {
 	} {
 		if _, _, stderr := c.build(t.Context(), cli.ExitUsage, flags...); !strings.Contains(stderr, says) ||
 			!strings.Contains(stderr, "hint: ") {
-			t.Errorf("%v: the message does not say %q:\n%s", flags, says, stderr)
+			t.Errorf("%v: got the message\n%s\nwant %q", flags, stderr, says)
 		}
 	}
 }
@@ -265,7 +267,7 @@ func TestBlobsAreReadBeforeTheyAreBelieved(t *testing.T) {
 			"--tls-verify=false",
 			"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(t.TempDir(), "out"), "--cache-dir", dir)
 		if code != step.code {
-			t.Errorf("%v: exit code %d, want %d\n%s", step.pins, code, step.code, stderr)
+			t.Errorf("%v: got exit code %d, want %d\n%s", step.pins, code, step.code, stderr)
 		}
 	}
 }
@@ -281,13 +283,13 @@ func TestPruneDuringABuild(t *testing.T) {
 				time.Sleep(10 * time.Millisecond)
 			}
 			if code, _, stderr := pinbox(t.Context(), "cache", "prune", "--all", "--cache-dir", c.dir); code != cli.ExitOK {
-				t.Errorf("exit code %d\n%s", code, stderr)
+				t.Errorf("got exit code %d, want %d\n%s", code, cli.ExitOK, stderr)
 			}
 		}
 		return false
 	}
 	if got, _, _ := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir); !bytes.Equal(got, want) {
-		t.Error("the store is another")
+		t.Error("got another store, want the same")
 	}
 }
 
@@ -325,6 +327,6 @@ func TestCacheThatCannotBePruned(t *testing.T) {
 	}
 	_, _, stderr := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir, "--cache-size", "1Ki")
 	if !strings.Contains(stderr, "the cache keeps its size") {
-		t.Errorf("no warning:\n%s", stderr)
+		t.Errorf("got no warning, want one:\n%s", stderr)
 	}
 }

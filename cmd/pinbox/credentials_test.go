@@ -47,12 +47,13 @@ func TestCredentialsAreUsed(t *testing.T) {
 	for _, flag := range []string{"--authfile", "--pull-secret"} {
 		code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false", flag, file)
 		if code != cli.ExitOK || !strings.Contains(stderr, "broken.example.com are left out") {
-			t.Errorf("%s: exit code %d\n%s", flag, code, stderr)
+			t.Errorf("%s: got exit code %d, want %d and %q\n%s",
+				flag, code, cli.ExitOK, "broken.example.com are left out", stderr)
 		}
 	}
 	t.Setenv("REGISTRY_AUTH_FILE", file)
 	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false"); code != cli.ExitOK {
-		t.Errorf("REGISTRY_AUTH_FILE: exit code %d\n%s", code, stderr)
+		t.Errorf("REGISTRY_AUTH_FILE: got exit code %d, want %d\n%s", code, cli.ExitOK, stderr)
 	}
 	bad := write(t, "bad.json", fmt.Appendf(nil, `{"auths":{%q:{"auth":"not base64"}}}`, host))
 	buildFails(t, sets, cli.ExitRegistry, []string{"credentials for " + host + " are left out", "refuses the credentials"},
@@ -71,26 +72,28 @@ func TestSecretsGoNowhereElse(t *testing.T) {
 		"none for the nodes": {"", ""},
 		"for the nodes":      {"  node: {pullSecret: " + auth + "}\n", "config.bu"}, // config.ign and the ISO have it packed
 	} {
-		config := write(t, "appliance.yaml", []byte("apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: a}\n"+
-			"spec:\n  sources:\n  - images: ['"+pin+"']\n"+c.node))
-		out := filepath.Join(t.TempDir(), "out")
-		code, stdout, stderr := pinbox(t.Context(), "build", "-c", config, "-o", out, "--tls-verify=false", "--authfile",
-			auth, "--node-binary", fixtures.Program(t, nodePackage), "--iso", fixtures.LiveISO(t))
-		if code != cli.ExitOK || strings.Contains(stderr, "contain the pull secret") != (c.node != "") {
-			t.Fatalf("%s: exit code %d\n%s", name, code, stderr)
-		}
-		if said := stdout + stderr; strings.Contains(said, "hunter2") || strings.Contains(said, credential) {
-			t.Errorf("%s: a secret is told:\n%s", name, said)
-		}
-		for _, packed := range []string{"config.ign", "appliance.iso"} {
-			if fi, err := os.Stat(filepath.Join(out, packed)); err != nil || (fi.Mode().Perm() == 0o600) != (c.node != "") {
-				t.Errorf("%s: %s is of mode %v", name, packed, fi.Mode())
+		t.Run(name, func(t *testing.T) {
+			config := write(t, "appliance.yaml", []byte("apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: a}\n"+
+				"spec:\n  sources:\n  - images: ['"+pin+"']\n"+c.node))
+			out := filepath.Join(t.TempDir(), "out")
+			code, stdout, stderr := pinbox(t.Context(), "build", "-c", config, "-o", out, "--tls-verify=false", "--authfile",
+				auth, "--node-binary", fixtures.Program(t, nodePackage), "--iso", fixtures.LiveISO(t))
+			if code != cli.ExitOK || strings.Contains(stderr, "contain the pull secret") != (c.node != "") {
+				t.Fatalf("got exit code %d, want %d\n%s", code, cli.ExitOK, stderr)
 			}
-		}
-		store := fixtures.Mount(t, filepath.Join(out, "store.squashfs"))
-		if has := strings.Join(append(secrets(t, out), secrets(t, store)...), " "); has != c.has {
-			t.Errorf("%s: secrets in %q", name, has)
-		}
+			if output := stdout + stderr; strings.Contains(output, "hunter2") || strings.Contains(output, credential) {
+				t.Errorf("got a secret in the output, want none:\n%s", output)
+			}
+			for _, packed := range []string{"config.ign", "appliance.iso"} {
+				if fi, err := os.Stat(filepath.Join(out, packed)); err != nil || (fi.Mode().Perm() == 0o600) != (c.node != "") {
+					t.Errorf("got the mode %v of %s", fi.Mode(), packed)
+				}
+			}
+			store := fixtures.Mount(t, filepath.Join(out, "store.squashfs"))
+			if has := strings.Join(append(secrets(t, out), secrets(t, store)...), " "); has != c.has {
+				t.Errorf("got secrets in %q, want none", has)
+			}
+		})
 	}
 }
 
@@ -106,7 +109,7 @@ func secrets(t *testing.T, dir string) (has []string) {
 		if bytes.Contains(content, []byte("hunter2")) || bytes.Contains(content, []byte(credential)) {
 			has = append(has, path)
 			if info, err := d.Info(); err != nil || info.Mode().Perm() != 0o600 {
-				t.Errorf("%s is of mode %v", path, info.Mode())
+				t.Errorf("got the mode %v of %s", info.Mode(), path)
 			}
 		}
 		return err

@@ -46,16 +46,16 @@ func newUpgrade(t *testing.T) upgrade {
 	u.first = file("first", pins[0], "")
 	u.next = file("next", pins[1], "  ignition: {sshAuthorizedKeys: [ssh-ed25519 "+
 		"AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb me]}\n")
-	u.do(cli.ExitOK, "built ship-7", append([]string{"build", "-c", u.first, "-o", u.old, "--node-binary",
+	u.run(cli.ExitOK, "built ship-7", append([]string{"build", "-c", u.first, "-o", u.old, "--node-binary",
 		fixtures.Program(t, nodePackage)}, u.flags...)...)
 	return u
 }
 
-func (u upgrade) do(code int, says string, args ...string) (stdout, stderr string) {
+func (u upgrade) run(code int, says string, args ...string) (stdout, stderr string) {
 	u.t.Helper()
 	got, stdout, stderr := pinbox(u.t.Context(), args...)
 	if got != code || !strings.Contains(stdout+stderr, says) {
-		u.t.Fatalf("%v: exit code %d, want %d and %q\n%s%s", args, got, code, says, stdout, stderr)
+		u.t.Fatalf("%v: got exit code %d, want %d and %q\n%s%s", args, got, code, says, stdout, stderr)
 	}
 	return stdout, stderr
 }
@@ -64,7 +64,7 @@ func (u upgrade) do(code int, says string, args ...string) (stdout, stderr strin
 func (u upgrade) delta(from string) (dir, stdout, stderr string) {
 	u.t.Helper()
 	dir = filepath.Join(u.t.TempDir(), "delta")
-	stdout, stderr = u.do(cli.ExitOK, "built a delta of ship-7 for linux/amd64",
+	stdout, stderr = u.run(cli.ExitOK, "built a delta of ship-7 for linux/amd64",
 		append([]string{"delta", "--from", from, "-c", u.next, "-o", dir}, u.flags...)...)
 	return dir, stdout, stderr
 }
@@ -72,38 +72,40 @@ func (u upgrade) delta(from string) (dir, stdout, stderr string) {
 // A user's way to the next release: plan, delta, verify, medium.
 func TestDelta(t *testing.T) {
 	u := newUpgrade(t)
-	u.do(cli.ExitOK, "a delta would have 3 of 8 layers: ", "plan", "--from", u.old, "-c", u.next, "--tls-verify=false")
+	u.run(cli.ExitOK, "a delta would have 3 of 8 layers: ", "plan", "--from", u.old, "-c", u.next, "--tls-verify=false")
 	dir, stdout, stderr := u.delta(u.old)
 	if !strings.Contains(stdout, "3 of 8 layers") ||
 		!strings.Contains(stdout, "next: pinbox medium "+dir+" -o delta.iso") || !strings.Contains(stderr,
 		"warning: a delta does not change the configuration of nodes; it ignores spec.ignition") {
 		t.Errorf("%s%s", stdout, stderr)
 	}
-	u.do(cli.ExitOK, "it has 3 layers and needs 5 layers of a base: not checked without --base", "verify", dir)
+	u.run(cli.ExitOK, "it has 3 layers and needs 5 layers of a base: not checked without --base", "verify", dir)
 	medium := filepath.Join(t.TempDir(), "delta.iso")
-	u.do(cli.ExitOK, "", "medium", dir, "-o", medium)
-	u.do(cli.ExitOK, "2 files, 4 images in a store of", "verify", medium)
-	u.do(cli.ExitOK, "it has 3 layers and needs 5 layers of a base", "verify", medium)
-	u.do(cli.ExitOK, "PINBOX", "iso", "show", medium)
+	u.run(cli.ExitOK, "", "medium", dir, "-o", medium)
+	u.run(cli.ExitOK, "2 files, 4 images in a store of", "verify", medium)
+	u.run(cli.ExitOK, "it has 3 layers and needs 5 layers of a base", "verify", medium)
+	u.run(cli.ExitOK, "PINBOX", "iso", "show", medium)
 	for _, new := range []string{dir, medium} {
-		u.do(cli.ExitOK, "images: 3 added, 3 removed, 1 unchanged", "diff", u.old, new)
+		u.run(cli.ExitOK, "images: 3 added, 3 removed, 1 unchanged", "diff", u.old, new)
 	}
 	if os.Geteuid() == 0 {
-		u.do(cli.ExitOK, "containers/storage mounted all stores and found no errors in their layers", "verify", dir, "--base", u.old)
-		u.do(cli.ExitOK, "containers/storage mounted all stores and found no errors in their layers", "verify", medium, "--base", u.old)
+		const checked = "containers/storage mounted all stores and found no errors in their layers"
+		u.run(cli.ExitOK, checked, "verify", dir, "--base", u.old)
+		u.run(cli.ExitOK, checked, "verify", medium, "--base", u.old)
 	}
-	u.do(cli.ExitOK, "not checked: ", "verify", dir, "--base", filepath.Join(u.old, "pinbox.lock.json"))
-	u.do(cli.ExitDamaged, "no base has a layer that the delta needs", "verify", dir, "--base", dir)
-	u.do(cli.ExitInput, "--base is for the output of `pinbox delta` only", "verify", u.old, "--base", u.old)
-	u.do(cli.ExitUsage, "is not empty", append([]string{"delta", "--from", u.old, "-c", u.next, "-o", dir}, u.flags...)...)
+	u.run(cli.ExitOK, "not checked: ", "verify", dir, "--base", filepath.Join(u.old, "pinbox.lock.json"))
+	u.run(cli.ExitDamaged, "no base has a layer that the delta needs", "verify", dir, "--base", dir)
+	u.run(cli.ExitInput, "--base is for the output of `pinbox delta` only", "verify", u.old, "--base", u.old)
+	args := append([]string{"delta", "--from", u.old, "-c", u.next, "-o", dir}, u.flags...)
+	u.run(cli.ExitUsage, "is not empty", args...)
 	other, _, _ := u.delta(filepath.Join(u.old, "pinbox.lock.json"))
 	if old, new := mustRead(t, filepath.Join(dir, "delta.json")), mustRead(t,
 		filepath.Join(other, "delta.json")); string(old) == string(new) {
-		t.Error("the same bases, though one is a lock alone")
+		t.Error("got the same bases, want others: one is a lock alone")
 	}
 	again, _, _ := u.delta(u.old)
 	if diff := cmp.Diff(fixtures.Tree(t, dir), fixtures.Tree(t, again)); diff != "" {
-		t.Errorf("another build differs:\n%s", diff)
+		t.Errorf("another build (-want +got):\n%s", diff)
 	}
 }
 
@@ -111,13 +113,13 @@ func TestDelta(t *testing.T) {
 func TestDeltaForPrograms(t *testing.T) {
 	u := newUpgrade(t)
 	var plan struct{ Delta builder.Missing }
-	stdout, _ := u.do(cli.ExitOK, "", "plan", "--from", u.old, "-c", u.next, "--tls-verify=false", "--output", "json")
+	stdout, _ := u.run(cli.ExitOK, "", "plan", "--from", u.old, "-c", u.next, "--tls-verify=false", "--output", "json")
 	if err := json.Unmarshal([]byte(stdout), &plan); err != nil {
 		t.Fatal(err)
 	}
 	var built builder.DeltaResult
 	dir := filepath.Join(t.TempDir(), "delta")
-	stdout, _ = u.do(cli.ExitOK, "", append([]string{
+	stdout, _ = u.run(cli.ExitOK, "", append([]string{
 		"delta", "--from", u.old, "-c", u.next, "-o", dir, "--output", "json",
 	}, u.flags...)...)
 	if err := json.Unmarshal([]byte(stdout), &built); err != nil {
@@ -128,7 +130,7 @@ func TestDeltaForPrograms(t *testing.T) {
 		t.Errorf("%+v\n%+v", plan, built)
 	}
 	var verified verify.Result
-	stdout, _ = u.do(cli.ExitOK, "", "verify", dir, "--base", u.old, "--output", "json")
+	stdout, _ = u.run(cli.ExitOK, "", "verify", dir, "--base", u.old, "--output", "json")
 	if err := json.Unmarshal([]byte(stdout), &verified); err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +142,7 @@ func TestDeltaForPrograms(t *testing.T) {
 
 func TestBadDeltas(t *testing.T) {
 	u := newUpgrade(t)
-	_, _ = u.do(cli.ExitOK, "", "lock", "-c", u.first, "--tls-verify=false")
+	_, _ = u.run(cli.ExitOK, "", "lock", "-c", u.first, "--tls-verify=false")
 	locked := strings.TrimSuffix(u.first, ".yaml") + ".lock.json"
 	tarred := write(t, "tar.yaml",
 		[]byte(strings.Replace(string(mustRead(t, u.next)), "  ignition:", "  store: {format: tar}\n  ignition:", 1)))
@@ -158,9 +160,9 @@ func TestBadDeltas(t *testing.T) {
 		{cli.ExitInput, "it is for linux/amd64", []string{"--from", u.old, "-c", u.next, "--platform", "linux/arm64"}},
 	} {
 		out := filepath.Join(t.TempDir(), "delta")
-		u.do(c.code, c.says, append(append([]string{"delta", "-o", out}, u.flags...), c.args...)...)
+		u.run(c.code, c.says, append(append([]string{"delta", "-o", out}, u.flags...), c.args...)...)
 		if _, err := os.Stat(out); err == nil {
-			t.Errorf("%v made %s", c.args, out)
+			t.Errorf("%v: got %s made, want nothing", c.args, out)
 		}
 	}
 }
@@ -173,8 +175,8 @@ func TestDeltaOnASmallDisk(t *testing.T) {
 		"without a cache": {"--no-cache"}, "with one": {"--cache-dir", filepath.Join(disk, "cache")},
 	} {
 		flags := append([]string{"-c", u.next, "--tls-verify=false", "-o", filepath.Join(disk, name)}, cache...)
-		u.do(cli.ExitSpace, "not enough space", append([]string{"build", "--node-binary", "/bin/true"}, flags...)...)
-		u.do(cli.ExitOK, "built a delta", append([]string{"delta", "--from", u.old}, flags...)...)
+		u.run(cli.ExitSpace, "not enough space", append([]string{"build", "--node-binary", "/bin/true"}, flags...)...)
+		u.run(cli.ExitOK, "built a delta", append([]string{"delta", "--from", u.old}, flags...)...)
 	}
 }
 
@@ -195,19 +197,20 @@ func TestVerifyDeltaWithoutRoot(t *testing.T) {
 	stdout, stderr, code := runProgram(t, cmd)
 	if code != cli.ExitOK || !strings.Contains(stdout, "all found in "+u.old) ||
 		!strings.Contains(stdout, "not checked: contents of the layers") || strings.Contains(stdout, "storage mounted") {
-		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+		t.Errorf("got exit code %d, want %d\n%s%s", code, cli.ExitOK, stdout, stderr)
 	}
 	medium := filepath.Join(home, "delta.iso")
-	u.do(cli.ExitOK, "", "medium", dir, "-o", medium)
+	u.run(cli.ExitOK, "", "medium", dir, "-o", medium)
 	cmd = exec.Command(program, "verify", medium, "--base", u.old)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4711, Gid: 4711}}
 	stdout, stderr, code = runProgram(t, cmd)
 	if code != cli.ExitOK || !strings.Contains(stdout, "all found in "+u.old) ||
 		!strings.Contains(stdout, "not checked: contents of the layers") {
-		t.Errorf("a medium: exit code %d\n%s%s", code, stdout, stderr)
+		t.Errorf("a medium: got exit code %d, want %d\n%s%s", code, cli.ExitOK, stdout, stderr)
 	}
 	cmd = exec.Command(program, "verify", dir, "--base", u.old)
 	if stdout, stderr, code := runProgram(t, cmd); code != cli.ExitOK || !strings.Contains(stdout, "storage mounted") {
-		t.Errorf("as root: exit code %d\n%s%s", code, stdout, stderr)
+		t.Errorf("as root: got exit code %d, want %d and %q\n%s%s",
+			code, cli.ExitOK, "storage mounted", stdout, stderr)
 	}
 }

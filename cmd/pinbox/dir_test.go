@@ -75,7 +75,7 @@ func TestDirByTheProgram(t *testing.T) {
 	var result builder.Result
 	if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != cli.ExitOK ||
 		result.Store != format.DirFile || result.StoreDigest != "" || result.StoreSize == 0 {
-		t.Errorf("exit code %d, %v\n%s%s", code, err, stdout, stderr)
+		t.Errorf("got exit code %d, want %d, %v\n%s%s", code, cli.ExitOK, err, stdout, stderr)
 	}
 	for _, w := range result.Warnings {
 		if strings.Contains(w, "namespace") {
@@ -84,7 +84,7 @@ func TestDirByTheProgram(t *testing.T) {
 	}
 	code, stdout, stderr = pinbox(t.Context(), "verify", out)
 	if code != cli.ExitOK || !strings.Contains(stdout, "in a store of ") || strings.Contains(stdout, "sha256:") {
-		t.Errorf("verify: exit code %d\n%s%s", code, stdout, stderr)
+		t.Errorf("verify: got exit code %d, want %d and %q\n%s%s", code, cli.ExitOK, "in a store of ", stdout, stderr)
 	}
 }
 
@@ -95,10 +95,10 @@ func TestDirNeedsRoot(t *testing.T) {
 	_, stderr, code := runProgram(t, cmd)
 	if code != cli.ExitUsage || !strings.Contains(stderr, "takes root") || !strings.Contains(stderr, "ID 65534") ||
 		!strings.Contains(stderr, "format tar writes the same tree without root") {
-		t.Errorf("exit code %d\n%s", code, stderr)
+		t.Errorf("got exit code %d, want %d\n%s", code, cli.ExitUsage, stderr)
 	}
 	if _, err := os.Lstat(out); err == nil || requests.Load() > 0 {
-		t.Errorf("%v, %d requests", err, requests.Load())
+		t.Errorf("got %v and %d requests, want nothing made and none", err, requests.Load())
 	}
 }
 
@@ -114,7 +114,8 @@ func TestDirInAUserNamespace(t *testing.T) {
 	}
 	stdout, stderr, code := runProgram(t, cmd)
 	if code != cli.ExitOK || !strings.Contains(stdout, "written in a user namespace") {
-		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
+		t.Fatalf("got exit code %d, want %d and %q\n%s%s",
+			code, cli.ExitOK, "written in a user namespace", stdout, stderr)
 	}
 	marked, err := filepath.Glob(filepath.Join(out, "store/overlay/*/diff/d/b"))
 	if err != nil || len(marked) != 1 {
@@ -122,6 +123,6 @@ func TestDirInAUserNamespace(t *testing.T) {
 	}
 	// What the warning says, as long as the library does so.
 	if _, err := syscall.Getxattr(filepath.Dir(marked[0]), "user.overlay.opaque", make([]byte, 8)); err != nil {
-		t.Errorf("the mark of the deleted directory: %v", err)
+		t.Errorf("opaque attribute of the deleted directory: got %v", err)
 	}
 }

@@ -214,7 +214,7 @@ func (r emptyRoot) run(t *testing.T, dir string, v verb) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: dir, Credential: &syscall.Credential{Uid: r.uid, Gid: r.uid}}
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {
-		t.Fatalf("pinbox %s: %v", v.line, err)
+		t.Fatalf("pinbox %s: got %v", v.line, err)
 	}
 	code, says := cli.ExitOK, v.says
 	if i := slices.IndexFunc(v.needs, func(n need) bool { return n.missing(r) }); i >= 0 {
@@ -225,6 +225,6 @@ func (r emptyRoot) run(t *testing.T, dir string, v verb) {
 	}
 	// The library would say so on stderr, beside what pinbox says.
 	if strings.Contains(string(out), "level=") {
-		t.Errorf("pinbox %s: the library logs by itself:\n%s", v.line, out)
+		t.Errorf("pinbox %s: got a log of the library, want none:\n%s", v.line, out)
 	}
 }

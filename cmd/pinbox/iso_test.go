@@ -118,7 +118,7 @@ func TestMedium(t *testing.T) {
 	do := func(code int, want string, args ...string) {
 		t.Helper()
 		if got, stdout, stderr := pinbox(t.Context(), args...); got != code || !strings.Contains(stdout+stderr, want) {
-			t.Errorf("%v: exit code %d, want %d and %q\n%s%s", args, got, code, want, stdout, stderr)
+			t.Errorf("%v: got exit code %d, want %d and %q\n%s%s", args, got, code, want, stdout, stderr)
 		}
 	}
 	do(0, "next: pinbox medium "+dir, "build", "-c", config, "--tls-verify=false", "--node-binary",
@@ -149,7 +149,7 @@ func TestVerifyReadsAllOfAnISO(t *testing.T) {
 	do := func(code int, want string, args ...string) {
 		t.Helper()
 		if got, stdout, stderr := pinbox(t.Context(), args...); got != code || !strings.Contains(stdout+stderr, want) {
-			t.Errorf("%v: exit code %d, want %d and %q\n%s%s", args, got, code, want, stdout, stderr)
+			t.Errorf("%v: got exit code %d, want %d and %q\n%s%s", args, got, code, want, stdout, stderr)
 		}
 	}
 	do(0, "", "build", "--set", write(t, "sets.yaml", pins.Sets()), "--tls-verify=false", "--node-binary",
@@ -186,7 +186,8 @@ func TestVerifyComparesTheISOWithItsFolder(t *testing.T) {
 	fixtures.Run(t, "sh", "-c", "cd "+live+" && sha256sum $(cut -c67- SHA256SUMS) >sums && mv sums SHA256SUMS")
 	if code, _, stderr := pinbox(t.Context(), "verify", live); code != cli.ExitDamaged ||
 		!strings.Contains(stderr, "appliance.iso has another config.ign than the folder") {
-		t.Errorf("exit code %d\n%s", code, stderr)
+		t.Errorf("got exit code %d, want %d and %q\n%s",
+			code, cli.ExitDamaged, "appliance.iso has another config.ign than the folder", stderr)
 	}
 }
 
@@ -200,7 +201,7 @@ func TestISOFlagsThatSayNothing(t *testing.T) {
 			"--node-binary", fixtures.Program(t, nodePackage)}, flags...)...)
 		if code != cli.ExitUsage && code != cli.ExitInput || !strings.Contains(stderr, "is empty") &&
 			!strings.Contains(stderr, "spec.iso.base") {
-			t.Errorf("%q: exit code %d\n%s", flags, code, stderr)
+			t.Errorf("%q: got exit code %d, want %d\n%s", flags, code, cli.ExitUsage, stderr)
 		}
 	}
 }
@@ -259,19 +260,21 @@ func TestLiveISOsThatCannotBeUsed(t *testing.T) {
 		},
 		"verify of a base": {nil, cli.ExitInput, ""},
 	} {
-		out := filepath.Join(t.TempDir(), "out")
-		args := append([]string{"build", "--set", set, "--tls-verify=false", "--node-binary", program, "-o", out},
-			test.args...)
-		if test.args == nil {
-			args = []string{"verify", base}
-		}
-		code, _, stderr := pinbox(t.Context(), args...)
-		if code != test.code || !strings.Contains(stderr, test.says) || !strings.Contains(stderr, "hint: ") {
-			t.Errorf("%s: exit code %d\n%s", name, code, stderr)
-		}
-		if _, err := os.Stat(out); err == nil {
-			t.Errorf("%s: something was left behind", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "out")
+			args := append([]string{"build", "--set", set, "--tls-verify=false", "--node-binary", program, "-o", out},
+				test.args...)
+			if test.args == nil {
+				args = []string{"verify", base}
+			}
+			code, _, stderr := pinbox(t.Context(), args...)
+			if code != test.code || !strings.Contains(stderr, test.says) || !strings.Contains(stderr, "hint: ") {
+				t.Errorf("got exit code %d, want %d\n%s", code, test.code, stderr)
+			}
+			if _, err := os.Stat(out); err == nil {
+				t.Errorf("%s: got files left behind, want none", name)
+			}
+		})
 	}
 }
 
@@ -290,22 +293,23 @@ func TestLiveISOForAnotherArchitecture(t *testing.T) {
 		{"plan", "-c", config},
 	} {
 		code, _, stderr := pinbox(t.Context(), append(args, "--tls-verify=false")...)
-		if code != cli.ExitInput || !strings.Contains(stderr, base+": the image is for another architecture: it boots on "+
-			"s390x, and the store is for amd64\nhint: name the live ISO") {
-			t.Errorf("%q: exit code %d\n%s", args, code, stderr)
+		want := base + ": the image is for another architecture: it boots on s390x, and the store is for amd64\n" +
+			"hint: name the live ISO"
+		if code != cli.ExitInput || !strings.Contains(stderr, want) {
+			t.Errorf("%q: got exit code %d, want %d and %q\n%s", args, code, cli.ExitInput, want, stderr)
 		}
 		if left, err := filepath.Glob(filepath.Join(filepath.Dir(out), "*")); err != nil || len(left) > 0 {
-			t.Errorf("%q left %q, %v", args, left, err)
+			t.Errorf("%q: got %q left behind and %v, want none", args, left, err)
 		}
 	}
 	var info iso.Info
 	if code, stdout, stderr := pinbox(t.Context(), "iso", "show", base, "--output", "json"); code != 0 ||
 		json.Unmarshal([]byte(stdout), &info) != nil || info.Architecture != "s390x" {
-		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+		t.Errorf("got exit code %d, want %d\n%s%s", code, 0, stdout, stderr)
 	}
 	if code, stdout, stderr := pinbox(t.Context(), "iso", "show", base); code != 0 ||
 		!regexp.MustCompile(`(?m)^architecture +s390x$`).MatchString(stdout) {
-		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+		t.Errorf("got exit code %d, want %d\n%s%s", code, 0, stdout, stderr)
 	}
 }
 
@@ -331,12 +335,15 @@ func TestVerifyFindsAChangedByteInAnISO(t *testing.T) {
 		"store.squashfs": bytes.Index(content, store[:4096]) + len(store)/2,
 		"lock.json":      bytes.Index(content, []byte(`"platform": "linux/amd64"`)) + 3,
 	} {
-		bad := bytes.Clone(content)
-		bad[at] ^= 1
-		code, _, stderr := pinbox(t.Context(), "verify", write(t, "bad.iso", bad))
-		if code != cli.ExitDamaged || !strings.Contains(stderr, name+" has changed") {
-			t.Errorf("%s: exit code %d\n%s", name, code, stderr)
-		}
+		t.Run(name, func(t *testing.T) {
+			bad := bytes.Clone(content)
+			bad[at] ^= 1
+			code, _, stderr := pinbox(t.Context(), "verify", write(t, "bad.iso", bad))
+			if code != cli.ExitDamaged || !strings.Contains(stderr, name+" has changed") {
+				t.Errorf("%s: got exit code %d, want %d and %q\n%s",
+					name, code, cli.ExitDamaged, name+" has changed", stderr)
+			}
+		})
 	}
 	other := filepath.Join(t.TempDir(), "other.iso")
 	if code, _, stderr := pinbox(t.Context(), "iso", "reset", filepath.Join(dir, "appliance.iso"), "-o",
@@ -350,8 +357,10 @@ func TestPrintable(t *testing.T) {
 	for name, want := range map[string]string{
 		"etc/key": "etc/key", "ein/größe": "ein/größe", "a\nb": `"a\nb"`, "\x1b[2J": `"\x1b[2J"`,
 	} {
-		if got := printable(name); got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := printable(name); got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		})
 	}
 }

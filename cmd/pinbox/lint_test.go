@@ -41,10 +41,12 @@ func TestLint(t *testing.T) {
 		},
 		"mended": {[]string{"--lock", lock, mended}, cli.ExitOK, "0 findings in 2 uses of images and 0 sets\n"},
 	} {
-		if code, stdout, stderr := pinbox(t.Context(), append([]string{"lint"}, c.args...)...); code != c.code ||
-			stdout != c.says || stderr != "" {
-			t.Errorf("%s: exit code %d\n%s%s", name, code, stdout, stderr)
-		}
+		t.Run(name, func(t *testing.T) {
+			if code, stdout, stderr := pinbox(t.Context(), append([]string{"lint"}, c.args...)...); code != c.code ||
+				stdout != c.says || stderr != "" {
+				t.Errorf("got exit code %d, want %d\n%s%s", code, c.code, stdout, stderr)
+			}
+		})
 	}
 	var result struct {
 		Findings          []lint.Finding
@@ -55,10 +57,10 @@ func TestLint(t *testing.T) {
 		_, stdout, stderr := pinbox(t.Context(), "lint", "--output", "json", "--lock", lock, path)
 		if err := json.Unmarshal([]byte(stdout), &result); err != nil || stderr != "" || len(result.Findings) != want ||
 			result.Count != want || result.Uses != 2 || result.Lock != lock {
-			t.Errorf("%v\n%s%s", err, stdout, stderr)
+			t.Errorf("got %v, want JSON\n%s%s", err, stdout, stderr)
 		}
 		if !strings.Contains(stdout, `"findings": [`) {
-			t.Errorf("no findings are no list:\n%s", stdout)
+			t.Errorf("got no list of findings, want an empty one:\n%s", stdout)
 		}
 	}
 }
@@ -86,11 +88,11 @@ func TestLintOfUnknownKinds(t *testing.T) {
 		args := append([]string{"lint", fleet}, c.flags...)
 		code, stdout, stderr := pinbox(t.Context(), args...)
 		if code != cli.ExitInput || stderr != printed(c.warnings) || strings.Count(stdout, " is in Fleet") != len(c.says) {
-			t.Errorf("%q: exit code %d\n%s%s", c.flags, code, stdout, stderr)
+			t.Errorf("%q: got exit code %d, want %d\n%s%s", c.flags, code, cli.ExitInput, stdout, stderr)
 		}
 		for _, says := range c.says {
 			if !strings.Contains(stdout, fleet+says) {
-				t.Errorf("%q: no %q in\n%s", c.flags, says, stdout)
+				t.Errorf("%q: got\n%s\nwant %q", c.flags, stdout, says)
 			}
 		}
 		var result struct {
@@ -100,7 +102,7 @@ func TestLintOfUnknownKinds(t *testing.T) {
 		_, stdout, stderr = pinbox(t.Context(), append(args, "--output", "json")...)
 		if err := json.Unmarshal([]byte(stdout), &result); err != nil || stderr != "" ||
 			len(result.Findings) != len(c.says) || !slices.Equal(result.Warnings, c.warnings) {
-			t.Errorf("%q: %v\n%s%s", c.flags, err, stdout, stderr)
+			t.Errorf("%q: got %v, want JSON\n%s%s", c.flags, err, stdout, stderr)
 		}
 	}
 }
@@ -144,7 +146,7 @@ func TestManifestsOfUnknownKinds(t *testing.T) {
 		code, stdout, stderr := pinbox(t.Context(), append([]string{"plan", "--tls-verify=false", "--manifests", manifests},
 			c.args...)...)
 		if code != cli.ExitOK || !strings.Contains(stderr, c.says) || c.says == "" && strings.Contains(stderr, "left out") {
-			t.Errorf("%q: exit code %d\n%s%s", c.args, code, stdout, stderr)
+			t.Errorf("%q: got exit code %d, want %d and %q\n%s%s", c.args, code, cli.ExitOK, c.says, stdout, stderr)
 		}
 	}
 }
@@ -188,7 +190,8 @@ func TestLintReadsStdin(t *testing.T) {
 	os.Stdin = f
 	if code, stdout, _ := pinbox(t.Context(), "lint", "-"); code != cli.ExitInput ||
 		!strings.Contains(stdout, "stdin:3: nginx does not name its registry") {
-		t.Errorf("exit code %d\n%s", code, stdout)
+		t.Errorf("got exit code %d, want %d and %q\n%s",
+			code, cli.ExitInput, "stdin:3: nginx does not name its registry", stdout)
 	}
 }
 
@@ -219,9 +222,11 @@ func TestLintRefuses(t *testing.T) {
 		"no lock":        {[]string{"--lock", pod, pod}, cli.ExitInput, "not a pinbox lock"},
 		"another output": {[]string{"--output", "sarif", pod}, cli.ExitUsage, "want text, json or yaml"},
 	} {
-		if code, stdout, stderr := pinbox(t.Context(), append([]string{"lint"}, c.args...)...); code != c.code ||
-			stdout != "" || !strings.Contains(stderr, c.says) || !strings.Contains(stderr, "hint: ") {
-			t.Errorf("%s: exit code %d\n%s%s", name, code, stdout, stderr)
-		}
+		t.Run(name, func(t *testing.T) {
+			if code, stdout, stderr := pinbox(t.Context(), append([]string{"lint"}, c.args...)...); code != c.code ||
+				stdout != "" || !strings.Contains(stderr, c.says) || !strings.Contains(stderr, "hint: ") {
+				t.Errorf("got exit code %d, want %d\n%s%s", code, c.code, stdout, stderr)
+			}
+		})
 	}
 }

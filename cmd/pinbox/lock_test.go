@@ -47,11 +47,11 @@ func (s site) point(pin string) {
 		"--dest-tls-verify=false", "docker://"+pin, "docker://"+s.tag)
 }
 
-func (s site) do(want int, args ...string) (stdout, stderr string) {
+func (s site) run(want int, args ...string) (stdout, stderr string) {
 	s.t.Helper()
 	code, stdout, stderr := pinbox(s.t.Context(), args...)
 	if code != want {
-		s.t.Fatalf("%v: exit code %d, want %d\n%s%s", args, code, want, stdout, stderr)
+		s.t.Fatalf("%v: got exit code %d, want %d\n%s%s", args, code, want, stdout, stderr)
 	}
 	return stdout, stderr
 }
@@ -59,41 +59,41 @@ func (s site) do(want int, args ...string) (stdout, stderr string) {
 func (s site) build(want int, more ...string) (out, stderr string) {
 	s.t.Helper()
 	out = filepath.Join(s.t.TempDir(), "out")
-	_, stderr = s.do(want, slices.Concat([]string{"build", "-c", s.config, "-o", out}, s.nodeFlags, more)...)
+	_, stderr = s.run(want, slices.Concat([]string{"build", "-c", s.config, "-o", out}, s.nodeFlags, more)...)
 	return out, stderr
 }
 
 // A user's life with a lock: tags are locked, move, are updated.
 func TestLock(t *testing.T) {
 	s := newSite(t)
-	if stdout, _ := s.do(0, "lock", "-c", s.config, "--tls-verify=false"); !strings.Contains(stdout,
+	if stdout, _ := s.run(0, "lock", "-c", s.config, "--tls-verify=false"); !strings.Contains(stdout,
 		s.lock()+" locks 1 image") {
 		t.Error(stdout)
 	}
 	first, _ := s.build(0, "--locked")
 	s.point(s.pins.Docker)
 	second, _ := s.build(0, "--locked") // as it was
-	if stdout, _ := s.do(0, "diff", first, second); !strings.Contains(stdout, "images: 0 added, 0 removed, 1 unchanged") {
+	if stdout, _ := s.run(0, "diff", first, second); !strings.Contains(stdout, "images: 0 added, 0 removed, 1 unchanged") {
 		t.Error(stdout)
 	}
-	s.do(0, "lock", "-c", s.config, "--tls-verify=false") // tags stay without --update
+	s.run(0, "lock", "-c", s.config, "--tls-verify=false") // tags stay without --update
 	s.build(0, "--locked")
-	s.do(0, "lock", "-c", s.config, "--tls-verify=false", "--update")
+	s.run(0, "lock", "-c", s.config, "--tls-verify=false", "--update")
 	third, _ := s.build(0, "--locked")
-	stdout, _ := s.do(0, "diff", first, third)
+	stdout, _ := s.run(0, "diff", first, third)
 	repository := strings.TrimSuffix(s.tag, ":1")
 	for _, want := range []string{
 		"- " + repository + "@sha256:", "+ " + repository + "@sha256:", s.tag + " is a tag of another image now",
 		"images: 1 added, 1 removed, 0 unchanged", "layers: ",
 	} {
 		if !strings.Contains(stdout, want) {
-			t.Errorf("diff does not say %q:\n%s", want, stdout)
+			t.Errorf("diff: got\n%s\nwant %q", stdout, want)
 		}
 	}
 	var d pinset.Difference
-	stdout, _ = s.do(0, "diff", first, filepath.Join(third, "pinbox.lock.json"), "--output", "json")
+	stdout, _ = s.run(0, "diff", first, filepath.Join(third, "pinbox.lock.json"), "--output", "json")
 	if err := json.Unmarshal([]byte(stdout), &d); err != nil || len(d.Added) != 1 || d.LayersAdded.Count == 0 {
-		t.Errorf("%v\n%s", err, stdout)
+		t.Errorf("got %v, want JSON with the difference\n%s", err, stdout)
 	}
 }
 
@@ -101,25 +101,25 @@ func TestLock(t *testing.T) {
 func TestLockedRefuses(t *testing.T) {
 	s := newSite(t)
 	if _, stderr := s.build(cli.ExitInput, "--locked"); !strings.Contains(stderr, "site.lock.json") {
-		t.Errorf("no lock: %s", stderr)
+		t.Errorf("without a lock: got %s", stderr)
 	}
-	s.do(0, "lock", "-c", s.config, "--tls-verify=false")
+	s.run(0, "lock", "-c", s.config, "--tls-verify=false")
 	more := strings.Replace(string(mustRead(t, s.config)), "["+s.tag+"]", "["+s.tag+", '"+s.pins.Pause+"']", 1)
 	if err := os.WriteFile(s.config, []byte(more), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, stderr := s.build(cli.ExitDamaged, "--locked"); !strings.Contains(stderr, "+ "+s.pins.Pause) {
-		t.Errorf("the inputs have drifted: %s", stderr)
+		t.Errorf("after the inputs have changed: got %s", stderr)
 	}
 	s.build(0)
 	if err := os.WriteFile(s.lock(), []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, stderr := s.build(cli.ExitInput); !strings.Contains(stderr, s.lock()) {
-		t.Errorf("a broken lock: %s", stderr)
+		t.Errorf("with a broken lock: got %s", stderr)
 	}
 	s.build(cli.ExitUsage, "--locked", "--update")
-	s.do(cli.ExitUsage, "lock", "--image", s.tag)
+	s.run(cli.ExitUsage, "lock", "--image", s.tag)
 }
 
 // A later archive of oc-mirror moves a tag: a bug was to take that without --update.
@@ -157,7 +157,7 @@ func TestLockOfArchives(t *testing.T) {
 		if code != step.code || slices.ContainsFunc(step.says, func(s string) bool {
 			return !strings.Contains(stdout+stderr, s)
 		}) {
-			t.Errorf("%v: exit code %d\n%s%s", step.args, code, stdout, stderr)
+			t.Errorf("%v: got exit code %d, want %d and %q\n%s%s", step.args, code, step.code, step.says, stdout, stderr)
 		}
 	}
 }

@@ -107,15 +107,15 @@ func buildFails(t *testing.T, sets string, code int, says []string, flags ...str
 	}, flags...)
 	got, _, stderr := pinbox(t.Context(), args...)
 	if got != code {
-		t.Errorf("exit code %d, want %d", got, code)
+		t.Errorf("got exit code %d, want %d", got, code)
 	}
 	for _, want := range append(says, "hint: ") {
 		if !strings.Contains(stderr, want) {
-			t.Errorf("the message does not say %q:\n%s", want, stderr)
+			t.Errorf("got the message\n%s\nwant %q", stderr, want)
 		}
 	}
 	if entries, err := os.ReadDir(parent); err != nil || len(entries) > 0 {
-		t.Errorf("left behind: %v (%v)", entries, err)
+		t.Errorf("got %v left behind (%v), want nothing", entries, err)
 	}
 }
 
@@ -311,7 +311,7 @@ func TestSeveralImagesForAnotherPlatform(t *testing.T) {
 	} {
 		if code != cli.ExitInput || strings.Count(stderr, says) != 1 ||
 			strings.Count(stderr, storage.ErrPlatform.Error()) != 3 {
-			t.Errorf("exit code %d; it is to say %q once:\n%s", code, says, stderr)
+			t.Errorf("got exit code %d, want %d and %q once:\n%s", code, cli.ExitInput, says, stderr)
 		}
 	}
 }
@@ -324,14 +324,14 @@ func TestMoreLayersThanCanBeMounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := serve(t, damage(digest.String(), func(http.ResponseWriter, *http.Request, http.Handler) {
-		t.Error("a layer is read")
+		t.Error("got a layer read, want none")
 	}))
 	pin := push(t, r, image(t, "amd64", slices.Repeat([]v1.Layer{good}, 501)...))
 	sets, says := write(t, "sets.yaml", sample.Set("worker", pin)), []string{pin, "it has 501, and the limit is 500"}
 	buildFails(t, sets, cli.ExitInput, says)
 	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false"); code != cli.ExitInput ||
 		!strings.Contains(stderr, says[1]) {
-		t.Errorf("plan: exit code %d\n%s", code, stderr)
+		t.Errorf("plan: got exit code %d, want %d\n%s", code, cli.ExitInput, stderr)
 	}
 }
 
@@ -479,29 +479,29 @@ func TestBadOutput(t *testing.T) {
 	args := []string{"build", "--set", sets, "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o"}
 	code, _, stderr := pinbox(t.Context(), append(args, full)...)
 	if code != cli.ExitUsage || !strings.Contains(stderr, "not empty") {
-		t.Errorf("exit code %d\n%s", code, stderr)
+		t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitUsage, "not empty", stderr)
 	}
 	if entries, _ := os.ReadDir(full); len(entries) != 1 {
-		t.Errorf("the folder has %v now", entries)
+		t.Errorf("got %v in the folder, want it unchanged", entries)
 	}
 	file := write(t, "file", nil)
 	code, _, stderr = pinbox(t.Context(), append(args, file)...)
 	if code == cli.ExitOK || !strings.Contains(stderr, file) {
-		t.Errorf("a file as output: exit code %d\n%s", code, stderr)
+		t.Errorf("a file as output: got exit code %d, want a failure and %q\n%s", code, file, stderr)
 	}
 	link, linked := filepath.Join(t.TempDir(), "link"), t.TempDir()
 	if err := os.Symlink(linked, link); err != nil {
 		t.Fatal(err)
 	}
 	if code, _, stderr := pinbox(t.Context(), append(args, link+"/")...); code != cli.ExitOK {
-		t.Errorf("a link to an empty folder was refused: %s", stderr)
+		t.Errorf("a link to an empty folder: got %s, want success", stderr)
 	}
 	if _, err := os.Stat(filepath.Join(linked, "SHA256SUMS")); err != nil {
 		t.Error(err)
 	}
 	empty := t.TempDir()
 	if code, _, stderr := pinbox(t.Context(), append(args, empty)...); code != cli.ExitOK {
-		t.Errorf("an empty folder was refused: %s", stderr)
+		t.Errorf("an empty folder: got %s, want success", stderr)
 	}
 }
 
@@ -541,15 +541,16 @@ func TestFullDisk(t *testing.T) {
 	}
 	if code, _, stderr := pinbox(t.Context(), append(args, disk)...); code != cli.ExitUsage ||
 		!strings.Contains(stderr, "is a mount point") {
-		t.Errorf("a mount point as output: exit code %d\n%s", code, stderr)
+		t.Errorf("a mount point as output: got exit code %d, want %d and %q\n%s",
+			code, cli.ExitUsage, "is a mount point", stderr)
 	}
 	code, _, stderr := pinbox(t.Context(), append(args, filepath.Join(disk, "out"))...)
 	if code != cli.ExitSpace || !strings.Contains(stderr, "no space left on device") ||
 		!strings.Contains(stderr, "hint: free space") {
-		t.Errorf("exit code %d\n%s", code, stderr)
+		t.Errorf("got exit code %d, want %d\n%s", code, cli.ExitSpace, stderr)
 	}
 	if entries, _ := os.ReadDir(disk); len(entries) > 0 {
-		t.Errorf("left behind: %v", entries)
+		t.Errorf("got %v left behind, want nothing", entries)
 	}
 }
 
@@ -583,23 +584,25 @@ func TestDiskThatIsTooSmall(t *testing.T) {
 			[]string{disk + ": not enough space: the store needs 1", " KiB are free"}, 2,
 		},
 	} {
-		blobs = 0
-		code, _, stderr := pinbox(t.Context(), append([]string{"build", "--tls-verify=false", "--node-binary", "/bin/true"},
-			test.flags...)...)
-		if code != cli.ExitSpace || blobs != test.blobs {
-			t.Errorf("%s: exit code %d, %d blobs were read, want %d\n%s", name, code, blobs, test.blobs, stderr)
-		}
-		for _, want := range test.says {
-			if !strings.Contains(stderr, want) {
-				t.Errorf("%s: the message does not say %q:\n%s", name, want, stderr)
+		t.Run(name, func(t *testing.T) {
+			blobs = 0
+			code, _, stderr := pinbox(t.Context(), append([]string{"build", "--tls-verify=false", "--node-binary", "/bin/true"},
+				test.flags...)...)
+			if code != cli.ExitSpace || blobs != test.blobs {
+				t.Errorf("got exit code %d and %d blobs read, want %d\n%s", code, blobs, test.blobs, stderr)
 			}
-		}
-		if entries, _ := filepath.Glob(filepath.Join(disk, "*/layers/*/*")); len(entries) > 0 {
-			t.Errorf("%s: left behind: %v", name, entries)
-		}
-		if err := os.RemoveAll(filepath.Join(disk, "cache")); err != nil {
-			t.Fatal(err)
-		}
+			for _, want := range test.says {
+				if !strings.Contains(stderr, want) {
+					t.Errorf("got the message\n%s\nwant %q", stderr, want)
+				}
+			}
+			if entries, _ := filepath.Glob(filepath.Join(disk, "*/layers/*/*")); len(entries) > 0 {
+				t.Errorf("got %v left behind, want nothing", entries)
+			}
+			if err := os.RemoveAll(filepath.Join(disk, "cache")); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 }
 
@@ -615,10 +618,10 @@ func TestInterruptedBuild(t *testing.T) {
 		"--tls-verify=false",
 		"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(parent, "out"))
 	if code != cli.ExitInterrupted {
-		t.Errorf("exit code %d\n%s", code, stderr)
+		t.Errorf("got exit code %d, want %d\n%s", code, cli.ExitInterrupted, stderr)
 	}
 	if entries, _ := os.ReadDir(parent); len(entries) > 0 {
-		t.Errorf("left behind: %v", entries)
+		t.Errorf("got %v left behind, want nothing", entries)
 	}
 }
 
@@ -634,11 +637,13 @@ func TestCommandLine(t *testing.T) {
 		"unknown output":     {"verify", "x", "--output", "xml"},
 		"bad platform":       {"plan", "--set", "x", "--platform", "windows/amd64"},
 	} {
-		if code, _, stderr := pinbox(t.Context(), args...); code != cli.ExitUsage || !strings.Contains(stderr, "hint: ") {
-			t.Errorf("%s: exit code %d\n%s", name, code, stderr)
-		}
+		t.Run(name, func(t *testing.T) {
+			if code, _, stderr := pinbox(t.Context(), args...); code != cli.ExitUsage || !strings.Contains(stderr, "hint: ") {
+				t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitUsage, "hint: ", stderr)
+			}
+		})
 	}
 	if code, stdout, _ := pinbox(t.Context(), "--help"); code != cli.ExitOK || !strings.Contains(stdout, "Exit codes:") {
-		t.Errorf("--help: exit code %d\n%s", code, stdout)
+		t.Errorf("--help: got exit code %d, want %d and %q\n%s", code, cli.ExitOK, "Exit codes:", stdout)
 	}
 }

@@ -97,7 +97,8 @@ func TestOCMirrorCompanion(t *testing.T) {
 	} {
 		code, stdout, stderr := pinbox(t.Context(), step.args...)
 		if code != cli.ExitOK || !strings.Contains(stdout+stderr, step.says) {
-			t.Fatalf("%s: exit code %d\n%s%s", step.args[0], code, stdout, stderr)
+			t.Fatalf("%s: got exit code %d, want %d and %q\n%s%s",
+				step.args[0], code, cli.ExitOK, step.says, stdout, stderr)
 		}
 	}
 	n := crio.New(t, filepath.Join(out, artifact.IgnitionFile))
@@ -110,18 +111,18 @@ func TestOCMirrorCompanion(t *testing.T) {
 	var got []string
 	for _, img := range list.Images {
 		if !img.Pinned {
-			t.Errorf("%v is not pinned", img.RepoDigests)
+			t.Errorf("got %v not pinned, want it pinned", img.RepoDigests)
 		}
 		got = append(got, img.RepoDigests...)
 	}
 	for _, want := range []string{app, release.Pin, release.Components["cli"], release.Components["pod"]} {
 		if !slices.Contains(got, want) {
-			t.Errorf("CRI-O has no %s:\n%s", want, cmp.Diff("", strings.Join(got, "\n")))
+			t.Errorf("got no %s in CRI-O, want it:\n%s", want, cmp.Diff("", strings.Join(got, "\n")))
 		}
 	}
 	id, _ := n.RunContainer("quay.example.com/site/app:1.2")
 	if code := n.State(id, criapi.ContainerState_CONTAINER_EXITED); code != 0 {
-		t.Errorf("the container ended with %d", code)
+		t.Errorf("got exit code %d of the container, want 0", code)
 	}
 }
 
@@ -132,7 +133,7 @@ func TestOCMirrorThatLacksNames(t *testing.T) {
 	for name, c := range lackingNames(t) {
 		code, stdout, stderr := pinbox(t.Context(), append([]string{"plan"}, c.args...)...)
 		if code != c.code || slices.ContainsFunc(c.says, func(s string) bool { return !strings.Contains(stdout+stderr, s) }) {
-			t.Errorf("%s: exit code %d\n%s%s", name, code, stdout, stderr)
+			t.Errorf("%s: got exit code %d, want %d and %q\n%s%s", name, code, c.code, c.says, stdout, stderr)
 		}
 	}
 }

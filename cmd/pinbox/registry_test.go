@@ -44,11 +44,11 @@ func TestMirrorsOfRegistriesConf(t *testing.T) {
 		out, "--no-cache")
 	cmd.Env = append(os.Environ(), "CONTAINERS_REGISTRIES_CONF="+conf)
 	if text, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, text)
+		t.Fatalf("got %v, want a lock\n%s", err, text)
 	}
 	lock, err := os.ReadFile(filepath.Join(out, "pinbox.lock.json"))
 	if err != nil || !strings.Contains(string(lock), fmt.Sprintf("%q", source)) || strings.Contains(string(lock), r.Host) {
-		t.Errorf("the lock does not know the image by its own name (%v):\n%s", err, lock)
+		t.Errorf("got the lock\n%s\nand %v, want the image under its own name", lock, err)
 	}
 }
 
@@ -78,7 +78,7 @@ func TestMirrorsOfFileFlagAndHost(t *testing.T) {
 	t.Setenv("CONTAINERS_REGISTRIES_CONF", host)
 	code, stdout, stderr := pinbox(t.Context(), "plan", "-c", config, "--mirrors", flag, "--tls-verify=false")
 	if code != cli.ExitOK || !strings.Contains(stdout, "3 images") {
-		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+		t.Errorf("got exit code %d, want %d and %q\n%s%s", code, cli.ExitOK, "3 images", stdout, stderr)
 	}
 }
 
@@ -106,14 +106,16 @@ func TestBadMirrors(t *testing.T) {
 			},
 		},
 	} {
-		code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false", "--mirrors",
-			write(t, "mirrors.yaml", []byte(c.mirrors)))
-		for _, says := range c.says {
-			if code != c.code || !strings.Contains(stderr, says) {
-				t.Errorf("%s: exit code %d; it is to say %q:\n%s", name, code, says, stderr)
+		t.Run(name, func(t *testing.T) {
+			code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false", "--mirrors",
+				write(t, "mirrors.yaml", []byte(c.mirrors)))
+			for _, says := range c.says {
+				if code != c.code || !strings.Contains(stderr, says) {
+					t.Errorf("got exit code %d, want %d and %q:\n%s", code, c.code, says, stderr)
+				}
 			}
-		}
-		t.Logf("%s", stderr)
+			t.Logf("%s", stderr)
+		})
 	}
 }
 
@@ -134,14 +136,15 @@ func TestCertificates(t *testing.T) {
 		code, _, stderr := pinbox(t.Context(), append([]string{"plan"}, args...)...)
 		if code != cli.ExitRegistry || !strings.Contains(stderr, "certificate is not trusted") ||
 			!strings.Contains(stderr, "--cert-dir") || strings.Contains(stderr, "--tls-verify") {
-			t.Errorf("%s without the certificate: exit code %d\n%s", args, code, stderr)
+			t.Errorf("%s without the certificate: got exit code %d, want %d\n%s",
+				args, code, cli.ExitRegistry, stderr)
 		}
 	}
 	certs := filepath.Dir(write(t, "ca.crt",
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
 	for _, flag := range []string{"--cert-dir=" + certs, "--tls-verify=false"} {
 		if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, flag); code != cli.ExitOK {
-			t.Errorf("%s: exit code %d\n%s", flag, code, stderr)
+			t.Errorf("%s: got exit code %d, want %d\n%s", flag, code, cli.ExitOK, stderr)
 		}
 	}
 }
@@ -153,14 +156,14 @@ func TestPlainHTTP(t *testing.T) {
 	sets := write(t, "sets.yaml", sample.Set("worker", push(t, r, image(t, "amd64", layer(t, sample.File("a", "x"))))))
 	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets); code != cli.ExitRegistry ||
 		!strings.Contains(stderr, "it serves plain HTTP") || !strings.Contains(stderr, "--tls-verify=false") {
-		t.Errorf("plain HTTP: exit code %d\n%s", code, stderr)
+		t.Errorf("plain HTTP: got exit code %d, want %d\n%s", code, cli.ExitRegistry, stderr)
 	}
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets); code != cli.ExitRegistry ||
 		strings.Contains(stderr, "--tls-verify") {
-		t.Errorf("nobody there: exit code %d\n%s", code, stderr)
+		t.Errorf("no registry: got exit code %d, want %d\n%s", code, cli.ExitRegistry, stderr)
 	}
 }
 

@@ -77,12 +77,12 @@ func TestPlanBuildVerify(t *testing.T) {
 	code, stdout, stderr := pinbox(t.Context(), "plan", "-c", file, "--tls-verify=false")
 	if code != cli.ExitOK || !strings.Contains(stdout, "5 images of 2 sets for linux/amd64: 8 different layers") ||
 		!strings.Contains(stderr, "warning: ") {
-		t.Fatalf("plan: exit code %d\n%s%s", code, stdout, stderr)
+		t.Fatalf("plan: got exit code %d, want %d\n%s%s", code, cli.ExitOK, stdout, stderr)
 	}
 	code, stdout, stderr = pinbox(t.Context(), "build", "-c", file, "--tls-verify=false", "-o", out)
 	if code != cli.ExitOK || !strings.Contains(stdout, "built ship-7 for linux/amd64") ||
 		!strings.Contains(stdout, "next: pinbox verify "+out) {
-		t.Fatalf("build: exit code %d\n%s%s", code, stdout, stderr)
+		t.Fatalf("build: got exit code %d, want %d\n%s%s", code, cli.ExitOK, stdout, stderr)
 	}
 	names := slices.Sorted(maps.Keys(fixtures.Tree(t, out)))
 	want := []string{
@@ -98,7 +98,8 @@ func TestPlanBuildVerify(t *testing.T) {
 	}
 	code, stdout, stderr = pinbox(t.Context(), "verify", link)
 	if code != cli.ExitOK || !strings.Contains(stdout, "is intact: 6 files, 5 images") {
-		t.Errorf("verify: exit code %d\n%s%s", code, stdout, stderr)
+		t.Errorf("verify: got exit code %d, want %d and %q\n%s%s",
+			code, cli.ExitOK, "is intact: 6 files, 5 images", stdout, stderr)
 	}
 	bu, err := os.ReadFile(filepath.Join(out, artifact.ButaneFile))
 	if err != nil {
@@ -109,15 +110,15 @@ func TestPlanBuildVerify(t *testing.T) {
 		"/etc/motd",
 	} {
 		if !strings.Contains(string(bu), want) {
-			t.Errorf("the config does not have %q:\n%s", want, bu)
+			t.Errorf("got the config\n%s\nwant %q", bu, want)
 		}
 	}
 	if blockSize := superblock(t, out, 12); blockSize != 262144 {
-		t.Errorf("blocks of %d bytes", blockSize)
+		t.Errorf("got blocks of %d bytes", blockSize)
 	}
 	if out := fixtures.Run(t, "sh", "-c", "cd "+out+" && sha256sum -c --strict SHA256SUMS"); strings.Count(out,
 		": OK") != 6 {
-		t.Errorf("sha256sum reads our sums differently:\n%s", out)
+		t.Errorf("sha256sum: got\n%s\nwant all sums equal", out)
 	}
 }
 
@@ -145,12 +146,12 @@ func TestSourceDateEpoch(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	if made := superblock(t, out, 8); made != 1234567890 {
-		t.Errorf("the store was made at %d", made)
+		t.Errorf("got a store made at %d, want SOURCE_DATE_EPOCH", made)
 	}
 	t.Setenv("SOURCE_DATE_EPOCH", "yesterday")
 	if code, _, stderr := pinbox(t.Context(), append(args, out)...); code != cli.ExitUsage ||
 		!strings.Contains(stderr, "SOURCE_DATE_EPOCH") {
-		t.Errorf("exit code %d\n%s", code, stderr)
+		t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitUsage, "SOURCE_DATE_EPOCH", stderr)
 	}
 }
 
@@ -163,7 +164,7 @@ func TestPlatform(t *testing.T) {
 			"--output", "json")
 		var plan struct{ Lock pinset.Lock }
 		if err := json.Unmarshal([]byte(stdout), &plan); code != cli.ExitOK || err != nil {
-			t.Fatalf("exit code %d, %v\n%s", code, err, stderr)
+			t.Fatalf("got exit code %d, want %d, %v\n%s", code, cli.ExitOK, err, stderr)
 		}
 		if string(plan.Lock.Platform) != platform || plan.Lock.Images[0].Index == "" {
 			t.Errorf("%s: %+v", platform, plan.Lock)
@@ -184,11 +185,11 @@ func TestOutputForPrograms(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(stdout), &plan); code != cli.ExitOK || err != nil || plan.Totals.Images != 5 ||
 		len(plan.Lock.Images) != 5 {
-		t.Errorf("plan: exit code %d, %v\n%s", code, err, stdout)
+		t.Errorf("plan: got exit code %d, want %d, %v\n%s", code, cli.ExitOK, err, stdout)
 	}
 	for line := range strings.Lines(stderr) {
 		if !json.Valid([]byte(line)) {
-			t.Errorf("progress is no JSON line: %s", line)
+			t.Errorf("got the progress %s, want a line of JSON", line)
 		}
 	}
 	out := filepath.Join(t.TempDir(), "out")
@@ -196,12 +197,12 @@ func TestOutputForPrograms(t *testing.T) {
 	var built builder.Result
 	if err := json.Unmarshal([]byte(stdout), &built); code != cli.ExitOK || err != nil || built.Name != "ship-7" ||
 		built.StoreSize == 0 || built.StoreDigest == "" {
-		t.Errorf("build: exit code %d, %v\n%s", code, err, stdout)
+		t.Errorf("build: got exit code %d, want %d, %v\n%s", code, cli.ExitOK, err, stdout)
 	}
 	code, stdout, _ = pinbox(t.Context(), "verify", out, "--output", "json")
 	var verified verify.Result
 	if err := json.Unmarshal([]byte(stdout), &verified); code != cli.ExitOK || err != nil || verified.Files != 6 {
-		t.Errorf("verify: exit code %d, %v\n%s", code, err, stdout)
+		t.Errorf("verify: got exit code %d, want %d, %v\n%s", code, cli.ExitOK, err, stdout)
 	}
 }
 
@@ -254,7 +255,7 @@ func TestVerifyFindsEveryDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if code, _, stderr := pinbox(t.Context(), "verify", out); code != cli.ExitOK {
-		t.Errorf("the folder as it was built: %s", stderr)
+		t.Errorf("the folder as it was built: got %s, want success", stderr)
 	}
 }
 
@@ -268,7 +269,7 @@ func verifyFails(t *testing.T, out, name string, damage func() error) {
 		name = "" // the message may name the file whose sum it was
 	}
 	if code != cli.ExitDamaged || !strings.Contains(stderr, name) {
-		t.Errorf("damage of %s: exit code %d\n%s", name, code, stderr)
+		t.Errorf("damage of %s: got exit code %d, want %d and %q\n%s", name, code, cli.ExitDamaged, name, stderr)
 	}
 }
 
@@ -292,14 +293,16 @@ func TestVerifyComparesTheFilesWithEachOther(t *testing.T) {
 		"another whole config": {"cp $other/config.bu $other/config.ign .", "config.ign does not pin the images of the lock"},
 		"a store cut short":    {"truncate -s -5000 store.squashfs", "store.squashfs ends after"},
 	} {
-		mixed := filepath.Join(t.TempDir(), "mixed")
-		fixtures.Run(t, "cp", "-r", one, mixed)
-		fixtures.Run(t, "sh", "-ec", "cd "+mixed+"; other="+two+"; "+test.change+"; sha256sum config.bu config.ign "+
-			"manifests/worker-sample.yaml pinbox.lock.json store.squashfs >SHA256SUMS")
-		if code, _, stderr := pinbox(t.Context(), "verify", mixed); code != cli.ExitDamaged ||
-			!strings.Contains(stderr, test.says) {
-			t.Errorf("%s: got exit code %d, want %d and %q\n%s", name, code, cli.ExitDamaged, test.says, stderr)
-		}
+		t.Run(name, func(t *testing.T) {
+			mixed := filepath.Join(t.TempDir(), "mixed")
+			fixtures.Run(t, "cp", "-r", one, mixed)
+			fixtures.Run(t, "sh", "-ec", "cd "+mixed+"; other="+two+"; "+test.change+"; sha256sum config.bu config.ign "+
+				"manifests/worker-sample.yaml pinbox.lock.json store.squashfs >SHA256SUMS")
+			if code, _, stderr := pinbox(t.Context(), "verify", mixed); code != cli.ExitDamaged ||
+				!strings.Contains(stderr, test.says) {
+				t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitDamaged, test.says, stderr)
+			}
+		})
 	}
 }
 
@@ -314,7 +317,7 @@ func TestDemo(t *testing.T) {
 		"$ pinbox plan", "3 different layers", "$ pinbox build", "$ pinbox verify", "is intact",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("the demo does not show %q:\n%s", want, text)
+			t.Errorf("demo: got\n%s\nwant %q", text, want)
 		}
 	}
 	for _, name := range []string{artifact.StoreFile, artifact.ISOFile} {
@@ -356,7 +359,7 @@ func TestKilledBuildIsDoneAgain(t *testing.T) {
 			killed++
 			if _, err := os.Stat(out); err == nil { // it had taken its place already
 				if diff := cmp.Diff(want, fixtures.Tree(t, out)); diff != "" {
-					t.Fatalf("seed %d, point %d: half an appliance:\n%s", seed, point, diff)
+					t.Fatalf("seed %d, point %d: got an incomplete appliance:\n%s", seed, point, diff)
 				}
 				continue
 			}
@@ -368,11 +371,11 @@ func TestKilledBuildIsDoneAgain(t *testing.T) {
 			t.Errorf("seed %d, point %d (-undisturbed +killed):\n%s", seed, point, diff)
 		}
 		if entries, err := os.ReadDir(parent); err != nil || len(entries) != 1 {
-			t.Errorf("seed %d, point %d: left behind: %v (%v)", seed, point, entries, err)
+			t.Errorf("seed %d, point %d: got %v left behind (%v), want nothing", seed, point, entries, err)
 		}
 	}
 	if killed < 5 {
-		t.Errorf("%d of 20 builds were killed before their end: this test shows little", killed)
+		t.Errorf("got %d of 20 builds killed before their end, want more", killed)
 	}
 }
 
@@ -381,7 +384,7 @@ func TestErrorsForPrograms(t *testing.T) {
 	var f cli.Failure
 	if err := json.Unmarshal([]byte(stderr), &f); err != nil || f.Code != cli.ExitInput || code != cli.ExitInput ||
 		f.Hint == "" || !strings.Contains(f.Error, "no-such-file.yaml") || stdout != "" {
-		t.Errorf("exit code %d, %v\n%s%s", code, err, stdout, stderr)
+		t.Errorf("got exit code %d, want %d, %v\n%s%s", code, cli.ExitInput, err, stdout, stderr)
 	}
 }
 
@@ -390,7 +393,7 @@ func TestVerifyOfSomethingElse(t *testing.T) {
 	for _, path := range []string{filepath.Join(t.TempDir(), "nothing"), t.TempDir(), write(t, "file", nil)} {
 		if code, _, stderr := pinbox(t.Context(), "verify", path); code != cli.ExitInput ||
 			!strings.Contains(stderr, "not an appliance's folder or ISO") && !strings.Contains(stderr, "nothing: no such file") {
-			t.Errorf("%s: exit code %d\n%s", path, code, stderr)
+			t.Errorf("%s: got exit code %d, want %d\n%s", path, code, cli.ExitInput, stderr)
 		}
 	}
 }
@@ -407,7 +410,7 @@ func TestBuildKeepsItsHandsOffOtherFolders(t *testing.T) {
 		"--tls-verify=false",
 		"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(parent, "out"))
 	if _, err := os.Stat(mine); code != cli.ExitOK || err != nil {
-		t.Errorf("exit code %d, %v\n%s", code, err, stderr)
+		t.Errorf("got exit code %d, want %d, %v\n%s", code, cli.ExitOK, err, stderr)
 	}
 	// A link in the place where it grows would lead it to empty another folder.
 	if err := os.Symlink(filepath.Dir(mine), filepath.Join(parent, ".other.pinbox-partial")); err != nil {
@@ -417,7 +420,7 @@ func TestBuildKeepsItsHandsOffOtherFolders(t *testing.T) {
 		"--tls-verify=false",
 		"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(parent, "other"))
 	if _, err := os.Stat(mine); code != cli.ExitUsage || err != nil {
-		t.Errorf("exit code %d, %v\n%s", code, err, stderr)
+		t.Errorf("got exit code %d, want %d, %v\n%s", code, cli.ExitUsage, err, stderr)
 	}
 }
 
@@ -428,6 +431,6 @@ func TestBuildIntoTheCurrentFolder(t *testing.T) {
 		"--tls-verify=false",
 		"--node-binary", fixtures.Program(t, nodePackage), "-o", ".")
 	if code != cli.ExitUsage || !strings.Contains(stderr, "it is the current folder") {
-		t.Errorf("exit code %d\n%s", code, stderr)
+		t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitUsage, "it is the current folder", stderr)
 	}
 }

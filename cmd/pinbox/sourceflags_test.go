@@ -53,7 +53,7 @@ func TestEverySourceHasAFlag(t *testing.T) {
 		_, stdout, stderr := pinbox(t.Context(), args...)
 		for _, flag := range source.FlagNames() {
 			if !strings.Contains(stdout+stderr, flag) {
-				t.Errorf("pinbox %s: no %s in\n%s%s", strings.Join(args, " "), flag, stdout, stderr)
+				t.Errorf("pinbox %s: got no %s in\n%s%s", strings.Join(args, " "), flag, stdout, stderr)
 			}
 		}
 	}

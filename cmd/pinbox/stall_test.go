@@ -82,7 +82,8 @@ func stalls() map[string]stalling {
 	drips, comes, slow := sends(1, 1, often), sends(1, layerSize, 0), sends(1, layerSize/20, often/4)
 	burst := sends(part, 1, often) // a quarter, and then it drips
 	is := func(texts ...string) []string {
-		return append(texts, "registry cannot be used: connection stalled: 3 requests to HOST ", "hint: run the command again")
+		return append(texts, "registry cannot be used: connection stalled: 3 requests to HOST ",
+			"hint: run the command again")
 	}
 	bursts, few := [2]int{3 * part, 3*part + 100}, [2]int{3, 30}
 	return map[string]stalling{
@@ -161,17 +162,18 @@ func (s stalling) run(t *testing.T, noise v1.Layer) {
 	}
 	code, _, stderr := pinbox(t.Context(), args...)
 	if code != want || asked.Load() < s.asked {
-		t.Errorf("exit code %d, not %d; asked %d times, at least %d\n%s", code, want, asked.Load(), s.asked, stderr)
+		t.Errorf("got exit code %d, want %d; got %d requests, want at least %d\n%s",
+			code, want, asked.Load(), s.asked, stderr)
 	}
 	if strings.Count(stderr, "registry cannot be used") > 1 {
-		t.Errorf("it says so twice:\n%s", stderr)
+		t.Errorf("got the message twice, want it once:\n%s", stderr)
 	}
 	if again := " (2 of 3): connection stalled"; s.asked > 1 && !strings.Contains(stderr, again) {
-		t.Errorf("no %q in\n%s", again, stderr)
+		t.Errorf("got\n%s\nwant %q", stderr, again)
 	}
 	for _, text := range s.want {
 		if text = strings.ReplaceAll(text, "HOST", r.Host); !strings.Contains(stderr, text) {
-			t.Errorf("no %q in\n%s", text, stderr)
+			t.Errorf("got\n%s\nwant %q", stderr, text)
 		}
 	}
 	here := 0
@@ -179,7 +181,7 @@ func (s stalling) run(t *testing.T, noise v1.Layer) {
 		here, _ = strconv.Atoi(m[1]) // digits
 	}
 	if here < s.here[0] || here > s.here[1] {
-		t.Errorf("%d bytes are here, not %d to %d\n%s", here, s.here[0], s.here[1], stderr)
+		t.Errorf("got %d bytes, want %d to %d\n%s", here, s.here[0], s.here[1], stderr)
 	}
 }
 
@@ -201,7 +203,7 @@ func TestStallIsInterrupted(t *testing.T) {
 	start := time.Now()
 	code, _, stderr := pinbox(ctx, "plan", "--set", sets, "--tls-verify=false")
 	if took := time.Since(start); code != cli.ExitInterrupted || took > 10*time.Second {
-		t.Errorf("exit code %d after %v\n%s", code, took, stderr)
+		t.Errorf("got exit code %d, want %d after %v\n%s", code, cli.ExitInterrupted, took, stderr)
 	}
 }
 
@@ -209,9 +211,11 @@ func TestStallFlag(t *testing.T) {
 	for value, says := range map[string]string{
 		"0s": "--stall 0s: must be greater than 0", "-1s": "--stall -1s: must be greater than 0", "soon": "--stall",
 	} {
-		if code, _, stderr := pinbox(t.Context(), "plan", "--image", "quay.example.com/a:1",
-			"--stall="+value); code != cli.ExitUsage || !strings.Contains(stderr, says) {
-			t.Errorf("%s: exit code %d\n%s", value, code, stderr)
-		}
+		t.Run(value, func(t *testing.T) {
+			if code, _, stderr := pinbox(t.Context(), "plan", "--image", "quay.example.com/a:1",
+				"--stall="+value); code != cli.ExitUsage || !strings.Contains(stderr, says) {
+				t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitUsage, says, stderr)
+			}
+		})
 	}
 }

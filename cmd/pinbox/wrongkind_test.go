@@ -143,7 +143,7 @@ func TestMessagesOfYAML(t *testing.T) {
 	} {
 		if _, _, stderr := pinbox(t.Context(), "plan", "--image-set-config",
 			write(t, "bad.yaml", []byte(content))); !strings.Contains(stderr, says) {
-			t.Errorf("no %q in\n%s", says, stderr)
+			t.Errorf("got\n%s\nwant %q", stderr, says)
 		}
 	}
 }
@@ -154,16 +154,16 @@ func TestLockKeepsOtherFiles(t *testing.T) {
 	mine := write(t, "mine.txt", []byte("mine"))
 	if code, _, stderr := pinbox(t.Context(), "lock", "--image", pins.Pause, "--tls-verify=false", "-o",
 		mine); code != cli.ExitUsage || !strings.Contains(stderr, mine) {
-		t.Errorf("exit code %d\n%s", code, stderr)
+		t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitUsage, mine, stderr)
 	}
 	if content := mustRead(t, mine); string(content) != "mine" {
-		t.Errorf("it is %q now", content)
+		t.Errorf("got the file changed to %q, want it unchanged", content)
 	}
 	lock := filepath.Join(t.TempDir(), "x.lock.json")
 	for range 2 {
 		if code, _, stderr := pinbox(t.Context(), "lock", "--image", pins.Pause, "--tls-verify=false", "-o",
 			lock); code != cli.ExitOK {
-			t.Errorf("exit code %d\n%s", code, stderr)
+			t.Errorf("got exit code %d, want %d\n%s", code, cli.ExitOK, stderr)
 		}
 	}
 }
