@@ -27,6 +27,9 @@ type Reconciler struct {
 	// Stores mounts the attached stores, or only reads their state, and returns their status.
 	// nil is fine.
 	Stores func(context.Context) ([]StoreStatus, error)
+	// OwnStore returns how the appliance's own store is verified; nil if none is mounted. The
+	// function may be nil.
+	OwnStore func(context.Context) (*VerityStatus, error)
 	Options
 	Hooks Hooks
 

@@ -25,6 +25,8 @@ type report struct {
 	problems []error
 	// stores that were attached.
 	stores []StoreStatus
+	// own is how the appliance's own store is verified; nil if it is not mounted.
+	own *VerityStatus
 	// pulls that were planned, and the running ones.
 	pulls    []Pull
 	running  map[pinset.Image]bool
@@ -59,6 +61,7 @@ func (r report) status(previous Status, now time.Time) Status {
 	s := Status{
 		Version: StatusVersion, Time: now.UTC(), Node: r.node, Runtime: r.version, Owner: r.owner, Pools: r.pools,
 		Images: r.images(), Progress: r.progress, Unpinned: r.unpinned, ReloadDue: r.reloadDue, Stores: r.stores,
+		OwnStore: r.own,
 	}
 	if r.present == nil { // the images could not be listed
 		s.Unpinned = previous.Unpinned

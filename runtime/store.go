@@ -29,8 +29,49 @@ type StoreStatus struct {
 	// Current means that its sets count; Previous, that a rollback makes them count.
 	Current  bool `json:"current,omitempty"`
 	Previous bool `json:"previous,omitempty"`
-	// Error is why it is unavailable.
+	// Error is why it is unavailable, or corrupted.
 	Error string `json:"error,omitempty"`
+	// Verity is how a mounted store is verified.
+	Verity *VerityStatus `json:"verity,omitempty"`
+}
+
+// VerityStatus is how what is read from a store is verified.
+type VerityStatus struct {
+	State VerityState `json:"state"`
+	// Reason is why the store is not verified.
+	Reason string `json:"reason,omitempty"`
+	// CorruptOffsets are where in the store, in bytes, changed blocks were read, as far as the
+	// kernel's log has them.
+	CorruptOffsets []int64 `json:"corruptOffsets,omitempty"`
+}
+
+// VerityState is whether dm-verity verifies a store.
+type VerityState string
+
+// A store is verified; or it is not, for a reason; or a read has found a changed block.
+const (
+	Verified   VerityState = "verified"
+	Unverified VerityState = "unverified"
+	Corrupted  VerityState = "corrupted"
+)
+
+// Problem is what is wrong with a store of so many images; "" if nothing is.
+func (v *VerityStatus) Problem(images int) string {
+	if v == nil || v.State != Corrupted {
+		return ""
+	}
+	where := ""
+	if len(v.CorruptOffsets) > 0 {
+		where = fmt.Sprintf(" at byte %d", v.CorruptOffsets[0])
+	}
+	if n := len(v.CorruptOffsets); n > 1 {
+		where += fmt.Sprintf(" and %d other places", n-1)
+	}
+	of := ""
+	if images > 0 {
+		of = fmt.Sprintf("; any of its %d images may be unreadable", images)
+	}
+	return fmt.Sprintf("the store has changed%s: reads of changed blocks fail%s", where, of)
 }
 
 // stores mounts the attached stores, and adds their errors to the report.
@@ -40,8 +81,16 @@ func (r *Reconciler) stores(ctx context.Context, rep *report) {
 	}
 	all, err := r.Stores(ctx)
 	rep.stores, rep.problems = all, append(rep.problems, err)
+	if r.OwnStore != nil {
+		if rep.own, err = r.OwnStore(ctx); err != nil {
+			rep.problems = append(rep.problems, err)
+		}
+		if problem := rep.own.Problem(0); problem != "" {
+			rep.problems = append(rep.problems, fmt.Errorf("the appliance's store, slot 0: %s", problem))
+		}
+	}
 	for _, s := range all {
-		if s.State != StoreMounted {
+		if s.Error != "" {
 			rep.problems = append(rep.problems, fmt.Errorf("store %s, slot %s: %s", s.Digest, s.Slot, s.Error))
 		}
 	}

@@ -45,7 +45,11 @@ var table = []cli.Row{
 	},
 	{stores.ErrNotReplaced, cli.ExitOther, "the stores are unchanged; compact them again"},
 	{stores.ErrPlatform, cli.ExitInput, "build it for this node: spec.platform of the appliance file"},
-	{stores.ErrInPlace, cli.ExitInput, "leave out --in-place to copy it"},
+	{
+		stores.ErrVerity, cli.ExitInput,
+		"install dmsetup, and use a kernel with dm-verity and a store with a hash tree; leave out --in-place to copy " +
+			"a store; \"verity\" in /etc/pinbox/node.json sets whether it is required",
+	},
 	{
 		stores.ErrNotConfigured, cli.ExitInput,
 		"take /etc/crio/crio.conf.d/50-pinbox-stores from the config.bu of any appliance, make the folders that it " +

@@ -21,7 +21,7 @@ type shownStores []runtime.StoreStatus
 
 func showStores(w io.Writer, output cli.Output, all []runtime.StoreStatus) error {
 	var unhealthy error
-	if slices.ContainsFunc(all, func(s runtime.StoreStatus) bool { return s.State != runtime.StoreMounted }) {
+	if slices.ContainsFunc(all, func(s runtime.StoreStatus) bool { return s.Error != "" }) {
 		unhealthy = errUnhealthy
 	}
 	return show(w, output, append(shownStores{}, all...), unhealthy)
@@ -33,7 +33,7 @@ func (all shownStores) print(w io.Writer) error {
 		return err
 	}
 	t := cli.Table(w)
-	fmt.Fprintln(t, "SLOT\tDIGEST\tNAME\tIMAGES\tSIZE\tSTATE\tRELEASE")
+	fmt.Fprintln(t, "SLOT\tDIGEST\tNAME\tIMAGES\tSIZE\tSTATE\tVERITY\tRELEASE")
 	for _, s := range all {
 		release := ""
 		switch {
@@ -42,13 +42,20 @@ func (all shownStores) print(w io.Writer) error {
 		case s.Previous:
 			release = "previous"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", s.Slot, stores.Short(digest.Digest(s.Digest)), cmp.Or(s.Name, "-"),
-			s.Images, bytesize.Format(s.Bytes), s.State, release)
+		verity := "-"
+		if s.Verity != nil {
+			verity = string(s.Verity.State)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", s.Slot, stores.Short(digest.Digest(s.Digest)), cmp.Or(s.Name, "-"),
+			s.Images, bytesize.Format(s.Bytes), s.State, verity, release)
 	}
 	err := t.Flush()
 	for _, s := range all {
 		if s.Error != "" {
 			fmt.Fprintf(w, "slot %s: %s\n", s.Slot, s.Error)
+		}
+		if s.Verity != nil && s.Verity.Reason != "" {
+			fmt.Fprintf(w, "slot %s is not verified: %s\n", s.Slot, s.Verity.Reason)
 		}
 	}
 	return err

@@ -85,7 +85,7 @@ func TestSourceChangesBeforeTheCopy(t *testing.T) {
 	if err == nil {
 		t.Error("got no error, want one, as the documents have changed")
 	}
-	all, err := m.Status()
+	all, err := m.Status(t.Context())
 	if err != nil || len(all) > 0 {
 		t.Errorf("got %v, %v, want no store", all, err)
 	}
@@ -100,7 +100,7 @@ func TestCopyOfAStoreInPlace(t *testing.T) {
 		t.Errorf("got %+v, want a store in place", o)
 	}
 	attach(t, m, stores.AttachOptions{Source: folders[1], Auto: true})
-	if all, err := m.Status(); err != nil || all[0].Path == "" {
+	if all, err := m.Status(t.Context()); err != nil || all[0].Path == "" {
 		t.Errorf("after an automatic attach: got %+v, %v, want a store in place", all, err)
 	}
 	if o := attach(t, m, stores.AttachOptions{Source: folders[1]}); o.Path != "" {
@@ -129,7 +129,7 @@ func TestAttachApplianceStore(t *testing.T) {
 		{stores.AttachOptions{Source: folders[1]}, true},
 	} {
 		attach(t, m, c.o)
-		if all, err := m.Status(); err != nil || len(all) != 1 || all[0].Current != c.current {
+		if all, err := m.Status(t.Context()); err != nil || len(all) != 1 || all[0].Current != c.current {
 			t.Errorf("%+v: got %+v, %v, want the release of the delta current: %v", c.o, all, err, c.current)
 		}
 	}

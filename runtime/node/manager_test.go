@@ -67,7 +67,7 @@ func wantNothingAttached(t *testing.T, m stores.Manager) {
 	if err != nil || len(entries) > 1 { // the lock
 		t.Errorf("got the files %v, %v, want the lock only", entries, err)
 	}
-	all, err := m.Status()
+	all, err := m.Status(t.Context())
 	if err != nil || len(all) > 0 {
 		t.Errorf("got %v, %v, want no store", all, err)
 	}
@@ -302,7 +302,7 @@ func TestStatusDuringMountAndUnmount(t *testing.T) {
 	looks := make(chan error, 2)
 	m.Mounter = observedMounter{observe: func() {
 		go func() {
-			all, err := m.Status()
+			all, err := m.Status(t.Context())
 			for _, s := range all {
 				err = errors.Join(err, s.Problem)
 			}

@@ -43,8 +43,9 @@ func NewReconciler(o Options) (r *runtime.Reconciler, end func(), err error) {
 	}
 	r = &runtime.Reconciler{
 		Runtime: client, Images: client, Sets: o.readSets, Publish: statusFile(o.Status).save, Stores: o.reconcileStores,
-		Pins:    &crio.Pins{Dir: o.CRIODir, Reload: o.reloader(), Log: o.logReader()},
-		Options: o.Options, Hooks: o.Hooks, Configure: o.configure,
+		OwnStore: o.ownStore,
+		Pins:     &crio.Pins{Dir: o.CRIODir, Reload: o.reloader(), Log: o.logReader()},
+		Options:  o.Options, Hooks: o.Hooks, Configure: o.configure,
 	}
 	if r.Parallel == 0 && (slices.Contains(o.Pools, "master") || slices.Contains(o.Pools, "control-plane")) {
 		r.Parallel = 2

@@ -34,6 +34,7 @@ func (o Options) manager() (stores.Manager, error) {
 		Dir: filepath.Join(o.stateDir(), layout.AttachedDir), Keys: filepath.Join(etc, "keys.d"), Sets: o.Sets,
 		Wanted: o.wanted, Mounter: stores.DirectMounter{},
 		KeepPrevious: config.KeepPrevious, SELinuxContext: config.SELinuxContext, Wait: o.Wait,
+		Verity: config.Verity,
 	}
 	m.Slots, m.Configured, m.OtherStores, m.ConfigError = o.slots()
 	if systemd.Running() {
@@ -72,9 +73,9 @@ func (o Options) reconcileStores(ctx context.Context) ([]runtime.StoreStatus, er
 	m.Wait = 0
 	var all []stores.Status
 	if o.readOnly {
-		all, err = m.Status()
+		all, err = m.Status(ctx)
 	} else if all, err = m.Reconcile(ctx, nil); errors.Is(err, stores.ErrBusy) {
-		all, err = m.Status()
+		all, err = m.Status(ctx)
 	}
 	return storeStatuses(all), err
 }
@@ -88,8 +89,35 @@ func storeStatuses(all []stores.Status) []runtime.StoreStatus {
 		}
 		if s.Problem != nil {
 			status.State, status.Error = runtime.StoreUnavailable, strings.ReplaceAll(s.Problem.Error(), "\n", "; ")
+		} else {
+			status.Verity = verityStatus(s.Verification)
+			status.Error = status.Verity.Problem(s.Images)
 		}
 		list = append(list, status)
 	}
 	return list
+}
+
+func verityStatus(v stores.Verification) *runtime.VerityStatus {
+	status := &runtime.VerityStatus{State: runtime.Unverified, Reason: v.Reason, CorruptOffsets: v.Offsets}
+	switch {
+	case v.Corrupted:
+		status.State = runtime.Corrupted
+	case v.Verified:
+		status.State = runtime.Verified
+	}
+	return status
+}
+
+// ownStore returns how the appliance's own store is verified; nil if it is not mounted.
+func (o Options) ownStore(ctx context.Context) (*runtime.VerityStatus, error) {
+	m, err := o.manager()
+	if err != nil {
+		return nil, err
+	}
+	found, err := m.Own(ctx)
+	if err != nil || found == nil {
+		return nil, err
+	}
+	return verityStatus(*found), nil
 }

@@ -92,7 +92,7 @@ func reboot(t *testing.T, m stores.Manager) {
 // wantMounted checks that n stores are attached, and that all are mounted.
 func wantMounted(t *testing.T, m stores.Manager, n int) {
 	t.Helper()
-	all, err := m.Status()
+	all, err := m.Status(t.Context())
 	if err != nil || len(all) != n {
 		t.Errorf("got %d stores, %v, want %d", len(all), err, n)
 	}
@@ -247,7 +247,7 @@ func TestCompactionKeepsImagesOfSets(t *testing.T) {
 func TestAttachRestoresFiles(t *testing.T) {
 	folders, _ := buildDeltas(t, 2)
 	m := newManagerWithDeltas(t, folders)
-	all, err := m.Status()
+	all, err := m.Status(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,6 @@ var (
 	ErrPlatform      = errors.New("the store is for another architecture")
 	ErrNoSlot        = errors.New("no slot is free")
 	ErrNotConfigured = errors.New("CRI-O is not configured to read stores at the slots")
-	ErrInPlace       = errors.New("a node that requires signatures cannot use a store in place")
 )
 
 // AttachOptions are the options of [Manager.Attach].
@@ -82,6 +81,9 @@ func (s *session) attach(ctx context.Context, src source, o AttachOptions) (Atta
 		return Attached{Store: Store{ID: src.id}, Found: true}, nil
 	}
 	slot, err := s.slots.choose(s.state)
+	if err == nil && o.InPlace {
+		err = s.mounts.verifier.permitInPlace(ctx)
+	}
 	if err != nil {
 		return Attached{}, err
 	}
@@ -126,9 +128,9 @@ func (s *session) repair(ctx context.Context, src source, o AttachOptions) error
 	if attached == nil {
 		return nil
 	}
-	problem, err := s.mounts.diagnose(*attached)
+	problem, err := s.mounts.diagnose(ctx, *attached)
 	keep := attached.Path == "" || o.InPlace || o.Auto
-	if err != nil || keep && (problem == nil || errors.Is(problem, ErrNoBase)) {
+	if err != nil || keep && (problem == nil || errors.Is(problem, ErrNoBase) || errors.Is(problem, ErrVerity)) {
 		return err
 	}
 	g, err := s.sources.stage(ctx, src, o)
@@ -137,6 +139,7 @@ func (s *session) repair(ctx context.Context, src source, o AttachOptions) error
 	}
 	defer g.discard()
 	repaired := *attached
+	repaired.Verity = g.tree
 	src.place(&repaired, o)
 	if err := g.commit(s.dir, repaired); err != nil {
 		return err
@@ -167,7 +170,8 @@ func (s *session) add(
 		a = Attached{Store: own, Found: true, Appliance: true}
 		return a, s.makeApplianceCurrent(ctx, o)
 	}
-	store := Store{ID: g.id, Name: c.Delta.Name, Images: len(c.Lock.Images), Token: c.Token, Slot: slot}
+	store := Store{ID: g.id, Name: c.Delta.Name, Images: len(c.Lock.Images), Token: c.Token, Slot: slot,
+		Verity: g.tree}
 	src.place(&store, o)
 	if err := s.admit(store, c); err != nil {
 		return a, fmt.Errorf("%s: %w", src.Path, err)

@@ -114,7 +114,8 @@ func (p parts) writeCompacted(ctx context.Context, o CompactOptions, plan Compac
 		return Store{}, err
 	}
 	written := source{Extent: Extent{Path: path, Size: size.n}, id: sum.Digest()}
-	if _, err := written.copy(ctx, io.Discard, nil); err != nil {
+	_, tree, err := written.copy(ctx, io.Discard, nil)
+	if err != nil {
 		return Store{}, err
 	}
 	store, err := p.sources.openFS(written.Extent)
@@ -126,7 +127,9 @@ func (p parts) writeCompacted(ctx context.Context, o CompactOptions, plan Compac
 	if err != nil {
 		return Store{}, err
 	}
-	return Store{ID: written.id, Name: plan.Name, Size: written.Size, Images: len(plan.Images), Token: c.Token}, nil
+	return Store{
+		ID: written.id, Name: plan.Name, Size: written.Size, Images: len(plan.Images), Token: c.Token, Verity: tree,
+	}, nil
 }
 
 // evict drops a file from the kernel's page cache.

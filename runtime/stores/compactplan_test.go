@@ -153,7 +153,7 @@ func TestCompactedStoreIsDiscarded(t *testing.T) {
 			if !errors.Is(err, stores.ErrNotReplaced) || !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v: %v", err, stores.ErrNotReplaced, c.want)
 			}
-			all, err := d.Status()
+			all, err := d.Status(t.Context())
 			if err != nil || len(all) < 2 {
 				t.Errorf("got %+v, %v, want the stores as they were", all, err)
 			}
@@ -166,7 +166,7 @@ func TestCompactedStoreIsDiscarded(t *testing.T) {
 
 // truncateCompactedStore truncates the file of the compacted store, the only one without a slot.
 func truncateCompactedStore(d *testNode) {
-	all, err := d.Status()
+	all, err := d.Status(d.t.Context())
 	if err != nil {
 		d.t.Fatal(err)
 	}

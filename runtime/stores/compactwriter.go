@@ -8,10 +8,12 @@ import (
 	"path"
 	"slices"
 
+	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/squashfs"
+	"github.com/pinbox/pinbox/storage/verity"
 )
 
 // WriteCompacted writes the stores of a plan to out as one store.
@@ -45,11 +47,21 @@ func WriteCompacted(ctx context.Context, out io.Writer, p CompactPlan) error {
 		return err
 	}
 	defer compacted.Close()
-	return compacted.Write(ctx, out, func(written int64) {
+	scratch, err := atomicfile.Unnamed(p.TempDir)
+	if err != nil {
+		return err
+	}
+	defer scratch.Close()
+	verified := verity.NewWriter(out, compacted.Size(), scratch)
+	err = compacted.Write(ctx, verified, func(written int64) {
 		if p.Progress != nil {
 			p.Progress(written, compacted.Size())
 		}
 	})
+	if err == nil {
+		_, err = verified.Close()
+	}
+	return err
 }
 
 // ownFiles returns the files that describe a store: its lock, its sets and, if it needs layers

@@ -40,6 +40,9 @@ type Manager struct {
 	Keys string
 	// Mounter mounts and unmounts stores.
 	Mounter Mounter
+	// Mapper opens stores by dm-verity; nil means [DMSetup]. Verity is when.
+	Mapper DeviceMapper
+	Verity layout.Verity
 	// OpenFS opens a store that is not mounted, OpenMedium a medium; nil means the functions
 	// [OpenFS] and [OpenMedium].
 	OpenFS     func(Extent) (FS, error)
@@ -83,11 +86,15 @@ func (m Manager) parts() parts {
 	if sources.openMedium == nil {
 		sources.openMedium = OpenMedium
 	}
+	if m.Mapper == nil {
+		m.Mapper = DMSetup{}
+	}
 	return parts{
 		dir: dir, slots: slots, sources: sources,
 		mounts: mounts{
 			slots: slots, sources: sources, mounter: m.Mounter,
 			trial: dir.trial(), selinuxContext: m.SELinuxContext,
+			verifier: verifier{policy: m.Verity, mapper: m.Mapper, required: requiresSignatures(m.Keys)},
 		},
 		usage:    usage{slots: slots, sources: sources, wanted: m.Wanted},
 		releases: releases{sets: m.Sets, slots: slots, keep: m.KeepPrevious},
@@ -166,7 +173,8 @@ func (m Manager) Reconcile(ctx context.Context, stopped func() bool) ([]Status, 
 		notReplaced = s.replaceByCompacted(ctx)
 	}
 	found, err := s.reconcile(ctx)
-	return s.state.statuses(found), errors.Join(notReplaced, err)
+	all, statusErr := s.state.statuses(ctx, s.mounts, found)
+	return all, errors.Join(notReplaced, err, statusErr)
 }
 
 // hasState reports whether a store was ever attached to this node.
@@ -191,6 +199,7 @@ func (s *session) reconcile(ctx context.Context) (problems, error) {
 	if err := s.mounts.unmountBroken(ctx, s.state.Stores, found); err != nil {
 		return nil, err
 	}
+	s.mounts.verifier.sweep(ctx)
 	if err := s.mounts.mountIntact(ctx, s.state.Stores, found); err != nil {
 		return nil, err
 	}

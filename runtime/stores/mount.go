@@ -107,6 +107,22 @@ func deviceAt(where string) (Extent, error) {
 	return Extent{}, fmt.Errorf("%w: no squashfs is mounted at %s", ErrMissing, where)
 }
 
+// deviceNumber returns the number of the block device that is mounted at a mount point, such as 7:0; ""
+// if nothing is.
+func deviceNumber(where string) (string, error) {
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", err
+	}
+	number := ""
+	for line := range strings.Lines(string(table)) {
+		if fields := strings.Fields(line); len(fields) > 4 && unescape(fields[4]) == where {
+			number = fields[2] // the last one is on top
+		}
+	}
+	return number, nil
+}
+
 // unescape decodes the octal escapes of a path in mountinfo.
 func unescape(s string) string {
 	var b strings.Builder

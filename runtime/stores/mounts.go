@@ -79,16 +79,19 @@ type mounts struct {
 	// trial is a mount point that CRI-O does not read.
 	trial          string
 	selinuxContext string
+	verifier       verifier
 }
 
 // diagnose returns why a store is not mounted; nil if it is.
-func (m mounts) diagnose(o Store) (problem, err error) {
+func (m mounts) diagnose(ctx context.Context, o Store) (problem, err error) {
 	mounted, err := readMountTable()
 	if err != nil {
 		return nil, err
 	}
 	if problem = m.problem(o, mounted); errors.Is(problem, errNotMounted) {
 		if _, err := m.prepare(o, mounted); err != nil {
+			problem = err
+		} else if _, err := m.verifier.decide(ctx, o); err != nil {
 			problem = err
 		}
 	}
@@ -187,7 +190,7 @@ func (m mounts) mount(ctx context.Context, o Store, mounted mountTable) error {
 	if err := os.MkdirAll(mount.Where, 0o755); err != nil {
 		return err
 	}
-	if err := m.mounter.Mount(ctx, mount); err != nil {
+	if err := m.start(ctx, o, mount); err != nil {
 		return err
 	}
 	mounted[mount.Where]++
@@ -195,6 +198,22 @@ func (m mounts) mount(ctx context.Context, o Store, mounted mountTable) error {
 		return errors.Join(err, m.unmount(ctx, o))
 	}
 	return nil
+}
+
+// start mounts a store, by dm-verity if that is possible and not switched off.
+func (m mounts) start(ctx context.Context, o Store, mount Mount) error {
+	verified, err := m.verifier.decide(ctx, o)
+	if err != nil {
+		return err
+	}
+	if !verified {
+		return m.mounter.Mount(ctx, mount)
+	}
+	e, err := m.sources.extent(o)
+	if err != nil {
+		return err
+	}
+	return m.verifier.mount(ctx, m.mounter, mount, e, o.Verity)
 }
 
 // unmount unmounts everything at a store's slot.
@@ -298,7 +317,7 @@ func (m mounts) tryMount(ctx context.Context, o Store) error {
 	if err := os.MkdirAll(m.trial, 0o700); err != nil {
 		return err
 	}
-	err = m.mounter.Mount(ctx, Mount{What: e.Path, Where: m.trial, Options: m.options(e), Description: o.title()})
+	err = m.start(ctx, o, Mount{What: e.Path, Where: m.trial, Options: m.options(e), Description: o.title()})
 	if err == nil {
 		err = checkRecords(os.DirFS(m.trial))
 	}

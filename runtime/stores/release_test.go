@@ -43,7 +43,7 @@ func (d *testNode) reconcile() error {
 // problem is why the store in a slot is not mounted; nil if it is.
 func (d *testNode) problem(slot string) error {
 	d.t.Helper()
-	all, err := d.Status()
+	all, err := d.Status(d.t.Context())
 	if err != nil {
 		d.t.Fatal(err)
 	}

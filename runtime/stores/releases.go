@@ -28,7 +28,7 @@ func (m Manager) Rollback(ctx context.Context) (Release, error) {
 		return Release{}, ErrNoPrevious
 	}
 	r := *previous
-	if err := s.checkMounted(r); err != nil {
+	if err := s.checkMounted(ctx, r); err != nil {
 		return r, err
 	}
 	if err := s.releases.saveSets(&s.state, r.Sets); err != nil {
@@ -40,7 +40,7 @@ func (m Manager) Rollback(ctx context.Context) (Release, error) {
 
 // makeCurrent makes a release current whose store is attached.
 func (s *session) makeCurrent(ctx context.Context, r Release) error {
-	if err := s.checkMounted(r); err != nil {
+	if err := s.checkMounted(ctx, r); err != nil {
 		return err
 	}
 	if err := s.releases.makeCurrent(&s.state, r); err != nil {
@@ -51,12 +51,12 @@ func (s *session) makeCurrent(ctx context.Context, r Release) error {
 
 // checkMounted refuses a release whose store is not mounted: its sets would be applied
 // unexpectedly, when the store can be mounted again.
-func (s *session) checkMounted(r Release) error {
+func (s *session) checkMounted(ctx context.Context, r Release) error {
 	o := s.state.store(r.Store)
 	if o == nil { // the appliance's own store
 		return nil
 	}
-	problem, err := s.mounts.diagnose(*o)
+	problem, err := s.mounts.diagnose(ctx, *o)
 	if problem != nil {
 		err = fmt.Errorf("the store %s: %w", o.title(), problem)
 	}

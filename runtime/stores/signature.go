@@ -89,6 +89,12 @@ func readKeys(dir string) (keys openpgp.EntityList, err error) {
 	return keys, nil
 }
 
+// requiresSignatures reports whether the folder has keys, or cannot be read.
+func requiresSignatures(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	return len(entries) > 0 || ignoreNotExist(err) != nil
+}
+
 func armored(text []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(text), []byte("-----BEGIN ")) }
 
 // signatureVerifier checks the signature of what is written to it.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pinbox/pinbox/runtime/transfer"
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/verity"
 )
 
 // staged is a store whose digest and signature were compared, and which is not attached yet. Only
@@ -20,15 +21,13 @@ type staged struct {
 	// Extent of the copy, or of the source if the store is used in place.
 	Extent
 	id   digest.Digest
+	tree verity.Tree
 	copy *atomicfile.File // nil in place
 }
 
 // stage copies a store into the state's folder, or only reads it if it is used in place, and compares
 // its digest and its signature. It reads nothing in it. The caller discards the result.
 func (s sources) stage(ctx context.Context, src source, o AttachOptions) (_ *staged, err error) {
-	if len(src.keys) > 0 && o.InPlace { // the signature is not checked at the next boot
-		return nil, fmt.Errorf("%s: %w", src.Path, ErrInPlace)
-	}
 	g, to := &staged{Extent: src.Extent}, io.Discard
 	if !o.InPlace {
 		if o.CheckSpace != nil {
@@ -42,7 +41,7 @@ func (s sources) stage(ctx context.Context, src source, o AttachOptions) (_ *sta
 		}
 		g.Extent, to = Extent{Path: g.copy.Name(), Size: src.Size}, g.copy
 	}
-	if g.id, err = src.copy(ctx, to, o.Progress); err != nil {
+	if g.id, g.tree, err = src.copy(ctx, to, o.Progress); err != nil {
 		g.discard()
 		return nil, fmt.Errorf("%s: %w", src.Path, err)
 	}
@@ -88,35 +87,42 @@ func (s sources) content(g *staged) (content, error) {
 }
 
 // copy copies a store, returns its digest, and compares it with the expected one. It also checks the
-// signature if the node has keys.
+// signature if the node has keys, and returns the hash tree behind the store, zero if there is none.
 func (s source) copy(
 	ctx context.Context, to io.Writer, progress func(read, size int64),
-) (digest.Digest, error) {
+) (id digest.Digest, tree verity.Tree, err error) {
 	v, err := newSignatureVerifier(s.keys, s.signature)
 	if err != nil {
-		return "", err
+		return "", tree, err
 	}
 	defer v.stop()
+	check := verity.NewChecker(s.Size)
+	to = io.MultiWriter(to, check)
 	if v != nil {
 		to = io.MultiWriter(to, v)
 	}
 	f, err := os.Open(s.Path)
 	if err != nil {
-		return "", err
+		return "", tree, err
 	}
 	defer f.Close()
 	_ = unix.Fadvise(int(f.Fd()), s.Offset, s.Size, unix.FADV_SEQUENTIAL)
 	in, want := io.NewSectionReader(f, s.Offset, s.Size), transfer.Content{Size: s.Size, Digest: s.id}
-	got, err := transfer.Copy(ctx, to, in, want, func(bytes int64) {
+	id, err = transfer.Copy(ctx, to, in, want, func(bytes int64) {
 		if progress != nil {
 			progress(bytes, s.Size)
 		}
 	})
-	if errors.Is(err, transfer.ErrRead) || errors.Is(err, transfer.ErrDigest) {
+	if err == nil {
+		if err = v.finish(); err != nil {
+			return "", tree, err
+		}
+		if tree, err = check.Tree(); errors.Is(err, verity.ErrNoTree) {
+			return id, verity.Tree{}, nil
+		}
+	}
+	if errors.Is(err, transfer.ErrRead) || errors.Is(err, transfer.ErrDigest) || errors.Is(err, verity.ErrDiffers) {
 		err = fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	if err != nil {
-		return "", err
-	}
-	return got, v.finish()
+	return id, tree, err
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/verity"
 )
 
 // StateVersion is the version of the format of state.json.
@@ -61,6 +62,8 @@ type Store struct {
 	Images int `json:"images"`
 	// Token identifies its records: [layout.Store.Token].
 	Token string `json:"token"`
+	// Verity is the hash tree in its file; zero if it has none.
+	Verity verity.Tree `json:"verity,omitzero"`
 	// Path and Offset (in bytes) of a store that is used in place; Path is empty if it was
 	// copied. If Medium is true, Path is a device, whose name may change.
 	Path   string `json:"path,omitempty"`

@@ -54,6 +54,11 @@ func (o Store) check() error {
 		return fmt.Errorf("path %q: not an absolute path", o.Path)
 	case o.Token != "" && !pinset.ValidID(o.Token):
 		return fmt.Errorf("token %q: not 64 hexadecimal digits", o.Token)
+	case o.Verity.IsZero():
+		return nil
+	}
+	if err := o.Verity.Validate(); err != nil {
+		return fmt.Errorf("verity: %w", err)
 	}
 	return nil
 }

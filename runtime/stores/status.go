@@ -1,8 +1,11 @@
 package stores
 
 import (
+	"context"
 	"slices"
 	"time"
+
+	"github.com/pinbox/pinbox/storage/verity"
 )
 
 // Status of an attached store.
@@ -12,6 +15,8 @@ type Status struct {
 	Current, Previous bool
 	// Problem is why the store is not mounted; nil if it is.
 	Problem error
+	// Verification is that of a mounted store.
+	Verification Verification
 }
 
 // grace is how long Status waits for a store that is not mounted while another pinbox-node works:
@@ -19,11 +24,11 @@ type Status struct {
 const grace = 5 * time.Second
 
 // Status reads the status of all attached stores. It changes nothing and takes no lock.
-func (m Manager) Status() ([]Status, error) {
+func (m Manager) Status(ctx context.Context) ([]Status, error) {
 	dir := folder(m.Dir)
 	for deadline := time.Now().Add(grace); ; time.Sleep(50 * time.Millisecond) {
 		busy := dir.held(stateLock)
-		all, err := m.snapshot()
+		all, err := m.snapshot(ctx)
 		unmounted := slices.ContainsFunc(all, func(s Status) bool { return s.Problem != nil })
 		busy = dir.held(stateLock) || busy
 		if err != nil || !unmounted || !busy || time.Now().After(deadline) {
@@ -33,28 +38,47 @@ func (m Manager) Status() ([]Status, error) {
 }
 
 // snapshot reads the status of the stores once.
-func (m Manager) snapshot() ([]Status, error) {
+func (m Manager) snapshot(ctx context.Context) ([]Status, error) {
 	s, err := ReadState(m.Dir)
 	if err != nil {
 		return nil, err
 	}
 	mounts, found := m.parts().mounts, problems{}
 	for _, o := range s.Stores {
-		if found[o.ID], err = mounts.diagnose(o); err != nil {
+		if found[o.ID], err = mounts.diagnose(ctx, o); err != nil {
 			return nil, err
 		}
 	}
-	return s.statuses(found), nil
+	return s.statuses(ctx, mounts, found)
 }
 
-func (s *State) statuses(found problems) []Status {
+func (s *State) statuses(ctx context.Context, m mounts, found problems) ([]Status, error) {
 	var all []Status
 	current, previous := s.release(s.Current), s.previous()
 	for _, o := range s.Stores {
-		all = append(all, Status{
+		status := Status{
 			Store: o, Problem: found[o.ID],
 			Current: current != nil && current.Store == o.ID, Previous: previous != nil && previous.Store == o.ID,
-		})
+		}
+		if status.Problem == nil {
+			var err error
+			if status.Verification, err = m.verifier.verification(ctx, m.slots.path(o), o.Verity); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, status)
 	}
-	return all
+	return all, nil
+}
+
+// Own returns how the appliance's own store is verified; nil if it is not mounted.
+func (m Manager) Own(ctx context.Context) (*Verification, error) {
+	p := m.parts()
+	mounted, err := readMountTable()
+	if err != nil || len(p.slots.all) == 0 || mounted[p.slots.all[0]] == 0 {
+		return nil, err
+	}
+	// Its units have its root. Without them the tree is unknown, which is not the reason.
+	found, err := p.mounts.verifier.verification(ctx, p.slots.all[0], verity.Tree{Root: "unknown"})
+	return &found, err
 }

@@ -191,7 +191,7 @@ func (d *testNode) attach(o stores.AttachOptions) stores.Store {
 // are mounted.
 func (d *testNode) wantMounted(want ...int) {
 	d.t.Helper()
-	all, err := d.Status()
+	all, err := d.Status(d.t.Context())
 	if err != nil || len(all) != len(want) {
 		d.t.Fatalf("got %d stores, %v, want %d", len(all), err, len(want))
 	}

@@ -76,6 +76,13 @@ const (
 // MediumLabel is the volume label of a medium with a delta, by which a node recognizes one.
 const MediumLabel = "PINBOX"
 
+// VerityPrefix begins the names of the devices by which stores are mounted, and OwnVerityName is the name
+// of the one of the appliance's own store.
+const (
+	VerityPrefix  = "pinbox-store-"
+	OwnVerityName = VerityPrefix + "0"
+)
+
 // PartitionLabel is the label of the GPT partition that an installation creates for the store.
 const PartitionLabel = "pinbox-store"
 

@@ -28,6 +28,28 @@ type NodeConfig struct {
 	KeepPrevious int `json:"keepPrevious"`
 	// SELinuxContext of everything in a store; "" leaves the mount option out.
 	SELinuxContext string `json:"selinuxContext,omitempty"`
+	// Verity is when stores are mounted by dm-verity; "" means VerityAuto.
+	Verity Verity `json:"verity,omitempty"`
+}
+
+// Verity is when a node mounts stores by dm-verity.
+type Verity string
+
+// With VerityAuto, a node uses dm-verity if it has it. With VerityRequire, it mounts no store
+// without.
+const (
+	VerityAuto    Verity = "auto"
+	VerityRequire Verity = "require"
+	VerityOff     Verity = "off"
+)
+
+// Validate returns an error for another value.
+func (v Verity) Validate() error {
+	switch v {
+	case "", VerityAuto, VerityRequire, VerityOff:
+		return nil
+	}
+	return fmt.Errorf("verity is %q; it is %s, %s or %s", v, VerityAuto, VerityRequire, VerityOff)
 }
 
 // Validate returns an error if a node cannot use the configuration.
@@ -35,7 +57,7 @@ func (c NodeConfig) Validate() error {
 	if c.KeepPrevious < 0 {
 		return fmt.Errorf("keepPrevious is %d; it is 0 or more", c.KeepPrevious)
 	}
-	return nil
+	return c.Verity.Validate()
 }
 
 // Render returns the content of the file: equal configurations, equal bytes.

@@ -1,0 +1,253 @@
+package stores_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/verity"
+)
+
+// loops opens stores as loop devices that verify nothing, for a kernel without device mapper.
+type loops struct {
+	t           *testing.T
+	unavailable error
+	corrupted   bool
+	open        map[string]stores.Target
+	trees       []verity.Tree
+}
+
+func (l *loops) Available(context.Context) error { return l.unavailable }
+
+func (l *loops) Open(_ context.Context, name string, e stores.Extent, t verity.Tree) (string, error) {
+	if _, there := l.open[name]; there {
+		return "", fmt.Errorf("%s is in use", name)
+	}
+	device := strings.TrimSpace(fixtures.Run(l.t, "losetup", "--read-only", "--find", "--show", "--offset",
+		fmt.Sprint(e.Offset), "--sizelimit", fmt.Sprint(t.Blocks*verity.BlockSize), e.Path))
+	number, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(device), "dev"))
+	l.open[name] = stores.Target{Name: name, Device: strings.TrimSpace(string(number))}
+	l.trees = append(l.trees, t)
+	return device, err
+}
+
+// Release detaches the device once it is not in use.
+func (l *loops) Release(_ context.Context, name string) error {
+	number, _, _ := strings.Cut(strings.TrimPrefix(l.open[name].Device, "7:"), ":")
+	fixtures.Run(l.t, "losetup", "--detach", "/dev/loop"+number)
+	return nil
+}
+
+// Targets drops the devices that are gone.
+func (l *loops) Targets(context.Context) ([]stores.Target, error) {
+	for name, t := range l.open {
+		if _, err := os.Stat("/sys/dev/block/" + t.Device + "/loop/backing_file"); err != nil {
+			delete(l.open, name)
+		} else {
+			t.Corrupted = l.corrupted
+			l.open[name] = t
+		}
+	}
+	return slices.Collect(maps.Values(l.open)), nil
+}
+
+// wantTargets checks which devices there are.
+func (l *loops) wantTargets(want ...string) {
+	l.t.Helper()
+	if _, err := l.Targets(l.t.Context()); err != nil {
+		l.t.Fatal(err)
+	}
+	if got := slices.Sorted(maps.Keys(l.open)); !slices.Equal(got, want) {
+		l.t.Errorf("got devices %v, want %v", got, want)
+	}
+}
+
+// verified makes a node that has device mapper, and a folder with a store that has a hash tree.
+func verified(t *testing.T) (d *testNode, l *loops, folder string, tree verity.Tree) {
+	t.Helper()
+	d = newNode(t, testStore{n: 1})
+	l = &loops{t: t, open: map[string]stores.Target{}}
+	d.Mapper = l
+	folder = testStore{n: 2}.folder(t)
+	return d, l, folder, addTree(t, folder)
+}
+
+// addTree adds a hash tree to the store in a folder.
+func addTree(t *testing.T, folder string) verity.Tree {
+	t.Helper()
+	file := filepath.Join(folder, layout.DeltaStoreFile)
+	tree := fixtures.AddTree(t, file)
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(folder, layout.SumsFile), digest.FromBytes(content).Encoded()+"  delta.squashfs\n")
+	return tree
+}
+
+func (d *testNode) status() stores.Status {
+	d.t.Helper()
+	all, err := d.Status(d.t.Context())
+	if err != nil || len(all) != 1 {
+		d.t.Fatalf("got %d stores, %v, want 1", len(all), err)
+	}
+	return all[0]
+}
+
+// The root is computed while the store is copied, and kept; the store is mounted by it, and nothing
+// is left when it is detached.
+func TestAttachedStoresAreMountedByTheirTree(t *testing.T) {
+	d, l, folder, tree := verified(t)
+	o := d.attach(stores.AttachOptions{Source: folder})
+	if o.Verity != tree {
+		t.Errorf("got tree %v, want %v", o.Verity, tree)
+	}
+	d.wantMounted(2)
+	l.wantTargets("pinbox-store-1")
+	if !slices.Contains(l.trees, tree) {
+		t.Errorf("got a device of %v, want %v", l.trees, tree)
+	}
+	if got := d.status().Verification; !got.Verified || got.Corrupted {
+		t.Errorf("got %+v, want a store that is verified", got)
+	}
+	state, err := stores.ReadState(d.Dir)
+	if err != nil || state.Stores[0].Verity != tree {
+		t.Errorf("got %+v, %v in the state, want %v", state.Stores, err, tree)
+	}
+	d.wanted = nil
+	if err := os.RemoveAll(d.Sets); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Detach(t.Context(), "1", d.main); err != nil {
+		t.Fatal(err)
+	}
+	l.wantTargets()
+}
+
+// Nothing is open any more: a leftover of a killed process goes with the next pass.
+func TestLeftoverDevicesAreReleased(t *testing.T) {
+	d, l, folder, tree := verified(t)
+	d.attach(stores.AttachOptions{Source: folder})
+	file := filepath.Join(folder, layout.DeltaStoreFile)
+	if _, err := l.Open(t.Context(), "pinbox-store-trial", stores.Extent{Path: file}, tree); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Reconcile(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	l.wantTargets("pinbox-store-1")
+}
+
+func TestAChangedBlockIsInTheStatus(t *testing.T) {
+	d, l, folder, _ := verified(t)
+	d.attach(stores.AttachOptions{Source: folder})
+	l.corrupted = true
+	if got := d.status(); got.Problem != nil || !got.Verification.Corrupted {
+		t.Errorf("got %+v, want a mounted store that is corrupted", got)
+	}
+}
+
+func TestPolicyOfVerity(t *testing.T) {
+	none := errors.New("no device mapper here")
+	for name, c := range map[string]struct {
+		policy      layout.Verity
+		unavailable error
+		noTree      bool
+		reason      string // why the store is not verified
+		refused     string // why it is not attached
+	}{
+		"default":                {},
+		"auto, no device mapper": {policy: layout.VerityAuto, unavailable: none, reason: "no device mapper here"},
+		"auto, no tree":          {policy: layout.VerityAuto, noTree: true, reason: "there is no hash tree"},
+		"off":                    {policy: layout.VerityOff, reason: "says off"},
+		"require":                {policy: layout.VerityRequire},
+		"require, no device mapper": {
+			policy: layout.VerityRequire, unavailable: none, refused: "no device mapper here",
+		},
+		"require, no tree": {policy: layout.VerityRequire, noTree: true, refused: "there is no hash tree"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, l, folder, _ := verified(t)
+			if c.noTree {
+				folder = testStore{n: 2}.folder(t)
+			}
+			d.Verity, l.unavailable = c.policy, c.unavailable
+			_, err := d.Attach(t.Context(), stores.AttachOptions{Source: folder})
+			if c.refused != "" {
+				if !errors.Is(err, stores.ErrVerity) || !strings.Contains(err.Error(), c.refused) {
+					t.Errorf("got %v, want %v with %q", err, stores.ErrVerity, c.refused)
+				}
+				d.wantMounted()
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := d.status().Verification
+			if got.Verified != (c.reason == "") || !strings.Contains(got.Reason, c.reason) {
+				t.Errorf("got %+v, want the reason %q", got, c.reason)
+			}
+		})
+	}
+}
+
+// Where keys are required, a store that stays where it is can change after its signature was checked.
+func TestInPlaceWithKeysTakesVerity(t *testing.T) {
+	for name, unavailable := range map[string]error{"with": nil, "without": errors.New("no device mapper here")} {
+		t.Run(name, func(t *testing.T) {
+			d, l, folder, _ := verified(t)
+			l.unavailable = unavailable
+			write(t, filepath.Join(d.Keys, "site.asc"),
+				string(sign(t, filepath.Join(folder, layout.DeltaStoreFile), true)))
+			_, err := d.Attach(t.Context(), stores.AttachOptions{Source: folder, InPlace: true})
+			if unavailable == nil {
+				if err != nil {
+					t.Fatal(err)
+				}
+				d.wantMounted(2)
+				l.wantTargets("pinbox-store-1")
+				l.unavailable = errors.New("gone") // at the next boot
+				fixtures.Run(t, "umount", d.Slots[1])
+				if all, err := d.Reconcile(t.Context(), nil); err != nil || !errors.Is(all[0].Problem, stores.ErrVerity) {
+					t.Errorf("got %v, %v, want %v", all, err, stores.ErrVerity)
+				}
+				return
+			}
+			if !errors.Is(err, stores.ErrVerity) {
+				t.Errorf("got %v, want %v", err, stores.ErrVerity)
+			}
+			d.wantMounted()
+			if _, err := d.Attach(t.Context(), stores.AttachOptions{Source: folder}); err != nil {
+				t.Errorf("a copy: got %v", err)
+			}
+		})
+	}
+}
+
+// The sum is right, and the tree in the file is not that of its data: no kernel could read it.
+func TestAnotherTreeIsRefused(t *testing.T) {
+	d, _, folder, tree := verified(t)
+	file := filepath.Join(folder, layout.DeltaStoreFile)
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[tree.Blocks*verity.BlockSize+20] ^= 1 // in the superblock
+	write(t, file, string(content))
+	write(t, filepath.Join(folder, layout.SumsFile), digest.FromBytes(content).Encoded()+"  delta.squashfs\n")
+	_, err = d.Attach(t.Context(), stores.AttachOptions{Source: folder})
+	if !errors.Is(err, stores.ErrDamaged) || !errors.Is(err, verity.ErrDiffers) {
+		t.Errorf("got %v, want %v: %v", err, stores.ErrDamaged, verity.ErrDiffers)
+	}
+}
