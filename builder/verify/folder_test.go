@@ -180,9 +180,7 @@ func TestFilesThatDisagree(t *testing.T) {
 			s.base, "cd manifests; (echo ---; sed s/worker/infra/ *.yaml) >second; cat second >>worker-sample.yaml; rm second",
 			otherSet,
 		},
-		"manifest with another name": {
-			s.base, "sed -i s/name:.worker-sample/name:\\ other/ manifests/*", otherSet,
-		},
+		"manifest with another name": {s.base, "sed -i s/name:.worker-sample/name:\\ other/ manifests/*", otherSet},
 		"manifest with another label": {
 			s.base, "sed -i s/role:.worker/role:\\ infra/ manifests/*", otherSet,
 		},
@@ -209,11 +207,9 @@ func TestFilesThatDisagree(t *testing.T) {
 		"another root hash": {
 			s.base, "cp " + s.live + "/store.roothash .", "store.roothash is not the root hash of the store, which is ",
 		},
-		"ISO that is none":      {s.live, "echo x >appliance.iso", "appliance.iso: "},
-		"ISO with another lock": {s.live, "echo >>pinbox.lock.json", "appliance.iso has another lock.json than the folder"},
-		"description that is none": {
-			s.third, "echo x >delta.json", "delta.json: ",
-		},
+		"ISO that is none":                 {s.live, "echo x >appliance.iso", "appliance.iso: "},
+		"ISO with another lock":            {s.live, "echo >>pinbox.lock.json", "appliance.iso has another lock.json than the folder"},
+		"description that is none":         {s.third, "echo x >delta.json", "delta.json: "},
 		"description with a newer version": {s.third, "sed -i s/1,/9,/ delta.json", "delta.json: "},
 		"delta with the store of an appliance": {
 			s.third, "cp " + s.base + "/store.squashfs delta.squashfs; cp " + s.base + "/store.roothash delta.roothash",
