@@ -15,8 +15,6 @@ import (
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/format"
-	"github.com/pinbox/pinbox/builder/source"
-	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/oracle"
 	"github.com/pinbox/pinbox/fixtures/sample"
@@ -132,18 +130,5 @@ func TestLongSetNames(t *testing.T) {
 			"pinbox/sets/"+m.Name()); stored != string(content) {
 			t.Errorf("the store has another %s", m.Name())
 		}
-	}
-}
-
-// A set and a pool, each short enough, are not together.
-func TestLongSetAndPool(t *testing.T) {
-	pin := pushed(t, registry(t), "test/image", tarLayer(t, sample.File("file", "x")))
-	o := options(t, nil)
-	o.Appliance.Spec.Sources = []source.Entry{
-		{Source: &source.Images{pin}, Set: strings.Repeat("s", 200), Pools: []string{strings.Repeat("p", 60)}},
-	}
-	if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, spec.ErrAppliance) ||
-		!strings.Contains(err.Error(), "spec.sources[0].images") || !strings.Contains(err.Error(), "at most 253 bytes") {
-		t.Errorf("got %v, want the source and the limit", err)
 	}
 }

@@ -73,26 +73,3 @@ func TestImagesByName(t *testing.T) {
 		t.Errorf("sets %q", sets)
 	}
 }
-
-// A tag that has moved stays what it was for who has the lock.
-func TestTagsStayAsLocked(t *testing.T) {
-	registry, pins := fixtures.Samples(t)
-	o, tag := named(t, registry, pins)
-	build(t, o)
-	before := appliance.Lock(t, o.Out)
-	tagged(t, pins.Docker, tag)
-	for name, c := range map[string]struct {
-		lock bool
-		want bool
-	}{"with the lock": {true, true}, "without": {false, false}} {
-		again := o
-		again.Out = filepath.Join(t.TempDir(), "out")
-		if c.lock {
-			again.Lock = before
-		}
-		build(t, again)
-		if same := appliance.Lock(t, again.Out).ByTag()[tag] == before.ByTag()[tag]; same != c.want {
-			t.Errorf("%s: the tag stayed: %v", name, same)
-		}
-	}
-}

@@ -202,17 +202,3 @@ func TestReleaseSignature(t *testing.T) {
 		}
 	}
 }
-
-func TestReleaseThatIsNone(t *testing.T) {
-	registry, pins := fixtures.Samples(t)
-	o := options(t, nil)
-	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.Release{Image: pins.Mixed}}}
-	if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, source.ErrRelease) ||
-		!strings.Contains(err.Error(), pins.Mixed) {
-		t.Error(err)
-	}
-	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.Release{Image: registry.Host + "/no/such:1"}}}
-	if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, storage.ErrNotFound) {
-		t.Error(err)
-	}
-}

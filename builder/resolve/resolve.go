@@ -13,7 +13,7 @@ import (
 
 // Result is what the material was resolved to.
 type Result struct {
-	// Sets are all sets, those of the material and the generated ones, sorted by name.
+	// Sets are the sets of the material and the generated sets, sorted by name.
 	Sets []pinset.Set
 	// Images are the images of all sets, each one once.
 	Images   []storage.Resolved
@@ -149,6 +149,6 @@ func (r *resolver) warnUnknown() {
 	})
 	if len(omitted) > 0 {
 		r.warnings = append(r.warnings,
-			"left out: "+source.DescribeUnknown(omitted)+"; give those that nodes pull with --image")
+			"left out: "+source.DescribeUnknown(omitted)+"; add images that nodes pull with --image")
 	}
 }

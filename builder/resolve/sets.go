@@ -105,7 +105,7 @@ func joinOnce(errs []error) error {
 			if err == nil {
 				continue
 			}
-			// The text of a joined error is that of its parts.
+			// A joined error has the texts of its parts.
 			if joined, ok := err.(interface{ Unwrap() []error }); ok && err.Error() == errors.Join(joined.Unwrap()...).Error() {
 				add(joined.Unwrap())
 			} else if !seen[err.Error()] {

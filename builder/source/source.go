@@ -54,7 +54,7 @@ func Read(ctx context.Context, entries []Entry, o Options) (m Content, err error
 	}
 	m.Sets, m.Warnings = sets, append(m.Warnings, warnings...)
 	if len(m.Unknown) > 0 && m.empty() {
-		return m, fmt.Errorf("%w; not taken: %s; give those that nodes pull with --image",
+		return m, fmt.Errorf("%w; left out: %s; add images that nodes pull with --image",
 			ErrNoImages, DescribeUnknown(m.Unknown))
 	}
 	return m, nil

@@ -135,7 +135,7 @@ func TestManifestsOfUnknownKinds(t *testing.T) {
 	}{
 		{
 			nil, "warning: left out: 2 images in kinds that pinbox does not know: Fleet.example.com (" + pin + ", " + tag +
-				"); give those that nodes pull with --image\n",
+				"); add images that nodes pull with --image\n",
 		},
 		{
 			[]string{"--image", tag}, "warning: left out: 1 image in kinds that pinbox does not know: Fleet.example.com (" +
@@ -162,8 +162,8 @@ func TestManifestsOfUnknownKindsAlone(t *testing.T) {
 		tag))
 	args := []string{"plan", "--tls-verify=false", "--manifests", manifests}
 	code, _, stderr := pinbox(t.Context(), args...)
-	if want := "not taken: 1 image in kinds that pinbox does not know: Fleet.example.com (" + tag +
-		"); give those that nodes pull with --image"; code != cli.ExitInput || !strings.Contains(stderr, want) {
+	if want := "left out: 1 image in kinds that pinbox does not know: Fleet.example.com (" + tag +
+		"); add images that nodes pull with --image"; code != cli.ExitInput || !strings.Contains(stderr, want) {
 		t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitInput, want, stderr)
 	}
 	set := write(t, "set.yaml", sample.Set("worker", push(t, r, img)))
