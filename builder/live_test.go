@@ -13,7 +13,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/progress"
@@ -179,40 +178,5 @@ func TestLargeFilesGoToTheStore(t *testing.T) {
 	if got := fixtures.Run(t, "unsquashfs", "-cat", filepath.Join(r.Out, artifact.StoreFile),
 		"pinbox/files/etc/large"); got != large {
 		t.Errorf("the store has %d bytes of it", len(got))
-	}
-}
-
-// A file that no unit can name must stay, so nothing is built: and the message
-// says what is large.
-func TestConfigThatStaysTooLarge(t *testing.T) {
-	_, pins := fixtures.Samples(t)
-	o := options(t, pins.Sets())
-	o.Appliance.Spec.ISO.Base = fixtures.LiveISO(t)
-	o.Appliance.Spec.Ignition.Butane = []string{butane(t, "/etc/a name", noise(100_000))}
-	_, err := builder.Build(t.Context(), o)
-	if !errors.Is(err, iso.ErrTooLarge) || !strings.Contains(err.Error(), "bytes larger than the area of 65536") ||
-		!strings.Contains(err.Error(), "with 2 files left for the store") {
-		t.Error(err)
-	}
-	if _, err := os.Stat(o.Out); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("something was built: %v", err)
-	}
-}
-
-// A live system that does not say so would wait for somebody to install it.
-func TestBaseThatCannotInstall(t *testing.T) {
-	_, pins := fixtures.Samples(t)
-	for name, c := range map[string]struct {
-		options []string
-		want    error
-	}{
-		"no features":      {[]string{"-rock", "-m", "features.json"}, iso.ErrNoInstaller},
-		"not a CoreOS one": {[]string{"-rock", "-m", "coreos", "-m", "images"}, iso.ErrNoIgnition},
-	} {
-		o := options(t, pins.Sets())
-		o.Appliance.Spec.ISO = spec.ISO{Base: fixtures.LiveISO(t, c.options...), Mode: "install", InstallDevice: "/dev/sda"}
-		if _, err := builder.Build(t.Context(), o); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// Files are the configs of the node, and those of the live system if it installs the node.
+// Files are the configs of the node and, if a live system installs it, of the live system.
 type Files struct {
 	butane, ignition         []byte
 	liveButane, liveIgnition []byte
