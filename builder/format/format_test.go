@@ -1,54 +1,89 @@
 package format_test
 
 import (
-	"slices"
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// Every format is found by its name and by its files, and no two share one.
+// The properties of formats, which other packages rely on.
+var descriptions = []format.Description{
+	{Name: "squashfs", File: "store.squashfs", Delta: "delta.squashfs", Mounted: true, UsesCache: true},
+	{Name: "tar", File: "store.tar", Unpacked: true, UsesCache: true},
+	{
+		Name: "dir", File: "store", Marker: "overlay-images/images.json", MainStore: true,
+		UnsuitableBase: "the short names of layers in a store of format dir are random, and a delta must know them; " +
+			"formats squashfs and tar have predictable names",
+	},
+}
+
 func TestTable(t *testing.T) {
-	var files []string
+	var got []format.Description
 	for _, name := range format.Names() {
-		t.Run(name, func(t *testing.T) {
-			f := format.Of(format.Name(name))
-			if f == nil || string(f.Describe().Name) != name {
-				t.Fatalf("got %v, want the format %s", f, name)
-			}
-			about := f.Describe()
-			sums := map[string]string{about.File: about.File, about.Delta: about.Delta}
-			if about.Marker != "" {
-				sums = map[string]string{about.File + "/" + about.Marker: about.File}
-			}
-			for file, want := range sums {
-				if file == "" {
-					continue
-				}
-				got, store := format.Find(layout.Sums{artifact.LockFile: "0", file: "1"})
-				if got == nil || got.Describe().Name != about.Name || store != want {
-					t.Errorf("got %v and the store %q of sums of %s, want %s and %q", got, store, file, name, want)
-				}
-				if slices.Contains(files, file) {
-					t.Errorf("got %s in two formats, want it in one", file)
-				}
-				files = append(files, file)
-			}
-			if about.Delta != "" && !about.Mounted {
-				t.Error("got a delta of a format that nodes do not mount, want none")
-			}
-		})
+		f := format.Of(format.Name(name))
+		if f == nil {
+			t.Fatalf("got no format %s, want one", name)
+		}
+		about := f.Describe()
+		if limited := about.Name == format.Dir; (about.Writable != nil) != limited || (about.Limitation != nil) != limited {
+			t.Errorf("got %+v, want conditions on the process for dir alone", about)
+		}
+		about.Writable, about.Limitation = nil, nil
+		got = append(got, about)
+	}
+	if diff := cmp.Diff(descriptions, got); diff != "" {
+		t.Errorf("formats (-want +got):\n%s", diff)
+	}
+	if got, want := format.NamesWith(func(d format.Description) bool { return d.UsesCache }), "squashfs or tar"; got != want {
+		t.Errorf("got the formats %q that use the cache, want %q", got, want)
 	}
 	if f := format.Of(""); f == nil || f.Describe().Name != format.Squashfs {
-		t.Errorf("got %v without a name, want squashfs", f)
+		t.Errorf("got the default %v, want squashfs", f)
 	}
 	if f := format.Of("zip"); f != nil {
-		t.Errorf("got %v as zip, want none", f)
+		t.Errorf("got %v for the name zip, want none", f)
 	}
-	if f, store := format.Find(layout.Sums{artifact.LockFile: "0"}); f != nil || store != "" {
-		t.Errorf("got %v and %q of a folder without a store, want none", f, store)
+}
+
+func TestFind(t *testing.T) {
+	for name, c := range map[string]struct {
+		files  []string
+		format format.Name
+		store  string
+	}{
+		"squashfs":                    {[]string{"store.squashfs"}, format.Squashfs, "store.squashfs"},
+		"delta":                       {[]string{"delta.squashfs"}, format.Squashfs, "delta.squashfs"},
+		"tar":                         {[]string{"store.tar"}, format.Tar, "store.tar"},
+		"dir":                         {[]string{"store/overlay-images/images.json"}, format.Dir, "store"},
+		"no store":                    {nil, "", ""},
+		"folder that is not a store":  {[]string{"store/README", "manifests/store.squashfs"}, "", ""},
+		"marker that is in no folder": {[]string{"overlay-images/images.json"}, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sums := layout.Sums{artifact.LockFile: "0"}
+			for _, file := range c.files {
+				sums[file] = "1"
+			}
+			f, store := format.Find(sums)
+			var got format.Name
+			if f != nil {
+				got = f.Describe().Name
+			}
+			if got != c.format || store != c.store {
+				t.Errorf("got %q and the store %q, want %q and %q", got, store, c.format, c.store)
+			}
+		})
 	}
 }
 
@@ -62,17 +97,161 @@ func TestNeeds(t *testing.T) {
 		sizes  format.Sizes
 		want   format.Needs
 	}{
-		"squashfs":           {format.Squashfs, sizes, format.Needs{Store: 2 * 4096, Temporary: 33}},
-		"squashfs, cached":   {format.Squashfs, cached, format.Needs{Store: 2 * 4096, Temporary: 3, Cache: 60}},
-		"squashfs, all kept": {format.Squashfs, all, format.Needs{}},
-		"tar":                {format.Tar, sizes, format.Needs{Store: 309, Temporary: 100}},
-		"tar, cached":        {format.Tar, cached, format.Needs{Store: 309, Cache: 60}},
-		"tar, all kept":      {format.Tar, all, format.Needs{Store: 309}},
-		"dir":                {format.Dir, sizes, format.Needs{Store: 309}},
+		"squashfs":                  {format.Squashfs, sizes, format.Needs{Store: 2 * 4096, Temporary: 33}},
+		"squashfs, cached":          {format.Squashfs, cached, format.Needs{Store: 2 * 4096, Temporary: 3, Cache: 60}},
+		"squashfs, own files alone": {format.Squashfs, format.Sizes{Own: 9}, format.Needs{}},
+		"squashfs, all kept":        {format.Squashfs, all, format.Needs{}},
+		"tar":                       {format.Tar, sizes, format.Needs{Store: 309, Temporary: 100}},
+		"tar, cached":               {format.Tar, cached, format.Needs{Store: 309, Cache: 60}},
+		"tar, all kept":             {format.Tar, all, format.Needs{Store: 309}},
+		"dir":                       {format.Dir, sizes, format.Needs{Store: 309}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := format.Of(c.format).Needs(c.sizes); got != c.want {
 				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+		})
+	}
+}
+
+// write writes a store without images, with one file of pinbox's own.
+func write(t *testing.T, name format.Name, dir string, checkSize func(int64) error) (artifact.Store, error) {
+	t.Helper()
+	f := format.Of(name)
+	s, err := f.Open(t.Context(), format.Options{
+		Dir: dir, Name: f.Describe().File, ModTime: time.Unix(1_000_000_000, 0), CheckSize: checkSize,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Abort(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := s.Add(format.File{Name: "pinbox/note", Perm: 0o644, Content: []byte("hello")}); err != nil {
+		t.Fatal(err)
+	}
+	return s.Close()
+}
+
+// A store is described as it is written, is complete, and leaves no other file.
+func TestWrite(t *testing.T) {
+	for _, name := range []format.Name{format.Squashfs, format.Tar} {
+		t.Run(string(name), func(t *testing.T) {
+			dir := t.TempDir()
+			var checked int64
+			store, err := write(t, name, dir, func(size int64) error { checked = size; return nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := format.Of(name).Describe().File
+			content, err := os.ReadFile(filepath.Join(dir, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := artifact.Store{Name: file, Size: int64(len(content)), Sum: digest.FromBytes(content).Encoded()}
+			if store != want {
+				t.Errorf("got the store %+v, want %+v", store, want)
+			}
+			if name == format.Squashfs && checked != want.Size {
+				t.Errorf("got a check of %d bytes, want %d", checked, want.Size)
+			}
+			if size, err := format.Of(name).Verify(filepath.Join(dir, file)); err != nil || size != want.Size {
+				t.Errorf("got %d bytes and %v from Verify, want %d", size, err, want.Size)
+			}
+			if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+				t.Errorf("got the files %v and %v, want the store alone", entries, err)
+			}
+		})
+	}
+}
+
+// The size of a squashfs is known before its first byte is written.
+func TestWriteOfTooLargeAStore(t *testing.T) {
+	dir, full := t.TempDir(), errors.New("disk full")
+	if _, err := write(t, format.Squashfs, dir, func(int64) error { return full }); !errors.Is(err, full) {
+		t.Errorf("got %v, want %v", err, full)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
+		t.Errorf("got the files %v and %v, want none", entries, err)
+	}
+}
+
+// used is the size of a squashfs in its superblock, in bytes.
+func used(superblock []byte) uint64 { return binary.LittleEndian.Uint64(superblock[40:]) }
+
+// Files may be cut off so that their sums match, if the sums were made later.
+func TestVerifyFindsIncompleteFiles(t *testing.T) {
+	for name, c := range map[string]struct {
+		format format.Name
+		change func(content []byte) []byte
+		want   string
+	}{
+		"squashfs, cut off": {
+			format.Squashfs, func(b []byte) []byte { return b[:used(b)-1] }, "store.squashfs ends after ",
+		},
+		"squashfs, without its padding": {format.Squashfs, func(b []byte) []byte { return b[:used(b)] }, ""},
+		"squashfs, cut in its superblock": {
+			format.Squashfs, func(b []byte) []byte { return b[:40] }, "store.squashfs is not a squashfs",
+		},
+		"squashfs, another magic": {
+			format.Squashfs, func(b []byte) []byte { return append([]byte("x"), b[1:]...) }, "store.squashfs is not a squashfs",
+		},
+		"tar, without its last block": {
+			format.Tar, func(b []byte) []byte { return b[:len(b)-512] }, "store.tar ends early, after ",
+		},
+		"tar, empty": {format.Tar, func([]byte) []byte { return nil }, "store.tar ends early, after 0 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if _, err := write(t, c.format, dir, func(int64) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join(dir, format.Of(c.format).Describe().File)
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, c.change(content), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			_, err = format.Of(c.format).Verify(file)
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// The sums of a folder have no symbolic links, by which overlay finds layers.
+func TestVerifyFindsMissingLinks(t *testing.T) {
+	for name, c := range map[string]struct {
+		target string // of the link; "" for no link
+		want   string
+	}{
+		"link":               {"../layer/diff", ""},
+		"no link":            {"", "store/overlay/l/SHORT is not a link to layer layer"},
+		"link to another":    {"../other/diff", "store/overlay/l/SHORT is not a link to layer layer"},
+		"link to its folder": {"../layer", "store/overlay/l/SHORT is not a link to layer layer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "store")
+			links := filepath.Join(dir, "overlay", "l")
+			err := errors.Join(os.MkdirAll(filepath.Join(dir, "overlay", "layer"), 0o755), os.Mkdir(links, 0o755),
+				os.WriteFile(filepath.Join(dir, "overlay", "layer", "link"), []byte("SHORT\n"), 0o644))
+			if c.target != "" {
+				err = errors.Join(err, os.Symlink(c.target, filepath.Join(links, "SHORT")))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			size, err := format.Of(format.Dir).Verify(dir)
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+			if size != 6 {
+				t.Errorf("got %d bytes, want 6: those of regular files", size)
 			}
 		})
 	}
