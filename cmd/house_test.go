@@ -73,7 +73,7 @@ var below = map[string][]string{
 	// runtime needs no containers/storage: what brings it is missing here.
 	"runtime": {
 		"storage/atomicfile", "storage/audit", "storage/bytesize", "storage/compose", "storage/filelock",
-		"storage/iso9660", "storage/layout", "storage/pinset", "storage/squashfs",
+		"storage/iso9660", "storage/layout", "storage/pinset", "storage/squashfs", "storage/verity",
 	},
 	"ignition": {"runtime/crio", "storage/pinset", "storage/layout"},
 	"builder":  {"ignition", "runtime/crio", "storage"},
