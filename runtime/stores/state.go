@@ -145,17 +145,19 @@ func (s State) write(dir string) error {
 }
 
 func (s *State) store(id digest.Digest) *Store {
-	if i := slices.IndexFunc(s.Stores, func(o Store) bool { return o.ID == id }); i >= 0 {
-		return &s.Stores[i]
+	i := slices.IndexFunc(s.Stores, func(o Store) bool { return o.ID == id })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &s.Stores[i]
 }
 
 func (s *State) release(id digest.Digest) *Release {
-	if i := slices.IndexFunc(s.Releases, func(r Release) bool { return r.ID == id }); i >= 0 {
-		return &s.Releases[i]
+	i := slices.IndexFunc(s.Releases, func(r Release) bool { return r.ID == id })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &s.Releases[i]
 }
 
 // known returns the release of a store that was attached before, even if the store was compacted
