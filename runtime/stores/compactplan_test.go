@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -52,7 +54,7 @@ func TestCompactPlanContents(t *testing.T) {
 		want   []int
 	}{
 		"releases":     {func(*testNode) {}, []int{2, 3}},
-		"sets as well": {func(d *testNode) { d.wanted = []pinset.Image{imageOf(d.t, 1)} }, []int{1, 2, 3}},
+		"sets as well": {func(d *testNode) { d.wanted = []pinset.Image{imageOf(d.t, 1), imageOf(d.t, 3)} }, []int{1, 2, 3}},
 		"a container": {func(d *testNode) {
 			write(d.t, filepath.Join(d.main, "overlay-containers/containers.json"),
 				string(records(d.t, object{"id": idOf("container", 1), "image": idOf("image", 1)})))
@@ -73,7 +75,62 @@ func TestCompactPlanContents(t *testing.T) {
 			if !equal || len(plan.Stores) != 3 || plan.Name != "small" {
 				t.Errorf("got %+v, want the images %v of three stores", plan, c.want)
 			}
+			pins := map[string]int{}
+			for _, img := range plan.Lock.Images {
+				pins[img.Pin]++
+			}
+			for _, n := range []int{2, 3} { // the releases
+				if pins[pinOf(n)] != 1 {
+					t.Errorf("got the image %d %d times in the lock, want it once", n, pins[pinOf(n)])
+				}
+			}
 		})
+	}
+}
+
+// The appliance's own store is compacted if that is asked for, and only if it is mounted.
+func TestCompactPlanWithTheApplianceStore(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
+	d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
+	if _, err := d.compact(); !errors.Is(err, stores.ErrNothingToCompact) {
+		t.Errorf("one store: got %v, want %v", err, stores.ErrNothingToCompact)
+	}
+	planned := errors.New("planned")
+	var plan stores.CompactPlan
+	all := stores.CompactOptions{GraphRoot: d.main, All: true,
+		Write: func(_ context.Context, _ io.Writer, p stores.CompactPlan) error {
+			plan = p
+			return planned
+		}}
+	if _, err := d.Compact(t.Context(), all); !errors.Is(err, planned) || len(plan.Stores) != 2 {
+		t.Fatalf("got %v, %+v, want two stores", err, plan)
+	}
+	own, err := stores.OpenFS(plan.Stores[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	images, err := fs.ReadFile(own, "overlay-images/images.json")
+	if err != nil || !strings.Contains(string(images), pinOf(0)) {
+		t.Errorf("got %s, %v, want the image of the appliance's own store", images, err)
+	}
+	if err := syscall.Unmount(d.Slots[0], syscall.MNT_DETACH); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Compact(t.Context(), all); !errors.Is(err, stores.ErrMissing) {
+		t.Errorf("without the appliance's own store: got %v, want %v", err, stores.ErrMissing)
+	}
+}
+
+// Two attached stores are enough for a compaction, and the release of the first of them counts.
+func TestCompactTwoStores(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
+	for n := 1; n <= 2; n++ {
+		d.attach(stores.AttachOptions{Source: delta(n).folder(t)})
+	}
+	plan, err := d.compact()
+	if err != nil || len(plan.Stores) != 2 || !plan.Images[idOf("image", 1)] || !plan.Images[idOf("image", 2)] {
+		t.Errorf("got %+v, %v, want both stores with their images", plan, err)
 	}
 }
 
@@ -98,6 +155,9 @@ func TestCompactedStoreReplacesTheOthers(t *testing.T) {
 	d.wantMounted(3)
 	d.wantSet(3)
 	d.rollback(2)
+	if _, err := os.Stat(filepath.Join(d.Dir, "trial")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v, want that the trial mount point is removed", err)
+	}
 	if files, err := filepath.Glob(filepath.Join(d.Dir, "*.squashfs")); err != nil || len(files) != 1 {
 		t.Errorf("got the files %v, %v, want the file of the compacted store", files, err)
 	}

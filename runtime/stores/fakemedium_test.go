@@ -120,8 +120,8 @@ func TestMediumImageInPlace(t *testing.T) {
 	if err := d.reconcile(); err != nil {
 		t.Error(err)
 	}
-	if got := d.problem("1"); !errors.Is(got, stores.ErrDamaged) {
-		t.Errorf("got %v, want %v", got, stores.ErrDamaged)
+	if got := d.problem("1"); !errors.Is(got, stores.ErrDamaged) || !strings.Contains(got.Error(), "100 bytes, want ") {
+		t.Errorf("got %v, want %v: 100 bytes are left", got, stores.ErrDamaged)
 	}
 }
 
@@ -146,6 +146,12 @@ func TestMediumInADrive(t *testing.T) {
 		t.Error(err)
 	}
 	d.wantMounted(1)
+	inDrive := d.OpenMedium
+	d.OpenMedium = func(string) (stores.Medium, error) { return nil, os.ErrNotExist }
+	if got := d.problem("1"); !errors.Is(got, stores.ErrMissing) { // the kernel still has some of its blocks
+		t.Errorf("removed while it is mounted: got %v, want %v", got, stores.ErrMissing)
+	}
+	d.OpenMedium = inDrive
 	d.reboot()
 	fixtures.Run(t, "losetup", "--detach", drive)
 	if err := d.reconcile(); err != nil {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -179,7 +180,7 @@ func TestFindStoreByName(t *testing.T) {
 			}
 		})
 	}
-	if s, err := d.Detach(t.Context(), "sha256:"+ids["2"][:12], d.main); err != nil || s.Slot != "2" {
+	if s, err := d.Detach(t.Context(), "sha256:"+ids["2"][:4], d.main); err != nil || s.Slot != "2" {
 		t.Errorf("got %+v, %v, want the store of slot 2", s, err)
 	}
 	if s, err := d.Detach(t.Context(), "small", d.main); err != nil || s.Slot != "1" {
@@ -276,6 +277,13 @@ func TestMissingFiles(t *testing.T) {
 	}{
 		"missing":     {func() error { return os.Remove(file) }, stores.ErrMissing},
 		"a byte less": {func() error { return os.Truncate(file, int64(len(content)-1)) }, stores.ErrDamaged},
+		"another store": {func() error {
+			other, err := os.ReadFile(filepath.Join(delta(4).folder(t), "delta.squashfs"))
+			if err != nil || len(other) != len(content) {
+				t.Fatalf("got another store of %d bytes, %v, want %d", len(other), err, len(content))
+			}
+			return os.WriteFile(file, other, 0o600)
+		}, stores.ErrDamaged},
 		"other bytes": {func() error { return os.WriteFile(file, make([]byte, len(content)), 0o600) }, stores.ErrDamaged},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -463,5 +471,80 @@ func TestStoresAreLocked(t *testing.T) {
 	}})
 	if !called {
 		t.Error("got no call of CheckSpace, want one")
+	}
+}
+
+// countingMounter counts the mounts.
+type countingMounter struct {
+	stores.DirectMounter
+	mounts int
+}
+
+func (m *countingMounter) Mount(ctx context.Context, mount stores.Mount) error {
+	m.mounts++
+	return m.DirectMounter.Mount(ctx, mount)
+}
+
+// Reconcile does not touch stores that are mounted, and unmounts all but one of several mounts at a slot.
+func TestMountedStoresStayMounted(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
+	d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
+	m := &countingMounter{}
+	d.Mounter = m
+	for _, more := range []int{0, 2} {
+		for range more {
+			fixtures.Run(t, "mount", "--bind", d.Slots[1], d.Slots[1])
+		}
+		if err := d.reconcile(); err != nil || m.mounts > 0 {
+			t.Errorf("%d more mounts: got %v, %d mounts, want none", more, err, m.mounts)
+		}
+		d.wantMounted(1)
+	}
+	if err := syscall.Unmount(d.Slots[1], syscall.MNT_DETACH); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Unmount(d.Slots[1], syscall.MNT_DETACH); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("got %v, want one mount at the slot", err)
+	}
+}
+
+// A store that was attached without its sets gets them by a second attach.
+func TestAttachAgainWithSets(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
+	folder := delta(1).folder(t)
+	d.attach(stores.AttachOptions{Source: folder, KeepSets: true})
+	d.wantSet(0)
+	d.attach(stores.AttachOptions{Source: folder})
+	d.wantSet(1)
+}
+
+// The sets of a release are written once: what a user changes then stays.
+func TestChangedSetsStay(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
+	d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
+	name := filepath.Join(d.Sets, "s.yaml")
+	write(t, name, "changed")
+	if err := d.reconcile(); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(name); err != nil || string(text) != "changed" {
+		t.Errorf("got %q, %v, want the changed set", text, err)
+	}
+}
+
+// The status has which stores are of the current release, and which of the previous one.
+func TestStatusOfReleases(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
+	for n := 1; n <= 3; n++ {
+		d.attach(stores.AttachOptions{Source: delta(n).folder(t)})
+	}
+	all, err := d.Status()
+	if err != nil || len(all) != 3 {
+		t.Fatalf("got %+v, %v, want three stores", all, err)
+	}
+	for i, s := range all {
+		if s.Current != (i == 2) || s.Previous != (i == 1) {
+			t.Errorf("store %d: got current %v, previous %v, want %v, %v", i+1, s.Current, s.Previous, i == 2, i == 1)
+		}
 	}
 }

@@ -2,17 +2,21 @@ package stores_test
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
+	openpgperrors "github.com/ProtonMail/go-crypto/openpgp/errors"
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/builder/verify"
+	"github.com/pinbox/pinbox/runtime/stores"
 )
 
 // sign signs a store with a new key and returns the public key.
@@ -83,4 +87,86 @@ func TestSignatures(t *testing.T) {
 	if out := s.mustRun("attach", signed).Out; !strings.Contains(out, "its signature was not checked") {
 		t.Errorf("without keys: got %s, want that the signature was not checked", out)
 	}
+}
+
+// signedStores are nodes and stores, signed or not. The node has one key; change changes it or the store.
+var signedStores = map[string]struct {
+	signed, armoured bool
+	change           func(t *testing.T, d *testNode, store string)
+	unverified       bool
+	want             error
+}{
+	"signed":             {signed: true},
+	"signed in text":     {signed: true, armoured: true},
+	"not signed":         {want: stores.ErrUnsigned},
+	"not signed, no key": {change: removeKeys},
+	"signed, no key":     {signed: true, change: removeKeys, unverified: true},
+	"signed, an empty folder of keys": {signed: true, unverified: true, change: func(t *testing.T, d *testNode, _ string) {
+		removeKeys(t, d, "")
+		if err := os.Mkdir(d.Keys, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}},
+	"another key": {signed: true, want: stores.ErrSignature, change: func(t *testing.T, d *testNode, store string) {
+		write(t, filepath.Join(d.Keys, "site.asc"), newKey(t, store))
+	}},
+	"two keys": {signed: true, change: func(t *testing.T, d *testNode, store string) {
+		write(t, filepath.Join(d.Keys, "a.asc"), newKey(t, store))
+	}},
+	"a long signature": {want: stores.ErrSignature, change: func(t *testing.T, _ *testNode, store string) {
+		write(t, store+".sig", strings.Repeat("x", 1<<20+1))
+	}},
+	"the longest signature": {want: stores.ErrSignature, change: func(t *testing.T, d *testNode, store string) {
+		write(t, store+".sig", strings.Repeat("x", 1<<20))
+		removeKeys(t, d, "")
+		write(t, filepath.Join(d.Keys, "x.asc"), newKey(t, store))
+	}},
+	"a file that is no key": {signed: true, want: openpgperrors.StructuralError("tag byte does not have MSB set"),
+		change: func(t *testing.T, d *testNode, _ string) { write(t, filepath.Join(d.Keys, "note"), "a note") }},
+	"a folder among the keys": {signed: true, want: syscall.EISDIR,
+		change: func(t *testing.T, d *testNode, _ string) { write(t, filepath.Join(d.Keys, "folder", "a"), "") }},
+	"a file of keys": {signed: true, want: syscall.ENOTDIR, change: func(t *testing.T, d *testNode, _ string) {
+		removeKeys(t, d, "")
+		write(t, d.Keys, "")
+	}},
+}
+
+// A node with keys attaches only stores that are signed with one of them; a node without keys attaches all.
+func TestSignedStores(t *testing.T) {
+	for name, c := range signedStores {
+		t.Run(name, func(t *testing.T) {
+			d := newNode(t, testStore{n: 0})
+			store := filepath.Join(delta(1).folder(t), "delta.squashfs")
+			signed := store
+			if !c.signed {
+				signed = filepath.Join(copyStore(t, filepath.Dir(store)), "delta.squashfs")
+			}
+			write(t, filepath.Join(d.Keys, "site.asc"), string(sign(t, signed, c.armoured)))
+			if c.change != nil {
+				c.change(t, d, store)
+			}
+			a, err := d.Attach(t.Context(), stores.AttachOptions{Source: store})
+			if !errors.Is(err, c.want) || a.Unverified != c.unverified {
+				t.Fatalf("got %v, unverified %v, want %v, %v", err, a.Unverified, c.want, c.unverified)
+			}
+			if c.want == nil {
+				d.wantMounted(1)
+			} else {
+				d.wantUntouched()
+			}
+		})
+	}
+}
+
+func removeKeys(t *testing.T, d *testNode, _ string) {
+	t.Helper()
+	if err := os.RemoveAll(d.Keys); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newKey signs a copy of a store and returns the key.
+func newKey(t *testing.T, store string) string {
+	t.Helper()
+	return string(sign(t, filepath.Join(copyStore(t, filepath.Dir(store)), filepath.Base(store)), false))
 }

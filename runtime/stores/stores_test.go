@@ -1,14 +1,19 @@
 package stores_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -60,5 +65,52 @@ func TestLocks(t *testing.T) {
 	if len(inStores) != 1 || len(inSets) != 1 || err == nil || !strings.Contains(err.Error(), "a.lock.json") {
 		t.Errorf("got %d locks of stores, %d in sets, %v, want 1, 1, and an error of a.lock.json",
 			len(inStores), len(inSets), err)
+	}
+}
+
+// The space is that of the main store and that of the staging folder.
+func TestSpace(t *testing.T) {
+	d := stores.Disk{Staging: t.TempDir()}
+	store, staging, err := d.Space(t.TempDir())
+	if err != nil || store.Total == 0 || staging.Total == 0 {
+		t.Errorf("got %+v, %+v, %v, want the space of both", store, staging, err)
+	}
+	if _, _, err := d.Space("\x00"); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("no path: got %v, want %v", err, syscall.EINVAL)
+	}
+}
+
+// A medium is read without mounting it.
+func TestOpenMedium(t *testing.T) {
+	file, content := filepath.Join(t.TempDir(), "medium.iso"), "the content of a store"
+	if err := iso.Create(t.Context(), file, iso.MediumLabel, time.Unix(0, 0), []iso.Addition{
+		{Name: layout.MediumStore, Size: int64(len(content)), Content: strings.NewReader(content)},
+	}, nil); err != nil {
+		t.Fatal(err)
+	}
+	m, err := stores.OpenMedium(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	name := layout.MediumDir + "/" + layout.MediumStore
+	offset, size, err := m.Extent(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := os.ReadFile(file)
+	if err != nil || string(image[offset:offset+size]) != content {
+		t.Errorf("got %d bytes at %d, %v, want %q", size, offset, err, content)
+	}
+	if text, err := m.ReadText(name); err != nil || string(text) != content {
+		t.Errorf("got %q, %v, want %q", text, err, content)
+	}
+	if _, _, err := m.Extent(name + "x"); err == nil {
+		t.Error("another file: got no error, want that it is not on the medium")
+	}
+	text := filepath.Join(t.TempDir(), "text")
+	write(t, text, content)
+	if _, err := stores.OpenMedium(text); err == nil {
+		t.Error("got no error, want that a text is no medium")
 	}
 }
