@@ -43,14 +43,17 @@ func TestFormatIsSpecified(t *testing.T) {
 	t.Run("limits", func(t *testing.T) {
 		for what, bytes := range map[string]int64{
 			"a JSON document of pinbox":                      document.MaxBytes,
+			"a lock, and the description of a delta":         pinset.MaxDocumentBytes,
+			"an entry of a list in one of these":             pinset.MaxElementBytes,
 			"all documents of a store together":              layout.MaxStoreBytes,
+			"a file of sets in a store":                      layout.MaxSetBytes,
 			"one record of a store":                          layout.MaxRecordBytes,
 			"`sums.txt` and `SHA256SUMS`, on a node":         layout.MaxSums,
 			"`sums.txt` and `SHA256SUMS`, on the build host": layout.MaxFolderSums,
 		} {
 			checkLine(t, "Limits", sections["Limits"], fmt.Sprintf("| %s | %g MiB |", what, float64(bytes)/(1<<20)))
 		}
-		checkLine(t, "Limits", sections["Limits"], fmt.Sprintf("| all records and sets of a store together | %d,%03d |",
+		checkLine(t, "Limits", sections["Limits"], fmt.Sprintf("| all records, sets and entries of lists in these | %d,%03d |",
 			layout.MaxStoreRecords/1000, layout.MaxStoreRecords%1000))
 	})
 }

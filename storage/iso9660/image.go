@@ -40,6 +40,9 @@ const (
 	RootRecordOffset = 156
 )
 
+// maxDescriptors is how many volume descriptors Open reads; xorriso writes four at most.
+const maxDescriptors = 64
+
 // minRecord is the size of the smallest directory record, which the root's is, in bytes.
 const minRecord = 34
 
@@ -88,7 +91,7 @@ func OpenFile(name string) (*Image, *os.File, error) {
 // ErrTruncated.
 func Open(r io.ReaderAt, size int64) (*Image, error) {
 	i := &Image{r: r, size: size}
-	for n := int64(FirstDescriptor); ; n++ {
+	for n := int64(FirstDescriptor); n < FirstDescriptor+maxDescriptors; n++ {
 		d := make([]byte, SectorSize)
 		if _, err := r.ReadAt(d, n*SectorSize); err != nil || string(d[1:6]) != "CD001" {
 			return nil, fmt.Errorf("%w: no volume descriptor in sector %d", ErrNotISO, n)
@@ -113,6 +116,7 @@ func Open(r io.ReaderAt, size int64) (*Image, error) {
 			return i, i.check()
 		}
 	}
+	return nil, fmt.Errorf("%w: more than %d volume descriptors", ErrNotISO, maxDescriptors)
 }
 
 // isJoliet reports whether a descriptor has the escape sequence of UCS-2 level 1, 2 or 3.
@@ -250,8 +254,9 @@ func (i *Image) ReadText(name string) ([]byte, error) {
 	return io.ReadAll(f.Reader())
 }
 
-// maxDir is the largest directory that ReadDir reads, in bytes.
-const maxDir = 64 << 20
+// maxDir is the largest directory that ReadDir reads, in bytes: more than 10,000 files with names of 255
+// characters. Its records take five times as much memory.
+const maxDir = 4 << 20
 
 // ReadDir reads the records of a directory. The first two are those of the directory itself and of
 // its parent. The error is ErrCorrupt if a record points outside of the image.

@@ -2,6 +2,7 @@ package layout
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	bounded "github.com/pinbox/pinbox/storage/document"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -21,9 +23,9 @@ var (
 	ErrTooLarge = errors.New("image store exceeds the limits of pinbox")
 )
 
-// Limits for all documents of a store together: their bytes, and the number of records and sets. The
-// documents of an OpenShift release, with about 200 images and 1,000 layers, take less than a fifth
-// of the bytes.
+// Limits for all documents of a store together: their bytes, and the number of records, of sets, and of
+// entries of the lock and of the description of a delta. The documents of an OpenShift release, with
+// about 200 images and 1,000 layers, take less than a fifth of the bytes.
 const (
 	MaxStoreBytes   = 64 << 20
 	MaxStoreRecords = 100_000
@@ -37,6 +39,15 @@ const (
 // can also list a mapped top layer for each ID mapping, of 67 bytes; the 500 layers that an image
 // may have (maxDepth in containers/storage, drivers/overlay) are records of their own.
 const MaxRecordBytes = 4 << 20
+
+// Limits for documents that are in memory as a whole, in bytes.
+const (
+	// MaxSetBytes is the limit for a file of sets: 500 images, the most in a PinnedImageSet, of up to
+	// 447 characters each take 220 KiB. A YAML parser needs up to 300 times as much memory.
+	MaxSetBytes = 256 << 10
+	// maxToken is for the lock files of layers and images; containers/storage writes 64 bytes.
+	maxToken = 4 << 10
+)
 
 // Store reads the documents of an image store that containers/storage, CRI-O or pinbox wrote. It
 // is for one goroutine.
@@ -84,12 +95,22 @@ func optional(err error) error {
 }
 
 // Lock reads the lock in the folder of pinbox.
-func (s *Store) Lock() (pinset.Lock, error) { return decode(s, OwnLock, pinset.DecodeLock) }
+func (s *Store) Lock() (pinset.Lock, error) {
+	l, err := decode(s, OwnLock, MaxStoreBytes, pinset.DecodeLock)
+	entries := len(l.Sets) + len(l.Images)
+	for _, set := range l.Sets {
+		entries += len(set.Images)
+	}
+	for _, img := range l.Images {
+		entries += len(img.Layers) + len(img.Tags)
+	}
+	return l, cmp.Or(err, s.countIn(OwnLock, entries))
+}
 
 // Delta reads the description of a delta; it is the zero value if the store is not a delta.
 func (s *Store) Delta() (pinset.Delta, error) {
-	d, err := decode(s, OwnDelta, pinset.DecodeDelta)
-	return d, optional(err)
+	d, err := decode(s, OwnDelta, MaxStoreBytes, pinset.DecodeDelta)
+	return d, cmp.Or(optional(err), s.countIn(OwnDelta, len(d.Bases)+len(d.Needs)))
 }
 
 // Sets returns the texts of the PinnedImageSets in the folder of pinbox, by their file names. A
@@ -98,14 +119,14 @@ func (s *Store) Sets() (map[string]string, error) {
 	sets := map[string]string{}
 	entries, err := fs.ReadDir(s.files, OwnSets)
 	for _, e := range entries {
-		if err := s.count(); err != nil {
+		if err := s.count(1); err != nil {
 			return nil, fmt.Errorf("%s: %w", OwnSets, err)
 		}
 		name := path.Join(OwnSets, e.Name())
 		if e.Name()[0] == '.' || !printable(e.Name()) {
 			return nil, fmt.Errorf("%q: %w: not a file name of a set", name, ErrDocument)
 		}
-		text, err := decode(s, name, io.ReadAll)
+		text, err := decode(s, name, MaxSetBytes, io.ReadAll)
 		if err != nil {
 			return nil, err
 		}
@@ -120,11 +141,11 @@ func (s *Store) Sets() (map[string]string, error) {
 // Token identifies the records of a store: it is a digest of the tokens in the lock files of
 // layers and images, without which CRI-O takes the store for empty.
 func (s *Store) Token() (string, error) {
-	images, err := decode(s, ImagesLock, io.ReadAll)
+	images, err := decode(s, ImagesLock, maxToken, io.ReadAll)
 	if err != nil {
 		return "", err
 	}
-	layers, err := decode(s, LayersLock, io.ReadAll)
+	layers, err := decode(s, LayersLock, maxToken, io.ReadAll)
 	if err != nil {
 		return "", err
 	}
@@ -149,6 +170,9 @@ func (s *Store) read(name string, f func(*document) error) error {
 	if err = f(d); d.failed != nil {
 		err = d.failed // not the error that a decoder makes of it
 	}
+	if errors.Is(err, bounded.ErrTooLarge) {
+		err = fmt.Errorf("%w: %w", ErrTooLarge, err)
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -160,12 +184,13 @@ type document struct {
 	fs.File
 	store   *Store
 	at, end int64 // bytes that were read, and that may be read
+	limit   int64 // of the document or the record, for the error
 	failed  error
 }
 
 func (d *document) Read(p []byte) (int, error) {
 	if d.at == d.end {
-		d.failed = fmt.Errorf("%w: a record of more than %d MiB", ErrTooLarge, MaxRecordBytes>>20)
+		d.failed = fmt.Errorf("%w: a document or a record of more than %d KiB", ErrTooLarge, d.limit>>10)
 		return 0, d.failed
 	}
 	n, err := d.File.Read(p[:min(int64(len(p)), d.end-d.at)])
@@ -181,21 +206,30 @@ func (d *document) Read(p []byte) (int, error) {
 
 // next lets a decoder read another record.
 func (d *document) next(dec *json.Decoder) bool {
-	d.end = dec.InputOffset() + MaxRecordBytes
+	d.limit, d.end = MaxRecordBytes, dec.InputOffset()+MaxRecordBytes
 	return dec.More()
 }
 
-// count counts a record or a set.
-func (s *Store) count() error {
-	if s.records--; s.records < 0 {
-		return fmt.Errorf("%w: more than %d records and sets", ErrTooLarge, MaxStoreRecords)
+// countIn counts the entries of a document.
+func (s *Store) countIn(name string, entries int) error {
+	if err := s.count(entries); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
 }
 
-// decode reads a document that is not a list of records.
-func decode[T any](s *Store, name string, read func(io.Reader) (T, error)) (got T, err error) {
+// count counts records.
+func (s *Store) count(records int) error {
+	if s.records -= records; s.records < 0 {
+		return fmt.Errorf("%w: more than %d records", ErrTooLarge, MaxStoreRecords)
+	}
+	return nil
+}
+
+// decode reads a document of at most max bytes that is not a list of records.
+func decode[T any](s *Store, name string, max int64, read func(io.Reader) (T, error)) (got T, err error) {
 	err = s.read(name, func(d *document) (err error) {
+		d.limit, d.end = max, max+1 // to see the end of the file
 		got, err = read(d)
 		return err
 	})
@@ -239,7 +273,7 @@ func list[T record](s *Store, name string, take func(T) error) error {
 
 // one reads record n and calls take.
 func one[T record](s *Store, dec *json.Decoder, n int, take func(T) error) error {
-	if err := s.count(); err != nil {
+	if err := s.count(1); err != nil {
 		return err
 	}
 	var r T

@@ -2,6 +2,7 @@ package layout_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
@@ -229,6 +230,8 @@ func TestLimitsOfAStore(t *testing.T) {
 		"records":   {"overlay-layers/layers.json", "[" + strings.Repeat(record, 100_001)},
 		"lock file": {"overlay-images/images.lock", strings.Repeat("l", 64<<20+1)},
 		"lock":      {"pinbox/pinbox.lock.json", `{"version":` + strings.Repeat(" ", 64<<20)},
+		"entries":   {"pinbox/pinbox.lock.json", manyTags()},
+		"set":       {"pinbox/sets/a.yaml", strings.Repeat("#", 256<<10+1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			texts := completeStore()
@@ -239,11 +242,27 @@ func TestLimitsOfAStore(t *testing.T) {
 			}
 		})
 	}
-	half := strings.Repeat("l", 40<<20)
-	s := layout.Open(tree(map[string]string{"overlay-images/images.lock": half, "overlay-layers/layers.lock": half}))
-	if _, err := s.Token(); !errors.Is(err, layout.ErrTooLarge) || !strings.Contains(err.Error(), "layers.lock") {
-		t.Errorf("two documents of 40 MiB: got error %.300v, want ErrTooLarge and layers.lock", err)
+	large := `{"id":"` + id("a") + `","flags":{"x":"` + strings.Repeat("x", 2<<20) + `"}}`
+	half := "[" + strings.Repeat(large+",", 19) + large + "]"
+	s := layout.Open(tree(map[string]string{
+		"overlay-layers/volatile-layers.json": half, "overlay-layers/layers.json": half,
+	}))
+	err := s.Layers(func(layout.Layer) error { return nil })
+	if !errors.Is(err, layout.ErrTooLarge) || !strings.Contains(err.Error(), "/layers.json") {
+		t.Errorf("got error %.300v of the second document of 40 MiB, want ErrTooLarge and layers.json", err)
 	}
+}
+
+// manyTags returns a lock whose entries are more than a store may have, although each of its lists is
+// small.
+func manyTags() string {
+	var images []string
+	for n := range 1000 {
+		tags := `"quay.io/x/a:1"` + strings.Repeat(`,"quay.io/x/a:1"`, 100)
+		sum := "sha256:" + id(fmt.Sprint(n))
+		images = append(images, `{"pin":"quay.io/x/a@`+sum+`","manifest":"`+sum+`","config":"`+sum+`","tags":[`+tags+`]}`)
+	}
+	return `{"version":1,"platform":"linux/amd64","images":[` + strings.Join(images, ",") + "]}"
 }
 
 // A record of 4 MiB is read, and one with a byte more is an error that names the file, before the

@@ -22,10 +22,10 @@ var ErrSums = errors.New("not the output of sha256sum")
 // Sums are the SHA-256 digests of files, in hexadecimal, by their paths: SHA256SUMS.
 type Sums map[string]string
 
-// Limits for sums in bytes. MaxSums, on a node, is sufficient for 100,000 files. MaxFolderSums is for
+// Limits for sums in bytes. MaxSums, on a node, is sufficient for 5,000 files. MaxFolderSums is for
 // the build host: the store of an appliance can be a folder, with a line for each file.
 const (
-	MaxSums       = 16 << 20
+	MaxSums       = 1 << 20
 	MaxFolderSums = 1 << 30
 )
 
@@ -53,14 +53,11 @@ func ReadSums(r io.Reader, max int64) (Sums, error) {
 	return sums, nil
 }
 
-// maxFind is how many bytes FindSum reads: the lines of more than 5,000 files of 128 bytes each.
-const maxFind = 1 << 20
-
 // FindSum returns the digest of a file in the output of sha256sum(1), "" if it is not listed. It reads
 // up to the line of the file, at most 1 MiB, and holds one line in memory: the medium of the file may
 // be hostile.
 func FindSum(r io.Reader, name string) (found digest.Digest, err error) {
-	err = eachSum(r, maxFind, func(listed, sum string) (bool, error) {
+	err = eachSum(r, MaxSums, func(listed, sum string) (bool, error) {
 		if listed == name {
 			found = digest.NewDigestFromEncoded(digest.SHA256, sum)
 		}

@@ -16,7 +16,7 @@ import (
 // ErrNewer is the error for a document with a later version than this program reads.
 var ErrNewer = errors.New("a newer pinbox made it, so update this one")
 
-// Decode reads a JSON document with a field "version", up to the size limit of
+// Decode reads a JSON document of this machine with a field "version", up to the size limit of
 // document.ReadAll. It checks the version before it reads any other field, since a newer
 // document may have other fields; a later version is ErrNewer. Unknown fields are errors.
 func Decode(r io.Reader, version int, into any) error {
@@ -30,15 +30,22 @@ func Decode(r io.Reader, version int, into any) error {
 	if err := json.Unmarshal(text, &head); err != nil {
 		return err
 	}
-	switch {
-	case head.Version > version:
-		return fmt.Errorf("version %d; this pinbox reads version %d: %w", head.Version, version, ErrNewer)
-	case head.Version != version:
-		return fmt.Errorf("version %d; this pinbox reads version %d", head.Version, version)
+	if err := checkVersion(head.Version, version); err != nil {
+		return err
 	}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	return dec.Decode(into)
+}
+
+func checkVersion(got, want int) error {
+	switch {
+	case got > want:
+		return fmt.Errorf("version %d; this pinbox reads version %d: %w", got, want, ErrNewer)
+	case got != want:
+		return fmt.Errorf("version %d; this pinbox reads version %d", got, want)
+	}
+	return nil
 }
 
 // The form of IDs. An ID in containers/storage is the hexadecimal part of a SHA-256, and a

@@ -52,37 +52,43 @@ func (d Delta) Encode(w io.Writer) error {
 	return enc.Encode(d)
 }
 
-// DecodeDelta reads a description. Unknown fields, other versions, and invalid digests, IDs and
-// link names are errors; the error names the entry and the field.
+// DecodeDelta reads a description of at most 16 MiB. Unknown fields, other versions, and invalid
+// digests, IDs and link names are errors; the error names the entry and the field. The version is the
+// first field.
 func DecodeDelta(r io.Reader) (Delta, error) {
-	var d Delta
-	err := Decode(r, DeltaVersion, &d)
-	if err == nil {
-		err = d.validate()
-	}
+	d := Delta{Version: DeltaVersion}
+	err := decodeObject(r, DeltaVersion, func(name string, s *stream) error {
+		switch name {
+		case "name":
+			return s.value(name, &d.Name)
+		case "bases":
+			return list(s, name, &d.Bases)
+		case "needs":
+			return list(s, name, &d.Needs)
+		}
+		return unknownField(name)
+	})
 	if err != nil {
 		return Delta{}, fmt.Errorf("%w: %w", ErrBadDelta, err)
 	}
 	return d, nil
 }
 
-func (d Delta) validate() error {
-	for i, b := range d.Bases {
-		err := CheckDigest("lock", b.Lock)
-		if err == nil && b.Store != "" {
-			err = CheckDigest("store", b.Store)
-		}
-		if err != nil {
-			return fmt.Errorf("bases[%d]: %w", i, err)
+func (b Base) validate() error {
+	if b.Store != "" {
+		if err := CheckDigest("store", b.Store); err != nil {
+			return err
 		}
 	}
-	for i, n := range d.Needs {
-		switch {
-		case !ValidID(n.Layer):
-			return fmt.Errorf("needs[%d]: layer %q: not the ID of a layer", i, n.Layer)
-		case !linkName.MatchString(n.Link):
-			return fmt.Errorf("needs[%d]: link %q: not 26 letters and digits", i, n.Link)
-		}
+	return CheckDigest("lock", b.Lock)
+}
+
+func (n Need) validate() error {
+	switch {
+	case !ValidID(n.Layer):
+		return fmt.Errorf("layer %q: not the ID of a layer", n.Layer)
+	case !linkName.MatchString(n.Link):
+		return fmt.Errorf("link %q: not 26 letters and digits", n.Link)
 	}
 	return nil
 }

@@ -110,35 +110,29 @@ func (l Lock) canonical() Lock {
 	return l
 }
 
-// DecodeLock reads a lock. Unknown fields and other versions are errors, and so is any
-// name, digest or size that no build writes: the error names the record and the field.
+// DecodeLock reads a lock of at most 16 MiB. Unknown fields and other versions are errors, and so is
+// any name, digest or size that no build writes: the error names the record and the field. The version
+// is the first field.
 func DecodeLock(r io.Reader) (Lock, error) {
-	var l Lock
-	err := Decode(r, LockVersion, &l)
+	l := Lock{Version: LockVersion}
+	err := decodeObject(r, LockVersion, func(name string, s *stream) error {
+		switch name {
+		case "platform":
+			return s.value(name, &l.Platform)
+		case "sets":
+			return list(s, name, &l.Sets)
+		case "images":
+			return list(s, name, &l.Images)
+		}
+		return unknownField(name)
+	})
 	if err == nil {
-		err = l.validate()
+		err = l.Platform.Validate()
 	}
 	if err != nil {
 		return Lock{}, fmt.Errorf("%w: %w", ErrBadLock, err)
 	}
 	return l, nil
-}
-
-func (l Lock) validate() error {
-	if err := l.Platform.Validate(); err != nil {
-		return err
-	}
-	for i, set := range l.Sets {
-		if err := set.validate(); err != nil {
-			return fmt.Errorf("sets[%d]: %w", i, err)
-		}
-	}
-	for i, img := range l.Images {
-		if err := img.validate(); err != nil {
-			return fmt.Errorf("images[%d]: %w", i, err)
-		}
-	}
-	return nil
 }
 
 func (l LockedSet) validate() error {

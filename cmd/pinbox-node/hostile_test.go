@@ -1,0 +1,308 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	goruntime "runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/runtime/crio"
+)
+
+const (
+	// maxMemory is how much memory an attach may use, in KiB, whatever the medium.
+	maxMemory = 128 << 10
+	// maxTime is how long it may take.
+	maxTime = 20 * time.Second
+	// huge is the size of a hostile document, in bytes: more than any that is in memory as a whole may
+	// have.
+	huge = 20 << 20
+)
+
+// text is a document: head, then unit as often as fits into size bytes, then tail.
+type text struct {
+	head, unit, tail string
+	size             int
+}
+
+func (d text) write(w io.Writer) error {
+	out := bufio.NewWriter(w)
+	_, err := out.WriteString(d.head)
+	for n := 0; n < d.size && err == nil; n += len(d.unit) {
+		_, err = out.WriteString(d.unit)
+	}
+	if err == nil {
+		_, err = out.WriteString(d.tail)
+	}
+	return errors.Join(err, out.Flush())
+}
+
+// list is a list that is the last field of an object.
+func list(head, unit, tail string) text {
+	return text{head + "[", unit + ",", unit + "]" + tail, huge}
+}
+
+// hostileStore writes the folder of a delta whose store has these documents, beside those of an empty
+// store. The sums are right: whoever makes a medium can compute them.
+func hostileStore(t *testing.T, documents map[string]text, options ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	tree, file := filepath.Join(dir, "tree"), filepath.Join(dir, "delta.squashfs")
+	all := map[string]text{
+		"overlay-images/images.json": {head: "[]"}, "overlay-images/images.lock": {head: "i"},
+		"overlay-layers/layers.json": {head: "[]"}, "overlay-layers/layers.lock": {head: "l"},
+		"pinbox/pinbox.lock.json": {head: emptyLock + "[]}"},
+	}
+	maps.Copy(all, documents)
+	for name, document := range all {
+		name = filepath.Join(tree, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Create(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(document.write(f), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fixtures.Run(t, "mksquashfs", append([]string{tree, file, "-quiet", "-no-progress", "-Xcompression-level", "1"}, options...)...)
+	if err := os.RemoveAll(tree); err != nil {
+		t.Fatal(err)
+	}
+	writeSums(t, dir, "delta.squashfs")
+	return dir
+}
+
+// emptyLock is a lock up to the list of its images.
+var emptyLock = `{"version":1,"platform":"linux/` + goruntime.GOARCH + `","sets":[],"images":`
+
+func writeSums(t *testing.T, dir, file string) {
+	t.Helper()
+	sum := strings.Fields(fixtures.Run(t, "sha256sum", filepath.Join(dir, file)))[0]
+	if err := os.WriteFile(filepath.Join(dir, "SHA256SUMS"), []byte(sum+"  "+file+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pseudo makes a squashfs with a folder of many files, without making them.
+func pseudo(t *testing.T, folder string, n int) string {
+	t.Helper()
+	names := filepath.Join(t.TempDir(), "names")
+	f, err := os.Create(names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := bufio.NewWriter(f)
+	for i := range n {
+		fmt.Fprintf(out, "%s/%x s 777 0 0 x\n", folder, i+1<<24)
+	}
+	if err := errors.Join(out.Flush(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// Whatever a store has in it: attach ends soon, with an error, needs little memory, and leaves
+// nothing behind.
+func TestHostileStores(t *testing.T) {
+	image := `{"pin":"quay.io/a/b@sha256:` + strings.Repeat("0", 64) + `",`
+	for name, c := range map[string]struct {
+		document string
+		text     text
+	}{
+		"layers":              {"overlay-layers/layers.json", list("", "{}", "")},
+		"images":              {"overlay-images/images.json", list("", "{}", "")},
+		"names of an image":   {"overlay-images/images.json", list(`[{"names":`, `""`, "}]")},
+		"flags of a layer":    {"overlay-layers/layers.json", list(`[{"flags":{"a":`, `[]`, "}}]")},
+		"owners of a layer":   {"overlay-layers/layers.json", list(`[{"uidset":`, `0`, "}]")},
+		"token of the images": {"overlay-images/images.lock", text{unit: "0", size: huge}},
+		"a long string":       {"overlay-images/images.json", text{`[{"id":"`, "0", `"}]`, huge}},
+		"no end of spaces":    {"overlay-images/images.json", text{"[", " ", "]", huge}},
+		"lock":                {"pinbox/pinbox.lock.json", list(emptyLock, "{}", "}")},
+		"lock of numbers":     {"pinbox/pinbox.lock.json", list(emptyLock, "0", "}")},
+		"lock of spaces":      {"pinbox/pinbox.lock.json", text{"{", " ", "}", huge}},
+		"lock of other things": {
+			"pinbox/pinbox.lock.json", list(`{"x":`, "[]", "}"),
+		},
+		"lock with sets": {
+			"pinbox/pinbox.lock.json", list(`{"version":1,"platform":"linux/amd64","sets":`, "{}", "}"),
+		},
+		"lock with labels": {"pinbox/pinbox.lock.json", text{
+			`{"version":1,"platform":"linux/amd64","sets":[{"name":"a","labels":{`, `"a":"",`, `"b":""}}]}`, huge,
+		}},
+		"lock with layers":    {"pinbox/pinbox.lock.json", list(emptyLock+"["+image+`"layers":`, "{}", "}]}")},
+		"lock with numbers":   {"pinbox/pinbox.lock.json", list(emptyLock+"["+image+`"layers":`, "0", "}]}")},
+		"lock with tags":      {"pinbox/pinbox.lock.json", list(emptyLock+"["+image+`"tags":`, `""`, "}]}")},
+		"lock that is nested": {"pinbox/pinbox.lock.json", list(emptyLock, "[", "}")},
+		"delta":               {"pinbox/delta.json", list(`{"version":1,"name":"a","bases":[],"needs":`, "{}", "}")},
+		"delta of numbers":    {"pinbox/delta.json", list(`{"version":1,"name":"a","bases":[],"needs":`, "0", "}")},
+		"delta with bases":    {"pinbox/delta.json", list(`{"version":1,"name":"a","bases":`, "{}", "}")},
+		"delta with a name":   {"pinbox/delta.json", text{`{"version":1,"name":"`, "a", `"}`, huge}},
+		"set in YAML":         {"pinbox/sets/a.yaml", text{"", "-\n", "", huge}},
+		"set in braces":       {"pinbox/sets/a.yaml", text{"{", "a,", "}", huge}},
+		"set in JSON":         {"pinbox/sets/a.json", list("", "{}", "")},
+		"set of numbers":      {"pinbox/sets/a.json", list("", "0", "")},
+		"set of documents":    {"pinbox/sets/a.yaml", text{"", "---\n{}\n", "", huge}},
+		"small set in YAML":   {"pinbox/sets/a.yaml", text{"", "-\n", "", 200 << 10}},
+		"small set of braces": {"pinbox/sets/a.yaml", text{"{", "a,", "}", 200 << 10}},
+		"small set in JSON":   {"pinbox/sets/a.json", text{"[", "0,", "0]", 200 << 10}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			attachHostile(t, hostileStore(t, map[string]text{c.document: c.text}))
+		})
+	}
+	for name, folder := range map[string]string{"many files": "", "many sets": "pinbox/sets"} {
+		t.Run(name, func(t *testing.T) {
+			names := pseudo(t, folder, 150_000)
+			attachHostile(t, hostileStore(t, map[string]text{"pinbox/sets/1": {}}, "-pf", names))
+		})
+	}
+}
+
+// attachHostile attaches a source, which must be refused.
+func attachHostile(t *testing.T, source string) {
+	t.Helper()
+	root := t.TempDir()
+	path := func(name string) string { return filepath.Join(root, name) }
+	for name, content := range map[string]string{
+		crio.StoresPath: string(crio.RenderStores(crio.Slots(), false)), "etc/pinbox/sets.d/.keep": "",
+	} {
+		if err := errors.Join(
+			os.MkdirAll(filepath.Dir(path(name)), 0o755), os.WriteFile(path(name), []byte(content), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command(fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox-node"), "attach", source,
+		"--sets", path("etc/pinbox/sets.d"), "--crio-config", path("etc/crio"), "--state", path("state"),
+		"--status", path("status.json"), "--socket", path("crio.sock"), "--wait", "1s", "--reserve", "0")
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	start := time.Now()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	peak := watchMemory(cmd.Process, done)
+	took := time.Since(start)
+	for slot := range 8 { // if it was mounted
+		_ = syscall.Unmount(path(fmt.Sprintf("state/stores/%d", slot)), syscall.MNT_DETACH)
+	}
+	code := cmd.ProcessState.ExitCode()
+	t.Logf("%d KiB, %v, exit code %d: %.300s", peak, took, code, output.String())
+	if code != 3 && code != 4 {
+		t.Errorf("got exit code %d, want 3 or 4", code)
+	}
+	if peak > maxMemory || took > maxTime {
+		t.Errorf("got %d KiB and %v, want at most %d KiB and %v", peak, took, maxMemory, maxTime)
+	}
+	left, err := filepath.Glob(path("state/stores.d/[^.]*"))
+	if err != nil || slices.ContainsFunc(left, func(name string) bool { return filepath.Base(name) != "state.json" }) {
+		t.Errorf("got the files %v, %v, want none", left, err)
+	}
+}
+
+// watchMemory returns the most memory that a process had until it ended, in KiB. rusage cannot tell: it
+// has the memory of the test as well, from before exec(2). A process that uses far too much is killed.
+func watchMemory(p *os.Process, done <-chan error) (peak int) {
+	for {
+		select {
+		case <-done:
+			return peak
+		case <-time.After(2 * time.Millisecond):
+		}
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Pid)) // it may have ended
+		for line := range strings.Lines(string(status)) {
+			if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+				now, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(value), " kB"))
+				peak = max(peak, now)
+			}
+		}
+		if peak > 8*maxMemory {
+			_ = p.Kill() // it may have ended
+		}
+	}
+}
+
+// Links next to a store lead to a device without an end, or to a pipe.
+func TestHostileFolders(t *testing.T) {
+	for _, name := range []string{"SHA256SUMS", "delta.squashfs.sig", "delta.squashfs"} {
+		for to, make := range map[string]func(string) error{
+			"/dev/zero": func(name string) error { return os.Symlink("/dev/zero", name) },
+			"a pipe":    func(name string) error { return syscall.Mkfifo(name, 0o644) },
+		} {
+			t.Run(name+" is "+to, func(t *testing.T) {
+				dir := t.TempDir()
+				if err := make(filepath.Join(dir, name)); err != nil {
+					t.Fatal(err)
+				}
+				if name != "delta.squashfs" {
+					if err := os.WriteFile(filepath.Join(dir, "delta.squashfs"), []byte("store"), 0o644); err != nil {
+						t.Fatal(err)
+					}
+				}
+				attachHostile(t, dir)
+			})
+		}
+	}
+}
+
+// An ISO can have a large root directory, and more volume descriptors than any program writes.
+func TestHostileMedia(t *testing.T) {
+	for name, c := range map[string]struct{ root, descriptors int }{
+		"root directory of 60 MB":  {60 << 20, 1},
+		"root directory of 4 MiB":  {4 << 20, 1},
+		"many volume descriptors":  {2048, 200_000},
+		"root directory elsewhere": {-1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "medium.iso")
+			if err := os.WriteFile(file, hostileISO(c.root, c.descriptors), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			attachHostile(t, file)
+		})
+	}
+}
+
+// hostileISO returns an ISO whose root directory has so many bytes of the smallest records, and so many
+// volume descriptors: ECMA-119, 8.4 and 9.1.
+func hostileISO(root, descriptors int) []byte {
+	const sector = 2048
+	image := make([]byte, (16+descriptors+1)*sector)
+	for n := range descriptors {
+		d := image[(16+n)*sector:]
+		d[0] = 1
+		copy(d[1:], "CD001")
+		binary.LittleEndian.PutUint16(d[128:], sector)
+		d[156] = 34
+		binary.LittleEndian.PutUint32(d[158:], uint32(len(image)/sector))
+		binary.LittleEndian.PutUint32(d[166:], uint32(root))
+	}
+	end := image[(16+descriptors)*sector:]
+	end[0] = 255
+	copy(end[1:], "CD001")
+	record := make([]byte, 34)
+	record[0] = 34
+	for written := 0; written < root; written += sector {
+		image = append(image, bytes.Repeat(record, sector/34)...)
+		image = append(image, make([]byte, sector%34)...)
+	}
+	return image
+}
