@@ -11,6 +11,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/partition"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/systemd"
+	"github.com/pinbox/pinbox/storage/audit"
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
@@ -58,6 +59,10 @@ var table = []cli.Row{
 	{
 		stores.ErrNoBase, cli.ExitInput,
 		"attach the stores in between first, or build a delta for what this node has with `pinbox delta --from`",
+	},
+	{
+		audit.ErrInvalid, cli.ExitDamaged,
+		"find out who made the store; `pinbox verify` checks the original in the same way",
 	},
 	{stores.ErrNotStore, cli.ExitInput, "name the output of `pinbox delta` or `pinbox build`"},
 	{

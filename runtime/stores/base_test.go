@@ -22,7 +22,7 @@ func TestBaseIsFoundByLayerAndLink(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newNode(t, c.base)
-			delta := stores.AttachOptions{Source: testStore{n: 1, baseLayers: []int{0}}.folder(t)}
+			delta := stores.AttachOptions{Source: testStore{n: 1}.folder(t)}
 			if _, err := d.Attach(t.Context(), delta); !errors.Is(err, c.want) {
 				t.Errorf("attach: got %v, want %v", err, c.want)
 			}
@@ -44,11 +44,9 @@ func TestBaseOutsideTheSlots(t *testing.T) {
 		t.Run(link, func(t *testing.T) {
 			d := newNode(t, testStore{n: 5})
 			other := t.TempDir()
-			for name, content := range (testStore{n: 0, link: link}).files(t) {
-				write(t, filepath.Join(other, name), string(content))
-			}
+			(testStore{n: 0, link: link}).write(t, other)
 			d.OtherStores = []string{other}
-			delta := stores.AttachOptions{Source: testStore{n: 1, baseLayers: []int{0}}.folder(t)}
+			delta := stores.AttachOptions{Source: testStore{n: 1}.folder(t)}
 			if _, err := d.Attach(t.Context(), delta); !errors.Is(err, want) {
 				t.Errorf("attach: got %v, want %v", err, want)
 			}

@@ -123,7 +123,7 @@ func (p parts) writeCompacted(ctx context.Context, o CompactOptions, plan Compac
 		return Store{}, err
 	}
 	defer store.Close()
-	c, err := readContent(store)
+	c, err := examine(store)
 	if err != nil {
 		return Store{}, err
 	}

@@ -16,8 +16,7 @@ type CompactPlan struct {
 	Stores []Extent
 	// Images and Layers that the compacted store has, by their IDs.
 	Images, Layers map[string]bool
-	// Lock, Sets and Name of the newest release. The lock also has the images of the
-	// other releases in these stores.
+	// Lock, Sets and Name of the newest release. The lock has all of Images.
 	Lock pinset.Lock
 	Sets map[string]string
 	Name string
@@ -47,7 +46,10 @@ func (s *session) planCompaction(o CompactOptions) (CompactPlan, error) {
 	if err := p.keepWanted(); err != nil {
 		return p.plan, err
 	}
-	return p.plan, p.keepUsed(o.GraphRoot)
+	if err := p.keepUsed(o.GraphRoot); err != nil {
+		return p.plan, err
+	}
+	return p.plan, p.lockKept()
 }
 
 // planner makes a CompactPlan.
@@ -103,8 +105,8 @@ func (p *planner) readRecords() error {
 	return nil
 }
 
-// keepReleases keeps the images of all releases whose stores are compacted, and makes one lock
-// of their locks. The platform and the sets are those of the newest release.
+// keepReleases keeps the images of all releases whose stores are compacted. The platform and the
+// sets are those of the newest release.
 func (p *planner) keepReleases() error {
 	for _, r := range slices.Backward(p.state.Releases) {
 		i := slices.IndexFunc(p.plan.attached, func(o Store) bool { return o.ID == r.Store })
@@ -120,7 +122,7 @@ func (p *planner) keepReleases() error {
 			p.plan.Sets, p.plan.Name = c.Sets, p.plan.attached[i].Name
 		}
 		for _, img := range c.Lock.Images {
-			p.keepLocked(img)
+			p.keepImage(img.Config.Encoded())
 		}
 	}
 	if p.plan.Lock.Version == 0 {
@@ -142,7 +144,7 @@ func (p *planner) keepWanted() error {
 		}
 		for _, img := range lock.Images {
 			if slices.ContainsFunc(wanted, func(w pinset.Image) bool { return w.String() == img.Pin }) {
-				p.keepLocked(img)
+				p.keepImage(img.Config.Encoded())
 			}
 		}
 	}
@@ -167,15 +169,6 @@ func (p *planner) keepUsed(graphRoot string) error {
 	return nil
 }
 
-// keepLocked keeps an image and adds it to the lock.
-func (p *planner) keepLocked(img pinset.LockedImage) {
-	same := func(other pinset.LockedImage) bool { return other.Pin == img.Pin }
-	if !slices.ContainsFunc(p.plan.Lock.Images, same) {
-		p.plan.Lock.Images = append(p.plan.Lock.Images, img)
-	}
-	p.keepImage(img.Config.Encoded())
-}
-
 func (p *planner) keepImage(id string) {
 	if top, ok := p.tops[id]; ok {
 		p.plan.Images[id] = true
@@ -192,4 +185,38 @@ func (p *planner) keepLayer(layer string) {
 		}
 		p.plan.Layers[layer], layer = true, parent
 	}
+}
+
+// lockKept makes the lock of all images that are kept, of the locks of the stores. A tag that was
+// moved is that of the newest store: two images of a store cannot have one name.
+func (p *planner) lockKept() error {
+	moved := map[string]bool{}
+	for _, root := range slices.Backward(p.roots) {
+		lock, err := readLock(filepath.Join(root, layout.OwnLock))
+		if err != nil {
+			return err
+		}
+		for _, img := range lock.Images {
+			if p.plan.Images[img.Config.Encoded()] {
+				p.lockImage(img, moved)
+			}
+		}
+	}
+	return nil
+}
+
+// lockImage adds an image to the lock, without the tags that another image has.
+func (p *planner) lockImage(img pinset.LockedImage, moved map[string]bool) {
+	img.Tags = slices.DeleteFunc(slices.Clone(img.Tags), func(tag string) bool { return moved[tag] })
+	for _, tag := range img.Tags {
+		moved[tag] = true
+	}
+	same := func(other pinset.LockedImage) bool { return other.Pin == img.Pin }
+	i := slices.IndexFunc(p.plan.Lock.Images, same)
+	if i < 0 {
+		p.plan.Lock.Images = append(p.plan.Lock.Images, img)
+		return
+	}
+	locked := &p.plan.Lock.Images[i]
+	locked.Tags = slices.Sorted(slices.Values(append(slices.Clone(locked.Tags), img.Tags...)))
 }

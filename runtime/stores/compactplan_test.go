@@ -21,7 +21,7 @@ import (
 // with the newest image and the extra ones.
 func (d *testNode) compact(extra ...int) (plan stores.CompactPlan, err error) {
 	d.t.Helper()
-	folder := testStore{n: 3, extra: extra, baseLayers: []int{0}}.folder(d.t)
+	folder := testStore{n: 3, extra: extra}.folder(d.t)
 	content, err := os.ReadFile(filepath.Join(folder, "delta.squashfs"))
 	if err != nil {
 		d.t.Fatal(err)

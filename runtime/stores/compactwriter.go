@@ -27,7 +27,14 @@ func WriteCompacted(ctx context.Context, out io.Writer, p CompactPlan) error {
 		defer store.Close()
 		readers = append(readers, store.Reader)
 	}
+	names := map[string]string{} // the images that have them
+	for _, img := range p.Lock.Images {
+		for _, name := range append([]string{img.Pin}, img.Tags...) {
+			names[name] = img.Config.Encoded()
+		}
+	}
 	compaction, err := compose.NewCompaction(readers, compose.Filter{
+		Name:  func(id, name string) bool { return names[name] == id },
 		Image: func(id string, _ []string) bool { return p.Images[id] },
 		Layer: func(id string, needed bool) bool { return needed || p.Layers[id] },
 	})

@@ -4,36 +4,26 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
-	"unicode"
 
+	"github.com/pinbox/pinbox/storage/audit"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// ErrNotStore means that a file is not a store, or one whose documents are invalid.
+// ErrNotStore means that a file is not a store, or one that is not what its records say.
 var ErrNotStore = errors.New("not a store made by pinbox")
 
 // content is what a store's own documents contain.
-type content struct {
-	Lock pinset.Lock
-	// Delta has the layers that it needs of other stores; it is empty if it needs none.
-	Delta pinset.Delta
-	// Sets are the texts of its sets, by file name.
-	Sets map[string]string
-	// Token identifies its records.
-	Token string
-}
+type content = audit.Content
 
-// examine reads the documents of a store, and checks that CRI-O can list its images.
+// examine checks a store that is not mounted: that it is what its records say, and that CRI-O can
+// list its images.
 func examine(store fs.FS) (content, error) {
-	c, err := readContent(store)
-	if err == nil {
-		err = c.checkDependencies(store)
-	}
-	return c, err
+	c, err := audit.Store(store)
+	return c, notStore(err)
 }
 
+// readContent reads the documents of pinbox in a store that was examined.
 func readContent(store fs.FS) (c content, err error) {
 	documents := layout.Open(store)
 	if c.Token, err = documents.Token(); err == nil {
@@ -45,7 +35,6 @@ func readContent(store fs.FS) (c content, err error) {
 	if err == nil {
 		c.Sets, err = documents.Sets()
 	}
-	c.Delta.Name = printable(c.Delta.Name)
 	return c, notStore(err)
 }
 
@@ -54,16 +43,6 @@ func notStore(err error) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %w", ErrNotStore, err)
-}
-
-// printable replaces characters that a terminal may interpret.
-func printable(name string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '_'
-		}
-		return r
-	}, name)
 }
 
 // token identifies the records of a store.
@@ -79,41 +58,4 @@ func readDelta(store fs.FS) (pinset.Delta, error) {
 func readSets(store fs.FS) (map[string]string, error) {
 	sets, err := layout.Open(store).Sets()
 	return sets, notStore(err)
-}
-
-// checkDependencies checks that every layer that the records refer to is in the store or in
-// Delta.Needs. With a missing layer, CRI-O cannot list any image, of this store or another.
-func (c content) checkDependencies(store fs.FS) error {
-	known := map[string]bool{"": true}
-	for _, n := range c.Delta.Needs {
-		known[n.Layer] = true
-	}
-	var required []string
-	documents := layout.Open(store)
-	err := errors.Join(
-		documents.Layers(func(l layout.Layer) error {
-			known[l.ID], required = true, append(required, l.Parent)
-			return nil
-		}),
-		documents.Images(func(i layout.Image) error {
-			required = append(required, i.TopLayer)
-			return nil
-		}))
-	if err != nil {
-		return notStore(err)
-	}
-	for _, layer := range required {
-		if !known[layer] {
-			return fmt.Errorf("%w: its records refer to the layer %s, not in it or its delta.json", ErrNotStore, layer)
-		}
-	}
-	return nil
-}
-
-// checkRecords returns why CRI-O cannot list the images of a store.
-func checkRecords(store fs.FS) error {
-	documents := layout.Open(store)
-	return errors.Join(
-		documents.Layers(func(layout.Layer) error { return nil }),
-		documents.Images(func(layout.Image) error { return nil }))
 }

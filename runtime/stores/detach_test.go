@@ -35,7 +35,7 @@ func TestDetachChecksAgainAfterTheUnmount(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newNode(t, testStore{n: 0})
-			d.attach(stores.AttachOptions{Source: testStore{n: 1, baseLayers: []int{0}}.folder(t), KeepSets: true})
+			d.attach(stores.AttachOptions{Source: testStore{n: 1}.folder(t), KeepSets: true})
 			file := filepath.Join(d.main, c.file)
 			d.Mounter = interruptingMounter{act: func() { write(t, file, string(records(t, c.record))) }}
 			_, err := d.Detach(t.Context(), "1", d.main)

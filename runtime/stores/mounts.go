@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pinbox/pinbox/storage/audit"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -114,7 +115,7 @@ func (m mounts) problem(o Store, mounted mountTable) error {
 	if got, err := token(tree); err != nil || got != o.Token {
 		return errors.Join(fmt.Errorf("%s has another store", slot), err)
 	}
-	if err := checkRecords(tree); err != nil {
+	if err := audit.Records(tree); err != nil {
 		return err
 	}
 	delta, err := readDelta(tree)
@@ -319,7 +320,7 @@ func (m mounts) tryMount(ctx context.Context, o Store) error {
 	}
 	err = m.start(ctx, o, Mount{What: e.Path, Where: m.trial, Options: m.options(e), Description: o.title()})
 	if err == nil {
-		err = checkRecords(os.DirFS(m.trial))
+		err = audit.Records(os.DirFS(m.trial))
 	}
 	return errors.Join(err, m.endTrial(ctx))
 }

@@ -26,7 +26,7 @@ func otherArchitecture(tree string) error {
 // The file system of a store is opened only once its digest and signature are verified, and then that
 // of the copy. What is refused leaves nothing behind.
 func TestNothingIsParsedBeforeItIsVerified(t *testing.T) {
-	whole, foreign, orphan := delta(1).folder(t), delta(1), testStore{n: 3, baseLayers: []int{0, 2}}
+	whole, foreign, orphan := delta(1).folder(t), delta(1), testStore{n: 8}
 	foreign.damage = otherArchitecture
 	lying := delta(1).folder(t)
 	write(t, filepath.Join(lying, "SHA256SUMS"), zeros+"  delta.squashfs\n")

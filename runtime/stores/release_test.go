@@ -219,7 +219,7 @@ func TestDetachUnused(t *testing.T) {
 func TestStoreInUse(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
 	d.attach(stores.AttachOptions{Source: delta(1).folder(t), KeepSets: true})
-	over := d.attach(stores.AttachOptions{Source: testStore{n: 2, baseLayers: []int{0, 1}}.folder(t), KeepSets: true})
+	over := d.attach(stores.AttachOptions{Source: testStore{n: 8}.folder(t), KeepSets: true})
 	wantInUse := func(user string) {
 		t.Helper()
 		_, err := d.Detach(t.Context(), "1", d.main)
@@ -242,9 +242,7 @@ func TestStoreInUse(t *testing.T) {
 	d.wanted = []pinset.Image{imageOf(t, 0), imageOf(t, 1)}
 	wantInUse(pinOf(1))
 	other := t.TempDir()
-	for name, content := range delta(1).files(t) {
-		write(t, filepath.Join(other, name), string(content))
-	}
+	delta(1).write(t, other)
 	d.OtherStores = []string{other}
 	if _, err := d.Detach(t.Context(), "1", d.main); err != nil {
 		t.Errorf("with the same layers in another store: got %v, want no error", err)
@@ -264,7 +262,7 @@ func TestStoreInUse(t *testing.T) {
 func TestMissingFiles(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
 	one := d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
-	d.attach(stores.AttachOptions{Source: testStore{n: 2, baseLayers: []int{0, 1}}.folder(t)})
+	d.attach(stores.AttachOptions{Source: testStore{n: 8}.folder(t)})
 	d.attach(stores.AttachOptions{Source: delta(3).folder(t)})
 	file := filepath.Join(d.Dir, one.ID.Encoded()+".squashfs")
 	content, err := os.ReadFile(file)
@@ -309,7 +307,7 @@ func TestMissingFiles(t *testing.T) {
 			if err := d.reconcile(); err != nil {
 				t.Error(err)
 			}
-			d.wantMounted(1, 2, 3)
+			d.wantMounted(1, 8, 3)
 		})
 	}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // delta is a store whose base is the store of the node.
-func delta(n int) testStore { return testStore{n: n, baseLayers: []int{0}} }
+func delta(n int) testStore { return testStore{n: n} }
 
 // zeros is a SHA-256 that no file has.
 var zeros = strings.Repeat("0", 64)

@@ -1,13 +1,14 @@
 package stores_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,32 +18,83 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// testStore is a store of a few kilobytes: the records of one layer and of an image on it. With
-// it, tests of a Manager need no builder, no CRI-O and no registry.
+// testStore is a store of a few kilobytes with one layer and an image on it. With it, tests of a
+// Manager need no builder, no CRI-O and no registry.
 type testStore struct {
-	// n numbers its layer, its image and its set.
+	// n numbers its layer, its image and its set. Those of 0, 5 and 7 need no other store, that of
+	// 8 needs the layer 1, and all others need the layer 0.
 	n int
 	// extra are the numbers of further layers, each with an image.
 	extra []int
-	// baseLayers are the layers below its own that other stores have, from the base up.
-	baseLayers []int
 	// link is the link name of its layer; "" for the one that layers above refer to.
 	link string
+	// lock changes the lock, and tags are further names of the image; nil is fine.
+	lock func(*pinset.Lock)
+	tags []string
 	// damage changes the files before the store is made of them; nil is fine.
 	damage func(tree string) error
 }
 
-// idOf is the ID of the layer or image n.
-func idOf(kind string, n int) string { return digest.FromString(kind + string(rune('a'+n))).Encoded() }
+// chainOf numbers the layers of the image n, from the base up.
+func chainOf(n int) []int {
+	switch n {
+	case 0, 5, 7:
+		return []int{n}
+	case 8:
+		return []int{0, 1, 8}
+	}
+	return []int{0, n}
+}
 
-// linkOf is the link name of the layer n: 26 upper-case letters, as containers/storage makes them.
-func linkOf(n int) string { return strings.Repeat(string(rune('A'+n)), 26) }
+// diffOf is the DiffID of the layer n.
+func diffOf(n int) digest.Digest { return digest.FromString(fmt.Sprint("layer ", n)) }
+
+// layersOf are the IDs of the layers of the image n.
+func layersOf(n int) (ids []string) {
+	parent := ""
+	for _, n := range chainOf(n) {
+		parent = layout.LayerID(parent, diffOf(n))
+		ids = append(ids, parent)
+	}
+	return ids
+}
+
+// configOf and manifestOf are documents of the image n.
+func configOf(n int) string {
+	var diffIDs []digest.Digest
+	for _, n := range chainOf(n) {
+		diffIDs = append(diffIDs, diffOf(n))
+	}
+	text, _ := json.Marshal(object{"rootfs": object{"diff_ids": diffIDs}}) // strings cannot fail
+	return string(text)
+}
+
+func manifestOf(n int) string {
+	config := object{"digest": digest.FromString(configOf(n))}
+	text, _ := json.Marshal(object{"config": config, "layers": make([]object, len(chainOf(n)))}) // likewise
+	return string(text)
+}
+
+// idOf is the ID of the layer or the image n; that of another kind is any.
+func idOf(kind string, n int) string {
+	switch kind {
+	case "layer":
+		return layersOf(n)[len(chainOf(n))-1]
+	case "image":
+		return digest.FromString(configOf(n)).Encoded()
+	}
+	return digest.FromString(fmt.Sprint(kind, n)).Encoded()
+}
+
+// linkOf is the link name of the layer n.
+func linkOf(n int) string { return layout.LinkName(idOf("layer", n)) }
 
 // pinOf is the pin of the image n.
-func pinOf(n int) string { return "quay.io/small/app@sha256:" + idOf("manifest", n) }
+func pinOf(n int) string { return "quay.io/small/app@" + digest.FromString(manifestOf(n)).String() }
 
 func imageOf(t *testing.T, n int) pinset.Image {
 	t.Helper()
@@ -53,54 +105,121 @@ func imageOf(t *testing.T, n int) pinset.Image {
 	return img
 }
 
-// object is a record in JSON.
+// object is a JSON object.
 type object map[string]any
 
-// files are the files of the store, by their names.
-func (s testStore) files(t *testing.T) map[string][]byte {
+// write writes the files of the store into a folder.
+func (s testStore) write(t *testing.T, dir string) {
 	t.Helper()
-	parent, needs := "", []pinset.Need{}
-	for _, n := range s.baseLayers {
-		parent = idOf("layer", n)
-		needs = append(needs, pinset.Need{Layer: parent, Link: linkOf(n)})
-	}
-	link := linkOf(s.n)
-	if s.link != "" {
-		link = s.link
-	}
 	lock := pinset.Lock{
 		Version: pinset.LockVersion, Platform: pinset.Platform("linux/" + goruntime.GOARCH),
 		Sets: []pinset.LockedSet{{Name: "s", Images: []string{pinOf(s.n)}}},
 	}
-	files := map[string][]byte{"overlay/l/" + link: nil, "pinbox/sets/s.yaml": sample.SetNamed("s", pinOf(s.n))}
-	var layers, images []object
+	file := func(name, content string) { write(t, filepath.Join(dir, name), content) }
+	file("pinbox/sets/s.yaml", string(sample.SetNamed("s", pinOf(s.n))))
+	var layers []layout.Layer
+	var images []layout.Image
 	for _, n := range append([]int{s.n}, s.extra...) {
-		id, diffID := idOf("layer", n), digest.FromString(pinOf(n))
-		layers = append(layers, object{"id": id, "parent": parent, "diff-digest": diffID, "compressed-diff-digest": diffID})
-		images = append(images, object{"id": idOf("image", n), "names": []string{pinOf(n)}, "layer": id})
-		lock.Images = append(lock.Images, pinset.LockedImage{
-			Pin: pinOf(n), Manifest: imageOf(t, n).Digest, Config: digest.NewDigestFromEncoded(digest.SHA256, idOf("image", n)),
-			Layers: []pinset.LockedLayer{{Digest: diffID, DiffID: diffID, Size: 1}},
-		})
-		files["overlay/"+id+"/link"] = []byte(linkOf(n))
+		tags := s.tags
+		if n != s.n {
+			tags = nil
+		}
+		images, lock.Images = append(images, writeImage(t, dir, n, tags)), append(lock.Images, lockedImage(n, tags))
+		link := linkOf(n)
+		if n == s.n && s.link != "" {
+			link = s.link
+		}
+		layers = append(layers, writeLayer(t, dir, n, link))
 	}
-	files["overlay/"+idOf("layer", s.n)+"/link"] = []byte(link)
-	var lockText, deltaText bytes.Buffer
-	if err := lock.Encode(&lockText); err != nil {
+	if s.lock != nil {
+		s.lock(&lock)
+	}
+	var text strings.Builder
+	if err := lock.Encode(&text); err != nil {
 		t.Fatal(err)
 	}
-	files["overlay-images/images.json"], files["overlay-layers/layers.json"] = records(t, images...), records(t, layers...)
-	files["overlay-images/images.lock"] = []byte(fmt.Sprint("images ", s.n, s.extra))
-	files["overlay-layers/layers.lock"] = []byte(fmt.Sprint("layers ", s.n, s.extra))
-	files["pinbox/pinbox.lock.json"] = lockText.Bytes()
-	if len(s.baseLayers) > 0 {
-		delta := pinset.Delta{Version: pinset.DeltaVersion, Name: "small", Bases: []pinset.Base{}, Needs: needs}
-		if err := delta.Encode(&deltaText); err != nil {
+	file("pinbox/pinbox.lock.json", text.String())
+	for kind, list := range map[string]any{"overlay-layers/layers": layers, "overlay-images/images": images} {
+		text, token, err := layout.EncodeRecords(list)
+		if err != nil {
 			t.Fatal(err)
 		}
-		files["pinbox/delta.json"] = deltaText.Bytes()
+		file(kind+".json", string(text))
+		file(kind+".lock", string(token))
 	}
-	return files
+	s.writeDelta(t, dir)
+}
+
+// writeDelta writes the description of a delta, if the store is one.
+func (s testStore) writeDelta(t *testing.T, dir string) {
+	t.Helper()
+	delta := pinset.Delta{Version: pinset.DeltaVersion, Name: "small", Bases: []pinset.Base{}}
+	chain := layersOf(s.n)
+	for _, layer := range chain[:len(chain)-1] {
+		delta.Needs = append(delta.Needs, pinset.Need{Layer: layer, Link: layout.LinkName(layer)})
+	}
+	if len(delta.Needs) == 0 {
+		return
+	}
+	slices.SortFunc(delta.Needs, func(a, b pinset.Need) int { return strings.Compare(a.Layer, b.Layer) })
+	var text strings.Builder
+	if err := delta.Encode(&text); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "pinbox/delta.json"), text.String())
+}
+
+func lockedImage(n int, tags []string) pinset.LockedImage {
+	locked := pinset.LockedImage{
+		Pin: pinOf(n), Tags: tags, Manifest: digest.FromString(manifestOf(n)), Config: digest.FromString(configOf(n)),
+	}
+	for _, n := range chainOf(n) {
+		locked.Layers = append(locked.Layers, pinset.LockedLayer{Digest: diffOf(n), DiffID: diffOf(n), Size: 1})
+	}
+	return locked
+}
+
+// writeLayer writes the files of the layer n, and returns its record.
+func writeLayer(t *testing.T, dir string, n int, link string) layout.Layer {
+	t.Helper()
+	chain := layersOf(n)
+	id, below := chain[len(chain)-1], chain[:len(chain)-1]
+	record := layout.Layer{ID: id, UncompressedDigest: diffOf(n), CompressedDigest: diffOf(n)}
+	var lower []string
+	for _, parent := range below {
+		record.Parent, lower = parent, append([]string{"l/" + layout.LinkName(parent)}, lower...)
+	}
+	if len(lower) > 0 {
+		write(t, filepath.Join(dir, "overlay", id, "lower"), strings.Join(lower, ":"))
+	}
+	write(t, filepath.Join(dir, "overlay", id, "link"), link)
+	write(t, filepath.Join(dir, "overlay-layers", id+".tar-split.gz"), "")
+	diff := filepath.Join(dir, "overlay", id, "diff")
+	links := filepath.Join(dir, "overlay/l")
+	if err := errors.Join(os.MkdirAll(diff, 0o755), os.MkdirAll(links, 0o755),
+		os.Symlink("../"+id+"/diff", filepath.Join(links, link))); err != nil {
+		t.Fatal(err)
+	}
+	return record
+}
+
+// writeImage writes the documents of the image n, and returns its record.
+func writeImage(t *testing.T, dir string, n int, tags []string) layout.Image {
+	t.Helper()
+	record := layout.Image{
+		ID: idOf("image", n), Digest: digest.FromString(manifestOf(n)), Names: append([]string{pinOf(n)}, tags...),
+		TopLayer: idOf("layer", n), BigDataSizes: map[string]int64{}, BigDataDigests: map[string]digest.Digest{},
+	}
+	for key, text := range map[string]string{
+		layout.ConfigKey(record.ID): configOf(n), layout.ManifestData: manifestOf(n),
+		layout.ManifestKey(record.Digest): manifestOf(n),
+	} {
+		record.BigDataNames = append(record.BigDataNames, key)
+		record.BigDataSizes[key], record.BigDataDigests[key] = int64(len(text)), digest.FromString(text)
+		write(t, filepath.Join(dir, layout.DocumentFile(record.ID, key)), text)
+	}
+	slices.Sort(record.BigDataNames)
+	return record
 }
 
 // records encodes the content of a file of records.
@@ -118,9 +237,7 @@ func (s testStore) folder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	tree, file := filepath.Join(dir, "tree"), filepath.Join(dir, "delta.squashfs")
-	for name, content := range s.files(t) {
-		write(t, filepath.Join(tree, name), string(content))
-	}
+	s.write(t, tree)
 	if s.damage != nil {
 		if err := s.damage(tree); err != nil {
 			t.Fatal(err)

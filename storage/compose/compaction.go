@@ -27,6 +27,8 @@ type Filter struct {
 	// Image reports whether to keep an image; names are its names in all of the stores. nil keeps
 	// all images.
 	Image func(id string, names []string) bool
+	// Name reports whether an image keeps a name; nil keeps all names.
+	Name func(id, name string) bool
 	// Layer reports whether to keep a layer; needed is true if an image that is kept uses it. nil
 	// keeps the needed layers.
 	Layer func(id string, needed bool) bool
@@ -68,7 +70,7 @@ func NewCompaction(stores []*squashfs.Reader, keep Filter) (*Compaction, error) 
 			}
 		}
 	}
-	if err := c.mergeImages(keep.Image); err != nil {
+	if err := c.mergeImages(keep); err != nil {
 		return nil, err
 	}
 	needed, err := c.images.layers()
@@ -122,7 +124,7 @@ func (c *Compaction) parentsFirst(ids []string, kept map[string]bool) []string {
 }
 
 // mergeImages adds the images of all stores.
-func (c *Compaction) mergeImages(keep func(string, []string) bool) error {
+func (c *Compaction) mergeImages(keep Filter) error {
 	names := map[string][]string{}
 	records := make([][]*ImageRecord, len(c.stores))
 	for n, store := range c.stores {
@@ -136,9 +138,12 @@ func (c *Compaction) mergeImages(keep func(string, []string) bool) error {
 	}
 	for n, store := range c.stores {
 		for _, record := range records[n] {
-			if keep != nil && !keep(record.ID, names[record.ID]) {
+			if keep.Image != nil && !keep.Image(record.ID, names[record.ID]) {
 				continue
 			}
+			record.Names = slices.DeleteFunc(record.Names, func(name string) bool {
+				return keep.Name != nil && !keep.Name(record.ID, name)
+			})
 			if err := c.images.merge(record, store); err != nil {
 				return fmt.Errorf("store %d of %d: image %s: %w", n+1, len(c.stores), record.ID, err)
 			}

@@ -26,6 +26,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/oracle"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/storage/compose"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
@@ -241,6 +242,18 @@ func delta(t *testing.T, full string, r release, bases ...string) (string, []pin
 	return file, plan.Needs
 }
 
+// namesOf returns the names of all images of a store.
+func namesOf(t *testing.T, file string) (names []string) {
+	t.Helper()
+	if err := layout.Open(open(t, file)).Images(func(i layout.Image) error {
+		names = append(names, i.Names...)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
 func layersOf(t *testing.T, file string) (ids []string) {
 	t.Helper()
 	content, err := open(t, file).ReadFile("overlay-layers/layers.json")
@@ -365,6 +378,12 @@ func TestCompactionLeavesOut(t *testing.T) {
 	}
 	if diff := cmp.Diff(judge(t, store(t, squashfs.Options{}, all[0])), judge(t, less)); diff != "" {
 		t.Errorf("(-store of what is kept +compacted)\n%.3000s", diff)
+	}
+	renamed, _ := compact(t, compose.Filter{Name: func(id, name string) bool {
+		return len(id) == 64 && name != "example.org/other:1"
+	}}, base)
+	if got := namesOf(t, renamed); len(got) != len(namesOf(t, base))-1 || slices.Contains(got, "example.org/other:1") {
+		t.Errorf("got the names %v, want all but example.org/other:1", got)
 	}
 	// A container may stand on a layer of which no image is left.
 	kept, plan := compact(t, compose.Filter{
