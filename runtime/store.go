@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 )
@@ -8,10 +9,12 @@ import (
 // StoreState is whether an attached store is mounted.
 type StoreState string
 
-// A store is mounted; or it is unavailable, and its status has the reason.
+// A store is mounted; or it is unavailable, and its status has the reason; or it is not attached, since
+// CRI-O could not list its images with it.
 const (
 	StoreMounted     StoreState = "mounted"
 	StoreUnavailable StoreState = "unavailable"
+	StoreRefused     StoreState = "refused"
 )
 
 // StoreStatus is the state of an attached store.
@@ -29,7 +32,7 @@ type StoreStatus struct {
 	// Current means that its sets count; Previous, that a rollback makes them count.
 	Current  bool `json:"current,omitempty"`
 	Previous bool `json:"previous,omitempty"`
-	// Error is why it is unavailable, or corrupted.
+	// Error is why it is unavailable, refused or corrupted.
 	Error string `json:"error,omitempty"`
 	// Verity is how a mounted store is verified.
 	Verity *VerityStatus `json:"verity,omitempty"`
@@ -90,8 +93,9 @@ func (r *Reconciler) stores(ctx context.Context, rep *report) {
 		}
 	}
 	for _, s := range all {
-		if s.Error != "" {
-			rep.problems = append(rep.problems, fmt.Errorf("store %s, slot %s: %s", s.Digest, s.Slot, s.Error))
+		if s.Error != "" && s.State != StoreRefused {
+			name := cmp.Or(s.Digest, "of the appliance")
+			rep.problems = append(rep.problems, fmt.Errorf("store %s, slot %s: %s", name, s.Slot, s.Error))
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"github.com/spf13/cobra"
 
+	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/node"
 	"github.com/pinbox/pinbox/runtime/stores"
 )
@@ -25,6 +26,9 @@ func (f *nodeFlags) attachedStores(
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	for _, s := range all {
+		if s.State == runtime.StoreRefused { // it is not attached
+			continue
+		}
 		short := stores.Short(digest.Digest(s.Digest))
 		words = append(words, cobra.CompletionWithDesc(s.Slot, "slot of "+cmp.Or(s.Name, short)))
 		if s.Name != "" {

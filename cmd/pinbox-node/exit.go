@@ -64,6 +64,14 @@ var table = []cli.Row{
 		audit.ErrInvalid, cli.ExitDamaged,
 		"find out who made the store; `pinbox verify` checks the original in the same way",
 	},
+	{
+		stores.ErrNotListed, cli.ExitDamaged,
+		"find out who made the store; CRI-O's log may have more, and so may `pinbox verify` of the original",
+	},
+	{
+		stores.ErrNameTaken, cli.ExitInput,
+		"remove the other image (`crictl rmi`) or detach its store; a tag of the same appliance moves with a delta",
+	},
 	{stores.ErrNotStore, cli.ExitInput, "name the output of `pinbox delta` or `pinbox build`"},
 	{
 		stores.ErrNoStore, cli.ExitInput,

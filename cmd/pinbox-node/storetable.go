@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/spf13/cobra"
@@ -21,7 +22,7 @@ type shownStores []runtime.StoreStatus
 
 func showStores(w io.Writer, output cli.Output, all []runtime.StoreStatus) error {
 	var unhealthy error
-	if slices.ContainsFunc(all, func(s runtime.StoreStatus) bool { return s.Error != "" }) {
+	if slices.ContainsFunc(all, func(s runtime.StoreStatus) bool { return s.Error != "" && s.State != runtime.StoreRefused }) {
 		unhealthy = errUnhealthy
 	}
 	return show(w, output, append(shownStores{}, all...), unhealthy)
@@ -46,12 +47,16 @@ func (all shownStores) print(w io.Writer) error {
 		if s.Verity != nil {
 			verity = string(s.Verity.State)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", s.Slot, stores.Short(digest.Digest(s.Digest)), cmp.Or(s.Name, "-"),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", cmp.Or(s.Slot, "-"),
+			cmp.Or(stores.Short(digest.Digest(s.Digest)), "-"), cmp.Or(s.Name, "-"),
 			s.Images, bytesize.Format(s.Bytes), s.State, verity, release)
 	}
 	err := t.Flush()
 	for _, s := range all {
-		if s.Error != "" {
+		switch {
+		case s.State == runtime.StoreRefused:
+			fmt.Fprintf(w, "%s: %s\n", stores.Short(digest.Digest(s.Digest)), s.Error)
+		case s.Error != "":
 			fmt.Fprintf(w, "slot %s: %s\n", s.Slot, s.Error)
 		}
 		if s.Verity != nil && s.Verity.Reason != "" {
@@ -66,7 +71,9 @@ type attached struct {
 	Digest string `json:"digest"`
 	Slot   string `json:"slot"`
 	// Found means that the store was attached before.
-	Found  bool           `json:"found"`
+	Found bool `json:"found"`
+	// Moved are the tags that earlier releases gave to other images.
+	Moved  []string       `json:"moved,omitempty"`
 	Status runtime.Status `json:"status"`
 
 	text string
@@ -90,11 +97,15 @@ func showAttached(cmd *cobra.Command, output cli.Output, a stores.Attached, s ru
 			stores.Short(a.Store.ID))
 	case a.Found:
 		text = fmt.Sprintf("the store %s was attached before, at slot %s", stores.Short(a.Store.ID), a.Store.Slot)
-	case a.Unverified:
+	}
+	if len(a.Moved) > 0 {
+		text += fmt.Sprintf("; it moves %s to other images", strings.Join(a.Moved, ", "))
+	}
+	if a.Unverified {
 		text += "; its signature was not checked, since /etc/pinbox/keys.d has no key"
 	}
-	return showWithStatus(cmd, output, attached{Digest: a.Store.ID.String(), Slot: a.Store.Slot, Found: a.Found, Status: s,
-		text: text}, err)
+	return showWithStatus(cmd, output, attached{Digest: a.Store.ID.String(), Slot: a.Store.Slot, Found: a.Found,
+		Moved: a.Moved, Status: s, text: text}, err)
 }
 
 func showRelease(cmd *cobra.Command, output cli.Output, r stores.Release, s runtime.Status, err error) error {

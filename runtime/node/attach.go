@@ -6,10 +6,13 @@ import (
 	"time"
 
 	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/cri"
 	"github.com/pinbox/pinbox/runtime/stores"
 )
 
 const (
+	// answerTime is how long CRI-O has to answer that it runs. It answers from memory.
+	answerTime = 5 * time.Second
 	// baseInterval is the time between two looks for a base that is missing.
 	baseInterval = time.Second
 	// statusInterval is the time between two reads of the status of another process.
@@ -23,8 +26,37 @@ func Attach(ctx context.Context, o Options, a stores.AttachOptions) (stores.Atta
 	if err != nil {
 		return stores.Attached{}, err
 	}
+	client, err := cri.Dial(o.Socket)
+	if err != nil {
+		return stores.Attached{}, err
+	}
+	defer client.Close()
 	a.CheckSpace = o.fits
+	a.Listable = func(ctx context.Context) error {
+		if !o.answers(ctx, client) {
+			return nil
+		}
+		_, err := client.List(ctx)
+		return err
+	}
+	if o.answers(ctx, client) {
+		if a.GraphRoot, err = client.GraphRoot(ctx); err != nil {
+			return stores.Attached{}, err
+		}
+	}
 	return o.attach(ctx, m, a)
+}
+
+// answers reports whether CRI-O runs. Without it, a store is attached and checked less: it may be what
+// CRI-O needs to start.
+func (o Options) answers(ctx context.Context, client *cri.Client) bool {
+	if !listens(o.Socket) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	_, _, err := client.Version(ctx)
+	return err == nil
 }
 
 // attach waits for the base of a store that udev attaches: of two media that are in drives at boot,

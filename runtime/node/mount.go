@@ -11,7 +11,8 @@ import (
 )
 
 // Mount mounts the attached stores that are intact and have their base, before CRI-O starts. A
-// compacted store replaces the others. Stores are mounted even if the configuration of the node
+// compacted store replaces the others, and the appliance's own store is unmounted if CRI-O could not
+// start with it. Stores are mounted even if the configuration of the node
 // cannot be read; that error is returned with them.
 func Mount(ctx context.Context, o Options) ([]runtime.StoreStatus, error) {
 	o = o.complete()
@@ -26,10 +27,15 @@ func Mount(ctx context.Context, o Options) ([]runtime.StoreStatus, error) {
 
 // stopped reports whether CRI-O neither runs nor starts.
 func stopped(ctx context.Context, socket string) bool {
+	return !listens(socket) && (!systemd.Running() || !systemd.HasProcess(ctx, "crio.service"))
+}
+
+// listens reports whether a process listens on a socket.
+func listens(socket string) bool {
 	conn, err := net.Dial("unix", strings.TrimPrefix(socket, "unix://"))
-	if err == nil {
-		_ = conn.Close() // nothing was sent
+	if err != nil {
 		return false
 	}
-	return !systemd.Running() || !systemd.HasProcess(ctx, "crio.service")
+	_ = conn.Close() // nothing was sent
+	return true
 }

@@ -88,7 +88,11 @@ func storeStatuses(all []stores.Status) []runtime.StoreStatus {
 			Path: s.Path, Current: s.Current, Previous: s.Previous,
 		}
 		if s.Problem != nil {
-			status.State, status.Error = runtime.StoreUnavailable, strings.ReplaceAll(s.Problem.Error(), "\n", "; ")
+			status.State = runtime.StoreUnavailable
+			if s.Refused {
+				status.State = runtime.StoreRefused
+			}
+			status.Error = strings.ReplaceAll(s.Problem.Error(), "\n", "; ")
 		} else {
 			status.Verity = verityStatus(s.Verification)
 			status.Error = status.Verity.Problem(s.Images)

@@ -2,14 +2,18 @@ package stores_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/storage/audit"
 	"github.com/pinbox/pinbox/storage/layout"
@@ -97,5 +101,150 @@ func TestCompactionOfAMovedTag(t *testing.T) {
 	}
 	if len(got) != 2 || len(got[pinOf(1)]) != 0 || len(got[pinOf(2)]) != 1 {
 		t.Errorf("got the tags %v, want %s for %s alone", got, tag, pinOf(2))
+	}
+}
+
+// A store with which CRI-O cannot list its images is removed again: the sets and the stores are as
+// before, and the reason stays in the state until another store is attached.
+func TestStoreWithWhichNothingIsListed(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
+	d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
+	reason, folder := errors.New("CRI-O: unexpected end of JSON"), delta(2).folder(t)
+	asked := 0
+	o := stores.AttachOptions{Source: folder, Listable: func(context.Context) error {
+		asked++
+		if text, err := os.ReadFile(filepath.Join(d.Slots[2], layout.ImagesFile)); err != nil {
+			t.Errorf("asked before the store is mounted: %s, %v", text, err)
+		}
+		return reason
+	}}
+	_, err := d.Attach(t.Context(), o)
+	if !errors.Is(err, reason) || !errors.Is(err, stores.ErrNotListed) || asked != 1 {
+		t.Errorf("got %v after %d questions, want %v", err, asked, reason)
+	}
+	d.wantSet(1)
+	all, err := d.Status(d.t.Context())
+	if err != nil || len(all) != 2 || all[0].Problem != nil || !all[0].Current || !all[1].Refused ||
+		!strings.Contains(all[1].Problem.Error(), reason.Error()) {
+		t.Fatalf("got %+v, %v, want the first store and the refused one", all, err)
+	}
+	if left, err := filepath.Glob(filepath.Join(d.Dir, "*.squashfs")); err != nil || len(left) != 1 {
+		t.Errorf("got the files %v, %v, want that of the first store", left, err)
+	}
+	auto := stores.AttachOptions{Source: folder, Auto: true}
+	if a, err := d.Attach(t.Context(), auto); err != nil || !a.Found || a.Store.Slot != "" {
+		t.Errorf("got %+v, %v, want that it is not attached again by itself", a, err)
+	}
+	o.Listable = func(context.Context) error { return nil }
+	if _, err := d.Attach(t.Context(), o); err != nil {
+		t.Error(err)
+	}
+	d.wantMounted(1, 2)
+	d.wantSet(2)
+}
+
+// A digest in a name is content, so a store cannot give it to another image. A tag is that of one image,
+// unless a delta moves a tag of its own appliance.
+func TestNameOfAnotherImage(t *testing.T) {
+	const tag = "registry.k8s.io/pause:3.10"
+	tagged := func(n int) testStore { return testStore{n: n, tags: []string{tag}} }
+	for name, c := range map[string]struct {
+		own, attached, next testStore
+		main                string
+		moved               bool
+		want                error
+	}{
+		"the same image":                  {testStore{n: 0}, tagged(1), tagged(1), "", false, nil},
+		"a delta after another":           {testStore{n: 0}, tagged(1), tagged(2), "", true, nil},
+		"a delta after its base":          {tagged(0), delta(1), tagged(2), "", true, nil},
+		"a full store after a delta":      {testStore{n: 0}, tagged(1), tagged(5), "", false, stores.ErrNameTaken},
+		"a full store after the base":     {tagged(0), delta(1), tagged(5), "", false, stores.ErrNameTaken},
+		"a delta after another full one":  {testStore{n: 0}, tagged(5), tagged(1), "", false, stores.ErrNameTaken},
+		"an image that CRI-O has pulled":  {testStore{n: 0}, delta(1), tagged(2), tag, false, stores.ErrNameTaken},
+		"an image that CRI-O pulled, too": {testStore{n: 0}, delta(1), delta(2), tag, false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newNode(t, c.own)
+			d.attach(stores.AttachOptions{Source: c.attached.folder(t)})
+			if c.main != "" {
+				write(t, filepath.Join(d.main, layout.ImagesFile),
+					string(records(t, object{"id": idOf("image", 7), "names": []string{c.main}})))
+			}
+			a, err := d.Attach(t.Context(), stores.AttachOptions{Source: c.next.folder(t), GraphRoot: d.main})
+			if !errors.Is(err, c.want) || slices.Equal(a.Moved, []string{tag}) != c.moved {
+				t.Errorf("got %v and the moved tags %v, want %v", err, a.Moved, c.want)
+			}
+			if err != nil && (!strings.Contains(err.Error(), idOf("image", c.next.n)[:12]) ||
+				!strings.Contains(err.Error(), tag)) {
+				t.Errorf("got %v, want the name and both images", err)
+			}
+		})
+	}
+}
+
+// The appliance's own store, whose records cannot be read, is unmounted before CRI-O starts, and only
+// then; the reason stays in the status until it is mounted again.
+func TestOwnStoreWithoutRecords(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
+	full := d.attach(stores.AttachOptions{Source: testStore{n: 5}.folder(t), KeepSets: true})
+	mountOwn := func(s testStore) {
+		t.Helper()
+		own := filepath.Join(s.folder(t), "delta.squashfs")
+		fixtures.Run(t, "mount", "-t", "squashfs", "-o", "ro,loop", own, d.Slots[0])
+	}
+	fixtures.Run(t, "umount", d.Slots[0])
+	mountOwn(testStore{n: 0, damage: replace(layout.ImagesFile, "{", "[")})
+	problems := func(stopped bool) (problems []error) {
+		t.Helper()
+		all, err := d.Reconcile(t.Context(), func() bool { return stopped })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range all {
+			if s.Problem != nil {
+				problems = append(problems, s.Problem)
+			}
+		}
+		return problems
+	}
+	if got := problems(false); len(got) > 0 {
+		t.Errorf("while CRI-O runs: got %v, want nothing changed", got)
+	}
+	for range 2 { // the second time nothing is mounted
+		got := problems(true)
+		if len(got) != 1 || !strings.Contains(got[0].Error(), "own store was unmounted: "+layout.ImagesFile) {
+			t.Errorf("got %v, want that the own store was unmounted", got)
+		}
+	}
+	all, err := d.Status(d.t.Context())
+	if err != nil || len(all) != 2 || all[0].Slot != "0" || all[0].Problem == nil || all[1].ID != full.ID {
+		t.Errorf("got %+v, %v, want the own store and %s", all, err, full.ID)
+	}
+	mountOwn(testStore{n: 0})
+	if got := problems(true); len(got) > 0 {
+		t.Errorf("after it was mounted again: got %v", got)
+	}
+	d.wantMounted(5)
+}
+
+// A node to which nothing was attached has no state.
+func TestOwnStoreOfANodeWithoutState(t *testing.T) {
+	for name, c := range map[string]struct {
+		own  testStore
+		want int
+	}{
+		"intact":  {testStore{n: 0}, 0},
+		"damaged": {testStore{n: 0, damage: replace(layout.ImagesFile, "{", "[")}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newNode(t, c.own)
+			all, err := d.Reconcile(t.Context(), func() bool { return true })
+			if err != nil || len(all) != c.want {
+				t.Errorf("got %+v, %v, want %d stores", all, err, c.want)
+			}
+			if _, err := os.Stat(d.Dir); (err == nil) != (c.want > 0) {
+				t.Errorf("state: got %v, want one: %v", err, c.want > 0)
+			}
+		})
 	}
 }

@@ -20,6 +20,7 @@ var (
 	ErrPlatform      = errors.New("the store is for another architecture")
 	ErrNoSlot        = errors.New("no slot is free")
 	ErrNotConfigured = errors.New("CRI-O is not configured to read stores at the slots")
+	ErrNotListed     = errors.New("CRI-O cannot list its images with the store, which was removed again")
 )
 
 // AttachOptions are the options of [Manager.Attach].
@@ -35,6 +36,12 @@ type AttachOptions struct {
 	Auto bool
 	// KeepSets does not change the sets.
 	KeepSets bool
+	// GraphRoot of CRI-O's main store, whose names are compared with those of the store; "" if
+	// CRI-O does not run.
+	GraphRoot string
+	// Listable returns why CRI-O cannot list its images. It is called once the store is mounted,
+	// and then a store with which CRI-O cannot is removed again. nil skips the check.
+	Listable func(ctx context.Context) error
 	// CheckSpace returns an error if the state's folder has no room for so many bytes; nil
 	// skips the check.
 	CheckSpace func(bytes int64) error
@@ -49,6 +56,8 @@ type Attached struct {
 	Found bool
 	// Appliance means that the store equals the appliance's own, or one of Manager.OtherStores.
 	Appliance bool
+	// Moved are the tags that an earlier release of the appliance gave to other images.
+	Moved []string
 	// Unverified means that the store has a signature but the node has no keys.
 	Unverified bool
 }
@@ -176,6 +185,9 @@ func (s *session) add(
 	if err := s.admit(store, c); err != nil {
 		return a, fmt.Errorf("%s: %w", src.Path, err)
 	}
+	if a.Moved, err = s.checkNames(store, c, o.GraphRoot); err != nil {
+		return a, fmt.Errorf("%s: %w", src.Path, err)
+	}
 	if err := s.save(); err != nil { // ReadState refuses a folder that has stores but no state
 		return a, err
 	}
@@ -184,7 +196,7 @@ func (s *session) add(
 	}
 	a.Store, a.Unverified = store, len(src.signature) > 0 && len(src.keys) == 0
 	before := s.state.clone()
-	s.state.SELinuxContext = s.mounts.selinuxContext
+	s.state.SELinuxContext, s.state.Refused = s.mounts.selinuxContext, nil
 	s.state.Stores = append(s.state.Stores, store)
 	if !o.KeepSets {
 		r := Release{ID: store.ID, Store: store.ID, Name: store.Name, Sets: c.Sets}
@@ -193,12 +205,43 @@ func (s *session) add(
 			return a, errors.Join(err, s.sweep())
 		}
 	}
-	problem, err := s.confirm(ctx, store.ID)
-	if problem != nil { // a store that cannot be mounted is not attached
-		s.state = before
-		err = errors.Join(problem, s.save(), s.sweep())
+	return a, s.mountNew(ctx, store, before, o)
+}
+
+// mountNew mounts a store that was added to the state, and applies its sets. A store that cannot be
+// mounted, or with which CRI-O cannot list its images, is removed again.
+func (s *session) mountNew(ctx context.Context, store Store, before State, o AttachOptions) error {
+	if err := s.save(); err != nil {
+		return err
 	}
-	return a, err
+	found, err := s.mountStores(ctx)
+	if err != nil {
+		return err
+	}
+	if problem := found[store.ID]; problem != nil {
+		s.state = before
+		return errors.Join(problem, s.save(), s.sweep())
+	}
+	if o.Listable != nil {
+		if problem := o.Listable(ctx); problem != nil {
+			problem = fmt.Errorf("%w: %w", ErrNotListed, problem)
+			s.state = before
+			return errors.Join(problem, s.takeBack(context.WithoutCancel(ctx), store, problem))
+		}
+	}
+	return s.applySets(found)
+}
+
+// takeBack unmounts and removes a store with which CRI-O cannot list its images. A process that is
+// killed meanwhile leaves the rest to the next one.
+func (s *session) takeBack(ctx context.Context, o Store, problem error) error {
+	o.Removing = true
+	s.state.Stores = append(s.state.Stores, o)
+	s.state.Refused = &Refused{ID: o.ID, Name: o.Name, Reason: problem.Error()}
+	if err := s.save(); err != nil {
+		return err
+	}
+	return s.remove(ctx, o)
 }
 
 // choose returns the slot for a new store. That needs nothing of the store, so it is known before the

@@ -158,23 +158,30 @@ type problems map[digest.Digest]error
 
 // Reconcile makes the node match the state: it mounts the stores that are intact and whose base
 // is mounted, and unmounts the others. stopped reports whether CRI-O is stopped: only then does a
-// compacted store replace others. A nil stopped means that CRI-O runs.
+// compacted store replace others, and is the appliance's own store checked. A nil stopped means that
+// CRI-O runs.
 func (m Manager) Reconcile(ctx context.Context, stopped func() bool) ([]Status, error) {
-	if !m.hasState() {
+	starts := stopped != nil && stopped()
+	var own error
+	if starts {
+		own = m.checkOwn(ctx)
+	}
+	if own == nil && !m.hasState() {
 		return nil, nil
 	}
 	s, release, err := m.open(ctx)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(own, err)
 	}
 	defer release()
 	var notReplaced error
-	if s.state.Compaction != nil && stopped != nil && stopped() {
+	if s.state.Compaction != nil && starts {
 		notReplaced = s.replaceByCompacted(ctx)
 	}
+	notSaved := s.noteOwn(own)
 	found, err := s.reconcile(ctx)
 	all, statusErr := s.state.statuses(ctx, s.mounts, found)
-	return all, errors.Join(notReplaced, err, statusErr)
+	return all, errors.Join(notReplaced, notSaved, err, statusErr)
 }
 
 // hasState reports whether a store was ever attached to this node.
@@ -188,6 +195,15 @@ func (m Manager) hasState() bool {
 
 // reconcile makes the node match the state, and returns why stores are not mounted.
 func (s *session) reconcile(ctx context.Context) (problems, error) {
+	found, err := s.mountStores(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return found, s.applySets(found)
+}
+
+// mountStores mounts and unmounts stores to match the state, and returns why stores are not mounted.
+func (s *session) mountStores(ctx context.Context) (problems, error) {
 	if err := s.sweep(); err != nil {
 		return nil, err
 	}
@@ -203,7 +219,7 @@ func (s *session) reconcile(ctx context.Context) (problems, error) {
 	if err := s.mounts.mountIntact(ctx, s.state.Stores, found); err != nil {
 		return nil, err
 	}
-	return found, s.applySets(found)
+	return found, nil
 }
 
 // sweep removes temporary files of killed processes.

@@ -43,6 +43,10 @@ type State struct {
 	Removed []digest.Digest `json:"removed,omitempty"`
 	// Compaction is a store that replaces others before CRI-O next starts.
 	Compaction *Compaction `json:"compaction,omitempty"`
+	// OwnProblem is why the appliance's own store was unmounted; "" if it is mounted.
+	OwnProblem string `json:"ownProblem,omitempty"`
+	// Refused is the store that was last removed because CRI-O could not list its images with it.
+	Refused *Refused `json:"refused,omitempty"`
 	// SELinuxContext of the last attach, for a boot at which the node's configuration cannot
 	// be read.
 	SELinuxContext string `json:"selinuxContext,omitempty"`
@@ -83,6 +87,13 @@ func (o Store) title() string {
 		return Short(o.ID)
 	}
 	return o.Name + " " + Short(o.ID)
+}
+
+// Refused is a store that is not attached, and why.
+type Refused struct {
+	ID     digest.Digest `json:"id"`
+	Name   string        `json:"name,omitempty"`
+	Reason string        `json:"reason"`
 }
 
 // Release is a store with the sets that came with it.

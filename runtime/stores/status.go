@@ -2,6 +2,7 @@ package stores
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -13,11 +14,16 @@ type Status struct {
 	Store
 	// Current and Previous report whether it has the current release or the previous one.
 	Current, Previous bool
+	// Refused means that the store is not attached: CRI-O could not list its images with it.
+	Refused bool
 	// Problem is why the store is not mounted; nil if it is.
 	Problem error
 	// Verification is that of a mounted store.
 	Verification Verification
 }
+
+// ownSlot is the base name of the slot for the appliance's own store.
+const ownSlot = "0"
 
 // grace is how long Status waits for a store that is not mounted while another pinbox-node works:
 // on a slow machine, a mount takes this long. Copying a store takes longer, and is not awaited.
@@ -29,7 +35,7 @@ func (m Manager) Status(ctx context.Context) ([]Status, error) {
 	for deadline := time.Now().Add(grace); ; time.Sleep(50 * time.Millisecond) {
 		busy := dir.held(stateLock)
 		all, err := m.snapshot(ctx)
-		unmounted := slices.ContainsFunc(all, func(s Status) bool { return s.Problem != nil })
+		unmounted := slices.ContainsFunc(all, func(s Status) bool { return s.Problem != nil && !s.Refused })
 		busy = dir.held(stateLock) || busy
 		if err != nil || !unmounted || !busy || time.Now().After(deadline) {
 			return all, err
@@ -55,6 +61,9 @@ func (m Manager) snapshot(ctx context.Context) ([]Status, error) {
 func (s *State) statuses(ctx context.Context, m mounts, found problems) ([]Status, error) {
 	var all []Status
 	current, previous := s.release(s.Current), s.previous()
+	if s.OwnProblem != "" {
+		all = append(all, Status{Store: Store{Slot: ownSlot}, Problem: errors.New(s.OwnProblem)})
+	}
 	for _, o := range s.Stores {
 		status := Status{
 			Store: o, Problem: found[o.ID],
@@ -67,6 +76,9 @@ func (s *State) statuses(ctx context.Context, m mounts, found problems) ([]Statu
 			}
 		}
 		all = append(all, status)
+	}
+	if r := s.Refused; r != nil {
+		all = append(all, Status{Store: Store{ID: r.ID, Name: r.Name}, Refused: true, Problem: errors.New(r.Reason)})
 	}
 	return all, nil
 }

@@ -25,8 +25,9 @@ import (
 // testStore is a store of a few kilobytes with one layer and an image on it. With it, tests of a
 // Manager need no builder, no CRI-O and no registry.
 type testStore struct {
-	// n numbers its layer, its image and its set. Those of 0, 5 and 7 need no other store, that of
-	// 8 needs the layer 1, and all others need the layer 0.
+	// n numbers its layer, its image and its set. Those of 0, 5, 7 and 9 need no other store, that
+	// of 8 needs the layer 1, and all others need the layer 0. CRI-O cannot read the time in the
+	// configuration of the image 9.
 	n int
 	// extra are the numbers of further layers, each with an image.
 	extra []int
@@ -42,7 +43,7 @@ type testStore struct {
 // chainOf numbers the layers of the image n, from the base up.
 func chainOf(n int) []int {
 	switch n {
-	case 0, 5, 7:
+	case 0, 5, 7, 9:
 		return []int{n}
 	case 8:
 		return []int{0, 1, 8}
@@ -69,7 +70,11 @@ func configOf(n int) string {
 	for _, n := range chainOf(n) {
 		diffIDs = append(diffIDs, diffOf(n))
 	}
-	text, _ := json.Marshal(object{"rootfs": object{"diff_ids": diffIDs}}) // strings cannot fail
+	config := object{"rootfs": object{"diff_ids": diffIDs}}
+	if n == 9 {
+		config["created"] = "never"
+	}
+	text, _ := json.Marshal(config) // strings cannot fail
 	return string(text)
 }
 

@@ -1,0 +1,114 @@
+package stores
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// ErrNameTaken means that a store has a name which is another image's on the node.
+var ErrNameTaken = errors.New("a name of an image is another image's on this node")
+
+// checkNames compares the names in a new store with those in the mounted stores and in CRI-O's main
+// store, whose graph root is given; "" skips that. A name of another image is refused, since it is
+// not obvious which of them a container gets. A delta may move a tag of its own appliance: these
+// tags are returned.
+func (s *session) checkNames(o Store, c content, graphRoot string) (moved []string, err error) {
+	mounted, err := readMountTable()
+	if err != nil {
+		return nil, err
+	}
+	slots := s.slots.mountedExcept(o, mounted)
+	appliance := s.appliance(slots, c.Delta)
+	roots := slices.Concat(slots, s.slots.others)
+	if graphRoot != "" {
+		roots = append(roots, graphRoot)
+	}
+	for _, root := range roots {
+		found, err := otherImages(root, c.Names)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", root, err)
+		}
+		for name, id := range found {
+			if strings.Contains(name, "@") || !appliance[root] {
+				return nil, fmt.Errorf("%w: %s is the image %.12s in this store, and %.12s in %s", ErrNameTaken, name,
+					c.Names[name], id, root)
+			}
+			moved = append(moved, name)
+		}
+	}
+	slices.Sort(moved)
+	return slices.Compact(moved), nil
+}
+
+// otherImages finds the images of a store that have one of the names and another ID. A folder without
+// a store has none.
+func otherImages(root string, names map[string]string) (map[string]string, error) {
+	found := map[string]string{}
+	err := layout.Open(os.DirFS(root)).Images(func(i layout.Image) error {
+		for _, name := range i.Names {
+			if id, ok := names[name]; ok && id != i.ID {
+				found[name] = i.ID
+			}
+		}
+		return nil
+	})
+	return found, ignoreNotExist(err)
+}
+
+// appliance finds the stores of the appliance that a delta belongs to: those with its name, those that
+// it was made for and those with layers that it needs; and likewise for each of these.
+func (s *session) appliance(slots []string, d pinset.Delta) map[string]bool {
+	found, deltas := map[string]bool{}, []pinset.Delta{d}
+	for len(deltas) > 0 {
+		d, deltas = deltas[0], deltas[1:]
+		needed, _ := providers(slots, d.Needs)
+		for _, slot := range slots {
+			if found[slot] || !slices.Contains(needed, slot) && !s.isRelease(slot, d) {
+				continue
+			}
+			found[slot] = true
+			if other, err := readDelta(os.DirFS(slot)); err == nil {
+				deltas = append(deltas, other)
+			}
+		}
+	}
+	return found
+}
+
+// isRelease reports whether the store at a slot has the name of a delta, or is one of its bases.
+func (s *session) isRelease(slot string, d pinset.Delta) bool {
+	var o Store // the appliance's own has neither name nor ID
+	for _, attached := range s.state.Stores {
+		if s.slots.path(attached) == slot {
+			o = attached
+		}
+	}
+	lock := lockDigest(slot)
+	return o.Name != "" && o.Name == d.Name || slices.ContainsFunc(d.Bases, func(b pinset.Base) bool {
+		return b.Lock == lock || b.Store != "" && b.Store == o.ID
+	})
+}
+
+// lockDigest is the digest of the lock of a store, "" if it cannot be read.
+func lockDigest(root string) digest.Digest {
+	f, err := os.Open(filepath.Join(root, layout.OwnLock))
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	sum := digest.SHA256.Digester()
+	if _, err := io.Copy(sum.Hash(), f); err != nil {
+		return ""
+	}
+	return sum.Digest()
+}

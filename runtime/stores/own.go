@@ -1,0 +1,38 @@
+package stores
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/pinbox/pinbox/storage/audit"
+)
+
+// checkOwn checks the appliance's own store, which a unit of its own has mounted, and unmounts it if
+// CRI-O could not list its images: with a record that cannot be read, CRI-O does not start at all.
+func (m Manager) checkOwn(ctx context.Context) error {
+	slot := m.Slots[0]
+	mounted, err := readMountTable()
+	if err != nil || mounted[slot] == 0 {
+		return err
+	}
+	if err = audit.Records(os.DirFS(slot)); err == nil {
+		return nil
+	}
+	return errors.Join(fmt.Errorf("the appliance's own store was unmounted: %w", err), unmountAll(ctx, m.Mounter, slot))
+}
+
+// noteOwn keeps in the state why the appliance's own store is not mounted.
+func (s *session) noteOwn(problem error) error {
+	before := s.state.OwnProblem
+	if problem != nil {
+		s.state.OwnProblem = problem.Error()
+	} else if mounted, err := readMountTable(); err == nil && mounted[s.slots.all[0]] > 0 {
+		s.state.OwnProblem = ""
+	}
+	if s.state.OwnProblem == before {
+		return nil
+	}
+	return s.save()
+}
