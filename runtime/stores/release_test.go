@@ -536,7 +536,7 @@ func TestStatusOfReleases(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		d.attach(stores.AttachOptions{Source: delta(n).folder(t)})
 	}
-	all, err := d.Status()
+	all, err := d.Status(t.Context())
 	if err != nil || len(all) != 3 {
 		t.Fatalf("got %+v, %v, want three stores", all, err)
 	}
