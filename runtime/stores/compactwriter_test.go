@@ -92,8 +92,8 @@ func TestWriteCompacted(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			if progress != nil && (last != size || size != int64(out.Len())) {
-				t.Errorf("got %d of %d bytes as progress, want %d", last, size, out.Len())
+			if progress != nil && (last == 0 || last != size || size > int64(out.Len())) { // a hash tree follows
+				t.Errorf("got %d of %d bytes as progress, want all bytes of the store", last, size)
 			}
 			file := filepath.Join(t.TempDir(), "compacted")
 			write(t, file, out.String())
