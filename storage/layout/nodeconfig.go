@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -56,6 +57,9 @@ func (v Verity) Validate() error {
 func (c NodeConfig) Validate() error {
 	if c.KeepPrevious < 0 {
 		return fmt.Errorf("keepPrevious is %d; it is 0 or more", c.KeepPrevious)
+	}
+	if !pinset.Printable(c.SELinuxContext) || strings.ContainsAny(c.SELinuxContext, `"\`) {
+		return fmt.Errorf("selinuxContext is %q; it has no quotes, backslashes and control characters", c.SELinuxContext)
 	}
 	return c.Verity.Validate()
 }

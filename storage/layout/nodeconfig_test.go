@@ -34,16 +34,17 @@ func TestReadNodeConfig(t *testing.T) {
 		config layout.NodeConfig
 		err    string // "" for a good file
 	}{
-		`{"version": 1}`:                       {layout.NodeConfig{Version: 1, KeepPrevious: 1}, ""},
-		`{"version": 1, "keepPrevious": 0}`:    {layout.NodeConfig{Version: 1}, ""},
-		`{"version": 1, "selinuxContext":"a"}`: {layout.NodeConfig{Version: 1, KeepPrevious: 1, SELinuxContext: "a"}, ""},
-		`{"version": 1, "keepPrevious": -1}`:   {layout.NodeConfig{}, "keepPrevious is -1; it is 0 or more"},
-		`{"version": 1, "keepPervious": 1}`:    {layout.NodeConfig{}, `unknown field "keepPervious"`},
-		`{"version": 1, "keepPrevious": "1"}`:  {layout.NodeConfig{}, "cannot unmarshal string"},
-		`{"version": 1} {"version": 1}`:        {layout.NodeConfig{}, "after top-level value"},
-		`{"version": 2, "colour": "red"}`:      {layout.NodeConfig{}, "a newer pinbox made it, so update this one"},
-		`{"keepPrevious": 0}`:                  {layout.NodeConfig{}, "version 0; this pinbox reads version 1"},
-		"":                                     {layout.NodeConfig{}, "unexpected end of JSON input"},
+		`{"version": 1}`:                        {layout.NodeConfig{Version: 1, KeepPrevious: 1}, ""},
+		`{"version": 1, "keepPrevious": 0}`:     {layout.NodeConfig{Version: 1}, ""},
+		`{"version": 1, "selinuxContext":"a"}`:  {layout.NodeConfig{Version: 1, KeepPrevious: 1, SELinuxContext: "a"}, ""},
+		`{"version": 1, "keepPrevious": -1}`:    {layout.NodeConfig{}, "keepPrevious is -1; it is 0 or more"},
+		`{"version": 1, "selinuxContext":"\""}`: {layout.NodeConfig{}, "selinuxContext is"},
+		`{"version": 1, "keepPervious": 1}`:     {layout.NodeConfig{}, `unknown field "keepPervious"`},
+		`{"version": 1, "keepPrevious": "1"}`:   {layout.NodeConfig{}, "cannot unmarshal string"},
+		`{"version": 1} {"version": 1}`:         {layout.NodeConfig{}, "after top-level value"},
+		`{"version": 2, "colour": "red"}`:       {layout.NodeConfig{}, "a newer pinbox made it, so update this one"},
+		`{"keepPrevious": 0}`:                   {layout.NodeConfig{}, "version 0; this pinbox reads version 1"},
+		"":                                      {layout.NodeConfig{}, "unexpected end of JSON input"},
 	} {
 		t.Run(content, func(t *testing.T) {
 			if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
@@ -58,4 +59,20 @@ func TestReadNodeConfig(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A configuration that can be read has values that a node can use.
+func FuzzNodeConfig(f *testing.F) {
+	f.Add([]byte(`{"version": 1, "keepPrevious": 2, "selinuxContext": "system_u:object_r:container_file_t:s0"}`))
+	f.Add([]byte(`{"version": 1, "verity": "require"}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		file := filepath.Join(t.TempDir(), "node.json")
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := layout.ReadNodeConfig(file)
+		if err == nil && (c.KeepPrevious < 0 || strings.ContainsAny(c.SELinuxContext, "\"\n\\")) {
+			t.Errorf("got %+v", c)
+		}
+	})
 }

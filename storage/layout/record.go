@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/opencontainers/go-digest"
 
@@ -126,7 +125,7 @@ func (c Container) check(bool) error {
 		return fmt.Errorf("image %q: not 64 hexadecimal digits", c.Image)
 	}
 	for _, name := range c.Names {
-		if !printable(name) {
+		if !pinset.Printable(name) {
 			return fmt.Errorf("names: %q", name)
 		}
 	}
@@ -158,13 +157,8 @@ func checkDigest(field string, d digest.Digest) error {
 
 // checkKey refuses a key that cannot be a file name: see DataFile in storage/compose.
 func checkKey(field, key string) error {
-	if strings.Trim(key, ".") == "" || !printable(key) {
+	if strings.Trim(key, ".") == "" || !pinset.Printable(key) {
 		return fmt.Errorf("%s %q: not the name of a document", field, key)
 	}
 	return nil
-}
-
-// printable reports whether a name is free of control characters, which would change the terminal.
-func printable(name string) bool {
-	return strings.IndexFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }

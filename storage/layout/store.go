@@ -123,7 +123,7 @@ func (s *Store) Sets() (map[string]string, error) {
 			return nil, fmt.Errorf("%s: %w", OwnSets, err)
 		}
 		name := path.Join(OwnSets, e.Name())
-		if e.Name()[0] == '.' || !printable(e.Name()) {
+		if e.Name()[0] == '.' || !pinset.Printable(e.Name()) {
 			return nil, fmt.Errorf("%q: %w: not a file name of a set", name, ErrDocument)
 		}
 		text, err := decode(s, name, MaxSetBytes, io.ReadAll)

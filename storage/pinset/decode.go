@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"strings"
+	"unicode"
 
 	"github.com/opencontainers/go-digest"
 
@@ -66,6 +68,21 @@ func CheckDigest(field string, d digest.Digest) error {
 	}
 	if d.Algorithm() != digest.SHA256 {
 		return fmt.Errorf("%s %q: not a SHA-256", field, d)
+	}
+	return nil
+}
+
+// Printable reports whether a text is free of control characters, which would change a terminal.
+func Printable(text string) bool {
+	return strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
+}
+
+// checkPrintable returns an error, which names the field, if a text is not printable.
+func checkPrintable(field string, texts ...string) error {
+	for _, text := range texts {
+		if !Printable(text) {
+			return fmt.Errorf("%s %q: control characters", field, text)
+		}
 	}
 	return nil
 }

@@ -54,6 +54,15 @@ func TestInvalidLocks(t *testing.T) {
 		"size":          {`"size": 10`, `"size": -1`, "images[0]: layers[0]: size -1"},
 		"unpacked size": {`"unpackedSize": 30`, `"unpackedSize": -1`, "images[0]: layers[0]: unpackedSize -1"},
 		"inodes":        {`"inodes": 2`, `"inodes": -1`, "images[0]: layers[0]: inodes -1"},
+		"root":          {`0755:0:0`, `755`, `images[0]: layers[0]: rootAttributes "755"`},
+		"media type":    {`"tar"`, `"\u001b[2J"`, "images[0]: layers[0]: mediaType "},
+		"input":         {`PinnedImageSet/worker`, `\u001b[2J`, "images[0]: from "},
+		"label":         {`"worker", "images"`, `"worker", "labels": {"a": "\n"}, "images"`, "sets[0]: labels "},
+		"set twice":     {`"sets": [`, `"sets": [{"name": "worker", "images": []}, `, `sets[1]: name "worker": repeated`},
+		"pin twice": {
+			`"images": [{`, `"images": [{"pin": "quay.io/x/a@SHA", "manifest": "SHA", "config": "SHA"}, {`,
+			"images[1]: pin quay.io/x/a@sha256:",
+		},
 		"trailing data": {"}]\n}", "}]\n}{}", "after top-level value"},
 		"newer":         {`"version": 1`, `"version": 2, "colour": "red"`, "a newer pinbox made it"},
 		"no version":    {`"version": 1,`, ``, "version 0; this pinbox reads version 1"},
@@ -75,6 +84,8 @@ func TestInvalidDeltas(t *testing.T) {
 		"no lock":             {`, "lock": "SHA"`, ``, `bases[0]: lock ""`},
 		"store":               {`"store": "SHA"`, `"store": "sha256:x"`, `bases[0]: store "sha256:x"`},
 		"layer":               {`"HEX"`, `"../../etc"`, `needs[0]: layer "../../etc"`},
+		"name":                {`"edge"`, `"\u001b[2J"`, "name "},
+		"layer twice":         {`"needs": [`, `"needs": [{"layer": "HEX", "link": "LINK"}, `, "needs[1]: layer "},
 		"layer as a digest":   {`"HEX"`, `"SHA"`, "needs[0]: layer "},
 		"link is a path":      {`"LINK"`, `"../ABCDEFGHIJKLMNOPQRSTUVW"`, "needs[0]: link "},
 		"link is too short":   {`"LINK"`, `"ABC"`, `needs[0]: link "ABC"`},
@@ -104,7 +115,7 @@ func checkError(t *testing.T, changed bool, err, sentinel error, want string) {
 }
 
 // A lock that can be read can be written and read again, without a panic.
-func FuzzLock(f *testing.F) {
+func FuzzDecodeLock(f *testing.F) {
 	f.Add([]byte(fill(goodLock)))
 	f.Add([]byte(`{"version":2}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -126,7 +137,7 @@ func FuzzLock(f *testing.F) {
 }
 
 // The IDs of a delta become paths.
-func FuzzDelta(f *testing.F) {
+func FuzzDecodeDelta(f *testing.F) {
 	f.Add([]byte(fill(goodDelta)))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		d, err := pinset.DecodeDelta(bytes.NewReader(text))

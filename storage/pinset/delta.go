@@ -68,10 +68,23 @@ func DecodeDelta(r io.Reader) (Delta, error) {
 		}
 		return unknownField(name)
 	})
+	if err == nil {
+		err = d.validate()
+	}
 	if err != nil {
 		return Delta{}, fmt.Errorf("%w: %w", ErrBadDelta, err)
 	}
 	return d, nil
+}
+
+// validate checks what concerns more than one entry.
+func (d Delta) validate() error {
+	for i := 1; i < len(d.Needs); i++ {
+		if d.Needs[i].Layer <= d.Needs[i-1].Layer {
+			return fmt.Errorf("needs[%d]: layer %s: not sorted, or repeated", i, d.Needs[i].Layer)
+		}
+	}
+	return checkPrintable("name", d.Name)
 }
 
 func (b Base) validate() error {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -17,6 +18,9 @@ const LockVersion = 1
 
 // ErrBadLock is the error for a lock that this version cannot read.
 var ErrBadLock = errors.New("not a pinbox lock")
+
+// rootAttributes are a mode in octal, a user and a group: FormatRootAttributes in storage/compose.
+var rootAttributes = regexp.MustCompile(`^[0-7]{4}:[0-9]{1,10}:[0-9]{1,10}$`)
 
 // Lock lists the exact content of an appliance, so that the same bytes can be built again, and so
 // that a node can compute which layers it lacks without contacting a registry.
@@ -129,10 +133,31 @@ func DecodeLock(r io.Reader) (Lock, error) {
 	if err == nil {
 		err = l.Platform.Validate()
 	}
+	if err == nil {
+		err = l.validate()
+	}
 	if err != nil {
 		return Lock{}, fmt.Errorf("%w: %w", ErrBadLock, err)
 	}
 	return l, nil
+}
+
+// validate checks what concerns more than one entry.
+func (l Lock) validate() error {
+	names, pins := map[string]bool{}, map[string]bool{}
+	for i, set := range l.Sets {
+		if names[set.Name] {
+			return fmt.Errorf("sets[%d]: name %q: repeated", i, set.Name)
+		}
+		names[set.Name] = true
+	}
+	for i, img := range l.Images {
+		if pins[img.Pin] {
+			return fmt.Errorf("images[%d]: pin %s: repeated", i, img.Pin)
+		}
+		pins[img.Pin] = true
+	}
+	return nil
 }
 
 func (l LockedSet) validate() error {
@@ -141,6 +166,11 @@ func (l LockedSet) validate() error {
 	}
 	if _, err := l.Set(); err != nil {
 		return fmt.Errorf("%s: %w", l.Name, err)
+	}
+	for key, value := range l.Labels {
+		if err := checkPrintable("labels", key, value); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -162,6 +192,9 @@ func (l LockedImage) validate() error {
 	if err := cmp.Or(CheckDigest("manifest", l.Manifest), CheckDigest("config", l.Config)); err != nil {
 		return err
 	}
+	if err := checkPrintable("from", l.From...); err != nil {
+		return err
+	}
 	for i, layer := range l.Layers {
 		if err := layer.validate(); err != nil {
 			return fmt.Errorf("layers[%d]: %w", i, err)
@@ -171,8 +204,12 @@ func (l LockedImage) validate() error {
 }
 
 func (l LockedLayer) validate() error {
-	if err := cmp.Or(CheckDigest("digest", l.Digest), CheckDigest("diffID", l.DiffID)); err != nil {
+	if err := cmp.Or(CheckDigest("digest", l.Digest), CheckDigest("diffID", l.DiffID),
+		checkPrintable("mediaType", l.MediaType)); err != nil {
 		return err
+	}
+	if l.RootAttributes != "" && !rootAttributes.MatchString(l.RootAttributes) {
+		return fmt.Errorf("rootAttributes %q: not mode, user and group, such as 0755:0:0", l.RootAttributes)
 	}
 	for _, count := range []struct {
 		field string
