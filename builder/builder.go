@@ -142,7 +142,7 @@ func Plan(ctx context.Context, o Options) (pinset.Lock, []string, error) {
 			return pinset.Lock{}, nil, err
 		}
 	}
-	p, err := makePlan(ctx, o)
+	p, err := makePlan(ctx, o, "")
 	if err != nil {
 		return pinset.Lock{}, nil, err
 	}

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"slices"
+
+	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/base"
@@ -44,7 +47,11 @@ func run(ctx context.Context, o Options, r recipe) (made product, err error) {
 	}
 	defer func() { err = errors.Join(err, stage.Discard()) }()
 
-	p, err := makePlan(ctx, o)
+	program, err := r.programDigest()
+	if err != nil {
+		return made, err
+	}
+	p, err := makePlan(ctx, o, program)
 	if err != nil {
 		return made, err
 	}
@@ -58,6 +65,13 @@ func run(ctx context.Context, o Options, r recipe) (made product, err error) {
 	w := storeWriter{o, made.contents, p, stage.Dir, packs}
 	if made.lock, made.store, err = w.write(ctx); err != nil {
 		return made, err
+	}
+	if r.bases == nil {
+		config, err := p.config.WithStore(made.store.Tree)
+		if err != nil {
+			return made, err
+		}
+		made.texts, made.live = config.Texts(), config.LiveISO(p.spec)
 	}
 	if err := stage.WriteTexts(made.store, made.lock, p.Sets, made.texts); err != nil {
 		return made, err
@@ -91,10 +105,21 @@ type contents struct {
 	live  artifact.LiveISO
 }
 
+// programDigest is the SHA-256 of the program; "" if there is none.
+func (r recipe) programDigest() (digest.Digest, error) {
+	if r.program == nil {
+		return "", nil
+	}
+	fi, err := r.program.Stat()
+	if err != nil {
+		return "", err
+	}
+	return digest.FromReader(io.NewSectionReader(r.program, 0, fi.Size()))
+}
+
 func (r recipe) contents(p plan) (contents, error) {
 	c := contents{
 		images: p.Images, program: r.program, storeFiles: p.config.StoreFiles,
-		texts: p.config.Texts(), live: p.config.LiveISO(p.spec),
 	}
 	if r.bases == nil {
 		return c, nil

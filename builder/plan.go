@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/pinbox/pinbox/builder/firstboot"
 	"github.com/pinbox/pinbox/builder/mirror"
 	"github.com/pinbox/pinbox/builder/resolve"
@@ -41,7 +43,8 @@ func (p *plan) Close() error {
 
 // makePlan reads the sources, renders the configuration and resolves the images. It reports problems of
 // the configuration and of the base ISO before the first request to a registry. The caller closes the plan.
-func makePlan(ctx context.Context, o Options) (p plan, err error) {
+// program is the SHA-256 of the pinbox-node in the store.
+func makePlan(ctx context.Context, o Options, program digest.Digest) (p plan, err error) {
 	p.name, p.spec = o.Appliance.Metadata.Name, o.Appliance.Spec
 	if p.material, err = source.Read(ctx, p.spec.Sources, o.sourceOptions()); err != nil {
 		return p, err
@@ -55,7 +58,7 @@ func makePlan(ctx context.Context, o Options) (p plan, err error) {
 	if err != nil {
 		return p, err
 	}
-	if p.config, err = firstboot.Configure(o.Appliance, p.material.Sets, registries); err != nil {
+	if p.config, err = firstboot.Configure(o.Appliance, p.material.Sets, registries, program); err != nil {
 		return p, err
 	}
 	o.Access.Registries, o.Access.Retrying = registries, o.Hooks.Retrying
@@ -67,7 +70,7 @@ func makePlan(ctx context.Context, o Options) (p plan, err error) {
 		return p, p.explain(err)
 	}
 	if p.material.Unpinned() { // there are more sets now
-		if p.config, err = firstboot.Configure(o.Appliance, p.Sets, registries); err != nil {
+		if p.config, err = firstboot.Configure(o.Appliance, p.Sets, registries, program); err != nil {
 			return p, err
 		}
 	}

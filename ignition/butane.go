@@ -90,7 +90,8 @@ func Render(c Config) ([]byte, error) {
 	}
 	doc.Storage.Directories = c.Store.directories()
 	doc.Storage.Files = slices.DeleteFunc(c.files(), func(f file) bool { return c.inStore(f.Path) })
-	t := newTemplates(c.Store)
+	t := newTemplates(c.verified())
+	doc.Storage.Files = append(doc.Storage.Files, t.openStore()...)
 	t.StoreFiles, t.AutoAttach = c.StoreFiles, c.AutoAttach
 	doc.Systemd.Units = t.node()
 	if c.AutoAttach {
@@ -150,6 +151,7 @@ func (d *document) merge(c Config) error {
 
 // Names of pinbox's own units.
 const (
+	storeUnit     = "pinbox-store.service"
 	mountUnit     = "pinbox-mount.service"
 	attachUnit    = "pinbox-attach@.service"
 	firstbootUnit = "pinbox-firstboot.service"
@@ -169,7 +171,7 @@ func (c Config) conflict(merged []byte) error {
 	}
 	own := map[string]bool{
 		unitName(crio.Slots()[0]): true, unitName(layout.MediumMount): true, filesUnit: true, crioDropin: true,
-		mountUnit: true, firstbootUnit: true, nodeUnit: true, attachUnit: true, UdevRulesPath: true,
+		storeUnit: true, layout.OpenStorePath: true, mountUnit: true, firstbootUnit: true, nodeUnit: true, attachUnit: true, UdevRulesPath: true,
 	}
 	for _, f := range c.files() {
 		own[f.Path] = true

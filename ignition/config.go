@@ -9,11 +9,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/opencontainers/go-digest"
 	"golang.org/x/crypto/ssh"
 
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/verity"
 )
 
 // What can be wrong with a piece of Butane.
@@ -76,6 +78,12 @@ type Store struct {
 	// SELinuxContext of everything in the store and in stores that are attached later;
 	// "" leaves the option out.
 	SELinuxContext string
+	// Verity is when stores are mounted by dm-verity; "" means layout.VerityAuto.
+	Verity layout.Verity
+	// Tree is the hash tree of the store; zero if it has none.
+	Tree verity.Tree
+	// Program is the SHA-256 of the pinbox-node in the store.
+	Program digest.Digest
 }
 
 // Snippet is a piece of Butane.
@@ -129,7 +137,19 @@ func (c Config) Validate() error {
 
 // node is the configuration of pinbox-node.
 func (c Config) node() layout.NodeConfig {
-	return layout.NodeConfig{KeepPrevious: c.KeepPrevious, SELinuxContext: c.Store.SELinuxContext}
+	return layout.NodeConfig{
+		KeepPrevious: c.KeepPrevious, SELinuxContext: c.Store.SELinuxContext, Verity: c.Store.Verity,
+	}
+}
+
+// verified returns the store with its policy: a node that has keys, and so trusts no store that nobody signed,
+// trusts its own one by the root in this configuration.
+func (c Config) verified() Store {
+	s := c.Store
+	if c.HasKeys() && s.Verity != layout.VerityOff {
+		s.Verity = layout.VerityRequire
+	}
+	return s
 }
 
 // HasKeys reports whether a snippet names the folder of keys.
@@ -159,9 +179,6 @@ func (s Store) options() string {
 	// nosuid, nodev: only containers need the devices and set-user-ID programs of an image, and
 	// they have mounts of their own.
 	options := []string{"ro", "nosuid", "nodev", "nofail"}
-	if s.PartitionLabel == "" {
-		options = append(options, "loop")
-	}
 	if s.SELinuxContext != "" {
 		options = append(options, fmt.Sprintf("context=%q", s.SELinuxContext))
 	}

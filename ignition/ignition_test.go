@@ -9,12 +9,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/crio"
 	"github.com/pinbox/pinbox/ignition"
 	runtimecrio "github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/verity"
 )
 
 const sets = `apiVersion: machineconfiguration.openshift.io/v1
@@ -43,19 +46,25 @@ func configs(t *testing.T) map[string]ignition.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
+	tree := verity.Tree{Root: digest.SHA256.FromString("root"), Blocks: 90_000}
+	program := digest.FromString("pinbox-node")
 	snippet := "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/hostname\n    contents:\n" +
 		"      inline: ship-7\n"
 	return map[string]ignition.Config{
-		"live": {Sets: sets, Store: ignition.Store{SELinuxContext: ignition.DefaultSELinuxContext}, KeepPrevious: 1},
+		"live": {Sets: sets, Store: ignition.Store{
+			SELinuxContext: ignition.DefaultSELinuxContext, Tree: tree, Program: program,
+		}, KeepPrevious: 1},
 		"installed": {
-			Sets: sets, Store: ignition.Store{PartitionLabel: "pinbox-store"}, InternalRepair: true, KeepPrevious: 1,
+			Sets: sets, Store: ignition.Store{
+				PartitionLabel: "pinbox-store", Tree: tree, Program: program, Verity: layout.VerityRequire,
+			}, InternalRepair: true, KeepPrevious: 1,
 			AutoAttach: true,
 			SSHKeys:    []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb me@ship"},
 			Snippets:   []ignition.Snippet{{Name: "hostname.bu", Content: []byte(snippet)}},
 		},
-		"folder": {Sets: sets, Store: ignition.Store{Folder: layout.StoreFolder}},
+		"folder": {Sets: sets, Store: ignition.Store{Folder: layout.StoreFolder, Program: program}},
 		"medium": {
-			Sets: sets, Store: ignition.Store{VolumeLabel: "PINBOX"},
+			Sets: sets, Store: ignition.Store{VolumeLabel: "PINBOX", Tree: tree, Program: program, Verity: layout.VerityOff},
 			PullSecret: []byte(`{"auths":{"quay.io":{"auth":"bWU6c2VjcmV0"}}}` + "\n"),
 			Registries: []byte("[[registry]]\n  location = \"quay.io\"\n  [[registry.mirror]]\n" +
 				"    location = \"mirror.lab:8443/quay\"\n    pull-from-mirror = \"digest-only\"\n"),
@@ -80,8 +89,8 @@ func rendered(t *testing.T) map[string][]byte {
 	}
 	all["installer"], err = ignition.Installer{
 		Disk: "/dev/disk/by-path/pci-0000:00:04.0", Config: installed, CopyNetwork: true,
-		SELinuxContext: ignition.DefaultSELinuxContext,
-		AppendKargs:    []string{"console=ttyS0"}, DeleteKargs: []string{"quiet"}, SSHKeys: configs(t)["installed"].SSHKeys,
+		Store:       configs(t)["live"].Store,
+		AppendKargs: []string{"console=ttyS0"}, DeleteKargs: []string{"quiet"}, SSHKeys: configs(t)["installed"].SSHKeys,
 	}.Render()
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +117,9 @@ func TestConfigGolden(t *testing.T) {
 		if !bytes.Equal(files[runtimecrio.PinnedImagesPath], runtimecrio.RenderPinned(pinset.Union(config.Sets...))) {
 			t.Errorf("%s: the pins in the config are %q", name, files[runtimecrio.PinnedImagesPath])
 		}
-		node := layout.NodeConfig{KeepPrevious: config.KeepPrevious, SELinuxContext: config.Store.SELinuxContext}
+		node := layout.NodeConfig{
+			KeepPrevious: config.KeepPrevious, SELinuxContext: config.Store.SELinuxContext, Verity: config.Store.Verity,
+		}
 		if got := files[layout.NodeConfigPath]; !bytes.Equal(got, node.Render()) {
 			t.Errorf("%s: the node's configuration is %q", name, got)
 		}

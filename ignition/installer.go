@@ -21,8 +21,9 @@ type Installer struct {
 	AppendKargs, DeleteKargs []string
 	// CopyNetwork copies the network keyfiles of the live system to the installed one.
 	CopyNetwork bool
-	// SELinuxContext of everything in the store; "" leaves the option out.
-	SELinuxContext string
+	// Store is the store of the installed system. That of the live system is the same, and on its
+	// medium.
+	Store Store
 	// SSHKeys of the user core of the live system.
 	SSHKeys []string
 }
@@ -65,13 +66,14 @@ func (i Installer) Render() ([]byte, error) {
 	for n := range doc.Storage.Files {
 		doc.Storage.Files[n].Mode = 0o600 // they may hold secrets
 	}
-	t := newTemplates(Store{SELinuxContext: i.SELinuxContext})
+	store := i.Store
+	store.PartitionLabel = ""
+	t := newTemplates(store)
 	t.Disk = i.Disk
-	doc.Systemd.Units = []unit{
-		{Name: t.Mount, Enabled: true, Contents: t.render("store.mount")},
-		{Name: checkUnit, Enabled: true, Contents: t.render("check-disk.service")},
-		{Name: installUnit, Enabled: true, Contents: t.render("install-store.service")},
-	}
+	doc.Storage.Files = append(doc.Storage.Files, t.openStore()...)
+	doc.Systemd.Units = append(t.storeUnits(),
+		unit{Name: checkUnit, Enabled: true, Contents: t.render("check-disk.service")},
+		unit{Name: installUnit, Enabled: true, Contents: t.render("install-store.service")})
 	return doc.encode(
 		"The live system's configuration, which installs the appliance to "+i.Disk+". live.ign is made from it", "live.bu",
 		t.err)

@@ -1,6 +1,7 @@
 package ignition_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,14 +10,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/pinbox/pinbox/fixtures"
 )
 
 // preparation finds the command by which a unit puts the program where it runs.
 var preparation = regexp.MustCompile(`(?m)^ExecStartPre=-?/bin/sh -c '(.*)'$`)
 
-// install gives the command of a golden unit, for folders of a test's own.
-func install(t *testing.T, unit, store, bin string) (script string) {
+// install gives the command of a golden unit, for folders of a test's own and a program.
+func install(t *testing.T, unit, store, bin string, wanted []byte) (script string) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(fixtures.Root(t), "fixtures/golden", unit))
 	if err != nil {
@@ -26,8 +29,8 @@ func install(t *testing.T, unit, store, bin string) (script string) {
 	if found == nil {
 		t.Fatalf("%s installs no program:\n%s", unit, content)
 	}
-	return strings.NewReplacer("/var/lib/pinbox/stores/0/pinbox", store, "/usr/local/bin", bin, "%N",
-		"new").Replace(found[1])
+	return strings.NewReplacer("/var/lib/pinbox/stores/0/pinbox", store, "/usr/local/bin", bin, "%N", "new",
+		digest.FromString("pinbox-node").Encoded(), digest.FromBytes(wanted).Encoded()).Replace(found[1])
 }
 
 // program is one that ends well, and is large enough to be caught half written.
@@ -42,13 +45,13 @@ func TestProgramIsThereWhileItIsInstalled(t *testing.T) {
 		"live-pinbox-firstboot.service", "live-pinbox-node.service", "installer-pinbox-check-disk.service",
 	} {
 		store, bin := t.TempDir(), t.TempDir()
-		script, installed := install(t, unit, store, bin), filepath.Join(bin, "pinbox-node")
+		installed := filepath.Join(bin, "pinbox-node")
 		next := func(n int) {
 			t.Helper()
 			if err := os.WriteFile(filepath.Join(store, "pinbox-node"), program(n), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			fixtures.Run(t, "sh", "-c", script)
+			fixtures.Run(t, "sh", "-c", install(t, unit, store, bin, program(n)))
 		}
 		next(0)
 		done := make(chan error)
@@ -81,8 +84,8 @@ func TestProgramIsThereWhileItIsInstalled(t *testing.T) {
 // finds no store leaves what is there.
 func TestProgramStays(t *testing.T) {
 	store, bin := t.TempDir(), t.TempDir()
-	script, installed := install(t, "live-pinbox-node.service", store, bin), filepath.Join(bin, "pinbox-node")
-	source := filepath.Join(store, "pinbox-node")
+	script := install(t, "live-pinbox-node.service", store, bin, program(0))
+	source, installed := filepath.Join(store, "pinbox-node"), filepath.Join(bin, "pinbox-node")
 	if err := os.WriteFile(source, program(0), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -103,8 +106,36 @@ func TestProgramStays(t *testing.T) {
 	if err := os.Remove(source); err != nil {
 		t.Fatal(err)
 	}
-	if err := exec.Command("sh", "-c", script).Run(); err == nil {
-		t.Error("a program was installed from nowhere")
-	}
+	fixtures.Run(t, "sh", "-c", script)
 	same()
+}
+
+// A store that somebody has changed, or another one with the label of the appliance's, brings no program that
+// runs as root: that was installed from whatever was mounted.
+func TestAnotherProgramIsNotInstalled(t *testing.T) {
+	store, bin := t.TempDir(), t.TempDir()
+	script := install(t, "live-pinbox-firstboot.service", store, bin, program(0))
+	for name, before := range map[string][]byte{"at the first boot": nil, "later": program(7)} {
+		installed := filepath.Join(bin, "pinbox-node")
+		for file, content := range map[string][]byte{filepath.Join(store, "pinbox-node"): program(1), installed: before} {
+			if err := os.WriteFile(file, content, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if before == nil {
+			if err := os.Remove(installed); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out, err := exec.Command("sh", "-c", script).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "is not the one of the configuration") {
+			t.Errorf("%s: got %v, %s, want a refusal", name, err, out)
+		}
+		if got, _ := os.ReadFile(installed); !bytes.Equal(got, before) {
+			t.Errorf("%s: another program is installed", name)
+		}
+		if left, _ := filepath.Glob(filepath.Join(bin, ".*new*")); len(left) > 0 {
+			t.Errorf("%s: got the files %v, want none left", name, left)
+		}
+	}
 }

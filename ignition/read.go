@@ -3,11 +3,14 @@ package ignition
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 
 	ign "github.com/coreos/ignition/v2/config"
+	"github.com/opencontainers/go-digest"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/verity"
 )
 
 var byLabel = regexp.MustCompile(`(?m)^What=/dev/disk/by-label/(.+)$`)
@@ -44,4 +47,21 @@ func InstallDisk(config []byte) string {
 		return ""
 	}
 	return installer.Disk
+}
+
+// storeTree finds the tree in the script that opens a store.
+var storeTree = regexp.MustCompile(`(?m)^root=([0-9a-f]{64})\nblocks=([0-9]+)$`)
+
+// StoreTree returns the hash tree of the store that a configuration mounts; zero if it names none.
+func StoreTree(config []byte) (verity.Tree, error) {
+	files, err := Files(config)
+	if err != nil {
+		return verity.Tree{}, err
+	}
+	m := storeTree.FindSubmatch(files[layout.OpenStorePath])
+	if m == nil {
+		return verity.Tree{}, nil
+	}
+	blocks, err := strconv.ParseInt(string(m[2]), 10, 64)
+	return verity.Tree{Root: digest.NewDigestFromEncoded(digest.SHA256, string(m[1])), Blocks: blocks}, err
 }

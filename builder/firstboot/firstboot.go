@@ -8,6 +8,8 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/spec"
@@ -15,6 +17,7 @@ import (
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/verity"
 )
 
 // Files are the configs of the node and, if a live system installs it, of the live system.
@@ -25,6 +28,20 @@ type Files struct {
 	StoreFiles []ignition.File
 	secret     bool // a config has a pull secret
 	notes      []string
+	spec       spec.Spec
+	config     ignition.Config
+}
+
+// unknown stands for the hash tree of a store until that is written. It takes more space in a config than any
+// tree, compressed too, so that a config which fits into the ISO still fits with the tree.
+var unknown = verity.Tree{Root: digest.SHA512.FromString("root"), Blocks: 1 << 48}
+
+// WithStore returns the configs for the store that was written.
+func (c Files) WithStore(tree verity.Tree) (Files, error) {
+	c.config.Store.Tree = tree
+	files, err := render(c.spec, c.config)
+	files.secret, files.notes = c.secret, c.notes
+	return files, err
 }
 
 // perm is the mode of the files: only the owner reads a pull secret.
@@ -68,8 +85,10 @@ func (c Files) Warnings() (all []string) {
 }
 
 // Configure renders the first-boot configuration.
-func Configure(a spec.Appliance, sets []pinset.Set, registries []byte) (Files, error) {
+// program is the SHA-256 of the pinbox-node in the store.
+func Configure(a spec.Appliance, sets []pinset.Set, registries []byte, program digest.Digest) (Files, error) {
 	c := a.Spec.Config(sets, registries)
+	c.Store.Tree, c.Store.Program = unknown, program
 	for _, name := range a.Spec.Ignition.Butane {
 		content, err := os.ReadFile(name)
 		if err != nil {
@@ -140,7 +159,7 @@ func fit(s spec.Spec, c ignition.Config) (Files, error) {
 
 // render renders the configs, and checks that they fit into the base ISO, before anything is fetched.
 func render(s spec.Spec, c ignition.Config) (files Files, err error) {
-	files.StoreFiles = c.StoreFiles
+	files.StoreFiles, files.spec, files.config = c.StoreFiles, s, c
 	if files.butane, err = ignition.Render(c); err != nil {
 		return Files{}, err
 	}
@@ -167,7 +186,7 @@ func installer(s spec.Spec, c ignition.Config, installed []byte) (butane, config
 	butane, err = ignition.Installer{
 		Disk: s.ISO.InstallDevice, Config: installed, CopyNetwork: network,
 		AppendKargs: s.ISO.InstalledKernelArguments.Append, DeleteKargs: s.ISO.InstalledKernelArguments.Delete,
-		SELinuxContext: c.Store.SELinuxContext, SSHKeys: c.SSHKeys,
+		Store: c.Store, SSHKeys: c.SSHKeys,
 	}.Render()
 	if err != nil {
 		return nil, nil, err

@@ -16,6 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/firstboot"
 	"github.com/pinbox/pinbox/builder/iso"
@@ -47,7 +49,7 @@ func configured(t *testing.T, change func(*spec.Spec)) (firstboot.Files, error) 
 		t.Fatal(err)
 	}
 	sets := []pinset.Set{{Name: "infra", Images: []pinset.Image{img}}, {Name: "worker", Images: []pinset.Image{img}}}
-	return firstboot.Configure(appliance(t, change), sets, []byte("# mirrors\n"))
+	return firstboot.Configure(appliance(t, change), sets, []byte("# mirrors\n"), digest.FromString("pinbox-node"))
 }
 
 func configure(t *testing.T, change func(*spec.Spec)) firstboot.Files {
@@ -324,7 +326,7 @@ func TestRefusedBases(t *testing.T) {
 // The ISO of mode live has the node's config.
 func TestLiveISO(t *testing.T) {
 	a := appliance(t, func(s *spec.Spec) { s.ISO = spec.ISO{Base: fixtures.LiveISO(t), Force: true} })
-	files, err := firstboot.Configure(a, nil, nil)
+	files, err := firstboot.Configure(a, nil, nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -355,7 +357,7 @@ func TestInstaller(t *testing.T) {
 			InstalledKernelArguments: spec.InstalledKernelArguments{Append: []string{"console=ttyS0"}, Delete: []string{"quiet"}},
 		}
 	})
-	files, err := firstboot.Configure(a, nil, nil)
+	files, err := firstboot.Configure(a, nil, nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
@@ -141,7 +142,7 @@ type Node struct {
 	Binary string `yaml:"binary,omitempty"`
 }
 
-// NodeStore describes where a node finds its store; at most one field is set.
+// NodeStore describes where a node finds its store: at most one of path, partitionLabel and volumeLabel is set.
 type NodeStore struct {
 	// Path of the store's file on the node. If spec.store.format is not squashfs, this is the
 	// path of the store's folder, and the default is /var/lib/pinbox/store.
@@ -151,6 +152,10 @@ type NodeStore struct {
 	// VolumeLabel of a separate medium with the store, which `pinbox medium` writes. The live
 	// ISO then has no store.
 	VolumeLabel string `yaml:"volumeLabel,omitempty" jsonschema:"pattern=^[A-Z0-9_]+$,maxLength=16"`
+	// Verity is when the node mounts its store, and those that are attached later, by dm-verity,
+	// which verifies each block that is read: auto, if left out: where dmsetup and the kernel's
+	// module are; require: it mounts none without; off.
+	Verity layout.Verity `yaml:"verity,omitempty" jsonschema:"enum=auto,enum=require,enum=off"`
 }
 
 // New returns an appliance with these sources, for a build without an appliance file.

@@ -16,7 +16,7 @@ func (s Spec) Config(sets []pinset.Set, registries []byte) ignition.Config {
 		KeepPrevious: layout.DefaultKeepPrevious, AutoAttach: s.Node.AutoAttach,
 		Store: ignition.Store{
 			Path: s.Node.Store.Path, PartitionLabel: s.Node.Store.PartitionLabel, VolumeLabel: s.Node.Store.VolumeLabel,
-			SELinuxContext: ignition.DefaultSELinuxContext,
+			SELinuxContext: ignition.DefaultSELinuxContext, Verity: s.Node.Store.Verity,
 		},
 	}
 	if !format.Of(s.Store.Format).Describe().Mounted {

@@ -45,7 +45,7 @@ func (s Spec) validateISO() error {
 		return errors.New("spec.iso.base is missing: spec.iso.mode install needs a live ISO")
 	case i.InstallDevice == "":
 		return errors.New("spec.iso.installDevice is missing: spec.iso.mode install needs a disk")
-	case store != NodeStore{} && store != NodeStore{PartitionLabel: layout.PartitionLabel}:
+	case store.Path+store.VolumeLabel != "", store.PartitionLabel != "" && store.PartitionLabel != layout.PartitionLabel:
 		return fmt.Errorf("spec.node.store: in spec.iso.mode install the store is in the partition %s; leave it out",
 			layout.PartitionLabel)
 	}

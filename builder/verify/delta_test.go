@@ -5,8 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +22,9 @@ import (
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/verity"
 )
 
 // Base and delta are found intact, from folders and from ISOs, and whatever is missing or
@@ -162,9 +167,31 @@ func repacked(t *testing.T, dir string, change func(out, tree string)) string {
 		t.Fatal(err)
 	}
 	fixtures.Run(t, "mksquashfs", tree, stores[0], "-quiet", "-no-progress")
-	fixtures.AddTree(t, stores[0])
+	nameTree(t, out, fixtures.AddTree(t, stores[0]))
 	resum(t, out)
 	return out
+}
+
+// rootInConfig finds the lines of a Butane config that name the hash tree of a store.
+var rootInConfig = regexp.MustCompile(`root=[0-9a-f]{64}(\s+)blocks=[0-9]+`)
+
+// nameTree has the configs of an appliance name another hash tree.
+func nameTree(t *testing.T, out string, tree verity.Tree) {
+	t.Helper()
+	name := filepath.Join(out, artifact.ButaneFile)
+	bu, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) { // a delta
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	bu = rootInConfig.ReplaceAll(bu, fmt.Appendf(nil, "root=%s${1}blocks=%d", tree.Root.Encoded(), tree.Blocks))
+	ign, err := ignition.Translate(bu)
+	if err := errors.Join(err, os.WriteFile(name, bu, 0o644),
+		os.WriteFile(filepath.Join(out, artifact.IgnitionFile), ign, 0o644)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // tampered changes a byte of a file in a store so that only somebody who knows what was

@@ -204,6 +204,10 @@ func TestFilesThatDisagree(t *testing.T) {
 			s.base, "printf x | dd of=store.squashfs bs=1 seek=5000 conv=notrunc",
 			"store.squashfs: the hash tree is not that of the data",
 		},
+		"config for another store": {
+			s.base, "cp " + s.live + "/store.squashfs " + s.live + "/store.roothash .",
+			"config.ign: another root hash than that of the store",
+		},
 		"another root hash": {
 			s.base, "cp " + s.live + "/store.roothash .", "store.roothash is not the root hash of the store, which is ",
 		},

@@ -67,7 +67,7 @@ func Artifact(ctx context.Context, dir string, hooks progress.Hooks) (Result, er
 		errs = append(errs, checkManifests(dir, lock, sums))
 		switch {
 		case !artifact.IsDelta(sums):
-			errs = append(errs, checkConfig(dir, lock))
+			errs = append(errs, checkConfig(dir, lock, store.Tree))
 		case errors.Join(errs...) == nil: // else the delta may be unreadable
 			errs = append(errs, v.delta(dir, lock))
 		}
@@ -209,8 +209,9 @@ func checkManifests(dir string, lock pinset.Lock, sums layout.Sums) error {
 	return errors.Join(errs...)
 }
 
-// checkConfig compares the Ignition config with the Butane config, and its pins with the lock.
-func checkConfig(dir string, lock pinset.Lock) error {
+// checkConfig compares the Ignition config with the Butane config, its pins with the lock, and the root that it
+// names with that of the store.
+func checkConfig(dir string, lock pinset.Lock, tree verity.Tree) error {
 	bu, err := os.ReadFile(filepath.Join(dir, artifact.ButaneFile))
 	if err != nil {
 		return err
@@ -240,6 +241,13 @@ func checkConfig(dir string, lock pinset.Lock) error {
 	}
 	if !bytes.Equal(files[crio.PinnedImagesPath], crio.RenderPinned(images)) {
 		return fmt.Errorf("%s does not pin the images of the lock", artifact.IgnitionFile)
+	}
+	named, err := ignition.StoreTree(ign)
+	if err == nil && !tree.IsZero() && named != tree { // else the store could not be read, or has no tree
+		err = errors.New("another root hash than that of the store")
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", artifact.IgnitionFile, err)
 	}
 	return nil
 }

@@ -70,7 +70,7 @@ func TestSignatures(t *testing.T) {
 		}
 		s.wantExit(4, "the store has no signature, and this node requires one", "attach", s.stores[1])
 		s.wantExit(4, "the signature of the store is not valid", "attach", other)
-		s.wantExit(3, "cannot use a store in place", "attach", signed, "--in-place")
+		s.wantExit(3, "dm-verity, which is required, since this node requires signatures", "attach", signed, "--in-place")
 		s.wantPinned(0)
 		if _, err := verify.Artifact(t.Context(), signed, progress.Hooks{}); err != nil {
 			t.Error(err)

@@ -96,6 +96,9 @@ const (
 	KeysDir     = "/etc/pinbox/keys.d"
 	// LiveStorePath is the path of the store on the ISO of a CoreOS live system.
 	LiveStorePath = "/run/media/iso/" + MediumDir + "/" + MediumStore
+	// OpenStorePath is a script that makes StoreLink a link to the device with the appliance's own store.
+	OpenStorePath = "/etc/pinbox/open-store"
+	StoreLink     = "/run/pinbox/store-0"
 	// MediumMount is the mount point of a medium that contains the store but no operating system.
 	MediumMount = "/run/media/pinbox"
 )
