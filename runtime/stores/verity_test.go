@@ -125,8 +125,7 @@ func TestAttachedStoresAreMountedByTheirTree(t *testing.T) {
 	if err != nil || state.Stores[0].Verity != tree {
 		t.Errorf("got %+v, %v in the state, want %v", state.Stores, err, tree)
 	}
-	d.wanted = nil
-	if err := os.RemoveAll(d.Sets); err != nil {
+	if _, err := d.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.Detach(t.Context(), "1", d.main); err != nil {
