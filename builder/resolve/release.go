@@ -72,14 +72,19 @@ func (r *resolver) payload(
 	if p, err = source.ParsePayload(files[source.ImageReferences], files[source.ReleaseMetadata]); err != nil {
 		return p, nil, fmt.Errorf("%s: %w", img, err)
 	}
-	chosen, err = p.Select(wanted.Components.Include, wanted.Components.Exclude, wanted.MachineOS)
-	if err != nil {
+	if chosen, err = choose(p, wanted); err != nil {
 		return p, nil, fmt.Errorf("%s: %w", img, err)
 	}
-	if wanted.Blocked != nil {
-		chosen = slices.DeleteFunc(chosen, func(c source.Component) bool { return wanted.Blocked(c.Image.String()) })
-	}
 	return p, chosen, nil
+}
+
+// choose returns the components of a payload that are wanted.
+func choose(p source.Payload, wanted source.RequestedRelease) ([]source.Component, error) {
+	chosen, err := p.Select(wanted.Components.Include, wanted.Components.Exclude, wanted.MachineOS)
+	if err != nil || wanted.Blocked == nil {
+		return chosen, err
+	}
+	return slices.DeleteFunc(chosen, func(c source.Component) bool { return wanted.Blocked(c.Image.String()) }), nil
 }
 
 // lockedRelease returns the digest of a release that oc-mirror fetched by a tag.
@@ -98,18 +103,21 @@ func (r *resolver) provide(wanted source.RequestedRelease, img pinset.Image) {
 	}
 }
 
-// missingComponents reports the components that are missing too, if oc-mirror has kept the list of them.
+// missingComponents reports the wanted components that are missing too, if oc-mirror has kept the list
+// of all.
 func (r *resolver) missingComponents(ctx context.Context, wanted source.RequestedRelease) error {
 	parsed, err := source.ParsePayload(wanted.References, nil)
 	if len(wanted.References) == 0 || err != nil {
 		return nil // the caller has a better error already
 	}
+	chosen, err := choose(parsed, wanted)
+	if err != nil {
+		return nil // as above
+	}
 	var all []pinset.Image
-	for _, c := range parsed.Components {
-		if wanted.Blocked == nil || !wanted.Blocked(c.Image.String()) {
-			r.provide(wanted, c.Image)
-			all = append(all, c.Image)
-		}
+	for _, c := range chosen {
+		r.provide(wanted, c.Image)
+		all = append(all, c.Image)
 	}
 	_, err = r.client.Resolve(ctx, pinset.Union(pinset.Set{Images: all}), nil)
 	return err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -201,7 +202,7 @@ func TestIncompleteLocalReleases(t *testing.T) {
 	r := newRegistry(t)
 	pushed, image := r.release("4.99.1"), r.image("amd64", "a@A")
 	cli, pod := pushed.Components["cli"], pushed.Components["pod"]
-	const missing = ": some of its blobs are not there"
+	const missing = ": some of its blobs are missing"
 	releaseOnly, nothing := r.mirror(r.known(pushed.Pin, "4.99.1")), r.mirror(image)
 	for name, c := range map[string]struct {
 		release source.RequestedRelease
@@ -243,4 +244,34 @@ func TestIncompleteLocalReleases(t *testing.T) {
 		}}, pinset.Lock{}, progress.Hooks{})
 		checkError(t, err, storage.ErrIncomplete, cli+missing, pod+missing, "resolve "+pushed.Tag+"0")
 	})
+}
+
+// Components that are not wanted are not missing. A bug was to report rhel-coreos without machineOS, and
+// components that include and exclude leave out.
+func TestUnwantedComponentsAreNotMissing(t *testing.T) {
+	r := newRegistry(t)
+	pushed := r.release("4.99.1")
+	for name, c := range map[string]struct {
+		machineOS  bool
+		components source.Components
+		want       []string
+	}{
+		"all":                 {false, source.Components{}, []string{"cli", "must-gather", "pod"}},
+		"all, with machineOS": {true, source.Components{}, []string{"cli", "must-gather", "pod", "rhel-coreos"}},
+		"include":             {false, source.Components{Include: []string{"pod", "rhel-coreos"}}, []string{"pod", "rhel-coreos"}},
+		"exclude":             {false, source.Components{Exclude: []string{"p*"}}, []string{"cli", "must-gather"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := resolved(t, ocp(source.RequestedRelease{
+				Release: source.Release{Image: pushed.Pin, MachineOS: c.machineOS, Components: c.components},
+				Images:  r.mirror(), References: references(t, pushed),
+			}), pinset.Lock{}, progress.Hooks{})
+			checkError(t, err, storage.ErrIncomplete, pushed.Pin)
+			for component, pin := range pushed.Components {
+				if got, want := strings.Contains(err.Error(), pin), slices.Contains(c.want, component); got != want {
+					t.Errorf("got %v for %s reported as missing, want %v: %v", got, component, want, err)
+				}
+			}
+		})
+	}
 }

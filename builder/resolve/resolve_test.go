@@ -382,7 +382,7 @@ func TestAllErrorsAreReported(t *testing.T) {
 	r := newRegistry(t)
 	a, b := r.image("arm64", "a@A"), r.image("arm64", "b@B")
 	c, d := r.image("amd64", "c@C"), r.image("amd64", "d@D")
-	const platform, missing = ": image is not for the appliance's platform", ": some of its blobs are not there"
+	const platform, missing = ": image is not for the appliance's platform", ": some of its blobs are missing"
 	for name, test := range map[string]struct {
 		material source.Content
 		want     error
