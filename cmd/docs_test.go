@@ -141,9 +141,9 @@ func TestExitCodesOfTheDocs(t *testing.T) {
 // Words that the programs print stand in tables of the documents.
 func TestTablesOfTheDocs(t *testing.T) {
 	for title, test := range map[string]struct {
-		page string
-		pattern  *regexp.Regexp
-		files    []string
+		page    string
+		pattern *regexp.Regexp
+		files   []string
 	}{
 		"Checking manifests": {
 			"docs/build.md", lintRule, []string{"builder/lint/lint.go", "builder/lint/set.go", "storage/pinset/lint.go"},
