@@ -106,7 +106,7 @@ func TestManifestRequestsAreRetriedByClass(t *testing.T) {
 // The condition of changed sets depends on the owner of the drop-in.
 func TestPendingCondition(t *testing.T) {
 	for owner, want := range map[Owner]string{
-		MCO: "The Machine Config Operator has not pinned all yet", Pinbox: "The sets have changed since the last pass",
+		MCO: "The Machine Config Operator has not pinned all images yet", Pinbox: "The sets have changed since the last pass",
 	} {
 		r := testReport(map[pinset.Image]bool{}, set("s", image("a")))
 		r.pending, r.owner = true, owner

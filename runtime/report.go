@@ -234,7 +234,7 @@ func (r report) conditions(previous Status, s Status, now time.Time) []Condition
 	case r.pending:
 		p.Reason, p.Message = pending, "The sets have changed since the last pass"
 		if r.owner == MCO {
-			p.Message = "The Machine Config Operator has not pinned all yet"
+			p.Message = "The Machine Config Operator has not pinned all images yet"
 		}
 	case r.working && !r.onlyRetries():
 		p.Status, p.Reason, p.Message = "True", imagePrefetch, "node is prefetching images: "+r.node

@@ -290,7 +290,7 @@ func TestChangeOfSetsCancelsPulls(t *testing.T) {
 		t.Errorf("status: got exit code %d and\n%s\nwant 1 and a pull", result.Code, result.Out)
 	}
 	if result := n.Do("firstboot", "--wait", "200ms"); result.Code != 7 ||
-		!strings.Contains(result.Err, "another pinbox-node is at work") {
+		!strings.Contains(result.Err, "another pinbox-node is running") {
 		t.Errorf("a second process: got exit code %d and\n%s\nwant 7", result.Code, result.Err)
 	}
 	n.WriteSet("s.yaml", sample.SetNamed("s", good))

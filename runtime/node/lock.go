@@ -11,7 +11,7 @@ import (
 )
 
 // ErrBusy is another process that makes passes.
-var ErrBusy = errors.New("another pinbox-node is at work")
+var ErrBusy = errors.New("another pinbox-node is running")
 
 // lock waits until no other process makes passes. The caller calls release.
 func (o Options) lock(ctx context.Context) (release func(), err error) {

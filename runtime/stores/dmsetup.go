@@ -115,7 +115,7 @@ func readLine(name string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// loop returns a read-only loop device of the extent, which the kernel removes when nobody uses it.
+// loop returns a read-only loop device of the extent. The kernel removes it after its last use.
 func (e Extent) loop() (*os.File, error) {
 	file, err := os.Open(e.Path)
 	if err != nil {

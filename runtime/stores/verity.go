@@ -128,7 +128,7 @@ func (v verifier) sweep(ctx context.Context) {
 	targets, _ := v.mapper.Targets(ctx)
 	for _, t := range targets {
 		if t.Name != layout.OwnVerityName { // it belongs to a unit
-			_ = v.mapper.Release(ctx, t.Name) // the next sweep tries again, and nobody misses it
+			_ = v.mapper.Release(ctx, t.Name) // the next sweep tries again
 		}
 	}
 }
