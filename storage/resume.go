@@ -109,7 +109,7 @@ func (r *resumed) save(p []byte) {
 		return
 	}
 	if _, err := r.part.WriteAt(p, r.at); err != nil {
-		_ = r.part.Truncate(0) // nobody reads it
+		_ = r.part.Truncate(0) // the file is no longer read
 		r.part = nil
 		return
 	}

@@ -141,7 +141,7 @@ func TestSchemaAgreesWithTheDecoder(t *testing.T) {
 		"path with a newline": {good + "  node:\n    store:\n      path: \"/a\\nOptions=rw\"\n", "letters, digits"},
 		"label with a space":  {good + "  node:\n    store:\n      partitionLabel: my store\n", "partition label"},
 		"relative path":       {good + "  node:\n    store:\n      path: srv/store\n", "starts with /"},
-		"keep less than none": {good + "  node:\n    keepPrevious: -1\n", "keepPrevious is -1; it is 0 or more"},
+		"keep less than none": {good + "  node:\n    keepPrevious: -1\n", "keepPrevious is -1; it must be 0 or more"},
 		"duplicate field":     {good + "  sources: []\n", "already defined"},
 	} {
 		t.Run(name, func(t *testing.T) {

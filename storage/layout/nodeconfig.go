@@ -56,7 +56,7 @@ func (v Verity) Validate() error {
 // Validate returns an error if a node cannot use the configuration.
 func (c NodeConfig) Validate() error {
 	if c.KeepPrevious < 0 {
-		return fmt.Errorf("keepPrevious is %d; it is 0 or more", c.KeepPrevious)
+		return fmt.Errorf("keepPrevious is %d; it must be 0 or more", c.KeepPrevious)
 	}
 	if !pinset.Printable(c.SELinuxContext) || strings.ContainsAny(c.SELinuxContext, `"\`) {
 		return fmt.Errorf("selinuxContext is %q; it has no quotes, backslashes and control characters", c.SELinuxContext)

@@ -37,7 +37,7 @@ func TestReadNodeConfig(t *testing.T) {
 		`{"version": 1}`:                        {layout.NodeConfig{Version: 1, KeepPrevious: 1}, ""},
 		`{"version": 1, "keepPrevious": 0}`:     {layout.NodeConfig{Version: 1}, ""},
 		`{"version": 1, "selinuxContext":"a"}`:  {layout.NodeConfig{Version: 1, KeepPrevious: 1, SELinuxContext: "a"}, ""},
-		`{"version": 1, "keepPrevious": -1}`:    {layout.NodeConfig{}, "keepPrevious is -1; it is 0 or more"},
+		`{"version": 1, "keepPrevious": -1}`:    {layout.NodeConfig{}, "keepPrevious is -1; it must be 0 or more"},
 		`{"version": 1, "selinuxContext":"\""}`: {layout.NodeConfig{}, "selinuxContext is"},
 		`{"version": 1, "keepPervious": 1}`:     {layout.NodeConfig{}, `unknown field "keepPervious"`},
 		`{"version": 1, "keepPrevious": "1"}`:   {layout.NodeConfig{}, "cannot unmarshal string"},
