@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/spf13/cobra"
@@ -103,6 +104,10 @@ func showAttached(cmd *cobra.Command, output cli.Output, a stores.Attached, s ru
 	}
 	if a.Unverified {
 		text += "; its signature was not checked, since /etc/pinbox/keys.d has no key"
+	}
+	if !a.JudgedAt.IsZero() {
+		text += "; the clock of this node is behind: whether its signature has expired was judged as of " +
+			a.JudgedAt.UTC().Format(time.DateTime)
 	}
 	return showWithStatus(cmd, output, attached{Digest: a.Store.ID.String(), Slot: a.Store.Slot, Found: a.Found,
 		Moved: a.Moved, Status: s, text: text}, err)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	goruntime "runtime"
 	"slices"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 
@@ -60,6 +61,9 @@ type Attached struct {
 	Moved []string
 	// Unverified means that the store has a signature but the node has no keys.
 	Unverified bool
+	// JudgedAt is the time at which expired keys and signatures were looked for, if the node's clock is
+	// before it: the signature or this program was made then.
+	JudgedAt time.Time
 }
 
 // Attach copies a store to the node, mounts it and makes its sets current. The copy is the same
@@ -195,6 +199,9 @@ func (s *session) add(
 		return a, err
 	}
 	a.Store, a.Unverified = store, len(src.signature) > 0 && len(src.keys) == 0
+	if len(src.keys) > 0 {
+		a.JudgedAt = behind(src.signature)
+	}
 	before := s.state.clone()
 	s.state.SELinuxContext, s.state.Refused = s.mounts.selinuxContext, nil
 	s.state.Stores = append(s.state.Stores, store)

@@ -2,14 +2,19 @@ package stores
 
 import (
 	"bytes"
+	"crypto"
+	"crypto/rsa"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
+	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
 	"github.com/pinbox/pinbox/storage/layout"
@@ -84,6 +89,14 @@ func readKeys(dir string) (keys openpgp.EntityList, err error) {
 		if len(more) == 0 { // an empty file; without an error the node would need no signatures
 			return nil, fmt.Errorf("%s: no OpenPGP key", name)
 		}
+		for _, entity := range more {
+			for _, key := range entity.Subkeys {
+				err = errors.Join(err, checkKey(key.PublicKey))
+			}
+			if err = errors.Join(err, checkKey(entity.PrimaryKey)); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+		}
 		keys = append(keys, more...)
 	}
 	return keys, nil
@@ -96,6 +109,18 @@ func requiresSignatures(dir string) bool {
 }
 
 func armored(text []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(text), []byte("-----BEGIN ")) }
+
+// checkKey refuses keys whose signatures can be forged: NIST SP 800-131A.
+func checkKey(key *packet.PublicKey) error {
+	const minBits = 2048
+	if key.PubKeyAlgo == packet.PubKeyAlgoDSA {
+		return fmt.Errorf("key %s: DSA is not accepted", key.KeyIdString())
+	}
+	if rsa, ok := key.PublicKey.(*rsa.PublicKey); ok && rsa.N.BitLen() < minBits {
+		return fmt.Errorf("key %s: RSA with %d bits, want %d", key.KeyIdString(), rsa.N.BitLen(), minBits)
+	}
+	return nil
+}
 
 // signatureVerifier checks the signature of what is written to it.
 type signatureVerifier struct {
@@ -111,14 +136,10 @@ func newSignatureVerifier(keys openpgp.EntityList, signature []byte) (*signature
 	if len(signature) == 0 {
 		return nil, ErrUnsigned
 	}
-	check := openpgp.CheckDetachedSignature
-	if armored(signature) {
-		check = openpgp.CheckArmoredDetachedSignature
-	}
 	in, out := io.Pipe()
 	v := &signatureVerifier{PipeWriter: out, result: make(chan error, 1)}
 	go func() {
-		_, err := check(keys, in, bytes.NewReader(signature), &packet.Config{})
+		err := verify(keys, in, signature)
 		if err != nil {
 			err = fmt.Errorf("%w: %w", ErrSignature, err)
 		}
@@ -126,6 +147,69 @@ func newSignatureVerifier(keys openpgp.EntityList, signature []byte) (*signature
 		_, _ = io.Copy(io.Discard, in) // the check may fail before it has read everything
 	}()
 	return v, nil
+}
+
+// verify checks a signature with SHA-2. If the clock of the node is behind, it checks what has expired at
+// the earliest time that it can be.
+func verify(keys openpgp.EntityList, signed io.Reader, signature []byte) error {
+	binary, err := decodeSignature(signature)
+	if err != nil {
+		return err
+	}
+	config := &packet.Config{}
+	if at := behind(signature); !at.IsZero() {
+		config.Time = func() time.Time { return at }
+	}
+	hashes := []crypto.Hash{crypto.SHA256, crypto.SHA384, crypto.SHA512}
+	_, _, err = openpgp.VerifyDetachedSignatureAndHash(keys, signed, bytes.NewReader(binary), hashes, config)
+	return err
+}
+
+// decodeSignature removes the armor of a signature, if it has one.
+func decodeSignature(signature []byte) ([]byte, error) {
+	if !armored(signature) {
+		return signature, nil
+	}
+	block, err := armor.Decode(bytes.NewReader(signature))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(block.Body, maxSignature))
+}
+
+// behind returns the earliest time that it can be, if the clock of the node is before that: when the
+// signature and this program were made. Else it returns 0. A node without a battery for its clock may
+// start in 1970.
+func behind(signature []byte) time.Time {
+	earliest := built()
+	binary, _ := decodeSignature(signature) // verify reports an error
+	for packets := packet.NewReader(bytes.NewReader(binary)); ; {
+		p, err := packets.Next()
+		if err != nil { // verify reports it
+			break
+		}
+		if s, ok := p.(*packet.Signature); ok && s.CreationTime.After(earliest) {
+			earliest = s.CreationTime
+		}
+	}
+	if time.Now().After(earliest) {
+		return time.Time{}
+	}
+	return earliest
+}
+
+// built is the time of the commit that this program was built from, 0 if that is unknown.
+func built() (at time.Time) {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return at
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.time" {
+			at, _ = time.Parse(time.RFC3339, s.Value) // 0 if it is another form
+		}
+	}
+	return at
 }
 
 // stop ends the check early.

@@ -2,16 +2,19 @@ package stores_test
 
 import (
 	"bytes"
+	"crypto"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	openpgperrors "github.com/ProtonMail/go-crypto/openpgp/errors"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/progress"
@@ -22,7 +25,13 @@ import (
 // sign signs a store with a new key and returns the public key.
 func sign(t *testing.T, store string, armoured bool) (key []byte) {
 	t.Helper()
-	entity, err := openpgp.NewEntity("site", "", "site@example.com", nil)
+	return signWith(t, store, armoured, nil)
+}
+
+// signWith is sign with another algorithm, or at another time.
+func signWith(t *testing.T, store string, armoured bool, config *packet.Config) (key []byte) {
+	t.Helper()
+	entity, err := openpgp.NewEntity("site", "", "site@example.com", config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +45,7 @@ func sign(t *testing.T, store string, armoured bool) (key []byte) {
 	if armoured {
 		name, by = store+".asc", openpgp.ArmoredDetachSign
 	}
-	if err := by(&sig, entity, f, nil); err != nil {
+	if err := by(&sig, entity, f, config); err != nil {
 		t.Fatal(err)
 	}
 	w, err := armor.Encode(&pub, openpgp.PublicKeyType, nil)
@@ -152,6 +161,80 @@ func TestSignedStores(t *testing.T) {
 			if c.want == nil {
 				d.wantMounted(1)
 			} else {
+				d.wantUntouched()
+			}
+		})
+	}
+}
+
+// signWithSHA1 is sign with a hash that openpgp does not sign with.
+func signWithSHA1(t *testing.T, store string) (key []byte) {
+	t.Helper()
+	entity, err := openpgp.NewEntity("site", "", "site@example.com", &packet.Config{Algorithm: packet.PubKeyAlgoRSA})
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := packet.Signature{
+		Version: 4, SigType: packet.SigTypeBinary, PubKeyAlgo: packet.PubKeyAlgoRSA, Hash: crypto.SHA1,
+		CreationTime: time.Now(), IssuerKeyId: &entity.PrimaryKey.KeyId,
+	}
+	plain := &packet.Config{NonDeterministicSignaturesViaNotation: new(bool)} // it has no salt for SHA-1
+	hash := crypto.SHA1.New()
+	hash.Write(content)
+	var sig, pub bytes.Buffer
+	for _, step := range []func() error{
+		func() error { return s.Sign(hash, entity.PrivateKey, plain) },
+		func() error { return s.Serialize(&sig) },
+		func() error { return entity.Serialize(&pub) },
+		func() error { return os.WriteFile(store+".sig", sig.Bytes(), 0o644) },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return pub.Bytes()
+}
+
+// Only SHA-2 and keys that cannot be forged count. The clock of a node may be behind that of the build
+// host: a signature is not expired then.
+func TestSignatureAlgorithmsAndTimes(t *testing.T) {
+	at := func(change time.Duration) func() time.Time {
+		return func() time.Time { return time.Now().Add(change) }
+	}
+	const day = 24 * time.Hour
+	for name, c := range map[string]struct {
+		config packet.Config
+		behind bool
+		want   string // "" for a good signature
+	}{
+		"SHA-512":               {packet.Config{DefaultHash: crypto.SHA512}, false, ""},
+		"SHA-1":                 {packet.Config{}, false, "hash algorithm"},
+		"RSA with 2048 bits":    {packet.Config{Algorithm: packet.PubKeyAlgoRSA, RSABits: 2048}, false, ""},
+		"RSA with 1024 bits":    {packet.Config{Algorithm: packet.PubKeyAlgoRSA, RSABits: 1024}, false, "1024 bits, want 2048"},
+		"expired":               {packet.Config{Time: at(-2 * day), SigLifetimeSecs: 3600}, false, "expired"},
+		"of tomorrow":           {packet.Config{Time: at(day)}, true, ""},
+		"of tomorrow, for long": {packet.Config{Time: at(day), SigLifetimeSecs: 3600, KeyLifetimeSecs: 3600}, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newNode(t, testStore{n: 0})
+			store := filepath.Join(delta(1).folder(t), "delta.squashfs")
+			key := signWith(t, store, name == "SHA-512", &c.config)
+			if name == "SHA-1" {
+				key = signWithSHA1(t, store)
+			}
+			d.requireSignatures(key)
+			a, err := d.Attach(t.Context(), stores.AttachOptions{Source: store})
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Fatalf("got %v, want %q", err, c.want)
+			}
+			if a.JudgedAt.IsZero() == c.behind {
+				t.Errorf("got judged at %v, want that the clock is behind: %v", a.JudgedAt, c.behind)
+			}
+			if c.want != "" {
 				d.wantUntouched()
 			}
 		})
