@@ -16,11 +16,13 @@ var ErrBusy = errors.New("another pinbox-node is running")
 // lock waits until no other process makes passes. The caller calls release.
 func (o Options) lock(ctx context.Context) (release func(), err error) {
 	file := statusFile(o.Status).lock()
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+	// Another user who could open the lock could hold it. The folder of the status is for all.
+	if err := errors.Join(
+		os.MkdirAll(filepath.Dir(filepath.Dir(file)), 0o755), os.MkdirAll(filepath.Dir(file), 0o700)); err != nil {
 		return nil, err
 	}
 	wait := filelock.Options{Wait: o.Wait, Waiting: func() { o.Waiting(ErrBusy) }}
-	release, err = filelock.Lock(ctx, file, 0o644, wait)
+	release, err = filelock.Lock(ctx, file, 0o600, wait)
 	if errors.Is(err, filelock.ErrLocked) {
 		err = fmt.Errorf("%w (%s)", ErrBusy, file)
 	}

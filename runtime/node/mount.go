@@ -19,10 +19,7 @@ func Mount(ctx context.Context, o Options) ([]runtime.StoreStatus, error) {
 	m, configErr := o.manager()
 	m.Unconfigured = configErr != nil
 	all, err := m.Reconcile(ctx, func() bool { return stopped(ctx, o.Socket) })
-	if err != nil {
-		return nil, errors.Join(configErr, err)
-	}
-	return storeStatuses(all), configErr
+	return storeStatuses(all), errors.Join(configErr, err)
 }
 
 // stopped reports whether CRI-O neither runs nor starts.

@@ -27,7 +27,9 @@ func Status(ctx context.Context, o Options) (runtime.Status, error) {
 type statusFile string
 
 // lock is the path of the lock that a process holds while it makes passes.
-func (f statusFile) lock() string { return string(f) + ".lock" }
+func (f statusFile) lock() string {
+	return filepath.Join(filepath.Dir(string(f)), "locks", filepath.Base(string(f))+".lock")
+}
 
 // save writes the status for others to read.
 func (f statusFile) save(s runtime.Status) error {

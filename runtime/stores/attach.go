@@ -209,7 +209,7 @@ func (s *session) add(
 		r := Release{ID: store.ID, Store: store.ID, Name: store.Name, Sets: c.Sets}
 		if err := s.releases.makeCurrent(&s.state, r); err != nil {
 			s.state = before
-			return a, errors.Join(err, s.sweep())
+			return a, errors.Join(err, s.dir.sweep(s.state))
 		}
 	}
 	return a, s.mountNew(ctx, store, before, o)
@@ -227,7 +227,7 @@ func (s *session) mountNew(ctx context.Context, store Store, before State, o Att
 	}
 	if problem := found[store.ID]; problem != nil {
 		s.state = before
-		return errors.Join(problem, s.save(), s.sweep())
+		return errors.Join(problem, s.save(), s.dir.sweep(s.state))
 	}
 	if o.Listable != nil {
 		if problem := o.Listable(ctx); problem != nil {

@@ -199,12 +199,13 @@ func (s *session) reconcile(ctx context.Context) (problems, error) {
 	if err != nil {
 		return nil, err
 	}
-	return found, s.applySets(found)
+	return found, errors.Join(s.releases.sweep(), s.applySets(found))
 }
 
-// mountStores mounts and unmounts stores to match the state, and returns why stores are not mounted.
+// mountStores mounts and unmounts stores to match the state, and returns why stores are not mounted. It
+// writes nothing outside of the state's folder: /etc may be read-only.
 func (s *session) mountStores(ctx context.Context) (problems, error) {
-	if err := s.sweep(); err != nil {
+	if err := s.dir.sweep(s.state); err != nil {
 		return nil, err
 	}
 	if err := s.mounts.endTrial(ctx); err != nil {
@@ -220,14 +221,6 @@ func (s *session) mountStores(ctx context.Context) (problems, error) {
 		return nil, err
 	}
 	return found, nil
-}
-
-// sweep removes temporary files of killed processes.
-func (s *session) sweep() error {
-	if err := s.releases.sweep(); err != nil {
-		return err
-	}
-	return s.dir.sweep(s.state)
 }
 
 // folder is the folder of the state and of the copied stores.
@@ -267,10 +260,11 @@ func (f folder) adopt(file string, o Store) error {
 // trial is a mount point that CRI-O does not read.
 func (f folder) trial() string { return filepath.Join(string(f), "trial") }
 
-// lock takes a lock. Programs that this process runs inherit it: if the process is killed,
+// lock takes a lock in the folder, which only root can read: another user who could open a lock could hold
+// it. Programs that this process runs inherit it: if the process is killed,
 // the next pinbox-node waits for them.
 func (f folder) lock(ctx context.Context, name string, wait time.Duration) (release func(), err error) {
-	if err := os.MkdirAll(string(f), 0o755); err != nil {
+	if err := os.MkdirAll(string(f), 0o700); err != nil {
 		return nil, err
 	}
 	path := filepath.Join(string(f), name)

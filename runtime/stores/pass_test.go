@@ -16,7 +16,7 @@ import (
 func TestAttachDuringAnotherPass(t *testing.T) {
 	s := newSystem(t, 2)
 	s.mustRun("firstboot")
-	pass, err := os.OpenFile(s.Path("lib/status.json.lock"), os.O_RDWR, 0)
+	pass, err := os.OpenFile(s.Path("lib/locks/status.json.lock"), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

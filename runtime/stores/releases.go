@@ -158,8 +158,8 @@ func (r releases) part() string { return filepath.Join(r.sets, ".pinbox"+partSuf
 
 // sweep removes the temporary file of a killed process.
 func (r releases) sweep() error {
-	if err := os.Remove(r.part()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	if _, err := os.Lstat(r.part()); err != nil { // Remove fails on a read-only file system in any case
+		return ignoreNotExist(err)
 	}
-	return nil
+	return os.Remove(r.part())
 }
