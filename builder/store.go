@@ -73,7 +73,7 @@ func (w storeWriter) writeOnce(ctx context.Context) (lock pinset.Lock, made arti
 	}
 	for _, f := range files {
 		err := store.Add(f)
-		if errors.Is(err, format.ErrChanged) {
+		if errors.Is(err, compose.ErrChanged) {
 			err = fmt.Errorf("%w: %w", ErrNodeBinary, err)
 		}
 		if err != nil {

@@ -199,7 +199,7 @@ func (f *fetcher) partial(l pinset.LockedLayer) (part *cache.Partial, resumes bo
 
 // packLayer reads a layer and adds its pack to the cache.
 func (f *fetcher) packLayer(ctx context.Context, j *job, key cache.Key, part *cache.Partial) (*os.File, error) {
-	blob := compose.Blob{DiffID: j.layer.DiffID, Open: func(ctx context.Context) (io.ReadCloser, error) {
+	blob := compose.Blob{Digest: key.Blob, DiffID: j.layer.DiffID, Open: func(ctx context.Context) (io.ReadCloser, error) {
 		src, err := j.from.open(ctx)
 		if err != nil {
 			return nil, err

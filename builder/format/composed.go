@@ -79,12 +79,10 @@ func (c *composed) addPacked(f File) error {
 	pack, ok := c.opts.Cache.Get(key)
 	if !ok {
 		pack, err = c.opts.Cache.Put(key, c.opts.Dir, func(out io.Writer) error {
-			second := digest.SHA256.Digester()
-			err := compose.PackFile(c.compressor, io.TeeReader(content(), second.Hash()), out)
-			if err == nil && second.Digest() != sum {
-				err = fmt.Errorf("%s %w", f.Program.Name(), ErrChanged)
+			if err := compose.PackFile(c.compressor, content(), sum, out); err != nil {
+				return fmt.Errorf("%s %w", f.Program.Name(), err)
 			}
-			return err
+			return nil
 		})
 		if err != nil {
 			return err
@@ -92,7 +90,7 @@ func (c *composed) addPacked(f File) error {
 	}
 	size, err := pack.Stat()
 	if err == nil {
-		err = c.AddPackedFile(f.Name, f.Perm, pack, size.Size())
+		err = c.AddPackedFile(f.Name, f.Perm, sum, pack, size.Size())
 	}
 	if err != nil {
 		_ = pack.Close() // it was only read

@@ -2,7 +2,6 @@ package format
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path"
 	"strings"
@@ -125,9 +124,6 @@ type File struct {
 	// Program replaces Content for a large file that is the same in every build. It is packed once.
 	Program *os.File
 }
-
-// ErrChanged says that a file was changed while it was read.
-var ErrChanged = errors.New("was changed while it was read")
 
 // Names returns the names of all formats.
 func Names() (names []string) {

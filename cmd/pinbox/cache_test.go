@@ -140,6 +140,32 @@ func TestDamagedCacheIsMended(t *testing.T) {
 	}
 }
 
+// An entry that was copied over that of another layer is not used in its place.
+func TestEntryOfAnotherLayerIsMadeAgain(t *testing.T) {
+	c := newCached(t)
+	want, _, _ := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir)
+	if err := os.WriteFile(c.entries()[1], mustRead(t, c.entries()[0]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, asked, _ := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir)
+	if asked != 1 || !bytes.Equal(got, want) {
+		t.Errorf("got a store of %d bytes, equal: %v, and %d layers asked for; want an equal store and 1", len(got),
+			bytes.Equal(got, want), asked)
+	}
+}
+
+// A cache that others can write to is refused: the message says how to change that.
+func TestCacheThatOthersCanWriteIsRefused(t *testing.T) {
+	c := newCached(t)
+	if err := errors.Join(os.Mkdir(c.dir, 0o700), os.Chmod(c.dir, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	_, _, stderr := c.build(t.Context(), cli.ExitUsage, "--cache-dir", c.dir)
+	if !strings.Contains(stderr, "chmod go-w "+c.dir) {
+		t.Errorf("got %q, want a message with chmod go-w", stderr)
+	}
+}
+
 // What a build has finished before it came to its end, the next one need not do.
 func TestInterruptedBuildKeepsItsLayers(t *testing.T) {
 	c := newCached(t)

@@ -38,10 +38,14 @@ type Cache struct {
 const tag = "Signature: 8a477f597d28d172789f06886806bc55\n# pinbox keeps packed layers here; it may be " +
 	"removed at any time.\n"
 
-// Open opens the cache in a folder, which it creates if necessary. The content of the folder is
-// trusted, so other users must not be able to write to it.
+// Open opens the cache in a folder, which it creates if necessary. Who can write there decides what
+// nodes run, so Open refuses a folder that others can write to with ErrWritable.
 func Open(dir string) (Cache, error) {
-	if err := os.MkdirAll(filepath.Join(dir, "layers"), 0o700); err != nil {
+	layers := filepath.Join(dir, "layers")
+	if err := os.MkdirAll(layers, 0o700); err != nil {
+		return Cache{}, err
+	}
+	if err := checkOwners(dir, layers); err != nil {
 		return Cache{}, err
 	}
 	_, err := atomicfile.Write(filepath.Join(dir, "CACHEDIR.TAG"), []byte(tag), 0o644)

@@ -1,6 +1,7 @@
 package cache_test
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -169,14 +170,21 @@ func TestVerifyRemovesDamagedEntries(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer compressor.Close()
-	for _, name := range []string{"intact", "damaged"} {
+	for _, name := range []string{"intact", "damaged", "of another layer"} {
+		note, err := json.Marshal(map[string]digest.Digest{"digest": key(name).Digest, "blob": key(name).Blob})
+		if name == "of another layer" {
+			note, err = json.Marshal(map[string]digest.Digest{"digest": key("a").Digest, "blob": key(name).Blob})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 		f, err := c.Put(key(name), t.TempDir(), func(w io.Writer) error {
 			p := compressor.NewPacker(w)
 			defer p.Abort()
 			root := squashfs.NewDir(0o755, 0, 0, 1)
 			body, err := p.Content(strings.NewReader(strings.Repeat(name, 100)))
 			root.Set("file", &squashfs.Inode{Mode: 0o100644, Content: body})
-			return errors.Join(err, p.Close(root, nil))
+			return errors.Join(err, p.Close(root, note))
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -194,8 +202,8 @@ func TestVerifyRemovesDamagedEntries(t *testing.T) {
 	f.Close()
 	var seen int64
 	damaged, err := c.Verify(t.Context(), func(n int64) { seen += n })
-	if err != nil || len(damaged) != 2 || seen == 0 {
-		t.Errorf("got %v damaged, %v, after %d bytes, want two entries", damaged, err, seen)
+	if err != nil || len(damaged) != 3 || seen == 0 {
+		t.Errorf("got %v damaged, %v, after %d bytes, want three entries", damaged, err, seen)
 	}
 	if entries, err := c.Entries(); err != nil || len(entries) != 1 || entries[0].Key != key("intact") {
 		t.Errorf("got %v, %v, want only the intact entry", entries, err)

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,7 +11,8 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// Verify reads all entries, and removes those that are damaged. checked is called with the size of
+// Verify reads all entries, and removes those that are damaged, or not of the layer that their names
+// say: the note of a pack is JSON with the fields digest and blob of its key. checked is called with the size of
 // each entry, in bytes; it may be nil.
 func (c Cache) Verify(ctx context.Context, checked func(int64)) (damaged []Entry, err error) {
 	all, err := c.Entries()
@@ -63,6 +65,13 @@ func (c Cache) check(compressor *squashfs.Compressor, k Key) error {
 	pack, err := compressor.OpenPack(f, fi.Size())
 	if err != nil {
 		return err
+	}
+	var of Key
+	if err := json.Unmarshal(pack.Note, &of); err != nil {
+		return pack.Damaged(fmt.Errorf("its note: %w", err))
+	}
+	if of.Encoding = k.Encoding; of != k {
+		return pack.Damaged(fmt.Errorf("it is the pack of %s, not of %s", of.Digest, k.Digest))
 	}
 	return pack.Check()
 }

@@ -1,28 +1,43 @@
 package compose
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"path"
 	"strings"
 	"syscall"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 const fileName = "file"
 
-// PackFile compresses a file to out, in the format that AddPackedFile reads.
-func PackFile(compressor *squashfs.Compressor, file io.Reader, out io.Writer) error {
+// ErrChanged is the error of a file that changed while it was read.
+var ErrChanged = errors.New("was changed while it was read")
+
+// PackFile compresses a file with a digest to out, in the format that AddPackedFile reads.
+func PackFile(compressor *squashfs.Compressor, file io.Reader, want digest.Digest, out io.Writer) error {
 	pack := compressor.NewPacker(out)
 	defer pack.Abort()
-	content, err := pack.Content(file)
+	sum := want.Algorithm().Digester()
+	content, err := pack.Content(io.TeeReader(file, sum.Hash()))
+	if err != nil {
+		return err
+	}
+	if sum.Digest() != want {
+		return ErrChanged
+	}
+	about, err := json.Marshal(note{Digest: want})
 	if err != nil {
 		return err
 	}
 	root := squashfs.NewDir(0o700, 0, 0, 0)
 	root.Set(fileName, &squashfs.Inode{Mode: syscall.S_IFREG, Content: content})
-	return pack.Close(root, nil)
+	return pack.Close(root, about)
 }
 
 // AddFile adds a file of pinbox to the store, with the folders in its path.
@@ -31,16 +46,19 @@ func (s *Store) AddFile(name string, perm uint32, content io.Reader) error {
 	return s.file(dir, base, perm, content)
 }
 
-// AddPackedFile adds a file that PackFile compressed, which is in
-// src and has size bytes. The store closes src.
-func (s *Store) AddPackedFile(name string, perm uint32, src squashfs.File, size int64) error {
+// AddPackedFile adds a file with a digest from its pack, which PackFile wrote to src and which has
+// size bytes. The store closes src. A damaged pack, and that of another file, is squashfs.ErrDamaged.
+func (s *Store) AddPackedFile(name string, perm uint32, want digest.Digest, src squashfs.File, size int64) error {
 	pack, err := s.compressor.OpenPack(src, size)
 	if err != nil {
 		return fmt.Errorf("file %s: %w", name, err)
 	}
+	if _, err := readNote(pack, want); err != nil {
+		return fmt.Errorf("file %s: %w", name, err)
+	}
 	file := pack.Root.Entry(fileName)
 	if file == nil {
-		return fmt.Errorf("file %s: %w: it is not the pack of a file", name, squashfs.ErrDamaged)
+		return fmt.Errorf("file %s: %w", name, pack.Damaged(errors.New("it is not the pack of a file")))
 	}
 	s.out.AddPack(pack)
 	dir, base := s.folder(name)

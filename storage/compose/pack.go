@@ -3,6 +3,7 @@ package compose
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,6 +17,8 @@ import (
 
 // Blob is a layer to read.
 type Blob struct {
+	// Digest of the blob, which Open verifies; "" if only the unpacked layer is read.
+	Digest digest.Digest
 	// DiffID is the digest of its uncompressed tar stream.
 	DiffID digest.Digest
 	// Open opens the blob. At its end, the reader returns an error if the blob does not have the
@@ -30,9 +33,15 @@ const (
 	recordName = "tar-split.gz"
 )
 
+// note says what was packed. Digest and Blob are those of cache.Key: an entry of the cache that was
+// copied over another one is found by them.
 type note struct {
+	// Digest of what was packed: the DiffID of a layer, or the digest of a file.
+	Digest digest.Digest `json:"digest"`
+	// Blob is the digest of the blob that was unpacked, "" if nothing was.
+	Blob digest.Digest `json:"blob,omitempty"`
 	// Size of the uncompressed tar stream in bytes.
-	Size int64 `json:"size"`
+	Size int64 `json:"size,omitempty"`
 	// UIDs and GIDs are the owners of files, for the layer's record.
 	UIDs []uint32 `json:"uids,omitempty"`
 	GIDs []uint32 `json:"gids,omitempty"`
@@ -59,7 +68,9 @@ func PackLayer(ctx context.Context, compressor *squashfs.Compressor, blob Blob, 
 	if err != nil {
 		return err
 	}
-	about, err := json.Marshal(note{Size: size, UIDs: sorted(r.uids), GIDs: sorted(r.gids)})
+	about, err := json.Marshal(note{
+		Digest: blob.DiffID, Blob: blob.Digest, Size: size, UIDs: sorted(r.uids), GIDs: sorted(r.gids),
+	})
 	if err != nil {
 		return err
 	}
@@ -111,14 +122,29 @@ func ReadLayer(ctx context.Context, blob Blob, read func(io.Reader) error) (int6
 	return st.size, st.verify(blob.DiffID)
 }
 
-// unwrap returns the parts of a layer's pack.
-func unwrap(pack *squashfs.Pack) (about note, diff, record *squashfs.Inode, err error) {
-	if err := json.Unmarshal(pack.Note, &about); err != nil {
-		return about, nil, nil, fmt.Errorf("%w: its note: %w", squashfs.ErrDamaged, err)
+// unwrap returns the parts of the pack of a layer. The error is a *squashfs.Damage, also for the pack
+// of another layer.
+func unwrap(pack *squashfs.Pack, l Layer) (about note, diff, record *squashfs.Inode, err error) {
+	if about, err = readNote(pack, l.DiffID); err != nil {
+		return about, nil, nil, err
+	}
+	if about.Blob != "" && about.Blob != l.Digest {
+		return about, nil, nil, pack.Damaged(fmt.Errorf("it was made of the blob %s, not %s", about.Blob, l.Digest))
 	}
 	diff, record = pack.Root.Entry(diffName), pack.Root.Entry(recordName)
 	if diff == nil || !diff.IsDir() || record == nil {
-		return about, nil, nil, fmt.Errorf("%w: it is not the pack of a layer", squashfs.ErrDamaged)
+		return about, nil, nil, pack.Damaged(errors.New("it is not the pack of a layer"))
 	}
 	return about, diff, record, nil
+}
+
+// readNote reads the note of a pack, and compares what was packed with what the caller wants.
+func readNote(pack *squashfs.Pack, want digest.Digest) (about note, err error) {
+	if err := json.Unmarshal(pack.Note, &about); err != nil {
+		return about, pack.Damaged(fmt.Errorf("its note: %w", err))
+	}
+	if about.Digest != want {
+		return about, pack.Damaged(fmt.Errorf("it is the pack of %s, not of %s", about.Digest, want))
+	}
+	return about, nil
 }

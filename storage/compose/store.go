@@ -154,7 +154,7 @@ func (s *Store) AddLayer(l Layer, src squashfs.File, size int64) (LayerInfo, err
 	if err != nil {
 		return LayerInfo{}, fmt.Errorf("layer %s: %w", l.Digest, err)
 	}
-	note, diff, record, err := unwrap(pack)
+	note, diff, record, err := unwrap(pack, l)
 	if err != nil {
 		return LayerInfo{}, fmt.Errorf("layer %s: %w", l.Digest, err)
 	}

@@ -86,7 +86,7 @@ func files(t *testing.T, store *squashfs.Reader, below string) map[string]string
 func packFile(t *testing.T, compressor *squashfs.Compressor, content string) source {
 	t.Helper()
 	var pack bytes.Buffer
-	if err := compose.PackFile(compressor, strings.NewReader(content), &pack); err != nil {
+	if err := compose.PackFile(compressor, strings.NewReader(content), digest.FromString(content), &pack); err != nil {
 		t.Fatal(err)
 	}
 	return source{bytes.NewReader(pack.Bytes())}
@@ -98,8 +98,8 @@ func TestPackedFiles(t *testing.T) {
 		small, empty := packFile(t, compressor, "packed"), packFile(t, compressor, "")
 		err := errors.Join(
 			s.AddFile("pinbox/files/etc/added", 0o640, strings.NewReader("added")),
-			s.AddPackedFile("pinbox/files/etc/packed", 0o755, small, small.Size()),
-			s.AddPackedFile("/pinbox/files//opt/./empty", 0o600, empty, empty.Size()),
+			s.AddPackedFile("pinbox/files/etc/packed", 0o755, digest.FromString("packed"), small, small.Size()),
+			s.AddPackedFile("/pinbox/files//opt/./empty", 0o600, digest.FromString(""), empty, empty.Size()),
 		)
 		if err != nil {
 			t.Fatal(err)
@@ -126,7 +126,7 @@ func TestPacksOfSomethingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	var file bytes.Buffer
-	if err := compose.PackFile(compressor, strings.NewReader("file"), &file); err != nil {
+	if err := compose.PackFile(compressor, strings.NewReader("file"), digest.FromString("file"), &file); err != nil {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {
@@ -135,12 +135,14 @@ func TestPacksOfSomethingElse(t *testing.T) {
 		want string
 	}{
 		"layer as a file": {
-			layer, func(s *compose.Store, src source) error { return s.AddPackedFile("pinbox/a", 0o644, src, src.Size()) },
+			layer, func(s *compose.Store, src source) error {
+				return s.AddPackedFile("pinbox/a", 0o644, digest.FromString("file"), src, src.Size())
+			},
 			"file pinbox/a: ",
 		},
 		"damaged file": {
 			file.Bytes()[1:], func(s *compose.Store, src source) error {
-				return s.AddPackedFile("pinbox/a", 0o644, src, src.Size())
+				return s.AddPackedFile("pinbox/a", 0o644, digest.FromString("file"), src, src.Size())
 			}, "file pinbox/a: ",
 		},
 		"file as a layer": {
@@ -157,17 +159,64 @@ func TestPacksOfSomethingElse(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, err := squashfs.NewWriter(squashfs.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := begin(t, out, compressor)
-			defer s.Abort()
-			err = test.add(s, source{bytes.NewReader(test.pack)})
-			if !errors.Is(err, squashfs.ErrDamaged) || !strings.HasPrefix(err.Error(), test.want) {
-				t.Errorf("got %v, want %v that begins with %q", err, squashfs.ErrDamaged, test.want)
-			}
+			checkDamaged(t, compressor, test.pack, test.add, test.want)
 		})
+	}
+}
+
+// An entry of a cache that was copied over another one is a pack of another layer or file.
+func TestPacksOfAnotherLayer(t *testing.T) {
+	compressor := newCompressor(t)
+	stream := tarStream(t, sample.File("a", "x"))
+	of := blobOf(stream, stream)
+	of.Digest = of.DiffID
+	var layer, file bytes.Buffer
+	if err := errors.Join(
+		compose.PackLayer(t.Context(), compressor, of, &layer, t.TempDir()),
+		compose.PackFile(compressor, strings.NewReader("file"), digest.FromString("file"), &file),
+	); err != nil {
+		t.Fatal(err)
+	}
+	addLayer := func(l compose.Layer) func(*compose.Store, source) error {
+		return func(s *compose.Store, src source) error {
+			_, err := s.AddLayer(l, src, src.Size())
+			return err
+		}
+	}
+	for name, test := range map[string]struct {
+		pack []byte
+		add  func(*compose.Store, source) error
+		want string
+	}{
+		"layer": {
+			layer.Bytes(), addLayer(compose.Layer{Digest: of.Digest, DiffID: "sha256:0"}), "layer " + of.Digest.String() + ": ",
+		},
+		"blob": {layer.Bytes(), addLayer(compose.Layer{Digest: "sha256:0", DiffID: of.DiffID}), "layer sha256:0: "},
+		"file": {
+			file.Bytes(), func(s *compose.Store, src source) error {
+				return s.AddPackedFile("pinbox/a", 0o644, digest.FromString("another"), src, src.Size())
+			}, "file pinbox/a: ",
+		},
+	} {
+		t.Run(name, func(t *testing.T) { checkDamaged(t, compressor, test.pack, test.add, test.want) })
+	}
+}
+
+// checkDamaged adds a pack to a store, and wants the error by which a build removes it from the cache.
+func checkDamaged(
+	t *testing.T, compressor *squashfs.Compressor, pack []byte, add func(*compose.Store, source) error, want string,
+) {
+	t.Helper()
+	out, err := squashfs.NewWriter(squashfs.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := begin(t, out, compressor)
+	defer s.Abort()
+	err = add(s, source{bytes.NewReader(pack)})
+	var damage *squashfs.Damage
+	if !errors.As(err, &damage) || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v, want %v that begins with %q", err, squashfs.ErrDamaged, want)
 	}
 }
 

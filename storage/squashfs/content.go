@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"hash"
-	"hash/crc32"
 	"io"
 )
 
@@ -49,7 +48,6 @@ type tailSum [16]byte
 type extent struct {
 	start, size uint64 // bytes
 	sum         sum
-	check       uint32 // CRC-32C: cheap to verify at each read
 }
 
 // short is the position of a short content.
@@ -124,7 +122,6 @@ func (m *measuring) block(b *block, start uint64) {
 		m.c.start, m.e.start = start, start
 	}
 	m.e.size += uint64(len(b.packed))
-	m.e.check = crc32.Update(m.e.check, castagnoli(), b.packed)
 	m.sum.Write(b.packed)
 }
 
@@ -138,9 +135,6 @@ func (m *measuring) last(b *block, start uint64) {
 		m.p.extents = append(m.p.extents, m.e)
 	}
 }
-
-// castagnoli is a table that hash/crc32 makes once.
-func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 // addTail puts a short file into the fragment block that is being filled.
 func (p *Packer) addTail(c *Content, b *block) error {
@@ -181,7 +175,6 @@ func (p *Packer) flushTail() error {
 		p.fragments = append(p.fragments, fragment{Start: start, Word: b.word})
 		p.extents = append(p.extents, extent{
 			start: start, size: uint64(len(b.packed)), sum: sha256.Sum256(b.packed),
-			check: crc32.Checksum(b.packed, castagnoli()),
 		})
 	})
 }

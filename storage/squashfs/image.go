@@ -1,9 +1,9 @@
 package squashfs
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 )
 
@@ -18,8 +18,8 @@ type run struct {
 // part is a range of a file, in bytes.
 type part struct {
 	from, size int64
-	check      uint32
-	raw        bool // of an image, which has no checksums
+	sum        sum
+	raw        bool // of an image, which has no digests of its blocks
 }
 
 // Damage is the error of a pack or an image that is damaged: ErrDamaged, with its file.
@@ -56,7 +56,7 @@ func (w *Writer) AddPack(p *Pack) {
 			start = w.pos
 			w.starts[e.sum] = start
 			w.pos += e.size
-			r.parts = append(r.parts, part{from: int64(e.start), size: int64(e.size), check: e.check})
+			r.parts = append(r.parts, part{from: int64(e.start), size: int64(e.size), sum: e.sum})
 		}
 		moved[e.start] = start
 	}
@@ -128,24 +128,25 @@ func (i *Image) copyTo(w io.Writer) error {
 	return nil
 }
 
-// copy writes the part, and compares it with its checksum if it has one.
+// copy writes the part, and compares it with its digest if it has one. A CRC would not do: the pack of
+// another layer could be made to match it.
 func (p part) copy(w io.Writer, r io.ReaderAt, buf []byte) error {
-	check := uint32(0)
+	check := sha256.New()
 	for at, left := p.from, p.size; left > 0; {
 		b := buf[:min(int64(len(buf)), left)]
 		if n, err := r.ReadAt(b, at); n < len(b) {
 			return fmt.Errorf("%w: %d bytes at %d cannot be read: %w", ErrDamaged, len(b), at, err)
 		}
 		if !p.raw {
-			check = crc32.Update(check, castagnoli(), b)
+			check.Write(b)
 		}
 		if _, err := w.Write(b); err != nil {
 			return err
 		}
 		at, left = at+int64(len(b)), left-int64(len(b))
 	}
-	if !p.raw && check != p.check {
-		return fmt.Errorf("%w: %d bytes at %d have another checksum", ErrDamaged, p.size, p.from)
+	if !p.raw && sum(check.Sum(nil)) != p.sum {
+		return fmt.Errorf("%w: %d bytes at %d have another SHA-256", ErrDamaged, p.size, p.from)
 	}
 	return nil
 }

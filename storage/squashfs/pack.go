@@ -160,13 +160,18 @@ func readPack(r io.ReaderAt, size int64) (*Pack, error) {
 	return decodeIndex(unzip)
 }
 
+// Damaged returns the error of a pack whose content is not the one that its caller wants: a *Damage.
+func (p *Pack) Damaged(cause error) error {
+	return &Damage{File: p.file, cause: fmt.Errorf("%w: %w", ErrDamaged, cause)}
+}
+
 // File returns the file that has the pack.
 func (p *Pack) File() File { return p.file }
 
-// Check reads the blocks and compares them with their checksums. The error is ErrDamaged.
+// Check reads the blocks and compares them with their digests. The error is ErrDamaged.
 func (p *Pack) Check() error {
 	for _, e := range p.extents {
-		if err := (part{from: int64(e.start), size: int64(e.size), check: e.check}).copy(io.Discard, p.file,
+		if err := (part{from: int64(e.start), size: int64(e.size), sum: e.sum}).copy(io.Discard, p.file,
 			make([]byte, copySize)); err != nil {
 			return err
 		}

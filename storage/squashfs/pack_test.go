@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
@@ -56,6 +57,36 @@ func TestPacksShareContents(t *testing.T) {
 				t.Errorf("%s/%s: got other content, %v", tree, name, err)
 			}
 		}
+	}
+}
+
+// A change that a CRC-32C does not detect is detected, when an image is written and by an Unpacker.
+func TestForgedBlock(t *testing.T) {
+	pack := smallPack(t)
+	// The generator polynomial has the CRC 0: x^32 first, and the lowest bit of each byte first.
+	const at = 1000 // within the blocks of the first file
+	check := crc32.Checksum(pack[at:at+5], crc32.MakeTable(crc32.Castagnoli))
+	for bit := range 33 {
+		if uint64(0x11EDC6F41)>>(32-bit)&1 == 1 {
+			pack[at+bit/8] ^= 1 << (bit % 8)
+		}
+	}
+	if got := crc32.Checksum(pack[at:at+5], crc32.MakeTable(crc32.Castagnoli)); got != check {
+		t.Fatalf("got CRC %x, want the same as before, %x", got, check)
+	}
+	compressor := newCompressor(t, squashfs.Options{})
+	if err := writeImage(t, compressor, pack); !errors.Is(err, squashfs.ErrDamaged) {
+		t.Errorf("image: got %v, want %v", err, squashfs.ErrDamaged)
+	}
+	opened, err := compressor.OpenPack(source{bytes.NewReader(pack)}, int64(len(pack)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unpackAll(compressor, opened.Root); !errors.Is(err, squashfs.ErrDamaged) {
+		t.Errorf("Unpacker: got %v, want %v", err, squashfs.ErrDamaged)
+	}
+	if err := opened.Check(); !errors.Is(err, squashfs.ErrDamaged) {
+		t.Errorf("Check: got %v, want %v", err, squashfs.ErrDamaged)
 	}
 }
 
@@ -164,7 +195,7 @@ func TestPacksAreClosed(t *testing.T) {
 // compress.
 func TestPackVersion(t *testing.T) {
 	for compression, want := range map[squashfs.Compression]string{
-		squashfs.Zstd: "5ee2bdbba8c66bbb", squashfs.Gzip: "cb1ff620f1f520ac", squashfs.None: "e44f7953124e5870",
+		squashfs.Zstd: "a3a08ce6a5d8ec69", squashfs.Gzip: "b3f57f734178fe57", squashfs.None: "98cada08b3c142a7",
 	} {
 		t.Run(string(compression), func(t *testing.T) {
 			if compression == squashfs.Zstd && strings.HasPrefix(codec.ZstdID(), "zstd-native-") {

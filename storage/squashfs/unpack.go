@@ -1,9 +1,9 @@
 package squashfs
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"slices"
 )
@@ -68,7 +68,7 @@ func (u *Unpacker) Copy(w io.Writer, c *Content) error {
 }
 
 func (u *Unpacker) copyBlocks(w io.Writer, c *Content) error {
-	at, check := c.start, uint32(0)
+	at, check := c.start, sha256.New()
 	for n, word := range c.blocks {
 		size := min(int64(u.compressor.opts.BlockSize), c.size-int64(n)*int64(u.compressor.opts.BlockSize))
 		raw, err := u.block(c.in, at, word, u.raw)
@@ -79,13 +79,13 @@ func (u *Unpacker) copyBlocks(w io.Writer, c *Content) error {
 			return c.in.damage(err)
 		}
 		u.raw = raw[:0]
-		check = crc32.Update(check, castagnoli(), u.packed)
+		check.Write(u.packed)
 		at += uint64(len(u.packed))
 		if _, err := w.Write(raw[:size]); err != nil {
 			return err
 		}
 	}
-	return c.in.damage(c.in.verify(c.start, check))
+	return c.in.damage(c.in.verify(c.start, sum(check.Sum(nil))))
 }
 
 // fragment reads a fragment block. The result is valid until the next call.
@@ -107,7 +107,7 @@ func (u *Unpacker) fragment(in *packData, number uint32) ([]byte, error) {
 	f := in.fragments[number]
 	raw, err := u.block(in, f.Start, f.Word, raw)
 	if err == nil {
-		err = in.verify(f.Start, crc32.Checksum(u.packed, castagnoli()))
+		err = in.verify(f.Start, sha256.Sum256(u.packed))
 	}
 	if err != nil {
 		return nil, err
@@ -143,8 +143,8 @@ func (u *Unpacker) block(in *packData, at uint64, word uint32, dst []byte) ([]by
 	return raw, err
 }
 
-// verify compares the checksum of the extent at start with the one in the index.
-func (in *packData) verify(start uint64, check uint32) error {
+// verify compares the digest of the extent at start with the one in the index.
+func (in *packData) verify(start uint64, got sum) error {
 	if start == 0 { // only zeros, which have no extent
 		return nil
 	}
@@ -154,8 +154,8 @@ func (in *packData) verify(start uint64, check uint32) error {
 		}
 		return int(min(e.start-start, 1))
 	})
-	if !ok || in.extents[n].check != check {
-		return fmt.Errorf("%w: the extent at %d has another checksum", ErrDamaged, start)
+	if !ok || in.extents[n].sum != got {
+		return fmt.Errorf("%w: the extent at %d has another SHA-256", ErrDamaged, start)
 	}
 	return nil
 }

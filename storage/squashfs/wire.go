@@ -35,7 +35,6 @@ func encodeIndex(w io.Writer, p *Packer, root *Inode, note []byte) error {
 	for _, x := range p.extents {
 		e.uint(x.size)
 		e.string(string(x.sum[:]))
-		e.uint(uint64(x.check))
 	}
 	e.uint(uint64(len(p.fragments)))
 	for _, f := range p.fragments {
@@ -170,7 +169,6 @@ func decodeIndex(r io.Reader) (*Pack, error) {
 	d.times(func() {
 		x := extent{start: at, size: d.uint()}
 		copy(x.sum[:], d.string())
-		x.check = uint32(d.uint())
 		p.extents = append(p.extents, x)
 		at += x.size
 	})
