@@ -43,6 +43,7 @@ type stream struct {
 	free   chan []byte
 	stop   context.CancelFunc
 	err    error // of the decompressor, once chunks is closed
+	failed error // err, once Read has returned it
 
 	buf, rest []byte
 	sum       hash.Hash
@@ -163,8 +164,8 @@ func (s *stream) Read(p []byte) (int, error) {
 		}
 		chunk, ok := <-s.chunks
 		if !ok {
-			if s.err != nil {
-				return 0, s.err
+			if s.failed = s.err; s.failed != nil {
+				return 0, s.failed
 			}
 			return 0, io.EOF
 		}
@@ -185,11 +186,16 @@ func (s *stream) verify(want digest.Digest) error {
 	return nil
 }
 
-// explain returns the error of a stream that could not be read: a wrong digest of the layer, if
-// that is the cause, or else err.
+// explain returns the error of a stream that could not be read: an error of the blob or a wrong
+// digest of the layer, if that is the cause, or else err.
 func (s *stream) explain(ctx context.Context, err error, want digest.Digest) error {
 	var errno syscall.Errno
-	if ctx.Err() != nil || errors.As(err, &errno) { // an error of the disk
+	switch {
+	case ctx.Err() != nil:
+		return err
+	case s.failed != nil: // it may have a syscall.Errno too, such as ECONNREFUSED
+		return s.failed
+	case errors.As(err, &errno): // an error of the disk
 		return err
 	}
 	if _, cause := io.Copy(io.Discard, s); cause != nil {

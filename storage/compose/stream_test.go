@@ -127,6 +127,7 @@ func TestBlobsThatAreWrong(t *testing.T) {
 		"failing behind bad gzip":   {failing([]byte("\x1f\x8bx"), errBlob), errBlob, compose.ErrCompression},
 		"failing behind bad layer":  {failing(damaged, errBlob), errBlob, compose.ErrDiffID},
 		"failing with a full disk":  {failing(stream, syscall.ENOSPC), syscall.ENOSPC, compose.ErrEntry},
+		"failing for a network":     {failing(nil, syscall.ECONNREFUSED), syscall.ECONNREFUSED, compose.ErrEntry},
 		"bytes of a disk behind it": {failing(damaged, syscall.EIO), syscall.EIO, compose.ErrEntry},
 	} {
 		t.Run(name, func(t *testing.T) {
