@@ -12,6 +12,7 @@ import (
 	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/verity"
 )
 
 func gz(name string, size int64) pinset.LockedLayer {
@@ -22,110 +23,117 @@ func plain(name string, size int64) pinset.LockedLayer {
 	return pinset.LockedLayer{Digest: digest.FromString(name), DiffID: digest.FromString(name), Size: size}
 }
 
-func TestSpaceThatABuildNeeds(t *testing.T) {
+func TestSpaceOfABuild(t *testing.T) {
 	base := filepath.Join(t.TempDir(), "base.iso")
 	if err := os.WriteFile(base, make([]byte, 500), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	images := []storage.Resolved{
-		{LockedImage: pinset.LockedImage{Layers: []pinset.LockedLayer{gz("base", 1000), gz("a", 100)}}},
-		{LockedImage: pinset.LockedImage{Layers: []pinset.LockedLayer{gz("base", 1000), plain("b", 300)}}},
+		{LockedImage: pinset.LockedImage{Layers: []pinset.LockedLayer{gz("base", 1000*k), gz("a", 100*k)}}},
+		{LockedImage: pinset.LockedImage{Layers: []pinset.LockedLayer{gz("base", 1000*k), plain("b", 300*k)}}},
 	}
-	kept := func(names ...string) func(pinset.LockedLayer) (int64, bool) {
+	cached := func(names ...string) func(pinset.LockedLayer) (int64, bool) {
 		return func(l pinset.LockedLayer) (int64, bool) {
 			for _, n := range names {
 				if l.DiffID == digest.FromString(n) {
-					return 1200, true
+					return 1200 * k, true
 				}
 			}
 			return 0, false
 		}
 	}
 	for name, test := range spaceTests(base) {
-		o := Options{Out: "/out/a/", Cache: Cache{Dir: "/cache"}}
-		test.spec(&o)
-		needs, err := o.needs(images, 30, kept(test.kept...))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if test.out == 0 {
-			if len(needs) > 0 {
-				t.Errorf("%s: %+v", name, needs)
+		t.Run(name, func(t *testing.T) {
+			o := Options{Out: "/out/a/", Cache: Cache{Dir: "/cache"}}
+			test.spec(&o)
+			needs, err := o.needs(images, 30*k, cached(test.cached...))
+			if err != nil {
+				t.Fatal(err)
 			}
-			continue
-		}
-		if needs[0].bytes != test.out || needs[0].dir != "/out" {
-			t.Errorf("%s: the output needs %+v, want %d", name, needs[0], test.out)
-		}
-		if got := needs[1:]; len(got) == 0 && test.cache > 0 || len(got) == 1 && got[0].bytes != test.cache {
-			t.Errorf("%s: the cache needs %+v, want %d", name, got, test.cache)
-		}
+			if test.out == 0 {
+				if len(needs) > 0 {
+					t.Errorf("got %+v, want no needs", needs)
+				}
+				return
+			}
+			if needs[0].bytes != test.out || needs[0].dir != "/out" {
+				t.Errorf("got %+v for the output, want %d bytes in /out", needs[0], test.out)
+			}
+			if got := needs[1:]; len(got) == 0 && test.cache > 0 || len(got) == 1 && got[0].bytes != test.cache {
+				t.Errorf("got %+v for the cache, want %d bytes", got, test.cache)
+			}
+		})
 	}
 }
 
-func TestWhatFits(t *testing.T) {
+func TestFits(t *testing.T) {
 	needs := []need{
 		{dir: "/out", what: "the store", bytes: 70}, {dir: "/cache", what: "the cache", bytes: 50, exact: true},
 	}
 	for name, test := range map[string]struct {
 		disks map[string]disk
-		says  string
+		want  string // in the error
 	}{
 		"two disks": {map[string]disk{"/out": {1, 70}, "/cache": {2, 50}}, ""},
 		"one disk":  {map[string]disk{"/out": {1, 120}, "/cache": {1, 120}}, ""},
-		"one that is full": {
+		"one disk that is full": {
 			map[string]disk{"/out": {1, 119}, "/cache": {1, 119}},
 			"/out: not enough space: the store needs about 70 bytes, the cache needs 50 bytes, and 119 bytes are free",
 		},
-		"the second is full": {
+		"the second of two disks is full": {
 			map[string]disk{"/out": {1, 70}, "/cache": {2, 49}},
 			"/cache: not enough space: the cache needs 50 bytes, and 49 bytes are free",
 		},
 	} {
-		err := fits(needs, func(dir string) (disk, error) { return test.disks[dir], nil })
-		if test.says == "" && err != nil || test.says != "" && (!errors.Is(err, ErrSpace) ||
-			!strings.Contains(err.Error(), test.says)) {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			err := fits(needs, func(dir string) (disk, error) { return test.disks[dir], nil })
+			if test.want == "" && err != nil || test.want != "" && (!errors.Is(err, ErrSpace) ||
+				!strings.Contains(err.Error(), test.want)) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
 	}
 	if d, err := diskOf(filepath.Join(t.TempDir(), "not", "there")); err != nil || d.free <= 0 {
-		t.Errorf("%+v, %v", d, err)
+		t.Errorf("got %+v, %v; want the free space of the parent folder", d, err)
 	}
 }
 
+// k makes the sizes multiples of what hash trees are rounded to.
+const k = 12288
+
 type spaceTest struct {
-	spec  func(*Options)
-	kept  []string
-	out   int64
-	cache int64
+	spec   func(*Options)
+	cached []string
+	out    int64
+	cache  int64
 }
 
 func spaceTests(base string) map[string]spaceTest {
+	const a, b = 100 * k * 2 / 3, 15 * k // packed
+	const packed = 1000*k*2/3 + a + b
+	image := func(packed int64) int64 { return verity.Size(packed + 10*k) } // with pinbox's own files
+	tar := func(o *Options) { o.Appliance.Spec.Store.Format = format.Tar }
 	return map[string]spaceTest{
-		"nothing is known":  {func(*Options) {}, nil, 666 + 66 + 15 + 20, 747},
-		"one layer is kept": {func(*Options) {}, []string{"base"}, 1200 + 66 + 15 + 20, 66 + 15},
-		"all are kept":      {func(*Options) {}, []string{"base", "a", "b"}, 0, 0},
-		"nothing is kept":   {func(o *Options) { o.Cache.Dir = "" }, nil, 747 + 20 + 666, 0},
-		"with an ISO":       {func(o *Options) { o.Appliance.Spec.ISO.Base = base }, nil, 500 + 2*757 + 10, 747},
-		"a tar": {
-			func(o *Options) { o.Appliance.Spec.Store.Format = format.Tar }, nil, 2000 + 200 + 300 + 30, 747,
+		"empty cache":         {func(*Options) {}, nil, image(packed) + 10*k, packed},
+		"one layer is cached": {func(*Options) {}, []string{"base"}, image(1200*k+a+b) + 10*k, a + b},
+		"all are cached":      {func(*Options) {}, []string{"base", "a", "b"}, 0, 0},
+		"no cache":            {func(o *Options) { o.Cache.Dir = "" }, nil, image(packed) + 10*k + 1000*k*2/3, 0},
+		"with an ISO": {
+			func(o *Options) { o.Appliance.Spec.ISO.Base = base }, nil, 500 + 2*image(packed) + 10*k, packed,
 		},
-		"a tar, all kept": {
-			func(o *Options) { o.Appliance.Spec.Store.Format = format.Tar }, []string{"base", "a", "b"}, 2530, 0,
-		},
-		"a tar, none kept": {
-			func(o *Options) { o.Appliance.Spec.Store.Format, o.Cache.Dir = format.Tar, "" }, nil, 2530 + 747, 0,
-		},
-		"a folder": {func(o *Options) { o.Appliance.Spec.Store.Format = format.Dir }, nil, 2530, 0},
+		"a tar":                 {tar, nil, 2530 * k, packed},
+		"a tar, all are cached": {tar, []string{"base", "a", "b"}, 2530 * k, 0},
+		"a tar, no cache":       {func(o *Options) { tar(o); o.Cache.Dir = "" }, nil, 2530*k + packed, 0},
+		"a folder":              {func(o *Options) { o.Appliance.Spec.Store.Format = format.Dir }, nil, 2530 * k, 0},
 		"a tar with a lock": {func(o *Options) {
-			o.Appliance.Spec.Store.Format = format.Tar
-			base := gz("base", 1000)
-			base.UnpackedSize = 3000
+			tar(o)
+			base := gz("base", 1000*k)
+			base.UnpackedSize = 3000 * k
 			o.Lock = pinset.Lock{Images: []pinset.LockedImage{{Layers: []pinset.LockedLayer{base}}}}
-		}, nil, 3530, 747},
-		"with another disk": {
+		}, nil, 3530 * k, packed},
+		"an ISO with the store on another disk": {
 			func(o *Options) { o.Appliance.Spec.ISO.Base = base; o.Appliance.Spec.Node.Store.VolumeLabel = "X" }, nil,
-			500 + 757 + 10, 747,
+			500 + image(packed) + 10*k, packed,
 		},
 	}
 }
