@@ -13,23 +13,23 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
-// machine is what is special of a first boot.
+// machine describes what differs in one first boot.
 type machine struct {
-	// base of a live ISO that the appliance is built for.
+	// base is the live ISO that the appliance is built for.
 	base string
-	// padding enlarges a file of the configuration, without which no pod runs.
+	// padding enlarges a file of the configuration that pods need.
 	padding string
-	// label enlarges a set, so that the store brings it.
+	// label enlarges a set, so that it is in the store and not in the Ignition config.
 	label string
-	// befall changes the store.
-	befall func(store string)
-	// late has the store come when all else is up.
+	// change changes the store.
+	change func(store string)
+	// late makes the store available only after the machine is up.
 	late bool
 }
 
-// firstBoot builds an appliance, has the real Ignition apply its config to a root,
-// and boots that under a real systemd, with no network: its own units mount the
-// store and start pinbox-node, in the order that they say.
+// firstBoot builds an appliance, applies its config to a root directory with the real Ignition, and boots
+// that with a real systemd without a network. The units of the config mount the store and start
+// pinbox-node.
 func firstBoot(t *testing.T, m machine) (console string, code int) {
 	t.Helper()
 	fixtures.NeedRoot(t)
@@ -47,25 +47,25 @@ func firstBoot(t *testing.T, m machine) (console string, code int) {
 		t.Fatal(err)
 	}
 	store, root := filepath.Join(o.Out, artifact.StoreFile), t.TempDir()
-	if m.befall != nil {
-		m.befall(store)
+	if m.change != nil {
+		m.change(store)
 	}
 	crio.Ignite(t, filepath.Join(o.Out, artifact.IgnitionFile), root)
-	place, arrive := "/run/media/iso/pinbox/store.squashfs", "true" // where a live system has it
+	path, arrive := "/run/media/iso/pinbox/store.squashfs", "true" // the path in a live system
 	if m.late {
-		place, arrive = "/late.squashfs",
-			"mkdir -p /run/media/iso/pinbox; ln -s /late.squashfs "+place+"; systemctl start var-lib-pinbox-stores-0.mount"
+		path, arrive = "/late.squashfs",
+			"mkdir -p /run/media/iso/pinbox; ln -s /late.squashfs "+path+"; systemctl start var-lib-pinbox-stores-0.mount"
 	}
 	return fixtures.Boot(t, root, "check.service", distribution(t, pins, arrive), map[string]string{
-		place:            store,
+		path:             store,
 		"/usr/bin/crio":  fixtures.Peer(t, "crio"),
 		"/usr/bin/pinns": fixtures.Peer(t, "pinns"),
 		"/usr/bin/guest": fixtures.Program(t, "github.com/pinbox/pinbox/fixtures/live/guest"),
 	})
 }
 
-// distribution is what stands for the node's own: CRI-O as on the live ISO of
-// `make boot-test`, and what checks the node from within once it is up.
+// distribution returns the files that a distribution would have: CRI-O as on the live ISO of
+// `make boot-test`, and a unit that checks the node after its boot. arrive is a command that runs first.
 func distribution(t *testing.T, pins sample.Pins, arrive string) map[string]string {
 	t.Helper()
 	live := func(name string) string {
@@ -81,7 +81,7 @@ func distribution(t *testing.T, pins sample.Pins, arrive string) map[string]stri
 		"etc/crio/crio.conf":                               live("crio.conf"),
 		"etc/containers/policy.json":                       `{"default":[{"type":"insecureAcceptAnything"}]}`,
 		"etc/containers/registries.conf":                   "unqualified-search-registries = []\n",
-		// a CRI-O that cannot start is soon told of
+		// do not wait long for a CRI-O that cannot start
 		"etc/pinbox/node.env": "PINBOX_NODE_FLAGS=\"--wait 10s\"\n",
 		"etc/hosts":           "127.0.0.1 localhost\n",
 		"etc/resolv.conf":     "", // every pod gets a copy
@@ -93,14 +93,14 @@ FailureAction=exit
 FailureActionExitStatus=7
 [Service]
 Type=oneshot
-Environment=IMAGE=` + pins.Mixed + ` PATIENCE=30s
+Environment=IMAGE=` + pins.Mixed + ` TIMEOUT=30s
 ExecStart=/bin/sh /check
 StandardOutput=tty
 StandardError=tty
 `,
 		"check": `set -ex
 ` + arrive + `
-if [ ! -e /usr/local/bin/pinbox-node ]; then # it comes with a late store, when systemd tries again
+if [ ! -e /usr/local/bin/pinbox-node ]; then # it is in a late store, and systemd tries again
 	for n in $(seq 900); do systemctl --quiet is-active pinbox-node.service && break; sleep 0.1; done
 	systemctl reset-failed
 fi
@@ -114,39 +114,38 @@ pinbox-node status
 	}
 }
 
-// A machine is as it should be at the end of its first boot: the store is mounted,
-// CRI-O has every image, pinned, a pod runs, no unit has failed. What the Ignition
-// area of an ISO has no room for is there before CRI-O starts.
+// At the end of its first boot the store is mounted, CRI-O has all images pinned, a pod runs, and no unit
+// has failed. Files that do not fit in the Ignition area of an ISO exist before CRI-O starts.
 func TestFirstBootOfAMachine(t *testing.T) {
 	for name, m := range map[string]machine{
-		"a store alone":                {},
-		"a file that the store brings": {base: fixtures.LiveISO(t), padding: "# " + noise(100_000)},
-		// Without the set that is still to come it once unpinned what that wants.
+		"only a store":        {},
+		"a file in the store": {base: fixtures.LiveISO(t), padding: "# " + noise(100_000)},
+		// A bug was to unpin the images of the set before the store with the set was mounted.
 		"a set of a store that is late": {base: fixtures.LiveISO(t), label: noise(100_000), late: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			console, code := firstBoot(t, m)
 			for _, want := range []string{
-				"all 5 images of 2 sets are pinned", "guest: 5 images", "guest: the pod says:", "hello from the store",
-				"guest: all is well",
+				"all 5 images of 2 sets are pinned", "guest: 5 images", "guest: the pod prints:", "hello from the store",
+				"guest: ok",
 			} {
 				if code != 0 || !strings.Contains(console, want) {
-					t.Fatalf("exit code %d; the console is to show %q:\n%s", code, want, console)
+					t.Fatalf("got exit code %d, want 0 and %q on the console:\n%s", code, want, console)
 				}
 			}
 			if strings.Contains(console, "unpin=") {
-				t.Errorf("it has unpinned something:\n%s", console)
+				t.Errorf("got images that were unpinned, want none:\n%s", console)
 			}
-			if brought := strings.Contains(console, "pinbox-files.service"); brought != (m.base != "") {
-				t.Errorf("the store brings files: %v\n%s", brought, console)
+			if files := strings.Contains(console, "pinbox-files.service"); files != (m.base != "") {
+				t.Errorf("got %v for files in the store, want %v\n%s", files, m.base != "", console)
 			}
 		})
 	}
 }
 
-// The control: with a store that cannot be mounted nothing is well, but CRI-O is up.
-func TestFirstBootWithABrokenStore(t *testing.T) {
-	console, code := firstBoot(t, machine{befall: func(store string) {
+// The control: if the store cannot be mounted, units fail, but CRI-O starts.
+func TestFirstBootWithADamagedStore(t *testing.T) {
+	console, code := firstBoot(t, machine{change: func(store string) {
 		f, err := os.OpenFile(store, os.O_WRONLY, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -160,7 +159,7 @@ func TestFirstBootWithABrokenStore(t *testing.T) {
 		"Failed to mount var-lib-pinbox-stores-0.mount", "Started crio.service", "Failed to start pinbox-firstboot.service",
 	} {
 		if code != 7 || !strings.Contains(console, want) {
-			t.Fatalf("exit code %d; the console is to show %q:\n%s", code, want, console)
+			t.Fatalf("got exit code %d, want 7 and %q on the console:\n%s", code, want, console)
 		}
 	}
 }
