@@ -26,15 +26,15 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// whole builds an appliance of images, and gives its folder.
-func whole(t *testing.T, pins ...string) string {
+// full builds an appliance of images and returns its folder.
+func full(t *testing.T, pins ...string) string {
 	t.Helper()
 	o := options(t, sample.Set("worker", pins...))
 	build(t, o)
 	return o.Out
 }
 
-// delta builds one of images over what nodes have, and gives its folder.
+// delta builds a delta of images with the bases from, and returns its folder.
 func delta(t *testing.T, from []string, pins ...string) (string, builder.DeltaResult) {
 	t.Helper()
 	o := options(t, sample.Set("worker", pins...))
@@ -46,8 +46,8 @@ func delta(t *testing.T, from []string, pins ...string) (string, builder.DeltaRe
 	return o.Out, r
 }
 
-// stack mounts what folders hold, as a node does.
-func stack(t *testing.T, folders ...string) (roots []string) {
+// mount mounts the stores of folders, as a node does.
+func mount(t *testing.T, folders ...string) (roots []string) {
 	t.Helper()
 	for _, dir := range folders {
 		store := filepath.Join(dir, artifact.StoreFile)
@@ -59,29 +59,29 @@ func stack(t *testing.T, folders ...string) (roots []string) {
 	return roots
 }
 
-// checkStack has the library judge stores that stand together, and compares the trees
-// of images with those of a full store.
-func checkStack(t *testing.T, full map[string]map[string]string, roots []string, pins ...string) {
+// checkStores checks stores together with containers/storage, and compares the trees of images with those
+// of a full store.
+func checkStores(t *testing.T, want map[string]map[string]string, roots []string, pins ...string) {
 	t.Helper()
 	store := oracle.Open(t, "", roots...)
 	if complaints := oracle.Check(t, store); len(complaints) > 0 {
-		t.Errorf("Check complains:\n%v", complaints)
+		t.Errorf("got from Check, want nothing:\n%v", complaints)
 	}
 	names := oracle.Names(t, store)
 	for _, pin := range pins {
 		if !slices.Contains(names, pin) {
-			t.Errorf("%s is not there", pin)
+			t.Errorf("got the names %q, want %s too", names, pin)
 		}
-		if diff := cmp.Diff(full[pin], fixtures.Tree(t, oracle.Mount(t, store, pin))); diff != "" {
-			t.Errorf("%s (-full store +stores that stand together):\n%s", pin, diff)
+		if diff := cmp.Diff(want[pin], fixtures.Tree(t, oracle.Mount(t, store, pin))); diff != "" {
+			t.Errorf("%s (-full store +base and deltas):\n%s", pin, diff)
 		}
 	}
 }
 
-// trees of all images in one full store.
+// trees returns the trees of images in one full store.
 func trees(t *testing.T, pins ...string) map[string]map[string]string {
 	t.Helper()
-	store := oracle.Open(t, "", stack(t, whole(t, pins...))...)
+	store := oracle.Open(t, "", mount(t, full(t, pins...))...)
 	all := map[string]map[string]string{}
 	for _, pin := range pins {
 		all[pin] = fixtures.Tree(t, oracle.Mount(t, store, pin))
@@ -89,49 +89,48 @@ func trees(t *testing.T, pins ...string) map[string]map[string]string {
 	return all
 }
 
-// Five releases, four of them as deltas over each other: whatever stands together is
-// what one store with all images is. Beside each delta of a chain there is one over the
-// first release alone.
+// The images of a base with a chain of four deltas are those of one store with all images. So are the
+// images of the base with a delta that only needs the base.
 func TestDeltasEqualAFullStore(t *testing.T) {
 	fixtures.NeedRoot(t)
 	_, _, pins := series(t, 5)
-	full := trees(t, slices.Concat(pins...)...)
-	base := whole(t, pins[0]...)
+	want := trees(t, slices.Concat(pins...)...)
+	base := full(t, pins[0]...)
 	chain := []string{base}
 	for n, release := range pins[1:] {
 		next, r := delta(t, chain[len(chain)-1:], release...)
 		if r.New.Layers != 3 || r.Totals.Layers != 2+3*(n+2) {
-			t.Errorf("release %d: %d new of %d layers", n+2, r.New.Layers, r.Totals.Layers)
+			t.Errorf("release %d: got %d new of %d layers, want 3 of %d", n+2, r.New.Layers, r.Totals.Layers, 2+3*(n+2))
 		}
 		chain = append(chain, next)
 		alone, r := delta(t, []string{base}, release...)
 		if r.New.Layers != 3*(n+1) {
-			t.Errorf("release %d over the first: %d layers", n+2, r.New.Layers)
+			t.Errorf("release %d over the first: got %d layers, want %d", n+2, r.New.Layers, 3*(n+1))
 		}
-		checkStack(t, full, stack(t, alone, base), release...)
+		checkStores(t, want, mount(t, alone, base), release...)
 	}
-	roots := stack(t, chain...)
-	checkStack(t, full, roots, slices.Concat(pins...)...)
+	roots := mount(t, chain...)
+	checkStores(t, want, roots, slices.Concat(pins...)...)
 	slices.Reverse(roots)
-	checkStack(t, full, roots, slices.Concat(pins...)...)
+	checkStores(t, want, roots, slices.Concat(pins...)...)
 }
 
-// With several bases a delta has what any of them lacks, and stands on each.
+// A delta for several bases has the layers that any of them lacks, and can be mounted with each.
 func TestDeltaForSeveralBases(t *testing.T) {
 	fixtures.NeedRoot(t)
 	_, _, pins := series(t, 3)
-	full := trees(t, pins[2]...)
-	old, newer := whole(t, pins[0]...), whole(t, pins[1]...)
+	want := trees(t, pins[2]...)
+	old, newer := full(t, pins[0]...), full(t, pins[1]...)
 	union, r := delta(t, []string{newer, old, filepath.Join(old, artifact.LockFile)}, pins[2]...)
 	if r.New.Layers != 6 || len(r.Bases) != 3 {
-		t.Errorf("%d new layers, bases %v", r.New.Layers, r.Bases)
+		t.Errorf("got %d new layers and the bases %v, want 6 layers and 3 bases", r.New.Layers, r.Bases)
 	}
 	other, _ := delta(t, []string{filepath.Join(old, artifact.LockFile), old, newer}, pins[2]...)
 	sameFolders(t, union, other)
 	for _, base := range []string{old, newer} {
-		checkStack(t, full, stack(t, base, union), pins[2]...)
+		checkStores(t, want, mount(t, base, union), pins[2]...)
 		if _, err := verify.WithBases(t.Context(), union, []string{base}, progress.Hooks{}); err != nil {
-			t.Error(err)
+			t.Errorf("got %v with the base %s, want no error", err, base)
 		}
 	}
 }
@@ -144,11 +143,11 @@ func sameFolders(t *testing.T, a, b string) {
 	}
 }
 
-// A delta is small, fetches nothing that a base has, and is the same every time. Its
-// description says what it stands on.
-func TestDeltaHoldsOnlyWhatIsNew(t *testing.T) {
+// A delta is small and reproducible, and its description lists the layers that it needs. No layer of a
+// base is fetched.
+func TestDeltaHasOnlyNewLayers(t *testing.T) {
 	_, access, pins := series(t, 2)
-	base := whole(t, pins[0]...)
+	base := full(t, pins[0]...)
 	lock := appliance.Lock(t, base)
 	access.Take()
 	out, r := delta(t, []string{base}, pins[1]...)
@@ -158,28 +157,29 @@ func TestDeltaHoldsOnlyWhatIsNew(t *testing.T) {
 			if slices.ContainsFunc(asked, func(r fixtures.Request) bool {
 				return strings.HasSuffix(r.Path, l.Digest.String())
 			}) {
-				t.Errorf("layer %s of the base was fetched", l.Digest)
+				t.Errorf("got a request for layer %s of the base, want none", l.Digest)
 			}
 		}
 	}
 	if len(fixtures.Blobs(asked)) == 0 {
-		t.Error("nothing was fetched at all")
+		t.Error("got no request for a blob, want those for new layers")
 	}
 	files := slices.Sorted(maps.Keys(fixtures.Tree(t, out)))
-	if diff := cmp.Diff([]string{".", "SHA256SUMS", "delta.json", "delta.squashfs", "manifests",
+	if diff := cmp.Diff([]string{".", "SHA256SUMS", "delta.json", "delta.roothash", "delta.squashfs", "manifests",
 		"manifests/worker-sample.yaml", "pinbox.lock.json"}, files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
-	full, err := os.Stat(filepath.Join(base, artifact.StoreFile))
-	if err != nil || r.StoreSize > 40_000 || r.StoreSize > full.Size()/10 {
-		t.Errorf("%v: a delta of %d bytes over a store of %d", err, r.StoreSize, full.Size())
+	baseStore, err := os.Stat(filepath.Join(base, artifact.StoreFile))
+	if err != nil || r.StoreSize > 40_000 || r.StoreSize > baseStore.Size()/10 {
+		t.Errorf("got a delta of %d bytes, %v; want at most 40,000 and a tenth of %v", r.StoreSize, err, baseStore)
 	}
-	t.Logf("%d bytes over %d", r.StoreSize, full.Size())
+	t.Logf("%d bytes over %d", r.StoreSize, baseStore.Size())
 	again, _ := delta(t, []string{base}, pins[1]...)
 	sameFolders(t, out, again)
 	checkDescription(t, out, base)
 }
 
+// checkDescription checks the description of a delta of the second release with the first as base.
 func checkDescription(t *testing.T, out, base string) {
 	t.Helper()
 	f, err := os.Open(filepath.Join(out, artifact.DeltaFile))
@@ -200,31 +200,31 @@ func checkDescription(t *testing.T, out, base string) {
 		}
 	}
 	if d.Name != "appliance" || len(d.Bases) != 1 || d.Bases[0].Store == "" || len(d.Needs) != 5 {
-		t.Errorf("%+v", d)
+		t.Errorf("got the description %+v, want one base with a store, and 5 layers", d)
 	}
 	for _, n := range d.Needs {
 		if !below[n.Layer] || n.Link != storelayout.LinkName(n.Layer) {
-			t.Errorf("%+v", n)
+			t.Errorf("got %+v, want a layer of the base and its short name", n)
 		}
 	}
 }
 
-// What is in the base already costs a record, under a new name too.
+// A delta of images whose layers the base has contains only records.
 func TestDeltaWithoutANewLayer(t *testing.T) {
 	fixtures.NeedRoot(t)
 	_, _, pins := series(t, 1)
-	base := whole(t, pins[0]...)
+	base := full(t, pins[0]...)
 	out, r := delta(t, []string{base}, pins[0][1:]...)
 	if r.New != (builder.Missing{}) || r.StoreSize > 20_000 {
-		t.Errorf("%+v in %d bytes", r.New, r.StoreSize)
+		t.Errorf("got %+v in %d bytes, want no layers in at most 20,000 bytes", r.New, r.StoreSize)
 	}
-	checkStack(t, trees(t, pins[0]...), stack(t, base, out), pins[0]...)
+	checkStores(t, trees(t, pins[0]...), mount(t, base, out), pins[0]...)
 	if _, err := verify.WithBases(t.Context(), out, []string{base}, progress.Hooks{}); err != nil {
-		t.Error(err)
+		t.Errorf("got %v, want no error", err)
 	}
 }
 
-// A store that was a tar carries deltas like one that is mounted.
+// A store of format tar can be the base of a delta.
 func TestDeltaOverATar(t *testing.T) {
 	fixtures.NeedRoot(t)
 	_, _, pins := series(t, 2)
@@ -234,14 +234,14 @@ func TestDeltaOverATar(t *testing.T) {
 	base := t.TempDir()
 	appliance.Extract(t, filepath.Join(o.Out, format.TarFile), base)
 	out, _ := delta(t, []string{o.Out}, pins[1]...)
-	checkStack(t, trees(t, slices.Concat(pins...)...), append(stack(t, out), base), slices.Concat(pins...)...)
+	checkStores(t, trees(t, slices.Concat(pins...)...), append(mount(t, out), base), slices.Concat(pins...)...)
 	v, err := verify.WithBases(t.Context(), out, []string{o.Out}, progress.Hooks{})
 	if err != nil || len(v.Unchecked) != 1 || v.Delta.Mounted {
-		t.Errorf("%+v, %v", v, err)
+		t.Errorf("got %+v, %v; want one unchecked base, and a delta that was not mounted", v, err)
 	}
 }
 
-// rewriteLock changes a lock, into a file of its own.
+// rewriteLock writes a changed copy of the lock of an appliance.
 func rewriteLock(t *testing.T, dir string, change func(*pinset.Lock)) string {
 	t.Helper()
 	lock := appliance.Lock(t, dir)
@@ -265,10 +265,10 @@ func eachLayer(lock *pinset.Lock, change func(*pinset.LockedLayer)) {
 	}
 }
 
-// Package base tests which bases it refuses; here nothing may be left of the build.
-func TestUnsuitableBases(t *testing.T) {
+// A refused base leaves no output. The tests of package base list the bases that are refused.
+func TestRefusedBases(t *testing.T) {
 	_, _, pins := series(t, 2)
-	noRoots := rewriteLock(t, whole(t, pins[0]...), func(l *pinset.Lock) {
+	noRoots := rewriteLock(t, full(t, pins[0]...), func(l *pinset.Lock) {
 		eachLayer(l, func(l *pinset.LockedLayer) { l.RootAttributes = "" })
 	})
 	for name, c := range map[string]struct {
@@ -277,7 +277,7 @@ func TestUnsuitableBases(t *testing.T) {
 		text string
 	}{
 		"no base":                {nil, builder.ErrNoBase, "what nodes have"},
-		"no file":                {[]string{"/no/such/folder"}, os.ErrNotExist, "/no/such/folder"},
+		"missing folder":         {[]string{"/no/such/folder"}, os.ErrNotExist, "/no/such/folder"},
 		"unknown root directory": {[]string{noRoots}, compose.ErrUnknownRootAttributes, "series/"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -293,10 +293,10 @@ func TestUnsuitableBases(t *testing.T) {
 	}
 }
 
-// A medium is what the folder is that it was made of.
+// A medium can be a base as the folder that it was made of.
 func TestDeltaOverAMedium(t *testing.T) {
 	_, _, pins := series(t, 3)
-	second, _ := delta(t, []string{whole(t, pins[0]...)}, pins[1]...)
+	second, _ := delta(t, []string{full(t, pins[0]...)}, pins[1]...)
 	third, _ := delta(t, []string{second}, pins[2]...)
 	medium := filepath.Join(t.TempDir(), "delta.iso")
 	if err := artifact.Medium(t.Context(), artifact.MediumOptions{Dir: third, Out: medium}); err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// registry is an empty one.
+// registry serves an empty registry.
 func registry(t *testing.T) *sample.Registry {
 	t.Helper()
 	r, err := sample.Serve(nil)
@@ -33,7 +33,7 @@ func registry(t *testing.T) *sample.Registry {
 	return r
 }
 
-// tarLayer is a layer of entries.
+// tarLayer makes a layer of entries.
 func tarLayer(t *testing.T, entries ...sample.Entry) *sample.Layer {
 	t.Helper()
 	l, err := sample.TarLayer(entries...)
@@ -43,7 +43,7 @@ func tarLayer(t *testing.T, entries ...sample.Entry) *sample.Layer {
 	return l
 }
 
-// pushed is the pin of an image of layers.
+// pushed pushes an image of layers and returns its pin.
 func pushed(t *testing.T, r *sample.Registry, repository string, layers ...v1.Layer) string {
 	t.Helper()
 	img, err := sample.Image("amd64", false, layers...)
@@ -57,8 +57,8 @@ func pushed(t *testing.T, r *sample.Registry, repository string, layers ...v1.La
 	return pin
 }
 
-// A container on as many layers as an image may have starts.
-func TestAsManyLayersAsCanBeMounted(t *testing.T) {
+// An image of 500 layers can be mounted.
+func TestMostLayersOfAnImage(t *testing.T) {
 	fixtures.NeedRoot(t)
 	layer := tarLayer(t, sample.File("file", "of every layer"))
 	pin := pushed(t, registry(t), "test/most", slices.Repeat([]v1.Layer{layer}, 500)...)
@@ -66,11 +66,11 @@ func TestAsManyLayersAsCanBeMounted(t *testing.T) {
 	build(t, o)
 	root := oracle.Mount(t, oracle.Open(t, "", fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile))), pin)
 	if got := read(t, root, "file"); string(got) != "of every layer" {
-		t.Errorf("the container sees %q", got)
+		t.Errorf("got %q in the image, want %q", got, "of every layer")
 	}
 }
 
-// owned are files of so many owners, from one on.
+// owned returns n files, each of another owner, from first on.
 func owned(first, n int) (entries []sample.Entry) {
 	for id := first; id < first+n; id++ {
 		e := sample.File(strconv.Itoa(id), "")
@@ -80,30 +80,30 @@ func owned(first, n int) (entries []sample.Entry) {
 	return entries
 }
 
-// A squashfs numbers 65535 owners and groups, and the build did not say which layer has
+// A squashfs numbers 65535 owners and groups. A bug was an error that did not name the layer that has
 // too many. A tar has no such limit.
 func TestTooManyOwners(t *testing.T) {
 	many, more := tarLayer(t, owned(1, 40_000)...), tarLayer(t, owned(100_000, 30_000)...)
 	r := registry(t)
 	first, second := pushed(t, r, "a/first", many), pushed(t, r, "b/second", many, more)
-	guilty, err := more.Digest()
+	refused, err := more.Digest()
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := options(t, sample.Set("worker", first, second))
 	if _, err := builder.Build(t.Context(), o); !errors.Is(err, squashfs.ErrTooManyIDs) ||
-		!strings.Contains(err.Error(), "image "+second+": layer "+guilty.String()+": ") {
-		t.Errorf("got %v, want the layer %s of %s", err, guilty, second)
+		!strings.Contains(err.Error(), "image "+second+": layer "+refused.String()+": ") {
+		t.Errorf("got %v, want %v for layer %s of %s", err, squashfs.ErrTooManyIDs, refused, second)
 	}
 	if _, err := os.Stat(o.Out); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("something was left: %v", err)
+		t.Errorf("got %v for the output folder, want %v", err, os.ErrNotExist)
 	}
 	o.Appliance.Spec.Store.Format = format.Tar
 	build(t, o)
 }
 
-// A set name of 240 bytes passed the plan, and its file could not be written when all
-// had been fetched.
+// A bug was that a set with a name of 240 bytes could be planned, but its file could not be written after
+// all images had been fetched.
 func TestLongSetNames(t *testing.T) {
 	pin := pushed(t, registry(t), "test/image", tarLayer(t, sample.File("file", "x")))
 	var sets []byte
@@ -119,16 +119,16 @@ func TestLongSetNames(t *testing.T) {
 	}
 	manifests, err := os.ReadDir(filepath.Join(o.Out, artifact.ManifestsDir))
 	if err != nil || len(manifests) != 4 {
-		t.Errorf("%v, %v", manifests, err)
+		t.Errorf("got the manifests %v, %v; want 4", manifests, err)
 	}
 	for _, m := range manifests {
 		content := read(t, filepath.Join(o.Out, artifact.ManifestsDir), m.Name())
-		if !bytes.Equal(files["/etc/pinbox/sets.d/"+m.Name()], content) {
-			t.Errorf("the node gets no %s", m.Name())
+		if got := files["/etc/pinbox/sets.d/"+m.Name()]; !bytes.Equal(got, content) {
+			t.Errorf("got %q as %s on the node, want %q", got, m.Name(), content)
 		}
 		if stored := fixtures.Run(t, "unsquashfs", "-cat", filepath.Join(o.Out, artifact.StoreFile),
 			"pinbox/sets/"+m.Name()); stored != string(content) {
-			t.Errorf("the store has another %s", m.Name())
+			t.Errorf("got %q as %s in the store, want %q", stored, m.Name(), content)
 		}
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// layout is a folder as skopeo makes it, of these images by their names there.
+// layout makes an OCI layout with skopeo. The images are pins by their names in the layout.
 func layout(t *testing.T, images map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -32,14 +32,13 @@ func layout(t *testing.T, images map[string]string) string {
 	return dir
 }
 
-// manifest is the digest of an image in a layout, in hexadecimal digits.
+// manifest returns the digest of an image in a layout, in hexadecimal digits.
 func manifest(t *testing.T, dir, name string) string {
 	t.Helper()
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(fixtures.Run(t, "skopeo", "inspect", "--raw", "oci:"+dir+":"+name))))
 }
 
-// Images of a folder run on a node under their own names, and no registry is
-// asked: there is none when the appliance is built.
+// Images of an OCI layout run on a node under their own names. The build needs no registry.
 func TestOCILayout(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	o, apps := options(t, nil), layout(t, map[string]string{
@@ -60,23 +59,23 @@ func TestOCILayout(t *testing.T) {
 		"quay.example.com/site/app:1.2"); !slices.ContainsFunc(lock.Images, func(img pinset.LockedImage) bool {
 		return img.Pin == want
 	}) {
-		t.Errorf("no %s: %+v", want, lock.Images)
+		t.Errorf("got the images %+v, want %s too", lock.Images, want)
 	}
 	id, _ := n.RunContainer("quay.example.com/site/app:1.2")
 	if code := n.State(id, criapi.ContainerState_CONTAINER_EXITED); code != 0 {
-		t.Errorf("the container ended with %d", code)
+		t.Errorf("got exit code %d of the container, want 0", code)
 	}
 }
 
-// What is missing in a layout is no matter of earlier archives of oc-mirror.
-func TestLayoutsThatAreWrong(t *testing.T) {
+// Missing blobs of a layout are not ErrIncomplete, whose hint asks for earlier archives of oc-mirror.
+func TestRefusedLayouts(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	const app = "quay.example.com/site/app:1.2"
 	named := map[string]string{app: pins.Mixed}
 	for name, c := range map[string]struct {
 		images map[string]string
 		name   string
-		befall func(dir string)
+		change func(dir string)
 		want   error
 	}{
 		"no index": {
@@ -97,26 +96,28 @@ func TestLayoutsThatAreWrong(t *testing.T) {
 				_ = os.WriteFile(filepath.Join(dir, "index.json"), []byte("{}"), 0o644)
 			}, storage.ErrLocal,
 		},
-		"no name":     {map[string]string{"": pins.Mixed}, "", nil, source.ErrNoFullName},
-		"a tag alone": {map[string]string{"1.2": pins.Mixed}, "", nil, source.ErrNoFullName},
-		"one name for two": {
+		"no name":    {map[string]string{"": pins.Mixed}, "", nil, source.ErrNoFullName},
+		"only a tag": {map[string]string{"1.2": pins.Mixed}, "", nil, source.ErrNoFullName},
+		"one name for two images": {
 			map[string]string{"a": pins.Mixed, "b": pins.Pause}, "quay.example.com/x:1", nil, source.ErrNoFullName,
 		},
 	} {
-		dir := layout(t, c.images)
-		if c.befall != nil {
-			c.befall(dir)
-		}
-		o := options(t, nil)
-		o.Appliance.Spec.Sources = []source.Entry{{Source: &source.OCI{{Path: dir, Name: c.name}}}}
-		if _, err := builder.Build(t.Context(), o); !errors.Is(err, c.want) || errors.Is(err, storage.ErrIncomplete) ||
-			!strings.Contains(err.Error(), filepath.Base(dir)) && !strings.Contains(err.Error(), "quay.example.com/site/app") {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			dir := layout(t, c.images)
+			if c.change != nil {
+				c.change(dir)
+			}
+			o := options(t, nil)
+			o.Appliance.Spec.Sources = []source.Entry{{Source: &source.OCI{{Path: dir, Name: c.name}}}}
+			if _, err := builder.Build(t.Context(), o); !errors.Is(err, c.want) || errors.Is(err, storage.ErrIncomplete) ||
+				!strings.Contains(err.Error(), filepath.Base(dir)) && !strings.Contains(err.Error(), "quay.example.com/site/app") {
+				t.Errorf("got %v, want %v with the name of the layout or the image, but not ErrIncomplete", err, c.want)
+			}
+		})
 	}
 }
 
-// archive is a file as skopeo makes it, of one image; compress is a command.
+// archive makes an archive of one image with skopeo. compress is a command that compresses it.
 func archive(t *testing.T, format, name, pin string, compress ...string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "images.tar")
@@ -145,18 +146,18 @@ func TestArchives(t *testing.T) {
 	lock := appliance.Lock(t, o.Out)
 	checkImages(t, n, lock)
 	if len(lock.Images) != 4 {
-		t.Errorf("%d images", len(lock.Images))
+		t.Errorf("got %d images, want 4", len(lock.Images))
 	}
 	id, _ := n.RunContainer("quay.example.com/site/app:1.2")
 	if code := n.State(id, criapi.ContainerState_CONTAINER_EXITED); code != 0 {
-		t.Errorf("the container ended with %d", code)
+		t.Errorf("got exit code %d of the container, want 0", code)
 	}
-	if entries, err := os.ReadDir(filepath.Dir(o.Out)); err != nil || len(entries) != 2 { // the sets of the options
-		t.Errorf("unpacked archives stay: %v, %v", entries, err)
+	if entries, err := os.ReadDir(filepath.Dir(o.Out)); err != nil || len(entries) != 2 { // the output and the sets
+		t.Errorf("got %v, %v beside the output, want only the sets", entries, err)
 	}
 }
 
-func TestArchivesThatAreWrong(t *testing.T) {
+func TestRefusedArchives(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	const app = "quay.example.com/site/app:1.2"
 	cut := func(format string) func(file string) {
@@ -164,12 +165,12 @@ func TestArchivesThatAreWrong(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		format string
-		befall func(file string)
+		change func(file string)
 		want   error
 	}{
 		"OCI, cut off":    {"oci-archive", cut("20K"), storage.ErrLocal},
 		"Docker, cut off": {"docker-archive", cut("20K"), storage.ErrLocal},
-		"no archive": {
+		"not an archive": {
 			"oci-archive", func(file string) { fixtures.Run(t, "sh", "-c", "echo nothing >"+file) }, storage.ErrWrongKind,
 		},
 		"empty": {
@@ -178,26 +179,29 @@ func TestArchivesThatAreWrong(t *testing.T) {
 		// GNU tar's own --delete leaves some archives broken.
 		"without its index": {"oci-archive", func(file string) {
 			fixtures.Run(t, "sh", "-c",
-				"d=$(mktemp -d) && tar -xf "+file+" -C $d && rm $d/index.json $d/oci-layout && tar -cf "+file+" -C $d . && rm -r $d")
+				"d=$(mktemp -d) && tar -xf "+file+" -C $d && rm $d/index.json $d/oci-layout && "+
+					"tar -cf "+file+" -C $d . && rm -r $d")
 		}, storage.ErrWrongKind},
 		"a blob changed": {"oci-archive", func(file string) {
 			fixtures.Run(t, "sh", "-c", "d=$(mktemp -d) && tar -xf "+file+" -C $d && for b in $d/blobs/sha256/*; do printf "+
 				"'\\n' >>$b; done && tar -cf "+file+" -C $d . && rm -r $d")
 		}, storage.ErrDigest},
 	} {
-		file := archive(t, c.format, app, pins.Docker)
-		c.befall(file)
-		o := options(t, nil)
-		o.Appliance.Spec.Sources = []source.Entry{{Source: &source.Archives{{Path: file}}}}
-		if _, err := builder.Build(t.Context(), o); !errors.Is(err, c.want) || !strings.Contains(err.Error(), file) &&
-			!strings.Contains(err.Error(), "quay.example.com/site/app") {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			file := archive(t, c.format, app, pins.Docker)
+			c.change(file)
+			o := options(t, nil)
+			o.Appliance.Spec.Sources = []source.Entry{{Source: &source.Archives{{Path: file}}}}
+			if _, err := builder.Build(t.Context(), o); !errors.Is(err, c.want) || !strings.Contains(err.Error(), file) &&
+				!strings.Contains(err.Error(), "quay.example.com/site/app") {
+				t.Errorf("got %v, want %v with the name of the archive or the image", err, c.want)
+			}
+		})
 	}
 }
 
-// Tags of inputs on this machine stay what the lock says, as those of registries do: a
-// bug was to take what was there now. The order of the inputs and their kinds do not matter.
+// Tags of local inputs are resolved to the digests in the lock, as tags of registries are. A bug was that
+// the current digest was used. The order of the inputs and their kinds do not matter.
 func TestLockHoldsLocalTags(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	const name = "quay.example.com/site/app:1"
@@ -207,7 +211,7 @@ func TestLockHoldsLocalTags(t *testing.T) {
 		made, err := planWith(t, lock, sources...)
 		return made.ByTag()[name], made, err
 	}
-	// of OCI: skopeo does not change it
+	// an OCI layout: skopeo does not change its digest
 	elsewhere := source.Entry{Source: &source.OCI{{Path: layout(t, map[string]string{name: pins.Other})}}}
 	for kind, from := range map[string]func(pin string) source.Entry{
 		"an OCI layout": func(pin string) source.Entry {
@@ -226,36 +230,39 @@ func TestLockHoldsLocalTags(t *testing.T) {
 			}
 			return source.Entry{Source: &source.OCMirror{Paths: []string{m.Dir}}}
 		},
-		"a store, which keeps what it had": func(pin string) source.Entry {
+		"a store, which has both images": func(pin string) source.Entry {
 			fixtures.Run(t, "skopeo", "copy", "--quiet", "--src-tls-verify=false", "docker://"+pin,
 				"containers-storage:[overlay@"+root+"+"+t.TempDir()+"]"+name)
 			return source.Entry{Source: &source.ContainersStorage{Path: root}}
 		},
 	} {
-		old := from(pins.Other)
-		first, lock, err := plan(pinset.Lock{}, old)
-		if err != nil {
-			t.Fatal(err)
-		}
-		moved := from(pins.Mixed)
-		second, _, err := plan(pinset.Lock{}, moved)
-		if err != nil || first == second {
-			t.Errorf("%s, without a lock: %v, %s", kind, err, second)
-		}
-		for _, both := range [][]source.Entry{{moved, old}, {old, moved}, {moved, elsewhere}, {elsewhere, moved}} {
-			if now, _, err := plan(lock, both...); err != nil || now != first {
-				t.Errorf("%s, with a lock: %v, %s", kind, err, now)
+		t.Run(kind, func(t *testing.T) {
+			old := from(pins.Other)
+			first, lock, err := plan(pinset.Lock{}, old)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		now, _, err := plan(lock, moved)
-		if strings.HasPrefix(kind, "a store") {
-			if err != nil || now != first {
-				t.Errorf("%s: %v, %s", kind, err, now)
+			moved := from(pins.Mixed)
+			second, _, err := plan(pinset.Lock{}, moved)
+			if err != nil || first == second {
+				t.Errorf("without a lock: got %s, %v; want another image than %s", second, err, first)
 			}
-		} else if !errors.Is(err, resolve.ErrTagChanged) || !strings.Contains(err.Error(), first.Digest.String()) ||
-			!strings.Contains(err.Error(), second.Digest.String()) {
-			t.Errorf("%s, without what was locked: %v", kind, err)
-		}
+			for _, both := range [][]source.Entry{{moved, old}, {old, moved}, {moved, elsewhere}, {elsewhere, moved}} {
+				if now, _, err := plan(lock, both...); err != nil || now != first {
+					t.Errorf("with a lock: got %s, %v; want %s", now, err, first)
+				}
+			}
+			now, _, err := plan(lock, moved)
+			if strings.HasPrefix(kind, "a store") {
+				if err != nil || now != first {
+					t.Errorf("with a lock: got %s, %v; want %s", now, err, first)
+				}
+			} else if !errors.Is(err, resolve.ErrTagChanged) || !strings.Contains(err.Error(), first.Digest.String()) ||
+				!strings.Contains(err.Error(), second.Digest.String()) {
+				t.Errorf("without the locked image: got %v, want %v with %s and %s",
+					err, resolve.ErrTagChanged, first.Digest, second.Digest)
+			}
+		})
 	}
 }
 
@@ -268,7 +275,7 @@ func planWith(t *testing.T, lock pinset.Lock, sources ...source.Entry) (pinset.L
 	return made, err
 }
 
-// So do those of releases that oc-mirror has left.
+// So are tags of releases in the output of oc-mirror.
 func TestLockHoldsReleaseTags(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	const held = "working-dir/hold-release/"
@@ -289,6 +296,6 @@ func TestLockHoldsReleaseTags(t *testing.T) {
 	}
 	if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, resolve.ErrTagChanged) ||
 		!strings.Contains(err.Error(), digestOf(pins.Mixed)) || !strings.Contains(err.Error(), digestOf(pins.Other)) {
-		t.Error(err)
+		t.Errorf("got %v, want %v with both digests", err, resolve.ErrTagChanged)
 	}
 }
