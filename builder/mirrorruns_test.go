@@ -21,8 +21,8 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// runs are two of oc-mirror, in folders: in the second, site/app:1.2 has moved, and
-// nothing that the first had is there but by name.
+// runs returns the folders of two runs of oc-mirror. In the second, site/app:1.2 is another image, and the
+// blobs of the first run are missing.
 func runs(t *testing.T, pins sample.Pins) (first, second sample.Mirror) {
 	t.Helper()
 	first, second = mirror(t, pins), sample.Mirror{Dir: t.TempDir()}
@@ -37,9 +37,9 @@ func runs(t *testing.T, pins sample.Pins) (first, second sample.Mirror) {
 	return first, second
 }
 
-// The newest run says what is wanted, in whatever order and form the runs are given:
-// a bug was that folders came before all archives.
-func TestNewestRunCounts(t *testing.T) {
+// The newest run determines the images, whatever the order and form of the runs. A bug was that folders
+// came before all archives.
+func TestNewestRunDeterminesTheImages(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	first, second := runs(t, pins)
 	for _, paths := range [][]string{
@@ -48,14 +48,14 @@ func TestNewestRunCounts(t *testing.T) {
 	} {
 		lock, _, err := planOCMirror(t, source.OCMirror{Paths: paths})
 		if err != nil {
-			t.Errorf("%v: %v", paths, err)
+			t.Errorf("%v: got %v, want a lock", paths, err)
 		} else if img := lock.ByTag()["quay.example.com/site/app:1.2"]; img.Digest.Encoded() != digestOf(pins.Other) {
-			t.Errorf("%v: the tag is %s", paths, img.Digest)
+			t.Errorf("%v: got the digest %s of the tag, want that of %s", paths, img.Digest, pins.Other)
 		}
 	}
 }
 
-// parts makes an archive of several parts, each of some of a mirror's files and folders.
+// parts makes an archive of parts. members are arguments of tar: the files of each part.
 func parts(t *testing.T, members ...[]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -66,9 +66,9 @@ func parts(t *testing.T, members ...[]string) string {
 	return dir
 }
 
-// A file that is larger than a part has a number of its own, and the part before it goes
-// on: a bug was to want the configuration in the last part. Two runs in one folder are
-// still told apart, by what they both have or by what follows the end of the first.
+// A file that is larger than a part is a part of its own, and the part before it continues after it. A
+// bug was that the configuration had to be in the last part. Two runs in one folder are detected by a
+// file that both have, or by files after the configuration of the first.
 func TestPartsOfAnArchive(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	first, second := runs(t, pins)
@@ -86,10 +86,10 @@ func TestPartsOfAnArchive(t *testing.T) {
 	for name, c := range map[string]struct {
 		dir  string
 		want error
-		says string
+		text string
 	}{
-		"a large file comes last": {parts(t, from(first, links), rest, from(first, large)), nil, ""},
-		"and before the last":     {parts(t, from(first, links), from(first, large), rest), nil, ""},
+		"a large file comes last":      {parts(t, from(first, links), rest, from(first, large)), nil, ""},
+		"a large file before the last": {parts(t, from(first, links), from(first, large), rest), nil, ""},
 		"two runs": {
 			parts(t, from(first, links, all, isc), from(second, links, all, later)), source.ErrMixedRuns,
 			"mirror_000002.tar both have docker/",
@@ -97,29 +97,31 @@ func TestPartsOfAnArchive(t *testing.T) {
 		"two runs with nothing in common": {
 			parts(t, from(first, links, all, isc), from(second, all, later)), source.ErrMixedRuns, "each have an isc_*",
 		},
-		"one that failed after another": {
+		"a failed run after another": {
 			parts(t, from(first, links, all, isc), from(second, links)), source.ErrMixedRuns, "both have docker/",
 		},
-		"likewise, with nothing in common": {
+		"a failed run after another, with nothing in common": {
 			parts(t, from(first, links, isc), from(second, all)), source.ErrMixedRuns, "mirror_000001.tar, and ",
 		},
-		"one that failed": {
+		"a failed run": {
 			parts(t, from(first, links), from(first, all)), source.ErrOCMirror, "mirror_000002.tar has no isc_*",
 		},
-		"a part between others is not there": {gap, source.ErrOCMirror, "mirror_000002.tar is missing"},
+		"a part between others is missing": {gap, source.ErrOCMirror, "mirror_000002.tar is missing"},
 	} {
-		got, _, err := planOCMirror(t, source.OCMirror{Paths: []string{c.dir}})
-		if !errors.Is(err, c.want) || c.want != nil && !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v", name, err)
-		} else if c.want == nil && !cmp.Equal(lock, got) {
-			t.Errorf("%s: %s", name, cmp.Diff(lock, got))
-		}
+		t.Run(name, func(t *testing.T) {
+			got, _, err := planOCMirror(t, source.OCMirror{Paths: []string{c.dir}})
+			if !errors.Is(err, c.want) || c.want != nil && !strings.Contains(err.Error(), c.text) {
+				t.Errorf("got %v, want %v with %q", err, c.want, c.text)
+			} else if c.want == nil && !cmp.Equal(lock, got) {
+				t.Errorf("lock (-want +got):\n%s", cmp.Diff(lock, got))
+			}
+		})
 	}
 }
 
-// An archive of a run in which nothing was new has names alone. A bug was to take it
-// for one of mirror to mirror, and to ask registries.
-func TestArchiveWithNothingNew(t *testing.T) {
+// The archive of a run without new blobs has only names. A bug was to treat it as a workspace of mirror to
+// mirror, and to send requests to registries.
+func TestArchiveWithoutNewBlobs(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	first, _ := runs(t, pins)
 	empty := pack(t, first, "docker/registry/v2/blobs")
@@ -127,7 +129,7 @@ func TestArchiveWithNothingNew(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := planOCMirror(t, source.OCMirror{Paths: []string{empty}}); !errors.Is(err, storage.ErrIncomplete) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, storage.ErrIncomplete)
 	}
 	o := options(t, nil)
 	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.OCMirror{Paths: []string{first.Dir}}}}
@@ -135,32 +137,32 @@ func TestArchiveWithNothingNew(t *testing.T) {
 	store := fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile))
 	lock, _, err := planOCMirror(t, source.OCMirror{Paths: []string{empty}, Stores: []string{store}})
 	if err != nil || len(lock.Images) != 4 {
-		t.Errorf("%d images, %v", len(lock.Images), err)
+		t.Errorf("got %d images, %v; want 4", len(lock.Images), err)
 	}
 }
 
-// A workspace of mirror to mirror has names; the images come from the mirror.
+// A workspace of mirror to mirror has only names. The images are fetched from the mirror.
 func TestWorkspaceWithoutImages(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	m := sample.Mirror{Dir: t.TempDir()}
 	tagged(t, pins.Mixed, registry.Host+"/sample/app:1.2")
 	if err := errors.Join(
 		m.Write("working-dir/isc_pinned_2026-11-21T02:04:52Z.yaml",
-			sample.ImageSet(nowhere+"/sample/app:1.2", nowhere+"/sample/pause@sha256:"+digestOf(pins.Pause))),
+			sample.ImageSet(noRegistry+"/sample/app:1.2", noRegistry+"/sample/pause@sha256:"+digestOf(pins.Pause))),
 		os.MkdirAll(filepath.Join(m.Dir, "working-dir/cluster-resources"), 0o755),
 	); err != nil {
 		t.Fatal(err)
 	}
 	o := options(t, nil)
-	o.Appliance.Spec.Mirrors = slices.Concat(digestMirrors(t, nowhere, registry.Host, "NeverContactSource"),
-		mirrors(t, "ImageTagMirrorSet", "imageTagMirrors", nowhere, registry.Host, "NeverContactSource"))
-	charts := sample.Mirror{Dir: t.TempDir()} // a bug was to leave out their images
+	o.Appliance.Spec.Mirrors = slices.Concat(digestMirrors(t, noRegistry, registry.Host, "NeverContactSource"),
+		mirrors(t, "ImageTagMirrorSet", "imageTagMirrors", noRegistry, registry.Host, "NeverContactSource"))
+	charts := sample.Mirror{Dir: t.TempDir()} // a bug was that their images were missing
 	if err := errors.Join(
-		charts.Write("working-dir/isc_pinned_2026-11-21T02:04:52Z.yaml", append(sample.ImageSet(nowhere+"/sample/app:1.2"),
+		charts.Write("working-dir/isc_pinned_2026-11-21T02:04:52Z.yaml", append(sample.ImageSet(noRegistry+"/sample/app:1.2"),
 			"  helm: {local: [{name: x}]}\n"...)),
 		charts.Write("working-dir/dry-run/mapping.txt",
 			fmt.Appendf(nil, "docker://%[1]s/sample/app:1.2=docker://%[2]s/m/sample/app:1.2\n"+
-				"docker://%[1]s/sample/pause@sha256:%[3]s=docker://%[2]s/m/sample/pause:sha256-%[3]s\n", nowhere, registry.Host,
+				"docker://%[1]s/sample/pause@sha256:%[3]s=docker://%[2]s/m/sample/pause:sha256-%[3]s\n", noRegistry, registry.Host,
 				digestOf(pins.Pause))),
 	); err != nil {
 		t.Fatal(err)
@@ -169,14 +171,14 @@ func TestWorkspaceWithoutImages(t *testing.T) {
 		o.Appliance.Spec.Sources = []source.Entry{{Source: &source.OCMirror{Paths: []string{path}}}}
 		lock, _, err := builder.Plan(t.Context(), o)
 		if err != nil || len(lock.Images) != 2 ||
-			lock.ByTag()[nowhere+"/sample/app:1.2"].Digest.Encoded() != digestOf(pins.Mixed) {
-			t.Errorf("%s: %v, %+v", path, err, lock.Images)
+			lock.ByTag()[noRegistry+"/sample/app:1.2"].Digest.Encoded() != digestOf(pins.Mixed) {
+			t.Errorf("%s: got %+v, %v; want app:1.2 and pause", path, lock.Images, err)
 		}
 	}
 }
 
-// What has become of a store is found, and named.
-func TestStoresThatAreWrong(t *testing.T) {
+// An error about a damaged store has its path.
+func TestDamagedStores(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	o := options(t, sample.Set("worker", pins.Docker))
 	appliance.Build(t, o)
@@ -186,10 +188,10 @@ func TestStoresThatAreWrong(t *testing.T) {
 	mounted := fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile))
 	lock := appliance.Lock(t, o.Out)
 	for name, c := range map[string]struct {
-		befall string // a command in the store
+		change string // a command that runs in the store
 		want   error
 	}{
-		"whole": {"true", nil},
+		"undamaged": {"true", nil},
 		"a file changed": {
 			"find overlay/*/diff -type f -size +1k | head -1 | xargs sh -c 'printf x | dd of=$0 bs=1 conv=notrunc status=none'",
 			storage.ErrLocal,
@@ -197,39 +199,41 @@ func TestStoresThatAreWrong(t *testing.T) {
 		"a file became a fifo": {
 			"f=$(find overlay/*/diff -type f -size +1k | head -1) && rm $f && mkfifo $f", storage.ErrLocal,
 		},
-		"a layer has no files":       {"rm -r overlay/*/diff", storage.ErrLocal},
-		"a layer has no record":      {"rm overlay-layers/*.tar-split.gz", storage.ErrLocal},
-		"a record is cut off":        {"truncate -s -20 overlay-layers/*.tar-split.gz", storage.ErrLocal},
-		"a manifest changed":         {"for f in overlay-images/*/=*; do echo >>$f; done", storage.ErrDigest},
-		"layers.json is not JSON":    {"echo nothing >overlay-layers/layers.json", storage.ErrLocal},
-		"it is no store of overlays": {"mv overlay-images vfs-images", storage.ErrWrongKind},
+		"the files of a layer are missing": {"rm -r overlay/*/diff", storage.ErrLocal},
+		"the record of a layer is missing": {"rm overlay-layers/*.tar-split.gz", storage.ErrLocal},
+		"a record is cut off":              {"truncate -s -20 overlay-layers/*.tar-split.gz", storage.ErrLocal},
+		"a manifest changed":               {"for f in overlay-images/*/=*; do echo >>$f; done", storage.ErrDigest},
+		"layers.json is not JSON":          {"echo nothing >overlay-layers/layers.json", storage.ErrLocal},
+		"not a store of overlays":          {"mv overlay-images vfs-images", storage.ErrWrongKind},
 	} {
-		dir := t.TempDir()
-		fixtures.Run(t, "sh", "-c", "cp -a "+mounted+"/. "+dir+" && chmod -R u+w "+dir+" && cd "+dir+" && "+c.befall)
-		o := options(t, nil)
-		o.Appliance.Spec.Sources = []source.Entry{{Source: &source.ContainersStorage{Path: dir}}}
-		_, err := builder.Build(t.Context(), o)
-		if !errors.Is(err, c.want) || c.want != nil && !strings.Contains(err.Error(), dir) || c.want == nil && err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if c.want == nil {
-			if a, b := fixtures.Tree(t, filepath.Join(mounted, "overlay-layers")), fixtures.Tree(t,
-				filepath.Join(fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile)), "overlay-layers")); !cmp.Equal(a, b) {
-				t.Errorf("the layers' records differ: %s", cmp.Diff(a, b))
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			fixtures.Run(t, "sh", "-c", "cp -a "+mounted+"/. "+dir+" && chmod -R u+w "+dir+" && cd "+dir+" && "+c.change)
+			o := options(t, nil)
+			o.Appliance.Spec.Sources = []source.Entry{{Source: &source.ContainersStorage{Path: dir}}}
+			_, err := builder.Build(t.Context(), o)
+			if !errors.Is(err, c.want) || c.want != nil && !strings.Contains(err.Error(), dir) || c.want == nil && err != nil {
+				t.Errorf("got %v, want %v with %s", err, c.want, dir)
+				return
 			}
-			if later := appliance.Lock(t, o.Out); !slices.EqualFunc(lock.Images, later.Images,
-				func(a, b pinset.LockedImage) bool {
-					return a.Pin == b.Pin && a.Config == b.Config && slices.Equal(a.Layers, b.Layers)
-				}) {
-				t.Errorf("%s: %+v became %+v", name, lock.Images, later.Images)
+			if c.want == nil {
+				if a, b := fixtures.Tree(t, filepath.Join(mounted, "overlay-layers")), fixtures.Tree(t,
+					filepath.Join(fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile)), "overlay-layers")); !cmp.Equal(a, b) {
+					t.Errorf("records of layers (-want +got):\n%s", cmp.Diff(a, b))
+				}
+				if later := appliance.Lock(t, o.Out); !slices.EqualFunc(lock.Images, later.Images,
+					func(a, b pinset.LockedImage) bool {
+						return a.Pin == b.Pin && a.Config == b.Config && slices.Equal(a.Layers, b.Layers)
+					}) {
+					t.Errorf("got the images %+v, want %+v", later.Images, lock.Images)
+				}
 			}
-		}
+		})
 	}
 }
 
-// Two archives of other image sets are no runs of one: what the older asked for and
-// the newest does not is left out, and said.
+// Images that only the older of two archives of different image sets has are left out, and a warning
+// lists them.
 func TestArchivesOfOtherImageSets(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	first := mirror(t, pins)
@@ -240,10 +244,10 @@ func TestArchivesOfOtherImageSets(t *testing.T) {
 	}
 	lock, warnings, err := planOCMirror(t, source.OCMirror{Paths: []string{first.Dir, other.Dir}})
 	if err != nil || len(lock.Images) != 1 {
-		t.Errorf("%d images, %v", len(lock.Images), err)
+		t.Errorf("got %d images, %v; want 1", len(lock.Images), err)
 	}
 	if all := strings.Join(warnings, "\n"); !strings.Contains(all, first.Dir+" has ") ||
 		!strings.Contains(all, "quay.example.com/site/app:1.2") || !strings.Contains(all, "make it another source") {
-		t.Errorf("warnings %q", warnings)
+		t.Errorf("got the warnings %q, want one about %s with its images", warnings, first.Dir)
 	}
 }

@@ -20,10 +20,10 @@ import (
 	"github.com/pinbox/pinbox/storage"
 )
 
-// nowhere is a registry that does not exist.
-const nowhere = "quay.example.com"
+// noRegistry is the host of a registry that does not exist.
+const noRegistry = "quay.example.com"
 
-// mirrors is a file with an object of the kind and one rule.
+// mirrors writes a file with an object of the kind that has one rule.
 func mirrors(t *testing.T, kind, list, source, mirror, policy string) []string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "mirrors.yaml")
@@ -40,22 +40,22 @@ func digestMirrors(t *testing.T, source, mirror, policy string) []string {
 	return mirrors(t, "ImageDigestMirrorSet", "imageDigestMirrors", source, mirror, policy)
 }
 
-// Images of a registry that is out of reach come from its mirror, under their own
-// names; and so does what CRI-O pulls later.
+// Images of a registry that cannot be reached are fetched from its mirror, and have their own names. CRI-O
+// pulls later images in the same way.
 func TestImagesOfAMirror(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
-	own := func(pin string) string { return strings.Replace(pin, registry.Host, nowhere, 1) }
+	own := func(pin string) string { return strings.Replace(pin, registry.Host, noRegistry, 1) }
 	o := options(t, sample.Set("worker", own(pins.Pause), own(pins.Mixed), own(pins.Index)))
-	o.Appliance.Spec.Mirrors = digestMirrors(t, nowhere, registry.Host, "NeverContactSource")
+	o.Appliance.Spec.Mirrors = digestMirrors(t, noRegistry, registry.Host, "NeverContactSource")
 	n := appliance.Boot(t, o, own(pins.Pause))
 	dropin, err := os.ReadFile(filepath.Join(n.Root, ignition.RegistriesPath))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for path, content := range map[string][]byte{
-		n.Path("registries.conf.d/50-pinbox-mirrors.conf"): dropin, // where this CRI-O looks
+		n.Path("registries.conf.d/50-pinbox-mirrors.conf"): dropin, // this CRI-O reads that folder
 		n.Etc("crio.conf.d/20-plain-http"): fmt.Appendf(nil, "[crio.image]\ninsecure_registries = [%q]\n",
-			nowhere),
+			noRegistry),
 	} {
 		if err := os.WriteFile(path, content, 0o644); err != nil {
 			t.Fatal(err)
@@ -65,8 +65,8 @@ func TestImagesOfAMirror(t *testing.T) {
 	lock := appliance.Lock(t, o.Out)
 	checkImages(t, n, lock)
 	for _, img := range lock.Images {
-		if !strings.HasPrefix(img.Pin, nowhere+"/") {
-			t.Errorf("locked as %s", img.Pin)
+		if !strings.HasPrefix(img.Pin, noRegistry+"/") {
+			t.Errorf("got the pin %s, want one of %s", img.Pin, noRegistry)
 		}
 	}
 	later := own(pins.Other)
@@ -76,39 +76,39 @@ func TestImagesOfAMirror(t *testing.T) {
 	}
 	status, err := n.Images().ImageStatus(t.Context(), &criapi.ImageStatusRequest{Image: &criapi.ImageSpec{Image: later}})
 	if err != nil || status.Image == nil || !slices.Contains(status.Image.RepoDigests, later) {
-		t.Errorf("%v, %v", status.GetImage(), err)
+		t.Errorf("got %v, %v; want the image %s", status.GetImage(), err, later)
 	}
 }
 
-// An image by tag comes from a mirror for tags, whether the tag is resolved or
-// locked, and its layers too.
+// An image by tag and its layers are fetched from a mirror for tags, whether the tag is resolved or
+// locked.
 func TestTagsOfAMirror(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	tagged(t, pins.Mixed, registry.Host+"/tools/app:1.2")
-	tag := nowhere + "/tools/app:1.2"
+	tag := noRegistry + "/tools/app:1.2"
 	o := options(t, nil)
 	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.Images{tag}}}
 	o.Appliance.Spec.Mirrors = mirrors(t, "ImageTagMirrorSet", "imageTagMirrors", "*.example.com", registry.Host,
 		"NeverContactSource")
 	build(t, o)
 	lock := appliance.Lock(t, o.Out)
-	if img := lock.ByTag()[tag]; img.Repository != nowhere+"/tools/app" {
-		t.Errorf("%s is %+v", tag, img)
+	if img := lock.ByTag()[tag]; img.Repository != noRegistry+"/tools/app" {
+		t.Errorf("got %+v for %s, want the repository %s/tools/app", img, tag, noRegistry)
 	}
 	again := o
 	again.Out, again.Lock, again.Locked = filepath.Join(t.TempDir(), "out"), lock, true
 	build(t, again)
 
-	// The tag is no way to what it was before.
+	// After the tag has moved, a mirror for tags cannot provide the locked digest.
 	tagged(t, pins.Docker, registry.Host+"/tools/app:1.2")
 	if _, _, err := builder.Plan(t.Context(), again); !errors.Is(err, storage.ErrBlocked) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, storage.ErrBlocked)
 	}
 }
 
-// What mirrors lack comes from the source, unless the policy forbids it: then the
-// source gets no request, and all that is missing is said at once.
-func TestMirrorThatLacksAnImage(t *testing.T) {
+// Images that a mirror does not have are fetched from the source, unless the policy forbids it: then the
+// source gets no request, and all missing images are reported together.
+func TestImagesMissingOnAMirror(t *testing.T) {
 	registry, access := appliance.Registry(t)
 	pins, err := registry.Fill(t.Context(), []byte("program"))
 	if err != nil {
@@ -116,21 +116,23 @@ func TestMirrorThatLacksAnImage(t *testing.T) {
 	}
 	mirror, atMirror := appliance.Registry(t)
 	for policy, want := range map[string]error{"AllowContactingSource": nil, "NeverContactSource": storage.ErrBlocked} {
-		access.Take()
-		atMirror.Take()
-		o := options(t, sample.Set("worker", pins.Pause, pins.Mixed))
-		o.Appliance.Spec.Mirrors = digestMirrors(t, registry.Host+"/sample", mirror.Host+"/sample", policy)
-		_, _, err := builder.Plan(t.Context(), o)
-		if !errors.Is(err, want) || want != nil && (!strings.Contains(err.Error(), pins.Pause) ||
-			!strings.Contains(err.Error(), pins.Mixed) || strings.Contains(err.Error(), os.TempDir())) {
-			t.Errorf("%s: %v", policy, err)
-		}
-		if asked := len(access.Take()) > 0; asked != (want == nil) {
-			t.Errorf("%s: the source was asked: %v", policy, asked)
-		}
-		if len(atMirror.Take()) == 0 {
-			t.Errorf("%s: the mirror was not asked", policy)
-		}
+		t.Run(policy, func(t *testing.T) {
+			access.Take()
+			atMirror.Take()
+			o := options(t, sample.Set("worker", pins.Pause, pins.Mixed))
+			o.Appliance.Spec.Mirrors = digestMirrors(t, registry.Host+"/sample", mirror.Host+"/sample", policy)
+			_, _, err := builder.Plan(t.Context(), o)
+			if !errors.Is(err, want) || want != nil && (!strings.Contains(err.Error(), pins.Pause) ||
+				!strings.Contains(err.Error(), pins.Mixed) || strings.Contains(err.Error(), os.TempDir())) {
+				t.Errorf("got %v, want %v with both pins and without a temporary file", err, want)
+			}
+			if asked := len(access.Take()) > 0; asked != (want == nil) {
+				t.Errorf("got %v for a request to the source, want %v", asked, want == nil)
+			}
+			if len(atMirror.Take()) == 0 {
+				t.Error("got no request to the mirror, want one")
+			}
+		})
 	}
 	if err := mirror.Close(); err != nil {
 		t.Fatal(err)
@@ -139,6 +141,6 @@ func TestMirrorThatLacksAnImage(t *testing.T) {
 	o.Appliance.Spec.Mirrors = digestMirrors(t, registry.Host, mirror.Host, "NeverContactSource")
 	if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, storage.ErrRegistry) ||
 		!strings.Contains(err.Error(), mirror.Host) {
-		t.Errorf("a mirror out of reach: %v", err)
+		t.Errorf("got %v for a mirror that cannot be reached, want %v with its host", err, storage.ErrRegistry)
 	}
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
-// tagged puts an image that is there under a tag.
+// tagged adds a tag to a pushed image.
 func tagged(t *testing.T, pin, name string) {
 	t.Helper()
 	fixtures.Run(t, "skopeo", "copy", "--quiet", "--all", "--preserve-digests", "--src-tls-verify=false",
 		"--dest-tls-verify=false", "docker://"+pin, "docker://"+name)
 }
 
-// named is an appliance of images that are asked for by name.
+// named returns the options of an appliance of images that are given by name.
 func named(t *testing.T, registry *sample.Registry, pins sample.Pins) (o builder.Options, tag string) {
 	t.Helper()
 	tag = registry.Host + "/tools/app:1.2"
@@ -38,8 +38,7 @@ func named(t *testing.T, registry *sample.Registry, pins sample.Pins) (o builder
 	return o, tag
 }
 
-// An image that was asked for by a tag runs by that tag, with no registry, and is
-// pinned.
+// An image that is given by a tag is pinned, and runs by that tag without a registry.
 func TestImagesByName(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	o, tag := named(t, registry, pins)
@@ -57,19 +56,19 @@ func TestImagesByName(t *testing.T) {
 	checkImages(t, n, appliance.Lock(t, o.Out))
 	status, err := n.Images().ImageStatus(t.Context(), &criapi.ImageStatusRequest{Image: &criapi.ImageSpec{Image: tag}})
 	if err != nil || status.Image == nil || !status.Image.Pinned || !slices.Equal(status.Image.RepoTags, []string{tag}) {
-		t.Errorf("%v, %v", status.GetImage(), err)
+		t.Errorf("got %v, %v; want a pinned image with the tag %s", status.GetImage(), err, tag)
 	}
 	for _, image := range []string{tag, pins.Docker} {
 		id, _ := n.RunContainer(image)
 		if code := n.State(id, criapi.ContainerState_CONTAINER_EXITED); code != 0 {
-			t.Errorf("%s ended with %d", image, code)
+			t.Errorf("got exit code %d of %s, want 0", code, image)
 		}
 	}
 	var sets []string
 	for _, s := range appliance.Lock(t, o.Out).Sets {
 		sets = append(sets, s.Name)
 	}
-	if !slices.Equal(sets, []string{"appliance-images", "base-infra", "base-worker", "pods"}) {
-		t.Errorf("sets %q", sets)
+	if want := []string{"appliance-images", "base-infra", "base-worker", "pods"}; !slices.Equal(sets, want) {
+		t.Errorf("got the sets %q, want %q", sets, want)
 	}
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// ocMirrorData is what a real oc-mirror has left, with notes of what is in it.
+// ocMirrorData returns the path of output of a real oc-mirror, or of notes about it.
 func ocMirrorData(t *testing.T, below string) string {
 	t.Helper()
 	path := filepath.Join(fixtures.Root(t), "../shared/data/oc-mirror", below)
@@ -33,6 +33,7 @@ func ocMirrorData(t *testing.T, below string) string {
 	return path
 }
 
+// planOCMirror plans an appliance of the output of oc-mirror.
 func planOCMirror(t *testing.T, m source.OCMirror) (pinset.Lock, []string, error) {
 	t.Helper()
 	o := options(t, nil)
@@ -49,7 +50,7 @@ type expectation struct {
 	In        []string `json:"in"`
 }
 
-// What a real oc-mirror has archived is found under the names that it had before.
+// Images in archives of a real oc-mirror have their original names.
 func TestRealOCMirror(t *testing.T) {
 	content, err := os.ReadFile(ocMirrorData(t, "expected.json"))
 	if err != nil {
@@ -70,51 +71,54 @@ func TestRealOCMirror(t *testing.T) {
 	for name, c := range map[string]struct {
 		paths, want []string // IDs of the expectations
 	}{
-		"an archive":                        {[]string{"archive1"}, first},
-		"its file":                          {[]string{"archive1/mirror_000001.tar"}, first},
-		"in parts":                          {[]string{"archive-chunks"}, moved},
-		"without signatures":                {[]string{"archive-no-signatures"}, moved},
-		"a second one, with what is new":    {[]string{"archive1", "archive2"}, second},
-		"the order of the paths is no care": {[]string{"archive2", "archive1"}, second},
+		"folder of an archive":    {[]string{"archive1"}, first},
+		"file of an archive":      {[]string{"archive1/mirror_000001.tar"}, first},
+		"archive in parts":        {[]string{"archive-chunks"}, moved},
+		"without signatures":      {[]string{"archive-no-signatures"}, moved},
+		"two archives":            {[]string{"archive1", "archive2"}, second},
+		"two archives, reordered": {[]string{"archive2", "archive1"}, second},
 		"operators": {
 			[]string{"archive-operator"}, []string{"bundle-foo", "operand-foo", "operand-multi"},
 		},
 	} {
-		var paths, want []string
-		for _, p := range c.paths {
-			paths = append(paths, ocMirrorData(t, p))
-		}
-		for _, e := range all.Images {
-			if slices.Contains(c.want, e.ID) {
-				want = append(want, e.PullSpec)
+		t.Run(name, func(t *testing.T) {
+			var paths, want []string
+			for _, p := range c.paths {
+				paths = append(paths, ocMirrorData(t, p))
 			}
-		}
-		if name == "operators" { // the catalog is the one that oc-mirror has built
-			want = append(want,
-				"registry.example.com/redhat/example-operator-index@sha256:a8151ed147ea73581d6c7233be53c4290eb5fb5e96b32e594e1ad502ab2e6ac2")
-		}
-		lock, warnings, err := planOCMirror(t, source.OCMirror{Paths: paths})
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		var got []string
-		for _, img := range lock.Images {
-			got = append(got, img.Pin)
-		}
-		slices.Sort(want)
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s\n%s", name, diff, strings.Join(warnings, "\n"))
-		}
+			for _, e := range all.Images {
+				if slices.Contains(c.want, e.ID) {
+					want = append(want, e.PullSpec)
+				}
+			}
+			if name == "operators" { // the catalog that oc-mirror has built
+				want = append(want,
+					"registry.example.com/redhat/example-operator-index@sha256:"+
+						"a8151ed147ea73581d6c7233be53c4290eb5fb5e96b32e594e1ad502ab2e6ac2")
+			}
+			lock, warnings, err := planOCMirror(t, source.OCMirror{Paths: paths})
+			if err != nil {
+				t.Fatalf("got %v, want a lock", err)
+			}
+			var got []string
+			for _, img := range lock.Images {
+				got = append(got, img.Pin)
+			}
+			slices.Sort(want)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("images (-want +got):\n%s\n%s", diff, strings.Join(warnings, "\n"))
+			}
+		})
 	}
 }
 
+// without returns the list without one element.
 func without(list []string, one string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s == one })
 }
 
-// What is missing is told by image and blob; what one run lost, another may have.
-func TestRealOCMirrorThatIsWrong(t *testing.T) {
+// Errors about incomplete archives have the missing images, blobs or files.
+func TestRefusedRealOCMirror(t *testing.T) {
 	isc := filepath.Join(t.TempDir(), "isc.yaml")
 	if err := os.WriteFile(isc, []byte("apiVersion: mirror.openshift.io/v2alpha1\nkind: ImageSetConfiguration\nmirror:\n"+
 		"  additionalImages:\n  - name: registry.example.com/tools/rolling:latest\n"+
@@ -133,23 +137,23 @@ func TestRealOCMirrorThatIsWrong(t *testing.T) {
 		want  error
 		words []string
 	}{
-		"only what is new": {source.OCMirror{Paths: []string{ocMirrorData(t, "archive2")}}, storage.ErrIncomplete, []string{
+		"only the second archive": {source.OCMirror{Paths: []string{ocMirrorData(t, "archive2")}}, storage.ErrIncomplete, []string{
 			"registry.example.com/tools/multi@sha256:efd0e4ac13a762131e5e7c292b9dc827e65cf7b3fc8e4be21d949ef42db2453f: some",
 			"ocp-release@sha256:3169b08eac8090548efdc3e015af11b2c5479e22173a1181faade1ff151e3291: some",
 			"ocp-v4.0-art-dev@sha256:2f868a79775f866acf498727917069005f674d79b03f49c8238638e587cd1139: some",
 		}},
-		"a run that failed": {
+		"a failed run": {
 			source.OCMirror{Paths: []string{ocMirrorData(t, "archive-aborted")}}, source.ErrOCMirror, []string{"isc_"},
 		},
 		"a part is missing": {
 			source.OCMirror{Paths: []string{copied}}, source.ErrOCMirror, []string{"mirror_000002.tar"},
 		},
-		"the last part missing": {
+		"the last part is missing": {
 			source.OCMirror{Paths: []string{ocMirrorData(t, "archive-chunks/mirror_000001.tar")}}, source.ErrOCMirror,
 			[]string{"isc_"},
 		},
-		"cut off": {source.OCMirror{Paths: []string{cut}}, storage.ErrLocal, []string{cut}},
-		"two hosts": {
+		"truncated": {source.OCMirror{Paths: []string{cut}}, storage.ErrLocal, []string{cut}},
+		"the same path on two hosts": {
 			source.OCMirror{Paths: []string{ocMirrorData(t, "archive1")}, Config: isc}, source.ErrCollision,
 			[]string{"registry.example.com/tools/rolling:latest", "other.example.com/tools/rolling:latest"},
 		},
@@ -158,15 +162,16 @@ func TestRealOCMirrorThatIsWrong(t *testing.T) {
 				Config: ocMirrorData(t, "isc/isc1.yaml")}, source.ErrNotMirrored, []string{"hold-release"},
 		},
 	} {
-		if _, _, err := planOCMirror(t, c.m); !errors.Is(err, c.want) ||
-			slices.ContainsFunc(c.words, func(w string) bool { return !strings.Contains(err.Error(), w) }) {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, _, err := planOCMirror(t, c.m); !errors.Is(err, c.want) ||
+				slices.ContainsFunc(c.words, func(w string) bool { return !strings.Contains(err.Error(), w) }) {
+				t.Errorf("got %v, want %v with %q", err, c.want, c.words)
+			}
+		})
 	}
 }
 
-// mirror is a folder as oc-mirror fills it with the samples, by the names that they
-// would have in the field, and an archive of it.
+// mirror makes a folder with the sample images as oc-mirror does, under names of other registries.
 func mirror(t *testing.T, pins sample.Pins) sample.Mirror {
 	t.Helper()
 	m := sample.Mirror{Dir: t.TempDir()}
@@ -186,6 +191,7 @@ func mirror(t *testing.T, pins sample.Pins) sample.Mirror {
 	return m
 }
 
+// digestOf returns the digest of a pin, in hexadecimal digits.
 func digestOf(pin string) string { return pin[strings.LastIndex(pin, ":")+1:] }
 
 // pack makes an archive of a mirror, without some of its files.
@@ -208,8 +214,8 @@ func pack(t *testing.T, m sample.Mirror, without ...string) string {
 	return file
 }
 
-// An archive in, an appliance out, and no registry anywhere: CRI-O lists the images
-// under the names that the cluster uses, pinned, and runs them.
+// CRI-O lists the images of an archive under the names that the cluster uses, pinned, and runs them. No
+// registry is needed, neither by the build nor by the node.
 func TestOCMirrorOnANode(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	o := options(t, nil)
@@ -232,15 +238,15 @@ func TestOCMirrorOnANode(t *testing.T) {
 		"registry.example.com/deep/er/docker@sha256:" + digestOf(pins.Docker) + " ",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("images (-want +got):\n%s", diff)
 	}
 	id, _ := n.RunContainer("quay.example.com/site/app:1.2")
 	if code := n.State(id, criapi.ContainerState_CONTAINER_EXITED); code != 0 {
-		t.Errorf("the container ended with %d", code)
+		t.Errorf("got exit code %d of the container, want 0", code)
 	}
 }
 
-// A real archive makes an appliance that a real CRI-O takes.
+// A real CRI-O has the images of an appliance of a real archive.
 func TestRealOCMirrorOnANode(t *testing.T) {
 	o := options(t, nil)
 	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.OCMirror{
@@ -256,14 +262,15 @@ func TestRealOCMirrorOnANode(t *testing.T) {
 	for _, s := range lock.Sets {
 		sets = append(sets, s.Name)
 	}
-	if !slices.Equal(sets, []string{"appliance-4.99.1-master", "appliance-4.99.1-worker", "appliance-4.99.2-master",
-		"appliance-4.99.2-worker", "appliance-images"}) {
-		t.Errorf("sets %q", sets)
+	want := []string{"appliance-4.99.1-master", "appliance-4.99.1-worker", "appliance-4.99.2-master",
+		"appliance-4.99.2-worker", "appliance-images"}
+	if !slices.Equal(sets, want) {
+		t.Errorf("got the sets %q, want %q", sets, want)
 	}
 }
 
-// What an archive has not, the store of an earlier appliance has: the store comes out
-// the same, but for the packing that its layers once had.
+// Blobs that an archive lacks are read from the store of an earlier appliance. The lock is that of the
+// complete archive.
 func TestEarlierStoreCompletesAnArchive(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	m := mirror(t, pins)
@@ -276,29 +283,29 @@ func TestEarlierStoreCompletesAnArchive(t *testing.T) {
 	}
 	store := fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile))
 
-	var lost []string // an image with all it has, and layers of another
+	var missing []string // blobs of one image, and layers of the others
 	for _, img := range first.Images {
 		if strings.Contains(img.Pin, "site/app@") {
-			lost = append(lost, sample.Blob(img.Manifest.String()), sample.Blob(img.Config.String()))
+			missing = append(missing, sample.Blob(img.Manifest.String()), sample.Blob(img.Config.String()))
 		}
 		for _, l := range img.Layers[1:] {
-			lost = append(lost, sample.Blob(l.Digest.String()))
+			missing = append(missing, sample.Blob(l.Digest.String()))
 		}
 	}
 	later := options(t, nil)
-	archive := source.OCMirror{Paths: []string{pack(t, m, lost...)}}
+	archive := source.OCMirror{Paths: []string{pack(t, m, missing...)}}
 	later.Appliance.Spec.Sources = []source.Entry{{Source: &archive}}
 	if _, err := builder.Build(t.Context(), later); !errors.Is(err, storage.ErrIncomplete) {
-		t.Fatalf("without the store: %v", err)
+		t.Fatalf("without the store: got %v, want %v", err, storage.ErrIncomplete)
 	}
 	archive.Stores = []string{store}
 	appliance.Build(t, later)
 	if diff := cmp.Diff(first, appliance.Lock(t, later.Out)); diff != "" {
-		t.Errorf("(-first +later):\n%s", diff)
+		t.Errorf("lock (-first +later):\n%s", diff)
 	}
 }
 
-// Images of a store of containers/storage are taken as they are, whoever wrote it.
+// Images of a store that another program wrote are copied unchanged.
 func TestContainersStorage(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	root := filepath.Join(t.TempDir(), "graph")
@@ -320,18 +327,18 @@ func TestContainersStorage(t *testing.T) {
 	checkImages(t, n, appliance.Lock(t, o.Out))
 	id, _ := n.RunContainer("quay.example.com/site/app:1.2")
 	if code := n.State(id, criapi.ContainerState_CONTAINER_EXITED); code != 0 {
-		t.Errorf("the container ended with %d", code)
+		t.Errorf("got exit code %d of the container, want 0", code)
 	}
 	o.Appliance.Spec.Sources = []source.Entry{
 		{Source: &source.ContainersStorage{Path: root, Images: []string{"quay.example.com/site/nothing:1"}}},
 	}
 	o.Out = filepath.Join(t.TempDir(), "out")
 	if _, err := builder.Build(t.Context(), o); !errors.Is(err, source.ErrNoSuchImage) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, source.ErrNoSuchImage)
 	}
 }
 
-func TestOCMirrorThatIsWrong(t *testing.T) {
+func TestRefusedOCMirror(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	m := mirror(t, pins)
 	other := mirror(t, pins) // another build of the same name
@@ -360,14 +367,14 @@ func TestOCMirrorThatIsWrong(t *testing.T) {
 			[]source.OCMirror{{Paths: []string{m.Dir}, Config: config("additionalImages", "additionalImage")}},
 			source.ErrImageSetConfig, []string{"isc.yaml:4: field additionalImage not found"},
 		},
-		"of version 1": {
+		"version 1": {
 			[]source.OCMirror{{Config: config("v2alpha1", "v1alpha2")}}, source.ErrImageSetConfig, []string{"v1alpha2"},
 		},
-		"more than images, alone": {
+		"only a configuration, with operators": {
 			[]source.OCMirror{{Config: config("  additional", "  operators:\n  - catalog: "+
 				"quay.example.com/catalog:v4.20\n  additional")}}, source.ErrOnlyOCMirror, []string{"mirror.operators"},
 		},
-		"an image is not in it": {
+		"an image is missing": {
 			[]source.OCMirror{{Paths: []string{m.Dir}, Config: config("app:1.2", "app:1.3")}}, source.ErrNotMirrored,
 			[]string{"quay.example.com/site/app:1.3"},
 		},
@@ -375,7 +382,7 @@ func TestOCMirrorThatIsWrong(t *testing.T) {
 			[]source.OCMirror{{Paths: []string{m.Dir}}, {Paths: []string{other.Dir}}}, resolve.ErrDuplicateName,
 			[]string{"quay.example.com/site/app:1.2", digestOf(pins.Mixed), digestOf(pins.Other)},
 		},
-		"nothing of oc-mirror": {
+		"not an output of oc-mirror": {
 			[]source.OCMirror{{Paths: []string{t.TempDir()}}}, source.ErrOCMirror, []string{"mirror_000001.tar"},
 		},
 	} {
@@ -392,7 +399,7 @@ func TestOCMirrorThatIsWrong(t *testing.T) {
 	}
 }
 
-// ocMirrorOptions are those of a build from outputs of oc-mirror.
+// ocMirrorOptions returns the options of a build from outputs of oc-mirror.
 func ocMirrorOptions(t *testing.T, sources []source.OCMirror) builder.Options {
 	t.Helper()
 	o := options(t, nil)
@@ -414,8 +421,8 @@ func editedImageSet(t *testing.T, old, new string) string {
 	return file
 }
 
-// A configuration alone is asked for at registries.
-func TestImageSetAlone(t *testing.T) {
+// The images of a configuration without an output of oc-mirror are resolved by registries.
+func TestOnlyAnImageSet(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	file := filepath.Join(t.TempDir(), "isc.yaml")
 	text := string(sample.ImageSet(pins.Mixed, pins.Pause)) + "  blockedImages:\n  - name: .*/pause@.*\n"
@@ -424,12 +431,12 @@ func TestImageSetAlone(t *testing.T) {
 	}
 	lock, _, err := planOCMirror(t, source.OCMirror{Config: file})
 	if err != nil || len(lock.Images) != 1 || lock.Images[0].Pin != pins.Mixed {
-		t.Errorf("%v %+v", err, lock.Images)
+		t.Errorf("got %+v, %v; want %s", lock.Images, err, pins.Mixed)
 	}
 }
 
-// An index of which only our platform's image is there is as good as a whole one; oc-
-// mirror makes such where it is told the platforms.
+// An index needs only the image of the appliance's platform. oc-mirror can be configured to mirror only
+// some platforms.
 func TestSparseIndex(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	m := mirror(t, pins)
@@ -449,8 +456,8 @@ func TestSparseIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	for platform, c := range map[pinset.Platform]struct {
-		lost string
-		want error
+		missing string
+		want    error
 	}{
 		"linux/amd64": {instances[1], nil},
 		"linux/arm64": {instances[1], storage.ErrIncomplete},
@@ -458,14 +465,14 @@ func TestSparseIndex(t *testing.T) {
 		o := options(t, nil)
 		o.Appliance.Spec.Platform = platform
 		o.Appliance.Spec.Sources = []source.Entry{
-			{Source: &source.OCMirror{Paths: []string{pack(t, m, sample.Blob(c.lost))}, Config: config}},
+			{Source: &source.OCMirror{Paths: []string{pack(t, m, sample.Blob(c.missing))}, Config: config}},
 		}
 		lock, _, err := builder.Plan(t.Context(), o)
 		if !errors.Is(err, c.want) || c.want == nil && (err != nil || lock.Images[0].Manifest.String() != instances[0]) {
-			t.Errorf("%s: %v", platform, err)
+			t.Errorf("%s: got %+v, %v; want %v", platform, lock.Images, err, c.want)
 		}
-		if c.want != nil && !strings.Contains(err.Error(), c.lost) {
-			t.Errorf("%s: it does not say which: %v", platform, err)
+		if c.want != nil && !strings.Contains(err.Error(), c.missing) {
+			t.Errorf("%s: got %v, want the missing blob %s in it", platform, err, c.missing)
 		}
 	}
 }

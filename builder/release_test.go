@@ -22,7 +22,7 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// release is an appliance of a release of n components.
+// release pushes a release of n components, and returns the options of an appliance of it.
 func release(t *testing.T, n int) (builder.Options, sample.Release, *sample.Registry, *fixtures.Access) {
 	t.Helper()
 	registry, access := appliance.Registry(t)
@@ -37,8 +37,7 @@ func release(t *testing.T, n int) (builder.Options, sample.Release, *sample.Regi
 	return o, r, registry, access
 }
 
-// A release in, an appliance out: CRI-O lists the components under the names that
-// the cluster uses, pinned, offline.
+// CRI-O lists the components of a release offline, pinned and under the names that the cluster uses.
 func TestReleaseOnANode(t *testing.T) {
 	o, r, registry, _ := release(t, 8)
 	n := appliance.Boot(t, o, "")
@@ -60,27 +59,27 @@ func TestReleaseOnANode(t *testing.T) {
 		got = append(got, img.Pin)
 		if img.Pin == r.Components["cli"] && !slices.Equal(img.From, []string{"PinnedImageSet/ocp-4.99.1-master",
 			"PinnedImageSet/ocp-4.99.1-worker", "release/4.99.1/cli", "release/4.99.1/must-gather"}) {
-			t.Errorf("cli is there for %q", img.From)
+			t.Errorf("got the origins %q of cli, want two sets and two components", img.From)
 		}
 	}
 	if !slices.Equal(got, slices.Compact(want)) {
-		t.Errorf("locked %q, want %q", got, want)
+		t.Errorf("got the images %q, want %q", got, want)
 	}
 	for _, s := range lock.Sets {
 		sets = append(sets, s.Name+" "+s.Labels[pinset.RoleLabel])
 	}
-	if !slices.Equal(sets, []string{"ocp-4.99.1-master master", "ocp-4.99.1-worker worker"}) {
-		t.Errorf("sets %q", sets)
+	if want := []string{"ocp-4.99.1-master master", "ocp-4.99.1-worker worker"}; !slices.Equal(sets, want) {
+		t.Errorf("got the sets %q, want %q", sets, want)
 	}
 }
 
-// Locking a release of the usual size asks for every manifest and configuration
-// once, and for no layer but the release's own.
+// To lock a release of the usual size, pinbox requests each manifest and each configuration once, and
+// no layer except those of the release image.
 func TestLockOfALargeRelease(t *testing.T) {
 	o, r, _, access := release(t, 190)
 	lock, _, err := builder.Plan(t.Context(), o)
-	if err != nil || len(lock.Images) != 189 { // with the release, without its system, cli once
-		t.Fatalf("%d images, %v", len(lock.Images), err)
+	if err != nil || len(lock.Images) != 189 { // with the release image, without rhel-coreos, and cli once
+		t.Fatalf("got %d images, %v; want 189", len(lock.Images), err)
 	}
 	asked := map[string]int{}
 	requests := access.Take()
@@ -91,14 +90,14 @@ func TestLockOfALargeRelease(t *testing.T) {
 	}
 	for path, n := range asked {
 		if n > 1 && !strings.Contains(path, "ocp-release") {
-			t.Errorf("%d requests for %s", n, path)
+			t.Errorf("got %d requests for %s, want 1", n, path)
 		}
 	}
 	t.Logf("%d requests for %d components", len(requests), len(r.Components))
 }
 
-// Locking a release of the usual size: it is to take less than 10 s, and no blob or
-// manifest is asked for twice.
+// To lock a release of the usual size must take less than 10 s, without two requests for one blob or
+// manifest.
 func BenchmarkLockOfALargeRelease(b *testing.B) {
 	registry, access := appliance.Registry(b)
 	r, err := registry.PushRelease(b.Context(), "4.99.1", 190)
@@ -117,23 +116,24 @@ func BenchmarkLockOfALargeRelease(b *testing.B) {
 	asked := map[string]int{}
 	for _, request := range requests {
 		if asked[request.Path]++; asked[request.Path] > 1 && strings.Contains(request.Path, "sha256:") {
-			b.Errorf("asked for %s again", request.Path)
+			b.Errorf("got %d requests for %s, want 1", asked[request.Path], request.Path)
 		}
 	}
 	blobs := len(fixtures.Blobs(requests))
 	b.ReportMetric(float64(blobs), "blobs")
 	b.ReportMetric(float64(len(requests)-blobs), "other-requests")
 	if each := b.Elapsed() / time.Duration(b.N); each > 10*time.Second {
-		b.Errorf("it took %v", each)
+		b.Errorf("got %v for each lock, want at most 10 s", each)
 	}
 }
 
-// signed is a simple signature of a digest, and its public key, armored.
+// signed returns a simple signature of a digest, and its armored public key.
 func signed(t *testing.T, digest string) (signature, key []byte) {
 	t.Helper()
 	return signedAs(t, "quay.io/openshift-release-dev/ocp-release:4.99.1-x86_64", digest)
 }
 
+// signedAs does so for the name of an image.
 func signedAs(t *testing.T, name, digest string) (signature, key []byte) {
 	t.Helper()
 	entity, err := openpgp.NewEntity("release", "", "release@example.com", nil)
@@ -181,24 +181,26 @@ func TestReleaseSignature(t *testing.T) {
 		files, keys [][]byte
 		want        error
 	}{
-		"by the key":                  {[][]byte{signature}, [][]byte{key}, nil},
-		"by one of the keys":          {[][]byte{signature}, [][]byte{otherKey, key}, nil},
-		"one of the signatures":       {[][]byte{otherSignature, signature}, [][]byte{key}, nil},
-		"by another key":              {[][]byte{signature}, [][]byte{otherKey}, storage.ErrSignature},
-		"of another release":          {[][]byte{otherSignature}, [][]byte{otherKey}, storage.ErrSignature},
-		"no signature":                {[][]byte{[]byte("nothing")}, [][]byte{key}, storage.ErrSignature},
-		"a signature that was broken": {[][]byte{signature[:len(signature)-10]}, [][]byte{key}, storage.ErrSignature},
+		"with the key":          {[][]byte{signature}, [][]byte{key}, nil},
+		"with one of the keys":  {[][]byte{signature}, [][]byte{otherKey, key}, nil},
+		"one of the signatures": {[][]byte{otherSignature, signature}, [][]byte{key}, nil},
+		"with another key":      {[][]byte{signature}, [][]byte{otherKey}, storage.ErrSignature},
+		"of another release":    {[][]byte{otherSignature}, [][]byte{otherKey}, storage.ErrSignature},
+		"not a signature":       {[][]byte{[]byte("nothing")}, [][]byte{key}, storage.ErrSignature},
+		"a damaged signature":   {[][]byte{signature[:len(signature)-10]}, [][]byte{key}, storage.ErrSignature},
 	} {
-		s := source.Signatures{}
-		for _, content := range c.files {
-			s.Files = append(s.Files, file(content))
-		}
-		for _, content := range c.keys {
-			s.Keys = append(s.Keys, file(content))
-		}
-		o.Appliance.Spec.Sources = []source.Entry{{Source: &source.Release{Image: r.Tag, Signatures: s}}}
-		if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, c.want) || c.want == nil && err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			s := source.Signatures{}
+			for _, content := range c.files {
+				s.Files = append(s.Files, file(content))
+			}
+			for _, content := range c.keys {
+				s.Keys = append(s.Keys, file(content))
+			}
+			o.Appliance.Spec.Sources = []source.Entry{{Source: &source.Release{Image: r.Tag, Signatures: s}}}
+			if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, c.want) {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+		})
 	}
 }

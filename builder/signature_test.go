@@ -24,12 +24,12 @@ import (
 	"github.com/pinbox/pinbox/storage"
 )
 
-// trust is a policy, and where its signatures are.
+// trust has the paths of a policy and of a registries.d folder, which locates the signatures.
 type trust struct{ policy, registriesD string }
 
-// signedSamples signs two of the sample images: one by OpenPGP, in a folder beside
-// the registry, one by sigstore, in the registry. The policy wants these signatures,
-// takes the pause image as it is, and nothing else.
+// signedSamples signs two of the sample images: one with OpenPGP, the signature is in a folder, and one
+// with sigstore, the signature is in the registry. The policy requires these signatures, accepts the pause
+// image without one, and rejects everything else.
 func signedSamples(t *testing.T, registry *sample.Registry, pins sample.Pins) trust {
 	t.Helper()
 	dir := t.TempDir()
@@ -55,8 +55,8 @@ func signedSamples(t *testing.T, registry *sample.Registry, pins sample.Pins) tr
 		file("cosign.pub", cosign))), filepath.Join(dir, "registries.d")}
 }
 
-// A node that wants signatures starts what was signed, offline: the store has the
-// signatures. What was not signed it refuses, so its policy counts.
+// A node whose policy requires signatures starts signed images offline, as the store has the signatures.
+// It refuses other images, so its policy is in effect.
 func TestSignedImagesOnAStrictNode(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	trust := signedSamples(t, registry, pins)
@@ -68,7 +68,7 @@ func TestSignedImagesOnAStrictNode(t *testing.T) {
 	}
 	checkRuns(t, n, trust.policy, pins.Docker, pins.Mixed)
 	n.Stop(syscall.SIGTERM)
-	other := filepath.Join(t.TempDir(), "policy.json") // wants OpenPGP where there is sigstore
+	other := filepath.Join(t.TempDir(), "policy.json") // requires OpenPGP for the image signed with sigstore
 	policy := strings.NewReplacer("sample/docker", "sample/mixed", "sample/mixed",
 		"sample/docker").Replace(string(mustRead(t, trust.policy)))
 	if err := os.WriteFile(other, []byte(policy), 0o644); err != nil {
@@ -77,23 +77,23 @@ func TestSignedImagesOnAStrictNode(t *testing.T) {
 	n.Start("--signature-policy", other)
 	if _, _, err := pod.Run(t.Context(), n.Runtime(), n.Path("log/unsigned"), pins.Mixed); err == nil ||
 		!strings.Contains(err.Error(), "ignature") {
-		t.Errorf("an image without the signature that the policy wants: %v", err)
+		t.Errorf("got %v for an image without the required signature, want an error of the signature", err)
 	}
 }
 
-// checkRuns has CRI-O start containers under a policy.
+// checkRuns starts CRI-O with a policy and runs a container of each image.
 func checkRuns(t *testing.T, n *crio.Node, policy string, images ...string) {
 	t.Helper()
 	n.Start("--signature-policy", policy)
 	for _, image := range images {
 		id, _ := n.RunContainer(image)
 		if code := n.State(id, criapi.ContainerState_CONTAINER_EXITED); code != 0 {
-			t.Errorf("%s ended with %d", image, code)
+			t.Errorf("got exit code %d of %s, want 0", code, image)
 		}
 	}
 }
 
-// Signatures go from store to store.
+// Signatures are copied from store to store.
 func TestSignaturesOfAStore(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	trust := signedSamples(t, registry, pins)
@@ -111,7 +111,7 @@ func TestSignaturesOfAStore(t *testing.T) {
 	checkRuns(t, n, trust.policy, pins.Docker, pins.Mixed)
 }
 
-// An archive of oc-mirror has signatures of sigstore beside its images.
+// An archive of oc-mirror has the sigstore signatures of its images.
 func TestSignaturesOfAnArchive(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	trust := signedSamples(t, registry, pins)
@@ -148,7 +148,7 @@ func mustRead(t *testing.T, path string) []byte {
 	return content
 }
 
-// A policy counts when the appliance is built, too.
+// The policy is applied to builds too.
 func TestPolicyWhileBuilding(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	trust := signedSamples(t, registry, pins)
@@ -157,30 +157,32 @@ func TestPolicyWhileBuilding(t *testing.T) {
 		access storage.Access
 		want   error
 	}{
-		"signed by OpenPGP": {
+		"signed with OpenPGP": {
 			pins.Docker, storage.Access{Policy: trust.policy, RegistriesDir: trust.registriesD}, nil,
 		},
-		"signed by sigstore": {pins.Mixed, storage.Access{Policy: trust.policy, RegistriesDir: trust.registriesD}, nil},
+		"signed with sigstore": {pins.Mixed, storage.Access{Policy: trust.policy, RegistriesDir: trust.registriesD}, nil},
 		"not signed": {
 			pins.Other, storage.Access{Policy: trust.policy, RegistriesDir: trust.registriesD}, storage.ErrPolicy,
 		},
 		"signatures not found": {
 			pins.Mixed, storage.Access{Policy: trust.policy, RegistriesDir: t.TempDir()}, storage.ErrPolicy,
 		},
-		"whatever the policy says": {pins.Other, storage.Access{Policy: trust.policy, InsecurePolicy: true}, nil},
+		"without a policy": {pins.Other, storage.Access{Policy: trust.policy, InsecurePolicy: true}, nil},
 	} {
-		o := options(t, sample.Set("worker", c.pin))
-		o.Access = c.access
-		o.Access.Insecure = true
-		if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, c.want) || c.want == nil && err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			o := options(t, sample.Set("worker", c.pin))
+			o.Access = c.access
+			o.Access.Insecure = true
+			if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, c.want) {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+		})
 	}
 }
 
-// What a policy refuses is not taken for a registry that fails: one bad signature was.
-// The policy decides by the pin: no tag, no lock and no other tag changes that.
-func TestPolicyDecidesByThePin(t *testing.T) {
+// An image that the policy rejects is ErrPolicy. A bug was to report a bad signature as an error of the
+// registry. The policy is applied to the pin: neither a tag nor a lock changes the result.
+func TestPolicyIsAppliedToPins(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	trust := signedSamples(t, registry, pins)
 	other := signedSamples(t, registry, sample.Pins{Docker: pins.Docker, Mixed: pins.Other, Pause: pins.Pause})
@@ -192,7 +194,7 @@ func TestPolicyDecidesByThePin(t *testing.T) {
 		o := options(t, sample.Set("worker", pin))
 		o.Access.Policy, o.Access.RegistriesDir = trust.policy, trust.registriesD
 		if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, storage.ErrPolicy) {
-			t.Errorf("%s, signed by another: %v", pin, err)
+			t.Errorf("got %v for %s, signed with another key; want %v", err, pin, storage.ErrPolicy)
 		}
 	}
 	for range 8 {
@@ -205,13 +207,13 @@ func TestPolicyDecidesByThePin(t *testing.T) {
 		}
 		o.Appliance.Spec.Sources = []source.Entry{{Source: (*source.Images)(&tags)}}
 		if _, _, err := builder.Plan(t.Context(), o); err != nil {
-			t.Errorf("signed under another tag: %v", err)
+			t.Errorf("got %v for an image signed with another tag, want no error", err)
 		}
 	}
 }
 
-// Of two manifests with one configuration, policies ask for the signatures of one: that
-// which has any.
+// Of two manifests with the same configuration, CRI-O checks the signatures of one. pinbox chooses the
+// one that has signatures.
 func TestSignedTwinOfAnUnsignedImage(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	trust := signedSamples(t, registry, pins)
@@ -225,7 +227,7 @@ func TestSignedTwinOfAnUnsignedImage(t *testing.T) {
 	push.Header.Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
 	response, err := http.DefaultClient.Do(push)
 	if err != nil || response.StatusCode != http.StatusCreated {
-		t.Fatalf("%v, %+v", err, response)
+		t.Fatalf("got %+v, %v; want status %d", response, err, http.StatusCreated)
 	}
 	response.Body.Close()
 	o := options(t, sample.Set("worker", pins.Pause, pins.Mixed,
