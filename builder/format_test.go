@@ -19,8 +19,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
-// A real CRI-O has every image of a store of every format, pinned, and runs one, with
-// the registry stopped.
+// A real CRI-O has the images of a store of each format pinned, and runs one, with the registry stopped.
 func TestFormatsOfTheStore(t *testing.T) {
 	for _, name := range format.Names() {
 		t.Run(name, func(t *testing.T) {
@@ -30,20 +29,20 @@ func TestFormatsOfTheStore(t *testing.T) {
 			checkImages(t, n, lock)
 			id, log := n.RunContainer(pins.Mixed)
 			if code := n.State(id, criapi.ContainerState_CONTAINER_EXITED); code != 0 {
-				t.Errorf("the container ended with %d", code)
+				t.Errorf("got exit code %d of the container, want 0", code)
 			}
 			if out, err := os.ReadFile(log); err != nil || !strings.Contains(string(out), "hello from the store") {
-				t.Errorf("the container wrote %q, %v", out, err)
+				t.Errorf("got the output %q, %v; want %q", out, err, "hello from the store")
 			}
-			if said := n.Do("status"); said.Code != 0 {
-				t.Errorf("pinbox-node status ends with %d\n%s%s", said.Code, said.Out, said.Err)
+			if got := n.Do("status"); got.Code != 0 {
+				t.Errorf("got exit code %d of pinbox-node status, want 0\n%s%s", got.Code, got.Out, got.Err)
 			}
 		})
 	}
 }
 
-// What GNU tar extracts is what the kernel mounts, to the last attribute.
-func TestTarHoldsTheTreeOfTheSquashfs(t *testing.T) {
+// GNU tar extracts the tree that the kernel mounts, with all attributes.
+func TestTarHasTheTreeOfTheSquashfs(t *testing.T) {
 	fixtures.NeedRoot(t)
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
@@ -60,21 +59,19 @@ func TestTarHoldsTheTreeOfTheSquashfs(t *testing.T) {
 			t.Errorf("%s (-squashfs +tar):\n%s", locale, diff)
 		}
 	}
-	if _, err := verify.Artifact(t.Context(), o.Out, progress.Hooks{}); err != nil {
-		t.Error(err)
-	}
+	verified(t, o.Out)
 }
 
-// Equal builds give equal archives, whether layers come from the registry or out of
-// the cache; which is that of squashfs too.
+// Equal builds give equal archives, whether layers are from the registry or from the cache, which
+// squashfs uses too.
 func TestEqualBuildsGiveEqualTars(t *testing.T) {
 	_, pins := fixtures.Samples(t)
-	kept := builder.Cache{Dir: t.TempDir()}
+	cache := builder.Cache{Dir: t.TempDir()}
 	var results []builder.Result
 	for _, build := range []struct {
 		format format.Name
 		cache  builder.Cache
-	}{{format.Tar, builder.Cache{}}, {format.Squashfs, kept}, {format.Tar, kept}, {format.Tar, kept}} {
+	}{{format.Tar, builder.Cache{}}, {format.Squashfs, cache}, {format.Tar, cache}, {format.Tar, cache}} {
 		o := options(t, pins.Sets())
 		o.Appliance.Spec.Store.Format, o.Cache = build.format, build.cache
 		r := appliance.Build(t, o)
@@ -84,12 +81,12 @@ func TestEqualBuildsGiveEqualTars(t *testing.T) {
 	}
 	for _, r := range results {
 		if r.StoreDigest != results[0].StoreDigest || r.StoreSize != results[0].StoreSize || r.Store != format.TarFile {
-			t.Errorf("%+v\n%+v", results[0], r)
+			t.Errorf("got %+v, want the store of %+v", r, results[0])
 		}
 	}
 }
 
-// A cached pack that a disk has lost is made anew, in the middle of a tar too.
+// A damaged pack in the cache is made again, in the middle of a tar too.
 func TestTarOfADamagedCache(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
@@ -111,11 +108,11 @@ func TestTarOfADamagedCache(t *testing.T) {
 	}
 	o.Out += "-again"
 	if got := build(t, o); got.StoreDigest != want.StoreDigest {
-		t.Errorf("%s, was %s", got.StoreDigest, want.StoreDigest)
+		t.Errorf("got the store %s, want %s", got.StoreDigest, want.StoreDigest)
 	}
 }
 
-// A tar that was cut off is found by its sum, and by what it lacks.
+// A truncated tar is detected by its sum, and by its missing end.
 func TestVerifyFindsATarThatEndsEarly(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
@@ -127,6 +124,6 @@ func TestVerifyFindsATarThatEndsEarly(t *testing.T) {
 	_, err := verify.Artifact(t.Context(), o.Out, progress.Hooks{})
 	if err == nil || !strings.Contains(err.Error(), "store.tar has changed") ||
 		!strings.Contains(err.Error(), "store.tar ends early") {
-		t.Error(err)
+		t.Errorf("got %v, want that store.tar has changed and ends early", err)
 	}
 }

@@ -23,14 +23,14 @@ import (
 	"github.com/pinbox/pinbox/storage/iso9660"
 )
 
-// noise cannot be compressed much.
+// noise returns a text that cannot be compressed much.
 func noise(bytes int) string {
 	b := make([]byte, bytes)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(b) // never fails
 	return base64.StdEncoding.EncodeToString(b)
 }
 
-// butane is a snippet with one file.
+// butane writes a snippet with one file.
 func butane(t *testing.T, path, content string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -44,15 +44,15 @@ func butane(t *testing.T, path, content string) string {
 	return filepath.Join(dir, "snippet.bu")
 }
 
-// verified must be whole.
-func verified(t *testing.T, what string) {
+// verified verifies a folder, a medium or an ISO.
+func verified(t *testing.T, path string) {
 	t.Helper()
-	if _, err := verify.Artifact(t.Context(), what, progress.Hooks{}); err != nil {
-		t.Error(err)
+	if _, err := verify.Artifact(t.Context(), path, progress.Hooks{}); err != nil {
+		t.Errorf("got %v from verify, want no error", err)
 	}
 }
 
-// extracted is the Ignition config of an ISO.
+// extracted returns the Ignition config of an ISO.
 func extracted(t *testing.T, image string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -62,7 +62,7 @@ func extracted(t *testing.T, image string) []byte {
 	return b.Bytes()
 }
 
-// The live system gets a config of its own, which brings the node's.
+// The live system has a config of its own, which contains the config of the node.
 func TestISOThatInstalls(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
@@ -72,30 +72,30 @@ func TestISOThatInstalls(t *testing.T) {
 	}
 	r := build(t, o)
 	if r.Installs != "/dev/sda" || r.NodeStore != "/dev/disk/by-partlabel/pinbox-store" {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want an installation on /dev/sda with the store on a partition", r)
 	}
 	verified(t, r.Out)
 	verified(t, r.ISO)
 	live, installed := read(t, r.Out, artifact.LiveIgnitionFile), read(t, r.Out, artifact.IgnitionFile)
 	if !bytes.Equal(extracted(t, r.ISO), live) {
-		t.Error("the ISO has another config than " + artifact.LiveIgnitionFile)
+		t.Error("got another config in the ISO, want " + artifact.LiveIgnitionFile)
 	}
 	files, err := ignition.Files(live)
 	if err != nil || !bytes.Equal(files["/etc/coreos/dest.ign"], installed) {
-		t.Errorf("the installed system gets another config than %s: %v", artifact.IgnitionFile, err)
+		t.Errorf("got another config for the installed system, %v; want %s", err, artifact.IgnitionFile)
 	}
 	var config map[string]any
 	if err := yaml.Unmarshal(files["/etc/coreos/installer.d/0000-pinbox.yaml"], &config); err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(config); got != "map[append-karg:[console=ttyS0] copy-network:true delete-karg:[quiet] "+
-		"dest-device:/dev/sda ignition-file:/etc/coreos/dest.ign offline:true]" {
-		t.Error(got)
+	want := "map[append-karg:[console=ttyS0] copy-network:true delete-karg:[quiet] dest-device:/dev/sda " +
+		"ignition-file:/etc/coreos/dest.ign offline:true]"
+	if got := fmt.Sprint(config); got != want {
+		t.Errorf("got the installer's configuration %s, want %s", got, want)
 	}
 }
 
-// keyfiles adds one to the Ignition area of an image, as `coreos-installer iso
-// network embed` does.
+// keyfiles adds a keyfile to the Ignition area of an ISO, as `coreos-installer iso network embed` does.
 func keyfiles(t *testing.T, base string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -136,7 +136,7 @@ func read(t *testing.T, dir, name string) []byte {
 	return content
 }
 
-// With the store on a second medium, the ISO has none.
+// If the store is on another medium, the ISO has no store.
 func TestISOWithoutAStore(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
@@ -145,7 +145,7 @@ func TestISOWithoutAStore(t *testing.T) {
 	r := build(t, o)
 	verified(t, r.ISO)
 	if err := artifact.ExtractStore(t.Context(), r.ISO, new(bytes.Buffer)); !errors.Is(err, iso9660.ErrNotFound) {
-		t.Errorf("the ISO has a store: %v", err)
+		t.Errorf("got %v for the store of the ISO, want %v", err, iso9660.ErrNotFound)
 	}
 	medium := filepath.Join(t.TempDir(), "medium.iso")
 	if err := artifact.Medium(t.Context(), artifact.MediumOptions{Dir: r.Out, Out: medium}); err != nil {
@@ -153,16 +153,16 @@ func TestISOWithoutAStore(t *testing.T) {
 	}
 	verified(t, medium)
 	if label := fixtures.Run(t, "blkid", "-o", "value", "-s", "LABEL", medium); label != "PINBOX_2\n" {
-		t.Errorf("the medium's label is %q", label)
+		t.Errorf("got the label %q of the medium, want PINBOX_2", label)
 	}
 	var store bytes.Buffer
 	if err := artifact.ExtractStore(t.Context(), medium, &store); err != nil ||
 		!bytes.Equal(store.Bytes(), read(t, r.Out, artifact.StoreFile)) {
-		t.Errorf("the medium has another store: %v", err)
+		t.Errorf("got another store on the medium, %v; want %s", err, artifact.StoreFile)
 	}
 }
 
-// As little as must be leaves the config.
+// Only the largest files are moved from the config to the store.
 func TestLargeFilesGoToTheStore(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
@@ -171,12 +171,12 @@ func TestLargeFilesGoToTheStore(t *testing.T) {
 	o.Appliance.Spec.Ignition.Butane = []string{butane(t, "/etc/large", large), butane(t, "/etc/small", small)}
 	r := build(t, o)
 	if n := len(r.Warnings); n == 0 || !strings.HasSuffix(r.Warnings[n-1], "before CRI-O starts: /etc/large") {
-		t.Errorf("warnings: %q", r.Warnings)
+		t.Errorf("got the warnings %q, want the last to list only /etc/large", r.Warnings)
 	}
 	verified(t, r.Out)
 	verified(t, r.ISO)
 	if got := fixtures.Run(t, "unsquashfs", "-cat", filepath.Join(r.Out, artifact.StoreFile),
 		"pinbox/files/etc/large"); got != large {
-		t.Errorf("the store has %d bytes of it", len(got))
+		t.Errorf("got %d bytes of the file in the store, want %d", len(got), len(large))
 	}
 }

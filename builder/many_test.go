@@ -23,7 +23,7 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// manyImages is an OCI layout of so many images.
+// manyImages makes an OCI layout of n images, numbered from from on.
 func manyImages(t testing.TB, from, n int) source.Location {
 	t.Helper()
 	dir := t.TempDir()
@@ -46,13 +46,12 @@ func buildMany(t testing.TB, o builder.Options) {
 	appliance.Build(t, o)
 }
 
-// 4,000 images of one OCI layout took 61 s of CPU, as its index was read again for each of
-// them. As many layouts did so too, since their set was sorted again for each, and a store,
-// whose records were searched for each; so did images of charts that a mapping of oc-mirror
-// names, which was gone through for each. The work is counted in allocations, which no other
-// work on the machine changes: an image costs as much among many as among few.
+// The work for an image does not depend on the number of images. Bugs were to read the index of an OCI
+// layout once for each image (4,000 images took 61 s of CPU), to sort the set of layouts once for each
+// layout, and to search the records of a store or the mapping of oc-mirror once for each image. The work
+// is measured in allocations, which do not depend on the load of the machine.
 func TestWorkGrowsWithTheImages(t *testing.T) {
-	once := appliance.Options(t, nil) // what is done once for all
+	once := appliance.Options(t, nil) // allocations that happen once
 	once.Appliance.Spec.Sources = []source.Entry{layoutOf(t, 10)}
 	buildMany(t, once)
 	for name, test := range map[string]struct {
@@ -79,7 +78,8 @@ func TestWorkGrowsWithTheImages(t *testing.T) {
 			}
 			few, some, many := count(20), count(60), count(180)
 			if first, later := (some-few)/40, (many-some)/120; later > first*9/8 {
-				t.Errorf("of 60 images the last 40 took %d allocations each, of 180 the last 120 %d", first, later)
+				t.Errorf("got %d allocations for each of the last 120 of 180 images, want at most 9/8 of %d, as for each of\n"+
+					"the last 40 of 60", later, first)
 			}
 		})
 	}
@@ -97,12 +97,12 @@ func layoutsOf(t *testing.T, n int) source.Entry {
 	return source.Entry{Source: &layouts}
 }
 
-// twoLayoutsOf have one image in the second layout, and the others in the first.
+// twoLayoutsOf returns a source of two layouts: one image is in the second, the others in the first.
 func twoLayoutsOf(t *testing.T, n int) source.Entry {
 	return source.Entry{Source: &source.OCI{manyImages(t, 1, n-1), manyImages(t, 0, 1)}}
 }
 
-// planMoved has a lock in which every tag stands for the image of the second layout.
+// planMoved plans with a lock in which each tag has the digest of the image of the second layout.
 func planMoved(t testing.TB, o builder.Options) {
 	t.Helper()
 	made, _, err := builder.Plan(t.Context(), o)
@@ -125,7 +125,7 @@ func archiveOf(t *testing.T, n int) source.Entry {
 	return source.Entry{Source: &source.Archives{{Path: file}}}
 }
 
-// storeOf is a store of containers/storage.
+// storeOf returns a source that is a store of n images.
 func storeOf(t *testing.T, n int) source.Entry {
 	o, dir := appliance.Options(t, nil), t.TempDir()
 	o.Appliance.Spec.Sources = []source.Entry{layoutOf(t, n)}
@@ -135,7 +135,7 @@ func storeOf(t *testing.T, n int) source.Entry {
 	return source.Entry{Source: &source.ContainersStorage{Path: dir}}
 }
 
-// ocMirrorOf is an archive of images of charts, which a mapping names.
+// ocMirrorOf returns a source that is an output of oc-mirror with n images of charts and a mapping of them.
 func ocMirrorOf(t *testing.T, n int) source.Entry {
 	dir := manyImages(t, 0, n).Path
 	content, err := os.ReadFile(filepath.Join(dir, "index.json"))
@@ -174,7 +174,7 @@ func ocMirrorOf(t *testing.T, n int) source.Entry {
 	return source.Entry{Source: &source.OCMirror{Paths: []string{m.Dir}}}
 }
 
-// An image costs the same among 1,000 and among 4,000 of one OCI layout.
+// BenchmarkManyImages compares 1,000 and 4,000 images of one OCI layout.
 func BenchmarkManyImages(b *testing.B) {
 	for name, work := range map[string]func(testing.TB, builder.Options){"plan": planMany, "build": buildMany} {
 		for _, n := range []int{1000, 4000} {
@@ -193,7 +193,7 @@ func BenchmarkManyImages(b *testing.B) {
 	}
 }
 
-// cpuTime is what this process has used so far.
+// cpuTime returns the CPU time of this process.
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var u unix.Rusage

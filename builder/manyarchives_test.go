@@ -15,8 +15,8 @@ import (
 	"github.com/pinbox/pinbox/fixtures/appliance"
 )
 
-// dockerArchiveOf is an archive of so many images as `podman save -m` writes it: here the
-// files of an OCI layout with a manifest.json beside.
+// dockerArchiveOf makes an archive of n images as `podman save -m` does. Here it has the blobs of an OCI
+// layout, and a manifest.json.
 func dockerArchiveOf(t *testing.T, n int) source.Entry {
 	t.Helper()
 	dir := manyImages(t, 0, n).Path
@@ -50,9 +50,8 @@ func dockerArchiveOf(t *testing.T, n int) source.Entry {
 	return source.Entry{Source: &source.Archives{{Path: file}}}
 }
 
-// 1,000 images of one archive of Docker took 50 s of CPU, as the library went through the
-// whole file for each of them. The work is counted in allocations, as in
-// TestWorkGrowsWithTheImages.
+// A bug was to read a Docker archive once for each image: 1,000 images took 50 s of CPU. The work is
+// measured in allocations, as in TestWorkGrowsWithTheImages.
 func TestWorkGrowsWithTheImagesOfADockerArchive(t *testing.T) {
 	count := func(n int) uint64 {
 		o := appliance.Options(t, nil)
@@ -63,9 +62,10 @@ func TestWorkGrowsWithTheImagesOfADockerArchive(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		return after.Mallocs - before.Mallocs
 	}
-	count(10) // what is done once for all
+	count(10) // allocations that happen once
 	few, some, many := count(20), count(60), count(180)
 	if first, later := (some-few)/40, (many-some)/120; later > first*9/8 {
-		t.Errorf("of 60 images the last 40 took %d allocations each, of 180 the last 120 %d", first, later)
+		t.Errorf("got %d allocations for each of the last 120 of 180 images, want at most 9/8 of %d, as for each of\n"+
+			"the last 40 of 60", later, first)
 	}
 }

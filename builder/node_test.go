@@ -19,8 +19,8 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// boot builds an appliance, stops the registry, and boots a node from it: the
-// real Ignition applies the config, a real CRI-O starts with it.
+// boot builds an appliance, stops the registry, applies the config with the real Ignition, and starts a
+// real CRI-O with it.
 func boot(t *testing.T, change func(*builder.Options, sample.Pins)) (*crio.Node, sample.Pins, pinset.Lock) {
 	t.Helper()
 	registry, pins := fixtures.Samples(t)
@@ -50,7 +50,7 @@ func checkImages(t *testing.T, n *crio.Node, lock pinset.Lock) {
 	for _, img := range list.Images {
 		got = append(got, img.Id)
 		if !img.Pinned {
-			t.Errorf("%v is not pinned", img.RepoDigests)
+			t.Errorf("got %v unpinned, want all images pinned", img.RepoDigests)
 		}
 	}
 	slices.Sort(want)
@@ -63,24 +63,24 @@ func checkImages(t *testing.T, n *crio.Node, lock pinset.Lock) {
 		for _, name := range []string{img.Pin, repository + "@" + img.Manifest.String()} {
 			status, err := n.Images().ImageStatus(t.Context(), &criapi.ImageStatusRequest{Image: &criapi.ImageSpec{Image: name}})
 			if err != nil || status.Image == nil || status.Image.Id != img.Config.Encoded() || !status.Image.Pinned {
-				t.Errorf("ImageStatus of %s: %v, %v", name, status.GetImage(), err)
+				t.Errorf("got the status %v, %v of %s; want %s, pinned", status.GetImage(), err, name, img.Config)
 			}
 		}
 	}
 }
 
-// The main promise: CRI-O sees every image at once, pinned, and runs them with
-// no registry to ask; and no cleaning of its own store takes them away.
+// CRI-O has all images pinned at its start, and runs them without a registry, also after it has cleaned
+// its main store.
 func TestNodeHasEveryImageWithoutARegistry(t *testing.T) {
 	n, pins, lock := boot(t, nil)
 	checkImages(t, n, lock)
 
 	id, log := n.RunContainer(pins.Mixed)
 	if code := n.State(id, criapi.ContainerState_CONTAINER_EXITED); code != 0 {
-		t.Errorf("the container ended with %d", code)
+		t.Errorf("got exit code %d of the container, want 0", code)
 	}
 	if out, err := os.ReadFile(log); err != nil || !strings.Contains(string(out), "hello from the store") {
-		t.Errorf("the container wrote %q, %v", out, err)
+		t.Errorf("got the output %q, %v; want %q", out, err, "hello from the store")
 	}
 
 	t.Run("after a new version of CRI-O", func(t *testing.T) {
@@ -98,37 +98,40 @@ func TestNodeHasEveryImageWithoutARegistry(t *testing.T) {
 		}
 		n.Wipe()
 		if entries, err := os.ReadDir(n.Path("root")); err == nil && len(entries) > 0 {
-			t.Errorf("the wipe left %v in the main store: this test shows nothing", entries)
+			t.Errorf("got %v in the main store after the wipe, want nothing", entries)
 		}
 		n.Start()
 		checkImages(t, n, lock)
 	})
 }
 
-// CRI-O that was killed keeps a container that runs from the store, thanks to
-// our drop-in; the second half shows that it would wipe its main store without.
-func TestContainerOutlivesAKilledCRIO(t *testing.T) {
+// A container that runs from the store survives when CRI-O is killed. The control is CRI-O without the
+// drop-in, which wipes its main store.
+func TestContainerSurvivesAKilledCRIO(t *testing.T) {
 	for _, repair := range []bool{false, true} {
-		n, pins, lock := boot(t, func(o *builder.Options, _ sample.Pins) { o.Appliance.Spec.Node.InternalRepair = repair })
-		id, _ := n.RunContainer(pins.Docker, "wait")
-		n.State(id, criapi.ContainerState_CONTAINER_RUNNING)
-		before := entries(t, n.Path("root/overlay-containers"))
-		n.Stop(syscall.SIGKILL)
-		n.Start()
-		checkImages(t, n, lock)
-		list, err := n.Runtime().ListContainers(t.Context(), &criapi.ListContainersRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		kept := len(list.Containers) == 1 && list.Containers[0].Id == id &&
-			list.Containers[0].State == criapi.ContainerState_CONTAINER_RUNNING
-		after := entries(t, n.Path("root/overlay-containers"))
-		switch {
-		case !repair && (!kept || after < before):
-			t.Errorf("with our drop-in: containers %v, %d of %d entries in the main store", list.Containers, after, before)
-		case repair && (kept || !strings.Contains(n.Log(), "Wiping storage directory")):
-			t.Errorf("without our drop-in nothing was lost: the drop-in, or this test, is of no use\n%s", n.Log())
-		}
+		t.Run(map[bool]string{false: "with the drop-in", true: "without the drop-in"}[repair], func(t *testing.T) {
+			n, pins, lock := boot(t, func(o *builder.Options, _ sample.Pins) { o.Appliance.Spec.Node.InternalRepair = repair })
+			id, _ := n.RunContainer(pins.Docker, "wait")
+			n.State(id, criapi.ContainerState_CONTAINER_RUNNING)
+			before := entries(t, n.Path("root/overlay-containers"))
+			n.Stop(syscall.SIGKILL)
+			n.Start()
+			checkImages(t, n, lock)
+			list, err := n.Runtime().ListContainers(t.Context(), &criapi.ListContainersRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			survives := len(list.Containers) == 1 && list.Containers[0].Id == id &&
+				list.Containers[0].State == criapi.ContainerState_CONTAINER_RUNNING
+			after := entries(t, n.Path("root/overlay-containers"))
+			switch {
+			case !repair && (!survives || after < before):
+				t.Errorf("got the containers %v and %d entries in the main store, want %s running and %d entries",
+					list.Containers, after, id, before)
+			case repair && (survives || !strings.Contains(n.Log(), "Wiping storage directory")):
+				t.Errorf("got the containers %v, want a wiped main store\n%s", list.Containers, n.Log())
+			}
+		})
 	}
 }
 
@@ -141,7 +144,7 @@ func entries(t *testing.T, dir string) int {
 	return len(list)
 }
 
-// CRI-O runs images of a store of every compression.
+// CRI-O runs images of a store of each compression.
 func TestCompressionsOfTheStore(t *testing.T) {
 	for _, compression := range []squashfs.Compression{squashfs.Gzip, squashfs.None} {
 		t.Run(string(compression), func(t *testing.T) {
@@ -151,7 +154,7 @@ func TestCompressionsOfTheStore(t *testing.T) {
 			checkImages(t, n, lock)
 			id, _ := n.RunContainer(pins.Mixed)
 			if code := n.State(id, criapi.ContainerState_CONTAINER_EXITED); code != 0 {
-				t.Errorf("the container ended with %d", code)
+				t.Errorf("got exit code %d of the container, want 0", code)
 			}
 		})
 	}

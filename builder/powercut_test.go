@@ -12,7 +12,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
-// What a build has put into its place is on the disk.
+// After a power cut, the output of a finished build is on the disk.
 func TestPowerCutAfterABuild(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	for _, name := range []format.Name{format.Squashfs, format.Dir} {

@@ -28,7 +28,7 @@ import (
 	"github.com/pinbox/pinbox/ignition"
 )
 
-// dir builds a folder of the samples.
+// dir builds an appliance of the samples with a store of format dir.
 func dir(t *testing.T, change func(*builder.Options)) (builder.Options, sample.Pins) {
 	t.Helper()
 	fixtures.NeedRoot(t)
@@ -42,8 +42,7 @@ func dir(t *testing.T, change func(*builder.Options)) (builder.Options, sample.P
 	return o, pins
 }
 
-// records reads layers.json or images.json of a store, without what the library makes
-// up or what is of no use to a reader.
+// records reads layers.json or images.json of a store by ID, without fields that differ between writers.
 func records(t *testing.T, store, name string) (all map[string]map[string]any) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(store, name))
@@ -58,16 +57,15 @@ func records(t *testing.T, store, name string) (all map[string]map[string]any) {
 	for _, r := range list {
 		if strings.Contains(name, "layers") {
 			delete(r, "created")
-			delete(r, "compression") // that of the stream that the library was given
+			delete(r, "compression") // of the stream that containers/storage has read
 		}
 		all[r["id"].(string)] = r
 	}
 	return all
 }
 
-// What the library writes is what pinbox composes: records, documents, the trees of
-// images, and the lock.
-func TestDirHoldsWhatTheSquashfsHolds(t *testing.T) {
+// containers/storage writes what pinbox composes: records, documents, trees of images, and the lock.
+func TestDirEqualsTheSquashfs(t *testing.T) {
 	o, pins := dir(t, nil)
 	other := options(t, pins.Sets())
 	build(t, other)
@@ -85,7 +83,7 @@ func TestDirHoldsWhatTheSquashfsHolds(t *testing.T) {
 			}
 			if got, err := os.ReadFile(filepath.Join(theirs, "overlay-images", id, file)); err != nil ||
 				string(got) != string(want) {
-				t.Errorf("%s of image %s is another (%v)", file, id, err)
+				t.Errorf("%s of image %s: got %q, %v; want %q", file, id, got, err, want)
 			}
 		}
 	}
@@ -100,9 +98,9 @@ func TestDirHoldsWhatTheSquashfsHolds(t *testing.T) {
 		}
 	}
 	for _, complaint := range oracle.Check(t, written) {
-		// What the library puts there it does not find again: so it is after a pull.
+		// containers/storage does not find a file that it has written there. The same happens after a pull.
 		if !strings.Contains(complaint, "below-an-absolute-link") {
-			t.Errorf("Check complains: %s", complaint)
+			t.Errorf("got %q from Check, want nothing", complaint)
 		}
 	}
 	if diff := cmp.Diff(fixtures.Tree(t, filepath.Join(ours, "pinbox", "sets")),
@@ -111,6 +109,7 @@ func TestDirHoldsWhatTheSquashfsHolds(t *testing.T) {
 	}
 }
 
+// entriesOf returns the names of a folder's entries.
 func entriesOf(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	list, err := os.ReadDir(dir)
@@ -123,8 +122,8 @@ func entriesOf(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// A golden disk: the folder is CRI-O's own store.
-func TestDirIsCRIOsOwnStore(t *testing.T) {
+// A store of format dir can be CRI-O's main store.
+func TestDirIsAMainStore(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	fixtures.NeedRoot(t)
 	o := options(t, pins.Sets())
@@ -144,15 +143,15 @@ func TestDirIsCRIOsOwnStore(t *testing.T) {
 	checkImages(t, n, appliance.Lock(t, o.Out))
 	id, _ := n.RunContainer(pins.Mixed)
 	if code := n.State(id, criapi.ContainerState_CONTAINER_EXITED); code != 0 {
-		t.Errorf("the container ended with %d", code)
+		t.Errorf("got exit code %d of the container, want 0", code)
 	}
-	if said := n.Do("status"); said.Code != 0 {
-		t.Errorf("pinbox-node status ends with %d\n%s%s", said.Code, said.Out, said.Err)
+	if got := n.Do("status"); got.Code != 0 {
+		t.Errorf("got exit code %d of pinbox-node status, want 0\n%s%s", got.Code, got.Out, got.Err)
 	}
 }
 
-// Every regular file of the store has its sum, and short names lead where they did.
-func TestVerifyFindsWhatIsWrongWithADir(t *testing.T) {
+// verify reports changed and missing files, and replaced short names.
+func TestVerifyReportsChangesOfADir(t *testing.T) {
 	o, _ := dir(t, nil)
 	verify := func() string {
 		if _, err := verify.Artifact(t.Context(), o.Out, progress.Hooks{}); err != nil {
@@ -160,15 +159,15 @@ func TestVerifyFindsWhatIsWrongWithADir(t *testing.T) {
 		}
 		return ""
 	}
-	if said := verify(); said != "" {
-		t.Fatal(said)
+	if got := verify(); got != "" {
+		t.Fatalf("got %s before a change, want no error", got)
 	}
 	store := filepath.Join(o.Out, format.DirFile)
 	first := func(pattern string) string {
 		t.Helper()
 		all, err := filepath.Glob(filepath.Join(store, pattern))
 		if err != nil || len(all) == 0 {
-			t.Fatal(pattern, all, err)
+			t.Fatalf("got %v, %v for %s, want a file", all, err, pattern)
 		}
 		return all[0]
 	}
@@ -180,16 +179,16 @@ func TestVerifyFindsWhatIsWrongWithADir(t *testing.T) {
 	if err := errors.Join(err, f.Close(), os.Remove(short), os.Remove(split)); err != nil {
 		t.Fatal(err)
 	}
-	said := verify()
+	got := verify()
 	for file, what := range map[string]string{large: "has changed", short: "is not a link to layer", split: "is missing"} {
 		name, err := filepath.Rel(o.Out, file)
-		if err != nil || !strings.Contains(said, name+" "+what) {
-			t.Errorf("%s %s is not said (%v):\n%s", name, what, err, said)
+		if err != nil || !strings.Contains(got, name+" "+what) {
+			t.Errorf("got %s, %v; want %s %s", got, err, name, what)
 		}
 	}
 }
 
-// strange is an image whose files have names that few expect.
+// strange pushes an image whose files have unusual names, and returns its pin.
 func strange(t *testing.T) string {
 	t.Helper()
 	registry, _ := appliance.Registry(t)
@@ -213,23 +212,21 @@ func strange(t *testing.T) string {
 	return pin
 }
 
-// Names that sha256sum escapes, and those that are no UTF-8.
+// Files may have names that sha256sum escapes, and names that are not UTF-8.
 func TestSumsOfAnyName(t *testing.T) {
 	fixtures.NeedRoot(t)
 	o := options(t, sample.Set("strange", strange(t)))
 	o.Appliance.Spec.Store.Format = format.Dir
 	build(t, o)
-	if _, err := verify.Artifact(t.Context(), o.Out, progress.Hooks{}); err != nil {
-		t.Error(err)
-	}
-	if said := fixtures.Run(t, "sh", "-c", "cd "+o.Out+" && sha256sum -c --strict SHA256SUMS"); !strings.Contains(said,
-		"back") {
-		t.Errorf("sha256sum reads our sums differently:\n%s", said)
+	verified(t, o.Out)
+	got := fixtures.Run(t, "sh", "-c", "cd "+o.Out+" && sha256sum -c --strict SHA256SUMS")
+	if !strings.Contains(got, "back") {
+		t.Errorf("got no escaped name from sha256sum, want one:\n%s", got)
 	}
 }
 
-// A build that is interrupted leaves nothing behind, and nothing mounted.
-func TestInterruptedDirLeavesNothing(t *testing.T) {
+// An interrupted build leaves no files and no mounts.
+func TestInterruptedBuildOfADir(t *testing.T) {
 	fixtures.NeedRoot(t)
 	registry, access := appliance.Registry(t)
 	pin, err := registry.PushStack(t.Context(), "stack", 1<<20, 1<<20, 1<<20, 1<<20)
@@ -250,21 +247,21 @@ func TestInterruptedDirLeavesNothing(t *testing.T) {
 		return false
 	})
 	if _, err := builder.Build(ctx, o); !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
+		t.Fatalf("got %v, want %v", err, context.Canceled)
 	}
 	if left := entriesOf(t, filepath.Dir(o.Out)); len(left) != 1 { // the sets
-		t.Errorf("left: %v", left)
+		t.Errorf("got the files %v, want only the sets", left)
 	}
 	if mounts, err := os.ReadFile("/proc/self/mountinfo"); err != nil ||
 		strings.Contains(string(mounts), filepath.Dir(o.Out)) {
-		t.Errorf("mounts (%v):\n%s", err, mounts)
+		t.Errorf("got %v and these mounts, want none of the build:\n%s", err, mounts)
 	}
 	access.Fault(nil)
 	build(t, o)
 }
 
-// What a killed build has left is taken away first, whatever is mounted there.
-func TestKilledDirIsDoneAgain(t *testing.T) {
+// A build removes the files and mounts of a killed build first.
+func TestBuildAfterAKilledBuildOfADir(t *testing.T) {
 	fixtures.NeedRoot(t)
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())

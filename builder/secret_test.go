@@ -14,7 +14,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
-// A node pulls with the pull secret that its configuration brings.
+// A node pulls with the pull secret of its configuration.
 func TestNodePullsWithItsPullSecret(t *testing.T) {
 	program, err := os.ReadFile(fixtures.Program(t, "github.com/pinbox/pinbox/fixtures/program"))
 	if err != nil {
@@ -51,16 +51,16 @@ func TestNodePullsWithItsPullSecret(t *testing.T) {
 		fmt.Appendf(nil, "[crio.image]\ninsecure_registries = [%q]\n", registry.Host), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	n.Run("mkdir", "-p", "/var/lib/kubelet") // where the root of the node would have it
+	n.Run("mkdir", "-p", "/var/lib/kubelet") // the path on a node
 	n.Run("cp", filepath.Join(n.Root, "var/lib/kubelet/config.json"), "/var/lib/kubelet/config.json")
 	n.Start()
 	if _, err := n.Images().PullImage(t.Context(),
 		&criapi.PullImageRequest{Image: &criapi.ImageSpec{Image: pins.Docker}}); err != nil {
-		t.Error(err)
+		t.Errorf("got %v with the pull secret, want no error", err)
 	}
 	n.Run("rm", "/var/lib/kubelet/config.json")
 	if _, err := n.Images().PullImage(t.Context(),
 		&criapi.PullImageRequest{Image: &criapi.ImageSpec{Image: pins.Mixed}}); err == nil {
-		t.Error("the registry asks for nothing")
+		t.Error("got no error without the pull secret, want one")
 	}
 }

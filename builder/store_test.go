@@ -27,19 +27,20 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// options of a build of the given sets.
+// options returns the options of a build of sets.
 func options(t *testing.T, sets []byte) builder.Options {
 	t.Helper()
 	return appliance.Options(t, sets)
 }
 
+// build builds an appliance.
 func build(t *testing.T, o builder.Options) builder.Result {
 	t.Helper()
 	return appliance.Build(t, o)
 }
 
-// Every image, mounted by containers/storage out of our store, is the tree that
-// a pull by skopeo gives.
+// containers/storage mounts the same tree for each image, whether from pinbox's store or after a pull by
+// skopeo.
 func TestImagesEqualThoseThatSkopeoPulls(t *testing.T) {
 	fixtures.NeedRoot(t)
 	_, pins := fixtures.Samples(t)
@@ -61,8 +62,8 @@ func TestImagesEqualThoseThatSkopeoPulls(t *testing.T) {
 	}
 }
 
-// The lock says of each layer what a pull finds out.
-func TestLockKnowsUnpackedSizes(t *testing.T) {
+// The lock has the unpacked size of each layer, as containers/storage has it after a pull.
+func TestUnpackedSizesInTheLock(t *testing.T) {
 	fixtures.NeedRoot(t)
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
@@ -78,8 +79,8 @@ func TestLockKnowsUnpackedSizes(t *testing.T) {
 	for _, img := range appliance.Lock(t, o.Out).Images {
 		for _, l := range img.Layers {
 			if l.UnpackedSize != pulled[l.DiffID] || l.UnpackedSize == 0 || l.Inodes < 2 {
-				t.Errorf("%s, layer %s: %d bytes in %d inodes; a pull finds %d bytes", img.Pin, l.Digest, l.UnpackedSize, l.Inodes,
-					pulled[l.DiffID])
+				t.Errorf("%s, layer %s: got %d bytes in %d inodes, want %d bytes in at least 2", img.Pin, l.Digest,
+					l.UnpackedSize, l.Inodes, pulled[l.DiffID])
 			}
 		}
 	}
@@ -92,12 +93,11 @@ func TestContainersStorageFindsNoFault(t *testing.T) {
 	build(t, o)
 	store := oracle.Open(t, "", fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile)))
 	if complaints := oracle.Check(t, store); len(complaints) > 0 {
-		t.Errorf("Check complains:\n%v", complaints)
+		t.Errorf("got from Check, want nothing:\n%v", complaints)
 	}
 }
 
-// The control: what was a clean bill above is none when one byte of a layer
-// changes.
+// The control: Check reports a changed byte of a layer.
 func TestContainersStorageFindsAChangedByte(t *testing.T) {
 	fixtures.NeedRoot(t)
 	_, pins := fixtures.Samples(t)
@@ -106,11 +106,11 @@ func TestContainersStorageFindsAChangedByte(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	fixtures.Run(t, "unsquashfs", "-quiet", "-no-progress", "-dest", dir, filepath.Join(o.Out, artifact.StoreFile))
 	if complaints := oracle.Check(t, oracle.Open(t, "", dir)); len(complaints) > 0 {
-		t.Fatalf("Check complains before anything has changed:\n%v", complaints)
+		t.Fatalf("got from Check before the change, want nothing:\n%v", complaints)
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "overlay/*/diff/data/large"))
 	if err != nil || len(files) == 0 {
-		t.Fatalf("%v, %v", files, err)
+		t.Fatalf("got the files %v, %v; want one", files, err)
 	}
 	f, err := os.OpenFile(files[0], os.O_RDWR, 0)
 	if err != nil {
@@ -123,12 +123,11 @@ func TestContainersStorageFindsAChangedByte(t *testing.T) {
 		t.Fatal(err)
 	}
 	if complaints := oracle.Check(t, oracle.Open(t, "", dir)); len(complaints) == 0 {
-		t.Error("Check did not notice a changed byte")
+		t.Error("got nothing from Check, want the changed byte")
 	}
 }
 
-// onlyTar makes layers with sparse files of both of GNU tar's formats, and with
-// names that come twice.
+// onlyTar makes layers with sparse files of both formats of GNU tar, and with names that occur twice.
 func onlyTar(t *testing.T) map[string][]byte {
 	t.Helper()
 	sparse := t.TempDir()
@@ -160,9 +159,9 @@ func onlyTar(t *testing.T) map[string][]byte {
 	return layers
 }
 
-// Layers that skopeo cannot pull, for tar-split refuses a name that comes twice
-// and loses sparse files: their trees are those of GNU tar, and what
-// containers/storage rebuilds from them has the right digests.
+// skopeo cannot pull some layers, as tar-split refuses a name that occurs twice, and drops sparse files.
+// pinbox gives them the trees that GNU tar gives, and containers/storage restores them with the right
+// digests.
 func TestLayersThatOnlyTarCanRead(t *testing.T) {
 	fixtures.NeedRoot(t)
 	registry, err := sample.Serve(nil)
@@ -204,17 +203,18 @@ func TestLayersThatOnlyTarCanRead(t *testing.T) {
 	}
 	for want, got := range oracle.Rebuilt(t, store) {
 		if want != got {
-			t.Errorf("layer %s is rebuilt as %s", want, got)
+			t.Errorf("got %s as the digest of the restored layer, want %s", got, want)
 		}
 	}
 	for _, complaint := range oracle.Check(t, store) {
-		// Check splits what it has rebuilt once more, with the splitter that refuses.
+		// Check splits the restored layer with tar-split, which refuses it.
 		if !strings.Contains(complaint, "duplicates of file paths not supported") {
-			t.Errorf("Check complains: %s", complaint)
+			t.Errorf("got %q from Check, want nothing", complaint)
 		}
 	}
 }
 
+// touch makes an empty file and returns its path.
 func touch(t *testing.T, dir, name string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -237,12 +237,12 @@ func TestTwoBuildsAreEqual(t *testing.T) {
 		sums = append(sums, string(content))
 	}
 	if diff := cmp.Diff(sums[0], sums[1]); diff != "" {
-		t.Error(diff)
+		t.Errorf("sums (-first +second):\n%s", diff)
 	}
 }
 
-// What a node needs to know stands in the store: the lock and the sets.
-func TestStoreCarriesLockAndSets(t *testing.T) {
+// The store has the lock and the sets.
+func TestLockAndSetsInTheStore(t *testing.T) {
 	fixtures.NeedRoot(t)
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
@@ -259,13 +259,13 @@ func TestStoreCarriesLockAndSets(t *testing.T) {
 		}
 		want, err := os.ReadFile(filepath.Join(o.Out, outside))
 		if err != nil || string(got) != string(want) {
-			t.Errorf("%s is not %s (%v)", inside, outside, err)
+			t.Errorf("got %q, %v as %s, want %q, as in %s", got, err, inside, want, outside)
 		}
 	}
 }
 
-// SOURCE_DATE_EPOCH stamps what is no image's own.
-func TestModTimeStampsTheStore(t *testing.T) {
+// SOURCE_DATE_EPOCH is the time of files that are not from an image.
+func TestModTimeOfTheStore(t *testing.T) {
 	fixtures.NeedRoot(t)
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
@@ -275,7 +275,7 @@ func TestModTimeStampsTheStore(t *testing.T) {
 	for _, name := range []string{".", "overlay-images/images.json", "pinbox/pinbox-node"} {
 		fi, err := os.Stat(filepath.Join(dir, name))
 		if err != nil || !fi.ModTime().Equal(o.ModTime) {
-			t.Errorf("%s: %v, %v", name, fi, err)
+			t.Errorf("%s: got %v, %v; want the time %v", name, fi, err, o.ModTime)
 		}
 	}
 }
