@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pinbox/pinbox/runtime/transfer"
 	"github.com/pinbox/pinbox/storage/iso9660"
 	"github.com/pinbox/pinbox/storage/layout"
 )
@@ -115,7 +116,7 @@ func isMedium(name string) bool {
 		return false
 	}
 	magic := make([]byte, 5)
-	_, err = f.ReadAt(magic, iso9660.FirstDescriptor*iso9660.SectorSize+1)
+	_, err = transfer.WithDeadline(f, transfer.ReadDeadline).ReadAt(magic, iso9660.FirstDescriptor*iso9660.SectorSize+1)
 	return err == nil && string(magic) == "CD001"
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/pinbox/pinbox/runtime/transfer"
 	"github.com/pinbox/pinbox/storage/iso9660"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
@@ -32,7 +33,7 @@ func openSquashfs(e Extent) (squashfsFile, error) {
 	if err != nil {
 		return squashfsFile{}, err
 	}
-	r, err := squashfs.OpenImage(io.NewSectionReader(f, e.Offset, e.Size), e.Size)
+	r, err := squashfs.OpenImage(io.NewSectionReader(transfer.WithDeadline(f, transfer.ReadDeadline), e.Offset, e.Size), e.Size)
 	if err != nil {
 		return squashfsFile{}, errors.Join(err, f.Close())
 	}
@@ -60,9 +61,17 @@ func (m isoMedium) Extent(name string) (offset, size int64, err error) {
 
 // OpenMedium opens an ISO 9660 image: the device of a medium, or a file.
 func OpenMedium(name string) (Medium, error) {
-	image, f, err := iso9660.OpenFile(name)
+	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
+	}
+	size, err := f.Seek(0, io.SeekEnd) // Stat gives no size of a device
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	image, err := iso9660.Open(transfer.WithDeadline(f, transfer.ReadDeadline), size)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", name, err), f.Close())
 	}
 	return isoMedium{image, f}, nil
 }

@@ -35,7 +35,7 @@ const maxSignature = 64 << 10
 func readSignature(file string) ([]byte, error) {
 	for _, suffix := range layout.SignatureSuffixes() {
 		name := file + suffix
-		f, _, err := openFile(name)
+		f, size, err := openFile(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -43,7 +43,7 @@ func readSignature(file string) ([]byte, error) {
 			return nil, fmt.Errorf("%w: %w", ErrSignature, err)
 		}
 		defer f.Close()
-		text, err := io.ReadAll(io.LimitReader(f, maxSignature+1))
+		text, err := io.ReadAll(io.LimitReader(patient(f, size), maxSignature+1))
 		if err == nil {
 			err = checkSize(text)
 		}

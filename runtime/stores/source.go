@@ -3,6 +3,7 @@ package stores
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
 
+	"github.com/pinbox/pinbox/runtime/transfer"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -191,16 +193,21 @@ func (s *source) inFile(name string) (err error) {
 
 // findSum returns the digest of a file in a file of sums, "" if it is not listed.
 func findSum(sums, name string) (digest.Digest, error) {
-	f, _, err := openFile(sums)
+	f, size, err := openFile(sums)
 	if err != nil {
 		return "", ignoreNotExist(err)
 	}
 	defer f.Close()
-	sum, err := layout.FindSum(f, name)
+	sum, err := layout.FindSum(patient(f, size), name)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", sums, err)
 	}
 	return sum, err
+}
+
+// patient returns a reader of a file of a medium, which does not wait for ever.
+func patient(f *os.File, size int64) io.Reader {
+	return io.NewSectionReader(transfer.WithDeadline(f, transfer.ReadDeadline), 0, size)
 }
 
 // openFile opens a regular file, which another user may have made, and returns its size in bytes.

@@ -107,7 +107,8 @@ func (s source) copy(
 	}
 	defer f.Close()
 	_ = unix.Fadvise(int(f.Fd()), s.Offset, s.Size, unix.FADV_SEQUENTIAL)
-	in, want := io.NewSectionReader(f, s.Offset, s.Size), transfer.Content{Size: s.Size, Digest: s.id}
+	in := io.NewSectionReader(transfer.WithDeadline(f, transfer.ReadDeadline), s.Offset, s.Size)
+	want := transfer.Content{Size: s.Size, Digest: s.id}
 	id, err = transfer.Copy(ctx, to, in, want, func(bytes int64) {
 		if progress != nil {
 			progress(bytes, s.Size)

@@ -34,7 +34,8 @@ func (Mounter) Mount(ctx context.Context, m stores.Mount) error {
 	}
 	defer conn.Close()
 	if _, err := atomicfile.Write(filepath.Join(unitDir, name), []byte(text), 0o644); err != nil {
-		return err
+		// /run is full or read-only. systemd sees the mount all the same, and unmounts it at shutdown.
+		return stores.DirectMounter{}.Mount(ctx, m)
 	}
 	if err := conn.ReloadContext(ctx); err != nil {
 		return fmt.Errorf("reload units: %w", err)
