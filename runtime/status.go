@@ -55,9 +55,14 @@ type Status struct {
 	Errors []string `json:"errors,omitempty"`
 }
 
-// DecodeStatus reads a status. Unknown fields and other versions are errors.
+// DecodeStatus reads a status. Unknown fields, other versions, and values that no pass writes are
+// errors; the error names the entry and the field.
 func DecodeStatus(r io.Reader) (s Status, err error) {
-	if err := pinset.Decode(r, StatusVersion, &s); err != nil {
+	err = pinset.Decode(r, StatusVersion, &s)
+	if err == nil {
+		err = s.check()
+	}
+	if err != nil {
 		return Status{}, fmt.Errorf("status of the node: %w", err)
 	}
 	return s, nil

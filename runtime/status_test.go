@@ -288,3 +288,72 @@ func TestDecodeStatus(t *testing.T) {
 		})
 	}
 }
+
+const goodStatus = `{"version":1,"time":"2026-01-02T03:04:05Z","node":"n","runtime":"cri-o 1.34","owner":"pinbox","pools":["worker"],
+	"conditions":[{"type":"T","status":"True","reason":"R","message":"a\\nb"}],
+	"sets":[{"name":"worker","images":1,"pinned":0,"missing":1,"desiredGeneration":"1"}],
+	"images":[{"name":"PIN","state":"missing","sets":["worker"],"bytes":5,"errorClass":"auth"}],
+	"stores":[{"slot":"1","digest":"SHA","state":"mounted","images":1,"bytes":2,"verity":{"state":"verified"}}],
+	"ownStore":{"state":"unverified"},"progress":{"images":0,"ofImages":1,"bytes":0,"ofBytes":5},"unpinned":["x"]}`
+
+func fillStatus(text string) string {
+	return strings.NewReplacer("PIN", image("a").String(), "SHA", digest.FromString("a").String()).Replace(text)
+}
+
+// A value that no pass writes is refused. The error has the entry and the field.
+func TestInvalidStatus(t *testing.T) {
+	if _, err := DecodeStatus(strings.NewReader(fillStatus(goodStatus))); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ old, new, want string }{
+		"node":           {`"node":"n"`, `"node":"\u001b[2J"`, "node: "},
+		"pool":           {`["worker"],`, `["\n"],`, "node: "},
+		"owner":          {`"owner":"pinbox"`, `"owner":"x"`, `owner "x"`},
+		"condition":      {`"reason":"R"`, `"reason":"\n"`, "conditions[0]: "},
+		"set":            {`"name":"worker"`, `"name":"\n"`, "sets[0]: name: "},
+		"counts":         {`"pinned":0`, `"pinned":-1`, "sets[0]: images 1, pinned -1"},
+		"image":          {`"name":"PIN"`, `"name":"a"`, "images[0]: name: "},
+		"state":          {`"state":"missing"`, `"state":"x"`, `images[0]: state "x"`},
+		"class":          {`"auth"`, `"x"`, `images[0]: errorClass "x"`},
+		"bytes":          {`"bytes":5`, `"bytes":-5`, "images[0]: bytes -5"},
+		"its set":        {`"sets":["worker"]`, `"sets":["\n"]`, "images[0]: sets: "},
+		"digest":         {`"SHA"`, `"` + strings.Repeat("a", 80) + `"`, "stores[0]: digest "},
+		"store":          {`"state":"mounted"`, `"state":"x"`, `stores[0]: state "x"`},
+		"slot":           {`"slot":"1"`, `"slot":"\n"`, "stores[0]: slot: "},
+		"size":           {`"bytes":2`, `"bytes":-2`, "stores[0]: images 1, bytes -2"},
+		"its verity":     {`"verified"`, `"x"`, `stores[0]: verity: state "x"`},
+		"own store":      {`"unverified"`, `"x"`, `ownStore: verity: state "x"`},
+		"progress":       {`"ofBytes":5`, `"ofBytes":-5`, "progress: "},
+		"unpinned":       {`"unpinned":["x"]`, `"unpinned":["\n"]`, "unpinned: "},
+		"something else": {`"unpinned":["x"]`, `"unpinned":1`, "cannot unmarshal"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Replace(goodStatus, c.old, c.new, 1)
+			if text == goodStatus {
+				t.Fatal("the case changes nothing")
+			}
+			if _, err := DecodeStatus(strings.NewReader(fillStatus(text))); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got error %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// A status that can be read can be shown, and written again.
+func FuzzReadStatus(f *testing.F) {
+	f.Add([]byte(fillStatus(goodStatus)))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, err := DecodeStatus(bytes.NewReader(text))
+		if err != nil {
+			return
+		}
+		_ = s.Summary() + s.Reason()
+		again, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := DecodeStatus(bytes.NewReader(again)); err != nil {
+			t.Errorf("got %v for a status that was written again, want no error", err)
+		}
+	})
+}

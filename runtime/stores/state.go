@@ -270,10 +270,11 @@ func (s State) find(name string) (Store, error) {
 	return Store{}, fmt.Errorf("%q: %w: it matches %d: %s", name, ErrNotAttached, len(found), strings.Join(ids, ", "))
 }
 
-// Short is the first 12 digits of a digest, for messages.
+// Short is the first 12 digits of a digest, for messages; all of what is no digest.
 func Short(d digest.Digest) string {
-	if len(d) < len("sha256:")+12 {
+	_, hex, ok := strings.Cut(d.String(), ":")
+	if !ok || len(hex) < 12 {
 		return d.String()
 	}
-	return d.Encoded()[:12]
+	return hex[:12]
 }

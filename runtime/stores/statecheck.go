@@ -1,7 +1,10 @@
 package stores
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"strings"
 
@@ -12,10 +15,15 @@ import (
 
 // check refuses invalid digests and names, since they become paths.
 func (s State) check() error {
+	ids, slots := map[digest.Digest]bool{}, map[string]bool{}
 	for i, o := range s.Stores {
 		if err := o.check(); err != nil {
 			return fmt.Errorf("stores[%d]: %w", i, err)
 		}
+		if ids[o.ID] || slots[o.Slot] || o.Slot == "" {
+			return fmt.Errorf("stores[%d]: id %s, slot %q: another store has one of them, or it has no slot", i, o.ID, o.Slot)
+		}
+		ids[o.ID], slots[o.Slot] = true, true
 	}
 	for i, r := range s.Releases {
 		if err := r.check(); err != nil {
@@ -23,11 +31,13 @@ func (s State) check() error {
 		}
 	}
 	if s.Compaction != nil {
-		if err := s.Compaction.Store.check(); err != nil {
+		if err := s.Compaction.check(); err != nil {
 			return fmt.Errorf("compaction: %w", err)
 		}
-		if err := checkDigests("compaction: replaces", s.Compaction.Replaces); err != nil {
-			return err
+	}
+	if s.Refused != nil {
+		if err := cmp.Or(pinset.CheckDigest("id", s.Refused.ID), checkText("name", s.Refused.Name)); err != nil {
+			return fmt.Errorf("refused: %w", err)
 		}
 	}
 	if err := checkDigests("removed", s.Removed); err != nil {
@@ -38,7 +48,25 @@ func (s State) check() error {
 			return fmt.Errorf("setsToRemove: %q: not the name of a file", name)
 		}
 	}
-	return optional("current", s.Current)
+	return cmp.Or(optional("current", s.Current), checkText("selinuxContext", s.SELinuxContext))
+}
+
+func (c Compaction) check() error {
+	if len(c.Replaces) == 0 {
+		return errors.New("replaces: empty")
+	}
+	if !filepath.IsAbs(c.GraphRoot) {
+		return fmt.Errorf("graphRoot %q: not an absolute path", c.GraphRoot)
+	}
+	return cmp.Or(c.Store.check(), checkDigests("replaces", c.Replaces))
+}
+
+// checkText refuses characters that would change a terminal, or end a mount option.
+func checkText(field, text string) error {
+	if !pinset.Printable(text) || strings.ContainsAny(text, `"\\`) {
+		return fmt.Errorf("%s %q: quotes, backslashes or control characters", field, text)
+	}
+	return nil
 }
 
 func (o Store) check() error {
@@ -50,12 +78,17 @@ func (o Store) check() error {
 		return fmt.Errorf("slot %q: not a name", o.Slot)
 	case o.Size < 0 || o.Offset < 0:
 		return fmt.Errorf("size %d, offset %d: negative", o.Size, o.Offset)
-	case o.Path != "" && !filepath.IsAbs(o.Path):
+	case o.Size > math.MaxInt64-o.Offset || o.Images < 0:
+		return fmt.Errorf("size %d, offset %d, images %d: too large, or negative", o.Size, o.Offset, o.Images)
+	case o.Path != "" && !filepath.IsAbs(o.Path), o.Path == "" && (o.Medium || o.Offset > 0):
 		return fmt.Errorf("path %q: not an absolute path", o.Path)
+	case o.Detaching != "" && !filepath.IsAbs(o.Detaching):
+		return fmt.Errorf("detaching %q: not an absolute path", o.Detaching)
 	case o.Token != "" && !pinset.ValidID(o.Token):
 		return fmt.Errorf("token %q: not 64 hexadecimal digits", o.Token)
-	case o.Verity.IsZero():
-		return nil
+	}
+	if err := checkText("name", o.Name); err != nil || o.Verity.IsZero() {
+		return err
 	}
 	if err := o.Verity.Validate(); err != nil {
 		return fmt.Errorf("verity: %w", err)
@@ -65,6 +98,9 @@ func (o Store) check() error {
 
 func (r Release) check() error {
 	if err := optional("id", r.ID); err != nil {
+		return err
+	}
+	if err := checkText("name", r.Name); err != nil {
 		return err
 	}
 	for name := range r.Sets {

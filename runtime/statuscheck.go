@@ -1,0 +1,102 @@
+package runtime
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// check refuses values that no pass writes: later passes and messages use those of the last status.
+func (s Status) check() error {
+	if err := checkTexts("node", append([]string{s.Node, s.Runtime, string(s.Owner)}, s.Pools...)...); err != nil {
+		return err
+	}
+	if !slices.Contains([]Owner{"", Pinbox, MCO}, s.Owner) {
+		return fmt.Errorf("owner %q: unknown", s.Owner)
+	}
+	for i, c := range s.Conditions {
+		if err := checkTexts("type", c.Type, c.Status, c.Reason); err != nil {
+			return fmt.Errorf("conditions[%d]: %w", i, err)
+		}
+	}
+	for i, set := range s.Sets {
+		if err := set.check(); err != nil {
+			return fmt.Errorf("sets[%d]: %w", i, err)
+		}
+	}
+	for i, img := range s.Images {
+		if err := img.check(); err != nil {
+			return fmt.Errorf("images[%d]: %w", i, err)
+		}
+	}
+	for i, store := range s.Stores {
+		if err := store.check(); err != nil {
+			return fmt.Errorf("stores[%d]: %w", i, err)
+		}
+	}
+	if err := s.OwnStore.check(); err != nil {
+		return fmt.Errorf("ownStore: %w", err)
+	}
+	if p := s.Progress; p != nil && min(int64(p.Images), int64(p.OfImages), p.Bytes, p.OfBytes) < 0 {
+		return fmt.Errorf("progress: %+v: negative", *p)
+	}
+	return checkTexts("unpinned", s.Unpinned...)
+}
+
+func (s SetStatus) check() error {
+	if min(s.Images, s.Pinned, s.Missing) < 0 {
+		return fmt.Errorf("images %d, pinned %d, missing %d: negative", s.Images, s.Pinned, s.Missing)
+	}
+	return checkTexts("name", s.Name, s.CurrentGeneration, s.DesiredGeneration, s.LastFailedGeneration)
+}
+
+func (i ImageStatus) check() error {
+	if _, err := pinset.ParseImage(i.Name); err != nil {
+		return fmt.Errorf("name: %w", err)
+	}
+	switch {
+	case !slices.Contains([]State{Unknown, Missing, Pulling, Present, Pinned}, i.State):
+		return fmt.Errorf("state %q: unknown", i.State)
+	case !slices.Contains([]Class{"", Auth, NotFound, Policy, Space, Network, Other}, i.ErrorClass):
+		return fmt.Errorf("errorClass %q: unknown", i.ErrorClass)
+	case i.Bytes < 0:
+		return fmt.Errorf("bytes %d: negative", i.Bytes)
+	}
+	return checkTexts("sets", i.Sets...)
+}
+
+func (s StoreStatus) check() error {
+	if s.Digest != "" {
+		if err := pinset.CheckDigest("digest", digest.Digest(s.Digest)); err != nil {
+			return err
+		}
+	}
+	switch {
+	case !slices.Contains([]StoreState{StoreMounted, StoreUnavailable, StoreRefused}, s.State):
+		return fmt.Errorf("state %q: unknown", s.State)
+	case s.Images < 0 || s.Bytes < 0:
+		return fmt.Errorf("images %d, bytes %d: negative", s.Images, s.Bytes)
+	}
+	return cmp.Or(checkTexts("slot", s.Slot, s.Name, s.Path), s.Verity.check())
+}
+
+func (v *VerityStatus) check() error {
+	if v != nil && !slices.Contains([]VerityState{Verified, Unverified, Corrupted}, v.State) {
+		return fmt.Errorf("verity: state %q: unknown", v.State)
+	}
+	return nil
+}
+
+// checkTexts refuses texts that would change a terminal.
+func checkTexts(field string, texts ...string) error {
+	for _, text := range texts {
+		if !pinset.Printable(text) {
+			return fmt.Errorf("%s: %q: control characters", field, text)
+		}
+	}
+	return nil
+}
