@@ -19,7 +19,7 @@ DEBIAN_BENCH := isal podman skopeo squashfs-tools zstd
 # The architectures that nodes may have: pinset.Architectures.
 ARCHITECTURES := amd64 arm64 ppc64le riscv64 s390x
 
-.PHONY: build build-native node cross demo test fresh-test boot-test deps boot-deps bench-deps peers golden bench bench-attach bench-parts vet lint mutate
+.PHONY: build build-native node cross demo test fresh-test boot-test deps boot-deps bench-deps peers golden bench bench-attach bench-parts vet lint mutate fuzz
 build:
 	CGO_ENABLED=0 $(GOBUILD) -o bin/ ./cmd/pinbox ./cmd/pinbox-node
 
@@ -99,6 +99,15 @@ mutate: deps
 	mkdir -p bin
 	cd fixtures/mutate && GOFLAGS= go build -trimpath -buildvcs=false -o ../../bin/gremlins github.com/go-gremlins/gremlins/cmd/gremlins
 	fixtures/mutate/mutate.sh $(CURDIR)/bin/gremlins $(MUTATED)
+
+# Each fuzz target of the project for a while; what one finds is kept in testdata/fuzz of its package.
+FUZZTIME = 30s
+fuzz:
+	set -e; grep -rl --include='*_test.go' '^func Fuzz' builder cmd ignition runtime storage | xargs -n1 dirname | sort -u | while read -r package; do \
+		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' $$package/*_test.go); do \
+			echo "$$package $$target"; go test ./$$package -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME); \
+		done; \
+	done
 
 # Writes golden files and the schema anew.
 golden:

@@ -457,3 +457,25 @@ func TestChain(t *testing.T) {
 		})
 	}
 }
+
+// Any text in a document or a record is refused, or is valid: never a panic.
+func FuzzStore(f *testing.F) {
+	names := []string{
+		layout.ImagesFile, layout.LayersFile, layout.OwnDelta, layout.OwnLock, "overlay/" + top + "/lower",
+		layout.DocumentFile(valid().image.ID, layout.ManifestData),
+	}
+	for n, name := range names {
+		f.Add(n, valid().MapFS[name].Data)
+	}
+	f.Fuzz(func(t *testing.T, n int, text []byte) {
+		s := valid()
+		name := names[uint(n)%uint(len(names))]
+		changed := !bytes.Equal(s.MapFS[name].Data, text)
+		s.text(name, string(text))
+		_, err := audit.Store(s.MapFS)
+		document := strings.HasPrefix(name, layout.ImagesDir+"/"+s.image.ID) // its digest is in the record
+		if (err == nil) == changed && (document || !changed) {
+			t.Errorf("%s: got %v, changed: %v", name, err, changed)
+		}
+	})
+}
