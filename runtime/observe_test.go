@@ -223,19 +223,19 @@ func TestStatusDuringAPass(t *testing.T) {
 // An unavailable store makes the node degraded, with its digest and slot in the error.
 func TestUnavailableStore(t *testing.T) {
 	r, _ := newRecordingNode(t, 1)
-	state := runtime.StoreMounted
+	state, reason := runtime.StoreMounted, ""
 	var failed error
 	r.Stores = func(context.Context) ([]runtime.StoreStatus, error) {
-		return []runtime.StoreStatus{{Slot: "3", Digest: "sha256:1", State: state, Error: "its file is missing"}}, failed
+		return []runtime.StoreStatus{{Slot: "3", Digest: "sha256:1", State: state, Error: reason}}, failed
 	}
 	if s := runPass(t, r); !s.Healthy() || len(s.Stores) != 1 {
 		t.Errorf("got %v, %v, want a healthy node with a store", s.Errors, s.Stores)
 	}
-	state = runtime.StoreUnavailable
+	state, reason = runtime.StoreUnavailable, "its file is missing"
 	if s := runPass(t, r); !s.Degraded() || !slices.Equal(s.Errors, []string{"store sha256:1, slot 3: its file is missing"}) {
 		t.Errorf("got %v, want what is wrong with the store", s.Errors)
 	}
-	state, failed = runtime.StoreMounted, errors.New("state.json cannot be read")
+	state, reason, failed = runtime.StoreMounted, "", errors.New("state.json cannot be read")
 	if s, err := r.Status(t.Context(), false); err != nil || !slices.Equal(s.Errors, []string{failed.Error()}) {
 		t.Errorf("got %v, %v, want %v", s.Errors, err, failed)
 	}
@@ -273,5 +273,47 @@ func TestPublishError(t *testing.T) {
 		if _, err := r.Pass(t.Context()); !errors.Is(err, full) {
 			t.Errorf("after %d statuses: got %v, want %v", after, err, full)
 		}
+	}
+}
+
+// A pod's program can be unreadable while all images are there and pinned: the status says which store has
+// changed, and where.
+func TestStatusOfAChangedStore(t *testing.T) {
+	corrupted := &runtime.VerityStatus{State: runtime.Corrupted, CorruptOffsets: []int64{4096, 8192, 12288}}
+	verified := &runtime.VerityStatus{State: runtime.Verified}
+	unverified := &runtime.VerityStatus{State: runtime.Unverified, Reason: "there is no dmsetup"}
+	for name, c := range map[string]struct {
+		own, attached *runtime.VerityStatus
+		want          string
+	}{
+		"verified":   {verified, verified, ""},
+		"unverified": {unverified, unverified, ""},
+		"no own":     {nil, verified, ""},
+		"attached": {verified, corrupted, "store sha256:1, slot 3: the store has changed at byte 4096 and 2 other places: " +
+			"reads of changed blocks fail; any of its 7 images may be unreadable"},
+		"own": {corrupted, verified, "the appliance's store, slot 0: the store has changed at byte 4096 and 2 other " +
+			"places: reads of changed blocks fail"},
+		"place unknown": {
+			&runtime.VerityStatus{State: runtime.Corrupted}, nil,
+			"the appliance's store, slot 0: the store has changed: reads of changed blocks fail",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := newRecordingNode(t, 1)
+			r.OwnStore = func(context.Context) (*runtime.VerityStatus, error) { return c.own, nil }
+			r.Stores = func(context.Context) ([]runtime.StoreStatus, error) {
+				return []runtime.StoreStatus{{
+					Slot: "3", Digest: "sha256:1", State: runtime.StoreMounted, Images: 7, Verity: c.attached,
+					Error: c.attached.Problem(7),
+				}}, nil
+			}
+			s := runPass(t, r)
+			if got := strings.Join(s.Errors, "\n"); got != c.want || s.Degraded() != (c.want != "") {
+				t.Errorf("got %q, degraded %v, want %q", got, s.Degraded(), c.want)
+			}
+			if s.OwnStore != c.own {
+				t.Errorf("got own store %+v, want %+v", s.OwnStore, c.own)
+			}
+		})
 	}
 }
