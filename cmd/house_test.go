@@ -75,7 +75,7 @@ var below = map[string][]string{
 		"storage/atomicfile", "storage/audit", "storage/bytesize", "storage/compose", "storage/filelock",
 		"storage/iso9660", "storage/layout", "storage/pinset", "storage/squashfs", "storage/verity",
 	},
-	"ignition": {"runtime/crio", "storage/pinset", "storage/layout"},
+	"ignition": {"runtime/crio", "storage/layout", "storage/pinset", "storage/verity"},
 	"builder":  {"ignition", "runtime/crio", "storage"},
 	"cmd":      {"builder", "ignition", "runtime", "storage"},
 }

@@ -98,8 +98,8 @@ func TestNeeds(t *testing.T) {
 		sizes  format.Sizes
 		want   format.Needs
 	}{
-		"squashfs":                  {format.Squashfs, sizes, format.Needs{Store: 2 * 4096, Temporary: 33}},
-		"squashfs, cached":          {format.Squashfs, cached, format.Needs{Store: 2 * 4096, Temporary: 3, Cache: 60}},
+		"squashfs":                  {format.Squashfs, sizes, format.Needs{Store: 103, Temporary: 33}},
+		"squashfs, cached":          {format.Squashfs, cached, format.Needs{Store: 103, Temporary: 3, Cache: 60}},
 		"squashfs, own files alone": {format.Squashfs, format.Sizes{Own: 9}, format.Needs{}},
 		"squashfs, all kept":        {format.Squashfs, all, format.Needs{}},
 		"tar":                       {format.Tar, sizes, format.Needs{Store: 309, Temporary: 100}},

@@ -31,7 +31,8 @@ func (squashFormat) Needs(s Sizes) Needs {
 		return Needs{}
 	}
 	own := s.Own / 3 // packed: in the store and, until it is complete, in a temporary file
-	n := Needs{Store: verity.Size(s.Packed + own), Temporary: own}
+	store := s.Packed + own
+	n := Needs{Store: store + store/127, Temporary: own} // with the hash tree
 	if s.HasCache {
 		n.Cache = s.Packed - s.Cached
 	} else {

@@ -208,9 +208,7 @@ func TestFilesThatDisagree(t *testing.T) {
 			s.base, "cp " + s.live + "/store.squashfs " + s.live + "/store.roothash .",
 			"config.ign: another root hash than that of the store",
 		},
-		"another root hash": {
-			s.base, "cp " + s.live + "/store.roothash .", "store.roothash is not the root hash of the store, which is ",
-		},
+		"another root hash":                {s.base, "cp " + s.live + "/store.roothash .", "store.roothash is not the root hash of"},
 		"ISO that is none":                 {s.live, "echo x >appliance.iso", "appliance.iso: "},
 		"ISO with another lock":            {s.live, "echo >>pinbox.lock.json", "appliance.iso has another lock.json than the folder"},
 		"description that is none":         {s.third, "echo x >delta.json", "delta.json: "},

@@ -83,7 +83,7 @@ func isHome(variable string) bool { return strings.HasPrefix(variable, "HOME=") 
 var emptyRootVerbs = []verb{
 	{line: "--version", says: "pinbox version"},
 	{line: "completion bash", says: "bash completion"},
-	{line: "demo -o /tmp/demo", says: "/tmp/demo/appliance is intact: 5 files, 2 images"},
+	{line: "demo -o /tmp/demo", says: "/tmp/demo/appliance is intact: 6 files, 2 images"},
 	{line: "plan --set /tmp/set.yaml --tls-verify=false", says: "1 image of 1 set"},
 	{line: "lock -c /tmp/appliance.yaml --tls-verify=false", says: "appliance.lock.json"},
 	{line: "build --set /tmp/set.yaml --tls-verify=false --cache-dir /tmp/cache -o /tmp/out", says: "built "},

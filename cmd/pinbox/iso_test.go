@@ -73,13 +73,14 @@ func checkISOShow(t *testing.T, dir, image string) {
 	}
 	if info.Label != "test" || info.Kargs.Current != "coreos.liveiso=test ignition.firstboot console=ttyS0" ||
 		info.Kargs.Default != fixtures.LiveKargs ||
-		len(info.Added) != 4 || len(info.Ignition.Members) != 1 ||
+		len(info.Added) != 5 || len(info.Ignition.Members) != 1 ||
 		!bytes.Contains(info.Features, []byte("installer-config")) {
 		t.Errorf("got %+v, want the label, kernel arguments, files and features of the ISO", info)
 	}
 	_, stdout, _ = pinbox(t.Context(), "iso", "show", image)
 	for name, label := range map[string]string{
-		"store.squashfs": "pinbox/store.squashfs", "pinbox.lock.json": "pinbox/lock.json", "config.ign": "  config.ign",
+		"store.squashfs": "pinbox/store.squashfs", "store.roothash": "pinbox/store.roothash",
+		"pinbox.lock.json": "pinbox/lock.json", "config.ign": "  config.ign",
 	} {
 		digest := fmt.Sprintf("%x", sum(t, filepath.Join(dir, name)))
 		if !regexp.MustCompile(`(?m)^` + label + ` .*sha256:` + digest + `$`).MatchString(stdout) {
@@ -130,7 +131,7 @@ func TestMedium(t *testing.T) {
 	do(cli.ExitUsage, "exists and is not an ISO, so it is not overwritten", "medium", dir, "-o", config)
 	do(0, "medium.iso: ", "medium", dir, "-o", medium)
 	do(0, "with the label SHIP_7", "medium", dir, "-o", medium) // over the one before
-	do(0, "2 files, 5 images in a store of", "verify", medium)
+	do(0, "3 files, 5 images in a store of", "verify", medium)
 	do(0, "SHIP_7", "iso", "show", medium)
 	do(cli.ExitUsage, "give one of show", "iso")
 	do(cli.ExitUsage, "unknown command", "iso", "shwo", medium)
@@ -158,7 +159,7 @@ func TestVerifyReadsAllOfAnISO(t *testing.T) {
 	do(0, "installs to  ", "iso", "show", image)
 	device := strings.TrimSpace(fixtures.Run(t, "losetup", "--find", "--show", image))
 	defer fixtures.Run(t, "losetup", "--detach", device)
-	do(0, "is intact: 4 files", "verify", device)
+	do(0, "is intact: 5 files", "verify", device)
 	content := mustRead(t, image)
 	content[bytes.Index(content, []byte("rootfsrootfs"))]++
 	if err := os.WriteFile(image, content, 0o644); err != nil {

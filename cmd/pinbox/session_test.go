@@ -87,7 +87,7 @@ func TestPlanBuildVerify(t *testing.T) {
 	names := slices.Sorted(maps.Keys(fixtures.Tree(t, out)))
 	want := []string{
 		".", "SHA256SUMS", "config.bu", "config.ign", "manifests", "manifests/infra-sample.yaml",
-		"manifests/worker-sample.yaml", "pinbox.lock.json", "store.squashfs",
+		"manifests/worker-sample.yaml", "pinbox.lock.json", "store.roothash", "store.squashfs",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
@@ -97,16 +97,17 @@ func TestPlanBuildVerify(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr = pinbox(t.Context(), "verify", link)
-	if code != cli.ExitOK || !strings.Contains(stdout, "is intact: 6 files, 5 images") {
+	if code != cli.ExitOK || !strings.Contains(stdout, "is intact: 7 files, 5 images") {
 		t.Errorf("verify: got exit code %d, want %d and %q\n%s%s",
-			code, cli.ExitOK, "is intact: 6 files, 5 images", stdout, stderr)
+			code, cli.ExitOK, "is intact: 7 files, 5 images", stdout, stderr)
 	}
 	bu, err := os.ReadFile(filepath.Join(out, artifact.ButaneFile))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"What=/dev/disk/by-partlabel/pinbox-store", "Options=ro,nosuid,nodev,nofail,context=\"a:b:c:s0\"", "me@ship",
+		"store=/dev/disk/by-partlabel/pinbox-store", "What=/run/pinbox/store-0",
+		"Options=ro,nosuid,nodev,nofail,context=\"a:b:c:s0\"", "me@ship",
 		"/etc/motd",
 	} {
 		if !strings.Contains(string(bu), want) {
@@ -117,7 +118,7 @@ func TestPlanBuildVerify(t *testing.T) {
 		t.Errorf("got blocks of %d bytes", blockSize)
 	}
 	if out := fixtures.Run(t, "sh", "-c", "cd "+out+" && sha256sum -c --strict SHA256SUMS"); strings.Count(out,
-		": OK") != 6 {
+		": OK") != 7 {
 		t.Errorf("sha256sum: got\n%s\nwant all sums equal", out)
 	}
 }
@@ -291,13 +292,13 @@ func TestVerifyComparesTheFilesWithEachOther(t *testing.T) {
 		"another lock":         {"cp $other/pinbox.lock.json .", "is not the set of the lock"},
 		"another manifest":     {"cp $other/manifests/*.yaml manifests/", "is not the set of the lock"},
 		"another whole config": {"cp $other/config.bu $other/config.ign .", "config.ign does not pin the images of the lock"},
-		"a store cut short":    {"truncate -s -5000 store.squashfs", "store.squashfs ends after"},
+		"a store cut short":    {"truncate -s -5000 store.squashfs", "store.squashfs: there is no hash tree"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mixed := filepath.Join(t.TempDir(), "mixed")
 			fixtures.Run(t, "cp", "-r", one, mixed)
 			fixtures.Run(t, "sh", "-ec", "cd "+mixed+"; other="+two+"; "+test.change+"; sha256sum config.bu config.ign "+
-				"manifests/worker-sample.yaml pinbox.lock.json store.squashfs >SHA256SUMS")
+				"manifests/worker-sample.yaml pinbox.lock.json store.roothash store.squashfs >SHA256SUMS")
 			if code, _, stderr := pinbox(t.Context(), "verify", mixed); code != cli.ExitDamaged ||
 				!strings.Contains(stderr, test.says) {
 				t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitDamaged, test.says, stderr)
