@@ -213,29 +213,7 @@ func TestLockHoldsLocalTags(t *testing.T) {
 	}
 	// an OCI layout: skopeo does not change its digest
 	elsewhere := source.Entry{Source: &source.OCI{{Path: layout(t, map[string]string{name: pins.Other})}}}
-	for kind, from := range map[string]func(pin string) source.Entry{
-		"an OCI layout": func(pin string) source.Entry {
-			return source.Entry{Source: &source.OCI{{Path: layout(t, map[string]string{name: pin})}}}
-		},
-		"an archive": func(pin string) source.Entry {
-			file := filepath.Join(t.TempDir(), "app.tar")
-			fixtures.Run(t, "skopeo", "copy", "--quiet", "--src-tls-verify=false", "docker://"+pin, "oci-archive:"+file+":"+name)
-			return source.Entry{Source: &source.Archives{{Path: file}}}
-		},
-		"oc-mirror": func(pin string) source.Entry {
-			m := sample.Mirror{Dir: t.TempDir()}
-			if err := errors.Join(m.Add(t.Context(), pin, "site/app:1"),
-				m.Write("isc_2026-11-21T02:04:52Z", sample.ImageSet(name))); err != nil {
-				t.Fatal(err)
-			}
-			return source.Entry{Source: &source.OCMirror{Paths: []string{m.Dir}}}
-		},
-		"a store, which has both images": func(pin string) source.Entry {
-			fixtures.Run(t, "skopeo", "copy", "--quiet", "--src-tls-verify=false", "docker://"+pin,
-				"containers-storage:[overlay@"+root+"+"+t.TempDir()+"]"+name)
-			return source.Entry{Source: &source.ContainersStorage{Path: root}}
-		},
-	} {
+	for kind, from := range localSources(t, name, root) {
 		t.Run(kind, func(t *testing.T) {
 			old := from(pins.Other)
 			first, lock, err := plan(pinset.Lock{}, old)
@@ -263,6 +241,34 @@ func TestLockHoldsLocalTags(t *testing.T) {
 					err, resolve.ErrTagChanged, first.Digest, second.Digest)
 			}
 		})
+	}
+}
+
+// localSources are functions that make a source of an image in a registry, which names it with a tag, by
+// the kinds of sources. root is the graph root of the stores.
+func localSources(t *testing.T, name, root string) map[string]func(pin string) source.Entry {
+	return map[string]func(pin string) source.Entry{
+		"an OCI layout": func(pin string) source.Entry {
+			return source.Entry{Source: &source.OCI{{Path: layout(t, map[string]string{name: pin})}}}
+		},
+		"an archive": func(pin string) source.Entry {
+			file := filepath.Join(t.TempDir(), "app.tar")
+			fixtures.Run(t, "skopeo", "copy", "--quiet", "--src-tls-verify=false", "docker://"+pin, "oci-archive:"+file+":"+name)
+			return source.Entry{Source: &source.Archives{{Path: file}}}
+		},
+		"oc-mirror": func(pin string) source.Entry {
+			m := sample.Mirror{Dir: t.TempDir()}
+			if err := errors.Join(m.Add(t.Context(), pin, "site/app:1"),
+				m.Write("isc_2026-11-21T02:04:52Z", sample.ImageSet(name))); err != nil {
+				t.Fatal(err)
+			}
+			return source.Entry{Source: &source.OCMirror{Paths: []string{m.Dir}}}
+		},
+		"a store, which has both images": func(pin string) source.Entry {
+			fixtures.Run(t, "skopeo", "copy", "--quiet", "--src-tls-verify=false", "docker://"+pin,
+				"containers-storage:[overlay@"+root+"+"+t.TempDir()+"]"+name)
+			return source.Entry{Source: &source.ContainersStorage{Path: root}}
+		},
 	}
 }
 

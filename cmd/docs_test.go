@@ -16,8 +16,10 @@ import (
 var othersFlags = map[string]string{
 	"--detach-sign":      "gpg",
 	"--dry-run":          "oc-mirror",
+	"--hash-offset":      "veritysetup",
 	"--numeric-owner":    "tar",
 	"--preserve-digests": "skopeo",
+	"--root-hash-file":   "veritysetup",
 	"--same-permissions": "tar",
 	"--xattrs":           "tar",
 	"--xattrs-include":   "tar",

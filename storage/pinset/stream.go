@@ -74,8 +74,12 @@ func (s *stream) more() bool {
 }
 
 func (s *stream) object(version int, field func(string, *stream) error) error {
-	if start, err := s.token(); err != nil || start != json.Delim('{') {
-		return errors.Join(err, errors.New("invalid: not an object"))
+	start, err := s.token()
+	if err != nil {
+		return err
+	}
+	if start != json.Delim('{') {
+		return errors.New("invalid: not an object")
 	}
 	seen := map[string]bool{}
 	for s.more() {
