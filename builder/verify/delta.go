@@ -17,6 +17,7 @@ import (
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/base"
 	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/storage/audit"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/root"
@@ -76,33 +77,67 @@ func (d *storedDelta) verified() *Delta {
 
 // openDelta reads the description of a delta from its store, and compares the store with the lock. It
 // returns nil if the store is not a delta's.
-func openDelta(store root.StoreFile, lock pinset.Lock) (*storedDelta, error) {
+func openDelta(store root.StoreFile, lock pinset.Lock) (d *storedDelta, err error) {
+	err = withStore(store, func(files *squashfs.Reader) error {
+		text, err := files.ReadFile(layout.OwnDelta)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+		found := storedDelta{text: text}
+		if found.Delta, err = pinset.DecodeDelta(bytes.NewReader(text)); err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+		if found.own, err = ownLayers(found.Delta, lock); err != nil {
+			return err
+		}
+		d = &found
+		return cmp.Or(errors.Join(sameLock(files, lock), sameLayers(files, found.own)), auditStore(files))
+	})
+	return d, err
+}
+
+// checkStore checks the store of an appliance, and compares it with the lock.
+func checkStore(store root.StoreFile, lock pinset.Lock) error {
+	return withStore(store, func(files *squashfs.Reader) error {
+		return cmp.Or(sameLock(files, lock), auditStore(files))
+	})
+}
+
+// checkFolderStore checks the store in the folder of an appliance.
+func checkFolderStore(dir string, lock pinset.Lock) error {
+	store, err := artifact.FindStore(dir)
+	if err != nil {
+		return err
+	}
+	return checkStore(store, lock)
+}
+
+// withStore opens a store, if it is one that a node mounts.
+func withStore(store root.StoreFile, check func(*squashfs.Reader) error) error {
 	if store.File == "" {
-		return nil, nil
+		return nil
 	}
 	f, err := os.Open(store.File)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer f.Close()
 	files, err := squashfs.OpenImage(io.NewSectionReader(f, store.Offset, store.Size), store.Size)
 	if err != nil {
-		return nil, fmt.Errorf("store: %w", err)
+		return fmt.Errorf("store: %w", err)
 	}
-	d := &storedDelta{}
-	if d.text, err = files.ReadFile(layout.OwnDelta); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+	return check(files)
+}
+
+// auditStore checks a store as a node does before it mounts the store.
+func auditStore(files fs.FS) error {
+	if _, err := audit.Store(files); err != nil {
+		return fmt.Errorf("store: %w", err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("store: %w", err)
-	}
-	if d.Delta, err = pinset.DecodeDelta(bytes.NewReader(d.text)); err != nil {
-		return nil, fmt.Errorf("store: %w", err)
-	}
-	if d.own, err = ownLayers(d.Delta, lock); err != nil {
-		return nil, err
-	}
-	return d, errors.Join(sameLock(files, lock), sameLayers(files, d.own), sameNames(files, lock))
+	return nil
 }
 
 // ownLayers returns the layers of the lock that the delta does not need from a base, by their IDs.
@@ -129,9 +164,6 @@ func ownLayers(d pinset.Delta, lock pinset.Lock) (map[string]bool, error) {
 		switch {
 		case !known[n.Layer]:
 			errs = append(errs, fmt.Errorf("%s needs layer %s, which no image of the lock has", artifact.DeltaFile, n.Layer))
-		case n.Link != layout.LinkName(n.Layer):
-			errs = append(errs, fmt.Errorf("%s has %q as the short name of layer %s, which is %s", artifact.DeltaFile, n.Link,
-				n.Layer, layout.LinkName(n.Layer)))
 		case n.Layer <= last:
 			errs = append(errs, fmt.Errorf("%s is not sorted at layer %s", artifact.DeltaFile, n.Layer))
 		}
@@ -171,29 +203,6 @@ func sameLayers(files fs.FS, want map[string]bool) error {
 			len(got), len(want), artifact.DeltaFile)
 	}
 	return nil
-}
-
-// sameNames checks that the records of a store's images have every name in the lock.
-func sameNames(files fs.FS, lock pinset.Lock) error {
-	there := map[string]bool{}
-	err := layout.Open(files).Images(func(img layout.Image) error {
-		for _, name := range img.Names {
-			there[name] = true
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("store: %w", err)
-	}
-	var errs []error
-	for _, img := range lock.Images {
-		for _, name := range append([]string{img.Pin}, img.Tags...) {
-			if !there[name] {
-				errs = append(errs, fmt.Errorf("the store has no record of %s", name))
-			}
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // ErrMissing says that a delta needs a layer that the given bases do not have.

@@ -238,7 +238,7 @@ func TestVerifyFindsAWrongDescription(t *testing.T) {
 		},
 		"wrong link": {
 			func(d *pinset.Delta) { d.Needs[0].Link = strings.Repeat("X", 26) }, []string{"out", "tree/pinbox"},
-			`"XXXXXXXXXXXXXXXXXXXXXXXXXX" as the short name`,
+			`"XXXXXXXXXXXXXXXXXXXXXXXXXX" of the layer`,
 		},
 		"not sorted":      {func(d *pinset.Delta) { slices.Reverse(d.Needs) }, []string{"out", "tree/pinbox"}, "not sorted"},
 		"unknown version": {func(d *pinset.Delta) { d.Version = 9 }, []string{"out", "tree/pinbox"}, "version 9"},
@@ -297,7 +297,10 @@ func TestVerifyFindsAWrongDeltaStore(t *testing.T) {
 	}{
 		"renamed image": {
 			"sed -i s/series.app@/series-app@/ overlay-images/images.json",
-			[]string{"the store has no record of " + s.pins[1][1]},
+			[]string{"the lock lists " + s.pins[1][1] + " as a name of the image"},
+		},
+		"diff that is a link": {
+			"for d in overlay/*/diff; do rm -rf $d; ln -s /etc $d; done", []string{"/diff: a symbolic link, want a folder"},
 		},
 		"lock missing": {
 			"rm pinbox/pinbox.lock.json", []string{"store: open pinbox/pinbox.lock.json: file does not exist"},

@@ -103,7 +103,7 @@ func (v *Result) sumInISO(
 	return sum, sameRootHash(tree, sums, artifact.ISORootHash)
 }
 
-// medium checks the delta in an ISO, if there is one.
+// medium checks the store in an ISO, if there is one.
 func (v *Result) medium(name string, lock pinset.Lock) error {
 	store, err := artifact.FindStore(name)
 	if err != nil {
@@ -112,6 +112,8 @@ func (v *Result) medium(name string, lock pinset.Lock) error {
 	d, err := openDelta(store, lock)
 	if d != nil {
 		v.Delta = d.verified()
+	} else if err == nil {
+		err = checkStore(store, lock)
 	}
 	return err
 }

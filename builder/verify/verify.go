@@ -68,6 +68,9 @@ func Artifact(ctx context.Context, dir string, hooks progress.Hooks) (Result, er
 		switch {
 		case !artifact.IsDelta(sums):
 			errs = append(errs, checkConfig(dir, lock, store.Tree))
+			if errors.Join(errs...) == nil { // else the store may be unreadable
+				errs = append(errs, checkFolderStore(dir, lock))
+			}
 		case errors.Join(errs...) == nil: // else the delta may be unreadable
 			errs = append(errs, v.delta(dir, lock))
 		}
