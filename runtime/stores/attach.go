@@ -189,7 +189,7 @@ func (s *session) add(
 	if err := s.admit(store, c); err != nil {
 		return a, fmt.Errorf("%s: %w", src.Path, err)
 	}
-	if a.Moved, err = s.checkNames(store, c, o.GraphRoot); err != nil {
+	if a.Moved, err = (naming{s.slots, s.state.Stores}).check(store, c, o.GraphRoot); err != nil {
 		return a, fmt.Errorf("%s: %w", src.Path, err)
 	}
 	if err := s.save(); err != nil { // ReadState refuses a folder that has stores but no state
@@ -212,12 +212,12 @@ func (s *session) add(
 			return a, errors.Join(err, s.dir.sweep(s.state))
 		}
 	}
-	return a, s.mountNew(ctx, store, before, o)
+	return a, mountNew(ctx, s, store, before, o)
 }
 
 // mountNew mounts a store that was added to the state, and applies its sets. A store that cannot be
 // mounted, or with which CRI-O cannot list its images, is removed again.
-func (s *session) mountNew(ctx context.Context, store Store, before State, o AttachOptions) error {
+func mountNew(ctx context.Context, s *session, store Store, before State, o AttachOptions) error {
 	if err := s.save(); err != nil {
 		return err
 	}
@@ -233,7 +233,7 @@ func (s *session) mountNew(ctx context.Context, store Store, before State, o Att
 		if problem := o.Listable(ctx); problem != nil {
 			problem = fmt.Errorf("%w: %w", ErrNotListed, problem)
 			s.state = before
-			return errors.Join(problem, s.takeBack(context.WithoutCancel(ctx), store, problem))
+			return errors.Join(problem, takeBack(context.WithoutCancel(ctx), s, store, problem))
 		}
 	}
 	return s.applySets(found)
@@ -241,7 +241,7 @@ func (s *session) mountNew(ctx context.Context, store Store, before State, o Att
 
 // takeBack unmounts and removes a store with which CRI-O cannot list its images. A process that is
 // killed meanwhile leaves the rest to the next one.
-func (s *session) takeBack(ctx context.Context, o Store, problem error) error {
+func takeBack(ctx context.Context, s *session, o Store, problem error) error {
 	o.Removing = true
 	s.state.Stores = append(s.state.Stores, o)
 	s.state.Refused = &Refused{ID: o.ID, Name: o.Name, Reason: problem.Error()}

@@ -178,7 +178,7 @@ func (m Manager) Reconcile(ctx context.Context, stopped func() bool) ([]Status, 
 	if s.state.Compaction != nil && starts {
 		notReplaced = s.replaceByCompacted(ctx)
 	}
-	notSaved := s.noteOwn(own)
+	notSaved := noteOwn(s, own)
 	found, err := s.reconcile(ctx)
 	all, statusErr := s.state.statuses(ctx, s.mounts, found)
 	return all, errors.Join(notReplaced, notSaved, err, statusErr)

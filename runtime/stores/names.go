@@ -18,18 +18,25 @@ import (
 // ErrNameTaken means that a store has a name which is another image's on the node.
 var ErrNameTaken = errors.New("a name of an image is another image's on this node")
 
-// checkNames compares the names in a new store with those in the mounted stores and in CRI-O's main
+// naming decides whether a store may have the names that it has.
+type naming struct {
+	slots slots
+	// stores are those that are attached.
+	stores []Store
+}
+
+// check compares the names in a new store with those in the mounted stores and in CRI-O's main
 // store, whose graph root is given; "" skips that. A name of another image is refused, since it is
 // not obvious which of them a container gets. A delta may move a tag of its own appliance: these
 // tags are returned.
-func (s *session) checkNames(o Store, c content, graphRoot string) (moved []string, err error) {
+func (n naming) check(o Store, c content, graphRoot string) (moved []string, err error) {
 	mounted, err := readMountTable()
 	if err != nil {
 		return nil, err
 	}
-	slots := s.slots.mountedExcept(o, mounted)
-	appliance := s.appliance(slots, c.Delta)
-	roots := slices.Concat(slots, s.slots.others)
+	slots := n.slots.mountedExcept(o, mounted)
+	appliance := n.appliance(slots, c.Delta)
+	roots := slices.Concat(slots, n.slots.others)
 	if graphRoot != "" {
 		roots = append(roots, graphRoot)
 	}
@@ -67,13 +74,13 @@ func otherImages(root string, names map[string]string) (map[string]string, error
 
 // appliance finds the stores of the appliance that a delta belongs to: those with its name, those that
 // it was made for and those with layers that it needs; and likewise for each of these.
-func (s *session) appliance(slots []string, d pinset.Delta) map[string]bool {
+func (n naming) appliance(slots []string, d pinset.Delta) map[string]bool {
 	found, deltas := map[string]bool{}, []pinset.Delta{d}
 	for len(deltas) > 0 {
 		d, deltas = deltas[0], deltas[1:]
 		needed, _ := providers(slots, d.Needs)
 		for _, slot := range slots {
-			if found[slot] || !slices.Contains(needed, slot) && !s.isRelease(slot, d) {
+			if found[slot] || !slices.Contains(needed, slot) && !n.isRelease(slot, d) {
 				continue
 			}
 			found[slot] = true
@@ -86,10 +93,10 @@ func (s *session) appliance(slots []string, d pinset.Delta) map[string]bool {
 }
 
 // isRelease reports whether the store at a slot has the name of a delta, or is one of its bases.
-func (s *session) isRelease(slot string, d pinset.Delta) bool {
+func (n naming) isRelease(slot string, d pinset.Delta) bool {
 	var o Store // the appliance's own has neither name nor ID
-	for _, attached := range s.state.Stores {
-		if s.slots.path(attached) == slot {
+	for _, attached := range n.stores {
+		if n.slots.path(attached) == slot {
 			o = attached
 		}
 	}

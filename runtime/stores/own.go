@@ -24,7 +24,7 @@ func (m Manager) checkOwn(ctx context.Context) error {
 }
 
 // noteOwn keeps in the state why the appliance's own store is not mounted.
-func (s *session) noteOwn(problem error) error {
+func noteOwn(s *session, problem error) error {
 	before := s.state.OwnProblem
 	if problem != nil {
 		s.state.OwnProblem = problem.Error()
