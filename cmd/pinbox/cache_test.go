@@ -70,7 +70,7 @@ func newCached(t *testing.T) *cached {
 	return c
 }
 
-// build gives the store, the layers that were asked for, and what was said.
+// build returns the store, the number of requested layers, and the messages.
 func (c *cached) build(ctx context.Context, want int, flags ...string) (store []byte, asked int, stderr string) {
 	c.t.Helper()
 	out := filepath.Join(c.t.TempDir(), "out")
@@ -154,7 +154,7 @@ func TestEntryOfAnotherLayerIsMadeAgain(t *testing.T) {
 	}
 }
 
-// A cache that others can write to is refused: the message says how to change that.
+// A cache that others can write to is refused, with a hint.
 func TestCacheThatOthersCanWriteIsRefused(t *testing.T) {
 	c := newCached(t)
 	if err := errors.Join(os.Mkdir(c.dir, 0o700), os.Chmod(c.dir, 0o777)); err != nil {
@@ -214,19 +214,19 @@ func TestBuildsShareACache(t *testing.T) {
 func TestCacheCommands(t *testing.T) {
 	c := newCached(t)
 	c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir)
-	do := func(want int, says string, args ...string) string {
+	do := func(want int, output string, args ...string) string {
 		t.Helper()
 		code, stdout, stderr := pinbox(t.Context(), append(append([]string{"cache"}, args...), "--cache-dir", c.dir)...)
-		if code != want || !strings.Contains(stdout, says) {
-			t.Errorf("cache %v: got exit code %d, want %d and %q:\n%s%s", args, code, want, says, stdout, stderr)
+		if code != want || !strings.Contains(stdout, output) {
+			t.Errorf("cache %v: got exit code %d, want %d and %q:\n%s%s", args, code, want, output, stdout, stderr)
 		}
 		return stdout
 	}
-	do(cli.ExitOK, "cached: 7 packs", "ls") // with that of pinbox-node
+	do(cli.ExitOK, "cached: 7 packs", "ls") // one is of pinbox-node
 	var entries []cache.Entry
 	if err := json.Unmarshal([]byte(do(cli.ExitOK, "", "ls", "--output", "json")), &entries); err != nil ||
 		len(entries) != 7 || entries[0].Size == 0 || entries[0].Digest.Validate() != nil {
-		t.Errorf("%v, %v", entries, err)
+		t.Errorf("got %v, %v; want 7 entries with sizes and digests", entries, err)
 	}
 	do(cli.ExitOK, "damaged: 0 packs", "verify")
 	if err := os.WriteFile(c.entries()[0], []byte("rubbish"), 0o600); err != nil {
@@ -252,17 +252,19 @@ func TestCacheCommands(t *testing.T) {
 func TestBadCaches(t *testing.T) {
 	c := newCached(t)
 	file := write(t, "file", nil)
-	for says, flags := range map[string][]string{
+	for want, flags := range map[string][]string{
 		"cache cannot be used":         {"--cache-dir", filepath.Join(file, "cache")},
 		"contradict each other":        {"--cache-dir", c.dir, "--no-cache"},
 		"--cache-dir is empty":         {"--cache-dir", ""},
 		`--cache-size: "many"`:         {"--cache-dir", c.dir, "--cache-size", "many"},
 		`--cache-size: "-1GiB" is not`: {"--cache-dir", c.dir, "--cache-size=-1GiB"},
 	} {
-		if _, _, stderr := c.build(t.Context(), cli.ExitUsage, flags...); !strings.Contains(stderr, says) ||
-			!strings.Contains(stderr, "hint: ") {
-			t.Errorf("%v: got the message\n%s\nwant %q", flags, stderr, says)
-		}
+		t.Run(want, func(t *testing.T) {
+			_, _, stderr := c.build(t.Context(), cli.ExitUsage, flags...)
+			if !strings.Contains(stderr, want) || !strings.Contains(stderr, "hint: ") {
+				t.Errorf("got the message\n%s\nwant %q and a hint", stderr, want)
+			}
+		})
 	}
 }
 

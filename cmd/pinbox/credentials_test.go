@@ -15,13 +15,13 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
-// closed is a registry with an image, which wants the credentials me:hunter2hunter2.
-func closed(t *testing.T) (host, pin string) {
+// privateRegistry serves an image. It requires the credentials me:hunter2hunter2.
+func privateRegistry(t *testing.T) (host, pin string) {
 	t.Helper()
-	shut := false
+	private := false
 	r := serve(t, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if user, password, _ := r.BasicAuth(); shut && (user != "me" || password != "hunter2hunter2") {
+			if user, password, _ := r.BasicAuth(); private && (user != "me" || password != "hunter2hunter2") {
 				w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
 				w.WriteHeader(http.StatusUnauthorized)
 				return
@@ -30,17 +30,16 @@ func closed(t *testing.T) (host, pin string) {
 		})
 	})
 	pin = push(t, r, image(t, "amd64", layer(t, sample.File("a", "x"))))
-	shut = true
+	private = true
 	return r.Host, pin
 }
 
-// credential is what a file has for closed.
+// credential is the entry of a credentials file for privateRegistry.
 const credential = "bWU6aHVudGVyMmh1bnRlcjI="
 
-// Credentials reach the registry from either flag and from the environment, whatever
-// else stands in the file.
+// Credentials are read from either flag and from the environment, whatever other entries the file has.
 func TestCredentialsAreUsed(t *testing.T) {
-	host, pin := closed(t)
+	host, pin := privateRegistry(t)
 	sets := write(t, "sets.yaml", sample.Set("worker", pin))
 	buildFails(t, sets, cli.ExitRegistry, []string{"refuses the credentials"})
 	file := write(t, "auth.json", fmt.Appendf(nil, `{"auths":{"broken.example.com":7,%q:{"auth":%q}}}`, host, credential))
@@ -63,7 +62,7 @@ func TestCredentialsAreUsed(t *testing.T) {
 // The credentials of a build stay where they are; those for the nodes are in their
 // configuration, which only the owner can read, and in no other file.
 func TestSecretsGoNowhereElse(t *testing.T) {
-	host, pin := closed(t)
+	host, pin := privateRegistry(t)
 	auth := write(t, "auth.json", fmt.Appendf(nil, `{"auths":{%q:{"auth":%q}}}`, host, credential))
 	for name, c := range map[string]struct {
 		node string // of the appliance file
@@ -97,8 +96,7 @@ func TestSecretsGoNowhereElse(t *testing.T) {
 	}
 }
 
-// secrets lists the files below dir that have a secret in them, and wants nobody
-// else to be able to read those.
+// secrets lists the files below dir that contain a secret. Only their owner may read them.
 func secrets(t *testing.T, dir string) (has []string) {
 	t.Helper()
 	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
@@ -109,7 +107,7 @@ func secrets(t *testing.T, dir string) (has []string) {
 		if bytes.Contains(content, []byte("hunter2")) || bytes.Contains(content, []byte(credential)) {
 			has = append(has, path)
 			if info, err := d.Info(); err != nil || info.Mode().Perm() != 0o600 {
-				t.Errorf("got the mode %v of %s", info.Mode(), path)
+				t.Errorf("got the mode %v of %s, want 0600", info.Mode(), path)
 			}
 		}
 		return err

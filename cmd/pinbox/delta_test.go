@@ -51,11 +51,11 @@ func newUpgrade(t *testing.T) upgrade {
 	return u
 }
 
-func (u upgrade) run(code int, says string, args ...string) (stdout, stderr string) {
+func (u upgrade) run(code int, output string, args ...string) (stdout, stderr string) {
 	u.t.Helper()
 	got, stdout, stderr := pinbox(u.t.Context(), args...)
-	if got != code || !strings.Contains(stdout+stderr, says) {
-		u.t.Fatalf("%v: got exit code %d, want %d and %q\n%s%s", args, got, code, says, stdout, stderr)
+	if got != code || !strings.Contains(stdout+stderr, output) {
+		u.t.Fatalf("%v: got exit code %d, want %d and %q\n%s%s", args, got, code, output, stdout, stderr)
 	}
 	return stdout, stderr
 }
@@ -147,9 +147,9 @@ func TestBadDeltas(t *testing.T) {
 	tarred := write(t, "tar.yaml",
 		[]byte(strings.Replace(string(mustRead(t, u.next)), "  ignition:", "  store: {format: tar}\n  ignition:", 1)))
 	for _, c := range []struct {
-		code int
-		says string
-		args []string
+		code   int
+		output string
+		args   []string
 	}{
 		{cli.ExitUsage, "name the base with --from", []string{"-c", u.next}},
 		{cli.ExitUsage, "name the folder to make with -o", []string{"--from", u.old, "-c", u.next, "-o", ""}},
@@ -160,14 +160,14 @@ func TestBadDeltas(t *testing.T) {
 		{cli.ExitInput, "it is for linux/amd64", []string{"--from", u.old, "-c", u.next, "--platform", "linux/arm64"}},
 	} {
 		out := filepath.Join(t.TempDir(), "delta")
-		u.run(c.code, c.says, append(append([]string{"delta", "-o", out}, u.flags...), c.args...)...)
+		u.run(c.code, c.output, append(append([]string{"delta", "-o", out}, u.flags...), c.args...)...)
 		if _, err := os.Stat(out); err == nil {
 			t.Errorf("%v: got %s made, want nothing", c.args, out)
 		}
 	}
 }
 
-// A delta fits where no whole store would, and nobody asks for more.
+// A delta needs less space than a full store.
 func TestDeltaOnASmallDisk(t *testing.T) {
 	u := newUpgrade(t)
 	disk := smallDisk(t)

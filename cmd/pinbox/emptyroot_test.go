@@ -24,10 +24,10 @@ import (
 // in it.
 type emptyRoot struct {
 	noProc bool
-	// whole roots are mount points with devices, and files in them can be mounted.
-	whole bool
-	env   []string
-	uid   uint32
+	// mountable is true for a mount point with devices, in which files can be mounted.
+	mountable bool
+	env       []string
+	uid       uint32
 }
 
 // The README's first command failed on a machine without any containers package,
@@ -38,7 +38,7 @@ func TestEmptyRoot(t *testing.T) {
 	fixtures.NeedRoot(t)
 	files := emptyRootFiles(t)
 	for title, root := range map[string]emptyRoot{
-		"root":                        {env: []string{"HOME=/tmp"}, whole: true},
+		"root":                        {env: []string{"HOME=/tmp"}, mountable: true},
 		"no /proc":                    {env: []string{"HOME=/tmp"}, noProc: true},
 		"no HOME, no TMPDIR":          {env: []string{"TMPDIR=/missing"}},
 		"HOME cannot be written":      {env: []string{"HOME=/readonly"}},
@@ -56,16 +56,16 @@ func TestEmptyRoot(t *testing.T) {
 
 // verb is a command line, and what comes of it.
 type verb struct {
-	line string
-	says string
-	// needs are what a root must have for it: what it says and exits with where that is missing.
+	line   string
+	output string
+	// needs are the conditions of the command, with its output and exit code without them.
 	needs []need
 }
 
 type need struct {
 	missing func(emptyRoot) bool
 	code    int
-	says    string
+	output  string
 }
 
 var (
@@ -81,48 +81,48 @@ func isHome(variable string) bool { return strings.HasPrefix(variable, "HOME=") 
 
 // emptyRootVerbs are all of pinbox, in an order in which each finds what it needs.
 var emptyRootVerbs = []verb{
-	{line: "--version", says: "pinbox version"},
-	{line: "completion bash", says: "bash completion"},
-	{line: "demo -o /tmp/demo", says: "/tmp/demo/appliance is intact: 6 files, 2 images"},
-	{line: "plan --set /tmp/set.yaml --tls-verify=false", says: "1 image of 1 set"},
-	{line: "lock -c /tmp/appliance.yaml --tls-verify=false", says: "appliance.lock.json"},
-	{line: "build --set /tmp/set.yaml --tls-verify=false --cache-dir /tmp/cache -o /tmp/out", says: "built "},
-	{line: "verify /tmp/out", says: "is intact"},
+	{line: "--version", output: "pinbox version"},
+	{line: "completion bash", output: "bash completion"},
+	{line: "demo -o /tmp/demo", output: "/tmp/demo/appliance is intact: 6 files, 2 images"},
+	{line: "plan --set /tmp/set.yaml --tls-verify=false", output: "1 image of 1 set"},
+	{line: "lock -c /tmp/appliance.yaml --tls-verify=false", output: "appliance.lock.json"},
+	{line: "build --set /tmp/set.yaml --tls-verify=false --cache-dir /tmp/cache -o /tmp/out", output: "built "},
+	{line: "verify /tmp/out", output: "is intact"},
 	{
-		line: "build --set /tmp/set.yaml --tls-verify=false --iso /tmp/live.iso --cache-dir /tmp/cache -o /tmp/iso",
-		says: "built ",
+		line:   "build --set /tmp/set.yaml --tls-verify=false --iso /tmp/live.iso --cache-dir /tmp/cache -o /tmp/iso",
+		output: "built ",
 	},
-	{line: "verify /tmp/iso", says: "is intact"},
-	{line: "build -c /tmp/appliance.yaml --tls-verify=false --cache-dir /tmp/cache -o /tmp/tar", says: "built "},
-	{line: "verify /tmp/tar", says: "is intact"},
+	{line: "verify /tmp/iso", output: "is intact"},
+	{line: "build -c /tmp/appliance.yaml --tls-verify=false --cache-dir /tmp/cache -o /tmp/tar", output: "built "},
+	{line: "verify /tmp/tar", output: "is intact"},
 	{
-		line: "build -c /tmp/folder.yaml --tls-verify=false --cache-dir /tmp/cache -o /tmp/folder", says: "built ",
+		line: "build -c /tmp/folder.yaml --tls-verify=false --cache-dir /tmp/cache -o /tmp/folder", output: "built ",
 		needs: []need{needRoot, needProc},
 	},
-	{line: "verify /tmp/folder", says: "is intact", needs: []need{
+	{line: "verify /tmp/folder", output: "is intact", needs: []need{
 		{func(r emptyRoot) bool { return r.noProc || r.uid != 0 }, cli.ExitInput, "/tmp/folder: no such file"}}},
 	{
-		line: "delta --from /tmp/out --set /tmp/next.yaml --tls-verify=false --cache-dir /tmp/cache -o /tmp/delta",
-		says: "built ",
+		line:   "delta --from /tmp/out --set /tmp/next.yaml --tls-verify=false --cache-dir /tmp/cache -o /tmp/delta",
+		output: "built ",
 	},
-	{line: "verify /tmp/delta --base /tmp/out", says: "is intact"},
-	{line: "diff /tmp/out /tmp/delta", says: "images: 1 added"},
-	{line: "medium /tmp/delta -o /tmp/delta.iso", says: "/tmp/delta.iso"},
-	{line: "iso show /tmp/iso/appliance.iso", says: "config.ign"},
-	{line: "iso extract /tmp/iso/appliance.iso --lock", says: "sha256:"},
+	{line: "verify /tmp/delta --base /tmp/out", output: "is intact"},
+	{line: "diff /tmp/out /tmp/delta", output: "images: 1 added"},
+	{line: "medium /tmp/delta -o /tmp/delta.iso", output: "/tmp/delta.iso"},
+	{line: "iso show /tmp/iso/appliance.iso", output: "config.ign"},
+	{line: "iso extract /tmp/iso/appliance.iso --lock", output: "sha256:"},
 	{line: "iso reset /tmp/iso/appliance.iso -o /tmp/pristine.iso"},
-	{line: "lint --lock /tmp/out /tmp/pod.yaml", says: "0 findings in 1 use"},
+	{line: "lint --lock /tmp/out /tmp/pod.yaml", output: "0 findings in 1 use"},
 	{line: "cache ls", needs: []need{needHome}},
-	{line: "cache ls --cache-dir /tmp/cache", says: "1"},
+	{line: "cache ls --cache-dir /tmp/cache", output: "1"},
 	{line: "cache verify --cache-dir /tmp/cache"},
 	{line: "cache prune --all --cache-dir /tmp/cache"},
-	{line: "plan --archive /tmp/image.tar.gz", says: "1 image of 1 set", needs: []need{needTemp}},
+	{line: "plan --archive /tmp/image.tar.gz", output: "1 image of 1 set", needs: []need{needTemp}},
 	{
-		line: "plan --set /tmp/set.yaml --tls-verify=false --mirrors /tmp/mirrors.yaml", says: "1 image of 1 set",
+		line: "plan --set /tmp/set.yaml --tls-verify=false --mirrors /tmp/mirrors.yaml", output: "1 image of 1 set",
 		needs: []need{needTemp},
 	},
 	{
-		line: "plan --set /tmp/set.yaml --tls-verify=false --authfile /tmp/auth.json", says: "1 image of 1 set",
+		line: "plan --set /tmp/set.yaml --tls-verify=false --authfile /tmp/auth.json", output: "1 image of 1 set",
 		needs: []need{needTemp, needProc},
 	},
 	{line: "plan --containers-storage quay.io/a/b:1", needs: []need{
@@ -153,7 +153,7 @@ func emptyRootFiles(t *testing.T) map[string]string {
 			"spec: {imageDigestMirrors: [{source: quay.io/a, mirrors: [quay.io/b]}]}\n",
 		"tmp/auth.json":    `{"auths":{"quay.io":{"auth":"no base64"}}}`, // a copy without this entry is made
 		"tmp/image.tar.gz": dockerArchive(t, first),
-		// What is another program's is not read, and so need not be whole.
+		// Files of other programs are not read, so they may be damaged.
 		"etc/containers/storage.conf":    "[",
 		"etc/containers/containers.conf": "[",
 	}
@@ -181,7 +181,7 @@ func (r emptyRoot) make(t *testing.T, files map[string]string) string {
 		fixtures.Run(t, "mount", options...)
 		t.Cleanup(func() { fixtures.Run(t, "umount", options[len(options)-1]) })
 	}
-	if r.whole {
+	if r.mountable {
 		mount("--bind", dir, dir)
 	}
 	for _, sub := range []string{"tmp", "proc", "readonly", "dev", "etc/containers"} {
@@ -201,7 +201,7 @@ func (r emptyRoot) make(t *testing.T, files map[string]string) string {
 	if !r.noProc {
 		mount("-t", "proc", "proc", filepath.Join(dir, "proc"))
 	}
-	if r.whole {
+	if r.mountable {
 		mount("--bind", "/dev", filepath.Join(dir, "dev"))
 	}
 	return dir
@@ -216,14 +216,14 @@ func (r emptyRoot) run(t *testing.T, dir string, v verb) {
 	if cmd.ProcessState == nil {
 		t.Fatalf("pinbox %s: got %v", v.line, err)
 	}
-	code, says := cli.ExitOK, v.says
+	code, output := cli.ExitOK, v.output
 	if i := slices.IndexFunc(v.needs, func(n need) bool { return n.missing(r) }); i >= 0 {
-		code, says = v.needs[i].code, v.needs[i].says
+		code, output = v.needs[i].code, v.needs[i].output
 	}
-	if got := cmd.ProcessState.ExitCode(); got != code || !strings.Contains(string(out), says) {
-		t.Errorf("pinbox %s: got exit code %d, want %d and %q\n%s", v.line, got, code, says, out)
+	if got := cmd.ProcessState.ExitCode(); got != code || !strings.Contains(string(out), output) {
+		t.Errorf("pinbox %s: got exit code %d, want %d and %q\n%s", v.line, got, code, output, out)
 	}
-	// The library would say so on stderr, beside what pinbox says.
+	// The library would print it to stderr, besides pinbox's messages.
 	if strings.Contains(string(out), "level=") {
 		t.Errorf("pinbox %s: got a log of the library, want none:\n%s", v.line, out)
 	}

@@ -219,8 +219,7 @@ func sum(t *testing.T, path string) [32]byte {
 	return sha256.Sum256(content)
 }
 
-// Whatever is wrong with a base is said before anything is fetched: here there
-// is no registry at all.
+// Errors of a base ISO are reported before anything is fetched: the test has no registry.
 func TestLiveISOsThatCannotBeUsed(t *testing.T) {
 	set := write(t, "set.yaml", fixturesSet)
 	base := fixtures.LiveISO(t, fixtures.LiveISOs["Rock Ridge"]...)
@@ -236,9 +235,9 @@ func TestLiveISOsThatCannotBeUsed(t *testing.T) {
 	}
 	program := fixtures.Program(t, nodePackage)
 	for name, test := range map[string]struct {
-		args []string
-		code int
-		says string
+		args   []string
+		code   int
+		output string
 	}{
 		"no such file": {[]string{"--iso", "/no/such.iso"}, cli.ExitInput, "no such file"},
 		"no ISO":       {[]string{"--iso", program}, cli.ExitInput, "not an ISO 9660 image"},
@@ -269,7 +268,7 @@ func TestLiveISOsThatCannotBeUsed(t *testing.T) {
 				args = []string{"verify", base}
 			}
 			code, _, stderr := pinbox(t.Context(), args...)
-			if code != test.code || !strings.Contains(stderr, test.says) || !strings.Contains(stderr, "hint: ") {
+			if code != test.code || !strings.Contains(stderr, test.output) || !strings.Contains(stderr, "hint: ") {
 				t.Errorf("got exit code %d, want %d\n%s", code, test.code, stderr)
 			}
 			if _, err := os.Stat(out); err == nil {
@@ -279,8 +278,7 @@ func TestLiveISOsThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// A store for amd64 went onto an ISO for s390x, of which the build said that it boots
-// with both.
+// A bug was to put a store for amd64 on an ISO for s390x.
 func TestLiveISOForAnotherArchitecture(t *testing.T) {
 	kernel := append(make([]byte, 0x10008), "S390EP"...)
 	base := fixtures.LiveISO(t, "-rock", "-graft-points", "images/pxeboot/vmlinuz="+write(t, "vmlinuz", kernel))

@@ -15,7 +15,7 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// site is an appliance of one tag, which can be pointed elsewhere.
+// site is an appliance of one tag, which can be moved.
 type site struct {
 	t         *testing.T
 	config    string
@@ -34,14 +34,14 @@ func newSite(t *testing.T) site {
 	}
 	s.config = write(t, "site.yaml", []byte("apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: site}\n"+
 		"spec:\n  sources:\n  - images: ["+s.tag+"]\n"))
-	s.point(pins.Mixed)
+	s.moveTag(pins.Mixed)
 	return s
 }
 
 func (s site) lock() string { return strings.TrimSuffix(s.config, ".yaml") + ".lock.json" }
 
-// point has the tag stand for another image.
-func (s site) point(pin string) {
+// moveTag moves the tag to another image.
+func (s site) moveTag(pin string) {
 	s.t.Helper()
 	fixtures.Run(s.t, "skopeo", "copy", "--quiet", "--all", "--preserve-digests", "--src-tls-verify=false",
 		"--dest-tls-verify=false", "docker://"+pin, "docker://"+s.tag)
@@ -71,7 +71,7 @@ func TestLock(t *testing.T) {
 		t.Error(stdout)
 	}
 	first, _ := s.build(0, "--locked")
-	s.point(s.pins.Docker)
+	s.moveTag(s.pins.Docker)
 	second, _ := s.build(0, "--locked") // as it was
 	if stdout, _ := s.run(0, "diff", first, second); !strings.Contains(stdout, "images: 0 added, 0 removed, 1 unchanged") {
 		t.Error(stdout)
@@ -122,7 +122,7 @@ func TestLockedRefuses(t *testing.T) {
 	s.run(cli.ExitUsage, "lock", "--image", s.tag)
 }
 
-// A later archive of oc-mirror moves a tag: a bug was to take that without --update.
+// A tag is another image in a later archive of oc-mirror. A bug was to use that without --update.
 func TestLockOfArchives(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	const name = "quay.example.com/site/app:1"
@@ -136,10 +136,10 @@ func TestLockOfArchives(t *testing.T) {
 	first, second := archive(pins.Mixed, "isc_2026-11-21T02:04:52Z"), archive(pins.Other, "isc_2026-11-22T02:04:52Z")
 	config := filepath.Join(t.TempDir(), "site.yaml")
 	for _, step := range []struct {
-		paths string
-		args  []string
-		code  int
-		says  []string
+		paths  string
+		args   []string
+		code   int
+		output []string
 	}{
 		{first, []string{"lock"}, cli.ExitOK, []string{"site.lock.json locks 1 image"}},
 		{first + ", " + second, []string{"plan", "--locked"}, cli.ExitOK, []string{digestOf(pins.Mixed)}},
@@ -148,20 +148,23 @@ func TestLockOfArchives(t *testing.T) {
 		{second, []string{"lock", "--update"}, cli.ExitOK, []string{"site.lock.json locks 1 image"}},
 		{second, []string{"plan", "--locked"}, cli.ExitOK, []string{digestOf(pins.Other)}},
 	} {
-		text := "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: site}\nspec:\n  sources:\n" +
-			"  - ocMirror: {paths: [" + step.paths + "]}\n"
-		if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		code, stdout, stderr := pinbox(t.Context(), append(step.args, "-c", config)...)
-		if code != step.code || slices.ContainsFunc(step.says, func(s string) bool {
-			return !strings.Contains(stdout+stderr, s)
-		}) {
-			t.Errorf("%v: got exit code %d, want %d and %q\n%s%s", step.args, code, step.code, step.says, stdout, stderr)
-		}
+		t.Run(strings.Join(step.args, " "), func(t *testing.T) {
+			text := "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: site}\nspec:\n  sources:\n" +
+				"  - ocMirror: {paths: [" + step.paths + "]}\n"
+			if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			code, stdout, stderr := pinbox(t.Context(), append(step.args, "-c", config)...)
+			if code != step.code || slices.ContainsFunc(step.output, func(s string) bool {
+				return !strings.Contains(stdout+stderr, s)
+			}) {
+				t.Errorf("got exit code %d, want %d and %q\n%s%s", code, step.code, step.output, stdout, stderr)
+			}
+		})
 	}
 }
 
+// digestOf returns the digest of a pin, in hexadecimal digits.
 func digestOf(pin string) string { return pin[strings.LastIndex(pin, ":")+1:] }
 
 func mustRead(t *testing.T, path string) []byte {

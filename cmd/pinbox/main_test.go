@@ -96,9 +96,9 @@ func write(t *testing.T, name string, content []byte) string {
 	return path
 }
 
-// buildFails builds the sets and checks the exit code, what the message says,
-// and that nothing is left behind.
-func buildFails(t *testing.T, sets string, code int, says []string, flags ...string) {
+// buildFails builds an appliance of sets, and checks the exit code, texts of the output, and that no file is
+// left.
+func buildFails(t *testing.T, sets string, code int, output []string, flags ...string) {
 	t.Helper()
 	parent := t.TempDir()
 	args := append([]string{
@@ -109,7 +109,7 @@ func buildFails(t *testing.T, sets string, code int, says []string, flags ...str
 	if got != code {
 		t.Errorf("got exit code %d, want %d", got, code)
 	}
-	for _, want := range append(says, "hint: ") {
+	for _, want := range append(output, "hint: ") {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("got the message\n%s\nwant %q", stderr, want)
 		}
@@ -128,7 +128,7 @@ func TestBadSets(t *testing.T) {
 	good := list("quay.io/a/b@" + someDigest)
 	for name, test := range map[string]struct {
 		content string
-		says    []string
+		output  []string
 	}{
 		"tag instead of digest": {
 			list("quay.io/a/b:v1"), []string{
@@ -161,7 +161,7 @@ func TestBadSets(t *testing.T) {
 		"no object":  {"- a\n", []string{"not an object"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			buildFails(t, write(t, "sets.yaml", []byte(test.content)), cli.ExitInput, test.says)
+			buildFails(t, write(t, "sets.yaml", []byte(test.content)), cli.ExitInput, test.output)
 		})
 	}
 	buildFails(t, filepath.Join(t.TempDir(), "no-such-file.yaml"), cli.ExitInput, []string{"no-such-file.yaml"})
@@ -175,16 +175,16 @@ func TestBadImages(t *testing.T) {
 				t.Fatal(err)
 			}
 			pin := push(t, serve(t, nil), image(t, "amd64", test.layer))
-			buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), test.code, append(test.says, pin, digest.String()))
+			buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), test.code, append(test.output, pin, digest.String()))
 		})
 	}
 }
 
 // badLayer is a layer that a build refuses.
 type badLayer struct {
-	layer v1.Layer
-	code  int
-	says  []string
+	layer  v1.Layer
+	code   int
+	output []string
 }
 
 func badLayers(t *testing.T) map[string]badLayer {
@@ -306,12 +306,12 @@ func TestSeveralImagesForAnotherPlatform(t *testing.T) {
 	}
 	code, _, stderr := pinbox(t.Context(), "plan", "--oci", dir+"=quay.io/site/app:1", "--image", indexed, "--image", tag,
 		"--image", push(t, r, image(t, "amd64", good)), "--tls-verify=false")
-	for _, says := range []string{
+	for _, output := range []string{
 		"quay.io/site/app@", "linux/arm64", indexed, "linux/riscv64", r.Host + "/test/tagged@", "linux/s390x",
 	} {
-		if code != cli.ExitInput || strings.Count(stderr, says) != 1 ||
+		if code != cli.ExitInput || strings.Count(stderr, output) != 1 ||
 			strings.Count(stderr, storage.ErrPlatform.Error()) != 3 {
-			t.Errorf("got exit code %d, want %d and %q once:\n%s", code, cli.ExitInput, says, stderr)
+			t.Errorf("got exit code %d, want %d and %q once:\n%s", code, cli.ExitInput, output, stderr)
 		}
 	}
 }
@@ -327,10 +327,10 @@ func TestMoreLayersThanCanBeMounted(t *testing.T) {
 		t.Error("got a layer read, want none")
 	}))
 	pin := push(t, r, image(t, "amd64", slices.Repeat([]v1.Layer{good}, 501)...))
-	sets, says := write(t, "sets.yaml", sample.Set("worker", pin)), []string{pin, "it has 501, and the limit is 500"}
-	buildFails(t, sets, cli.ExitInput, says)
+	sets, output := write(t, "sets.yaml", sample.Set("worker", pin)), []string{pin, "it has 501, and the limit is 500"}
+	buildFails(t, sets, cli.ExitInput, output)
 	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false"); code != cli.ExitInput ||
-		!strings.Contains(stderr, says[1]) {
+		!strings.Contains(stderr, output[1]) {
 		t.Errorf("plan: got exit code %d, want %d\n%s", code, cli.ExitInput, stderr)
 	}
 }
@@ -359,7 +359,7 @@ func TestBadRegistries(t *testing.T) {
 	for name, test := range map[string]struct {
 		path   string
 		status int
-		says   []string
+		output []string
 	}{
 		"401":            {"/manifests/", http.StatusUnauthorized, []string{"refuses the credentials", "podman login"}},
 		"403":            {"/manifests/", http.StatusForbidden, []string{"refuses the credentials"}},
@@ -370,7 +370,7 @@ func TestBadRegistries(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fault := func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { w.WriteHeader(test.status) }
 			pin := push(t, serve(t, damage(test.path, fault)), image(t, "amd64", content))
-			buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), cli.ExitRegistry, append(test.says, pin))
+			buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), cli.ExitRegistry, append(test.output, pin))
 		})
 	}
 	t.Run("registry that is down", func(t *testing.T) {
@@ -396,9 +396,9 @@ func TestRegistriesThatGiveOtherContent(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {
-		fault func(http.Handler) http.Handler
-		code  int
-		says  []string
+		fault  func(http.Handler) http.Handler
+		code   int
+		output []string
 	}{
 		"wrong manifest": {damage("/manifests/", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 			w.Header().Set("Content-Type", string(types.OCIManifestSchema1))
@@ -432,7 +432,7 @@ func TestRegistriesThatGiveOtherContent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pin := push(t, serve(t, test.fault), image(t, "amd64", content))
-			buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), test.code, append(test.says, pin))
+			buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), test.code, append(test.output, pin))
 		})
 	}
 }
@@ -466,10 +466,10 @@ func TestBadCredentials(t *testing.T) {
 // A policy that is named but missing is no reason to accept every image.
 func TestPolicyThatIsMissing(t *testing.T) {
 	sets := write(t, "sets.yaml", sample.Set("worker", "127.0.0.1:1/a/b@"+someDigest))
-	says := []string{"signature policy cannot be used", "/no-such-policy.json", "--policy"}
-	buildFails(t, sets, cli.ExitInput, says, "--policy", "/no-such-policy.json")
+	output := []string{"signature policy cannot be used", "/no-such-policy.json", "--policy"}
+	buildFails(t, sets, cli.ExitInput, output, "--policy", "/no-such-policy.json")
 	t.Setenv("CONTAINERS_POLICY_JSON", "/no-such-policy.json")
-	buildFails(t, sets, cli.ExitInput, says)
+	buildFails(t, sets, cli.ExitInput, output)
 }
 
 func TestBadOutput(t *testing.T) {
@@ -567,9 +567,9 @@ func TestDiskThatIsTooSmall(t *testing.T) {
 	surprise := write(t, "sets.yaml", sample.Set("worker", push(t, r, image(t, "amd64", noise(t)))))
 	disk := smallDisk(t)
 	for name, test := range map[string]struct {
-		flags []string
-		says  []string
-		blobs int // with the configuration
+		flags  []string
+		output []string
+		blobs  int // with the configuration
 	}{
 		"output": {
 			[]string{"--set", large, "-o", filepath.Join(disk, "a/out"), "--no-cache"},
@@ -591,7 +591,7 @@ func TestDiskThatIsTooSmall(t *testing.T) {
 			if code != cli.ExitSpace || blobs != test.blobs {
 				t.Errorf("got exit code %d and %d blobs read, want %d\n%s", code, blobs, test.blobs, stderr)
 			}
-			for _, want := range test.says {
+			for _, want := range test.output {
 				if !strings.Contains(stderr, want) {
 					t.Errorf("got the message\n%s\nwant %q", stderr, want)
 				}

@@ -23,9 +23,9 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
-// companion is a folder with an archive of oc-mirror, of a release and an
-// application, an appliance file and the application's manifest.
-func companion(t *testing.T) (dir string, release sample.Release, app string) {
+// mirroredRelease makes a folder with an archive of oc-mirror (a release and an application), an appliance
+// file, and the manifest of the application. The registry is stopped.
+func mirroredRelease(t *testing.T) (dir string, release sample.Release, app string) {
 	t.Helper()
 	registry, pins := fixtures.Samples(t)
 	release, err := registry.PushRelease(t.Context(), "4.99.1", 6)
@@ -73,32 +73,31 @@ func companion(t *testing.T) (dir string, release sample.Release, app string) {
 	}
 	fixtures.Run(t, "tar", "--format=ustar", "-C", m.Dir, "-cf", filepath.Join(dir, "mirror_000001.tar"), "docker",
 		"working-dir", "isc_2026-11-21T02:04:52Z")
-	if err := registry.Close(); err != nil { // from here on there is none
+	if err := registry.Close(); err != nil {
 		t.Fatal(err)
 	}
 	return dir, release, app
 }
 
-// The companion of oc-mirror, as a user has it: an archive in, an appliance out, and
-// CRI-O lists the images under the names of their sources, pinned, with no registry
-// anywhere.
-func TestOCMirrorCompanion(t *testing.T) {
-	dir, release, app := companion(t)
+// CRI-O lists the images of an archive of oc-mirror under their original names, pinned. No registry is
+// needed, neither by the build nor by the node.
+func TestApplianceOfOCMirror(t *testing.T) {
+	dir, release, app := mirroredRelease(t)
 	config, out := filepath.Join(dir, "ship.yaml"), filepath.Join(dir, "out")
 	for _, step := range []struct {
-		args []string
-		says string
+		args   []string
+		output string
 	}{
-		{[]string{"plan", "-c", config}, "7 images of 3 sets for linux/amd64"}, // cli once, the system not at all
+		{[]string{"plan", "-c", config}, "7 images of 3 sets for linux/amd64"}, // cli once, without rhel-coreos
 		{[]string{"lock", "-c", config}, "ship.lock.json"},
 		{[]string{"build", "-c", config, "--locked", "-o", out}, "built ship for linux/amd64"},
 		{[]string{"verify", out}, "is intact"},
 		{[]string{"lint", "--lock", out, filepath.Join(dir, "pod.yaml")}, "0 findings in 2 uses of images"},
 	} {
 		code, stdout, stderr := pinbox(t.Context(), step.args...)
-		if code != cli.ExitOK || !strings.Contains(stdout+stderr, step.says) {
+		if code != cli.ExitOK || !strings.Contains(stdout+stderr, step.output) {
 			t.Fatalf("%s: got exit code %d, want %d and %q\n%s%s",
-				step.args[0], code, cli.ExitOK, step.says, stdout, stderr)
+				step.args[0], code, cli.ExitOK, step.output, stdout, stderr)
 		}
 	}
 	n := crio.New(t, filepath.Join(out, artifact.IgnitionFile))
@@ -126,22 +125,24 @@ func TestOCMirrorCompanion(t *testing.T) {
 	}
 }
 
-// Nothing that was asked for is left out without a word from the user. An error names it,
-// and tells the cure; bugs were to leave it out, to build it under the name of another,
-// and to tell cures that were none.
-func TestOCMirrorThatLacksNames(t *testing.T) {
-	for name, c := range lackingNames(t) {
-		code, stdout, stderr := pinbox(t.Context(), append([]string{"plan"}, c.args...)...)
-		if code != c.code || slices.ContainsFunc(c.says, func(s string) bool { return !strings.Contains(stdout+stderr, s) }) {
-			t.Errorf("%s: got exit code %d, want %d and %q\n%s%s", name, code, c.code, c.says, stdout, stderr)
-		}
+// An image that pinbox cannot name is an error with a hint, unless the user excludes it. Bugs were to leave
+// out the image, to build it under another name, and to give hints that did not help.
+func TestOCMirrorWithMissingNames(t *testing.T) {
+	for name, c := range missingNames(t) {
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr := pinbox(t.Context(), append([]string{"plan"}, c.args...)...)
+			missing := func(text string) bool { return !strings.Contains(stdout+stderr, text) }
+			if code != c.code || slices.ContainsFunc(c.output, missing) {
+				t.Errorf("got exit code %d, want %d and %q\n%s%s", code, c.code, c.output, stdout, stderr)
+			}
+		})
 	}
 }
 
 // newestRun is the configuration in an archive of oc-mirror.
 const newestRun = "isc_2026-11-21T02:04:52Z"
 
-// mirrored is a folder of such an archive: with images by their tags there, and the configuration.
+// mirrored makes the folder of such an archive, with pins by their tags in it, and the configuration.
 func mirrored(t *testing.T, pins map[string]string, config []byte) string {
 	t.Helper()
 	m := sample.Mirror{Dir: t.TempDir()}
@@ -155,7 +156,7 @@ func mirrored(t *testing.T, pins map[string]string, config []byte) string {
 	return m.Dir
 }
 
-// sparseList is one in which the instance for linux/arm64 has been left out by platforms.
+// sparseList makes the folder of an archive with an index, from which `platforms` has dropped linux/arm64.
 func sparseList(t *testing.T, pins sample.Pins) string {
 	t.Helper()
 	list := mirrored(t, map[string]string{"site/list:1": pins.Index},
@@ -173,13 +174,15 @@ func sparseList(t *testing.T, pins sample.Pins) string {
 	return list
 }
 
-type lackingName struct {
-	args []string
-	code int
-	says []string
+// missingName is a command with its exit code and texts of its output.
+type missingName struct {
+	args   []string
+	code   int
+	output []string
 }
 
-func lackingNames(t *testing.T) map[string]lackingName {
+// missingNames returns archives with images that pinbox cannot name.
+func missingNames(t *testing.T) map[string]missingName {
 	t.Helper()
 	registry, pins := fixtures.Samples(t)
 	images := sample.ImageSet
@@ -191,7 +194,7 @@ func lackingNames(t *testing.T) map[string]lackingName {
 	workspace := mirrored(t, nil, helm)
 	collided := mirrored(t, map[string]string{"site/app:1": pins.Mixed},
 		images("quay.example.com/site/app:1", "other.example.com/site/app:1"))
-	cases := map[string]lackingName{
+	cases := map[string]missingName{
 		"charts": {
 			[]string{"--oc-mirror", charts}, cli.ExitInput, []string{
 				"chart/one:1, chart/two:2", "mapping.txt", "--oc-mirror-exclude",
@@ -200,7 +203,7 @@ func lackingNames(t *testing.T) map[string]lackingName {
 		"charts, one named": {
 			[]string{"--oc-mirror", charts, "--oc-mirror", named}, cli.ExitInput, []string{": chart/two:2"},
 		},
-		"charts, one named, one not wanted": {
+		"charts, one named, one excluded": {
 			[]string{"--oc-mirror", charts, "--oc-mirror", named, "--oc-mirror-exclude", "chart/tw?"}, cli.ExitOK,
 			[]string{"2 images"},
 		},
@@ -217,7 +220,7 @@ func lackingNames(t *testing.T) map[string]lackingName {
 			[]string{"--oc-mirror", sparseList(t, pins), "--platform", "linux/arm64"}, cli.ExitInput,
 			[]string{"mirror.additionalImages[0].platforms of " + newestRun + " has linux/amd64", "--platform"},
 		},
-		// A bug was a hint that spoke of tags, where there are none.
+		// A bug was a hint about tags, although there are none.
 		"charts of mirror to mirror": {
 			[]string{"--oc-mirror", workspace}, cli.ExitInput, []string{
 				"mirror.helm of " + newestRun + " requests images, and neither mapping.txt", "--dry-run", "as mirror.helm",
@@ -228,8 +231,8 @@ func lackingNames(t *testing.T) map[string]lackingName {
 	return cases
 }
 
-// imagesToExclude are of an archive with images that CRI-O cannot run.
-func imagesToExclude(t *testing.T, registry *sample.Registry, pins sample.Pins) map[string]lackingName {
+// imagesToExclude returns commands for an archive with images that CRI-O cannot run.
+func imagesToExclude(t *testing.T, registry *sample.Registry, pins sample.Pins) map[string]missingName {
 	t.Helper()
 	good := layer(t, sample.File("a", "x"))
 	artifact := push(t, registry, mutate.ConfigMediaType(image(t, "amd64", good), "application/vnd.example.model"))
@@ -237,7 +240,7 @@ func imagesToExclude(t *testing.T, registry *sample.Registry, pins sample.Pins) 
 	images := sample.ImageSet
 	others := mirrored(t, map[string]string{"site/app:1": pins.Mixed, "site/model:1": artifact, "site/arm:1": arm},
 		images("quay.example.com/site/app:1", "quay.example.com/site/model:1", "quay.example.com/site/arm:1"))
-	return map[string]lackingName{
+	return map[string]missingName{
 		"another host": {
 			[]string{"--oc-mirror", others, "--image-set-config", write(t, "isc.yaml", images("other.example.com/site/app:1"))},
 			cli.ExitInput, []string{"other.example.com/site/app:1, which", "site/app:1 is quay.example.com/site/app:1"},
@@ -253,17 +256,17 @@ func imagesToExclude(t *testing.T, registry *sample.Registry, pins sample.Pins) 
 			[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/site/model", "--oc-mirror-exclude",
 				"quay.example.com/site/arm@" + arm[strings.LastIndex(arm, "sha256:"):]}, cli.ExitOK, []string{"1 image "},
 		},
-		"a pattern of nothing": {
+		"a pattern that matches nothing": {
 			[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/model"}, cli.ExitInput,
 			[]string{`exclude pattern "quay.example.com/model"`},
 		},
-		"a pattern that is none": {
+		"not a pattern": {
 			[]string{"--oc-mirror", others, "--oc-mirror-exclude", "["}, cli.ExitInput, []string{`exclude pattern "["`},
 		},
 	}
 }
 
-// It was read to its end before anything looked at it.
+// A bug was to read the whole file before its size was checked.
 func TestImageSetWithoutAnEnd(t *testing.T) {
 	code, _, stderr := pinbox(t.Context(), "plan", "--image-set-config", "/dev/zero")
 	if want := "/dev/zero: not an ImageSetConfiguration"; code != cli.ExitInput || !strings.Contains(stderr, want) ||

@@ -88,7 +88,7 @@ func TestBadMirrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		mirrors string
 		code    int
-		says    []string
+		output  []string
 	}{
 		"a source with a tag": {
 			string(idms("quay.io/a:1", r.Host, "''")), cli.ExitInput, []string{
@@ -109,9 +109,9 @@ func TestBadMirrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false", "--mirrors",
 				write(t, "mirrors.yaml", []byte(c.mirrors)))
-			for _, says := range c.says {
-				if code != c.code || !strings.Contains(stderr, says) {
-					t.Errorf("got exit code %d, want %d and %q:\n%s", code, c.code, says, stderr)
+			for _, output := range c.output {
+				if code != c.code || !strings.Contains(stderr, output) {
+					t.Errorf("got exit code %d, want %d and %q:\n%s", code, c.code, output, stderr)
 				}
 			}
 			t.Logf("%s", stderr)
@@ -119,8 +119,8 @@ func TestBadMirrors(t *testing.T) {
 	}
 }
 
-// A registry with a certificate of its own is trusted with --cert-dir only, and that is
-// what the hint says: it advised --tls-verify=false, whatever was wrong with a registry.
+// A registry with a self-signed certificate is trusted only with --cert-dir, which the hint recommends. A bug
+// was to recommend --tls-verify=false for any error of a registry.
 func TestCertificates(t *testing.T) {
 	server := httptest.NewTLSServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -149,8 +149,7 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// --tls-verify=false is advised where no certificate could help: to a registry without
-// TLS, and not where nobody answers.
+// --tls-verify=false is recommended only for a registry without TLS, but not for one that does not answer.
 func TestPlainHTTP(t *testing.T) {
 	r := serve(t, nil)
 	sets := write(t, "sets.yaml", sample.Set("worker", push(t, r, image(t, "amd64", layer(t, sample.File("a", "x"))))))

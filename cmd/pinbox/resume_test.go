@@ -34,9 +34,9 @@ func (f *flaky) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
-	whole := r.Clone(r.Context())
-	whole.Header.Del("Range")
-	body := record(next, whole)
+	full := r.Clone(r.Context())
+	full.Header.Del("Range")
+	body := record(next, full)
 	if len(body) < 1<<20 {
 		w.Header().Set("Content-Type", "application/octet-stream")
 		_, _ = w.Write(body) // the client may be gone

@@ -287,12 +287,12 @@ func TestVerifyComparesTheFilesWithEachOther(t *testing.T) {
 		return out
 	}
 	one, two := build(sample.Set("worker", pins.Pause)), build(sample.Set("worker", pins.Docker))
-	for name, test := range map[string]struct{ change, says string }{
-		"another config.ign":   {"cp $other/config.ign .", "config.ign is not what config.bu translates to"},
-		"another lock":         {"cp $other/pinbox.lock.json .", "is not the set of the lock"},
-		"another manifest":     {"cp $other/manifests/*.yaml manifests/", "is not the set of the lock"},
-		"another whole config": {"cp $other/config.bu $other/config.ign .", "config.ign does not pin the images of the lock"},
-		"a store cut short":    {"truncate -s -5000 store.squashfs", "store.squashfs: there is no hash tree"},
+	for name, test := range map[string]struct{ change, output string }{
+		"another config.ign":          {"cp $other/config.ign .", "config.ign is not what config.bu translates to"},
+		"another lock":                {"cp $other/pinbox.lock.json .", "is not the set of the lock"},
+		"another manifest":            {"cp $other/manifests/*.yaml manifests/", "is not the set of the lock"},
+		"config of another appliance": {"cp $other/config.bu $other/config.ign .", "config.ign does not pin the images of the lock"},
+		"a store cut short":           {"truncate -s -5000 store.squashfs", "store.squashfs: there is no hash tree"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mixed := filepath.Join(t.TempDir(), "mixed")
@@ -300,8 +300,8 @@ func TestVerifyComparesTheFilesWithEachOther(t *testing.T) {
 			fixtures.Run(t, "sh", "-ec", "cd "+mixed+"; other="+two+"; "+test.change+"; sha256sum config.bu config.ign "+
 				"manifests/worker-sample.yaml pinbox.lock.json store.roothash store.squashfs >SHA256SUMS")
 			if code, _, stderr := pinbox(t.Context(), "verify", mixed); code != cli.ExitDamaged ||
-				!strings.Contains(stderr, test.says) {
-				t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitDamaged, test.says, stderr)
+				!strings.Contains(stderr, test.output) {
+				t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitDamaged, test.output, stderr)
 			}
 		})
 	}

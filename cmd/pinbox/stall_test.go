@@ -69,7 +69,7 @@ type stalling struct {
 	answers []answer // one after the other; nil is the right one, and the last stays
 	flag    string
 	asked   int32 // at least: a busy machine may stall as well
-	// What it says, none if it goes well, and how many bytes it says are here.
+	// The message, empty without an error, and the number of fetched bytes in it.
 	want []string
 	here [2]int // at least and at most
 }
@@ -106,7 +106,7 @@ func stalls() map[string]stalling {
 		"a blob drips once, without a cache": {"/blobs/", part, []answer{burst, comes}, "--no-cache", 2, nil, [2]int{}},
 		"a blob drips once, without ranges":  {"/blobs/", part, []answer{burst, rangeless(comes)}, "", 2, nil, [2]int{}},
 		"a slow link":                        {"/blobs/", part, []answer{slow}, "", 1, nil, [2]int{}},
-		// What stands before the range comes too slowly, and nobody sees that it comes.
+		// The bytes before the range are too slow, and are not counted as progress.
 		"a slow link, without ranges": {
 			"/blobs/", part, []answer{sends(3*part, 1, often), rangeless(slow)}, "", 3, nil, [2]int{},
 		},
@@ -134,9 +134,9 @@ func (s stalling) run(t *testing.T, noise v1.Layer) {
 	var asked atomic.Int32
 	var stalls atomic.Bool
 	r := serve(t, damage(s.part, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		whole := r.Clone(r.Context())
-		whole.Header.Del("Range")
-		body := record(next, whole)
+		full := r.Clone(r.Context())
+		full.Header.Del("Range")
+		body := record(next, full)
 		var answer answer
 		if stalls.Load() && len(body) >= s.least {
 			answer = s.answers[min(int(asked.Add(1)), len(s.answers))-1]
@@ -208,13 +208,13 @@ func TestStallIsInterrupted(t *testing.T) {
 }
 
 func TestStallFlag(t *testing.T) {
-	for value, says := range map[string]string{
+	for value, output := range map[string]string{
 		"0s": "--stall 0s: must be greater than 0", "-1s": "--stall -1s: must be greater than 0", "soon": "--stall",
 	} {
 		t.Run(value, func(t *testing.T) {
 			if code, _, stderr := pinbox(t.Context(), "plan", "--image", "quay.example.com/a:1",
-				"--stall="+value); code != cli.ExitUsage || !strings.Contains(stderr, says) {
-				t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitUsage, says, stderr)
+				"--stall="+value); code != cli.ExitUsage || !strings.Contains(stderr, output) {
+				t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitUsage, output, stderr)
 			}
 		})
 	}

@@ -11,23 +11,22 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
-// A file that is given with the wrong flag is called what it is, and nothing that is
-// whole is called damaged.
-// wrongKind is an input that another flag takes, or none.
+// wrongKind is an input for another flag, or for none.
 type wrongKind struct {
-	args []string
-	says string
+	args   []string
+	output string
 }
 
+// The error for a file of another kind names that kind, and does not call the file damaged.
 func TestFilesOfOtherKinds(t *testing.T) {
 	dir := t.TempDir()
 	for _, cases := range []map[string]wrongKind{documentsOfOtherKinds(t, dir), archivesOfOtherKinds(t, dir)} {
 		for name, c := range cases {
 			t.Run(name, func(t *testing.T) {
 				code, _, stderr := pinbox(t.Context(), append([]string{"plan"}, c.args...)...)
-				if code != cli.ExitInput || !strings.Contains(stderr, c.says) || !strings.Contains(stderr, "hint: ") ||
+				if code != cli.ExitInput || !strings.Contains(stderr, c.output) || !strings.Contains(stderr, "hint: ") ||
 					strings.Contains(stderr, "damaged") {
-					t.Errorf("got exit code %d, want 3, %q and a hint\n%s", code, c.says, stderr)
+					t.Errorf("got exit code %d, want 3, %q and a hint\n%s", code, c.output, stderr)
 				}
 			})
 		}
@@ -111,7 +110,7 @@ func archivesOfOtherKinds(t *testing.T, dir string) map[string]wrongKind {
 		"a folder as an archive":     {[]string{"--archive", dir}, "is it an OCI layout?"},
 		"an archive as a layout":     {[]string{"--oci", tarOf("y.tar", "y")}, "is it an archive?"},
 		"a folder as a layout":       {[]string{"--oci", dir}, "it has no index.json"},
-		"a layout by skopeo's name":  {[]string{"--oci", "oci:/nowhere"}, "leave out the oci:"},
+		"a layout by skopeo's name":  {[]string{"--oci", "oci:/missing"}, "leave out the oci:"},
 		"a list as one of oc-mirror": {[]string{"--oc-mirror", text}, "it is not a tar file"},
 		"an archive of images": {
 			[]string{"--oc-mirror", tarOf("docker.tar", "manifest.json")}, "an archive of images",
@@ -122,7 +121,7 @@ func archivesOfOtherKinds(t *testing.T, dir string) map[string]wrongKind {
 		"an archive of oc-mirror": {
 			[]string{"--archive", tarOf("mirror.tar", "isc_2026")}, "archives of oc-mirror are another input",
 		},
-		"a store that is packed": {
+		"a packed store": {
 			[]string{"--containers-storage", "[overlay@" + text + "]quay.io/a/b:1"}, "mount -o loop,ro",
 		},
 		"a folder as a store": {
@@ -131,9 +130,9 @@ func archivesOfOtherKinds(t *testing.T, dir string) map[string]wrongKind {
 	}
 }
 
-// Messages speak of YAML, not of Go.
-func TestMessagesOfYAML(t *testing.T) {
-	for says, content := range map[string]string{
+// Messages about a YAML file use YAML's types, not Go's.
+func TestMessagesAboutYAML(t *testing.T) {
+	for want, content := range map[string]string{
 		":3: field aditionalImages not found\n": "apiVersion: mirror.openshift.io/v2alpha1\n" +
 			"kind: ImageSetConfiguration\nmirror: {aditionalImages: []}\n",
 		":3: got a text, want a mapping": "apiVersion: mirror.openshift.io/v2alpha1\n" +
@@ -141,15 +140,17 @@ func TestMessagesOfYAML(t *testing.T) {
 		":3: got a list, want a mapping\nhint": "apiVersion: mirror.openshift.io/v2alpha1\n" +
 			"kind: ImageSetConfiguration\nmirror: [x]\n",
 	} {
-		if _, _, stderr := pinbox(t.Context(), "plan", "--image-set-config",
-			write(t, "bad.yaml", []byte(content))); !strings.Contains(stderr, says) {
-			t.Errorf("got\n%s\nwant %q", stderr, says)
-		}
+		t.Run(want, func(t *testing.T) {
+			file := write(t, "bad.yaml", []byte(content))
+			if _, _, stderr := pinbox(t.Context(), "plan", "--image-set-config", file); !strings.Contains(stderr, want) {
+				t.Errorf("got\n%s\nwant %q", stderr, want)
+			}
+		})
 	}
 }
 
-// A lock takes the place of an older one, and of nothing else.
-func TestLockKeepsOtherFiles(t *testing.T) {
+// A lock replaces an older lock, but no other file.
+func TestLockReplacesOnlyLocks(t *testing.T) {
 	pins := samples(t)
 	mine := write(t, "mine.txt", []byte("mine"))
 	if code, _, stderr := pinbox(t.Context(), "lock", "--image", pins.Pause, "--tls-verify=false", "-o",
