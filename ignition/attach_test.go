@@ -10,8 +10,8 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 )
 
-// offer is what udev runs for a medium in a drive.
-func offer(t *testing.T, drive string) string {
+// attachCommand returns the command that udev runs for a medium in a drive.
+func attachCommand(t *testing.T, drive string) string {
 	t.Helper()
 	rules, err := os.ReadFile(filepath.Join(fixtures.Root(t), "fixtures/golden/70-pinbox.rules"))
 	if err != nil {
@@ -19,13 +19,13 @@ func offer(t *testing.T, drive string) string {
 	}
 	found := regexp.MustCompile(`RUN\+="(.*)"`).FindStringSubmatch(string(rules))
 	if found == nil {
-		t.Fatalf("nothing is run:\n%s", rules)
+		t.Fatalf("got no command in the rules, want one:\n%s", rules)
 	}
 	return strings.ReplaceAll(found[1], "%k", drive)
 }
 
-// A medium is taken out and the next put into the same drive while pinbox-node still
-// waits for the images of the first to be pinned: it is attached too.
+// A second medium in the same drive is attached too, while pinbox-node still waits until the images of the
+// first are pinned.
 func TestNextMediumInTheSameDrive(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "pinbox-node")
 	if err := os.WriteFile(program, []byte(`#!/bin/sh
@@ -39,12 +39,12 @@ echo "$*" >>/log
 		t.Fatal(err)
 	}
 	out, code := fixtures.Script(t, `set -ex
-said() { for n in $(seq 300); do test "$(cat /log)" = "$1" && return; sleep 0.1; done; cat /log; exit 1; }
-`+offer(t, "sr0")+`
-said "attach --auto /dev/sr0"
+logged() { for n in $(seq 300); do test "$(cat /log)" = "$1" && return; sleep 0.1; done; cat /log; exit 1; }
+`+attachCommand(t, "sr0")+`
+logged "attach --auto /dev/sr0"
 touch /quick
-`+offer(t, "sr0")+`
-said "attach --auto /dev/sr0
+`+attachCommand(t, "sr0")+`
+logged "attach --auto /dev/sr0
 attach --auto /dev/sr0"
 `, map[string]string{
 		"etc/systemd/system/pinbox-attach@.service": strings.Replace(string(unit), "[Unit]\n",
@@ -52,6 +52,6 @@ attach --auto /dev/sr0"
 		"log": "",
 	}, map[string]string{"/usr/local/bin/pinbox-node": program})
 	if code != 0 {
-		t.Errorf("exit code %d\n%s", code, out)
+		t.Errorf("got exit code %d, want 0\n%s", code, out)
 	}
 }

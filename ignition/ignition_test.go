@@ -40,6 +40,7 @@ spec:
   - name: quay.io/openshift-release-dev/ocp-release@sha256:513cf1028aa1a021fa73d0601427a0fbcf6d212b88aaf9d76d4e4841a061e44e
 `
 
+// configs returns the configurations of the golden files.
 func configs(t *testing.T) map[string]ignition.Config {
 	t.Helper()
 	sets, _, err := pinset.DecodeSets(strings.NewReader(sets), "sets.yaml")
@@ -72,7 +73,7 @@ func configs(t *testing.T) map[string]ignition.Config {
 	}
 }
 
-// rendered gives the Butane of each configuration, and of an installer.
+// rendered returns the Butane config of each configuration, and of an installer.
 func rendered(t *testing.T) map[string][]byte {
 	t.Helper()
 	all := map[string][]byte{}
@@ -100,43 +101,44 @@ func rendered(t *testing.T) map[string][]byte {
 
 func TestConfigGolden(t *testing.T) {
 	for name, bu := range rendered(t) {
-		fixtures.Golden(t, name+".bu", bu)
-		ign, err := ignition.Translate(bu) // Ignition's own parser is the second judge
-		if err != nil {
-			t.Fatal(err)
-		}
-		fixtures.Golden(t, name+".ign", ign)
-		config, ok := configs(t)[name]
-		if !ok {
-			continue
-		}
-		files, err := ignition.Files(ign)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(files[runtimecrio.PinnedImagesPath], runtimecrio.RenderPinned(pinset.Union(config.Sets...))) {
-			t.Errorf("%s: the pins in the config are %q", name, files[runtimecrio.PinnedImagesPath])
-		}
-		node := layout.NodeConfig{
-			KeepPrevious: config.KeepPrevious, SELinuxContext: config.Store.SELinuxContext, Verity: config.Store.Verity,
-		}
-		if got := files[layout.NodeConfigPath]; !bytes.Equal(got, node.Render()) {
-			t.Errorf("%s: the node's configuration is %q", name, got)
-		}
-		if rules := files[ignition.UdevRulesPath]; (rules != nil) != config.AutoAttach {
-			t.Errorf("%s: the rules for udev in the config are %q", name, rules)
-		}
-		if secret := files[runtimecrio.PullSecretPath]; !bytes.Equal(secret, config.PullSecret) {
-			t.Errorf("%s: the pull secret in the config is %q", name, secret)
-		}
-		if dropin := files[ignition.RegistriesPath]; !bytes.Equal(dropin, config.Registries) {
-			t.Errorf("%s: the mirrors in the config are %q", name, dropin)
-		}
+		t.Run(name, func(t *testing.T) {
+			fixtures.Golden(t, name+".bu", bu)
+			ign, err := ignition.Translate(bu) // it runs Ignition's parser too
+			if err != nil {
+				t.Fatal(err)
+			}
+			fixtures.Golden(t, name+".ign", ign)
+			config, ok := configs(t)[name]
+			if !ok {
+				return
+			}
+			files, err := ignition.Files(ign)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(files[runtimecrio.PinnedImagesPath], runtimecrio.RenderPinned(pinset.Union(config.Sets...))) {
+				t.Errorf("got the pins %q, want those of %v", files[runtimecrio.PinnedImagesPath], config.Sets)
+			}
+			node := layout.NodeConfig{
+				KeepPrevious: config.KeepPrevious, SELinuxContext: config.Store.SELinuxContext, Verity: config.Store.Verity,
+			}
+			if got := files[layout.NodeConfigPath]; !bytes.Equal(got, node.Render()) {
+				t.Errorf("got the node's configuration %q, want %q", got, node.Render())
+			}
+			if rules := files[ignition.UdevRulesPath]; (rules != nil) != config.AutoAttach {
+				t.Errorf("got the udev rules %q, want some: %v", rules, config.AutoAttach)
+			}
+			if secret := files[runtimecrio.PullSecretPath]; !bytes.Equal(secret, config.PullSecret) {
+				t.Errorf("got the pull secret %q, want %q", secret, config.PullSecret)
+			}
+			if dropin := files[ignition.RegistriesPath]; !bytes.Equal(dropin, config.Registries) {
+				t.Errorf("got the mirrors %q, want %q", dropin, config.Registries)
+			}
+		})
 	}
 }
 
-// The units that the real Ignition writes are clean for the real systemd, in a
-// root with the units that distributions have.
+// systemd-analyze accepts the units that the real Ignition writes, together with units of a distribution.
 func TestUnitsGolden(t *testing.T) {
 	for name, bu := range rendered(t) {
 		ign, err := ignition.Translate(bu)
@@ -174,12 +176,12 @@ func TestUnitsGolden(t *testing.T) {
 			fixtures.Golden(t, name+"-"+base, got)
 		}
 		if out, err := exec.Command("systemd-analyze", verify...).CombinedOutput(); err != nil || len(out) > 0 {
-			t.Errorf("%s: systemd-analyze verify: %v\n%s", name, err, out)
+			t.Errorf("%s: got %v from systemd-analyze verify, want no error and no output\n%s", name, err, out)
 		}
 	}
 }
 
-// prepare makes a root with what the units need of a distribution.
+// prepare makes the files of a distribution that the units need.
 func prepare(t *testing.T, root string) {
 	t.Helper()
 	for name, content := range map[string]string{
@@ -210,7 +212,7 @@ func prepare(t *testing.T, root string) {
 		}
 	}
 	fixtures.Run(t, "sh", "-c", "chmod 644 "+filepath.Join(root, "usr/lib/systemd/system/*"))
-	// Ignition writes a user's keys as that user, who must be able to get there.
+	// Ignition writes a user's keys as that user, who needs access to the folder.
 	home := filepath.Join(root, "home/core")
 	if err := errors.Join(os.Chmod(filepath.Dir(root), 0o755), os.MkdirAll(home, 0o755),
 		os.Chown(home, 1000, 1000)); err != nil {
@@ -219,23 +221,25 @@ func prepare(t *testing.T, root string) {
 	fixtures.Run(t, "sh", "-c", "cp /usr/lib/systemd/system/*.target "+filepath.Join(root, "usr/lib/systemd/system"))
 }
 
-func TestSnippetsMustBeButane(t *testing.T) {
+func TestRefusedSnippets(t *testing.T) {
 	for name, content := range map[string]string{
 		"misspelt field":  "variant: fcos\nversion: 1.5.0\nstorge: {}\n",
 		"unknown version": "variant: fcos\nversion: 99.0.0\n",
 		"no variant":      "storage: {}\n",
-		"no YAML":         "a: [",
+		"not YAML":        "a: [",
 	} {
-		_, err := ignition.Render(ignition.Config{Snippets: []ignition.Snippet{{Name: "mine.bu", Content: []byte(content)}}})
-		if !errors.Is(err, ignition.ErrButane) || !strings.Contains(err.Error(), "mine.bu") {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			_, err := ignition.Render(ignition.Config{Snippets: []ignition.Snippet{{Name: "mine.bu", Content: []byte(content)}}})
+			if !errors.Is(err, ignition.ErrButane) || !strings.Contains(err.Error(), "mine.bu") {
+				t.Errorf("got %v, want %v with mine.bu", err, ignition.ErrButane)
+			}
+		})
 	}
 }
 
-// A merged config wins over the one that it is merged into, so it must keep off
-// what pinbox writes.
-func TestSnippetsMustNotReplaceOurs(t *testing.T) {
+// A merged config overrides the config that it is merged into, so a snippet with a file or unit of pinbox is
+// refused.
+func TestSnippetsOfPinboxsFiles(t *testing.T) {
 	for name, content := range map[string]string{
 		"/etc/crio/crio.conf.d/50-pinned-images": "storage: {files: [{path: /etc/crio/crio.conf.d/50-pinned-images, " +
 			"contents: {inline: x}}]}",
@@ -257,18 +261,20 @@ func TestSnippetsMustNotReplaceOurs(t *testing.T) {
 		"10-pinbox-stores.conf": "systemd: {units: [{name: crio.service, dropins: [{name: " +
 			"10-pinbox-stores.conf, contents: '[Unit]'}]}]}",
 	} {
-		snippet := ignition.Snippet{Name: "mine.bu", Content: []byte("variant: fcos\nversion: 1.5.0\n" + content + "\n")}
-		_, err := ignition.Render(ignition.Config{
-			Snippets: []ignition.Snippet{snippet}, Registries: []byte("# mirrors"), PullSecret: []byte("{}"),
+		t.Run(name, func(t *testing.T) {
+			snippet := ignition.Snippet{Name: "mine.bu", Content: []byte("variant: fcos\nversion: 1.5.0\n" + content + "\n")}
+			_, err := ignition.Render(ignition.Config{
+				Snippets: []ignition.Snippet{snippet}, Registries: []byte("# mirrors"), PullSecret: []byte("{}"),
+			})
+			if !errors.Is(err, ignition.ErrConflict) || !strings.Contains(err.Error(), name) {
+				t.Errorf("got %v, want %v with %s", err, ignition.ErrConflict, name)
+			}
 		})
-		if !errors.Is(err, ignition.ErrConflict) || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }
 
-// Snippets may be of OpenShift's flavour and embed files beside them.
-func TestSnippetsOfEveryKind(t *testing.T) {
+// Snippets may be of the variant openshift, of other versions, and embed files of their folder.
+func TestSnippetsOfOtherVariants(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "motd"), []byte("hello"), 0o644); err != nil {
 		t.Fatal(err)
@@ -277,25 +283,26 @@ func TestSnippetsOfEveryKind(t *testing.T) {
 		"openshift": "variant: openshift\nversion: 4.18.0\nmetadata:\n  name: x\n" +
 			"  labels: {machineconfiguration.openshift.io/role: worker}\nstorage: {files: [{path: /etc/motd, contents: " +
 			"{inline: hello}}]}\n",
-		// Butane warns of a merged version that is not its own.
+		// Butane warns about a merged config of another version.
 		"earlier": "variant: fcos\nversion: 1.4.0\nstorage: {files: [{path: /etc/motd, contents: {inline: hello}}]}\n",
 		"later":   "variant: fcos\nversion: 1.6.0\nstorage: {files: [{path: /etc/motd, contents: {inline: hello}}]}\n",
 		"local":   "variant: fcos\nversion: 1.5.0\nstorage: {files: [{path: /etc/motd, contents: {local: motd}}]}\n",
 	} {
-		bu, err := ignition.Render(ignition.Config{
-			Snippets: []ignition.Snippet{{Name: name, Content: []byte(content), Dir: dir}},
+		t.Run(name, func(t *testing.T) {
+			bu, err := ignition.Render(ignition.Config{
+				Snippets: []ignition.Snippet{{Name: name, Content: []byte(content), Dir: dir}},
+			})
+			if err != nil {
+				t.Fatalf("got %v, want no error", err)
+			}
+			if _, err := ignition.Translate(bu); err != nil || !bytes.Contains(bu, []byte("data:,hello")) {
+				t.Errorf("got %v, want no error and the content in:\n%s", err, bu)
+			}
 		})
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if _, err := ignition.Translate(bu); err != nil || !bytes.Contains(bu, []byte("data:,hello")) {
-			t.Errorf("%s: %v\n%s", name, err, bu)
-		}
 	}
 }
 
-// Ignition refuses to merge the same thing twice.
+// A snippet that is given twice is merged once, as Ignition refuses to merge a config twice.
 func TestTheSameSnippetTwice(t *testing.T) {
 	snippets := configs(t)["installed"].Snippets
 	bu, err := ignition.Render(ignition.Config{Snippets: append(snippets, snippets...)})
@@ -303,6 +310,6 @@ func TestTheSameSnippetTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := ignition.Translate(bu); err != nil {
-		t.Error(err)
+		t.Errorf("got %v, want no error", err)
 	}
 }

@@ -40,7 +40,7 @@ func openStore(t *testing.T, s ignition.Store, programs string) (said, target st
 
 // Programs of a node. dmsetup says what it creates.
 const (
-	noUdev   = "udevadm() { :; }\n"
+	noUdev = "udevadm() { :; }\n"
 	mapper = "dmsetup() { case $1 in targets) echo 'verity v1.9.0' ;; create) echo $* ;; esac; }\n" +
 		"losetup() { echo losetup $* >&2; echo /dev/loop7; }\n"
 	noModule = "dmsetup() { [ $1 = targets ] && echo 'linear v1.4.0'; }\nmodprobe() { false; }\n"

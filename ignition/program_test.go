@@ -15,10 +15,10 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 )
 
-// preparation finds the command by which a unit puts the program where it runs.
+// preparation finds the command of a unit that installs the program.
 var preparation = regexp.MustCompile(`(?m)^ExecStartPre=-?/bin/sh -c '(.*)'$`)
 
-// install gives the command of a golden unit, for folders of a test's own and a program.
+// install returns the command of a golden unit, for folders of a test and a program.
 func install(t *testing.T, unit, store, bin string, wanted []byte) (script string) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(fixtures.Root(t), "fixtures/golden", unit))
@@ -27,20 +27,20 @@ func install(t *testing.T, unit, store, bin string, wanted []byte) (script strin
 	}
 	found := preparation.FindStringSubmatch(string(content))
 	if found == nil {
-		t.Fatalf("%s installs no program:\n%s", unit, content)
+		t.Fatalf("got no command that installs the program in %s, want one:\n%s", unit, content)
 	}
 	return strings.NewReplacer("/var/lib/pinbox/stores/0/pinbox", store, "/usr/local/bin", bin, "%N", "new",
 		digest.FromString("pinbox-node").Encoded(), digest.FromBytes(wanted).Encoded()).Replace(found[1])
 }
 
-// program is one that ends well, and is large enough to be caught half written.
+// program returns a program that exits with 0. It is so large that a test can run it half written.
 func program(n int) []byte {
 	return fmt.Appendf(nil, "#!/bin/sh\nexit 0 # %d %s\n", n, strings.Repeat("x", 1<<20))
 }
 
-// install(1) alone unlinks the program, and writes it with no right to be run: what
-// called it while pinbox-node.service started was refused, CRI-O's stores among it.
-func TestProgramIsThereWhileItIsInstalled(t *testing.T) {
+// The program can be run while it is installed. A bug was to use only install(1), which unlinks the program
+// and writes a file that cannot be executed: mounts of stores failed while pinbox-node.service started.
+func TestProgramRunsWhileItIsInstalled(t *testing.T) {
 	for _, unit := range []string{
 		"live-pinbox-firstboot.service", "live-pinbox-node.service", "installer-pinbox-check-disk.service",
 	} {
@@ -75,14 +75,13 @@ func TestProgramIsThereWhileItIsInstalled(t *testing.T) {
 		}
 		close(stop)
 		if err := <-done; err != nil {
-			t.Errorf("%s: %v", unit, err)
+			t.Errorf("%s: got %v while the program was installed, want no error", unit, err)
 		}
 	}
 }
 
-// A start that finds the program as it is in the store writes nothing, and one that
-// finds no store leaves what is there.
-func TestProgramStays(t *testing.T) {
+// If the store has the same program or is not mounted, the installed program is not written.
+func TestProgramIsNotWrittenAgain(t *testing.T) {
 	store, bin := t.TempDir(), t.TempDir()
 	script := install(t, "live-pinbox-node.service", store, bin, program(0))
 	source, installed := filepath.Join(store, "pinbox-node"), filepath.Join(bin, "pinbox-node")
@@ -92,13 +91,13 @@ func TestProgramStays(t *testing.T) {
 	fixtures.Run(t, "sh", "-c", script)
 	before, err := os.Stat(installed)
 	if err != nil || before.Mode() != 0o755 {
-		t.Fatalf("%v: %v", before.Mode(), err)
+		t.Fatalf("got mode %v, %v; want 0755", before.Mode(), err)
 	}
 	same := func() {
 		t.Helper()
 		if after, err := os.Stat(installed); err != nil || !os.SameFile(before, after) ||
 			!after.ModTime().Equal(before.ModTime()) {
-			t.Errorf("it was written again: %v", err)
+			t.Errorf("got another file of the program, %v; want the file unchanged", err)
 		}
 	}
 	fixtures.Run(t, "sh", "-c", script)
@@ -132,7 +131,7 @@ func TestAnotherProgramIsNotInstalled(t *testing.T) {
 			t.Errorf("%s: got %v, %s, want a refusal", name, err, out)
 		}
 		if got, _ := os.ReadFile(installed); !bytes.Equal(got, before) {
-			t.Errorf("%s: another program is installed", name)
+			t.Errorf("%s: got another program, want the one from before", name)
 		}
 		if left, _ := filepath.Glob(filepath.Join(bin, ".*new*")); len(left) > 0 {
 			t.Errorf("%s: got the files %v, want none left", name, left)

@@ -14,8 +14,8 @@ import (
 	"github.com/pinbox/pinbox/ignition"
 )
 
-// A large file leaves the configuration, and nothing else does.
-func TestStoreFilesLeaveTheConfig(t *testing.T) {
+// Only a file that moves to the store is removed from the configuration.
+func TestStoreFiles(t *testing.T) {
 	large := strings.Repeat("large ", 2000)
 	config := configs(t)["live"]
 	config.Snippets = []ignition.Snippet{
@@ -25,8 +25,8 @@ func TestStoreFilesLeaveTheConfig(t *testing.T) {
 		},
 		{Name: "mine.bu", Content: []byte("variant: fcos\nversion: 1.4.0\nstorage:\n  files:\n" +
 			"  - {path: /etc/large, mode: 0750, user: {name: core}, group: {id: 7}, contents: {inline: '" + large + "'}}\n" +
-			"  - {path: /etc/twice, append: [{inline: more}]}\n" + // what both say belongs together
-			"  - {path: '/etc/a name', contents: {inline: '" + large + large + "'}}\n" + // no unit can name it
+			"  - {path: /etc/twice, append: [{inline: more}]}\n" + // files of two snippets stay together
+			"  - {path: '/etc/a name', contents: {inline: '" + large + large + "'}}\n" + // a path that a unit cannot have
 			"  - {path: /etc/small, contents: {inline: small}}\n")},
 	}
 	all, err := config.StoreFileCandidates()
@@ -44,10 +44,10 @@ func TestStoreFilesLeaveTheConfig(t *testing.T) {
 	}
 	if bytes.Contains(bu, []byte("/etc/large\"")) || !bytes.Contains(bu, []byte("/etc/small")) ||
 		!bytes.Contains(bu, []byte("/etc/a name")) {
-		t.Errorf("%s", bu)
+		t.Errorf("got this config, want /etc/small and /etc/a name in it, but not /etc/large:\n%s", bu)
 	}
 	if !bytes.Contains(bu, []byte(`\"version\": \"3.3.0\"`)) && !bytes.Contains(bu, []byte(`"version": "3.3.0"`)) {
-		t.Errorf("the snippet's version has changed:\n%s", bu)
+		t.Errorf("got another version of the snippet, want 3.3.0:\n%s", bu)
 	}
 	ign, err := ignition.Translate(bu)
 	if err != nil {
@@ -67,8 +67,8 @@ func TestStoreFilesLeaveTheConfig(t *testing.T) {
 	fixtures.Golden(t, "pinbox-files.service", unit)
 }
 
-// What a snippet has fetched on the node is no concern of the store.
-func TestRemoteFilesStay(t *testing.T) {
+// Files that the node fetches do not move to the store.
+func TestRemoteFiles(t *testing.T) {
 	config := ignition.Config{
 		Snippets: []ignition.Snippet{
 			{
@@ -78,6 +78,6 @@ func TestRemoteFilesStay(t *testing.T) {
 		},
 	}
 	if all, err := config.StoreFileCandidates(); err != nil || len(all) > 0 {
-		t.Errorf("%+v, %v", all, err)
+		t.Errorf("got %+v, %v; want no files", all, err)
 	}
 }

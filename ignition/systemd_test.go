@@ -9,32 +9,31 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 )
 
-// starts starts CRI-O in every way.
+// starts is a script that starts CRI-O in several ways.
 const starts = `set -ex
-said() {
-	for n in 1 2 3 4 5 6 7 8 9; do grep -q crio /log || sleep 1; done # started is not yet at work
+logged() {
+	for n in 1 2 3 4 5 6 7 8 9; do grep -q crio /log || sleep 1; done # systemctl may return before the program writes
 	test "$(tr '\n' ' ' </log)" = "$1 "
 	rm /log
 }
 systemctl start crio
-said "mount crio"
+logged "mount crio"
 systemctl restart crio
-said "mount crio"
+logged "mount crio"
 systemctl kill --signal=KILL crio
-said "mount crio"
+logged "mount crio"
 touch /fail
 systemctl restart crio
-said "mount crio"
+logged "mount crio"
 systemctl is-failed pinbox-mount
 touch /hang
 systemctl restart crio
-said "mount crio"
+logged "mount crio"
 systemctl is-active crio
 `
 
-// Under a real systemd: every start of CRI-O has stores mounted first, by whatever it
-// was started, and neither a failure nor a program that hangs and does not let itself
-// be asked to end keeps it from starting.
+// A real systemd mounts the stores before each start of CRI-O, however it is started. CRI-O starts also if
+// the program fails, or hangs and ignores SIGTERM.
 func TestMountBeforeEveryStartOfCRIO(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "pinbox-node")
 	if err := os.WriteFile(program, []byte(`#!/bin/sh
@@ -45,24 +44,24 @@ echo "$1" >>/log
 		t.Fatal(err)
 	}
 	out, code := fixtures.Script(t, starts, map[string]string{
-		"etc/systemd/system/pinbox-mount.service":                 impatient(t, "folder-pinbox-mount.service"),
-		"etc/systemd/system/crio.service.d/10-pinbox-stores.conf": impatient(t, "folder-10-pinbox-stores.conf"),
+		"etc/systemd/system/pinbox-mount.service":                 withShortTimeouts(t, "folder-pinbox-mount.service"),
+		"etc/systemd/system/crio.service.d/10-pinbox-stores.conf": withShortTimeouts(t, "folder-10-pinbox-stores.conf"),
 		"etc/systemd/system/crio.service": "[Service]\nExecStart=/bin/sh -c 'echo crio >>/log; " +
 			"exec sleep 1000'\nRestart=on-failure\nRestartSec=100ms\n",
 	}, map[string]string{"/usr/local/bin/pinbox-node": program})
 	if code != 0 {
-		t.Errorf("exit code %d\n%s", code, out)
+		t.Errorf("got exit code %d, want 0\n%s", code, out)
 	}
 }
 
-// impatient is a golden unit that waits for seconds only, and for no target.
-func impatient(t *testing.T, name string) string {
+// withShortTimeouts returns a golden unit with timeouts of a second, and without default dependencies.
+func withShortTimeouts(t *testing.T, name string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(fixtures.Root(t), "fixtures/golden", name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	here := strings.NewReplacer("[Unit]\n", "[Unit]\nDefaultDependencies=no\n", "StartSec=60", "StartSec=1", "StopSec=5",
-		"StopSec=1")
-	return here.Replace(string(content))
+	replace := strings.NewReplacer("[Unit]\n", "[Unit]\nDefaultDependencies=no\n", "StartSec=60", "StartSec=1",
+		"StopSec=5", "StopSec=1")
+	return replace.Replace(string(content))
 }

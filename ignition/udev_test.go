@@ -12,8 +12,7 @@ import (
 	"github.com/pinbox/pinbox/ignition"
 )
 
-// The rules, judged by the real udev among the rules that a distribution has, for a
-// real medium: what is plugged in is attached, and nothing else.
+// The real udev, with the rules of a distribution too, attaches a medium that is inserted, and nothing else.
 func TestUdevRules(t *testing.T) {
 	fixtures.NeedRoot(t)
 	bu, err := ignition.Render(ignition.Config{AutoAttach: true})
@@ -30,36 +29,36 @@ func TestUdevRules(t *testing.T) {
 	}
 	ours := string(files[ignition.UdevRulesPath])
 	fixtures.Golden(t, "70-pinbox.rules", []byte(ours))
-	// A loop device stands in for a drive.
+	// The test uses a loop device as a drive.
 	drive := strings.Replace(ours, "/devices/virtual/*", "/devices/none/*", 1)
-	const changed = `ENV{DISK_MEDIA_CHANGE}="1"` + "\n" // a word of the kernel's
+	const changed = `ENV{DISK_MEDIA_CHANGE}="1"` + "\n" // the kernel sets it
 	for name, test := range map[string]struct {
 		label, action, rules string
 		want                 bool
 	}{
-		"plugged in":               {"PINBOX", "add", drive, true},
-		"put into a drive":         {"PINBOX", "change", changed + drive, true},
-		"another medium":           {"PINBOX2", "add", drive, false},
-		"another medium in it":     {"PINBOX2", "change", changed + drive, false},
-		"a change of another kind": {"PINBOX", "change", drive, false},
-		"pulled out":               {"PINBOX", "remove", drive, false},
-		"a loop device":            {"PINBOX", "add", ours, false},
+		"plugged in":              {"PINBOX", "add", drive, true},
+		"inserted":                {"PINBOX", "change", changed + drive, true},
+		"another medium":          {"PINBOX2", "add", drive, false},
+		"another medium inserted": {"PINBOX2", "change", changed + drive, false},
+		"another change":          {"PINBOX", "change", drive, false},
+		"removed":                 {"PINBOX", "remove", drive, false},
+		"a loop device":           {"PINBOX", "add", ours, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			device, out := udev(t, test.label, test.action, test.rules)
-			if complaint := regexp.MustCompile(`(?m)^/run/udev/rules.d/70-pinbox.rules:.*`).FindString(out); complaint != "" {
-				t.Error(complaint)
+			if warning := regexp.MustCompile(`(?m)^/run/udev/rules.d/70-pinbox.rules:.*`).FindString(out); warning != "" {
+				t.Errorf("got the warning %q of udev, want none", warning)
 			}
 			run := "run: '/usr/bin/systemctl --no-block restart pinbox-attach@" + filepath.Base(device) + ".service'"
 			if strings.Contains(out, run) != test.want || strings.Contains(out, "pinbox-attach@") != test.want {
-				t.Errorf("udev says:\n%s", out)
+				t.Errorf("got this output of udev, want the command %q: %v\n%s", run, test.want, out)
 			}
 		})
 	}
 }
 
-// udev tells what it would do about a medium. It sees these rules beside those of
-// this machine, and neither /run nor /dev of this machine.
+// udev runs `udevadm test` for a medium, with the rules and those of this machine, but without /run and /dev
+// of this machine.
 func udev(t *testing.T, label, action, rules string) (device, out string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -78,9 +77,9 @@ mknod "$0" b 0x$major 0x$minor
 install -D -m 644 rules /run/udev/rules.d/70-pinbox.rules
 udevadm test --action="$1" /sys/class/block/"${0##*/}" 2>&1`, device, action)
 	cmd.Dir = dir
-	said, err := cmd.CombinedOutput()
+	output, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("udevadm: %v\n%s", err, said)
+		t.Fatalf("udevadm: %v\n%s", err, output)
 	}
-	return device, string(said)
+	return device, string(output)
 }
