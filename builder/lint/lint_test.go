@@ -23,7 +23,7 @@ const (
 	unknown  = "sha256:4444444444444444444444444444444444444444444444444444444444444444"
 )
 
-// locked is what the node of these tests has.
+// locked is the lock of the tests.
 var locked = pinset.Lock{Version: pinset.LockVersion, Images: []pinset.LockedImage{
 	{
 		Pin: "quay.io/site/app@" + index, Index: index, Manifest: instance, Tags: []string{
@@ -37,7 +37,7 @@ var locked = pinset.Lock{Version: pinset.LockVersion, Images: []pinset.LockedIma
 	},
 }}
 
-// check gives the rules and the cures of one object.
+// check returns the findings of one object.
 func check(t *testing.T, lock pinset.Lock, object string) (findings []lint.Finding) {
 	t.Helper()
 	objects, err := source.ReadObjects([]string{"-"}, strings.NewReader(object))
@@ -47,6 +47,7 @@ func check(t *testing.T, lock pinset.Lock, object string) (findings []lint.Findi
 	return lint.Check(objects, lock)
 }
 
+// rules joins the rules of findings.
 func rules(findings []lint.Finding) string {
 	var names []string
 	for _, f := range findings {
@@ -93,19 +94,22 @@ func TestUses(t *testing.T) {
 		{"${IMAGE}", "", "bad-name", "bad-name", "registry/path@sha256:…"},
 		{"docker://quay.io/site/app:1", "", "bad-name", "bad-name", "registry/path@sha256:…"},
 	} {
-		pod := fmt.Sprintf("spec: {containers: [{image: %q, imagePullPolicy: %q}]}", c.image, c.policy)
-		without, with := check(t, pinset.Lock{}, pod), check(t, locked, pod)
-		if rules(without) != c.without || rules(with) != c.with {
-			t.Errorf("%s, %q: %q without and %q with the lock", c.image, c.policy, rules(without), rules(with))
-		}
-		if last := append(without, with...); c.fix != "" &&
-			!slices.ContainsFunc(last, func(f lint.Finding) bool { return strings.Contains(f.Fix, c.fix) }) {
-			t.Errorf("%s, %q: no %q in %v", c.image, c.policy, c.fix, last)
-		}
+		t.Run(c.image+" "+c.policy, func(t *testing.T) {
+			pod := fmt.Sprintf("spec: {containers: [{image: %q, imagePullPolicy: %q}]}", c.image, c.policy)
+			without, with := check(t, pinset.Lock{}, pod), check(t, locked, pod)
+			if rules(without) != c.without || rules(with) != c.with {
+				t.Errorf("got the rules %q without and %q with the lock, want %q and %q",
+					rules(without), rules(with), c.without, c.with)
+			}
+			if last := append(without, with...); c.fix != "" &&
+				!slices.ContainsFunc(last, func(f lint.Finding) bool { return strings.Contains(f.Fix, c.fix) }) {
+				t.Errorf("got %v, want the fix %q", last, c.fix)
+			}
+		})
 	}
 }
 
-// What lint did not look at had no findings, which is not what that says.
+// A bug was to ignore images in objects of other kinds, so that lint had no findings.
 func TestOtherKinds(t *testing.T) {
 	const catalog, csv, task = "apiVersion: operators.coreos.com/v1alpha1\nkind: CatalogSource\nspec: {image: %s}\n",
 		"apiVersion: operators.coreos.com/v1alpha1\nkind: ClusterServiceVersion\nspec: {relatedImages: [{image: %s}]}\n",
@@ -138,11 +142,12 @@ func TestOtherKinds(t *testing.T) {
 		object := fmt.Sprintf(c.object, c.image)
 		without, with := check(t, pinset.Lock{}, object), check(t, locked, object)
 		if rules(without) != c.without || rules(with) != c.with {
-			t.Errorf("%s: %q without and %q with the lock", object, rules(without), rules(with))
+			t.Errorf("%s: got the rules %q without and %q with the lock, want %q and %q",
+				object, rules(without), rules(with), c.without, c.with)
 		}
 		if last := append(without, with...); c.fix != "" &&
 			!slices.ContainsFunc(last, func(f lint.Finding) bool { return strings.Contains(f.Fix, c.fix) }) {
-			t.Errorf("%s: no %q in %v", object, c.fix, last)
+			t.Errorf("%s: got %v, want the fix %q", object, last, c.fix)
 		}
 	}
 }
@@ -159,7 +164,7 @@ func TestSets(t *testing.T) {
 		fix           string
 	}{
 		"good": {"worker", []string{"quay.io/site/app@" + index, "quay.io/site/db@" + single}, "", "", ""},
-		"not locked": {
+		"not in the lock": {
 			"worker", []string{"quay.io/site/app@" + unknown}, "", "not-in-lock",
 			"use what the store has: quay.io/site/app@" + index,
 		},
@@ -179,7 +184,7 @@ func TestSets(t *testing.T) {
 		"short name": {
 			"worker", []string{"nginx@" + single}, "short-name", "short-name", "write docker.io/library/nginx@" + single,
 		},
-		"no name": {"worker", []string{"a b"}, "bad-name", "bad-name", "registry/path@sha256:…"},
+		"not a name": {"worker", []string{"a b"}, "bad-name", "bad-name", "registry/path@sha256:…"},
 		"twice": {
 			"worker", []string{"quay.io/site/db@" + single, "quay.io/site/db@" + single}, "set-twice", "set-twice",
 			"leave it out here",
@@ -189,27 +194,29 @@ func TestSets(t *testing.T) {
 			"copy the image to a name that the API accepts",
 		},
 		"bad name of a set": {"Worker", []string{"quay.io/site/db@" + single}, "set-name", "set-name", "lower-case letters"},
-		"none":              {"worker", nil, "set-size", "set-size", "at least one"},
+		"no images":         {"worker", nil, "set-size", "set-size", "at least one"},
 		"too many":          {"worker", many, "set-size", "", "split the set"},
 	} {
-		object := "apiVersion: machineconfiguration.openshift.io/v1\nkind: PinnedImageSet\nmetadata: {name: " + c.set +
-			"}\nspec:\n  pinnedImages:\n"
-		for _, img := range c.images {
-			object += "  - name: " + img + "\n"
-		}
-		without, with := check(t, pinset.Lock{}, object), check(t, locked, object)
-		if rules(without) != c.without || rules(with) != c.with && name != "too many" {
-			t.Errorf("%s: %v without and %v with the lock", name, without, with)
-		}
-		if all := append(without, with...); c.fix != "" &&
-			!slices.ContainsFunc(all, func(f lint.Finding) bool { return strings.Contains(f.Fix, c.fix) }) {
-			t.Errorf("%s: no %q in %v", name, c.fix, all)
-		}
+		t.Run(name, func(t *testing.T) {
+			object := "apiVersion: machineconfiguration.openshift.io/v1\nkind: PinnedImageSet\nmetadata: {name: " + c.set +
+				"}\nspec:\n  pinnedImages:\n"
+			for _, img := range c.images {
+				object += "  - name: " + img + "\n"
+			}
+			without, with := check(t, pinset.Lock{}, object), check(t, locked, object)
+			if rules(without) != c.without || rules(with) != c.with && name != "too many" {
+				t.Errorf("got %v without and %v with the lock, want the rules %q and %q", without, with, c.without, c.with)
+			}
+			if all := append(without, with...); c.fix != "" &&
+				!slices.ContainsFunc(all, func(f lint.Finding) bool { return strings.Contains(f.Fix, c.fix) }) {
+				t.Errorf("got %v, want the fix %q", all, c.fix)
+			}
+		})
 	}
 }
 
-// places are objects with something wrong in many of their lines.
-const places = `kind: Deployment
+// objects have errors in many lines.
+const objects = `kind: Deployment
 spec:
   template:
     spec:
@@ -251,23 +258,23 @@ items:
     pinnedImages: []
 `
 
-// Every finding has the line of the field that is wrong.
-func TestPlaces(t *testing.T) {
+// Each finding has the line of the wrong field.
+func TestLines(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{
-		"b.yaml": places,
+		"b.yaml": objects,
 		"a.json": `{"spec":{"containers":[{"image":"nginx:1"},{"image":"nginx:1"}]}}`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	objects, err := source.ReadObjects([]string{filepath.Join(dir, "b.yaml"), dir}, nil)
+	read, err := source.ReadObjects([]string{filepath.Join(dir, "b.yaml"), dir}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, f := range lint.Check(objects, locked) {
+	for _, f := range lint.Check(read, locked) {
 		got = append(got, strings.TrimPrefix(f.String(), dir+"/"))
 	}
 	want := []string{
@@ -287,6 +294,6 @@ func TestPlaces(t *testing.T) {
 		`b.yaml:40: set "empty" has no images: list at least one image under spec.pinnedImages, or leave the set out`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("findings (-want +got):\n%s", diff)
 	}
 }

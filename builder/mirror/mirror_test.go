@@ -29,8 +29,8 @@ func never(r mirror.Rule) mirror.Rule {
 	return r
 }
 
-// brief is a line for each source: ! if it is not asked, # and : before mirrors for
-// digests and for tags.
+// brief returns a line for each source: ! if the source is blocked, # before mirrors for digests, and :
+// before mirrors for tags.
 func brief(registries []mirror.Registry) (lines []string) {
 	for _, r := range registries {
 		line := r.Source
@@ -50,67 +50,71 @@ func TestMerge(t *testing.T) {
 		rules []mirror.Rule
 		want  []string
 	}{
-		"nothing": {nil, nil},
+		"no rules": {nil, nil},
 		"sources by name": {
 			[]mirror.Rule{digests("b.io/x", "m/x"), digests("a.io", "m/a"), digests("*.c.io", "m/c")},
 			[]string{"*.c.io #m/c", "a.io #m/a", "b.io/x #m/x"},
 		},
-		"mirrors as they stand": {[]mirror.Rule{digests("a.io", "z", "y", "x")}, []string{"a.io #z #y #x"}},
+		"mirrors in their order": {[]mirror.Rule{digests("a.io", "z", "y", "x")}, []string{"a.io #z #y #x"}},
 		"digests and tags of a source": {
 			[]mirror.Rule{tags("a.io", "t2", "t1"), digests("a.io", "d")}, []string{"a.io #d :t2 :t1"},
 		},
-		"the source is not to be asked": {
+		"a blocked source": {
 			[]mirror.Rule{never(digests("a.io", "m")), digests("b.io", "m")}, []string{"a.io ! #m", "b.io #m"},
 		},
-		"not for tags either": {
+		"blocked for digests and tags": {
 			[]mirror.Rule{never(digests("a.io", "m")), never(tags("a.io", "n"))}, []string{"a.io ! #m :n"},
 		},
-		"the order of both objects": {
+		"two orders": {
 			[]mirror.Rule{digests("a.io", "y", "x"), digests("a.io", "z", "y")}, []string{"a.io #z #y #x"},
 		},
-		"what they leave open, by name": {
+		"no order between mirrors: by name": {
 			[]mirror.Rule{digests("a.io", "z"), digests("a.io", "y"), digests("a.io", "x", "w")}, []string{"a.io #x #y #z #w"},
 		},
-		"orders that contradict": {
+		"contradicting orders": {
 			[]mirror.Rule{digests("s.io", "r1", "r2"), digests("s.io", "l", "r2", "r1")}, []string{"s.io #l #r1 #r2"},
 		},
 		"the source in between": {
 			[]mirror.Rule{digests("a.io", "z", "a.io", "y"), digests("a.io", "a.io", "y", "x")}, []string{"a.io #z #a.io #y #x"},
 		},
-		"the source at the end":     {[]mirror.Rule{digests("a.io", "z", "a.io")}, []string{"a.io #z"}},
-		"no mirror but the source":  {[]mirror.Rule{digests("a.io"), digests("b.io", "b.io")}, nil},
-		"and a policy nevertheless": {[]mirror.Rule{never(digests("a.io"))}, nil},
+		"the source at the end": {[]mirror.Rule{digests("a.io", "z", "a.io")}, []string{"a.io #z"}},
+		"only the source":       {[]mirror.Rule{digests("a.io"), digests("b.io", "b.io")}, nil},
+		"only a policy":         {[]mirror.Rule{never(digests("a.io"))}, nil},
 		"nested sources stay apart": {
 			[]mirror.Rule{digests("a.io", "m/all"), digests("a.io/x", "m/x")}, []string{"a.io #m/all", "a.io/x #m/x"},
 		},
 	} {
-		got, err := mirror.Merge(c.rules)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if diff := cmp.Diff(c.want, brief(got)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		t.Run(name, func(t *testing.T) {
+			got, err := mirror.Merge(c.rules)
+			if err != nil {
+				t.Errorf("got %v, want no error", err)
+			}
+			if diff := cmp.Diff(c.want, brief(got)); diff != "" {
+				t.Errorf("mirrors (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
-// The Machine Config Operator gives its nodes none of these either:
-// validateRegistriesConfScopes.
-func TestPoliciesThatConflict(t *testing.T) {
+// The Machine Config Operator refuses these too: validateRegistriesConfScopes.
+func TestConflictingPolicies(t *testing.T) {
 	for name, rules := range map[string][]mirror.Rule{
-		"of two objects":        {never(digests("a.io", "m")), digests("a.io", "m")},
-		"of digests and tags":   {tags("a.io", "m"), never(digests("a.io", "m"))},
-		"of one with no mirror": {never(digests("a.io", "m")), digests("a.io")},
+		"two objects":            {never(digests("a.io", "m")), digests("a.io", "m")},
+		"digests and tags":       {tags("a.io", "m"), never(digests("a.io", "m"))},
+		"a rule without mirrors": {never(digests("a.io", "m")), digests("a.io")},
 	} {
-		rules[0].Origin, rules[1].Origin = "x.yaml:1", "y.yaml:2"
-		_, err := mirror.Merge(rules)
-		if !errors.Is(err, mirror.ErrConflict) || !strings.Contains(err.Error(), "y.yaml:2") ||
-			!strings.Contains(err.Error(), "in x.yaml:1 it is") || !strings.Contains(err.Error(), "a.io") {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			rules[0].Origin, rules[1].Origin = "x.yaml:1", "y.yaml:2"
+			_, err := mirror.Merge(rules)
+			if !errors.Is(err, mirror.ErrConflict) || !strings.Contains(err.Error(), "y.yaml:2") ||
+				!strings.Contains(err.Error(), "in x.yaml:1 it is") || !strings.Contains(err.Error(), "a.io") {
+				t.Errorf("got %v, want %v with a.io and both origins", err, mirror.ErrConflict)
+			}
+		})
 	}
 }
 
+// everything renders rules of each kind.
 func everything(t *testing.T) []byte {
 	t.Helper()
 	registries, err := mirror.Merge([]mirror.Rule{
@@ -127,8 +131,8 @@ func everything(t *testing.T) []byte {
 
 func TestRegistriesGolden(t *testing.T) { fixtures.Golden(t, "50-pinbox-mirrors.conf", everything(t)) }
 
-// What CRI-O's own parser makes of the text: where it would pull from.
-func TestLibraryAsksTheMirrors(t *testing.T) {
+// CRI-O's parser of the text gives the expected mirrors.
+func TestMirrorsOfTheLibrary(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string][]byte{"registries.conf": nil, "50-pinbox-mirrors.conf": everything(t)} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
@@ -155,38 +159,40 @@ func TestLibraryAsksTheMirrors(t *testing.T) {
 		},
 		"quay.io/openshift-release-dev/ocp-release-x" + digest: nil,
 	} {
-		ref, err := reference.ParseNamed(image)
-		if err != nil {
-			t.Fatal(err)
-		}
-		registry, err := sysregistriesv2.FindRegistry(sys, ref.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		if registry != nil {
-			sources, err := registry.PullSourcesFromReference(ref)
+		t.Run(image, func(t *testing.T) {
+			ref, err := reference.ParseNamed(image)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, s := range sources {
-				got = append(got, s.Reference.String())
+			registry, err := sysregistriesv2.FindRegistry(sys, ref.Name())
+			if err != nil {
+				t.Fatal(err)
 			}
-			if registry.Blocked {
-				got[len(got)-1] = "blocked"
+			var got []string
+			if registry != nil {
+				sources, err := registry.PullSourcesFromReference(ref)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, s := range sources {
+					got = append(got, s.Reference.String())
+				}
+				if registry.Blocked {
+					got[len(got)-1] = "blocked"
+				}
 			}
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", image, diff)
-		}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("mirrors (-want +got):\n%s", diff)
+			}
+		})
 	}
 	if text := mirror.Render(nil); text != nil {
-		t.Errorf("no mirrors give %q", text)
+		t.Errorf("got %q for no mirrors, want nothing", text)
 	}
 }
 
 func TestCheckSource(t *testing.T) {
-	for source, says := range map[string]string{
+	for source, want := range map[string]string{
 		"quay.io":                    "",
 		"quay.io/ns":                 "",
 		"mirror.lab:8443/a/b_c/d--e": "",
@@ -207,11 +213,11 @@ func TestCheckSource(t *testing.T) {
 		"quay.io\"\nblocked = true\n\"": "does not have the form",
 	} {
 		err := mirror.CheckSource(source)
-		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v", source, err)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", source, err, want)
 		}
 	}
 	if err := mirror.CheckMirror("*.example.com"); err == nil {
-		t.Error("a mirror may be any host")
+		t.Error("got no error for a mirror with a wildcard, want one")
 	}
 }
