@@ -10,7 +10,7 @@ import (
 	"github.com/pinbox/pinbox/builder/spec"
 )
 
-func TestModesThatMakeNoSense(t *testing.T) {
+func TestRefusedModes(t *testing.T) {
 	for text, want := range map[string]string{
 		"iso: {mode: liev}":                                                                           "it must be live or install",
 		"iso: {mode: install, base: x.iso}":                                                           "needs a disk",
@@ -23,17 +23,19 @@ func TestModesThatMakeNoSense(t *testing.T) {
 		"node: {store: {volumeLabel: PINBOX, partitionLabel: x}}":                                     "give one",
 		"node: {store: {volumeLabel: pinbox}}":                                                        "A to Z",
 	} {
-		file := filepath.Join(t.TempDir(), "appliance.yaml")
-		if !strings.HasPrefix(text, "{") {
-			text = "{" + text + "}"
-		}
-		content := "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: x}\n" +
-			"spec: {sources: [{pinnedImageSets: [x.yaml]}], " + text[1:] + "\n"
-		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := spec.Read(file); !errors.Is(err, spec.ErrAppliance) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", text, err)
-		}
+		t.Run(text, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "appliance.yaml")
+			if !strings.HasPrefix(text, "{") {
+				text = "{" + text + "}"
+			}
+			content := "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: x}\n" +
+				"spec: {sources: [{pinnedImageSets: [x.yaml]}], " + text[1:] + "\n"
+			if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := spec.Read(file); !errors.Is(err, spec.ErrAppliance) || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %v with %q", err, spec.ErrAppliance, want)
+			}
+		})
 	}
 }

@@ -80,7 +80,7 @@ func TestSchemaGolden(t *testing.T) {
 	fixtures.Golden(t, schemaFile, append(content, '\n'))
 }
 
-// formats lists the names of formats, which stand in a table.
+// formats returns the schema of a format's name: the names in the table of formats.
 func formats(t reflect.Type) *jsonschema.Schema {
 	if t != reflect.TypeFor[format.Name]() {
 		return nil
@@ -92,6 +92,7 @@ func formats(t reflect.Type) *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "string", Enum: names}
 }
 
+// compiled compiles the schema in docs.
 func compiled(t *testing.T) *validator.Schema {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(fixtures.Root(t), "docs", "appliance.schema.json"))
@@ -113,26 +114,25 @@ func compiled(t *testing.T) *validator.Schema {
 	return schema
 }
 
-// What the schema accepts, pinbox reads, and what pinbox refuses, the schema
-// refuses, as far as a schema can tell.
+// The schema and pinbox accept and refuse the same files, as far as a schema can express it.
 func TestSchemaAgreesWithTheDecoder(t *testing.T) {
 	schema := compiled(t)
 	const head = "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata:\n  name: a\n"
 	const good = head + "spec:\n  sources:\n  - pinnedImageSets: [a.yaml]\n"
 	for name, test := range map[string]struct {
 		content string
-		says    string // of the decoder; "" for a good file
+		want    string // in the decoder's error; "" for a good file
 	}{
-		"least":               {good, ""},
+		"minimal":             {good, ""},
 		"unknown compression": {good + "  store:\n    compression: lzo\n", "not zstd, gzip or none"},
-		"with everything": {
+		"all fields": {
 			good + "  platform: linux/arm64\n  store:\n    blockSize: 4096\n  ignition:\n    butane: [b.bu]\n" +
 				"    sshAuthorizedKeys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb]\n" +
 				"  node:\n    store:\n      path: /srv/store\n    internalRepair: true\n    selinuxContext: \"\"\n" +
 				"    keepPrevious: 0\n    autoAttach: true\n    binary: x\n", "",
 		},
 		"misspelt field":      {good + "  platfrom: linux/amd64\n", ":8: field platfrom not found"},
-		"misspelt deep":       {good + "  node:\n    store:\n      pth: /x\n", ":10: field pth not found"},
+		"misspelt below":      {good + "  node:\n    store:\n      pth: /x\n", ":10: field pth not found"},
 		"wrong type":          {head + "spec:\n  sources: yes\n", ":6: got a text, want a list"},
 		"other version":       {strings.Replace(good, "v1alpha1", "v2", 1), "apiVersion is"},
 		"other kind":          {strings.Replace(good, "Appliance", "Applience", 1), "kind is"},
@@ -141,7 +141,7 @@ func TestSchemaAgreesWithTheDecoder(t *testing.T) {
 		"path with a newline": {good + "  node:\n    store:\n      path: \"/a\\nOptions=rw\"\n", "letters, digits"},
 		"label with a space":  {good + "  node:\n    store:\n      partitionLabel: my store\n", "partition label"},
 		"relative path":       {good + "  node:\n    store:\n      path: srv/store\n", "starts with /"},
-		"keep less than none": {good + "  node:\n    keepPrevious: -1\n", "keepPrevious is -1; it must be 0 or more"},
+		"negative number":     {good + "  node:\n    keepPrevious: -1\n", "keepPrevious is -1; it must be 0 or more"},
 		"duplicate field":     {good + "  sources: []\n", "already defined"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -150,22 +150,22 @@ func TestSchemaAgreesWithTheDecoder(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := spec.Read(file)
-			if test.says == "" && err != nil || test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says) ||
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want) ||
 				!strings.Contains(err.Error(), file)) {
-				t.Errorf("the decoder says %v", err)
+				t.Errorf("got %v, want %q", err, test.want)
 			}
 			var doc any
 			if yaml.Unmarshal([]byte(test.content), &doc) != nil {
-				return // no document that a schema could judge
+				return // not a document for a schema
 			}
-			if err := schema.Validate(doc); (err == nil) != (test.says == "") {
-				t.Errorf("the schema says %v", err)
+			if err := schema.Validate(doc); (err == nil) != (test.want == "") {
+				t.Errorf("got %v from the schema, want an error: %v", err, test.want != "")
 			}
 		})
 	}
 }
 
-// Appliance files in the documents are real ones.
+// pinbox and the schema accept the appliance files in the documents.
 func TestDocumentedAppliances(t *testing.T) {
 	schema := compiled(t)
 	found := 0
@@ -181,18 +181,18 @@ func TestDocumentedAppliances(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := spec.Read(file); err != nil {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s: got %v, want no error", name, err)
 			}
 			var doc any
 			if err := yaml.Unmarshal(block[1], &doc); err != nil {
 				t.Fatal(err)
 			}
 			if err := schema.Validate(doc); err != nil {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s: got %v, want no error", name, err)
 			}
 		}
 	}
 	if found == 0 {
-		t.Error("the documents show no appliance file")
+		t.Error("got no appliance file in the documents, want one")
 	}
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/pinbox/pinbox/builder/spec"
 )
 
-// What a store that is no squashfs does not go with is said before anything is done.
-func TestFormatsDoNotGoWithEverything(t *testing.T) {
+// Options that a store of another format cannot have are refused when the file is read.
+func TestOptionsOfFormats(t *testing.T) {
 	const head = "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata:\n  name: a\nspec:\n  sources:\n" +
 		"  - pinnedImageSets: [a.yaml]\n"
-	for rest, says := range map[string]string{
+	for rest, want := range map[string]string{
 		"  store: {format: tar}\n":                                                       "",
 		"  store: {format: tar}\n  node: {store: {path: /srv/store}}\n":                  "",
 		"  store: {format: squashfs, compression: gzip}\n":                               "",
@@ -37,13 +37,15 @@ func TestFormatsDoNotGoWithEverything(t *testing.T) {
 		"  store: {format: tar}\n  node: {store: {path: /var/lib/pinbox/stores/3}}\n": "where other stores are mounted",
 		"  store: {format: tar}\n  node: {store: {path: \"/a b\"}}\n":                 "letters, digits",
 	} {
-		file := filepath.Join(t.TempDir(), "appliance.yaml")
-		if err := os.WriteFile(file, []byte(head+rest), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		_, err := spec.Read(file)
-		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
-			t.Errorf("%s: got %v, want %q", rest, err, says)
-		}
+		t.Run(rest, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "appliance.yaml")
+			if err := os.WriteFile(file, []byte(head+rest), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			_, err := spec.Read(file)
+			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+				t.Errorf("got %v, want %q", err, want)
+			}
+		})
 	}
 }

@@ -27,23 +27,22 @@ import (
 	"github.com/pinbox/pinbox/storage/verity"
 )
 
-// Base and delta are found intact, from folders and from ISOs, and whatever is missing or
-// changed is found too.
+// An intact delta is verified with its bases, from folders and from ISOs.
 func TestVerifyDelta(t *testing.T) {
 	fixtures.NeedRoot(t)
 	s := built(t)
-	nothingStays(t)
+	wantNoTemporaryFiles(t)
 	baseLock := filepath.Join(s.base, artifact.LockFile)
 	for name, test := range map[string]struct {
 		delta string
 		bases []string
 		want  verify.Delta
-		open  []string // what is not checked
+		open  []string // bases that are not checked
 	}{
 		"chain":   {s.third, []string{s.second, s.base}, verify.Delta{Layers: 3, Needs: 8, Mounted: true}, nil},
 		"medium":  {s.medium, []string{s.base, s.second}, verify.Delta{Layers: 3, Needs: 8, Mounted: true}, nil},
 		"no base": {s.third, nil, verify.Delta{Layers: 3, Needs: 8}, nil},
-		"lock alone": {
+		"only a lock": {
 			s.third, []string{s.second, baseLock}, verify.Delta{Layers: 3, Needs: 8},
 			[]string{baseLock + " has no store that can be mounted: its layers were read from the lock only"},
 		},
@@ -71,7 +70,7 @@ func TestVerifyDelta(t *testing.T) {
 func TestDeltaWithOtherBases(t *testing.T) {
 	fixtures.NeedRoot(t)
 	s := built(t)
-	nothingStays(t)
+	wantNoTemporaryFiles(t)
 	arm := filepath.Join(t.TempDir(), "lock.json")
 	shell(t, s.base, "sed s:linux/amd64:linux/arm64: pinbox.lock.json >"+arm)
 	changed := copied(t, s.base)
@@ -103,7 +102,7 @@ func TestDeltaWithOtherBases(t *testing.T) {
 		"base that is a wrong delta": {
 			s.third, []string{wrongDelta, s.base}, artifact.ErrVerify, "pinbox/pinbox.lock.json: file does not exist",
 		},
-		"no delta": {s.base, []string{s.base}, verify.ErrNotDelta, "not a delta"},
+		"not a delta": {s.base, []string{s.base}, verify.ErrNotDelta, "not a delta"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := verify.WithBases(t.Context(), test.delta, test.bases, progress.Hooks{})
@@ -114,15 +113,15 @@ func TestDeltaWithOtherBases(t *testing.T) {
 	}
 }
 
-// nothingStays makes a folder for what is temporary, which must be empty, with nothing
-// mounted below, when the test ends.
-func nothingStays(t *testing.T) {
+// wantNoTemporaryFiles sets TMPDIR to a folder that must be empty, with nothing mounted below, when the
+// test ends.
+func wantNoTemporaryFiles(t *testing.T) {
 	t.Helper()
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
 	t.Cleanup(func() {
 		if mounts := fixtures.Run(t, "cat", "/proc/self/mountinfo"); strings.Contains(mounts, tmp) {
-			t.Errorf("mounts are left:\n%s", mounts)
+			t.Errorf("got these mounts, want none below %s:\n%s", tmp, mounts)
 		}
 		if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
 			t.Errorf("got %v, %v, want an empty folder", left, err)
@@ -130,11 +129,11 @@ func nothingStays(t *testing.T) {
 	})
 }
 
-// However the check ends, nothing stays.
-func TestInterruptedVerifyLeavesNothing(t *testing.T) {
+// An interrupted check leaves no files and no mounts.
+func TestInterruptedVerify(t *testing.T) {
 	fixtures.NeedRoot(t)
 	s := built(t)
-	nothingStays(t)
+	wantNoTemporaryFiles(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	_, err := verify.WithBases(ctx, s.second, []string{s.base},
@@ -142,24 +141,24 @@ func TestInterruptedVerifyLeavesNothing(t *testing.T) {
 			if name == "check layers" {
 				go func() {
 					defer stop()
-					for begun := []string(nil); len(begun) == 0 && ctx.Err() == nil; time.Sleep(time.Millisecond) {
-						begun, _ = filepath.Glob(filepath.Join(os.TempDir(), "*")) // the pattern is a good one
+					for files := []string(nil); len(files) == 0 && ctx.Err() == nil; time.Sleep(time.Millisecond) {
+						files, _ = filepath.Glob(filepath.Join(os.TempDir(), "*")) // the pattern is well formed
 					}
 				}()
 			}
 		}})
 	if !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 }
 
-// repacked copies a folder, and lets change at the copy and at the tree of its store.
+// repacked copies a folder, and calls change with the copy and the tree of its store.
 func repacked(t *testing.T, dir string, change func(out, tree string)) string {
 	t.Helper()
 	out, tree := copied(t, dir), filepath.Join(t.TempDir(), "tree")
 	stores, err := filepath.Glob(filepath.Join(out, "*.squashfs"))
 	if err != nil || len(stores) != 1 {
-		t.Fatal(stores, err)
+		t.Fatalf("got the stores %v, %v; want one", stores, err)
 	}
 	fixtures.Run(t, "unsquashfs", "-quiet", "-no-progress", "-dest", tree, stores[0])
 	change(out, tree)
@@ -219,20 +218,20 @@ func tampered(t *testing.T, dir string) string {
 	})
 }
 
-// A delta that is not what its lock says is found without a base.
-func TestVerifyFindsAWrongDescription(t *testing.T) {
+// Differences between a delta and its lock are detected without a base.
+func TestVerifyDetectsAWrongDescription(t *testing.T) {
 	fixtures.NeedRoot(t)
 	s := built(t)
 	for name, c := range map[string]struct {
 		change func(*pinset.Delta)
-		files  []string // that have it
-		says   string
+		files  []string // folders with the change
+		text   string
 	}{
 		"unknown need": {
 			func(d *pinset.Delta) { d.Needs[4].Layer = strings.Repeat("f", 64) }, []string{"out", "tree/pinbox"},
 			"which no image of the lock has",
 		},
-		"need left out": {
+		"needs are missing": {
 			func(d *pinset.Delta) { d.Needs = d.Needs[:0] }, []string{"out", "tree/pinbox"},
 			"the store has 3 layers, want the 8",
 		},
@@ -246,10 +245,10 @@ func TestVerifyFindsAWrongDescription(t *testing.T) {
 			func(d *pinset.Delta) { d.Needs = d.Needs[len(d.Needs)-1:] }, []string{"out", "tree/pinbox"},
 			"from a base, but has the layer below it itself",
 		},
-		"folder alone": {
+		"only in the folder": {
 			func(d *pinset.Delta) { d.Name = "other" }, []string{"out"}, "delta.squashfs has another delta.json",
 		},
-		"store alone": {
+		"only in the store": {
 			func(d *pinset.Delta) { d.Name = "other" }, []string{"tree/pinbox"}, "delta.squashfs has another delta.json",
 		},
 	} {
@@ -257,8 +256,8 @@ func TestVerifyFindsAWrongDescription(t *testing.T) {
 			bad := repacked(t, s.second, func(out, tree string) {
 				replace(t, c.change, c.files, strings.NewReplacer("out", out, "tree", tree))
 			})
-			if _, err := artifactOf(t, bad); !errors.Is(err, artifact.ErrVerify) || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("got %v, want %v with %q", err, artifact.ErrVerify, c.says)
+			if _, err := artifactOf(t, bad); !errors.Is(err, artifact.ErrVerify) || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("got %v, want %v with %q", err, artifact.ErrVerify, c.text)
 			}
 		})
 	}
@@ -288,7 +287,7 @@ func replace(t *testing.T, change func(*pinset.Delta), folders []string, names *
 }
 
 // The store of a delta must have the lock's layers and names, and the lock.
-func TestVerifyFindsAWrongDeltaStore(t *testing.T) {
+func TestVerifyDetectsAWrongDeltaStore(t *testing.T) {
 	fixtures.NeedRoot(t)
 	s := built(t)
 	for name, test := range map[string]struct {

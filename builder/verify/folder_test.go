@@ -84,7 +84,7 @@ func TestSignaturesBesideTheFiles(t *testing.T) {
 	dir := copied(t, built(t).base)
 	shell(t, dir, "touch store.squashfs.sig pinbox.lock.json.asc")
 	if _, err := artifactOf(t, dir); err != nil {
-		t.Error(err)
+		t.Errorf("got %v with two signatures, want no error", err)
 	}
 	shell(t, dir, "touch unlisted.sig store.squashfs.gpg")
 	_, err := artifactOf(t, dir)
@@ -108,28 +108,28 @@ func TestEveryChangedFile(t *testing.T) {
 				if _, err := artifactOf(t, dir); !errors.Is(err, artifact.ErrVerify) ||
 					!strings.Contains(err.Error(), file+" has changed: SHA-256 ") ||
 					!strings.Contains(err.Error(), "was "+sums[file]) {
-					t.Errorf("%s has another byte: got %v", file, err)
+					t.Errorf("got %v, want that %s has changed", err, file)
 				}
 				shell(t, dir, "rm "+file)
 				if _, err := artifactOf(t, dir); !errors.Is(err, artifact.ErrVerify) ||
 					!strings.Contains(err.Error(), file+" is missing") {
-					t.Errorf("%s is removed: got %v", file, err)
+					t.Errorf("got %v, want that %s is missing", err, file)
 				}
 			}
 		})
 	}
 }
 
-// What the sums list and do not list. The complaints are complete, and each is made once.
-func TestSumsThatListOtherFiles(t *testing.T) {
+// All differences between the sums and the files are reported, each once.
+func TestSumsOfOtherFiles(t *testing.T) {
 	s := built(t)
 	for name, test := range map[string]struct {
 		dir, script string
 		want        []string
 	}{
-		"an added file":   {s.base, "touch added", []string{"added is not in SHA256SUMS"}},
-		"a changed text":  {s.base, "echo >>manifests/worker-sample.yaml", []string{"worker-sample.yaml has changed"}},
-		"a lost manifest": {s.base, "rm manifests/*", []string{"manifests/worker-sample.yaml is missing"}},
+		"an added file":      {s.base, "touch added", []string{"added is not in SHA256SUMS"}},
+		"a changed text":     {s.base, "echo >>manifests/worker-sample.yaml", []string{"worker-sample.yaml has changed"}},
+		"a missing manifest": {s.base, "rm manifests/*", []string{"manifests/worker-sample.yaml is missing"}},
 		"an unlisted config.bu": {
 			s.base, "sed -i /config.bu/d SHA256SUMS",
 			[]string{"config.bu is not in SHA256SUMS", "SHA256SUMS has no entry for config.bu"},
@@ -167,15 +167,15 @@ func TestSumsThatListOtherFiles(t *testing.T) {
 	}
 }
 
-// The files agree with the sums, which were made again, and not with each other.
-func TestFilesThatDisagree(t *testing.T) {
+// The files match the sums, which were made again, but not each other.
+func TestContradictingFiles(t *testing.T) {
 	s := built(t)
 	const otherSet = "manifests/worker-sample.yaml is not the set of the lock"
 	for name, test := range map[string]struct {
 		dir, script, want string
 	}{
-		"lock that is none":     {s.base, "echo x >pinbox.lock.json", "pinbox.lock.json: "},
-		"manifest that is none": {s.base, "echo x >manifests/worker-sample.yaml", "manifests/worker-sample.yaml:1: "},
+		"damaged lock":     {s.base, "echo x >pinbox.lock.json", "pinbox.lock.json: "},
+		"damaged manifest": {s.base, "echo x >manifests/worker-sample.yaml", "manifests/worker-sample.yaml:1: "},
 		"manifest with two sets": {
 			s.base, "cd manifests; (echo ---; sed s/worker/infra/ *.yaml) >second; cat second >>worker-sample.yaml; rm second",
 			otherSet,
@@ -190,7 +190,7 @@ func TestFilesThatDisagree(t *testing.T) {
 		"manifest of a delta": {
 			s.third, "cp " + s.live + "/manifests/* manifests/", otherSet,
 		},
-		"Butane that is none": {s.base, "echo x: x >config.bu", "config.bu: "},
+		"damaged Butane": {s.base, "echo x: x >config.bu", "config.bu: "},
 		"Ignition of another appliance": {
 			s.base, "cp " + s.live + "/config.ign .", "config.ign is not what config.bu translates to",
 		},
@@ -198,8 +198,8 @@ func TestFilesThatDisagree(t *testing.T) {
 			s.base, "cp " + s.live + "/config.ign " + s.live + "/config.bu .",
 			"config.ign does not pin the images of the lock",
 		},
-		"store that is none": {s.base, "echo x >store.squashfs", "store.squashfs: there is no hash tree"},
-		"store cut short":    {s.base, "truncate -s -4096 store.squashfs", "store.squashfs: there is no hash tree"},
+		"damaged store":   {s.base, "echo x >store.squashfs", "store.squashfs: there is no hash tree"},
+		"truncated store": {s.base, "truncate -s -4096 store.squashfs", "store.squashfs: there is no hash tree"},
 		"store with a changed block": {
 			s.base, "printf x | dd of=store.squashfs bs=1 seek=5000 conv=notrunc",
 			"store.squashfs: the hash tree is not that of the data",
@@ -209,9 +209,9 @@ func TestFilesThatDisagree(t *testing.T) {
 			"config.ign: another root hash than that of the store",
 		},
 		"another root hash":                {s.base, "cp " + s.live + "/store.roothash .", "store.roothash is not the root hash of"},
-		"ISO that is none":                 {s.live, "echo x >appliance.iso", "appliance.iso: "},
+		"damaged ISO":                      {s.live, "echo x >appliance.iso", "appliance.iso: "},
 		"ISO with another lock":            {s.live, "echo >>pinbox.lock.json", "appliance.iso has another lock.json than the folder"},
-		"description that is none":         {s.third, "echo x >delta.json", "delta.json: "},
+		"damaged description":              {s.third, "echo x >delta.json", "delta.json: "},
 		"description with a newer version": {s.third, "sed -i s/1,/9,/ delta.json", "delta.json: "},
 		"delta with the store of an appliance": {
 			s.third, "cp " + s.base + "/store.squashfs delta.squashfs; cp " + s.base + "/store.roothash delta.roothash",
@@ -228,7 +228,7 @@ func TestFilesThatDisagree(t *testing.T) {
 	}
 }
 
-// The Ignition config of a live ISO stands in its boot files, where it is compared, too.
+// The Ignition config in the boot files of a live ISO is compared too.
 func TestISOWithAnotherConfig(t *testing.T) {
 	s := built(t)
 	dir := copied(t, s.live)
@@ -239,15 +239,15 @@ func TestISOWithAnotherConfig(t *testing.T) {
 		"config.ign does not pin the images of the lock")
 }
 
-// A folder that differs is not examined as a delta, too: the difference is the cause.
-func TestChangedDeltaIsOneComplaint(t *testing.T) {
+// Only the changed file is reported: a folder with one is not checked as a delta.
+func TestChangedDelta(t *testing.T) {
 	dir := copied(t, built(t).third)
 	shell(t, dir, "echo x >delta.json")
 	_, err := artifactOf(t, dir)
 	wantProblem(t, err, "delta.json has changed")
 }
 
-func TestConfigsThatAreMissing(t *testing.T) {
+func TestMissingConfigs(t *testing.T) {
 	for _, file := range []string{artifact.ButaneFile, artifact.IgnitionFile} {
 		t.Run(file, func(t *testing.T) {
 			dir := copied(t, built(t).base)
@@ -258,12 +258,12 @@ func TestConfigsThatAreMissing(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoFolder(t *testing.T) {
+func TestRefusedFolders(t *testing.T) {
 	for name, test := range map[string]struct {
 		path string
 		want error
 	}{
-		"nothing":            {filepath.Join(t.TempDir(), "nothing"), fs.ErrNotExist},
+		"missing folder":     {filepath.Join(t.TempDir(), "missing"), fs.ErrNotExist},
 		"empty folder":       {t.TempDir(), artifact.ErrNotAppliance},
 		"file":               {filepath.Join(built(t).base, artifact.LockFile), artifact.ErrNotAppliance},
 		"ISO without pinbox": {fixtures.LiveISO(t), artifact.ErrNotAppliance},

@@ -57,7 +57,7 @@ func TestChangedISOs(t *testing.T) {
 	for name, test := range map[string]struct {
 		path     string
 		old, new string
-		resum    bool // that of the lock, which has old
+		resum    bool // the sum of the lock, which has old
 		want     []string
 	}{
 		"store":           {s.medium, "hsqs", "hsqt", false, []string{"store.squashfs has changed: SHA-256 "}},
@@ -83,11 +83,11 @@ func TestChangedISOs(t *testing.T) {
 				content = bytes.Replace(content, sumOf(lock),
 					sumOf(bytes.Replace(lock, []byte(test.old), []byte(test.new), 1)), 1)
 			}
-			broken := filepath.Join(t.TempDir(), "broken.iso")
-			if err := os.WriteFile(broken, content, 0o644); err != nil {
+			damaged := filepath.Join(t.TempDir(), "damaged.iso")
+			if err := os.WriteFile(damaged, content, 0o644); err != nil {
 				t.Fatal(err)
 			}
-			_, err = artifactOf(t, broken)
+			_, err = artifactOf(t, damaged)
 			wantProblem(t, err, test.want...)
 		})
 	}
@@ -98,18 +98,18 @@ func sumOf(content []byte) []byte {
 	return []byte(hex.EncodeToString(sum[:]))
 }
 
-// Sums that sha256sum would not read are an error of their own.
+// Sums that sha256sum cannot read are an error before any file is checked.
 func TestISOWithOtherSums(t *testing.T) {
 	content, err := os.ReadFile(built(t).medium)
 	if err != nil {
 		t.Fatal(err)
 	}
-	broken := filepath.Join(t.TempDir(), "broken.iso")
+	damaged := filepath.Join(t.TempDir(), "damaged.iso")
 	content = bytes.Replace(content, []byte("  lock.json\n"), []byte("x lock.json\n"), 1)
-	if err := os.WriteFile(broken, content, 0o644); err != nil {
+	if err := os.WriteFile(damaged, content, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := artifactOf(t, broken); err == nil || got.Files != 0 {
+	if got, err := artifactOf(t, damaged); err == nil || got.Files != 0 {
 		t.Errorf("got %+v, %v, want an error", got, err)
 	}
 }

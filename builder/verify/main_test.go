@@ -23,7 +23,7 @@ import (
 	"github.com/pinbox/pinbox/storage/root"
 )
 
-// samples are what the tests verify. They are built once; a test changes a copy.
+// samples are the artifacts that the tests verify. They are built once. A test changes a copy.
 type samples struct {
 	// pins are the images of three releases: pause, app, tool and index.
 	pins [][]string
@@ -34,7 +34,7 @@ type samples struct {
 	live string
 	// medium is an ISO of third.
 	medium string
-	// dir is the parent of all of them, and of the programs and lists that they are built of.
+	// dir is the parent of all samples, and of the programs and sets that they are built of.
 	dir string
 }
 
@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// built gives the samples.
+// built returns the samples. The first call builds them.
 func built(t *testing.T) samples {
 	t.Helper()
 	build.Do(func() {
@@ -110,7 +110,7 @@ func (s *samples) make(ctx context.Context, liveBase string) (err error) {
 	return nil
 }
 
-// options of a build of images that gets a folder of that name.
+// options returns the options of a build of images into a folder of that name.
 func (s *samples) options(name string, pins ...string) (builder.Options, error) {
 	sets, program := filepath.Join(s.dir, name+".yaml"), filepath.Join(s.dir, "pinbox-node")
 	return builder.Options{
@@ -121,7 +121,7 @@ func (s *samples) options(name string, pins ...string) (builder.Options, error) 
 	}, errors.Join(os.WriteFile(sets, sample.Set("worker", pins...), 0o644), os.WriteFile(program, emptyProgram(), 0o755))
 }
 
-// emptyProgram is the header of an x86-64 program, which is all that a build looks at: elf(5), Elf64_Ehdr.
+// emptyProgram returns the header of an x86-64 program. A build reads only the header: elf(5), Elf64_Ehdr.
 func emptyProgram() []byte {
 	head := make([]byte, 64)
 	copy(head, "\x7fELF\x02\x01\x01")
@@ -140,7 +140,7 @@ func copied(t *testing.T, dir string) string {
 	return out
 }
 
-// shell changes a folder.
+// shell runs a script in a folder.
 func shell(t *testing.T, dir, script string) {
 	t.Helper()
 	fixtures.Run(t, "sh", "-ec", "cd "+dir+"\n"+script)
@@ -152,7 +152,7 @@ func resum(t *testing.T, dir string) {
 	shell(t, dir, "find * -type f ! -name SHA256SUMS | sort | xargs sha256sum > SHA256SUMS")
 }
 
-// steps are hooks that note the steps, and the bytes that they announce and get.
+// steps records the steps, and the bytes that they announce and get.
 type steps struct {
 	names          []string
 	announced, got int64
