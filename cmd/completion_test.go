@@ -13,8 +13,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/stores"
 )
 
-// complete returns the words that a shell offers for the last argument, and cobra's directive for
-// them.
+// complete returns the completions of the last argument, and cobra's directive for them.
 func complete(t *testing.T, program string, args ...string) (words []string, directive string) {
 	t.Helper()
 	r := run(t, program, append([]string{"__complete"}, args...)...)
@@ -37,7 +36,7 @@ const (
 	folders   = ":16"
 )
 
-// nodeWithStores is the folder of a node's state with two stores attached.
+// nodeWithStores makes the state folder of a node with two attached stores.
 func nodeWithStores(t *testing.T) string {
 	t.Helper()
 	id := func(digit string) digest.Digest {
@@ -117,7 +116,7 @@ func TestCompletions(t *testing.T) {
 	}
 }
 
-// Values of NAME, TIME and SIZE were completed with files.
+// A bug was to complete values of NAME, TIME and SIZE with file names.
 func TestFlagsAreCompletedByTheirPlaceholders(t *testing.T) {
 	want := map[string][]string{
 		"DIR": {folders}, "FILE": {files, endings}, "PATH": {files, endings}, "DISK": {files},

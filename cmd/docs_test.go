@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// othersFlags are flags of other programs in the documents, by the programs.
+// othersFlags lists flags of other programs in the documents, by program.
 var othersFlags = map[string]string{
 	"--detach-sign":      "gpg",
 	"--dry-run":          "oc-mirror",
@@ -140,7 +140,7 @@ func TestExitCodesOfTheDocs(t *testing.T) {
 	}
 }
 
-// Words that the programs print stand in tables of the documents.
+// Tables of the documents have the words that the programs print.
 func TestTablesOfTheDocs(t *testing.T) {
 	for title, test := range map[string]struct {
 		page    string

@@ -62,7 +62,7 @@ func TestFormatIsSpecified(t *testing.T) {
 func checkLine(t *testing.T, title, section, want string) {
 	t.Helper()
 	if !strings.Contains(section, "\n"+want+"\n") {
-		t.Errorf("section %q of docs/format.md: got no line %q", title, want)
+		t.Errorf("section %q of docs/format.md: got no line %q, want one", title, want)
 	}
 }
 
@@ -81,7 +81,7 @@ func checkFields(t *testing.T, sections map[string]string) {
 		jsonKeys(reflect.TypeOf(value), keys)
 		for key := range keys {
 			if !strings.Contains(sections[title], "`"+key+"`") && !strings.Contains(sections[title], "`"+key+"[]`") {
-				t.Errorf("section %q of docs/format.md: got no field %q", title, key)
+				t.Errorf("section %q of docs/format.md: got no field %q, want it", title, key)
 			}
 		}
 	}
@@ -100,7 +100,7 @@ func checkFiles(t *testing.T, text string) {
 		layout.NodeDir + "/" + layout.AttachedDir + "/" + layout.StateFile, "HEX" + layout.AttachedSuffix,
 	} {
 		if !strings.Contains(text, "`"+name) {
-			t.Errorf("docs/format.md: got no file %s", name)
+			t.Errorf("docs/format.md: got no file %s, want it", name)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 var programs = []string{"pinbox", "pinbox-node"}
 
-// result of a program: its exit code and what it printed to stdout and stderr.
+// result is the exit code of a program, and its output to stdout and stderr.
 type result struct {
 	code        int
 	out, errOut string
@@ -33,7 +33,7 @@ func run(t *testing.T, program string, args ...string) result {
 	return result{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}
 }
 
-// help is the help of a command in its parts.
+// help has the parts of a command's help.
 type help struct {
 	path     []string
 	text     string
@@ -78,7 +78,7 @@ func helps(t *testing.T, program string, path ...string) []help {
 	t.Helper()
 	r := run(t, program, append(slices.Clone(path), "--help")...)
 	if r.code != 0 || r.errOut != "" {
-		t.Fatalf("%s %q --help: got exit code %d\n%s", program, path, r.code, r.errOut)
+		t.Fatalf("%s %q --help: got exit code %d, want 0\n%s", program, path, r.code, r.errOut)
 	}
 	h := parseHelp(path, r.out)
 	all := []help{h}
@@ -134,7 +134,7 @@ func checkFlag(t *testing.T, name, heading, usage string) {
 	t.Helper()
 	general := name == "help" || name == "version"
 	if heading == "" || general != (heading == "General") {
-		t.Errorf("--%s: got the heading %q", name, heading)
+		t.Errorf("--%s: got the heading %q, want another", name, heading)
 	}
 	if len(strings.Fields(usage)) < 3 || strings.HasSuffix(usage, ".") {
 		t.Errorf("--%s: got the usage %q, want a clause of three words or more without a full stop", name, usage)

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// pkg is what `go list` says of a package.
+// pkg is a package as `go list` prints it.
 type pkg struct {
 	ImportPath string
 	Imports    []string
@@ -56,7 +56,7 @@ func list(t *testing.T, args ...string) []pkg {
 	return pkgs
 }
 
-// room is the path of a package within the module, "" for a foreign one.
+// room returns the path of a package within the module, or "" for a foreign package.
 func room(importPath string) string {
 	r, _ := strings.CutPrefix(importPath+"/", module)
 	if r == importPath+"/" {
@@ -100,8 +100,8 @@ func TestNoArrowRunsUp(t *testing.T) {
 	}
 }
 
-// rooms lists the rooms of each floor from the top down. A room imports rooms of lower lines alone, and
-// none that stands beside it.
+// rooms lists the rooms of each floor from the top down. A room imports only rooms of lower lines, and
+// none of its own line.
 var rooms = map[string][]string{
 	"cmd": {
 		"cmd/pinbox cmd/pinbox-node",
@@ -155,13 +155,13 @@ func TestNoRoomCallsUp(t *testing.T) {
 		}
 		for _, imported := range p.Imports {
 			if to := room(imported); to != "" && floor(from) == floor(to) && line[to] <= line[from] {
-				t.Errorf("got %s importing %s, want imports of rooms in lower lines alone", from, to)
+				t.Errorf("got %s importing %s, want only imports of rooms in lower lines", from, to)
 			}
 		}
 	}
 }
 
-// doors says which rooms may import a foreign library.
+// doors lists the rooms that may import a foreign library.
 var doors = map[string][]string{
 	// the reference parser is the vocabulary's too
 	"go.podman.io/image/v5/docker/reference": {"storage", "storage/pinset", "runtime/registry"},
@@ -204,7 +204,7 @@ func TestForeignLibrariesHaveOneDoor(t *testing.T) {
 	}
 }
 
-// What decides on a node is tested without CRI-O, a cluster and systemd, so it needs none of
+// The decisions on a node are tested without CRI-O, a cluster and systemd, so package runtime imports none of
 // their libraries.
 func TestRuntimeIsPure(t *testing.T) {
 	for _, p := range list(t, "-deps", "./runtime") {
@@ -212,13 +212,13 @@ func TestRuntimeIsPure(t *testing.T) {
 			"google.golang.org/grpc", "k8s.io", "sigs.k8s.io", "github.com/coreos/go-systemd", "github.com/godbus/dbus",
 		} {
 			if strings.HasPrefix(p.ImportPath+"/", library+"/") {
-				t.Errorf("runtime depends on %s", p.ImportPath)
+				t.Errorf("got a dependency of runtime on %s, want none", p.ImportPath)
 			}
 		}
 	}
 }
 
-// A kind of node that is offered is one that both programs compile for.
+// `make cross` compiles both programs for each architecture that pinbox offers.
 func TestEveryArchitectureIsBuilt(t *testing.T) {
 	makefile, err := os.ReadFile("../Makefile")
 	if err != nil {
@@ -226,27 +226,27 @@ func TestEveryArchitectureIsBuilt(t *testing.T) {
 	}
 	want := "\nARCHITECTURES := " + strings.Join(pinset.Architectures(), " ") + "\n"
 	if !strings.Contains(string(makefile), want) {
-		t.Errorf("the Makefile has another list than %q", want)
+		t.Errorf("got another list in the Makefile, want %q", want)
 	}
 }
 
-// The node's binary is small and static: it has no use for what builds, nor for C.
+// The node's program is small and static: it has neither packages of builder nor C.
 func TestNodeBinaryStaysSmall(t *testing.T) {
 	for _, p := range list(t, "-deps", "./cmd/pinbox-node") {
 		if f := floor(room(p.ImportPath)); f == "builder" || f == "ignition" || f == "fixtures" {
-			t.Errorf("pinbox-node depends on %s", p.ImportPath)
+			t.Errorf("got a dependency of pinbox-node on %s, want none", p.ImportPath)
 		}
 		for _, heavy := range []string{
 			"go.podman.io/storage/drivers", "github.com/coreos/butane", "github.com/coreos/ignition",
 			"github.com/google/go-containerregistry",
 		} {
 			if strings.HasPrefix(p.ImportPath+"/", heavy+"/") {
-				t.Errorf("pinbox-node depends on %s", p.ImportPath)
+				t.Errorf("got a dependency of pinbox-node on %s, want none", p.ImportPath)
 			}
 		}
 		// The transport of runtime/registry brings helpers of the storage library.
 		if p.ImportPath == "go.podman.io/storage" {
-			t.Errorf("pinbox-node depends on %s", p.ImportPath)
+			t.Errorf("got a dependency of pinbox-node on %s, want none", p.ImportPath)
 		}
 	}
 	program := fixtures.Program(t, module+"cmd/pinbox-node")
@@ -260,6 +260,6 @@ func TestNodeBinaryStaysSmall(t *testing.T) {
 	}
 	defer f.Close()
 	if libraries, err := f.ImportedLibraries(); err != nil || len(libraries) > 0 {
-		t.Errorf("pinbox-node is not static: %v, %v", libraries, err)
+		t.Errorf("got the libraries %v of pinbox-node, %v; want none", libraries, err)
 	}
 }

@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// What code here may have at most. Lines are measured by `make lint`.
+// The limits of the code. `make lint` checks the length of lines.
 const (
 	maxFunctionLines = 60
 	maxFileLines     = 400 // of a file that is no test
 	maxMethods       = 20  // of a type
 )
 
-// measure compares a measure of something with the most that it may be.
+// measure compares a measure with its limit.
 func measure(t *testing.T, name, what string, got, most int) {
 	t.Helper()
 	if got > most {
@@ -34,12 +34,12 @@ type source struct {
 
 func (s source) test() bool { return strings.HasSuffix(s.path, "_test.go") }
 
-// lines is how many lines a node has.
+// lines returns the number of lines of a node.
 func (s source) lines(n ast.Node) int {
 	return s.set.Position(n.End()).Line - s.set.Position(n.Pos()).Line + 1
 }
 
-// sources are all files of the module, whatever they are built for.
+// sources returns all files of the module, with any build constraint.
 func sources(t *testing.T) (all []source) {
 	t.Helper()
 	const root = ".."
@@ -91,7 +91,7 @@ func TestTypesHaveFewMethods(t *testing.T) {
 	}
 }
 
-// receiver is the name of the type that a method belongs to.
+// receiver returns the name of a method's type.
 func receiver(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.StarExpr:
@@ -106,7 +106,7 @@ func receiver(e ast.Expr) string {
 	return ""
 }
 
-// A package says in doc.go what it is for; a program may do so in main.go.
+// Each package has a comment in doc.go, or a program in main.go.
 func TestPackagesAreDocumented(t *testing.T) {
 	undocumented := map[string]int{}
 	for _, s := range sources(t) {

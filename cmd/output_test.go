@@ -12,7 +12,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 )
 
-// YAML has what JSON has, and other forms are refused.
+// YAML and JSON have the same content, and other formats are refused.
 func TestOutputs(t *testing.T) {
 	dir := t.TempDir()
 	lock := filepath.Join(fixtures.Root(t), "fixtures/golden/pinbox.lock.json")
