@@ -76,11 +76,15 @@ func (p *planner) chooseStores(all bool) error {
 		p.plan.Stores, p.roots = append(p.plan.Stores, device), append(p.roots, p.slots.all[0])
 	}
 	for _, o := range p.state.Stores {
-		e, err := p.sources.extent(o)
-		if err == nil && p.mounts.problem(o, mounted) == nil {
-			p.plan.attached = append(p.plan.attached, o)
-			p.plan.Stores, p.roots = append(p.plan.Stores, e), append(p.roots, p.slots.path(o))
+		if _, err := p.sources.extent(o); err != nil || p.mounts.problem(o, mounted) != nil {
+			continue
 		}
+		device, err := deviceAt(p.slots.path(o)) // not the file: the device may verify what is read
+		if err != nil {
+			return err
+		}
+		p.plan.attached = append(p.plan.attached, o)
+		p.plan.Stores, p.roots = append(p.plan.Stores, device), append(p.roots, p.slots.path(o))
 	}
 	if len(p.plan.Stores) < 2 || len(p.plan.attached) == 0 {
 		return fmt.Errorf("%w: %d are mounted", ErrNothingToCompact, len(p.plan.attached))
