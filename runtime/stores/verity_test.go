@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 
@@ -62,24 +63,30 @@ func (l *loops) Targets(context.Context) ([]stores.Target, error) {
 	return slices.Collect(maps.Values(l.open)), nil
 }
 
-// wantTargets checks which devices there are.
+// wantTargets checks which devices there are. The kernel removes a loop device a little after its last use.
 func (l *loops) wantTargets(want ...string) {
 	l.t.Helper()
-	if _, err := l.Targets(l.t.Context()); err != nil {
-		l.t.Fatal(err)
-	}
-	if got := slices.Sorted(maps.Keys(l.open)); !slices.Equal(got, want) {
-		l.t.Errorf("got devices %v, want %v", got, want)
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if _, err := l.Targets(l.t.Context()); err != nil {
+			l.t.Fatal(err)
+		}
+		got := slices.Sorted(maps.Keys(l.open))
+		if slices.Equal(got, want) {
+			return
+		}
+		if time.Now().After(deadline) {
+			l.t.Fatalf("got devices %v, want %v", got, want)
+		}
 	}
 }
 
 // verified makes a node that has device mapper, and a folder with a store that has a hash tree.
 func verified(t *testing.T) (d *testNode, l *loops, folder string, tree verity.Tree) {
 	t.Helper()
-	d = newNode(t, testStore{n: 1})
+	d = newNode(t, testStore{n: 0})
 	l = &loops{t: t, open: map[string]stores.Target{}}
 	d.Mapper = l
-	folder = testStore{n: 2}.folder(t)
+	folder = delta(2).folder(t)
 	return d, l, folder, addTree(t, folder)
 }
 
@@ -179,7 +186,7 @@ func TestPolicyOfVerity(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d, l, folder, _ := verified(t)
 			if c.noTree {
-				folder = testStore{n: 2}.folder(t)
+				folder = delta(2).folder(t)
 			}
 			d.Verity, l.unavailable = c.policy, c.unavailable
 			_, err := d.Attach(t.Context(), stores.AttachOptions{Source: folder})
