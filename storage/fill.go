@@ -199,16 +199,22 @@ func (f *fetcher) partial(l pinset.LockedLayer) (part *cache.Partial, resumes bo
 
 // packLayer reads a layer and adds its pack to the cache.
 func (f *fetcher) packLayer(ctx context.Context, j *job, key cache.Key, part *cache.Partial) (*os.File, error) {
-	blob := compose.Blob{Digest: key.Blob, DiffID: j.layer.DiffID, Open: func(ctx context.Context) (io.ReadCloser, error) {
+	blob := limited(f.Client, j.layer, func(ctx context.Context) (io.ReadCloser, error) {
 		src, err := j.from.open(ctx)
 		if err != nil {
 			return nil, err
 		}
 		return src.layer(ctx, j.layer, part, f.read)
-	}}
+	})
+	blob.Digest = key.Blob
 	return f.Cache.Put(key, f.Tmp, func(out io.Writer) error {
 		return compose.PackLayer(ctx, f.Compressor, blob, out, f.Tmp)
 	})
+}
+
+// limited is a layer to read within the client's limits.
+func limited(c *Client, l pinset.LockedLayer, open func(context.Context) (io.ReadCloser, error)) compose.Blob {
+	return compose.Blob{DiffID: l.DiffID, Limits: c.limits, Turn: c.turn, Open: open}
 }
 
 // imageAdder is a store that records images.

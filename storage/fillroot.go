@@ -29,12 +29,12 @@ func (c *Client) FillGraphRoot(ctx context.Context, store *root.Store, images []
 			from.release()
 			from = &sharedSource{client: c, img: *img, users: 1}
 		}
-		return store.AddLayer(ctx, as, compose.Blob{DiffID: l.DiffID, Open: func(ctx context.Context) (io.ReadCloser, error) {
+		return store.AddLayer(ctx, as, limited(c, l, func(ctx context.Context) (io.ReadCloser, error) {
 			src, err := from.open(ctx)
 			if err != nil {
 				return nil, err
 			}
 			return src.layer(ctx, l, nil, read)
-		}})
+		}))
 	})
 }

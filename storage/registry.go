@@ -22,6 +22,7 @@ import (
 	imgtypes "go.podman.io/image/v5/types"
 	"go.podman.io/storage/pkg/configfile"
 
+	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/environment"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -64,6 +65,8 @@ type Access struct {
 	Retrying func(string)
 	// Insecure permits plain HTTP and certificates of unknown authorities.
 	Insecure bool
+	// Limits of what one layer may need.
+	Limits compose.Limits
 	// Registries is a drop-in of registries.conf(5) that is read after all drop-ins of the host;
 	// nil for none.
 	Registries []byte
@@ -77,6 +80,8 @@ type Client struct {
 	// stallTimeout and retrying are fields of Access.
 	stallTimeout time.Duration
 	retrying     func(string)
+	limits       compose.Limits
+	turn         compose.Turn // of layers that need much memory
 
 	// mu guards the fields up to tags.
 	mu sync.Mutex
@@ -114,6 +119,7 @@ func NewClient(access Access, platform pinset.Platform) (_ *Client, err error) {
 	}
 	c := &Client{
 		platform: platform, sys: sys, warnings: warnings, retrying: access.Retrying,
+		limits: access.Limits, turn: compose.NewTurn(),
 		stallTimeout: cmp.Or(access.StallTimeout, DefaultStallTimeout),
 		opened:       map[pinset.Image]*imageSource{}, resolved: map[pinset.Image]Resolved{},
 		local: map[pinset.Image]LocalImage{}, tags: map[pinset.Image]string{},

@@ -258,6 +258,15 @@ var table = []cli.Row{
 		storage.ErrPolicy, cli.ExitDamaged,
 		"sign the image, or set its key in --policy; --registries.d sets where signatures are",
 	},
+	{
+		compose.ErrTooManyFiles, cli.ExitInput,
+		"an image that nobody vouches for may be hostile: remove it; --max-layer-files raises the limit",
+	},
+	{
+		compose.ErrTooLarge, cli.ExitInput,
+		"an image that nobody vouches for may be hostile: remove it; --max-layer-size raises the limit",
+	},
+	{compose.ErrWindow, cli.ExitInput, "compress the layer again, with a window of 128 MiB at most"},
 	{compose.ErrEscape, cli.ExitInput, "the image is malformed or malicious; build it again"},
 	{compose.ErrEntry, cli.ExitInput, "the image is malformed; build it again"},
 	{

@@ -20,6 +20,8 @@ import (
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/bytesize"
+	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -37,6 +39,8 @@ type inputFlags struct {
 	pullSecret string
 	tlsVerify  bool
 	output     cli.Output
+
+	maxLayerSize string
 }
 
 func (f *inputFlags) add(flags *pflag.FlagSet) {
@@ -94,6 +98,11 @@ func (f *inputFlags) addAccess(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.access.StallTimeout, "stall", storage.DefaultStallTimeout,
 		"`TIME` without progress after which a request to a registry is repeated")
 	cli.Under("Registries", flags)
+	flags.Int64Var(&f.access.Limits.Files, "max-layer-files", compose.DefaultFiles,
+		"`NUMBER` of files, folders and links that one layer may have")
+	flags.StringVar(&f.maxLayerSize, "max-layer-size", "128GiB",
+		"`SIZE` that one layer may have unpacked")
+	cli.Under("Limits", flags)
 }
 
 // addFrom adds --from, which names the bases of a delta.
@@ -151,6 +160,12 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 	}
 	if f.access.StallTimeout <= 0 {
 		return o, cli.Usagef("--stall %s: must be greater than 0", f.access.StallTimeout)
+	}
+	if f.access.Limits.Size, err = bytesize.Parse(f.maxLayerSize); err != nil || f.access.Limits.Size <= 0 {
+		return o, cli.Usagef("--max-layer-size: %q is not a size above 0, such as 128GiB", f.maxLayerSize)
+	}
+	if f.access.Limits.Files <= 0 {
+		return o, cli.Usagef("--max-layer-files %d: must be greater than 0", f.access.Limits.Files)
 	}
 	f.access.Insecure = !f.tlsVerify
 	o.Access = f.access

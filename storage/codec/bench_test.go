@@ -80,7 +80,7 @@ func BenchmarkZstdReader(b *testing.B) {
 	if err := w.Close(); err != nil {
 		b.Fatal(err)
 	}
-	benchmarkReader(b, codec.NewZstdReader, packed.Bytes(), len(raw))
+	benchmarkReader(b, newZstdReader, packed.Bytes(), len(raw))
 }
 
 func benchmarkReader(b *testing.B, open func(io.Reader) (io.ReadCloser, error), packed []byte, size int) {

@@ -79,6 +79,10 @@ func (r *reader) add(hdr *tar.Header, tr io.Reader) error {
 	if hdr.Typeflag == tar.TypeXGlobalHeader {
 		return nil
 	}
+	if err := r.tree.budget.entry(hdr); err != nil {
+		return fmt.Errorf("%q: %w", hdr.Name, err)
+	}
+	tr = r.tree.budget.reader(tr)
 	if !hasContent(hdr) {
 		return r.place(hdr, nil)
 	}
@@ -255,6 +259,8 @@ func inode(hdr *tar.Header, content *squashfs.Content) (*squashfs.Inode, error) 
 	return i, err
 }
 
+const xattrRecord = "SCHILY.xattr."
+
 // Limits of the kernel: XATTR_NAME_MAX and XATTR_SIZE_MAX, in bytes.
 const (
 	maxXattrName  = 255
@@ -266,7 +272,7 @@ const (
 func xattrs(hdr *tar.Header, mode uint32) (map[string]string, error) {
 	var attrs map[string]string
 	for key, value := range hdr.PAXRecords {
-		name, ok := strings.CutPrefix(key, "SCHILY.xattr.")
+		name, ok := strings.CutPrefix(key, xattrRecord)
 		if !ok || !squashfs.SupportsXattr(name) || name == "security.selinux" || strings.HasPrefix(name, overlayXattrs) {
 			continue
 		}

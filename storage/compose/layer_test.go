@@ -47,7 +47,7 @@ func unpack(t *testing.T, layer []byte) (*reader, []byte, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newReader(pack, newTree(), split)
+	r := newReader(pack, newTree(newBudget(t.Context(), Blob{})), split)
 	err = r.read()
 	return r, record.Bytes(), err
 }

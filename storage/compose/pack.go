@@ -21,6 +21,10 @@ type Blob struct {
 	Digest digest.Digest
 	// DiffID is the digest of its uncompressed tar stream.
 	DiffID digest.Digest
+	// Limits of what the layer may need.
+	Limits Limits
+	// Turn of the layers that are read at the same time.
+	Turn Turn
 	// Open opens the blob. At its end, the reader returns an error if the blob does not have the
 	// expected digest.
 	Open func(context.Context) (io.ReadCloser, error)
@@ -83,7 +87,9 @@ func PackLayer(ctx context.Context, compressor *squashfs.Compressor, blob Blob, 
 // readLayer reads the layer once. If entries of it replace others, it reads the layer a second
 // time, because the tar-split file must contain the replaced contents.
 func readLayer(ctx context.Context, blob Blob, pack *squashfs.Packer, spool *os.File) (*reader, int64, error) {
-	st, err := openStream(ctx, blob.Open)
+	b := newBudget(ctx, blob)
+	defer b.release()
+	st, err := openStream(b, blob.Open)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -92,7 +98,7 @@ func readLayer(ctx context.Context, blob Blob, pack *squashfs.Packer, spool *os.
 	if err != nil {
 		return nil, 0, err
 	}
-	r := newReader(pack, newTree(), split)
+	r := newReader(pack, newTree(b), split)
 	if err := r.read(); err != nil {
 		return nil, 0, st.explain(ctx, err, blob.DiffID)
 	}
@@ -100,7 +106,7 @@ func readLayer(ctx context.Context, blob Blob, pack *squashfs.Packer, spool *os.
 		return nil, 0, err
 	}
 	if len(r.superseded) > 0 {
-		return r, st.size, splitAgain(ctx, blob, r.superseded, spool)
+		return r, st.size, splitAgain(b, blob, r.superseded, spool)
 	}
 	return r, st.size, nil
 }
@@ -108,7 +114,9 @@ func readLayer(ctx context.Context, blob Blob, pack *squashfs.Packer, spool *os.
 // ReadLayer calls read with the uncompressed tar stream of a layer, and verifies its digest. It
 // returns the size of the stream in bytes.
 func ReadLayer(ctx context.Context, blob Blob, read func(io.Reader) error) (int64, error) {
-	st, err := openStream(ctx, blob.Open)
+	b := newBudget(ctx, blob)
+	defer b.release()
+	st, err := openStream(b, blob.Open)
 	if err != nil {
 		return 0, err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/codec"
 )
 
@@ -35,6 +36,10 @@ const (
 
 const chunkSize = 256 << 10
 
+// smallWindow is the largest window of a zstd stream that does not wait for its turn, in bytes. Only
+// `zstd --ultra` and `--long` make larger ones.
+const smallWindow = 16 << 20
+
 // stream is a layer's uncompressed tar stream. A goroutine decompresses a few chunks in advance, to
 // use a second CPU.
 type stream struct {
@@ -42,6 +47,8 @@ type stream struct {
 	chunks chan []byte
 	free   chan []byte
 	stop   context.CancelFunc
+	limit  int64 // for size
+	window uint64
 	err    error // of the decompressor, once chunks is closed
 	failed error // err, once Read has returned it
 
@@ -51,8 +58,8 @@ type stream struct {
 }
 
 // openStream starts to decompress a blob. The caller calls close, at any point of the stream.
-func openStream(ctx context.Context, open func(context.Context) (io.ReadCloser, error)) (*stream, error) {
-	ctx, stop := context.WithCancel(ctx)
+func openStream(b *budget, open func(context.Context) (io.ReadCloser, error)) (*stream, error) {
+	ctx, stop := context.WithCancel(b.ctx)
 	blob, err := open(ctx)
 	if err != nil {
 		stop()
@@ -60,6 +67,7 @@ func openStream(ctx context.Context, open func(context.Context) (io.ReadCloser, 
 	}
 	s := &stream{
 		chunks: make(chan []byte, 4), free: make(chan []byte, 6), stop: stop, sum: sha256.New(),
+		limit: b.limits.Size, window: smallWindow,
 	}
 	for range cap(s.free) {
 		s.free <- make([]byte, chunkSize)
@@ -67,6 +75,13 @@ func openStream(ctx context.Context, open func(context.Context) (io.ReadCloser, 
 	in := bufio.NewReaderSize(blob, 64<<10)
 	magic, err := in.Peek(4)
 	s.kind = sniff(magic)
+	if s.kind == zstdCompressed && codec.ZstdWindow(in) > smallWindow {
+		s.window = codec.MaxWindow
+		if err := b.wait(); err != nil {
+			stop()
+			return nil, errors.Join(err, blob.Close())
+		}
+	}
 	go func() {
 		defer close(s.chunks)
 		if err == nil || errors.Is(err, io.EOF) {
@@ -112,6 +127,9 @@ func (s *stream) pump(ctx context.Context, in *bufio.Reader) error {
 	if plain {
 		return err
 	}
+	if errors.Is(err, codec.ErrWindow) {
+		return fmt.Errorf("%w: %w", ErrWindow, err)
+	}
 	return fmt.Errorf("%w: %w", ErrCompression, err)
 }
 
@@ -122,7 +140,7 @@ func (s *stream) decompress(ctx context.Context, in *bufio.Reader) (plain bool, 
 	case gzipCompressed:
 		out, err = codec.NewGzipReader(in)
 	case zstdCompressed:
-		out, err = codec.NewZstdReader(in)
+		out, err = codec.NewZstdReader(in, s.window)
 	}
 	if err != nil {
 		return false, err
@@ -171,7 +189,9 @@ func (s *stream) Read(p []byte) (int, error) {
 		}
 		s.buf, s.rest = chunk, chunk
 		s.sum.Write(chunk)
-		s.size += int64(len(chunk))
+		if s.size += int64(len(chunk)); s.size > s.limit {
+			return 0, fmt.Errorf("%w: its stream has more than %s", ErrTooLarge, bytesize.Format(s.limit))
+		}
 	}
 	n := copy(p, s.rest)
 	s.rest = s.rest[n:]
@@ -191,7 +211,7 @@ func (s *stream) verify(want digest.Digest) error {
 func (s *stream) explain(ctx context.Context, err error, want digest.Digest) error {
 	var errno syscall.Errno
 	switch {
-	case ctx.Err() != nil:
+	case ctx.Err() != nil || isLimit(err):
 		return err
 	case s.failed != nil: // it may have a syscall.Errno too, such as ECONNREFUSED
 		return s.failed

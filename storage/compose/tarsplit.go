@@ -2,7 +2,6 @@ package compose
 
 import (
 	"archive/tar"
-	"context"
 	"encoding/json"
 	"errors"
 	"hash"
@@ -116,14 +115,14 @@ func (t *tee) Read(p []byte) (int, error) {
 
 // splitAgain reads a layer again and writes its tar-split file to spool, with the contents of the
 // entries in keep.
-func splitAgain(ctx context.Context, blob Blob, keep map[int]bool, spool *os.File) error {
+func splitAgain(b *budget, blob Blob, keep map[int]bool, spool *os.File) error {
 	if err := spool.Truncate(0); err != nil {
 		return err
 	}
 	if _, err := spool.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	st, err := openStream(ctx, blob.Open)
+	st, err := openStream(b, blob.Open)
 	if err != nil {
 		return err
 	}

@@ -46,6 +46,7 @@ type tree struct {
 	// linked reports whether the last walk followed a symbolic link: the link may be replaced
 	// later, and outside of a container an absolute link refers to files of the host.
 	linked bool
+	budget *budget
 }
 
 // fromBelow marks a mode that is inherited from the layer below, which is unknown when a layer is
@@ -54,10 +55,10 @@ const fromBelow = 1 << 31
 
 // newTree starts a layer. Without an entry for its root directory, a layer inherits mode and owner
 // of its parent's: drivers/overlay in containers/storage, getLayerPermissions.
-func newTree() *tree {
+func newTree(b *budget) *tree {
 	root := squashfs.NewDir(0, 0, 0, 0)
 	root.Mode |= fromBelow
-	return &tree{root: root, replaced: func(*squashfs.Inode) {}}
+	return &tree{root: root, budget: b, replaced: func(*squashfs.Inode) {}}
 }
 
 // inheritSetGID replaces fromBelow in the tree of a layer by the set-group-ID bit of the root
@@ -180,11 +181,19 @@ func (t *tree) walk(dirs string) (*squashfs.Inode, error) {
 			stack = stack[:len(stack)-1]
 			continue
 		}
+		if err := t.budget.step(1); err != nil {
+			return nil, err
+		}
 		next := here.Entry(name)
 		switch {
+		case len(stack) > maxDepth:
+			return nil, fmt.Errorf("%w: more than %d directories deep", ErrEntry, maxDepth)
 		case next == nil:
 			if len(name) > maxNameLen {
 				return nil, fmt.Errorf("%w: a name of %d bytes", ErrEntry, len(name))
+			}
+			if err := t.budget.name(len(name)); err != nil {
+				return nil, err
 			}
 			next = implicitDir()
 			next.Mode |= here.Mode & (syscall.S_ISGID | fromBelow) // as mkdir(2) does
@@ -198,6 +207,9 @@ func (t *tree) walk(dirs string) (*squashfs.Inode, error) {
 				stack = stack[:1]
 			}
 			todo = append(strings.Split(next.Target, "/"), todo...)
+			if err := t.budget.step(len(todo)); err != nil {
+				return nil, err
+			}
 			continue
 		case isWhiteout(next):
 			return nil, errBelowWhiteout
