@@ -16,7 +16,7 @@ const maxReadFile = 64 << 20
 // walk finds the inode of a path.
 func (r *Reader) walk(op, name string) (*node, error) {
 	fail := func(err error) (*node, error) { return nil, &fs.PathError{Op: op, Path: name, Err: err} }
-	if !fs.ValidPath(name) {
+	if !fs.ValidPath(strings.ToValidUTF8(name, "?")) { // names of a layer need not be UTF-8
 		return fail(fs.ErrInvalid)
 	}
 	n, err := r.node(r.sb.Root)
