@@ -36,6 +36,8 @@ type Result struct {
 	StoreDigest string `json:"storeDigest,omitempty"`
 	// StoreRootHash is the root of the store's hash tree, which was computed; "" if the format has none.
 	StoreRootHash string `json:"storeRootHash,omitempty"`
+	// Layers is how many layers were read again; 0 unless that was asked for.
+	Layers int `json:"layersRead,omitempty"`
 	// Delta describes a delta; nil for an appliance.
 	Delta *Delta `json:"delta,omitempty"`
 	// Unchecked lists what could not be checked, and why.

@@ -58,6 +58,7 @@ var table = []cli.Row{
 		builder.ErrNoBase, cli.ExitUsage,
 		"name the base with --from: the folder or ISO of a build or of a delta, or a lock",
 	},
+	{verify.ErrNoLayers, cli.ExitInput, "build it with spec.store.format squashfs, or leave out --deep"},
 	{verify.ErrNotDelta, cli.ExitInput, "--base is for the output of `pinbox delta` only"},
 	{pinset.ErrBadDelta, cli.ExitInput, "build the delta again"},
 	{root.ErrMount, cli.ExitOther, "mounting needs root, loop devices, and a kernel with squashfs and overlay"},

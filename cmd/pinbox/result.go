@@ -165,6 +165,9 @@ func printVerified(cmd *cobra.Command, output cli.Output, v verify.Result) error
 	if d := v.Delta; d != nil && err == nil {
 		err = printDeltaVerified(cmd.OutOrStdout(), *d)
 	}
+	if v.Layers > 0 {
+		fmt.Fprintf(cmd.OutOrStdout(), "read again: %s, each with the DiffID of its image\n", cli.Plural(v.Layers, "layer"))
+	}
 	for _, what := range v.Unchecked {
 		fmt.Fprintf(cmd.OutOrStdout(), "not checked: %s\n", what)
 	}

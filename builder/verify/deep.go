@@ -1,0 +1,65 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/storage/audit"
+	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/squashfs"
+)
+
+// ErrNoLayers says that the layers of a store cannot be read again.
+var ErrNoLayers = errors.New("layers can be read again from a squashfs only")
+
+// Layers reads all layers of the stores in folders or ISOs again and compares them with their DiffIDs. The
+// error is artifact.ErrVerify if one differs. It returns how many it has read.
+func Layers(ctx context.Context, names []string, hooks progress.Hooks) (n int, err error) {
+	for _, name := range names {
+		read, err := layersOf(ctx, name, hooks)
+		if n += read; errors.Is(err, audit.ErrInvalid) || errors.Is(err, squashfs.ErrDamaged) {
+			return n, fmt.Errorf("%s: %w:\n%w", name, artifact.ErrVerify, err)
+		}
+		if err != nil {
+			return n, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return n, nil
+}
+
+func layersOf(ctx context.Context, name string, hooks progress.Hooks) (n int, err error) {
+	store, err := artifact.FindStore(name)
+	if err != nil {
+		return 0, err
+	}
+	if store.File == "" {
+		return 0, ErrNoLayers
+	}
+	f, err := os.Open(store.File)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	files, err := squashfs.OpenImage(io.NewSectionReader(f, store.Offset, store.Size), store.Size)
+	if err != nil {
+		return 0, err
+	}
+	total := int64(0)
+	if err := layout.Open(files).Layers(func(l layout.Layer) error {
+		total += l.UncompressedSize
+		return nil
+	}); err != nil {
+		return 0, err
+	}
+	hooks.Begin("read layers again", total)
+	err = audit.Layers(ctx, files, func(l layout.Layer) {
+		n++
+		hooks.Add(int(l.UncompressedSize))
+	})
+	return n, err
+}
