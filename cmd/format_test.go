@@ -97,7 +97,8 @@ func checkFiles(t *testing.T, text string) {
 		layout.MediumStore, layout.MediumLock, layout.MediumSums, layout.MediumSignature, layout.MediumBase,
 		layout.MediumRootHash, layout.RootHashFile(layout.DeltaStoreFile), layout.OpenStorePath, layout.StoreLink,
 		layout.MediumLabel, layout.PartitionLabel, layout.SlotsDir, layout.StatusPath, layout.NodeConfigPath,
-		layout.NodeDir + "/" + layout.AttachedDir + "/" + layout.StateFile, "HEX" + layout.AttachedSuffix,
+		layout.NodeDir + "/" + layout.AttachedDir + "/" + layout.StateFile,
+		layout.NodeDir + "/" + layout.AttachedDir + "/" + layout.StateCopy, "HEX" + layout.AttachedSuffix,
 	} {
 		if !strings.Contains(text, "`"+name) {
 			t.Errorf("docs/format.md: got no file %s, want it", name)

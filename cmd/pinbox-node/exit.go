@@ -101,6 +101,7 @@ var table = []cli.Row{
 	{stores.ErrDamaged, cli.ExitDamaged, "check the original with `pinbox verify`, and copy it again"},
 	{stores.ErrMissing, cli.ExitDamaged, "insert its medium, or attach the store again"},
 	{fs.ErrPermission, cli.ExitOther, "run it as root"},
+	{stores.ErrRestored, cli.ExitDamaged, "check the disk; the next pass writes the file again"},
 	{
 		stores.ErrState, cli.ExitDamaged,
 		"restore the file; or move its folder away and attach the files in it again, oldest first: the name of a " +

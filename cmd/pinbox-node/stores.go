@@ -1,12 +1,14 @@
 package main
 
 import (
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/runtime/node"
+	"github.com/pinbox/pinbox/runtime/stores"
 )
 
 func storesCommand() *cobra.Command {
@@ -18,10 +20,10 @@ func storesCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := node.Stores(cmd.Context(), f.Options)
-			if err != nil {
+			if err != nil && !errors.Is(err, stores.ErrRestored) {
 				return err
 			}
-			return showStores(cmd.OutOrStdout(), output, all)
+			return errors.Join(err, showStores(cmd.OutOrStdout(), output, all))
 		},
 	}
 	f.add(cmd.Flags(), 10*time.Second)

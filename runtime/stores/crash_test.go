@@ -87,7 +87,7 @@ func (s *testSystem) checkConsistency(last []string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	want := []string{"state.json", "worker.yaml"}
+	want := []string{"state.json", "state.json.copy", "worker.yaml"}
 	for _, o := range state.Stores {
 		want = append(want, o.ID.Encoded()+".squashfs")
 	}

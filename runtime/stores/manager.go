@@ -174,6 +174,10 @@ func (m Manager) Reconcile(ctx context.Context, stopped func() bool) ([]Status, 
 		return nil, errors.Join(own, err)
 	}
 	defer release()
+	restored := s.state.restored
+	if restored != nil { // on a read-only file system, the copy goes on to count
+		restored = errors.Join(restored, s.save())
+	}
 	var notReplaced error
 	if s.state.Compaction != nil && starts {
 		notReplaced = s.replaceByCompacted(ctx)
@@ -181,7 +185,7 @@ func (m Manager) Reconcile(ctx context.Context, stopped func() bool) ([]Status, 
 	notSaved := noteOwn(s, own)
 	found, err := s.reconcile(ctx)
 	all, statusErr := s.state.statuses(ctx, s.mounts, found)
-	return all, errors.Join(notReplaced, notSaved, err, statusErr)
+	return all, errors.Join(restored, notReplaced, notSaved, err, statusErr)
 }
 
 // hasState reports whether a store was ever attached to this node.

@@ -1,6 +1,7 @@
 package stores_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -378,15 +379,18 @@ func TestRollbackToAMissingStore(t *testing.T) {
 	d.wantSet(2)
 }
 
-// If the state is missing, damaged or of another version, nothing is changed.
+// If the state and its copy are missing or damaged, or it is of another version, nothing is changed.
 func TestUnreadableState(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
 	d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
 	file := filepath.Join(d.Dir, "state.json")
+	both := func(change func(string) error) error { return errors.Join(change(file), change(file+".copy")) }
 	for name, damage := range map[string]func() error{
-		"no JSON":         func() error { return os.WriteFile(file, []byte("{"), 0o600) },
 		"another version": func() error { return os.WriteFile(file, []byte(`{"version":99}`), 0o600) },
-		"missing":         func() error { return os.Remove(file) },
+		"no JSON": func() error {
+			return both(func(name string) error { return os.WriteFile(name, []byte("{"), 0o600) })
+		},
+		"missing": func() error { return both(os.Remove) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := damage(); err != nil {
@@ -397,6 +401,45 @@ func TestUnreadableState(t *testing.T) {
 			}
 			if files, err := filepath.Glob(filepath.Join(d.Dir, "*.squashfs")); err != nil || len(files) != 1 {
 				t.Errorf("got the files %v, %v, want the file of the store", files, err)
+			}
+		})
+	}
+}
+
+// If state.json alone is lost or damaged, its copy counts: nothing is unmounted or removed, the next
+// pass reports it and writes the file again, and the one after that is as before.
+func TestLostState(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
+	d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
+	file := filepath.Join(d.Dir, "state.json")
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, damage := range map[string]func() error{
+		"missing":      func() error { return os.Remove(file) },
+		"empty":        func() error { return os.WriteFile(file, nil, 0o600) },
+		"no JSON":      func() error { return os.WriteFile(file, want[:len(want)/2], 0o600) },
+		"a bad digest": func() error { return os.WriteFile(file, bytes.Replace(want, []byte("sha256:"), nil, 1), 0o600) },
+		"copy is lost": func() error { return os.Remove(file + ".copy") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := damage(); err != nil {
+				t.Fatal(err)
+			}
+			lost := name != "copy is lost"
+			if _, err := d.Status(t.Context()); errors.Is(err, stores.ErrRestored) != lost {
+				t.Errorf("status: got %v, want an error: %v", err, lost)
+			}
+			if err := d.reconcile(); errors.Is(err, stores.ErrRestored) != lost {
+				t.Errorf("the next pass: got %v, want an error: %v", err, lost)
+			}
+			if err := d.reconcile(); err != nil {
+				t.Errorf("the pass after that: got %v, want no error", err)
+			}
+			d.wantMounted(1)
+			if got, err := os.ReadFile(file); !bytes.Equal(got, want) {
+				t.Errorf("got\n%s, %v, want\n%s", got, err, want)
 			}
 		})
 	}

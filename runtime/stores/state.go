@@ -50,6 +50,9 @@ type State struct {
 	// SELinuxContext of the last attach, for a boot at which the node's configuration cannot
 	// be read.
 	SELinuxContext string `json:"selinuxContext,omitempty"`
+
+	// restored is ErrRestored with its cause, of a state that was read from the copy.
+	restored error
 }
 
 // Store is an attached store.
@@ -120,39 +123,61 @@ type Compaction struct {
 // ErrState means that it is unknown which stores are attached.
 var ErrState = errors.New("the state of the stores cannot be read")
 
-func stateFile(dir string) string { return filepath.Join(dir, layout.StateFile) }
+// ErrRestored means that the state could not be read, and that its copy counts.
+var ErrRestored = errors.New("the state of the stores was restored from its copy")
 
-// ReadState reads the state from the folder dir. Before the first attach there is no file, and
-// the state is empty.
+func stateFile(dir string) string { return filepath.Join(dir, layout.StateFile) }
+func stateCopy(dir string) string { return filepath.Join(dir, layout.StateCopy) }
+
+// ReadState reads the state from the folder dir. If its file is lost or damaged, the copy counts,
+// and the state says so. Before the first attach there is neither, and the state is empty.
 func ReadState(dir string) (State, error) {
-	s := State{Version: StateVersion}
-	content, err := os.ReadFile(stateFile(dir))
+	s, err := decodeState(stateFile(dir))
+	if err == nil {
+		return s, nil
+	}
+	if !errors.Is(err, pinset.ErrNewer) {
+		if saved, copyErr := decodeState(stateCopy(dir)); copyErr == nil {
+			saved.restored = fmt.Errorf("%w: %w", ErrRestored, err)
+			return saved, nil
+		}
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		files, _ := filepath.Glob(filepath.Join(dir, "*"+fileSuffix)) // the pattern is valid
 		if len(files) == 0 {
-			return s, nil
+			return State{Version: StateVersion}, nil
 		}
 		err = fmt.Errorf("%w, but %d stores are in the folder", err, len(files))
 	}
-	if err == nil {
-		err = pinset.Decode(bytes.NewReader(content), StateVersion, &s)
+	return State{}, fmt.Errorf("%w: %w", ErrState, err)
+}
+
+func decodeState(path string) (s State, err error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return s, err
 	}
-	if err == nil {
+	if err = pinset.Decode(bytes.NewReader(content), StateVersion, &s); err == nil {
 		err = s.check()
 	}
 	if err != nil {
-		return State{}, fmt.Errorf("%w: %s: %w", ErrState, stateFile(dir), err)
+		return State{}, fmt.Errorf("%s: %w", path, err)
 	}
 	return s, nil
 }
 
+// write writes the copy first: if that fails, nothing has changed.
 func (s State) write(dir string) error {
 	content, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return err
 	}
-	_, err = atomicfile.WriteVia(stateFile(dir)+partSuffix, stateFile(dir), append(content, '\n'), 0o600)
-	return err
+	for _, path := range []string{stateCopy(dir), stateFile(dir)} {
+		if _, err := atomicfile.WriteVia(path+partSuffix, path, append(content, '\n'), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *State) store(id digest.Digest) *Store {

@@ -55,7 +55,8 @@ func (m Manager) snapshot(ctx context.Context) ([]Status, error) {
 			return nil, err
 		}
 	}
-	return s.statuses(ctx, mounts, found)
+	all, err := s.statuses(ctx, mounts, found)
+	return all, errors.Join(s.restored, err)
 }
 
 func (s *State) statuses(ctx context.Context, m mounts, found problems) ([]Status, error) {

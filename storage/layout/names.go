@@ -103,10 +103,11 @@ const (
 	MediumMount = "/run/media/pinbox"
 )
 
-// AttachedDir is the folder below NodeDir with the attached stores, StateFile is the state in it,
-// and AttachedSuffix is the suffix of the stores' names.
+// AttachedDir is the folder below NodeDir with the attached stores, StateFile is the state in it
+// and StateCopy its copy, and AttachedSuffix is the suffix of the stores' names.
 const (
 	AttachedDir    = "stores.d"
 	StateFile      = "state.json"
+	StateCopy      = "state.json.copy"
 	AttachedSuffix = ".squashfs"
 )
