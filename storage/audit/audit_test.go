@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -47,7 +48,7 @@ var (
 	top       = layout.LayerID(below, topDiff)
 )
 
-// valid makes a store that is what its records say.
+// valid makes a store that matches its records.
 func valid() *store {
 	s := &store{MapFS: fstest.MapFS{}}
 	s.config = encode(object{"rootfs": object{"diff_ids": []digest.Digest{belowDiff, topDiff}}})
@@ -141,10 +142,10 @@ func TestStore(t *testing.T) {
 	}
 	if got.Delta.Name != "edge" || len(got.Lock.Images) != 1 || len(got.Sets) != 1 || len(got.Token) != 64 ||
 		got.Names[repository+":1"] != s.image.ID || len(got.Names) != 2 {
-		t.Errorf("got %+v", got)
+		t.Errorf("got %+v, want the lock, the set, the token and two names of the store", got)
 	}
 	if err := audit.Records(s.MapFS); err != nil {
-		t.Error(err)
+		t.Errorf("Records: got %v, want no error", err)
 	}
 }
 
@@ -182,13 +183,13 @@ func TestLower(t *testing.T) {
 // breakage makes a store invalid.
 type breakage struct {
 	change func(s *store)
-	// says is in the error.
-	says string
+	// text is in the error.
+	text string
 	// records means that CRI-O could not list the images, so that Records refuses the store too.
 	records bool
 }
 
-// other is a digest of nothing in the store.
+// other is a digest that nothing in the store has.
 var other = digest.FromString("other")
 
 func brokenDocuments() map[string]breakage {
@@ -317,7 +318,7 @@ func brokenLayers() map[string]breakage {
 			s.write()
 		}, "its records refer to the layer", false},
 		"layer of both stores": {func(s *store) {
-			s.delta.Needs = append(s.delta.Needs, pinset.Need{Layer: top, Link: layout.LinkName(top)})
+			s.delta.Needs = slices.Insert(s.delta.Needs, 0, pinset.Need{Layer: top, Link: layout.LinkName(top)}) // sorted
 			s.write()
 		}, "it needs the layer " + top + ", which it has", false},
 		"needed layer with another link name": {func(s *store) {
@@ -383,7 +384,7 @@ func brokenFiles() map[string]breakage {
 			s.text(layout.VolatileLayersFile, "[]")
 		}, "more than 3 entries", false},
 		"containers":      {func(s *store) { s.text(layout.ContainersFile, "[]") }, "more than 4 entries", false},
-		"file of nobody":  {func(s *store) { s.text("pinbox/.x", "") }, "not a file of a store", false},
+		"unknown file":    {func(s *store) { s.text("pinbox/.x", "") }, "not a file of a store", false},
 		"link in files":   {func(s *store) { s.mode("pinbox/files/etc/x", fs.ModeSymlink) }, "a symbolic link", false},
 		"socket in files": {func(s *store) { s.mode("pinbox/files/x", fs.ModeSocket) }, "a device or a socket", false},
 		"device as the program": {func(s *store) {
@@ -392,7 +393,7 @@ func brokenFiles() map[string]breakage {
 	}
 }
 
-// Each damage or attack is refused by an error that names it.
+// Each damage or attack is an error that names it.
 func TestInvalidStore(t *testing.T) {
 	for _, table := range []map[string]breakage{
 		brokenDocuments(), brokenImages(), brokenNames(), brokenLayers(), brokenFolders(), brokenFiles(),
@@ -401,8 +402,8 @@ func TestInvalidStore(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				s := valid()
 				c.change(s)
-				if _, err := audit.Store(s.MapFS); err == nil || !strings.Contains(err.Error(), c.says) {
-					t.Errorf("got %v, want %q", err, c.says)
+				if _, err := audit.Store(s.MapFS); err == nil || !strings.Contains(err.Error(), c.text) {
+					t.Errorf("got %v, want %q", err, c.text)
 				}
 				if err := audit.Records(s.MapFS); (err != nil) != c.records {
 					t.Errorf("Records: got %v, want an error: %v", err, c.records)
