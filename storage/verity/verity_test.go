@@ -15,14 +15,14 @@ import (
 	"github.com/pinbox/pinbox/storage/verity"
 )
 
-// data is size bytes that depend on size alone.
+// data returns bytes that depend only on the size.
 func data(size int64) []byte {
 	b := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{byte(size)}).Read(b) // it never fails
 	return b
 }
 
-// write returns a file with a tree. The data comes in pieces of so many bytes.
+// write returns a file with a tree. It writes the data in pieces of the size in bytes.
 func write(t testing.TB, content []byte, piece int) ([]byte, verity.Tree) {
 	t.Helper()
 	scratch, err := os.Create(filepath.Join(t.TempDir(), "scratch"))
@@ -43,7 +43,7 @@ func write(t testing.TB, content []byte, piece int) ([]byte, verity.Tree) {
 	return out.Bytes(), tree
 }
 
-// check reads a file in pieces of so many bytes.
+// check checks a file in pieces of the size in bytes.
 func check(file []byte, piece int) (verity.Tree, error) {
 	c := verity.NewChecker(int64(len(file)))
 	for at := 0; at < len(file); at += piece {
@@ -52,11 +52,12 @@ func check(file []byte, piece int) (verity.Tree, error) {
 	return c.Tree()
 }
 
-// sizes of data around those at which a level more begins.
+// sizes are sizes of data around those from which on a tree has one more level.
 var sizes = []int64{1, 4096, 4097, 127 * 4096, 128 * 4096, 128*4096 + 1, 129 * 4096, 300 * 4096, 128*128*4096 - 5,
 	128 * 128 * 4096, 128*128*4096 + 4096}
 
-func TestTreeIsThatOfVeritysetup(t *testing.T) {
+// veritysetup writes the same tree.
+func TestTreeEqualsVeritysetup(t *testing.T) {
 	for _, size := range sizes {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			got, tree := write(t, data(size), 1<<20)
@@ -71,15 +72,15 @@ func TestTreeIsThatOfVeritysetup(t *testing.T) {
 				t.Fatal(err)
 			}
 			uuid := fmt.Sprintf("%x", got[tree.Blocks*verity.BlockSize+16:][:16])
-			said := fixtures.Run(t, "veritysetup", "format", file, file, offset, "--salt=-",
+			output := fixtures.Run(t, "veritysetup", "format", file, file, offset, "--salt=-",
 				fmt.Sprintf("--data-blocks=%d", tree.Blocks), "--uuid",
 				strings.Join([]string{uuid[:8], uuid[8:12], uuid[12:16], uuid[16:20], uuid[20:]}, "-"))
-			if !strings.Contains(said, tree.Root.Encoded()) {
-				t.Errorf("got root %s, want that of\n%s", tree.Root.Encoded(), said)
+			if !strings.Contains(output, tree.Root.Encoded()) {
+				t.Errorf("got root %s, want that in\n%s", tree.Root.Encoded(), output)
 			}
 			want, err := os.ReadFile(file)
 			if err != nil || !bytes.HasPrefix(got, want) || len(bytes.Trim(got[len(want):], "\x00")) > 0 {
-				t.Errorf("got other bytes than veritysetup, %v", err)
+				t.Errorf("got another file, %v; want that of veritysetup", err)
 			}
 			if err := os.WriteFile(file, got, 0o600); err != nil {
 				t.Fatal(err)
@@ -138,17 +139,19 @@ func TestFilesWithoutATree(t *testing.T) {
 		file []byte
 		want error
 	}{
-		"empty":           {nil, verity.ErrNoTree},
-		"data alone":      {good[:tree.Blocks*verity.BlockSize], verity.ErrNoTree},
-		"odd size":        {good[:len(good)-1], verity.ErrNoTree},
-		"a block less":    {good[:len(good)-verity.BlockSize], verity.ErrNoTree},
-		"a block more":    {append(bytes.Clone(good), make([]byte, verity.BlockSize)...), verity.ErrNoTree},
-		"zeros":           {make([]byte, len(good)), verity.ErrNoTree},
-		"another's, salt": {foreign, verity.ErrSuperblock},
+		"empty":         {nil, verity.ErrNoTree},
+		"only data":     {good[:tree.Blocks*verity.BlockSize], verity.ErrNoTree},
+		"odd size":      {good[:len(good)-1], verity.ErrNoTree},
+		"block missing": {good[:len(good)-verity.BlockSize], verity.ErrNoTree},
+		"block added":   {append(bytes.Clone(good), make([]byte, verity.BlockSize)...), verity.ErrNoTree},
+		"zeros":         {make([]byte, len(good)), verity.ErrNoTree},
+		"with a salt":   {foreign, verity.ErrSuperblock},
 	} {
-		if got, err := check(c.file, 1<<16); !errors.Is(err, c.want) {
-			t.Errorf("%s: got %v, %v, want %v", name, got, err, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got, err := check(c.file, 1<<16); !errors.Is(err, c.want) {
+				t.Errorf("got %v, %v, want %v", got, err, c.want)
+			}
+		})
 	}
 }
 
@@ -160,17 +163,18 @@ func TestTable(t *testing.T) {
 	}
 }
 
-func TestWriterRefusesAnotherSize(t *testing.T) {
+// The writer refuses data of another size.
+func TestOtherSizeOfTheData(t *testing.T) {
 	for _, size := range []int64{0, 5, 7} {
 		w := verity.NewWriter(io.Discard, size, nil)
 		_, err := w.Write(make([]byte, 6))
 		if _, closeErr := w.Close(); err == nil && closeErr == nil {
-			t.Errorf("%d bytes announced, 6 written: got no error", size)
+			t.Errorf("got no error for 6 bytes, want one: the size is %d", size)
 		}
 	}
 }
 
-// The tree of 20 GB has 160 MB; the Checker keeps a few blocks.
+// The tree of 20 GB has 160 MB, but a Checker needs the memory of a few blocks.
 func TestMemoryDoesNotGrowWithTheData(t *testing.T) {
 	const size = int64(4 << 30)
 	piece := make([]byte, 1<<20)
@@ -181,7 +185,7 @@ func TestMemoryDoesNotGrowWithTheData(t *testing.T) {
 		}
 	})
 	if got > 100 {
-		t.Errorf("got %.0f allocations for 256 MiB, want those of the levels", got)
+		t.Errorf("got %.0f allocations for 256 MiB, want at most 100", got)
 	}
 }
 
@@ -193,7 +197,7 @@ func FuzzParseSuperblock(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		blocks, err := verity.ParseSuperblock(b)
 		if (err == nil) != (blocks > 0) {
-			t.Errorf("got %d blocks, %v", blocks, err)
+			t.Errorf("got %d blocks, %v; want either blocks or an error", blocks, err)
 		}
 		if err != nil && !errors.Is(err, verity.ErrSuperblock) {
 			t.Errorf("got %v, want ErrSuperblock", err)
