@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"io/fs"
+	"syscall"
 
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/runtime"
@@ -101,6 +102,8 @@ var table = []cli.Row{
 	{stores.ErrDamaged, cli.ExitDamaged, "check the original with `pinbox verify`, and copy it again"},
 	{stores.ErrMissing, cli.ExitDamaged, "insert its medium, or attach the store again"},
 	{fs.ErrPermission, cli.ExitOther, "run it as root"},
+	{syscall.EIO, cli.ExitOther, "the disk or the medium fails: the log of the kernel says more"},
+	{syscall.ENOSPC, cli.ExitSpace, "free space; `pinbox-node detach` removes stores that are not used"},
 	{stores.ErrRestored, cli.ExitDamaged, "check the disk; the next pass writes the file again"},
 	{
 		stores.ErrState, cli.ExitDamaged,

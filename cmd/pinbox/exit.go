@@ -107,6 +107,7 @@ var table = []cli.Row{
 			"cache",
 	},
 	{syscall.EMFILE, cli.ExitOther, "raise `ulimit -n`: a build opens a file for each layer"},
+	{syscall.EIO, cli.ExitOther, "use another disk; the log of the kernel says what is wrong with this one"},
 	{syscall.EDQUOT, cli.ExitSpace, "free space there, or choose another folder with -o"},
 	{
 		source.ErrNoFullName, cli.ExitInput,
