@@ -87,6 +87,9 @@ type Result struct {
 	// StoreRootHash is the root of the store's hash tree; "" if the format has none.
 	StoreRootHash string   `json:"storeRootHash,omitempty"`
 	Warnings      []string `json:"warnings,omitempty"`
+	// Private says that the configs, and the files that carry them, can be read by their owner only, since the
+	// configs have a pull secret or Butane files.
+	Private bool `json:"private,omitempty"`
 	// ISO is the path of the live ISO; "" without one.
 	ISO string `json:"iso,omitempty"`
 	// Medium is the volume label of a separate medium for the store; "" without one.
@@ -118,9 +121,10 @@ func Build(ctx context.Context, o Options) (Result, error) {
 	s := o.Appliance.Spec
 	r := Result{
 		Name: o.Appliance.Metadata.Name, Platform: p.lock.Platform, Out: filepath.Clean(o.Out), Totals: p.lock.Totals(),
-		Store: p.store.Name, StoreSize: p.store.Size, StoreDigest: p.store.Digest(), StoreRootHash: p.store.RootHash(), Format: o.format().Describe(),
+		Store: p.store.Name, StoreSize: p.store.Size, StoreDigest: p.store.Digest(),
+		StoreRootHash: p.store.RootHash(), Format: o.format().Describe(),
 		NodeStore: s.Config(nil, nil).Store.NodePath(), Installs: s.ISO.InstallDevice, Medium: s.Node.Store.VolumeLabel,
-		Warnings: p.warnings, Seconds: time.Since(started).Seconds(),
+		Warnings: p.warnings, Private: p.private, Seconds: time.Since(started).Seconds(),
 	}
 	if s.ISO.Base != "" {
 		r.ISO = filepath.Join(o.Out, artifact.ISOFile)

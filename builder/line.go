@@ -32,6 +32,8 @@ type product struct {
 	lock     pinset.Lock
 	store    artifact.Store
 	warnings []string
+	// private says that only their owner may read the configs.
+	private bool
 }
 
 // run makes the folder of an appliance or of a delta. The folder appears complete, or not at all.
@@ -71,10 +73,15 @@ func run(ctx context.Context, o Options, r recipe) (made product, err error) {
 		if err != nil {
 			return made, err
 		}
-		made.texts, made.live = config.Texts(), config.LiveISO(p.spec)
+		made.texts, made.live, made.private = config.Texts(), config.LiveISO(p.spec), config.Private()
 	}
 	if err := stage.WriteTexts(made.store, made.lock, p.Sets, made.texts); err != nil {
 		return made, err
+	}
+	if made.private && len(made.storeFiles) > 0 && made.store.Sum != "" { // a folder has the modes of its files
+		if err := os.Chmod(stage.Path(made.store.Name), 0o600); err != nil {
+			return made, err
+		}
 	}
 	if err := stage.WriteISO(ctx, made.store, made.live, o.Hooks); err != nil {
 		return made, err

@@ -61,7 +61,11 @@ func Medium(ctx context.Context, o MediumOptions) error {
 	}
 	defer closeAll()
 	o.Hooks.Begin("write "+filepath.Base(o.Out), total(additions))
-	return iso.Create(ctx, o.Out, label, mediumTime, additions, o.Hooks.Done)
+	fi, err := os.Stat(filepath.Join(o.Dir, store))
+	if err != nil {
+		return err
+	}
+	return iso.Create(ctx, o.Out, label, fi.Mode().Perm()&0o644, mediumTime, additions, o.Hooks.Done)
 }
 
 // Errors of an output that Medium does not overwrite.

@@ -106,7 +106,7 @@ func medium(t *testing.T, files map[string]string) (name string) {
 		additions = append(additions, iso.Addition{Name: name, Size: r.Size(), Content: r})
 	}
 	name = filepath.Join(t.TempDir(), "medium.iso")
-	if err := iso.Create(t.Context(), name, "PINBOX", time.Unix(315_532_800, 0), additions, nil); err != nil {
+	if err := iso.Create(t.Context(), name, "PINBOX", 0o644, time.Unix(315_532_800, 0), additions, nil); err != nil {
 		t.Fatal(err)
 	}
 	return name

@@ -26,7 +26,7 @@ type Files struct {
 	liveButane, liveIgnition []byte
 	// StoreFiles are files of the node that do not fit into the ISO; they are in the store instead.
 	StoreFiles []ignition.File
-	secret     bool // a config has a pull secret
+	secret     bool // a config has a pull secret, or files of the user
 	notes      []string
 	spec       spec.Spec
 	config     ignition.Config
@@ -44,7 +44,10 @@ func (c Files) WithStore(tree verity.Tree) (Files, error) {
 	return files, err
 }
 
-// perm is the mode of the files: only the owner reads a pull secret.
+// Private reports whether only their owner may read the configs, and what carries them: they have a pull
+// secret, or Butane files, in which hashes of passwords and keys are usual.
+func (c Files) Private() bool { return c.secret }
+
 func (c Files) perm() os.FileMode {
 	if c.secret {
 		return 0o600
@@ -106,7 +109,7 @@ func Configure(a spec.Appliance, sets []pinset.Set, registries []byte, program d
 				layout.KeysDir+" with a Butane file, and the nodes require signatures")
 	}
 	files, err := fit(a.Spec, c)
-	files.secret, files.notes = c.PullSecret != nil, notes
+	files.secret, files.notes = c.PullSecret != nil || len(c.Snippets) > 0, notes
 	return files, err
 }
 

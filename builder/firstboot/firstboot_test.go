@@ -104,7 +104,8 @@ func merged(files firstboot.Files, path string) bool {
 	return strings.Contains(string(files.Texts()[artifact.ButaneFile].Content), fmt.Sprintf(`"path": %q`, path))
 }
 
-// The configs have what the spec, the sets and the mirrors say, and all can read them.
+// The configs have what the spec, the sets and the mirrors say. Only their owner can read them, since a
+// Butane file may have the hash of a password; without one, all can.
 func TestTexts(t *testing.T) {
 	files := configure(t, func(s *spec.Spec) { s.Ignition.Butane = []string{butane(t, "/etc/motd", "hello\n")} })
 	texts := files.Texts()
@@ -112,8 +113,13 @@ func TestTexts(t *testing.T) {
 		t.Errorf("got the files %q, want %q", got, want)
 	}
 	for name, text := range texts {
+		if text.Perm != 0o600 {
+			t.Errorf("got the mode %o of %s, want 600", text.Perm, name)
+		}
+	}
+	for name, text := range configure(t, func(*spec.Spec) {}).Texts() {
 		if text.Perm != 0o644 {
-			t.Errorf("got the mode %o of %s, want 644", text.Perm, name)
+			t.Errorf("without a Butane file: got the mode %o of %s, want 644", text.Perm, name)
 		}
 	}
 	translated, err := ignition.Translate(texts[artifact.ButaneFile].Content)

@@ -32,7 +32,7 @@ func BenchmarkApply(b *testing.B) {
 // A medium with a store of 5 GiB, beside cp of the store.
 func BenchmarkCreate(b *testing.B) {
 	besideCp(b, nil, func(out string, store Addition) error {
-		return Create(b.Context(), out, MediumLabel, time.Unix(0, 0), []Addition{store}, nil)
+		return Create(b.Context(), out, MediumLabel, 0o644, time.Unix(0, 0), []Addition{store}, nil)
 	})
 }
 
@@ -142,7 +142,7 @@ func median(times []time.Duration) float64 {
 func TestAdditionsBeginWithBlocks(t *testing.T) {
 	images := map[string]func(out string, additions []Addition) error{
 		"medium": func(out string, additions []Addition) error {
-			return Create(t.Context(), out, MediumLabel, time.Unix(0, 0), additions, nil)
+			return Create(t.Context(), out, MediumLabel, 0o644, time.Unix(0, 0), additions, nil)
 		},
 	}
 	for kind, options := range fixtures.LiveISOs {

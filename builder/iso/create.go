@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 	"unicode/utf16"
@@ -32,8 +33,10 @@ const (
 )
 
 // Create writes an image with these additions in Dir and nothing else: a medium that does not boot.
-// The file appears when it is complete. made is its date.
-func Create(ctx context.Context, out, label string, made time.Time, additions []Addition, written func(int)) error {
+// The file appears when it is complete. perm is its mode, made its date.
+func Create(
+	ctx context.Context, out, label string, perm os.FileMode, made time.Time, additions []Addition, written func(int),
+) error {
 	if len(label) == 0 || len(label) > maxJolietLabelLen {
 		return fmt.Errorf("label %q: it has 1 to %d characters", label, maxJolietLabelLen)
 	}
@@ -49,7 +52,7 @@ func Create(ctx context.Context, out, label string, made time.Time, additions []
 	if err := checkOutput(out, l); err != nil {
 		return err
 	}
-	f, err := atomicfile.CreateLarge(out, 0o644)
+	f, err := atomicfile.CreateLarge(out, perm)
 	if err != nil {
 		return err
 	}

@@ -335,8 +335,9 @@ func TestMedium(t *testing.T) {
 		var outs []string
 		for range 2 {
 			out := filepath.Join(t.TempDir(), "medium.iso")
-			if err := Create(t.Context(), out, MediumLabel, made, []Addition{{"lock.json", 5, strings.NewReader("lock\n")},
-				addition(sparse(t, size))}, nil); err != nil {
+			if err := Create(t.Context(), out, MediumLabel, 0o644, made, []Addition{
+				{"lock.json", 5, strings.NewReader("lock\n")}, addition(sparse(t, size)),
+			}, nil); err != nil {
 				t.Fatal(err)
 			}
 			checkTrees(t, out, size, []string{"-rock", "-J"})

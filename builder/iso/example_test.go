@@ -21,7 +21,7 @@ func ExampleCreate() {
 	}
 	defer os.RemoveAll(dir)
 	file, content := filepath.Join(dir, "medium.iso"), "what a store would hold"
-	err = iso.Create(context.Background(), file, iso.MediumLabel, time.Unix(0, 0), []iso.Addition{
+	err = iso.Create(context.Background(), file, iso.MediumLabel, 0o644, time.Unix(0, 0), []iso.Addition{
 		{Name: "store.squashfs", Size: int64(len(content)), Content: strings.NewReader(content)},
 	}, nil)
 	if err != nil {

@@ -61,7 +61,7 @@ func (j job) run(ctx context.Context, out string, written func(int)) error {
 	defer f.Close()
 	additions := []Addition{{"lock.json", 5, strings.NewReader("lock\n")}, addition(f)}
 	if j.base == "" {
-		return Create(ctx, out, MediumLabel, time.Unix(0, 0), additions, written)
+		return Create(ctx, out, MediumLabel, 0o644, time.Unix(0, 0), additions, written)
 	}
 	return Apply(ctx, j.base, out, Edit{Ignition: []byte("{}"), Additions: additions, Written: written})
 }

@@ -46,22 +46,26 @@ func printBuilt(cmd *cobra.Command, output cli.Output, r builder.Result) error {
 	default:
 		next += "; see \"Deploying to a node\" in docs/build.md"
 	}
-	content, does := "it", "names the store"
+	content, does, private := "it", "names the store", ""
 	if r.Format.Unpacked {
 		content = "the tree in it"
 	}
 	if r.Format.Mounted {
 		does = "mounts the store"
 	}
+	if r.Private {
+		private = "; only its owner can read it"
+	}
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), `built %s for %s in %s: %s in a store of %s, out of %s of layers
   %s/%s  the images: the node expects %s at %s
-  %s/%s      first-boot configuration: %s, pins the images
+  %s/%s      first-boot configuration: %s, pins the images%s
   %s/%s       PinnedImageSets for a cluster: oc apply -f
 %snext: %s
 `,
 		r.Name, r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond),
 		cli.Plural(r.Totals.Images, "image"), bytesize.Format(r.StoreSize), bytesize.Format(r.Totals.Bytes),
-		r.Out, r.Store, content, r.NodeStore, r.Out, artifact.IgnitionFile, does, r.Out, artifact.ManifestsDir, image, next)
+		r.Out, r.Store, content, r.NodeStore, r.Out, artifact.IgnitionFile, does, private, r.Out, artifact.ManifestsDir, image,
+		next)
 	return err
 }
 

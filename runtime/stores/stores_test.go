@@ -83,7 +83,7 @@ func TestSpace(t *testing.T) {
 // A medium is read without mounting it.
 func TestOpenMedium(t *testing.T) {
 	file, content := filepath.Join(t.TempDir(), "medium.iso"), "the content of a store"
-	if err := iso.Create(t.Context(), file, iso.MediumLabel, time.Unix(0, 0), []iso.Addition{
+	if err := iso.Create(t.Context(), file, iso.MediumLabel, 0o644, time.Unix(0, 0), []iso.Addition{
 		{Name: layout.MediumStore, Size: int64(len(content)), Content: strings.NewReader(content)},
 	}, nil); err != nil {
 		t.Fatal(err)
