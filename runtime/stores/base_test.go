@@ -53,3 +53,17 @@ func TestBaseOutsideTheSlots(t *testing.T) {
 		})
 	}
 }
+
+// A store that was refused can be attached once its base is mounted.
+func TestBaseIsMountedLater(t *testing.T) {
+	d := newNode(t, testStore{n: 7})
+	_, err := d.Attach(t.Context(), stores.AttachOptions{Source: delta(1).folder(t)})
+	var missing *stores.NoBaseError
+	if !errors.As(err, &missing) || missing.Resolved() {
+		t.Fatalf("got %v, resolved %v, want %v", err, missing != nil, stores.ErrNoBase)
+	}
+	d.attach(stores.AttachOptions{Source: testStore{n: 0}.folder(t)})
+	if !missing.Resolved() {
+		t.Errorf("with the base: got %v, want that it is resolved", missing)
+	}
+}

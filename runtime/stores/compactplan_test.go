@@ -55,6 +55,7 @@ func TestCompactPlanContents(t *testing.T) {
 	}{
 		"releases":     {func(*testNode) {}, []int{2, 3}},
 		"sets as well": {func(d *testNode) { d.wanted = []pinset.Image{imageOf(d.t, 1), imageOf(d.t, 3)} }, []int{1, 2, 3}},
+		"a set":        {func(d *testNode) { d.wanted = []pinset.Image{imageOf(d.t, 1)} }, []int{1, 2, 3}},
 		"a container": {func(d *testNode) {
 			write(d.t, filepath.Join(d.main, "overlay-containers/containers.json"),
 				string(records(d.t, object{"id": idOf("container", 1), "image": idOf("image", 1)})))
@@ -134,6 +135,17 @@ func TestCompactTwoStores(t *testing.T) {
 	}
 }
 
+// An image that both stores have is once in the lock.
+func TestCompactAnImageOfTwoStores(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
+	d.attach(stores.AttachOptions{Source: testStore{n: 1, extra: []int{2}}.folder(t)})
+	d.attach(stores.AttachOptions{Source: testStore{n: 2}.folder(t)})
+	plan, err := d.compact()
+	if err != nil || len(plan.Lock.Images) != 2 || len(plan.Images) != 2 {
+		t.Errorf("got %+v, %v, want each image once", plan, err)
+	}
+}
+
 // The compacted store replaces the others before CRI-O starts, also in their releases.
 func TestCompactedStoreReplacesTheOthers(t *testing.T) {
 	d := threeStores(t)
@@ -193,6 +205,11 @@ func TestCompactedStoreIsDiscarded(t *testing.T) {
 		"an image over a layer": {func(d *testNode) {
 			write(d.t, filepath.Join(d.main, "overlay-images/images.json"),
 				string(records(d.t, object{"id": idOf("image", 9), "layer": idOf("layer", 1)})))
+		}, stores.ErrInUse},
+		"a store over a layer": {func(d *testNode) {
+			d.Slots = append(d.Slots, filepath.Join(filepath.Dir(d.Slots[0]), "4"))
+			d.Configured = d.Slots
+			d.attach(stores.AttachOptions{Source: testStore{n: 8}.folder(d.t), KeepSets: true})
 		}, stores.ErrInUse},
 		"a set":               {func(d *testNode) { d.wanted = []pinset.Image{imageOf(d.t, 1)} }, stores.ErrInUse},
 		"a store is detached": {func(d *testNode) { _, _ = d.Detach(d.t.Context(), "1", d.main) }, stores.ErrNotAttached},

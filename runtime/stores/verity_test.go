@@ -257,3 +257,72 @@ func TestAnotherTreeIsRefused(t *testing.T) {
 		t.Errorf("got %v, want %v: %v", err, stores.ErrDamaged, verity.ErrDiffers)
 	}
 }
+
+// A store that was unmounted while a container used it keeps its device, and so its name.
+func TestNamesOfDevicesInUse(t *testing.T) {
+	d, l, folder, tree := verified(t)
+	e := stores.Extent{Path: filepath.Join(folder, layout.DeltaStoreFile)}
+	used := []string{"pinbox-store-1", "pinbox-store-1-2"}
+	for _, name := range used {
+		device, err := l.Open(t.Context(), name, e, tree)
+		if err != nil {
+			t.Fatal(err)
+		}
+		where := t.TempDir()
+		fixtures.Run(t, "mount", "-t", "squashfs", "-o", "ro", device, where)
+		t.Cleanup(func() { fixtures.Run(t, "umount", where) })
+	}
+	d.attach(stores.AttachOptions{Source: folder})
+	d.wantMounted(2)
+	l.wantTargets(append(used, "pinbox-store-1-3")...)
+}
+
+// The status of a store that was not mounted since dm-verity is required has the reason.
+func TestStatusOfARequiredTree(t *testing.T) {
+	d, l, folder, _ := verified(t)
+	d.attach(stores.AttachOptions{Source: folder})
+	d.reboot()
+	if got := d.problem("1"); !strings.Contains(got.Error(), "it is not mounted") {
+		t.Errorf("got %v, want that it is not mounted", got)
+	}
+	d.Verity, l.unavailable = layout.VerityRequire, errors.New("no device mapper here")
+	if got := d.problem("1"); !errors.Is(got, stores.ErrVerity) {
+		t.Errorf("got %v, want %v", got, stores.ErrVerity)
+	}
+}
+
+// The appliance's own store is verified by the device at its slot.
+func TestVerificationOfTheOwnStore(t *testing.T) {
+	d, l, _, _ := verified(t)
+	own := func(m stores.Manager) *stores.Verification {
+		t.Helper()
+		got, err := m.Own(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	if got := own(d.Manager); got == nil || got.Verified || !strings.Contains(got.Reason, "mounted without") {
+		t.Errorf("got %+v, want that it was mounted without", got)
+	}
+	fixtures.Run(t, "umount", d.Slots[0])
+	if got := own(d.Manager); got != nil {
+		t.Errorf("got %+v, want nothing, since it is not mounted", got)
+	}
+	folder := testStore{n: 0}.folder(t)
+	e := stores.Extent{Path: filepath.Join(folder, layout.DeltaStoreFile)}
+	device, err := l.Open(t.Context(), layout.OwnVerityName, e, addTree(t, folder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fixtures.Run(t, "mount", "-t", "squashfs", "-o", "ro", device, d.Slots[0])
+	if got := own(d.Manager); got == nil || !got.Verified {
+		t.Errorf("got %+v, want a store that is verified", got)
+	}
+	if err := l.Release(t.Context(), layout.OwnVerityName); err != nil {
+		t.Fatal(err)
+	}
+	if got := own(stores.Manager{}); got != nil {
+		t.Errorf("got %+v, want nothing, since there is no slot", got)
+	}
+}
