@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/pinbox/pinbox/runtime/stores"
@@ -52,5 +53,29 @@ func TestDetachChecksAgainAfterTheUnmount(t *testing.T) {
 			}
 			d.wantMounted()
 		})
+	}
+}
+
+// Why the file of a store cannot be removed is returned, and the next command removes it.
+func TestDetachWhoseFileStays(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
+	s := d.attach(stores.AttachOptions{Source: testStore{n: 1}.folder(t), KeepSets: true})
+	file := filepath.Join(d.Dir, s.ID.Encoded()+".squashfs")
+	if err := os.Remove(file); err != nil { // the mount has it open
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(file, "note"), "")
+	if _, err := d.Detach(t.Context(), "1", d.main); !errors.Is(err, syscall.ENOTEMPTY) {
+		t.Errorf("got %v, want %v", err, syscall.ENOTEMPTY)
+	}
+	if err := os.Remove(filepath.Join(file, "note")); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.reconcile(); err != nil {
+		t.Error(err)
+	}
+	d.wantMounted()
+	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v, want that the file is removed", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // fakeMedium is a medium with one store, whose bytes begin at an offset.
@@ -77,6 +78,10 @@ func TestMediumSums(t *testing.T) {
 		"damaged": {true, false, func(d *testNode) {
 			d.OpenMedium = func(string) (stores.Medium, error) { return nil, errors.New("no directory") }
 		}, stores.ErrDamaged},
+		"a long signature": {true, false, func(d *testNode) {
+			texts := map[string]string{layout.MediumSignature: strings.Repeat("x", 64<<10+1)}
+			d.OpenMedium = func(string) (stores.Medium, error) { return fakeMedium{texts: texts, size: 1}, nil }
+		}, stores.ErrSignature},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newNode(t, testStore{n: 0})

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // otherArchitecture makes a store for another architecture.
@@ -37,9 +38,12 @@ func TestNothingIsParsedBeforeItIsVerified(t *testing.T) {
 		want   error
 		parsed bool
 	}{
-		"a store":              {stores.AttachOptions{Source: whole}, nil, nil, true},
-		"another digest":       {stores.AttachOptions{Source: lying}, nil, stores.ErrDamaged, false},
-		"in place":             {stores.AttachOptions{Source: lying, InPlace: true}, nil, stores.ErrDamaged, false},
+		"a store":        {stores.AttachOptions{Source: whole}, nil, nil, true},
+		"another digest": {stores.AttachOptions{Source: lying}, nil, stores.ErrDamaged, false},
+		"in place":       {stores.AttachOptions{Source: lying, InPlace: true}, nil, stores.ErrDamaged, false},
+		"in place, no dm-verity": {stores.AttachOptions{Source: whole, InPlace: true}, func(d *testNode) {
+			d.Verity, d.Mapper = layout.VerityRequire, &loops{t: d.t, unavailable: errors.New("no device mapper here")}
+		}, stores.ErrVerity, false},
 		"another architecture": {stores.AttachOptions{Source: foreign.folder(t)}, nil, stores.ErrPlatform, true},
 		"no base":              {stores.AttachOptions{Source: orphan.folder(t)}, nil, stores.ErrNoBase, true},
 		"no signature": {stores.AttachOptions{Source: whole}, func(d *testNode) {

@@ -1,0 +1,54 @@
+package stores
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+)
+
+// A store that was attached before is known by its own digest, also once it was compacted.
+func TestKnownStores(t *testing.T) {
+	gone, compacted, plain := digest.FromString("gone"), digest.FromString("compacted"), digest.FromString("plain")
+	s := State{
+		Stores: []Store{{ID: plain, Name: "small"}, {ID: digest.FromString("all")}},
+		Releases: []Release{
+			{ID: gone, Store: gone}, {ID: compacted, Store: digest.FromString("all"), Name: "small"},
+		},
+	}
+	for name, test := range map[string]struct {
+		id   digest.Digest
+		want *Release
+	}{
+		"without sets": {plain, &Release{ID: plain, Store: plain, Name: "small"}},
+		"compacted":    {compacted, &s.Releases[1]},
+		"removed":      {gone, nil},
+		"new":          {digest.FromString("new"), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := s.known(test.id); !reflect.DeepEqual(got, test.want) {
+				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
+// A store goes with its releases, except the current one.
+func TestDropStore(t *testing.T) {
+	one, two := digest.FromString("one"), digest.FromString("two")
+	s := State{
+		Stores: []Store{{ID: one}, {ID: two}}, Current: two,
+		Releases: []Release{{ID: one, Store: one}, {ID: two, Store: two}},
+	}
+	s.drop(one)
+	s.drop(one)
+	want := State{
+		Stores: []Store{{ID: two}}, Current: two, Releases: []Release{{ID: two, Store: two}}, Removed: []digest.Digest{one},
+	}
+	if !reflect.DeepEqual(s, want) {
+		t.Errorf("got %+v, want %+v", s, want)
+	}
+	if s.drop(two); len(s.Releases) != 1 {
+		t.Errorf("got the releases %+v, want the current one", s.Releases)
+	}
+}
