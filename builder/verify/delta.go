@@ -159,15 +159,10 @@ func ownLayers(d pinset.Delta, lock pinset.Lock) (map[string]bool, error) {
 			}
 		}
 	}
-	last := ""
 	for _, n := range d.Needs {
-		switch {
-		case !known[n.Layer]:
+		if !known[n.Layer] {
 			errs = append(errs, fmt.Errorf("%s needs layer %s, which no image of the lock has", artifact.DeltaFile, n.Layer))
-		case n.Layer <= last:
-			errs = append(errs, fmt.Errorf("%s is not sorted at layer %s", artifact.DeltaFile, n.Layer))
 		}
-		last = n.Layer
 	}
 	return own, errors.Join(errs...)
 }
