@@ -20,6 +20,7 @@ import (
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/squashfs"
+	"github.com/pinbox/pinbox/storage/verity"
 )
 
 // memory is a pack in memory.
@@ -95,6 +96,11 @@ func TestWriteCompacted(t *testing.T) {
 			if progress != nil && (last == 0 || last != size || size > int64(out.Len())) { // a hash tree follows
 				t.Errorf("got %d of %d bytes as progress, want all bytes of the store", last, size)
 			}
+			checker := verity.NewChecker(int64(out.Len()))
+			_, _ = checker.Write(out.Bytes()) // Write never fails
+			if tree, err := checker.Tree(); err != nil || tree.IsZero() {
+				t.Errorf("got the hash tree %+v, %v, want one of the store", tree, err)
+			}
 			file := filepath.Join(t.TempDir(), "compacted")
 			write(t, file, out.String())
 			store, err := stores.OpenFS(stores.Extent{Path: file, Size: int64(out.Len())})
@@ -127,6 +133,9 @@ func TestWriteCompacted(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestWriteCompactedOfAText(t *testing.T) {
 	text := stores.Extent{Path: filepath.Join(t.TempDir(), "text"), Size: 4}
 	write(t, text.Path, "text")
 	plan := stores.CompactPlan{Stores: []stores.Extent{text}}
