@@ -171,7 +171,8 @@ func (c Config) conflict(merged []byte) error {
 	}
 	own := map[string]bool{
 		unitName(crio.Slots()[0]): true, unitName(layout.MediumMount): true, filesUnit: true, crioDropin: true,
-		storeUnit: true, layout.OpenStorePath: true, mountUnit: true, firstbootUnit: true, nodeUnit: true, attachUnit: true, UdevRulesPath: true,
+		storeUnit: true, layout.OpenStorePath: true, mountUnit: true, firstbootUnit: true, nodeUnit: true,
+		attachUnit: true, UdevRulesPath: true,
 	}
 	for _, f := range c.files() {
 		own[f.Path] = true

@@ -178,12 +178,9 @@ func TestSets(t *testing.T) {
 		},
 		"tag": {"worker", []string{"quay.io/site/app:1"}, "tag", "tag", "write quay.io/site/app@" + index},
 		"tag and digest": {
-			"worker", []string{"quay.io/site/app:1@" + index}, "tag-and-digest", "tag-and-digest",
-			"write quay.io/site/app@" + index,
+			"worker", []string{"quay.io/site/app:1@" + index}, "tag-and-digest", "tag-and-digest", "write quay.io/site/app@" + index,
 		},
-		"short name": {
-			"worker", []string{"nginx@" + single}, "short-name", "short-name", "write docker.io/library/nginx@" + single,
-		},
+		"short name": {"worker", []string{"nginx@" + single}, "short-name", "short-name", "write docker.io/library/nginx@" + single},
 		"not a name": {"worker", []string{"a b"}, "bad-name", "bad-name", "registry/path@sha256:…"},
 		"twice": {
 			"worker", []string{"quay.io/site/db@" + single, "quay.io/site/db@" + single}, "set-twice", "set-twice",

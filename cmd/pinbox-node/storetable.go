@@ -23,7 +23,9 @@ type shownStores []runtime.StoreStatus
 
 func showStores(w io.Writer, output cli.Output, all []runtime.StoreStatus) error {
 	var unhealthy error
-	if slices.ContainsFunc(all, func(s runtime.StoreStatus) bool { return s.Error != "" && s.State != runtime.StoreRefused }) {
+	if slices.ContainsFunc(all, func(s runtime.StoreStatus) bool {
+		return s.Error != "" && s.State != runtime.StoreRefused
+	}) {
 		unhealthy = errUnhealthy
 	}
 	return show(w, output, append(shownStores{}, all...), unhealthy)

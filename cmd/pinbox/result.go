@@ -64,8 +64,8 @@ func printBuilt(cmd *cobra.Command, output cli.Output, r builder.Result) error {
 `,
 		r.Name, r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond),
 		cli.Plural(r.Totals.Images, "image"), bytesize.Format(r.StoreSize), bytesize.Format(r.Totals.Bytes),
-		r.Out, r.Store, content, r.NodeStore, r.Out, artifact.IgnitionFile, does, private, r.Out, artifact.ManifestsDir, image,
-		next)
+		r.Out, r.Store, content, r.NodeStore, r.Out, artifact.IgnitionFile, does, private, r.Out, artifact.ManifestsDir,
+		image, next)
 	return err
 }
 

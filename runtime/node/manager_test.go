@@ -165,8 +165,8 @@ func TestDiskFullAtStateAndCompaction(t *testing.T) {
 		t.Error(err)
 	}
 	entries, err := filepath.Glob(filepath.Join(m.Dir, "[^.]*"))
-	if err != nil || len(entries) != 3 { // two stores and the state
-		t.Errorf("got the files %v, %v, want two stores and the state", entries, err)
+	if err != nil || len(entries) != 4 {
+		t.Errorf("got the files %v, %v, want two stores, the state and its copy", entries, err)
 	}
 	compact(t, m)
 }

@@ -203,8 +203,8 @@ func TestCompactedStoreCannotBeMounted(t *testing.T) {
 	}
 	wantMounted(t, m, 1)
 	entries, err := os.ReadDir(m.Dir)
-	if err != nil || len(entries) != 4 { // with locks and state
-		t.Errorf("got the files %v, %v, want the compacted store, two locks and the state", entries, err)
+	if err != nil || len(entries) != 5 {
+		t.Errorf("got the files %v, %v, want the compacted store, two locks, the state and its copy", entries, err)
 	}
 }
 

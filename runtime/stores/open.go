@@ -33,7 +33,8 @@ func openSquashfs(e Extent) (squashfsFile, error) {
 	if err != nil {
 		return squashfsFile{}, err
 	}
-	r, err := squashfs.OpenImage(io.NewSectionReader(transfer.WithDeadline(f, transfer.ReadDeadline), e.Offset, e.Size), e.Size)
+	image := io.NewSectionReader(transfer.WithDeadline(f, transfer.ReadDeadline), e.Offset, e.Size)
+	r, err := squashfs.OpenImage(image, e.Size)
 	if err != nil {
 		return squashfsFile{}, errors.Join(err, f.Close())
 	}

@@ -33,8 +33,8 @@ func ZstdWindow(r *bufio.Reader) uint64 {
 // NewZstdReader decompresses a zstd stream of any number of frames, including skippable ones. An
 // empty stream is io.EOF; one that ends early is io.ErrUnexpectedEOF. Errors of r are returned
 // unchanged, except within a skippable frame, where they are io.ErrUnexpectedEOF. The caller closes
-// the result, at any point. A frame with a larger window, in bytes, is ErrWindow. Both kinds of build use the same library: libzstd is not faster.
-// Format: RFC 8878.
+// the result, at any point. A frame with a larger window, in bytes, is ErrWindow. Both kinds of build
+// use the same library: libzstd is not faster. Format: RFC 8878.
 func NewZstdReader(r io.Reader, window uint64) (io.ReadCloser, error) {
 	z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window),
 		zstd.WithDecoderLowmem(window > largeWindow))
