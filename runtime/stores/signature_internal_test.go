@@ -1,0 +1,48 @@
+package stores
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+)
+
+// No signature but one by a key of the node is taken, whatever its bytes are.
+func FuzzSignature(f *testing.F) {
+	config := &packet.Config{Algorithm: packet.PubKeyAlgoEdDSA}
+	entity, err := openpgp.NewEntity("site", "", "site@example.com", config)
+	if err != nil {
+		f.Fatal(err)
+	}
+	other, err := openpgp.NewEntity("other", "", "other@example.com", config)
+	if err != nil {
+		f.Fatal(err)
+	}
+	content := []byte("a store")
+	for _, sign := range []func(*bytes.Buffer) error{
+		func(b *bytes.Buffer) error { return openpgp.DetachSign(b, other, bytes.NewReader(content), config) },
+		func(b *bytes.Buffer) error {
+			return openpgp.ArmoredDetachSign(b, other, bytes.NewReader(content), config)
+		},
+		func(b *bytes.Buffer) error {
+			return openpgp.DetachSign(b, entity, bytes.NewReader([]byte("x")), config)
+		},
+	} {
+		var b bytes.Buffer
+		if err := sign(&b); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b.Bytes())
+	}
+	f.Fuzz(func(t *testing.T, signature []byte) {
+		v, err := newSignatureVerifier(openpgp.EntityList{entity}, signature)
+		if err != nil {
+			return
+		}
+		_, _ = v.Write(content) // finish has the error
+		if err := v.finish(); err == nil {
+			t.Error("got no error, want that the signature is not by this key")
+		}
+	})
+}

@@ -1,0 +1,36 @@
+package storage
+
+import (
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+)
+
+// Whatever a manifest or an index and a configuration of an OCI layout have, the image is resolved
+// or refused.
+func FuzzLayout(f *testing.F) {
+	manifest := `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{"mediaType":` +
+		`"application/vnd.oci.image.config.v1+json","digest":"` + digest.FromString("{}").String() + `","size":2},"layers":[]}`
+	f.Add([]byte(manifest), []byte(`{"os":"linux","architecture":"amd64","rootfs":{"type":"layers","diff_ids":[]}}`))
+	f.Add([]byte(`{"schemaVersion":2,"manifests":[{}]}`), []byte(`{}`))
+	f.Fuzz(func(t *testing.T, document, config []byte) {
+		dir := t.TempDir()
+		blob := func(content []byte) string { return filepath.Join("blobs/sha256", digest.FromBytes(content).Encoded()) }
+		index := `{"schemaVersion":2,"manifests":[{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"` +
+			digest.FromBytes(document).String() + `","size":` + strconv.Itoa(len(document)) +
+			`,"annotations":{"org.opencontainers.image.ref.name":"quay.io/a/b:1"}}]}`
+		for name, content := range map[string][]byte{
+			"oci-layout": []byte(`{"imageLayoutVersion":"1.0.0"}`), "index.json": []byte(index),
+			blob(document): document, blob(config): config,
+		} {
+			write(t, dir, name, string(content))
+		}
+		images, err := ReadLayout(dir)
+		if err != nil || len(images) == 0 {
+			return
+		}
+		_ = resolveLocal(t, images[0]) // either is right, a panic is not
+	})
+}
