@@ -19,7 +19,7 @@ DEBIAN_BENCH := isal podman skopeo squashfs-tools zstd
 # The architectures that nodes may have: pinset.Architectures.
 ARCHITECTURES := amd64 arm64 ppc64le riscv64 s390x
 
-.PHONY: build build-native node cross demo test fresh-test boot-test deps boot-deps bench-deps peers golden bench bench-attach bench-parts vet lint mutate fuzz
+.PHONY: build build-native node cross demo test fresh-test boot-test deps boot-deps bench-deps peers golden bench bench-attach bench-parts vet lint mutate fuzz soak
 build:
 	CGO_ENABLED=0 $(GOBUILD) -o bin/ ./cmd/pinbox ./cmd/pinbox-node
 
@@ -101,13 +101,24 @@ mutate: deps
 	fixtures/mutate/mutate.sh $(CURDIR)/bin/gremlins $(MUTATED)
 
 # Each fuzz target of the project for a while; what one finds is kept in testdata/fuzz of its package.
+# By default, Go would spend up to a minute on making each interesting input smaller.
 FUZZTIME = 30s
 fuzz:
 	set -e; grep -rl --include='*_test.go' '^func Fuzz' builder cmd ignition runtime storage | xargs -n1 dirname | sort -u | while read -r package; do \
 		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' $$package/*_test.go); do \
-			echo "$$package $$target"; go test ./$$package -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME); \
+			echo "$$package $$target"; go test ./$$package -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 50x </dev/null; \
 		done; \
 	done
+
+# 1,000 kills, an hour of sets that change every second, and 200 cycles of attach, rollback and
+# detach: about three hours. The figures are what CI does, times these.
+KILLS   = 5
+CHANGES = 600
+CYCLES  = 100
+soak: deps peers
+	PINBOX_SOAK=$(KILLS) go test -count=1 -v -timeout 4h ./cmd/pinbox ./cmd/pinbox-node ./runtime/stores -run 'TestKilled(BuildIsDoneAgain|AtRandomMoments)'
+	PINBOX_SOAK=$(CHANGES) go test -count=1 -v -timeout 4h ./cmd/pinbox-node -run TestSetThatChangesEachSecond
+	PINBOX_SOAK=$(CYCLES) go test -count=1 -v -timeout 4h ./runtime/stores -run TestCyclesOfReleases
 
 # Writes golden files and the schema anew.
 golden:
