@@ -282,8 +282,8 @@ func TestCompactError(t *testing.T) {
 			if err := d.reconcile(); err != nil {
 				t.Error(err)
 			}
-			if left, err := filepath.Glob(filepath.Join(d.Dir, "[^.]*")); err != nil || len(left) != 4 {
-				t.Errorf("got the files %v, %v, want three stores and the state", left, err)
+			if left, err := filepath.Glob(filepath.Join(d.Dir, "[^.]*")); err != nil || len(left) != 5 {
+				t.Errorf("got the files %v, %v, want three stores, the state and its copy", left, err)
 			}
 			d.wantMounted(1, 2, 3)
 		})

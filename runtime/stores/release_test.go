@@ -438,8 +438,10 @@ func TestLostState(t *testing.T) {
 				t.Errorf("the pass after that: got %v, want no error", err)
 			}
 			d.wantMounted(1)
-			if got, err := os.ReadFile(file); !bytes.Equal(got, want) {
-				t.Errorf("got\n%s, %v, want\n%s", got, err, want)
+			for _, name := range []string{file, file + ".copy"} {
+				if got, err := os.ReadFile(name); !bytes.Equal(got, want) {
+					t.Errorf("%s: got\n%s, %v, want\n%s", name, got, err, want)
+				}
 			}
 		})
 	}
