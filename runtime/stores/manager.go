@@ -174,7 +174,7 @@ func (m Manager) Reconcile(ctx context.Context, stopped func() bool) ([]Status, 
 		return nil, errors.Join(own, err)
 	}
 	defer release()
-	restored := s.restore()
+	restored := s.state.restore(string(s.dir))
 	var notReplaced error
 	if s.state.Compaction != nil && starts {
 		notReplaced = s.replaceByCompacted(ctx)
@@ -183,15 +183,6 @@ func (m Manager) Reconcile(ctx context.Context, stopped func() bool) ([]Status, 
 	found, err := s.reconcile(ctx)
 	all, statusErr := s.state.statuses(ctx, s.mounts, found)
 	return all, errors.Join(restored, notReplaced, notSaved, err, statusErr)
-}
-
-// restore writes the file of the state, or its copy, that is lost, and returns why the copy counts.
-// On a read-only file system, the one that is left goes on to count.
-func (s *session) restore() error {
-	if _, err := os.Stat(stateCopy(string(s.dir))); s.state.restored != nil || errors.Is(err, fs.ErrNotExist) {
-		_ = s.save() // the next pass tries again
-	}
-	return s.state.restored
 }
 
 // hasState reports whether a store was ever attached to this node.

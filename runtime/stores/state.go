@@ -180,6 +180,15 @@ func (s State) write(dir string) error {
 	return nil
 }
 
+// restore writes the file of the state, or its copy, that is lost, and returns why the copy counts.
+// On a read-only file system, the one that is left goes on to count.
+func (s State) restore(dir string) error {
+	if _, err := os.Stat(stateCopy(dir)); s.restored != nil || errors.Is(err, fs.ErrNotExist) {
+		_ = s.write(dir) // the next pass tries again
+	}
+	return s.restored
+}
+
 func (s *State) store(id digest.Digest) *Store {
 	i := slices.IndexFunc(s.Stores, func(o Store) bool { return o.ID == id })
 	if i < 0 {
