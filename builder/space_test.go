@@ -12,7 +12,6 @@ import (
 	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/pinset"
-	"github.com/pinbox/pinbox/storage/verity"
 )
 
 func gz(name string, size int64) pinset.LockedLayer {
@@ -98,8 +97,8 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// k makes the sizes multiples of what hash trees are rounded to.
-const k = 12288
+// k makes the sizes multiples of 3 and 127, so that a third and a hash tree of them are whole numbers.
+const k = 3 * 127 * 32
 
 type spaceTest struct {
 	spec   func(*Options)
@@ -111,7 +110,7 @@ type spaceTest struct {
 func spaceTests(base string) map[string]spaceTest {
 	const a, b = 100 * k * 2 / 3, 15 * k // packed
 	const packed = 1000*k*2/3 + a + b
-	image := func(packed int64) int64 { return verity.Size(packed + 10*k) } // with pinbox's own files
+	image := func(packed int64) int64 { return (packed + 10*k) * 128 / 127 } // with pinbox's own files and the hash tree
 	tar := func(o *Options) { o.Appliance.Spec.Store.Format = format.Tar }
 	return map[string]spaceTest{
 		"empty cache":         {func(*Options) {}, nil, image(packed) + 10*k, packed},
