@@ -9,7 +9,7 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// ErrInvalid means that a store is not what its records say.
+// ErrInvalid means that a store does not match its records.
 var ErrInvalid = errors.New("invalid store")
 
 func invalid(format string, args ...any) error {

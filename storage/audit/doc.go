@@ -1,4 +1,4 @@
-// Package audit checks that an image store is what its records say, before a node or a build
+// Package audit checks that an image store matches its records, before a node or a build
 // trusts it: every document of an image has its digest, every record has its files and every
 // file its record, and the tree has no other files, links or devices. docs/format.md specifies
 // what a store has.

@@ -50,7 +50,7 @@ func (v Verity) Validate() error {
 	case "", VerityAuto, VerityRequire, VerityOff:
 		return nil
 	}
-	return fmt.Errorf("verity is %q; it is %s, %s or %s", v, VerityAuto, VerityRequire, VerityOff)
+	return fmt.Errorf("verity is %q; it must be %s, %s or %s", v, VerityAuto, VerityRequire, VerityOff)
 }
 
 // Validate returns an error if a node cannot use the configuration.

@@ -39,12 +39,18 @@ func TestReadNodeConfig(t *testing.T) {
 		`{"version": 1, "selinuxContext":"a"}`:  {layout.NodeConfig{Version: 1, KeepPrevious: 1, SELinuxContext: "a"}, ""},
 		`{"version": 1, "keepPrevious": -1}`:    {layout.NodeConfig{}, "keepPrevious is -1; it must be 0 or more"},
 		`{"version": 1, "selinuxContext":"\""}`: {layout.NodeConfig{}, "selinuxContext is"},
-		`{"version": 1, "keepPervious": 1}`:     {layout.NodeConfig{}, `unknown field "keepPervious"`},
-		`{"version": 1, "keepPrevious": "1"}`:   {layout.NodeConfig{}, "cannot unmarshal string"},
-		`{"version": 1} {"version": 1}`:         {layout.NodeConfig{}, "after top-level value"},
-		`{"version": 2, "colour": "red"}`:       {layout.NodeConfig{}, "a newer pinbox made it, so update this one"},
-		`{"keepPrevious": 0}`:                   {layout.NodeConfig{}, "version 0; this pinbox reads version 1"},
-		"":                                      {layout.NodeConfig{}, "unexpected end of JSON input"},
+		`{"version": 1, "verity": "require"}`: {
+			layout.NodeConfig{Version: 1, KeepPrevious: 1, Verity: layout.VerityRequire}, "",
+		},
+		`{"version": 1, "verity": "on"}`: {
+			layout.NodeConfig{}, `verity is "on"; it must be auto, require or off`,
+		},
+		`{"version": 1, "keepPervious": 1}`:   {layout.NodeConfig{}, `unknown field "keepPervious"`},
+		`{"version": 1, "keepPrevious": "1"}`: {layout.NodeConfig{}, "cannot unmarshal string"},
+		`{"version": 1} {"version": 1}`:       {layout.NodeConfig{}, "after top-level value"},
+		`{"version": 2, "colour": "red"}`:     {layout.NodeConfig{}, "a newer pinbox made it, so update this one"},
+		`{"keepPrevious": 0}`:                 {layout.NodeConfig{}, "version 0; this pinbox reads version 1"},
+		"":                                    {layout.NodeConfig{}, "unexpected end of JSON input"},
 	} {
 		t.Run(content, func(t *testing.T) {
 			if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
