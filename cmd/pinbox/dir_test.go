@@ -121,7 +121,7 @@ func TestDirInAUserNamespace(t *testing.T) {
 	if err != nil || len(marked) != 1 {
 		t.Fatal(marked, err)
 	}
-	// What the warning says, as long as the library does so.
+	// The library marks the directory in user.overlay, which the warning is about.
 	if _, err := syscall.Getxattr(filepath.Dir(marked[0]), "user.overlay.opaque", make([]byte, 8)); err != nil {
 		t.Errorf("opaque attribute of the deleted directory: got %v", err)
 	}

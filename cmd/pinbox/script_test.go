@@ -118,8 +118,8 @@ var notInScripts = []struct{ prefix, why string }{
 	{"PINBOX_NODE_FLAGS=", "a file of variables"},
 }
 
-// Every command line that README.md and docs show is run by a session, or the table says
-// why not.
+// Every command line that README.md and docs show is run by a session, or the table has a
+// reason.
 func TestEveryCommandOfTheDocsIsRun(t *testing.T) {
 	documents := append(glob(t, "../../README.md"), glob(t, "../../docs/*.md")...)
 	run := map[string]bool{}
