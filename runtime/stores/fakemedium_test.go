@@ -79,7 +79,7 @@ func TestMediumSums(t *testing.T) {
 			d.OpenMedium = func(string) (stores.Medium, error) { return nil, errors.New("no directory") }
 		}, stores.ErrDamaged},
 		"a long signature": {true, false, func(d *testNode) {
-			texts := map[string]string{layout.MediumSignature: strings.Repeat("x", 64<<10+1)}
+			texts := map[string]string{layout.MediumSignature: strings.Repeat("x", longestSignature+1)}
 			d.OpenMedium = func(string) (stores.Medium, error) { return fakeMedium{texts: texts, size: 1}, nil }
 		}, stores.ErrSignature},
 	} {

@@ -98,12 +98,16 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
+// longestSignature is the maximum size of a signature in bytes.
+const longestSignature = 64 << 10
+
 // signedStores are nodes and stores, signed or not. The node has one key; change changes it or the store.
 var signedStores = map[string]struct {
 	signed, armoured bool
 	change           func(t *testing.T, d *testNode, store string)
 	unverified       bool
 	want             error
+	text             string // of the error
 }{
 	"signed":             {signed: true},
 	"signed in text":     {signed: true, armoured: true},
@@ -122,14 +126,16 @@ var signedStores = map[string]struct {
 	"two keys": {signed: true, change: func(t *testing.T, d *testNode, store string) {
 		write(t, filepath.Join(d.Keys, "a.asc"), newKey(t, store))
 	}},
-	"a long signature": {want: stores.ErrSignature, change: func(t *testing.T, _ *testNode, store string) {
-		write(t, store+".sig", strings.Repeat("x", 1<<20+1))
-	}},
-	"the longest signature": {want: stores.ErrSignature, change: func(t *testing.T, d *testNode, store string) {
-		write(t, store+".sig", strings.Repeat("x", 1<<20))
-		removeKeys(t, d, "")
-		write(t, filepath.Join(d.Keys, "x.asc"), newKey(t, store))
-	}},
+	"a long signature": {want: stores.ErrSignature, text: "it has more than 64 KiB",
+		change: func(t *testing.T, _ *testNode, store string) {
+			write(t, store+".sig", strings.Repeat("x", longestSignature+1))
+		}},
+	"the longest signature": {want: stores.ErrSignature, text: "tag byte does not have MSB set",
+		change: func(t *testing.T, d *testNode, store string) {
+			write(t, store+".sig", strings.Repeat("x", longestSignature))
+			removeKeys(t, d, "")
+			write(t, filepath.Join(d.Keys, "x.asc"), newKey(t, store))
+		}},
 	"a file that is no key": {signed: true, want: openpgperrors.StructuralError("tag byte does not have MSB set"),
 		change: func(t *testing.T, d *testNode, _ string) { write(t, filepath.Join(d.Keys, "note"), "a note") }},
 	"a folder among the keys": {signed: true, want: syscall.EISDIR,
@@ -157,6 +163,9 @@ func TestSignedStores(t *testing.T) {
 			a, err := d.Attach(t.Context(), stores.AttachOptions{Source: store})
 			if !errors.Is(err, c.want) || a.Unverified != c.unverified {
 				t.Fatalf("got %v, unverified %v, want %v, %v", err, a.Unverified, c.want, c.unverified)
+			}
+			if err != nil && !strings.Contains(err.Error(), c.text) {
+				t.Errorf("got %v, want %q in it", err, c.text)
 			}
 			if c.want == nil {
 				d.wantMounted(1)
