@@ -52,7 +52,7 @@ func TestDecodeEntries(t *testing.T) {
 	}
 }
 
-func TestEntriesThatAreWrong(t *testing.T) {
+func TestInvalidEntries(t *testing.T) {
 	const listWanted, mappingWanted = "want a list", "want a mapping"
 	for name, c := range map[string]struct {
 		content string
@@ -95,12 +95,12 @@ func TestValidateEntries(t *testing.T) {
 		"two kinds": {
 			"- {release: {image: quay.io/a/b:1}, images: [a]}", "has images and release; make it a source for each",
 		},
-		"a set of sets":        {"- {pinnedImageSets: [a], set: b}", "has set or pools, but PinnedImageSets have"},
-		"a bad set":            {"- {images: [a], set: A}", `has the set or pool "A"`},
-		"a bad pool":           {"- {images: [a], pools: [a, B]}", `has the set or pool "B"`},
-		"a place without path": {"- oci: [{path: a}, {name: b}]", "has no oci[1].path"},
-		"an archive likewise":  {"- archives: [{name: b}]", "has no archives[0].path"},
-		"a bad pull spec":      {"- release: {image: a}", "release image"},
+		"a set of sets":       {"- {pinnedImageSets: [a], set: b}", "has set or pools, but PinnedImageSets have"},
+		"a bad set":           {"- {images: [a], set: A}", `has the set or pool "A"`},
+		"a bad pool":          {"- {images: [a], pools: [a, B]}", `has the set or pool "B"`},
+		"an oci without path": {"- oci: [{path: a}, {name: b}]", "has no oci[1].path"},
+		"an archive without":  {"- archives: [{name: b}]", "has no archives[0].path"},
+		"a bad pull spec":     {"- release: {image: a}", "release image"},
 		"signatures, no keys": {
 			"- release: {image: quay.io/a/b:1, signatures: {files: [a]}}", "release has signatures without both",
 		},
@@ -119,7 +119,8 @@ func TestValidateEntries(t *testing.T) {
 	}
 }
 
-// Paths in an appliance file count from its folder, so every kind tells all that it has.
+// Paths in an appliance file are relative to its folder, so PathFields of each kind must return all of
+// its paths.
 func TestPathFields(t *testing.T) {
 	entries, err := decodeEntries(`
 - pinnedImageSets: [p]

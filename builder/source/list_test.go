@@ -42,26 +42,27 @@ func TestReadList(t *testing.T) {
 			"spec: {images: [{name: quay.io/a/b:2}]}\n",
 			[]string{"docker.io/library/busybox:1", "quay.io/a/b:2"}},
 	} {
-		l, err := source.ReadList(list(t, c.file, c.content), "linux/amd64")
-		if err != nil || len(l.Warnings) > 0 {
-			t.Errorf("%s: %v, %q", name, err, l.Warnings)
-			continue
-		}
-		var got []string
-		for _, n := range l.Names {
-			got = append(got, n.String())
-		}
-		if diff := cmp.Diff(c.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		t.Run(name, func(t *testing.T) {
+			l, err := source.ReadList(list(t, c.file, c.content), "linux/amd64")
+			if err != nil || len(l.Warnings) > 0 {
+				t.Fatalf("got %v, warnings %q; want neither", err, l.Warnings)
+			}
+			var got []string
+			for _, n := range l.Names {
+				got = append(got, n.String())
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
-func TestListsThatAreWrong(t *testing.T) {
+func TestInvalidLists(t *testing.T) {
 	for name, c := range map[string]struct {
 		file, content string
 		want          error
-		where         string
+		text          string // of the error
 	}{
 		"a typo on line 17": {
 			"images.txt", strings.Repeat("quay.io/a/b:1\n", 16) + "quay.io/a/B:1\n", pinset.ErrBadName,
@@ -79,11 +80,11 @@ func TestListsThatAreWrong(t *testing.T) {
 			"images.txt", "index.docker.io/library/nginx:1\n", pinset.ErrShortName,
 			"its registry is called docker.io; write docker.io/library/nginx:1",
 		},
-		"comments only":  {"images.txt", "# nothing\n", source.ErrEmptyList, "images.txt"},
-		"nothing":        {"images.txt", "", source.ErrEmptyList, "images.txt"},
-		"YAML of others": {"x.yaml", "kind: Pod\nspec: {}\n", source.ErrList, "x.yaml:1"},
-		"no YAML":        {"x.yaml", "a: [", source.ErrList, "x.yaml"},
-		"empty YAML":     {"x.yaml", "", source.ErrEmptyList, "x.yaml"},
+		"comments only": {"images.txt", "# nothing\n", source.ErrEmptyList, "images.txt"},
+		"nothing":       {"images.txt", "", source.ErrEmptyList, "images.txt"},
+		"another kind":  {"x.yaml", "kind: Pod\nspec: {}\n", source.ErrList, "x.yaml:1"},
+		"not YAML":      {"x.yaml", "a: [", source.ErrList, "x.yaml"},
+		"empty YAML":    {"x.yaml", "", source.ErrEmptyList, "x.yaml"},
 		"a bad name inside": {
 			"x.json", "{\n\"images\": {\n\"a\": \"quay.io/a/b:1\",\n\"b\": \"quay.io/a/ b\"}}", pinset.ErrBadName, "x.json:4",
 		},
@@ -92,12 +93,14 @@ func TestListsThatAreWrong(t *testing.T) {
 		},
 		"a line without end": {"images.txt", strings.Repeat("x", 1<<20), source.ErrList, "images.txt"},
 	} {
-		_, err := source.ReadList(list(t, c.file, c.content), "linux/amd64")
-		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.where) {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			_, err := source.ReadList(list(t, c.file, c.content), "linux/amd64")
+			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("got %v, want %v with %q", err, c.want, c.text)
+			}
+		})
 	}
-	// All that is wrong is said at once.
+	// All errors of a list are reported at once.
 	_, err := source.ReadList(list(t, "images.txt", "A\nquay.io/a/b\nB\n"), "linux/amd64")
 	if err == nil || !strings.Contains(err.Error(), "images.txt:1:") || !strings.Contains(err.Error(), "images.txt:3:") {
 		t.Errorf("got %v, want lines 1 and 3", err)
@@ -107,17 +110,19 @@ func TestListsThatAreWrong(t *testing.T) {
 	}
 }
 
-// A list was read whole, however large, before anything looked at it.
+// A bug was to read a list of any size into memory before it was parsed.
 func TestListsThatAreTooLarge(t *testing.T) {
 	for _, name := range []string{"images.txt", "images.yaml"} {
-		file := list(t, name, "quay.io/a/b:1\n")
-		if err := os.Truncate(file, 64<<20+1); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := source.ReadList(file, "linux/amd64"); !errors.Is(err, document.ErrTooLarge) ||
-			!errors.Is(err, source.ErrList) || !strings.Contains(err.Error(), file+": ") {
-			t.Errorf("got %v, want %v", err, document.ErrTooLarge)
-		}
+		t.Run(name, func(t *testing.T) {
+			file := list(t, name, "quay.io/a/b:1\n")
+			if err := os.Truncate(file, 64<<20+1); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := source.ReadList(file, "linux/amd64"); !errors.Is(err, document.ErrTooLarge) ||
+				!errors.Is(err, source.ErrList) || !strings.Contains(err.Error(), file+": ") {
+				t.Errorf("got %v, want %v with %q", err, document.ErrTooLarge, file+": ")
+			}
+		})
 	}
 }
 
@@ -128,32 +133,34 @@ func haulerImages(annotation, field string) string {
 		"\nspec:\n  images:\n  - name: quay.io/a/b:1\n    " + field + "\n"
 }
 
-// Fields that choose what is chosen anyway, or say how Hauler itself works, are fine.
-func TestFieldsOfHaulerThatChangeNothing(t *testing.T) {
+// Fields with the value that pinbox uses anyway, or that only configure Hauler, are accepted.
+func TestFieldsOfHaulerWithoutEffect(t *testing.T) {
 	for _, field := range []string{
 		"", "platform: linux/amd64", "key: ''", "key:", "exclude-extras: true", "local: false", "use-tlog-verify: false",
 		"insecure-skip-tls-verify: false",
 	} {
-		annotation := ""
-		if name, _, _ := strings.Cut(field, ":"); name != "" && name != "local" {
-			annotation = "hauler.dev/" + field
-		}
-		for _, content := range []string{
-			haulerImages("", field), haulerImages(annotation, ""), haulerImages("hauler.dev/store: x", ""),
-			haulerImages("hauler.dev/retries: 3", ""),
-		} {
-			if l, err := source.ReadList(list(t, "x.yaml", content), "linux/amd64"); err != nil || len(l.Names) != 1 ||
-				len(l.Warnings) > 0 {
-				t.Errorf("%q: %v, %q", field, err, l.Warnings)
+		t.Run(field, func(t *testing.T) {
+			annotation := ""
+			if name, _, _ := strings.Cut(field, ":"); name != "" && name != "local" {
+				annotation = "hauler.dev/" + field
 			}
-		}
+			for _, content := range []string{
+				haulerImages("", field), haulerImages(annotation, ""), haulerImages("hauler.dev/store: x", ""),
+				haulerImages("hauler.dev/retries: 3", ""),
+			} {
+				l, err := source.ReadList(list(t, "x.yaml", content), "linux/amd64")
+				if err != nil || len(l.Names) != 1 || len(l.Warnings) > 0 {
+					t.Errorf("got %q, %v, warnings %q; want one name\n%s", l.Names, err, l.Warnings, content)
+				}
+			}
+		})
 	}
 }
 
-// Fields by which Hauler checks signatures or chooses images were ignored, so that
-// their author took the images for checked.
+// A bug was to ignore the fields by which Hauler verifies signatures or selects images: users assumed
+// that the images were verified.
 func TestFieldsOfHauler(t *testing.T) {
-	for field, says := range map[string]string{
+	for field, hint := range map[string]string{
 		"key: cosign.pub":                           "--policy",
 		"use-tlog-verify: true":                     "--policy",
 		"certificate-identity: a":                   "--policy",
@@ -168,21 +175,25 @@ func TestFieldsOfHauler(t *testing.T) {
 		"insecure-skip-tls-verify: true": "--cert-dir",
 		"key: {a: b}":                    "must be a string",
 	} {
-		name, _, _ := strings.Cut(field, ":")
-		for want, content := range map[string]string{
-			"x.yaml:11: " + name: haulerImages("", field), "x.yaml:7: hauler.dev/" + name: haulerImages("hauler.dev/"+field, ""),
-		} {
-			_, err := source.ReadList(list(t, "x.yaml", content), "linux/amd64")
-			if !errors.Is(err, source.ErrHauler) || !strings.Contains(err.Error(),
-				want+": pinbox does not support this field of Hauler: ") || !strings.Contains(err.Error(), says) {
-				t.Errorf("%q: got %v, want %s: %s", field, err, want, says)
+		t.Run(field, func(t *testing.T) {
+			name, _, _ := strings.Cut(field, ":")
+			for subject, content := range map[string]string{
+				"x.yaml:11: " + name:           haulerImages("", field),
+				"x.yaml:7: hauler.dev/" + name: haulerImages("hauler.dev/"+field, ""),
+			} {
+				_, err := source.ReadList(list(t, "x.yaml", content), "linux/amd64")
+				want := subject + ": pinbox does not support this field of Hauler: "
+				if !errors.Is(err, source.ErrHauler) || !strings.Contains(err.Error(), want) ||
+					!strings.Contains(err.Error(), hint) {
+					t.Errorf("got %v, want %q and %q in it", err, want, hint)
+				}
 			}
-		}
+		})
 	}
 }
 
-func TestWrongFieldsOfHauler(t *testing.T) {
-	for says, c := range map[string]struct {
+func TestInvalidFieldsOfHauler(t *testing.T) {
+	for text, c := range map[string]struct {
 		content string
 		want    error
 	}{
@@ -198,16 +209,16 @@ func TestWrongFieldsOfHauler(t *testing.T) {
 		"x.yaml:11: sign-key: pinbox does not know this field of Hauler; known here: certificate-github": {
 			haulerImages("", "sign-key: a"), source.ErrHaulerField,
 		},
-		// those of annotations too
+		// The known annotations are listed too.
 		"retries, rewrite, store, use-tlog-verify": {haulerImages("hauler.dev/sign-key: a", ""), source.ErrHaulerField},
 		"x.yaml:10: not a list of images: an entry of spec.images needs a name": {
 			strings.Replace(haulerImages("", ""), "- name: quay.io/a/b:1", "- {}", 1), source.ErrList,
 		},
 	} {
-		t.Run(says, func(t *testing.T) {
+		t.Run(text, func(t *testing.T) {
 			_, err := source.ReadList(list(t, "x.yaml", c.content), "linux/amd64")
-			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), says) {
-				t.Errorf("got %v, want %v: %s", err, c.want, says)
+			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), text) {
+				t.Errorf("got %v, want %v with %q", err, c.want, text)
 			}
 		})
 	}
@@ -225,26 +236,27 @@ func TestAnnotationsOfHauler(t *testing.T) {
 	}
 }
 
-// Charts of Hauler were left out without a word, and alone they were "EOF".
+// A bug was to leave out the charts of Hauler without a warning. The error for a list that has only
+// charts was "EOF".
 func TestChartsOfHauler(t *testing.T) {
 	const others = "apiVersion: content.hauler.cattle.io/v1\nkind: Charts\nspec: {charts: [{name: rancher, add-images: " +
 		"true}]}\n---\napiVersion: content.hauler.cattle.io/v1\nkind: Files\n"
 	_, err := source.ReadList(list(t, "x.yaml", others), "linux/amd64")
-	for _, says := range []string{
+	for _, want := range []string{
 		"x.yaml: lists no image", "x.yaml:1: Charts of Hauler", "--manifests", "x.yaml:5: Files of Hauler",
 	} {
-		if !errors.Is(err, source.ErrEmptyList) || !strings.Contains(err.Error(), says) {
-			t.Errorf("no %q in: %v", says, err)
+		if !errors.Is(err, source.ErrEmptyList) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %v with %q", err, source.ErrEmptyList, want)
 		}
 	}
 	l, err := source.ReadList(list(t, "x.yaml", others+"---\n"+haulerImages("", "")), "linux/amd64")
-	if err != nil || len(l.Names) != 1 || len(l.Warnings) != 2 ||
-		!strings.Contains(l.Warnings[0], "x.yaml:1: Charts of Hauler are left out") {
-		t.Errorf("%v, %+v", err, l)
+	const warning = "x.yaml:1: Charts of Hauler are left out"
+	if err != nil || len(l.Names) != 1 || len(l.Warnings) != 2 || !strings.Contains(l.Warnings[0], warning) {
+		t.Errorf("got %+v, %v; want one name and 2 warnings, the first with %q", l, err, warning)
 	}
 }
 
-// What oc says of a release names its images, but not as lists, objects and sets do.
+// The output of `oc adm release info -o json` names images, but it is not a list, an object or a set.
 func TestReleaseInfo(t *testing.T) {
 	for _, images := range []string{"null", `{"cli": {"name": "quay.io/o/cli` + digest + `", "config": {}}}`} {
 		file := list(t, "x.json",
@@ -257,7 +269,7 @@ func TestReleaseInfo(t *testing.T) {
 			"quay.io/o/release:4.18.3-x86_64"
 		for _, err := range []error{inList, inSets, inManifests} {
 			if !errors.Is(err, pinset.ErrReleaseInfo) || !strings.HasSuffix(err.Error(), want) {
-				t.Errorf("got %v, want %s", err, want)
+				t.Errorf("got %v, want %v with %q at its end", err, pinset.ErrReleaseInfo, want)
 			}
 		}
 	}

@@ -61,7 +61,7 @@ func TestManifests(t *testing.T) {
 	}
 	manifests, err := source.ReadManifests(dir)
 	if err != nil || len(manifests.Unknown)+len(manifests.Warnings) > 0 {
-		t.Fatal(err, manifests)
+		t.Fatalf("got %+v, %v; want no error, no warnings and no unknown kinds", manifests, err)
 	}
 	var got []string
 	for _, n := range manifests.Names {
@@ -129,35 +129,42 @@ var kinds = map[string]string{
 	"apiVersion: serving.knative.dev/v1\nkind: Revision\nspec: {containers: [{image: quay.io/a/served:1}]}\n": "quay.io/a/served:1",
 }
 
-// Images of these kinds were left out, by lint too, without a word.
+// A bug was to leave out images of these kinds without a warning, in lint too.
 func TestKinds(t *testing.T) {
 	for content, want := range kinds {
-		objects, err := source.ReadObjects([]string{list(t, "x.yaml", content)}, nil)
-		if err != nil || len(objects.Unknown) > 0 {
-			t.Errorf("%v, %+v\n%s", err, objects.Unknown, content)
-		}
-		var got []string
-		for _, use := range objects.Uses {
-			text := use.Image.Text
-			if use.Policy.Text != "" {
-				text += "=" + use.Policy.Text
-			}
-			got = append(got, text)
-		}
-		wanted := strings.Fields(want)
-		slices.Sort(got)
-		slices.Sort(wanted)
-		if !slices.Equal(got, wanted) {
-			t.Errorf("got  %q\nwant %q\n%s", got, wanted, content)
-		}
-		if l, err := source.ReadManifests(list(t, "x.yaml", content)); err != nil || len(l.Names) != len(wanted) {
-			t.Errorf("%v, %+v\n%s", err, l, content)
-		}
+		_, name, _ := strings.Cut(content, "kind: ")
+		name, _, _ = strings.Cut(name, "\n")
+		t.Run(name, func(t *testing.T) { checkKind(t, content, strings.Fields(want)) })
 	}
 }
 
-// others are objects of kinds that nobody can know, and what looks like one.
-var others = `apiVersion: monitoring.coreos.com/v1
+// checkKind checks that the images of content are the wanted ones, each with its policy.
+func checkKind(t *testing.T, content string, want []string) {
+	t.Helper()
+	objects, err := source.ReadObjects([]string{list(t, "x.yaml", content)}, nil)
+	if err != nil || len(objects.Unknown) > 0 {
+		t.Errorf("got %v and the unknown kinds %+v, want neither\n%s", err, objects.Unknown, content)
+	}
+	var got []string
+	for _, use := range objects.Uses {
+		text := use.Image.Text
+		if use.Policy.Text != "" {
+			text += "=" + use.Policy.Text
+		}
+		got = append(got, text)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q\n%s", got, want, content)
+	}
+	if l, err := source.ReadManifests(list(t, "x.yaml", content)); err != nil || len(l.Names) != len(want) {
+		t.Errorf("got %+v, %v; want the images %q\n%s", l, err, want, content)
+	}
+}
+
+// unknownKinds are objects of kinds that pinbox does not know, and one without a kind.
+var unknownKinds = `apiVersion: monitoring.coreos.com/v1
 kind: Prometheus
 metadata: {annotations: {logoImage: "a logo.png"}}
 spec:
@@ -184,11 +191,11 @@ kind: Deployment
 metadata: {annotations: {image: quay.io/a/annotated:1}}
 `
 
-// Images in kinds that are not known were left out without a word.
+// A bug was to leave out images in unknown kinds without a warning.
 func TestUnknownKinds(t *testing.T) {
-	l, err := source.ReadManifests(list(t, "x.yaml", others))
+	l, err := source.ReadManifests(list(t, "x.yaml", unknownKinds))
 	if err != nil || len(l.Names) != 1 || len(l.Warnings) > 0 {
-		t.Fatalf("%v, %+v", err, l)
+		t.Fatalf("got %+v, %v; want one name and no warnings", l, err)
 	}
 	var got []string
 	for _, u := range l.Unknown {
@@ -204,15 +211,15 @@ func TestUnknownKinds(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
-	const says = "2 images in kinds that pinbox does not know: ConfigMap (quay.io/a/proxy" + digest +
+	const description = "2 images in kinds that pinbox does not know: ConfigMap (quay.io/a/proxy" + digest +
 		"), an object without a kind (quay.io/a/prometheus:1)"
-	if text := source.DescribeUnknown(l.Unknown[5:]); text != says {
-		t.Errorf("got %s, want %s", text, says)
+	if text := source.DescribeUnknown(l.Unknown[5:]); text != description {
+		t.Errorf("got %s, want %s", text, description)
 	}
 }
 
-// Keys and mappings of the field that name images otherwise were not counted: lint found
-// nothing in them, and said so.
+// Keys and mappings that name images in other ways, as operators do. A bug was that lint reported
+// none of them.
 func TestWaysToNameImages(t *testing.T) {
 	for field, want := range map[string]string{
 		"imageName: quay.io/a/postgres:17":                                 "quay.io/a/postgres:17",
@@ -229,15 +236,17 @@ func TestWaysToNameImages(t *testing.T) {
 		"imagePullSecrets: [{name: quay.io/a/b}]":                          "",
 		"imagePolicy: quay.io/a/b:1":                                       "",
 	} {
-		l, err := source.ReadManifests(list(t, "x.yaml",
-			"kind: Thing\nspec: {containers: [{image: quay.io/x/y:1}], "+field+"}\n"))
-		got := ""
-		for _, u := range l.Unknown {
-			got += u.Reference.String()
-		}
-		if err != nil || got != want {
-			t.Errorf("%s: got %q, %v, want %q", field, got, err, want)
-		}
+		t.Run(field, func(t *testing.T) {
+			l, err := source.ReadManifests(list(t, "x.yaml",
+				"kind: Thing\nspec: {containers: [{image: quay.io/x/y:1}], "+field+"}\n"))
+			got := ""
+			for _, u := range l.Unknown {
+				got += u.Reference.String()
+			}
+			if err != nil || got != want {
+				t.Errorf("got %q, %v, want %q", got, err, want)
+			}
+		})
 	}
 }
 
@@ -250,7 +259,8 @@ func TestNoImagesInSchemas(t *testing.T) {
 	}
 }
 
-// What Tekton and Argo fill in when they run is no wrong name, and nobody knows it here.
+// An expression that Tekton or Argo evaluates at run time is not an error: its image is unknown at build
+// time.
 func TestExpressions(t *testing.T) {
 	const task = "apiVersion: tekton.dev/v1\nkind: Task\nspec:\n  steps:\n  - image: $(params.image)\n"
 	const workflow = "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nspec:\n  templates:\n  - container:\n" +
@@ -259,7 +269,7 @@ func TestExpressions(t *testing.T) {
 	if err != nil || len(l.Names) != 1 || len(l.Warnings) != 2 || !strings.Contains(l.Warnings[0],
 		"x.yaml:5: left out: image $(params.image) is filled in when the object runs") ||
 		!strings.Contains(l.Warnings[1], "x.yaml:13: ") {
-		t.Errorf("%v, %+v", err, l)
+		t.Errorf("got %+v, %v; want one name, and a warning for each of lines 5 and 13", l, err)
 	}
 	if _, err := source.ReadManifests(list(t, "x.yaml", task)); !errors.Is(err, source.ErrNoImages) ||
 		!strings.Contains(err.Error(), "$(params.image)") {
@@ -275,11 +285,11 @@ func TestExpressions(t *testing.T) {
 	}
 }
 
-func TestManifestsThatAreWrong(t *testing.T) {
+func TestInvalidManifests(t *testing.T) {
 	for name, c := range map[string]struct {
 		content string
 		want    error
-		where   string
+		text    string // of the error
 	}{
 		"a template": {"{{- if .Values.on }}\nkind: Pod\n{{- end }}\n", source.ErrManifest, "x.yaml"},
 		"short names": {
@@ -287,50 +297,54 @@ func TestManifestsThatAreWrong(t *testing.T) {
 		},
 		"no container": {"kind: ConfigMap\n", source.ErrNoImages, "x.yaml"},
 	} {
-		if _, err := source.ReadManifests(list(t, "x.yaml", c.content)); !errors.Is(err, c.want) ||
-			!strings.Contains(err.Error(), c.where) {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := source.ReadManifests(list(t, "x.yaml", c.content)); !errors.Is(err, c.want) ||
+				!strings.Contains(err.Error(), c.text) {
+				t.Errorf("got %v, want %v with %q", err, c.want, c.text)
+			}
+		})
 	}
 	owner := "ownerReferences: [{apiVersion: machineconfiguration.openshift.io/v1, kind: PinnedImageSet, name: x}]"
 	if objects, err := source.ReadObjects([]string{"-"}, strings.NewReader(owner)); err != nil || len(objects.Sets) > 0 {
-		t.Errorf("an owner is a set: %v %+v", err, objects)
+		t.Errorf("a set as owner: got the sets %+v, %v; want none", objects.Sets, err)
 	}
 }
 
-// A list may merge several mappings, and an alias may stand inside what it stands for:
-// the first was overlooked, the second ended in a stack overflow.
+// A merge key may have a list of mappings, and an alias may refer to a node that contains it. Bugs were
+// to ignore the former, and a stack overflow with the latter.
 func TestAliases(t *testing.T) {
 	content := "a: &a {imagePullPolicy: Always}\nb: &b {image: quay.io/a/b:1}\nspec:\n  containers:\n  - <<: [*a, *b]\n"
 	objects, err := source.ReadObjects([]string{"-"}, strings.NewReader(content))
 	if err != nil || len(objects.Uses) != 1 || objects.Uses[0].Policy.Text != "Always" ||
 		objects.Uses[0].Image.Text != "quay.io/a/b:1" {
-		t.Errorf("%v, %+v", err, objects.Uses)
+		t.Errorf("got %+v, %v; want quay.io/a/b:1 with the policy Always", objects.Uses, err)
 	}
 	bomb := "a0: &a0 x\n"
 	for i := range 20 {
 		bomb += fmt.Sprintf("a%d: &a%[1]d [%s]\n", i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 10))
 	}
-	for says, content := range map[string]string{
+	for text, content := range map[string]string{
 		"an alias refers to a node that contains it": "&a\nkind: List\nitems: [*a]\n", "too large": bomb,
 	} {
-		file := list(t, "x.yaml", content)
-		_, _, inMirrors := source.ReadMirrors([]string{file})
-		_, inManifests := source.ReadManifests(file)
-		_, _, inSets := source.ReadSets([]string{file})
-		_, inList := source.ReadList(file, "linux/amd64")
-		for want, err := range map[error]error{
-			source.ErrMirrors: inMirrors, source.ErrManifest: inManifests, pinset.ErrNotSet: inSets, source.ErrList: inList,
-		} {
-			if !errors.Is(err, want) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "x.yaml: ") {
-				t.Errorf("%v: %v", want, err)
+		t.Run(text, func(t *testing.T) {
+			file := list(t, "x.yaml", content)
+			_, _, inMirrors := source.ReadMirrors([]string{file})
+			_, inManifests := source.ReadManifests(file)
+			_, _, inSets := source.ReadSets([]string{file})
+			_, inList := source.ReadList(file, "linux/amd64")
+			for want, err := range map[error]error{
+				source.ErrMirrors: inMirrors, source.ErrManifest: inManifests, pinset.ErrNotSet: inSets, source.ErrList: inList,
+			} {
+				if !errors.Is(err, want) || !strings.Contains(err.Error(), text) || !strings.Contains(err.Error(), "x.yaml: ") {
+					t.Errorf("got %v, want %v with %q and the file", err, want, text)
+				}
 			}
-		}
+		})
 	}
 }
 
-// What an alias stands for counts in sets, mirrors and lists too: pinnedImages: *p had
-// no images, and spec: *s was missing.
+// Aliases are resolved in sets, mirrors and lists too. Bugs were that pinnedImages: *p had no images, and
+// that spec: *s was missing.
 func TestAliasesInOtherInputs(t *testing.T) {
 	const set = "apiVersion: machineconfiguration.openshift.io/v1\nkind: PinnedImageSet\nmetadata: {name: x}\n"
 	for name, content := range map[string]string{
@@ -339,52 +353,55 @@ func TestAliasesInOtherInputs(t *testing.T) {
 		"spec":     set + "status: &s\n  pinnedImages:\n  - name: quay.io/a/b" + digest + "\nspec: *s\n",
 		"an image": set + "status: {x: &i {name: 'quay.io/a/b" + digest + "'}}\nspec: {pinnedImages: [{<<: *i}]}\n",
 	} {
-		file := list(t, "x.yaml", content)
-		sets, _, err := source.ReadSets([]string{file})
-		if err != nil || len(sets) != 1 || len(sets[0].Images) != 1 {
-			t.Errorf("%s: %v, %+v", name, err, sets)
-		}
-		objects, err := source.ReadObjects([]string{file}, nil)
-		if err != nil || len(objects.Sets) != 1 || len(objects.Sets[0].Images) != 1 {
-			t.Errorf("%s: %v, %+v", name, err, objects.Sets)
-		}
+		t.Run(name, func(t *testing.T) {
+			file := list(t, "x.yaml", content)
+			sets, _, err := source.ReadSets([]string{file})
+			if err != nil || len(sets) != 1 || len(sets[0].Images) != 1 {
+				t.Errorf("ReadSets: got %+v, %v; want a set with one image", sets, err)
+			}
+			objects, err := source.ReadObjects([]string{file}, nil)
+			if err != nil || len(objects.Sets) != 1 || len(objects.Sets[0].Images) != 1 {
+				t.Errorf("ReadObjects: got %+v, %v; want a set with one image", objects.Sets, err)
+			}
+		})
 	}
 	rules, _, err := source.ReadMirrors([]string{
 		list(t, "x.yaml", "apiVersion: config.openshift.io/v1\nkind: ImageDigestMirrorSet\n"+
 			"status: &s {imageDigestMirrors: [{source: quay.io/a, mirrors: [mirror.lab/a]}]}\nspec: *s\n"),
 	})
 	if err != nil || len(rules) != 1 {
-		t.Errorf("mirrors: %v, %+v", err, rules)
+		t.Errorf("mirrors: got %+v, %v; want one rule", rules, err)
 	}
 	l, err := source.ReadList(list(t, "x.yaml", "kind: Images\nmetadata: {annotations: {x: &n quay.io/a/b:1}}\n"+
 		"spec: {images: [{name: *n}]}\n"), "linux/amd64")
 	if err != nil || len(l.Names) != 1 || l.Names[0].String() != "quay.io/a/b:1" {
-		t.Errorf("a list: %v, %+v", err, l)
+		t.Errorf("a list: got %+v, %v; want quay.io/a/b:1", l, err)
 	}
 }
 
-// Objects of JSON may stand one after the other, as jq '.items[]' prints them: they were
-// refused as wrong YAML.
+// JSON objects may follow each other, as jq '.items[]' prints them. A bug was to reject them as invalid
+// YAML.
 func TestConsecutiveJSON(t *testing.T) {
 	const set = `{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "PinnedImageSet", "metadata": {"name": "NAME"},` + "\n" + ` "spec": {"pinnedImages": [{"name": "quay.io/a/b` + digest + `"}]}}` + "\n"
 	sets, _, err := source.ReadSets([]string{
 		list(t, "x.json", strings.Replace(set, "NAME", "a", 1)+strings.Replace(set, "NAME", "b", 1)),
 	})
 	if err != nil || len(sets) != 2 || !strings.HasSuffix(sets[1].Origin, "x.json:3") {
-		t.Errorf("sets: %v, %+v", err, sets)
+		t.Errorf("sets: got %+v, %v; want 2, the second from line 3", sets, err)
 	}
 	const pod = `{"kind": "Pod", "spec": {"containers": [{` + "\n" + `"image": "quay.io/a/b:1"}]}}` + "\n"
 	l, err := source.ReadManifests(list(t, "x.json", pod+pod))
 	if err != nil || len(l.Names) != 2 || !strings.HasSuffix(l.Names[1].Origin, "x.json:4") {
-		t.Errorf("manifests: %v, %+v", err, l)
+		t.Errorf("manifests: got %+v, %v; want 2 names, the second from line 4", l, err)
 	}
 	_, err = source.ReadManifests(list(t, "x.json", pod+pod+"{"))
-	if !errors.Is(err, source.ErrManifest) || !strings.Contains(err.Error(), "line 4: after 2 JSON values") {
-		t.Errorf("one that is cut off: %v", err)
+	const want = "line 4: after 2 JSON values"
+	if !errors.Is(err, source.ErrManifest) || !strings.Contains(err.Error(), want) {
+		t.Errorf("a truncated object: got %v, want %v with %q", err, source.ErrManifest, want)
 	}
 }
 
-// What YAML lets an author write once counts wherever it is used.
+// Anchors are resolved wherever an alias or a merge key refers to them.
 func TestObjectsWithAnchors(t *testing.T) {
 	objects, err := source.ReadObjects([]string{"-",
 		list(t, "more.yaml", "containers: [{image: null}, {image: quay.io/site/more:1}]\n")}, strings.NewReader(`x: &defaults
@@ -416,20 +433,22 @@ spec:
 	}
 }
 
-func TestObjectsThatAreNone(t *testing.T) {
+func TestInvalidObjects(t *testing.T) {
 	for name, c := range map[string]struct {
 		content string
 		want    error
-		where   string
+		text    string // of the error
 	}{
 		"a template": {
 			"kind: Pod\n---\na: b\n{{- if .Values.on }}\n", source.ErrManifest, "stdin: not a Kubernetes manifest: yaml: line 4",
 		},
 		"nothing": {"", source.ErrNoImages, "-: no container"},
 	} {
-		if _, err := source.ReadObjects([]string{"-"}, strings.NewReader(c.content)); !errors.Is(err, c.want) ||
-			!strings.Contains(err.Error(), c.where) {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := source.ReadObjects([]string{"-"}, strings.NewReader(c.content)); !errors.Is(err, c.want) ||
+				!strings.Contains(err.Error(), c.text) {
+				t.Errorf("got %v, want %v with %q", err, c.want, c.text)
+			}
+		})
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/pinbox/pinbox/builder/source"
 )
 
-// files are those of a workspace or an archive.
+// files are the files of a workspace or an archive, by name.
 type files map[string]string
 
 func (f files) Names() []string { return slices.Sorted(maps.Keys(f)) }
@@ -29,12 +29,12 @@ func (f files) ReadFile(name string) ([]byte, error) {
 	return []byte(content), nil
 }
 
-// sum is a digest for a letter.
+// sum returns the digest that repeats a hexadecimal letter.
 func sum(letter string) godigest.Digest {
 	return godigest.Digest("sha256:" + strings.Repeat(letter, 64))
 }
 
-// kept are tags with digests of a letter each, in the order of their names.
+// kept returns the tags of the output, with the digests of a, b, … in their order.
 func kept(names ...string) map[string]godigest.Digest {
 	tags := map[string]godigest.Digest{}
 	for i, n := range names {
@@ -64,7 +64,7 @@ func together(all ...files) files {
 	return one
 }
 
-// releases holds several of them, and a graph that tells their name.
+// releases returns the files and tags of several releases, and an update graph with their repository.
 func releases(tags ...string) (files, map[string]godigest.Digest) {
 	all, stored, nodes := files{}, map[string]godigest.Digest{}, []string{}
 	for i, tag := range tags {
@@ -86,7 +86,7 @@ func itms(pairs ...string) string {
 
 const cluster = "working-dir/cluster-resources/itms-oc-mirror.yaml"
 
-// letters are the names of images, with the letters of their digests.
+// letters returns the names of images, with the letters of their digests.
 func letters(images []source.MirroredImage) string {
 	var all []string
 	for _, m := range images {
@@ -96,7 +96,7 @@ func letters(images []source.MirroredImage) string {
 	return strings.Join(all, " ")
 }
 
-// runLog is what oc-mirror logs of a run that has copied these.
+// runLog returns the log of a run of oc-mirror that copied the images.
 func runLog(names ...string) string {
 	text := fmt.Sprintf("2026/11/21 02:04:50 \x1b[1;94m [INFO] \x1b[0m  : 📌 images to copy %d \n", len(names))
 	for _, n := range names {
@@ -105,16 +105,35 @@ func runLog(names ...string) string {
 	return text
 }
 
-// failed is what it logs where one of them could not be copied.
+// failed returns the log of a run in which oc-mirror could not copy one of the images.
 func failed(one string, names ...string) string {
 	return strings.Replace(runLog(names...), "Success copying "+one, "Failed to copy %!s(v2alpha1.ImageType=9) "+one, 1)
 }
 
-// namesTest has names and the letters of their digests, or the end of an error.
+// namesTest has an output of oc-mirror and its images.
 type namesTest struct {
 	files files
 	tags  map[string]godigest.Digest
-	want  string
+	want  string // names with the letters of their digests, or "error: " and the end of an error
+}
+
+// check reads the output and compares the images.
+func (c namesTest) check(t *testing.T) {
+	t.Helper()
+	found, err := source.ReadOCMirror(c.files, c.tags, source.MirrorOptions{Platform: "linux/amd64"})
+	if want, ok := strings.CutPrefix(c.want, "error: "); ok {
+		if !errors.Is(err, source.ErrUnknownNames) && !errors.Is(err, source.ErrUnknownImages) &&
+			!errors.Is(err, source.ErrNotMirrored) || !strings.HasSuffix(": "+err.Error(), ": "+want) {
+			t.Errorf("got %v, want %q at its end", err, want)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(c.want, letters(found.Images)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }
 
 const (
@@ -123,7 +142,7 @@ const (
 )
 
 func TestNamesOfOCMirror(t *testing.T) {
-	// An older configuration may want what the newest run did not copy.
+	// An older configuration may request images that the newest run did not copy.
 	older, err := source.ParseImageSetConfig("older.yaml", []byte(imageSet("  helm: {local: [{name: x}]}")))
 	if err != nil {
 		t.Fatal(err)
@@ -131,32 +150,18 @@ func TestNamesOfOCMirror(t *testing.T) {
 	_, err = source.ReadOCMirror(files{newest: runLog("docker://quay.io/chart/c:2")}, kept("chart/c:1", "chart/c:2"),
 		source.MirrorOptions{Config: older, Platform: "linux/amd64"})
 	if !errors.Is(err, source.ErrUnknownNames) || !strings.HasSuffix(err.Error(), ": chart/c:1") {
-		t.Errorf("an older configuration: %v", err)
+		t.Errorf("an older configuration: got %v, want %v of chart/c:1", err, source.ErrUnknownNames)
 	}
 	_, err = source.ReadOCMirror(files{newest: runLog("docker://quay.io/chart/c:2")}, nil,
 		source.MirrorOptions{Config: older, Platform: "linux/amd64"})
 	if !errors.Is(err, source.ErrUnknownImages) {
-		t.Errorf("likewise, without images: %v", err)
+		t.Errorf("an older configuration, without images: got %v, want %v", err, source.ErrUnknownImages)
 	}
 	for _, tests := range []map[string]namesTest{
 		namesInConfiguration(), namesOfCharts(), namesOfReleases(), namesWithoutImages(),
 	} {
 		for name, c := range tests {
-			found, err := source.ReadOCMirror(c.files, c.tags, source.MirrorOptions{Platform: "linux/amd64"})
-			if want, ok := strings.CutPrefix(c.want, "error: "); ok {
-				if !errors.Is(err, source.ErrUnknownNames) && !errors.Is(err, source.ErrUnknownImages) &&
-					!errors.Is(err, source.ErrNotMirrored) || !strings.HasSuffix(": "+err.Error(), ": "+want) {
-					t.Errorf("%s: %v", name, err)
-				}
-				continue
-			}
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
-				continue
-			}
-			if diff := cmp.Diff(c.want, letters(found.Images)); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", name, diff)
-			}
+			t.Run(name, c.check)
 		}
 	}
 }
@@ -171,15 +176,15 @@ func namesInConfiguration() map[string]namesTest {
 			files{isc: imageSet("  additionalImages: [{name: 'docker.io/nginx:1'}]")}, kept("nginx:1"),
 			"docker.io/library/nginx:1=a",
 		},
-		"with another place": {
+		"with a target repository and tag": {
 			files{isc: imageSet("  additionalImages: [{name: 'quay.io/a/b:1', targetRepo: x/y, targetTag: z}]")}, kept("x/y:z"),
 			"quay.io/a/b:1=a",
 		},
-		"but for what is blocked": {
+		"without blocked images": {
 			files{isc: imageSet("  additionalImages: [{name: 'docker://quay.io/a/b:1'}, {name: 'quay.io/c/d:1'}]\n" +
 				"  blockedImages: [{name: ^quay.io/a/}]")}, kept("c/d:1"), "quay.io/c/d:1=a",
 		},
-		"blocked by its place": {
+		"blocked by the name in the cache": {
 			files{isc: imageSet("  additionalImages: [{name: 'quay.io/a/b:1'}, {name: 'quay.io/c/d:1'}]\n" +
 				"  blockedImages: [{name: '^localhost:55000/a/'}]")}, kept("c/d:1"), "quay.io/c/d:1=a",
 		},
@@ -200,7 +205,7 @@ func namesInConfiguration() map[string]namesTest {
 			files{cluster: itms("wrong.example.com/a/tools", "reg/mirror/a/tools", "example.com/tools", "reg/mirror/tools")},
 			kept("tools/t:1", "a/tools/t:1"), "wrong.example.com/a/tools/t:1=b example.com/tools/t:1=a",
 		},
-		"not where two hosts became one place": {
+		"not where two hosts have one mirror": {
 			files{cluster: itms("one.example.com/tools", "reg/m/tools", "two.example.com/tools", "reg/m/tools",
 				"x.example.com/x", "reg/m/x")}, kept("tools/t:1", "x/y:1"), "error: tools/t:1",
 		},
@@ -209,7 +214,7 @@ func namesInConfiguration() map[string]namesTest {
 				"docker://localhost:55000/c/d:1=docker://reg/c/d:1\noci:///x=docker://localhost:55000/x:1\n"}, kept("a/b:1"),
 			"quay.io/a/b:1=a",
 		},
-		"but not of what was in the cache": {
+		"not by a mapping from the cache": {
 			files{mapping: "docker://localhost:55000/c/d:1=docker://reg/c/d:1\noci:///x=docker://localhost:55000/x:1\n"},
 			kept("c/d:1", "x:1"), "error: c/d:1, x:1",
 		},
@@ -231,24 +236,24 @@ func namesOfCharts() map[string]namesTest {
 			together(charts, files{mapping: "docker://nginx:1=docker://localhost:55000/nginx:1\n"}), kept("a/b:1", "nginx:1"),
 			"quay.io/a/b:1=a docker.io/library/nginx:1=b",
 		},
-		"of charts, not by mirror sets, which do not tell what a run was asked for": {
+		"of charts, not by mirror sets, which do not list what a run copied": {
 			together(charts, files{cluster: itms("quay.io/chart", "reg/chart")}), kept("a/b:1", "chart/c:1", "chart/d:1"),
 			"error: chart/c:1, chart/d:1",
 		},
-		// Of a workspace, whose images a mirror has. A bug was to leave them out.
+		// The images are in a mirror, not in the workspace. A bug was to leave them out.
 		"of charts, by a mapping alone": {together(charts, files{mapping: "docker://quay.io/a/b:1=docker://reg/m/a/b:1\n" +
 			"docker://quay.io/ocp@" + sum("f").String() + "=docker://reg/m/openshift/release:4.99.1-x86_64-x\n" +
 			"docker://quay.io/chart/c:1=docker://reg/m/chart/c:1\ndocker://quay.io/chart/c@" + sum("e").String() +
 			"=docker://reg/m/chart/c@" + sum("e").String() + "\n"}), nil, "quay.io/a/b:1= quay.io/chart/c:1="},
 		// A bug was to leave them out, although the log names them.
 		"of charts, by the log of the run": {together(charts, files{
-			// an earlier run's
+			// of an earlier run
 			"working-dir/logs/oc-mirror-20261120_020450.log": runLog("docker://quay.io/chart/c:0",
 				"docker://other.example.com/chart/c:1"),
 			newest: runLog("quay.io/a/b:1", "docker://quay.io/chart/c:1", "docker://redis:7@"+sum("d").String()),
 		}), kept("a/b:1", "chart/c:0", "chart/c:1", "redis:7"),
 			"quay.io/a/b:1=a quay.io/chart/c:1=c docker.io/library/redis@" + sum("d").String() + "=d"},
-		"of charts, by a log that has not all": {together(charts, files{
+		"of charts, by an incomplete log": {together(charts, files{
 			newest: "images to copy 3 \n" + runLog("docker://quay.io/chart/c:1"),
 		}),
 			kept("a/b:1", "chart/c:1", "chart/d:1"), "error: chart/d:1"},
@@ -257,12 +262,12 @@ func namesOfCharts() map[string]namesTest {
 		}),
 			kept("a/b:1"), "error: there is no chart/c:1"},
 		// A bug was a panic.
-		"a failure that no configuration asks for": {files{
+		"a failed image, without a configuration": {files{
 			newest: failed("docker://quay.io/c/d:1", "quay.io/a/b:1", "docker://quay.io/c/d:1"),
 		},
 			kept("a/b:1"), "error: quay.io/c/d:1, which the log of the run requests, is not in the output of " +
 				"oc-mirror: there is no c/d:1"},
-		// A bug was to leave them both out.
+		// A bug was to leave out both.
 		"of charts, not of two names in a log": {
 			together(charts, files{newest: runLog("quay.io/a/b:1", "docker://quay.io/chart/c:1",
 				"docker://other.example.com/chart/c:1")}), kept("a/b:1", "chart/c:1"), "error: chart/c:1",
@@ -291,13 +296,13 @@ func namesOfReleases() map[string]namesTest {
 	}
 }
 
-// namesWithoutImages are of mirror to mirror. A bug was to leave out images of charts.
+// namesWithoutImages returns outputs of mirror to mirror. A bug was to leave out images of charts.
 func namesWithoutImages() map[string]namesTest {
 	charts := withCharts()
 	const line = "docker://quay.io/%[1]s=docker://reg/m/%[1]s\n"
 	one, two := fmt.Sprintf(line, "a/b:1"), fmt.Sprintf(line, "chart/c:1")
 	unlisted := " of " + isc + " requests images, and neither mapping.txt nor a complete log of the run names them"
-	// A log has the content of a release under its own names, that for another architecture as well.
+	// A log names the components of a release by their own names, for other architectures too.
 	release := together(held("4.99.1-x86_64", "4.99.1"), files{
 		isc: imageSet("  platform: {release: 'quay.io/ocp/ocp-release:4.99.1-x86_64', kubeVirtContainer: true}\n" +
 			"  additionalImages: [{name: 'quay.io/a/b:1'}]\n  helm: {local: [{name: x}]}"),
@@ -321,7 +326,7 @@ func namesWithoutImages() map[string]namesTest {
 			"quay.io/a/b:1= quay.io/chart/c:1=",
 		},
 		"by a log, of charts without any": {together(charts, files{newest: runLog("quay.io/a/b:1")}), nil, "quay.io/a/b:1="},
-		"by a log that has not all": {
+		"by an incomplete log": {
 			together(charts, files{newest: "images to copy 3 \n" + runLog("quay.io/a/b:1", "docker://quay.io/chart/c:1")}), nil,
 			"error: mirror.helm" + unlisted,
 		},
@@ -392,16 +397,16 @@ func releasesByName() map[string]releasesTest {
 		"by its digest": {
 			"release: 'quay.io/ocp/ocp-release@" + sum("b").String() + "'", "4.99.1-x86_64 4.99.2-x86_64", "4.99.2-x86_64",
 		},
-		"none that is asked for": {
+		"a release that is missing": {
 			"channels: [{name: stable-4.98}]", "4.99.1-x86_64", "error: hold-release does not have it",
 		},
 		"none for the architecture": {
 			"channels: [{name: stable-4.99}]", "4.99.1-aarch64", "error: on amd64, but 4.99.1-aarch64",
 		},
-		"a version that is none": {
+		"an invalid version": {
 			"channels: [{name: stable-4.99, minVersion: 4.99.1x}]", "4.99.1-x86_64", "error: channel stable-4.99",
 		},
-		"blocked, as is all of the rest": {
+		"blocked": {
 			"channels: [{name: stable-4.99}]}\n  additionalImages: [{name: 'quay.io/a/b@" + sum("e").String() +
 				"'}]\n  blockedImages: [{name: ocp-release", "4.99.1-x86_64", "",
 		},
@@ -443,9 +448,9 @@ func TestReleasesOfOCMirror(t *testing.T) {
 	}
 }
 
-// By digest, or by a tag whose signature nobody wanted, oc-mirror keeps a release
-// under its digest.
-func TestReleaseKeptByDigest(t *testing.T) {
+// oc-mirror stores a release under its digest if it is requested by digest, or by a tag without a
+// signature check.
+func TestReleaseStoredByDigest(t *testing.T) {
 	all := files{}
 	for path, content := range held("x", "4.99.1") {
 		all[strings.Replace(path, "ocp-release/x", "ocp-release@sha256/"+sum("a").Encoded(), 1)] = content
@@ -453,28 +458,30 @@ func TestReleaseKeptByDigest(t *testing.T) {
 	for _, release := range []string{
 		"quay.io/ocp/ocp-release@" + sum("a").String(), "quay.io/ocp/ocp-release:4.99.1-x86_64",
 	} {
-		all[isc] = imageSet("  platform: {release: '" + release + "'}")
-		found, err := source.ReadOCMirror(all, kept("openshift/release-images:"+sum("a").Encoded()),
-			source.MirrorOptions{Platform: "linux/amd64"})
-		if err != nil || len(found.Releases) != 1 || found.Releases[0].Stored != sum("a") ||
-			found.Releases[0].Repository != "quay.io/ocp/ocp-release" {
-			t.Errorf("%s: %v, %+v", release, err, found.Releases)
-		}
+		t.Run(release, func(t *testing.T) {
+			all[isc] = imageSet("  platform: {release: '" + release + "'}")
+			found, err := source.ReadOCMirror(all, kept("openshift/release-images:"+sum("a").Encoded()),
+				source.MirrorOptions{Platform: "linux/amd64"})
+			if err != nil || len(found.Releases) != 1 || found.Releases[0].Stored != sum("a") ||
+				found.Releases[0].Repository != "quay.io/ocp/ocp-release" {
+				t.Errorf("got %+v, %v; want quay.io/ocp/ocp-release with the digest %s", found.Releases, err, sum("a"))
+			}
+		})
 	}
 }
 
 const operators = "working-dir/operator-catalogs/index/"
 
-// fbc is a catalog with a bundle of one image, and objects that are none.
+// fbc returns a file-based catalog with a bundle of one image, and other objects.
 func fbc(letter string) string {
 	return fmt.Sprintf(
 		`{"schema":"olm.package","name":"x"} {"schema":"x.unknown","image":{"a":1}} {"schema":"olm.bundle","name":"x","image":"quay.io/bundle@%s","relatedImages":[{"image":"quay.io/no-tag"},{"image":""}]}`, sum(letter))
 }
 
-// operatorCatalog is a workspace with a catalog of a registry and one of a folder, both filtered.
+// operatorCatalog returns a workspace with a catalog of a registry and one of a folder, both filtered.
 func operatorCatalog() files {
 	hex := sum("a").Encoded()
-	// What oc-mirror takes the sum of, as it writes it: without a transport.
+	// oc-mirror names a filtered catalog by the MD5 sum of its selection, without the transport.
 	filterOf := func(name string) string {
 		return fmt.Sprintf("%x", md5.Sum([]byte(`{"packages":[{"name":"foo"}],"catalog":"`+name+"@"+sum("a").String()+`"}`)))
 	}
@@ -491,7 +498,7 @@ func operatorCatalog() files {
 	}
 }
 
-// A bug was to take the sum of a catalog with its transport, and to find no such selection.
+// A bug was to compute the sum of a catalog with its transport: no selection has that sum.
 func TestCatalogsOfOCMirror(t *testing.T) {
 	for name, c := range map[string]struct {
 		set  string
@@ -514,7 +521,7 @@ func TestCatalogsOfOCMirror(t *testing.T) {
 			"catalog: 'quay.io/x/index:v1', full: true", kept("x/index:v1"),
 			"quay.io/x/index:v1=a quay.io/bundle@" + sum("b").String() + "=b",
 		},
-		"in another place": {
+		"with a target catalog": {
 			"catalog: 'quay.io/x/index:v1', targetCatalog: my/index, targetTag: z, packages: [{name: foo}]", kept("my/index:z"),
 			"quay.io/x/index:v1=c quay.io/bundle@" + sum("d").String() + "=d",
 		},
@@ -526,30 +533,31 @@ func TestCatalogsOfOCMirror(t *testing.T) {
 			"catalog: 'quay.io/x/index:v1', packages: [{name: bar}]", kept("x/index:v1"),
 			"error: filtered-catalogs has no such selection",
 		},
-		"not there": {
+		"missing": {
 			"catalog: 'quay.io/x/other:v1', packages: [{name: foo}]", kept("x/index:v1"), "error: there is no x/other:v1",
 		},
 	} {
-		all := together(operatorCatalog(), files{isc: imageSet("  operators: [{" + c.set + "}]")})
-		found, err := source.ReadOCMirror(all, c.tags, source.MirrorOptions{Platform: "linux/amd64"})
-		if want, ok := strings.CutPrefix(c.want, "error: "); ok {
-			if !errors.Is(err, source.ErrNotMirrored) || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v", name, err)
+		t.Run(name, func(t *testing.T) {
+			all := together(operatorCatalog(), files{isc: imageSet("  operators: [{" + c.set + "}]")})
+			found, err := source.ReadOCMirror(all, c.tags, source.MirrorOptions{Platform: "linux/amd64"})
+			if want, ok := strings.CutPrefix(c.want, "error: "); ok {
+				if !errors.Is(err, source.ErrNotMirrored) || !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v, want %v with %q", err, source.ErrNotMirrored, want)
+				}
+				return
 			}
-			continue
-		}
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if diff := cmp.Diff(c.want, letters(found.Images)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, letters(found.Images)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
-// Names that differ in the host alone are kept as one, so that one is lost; it does
-// not matter which of them stands first, or that one is a catalog.
+// oc-mirror stores images whose names differ only in the host under one name, so one overwrites the
+// other. This is detected in either order, and if one is a catalog.
 func TestCollisionsOfOCMirror(t *testing.T) {
 	const one, two = "{name: 'one.example.com/a/b:1'}", "{name: 'two.example.com/a/b:1'}"
 	pinned := "{name: 'two.example.com/a/b:1@" + sum("e").String() + "'}"
@@ -558,11 +566,14 @@ func TestCollisionsOfOCMirror(t *testing.T) {
 		"  additionalImages: [" + pinned + ", " + one + "]",
 		"  additionalImages: [" + one + "]\n  operators: [{catalog: 'two.example.com/a/b:1', full: true}]",
 	} {
-		_, err := source.ReadOCMirror(files{isc: imageSet(set)}, kept("a/b:1"), source.MirrorOptions{Platform: "linux/amd64"})
-		if !errors.Is(err, source.ErrCollision) || !strings.Contains(err.Error(), "one.example.com/a/b:1") ||
-			!strings.Contains(err.Error(), "two.example.com/a/b:1") {
-			t.Errorf("%s: %v", set, err)
-		}
+		t.Run(set, func(t *testing.T) {
+			_, err := source.ReadOCMirror(files{isc: imageSet(set)}, kept("a/b:1"),
+				source.MirrorOptions{Platform: "linux/amd64"})
+			if !errors.Is(err, source.ErrCollision) || !strings.Contains(err.Error(), "one.example.com/a/b:1") ||
+				!strings.Contains(err.Error(), "two.example.com/a/b:1") {
+				t.Errorf("got %v, want %v of one.example.com/a/b:1 and two.example.com/a/b:1", err, source.ErrCollision)
+			}
+		})
 	}
 	chart := files{
 		isc:    imageSet("  additionalImages: [" + one + "]\n  helm: {local: [{name: x}]}"),
@@ -570,18 +581,18 @@ func TestCollisionsOfOCMirror(t *testing.T) {
 	}
 	if _, err := source.ReadOCMirror(chart, kept("a/b:1"), source.MirrorOptions{Platform: "linux/amd64"}); !errors.Is(err,
 		source.ErrCollision) {
-		t.Errorf("an image of a chart: %v", err)
+		t.Errorf("an image of a chart: got %v, want %v", err, source.ErrCollision)
 	}
 	both := "  additionalImages: [{name: 'one.example.com/a/b@" + sum("a").String() + "'}, {name: 'two.example.com/a/b@" +
 		sum("a").String() + "'}]"
 	if found, err := source.ReadOCMirror(files{isc: imageSet(both)}, kept("a/b:sha256-"+sum("a").Encoded()),
 		source.MirrorOptions{Platform: "linux/amd64"}); err != nil || len(found.Images) != 2 {
-		t.Errorf("one image under two names: %v", err)
+		t.Errorf("one image with two names: got %+v, %v; want both names", found.Images, err)
 	}
 }
 
-// What `platforms` leave out was never mirrored; a bug was to ask for archives of earlier
-// runs.
+// Images that `platforms` excludes were never mirrored. A bug was an error that requested the archives of
+// earlier runs.
 func TestPlatformsThatOCMirrorDrops(t *testing.T) {
 	catalog := files{
 		operators + sum("b").Encoded() + "/catalog-config/catalog.json": fbc("d"),
@@ -607,36 +618,38 @@ func TestPlatformsThatOCMirrorDrops(t *testing.T) {
 			"}]}": "platforms of every chart of " + isc + " has linux/arm64, linux/s390x",
 		"  helm: {local: [{name: x, " + arm + "}], repositories: [{name: y, charts: [{name: z}]}]}": "",
 	} {
-		all[isc] = imageSet(set)
-		found, err := source.ReadOCMirror(all, tags, source.MirrorOptions{Platform: "linux/amd64"})
-		if err != nil {
-			t.Errorf("%s: %v", set, err)
-		}
-		for _, m := range slices.Concat(found.Images, found.Releases) {
-			if m.FilteredBy != want {
-				t.Errorf("%s: %s is dropped by %q", set, m, m.FilteredBy)
+		t.Run(set, func(t *testing.T) {
+			all[isc] = imageSet(set)
+			found, err := source.ReadOCMirror(all, tags, source.MirrorOptions{Platform: "linux/amd64"})
+			if err != nil {
+				t.Error(err)
 			}
-		}
+			for _, m := range slices.Concat(found.Images, found.Releases) {
+				if m.FilteredBy != want {
+					t.Errorf("got %s filtered by %q, want %q", m, m.FilteredBy, want)
+				}
+			}
+		})
 	}
 }
 
-// The name of a field leaves out all that it asks for, and no pattern matches it.
+// The name of a field excludes all images that it requests. A pattern does not match it.
 func TestExcludedFieldOfOCMirror(t *testing.T) {
 	for _, tags := range []map[string]godigest.Digest{nil, kept("a/b:1", "chart/c:1")} {
 		found, err := source.ReadOCMirror(withCharts(), tags, source.MirrorOptions{
 			Exclude: []string{"mirror.helm"}, Platform: "linux/amd64",
 		})
 		if err != nil || len(found.Images) != 1 {
-			t.Errorf("%v, %s", err, letters(found.Images))
+			t.Errorf("got %q, %v; want one image", letters(found.Images), err)
 		}
 	}
 	if _, err := source.ReadOCMirror(withCharts(), nil, source.MirrorOptions{Exclude: []string{"mirror.*"},
 		Platform: "linux/amd64"}); !errors.Is(err, source.ErrExclude) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, source.ErrExclude)
 	}
 }
 
-// Excluded images need not be there; patterns have no part of a path but their own.
+// Excluded images may be missing. A * does not match a slash.
 func TestExcludeOfOCMirror(t *testing.T) {
 	set := files{
 		isc: imageSet("  additionalImages: [{name: 'quay.io/a/b:1'}, {name: 'quay.io/c/d@" + sum("e").String() +
@@ -649,16 +662,18 @@ func TestExcludeOfOCMirror(t *testing.T) {
 		{"quay.io/*", "quay.io/a/b:1 quay.io/c/d@" + sum("e").String()},
 		{"quay.io/gone quay.io/d", "error"},
 	} {
-		found, err := source.ReadOCMirror(set, kept("a/b:1"), source.MirrorOptions{
-			Exclude: strings.Fields(c.exclude), Platform: "linux/amd64",
+		t.Run(c.exclude, func(t *testing.T) {
+			found, err := source.ReadOCMirror(set, kept("a/b:1"), source.MirrorOptions{
+				Exclude: strings.Fields(c.exclude), Platform: "linux/amd64",
+			})
+			var got []string
+			for _, m := range found.Images {
+				got = append(got, m.String())
+			}
+			if c.want == "error" && !errors.Is(err, source.ErrExclude) ||
+				c.want != "error" && (err != nil || strings.Join(got, " ") != c.want) {
+				t.Errorf("got %q, %v; want %q", got, err, c.want)
+			}
 		})
-		var got []string
-		for _, m := range found.Images {
-			got = append(got, m.String())
-		}
-		if c.want == "error" && !errors.Is(err, source.ErrExclude) ||
-			c.want != "error" && (err != nil || strings.Join(got, " ") != c.want) {
-			t.Errorf("%s: %v, %q", c.exclude, err, got)
-		}
 	}
 }

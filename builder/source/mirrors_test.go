@@ -37,7 +37,7 @@ items:
     - {source: quay.io/b, mirrors: [mirror.lab/b], mirrorSourcePolicy: AllowContactingSource}
 `
 
-// The elder object, as JSON.
+// policy is an object of the older API, as JSON.
 const policy = `{"apiVersion": "operator.openshift.io/v1alpha1", "kind": "ImageContentSourcePolicy", "metadata": {"name": "x"},
 "spec": {"repositoryDigestMirrors": [{"source": "quay.io/c", "mirrors": ["mirror.lab/c"]}]}}`
 
@@ -67,8 +67,8 @@ func TestMirrors(t *testing.T) {
 	if diff := cmp.Diff(want, rules); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if len(warnings) > 0 { // other objects stand beside mirrors as a rule
-		t.Errorf("warnings %q", warnings)
+	if len(warnings) > 0 { // oc-mirror writes other objects to the folder too
+		t.Errorf("got the warnings %q, want none", warnings)
 	}
 }
 
@@ -97,11 +97,11 @@ func wrongRules() map[string]wrongMirrors {
 			edit("mirror2.lab", "http://mirror2.lab"), source.ErrMirrors,
 			`x.yaml:7: ImageDigestMirrorSet "release": not a valid object of mirrors: mirror of quay.io/a "http://mirror2.lab/a" has a scheme; write mirror2.lab/a`,
 		},
-		"a mirror of all hosts":    {edit("mirror2.lab/a", "'*.lab'"), source.ErrMirrors, "host[:port][/path]"},
-		"a mirror that is none":    {edit("mirror2.lab/a", "{}"), source.ErrMirrors, "mirror of quay.io/a is missing"},
-		"a mirror twice":           {edit("mirror2.lab/a", "mirror.lab/a"), source.ErrMirrors, "twice"},
-		"mirrors that are no list": {edit("[mirror.lab/a, mirror2.lab/a]", "mirror.lab/a"), source.ErrMirrors, "x.yaml:7: "},
-		"a forbidden mirror":       {edit("mirror2.lab/a", "quay.io/a"), source.ErrMirrors, "is its own mirror"},
+		"a mirror of all hosts":   {edit("mirror2.lab/a", "'*.lab'"), source.ErrMirrors, "host[:port][/path]"},
+		"an empty mirror":         {edit("mirror2.lab/a", "{}"), source.ErrMirrors, "mirror of quay.io/a is missing"},
+		"a mirror twice":          {edit("mirror2.lab/a", "mirror.lab/a"), source.ErrMirrors, "twice"},
+		"mirrors that are a text": {edit("[mirror.lab/a, mirror2.lab/a]", "mirror.lab/a"), source.ErrMirrors, "x.yaml:7: "},
+		"a forbidden mirror":      {edit("mirror2.lab/a", "quay.io/a"), source.ErrMirrors, "is its own mirror"},
 		"an unknown policy": {
 			edit("NeverContactSource", "Never"), source.ErrMirrors,
 			`x.yaml:8: ImageDigestMirrorSet "release": not a valid object of mirrors: mirrorSourcePolicy is "Never"; it must be NeverContactSource or AllowContactingSource`,
@@ -120,11 +120,11 @@ func wrongObjects() map[string]wrongMirrors {
 			edit("imageDigestMirrors", "imageTagMirrors"), source.ErrMirrors,
 			"unknown field spec.imageTagMirrors; known are imageDigestMirrors",
 		},
-		"a list that is none": {
+		"a mapping for a list": {
 			"apiVersion: config.openshift.io/v1\nkind: ImageTagMirrorSet\nspec: {imageTagMirrors: {}}\n", source.ErrMirrors,
 			"x.yaml:3: ",
 		},
-		"a policy of the elder": {
+		"a policy in the older object": {
 			strings.Replace(policy, `"source"`, `"mirrorSourcePolicy": "NeverContactSource", "source"`, 1), source.ErrMirrors,
 			"known are source, mirrors",
 		},
@@ -139,14 +139,14 @@ func wrongObjects() map[string]wrongMirrors {
 			edit("kind: ImageDigestMirrorSet", "kind: ImageDigestMirrorset"), source.ErrMirrors, "is spelt ImageDigestMirrorSet",
 		},
 		"no kind":       {"apiVersion: config.openshift.io/v1\n", source.ErrMirrors, "kind is missing"},
-		"no object":     {"- a\n", source.ErrMirrors, "x.yaml:1: not a valid object of mirrors: not an object"},
-		"no YAML":       {"a: [", source.ErrMirrors, "x.yaml"},
+		"not an object": {"- a\n", source.ErrMirrors, "x.yaml:1: not a valid object of mirrors: not an object"},
+		"not YAML":      {"a: [", source.ErrMirrors, "x.yaml"},
 		"other objects": {"kind: ConfigMap\n---\n", source.ErrNoMirrors, "x.yaml"},
 		"nothing":       {"", source.ErrNoMirrors, "x.yaml"},
 	}
 }
 
-func TestMirrorsThatAreWrong(t *testing.T) {
+func TestInvalidMirrors(t *testing.T) {
 	for _, tests := range []map[string]wrongMirrors{wrongRules(), wrongObjects()} {
 		for name, c := range tests {
 			t.Run(name, func(t *testing.T) {
@@ -158,18 +158,18 @@ func TestMirrorsThatAreWrong(t *testing.T) {
 		}
 	}
 	if _, _, err := source.ReadMirrors([]string{"/no/such"}); !errors.Is(err, os.ErrNotExist) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, os.ErrNotExist)
 	}
 	// All errors of a file are reported at once.
 	_, _, err := source.ReadMirrors([]string{
 		list(t, "x.yaml", strings.NewReplacer("quay.io/a", "quay.io/A", "quay.io/b", "quay.io/B").Replace(mirrors)),
 	})
 	if err == nil || !strings.Contains(err.Error(), "x.yaml:6:") || !strings.Contains(err.Error(), "x.yaml:21:") {
-		t.Error(err)
+		t.Errorf("got %v, want lines 6 and 21", err)
 	}
 }
 
-// What oc-mirror writes beside the images reads as it is.
+// The objects that oc-mirror writes are read unchanged.
 func TestMirrorsOfOCMirror(t *testing.T) {
 	dirs, err := filepath.Glob(filepath.Join(fixtures.Root(t), "../shared/data/oc-mirror/workspace/*/cluster-resources"))
 	if err != nil || len(dirs) == 0 {
@@ -178,16 +178,16 @@ func TestMirrorsOfOCMirror(t *testing.T) {
 	for _, dir := range dirs {
 		rules, _, err := source.ReadMirrors([]string{dir})
 		if err != nil || len(rules) == 0 {
-			t.Errorf("%s: %d rules, %v", dir, len(rules), err)
+			t.Errorf("%s: got %d rules, %v; want some", dir, len(rules), err)
 			continue
 		}
 		registries, err := mirror.Merge(rules)
 		if err != nil || len(registries) == 0 {
-			t.Errorf("%s: %+v, %v", dir, registries, err)
+			t.Errorf("%s: got %+v, %v; want registries", dir, registries, err)
 		}
 		for _, r := range registries {
 			if r.Blocked || len(r.Mirrors) == 0 || !strings.HasPrefix(r.Mirrors[0].Location, "127.0.0.1:5072/") {
-				t.Errorf("%s: %+v", dir, r)
+				t.Errorf("%s: got %+v, want a mirror at 127.0.0.1:5072 first", dir, r)
 			}
 		}
 	}

@@ -38,7 +38,7 @@ func TestChooseComponents(t *testing.T) {
 		include, exclude []string
 		machineOS        bool
 		want             string
-		fails            string
+		text             string // of the error
 	}{
 		"all that CRI-O pulls": {want: "etcd cli cli-artifacts"},
 		"with the system": {
@@ -49,38 +49,40 @@ func TestChooseComponents(t *testing.T) {
 		"a system by its name":  {include: []string{"okd-os"}, want: "okd-os"},
 		"a system by a pattern": {include: []string{"okd*", "etcd"}, want: "etcd"},
 		"a name that is misspelt": {
-			exclude: []string{"ectd"}, fails: `component of the release "ectd": release 4.18.3 has no such component`,
+			exclude: []string{"ectd"}, text: `component of the release "ectd": release 4.18.3 has no such component`,
 		},
-		"a pattern that is none": {include: []string{"["}, fails: "syntax error in pattern"},
+		"an invalid pattern": {include: []string{"["}, text: "syntax error in pattern"},
 	} {
-		chosen, err := r.Select(c.include, c.exclude, c.machineOS)
-		var got []string
-		for _, component := range chosen {
-			got = append(got, component.Name)
-		}
-		if strings.Join(got, " ") != c.want || (err == nil) != (c.fails == "") ||
-			err != nil && !strings.Contains(err.Error(), c.fails) {
-			t.Errorf("%s: %q, %v", name, got, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			selected, err := r.Select(c.include, c.exclude, c.machineOS)
+			var got []string
+			for _, component := range selected {
+				got = append(got, component.Name)
+			}
+			if strings.Join(got, " ") != c.want || (err == nil) != (c.text == "") ||
+				err != nil && !strings.Contains(err.Error(), c.text) {
+				t.Errorf("got %q, %v; want %q, %q", got, err, c.want, c.text)
+			}
+		})
 	}
 }
 
-func TestReleasesThatAreNone(t *testing.T) {
+func TestInvalidReleases(t *testing.T) {
 	good := references(component("etcd", etcd))
 	for name, c := range map[string]struct {
 		references, metadata string
 		want                 error
-		says                 string
+		text                 string // of the error
 	}{
 		"another image": {"", "", source.ErrRelease, "no release-manifests/image-references"},
-		"no JSON":       {"{", "", source.ErrRelease, "image-references"},
+		"not JSON":      {"{", "", source.ErrRelease, "image-references"},
 		"another kind":  {`{"kind":"List"}`, "", source.ErrRelease, "not an ImageStream"},
 		"no component":  {references(), "", source.ErrRelease, "lists no component"},
 		"another version": {
 			good, `{"kind":"cincinnati-metadata-v0","version":"4.18.4"}`, source.ErrRelease, `"4.18.4"`,
 		},
-		"metadata of others": {good, `{"kind":"x","version":"4.18.3"}`, source.ErrRelease, `"4.18.3"`},
-		"metadata cut off":   {good, `{"kind"`, source.ErrRelease, "release-metadata"},
+		"metadata of another kind": {good, `{"kind":"x","version":"4.18.3"}`, source.ErrRelease, `"4.18.3"`},
+		"truncated metadata":       {good, `{"kind"`, source.ErrRelease, "release-metadata"},
 		"component by tag": {
 			references(component("etcd", "quay.io/o/etcd:4")), "", source.ErrComponent,
 			"etcd: image \"quay.io/o/etcd:4\": not a digest reference",
@@ -90,14 +92,16 @@ func TestReleasesThatAreNone(t *testing.T) {
 			references(component("etcd", etcd), component("etcd", cli)), "", source.ErrComponent, "etcd: it is listed twice",
 		},
 	} {
-		_, err := source.ParsePayload([]byte(c.references), []byte(c.metadata))
-		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			_, err := source.ParsePayload([]byte(c.references), []byte(c.metadata))
+			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("got %v, want %v with %q", err, c.want, c.text)
+			}
+		})
 	}
 }
 
-// What oc-mirror took out of a release by itself reads alike.
+// The files that oc-mirror extracts from a release are parsed too.
 func TestReleaseOfOCMirror(t *testing.T) {
 	dir := filepath.Join(fixtures.Root(t),
 		"../shared/data/oc-mirror/workspace/m2d-run1/hold-release/ocp-release/4.99.1-x86_64")
@@ -111,7 +115,7 @@ func TestReleaseOfOCMirror(t *testing.T) {
 	}
 	r, err := source.ParsePayload(content, metadata)
 	if err != nil || r.Version != "4.99.1" || len(r.Components) < 3 {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("got %+v, %v; want version 4.99.1 with 3 components or more", r, err)
 	}
 }
 
@@ -138,13 +142,15 @@ func TestReadSignatures(t *testing.T) {
 		write("bad.yaml", strings.Replace(configMap, "b25l", "?", 1)): nil,
 		t.TempDir(): nil,
 	} {
-		signatures, err := source.ReadSignatures(path, "sha256:"+hex)
-		var got []string
-		for _, s := range signatures {
-			got = append(got, string(s))
-		}
-		if diff := cmp.Diff(want, got); diff != "" || (want == nil) != errors.Is(err, source.ErrNoSignature) {
-			t.Errorf("%s: %v (-want +got):\n%s", path, err, diff)
-		}
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			signatures, err := source.ReadSignatures(path, "sha256:"+hex)
+			var got []string
+			for _, s := range signatures {
+				got = append(got, string(s))
+			}
+			if diff := cmp.Diff(want, got); diff != "" || (want == nil) != errors.Is(err, source.ErrNoSignature) {
+				t.Errorf("got %v (-want +got):\n%s", err, diff)
+			}
+		})
 	}
 }
