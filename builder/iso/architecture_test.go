@@ -11,7 +11,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 )
 
-// placed is a file of zeros with texts at some offsets.
+// placed returns a file of zeros with texts at some offsets.
 func placed(texts map[int]string) []byte {
 	content := make([]byte, 70_000)
 	for at, text := range texts {
@@ -44,18 +44,21 @@ func TestArchitectureOfAKernel(t *testing.T) {
 		"ppc64le":           {placed(map[int]string{0: "\x7fELF\x02\x01\x01", 16: "\x02\x00\x15\x00"}), "ppc64le"},
 		"ppc64, big-endian": {placed(map[int]string{0: "\x7fELF\x02\x02\x01", 16: "\x00\x02\x00\x15"}), ""},
 		"text":              {[]byte("the kernel."), ""},
-		"cut off":           {[]byte("MZ"), ""},
+		"truncated":         {[]byte("MZ"), ""},
 		"broken gzip":       {[]byte("\x1f\x8b\x08"), ""},
-		"PE outside":        {placed(map[int]string{0: "MZ", 0x3c: "\xff\xff\xff\xff"}), ""},
+		"PE out of bounds":  {placed(map[int]string{0: "MZ", 0x3c: "\xff\xff\xff\xff"}), ""},
 		"empty":             {nil, ""},
 	} {
-		if got := kernelArchitecture(bytes.NewReader(test.kernel)); got != test.want {
-			t.Errorf("%s: %q, want %q", name, got, test.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := kernelArchitecture(bytes.NewReader(test.kernel)); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
 	}
 }
 
-// A kernel tells more than a boot loader, and two loaders tell nothing.
+// The kernel determines the architecture. Without one, the boot loaders do, unless they are of two
+// architectures.
 func TestArchitectureOfAnImage(t *testing.T) {
 	s390x, text := placed(map[int]string{0x10008: "S390EP"}), []byte("no kernel")
 	for name, test := range map[string]struct {
@@ -73,29 +76,31 @@ func TestArchitectureOfAnImage(t *testing.T) {
 		"a loader for POWER":     {map[string][]byte{"ppc/bootinfo.txt": nil}, "ppc64le"},
 		"a folder, not a kernel": {map[string][]byte{"images/pxeboot/vmlinuz/x": s390x}, ""},
 	} {
-		options := []string{"-rock", "-graft-points"}
-		for path, content := range test.files {
-			file := filepath.Join(t.TempDir(), "file")
-			if err := os.WriteFile(file, content, 0o644); err != nil {
+		t.Run(name, func(t *testing.T) {
+			options := []string{"-rock", "-graft-points"}
+			for path, content := range test.files {
+				file := filepath.Join(t.TempDir(), "file")
+				if err := os.WriteFile(file, content, 0o644); err != nil {
+					t.Fatal(err)
+				}
+				options = append(options, path+"="+file)
+			}
+			i, f, err := OpenFile(fixtures.LiveISO(t, options...))
+			if err != nil {
 				t.Fatal(err)
 			}
-			options = append(options, path+"="+file)
-		}
-		i, f, err := OpenFile(fixtures.LiveISO(t, options...))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		if got := i.Architecture(); got != test.want {
-			t.Errorf("%s: %q, want %q", name, got, test.want)
-		}
-		_, err = editor{i}.edit(Edit{Architecture: "arm64"})
-		if refused := test.want != "" && test.want != "arm64"; errors.Is(err, ErrArchitecture) != refused ||
-			refused && !strings.Contains(err.Error(), "it boots on "+test.want+", and the store is for arm64") {
-			t.Errorf("%s: an edit for arm64: %v", name, err)
-		}
-		if _, err := (editor{i}).edit(Edit{Architecture: test.want}); err != nil {
-			t.Errorf("%s: an edit for %q: %v", name, test.want, err)
-		}
+			defer f.Close()
+			if got := i.Architecture(); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+			_, err = editor{i}.edit(Edit{Architecture: "arm64"})
+			if refused := test.want != "" && test.want != "arm64"; errors.Is(err, ErrArchitecture) != refused ||
+				refused && !strings.Contains(err.Error(), "it boots on "+test.want+", and the store is for arm64") {
+				t.Errorf("an edit for arm64: got %v, want it refused: %v", err, refused)
+			}
+			if _, err := (editor{i}).edit(Edit{Architecture: test.want}); err != nil {
+				t.Errorf("an edit for %q: got %v, want no error", test.want, err)
+			}
+		})
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 )
 
-// sparse is a file with a mark every so often, and holes between.
+// sparse returns a sparse file with a mark at each of marks(size).
 func sparse(t *testing.T, size int64) *os.File {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "store"))
@@ -37,7 +37,7 @@ func sparse(t *testing.T, size int64) *os.File {
 	return f
 }
 
-// marks are where mistakes would show: both ends, and the borders of extents.
+// marks returns the offsets that are checked: both ends of the file, and the borders of extents.
 func marks(size int64) []int64 {
 	all := []int64{0, size - 30}
 	for border := int64(maxExtent); border < size-100; border += maxExtent {
@@ -86,7 +86,7 @@ func TestStoreIsSeenInEveryTree(t *testing.T) {
 					t.Fatal(err)
 				}
 				if digest(t, again) != digest(t, b) {
-					t.Error("reset does not bring back the base")
+					t.Error("reset: got another image, want the base")
 				}
 				if err := os.Remove(out); err != nil { // gigabytes, if only of holes
 					t.Fatal(err)
@@ -113,16 +113,16 @@ func checkTrees(t *testing.T, out string, size int64, args []string) {
 	}
 	store, err := i.Find("pinbox/store.squashfs")
 	if err != nil || store.Size != size {
-		t.Fatalf("%+v, %v", store, err)
+		t.Fatalf("got %+v, %v; want a store of %d bytes", store, err, size)
 	}
 	for _, at := range marks(size) {
 		got := make([]byte, len(fmt.Sprintf("mark %d", at)))
 		if _, err := f.ReadAt(got, store.Offset()+at); err != nil || string(got) != fmt.Sprintf("mark %d", at) {
-			t.Errorf("at %d: %q, %v", at, got, err)
+			t.Errorf("got %q, %v at %d; want its mark", got, err, at)
 		}
 	}
 	if text, err := i.ReadText("pinbox/lock.json"); err != nil || string(text) != "lock\n" {
-		t.Errorf("lock %q, %v", text, err)
+		t.Errorf("got the lock %q, %v; want %q", text, err, "lock\n")
 	}
 	// xorriso, by the tree that it prefers.
 	listing, err := exec.Command("xorriso", "-indev", out, "-find", "/", "-type", "f", "-exec",
@@ -137,7 +137,7 @@ func checkTrees(t *testing.T, out string, size int64, args []string) {
 		sum = max(sum, n)
 	}
 	if sum != size {
-		t.Errorf("xorriso sees %d bytes, want %d\n%s", sum, size, listing)
+		t.Errorf("xorriso: got %d bytes, want %d\n%s", sum, size, listing)
 	}
 	trees := [][]string{{}}
 	for _, arg := range args {
@@ -152,7 +152,7 @@ func checkTrees(t *testing.T, out string, size int64, args []string) {
 		out, err := exec.Command("isoinfo", append(append([]string{"-i", out}, tree...), "-l")...).CombinedOutput()
 		if err != nil || !strings.Contains(strings.ToLower(string(out)), "/pinbox/") ||
 			!strings.Contains(strings.ToLower(string(out)), "store.squashfs") {
-			t.Errorf("isoinfo %v: %v\n%s", tree, err, out)
+			t.Errorf("isoinfo %v: got %v, want the store in the list\n%s", tree, err, out)
 		}
 	}
 }
@@ -186,7 +186,7 @@ func checkBase(t *testing.T, base, out string) {
 		}
 	}
 	if changed > 400 { // numbers in descriptors and "..", kernel arguments, partition tables
-		t.Errorf("%d bytes of the base have changed", changed)
+		t.Errorf("got %d changed bytes of the base, want 400 or less", changed)
 	}
 }
 
@@ -200,27 +200,27 @@ func TestPartitionTables(t *testing.T) {
 	}
 	fi, err := os.Stat(out)
 	if err != nil || fi.Size()%grain != 0 {
-		t.Errorf("%v, %v", fi, err)
+		t.Errorf("got %v, %v; want a multiple of %d bytes", fi, err, grain)
 	}
 	for name, image := range map[string]string{"base": b, "output": out} {
 		report := fixtures.Run(t, "xorriso", "-indev", image, "-report_system_area", "plain")
 		for _, bad := range []string{"GPT CRC", "corrupt", "GPT backup problems"} {
 			if strings.Contains(report, bad) {
-				t.Errorf("%s: %s\n%s", name, bad, report)
+				t.Errorf("%s: got %q, want none\n%s", name, bad, report)
 			}
 		}
 		m := regexp.MustCompile(`ISO image size/512 :\s*(\d+)`).FindStringSubmatch(report)
 		g := regexp.MustCompile(`GPT lba range\s*:\s*(\d+)\s+(\d+)\s+(\d+)`).FindStringSubmatch(report)
 		if m == nil || g == nil {
-			t.Fatalf("%s: %s", name, report)
+			t.Fatalf("%s: got no sizes from xorriso, want them\n%s", name, report)
 		}
 		if name == "output" && g[3] != strconv.FormatInt(fi.Size()/block-1, 10) {
-			t.Errorf("the backup GPT is at %s, the image has %d blocks", g[3], fi.Size()/block)
+			t.Errorf("got the backup GPT at %s, want the last of %d blocks", g[3], fi.Size()/block)
 		}
 	}
 }
 
-// A full sector of the root directory is no reason to refuse: it moves.
+// A root directory whose sector is full moves.
 func TestFullRootDirectory(t *testing.T) {
 	dir := t.TempDir()
 	for n := range 200 {
@@ -238,7 +238,7 @@ func TestFullRootDirectory(t *testing.T) {
 	for _, tree := range []string{"-R", "-J"} {
 		listing := fixtures.Run(t, "isoinfo", "-i", out, tree, "-f")
 		if n := strings.Count(listing, "-with-a-name"); n != 200 || !strings.Contains(listing, "/pinbox/store.squashfs") {
-			t.Errorf("isoinfo %s finds %d files\n%s", tree, n, listing)
+			t.Errorf("isoinfo %s: got %d files, want 200 and the store\n%s", tree, n, listing)
 		}
 	}
 }
@@ -259,7 +259,7 @@ func TestKernelReadsTheStore(t *testing.T) {
 	fixtures.Run(t, "mount", "-o", "loop,ro", out, dir)
 	defer fixtures.Run(t, "umount", dir)
 	if fi, err := os.Stat(filepath.Join(dir, "pinbox/store.squashfs")); err != nil || fi.Size() != 5<<30 {
-		t.Errorf("%v, %v", fi, err)
+		t.Errorf("got %v, %v; want a store of 5 GiB", fi, err)
 	}
 }
 
@@ -275,7 +275,7 @@ func TestEqualInputEqualBytes(t *testing.T) {
 		digests = append(digests, digest(t, out))
 	}
 	if digests[0] != digests[1] {
-		t.Error("two runs differ")
+		t.Errorf("got the digests %q, want equal ones", digests)
 	}
 }
 
@@ -309,12 +309,14 @@ func TestEditsThatAreRefused(t *testing.T) {
 			return Apply(t.Context(), b, out, Edit{Additions: []Addition{{"a", 9 << 40, strings.NewReader("")}}})
 		}, ErrTooLarge},
 	} {
-		if err := test.do(); !errors.Is(err, test.want) {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if err := test.do(); !errors.Is(err, test.want) {
+				t.Errorf("got %v, want %v", err, test.want)
+			}
+		})
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
-		t.Errorf("left over: %v, %v", entries, err)
+		t.Errorf("got the files %v, %v; want none", entries, err)
 	}
 }
 
@@ -347,25 +349,25 @@ func TestMedium(t *testing.T) {
 			}
 		}
 		if len(outs) == 2 && digest(t, outs[0]) != digest(t, outs[1]) {
-			t.Error("two media differ")
+			t.Error("got two different media, want equal ones")
 		}
 		about := fixtures.Run(t, "isoinfo", "-d", "-i", outs[0])
 		for _, want := range []string{
 			"Volume id: PINBOX", "Joliet with UCS level 3 found", "Rock Ridge signatures version 1 found",
 		} {
 			if !strings.Contains(about, want) {
-				t.Errorf("isoinfo does not say %q:\n%s", want, about)
+				t.Errorf("isoinfo: got\n%s\nwant %q in it", about, want)
 			}
 		}
 		if report := fixtures.Run(t, "xorriso", "-indev", outs[0], "-toc"); strings.Contains(report, "WARNING") ||
 			strings.Contains(report, "FAILURE") {
-			t.Errorf("xorriso complains:\n%s", report)
+			t.Errorf("xorriso: got\n%s\nwant no WARNING and no FAILURE", report)
 		}
 	}
 }
 
-// The real headers come back as they were, too.
-func TestRealHeadersComeBack(t *testing.T) {
+// A reset restores real headers.
+func TestResetOfRealHeaders(t *testing.T) {
 	for _, name := range []string{"embed-areas-2021-09", "embed-areas-2023-03.s390x", "embed-areas-2023-07.x86_64"} {
 		b := filepath.Join(t.TempDir(), "base.iso")
 		if err := os.WriteFile(b, fixtures.LiveHeader(t, name), 0o644); err != nil {
@@ -381,10 +383,10 @@ func TestRealHeadersComeBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		if config, err := open(t, content).Ignition(); err != nil || string(config) != "{}" {
-			t.Errorf("%s: %q, %v", name, config, err)
+			t.Errorf("%s: got the config %q, %v; want {}", name, config, err)
 		}
 		if err := Reset(t.Context(), edited, again); err != nil || digest(t, again) != digest(t, b) {
-			t.Errorf("%s: it does not come back: %v", name, err)
+			t.Errorf("%s: got another image, %v; want the base", name, err)
 		}
 	}
 }

@@ -29,8 +29,7 @@ func open(t *testing.T, content []byte) *Image {
 	return i
 }
 
-// The numbers are those that coreos-installer's own tests expect, or that xorriso
-// and isoinfo tell.
+// The numbers are from the tests of coreos-installer, or from xorriso and isoinfo.
 func TestRealHeaders(t *testing.T) {
 	for name, want := range map[string]struct {
 		label    string
@@ -50,15 +49,15 @@ func TestRealHeaders(t *testing.T) {
 			i := open(t, fixtures.LiveHeader(t, name))
 			a, err := i.IgnitionArea()
 			if err != nil || a != want.ignition || i.Label != want.label || i.Architecture() != want.arch {
-				t.Errorf("label %s, architecture %q, area %+v, %v", i.Label, i.Architecture(), a, err)
+				t.Errorf("got label %s, architecture %q, area %+v, %v; want %+v", i.Label, i.Architecture(), a, err, want)
 			}
 			if config, err := i.Ignition(); err != nil || config != nil {
-				t.Errorf("a config of %d bytes, %v", len(config), err)
+				t.Errorf("got a config of %d bytes, %v; want none", len(config), err)
 			}
 			k, err := i.Kargs()
 			if want.kargs == nil {
 				if !errors.Is(err, ErrNoKargs) {
-					t.Errorf("%+v, %v", k, err)
+					t.Errorf("got %+v, %v; want %v", k, err, ErrNoKargs)
 				}
 				return
 			}
@@ -67,17 +66,17 @@ func TestRealHeaders(t *testing.T) {
 			}
 			for _, a := range k.areas {
 				if !slices.Contains(want.kargs, a.Offset) || a.Length != 1139 || len(k.areas) != len(want.kargs) {
-					t.Errorf("kernel arguments at %+v", a)
+					t.Errorf("got kernel arguments at %+v, want 1139 bytes at each of %v", a, want.kargs)
 				}
 			}
 			if !strings.Contains(k.Current, "coreos.liveiso="+want.label) || k.Default != k.Current {
-				t.Errorf("%+v", k)
+				t.Errorf("got %+v, want coreos.liveiso=%s and the default", k, want.label)
 			}
 		})
 	}
 }
 
-// apply writes patches over a copy.
+// apply returns a copy of content with the patches.
 func apply(content []byte, patches ...patch) []byte {
 	content = bytes.Clone(content)
 	for _, p := range patches {
@@ -86,7 +85,8 @@ func apply(content []byte, patches ...patch) []byte {
 	return content
 }
 
-func TestEmbedKeepsWhatElseIsThere(t *testing.T) {
+// Other files in the Ignition area stay, however they are compressed.
+func TestEmbedKeepsOtherFiles(t *testing.T) {
 	base := fixtures.LiveHeader(t, "embed-areas-2023-07.x86_64")
 	i := open(t, base)
 	area, err := i.IgnitionArea()
@@ -102,44 +102,45 @@ func TestEmbedKeepsWhatElseIsThere(t *testing.T) {
 		"xz":    func(b []byte) []byte { return xzipped(t, b) },
 		"zstd":  func(b []byte) []byte { return zstdPacked(t, b) },
 	} {
-		packed, err := writeArchive([]Member{network})
-		if err != nil {
-			t.Fatal(err)
-		}
-		second, err := writeArchive([]Member{{Name: configName, Mode: modeFile, Content: []byte("old")}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if pack != nil {
-			plain, _, err := gunzip(packed, maxArchive)
+		t.Run(name, func(t *testing.T) {
+			packed, err := writeArchive([]Member{network})
 			if err != nil {
 				t.Fatal(err)
 			}
-			packed = pack(plain)
-		}
-		// Two archives, with zeros between and after.
-		before := apply(base, patch{
-			area.Offset, append(append(append([]byte{}, packed...), make([]byte, 512)...), second...),
+			second, err := writeArchive([]Member{{Name: configName, Mode: modeFile, Content: []byte("old")}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if pack != nil {
+				plain, _, err := gunzip(packed, maxArchive)
+				if err != nil {
+					t.Fatal(err)
+				}
+				packed = pack(plain)
+			}
+			// Two archives, with zeros between and after.
+			before := apply(base, patch{
+				area.Offset, append(append(append([]byte{}, packed...), make([]byte, 512)...), second...),
+			})
+			p, err := editor{open(t, before)}.embed([]byte(`{"ignition":{}}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.offset != area.Offset || int64(len(p.content)) != area.Length {
+				t.Errorf("got %d bytes at %d, want %+v", len(p.content), p.offset, area)
+			}
+			members, err := open(t, apply(before, p)).Members()
+			if err != nil {
+				t.Error(err)
+			}
+			got := map[string]string{}
+			for _, m := range members {
+				got[m.Name] = string(m.Content)
+			}
+			if got[configName] != `{"ignition":{}}` || got[network.Name] != "[connection]\n" || got["etc"] != "" {
+				t.Errorf("got %q, want the new config and %s", got, network.Name)
+			}
 		})
-		p, err := editor{open(t, before)}.embed([]byte(`{"ignition":{}}`))
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if p.offset != area.Offset || int64(len(p.content)) != area.Length {
-			t.Errorf("%s: %d bytes at %d", name, len(p.content), p.offset)
-		}
-		members, err := open(t, apply(before, p)).Members()
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		got := map[string]string{}
-		for _, m := range members {
-			got[m.Name] = string(m.Content)
-		}
-		if got[configName] != `{"ignition":{}}` || got[network.Name] != "[connection]\n" || got["etc"] != "" {
-			t.Errorf("%s: %v", name, got)
-		}
 	}
 }
 
@@ -152,11 +153,11 @@ func TestConfigThatDoesNotFit(t *testing.T) {
 	}
 	if _, err := (editor{i}).embed(huge); !errors.Is(err, ErrTooLarge) ||
 		!strings.Contains(err.Error(), "the largest member is config.ign with 400000 bytes") {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want %v with the largest member", err, ErrTooLarge)
 	}
 }
 
-// The kernel unpacks with code of its own; cpio is a second reader of the format.
+// cpio is a second reader of the format, next to the kernel's.
 func TestArchiveIsReadByCpio(t *testing.T) {
 	packed, err := writeArchive([]Member{
 		{Name: "etc/net/a", Mode: modeFile, Content: []byte("abc")}, {
@@ -176,7 +177,7 @@ func TestArchiveIsReadByCpio(t *testing.T) {
 		got, err := os.ReadFile(filepath.Join(dir, name))
 		fi, statErr := os.Stat(filepath.Join(dir, name))
 		if err != nil || statErr != nil || string(got) != want || fi.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %q, %v, %v", name, got, fi, err)
+			t.Errorf("%s: got %q, %v, %v, %v; want %q with mode 0600", name, got, fi, err, statErr, want)
 		}
 	}
 }
@@ -185,7 +186,7 @@ func TestKargsEdit(t *testing.T) {
 	for name, test := range map[string]struct {
 		edit KargsEdit
 		want string
-		says string
+		text string // of the error
 	}{
 		"nothing": {KargsEdit{}, "a b=1 c", ""},
 		"append":  {KargsEdit{Append: []string{"d", "e=2 f"}}, "a b=1 c d e=2 f", ""},
@@ -198,61 +199,65 @@ func TestKargsEdit(t *testing.T) {
 		"variable":      {KargsEdit{Replace: []string{"b=1=$x"}}, "", "is empty, or has one of"},
 		"newline":       {KargsEdit{Append: []string{"d\ne"}}, "", "is empty, or has one of"},
 		"empty":         {KargsEdit{Append: []string{""}}, "", "is empty, or has one of"},
-		"not there":     {KargsEdit{Delete: []string{"b"}}, "", `there is no "b"`},
-		"not there now": {KargsEdit{Replace: []string{"b=2=3"}}, "", `there is no "b=2"`},
-		"no form":       {KargsEdit{Replace: []string{"b=1"}}, "", "key=old=new"},
+		"missing":       {KargsEdit{Delete: []string{"b"}}, "", `there is no "b"`},
+		"another value": {KargsEdit{Replace: []string{"b=2=3"}}, "", `there is no "b=2"`},
+		"not a form":    {KargsEdit{Replace: []string{"b=1"}}, "", "key=old=new"},
 	} {
-		got, err := test.edit.apply("a b=1 c")
-		if got != test.want || (err == nil) != (test.says == "") ||
-			err != nil && (!errors.Is(err, ErrKargs) || !strings.Contains(err.Error(), test.says)) {
-			t.Errorf("%s: %q, %v", name, got, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			got, err := test.edit.apply("a b=1 c")
+			if got != test.want || (err == nil) != (test.text == "") ||
+				err != nil && (!errors.Is(err, ErrKargs) || !strings.Contains(err.Error(), test.text)) {
+				t.Errorf("got %q, %v; want %q, %q", got, err, test.want, test.text)
+			}
+		})
 	}
 }
 
-// Without these a live system does not come up, or not as it was configured.
-func TestKargsThatMustStay(t *testing.T) {
+// Without these arguments a live system does not boot, or does not apply its configuration.
+func TestRequiredKargs(t *testing.T) {
 	const text = "coreos.liveiso=fcos ignition.firstboot ignition.platform.id=metal"
 	for _, e := range []KargsEdit{
 		{Delete: []string{"ignition.firstboot"}}, {Delete: []string{"coreos.liveiso=fcos"}},
 		{Replace: []string{"coreos.liveiso=fcos=other"}},
 	} {
 		if got, err := e.apply(text); !errors.Is(err, ErrKargs) || !strings.Contains(err.Error(), "the live system needs") {
-			t.Errorf("%+v: %q, %v", e, got, err)
+			t.Errorf("%+v: got %q, %v; want %v", e, got, err, ErrKargs)
 		}
 	}
 	if _, err := (KargsEdit{Replace: []string{"ignition.platform.id=metal=qemu"}}).apply(text); err != nil {
-		t.Error(err)
+		t.Errorf("got %v, want no error", err)
 	}
 }
 
 // All areas get the new text, and the default stays.
 func TestKargsOfARealHeader(t *testing.T) {
 	for _, name := range []string{"embed-areas-2021-09", "embed-areas-2023-07.x86_64"} {
-		base := fixtures.LiveHeader(t, name)
-		k, err := open(t, base).Kargs()
-		if err != nil {
-			t.Fatal(err)
-		}
-		patches, err := k.edit(KargsEdit{Append: []string{"console=ttyS0"}})
-		if err != nil || len(patches) != 2 {
-			t.Fatalf("%v, %v", patches, err)
-		}
-		after, err := open(t, apply(base, patches...)).Kargs()
-		if err != nil || after.Current != k.Current+" console=ttyS0" || after.Default != k.Default {
-			t.Errorf("%s: %+v, %v", name, after, err)
-		}
-		if _, err := k.edit(KargsEdit{Append: []string{strings.Repeat("x", 1139)}}); !errors.Is(err, ErrKargs) ||
-			!strings.Contains(err.Error(), "longer than the area of") {
-			t.Errorf("%s: %v", name, err)
-		}
-		if _, err := open(t, apply(base, patches[0])).Kargs(); !errors.Is(err, iso9660.ErrCorrupt) {
-			t.Errorf("%s: areas that differ: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			base := fixtures.LiveHeader(t, name)
+			k, err := open(t, base).Kargs()
+			if err != nil {
+				t.Fatal(err)
+			}
+			patches, err := k.edit(KargsEdit{Append: []string{"console=ttyS0"}})
+			if err != nil || len(patches) != 2 {
+				t.Fatalf("got %v, %v; want 2 patches", patches, err)
+			}
+			after, err := open(t, apply(base, patches...)).Kargs()
+			if err != nil || after.Current != k.Current+" console=ttyS0" || after.Default != k.Default {
+				t.Errorf("got %+v, %v; want console=ttyS0 appended to %+v", after, err, k)
+			}
+			if _, err := k.edit(KargsEdit{Append: []string{strings.Repeat("x", 1139)}}); !errors.Is(err, ErrKargs) ||
+				!strings.Contains(err.Error(), "longer than the area of") {
+				t.Errorf("a long argument: got %v, want %v", err, ErrKargs)
+			}
+			if _, err := open(t, apply(base, patches[0])).Kargs(); !errors.Is(err, iso9660.ErrCorrupt) {
+				t.Errorf("areas that differ: got %v, want %v", err, iso9660.ErrCorrupt)
+			}
+		})
 	}
 }
 
-func TestImagesThatAreNone(t *testing.T) {
+func TestInvalidImages(t *testing.T) {
 	base := fixtures.LiveHeader(t, "embed-areas-2023-07.x86_64")
 	at := func(name string) int64 {
 		f, err := open(t, base).Find(name)
@@ -261,7 +266,7 @@ func TestImagesThatAreNone(t *testing.T) {
 		}
 		return f.Offset()
 	}
-	look := func(i *Image) error {
+	read := func(i *Image) error {
 		_, ignitionErr := i.Ignition()
 		_, kargsErr := i.Kargs()
 		return errors.Join(ignitionErr, kargsErr)
@@ -269,19 +274,19 @@ func TestImagesThatAreNone(t *testing.T) {
 	for name, test := range map[string]struct {
 		content []byte
 		want    error
-		says    string
+		text    string // of the error
 	}{
-		"empty":   {nil, iso9660.ErrNotISO, "sector 16"},
-		"text":    {bytes.Repeat([]byte("text"), 20_000), iso9660.ErrNotISO, ""},
-		"cut off": {base[:700_000], iso9660.ErrTruncated, "the file 700000"},
-		"no end":  {base[:17*sector+100], iso9660.ErrNotISO, ""},
-		"igninfo is none": {
+		"empty":     {nil, iso9660.ErrNotISO, "sector 16"},
+		"text":      {bytes.Repeat([]byte("text"), 20_000), iso9660.ErrNotISO, ""},
+		"truncated": {base[:700_000], iso9660.ErrTruncated, "the file 700000"},
+		"no end":    {base[:17*sector+100], iso9660.ErrNotISO, ""},
+		"igninfo is not JSON": {
 			apply(base, patch{at("coreos/igninfo.json"), []byte("[")}), iso9660.ErrCorrupt, "coreos/igninfo.json",
 		},
-		"kargs are none": {
+		"kargs are not JSON": {
 			apply(base, patch{at("coreos/kargs.json"), []byte("[")}), iso9660.ErrCorrupt, "coreos/kargs.json",
 		},
-		"another's area": {
+		"area of a missing file": {
 			apply(base, patch{at("coreos/igninfo.json"), []byte(`{"file":"no/such"}                  `)}), ErrNoIgnition, "",
 		},
 		"area outside": {
@@ -301,17 +306,19 @@ func TestImagesThatAreNone(t *testing.T) {
 			iso9660.ErrCorrupt, "directory",
 		},
 	} {
-		i, err := Open(bytes.NewReader(test.content), int64(len(test.content)))
-		if err == nil {
-			err = look(i)
-		}
-		if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.says) {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			i, err := Open(bytes.NewReader(test.content), int64(len(test.content)))
+			if err == nil {
+				err = read(i)
+			}
+			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.text) {
+				t.Errorf("got %v, want %v with %q", err, test.want, test.text)
+			}
+		})
 	}
 }
 
-// Whatever an image holds, reading it ends.
+// Reading an image of any content ends without a panic.
 func FuzzOpen(f *testing.F) {
 	f.Add([]byte("CD001"), uint16(0))
 	base := make([]byte, 40*sector)
@@ -324,7 +331,7 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// newc is an archive of members, as others than pinbox write it.
+// newc returns an uncompressed cpio archive in newc format, as other programs write it.
 func newc(t *testing.T, members ...Member) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -373,7 +380,7 @@ func zstdPacked(t *testing.T, content []byte) []byte {
 	return w.EncodeAll(content, nil)
 }
 
-// An area is read as the kernel reads it, whoever wrote it.
+// Archives of other programs are read as the kernel reads them.
 func TestArchivesOfOthers(t *testing.T) {
 	config, key := Member{Name: "./config.ign", Mode: modeFile, Content: []byte("{}")},
 		Member{Name: "etc/key", Mode: modeFile, Content: []byte("key")}
@@ -384,25 +391,25 @@ func TestArchivesOfOthers(t *testing.T) {
 	} {
 		got, err := readArchives(area)
 		if err != nil || len(got) != 2 || got[0].Name != "config.ign" || got[1].Name != "etc/key" {
-			t.Errorf("%s: %+v, %v", name, got, err)
+			t.Errorf("%s: got %+v, %v; want config.ign and etc/key", name, got, err)
 		}
 	}
 	linked := newc(t, key)
 	copy(linked[6+8*4:], "00000002") // its number of links
 	if _, err := readArchives(linked); !errors.Is(err, iso9660.ErrCorrupt) ||
 		!strings.Contains(err.Error(), "etc/key is a hard link") {
-		t.Error(err)
+		t.Errorf("a hard link: got %v, want %v with its name", err, iso9660.ErrCorrupt)
 	}
 	large := gzipped(t, newc(t, Member{Name: "a", Mode: modeFile, Content: make([]byte, maxArchive*2/3)}))
 	if _, err := readArchives(append(large, large...)); !errors.Is(err, iso9660.ErrCorrupt) ||
 		!strings.Contains(err.Error(), "more than") {
-		t.Errorf("a bomb in two parts: %v", err)
+		t.Errorf("a bomb in two parts: got %v, want %v", err, iso9660.ErrCorrupt)
 	}
 }
 
-// A gzip stream that was cut off was said to have more than 64 MiB in it: the zeros
-// behind it go on with the last code, which may stand for 258 bytes.
-func TestArchiveThatIsCutOff(t *testing.T) {
+// A bug was to report more than 64 MiB in a truncated gzip stream: the zeros after it repeat its last
+// code, which can encode 258 bytes.
+func TestTruncatedArchives(t *testing.T) {
 	text := make([]byte, 100_000, 11_000_000) // and then zeros, by short codes
 	random := rand.NewChaCha8([32]byte{})
 	if _, err := random.Read(text); err != nil {
@@ -412,25 +419,26 @@ func TestArchiveThatIsCutOff(t *testing.T) {
 	for name, packed := range map[string][]byte{
 		"gzip": gzipped(t, plain), "xz": xzipped(t, plain), "zstd": zstdPacked(t, plain),
 	} {
-		area := make([]byte, 4*len(packed)+256<<10)
-		copy(area, packed)
-		if got, err := readArchives(area); err != nil || len(got) != 1 {
-			t.Errorf("%s: the whole one: %v", name, err)
-		}
-		for _, size := range []int{len(packed) - 20, len(packed) - 1000, len(packed) / 2, 100} {
-			clear(area[size:])
-			for _, area := range [][]byte{area, area[:size]} {
-				if _, err := readArchives(area); !errors.Is(err, iso9660.ErrCorrupt) ||
-					!strings.Contains(err.Error(), "is truncated") {
-					t.Errorf("%s: %d bytes in an area of %d: %v", name, size, len(area), err)
+		t.Run(name, func(t *testing.T) {
+			area := make([]byte, 4*len(packed)+256<<10)
+			copy(area, packed)
+			if got, err := readArchives(area); err != nil || len(got) != 1 {
+				t.Errorf("not truncated: got %d members, %v; want 1", len(got), err)
+			}
+			for _, size := range []int{len(packed) - 20, len(packed) - 1000, len(packed) / 2, 100} {
+				clear(area[size:])
+				for _, area := range [][]byte{area, area[:size]} {
+					if _, err := readArchives(area); !errors.Is(err, iso9660.ErrCorrupt) ||
+						!strings.Contains(err.Error(), "is truncated") {
+						t.Errorf("%d bytes in an area of %d: got %v, want %v", size, len(area), err, iso9660.ErrCorrupt)
+					}
 				}
 			}
-		}
+		})
 	}
 }
 
-// A config whose name was padded, as dracut pads names, was not seen, and a second one
-// was put beside it.
+// A bug was not to find a config whose name is padded, as dracut pads names, and to add a second one.
 func TestConfigByAnotherSpelling(t *testing.T) {
 	content, err := os.ReadFile(fixtures.LiveISO(t))
 	if err != nil {
@@ -444,39 +452,41 @@ func TestConfigByAnotherSpelling(t *testing.T) {
 		"config.ign\x00\x00\x00", "config.ign\x00rest", "./config.ign", "/config.ign", ".//config.ign", "/./config.ign\x00",
 		"etc/../config.ign", "../config.ign",
 	} {
-		i := open(t, apply(content, patch{
-			area.Offset, newc(t, Member{Name: name, Mode: modeFile, Content: []byte("theirs")}),
-		}))
-		if config, err := i.Ignition(); err != nil || string(config) != "theirs" {
-			t.Errorf("%q: %q, %v", name, config, err)
-		}
-		if _, err := (editor{i}).edit(Edit{Ignition: []byte("ours")}); !errors.Is(err, ErrHasConfig) {
-			t.Errorf("%q: %v", name, err)
-		}
-		p, err := editor{i}.embed([]byte("ours"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		members, err := open(t, apply(content, p)).Members()
-		if err != nil || len(members) != 1 || members[0].Name != configName || string(members[0].Content) != "ours" {
-			t.Errorf("%q: %+v, %v", name, members, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			i := open(t, apply(content, patch{
+				area.Offset, newc(t, Member{Name: name, Mode: modeFile, Content: []byte("theirs")}),
+			}))
+			if config, err := i.Ignition(); err != nil || string(config) != "theirs" {
+				t.Errorf("got %q, %v; want %q", config, err, "theirs")
+			}
+			if _, err := (editor{i}).edit(Edit{Ignition: []byte("ours")}); !errors.Is(err, ErrHasConfig) {
+				t.Errorf("got %v, want %v", err, ErrHasConfig)
+			}
+			p, err := editor{i}.embed([]byte("ours"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			members, err := open(t, apply(content, p)).Members()
+			if err != nil || len(members) != 1 || members[0].Name != configName || string(members[0].Content) != "ours" {
+				t.Errorf("got %+v, %v; want only %s of ours", members, err, configName)
+			}
+		})
 	}
 	padded := newc(t, Member{Name: "etc/key\x00\x00", Mode: modeFile, Content: []byte("key")},
 		Member{Name: "..", Mode: modeDir}, Member{Name: trailer + "\x00\x00"})
 	if got, used, err := readCpio(append(padded, "more"...)); err != nil || used >= len(padded) || len(got) != 2 ||
 		got[0].Name != "etc/key" || got[1].Name != "." {
-		t.Errorf("%+v, %d of %d bytes, %v", got, used, len(padded), err)
+		t.Errorf("got %+v, %d of %d bytes, %v; want etc/key and .", got, used, len(padded), err)
 	}
 	endless := newc(t, Member{Name: "etc/key", Mode: modeFile})
 	copy(endless[6+8*11:], "00000007") // its length without the end
 	if _, err := readArchives(endless); !errors.Is(err, iso9660.ErrCorrupt) ||
 		!strings.Contains(err.Error(), "has no end") {
-		t.Error(err)
+		t.Errorf("a name without an end: got %v, want %v", err, iso9660.ErrCorrupt)
 	}
 }
 
-// The product of these two numbers was once negative, and the build panicked.
+// A bug was a panic: the product of these two numbers overflowed.
 func TestGPTOfAbsurdSize(t *testing.T) {
 	content, err := os.ReadFile(fixtures.LiveISO(t, fixtures.LiveISOs["as CoreOS"]...))
 	if err != nil {
@@ -485,12 +495,12 @@ func TestGPTOfAbsurdSize(t *testing.T) {
 	binary.LittleEndian.PutUint32(content[block+80:], 0xFFFFFFFF)
 	binary.LittleEndian.PutUint32(content[block+84:], 0x80000001)
 	if _, _, _, err := (editor{open(t, content)}).hybrid(int64(len(content))); !errors.Is(err, iso9660.ErrCorrupt) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, iso9660.ErrCorrupt)
 	}
 }
 
-// What others change in an edited image comes back as well.
-func TestResetAfterOthers(t *testing.T) {
+// A reset also reverts what other programs changed in an edited image.
+func TestResetAfterOtherPrograms(t *testing.T) {
 	dir := t.TempDir()
 	base, edited, again := fixtures.LiveISO(t), filepath.Join(dir, "edited"), filepath.Join(dir, "again")
 	if err := Apply(t.Context(), base, edited,
@@ -518,6 +528,6 @@ func TestResetAfterOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Reset(t.Context(), edited, again); err != nil || digest(t, again) != digest(t, base) {
-		t.Errorf("it is another: %v", err)
+		t.Errorf("got another image, %v; want the base", err)
 	}
 }

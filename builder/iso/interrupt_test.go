@@ -121,23 +121,23 @@ func TestStoppedAtEveryPart(t *testing.T) {
 			for ; test.stop(t, test.job, part, out); part++ {
 				left := names(t, filepath.Dir(out))
 				if len(left) > test.left || len(left) == 1 && left[0] != ".out.iso.pinbox-partial" {
-					t.Errorf("%d runs were stopped, and left %v", part, left)
+					t.Errorf("got the files %v after %d stopped runs, want at most %d", left, part, test.left)
 				}
 			}
 			if part < 5 { // lock, both ends of the store, tables
-				t.Errorf("it had %d parts", part-1)
+				t.Errorf("got %d parts, want 4 or more", part-1)
 			}
 			if left := names(t, filepath.Dir(out)); len(left) != 1 {
-				t.Errorf("the last run left %v", left)
+				t.Errorf("got the files %v after the last run, want the image", left)
 			}
 			if digest(t, out) != digest(t, undisturbed) {
-				t.Error("the run after those that were stopped made another image")
+				t.Error("got another image after stopped runs, want that of an undisturbed run")
 			}
 		})
 	}
 }
 
-// names are those of all files of a folder.
+// names returns the names of all files in a folder.
 func names(t *testing.T, dir string) (all []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -150,8 +150,7 @@ func names(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-// Where there is too little space, the error says for what, and all of it is free
-// again.
+// If the disk is full, the error names the output, and no file stays.
 func TestNoSpace(t *testing.T) {
 	fixtures.NeedRoot(t)
 	store := filepath.Join(t.TempDir(), "store")
@@ -172,15 +171,17 @@ func TestNoSpace(t *testing.T) {
 		"for a medium":  {"6m", func(out string) error { return medium.run(t.Context(), out, nil) }},
 		"for a reset":   {"1m", func(out string) error { return Reset(t.Context(), edited, out) }},
 	} {
-		dir := t.TempDir()
-		mount(t, dir, "-t", "tmpfs", "-o", "size="+test.space, "tmpfs")
-		out := filepath.Join(dir, "out.iso")
-		if err := test.run(out); !errors.Is(err, syscall.ENOSPC) || !strings.HasPrefix(err.Error(), out+": ") {
-			t.Errorf("%s: %v", name, err)
-		}
-		if left := names(t, dir); len(left) > 0 {
-			t.Errorf("%s: left over: %v", name, left)
-		}
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			mount(t, dir, "-t", "tmpfs", "-o", "size="+test.space, "tmpfs")
+			out := filepath.Join(dir, "out.iso")
+			if err := test.run(out); !errors.Is(err, syscall.ENOSPC) || !strings.HasPrefix(err.Error(), out+": ") {
+				t.Errorf("got %v, want %v of %s", err, syscall.ENOSPC, out)
+			}
+			if left := names(t, dir); len(left) > 0 {
+				t.Errorf("got the files %v, want none", left)
+			}
+		})
 	}
 }
 
@@ -191,7 +192,7 @@ func mount(t *testing.T, dir string, what ...string) {
 	t.Cleanup(func() { fixtures.Run(t, "umount", dir) })
 }
 
-// The base is only read: it may stand where nothing can be written.
+// The base may be on a read-only file system.
 func TestReadOnlyBase(t *testing.T) {
 	fixtures.NeedRoot(t)
 	base := fixtures.LiveISO(t, fixtures.LiveISOs["as CoreOS"]...)
@@ -203,7 +204,7 @@ func TestReadOnlyBase(t *testing.T) {
 	mount(t, dir, "--bind", "-o", "ro", filepath.Dir(base))
 	bound := filepath.Join(dir, filepath.Base(base))
 	if f, err := os.OpenFile(bound, os.O_WRONLY, 0); !errors.Is(err, syscall.EROFS) {
-		t.Fatalf("%v can be written: %v", f, err)
+		t.Fatalf("got %v, %v; want %v", f, err, syscall.EROFS)
 	}
 	store := sparse(t, 1<<20).Name()
 	for _, path := range []string{base, bound} {
@@ -212,18 +213,18 @@ func TestReadOnlyBase(t *testing.T) {
 			t.Fatal(err)
 		}
 		if fi, err := os.Stat(out); err != nil || fi.Mode() != 0o644 {
-			t.Errorf("the image has mode %v, %v", fi.Mode(), err)
+			t.Errorf("got %v, %v; want mode 0644", fi, err)
 		}
 		if err := Reset(t.Context(), out, again); err != nil || digest(t, again) != before {
-			t.Errorf("reset: %v", err)
+			t.Errorf("reset: got another image, %v; want the base", err)
 		}
 	}
 	if digest(t, base) != before {
-		t.Error("the base has changed")
+		t.Error("got a changed base, want it unchanged")
 	}
 }
 
-// Whatever the output is called: the base is not written over.
+// The base is not overwritten, by whichever name the output has.
 func TestBaseAsOutput(t *testing.T) {
 	base := fixtures.LiveISO(t, fixtures.LiveISOs["Rock Ridge"]...)
 	before, dir := digest(t, base), t.TempDir()
@@ -238,16 +239,18 @@ func TestBaseAsOutput(t *testing.T) {
 		"behind a symbolic link":      {symbolic, base},
 		"the same, spelled otherwise": {base, filepath.Dir(base) + "/./" + filepath.Base(base)},
 	} {
-		if err := Apply(t.Context(), test.base, test.out, Edit{}); !errors.Is(err, ErrSameFile) {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if err := Apply(t.Context(), test.base, test.out, Edit{}); !errors.Is(err, ErrSameFile) {
+				t.Errorf("got %v, want %v", err, ErrSameFile)
+			}
+		})
 	}
 	for _, path := range []string{base, hard, symbolic} {
 		if digest(t, path) != before {
-			t.Errorf("%s has changed", path)
+			t.Errorf("got a changed %s, want it unchanged", path)
 		}
 	}
-	if there := names(t, dir); len(there) != 2 {
-		t.Errorf("beside the links: %v", there)
+	if got := names(t, dir); len(got) != 2 {
+		t.Errorf("got the files %v, want the two links", got)
 	}
 }
