@@ -52,12 +52,14 @@ func TestTarHasTheTreeOfTheSquashfs(t *testing.T) {
 	o.Appliance.Spec.Store.Format = format.Tar
 	build(t, o)
 	for _, locale := range []string{"C", "C.UTF-8"} {
-		t.Setenv("LC_ALL", locale)
-		dir := t.TempDir()
-		appliance.Extract(t, filepath.Join(o.Out, format.TarFile), dir)
-		if diff := cmp.Diff(want, fixtures.Tree(t, dir)); diff != "" {
-			t.Errorf("%s (-squashfs +tar):\n%s", locale, diff)
-		}
+		t.Run(locale, func(t *testing.T) {
+			t.Setenv("LC_ALL", locale)
+			dir := t.TempDir()
+			appliance.Extract(t, filepath.Join(o.Out, format.TarFile), dir)
+			if diff := cmp.Diff(want, fixtures.Tree(t, dir)); diff != "" {
+				t.Errorf("tree (-squashfs +tar):\n%s", diff)
+			}
+		})
 	}
 	verified(t, o.Out)
 }
@@ -68,7 +70,7 @@ func TestEqualBuildsGiveEqualTars(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	cache := builder.Cache{Dir: t.TempDir()}
 	var results []builder.Result
-	for _, build := range []struct {
+	for _, build := range []struct { // in this order, since they share the cache
 		format format.Name
 		cache  builder.Cache
 	}{{format.Tar, builder.Cache{}}, {format.Squashfs, cache}, {format.Tar, cache}, {format.Tar, cache}} {
@@ -94,7 +96,7 @@ func TestTarOfADamagedCache(t *testing.T) {
 	want := build(t, o)
 	packs, err := filepath.Glob(filepath.Join(o.Cache.Dir, "layers/*/*"))
 	if err != nil || len(packs) == 0 {
-		t.Fatal(packs, err)
+		t.Fatalf("got the packs %v, %v; want some", packs, err)
 	}
 	for _, pack := range packs {
 		content, err := os.ReadFile(pack)

@@ -96,7 +96,7 @@ func TestTooManyOwners(t *testing.T) {
 		t.Errorf("got %v, want %v for layer %s of %s", err, squashfs.ErrTooManyIDs, refused, second)
 	}
 	if _, err := os.Stat(o.Out); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("got %v for the output folder, want %v", err, os.ErrNotExist)
+		t.Errorf("output folder: got %v, want %v", err, os.ErrNotExist)
 	}
 	o.Appliance.Spec.Store.Format = format.Tar
 	build(t, o)
@@ -122,13 +122,15 @@ func TestLongSetNames(t *testing.T) {
 		t.Errorf("got the manifests %v, %v; want 4", manifests, err)
 	}
 	for _, m := range manifests {
-		content := read(t, filepath.Join(o.Out, artifact.ManifestsDir), m.Name())
-		if got := files["/etc/pinbox/sets.d/"+m.Name()]; !bytes.Equal(got, content) {
-			t.Errorf("got %q as %s on the node, want %q", got, m.Name(), content)
-		}
-		if stored := fixtures.Run(t, "unsquashfs", "-cat", filepath.Join(o.Out, artifact.StoreFile),
-			"pinbox/sets/"+m.Name()); stored != string(content) {
-			t.Errorf("got %q as %s in the store, want %q", stored, m.Name(), content)
-		}
+		t.Run(strconv.Itoa(len(m.Name())), func(t *testing.T) {
+			content := read(t, filepath.Join(o.Out, artifact.ManifestsDir), m.Name())
+			if got := files["/etc/pinbox/sets.d/"+m.Name()]; !bytes.Equal(got, content) {
+				t.Errorf("got %q on the node, want %q", got, content)
+			}
+			if got := fixtures.Run(t, "unsquashfs", "-cat", filepath.Join(o.Out, artifact.StoreFile),
+				"pinbox/sets/"+m.Name()); got != string(content) {
+				t.Errorf("got %q in the store, want %q", got, content)
+			}
+		})
 	}
 }

@@ -42,16 +42,22 @@ func runs(t *testing.T, pins sample.Pins) (first, second sample.Mirror) {
 func TestNewestRunDeterminesTheImages(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	first, second := runs(t, pins)
-	for _, paths := range [][]string{
-		{first.Dir, second.Dir}, {second.Dir, first.Dir}, {second.Dir, pack(t, first)}, {pack(t, second), first.Dir},
-		{pack(t, second), pack(t, first)},
+	for name, paths := range map[string][]string{
+		"two folders, the older first":    {first.Dir, second.Dir},
+		"two folders, the newer first":    {second.Dir, first.Dir},
+		"the newer folder and an archive": {second.Dir, pack(t, first)},
+		"the newer archive and a folder":  {pack(t, second), first.Dir},
+		"two archives, the newer first":   {pack(t, second), pack(t, first)},
 	} {
-		lock, _, err := planOCMirror(t, source.OCMirror{Paths: paths})
-		if err != nil {
-			t.Errorf("%v: got %v, want a lock", paths, err)
-		} else if img := lock.ByTag()["quay.example.com/site/app:1.2"]; img.Digest.Encoded() != digestOf(pins.Other) {
-			t.Errorf("%v: got the digest %s of the tag, want that of %s", paths, img.Digest, pins.Other)
-		}
+		t.Run(name, func(t *testing.T) {
+			lock, _, err := planOCMirror(t, source.OCMirror{Paths: paths})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if img := lock.ByTag()["quay.example.com/site/app:1.2"]; img.Digest.Encoded() != digestOf(pins.Other) {
+				t.Errorf("got the digest %s of the tag, want that of %s", img.Digest, pins.Other)
+			}
+		})
 	}
 }
 
@@ -167,13 +173,17 @@ func TestWorkspaceWithoutImages(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{m.Dir, filepath.Join(m.Dir, "working-dir"), charts.Dir} {
-		o.Appliance.Spec.Sources = []source.Entry{{Source: &source.OCMirror{Paths: []string{path}}}}
-		lock, _, err := builder.Plan(t.Context(), o)
-		if err != nil || len(lock.Images) != 2 ||
-			lock.ByTag()[noRegistry+"/sample/app:1.2"].Digest.Encoded() != digestOf(pins.Mixed) {
-			t.Errorf("%s: got %+v, %v; want app:1.2 and pause", path, lock.Images, err)
-		}
+	for name, path := range map[string]string{
+		"workspace": m.Dir, "working-dir": filepath.Join(m.Dir, "working-dir"), "charts": charts.Dir,
+	} {
+		t.Run(name, func(t *testing.T) {
+			o.Appliance.Spec.Sources = []source.Entry{{Source: &source.OCMirror{Paths: []string{path}}}}
+			lock, _, err := builder.Plan(t.Context(), o)
+			if err != nil || len(lock.Images) != 2 ||
+				lock.ByTag()[noRegistry+"/sample/app:1.2"].Digest.Encoded() != digestOf(pins.Mixed) {
+				t.Errorf("got %+v, %v; want app:1.2 and pause", lock.Images, err)
+			}
+		})
 	}
 }
 

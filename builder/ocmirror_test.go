@@ -462,17 +462,19 @@ func TestSparseIndex(t *testing.T) {
 		"linux/amd64": {instances[1], nil},
 		"linux/arm64": {instances[1], storage.ErrIncomplete},
 	} {
-		o := options(t, nil)
-		o.Appliance.Spec.Platform = platform
-		o.Appliance.Spec.Sources = []source.Entry{
-			{Source: &source.OCMirror{Paths: []string{pack(t, m, sample.Blob(c.missing))}, Config: config}},
-		}
-		lock, _, err := builder.Plan(t.Context(), o)
-		if !errors.Is(err, c.want) || c.want == nil && (err != nil || lock.Images[0].Manifest.String() != instances[0]) {
-			t.Errorf("%s: got %+v, %v; want %v", platform, lock.Images, err, c.want)
-		}
-		if c.want != nil && !strings.Contains(err.Error(), c.missing) {
-			t.Errorf("%s: got %v, want the missing blob %s in it", platform, err, c.missing)
-		}
+		t.Run(string(platform), func(t *testing.T) {
+			o := options(t, nil)
+			o.Appliance.Spec.Platform = platform
+			o.Appliance.Spec.Sources = []source.Entry{
+				{Source: &source.OCMirror{Paths: []string{pack(t, m, sample.Blob(c.missing))}, Config: config}},
+			}
+			lock, _, err := builder.Plan(t.Context(), o)
+			if !errors.Is(err, c.want) || c.want == nil && (err != nil || lock.Images[0].Manifest.String() != instances[0]) {
+				t.Errorf("got %+v, %v; want %s, %v", lock.Images, err, instances[0], c.want)
+			}
+			if c.want != nil && !strings.Contains(err.Error(), c.missing) {
+				t.Errorf("got %v, want the missing blob %s in it", err, c.missing)
+			}
+		})
 	}
 }
