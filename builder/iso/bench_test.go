@@ -21,25 +21,24 @@ const (
 	benchRounds = 4 // even, so that each side begins equally often
 )
 
-// A live ISO with a store of 5 GiB, beside cp of base and store.
+// BenchmarkApply compares making a live ISO with a store of 5 GiB with cp of base and store.
 func BenchmarkApply(b *testing.B) {
 	base := fixtures.LiveISO(b, fixtures.LiveISOs["as CoreOS"]...)
-	besideCp(b, []string{base}, func(out string, store Addition) error {
+	compareWithCp(b, []string{base}, func(out string, store Addition) error {
 		return Apply(b.Context(), base, out, Edit{Ignition: []byte("{}"), Additions: []Addition{store}})
 	})
 }
 
-// A medium with a store of 5 GiB, beside cp of the store.
+// BenchmarkCreate compares making a medium with a store of 5 GiB with cp of the store.
 func BenchmarkCreate(b *testing.B) {
-	besideCp(b, nil, func(out string, store Addition) error {
+	compareWithCp(b, nil, func(out string, store Addition) error {
 		return Create(b.Context(), out, MediumLabel, 0o644, time.Unix(0, 0), []Addition{store}, nil)
 	})
 }
 
-// besideCp makes the image and has cp copy the same bytes, in turns: what else the
-// machine does, and memory that the one before has just freed, are for both.
-// Either ends with fsync.
-func besideCp(b *testing.B, files []string, create func(out string, store Addition) error) {
+// compareWithCp makes the image and copies the same bytes with cp, alternately, so that other load and
+// freed memory affect both. Both end with fsync.
+func compareWithCp(b *testing.B, files []string, create func(out string, store Addition) error) {
 	dir := onDisk(b, 2*benchStore+1<<30)
 	f := random(b, filepath.Join(dir, "store"), benchStore)
 	files, out := append(files, f.Name()), filepath.Join(dir, "out")
@@ -55,7 +54,7 @@ func besideCp(b *testing.B, files []string, create func(out string, store Additi
 	}
 	var times [len(sides)][]time.Duration
 	for b.Loop() {
-		cold(b, files, out, sides[0]) // the first one pays for memory that nobody has used yet
+		cold(b, files, out, sides[0]) // a first run, since unused memory is slower
 		for round := range benchRounds {
 			for turn := range sides {
 				side := (round + turn) % len(sides)
@@ -65,13 +64,13 @@ func besideCp(b *testing.B, files []string, create func(out string, store Additi
 		}
 	}
 	cp, ours := median(times[0]), median(times[1])
-	b.ReportMetric(0, "ns/op") // of both together: of no use
+	b.ReportMetric(0, "ns/op") // it would be the time of both
 	b.ReportMetric(cp, "cp-s")
 	b.ReportMetric(ours, "pinbox-s")
 	b.ReportMetric(cp/ours, "x-of-cp")
 }
 
-// onDisk is a folder with that much space, for what /tmp has may be memory.
+// onDisk returns a folder with space bytes free. /tmp may be a tmpfs.
 func onDisk(b *testing.B, space uint64) string {
 	b.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "pinbox-bench-")
@@ -93,7 +92,7 @@ func onDisk(b *testing.B, space uint64) string {
 	return dir
 }
 
-// random is a file that does not compress and has no holes.
+// random returns a file that does not compress and has no holes.
 func random(b *testing.B, path string, size int64) *os.File {
 	b.Helper()
 	f, err := os.Create(path)
@@ -107,8 +106,8 @@ func random(b *testing.B, path string, size int64) *os.File {
 	return f
 }
 
-// cold takes the time in which out is made. None of the files that are read for
-// it is in memory, and nothing is on its way to the disk.
+// cold returns the time that do takes to write out, with its files out of the page cache and all other
+// writes synced.
 func cold(b *testing.B, files []string, out string, do func()) time.Duration {
 	b.Helper()
 	unix.Sync()
@@ -130,16 +129,15 @@ func cold(b *testing.B, files []string, out string, do func()) time.Duration {
 	return took
 }
 
-// median of an even number of times, in seconds.
+// median returns the median of an even number of times, in seconds.
 func median(times []time.Duration) float64 {
 	sorted := slices.Sorted(slices.Values(times))
 	return (sorted[len(sorted)/2-1] + sorted[len(sorted)/2]).Seconds() / 2
 }
 
-// What is added begins with a whole block of the file system, whatever the base
-// and what stands before it. So btrfs and XFS share a store's blocks, and making
-// the ISO copies nothing.
-func TestAdditionsBeginWithBlocks(t *testing.T) {
+// An added file begins at a block of the file system, whatever the base and the files before it. So btrfs
+// and XFS share the blocks of a store, and making the ISO copies nothing.
+func TestAdditionsBeginAtBlocks(t *testing.T) {
 	images := map[string]func(out string, additions []Addition) error{
 		"medium": func(out string, additions []Addition) error {
 			return Create(t.Context(), out, MediumLabel, 0o644, time.Unix(0, 0), additions, nil)
@@ -151,20 +149,22 @@ func TestAdditionsBeginWithBlocks(t *testing.T) {
 		}
 	}
 	for kind, create := range images {
-		out := filepath.Join(t.TempDir(), "out.iso")
-		if err := create(out, []Addition{{"lock.json", 5, strings.NewReader("lock\n")},
-			addition(sparse(t, 1<<20))}); err != nil {
-			t.Fatal(err)
-		}
-		i, f, err := OpenFile(out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		for _, name := range []string{"pinbox/lock.json", "pinbox/store.squashfs"} {
-			if file, err := i.Find(name); err != nil || file.Offset()%4096 != 0 {
-				t.Errorf("%s: %s at %d, %v", kind, name, file.Offset(), err)
+		t.Run(kind, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "out.iso")
+			if err := create(out, []Addition{{"lock.json", 5, strings.NewReader("lock\n")},
+				addition(sparse(t, 1<<20))}); err != nil {
+				t.Fatal(err)
 			}
-		}
+			i, f, err := OpenFile(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			for _, name := range []string{"pinbox/lock.json", "pinbox/store.squashfs"} {
+				if file, err := i.Find(name); err != nil || file.Offset()%4096 != 0 {
+					t.Errorf("got %s at %d, %v; want a multiple of 4096", name, file.Offset(), err)
+				}
+			}
+		})
 	}
 }

@@ -65,9 +65,9 @@ func digest(t *testing.T, path string) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// isoinfo and xorriso see the store with its right size, and where it begins, in
-// every tree that the base has; what the base had stands where it stood.
-func TestStoreIsSeenInEveryTree(t *testing.T) {
+// isoinfo and xorriso list the store with its size and offset, in every directory tree that the base has.
+// The files of the base do not move.
+func TestStoreInEveryTree(t *testing.T) {
 	for kind, args := range fixtures.LiveISOs {
 		for _, size := range []int64{1 << 20, 3900 << 20, 4 << 30, 4100 << 20, 9 << 30} {
 			t.Run(fmt.Sprintf("%s, %d MiB", kind, size>>20), func(t *testing.T) {
@@ -124,11 +124,11 @@ func checkTrees(t *testing.T, out string, size int64, args []string) {
 	if text, err := i.ReadText("pinbox/lock.json"); err != nil || string(text) != "lock\n" {
 		t.Errorf("got the lock %q, %v; want %q", text, err, "lock\n")
 	}
-	// xorriso, by the tree that it prefers.
+	// xorriso reads the tree that it prefers.
 	listing, err := exec.Command("xorriso", "-indev", out, "-find", "/", "-type", "f", "-exec",
 		"report_lba").CombinedOutput()
 	if err != nil {
-		t.Fatalf("xorriso: %v\n%s", err, listing)
+		t.Fatalf("xorriso: got %v, want no error\n%s", err, listing)
 	}
 	var sum int64
 	for _, m := range regexp.MustCompile(
@@ -157,7 +157,7 @@ func checkTrees(t *testing.T, out string, size int64, args []string) {
 	}
 }
 
-// checkBase compares the output with its base: only what has to change does.
+// checkBase checks that the output differs from its base only in a few numbers.
 func checkBase(t *testing.T, base, out string) {
 	t.Helper()
 	before, err := os.ReadFile(base)
@@ -190,8 +190,7 @@ func checkBase(t *testing.T, base, out string) {
 	}
 }
 
-// fdisk reads both GPTs and complains of neither; partitions that covered all of
-// the base cover all of the output.
+// xorriso finds no fault in either GPT, and the backup GPT is at the end of the output.
 func TestPartitionTables(t *testing.T) {
 	b := fixtures.LiveISO(t, fixtures.LiveISOs["as CoreOS"]...)
 	out := filepath.Join(t.TempDir(), "out.iso")
@@ -243,7 +242,7 @@ func TestFullRootDirectory(t *testing.T) {
 	}
 }
 
-// The kernel mounts it, and reads what was added through every tree.
+// The kernel mounts the output and reads the size of the store.
 func TestKernelReadsTheStore(t *testing.T) {
 	fixtures.NeedRoot(t)
 	if filesystems, _ := os.ReadFile("/proc/filesystems"); !bytes.Contains(filesystems, []byte("iso9660")) {
@@ -320,7 +319,7 @@ func TestEditsThatAreRefused(t *testing.T) {
 	}
 }
 
-// noise does not compress.
+// noise returns text that does not compress.
 func noise(size int) string {
 	var b bytes.Buffer
 	for n := 0; b.Len() < size; n++ {
@@ -330,7 +329,7 @@ func noise(size int) string {
 	return b.String()
 }
 
-// A medium without a system is read through both trees, and is the same each time.
+// A medium without an operating system has both trees, and equal inputs give equal bytes.
 func TestMedium(t *testing.T) {
 	made := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for _, size := range []int64{1 << 20, 9 << 30} {
@@ -369,24 +368,26 @@ func TestMedium(t *testing.T) {
 // A reset restores real headers.
 func TestResetOfRealHeaders(t *testing.T) {
 	for _, name := range []string{"embed-areas-2021-09", "embed-areas-2023-03.s390x", "embed-areas-2023-07.x86_64"} {
-		b := filepath.Join(t.TempDir(), "base.iso")
-		if err := os.WriteFile(b, fixtures.LiveHeader(t, name), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		edited, again := filepath.Join(t.TempDir(), "edited.iso"), filepath.Join(t.TempDir(), "again.iso")
-		if err := Apply(t.Context(), b, edited,
-			Edit{Ignition: []byte("{}"), Additions: []Addition{addition(sparse(t, 1<<20))}}); err != nil {
-			t.Fatal(err)
-		}
-		content, err := os.ReadFile(edited)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if config, err := open(t, content).Ignition(); err != nil || string(config) != "{}" {
-			t.Errorf("%s: got the config %q, %v; want {}", name, config, err)
-		}
-		if err := Reset(t.Context(), edited, again); err != nil || digest(t, again) != digest(t, b) {
-			t.Errorf("%s: got another image, %v; want the base", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			b := filepath.Join(t.TempDir(), "base.iso")
+			if err := os.WriteFile(b, fixtures.LiveHeader(t, name), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			edited, again := filepath.Join(t.TempDir(), "edited.iso"), filepath.Join(t.TempDir(), "again.iso")
+			if err := Apply(t.Context(), b, edited,
+				Edit{Ignition: []byte("{}"), Additions: []Addition{addition(sparse(t, 1<<20))}}); err != nil {
+				t.Fatal(err)
+			}
+			content, err := os.ReadFile(edited)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if config, err := open(t, content).Ignition(); err != nil || string(config) != "{}" {
+				t.Errorf("got the config %q, %v; want {}", config, err)
+			}
+			if err := Reset(t.Context(), edited, again); err != nil || digest(t, again) != digest(t, b) {
+				t.Errorf("got another image, %v; want the base", err)
+			}
+		})
 	}
 }

@@ -171,7 +171,7 @@ func TestArchiveIsReadByCpio(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "gunzip | cpio --quiet -idm")
 	cmd.Dir, cmd.Stdin = dir, bytes.NewReader(packed)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("cpio: got %v, want no error\n%s", err, out)
 	}
 	for name, want := range map[string]string{"etc/net/a": "abc", configName: "{}"} {
 		got, err := os.ReadFile(filepath.Join(dir, name))
@@ -229,7 +229,7 @@ func TestRequiredKargs(t *testing.T) {
 	}
 }
 
-// All areas get the new text, and the default stays.
+// An edit writes the arguments to all areas and keeps the default.
 func TestKargsOfARealHeader(t *testing.T) {
 	for _, name := range []string{"embed-areas-2021-09", "embed-areas-2023-07.x86_64"} {
 		t.Run(name, func(t *testing.T) {
@@ -389,10 +389,12 @@ func TestArchivesOfOthers(t *testing.T) {
 		"plain": both, "two in one stream": gzipped(t, both), "two streams": append(gzipped(t, newc(t, config)),
 			gzipped(t, newc(t, key))...),
 	} {
-		got, err := readArchives(area)
-		if err != nil || len(got) != 2 || got[0].Name != "config.ign" || got[1].Name != "etc/key" {
-			t.Errorf("%s: got %+v, %v; want config.ign and etc/key", name, got, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			got, err := readArchives(area)
+			if err != nil || len(got) != 2 || got[0].Name != "config.ign" || got[1].Name != "etc/key" {
+				t.Errorf("got %+v, %v; want config.ign and etc/key", got, err)
+			}
+		})
 	}
 	linked := newc(t, key)
 	copy(linked[6+8*4:], "00000002") // its number of links

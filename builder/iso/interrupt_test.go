@@ -16,8 +16,8 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 )
 
-// dieAt has the test program make an image and die of SIGKILL when so many parts
-// of it are written.
+// dieAt is the variable with the number of parts after which the test program, which then makes an
+// image, kills itself.
 const dieAt = "PINBOX_TEST_DIE_AT"
 
 func TestMain(m *testing.M) {
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// mortal runs in a process of its own, whose arguments are a job's.
+// mortal runs a job, whose fields are the arguments of the process.
 func mortal(part int) int {
 	j := job{os.Args[1], os.Args[2]}
 	err := j.run(context.Background(), os.Args[3], after(part, func() {
@@ -41,7 +41,7 @@ func mortal(part int) int {
 	return 0
 }
 
-// after is a hook that does something when so many parts are written.
+// after returns a hook that calls do when that many parts are written.
 func after(parts int, do func()) (written func(int)) {
 	return func(int) {
 		if parts--; parts == 0 {
@@ -66,20 +66,19 @@ func (j job) run(ctx context.Context, out string, written func(int)) error {
 	return Apply(ctx, j.base, out, Edit{Ignition: []byte("{}"), Additions: additions, Written: written})
 }
 
-// cancelled runs a job whose context ends with a part; a job with fewer parts
-// comes to its end.
+// cancelled runs a job and cancels it after a part. It returns false if the job has fewer parts.
 func cancelled(t *testing.T, j job, part int, out string) bool {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	err := j.run(ctx, out, after(part, cancel))
 	if err != nil && !errors.Is(err, context.Canceled) {
-		t.Fatalf("part %d: %v", part, err)
+		t.Fatalf("part %d: got %v, want %v", part, err, context.Canceled)
 	}
 	return err != nil
 }
 
-// killed does so with a process that is killed.
+// killed is cancelled with a process that kills itself.
 func killed(t *testing.T, j job, part int, out string) bool {
 	t.Helper()
 	program, err := os.Executable()
@@ -88,17 +87,16 @@ func killed(t *testing.T, j job, part int, out string) bool {
 	}
 	cmd := exec.Command(program, j.base, j.store, out)
 	cmd.Env = append(os.Environ(), dieAt+"="+strconv.Itoa(part))
-	said, err := cmd.CombinedOutput()
+	output, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && (!errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL) {
-		t.Fatalf("part %d: %v\n%s", part, err, said)
+		t.Fatalf("part %d: got %v, want %v\n%s", part, err, syscall.SIGKILL, output)
 	}
 	return err != nil
 }
 
-// Wherever a run is stopped, there is no image; a run to the end makes the same
-// one as if there had been no other. Who is killed cannot clean up: a file of
-// another name stays.
+// A run that is stopped after any part leaves no image, and does not change the image of a later run. A
+// killed process leaves its partial file.
 func TestStoppedAtEveryPart(t *testing.T) {
 	live := job{fixtures.LiveISO(t, fixtures.LiveISOs["as CoreOS"]...), sparse(t, 100<<20).Name()}
 	medium := job{"", live.store}

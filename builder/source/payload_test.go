@@ -32,7 +32,7 @@ func TestChooseComponents(t *testing.T) {
 		`{"name":"okd-os","annotations":{"io.openshift.build.versions":"kernel=5,machine-os=9"},"from":{"kind":"DockerImage","name":"`+etcd+`"}}`)),
 		[]byte(`{"kind":"cincinnati-metadata-v0","version":"4.18.3"}`))
 	if err != nil || r.Version != "4.18.3" {
-		t.Fatalf("%q, %v", r.Version, err)
+		t.Fatalf("got version %q, %v; want 4.18.3", r.Version, err)
 	}
 	for name, c := range map[string]struct {
 		include, exclude []string

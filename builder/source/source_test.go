@@ -95,7 +95,7 @@ func TestRead(t *testing.T) {
 		t.Errorf("got %d open files of the archive, want one for as long as images are read", got)
 	}
 	if err := m.Close(); err != nil || open(t, archive) != 0 {
-		t.Errorf("after Close: %v, and %d open files, want none", err, open(t, archive))
+		t.Errorf("after Close: got %v and %d open files, want neither", err, open(t, archive))
 	}
 }
 

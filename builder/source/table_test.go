@@ -32,7 +32,7 @@ func TestKindsGolden(t *testing.T) {
 	}
 	table := regexp.MustCompile(`(\n\| in .spec\.sources. \|.*\n\|---\|---\|---\|\n)(?:\|.*\n)*`)
 	if n := len(table.FindAll(content, -1)); n != 1 {
-		t.Fatalf("docs/build.md has %d tables of inputs, want 1", n)
+		t.Fatalf("docs/build.md: got %d tables of inputs, want 1", n)
 	}
 	got := table.ReplaceAll(content, []byte("${1}"+rows.String()))
 	fixtures.Golden(t, "../../docs/build.md", got)
@@ -47,7 +47,7 @@ func TestKindsAreWhole(t *testing.T) {
 				t.Errorf("got %+v, want a key, a sentence and a flag", kind)
 			}
 			if seen[kind.Key] {
-				t.Errorf("there are two kinds with the key %s", kind.Key)
+				t.Errorf("got two kinds with the key %s, want one", kind.Key)
 			}
 			seen[kind.Key] = true
 			for _, flag := range kind.Flags {
@@ -58,7 +58,7 @@ func TestKindsAreWhole(t *testing.T) {
 				before, after := kind.New(), kind.New()
 				flag.Set(after, "quay.io/a/b:1")
 				if gocmp.Equal(before, after) {
-					t.Errorf("--%s changes nothing", flag.Name)
+					t.Errorf("--%s: got an unchanged source, want a changed one", flag.Name)
 				}
 			}
 		})
