@@ -101,14 +101,9 @@ mutate: deps
 	fixtures/mutate/mutate.sh $(CURDIR)/bin/gremlins $(MUTATED)
 
 # Each fuzz target of the project for a while; what one finds is kept in testdata/fuzz of its package.
-# By default, Go would spend up to a minute on making each interesting input smaller.
 FUZZTIME = 30s
 fuzz:
-	set -e; grep -rl --include='*_test.go' '^func Fuzz' builder cmd ignition runtime storage | xargs -n1 dirname | sort -u | while read -r package; do \
-		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' $$package/*_test.go); do \
-			echo "$$package $$target"; go test ./$$package -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 50x </dev/null; \
-		done; \
-	done
+	fixtures/fuzz.sh $(FUZZTIME)
 
 # 1,000 kills, an hour of sets that change every second, and 200 cycles of attach, rollback and
 # detach: about three hours. The figures are what CI does, times these.
