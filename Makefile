@@ -54,7 +54,7 @@ test: deps peers vet
 # Appliances boot in virtual machines, and get later releases: about 11 minutes, and one
 # for the live ISO.
 boot-test: deps boot-deps peers bin/peers/live.iso
-	go test $(GOFLAGS),boot -timeout 30m -v -run . ./fixtures/live
+	go test $(GOFLAGS),boot -timeout 45m -v -run . ./fixtures/live
 
 # The README's commands in a bare Debian with nothing but make, git and Go: about 3 minutes.
 fresh-test: deps boot-deps bin/peers/debian.tar
