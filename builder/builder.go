@@ -13,6 +13,7 @@ import (
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/signature"
 )
 
 // ErrDrift says that the inputs differ from the lock of a locked build.
@@ -39,6 +40,8 @@ type Options struct {
 	// ModTime is the modification time of files that do not come from an image; zero means the time of the
 	// newest image.
 	ModTime time.Time
+	// Signer signs the sums and the store; the zero value signs nothing.
+	Signer signature.Signer
 	// Hooks report progress.
 	Hooks progress.Hooks
 }

@@ -83,6 +83,9 @@ func run(ctx context.Context, o Options, r recipe) (made product, err error) {
 			return made, err
 		}
 	}
+	if err := stage.SignWith(ctx, o.Signer, made.store, o.Hooks); err != nil {
+		return made, err
+	}
 	if err := stage.WriteISO(ctx, made.store, made.live, o.Hooks); err != nil {
 		return made, err
 	}

@@ -14,15 +14,21 @@ import (
 
 // othersFlags lists flags of other programs in the documents, by program.
 var othersFlags = map[string]string{
-	"--detach-sign":      "gpg",
-	"--dry-run":          "oc-mirror",
-	"--hash-offset":      "veritysetup",
-	"--numeric-owner":    "tar",
-	"--preserve-digests": "skopeo",
-	"--root-hash-file":   "veritysetup",
-	"--same-permissions": "tar",
-	"--xattrs":           "tar",
-	"--xattrs-include":   "tar",
+	"--armor":                "gpg",
+	"--detach-sign":          "gpg",
+	"--dry-run":              "oc-mirror",
+	"--export":               "gpg",
+	"--export-secret-keys":   "gpg",
+	"--hash-offset":          "veritysetup",
+	"--insecure-ignore-tlog": "cosign",
+	"--numeric-owner":        "tar",
+	"--preserve-digests":     "skopeo",
+	"--root-hash-file":       "veritysetup",
+	"--same-permissions":     "tar",
+	"--signature":            "cosign",
+	"--verify":               "gpg",
+	"--xattrs":               "tar",
+	"--xattrs-include":       "tar",
 }
 
 var (

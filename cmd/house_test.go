@@ -73,7 +73,7 @@ var below = map[string][]string{
 	// runtime needs no containers/storage: what brings it is missing here.
 	"runtime": {
 		"storage/atomicfile", "storage/audit", "storage/bytesize", "storage/compose", "storage/filelock",
-		"storage/iso9660", "storage/layout", "storage/pinset", "storage/squashfs", "storage/verity",
+		"storage/iso9660", "storage/layout", "storage/pinset", "storage/signature", "storage/squashfs", "storage/verity",
 	},
 	"ignition": {"runtime/crio", "storage/layout", "storage/pinset", "storage/verity"},
 	"builder":  {"ignition", "runtime/crio", "storage"},
@@ -129,7 +129,7 @@ var rooms = map[string][]string{
 		"storage",
 		"storage/cache storage/root storage/tarball",
 		"storage/compose storage/environment",
-		"storage/audit",
+		"storage/audit storage/signature",
 		"storage/layout storage/squashfs",
 		"storage/atomicfile storage/codec storage/pinset",
 		"storage/bytesize storage/document storage/filelock storage/iso9660 storage/tail storage/verity",
@@ -171,7 +171,9 @@ var doors = map[string][]string{
 	"go.podman.io/storage/pkg/configfile": {"storage"},
 	// the home folder, as containers/image finds it
 	"go.podman.io/storage/pkg/unshare": {"storage/environment", "storage/root"},
-	"github.com/ProtonMail/go-crypto":  {"runtime/stores"},
+	"aead.dev/minisign":                {"storage/signature"},
+	"github.com/ProtonMail/go-crypto":  {"storage/signature"},
+	"github.com/secure-systems-lab":    {"storage/signature"},
 	"github.com/coreos":                {"ignition"},
 	"github.com/coreos/go-semver":      {"builder/source"},
 	"github.com/coreos/go-systemd":     {"runtime/systemd"},

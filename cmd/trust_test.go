@@ -65,7 +65,7 @@ func TestReadersHaveFuzzTargets(t *testing.T) {
 		"node.json":               "storage/layout/nodeconfig_test.go:FuzzNodeConfig",
 		"state.json":              "runtime/stores/statecheck_test.go:FuzzReadState",
 		"sums":                    "storage/layout/sums_test.go:FuzzSums",
-		"signatures":              "runtime/stores/signature_internal_test.go:FuzzSignature",
+		"signatures":              "storage/signature/fuzz_test.go:FuzzSignature",
 		"records of a store":      "storage/layout/store_test.go:FuzzRecords",
 		"superblock of a tree":    "storage/verity/verity_test.go:FuzzParseSuperblock",
 		"appliance.yaml":          "builder/spec/fuzz_test.go:FuzzAppliance",

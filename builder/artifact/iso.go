@@ -20,9 +20,10 @@ const (
 	ISOSums  = layout.MediumSums
 	// The root hash of the store's hash tree.
 	ISORootHash = layout.MediumRootHash
-	// The signature of the store, if there is one.
-	ISOSignature = layout.MediumSignature
-	ISOBase      = layout.MediumBase // the ISO has undo.gz instead, from which the base is restored
+	// The signatures of the store and of the sums, if they are signed.
+	ISOSignature     = layout.MediumSignature
+	ISOSumsSignature = layout.MediumSumsSignature
+	ISOBase          = layout.MediumBase // the ISO has undo.gz instead, from which the base is restored
 )
 
 // LiveISO says how to make the live ISO of an appliance.
@@ -56,7 +57,11 @@ func (s *Stage) WriteISO(ctx context.Context, store Store, live LiveISO, hooks p
 	if inside[ISOBase], err = SumFile(ctx, live.Base, hooks); err != nil {
 		return err
 	}
-	additions, closeAll, err := additions(s.Dir, files, inside)
+	signing := s.signing
+	if live.NoStore {
+		signing.store = nil
+	}
+	additions, closeAll, err := additions(s.Dir, files, inside, signing)
 	if err != nil {
 		return err
 	}
@@ -71,18 +76,34 @@ func (s *Stage) WriteISO(ctx context.Context, store Store, live LiveISO, hooks p
 	return iso.Apply(ctx, live.Base, s.Path(ISOFile), edit)
 }
 
-// additions opens the files that are added to an ISO: the files that the sums list, and the sums. files maps
-// names in the ISO to names in the folder. The caller calls closeAll.
-func additions(dir string, files map[string]string, sums layout.Sums) (all []iso.Addition, closeAll func(), err error) {
+// additions opens the files that are added to an ISO: the files that the sums list, the sums, and the
+// signatures. files maps names in the ISO to names in the folder. The caller calls closeAll.
+func additions(
+	dir string, files map[string]string, sums layout.Sums, signing signing,
+) (all []iso.Addition, closeAll func(), err error) {
 	var opened []*os.File
 	closeAll = func() {
 		for _, f := range opened {
 			_ = f.Close() // it was only read
 		}
 	}
-	text := sums.Encode()
-	all = []iso.Addition{{Name: ISOSums, Size: int64(len(text)), Content: bytes.NewReader(text)}}
-	for _, name := range []string{ISOLock, ISORootHash, ISOSignature, ISOStore} {
+	text := func(name string, content []byte) {
+		if content != nil {
+			all = append(all, iso.Addition{Name: name, Size: int64(len(content)), Content: bytes.NewReader(content)})
+		}
+	}
+	if signing.store != nil {
+		sum := sha256.Sum256(signing.store)
+		sums[ISOSignature] = hex.EncodeToString(sum[:])
+	}
+	signature, err := signing.sums(sums.Encode())
+	if err != nil {
+		return nil, nil, err
+	}
+	text(ISOSums, sums.Encode())
+	text(ISOSumsSignature, signature)
+	text(ISOSignature, signing.store)
+	for _, name := range []string{ISOLock, ISORootHash, ISOStore} {
 		if _, ok := sums[name]; !ok {
 			continue
 		}

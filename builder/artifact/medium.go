@@ -12,6 +12,7 @@ import (
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/signature"
 )
 
 // ErrNoMedium says that the node's configuration does not name a second medium.
@@ -21,11 +22,14 @@ var ErrNoMedium = errors.New("the node does not expect its store on a medium")
 type MediumOptions struct {
 	// Dir is the folder of an appliance or a delta, Out the file to write.
 	Dir, Out string
+	// Signer signs the store and the sums of the medium. The zero value takes over the signature of the
+	// store that the folder has, if any.
+	Signer signature.Signer
 	// Hooks report progress.
 	Hooks progress.Hooks
 }
 
-// Medium writes the store of a folder, with its lock and signature, to an ISO without an operating system.
+// Medium writes the store of a folder, with its lock and signatures, to an ISO without an operating system.
 // Its volume label is the one that the node looks for.
 func Medium(ctx context.Context, o MediumOptions) error {
 	sums, err := ReadSums(o.Dir)
@@ -48,14 +52,17 @@ func Medium(ctx context.Context, o MediumOptions) error {
 	}
 	rootHash := layout.RootHashFile(store)
 	inside := map[string]string{ISOStore: sum, ISOLock: sums[LockFile], ISORootHash: sums[rootHash]}
-	signature := signatureOf(o.Dir, store)
-	if signature != "" {
-		if inside[ISOSignature], err = SumFile(ctx, filepath.Join(o.Dir, signature), o.Hooks); err != nil {
-			return err
-		}
+	signing := signing{signer: o.Signer}
+	if o.Signer.IsZero() {
+		signing.store, err = signature.Keys{}.ReadBeside(filepath.Join(o.Dir, store), nil)
+	} else {
+		signing.store, err = signFile(ctx, filepath.Join(o.Dir, store), o.Signer, o.Hooks)
+	}
+	if err != nil {
+		return err
 	}
 	additions, closeAll, err := additions(o.Dir, map[string]string{ISOStore: store, ISOLock: LockFile,
-		ISORootHash: rootHash, ISOSignature: signature}, inside)
+		ISORootHash: rootHash}, inside, signing)
 	if err != nil {
 		return err
 	}
@@ -118,13 +125,3 @@ func mediumOf(dir string, sums layout.Sums) (label, store string, err error) {
 // mediumTime is the time of every medium, so that equal folders give equal media: 1980-01-01, the first
 // date of FAT.
 var mediumTime = time.Unix(315_532_800, 0)
-
-// signatureOf returns the name of the store's detached signature; "" if there is none.
-func signatureOf(dir, store string) string {
-	for _, suffix := range layout.SignatureSuffixes() {
-		if _, err := os.Stat(filepath.Join(dir, store+suffix)); err == nil {
-			return store + suffix
-		}
-	}
-	return ""
-}

@@ -37,6 +37,7 @@ type Stage struct {
 	Dir, out  string
 	lock      *os.File
 	published bool
+	signing   signing
 }
 
 // OpenStage makes and locks the stage of the output folder. The caller calls Discard in any case.
@@ -184,7 +185,8 @@ func (s *Stage) WriteTexts(store Store, lock pinset.Lock, sets []pinset.Set, mor
 	return nil
 }
 
-// WriteSums writes SHA256SUMS, with a line for every other file of the folder.
+// WriteSums writes SHA256SUMS, with a line for every other file of the folder, and then the signatures, which
+// it does not list.
 func (s *Stage) WriteSums(ctx context.Context, store Store, hooks progress.Hooks) error {
 	sums := layout.Sums{}
 	if store.Sum != "" {
@@ -193,8 +195,11 @@ func (s *Stage) WriteSums(ctx context.Context, store Store, hooks progress.Hooks
 	if err := SumTree(ctx, s.Dir, store.Name, sums, hooks); err != nil {
 		return err
 	}
-	_, err := atomicfile.Write(s.Path(SumsFile), sums.Encode(), 0o644)
-	return err
+	text := sums.Encode()
+	if _, err := atomicfile.Write(s.Path(SumsFile), text, 0o644); err != nil {
+		return err
+	}
+	return s.signing.write(s.Dir, store.Name, text)
 }
 
 // Publish renames the stage to the output folder.

@@ -40,6 +40,8 @@ type Result struct {
 	Layers int `json:"layersRead,omitempty"`
 	// Delta describes a delta; nil for an appliance.
 	Delta *Delta `json:"delta,omitempty"`
+	// Signed lists the files with good signatures; none if there was no key.
+	Signed []string `json:"signed,omitempty"`
 	// Unchecked lists what could not be checked, and why.
 	Unchecked []string `json:"unchecked,omitempty"`
 }
@@ -123,11 +125,11 @@ func compareSums(
 	return errors.Join(errs...)
 }
 
-// signs reports whether a file is the detached signature of one in the sums. It is added after the build.
+// signs reports whether a file is the detached signature of the sums or of a file that they list.
 func signs(name string, sums layout.Sums) bool {
 	return slices.ContainsFunc(layout.SignatureSuffixes(), func(suffix string) bool {
 		of, is := strings.CutSuffix(name, suffix)
-		return is && sums[of] != ""
+		return is && (of == artifact.SumsFile || sums[of] != "")
 	})
 }
 

@@ -93,7 +93,7 @@ var table = []cli.Row{
 	{compose.ErrForeignStore, cli.ExitInput, "it was written by a newer pinbox"},
 	{
 		stores.ErrUnsigned, cli.ExitDamaged,
-		"copy the .sig file of the store next to it, as `gpg --detach-sign` writes it",
+		"copy its .sig, .asc or .minisig file next to it; --sign-key of pinbox or `gpg --detach-sign` writes it",
 	},
 	{
 		stores.ErrSignature, cli.ExitDamaged,

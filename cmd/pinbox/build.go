@@ -11,6 +11,7 @@ func buildCommand() *cobra.Command {
 	var in inputFlags
 	var iso isoFlags
 	var cache cacheFlags
+	var sign signFlags
 	var out string
 	cmd := &cobra.Command{
 		Use:   "build {-c appliance.yaml | --set sets.yaml} -o out/",
@@ -33,6 +34,9 @@ func buildCommand() *cobra.Command {
 			if opts.Cache, err = cache.cache(cmd.Flags()); err != nil {
 				return err
 			}
+			if opts.Signer, err = sign.signer(); err != nil {
+				return err
+			}
 			progress := cli.NewProgress(cmd.ErrOrStderr(), in.output)
 			opts.Hooks = hooks(progress)
 			result, err := builder.Build(cmd.Context(), opts)
@@ -46,6 +50,7 @@ func buildCommand() *cobra.Command {
 	in.add(cmd.Flags())
 	iso.add(cmd.Flags())
 	cache.add(cmd.Flags())
+	sign.add(cmd.Flags())
 	addOut(cmd.Flags(), &out, "`DIR` to make; it appears complete or not at all", &in.output)
 	return cmd
 }

@@ -10,6 +10,7 @@ import (
 func deltaCommand() *cobra.Command {
 	var in inputFlags
 	var cache cacheFlags
+	var sign signFlags
 	var from []string
 	var out string
 	cmd := &cobra.Command{
@@ -30,6 +31,9 @@ func deltaCommand() *cobra.Command {
 			if opts.Cache, err = cache.cache(cmd.Flags()); err != nil {
 				return err
 			}
+			if opts.Signer, err = sign.signer(); err != nil {
+				return err
+			}
 			progress := cli.NewProgress(cmd.ErrOrStderr(), in.output)
 			opts.Hooks = hooks(progress)
 			result, err := builder.Delta(cmd.Context(), opts)
@@ -43,6 +47,7 @@ func deltaCommand() *cobra.Command {
 	addFrom(cmd.Flags(), &from)
 	in.add(cmd.Flags())
 	cache.add(cmd.Flags())
+	sign.add(cmd.Flags())
 	addOut(cmd.Flags(), &out, "`DIR` to make; it appears complete or not at all", &in.output)
 	return cmd
 }

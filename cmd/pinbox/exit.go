@@ -23,6 +23,7 @@ import (
 	"github.com/pinbox/pinbox/storage/iso9660"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/root"
+	"github.com/pinbox/pinbox/storage/signature"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
@@ -51,6 +52,22 @@ var table = []cli.Row{
 		verify.ErrMissing, cli.ExitDamaged,
 		"give --base once for each store that the delta needs, down to the appliance; `bases` in delta.json lists " +
 			"what it was made for",
+	},
+	{
+		signature.ErrPassphrase, cli.ExitInput,
+		"give it with --sign-passphrase-file, or in the environment as " + passphraseVariable,
+	},
+	{
+		signature.ErrKey, cli.ExitInput,
+		"docs/build.md, \"Signatures\", says how gpg, minisign and cosign make the file",
+	},
+	{
+		signature.ErrUnsigned, cli.ExitDamaged,
+		"sign it with --sign-key of `pinbox build`, `delta` or `medium`, or leave out --key",
+	},
+	{
+		signature.ErrInvalid, cli.ExitDamaged,
+		"find out who made it; --key names the key of the one who should have",
 	},
 	{artifact.ErrVerify, cli.ExitDamaged, "copy it again from an intact copy, or build it again"},
 	{base.ErrUnsuitable, cli.ExitInput, "name with --from what the nodes have; a full build works on every node"},

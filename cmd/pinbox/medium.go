@@ -9,6 +9,7 @@ import (
 
 func mediumCommand() *cobra.Command {
 	var o artifact.MediumOptions
+	var sign signFlags
 	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "medium {out/ | delta/} -o medium.iso",
@@ -18,9 +19,13 @@ func mediumCommand() *cobra.Command {
 			if o.Out == "" {
 				return cli.Usagef("name the file to write with -o")
 			}
+			var err error
+			if o.Signer, err = sign.signer(); err != nil {
+				return err
+			}
 			progress := cli.NewProgress(cmd.ErrOrStderr(), output)
 			o.Dir, o.Hooks = args[0], hooks(progress)
-			err := artifact.Medium(cmd.Context(), o)
+			err = artifact.Medium(cmd.Context(), o)
 			progress.Close()
 			if err != nil {
 				return err
@@ -32,6 +37,7 @@ func mediumCommand() *cobra.Command {
 			return printMedium(cmd, output, o.Out, info)
 		},
 	}
+	sign.add(cmd.Flags())
 	addOut(cmd.Flags(), &o.Out, "`FILE` of the ISO to write", &output)
 	return cmd
 }

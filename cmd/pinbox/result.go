@@ -169,6 +169,9 @@ func printVerified(cmd *cobra.Command, output cli.Output, v verify.Result) error
 	if d := v.Delta; d != nil && err == nil {
 		err = printDeltaVerified(cmd.OutOrStdout(), *d)
 	}
+	if len(v.Signed) > 0 && err == nil {
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "signed with the key: %s\n", strings.Join(v.Signed, ", "))
+	}
 	if v.Layers > 0 {
 		fmt.Fprintf(cmd.OutOrStdout(), "read again: %s, each with the DiffID of its image\n", cli.Plural(v.Layers, "layer"))
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/signature"
 )
 
 // Why a store cannot be attached.
@@ -198,9 +199,9 @@ func (s *session) add(
 	if err := g.commit(s.dir, store); err != nil {
 		return a, err
 	}
-	a.Store, a.Unverified = store, len(src.signature) > 0 && len(src.keys) == 0
-	if len(src.keys) > 0 {
-		a.JudgedAt = behind(src.signature)
+	a.Store, a.Unverified = store, len(src.signature) > 0 && src.keys.IsEmpty()
+	if !src.keys.IsEmpty() {
+		a.JudgedAt = signature.Behind(src.signature)
 	}
 	before := s.state.clone()
 	s.state.SELinuxContext, s.state.Refused = s.mounts.selinuxContext, nil

@@ -36,7 +36,7 @@ type Manager struct {
 	// Sets is the folder of sets, and Wanted returns the images that all sets ask for.
 	Sets   string
 	Wanted func() ([]pinset.Image, error)
-	// Keys is a folder of OpenPGP keys. If it has any, a store needs a signature by one of them.
+	// Keys is a folder of public keys: see package signature. If it has any, a store needs a signature by one of them.
 	Keys string
 	// Mounter mounts and unmounts stores.
 	Mounter Mounter

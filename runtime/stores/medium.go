@@ -46,10 +46,7 @@ func (s sources) onMedium(name string, src *source) error {
 	if src.Offset, src.Size, err = m.Extent(mediumStore); err != nil {
 		return fmt.Errorf("%s: %w: %w", name, ErrNoStore, err)
 	}
-	if src.signature, err = readText(m, mediumSignature); err == nil {
-		err = checkSize(src.signature)
-	}
-	if err != nil {
+	if src.signature, err = readText(m, mediumSignature); err != nil {
 		return fmt.Errorf("%s: %w: %w", name, ErrSignature, err)
 	}
 	if src.id != "" {

@@ -8,13 +8,13 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/runtime/transfer"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/signature"
 )
 
 // What can be wrong with the bytes of a store.
@@ -117,7 +117,7 @@ type source struct {
 	// there.
 	id digest.Digest
 	// keys of the node, and the detached signature of the store; nil for none.
-	keys      openpgp.EntityList
+	keys      signature.Keys
 	signature []byte
 	// medium means that Path is a device, whose name may change.
 	medium bool
@@ -126,7 +126,7 @@ type source struct {
 // find finds a store: in a file, in a folder, or on a medium. want is its digest; "" reads it
 // from the sums next to the store.
 func (s sources) find(name string, want digest.Digest) (source, error) {
-	keys, err := readKeys(s.keys)
+	keys, err := signature.ReadKeysDir(s.keys)
 	if err != nil {
 		return source{}, fmt.Errorf("keys: %w", err)
 	}
@@ -145,7 +145,7 @@ func (s sources) find(name string, want digest.Digest) (source, error) {
 	default:
 		err = fmt.Errorf("%s: %w: not a file, a folder or the device of a medium", name, ErrNoStore)
 	}
-	if err == nil && src.id == "" && len(keys) == 0 {
+	if err == nil && src.id == "" && keys.IsEmpty() {
 		err = fmt.Errorf("%s: %w", name, ErrNoDigest)
 	}
 	return src, err
@@ -177,7 +177,7 @@ func (s *source) inFile(name string) (err error) {
 	}
 	_ = file.Close() // nothing was written
 	s.Extent = Extent{Path: name, Size: size}
-	if s.signature, err = readSignature(name); err != nil {
+	if s.signature, err = readSignature(s.keys, name); err != nil {
 		return err
 	}
 	for _, sums := range []string{layout.SumsFile, layout.MediumSums} {

@@ -91,11 +91,11 @@ func (s sources) content(g *staged) (content, error) {
 func (s source) copy(
 	ctx context.Context, to io.Writer, progress func(read, size int64),
 ) (id digest.Digest, tree verity.Tree, err error) {
-	v, err := newSignatureVerifier(s.keys, s.signature)
+	v, err := newVerifier(s.keys, s.signature)
 	if err != nil {
 		return "", tree, err
 	}
-	defer v.stop()
+	defer v.Stop()
 	check := verity.NewChecker(s.Size)
 	to = io.MultiWriter(to, check)
 	if v != nil {
@@ -115,8 +115,8 @@ func (s source) copy(
 		}
 	})
 	if err == nil {
-		if err = v.finish(); err != nil {
-			return "", tree, err
+		if err = v.Finish(); err != nil {
+			return "", tree, fmt.Errorf("%w: %w", ErrSignature, err)
 		}
 		if tree, err = check.Tree(); errors.Is(err, verity.ErrNoTree) {
 			return id, verity.Tree{}, nil

@@ -57,20 +57,27 @@ func RootHashFile(store string) string {
 	return strings.TrimSuffix(store, AttachedSuffix) + rootHashSuffix
 }
 
-// SignatureSuffixes returns the suffixes of a detached signature next to a store's file: the ones
-// that gpg(1) uses for --detach-sign without and with --armor.
-func SignatureSuffixes() []string { return []string{".sig", ".asc"} }
+// Suffixes of a detached signature next to a file.
+const (
+	SignatureSuffix = ".sig"     // of gpg --detach-sign, and of cosign sign-blob by convention
+	ArmorSuffix     = ".asc"     // of gpg --detach-sign --armor
+	MinisignSuffix  = ".minisig" // of minisign -S
+)
+
+// SignatureSuffixes returns all suffixes of a detached signature.
+func SignatureSuffixes() []string { return []string{SignatureSuffix, ArmorSuffix, MinisignSuffix} }
 
 // Files for a node in the folder MediumDir of an ISO. Each name has at most one dot, the maximum
 // of ISO 9660 itself: ECMA-119, 7.5.
 const (
-	MediumDir       = "pinbox"
-	MediumStore     = "store.squashfs"
-	MediumLock      = "lock.json"
-	MediumSums      = "sums.txt"
-	MediumRootHash  = "store.roothash"
-	MediumSignature = "store.sig" // if the store is signed
-	MediumBase      = "base.iso"  // in the sums only: the ISO contains undo.gz to restore it
+	MediumDir           = "pinbox"
+	MediumStore         = "store.squashfs"
+	MediumLock          = "lock.json"
+	MediumSums          = "sums.txt"
+	MediumRootHash      = "store.roothash"
+	MediumSignature     = "store.sig" // if the store is signed
+	MediumSumsSignature = "sums.sig"  // if the sums are signed
+	MediumBase          = "base.iso"  // in the sums only: the ISO contains undo.gz to restore it
 )
 
 // MediumLabel is the volume label of a medium with a delta, by which a node recognizes one.

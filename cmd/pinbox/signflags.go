@@ -1,0 +1,45 @@
+package main
+
+import (
+	"bytes"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"github.com/pinbox/pinbox/cmd/cli"
+	"github.com/pinbox/pinbox/storage/signature"
+)
+
+// passphraseVariable is the environment variable with the passphrase of the key.
+const passphraseVariable = "PINBOX_SIGN_PASSPHRASE"
+
+// signFlags are the flags for signing of build, delta and medium.
+type signFlags struct{ key, passphrase string }
+
+func (f *signFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.key, "sign-key", "",
+		"`FILE` of a secret key of OpenPGP, minisign or cosign, to sign the sums and the store with")
+	flags.StringVar(&f.passphrase, "sign-passphrase-file", "",
+		"`FILE` with the passphrase of that key (default: the value of "+passphraseVariable+")")
+	cli.Files(flags, "sign-key", "key", "gpg", "asc")
+	cli.Under("Signature", flags)
+}
+
+// signer reads the key; without one the signer signs nothing.
+func (f signFlags) signer() (signature.Signer, error) {
+	if f.key == "" {
+		if f.passphrase != "" {
+			return signature.Signer{}, cli.Usagef("--sign-passphrase-file goes with --sign-key")
+		}
+		return signature.Signer{}, nil
+	}
+	passphrase := []byte(os.Getenv(passphraseVariable))
+	if f.passphrase != "" {
+		var err error
+		if passphrase, err = os.ReadFile(f.passphrase); err != nil {
+			return signature.Signer{}, err
+		}
+		passphrase = bytes.TrimRight(passphrase, "\r\n")
+	}
+	return signature.ReadSigner(f.key, passphrase)
+}
