@@ -109,7 +109,7 @@ var rooms = map[string][]string{
 	},
 	"builder": {
 		"builder",
-		"builder/firstboot builder/lint builder/resolve builder/verify",
+		"builder/firstboot builder/lint builder/resolve builder/sbom builder/verify",
 		"builder/base builder/spec",
 		"builder/format builder/source",
 		"builder/artifact builder/mirror",
@@ -174,6 +174,8 @@ var doors = map[string][]string{
 	"aead.dev/minisign":                {"storage/signature"},
 	"github.com/ProtonMail/go-crypto":  {"storage/signature"},
 	"github.com/secure-systems-lab":    {"storage/signature"},
+	"github.com/CycloneDX":             {"builder/sbom"},
+	"github.com/spdx":                  {"builder/sbom"},
 	"github.com/coreos":                {"ignition"},
 	"github.com/coreos/go-semver":      {"builder/source"},
 	"github.com/coreos/go-systemd":     {"runtime/systemd"},

@@ -10,6 +10,7 @@ import (
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/mirror"
 	"github.com/pinbox/pinbox/builder/resolve"
+	"github.com/pinbox/pinbox/builder/sbom"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/builder/verify"
@@ -70,6 +71,11 @@ var table = []cli.Row{
 		"find out who made it; --key names the key of the one who should have",
 	},
 	{artifact.ErrVerify, cli.ExitDamaged, "copy it again from an intact copy, or build it again"},
+	{
+		sbom.ErrNoStore, cli.ExitInput,
+		"name the folder, the ISO or the medium that has store.squashfs or delta.squashfs",
+	},
+	{sbom.ErrTooMany, cli.ExitDamaged, "`pinbox verify` tells whether the store is as it was built"},
 	{base.ErrUnsuitable, cli.ExitInput, "name with --from what the nodes have; a full build works on every node"},
 	{
 		builder.ErrNoBase, cli.ExitUsage,

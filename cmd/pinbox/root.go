@@ -26,7 +26,7 @@ images: the node boots with every image, and pulls and copies nothing.
 		Version: version + " (" + codec.ZstdID() + ")",
 	}
 	cli.Group(root, "Build", planCommand(), buildCommand(), deltaCommand(), lockCommand(), mediumCommand())
-	cli.Group(root, "Inspect", verifyCommand(), diffCommand(), lintCommand(), isoCommand())
+	cli.Group(root, "Inspect", verifyCommand(), sbomCommand(), diffCommand(), lintCommand(), isoCommand())
 	cli.Group(root, "Maintain", cacheCommand(), demoCommand())
 	return cli.Program{Root: root, Rows: table}.Run(ctx, args, stdout, stderr)
 }
