@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -136,6 +137,16 @@ func (c *Client) ImagesInUse(ctx context.Context) (map[string]bool, error) {
 // GraphRoot returns the graph root that images are pulled to. CRI-O reports the folder of its image
 // records, overlay-images.
 func (c *Client) GraphRoot(ctx context.Context) (string, error) {
+	roots, err := c.GraphRoots(ctx)
+	if err != nil {
+		return "", err
+	}
+	return roots[0], nil
+}
+
+// GraphRoots returns the graph roots of the main store: the one that images are pulled to, and that
+// of the containers if it is another, with imagestore in storage.conf.
+func (c *Client) GraphRoots(ctx context.Context) (roots []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	info, err := c.images.ImageFsInfo(ctx, &criapi.ImageFsInfoRequest{})
@@ -145,14 +156,18 @@ func (c *Client) GraphRoot(ctx context.Context) (string, error) {
 		info, err = c.images.ImageFsInfo(ctx, &criapi.ImageFsInfoRequest{})
 	}
 	if err != nil {
-		return "", fmt.Errorf("image file system: %w", err)
+		return nil, fmt.Errorf("image file system: %w", err)
 	}
-	for _, fs := range info.ImageFilesystems {
-		if mountpoint := fs.FsId.GetMountpoint(); mountpoint != "" {
-			return filepath.Dir(mountpoint), nil
+	for _, filesystems := range [][]*criapi.FilesystemUsage{info.ImageFilesystems, info.ContainerFilesystems} {
+		i := slices.IndexFunc(filesystems, func(fs *criapi.FilesystemUsage) bool { return fs.FsId.GetMountpoint() != "" })
+		if i < 0 {
+			return nil, fmt.Errorf("image file system: the runtime reports none")
+		}
+		if root := filepath.Dir(filesystems[i].FsId.Mountpoint); !slices.Contains(roots, root) {
+			roots = append(roots, root)
 		}
 	}
-	return "", fmt.Errorf("image file system: the runtime reports none")
+	return roots, nil
 }
 
 // PauseImage returns the image of pods themselves, which is always pinned; "" if the runtime does

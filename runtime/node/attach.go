@@ -40,7 +40,7 @@ func Attach(ctx context.Context, o Options, a stores.AttachOptions) (stores.Atta
 		return err
 	}
 	if o.answers(ctx, client) {
-		if a.GraphRoot, err = client.GraphRoot(ctx); err != nil {
+		if a.GraphRoots, err = client.GraphRoots(ctx); err != nil {
 			return stores.Attached{}, err
 		}
 	}

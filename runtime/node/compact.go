@@ -11,12 +11,12 @@ import (
 // that were written, of all.
 func Compact(ctx context.Context, o Options, all bool, done func(done, all int64)) (stores.Compaction, error) {
 	o = o.complete()
-	m, graphRoot, err := o.managerAndRoot(ctx)
+	m, roots, err := o.managerAndRoots(ctx)
 	if err != nil {
 		return stores.Compaction{}, err
 	}
 	lowerPriority()
 	return m.Compact(ctx, stores.CompactOptions{
-		All: all, GraphRoot: graphRoot, CheckSpace: o.fits, Progress: done,
+		All: all, GraphRoots: roots, CheckSpace: o.fits, Progress: done,
 	})
 }

@@ -9,39 +9,39 @@ import (
 
 // Detach removes a store to which nothing refers any more, by its slot, its name or its digest.
 func Detach(ctx context.Context, o Options, name string) (stores.Store, error) {
-	m, root, err := o.complete().managerAndRoot(ctx)
+	m, roots, err := o.complete().managerAndRoots(ctx)
 	if err != nil {
 		return stores.Store{}, err
 	}
-	return m.Detach(ctx, name, root)
+	return m.Detach(ctx, name, roots...)
 }
 
 // DetachUnused removes all stores to which nothing refers any more, except those that Rollback
 // needs. kept has the reason for each store that stays.
 func DetachUnused(ctx context.Context, o Options) (detached []stores.Store, kept map[string]error, err error) {
-	m, root, err := o.complete().managerAndRoot(ctx)
+	m, roots, err := o.complete().managerAndRoots(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	return m.DetachUnused(ctx, root)
+	return m.DetachUnused(ctx, roots...)
 }
 
-// managerAndRoot also returns the graph root of CRI-O's main store, whose layers may need other
+// managerAndRoots also returns the graph roots of CRI-O's main store, whose layers may need other
 // stores.
-func (o Options) managerAndRoot(ctx context.Context) (m stores.Manager, root string, err error) {
+func (o Options) managerAndRoots(ctx context.Context) (m stores.Manager, roots []string, err error) {
 	if m, err = o.manager(); err != nil {
-		return m, "", err
+		return m, nil, err
 	}
 	client, err := cri.Dial(o.Socket)
 	if err != nil {
-		return m, "", err
+		return m, nil, err
 	}
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, o.Wait)
 	defer cancel()
 	if _, _, err := client.Version(ctx); err != nil {
-		return m, "", err
+		return m, nil, err
 	}
-	root, err = client.GraphRoot(ctx)
-	return m, root, err
+	roots, err = client.GraphRoots(ctx)
+	return m, roots, err
 }

@@ -139,7 +139,7 @@ func TestAttachApplianceStore(t *testing.T) {
 func TestRollbackAndAttachDuringACompaction(t *testing.T) {
 	folders, pins := buildDeltas(t, 3)
 	m := newManagerWithDeltas(t, folders[:3])
-	_, err := m.Compact(t.Context(), stores.CompactOptions{GraphRoot: emptyMainStore(t),
+	_, err := m.Compact(t.Context(), stores.CompactOptions{GraphRoots: []string{emptyMainStore(t)},
 		Write: func(ctx context.Context, out io.Writer, p stores.CompactPlan) error {
 			if _, err := m.Rollback(ctx); err != nil {
 				t.Error(err)

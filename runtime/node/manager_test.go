@@ -149,7 +149,7 @@ func TestDiskFullAtStateAndCompaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	attach(t, m, stores.AttachOptions{Source: folders[2]})
-	o := stores.CompactOptions{GraphRoot: emptyMainStore(t), Write: func(ctx context.Context, out io.Writer,
+	o := stores.CompactOptions{GraphRoots: []string{emptyMainStore(t)}, Write: func(ctx context.Context, out io.Writer,
 		p stores.CompactPlan) error {
 		fill()
 		return stores.WriteCompacted(ctx, out, p)

@@ -165,7 +165,7 @@ func emptyMainStore(t *testing.T) string {
 // compact compacts the attached stores.
 func compact(t *testing.T, m stores.Manager) stores.Compaction {
 	t.Helper()
-	f, err := m.Compact(t.Context(), stores.CompactOptions{GraphRoot: emptyMainStore(t)})
+	f, err := m.Compact(t.Context(), stores.CompactOptions{GraphRoots: []string{emptyMainStore(t)}})
 	if err != nil {
 		t.Fatal(err)
 	}

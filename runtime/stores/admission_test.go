@@ -170,7 +170,7 @@ func TestNameOfAnotherImage(t *testing.T) {
 				write(t, filepath.Join(d.main, layout.ImagesFile),
 					string(records(t, object{"id": idOf("image", 7), "names": []string{c.main}})))
 			}
-			a, err := d.Attach(t.Context(), stores.AttachOptions{Source: c.next.folder(t), GraphRoot: d.main})
+			a, err := d.Attach(t.Context(), stores.AttachOptions{Source: c.next.folder(t), GraphRoots: []string{d.main}})
 			if !errors.Is(err, c.want) || slices.Equal(a.Moved, []string{tag}) != c.moved {
 				t.Errorf("got %v and the moved tags %v, want %v", err, a.Moved, c.want)
 			}

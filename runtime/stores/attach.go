@@ -38,9 +38,9 @@ type AttachOptions struct {
 	Auto bool
 	// KeepSets does not change the sets.
 	KeepSets bool
-	// GraphRoot of CRI-O's main store, whose names are compared with those of the store; "" if
+	// GraphRoots of CRI-O's main store, whose names are compared with those of the store; none if
 	// CRI-O does not run.
-	GraphRoot string
+	GraphRoots []string
 	// Listable returns why CRI-O cannot list its images. It is called once the store is mounted,
 	// and then a store with which CRI-O cannot is removed again. nil skips the check.
 	Listable func(ctx context.Context) error
@@ -190,7 +190,7 @@ func (s *session) add(
 	if err := s.admit(store, c); err != nil {
 		return a, fmt.Errorf("%s: %w", src.Path, err)
 	}
-	if a.Moved, err = (naming{s.slots, s.state.Stores}).check(store, c, o.GraphRoot); err != nil {
+	if a.Moved, err = (naming{s.slots, s.state.Stores}).check(store, c, o.GraphRoots); err != nil {
 		return a, fmt.Errorf("%s: %w", src.Path, err)
 	}
 	if err := s.save(); err != nil { // ReadState refuses a folder that has stores but no state

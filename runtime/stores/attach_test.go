@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -79,6 +80,18 @@ func TestDetachInEveryOrder(t *testing.T) {
 			t.Fatalf("%v: got %d mounts, want 1", order, got)
 		}
 	}
+}
+
+// CRI-O keeps containers and images on two disks: detach looks at both.
+func TestDetachWithAnImageStore(t *testing.T) {
+	s := newSystem(t, 2)
+	s.Stop(syscall.SIGTERM)
+	s.Start("--imagestore", filepath.Join(t.TempDir(), "images"))
+	s.mustRun("attach", s.stores[1], "--keep-sets")
+	container := s.startContainer(s.pins[1][2])
+	s.wantExit(3, "the container k8s_app", "detach", "1")
+	s.stopContainer(container)
+	s.mustRun("detach", "1")
 }
 
 // checkDigests looks up the images of a release by their pins and by the digests of their manifests.

@@ -20,8 +20,8 @@ var ErrNothingToCompact = errors.New("compaction needs at least two stores")
 type CompactOptions struct {
 	// All includes the appliance's own store. It is read, but not replaced.
 	All bool
-	// GraphRoot of CRI-O's main store.
-	GraphRoot string
+	// GraphRoots of CRI-O's main store.
+	GraphRoots []string
 	// Write writes the compacted store; nil means [WriteCompacted].
 	Write func(ctx context.Context, out io.Writer, p CompactPlan) error
 	// CheckSpace returns an error if the state's folder has no room for so many bytes; nil
@@ -58,7 +58,7 @@ func (m Manager) Compact(ctx context.Context, o CompactOptions) (Compaction, err
 	if err != nil {
 		return Compaction{}, fmt.Errorf("compact %d stores: %w", len(plan.Stores), err)
 	}
-	c := Compaction{Store: store, Replaces: plan.replaces(store), GraphRoot: o.GraphRoot}
+	c := Compaction{Store: store, Replaces: plan.replaces(store), GraphRoots: o.GraphRoots}
 	return c, m.recordCompaction(ctx, c)
 }
 

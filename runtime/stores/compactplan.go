@@ -46,7 +46,7 @@ func (s *session) planCompaction(o CompactOptions) (CompactPlan, error) {
 	if err := p.keepWanted(); err != nil {
 		return p.plan, err
 	}
-	if err := p.keepUsed(o.GraphRoot); err != nil {
+	if err := p.keepUsed(o.GraphRoots); err != nil {
 		return p.plan, err
 	}
 	return p.plan, p.lockKept()
@@ -156,8 +156,8 @@ func (p *planner) keepWanted() error {
 }
 
 // keepUsed keeps the layers and images that CRI-O's main store refers to.
-func (p *planner) keepUsed(graphRoot string) error {
-	main, err := readMain(graphRoot)
+func (p *planner) keepUsed(graphRoots []string) error {
+	main, err := readMain(graphRoots)
 	if err != nil {
 		return err
 	}

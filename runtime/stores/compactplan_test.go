@@ -27,7 +27,7 @@ func (d *testNode) compact(extra ...int) (plan stores.CompactPlan, err error) {
 		d.t.Fatal(err)
 	}
 	_, err = d.Compact(d.t.Context(), stores.CompactOptions{
-		GraphRoot: d.main,
+		GraphRoots: []string{d.main},
 		Write: func(_ context.Context, out io.Writer, p stores.CompactPlan) error {
 			plan = p
 			_, err := out.Write(content)
@@ -98,7 +98,7 @@ func TestCompactPlanWithTheApplianceStore(t *testing.T) {
 	}
 	planned := errors.New("planned")
 	var plan stores.CompactPlan
-	all := stores.CompactOptions{GraphRoot: d.main, All: true,
+	all := stores.CompactOptions{GraphRoots: []string{d.main}, All: true,
 		Write: func(_ context.Context, _ io.Writer, p stores.CompactPlan) error {
 			plan = p
 			return planned
@@ -275,7 +275,7 @@ func TestCompactError(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := threeStores(t)
-			o.GraphRoot = d.main
+			o.GraphRoots = []string{d.main}
 			if _, err := d.Compact(t.Context(), o); !errors.Is(err, full) {
 				t.Errorf("got %v, want %v", err, full)
 			}

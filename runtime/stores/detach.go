@@ -14,9 +14,9 @@ var ErrInUse = errors.New("the store is in use")
 
 // Detach removes a store, given its slot, its name, or at least 4 digits of its digest. The
 // kernel would unmount a store in use, and its images and containers would fail later. So a
-// store in use is not removed: the error is ErrInUse and names what uses it. graphRoot is the
-// graph root of CRI-O's main store.
-func (m Manager) Detach(ctx context.Context, name, graphRoot string) (Store, error) {
+// store in use is not removed: the error is ErrInUse and names what uses it. graphRoots are
+// those of CRI-O's main store: of its images, and of its containers if that is another.
+func (m Manager) Detach(ctx context.Context, name string, graphRoots ...string) (Store, error) {
 	s, release, err := m.begin(ctx)
 	if err != nil {
 		return Store{}, err
@@ -26,13 +26,13 @@ func (m Manager) Detach(ctx context.Context, name, graphRoot string) (Store, err
 	if err != nil {
 		return Store{}, err
 	}
-	return o, s.detach(ctx, o, graphRoot)
+	return o, s.detach(ctx, o, graphRoots)
 }
 
 // DetachUnused removes all stores that are not in use, except those of releases before the
 // current one, which a rollback needs. It also returns why it kept the others, by their titles.
 func (m Manager) DetachUnused(
-	ctx context.Context, graphRoot string,
+	ctx context.Context, graphRoots ...string,
 ) (removed []Store, kept map[string]error, err error) {
 	s, release, err := m.begin(ctx)
 	if err != nil {
@@ -45,7 +45,7 @@ func (m Manager) DetachUnused(
 			kept[o.title()] = fmt.Errorf("%w: a rollback needs it", ErrInUse)
 			continue
 		}
-		switch err := s.detach(ctx, o, graphRoot); {
+		switch err := s.detach(ctx, o, graphRoots); {
 		case errors.Is(err, ErrInUse):
 			kept[o.title()] = err
 		case err != nil:
@@ -63,18 +63,18 @@ func (s State) neededForRollback(o Store) bool {
 	return slices.ContainsFunc(s.Releases[:max(0, current)], func(r Release) bool { return r.Store == o.ID })
 }
 
-func (s *session) detach(ctx context.Context, o Store, graphRoot string) error {
-	if err := s.usage.check(s.state, o, graphRoot); err != nil {
+func (s *session) detach(ctx context.Context, o Store, graphRoots []string) error {
+	if err := s.usage.check(s.state, o, graphRoots); err != nil {
 		return err
 	}
-	s.state.store(o.ID).Detaching = graphRoot
+	s.state.store(o.ID).Detaching = graphRoots
 	problem, err := s.confirm(ctx, o.ID)
 	attached := s.state.store(o.ID)
 	if err != nil || attached == nil {
 		return err
 	}
 	// The unmount failed, or something has begun to use the store.
-	if err := errors.Join(problem, s.usage.check(s.state, *attached, graphRoot)); err != nil {
+	if err := errors.Join(problem, s.usage.check(s.state, *attached, graphRoots)); err != nil {
 		return err
 	}
 	return fmt.Errorf("%s: %w: something used it while it was being unmounted", o.title(), ErrInUse)
@@ -87,7 +87,7 @@ func (s *session) finishDetaches(ctx context.Context, found problems) {
 		switch {
 		case o.Removing:
 			err = s.remove(ctx, o)
-		case o.Detaching != "":
+		case len(o.Detaching) > 0:
 			err = s.finishDetach(ctx, o)
 		}
 		if err != nil {
@@ -107,7 +107,7 @@ func (s *session) finishDetach(ctx context.Context, o Store) error {
 		inUse = s.usage.check(s.state, o, o.Detaching)
 	}
 	if inUse != nil { // or its use could not be checked: reconcile mounts it again
-		s.state.store(o.ID).Detaching = ""
+		s.state.store(o.ID).Detaching = nil
 		return s.save()
 	}
 	s.state.store(o.ID).Removing = true

@@ -56,6 +56,26 @@ func TestDetachChecksAgainAfterTheUnmount(t *testing.T) {
 	}
 }
 
+// With imagestore in storage.conf, containers are not under the root of the images.
+func TestDetachWithSplitDisks(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
+	d.attach(stores.AttachOptions{Source: testStore{n: 1}.folder(t), KeepSets: true})
+	containers := t.TempDir()
+	for name, record := range map[string]object{
+		"overlay-containers/containers.json": {"id": idOf("container", 1), "image": idOf("image", 1)},
+		"overlay-layers/layers.json":         {"id": idOf("container", 1), "parent": idOf("layer", 1)},
+	} {
+		write(t, filepath.Join(containers, name), string(records(t, record)))
+	}
+	if _, err := d.Detach(t.Context(), "1", d.main, containers); !errors.Is(err, stores.ErrInUse) {
+		t.Errorf("a container's store: got %v, want %v", err, stores.ErrInUse)
+	}
+	if _, err := d.Detach(t.Context(), "1", d.main, filepath.Join(containers, "missing")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("an unknown root of containers: got %v, want %v", err, os.ErrNotExist)
+	}
+	d.wantMounted(1)
+}
+
 // Why the file of a store cannot be removed is returned, and the next command removes it.
 func TestDetachWhoseFileStays(t *testing.T) {
 	d := newNode(t, testStore{n: 0})

@@ -26,21 +26,17 @@ type naming struct {
 }
 
 // check compares the names in a new store with those in the mounted stores and in CRI-O's main
-// store, whose graph root is given; "" skips that. A name of another image is refused, since it is
+// store, whose graph roots are given. A name of another image is refused, since it is
 // not obvious which of them a container gets. A delta may move a tag of its own appliance: these
 // tags are returned.
-func (n naming) check(o Store, c content, graphRoot string) (moved []string, err error) {
+func (n naming) check(o Store, c content, graphRoots []string) (moved []string, err error) {
 	mounted, err := readMountTable()
 	if err != nil {
 		return nil, err
 	}
 	slots := n.slots.mountedExcept(o, mounted)
 	appliance := n.appliance(slots, c.Delta)
-	roots := slices.Concat(slots, n.slots.others)
-	if graphRoot != "" {
-		roots = append(roots, graphRoot)
-	}
-	for _, root := range roots {
+	for _, root := range slices.Concat(slots, n.slots.others, graphRoots) {
 		found, err := otherImages(root, c.Names)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", root, err)

@@ -68,16 +68,21 @@ func (r records) layer(id string) bool {
 	return slices.ContainsFunc(r.layers, func(l record) bool { return l.ID == id })
 }
 
-// readMain reads the records of CRI-O's main store. If the store is missing, perhaps because its
-// disk is not mounted, that is an error: then it is unknown what it uses.
-func readMain(graphRoot string) (records, error) {
-	_, err := os.Stat(filepath.Join(graphRoot, layout.LayersDir))
-	var r records
-	if err == nil {
-		r, err = readRecords(os.DirFS(graphRoot))
+// readMain reads the records of CRI-O's main store at all its graph roots. If one is missing, perhaps
+// because its disk is not mounted, that is an error: then it is unknown what it uses.
+func readMain(graphRoots []string) (all records, err error) {
+	for _, root := range graphRoots {
+		_, err := os.Stat(filepath.Join(root, layout.LayersDir))
+		var r records
+		if err == nil {
+			r, err = readRecords(os.DirFS(root))
+		}
+		if err != nil {
+			return records{}, fmt.Errorf("CRI-O's main store %s: %w", root, err)
+		}
+		all.layers = append(all.layers, r.layers...)
+		all.images = append(all.images, r.images...)
+		all.containers = append(all.containers, r.containers...)
 	}
-	if err != nil {
-		return records{}, fmt.Errorf("CRI-O's main store %s: %w", graphRoot, err)
-	}
-	return r, nil
+	return all, nil
 }

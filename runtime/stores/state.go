@@ -76,9 +76,9 @@ type Store struct {
 	Path   string `json:"path,omitempty"`
 	Offset int64  `json:"offset,omitempty"`
 	Medium bool   `json:"medium,omitempty"`
-	// Detaching is the graph root of CRI-O's main store while the store is being detached.
+	// Detaching are the graph roots of CRI-O's main store while the store is being detached.
 	// If something begins to use the store before it is unmounted, it stays attached.
-	Detaching string `json:"detaching,omitempty"`
+	Detaching []string `json:"detaching,omitempty"`
 	// Removing is true once nothing refers to the store: it is not mounted again, and its
 	// mount and its file are removed next.
 	Removing bool `json:"removing,omitempty"`
@@ -116,8 +116,8 @@ type Compaction struct {
 	Store Store `json:"store"`
 	// Replaces are the IDs of the stores that it replaces.
 	Replaces []digest.Digest `json:"replaces"`
-	// GraphRoot of CRI-O's main store.
-	GraphRoot string `json:"graphRoot"`
+	// GraphRoots of CRI-O's main store: of its images, and of its containers if that is another.
+	GraphRoots []string `json:"graphRoots"`
 }
 
 // ErrState means that it is unknown which stores are attached.

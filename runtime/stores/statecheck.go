@@ -55,10 +55,19 @@ func (c Compaction) check() error {
 	if len(c.Replaces) == 0 {
 		return errors.New("replaces: empty")
 	}
-	if !filepath.IsAbs(c.GraphRoot) {
-		return fmt.Errorf("graphRoot %q: not an absolute path", c.GraphRoot)
+	if len(c.GraphRoots) == 0 {
+		return errors.New("graphRoots: empty")
 	}
-	return cmp.Or(c.Store.check(), checkDigests("replaces", c.Replaces))
+	return cmp.Or(c.Store.check(), checkRoots("graphRoots", c.GraphRoots), checkDigests("replaces", c.Replaces))
+}
+
+func checkRoots(field string, roots []string) error {
+	for _, root := range roots {
+		if !filepath.IsAbs(root) {
+			return fmt.Errorf("%s: %q: not an absolute path", field, root)
+		}
+	}
+	return nil
 }
 
 // checkText refuses characters that would change a terminal, or end a mount option.
@@ -82,12 +91,10 @@ func (o Store) check() error {
 		return fmt.Errorf("size %d, offset %d, images %d: too large, or negative", o.Size, o.Offset, o.Images)
 	case o.Path != "" && !filepath.IsAbs(o.Path), o.Path == "" && (o.Medium || o.Offset > 0):
 		return fmt.Errorf("path %q: not an absolute path", o.Path)
-	case o.Detaching != "" && !filepath.IsAbs(o.Detaching):
-		return fmt.Errorf("detaching %q: not an absolute path", o.Detaching)
 	case o.Token != "" && !pinset.ValidID(o.Token):
 		return fmt.Errorf("token %q: not 64 hexadecimal digits", o.Token)
 	}
-	if err := checkText("name", o.Name); err != nil || o.Verity.IsZero() {
+	if err := cmp.Or(checkText("name", o.Name), checkRoots("detaching", o.Detaching)); err != nil || o.Verity.IsZero() {
 		return err
 	}
 	if err := o.Verity.Validate(); err != nil {

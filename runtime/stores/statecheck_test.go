@@ -15,7 +15,7 @@ import (
 const goodState = `{"version":1,"stores":[{"id":"SHA","slot":"1","size":4096,"images":2,"token":"HEX"}],
 	"releases":[{"id":"","store":"","sets":{}},{"id":"SHA","store":"SHA","sets":{"worker.yaml":"x"}}],
 	"current":"SHA","setsToRemove":["old.yaml"],"removed":["SHA"],
-	"compaction":{"store":{"id":"SHA","slot":"2","size":1,"images":1,"token":"HEX"},"replaces":["SHA"],"graphRoot":"/r"}}`
+	"compaction":{"store":{"id":"SHA","slot":"2","size":1,"images":1,"token":"HEX"},"replaces":["SHA"],"graphRoots":["/r"]}}`
 
 // The digests and names of the state become paths.
 func TestInvalidState(t *testing.T) {
@@ -45,9 +45,9 @@ func TestInvalidState(t *testing.T) {
 		"no slot":          {`"slot":"1"`, `"slot":""`, "stores[0]: id "},
 		"a store twice":    {`"stores":[`, `"stores":[{"id":"SHA","slot":"3","size":1,"images":1,"token":""},`, "stores[1]: id "},
 		"name":             {`"slot":"1"`, `"slot":"1","name":"\u001b[2J"`, "stores[0]: name "},
-		"detaching":        {`"slot":"1"`, `"slot":"1","detaching":"r"`, `stores[0]: detaching "r"`},
+		"detaching":        {`"slot":"1"`, `"slot":"1","detaching":["r"]`, `stores[0]: detaching: "r"`},
 		"medium":           {`"slot":"1"`, `"slot":"1","medium":true`, `stores[0]: path ""`},
-		"graph root":       {`"graphRoot":"/r"`, `"graphRoot":"r"`, `compaction: graphRoot "r"`},
+		"graph root":       {`"graphRoots":["/r"]`, `"graphRoots":["r"]`, `compaction: graphRoots: "r"`},
 		"nothing replaced": {`"replaces":["SHA"]`, `"replaces":[]`, "compaction: replaces: empty"},
 		"context":          {`"current"`, `"selinuxContext":"\"","current"`, "selinuxContext "},
 		"refused":          {`"current"`, `"refused":{"id":"x","reason":""},"current"`, `refused: id "x"`},

@@ -25,8 +25,8 @@ type usage struct {
 const maxBlockers = 8
 
 // check returns ErrInUse with the names of what needs a layer or an image that only this store
-// has. graphRoot is the graph root of CRI-O's main store.
-func (u usage) check(s State, o Store, graphRoot string) error {
+// has. graphRoots are those of CRI-O's main store.
+func (u usage) check(s State, o Store, graphRoots []string) error {
 	if current := s.release(s.Current); current != nil && current.Store == o.ID {
 		return fmt.Errorf("%s: %w: its sets are current", o.title(), ErrInUse)
 	}
@@ -35,7 +35,7 @@ func (u usage) check(s State, o Store, graphRoot string) error {
 		return err
 	}
 	r := newReferences()
-	if r.main, err = readMain(graphRoot); err != nil {
+	if r.main, err = readMain(graphRoots); err != nil {
 		return err
 	}
 	if err := u.addOthers(&r, o, mounted); err != nil {
@@ -134,7 +134,7 @@ func (u usage) checkReplaceable(s State, c Compaction, mounted mountTable) error
 	}
 	r := newReferences()
 	r.addOther(*records)
-	if r.main, err = readMain(c.GraphRoot); err != nil {
+	if r.main, err = readMain(c.GraphRoots); err != nil {
 		return err
 	}
 	if err := u.addOthers(&r, c.Store, mounted); err != nil {
