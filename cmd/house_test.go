@@ -73,7 +73,8 @@ var below = map[string][]string{
 	// runtime needs no containers/storage: what brings it is missing here.
 	"runtime": {
 		"storage/atomicfile", "storage/audit", "storage/bytesize", "storage/compose", "storage/filelock",
-		"storage/iso9660", "storage/layout", "storage/pinset", "storage/signature", "storage/squashfs", "storage/verity",
+		"storage/iso9660", "storage/layout", "storage/loop", "storage/pinset", "storage/signature", "storage/squashfs",
+		"storage/verity",
 	},
 	"ignition": {"runtime/crio", "storage/layout", "storage/pinset", "storage/verity"},
 	"builder":  {"ignition", "runtime/crio", "storage"},
@@ -132,7 +133,7 @@ var rooms = map[string][]string{
 		"storage/audit storage/signature",
 		"storage/layout storage/squashfs",
 		"storage/atomicfile storage/codec storage/pinset",
-		"storage/bytesize storage/document storage/filelock storage/iso9660 storage/tail storage/verity",
+		"storage/bytesize storage/document storage/filelock storage/iso9660 storage/loop storage/tail storage/verity",
 	},
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pinbox/pinbox/storage/loop"
 	"github.com/pinbox/pinbox/storage/verity"
 )
 
@@ -52,13 +53,13 @@ var verityTarget = regexp.MustCompile(`(?m)^verity\s`)
 
 // Open makes the device by a loop device, which goes with it.
 func (DMSetup) Open(ctx context.Context, name string, e Extent, t verity.Tree) (string, error) {
-	loop, err := e.loop()
+	device, err := loop.Open(e.Path, e.Offset, e.Size)
 	if err != nil {
-		return "", fmt.Errorf("loop device of %s: %w", e.Path, err)
+		return "", err
 	}
-	defer loop.Close()
+	defer device.Close()
 	return filepath.Join("/dev/mapper", name),
-		run(ctx, "dmsetup", "create", "--readonly", name, "--table", t.Table(loop.Name()))
+		run(ctx, "dmsetup", "create", "--readonly", name, "--table", t.Table(device.Name()))
 }
 
 // Release removes the device once it is closed.
@@ -113,40 +114,6 @@ func isCorrupted(status, name string) bool {
 func readLine(name string) string {
 	text, _ := os.ReadFile(name)
 	return strings.TrimSpace(string(text))
-}
-
-// loop returns a read-only loop device of the extent. The kernel removes it after its last use.
-func (e Extent) loop() (*os.File, error) {
-	file, err := os.Open(e.Path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer control.Close()
-	config := unix.LoopConfig{Fd: uint32(file.Fd()), Info: unix.LoopInfo64{
-		Offset: uint64(e.Offset), Sizelimit: uint64(e.Size), Flags: unix.LO_FLAGS_READ_ONLY | unix.LO_FLAGS_AUTOCLEAR,
-	}}
-	for {
-		number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
-		if err != nil {
-			return nil, err
-		}
-		device, err := os.Open(fmt.Sprintf("/dev/loop%d", number))
-		if err != nil {
-			return nil, err
-		}
-		if err = unix.IoctlLoopConfigure(int(device.Fd()), &config); err == nil {
-			return device, nil
-		}
-		_ = device.Close()
-		if !errors.Is(err, unix.EBUSY) { // somebody else was faster
-			return nil, err
-		}
-	}
 }
 
 // corruptOffsets returns where changed blocks were read on a device, in bytes, as far as the kernel's

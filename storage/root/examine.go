@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/storage/environment"
+	"github.com/pinbox/pinbox/storage/loop"
 )
 
 // examiner is the name under which Examine starts this program again.
@@ -124,6 +125,22 @@ func examine(in io.Reader, out io.Writer) error {
 		return err
 	}
 	return json.NewEncoder(out).Encode(problems)
+}
+
+// mount mounts the store read-only with a loop device, which ends with the mount.
+func (s StoreFile) mount(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	device, err := loop.Open(s.File, s.Offset, s.Size)
+	if err != nil {
+		return err
+	}
+	defer device.Close()
+	if err := unix.Mount(device.Name(), dir, "squashfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil {
+		return fmt.Errorf("mount %s: %w", s.File, err)
+	}
+	return nil
 }
 
 // check mounts the graph roots as additional image stores and returns the problems that the library
