@@ -104,6 +104,7 @@ func TestCompletions(t *testing.T) {
 		{"pinbox-node detach --state " + state + " 1 ", "", onlyWords},
 		{"pinbox-node detach --state " + empty + " ", "", onlyWords},
 		{"pinbox-node compact ", "", onlyWords},
+		{"pinbox-node verify --sample ", "1% 5% 100%", onlyWords},
 		{"pinbox-node completion ", "bash fish powershell zsh", onlyWords},
 	} {
 		t.Run(c.line, func(t *testing.T) {

@@ -45,7 +45,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		Version: version,
 	}
 	cli.Group(root, "Images", statusCommand(), planCommand(), firstbootCommand(), runCommand())
-	cli.Group(root, "Stores", attachCommand(), detachCommand(), storesCommand(), rollbackCommand(), compactCommand())
+	cli.Group(root, "Stores", attachCommand(), detachCommand(), storesCommand(), rollbackCommand(), compactCommand(),
+		verifyCommand())
 	cli.Group(root, "Boot and installation", mountCommand(), installStoreCommand())
 	return cli.Program{Root: root, Rows: table}.Run(ctx, args, stdout, stderr)
 }

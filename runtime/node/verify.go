@@ -1,0 +1,17 @@
+package node
+
+import (
+	"context"
+
+	"github.com/pinbox/pinbox/runtime/stores"
+)
+
+// Verify reads layers of the mounted stores again, at low priority. It changes nothing.
+func Verify(ctx context.Context, o Options, v stores.VerifyOptions) (stores.Verified, error) {
+	m, err := o.complete().manager()
+	if err != nil {
+		return stores.Verified{}, err
+	}
+	lowerPriority()
+	return m.Verify(ctx, v)
+}
