@@ -78,18 +78,7 @@ func run(ctx context.Context, o Options, r recipe) (made product, err error) {
 	if err := stage.WriteTexts(made.store, made.lock, p.Sets, made.texts); err != nil {
 		return made, err
 	}
-	if made.private && len(made.storeFiles) > 0 && made.store.Sum != "" { // a folder has the modes of its files
-		if err := os.Chmod(stage.Path(made.store.Name), 0o600); err != nil {
-			return made, err
-		}
-	}
-	if err := stage.SignWith(ctx, o.Signer, made.store, o.Hooks); err != nil {
-		return made, err
-	}
-	if err := stage.WriteISO(ctx, made.store, made.live, o.Hooks); err != nil {
-		return made, err
-	}
-	if err := stage.WriteSums(ctx, made.store, o.Hooks); err != nil {
+	if err := o.complete(ctx, stage, made); err != nil {
 		return made, err
 	}
 	made.warnings = slices.Concat(warnings, p.allWarnings())
@@ -97,6 +86,22 @@ func run(ctx context.Context, o Options, r recipe) (made product, err error) {
 		made.warnings = append(made.warnings, limitation)
 	}
 	return made, stage.Publish()
+}
+
+// complete writes what is made of the store and the texts: the ISO, the sums and the signatures.
+func (o Options) complete(ctx context.Context, stage *artifact.Stage, made product) error {
+	if made.private && len(made.storeFiles) > 0 && made.store.Sum != "" { // a folder has the modes of its files
+		if err := os.Chmod(stage.Path(made.store.Name), 0o600); err != nil {
+			return err
+		}
+	}
+	if err := stage.SignWith(ctx, o.Signer, made.store, o.Hooks); err != nil {
+		return err
+	}
+	if err := stage.WriteISO(ctx, made.store, made.live, o.Hooks); err != nil {
+		return err
+	}
+	return stage.WriteSums(ctx, made.store, o.Hooks)
 }
 
 // contents is what goes into the folder, and into its store.

@@ -16,6 +16,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/transfer"
 	"github.com/pinbox/pinbox/storage/iso9660"
 	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/signature"
 )
 
 // Medium is an open ISO 9660 image. It is read without mounting it: so no mount can be left over,
@@ -46,7 +47,10 @@ func (s sources) onMedium(name string, src *source) error {
 	if src.Offset, src.Size, err = m.Extent(mediumStore); err != nil {
 		return fmt.Errorf("%s: %w: %w", name, ErrNoStore, err)
 	}
-	if src.signature, err = readText(m, mediumSignature); err != nil {
+	if src.signature, err = readText(m, mediumSignature); err == nil {
+		err = signature.CheckSize(src.signature)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w: %w", name, ErrSignature, err)
 	}
 	if src.id != "" {

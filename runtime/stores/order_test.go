@@ -185,7 +185,7 @@ func TestKeyFileWithoutAKey(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
 	d.requireSignatures(nil)
 	if _, err := d.Attach(t.Context(), stores.AttachOptions{Source: delta(1).folder(t)}); err == nil ||
-		!strings.Contains(err.Error(), "no OpenPGP key") {
+		!strings.Contains(err.Error(), "the file has no key") {
 		t.Errorf("got %v, want that the file has no key", err)
 	}
 	d.wantUntouched()

@@ -130,7 +130,7 @@ var signedStores = map[string]struct {
 		change: func(t *testing.T, _ *testNode, store string) {
 			write(t, store+".sig", strings.Repeat("x", longestSignature+1))
 		}},
-	"the longest signature": {want: stores.ErrSignature, text: "tag byte does not have MSB set",
+	"the longest signature": {want: stores.ErrSignature, text: "it is by none of the keys",
 		change: func(t *testing.T, d *testNode, store string) {
 			write(t, store+".sig", strings.Repeat("x", longestSignature))
 			removeKeys(t, d, "")

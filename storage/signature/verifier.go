@@ -31,8 +31,8 @@ func (k Keys) ReadBeside(file string, read func(name string) ([]byte, error)) (s
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err == nil && len(text) > MaxSize {
-			err = errTooBig
+		if err == nil {
+			err = CheckSize(text)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w: %w", file+suffix, ErrInvalid, err)
@@ -44,7 +44,13 @@ func (k Keys) ReadBeside(file string, read func(name string) ([]byte, error)) (s
 	return signature, nil
 }
 
-var errTooBig = fmt.Errorf("it has more than %d KiB", MaxSize>>10)
+// CheckSize refuses a signature of more than MaxSize bytes.
+func CheckSize(signature []byte) error {
+	if len(signature) > MaxSize {
+		return fmt.Errorf("it has more than %d KiB", MaxSize>>10)
+	}
+	return nil
+}
 
 // check reads what was signed.
 type check func(signed io.Reader) error
@@ -102,12 +108,13 @@ func (v *Verifier) Finish() error {
 }
 
 func (k Keys) check(signature []byte) (check, error) {
+	if err := CheckSize(signature); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
 	form := formOf(signature)
 	switch {
 	case len(signature) == 0:
 		return nil, ErrUnsigned
-	case len(signature) > MaxSize:
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, errTooBig)
 	case form == formMinisign:
 		return k.checkMinisign(signature)
 	case form == formArmor:
