@@ -76,6 +76,7 @@ func TestReadersHaveFuzzTargets(t *testing.T) {
 		"Kubernetes objects":      "builder/source/fuzz_test.go:FuzzManifests",
 		"manifests and indexes":   "storage/fuzz_test.go:FuzzLayout",
 		"gzip":                    "storage/codec/gzip_test.go:FuzzGzip",
+		"databases of packages":   "builder/sbom/hostile_test.go:FuzzPackages",
 	} {
 		name, target, _ := strings.Cut(file, ":")
 		text, err := os.ReadFile(filepath.Join("..", name))

@@ -68,7 +68,8 @@ func (d *cyclonedxDocument) image(img Image) string {
 		part := d.add(cyclonedx.Component{
 			BOMRef: "Layer-" + l.Digest.Encoded(), Type: cyclonedx.ComponentTypeFile, Name: "layer",
 			Version: l.Digest.String(), Hashes: sha256Of(l.Digest.Encoded()),
-			Properties: properties(property{"diffID", []string{l.DiffID.String()}}, property{"mediaType", []string{l.MediaType}}),
+			Properties: properties(
+				property{"diffID", []string{l.DiffID.String()}}, property{"mediaType", []string{l.MediaType}}),
 		})
 		if !slices.Contains(parts, part) { // an image may have a layer twice
 			parts = append(parts, part)

@@ -22,8 +22,8 @@ import (
 // ErrNoStore says that there is no store whose layers can be read.
 var ErrNoStore = errors.New("no squashfs store to read packages from")
 
-// maxPackages is the limit for the packages of all databases of a store together: more than ten times those of an
-// OpenShift release, with about 200 images of at most 500 packages each.
+// maxPackages is the limit for the packages of all images together: ten times those of an OpenShift release, with
+// about 200 images of at most 500 packages each.
 const maxPackages = 1_000_000
 
 // ErrTooMany says that the databases of a store exceed maxPackages.
@@ -111,7 +111,8 @@ type reader struct {
 	files  []*os.File
 	stores []*squashfs.Reader
 	// found are the databases that were read, by their paths in a store: layers occur in many images.
-	found    map[string]database
+	found map[string]database
+	// packages of all images so far.
 	packages int
 }
 
@@ -204,6 +205,9 @@ func (r *reader) databases(t tree, img *Image) error {
 			if err != nil {
 				return err
 			}
+			if r.packages += len(db.packages); r.packages > maxPackages { // many images may share a layer
+				return ErrTooMany
+			}
 			img.Packages = append(img.Packages, db.packages...)
 			if db.problem != nil {
 				img.Unread = append(img.Unread, fmt.Sprintf("%s: %v", name, db.problem))
@@ -232,20 +236,26 @@ func (r *reader) database(l layer, name string, kind kind) (database, error) {
 	if err != nil {
 		return db, err
 	}
-	db.problem = kind.read(content, func(p Package) error {
-		if r.packages++; r.packages > maxPackages {
+	db.packages, db.problem = readDatabase(content, kind)
+	if errors.Is(db.problem, ErrTooMany) {
+		return db, db.problem
+	}
+	r.found[key] = db
+	return db, nil
+}
+
+// readDatabase returns the packages before the first error, too.
+func readDatabase(content []byte, kind kind) (packages []Package, err error) {
+	err = kind.read(content, func(p Package) error {
+		if len(packages) == maxPackages {
 			return ErrTooMany
 		}
 		p.Type = kind.name
 		if err := p.check(); err != nil {
 			return err
 		}
-		db.packages = append(db.packages, p)
+		packages = append(packages, p)
 		return nil
 	})
-	if errors.Is(db.problem, ErrTooMany) {
-		return db, db.problem
-	}
-	r.found[key] = db
-	return db, nil
+	return packages, err
 }

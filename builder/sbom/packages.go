@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 )
 
@@ -26,8 +27,9 @@ var kinds = []kind{
 	{name: "rpm", files: rpmFiles(), read: readRPM},
 }
 
-// maxField is the limit for each field of a package in bytes. Names and versions have less than a hundred.
-const maxField = 1000
+// maxField is the limit for each field of a package in bytes: that of a file name, as which a source package
+// of rpm is named. Names and versions have less than a hundred.
+const maxField = 255
 
 // check refuses a package without a name, and fields that are no text of one line.
 func (p Package) check() error {
@@ -44,7 +46,7 @@ func (p Package) check() error {
 
 // readDpkg reads the status file of dpkg: deb-control(5).
 func readDpkg(content []byte, add func(Package) error) error {
-	for fields := range stanzas(content, ": ") {
+	for fields := range stanzas(content, ": ", "Package", "Status", "Version", "Architecture", "Source") {
 		if status, ok := fields["Status"]; ok && !strings.HasSuffix(status, " installed") {
 			continue
 		}
@@ -64,7 +66,7 @@ func readDpkg(content []byte, add func(Package) error) error {
 
 // readAPK reads the installed database of apk: apk-tools, doc/apk-v2.5.scd.
 func readAPK(content []byte, add func(Package) error) error {
-	for fields := range stanzas(content, ":") {
+	for fields := range stanzas(content, ":", "P", "V", "A", "o") {
 		p := Package{Name: fields["P"], Version: fields["V"], Arch: fields["A"], Source: fields["o"]}
 		if p.Source == p.Name {
 			p.Source = ""
@@ -76,9 +78,9 @@ func readAPK(content []byte, add func(Package) error) error {
 	return nil
 }
 
-// stanzas yields the first value of each field, for each paragraph of a text. Lines that continue a field are
-// left out.
-func stanzas(content []byte, separator string) iter.Seq[map[string]string] {
+// stanzas yields the first values of the named fields, for each paragraph of a text. Lines that continue a
+// field are left out.
+func stanzas(content []byte, separator string, names ...string) iter.Seq[map[string]string] {
 	return func(yield func(map[string]string) bool) {
 		fields := map[string]string{}
 		for line := range bytes.Lines(append(content, "\n\n"...)) {
@@ -90,11 +92,10 @@ func stanzas(content []byte, separator string) iter.Seq[map[string]string] {
 				fields = map[string]string{}
 				continue
 			}
-			name, value, ok := strings.Cut(string(line), separator)
-			if !ok || line[0] == ' ' || line[0] == '\t' || fields[name] != "" {
-				continue
+			name, value, ok := bytes.Cut(line, []byte(separator))
+			if ok && slices.Contains(names, string(name)) && fields[string(name)] == "" {
+				fields[string(name)] = string(bytes.TrimSpace(value[:min(len(value), maxField+1)]))
 			}
-			fields[name] = strings.TrimSpace(value)
 		}
 	}
 }

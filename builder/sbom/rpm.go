@@ -30,7 +30,11 @@ func readRPM(content []byte, add func(Package) error) error {
 	if headers == nil {
 		return errRPM
 	}
+	left := len(content) // headers do not overlap
 	for header, err := range headers {
+		if left -= len(header); err == nil && left < 0 {
+			err = fmt.Errorf("%w: headers that overlap", errRPM)
+		}
 		if err != nil {
 			return err
 		}

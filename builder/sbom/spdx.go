@@ -112,8 +112,9 @@ func (d *spdxDocument) image(img Image) {
 }
 
 func purlReference(purl string) []*spdx.PackageExternalReference {
-	return []*spdx.PackageExternalReference{{Category: common.CategoryPackageManager, RefType: common.TypePackageManagerPURL,
-		Locator: purl}}
+	return []*spdx.PackageExternalReference{{
+		Category: common.CategoryPackageManager, RefType: common.TypePackageManagerPURL, Locator: purl,
+	}}
 }
 
 // imagePURL is the package URL of a pin.

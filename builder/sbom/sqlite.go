@@ -12,7 +12,7 @@ type sqlite struct {
 	content []byte
 	// size of a page in bytes, and what of it is used.
 	size, used int
-	// left is the number of pages that may still be read: each belongs to one tree, so it is read twice at most.
+	// left is how many bytes may still be read. Each page belongs to one tree, and each row to one page.
 	left int
 }
 
@@ -38,7 +38,7 @@ func (s *sqlite) blobs(table string) iter.Seq2[[]byte, error] {
 			yield(nil, errSQLite)
 			return
 		}
-		s.left = 2 * len(s.content) / s.size
+		s.left = 3 * len(s.content)
 		root := uint32(0)
 		_, err := s.rows(1, func(row []byte) (bool, error) {
 			columns, err := columns(row)
@@ -68,7 +68,7 @@ func (s *sqlite) blobs(table string) iter.Seq2[[]byte, error] {
 
 func (s *sqlite) page(number uint32) ([]byte, error) {
 	start := (int64(number) - 1) * int64(s.size)
-	if s.left--; s.left < 0 || start < 0 || start+int64(s.size) > int64(len(s.content)) {
+	if s.left -= s.size; s.left < 0 || start < 0 || start+int64(s.size) > int64(len(s.content)) {
 		return nil, fmt.Errorf("%w: page %d", errSQLite, number)
 	}
 	return s.content[start : start+int64(s.size)][:s.used], nil
@@ -122,6 +122,9 @@ func (s *sqlite) row(cell []byte) ([]byte, error) {
 	if n == 0 || m == 0 || size > uint64(len(s.content)) {
 		return nil, fmt.Errorf("%w: a cell", errSQLite)
 	}
+	if s.left -= n + m + int(size); s.left < 0 {
+		return nil, fmt.Errorf("%w: cells that overlap", errSQLite)
+	}
 	cell = cell[n+m:]
 	local, least := int(size), (s.used-12)*32/255-23
 	if local > s.used-35 {
@@ -167,6 +170,9 @@ func (c column) number() (n uint32) {
 	return n
 }
 
+// maxColumns is the limit for the columns of a table: https://www.sqlite.org/limits.html
+const maxColumns = 2000
+
 // columns splits a record.
 func columns(row []byte) (all []column, err error) {
 	size, n := varint(row)
@@ -181,7 +187,7 @@ func columns(row []byte) (all []column, err error) {
 		if kind < uint64(len(lengths)) {
 			length = lengths[kind]
 		}
-		if n == 0 || length > uint64(len(body)) {
+		if n == 0 || length > uint64(len(body)) || len(all) == maxColumns {
 			return nil, fmt.Errorf("%w: a record", errSQLite)
 		}
 		all = append(all, column{kind, body[:length]})
