@@ -62,6 +62,7 @@ func makePlan(ctx context.Context, o Options, program digest.Digest) (p plan, er
 		return p, err
 	}
 	o.Access.Registries, o.Access.Retrying = registries, o.Hooks.Retrying
+	o.Access.Insecure = slices.Concat(o.Access.Insecure, p.spec.InsecureRegistries)
 	if p.client, err = storage.NewClient(o.Access, p.spec.Platform); err != nil {
 		return p, err
 	}

@@ -172,7 +172,7 @@ func TestPolicyWhileBuilding(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := options(t, sample.Set("worker", c.pin))
 			o.Access = c.access
-			o.Access.Insecure = true
+			o.Access.Insecure = []string{"127.0.0.1"}
 			if _, _, err := builder.Plan(t.Context(), o); !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}

@@ -22,37 +22,42 @@ import (
 // ErrBlocked reports that no mirror has an image whose own registry is blocked in registries.conf.
 var ErrBlocked = errors.New("no mirror has it, and its registry is blocked")
 
-// withRegistries writes the host's registries.conf and, after it, a drop-in to a temporary folder,
-// since the library reads files only. The caller removes the folder. Aliases of short names are
-// left out: images have full names here.
-func withRegistries(dropin []byte) (dir string, err error) {
+// withRegistries writes the host's registries.conf, as a drop-in and the insecure hosts change it,
+// to a temporary folder, since the library reads files only. The caller removes the folder. Aliases
+// of short names are left out: images have full names here.
+func withRegistries(dropin []byte, insecure []string) (dir string, err error) {
 	host, err := sysregistriesv2.TryUpdatingCache(nil)
 	if err != nil {
 		return "", fmt.Errorf("registries.conf %w: %w", ErrAccess, err)
 	}
-	var b bytes.Buffer
-	if err := toml.NewEncoder(&b).Encode(host); err != nil {
+	added, err := insecureAsOnHost(dropin)
+	if err != nil {
 		return "", err
 	}
-	if dropin, err = insecureAsOnHost(dropin); err != nil {
+	config := *host // the library keeps its own
+	config.Registries = slices.DeleteFunc(slices.Clone(host.Registries), func(r sysregistriesv2.Registry) bool {
+		return slices.ContainsFunc(added, func(a sysregistriesv2.Registry) bool { return prefix(a) == prefix(r) })
+	})
+	config.Registries = withInsecure(append(config.Registries, added...), insecure)
+	var b bytes.Buffer
+	if err := toml.NewEncoder(&b).Encode(config); err != nil {
 		return "", err
 	}
 	if dir, err = environment.TempDir("pinbox-registries-"); err != nil {
 		return "", err
 	}
 	err = errors.Join(
-		os.Mkdir(registriesDir(dir), 0o700),
-		os.WriteFile(registriesConf(dir), b.Bytes(), 0o600),
-		os.WriteFile(filepath.Join(registriesDir(dir), "pinbox.conf"), dropin, 0o600))
+		os.Mkdir(registriesDir(dir), 0o700), // empty: without it, the library would read the host's
+		os.WriteFile(registriesConf(dir), b.Bytes(), 0o600))
 	if err != nil {
 		return "", errors.Join(err, os.RemoveAll(dir))
 	}
 	return dir, nil
 }
 
-// insecureAsOnHost copies the field `insecure` of registries from the host's configuration: the
-// objects of a cluster that the drop-in is made from have no such field.
-func insecureAsOnHost(dropin []byte) ([]byte, error) {
+// insecureAsOnHost returns the registries of a drop-in, with the field `insecure` as in the host's
+// configuration: the objects of a cluster that the drop-in is made from have no such field.
+func insecureAsOnHost(dropin []byte) ([]sysregistriesv2.Registry, error) {
 	var config struct {
 		Registries []sysregistriesv2.Registry `toml:"registry"`
 	}
@@ -70,9 +75,7 @@ func insecureAsOnHost(dropin []byte) ([]byte, error) {
 			r.Mirrors[m].Insecure = insecure(r.Mirrors[m].Location)
 		}
 	}
-	var b bytes.Buffer
-	err := toml.NewEncoder(&b).Encode(config)
-	return b.Bytes(), err
+	return config.Registries, nil
 }
 
 func registriesConf(dir string) string { return filepath.Join(dir, "registries.conf") }

@@ -63,8 +63,9 @@ type Access struct {
 	// Retrying is called with a line of text before a request is repeated because the registry
 	// stalled or the connection was lost. It is called from several goroutines; it may be nil.
 	Retrying func(string)
-	// Insecure permits plain HTTP and certificates of unknown authorities.
-	Insecure bool
+	// Insecure are registries, as HOST or HOST:PORT, that may serve plain HTTP, and have certificates of
+	// unknown authorities, and send passwords to other hosts for a token.
+	Insecure []string
 	// Limits of what one layer may need.
 	Limits compose.Limits
 	// Registries is a drop-in of registries.conf(5) that is read after all drop-ins of the host;
@@ -114,9 +115,6 @@ func NewClient(access Access, platform pinset.Platform) (_ *Client, err error) {
 		DockerRegistryUserAgent: "pinbox",
 		OSChoice:                goos, ArchitectureChoice: arch, VariantChoice: variant,
 	}
-	if access.Insecure {
-		sys.DockerInsecureSkipTLSVerify = imgtypes.OptionalBoolTrue
-	}
 	c := &Client{
 		platform: platform, sys: sys, warnings: warnings, retrying: access.Retrying,
 		limits: access.Limits, turn: compose.NewTurn(),
@@ -140,10 +138,10 @@ func NewClient(access Access, platform pinset.Platform) (_ *Client, err error) {
 		return nil, err
 	}
 	sys.AuthFilePath = c.credentials.Path
-	if access.Registries == nil {
+	if access.Registries == nil && len(access.Insecure) == 0 {
 		return c, nil
 	}
-	if c.registries, err = withRegistries(access.Registries); err != nil {
+	if c.registries, err = withRegistries(access.Registries, access.Insecure); err != nil {
 		return nil, err
 	}
 	sys.SystemRegistriesConfPath, sys.SystemRegistriesConfDirPath = registriesConf(c.registries),
@@ -337,14 +335,39 @@ func classify(ctx context.Context, err error) error {
 // certificateText is in the texts of crypto/tls.CertificateVerificationError.
 const certificateText = "tls: failed to verify certificate"
 
-// unusable adds to ErrRegistry why the registry cannot be used. It compares texts, since the
-// library drops the types of the errors of mirrors.
+// causes of errors of registries, by what is in their texts: the library drops the types of the
+// errors of mirrors.
+var causes = []struct {
+	text string
+	err  error
+}{{certificateText, ErrCertificate}, {http.ErrSchemeMismatch.Error(), ErrPlainHTTP}}
+
+// registryText is how the library's errors name a registry.
+var registryText = regexp.MustCompile(`container registry (\S+?):? `)
+
+// unusable adds to ErrRegistry why the registry cannot be used, and which one it is.
 func unusable(err error) error {
-	switch text := err.Error(); {
-	case strings.Contains(text, certificateText):
-		return fmt.Errorf("%w: %w: %w", ErrRegistry, ErrCertificate, err)
-	case strings.Contains(text, http.ErrSchemeMismatch.Error()):
-		return fmt.Errorf("%w: %w: %w", ErrRegistry, ErrPlainHTTP, err)
+	for _, cause := range causes {
+		before, _, found := strings.Cut(err.Error(), cause.text)
+		if !found {
+			continue
+		}
+		err = fmt.Errorf("%w: %w: %w", ErrRegistry, cause.err, err)
+		if named := registryText.FindAllStringSubmatch(before, -1); named != nil {
+			return hostError{err, named[len(named)-1][1]}
+		}
+		return err
 	}
 	return fmt.Errorf("%w: %w", ErrRegistry, err)
 }
+
+// hostError is an error of the registry of a host.
+type hostError struct {
+	error
+	host string
+}
+
+func (e hostError) Unwrap() error { return e.error }
+
+// Host returns the registry as HOST or HOST:PORT.
+func (e hostError) Host() string { return e.host }

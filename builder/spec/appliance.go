@@ -12,6 +12,7 @@ import (
 
 	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/squashfs"
@@ -51,6 +52,9 @@ type Spec struct {
 	// Mirrors are files or folders with ImageDigestMirrorSet, ImageTagMirrorSet and
 	// ImageContentSourcePolicy objects. The build and the nodes pull from these mirrors.
 	Mirrors []string `yaml:"mirrors,omitempty"`
+	// InsecureRegistries are registries and mirrors, as HOST:PORT, or as HOST for all its ports,
+	// that may serve plain HTTP to the build, or have an untrusted certificate.
+	InsecureRegistries []string `yaml:"insecureRegistries,omitempty"`
 	// Store describes how the image store is written.
 	Store Store `yaml:"store,omitempty"`
 	// Ignition describes what is merged into the first-boot configuration.
@@ -213,6 +217,11 @@ func (a *Appliance) Validate() error {
 	for i, s := range spec.Sources {
 		if err := s.Validate(a.Metadata.Name); err != nil {
 			return fmt.Errorf("spec.sources[%d] %w", i, err)
+		}
+	}
+	for _, host := range spec.InsecureRegistries {
+		if err := storage.CheckHost(host); err != nil {
+			return fmt.Errorf("spec.insecureRegistries: %w", err)
 		}
 	}
 	if err := spec.validateStore(); err != nil {

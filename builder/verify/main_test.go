@@ -116,7 +116,7 @@ func (s *samples) options(name string, pins ...string) (builder.Options, error) 
 	return builder.Options{
 		Appliance:  spec.New(source.Entry{Source: &source.PinnedImageSets{sets}}),
 		Out:        filepath.Join(s.dir, name),
-		Access:     storage.Access{Insecure: true},
+		Access:     storage.Access{Insecure: []string{"127.0.0.1"}},
 		NodeBinary: program,
 	}, errors.Join(os.WriteFile(sets, sample.Set("worker", pins...), 0o644), os.WriteFile(program, emptyProgram(), 0o755))
 }

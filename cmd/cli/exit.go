@@ -30,6 +30,9 @@ type Row = struct {
 	Hint string
 }
 
+// Host stands in a hint for the host, with its port, that an error names with its method Host.
+const Host = "HOST[:PORT]"
+
 // usageError is an error of the command line.
 type usageError struct{ error }
 
@@ -62,7 +65,11 @@ func (p Program) explain(err error) Failure {
 	}
 	for _, row := range p.Rows {
 		if errors.Is(err, row.Err) {
-			return Failure{strings.TrimSpace(err.Error()), row.Hint, row.Code}
+			hint := row.Hint
+			if named := (interface{ Host() string })(nil); errors.As(err, &named) {
+				hint = strings.ReplaceAll(hint, Host, named.Host())
+			}
+			return Failure{strings.TrimSpace(err.Error()), hint, row.Code}
 		}
 	}
 	return Failure{Error: strings.TrimSpace(err.Error()), Code: ExitOther}

@@ -68,7 +68,7 @@ func buildBomb(t *testing.T, layers []v1.Layer, says []string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), "build", "--no-cache",
-		"--set", write(t, "sets.yaml", sample.Set("worker", pin)), "--tls-verify=false",
+		"--set", write(t, "sets.yaml", sample.Set("worker", pin)), "--insecure-registry=127.0.0.1",
 		"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(t.TempDir(), "out"))
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -221,7 +221,7 @@ func TestHolesCanBeInterrupted(t *testing.T) {
 	pin := push(t, r, image(t, "amd64", hole(t, "huge", 100e12)))
 	out := filepath.Join(t.TempDir(), "out")
 	cmd := exec.Command(fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), "build", "--no-cache",
-		"--set", write(t, "sets.yaml", sample.Set("worker", pin)), "--tls-verify=false", "--max-layer-size", "200TiB",
+		"--set", write(t, "sets.yaml", sample.Set("worker", pin)), "--insecure-registry=127.0.0.1", "--max-layer-size", "200TiB",
 		"--node-binary", fixtures.Program(t, nodePackage), "-o", out)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {

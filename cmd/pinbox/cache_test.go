@@ -74,7 +74,7 @@ func newCached(t *testing.T) *cached {
 func (c *cached) build(ctx context.Context, want int, flags ...string) (store []byte, asked int, stderr string) {
 	c.t.Helper()
 	out := filepath.Join(c.t.TempDir(), "out")
-	args := append([]string{"build", "--set", c.sets, "--tls-verify=false", "--node-binary",
+	args := append([]string{"build", "--set", c.sets, "--insecure-registry=127.0.0.1", "--node-binary",
 		fixtures.Program(c.t, nodePackage), "-o", out}, flags...)
 	code, _, stderr := pinbox(ctx, args...)
 	if code != want {
@@ -292,7 +292,7 @@ func TestBlobsAreReadBeforeTheyAreBelieved(t *testing.T) {
 		{[]string{liar}, cli.ExitDamaged},
 	} {
 		code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", step.pins...)),
-			"--tls-verify=false",
+			"--insecure-registry=127.0.0.1",
 			"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(t.TempDir(), "out"), "--cache-dir", dir)
 		if code != step.code {
 			t.Errorf("%v: got exit code %d, want %d\n%s", step.pins, code, step.code, stderr)
@@ -338,7 +338,7 @@ func TestEntryThatCannotBeRead(t *testing.T) {
 func TestNoPlaceForACache(t *testing.T) {
 	c := newCached(t)
 	cmd := exec.Command(fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), "build", "--set", c.sets,
-		"--tls-verify=false",
+		"--insecure-registry=127.0.0.1",
 		"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(t.TempDir(), "out"))
 	cmd.Env = append(os.Environ(), "HOME=/proc/none", "XDG_CACHE_HOME=")
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "nothing is kept for later builds") {

@@ -44,14 +44,14 @@ func TestCredentialsAreUsed(t *testing.T) {
 	buildFails(t, sets, cli.ExitRegistry, []string{"refuses the credentials"})
 	file := write(t, "auth.json", fmt.Appendf(nil, `{"auths":{"broken.example.com":7,%q:{"auth":%q}}}`, host, credential))
 	for _, flag := range []string{"--authfile", "--pull-secret"} {
-		code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false", flag, file)
+		code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--insecure-registry=127.0.0.1", flag, file)
 		if code != cli.ExitOK || !strings.Contains(stderr, "broken.example.com are left out") {
 			t.Errorf("%s: got exit code %d, want %d and %q\n%s",
 				flag, code, cli.ExitOK, "broken.example.com are left out", stderr)
 		}
 	}
 	t.Setenv("REGISTRY_AUTH_FILE", file)
-	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false"); code != cli.ExitOK {
+	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--insecure-registry=127.0.0.1"); code != cli.ExitOK {
 		t.Errorf("REGISTRY_AUTH_FILE: got exit code %d, want %d\n%s", code, cli.ExitOK, stderr)
 	}
 	bad := write(t, "bad.json", fmt.Appendf(nil, `{"auths":{%q:{"auth":"not base64"}}}`, host))
@@ -75,7 +75,7 @@ func TestSecretsGoNowhereElse(t *testing.T) {
 			config := write(t, "appliance.yaml", []byte("apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: a}\n"+
 				"spec:\n  sources:\n  - images: ['"+pin+"']\n"+c.node))
 			out := filepath.Join(t.TempDir(), "out")
-			code, stdout, stderr := pinbox(t.Context(), "build", "-c", config, "-o", out, "--tls-verify=false", "--authfile",
+			code, stdout, stderr := pinbox(t.Context(), "build", "-c", config, "-o", out, "--insecure-registry=127.0.0.1", "--authfile",
 				auth, "--node-binary", fixtures.Program(t, nodePackage), "--iso", fixtures.LiveISO(t))
 			if code != cli.ExitOK || strings.Contains(stderr, "contain the pull secret") != (c.node != "") {
 				t.Fatalf("got exit code %d, want %d\n%s", code, cli.ExitOK, stderr)

@@ -36,7 +36,7 @@ func newUpgrade(t *testing.T) upgrade {
 		t.Fatal(err)
 	}
 	u := upgrade{
-		t: t, old: filepath.Join(t.TempDir(), "old"), flags: []string{"--tls-verify=false", "--cache-dir", t.TempDir()},
+		t: t, old: filepath.Join(t.TempDir(), "old"), flags: []string{"--insecure-registry=127.0.0.1", "--cache-dir", t.TempDir()},
 	}
 	file := func(name string, pins []string, more string) string {
 		sets := write(t, name+"-sets.yaml", sample.Set("worker", pins...))
@@ -72,7 +72,7 @@ func (u upgrade) delta(from string) (dir, stdout, stderr string) {
 // A user's way to the next release: plan, delta, verify, medium.
 func TestDelta(t *testing.T) {
 	u := newUpgrade(t)
-	u.run(cli.ExitOK, "a delta would have 3 of 8 layers: ", "plan", "--from", u.old, "-c", u.next, "--tls-verify=false")
+	u.run(cli.ExitOK, "a delta would have 3 of 8 layers: ", "plan", "--from", u.old, "-c", u.next, "--insecure-registry=127.0.0.1")
 	dir, stdout, stderr := u.delta(u.old)
 	if !strings.Contains(stdout, "3 of 8 layers") ||
 		!strings.Contains(stdout, "next: pinbox medium "+dir+" -o delta.iso") || !strings.Contains(stderr,
@@ -113,7 +113,7 @@ func TestDelta(t *testing.T) {
 func TestDeltaForPrograms(t *testing.T) {
 	u := newUpgrade(t)
 	var plan struct{ Delta builder.Missing }
-	stdout, _ := u.run(cli.ExitOK, "", "plan", "--from", u.old, "-c", u.next, "--tls-verify=false", "--output", "json")
+	stdout, _ := u.run(cli.ExitOK, "", "plan", "--from", u.old, "-c", u.next, "--insecure-registry=127.0.0.1", "--output", "json")
 	if err := json.Unmarshal([]byte(stdout), &plan); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestDeltaForPrograms(t *testing.T) {
 
 func TestBadDeltas(t *testing.T) {
 	u := newUpgrade(t)
-	_, _ = u.run(cli.ExitOK, "", "lock", "-c", u.first, "--tls-verify=false")
+	_, _ = u.run(cli.ExitOK, "", "lock", "-c", u.first, "--insecure-registry=127.0.0.1")
 	locked := strings.TrimSuffix(u.first, ".yaml") + ".lock.json"
 	tarred := write(t, "tar.yaml",
 		[]byte(strings.Replace(string(mustRead(t, u.next)), "  ignition:", "  store: {format: tar}\n  ignition:", 1)))
@@ -174,7 +174,7 @@ func TestDeltaOnASmallDisk(t *testing.T) {
 	for name, cache := range map[string][]string{
 		"without a cache": {"--no-cache"}, "with one": {"--cache-dir", filepath.Join(disk, "cache")},
 	} {
-		flags := append([]string{"-c", u.next, "--tls-verify=false", "-o", filepath.Join(disk, name)}, cache...)
+		flags := append([]string{"-c", u.next, "--insecure-registry=127.0.0.1", "-o", filepath.Join(disk, name)}, cache...)
 		u.run(cli.ExitSpace, "not enough space", append([]string{"build", "--node-binary", "/bin/true"}, flags...)...)
 		u.run(cli.ExitOK, "built a delta", append([]string{"delta", "--from", u.old}, flags...)...)
 	}

@@ -52,7 +52,7 @@ func dirBuild(t *testing.T, uid uint32) (cmd *exec.Cmd, out string, requests *at
 		t.Fatal(err)
 	}
 	out = filepath.Join(home, "out")
-	cmd = exec.Command(program, "build", "-c", filepath.Join(home, "appliance.yaml"), "--tls-verify=false", "--no-cache",
+	cmd = exec.Command(program, "build", "-c", filepath.Join(home, "appliance.yaml"), "--insecure-registry=127.0.0.1", "--no-cache",
 		"--output", "json", "-o", out)
 	cmd.Env = append(os.Environ(), "HOME="+home)
 	return cmd, out, requests

@@ -22,14 +22,14 @@ func diskCommands(t *testing.T) (commands map[string][]string, want map[string]m
 	t.Helper()
 	pins := samples(t)
 	sets := func(pins ...string) string { return write(t, "sets.yaml", sample.Set("worker", pins...)) }
-	build := []string{"build", "--node-binary", "/bin/true", "--tls-verify=false", "--set"}
+	build := []string{"build", "--node-binary", "/bin/true", "--insecure-registry=127.0.0.1", "--set"}
 	old := filepath.Join(t.TempDir(), "old")
 	if code, _, stderr := pinbox(t.Context(), append(build, sets(pins.Pause), "-o", old)...); code != cli.ExitOK {
 		t.Fatalf("got exit code %d, want %d\n%s", code, cli.ExitOK, stderr)
 	}
 	commands = map[string][]string{
 		"build": append(build, sets(pins.Pause)),
-		"delta": {"delta", "--tls-verify=false", "--from", old, "--set", sets(pins.Pause, pins.Mixed)},
+		"delta": {"delta", "--insecure-registry=127.0.0.1", "--from", old, "--set", sets(pins.Pause, pins.Mixed)},
 	}
 	want = map[string]map[string]string{}
 	for name, args := range commands {

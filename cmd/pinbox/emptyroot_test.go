@@ -84,25 +84,25 @@ var emptyRootVerbs = []verb{
 	{line: "--version", output: "pinbox version"},
 	{line: "completion bash", output: "bash completion"},
 	{line: "demo -o /tmp/demo", output: "/tmp/demo/appliance is intact: 6 files, 2 images"},
-	{line: "plan --set /tmp/set.yaml --tls-verify=false", output: "1 image of 1 set"},
-	{line: "lock -c /tmp/appliance.yaml --tls-verify=false", output: "appliance.lock.json"},
-	{line: "build --set /tmp/set.yaml --tls-verify=false --cache-dir /tmp/cache -o /tmp/out", output: "built "},
+	{line: "plan --set /tmp/set.yaml --insecure-registry=127.0.0.1", output: "1 image of 1 set"},
+	{line: "lock -c /tmp/appliance.yaml --insecure-registry=127.0.0.1", output: "appliance.lock.json"},
+	{line: "build --set /tmp/set.yaml --insecure-registry=127.0.0.1 --cache-dir /tmp/cache -o /tmp/out", output: "built "},
 	{line: "verify /tmp/out", output: "is intact"},
 	{
-		line:   "build --set /tmp/set.yaml --tls-verify=false --iso /tmp/live.iso --cache-dir /tmp/cache -o /tmp/iso",
+		line:   "build --set /tmp/set.yaml --insecure-registry=127.0.0.1 --iso /tmp/live.iso --cache-dir /tmp/cache -o /tmp/iso",
 		output: "built ",
 	},
 	{line: "verify /tmp/iso", output: "is intact"},
-	{line: "build -c /tmp/appliance.yaml --tls-verify=false --cache-dir /tmp/cache -o /tmp/tar", output: "built "},
+	{line: "build -c /tmp/appliance.yaml --insecure-registry=127.0.0.1 --cache-dir /tmp/cache -o /tmp/tar", output: "built "},
 	{line: "verify /tmp/tar", output: "is intact"},
 	{
-		line: "build -c /tmp/folder.yaml --tls-verify=false --cache-dir /tmp/cache -o /tmp/folder", output: "built ",
+		line: "build -c /tmp/folder.yaml --insecure-registry=127.0.0.1 --cache-dir /tmp/cache -o /tmp/folder", output: "built ",
 		needs: []need{needRoot, needProc},
 	},
 	{line: "verify /tmp/folder", output: "is intact", needs: []need{
 		{func(r emptyRoot) bool { return r.noProc || r.uid != 0 }, cli.ExitInput, "/tmp/folder: no such file"}}},
 	{
-		line:   "delta --from /tmp/out --set /tmp/next.yaml --tls-verify=false --cache-dir /tmp/cache -o /tmp/delta",
+		line:   "delta --from /tmp/out --set /tmp/next.yaml --insecure-registry=127.0.0.1 --cache-dir /tmp/cache -o /tmp/delta",
 		output: "built ",
 	},
 	{line: "verify /tmp/delta --base /tmp/out", output: "is intact"},
@@ -118,11 +118,11 @@ var emptyRootVerbs = []verb{
 	{line: "cache prune --all --cache-dir /tmp/cache"},
 	{line: "plan --archive /tmp/image.tar.gz", output: "1 image of 1 set", needs: []need{needTemp}},
 	{
-		line: "plan --set /tmp/set.yaml --tls-verify=false --mirrors /tmp/mirrors.yaml", output: "1 image of 1 set",
+		line: "plan --set /tmp/set.yaml --insecure-registry=127.0.0.1 --mirrors /tmp/mirrors.yaml", output: "1 image of 1 set",
 		needs: []need{needTemp},
 	},
 	{
-		line: "plan --set /tmp/set.yaml --tls-verify=false --authfile /tmp/auth.json", output: "1 image of 1 set",
+		line: "plan --set /tmp/set.yaml --insecure-registry=127.0.0.1 --authfile /tmp/auth.json", output: "1 image of 1 set",
 		needs: []need{needTemp, needProc},
 	},
 	{line: "plan --containers-storage quay.io/a/b:1", needs: []need{

@@ -316,13 +316,13 @@ var table = []cli.Row{
 	{
 		storage.ErrCertificate, cli.ExitRegistry,
 		"give the CA of the registry as ca.crt in the folder of --cert-dir, or as " +
-			"/etc/containers/certs.d/HOST:PORT/ca.crt; a certificate that has expired or is for another host must be " +
+			"/etc/containers/certs.d/" + cli.Host + "/ca.crt; a certificate that has expired or is for another host must be " +
 			"renewed",
 	},
 	{
 		storage.ErrPlainHTTP, cli.ExitRegistry,
-		"give it a certificate, or set `insecure = true` in registries.conf; --tls-verify=false permits plain HTTP " +
-			"for all registries",
+		"give it a certificate; or permit plain HTTP with --insecure-registry " + cli.Host + ", spec.insecureRegistries or " +
+			"`insecure = true` in registries.conf",
 	},
 	{
 		storage.ErrStalled, cli.ExitRegistry,

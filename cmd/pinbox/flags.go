@@ -37,7 +37,7 @@ type inputFlags struct {
 	nodeBinary string
 	access     storage.Access
 	pullSecret string
-	tlsVerify  bool
+	insecure   []string
 	output     cli.Output
 
 	maxLayerSize string
@@ -94,7 +94,9 @@ func (f *inputFlags) addAccess(flags *pflag.FlagSet) {
 		"`DIR` of files with the locations of signatures (default: the user's or the host's registries.d)")
 	flags.StringVar(&f.access.CertDir, "cert-dir", "",
 		"`DIR` of certificates and keys for registries (default: /etc/containers/certs.d)")
-	flags.BoolVar(&f.tlsVerify, "tls-verify", true, "require HTTPS and verified certificates of registries")
+	flags.StringArrayVar(&f.insecure, "insecure-registry", nil,
+		"`HOST[:PORT]` of a registry or a mirror that may serve plain HTTP, or have an untrusted certificate, in "+
+			"addition to those of the appliance file; may be repeated")
 	flags.DurationVar(&f.access.StallTimeout, "stall", storage.DefaultStallTimeout,
 		"`TIME` without progress after which a request to a registry is repeated")
 	cli.Under("Registries", flags)
@@ -167,7 +169,11 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 	if f.access.Limits.Files <= 0 {
 		return o, cli.Usagef("--max-layer-files %d: must be greater than 0", f.access.Limits.Files)
 	}
-	f.access.Insecure = !f.tlsVerify
+	for _, host := range f.insecure {
+		if err := storage.CheckHost(host); err != nil {
+			return o, cli.Usagef("--insecure-registry: %w", err)
+		}
+	}
 	o.Access = f.access
 	if o.ModTime, err = sourceDateEpoch(); err != nil {
 		return o, err
@@ -184,6 +190,7 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 		}
 	}
 	o.Appliance.Spec.Mirrors = append(o.Appliance.Spec.Mirrors, f.mirrors...)
+	o.Appliance.Spec.InsecureRegistries = append(o.Appliance.Spec.InsecureRegistries, f.insecure...)
 	if f.nodeBinary != "" {
 		o.Appliance.Spec.Node.Binary = f.nodeBinary
 	}

@@ -25,7 +25,7 @@ func TestLiveISO(t *testing.T) {
 	build := func(t *testing.T) (dir, image string) {
 		dir = filepath.Join(t.TempDir(), "out")
 		image = filepath.Join(dir, "appliance.iso")
-		code, stdout, stderr := pinbox(t.Context(), "build", "--set", sets, "--tls-verify=false", "--node-binary",
+		code, stdout, stderr := pinbox(t.Context(), "build", "--set", sets, "--insecure-registry=127.0.0.1", "--node-binary",
 			fixtures.Program(t, nodePackage), "-o", dir, "--iso", base, "--kargs-append", "console=ttyS0")
 		if want := image + "   boots with both"; code != cli.ExitOK || !strings.Contains(stdout, want) {
 			t.Fatalf("build: got exit code %d, want 0 and %q\n%s%s", code, want, stdout, stderr)
@@ -122,7 +122,7 @@ func TestMedium(t *testing.T) {
 			t.Errorf("%v: got exit code %d, want %d and %q\n%s%s", args, got, code, want, stdout, stderr)
 		}
 	}
-	do(0, "next: pinbox medium "+dir, "build", "-c", config, "--tls-verify=false", "--node-binary",
+	do(0, "next: pinbox medium "+dir, "build", "-c", config, "--insecure-registry=127.0.0.1", "--node-binary",
 		fixtures.Program(t, nodePackage), "-o", dir+"/")
 	do(0, "with no store in it", "verify", filepath.Join(dir, "appliance.iso"))
 	do(cli.ExitUsage, "is not a regular file", "medium", dir, "-o", t.TempDir())
@@ -153,7 +153,7 @@ func TestVerifyReadsAllOfAnISO(t *testing.T) {
 			t.Errorf("%v: got exit code %d, want %d and %q\n%s%s", args, got, code, want, stdout, stderr)
 		}
 	}
-	do(0, "", "build", "--set", write(t, "sets.yaml", pins.Sets()), "--tls-verify=false", "--node-binary",
+	do(0, "", "build", "--set", write(t, "sets.yaml", pins.Sets()), "--insecure-registry=127.0.0.1", "--node-binary",
 		fixtures.Program(t, nodePackage), "-o", dir, "--iso", fixtures.LiveISO(t), "--install-device", "/dev/sda")
 	image := filepath.Join(dir, "appliance.iso")
 	do(0, "installs to  ", "iso", "show", image)
@@ -175,7 +175,7 @@ func TestVerifyComparesTheISOWithItsFolder(t *testing.T) {
 	base := fixtures.LiveISO(t)
 	build := func(more ...string) string {
 		out := filepath.Join(t.TempDir(), "out")
-		args := append([]string{"build", "--set", write(t, "sets.yaml", pins.Sets()), "--tls-verify=false", "--node-binary",
+		args := append([]string{"build", "--set", write(t, "sets.yaml", pins.Sets()), "--insecure-registry=127.0.0.1", "--node-binary",
 			fixtures.Program(t, nodePackage), "-o", out, "--iso", base}, more...)
 		if code, _, stderr := pinbox(t.Context(), args...); code != 0 {
 			t.Fatal(stderr)
@@ -262,7 +262,7 @@ func TestLiveISOsThatCannotBeUsed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "out")
-			args := append([]string{"build", "--set", set, "--tls-verify=false", "--node-binary", program, "-o", out},
+			args := append([]string{"build", "--set", set, "--insecure-registry=127.0.0.1", "--node-binary", program, "-o", out},
 				test.args...)
 			if test.args == nil {
 				args = []string{"verify", base}
@@ -291,7 +291,7 @@ func TestLiveISOForAnotherArchitecture(t *testing.T) {
 		{"build", "--node-binary", program, "--set", set, "--iso", base, "-o", out, "--install-device", "/dev/sda"},
 		{"plan", "-c", config},
 	} {
-		code, _, stderr := pinbox(t.Context(), append(args, "--tls-verify=false")...)
+		code, _, stderr := pinbox(t.Context(), append(args, "--insecure-registry=127.0.0.1")...)
 		want := base + ": the image is for another architecture: it boots on s390x, and the store is for amd64\n" +
 			"hint: name the live ISO"
 		if code != cli.ExitInput || !strings.Contains(stderr, want) {
@@ -316,7 +316,7 @@ func TestLiveISOForAnotherArchitecture(t *testing.T) {
 func TestVerifyFindsAChangedByteInAnISO(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	dir := filepath.Join(t.TempDir(), "out")
-	code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", pins.Sets()), "--tls-verify=false",
+	code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", pins.Sets()), "--insecure-registry=127.0.0.1",
 		"--node-binary", fixtures.Program(t, nodePackage),
 		"-o", dir, "--iso", fixtures.LiveISO(t, fixtures.LiveISOs["as CoreOS"]...))
 	if code != 0 {

@@ -143,7 +143,7 @@ func TestManifestsOfUnknownKinds(t *testing.T) {
 		},
 		{[]string{"--image", tag, "--set", write(t, "set.yaml", sample.Set("worker", pin))}, ""},
 	} {
-		code, stdout, stderr := pinbox(t.Context(), append([]string{"plan", "--tls-verify=false", "--manifests", manifests},
+		code, stdout, stderr := pinbox(t.Context(), append([]string{"plan", "--insecure-registry=127.0.0.1", "--manifests", manifests},
 			c.args...)...)
 		if code != cli.ExitOK || !strings.Contains(stderr, c.output) ||
 			c.output == "" && strings.Contains(stderr, "left out") {
@@ -161,7 +161,7 @@ func TestManifestsOfUnknownKindsAlone(t *testing.T) {
 	}
 	manifests := write(t, "m.yaml", fmt.Appendf(nil, "apiVersion: example.com/v1\nkind: Fleet\nspec: {image: '%s'}\n",
 		tag))
-	args := []string{"plan", "--tls-verify=false", "--manifests", manifests}
+	args := []string{"plan", "--insecure-registry=127.0.0.1", "--manifests", manifests}
 	code, _, stderr := pinbox(t.Context(), args...)
 	if want := "left out: 1 image in kinds that pinbox does not know: Fleet.example.com (" + tag +
 		"); add images that nodes pull with --image"; code != cli.ExitInput || !strings.Contains(stderr, want) {

@@ -29,7 +29,7 @@ func newSite(t *testing.T) site {
 	registry, pins := fixtures.Samples(t)
 	s := site{
 		t: t, tag: registry.Host + "/tools/app:1", pins: pins, nodeFlags: []string{
-			"--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage),
+			"--insecure-registry=127.0.0.1", "--node-binary", fixtures.Program(t, nodePackage),
 		},
 	}
 	s.config = write(t, "site.yaml", []byte("apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: site}\n"+
@@ -66,7 +66,7 @@ func (s site) build(want int, more ...string) (out, stderr string) {
 // A user's life with a lock: tags are locked, move, are updated.
 func TestLock(t *testing.T) {
 	s := newSite(t)
-	if stdout, _ := s.run(0, "lock", "-c", s.config, "--tls-verify=false"); !strings.Contains(stdout,
+	if stdout, _ := s.run(0, "lock", "-c", s.config, "--insecure-registry=127.0.0.1"); !strings.Contains(stdout,
 		s.lock()+" locks 1 image") {
 		t.Error(stdout)
 	}
@@ -76,9 +76,9 @@ func TestLock(t *testing.T) {
 	if stdout, _ := s.run(0, "diff", first, second); !strings.Contains(stdout, "images: 0 added, 0 removed, 1 unchanged") {
 		t.Error(stdout)
 	}
-	s.run(0, "lock", "-c", s.config, "--tls-verify=false") // tags stay without --update
+	s.run(0, "lock", "-c", s.config, "--insecure-registry=127.0.0.1") // tags stay without --update
 	s.build(0, "--locked")
-	s.run(0, "lock", "-c", s.config, "--tls-verify=false", "--update")
+	s.run(0, "lock", "-c", s.config, "--insecure-registry=127.0.0.1", "--update")
 	third, _ := s.build(0, "--locked")
 	stdout, _ := s.run(0, "diff", first, third)
 	repository := strings.TrimSuffix(s.tag, ":1")
@@ -103,7 +103,7 @@ func TestLockedRefuses(t *testing.T) {
 	if _, stderr := s.build(cli.ExitInput, "--locked"); !strings.Contains(stderr, "site.lock.json") {
 		t.Errorf("without a lock: got %s", stderr)
 	}
-	s.run(0, "lock", "-c", s.config, "--tls-verify=false")
+	s.run(0, "lock", "-c", s.config, "--insecure-registry=127.0.0.1")
 	more := strings.Replace(string(mustRead(t, s.config)), "["+s.tag+"]", "["+s.tag+", '"+s.pins.Pause+"']", 1)
 	if err := os.WriteFile(s.config, []byte(more), 0o644); err != nil {
 		t.Fatal(err)

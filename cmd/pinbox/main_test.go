@@ -102,7 +102,7 @@ func buildFails(t *testing.T, sets string, code int, output []string, flags ...s
 	t.Helper()
 	parent := t.TempDir()
 	args := append([]string{
-		"build", "--set", sets, "-o", filepath.Join(parent, "out"), "--tls-verify=false",
+		"build", "--set", sets, "-o", filepath.Join(parent, "out"), "--insecure-registry=127.0.0.1",
 		"--node-binary", fixtures.Program(t, nodePackage),
 	}, flags...)
 	got, _, stderr := pinbox(t.Context(), args...)
@@ -305,7 +305,7 @@ func TestSeveralImagesForAnotherPlatform(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, _, stderr := pinbox(t.Context(), "plan", "--oci", dir+"=quay.io/site/app:1", "--image", indexed, "--image", tag,
-		"--image", push(t, r, image(t, "amd64", good)), "--tls-verify=false")
+		"--image", push(t, r, image(t, "amd64", good)), "--insecure-registry=127.0.0.1")
 	for _, output := range []string{
 		"quay.io/site/app@", "linux/arm64", indexed, "linux/riscv64", r.Host + "/test/tagged@", "linux/s390x",
 	} {
@@ -329,7 +329,7 @@ func TestMoreLayersThanCanBeMounted(t *testing.T) {
 	pin := push(t, r, image(t, "amd64", slices.Repeat([]v1.Layer{good}, 501)...))
 	sets, output := write(t, "sets.yaml", sample.Set("worker", pin)), []string{pin, "it has 501, and the limit is 500"}
 	buildFails(t, sets, cli.ExitInput, output)
-	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false"); code != cli.ExitInput ||
+	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--insecure-registry=127.0.0.1"); code != cli.ExitInput ||
 		!strings.Contains(stderr, output[1]) {
 		t.Errorf("plan: got exit code %d, want %d\n%s", code, cli.ExitInput, stderr)
 	}
@@ -476,7 +476,7 @@ func TestBadOutput(t *testing.T) {
 	pin := push(t, serve(t, nil), image(t, "amd64", layer(t, sample.File("a", "x"))))
 	sets := write(t, "sets.yaml", sample.Set("worker", pin))
 	full := filepath.Dir(write(t, "mine.txt", []byte("mine")))
-	args := []string{"build", "--set", sets, "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o"}
+	args := []string{"build", "--set", sets, "--insecure-registry=127.0.0.1", "--node-binary", fixtures.Program(t, nodePackage), "-o"}
 	code, _, stderr := pinbox(t.Context(), append(args, full)...)
 	if code != cli.ExitUsage || !strings.Contains(stderr, "not empty") {
 		t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitUsage, "not empty", stderr)
@@ -536,7 +536,7 @@ func TestFullDisk(t *testing.T) {
 	pin := push(t, serve(t, nil), image(t, "amd64", noise(t)))
 	disk := smallDisk(t)
 	args := []string{
-		"build", "--set", write(t, "sets.yaml", sample.Set("worker", pin)), "--tls-verify=false", "--node-binary",
+		"build", "--set", write(t, "sets.yaml", sample.Set("worker", pin)), "--insecure-registry=127.0.0.1", "--node-binary",
 		"/bin/true", "-o",
 	}
 	if code, _, stderr := pinbox(t.Context(), append(args, disk)...); code != cli.ExitUsage ||
@@ -586,7 +586,7 @@ func TestDiskThatIsTooSmall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			blobs = 0
-			code, _, stderr := pinbox(t.Context(), append([]string{"build", "--tls-verify=false", "--node-binary", "/bin/true"},
+			code, _, stderr := pinbox(t.Context(), append([]string{"build", "--insecure-registry=127.0.0.1", "--node-binary", "/bin/true"},
 				test.flags...)...)
 			if code != cli.ExitSpace || blobs != test.blobs {
 				t.Errorf("got exit code %d and %d blobs read, want %d\n%s", code, blobs, test.blobs, stderr)
@@ -615,7 +615,7 @@ func TestInterruptedBuild(t *testing.T) {
 	pin := push(t, r, image(t, "amd64", layer(t, sample.File("a", "x"))))
 	parent := t.TempDir()
 	code, _, stderr := pinbox(ctx, "build", "--set", write(t, "sets.yaml", sample.Set("worker", pin)),
-		"--tls-verify=false",
+		"--insecure-registry=127.0.0.1",
 		"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(parent, "out"))
 	if code != cli.ExitInterrupted {
 		t.Errorf("got exit code %d, want %d\n%s", code, cli.ExitInterrupted, stderr)

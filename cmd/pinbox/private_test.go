@@ -21,7 +21,7 @@ func TestConfigsWithSecretsArePrivate(t *testing.T) {
 		"spec:\n  sources:\n  - images: ['"+pin+"']\n  ignition: {butane: ["+user+"]}\n"+
 		"  node: {store: {volumeLabel: LABEL}}\n"))
 	out := filepath.Join(t.TempDir(), "out")
-	code, stdout, stderr := pinbox(t.Context(), "build", "-c", config, "-o", out, "--tls-verify=false", "--output", "json",
+	code, stdout, stderr := pinbox(t.Context(), "build", "-c", config, "-o", out, "--insecure-registry=127.0.0.1", "--output", "json",
 		"--node-binary", fixtures.Program(t, nodePackage))
 	var result struct{ Private bool }
 	if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != cli.ExitOK || !result.Private {

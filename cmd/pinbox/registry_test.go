@@ -76,7 +76,7 @@ func TestMirrorsOfFileFlagAndHost(t *testing.T) {
 	host := write(t, "registries.conf", fmt.Appendf(nil,
 		"[[registry]]\nlocation = \"three.example.com/c\"\n[[registry.mirror]]\nlocation = %q\n", r.Host+repository))
 	t.Setenv("CONTAINERS_REGISTRIES_CONF", host)
-	code, stdout, stderr := pinbox(t.Context(), "plan", "-c", config, "--mirrors", flag, "--tls-verify=false")
+	code, stdout, stderr := pinbox(t.Context(), "plan", "-c", config, "--mirrors", flag, "--insecure-registry=127.0.0.1")
 	if code != cli.ExitOK || !strings.Contains(stdout, "3 images") {
 		t.Errorf("got exit code %d, want %d and %q\n%s%s", code, cli.ExitOK, "3 images", stdout, stderr)
 	}
@@ -107,7 +107,7 @@ func TestBadMirrors(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false", "--mirrors",
+			code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--insecure-registry=127.0.0.1", "--mirrors",
 				write(t, "mirrors.yaml", []byte(c.mirrors)))
 			for _, output := range c.output {
 				if code != c.code || !strings.Contains(stderr, output) {
@@ -120,7 +120,7 @@ func TestBadMirrors(t *testing.T) {
 }
 
 // A registry with a self-signed certificate is trusted only with --cert-dir, which the hint recommends. A bug
-// was to recommend --tls-verify=false for any error of a registry.
+// was to recommend --insecure-registry=127.0.0.1 for any error of a registry.
 func TestCertificates(t *testing.T) {
 	server := httptest.NewTLSServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -135,33 +135,61 @@ func TestCertificates(t *testing.T) {
 	for _, args := range [][]string{{"--set", sets}, {"--set", mirrored, "--mirrors", mirrors}} {
 		code, _, stderr := pinbox(t.Context(), append([]string{"plan"}, args...)...)
 		if code != cli.ExitRegistry || !strings.Contains(stderr, "certificate is not trusted") ||
-			!strings.Contains(stderr, "--cert-dir") || strings.Contains(stderr, "--tls-verify") {
+			!strings.Contains(stderr, "--cert-dir") || strings.Contains(stderr, "--insecure-registry") {
 			t.Errorf("%s without the certificate: got exit code %d, want %d\n%s",
 				args, code, cli.ExitRegistry, stderr)
 		}
 	}
 	certs := filepath.Dir(write(t, "ca.crt",
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
-	for _, flag := range []string{"--cert-dir=" + certs, "--tls-verify=false"} {
+	for _, flag := range []string{"--cert-dir=" + certs, "--insecure-registry=127.0.0.1"} {
 		if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, flag); code != cli.ExitOK {
 			t.Errorf("%s: got exit code %d, want %d\n%s", flag, code, cli.ExitOK, stderr)
 		}
 	}
 }
 
-// --tls-verify=false is recommended only for a registry without TLS, but not for one that does not answer.
+// --insecure-registry is recommended, with the host, only for a registry without TLS, but not for one that does
+// not answer. It is for this registry only.
 func TestPlainHTTP(t *testing.T) {
-	r := serve(t, nil)
-	sets := write(t, "sets.yaml", sample.Set("worker", push(t, r, image(t, "amd64", layer(t, sample.File("a", "x"))))))
-	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets); code != cli.ExitRegistry ||
-		!strings.Contains(stderr, "it serves plain HTTP") || !strings.Contains(stderr, "--tls-verify=false") {
-		t.Errorf("plain HTTP: got exit code %d, want %d\n%s", code, cli.ExitRegistry, stderr)
+	r, other := serve(t, nil), serve(t, nil)
+	img := image(t, "amd64", layer(t, sample.File("a", "x")))
+	sets := write(t, "sets.yaml", sample.Set("worker", push(t, r, img)))
+	both := write(t, "both.yaml", sample.Set("worker", push(t, r, img), push(t, other, img)))
+	file := write(t, "appliance.yaml", fmt.Appendf(nil, "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: a}\n"+
+		"spec:\n  insecureRegistries: ['%s']\n  sources:\n  - pinnedImageSets: [%s]\n", r.Host, both))
+	flag := "--insecure-registry=" + r.Host
+	for name, c := range map[string]struct {
+		args []string
+		hint string // "" for success
+	}{
+		"no flag":                 {[]string{"--set", sets}, "hint: give it a certificate; or permit plain HTTP with --insecure-registry " + r.Host},
+		"another one's flag":      {[]string{"--set", sets, "--insecure-registry", other.Host}, "--insecure-registry " + r.Host},
+		"its flag":                {[]string{"--set", sets, flag}, ""},
+		"its flag, other one":     {[]string{"--set", both, flag}, "--insecure-registry " + other.Host},
+		"both flags":              {[]string{"--set", both, flag, "--insecure-registry", other.Host}, ""},
+		"the file":                {[]string{"-c", file}, "--insecure-registry " + other.Host},
+		"the file and a flag":     {[]string{"-c", file, "--insecure-registry", other.Host}, ""},
+		"the host without a port": {[]string{"--set", both, "--insecure-registry=127.0.0.1"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, _, stderr := pinbox(t.Context(), append([]string{"plan"}, c.args...)...)
+			if (code == cli.ExitOK) != (c.hint == "") || !strings.Contains(stderr, c.hint) {
+				t.Errorf("got exit code %d, want the hint %q\n%s", code, c.hint, stderr)
+			}
+		})
+	}
+	for _, bad := range []string{"https://a.example", "a.example/path", "name", "", "a.example:port", "*.example.com"} {
+		if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--insecure-registry", bad); code != cli.ExitUsage ||
+			!strings.Contains(stderr, "--insecure-registry: ") {
+			t.Errorf("%q: got exit code %d, want %d\n%s", bad, code, cli.ExitUsage, stderr)
+		}
 	}
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets); code != cli.ExitRegistry ||
-		strings.Contains(stderr, "--tls-verify") {
+		strings.Contains(stderr, "--insecure-registry") {
 		t.Errorf("no registry: got exit code %d, want %d\n%s", code, cli.ExitRegistry, stderr)
 	}
 }

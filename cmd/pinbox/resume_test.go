@@ -127,7 +127,7 @@ func TestFetchContinuesWhereItEnded(t *testing.T) {
 		t.Helper()
 		f.served, f.asked = 0, nil
 		out := filepath.Join(t.TempDir(), "out")
-		code, _, stderr := pinbox(t.Context(), "build", "--set", sets, "--tls-verify=false", "--node-binary",
+		code, _, stderr := pinbox(t.Context(), "build", "--set", sets, "--insecure-registry=127.0.0.1", "--node-binary",
 			fixtures.Program(t, nodePackage), "-o", out, "--cache-dir", cache)
 		if code != want {
 			t.Fatalf("got exit code %d, want %d\n%s", code, want, stderr)

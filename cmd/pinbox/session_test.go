@@ -74,12 +74,12 @@ spec:
 func TestPlanBuildVerify(t *testing.T) {
 	file := appliance(t, samples(t))
 	out := filepath.Join(t.TempDir(), "deep", "out")
-	code, stdout, stderr := pinbox(t.Context(), "plan", "-c", file, "--tls-verify=false")
+	code, stdout, stderr := pinbox(t.Context(), "plan", "-c", file, "--insecure-registry=127.0.0.1")
 	if code != cli.ExitOK || !strings.Contains(stdout, "5 images of 2 sets for linux/amd64: 8 different layers") ||
 		!strings.Contains(stderr, "warning: ") {
 		t.Fatalf("plan: got exit code %d, want %d\n%s%s", code, cli.ExitOK, stdout, stderr)
 	}
-	code, stdout, stderr = pinbox(t.Context(), "build", "-c", file, "--tls-verify=false", "-o", out)
+	code, stdout, stderr = pinbox(t.Context(), "build", "-c", file, "--insecure-registry=127.0.0.1", "-o", out)
 	if code != cli.ExitOK || !strings.Contains(stdout, "built ship-7 for linux/amd64") ||
 		!strings.Contains(stdout, "next: pinbox verify "+out) {
 		t.Fatalf("build: got exit code %d, want %d\n%s%s", code, cli.ExitOK, stdout, stderr)
@@ -140,7 +140,7 @@ func superblock(t *testing.T, out string, at int64) uint32 {
 
 func TestSourceDateEpoch(t *testing.T) {
 	sets := write(t, "sets.yaml", sample.Set("worker", samples(t).Pause))
-	args := []string{"build", "--set", sets, "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o"}
+	args := []string{"build", "--set", sets, "--insecure-registry=127.0.0.1", "--node-binary", fixtures.Program(t, nodePackage), "-o"}
 	t.Setenv("SOURCE_DATE_EPOCH", "1234567890")
 	out := filepath.Join(t.TempDir(), "out")
 	if code, _, stderr := pinbox(t.Context(), append(args, out)...); code != cli.ExitOK {
@@ -161,7 +161,7 @@ func TestPlatform(t *testing.T) {
 	sets := write(t, "sets.yaml", sample.Set("worker", samples(t).Index))
 	manifests := map[string]bool{}
 	for _, platform := range []string{"linux/amd64", "linux/arm64"} {
-		code, stdout, stderr := pinbox(t.Context(), "plan", "--set", sets, "--tls-verify=false", "--platform", platform,
+		code, stdout, stderr := pinbox(t.Context(), "plan", "--set", sets, "--insecure-registry=127.0.0.1", "--platform", platform,
 			"--output", "json")
 		var plan struct{ Lock pinset.Lock }
 		if err := json.Unmarshal([]byte(stdout), &plan); code != cli.ExitOK || err != nil {
@@ -179,7 +179,7 @@ func TestPlatform(t *testing.T) {
 
 func TestOutputForPrograms(t *testing.T) {
 	file := appliance(t, samples(t))
-	code, stdout, stderr := pinbox(t.Context(), "plan", "-c", file, "--tls-verify=false", "--output", "json")
+	code, stdout, stderr := pinbox(t.Context(), "plan", "-c", file, "--insecure-registry=127.0.0.1", "--output", "json")
 	var plan struct {
 		Totals struct{ Images, Layers int }
 		Lock   struct{ Images []any }
@@ -194,7 +194,7 @@ func TestOutputForPrograms(t *testing.T) {
 		}
 	}
 	out := filepath.Join(t.TempDir(), "out")
-	code, stdout, _ = pinbox(t.Context(), "build", "-c", file, "--tls-verify=false", "--output", "json", "-o", out)
+	code, stdout, _ = pinbox(t.Context(), "build", "-c", file, "--insecure-registry=127.0.0.1", "--output", "json", "-o", out)
 	var built builder.Result
 	if err := json.Unmarshal([]byte(stdout), &built); code != cli.ExitOK || err != nil || built.Name != "ship-7" ||
 		built.StoreSize == 0 || built.StoreDigest == "" {
@@ -210,7 +210,7 @@ func TestOutputForPrograms(t *testing.T) {
 func TestVerifyFindsEveryDamage(t *testing.T) {
 	file := appliance(t, samples(t))
 	out := filepath.Join(t.TempDir(), "out")
-	if code, _, stderr := pinbox(t.Context(), "build", "-c", file, "--tls-verify=false", "-o", out); code != cli.ExitOK {
+	if code, _, stderr := pinbox(t.Context(), "build", "-c", file, "--insecure-registry=127.0.0.1", "-o", out); code != cli.ExitOK {
 		t.Fatal(stderr)
 	}
 	for name := range fixtures.Tree(t, out) {
@@ -279,7 +279,7 @@ func TestVerifyComparesTheFilesWithEachOther(t *testing.T) {
 	pins := samples(t)
 	build := func(set []byte) string {
 		out := filepath.Join(t.TempDir(), "out")
-		code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", set), "--tls-verify=false", "-o", out,
+		code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", set), "--insecure-registry=127.0.0.1", "-o", out,
 			"--node-binary", fixtures.Program(t, nodePackage))
 		if code != cli.ExitOK {
 			t.Fatal(stderr)
@@ -334,7 +334,7 @@ func TestKilledBuildIsDoneAgain(t *testing.T) {
 	program := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox")
 	sets := write(t, "sets.yaml", samples(t).Sets())
 	command := func(out, cache string) *exec.Cmd {
-		return exec.Command(program, "build", "--set", sets, "--tls-verify=false", "--node-binary",
+		return exec.Command(program, "build", "--set", sets, "--insecure-registry=127.0.0.1", "--node-binary",
 			fixtures.Program(t, nodePackage), "-o", out, "--cache-dir", cache)
 	}
 	reference := filepath.Join(t.TempDir(), "out")
@@ -408,7 +408,7 @@ func TestBuildKeepsItsHandsOffOtherFolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", pins.Pause)),
-		"--tls-verify=false",
+		"--insecure-registry=127.0.0.1",
 		"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(parent, "out"))
 	if _, err := os.Stat(mine); code != cli.ExitOK || err != nil {
 		t.Errorf("got exit code %d, want %d, %v\n%s", code, cli.ExitOK, err, stderr)
@@ -418,7 +418,7 @@ func TestBuildKeepsItsHandsOffOtherFolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, _, stderr = pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", pins.Pause)),
-		"--tls-verify=false",
+		"--insecure-registry=127.0.0.1",
 		"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(parent, "other"))
 	if _, err := os.Stat(mine); code != cli.ExitUsage || err != nil {
 		t.Errorf("got exit code %d, want %d, %v\n%s", code, cli.ExitUsage, err, stderr)
@@ -429,7 +429,7 @@ func TestBuildIntoTheCurrentFolder(t *testing.T) {
 	pins := samples(t)
 	t.Chdir(t.TempDir())
 	code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", pins.Pause)),
-		"--tls-verify=false",
+		"--insecure-registry=127.0.0.1",
 		"--node-binary", fixtures.Program(t, nodePackage), "-o", ".")
 	if code != cli.ExitUsage || !strings.Contains(stderr, "it is the current folder") {
 		t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitUsage, "it is the current folder", stderr)

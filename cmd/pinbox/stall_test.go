@@ -150,7 +150,7 @@ func (s stalling) run(t *testing.T, noise v1.Layer) {
 	sets := write(t, "sets.yaml", sample.Set("worker", push(t, r, image(t, "amd64", noise))))
 	stalls.Store(true)
 	args := []string{
-		"build", "--set", sets, "--tls-verify=false", "--node-binary", fixtures.Program(t, nodePackage), "-o",
+		"build", "--set", sets, "--insecure-registry=127.0.0.1", "--node-binary", fixtures.Program(t, nodePackage), "-o",
 		filepath.Join(t.TempDir(), "out"), "--stall", "300ms", "--cache-dir", t.TempDir(),
 	}
 	if s.flag != "" {
@@ -201,7 +201,7 @@ func TestStallIsInterrupted(t *testing.T) {
 	sets := write(t, "sets.yaml", sample.Set("worker", push(t, r, image(t, "amd64", layer(t, sample.File("a", "a"))))))
 	broken.Store(true)
 	start := time.Now()
-	code, _, stderr := pinbox(ctx, "plan", "--set", sets, "--tls-verify=false")
+	code, _, stderr := pinbox(ctx, "plan", "--set", sets, "--insecure-registry=127.0.0.1")
 	if took := time.Since(start); code != cli.ExitInterrupted || took > 10*time.Second {
 		t.Errorf("got exit code %d, want %d after %v\n%s", code, cli.ExitInterrupted, took, stderr)
 	}

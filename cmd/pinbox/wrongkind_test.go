@@ -153,7 +153,7 @@ func TestMessagesAboutYAML(t *testing.T) {
 func TestLockReplacesOnlyLocks(t *testing.T) {
 	pins := samples(t)
 	mine := write(t, "mine.txt", []byte("mine"))
-	if code, _, stderr := pinbox(t.Context(), "lock", "--image", pins.Pause, "--tls-verify=false", "-o",
+	if code, _, stderr := pinbox(t.Context(), "lock", "--image", pins.Pause, "--insecure-registry=127.0.0.1", "-o",
 		mine); code != cli.ExitUsage || !strings.Contains(stderr, mine) {
 		t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitUsage, mine, stderr)
 	}
@@ -162,7 +162,7 @@ func TestLockReplacesOnlyLocks(t *testing.T) {
 	}
 	lock := filepath.Join(t.TempDir(), "x.lock.json")
 	for range 2 {
-		if code, _, stderr := pinbox(t.Context(), "lock", "--image", pins.Pause, "--tls-verify=false", "-o",
+		if code, _, stderr := pinbox(t.Context(), "lock", "--image", pins.Pause, "--insecure-registry=127.0.0.1", "-o",
 			lock); code != cli.ExitOK {
 			t.Errorf("got exit code %d, want %d\n%s", code, cli.ExitOK, stderr)
 		}
