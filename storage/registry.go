@@ -39,6 +39,7 @@ var (
 	ErrCertificate = errors.New("its certificate is not trusted")
 	ErrPlainHTTP   = errors.New("it serves plain HTTP")
 	ErrStalled     = errors.New("connection stalled") // it is open, but next to no data arrives
+	ErrRealm       = errors.New("a password goes only to the registry's own domain, by HTTPS")
 )
 
 // Access has the options for requests to registries. The zero value does what skopeo does without
@@ -63,7 +64,7 @@ type Access struct {
 	// Retrying is called with a line of text before a request is repeated because the registry
 	// stalled or the connection was lost. It is called from several goroutines; it may be nil.
 	Retrying func(string)
-	// Insecure are registries, as HOST or HOST:PORT, that may serve plain HTTP, and have certificates of
+	// Insecure are registries, as HOST or HOST:PORT, that may serve plain HTTP, have certificates of
 	// unknown authorities, and send passwords to other hosts for a token.
 	Insecure []string
 	// Limits of what one layer may need.
@@ -256,10 +257,16 @@ func (c *Client) openName(ctx context.Context, name string, pinned pinset.Image)
 	if err != nil {
 		return nil, err
 	}
+	realms, err := realmsOf(c.sys, ref)
+	if err != nil {
+		return nil, classify(ctx, err)
+	}
+	sys := *c.sys
+	sys.DockerProxy = realms.proxy
 	wait := c.waiter(pinned.Repository, name)
 	var src imgtypes.ImageSource
 	if err := wait.request(ctx, func(ctx context.Context) (err error) {
-		src, err = ref.NewImageSource(ctx, c.sys)
+		src, err = ref.NewImageSource(ctx, &sys)
 		return err
 	}); err != nil {
 		return nil, classify(ctx, err)
@@ -340,9 +347,9 @@ const certificateText = "tls: failed to verify certificate"
 var causes = []struct {
 	text string
 	err  error
-}{{certificateText, ErrCertificate}, {http.ErrSchemeMismatch.Error(), ErrPlainHTTP}}
+}{{certificateText, ErrCertificate}, {http.ErrSchemeMismatch.Error(), ErrPlainHTTP}, {realmText, ErrRealm}}
 
-// registryText is how the library's errors name a registry.
+// registryText is how errors of the library and of realms name a registry.
 var registryText = regexp.MustCompile(`container registry (\S+?):? `)
 
 // unusable adds to ErrRegistry why the registry cannot be used, and which one it is.

@@ -325,6 +325,11 @@ var table = []cli.Row{
 			"`insecure = true` in registries.conf",
 	},
 	{
+		storage.ErrRealm, cli.ExitRegistry,
+		"serve tokens by HTTPS in the registry's domain; or trust it with its password, with --insecure-registry " +
+			cli.Host + " or spec.insecureRegistries",
+	},
+	{
 		storage.ErrStalled, cli.ExitRegistry,
 		"run the command again, which continues where it ended; check the network, proxies and mirrors; --stall " +
 			"gives a slow registry more time",

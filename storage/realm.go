@@ -1,0 +1,131 @@
+package storage
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+
+	"go.podman.io/image/v5/docker/reference"
+	dockerconfig "go.podman.io/image/v5/pkg/docker/config"
+	"go.podman.io/image/v5/pkg/sysregistriesv2"
+	imgtypes "go.podman.io/image/v5/types"
+	"golang.org/x/net/publicsuffix"
+)
+
+// realmText is in the error of a request that realms refuses.
+const realmText = "wants its password sent to"
+
+// realms decides where the password for an image's registry, or for a mirror of it, may go. The
+// library sends it to any URL that the registry names in WWW-Authenticate (getBearerToken and
+// getBearerTokenOAuth2 in docker/docker_client.go of containers/image). SystemContext.DockerProxy
+// is called with the URL of each request before the request is sent.
+type realms struct {
+	endpoints map[string]endpoint // by HOST or HOST:PORT
+	mu        sync.Mutex
+	// asked is the registry whose /v2/ was requested last, until its next request: what is requested
+	// between them is a token.
+	asked endpoint
+}
+
+// endpoint is a registry or a mirror. The zero value has no password.
+type endpoint struct {
+	host     string
+	insecure bool
+	// password is true if there are credentials for it, identity if they are an identity token: that
+	// is sent in the body of a POST.
+	password, identity bool
+}
+
+// realmsOf returns the realms for an image with its mirrors.
+func realmsOf(sys *imgtypes.SystemContext, ref imgtypes.ImageReference) (*realms, error) {
+	named := ref.DockerReference()
+	registry, err := sysregistriesv2.FindRegistry(sys, named.Name())
+	if err != nil {
+		return nil, err
+	}
+	if registry == nil {
+		registry = &sysregistriesv2.Registry{
+			Endpoint: sysregistriesv2.Endpoint{Location: named.Name()}, Prefix: named.Name(),
+		}
+	}
+	sources, err := registry.PullSourcesFromReference(named)
+	if err != nil {
+		return nil, err
+	}
+	r := &realms{endpoints: map[string]endpoint{}}
+	for _, s := range sources {
+		secret, err := dockerconfig.GetCredentialsForRef(sys, s.Reference)
+		if err != nil {
+			return nil, err
+		}
+		e := endpoint{
+			host: reference.Domain(s.Reference), insecure: s.Endpoint.Insecure,
+			password: secret != imgtypes.DockerAuthConfig{}, identity: secret.IdentityToken != "",
+		}
+		if e.host == "docker.io" {
+			e.host = "registry-1.docker.io" // as newDockerClient does
+		}
+		if other, ok := r.endpoints[e.host]; ok { // of another repository
+			e.insecure = e.insecure && other.insecure
+			e.password, e.identity = e.password || other.password, e.identity || other.identity
+		}
+		r.endpoints[e.host] = e
+	}
+	return r, nil
+}
+
+// proxy is a SystemContext.DockerProxy.
+func (r *realms) proxy(u *url.URL) (*url.URL, error) {
+	if err := r.check(u); err != nil {
+		return nil, err
+	}
+	return http.ProxyFromEnvironment(&http.Request{URL: u})
+}
+
+func (r *realms) check(u *url.URL) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e, ok := r.endpoints[u.Host]; ok && strings.HasPrefix(u.Path, "/v2/") && e.mayHave(u) {
+		r.asked = endpoint{}
+		if u.Path == "/v2/" {
+			r.asked = e
+		}
+		return nil
+	}
+	if !r.asked.mayHave(u) {
+		return fmt.Errorf("container registry %s %s %s://%s", r.asked.host, realmText, u.Scheme, u.Host)
+	}
+	return nil
+}
+
+// mayHave reports whether a request that may have the endpoint's password may go to a URL.
+func (e endpoint) mayHave(u *url.URL) bool {
+	if !e.password || e.insecure {
+		return true
+	}
+	own := sameDomain(hostname(e.host), u.Hostname())
+	// The library puts the user's name into the URL, and net/http sends no password to another domain
+	// to which such a request is redirected.
+	if !own && !e.identity && !u.Query().Has("account") {
+		return true
+	}
+	return own && u.Scheme == "https"
+}
+
+// sameDomain reports whether two hosts belong to the same owner by the list of public suffixes, as
+// registry-1.docker.io and auth.docker.io do. An address, or a name of one label, is only itself.
+func sameDomain(a, b string) bool {
+	a, b = strings.ToLower(a), strings.ToLower(b)
+	if a == b {
+		return true
+	}
+	if net.ParseIP(a) != nil || net.ParseIP(b) != nil {
+		return false
+	}
+	domain, err := publicsuffix.EffectiveTLDPlusOne(a)
+	other, otherErr := publicsuffix.EffectiveTLDPlusOne(b)
+	return err == nil && otherErr == nil && domain == other
+}
