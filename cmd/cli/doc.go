@@ -9,6 +9,8 @@
 //     storage/bytesize writes them, in KiB, MiB and GiB.
 //   - Progress, notes and errors go to stderr. Where --output is not text, each is a JSON
 //     object on its own line, also with --output yaml.
+//   - What is written can be shown on a terminal: controls, which can come from names of others,
+//     are escaped. Content writes a file as it is.
 //   - Paths to write to are flags -o and --out.
 //   - Under puts flags under a heading of the help. A flag's usage is a clause that can be
 //     understood alone, in lower case and without a full stop.

@@ -24,6 +24,7 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 	addGeneral(p.Root)
 	completeAll(p.Root)
 	p.Root.SetArgs(args)
+	stdout, stderr = printable{stdout}, printable{stderr}
 	p.Root.SetOut(stdout)
 	p.Root.SetErr(stderr)
 	command, err := p.Root.ExecuteContextC(ctx)

@@ -4,11 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
-	"github.com/mattn/go-isatty"
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 )
@@ -33,12 +31,12 @@ type stage struct {
 // NewProgress shows progress on stderr: in JSON if the result is not text.
 func NewProgress(stderr io.Writer, output Output) *Progress {
 	p := &Progress{finish: func() {}, note: func(line string) { fmt.Fprintln(stderr, line) }}
-	f, ok := stderr.(*os.File)
+	f := terminal(stderr)
 	switch {
 	case !output.Text():
 		p.show, p.note = jsonLines(stderr)
-	case ok && isatty.IsTerminal(f.Fd()):
-		p.show, p.note, p.finish = bars(stderr)
+	case f != nil:
+		p.show, p.note, p.finish = bars(f) // which move the cursor by escapes
 	default:
 		p.show = plainLines(stderr, time.Now)
 	}
@@ -162,7 +160,7 @@ func bars(w io.Writer) (show func(stage), note func(string), finish func()) {
 			bar.SetCurrent(s.done)
 		}
 	}
-	note = func(line string) { fmt.Fprintln(pool, line) } // above the bars
+	note = func(line string) { fmt.Fprintln(pool, escape(line)) } // above the bars
 	return show, note, func() {
 		if bar != nil {
 			bar.Abort(false) // does nothing if the bar is complete
@@ -177,6 +175,6 @@ func newBar(pool *mpb.Progress, s stage) *mpb.Bar {
 		counters = decor.CountersNoUnit(" %d / %d")
 	}
 	return pool.AddBar(s.total,
-		mpb.PrependDecorators(decor.Name(s.name, decor.WC{W: 20, C: decor.DindentRight})),
+		mpb.PrependDecorators(decor.Name(escape(s.name), decor.WC{W: 20, C: decor.DindentRight})),
 		mpb.AppendDecorators(decor.Percentage(), counters, decor.Name(" "), decor.AverageETA(decor.ET_STYLE_GO)))
 }

@@ -37,3 +37,17 @@ func TestNodeWithoutCRIO(t *testing.T) {
 		})
 	}
 }
+
+// The name of a medium or of a file on it, which its maker chose, has no effect on a terminal.
+func TestNamesDoNotSteerTheTerminal(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "\x1b[2J\u009b\u202e")
+	for _, args := range [][]string{
+		{"attach", dir, "--state", t.TempDir()}, {"status", "--wait", "1ms", "--socket", dir},
+	} {
+		var out, errOut bytes.Buffer
+		if code := run(t.Context(), args, &out, &errOut); code == 0 || strings.ContainsAny(errOut.String(), "\x1b\u009b\u202e") ||
+			!strings.Contains(errOut.String(), `\u001b[2J\u009b\u202e`) {
+			t.Errorf("%q: got exit code %d and %q, want the name with escapes", args[0], code, errOut.String())
+		}
+	}
+}

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"os"
-
-	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/builder/artifact"
@@ -17,16 +14,17 @@ func isoExtractCommand() *cobra.Command {
 		Short: "Write a part of an ISO to standard output",
 		Args:  cobra.ExactArgs(1), ValidArgsFunction: cli.FileArgs(1, "iso"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if store && cmd.OutOrStdout() == os.Stdout && isatty.IsTerminal(os.Stdout.Fd()) {
+			stdout, isTerminal := cli.Content(cmd.OutOrStdout())
+			if store && isTerminal {
 				return cli.Usagef("a store is binary: write it to a file or a pipe")
 			}
 			switch {
 			case ignition && !store && !lock:
-				return artifact.ExtractIgnition(cmd.Context(), args[0], cmd.OutOrStdout())
+				return artifact.ExtractIgnition(cmd.Context(), args[0], stdout)
 			case store && !ignition && !lock:
-				return artifact.ExtractStore(cmd.Context(), args[0], cmd.OutOrStdout())
+				return artifact.ExtractStore(cmd.Context(), args[0], stdout)
 			case lock && !ignition && !store:
-				return artifact.ExtractLock(cmd.Context(), args[0], cmd.OutOrStdout())
+				return artifact.ExtractLock(cmd.Context(), args[0], stdout)
 			}
 			return cli.Usagef("give one of --ignition, --store and --lock")
 		},
