@@ -97,6 +97,10 @@ var table = []cli.Row{
 			"folder itself",
 	},
 	{atomicfile.ErrBusy, cli.ExitUsage, "wait for the other run, or give another name with -o"},
+	{
+		atomicfile.ErrForeign, cli.ExitUsage,
+		"give a name with -o in a folder of your own, or have that file removed by who made it",
+	},
 	{atomicfile.ErrNotFile, cli.ExitUsage, "name a regular file with -o; `dd` copies an ISO to a disk"},
 	{artifact.ErrNotAppliance, cli.ExitInput, "name a folder or an ISO that `pinbox build` or `pinbox delta` made"},
 	{iso9660.ErrNotISO, cli.ExitInput, "name a CoreOS live ISO"},

@@ -129,6 +129,14 @@ func TestMedium(t *testing.T) {
 	do(cli.ExitUsage, "is in the folder that the medium is made of", "medium", dir, "-o",
 		filepath.Join(dir, "appliance.iso"))
 	do(cli.ExitUsage, "exists and is not an ISO, so it is not overwritten", "medium", dir, "-o", config)
+	partial := filepath.Join(filepath.Dir(medium), ".medium.iso.pinbox-partial")
+	if err := os.Symlink(config, partial); err != nil {
+		t.Fatal(err)
+	}
+	do(cli.ExitUsage, partial+" is not a file of this user alone", "medium", dir, "-o", medium)
+	if err := os.Remove(partial); err != nil {
+		t.Fatal(err)
+	}
 	do(0, "medium.iso: ", "medium", dir, "-o", medium)
 	do(0, "with the label SHIP_7", "medium", dir, "-o", medium) // over the one before
 	do(0, "3 files, 5 images in a store of", "verify", medium)

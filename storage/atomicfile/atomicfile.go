@@ -20,6 +20,9 @@ var ErrNotFile = errors.New("is not a regular file")
 // ErrBusy reports that another process is writing the file.
 var ErrBusy = errors.New("is being written by another process")
 
+// ErrForeign reports that the partial file of an earlier run is not this user's.
+var ErrForeign = errors.New("is not a file of this user alone")
+
 // File is a file that is being written. Commit gives it its name.
 type File struct {
 	*os.File
@@ -72,14 +75,17 @@ func CreateVia(temp, path string, perm fs.FileMode) (*File, error) {
 
 // CreateLarge is Create for a file of which killed processes must not leave several copies: the
 // temporary name is fixed, and the next process overwrites it. The error is ErrBusy while another
-// process is writing the file.
+// process is writing the file, and ErrForeign if another user has made something of that name.
 func CreateLarge(path string, perm fs.FileMode) (*File, error) {
 	if err := replaceable(path); err != nil {
 		return nil, err
 	}
 	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".pinbox-partial")
 	for {
-		f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+		f, err := openPartial(temp)
+		if errors.Is(err, fs.ErrExist) { // another process has made it
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -101,6 +107,30 @@ func CreateLarge(path string, perm fs.FileMode) (*File, error) {
 			return nil, err
 		}
 	}
+}
+
+// openPartial opens the partial file of an earlier run, or makes a new one. In a folder such as /tmp
+// another user can make a file of that name, or a link to a file of this user.
+func openPartial(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	}
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ELOOP) {
+		return nil, fmt.Errorf("%s %w: %w", name, ErrForeign, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	stat := fi.Sys().(*syscall.Stat_t) // the type on Linux
+	if !fi.Mode().IsRegular() || stat.Uid != uint32(os.Geteuid()) || stat.Nlink > 1 {
+		return nil, errors.Join(fmt.Errorf("%s %w", name, ErrForeign), f.Close())
+	}
+	return f, nil
 }
 
 func replaceable(path string) error {

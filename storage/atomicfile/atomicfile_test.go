@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/storage/atomicfile"
 )
 
@@ -147,6 +148,54 @@ func TestCreateLarge(t *testing.T) {
 	second.Abort()
 	if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) != 1 {
 		t.Errorf("got files %v, %v, want one", entries, err)
+	}
+}
+
+// In a folder such as /tmp, another user can make the partial file first. A bug was to write into it: its owner
+// could change what was written, and a link led to a file of this user.
+func TestPartialFileOfAnotherUser(t *testing.T) {
+	fixtures.NeedRoot(t)
+	const other = 12345
+	const content = "what stood there"
+	for name, make := range map[string]func(partial, own string) error{
+		"a file": func(partial, _ string) error {
+			return errors.Join(os.WriteFile(partial, []byte(content), 0o600), os.Chmod(partial, 0o666),
+				os.Chown(partial, other, other))
+		},
+		"a pipe":        func(partial, _ string) error { return syscall.Mkfifo(partial, 0o600) },
+		"a link":        func(partial, own string) error { return os.Link(own, partial) },
+		"a symlink":     func(partial, own string) error { return os.Symlink(own, partial) },
+		"a broken link": func(partial, own string) error { return os.Symlink(own+"2", partial) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			own, partial := filepath.Join(dir, "own"), filepath.Join(dir, ".image.iso.pinbox-partial")
+			if err := errors.Join(os.Chmod(dir, 0o777|os.ModeSticky), os.WriteFile(own, []byte(content), 0o600),
+				make(partial, own)); err != nil {
+				t.Fatal(err)
+			}
+			before, err := os.Lstat(partial)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := atomicfile.CreateLarge(filepath.Join(dir, "image.iso"), 0o644)
+			if !errors.Is(err, atomicfile.ErrForeign) || !strings.Contains(err.Error(), partial) {
+				t.Errorf("got %v, want %v of %s", err, atomicfile.ErrForeign, partial)
+			}
+			if f != nil {
+				f.Abort()
+			}
+			after, err := os.Lstat(partial)
+			if err != nil || !os.SameFile(before, after) || before.Mode() != after.Mode() {
+				t.Errorf("got %v, %v, want the partial file as it was, %v", after, err, before)
+			}
+			if got, err := os.ReadFile(own); err != nil || string(got) != content {
+				t.Errorf("got %q, %v in a file of the user's own, want %q", got, err, content)
+			}
+			if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
+				t.Errorf("got files %v, %v, want two", entries, err)
+			}
+		})
 	}
 }
 
