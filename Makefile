@@ -10,7 +10,7 @@ GOBUILD := go build -p 2 -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 # The build that lets C libraries do the most expensive work: see docs/build.md. Names
 # of users and hosts are still looked up by Go.
 NATIVE  := $(GOFLAGS),native,osusergo,netgo
-DEBIAN  := conmon cpio cryptsetup-bin e2fsprogs fdisk gcc gdisk genisoimage gpg gpg-agent libblkid-dev libc6-dev libisal-dev libzstd-dev minisign openssl rpm runc skopeo squashfs-tools squashfs-tools-ng strace systemd systemd-container tar udev xorriso xz-utils zstd
+DEBIAN  := conmon cpio cryptsetup-bin e2fsprogs fdisk gcc gdisk genisoimage gpg gpg-agent jq libblkid-dev libc6-dev libisal-dev libzstd-dev minisign openssl rpm runc skopeo squashfs-tools squashfs-tools-ng strace systemd systemd-container tar udev xorriso xz-utils zstd
 
 DEBIAN_BOOT := busybox-static dosfstools grub-common grub-efi-amd64-bin isolinux kmod mmdebstrap mtools ovmf qemu-system-x86 seabios syslinux-common
 
@@ -19,7 +19,7 @@ DEBIAN_BENCH := isal podman skopeo squashfs-tools zstd
 # The architectures that nodes may have: pinset.Architectures.
 ARCHITECTURES := amd64 arm64 ppc64le riscv64 s390x
 
-.PHONY: build build-native node cross demo test fresh-test boot-test deps boot-deps bench-deps peers golden bench bench-attach bench-parts vet lint mutate fuzz soak
+.PHONY: build build-native node cross demo test kube-test fresh-test boot-test deps boot-deps bench-deps peers golden bench bench-attach bench-parts vet lint mutate fuzz soak
 build:
 	CGO_ENABLED=0 $(GOBUILD) -o bin/ ./cmd/pinbox ./cmd/pinbox-node
 
@@ -55,6 +55,11 @@ test: deps peers vet
 # for the live ISO.
 boot-test: deps boot-deps peers bin/peers/live.iso
 	go test $(GOFLAGS),boot -timeout 45m -v -run . ./fixtures/live
+
+# Nodes with a real kubelet. The first time builds the kubelet: about 5 minutes.
+kube-test: deps peers
+	$(MAKE) -C fixtures/peers ../../bin/peers/kubelet
+	go test $(GOFLAGS),kube -timeout 20m -v ./fixtures/kube
 
 # The README's commands in a bare Debian with nothing but make, git and Go: about 3 minutes.
 fresh-test: deps boot-deps bin/peers/debian.tar
