@@ -51,6 +51,8 @@ type Config struct {
 	PullSecret []byte
 	// InternalRepair leaves CRI-O's repair on.
 	InternalRepair bool
+	// Kubelet is what the node does about records of the kubelet that keep pods from images of stores.
+	Kubelet layout.Kubelet
 	// KeepPrevious is how many previous releases stay on the node for a rollback.
 	KeepPrevious int
 	// AutoAttach attaches a medium with a later store as soon as it is plugged in.
@@ -138,7 +140,7 @@ func (c Config) Validate() error {
 // node is the configuration of pinbox-node.
 func (c Config) node() layout.NodeConfig {
 	return layout.NodeConfig{
-		KeepPrevious: c.KeepPrevious, SELinuxContext: c.Store.SELinuxContext, Verity: c.Store.Verity,
+		KeepPrevious: c.KeepPrevious, SELinuxContext: c.Store.SELinuxContext, Verity: c.Store.Verity, Kubelet: c.Kubelet,
 	}
 }
 

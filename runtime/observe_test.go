@@ -245,7 +245,7 @@ func TestUnavailableStore(t *testing.T) {
 func TestConfigureError(t *testing.T) {
 	r, _ := newRecordingNode(t, 1)
 	broken := errors.New("node.json cannot be read")
-	r.Configure = func(r *runtime.Reconciler) error {
+	r.Configure = func(_ context.Context, r *runtime.Reconciler) error {
 		r.Node = "node13"
 		return broken
 	}

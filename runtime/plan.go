@@ -48,7 +48,7 @@ type Pull struct {
 // Plan returns what a pass would do. It changes nothing. The error that would make the pass fail is
 // the Problem of the plan.
 func (r *Reconciler) Plan(ctx context.Context) (Plan, error) {
-	configErr := r.configure()
+	configErr := r.configure(ctx)
 	o, err := r.complete()
 	if err := errors.Join(configErr, err); err != nil {
 		return Plan{}, err

@@ -19,7 +19,7 @@ type Reconciler struct {
 	Disk      Disk
 	// Configure reads before each pass what may have changed on the node: its owner, limits,
 	// credentials. nil is fine.
-	Configure func(*Reconciler) error
+	Configure func(context.Context, *Reconciler) error
 	// Sets reads the node's sets. The sets that it returns with an error still count.
 	Sets func() ([]pinset.Set, error)
 	// Publish writes the status for others to read.
@@ -49,7 +49,7 @@ func (r *Reconciler) Continue(previous Status) { r.previous = previous }
 // the kubelet never removes an image between its pull and its pin. An error means that
 // ctx ended, or that the status could not be published.
 func (r *Reconciler) Pass(ctx context.Context) (Status, error) {
-	configErr := r.configure()
+	configErr := r.configure(ctx)
 	o, err := r.complete()
 	if err != nil {
 		return r.previous, err
@@ -87,11 +87,11 @@ func (r *Reconciler) Pass(ctx context.Context) (Status, error) {
 	return r.waitAndFinish(ctx, rep, o)
 }
 
-func (r *Reconciler) configure() error {
+func (r *Reconciler) configure(ctx context.Context) error {
 	if r.Configure == nil {
 		return nil
 	}
-	return r.Configure(r)
+	return r.Configure(ctx, r)
 }
 
 // waitAndFinish lists the images once more, after pulls.
@@ -141,7 +141,7 @@ func (r *Reconciler) end(ctx context.Context, rep report, err error) (Status, er
 // Status returns the status of the node, with the errors and the progress of the last pass. It
 // changes nothing. busy reports that another process makes a pass.
 func (r *Reconciler) Status(ctx context.Context, busy bool) (Status, error) {
-	configErr := r.configure()
+	configErr := r.configure(ctx)
 	o := r.defaults()
 	n, err := r.observe(ctx, o)
 	if ctx.Err() != nil {

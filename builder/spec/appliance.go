@@ -138,6 +138,10 @@ type Node struct {
 	// AutoAttach makes the node attach a medium with the volume label PINBOX as soon as it is
 	// plugged in.
 	AutoAttach bool `yaml:"autoAttach,omitempty"`
+	// Kubelet is what the node does about records of the kubelet, since Kubernetes 1.35, that keep pods
+	// from images of a store: a pull did not end, and the image came with a store. report, if left
+	// out, reports them; mend removes them, and stops the kubelet for a moment if it runs.
+	Kubelet layout.Kubelet `yaml:"kubelet,omitempty" jsonschema:"enum=report,enum=mend"`
 	// PullSecret is a file with registry credentials for the nodes. The Ignition configs and
 	// the ISO contain it: everyone who can read them can read it.
 	PullSecret string `yaml:"pullSecret,omitempty"`

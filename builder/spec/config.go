@@ -13,7 +13,7 @@ import (
 func (s Spec) Config(sets []pinset.Set, registries []byte) ignition.Config {
 	c := ignition.Config{
 		Sets: sets, Registries: registries, InternalRepair: s.Node.InternalRepair, SSHKeys: s.Ignition.SSHAuthorizedKeys,
-		KeepPrevious: layout.DefaultKeepPrevious, AutoAttach: s.Node.AutoAttach,
+		KeepPrevious: layout.DefaultKeepPrevious, AutoAttach: s.Node.AutoAttach, Kubelet: s.Node.Kubelet,
 		Store: ignition.Store{
 			Path: s.Node.Store.Path, PartitionLabel: s.Node.Store.PartitionLabel, VolumeLabel: s.Node.Store.VolumeLabel,
 			SELinuxContext: ignition.DefaultSELinuxContext, Verity: s.Node.Store.Verity,

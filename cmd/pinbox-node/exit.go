@@ -45,6 +45,11 @@ var table = []cli.Row{
 		cri.ErrNoAnswer, cli.ExitOther,
 		"check that crio.service runs, and run it as root; --socket sets the path of its socket",
 	},
+	{
+		node.ErrNotAdmitted, cli.ExitOther,
+		"\"kubelet\": \"mend\" in /etc/pinbox/node.json removes records of pulls that did not end; or stop the kubelet, " +
+			"remove the file and start it; a policy admits images by preloadedImagesVerificationAllowlist",
+	},
 	{stores.ErrNotReplaced, cli.ExitOther, "the stores are unchanged; compact them again"},
 	{stores.ErrPlatform, cli.ExitInput, "build it for this node: spec.platform of the appliance file"},
 	{

@@ -4,41 +4,116 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 
+	"github.com/distribution/reference"
 	"go.yaml.in/yaml/v3"
 )
 
 // ConfigFiles are the configuration files of OpenShift and of kubeadm.
 var ConfigFiles = []string{"/etc/kubernetes/kubelet.conf", "/var/lib/kubelet/config.yaml"}
 
+// Config is what the kubelet's configuration says about images.
+type Config struct {
+	// File that it was read from; "" if there is none.
+	File string
+	// GCPercent is the used share of the image file system, in percent, at which the kubelet starts to
+	// remove images; 100 means never. GCSet reports that the file sets it.
+	GCPercent int
+	GCSet     bool
+	// Policy of verification, and Allowed, the repositories that PolicyAllowlist does not verify.
+	Policy  Policy
+	Allowed []string
+}
+
+// Policy is for which images that are on the node the kubelet asks the registry whether the pod's
+// credentials are good: KEP-2535, and pkg/kubelet/images/pullmanager/image_pull_policies.go in
+// Kubernetes, since 1.35.
+type Policy string
+
+// Policies. With PolicyPreloaded, the default, the kubelet verifies images that it has pulled itself.
+const (
+	PolicyNever     Policy = "NeverVerify"
+	PolicyPreloaded Policy = "NeverVerifyPreloadedImages"
+	PolicyAllowlist Policy = "NeverVerifyAllowlistedImages"
+	PolicyAlways    Policy = "AlwaysVerify"
+)
+
 // defaultThreshold is the kubelet's default: SetDefaults_KubeletConfiguration in
 // pkg/kubelet/apis/config/v1beta1/defaults.go.
 const defaultThreshold = 85
 
-// GCThreshold returns the used share of the image file system, in percent, at which the kubelet
-// starts to remove images, and the file that sets it, "" for the kubelet's default. 100 means
-// never. The first of the files that exists counts; if it cannot be read, the default is returned
-// with the error.
-func GCThreshold(files ...string) (percent int, file string, err error) {
+// ReadConfig reads the first of the files that exists. If it cannot be read, the defaults are
+// returned with the error.
+func ReadConfig(files ...string) (Config, error) {
+	c := Config{GCPercent: defaultThreshold, Policy: PolicyPreloaded}
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return defaultThreshold, "", err
+			return c, err
 		}
 		var config struct {
-			Percent *int `yaml:"imageGCHighThresholdPercent"`
+			Percent *int     `yaml:"imageGCHighThresholdPercent"`
+			Policy  Policy   `yaml:"imagePullCredentialsVerificationPolicy"`
+			Allowed []string `yaml:"preloadedImagesVerificationAllowlist"`
 		}
 		if err := yaml.Unmarshal(content, &config); err != nil {
-			return defaultThreshold, "", fmt.Errorf("kubelet configuration %s: %w", file, err)
+			return c, fmt.Errorf("kubelet configuration %s: %w", file, err)
 		}
+		c.File, c.Allowed = file, config.Allowed
 		if config.Percent != nil {
-			return *config.Percent, file, nil
+			c.GCPercent, c.GCSet = *config.Percent, true
+		}
+		if config.Policy != "" {
+			c.Policy = config.Policy
 		}
 		break
 	}
-	return defaultThreshold, "", nil
+	return c, nil
+}
+
+// Verifies reports whether the kubelet asks the registry before a pod may use an image that is on the
+// node. recorded means that the kubelet has a record of a pull.
+func (c Config) Verifies(image string, recorded bool) bool {
+	switch c.Policy {
+	case PolicyNever:
+		return false
+	case PolicyAllowlist:
+		repository := image
+		if named, err := reference.ParseNormalizedNamed(image); err == nil {
+			repository = named.Name()
+		}
+		return !slices.ContainsFunc(c.Allowed, func(pattern string) bool {
+			prefix, ok := strings.CutSuffix(pattern, "*")
+			return pattern == repository || ok && strings.HasPrefix(repository, prefix)
+		})
+	case PolicyAlways:
+		return true
+	}
+	return recorded
+}
+
+// Recorded returns the images that the kubelet verifies if it has a record of a pull.
+func (c Config) Recorded(names map[string]string) map[string]string {
+	recorded := maps.Clone(names)
+	maps.DeleteFunc(recorded, func(name, _ string) bool { return !c.Verifies(name, true) })
+	return recorded
+}
+
+// NotAdmitted returns the images that no pod may use without their registry, although the kubelet has
+// not pulled them.
+func (c Config) NotAdmitted(names map[string]string) (images []string) {
+	for name := range names {
+		if c.Verifies(name, false) {
+			images = append(images, name)
+		}
+	}
+	slices.Sort(images)
+	return images
 }

@@ -24,22 +24,51 @@ func TestGCThreshold(t *testing.T) {
 		files   []string
 		percent int
 		file    string
+		set     bool
 	}{
-		"no kubelet":            {[]string{"/no/such/file"}, 85, ""},
-		"set":                   {[]string{"/no/such/file", set}, 70, set},
-		"in JSON":               {[]string{json}, 60, json},
-		"not set":               {[]string{unset, set}, 85, ""},
-		"the first file counts": {[]string{json, set}, 60, json},
+		"no kubelet":            {[]string{"/no/such/file"}, 85, "", false},
+		"set":                   {[]string{"/no/such/file", set}, 70, set, true},
+		"in JSON":               {[]string{json}, 60, json, true},
+		"not set":               {[]string{unset, set}, 85, unset, false},
+		"the first file counts": {[]string{json, set}, 60, json, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			percent, by, err := kubelet.GCThreshold(test.files...)
-			if percent != test.percent || by != test.file || err != nil {
-				t.Errorf("got %d, %q, %v, want %d, %q", percent, by, err, test.percent, test.file)
+			c, err := kubelet.ReadConfig(test.files...)
+			if c.GCPercent != test.percent || c.File != test.file || c.GCSet != test.set || err != nil {
+				t.Errorf("got %+v, %v, want %d of %q", c, err, test.percent, test.file)
 			}
 		})
 	}
 	broken := file("kind: [")
-	if _, _, err := kubelet.GCThreshold(broken); err == nil || !strings.Contains(err.Error(), broken) {
+	if _, err := kubelet.ReadConfig(broken); err == nil || !strings.Contains(err.Error(), broken) {
 		t.Errorf("invalid YAML: got %v, want an error of %s", err, broken)
+	}
+}
+
+// The kubelet's own policies: TestNeverVerifyPreloadedPullPolicy and others in
+// pkg/kubelet/images/pullmanager/image_pull_policies_test.go.
+func TestPolicies(t *testing.T) {
+	const image = "quay.io/team/app@sha256:345a49928591a96332fde064518ac8db937dd02709010e74161ce66d7e6d4f4b"
+	for name, test := range map[string]struct {
+		config            kubelet.Config
+		preloaded, pulled bool
+	}{
+		"default":                {kubelet.Config{Policy: kubelet.PolicyPreloaded}, false, true},
+		"never":                  {kubelet.Config{Policy: kubelet.PolicyNever}, false, false},
+		"always":                 {kubelet.Config{Policy: kubelet.PolicyAlways}, true, true},
+		"the repository":         {kubelet.Config{Policy: kubelet.PolicyAllowlist, Allowed: []string{"quay.io/team/app"}}, false, false},
+		"a prefix":               {kubelet.Config{Policy: kubelet.PolicyAllowlist, Allowed: []string{"quay.io/team/*"}}, false, false},
+		"another repository":     {kubelet.Config{Policy: kubelet.PolicyAllowlist, Allowed: []string{"quay.io/team/ap"}}, true, true},
+		"the prefix of a name":   {kubelet.Config{Policy: kubelet.PolicyAllowlist, Allowed: []string{"quay.io/te/*"}}, true, true},
+		"an empty list of names": {kubelet.Config{Policy: kubelet.PolicyAllowlist}, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := test.config.Verifies(image, false); got != test.preloaded {
+				t.Errorf("preloaded: got %v, want %v", got, test.preloaded)
+			}
+			if got := test.config.Verifies(image, true); got != test.pulled {
+				t.Errorf("pulled by the kubelet: got %v, want %v", got, test.pulled)
+			}
+		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/kubelet"
 	"github.com/pinbox/pinbox/runtime/systemd"
 )
 
@@ -19,7 +20,9 @@ func Mount(ctx context.Context, o Options) ([]runtime.StoreStatus, error) {
 	m, configErr := o.manager()
 	m.Unconfigured = configErr != nil
 	all, err := m.Reconcile(ctx, func() bool { return stopped(ctx, o.Socket) })
-	return storeStatuses(all), errors.Join(configErr, err)
+	k, _ := kubelet.ReadConfig(kubelet.ConfigFiles...) // a pass reports the error
+	admission, namesErr := o.admission(k)
+	return storeStatuses(all), errors.Join(configErr, err, namesErr, admission.mend(ctx))
 }
 
 // stopped reports whether CRI-O neither runs nor starts.

@@ -9,6 +9,7 @@ import (
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/cri"
 	"github.com/pinbox/pinbox/runtime/disk"
+	"github.com/pinbox/pinbox/runtime/kubelet"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
@@ -40,6 +41,8 @@ type Options struct {
 	Reload string
 	// CRIOLog is the file of CRI-O's log; "" means the journal.
 	CRIOLog string
+	// KubeletDir is the folder of the kubelet's state.
+	KubeletDir string
 	// Waiting is called once with the reason of a wait: ErrBusy, or stores.ErrNoBase. nil is
 	// fine.
 	Waiting func(error)
@@ -56,6 +59,7 @@ func (o Options) complete() Options {
 	o.Sets = cmp.Or(o.Sets, layout.SetsDir)
 	o.Status = cmp.Or(o.Status, layout.StatusPath)
 	o.State = cmp.Or(o.State, layout.NodeDir)
+	o.KubeletDir = cmp.Or(o.KubeletDir, kubelet.Dir)
 	o.Reload = cmp.Or(o.Reload, "auto")
 	if o.Node == "" {
 		o.Node, _ = os.Hostname() // only messages have the name

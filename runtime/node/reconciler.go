@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,7 +58,7 @@ func NewReconciler(o Options) (r *runtime.Reconciler, end func(), err error) {
 }
 
 // configure reads what other programs may change on the node at any time.
-func (o Options) configure(r *runtime.Reconciler) (err error) {
+func (o Options) configure(ctx context.Context, r *runtime.Reconciler) (err error) {
 	config, _ := crio.ReadConfig(os.DirFS(o.CRIODir)) // the pass reports the error
 	slots, _, others, _ := o.slots()                  // and also the error of slots
 	r.Disk = stores.Disk{Slots: append(slots, others...), Sets: o.Sets, Staging: o.stagingDir(config)}
@@ -69,10 +70,15 @@ func (o Options) configure(r *runtime.Reconciler) (err error) {
 	if r.Owner, err = o.owner(); err != nil {
 		return err
 	}
+	k, err := kubelet.ReadConfig(kubelet.ConfigFiles...)
 	if o.Limits.GCPercent == 0 {
-		r.Limits.GCPercent, r.Limits.GCFile, err = kubelet.GCThreshold(kubelet.ConfigFiles...)
+		r.Limits.GCPercent, r.Limits.GCFile = k.GCPercent, ""
+		if k.GCSet {
+			r.Limits.GCFile = k.File
+		}
 	}
-	return err
+	admission, namesErr := o.admission(k)
+	return errors.Join(err, namesErr, admission.mend(ctx), admission.check())
 }
 
 func (o Options) stagingDir(config crio.Config) string {

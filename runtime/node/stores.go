@@ -29,7 +29,7 @@ func Stores(ctx context.Context, o Options) ([]runtime.StoreStatus, error) {
 // manager returns the manager of the attached stores.
 func (o Options) manager() (stores.Manager, error) {
 	etc := filepath.Dir(filepath.Clean(o.Sets)) // /etc/pinbox
-	config, err := layout.ReadNodeConfig(filepath.Join(etc, filepath.Base(layout.NodeConfigPath)))
+	config, err := o.config()
 	m := stores.Manager{
 		Dir: filepath.Join(o.stateDir(), layout.AttachedDir), Keys: filepath.Join(etc, "keys.d"), Sets: o.Sets,
 		Wanted: o.wanted, Mounter: stores.DirectMounter{},
@@ -41,6 +41,11 @@ func (o Options) manager() (stores.Manager, error) {
 		m.Mounter = systemd.Mounter{}
 	}
 	return m, err
+}
+
+// config reads the configuration of the node.
+func (o Options) config() (layout.NodeConfig, error) {
+	return layout.ReadNodeConfig(filepath.Join(filepath.Dir(filepath.Clean(o.Sets)), filepath.Base(layout.NodeConfigPath)))
 }
 
 // slots returns the mount points of stores, the ones that CRI-O's configuration lists, and its

@@ -53,6 +53,23 @@ func (n naming) check(o Store, c content, graphRoots []string) (moved []string, 
 	return slices.Compact(moved), nil
 }
 
+// Names returns the IDs of the images of stores, by their names. A folder without a store has none.
+func Names(roots ...string) (map[string]string, error) {
+	names := map[string]string{}
+	for _, root := range roots {
+		err := layout.Open(os.DirFS(root)).Images(func(i layout.Image) error {
+			for _, name := range i.Names {
+				names[name] = i.ID
+			}
+			return nil
+		})
+		if err := ignoreNotExist(err); err != nil {
+			return nil, fmt.Errorf("%s: %w", root, err)
+		}
+	}
+	return names, nil
+}
+
 // otherImages finds the images of a store that have one of the names and another ID. A folder without
 // a store has none.
 func otherImages(root string, names map[string]string) (map[string]string, error) {

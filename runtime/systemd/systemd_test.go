@@ -42,10 +42,29 @@ func inside() error {
 	if _, err := os.Stat("/run/reloaded"); err != nil {
 		return fmt.Errorf("crio.service was not reloaded: %w", err)
 	}
+	return stopAndStart(ctx, "crio.service")
+}
+
+func stopAndStart(ctx context.Context, unit systemd.Unit) error {
+	if !unit.Loaded(ctx) || systemd.Unit("no-such.service").Loaded(ctx) {
+		return fmt.Errorf("got Loaded %v and %v of a missing one, want true and false", unit.Loaded(ctx),
+			systemd.Unit("no-such.service").Loaded(ctx))
+	}
+	for _, step := range []struct {
+		do   func(context.Context) error
+		runs bool
+	}{{unit.Stop, false}, {unit.Start, true}} {
+		if err := step.do(ctx); err != nil {
+			return err
+		}
+		if got := unit.Running(ctx); got != step.runs {
+			return fmt.Errorf("got Running %v, want %v", got, step.runs)
+		}
+	}
 	return nil
 }
 
-// A real systemd reloads the unit, and returns an error for one that it cannot reload.
+// A real systemd reloads, stops and starts the unit, and returns an error for one that it cannot reload.
 func TestReloadByTheRealSystemd(t *testing.T) {
 	program, err := os.Executable()
 	if err != nil {

@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,6 +32,27 @@ type NodeConfig struct {
 	SELinuxContext string `json:"selinuxContext,omitempty"`
 	// Verity is when stores are mounted by dm-verity; "" means VerityAuto.
 	Verity Verity `json:"verity,omitempty"`
+	// Kubelet is what the node does about records of the kubelet that keep pods from images of
+	// stores; "" means KubeletReport.
+	Kubelet Kubelet `json:"kubelet,omitempty"`
+}
+
+// Kubelet is what a node does about records of the kubelet.
+type Kubelet string
+
+// With KubeletMend, a node removes the records, for which it stops the kubelet for a moment.
+const (
+	KubeletReport Kubelet = "report"
+	KubeletMend   Kubelet = "mend"
+)
+
+// Validate returns an error for another value.
+func (k Kubelet) Validate() error {
+	switch k {
+	case "", KubeletReport, KubeletMend:
+		return nil
+	}
+	return fmt.Errorf("kubelet is %q; it must be %s or %s", k, KubeletReport, KubeletMend)
 }
 
 // Verity is when a node mounts stores by dm-verity.
@@ -61,7 +83,7 @@ func (c NodeConfig) Validate() error {
 	if !pinset.Printable(c.SELinuxContext) || strings.ContainsAny(c.SELinuxContext, `"\`) {
 		return fmt.Errorf("selinuxContext is %q; it has no quotes, backslashes and control characters", c.SELinuxContext)
 	}
-	return c.Verity.Validate()
+	return cmp.Or(c.Verity.Validate(), c.Kubelet.Validate())
 }
 
 // Render returns the content of the file: equal configurations, equal bytes.
