@@ -74,7 +74,7 @@ func (o Options) limitation() string {
 
 // Result describes an appliance that was built.
 type Result struct {
-	Name     string          `json:"name"`
+	pinset.ReleaseID
 	Platform pinset.Platform `json:"platform"`
 	Out      string          `json:"out"`
 	Totals   pinset.Totals   `json:"totals"`
@@ -123,7 +123,7 @@ func Build(ctx context.Context, o Options) (Result, error) {
 	}
 	s := o.Appliance.Spec
 	r := Result{
-		Name: o.Appliance.Metadata.Name, Platform: p.lock.Platform, Out: filepath.Clean(o.Out), Totals: p.lock.Totals(),
+		ReleaseID: p.lock.ReleaseID, Platform: p.lock.Platform, Out: filepath.Clean(o.Out), Totals: p.lock.Totals(),
 		Store: p.store.Name, StoreSize: p.store.Size, StoreDigest: p.store.Digest(),
 		StoreRootHash: p.store.RootHash(), Format: o.format().Describe(),
 		NodeStore: s.Config(nil, nil).Store.NodePath(), Installs: s.ISO.InstallDevice, Medium: s.Node.Store.VolumeLabel,

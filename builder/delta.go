@@ -1,6 +1,7 @@
 package builder
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,8 @@ type Missing struct {
 
 // DeltaResult describes a delta that was built.
 type DeltaResult struct {
-	Name     string          `json:"name"`
+	// ReleaseID is the release that nodes have with the delta.
+	pinset.ReleaseID
 	Platform pinset.Platform `json:"platform"`
 	Out      string          `json:"out"`
 	// Totals count all images of the release, New the layers in the delta.
@@ -54,7 +56,7 @@ func Delta(ctx context.Context, o Options) (DeltaResult, error) {
 	if err != nil {
 		return DeltaResult{}, err
 	}
-	bases, err := base.Read(o.From, o.Appliance.Spec.Platform)
+	bases, refused, err := o.readBases()
 	if err != nil {
 		return DeltaResult{}, err
 	}
@@ -63,10 +65,10 @@ func Delta(ctx context.Context, o Options) (DeltaResult, error) {
 		return DeltaResult{}, err
 	}
 	return DeltaResult{
-		Name: o.Appliance.Metadata.Name, Platform: p.lock.Platform, Out: filepath.Clean(o.Out), Totals: p.lock.Totals(),
+		ReleaseID: p.lock.ReleaseID, Platform: p.lock.Platform, Out: filepath.Clean(o.Out), Totals: p.lock.Totals(),
 		New: missing(*p.common, p.lock), Bases: p.common.Delta.Bases,
 		Store: p.store.Name, StoreSize: p.store.Size, StoreDigest: p.store.Digest(), StoreRootHash: p.store.RootHash(),
-		Warnings: slices.Concat(warnings, p.warnings), Seconds: time.Since(started).Seconds(),
+		Warnings: slices.Concat(warnings, refused, p.warnings), Seconds: time.Since(started).Seconds(),
 	}, nil
 }
 
@@ -105,6 +107,19 @@ func (o *Options) validateDelta() (warnings []string, err error) {
 	return warnings, nil
 }
 
+// readBases reads the bases. It warns if nodes that have one of them take the delta only with --force.
+func (o Options) readBases() (bases []base.Base, warnings []string, err error) {
+	bases, err = base.Read(o.From, o.Appliance.Spec.Platform)
+	next := o.Appliance.Metadata.ID()
+	for _, b := range bases {
+		before := b.Locked.ReleaseID
+		if refused := cmp.Or(next.IsOf(before), next.Follows(before)); refused != nil {
+			warnings = append(warnings, fmt.Sprintf("nodes attach the delta only with --force: %v", refused))
+		}
+	}
+	return bases, warnings, err
+}
+
 // newLayers returns the images with only those layers that are not in all bases.
 func newLayers(c base.Common, images []storage.Resolved) []storage.Resolved {
 	images = slices.Clone(images)
@@ -134,7 +149,7 @@ func PlanDelta(ctx context.Context, o Options) (pinset.Lock, *Missing, []string,
 	if err != nil {
 		return pinset.Lock{}, nil, nil, err
 	}
-	bases, err := base.Read(o.From, o.Appliance.Spec.Platform)
+	bases, refused, err := o.readBases()
 	if err != nil {
 		return pinset.Lock{}, nil, nil, err
 	}
@@ -142,6 +157,6 @@ func PlanDelta(ctx context.Context, o Options) (pinset.Lock, *Missing, []string,
 	if err != nil {
 		return pinset.Lock{}, nil, nil, err
 	}
-	lacks := missing(base.NewCommon(o.Appliance.Metadata.Name, bases, lock.Images), lock)
-	return lock, &lacks, append(ignored, warnings...), nil
+	lacks := missing(base.NewCommon(bases, lock.Images), lock)
+	return lock, &lacks, slices.Concat(ignored, refused, warnings), nil
 }

@@ -69,7 +69,7 @@ func run(ctx context.Context, o Options, r recipe) (made product, err error) {
 		return made, err
 	}
 	if r.bases == nil {
-		config, err := p.config.WithStore(made.store.Tree)
+		config, err := p.config.WithStore(made.store)
 		if err != nil {
 			return made, err
 		}
@@ -139,7 +139,7 @@ func (r recipe) contents(p plan) (contents, error) {
 	if r.bases == nil {
 		return c, nil
 	}
-	common := base.NewCommon(p.name, r.bases, p.lock(p.Images).Images)
+	common := base.NewCommon(r.bases, p.lock(p.Images).Images)
 	var text bytes.Buffer
 	err := common.Delta.Encode(&text)
 	c.common, c.delta, c.images = &common, text.Bytes(), newLayers(common, p.Images)

@@ -23,9 +23,9 @@ import (
 type plan struct {
 	// Result has the sets and the images.
 	resolve.Result
-	name   string
-	spec   spec.Spec
-	config firstboot.Files
+	release pinset.ReleaseID
+	spec    spec.Spec
+	config  firstboot.Files
 	// material and client stay open while images are read.
 	material source.Content
 	client   *storage.Client
@@ -45,7 +45,7 @@ func (p *plan) Close() error {
 // the configuration and of the base ISO before the first request to a registry. The caller closes the plan.
 // program is the SHA-256 of the pinbox-node in the store.
 func makePlan(ctx context.Context, o Options, program digest.Digest) (p plan, err error) {
-	p.name, p.spec = o.Appliance.Metadata.Name, o.Appliance.Spec
+	p.release, p.spec = o.Appliance.Metadata.ID(), o.Appliance.Spec
 	if p.material, err = source.Read(ctx, p.spec.Sources, o.sourceOptions()); err != nil {
 		return p, err
 	}
@@ -121,7 +121,7 @@ func (p *plan) allWarnings() []string {
 
 // lock returns the lock of the sets with the images.
 func (p *plan) lock(images []storage.Resolved) pinset.Lock {
-	lock := pinset.Lock{Version: pinset.LockVersion, Platform: p.spec.Platform}
+	lock := pinset.Lock{Version: pinset.LockVersion, ReleaseID: p.release, Platform: p.spec.Platform}
 	for _, s := range p.Sets {
 		lock.Sets = append(lock.Sets, s.Lock())
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // complete returns the completions of the last argument, and cobra's directive for them.
@@ -43,7 +44,8 @@ func nodeWithStores(t *testing.T) string {
 		return digest.NewDigestFromEncoded(digest.SHA256, strings.Repeat(digit, 64))
 	}
 	content, err := json.Marshal(stores.State{Version: 1, Stores: []stores.Store{
-		{ID: id("a"), Name: "ship-7", Slot: "1", Size: 1 << 20}, {ID: id("b"), Slot: "2", Size: 1 << 20},
+		{ID: id("a"), ReleaseID: pinset.ReleaseID{Name: "ship-7"}, Slot: "1", Size: 1 << 20},
+		{ID: id("b"), Slot: "2", Size: 1 << 20},
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -40,6 +40,8 @@ const UdevRulesPath = "/etc/udev/rules.d/70-pinbox.rules"
 
 // Config is the input of the configuration of a node.
 type Config struct {
+	// Release of the appliance.
+	Release pinset.ReleaseID
 	// Sets that the node pins.
 	Sets []pinset.Set
 	// Store that the node mounts.
@@ -82,6 +84,8 @@ type Store struct {
 	SELinuxContext string
 	// Verity is when stores are mounted by dm-verity; "" means layout.VerityAuto.
 	Verity layout.Verity
+	// Digest of the file of the store; "" if it has none.
+	Digest digest.Digest
 	// Tree is the hash tree of the store; zero if it has none.
 	Tree verity.Tree
 	// Program is the SHA-256 of the pinbox-node in the store.
@@ -140,7 +144,8 @@ func (c Config) Validate() error {
 // node is the configuration of pinbox-node.
 func (c Config) node() layout.NodeConfig {
 	return layout.NodeConfig{
-		KeepPrevious: c.KeepPrevious, SELinuxContext: c.Store.SELinuxContext, Verity: c.Store.Verity, Kubelet: c.Kubelet,
+		ReleaseID: c.Release, Store: c.Store.Digest, KeepPrevious: c.KeepPrevious, SELinuxContext: c.Store.SELinuxContext,
+		Verity: c.Store.Verity, Kubelet: c.Kubelet,
 	}
 }
 

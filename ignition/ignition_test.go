@@ -52,8 +52,8 @@ func configs(t *testing.T) map[string]ignition.Config {
 	snippet := "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/hostname\n    contents:\n" +
 		"      inline: ship-7\n"
 	return map[string]ignition.Config{
-		"live": {Sets: sets, Store: ignition.Store{
-			SELinuxContext: ignition.DefaultSELinuxContext, Tree: tree, Program: program,
+		"live": {Release: pinset.ReleaseID{Name: "factory-12", Number: 7}, Sets: sets, Store: ignition.Store{
+			SELinuxContext: ignition.DefaultSELinuxContext, Digest: digest.FromString("store"), Tree: tree, Program: program,
 		}, KeepPrevious: 1},
 		"installed": {
 			Sets: sets, Store: ignition.Store{
@@ -120,7 +120,7 @@ func TestConfigGolden(t *testing.T) {
 				t.Errorf("got the pins %q, want those of %v", files[runtimecrio.PinnedImagesPath], config.Sets)
 			}
 			node := layout.NodeConfig{
-				KeepPrevious: config.KeepPrevious, SELinuxContext: config.Store.SELinuxContext, Verity: config.Store.Verity,
+				ReleaseID: config.Release, Store: config.Store.Digest, KeepPrevious: config.KeepPrevious, SELinuxContext: config.Store.SELinuxContext, Verity: config.Store.Verity,
 			}
 			if got := files[layout.NodeConfigPath]; !bytes.Equal(got, node.Render()) {
 				t.Errorf("got the node's configuration %q, want %q", got, node.Render())

@@ -81,7 +81,7 @@ func (s StoreStatus) check() error {
 	case s.Images < 0 || s.Bytes < 0:
 		return fmt.Errorf("images %d, bytes %d: negative", s.Images, s.Bytes)
 	}
-	return cmp.Or(checkTexts("slot", s.Slot, s.Name, s.Path), s.Verity.check())
+	return cmp.Or(checkTexts("slot", s.Slot, s.Path), s.ReleaseID.Check(), s.Verity.check())
 }
 
 func (v *VerityStatus) check() error {

@@ -4,13 +4,15 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // StoreState is whether an attached store is mounted.
 type StoreState string
 
 // A store is mounted; or it is unavailable, and its status has the reason; or it is not attached, since
-// CRI-O could not list its images with it.
+// CRI-O could not list its images with it, or since it was plugged in and only an operator can attach it.
 const (
 	StoreMounted     StoreState = "mounted"
 	StoreUnavailable StoreState = "unavailable"
@@ -19,10 +21,10 @@ const (
 
 // StoreStatus is the state of an attached store.
 type StoreStatus struct {
-	Slot   string     `json:"slot"`
-	Digest string     `json:"digest"`
-	Name   string     `json:"name,omitempty"`
-	State  StoreState `json:"state"`
+	Slot   string `json:"slot"`
+	Digest string `json:"digest"`
+	pinset.ReleaseID
+	State StoreState `json:"state"`
 	// Images is the number of its images.
 	Images int `json:"images"`
 	// Bytes of its file.

@@ -68,6 +68,9 @@ func Inspect(name string) (iso.Info, error) {
 	for i, m := range info.Added {
 		info.Added[i].SHA256 = sums[m.Name]
 	}
+	if lock, err := lockIn(image, name); err == nil {
+		info.Appliance, info.Release = lock.Name, lock.Number
+	}
 	if info.Ignition == nil {
 		return info, err
 	}

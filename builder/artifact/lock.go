@@ -22,13 +22,18 @@ func ReadLock(name string) (pinset.Lock, error) {
 	}
 	if image, f, err := iso.OpenFile(name); err == nil {
 		defer f.Close()
-		inside, err := image.Find(path.Join(iso.Dir, ISOLock))
-		if err != nil {
-			return pinset.Lock{}, fmt.Errorf("%s: %w", name, err)
-		}
-		return DecodeLock(inside.Reader(), name)
+		return lockIn(image, name)
 	}
 	return readLock(name)
+}
+
+// lockIn reads the lock in an ISO.
+func lockIn(image *iso.Image, name string) (pinset.Lock, error) {
+	inside, err := image.Find(path.Join(iso.Dir, ISOLock))
+	if err != nil {
+		return pinset.Lock{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return DecodeLock(inside.Reader(), name)
 }
 
 func readLock(name string) (pinset.Lock, error) {

@@ -181,11 +181,10 @@ type Common struct {
 	layers map[string]compose.LayerInfo
 }
 
-// NewCommon intersects the bases. name is the delta's name; its Needs are the layers of the images that all
-// bases have.
-func NewCommon(name string, bases []Base, images []pinset.LockedImage) Common {
+// NewCommon intersects the bases. The Needs of the delta are the layers of the images that all bases have.
+func NewCommon(bases []Base, images []pinset.LockedImage) Common {
 	c := Common{
-		layers: inAll(bases), Delta: pinset.Delta{Version: pinset.DeltaVersion, Name: name, Needs: []pinset.Need{}},
+		layers: inAll(bases), Delta: pinset.Delta{Version: pinset.DeltaVersion, Needs: []pinset.Need{}},
 	}
 	for _, b := range bases {
 		c.Delta.Bases = append(c.Delta.Bases, b.Base)

@@ -291,8 +291,8 @@ func TestNewCommon(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			common := base.NewCommon("site", c.bases, images)
-			want := pinset.Delta{Version: pinset.DeltaVersion, Name: "site", Bases: c.want, Needs: []pinset.Need{}}
+			common := base.NewCommon(c.bases, images)
+			want := pinset.Delta{Version: pinset.DeltaVersion, Bases: c.want, Needs: []pinset.Need{}}
 			for _, id := range slices.Sorted(slices.Values(c.needs)) {
 				want.Needs = append(want.Needs, pinset.Need{Layer: id, Link: layout.LinkName(id)})
 			}
@@ -356,7 +356,7 @@ func TestAddTo(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store, err := addTo(t, base.NewCommon("site", c.bases, images), images)
+			store, err := addTo(t, base.NewCommon(c.bases, images), images)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -380,7 +380,7 @@ func TestAddTo(t *testing.T) {
 func TestAddToRefusesRootAttributes(t *testing.T) {
 	l := lock(image("a", "bottom", "a"))
 	l.Images[0].Layers[0].RootAttributes = "99:0"
-	_, err := addTo(t, base.NewCommon("site", []base.Base{{Locked: l}}, l.Images), l.Images)
+	_, err := addTo(t, base.NewCommon([]base.Base{{Locked: l}}, l.Images), l.Images)
 	if !errors.Is(err, pinset.ErrBadLock) || !strings.Contains(err.Error(), l.Images[0].Pin) ||
 		!strings.Contains(err.Error(), ownerRoot) {
 		t.Errorf("got %v, want %v with %s and the form %s", err, pinset.ErrBadLock, l.Images[0].Pin, ownerRoot)

@@ -32,13 +32,16 @@ type Files struct {
 	config     ignition.Config
 }
 
-// unknown stands for the hash tree of a store until that is written. It takes more space in a config than any
-// tree, compressed too, so that a config which fits into the ISO still fits with the tree.
-var unknown = verity.Tree{Root: digest.SHA512.FromString("root"), Blocks: 1 << 48}
+// unknown stands for the hash tree of a store until that is written, and unknownDigest for its digest. They take
+// more space in a config than any, compressed too, so that a config which fits into the ISO still fits then.
+var (
+	unknown       = verity.Tree{Root: digest.SHA512.FromString("root"), Blocks: 1 << 48}
+	unknownDigest = digest.FromString("store")
+)
 
 // WithStore returns the configs for the store that was written.
-func (c Files) WithStore(tree verity.Tree) (Files, error) {
-	c.config.Store.Tree = tree
+func (c Files) WithStore(store artifact.Store) (Files, error) {
+	c.config.Store.Tree, c.config.Store.Digest = store.Tree, digest.Digest(store.Digest())
 	files, err := render(c.spec, c.config)
 	files.secret, files.notes = c.secret, c.notes
 	return files, err
@@ -91,7 +94,7 @@ func (c Files) Warnings() (all []string) {
 // program is the SHA-256 of the pinbox-node in the store.
 func Configure(a spec.Appliance, sets []pinset.Set, registries []byte, program digest.Digest) (Files, error) {
 	c := a.Spec.Config(sets, registries)
-	c.Store.Tree, c.Store.Program = unknown, program
+	c.Release, c.Store.Tree, c.Store.Digest, c.Store.Program = a.Metadata.ID(), unknown, unknownDigest, program
 	for _, name := range a.Spec.Ignition.Butane {
 		content, err := os.ReadFile(name)
 		if err != nil {

@@ -22,6 +22,9 @@ type Info struct {
 	// image before it was edited. Info leaves both empty: the caller sets them.
 	Installs   string `json:"installs,omitempty"`
 	BaseSHA256 string `json:"baseSHA256,omitempty"`
+	// Appliance and Release name the release of the store, by its lock. The caller sets them.
+	Appliance string `json:"appliance,omitempty"`
+	Release   int64  `json:"release,omitempty"`
 	// StoreRootHash is the root of the store's hash tree as the image names it. The caller sets it.
 	StoreRootHash string `json:"storeRootHash,omitempty"`
 	// Added are the files that pinbox added.

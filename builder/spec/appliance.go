@@ -39,9 +39,16 @@ type Appliance struct {
 
 // Metadata of an appliance.
 type Metadata struct {
-	// Name of the appliance.
-	Name string `yaml:"name" jsonschema:"minLength=1"`
+	// Name of the appliance. A node attaches stores of another appliance only with --force.
+	Name string `yaml:"name" jsonschema:"minLength=1,maxLength=253"`
+	// Release is the number of this release of the appliance, which grows from release to release.
+	// A node that has a release with a number takes one that is not greater only with --force.
+	// 0, the default, means that the release has no number.
+	Release int64 `yaml:"release,omitempty" jsonschema:"minimum=0"`
 }
+
+// ID returns the name and the number as a lock has them.
+func (m Metadata) ID() pinset.ReleaseID { return pinset.ReleaseID{Name: m.Name, Number: m.Release} }
 
 // Spec of an appliance.
 type Spec struct {
@@ -217,6 +224,9 @@ func (a *Appliance) Validate() error {
 		return errors.New("metadata.name is missing")
 	case len(spec.Sources) == 0:
 		return errors.New("spec.sources is empty")
+	}
+	if err := a.Metadata.ID().Check(); err != nil {
+		return fmt.Errorf("metadata.%w", err)
 	}
 	for i, s := range spec.Sources {
 		if err := s.Validate(a.Metadata.Name); err != nil {

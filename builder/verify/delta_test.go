@@ -246,10 +246,10 @@ func TestVerifyDetectsAWrongDescription(t *testing.T) {
 			"from a base, but has the layer below it itself",
 		},
 		"only in the folder": {
-			func(d *pinset.Delta) { d.Name = "other" }, []string{"out"}, "delta.squashfs has another delta.json",
+			func(d *pinset.Delta) { d.Bases = nil }, []string{"out"}, "delta.squashfs has another delta.json",
 		},
 		"only in the store": {
-			func(d *pinset.Delta) { d.Name = "other" }, []string{"tree/pinbox"}, "delta.squashfs has another delta.json",
+			func(d *pinset.Delta) { d.Bases = nil }, []string{"tree/pinbox"}, "delta.squashfs has another delta.json",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

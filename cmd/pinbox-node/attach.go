@@ -27,6 +27,9 @@ func attachCommand() *cobra.Command {
 			if o.Digest, err = parseDigest(sum); err != nil {
 				return err
 			}
+			if o.Force && o.Auto {
+				return cli.Usagef("--auto does not go with --force: only you can decide that a release goes back")
+			}
 			o.Source = args[0]
 			progress := cli.NewProgress(cmd.ErrOrStderr(), output)
 			o.Progress = progress.Track("read the store")
@@ -44,6 +47,8 @@ func attachCommand() *cobra.Command {
 		"`DIGEST` of the store's file (default: from SHA256SUMS or sums.txt next to it)")
 	cmd.Flags().BoolVar(&o.InPlace, "in-place", false, "use the store where it is instead of copying it")
 	cmd.Flags().BoolVar(&o.KeepSets, "keep-sets", false, "leave the sets as they are, and attach the store alone")
+	cmd.Flags().BoolVar(&o.Force, "force", false,
+		"also attach a release that is not newer than those of the node, or one of another appliance")
 	cmd.Flags().BoolVar(&o.Auto, "auto", false,
 		"for a medium that was plugged in: change nothing if its store is attached or was attached before")
 	cli.Under("Store", cmd.Flags())

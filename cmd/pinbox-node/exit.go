@@ -14,6 +14,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/systemd"
 	"github.com/pinbox/pinbox/storage/audit"
 	"github.com/pinbox/pinbox/storage/compose"
+	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
@@ -77,6 +78,15 @@ var table = []cli.Row{
 	{
 		stores.ErrNameTaken, cli.ExitInput,
 		"remove the other image (`crictl rmi`) or detach its store; a tag of the same appliance moves with a delta",
+	},
+	{
+		pinset.ErrNotNewer, cli.ExitInput,
+		"`pinbox-node rollback` returns to the previous release; --force attaches this one; metadata.release of the " +
+			"appliance file is the number",
+	},
+	{
+		pinset.ErrOtherAppliance, cli.ExitInput,
+		"--force attaches it all the same; metadata.name of the appliance file is the name",
 	},
 	{stores.ErrNotStore, cli.ExitInput, "name the output of `pinbox delta` or `pinbox build`"},
 	{

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -39,12 +40,15 @@ func (all shownStores) print(w io.Writer) error {
 	t := cli.Table(w)
 	fmt.Fprintln(t, "SLOT\tDIGEST\tNAME\tIMAGES\tSIZE\tSTATE\tVERITY\tRELEASE")
 	for _, s := range all {
-		release := ""
+		release := "-"
+		if s.Number > 0 {
+			release = strconv.FormatInt(s.Number, 10)
+		}
 		switch {
 		case s.Current:
-			release = "current"
+			release += ", current"
 		case s.Previous:
-			release = "previous"
+			release += ", previous"
 		}
 		verity := "-"
 		if s.Verity != nil {
@@ -94,12 +98,17 @@ func showAttached(cmd *cobra.Command, output cli.Output, a stores.Attached, s ru
 		a.Store.Images)
 	switch {
 	case a.Appliance:
-		text = fmt.Sprintf("the store %s is the appliance's own: nothing was changed", stores.Short(a.Store.ID))
+		text = fmt.Sprintf("the store %s is the appliance's own, at slot %s: nothing was copied",
+			stores.Short(a.Store.ID), a.Store.Slot)
 	case a.Found && a.Store.Slot == "":
 		text = fmt.Sprintf("the store %s was attached before and then detached: nothing was changed",
 			stores.Short(a.Store.ID))
+	case a.Repaired:
+		text = fmt.Sprintf("the store %s was attached before, at slot %s, and was damaged or moved: it was read again",
+			stores.Short(a.Store.ID), a.Store.Slot)
 	case a.Found:
-		text = fmt.Sprintf("the store %s was attached before, at slot %s", stores.Short(a.Store.ID), a.Store.Slot)
+		text = fmt.Sprintf("the store %s was attached before, at slot %s: nothing was copied", stores.Short(a.Store.ID),
+			a.Store.Slot)
 	}
 	if len(a.Moved) > 0 {
 		text += fmt.Sprintf("; it moves %s to other images", strings.Join(a.Moved, ", "))

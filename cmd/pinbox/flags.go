@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -34,6 +35,7 @@ type inputFlags struct {
 	locked     bool
 	update     bool
 	platform   string
+	release    int64
 	nodeBinary string
 	access     storage.Access
 	pullSecret string
@@ -64,6 +66,8 @@ func (f *inputFlags) addLock(flags *pflag.FlagSet) {
 	flags.StringVar(&f.platform, "platform", "",
 		"`PLATFORM` of the nodes, instead of the one in the appliance file (default linux/amd64)")
 	cli.Words(flags, "platform", platforms()...)
+	flags.Int64Var(&f.release, "release-number", 0,
+		"`NUMBER` of this release, greater than those before, instead of the one in the appliance file")
 	flags.StringVar(&f.nodeBinary, "node-binary", "",
 		"`FILE` of pinbox-node to put into the store, instead of the one in the appliance file (default: the one "+
 			"next to pinbox)")
@@ -189,6 +193,10 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 			return o, cli.Usagef("%w", err)
 		}
 	}
+	if f.release < 0 {
+		return o, cli.Usagef("--release-number %d: must be greater than 0", f.release)
+	}
+	o.Appliance.Metadata.Release = cmp.Or(f.release, o.Appliance.Metadata.Release)
 	o.Appliance.Spec.Mirrors = append(o.Appliance.Spec.Mirrors, f.mirrors...)
 	o.Appliance.Spec.InsecureRegistries = append(o.Appliance.Spec.InsecureRegistries, f.insecure...)
 	if f.nodeBinary != "" {

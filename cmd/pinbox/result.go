@@ -62,7 +62,7 @@ func printBuilt(cmd *cobra.Command, output cli.Output, r builder.Result) error {
   %s/%s       PinnedImageSets for a cluster: oc apply -f
 %snext: %s
 `,
-		r.Name, r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond),
+		release(r.ReleaseID), r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond),
 		cli.Plural(r.Totals.Images, "image"), bytesize.Format(r.StoreSize), bytesize.Format(r.Totals.Bytes),
 		r.Out, r.Store, content, r.NodeStore, r.Out, artifact.IgnitionFile, does, private, r.Out, artifact.ManifestsDir,
 		image, next)
@@ -111,8 +111,8 @@ func printPlan(
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "%s of %s for %s: %s of %s to read; a registry on the node would hold %s of %s\n",
-		cli.Plural(totals.Images, "image"), cli.Plural(len(lock.Sets), "set"), lock.Platform,
+	_, err := fmt.Fprintf(out, "%s: %s of %s for %s: %s of %s to read; a registry on the node would hold %s of %s\n",
+		release(lock.ReleaseID), cli.Plural(totals.Images, "image"), cli.Plural(len(lock.Sets), "set"), lock.Platform,
 		cli.Plural(totals.Layers, "different layer"), bytesize.Format(totals.Bytes), cli.Plural(totals.TotalLayers, "layer"),
 		bytesize.Format(totals.TotalBytes))
 	if missing != nil && err == nil {
@@ -120,6 +120,14 @@ func printPlan(
 			bytesize.Format(missing.Bytes))
 	}
 	return err
+}
+
+// release is the name of an appliance, with the number of the release if it has one.
+func release(r pinset.ReleaseID) string {
+	if r.Number == 0 {
+		return r.Name
+	}
+	return r.Title()
 }
 
 func ofAll(new builder.Missing, all pinset.Totals) string {
@@ -146,7 +154,7 @@ func printDelta(cmd *cobra.Command, output cli.Output, r builder.DeltaResult) er
 next: pinbox medium %s -o delta.iso
 on the node: pinbox-node attach, with the medium, or with the folder copied there
 `,
-		r.Name, r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond),
+		release(r.ReleaseID), r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond),
 		cli.Plural(r.Totals.Images, "image"), bytesize.Format(r.StoreSize),
 		ofAll(r.New, r.Totals), bytesize.Format(r.New.Bytes), r.Out, r.Store, anyOf(len(r.Bases)), r.Out,
 		artifact.ManifestsDir, r.Out)
@@ -243,6 +251,9 @@ func printISO(cmd *cobra.Command, output cli.Output, info iso.Info) error {
 	fmt.Fprintf(w, "label\t%s\nsize\t%s\n", info.Label, bytesize.Format(info.Size))
 	if info.Ignition != nil {
 		fmt.Fprintf(w, "architecture\t%s\n", cmp.Or(info.Architecture, "unknown"))
+	}
+	if info.Appliance != "" {
+		fmt.Fprintf(w, "appliance\t%s\n", release(pinset.ReleaseID{Name: info.Appliance, Number: info.Release}))
 	}
 	if info.Installs != "" {
 		fmt.Fprintf(w, "installs to\t%s, and overwrites it without a question\n", info.Installs)

@@ -34,7 +34,7 @@ func (o Options) manager() (stores.Manager, error) {
 		Dir: filepath.Join(o.stateDir(), layout.AttachedDir), Keys: filepath.Join(etc, "keys.d"), Sets: o.Sets,
 		Wanted: o.wanted, Mounter: stores.DirectMounter{},
 		KeepPrevious: config.KeepPrevious, SELinuxContext: config.SELinuxContext, Wait: o.Wait,
-		Verity: config.Verity,
+		Verity: config.Verity, Appliance: config.ReleaseID, OwnStore: config.Store,
 	}
 	m.Slots, m.Configured, m.OtherStores, m.ConfigError = o.slots()
 	if systemd.Running() {
@@ -89,7 +89,7 @@ func storeStatuses(all []stores.Status) []runtime.StoreStatus {
 	list := []runtime.StoreStatus{}
 	for _, s := range all {
 		status := runtime.StoreStatus{
-			Slot: s.Slot, Digest: s.ID.String(), Name: s.Name, State: runtime.StoreMounted, Images: s.Images, Bytes: s.Size,
+			Slot: s.Slot, Digest: s.ID.String(), ReleaseID: s.ReleaseID, State: runtime.StoreMounted, Images: s.Images, Bytes: s.Size,
 			Path: s.Path, Current: s.Current, Previous: s.Previous,
 		}
 		if s.Problem != nil {

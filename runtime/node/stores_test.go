@@ -361,7 +361,7 @@ func TestStoresThatBreakListImages(t *testing.T) {
 	folders, _ := buildDeltas(t, 1)
 	m := newManager(t, folders[0], "100m")
 	for name, change := range map[string]string{
-		"needs that are not listed": `echo '{"version":1,"name":"x","bases":[],"needs":[]}' >pinbox/delta.json`,
+		"needs that are not listed": `echo '{"version":1,"bases":[],"needs":[]}' >pinbox/delta.json`,
 		"records that are a pipe":   "rm overlay-images/images.json && mkfifo overlay-images/images.json",
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -144,10 +144,12 @@ func TestStoreWithWhichNothingIsListed(t *testing.T) {
 }
 
 // A digest in a name is content, so a store cannot give it to another image. A tag is that of one image,
-// unless a delta moves a tag of its own appliance.
+// unless a store moves a tag of its own appliance.
 func TestNameOfAnotherImage(t *testing.T) {
 	const tag = "registry.k8s.io/pause:3.10"
 	tagged := func(n int) testStore { return testStore{n: n, tags: []string{tag}} }
+	foreign := tagged(5)
+	foreign.release.Name = "other"
 	for name, c := range map[string]struct {
 		own, attached, next testStore
 		main                string
@@ -157,20 +159,21 @@ func TestNameOfAnotherImage(t *testing.T) {
 		"the same image":                  {testStore{n: 0}, tagged(1), tagged(1), "", false, nil},
 		"a delta after another":           {testStore{n: 0}, tagged(1), tagged(2), "", true, nil},
 		"a delta after its base":          {tagged(0), delta(1), tagged(2), "", true, nil},
-		"a full store after a delta":      {testStore{n: 0}, tagged(1), tagged(5), "", false, stores.ErrNameTaken},
-		"a full store after the base":     {tagged(0), delta(1), tagged(5), "", false, stores.ErrNameTaken},
-		"a delta after another full one":  {testStore{n: 0}, tagged(5), tagged(1), "", false, stores.ErrNameTaken},
+		"a full store of the appliance":   {testStore{n: 0}, tagged(1), tagged(5), "", true, nil},
+		"a full store after a delta":      {testStore{n: 0}, tagged(1), foreign, "", false, stores.ErrNameTaken},
+		"a full store after the base":     {tagged(0), delta(1), foreign, "", false, stores.ErrNameTaken},
+		"a delta after another full one":  {testStore{n: 0}, foreign, tagged(1), "", false, stores.ErrNameTaken},
 		"an image that CRI-O has pulled":  {testStore{n: 0}, delta(1), tagged(2), tag, false, stores.ErrNameTaken},
 		"an image that CRI-O pulled, too": {testStore{n: 0}, delta(1), delta(2), tag, false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newNode(t, c.own)
-			d.attach(stores.AttachOptions{Source: c.attached.folder(t)})
+			d.attach(stores.AttachOptions{Source: c.attached.folder(t), Force: true})
 			if c.main != "" {
 				write(t, filepath.Join(d.main, layout.ImagesFile),
 					string(records(t, object{"id": idOf("image", 7), "names": []string{c.main}})))
 			}
-			a, err := d.Attach(t.Context(), stores.AttachOptions{Source: c.next.folder(t), GraphRoots: []string{d.main}})
+			a, err := d.Attach(t.Context(), stores.AttachOptions{Source: c.next.folder(t), GraphRoots: []string{d.main}, Force: true})
 			if !errors.Is(err, c.want) || slices.Equal(a.Moved, []string{tag}) != c.moved {
 				t.Errorf("got %v and the moved tags %v, want %v", err, a.Moved, c.want)
 			}

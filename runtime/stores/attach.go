@@ -38,6 +38,9 @@ type AttachOptions struct {
 	Auto bool
 	// KeepSets does not change the sets.
 	KeepSets bool
+	// Force makes a release current that is not newer than those of the node, or of another appliance. It has
+	// no effect with Auto.
+	Force bool
 	// GraphRoots of CRI-O's main store, whose names are compared with those of the store; none if
 	// CRI-O does not run.
 	GraphRoots []string
@@ -58,6 +61,8 @@ type Attached struct {
 	Found bool
 	// Appliance means that the store equals the appliance's own, or one of Manager.OtherStores.
 	Appliance bool
+	// Repaired means that it was found, and was copied again, since the copy was damaged or missing.
+	Repaired bool
 	// Moved are the tags that an earlier release of the appliance gave to other images.
 	Moved []string
 	// Unverified means that the store has a signature but the node has no keys.
@@ -91,6 +96,9 @@ func (s *session) attach(ctx context.Context, src source, o AttachOptions) (Atta
 	if r := s.state.known(src.id); r != nil {
 		return s.reattach(ctx, *r, src, o)
 	}
+	if a, found, err := findOwn(ctx, s, src, o); found || err != nil {
+		return a, err
+	}
 	if o.Auto && slices.Contains(s.state.Removed, src.id) { // else an old release would become current
 		return Attached{Store: Store{ID: src.id}, Found: true}, nil
 	}
@@ -117,11 +125,11 @@ func (s *session) attach(ctx context.Context, src source, o AttachOptions) (Atta
 }
 
 // reattach makes the release of an attached store current, and repairs the store if needed.
-func (s *session) reattach(ctx context.Context, r Release, src source, o AttachOptions) (Attached, error) {
-	if err := s.repair(ctx, src, o); err != nil {
-		return Attached{}, err
+func (s *session) reattach(ctx context.Context, r Release, src source, o AttachOptions) (a Attached, err error) {
+	if a.Repaired, err = s.repair(ctx, src, o); err != nil {
+		return a, err
 	}
-	a := Attached{Store: *s.state.store(r.Store), Found: true}
+	a.Store, a.Found = *s.state.store(r.Store), true
 	if o.Auto || o.KeepSets || s.state.Current == r.ID {
 		return a, nil
 	}
@@ -132,34 +140,37 @@ func (s *session) reattach(ctx context.Context, r Release, src source, o AttachO
 		}
 		r.Sets = c.Sets
 	}
+	if err := permit(s, src.id, r.ReleaseID, o); err != nil {
+		return a, err
+	}
 	return a, s.makeCurrent(ctx, r)
 }
 
 // repair copies a store again if its file is missing or damaged, or if it was used in place and
 // is not to be any more.
-func (s *session) repair(ctx context.Context, src source, o AttachOptions) error {
+func (s *session) repair(ctx context.Context, src source, o AttachOptions) (repaired bool, err error) {
 	attached := s.state.store(src.id)
 	if attached == nil {
-		return nil
+		return false, nil
 	}
 	problem, err := s.mounts.diagnose(ctx, *attached)
 	keep := attached.Path == "" || o.InPlace || o.Auto
 	if err != nil || keep && (problem == nil || errors.Is(problem, ErrNoBase) || errors.Is(problem, ErrVerity)) {
-		return err
+		return false, err
 	}
 	g, err := s.sources.stage(ctx, src, o)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer g.discard()
-	repaired := *attached
-	repaired.Verity = g.tree
-	src.place(&repaired, o)
-	if err := g.commit(s.dir, repaired); err != nil {
-		return err
+	again := *attached
+	again.Verity = g.tree
+	src.place(&again, o)
+	if err := g.commit(s.dir, again); err != nil {
+		return false, err
 	}
-	*attached = repaired
-	return errors.Join(s.confirm(ctx, src.id))
+	*attached = again
+	return true, errors.Join(s.confirm(ctx, src.id))
 }
 
 // makeApplianceCurrent makes the appliance's own release current.
@@ -167,6 +178,9 @@ func (s *session) makeApplianceCurrent(ctx context.Context, o AttachOptions) err
 	own := s.state.release("")
 	if own == nil || s.state.Current == "" || o.Auto || o.KeepSets {
 		return nil
+	}
+	if err := permit(s, "", own.ReleaseID, o); err != nil {
+		return err
 	}
 	return s.makeCurrent(ctx, *own)
 }
@@ -184,13 +198,16 @@ func (s *session) add(
 		a = Attached{Store: own, Found: true, Appliance: true}
 		return a, s.makeApplianceCurrent(ctx, o)
 	}
-	store := Store{ID: g.id, Name: c.Delta.Name, Images: len(c.Lock.Images), Token: c.Token, Slot: slot,
+	store := Store{ID: g.id, ReleaseID: c.Lock.ReleaseID, Images: len(c.Lock.Images), Token: c.Token, Slot: slot,
 		Verity: g.tree}
 	src.place(&store, o)
+	if err := permit(s, store.ID, store.ReleaseID, o); err != nil {
+		return a, fmt.Errorf("%s: %w", src.Path, err)
+	}
 	if err := s.admit(store, c); err != nil {
 		return a, fmt.Errorf("%s: %w", src.Path, err)
 	}
-	if a.Moved, err = (naming{s.slots, s.state.Stores}).check(store, c, o.GraphRoots); err != nil {
+	if a.Moved, err = (naming{s.slots, s.state.Stores, s.releases.own}).check(store, c, o.GraphRoots); err != nil {
 		return a, fmt.Errorf("%s: %w", src.Path, err)
 	}
 	if err := s.save(); err != nil { // ReadState refuses a folder that has stores but no state
@@ -207,7 +224,7 @@ func (s *session) add(
 	s.state.SELinuxContext, s.state.Refused = s.mounts.selinuxContext, nil
 	s.state.Stores = append(s.state.Stores, store)
 	if !o.KeepSets {
-		r := Release{ID: store.ID, Store: store.ID, Name: store.Name, Sets: c.Sets}
+		r := Release{ID: store.ID, Store: store.ID, ReleaseID: store.ReleaseID, Sets: c.Sets}
 		if err := s.releases.makeCurrent(&s.state, r); err != nil {
 			s.state = before
 			return a, errors.Join(err, s.dir.sweep(s.state))
@@ -245,7 +262,7 @@ func mountNew(ctx context.Context, s *session, store Store, before State, o Atta
 func takeBack(ctx context.Context, s *session, o Store, problem error) error {
 	o.Removing = true
 	s.state.Stores = append(s.state.Stores, o)
-	s.state.Refused = &Refused{ID: o.ID, Name: o.Name, Reason: problem.Error()}
+	s.state.Refused = &Refused{ID: o.ID, ReleaseID: o.ReleaseID, Reason: problem.Error()}
 	if err := s.save(); err != nil {
 		return err
 	}

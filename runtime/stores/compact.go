@@ -128,7 +128,7 @@ func (p parts) writeCompacted(ctx context.Context, o CompactOptions, plan Compac
 		return Store{}, err
 	}
 	return Store{
-		ID: written.id, Name: plan.Name, Size: written.Size, Images: len(plan.Images), Token: c.Token, Verity: tree,
+		ID: written.id, ReleaseID: c.Lock.ReleaseID, Size: written.Size, Images: len(plan.Images), Token: c.Token, Verity: tree,
 	}, nil
 }
 

@@ -16,10 +16,9 @@ type CompactPlan struct {
 	Stores []Extent
 	// Images and Layers that the compacted store has, by their IDs.
 	Images, Layers map[string]bool
-	// Lock, Sets and Name of the newest release. The lock has all of Images.
+	// Lock and Sets of the newest release. The lock has all of Images.
 	Lock pinset.Lock
 	Sets map[string]string
-	Name string
 	// TempDir is a folder for temporary files.
 	TempDir string
 	// Progress is called with the bytes written so far and the size of the store; nil is fine.
@@ -122,8 +121,8 @@ func (p *planner) keepReleases() error {
 			return err
 		}
 		if p.plan.Lock.Version == 0 {
-			p.plan.Lock = pinset.Lock{Version: c.Lock.Version, Platform: c.Lock.Platform, Sets: c.Lock.Sets}
-			p.plan.Sets, p.plan.Name = c.Sets, p.plan.attached[i].Name
+			p.plan.Lock, p.plan.Sets = c.Lock, c.Sets
+			p.plan.Lock.Images = nil
 		}
 		for _, img := range c.Lock.Images {
 			p.keepImage(img.Config.Encoded())

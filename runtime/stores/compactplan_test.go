@@ -73,7 +73,7 @@ func TestCompactPlanContents(t *testing.T) {
 				images[idOf("image", n)], layers[idOf("layer", n)] = true, true
 			}
 			equal := maps.Equal(plan.Images, images) && maps.Equal(plan.Layers, layers)
-			if !equal || len(plan.Stores) != 3 || plan.Name != "small" {
+			if !equal || len(plan.Stores) != 3 || plan.Lock.Name != "small" {
 				t.Errorf("got %+v, want the images %v of three stores", plan, c.want)
 			}
 			pins := map[string]int{}

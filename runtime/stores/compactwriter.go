@@ -85,6 +85,6 @@ func ownFiles(p CompactPlan, needs []pinset.Need) ([]compose.File, error) {
 	if len(needs) == 0 {
 		return files, nil
 	}
-	err := pinset.Delta{Version: pinset.DeltaVersion, Name: p.Name, Bases: []pinset.Base{}, Needs: needs}.Encode(&delta)
+	err := pinset.Delta{Version: pinset.DeltaVersion, Bases: []pinset.Base{}, Needs: needs}.Encode(&delta)
 	return append(files, compose.File{Name: layout.OwnDelta, Perm: 0o644, Content: delta.Bytes()}), err
 }

@@ -12,6 +12,7 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
@@ -19,7 +20,7 @@ import (
 // store is removed by itself, and CRI-O lists as before.
 func TestStoreThatStopsCRIOFromListing(t *testing.T) {
 	s := newSystem(t, 1)
-	folder := testStore{n: 9}.folder(t)
+	folder := testStore{n: 9, release: pinset.ReleaseID{Name: "appliance"}}.folder(t)
 	s.wantExit(4, "CRI-O cannot list its images with the store", "attach", filepath.Join(folder, "delta.squashfs"))
 	s.wantPinned(0)
 	if n := s.countMounts(); n != 1 {

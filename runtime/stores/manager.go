@@ -33,6 +33,10 @@ type Manager struct {
 	ConfigError error
 	// OtherStores are the graph roots of other additional image stores of CRI-O.
 	OtherStores []string
+	// Appliance is the release of the appliance's own store, and OwnStore the digest of the file of that
+	// store; zero if they are unknown.
+	Appliance pinset.ReleaseID
+	OwnStore  digest.Digest
 	// Sets is the folder of sets, and Wanted returns the images that all sets ask for.
 	Sets   string
 	Wanted func() ([]pinset.Image, error)
@@ -74,6 +78,8 @@ type parts struct {
 	mounts   mounts
 	usage    usage
 	releases releases
+	// own is the digest of the file of the appliance's own store.
+	own digest.Digest
 }
 
 func (m Manager) parts() parts {
@@ -97,7 +103,8 @@ func (m Manager) parts() parts {
 			verifier: verifier{policy: m.Verity, mapper: m.Mapper, required: requiresSignatures(m.Keys)},
 		},
 		usage:    usage{slots: slots, sources: sources, wanted: m.Wanted},
-		releases: releases{sets: m.Sets, slots: slots, keep: m.KeepPrevious},
+		releases: releases{sets: m.Sets, slots: slots, own: m.Appliance, keep: m.KeepPrevious},
+		own:      m.OwnStore,
 	}
 }
 

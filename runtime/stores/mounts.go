@@ -45,7 +45,7 @@ func (s slots) mountedExcept(o Store, mounted mountTable) (found []string) {
 	return found
 }
 
-// findIdentical finds a store with the same images and sets that was not attached: the
+// findIdentical finds a store of the same release, with the same images and sets, that was not attached: the
 // appliance's own, or another additional image store.
 func (s slots) findIdentical(c content) (root string, ok bool) {
 	for _, root := range append([]string{s.all[0]}, s.others...) {
@@ -53,7 +53,8 @@ func (s slots) findIdentical(c content) (root string, ok bool) {
 		if got, err := token(tree); err != nil || got != c.Token {
 			continue
 		}
-		if other, err := readContent(tree); err == nil && slices.EqualFunc(other.Lock.Sets, c.Lock.Sets, equalSets) {
+		if other, err := readContent(tree); err == nil && other.Lock.ReleaseID == c.Lock.ReleaseID &&
+			slices.EqualFunc(other.Lock.Sets, c.Lock.Sets, equalSets) {
 			return root, true
 		}
 	}

@@ -49,7 +49,7 @@ func TestProblemOfAMountedStore(t *testing.T) {
 		"no records":    {1, map[string]string{layout.ImagesFile: "{"}, layout.ImagesFile},
 		"no delta":      {1, map[string]string{layout.OwnDelta: "{"}, ErrNotStore.Error()},
 		"no base": {1, map[string]string{
-			layout.OwnDelta: `{"version":1,"name":"x","bases":[],"needs":[{"layer":"` + strings.Repeat("a", 64) +
+			layout.OwnDelta: `{"version":1,"bases":[],"needs":[{"layer":"` + strings.Repeat("a", 64) +
 				`","link":"` + layout.LinkName(strings.Repeat("a", 64)) + `"}]}`,
 		}, ErrNoBase.Error()},
 		"intact": {1, nil, ""},

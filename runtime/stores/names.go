@@ -21,13 +21,14 @@ var ErrNameTaken = errors.New("a name of an image is another image's on this nod
 // naming decides whether a store may have the names that it has.
 type naming struct {
 	slots slots
-	// stores are those that are attached.
+	// stores are those that are attached, and own is the release of the appliance's own.
 	stores []Store
+	own    pinset.ReleaseID
 }
 
 // check compares the names in a new store with those in the mounted stores and in CRI-O's main
 // store, whose graph roots are given. A name of another image is refused, since it is
-// not obvious which of them a container gets. A delta may move a tag of its own appliance: these
+// not obvious which of them a container gets. A store may move a tag of its own appliance: these
 // tags are returned.
 func (n naming) check(o Store, c content, graphRoots []string) (moved []string, err error) {
 	mounted, err := readMountTable()
@@ -35,7 +36,7 @@ func (n naming) check(o Store, c content, graphRoots []string) (moved []string, 
 		return nil, err
 	}
 	slots := n.slots.mountedExcept(o, mounted)
-	appliance := n.appliance(slots, c.Delta)
+	appliance := n.appliance(slots, relative{c.Lock.Name, c.Delta})
 	for _, root := range slices.Concat(slots, n.slots.others, graphRoots) {
 		found, err := otherImages(root, c.Names)
 		if err != nil {
@@ -85,36 +86,48 @@ func otherImages(root string, names map[string]string) (map[string]string, error
 	return found, ignoreNotExist(err)
 }
 
-// appliance finds the stores of the appliance that a delta belongs to: those with its name, those that
+// relative is what tells which stores are of the same appliance as a store: its name, and its description
+// if it is a delta.
+type relative struct {
+	name  string
+	delta pinset.Delta
+}
+
+// appliance finds the stores of the appliance that a store belongs to: those with its name, those that
 // it was made for and those with layers that it needs; and likewise for each of these.
-func (n naming) appliance(slots []string, d pinset.Delta) map[string]bool {
-	found, deltas := map[string]bool{}, []pinset.Delta{d}
-	for len(deltas) > 0 {
-		d, deltas = deltas[0], deltas[1:]
-		needed, _ := providers(slots, d.Needs)
+func (n naming) appliance(slots []string, r relative) map[string]bool {
+	found, relatives := map[string]bool{}, []relative{r}
+	for len(relatives) > 0 {
+		r, relatives = relatives[0], relatives[1:]
+		needed, _ := providers(slots, r.delta.Needs)
 		for _, slot := range slots {
-			if found[slot] || !slices.Contains(needed, slot) && !n.isRelease(slot, d) {
+			other := n.at(slot)
+			if found[slot] || !slices.Contains(needed, slot) && !isRelease(slot, other, r) {
 				continue
 			}
 			found[slot] = true
-			if other, err := readDelta(os.DirFS(slot)); err == nil {
-				deltas = append(deltas, other)
+			if d, err := readDelta(os.DirFS(slot)); err == nil {
+				relatives = append(relatives, relative{other.Name, d})
 			}
 		}
 	}
 	return found
 }
 
-// isRelease reports whether the store at a slot has the name of a delta, or is one of its bases.
-func (n naming) isRelease(slot string, d pinset.Delta) bool {
-	var o Store // the appliance's own has neither name nor ID
+// at returns the store at a slot; the appliance's own has no ID.
+func (n naming) at(slot string) Store {
 	for _, attached := range n.stores {
 		if n.slots.path(attached) == slot {
-			o = attached
+			return attached
 		}
 	}
+	return Store{ReleaseID: n.own}
+}
+
+// isRelease reports whether the store o at a slot has the name of another one, or is a base of it.
+func isRelease(slot string, o Store, of relative) bool {
 	lock := lockDigest(slot)
-	return o.Name != "" && o.Name == d.Name || slices.ContainsFunc(d.Bases, func(b pinset.Base) bool {
+	return o.Name != "" && o.Name == of.name || slices.ContainsFunc(of.delta.Bases, func(b pinset.Base) bool {
 		return b.Lock == lock || b.Store != "" && b.Store == o.ID
 	})
 }

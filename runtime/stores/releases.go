@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // ErrNoPrevious means that a rollback is not possible.
@@ -85,6 +86,8 @@ type releases struct {
 	// sets is the folder of sets.
 	sets  string
 	slots slots
+	// own is the release of the appliance's own store.
+	own pinset.ReleaseID
 	// keep is how many releases before the current one are kept.
 	keep int
 }
@@ -103,7 +106,7 @@ func (r releases) makeCurrent(s *State, next Release) error {
 func (r releases) saveSets(s *State, next map[string]string) error {
 	if len(s.Releases) == 0 { // the first attach: the release of the appliance's own store
 		c, _ := readSets(os.DirFS(r.slots.all[0])) // a node may have no such store
-		s.Releases = []Release{{Sets: c}}
+		s.Releases = []Release{{ReleaseID: r.own, Sets: c}}
 	}
 	current := s.release(s.Current)
 	if current == nil {

@@ -124,7 +124,7 @@ func TestInvalidStoreContents(t *testing.T) {
 		"no lock":                   without("pinbox/pinbox.lock.json"),
 		"a lock of another version": file("pinbox/pinbox.lock.json", `{"version":99}`),
 		"a delta that is no JSON":   file("pinbox/delta.json", "{"),
-		"a delta with a path":       file("pinbox/delta.json", `{"version":1,"name":"x","bases":[],"needs":[`+path+`]}`),
+		"a delta with a path":       file("pinbox/delta.json", `{"version":1,"bases":[],"needs":[`+path+`]}`),
 		"a delta that hides a need": without("pinbox/delta.json"),
 		"an image on no layer":      file("overlay-images/images.json", `[{"id":"`+unknown+`","layer":"`+unknown+`"}]`),
 		"an invalid set":            file("pinbox/sets/s.yaml", "kind: x\nspec: ["),

@@ -45,7 +45,8 @@ type State struct {
 	Compaction *Compaction `json:"compaction,omitempty"`
 	// OwnProblem is why the appliance's own store was unmounted; "" if it is mounted.
 	OwnProblem string `json:"ownProblem,omitempty"`
-	// Refused is the store that was last removed because CRI-O could not list its images with it.
+	// Refused is the store that was last refused: CRI-O could not list its images with it, or it was
+	// plugged in and only an operator can attach it.
 	Refused *Refused `json:"refused,omitempty"`
 	// SELinuxContext of the last attach, for a boot at which the node's configuration cannot
 	// be read.
@@ -59,8 +60,8 @@ type State struct {
 type Store struct {
 	// ID is the digest of its file.
 	ID digest.Digest `json:"id"`
-	// Name of its appliance, if it has one.
-	Name string `json:"name,omitempty"`
+	// ReleaseID is the release of an appliance that it was made for.
+	pinset.ReleaseID
 	// Slot is the base name of its mount point.
 	Slot string `json:"slot"`
 	// Size of its file in bytes.
@@ -94,9 +95,9 @@ func (o Store) title() string {
 
 // Refused is a store that is not attached, and why.
 type Refused struct {
-	ID     digest.Digest `json:"id"`
-	Name   string        `json:"name,omitempty"`
-	Reason string        `json:"reason"`
+	ID digest.Digest `json:"id"`
+	pinset.ReleaseID
+	Reason string `json:"reason"`
 }
 
 // Release is a store with the sets that came with it.
@@ -105,7 +106,7 @@ type Release struct {
 	ID digest.Digest `json:"id"`
 	// Store that has its images now: after a compaction, the compacted one.
 	Store digest.Digest `json:"store"`
-	Name  string        `json:"name,omitempty"`
+	pinset.ReleaseID
 	// Sets are files for the folder of sets, by their names: as they were attached, or, of a
 	// release that was current before, as they were when another became current.
 	Sets map[string]string `json:"sets"`
@@ -212,7 +213,7 @@ func (s *State) known(id digest.Digest) *Release {
 		return r
 	}
 	if o := s.store(id); o != nil {
-		return &Release{ID: id, Store: id, Name: o.Name}
+		return &Release{ID: id, Store: id, ReleaseID: o.ReleaseID}
 	}
 	return nil
 }

@@ -5,22 +5,25 @@ import (
 	"testing"
 
 	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // A store that was attached before is known by its own digest, also once it was compacted.
 func TestKnownStores(t *testing.T) {
 	gone, compacted, plain := digest.FromString("gone"), digest.FromString("compacted"), digest.FromString("plain")
+	small := pinset.ReleaseID{Name: "small", Number: 7}
 	s := State{
-		Stores: []Store{{ID: plain, Name: "small"}, {ID: digest.FromString("all")}},
+		Stores: []Store{{ID: plain, ReleaseID: small}, {ID: digest.FromString("all")}},
 		Releases: []Release{
-			{ID: gone, Store: gone}, {ID: compacted, Store: digest.FromString("all"), Name: "small"},
+			{ID: gone, Store: gone}, {ID: compacted, Store: digest.FromString("all"), ReleaseID: small},
 		},
 	}
 	for name, test := range map[string]struct {
 		id   digest.Digest
 		want *Release
 	}{
-		"without sets": {plain, &Release{ID: plain, Store: plain, Name: "small"}},
+		"without sets": {plain, &Release{ID: plain, Store: plain, ReleaseID: small}},
 		"compacted":    {compacted, &s.Releases[1]},
 		"removed":      {gone, nil},
 		"new":          {digest.FromString("new"), nil},

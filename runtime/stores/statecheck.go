@@ -36,7 +36,7 @@ func (s State) check() error {
 		}
 	}
 	if s.Refused != nil {
-		if err := cmp.Or(pinset.CheckDigest("id", s.Refused.ID), checkText("name", s.Refused.Name)); err != nil {
+		if err := cmp.Or(pinset.CheckDigest("id", s.Refused.ID), s.Refused.ReleaseID.Check()); err != nil {
 			return fmt.Errorf("refused: %w", err)
 		}
 	}
@@ -94,7 +94,7 @@ func (o Store) check() error {
 	case o.Token != "" && !pinset.ValidID(o.Token):
 		return fmt.Errorf("token %q: not 64 hexadecimal digits", o.Token)
 	}
-	if err := cmp.Or(checkText("name", o.Name), checkRoots("detaching", o.Detaching)); err != nil || o.Verity.IsZero() {
+	if err := cmp.Or(o.ReleaseID.Check(), checkRoots("detaching", o.Detaching)); err != nil || o.Verity.IsZero() {
 		return err
 	}
 	if err := o.Verity.Validate(); err != nil {
@@ -107,7 +107,7 @@ func (r Release) check() error {
 	if err := optional("id", r.ID); err != nil {
 		return err
 	}
-	if err := checkText("name", r.Name); err != nil {
+	if err := r.ReleaseID.Check(); err != nil {
 		return err
 	}
 	for name := range r.Sets {

@@ -14,7 +14,7 @@ type Status struct {
 	Store
 	// Current and Previous report whether it has the current release or the previous one.
 	Current, Previous bool
-	// Refused means that the store is not attached: CRI-O could not list its images with it.
+	// Refused means that the store is not attached: see [State].
 	Refused bool
 	// Problem is why the store is not mounted; nil if it is.
 	Problem error
@@ -79,7 +79,7 @@ func (s *State) statuses(ctx context.Context, m mounts, found problems) ([]Statu
 		all = append(all, status)
 	}
 	if r := s.Refused; r != nil {
-		all = append(all, Status{Store: Store{ID: r.ID, Name: r.Name}, Refused: true, Problem: errors.New(r.Reason)})
+		all = append(all, Status{Store: Store{ID: r.ID, ReleaseID: r.ReleaseID}, Refused: true, Problem: errors.New(r.Reason)})
 	}
 	return all, nil
 }

@@ -1,6 +1,7 @@
 package stores_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,6 +30,8 @@ type testStore struct {
 	// of 8 needs the layer 1, and all others need the layer 0. CRI-O cannot read the time in the
 	// configuration of the image 9.
 	n int
+	// release that the lock names; the zero value is the appliance "small" without a number.
+	release pinset.ReleaseID
 	// extra are the numbers of further layers, each with an image.
 	extra []int
 	// link is the link name of its layer; "" for the one that layers above refer to.
@@ -39,6 +42,9 @@ type testStore struct {
 	// damage changes the files before the store is made of them; nil is fine.
 	damage func(tree string) error
 }
+
+// id is the release of the store.
+func (s testStore) id() pinset.ReleaseID { return cmp.Or(s.release, pinset.ReleaseID{Name: "small"}) }
 
 // chainOf numbers the layers of the image n, from the base up.
 func chainOf(n int) []int {
@@ -118,7 +124,8 @@ func (s testStore) write(t *testing.T, dir string) {
 	t.Helper()
 	lock := pinset.Lock{
 		Version: pinset.LockVersion, Platform: pinset.Platform("linux/" + goruntime.GOARCH),
-		Sets: []pinset.LockedSet{{Name: "s", Images: []string{pinOf(s.n)}}},
+		Sets:      []pinset.LockedSet{{Name: "s", Images: []string{pinOf(s.n)}}},
+		ReleaseID: s.id(),
 	}
 	file := func(name, content string) { write(t, filepath.Join(dir, name), content) }
 	file("pinbox/sets/s.yaml", string(sample.SetNamed("s", pinOf(s.n))))
@@ -158,7 +165,7 @@ func (s testStore) write(t *testing.T, dir string) {
 // writeDelta writes the description of a delta, if the store is one.
 func (s testStore) writeDelta(t *testing.T, dir string) {
 	t.Helper()
-	delta := pinset.Delta{Version: pinset.DeltaVersion, Name: "small", Bases: []pinset.Base{}}
+	delta := pinset.Delta{Version: pinset.DeltaVersion, Bases: []pinset.Base{}}
 	chain := layersOf(s.n)
 	for _, layer := range chain[:len(chain)-1] {
 		delta.Needs = append(delta.Needs, pinset.Need{Layer: layer, Link: layout.LinkName(layer)})
@@ -276,7 +283,8 @@ func newNode(t *testing.T, base testStore) *testNode {
 	d.Manager = stores.Manager{
 		Dir: filepath.Join(dir, "stores.d"), Sets: filepath.Join(dir, "sets.d"), Keys: filepath.Join(dir, "keys.d"),
 		Mounter: stores.DirectMounter{}, KeepPrevious: 1,
-		Wanted: func() ([]pinset.Image, error) { return d.wanted, nil },
+		Wanted:    func() ([]pinset.Image, error) { return d.wanted, nil },
+		Appliance: base.id(),
 	}
 	for _, n := range []string{"0", "1", "2", "3"} {
 		d.Slots = append(d.Slots, filepath.Join(dir, "stores", n))

@@ -61,12 +61,12 @@ func valid() *store {
 		BigDataDigests: map[string]digest.Digest{}, BigDataSizes: map[string]int64{},
 	}
 	s.layer = layout.Layer{ID: top, Parent: below, UncompressedDigest: topDiff}
-	s.lock = pinset.Lock{Version: 1, Platform: "linux/amd64", Images: []pinset.LockedImage{{
+	s.lock = pinset.Lock{Version: 1, ReleaseID: pinset.ReleaseID{Name: "edge", Number: 7}, Platform: "linux/amd64", Images: []pinset.LockedImage{{
 		Pin: pin, Tags: s.image.Names[1:], Index: digest.FromBytes(s.index), Manifest: s.image.Digest,
 		Config: digest.FromBytes(s.config),
 	}}}
 	s.delta = pinset.Delta{
-		Version: 1, Name: "edge", Needs: []pinset.Need{{Layer: below, Link: layout.LinkName(below)}},
+		Version: 1, Needs: []pinset.Need{{Layer: below, Link: layout.LinkName(below)}},
 	}
 	s.document(layout.ConfigKey(s.image.ID), s.config)
 	s.document(layout.ManifestData, s.manifest)
@@ -140,7 +140,7 @@ func TestStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Delta.Name != "edge" || len(got.Lock.Images) != 1 || len(got.Sets) != 1 || len(got.Token) != 64 ||
+	if got.Lock.Title() != "edge release 7" || len(got.Lock.Images) != 1 || len(got.Sets) != 1 || len(got.Token) != 64 ||
 		got.Names[repository+":1"] != s.image.ID || len(got.Names) != 2 {
 		t.Errorf("got %+v, want the lock, the set, the token and two names of the store", got)
 	}

@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -26,6 +28,10 @@ const DefaultKeepPrevious = 1
 type NodeConfig struct {
 	// Version is set by Render.
 	Version int `json:"version"`
+	// ReleaseID is that of the appliance's own store; zero if the node was not installed from one.
+	pinset.ReleaseID
+	// Store is the digest of the file of that store; "" if it has none.
+	Store digest.Digest `json:"store,omitempty"`
 	// KeepPrevious is how many releases before the current one stay for a rollback.
 	KeepPrevious int `json:"keepPrevious"`
 	// SELinuxContext of everything in a store; "" leaves the mount option out.
@@ -83,7 +89,12 @@ func (c NodeConfig) Validate() error {
 	if !pinset.Printable(c.SELinuxContext) || strings.ContainsAny(c.SELinuxContext, `"\`) {
 		return fmt.Errorf("selinuxContext is %q; it has no quotes, backslashes and control characters", c.SELinuxContext)
 	}
-	return cmp.Or(c.Verity.Validate(), c.Kubelet.Validate())
+	if c.Store != "" {
+		if err := pinset.CheckDigest("store", c.Store); err != nil {
+			return err
+		}
+	}
+	return cmp.Or(c.ReleaseID.Check(), c.Verity.Validate(), c.Kubelet.Validate())
 }
 
 // Render returns the content of the file: equal configurations, equal bytes.

@@ -6,12 +6,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 func TestNodeConfigGolden(t *testing.T) {
-	want := layout.NodeConfig{KeepPrevious: 2, SELinuxContext: "system_u:object_r:container_ro_file_t:s0"}
+	want := layout.NodeConfig{
+		ReleaseID: pinset.ReleaseID{Name: "factory-12", Number: 7}, Store: digest.FromString("store"),
+		KeepPrevious: 2, SELinuxContext: "system_u:object_r:container_ro_file_t:s0",
+	}
 	fixtures.Golden(t, "node.json", want.Render())
 	want.Version = 1
 	got, err := layout.ReadNodeConfig(filepath.Join(fixtures.Root(t), "fixtures/golden/node.json"))
@@ -45,6 +51,9 @@ func TestReadNodeConfig(t *testing.T) {
 		`{"version": 1, "verity": "on"}`: {
 			layout.NodeConfig{}, `verity is "on"; it must be auto, require or off`,
 		},
+		`{"version": 1, "name": "a\"b"}`:      {layout.NodeConfig{}, "quotes, backslashes or control characters"},
+		`{"version": 1, "release": -1}`:       {layout.NodeConfig{}, "release -1: negative"},
+		`{"version": 1, "store": "aaaa"}`:     {layout.NodeConfig{}, `store "aaaa"`},
 		`{"version": 1, "keepPervious": 1}`:   {layout.NodeConfig{}, `unknown field "keepPervious"`},
 		`{"version": 1, "keepPrevious": "1"}`: {layout.NodeConfig{}, "cannot unmarshal string"},
 		`{"version": 1} {"version": 1}`:       {layout.NodeConfig{}, "after top-level value"},

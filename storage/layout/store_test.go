@@ -48,8 +48,8 @@ func completeStore() map[string]string {
 		"overlay-containers/volatile-containers.json": `[]`,
 		"overlay-layers/layers.lock":                  "one",
 		"overlay-images/images.lock":                  "two",
-		"pinbox/pinbox.lock.json":                     `{"version":1,"platform":"linux/amd64","sets":[],"images":[]}`,
-		"pinbox/delta.json":                           `{"version":1,"name":"edge","bases":[{"lock":"<<c>>"}],"needs":[]}`,
+		"pinbox/pinbox.lock.json":                     `{"version":1,"name":"edge","platform":"linux/amd64","sets":[],"images":[]}`,
+		"pinbox/delta.json":                           `{"version":1,"bases":[{"lock":"<<c>>"}],"needs":[]}`,
 		"pinbox/sets/worker.yaml": `{"kind":"PinnedImageSet","apiVersion":"machineconfiguration.openshift.io/v1",
 			"metadata":{"name":"worker"},"spec":{"pinnedImages":[{"name":"quay.io/x/a@<<a>>"}]}}`,
 	}
@@ -101,12 +101,12 @@ func TestStore(t *testing.T) {
 		t.Errorf("got %d containers, error %v, want 1", containers, err)
 	}
 	lock, err := s.Lock()
-	if err != nil || lock.Platform != "linux/amd64" {
-		t.Errorf("got the lock %+v, error %v, want one for linux/amd64", lock, err)
+	if err != nil || lock.Platform != "linux/amd64" || lock.Name != "edge" {
+		t.Errorf("got the lock %+v, error %v, want that of edge for linux/amd64", lock, err)
 	}
 	delta, err := s.Delta()
-	if err != nil || delta.Name != "edge" {
-		t.Errorf("got the delta %+v, error %v, want edge", delta, err)
+	if err != nil || len(delta.Bases) != 1 {
+		t.Errorf("got the delta %+v, error %v, want one base", delta, err)
 	}
 	sets, err := s.Sets()
 	if names := slices.Collect(maps.Keys(sets)); err != nil || !slices.Equal(names, []string{"worker.yaml"}) {

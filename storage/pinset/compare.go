@@ -88,8 +88,8 @@ func (l Lock) blobs() map[digest.Digest]int64 {
 }
 
 // DescribeDifference describes, in lines, how a lock differs from another one that was made from
-// the same inputs; it is "" if they are equal. It ignores the fields of a layer that are known only
-// after the layer was unpacked.
+// the same inputs; it is "" if they are equal. It ignores the release, and the fields of a
+// layer that are known only after the layer was unpacked.
 func DescribeDifference(locked, now Lock) string {
 	d := Compare(locked, now)
 	var what []string
@@ -108,9 +108,11 @@ func DescribeDifference(locked, now Lock) string {
 	return strings.Join(what, "\n")
 }
 
-// comparable returns the lock as text, without the fields that only unpacking a layer fills in.
+// comparable returns the lock as text, without what does not depend on the inputs, and the fields that only
+// unpacking a layer fills in.
 func (l Lock) comparable() string {
 	l = l.canonical()
+	l.ReleaseID = ReleaseID{}
 	for i := range l.Images {
 		layers := slices.Clone(l.Images[i].Layers)
 		for n := range layers {

@@ -48,6 +48,8 @@ func TestDescribeDifference(t *testing.T) {
 	unpacked := makeLock(map[string]string{"x": "ab", "y": "ac"}, nil)
 	layer := &unpacked.Images[0].Layers[0]
 	layer.UnpackedSize, layer.Inodes, layer.RootAttributes = 100, 3, "0755:0:0"
+	next := makeLock(map[string]string{"x": "ab", "y": "ac"}, nil)
+	next.ReleaseID = pinset.ReleaseID{Name: "edge", Number: 8}
 	arm := makeLock(map[string]string{"x": "ab", "y": "ac"}, nil)
 	arm.Platform = "linux/arm64"
 	otherSets := makeLock(map[string]string{"x": "ab", "y": "ac"}, nil)
@@ -58,6 +60,7 @@ func TestDescribeDifference(t *testing.T) {
 	}{
 		"nothing":       {base, ""},
 		"sizes alone":   {unpacked, ""},
+		"next release":  {next, ""},
 		"an image more": {makeLock(map[string]string{"x": "ab", "y": "ac", "z": "a"}, nil), "+ " + pinOf("z")},
 		"an image less": {makeLock(map[string]string{"x": "ab"}, nil), "- " + pinOf("y")},
 		"platform":      {arm, "platform linux/arm64, locked for linux/amd64"},

@@ -13,7 +13,7 @@ import (
 
 const (
 	goodLock = `{
-  "version": 1,
+  "version": 1, "name": "edge", "release": 7,
   "platform": "linux/amd64",
   "sets": [{"name": "worker", "images": ["quay.io/x/a@SHA"]}],
   "images": [{
@@ -22,7 +22,7 @@ const (
       "rootAttributes": "0755:0:0", "mediaType": "tar"}]
   }]
 }`
-	goodDelta = `{"version": 1, "name": "edge", "bases": [{"store": "SHA", "lock": "SHA"}], "needs": [{"layer": "HEX", "link": "LINK"}]}`
+	goodDelta = `{"version": 1, "bases": [{"store": "SHA", "lock": "SHA"}], "needs": [{"layer": "HEX", "link": "LINK"}]}`
 )
 
 // fill replaces SHA, HEX and LINK by a digest, an ID and a link name.
@@ -38,6 +38,13 @@ func TestInvalidLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ old, new, want string }{
+		"escape in the name": {`"edge"`, `"\u001b[2J"`, "name "},
+		"quote in the name":  {`"edge"`, `"a\""`, "name "},
+		"long name":          {`"edge"`, `"` + strings.Repeat("a", 254) + `"`, "name: 254 bytes"},
+		"release":            {`"release": 7`, `"release": -7`, "release -7: negative"},
+		"release as text":    {`"release": 7`, `"release": "7"`, "release: "},
+		"huge release":       {`"release": 7`, `"release": 1e30`, "release: "},
+		"release twice":      {`"release": 7`, `"release": 7, "release": 8`, `field "release": repeated`},
 		"platform":           {`"linux/amd64"`, `"plan9/amd64"`, `platform "plan9/amd64"`},
 		"name of a set":      {`"worker", "images"`, `"../worker", "images"`, `sets[0]: name "../worker"`},
 		"image of a set":     {`["quay.io/x/a@SHA"]}]`, `["quay.io/x/a"]}]`, "sets[0]: worker: image"},
@@ -84,7 +91,6 @@ func TestInvalidDeltas(t *testing.T) {
 		"no lock":             {`, "lock": "SHA"`, ``, `bases[0]: lock ""`},
 		"store":               {`"store": "SHA"`, `"store": "sha256:x"`, `bases[0]: store "sha256:x"`},
 		"layer":               {`"HEX"`, `"../../etc"`, `needs[0]: layer "../../etc"`},
-		"name":                {`"edge"`, `"\u001b[2J"`, "name "},
 		"layer twice":         {`"needs": [`, `"needs": [{"layer": "HEX", "link": "LINK"}, `, "needs[1]: layer "},
 		"layer as a digest":   {`"HEX"`, `"SHA"`, "needs[0]: layer "},
 		"link is a path":      {`"LINK"`, `"../ABCDEFGHIJKLMNOPQRSTUVW"`, "needs[0]: link "},

@@ -19,8 +19,6 @@ var ErrBadDelta = errors.New("not the description of a pinbox delta")
 // is the content of delta.json.
 type Delta struct {
 	Version int `json:"version"`
-	// Name of the appliance.
-	Name string `json:"name"`
 	// Bases that the delta was made for. A node has one of them.
 	Bases []Base `json:"bases"`
 	// Needs lists the layers that the images of the lock use and that are in other stores,
@@ -59,8 +57,6 @@ func DecodeDelta(r io.Reader) (Delta, error) {
 	d := Delta{Version: DeltaVersion}
 	err := decodeObject(r, DeltaVersion, func(name string, s *stream) error {
 		switch name {
-		case "name":
-			return s.value(name, &d.Name)
 		case "bases":
 			return list(s, name, &d.Bases)
 		case "needs":
@@ -84,7 +80,7 @@ func (d Delta) validate() error {
 			return fmt.Errorf("needs[%d]: layer %s: not sorted, or repeated", i, d.Needs[i].Layer)
 		}
 	}
-	return checkPrintable("name", d.Name)
+	return nil
 }
 
 func (b Base) validate() error {

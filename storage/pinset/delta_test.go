@@ -14,7 +14,7 @@ import (
 
 func TestDelta(t *testing.T) {
 	d := pinset.Delta{
-		Version: pinset.DeltaVersion, Name: "edge",
+		Version: pinset.DeltaVersion,
 		Bases: []pinset.Base{
 			{Store: digest.FromString("store"), Lock: digest.FromString("lock")}, {Lock: digest.FromString("other")},
 		},

@@ -25,7 +25,8 @@ var rootAttributes = regexp.MustCompile(`^[0-7]{4}:[0-9]{1,10}:[0-9]{1,10}$`)
 // Lock lists the exact content of an appliance, so that the same bytes can be built again, and so
 // that a node can compute which layers it lacks without contacting a registry.
 type Lock struct {
-	Version  int           `json:"version"`
+	Version int `json:"version"`
+	ReleaseID
 	Platform Platform      `json:"platform"`
 	Sets     []LockedSet   `json:"sets"`
 	Images   []LockedImage `json:"images"`
@@ -121,6 +122,10 @@ func DecodeLock(r io.Reader) (Lock, error) {
 	l := Lock{Version: LockVersion}
 	err := decodeObject(r, LockVersion, func(name string, s *stream) error {
 		switch name {
+		case "name":
+			return s.value(name, &l.Name)
+		case "release":
+			return s.value(name, &l.Number)
 		case "platform":
 			return s.value(name, &l.Platform)
 		case "sets":
@@ -131,10 +136,7 @@ func DecodeLock(r io.Reader) (Lock, error) {
 		return unknownField(name)
 	})
 	if err == nil {
-		err = l.Platform.Validate()
-	}
-	if err == nil {
-		err = l.validate()
+		err = cmp.Or(l.ReleaseID.Check(), l.Platform.Validate(), l.validate())
 	}
 	if err != nil {
 		return Lock{}, fmt.Errorf("%w: %w", ErrBadLock, err)

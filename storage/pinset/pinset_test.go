@@ -213,7 +213,8 @@ func TestLockGolden(t *testing.T) {
 		MediaType:      "application/vnd.oci.image.layer.v1.tar+gzip",
 	}
 	lock := pinset.Lock{
-		Version: pinset.LockVersion, Platform: "linux/amd64", Sets: []pinset.LockedSet{sets[0].Lock(), sets[1].Lock()},
+		Version: pinset.LockVersion, ReleaseID: pinset.ReleaseID{Name: "factory-12", Number: 7},
+		Platform: "linux/amd64", Sets: []pinset.LockedSet{sets[0].Lock(), sets[1].Lock()},
 	}
 	for i, name := range []string{"quay.io/x/b", "quay.io/x/a"} {
 		lock.Images = append(lock.Images, pinset.LockedImage{

@@ -1,0 +1,73 @@
+package stores_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/spec"
+	"github.com/pinbox/pinbox/fixtures/appliance"
+	"github.com/pinbox/pinbox/fixtures/sample"
+)
+
+// Through the programs: an older release is refused, also by itself, and attached by force; the same with that of
+// another appliance. A copy of the appliance's own store is not copied. With a real CRI-O.
+func TestAttachOlderRelease(t *testing.T) {
+	registry, _ := appliance.Registry(t)
+	s := &testSystem{t: t}
+	var err error
+	if s.pins, err = registry.PushSeries(t.Context(), testProgram(t), 3); err != nil {
+		t.Fatal(err)
+	}
+	options := func(n int, m spec.Metadata) builder.Options {
+		o := appliance.Options(t, sample.SetNamed("worker", s.pins[n]...))
+		o.Appliance.Metadata = m
+		return o
+	}
+	base := options(0, spec.Metadata{Name: "edge", Release: 7})
+	s.Node = appliance.Boot(t, base, s.pins[0][0])
+	build := func(n int, m spec.Metadata, warning string) string {
+		t.Helper()
+		o := options(n, m)
+		o.From = []string{base.Out}
+		r, err := builder.Delta(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(r.Warnings, "\n"); !strings.Contains(got, warning) || (warning == "") != (got == "") {
+			t.Errorf("%+v: got the warnings %q, want %q", m, got, warning)
+		}
+		return o.Out
+	}
+	edge := func(number int64) spec.Metadata { return spec.Metadata{Name: "edge", Release: number} }
+	const refused = "nodes attach the delta only with --force: "
+	newer, between := build(2, edge(9), ""), build(1, edge(8), "")
+	older := build(1, edge(7), refused+"the release is not newer")
+	other := build(1, spec.Metadata{Name: "shop", Release: 10}, refused+"the store is of another")
+	s.Start()
+	s.mustRun("attach", newer)
+	s.wantPinned(2)
+	for folder, want := range map[string]string{
+		between: "it is edge release 8, and the node has edge release 9", older: "it is edge release 7, and",
+		other: `it is of "shop", and the node has "edge"`,
+	} {
+		s.wantExit(3, want, "attach", folder)
+		s.wantExit(3, "--force", "attach", folder)
+		s.wantExit(3, want, "attach", "--auto", folder)
+		if out := s.mustRun("stores").Out; !strings.Contains(out, "refused") || !strings.Contains(out, want) {
+			t.Errorf("got %s, want the refused store and the reason", out)
+		}
+	}
+	s.wantExit(2, "--auto does not go with --force", "attach", "--auto", "--force", between)
+	s.wantPinned(2)
+	if out := s.mustRun("attach", "--keep-sets", base.Out).Out; !strings.Contains(out, "at slot 0: nothing was copied") {
+		t.Errorf("got %s, want that the appliance's own store was not copied", out)
+	}
+	s.mustRun("attach", "--force", between)
+	s.wantPinned(1)
+	if out := s.mustRun("stores").Out; !strings.Contains(out, "8, current") || !strings.Contains(out, "9, previous") {
+		t.Errorf("got %s, want the numbers of both releases", out)
+	}
+	s.mustRun("rollback")
+	s.wantPinned(2)
+}

@@ -1,0 +1,166 @@
+package stores_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// numbered is the delta n as a release of the appliance "small".
+func numbered(n int, number int64) testStore {
+	return testStore{n: n, release: pinset.ReleaseID{Name: "small", Number: number}}
+}
+
+// A release that is not newer than those of the node becomes current only if an operator forces it, and
+// so does one of another appliance. What is refused leaves nothing behind.
+func TestOlderReleaseIsRefused(t *testing.T) {
+	other := testStore{n: 2, release: pinset.ReleaseID{Name: "other", Number: 9}}
+	byHand, auto, force := stores.AttachOptions{}, stores.AttachOptions{Auto: true}, stores.AttachOptions{Force: true}
+	notNewer, otherAppliance := pinset.ErrNotNewer, pinset.ErrOtherAppliance
+	for name, c := range map[string]struct {
+		attached, next testStore
+		o              stores.AttachOptions
+		want           error
+	}{
+		"newer":                           {numbered(1, 7), numbered(2, 8), byHand, nil},
+		"newer, by itself":                {numbered(1, 7), numbered(2, 8), auto, nil},
+		"older":                           {numbered(1, 7), numbered(2, 6), byHand, notNewer},
+		"older, by itself":                {numbered(1, 7), numbered(2, 6), auto, notNewer},
+		"older, forced":                   {numbered(1, 7), numbered(2, 6), force, nil},
+		"the same number":                 {numbered(1, 7), numbered(2, 7), byHand, notNewer},
+		"the same, by itself":             {numbered(1, 7), numbered(2, 7), auto, notNewer},
+		"no number":                       {numbered(1, 7), numbered(2, 0), byHand, notNewer},
+		"no number, by itself":            {numbered(1, 7), numbered(2, 0), auto, notNewer},
+		"another appliance":               {numbered(1, 7), other, byHand, otherAppliance},
+		"another appliance, by itself":    {numbered(1, 7), other, auto, otherAppliance},
+		"another appliance, without sets": {numbered(1, 7), other, stores.AttachOptions{KeepSets: true}, otherAppliance},
+		"another appliance, forced":       {numbered(1, 7), other, force, nil},
+		"force does not count by itself": {
+			numbered(1, 7), numbered(2, 6), stores.AttachOptions{Auto: true, Force: true}, notNewer,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newNode(t, numbered(0, 5))
+			d.attach(stores.AttachOptions{Source: c.attached.folder(t), Force: true})
+			c.o.Source = c.next.folder(t)
+			_, err := d.Attach(t.Context(), c.o)
+			if !errors.Is(err, c.want) {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+			if c.want == nil {
+				d.wantSet(2)
+				d.wantMounted(1, 2)
+				return
+			}
+			d.wantSet(1)
+			d.wantRefused(c.o.Auto, c.next.release)
+		})
+	}
+}
+
+// wantRefused checks that one store is attached, and that the status has the one that was plugged in, if any.
+func (d *testNode) wantRefused(auto bool, id pinset.ReleaseID) {
+	d.t.Helper()
+	all, err := d.Status(d.t.Context())
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	refused := slices.IndexFunc(all, func(s stores.Status) bool { return s.Refused })
+	if (refused >= 0) != auto || auto && (all[refused].ReleaseID != id || all[refused].Problem == nil) {
+		d.t.Errorf("got %+v, want the refused store %v among them: %v", all, id, auto)
+	}
+	if left, err := filepath.Glob(filepath.Join(d.Dir, "*.squashfs")); err != nil || len(left) != 1 {
+		d.t.Errorf("got the files %v, %v, want that of the attached store", left, err)
+	}
+}
+
+// A rollback is an operator's decision: nothing undoes it by itself, and no medium brings in a release from
+// between the two.
+func TestRollbackIsNotUndone(t *testing.T) {
+	d := newNode(t, numbered(0, 5))
+	newest := numbered(1, 8).folder(t)
+	d.attach(stores.AttachOptions{Source: newest})
+	d.rollback(0)
+	if err := d.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	d.wantSet(0)
+	for name, o := range map[string]stores.AttachOptions{
+		"between":  {Source: numbered(2, 6).folder(t), Auto: true},
+		"the same": {Source: numbered(3, 8).folder(t), Auto: true},
+	} {
+		if _, err := d.Attach(t.Context(), o); !errors.Is(err, pinset.ErrNotNewer) {
+			t.Errorf("%s: got %v, want %v", name, err, pinset.ErrNotNewer)
+		}
+	}
+	if a, err := d.Attach(t.Context(), stores.AttachOptions{Source: newest, Auto: true}); err != nil || !a.Found {
+		t.Errorf("got %+v, %v, want that the release which was rolled back is found", a, err)
+	}
+	d.wantSet(0)
+	d.attach(stores.AttachOptions{Source: newest})
+	d.wantSet(1)
+	d.rollback(0)
+	d.attach(stores.AttachOptions{Source: numbered(2, 9).folder(t), Auto: true})
+	d.wantSet(2)
+}
+
+// The releases that a node keeps become current again only by a rollback, or by force.
+func TestKeptReleaseIsRefused(t *testing.T) {
+	d := newNode(t, numbered(0, 5))
+	own, first := numbered(0, 5).folder(t), numbered(1, 7).folder(t)
+	d.attach(stores.AttachOptions{Source: first})
+	d.attach(stores.AttachOptions{Source: numbered(2, 8).folder(t)})
+	for name, folder := range map[string]string{"the appliance's own": own, "the previous one": first} {
+		if _, err := d.Attach(t.Context(), stores.AttachOptions{Source: folder}); !errors.Is(err, pinset.ErrNotNewer) {
+			t.Errorf("%s: got %v, want %v", name, err, pinset.ErrNotNewer)
+		}
+		if a, err := d.Attach(t.Context(), stores.AttachOptions{Source: folder, Auto: true}); err != nil || !a.Found {
+			t.Errorf("%s, by itself: got %+v, %v, want that it is found", name, a, err)
+		}
+	}
+	d.wantSet(2)
+	d.rollback(1)
+	d.attach(stores.AttachOptions{Source: own, Force: true})
+	d.wantSet(0)
+}
+
+// The first store that is attached to a node without an appliance says which one it has.
+func TestNodeWithoutAnAppliance(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
+	d.Appliance = pinset.ReleaseID{}
+	d.attach(stores.AttachOptions{Source: numbered(1, 7).folder(t)})
+	other := testStore{n: 2, release: pinset.ReleaseID{Name: "other", Number: 9}}.folder(t)
+	if _, err := d.Attach(t.Context(), stores.AttachOptions{Source: other}); !errors.Is(err, pinset.ErrOtherAppliance) {
+		t.Errorf("got %v, want %v", err, pinset.ErrOtherAppliance)
+	}
+	d.wantMounted(1)
+}
+
+// A store with the digest of the appliance's own is not read, while that is mounted and whole.
+func TestOwnStoreIsNotCopied(t *testing.T) {
+	d := newNode(t, numbered(0, 5))
+	folder := numbered(0, 5).folder(t)
+	content, err := os.ReadFile(filepath.Join(folder, "delta.squashfs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.OwnStore = digest.FromBytes(content)
+	read := false
+	o := stores.AttachOptions{Source: folder, Progress: func(int64, int64) { read = true }}
+	a, err := d.Attach(t.Context(), o)
+	if err != nil || !a.Appliance || a.Store.Slot != "0" || a.Store.Images != 1 || read {
+		t.Errorf("got %+v, %v, read: %v, want the appliance's own, not read", a, err, read)
+	}
+	fixtures.Run(t, "umount", d.Slots[0])
+	if a, err = d.Attach(t.Context(), o); err != nil || a.Appliance || a.Store.Slot != "1" || !read {
+		t.Errorf("while it is not mounted: got %+v, %v, read: %v, want a copy", a, err, read)
+	}
+}
