@@ -193,9 +193,6 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 			return o, cli.Usagef("%w", err)
 		}
 	}
-	if f.release < 0 {
-		return o, cli.Usagef("--release-number %d: must be greater than 0", f.release)
-	}
 	o.Appliance.Metadata.Release = cmp.Or(f.release, o.Appliance.Metadata.Release)
 	o.Appliance.Spec.Mirrors = append(o.Appliance.Spec.Mirrors, f.mirrors...)
 	o.Appliance.Spec.InsecureRegistries = append(o.Appliance.Spec.InsecureRegistries, f.insecure...)
