@@ -76,13 +76,30 @@ func readMountTable() (mountTable, error) {
 	if err != nil {
 		return nil, err
 	}
-	mounted := mountTable{}
-	for line := range strings.Lines(string(table)) {
-		if fields := strings.Fields(line); len(fields) > 4 {
-			mounted[unescape(fields[4])]++
-		}
+	return parseMountTable(string(table)), nil
+}
+
+// parseMountTable counts how many mounts lie on each other. In the mount namespace of a unit, a
+// folder that is writable is a mount over itself, and hides other mounts at the same mount points.
+func parseMountTable(table string) mountTable {
+	type mount struct {
+		where string
+		depth int
 	}
-	return mounted, nil
+	mounted, mounts := mountTable{}, map[string]mount{} // by their IDs
+	for line := range strings.Lines(table) {
+		fields := strings.Fields(line)
+		if len(fields) < 5 {
+			continue
+		}
+		m := mount{unescape(fields[4]), 1}
+		if parent := mounts[fields[1]]; parent.where == m.where {
+			m.depth += parent.depth
+		}
+		mounts[fields[0]] = m
+		mounted[m.where] = max(mounted[m.where], m.depth)
+	}
+	return mounted
 }
 
 // deviceAt finds the device of the squashfs that is mounted at a mount point.
@@ -146,18 +163,33 @@ func unmountAll(ctx context.Context, by Mounter, where string) error {
 		if err != nil || mounted[where] == 0 {
 			return err
 		}
-		if mounted[where] > 1 || tries > maxTries { // a service manager knows only one of several mounts
+		switch {
+		case tries > maxTries:
 			err = unmount(where)
-		} else {
+		case mounted[where] > 1: // a service manager knows only one of several mounts
+			err = unmountTop(ctx, by, where)
+		default:
 			err = by.Unmount(ctx, where)
 			if err != nil && ctx.Err() == nil { // the mount is not of a unit, and is in use
-				err = unmount(where)
+				if direct := unmount(where); !errors.Is(direct, unix.EPERM) {
+					err = direct
+				}
 			}
 		}
 		if err != nil && !errors.Is(err, unix.EINVAL) { // EINVAL: another process has unmounted it
 			return err
 		}
 	}
+}
+
+// unmountTop unmounts what lies on top at a mount point. A process that may not, as in a unit of
+// pinbox, has the service manager unmount everything there.
+func unmountTop(ctx context.Context, by Mounter, where string) error {
+	err := unmount(where)
+	if errors.Is(err, unix.EPERM) {
+		err = by.Unmount(ctx, where)
+	}
+	return err
 }
 
 // maxTries is how often the Mounter is tried before this process unmounts itself.

@@ -139,7 +139,7 @@ func (m mounts) unmountBroken(ctx context.Context, all []Store, found problems) 
 			}
 			slot := m.slots.path(o)
 			for ; mounted[slot] > 1; mounted[slot]-- {
-				if err := unmount(slot); err != nil {
+				if err := unmountTop(ctx, m.mounter, slot); err != nil {
 					return err
 				}
 			}

@@ -34,8 +34,12 @@ func (Mounter) Mount(ctx context.Context, m stores.Mount) error {
 	}
 	defer conn.Close()
 	if _, err := atomicfile.Write(filepath.Join(unitDir, name), []byte(text), 0o644); err != nil {
-		// /run is full or read-only. systemd sees the mount all the same, and unmounts it at shutdown.
-		return stores.DirectMounter{}.Mount(ctx, m)
+		// /run is full or read-only. systemd sees the mount all the same, and unmounts it at shutdown. The
+		// units of pinbox may not mount: then both errors count.
+		if direct := (stores.DirectMounter{}).Mount(ctx, m); direct != nil {
+			return errors.Join(err, direct)
+		}
+		return nil
 	}
 	if err := conn.ReloadContext(ctx); err != nil {
 		return fmt.Errorf("reload units: %w", err)
