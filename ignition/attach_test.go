@@ -29,7 +29,7 @@ func attachCommand(t *testing.T, drive string) string {
 func TestNextMediumInTheSameDrive(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "pinbox-node")
 	if err := os.WriteFile(program, []byte(`#!/bin/sh
-echo "$*" >>/log
+echo "$*" >>/run/pinbox/log
 [ -e /quick ] || sleep 1000
 `), 0o755); err != nil {
 		t.Fatal(err)
@@ -39,7 +39,8 @@ echo "$*" >>/log
 		t.Fatal(err)
 	}
 	out, code := fixtures.Script(t, `set -ex
-logged() { for n in $(seq 300); do test "$(cat /log)" = "$1" && return; sleep 0.1; done; cat /log; exit 1; }
+log=/run/pinbox/log # where the unit may write
+logged() { for n in $(seq 300); do test "$(cat $log)" = "$1" && return; sleep 0.1; done; cat $log; exit 1; }
 `+attachCommand(t, "sr0")+`
 logged "attach --auto /dev/sr0"
 touch /quick
@@ -49,7 +50,6 @@ attach --auto /dev/sr0"
 `, map[string]string{
 		"etc/systemd/system/pinbox-attach@.service": strings.Replace(string(unit), "[Unit]\n",
 			"[Unit]\nDefaultDependencies=no\n", 1),
-		"log": "",
 	}, map[string]string{"/usr/local/bin/pinbox-node": program})
 	if code != 0 {
 		t.Errorf("got exit code %d, want 0\n%s", code, out)

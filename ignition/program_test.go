@@ -16,7 +16,7 @@ import (
 )
 
 // preparation finds the command of a unit that installs the program.
-var preparation = regexp.MustCompile(`(?m)^ExecStartPre=-?/bin/sh -c '(.*)'$`)
+var preparation = regexp.MustCompile(`(?m)^ExecStartPre=-?[+]/bin/sh -c '(.*)'$`)
 
 // install returns the command of a golden unit, for folders of a test and a program.
 func install(t *testing.T, unit, store, bin string, wanted []byte) (script string) {

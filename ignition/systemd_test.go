@@ -11,10 +11,12 @@ import (
 
 // starts is a script that starts CRI-O in several ways.
 const starts = `set -ex
+log=/run/pinbox/log # where the unit may write
+mkdir -p /run/pinbox
 logged() {
-	for n in 1 2 3 4 5 6 7 8 9; do grep -q crio /log || sleep 1; done # systemctl may return before the program writes
-	test "$(tr '\n' ' ' </log)" = "$1 "
-	rm /log
+	for n in 1 2 3 4 5 6 7 8 9; do grep -q crio $log || sleep 1; done # systemctl may return before the program writes
+	test "$(tr '\n' ' ' <$log)" = "$1 "
+	rm $log
 }
 systemctl start crio
 logged "mount crio"
@@ -37,7 +39,7 @@ systemctl is-active crio
 func TestMountBeforeEveryStartOfCRIO(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "pinbox-node")
 	if err := os.WriteFile(program, []byte(`#!/bin/sh
-echo "$1" >>/log
+echo "$1" >>/run/pinbox/log
 [ ! -e /hang ] || { trap '' TERM; sleep 1000; }
 [ ! -e /fail ]
 `), 0o755); err != nil {
@@ -46,7 +48,7 @@ echo "$1" >>/log
 	out, code := fixtures.Script(t, starts, map[string]string{
 		"etc/systemd/system/pinbox-mount.service":                 withShortTimeouts(t, "folder-pinbox-mount.service"),
 		"etc/systemd/system/crio.service.d/10-pinbox-stores.conf": withShortTimeouts(t, "folder-10-pinbox-stores.conf"),
-		"etc/systemd/system/crio.service": "[Service]\nExecStart=/bin/sh -c 'echo crio >>/log; " +
+		"etc/systemd/system/crio.service": "[Service]\nExecStart=/bin/sh -c 'echo crio >>/run/pinbox/log; " +
 			"exec sleep 1000'\nRestart=on-failure\nRestartSec=100ms\n",
 	}, map[string]string{"/usr/local/bin/pinbox-node": program})
 	if code != 0 {

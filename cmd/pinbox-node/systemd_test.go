@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
@@ -109,6 +110,103 @@ func TestStoresAreUnits(t *testing.T) {
 		"etc/crio/crio.conf.d/50-pinbox-stores": string(crio.RenderStores(crio.Slots(), false)),
 		"check":                                 attachChain,
 	}, folders)
+	if code != 0 || !strings.Contains(out, "script completed") {
+		t.Errorf("got exit code %d, want 0\n%s", code, out)
+	}
+}
+
+// inSandboxes attaches a medium and mounts its store, each in the sandbox of its unit, and then runs
+// commands there that a program which was taken over might run.
+const inSandboxes = `set -ex
+mounts() { grep -c " /var/lib/pinbox/stores/$1 " /proc/${2:-self}/mountinfo; }
+systemctl start var-lib-pinbox-stores-0.mount pinbox-node.service
+node=$(systemctl show --property MainPID --value pinbox-node.service)
+drive=$(losetup --find --show --read-only /delta.iso)
+attach=pinbox-attach@${drive#/dev/}.service
+systemctl start $attach && exit 1 # CRI-O does not run
+losetup --detach $drive
+[ "$(mounts 1)" = 1 ]
+mounts 1 $node
+ls /etc/pinbox/sets.d /run/pinbox/status.json
+systemctl stop pinbox-node.service var-lib-pinbox-stores-1.mount
+mounts 1 && exit 1
+systemctl start pinbox-mount.service
+[ "$(mounts 1)" = 1 ]
+mount --bind /var/lib/pinbox/stores/1 /var/lib/pinbox/stores/1
+[ "$(mounts 1)" = 2 ]
+systemctl start pinbox-mount.service
+[ "$(mounts 1)" = 1 ]
+mount --bind /etc /var/lib/pinbox/stores/1 # this is no store
+systemctl start pinbox-mount.service
+[ "$(mounts 1)" = 1 ]
+[ -e /var/lib/pinbox/stores/1/overlay ]
+mkdir /etc/pinbox/keys.d
+for unit in pinbox-mount.service $attach; do
+	mkdir -p /run/systemd/system/$unit.d
+	printf '[Service]\nExecStart=\nExecStart=/bin/sh /probe\n' >/run/systemd/system/$unit.d/probe.conf
+done
+systemctl daemon-reload
+for unit in pinbox-mount.service $attach; do systemctl start $unit; done
+echo script completed
+`
+
+// probe runs in a sandbox.
+const probe = `set -x
+touch /var/lib/pinbox/a /etc/pinbox/sets.d/a /etc/crio/crio.conf.d/a /run/pinbox/a /run/systemd/system/a || exit 1
+mount -t tmpfs tmpfs /mnt && exit 1
+umount -l /var/lib/pinbox/stores/1 && exit 1
+unshare --mount true && exit 1
+unshare --user true && exit 1
+nsenter --target 1 --mount true && exit 1
+mknod /run/pinbox/disk b 7 0 && exit 1
+touch /etc/a && exit 1
+touch /etc/pinbox/keys.d/a && exit 1
+touch /usr/a && exit 1
+touch /usr/local/bin/a && exit 1
+touch /root/a && exit 1
+touch /etc/systemd/system/a && exit 1
+echo 1 >/proc/sys/vm/drop_caches && exit 1
+mkdir /sys/fs/cgroup/a && exit 1
+hostname a && exit 1
+date --set=2000-01-01 && exit 1
+cp /bin/true /run/pinbox/ && chmod u+s /run/pinbox/true && exit 1
+exit 0
+`
+
+// What a unit needs it may do: a medium is attached, and stores are mounted and unmounted on the node, not only
+// in the mount namespace of the unit; a service that runs sees them. The rest it may not.
+func TestUnitsInTheirSandboxes(t *testing.T) {
+	registry, _ := appliance.Registry(t)
+	o := appliance.Options(t, sample.SetNamed("s", push(t, registry, "app/a", 1000)))
+	appliance.Build(t, o)
+	d := appliance.Options(t, sample.SetNamed("s", push(t, registry, "app/a", 1000, 2000)))
+	d.From = []string{o.Out}
+	if _, err := builder.Delta(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	medium := filepath.Join(t.TempDir(), "delta.iso")
+	if err := artifact.Medium(t.Context(), artifact.MediumOptions{Dir: d.Out, Out: medium}); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{
+		"etc/systemd/system/var-lib-pinbox-stores-0.mount": "[Mount]\nWhat=/base/store.squashfs\n" +
+			"Where=/var/lib/pinbox/stores/0\nType=squashfs\nOptions=ro,loop\n",
+		"etc/crio/crio.conf.d/50-pinbox-stores": string(crio.RenderStores(crio.Slots(), false)),
+		"etc/pinbox/node.env":                   "PINBOX_NODE_FLAGS=\"--wait 1s --reserve 0\"\n",
+		"etc/pinbox/sets.d/.keep":               "", "probe": probe,
+	}
+	for _, name := range []string{"pinbox-attach@.service", "pinbox-mount.service", "pinbox-node.service"} {
+		unit, err := os.ReadFile(filepath.Join(fixtures.Root(t), "fixtures/golden", "installed-"+name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files["etc/systemd/system/"+name] = strings.Replace(string(unit), "[Unit]\n",
+			"[Unit]\nDefaultDependencies=no\n", 1)
+	}
+	out, code := fixtures.Script(t, inSandboxes, files, map[string]string{
+		"/usr/local/bin/pinbox-node": fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox-node"),
+		"/base":                      o.Out, "/delta.iso": medium,
+	})
 	if code != 0 || !strings.Contains(out, "script completed") {
 		t.Errorf("got exit code %d, want 0\n%s", code, out)
 	}
