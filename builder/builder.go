@@ -42,6 +42,10 @@ type Options struct {
 	ModTime time.Time
 	// Signer signs the sums and the store; the zero value signs nothing.
 	Signer signature.Signer
+	// Version of pinbox, for the provenance statement; "" if it is unknown.
+	Version string
+	// Inputs are the flags that name inputs, for the provenance statement.
+	Inputs map[string][]string
 	// Hooks report progress.
 	Hooks progress.Hooks
 }

@@ -166,7 +166,7 @@ func TestDeltaHasOnlyNewLayers(t *testing.T) {
 	}
 	files := slices.Sorted(maps.Keys(fixtures.Tree(t, out)))
 	if diff := cmp.Diff([]string{".", "SHA256SUMS", "delta.json", "delta.roothash", "delta.squashfs", "manifests",
-		"manifests/worker-sample.yaml", "pinbox.lock.json"}, files); diff != "" {
+		"manifests/worker-sample.yaml", "pinbox.lock.json", "provenance.json"}, files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 	baseStore, err := os.Stat(filepath.Join(base, artifact.StoreFile))

@@ -32,6 +32,8 @@ type product struct {
 	lock     pinset.Lock
 	store    artifact.Store
 	warnings []string
+	// programSum is the digest of pinbox-node in the store; "" if there is none.
+	programSum digest.Digest
 	// private says that only their owner may read the configs.
 	private bool
 }
@@ -49,11 +51,11 @@ func run(ctx context.Context, o Options, r recipe) (made product, err error) {
 	}
 	defer func() { err = errors.Join(err, stage.Discard()) }()
 
-	program, err := r.programDigest()
+	made.programSum, err = r.programDigest()
 	if err != nil {
 		return made, err
 	}
-	p, err := makePlan(ctx, o, program)
+	p, err := makePlan(ctx, o, made.programSum)
 	if err != nil {
 		return made, err
 	}
@@ -88,7 +90,8 @@ func run(ctx context.Context, o Options, r recipe) (made product, err error) {
 	return made, stage.Publish()
 }
 
-// complete writes what is made of the store and the texts: the ISO, the sums and the signatures.
+// complete writes what is made of the store and the texts: the provenance statement, the ISO, the sums and the
+// signatures.
 func (o Options) complete(ctx context.Context, stage *artifact.Stage, made product) error {
 	if made.private && len(made.storeFiles) > 0 && made.store.Sum != "" { // a folder has the modes of its files
 		if err := os.Chmod(stage.Path(made.store.Name), 0o600); err != nil {
@@ -98,10 +101,22 @@ func (o Options) complete(ctx context.Context, stage *artifact.Stage, made produ
 	if err := stage.SignWith(ctx, o.Signer, made.store, o.Hooks); err != nil {
 		return err
 	}
-	if err := stage.WriteISO(ctx, made.store, made.live, o.Hooks); err != nil {
+	var err error
+	if made.live.Base != "" {
+		if made.live.BaseSum, err = artifact.SumFile(ctx, made.live.Base, o.Hooks); err != nil {
+			return err
+		}
+	}
+	subjects, err := o.state(ctx, stage, made, false)
+	if err == nil && made.live.Base != "" {
+		if err = stage.WriteISO(ctx, made.store, made.live, o.Hooks); err == nil {
+			subjects, err = o.state(ctx, stage, made, true)
+		}
+	}
+	if err != nil {
 		return err
 	}
-	return stage.WriteSums(ctx, made.store, o.Hooks)
+	return stage.WriteSums(ctx, made.store.Name, subjects, o.Hooks)
 }
 
 // contents is what goes into the folder, and into its store.

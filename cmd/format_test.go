@@ -94,7 +94,7 @@ func checkFiles(t *testing.T, text string) {
 		layout.VolatileLayersFile, layout.VolatileContainersFile, layout.TarSplitFile("ID"), layout.LinksDir,
 		layout.OwnLock, layout.OwnDelta, layout.OwnSets, layout.OwnFiles, layout.OwnProgram,
 		layout.StoreFile, layout.DeltaStoreFile, layout.DeltaFile, layout.LockFile, layout.SumsFile,
-		layout.MediumStore, layout.MediumLock, layout.MediumSums, layout.MediumSignature,
+		layout.ProvenanceFile, layout.MediumStore, layout.MediumLock, layout.MediumSums, layout.MediumSignature,
 		layout.MediumSumsSignature, layout.MediumBase,
 		layout.MediumRootHash, layout.RootHashFile(layout.DeltaStoreFile), layout.OpenStorePath, layout.StoreLink,
 		layout.MediumLabel, layout.PartitionLabel, layout.SlotsDir, layout.StatusPath, layout.NodeConfigPath,

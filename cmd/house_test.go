@@ -114,7 +114,7 @@ var rooms = map[string][]string{
 		"builder/base builder/spec",
 		"builder/format builder/source",
 		"builder/artifact builder/mirror",
-		"builder/demo builder/iso builder/progress",
+		"builder/demo builder/iso builder/progress builder/provenance",
 	},
 	"ignition": {
 		"ignition",
@@ -177,6 +177,7 @@ var doors = map[string][]string{
 	"github.com/secure-systems-lab":    {"storage/signature"},
 	"github.com/CycloneDX":             {"builder/sbom"},
 	"github.com/spdx":                  {"builder/sbom"},
+	"github.com/in-toto":               {"builder/provenance"},
 	"github.com/coreos":                {"ignition"},
 	"github.com/coreos/go-semver":      {"builder/source"},
 	"github.com/coreos/go-systemd":     {"runtime/systemd"},

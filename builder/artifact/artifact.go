@@ -13,7 +13,9 @@ const (
 	ButaneFile   = "config.bu"
 	IgnitionFile = "config.ign"
 	LockFile     = layout.LockFile
-	ISOFile      = "appliance.iso" // if there is a base ISO
+	// The statement about the build.
+	ProvenanceFile = layout.ProvenanceFile
+	ISOFile        = "appliance.iso" // if there is a base ISO
 	// The configuration of a live system that installs the appliance.
 	LiveButaneFile   = "live.bu"
 	LiveIgnitionFile = "live.ign"

@@ -20,6 +20,8 @@ const (
 	ISOSums  = layout.MediumSums
 	// The root hash of the store's hash tree.
 	ISORootHash = layout.MediumRootHash
+	// The statement about the build.
+	ISOProvenance = layout.ProvenanceFile
 	// The signatures of the store and of the sums, if they are signed.
 	ISOSignature     = layout.MediumSignature
 	ISOSumsSignature = layout.MediumSumsSignature
@@ -28,34 +30,32 @@ const (
 
 // LiveISO says how to make the live ISO of an appliance.
 type LiveISO struct {
-	// Base is the path of the base ISO; "" for no live ISO.
-	Base string
+	// Base is the path of the base ISO; "" for no live ISO. BaseSum is its SHA-256 in hexadecimal.
+	Base, BaseSum string
 	// Edit lists the changes to the base. Its additions are set from the folder.
 	Edit iso.Edit
 	// NoStore omits the store, which the node then expects on a second medium.
 	NoStore bool
 }
 
-// WriteISO makes the live ISO from its base and the files in the stage; nothing if there is no base.
+// WriteISO makes the live ISO from its base and the files in the stage.
 func (s *Stage) WriteISO(ctx context.Context, store Store, live LiveISO, hooks progress.Hooks) error {
-	if live.Base == "" {
-		return nil
-	}
 	embedded := sha256.Sum256(live.Edit.Ignition)
-	inside := layout.Sums{IgnitionFile: hex.EncodeToString(embedded[:])}
-	files := map[string]string{ISOStore: StoreFile, ISOLock: LockFile, ISORootHash: layout.RootHashFile(StoreFile)}
-	var err error
+	inside := layout.Sums{IgnitionFile: hex.EncodeToString(embedded[:]), ISOBase: live.BaseSum}
+	files := map[string]string{
+		ISOStore: StoreFile, ISOLock: LockFile, ISORootHash: layout.RootHashFile(StoreFile), ISOProvenance: ProvenanceFile,
+	}
+	small := []string{ISOLock, ISOProvenance}
 	if !live.NoStore {
 		inside[ISOStore] = store.Sum
-		if inside[ISORootHash], err = sumOf(ctx, s.Path(files[ISORootHash]), progress.Hooks{}); err != nil {
+		small = append(small, ISORootHash)
+	}
+	for _, name := range small {
+		sum, err := sumOf(ctx, s.Path(files[name]), progress.Hooks{})
+		if err != nil {
 			return err
 		}
-	}
-	if inside[ISOLock], err = sumOf(ctx, s.Path(LockFile), progress.Hooks{}); err != nil {
-		return err
-	}
-	if inside[ISOBase], err = SumFile(ctx, live.Base, hooks); err != nil {
-		return err
+		inside[name] = sum
 	}
 	signing := s.signing
 	if live.NoStore {
@@ -103,7 +103,7 @@ func additions(
 	text(ISOSums, sums.Encode())
 	text(ISOSumsSignature, signature)
 	text(ISOSignature, signing.store)
-	for _, name := range []string{ISOLock, ISORootHash, ISOStore} {
+	for _, name := range []string{ISOLock, ISOProvenance, ISORootHash, ISOStore} {
 		if _, ok := sums[name]; !ok {
 			continue
 		}

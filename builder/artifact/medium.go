@@ -51,7 +51,9 @@ func Medium(ctx context.Context, o MediumOptions) error {
 		return fmt.Errorf("%s: %w: %s has changed: SHA-256 %s, want %s", o.Dir, ErrVerify, store, sum, sums[store])
 	}
 	rootHash := layout.RootHashFile(store)
-	inside := map[string]string{ISOStore: sum, ISOLock: sums[LockFile], ISORootHash: sums[rootHash]}
+	inside := map[string]string{
+		ISOStore: sum, ISOLock: sums[LockFile], ISORootHash: sums[rootHash], ISOProvenance: sums[ProvenanceFile],
+	}
 	signing := signing{signer: o.Signer}
 	if o.Signer.IsZero() {
 		signing.store, err = signature.Keys{}.ReadBeside(filepath.Join(o.Dir, store), nil)
@@ -62,7 +64,7 @@ func Medium(ctx context.Context, o MediumOptions) error {
 		return err
 	}
 	additions, closeAll, err := additions(o.Dir, map[string]string{ISOStore: store, ISOLock: LockFile,
-		ISORootHash: rootHash}, inside, signing)
+		ISORootHash: rootHash, ISOProvenance: ProvenanceFile}, inside, signing)
 	if err != nil {
 		return err
 	}

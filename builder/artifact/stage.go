@@ -185,21 +185,24 @@ func (s *Stage) WriteTexts(store Store, lock pinset.Lock, sets []pinset.Set, mor
 	return nil
 }
 
+// Write writes a small file, or writes it again.
+func (s *Stage) Write(name string, content []byte) error {
+	_, err := atomicfile.Write(s.Path(name), content, 0o644)
+	return err
+}
+
 // WriteSums writes SHA256SUMS, with a line for every other file of the folder, and then the signatures, which
-// it does not list.
-func (s *Stage) WriteSums(ctx context.Context, store Store, hooks progress.Hooks) error {
-	sums := layout.Sums{}
-	if store.Sum != "" {
-		sums[store.Name] = store.Sum
-	}
-	if err := SumTree(ctx, s.Dir, store.Name, sums, hooks); err != nil {
+// it does not list. store is the name of the store, known are sums that were computed before.
+func (s *Stage) WriteSums(ctx context.Context, store string, known layout.Sums, hooks progress.Hooks) error {
+	sums := maps.Clone(known)
+	if err := SumTree(ctx, s.Dir, store, sums, hooks); err != nil {
 		return err
 	}
 	text := sums.Encode()
-	if _, err := atomicfile.Write(s.Path(SumsFile), text, 0o644); err != nil {
+	if err := s.Write(SumsFile, text); err != nil {
 		return err
 	}
-	return s.signing.write(s.Dir, store.Name, text)
+	return s.signing.write(s.Dir, store, text)
 }
 
 // Publish renames the stage to the output folder.

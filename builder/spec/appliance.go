@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/opencontainers/go-digest"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pinbox/pinbox/builder/format"
@@ -35,6 +36,8 @@ type Appliance struct {
 	Kind     string   `yaml:"kind" jsonschema:"enum=Appliance"`
 	Metadata Metadata `yaml:"metadata"`
 	Spec     Spec     `yaml:"spec"`
+	// Digest of the appliance file; "" if there is none.
+	Digest digest.Digest `yaml:"-"`
 }
 
 // Metadata of an appliance.
@@ -206,6 +209,7 @@ func Read(path string) (Appliance, error) {
 		return Appliance{}, fmt.Errorf("%w: %s: %w", ErrAppliance, path, err)
 	}
 	a.resolvePaths(filepath.Dir(path))
+	a.Digest = digest.FromBytes(content)
 	return a, nil
 }
 

@@ -41,11 +41,7 @@ func verifyISO(ctx context.Context, name string, hooks progress.Hooks) (Result, 
 		return Result{}, err
 	}
 	v := Result{Dir: name, Files: len(sums)}
-	var errs []error
-	// A second medium has no config. The live ISO that it belongs to has no store.
-	if sums[artifact.ISOLock] == "" || sums[artifact.ISOStore]+sums[artifact.IgnitionFile] == "" {
-		errs = append(errs, fmt.Errorf("%s has no entry for %s or %s", artifact.ISOSums, artifact.ISOLock, artifact.ISOStore))
-	}
+	errs := []error{checkEntries(sums)}
 	if fi, err := f.Stat(); err == nil {
 		hooks.Begin("hash "+filepath.Base(name), fi.Size())
 	}
@@ -66,6 +62,9 @@ func verifyISO(ctx context.Context, name string, hooks progress.Hooks) (Result, 
 			if errors.Join(errs...) == nil {
 				errs = append(errs, v.medium(name, lock))
 			}
+			if errors.Join(errs...) == nil {
+				errs = append(errs, checkProvenanceInISO(image, lock, sums))
+			}
 		}
 	}
 	if ctx.Err() != nil {
@@ -75,6 +74,18 @@ func verifyISO(ctx context.Context, name string, hooks progress.Hooks) (Result, 
 		return Result{}, fmt.Errorf("%s: %w:\n%w", name, artifact.ErrVerify, err)
 	}
 	return v, nil
+}
+
+// checkEntries checks that the sums of an ISO list what each has.
+func checkEntries(sums layout.Sums) error {
+	// A second medium has no config. The live ISO that it belongs to has no store.
+	if sums[artifact.ISOLock] == "" || sums[artifact.ISOStore]+sums[artifact.IgnitionFile] == "" {
+		return fmt.Errorf("%s has no entry for %s or %s", artifact.ISOSums, artifact.ISOLock, artifact.ISOStore)
+	}
+	if sums[artifact.ISOProvenance] == "" {
+		return fmt.Errorf("%s has no entry for %s", artifact.ISOSums, artifact.ISOProvenance)
+	}
+	return nil
 }
 
 // sumInISO returns the SHA-256 of a part of an ISO. Of the store, it also compares the hash tree, and returns

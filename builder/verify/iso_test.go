@@ -22,8 +22,8 @@ func TestIntactISOs(t *testing.T) {
 		path string
 		want verify.Result
 	}{
-		"live ISO":          {live, wantResult(t, s.live, layout.StoreFile, 5, nil)},
-		"medium of a delta": {s.medium, wantResult(t, s.third, layout.DeltaStoreFile, 3, &verify.Delta{Layers: 3, Needs: 8})},
+		"live ISO":          {live, wantResult(t, s.live, layout.StoreFile, 6, nil)},
+		"medium of a delta": {s.medium, wantResult(t, s.third, layout.DeltaStoreFile, 4, &verify.Delta{Layers: 3, Needs: 8})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var seen steps
@@ -68,6 +68,9 @@ func TestChangedISOs(t *testing.T) {
 		}},
 		"sums without the store": {s.medium, "  store.squashfs\n", "  store.squashfx\n", false, []string{
 			"sums.txt has no entry for lock.json or store.squashfs", "store.squashfx",
+		}},
+		"sums without the provenance": {s.medium, "  provenance.json\n", "  provenance.jsox\n", false, []string{
+			"sums.txt has no entry for provenance.json", "provenance.jsox",
 		}},
 		"lock of another store": {s.medium, "PinnedImageSet/", "PinnedImageset/", true, []string{
 			"the store has another pinbox.lock.json",

@@ -78,6 +78,9 @@ func Artifact(ctx context.Context, dir string, hooks progress.Hooks) (Result, er
 		case errors.Join(errs...) == nil: // else the delta may be unreadable
 			errs = append(errs, v.delta(dir, lock))
 		}
+		if errors.Join(errs...) == nil { // else it is about other files, too
+			errs = append(errs, checkProvenance(dir, lock, sums))
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		if ctx.Err() != nil {
@@ -113,9 +116,9 @@ func compareSums(
 			errs = append(errs, fmt.Errorf("%s is not in %s", name, artifact.SumsFile))
 		}
 	}
-	texts := []string{artifact.ButaneFile, artifact.IgnitionFile, artifact.LockFile}
+	texts := []string{artifact.ButaneFile, artifact.IgnitionFile, artifact.LockFile, artifact.ProvenanceFile}
 	if artifact.IsDelta(want) {
-		texts = []string{artifact.DeltaFile, artifact.LockFile}
+		texts = []string{artifact.DeltaFile, artifact.LockFile, artifact.ProvenanceFile}
 	}
 	for _, name := range texts {
 		if _, ok := want[name]; !ok {

@@ -178,7 +178,7 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 			return o, cli.Usagef("--insecure-registry: %w", err)
 		}
 	}
-	o.Access = f.access
+	o.Access, o.Version, o.Inputs = f.access, version, f.sources.given()
 	if o.ModTime, err = sourceDateEpoch(); err != nil {
 		return o, err
 	}

@@ -73,7 +73,7 @@ func checkISOShow(t *testing.T, dir, image string) {
 	}
 	if info.Label != "test" || info.Kargs.Current != "coreos.liveiso=test ignition.firstboot console=ttyS0" ||
 		info.Kargs.Default != fixtures.LiveKargs ||
-		len(info.Added) != 5 || len(info.Ignition.Members) != 1 ||
+		len(info.Added) != 6 || len(info.Ignition.Members) != 1 ||
 		!bytes.Contains(info.Features, []byte("installer-config")) {
 		t.Errorf("got %+v, want the label, kernel arguments, files and features of the ISO", info)
 	}
@@ -139,7 +139,7 @@ func TestMedium(t *testing.T) {
 	}
 	do(0, "medium.iso: ", "medium", dir, "-o", medium)
 	do(0, "with the label SHIP_7", "medium", dir, "-o", medium) // over the one before
-	do(0, "3 files, 5 images in a store of", "verify", medium)
+	do(0, "4 files, 5 images in a store of", "verify", medium)
 	do(0, "SHIP_7", "iso", "show", medium)
 	do(cli.ExitUsage, "give one of show", "iso")
 	do(cli.ExitUsage, "unknown command", "iso", "shwo", medium)

@@ -87,7 +87,7 @@ func TestPlanBuildVerify(t *testing.T) {
 	names := slices.Sorted(maps.Keys(fixtures.Tree(t, out)))
 	want := []string{
 		".", "SHA256SUMS", "config.bu", "config.ign", "manifests", "manifests/infra-sample.yaml",
-		"manifests/worker-sample.yaml", "pinbox.lock.json", "store.roothash", "store.squashfs",
+		"manifests/worker-sample.yaml", "pinbox.lock.json", "provenance.json", "store.roothash", "store.squashfs",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
@@ -97,9 +97,9 @@ func TestPlanBuildVerify(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr = pinbox(t.Context(), "verify", link)
-	if code != cli.ExitOK || !strings.Contains(stdout, "is intact: 7 files, 5 images") {
+	if code != cli.ExitOK || !strings.Contains(stdout, "is intact: 8 files, 5 images") {
 		t.Errorf("verify: got exit code %d, want %d and %q\n%s%s",
-			code, cli.ExitOK, "is intact: 7 files, 5 images", stdout, stderr)
+			code, cli.ExitOK, "is intact: 8 files, 5 images", stdout, stderr)
 	}
 	bu, err := os.ReadFile(filepath.Join(out, artifact.ButaneFile))
 	if err != nil {
@@ -118,7 +118,7 @@ func TestPlanBuildVerify(t *testing.T) {
 		t.Errorf("got blocks of %d bytes", blockSize)
 	}
 	if out := fixtures.Run(t, "sh", "-c", "cd "+out+" && sha256sum -c --strict SHA256SUMS"); strings.Count(out,
-		": OK") != 7 {
+		": OK") != 8 {
 		t.Errorf("sha256sum: got\n%s\nwant all sums equal", out)
 	}
 }
@@ -298,7 +298,7 @@ func TestVerifyComparesTheFilesWithEachOther(t *testing.T) {
 			mixed := filepath.Join(t.TempDir(), "mixed")
 			fixtures.Run(t, "cp", "-r", one, mixed)
 			fixtures.Run(t, "sh", "-ec", "cd "+mixed+"; other="+two+"; "+test.change+"; sha256sum config.bu config.ign "+
-				"manifests/worker-sample.yaml pinbox.lock.json store.roothash store.squashfs >SHA256SUMS")
+				"manifests/worker-sample.yaml pinbox.lock.json provenance.json store.roothash store.squashfs >SHA256SUMS")
 			if code, _, stderr := pinbox(t.Context(), "verify", mixed); code != cli.ExitDamaged ||
 				!strings.Contains(stderr, test.output) {
 				t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitDamaged, test.output, stderr)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -49,6 +50,23 @@ func (f *sourceFlags) add(flags *pflag.FlagSet) {
 			flags.Var(value, flag.Name, usage)
 		}
 	}
+}
+
+// given returns the values of the flags, for the provenance statement: of a path only the last element.
+func (f sourceFlags) given() map[string][]string {
+	given := map[string][]string{}
+	for name, value := range f {
+		for _, v := range value.all {
+			if value.flag.Value != "NAME" {
+				path, image, named := strings.Cut(v, "=")
+				if v = filepath.Base(path); named {
+					v += "=" + image
+				}
+			}
+			given[name] = append(given[name], v)
+		}
+	}
+	return given
 }
 
 // entries returns the inputs that the flags name.

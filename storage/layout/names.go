@@ -42,6 +42,7 @@ const (
 	DeltaStoreFile = "delta.squashfs"
 	DeltaFile      = "delta.json"
 	LockFile       = "pinbox.lock.json"
+	ProvenanceFile = "provenance.json" // also on a medium
 	SumsFile       = "SHA256SUMS"
 )
 

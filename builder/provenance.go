@@ -1,0 +1,92 @@
+package builder
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/builder/provenance"
+	"github.com/pinbox/pinbox/storage/layout"
+)
+
+// stated describes the build for its provenance statement.
+func (o Options) stated(made product) provenance.Build {
+	b := provenance.Build{
+		Delta: made.common != nil, Version: o.Version, Parameters: o.parameters(), Files: map[string]string{},
+	}
+	for _, img := range made.lock.Images {
+		b.Images = append(b.Images, img.Pin)
+	}
+	add := func(name string, of digest.Digest) {
+		if of != "" {
+			b.Files[name] = of.Encoded()
+		}
+	}
+	add(layout.OwnProgram, made.programSum)
+	if made.live.BaseSum != "" {
+		b.Files[artifact.ISOBase] = made.live.BaseSum
+	}
+	if made.common != nil {
+		for i, base := range made.common.Delta.Bases { // named as in delta.json
+			add(fmt.Sprintf("bases[%d].store", i), base.Store)
+			add(fmt.Sprintf("bases[%d].lock", i), base.Lock)
+		}
+	}
+	return b
+}
+
+// parameters are what the user asked for. They have no paths and no credentials, so that equal builds on two
+// machines say the same.
+func (o Options) parameters() map[string]any {
+	p := map[string]any{"appliance": o.Appliance.Metadata.Name, "platform": string(o.Appliance.Spec.Platform)}
+	if o.Appliance.Digest != "" {
+		p["applianceFile"] = map[string]any{"sha256": o.Appliance.Digest.Encoded()}
+	}
+	inputs := map[string]any{}
+	for flag, values := range o.Inputs {
+		var all []any
+		for _, value := range values {
+			all = append(all, value)
+		}
+		inputs[flag] = all
+	}
+	if len(inputs) > 0 {
+		p["inputs"] = inputs
+	}
+	if !o.ModTime.IsZero() {
+		p["sourceDateEpoch"] = o.ModTime.Unix()
+	}
+	if o.Access.InsecurePolicy {
+		p["insecurePolicy"] = true
+	}
+	if o.Access.Insecure {
+		p["tlsVerify"] = false
+	}
+	return p
+}
+
+// state writes the provenance statement, and returns the sums of its subjects: the store unless it is a folder,
+// the lock, and the ISO if it is there already. An ISO has the statement without itself.
+func (o Options) state(ctx context.Context, stage *artifact.Stage, made product, iso bool) (layout.Sums, error) {
+	subjects := layout.Sums{}
+	if made.store.Sum != "" {
+		subjects[made.store.Name] = made.store.Sum
+	}
+	var err error
+	if subjects[artifact.LockFile], err = artifact.SumFile(ctx, stage.Path(artifact.LockFile), progress.Hooks{}); err != nil {
+		return nil, err
+	}
+	if iso {
+		if subjects[artifact.ISOFile], err = artifact.SumFile(ctx, stage.Path(artifact.ISOFile), o.Hooks); err != nil {
+			return nil, err
+		}
+	}
+	text, err := o.stated(made).Statement(subjects)
+	if err != nil {
+		return nil, err
+	}
+	return subjects, stage.Write(artifact.ProvenanceFile, text)
+}
