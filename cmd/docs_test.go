@@ -14,23 +14,24 @@ import (
 
 // othersFlags lists flags of other programs in the documents, by program.
 var othersFlags = map[string]string{
-	"--armor":                "gpg",
-	"--detach-sign":          "gpg",
-	"--dry-run":              "oc-mirror",
-	"--export":               "gpg",
-	"--export-secret-keys":   "gpg",
-	"--hash-offset":          "veritysetup",
-	"--insecure-ignore-tlog": "cosign",
-	"--numeric-owner":        "tar",
-	"--predicate":            "cosign",
-	"--preserve-digests":     "skopeo",
-	"--root-hash-file":       "veritysetup",
-	"--same-permissions":     "tar",
-	"--signature":            "cosign",
-	"--type":                 "cosign",
-	"--verify":               "gpg",
-	"--xattrs":               "tar",
-	"--xattrs-include":       "tar",
+	"--armor":                        "gpg",
+	"--collector.textfile.directory": "node_exporter",
+	"--detach-sign":                  "gpg",
+	"--dry-run":                      "oc-mirror",
+	"--export":                       "gpg",
+	"--export-secret-keys":           "gpg",
+	"--hash-offset":                  "veritysetup",
+	"--insecure-ignore-tlog":         "cosign",
+	"--numeric-owner":                "tar",
+	"--predicate":                    "cosign",
+	"--preserve-digests":             "skopeo",
+	"--root-hash-file":               "veritysetup",
+	"--same-permissions":             "tar",
+	"--signature":                    "cosign",
+	"--type":                         "cosign",
+	"--verify":                       "gpg",
+	"--xattrs":                       "tar",
+	"--xattrs-include":               "tar",
 }
 
 var (
@@ -40,6 +41,7 @@ var (
 	code        = regexp.MustCompile("`([^`]+)`")
 	lintRule    = regexp.MustCompile(`\badd\((?:[^",]+, )?"([a-z-]+)",\s`)
 	faultClass  = regexp.MustCompile(`Class += "([a-z ]+)"`)
+	metric      = regexp.MustCompile(`"(pinbox_[a-z_]+)"`)
 	nodeCommand = regexp.MustCompile(`(?m)^pinbox-node ([a-z-]+)(?: [A-Z\[]\S+)?  +[a-z]`)
 )
 
@@ -159,6 +161,7 @@ func TestTablesOfTheDocs(t *testing.T) {
 			"docs/build.md", lintRule, []string{"builder/lint/lint.go", "builder/lint/set.go", "storage/pinset/lint.go"},
 		},
 		"When something fails": {"docs/node.md", faultClass, []string{"runtime/fault.go"}},
+		"Metrics":              {"docs/node.md", metric, []string{"runtime/metrics.go"}},
 	} {
 		t.Run(title, func(t *testing.T) {
 			var source strings.Builder

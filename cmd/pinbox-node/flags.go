@@ -84,6 +84,9 @@ func (f *passFlags) add(flags *pflag.FlagSet, wait time.Duration) {
 	flags.StringVar(&f.CRIOLog, "crio-log", "", "`FILE` of CRI-O's log (default: the journal)")
 	flags.DurationVar(&f.interval, "interval", 5*time.Minute,
 		"`TIME` between passes of the service when nothing changes")
+	flags.StringVar(&f.Metrics, "metrics", "",
+		"`FILE` of the metrics for Prometheus (default: metrics.prom in the folder of the status)")
+	cli.Files(flags, "metrics", "prom")
 	cli.Under("Pass", flags)
 }
 

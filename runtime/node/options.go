@@ -29,6 +29,8 @@ type Options struct {
 	Sets string
 	// Status is the file of the status. The lock of passes is in the same folder.
 	Status string
+	// Metrics is the file of the metrics; "" is metrics.prom in the folder of the status.
+	Metrics string
 	// State is the folder of the read-only stores and of the state.
 	State string
 	// Staging is the folder where CRI-O keeps blobs until they are unpacked; "" is the one
@@ -58,6 +60,7 @@ func (o Options) complete() Options {
 	o.CRIODir = cmp.Or(o.CRIODir, DefaultCRIODir)
 	o.Sets = cmp.Or(o.Sets, layout.SetsDir)
 	o.Status = cmp.Or(o.Status, layout.StatusPath)
+	o.Metrics = cmp.Or(o.Metrics, filepath.Join(filepath.Dir(o.Status), "metrics.prom"))
 	o.State = cmp.Or(o.State, layout.NodeDir)
 	o.KubeletDir = cmp.Or(o.KubeletDir, kubelet.Dir)
 	o.Reload = cmp.Or(o.Reload, "auto")

@@ -43,7 +43,7 @@ func NewReconciler(o Options) (r *runtime.Reconciler, end func(), err error) {
 		return nil, nil, err
 	}
 	r = &runtime.Reconciler{
-		Runtime: client, Images: client, Sets: o.readSets, Publish: statusFile(o.Status).save, Stores: o.reconcileStores,
+		Runtime: client, Images: client, Sets: o.readSets, Publish: o.publish, Stores: o.reconcileStores,
 		OwnStore: o.ownStore,
 		Pins:     &crio.Pins{Dir: o.CRIODir, Reload: o.reloader(), Log: o.logReader()},
 		Options:  o.Options, Hooks: o.Hooks, Configure: o.configure,

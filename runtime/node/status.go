@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 
@@ -31,16 +32,20 @@ func (f statusFile) lock() string {
 	return filepath.Join(filepath.Dir(string(f)), "locks", filepath.Base(string(f))+".lock")
 }
 
-// save writes the status for others to read.
-func (f statusFile) save(s runtime.Status) error {
+// publish writes the status and the metrics, for others to read.
+func (o Options) publish(s runtime.Status) error {
 	content, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(string(f)), 0o755); err != nil {
+	return errors.Join(publishFile(o.Status, append(content, '\n')), publishFile(o.Metrics, s.Metrics()))
+}
+
+func publishFile(name string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
 	}
-	_, err = atomicfile.WriteVia(string(f)+".new", string(f), append(content, '\n'), 0o644)
+	_, err := atomicfile.WriteVia(name+".new", name, content, 0o644)
 	return err
 }
 
