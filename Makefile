@@ -141,6 +141,8 @@ bench-parts: bench-attach
 	go test ./cmd/pinbox-node -run '^$$' -bench . -benchtime 10x
 
 # A node gets the next release, 5 % of it new: a delta or a full store is attached,
-# beside pulls from a registry on loopback into a real CRI-O.
+# beside pulls from a registry on loopback into a real CRI-O. Then what dm-verity costs:
+# the time to read a store through it, divided by the time without; it takes a kernel
+# that has dm-verity.
 bench-attach: deps peers
 	go test ./fixtures/bench -run '^$$' -bench . -timeout 1h $(if $(findstring -quick,$(BENCHFLAGS)),-short)
