@@ -47,11 +47,7 @@ func (o Options) parameters() map[string]any {
 	}
 	inputs := map[string]any{}
 	for flag, values := range o.Inputs {
-		var all []any
-		for _, value := range values {
-			all = append(all, value)
-		}
-		inputs[flag] = all
+		inputs[flag] = anys(values)
 	}
 	if len(inputs) > 0 {
 		p["inputs"] = inputs
@@ -62,10 +58,18 @@ func (o Options) parameters() map[string]any {
 	if o.Access.InsecurePolicy {
 		p["insecurePolicy"] = true
 	}
-	if o.Access.Insecure {
-		p["tlsVerify"] = false
+	if hosts := o.Access.Insecure; len(hosts) > 0 {
+		p["insecureRegistries"] = anys(hosts)
 	}
 	return p
+}
+
+// anys is a list as structpb takes it.
+func anys(values []string) (all []any) {
+	for _, value := range values {
+		all = append(all, value)
+	}
+	return all
 }
 
 // state writes the provenance statement, and returns the sums of its subjects: the store unless it is a folder,

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -31,6 +31,10 @@ const killAtStep = "PINBOX_TEST_KILL_AT_STEP"
 func TestMain(m *testing.M) {
 	if step, err := strconv.Atoi(os.Getenv(killAtStep)); err == nil {
 		os.Exit(passKilledAt(step))
+	}
+	if path := os.Getenv(countGoroutines); path != "" {
+		go writeGoroutines(path)
+		main()
 	}
 	code := m.Run()
 	fixtures.RemovePrograms()
@@ -219,9 +223,7 @@ func TestLostReloadOfAMissingImage(t *testing.T) {
 // killed runs a pass that is killed at a step. It returns false if the pass has no such step.
 func killed(t *testing.T, n *crio.Node, program string, step int, args ...string) bool {
 	t.Helper()
-	line := n.Pinbox("firstboot", args...).Args
-	line[slices.Index(line, "firstboot")-1] = program
-	cmd := exec.Command(line[0], line[1:]...)
+	cmd := withProgram(n.Pinbox("firstboot", args...), program)
 	cmd.Env = append(os.Environ(), killAtStep+"="+strconv.Itoa(step))
 	err := cmd.Run()
 	var exit *exec.ExitError
@@ -229,6 +231,13 @@ func killed(t *testing.T, n *crio.Node, program string, step int, args ...string
 		t.Fatalf("step %d: got %v, want SIGKILL or success", step, err)
 	}
 	return err != nil
+}
+
+// withProgram returns a command on a node with another program in place of pinbox-node.
+func withProgram(cmd *exec.Cmd, program string) *exec.Cmd {
+	line := slices.Clone(cmd.Args)
+	line[slices.IndexFunc(line, func(arg string) bool { return strings.HasSuffix(arg, "/pinbox-node") })] = program
+	return exec.Command(line[0], line[1:]...)
 }
 
 // checkDropin checks that the drop-in has one of these lists of pins, and that there is no other file.
@@ -267,23 +276,14 @@ func TestKilledAtRandomMoments(t *testing.T) {
 	}
 	sets[0], sets[1] = append(sets[0], shared), append(sets[1], shared)
 	n.WriteSet("s.yaml", sample.SetNamed("s", sets[0]...))
-	start := time.Now()
 	healthy(t, n)
-	length := time.Since(start)
-	finished, kills := 0, fixtures.Soak(t, 90)
-	for i := range kills {
-		now := sets[(i+1)%2]
+	var now []string
+	k, kills := fixtures.NewKiller(t), fixtures.Soak(t, 80)
+	for i := 1; k.Kills() < kills; i++ {
+		now = sets[i%2]
 		n.WriteSet("s.yaml", sample.SetNamed("s", now...))
-		cmd := n.Pinbox("firstboot", "--prune")
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(rand.N(length))
-		_ = cmd.Process.Kill() // or it has ended
-		if cmd.Wait() == nil {
-			finished++
-		}
-		checkDropin(t, n, fmt.Sprintf("kill %d", i), sets[0], sets[1])
+		k.Kill("pass", n.Pinbox("firstboot", "--prune"))
+		checkDropin(t, n, fmt.Sprintf("kill %d", k.Kills()), sets[0], sets[1])
 		if i%5 == 0 {
 			healthy(t, n, "--prune")
 			wantPinned(t, n, now...)
@@ -292,11 +292,7 @@ func TestKilledAtRandomMoments(t *testing.T) {
 			return
 		}
 	}
-	t.Logf("%d of %d processes had finished within %v", finished, kills, length)
-	if finished > kills*9/10 {
-		t.Errorf("got %d processes that finished before they were killed, want at most %d", finished, kills*9/10)
-	}
-	now := sets[kills%2]
+	t.Logf("killed: %v, ended: %d", k.Killed, k.Ended)
 	healthy(t, n, "--prune")
 	wantPinned(t, n, now...)
 	if _, all := pinnedByCRIO(t, n); len(all) != len(now) {

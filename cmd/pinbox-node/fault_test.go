@@ -191,6 +191,13 @@ func TestRegistryThatStalls(t *testing.T) {
 func start(t *testing.T, n *crio.Node, command string, args ...string) (cmd *exec.Cmd, stop func() string) {
 	t.Helper()
 	cmd = n.Pinbox(command, args...)
+	return cmd, launch(t, cmd, command == "run")
+}
+
+// launch starts a process. stop ends it by SIGTERM and returns its output; the exit code is to be 0 if
+// succeeds.
+func launch(t *testing.T, cmd *exec.Cmd, succeeds bool) (stop func() string) {
+	t.Helper()
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
@@ -198,13 +205,13 @@ func start(t *testing.T, n *crio.Node, command string, args ...string) (cmd *exe
 	}
 	stop = sync.OnceValue(func() string {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // or it has ended
-		if err := cmd.Wait(); err != nil && command == "run" {
-			t.Errorf("%s: got %v, want no error\n%s", command, err, log.String())
+		if err := cmd.Wait(); err != nil && succeeds {
+			t.Errorf("%v: got %v, want no error\n%s", cmd.Args, err, log.String())
 		}
 		return log.String()
 	})
 	t.Cleanup(func() { stop() })
-	return cmd, stop
+	return stop
 }
 
 // eventually waits until a condition is true.

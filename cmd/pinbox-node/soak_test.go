@@ -2,22 +2,43 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/crio"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/filelock"
 )
 
-// usage is what a process has, from /proc/PID.
-type usage struct{ residentKB, descriptors, threads int }
+// countGoroutines is the variable with the file into which the test program, which then is
+// pinbox-node, writes the number of its goroutines.
+const countGoroutines = "PINBOX_TEST_COUNT_GOROUTINES"
 
-func usageOf(t *testing.T, pid int) usage {
+// writeGoroutines replaces the file twice a second.
+func writeGoroutines(path string) {
+	for ; ; time.Sleep(500 * time.Millisecond) {
+		count := strconv.Itoa(goruntime.NumGoroutine())
+		if err := errors.Join(os.WriteFile(path+".new", []byte(count), 0o600), os.Rename(path+".new", path)); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// usage is what a process has.
+type usage struct{ residentKB, descriptors, threads, goroutines int }
+
+// usageOf reads /proc/PID, and the file of writeGoroutines.
+func usageOf(t *testing.T, pid int, goroutines string) usage {
 	t.Helper()
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
 	f, err := os.Open(filepath.Join(dir, "status"))
@@ -41,24 +62,53 @@ func usageOf(t *testing.T, pid int) usage {
 		t.Fatal(err)
 	}
 	u.descriptors = len(open)
+	count, err := os.ReadFile(goroutines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u.goroutines, err = strconv.Atoi(string(count)); err != nil {
+		t.Fatal(err)
+	}
 	return u
 }
 
-// While the sets change every second, `run` follows them, and what it has does not grow. `make soak`
-// runs this for an hour.
+// peak has the most of each.
+func peak(all []usage) (most usage) {
+	for _, u := range all {
+		most.residentKB = max(most.residentKB, u.residentKB)
+		most.descriptors = max(most.descriptors, u.descriptors)
+		most.threads = max(most.threads, u.threads)
+		most.goroutines = max(most.goroutines, u.goroutines)
+	}
+	return most
+}
+
+// While the sets change every second, and another user holds what he can, `run` follows them, and
+// what it has does not grow. `make soak` runs this for an hour.
 func TestSetThatChangesEachSecond(t *testing.T) {
 	n, registry, _ := boot(t)
 	sets := [2][]string{{push(t, registry, "app/a", 1000)}, {push(t, registry, "app/b", 2000)}}
 	n.WriteSet("s.yaml", sample.SetNamed("s", sets[0]...))
-	cmd, stop := start(t, n, "run", "--prune")
+	healthy(t, n) // now there are the locks that another user tries to hold
+	holdLocks(t, n)
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	goroutines := filepath.Join(t.TempDir(), "goroutines")
+	cmd := withProgram(n.Pinbox("run", "--prune"), program)
+	cmd.Env = append(os.Environ(), countGoroutines+"="+goroutines)
+	stop := launch(t, cmd, true)
 	eventually(t, "the first set is pinned", func() bool { return currentStatus(n).Healthy() })
-	var first, last usage
 	changes := fixtures.Soak(t, 6)
+	started := time.Now()
+	var samples []usage
 	for i := range changes {
 		n.WriteSet("s.yaml", sample.SetNamed("s", sets[(i+1)%2]...))
 		time.Sleep(time.Second) // the pace is what is tested
-		if last = usageOf(t, cmd.Process.Pid); i == min(changes/2, 60) {
-			first = last // after it has warmed up
+		samples = append(samples, usageOf(t, cmd.Process.Pid, goroutines))
+		if span := max(changes/6, 1); (i+1)%span == 0 {
+			t.Logf("after %v: at most %+v", time.Since(started).Round(time.Second), peak(samples[i+1-span:]))
 		}
 	}
 	want := sets[changes%2]
@@ -67,35 +117,90 @@ func TestSetThatChangesEachSecond(t *testing.T) {
 		return s.Healthy() && len(s.Images) == 1 && s.Images[0].Name == want[0]
 	})
 	wantPinned(t, n, want...)
-	t.Logf("after %d changes: %+v, before: %+v", changes, last, first)
-	if last.residentKB > first.residentKB*3/2 || last.descriptors > first.descriptors+8 || last.threads > first.threads+8 {
+	first, last := peak(samples[changes/6:changes/3]), peak(samples[changes-changes/6:]) // the first sixth warms up
+	if last.residentKB > first.residentKB*3/2 || last.descriptors > first.descriptors+8 ||
+		last.threads > first.threads+8 || last.goroutines > first.goroutines+8 {
 		t.Errorf("after %d changes: got %+v, want about %+v", changes, last, first)
 	}
 	stop()
 }
 
-// A user who may not open a lock cannot hold it, which would stop all passes.
+// A user who holds every lock that he can open does not stop a pass.
 func TestLocksAreForRootOnly(t *testing.T) {
 	n, registry, _ := boot(t)
 	n.WriteSet("s.yaml", sample.SetNamed("s", push(t, registry, "app/a", 1000)))
 	healthy(t, n)
-	locks := 0
-	for _, dir := range []string{n.Path("lib"), n.Sets()} {
-		if err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || !strings.HasSuffix(path, "lock") {
-				return err
-			}
-			locks++
-			fi, err := d.Info()
-			if err == nil && fi.Mode().Perm()&0o077 != 0 {
-				t.Errorf("%s: got the mode %v, want 0600", path, fi.Mode())
-			}
-			return err
-		}); err != nil {
+	holdLocks(t, n)
+	healthy(t, n)
+	n.WriteSet("s.yaml", sample.SetNamed("s", push(t, registry, "app/b", 2000)))
+	healthy(t, n)
+}
+
+// holdLocks locks all files of pinbox-node that an unprivileged user can open, and until the end of
+// the test those that appear. None of them may be a lock of pinbox-node.
+func holdLocks(t *testing.T, n *crio.Node) {
+	t.Helper()
+	if err := os.Chmod(filepath.Dir(n.Root), 0o755); err != nil { // the test's own folder
+		t.Fatal(err)
+	}
+	dirs := []string{n.Path("lib"), filepath.Join(n.Root, "etc"), filepath.Join(n.Root, "var/lib/pinbox")}
+	begun, ended, held := make(chan struct{}, 1), make(chan struct{}), make(chan map[string]*os.File)
+	go func() {
+		const nobody = 65534
+		goruntime.LockOSThread() // and never unlocks it: the thread ends with its user
+		if err := errors.Join(unix.Setfsgid(nobody), unix.Setfsuid(nobody)); err != nil {
 			t.Error(err)
 		}
+		files := map[string]*os.File{}
+		for {
+			for _, dir := range dirs {
+				_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+					if err == nil && d.Type().IsRegular() {
+						holdLock(files, path)
+					}
+					return nil // what he cannot read, he passes over
+				})
+			}
+			select {
+			case begun <- struct{}{}:
+			default:
+			}
+			select {
+			case <-ended:
+				held <- files
+				return
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}()
+	<-begun
+	t.Cleanup(func() {
+		close(ended)
+		files := <-held
+		if len(files) == 0 {
+			t.Error("got no file that another user can open, want some: the status is for everybody")
+		}
+		for path, f := range files {
+			if strings.HasSuffix(path, "lock") {
+				t.Errorf("got the lock %s held by another user, want none", path)
+			}
+			_ = f.Close() // it was only read
+		}
+	})
+}
+
+// holdLock locks the file that now has this name, if it can and has not yet.
+func holdLock(files map[string]*os.File, path string) {
+	f, err := os.Open(path)
+	if err != nil {
+		return
 	}
-	if locks == 0 {
-		t.Error("got no lock, want some")
+	if err := filelock.Try(f); err != nil {
+		_ = f.Close() // it was only read
+		return
 	}
+	if old := files[path]; old != nil { // that file has been replaced
+		_ = old.Close()
+	}
+	files[path] = f
 }

@@ -5,14 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -325,58 +322,6 @@ func TestDemo(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(out, "appliance", name)); err != nil {
 			t.Error(err)
 		}
-	}
-}
-
-// A build that is killed at any point and run again gives what an undisturbed
-// one gives, and leaves nothing else.
-func TestKilledBuildIsDoneAgain(t *testing.T) {
-	program := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox")
-	sets := write(t, "sets.yaml", samples(t).Sets())
-	command := func(out, cache string) *exec.Cmd {
-		return exec.Command(program, "build", "--set", sets, "--insecure-registry=127.0.0.1", "--node-binary",
-			fixtures.Program(t, nodePackage), "-o", out, "--cache-dir", cache)
-	}
-	reference := filepath.Join(t.TempDir(), "out")
-	started := time.Now()
-	if text, err := command(reference, t.TempDir()).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
-	length := time.Since(started)
-	want := fixtures.Tree(t, reference)
-	seed := uint64(time.Now().UnixNano())
-	random := rand.New(rand.NewPCG(seed, 0))
-	killed, points := 0, fixtures.Soak(t, 20)
-	for point := range points {
-		parent, cache := t.TempDir(), t.TempDir()
-		out := filepath.Join(parent, "out")
-		cmd := command(out, cache)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Duration(random.Int64N(int64(length))))
-		_ = cmd.Process.Kill()
-		if err := cmd.Wait(); err != nil {
-			killed++
-			if _, err := os.Stat(out); err == nil { // it had taken its place already
-				if diff := cmp.Diff(want, fixtures.Tree(t, out)); diff != "" {
-					t.Fatalf("seed %d, point %d: got an incomplete appliance:\n%s", seed, point, diff)
-				}
-				continue
-			}
-			if text, err := command(out, cache).CombinedOutput(); err != nil {
-				t.Fatalf("seed %d, point %d: %v\n%s", seed, point, err, text)
-			}
-		}
-		if diff := cmp.Diff(want, fixtures.Tree(t, out)); diff != "" {
-			t.Errorf("seed %d, point %d (-undisturbed +killed):\n%s", seed, point, diff)
-		}
-		if entries, err := os.ReadDir(parent); err != nil || len(entries) != 1 {
-			t.Errorf("seed %d, point %d: got %v left behind (%v), want nothing", seed, point, entries, err)
-		}
-	}
-	if killed < points/4 {
-		t.Errorf("got %d of %d builds killed before their end, want more", killed, points)
 	}
 }
 
