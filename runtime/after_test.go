@@ -41,14 +41,14 @@ func TestRetryAfter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := Agent{Interval: time.Minute}
 			for range 20 { // up to a half of the time is random
-				if got := a.retryAfter(c.status, c.failures); got < c.least || got > c.most {
+				if got := a.retryAfter(outcome{status: c.status}, c.failures); got < c.least || got > c.most {
 					t.Fatalf("got %s, want between %s and %s", got, c.least, c.most)
 				}
 			}
 		})
 	}
 	short := Agent{Interval: time.Second}
-	if got := short.retryAfter(image(Network), 1); got > time.Second {
+	if got := short.retryAfter(outcome{status: image(Network)}, 1); got > time.Second {
 		t.Errorf("got %s, want at most the interval, 1s", got)
 	}
 }
@@ -68,7 +68,7 @@ func TestAfterPass(t *testing.T) {
 		{outcome{Status{Errors: []string{"first"}}, nil}, 2 * time.Second, 1},
 		{outcome{Status{Errors: []string{"first"}}, nil}, 4 * time.Second, 2},
 		{outcome{Status{}, context.Canceled}, time.Millisecond, 2},
-		{outcome{healthy, errors.New("status.json")}, time.Hour, 3},
+		{outcome{healthy, errors.New("status.json")}, 8 * time.Second, 3},
 		{outcome{healthy, nil}, time.Hour, 0},
 		{outcome{Status{Sets: []SetStatus{{Name: "s", LastFailedGenerationError: "401"}, {Name: "t"}}}, nil}, time.Hour, 1},
 	} {

@@ -158,13 +158,14 @@ func (a *Agent) after(o outcome, failures *int) time.Duration {
 		return a.Interval
 	}
 	*failures++
-	return a.retryAfter(o.status, *failures)
+	return a.retryAfter(o, *failures)
 }
 
-// retryAfter is the time until a retry: short if an error is transient, else the interval.
-func (a *Agent) retryAfter(s Status, failures int) time.Duration {
-	transient := len(s.Errors) > 0
-	for _, img := range s.Images {
+// retryAfter is the time until a retry: short if an error is transient, such as a status that could not be
+// published since /run is full, else the interval.
+func (a *Agent) retryAfter(o outcome, failures int) time.Duration {
+	transient := o.err != nil || len(o.status.Errors) > 0
+	for _, img := range o.status.Images {
 		transient = transient || img.ErrorClass.Transient() && img.ErrorClass != ""
 	}
 	if !transient {
