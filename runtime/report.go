@@ -247,7 +247,9 @@ func (r report) conditions(previous Status, s Status, now time.Time) []Condition
 	for i, c := range all {
 		all[i].LastTransitionTime = now
 		for _, old := range previous.Conditions {
-			if old.Type == c.Type && old.Status == c.Status && !old.LastTransitionTime.IsZero() {
+			// After the clock was set back, a time in the future is not known any more.
+			if old.Type == c.Type && old.Status == c.Status && !old.LastTransitionTime.IsZero() &&
+				!old.LastTransitionTime.After(now) {
 				all[i].LastTransitionTime = old.LastTransitionTime
 			}
 		}
