@@ -139,7 +139,10 @@ func ReadState(dir string) (State, error) {
 	}
 	if !errors.Is(err, pinset.ErrNewer) {
 		if saved, copyErr := decodeState(stateCopy(dir)); copyErr == nil {
-			saved.restored = fmt.Errorf("%w: %w", ErrRestored, err)
+			// Before the first store, an empty state is written; without its file nothing was lost.
+			if len(saved.Stores)+len(saved.Releases) > 0 || !errors.Is(err, fs.ErrNotExist) {
+				saved.restored = fmt.Errorf("%w: %w", ErrRestored, err)
+			}
 			return saved, nil
 		}
 	}
