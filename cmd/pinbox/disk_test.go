@@ -17,7 +17,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
-// diskCommands are commands that write a folder, and what each writes on an intact disk.
+// diskCommands are commands that write, and what each writes on an intact disk.
 func diskCommands(t *testing.T) (commands map[string][]string, want map[string]map[string]string) {
 	t.Helper()
 	pins := samples(t)
@@ -27,9 +27,16 @@ func diskCommands(t *testing.T) (commands map[string][]string, want map[string]m
 	if code, _, stderr := pinbox(t.Context(), append(build, sets(pins.Pause), "-o", old)...); code != cli.ExitOK {
 		t.Fatalf("got exit code %d, want %d\n%s", code, cli.ExitOK, stderr)
 	}
+	delta := []string{"delta", "--insecure-registry=127.0.0.1", "--from", old, "--set", sets(pins.Pause, pins.Mixed)}
+	next := filepath.Join(t.TempDir(), "delta")
+	if code, _, stderr := pinbox(t.Context(), append(slices.Clip(delta), "-o", next)...); code != cli.ExitOK {
+		t.Fatalf("got exit code %d, want %d\n%s", code, cli.ExitOK, stderr)
+	}
 	commands = map[string][]string{
-		"build": append(build, sets(pins.Pause)),
-		"delta": {"delta", "--insecure-registry=127.0.0.1", "--from", old, "--set", sets(pins.Pause, pins.Mixed)},
+		"build":             append(slices.Clip(build), sets(pins.Pause)),
+		"build with an ISO": append(slices.Clip(build), sets(pins.Pause), "--iso", fixtures.LiveISO(t)),
+		"delta":             delta,
+		"medium":            {"medium", next},
 	}
 	want = map[string]map[string]string{}
 	for name, args := range commands {
@@ -42,16 +49,21 @@ func diskCommands(t *testing.T) (commands map[string][]string, want map[string]m
 	return commands, want
 }
 
-// checkOutput checks that a folder is whole, or not there and nothing else beside it.
+// checkOutput checks that the output is whole, or after an error not there, and nothing else beside it.
 func checkOutput(t *testing.T, dir string, code int, want map[string]string) {
 	t.Helper()
-	out := filepath.Join(dir, "out")
-	if code == cli.ExitOK {
-		if diff := cmp.Diff(want, fixtures.Tree(t, out)); diff != "" {
-			t.Errorf("got another folder (-want +got):\n%s", diff)
-		}
-	} else if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("got exit code %d and %v, %v left behind, want nothing", code, left, err)
+	left, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code != cli.ExitOK && len(left) == 0 {
+		return
+	}
+	if len(left) != 1 {
+		t.Errorf("got exit code %d and the files %v, want out alone", code, left)
+	}
+	if diff := cmp.Diff(want, fixtures.Tree(t, filepath.Join(dir, "out"))); diff != "" {
+		t.Errorf("got exit code %d and another output (-want +got):\n%s", code, diff)
 	}
 }
 
@@ -77,7 +89,8 @@ func TestDisksOfAnySize(t *testing.T) {
 					}
 				}
 				t.Setenv("TMPDIR", dir)
-				code, _, stderr := pinbox(t.Context(), append(args, "-o", filepath.Join(dir, "out"), "--cache-dir", cache)...)
+				t.Setenv("XDG_CACHE_HOME", cache)
+				code, _, stderr := pinbox(t.Context(), append(args, "-o", filepath.Join(dir, "out"))...)
 				t.Setenv("TMPDIR", "/tmp")
 				if code == cli.ExitOK {
 					succeeded++
@@ -101,20 +114,23 @@ var inject = []string{"fsync", "renameat", "pwrite64", "mkdirat"}
 func TestDiskErrors(t *testing.T) {
 	commands, want := diskCommands(t)
 	program := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox")
+	failed := map[string]int{}
 	for name, args := range commands {
 		for _, call := range inject {
-			failed := 0
 			for when := 1; when <= 3; when++ {
 				t.Run(fmt.Sprintf("%s, %s %d", name, call, when), func(t *testing.T) {
 					dir := t.TempDir()
-					line := slices.Concat(args, []string{"-o", filepath.Join(dir, "out"), "--no-cache"})
+					line := slices.Concat(args, []string{"-o", filepath.Join(dir, "out")})
+					if name != "medium" { // it has no cache
+						line = append(line, "--no-cache")
+					}
 					failing := slices.Concat(fixtures.DiskError(t, call, when), []string{program}, line)
 					text, err := exec.Command(failing[0], failing[1:]...).CombinedOutput()
 					code := cli.ExitOK
 					var exit *exec.ExitError
 					if errors.As(err, &exit) {
 						code = exit.ExitCode()
-						failed++
+						failed[call]++
 					}
 					if code != cli.ExitOK && (code != cli.ExitOther || !strings.Contains(string(text), "input/output error") ||
 						!strings.Contains(string(text), "\nhint: ")) {
@@ -130,9 +146,11 @@ func TestDiskErrors(t *testing.T) {
 					checkOutput(t, dir, cli.ExitOK, want[name])
 				})
 			}
-			if failed == 0 {
-				t.Errorf("%s: got no failure of %s, want some", name, call)
-			}
+		}
+	}
+	for _, call := range inject {
+		if failed[call] == 0 {
+			t.Errorf("got no failure of %s, want some", call)
 		}
 	}
 }

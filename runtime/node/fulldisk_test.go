@@ -53,7 +53,7 @@ func TestNodesWithDisksOfAnySize(t *testing.T) {
 	}
 	main := emptyMainStore(t)
 	withEachPage(t, filepath.Dir(m.Dir), func() error {
-		_, err := m.Compact(t.Context(), stores.CompactOptions{GraphRoot: main})
+		_, err := m.Compact(t.Context(), stores.CompactOptions{GraphRoots: []string{main}})
 		return err
 	}, func() {
 		wantMounted(t, m, 2)
