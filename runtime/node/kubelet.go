@@ -28,8 +28,8 @@ type admission struct {
 	names map[string]string
 }
 
-// admission reads the names in the mounted stores. Errors of the configurations are reported by others.
-func (o Options) admission(c kubelet.Config) (admission, error) {
+// readAdmission reads the names in the mounted stores. Errors of the configurations are reported by others.
+func readAdmission(o Options, c kubelet.Config) (admission, error) {
 	slots, _, others, _ := o.slots()
 	names, err := stores.Names(append(slots, others...)...)
 	config, _ := o.config()

@@ -21,7 +21,7 @@ func Mount(ctx context.Context, o Options) ([]runtime.StoreStatus, error) {
 	m.Unconfigured = configErr != nil
 	all, err := m.Reconcile(ctx, func() bool { return stopped(ctx, o.Socket) })
 	k, _ := kubelet.ReadConfig(kubelet.ConfigFiles...) // a pass reports the error
-	admission, namesErr := o.admission(k)
+	admission, namesErr := readAdmission(o, k)
 	return storeStatuses(all), errors.Join(configErr, err, namesErr, admission.mend(ctx))
 }
 

@@ -77,7 +77,7 @@ func (o Options) configure(ctx context.Context, r *runtime.Reconciler) (err erro
 			r.Limits.GCFile = k.File
 		}
 	}
-	admission, namesErr := o.admission(k)
+	admission, namesErr := readAdmission(o, k)
 	return errors.Join(err, namesErr, admission.mend(ctx), admission.check())
 }
 
