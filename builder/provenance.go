@@ -75,13 +75,13 @@ func anys(values []string) (all []any) {
 // state writes the provenance statement, and returns the sums of its subjects: the store unless it is a folder,
 // the lock, and the ISO if it is there already. An ISO has the statement without itself.
 func (o Options) state(ctx context.Context, stage *artifact.Stage, made product, iso bool) (layout.Sums, error) {
-	subjects := layout.Sums{}
+	lock, err := artifact.SumFile(ctx, stage.Path(artifact.LockFile), progress.Hooks{})
+	if err != nil {
+		return nil, err
+	}
+	subjects := layout.Sums{artifact.LockFile: lock}
 	if made.store.Sum != "" {
 		subjects[made.store.Name] = made.store.Sum
-	}
-	var err error
-	if subjects[artifact.LockFile], err = artifact.SumFile(ctx, stage.Path(artifact.LockFile), progress.Hooks{}); err != nil {
-		return nil, err
 	}
 	if iso {
 		if subjects[artifact.ISOFile], err = artifact.SumFile(ctx, stage.Path(artifact.ISOFile), o.Hooks); err != nil {

@@ -5,22 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/base"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
-	"github.com/pinbox/pinbox/storage/squashfs"
 )
-
-// ErrNoStore says that there is no store whose layers can be read.
-var ErrNoStore = errors.New("no squashfs store to read packages from")
 
 // maxPackages is the limit for the packages of all images together: ten times those of an OpenShift release, with
 // about 200 images of at most 500 packages each.
@@ -67,15 +60,17 @@ type Package struct {
 	Source string
 }
 
-// Read reads the inventory of a folder, a live ISO or a medium. bases are the same of the bases of a delta, which
-// have some of its layers.
+// Read reads the inventory of the store in a folder, a live ISO or a medium. bases are the same of the bases of a
+// delta, which have some of its layers.
 func Read(ctx context.Context, name string, bases []string) (v Inventory, err error) {
 	r := reader{found: map[string]database{}}
 	defer func() { err = errors.Join(err, r.close()) }()
 	for _, store := range append([]string{name}, bases...) {
-		if err := r.open(store); err != nil {
-			return v, err
+		files, f, err := openFiles(ctx, store)
+		if err != nil {
+			return v, fmt.Errorf("%s: %w", filepath.Clean(store), err)
 		}
+		r.stores, r.opened = append(r.stores, files), append(r.opened, f)
 	}
 	records := layout.Open(r.stores[0])
 	lock, err := records.Lock()
@@ -108,8 +103,8 @@ func Read(ctx context.Context, name string, bases []string) (v Inventory, err er
 
 // reader reads the layers of some stores.
 type reader struct {
-	files  []*os.File
-	stores []*squashfs.Reader
+	opened []io.Closer
+	stores []files
 	// found are the databases that were read, by their paths in a store: layers occur in many images.
 	found map[string]database
 	// packages of all images so far.
@@ -122,29 +117,8 @@ type database struct {
 	problem  error
 }
 
-func (r *reader) open(name string) error {
-	store, err := artifact.FindStore(name)
-	if err != nil {
-		return err
-	}
-	if store.File == "" {
-		return fmt.Errorf("%s: %w", name, ErrNoStore)
-	}
-	f, err := os.Open(store.File)
-	if err != nil {
-		return err
-	}
-	r.files = append(r.files, f)
-	files, err := squashfs.OpenImage(io.NewSectionReader(f, store.Offset, store.Size), store.Size)
-	if err != nil {
-		return fmt.Errorf("%s: %w", filepath.Clean(name), err)
-	}
-	r.stores = append(r.stores, files)
-	return nil
-}
-
 func (r *reader) close() (err error) {
-	for _, f := range r.files {
+	for _, f := range r.opened {
 		err = errors.Join(err, f.Close())
 	}
 	return err
@@ -227,9 +201,9 @@ func (r *reader) database(l layer, name string, kind kind) (database, error) {
 		return db, nil
 	}
 	var db database
-	content, err := l.files.ReadFile(key)
-	if errors.Is(err, syscall.EFBIG) {
-		db.problem = errors.New("it has more than 64 MiB")
+	content, err := readFile(l.files, key, maxFile)
+	if errors.Is(err, errTooLong) {
+		db.problem = err
 		r.found[key] = db
 		return db, nil
 	}

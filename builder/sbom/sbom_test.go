@@ -15,13 +15,19 @@ import (
 	"github.com/spdx/tools-golang/spdxlib"
 
 	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
+	builderformat "github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/sbom"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/root"
 )
 
 func TestMain(m *testing.M) {
+	if root.Init() {
+		return
+	}
 	code := m.Run()
 	fixtures.RemovePrograms()
 	os.Exit(code)
@@ -66,6 +72,12 @@ var images = map[string]struct {
 		},
 		nil,
 	},
+	"hardlink": {
+		[][]sample.Entry{
+			{sample.File("a/object", apk), sample.Hardlink("lib/apk/db/installed", "a/object")},
+		},
+		[]string{"pkg:apk/libcrypto3@3.1.4-r5?arch=x86_64&upstream=openssl", "pkg:apk/musl@1.2.4-r2?arch=x86_64"},
+	},
 	"link": {
 		[][]sample.Entry{
 			{sample.File("var/lib/dpkg/status", below)},
@@ -85,8 +97,8 @@ var images = map[string]struct {
 	},
 }
 
-// build builds a store of all images.
-func build(t *testing.T) (folder string, pins map[string]string) {
+// build builds a store of all images, in a format.
+func build(t *testing.T, format string) (folder string, pins map[string]string) {
 	t.Helper()
 	registry, err := sample.Serve(nil)
 	if err != nil {
@@ -114,6 +126,9 @@ func build(t *testing.T) (folder string, pins map[string]string) {
 		all = append(all, pins[name])
 	}
 	o := appliance.Options(t, sample.Set("worker", all...))
+	if o.Appliance.Spec.Store.Format = builderformat.Name(format); builderformat.Name(format) == builderformat.Squashfs {
+		o.Appliance.Spec.ISO.Base = fixtures.LiveISO(t)
+	}
 	if _, err := builder.Build(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -122,11 +137,29 @@ func build(t *testing.T) (folder string, pins map[string]string) {
 
 // The topmost database of an image wins, and what a layer has removed is not listed.
 func TestInventory(t *testing.T) {
-	folder, pins := build(t)
-	v, err := sbom.Read(t.Context(), folder, nil)
-	if err != nil {
-		t.Fatal(err)
+	for _, format := range builderformat.Names() {
+		t.Run(format, func(t *testing.T) {
+			if builderformat.Name(format) == builderformat.Dir {
+				fixtures.NeedRoot(t)
+			}
+			folder, pins := build(t, format)
+			v, err := sbom.Read(t.Context(), folder, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantInventory(t, v, pins)
+			if image := filepath.Join(folder, artifact.ISOFile); builderformat.Name(format) == builderformat.Squashfs {
+				onISO, err := sbom.Read(t.Context(), image, nil)
+				if diff := cmp.Diff(v, onISO); err != nil || diff != "" {
+					t.Errorf("ISO: got %v, folder -, ISO +:\n%s", err, diff)
+				}
+			}
+		})
 	}
+}
+
+func wantInventory(t *testing.T, v sbom.Inventory, pins map[string]string) {
+	t.Helper()
 	text := map[string][]byte{}
 	for format, write := range sbom.Formats() {
 		var b, again bytes.Buffer
@@ -219,7 +252,7 @@ func sorted(found map[string][]string) map[string][]string {
 
 // A folder without a store has no inventory.
 func TestNoInventory(t *testing.T) {
-	if _, err := sbom.Read(t.Context(), t.TempDir(), nil); err == nil || !strings.Contains(err.Error(), "no squashfs store") {
+	if _, err := sbom.Read(t.Context(), t.TempDir(), nil); err == nil || !strings.Contains(err.Error(), "no store to read packages from") {
 		t.Errorf("got %v, want %v", err, sbom.ErrNoStore)
 	}
 	junk := filepath.Join(t.TempDir(), "store.squashfs")

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/pinbox/pinbox/storage/layout"
-	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 // errElsewhere says that a layer is in a store that was not given.
@@ -17,7 +16,7 @@ var errElsewhere = errors.New("some layers are in the base of this delta, which 
 
 // layer is a layer in a store; files is nil if no store has it.
 type layer struct {
-	files *squashfs.Reader
+	files files
 	root  string
 }
 
@@ -72,7 +71,7 @@ func (l layer) look(name string) (p place, err error) {
 		if err != nil {
 			return p, err
 		}
-		p.hides = p.hides || xattrs["trusted.overlay.opaque"] == "y"
+		p.hides = p.hides || xattrs[opaque] == "y"
 	}
 	return p, nil
 }
@@ -107,6 +106,9 @@ func (t tree) list(dir string) (names []string, err error) {
 				return nil, err
 			}
 			for _, e := range entries {
+				if !fs.ValidPath(e.Name()) { // no program makes such a name of a package
+					continue
+				}
 				names = append(names, dir+"/"+e.Name())
 			}
 		}
@@ -121,9 +123,12 @@ func (t tree) list(dir string) (names []string, err error) {
 // maxRelease is the limit for os-release in bytes: more than fifty times Fedora's.
 const maxRelease = 64 << 10
 
-// distribution reads os-release(5). The file in /etc is mostly a link to the other one.
+// releaseFiles are the places of os-release(5). The file in /etc is mostly a link to the other one.
+var releaseFiles = []string{"etc/os-release", "usr/lib/os-release"}
+
+// distribution reads os-release(5).
 func (t tree) distribution() (id, version string, err error) {
-	for _, name := range []string{"etc/os-release", "usr/lib/os-release"} {
+	for _, name := range releaseFiles {
 		l, err := t.find(name)
 		if err != nil {
 			return "", "", err
@@ -131,11 +136,10 @@ func (t tree) distribution() (id, version string, err error) {
 		if l == nil {
 			continue
 		}
-		fi, err := l.files.Lstat(l.root + "/" + name)
-		if err != nil || fi.Size() > maxRelease {
-			return "", "", err
+		text, err := readFile(l.files, l.root+"/"+name, maxRelease)
+		if errors.Is(err, errTooLong) {
+			return "", "", nil
 		}
-		text, err := l.files.ReadFile(l.root + "/" + name)
 		if err != nil {
 			return "", "", fmt.Errorf("%s: %w", name, err)
 		}

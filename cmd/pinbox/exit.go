@@ -73,7 +73,7 @@ var table = []cli.Row{
 	{artifact.ErrVerify, cli.ExitDamaged, "copy it again from an intact copy, or build it again"},
 	{
 		sbom.ErrNoStore, cli.ExitInput,
-		"name the folder, the ISO or the medium that has store.squashfs or delta.squashfs",
+		"name a folder that `pinbox build` or `pinbox delta` made, or an ISO or a medium with the store in it",
 	},
 	{sbom.ErrTooMany, cli.ExitDamaged, "`pinbox verify` tells whether the store is as it was built"},
 	{base.ErrUnsuitable, cli.ExitInput, "name with --from what the nodes have; a full build works on every node"},
