@@ -112,18 +112,13 @@ func (m mounts) problem(o Store, mounted mountTable) error {
 			return err
 		}
 	}
-	tree := os.DirFS(slot)
-	if got, err := token(tree); err != nil || got != o.Token {
+	c, err := audit.Records(os.DirFS(slot))
+	if c.Token != o.Token {
 		return errors.Join(fmt.Errorf("%s has another store", slot), err)
 	}
-	if err := audit.Records(tree); err != nil {
-		return err
+	if err == nil {
+		_, err = m.bases(o, c.Delta, mounted)
 	}
-	delta, err := readDelta(tree)
-	if err != nil {
-		return err
-	}
-	_, err = m.bases(o, delta, mounted)
 	return err
 }
 
@@ -321,7 +316,7 @@ func (m mounts) tryMount(ctx context.Context, o Store) error {
 	}
 	err = m.start(ctx, o, Mount{What: e.Path, Where: m.trial, Options: m.options(e), Description: o.title()})
 	if err == nil {
-		err = audit.Records(os.DirFS(m.trial))
+		_, err = audit.Records(os.DirFS(m.trial))
 	}
 	return errors.Join(err, m.endTrial(ctx))
 }

@@ -17,7 +17,7 @@ func (m Manager) checkOwn(ctx context.Context) error {
 	if err != nil || mounted[slot] == 0 {
 		return err
 	}
-	if err = audit.Records(os.DirFS(slot)); err == nil {
+	if _, err = audit.Records(os.DirFS(slot)); err == nil {
 		return nil
 	}
 	return errors.Join(fmt.Errorf("the appliance's own store was unmounted: %w", err), unmountAll(ctx, m.Mounter, slot))

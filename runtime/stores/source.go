@@ -77,15 +77,16 @@ func (s sources) readDelta(o Store) (pinset.Delta, Extent, error) {
 		return pinset.Delta{}, e, err
 	}
 	defer store.Close()
-	got, err := token(store)
+	documents := layout.Open(store) // one budget for both
+	got, err := documents.Token()
 	if err == nil && got != o.Token {
 		err = errors.New("the file has another store")
 	}
 	if err != nil {
 		return pinset.Delta{}, e, fmt.Errorf("%s: %w: %w", e.Path, ErrDamaged, err)
 	}
-	delta, err := readDelta(store)
-	return delta, e, err
+	delta, err := documents.Delta()
+	return delta, e, notStore(err)
 }
 
 // records reads the records of an attached store, whether it is mounted or not.

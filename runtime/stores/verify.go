@@ -140,7 +140,7 @@ func evictDevice(path string) error {
 }
 
 func (v *layerVerifier) readRecords(store Store, files FS) error {
-	if err := audit.Records(files); err != nil {
+	if _, err := audit.Records(files); err != nil {
 		return err
 	}
 	documents := layout.Open(files)

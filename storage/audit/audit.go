@@ -44,9 +44,18 @@ func Store(files fs.FS) (Content, error) {
 	return a.content, nil
 }
 
-// Records checks that CRI-O can list the images of a store: it reads the records of layers and
-// images, and the documents of the images.
-func Records(files fs.FS) error { return newAuditor(files).records() }
+// Records checks that CRI-O can list the images of a store: it reads the records of layers and images, and the
+// documents of the images. The content that it returns has the token, the description of a delta and the names.
+func Records(files fs.FS) (c Content, err error) {
+	a := newAuditor(files)
+	if a.content.Token, err = a.documents.Token(); err == nil {
+		a.content.Delta, err = a.documents.Delta()
+	}
+	if err == nil {
+		err = a.records()
+	}
+	return a.content, err
+}
 
 // auditor checks one store.
 type auditor struct {

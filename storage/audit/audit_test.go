@@ -144,7 +144,7 @@ func TestStore(t *testing.T) {
 		got.Names[repository+":1"] != s.image.ID || len(got.Names) != 2 {
 		t.Errorf("got %+v, want the lock, the set, the token and two names of the store", got)
 	}
-	if err := audit.Records(s.MapFS); err != nil {
+	if _, err := audit.Records(s.MapFS); err != nil {
 		t.Errorf("Records: got %v, want no error", err)
 	}
 }
@@ -405,7 +405,7 @@ func TestInvalidStore(t *testing.T) {
 				if _, err := audit.Store(s.MapFS); err == nil || !strings.Contains(err.Error(), c.text) {
 					t.Errorf("got %v, want %q", err, c.text)
 				}
-				if err := audit.Records(s.MapFS); (err != nil) != c.records {
+				if _, err := audit.Records(s.MapFS); (err != nil) != c.records {
 					t.Errorf("Records: got %v, want an error: %v", err, c.records)
 				}
 			})
@@ -429,8 +429,48 @@ func TestBudgetOfDocuments(t *testing.T) {
 		s.document("signature-"+digest.FromString(fmt.Sprint(n)).Encoded(), large)
 	}
 	s.write()
-	if err := audit.Records(s.MapFS); !errors.Is(err, layout.ErrTooLarge) {
+	if _, err := audit.Records(s.MapFS); !errors.Is(err, layout.ErrTooLarge) {
 		t.Errorf("got %v, want ErrTooLarge", err)
+	}
+}
+
+// All documents that are read to mount a store share one budget: names count as well as needs.
+func TestRecordsShareOneBudget(t *testing.T) {
+	for name, c := range map[string]struct {
+		names, needs int
+		want         error
+	}{
+		"names":      {60_000, 0, nil},
+		"needs":      {0, 60_000, nil},
+		"together":   {60_000, 60_000, layout.ErrTooLarge},
+		"many names": {110_000, 0, layout.ErrTooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := valid()
+			for n := range c.names {
+				s.image.Names = append(s.image.Names, fmt.Sprintf("%s:%d", repository, n+2))
+			}
+			for n := range c.needs {
+				id := fmt.Sprintf("%064x", n)
+				s.delta.Needs = append(s.delta.Needs, pinset.Need{Layer: id, Link: layout.LinkName(id)})
+			}
+			slices.SortFunc(s.delta.Needs, func(a, b pinset.Need) int { return strings.Compare(a.Layer, b.Layer) })
+			s.write()
+			if _, err := audit.Records(s.MapFS); !errors.Is(err, c.want) {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+// An index lists a few manifests; the documents of one image could list millions.
+func TestIndexThatListsTooMuch(t *testing.T) {
+	s := valid()
+	index := []byte(`{"manifests":[` + strings.Repeat("{},", 1000) + `{}]}`)
+	s.document(layout.ManifestKey(digest.FromBytes(index)), index)
+	s.write()
+	if _, err := audit.Records(s.MapFS); !errors.Is(err, audit.ErrInvalid) || !strings.Contains(err.Error(), "more than 1000") {
+		t.Errorf("got %v, want %v and the limit", err, audit.ErrInvalid)
 	}
 }
 

@@ -1,7 +1,9 @@
 package audit
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -22,6 +24,9 @@ const (
 	// maxDocuments is the limit for the documents of all images. Those of an OpenShift release,
 	// with about 200 images, have 10 MiB.
 	maxDocuments = 256 << 20
+	// maxListed is the limit for the manifests in an index. That of a multi-platform image with attestations
+	// lists 30; the documents of one image together could list 20 million.
+	maxListed = 1000
 	// maxLayers is the limit for the layers of an image: maxDepth in containers/storage,
 	// drivers/overlay.
 	maxLayers = 500
@@ -190,12 +195,35 @@ type manifest struct {
 	Config *struct {
 		Digest digest.Digest `json:"digest"`
 	} `json:"config"`
-	Layers    []struct{} `json:"layers"`
-	Manifests []struct {
-		Digest digest.Digest `json:"digest"`
-	} `json:"manifests"`
-	FSLayers json.RawMessage `json:"fsLayers"`
-	History  json.RawMessage `json:"history"`
+	Layers    []struct{}      `json:"layers"`
+	Manifests *manifestList   `json:"manifests"`
+	FSLayers  json.RawMessage `json:"fsLayers"`
+	History   json.RawMessage `json:"history"`
+}
+
+// manifestList are the digests of the manifests in an index.
+type manifestList []digest.Digest
+
+// UnmarshalJSON reads one entry after the other: in memory, `{},` is ten times larger.
+func (l *manifestList) UnmarshalJSON(text []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	if start, err := dec.Token(); err != nil || start != json.Delim('[') {
+		return errors.Join(errors.New("manifests: not a list"), err)
+	}
+	*l = manifestList{}
+	for dec.More() {
+		var listed struct {
+			Digest digest.Digest `json:"digest"`
+		}
+		if len(*l) == maxListed {
+			return fmt.Errorf("manifests: more than %d", maxListed)
+		}
+		if err := dec.Decode(&listed); err != nil {
+			return err
+		}
+		*l = append(*l, listed.Digest)
+	}
+	return nil
 }
 
 func (d *imageDocuments) addManifest(of string, content []byte) error {
@@ -211,9 +239,7 @@ func (d *imageDocuments) addManifest(of string, content []byte) error {
 	if m.Layers != nil || m.FSLayers != nil || m.History != nil {
 		return invalid("both an index and a manifest")
 	}
-	for _, listed := range m.Manifests {
-		d.indexes[of] = append(d.indexes[of], listed.Digest)
-	}
+	d.indexes[of] = *m.Manifests
 	return nil
 }
 

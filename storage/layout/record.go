@@ -72,6 +72,10 @@ func EncodeRecords(list any) (text, token []byte, err error) {
 	return b.Bytes(), []byte(hex.EncodeToString(sum[:])), nil
 }
 
+func (Layer) entries() int       { return 1 }
+func (i Image) entries() int     { return 1 + len(i.Names) + len(i.BigDataNames) }
+func (c Container) entries() int { return 1 + len(c.Names) }
+
 func (l Layer) check(strict bool) error {
 	if err := checkIDs(l.ID, "parent", l.Parent); err != nil {
 		return err

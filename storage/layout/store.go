@@ -23,8 +23,8 @@ var (
 	ErrTooLarge = errors.New("image store exceeds the limits of pinbox")
 )
 
-// Limits for all documents of a store together: their bytes, and the number of records, of sets, and of
-// entries of the lock and of the description of a delta. The documents of an OpenShift release, with
+// Limits for all documents of a store together: their bytes, and the number of records, of names in them, of
+// sets, and of entries of the lock and of the description of a delta. The documents of an OpenShift release, with
 // about 200 images and 1,000 layers, take less than a fifth of the bytes.
 const (
 	MaxStoreBytes   = 64 << 20
@@ -236,7 +236,11 @@ func decode[T any](s *Store, name string, max int64, read func(io.Reader) (T, er
 	return got, err
 }
 
-type record interface{ check(strict bool) error }
+type record interface {
+	check(strict bool) error
+	// entries is how many records it counts as.
+	entries() int
+}
 
 // list reads a list of records, and holds one of them at a time in memory. The file may be empty:
 // containers/storage can leave such files.
@@ -273,13 +277,13 @@ func list[T record](s *Store, name string, take func(T) error) error {
 
 // one reads record n and calls take.
 func one[T record](s *Store, dec *json.Decoder, n int, take func(T) error) error {
-	if err := s.count(1); err != nil {
-		return err
-	}
 	var r T
 	err := dec.Decode(&r)
 	if err == nil {
 		err = r.check(s.Strict)
+	}
+	if tooMany := s.count(r.entries()); tooMany != nil {
+		return tooMany
 	}
 	if err != nil {
 		return fmt.Errorf("record %d: %w: %w", n, ErrDocument, err)
