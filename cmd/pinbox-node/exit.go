@@ -12,6 +12,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/partition"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/systemd"
+	"github.com/pinbox/pinbox/runtime/transfer"
 	"github.com/pinbox/pinbox/storage/audit"
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -50,6 +51,10 @@ var table = []cli.Row{
 		node.ErrNotAdmitted, cli.ExitOther,
 		"\"kubelet\": \"mend\" in /etc/pinbox/node.json removes records of pulls that did not end; or stop the kubelet, " +
 			"remove the file and start it; a policy admits images by preloadedImagesVerificationAllowlist",
+	},
+	{
+		transfer.ErrStalled, cli.ExitDamaged,
+		"plug the device in again, or use another one; the log of the kernel says more",
 	},
 	{stores.ErrNotReplaced, cli.ExitOther, "the stores are unchanged; compact them again"},
 	{stores.ErrPlatform, cli.ExitInput, "build it for this node: spec.platform of the appliance file"},

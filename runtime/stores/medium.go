@@ -99,26 +99,29 @@ func mediumDevices() (found []string, err error) {
 	}
 	for _, d := range devices {
 		device := filepath.Join("/dev", strings.ReplaceAll(d.Name(), "!", "/"))
-		if isMedium(device) {
+		if medium, err := isMedium(device); medium && err == nil {
 			found = append(found, device)
 		}
 	}
 	return found, nil
 }
 
-// isMedium reports whether a file or device begins with a volume descriptor: ECMA-119, 8.1.
-func isMedium(name string) bool {
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	if isEmpty(f) {
-		return false
-	}
-	magic := make([]byte, 5)
-	_, err = transfer.WithDeadline(f, transfer.ReadDeadline).ReadAt(magic, iso9660.FirstDescriptor*iso9660.SectorSize+1)
-	return err == nil && string(magic) == "CD001"
+// isMedium reports whether a file or device begins with a volume descriptor: ECMA-119, 8.1. The error
+// is for a device that does not answer; a file that cannot be read is no medium.
+func isMedium(name string) (bool, error) {
+	return transfer.Within(transfer.ReadDeadline, name, func() (bool, error) {
+		f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+		if err != nil {
+			return false, nil
+		}
+		defer f.Close()
+		if isEmpty(f) {
+			return false, nil
+		}
+		magic := make([]byte, 5)
+		_, err = f.ReadAt(magic, iso9660.FirstDescriptor*iso9660.SectorSize+1)
+		return err == nil && string(magic) == "CD001", nil
+	}, nil)
 }
 
 // isEmpty reports whether a CD drive is empty: each read of an empty drive adds errors to the

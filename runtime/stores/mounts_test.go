@@ -47,7 +47,7 @@ func TestProblemOfAMountedStore(t *testing.T) {
 		"nothing":       {0, nil, errNotMounted.Error()},
 		"another store": {1, map[string]string{layout.ImagesLock: "other"}, "has another store"},
 		"no records":    {1, map[string]string{layout.ImagesFile: "{"}, layout.ImagesFile},
-		"no delta":      {1, map[string]string{layout.OwnDelta: "{"}, ErrNotStore.Error()},
+		"no delta":      {1, map[string]string{layout.OwnDelta: "{"}, "not the description of a pinbox delta"},
 		"no base": {1, map[string]string{
 			layout.OwnDelta: `{"version":1,"bases":[],"needs":[{"layer":"` + strings.Repeat("a", 64) +
 				`","link":"` + layout.LinkName(strings.Repeat("a", 64)) + `"}]}`,

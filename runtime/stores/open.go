@@ -4,12 +4,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 
 	"github.com/pinbox/pinbox/runtime/transfer"
 	"github.com/pinbox/pinbox/storage/iso9660"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
+
+// open and stat are for files of a medium, which may be on a device that does not answer.
+func open(name string, flags int) (*os.File, error) {
+	return transfer.Open(name, flags, transfer.ReadDeadline)
+}
+
+func stat(name string) (fs.FileInfo, error) { return transfer.Stat(name, transfer.ReadDeadline) }
 
 // squashfsFile is a store in a squashfs image, read without mounting it.
 type squashfsFile struct {
@@ -29,7 +37,7 @@ func OpenFS(e Extent) (FS, error) {
 }
 
 func openSquashfs(e Extent) (squashfsFile, error) {
-	f, err := os.Open(e.Path)
+	f, err := open(e.Path, os.O_RDONLY)
 	if err != nil {
 		return squashfsFile{}, err
 	}
@@ -62,7 +70,7 @@ func (m isoMedium) Extent(name string) (offset, size int64, err error) {
 
 // OpenMedium opens an ISO 9660 image: the device of a medium, or a file.
 func OpenMedium(name string) (Medium, error) {
-	f, err := os.Open(name)
+	f, err := open(name, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}

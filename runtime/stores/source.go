@@ -47,7 +47,7 @@ func (s sources) extent(o Store) (Extent, error) {
 	if o.Path != "" {
 		e.Path = o.Path
 	}
-	fi, err := os.Stat(e.Path)
+	fi, err := stat(e.Path)
 	if err != nil {
 		return e, fmt.Errorf("%w: %w", ErrMissing, err)
 	}
@@ -132,13 +132,17 @@ func (s sources) find(name string, want digest.Digest) (source, error) {
 		return source{}, fmt.Errorf("keys: %w", err)
 	}
 	src := source{id: want, keys: keys}
-	fi, err := os.Stat(name)
+	fi, err := stat(name)
+	medium := false
+	if err == nil && !fi.IsDir() {
+		medium, err = isMedium(name)
+	}
 	switch {
 	case err != nil:
 		return src, fmt.Errorf("%w: %w", ErrNoStore, err)
 	case fi.IsDir():
 		err = src.inFolder(name)
-	case isMedium(name):
+	case medium:
 		src.medium = fi.Mode()&fs.ModeDevice != 0
 		err = s.onMedium(name, &src)
 	case fi.Mode().IsRegular():
@@ -158,7 +162,7 @@ func (s *source) inFolder(dir string) error {
 	for _, folder := range []string{dir, filepath.Join(dir, layout.MediumDir)} {
 		for _, name := range []string{layout.DeltaStoreFile, layout.StoreFile} {
 			file := filepath.Join(folder, name)
-			if _, err := os.Stat(file); err == nil {
+			if _, err := stat(file); err == nil {
 				return s.inFile(file)
 			}
 		}
@@ -213,14 +217,14 @@ func patient(f *os.File, size int64) io.Reader {
 
 // openFile opens a regular file, which another user may have made, and returns its size in bytes.
 func openFile(name string) (*os.File, int64, error) {
-	fi, err := os.Stat(name) // some devices do something when they are opened
+	fi, err := stat(name) // some devices do something when they are opened
 	if err != nil {
 		return nil, 0, err
 	}
 	if !fi.Mode().IsRegular() {
 		return nil, 0, fmt.Errorf("%s: %w", name, errNotFile)
 	}
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // opening a pipe would block
+	f, err := open(name, os.O_RDONLY|unix.O_NONBLOCK) // opening a pipe would block
 	if err != nil {
 		return nil, 0, err
 	}

@@ -101,7 +101,7 @@ func (s source) copy(
 	if v != nil {
 		to = io.MultiWriter(to, v)
 	}
-	f, err := os.Open(s.Path)
+	f, err := open(s.Path, os.O_RDONLY)
 	if err != nil {
 		return "", tree, err
 	}

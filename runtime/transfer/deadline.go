@@ -44,22 +44,11 @@ func (p *patient) read(to []byte, offset int64) (int, error) {
 	if p.stalled != nil {
 		return 0, p.stalled
 	}
-	type result struct {
-		n   int
-		err error
+	buffer := make([]byte, len(to))
+	n, err := Within(p.limit, fmt.Sprintf("byte %d", offset), func() (int, error) { return p.from.ReadAt(buffer, offset) }, nil)
+	if errors.Is(err, ErrStalled) { // the read may still write into the buffer
+		p.stalled = err
+		return 0, err
 	}
-	buffer, done := make([]byte, len(to)), make(chan result, 1)
-	go func() {
-		n, err := p.from.ReadAt(buffer, offset)
-		done <- result{n, err}
-	}()
-	timer := time.NewTimer(p.limit)
-	defer timer.Stop()
-	select {
-	case r := <-done:
-		return copy(to, buffer[:r.n]), r.err
-	case <-timer.C:
-		p.stalled = fmt.Errorf("%w: no answer for %v at byte %d", ErrStalled, p.limit, offset)
-		return 0, p.stalled
-	}
+	return copy(to, buffer[:n]), err
 }
