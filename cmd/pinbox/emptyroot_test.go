@@ -17,6 +17,7 @@ import (
 
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/faults"
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
@@ -84,25 +85,25 @@ var emptyRootVerbs = []verb{
 	{line: "--version", output: "pinbox version"},
 	{line: "completion bash", output: "bash completion"},
 	{line: "demo -o /tmp/demo", output: "/tmp/demo/appliance is intact: 7 files, 2 images"},
-	{line: "plan --set /tmp/set.yaml --insecure-registry=127.0.0.1", output: "1 image of 1 set"},
-	{line: "lock -c /tmp/appliance.yaml --insecure-registry=127.0.0.1", output: "appliance.lock.json"},
-	{line: "build --set /tmp/set.yaml --insecure-registry=127.0.0.1 --cache-dir /tmp/cache -o /tmp/out", output: "built "},
+	{line: "plan --set /tmp/set.yaml --cert-dir /tmp", output: "1 image of 1 set"},
+	{line: "lock -c /tmp/appliance.yaml --cert-dir /tmp", output: "appliance.lock.json"},
+	{line: "build --set /tmp/set.yaml --cert-dir /tmp --cache-dir /tmp/cache -o /tmp/out", output: "built "},
 	{line: "verify /tmp/out", output: "is intact"},
 	{
-		line:   "build --set /tmp/set.yaml --insecure-registry=127.0.0.1 --iso /tmp/live.iso --cache-dir /tmp/cache -o /tmp/iso",
+		line:   "build --set /tmp/set.yaml --cert-dir /tmp --iso /tmp/live.iso --cache-dir /tmp/cache -o /tmp/iso",
 		output: "built ",
 	},
 	{line: "verify /tmp/iso", output: "is intact"},
-	{line: "build -c /tmp/appliance.yaml --insecure-registry=127.0.0.1 --cache-dir /tmp/cache -o /tmp/tar", output: "built "},
+	{line: "build -c /tmp/appliance.yaml --cert-dir /tmp --cache-dir /tmp/cache -o /tmp/tar", output: "built "},
 	{line: "verify /tmp/tar", output: "is intact"},
 	{
-		line: "build -c /tmp/folder.yaml --insecure-registry=127.0.0.1 --cache-dir /tmp/cache -o /tmp/folder", output: "built ",
+		line: "build -c /tmp/folder.yaml --cert-dir /tmp --cache-dir /tmp/cache -o /tmp/folder", output: "built ",
 		needs: []need{needRoot, needProc},
 	},
 	{line: "verify /tmp/folder", output: "is intact", needs: []need{
 		{func(r emptyRoot) bool { return r.noProc || r.uid != 0 }, cli.ExitInput, "/tmp/folder: no such file"}}},
 	{
-		line:   "delta --from /tmp/out --set /tmp/next.yaml --insecure-registry=127.0.0.1 --cache-dir /tmp/cache -o /tmp/delta",
+		line:   "delta --from /tmp/out --set /tmp/next.yaml --cert-dir /tmp --cache-dir /tmp/cache -o /tmp/delta",
 		output: "built ",
 	},
 	{line: "verify /tmp/delta --base /tmp/out", output: "is intact"},
@@ -118,12 +119,16 @@ var emptyRootVerbs = []verb{
 	{line: "cache prune --all --cache-dir /tmp/cache"},
 	{line: "plan --archive /tmp/image.tar.gz", output: "1 image of 1 set", needs: []need{needTemp}},
 	{
-		line: "plan --set /tmp/set.yaml --insecure-registry=127.0.0.1 --mirrors /tmp/mirrors.yaml", output: "1 image of 1 set",
+		line: "plan --set /tmp/set.yaml --cert-dir /tmp --mirrors /tmp/mirrors.yaml", output: "1 image of 1 set",
 		needs: []need{needTemp},
 	},
 	{
-		line: "plan --set /tmp/set.yaml --insecure-registry=127.0.0.1 --authfile /tmp/auth.json", output: "1 image of 1 set",
+		line: "plan --set /tmp/set.yaml --cert-dir /tmp --authfile /tmp/auth.json", output: "1 image of 1 set",
 		needs: []need{needTemp, needProc},
+	},
+	{
+		line: "plan --set /tmp/set.yaml --insecure-registry 127.0.0.1", output: "1 image of 1 set",
+		needs: []need{needTemp},
 	},
 	{line: "plan --containers-storage quay.io/a/b:1", needs: []need{
 		{func(emptyRoot) bool { return true }, cli.ExitInput, "containers/storage: no such file"}}},
@@ -135,7 +140,10 @@ func emptyRootFiles(t *testing.T) map[string]string {
 	r := serve(t, nil)
 	first, second := image(t, "amd64", layer(t, sample.File("a", "first"))),
 		image(t, "amd64", layer(t, sample.File("a", "first")), layer(t, sample.File("b", "second")))
-	pin, next := push(t, r, first), push(t, r, second)
+	cert, certs := certificate(t)
+	front := faults.Start(t, r.Host, cert) // for a registry without TLS there must be a temporary folder
+	pin, next := strings.Replace(push(t, r, first), r.Host, front.Host, 1),
+		strings.Replace(push(t, r, second), r.Host, front.Host, 1)
 	node := fixtures.Program(t, nodePackage)
 	head := "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: ship-7}\nspec:\n" +
 		"  sources: [{pinnedImageSets: [set.yaml]}]\n"
@@ -146,6 +154,7 @@ func emptyRootFiles(t *testing.T) map[string]string {
 		"tmp/next.yaml":      string(sample.Set("worker", pin, next)),
 		"tmp/appliance.yaml": head + "  store: {format: tar}\n",
 		"tmp/folder.yaml":    head + "  store: {format: dir}\n  node: {store: {path: /srv/store}}\n",
+		"tmp/ca.crt":         string(mustRead(t, filepath.Join(certs, "ca.crt"))),
 		"tmp/live.iso":       string(mustRead(t, fixtures.LiveISO(t))),
 		"tmp/pod.yaml": fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"+
 			"spec: {containers: [{name: a, image: %q}]}\n", pin),
