@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+
+	"github.com/pinbox/pinbox/storage/input"
 )
 
 // ErrNodeBinary says that the pinbox-node for the store is missing or does not run on the nodes.
@@ -22,7 +24,7 @@ func openNodeBinary(o Options) (*os.File, error) {
 	if name == "" {
 		name = o.NodeBinary
 	}
-	f, err := os.Open(name)
+	f, err := input.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNodeBinary, err)
 	}

@@ -16,6 +16,7 @@ import (
 	imgtypes "go.podman.io/image/v5/types"
 
 	"github.com/pinbox/pinbox/storage/environment"
+	"github.com/pinbox/pinbox/storage/input"
 )
 
 // OpenArchive lists the images of an archive that `podman save` or `skopeo copy` wrote, in the
@@ -71,7 +72,7 @@ func explainArchive(name string, err error) error {
 
 // plainFile opens a file, or a decompressed copy of it that has no name.
 func plainFile(name, tmp string) (_ *os.File, err error) {
-	f, err := os.Open(name)
+	f, err := input.Open(name)
 	if err != nil {
 		return nil, err
 	}

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/pinbox/pinbox/storage/environment"
+	"github.com/pinbox/pinbox/storage/input"
 )
 
 // Credentials are the usable entries of a containers-auth.json(5) file.
@@ -33,7 +33,7 @@ func ReadCredentials(path string) (c Credentials, err error) {
 	if path == "" {
 		return c, nil
 	}
-	if c.Content, err = os.ReadFile(path); err != nil {
+	if c.Content, err = input.Read(path); err != nil {
 		return c, fmt.Errorf("credentials %w: %w", ErrAccess, err)
 	}
 	var file map[string]json.RawMessage
@@ -49,8 +49,7 @@ func ReadCredentials(path string) (c Credentials, err error) {
 		}
 	}
 	slices.Sort(c.Warnings)
-	// A pipe can be read only once, so it needs a copy too.
-	if fi, err := os.Stat(path); err == nil && fi.Mode().IsRegular() && len(c.Warnings) == 0 {
+	if len(c.Warnings) == 0 {
 		return c, nil
 	}
 	return c, c.writeCopy(file)
@@ -111,9 +110,7 @@ func (c *Credentials) writeCopy(file map[string]json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	if len(c.Warnings) > 0 {
-		c.Content = content
-	}
+	c.Content = content
 	f, err := environment.TempFile("")
 	if err != nil {
 		return err

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -82,28 +81,5 @@ func TestInvalidCredentialHelper(t *testing.T) {
 	}
 	if err := credentials.Close(); err != nil {
 		t.Error(err)
-	}
-}
-
-// Credentials from a pipe can be read several times.
-func TestCredentialsFromAPipe(t *testing.T) {
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	if _, err := w.WriteString(`{"auths":{}}`); err != nil {
-		t.Fatal(err)
-	}
-	w.Close()
-	credentials, err := ReadCredentials(fmt.Sprintf("/proc/self/fd/%d", r.Fd()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer credentials.Close()
-	for range 2 {
-		if content, err := os.ReadFile(credentials.Path); err != nil || string(content) != `{"auths":{}}` {
-			t.Errorf("got %q, %v, want %q", content, err, `{"auths":{}}`)
-		}
 	}
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/environment"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -176,6 +177,13 @@ func (a Access) policy(sys *imgtypes.SystemContext) (*signature.Policy, error) {
 	acceptAll := &signature.Policy{Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()}}
 	if a.InsecurePolicy {
 		return acceptAll, nil
+	}
+	if a.Policy != "" {
+		f, err := input.Open(a.Policy)
+		if err != nil {
+			return nil, err
+		}
+		_ = f.Close() // nothing was written to it
 	}
 	policy, err := signature.DefaultPolicy(sys)
 	if errors.Is(err, configfile.ErrConfigFileNotFound) {

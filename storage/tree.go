@@ -13,7 +13,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
+
+	"github.com/pinbox/pinbox/storage/input"
 )
 
 // Tree maps names to files in folders and to members of tar files, which are read in place. A file
@@ -33,7 +34,7 @@ type treeFile struct {
 // AddTar adds the members of an uncompressed tar file, without reading their contents. A truncated
 // file is an error.
 func (t *Tree) AddTar(ctx context.Context, name string) error {
-	f, err := os.Open(name)
+	f, err := input.Open(name)
 	if err != nil {
 		return err
 	}
@@ -127,17 +128,13 @@ func readFile(files fileOpener, name string) ([]byte, error) {
 	return content, err
 }
 
-// openFile opens a regular file and returns its size in bytes. It refuses other files: a device may
-// have no end, and a FIFO would block for ever.
+// openFile opens a regular file and returns its size in bytes.
 func openFile(name string) (io.ReadCloser, int64, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := input.Open(name)
 	if err != nil {
 		return nil, 0, err
 	}
 	fi, err := f.Stat()
-	if err == nil && !fi.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file", name)
-	}
 	if err != nil {
 		return nil, 0, errors.Join(err, f.Close())
 	}

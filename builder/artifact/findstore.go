@@ -1,11 +1,13 @@
 package artifact
 
 import (
+	"errors"
 	"os"
 	"path"
 	"path/filepath"
 
 	"github.com/pinbox/pinbox/builder/iso"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/root"
 )
 
@@ -25,6 +27,9 @@ func FindStore(name string) (root.StoreFile, error) {
 		return root.StoreFile{}, nil
 	}
 	image, f, err := iso.OpenFile(name)
+	if errors.Is(err, input.ErrNotRegular) {
+		return root.StoreFile{}, err
+	}
 	if err != nil {
 		return root.StoreFile{}, nil // it is a lock
 	}

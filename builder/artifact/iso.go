@@ -10,6 +10,7 @@ import (
 
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
@@ -107,7 +108,7 @@ func additions(
 		if _, ok := sums[name]; !ok {
 			continue
 		}
-		f, err := os.Open(filepath.Join(dir, files[name]))
+		f, err := input.Open(filepath.Join(dir, files[name]))
 		if err != nil {
 			closeAll()
 			return nil, nil, err

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/pinbox/pinbox/builder/iso"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -37,7 +38,7 @@ func lockIn(image *iso.Image, name string) (pinset.Lock, error) {
 }
 
 func readLock(name string) (pinset.Lock, error) {
-	f, err := os.Open(name)
+	f, err := input.Open(name)
 	if err != nil {
 		return pinset.Lock{}, err
 	}

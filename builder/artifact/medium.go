@@ -11,6 +11,7 @@ import (
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/ignition"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/signature"
 )
@@ -110,7 +111,7 @@ func mediumOf(dir string, sums layout.Sums) (label, store string, err error) {
 	if IsDelta(sums) {
 		return layout.MediumLabel, DeltaStoreFile, nil
 	}
-	config, err := os.ReadFile(filepath.Join(dir, IgnitionFile))
+	config, err := input.Read(filepath.Join(dir, IgnitionFile))
 	if err != nil {
 		return "", "", err
 	}

@@ -3,11 +3,11 @@ package artifact
 import (
 	"bytes"
 	"context"
-	"os"
 	"path/filepath"
 
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/signature"
 )
 
@@ -29,7 +29,7 @@ func (s *Stage) SignWith(ctx context.Context, signer signature.Signer, store Sto
 }
 
 func signFile(ctx context.Context, name string, signer signature.Signer, hooks progress.Hooks) ([]byte, error) {
-	f, err := os.Open(name)
+	f, err := input.Open(name)
 	if err != nil {
 		return nil, err
 	}

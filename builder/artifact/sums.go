@@ -15,12 +15,13 @@ import (
 	"sync"
 
 	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // ReadSums reads SHA256SUMS of an appliance's folder.
 func ReadSums(dir string) (layout.Sums, error) {
-	content, err := os.ReadFile(filepath.Join(dir, SumsFile))
+	content, err := input.Read(filepath.Join(dir, SumsFile))
 	if err != nil {
 		kind := ErrNotAppliance
 		if _, err := os.Stat(filepath.Join(dir, LockFile)); err == nil {
@@ -89,7 +90,7 @@ func SumFile(ctx context.Context, name string, hooks progress.Hooks) (string, er
 }
 
 func sumOf(ctx context.Context, name string, hooks progress.Hooks) (string, error) {
-	f, err := os.Open(name)
+	f, err := input.Open(name)
 	if err != nil {
 		return "", err
 	}

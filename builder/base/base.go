@@ -18,6 +18,7 @@ import (
 	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/storage/compose"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/iso9660"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -64,7 +65,7 @@ func readBase(name string) (Base, error) {
 	if err := looksLikeLock(name); err != nil {
 		return Base{}, err
 	}
-	content, err := os.ReadFile(name)
+	content, err := input.Read(name)
 	if err != nil {
 		return Base{}, err
 	}
@@ -73,7 +74,7 @@ func readBase(name string) (Base, error) {
 
 // looksLikeLock prevents that a store, which may be large, is read as a lock.
 func looksLikeLock(name string) error {
-	f, err := os.Open(name)
+	f, err := input.Open(name)
 	if err != nil {
 		return err
 	}
@@ -98,7 +99,7 @@ func folderBase(dir string) (Base, error) {
 	if f != nil && f.Describe().UnsuitableBase != "" {
 		return Base{}, fmt.Errorf("%s: %w: %s", dir, ErrUnsuitable, f.Describe().UnsuitableBase)
 	}
-	content, err := os.ReadFile(filepath.Join(dir, artifact.LockFile))
+	content, err := input.Read(filepath.Join(dir, artifact.LockFile))
 	if err != nil {
 		return Base{}, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/verity"
@@ -96,7 +97,7 @@ func Configure(a spec.Appliance, sets []pinset.Set, registries []byte, program d
 	c := a.Spec.Config(sets, registries)
 	c.Release, c.Store.Tree, c.Store.Digest, c.Store.Program = a.Metadata.ID(), unknown, unknownDigest, program
 	for _, name := range a.Spec.Ignition.Butane {
-		content, err := os.ReadFile(name)
+		content, err := input.Read(name)
 		if err != nil {
 			return Files{}, fmt.Errorf("%w: %w", ignition.ErrButane, err)
 		}
@@ -124,10 +125,6 @@ func readPullSecret(name string, c *ignition.Config) (notes []string, err error)
 	credentials, err := storage.ReadCredentials(name)
 	if err != nil {
 		return nil, fmt.Errorf("spec.node.pullSecret: %w", err)
-	}
-	if fi, err := os.Stat(name); err != nil || !fi.Mode().IsRegular() { // makePlan reads it twice
-		return nil, errors.Join(fmt.Errorf("spec.node.pullSecret: %w: %s is not a regular file", storage.ErrAccess, name),
-			err, credentials.Close())
 	}
 	c.PullSecret = credentials.Content
 	defer credentials.Close()

@@ -8,13 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pinbox/pinbox/storage/document"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -77,7 +77,7 @@ func readListings(paths []string, read func(path string) (Listing, error)) (m Co
 // whose images are under "images"; or an Images manifest of Hauler, whose platform must be the
 // given one. It reports all errors at once.
 func ReadList(path string, platform pinset.Platform) (Listing, error) {
-	f, err := os.Open(path)
+	f, err := input.Open(path)
 	if err != nil {
 		return Listing{}, err
 	}

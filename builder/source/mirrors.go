@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/pinbox/pinbox/builder/mirror"
 	"github.com/pinbox/pinbox/storage/document"
+	"github.com/pinbox/pinbox/storage/input"
 )
 
 // Errors of files of mirrors.
@@ -84,7 +84,7 @@ type mirrorReader struct {
 }
 
 func (m *mirrorReader) read() error {
-	f, err := os.Open(m.origin)
+	f, err := input.Open(m.origin)
 	if err != nil {
 		return err
 	}

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/document"
+	"github.com/pinbox/pinbox/storage/input"
 )
 
 // OCMirror is the output of oc-mirror v2.
@@ -123,7 +123,7 @@ func (m *OCMirror) readConfig() (*ImageSetConfig, error) {
 	if m.Config == "" {
 		return nil, nil
 	}
-	f, err := os.Open(m.Config)
+	f, err := input.Open(m.Config)
 	if err != nil {
 		return nil, err
 	}

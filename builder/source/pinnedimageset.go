@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -79,7 +79,7 @@ func ReadSets(paths []string) (sets []pinset.Set, warnings []string, err error) 
 }
 
 func read(path string) ([]pinset.Set, int, error) {
-	f, err := os.Open(path)
+	f, err := input.Open(path)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/input"
 )
 
 // ErrNoSignature is returned if the files have no signature of a release.
@@ -41,7 +42,7 @@ func (s Signatures) Verify(release digest.Digest, found [][]byte) error {
 	}
 	var keys [][]byte
 	for _, name := range s.Keys {
-		key, err := os.ReadFile(name)
+		key, err := input.Read(name)
 		if err != nil {
 			return err
 		}
@@ -85,7 +86,7 @@ func ReadSignatures(path string, d digest.Digest) ([][]byte, error) {
 	if fi.IsDir() {
 		return signatureFolder(filepath.Join(path, "sha256="+d.Encoded()))
 	}
-	content, err := os.ReadFile(path)
+	content, err := input.Read(path)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +102,7 @@ func signatureFolder(dir string) (all [][]byte, err error) {
 		return nil, errors.Join(err, fmt.Errorf("%s: %w", dir, ErrNoSignature))
 	}
 	for _, name := range names {
-		content, err := os.ReadFile(name)
+		content, err := input.Read(name)
 		if err != nil {
 			return nil, err
 		}

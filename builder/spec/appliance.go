@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 
 	"github.com/opencontainers/go-digest"
@@ -14,6 +13,7 @@ import (
 	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/squashfs"
@@ -186,7 +186,7 @@ func New(sources ...source.Entry) Appliance {
 // Read reads and validates an appliance file. Unknown fields are errors. Relative paths are joined with the
 // file's folder.
 func Read(path string) (Appliance, error) {
-	content, err := os.ReadFile(path)
+	content, err := input.Read(path)
 	if err != nil {
 		return Appliance{}, err
 	}

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/storage/audit"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
@@ -40,7 +40,7 @@ func layersOf(ctx context.Context, name string, hooks progress.Hooks) (n int, er
 	if store.File == "" {
 		return 0, ErrNoLayers
 	}
-	f, err := os.Open(store.File)
+	f, err := input.Open(store.File)
 	if err != nil {
 		return 0, err
 	}

@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/pinbox/pinbox/builder/base"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/storage/audit"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/root"
@@ -41,7 +41,7 @@ type Delta struct {
 // delta compares delta.json in a delta's folder with the one in its store.
 func (v *Result) delta(dir string, lock pinset.Lock) error {
 	name := filepath.Join(dir, artifact.DeltaFile)
-	content, err := os.ReadFile(name)
+	content, err := input.Read(name)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func withStore(store root.StoreFile, check func(*squashfs.Reader) error) error {
 	if store.File == "" {
 		return nil
 	}
-	f, err := os.Open(store.File)
+	f, err := input.Open(store.File)
 	if err != nil {
 		return err
 	}

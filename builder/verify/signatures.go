@@ -14,6 +14,7 @@ import (
 	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/iso9660"
 	"github.com/pinbox/pinbox/storage/signature"
 )
@@ -46,7 +47,7 @@ type signatures struct {
 }
 
 func (c *signatures) folder(dir string) error {
-	text, err := os.ReadFile(filepath.Join(dir, artifact.SumsFile))
+	text, err := input.Read(filepath.Join(dir, artifact.SumsFile))
 	if err != nil {
 		return fmt.Errorf("%w: %w", artifact.ErrNotAppliance, err)
 	}
@@ -66,7 +67,7 @@ func (c *signatures) folder(dir string) error {
 	if proof == nil || store == "" {
 		return err
 	}
-	f, err := os.Open(filepath.Join(dir, store))
+	f, err := input.Open(filepath.Join(dir, store))
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/verity"
@@ -200,7 +201,7 @@ func checkManifests(dir string, lock pinset.Lock, sums layout.Sums) error {
 			continue
 		}
 		name := path.Join(artifact.ManifestsDir, pinset.FileName(locked.Name))
-		content, err := os.ReadFile(filepath.Join(dir, name))
+		content, err := input.Read(filepath.Join(dir, name))
 		if _, ok := sums[name]; ok && errors.Is(err, fs.ErrNotExist) {
 			continue // compareSums has reported it
 		}
@@ -222,11 +223,11 @@ func checkManifests(dir string, lock pinset.Lock, sums layout.Sums) error {
 // checkConfig compares the Ignition config with the Butane config, its pins with the lock, and the root that it
 // names with that of the store.
 func checkConfig(dir string, lock pinset.Lock, tree verity.Tree) error {
-	bu, err := os.ReadFile(filepath.Join(dir, artifact.ButaneFile))
+	bu, err := input.Read(filepath.Join(dir, artifact.ButaneFile))
 	if err != nil {
 		return err
 	}
-	ign, err := os.ReadFile(filepath.Join(dir, artifact.IgnitionFile))
+	ign, err := input.Read(filepath.Join(dir, artifact.IgnitionFile))
 	if err != nil {
 		return err
 	}

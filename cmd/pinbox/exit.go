@@ -21,6 +21,7 @@ import (
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/document"
 	"github.com/pinbox/pinbox/storage/environment"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/iso9660"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/root"
@@ -53,6 +54,11 @@ var table = []cli.Row{
 		verify.ErrMissing, cli.ExitDamaged,
 		"give --base once for each store that the delta needs, down to the appliance; `bases` in delta.json lists " +
 			"what it was made for",
+	},
+	{
+		input.ErrNotRegular, cli.ExitInput,
+		"write what it gives to a file, and name that: the shell's <(...) is a pipe; flags and arguments that take - " +
+			"read standard input",
 	},
 	{
 		signature.ErrPassphrase, cli.ExitInput,

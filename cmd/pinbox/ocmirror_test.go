@@ -268,8 +268,12 @@ func imagesToExclude(t *testing.T, registry *sample.Registry, pins sample.Pins) 
 
 // A bug was to read the whole file before its size was checked.
 func TestImageSetWithoutAnEnd(t *testing.T) {
-	code, _, stderr := pinbox(t.Context(), "plan", "--image-set-config", "/dev/zero")
-	if want := "/dev/zero: not an ImageSetConfiguration"; code != cli.ExitInput || !strings.Contains(stderr, want) ||
+	file := write(t, "isc.yaml", nil)
+	if err := os.Truncate(file, 1<<40); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr := pinbox(t.Context(), "plan", "--image-set-config", file)
+	if want := file + ": not an ImageSetConfiguration"; code != cli.ExitInput || !strings.Contains(stderr, want) ||
 		!strings.Contains(stderr, "too large") {
 		t.Errorf("got exit code %d, want %d and %q, too large\n%s", code, cli.ExitInput, want, stderr)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pinbox/pinbox/cmd/cli"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/signature"
 )
 
@@ -36,7 +37,7 @@ func (f signFlags) signer() (signature.Signer, error) {
 	passphrase := []byte(os.Getenv(passphraseVariable))
 	if f.passphrase != "" {
 		var err error
-		if passphrase, err = os.ReadFile(f.passphrase); err != nil {
+		if passphrase, err = input.Read(f.passphrase); err != nil {
 			return signature.Signer{}, err
 		}
 		passphrase = bytes.TrimRight(passphrase, "\r\n")

@@ -10,6 +10,8 @@ import (
 	"path"
 	"strings"
 	"unicode/utf16"
+
+	"github.com/pinbox/pinbox/storage/input"
 )
 
 // Errors that Open, Find and ReadDir wrap.
@@ -72,7 +74,7 @@ type Volume struct {
 // OpenFile opens the image in a file or on a device, and reads it as Open does. The caller closes
 // the file.
 func OpenFile(name string) (*Image, *os.File, error) {
-	f, err := os.Open(name)
+	f, err := input.Medium(name)
 	if err != nil {
 		return nil, nil, err
 	}

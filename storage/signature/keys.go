@@ -17,7 +17,8 @@ import (
 	"aead.dev/minisign"
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
-	"golang.org/x/sys/unix"
+
+	"github.com/pinbox/pinbox/storage/input"
 )
 
 // Errors of keys and of signatures.
@@ -140,9 +141,6 @@ func parsePEM(text []byte) (keys []*ecdsa.PublicKey, err error) {
 	return keys, nil
 }
 
-// errNotFile is for a pipe, which a read may block on, or a device, which may have no end.
-var errNotFile = errors.New("not a regular file")
-
 // errNotP256 is about other keys that cosign can import, for which its versions use different hashes.
 var errNotP256 = errors.New("of PEM keys, only ECDSA keys with the curve P-256 are supported, as cosign makes them")
 
@@ -171,14 +169,7 @@ func formOf(text []byte) form {
 
 // readLimited reads a regular file of at most limit bytes.
 func readLimited(name string, limit int64) ([]byte, error) {
-	fi, err := os.Stat(name) // some devices do something when they are opened
-	if err != nil {
-		return nil, err
-	}
-	if !fi.Mode().IsRegular() && !fi.IsDir() { // reading a folder is an error
-		return nil, errNotFile
-	}
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // opening a pipe would block
+	f, err := input.Open(name)
 	if err != nil {
 		return nil, err
 	}
