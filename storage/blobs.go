@@ -119,8 +119,19 @@ type localSource struct {
 
 var _ imgtypes.ImageSource = localSource{}
 
-// maxManifest is the largest manifest that containers/image reads, in bytes: internal/iolimits.
+// maxManifest is the largest manifest, index or configuration that containers/image reads, and that
+// registries take, in bytes: internal/iolimits.
 const maxManifest = 4 << 20
+
+// readManifest reads a document of at most maxManifest bytes.
+func readManifest(r io.Reader, name string) ([]byte, error) {
+	content, err := io.ReadAll(io.LimitReader(r, maxManifest+1))
+	if len(content) > maxManifest {
+		return nil, fmt.Errorf("%s has more than %d bytes, the limit of registries for a manifest or an index", name,
+			maxManifest)
+	}
+	return content, err
+}
 
 func (b localSource) Reference() imgtypes.ImageReference { return b.ref }
 func (b localSource) Close() error                       { return nil }
@@ -142,7 +153,7 @@ func (b localSource) GetManifest(_ context.Context, instance *digest.Digest) ([]
 		return nil, "", err
 	}
 	defer r.Close()
-	content, err := io.ReadAll(io.LimitReader(r, maxManifest))
+	content, err := readManifest(r, want.String())
 	return content, manifest.GuessMIMEType(content), err
 }
 

@@ -21,23 +21,42 @@ import (
 // The transport of containers/image reads the index for each image (newImageSource in
 // oci/layout/oci_src.go), so that its work grows with the square of their number.
 func ociImages(files fileOpener, origin string) (all []LocalImage, err error) {
-	content, err := readFile(files, imgspecv1.ImageIndexFile)
+	r, _, err := files.Open(imgspecv1.ImageIndexFile)
 	if err != nil {
 		return nil, err
 	}
-	var index imgspecv1.Index
+	defer r.Close()
+	content, err := readManifest(r, imgspecv1.ImageIndexFile)
+	if err != nil {
+		return nil, err
+	}
+	var index struct {
+		Manifests []layoutEntry `json:"manifests"`
+	}
 	if err := json.Unmarshal(content, &index); err != nil {
 		return nil, fmt.Errorf("%s: %w", imgspecv1.ImageIndexFile, err)
 	}
 	for _, m := range index.Manifests {
-		if err := m.Digest.Validate(); err != nil {
-			return nil, fmt.Errorf("%s: %w", imgspecv1.ImageIndexFile, err)
-		}
 		all = append(all, LocalImage{
 			Name: layoutName(m.Annotations), Digest: m.Digest, origin: origin, blobs: ociBlobs{files}, selfContained: true,
 		})
 	}
 	return all, nil
+}
+
+// layoutEntry is what is used of a descriptor in an index.
+type layoutEntry struct {
+	Digest      digest.Digest     `json:"digest"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+// UnmarshalJSON validates each entry while it is read: 4 MiB of empty ones would take much memory.
+func (e *layoutEntry) UnmarshalJSON(text []byte) error {
+	type plain layoutEntry
+	if err := json.Unmarshal(text, (*plain)(e)); err != nil {
+		return err
+	}
+	return e.Digest.Validate()
 }
 
 // containerdName is an annotation with the full name of an image. docker and nerdctl write it if

@@ -145,6 +145,9 @@ func (c *Client) fetch(ctx context.Context, img pinset.Image) (Resolved, error) 
 	if err != nil {
 		return Resolved{}, fmt.Errorf("%w: %w", ErrNotImage, err)
 	}
+	if err := checkConfigSize(ctx, src, parsed.ConfigInfo()); err != nil {
+		return Resolved{}, err
+	}
 	if err := c.describe(ctx, parsed, &r); err != nil {
 		return Resolved{}, err
 	}
@@ -152,6 +155,19 @@ func (c *Client) fetch(ctx context.Context, img pinset.Image) (Resolved, error) 
 		return r, src.explain(ctx, err)
 	}
 	return r, nil
+}
+
+// checkConfigSize checks the size of a configuration. The library's error does not name it.
+func checkConfigSize(ctx context.Context, src *imageSource, config imgtypes.BlobInfo) error {
+	if config.Size <= maxManifest {
+		return nil
+	}
+	err := fmt.Errorf("%w: its configuration %s has %d bytes, and the limit of registries is %d", ErrNotImage,
+		config.Digest, config.Size, maxManifest)
+	if src.remote {
+		return err
+	}
+	return src.explain(ctx, err)
 }
 
 // choose returns the digest of the platform's manifest in an index.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/opencontainers/go-digest"
 	imgspecv1 "github.com/opencontainers/image-spec/specs-go/v1"
@@ -106,7 +105,7 @@ func readVerified(blobs blobStore, d digest.Digest) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	content, err := io.ReadAll(io.LimitReader(r, maxManifest))
+	content, err := readManifest(r, d.String())
 	if err := errors.Join(err, r.Close()); err != nil {
 		return nil, err
 	}
