@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"io/fs"
 	"os"
@@ -35,49 +34,31 @@ func writeGoroutines(path string) {
 }
 
 // usage is what a process has.
-type usage struct{ residentKB, descriptors, threads, goroutines int }
+type usage struct {
+	fixtures.Usage
+	goroutines int
+}
 
-// usageOf reads /proc/PID, and the file of writeGoroutines.
+// usageOf also reads the file of writeGoroutines.
 func usageOf(t *testing.T, pid int, goroutines string) usage {
 	t.Helper()
-	dir := filepath.Join("/proc", strconv.Itoa(pid))
-	f, err := os.Open(filepath.Join(dir, "status"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	var u usage
-	for s := bufio.NewScanner(f); s.Scan(); {
-		name, value, _ := strings.Cut(s.Text(), ":")
-		number, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(value), " kB")) // others are not used
-		switch name {
-		case "VmRSS":
-			u.residentKB = number
-		case "Threads":
-			u.threads = number
-		}
-	}
-	open, err := os.ReadDir(filepath.Join(dir, "fd"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.descriptors = len(open)
 	count, err := os.ReadFile(goroutines)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if u.goroutines, err = strconv.Atoi(string(count)); err != nil {
+	n, err := strconv.Atoi(string(count))
+	if err != nil {
 		t.Fatal(err)
 	}
-	return u
+	return usage{fixtures.UsageOf(t, pid), n}
 }
 
 // peak has the most of each.
 func peak(all []usage) (most usage) {
 	for _, u := range all {
-		most.residentKB = max(most.residentKB, u.residentKB)
-		most.descriptors = max(most.descriptors, u.descriptors)
-		most.threads = max(most.threads, u.threads)
+		most.ResidentKB = max(most.ResidentKB, u.ResidentKB)
+		most.Descriptors = max(most.Descriptors, u.Descriptors)
+		most.Threads = max(most.Threads, u.Threads)
 		most.goroutines = max(most.goroutines, u.goroutines)
 	}
 	return most
@@ -118,8 +99,8 @@ func TestSetThatChangesEachSecond(t *testing.T) {
 	})
 	wantPinned(t, n, want...)
 	first, last := peak(samples[changes/6:changes/3]), peak(samples[changes-changes/6:]) // the first sixth warms up
-	if last.residentKB > first.residentKB*3/2 || last.descriptors > first.descriptors+8 ||
-		last.threads > first.threads+8 || last.goroutines > first.goroutines+8 {
+	if last.ResidentKB > first.ResidentKB*3/2 || last.Descriptors > first.Descriptors+8 ||
+		last.Threads > first.Threads+8 || last.goroutines > first.goroutines+8 {
 		t.Errorf("after %d changes: got %+v, want about %+v", changes, last, first)
 	}
 	stop()

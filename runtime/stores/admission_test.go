@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -228,6 +229,30 @@ func TestOwnStoreWithoutRecords(t *testing.T) {
 		t.Errorf("after it was mounted again: got %v", got)
 	}
 	d.wantMounted(5)
+}
+
+// The copy of a store has changed since it was attached, in a record alone: neither its size nor its lock
+// files show it. It is not mounted.
+func TestChangedRecordsAreNotMounted(t *testing.T) {
+	for _, file := range []string{layout.ImagesFile, layout.LayersFile} {
+		t.Run(file, func(t *testing.T) {
+			d := newNode(t, testStore{n: 0})
+			o := d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
+			d.reboot()
+			changed := delta(1)
+			changed.damage = func(tree string) error { return os.WriteFile(filepath.Join(tree, file), []byte("["), 0o644) }
+			copied := filepath.Join(d.Dir, o.ID.Encoded()+".squashfs")
+			fixtures.Run(t, "cp", filepath.Join(changed.folder(t), "delta.squashfs"), copied)
+			fixtures.Run(t, "truncate", "--size", fmt.Sprint(o.Size), copied)
+			all, err := d.Reconcile(t.Context(), func() bool { return true })
+			if err != nil || len(all) != 1 || all[0].Problem == nil || !strings.Contains(all[0].Problem.Error(), file) {
+				t.Errorf("got %+v, %v, want that %s cannot be read", all, err, file)
+			}
+			if got, err := os.ReadDir(filepath.Join(filepath.Dir(d.Slots[0]), o.Slot)); len(got) > 0 {
+				t.Errorf("got %v, %v in the slot, want nothing mounted", got, err)
+			}
+		})
+	}
 }
 
 // A node to which nothing was attached has no state.
