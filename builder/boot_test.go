@@ -25,6 +25,8 @@ type machine struct {
 	change func(store string)
 	// late makes the store available only after the machine is up.
 	late bool
+	// later makes a medium with a later release, which is attached when the machine is up.
+	later bool
 }
 
 // firstBoot builds an appliance, applies its config to a root directory with the real Ignition, and boots
@@ -42,7 +44,26 @@ func firstBoot(t *testing.T, m machine) (console string, code int) {
 	o.Appliance.Spec.Ignition.Butane = []string{
 		butane(t, "/etc/crio/crio.conf.d/10-pause", "[crio.image]\npause_image = \""+pins.Pause+"\"\n"+m.padding),
 	}
+	o.Appliance.Spec.Node.AutoAttach = m.later
 	build(t, o)
+	binds := map[string]string{
+		"/usr/bin/crio":  fixtures.Peer(t, "crio"),
+		"/usr/bin/pinns": fixtures.Peer(t, "pinns"),
+		"/usr/bin/guest": fixtures.Program(t, "github.com/pinbox/pinbox/fixtures/live/guest"),
+	}
+	then := "true"
+	if m.later {
+		pin, err := registry.PushStack(t.Context(), "app/later", 1000, 2000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		folder, _ := delta(t, []string{o.Out}, pin)
+		medium := filepath.Join(t.TempDir(), "later.iso")
+		if err := artifact.Medium(t.Context(), artifact.MediumOptions{Dir: folder, Out: medium}); err != nil {
+			t.Fatal(err)
+		}
+		binds["/later.iso"], then = medium, attachLater+"grep "+pin+" /etc/crio/crio.conf.d/50-pinned-images"
+	}
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -56,17 +77,25 @@ func firstBoot(t *testing.T, m machine) (console string, code int) {
 		path, arrive = "/late.squashfs",
 			"mkdir -p /run/media/iso/pinbox; ln -s /late.squashfs "+path+"; systemctl start var-lib-pinbox-stores-0.mount"
 	}
-	return fixtures.Boot(t, root, "check.service", distribution(t, pins, arrive), map[string]string{
-		path:             store,
-		"/usr/bin/crio":  fixtures.Peer(t, "crio"),
-		"/usr/bin/pinns": fixtures.Peer(t, "pinns"),
-		"/usr/bin/guest": fixtures.Program(t, "github.com/pinbox/pinbox/fixtures/live/guest"),
-	})
+	binds[path] = store
+	return fixtures.Boot(t, root, "check.service", distribution(t, pins, arrive, then), binds)
 }
 
+// attachLater attaches a medium as udev does, and restarts CRI-O.
+const attachLater = `drive=$(losetup --find --show --read-only /later.iso)
+systemctl start pinbox-attach@${drive#/dev/}.service
+losetup --detach $drive
+pinbox-node status
+systemctl restart crio.service
+mountpoint /var/lib/pinbox/stores/1
+pinbox-node status
+test -z "$(systemctl --failed --plain --no-legend)"
+`
+
 // distribution returns the files that a distribution would have: CRI-O as on the live ISO of
-// `make boot-test`, and a unit that checks the node after its boot. arrive is a command that runs first.
-func distribution(t *testing.T, pins sample.Pins, arrive string) map[string]string {
+// `make boot-test`, and a unit that checks the node after its boot. arrive is a command that runs first, and then
+// one that runs last.
+func distribution(t *testing.T, pins sample.Pins, arrive, then string) map[string]string {
 	t.Helper()
 	live := func(name string) string {
 		content, err := os.ReadFile(filepath.Join(fixtures.Root(t), "fixtures/live", name))
@@ -110,7 +139,7 @@ done
 guest
 test -z "$(systemctl --failed --plain --no-legend)"
 pinbox-node status
-`,
+` + then + "\n",
 	}
 }
 
@@ -140,6 +169,16 @@ func TestFirstBootOfAMachine(t *testing.T) {
 				t.Errorf("got %v for files in the store, want %v\n%s", files, m.base != "", console)
 			}
 		})
+	}
+}
+
+// A machine that runs gets a later release from a medium, and has it after a restart of CRI-O: with the real CRI-O,
+// in the sandboxes of the units.
+func TestLaterReleaseOfAMachine(t *testing.T) {
+	console, code := firstBoot(t, machine{later: true})
+	const want = "all 1 images of 1 sets are pinned"
+	if code != 0 || !strings.Contains(console, want) {
+		t.Errorf("got exit code %d, want 0 and %q on the console:\n%s", code, want, console)
 	}
 }
 

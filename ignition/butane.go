@@ -88,7 +88,7 @@ func Render(c Config) ([]byte, error) {
 	if err := doc.merge(c); err != nil {
 		return nil, err
 	}
-	doc.Storage.Directories = c.Store.directories()
+	doc.Storage.Directories = c.directories()
 	doc.Storage.Files = slices.DeleteFunc(c.files(), func(f file) bool { return c.inStore(f.Path) })
 	t := newTemplates(c.verified())
 	doc.Storage.Files = append(doc.Storage.Files, t.openStore()...)
@@ -177,7 +177,7 @@ func (c Config) conflict(merged []byte) error {
 	for _, f := range c.files() {
 		own[f.Path] = true
 	}
-	for _, d := range c.Store.directories() {
+	for _, d := range c.directories() {
 		own[d.Path] = true
 	}
 	var names []string

@@ -200,6 +200,20 @@ func (s Store) additional() []string {
 	return append([]string{s.Folder}, crio.Slots()...)
 }
 
+// kubeletRecords is the folder of the kubelet's records of pulls, from which a node may remove some:
+// pkg/kubelet/images/pullmanager/fs_pullrecords.go in Kubernetes. The units may write to it if it
+// exists when they start; the kubelet makes it later otherwise.
+const kubeletRecords = "/var/lib/kubelet/image_manager"
+
+// directories are the directories that must exist when CRI-O and the units of pinbox start.
+func (c Config) directories() []directory {
+	all := c.Store.directories()
+	if c.Kubelet == layout.KubeletMend {
+		all = append(all, directory{Path: kubeletRecords, Mode: 0o700})
+	}
+	return all
+}
+
 // directories are the directories that must exist when CRI-O starts. Ignition cannot make one below
 // /usr, which is read-only.
 func (s Store) directories() (all []directory) {

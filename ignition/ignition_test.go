@@ -59,9 +59,9 @@ func configs(t *testing.T) map[string]ignition.Config {
 			Sets: sets, Store: ignition.Store{
 				PartitionLabel: "pinbox-store", Tree: tree, Program: program, Verity: layout.VerityRequire,
 			}, InternalRepair: true, KeepPrevious: 1,
-			AutoAttach: true,
-			SSHKeys:    []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb me@ship"},
-			Snippets:   []ignition.Snippet{{Name: "hostname.bu", Content: []byte(snippet)}},
+			AutoAttach: true, Kubelet: layout.KubeletMend,
+			SSHKeys:  []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb me@ship"},
+			Snippets: []ignition.Snippet{{Name: "hostname.bu", Content: []byte(snippet)}},
 		},
 		"folder": {Sets: sets, Store: ignition.Store{Folder: layout.StoreFolder, Program: program}},
 		"medium": {
@@ -121,6 +121,7 @@ func TestConfigGolden(t *testing.T) {
 			}
 			node := layout.NodeConfig{
 				ReleaseID: config.Release, Store: config.Store.Digest, KeepPrevious: config.KeepPrevious, SELinuxContext: config.Store.SELinuxContext, Verity: config.Store.Verity,
+				Kubelet: config.Kubelet,
 			}
 			if got := files[layout.NodeConfigPath]; !bytes.Equal(got, node.Render()) {
 				t.Errorf("got the node's configuration %q, want %q", got, node.Render())

@@ -127,7 +127,7 @@ systemctl start $attach && exit 1 # CRI-O does not run
 losetup --detach $drive
 [ "$(mounts 1)" = 1 ]
 mounts 1 $node
-ls /etc/pinbox/sets.d /run/pinbox/status.json
+[ -e /etc/pinbox/sets.d/s.yaml ]
 systemctl stop pinbox-node.service var-lib-pinbox-stores-1.mount
 mounts 1 && exit 1
 systemctl start pinbox-mount.service
@@ -152,7 +152,8 @@ echo script completed
 
 // probe runs in a sandbox.
 const probe = `set -x
-touch /var/lib/pinbox/a /etc/pinbox/sets.d/a /etc/crio/crio.conf.d/a /run/pinbox/a /run/systemd/system/a || exit 1
+touch /var/lib/pinbox/a /etc/pinbox/sets.d/a /etc/crio/crio.conf.d/a /run/pinbox/a /run/systemd/system/a \
+	/var/lib/kubelet/image_manager/a || exit 1
 mount -t tmpfs tmpfs /mnt && exit 1
 umount -l /var/lib/pinbox/stores/1 && exit 1
 unshare --mount true && exit 1
@@ -193,7 +194,7 @@ func TestUnitsInTheirSandboxes(t *testing.T) {
 			"Where=/var/lib/pinbox/stores/0\nType=squashfs\nOptions=ro,loop\n",
 		"etc/crio/crio.conf.d/50-pinbox-stores": string(crio.RenderStores(crio.Slots(), false)),
 		"etc/pinbox/node.env":                   "PINBOX_NODE_FLAGS=\"--wait 1s --reserve 0\"\n",
-		"etc/pinbox/sets.d/.keep":               "", "probe": probe,
+		"etc/pinbox/sets.d/.keep":               "", "probe": probe, "var/lib/kubelet/image_manager/.keep": "",
 	}
 	for _, name := range []string{"pinbox-attach@.service", "pinbox-mount.service", "pinbox-node.service"} {
 		unit, err := os.ReadFile(filepath.Join(fixtures.Root(t), "fixtures/golden", "installed-"+name))
