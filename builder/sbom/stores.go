@@ -13,6 +13,7 @@ import (
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/format"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
@@ -39,7 +40,7 @@ func openFiles(ctx context.Context, name string) (files, io.Closer, error) {
 	if store.File == "" {
 		return openOther(ctx, name)
 	}
-	f, err := os.Open(store.File)
+	f, err := input.Open(store.File)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -52,7 +53,7 @@ func openFiles(ctx context.Context, name string) (files, io.Closer, error) {
 
 // openOther opens a store of another format than squashfs.
 func openOther(ctx context.Context, name string) (files, io.Closer, error) {
-	f, err := os.Open(filepath.Join(name, format.TarFile))
+	f, err := input.Open(filepath.Join(name, format.TarFile))
 	if err == nil {
 		index, err := readTar(ctx, f)
 		if err != nil {
