@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/runtime/crio"
 )
@@ -56,6 +58,29 @@ func TestPinsAreWrittenWhenTheyChange(t *testing.T) {
 	}
 	if reloads != 6 {
 		t.Errorf("got %d reloads, want 6", reloads)
+	}
+}
+
+// On a full disk, the pins stay as they were: CRI-O reads a whole drop-in at its next start.
+func TestPinsOnAFullDisk(t *testing.T) {
+	fixtures.NeedRoot(t)
+	etc := t.TempDir()
+	fixtures.Run(t, "mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", etc) // the drop-in
+	t.Cleanup(func() { fixtures.Run(t, "umount", etc) })
+	p := &crio.Pins{Dir: etc, Reload: func(context.Context) error { return nil }}
+	if _, err := p.Apply(t.Context(), images(t, documented[0])); err != nil {
+		t.Fatal(err)
+	}
+	before := fixtures.Tree(t, etc)
+	p.Reload = func(context.Context) error {
+		t.Error("got a reload, want none")
+		return nil
+	}
+	if _, err := p.Apply(t.Context(), images(t, documented...)); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("got %v, want %v", err, syscall.ENOSPC)
+	}
+	if diff := cmp.Diff(before, fixtures.Tree(t, etc)); diff != "" {
+		t.Errorf("got other files (-before +after):\n%s", diff)
 	}
 }
 
