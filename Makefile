@@ -111,7 +111,7 @@ fuzz:
 	fixtures/fuzz.sh $(FUZZTIME)
 
 # 1,000 kills, an hour of sets that change every second, and 200 cycles of attach, rollback and
-# detach: about three hours. The figures are what CI does, times these.
+# detach: about two hours. The figures are what CI does, times these.
 KILLS   = 5
 CHANGES = 600
 CYCLES  = 100

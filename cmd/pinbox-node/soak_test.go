@@ -67,7 +67,7 @@ func peak(all []usage) (most usage) {
 // While the sets change every second, and another user holds what he can, `run` follows them, and
 // what it has does not grow. `make soak` runs this for an hour.
 func TestSetThatChangesEachSecond(t *testing.T) {
-	n, registry, _ := boot(t)
+	n, registry, access := boot(t)
 	sets := [2][]string{{push(t, registry, "app/a", 1000)}, {push(t, registry, "app/b", 2000)}}
 	n.WriteSet("s.yaml", sample.SetNamed("s", sets[0]...))
 	healthy(t, n) // now there are the locks that another user tries to hold
@@ -98,6 +98,11 @@ func TestSetThatChangesEachSecond(t *testing.T) {
 		return s.Healthy() && len(s.Images) == 1 && s.Images[0].Name == want[0]
 	})
 	wantPinned(t, n, want...)
+	if pulls := len(fixtures.Blobs(access.Take())); pulls < changes/2 {
+		t.Errorf("got %d requests for layers and configurations, want one or more for each second change", pulls)
+	} else {
+		t.Logf("%d requests for layers and configurations", pulls)
+	}
 	first, last := peak(samples[changes/6:changes/3]), peak(samples[changes-changes/6:]) // the first sixth warms up
 	if last.ResidentKB > first.ResidentKB*3/2 || last.Descriptors > first.Descriptors+8 ||
 		last.Threads > first.Threads+8 || last.goroutines > first.goroutines+8 {
