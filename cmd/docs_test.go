@@ -28,6 +28,7 @@ var othersFlags = map[string]string{
 	"--root-hash-file":               "veritysetup",
 	"--same-permissions":             "tar",
 	"--signature":                    "cosign",
+	"--tlog-upload":                  "cosign",
 	"--type":                         "cosign",
 	"--verify":                       "gpg",
 	"--xattrs":                       "tar",

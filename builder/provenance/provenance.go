@@ -29,8 +29,9 @@ const (
 // ErrInvalid is the error for a file that is not such a statement.
 var ErrInvalid = errors.New("not a provenance statement of pinbox")
 
-// maxSize is the limit for a statement in bytes: that of a lock, which says more about each image.
-const maxSize = 16 << 20
+// maxSize is the limit for a statement in bytes: half that of a lock, which says more than twice as much about each
+// image. One that is all empty lists takes 60 times as much memory.
+const maxSize = 8 << 20
 
 // Build describes a build.
 type Build struct {
@@ -118,7 +119,7 @@ type Statement struct {
 	Inputs map[string]string
 }
 
-// Decode reads a statement of at most 16 MiB.
+// Decode reads a statement of at most 8 MiB.
 func Decode(r io.Reader) (s Statement, err error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxSize+1))
 	if err == nil && len(text) > maxSize {
