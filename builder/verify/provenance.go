@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -13,13 +12,14 @@ import (
 	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/provenance"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // checkProvenance compares the provenance statement of a folder with the sums and the lock.
 func checkProvenance(dir string, lock pinset.Lock, sums layout.Sums) error {
-	f, err := os.Open(filepath.Join(dir, artifact.ProvenanceFile))
+	f, err := input.Open(filepath.Join(dir, artifact.ProvenanceFile))
 	if err != nil {
 		return err
 	}
