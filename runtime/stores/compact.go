@@ -128,7 +128,8 @@ func (p parts) writeCompacted(ctx context.Context, o CompactOptions, plan Compac
 		return Store{}, err
 	}
 	return Store{
-		ID: written.id, ReleaseID: c.Lock.ReleaseID, Size: written.Size, Images: len(plan.Images), Token: c.Token, Verity: tree,
+		ID: written.id, ReleaseID: c.Lock.ReleaseID, Size: written.Size, Images: len(plan.Images),
+		Token: c.Token, Verity: tree,
 	}, nil
 }
 

@@ -78,13 +78,13 @@ type parts struct {
 	mounts   mounts
 	usage    usage
 	releases releases
-	// own is the digest of the file of the appliance's own store.
-	own digest.Digest
 }
 
 func (m Manager) parts() parts {
 	dir := folder(m.Dir)
-	slots := slots{all: m.Slots, configured: m.Configured, configError: m.ConfigError, others: m.OtherStores}
+	slots := slots{
+		all: m.Slots, configured: m.Configured, configError: m.ConfigError, others: m.OtherStores, own: m.OwnStore,
+	}
 	sources := sources{dir: dir, keys: m.Keys, openFS: m.OpenFS, openMedium: m.OpenMedium}
 	if sources.openFS == nil {
 		sources.openFS = OpenFS
@@ -104,7 +104,6 @@ func (m Manager) parts() parts {
 		},
 		usage:    usage{slots: slots, sources: sources, wanted: m.Wanted},
 		releases: releases{sets: m.Sets, slots: slots, own: m.Appliance, keep: m.KeepPrevious},
-		own:      m.OwnStore,
 	}
 }
 
@@ -174,7 +173,7 @@ func (m Manager) Reconcile(ctx context.Context, stopped func() bool) ([]Status, 
 		own = m.checkOwn(ctx)
 	}
 	if own == nil && !m.hasState() {
-		return nil, nil
+		return (&State{}).statuses(ctx, m.parts().mounts, nil)
 	}
 	s, release, err := m.open(ctx)
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/pinbox/pinbox/storage/audit"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -25,6 +27,8 @@ type slots struct {
 	configError error
 	// others are the graph roots of other additional image stores of CRI-O.
 	others []string
+	// own is the digest of the file of the appliance's own store, "" if it is unknown.
+	own digest.Digest
 }
 
 // attachable are the slots for attached stores.

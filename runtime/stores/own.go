@@ -36,3 +36,23 @@ func noteOwn(s *session, problem error) error {
 	}
 	return s.save()
 }
+
+// errOwnNotMounted says that the appliance's own store is not mounted.
+var errOwnNotMounted = errors.New("the appliance's own store is not mounted: it is missing or damaged; " +
+	"`journalctl -b -u pinbox-store.service` says more")
+
+// ownProblem is why the appliance's own store is not mounted while its release is current; nil if it is. Another
+// release needs it only for deltas, which have a problem of their own without it.
+func (s *State) ownProblem(slots slots) error {
+	if s.OwnProblem != "" {
+		return errors.New(s.OwnProblem)
+	}
+	if slots.own == "" || s.Current != "" {
+		return nil
+	}
+	mounted, err := readMountTable()
+	if err == nil && mounted[slots.all[0]] == 0 {
+		err = errOwnNotMounted
+	}
+	return err
+}

@@ -62,8 +62,8 @@ func (m Manager) snapshot(ctx context.Context) ([]Status, error) {
 func (s *State) statuses(ctx context.Context, m mounts, found problems) ([]Status, error) {
 	var all []Status
 	current, previous := s.release(s.Current), s.previous()
-	if s.OwnProblem != "" {
-		all = append(all, Status{Store: Store{Slot: ownSlot}, Problem: errors.New(s.OwnProblem)})
+	if problem := s.ownProblem(m.slots); problem != nil {
+		all = append(all, Status{Store: Store{Slot: ownSlot}, Problem: problem})
 	}
 	for _, o := range s.Stores {
 		status := Status{
@@ -79,7 +79,8 @@ func (s *State) statuses(ctx context.Context, m mounts, found problems) ([]Statu
 		all = append(all, status)
 	}
 	if r := s.Refused; r != nil {
-		all = append(all, Status{Store: Store{ID: r.ID, ReleaseID: r.ReleaseID}, Refused: true, Problem: errors.New(r.Reason)})
+		refused := Store{ID: r.ID, ReleaseID: r.ReleaseID}
+		all = append(all, Status{Store: refused, Refused: true, Problem: errors.New(r.Reason)})
 	}
 	return all, nil
 }

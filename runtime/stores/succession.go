@@ -21,7 +21,7 @@ func permit(s *session, id digest.Digest, next pinset.ReleaseID, o AttachOptions
 	err := checkAppliance(next, s.state.Current, history)
 	if err == nil && !o.KeepSets {
 		same := id
-		if id == s.own { // a copy of the appliance's own, which may be damaged
+		if id == s.slots.own { // a copy of the appliance's own, which may be damaged
 			same = ""
 		}
 		err = checkNewer(same, next, history)
@@ -67,7 +67,7 @@ func checkNewer(id digest.Digest, next pinset.ReleaseID, history []Release) erro
 
 // findOwn reports whether a store is the appliance's own, by its digest. Then it is not copied.
 func findOwn(ctx context.Context, s *session, src source, o AttachOptions) (a Attached, found bool, err error) {
-	if src.id == "" || src.id != s.own {
+	if src.id == "" || src.id != s.slots.own {
 		return a, false, nil
 	}
 	root := s.slots.all[0]

@@ -2,9 +2,11 @@ package stores_test
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/opencontainers/go-digest"
@@ -162,5 +164,44 @@ func TestOwnStoreIsNotCopied(t *testing.T) {
 	fixtures.Run(t, "umount", d.Slots[0])
 	if a, err = d.Attach(t.Context(), o); err != nil || a.Appliance || a.Store.Slot != "1" || !read {
 		t.Errorf("while it is not mounted: got %+v, %v, read: %v, want a copy", a, err, read)
+	}
+}
+
+// While the release of the appliance's own store is current, the status says if that store is not mounted, also
+// before anything was attached. Another full store does not need it.
+func TestOwnStoreThatIsNotMounted(t *testing.T) {
+	d := newNode(t, numbered(0, 5))
+	d.OwnStore = digest.FromString("store")
+	problems := func() (problems []error) {
+		t.Helper()
+		passed, err := d.Reconcile(t.Context(), nil)
+		shown, statusErr := d.Status(t.Context())
+		if err != nil || statusErr != nil || len(passed) != len(shown) {
+			t.Fatalf("got %+v, %v and %+v, %v, want the same of a pass and of the status", passed, err, shown, statusErr)
+		}
+		for _, s := range shown {
+			if s.Problem != nil {
+				problems = append(problems, s.Problem)
+			}
+		}
+		return problems
+	}
+	if got := problems(); len(got) > 0 {
+		t.Errorf("while it is mounted: got %v", got)
+	}
+	fixtures.Run(t, "umount", d.Slots[0])
+	if got := problems(); len(got) != 1 || !strings.Contains(got[0].Error(), "own store is not mounted") {
+		t.Errorf("got %v, want that the own store is not mounted", got)
+	}
+	if _, err := os.Stat(d.Dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got the folder of the state, %v, want none", err)
+	}
+	d.attach(stores.AttachOptions{Source: numbered(5, 6).folder(t)})
+	if got := problems(); len(got) > 0 {
+		t.Errorf("with another full store: got %v", got)
+	}
+	d.rollback(0)
+	if got := problems(); len(got) != 1 {
+		t.Errorf("after a rollback: got %v, want that the own store is not mounted", got)
 	}
 }

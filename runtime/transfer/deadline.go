@@ -45,7 +45,8 @@ func (p *patient) read(to []byte, offset int64) (int, error) {
 		return 0, p.stalled
 	}
 	buffer := make([]byte, len(to))
-	n, err := Within(p.limit, fmt.Sprintf("byte %d", offset), func() (int, error) { return p.from.ReadAt(buffer, offset) }, nil)
+	where := fmt.Sprintf("byte %d", offset)
+	n, err := Within(p.limit, where, func() (int, error) { return p.from.ReadAt(buffer, offset) }, nil)
 	if errors.Is(err, ErrStalled) { // the read may still write into the buffer
 		p.stalled = err
 		return 0, err
