@@ -120,7 +120,8 @@ func TestConfigGolden(t *testing.T) {
 				t.Errorf("got the pins %q, want those of %v", files[runtimecrio.PinnedImagesPath], config.Sets)
 			}
 			node := layout.NodeConfig{
-				ReleaseID: config.Release, Store: config.Store.Digest, KeepPrevious: config.KeepPrevious, SELinuxContext: config.Store.SELinuxContext, Verity: config.Store.Verity,
+				ReleaseID: config.Release, Store: config.Store.Digest, KeepPrevious: config.KeepPrevious,
+				SELinuxContext: config.Store.SELinuxContext, Verity: config.Store.Verity,
 				Kubelet: config.Kubelet,
 			}
 			if got := files[layout.NodeConfigPath]; !bytes.Equal(got, node.Render()) {

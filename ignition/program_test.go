@@ -138,3 +138,34 @@ func TestAnotherProgramIsNotInstalled(t *testing.T) {
 		}
 	}
 }
+
+// At a first boot from a store that is damaged or not mounted, the journal says so, and nothing is left of what
+// could be read.
+func TestProgramThatCannotBeRead(t *testing.T) {
+	store, bin := t.TempDir(), t.TempDir()
+	script := install(t, "live-pinbox-mount.service", store, bin, program(0))
+	for name, c := range map[string]struct {
+		make func(path string) error
+		want string
+	}{
+		"not mounted": {func(string) error { return nil }, "cannot be read: the image store of the appliance in "},
+		// Reading it fails at once, as reading a damaged block does; install(1) has made its output then.
+		"damaged":    {func(path string) error { return os.Symlink("/proc/self/mem", path) }, "damaged or not mounted"},
+		"incomplete": {func(path string) error { return os.WriteFile(path, program(0)[:100], 0o755) }, "is not the one"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(store, "pinbox-node")
+			if err := c.make(path); err != nil {
+				t.Fatal(err)
+			}
+			defer os.Remove(path)
+			out, err := exec.Command("sh", "-c", script).CombinedOutput()
+			if err == nil || !strings.Contains(string(out), c.want) {
+				t.Errorf("got %v, %s, want a failure with %q", err, out, c.want)
+			}
+			if left, err := os.ReadDir(bin); err != nil || len(left) > 0 {
+				t.Errorf("got the files %v, %v, want none", left, err)
+			}
+		})
+	}
+}
