@@ -110,8 +110,8 @@ func distribution(t *testing.T, pins sample.Pins, arrive, then string) map[strin
 		"etc/crio/crio.conf":                               live("crio.conf"),
 		"etc/containers/policy.json":                       `{"default":[{"type":"insecureAcceptAnything"}]}`,
 		"etc/containers/registries.conf":                   "unqualified-search-registries = []\n",
-		// do not wait long for a CRI-O that cannot start
-		"etc/pinbox/node.env": "PINBOX_NODE_FLAGS=\"--wait 10s\"\n",
+		// do not wait long for a CRI-O that cannot start; the disk may be any
+		"etc/pinbox/node.env": "PINBOX_NODE_FLAGS=\"--wait 10s --reserve 0\"\n",
 		"etc/hosts":           "127.0.0.1 localhost\n",
 		"etc/resolv.conf":     "", // every pod gets a copy
 		"etc/systemd/system/check.service": `[Unit]
