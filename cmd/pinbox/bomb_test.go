@@ -52,24 +52,42 @@ func TestLayersThatAreBombs(t *testing.T) {
 			[]string{"diffID"},
 		},
 	} {
-		t.Run(name, func(t *testing.T) { buildBomb(t, test.layers, test.says) })
+		t.Run(name, func(t *testing.T) { buildBomb(t, "squashfs", test.layers, test.says) })
+	}
+}
+
+// The limits hold for a folder too, which the library writes: it would write a hole as 100 TB, and all folders.
+func TestBombsInAFolder(t *testing.T) {
+	fixtures.NeedRoot(t)
+	for name, test := range map[string]struct {
+		layer v1.Layer
+		says  []string
+	}{
+		"folders":         {manyFolders(t, 2_100, 50), []string{"too many files: more than 2000", "--max-layer-files", `"a`}},
+		"100 TB of zeros": {hole(t, "huge", 100e12), []string{"too large", "--max-layer-size", `"huge"`}},
+		"window":          {zstdBomb(t, 512<<20, 1<<10), []string{"too much memory", "window", "layer sha256:"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			buildBomb(t, "dir", []v1.Layer{test.layer}, test.says, "--max-layer-files", "2000")
+		})
 	}
 }
 
 // A layer with as many files as it may have is built within the same memory.
 func TestLayerWithinItsLimits(t *testing.T) {
-	buildBomb(t, []v1.Layer{manyFolders(t, 498_000, 1000)}, nil)
+	buildBomb(t, "squashfs", []v1.Layer{manyFolders(t, 498_000, 1000)}, nil)
 }
 
-func buildBomb(t *testing.T, layers []v1.Layer, says []string) {
+func buildBomb(t *testing.T, format string, layers []v1.Layer, says []string, flags ...string) {
 	t.Helper()
 	r := serve(t, nil)
 	pin := push(t, r, image(t, "amd64", layers...))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), "build", "--no-cache",
-		"--set", write(t, "sets.yaml", sample.Set("worker", pin)), "--insecure-registry=127.0.0.1",
-		"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(t.TempDir(), "out"))
+	cmd := exec.CommandContext(ctx, fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), append([]string{"build",
+		"--no-cache", "-c", write(t, "appliance.yaml", fmt.Appendf(nil, "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: a}\n"+
+			"spec:\n  sources:\n  - images: ['%s']\n  store: {format: %s}\n", pin, format)), "--insecure-registry=127.0.0.1",
+		"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(t.TempDir(), "out")}, flags...)...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	if err := cmd.Start(); err != nil {

@@ -112,7 +112,7 @@ func readLayer(ctx context.Context, blob Blob, pack *squashfs.Packer, spool *os.
 }
 
 // ReadLayer calls read with the uncompressed tar stream of a layer, and verifies its digest. It
-// returns the size of the stream in bytes.
+// returns the size of the stream in bytes. A layer that exceeds its limits is an error of reading.
 func ReadLayer(ctx context.Context, blob Blob, read func(io.Reader) error) (int64, error) {
 	b := newBudget(ctx, blob)
 	defer b.release()
@@ -121,7 +121,19 @@ func ReadLayer(ctx context.Context, blob Blob, read func(io.Reader) error) (int6
 		return 0, err
 	}
 	defer st.close()
-	if err := read(st); err != nil {
+	r, w := io.Pipe()
+	followed := make(chan error)
+	go func() {
+		err := b.follow(st, w)
+		_ = w.CloseWithError(err) // io.EOF if it is nil
+		followed <- err
+	}()
+	err = read(r)
+	_ = r.Close() // read may not read all
+	if exceeded := <-followed; isLimit(exceeded) {
+		err = exceeded
+	}
+	if err != nil {
 		return 0, st.explain(ctx, err, blob.DiffID)
 	}
 	if _, err := io.Copy(io.Discard, st); err != nil {
