@@ -51,7 +51,7 @@ test: deps peers vet
 	$(if $(filter 0,$(shell id -u)),PINBOX_TEST_ALL=1) go test $(NATIVE) ./storage/codec ./storage/squashfs ./storage/compose
 	$(if $(filter 0,$(shell id -u)),PINBOX_TEST_ALL=1) go test -p 2 -timeout 20m ./...
 
-# Appliances boot in virtual machines, and get later releases: about 11 minutes, and one
+# Appliances boot in virtual machines, and get later releases: about 15 minutes, and one
 # for the live ISO.
 boot-test: deps boot-deps peers bin/peers/live.iso
 	go test $(GOFLAGS),boot -timeout 45m -v -run . ./fixtures/live
