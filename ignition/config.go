@@ -143,8 +143,12 @@ func (c Config) Validate() error {
 
 // node is the configuration of pinbox-node.
 func (c Config) node() layout.NodeConfig {
+	own := c.Store.Digest
+	if c.Store.Folder != "" { // it is not mounted
+		own = ""
+	}
 	return layout.NodeConfig{
-		ReleaseID: c.Release, Store: c.Store.Digest, KeepPrevious: c.KeepPrevious, SELinuxContext: c.Store.SELinuxContext,
+		ReleaseID: c.Release, Store: own, KeepPrevious: c.KeepPrevious, SELinuxContext: c.Store.SELinuxContext,
 		Verity: c.Store.Verity, Kubelet: c.Kubelet,
 	}
 }

@@ -40,7 +40,7 @@ func openFiles(ctx context.Context, name string) (files, io.Closer, error) {
 	if store.File == "" {
 		return openOther(ctx, name)
 	}
-	f, err := input.Open(store.File)
+	f, err := input.Medium(store.File)
 	if err != nil {
 		return nil, nil, err
 	}

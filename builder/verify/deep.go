@@ -40,7 +40,7 @@ func layersOf(ctx context.Context, name string, hooks progress.Hooks) (n int, er
 	if store.File == "" {
 		return 0, ErrNoLayers
 	}
-	f, err := input.Open(store.File)
+	f, err := input.Medium(store.File)
 	if err != nil {
 		return 0, err
 	}

@@ -120,7 +120,7 @@ func withStore(store root.StoreFile, check func(*squashfs.Reader) error) error {
 	if store.File == "" {
 		return nil
 	}
-	f, err := input.Open(store.File)
+	f, err := input.Medium(store.File)
 	if err != nil {
 		return err
 	}

@@ -167,7 +167,7 @@ func TestVerifyReadsAllOfAnISO(t *testing.T) {
 	do(0, "installs to  ", "iso", "show", image)
 	device := strings.TrimSpace(fixtures.Run(t, "losetup", "--find", "--show", image))
 	defer fixtures.Run(t, "losetup", "--detach", device)
-	do(0, "is intact: 5 files", "verify", device)
+	do(0, "is intact: 6 files", "verify", device)
 	content := mustRead(t, image)
 	content[bytes.Index(content, []byte("rootfsrootfs"))]++
 	if err := os.WriteFile(image, content, 0o644); err != nil {

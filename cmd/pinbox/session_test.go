@@ -199,7 +199,7 @@ func TestOutputForPrograms(t *testing.T) {
 	}
 	code, stdout, _ = pinbox(t.Context(), "verify", out, "--output", "json")
 	var verified verify.Result
-	if err := json.Unmarshal([]byte(stdout), &verified); code != cli.ExitOK || err != nil || verified.Files != 7 {
+	if err := json.Unmarshal([]byte(stdout), &verified); code != cli.ExitOK || err != nil || verified.Files != 8 {
 		t.Errorf("verify: got exit code %d, want %d, %v\n%s", code, cli.ExitOK, err, stdout)
 	}
 }
