@@ -42,8 +42,8 @@ func (r Record) String() string {
 	if r.Pulling {
 		when = "from its next start on"
 	}
-	return fmt.Sprintf("the kubelet asks a registry for %s %s, although a store has it, because of a pull that did not end: %s",
-		r.Image, when, r.Path)
+	return fmt.Sprintf("the kubelet asks a registry for %s %s, although a store has it, because of a pull that did not "+
+		"end: %s", r.Image, when, r.Path)
 }
 
 // Blocking returns the records that are about images of stores: names has the IDs of the images by

@@ -89,7 +89,8 @@ func storeStatuses(all []stores.Status) []runtime.StoreStatus {
 	list := []runtime.StoreStatus{}
 	for _, s := range all {
 		status := runtime.StoreStatus{
-			Slot: s.Slot, Digest: s.ID.String(), ReleaseID: s.ReleaseID, State: runtime.StoreMounted, Images: s.Images, Bytes: s.Size,
+			Slot: s.Slot, Digest: s.ID.String(), ReleaseID: s.ReleaseID, State: runtime.StoreMounted,
+			Images: s.Images, Bytes: s.Size,
 			Path: s.Path, Current: s.Current, Previous: s.Previous,
 		}
 		if s.Problem != nil {
