@@ -18,9 +18,7 @@ func TestMountWithReadOnlyEtc(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
 	d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
 	d.reboot()
-	fixtures.Run(t, "mount", "--bind", d.Sets, d.Sets)
-	t.Cleanup(func() { _ = syscall.Unmount(d.Sets, syscall.MNT_DETACH) })
-	fixtures.Run(t, "mount", "-o", "remount,bind,ro", d.Sets)
+	protectSets(t, d)
 	if err := d.reconcile(); err != nil {
 		t.Errorf("got %v, want no error: nothing has to be written", err)
 	}
@@ -46,6 +44,33 @@ func TestMountWithPendingSetsAndReadOnlyEtc(t *testing.T) {
 		t.Errorf("got %v, want that the sets cannot be written", err)
 	}
 	d.wantMounted(1)
+}
+
+// protectSets makes the folder of sets read-only until undo.
+func protectSets(t *testing.T, d *testNode) (undo func()) {
+	t.Helper()
+	fixtures.Run(t, "mount", "--bind", d.Sets, d.Sets)
+	undo = func() { _ = syscall.Unmount(d.Sets, syscall.MNT_DETACH) }
+	t.Cleanup(undo)
+	fixtures.Run(t, "mount", "-o", "remount,bind,ro", d.Sets)
+	return undo
+}
+
+// A rollback whose sets could not be written is completed by the next one, which went back one
+// release more.
+func TestRollbackThatFailedIsDoneAgain(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
+	d.KeepPrevious = 3
+	for n := 1; n < 4; n++ {
+		d.attach(stores.AttachOptions{Source: delta(n).folder(t)})
+	}
+	undo := protectSets(t, d)
+	if _, err := d.Rollback(t.Context()); !errors.Is(err, syscall.EROFS) {
+		t.Errorf("got %v, want that the sets cannot be written", err)
+	}
+	undo()
+	d.rollback(2)
+	d.rollback(1)
 }
 
 // Another user cannot open the lock of the state, and so cannot hold it.

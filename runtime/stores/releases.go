@@ -19,11 +19,18 @@ var ErrNoPrevious = errors.New("no previous release")
 
 // Rollback makes the release before the current one current.
 func (m Manager) Rollback(ctx context.Context) (Release, error) {
-	s, release, err := m.begin(ctx)
+	s, release, err := m.open(ctx)
 	if err != nil {
 		return Release{}, err
 	}
 	defer release()
+	interrupted := s.state.RollingBack
+	if _, err := s.reconcile(ctx); err != nil {
+		return Release{}, err
+	}
+	if interrupted && !s.state.RollingBack { // it is complete now
+		return *s.state.release(s.state.Current), nil
+	}
 	previous := s.state.previous()
 	if previous == nil {
 		return Release{}, ErrNoPrevious
@@ -35,7 +42,7 @@ func (m Manager) Rollback(ctx context.Context) (Release, error) {
 	if err := s.releases.saveSets(&s.state, r.Sets); err != nil {
 		return r, err
 	}
-	s.state.Current, s.state.SetsPending = r.ID, true
+	s.state.Current, s.state.SetsPending, s.state.RollingBack = r.ID, true, true
 	return r, errors.Join(s.confirm(ctx, r.Store))
 }
 
@@ -77,7 +84,7 @@ func (s *session) applySets(found problems) error {
 	if err := s.releases.write(current.Sets, s.state.SetsToRemove); err != nil {
 		return err
 	}
-	s.state.SetsPending, s.state.SetsToRemove = false, nil
+	s.state.SetsPending, s.state.RollingBack, s.state.SetsToRemove = false, false, nil
 	return s.save()
 }
 

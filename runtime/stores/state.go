@@ -35,6 +35,9 @@ type State struct {
 	Current digest.Digest `json:"current,omitempty"`
 	// SetsPending is true until the sets of the current release are in the folder of sets.
 	SetsPending bool `json:"setsPending,omitempty"`
+	// RollingBack is true with SetsPending if the release became current by a rollback: the next
+	// rollback completes that one, if it failed or was killed, and goes no further.
+	RollingBack bool `json:"rollingBack,omitempty"`
 	// SetsToRemove are file names in that folder: sets of other releases. When the current sets are
 	// written, the files that are not among them are removed.
 	SetsToRemove []string `json:"setsToRemove,omitempty"`
@@ -258,7 +261,7 @@ func (s *State) makeCurrent(r Release, keep int) {
 			s.Releases = append(s.Releases, o)
 		}
 	}
-	s.Current, s.SetsPending = r.ID, true
+	s.Current, s.SetsPending, s.RollingBack = r.ID, true, false
 }
 
 // drop removes a store and its releases from the state.
