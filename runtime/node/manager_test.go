@@ -47,6 +47,7 @@ func newManager(t *testing.T, base string, bytes string) stores.Manager {
 		t.Fatal(err)
 	}
 	m.Mounter, m.Configured = stores.DirectMounter{}, m.Slots // there is no CRI-O
+	m.Appliance = appliance.Lock(t, base).ReleaseID
 	if err := errors.Join(os.MkdirAll(m.Slots[0], 0o755), os.MkdirAll(m.Sets, 0o755)); err != nil {
 		t.Fatal(err)
 	}
@@ -299,6 +300,7 @@ func (w observedMounter) Unmount(ctx context.Context, where string) error {
 func TestStatusDuringMountAndUnmount(t *testing.T) {
 	folders, _ := buildDeltas(t, 1)
 	m := newManager(t, folders[0], "100m")
+	m.Wait = time.Minute // Status holds the lock for a moment, to see whether another holds it
 	looks := make(chan error, 2)
 	m.Mounter = observedMounter{observe: func() {
 		go func() {
@@ -312,7 +314,7 @@ func TestStatusDuringMountAndUnmount(t *testing.T) {
 	}}
 	attach(t, m, stores.AttachOptions{Source: folders[1], KeepSets: true})
 	if _, err := m.Detach(t.Context(), "1", emptyMainStore(t)); err != nil {
-		t.Error(err)
+		t.Fatal(err)
 	}
 	for range cap(looks) {
 		if err := <-looks; err != nil {
