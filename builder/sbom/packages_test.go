@@ -7,18 +7,20 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/pinbox/pinbox/fixtures"
 )
 
 // dpkg-query lists the same packages of this machine as readDpkg.
 func TestDpkgOfThisMachine(t *testing.T) {
 	content, err := os.ReadFile("/var/lib/dpkg/status")
 	if err != nil {
-		t.Skipf("this is no Debian: %v", err)
+		fixtures.Skip(t, "this is no Debian: %v", err)
 	}
 	out, err := exec.Command("dpkg-query", "-W", "-f",
 		"${db:Status-Status} ${Package} ${Version} ${Architecture} ${source:Package}\n").Output()
 	if err != nil {
-		t.Skip(err)
+		fixtures.Skip(t, "%v", err)
 	}
 	var want, got []string
 	for line := range strings.Lines(string(out)) {

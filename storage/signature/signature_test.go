@@ -20,6 +20,8 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	"github.com/secure-systems-lab/go-securesystemslib/encrypted"
+
+	"github.com/pinbox/pinbox/fixtures"
 )
 
 // tool returns a function that runs a program in a folder, and fails the test if that fails. Where the
@@ -27,10 +29,7 @@ import (
 func tool(t *testing.T, dir, name string) func(args ...string) {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
-		if os.Getenv("PINBOX_TEST_ALL") != "" {
-			t.Fatal(err)
-		}
-		t.Skipf("%v; `make deps` installs it", err)
+		fixtures.Skip(t, "%v; `make deps` installs it", err)
 	}
 	return func(args ...string) {
 		t.Helper()
