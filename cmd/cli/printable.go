@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"syscall"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -16,15 +18,19 @@ import (
 // escaped: names of images, files and labels come from others. They are controls, such as ESC, and
 // what changes the direction of text; newline and tab are written as they are. The escapes are
 // those of JSON, so JSON keeps its meaning.
-type printable struct{ io.Writer }
+type printable struct {
+	io.Writer
+	// unread is called when the reader of the output has ended.
+	unread func()
+}
 
 // Write implements io.Writer. A character must not be split between two calls.
 func (p printable) Write(b []byte) (int, error) {
-	if escaped := escape(string(b)); escaped != string(b) {
-		_, err := io.WriteString(p.Writer, escaped)
-		return len(b), err
+	_, err := io.WriteString(p.Writer, escape(string(b)))
+	if errors.Is(err, syscall.EPIPE) {
+		p.unread()
 	}
-	return p.Writer.Write(b)
+	return len(b), err
 }
 
 // escape returns text with escapes.

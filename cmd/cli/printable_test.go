@@ -33,7 +33,7 @@ func TestOutputIsPrintable(t *testing.T) {
 	_, _, stderr := runProgram(t.Context(), errors.New(hostile), "work")
 	_, _, failure := runProgram(t.Context(), errors.New(hostile), "work", "--output=json")
 	var lines, bar, result bytes.Buffer
-	progress := NewProgress(printable{&lines}, "")
+	progress := NewProgress(printable{Writer: &lines}, "")
 	progress.Note(hostile)
 	progress.Begin(hostile, 1)
 	progress.Close()
@@ -41,7 +41,7 @@ func TestOutputIsPrintable(t *testing.T) {
 	show(stage{name: hostile, total: 10})
 	note(hostile)
 	finish()
-	table := Table(printable{&result})
+	table := Table(printable{Writer: &result})
 	fmt.Fprintf(table, "%s\t%s\n", hostile, hostile)
 	if err := table.Flush(); err != nil {
 		t.Fatal(err)

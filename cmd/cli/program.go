@@ -24,7 +24,9 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 	addGeneral(p.Root)
 	completeAll(p.Root)
 	p.Root.SetArgs(args)
-	stdout, stderr = printable{stdout}, printable{stderr}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stdout, stderr = printable{stdout, cancel}, printable{stderr, cancel}
 	p.Root.SetOut(stdout)
 	p.Root.SetErr(stderr)
 	command, err := p.Root.ExecuteContextC(ctx)

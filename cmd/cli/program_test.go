@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -100,5 +102,27 @@ func TestYAMLHasTheKeysOfJSON(t *testing.T) {
 				t.Errorf("got %v and\n%swant\n%s", err, b.String(), want)
 			}
 		})
+	}
+}
+
+// closedPipe is an output whose reader has ended.
+type closedPipe struct{}
+
+func (closedPipe) Write([]byte) (int, error) {
+	return 0, &os.PathError{Op: "write", Path: "|1", Err: syscall.EPIPE}
+}
+
+// `pinbox build | head` ends the build when head has ended.
+func TestOutputThatNobodyReadsEndsTheCommand(t *testing.T) {
+	work := &cobra.Command{Use: "work", RunE: func(c *cobra.Command, _ []string) error {
+		fmt.Fprintln(c.OutOrStdout(), "a line")
+		<-c.Context().Done()
+		return c.Context().Err()
+	}}
+	root := &cobra.Command{Use: "tool"}
+	root.AddCommand(work)
+	var errOut bytes.Buffer
+	if got := (Program{Root: root}).Run(t.Context(), []string{"work"}, closedPipe{}, &errOut); got != ExitInterrupted {
+		t.Errorf("got exit code %d, want %d: %s", got, ExitInterrupted, &errOut)
 	}
 }

@@ -18,8 +18,10 @@ func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50) // half the memory for 1 % more time
 	}
-	// SIGPIPE: the reader of the output has ended.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	// A closed pipe is an error of the write, whichever file it is: without this, one of stdout ends
+	// the process. cli.Program ends a command whose output nobody reads.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
