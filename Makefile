@@ -54,7 +54,7 @@ test: deps peers vet
 # Appliances boot in virtual machines, and get later releases: about 15 minutes, and one
 # for the live ISO.
 boot-test: deps boot-deps peers bin/peers/live.iso
-	go test $(GOFLAGS),boot -timeout 45m -v -run . ./fixtures/live
+	go test $(GOFLAGS),boot -timeout 45m -parallel 2 -v ./fixtures/live
 
 # Nodes with a real kubelet. The first time builds the kubelet: about 5 minutes.
 kube-test: deps peers
