@@ -20,6 +20,8 @@ type imageField struct {
 	// transport is an optional prefix of the image.
 	transport string
 	puller    Puller
+	// volume marks image volumes.
+	volume bool
 }
 
 // containers are fields of core/v1 Container, or of types with the same two fields.
@@ -34,7 +36,7 @@ func containers(paths ...string) (fields []imageField) {
 // because custom resources also have templates of pods.
 func podFields() []imageField {
 	return append(containers("containers[]", "initContainers[]", "ephemeralContainers[]"),
-		imageField{path: "volumes[].image", image: "reference", policy: "pullPolicy"})
+		imageField{path: "volumes[].image", image: "reference", policy: "pullPolicy", volume: true})
 }
 
 // imageKind describes kinds whose images are all known.

@@ -452,3 +452,22 @@ func TestInvalidObjects(t *testing.T) {
 		})
 	}
 }
+
+// Image volumes are told apart from images that run, since a node mounts them in another way.
+func TestImageVolumes(t *testing.T) {
+	const content = "kind: Pod\nspec:\n  containers: [{image: quay.io/a/run:1}]\n" +
+		"  volumes: [{name: model, image: {reference: quay.io/a/model:1, pullPolicy: Never}}]\n"
+	objects, err := source.ReadObjects([]string{"-"}, strings.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var volumes []string
+	for _, use := range objects.Uses {
+		if use.Volume {
+			volumes = append(volumes, use.Image.Text+" "+use.Policy.Text)
+		}
+	}
+	if want := []string{"quay.io/a/model:1 Never"}; !slices.Equal(volumes, want) {
+		t.Errorf("got the image volumes %v, want %v", volumes, want)
+	}
+}

@@ -34,6 +34,8 @@ type Use struct {
 	// PolicyName is the name of the policy's field, "" if the object has none.
 	PolicyName string
 	Puller     Puller
+	// Volume is true for the image of an image volume, which the kubelet mounts and does not run.
+	Volume bool
 	// Expression is true if the image is substituted when the object runs.
 	Expression bool
 }
@@ -174,7 +176,7 @@ const unrendered = "{{ }}"
 
 func (w *walker) use(n *yaml.Node, f imageField, in object) {
 	image, policy := document.Field(n, f.image), document.Field(n, f.policy)
-	use := Use{Image: w.field(image), Policy: w.field(policy), PolicyName: f.policy, Puller: f.puller}
+	use := Use{Image: w.field(image), Policy: w.field(policy), PolicyName: f.policy, Puller: f.puller, Volume: f.volume}
 	text, ok := strings.CutPrefix(use.Image.Text, f.transport)
 	if !ok && strings.HasPrefix(text, "oci-archive:") { // a file
 		return
