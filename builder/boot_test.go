@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/crio"
@@ -44,7 +45,7 @@ func firstBoot(t *testing.T, m machine) (console string, code int) {
 	o.Appliance.Spec.Ignition.Butane = []string{
 		butane(t, "/etc/crio/crio.conf.d/10-pause", "[crio.image]\npause_image = \""+pins.Pause+"\"\n"+m.padding),
 	}
-	o.Appliance.Spec.Node.AutoAttach = m.later
+	o.Appliance.Spec.Node.AutoAttach, o.Appliance.Metadata.Release = m.later, 1
 	build(t, o)
 	binds := map[string]string{
 		"/usr/bin/crio":  fixtures.Peer(t, "crio"),
@@ -57,9 +58,13 @@ func firstBoot(t *testing.T, m machine) (console string, code int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		folder, _ := delta(t, []string{o.Out}, pin)
+		later := options(t, sample.Set("worker", pin))
+		later.From, later.Appliance.Metadata.Release = []string{o.Out}, 2
+		if _, err := builder.Delta(t.Context(), later); err != nil {
+			t.Fatal(err)
+		}
 		medium := filepath.Join(t.TempDir(), "later.iso")
-		if err := artifact.Medium(t.Context(), artifact.MediumOptions{Dir: folder, Out: medium}); err != nil {
+		if err := artifact.Medium(t.Context(), artifact.MediumOptions{Dir: later.Out, Out: medium}); err != nil {
 			t.Fatal(err)
 		}
 		binds["/later.iso"], then = medium, attachLater+"grep "+pin+" /etc/crio/crio.conf.d/50-pinned-images"

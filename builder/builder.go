@@ -54,6 +54,9 @@ func (o *Options) validate() error {
 	if err := o.Appliance.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", spec.ErrAppliance, err)
 	}
+	if o.Appliance.Spec.Node.AutoAttach && o.Appliance.Metadata.Release == 0 {
+		return fmt.Errorf("spec.node.autoAttach: %w", pinset.ErrNoNumber)
+	}
 	return nil
 }
 

@@ -67,6 +67,10 @@ func makePlan(ctx context.Context, o Options, program digest.Digest) (p plan, er
 		return p, err
 	}
 	p.warnings = slices.Concat(p.material.Warnings, mirrorWarnings, p.client.Warnings())
+	if p.release.Number == 0 && (!o.Signer.IsZero() || p.config.HasKeys()) {
+		p.warnings = append(p.warnings, "a signature does not tell an old store from a new one, and the release has no "+
+			"number: nodes attach any signed store of the appliance; metadata.release or --release-number sets it")
+	}
 	if p.Result, err = resolve.Resolve(ctx, p.client, p.material, o.Lock, o.Hooks); err != nil {
 		return p, p.explain(err)
 	}

@@ -52,6 +52,9 @@ func (c Files) WithStore(store artifact.Store) (Files, error) {
 // secret, or Butane files, in which hashes of passwords and keys are usual.
 func (c Files) Private() bool { return c.secret }
 
+// HasKeys reports whether the nodes probably require signatures of stores.
+func (c Files) HasKeys() bool { return c.config.HasKeys() }
+
 func (c Files) perm() os.FileMode {
 	if c.secret {
 		return 0o600

@@ -46,7 +46,7 @@ type Metadata struct {
 	Name string `yaml:"name" jsonschema:"minLength=1,maxLength=253"`
 	// Release is the number of this release of the appliance, which grows from release to release.
 	// A node that has a release with a number takes one that is not greater only with --force.
-	// 0, the default, means that the release has no number.
+	// 0, the default, means that the release has no number: nodes do not attach it by themselves.
 	Release int64 `yaml:"release,omitempty" jsonschema:"minimum=0"`
 }
 
@@ -146,7 +146,7 @@ type Node struct {
 	// The default is 1.
 	KeepPrevious *int `yaml:"keepPrevious,omitempty" jsonschema:"minimum=0"`
 	// AutoAttach makes the node attach a medium with the volume label PINBOX as soon as it is
-	// plugged in.
+	// plugged in. The appliance then needs a release number.
 	AutoAttach bool `yaml:"autoAttach,omitempty"`
 	// Kubelet is what the node does about records of the kubelet, since Kubernetes 1.35, that keep pods
 	// from images of a store: a pull did not end, and the image came with a store. report, if left

@@ -90,6 +90,10 @@ var table = []cli.Row{
 			"appliance file is the number",
 	},
 	{
+		pinset.ErrNoNumber, cli.ExitInput,
+		"`pinbox-node attach` without --auto attaches it; metadata.release of the appliance file is the number",
+	},
+	{
 		pinset.ErrOtherAppliance, cli.ExitInput,
 		"--force attaches it all the same; metadata.name of the appliance file is the name",
 	},

@@ -113,6 +113,10 @@ func showAttached(cmd *cobra.Command, output cli.Output, a stores.Attached, s ru
 	if len(a.Moved) > 0 {
 		text += fmt.Sprintf("; it moves %s to other images", strings.Join(a.Moved, ", "))
 	}
+	if a.Unordered {
+		text += "; neither its release nor the one before has a number, so it may be the older one: `pinbox-node rollback` " +
+			"returns to that"
+	}
 	if a.Unverified {
 		text += "; its signature was not checked, since /etc/pinbox/keys.d has no key"
 	}

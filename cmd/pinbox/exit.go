@@ -255,6 +255,10 @@ var table = []cli.Row{
 		builder.ErrDrift, cli.ExitDamaged,
 		"`pinbox lock` locks the present inputs; without --locked, the lock only fixes tags",
 	},
+	{
+		pinset.ErrNoNumber, cli.ExitInput,
+		"set metadata.release in the appliance file, or --release-number, to a number that grows with each release",
+	},
 	{pinset.ErrBadLock, cli.ExitInput, "name a lock that this version of pinbox wrote"},
 	{spec.ErrAppliance, cli.ExitInput, "docs/appliance.schema.json lists all fields"},
 	{

@@ -230,7 +230,7 @@ func TestInterruptedDuringTheTrial(t *testing.T) {
 // A medium is plugged in while another one is copied, which may take longer than a command waits.
 // An automatic attach waits without a limit, since udev does not try again.
 func TestAutoAttachWhileAnotherIsCopied(t *testing.T) {
-	folders, _ := buildDeltas(t, 2)
+	folders, _ := buildReleases(t, 2, 1)
 	m := newManager(t, folders[0], "100m") // which does not wait
 	refused := make(chan error, 1)
 	done := make(chan error, 1)
@@ -254,7 +254,7 @@ func TestAutoAttachWhileAnotherIsCopied(t *testing.T) {
 // Two media are in drives at boot, and the one whose store needs the other is found first. Its
 // automatic attach waits for the base, since udev does not try again.
 func TestAutoAttachBeforeItsBase(t *testing.T) {
-	folders, _ := buildDeltas(t, 2)
+	folders, _ := buildReleases(t, 2, 1)
 	m := newManager(t, folders[0], "100m")
 	waiting, done := make(chan error, 1), make(chan error, 1)
 	o := Options{Waiting: func(reason error) { waiting <- reason }}

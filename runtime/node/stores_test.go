@@ -30,12 +30,19 @@ func TestMain(m *testing.M) {
 // their folders and pins.
 func buildDeltas(t *testing.T, deltas int) (folders, pins []string) {
 	t.Helper()
+	return buildReleases(t, deltas, 0)
+}
+
+// buildReleases is buildDeltas whose releases have numbers, each greater than the one before by step.
+func buildReleases(t *testing.T, deltas int, step int64) (folders, pins []string) {
+	t.Helper()
 	fixtures.NeedRoot(t)
 	registry, _ := appliance.Registry(t)
 	sizes := []int{1000}
 	for n := range deltas + 1 {
 		pin := pushImage(t, registry, "app/a", sizes...)
 		o := appliance.Options(t, sample.SetNamed("s", pin))
+		o.Appliance.Metadata.Release = int64(n+1) * step
 		if n == 0 {
 			appliance.Build(t, o)
 		} else {

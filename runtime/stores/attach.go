@@ -65,6 +65,8 @@ type Attached struct {
 	Repaired bool
 	// Moved are the tags that an earlier release of the appliance gave to other images.
 	Moved []string
+	// Unordered means that the release, which is current now, may be older than the one before: neither has a number.
+	Unordered bool
 	// Unverified means that the store has a signature but the node has no keys.
 	Unverified bool
 	// JudgedAt is the time at which expired keys and signatures were looked for, if the node's clock is
@@ -143,6 +145,7 @@ func (s *session) reattach(ctx context.Context, r Release, src source, o AttachO
 	if err := permit(s, src.id, r.ReleaseID, o); err != nil {
 		return a, err
 	}
+	a.Unordered = isUnordered(s, src.id, r.ReleaseID)
 	return a, s.makeCurrent(ctx, r)
 }
 
@@ -217,6 +220,7 @@ func (s *session) add(
 		return a, err
 	}
 	a.Store, a.Unverified = store, len(src.signature) > 0 && src.keys.IsEmpty()
+	a.Unordered = !o.KeepSets && isUnordered(s, store.ID, store.ReleaseID)
 	if !src.keys.IsEmpty() {
 		a.JudgedAt = signature.Behind(src.signature)
 	}

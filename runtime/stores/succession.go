@@ -3,8 +3,10 @@ package stores
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/opencontainers/go-digest"
 
@@ -25,6 +27,9 @@ func permit(s *session, id digest.Digest, next pinset.ReleaseID, o AttachOptions
 			same = ""
 		}
 		err = checkNewer(same, next, history)
+	}
+	if err == nil && o.Auto && next.Number == 0 {
+		err = fmt.Errorf("%w: it is %s", pinset.ErrNoNumber, next.Title())
 	}
 	if err != nil && o.Auto {
 		s.state.Refused = &Refused{ID: id, ReleaseID: next, Reason: err.Error()}
@@ -63,6 +68,14 @@ func checkNewer(id digest.Digest, next pinset.ReleaseID, history []Release) erro
 		}
 	}
 	return nil
+}
+
+// isUnordered reports whether the release of the store id may be older than one that the node keeps, since neither
+// has a number.
+func isUnordered(s *session, id digest.Digest, next pinset.ReleaseID) bool {
+	return slices.ContainsFunc(s.releases.history(s.state), func(r Release) bool {
+		return r.ID != id && next.IsUnordered(r.ReleaseID)
+	})
 }
 
 // findOwn reports whether a store is the appliance's own, by its digest. Then it is not copied.

@@ -71,3 +71,21 @@ func TestAttachOlderRelease(t *testing.T) {
 	s.mustRun("rollback")
 	s.wantPinned(2)
 }
+
+// Releases without numbers: a medium does not change the node by itself, also an old one with a good signature,
+// and an attach by hand says that it may go back. The build says so before. With a real CRI-O.
+func TestAttachReleasesWithoutNumbers(t *testing.T) {
+	s := newSystem(t, 3)
+	may := "so it may be the older one: `pinbox-node rollback` returns to that"
+	if out := s.mustRun("attach", s.stores[1]).Out; !strings.Contains(out, may) {
+		t.Errorf("got %q, want %q", out, may)
+	}
+	s.wantExit(3, "the release has no number", "attach", "--auto", s.stores[2])
+	s.wantExit(3, "`pinbox-node attach` without --auto", "attach", "--auto", s.stores[2])
+	s.wantPinned(1)
+	if out := s.mustRun("stores").Out; !strings.Contains(out, "refused") || !strings.Contains(out, "has no number") {
+		t.Errorf("got %s, want the refused store and the reason", out)
+	}
+	s.mustRun("attach", s.stores[2])
+	s.wantPinned(2)
+}

@@ -68,6 +68,66 @@ func TestOlderReleaseIsRefused(t *testing.T) {
 	}
 }
 
+// Releases without numbers have no order. Bug: an old store with a good signature became current by itself.
+func TestReleasesWithoutNumbers(t *testing.T) {
+	none := pinset.ReleaseID{}
+	node, next, newer := numbered(0, 0).id(), numbered(2, 0), numbered(2, 8)
+	auto, byHand, noNumber := stores.AttachOptions{Auto: true}, stores.AttachOptions{}, pinset.ErrNoNumber
+	for name, c := range map[string]struct {
+		node      pinset.ReleaseID
+		next      testStore
+		o         stores.AttachOptions
+		want      error
+		unordered bool
+	}{
+		"by itself":                   {node, next, auto, noNumber, false},
+		"by itself, with force":       {node, next, stores.AttachOptions{Auto: true, Force: true}, noNumber, false},
+		"by itself, without sets":     {node, next, stores.AttachOptions{Auto: true, KeepSets: true}, noNumber, false},
+		"by itself, unknown node":     {none, next, auto, noNumber, false},
+		"by itself, with a number":    {node, newer, auto, nil, false},
+		"by hand":                     {node, next, byHand, nil, true},
+		"by hand, with a number":      {node, newer, byHand, nil, false},
+		"by hand, without sets":       {node, next, stores.AttachOptions{KeepSets: true}, nil, false},
+		"by hand, forced over one":    {numbered(0, 5).id(), next, stores.AttachOptions{Force: true}, nil, false},
+		"by hand, to an unknown node": {none, next, byHand, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newNode(t, numbered(0, 0))
+			d.Appliance = c.node
+			c.o.Source = c.next.folder(t)
+			a, err := d.Attach(t.Context(), c.o)
+			if !errors.Is(err, c.want) || a.Unordered != c.unordered {
+				t.Errorf("got %v, unordered: %v, want %v, %v", err, a.Unordered, c.want, c.unordered)
+			}
+			if c.want != nil {
+				d.wantSet(0)
+				if left, err := filepath.Glob(filepath.Join(d.Dir, "*.squashfs")); err != nil || len(left) > 0 {
+					t.Errorf("got the files %v, %v, want none", left, err)
+				}
+				return
+			}
+			d.wantMounted(2)
+			again, err := d.Attach(t.Context(), c.o)
+			if err != nil || again.Unordered {
+				t.Errorf("again: got %v, unordered: %v, want that nothing changes", err, again.Unordered)
+			}
+		})
+	}
+}
+
+// The same for a release that the node keeps.
+func TestKeptReleaseWithoutNumber(t *testing.T) {
+	d := newNode(t, numbered(0, 0))
+	first := numbered(1, 0).folder(t)
+	d.attach(stores.AttachOptions{Source: first})
+	d.attach(stores.AttachOptions{Source: numbered(2, 0).folder(t)})
+	a, err := d.Attach(t.Context(), stores.AttachOptions{Source: first})
+	if err != nil || !a.Found || !a.Unordered {
+		t.Errorf("got %+v, %v, want a store that is found, and unordered", a, err)
+	}
+	d.wantSet(1)
+}
+
 // wantRefused checks that one store is attached, and that the status has the one that was plugged in, if any.
 func (d *testNode) wantRefused(auto bool, id pinset.ReleaseID) {
 	d.t.Helper()

@@ -10,6 +10,7 @@ import (
 var (
 	ErrNotNewer       = errors.New("the release is not newer than that of the node")
 	ErrOtherAppliance = errors.New("the store is of another appliance than the node")
+	ErrNoNumber       = errors.New("the release has no number, so a node cannot tell whether it is newer")
 )
 
 // ReleaseID names a release of an appliance. The zero value is an unknown one.
@@ -62,4 +63,9 @@ func (r ReleaseID) Follows(earlier ReleaseID) error {
 		return nil
 	}
 	return fmt.Errorf("%w: it is %s, and the node has %s", ErrNotNewer, r.Title(), earlier.Title())
+}
+
+// IsUnordered reports whether two releases of an appliance have no number, so that either may be the newer one.
+func (r ReleaseID) IsUnordered(other ReleaseID) bool {
+	return r.Name == other.Name && r.Number == 0 && other.Number == 0
 }

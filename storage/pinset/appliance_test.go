@@ -27,6 +27,10 @@ func TestFollows(t *testing.T) {
 		"another name, and no number at all": {pinset.ReleaseID{Name: "shop"}, edge(0), pinset.ErrOtherAppliance},
 	} {
 		t.Run(name, func(t *testing.T) {
+			unordered := c.next.IsUnordered(c.earlier)
+			if want := c.want == nil && c.next.Name == c.earlier.Name && c.next.Number == c.earlier.Number; unordered != want {
+				t.Errorf("got unordered: %v, want %v", unordered, want)
+			}
 			if got := cmp.Or(c.next.IsOf(c.earlier), c.next.Follows(c.earlier)); !errors.Is(got, c.want) {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
