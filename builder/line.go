@@ -12,7 +12,7 @@ import (
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/base"
-	"github.com/pinbox/pinbox/ignition"
+	"github.com/pinbox/pinbox/runtime/provision"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -125,7 +125,7 @@ type contents struct {
 	images  []storage.Resolved
 	program *os.File
 	// storeFiles are files for the node that do not fit into its Ignition config.
-	storeFiles []ignition.File
+	storeFiles []provision.File
 	// common is what the bases of a delta have in common, delta the description of the delta; nil for an
 	// appliance.
 	common *base.Common

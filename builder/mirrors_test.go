@@ -16,7 +16,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
-	"github.com/pinbox/pinbox/ignition"
+	"github.com/pinbox/pinbox/runtime/provision"
 	"github.com/pinbox/pinbox/storage"
 )
 
@@ -48,7 +48,7 @@ func TestImagesOfAMirror(t *testing.T) {
 	o := options(t, sample.Set("worker", own(pins.Pause), own(pins.Mixed), own(pins.Index)))
 	o.Appliance.Spec.Mirrors = digestMirrors(t, noRegistry, registry.Host, "NeverContactSource")
 	n := appliance.Boot(t, o, own(pins.Pause))
-	dropin, err := os.ReadFile(filepath.Join(n.Root, ignition.RegistriesPath))
+	dropin, err := os.ReadFile(filepath.Join(n.Root, provision.RegistriesPath))
 	if err != nil {
 		t.Fatal(err)
 	}

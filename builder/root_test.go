@@ -25,7 +25,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/crio"
 	"github.com/pinbox/pinbox/fixtures/oracle"
 	"github.com/pinbox/pinbox/fixtures/sample"
-	"github.com/pinbox/pinbox/ignition"
+	"github.com/pinbox/pinbox/runtime/provision"
 )
 
 // dir builds an appliance of the samples with a store of format dir.
@@ -128,7 +128,7 @@ func TestDirIsAMainStore(t *testing.T) {
 	fixtures.NeedRoot(t)
 	o := options(t, pins.Sets())
 	o.Appliance.Spec.Store.Format = format.Dir
-	o.Appliance.Spec.Node.Store.Path = ignition.MainStore
+	o.Appliance.Spec.Node.Store.Path = provision.MainStore
 	build(t, o)
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)

@@ -76,8 +76,8 @@ var below = map[string][]string{
 		"storage/iso9660", "storage/layout", "storage/loop", "storage/pinset", "storage/signature", "storage/squashfs",
 		"storage/verity",
 	},
-	"ignition": {"runtime/crio", "storage/layout", "storage/pinset", "storage/verity"},
-	"builder":  {"ignition", "runtime/crio", "storage"},
+	"ignition": {"runtime/provision", "storage/layout", "storage/pinset", "storage/verity"},
+	"builder":  {"ignition", "runtime/crio", "runtime/provision", "storage"},
 	"cmd":      {"builder", "ignition", "runtime", "storage"},
 }
 
@@ -122,7 +122,7 @@ var rooms = map[string][]string{
 	"runtime": {
 		"runtime/node",
 		"runtime/systemd",
-		"runtime/partition runtime/stores",
+		"runtime/partition runtime/provision runtime/stores",
 		"runtime",
 		"runtime/cri runtime/crio runtime/disk runtime/kubelet runtime/registry runtime/transfer runtime/watch",
 	},

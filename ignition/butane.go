@@ -8,8 +8,7 @@ import (
 	ign "github.com/coreos/ignition/v2/config"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/pinbox/pinbox/runtime/crio"
-	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/runtime/provision"
 )
 
 // The version of Butane's Fedora CoreOS flavour that gives Ignition 3.4, which
@@ -78,8 +77,23 @@ func (m mode) MarshalYAML() (any, error) {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: fmt.Sprintf("%#o", uint32(m))}, nil
 }
 
-func text(path string, contents []byte) file {
-	return file{Path: path, Mode: 0o644, Overwrite: true, Contents: content{Inline: string(contents)}}
+// add adds what a node must hold.
+func (d *document) add(p provision.Parts) {
+	for _, dir := range p.Directories {
+		d.Storage.Directories = append(d.Storage.Directories, directory{Path: dir.Path, Mode: mode(dir.Mode)})
+	}
+	for _, f := range p.Files {
+		d.Storage.Files = append(d.Storage.Files, file{
+			Path: f.Path, Mode: mode(f.Mode), Overwrite: true, Contents: content{Inline: string(f.Content)},
+		})
+	}
+	for _, u := range p.Units {
+		added := unit{Name: u.Name, Enabled: u.Enabled, Contents: u.Content}
+		for _, in := range u.Dropins {
+			added.Dropins = append(added.Dropins, dropin{Name: in.Name, Contents: in.Content})
+		}
+		d.Systemd.Units = append(d.Systemd.Units, added)
+	}
 }
 
 // Render returns the configuration as Butane: equal configurations, equal bytes.
@@ -88,16 +102,14 @@ func Render(c Config) ([]byte, error) {
 	if err := doc.merge(c); err != nil {
 		return nil, err
 	}
-	doc.Storage.Directories = c.directories()
-	doc.Storage.Files = slices.DeleteFunc(c.files(), func(f file) bool { return c.inStore(f.Path) })
-	t := newTemplates(c.verified())
-	doc.Storage.Files = append(doc.Storage.Files, t.openStore()...)
-	t.StoreFiles, t.AutoAttach = c.StoreFiles, c.AutoAttach
-	doc.Systemd.Units = t.node()
-	if c.AutoAttach {
-		doc.Storage.Files = append(doc.Storage.Files, text(UdevRulesPath, []byte(t.render("udev.rules"))))
+	n := c.Node
+	n.Keys = n.Keys || c.HasKeys()
+	parts, err := n.Parts()
+	if err != nil {
+		return nil, err
 	}
-	return doc.encode("First-boot configuration of a pinbox appliance. config.ign is made from it", "config.bu", t.err)
+	doc.add(parts)
+	return doc.encode("First-boot configuration of a pinbox appliance. config.ign is made from it", "config.bu")
 }
 
 func newDocument(sshKeys []string) document {
@@ -110,10 +122,7 @@ func newDocument(sshKeys []string) document {
 
 // encode writes the document below two comment lines: what it is, and the command that translates
 // it.
-func (d document) encode(about, name string, err error) ([]byte, error) {
-	if err != nil {
-		return nil, err
-	}
+func (d document) encode(about, name string) ([]byte, error) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# %s:\n# butane --strict --pretty %s\n", about, name)
 	enc := yaml.NewEncoder(&b)
@@ -149,19 +158,6 @@ func (d *document) merge(c Config) error {
 	return nil
 }
 
-// Names of pinbox's own units.
-const (
-	storeUnit     = "pinbox-store.service"
-	mountUnit     = "pinbox-mount.service"
-	attachUnit    = "pinbox-attach@.service"
-	firstbootUnit = "pinbox-firstboot.service"
-	nodeUnit      = "pinbox-node.service"
-	filesUnit     = "pinbox-files.service"
-	checkUnit     = "pinbox-check-disk.service"
-	installUnit   = "pinbox-install-store.service"
-	crioDropin    = "10-pinbox-stores.conf"
-)
-
 // conflict returns an ErrConflict that names the file or unit of pinbox that a merged configuration
 // would replace: it overrides the one that it is merged into.
 func (c Config) conflict(merged []byte) error {
@@ -169,17 +165,7 @@ func (c Config) conflict(merged []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrButane, err)
 	}
-	own := map[string]bool{
-		unitName(crio.Slots()[0]): true, unitName(layout.MediumMount): true, filesUnit: true, crioDropin: true,
-		storeUnit: true, layout.OpenStorePath: true, mountUnit: true, firstbootUnit: true, nodeUnit: true,
-		attachUnit: true, UdevRulesPath: true,
-	}
-	for _, f := range c.files() {
-		own[f.Path] = true
-	}
-	for _, d := range c.directories() {
-		own[d.Path] = true
-	}
+	own := c.Names()
 	var names []string
 	for _, f := range parsed.Storage.Files {
 		names = append(names, f.Path)
@@ -197,7 +183,7 @@ func (c Config) conflict(merged []byte) error {
 		}
 	}
 	for _, name := range names {
-		if own[name] {
+		if slices.Contains(own, name) {
 			return fmt.Errorf("%w: %s", ErrConflict, name)
 		}
 	}

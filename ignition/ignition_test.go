@@ -15,6 +15,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/crio"
 	"github.com/pinbox/pinbox/ignition"
 	runtimecrio "github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/runtime/provision"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/verity"
@@ -52,24 +53,25 @@ func configs(t *testing.T) map[string]ignition.Config {
 	snippet := "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/hostname\n    contents:\n" +
 		"      inline: ship-7\n"
 	return map[string]ignition.Config{
-		"live": {Release: pinset.ReleaseID{Name: "factory-12", Number: 7}, Sets: sets, Store: ignition.Store{
-			SELinuxContext: ignition.DefaultSELinuxContext, Digest: digest.FromString("store"), Tree: tree, Program: program,
-		}, KeepPrevious: 1},
+		"live": {Node: provision.Node{Release: pinset.ReleaseID{Name: "factory-12", Number: 7}, Sets: sets, Store: provision.Store{
+			SELinuxContext: provision.DefaultSELinuxContext, Digest: digest.FromString("store"), Tree: tree, Program: program,
+		}, KeepPrevious: 1}},
 		"installed": {
-			Sets: sets, Store: ignition.Store{
+			Node: provision.Node{Sets: sets, Store: provision.Store{
 				PartitionLabel: "pinbox-store", Tree: tree, Program: program, Verity: layout.VerityRequire,
 			}, InternalRepair: true, KeepPrevious: 1,
-			AutoAttach: true, Kubelet: layout.KubeletMend,
+				AutoAttach: true, Kubelet: layout.KubeletMend,
+			},
 			SSHKeys:  []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb me@ship"},
 			Snippets: []ignition.Snippet{{Name: "hostname.bu", Content: []byte(snippet)}},
 		},
-		"folder": {Sets: sets, Store: ignition.Store{Folder: layout.StoreFolder, Program: program}},
-		"medium": {
-			Sets: sets, Store: ignition.Store{VolumeLabel: "PINBOX", Tree: tree, Program: program, Verity: layout.VerityOff},
+		"folder": {Node: provision.Node{Sets: sets, Store: provision.Store{Folder: layout.StoreFolder, Program: program}}},
+		"medium": {Node: provision.Node{
+			Sets: sets, Store: provision.Store{VolumeLabel: "PINBOX", Tree: tree, Program: program, Verity: layout.VerityOff},
 			PullSecret: []byte(`{"auths":{"quay.io":{"auth":"bWU6c2VjcmV0"}}}` + "\n"),
 			Registries: []byte("[[registry]]\n  location = \"quay.io\"\n  [[registry.mirror]]\n" +
 				"    location = \"mirror.lab:8443/quay\"\n    pull-from-mirror = \"digest-only\"\n"),
-		},
+		}},
 	}
 }
 
@@ -127,13 +129,13 @@ func TestConfigGolden(t *testing.T) {
 			if got := files[layout.NodeConfigPath]; !bytes.Equal(got, node.Render()) {
 				t.Errorf("got the node's configuration %q, want %q", got, node.Render())
 			}
-			if rules := files[ignition.UdevRulesPath]; (rules != nil) != config.AutoAttach {
+			if rules := files[provision.UdevRulesPath]; (rules != nil) != config.AutoAttach {
 				t.Errorf("got the udev rules %q, want some: %v", rules, config.AutoAttach)
 			}
 			if secret := files[runtimecrio.PullSecretPath]; !bytes.Equal(secret, config.PullSecret) {
 				t.Errorf("got the pull secret %q, want %q", secret, config.PullSecret)
 			}
-			if dropin := files[ignition.RegistriesPath]; !bytes.Equal(dropin, config.Registries) {
+			if dropin := files[provision.RegistriesPath]; !bytes.Equal(dropin, config.Registries) {
 				t.Errorf("got the mirrors %q, want %q", dropin, config.Registries)
 			}
 		})
@@ -249,14 +251,14 @@ func TestSnippetsOfPinboxsFiles(t *testing.T) {
 		"pinbox-node.service":      "systemd: {units: [{name: pinbox-node.service, enabled: false}]}",
 		"pinbox-mount.service":     "systemd: {units: [{name: pinbox-mount.service, mask: true}]}",
 		"pinbox-attach@.service":   "systemd: {units: [{name: pinbox-attach@.service, mask: true}]}",
-		ignition.UdevRulesPath: "storage: {files: [{path: " + ignition.UdevRulesPath +
+		provision.UdevRulesPath: "storage: {files: [{path: " + provision.UdevRulesPath +
 			", contents: {inline: x}}]}",
 		layout.NodeConfigPath: "storage: {files: [{path: " + layout.NodeConfigPath +
 			", contents: {inline: x}}]}",
 		"pinbox-firstboot.service": "systemd: {units: [{name: pinbox-firstboot.service, enabled: false}]}",
 		"pinbox-files.service":     "systemd: {units: [{name: pinbox-files.service, enabled: false}]}",
 		"run-media-pinbox.mount":   "systemd: {units: [{name: run-media-pinbox.mount, enabled: false}]}",
-		ignition.RegistriesPath: "storage: {files: [{path: " + ignition.RegistriesPath +
+		provision.RegistriesPath: "storage: {files: [{path: " + provision.RegistriesPath +
 			", contents: {inline: x}}]}",
 		runtimecrio.PullSecretPath: "storage: {files: [{path: " + runtimecrio.PullSecretPath +
 			", contents: {inline: x}}]}",
@@ -266,7 +268,7 @@ func TestSnippetsOfPinboxsFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			snippet := ignition.Snippet{Name: "mine.bu", Content: []byte("variant: fcos\nversion: 1.5.0\n" + content + "\n")}
 			_, err := ignition.Render(ignition.Config{
-				Snippets: []ignition.Snippet{snippet}, Registries: []byte("# mirrors"), PullSecret: []byte("{}"),
+				Snippets: []ignition.Snippet{snippet}, Node: provision.Node{Registries: []byte("# mirrors"), PullSecret: []byte("{}")},
 			})
 			if !errors.Is(err, ignition.ErrConflict) || !strings.Contains(err.Error(), name) {
 				t.Errorf("got %v, want %v with %s", err, ignition.ErrConflict, name)

@@ -6,7 +6,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/runtime/provision"
 )
 
 // Installer is the input of the configuration of a live system that installs CoreOS and the store
@@ -23,7 +23,7 @@ type Installer struct {
 	CopyNetwork bool
 	// Store is the store of the installed system. That of the live system is the same, and on its
 	// medium.
-	Store Store
+	Store provision.Store
 	// SSHKeys of the user core of the live system.
 	SSHKeys []string
 }
@@ -50,7 +50,6 @@ func (i Installer) Validate() error {
 // starts without a command, since coreos-installer's generator finds its configuration file.
 func (i Installer) Render() ([]byte, error) {
 	doc := newDocument(i.SSHKeys)
-	doc.Storage.Directories = []directory{{Path: crio.Slots()[0], Mode: 0o755}}
 	config, err := yaml.Marshal(struct {
 		Disk     string   `yaml:"dest-device"`
 		Ignition string   `yaml:"ignition-file"`
@@ -62,19 +61,16 @@ func (i Installer) Render() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	doc.Storage.Files = []file{text(installerConfig, config), text(installedConfig, i.Config)}
-	for n := range doc.Storage.Files {
-		doc.Storage.Files[n].Mode = 0o600 // they may hold secrets
-	}
 	store := i.Store
 	store.PartitionLabel = ""
-	t := newTemplates(store)
-	t.Disk = i.Disk
-	doc.Storage.Files = append(doc.Storage.Files, t.openStore()...)
-	doc.Systemd.Units = append(t.storeUnits(),
-		unit{Name: checkUnit, Enabled: true, Contents: t.render("check-disk.service")},
-		unit{Name: installUnit, Enabled: true, Contents: t.render("install-store.service")})
+	parts, err := provision.Installer{Disk: i.Disk, Store: store}.Parts()
+	if err != nil {
+		return nil, err
+	}
+	parts.Files = append([]provision.File{ // they may hold secrets
+		{Path: installerConfig, Mode: 0o600, Content: config}, {Path: installedConfig, Mode: 0o600, Content: i.Config},
+	}, parts.Files...)
+	doc.add(parts)
 	return doc.encode(
-		"The live system's configuration, which installs the appliance to "+i.Disk+". live.ign is made from it", "live.bu",
-		t.err)
+		"The live system's configuration, which installs the appliance to "+i.Disk+". live.ign is made from it", "live.bu")
 }

@@ -11,15 +11,16 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/ignition"
+	"github.com/pinbox/pinbox/runtime/provision"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/verity"
 )
 
 // openStore runs the script of a configuration with programs that stand for those of the node, as shell
 // functions. It returns what it says, and the target of the link that it makes.
-func openStore(t *testing.T, s ignition.Store, programs string) (said, target string, err error) {
+func openStore(t *testing.T, s provision.Store, programs string) (said, target string, err error) {
 	t.Helper()
-	bu, err := ignition.Render(ignition.Config{Store: s})
+	bu, err := ignition.Render(ignition.Config{Node: provision.Node{Store: s}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,33 +55,33 @@ func TestOpenStore(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	partition := ignition.Store{PartitionLabel: "pinbox-store", Tree: tree}
+	partition := provision.Store{PartitionLabel: "pinbox-store", Tree: tree}
 	const device = "/dev/disk/by-partlabel/pinbox-store"
 	for name, c := range map[string]struct {
-		store    ignition.Store
+		store    provision.Store
 		policy   layout.Verity
 		programs string
 		says     string
 		link     string // "" if the script fails
 	}{
 		"file": {
-			ignition.Store{Path: file, Tree: tree}, "", mapper, "0 80 verity 1 /dev/loop7 /dev/loop7 4096 4096 10 11 sha256 " +
+			provision.Store{Path: file, Tree: tree}, "", mapper, "0 80 verity 1 /dev/loop7 /dev/loop7 4096 4096 10 11 sha256 " +
 				tree.Root.Encoded() + " -", "/dev/mapper/pinbox-store-0",
 		},
-		"no dm-verity":          {ignition.Store{Path: file, Tree: tree}, "", noModule, "has no dm-verity", file},
-		"no dm-verity, require": {ignition.Store{Path: file, Tree: tree}, layout.VerityRequire, noModule, "has no dm-verity", ""},
-		"off":                   {ignition.Store{Path: file, Tree: tree}, layout.VerityOff, mapper, "says off", file},
-		"no tree, require":      {ignition.Store{Path: file}, layout.VerityRequire, mapper, "no hash tree", ""},
+		"no dm-verity":          {provision.Store{Path: file, Tree: tree}, "", noModule, "has no dm-verity", file},
+		"no dm-verity, require": {provision.Store{Path: file, Tree: tree}, layout.VerityRequire, noModule, "has no dm-verity", ""},
+		"off":                   {provision.Store{Path: file, Tree: tree}, layout.VerityOff, mapper, "says off", file},
+		"no tree, require":      {provision.Store{Path: file}, layout.VerityRequire, mapper, "no hash tree", ""},
 		"one label":             {partition, layout.VerityOff, noUdev + one, "says off", device},
 		"two devices with one label": {
 			partition, layout.VerityOff, noUdev + two, "several devices have the label pinbox-store: /dev/sda5 /dev/sdb1\n", "",
 		},
 		"two media with one label": {
-			ignition.Store{VolumeLabel: "PINBOX"}, layout.VerityOff,
+			provision.Store{VolumeLabel: "PINBOX"}, layout.VerityOff,
 			noUdev + "lsblk() { printf 'PINBOX /dev/sr0\\nPINBOX /dev/sr1\\n'; }\n", "label PINBOX: /dev/sr0 /dev/sr1\n", "",
 		},
 		"tree that the kernel refuses": {
-			ignition.Store{Path: file, Tree: tree}, "",
+			provision.Store{Path: file, Tree: tree}, "",
 			mapper + "dmsetup() { [ $1 = targets ] && echo 'verity v1.9.0'; }\n", "dm-verity cannot open " + file, "",
 		},
 	} {
@@ -105,7 +106,7 @@ func TestKeysRequireVerityOfTheOwnStore(t *testing.T) {
 	for policy, want := range map[layout.Verity]string{
 		"": "verity=require", layout.VerityAuto: "verity=require", layout.VerityOff: "verity=off",
 	} {
-		bu, err := ignition.Render(ignition.Config{Store: ignition.Store{Verity: policy}, Snippets: []ignition.Snippet{keys}})
+		bu, err := ignition.Render(ignition.Config{Node: provision.Node{Store: provision.Store{Verity: policy}}, Snippets: []ignition.Snippet{keys}})
 		if err != nil || !strings.Contains(string(bu), want+"\n") {
 			t.Errorf("policy %q: got %v and no %q", policy, err, want)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pinbox/pinbox/runtime/provision"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/verity"
 )
@@ -23,7 +24,7 @@ func VolumeLabel(config []byte) (string, error) {
 		return "", fmt.Errorf("%w: %w", ErrButane, err)
 	}
 	for _, u := range c.Systemd.Units {
-		if u.Name != unitName(layout.MediumMount) || u.Contents == nil {
+		if u.Name != provision.UnitName(layout.MediumMount) || u.Contents == nil {
 			continue
 		}
 		if m := byLabel.FindStringSubmatch(*u.Contents); m != nil {

@@ -11,17 +11,9 @@ import (
 	"strings"
 
 	ign "github.com/coreos/ignition/v2/config"
-)
 
-// File is a file that the store can have instead of the configuration.
-type File struct {
-	Path string
-	// Mode has the bits of chmod(1).
-	Mode uint32
-	// User and Group are names or numbers.
-	User, Group string
-	Content     []byte
-}
+	"github.com/pinbox/pinbox/runtime/provision"
+)
 
 // storePath matches the paths that a unit can contain without quoting.
 var storePath = regexp.MustCompile(`^/[A-Za-z0-9/._@:+-]+$`)
@@ -29,13 +21,8 @@ var storePath = regexp.MustCompile(`^/[A-Za-z0-9/._@:+-]+$`)
 // StoreFileCandidates lists the files that the store could have, the largest first: sets, and the
 // files of snippets that only one snippet names. The files that pin the images and mount the store
 // stay in the configuration.
-func (c Config) StoreFileCandidates() ([]File, error) {
-	var all []File
-	for _, f := range c.setFiles() {
-		all = append(all, File{
-			Path: f.Path, Mode: uint32(f.Mode), User: "root", Group: "root", Content: []byte(f.Contents.Inline),
-		})
-	}
+func (c Config) StoreFileCandidates() ([]provision.File, error) {
+	all := c.SetFiles()
 	named := map[string]int{}
 	for _, s := range c.Snippets {
 		translated, err := translate(s.Content, s.Dir)
@@ -48,8 +35,8 @@ func (c Config) StoreFileCandidates() ([]File, error) {
 		}
 		all = append(all, files...)
 	}
-	all = slices.DeleteFunc(all, func(f File) bool { return named[f.Path] > 1 || !storePath.MatchString(f.Path) })
-	slices.SortFunc(all, func(a, b File) int {
+	all = slices.DeleteFunc(all, func(f provision.File) bool { return named[f.Path] > 1 || !storePath.MatchString(f.Path) })
+	slices.SortFunc(all, func(a, b provision.File) int {
 		return cmp.Or(cmp.Compare(len(b.Content), len(a.Content)), cmp.Compare(a.Path, b.Path))
 	})
 	return all, nil
@@ -57,7 +44,7 @@ func (c Config) StoreFileCandidates() ([]File, error) {
 
 // candidates returns the files of a snippet that have their content in it, and adds to named how
 // often each path is named.
-func candidates(config []byte, named map[string]int) ([]File, error) {
+func candidates(config []byte, named map[string]int) ([]provision.File, error) {
 	parsed, _, err := ign.Parse(config)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrButane, err)
@@ -66,7 +53,7 @@ func candidates(config []byte, named map[string]int) ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	var files []File
+	var files []provision.File
 	for _, f := range parsed.Storage.Files {
 		named[f.Path]++
 		content, ok := contents[f.Path]
@@ -77,7 +64,7 @@ func candidates(config []byte, named map[string]int) ([]File, error) {
 		if f.Mode != nil {
 			mode = *f.Mode
 		}
-		files = append(files, File{
+		files = append(files, provision.File{
 			Path: f.Path, Mode: uint32(mode), Content: content,
 			User: owner(f.User.Name, f.User.ID), Group: owner(f.Group.Name, f.Group.ID),
 		})
@@ -102,10 +89,8 @@ func (c Config) LargestPart() (name string, bytes int) {
 			name, bytes = part, size
 		}
 	}
-	for _, f := range c.files() {
-		if !c.inStore(f.Path) {
-			compare(f.Path, len(f.Contents.Inline))
-		}
+	for _, f := range c.Kept() {
+		compare(f.Path, len(f.Content))
 	}
 	compare("the list of SSH keys", len(strings.Join(c.SSHKeys, "\n")))
 	for _, s := range c.Snippets {
@@ -116,11 +101,6 @@ func (c Config) LargestPart() (name string, bytes int) {
 		}
 	}
 	return name, bytes
-}
-
-// inStore reports whether the store has the file.
-func (c Config) inStore(path string) bool {
-	return slices.ContainsFunc(c.StoreFiles, func(f File) bool { return f.Path == path })
 }
 
 // without removes the files that the store has from a snippet. All else stays, the version too.
@@ -139,7 +119,7 @@ func (c Config) without(config []byte) ([]byte, error) {
 	kept := slices.DeleteFunc(files, func(f any) bool {
 		fields, _ := f.(map[string]any)
 		path, _ := fields["path"].(string)
-		return c.inStore(path)
+		return c.InStore(path)
 	})
 	if len(files) > 0 {
 		storage["files"] = kept

@@ -12,6 +12,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/crio"
 	"github.com/pinbox/pinbox/ignition"
+	"github.com/pinbox/pinbox/runtime/provision"
 )
 
 // Only a file that moves to the store is removed from the configuration.
@@ -33,7 +34,7 @@ func TestStoreFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := ignition.File{Path: "/etc/large", Mode: 0o750, User: "core", Group: "7", Content: []byte(large)}
+	want := provision.File{Path: "/etc/large", Mode: 0o750, User: "core", Group: "7", Content: []byte(large)}
 	if diff := cmp.Diff(want, all[0]); diff != "" {
 		t.Fatalf("the largest (-want +got):\n%s", diff)
 	}

@@ -10,12 +10,13 @@ import (
 
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/ignition"
+	"github.com/pinbox/pinbox/runtime/provision"
 )
 
 // The real udev, with the rules of a distribution too, attaches a medium that is inserted, and nothing else.
 func TestUdevRules(t *testing.T) {
 	fixtures.NeedRoot(t)
-	bu, err := ignition.Render(ignition.Config{AutoAttach: true})
+	bu, err := ignition.Render(ignition.Config{Node: provision.Node{AutoAttach: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +28,7 @@ func TestUdevRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours := string(files[ignition.UdevRulesPath])
+	ours := string(files[provision.UdevRulesPath])
 	fixtures.Golden(t, "70-pinbox.rules", []byte(ours))
 	// The test uses a loop device as a drive.
 	drive := strings.Replace(ours, "/devices/virtual/*", "/devices/none/*", 1)

@@ -14,6 +14,7 @@ import (
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/ignition"
+	"github.com/pinbox/pinbox/runtime/provision"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
@@ -26,7 +27,7 @@ type Files struct {
 	butane, ignition         []byte
 	liveButane, liveIgnition []byte
 	// StoreFiles are files of the node that do not fit into the ISO; they are in the store instead.
-	StoreFiles []ignition.File
+	StoreFiles []provision.File
 	secret     bool // a config has a pull secret, or files of the user
 	notes      []string
 	spec       spec.Spec

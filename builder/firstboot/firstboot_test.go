@@ -26,6 +26,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/runtime/provision"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -129,7 +130,7 @@ func TestTexts(t *testing.T) {
 	}
 	node := nodeFiles(t, files, artifact.IgnitionFile)
 	for path, want := range map[string]string{
-		ignition.RegistriesPath: "# mirrors\n", crio.PinnedImagesPath: "quay.example.com/a@sha256:",
+		provision.RegistriesPath: "# mirrors\n", crio.PinnedImagesPath: "quay.example.com/a@sha256:",
 	} {
 		if got := string(node[path]); !strings.Contains(got, want) {
 			t.Errorf("got %q in %s, want %q", got, path, want)

@@ -5,20 +5,21 @@ import (
 
 	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/ignition"
+	"github.com/pinbox/pinbox/runtime/provision"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // Config returns the first-boot configuration of the spec, without its Butane files and pull secret.
 func (s Spec) Config(sets []pinset.Set, registries []byte) ignition.Config {
-	c := ignition.Config{
-		Sets: sets, Registries: registries, InternalRepair: s.Node.InternalRepair, SSHKeys: s.Ignition.SSHAuthorizedKeys,
+	c := ignition.Config{SSHKeys: s.Ignition.SSHAuthorizedKeys, Node: provision.Node{
+		Sets: sets, Registries: registries, InternalRepair: s.Node.InternalRepair,
 		KeepPrevious: layout.DefaultKeepPrevious, AutoAttach: s.Node.AutoAttach, Kubelet: s.Node.Kubelet,
-		Store: ignition.Store{
+		Store: provision.Store{
 			Path: s.Node.Store.Path, PartitionLabel: s.Node.Store.PartitionLabel, VolumeLabel: s.Node.Store.VolumeLabel,
-			SELinuxContext: ignition.DefaultSELinuxContext, Verity: s.Node.Store.Verity,
+			SELinuxContext: provision.DefaultSELinuxContext, Verity: s.Node.Store.Verity,
 		},
-	}
+	}}
 	if !format.Of(s.Store.Format).Describe().Mounted {
 		c.Store.Path, c.Store.Folder = "", cmp.Or(s.Node.Store.Path, layout.StoreFolder)
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/pinbox/pinbox/builder/format"
-	"github.com/pinbox/pinbox/ignition"
+	"github.com/pinbox/pinbox/runtime/provision"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
@@ -43,9 +43,9 @@ func (s Spec) validateStore() error {
 		return only("spec.node.store.verity")
 	case s.Node.Store.PartitionLabel != "":
 		return only("spec.node.store.partitionLabel")
-	case !about.MainStore && s.Node.Store.Path == ignition.MainStore:
+	case !about.MainStore && s.Node.Store.Path == provision.MainStore:
 		return fmt.Errorf("spec.node.store.path %s is CRI-O's main store: use spec.store.format %s",
-			ignition.MainStore, format.NamesWith(func(d format.Description) bool { return d.MainStore }))
+			provision.MainStore, format.NamesWith(func(d format.Description) bool { return d.MainStore }))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package ignition
+package provision
 
 import (
 	"cmp"
@@ -24,24 +24,57 @@ type rendering struct {
 	// Policy, Root and Blocks are for dm-verity, VerityName is the name of its device.
 	Policy, Root, VerityName string
 	Blocks                   int64
-	// ProgramSum is the SHA-256 of Program.
+	// ProgramSum is the SHA-256 of Program, "" if the units do not install it.
 	ProgramSum string
 	// VolumeLabel and MediumDir are of a medium with the store alone.
 	VolumeLabel, MediumDir string
 	// Program and FilesDir are paths in the store, MediumLabel the volume label of a delta.
 	Program, FilesDir, MediumLabel string
-	StoreFiles                     []File
-	AutoAttach                     bool
-	Disk                           string
-	err                            error
+	// Installed is the path of the program on the node.
+	Installed  string
+	StoreFiles []File
+	AutoAttach bool
+	Disk       string
+	err        error
 }
+
+// Names of pinbox's own units.
+const (
+	storeUnit     = "pinbox-store.service"
+	mountUnit     = "pinbox-mount.service"
+	attachUnit    = "pinbox-attach@.service"
+	firstbootUnit = "pinbox-firstboot.service"
+	nodeUnit      = "pinbox-node.service"
+	filesUnit     = "pinbox-files.service"
+	checkUnit     = "pinbox-check-disk.service"
+	installUnit   = "pinbox-install-store.service"
+	crioDropin    = "10-pinbox-stores.conf"
+)
 
 // label is a label of a device, in a column of lsblk(8).
 type label struct{ Column, Value string }
 
-func newTemplates(s Store) *rendering {
+// rendering returns the input of the templates for a node.
+func (n Node) rendering() *rendering {
+	s := n.Store
+	if n.Keys && s.Verity != layout.VerityOff {
+		s.Verity = layout.VerityRequire
+	}
+	r := s.rendering()
+	r.StoreFiles, r.AutoAttach = n.StoreFiles, n.AutoAttach
+	if n.Program != "" { // somebody else installs it
+		r.Installed, r.ProgramSum = n.Program, ""
+	}
+	return r
+}
+
+// rendering returns the input of the templates for a node with the store.
+func (s Store) rendering() *rendering {
 	r := &rendering{
-		Program: layout.OwnProgram, FilesDir: layout.OwnFiles, MediumLabel: layout.MediumLabel,
+		Installed: DefaultProgram, Program: layout.OwnProgram, FilesDir: layout.OwnFiles, MediumLabel: layout.MediumLabel,
+	}
+	if s.None {
+		return r
 	}
 	if s.Program != "" {
 		r.ProgramSum = s.Program.Encoded()
@@ -51,7 +84,7 @@ func newTemplates(s Store) *rendering {
 		return r
 	}
 	r.What, r.Where, r.Options = layout.StoreLink, crio.Slots()[0], s.options()
-	r.Mount, r.VolumeLabel, r.MediumDir = unitName(r.Where), s.VolumeLabel, layout.MediumMount
+	r.Mount, r.VolumeLabel, r.MediumDir = UnitName(r.Where), s.VolumeLabel, layout.MediumMount
 	r.Service, r.Store, r.Script = storeUnit, s.NodePath(), layout.OpenStorePath
 	switch {
 	case s.PartitionLabel != "":
@@ -81,40 +114,40 @@ func (r *rendering) render(name string) string {
 }
 
 // storeUnits returns the units that mount the store.
-func (r *rendering) storeUnits() []unit {
-	return []unit{
-		{Name: storeUnit, Contents: r.render("store.service")},
-		{Name: r.Mount, Enabled: true, Contents: r.render("store.mount")},
+func (r *rendering) storeUnits() []Unit {
+	return []Unit{
+		{Name: storeUnit, Content: r.render("store.service")},
+		{Name: r.Mount, Enabled: true, Content: r.render("store.mount")},
 	}
 }
 
 // openStore returns the script that opens the store; none if nothing is mounted.
-func (r *rendering) openStore() []file {
+func (r *rendering) openStore() []File {
 	if r.Mount == "" {
 		return nil
 	}
-	return []file{text(layout.OpenStorePath, []byte(r.render("open-store")))}
+	return []File{text(layout.OpenStorePath, []byte(r.render("open-store")))}
 }
 
 // node returns the units of a node.
-func (r *rendering) node() []unit {
-	var units []unit
+func (r *rendering) node() []Unit {
+	var units []Unit
 	if r.Mount != "" {
 		units = r.storeUnits()
 	}
 	units = append(units,
-		unit{Name: "crio.service", Dropins: []dropin{{Name: crioDropin, Contents: r.render("crio.conf")}}},
-		unit{Name: mountUnit, Contents: r.render("mount.service")},
-		unit{Name: firstbootUnit, Enabled: true, Contents: r.render("firstboot.service")},
-		unit{Name: nodeUnit, Enabled: true, Contents: r.render("node.service")})
+		Unit{Name: "crio.service", Dropins: []Dropin{{Name: crioDropin, Content: r.render("crio.conf")}}},
+		Unit{Name: mountUnit, Content: r.render("mount.service")},
+		Unit{Name: firstbootUnit, Enabled: true, Content: r.render("firstboot.service")},
+		Unit{Name: nodeUnit, Enabled: true, Content: r.render("node.service")})
 	if r.AutoAttach {
-		units = append(units, unit{Name: attachUnit, Contents: r.render("attach.service")})
+		units = append(units, Unit{Name: attachUnit, Content: r.render("attach.service")})
 	}
 	if r.VolumeLabel != "" {
-		units = append(units, unit{Name: unitName(r.MediumDir), Contents: r.render("medium.mount")})
+		units = append(units, Unit{Name: UnitName(r.MediumDir), Content: r.render("medium.mount")})
 	}
 	if len(r.StoreFiles) > 0 {
-		units = append(units, unit{Name: filesUnit, Enabled: true, Contents: r.render("files.service")})
+		units = append(units, Unit{Name: filesUnit, Enabled: true, Content: r.render("files.service")})
 	}
 	return units
 }

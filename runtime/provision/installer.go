@@ -1,0 +1,22 @@
+package provision
+
+import "github.com/pinbox/pinbox/runtime/crio"
+
+// Installer is a live system that installs a node to a disk, and copies the store there.
+type Installer struct {
+	// Disk to install to: a path below /dev.
+	Disk string
+	// Store on the medium of the live system.
+	Store Store
+}
+
+// Parts returns what the live system must hold.
+func (i Installer) Parts() (Parts, error) {
+	r := i.Store.rendering()
+	r.Disk = i.Disk
+	p := Parts{Directories: []Directory{{Path: crio.Slots()[0], Mode: 0o755}}, Files: r.openStore()}
+	p.Units = append(r.storeUnits(),
+		Unit{Name: checkUnit, Enabled: true, Content: r.render("check-disk.service")},
+		Unit{Name: installUnit, Enabled: true, Content: r.render("install-store.service")})
+	return p, r.err
+}

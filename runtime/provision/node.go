@@ -1,0 +1,193 @@
+package provision
+
+import (
+	"cmp"
+	"path"
+	"slices"
+
+	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// RegistriesPath is the drop-in of registries.conf. It overrides registries.conf and earlier
+// drop-ins: containers-registries.conf.d(5).
+const RegistriesPath = "/etc/containers/registries.conf.d/50-pinbox-mirrors.conf"
+
+// UdevRulesPath sorts after 60-persistent-storage.rules, which finds file systems.
+const UdevRulesPath = "/etc/udev/rules.d/70-pinbox.rules"
+
+// DefaultProgram is where pinbox-node is on a node.
+const DefaultProgram = "/usr/local/bin/pinbox-node"
+
+// Node is a node with pinbox.
+type Node struct {
+	// Release of the appliance.
+	Release pinset.ReleaseID
+	// Sets that the node pins.
+	Sets []pinset.Set
+	// Store that the node mounts.
+	Store Store
+	// Registries is a drop-in of registries.conf; nil for none.
+	Registries []byte
+	// PullSecret is a file of credentials for the node; nil for none. It is never in the
+	// store.
+	PullSecret []byte
+	// InternalRepair leaves CRI-O's repair on.
+	InternalRepair bool
+	// Kubelet is what the node does about records of the kubelet that keep pods from images of stores.
+	Kubelet layout.Kubelet
+	// KeepPrevious is how many previous releases stay on the node for a rollback.
+	KeepPrevious int
+	// AutoAttach attaches a medium with a later store as soon as it is plugged in.
+	AutoAttach bool
+	// Keys is whether the node has keys, and so trusts no store that nobody signed. It trusts its own store by
+	// the root of the hash tree.
+	Keys bool
+	// StoreFiles are files that the node copies from its store instead of having them from the start.
+	StoreFiles []File
+	// Program is the path of a pinbox-node that the units do not install; "" means DefaultProgram, which they install
+	// from the store.
+	Program string
+}
+
+// Parts are what the file system of a node must hold.
+type Parts struct {
+	// Directories must exist when CRI-O and the units of pinbox start.
+	Directories []Directory
+	Files       []File
+	Units       []Unit
+}
+
+// Directory is a directory, with the mode bits of chmod(1).
+type Directory struct {
+	Path string
+	Mode uint32
+}
+
+// File is a file.
+type File struct {
+	Path string
+	// Mode has the bits of chmod(1).
+	Mode uint32
+	// User and Group are names or numbers.
+	User, Group string
+	Content     []byte
+	// Changes is whether pinbox-node, or somebody by its documentation, replaces the file later. All other
+	// files stay as they are.
+	Changes bool
+}
+
+// Unit is a unit of systemd, or drop-ins for the unit of somebody else: then Content is "".
+type Unit struct {
+	Name    string
+	Enabled bool
+	Content string
+	Dropins []Dropin
+}
+
+// Dropin is a file NAME in the folder UNIT.d.
+type Dropin struct{ Name, Content string }
+
+// Validate returns an error if a node could not use the configuration. It does not check the sets.
+func (n Node) Validate() error {
+	return cmp.Or(n.Store.validate(), n.config().Validate())
+}
+
+// Parts returns what the node must hold: equal nodes, equal bytes.
+func (n Node) Parts() (Parts, error) {
+	r := n.rendering()
+	files := append(n.Kept(), r.openStore()...)
+	units := r.node()
+	if n.AutoAttach {
+		files = append(files, text(UdevRulesPath, []byte(r.render("udev.rules"))))
+	}
+	return Parts{Directories: n.directories(), Files: files, Units: units}, r.err
+}
+
+// Names returns the paths and the names of units and drop-ins that nobody else may have on the node.
+func (n Node) Names() []string {
+	names := []string{
+		UnitName(crio.Slots()[0]), UnitName(layout.MediumMount), filesUnit, crioDropin, storeUnit, layout.OpenStorePath,
+		mountUnit, firstbootUnit, nodeUnit, attachUnit, UdevRulesPath,
+	}
+	for _, f := range n.files() {
+		names = append(names, f.Path)
+	}
+	for _, d := range n.directories() {
+		names = append(names, d.Path)
+	}
+	return names
+}
+
+// Kept returns the files that are not left for the store, without those that come from templates: the size of these
+// does not depend on what the node pins.
+func (n Node) Kept() []File {
+	return slices.DeleteFunc(n.files(), func(f File) bool { return n.InStore(f.Path) })
+}
+
+// InStore reports whether the store has the file.
+func (n Node) InStore(path string) bool {
+	return slices.ContainsFunc(n.StoreFiles, func(f File) bool { return f.Path == path })
+}
+
+// config is the configuration of pinbox-node.
+func (n Node) config() layout.NodeConfig {
+	own := n.Store.Digest
+	if n.Store.Folder != "" { // it is not mounted
+		own = ""
+	}
+	return layout.NodeConfig{
+		ReleaseID: n.Release, Store: own, KeepPrevious: n.KeepPrevious, SELinuxContext: n.Store.SELinuxContext,
+		Verity: n.Store.Verity, Kubelet: n.Kubelet,
+	}
+}
+
+// kubeletRecords is the folder of the kubelet's records of pulls, from which a node may remove some:
+// pkg/kubelet/images/pullmanager/fs_pullrecords.go in Kubernetes. The units may write to it if it
+// exists when they start; the kubelet makes it later otherwise.
+const kubeletRecords = "/var/lib/kubelet/image_manager"
+
+// directories are the directories that must exist when CRI-O and the units of pinbox start.
+func (n Node) directories() []Directory {
+	all := n.Store.directories()
+	if n.Kubelet == layout.KubeletMend {
+		all = append(all, Directory{Path: kubeletRecords, Mode: 0o700})
+	}
+	return all
+}
+
+// files are all files of the node that are not made from templates.
+func (n Node) files() []File {
+	pins := text(crio.PinnedImagesPath, crio.RenderPinned(pinset.Union(n.Sets...)))
+	pins.Changes = true
+	files := []File{
+		pins,
+		text(crio.StoresPath, crio.RenderStores(n.Store.additional(), n.InternalRepair)),
+		text(layout.NodeConfigPath, n.config().Render()),
+	}
+	if n.Registries != nil {
+		files = append(files, text(RegistriesPath, n.Registries))
+	}
+	if n.PullSecret != nil {
+		secret := text(crio.PullSecretPath, n.PullSecret)
+		secret.Mode = 0o600
+		files = append(files, secret, text(crio.CredentialsPath, crio.RenderCredentials()))
+	}
+	return append(files, n.SetFiles()...)
+}
+
+// SetFiles returns the files of the sets.
+func (n Node) SetFiles() []File {
+	var files []File
+	for _, s := range n.Sets {
+		f := text(path.Join(layout.SetsDir, pinset.FileName(s.Name)), s.Render())
+		f.Changes = true
+		files = append(files, f)
+	}
+	return files
+}
+
+func text(path string, content []byte) File {
+	return File{Path: path, Mode: 0o644, User: "root", Group: "root", Content: content}
+}
