@@ -151,6 +151,9 @@ const kubeletRecords = "/var/lib/kubelet/image_manager"
 // directories are the directories that must exist when CRI-O and the units of pinbox start.
 func (n Node) directories() []Directory {
 	all := n.Store.directories()
+	if len(n.Sets) == 0 && n.Store.None { // the units may write there if it exists
+		all = append(all, Directory{Path: layout.SetsDir, Mode: 0o755})
+	}
 	if n.Kubelet == layout.KubeletMend {
 		all = append(all, Directory{Path: kubeletRecords, Mode: 0o700})
 	}

@@ -1,12 +1,15 @@
 package provision_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/provision"
 	"github.com/pinbox/pinbox/storage/layout"
@@ -59,12 +62,42 @@ func TestNodeWithoutStore(t *testing.T) {
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("units (-want +got):\n%s", diff)
 	}
-	if len(p.Directories) != len(crio.Slots()) {
-		t.Errorf("got the directories %v, want all slots", p.Directories)
+	if last := p.Directories[len(p.Directories)-1].Path; len(p.Directories) != len(crio.Slots())+1 || last != layout.SetsDir {
+		t.Errorf("got the directories %v, want all slots and %s", p.Directories, layout.SetsDir)
 	}
 	for _, f := range p.Files {
 		if f.Path == layout.OpenStorePath {
 			t.Errorf("got %s, want no script that opens a store", f.Path)
+		}
+	}
+}
+
+// The real systemd-tmpfiles makes the directories, and changes none that exist.
+func TestTmpfiles(t *testing.T) {
+	root := t.TempDir()
+	p := parts(t, provision.Node{Kubelet: layout.KubeletMend})
+	f := provision.Tmpfiles(p.Directories)
+	conf := filepath.Join(root, f.Path)
+	existing := filepath.Join(root, crio.Slots()[1])
+	for _, err := range []error{
+		os.MkdirAll(filepath.Dir(conf), 0o755), os.WriteFile(conf, f.Content, 0o644), os.MkdirAll(existing, 0o555),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(existing, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	fixtures.NeedRoot(t)
+	fixtures.Run(t, "systemd-tmpfiles", "--root="+root, "--create", conf)
+	for _, d := range p.Directories {
+		want := os.FileMode(d.Mode)
+		if d.Path == crio.Slots()[1] {
+			want = 0o555
+		}
+		if fi, err := os.Stat(filepath.Join(root, d.Path)); err != nil || fi.Mode().Perm() != want {
+			t.Errorf("got %v, %v; want %s with the mode %o", fi, err, d.Path, want)
 		}
 	}
 }
