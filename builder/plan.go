@@ -54,6 +54,9 @@ func makePlan(ctx context.Context, o Options, program digest.Digest) (p plan, er
 			err = errors.Join(err, p.Close())
 		}
 	}()
+	if p.spec.OpenShift != nil {
+		p.material.ForCluster(p.spec.OpenShift.PoolNames())
+	}
 	registries, mirrorWarnings, err := readMirrors(p.spec.Mirrors)
 	if err != nil {
 		return p, err
@@ -73,6 +76,11 @@ func makePlan(ctx context.Context, o Options, program digest.Digest) (p plan, er
 	}
 	if p.Result, err = resolve.Resolve(ctx, p.client, p.material, o.Lock, o.Hooks); err != nil {
 		return p, p.explain(err)
+	}
+	if p.spec.OpenShift != nil {
+		for i := range p.Sets {
+			p.Sets[i].Version = p.spec.OpenShift.SetVersion()
+		}
 	}
 	if p.material.Unpinned() { // there are more sets now
 		if p.config, err = firstboot.Configure(o.Appliance, p.Sets, registries, program); err != nil {

@@ -111,6 +111,7 @@ var rooms = map[string][]string{
 	"builder": {
 		"builder",
 		"builder/firstboot builder/lint builder/resolve builder/sbom builder/verify",
+		"builder/openshift",
 		"builder/base builder/spec",
 		"builder/format builder/source",
 		"builder/artifact builder/mirror",

@@ -23,6 +23,7 @@ type (
 	document struct {
 		Variant  string    `yaml:"variant"`
 		Version  string    `yaml:"version"`
+		Metadata *metadata `yaml:"metadata,omitempty"`
 		Ignition *ignition `yaml:"ignition,omitempty"`
 		Passwd   *passwd   `yaml:"passwd,omitempty"`
 		Storage  struct {

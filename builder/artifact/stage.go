@@ -178,6 +178,9 @@ func (s *Stage) WriteTexts(store Store, lock pinset.Lock, sets []pinset.Set, mor
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := os.MkdirAll(filepath.Dir(s.Path(name)), 0o755); err != nil {
+			return err
+		}
 		if _, err := atomicfile.Write(s.Path(name), files[name].Content, files[name].Perm); err != nil {
 			return err
 		}
@@ -207,8 +210,15 @@ func (s *Stage) WriteSums(ctx context.Context, store string, known layout.Sums, 
 
 // Publish renames the stage to the output folder.
 func (s *Stage) Publish() error {
-	for _, dir := range []string{s.Path(ManifestsDir), s.Dir} {
-		if err := atomicfile.SyncDir(dir); err != nil {
+	var folders []string
+	err := filepath.WalkDir(s.Path(ManifestsDir), func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() {
+			folders = append(folders, path)
+		}
+		return err
+	})
+	for _, dir := range append(folders, s.Dir) {
+		if err = errors.Join(err, atomicfile.SyncDir(dir)); err != nil {
 			return err
 		}
 	}

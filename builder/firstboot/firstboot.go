@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"sort"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/iso"
+	"github.com/pinbox/pinbox/builder/openshift"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/runtime/provision"
@@ -28,10 +30,12 @@ type Files struct {
 	liveButane, liveIgnition []byte
 	// StoreFiles are files of the node that do not fit into the ISO; they are in the store instead.
 	StoreFiles []provision.File
-	secret     bool // a config has a pull secret, or files of the user
-	notes      []string
-	spec       spec.Spec
-	config     ignition.Config
+	// manifests are objects for the cluster by their file names; nil if the nodes have no operator.
+	manifests map[string][]byte
+	secret    bool // a config has a pull secret, or files of the user
+	notes     []string
+	spec      spec.Spec
+	config    ignition.Config
 }
 
 // unknown stands for the hash tree of a store until that is written, and unknownDigest for its digest. They take
@@ -69,6 +73,9 @@ func (c Files) Texts() map[string]artifact.Text {
 	files := map[string]artifact.Text{artifact.ButaneFile: text(c.butane), artifact.IgnitionFile: text(c.ignition)}
 	if c.liveIgnition != nil {
 		files[artifact.LiveButaneFile], files[artifact.LiveIgnitionFile] = text(c.liveButane), text(c.liveIgnition)
+	}
+	for name, content := range c.manifests {
+		files[path.Join(artifact.ManifestsDir, name)] = artifact.Text{Content: content, Perm: 0o644}
 	}
 	return files
 }
@@ -172,6 +179,11 @@ func render(s spec.Spec, c ignition.Config) (files Files, err error) {
 	}
 	if files.ignition, err = ignition.Translate(files.butane); err != nil {
 		return Files{}, err
+	}
+	if s.OpenShift != nil {
+		if files.manifests, err = openshift.Manifests(*s.OpenShift, c); err != nil {
+			return Files{}, err
+		}
 	}
 	if s.ISO.Base == "" {
 		return files, nil

@@ -80,7 +80,8 @@ func (r *resolver) payload(
 
 // choose returns the components of a payload that are wanted.
 func choose(p source.Payload, wanted source.RequestedRelease) ([]source.Component, error) {
-	chosen, err := p.Select(wanted.Components.Include, wanted.Components.Exclude, wanted.MachineOS)
+	chosen, err := p.Select(wanted.Components.Include, wanted.Components.Exclude,
+		wanted.MachineOS != nil && *wanted.MachineOS)
 	if err != nil || wanted.Blocked == nil {
 		return chosen, err
 	}

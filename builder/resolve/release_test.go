@@ -69,7 +69,7 @@ func TestRelease(t *testing.T) {
 		"the operating system, without a component and one that oc-mirror left out": {
 			source.RequestedRelease{
 				Release: source.Release{
-					Image: pushed.Pin, MachineOS: true, Components: source.Components{Exclude: []string{"must-gather"}},
+					Image: pushed.Pin, MachineOS: new(true), Components: source.Components{Exclude: []string{"must-gather"}},
 				},
 				Group:   source.Group{Pools: []string{"infra"}},
 				Blocked: func(name string) bool { return name == pushed.Components["pod"] },
@@ -263,7 +263,7 @@ func TestUnwantedComponentsAreNotMissing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := resolved(t, ocp(source.RequestedRelease{
-				Release: source.Release{Image: pushed.Pin, MachineOS: c.machineOS, Components: c.components},
+				Release: source.Release{Image: pushed.Pin, MachineOS: &c.machineOS, Components: c.components},
 				Images:  r.mirror(), References: references(t, pushed),
 			}), pinset.Lock{}, progress.Hooks{})
 			checkError(t, err, storage.ErrIncomplete, pushed.Pin)

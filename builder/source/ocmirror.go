@@ -30,8 +30,9 @@ type OCMirror struct {
 	Exclude []string `yaml:"exclude,omitempty"`
 	// Components to take of each release. If empty, all that CRI-O pulls.
 	Components Components `yaml:"components,omitempty"`
-	// MachineOS also takes the operating system of the nodes, which CRI-O never pulls.
-	MachineOS bool `yaml:"machineOS,omitempty"`
+	// MachineOS also takes the operating system of the nodes, which CRI-O never pulls. The default is true with
+	// spec.openshift, whose operator updates nodes from it.
+	MachineOS *bool `yaml:"machineOS,omitempty"`
 	// Signatures of the releases to verify. Signatures in the paths are used too.
 	Signatures Signatures `yaml:"signatures,omitempty"`
 }

@@ -14,8 +14,9 @@ type Release struct {
 	Image string `yaml:"image,omitempty"`
 	// Components to take. If empty, all that CRI-O pulls.
 	Components Components `yaml:"components,omitempty"`
-	// MachineOS also takes the operating system of the nodes, which CRI-O never pulls.
-	MachineOS bool `yaml:"machineOS,omitempty"`
+	// MachineOS also takes the operating system of the nodes, which CRI-O never pulls. The default is true with
+	// spec.openshift, whose operator updates nodes from it.
+	MachineOS *bool `yaml:"machineOS,omitempty"`
 	// Signatures to verify.
 	Signatures Signatures `yaml:"signatures,omitempty"`
 }

@@ -73,6 +73,8 @@ type Spec struct {
 	ISO ISO `yaml:"iso,omitempty"`
 	// Node describes how the nodes use the appliance.
 	Node Node `yaml:"node,omitempty"`
+	// OpenShift describes the cluster, if its Machine Config Operator manages the nodes.
+	OpenShift *OpenShift `yaml:"openshift,omitempty"`
 }
 
 // Store describes how the image store is written.
@@ -246,6 +248,9 @@ func (a *Appliance) Validate() error {
 		return err
 	}
 	if err := spec.validateISO(); err != nil {
+		return err
+	}
+	if err := spec.OpenShift.validate(); err != nil {
 		return err
 	}
 	config := spec.Config(nil, nil)

@@ -142,7 +142,12 @@ func TestSchemaAgreesWithTheDecoder(t *testing.T) {
 		"label with a space":  {good + "  node:\n    store:\n      partitionLabel: my store\n", "partition label"},
 		"relative path":       {good + "  node:\n    store:\n      path: srv/store\n", "starts with /"},
 		"negative number":     {good + "  node:\n    keepPrevious: -1\n", "keepPrevious is -1; it must be 0 or more"},
-		"duplicate field":     {good + "  sources: []\n", "already defined"},
+		"cluster": {
+			good + "  openshift:\n    version: \"4.17\"\n    pools: [worker, infra]\n    api: v1alpha1\n    podman: true\n", "",
+		},
+		"version with a patch": {good + "  openshift:\n    version: 4.20.1\n", "is not a version such as 4.20"},
+		"unknown API":          {good + "  openshift:\n    version: \"4.20\"\n    api: v2\n", "must be v1 or v1alpha1"},
+		"duplicate field":      {good + "  sources: []\n", "already defined"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "appliance.yaml")

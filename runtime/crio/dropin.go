@@ -44,18 +44,18 @@ func RenderPinned(images []pinset.Image) []byte {
 	return fmt.Appendf(nil, "[crio]\n  [crio.image]\n    pinned_images = [%s]\n", strings.Join(quoted, ", "))
 }
 
-// RenderStores returns the drop-in that adds the slots as additional image stores.
+// RenderStores returns the drop-in that adds the slots as additional image stores; none if something else lists
+// them: CRI-O takes each spelling of the option for another store, and lists the images of both.
 func RenderStores(slots []string, internalRepair bool) []byte {
 	var b strings.Builder
-	b.WriteString(`# Written by pinbox: read-only image stores.
-[crio]
-  # Each directory must exist when CRI-O starts, mounted or empty.
-  storage_option = [
-`)
-	for _, slot := range slots {
-		fmt.Fprintf(&b, "    \"overlay.imagestore=%s\",\n", slot)
+	b.WriteString("# Written by pinbox: read-only image stores.\n[crio]\n")
+	if len(slots) > 0 {
+		b.WriteString("  # Each directory must exist when CRI-O starts, mounted or empty.\n  storage_option = [\n")
+		for _, slot := range slots {
+			fmt.Fprintf(&b, "    \"overlay.imagestore=%s\",\n", slot)
+		}
+		b.WriteString("  ]\n")
 	}
-	b.WriteString("  ]\n")
 	if internalRepair {
 		b.WriteString("  internal_repair = true\n")
 	} else {

@@ -44,6 +44,10 @@ type Node struct {
 	// Keys is whether the node has keys, and so trusts no store that nobody signed. It trusts its own store by
 	// the root of the hash tree.
 	Keys bool
+	// Pins is who pins images on a node of OpenShift; "" on any other.
+	Pins layout.Pins
+	// OthersList is whether somebody else lists the stores for CRI-O, so that its drop-in does not.
+	OthersList bool
 	// StoreFiles are files that the node copies from its store instead of having them from the start.
 	StoreFiles []File
 	// Program is the path of a pinbox-node that the units do not install; "" means DefaultProgram, which they install
@@ -108,7 +112,7 @@ func (n Node) Parts() (Parts, error) {
 // Names returns the paths and the names of units and drop-ins that nobody else may have on the node.
 func (n Node) Names() []string {
 	names := []string{
-		UnitName(crio.Slots()[0]), UnitName(layout.MediumMount), filesUnit, crioDropin, storeUnit, layout.OpenStorePath,
+		UnitName(crio.Slots()[0]), UnitName(layout.MediumMount), filesUnit, crioDropin, StoreUnit, layout.OpenStorePath,
 		mountUnit, firstbootUnit, nodeUnit, attachUnit, UdevRulesPath,
 	}
 	for _, f := range n.files() {
@@ -139,7 +143,7 @@ func (n Node) config() layout.NodeConfig {
 	}
 	return layout.NodeConfig{
 		ReleaseID: n.Release, Store: own, KeepPrevious: n.KeepPrevious, SELinuxContext: n.Store.SELinuxContext,
-		Verity: n.Store.Verity, Kubelet: n.Kubelet,
+		Verity: n.Store.Verity, Kubelet: n.Kubelet, Pins: n.Pins,
 	}
 }
 
@@ -162,11 +166,15 @@ func (n Node) directories() []Directory {
 
 // files are all files of the node that are not made from templates.
 func (n Node) files() []File {
+	listed := n.Store.Additional()
+	if n.OthersList {
+		listed = nil
+	}
 	pins := text(crio.PinnedImagesPath, crio.RenderPinned(pinset.Union(n.Sets...)))
 	pins.Changes = true
 	files := []File{
 		pins,
-		text(crio.StoresPath, crio.RenderStores(n.Store.additional(), n.InternalRepair)),
+		text(crio.StoresPath, crio.RenderStores(listed, n.InternalRepair)),
 		text(layout.NodeConfigPath, n.config().Render()),
 	}
 	if n.Registries != nil {

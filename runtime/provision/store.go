@@ -107,8 +107,8 @@ func (s Store) options() string {
 	return strings.Join(options, ",")
 }
 
-// additional are the additional image stores of CRI-O.
-func (s Store) additional() []string {
+// Additional are the additional image stores of CRI-O.
+func (s Store) Additional() []string {
 	if s.Folder == "" || s.Folder == MainStore {
 		return crio.Slots()
 	}
@@ -118,7 +118,7 @@ func (s Store) additional() []string {
 // directories are the directories that must exist when CRI-O starts. Ignition cannot make one below
 // /usr, which is read-only.
 func (s Store) directories() (all []Directory) {
-	for _, store := range s.additional() {
+	for _, store := range s.Additional() {
 		if !strings.HasPrefix(store, "/usr/") {
 			all = append(all, Directory{Path: store, Mode: 0o755})
 		}

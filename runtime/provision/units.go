@@ -40,7 +40,7 @@ type rendering struct {
 
 // Names of pinbox's own units.
 const (
-	storeUnit     = "pinbox-store.service"
+	StoreUnit     = "pinbox-store.service"
 	mountUnit     = "pinbox-mount.service"
 	attachUnit    = "pinbox-attach@.service"
 	firstbootUnit = "pinbox-firstboot.service"
@@ -85,7 +85,7 @@ func (s Store) rendering() *rendering {
 	}
 	r.What, r.Where, r.Options = layout.StoreLink, crio.Slots()[0], s.options()
 	r.Mount, r.VolumeLabel, r.MediumDir = UnitName(r.Where), s.VolumeLabel, layout.MediumMount
-	r.Service, r.Store, r.Script = storeUnit, s.NodePath(), layout.OpenStorePath
+	r.Service, r.Store, r.Script = StoreUnit, s.NodePath(), layout.OpenStorePath
 	switch {
 	case s.PartitionLabel != "":
 		r.Label = &label{"PARTLABEL", s.PartitionLabel}
@@ -116,7 +116,7 @@ func (r *rendering) render(name string) string {
 // storeUnits returns the units that mount the store.
 func (r *rendering) storeUnits() []Unit {
 	return []Unit{
-		{Name: storeUnit, Content: r.render("store.service")},
+		{Name: StoreUnit, Content: r.render("store.service")},
 		{Name: r.Mount, Enabled: true, Content: r.render("store.mount")},
 	}
 }

@@ -41,6 +41,27 @@ type NodeConfig struct {
 	// Kubelet is what the node does about records of the kubelet that keep pods from images of
 	// stores; "" means KubeletReport.
 	Kubelet Kubelet `json:"kubelet,omitempty"`
+	// Pins is who pins images, on a node of OpenShift; "" on any other.
+	Pins Pins `json:"pins,omitempty"`
+}
+
+// Pins is who pins images on a node that OpenShift's Machine Config Operator manages.
+type Pins string
+
+// With PinsOperator, the operator does. With PinsNode, pinbox-node does as long as the node has an OpenShift before
+// 4.19, whose operator does not.
+const (
+	PinsOperator Pins = "operator"
+	PinsNode     Pins = "node"
+)
+
+// Validate returns an error for another value.
+func (p Pins) Validate() error {
+	switch p {
+	case "", PinsOperator, PinsNode:
+		return nil
+	}
+	return fmt.Errorf("pins is %q; it must be %s or %s", p, PinsOperator, PinsNode)
 }
 
 // Kubelet is what a node does about records of the kubelet.
@@ -94,7 +115,7 @@ func (c NodeConfig) Validate() error {
 			return err
 		}
 	}
-	return cmp.Or(c.ReleaseID.Check(), c.Verity.Validate(), c.Kubelet.Validate())
+	return cmp.Or(c.ReleaseID.Check(), c.Verity.Validate(), c.Kubelet.Validate(), c.Pins.Validate())
 }
 
 // Render returns the content of the file: equal configurations, equal bytes.

@@ -1,6 +1,7 @@
 package pinset
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -37,6 +38,8 @@ var (
 type Set struct {
 	Name   string
 	Labels map[string]string
+	// Version of the API that Render writes; "" is v1.
+	Version string
 	// Images in the order of the file, each once.
 	Images []Image
 	// Origin is the file and line that the set came from.
@@ -210,11 +213,11 @@ func (d *decoder) known(n *yaml.Node, prefix string, names ...string) {
 	}
 }
 
-// Render returns the set as a v1 object in YAML. The form is canonical: equal sets give equal
+// Render returns the set as an object in YAML. The form is canonical: equal sets give equal
 // bytes.
 func (s Set) Render() []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, "apiVersion: %s/v1\nkind: %s\nmetadata:\n", Group, Kind)
+	fmt.Fprintf(&b, "apiVersion: %s/%s\nkind: %s\nmetadata:\n", Group, cmp.Or(s.Version, "v1"), Kind)
 	if len(s.Labels) > 0 {
 		b.WriteString("  labels:\n")
 		for _, key := range slices.Sorted(maps.Keys(s.Labels)) {

@@ -1,0 +1,131 @@
+package spec
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// OpenShift describes the cluster of the nodes, whose Machine Config Operator manages them.
+type OpenShift struct {
+	// Version of the cluster, as 4.20, from 4.14 on.
+	Version string `yaml:"version" jsonschema:"pattern=^[45]\\.[0-9]{1\\,2}$"`
+	// Pools are the MachineConfigPools of the nodes. The default is worker and master.
+	Pools []string `yaml:"pools,omitempty"`
+	// API of the PinnedImageSets is v1, from 4.19 on. In 4.16 to 4.18 it is v1alpha1, and only there if
+	// the cluster has TechPreviewNoUpgrade; without it, the nodes pin the images by themselves.
+	API string `yaml:"api,omitempty" jsonschema:"enum=v1,enum=v1alpha1"`
+	// Podman makes podman and rpm-ostree on the nodes see the stores, too, so that the operator updates the
+	// operating system from them.
+	Podman bool `yaml:"podman,omitempty"`
+}
+
+// Minor is a version of OpenShift without its patch: 4.20 is {4, 20}.
+type Minor struct{ Major, Minor int }
+
+// Versions from which on a cluster differs.
+var (
+	// The oldest that pinbox writes for: its CRI-O takes Ignition 3.4.
+	oldest = Minor{4, 14}
+	// PinnedImageSets are served as v1alpha1, in preview.
+	previewed = Minor{4, 16}
+	// A NodeDisruptionPolicy says what a change restarts, without a feature in preview.
+	policies = Minor{4, 17}
+	// The operator pins images without a feature in preview: github.com/openshift/api, features.go.
+	pinning = Minor{4, 19}
+	// A ContainerRuntimeConfig has additional image stores, likewise.
+	storing = Minor{4, 23}
+)
+
+var minorVersion = regexp.MustCompile(`^([45])\.([0-9]{1,2})$`)
+
+// ParseMinor parses a version such as 4.20.
+func ParseMinor(s string) (Minor, error) {
+	m := minorVersion.FindStringSubmatch(s)
+	if m == nil {
+		return Minor{}, fmt.Errorf("OpenShift %q is not a version such as 4.20, without the patch", s)
+	}
+	major, _ := strconv.Atoi(m[1]) // they are digits
+	minor, _ := strconv.Atoi(m[2])
+	v := Minor{major, minor}
+	if v.Before(oldest) {
+		return Minor{}, fmt.Errorf("OpenShift %s is older than %s, the oldest that pinbox knows", s, oldest)
+	}
+	return v, nil
+}
+
+// String is 4.20.
+func (v Minor) String() string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
+
+// Before reports whether v is older than w.
+func (v Minor) Before(w Minor) bool {
+	return v.Major < w.Major || v.Major == w.Major && v.Minor < w.Minor
+}
+
+// minor is the version. The spec must be valid.
+func (o OpenShift) minor() Minor {
+	v, _ := ParseMinor(o.Version)
+	return v
+}
+
+// PoolNames are the pools, or those that every cluster has.
+func (o OpenShift) PoolNames() []string {
+	if len(o.Pools) == 0 {
+		return []string{"worker", "master"}
+	}
+	return o.Pools
+}
+
+// Pins is who pins the images: the operator, or the nodes where no operator does.
+func (o OpenShift) Pins() layout.Pins {
+	if o.API == "" && o.minor().Before(pinning) {
+		return layout.PinsNode
+	}
+	return layout.PinsOperator
+}
+
+// SetVersion is the version of the API of PinnedImageSets.
+func (o OpenShift) SetVersion() string {
+	if o.minor().Before(pinning) {
+		return "v1alpha1"
+	}
+	return "v1"
+}
+
+// RuntimeConfig reports whether a ContainerRuntimeConfig names the stores.
+func (o OpenShift) RuntimeConfig() bool { return o.Podman && !o.minor().Before(storing) }
+
+// Policies reports whether the cluster has NodeDisruptionPolicies.
+func (o OpenShift) Policies() bool { return !o.minor().Before(policies) }
+
+// validate checks spec.openshift.
+func (o *OpenShift) validate() error {
+	if o == nil {
+		return nil
+	}
+	v, err := ParseMinor(o.Version)
+	if err != nil {
+		return fmt.Errorf("spec.openshift.version: %w", err)
+	}
+	for i, pool := range o.Pools {
+		if !pinset.ValidName(pool) || slices.Contains(o.Pools[:i], pool) {
+			return fmt.Errorf("spec.openshift.pools: %q is not the name of one more MachineConfigPool", pool)
+		}
+	}
+	preview := !v.Before(previewed) && v.Before(pinning)
+	switch {
+	case o.Podman && v.Before(previewed):
+		return fmt.Errorf("spec.openshift.podman is for OpenShift %s and newer", previewed)
+	case o.API != "" && o.API != "v1" && o.API != "v1alpha1":
+		return fmt.Errorf("spec.openshift.api is %q; it must be v1 or v1alpha1", o.API)
+	case o.API == "v1" && v.Before(pinning):
+		return fmt.Errorf("spec.openshift.api v1 is of OpenShift %s and newer", pinning)
+	case o.API == "v1alpha1" && !preview:
+		return fmt.Errorf("spec.openshift.api v1alpha1 is of OpenShift %s to 4.18", previewed)
+	}
+	return nil
+}
