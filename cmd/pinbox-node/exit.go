@@ -30,6 +30,7 @@ var table = []cli.Row{
 	{partition.ErrMedium, cli.ExitDamaged, "check the ISO with `pinbox verify`, and write the medium again"},
 	{partition.ErrDisk, cli.ExitDamaged, "replace the disk"},
 	{partition.ErrSpace, cli.ExitSpace, "use a larger disk, or remove images from the appliance"},
+	{partition.ErrInUse, cli.ExitInput, "name another disk, or unmount what `lsblk` shows of this one"},
 	{partition.ErrNoDisk, cli.ExitInput, "run it as root; `lsblk` lists the disks"},
 	{partition.ErrTable, cli.ExitInput, "name the disk that coreos-installer wrote"},
 	{

@@ -38,6 +38,8 @@ func installStoreCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&o.Medium, "medium", path.Dir(layout.LiveStorePath), "`DIR` of the store and its sums")
 	cmd.Flags().BoolVar(&check, "check", false, "only check whether the store fits, before a system is installed")
+	cmd.Flags().BoolVar(&o.Erase, "erase", false,
+		"make a new partition table with the store alone, for an installer that keeps it; all else on the disk is lost")
 	cli.Under("Store", cmd.Flags())
 	output.Add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())

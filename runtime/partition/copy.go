@@ -20,19 +20,13 @@ type copier struct {
 	store, disk *os.File
 	sum         digest.Digest
 	done        func(done, all int64)
+	erase       bool
 	copied, all int64 // bytes written and read back
 }
 
 func (c *copier) install(diskSize int64) (Result, error) {
-	text, err := sfdisk(c.ctx, "", "--json", c.disk.Name())
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		return Result{}, fmt.Errorf("%w: %w", ErrTable, err)
-	}
-	if err != nil {
-		return Result{}, err
-	}
-	t, err := parseTable(text)
-	if err != nil {
+	t, err := c.readTable()
+	if err != nil && (!c.erase || !errors.Is(err, ErrTable)) {
 		return Result{}, err
 	}
 	fi, err := c.store.Stat()
@@ -41,7 +35,17 @@ func (c *copier) install(diskSize int64) (Result, error) {
 	}
 	size := fi.Size()
 	if e, ok := t.store(); ok {
-		return c.verifyExisting(e, t.SectorSize, size)
+		r, err := c.verifyExisting(e, t.SectorSize, size)
+		if err == nil || !c.erase || !errors.Is(err, ErrTaken) {
+			return r, err
+		}
+	}
+	args := []string{"--append"}
+	if c.erase {
+		if t, err = c.newTable(); err != nil {
+			return Result{}, err
+		}
+		args = []string{"--label", "gpt", "--wipe", "always", "--wipe-partitions", "never"}
 	}
 	e, err := t.allocate(diskSize, size)
 	if err != nil {
@@ -55,11 +59,28 @@ func (c *copier) install(diskSize int64) (Result, error) {
 	if err := c.verify(r.Start, size); err != nil {
 		return Result{}, err
 	}
-	if _, err := sfdisk(c.ctx, e.script(), "--append", "--no-reread", "--no-tell-kernel", "--quiet",
-		c.disk.Name()); err != nil {
+	args = append(args, "--no-reread", "--no-tell-kernel", "--quiet", c.disk.Name())
+	if _, err := sfdisk(c.ctx, e.script(), args...); err != nil {
 		return Result{}, err
 	}
 	return r, c.disk.Sync()
+}
+
+func (c *copier) readTable() (table, error) {
+	text, err := sfdisk(c.ctx, "", "--json", c.disk.Name())
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return table{}, fmt.Errorf("%w: %w", ErrTable, err)
+	}
+	if err != nil {
+		return table{}, err
+	}
+	return parseTable(text)
+}
+
+// newTable is an empty table for the disk.
+func (c *copier) newTable() (table, error) {
+	sector, err := unix.IoctlGetInt(int(c.disk.Fd()), unix.BLKSSZGET)
+	return table{Label: "gpt", SectorSize: int64(sector)}, err
 }
 
 // verifyExisting verifies a partition that an earlier run has made.

@@ -25,6 +25,7 @@ var (
 	ErrMedium = errors.New("the medium is damaged")
 	ErrDisk   = errors.New("the disk returns other bytes than were written")
 	ErrNoDisk = errors.New("is not a disk")
+	ErrInUse  = errors.New("the disk is in use, and would be erased")
 )
 
 // rootBytes is the least size of a root file system of Fedora CoreOS: its documentation,
@@ -37,6 +38,9 @@ type Options struct {
 	Medium string
 	// Disk is the device.
 	Disk string
+	// Erase makes a new partition table with the store's partition alone, for a system that is
+	// installed later and keeps this partition. All else on the disk is lost.
+	Erase bool
 	// Done is called with the bytes that were written and read back, of all; nil is fine.
 	Done func(done, all int64)
 }
@@ -77,19 +81,26 @@ func Check(o Options) error {
 
 // Install writes the store to the end of a disk that has a system, reads it back, and only then
 // adds a partition: so a partition is always complete. A run that was killed changes free space
-// only.
+// only. With Erase the disk needs no system, and nobody may use it.
 func Install(ctx context.Context, o Options) (Result, error) {
+	flags := os.O_RDWR
+	if o.Erase {
+		if err := Check(o); err != nil {
+			return Result{}, err
+		}
+		flags |= unix.O_EXCL // fails for a disk of which something is mounted
+	}
 	store, sum, err := openStore(o.Medium)
 	if err != nil {
 		return Result{}, err
 	}
 	defer store.Close()
-	disk, size, err := openDisk(o.Disk, os.O_RDWR)
+	disk, size, err := openDisk(o.Disk, flags)
 	if err != nil {
 		return Result{}, err
 	}
 	defer disk.Close()
-	c := copier{ctx: ctx, disk: disk, store: store, sum: sum, done: o.Done}
+	c := copier{ctx: ctx, disk: disk, store: store, sum: sum, done: o.Done, erase: o.Erase}
 	r, err := c.install(size)
 	if err != nil {
 		return Result{}, fmt.Errorf("%s: %w", o.Disk, err)
@@ -122,6 +133,9 @@ func openStore(medium string) (_ *os.File, sum digest.Digest, err error) {
 // openDisk also returns the size of the disk in bytes.
 func openDisk(name string, flags int) (_ *os.File, size int64, err error) {
 	disk, err := os.OpenFile(name, flags, 0)
+	if errors.Is(err, unix.EBUSY) {
+		return nil, 0, fmt.Errorf("%s: %w", name, ErrInUse)
+	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("%s %w: %w", name, ErrNoDisk, err)
 	}
