@@ -27,6 +27,7 @@ var othersFlags = map[string]string{
 	"--preserve-digests":             "skopeo",
 	"--root-hash-file":               "veritysetup",
 	"--same-permissions":             "tar",
+	"--save-partlabel":               "coreos-installer",
 	"--signature":                    "cosign",
 	"--tlog-upload":                  "cosign",
 	"--type":                         "cosign",

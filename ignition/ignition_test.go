@@ -75,7 +75,7 @@ func configs(t *testing.T) map[string]ignition.Config {
 	}
 }
 
-// rendered returns the Butane config of each configuration, and of an installer.
+// rendered returns the Butane config of each configuration, of an installer, and beside another one.
 func rendered(t *testing.T) map[string][]byte {
 	t.Helper()
 	all := map[string][]byte{}
@@ -95,6 +95,10 @@ func rendered(t *testing.T) map[string][]byte {
 		Store:       configs(t)["live"].Store,
 		AppendKargs: []string{"console=ttyS0"}, DeleteKargs: []string{"quiet"}, SSHKeys: configs(t)["installed"].SSHKeys,
 	}.Render()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all["agent"], err = ignition.Installer{Disk: "/dev/sda", Store: configs(t)["live"].Store}.Render()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,8 @@ import (
 type Installer struct {
 	// Disk to install to: a path below /dev.
 	Disk string
-	// Config is the Ignition config of the installed system.
+	// Config is the Ignition config of the installed system. nil means that another program of the
+	// live system installs it, as OpenShift's agent does, and only the store is put on the disk.
 	Config []byte
 	// AppendKargs and DeleteKargs change the kernel arguments of the installed
 	// system.
@@ -50,6 +51,26 @@ func (i Installer) Validate() error {
 // starts without a command, since coreos-installer's generator finds its configuration file.
 func (i Installer) Render() ([]byte, error) {
 	doc := newDocument(i.SSHKeys)
+	store := i.Store
+	store.PartitionLabel = ""
+	parts, err := provision.Installer{Disk: i.Disk, Store: store, Beside: i.Config == nil}.Parts()
+	if err != nil {
+		return nil, err
+	}
+	if i.Config != nil {
+		files, err := i.files()
+		if err != nil {
+			return nil, err
+		}
+		parts.Files = append(files, parts.Files...)
+	}
+	doc.add(parts)
+	return doc.encode(
+		"The live system's configuration, which installs the appliance to "+i.Disk+". live.ign is made from it", "live.bu")
+}
+
+// files returns the files of coreos-installer.
+func (i Installer) files() ([]provision.File, error) {
 	config, err := yaml.Marshal(struct {
 		Disk     string   `yaml:"dest-device"`
 		Ignition string   `yaml:"ignition-file"`
@@ -58,19 +79,7 @@ func (i Installer) Render() ([]byte, error) {
 		Append   []string `yaml:"append-karg,omitempty"`
 		Delete   []string `yaml:"delete-karg,omitempty"`
 	}{i.Disk, installedConfig, true, i.CopyNetwork, i.AppendKargs, i.DeleteKargs})
-	if err != nil {
-		return nil, err
-	}
-	store := i.Store
-	store.PartitionLabel = ""
-	parts, err := provision.Installer{Disk: i.Disk, Store: store}.Parts()
-	if err != nil {
-		return nil, err
-	}
-	parts.Files = append([]provision.File{ // they may hold secrets
+	return []provision.File{ // they may hold secrets
 		{Path: installerConfig, Mode: 0o600, Content: config}, {Path: installedConfig, Mode: 0o600, Content: i.Config},
-	}, parts.Files...)
-	doc.add(parts)
-	return doc.encode(
-		"The live system's configuration, which installs the appliance to "+i.Disk+". live.ign is made from it", "live.bu")
+	}, err
 }

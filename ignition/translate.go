@@ -10,6 +10,7 @@ import (
 	butane "github.com/coreos/butane/config"
 	butanecommon "github.com/coreos/butane/config/common"
 	ign "github.com/coreos/ignition/v2/config"
+	igntypes "github.com/coreos/ignition/v2/config/v3_6_experimental/types"
 	"github.com/vincent-petithory/dataurl"
 )
 
@@ -67,21 +68,35 @@ func Files(config []byte) (map[string][]byte, error) {
 		if f.Contents.Source == nil || !strings.HasPrefix(*f.Contents.Source, "data:") {
 			continue
 		}
-		u, err := dataurl.DecodeString(*f.Contents.Source)
+		content, err := decode(f.Contents)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w: %w", f.Path, ErrButane, err)
-		}
-		content := u.Data
-		if f.Contents.Compression != nil && *f.Contents.Compression == "gzip" {
-			z, err := gzip.NewReader(bytes.NewReader(content))
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w: %w", f.Path, ErrButane, err)
-			}
-			if content, err = io.ReadAll(z); err != nil {
-				return nil, fmt.Errorf("%s: %w: %w", f.Path, ErrButane, err)
-			}
 		}
 		files[f.Path] = content
 	}
 	return files, nil
+}
+
+// maxContent is the unpacked size of a file in a configuration in bytes, as much as an Ignition area can have:
+// gzip makes 64 KB of it.
+const maxContent = 64 << 20
+
+// decode returns the content that is in a configuration.
+func decode(r igntypes.Resource) ([]byte, error) {
+	u, err := dataurl.DecodeString(*r.Source)
+	if err != nil {
+		return nil, err
+	}
+	if r.Compression == nil || *r.Compression != "gzip" {
+		return u.Data, nil
+	}
+	z, err := gzip.NewReader(bytes.NewReader(u.Data))
+	if err != nil {
+		return nil, err
+	}
+	content, err := io.ReadAll(io.LimitReader(z, maxContent+1))
+	if len(content) > maxContent {
+		return nil, fmt.Errorf("more than %d MiB", maxContent>>20)
+	}
+	return content, err
 }

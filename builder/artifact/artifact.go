@@ -19,8 +19,10 @@ const (
 	// The configuration of a live system that installs the appliance.
 	LiveButaneFile   = "live.bu"
 	LiveIgnitionFile = "live.ign"
-	ManifestsDir     = "manifests"
-	SumsFile         = layout.SumsFile
+	// The one that the ISO has, if its base has a configuration, too.
+	MergedIgnitionFile = "merged.ign"
+	ManifestsDir       = "manifests"
+	SumsFile           = layout.SumsFile
 )
 
 // Errors of reading a folder or an ISO.

@@ -28,12 +28,14 @@ import (
 type Files struct {
 	butane, ignition         []byte
 	liveButane, liveIgnition []byte
+	merged                   []byte // with the config that the base ISO has; nil if it has none
 	// StoreFiles are files of the node that do not fit into the ISO; they are in the store instead.
 	StoreFiles []provision.File
 	// manifests are objects for the cluster by their file names; nil if the nodes have no operator.
 	manifests map[string][]byte
-	secret    bool // a config has a pull secret, or files of the user
+	secret    bool // a config has a pull secret, files of the user, or another config
 	notes     []string
+	merging   []string // notes of the merge
 	spec      spec.Spec
 	config    ignition.Config
 }
@@ -74,6 +76,9 @@ func (c Files) Texts() map[string]artifact.Text {
 	if c.liveIgnition != nil {
 		files[artifact.LiveButaneFile], files[artifact.LiveIgnitionFile] = text(c.liveButane), text(c.liveIgnition)
 	}
+	if c.merged != nil {
+		files[artifact.MergedIgnitionFile] = text(c.merged)
+	}
 	for name, content := range c.manifests {
 		files[path.Join(artifact.ManifestsDir, name)] = artifact.Text{Content: content, Perm: 0o644}
 	}
@@ -82,7 +87,10 @@ func (c Files) Texts() map[string]artifact.Text {
 
 // embedded is the config for the Ignition area of the ISO.
 func (c Files) embedded() []byte {
-	if c.liveIgnition != nil {
+	switch {
+	case c.merged != nil:
+		return c.merged
+	case c.liveIgnition != nil:
 		return c.liveIgnition
 	}
 	return c.ignition
@@ -124,7 +132,8 @@ func Configure(a spec.Appliance, sets []pinset.Set, registries []byte, program d
 				layout.KeysDir+" with a Butane file, and the nodes require signatures")
 	}
 	files, err := fit(a.Spec, c)
-	files.secret, files.notes = c.PullSecret != nil || len(c.Snippets) > 0, notes
+	files.secret = c.PullSecret != nil || len(c.Snippets) > 0 || files.merged != nil
+	files.notes = append(notes, files.merging...)
 	return files, err
 }
 
@@ -188,25 +197,46 @@ func render(s spec.Spec, c ignition.Config) (files Files, err error) {
 	if s.ISO.Base == "" {
 		return files, nil
 	}
-	if s.ISO.Mode == spec.ModeInstall {
+	if s.ISO.ToDisk() {
 		if files.liveButane, files.liveIgnition, err = installer(s, c, files.ignition); err != nil {
 			return Files{}, err
+		}
+	}
+	if s.ISO.Existing == spec.ExistingMerge {
+		if files.merged, files.merging, err = merge(s.ISO.Base, files.embedded()); err != nil {
+			return Files{}, fmt.Errorf("%s: %w", s.ISO.Base, err)
 		}
 	}
 	return files, iso.Check(s.ISO.Base, files.edit(s))
 }
 
-// installer renders the configs of a live system that installs the node with the installed config.
-func installer(s spec.Spec, c ignition.Config, installed []byte) (butane, config []byte, err error) {
-	network, err := iso.CheckInstaller(s.ISO.Base)
+// merge merges a config with the one that the base ISO has; nil if it has none.
+func merge(base string, ours []byte) (merged []byte, notes []string, err error) {
+	image, f, err := iso.OpenFile(base)
 	if err != nil {
 		return nil, nil, err
 	}
-	butane, err = ignition.Installer{
-		Disk: s.ISO.InstallDevice, Config: installed, CopyNetwork: network,
-		AppendKargs: s.ISO.InstalledKernelArguments.Append, DeleteKargs: s.ISO.InstalledKernelArguments.Delete,
-		Store: c.Store, SSHKeys: c.SSHKeys,
-	}.Render()
+	defer f.Close()
+	theirs, err := image.Ignition()
+	if err != nil || theirs == nil {
+		return nil, nil, err
+	}
+	return ignition.Merge(theirs, ours)
+}
+
+// installer renders the configs of a live system that installs the node with the installed config.
+func installer(s spec.Spec, c ignition.Config, installed []byte) (butane, config []byte, err error) {
+	i := ignition.Installer{
+		Disk: s.ISO.InstallDevice, AppendKargs: s.ISO.InstalledKernelArguments.Append,
+		DeleteKargs: s.ISO.InstalledKernelArguments.Delete, Store: c.Store, SSHKeys: c.SSHKeys,
+	}
+	if s.ISO.Mode == spec.ModeInstall {
+		i.Config = installed
+		if i.CopyNetwork, err = iso.CheckInstaller(s.ISO.Base); err != nil {
+			return nil, nil, err
+		}
+	}
+	butane, err = i.Render()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -219,7 +249,7 @@ func (c Files) edit(s spec.Spec) iso.Edit {
 	k := s.ISO.KernelArguments
 	_, arch, _ := s.Platform.Split()
 	return iso.Edit{
-		Architecture: arch, Ignition: c.embedded(), Force: s.ISO.Force, Private: c.secret,
+		Architecture: arch, Ignition: c.embedded(), Force: s.ISO.Existing != "", Private: c.secret,
 		Kargs: iso.KargsEdit{Append: k.Append, Delete: k.Delete, Replace: k.Replace},
 	}
 }

@@ -332,7 +332,7 @@ func TestRefusedBases(t *testing.T) {
 
 // The ISO of mode live has the node's config.
 func TestLiveISO(t *testing.T) {
-	a := appliance(t, func(s *spec.Spec) { s.ISO = spec.ISO{Base: fixtures.LiveISO(t), Force: true} })
+	a := appliance(t, func(s *spec.Spec) { s.ISO = spec.ISO{Base: fixtures.LiveISO(t), Existing: spec.ExistingReplace} })
 	files, err := firstboot.Configure(a, nil, nil, "")
 	if err != nil {
 		t.Fatal(err)

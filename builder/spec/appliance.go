@@ -106,17 +106,21 @@ type ISO struct {
 	// Base is the CoreOS live ISO that the appliance's ISO is made from. Without a base, no ISO
 	// is made.
 	Base string `yaml:"base,omitempty"`
-	// Mode is live (the default), in which the node runs from the medium, or install, in which
-	// the live system installs CoreOS and the store to a disk, and reboots into it.
-	Mode string `yaml:"mode,omitempty" jsonschema:"enum=live,enum=install"`
-	// InstallDevice is the disk that mode install overwrites.
+	// Mode is live (the default), in which the node runs from the medium; install, in which the
+	// live system installs CoreOS and the store to a disk, and reboots into it; or agent, in which
+	// the live system puts the store on a disk that the installer in the base, such as OpenShift's
+	// agent, installs to.
+	Mode string `yaml:"mode,omitempty" jsonschema:"enum=live,enum=install,enum=agent"`
+	// InstallDevice is the disk that modes install and agent overwrite.
 	InstallDevice string `yaml:"installDevice,omitempty" jsonschema:"pattern=^/dev/[A-Za-z0-9][A-Za-z0-9/._:+-]*$"`
 	// KernelArguments of the live system.
 	KernelArguments KernelArguments `yaml:"kernelArguments,omitempty"`
 	// InstalledKernelArguments of the system that mode install installs.
 	InstalledKernelArguments InstalledKernelArguments `yaml:"installedKernelArguments,omitempty"`
-	// Force replaces an Ignition config that is in the base already.
-	Force bool `yaml:"force,omitempty"`
+	// Existing is what happens to an Ignition config that the base has already: merge adds the
+	// one of the appliance, and is an error if both say something else of a file or unit; replace
+	// replaces it. If left out, such a base is an error.
+	Existing string `yaml:"existing,omitempty" jsonschema:"enum=merge,enum=replace"`
 }
 
 // KernelArguments are deleted, replaced and appended, in this order.

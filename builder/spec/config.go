@@ -23,7 +23,7 @@ func (s Spec) Config(sets []pinset.Set, registries []byte) ignition.Config {
 	if !format.Of(s.Store.Format).Describe().Mounted {
 		c.Store.Path, c.Store.Folder = "", cmp.Or(s.Node.Store.Path, layout.StoreFolder)
 	}
-	if s.ISO.Mode == ModeInstall {
+	if s.ISO.ToDisk() {
 		c.Store.PartitionLabel = layout.PartitionLabel
 	}
 	if s.Node.SELinuxContext != nil {

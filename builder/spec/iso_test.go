@@ -12,13 +12,16 @@ import (
 
 func TestRefusedModes(t *testing.T) {
 	for text, want := range map[string]string{
-		"iso: {mode: liev}":                                                                           "it must be live or install",
+		"iso: {mode: liev}":                                                                           "it must be live, install or agent",
 		"iso: {mode: install, base: x.iso}":                                                           "needs a disk",
 		"iso: {mode: install, installDevice: /dev/sda}":                                               "needs a live ISO",
-		"iso: {base: x.iso, installDevice: /dev/sda}":                                                 "is for spec.iso.mode install",
+		"iso: {base: x.iso, installDevice: /dev/sda}":                                                 "is for spec.iso.mode install or agent",
 		"iso: {mode: install, base: x.iso, installDevice: sda}":                                       "a path below /dev",
 		"iso: {mode: install, base: x.iso, installDevice: '/dev/sda; reboot'}":                        "a path below /dev",
 		"iso: {base: x.iso, installedKernelArguments: {append: [a]}}":                                 "are for spec.iso.mode install",
+		"iso: {mode: agent, base: x.iso, installDevice: /dev/sda}":                                    "is not merge",
+		"iso: {base: x.iso, existing: keep}":                                                          "it must be merge or replace",
+		"iso: {existing: merge}":                                                                      "spec.iso.base is missing",
 		"{iso: {mode: install, base: x.iso, installDevice: /dev/sda}, node: {store: {path: /srv/x}}}": "leave it out",
 		"node: {store: {volumeLabel: PINBOX, partitionLabel: x}}":                                     "give one",
 		"node: {store: {volumeLabel: pinbox}}":                                                        "A to Z",

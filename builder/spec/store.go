@@ -33,8 +33,8 @@ func (s Spec) validateStore() error {
 		return only("spec.store.compression")
 	case s.Store.BlockSize != 0:
 		return only("spec.store.blockSize")
-	case s.ISO.Mode == ModeInstall:
-		return only("spec.iso.mode install")
+	case s.ISO.ToDisk():
+		return only("spec.iso.mode " + s.ISO.Mode)
 	case s.ISO.Base != "":
 		return only("spec.iso.base")
 	case s.Node.Store.VolumeLabel != "":

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -146,10 +147,7 @@ func compareISO(dir string, sums layout.Sums) error {
 	if err != nil {
 		return err
 	}
-	config := sums[artifact.IgnitionFile]
-	if live, ok := sums[artifact.LiveIgnitionFile]; ok {
-		config = live
-	}
+	config := cmp.Or(sums[artifact.MergedIgnitionFile], sums[artifact.LiveIgnitionFile], sums[artifact.IgnitionFile])
 	want := map[string]string{
 		artifact.ISOLock: sums[artifact.LockFile], artifact.ISOStore: sums[artifact.StoreFile], artifact.IgnitionFile: config,
 		artifact.ISORootHash: sums[layout.RootHashFile(artifact.StoreFile)],

@@ -125,7 +125,11 @@ var table = []cli.Row{
 		"make the Butane config smaller; moving its files into the store was not enough",
 	},
 	{iso.ErrEdited, cli.ExitInput, "`pinbox iso reset` restores the base"},
-	{iso.ErrHasConfig, cli.ExitInput, "use the original ISO; --force replaces a config that pinbox did not make"},
+	{
+		iso.ErrHasConfig, cli.ExitInput,
+		"spec.iso.existing: merge, or --merge, adds the appliance's config to it; --force replaces it",
+	},
+	{ignition.ErrMerge, cli.ExitInput, "change the Butane files of the appliance, or make the ISO without these parts"},
 	{iso.ErrNotEdited, cli.ExitInput, "there is nothing to reset"},
 	{iso.ErrSameFile, cli.ExitUsage, "give another name with -o"},
 	{iso9660.ErrNotFound, cli.ExitInput, "`pinbox iso show` lists what was added"},

@@ -11,7 +11,7 @@ import (
 // isoFlags are the flags of the base ISO. They override the appliance file.
 type isoFlags struct {
 	base, installDevice     string
-	force                   bool
+	force, merge            bool
 	append, delete, replace []string
 }
 
@@ -21,6 +21,7 @@ func (f *isoFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.installDevice, "install-device", "",
 		"`DISK` that the ISO overwrites to install CoreOS and the store; without it the node runs from the ISO")
 	flags.BoolVar(&f.force, "force", false, "replace an Ignition config that the ISO has already")
+	flags.BoolVar(&f.merge, "merge", false, "merge the configuration into an Ignition config that the ISO has already")
 	flags.StringArrayVar(&f.append, "kargs-append", nil,
 		"kernel `ARGUMENT` of the live system to append; may be repeated")
 	flags.StringArrayVar(&f.delete, "kargs-delete", nil,
@@ -32,20 +33,27 @@ func (f *isoFlags) add(flags *pflag.FlagSet) {
 
 // apply adds the flags to the appliance file. A flag with an empty value is an error: in a script
 // it comes from a variable that is not set.
-func (f *isoFlags) apply(flags *pflag.FlagSet, spec *spec.ISO) error {
+func (f *isoFlags) apply(flags *pflag.FlagSet, iso *spec.ISO) error {
 	for _, name := range []string{"iso", "install-device"} {
 		if given := flags.Lookup(name); given.Changed && given.Value.String() == "" {
 			return cli.Usagef("--%s is empty", name)
 		}
 	}
 	if f.base != "" {
-		spec.Base = f.base
+		iso.Base = f.base
 	}
 	if f.installDevice != "" {
-		spec.Mode, spec.InstallDevice = "install", f.installDevice
+		iso.Mode, iso.InstallDevice = spec.ModeInstall, f.installDevice
 	}
-	spec.Force = spec.Force || f.force
-	k := &spec.KernelArguments
+	switch {
+	case f.force && f.merge:
+		return cli.Usagef("give one of --force and --merge")
+	case f.force:
+		iso.Existing = spec.ExistingReplace
+	case f.merge:
+		iso.Existing = spec.ExistingMerge
+	}
+	k := &iso.KernelArguments
 	k.Append, k.Delete, k.Replace = append(k.Append, f.append...), append(k.Delete, f.delete...),
 		append(k.Replace, f.replace...)
 	return nil

@@ -63,6 +63,50 @@ func TestLiveISO(t *testing.T) {
 	})
 }
 
+// An ISO that has a config is built with --merge only. The folder and the ISO agree on the merged config, and reset
+// gives the ISO back.
+func TestMergedISO(t *testing.T) {
+	_, pins := fixtures.Samples(t)
+	config := write(t, "agent.ign", []byte(
+		`{"ignition":{"version":"3.2.0"},"systemd":{"units":[{"name":"agent.service","contents":"[Service]\n"}]}}`))
+	base := filepath.Join(t.TempDir(), "agent.iso")
+	fixtures.Run(t, fixtures.Peer(t, "agentiso"), fixtures.LiveISO(t, "-rock", "-m", "efiboot.img"), config, base)
+	dir := filepath.Join(t.TempDir(), "out")
+	image := filepath.Join(dir, "appliance.iso")
+	args := []string{
+		"build", "--set", write(t, "sets.yaml", pins.Sets()), "--insecure-registry=127.0.0.1", "--node-binary",
+		fixtures.Program(t, nodePackage), "-o", dir, "--iso", base,
+	}
+	code, _, stderr := pinbox(t.Context(), args...)
+	if code != cli.ExitInput || !strings.Contains(stderr, "--merge") {
+		t.Errorf("without --merge: got exit code %d, want 3 and the cure\n%s", code, stderr)
+	}
+	if code, _, stderr := pinbox(t.Context(), append(args, "--merge", "--force")...); code != cli.ExitUsage {
+		t.Errorf("with both: got exit code %d, want 2\n%s", code, stderr)
+	}
+	if code, stdout, stderr := pinbox(t.Context(), append(args, "--merge")...); code != cli.ExitOK {
+		t.Fatalf("build --merge: got exit code %d, want 0\n%s%s", code, stdout, stderr)
+	}
+	for _, what := range []string{dir, image} {
+		if code, stdout, stderr := pinbox(t.Context(), "verify", what); code != cli.ExitOK {
+			t.Errorf("verify %s: got exit code %d, want 0\n%s%s", what, code, stdout, stderr)
+		}
+	}
+	merged, err := os.ReadFile(filepath.Join(dir, "merged.ign"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, embedded, _ := pinbox(t.Context(), "iso", "extract", image, "--ignition"); embedded != string(merged) ||
+		!strings.Contains(embedded, "agent.service") {
+		t.Errorf("got the config\n%s\nin the ISO, want merged.ign:\n%s", embedded, merged)
+	}
+	original := filepath.Join(t.TempDir(), "original.iso")
+	code, _, stderr = pinbox(t.Context(), "iso", "reset", image, "-o", original)
+	if code != cli.ExitOK || sum(t, original) != sum(t, base) {
+		t.Errorf("reset: got exit code %d, want 0 and the base\n%s", code, stderr)
+	}
+}
+
 // checkISOShow compares what `iso show` prints of an ISO with the files in the folder of the appliance.
 func checkISOShow(t *testing.T, dir, image string) {
 	t.Helper()

@@ -8,6 +8,9 @@ type Installer struct {
 	Disk string
 	// Store on the medium of the live system.
 	Store Store
+	// Beside is for a live system in which another program installs the node, as OpenShift's agent does: only the
+	// store is put on the disk.
+	Beside bool
 }
 
 // Parts returns what the live system must hold.
@@ -15,6 +18,10 @@ func (i Installer) Parts() (Parts, error) {
 	r := i.Store.rendering()
 	r.Disk = i.Disk
 	p := Parts{Directories: []Directory{{Path: crio.Slots()[0], Mode: 0o755}}, Files: r.openStore()}
+	if i.Beside {
+		p.Units = append(r.storeUnits(), Unit{Name: saveUnit, Enabled: true, Content: r.render("save-store.service")})
+		return p, r.err
+	}
 	p.Units = append(r.storeUnits(),
 		Unit{Name: checkUnit, Enabled: true, Content: r.render("check-disk.service")},
 		Unit{Name: installUnit, Enabled: true, Content: r.render("install-store.service")})

@@ -48,6 +48,7 @@ const (
 	filesUnit     = "pinbox-files.service"
 	checkUnit     = "pinbox-check-disk.service"
 	installUnit   = "pinbox-install-store.service"
+	saveUnit      = "pinbox-save-store.service"
 	crioDropin    = "10-pinbox-stores.conf"
 )
 

@@ -1,0 +1,174 @@
+package firstboot_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pinbox/pinbox/builder/firstboot"
+	"github.com/pinbox/pinbox/builder/iso"
+	"github.com/pinbox/pinbox/builder/spec"
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/ignition"
+)
+
+// agentISO makes an ISO as `openshift-install agent create image` does, with a config that has a file of so many
+// bytes that gzip cannot make smaller.
+func agentISO(t *testing.T, size int) (name string, config []byte) {
+	t.Helper()
+	random := make([]byte, size*3/4)
+	if _, err := rand.NewChaCha8([32]byte{}).Read(random); err != nil {
+		t.Fatal(err)
+	}
+	config = []byte(`{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/usr/local/bin/agent","mode":493,` +
+		`"contents":{"source":"data:;base64,` + base64.StdEncoding.EncodeToString(random) + `"}}]},` +
+		`"systemd":{"units":[{"name":"agent.service","enabled":true,"contents":"[Service]\nExecStart=/usr/local/bin/agent\n"}]}}`)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "agent.ign")
+	if err := os.WriteFile(file, config, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	name = filepath.Join(dir, "agent.iso")
+	fixtures.Run(t, fixtures.Peer(t, "agentiso"), fixtures.LiveISO(t, "-rock", "-iso-level", "3", "-m", "efiboot.img"), file, name)
+	return name, config
+}
+
+// An ISO of the agent-based installer gets a store and our config beside its own, in an area that its installer
+// has made larger, and reset gives it back byte for byte.
+func TestAgentISO(t *testing.T) {
+	for name, size := range map[string]int{"as the base has it": 20_000, "larger": 300_000} {
+		t.Run(name, func(t *testing.T) {
+			base, theirs := agentISO(t, size)
+			a := appliance(t, func(s *spec.Spec) {
+				s.ISO = spec.ISO{Base: base, Mode: spec.ModeAgent, InstallDevice: "/dev/sda", Existing: spec.ExistingMerge}
+			})
+			files, err := firstboot.Configure(a, nil, nil, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !files.Private() {
+				t.Error("got a public config, want a private one: theirs may have secrets")
+			}
+			edit := files.LiveISO(a.Spec).Edit
+			edit.Additions = []iso.Addition{{Name: "store.squashfs", Size: 5, Content: strings.NewReader("store")}}
+			out, again := filepath.Join(t.TempDir(), "out.iso"), filepath.Join(t.TempDir(), "again.iso")
+			if err := iso.Apply(t.Context(), base, out, edit); err != nil {
+				t.Fatal(err)
+			}
+			image, f, err := iso.OpenFile(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if area, err := image.IgnitionArea(); err != nil || (area.Length > 65536) != (size > 65536) {
+				t.Errorf("got an area of %d bytes, %v, want the 65,536 of the base, or more for the larger config", area.Length, err)
+			}
+			got, err := image.Ignition()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range []string{"agent.service", "/usr/local/bin/agent", "pinbox-save-store.service"} {
+				if !bytes.Contains(got, []byte(want)) {
+					t.Errorf("got no %s in the config, want it", want)
+				}
+			}
+			if bytes.Contains(got, []byte("installer.d")) {
+				t.Error("got a configuration of coreos-installer, want none: the agent installs")
+			}
+			if err := iso.Reset(t.Context(), out, again); err != nil {
+				t.Fatal(err)
+			}
+			if sum(t, again) != sum(t, base) {
+				t.Error("reset: got another ISO, want the agent's")
+			}
+			image, f, err = iso.OpenFile(again)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if got, err := image.Ignition(); err != nil || !bytes.Equal(got, theirs) {
+				t.Errorf("reset: got a config of %d bytes, %v, want that of the agent", len(got), err)
+			}
+		})
+	}
+}
+
+func sum(t *testing.T, name string) [32]byte {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sha256.Sum256(content)
+}
+
+// The area may be packed by another program, and its description have a short name: IGNINFO.JSO.
+func TestMergeWithAnyArea(t *testing.T) {
+	theirs := []byte(`{"ignition":{"version":"3.1.0"},"storage":{"files":[{"path":"/etc/theirs","contents":{"source":"data:,x"}}]}}`)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "config.ign"), theirs, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, pack := range []string{"cat", "gzip", "xz --check=crc32", "zstd"} {
+		t.Run(pack, func(t *testing.T) {
+			archive := fixtures.Run(t, "sh", "-c", "cd "+dir+" && echo config.ign | cpio --quiet -o -H newc | "+pack)
+			base := fixtures.LiveISO(t, "-iso-level", "1", "--norock")
+			if names := fixtures.Run(t, "isoinfo", "-f", "-i", base); !strings.Contains(names, "/COREOS/IGNINFO.JSO;1\n") {
+				t.Fatalf("got the names\n%s\nwant IGNINFO.JSO", names)
+			}
+			image, f, err := iso.OpenFile(base)
+			if err != nil {
+				t.Fatal(err)
+			}
+			area, err := image.IgnitionArea()
+			if err := errors.Join(err, f.Close()); err != nil {
+				t.Fatal(err)
+			}
+			out, err := os.OpenFile(base, os.O_WRONLY, 0)
+			if err == nil {
+				_, err = out.WriteAt([]byte(archive), area.Offset)
+			}
+			if err := errors.Join(err, out.Close()); err != nil {
+				t.Fatal(err)
+			}
+			a := appliance(t, func(s *spec.Spec) { s.ISO = spec.ISO{Base: base, Existing: spec.ExistingMerge} })
+			files, err := firstboot.Configure(a, nil, nil, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			merged := files.Texts()["merged.ign"]
+			if got := files.LiveISO(a.Spec).Edit.Ignition; !bytes.Equal(got, merged.Content) || merged.Perm != 0o600 ||
+				!bytes.Contains(got, []byte("/etc/theirs")) || !bytes.Contains(got, []byte("pinbox-node.service")) {
+				t.Errorf("got the config\n%s\nin the ISO, want merged.ign of mode 0600 (it has %o) with both configs", got, merged.Perm)
+			}
+		})
+	}
+}
+
+// Without merge, such an ISO is refused; with a file of the agent's in our config, too.
+func TestAgentISOConflict(t *testing.T) {
+	base, _ := agentISO(t, 100)
+	snippet := filepath.Join(t.TempDir(), "agent.bu")
+	if err := os.WriteFile(snippet, []byte("variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n"+
+		"  - path: /usr/local/bin/agent\n    contents:\n      inline: ours\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for existing, want := range map[string]error{"": iso.ErrHasConfig, spec.ExistingMerge: ignition.ErrMerge, spec.ExistingReplace: nil} {
+		a := appliance(t, func(s *spec.Spec) {
+			s.ISO, s.Ignition.Butane = spec.ISO{Base: base, Existing: existing}, []string{snippet}
+		})
+		_, err := firstboot.Configure(a, nil, nil, "")
+		if !errors.Is(err, want) || want != nil && !strings.Contains(err.Error(), base) {
+			t.Errorf("%q: got %v, want %v", existing, err, want)
+		}
+		if existing == spec.ExistingMerge && !strings.Contains(err.Error(), "/usr/local/bin/agent: the ISO has a file 0755") {
+			t.Errorf("got %v, want the path and both sides", err)
+		}
+	}
+}
