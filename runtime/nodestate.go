@@ -18,8 +18,11 @@ type nodeState struct {
 	sets []pinset.Set
 	// broken is the error of reading the sets.
 	broken error
-	// want is the union of the sets, sorted; pins are the ones that the drop-in should have.
+	// want is the union of the sets, sorted; pins are the ones that the drop-in should have: those
+	// and the images of read-only stores.
 	want, pins []pinset.Image
+	// notInSets are the images of read-only stores that no set has.
+	notInSets []pinset.StoredImage
 	// current are the pins that the drop-in has; exact reports that it has nothing else.
 	current []pinset.Image
 	exact   bool
@@ -44,10 +47,10 @@ func (r *Reconciler) observe(ctx context.Context, o Options) (nodeState, error) 
 	if n.current, n.exact, n.others, err = r.Pins.Current(); err != nil {
 		return n, fmt.Errorf("drop-in: %w", err)
 	}
-	n.pins = n.want
-	if n.broken != nil {
-		// A set that cannot be read may ask for any of the current pins, so all of them stay.
-		n.pins = pinset.Union(pinset.Set{Images: slices.Concat(n.want, n.current)})
+	storesErr := n.addPins(r.Disk, o.Owner)
+	if n.broken != nil || storesErr != nil { // Configure reports storesErr
+		// A set or a store that cannot be read may have any of the current pins, so all of them stay.
+		n.pins = pinset.Union(pinset.Set{Images: slices.Concat(n.pins, n.current)})
 	}
 	name, version, err := versionOf(ctx, r.Runtime, o.Wait)
 	if err != nil {
@@ -61,6 +64,51 @@ func (r *Reconciler) observe(ctx context.Context, o Options) (nodeState, error) 
 		return n, err
 	}
 	return n, n.list(ctx, r.Images, r.previous.Unpinned)
+}
+
+// addPins computes the pins: the images of the sets and, for the kubelet, those of read-only stores.
+// It would try to remove these at each pass of its garbage collection, and CRI-O cannot: up to 1.35
+// the collection fails as a whole, and from 1.36 on it counts bytes as freed that were not. The Machine
+// Config Operator pins the sets alone.
+func (n *nodeState) addPins(disk Disk, owner Owner) error {
+	images, err := disk.Images()
+	wanted := map[string]bool{}
+	for _, img := range n.want {
+		wanted[img.String()] = true
+	}
+	var more pinset.Set
+	for _, img := range images {
+		// CRI-O pins an image by any of its names.
+		if slices.ContainsFunc(img.Names, func(name string) bool { return wanted[name] }) {
+			continue
+		}
+		n.notInSets = append(n.notInSets, img)
+		for _, name := range img.Names {
+			if pin, err := pinset.ParseImage(name); err == nil && owner != MCO {
+				more.Images = append(more.Images, pin)
+			}
+		}
+	}
+	n.pins = pinset.Union(pinset.Set{Images: n.want}, more)
+	return err
+}
+
+// storeImages describes the images of read-only stores that no set has.
+func (n nodeState) storeImages() (all []StoreImage) {
+	for _, img := range n.notInSets {
+		s := StoreImage{Names: img.Names}
+		for _, name := range img.Names {
+			s.Pinned = s.Pinned || n.present[name]
+		}
+		if len(img.Names) == 0 {
+			s.Names = []string{img.ID}
+		}
+		same := func(other StoreImage) bool { return slices.Equal(other.Names, s.Names) } // in several stores
+		if !slices.ContainsFunc(all, same) {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // list lists the images in the stores. unpinned are images that earlier passes have unpinned.

@@ -51,6 +51,8 @@ type Manifests interface {
 type Disk interface {
 	// Locks returns the locks of the read-only stores, and the locks in the folder of sets.
 	Locks() (stores, sets []pinset.Lock, err error)
+	// Images returns the images of the read-only stores, with the names in their records.
+	Images() ([]pinset.StoredImage, error)
 	// Layers returns the unpacked layers of the store at the graph root and of the read-only
 	// stores.
 	Layers(graphRoot string) (pinset.Layers, error)

@@ -28,6 +28,8 @@ type fakeNode struct {
 	server       *fakecri.Server
 	sets         []pinset.Set
 	pins         []pinset.Image
+	stored       []pinset.StoredImage // in read-only stores
+	storedErr    error                // of reading them
 	space        disk.Space
 	staged       atomic.Int64
 	resolveErr   error  // of every request for a manifest
@@ -44,6 +46,7 @@ func (node *fakeNode) Current() ([]pinset.Image, bool, []string, error) {
 func (node *fakeNode) Check([]pinset.Image) error                       { return nil }
 func (node *fakeNode) Refusal(context.Context) error                    { return nil }
 func (node *fakeNode) Locks() (stores, beside []pinset.Lock, err error) { return nil, nil, nil }
+func (node *fakeNode) Images() ([]pinset.StoredImage, error)            { return node.stored, node.storedErr }
 func (node *fakeNode) Layers(string) (pinset.Layers, error)             { return pinset.Layers{}, nil }
 func (node *fakeNode) Staged() int64                                    { return node.staged.Load() }
 func (node *fakeNode) Forget()                                          {}

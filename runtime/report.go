@@ -61,7 +61,7 @@ func (r report) status(previous Status, now time.Time) Status {
 	s := Status{
 		Version: StatusVersion, Time: now.UTC(), Node: r.node, Runtime: r.version, Owner: r.owner, Pools: r.pools,
 		Images: r.images(), Progress: r.progress, Unpinned: r.unpinned, ReloadDue: r.reloadDue, Stores: r.stores,
-		OwnStore: r.own,
+		OwnStore: r.own, StoreImages: r.storeImages(),
 	}
 	if r.present == nil { // the images could not be listed
 		s.Unpinned = previous.Unpinned
@@ -298,13 +298,29 @@ func (r report) continueFrom(previous Status, busy bool) report {
 	if busy {
 		r.progress, r.working = previous.Progress, previous.is(ProgressingCondition)
 	}
-	r.pending = !busy && r.owner == Pinbox && r.present != nil && r.broken == nil && !r.dropInCurrent()
+	r.pending = !busy && r.owner == Pinbox && r.present != nil && r.broken == nil && r.setsChanged(previous)
 	if len(r.missing()) > 0 && !r.working && !r.pending {
 		for _, text := range previous.Errors {
 			r.problems = append(r.problems, errors.New(text))
 		}
 	}
 	return r
+}
+
+// setsChanged reports that the drop-in has not the pins of the sets. Images of stores do not count: a pass
+// that is due anyway follows a store that was attached or detached.
+func (r report) setsChanged(previous Status) bool {
+	if r.dropInCurrent() {
+		return false
+	}
+	ofStores := map[string]bool{}
+	for _, img := range append(previous.StoreImages, r.storeImages()...) {
+		for _, name := range img.Names {
+			ofStores[name] = true
+		}
+	}
+	removed := func(img pinset.Image) bool { return !slices.Contains(r.want, img) && !ofStores[img.String()] }
+	return !r.exact || len(without(r.want, r.current)) > 0 || slices.ContainsFunc(r.current, removed)
 }
 
 // image finds the status of an image.

@@ -44,6 +44,8 @@ type Status struct {
 	Stores []StoreStatus `json:"stores,omitempty"`
 	// OwnStore is how the appliance's own store is verified; nil if none is mounted.
 	OwnStore *VerityStatus `json:"ownStore,omitempty"`
+	// StoreImages are the images of read-only stores that no set has.
+	StoreImages []StoreImage `json:"storeImages,omitempty"`
 	// Unpinned are images on the node that no set has any more.
 	Unpinned []string `json:"unpinned,omitempty"`
 	// ReloadDue means that CRI-O may not have read the drop-in since it was written.

@@ -41,6 +41,14 @@ func (s Status) check() error {
 	if err := s.OwnStore.check(); err != nil {
 		return fmt.Errorf("ownStore: %w", err)
 	}
+	for i, img := range s.StoreImages {
+		if len(img.Names) == 0 {
+			return fmt.Errorf("storeImages[%d]: names: none", i)
+		}
+		if err := checkTexts("names", img.Names...); err != nil {
+			return fmt.Errorf("storeImages[%d]: %w", i, err)
+		}
+	}
 	if p := s.Progress; p != nil && min(int64(p.Images), int64(p.OfImages), p.Bytes, p.OfBytes) < 0 {
 		return fmt.Errorf("progress: %+v: negative", *p)
 	}

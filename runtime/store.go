@@ -40,6 +40,14 @@ type StoreStatus struct {
 	Verity *VerityStatus `json:"verity,omitempty"`
 }
 
+// StoreImage is an image of a read-only store that no set has. If it is not pinned, the kubelet tries to
+// remove it, which cannot succeed.
+type StoreImage struct {
+	// Names in the record of the store, or the ID of an image without a name.
+	Names  []string `json:"names"`
+	Pinned bool     `json:"pinned"`
+}
+
 // VerityStatus is how what is read from a store is verified.
 type VerityStatus struct {
 	State VerityState `json:"state"`

@@ -115,7 +115,8 @@ func layers(t *testing.T, from int, sizes ...int) (sum int64) {
 	return sum
 }
 
-// A set changes: only the missing blobs are fetched, removed images are unpinned, and shared ones stay.
+// A set changes: only the missing blobs are fetched. An image that is removed from the set stays pinned, since
+// the store has it.
 func TestOnlyMissingBlobsAreFetched(t *testing.T) {
 	registry, access := appliance.Registry(t)
 	old := push(t, registry, "app/old", 50_000, 1_000)
@@ -146,12 +147,12 @@ func TestOnlyMissingBlobsAreFetched(t *testing.T) {
 		4_000); fetched != want {
 		t.Errorf("got %d bytes of blobs, want %d", fetched, want)
 	}
-	if want := `    pinned_images = ["` + more + `", "` + fresh + `", "` + shared + `"]`; !strings.Contains(n.Dropin(),
-		want) {
+	if want := `    pinned_images = ["` + more + `", "` + fresh + `", "` + old + `", "` + shared + `"]`; !strings.Contains(
+		n.Dropin(), want) {
 		t.Errorf("got the drop-in\n%s\nwant\n%s", n.Dropin(), want)
 	}
-	if len(s.Unpinned) != 1 || s.Unpinned[0] != old {
-		t.Errorf("got %v unpinned, want %s", s.Unpinned, old)
+	if len(s.Unpinned) != 0 || len(s.StoreImages) != 1 || !s.StoreImages[0].Pinned || s.StoreImages[0].Names[0] != old {
+		t.Errorf("got %v unpinned and %v of stores, want %s pinned as one of the store", s.Unpinned, s.StoreImages, old)
 	}
 	if strays := n.Strays(); len(strays) > 0 {
 		t.Errorf("got the files %v in crio.conf.d, want none", strays)

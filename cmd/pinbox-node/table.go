@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/runtime"
@@ -67,11 +68,31 @@ func (shown shownStatus) print(w io.Writer) error {
 	if len(s.Unpinned) > 0 {
 		fmt.Fprintf(w, "%d images on the node are not in a set any more\n", len(s.Unpinned))
 	}
+	printStoreImages(w, s.StoreImages)
 	if s.Owner == runtime.MCO {
 		fmt.Fprintln(w, "the Machine Config Operator owns the pins of this node; pinbox-node only reports")
 	}
 	_, err := fmt.Fprintln(w, s.Summary())
 	return err
+}
+
+// printStoreImages counts the images of read-only stores that no set has.
+func printStoreImages(w io.Writer, images []runtime.StoreImage) {
+	pinned, first := 0, ""
+	for _, img := range slices.Backward(images) {
+		if img.Pinned {
+			pinned++
+		} else {
+			first = img.Names[0]
+		}
+	}
+	if pinned > 0 {
+		fmt.Fprintf(w, "%d images that no set has are pinned, as they are in read-only stores\n", pinned)
+	}
+	if n := len(images) - pinned; n > 0 {
+		fmt.Fprintf(w, "%d images of read-only stores are not pinned, and the kubelet tries in vain to remove them, such as %s\n",
+			n, first)
+	}
 }
 
 func reason(img runtime.ImageStatus) string {

@@ -122,7 +122,8 @@ func TestRollbackAndDetach(t *testing.T) {
 	s.mustRun("attach", s.stores[1])
 	s.mustRun("rollback")
 	s.wantPinned(0)
-	s.checkContainers(1) // still attached, but not pinned
+	s.checkContainers(1) // still attached
+	s.wantDropin(append(s.pins[0], s.pins[1]...))
 	s.wantExit(3, "no previous release", "rollback")
 	if out := s.mustRun("attach", s.stores[1]).Out; !strings.Contains(out, "was attached before") {
 		t.Errorf("got %s, want that it was attached before", out)
@@ -153,7 +154,10 @@ func TestRollbackAndDetach(t *testing.T) {
 	s.wantPinned(1)
 	s.mustRun("rollback")
 	s.mustRun("detach") // all that are not in use
+	s.mustRun("status") // the next pass removes their names
+	s.mustRun("firstboot")
 	s.wantPinned(0)
+	s.wantDropin(s.pins[0])
 	s.checkContainers(0)
 	if got := s.countMounts(); got != 1 {
 		t.Errorf("got %d mounts, want 1", got)

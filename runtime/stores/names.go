@@ -54,21 +54,31 @@ func (n naming) check(o Store, c content, graphRoots []string) (moved []string, 
 	return slices.Compact(moved), nil
 }
 
-// Names returns the IDs of the images of stores, by their names. A folder without a store has none.
-func Names(roots ...string) (map[string]string, error) {
-	names := map[string]string{}
+// Images returns the images of stores. A folder without a store has none.
+func Images(roots ...string) (all []pinset.StoredImage, err error) {
+	var errs []error
 	for _, root := range roots {
 		err := layout.Open(os.DirFS(root)).Images(func(i layout.Image) error {
-			for _, name := range i.Names {
-				names[name] = i.ID
-			}
+			all = append(all, pinset.StoredImage{ID: i.ID, Names: i.Names})
 			return nil
 		})
 		if err := ignoreNotExist(err); err != nil {
-			return nil, fmt.Errorf("%s: %w", root, err)
+			errs = append(errs, fmt.Errorf("%s: %w", root, err))
 		}
 	}
-	return names, nil
+	return all, errors.Join(errs...)
+}
+
+// Names returns the IDs of the images of stores, by their names.
+func Names(roots ...string) (map[string]string, error) {
+	images, err := Images(roots...)
+	names := map[string]string{}
+	for _, img := range images {
+		for _, name := range img.Names {
+			names[name] = img.ID
+		}
+	}
+	return names, err
 }
 
 // otherImages finds the images of a store that have one of the names and another ID. A folder without

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -104,7 +105,8 @@ func (s *testSystem) wantExit(code int, text, command string, args ...string) {
 	}
 }
 
-// wantPinned checks that CRI-O has and pins the images of a release, and pins no others.
+// wantPinned checks that CRI-O has and pins the images of a release, and pins no others but those of mounted
+// stores, which the kubelet cannot remove.
 func (s *testSystem) wantPinned(release int) {
 	s.t.Helper()
 	list, err := s.Images().ListImages(s.t.Context(), &criapi.ListImagesRequest{})
@@ -116,8 +118,11 @@ func (s *testSystem) wantPinned(release int) {
 		want[pin] = true
 	}
 	found := map[string]bool{}
+	stored := s.storeRecords()
 	for _, img := range list.Images {
-		wanted := slices.ContainsFunc(img.RepoDigests, func(name string) bool { return want[name] })
+		wanted := slices.ContainsFunc(img.RepoDigests, func(name string) bool {
+			return want[name] || strings.Contains(stored, name)
+		})
 		if wanted != img.Pinned {
 			s.t.Errorf("release %d: %v: got pinned %v, want %v", release, img.RepoDigests, img.Pinned, wanted)
 		}
@@ -129,6 +134,30 @@ func (s *testSystem) wantPinned(release int) {
 		if !found[name] {
 			s.t.Errorf("release %d: got no image %s, want it listed", release, name)
 		}
+	}
+}
+
+// storeRecords are the records of the images of all mounted stores.
+func (s *testSystem) storeRecords() (records string) {
+	s.t.Helper()
+	dropin, err := os.ReadFile(s.Etc("crio.conf.d/50-pinbox-stores"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`imagestore=([^"]+)`).FindAllStringSubmatch(string(dropin), -1) {
+		content, _ := s.Try("cat", filepath.Join(m[1], "overlay-images/images.json")) // none is mounted
+		records += string(content)
+	}
+	return records
+}
+
+// wantDropin checks that the drop-in has exactly these pins, as the Machine Config Operator would write them.
+func (s *testSystem) wantDropin(pins []string) {
+	s.t.Helper()
+	pins = slices.Compact(slices.Sorted(slices.Values(pins)))
+	want := "[crio]\n  [crio.image]\n    pinned_images = [\"" + strings.Join(pins, `", "`) + "\"]\n"
+	if got := s.Dropin(); got != want {
+		s.t.Errorf("got the drop-in\n%s\nwant\n%s", got, want)
 	}
 }
 

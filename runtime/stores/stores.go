@@ -83,6 +83,9 @@ func (d Disk) Locks() (stores, sets []pinset.Lock, err error) {
 	return stores, sets, errors.Join(storesErr, err, setsErr)
 }
 
+// Images reads the images of the mounted stores.
+func (d Disk) Images() ([]pinset.StoredImage, error) { return Images(d.Slots...) }
+
 // Layers reads the layers of the main store at graphRoot and of the mounted stores.
 func (d Disk) Layers(graphRoot string) (pinset.Layers, error) {
 	return Layers(append([]string{graphRoot}, d.Slots...)...)
