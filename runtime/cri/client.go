@@ -134,6 +134,42 @@ func (c *Client) ImagesInUse(ctx context.Context) (map[string]bool, error) {
 	return used, nil
 }
 
+// Pod is a pod that runs, or that the kubelet starts.
+type Pod struct {
+	// Name is NAMESPACE/NAME.
+	Name string
+	// Images are the names and IDs of the images of its containers.
+	Images []string
+}
+
+// Pods returns the pods with a sandbox that is ready. A pod without images waits for its first one: its
+// image is being pulled, or cannot be pulled.
+func (c *Client) Pods(ctx context.Context) ([]Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	sandboxes, err := c.runtime.ListPodSandbox(ctx, &criapi.ListPodSandboxRequest{Filter: &criapi.PodSandboxFilter{
+		State: &criapi.PodSandboxStateValue{State: criapi.PodSandboxState_SANDBOX_READY},
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	containers, err := c.runtime.ListContainers(ctx, &criapi.ListContainersRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("list containers: %w", err)
+	}
+	pods := make([]Pod, len(sandboxes.Items))
+	for i, s := range sandboxes.Items {
+		pods[i].Name = s.Metadata.GetNamespace() + "/" + s.Metadata.GetName()
+		for _, container := range containers.Containers {
+			if container.PodSandboxId == s.Id {
+				pods[i].Images = append(pods[i].Images, container.ImageId, container.ImageRef,
+					container.Image.GetImage(), container.Image.GetUserSpecifiedImage())
+			}
+		}
+	}
+	return pods, nil
+}
+
 // GraphRoot returns the graph root that images are pulled to. CRI-O reports the folder of its image
 // records, overlay-images.
 func (c *Client) GraphRoot(ctx context.Context) (string, error) {

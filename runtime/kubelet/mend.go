@@ -3,8 +3,10 @@ package kubelet
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"os"
-	"slices"
+	"path/filepath"
 
 	"github.com/pinbox/pinbox/storage/atomicfile"
 )
@@ -15,6 +17,20 @@ type Service interface {
 	Running(context.Context) bool
 	Stop(context.Context) error
 	Start(context.Context) error
+}
+
+// ErrRunning means that a kubelet runs that Mend cannot stop, as none of the units that it knows runs it.
+var ErrRunning = errors.New("the kubelet runs, and pinbox-node does not know the unit that runs it")
+
+// Running reports whether a kubelet with this folder of its state runs: it listens on the socket of its
+// PodResources API (pkg/kubelet/apis/podresources/constants.go), whatever unit, container or program it is.
+func Running(dir string) bool {
+	conn, err := net.Dial("unix", filepath.Join(dir, "pod-resources/kubelet.sock"))
+	if err != nil {
+		return false
+	}
+	_ = conn.Close() // nothing was sent
+	return true
 }
 
 // Mender removes the records that keep pods from images of stores.
@@ -29,7 +45,8 @@ type Mender struct {
 }
 
 // Mend removes the records of images with these names. The kubelet keeps records of pulls that have
-// ended in memory, so it is stopped while they are removed. It returns what it removed.
+// ended in memory, so it is stopped while they are removed. If it cannot be stopped, these records stay, and
+// the error is ErrRunning. Mend returns what it removed.
 func (m Mender) Mend(ctx context.Context, names map[string]string) (removed []Record, err error) {
 	if _, err := os.Stat(m.Stopped); err == nil && m.Service != nil {
 		if err := m.start(ctx); err != nil {
@@ -40,9 +57,25 @@ func (m Mender) Mend(ctx context.Context, names map[string]string) (removed []Re
 	if err != nil || len(blocking) == 0 {
 		return nil, err
 	}
-	ended := slices.ContainsFunc(blocking, func(r Record) bool { return !r.Pulling })
-	if !ended || m.Service == nil || !m.Service.Running(ctx) {
-		return remove(blocking)
+	var pulling, ended []Record
+	for _, r := range blocking {
+		if r.Pulling {
+			pulling = append(pulling, r)
+		} else {
+			ended = append(ended, r)
+		}
+	}
+	removed, err = remove(pulling)
+	switch {
+	case err != nil || len(ended) == 0:
+		return removed, err
+	case m.Service != nil && m.Service.Running(ctx): // stopped below
+	case Running(m.Dir):
+		return removed, fmt.Errorf("%w: stop it, run `pinbox-node firstboot`, which removes %s, and start it", ErrRunning,
+			ended[0].Path)
+	default:
+		more, err := remove(ended)
+		return append(removed, more...), err
 	}
 	if _, err := atomicfile.Write(m.Stopped, nil, 0o600); err != nil {
 		return nil, err
@@ -50,7 +83,9 @@ func (m Mender) Mend(ctx context.Context, names map[string]string) (removed []Re
 	if err = m.Service.Stop(ctx); err == nil {
 		// Until it was stopped, it may have begun a pull.
 		if blocking, err = Blocking(m.Dir, names); err == nil {
-			removed, err = remove(blocking)
+			var more []Record
+			more, err = remove(blocking)
+			removed = append(removed, more...)
 		}
 	}
 	return removed, errors.Join(err, m.start(context.WithoutCancel(ctx)))

@@ -3,6 +3,7 @@ package kubelet_test
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -138,6 +139,37 @@ func TestMend(t *testing.T) {
 				t.Error("the file of a stopped kubelet is left")
 			}
 		})
+	}
+}
+
+// A kubelet that no known unit runs keeps its records in memory: they are not removed beneath it. An intent is.
+func TestMendRefusesAKubeletThatItCannotStop(t *testing.T) {
+	dir := state(t, map[string]string{"pulled/sha256-1": pulled, "pulling/sha256-1": intent})
+	if err := os.Mkdir(filepath.Join(dir, "pod-resources"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", filepath.Join(dir, "pod-resources/kubelet.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for name, m := range map[string]kubelet.Mender{
+		"no unit": {Dir: dir}, "a unit that does not run": {Dir: dir, Service: &service{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m.Stopped = filepath.Join(dir, "stopped")
+			_, err := m.Mend(t.Context(), names)
+			if !errors.Is(err, kubelet.ErrRunning) || !strings.Contains(err.Error(), "pulled/sha256-1, and start it") {
+				t.Errorf("got %v, want %v with the cure", err, kubelet.ErrRunning)
+			}
+			if left, err := kubelet.Blocking(dir, names); err != nil || len(left) != 1 || left[0].Pulling {
+				t.Errorf("got %v, %v left, want the record in pulled", left, err)
+			}
+		})
+	}
+	l.Close()
+	if removed, err := (kubelet.Mender{Dir: dir}).Mend(t.Context(), names); err != nil || len(removed) != 1 {
+		t.Errorf("once it has stopped: got %v, %v, want the record removed", removed, err)
 	}
 }
 

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 
+	"github.com/pinbox/pinbox/runtime/cri"
 	"github.com/pinbox/pinbox/runtime/kubelet"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/systemd"
@@ -39,18 +42,65 @@ func readAdmission(o Options, c kubelet.Config) (admission, error) {
 	}, err
 }
 
-// check returns why pods may not use images.
-func (a admission) check() error {
+// check returns why pods may not use images, which pods these are, and what cures it.
+func (a admission) check(ctx context.Context, client *cri.Client) error {
 	var errs []error
 	if refused := a.NotAdmitted(a.names); len(refused) > 0 {
 		errs = append(errs, fmt.Errorf("%w: for %d images, the first %s, by %s in %s", ErrNotAdmitted, len(refused),
 			refused[0], a.Policy, a.File))
 	}
 	blocking, err := kubelet.Blocking(a.mender.Dir, a.Recorded(a.names))
+	if len(blocking) == 0 {
+		return errors.Join(append(errs, err)...)
+	}
+	pods, _ := client.Pods(ctx) // the pass reports a CRI-O that does not answer
+	cure := a.cure(ctx)
 	for _, r := range blocking {
-		errs = append(errs, fmt.Errorf("%w: %s", ErrNotAdmitted, r))
+		errs = append(errs, fmt.Errorf("%w: %s%s: %s", ErrNotAdmitted, r, concerned(pods, r.Image, a.names[r.Image]), cure))
 	}
 	return errors.Join(append(errs, err)...)
+}
+
+// concerned lists the pods that need an image, given by its name and its ID: those that have a container of
+// it, which cannot be started again, and those that still wait for an image, perhaps this one.
+func concerned(pods []cri.Pod, name, id string) (list string) {
+	var with, waiting []string
+	for _, pod := range pods {
+		switch {
+		case len(pod.Images) == 0:
+			waiting = append(waiting, pod.Name)
+		case slices.Contains(pod.Images, name) || slices.Contains(pod.Images, id):
+			with = append(with, pod.Name)
+		}
+	}
+	for _, group := range []struct {
+		what string
+		pods []string
+	}{{"pods that have it", with}, {"pods that wait for an image", waiting}} {
+		if n := len(group.pods) - maxPods; n > 0 {
+			group.pods = append(group.pods[:maxPods], fmt.Sprintf("and %d others", n))
+		}
+		if len(group.pods) > 0 {
+			list += fmt.Sprintf("; %s: %s", group.what, strings.Join(group.pods, ", "))
+		}
+	}
+	return list
+}
+
+// maxPods limits the pods that an error lists, for a line that can be read.
+const maxPods = 10
+
+// cure is how the records are removed.
+func (a admission) cure(ctx context.Context) string {
+	unit, known := kubeletService(ctx)
+	switch {
+	case known:
+		return fmt.Sprintf("stop %s, remove the file, and start it; or set \"kubelet\": \"mend\" in %s", unit, layout.NodeConfigPath)
+	case kubelet.Running(a.mender.Dir):
+		return fmt.Sprintf("neither of the units %s and %s runs this kubelet: stop it, remove the file, and start it",
+			kubeletUnits[0], kubeletUnits[1])
+	}
+	return "remove the file before the kubelet starts"
 }
 
 // mend removes the kubelet's records of pulls that did not end, if the node is configured so.
@@ -58,20 +108,22 @@ func (a admission) mend(ctx context.Context) error {
 	if !a.mends {
 		return nil
 	}
-	a.mender.Service = kubeletService(ctx)
+	if unit, ok := kubeletService(ctx); ok {
+		a.mender.Service = unit
+	}
 	_, err := a.mender.Mend(ctx, a.Recorded(a.names))
 	return err
 }
 
-// kubeletService is the service that runs the kubelet; nil if there is none.
-func kubeletService(ctx context.Context) kubelet.Service {
+// kubeletService is the service that runs the kubelet, if it is known.
+func kubeletService(ctx context.Context) (unit systemd.Unit, known bool) {
 	if !systemd.Running() {
-		return nil
+		return "", false
 	}
 	for _, unit := range kubeletUnits {
 		if unit.Loaded(ctx) {
-			return unit
+			return unit, true
 		}
 	}
-	return nil
+	return "", false
 }

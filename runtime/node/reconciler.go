@@ -46,7 +46,8 @@ func NewReconciler(o Options) (r *runtime.Reconciler, end func(), err error) {
 		Runtime: client, Images: client, Sets: o.readSets, Publish: o.publish, Stores: o.reconcileStores,
 		OwnStore: o.ownStore,
 		Pins:     &crio.Pins{Dir: o.CRIODir, Reload: o.reloader(), Log: o.logReader()},
-		Options:  o.Options, Hooks: o.Hooks, Configure: o.configure,
+		Options:  o.Options, Hooks: o.Hooks,
+		Configure: func(ctx context.Context, r *runtime.Reconciler) error { return o.configure(ctx, r, client) },
 	}
 	if r.Parallel == 0 && (slices.Contains(o.Pools, "master") || slices.Contains(o.Pools, "control-plane")) {
 		r.Parallel = 2
@@ -58,7 +59,7 @@ func NewReconciler(o Options) (r *runtime.Reconciler, end func(), err error) {
 }
 
 // configure reads what other programs may change on the node at any time.
-func (o Options) configure(ctx context.Context, r *runtime.Reconciler) (err error) {
+func (o Options) configure(ctx context.Context, r *runtime.Reconciler, client *cri.Client) (err error) {
 	config, _ := crio.ReadConfig(os.DirFS(o.CRIODir)) // the pass reports the error
 	slots, _, others, _ := o.slots()                  // and also the error of slots
 	r.Disk = stores.Disk{Slots: append(slots, others...), Sets: o.Sets, Staging: o.stagingDir(config)}
@@ -78,7 +79,7 @@ func (o Options) configure(ctx context.Context, r *runtime.Reconciler) (err erro
 		}
 	}
 	admission, namesErr := readAdmission(o, k)
-	return errors.Join(err, namesErr, admission.mend(ctx), admission.check())
+	return errors.Join(err, namesErr, admission.mend(ctx), admission.check(ctx, client))
 }
 
 func (o Options) stagingDir(config crio.Config) string {
