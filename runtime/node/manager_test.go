@@ -41,7 +41,14 @@ func newManager(t *testing.T, base string, bytes string) stores.Manager {
 	t.Helper()
 	state := t.TempDir()
 	fixtures.Run(t, "mount", "-t", "tmpfs", "-o", "size="+bytes, "tmpfs", state)
-	o := Options{State: state, Sets: filepath.Join(t.TempDir(), "sets.d"), CRIODir: t.TempDir()}
+	t.Cleanup(func() { fixtures.Run(t, "umount", "--lazy", state) })
+	return newManagerIn(t, base, state, filepath.Join(t.TempDir(), "sets.d"))
+}
+
+// newManagerIn is newManager with folders for the state and the sets.
+func newManagerIn(t *testing.T, base, state, sets string) stores.Manager {
+	t.Helper()
+	o := Options{State: state, Sets: sets, CRIODir: t.TempDir()}
 	m, err := o.manager()
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +63,6 @@ func newManager(t *testing.T, base string, bytes string) stores.Manager {
 		for _, slot := range m.Slots {
 			_ = syscall.Unmount(slot, syscall.MNT_DETACH) // if a store is mounted
 		}
-		fixtures.Run(t, "umount", "--lazy", state)
 	})
 	return m
 }

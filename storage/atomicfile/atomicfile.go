@@ -141,11 +141,14 @@ func replaceable(path string) error {
 }
 
 func start(f *os.File, err error, path string, perm fs.FileMode) (*File, error) {
-	if err != nil {
+	if f == nil {
 		return nil, err
 	}
-	if err := f.Chmod(perm); err != nil {
-		return nil, errors.Join(err, f.Close(), os.Remove(f.Name()))
+	if err == nil {
+		err = f.Chmod(perm)
+	}
+	if err != nil {
+		return nil, errors.Join(err, os.Remove(f.Name()), f.Close()) // Close releases the lock of CreateLarge
 	}
 	return &File{File: f, path: path}, nil
 }
