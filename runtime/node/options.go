@@ -2,7 +2,6 @@ package node
 
 import (
 	"cmp"
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -72,22 +71,6 @@ func (o Options) complete() Options {
 		o.Waiting = func(error) {}
 	}
 	return o
-}
-
-// owner returns who writes the pins.
-func (o Options) owner() (runtime.Owner, error) {
-	switch o.Owner {
-	case "", "auto":
-		// This file exists on a node that the Machine Config Operator manages.
-		current := filepath.Join(filepath.Dir(filepath.Clean(o.CRIODir)), "machine-config-daemon", "currentconfig")
-		if _, err := os.Stat(current); err == nil {
-			return runtime.MCO, nil
-		}
-		return runtime.Pinbox, nil
-	case runtime.Pinbox, runtime.MCO:
-		return o.Owner, nil
-	}
-	return "", fmt.Errorf("%w: owner %s: it is pinbox, mco or auto", runtime.ErrOptions, o.Owner)
 }
 
 // stateDir is the folder of the state without symbolic links, as in /proc/self/mountinfo.

@@ -1,0 +1,129 @@
+package node
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// maxRendered is the most that is read of a MachineConfig, in bytes: MaxMachineConfigSize in pkg/controller/common of
+// the Machine Config Operator, and as much again.
+const maxRendered = 3 << 20
+
+// releaseAnnotation has the OpenShift release, as 4.18.3: ReleaseImageVersionAnnotationKey in pkg/controller/common of
+// the Machine Config Operator.
+const releaseAnnotation = "machineconfiguration.openshift.io/release-image-version"
+
+// renderedName is the name of the MachineConfig that the operator renders for a pool: pkg/controller/common/helpers.go.
+var renderedName = regexp.MustCompile(`^rendered-(.+)-[0-9a-f]{32}$`)
+
+// rendered is the MachineConfig that the operator's daemon has applied: pkg/daemon/daemon.go, currentConfigPath.
+type rendered struct {
+	Metadata struct {
+		Name        string            `json:"name"`
+		Annotations map[string]string `json:"annotations"`
+	} `json:"metadata"`
+}
+
+// rendered reads the MachineConfig of the node; found is false if the operator does not manage it. A file that cannot
+// be read is one without metadata: it is the operator's, and nothing else is decided by it.
+func (o Options) rendered() (r rendered, found bool) {
+	name := filepath.Join(filepath.Dir(filepath.Clean(o.CRIODir)), "machine-config-daemon", "currentconfig")
+	f, err := os.Open(name)
+	if err != nil {
+		return r, false
+	}
+	defer f.Close()
+	if json.NewDecoder(io.LimitReader(f, maxRendered)).Decode(&r) != nil {
+		return rendered{}, true
+	}
+	return r, true
+}
+
+// pools are those whose sets the operator gives to the node: a pool of a user's own also has the sets of the workers.
+// Nil means that they are not known.
+func (r rendered) pools() []string {
+	const worker, master, arbiter = "worker", "master", "arbiter"
+	m := renderedName.FindStringSubmatch(r.Metadata.Name)
+	switch {
+	case m == nil:
+		return nil
+	case m[1] == worker, m[1] == master, m[1] == arbiter:
+		return m[1:]
+	}
+	return []string{m[1], worker}
+}
+
+// pins reports whether the operator of the release pins images by default: since 4.19.
+func (r rendered) pins() bool {
+	parts := strings.SplitN(r.Metadata.Annotations[releaseAnnotation], ".", 3)
+	if len(parts) < 2 {
+		return true
+	}
+	major, majorErr := strconv.Atoi(parts[0])
+	minor, minorErr := strconv.Atoi(parts[1])
+	return majorErr != nil || minorErr != nil || major > 4 || major == 4 && minor >= 19
+}
+
+// owner returns who writes the pins.
+func (o Options) owner() (runtime.Owner, error) {
+	switch o.Owner {
+	case "", "auto":
+		r, managed := o.rendered()
+		config, _ := o.config() // whoever needs more of it reports the error
+		switch {
+		case config.Pins == layout.PinsNode && !(managed && r.pins()):
+			return runtime.Pinbox, nil
+		case managed, config.Pins == layout.PinsOperator:
+			return runtime.MCO, nil
+		}
+		return runtime.Pinbox, nil
+	case runtime.Pinbox, runtime.MCO:
+		return o.Owner, nil
+	}
+	return "", fmt.Errorf("%w: owner %s: it is pinbox, mco or auto", runtime.ErrOptions, o.Owner)
+}
+
+// poolNames are the pools of the node: those of the options, or those that the operator has.
+func (o Options) poolNames() []string {
+	if len(o.Pools) > 0 {
+		return o.Pools
+	}
+	r, _ := o.rendered()
+	return r.pools()
+}
+
+// errNoOwnSets means that a node which has no sets has no store with sets, either.
+var errNoOwnSets = errors.New("no set, and no store of the appliance with some is mounted")
+
+// ownSets are the sets in the appliance's own store. They count where a MachineConfig made the node, which has no file
+// of a set since those change, and no operator pins.
+func (o Options) ownSets() ([]pinset.Set, error) {
+	config, err := o.config()
+	if err != nil || config.Pins != layout.PinsNode {
+		return nil, err
+	}
+	slot := filepath.Join(o.stateDir(), "stores", "0")
+	texts, err := layout.Open(os.DirFS(slot)).Sets()
+	if err == nil && len(texts) == 0 {
+		err = fmt.Errorf("%s: %w", slot, errNoOwnSets)
+	}
+	var sets []pinset.Set
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		decoded, _, decodeErr := pinset.DecodeSets(strings.NewReader(texts[name]), name)
+		sets, err = append(sets, decoded...), errors.Join(err, decodeErr)
+	}
+	return sets, err
+}
