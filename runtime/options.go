@@ -92,6 +92,8 @@ type Hooks struct {
 	// Failed reports a failed pull, and the time until the next attempt; 0 if there is none.
 	Failed func(pinset.Image, Fault, time.Duration)
 	Pruned func(pinset.Image)
+	// Copied reports the images of image volumes that were written into CRI-O's own store.
+	Copied func([]pinset.Image)
 }
 
 func call[T any](hook func(T), value T) {

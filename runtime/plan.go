@@ -25,6 +25,8 @@ type Plan struct {
 	Unpin []pinset.Image
 	// Pulls in their order: releases first, then the smallest.
 	Pulls []Pull
+	// Copies are the images of image volumes that are copied into CRI-O's own store.
+	Copies []Pull
 	// GraphRoot of the store that images are pulled to.
 	GraphRoot string
 	// Unresolved are images that cannot be pulled, because their manifests cannot be read.
@@ -64,11 +66,20 @@ func (r *Reconciler) Plan(ctx context.Context) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	space := spaceCheck{r.Disk, plan.GraphRoot, o.Limits, o.Parallel}
-	if plan.Claims, err = space.claims(plan.Pulls); err != nil {
+	volumes, err := findCopies(ctx, r, n)
+	if err != nil {
 		return Plan{}, err
 	}
-	problem := space.check(plan.Pulls)
+	problem := volumes.err(false)
+	if r.CopyVolumes {
+		plan.Copies, problem = volumes.images, nil
+	}
+	space := spaceCheck{r.Disk, cmp.Or(plan.GraphRoot, volumes.graphRoot), o.Limits, o.Parallel}
+	needed := slices.Concat(plan.Pulls, plan.Copies)
+	if plan.Claims, err = space.claims(needed); err != nil {
+		return Plan{}, err
+	}
+	problem = errors.Join(problem, space.check(needed))
 	if !plan.Rewrite { // if it is rewritten, the conflict may be with the old one
 		problem = errors.Join(problem, r.Pins.Check(n.pins))
 	}

@@ -30,6 +30,10 @@ type Reconciler struct {
 	// OwnStore returns how the appliance's own store is verified; nil if none is mounted. The
 	// function may be nil.
 	OwnStore func(context.Context) (*VerityStatus, error)
+	// Volumes has the images of image volumes, and CopyVolumes means that a pass copies those that it lacks.
+	// nil is fine.
+	Volumes     Volumes
+	CopyVolumes bool
 	Options
 	Hooks Hooks
 
@@ -106,8 +110,10 @@ func (r *Reconciler) waitAndFinish(ctx context.Context, rep report, o Options) (
 	return r.finish(ctx, rep, o)
 }
 
-// finish prunes, checks that the pins are applied, and ends the pass.
+// finish copies image volumes, prunes, checks that the pins are applied, and ends the pass.
 func (r *Reconciler) finish(ctx context.Context, rep report, o Options) (Status, error) {
+	_, err := r.copyVolumes(ctx, rep.nodeState, o)
+	rep.problems = append(rep.problems, err)
 	if o.Owner == MCO && !rep.allPinned() {
 		rep.pending = true // the operator pins after it has pulled all images
 		return r.end(ctx, rep, nil)
@@ -154,5 +160,7 @@ func (r *Reconciler) Status(ctx context.Context, busy bool) (Status, error) {
 	if err == nil && !rep.pending {
 		rep.problems = append(rep.problems, r.Pins.Check(n.pins))
 	}
+	volumes, volumesErr := findCopies(ctx, r, n)
+	rep.problems = append(rep.problems, volumesErr, volumes.err(r.CopyVolumes))
 	return rep.status(r.previous, time.Now()), nil
 }

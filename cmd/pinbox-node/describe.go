@@ -21,6 +21,7 @@ type planned struct {
 	Reload  bool          `json:"reload"`
 	Unpin   []string      `json:"unpin,omitempty"`
 	Pulls   []plannedPull `json:"pulls"`
+	Copies  []plannedPull `json:"copies,omitempty"`
 	Space   []claim       `json:"space,omitempty"`
 	Errors  []string      `json:"errors,omitempty"`
 }
@@ -50,10 +51,10 @@ func describe(p runtime.Plan) planned {
 		d.Unpin = append(d.Unpin, img.String())
 	}
 	for _, pull := range p.Pulls {
-		d.Pulls = append(d.Pulls, plannedPull{
-			Image: pull.Image.String(), Fetch: pull.Fetch, Unpacked: pull.Unpacked, Inodes: pull.Inodes,
-			Estimated: pull.Estimated,
-		})
+		d.Pulls = append(d.Pulls, describePull(pull))
+	}
+	for _, img := range p.Copies {
+		d.Copies = append(d.Copies, describePull(img))
 	}
 	for _, img := range slices.SortedFunc(maps.Keys(p.Unresolved), func(a, b pinset.Image) int {
 		return strings.Compare(a.String(), b.String())
@@ -76,6 +77,12 @@ func describe(p runtime.Plan) planned {
 	return d
 }
 
+func describePull(p runtime.Pull) plannedPull {
+	return plannedPull{
+		Image: p.Image.String(), Fetch: p.Fetch, Unpacked: p.Unpacked, Inodes: p.Inodes, Estimated: p.Estimated,
+	}
+}
+
 // print shows the plan as a table. Its errors follow on stderr.
 func (d planned) print(w io.Writer) error {
 	t := cli.Table(w)
@@ -88,6 +95,9 @@ func (d planned) print(w io.Writer) error {
 			continue
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s%s\n", p.Image, bytesize.Format(p.Fetch), about(p.Estimated), bytesize.Format(p.Unpacked))
+	}
+	for _, c := range d.Copies {
+		fmt.Fprintf(t, "copy %s as an image volume: %s\n", c.Image, bytesize.Format(c.Unpacked))
 	}
 	for _, name := range d.Unpin {
 		fmt.Fprintf(t, "unpin %s\n", name)
@@ -103,7 +113,7 @@ func (d planned) print(w io.Writer) error {
 		fmt.Fprintf(t, "the drop-in is rewritten with %d pins, and CRI-O reloads\n", d.Pins)
 	case d.Reload:
 		fmt.Fprintln(t, "CRI-O reloads, since its pins differ from the drop-in")
-	case len(d.Pulls) == 0 && len(d.Errors) == 0:
+	case len(d.Pulls)+len(d.Copies)+len(d.Errors) == 0:
 		fmt.Fprintf(t, "nothing to do: all %d images are on the node and pinned\n", d.Pins)
 	}
 	return t.Flush()

@@ -34,6 +34,9 @@ func passHooks(log *slog.Logger) runtime.Hooks {
 		Failed: func(img pinset.Image, f runtime.Fault, again time.Duration) {
 			log.Warn("pull failed", "image", img, "class", f.Class, "error", f.Text, "again", again.Round(time.Millisecond))
 		},
+		Copied: func(images []pinset.Image) {
+			log.Info("copied image volumes into CRI-O's own store", "images", len(images), "first", images[0])
+		},
 		Pruned: func(img pinset.Image) { log.Info("removed", "image", img) },
 	}
 }

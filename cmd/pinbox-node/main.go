@@ -11,12 +11,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/cmd/cli"
+	"github.com/pinbox/pinbox/storage/root"
 )
 
 // version is set by the linker.
 var version = "dev"
 
 func main() {
+	if root.Init() { // a child that unpacks a layer
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
@@ -38,15 +42,16 @@ Exit codes:
 
 // run is the whole program, callable from tests. It returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := &cobra.Command{
+	program := &cobra.Command{
 		Use:     "pinbox-node",
 		Short:   "Keep the images of a node pinned and present",
 		Long:    longHelp,
 		Version: version,
 	}
-	cli.Group(root, "Images", statusCommand(), planCommand(), firstbootCommand(), runCommand())
-	cli.Group(root, "Stores", attachCommand(), detachCommand(), storesCommand(), rollbackCommand(), compactCommand(),
+	cli.Group(program, "Images", statusCommand(), planCommand(), firstbootCommand(), runCommand(),
+		copyVolumesCommand())
+	cli.Group(program, "Stores", attachCommand(), detachCommand(), storesCommand(), rollbackCommand(), compactCommand(),
 		verifyCommand())
-	cli.Group(root, "Boot and installation", mountCommand(), installStoreCommand())
-	return cli.Program{Root: root, Rows: table}.Run(ctx, args, stdout, stderr)
+	cli.Group(program, "Boot and installation", mountCommand(), installStoreCommand())
+	return cli.Program{Root: program, Rows: table}.Run(ctx, args, stdout, stderr)
 }

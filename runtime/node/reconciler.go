@@ -25,6 +25,7 @@ var (
 	_ runtime.Manifests = registry.Client{}
 	_ runtime.Disk      = stores.Disk{}
 	_ runtime.Service   = systemd.Service{}
+	_ runtime.Volumes   = ownStore{}
 )
 
 // NewReconciler returns a reconciler that continues from the status of the last pass. The caller
@@ -44,9 +45,9 @@ func NewReconciler(o Options) (r *runtime.Reconciler, end func(), err error) {
 	}
 	r = &runtime.Reconciler{
 		Runtime: client, Images: client, Sets: o.readSets, Publish: o.publish, Stores: o.reconcileStores,
-		OwnStore: o.ownStore,
-		Pins:     &crio.Pins{Dir: o.CRIODir, Reload: o.reloader(), Log: o.logReader()},
-		Options:  o.Options, Hooks: o.Hooks,
+		OwnStore: o.ownStore, Volumes: ownStore{o: o},
+		Pins:    &crio.Pins{Dir: o.CRIODir, Reload: o.reloader(), Log: o.logReader()},
+		Options: o.Options, Hooks: o.Hooks,
 		Configure: func(ctx context.Context, r *runtime.Reconciler) error { return o.configure(ctx, r, client) },
 	}
 	if r.Parallel == 0 && (slices.Contains(o.Pools, "master") || slices.Contains(o.Pools, "control-plane")) {
@@ -63,6 +64,7 @@ func (o Options) configure(ctx context.Context, r *runtime.Reconciler, client *c
 	config, _ := crio.ReadConfig(os.DirFS(o.CRIODir)) // the pass reports the error
 	slots, _, others, _ := o.slots()                  // and also the error of slots
 	r.Disk = stores.Disk{Slots: append(slots, others...), Sets: o.Sets, Staging: o.stagingDir(config)}
+	r.CopyVolumes = ownStore{o: o}.copies()
 	r.Manifests = registry.Client{
 		AuthFile: config.AuthFile, Insecure: config.Insecure,
 		Cache: filepath.Join(o.State, "manifests"), ReadOnly: o.readOnly,

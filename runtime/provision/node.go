@@ -37,6 +37,8 @@ type Node struct {
 	InternalRepair bool
 	// Kubelet is what the node does about records of the kubelet that keep pods from images of stores.
 	Kubelet layout.Kubelet
+	// ImageVolumes is what the node does about images of image volumes.
+	ImageVolumes layout.ImageVolumes
 	// KeepPrevious is how many previous releases stay on the node for a rollback.
 	KeepPrevious int
 	// AutoAttach attaches a medium with a later store as soon as it is plugged in.
@@ -113,7 +115,7 @@ func (n Node) Parts() (Parts, error) {
 func (n Node) Names() []string {
 	names := []string{
 		UnitName(crio.Slots()[0]), UnitName(layout.MediumMount), filesUnit, crioDropin, StoreUnit, layout.OpenStorePath,
-		mountUnit, firstbootUnit, nodeUnit, attachUnit, UdevRulesPath,
+		mountUnit, firstbootUnit, nodeUnit, attachUnit, volumesUnit, UdevRulesPath,
 	}
 	for _, f := range n.files() {
 		names = append(names, f.Path)
@@ -143,7 +145,7 @@ func (n Node) config() layout.NodeConfig {
 	}
 	return layout.NodeConfig{
 		ReleaseID: n.Release, Store: own, KeepPrevious: n.KeepPrevious, SELinuxContext: n.Store.SELinuxContext,
-		Verity: n.Store.Verity, Kubelet: n.Kubelet, Pins: n.Pins,
+		Verity: n.Store.Verity, Kubelet: n.Kubelet, Pins: n.Pins, ImageVolumes: n.ImageVolumes,
 	}
 }
 

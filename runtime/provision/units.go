@@ -34,8 +34,11 @@ type rendering struct {
 	Installed  string
 	StoreFiles []File
 	AutoAttach bool
-	Disk       string
-	err        error
+	// CopyVolumes is whether the node copies image volumes into CRI-O's own store, in MainStore.
+	CopyVolumes bool
+	MainStore   string
+	Disk        string
+	err         error
 }
 
 // Names of pinbox's own units.
@@ -46,6 +49,7 @@ const (
 	firstbootUnit = "pinbox-firstboot.service"
 	nodeUnit      = "pinbox-node.service"
 	filesUnit     = "pinbox-files.service"
+	volumesUnit   = "pinbox-volumes.service"
 	checkUnit     = "pinbox-check-disk.service"
 	installUnit   = "pinbox-install-store.service"
 	saveUnit      = "pinbox-save-store.service"
@@ -63,6 +67,7 @@ func (n Node) rendering() *rendering {
 	}
 	r := s.rendering()
 	r.StoreFiles, r.AutoAttach = n.StoreFiles, n.AutoAttach
+	r.CopyVolumes, r.MainStore = n.ImageVolumes == layout.ImageVolumesCopy, MainStore
 	if n.Program != "" { // somebody else installs it
 		r.Installed, r.ProgramSum = n.Program, ""
 	}
@@ -143,6 +148,9 @@ func (r *rendering) node() []Unit {
 		Unit{Name: nodeUnit, Enabled: true, Content: r.render("node.service")})
 	if r.AutoAttach {
 		units = append(units, Unit{Name: attachUnit, Content: r.render("attach.service")})
+	}
+	if r.CopyVolumes {
+		units = append(units, Unit{Name: volumesUnit, Content: r.render("volumes.service")})
 	}
 	if r.VolumeLabel != "" {
 		units = append(units, Unit{Name: UnitName(r.MediumDir), Content: r.render("medium.mount")})

@@ -84,3 +84,20 @@ func OpenMedium(name string) (Medium, error) {
 	}
 	return isoMedium{image, f}, nil
 }
+
+// OpenRoot opens the read-only store at a graph root: that of the device that is mounted there, else the folder.
+func OpenRoot(dir string) (FS, error) {
+	device, err := deviceAt(dir)
+	if err == nil {
+		return OpenFS(device)
+	}
+	if !errors.Is(err, ErrMissing) {
+		return nil, err
+	}
+	return folderFS{os.DirFS(dir)}, nil
+}
+
+// folderFS is a store in a folder.
+type folderFS struct{ fs.FS }
+
+func (folderFS) Close() error { return nil }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"path"
@@ -32,11 +31,16 @@ func Layers(ctx context.Context, files fs.FS, read func(layout.Layer)) error {
 // digest with the DiffID of the record. files is the graph root, whose implementation must not follow
 // symbolic links. It holds one line of the tar-split file at a time.
 func Layer(ctx context.Context, files fs.FS, l layout.Layer) error {
+	return WriteLayer(ctx, files, l, io.Discard)
+}
+
+// WriteLayer writes the tar stream that Layer makes. Only without an error is it the one of the DiffID.
+func WriteLayer(ctx context.Context, files fs.FS, l layout.Layer, out io.Writer) error {
 	if err := CheckLayer(l); err != nil {
 		return err
 	}
 	sum := l.UncompressedDigest.Algorithm().Hash()
-	if err := writeLayer(ctx, files, l.ID, sum); err != nil {
+	if err := writeLayer(ctx, files, l.ID, io.MultiWriter(sum, out)); err != nil {
 		return fmt.Errorf("layer %s: %w", l.ID, err)
 	}
 	if got := digest.NewDigest(l.UncompressedDigest.Algorithm(), sum); got != l.UncompressedDigest {
@@ -64,7 +68,7 @@ const (
 )
 
 // writeLayer writes the tar stream of a layer.
-func writeLayer(ctx context.Context, files fs.FS, id string, out hash.Hash) error {
+func writeLayer(ctx context.Context, files fs.FS, id string, out io.Writer) error {
 	name := layout.TarSplitFile(id)
 	split, err := files.Open(name)
 	if err != nil {
@@ -88,7 +92,7 @@ func writeLayer(ctx context.Context, files fs.FS, id string, out hash.Hash) erro
 		}
 		switch line.Type {
 		case segmentType:
-			out.Write(line.Payload)
+			_, err = out.Write(line.Payload)
 		case fileType:
 			err = line.writeFile(ctx, files, path.Join(layout.OverlayDir, id, "diff"), out)
 		default:

@@ -43,6 +43,8 @@ type NodeConfig struct {
 	Kubelet Kubelet `json:"kubelet,omitempty"`
 	// Pins is who pins images, on a node of OpenShift; "" on any other.
 	Pins Pins `json:"pins,omitempty"`
+	// ImageVolumes is what the node does about images of image volumes; "" means ImageVolumesReport.
+	ImageVolumes ImageVolumes `json:"imageVolumes,omitempty"`
 }
 
 // Pins is who pins images on a node that OpenShift's Machine Config Operator manages.
@@ -62,6 +64,25 @@ func (p Pins) Validate() error {
 		return nil
 	}
 	return fmt.Errorf("pins is %q; it must be %s or %s", p, PinsOperator, PinsNode)
+}
+
+// ImageVolumes is what a node does about images that pods use as image volumes, which CRI-O cannot mount
+// from a read-only store: containers/storage issue 1864.
+type ImageVolumes string
+
+// With ImageVolumesCopy, a node writes the images into CRI-O's own store.
+const (
+	ImageVolumesReport ImageVolumes = "report"
+	ImageVolumesCopy   ImageVolumes = "copy"
+)
+
+// Validate returns an error for another value.
+func (v ImageVolumes) Validate() error {
+	switch v {
+	case "", ImageVolumesReport, ImageVolumesCopy:
+		return nil
+	}
+	return fmt.Errorf("imageVolumes is %q; it must be %s or %s", v, ImageVolumesReport, ImageVolumesCopy)
 }
 
 // Kubelet is what a node does about records of the kubelet.
@@ -115,7 +136,7 @@ func (c NodeConfig) Validate() error {
 			return err
 		}
 	}
-	return cmp.Or(c.ReleaseID.Check(), c.Verity.Validate(), c.Kubelet.Validate(), c.Pins.Validate())
+	return cmp.Or(c.ReleaseID.Check(), c.Verity.Validate(), c.Kubelet.Validate(), c.Pins.Validate(), c.ImageVolumes.Validate())
 }
 
 // Render returns the content of the file: equal configurations, equal bytes.

@@ -55,6 +55,8 @@ type LockedImage struct {
 	Config digest.Digest `json:"config"`
 	// From lists the inputs that contain the image, such as "PinnedImageSet/worker".
 	From []string `json:"from"`
+	// Volume means that a pod uses the image as an image volume.
+	Volume bool `json:"volume,omitempty"`
 	// Layers, the lowest first.
 	Layers []LockedLayer `json:"layers"`
 }

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/cmd/cli"
+	"github.com/pinbox/pinbox/runtime/node"
+)
+
+func copyVolumesCommand() *cobra.Command {
+	var f passFlags
+	var output cli.Output
+	cmd := &cobra.Command{
+		Use:   "copy-volumes",
+		Short: "Copy the images of image volumes into CRI-O's own store",
+		Long: `Copy the images of image volumes, with all their layers, out of the mounted stores into CRI-O's
+own store, where pods can mount them. The command changes nothing unless "imageVolumes" is "copy" in
+/etc/pinbox/node.json. Passes run it, so there is no need to.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.logTo(output.Log(cmd.ErrOrStderr()))
+			images, err := node.CopyVolumes(cmd.Context(), f.Options)
+			copied := copiedVolumes{Images: []string{}}
+			for _, img := range images {
+				copied.Images = append(copied.Images, img.String())
+			}
+			return show(cmd.OutOrStdout(), output, copied, err)
+		},
+	}
+	f.add(cmd.Flags(), time.Minute)
+	output.Add(cmd.Flags())
+	cli.Under("Output", cmd.Flags())
+	return cmd
+}
+
+// copiedVolumes is the result of `copy-volumes --output json`.
+type copiedVolumes struct {
+	Images []string `json:"images"`
+}
+
+func (c copiedVolumes) print(w io.Writer) error {
+	for _, name := range c.Images {
+		fmt.Fprintf(w, "copied %s\n", name)
+	}
+	if len(c.Images) == 0 {
+		_, err := fmt.Fprintln(w, "nothing to copy")
+		return err
+	}
+	return nil
+}
