@@ -19,9 +19,9 @@ func TestConcernedPods(t *testing.T) {
 		want string
 	}{
 		{"none", nil, ""},
-		{"by name", []cri.Pod{{"n/a", []string{name}}, {"n/b", []string{"quay.io/x/b"}}}, "; pods that have it: n/a"},
-		{"by ID", []cri.Pod{{"n/a", []string{"other", id}}}, "; pods that have it: n/a"},
-		{"without a container", []cri.Pod{{"n/a", nil}, {"n/b", []string{id}}},
+		{"by name", []cri.Pod{{Name: "n/a", Images: []string{name}}, {Name: "n/b", Images: []string{"quay.io/x/b"}}}, "; pods that have it: n/a"},
+		{"by ID", []cri.Pod{{Name: "n/a", Images: []string{"other", id}}}, "; pods that have it: n/a"},
+		{"without a container", []cri.Pod{{Name: "n/a", Images: nil}, {Name: "n/b", Images: []string{id}}},
 			"; pods that have it: n/b; pods that wait for an image: n/a"},
 		{"many", many, "; pods that wait for an image: n/0, n/1, n/2, n/3, n/4, n/5, n/6, n/7, n/8, n/9, and 2 others"},
 	} {

@@ -37,10 +37,10 @@ type rendered struct {
 	} `json:"metadata"`
 }
 
-// rendered reads the MachineConfig of the node; found is false if the operator does not manage it. A file that cannot
+// readRendered reads the MachineConfig of the node; found is false if the operator does not manage it. A file that cannot
 // be read is one without metadata: it is the operator's, and nothing else is decided by it.
-func (o Options) rendered() (r rendered, found bool) {
-	name := filepath.Join(filepath.Dir(filepath.Clean(o.CRIODir)), "machine-config-daemon", "currentconfig")
+func readRendered(crioDir string) (r rendered, found bool) {
+	name := filepath.Join(filepath.Dir(filepath.Clean(crioDir)), "machine-config-daemon", "currentconfig")
 	f, err := os.Open(name)
 	if err != nil {
 		return r, false
@@ -81,7 +81,7 @@ func (r rendered) pins() bool {
 func (o Options) owner() (runtime.Owner, error) {
 	switch o.Owner {
 	case "", "auto":
-		r, managed := o.rendered()
+		r, managed := readRendered(o.CRIODir)
 		config, _ := o.config() // whoever needs more of it reports the error
 		switch {
 		case config.Pins == layout.PinsNode && !(managed && r.pins()):
@@ -101,7 +101,7 @@ func (o Options) poolNames() []string {
 	if len(o.Pools) > 0 {
 		return o.Pools
 	}
-	r, _ := o.rendered()
+	r, _ := readRendered(o.CRIODir)
 	return r.pools()
 }
 

@@ -46,7 +46,7 @@ func NewReconciler(o Options) (r *runtime.Reconciler, end func(), err error) {
 	r = &runtime.Reconciler{
 		Runtime: client, Images: client, Sets: o.readSets, Publish: o.publish, Stores: o.reconcileStores,
 		OwnStore: o.ownStore, Volumes: ownStore{o: o},
-		Pins:    &crio.Pins{Dir: o.CRIODir, Reload: o.reloader(), Log: o.logReader()},
+		Pins:    &crio.Pins{Dir: o.CRIODir, Reload: reloader(o), Log: logReader(o)},
 		Options: o.Options, Hooks: o.Hooks,
 		Configure: func(ctx context.Context, r *runtime.Reconciler) error { return o.configure(ctx, r, client) },
 	}
@@ -95,7 +95,7 @@ func (o Options) stagingDir(config crio.Config) string {
 	return "/var/tmp"
 }
 
-func (o Options) reloader() func(context.Context) error {
+func reloader(o Options) func(context.Context) error {
 	switch {
 	case o.Reload == "systemd" || o.Reload == "auto" && systemd.Running():
 		return func(ctx context.Context) error { return systemd.Reload(ctx, "crio.service") }
@@ -105,7 +105,7 @@ func (o Options) reloader() func(context.Context) error {
 	return func(ctx context.Context) error { return crio.ReloadByCommand(ctx, o.Reload) }
 }
 
-func (o Options) logReader() func(context.Context, time.Time) ([]byte, error) {
+func logReader(o Options) func(context.Context, time.Time) ([]byte, error) {
 	if o.CRIOLog != "" {
 		return crio.LogFile(o.CRIOLog)
 	}
