@@ -103,7 +103,7 @@ func (o *Options) validateDelta() (warnings []string, err error) {
 		warnings = append(warnings,
 			"a delta does not change the configuration of nodes; it ignores "+strings.Join(ignored, ", "))
 	}
-	s.Ignition, s.ISO, s.Node = spec.Ignition{}, spec.ISO{}, spec.Node{}
+	s.Ignition, s.ISO, s.Node = spec.Ignition{}, spec.ISO{}, spec.Node{ImageVolumes: s.Node.ImageVolumes}
 	return warnings, nil
 }
 

@@ -1,15 +1,19 @@
 package builder_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/lint"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
+	storelayout "github.com/pinbox/pinbox/storage/layout"
 )
 
 // lint reports an image if and only if CRI-O does not have it.
@@ -40,5 +44,37 @@ func TestLintReportsWhatCRIOLacks(t *testing.T) {
 		if findings := lint.Check(objects, lock); exists == (len(findings) > 0) {
 			t.Errorf("got %v from lint for %s, want findings: %v", findings, name, !exists)
 		}
+	}
+}
+
+// An image volume is in the lock, and a build warns of it unless the node copies it.
+func TestImageVolumesInTheLock(t *testing.T) {
+	_, pins := fixtures.Samples(t)
+	file := filepath.Join(t.TempDir(), "pod.yaml")
+	if err := os.WriteFile(file, []byte("kind: Pod\nspec:\n  containers: [{image: "+pins.Docker+"}]\n"+
+		"  volumes: [{image: {reference: "+pins.Other+"}}]\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for value, want := range map[storelayout.ImageVolumes]bool{
+		"": true, storelayout.ImageVolumesReport: true, storelayout.ImageVolumesCopy: false,
+	} {
+		t.Run(string(value), func(t *testing.T) {
+			o := options(t, pins.Sets())
+			o.Appliance.Spec.Sources = append(o.Appliance.Spec.Sources, source.Entry{Source: &source.Manifests{file}})
+			o.Appliance.Spec.Node.ImageVolumes = value
+			lock, warnings, err := builder.Plan(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, img := range lock.Images {
+				if img.Volume != (img.Pin == pins.Other) {
+					t.Errorf("%s: got the volume %v in the lock, want %s alone", img.Pin, img.Volume, pins.Other)
+				}
+			}
+			text := strings.Join(warnings, "\n")
+			if got := strings.Contains(text, "pods that mount "+pins.Other+" as an image volume"); got != want {
+				t.Errorf("got the warnings %q, want one of the volume: %v", text, want)
+			}
+		})
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -128,7 +129,23 @@ func (p *plan) explain(err error) error {
 }
 
 func (p *plan) allWarnings() []string {
-	return slices.Concat(p.warnings, p.Warnings, p.config.Warnings())
+	return slices.Concat(p.warnings, p.Warnings, p.config.Warnings(), p.volumeWarnings())
+}
+
+// volumeWarnings name the images that pods cannot mount as image volumes.
+func (p *plan) volumeWarnings() []string {
+	var names []string
+	for _, img := range p.Images {
+		if img.Volume {
+			names = append(names, img.Pin)
+		}
+	}
+	if len(names) == 0 || p.spec.Node.ImageVolumes == layout.ImageVolumesCopy {
+		return nil
+	}
+	return []string{fmt.Sprintf("pods that mount %s as an image volume fail with \"layer not known\": CRI-O mounts none "+
+		"out of a read-only store; spec.node.imageVolumes: copy makes nodes copy these images into CRI-O's own store",
+		strings.Join(names, ", "))}
 }
 
 // lock returns the lock of the sets with the images.

@@ -89,6 +89,11 @@ func (l *linter) use(use source.Use) {
 	case use.PolicyName != "" && policy == "" && err == nil && ref.Tag == "latest":
 		l.add(use.Image, "latest", write, "%s of %s defaults to Always, as the tag is latest", use.PolicyName, name)
 	}
+	if use.Volume && err == nil && !l.store.volume(ref) {
+		l.add(use.Image, "image-volume", "build the appliance with spec.node.imageVolumes: copy and with this manifest "+
+			"as a source, and name its lock with --lock",
+			"CRI-O mounts no image volume out of a read-only store: pods with %s fail with \"layer not known\"", name)
+	}
 	switch {
 	case name == "": // set by something else
 	case use.Expression:

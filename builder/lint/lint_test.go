@@ -284,6 +284,9 @@ func TestLines(t *testing.T) {
 		`b.yaml:15: imagePullPolicy "no" is not a policy of Kubernetes: write imagePullPolicy: IfNotPresent`,
 		"b.yaml:19: pullPolicy Always contacts the registry at every start, even if the node has the image: write " +
 			"pullPolicy: IfNotPresent",
+		"b.yaml:20: CRI-O mounts no image volume out of a read-only store: pods with quay.io/site/app:1 fail with " +
+			"\"layer not known\": build the appliance with spec.node.imageVolumes: copy and with this manifest as a source, " +
+			"and name its lock with --lock",
 		`b.yaml:28: the cluster's API refuses metadata.name "Worker" of a set: use only lower-case letters, digits, - and .`,
 		"b.yaml:32: the cluster's API refuses image quay.io/site/db@" + single + ": it is listed twice: leave it out here",
 		"b.yaml:33: quay.io/site/db:1 is a tag, and a set takes only digests: write quay.io/site/db@sha256:…",
@@ -292,5 +295,26 @@ func TestLines(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+}
+
+// The lock of an appliance that was built with a pod's manifest says that the node may copy its image volume.
+func TestImageVolumes(t *testing.T) {
+	const pod = "kind: Pod\nspec:\n  volumes: [{image: {reference: quay.io/site/db@" + single + "}}]\n"
+	volumes := locked
+	volumes.Images = slices.Clone(locked.Images)
+	volumes.Images[1].Volume = true
+	for _, test := range []struct {
+		name string
+		lock pinset.Lock
+		want string
+	}{
+		{"no lock", pinset.Lock{}, "image-volume"}, {"lock of a set", locked, "image-volume"}, {"lock of the pod", volumes, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := rules(check(t, test.lock, pod)); got != test.want {
+				t.Errorf("got the findings %q, want %q", got, test.want)
+			}
+		})
 	}
 }

@@ -13,6 +13,8 @@ type store struct {
 	locked bool
 	tags   map[string]pinset.Image
 	pins   map[pinset.Image]bool
+	// volumes are the images of image volumes.
+	volumes map[pinset.Image]bool
 	// content has the images by each of their digests.
 	content map[digest.Digest][]pinset.Image
 	// paths has the images by their repositories.
@@ -24,6 +26,7 @@ func newStore(lock pinset.Lock) store {
 		locked:  lock.Version > 0,
 		tags:    lock.ByTag(),
 		pins:    map[pinset.Image]bool{},
+		volumes: map[pinset.Image]bool{},
 		content: map[digest.Digest][]pinset.Image{},
 		paths:   map[string][]pinset.Image{},
 	}
@@ -32,7 +35,7 @@ func newStore(lock pinset.Lock) store {
 		if err != nil {
 			continue // no build writes such a pin, and no node finds it
 		}
-		s.pins[img] = true
+		s.pins[img], s.volumes[img] = true, locked.Volume
 		s.paths[img.Repository] = append(s.paths[img.Repository], img)
 		s.content[img.Digest] = append(s.content[img.Digest], img)
 		if locked.Manifest != img.Digest { // the pin names an index
@@ -40,6 +43,15 @@ func newStore(lock pinset.Lock) store {
 		}
 	}
 	return s
+}
+
+// volume reports whether the lock has the image as an image volume, which nodes can copy.
+func (s store) volume(ref pinset.Reference) bool {
+	if ref.Digest == "" {
+		return s.volumes[s.tags[ref.TagName()]]
+	}
+	img, ok := s.byDigest(ref)
+	return ok && s.volumes[img]
 }
 
 // has reports whether a container finds the image in the store. CRI-O ignores a tag with a digest,

@@ -28,6 +28,7 @@ func Resolve(
 	r := resolver{
 		client: client, material: material, locked: newLockedTags(lock, material.Local), hooks: hooks,
 		sets: material.Sets, tags: map[pinset.Image][]string{}, origins: map[pinset.Image][]string{},
+		volumes: map[pinset.Image]bool{},
 	}
 	if material.Unpinned() {
 		if err := r.pin(ctx); err != nil {
@@ -48,7 +49,9 @@ type resolver struct {
 	sets     []pinset.Set
 	// tags are the tags by which images were named, origins the sets and releases that name them.
 	tags, origins map[pinset.Image][]string
-	warnings      []string
+	// volumes are the images that pods use as image volumes.
+	volumes  map[pinset.Image]bool
+	warnings []string
 }
 
 // pin makes sets of named images, local images and releases. It reports the errors of all of them.
@@ -85,6 +88,9 @@ func (r *resolver) named(ctx context.Context) error {
 		return err
 	}
 	for _, n := range r.material.Named {
+		for i, name := range n.Names {
+			r.volumes[images[i]] = r.volumes[images[i]] || name.Volume
+		}
 		r.add(n.Group, n.Origin, images[:len(n.Names)])
 		images = images[len(n.Names):]
 	}
@@ -126,7 +132,8 @@ func (r *resolver) images(ctx context.Context) ([]storage.Resolved, error) {
 		}
 	}
 	for i := range resolved {
-		resolved[i].From, resolved[i].Tags = r.origins[resolved[i].Image], r.tags[resolved[i].Image]
+		img := resolved[i].Image
+		resolved[i].From, resolved[i].Tags, resolved[i].Volume = r.origins[img], r.tags[img], r.volumes[img]
 	}
 	return resolved, nil
 }

@@ -29,6 +29,8 @@ type Named struct {
 	pinset.Reference
 	// Origin is the file and line, or the field, of the name.
 	Origin string
+	// Volume is true for the image of an image volume.
+	Volume bool
 }
 
 // Listing is the list of images that an input names.
@@ -141,7 +143,7 @@ func parse(text, origin string) (Named, error) {
 	if err != nil {
 		err = fmt.Errorf("%s: %w", origin, err)
 	}
-	return Named{ref, origin}, err
+	return Named{Reference: ref, Origin: origin}, err
 }
 
 // documents reads objects that list images.

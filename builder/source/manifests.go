@@ -49,6 +49,7 @@ func ReadManifests(path string) (Listing, error) {
 				"give what it may be with --image", use.Image.Position(), use.Image.Text))
 		default:
 			name, err := parse(use.Image.Text, use.Image.Position())
+			name.Volume = use.Volume
 			l.Names, errs = append(l.Names, name), append(errs, err)
 		}
 	}

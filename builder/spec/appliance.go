@@ -158,6 +158,10 @@ type Node struct {
 	// from images of a store: a pull did not end, and the image came with a store. report, if left
 	// out, reports them; mend removes them, and stops the kubelet for a moment if it runs.
 	Kubelet layout.Kubelet `yaml:"kubelet,omitempty" jsonschema:"enum=report,enum=mend"`
+	// ImageVolumes is what the node does about images that the pods of a source `manifests` use as image volumes,
+	// which CRI-O cannot mount from a read-only store. report, if left out, warns of them; copy writes them into
+	// CRI-O's own store, out of the mounted one.
+	ImageVolumes layout.ImageVolumes `yaml:"imageVolumes,omitempty" jsonschema:"enum=report,enum=copy"`
 	// PullSecret is a file with registry credentials for the nodes. The Ignition configs and
 	// the ISO contain it: everyone who can read them can read it.
 	PullSecret string `yaml:"pullSecret,omitempty"`

@@ -15,6 +15,7 @@ func (s Spec) Config(sets []pinset.Set, registries []byte) ignition.Config {
 	c := ignition.Config{SSHKeys: s.Ignition.SSHAuthorizedKeys, Node: provision.Node{
 		Sets: sets, Registries: registries, InternalRepair: s.Node.InternalRepair,
 		KeepPrevious: layout.DefaultKeepPrevious, AutoAttach: s.Node.AutoAttach, Kubelet: s.Node.Kubelet,
+		ImageVolumes: s.Node.ImageVolumes,
 		Store: provision.Store{
 			Path: s.Node.Store.Path, PartitionLabel: s.Node.Store.PartitionLabel, VolumeLabel: s.Node.Store.VolumeLabel,
 			SELinuxContext: provision.DefaultSELinuxContext, Verity: s.Node.Store.Verity,
