@@ -63,6 +63,7 @@ func TestHostileStoreIsNotMounted(t *testing.T) {
 		"a diff that is a link to /etc":    swap(dir+"/diff", link("/etc")),
 		"a link that is a FIFO":            swap(dir+"/link", fifo),
 		"a lower that leads elsewhere":     replace(dir+"/lower", "l/", "../../../etc/"),
+		"lower layers that lead elsewhere": replace(dir+"/lower-layers", "", "../../../etc:"),
 		"a link name that leads elsewhere": swap("overlay/l/"+linkOf(1), link("../../../../etc")),
 		"a device beside the records": func(tree string) error {
 			return syscall.Mknod(filepath.Join(tree, "overlay-layers/x"), syscall.S_IFCHR|0o600, 1<<8|8)

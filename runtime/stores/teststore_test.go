@@ -197,12 +197,14 @@ func writeLayer(t *testing.T, dir string, n int, link string) layout.Layer {
 	chain := layersOf(n)
 	id, below := chain[len(chain)-1], chain[:len(chain)-1]
 	record := layout.Layer{ID: id, UncompressedDigest: diffOf(n), CompressedDigest: diffOf(n)}
-	var lower []string
+	var lower, ids []string
 	for _, parent := range below {
 		record.Parent, lower = parent, append([]string{"l/" + layout.LinkName(parent)}, lower...)
+		ids = append([]string{parent}, ids...)
 	}
 	if len(lower) > 0 {
 		write(t, filepath.Join(dir, "overlay", id, "lower"), strings.Join(lower, ":"))
+		write(t, filepath.Join(dir, "overlay", id, "lower-layers"), strings.Join(ids, ":"))
 	}
 	write(t, filepath.Join(dir, "overlay", id, "link"), link)
 	write(t, filepath.Join(dir, "overlay-layers", id+".tar-split.gz"), "")

@@ -76,6 +76,7 @@ func valid() *store {
 	s.MapFS[dir+"/diff"] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
 	s.text(dir+"/link", layout.LinkName(top))
 	s.text(dir+"/lower", "l/"+layout.LinkName(below))
+	s.text(dir+"/lower-layers", below)
 	s.MapFS["overlay/l/"+layout.LinkName(top)] = &fstest.MapFile{
 		Mode: fs.ModeSymlink | 0o777, Data: []byte("../" + top + "/diff"),
 	}
@@ -165,6 +166,8 @@ func TestLower(t *testing.T) {
 		s.text(layout.TarSplitFile(l.ID), "")
 	}
 	s.text("overlay/"+third.ID+"/lower", "l/"+layout.LinkName(top)+":l/"+layout.LinkName(below))
+	s.text("overlay/"+third.ID+"/lower-layers", top+":"+below)
+	s.text("overlay/"+free.ID+"/lower-layers", free.Parent+":"+top)
 	s.delta.Needs = append(s.delta.Needs, pinset.Need{Layer: free.Parent, Link: layout.LinkName(free.Parent)})
 	s.write()
 	s.records([]layout.Layer{s.layer, free, third}, []layout.Image{s.image})
@@ -354,9 +357,18 @@ func brokenFolders() map[string]breakage {
 		"lower that goes on": {func(s *store) {
 			s.text("overlay/"+top+"/lower", "l/"+layout.LinkName(below)+":../../../../etc")
 		}, "lower: not the link names", false},
+		"lower layers of another layer": {func(s *store) {
+			s.text("overlay/"+top+"/lower-layers", top)
+		}, "lower-layers: not the IDs", false},
+		"lower layers that go on": {func(s *store) {
+			s.text("overlay/"+top+"/lower-layers", below+":../../../../etc")
+		}, "lower-layers: not the IDs", false},
+		"lower layers that are missing": {func(s *store) {
+			delete(s.MapFS, "overlay/"+top+"/lower-layers")
+		}, "entries are missing", false},
 		"lower that is missing": {func(s *store) {
 			delete(s.MapFS, "overlay/"+top+"/lower")
-		}, "1 of 3 entries are missing", false},
+		}, "1 of 4 entries are missing", false},
 		"link name that leads elsewhere": {func(s *store) {
 			s.MapFS["overlay/l/"+layout.LinkName(top)].Data = []byte("../../../etc")
 		}, `a link to "../../../etc"`, false},

@@ -17,9 +17,9 @@ import (
 const (
 	// maxFiles is the limit for the files and folders below layout.OwnFiles.
 	maxFiles = 100_000
-	// maxText is the limit for the files "link" and "lower" of a layer in bytes: maxLayers times
-	// "l/", a link name and a colon.
-	maxText = maxLayers * 29
+	// maxText is the limit for the files "link", "lower" and "lower-layers" of a layer in bytes: maxLayers times
+	// an ID and a colon.
+	maxText = maxLayers * 65
 )
 
 // The types of files in a store.
@@ -80,7 +80,7 @@ func (a *auditor) checkLayer(id string) error {
 	dir := layout.OverlayDir + "/" + id
 	want := listing{dir + "/diff": folder, dir + "/link": file}
 	if a.layers[id] != "" {
-		want[dir+"/lower"] = file
+		want[dir+"/lower"], want[dir+"/lower-layers"] = file, file
 	}
 	if err := a.checkFolder(dir, want, nil); err != nil {
 		return err
@@ -101,24 +101,39 @@ func (a *auditor) checkLayer(id string) error {
 	if a.layers[id] == "" {
 		return nil
 	}
-	text, err = readFile(a.files, dir+"/lower", maxText)
-	if err != nil {
-		return err
-	}
-	if !a.isLower(string(text), a.layers[id]) {
-		return invalid("%s/lower: not the link names of the layers below it, from %s on", dir, a.layers[id])
+	for _, kind := range lowerFiles {
+		text, err := readFile(a.files, dir+"/"+kind.name, maxText)
+		if err != nil {
+			return err
+		}
+		if !a.isLower(string(text), a.layers[id], kind) {
+			return invalid("%s/%s: not the %s of the layers below it, from %s on", dir, kind.name, kind.what, a.layers[id])
+		}
 	}
 	return nil
 }
 
-// lowerRest matches the link names of layers that are below those of the store.
-var lowerRest = regexp.MustCompile(`^(:l/[A-Z0-9]{26})*$`)
+// lowerFile is a file that lists the layers below a layer, the nearest first, joined by colons.
+type lowerFile struct {
+	name, what string
+	entry      func(id string) string
+	// rest matches entries of layers that are below those of the store.
+	rest *regexp.Regexp
+}
 
-// isLower reports whether a text is the file "lower" of a layer, whose parent is given. A layer that
-// no image has may be on layers of other stores, whose parents are unknown.
-func (a *auditor) isLower(text, parent string) bool {
+// lowerFiles are the files of drivers/overlay in containers/storage: it prefers lower-layers since version 1.63, and
+// before that reads lower.
+var lowerFiles = []lowerFile{
+	{"lower", "link names", func(id string) string { return "l/" + layout.LinkName(id) },
+		regexp.MustCompile(`^(:l/[A-Z0-9]{26})*$`)},
+	{"lower-layers", "IDs", func(id string) string { return id }, regexp.MustCompile(`^(:[a-f0-9]{64})*$`)},
+}
+
+// isLower reports whether a text is the file of a layer, whose parent is given. A layer that no image has may be
+// on layers of other stores, whose parents are unknown.
+func (a *auditor) isLower(text, parent string, kind lowerFile) bool {
 	for before := ""; parent != ""; before = ":" {
-		rest, ok := strings.CutPrefix(text, before+"l/"+layout.LinkName(parent))
+		rest, ok := strings.CutPrefix(text, before+kind.entry(parent))
 		if !ok {
 			return false
 		}
@@ -127,7 +142,7 @@ func (a *auditor) isLower(text, parent string) bool {
 			parent, ok = a.chains[above]
 		}
 		if !ok {
-			return lowerRest.MatchString(rest)
+			return kind.rest.MatchString(rest)
 		}
 		text = rest
 	}

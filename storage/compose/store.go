@@ -98,7 +98,8 @@ type Store struct {
 // chain describes a layer to the layers above.
 type chain struct {
 	unpacked LayerInfo
-	lower    string          // content of a child's file "lower"
+	// lower and lowerLayers are the content of a child's files of these names: link names, and IDs.
+	lower, lowerLayers string
 	root     *rootAttributes // nil if unknown
 }
 
@@ -173,7 +174,7 @@ func (s *Store) AddLayer(l Layer, src squashfs.File, size int64) (LayerInfo, err
 		UncompressedDigest: l.DiffID, UncompressedSize: note.Size, Compression: int(compressionOf(l)),
 		UIDs: note.UIDs, GIDs: note.GIDs,
 	})
-	s.chains[id] = chain{unpacked: u, lower: lowerOf(id, below.lower), root: &root}
+	s.chains[id] = below.child(u, &root)
 	record.ModTime = s.mtime.Unix()
 	s.layerDir.Set(path.Base(layout.TarSplitFile(id)), record)
 	if err := s.placeLayer(id, below, diff); err != nil {
@@ -194,23 +195,24 @@ func (s *Store) AddBaseLayer(l Layer, there LayerInfo) error {
 		return fmt.Errorf("layer %s: %w", l.Digest, err)
 	}
 	there.ID = layout.LayerID(l.Parent, l.DiffID)
-	s.chains[there.ID] = chain{unpacked: there, lower: lowerOf(there.ID, below.lower), root: root}
+	s.chains[there.ID] = below.child(there, root)
 	return nil
 }
 
-func lowerOf(id, lower string) string {
-	link := "l/" + layout.LinkName(id)
-	if lower == "" {
-		return link
+// child describes a layer on this one.
+func (c chain) child(of LayerInfo, root *rootAttributes) chain {
+	above := func(name, below string) string { return strings.TrimSuffix(name+":"+below, ":") }
+	return chain{
+		unpacked: of, root: root,
+		lower: above("l/"+layout.LinkName(of.ID), c.lower), lowerLayers: above(of.ID, c.lowerLayers),
 	}
-	return link + ":" + lower
 }
 
 // placeLayer adds the directory of a layer.
 func (s *Store) placeLayer(id string, below chain, diff *squashfs.Inode) error {
 	files := map[string]string{"link": layout.LinkName(id)}
 	if below.lower != "" {
-		files["lower"] = below.lower
+		files["lower"], files["lower-layers"] = below.lower, below.lowerLayers
 	}
 	dir, err := s.small(files)
 	if err != nil {

@@ -309,14 +309,16 @@ func checkChain(t *testing.T, store *squashfs.Reader, below, above string) {
 	for name, want := range map[string]string{
 		below + "/link":  layout.LinkName(below),
 		above + "/link":  layout.LinkName(above),
-		above + "/lower": "l/" + layout.LinkName(below),
+		above + "/lower": "l/" + layout.LinkName(below), above + "/lower-layers": below,
 	} {
 		if got, err := store.ReadFile("overlay/" + name); string(got) != want || err != nil {
 			t.Errorf("%s: got %q, %v, want %q", name, got, err, want)
 		}
 	}
-	if _, err := store.ReadFile("overlay/" + below + "/lower"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("lower of the bottom layer: got %v, want %v", err, fs.ErrNotExist)
+	for _, name := range []string{"/lower", "/lower-layers"} {
+		if _, err := store.ReadFile("overlay/" + below + name); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s of the bottom layer: got %v, want %v", name, err, fs.ErrNotExist)
+		}
 	}
 	for _, id := range []string{below, above} {
 		if got, err := store.ReadLink("overlay/l/" + layout.LinkName(id)); got != "../"+id+"/diff" || err != nil {
@@ -390,6 +392,10 @@ func TestLayersOverABase(t *testing.T) {
 	chain := "l/" + layout.LinkName(baseID) + ":l/" + layout.LinkName(second.Parent)
 	if string(lower) != chain || err != nil {
 		t.Errorf("lower: got %q, %v, want %q", lower, err, chain)
+	}
+	ids, err := store.ReadFile("overlay/" + want.ID + "/lower-layers")
+	if want := baseID + ":" + second.Parent; string(ids) != want || err != nil {
+		t.Errorf("lower-layers: got %q, %v, want %q", ids, err, want)
 	}
 	if ids := layerIDs(t, store); len(ids) != 1 || ids[0] != want.ID {
 		t.Errorf("layers.json: got %q, want %q alone", ids, want.ID)
