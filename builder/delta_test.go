@@ -165,7 +165,8 @@ func TestDeltaHasOnlyNewLayers(t *testing.T) {
 		t.Error("got no request for a blob, want those for new layers")
 	}
 	files := slices.Sorted(maps.Keys(fixtures.Tree(t, out)))
-	if diff := cmp.Diff([]string{".", "SHA256SUMS", "delta.json", "delta.roothash", "delta.squashfs", "manifests",
+	if diff := cmp.Diff([]string{".", "SHA256SUMS", "delta.json", "delta.roothash", "delta.squashfs",
+		"kubelet-allowlist.conf", "manifests",
 		"manifests/worker-sample.yaml", "pinbox.lock.json", "provenance.json"}, files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}

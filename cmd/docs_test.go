@@ -17,6 +17,7 @@ var othersFlags = map[string]string{
 	"--armor":                        "gpg",
 	"--collector.textfile.directory": "node_exporter",
 	"--detach-sign":                  "gpg",
+	"--config-dir":                   "kubelet",
 	"--dry-run":                      "oc-mirror",
 	"--export":                       "gpg",
 	"--export-secret-keys":           "gpg",
@@ -160,7 +161,9 @@ func TestTablesOfTheDocs(t *testing.T) {
 		files   []string
 	}{
 		"Checking manifests": {
-			"docs/build.md", lintRule, []string{"builder/lint/lint.go", "builder/lint/set.go", "storage/pinset/lint.go"},
+			"docs/build.md", lintRule, []string{
+				"builder/lint/lint.go", "builder/lint/set.go", "builder/lint/kubelet.go", "storage/pinset/lint.go",
+			},
 		},
 		"When something fails": {"docs/node.md", faultClass, []string{"runtime/fault.go"}},
 		"Metrics":              {"docs/node.md", metric, []string{"runtime/metrics.go"}},

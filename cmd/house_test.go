@@ -77,7 +77,7 @@ var below = map[string][]string{
 		"storage/verity",
 	},
 	"ignition": {"runtime/provision", "storage/layout", "storage/pinset", "storage/verity"},
-	"builder":  {"ignition", "runtime/crio", "runtime/provision", "storage"},
+	"builder":  {"ignition", "runtime/crio", "runtime/kubelet", "runtime/provision", "storage"},
 	"cmd":      {"builder", "ignition", "runtime", "storage"},
 }
 

@@ -253,8 +253,8 @@ func TestConfigureError(t *testing.T) {
 	if !slices.Equal(s.Errors, []string{broken.Error()}) || s.Node != "node13" || s.Images[0].State != runtime.Pinned {
 		t.Errorf("got %v of %s, %v, want %v of node13, and a pinned image", s.Errors, s.Node, s.Images, broken)
 	}
-	if _, err := r.Plan(t.Context()); !errors.Is(err, broken) {
-		t.Errorf("got %v, want %v", err, broken)
+	if p, err := r.Plan(t.Context()); err != nil || !errors.Is(p.Problem, broken) || len(p.Pins) != 1 {
+		t.Errorf("got the plan %+v, %v, want a pin and the problem %v", p, err, broken)
 	}
 }
 

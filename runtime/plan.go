@@ -33,7 +33,7 @@ type Plan struct {
 	Unresolved map[pinset.Image]Fault
 	// Claims on file systems.
 	Claims []Claim
-	// Problem that would make the pass fail.
+	// Problem that would make the pass fail, or keep pods from the images.
 	Problem error
 	// Problems that make the plan less exact: a lock that cannot be read.
 	Problems []error
@@ -52,15 +52,15 @@ type Pull struct {
 func (r *Reconciler) Plan(ctx context.Context) (Plan, error) {
 	configErr := r.configure(ctx)
 	o, err := r.complete()
-	if err := errors.Join(configErr, err); err != nil {
-		return Plan{}, err
+	if err != nil {
+		return Plan{}, errors.Join(configErr, err)
 	}
 	n, err := r.observe(ctx, o)
 	if err != nil {
 		return Plan{}, err
 	}
 	if o.Owner == MCO {
-		return Plan{Owner: MCO, Pins: n.pins}, n.broken
+		return Plan{Owner: MCO, Pins: n.pins, Problem: configErr}, n.broken
 	}
 	plan, err := r.plan(ctx, n, o)
 	if err != nil {
@@ -83,7 +83,7 @@ func (r *Reconciler) Plan(ctx context.Context) (Plan, error) {
 	if !plan.Rewrite { // if it is rewritten, the conflict may be with the old one
 		problem = errors.Join(problem, r.Pins.Check(n.pins))
 	}
-	if plan.Problem = errors.Join(n.broken, problem); plan.Problem == nil && len(plan.Unresolved) > 0 {
+	if plan.Problem = errors.Join(configErr, n.broken, problem); plan.Problem == nil && len(plan.Unresolved) > 0 {
 		plan.Problem = fmt.Errorf("%d images cannot be looked up", len(plan.Unresolved))
 	}
 	return plan, nil

@@ -22,7 +22,9 @@ const (
 	// The one that the ISO has, if its base has a configuration, too.
 	MergedIgnitionFile = "merged.ign"
 	ManifestsDir       = "manifests"
-	SumsFile           = layout.SumsFile
+	// An example of a kubelet's configuration that admits the images.
+	AllowlistFile = "kubelet-allowlist.conf"
+	SumsFile      = layout.SumsFile
 )
 
 // Errors of reading a folder or an ISO.

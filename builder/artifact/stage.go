@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/runtime/kubelet"
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/filelock"
 	"github.com/pinbox/pinbox/storage/layout"
@@ -159,8 +160,8 @@ type Text struct {
 	Perm    os.FileMode
 }
 
-// WriteTexts writes the lock, the manifests of the sets, the root hash of the store, and more files by
-// their names.
+// WriteTexts writes the lock, the manifests of the sets, the allowlist of the kubelet, the root hash of the
+// store, and more files by their names.
 func (s *Stage) WriteTexts(store Store, lock pinset.Lock, sets []pinset.Set, more map[string]Text) error {
 	var b bytes.Buffer
 	if err := lock.Encode(&b); err != nil {
@@ -168,6 +169,7 @@ func (s *Stage) WriteTexts(store Store, lock pinset.Lock, sets []pinset.Set, mor
 	}
 	files := maps.Clone(more)
 	files[LockFile] = Text{b.Bytes(), 0o644}
+	files[AllowlistFile] = Text{kubelet.Allowlist(lock), 0o644}
 	if !store.Tree.IsZero() {
 		files[layout.RootHashFile(store.Name)] = Text{store.Tree.RootHash(), 0o644}
 	}

@@ -37,6 +37,13 @@ func Check(objects source.Objects, lock pinset.Lock) []Finding {
 	for _, u := range objects.Unknown {
 		l.unknown(u)
 	}
+	for _, k := range objects.Kubelets {
+		l.kubelet(k)
+	}
+	for _, at := range objects.AlwaysPull {
+		l.add(at, "always-pull-images", "leave it out",
+			"the admission plugin AlwaysPullImages sets Always in each pod of the API%s", offline("IMAGE"))
+	}
 	slices.SortStableFunc(l.findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
 	})
@@ -73,8 +80,8 @@ func (l *linter) use(use source.Use) {
 	switch {
 	case policy == "Always":
 		l.add(use.Policy, "pull-always", write,
-			"%s Always contacts the registry at every start, even if the node has the image",
-			use.PolicyName)
+			"%s Always contacts the registry at every start, even if the node has the image%s",
+			use.PolicyName, offline(cmp.Or(name, "IMAGE")))
 	case policy != "" && policy != "IfNotPresent" && policy != "Never":
 		l.add(use.Policy, "pull-unknown", write, "%s %q is not a policy of Kubernetes", use.PolicyName, policy)
 	case use.Puller == source.Importer:
@@ -107,6 +114,12 @@ func (l *linter) use(use source.Use) {
 	default:
 		l.reference(use.Image, ref)
 	}
+}
+
+// offline describes the events of a pod that contacts a registry which does not answer: EnsureImageExists in
+// pkg/kubelet/images/image_manager.go of Kubernetes.
+func offline(image string) string {
+	return fmt.Sprintf("; without one: Failed to pull image %q, and Error: ImagePullBackOff", image)
 }
 
 // unknown checks that the node has an image in an unknown kind, which may be pulled.

@@ -279,11 +279,12 @@ func TestLines(t *testing.T) {
 			"docker.io/library/nginx:1 if that is it",
 		"b.yaml:7: the lock has no quay.io/site/app:2: add it to the appliance, or use what the store has: " +
 			"quay.io/site/app@" + index,
-		"b.yaml:13: imagePullPolicy Always contacts the registry at every start, even if the node has the image: write " +
+		"b.yaml:13: imagePullPolicy Always contacts the registry at every start, even if the node has the image; without " +
+			"one: Failed to pull image \"quay.io/site/app@" + index + "\", and Error: ImagePullBackOff: write " +
 			"imagePullPolicy: IfNotPresent",
 		`b.yaml:15: imagePullPolicy "no" is not a policy of Kubernetes: write imagePullPolicy: IfNotPresent`,
-		"b.yaml:19: pullPolicy Always contacts the registry at every start, even if the node has the image: write " +
-			"pullPolicy: IfNotPresent",
+		"b.yaml:19: pullPolicy Always contacts the registry at every start, even if the node has the image; without one: " +
+			"Failed to pull image \"quay.io/site/app:1\", and Error: ImagePullBackOff: write pullPolicy: IfNotPresent",
 		"b.yaml:20: CRI-O mounts no image volume out of a read-only store: pods with quay.io/site/app:1 fail with " +
 			"\"layer not known\": build the appliance with spec.node.imageVolumes: copy and with this manifest as a source, " +
 			"and name its lock with --lock",

@@ -69,6 +69,9 @@ type Objects struct {
 	Sets []RawSet
 	// Unknown are images in objects of unknown kinds that are not among the uses.
 	Unknown []Unknown
+	// Kubelets are policies of kubelets, and AlwaysPull where an API server gets AlwaysPullImages.
+	Kubelets   []KubeletPolicy
+	AlwaysPull []Field
 }
 
 // ReadObjects reads files and folders of Kubernetes objects, each file once; "-" is
@@ -145,6 +148,7 @@ func (w *walker) stream(r io.Reader, name string) error {
 
 func (w *walker) walk(n *yaml.Node, in object) {
 	if n.Kind != yaml.MappingNode {
+		w.plugin(n)
 		for _, child := range n.Content {
 			w.walk(child, in)
 		}
@@ -155,6 +159,7 @@ func (w *walker) walk(n *yaml.Node, in object) {
 		in = o
 	}
 	w.set(n)
+	w.kubelet(n)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i].Value, n.Content[i+1]
 		for _, f := range in.fields {

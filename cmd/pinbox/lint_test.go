@@ -25,7 +25,7 @@ func TestLint(t *testing.T) {
 	mended := write(t, "mended.yaml",
 		[]byte("kind: Pod\nspec:\n  containers:\n  - image: quay.io/site/app:1\n  - image: "+app+"\n"))
 	const always = ":5: imagePullPolicy Always contacts the registry at every start, even if the node " +
-		"has the image: write " +
+		"has the image; without one: Failed to pull image \"quay.io/site/app:1\", and Error: ImagePullBackOff: write " +
 		"imagePullPolicy: IfNotPresent\n"
 	for name, c := range map[string]struct {
 		args   []string

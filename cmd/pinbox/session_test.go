@@ -83,7 +83,7 @@ func TestPlanBuildVerify(t *testing.T) {
 	}
 	names := slices.Sorted(maps.Keys(fixtures.Tree(t, out)))
 	want := []string{
-		".", "SHA256SUMS", "config.bu", "config.ign", "manifests", "manifests/infra-sample.yaml",
+		".", "SHA256SUMS", "config.bu", "config.ign", "kubelet-allowlist.conf", "manifests", "manifests/infra-sample.yaml",
 		"manifests/worker-sample.yaml", "pinbox.lock.json", "provenance.json", "store.roothash", "store.squashfs",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {

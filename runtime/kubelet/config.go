@@ -11,6 +11,8 @@ import (
 
 	"github.com/distribution/reference"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // ConfigFiles are the configuration files of OpenShift and of kubeadm.
@@ -97,6 +99,50 @@ func (c Config) Verifies(image string, recorded bool) bool {
 		return true
 	}
 	return recorded
+}
+
+// CheckPattern returns an error if the kubelet would not start with this pattern in its allowlist:
+// ValidateAllowlistImagesPatterns in pkg/kubelet/images/pullmanager/image_pull_policies.go.
+func CheckPattern(pattern string) error {
+	prefix, wildcard := strings.CutSuffix(pattern, "/*")
+	named, err := reference.Parse(prefix)
+	switch {
+	case prefix == "" || strings.ContainsAny(prefix, "* \t\n"):
+		return fmt.Errorf("%q is neither a repository nor a prefix that ends with /*", pattern)
+	case wildcard: // the kubelet compares it as a text
+		return nil
+	case err != nil:
+		return fmt.Errorf("%q is not a repository: %w", pattern, err)
+	}
+	if n, ok := named.(reference.Named); !ok || !reference.IsNameOnly(n) {
+		return fmt.Errorf("%s has a tag or a digest", pattern)
+	}
+	return nil
+}
+
+// Allowlist is a configuration of the kubelet that admits all images of a lock: an example of a file in the
+// folder of its flag --config-dir.
+func Allowlist(lock pinset.Lock) []byte {
+	repositories := map[string]bool{}
+	for _, img := range lock.Images {
+		for _, name := range append(img.Tags, img.Pin) {
+			if ref, _, err := pinset.Expand(name); err == nil {
+				repositories[ref.Repository] = true
+			}
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `# Written by pinbox: for a kubelet, from 1.35 on, that verifies images which are on the node. With its default policy,
+# NeverVerifyPreloadedImages, it needs nothing. A list in a later file replaces this one.
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+imagePullCredentialsVerificationPolicy: %s
+preloadedImagesVerificationAllowlist:
+`, PolicyAllowlist)
+	for _, repository := range slices.Sorted(maps.Keys(repositories)) {
+		fmt.Fprintf(&b, "- %s\n", repository)
+	}
+	return []byte(b.String())
 }
 
 // Recorded returns the images that the kubelet verifies if it has a record of a pull.

@@ -3,10 +3,12 @@ package kubelet_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/pinbox/pinbox/runtime/kubelet"
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 func TestGCThreshold(t *testing.T) {
@@ -42,6 +44,36 @@ func TestGCThreshold(t *testing.T) {
 	broken := file("kind: [")
 	if _, err := kubelet.ReadConfig(broken); err == nil || !strings.Contains(err.Error(), broken) {
 		t.Errorf("invalid YAML: got %v, want an error of %s", err, broken)
+	}
+}
+
+// The kubelet's own: TestValidateAllowlistImagesPatterns in pkg/kubelet/images/pullmanager.
+func TestPatterns(t *testing.T) {
+	for pattern, valid := range map[string]bool{
+		"quay.io/team/app": true, "quay.io/team/*": true, "quay.io:5000/app": true, "quay.io/*": true,
+		"quay.io/team/app:1": false, "quay.io/team/app@sha256:" + strings.Repeat("1", 64): false, "quay.io/*/app": false,
+		"quay.io/team*": false, "*": false, "/*": false, "": false, " quay.io/app": false,
+	} {
+		if err := kubelet.CheckPattern(pattern); (err == nil) != valid {
+			t.Errorf("%q: got %v, want valid %v", pattern, err, valid)
+		}
+	}
+}
+
+func TestAllowlist(t *testing.T) {
+	const digest = "@sha256:345a49928591a96332fde064518ac8db937dd02709010e74161ce66d7e6d4f4b"
+	content := kubelet.Allowlist(pinset.Lock{Images: []pinset.LockedImage{
+		{Pin: "quay.io/team/b" + digest, Tags: []string{"docker.io/library/b:1"}}, {Pin: "quay.io/team/a" + digest},
+		{Pin: "quay.io/team/a" + strings.Replace(digest, "3", "4", 1)},
+	}})
+	file := filepath.Join(t.TempDir(), "kubelet.conf")
+	if err := os.WriteFile(file, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c, err := kubelet.ReadConfig(file)
+	want := []string{"docker.io/library/b", "quay.io/team/a", "quay.io/team/b"}
+	if err != nil || c.Policy != kubelet.PolicyAllowlist || !slices.Equal(c.Allowed, want) {
+		t.Errorf("got %+v, %v, want %s of %v", c, err, kubelet.PolicyAllowlist, want)
 	}
 }
 
