@@ -22,6 +22,7 @@ var othersFlags = map[string]string{
 	"--export":                       "gpg",
 	"--export-secret-keys":           "gpg",
 	"--hash-offset":                  "veritysetup",
+	"--ignore-missing":               "sha256sum",
 	"--insecure-ignore-tlog":         "cosign",
 	"--numeric-owner":                "tar",
 	"--predicate":                    "cosign",

@@ -23,6 +23,8 @@ var ErrNoMedium = errors.New("the node does not expect its store on a medium")
 type MediumOptions struct {
 	// Dir is the folder of an appliance or a delta, Out the file to write.
 	Dir, Out string
+	// Split makes a folder with the store in parts, each of less than so many bytes, instead of an ISO; 0 does not.
+	Split int64
 	// Signer signs the store and the sums of the medium. The zero value takes over the signature of the
 	// store that the folder has, if any.
 	Signer signature.Signer
@@ -36,6 +38,9 @@ func Medium(ctx context.Context, o MediumOptions) error {
 	sums, err := ReadSums(o.Dir)
 	if err != nil {
 		return err
+	}
+	if o.Split > 0 {
+		return split(ctx, o, sums)
 	}
 	if err := writable(o.Out, o.Dir); err != nil {
 		return err
@@ -55,12 +60,7 @@ func Medium(ctx context.Context, o MediumOptions) error {
 	inside := map[string]string{
 		ISOStore: sum, ISOLock: sums[LockFile], ISORootHash: sums[rootHash], ISOProvenance: sums[ProvenanceFile],
 	}
-	signing := signing{signer: o.Signer}
-	if o.Signer.IsZero() {
-		signing.store, err = signature.Keys{}.ReadBeside(filepath.Join(o.Dir, store), nil)
-	} else {
-		signing.store, err = signFile(ctx, filepath.Join(o.Dir, store), o.Signer, o.Hooks)
-	}
+	signing, err := o.sign(ctx, store)
 	if err != nil {
 		return err
 	}
@@ -76,6 +76,17 @@ func Medium(ctx context.Context, o MediumOptions) error {
 		return err
 	}
 	return iso.Create(ctx, o.Out, label, fi.Mode().Perm()&0o644, mediumTime, additions, o.Hooks.Done)
+}
+
+// sign signs the store, or takes over its signature.
+func (o MediumOptions) sign(ctx context.Context, store string) (s signing, err error) {
+	s.signer = o.Signer
+	if o.Signer.IsZero() {
+		s.store, err = signature.Keys{}.ReadBeside(filepath.Join(o.Dir, store), nil)
+	} else {
+		s.store, err = signFile(ctx, filepath.Join(o.Dir, store), o.Signer, o.Hooks)
+	}
+	return s, err
 }
 
 // Errors of an output that Medium does not overwrite.

@@ -8,6 +8,7 @@ import (
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/input"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/signature"
 )
 
@@ -60,7 +61,11 @@ func (s signing) write(dir, store string, sums []byte) error {
 		if content == nil {
 			continue
 		}
-		if _, err := atomicfile.Write(filepath.Join(dir, name+s.signer.Suffix()), content, 0o644); err != nil {
+		suffix := layout.SignatureSuffix // of one that was taken over
+		if !s.signer.IsZero() {
+			suffix = s.signer.Suffix()
+		}
+		if _, err := atomicfile.Write(filepath.Join(dir, name+suffix), content, 0o644); err != nil {
 			return err
 		}
 	}

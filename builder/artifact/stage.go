@@ -214,6 +214,9 @@ func (s *Stage) WriteSums(ctx context.Context, store string, known layout.Sums, 
 func (s *Stage) Publish() error {
 	var folders []string
 	err := filepath.WalkDir(s.Path(ManifestsDir), func(path string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) { // a split store has no manifests
+			return nil
+		}
 		if err == nil && e.IsDir() {
 			folders = append(folders, path)
 		}

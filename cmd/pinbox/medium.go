@@ -1,25 +1,39 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/cmd/cli"
+	"github.com/pinbox/pinbox/storage/bytesize"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 func mediumCommand() *cobra.Command {
 	var o artifact.MediumOptions
 	var sign signFlags
 	var output cli.Output
+	var parts string
 	cmd := &cobra.Command{
 		Use:   "medium {out/ | delta/} -o medium.iso",
 		Short: "Write a store to an ISO without a system, with the label that the node looks for",
-		Args:  cobra.ExactArgs(1), ValidArgsFunction: cli.FileArgs(1),
+		Example: `  pinbox medium delta/ -o delta.iso
+  pinbox medium delta/ --split 4G -o parts && cp -r parts /run/media/stick/`,
+		Args: cobra.ExactArgs(1), ValidArgsFunction: cli.FileArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.Out == "" {
 				return cli.Usagef("name the file to write with -o")
 			}
 			var err error
+			if o.Split, err = partSize(parts); err != nil {
+				return err
+			}
 			if o.Signer, err = sign.signer(); err != nil {
 				return err
 			}
@@ -30,6 +44,9 @@ func mediumCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if o.Split > 0 {
+				return printSplit(cmd, output, o.Out)
+			}
 			info, err := artifact.Inspect(o.Out)
 			if err != nil {
 				return err
@@ -38,6 +55,51 @@ func mediumCommand() *cobra.Command {
 		},
 	}
 	sign.add(cmd.Flags())
-	addOut(cmd.Flags(), &o.Out, "`FILE` of the ISO to write", &output)
+	cmd.Flags().StringVar(&parts, "split", "",
+		"write a folder with the store in parts of less than `SIZE` instead, such as 4G, for a stick with FAT")
+	cli.Under("Parts", cmd.Flags())
+	addOut(cmd.Flags(), &o.Out, "`FILE` of the ISO to write, or folder of the parts", &output)
 	return cmd
+}
+
+// partSize parses a size as split(1) does: 4G means 4 GiB. "" is 0.
+func partSize(s string) (int64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	if strings.HasSuffix(s, "M") || strings.HasSuffix(s, "G") {
+		s += "i"
+	}
+	n, err := bytesize.Parse(s)
+	if err == nil && n == 0 {
+		err = errors.New("no part can have less than 0 bytes")
+	}
+	if err != nil {
+		return 0, cli.Usagef("--split: %v", err)
+	}
+	return n, nil
+}
+
+// splitResult is the result of `medium --split --output json`.
+type splitResult struct {
+	Path  string   `json:"path"`
+	Parts []string `json:"parts"`
+}
+
+func printSplit(cmd *cobra.Command, output cli.Output, dir string) error {
+	sums, err := artifact.ReadSums(dir)
+	if err != nil {
+		return err
+	}
+	r := splitResult{Path: dir}
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		if _, is := layout.CutPart(name); is {
+			r.Parts = append(r.Parts, name)
+		}
+	}
+	if !output.Text() {
+		return output.Encode(cmd.OutOrStdout(), r)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: the store in %s\n", dir, cli.Plural(len(r.Parts), "part"))
+	return err
 }
