@@ -101,7 +101,7 @@ var table = []cli.Row{
 	{stores.ErrNotStore, cli.ExitInput, "name the output of `pinbox delta` or `pinbox build`"},
 	{
 		stores.ErrNoStore, cli.ExitInput,
-		"run it as root; name the store's file, its folder, or the device of a medium",
+		"run it as root; name the store's file, its folder, or the device of a medium; mount a stick, and name the folder",
 	},
 	{stores.ErrNoDigest, cli.ExitInput, "copy SHA256SUMS next to the store, or give --digest"},
 	{stores.ErrNotAttached, cli.ExitInput, "`pinbox-node stores` lists them"},
@@ -124,6 +124,8 @@ var table = []cli.Row{
 		stores.ErrSignature, cli.ExitDamaged,
 		"find out who made the store; /etc/pinbox/keys.d has the keys that this node trusts",
 	},
+	{stores.ErrPart, cli.ExitDamaged, "copy this part again from the folder that `pinbox medium --split` wrote"},
+	{stores.ErrInParts, cli.ExitInput, "attach it without --in-place"},
 	{stores.ErrDamaged, cli.ExitDamaged, "check the original with `pinbox verify`, and copy it again"},
 	{stores.ErrMissing, cli.ExitDamaged, "insert its medium, or attach the store again"},
 	{fs.ErrPermission, cli.ExitOther, "run it as root"},

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
@@ -122,6 +124,8 @@ type source struct {
 	signature []byte
 	// medium means that Path is a device, whose name may change.
 	medium bool
+	// parts have the store, if it was split; Path is the name without their numbers then.
+	parts []part
 }
 
 // find finds a store: in a file, in a folder, or on a medium. want is its digest; "" reads it
@@ -137,7 +141,10 @@ func (s sources) find(name string, want digest.Digest) (source, error) {
 	if err == nil && !fi.IsDir() {
 		medium, err = isMedium(name)
 	}
+	store, isPart := layout.CutPart(name)
 	switch {
+	case isPart && hasParts(store), hasParts(name):
+		err = src.inParts(store)
 	case err != nil:
 		return src, fmt.Errorf("%w: %w", ErrNoStore, err)
 	case fi.IsDir():
@@ -156,16 +163,30 @@ func (s sources) find(name string, want digest.Digest) (source, error) {
 	return src, err
 }
 
-// inFolder finds the store in a folder that `pinbox delta` or `pinbox build` made, or in a
-// mounted medium.
+// inFolder finds the store in a folder that `pinbox delta`, `pinbox build` or `pinbox medium --split` made, on a
+// stick, or in a mounted medium.
 func (s *source) inFolder(dir string) error {
 	for _, folder := range []string{dir, filepath.Join(dir, layout.MediumDir)} {
+		found, err := storesIn(folder)
+		if err != nil {
+			return err
+		}
 		for _, name := range []string{layout.DeltaStoreFile, layout.StoreFile} {
-			file := filepath.Join(folder, name)
-			if _, err := stat(file); err == nil {
-				return s.inFile(file)
+			if slices.Contains(found, name) {
+				found = []string{name}
 			}
 		}
+		switch {
+		case len(found) > 1:
+			return fmt.Errorf("%s: %w: it has several, %s; name one", folder, ErrNoStore, strings.Join(found, ", "))
+		case len(found) == 0:
+			continue
+		}
+		file := filepath.Join(folder, found[0])
+		if _, err := stat(file); errors.Is(err, fs.ErrNotExist) {
+			return s.inParts(file)
+		}
+		return s.inFile(file)
 	}
 	return fmt.Errorf("%s: %w", dir, ErrNoStore)
 }

@@ -28,6 +28,9 @@ type staged struct {
 // stage copies a store into the state's folder, or only reads it if it is used in place, and compares
 // its digest and its signature. It reads nothing in it. The caller discards the result.
 func (s sources) stage(ctx context.Context, src source, o AttachOptions) (_ *staged, err error) {
+	if o.InPlace && len(src.parts) > 0 {
+		return nil, fmt.Errorf("%s: %w", src.Path, ErrInParts)
+	}
 	g, to := &staged{Extent: src.Extent}, io.Discard
 	if !o.InPlace {
 		if o.CheckSpace != nil {
@@ -86,6 +89,23 @@ func (s sources) content(g *staged) (content, error) {
 	return examine(store)
 }
 
+// reader reads the bytes of a store.
+func (s source) reader() (io.ReadCloser, error) {
+	if len(s.parts) > 0 {
+		return &joined{parts: s.parts, all: s.parts}, nil
+	}
+	f, err := open(s.Path, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	_ = unix.Fadvise(int(f.Fd()), s.Offset, s.Size, unix.FADV_SEQUENTIAL)
+	in := io.NewSectionReader(transfer.WithDeadline(f, transfer.ReadDeadline), s.Offset, s.Size)
+	return struct {
+		io.Reader
+		io.Closer
+	}{in, f}, nil
+}
+
 // copy copies a store, returns its digest, and compares it with the expected one. It also checks the
 // signature if the node has keys, and returns the hash tree behind the store, zero if there is none.
 func (s source) copy(
@@ -101,13 +121,11 @@ func (s source) copy(
 	if v != nil {
 		to = io.MultiWriter(to, v)
 	}
-	f, err := open(s.Path, os.O_RDONLY)
+	in, err := s.reader()
 	if err != nil {
 		return "", tree, err
 	}
-	defer f.Close()
-	_ = unix.Fadvise(int(f.Fd()), s.Offset, s.Size, unix.FADV_SEQUENTIAL)
-	in := io.NewSectionReader(transfer.WithDeadline(f, transfer.ReadDeadline), s.Offset, s.Size)
+	defer in.Close()
 	want := transfer.Content{Size: s.Size, Digest: s.id}
 	id, err = transfer.Copy(ctx, to, in, want, func(bytes int64) {
 		if progress != nil {
@@ -121,6 +139,9 @@ func (s source) copy(
 		if tree, err = check.Tree(); errors.Is(err, verity.ErrNoTree) {
 			return id, verity.Tree{}, nil
 		}
+	}
+	if errors.Is(err, ErrPart) {
+		return id, tree, err
 	}
 	if errors.Is(err, transfer.ErrRead) || errors.Is(err, transfer.ErrDigest) || errors.Is(err, verity.ErrDiffers) {
 		err = fmt.Errorf("%w: %w", ErrDamaged, err)
