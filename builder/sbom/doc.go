@@ -2,6 +2,8 @@
 // layers, who asked for them, and the packages of the operating system in them. It reads the databases of dpkg, apk
 // and rpm in the layers of the store.
 //
+// It reads the databases of rpm itself, since the library for them does not end with some that are damaged.
+//
 // It does not find packages of languages, or programs that no package has. It does not verify the store: run
 // `pinbox verify` first. Equal stores give equal bytes.
 //

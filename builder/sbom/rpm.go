@@ -24,7 +24,7 @@ func rpmFiles() (files []string) {
 var errRPM = errors.New("not a database of rpm that can be read")
 
 // readRPM reads a database of rpm. github.com/knqyf263/go-rpmdb reads them too, but panics, or never ends, with some
-// that are damaged.
+// that are damaged: TestLibraryOfRPM.
 func readRPM(content []byte, add func(Package) error) error {
 	headers := rpmHeaders(content)
 	if headers == nil {

@@ -1,7 +1,9 @@
 package sbom
 
 import (
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pinbox/pinbox/fixtures"
 )
@@ -70,13 +73,7 @@ func TestRPM(t *testing.T) {
 	if len(want) != 120 {
 		t.Fatalf("got %d packages of rpm, want 120", len(want))
 	}
-	var headers [][]byte
-	for header, err := range rpmHeaders(content) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		headers = append(headers, slices.Clone(header))
-	}
+	headers := headersOf(t, content)
 	for backend, content := range map[string][]byte{
 		"sqlite": content, "ndb": ndbOf(headers), "bdb": bdbOf(binary.LittleEndian, headers),
 		"bdb of s390x": bdbOf(binary.BigEndian, headers),
@@ -97,17 +94,73 @@ func TestRPM(t *testing.T) {
 	}
 }
 
+func headersOf(t *testing.T, content []byte) (headers [][]byte) {
+	t.Helper()
+	for header, err := range rpmHeaders(content) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		headers = append(headers, slices.Clone(header))
+	}
+	return headers
+}
+
+// The library that other tools use lists the same packages of whole databases. Of this damaged one it reads a page
+// for ever, which is why pinbox reads databases of rpm itself.
+func TestLibraryOfRPM(t *testing.T) {
+	peer := fixtures.Peer(t, "rpmdb")
+	content, err := os.ReadFile(filepath.Join(rpmDatabase(t), "rpmdb.sqlite"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	headers := headersOf(t, content)
+	bdb := bdbOf(binary.LittleEndian, headers)
+	for backend, content := range map[string][]byte{"rpmdb.sqlite": content, "Packages.db": ndbOf(headers), "Packages": bdb} {
+		t.Run(backend, func(t *testing.T) {
+			name := filepath.Join(t.TempDir(), backend)
+			if err := os.WriteFile(name, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			theirs := strings.Fields(run(t, peer, name))
+			slices.Sort(theirs)
+			if got := listRPM(t, content); !slices.Equal(got, theirs) {
+				t.Errorf("got %d packages, want %d as the library:\n%v\n%v", len(got), len(theirs), got, theirs)
+			}
+		})
+	}
+	for page := bdb; len(page) > 0; page = page[4096:] {
+		if page[25] == 7 { // an overflow page
+			page[25] = 9
+		}
+	}
+	name := filepath.Join(t.TempDir(), "Packages")
+	if err := os.WriteFile(name, bdb, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, peer, name).CombinedOutput(); ctx.Err() == nil {
+		t.Errorf("the library: got %v, %.300s, want that it does not end", err, out)
+	}
+	if err := readRPM(bdb, Package.check); !errors.Is(err, errRPM) {
+		t.Errorf("got %v, want %v", err, errRPM)
+	}
+}
+
 // ndbOf writes a database as SUSE's rpm does, which Debian's rpm has no backend for.
 func ndbOf(headers [][]byte) []byte {
 	const page = 4096
 	content := append([]byte("RpmP"), make([]byte, page-4)...)
 	binary.LittleEndian.PutUint32(content[12:], 1)
+	for at := 32; at < page; at += 16 {
+		copy(content[at:], "Slot")
+	}
 	for i, header := range headers {
 		slot := content[32+16*i:]
-		copy(slot, "Slot")
 		binary.LittleEndian.PutUint32(slot[4:], uint32(i+1))
 		binary.LittleEndian.PutUint32(slot[8:], uint32(len(content)/16))
 		blob := append([]byte("BlbS"), make([]byte, 12)...)
+		binary.LittleEndian.PutUint32(blob[4:], uint32(i+1))
 		binary.LittleEndian.PutUint32(blob[12:], uint32(len(header)))
 		blob = append(blob, header...)
 		content = append(content, blob...)
@@ -145,6 +198,7 @@ func bdbOf(order binary.ByteOrder, headers [][]byte) []byte {
 			}
 		}
 	}
+	order.PutUint32(content[32:], uint32(len(content)/size-1)) // the last page
 	return content
 }
 

@@ -218,6 +218,44 @@ func TestCosign(t *testing.T) {
 	}
 }
 
+// The library by which cosign makes and verifies signatures takes those of pinbox, and the other way round, with a key
+// that it made.
+func TestLibraryOfCosign(t *testing.T) {
+	dir := t.TempDir()
+	peer := fixtures.Peer(t, "sigstore")
+	library := func(args ...string) (string, error) {
+		cmd := exec.Command(peer, args...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "COSIGN_PASSWORD=secret")
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	must := func(args ...string) {
+		t.Helper()
+		if out, err := library(args...); err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+	}
+	must("generate")
+	ours := sign(t, dir, filepath.Join(dir, "cosign.key"), "secret")
+	keys := readKeys(t, filepath.Join(dir, "cosign.pub"))
+	wantVerified(t, keys, ours)
+	must("verify", "file")
+	write(t, filepath.Join(dir, "other"), []byte(message+"x"))
+	write(t, filepath.Join(dir, "other.sig"), ours)
+	if out, err := library("verify", "other"); err == nil || !strings.Contains(out, "invalid signature") {
+		t.Errorf("another file: got %v, %s, want that the signature is invalid", err, out)
+	}
+	must("sign", "file")
+	theirs, err := os.ReadFile(filepath.Join(dir, "file.sig"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Equal(theirs, ours) {
+		t.Error("got the signature of pinbox, want one of the library")
+	}
+	wantVerified(t, keys, theirs)
+}
+
 // cosignKey encrypts a key as cosign does.
 func cosignKey(t *testing.T, der []byte) []byte {
 	t.Helper()
