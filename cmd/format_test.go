@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/setup"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/storage/document"
 	"github.com/pinbox/pinbox/storage/layout"
@@ -34,6 +35,7 @@ func TestFormatIsSpecified(t *testing.T) {
 		for title, version := range map[string]int{
 			"Lock": pinset.LockVersion, "Delta": pinset.DeltaVersion, "State of a node": stores.StateVersion,
 			"Status of a node": runtime.StatusVersion, "Configuration of a node": layout.NodeConfigVersion,
+			"Setup of a node": setup.ManifestVersion,
 		} {
 			checkLine(t, title, sections[title], fmt.Sprintf("| `version` | %d |", version))
 		}
@@ -71,6 +73,7 @@ func checkFields(t *testing.T, sections map[string]string) {
 	for title, value := range map[string]any{
 		"Lock": pinset.Lock{}, "Delta": pinset.Delta{}, "State of a node": stores.State{},
 		"Status of a node": runtime.Status{}, "Configuration of a node": layout.NodeConfig{},
+		"Setup of a node": setup.Manifest{},
 		"Store": struct {
 			Layers []layout.Layer
 			Images []layout.Image
@@ -98,6 +101,7 @@ func checkFiles(t *testing.T, text string) {
 		layout.MediumSumsSignature, layout.MediumBase,
 		layout.MediumRootHash, layout.RootHashFile(layout.DeltaStoreFile), layout.OpenStorePath, layout.StoreLink,
 		layout.MediumLabel, layout.PartitionLabel, layout.SlotsDir, layout.StatusPath, layout.NodeConfigPath,
+		setup.ManifestPath,
 		layout.NodeDir + "/" + layout.AttachedDir + "/" + layout.StateFile,
 		layout.NodeDir + "/" + layout.AttachedDir + "/" + layout.StateCopy, "HEX" + layout.AttachedSuffix,
 	} {

@@ -125,7 +125,7 @@ var rooms = map[string][]string{
 		"ignition",
 	},
 	"runtime": {
-		"runtime/node",
+		"runtime/node runtime/setup",
 		"runtime/systemd runtime/volumes",
 		"runtime/partition runtime/provision runtime/stores",
 		"runtime",

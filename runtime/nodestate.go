@@ -57,7 +57,7 @@ func (r *Reconciler) observe(ctx context.Context, o Options) (nodeState, error) 
 		return n, err
 	}
 	n.version = name + " " + version
-	if err := supported(name, version); err != nil {
+	if err := Supported(name, version); err != nil {
 		return n, err
 	}
 	if n.pause, err = r.Runtime.PauseImage(ctx); err != nil {
@@ -151,10 +151,10 @@ func versionOf(ctx context.Context, r Runtime, wait time.Duration) (name, versio
 // ErrUnsupported is a container runtime that cannot pin images as pinbox needs it.
 var ErrUnsupported = errors.New("the container runtime cannot be used")
 
-// supported returns an error for a runtime that cannot pin: before 1.31, CRI-O does not unpin
+// Supported returns an error for a runtime that cannot pin: before 1.31, CRI-O does not unpin
 // images on reload (cri-o issue 8202) and does not report in every answer whether an image is
 // pinned.
-func supported(name, version string) error {
+func Supported(name, version string) error {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	m, majorErr := strconv.Atoi(major)

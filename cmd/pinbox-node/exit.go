@@ -10,6 +10,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/cri"
 	"github.com/pinbox/pinbox/runtime/node"
 	"github.com/pinbox/pinbox/runtime/partition"
+	"github.com/pinbox/pinbox/runtime/setup"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/systemd"
 	"github.com/pinbox/pinbox/runtime/transfer"
@@ -22,10 +23,29 @@ import (
 // errUnhealthy is the error of a command whose result shows a problem of the node.
 var errUnhealthy = errors.New("the node is not in its desired state")
 
+// errPending is the error of a check that finds something to do.
+var errPending = errors.New("something is to be done")
+
 // table has the exit codes and hints of errors. The first row that matches counts. A code has the
 // same meaning as in pinbox.
 var table = []cli.Row{
 	{errUnhealthy, cli.ExitOther, ""},
+	{errPending, cli.ExitOther, ""},
+	{
+		setup.ErrManaged, cli.ExitInput,
+		"give the cluster the MachineConfigs and PinnedImageSets of `pinbox build`, in the folder manifests",
+	},
+	{setup.ErrNoCRIO, cli.ExitInput, "install CRI-O 1.31 or newer, and correct its configuration; --root names the folder of an image"},
+	{setup.ErrNotRunning, cli.ExitInput, "with --root, setup writes into an image"},
+	{
+		setup.ErrForeign, cli.ExitInput,
+		"move it away, if it is not needed; a node that Ignition has made needs no setup",
+	},
+	{setup.ErrNotSetUp, cli.ExitInput, "a node that Ignition has made was not set up"},
+	{setup.ErrOptions, cli.ExitUsage, "`pinbox-node setup --help` shows the flags"},
+	{setup.ErrBusy, cli.ExitBusy, "wait until it has ended"},
+	{setup.ErrNotRead, cli.ExitOther, "`systemctl status crio` and `crio status config` show what it reads"},
+	{setup.ErrReadOnly, cli.ExitInput, "--program names another path for pinbox-node; in an image, that is /usr/bin/pinbox-node"},
 	{runtime.ErrUnsupported, cli.ExitInput, "update CRI-O"},
 	{partition.ErrMedium, cli.ExitDamaged, "check the ISO with `pinbox verify`, and write the medium again"},
 	{partition.ErrDisk, cli.ExitDamaged, "replace the disk"},

@@ -34,7 +34,7 @@ Exit codes:
   0  success; every image is on the node and pinned
   1  an image is missing or not pinned, or another failure
   2  the command line is wrong
-  3  CRI-O, a disk, a store, its base or its release is not suitable
+  3  the machine, CRI-O, a disk, a store, its base or its release is not suitable
   4  a store, a medium or a disk is damaged or lost, or a signature is not good
   5  too little space, or no free slot
   7  another pinbox-node is running
@@ -52,6 +52,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		copyVolumesCommand())
 	cli.Group(program, "Stores", attachCommand(), detachCommand(), storesCommand(), rollbackCommand(), compactCommand(),
 		verifyCommand())
-	cli.Group(program, "Boot and installation", mountCommand(), installStoreCommand())
+	cli.Group(program, "Boot and installation", setupCommand(), mountCommand(), installStoreCommand())
 	return cli.Program{Root: program, Rows: table}.Run(ctx, args, stdout, stderr)
 }

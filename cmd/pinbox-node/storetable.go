@@ -94,6 +94,10 @@ func (a attached) print(w io.Writer) error {
 
 // showAttached shows the result of attach and the status after the pass that follows it.
 func showAttached(cmd *cobra.Command, output cli.Output, a stores.Attached, s runtime.Status, err error) error {
+	return showWithStatus(cmd, output, describeAttached(a, s), err)
+}
+
+func describeAttached(a stores.Attached, s runtime.Status) attached {
 	text := fmt.Sprintf("the store %s is attached at slot %s: %d images", stores.Short(a.Store.ID), a.Store.Slot,
 		a.Store.Images)
 	switch {
@@ -124,8 +128,9 @@ func showAttached(cmd *cobra.Command, output cli.Output, a stores.Attached, s ru
 		text += "; the clock of this node is behind: whether its signature has expired was judged as of " +
 			a.JudgedAt.UTC().Format(time.DateTime)
 	}
-	return showWithStatus(cmd, output, attached{Digest: a.Store.ID.String(), Slot: a.Store.Slot, Found: a.Found,
-		Moved: a.Moved, Status: s, text: text}, err)
+	return attached{
+		Digest: a.Store.ID.String(), Slot: a.Store.Slot, Found: a.Found, Moved: a.Moved, Status: s, text: text,
+	}
 }
 
 func showRelease(cmd *cobra.Command, output cli.Output, r stores.Release, s runtime.Status, err error) error {

@@ -39,6 +39,8 @@ type Config struct {
 	BigFiles string
 	// Insecure are registries to use without TLS.
 	Insecure []string
+	// PauseImage is the image of each pod's own container; "" means CRI-O's default.
+	PauseImage string
 	// Ineffective are files with a pinned_images that CRI-O ignores, since it is not under
 	// [crio.image].
 	Ineffective []string
@@ -55,6 +57,7 @@ type section struct {
 			AuthFile     *string   `toml:"global_auth_file"`
 			BigFiles     *string   `toml:"big_files_temporary_dir"`
 			Insecure     *[]string `toml:"insecure_registries"`
+			PauseImage   *string   `toml:"pause_image"`
 		} `toml:"image"`
 	} `toml:"crio"`
 }
@@ -112,6 +115,7 @@ func (c *Config) add(etc fs.FS, name string) error {
 	replace(&c.AuthFile, s.Crio.Image.AuthFile)
 	replace(&c.BigFiles, s.Crio.Image.BigFiles)
 	replace(&c.Insecure, s.Crio.Image.Insecure)
+	replace(&c.PauseImage, s.Crio.Image.PauseImage)
 	return nil
 }
 

@@ -26,6 +26,23 @@ func DetachUnused(ctx context.Context, o Options) (detached []stores.Store, kept
 	return m.DetachUnused(ctx, roots...)
 }
 
+// DetachAll removes all stores and the state: see [stores.Manager.DetachAll]. Without a store, CRI-O need not run.
+func DetachAll(ctx context.Context, o Options) error {
+	o = o.complete()
+	m, err := o.manager()
+	if err != nil {
+		return err
+	}
+	if state, err := stores.ReadState(m.Dir); err == nil && len(state.Stores) == 0 {
+		return m.DetachAll(ctx)
+	}
+	m, roots, err := o.managerAndRoots(ctx)
+	if err != nil {
+		return err
+	}
+	return m.DetachAll(ctx, roots...)
+}
+
 // managerAndRoots also returns the graph roots of CRI-O's main store, whose layers may need other
 // stores.
 func (o Options) managerAndRoots(ctx context.Context) (m stores.Manager, roots []string, err error) {

@@ -50,6 +50,9 @@ type Node struct {
 	Pins layout.Pins
 	// OthersList is whether somebody else lists the stores for CRI-O, so that its drop-in does not.
 	OthersList bool
+	// ImageStore is the path of a store that came with the image of the system, and that the node attaches when it
+	// boots; "" for none.
+	ImageStore string
 	// StoreFiles are files that the node copies from its store instead of having them from the start.
 	StoreFiles []File
 	// Program is the path of a pinbox-node that the units do not install; "" means DefaultProgram, which they install
@@ -115,7 +118,7 @@ func (n Node) Parts() (Parts, error) {
 func (n Node) Names() []string {
 	names := []string{
 		UnitName(crio.Slots()[0]), UnitName(layout.MediumMount), filesUnit, crioDropin, StoreUnit, layout.OpenStorePath,
-		mountUnit, firstbootUnit, nodeUnit, attachUnit, volumesUnit, UdevRulesPath,
+		mountUnit, firstbootUnit, nodeUnit, attachUnit, volumesUnit, imageUnit, UdevRulesPath,
 	}
 	for _, f := range n.files() {
 		names = append(names, f.Path)

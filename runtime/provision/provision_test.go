@@ -43,13 +43,17 @@ func TestFilesThatChange(t *testing.T) {
 }
 
 // A node without a store of its own has no unit that mounts one, or that needs one.
-func TestNodeWithoutStore(t *testing.T) {
+func TestNodeWithoutStoreGolden(t *testing.T) {
 	p := parts(t, provision.Node{
 		Store: provision.Store{None: true, Program: digest.FromString("program")}, Program: "/usr/bin/pinbox-node",
+		ImageStore: "/usr/share/pinbox/store",
 	})
 	var names []string
 	for _, u := range p.Units {
 		names = append(names, u.Name)
+		if u.Content != "" {
+			fixtures.Golden(t, "setup-"+u.Name, []byte(u.Content))
+		}
 		for _, content := range append([]provision.Dropin{{Content: u.Content}}, u.Dropins...) {
 			for _, foreign := range []string{".mount", "/usr/local/bin", "sha256sum", "/pinbox/pinbox-node"} {
 				if strings.Contains(content.Content, foreign) {
@@ -58,7 +62,8 @@ func TestNodeWithoutStore(t *testing.T) {
 			}
 		}
 	}
-	want := []string{"crio.service", "pinbox-mount.service", "pinbox-firstboot.service", "pinbox-node.service"}
+	want := []string{"crio.service", "pinbox-mount.service", "pinbox-firstboot.service", "pinbox-node.service",
+		"pinbox-image-store.service"}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("units (-want +got):\n%s", diff)
 	}

@@ -55,12 +55,15 @@ var (
 	selinuxContext = regexp.MustCompile(`^[a-z0-9_]+:[a-z0-9_]+:[a-z0-9_]+(:[a-z0-9:,.-]+)?$`)
 )
 
+// ValidPath reports whether units can contain a path without quoting.
+func ValidPath(name string) bool { return nodePath.MatchString(name) && path.Clean(name) == name }
+
 // validate returns an error if a node could not use the store.
 func (s Store) validate() error {
 	switch {
 	case s.Path != "" && s.PartitionLabel != "", s.Path+s.PartitionLabel != "" && s.VolumeLabel != "":
 		return errors.New("the node's store has more than one of path, partitionLabel and volumeLabel; give one")
-	case s.Folder != "" && (!nodePath.MatchString(s.Folder) || path.Clean(s.Folder) != s.Folder):
+	case s.Folder != "" && !ValidPath(s.Folder):
 		return fmt.Errorf("the node's store has the folder %q; it starts with / and has letters, digits and ._-/ only",
 			s.Folder)
 	case s.Folder == layout.SlotsDir, strings.HasPrefix(s.Folder, layout.SlotsDir+"/"):
@@ -68,7 +71,7 @@ func (s Store) validate() error {
 			layout.StoreFolder)
 	case s.VolumeLabel != "" && !volumeLabel.MatchString(s.VolumeLabel):
 		return fmt.Errorf("the node's store has the volume label %q; it has 1 to 16 of A to Z, digits and _", s.VolumeLabel)
-	case s.Path != "" && (!nodePath.MatchString(s.Path) || path.Clean(s.Path) != s.Path):
+	case s.Path != "" && !ValidPath(s.Path):
 		return fmt.Errorf("the node's store has the path %q; it starts with / and has letters, digits and ._-/ only", s.Path)
 	case strings.HasPrefix(s.Path, layout.SlotsDir+"/"):
 		return fmt.Errorf("the node's store has the path %q, which its own mount would hide", s.Path)

@@ -31,7 +31,9 @@ type rendering struct {
 	// Program and FilesDir are paths in the store, MediumLabel the volume label of a delta.
 	Program, FilesDir, MediumLabel string
 	// Installed is the path of the program on the node.
-	Installed  string
+	Installed string
+	// ImageStore is the path of a store that is attached at boot.
+	ImageStore string
 	StoreFiles []File
 	AutoAttach bool
 	// CopyVolumes is whether the node copies image volumes into CRI-O's own store, in MainStore.
@@ -46,6 +48,7 @@ const (
 	StoreUnit     = "pinbox-store.service"
 	mountUnit     = "pinbox-mount.service"
 	attachUnit    = "pinbox-attach@.service"
+	imageUnit     = "pinbox-image-store.service"
 	firstbootUnit = "pinbox-firstboot.service"
 	nodeUnit      = "pinbox-node.service"
 	filesUnit     = "pinbox-files.service"
@@ -66,7 +69,7 @@ func (n Node) rendering() *rendering {
 		s.Verity = layout.VerityRequire
 	}
 	r := s.rendering()
-	r.StoreFiles, r.AutoAttach = n.StoreFiles, n.AutoAttach
+	r.StoreFiles, r.AutoAttach, r.ImageStore = n.StoreFiles, n.AutoAttach, n.ImageStore
 	r.CopyVolumes, r.MainStore = n.ImageVolumes == layout.ImageVolumesCopy, MainStore
 	if n.Program != "" { // somebody else installs it
 		r.Installed, r.ProgramSum = n.Program, ""
@@ -151,6 +154,9 @@ func (r *rendering) node() []Unit {
 	}
 	if r.CopyVolumes {
 		units = append(units, Unit{Name: volumesUnit, Content: r.render("volumes.service")})
+	}
+	if r.ImageStore != "" {
+		units = append(units, Unit{Name: imageUnit, Enabled: true, Content: r.render("image-store.service")})
 	}
 	if r.VolumeLabel != "" {
 		units = append(units, Unit{Name: UnitName(r.MediumDir), Content: r.render("medium.mount")})

@@ -46,11 +46,11 @@ func (u usage) check(s State, o Store, graphRoots []string) error {
 	if err != nil {
 		return err
 	}
-	return inUse(o, slices.Concat(u.dependents(s, r, o), r.users(), r.neededBySets(wanted)))
+	return inUse(o.title(), slices.Concat(u.dependents(s, r, o), r.users(), r.neededBySets(wanted)))
 }
 
-// inUse is nil if nothing blocks the detach of a store.
-func inUse(o Store, blockers []string) error {
+// inUse is nil if nothing blocks the detach of a store, or of several.
+func inUse(title string, blockers []string) error {
 	slices.Sort(blockers)
 	blockers = slices.Compact(blockers)
 	if len(blockers) == 0 {
@@ -60,7 +60,7 @@ func inUse(o Store, blockers []string) error {
 	if n := len(blockers) - maxBlockers; n > 0 {
 		blockers, more = blockers[:maxBlockers], fmt.Sprintf(", and %d more", n)
 	}
-	return fmt.Errorf("%s: %w: by %s%s", o.title(), ErrInUse, strings.Join(blockers, ", "), more)
+	return fmt.Errorf("%s: %w: by %s%s", title, ErrInUse, strings.Join(blockers, ", "), more)
 }
 
 // wantedImages returns the images that the sets ask for.

@@ -35,12 +35,12 @@ func TestManyUsersOfAStore(t *testing.T) {
 		1: "by container 0", 8: "container 6, container 7", 9: "container 6, container 7, and 1 more",
 	} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			if err := inUse(Store{}, users(n)); !errors.Is(err, ErrInUse) || !strings.HasSuffix(err.Error(), want) {
+			if err := inUse("", users(n)); !errors.Is(err, ErrInUse) || !strings.HasSuffix(err.Error(), want) {
 				t.Errorf("got %v, want %q at its end", err, want)
 			}
 		})
 	}
-	if err := inUse(Store{}, nil); err != nil {
+	if err := inUse("", nil); err != nil {
 		t.Errorf("without users: got %v, want no error", err)
 	}
 }

@@ -29,6 +29,19 @@ func (u Unit) Stop(ctx context.Context) error {
 	return u.job(ctx, (*dbus.Conn).StopUnitContext)
 }
 
+// Restart stops the service and starts it, and waits until it has started.
+func (u Unit) Restart(ctx context.Context) error {
+	return u.job(ctx, (*dbus.Conn).RestartUnitContext)
+}
+
+// Begin restarts the service, and does not wait for it.
+func (u Unit) Begin(ctx context.Context) error {
+	return u.job(ctx, func(conn *dbus.Conn, ctx context.Context, name, mode string, done chan<- string) (int, error) {
+		done <- "done"
+		return conn.RestartUnitContext(ctx, name, mode, nil)
+	})
+}
+
 // Start starts the service, and waits until it has started.
 func (u Unit) Start(ctx context.Context) error {
 	return u.job(ctx, (*dbus.Conn).StartUnitContext)

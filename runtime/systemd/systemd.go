@@ -26,6 +26,16 @@ func Reload(ctx context.Context, unit string) error {
 	return wait(ctx, unit, conn.ReloadUnitContext)
 }
 
+// ReloadUnits makes systemd read all units again.
+func ReloadUnits(ctx context.Context) error {
+	conn, err := dbus.NewWithContext(ctx)
+	if err != nil {
+		return fmt.Errorf("D-Bus: %w", err)
+	}
+	defer conn.Close()
+	return conn.ReloadContext(ctx)
+}
+
 // HasProcess reports whether a service has a main process: whether it runs or starts. If systemd
 // does not answer, it reports true.
 func HasProcess(ctx context.Context, unit string) bool {

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/appliance"
+)
+
+// setUpMachine makes a node of a machine with CRI-O, reboots it, and undoes that: each twice, and killed in between.
+const setUpMachine = `set -ex
+etc() { (cd /etc && find . ! -name machine-id ! -name '*.part' | sort && find . -type f ! -name machine-id -exec sha256sum {} + | sort); }
+invocation() { systemctl show --property InvocationID --value crio.service; }
+killed() { # a command, at moments until it has ended
+	for time in 0.01 0.03 0.05 0.1 0.2 0.4 0.8; do
+		timeout --signal=KILL $time "$@" && return
+	done
+	true
+}
+settled() {
+	for n in $(seq 100); do pinbox-node status && return; sleep 0.1; done
+	exit 1
+}
+if [ ! -e /var/reboots ]; then
+	etc >/var/before
+	/pinbox-node setup --check && exit 1
+	started=$(invocation)
+	/pinbox-node setup --check --output json | grep '"restart": true'
+	etc | diff /var/before -
+	[ $(invocation) = $started ]
+	killed /pinbox-node setup
+	/pinbox-node setup --store /appliance --reserve 0 --wait 20s
+	started=$(invocation)
+	settled
+	/pinbox-node setup --check
+	/pinbox-node setup --store /appliance --reserve 0 --wait 20s | grep "nothing was copied"
+	[ $(invocation) = $started ]
+	grep 'slots\|stores/7' /etc/crio/crio.conf.d/50-pinbox-stores
+	sh /etc/greenboot/check/wanted.d/50_pinbox.sh
+	test -z "$(systemctl --failed --plain --no-legend)"
+	guest | tee /run/guest
+	grep "guest: ok" /run/guest
+	touch /var/reboots
+	systemctl reboot
+	sleep 100
+fi
+settled
+mountpoint /var/lib/pinbox/stores/0 || mountpoint /var/lib/pinbox/stores/1
+test -z "$(systemctl --failed --plain --no-legend)"
+guest | tee /run/guest
+grep "guest: ok" /run/guest
+/pinbox-node setup --undo >/run/out 2>&1 && exit 1 # containers use the store
+grep "the store is in use: by the container" /run/out
+settled
+systemctl stop crio pinbox-node
+crio wipe --force # removes them
+systemctl start crio pinbox-node
+settled
+systemctl stop crio # it is not known what uses the store
+/pinbox-node setup --undo --wait 1s && exit 1
+systemctl start crio
+/pinbox-node setup --undo --check && exit 1
+killed /pinbox-node setup --undo
+if [ -e /etc/pinbox/setup.json ]; then /pinbox-node setup --undo; fi
+/pinbox-node setup --undo && exit 1
+etc | diff /var/before -
+find /var/lib -path '*pinbox*' | grep . && exit 1
+[ ! -e /run/pinbox ]
+[ ! -e /usr/local/bin/pinbox-node ]
+systemctl is-active crio
+systemctl list-units --all --plain --no-legend 'pinbox-*' | grep . && exit 1
+/pinbox-node setup --check | grep 50-pinbox-stores
+echo script completed
+`
+
+// A machine with the real CRI-O and systemd, no Ignition and no registry becomes a node with a store, stays one over
+// a reboot, and becomes what it was. Kills in between do not matter, CRI-O is restarted once, and what refers to a
+// store keeps it.
+func TestSetUpMachine(t *testing.T) {
+	registry, pins := fixtures.Samples(t)
+	o := appliance.Options(t, pins.Sets())
+	o.Appliance.Metadata.Name = "ship-7"
+	appliance.Build(t, o)
+	if err := registry.Close(); err != nil {
+		t.Fatal(err)
+	}
+	live := func(name string) string {
+		content, err := os.ReadFile(filepath.Join(fixtures.Root(t), "fixtures/live", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(content)
+	}
+	files := map[string]string{
+		"usr/lib/systemd/system/crio.service":              live("crio.service"),
+		"etc/systemd/system-preset/30-distribution.preset": "enable crio.service\n",
+		"etc/crio/crio.conf":                               live("crio.conf"),
+		"etc/crio/crio.conf.d/10-pause":                    "[crio.image]\npause_image = \"" + pins.Pause + "\"\n",
+		"etc/containers/policy.json":                       `{"default":[{"type":"insecureAcceptAnything"}]}`,
+		"etc/containers/registries.conf":                   "unqualified-search-registries = []\n",
+		"etc/pinbox/node.env":                              "PINBOX_NODE_FLAGS=\"--wait 10s --reserve 0\"\n",
+		"etc/hosts":                                        "127.0.0.1 localhost\n",
+		"etc/resolv.conf":                                  "",
+		"usr/share/microshift/release/release-x86_64.json": `{"release": {"base": "4.20.0"}, "images": {"a": "` +
+			pins.Other + `"}}`,
+		"etc/systemd/system/check.service": `[Unit]
+Requires=multi-user.target
+After=multi-user.target
+SuccessAction=exit
+FailureAction=exit
+FailureActionExitStatus=7
+[Service]
+Type=oneshot
+Environment=IMAGE=` + pins.Mixed + ` TIMEOUT=30s
+ExecStart=/bin/sh /check
+StandardOutput=tty
+StandardError=tty
+`,
+		"check": setUpMachine,
+	}
+	out, code := fixtures.Boot(t, t.TempDir(), "check.service", files, map[string]string{
+		"/usr/bin/crio":  fixtures.Peer(t, "crio"),
+		"/usr/bin/pinns": fixtures.Peer(t, "pinns"),
+		"/usr/bin/guest": fixtures.Program(t, "github.com/pinbox/pinbox/fixtures/live/guest"),
+		"/appliance":     o.Out,
+		"/pinbox-node":   fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox-node"),
+	})
+	if code != 0 || !strings.Contains(out, "script completed") {
+		t.Errorf("got exit code %d, want 0\n%s", code, out)
+	}
+}

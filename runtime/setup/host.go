@@ -1,0 +1,215 @@
+package setup
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/crio"
+)
+
+// Reasons why a machine cannot be set up.
+var (
+	// ErrNoCRIO means that the machine has no CRI-O that pinbox can use.
+	ErrNoCRIO = errors.New("no CRI-O that pinbox can use")
+	// ErrManaged means that the Machine Config Operator writes the files of the node.
+	ErrManaged = errors.New("the Machine Config Operator manages this node")
+	// ErrReadOnly means that the machine has no place for pinbox-node there.
+	ErrReadOnly = errors.New("the folder is read-only")
+)
+
+// host is the file system of the machine: "/", or the folder of an image.
+type host struct {
+	root string
+	// live is whether the machine runs, and systemd with it.
+	live bool
+}
+
+// path is where a file of the machine is found here. A link out of an image is an error.
+func (h host) path(name string) (string, error) {
+	full := filepath.Join(h.root, name)
+	if h.root == "/" {
+		return full, nil
+	}
+	dir := filepath.Dir(full)
+	for {
+		real, err := filepath.EvalSymlinks(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Lstat(dir); err == nil { // a link to nothing: /usr/local of ostree's images
+				return "", fmt.Errorf("%s: %s is a link to a folder that the image does not have", name, dir)
+			}
+			dir = filepath.Dir(dir)
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		if real != h.root && !strings.HasPrefix(real, h.root+"/") {
+			return "", fmt.Errorf("%s: %s is a link out of the image, to %s", name, dir, real)
+		}
+		return full, nil
+	}
+}
+
+// exists reports whether the machine has a file.
+func (h host) exists(name string) bool {
+	_, err := os.Lstat(filepath.Join(h.root, name))
+	return err == nil
+}
+
+// read reads a file of the machine; it is empty if there is none.
+func (h host) read(name string) ([]byte, error) {
+	full, err := h.path(name)
+	if err != nil {
+		return nil, err
+	}
+	content, err := os.ReadFile(full)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return content, err
+}
+
+// Files of a node that the Machine Config Operator manages, or will when it has booted: pkg/daemon/constants in
+// the operator, and the templates of its units.
+var managed = []string{
+	"/etc/machine-config-daemon", "/etc/mco", "/etc/ignition-machine-config-encapsulated.json",
+	"/etc/systemd/system/machine-config-daemon-firstboot.service",
+	"/etc/systemd/system/machine-config-daemon-pull.service",
+}
+
+// unmanaged returns ErrManaged if the files of the machine are somebody else's.
+func (h host) unmanaged() error {
+	for _, name := range managed {
+		if h.exists(name) {
+			return fmt.Errorf("%w: it has %s", ErrManaged, name)
+		}
+	}
+	return nil
+}
+
+// Folders of systemd's units, the first of which counts: systemd.unit(5).
+var unitDirs = []string{"/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system",
+	"/usr/lib/systemd/system", "/lib/systemd/system"}
+
+// crioUnit is the unit of CRI-O in its packages, of Debian, Fedora and upstream.
+const crioUnit = "crio.service"
+
+// Files of options that the units of CRI-O's packages read, in the form of deb and rpm.
+var crioOptions = []string{"/etc/default/crio", "/etc/sysconfig/crio"}
+
+// crioVersionTime is how long CRI-O may take to say its version: it needs milliseconds.
+const crioVersionTime = 30 * time.Second
+
+// foundCRIO is the CRI-O of a machine.
+type foundCRIO struct {
+	Program string
+	// Version is "" if the program cannot be run here.
+	Version string
+	Config  crio.Config
+}
+
+// findCRIO finds CRI-O, its version and its configuration, and returns an error if pinbox cannot use it.
+func (h host) findCRIO(ctx context.Context) (found foundCRIO, notes []string, err error) {
+	var unit []byte
+	for _, dir := range unitDirs {
+		if unit, err = h.read(path.Join(dir, crioUnit)); err != nil || len(unit) > 0 {
+			break
+		}
+	}
+	if err != nil {
+		return found, nil, err
+	}
+	if found.Program = execStart(unit); found.Program == "" {
+		return found, nil, fmt.Errorf("%w: no %s in %s", ErrNoCRIO, crioUnit, strings.Join(unitDirs, ", "))
+	}
+	if !h.exists(found.Program) {
+		return found, nil, fmt.Errorf("%w: %s names %s, which does not exist", ErrNoCRIO, crioUnit, found.Program)
+	}
+	for _, name := range crioOptions {
+		options, err := h.read(name)
+		if err != nil {
+			return found, nil, err
+		}
+		if dir := configDir(string(options) + "\n" + string(unit)); dir != "" {
+			return found, nil, fmt.Errorf("%w: %s or %s makes it read %s instead of %s", ErrNoCRIO, crioUnit, name, dir,
+				path.Dir(crio.StoresPath))
+		}
+	}
+	if found.Config, err = crio.ReadConfig(os.DirFS(filepath.Join(h.root, "etc/crio"))); err != nil {
+		return found, nil, fmt.Errorf("%w: %w", ErrNoCRIO, err)
+	}
+	version, err := h.versionOf(ctx, found.Program)
+	if err != nil {
+		notes = append(notes, fmt.Sprintf("the version of %s is unknown, since it cannot be run here: %v; "+
+			"pinbox-node needs CRI-O 1.31 or newer", found.Program, err))
+	} else if err := runtime.Supported("cri-o", version); err != nil {
+		return found, nil, err
+	}
+	found.Version = version
+	return found, notes, nil
+}
+
+// execStart is the program of a unit's ExecStart=.
+func execStart(unit []byte) string {
+	for lines := bufio.NewScanner(bytes.NewReader(unit)); lines.Scan(); {
+		if command, ok := strings.CutPrefix(strings.TrimSpace(lines.Text()), "ExecStart="); ok && command != "" {
+			return strings.TrimLeft(strings.Fields(command)[0], "@-:+!")
+		}
+	}
+	return ""
+}
+
+// configDir is the folder of drop-ins that options of CRI-O name, if it is another than the default.
+func configDir(options string) string {
+	words := strings.FieldsFunc(options, func(r rune) bool { return strings.ContainsRune(" \t\n=\"'\\", r) })
+	for i, word := range words[:max(0, len(words)-1)] {
+		if dir := words[i+1]; word == "--config-dir" && path.Clean(dir) != path.Dir(crio.StoresPath) {
+			return dir
+		}
+	}
+	return ""
+}
+
+// versionOf runs `crio --version` on the machine, or in the image.
+func (h host) versionOf(ctx context.Context, program string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, crioVersionTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, "--version")
+	if h.root != "/" {
+		cmd.SysProcAttr, cmd.Dir = &syscall.SysProcAttr{Chroot: h.root}, "/"
+		cmd.Path = program // LookPath has looked outside of the image
+		cmd.Err = nil
+	}
+	out, err := cmd.Output()
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(out)) {
+		if version, ok := strings.CutPrefix(line, "crio version "); ok {
+			return strings.TrimSpace(version), nil
+		}
+	}
+	return "", fmt.Errorf("got %q", out[:min(len(out), 80)])
+}
+
+// selinux reports whether SELinux is on, or will be in an image.
+func (h host) selinux() bool {
+	if h.live {
+		_, err := os.Stat("/sys/fs/selinux/enforce")
+		return err == nil
+	}
+	config, err := h.read("/etc/selinux/config")
+	return err == nil && len(config) > 0 && !strings.Contains("\n"+string(config), "\nSELINUX=disabled")
+}

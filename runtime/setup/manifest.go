@@ -1,0 +1,130 @@
+package setup
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// ManifestPath lists what setup has written.
+const ManifestPath = "/etc/pinbox/setup.json"
+
+// ManifestVersion is the version of its format.
+const ManifestVersion = 1
+
+// Manifest is the content of ManifestPath. It is written before anything else: what a killed process has left is
+// in it.
+type Manifest struct {
+	Version int `json:"version"`
+	// Files that were written, and links to units.
+	Files []Entry `json:"files"`
+	Links []Link  `json:"links,omitempty"`
+	// Directories that were made, parents first.
+	Directories []string `json:"directories,omitempty"`
+	// Due is what is left to do once the files are written.
+	Due Due `json:"due,omitempty"`
+}
+
+// Due is what is left to do on a machine that runs.
+type Due string
+
+// What is due: a start of the units, or a restart of CRI-O first.
+const (
+	dueNothing Due = ""
+	dueUnits   Due = "units"
+	dueRestart Due = "restart"
+)
+
+// completed is the manifest once all is done.
+func (m Manifest) completed() Manifest {
+	m.Files, m.Due = slices.Clone(m.Files), dueNothing
+	for i := range m.Files {
+		m.Files[i].Was = ""
+	}
+	return m
+}
+
+// Entry is a file that setup has written.
+type Entry struct {
+	Path   string        `json:"path"`
+	Digest digest.Digest `json:"digest"`
+	// Was is what the file had before it is replaced; "" once it is.
+	Was digest.Digest `json:"was,omitempty"`
+}
+
+// Link is a link by which a unit is enabled.
+type Link struct {
+	Path   string `json:"path"`
+	Target string `json:"target"`
+}
+
+func (m Manifest) file(path string) *Entry {
+	i := slices.IndexFunc(m.Files, func(e Entry) bool { return e.Path == path })
+	if i < 0 {
+		return nil
+	}
+	return &m.Files[i]
+}
+
+// has reports whether setup has written this content.
+func (e *Entry) has(content digest.Digest) bool {
+	return e != nil && (content == e.Digest || e.Was != "" && content == e.Was)
+}
+
+// readManifest reads the manifest; it is empty on a machine that was not set up.
+func (h host) readManifest() (m Manifest, err error) {
+	content, err := h.read(ManifestPath)
+	if err != nil || content == nil {
+		return m, err
+	}
+	if err := pinset.Decode(bytes.NewReader(content), ManifestVersion, &m); err != nil {
+		return Manifest{}, fmt.Errorf("%s: %w", ManifestPath, err)
+	}
+	return m, nil
+}
+
+func (h host) writeManifest(m Manifest) error {
+	m.Version = ManifestVersion
+	content, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	return h.write(ManifestPath, append(content, '\n'), 0o644)
+}
+
+// partial is the temporary file of all files below /etc: CRI-O reads every file in its folder. It is overwritten
+// by the next process.
+const partial = "/etc/pinbox/.setup.part"
+
+// write replaces a file of the machine.
+func (h host) write(name string, content []byte, mode fs.FileMode) error {
+	full, err := h.path(name)
+	if err != nil {
+		return err
+	}
+	temp := full + ".part"
+	if strings.HasPrefix(name, "/etc/") {
+		if temp, err = h.path(partial); err != nil {
+			return err
+		}
+		if err := os.MkdirAll(filepath.Dir(temp), 0o755); err != nil {
+			return err
+		}
+	}
+	if _, err = atomicfile.WriteVia(temp, full, content, mode); errors.Is(err, syscall.EROFS) {
+		err = fmt.Errorf("%s: %w", name, ErrReadOnly)
+	}
+	return err
+}

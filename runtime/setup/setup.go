@@ -1,0 +1,339 @@
+package setup
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/runtime/provision"
+	"github.com/pinbox/pinbox/runtime/systemd"
+	"github.com/pinbox/pinbox/storage/filelock"
+	"github.com/pinbox/pinbox/storage/layout"
+)
+
+// Errors of options and of the machine.
+var (
+	ErrOptions = errors.New("the options do not go together")
+	// ErrNotRunning means that systemd does not run, which starts the units.
+	ErrNotRunning = errors.New("systemd does not run here")
+	// ErrBusy means that another process sets the machine up.
+	ErrBusy = errors.New("another setup runs")
+	// ErrNotRead means that CRI-O was restarted, and does not have the stores.
+	ErrNotRead = errors.New("CRI-O runs without the stores")
+)
+
+// Options of a setup. The zero value is for this machine.
+type Options struct {
+	// Root is the folder of an image of an operating system; "" is this machine, which runs.
+	Root string
+	// Program is the path of pinbox-node on the machine; "" means provision.DefaultProgram. Self is the file that
+	// it is a copy of.
+	Program, Self string
+	// ImageStore is the path, in the image, of a store that the node attaches when it boots; "" for none.
+	ImageStore string
+	// AutoAttach attaches a medium with a later store as soon as it is plugged in.
+	AutoAttach bool
+	// Podman makes podman see the stores.
+	Podman bool
+	// Socket of CRI-O.
+	Socket string
+	// Wait is how long CRI-O may take to answer after its restart.
+	Wait time.Duration
+}
+
+// Result is what a setup has found and done.
+type Result struct {
+	// CRIO is the version of CRI-O; "" if it is unknown.
+	CRIO string `json:"crio,omitempty"`
+	// Changes in the order in which they are made.
+	Changes []Change `json:"changes"`
+	// Restart is whether CRI-O was restarted, or will be.
+	Restart bool `json:"restart"`
+	// Notes are for people: what setup could not do, and what is left to do.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Pending reports whether anything is to be done.
+func (r Result) Pending() bool {
+	return r.Restart || slices.ContainsFunc(r.Changes, func(c Change) bool { return c.Action != Keep })
+}
+
+// Setup makes a node of one machine.
+type Setup struct {
+	Options
+	host host
+}
+
+// New checks the options, and what the machine is.
+func New(o Options) (Setup, error) {
+	o.Program = cmp.Or(o.Program, provision.DefaultProgram)
+	s := Setup{Options: o, host: host{root: "/", live: o.Root == ""}}
+	if !s.host.live {
+		root, err := filepath.Abs(o.Root)
+		if err == nil {
+			root, err = filepath.EvalSymlinks(root)
+		}
+		if err != nil {
+			return s, err
+		}
+		s.host.root = root
+	}
+	for _, name := range []string{o.Program, o.ImageStore} {
+		if name != "" && !provision.ValidPath(name) {
+			return s, fmt.Errorf("%w: %q must start with / and have letters, digits and ._-/ only", ErrOptions, name)
+		}
+	}
+	if o.ImageStore != "" && !s.host.exists(o.ImageStore) {
+		return s, fmt.Errorf("%w: the image has no %s", ErrOptions, o.ImageStore)
+	}
+	if !s.host.live && strings.HasPrefix(o.Program, "/usr/local/") {
+		// ostree makes it a link to /var, which is no part of an image; bootc's base images have a read-only one.
+		if target, err := os.Readlink(filepath.Join(s.host.root, "usr/local")); err == nil {
+			return s, fmt.Errorf("%w: /usr/local of the image is a link to %s, which is no part of it; "+
+				"give --program /usr/bin/pinbox-node", ErrOptions, target)
+		}
+	}
+	if s.host.live && !systemd.Running() {
+		return s, ErrNotRunning
+	}
+	return s, nil
+}
+
+// Check returns what Run would do, and changes nothing.
+func (s Setup) Check(ctx context.Context) (Result, error) {
+	_, r, err := s.plan(ctx)
+	return r, err
+}
+
+// plan finds out what is to be done.
+func (s Setup) plan(ctx context.Context) (p plan, r Result, err error) {
+	if err := s.host.unmanaged(); err != nil {
+		return p, r, err
+	}
+	found, notes, err := s.host.findCRIO(ctx)
+	if err != nil {
+		return p, r, err
+	}
+	old, err := s.host.readManifest()
+	if err != nil {
+		return p, r, err
+	}
+	parts, more, err := s.parts(found.Config, old)
+	if err != nil {
+		return p, r, err
+	}
+	if p, err = newPlan(s.host, parts, old); err != nil {
+		return p, r, err
+	}
+	switch {
+	case !s.host.live:
+		p.manifest.Due = dueNothing
+	case slices.ContainsFunc(p.changes, func(c Change) bool { return c.Path == crio.StoresPath && c.Action != Keep }):
+		p.manifest.Due = dueRestart
+	case len(p.files) > 0 && p.manifest.Due == dueNothing:
+		p.manifest.Due = dueUnits
+	}
+	r = Result{
+		CRIO: found.Version, Changes: p.changes, Restart: p.manifest.Due == dueRestart, Notes: append(notes, more...),
+	}
+	return p, r, nil
+}
+
+// parts are what the machine must hold.
+func (s Setup) parts(config crio.Config, old Manifest) (p provision.Parts, notes []string, err error) {
+	n := provision.Node{
+		Store: provision.Store{None: true}, Program: s.Program, AutoAttach: s.AutoAttach, ImageStore: s.ImageStore,
+		KeepPrevious: layout.DefaultKeepPrevious,
+	}
+	if s.host.selinux() {
+		n.Store.SELinuxContext = provision.DefaultSELinuxContext
+	}
+	shift, notes, err := s.host.microShift(config)
+	if err != nil {
+		return p, nil, err
+	}
+	n.Sets = shift.sets
+	var files []provision.File
+	if s.Podman {
+		var more []string
+		if files, n.OthersList, more, err = s.host.podman(old); err != nil {
+			return p, nil, err
+		}
+		notes = append(notes, more...)
+	}
+	if p, err = n.Parts(); err != nil {
+		return p, nil, err
+	}
+	program, err := os.ReadFile(s.Self)
+	if err != nil {
+		return p, nil, err
+	}
+	files = append(files, shift.files(s.Program)...)
+	files = append(files, provision.File{Path: s.Program, Mode: 0o755, Content: program})
+	files = append(files, provision.Tmpfiles(p.Directories), preset(p.Units))
+	files = append(files, unitFiles(p.Units)...)
+	// pinbox-node writes the pins. The stores come last: their mount points exist then.
+	for _, f := range p.Files {
+		if f.Path != crio.PinnedImagesPath && f.Path != crio.StoresPath {
+			files = append(files, f)
+		}
+	}
+	i := slices.IndexFunc(p.Files, func(f provision.File) bool { return f.Path == crio.StoresPath })
+	p.Files = append(files, p.Files[i])
+	if !s.host.live { // /var is no part of an image: systemd-tmpfiles makes its folders
+		p.Directories = slices.DeleteFunc(p.Directories, func(d provision.Directory) bool {
+			return strings.HasPrefix(d.Path, "/var/")
+		})
+	}
+	return p, notes, nil
+}
+
+// lock keeps other processes from setting up the machine.
+func (s Setup) lock() (release func(), err error) {
+	etc, err := os.Open(filepath.Join(s.host.root, "etc"))
+	if err != nil {
+		return nil, err
+	}
+	if err := filelock.Try(etc); err != nil {
+		if errors.Is(err, filelock.ErrLocked) {
+			err = ErrBusy
+		}
+		return nil, errors.Join(err, etc.Close())
+	}
+	return func() { _ = etc.Close() }, nil
+}
+
+// Run makes a node of the machine: what a killed process has begun, too.
+func (s Setup) Run(ctx context.Context) (Result, error) {
+	p, r, err := s.plan(ctx)
+	if err != nil || !r.Pending() && p.manifest.Due == dueNothing {
+		return r, err
+	}
+	release, err := s.lock()
+	if err != nil {
+		return r, err
+	}
+	defer release()
+	if p, r, err = s.plan(ctx); err != nil { // another process may have changed something
+		return r, err
+	}
+	if err := p.apply(); err != nil {
+		return r, err
+	}
+	if s.host.live {
+		note, err := s.activate(ctx, p.manifest.Due)
+		if err != nil {
+			return r, err
+		}
+		r.Notes = append(r.Notes, note...)
+	}
+	return r, s.host.writeManifest(p.manifest.completed())
+}
+
+// apply writes the files.
+func (p plan) apply() error {
+	if err := p.host.writeManifest(p.manifest); err != nil {
+		return err
+	}
+	for _, dir := range p.manifest.Directories {
+		full, err := p.host.path(dir)
+		if err != nil {
+			return err
+		}
+		switch err := os.Mkdir(full, 0o755); {
+		case errors.Is(err, syscall.EROFS):
+			return fmt.Errorf("%s: %w", dir, ErrReadOnly)
+		case err != nil && !errors.Is(err, fs.ErrExist):
+			return err
+		}
+	}
+	for _, name := range p.remove {
+		if err := p.host.removeFile(name); err != nil {
+			return err
+		}
+	}
+	for _, f := range p.files {
+		if err := p.host.write(f.Path, f.Content, fs.FileMode(f.Mode)); err != nil {
+			return err
+		}
+	}
+	for _, l := range p.manifest.Links {
+		if err := p.host.makeLink(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeLink makes a link that is not there yet.
+func (h host) makeLink(l Link) error {
+	full, err := h.path(l.Path)
+	if err != nil {
+		return err
+	}
+	if err := os.Symlink(l.Target, full); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// removeFile removes a file or a link; none is fine.
+func (h host) removeFile(name string) error {
+	full, err := h.path(name)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(full); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// activate makes systemd and CRI-O read the files.
+func (s Setup) activate(ctx context.Context, due Due) (notes []string, err error) {
+	relabel(ctx, path.Dir(ManifestPath), s.Program, unitDir, path.Dir(crio.StoresPath))
+	if err := systemd.ReloadUnits(ctx); err != nil {
+		return nil, err
+	}
+	switch {
+	case due == dueRestart && !systemd.HasProcess(ctx, crioUnit):
+		notes = append(notes, "CRI-O does not run; it has the stores once it is started")
+	case due == dueRestart:
+		if err := systemd.Unit(crioUnit).Restart(ctx); err != nil {
+			return nil, err
+		}
+		if err := s.hasStores(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return notes, systemd.Unit(nodeUnit).Begin(ctx)
+}
+
+const nodeUnit = "pinbox-node.service"
+
+// hasStores asks CRI-O itself: options of its command line may come before its files.
+func (s Setup) hasStores(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.Wait)
+	defer cancel()
+	config, err := crio.Running(ctx, s.Socket)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNotRead, err)
+	}
+	stores := config.ImageStores()
+	for _, slot := range crio.Slots() {
+		if !slices.Contains(stores, slot) {
+			return fmt.Errorf("%w: its configuration has no %s; `crio status config` shows it", ErrNotRead, slot)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/runtime/systemd"
+	"github.com/pinbox/pinbox/storage/layout"
+)
+
+// ErrNotSetUp means that there is nothing to undo.
+var ErrNotSetUp = errors.New("setup has written nothing here: there is no " + ManifestPath)
+
+// Undo removes what setup has written and nobody has changed since, and restarts CRI-O without the stores.
+// detach removes the stores that are attached; its error, if something refers to one, leaves all as it is.
+func (s Setup) Undo(ctx context.Context, detach func(context.Context) error) (r Result, err error) {
+	release, err := s.lock()
+	if err != nil {
+		return r, err
+	}
+	defer release()
+	m, r, err := s.removals()
+	if err != nil {
+		return r, err
+	}
+	if s.host.live {
+		if err := detach(ctx); err != nil {
+			return r, err
+		}
+		if err := stop(ctx, m); err != nil {
+			return r, err
+		}
+		if err := detach(ctx); err != nil { // a pass has made the folder of the state again
+			return r, err
+		}
+	}
+	for _, c := range r.Changes {
+		if c.Action != Remove {
+			continue
+		}
+		if err := s.host.removeFile(c.Path); err != nil {
+			return r, err
+		}
+	}
+	if s.host.live {
+		if err := s.deactivate(ctx); err != nil {
+			return r, err
+		}
+	}
+	if err := s.host.removeFile(partial); err != nil {
+		return r, err
+	}
+	if err := s.host.removeFile(ManifestPath); err != nil {
+		return r, err
+	}
+	for _, dir := range slices.Backward(append([]string{path.Dir(ManifestPath)}, m.Directories...)) {
+		if err := s.host.removeDirectory(dir); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// stop stops the services that setup has written.
+func stop(ctx context.Context, m Manifest) error {
+	for _, e := range m.Files {
+		unit := systemd.Unit(path.Base(e.Path))
+		if path.Dir(e.Path) != unitDir || path.Ext(e.Path) != ".service" || strings.Contains(e.Path, "@") {
+			continue
+		}
+		if err := unit.Stop(ctx); err != nil && unit.Loaded(ctx) {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckUndo returns what Undo would remove, and changes nothing.
+func (s Setup) CheckUndo() (Result, error) {
+	_, r, err := s.removals()
+	return r, err
+}
+
+// removals finds out what is to be removed: last the program.
+func (s Setup) removals() (m Manifest, r Result, err error) {
+	if m, err = s.host.readManifest(); err != nil {
+		return m, r, err
+	}
+	if m.Version == 0 {
+		return m, r, ErrNotSetUp
+	}
+	if s.host.exists(crio.PinnedImagesPath) { // pinbox-node's
+		r.Changes = append(r.Changes, Change{crio.PinnedImagesPath, Remove})
+	}
+	for _, l := range m.Links {
+		if s.host.linked(l) {
+			r.Changes = append(r.Changes, Change{l.Path, Remove})
+		}
+	}
+	for _, e := range slices.Backward(m.Files) {
+		c, err := s.host.removable(e)
+		if err != nil {
+			return m, r, err
+		}
+		if c.Action != "" {
+			r.Changes = append(r.Changes, c)
+		}
+	}
+	r.Restart = s.host.live
+	return m, r, nil
+}
+
+// deactivate makes systemd and CRI-O forget the files, and removes what pinbox-node has written.
+func (s Setup) deactivate(ctx context.Context) error {
+	if err := systemd.ReloadUnits(ctx); err != nil {
+		return err
+	}
+	if systemd.HasProcess(ctx, crioUnit) {
+		if err := systemd.Unit(crioUnit).Restart(ctx); err != nil {
+			return err
+		}
+	}
+	for _, slot := range crio.Slots() {
+		for _, name := range locks {
+			if err := s.host.removeFile(path.Join(slot, name)); err != nil {
+				return err
+			}
+			if err := s.host.removeDirectory(path.Join(slot, path.Dir(name))); err != nil {
+				return err
+			}
+		}
+	}
+	// The status, and locks.
+	return os.RemoveAll(path.Dir(layout.StatusPath))
+}
+
+// locks are what CRI-O makes in a slot that is empty: containers/storage, layers.go and images.go.
+var locks = []string{"overlay-images/images.lock", "overlay-layers/layers.lock"}
+
+// removeDirectory removes a directory if it is empty.
+func (h host) removeDirectory(name string) error {
+	full, err := h.path(name)
+	if err != nil {
+		return err
+	}
+	err = os.Remove(full)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTEMPTY) {
+		return nil
+	}
+	return err
+}
+
+// relabel gives files the labels of SELinux's policy, where there is one.
+func relabel(ctx context.Context, names ...string) {
+	if program, err := exec.LookPath("restorecon"); err == nil {
+		_ = exec.CommandContext(ctx, program, append([]string{"-R", "-F"}, names...)...).Run() // without SELinux it fails
+	}
+}
