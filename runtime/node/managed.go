@@ -37,8 +37,8 @@ type rendered struct {
 	} `json:"metadata"`
 }
 
-// readRendered reads the MachineConfig of the node; found is false if the operator does not manage it. A file that cannot
-// be read is one without metadata: it is the operator's, and nothing else is decided by it.
+// readRendered reads the MachineConfig of the node beside the folder of CRI-O's configuration; found is false if the
+// operator does not manage it. A file that cannot be read is one without metadata: it is the operator's.
 func readRendered(crioDir string) (r rendered, found bool) {
 	name := filepath.Join(filepath.Dir(filepath.Clean(crioDir)), "machine-config-daemon", "currentconfig")
 	f, err := os.Open(name)
@@ -97,7 +97,7 @@ func (o Options) owner() (runtime.Owner, error) {
 }
 
 // poolNames are the pools of the node: those of the options, or those that the operator has.
-func (o Options) poolNames() []string {
+func poolNames(o Options) []string {
 	if len(o.Pools) > 0 {
 		return o.Pools
 	}
@@ -110,7 +110,7 @@ var errNoOwnSets = errors.New("no set, and no store of the appliance with some i
 
 // ownSets are the sets in the appliance's own store. They count where a MachineConfig made the node, which has no file
 // of a set since those change, and no operator pins.
-func (o Options) ownSets() ([]pinset.Set, error) {
+func ownSets(o Options) ([]pinset.Set, error) {
 	config, err := o.config()
 	if err != nil || config.Pins != layout.PinsNode {
 		return nil, err

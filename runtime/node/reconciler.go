@@ -73,7 +73,7 @@ func (o Options) configure(ctx context.Context, r *runtime.Reconciler, client *c
 	if r.Owner, err = o.owner(); err != nil {
 		return err
 	}
-	r.Pools = o.poolNames()
+	r.Pools = poolNames(o)
 	k, err := kubelet.ReadConfig(kubelet.ConfigFiles...)
 	if o.Limits.GCPercent == 0 {
 		r.Limits.GCPercent, r.Limits.GCFile = k.GCPercent, ""

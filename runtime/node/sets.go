@@ -16,14 +16,14 @@ import (
 func (o Options) readSets() ([]pinset.Set, error) {
 	sets, err := watch.ReadSets(os.DirFS(o.Sets))
 	if len(sets) == 0 && (err == nil || errors.Is(err, fs.ErrNotExist)) {
-		if own, ownErr := o.ownSets(); len(own) > 0 || ownErr != nil {
+		if own, ownErr := ownSets(o); len(own) > 0 || ownErr != nil {
 			sets, err = own, ownErr
 		}
 	}
 	if path := (*fs.PathError)(nil); errors.As(err, &path) && path.Path == "." {
 		err = fmt.Errorf("folder of sets %s: %w", o.Sets, path.Err)
 	}
-	return watch.ForPools(sets, o.poolNames()), err
+	return watch.ForPools(sets, poolNames(o)), err
 }
 
 // wanted are the images of the sets and, on a node that the Machine Config Operator manages, the
