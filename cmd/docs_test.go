@@ -14,12 +14,16 @@ import (
 
 // othersFlags lists flags of other programs in the documents, by program.
 var othersFlags = map[string]string{
+	"--all":                          "oc",
+	"--allow-explicit-upgrade":       "oc",
 	"--armor":                        "gpg",
 	"--collector.textfile.directory": "node_exporter",
 	"--detach-sign":                  "gpg",
 	"--config-dir":                   "kubelet",
+	"--dir":                          "openshift-install",
 	"--dry-run":                      "oc-mirror",
 	"--export":                       "gpg",
+	"--for":                          "oc",
 	"--export-secret-keys":           "gpg",
 	"--hash-offset":                  "veritysetup",
 	"--ignore-missing":               "sha256sum",
@@ -30,8 +34,11 @@ var othersFlags = map[string]string{
 	"--root-hash-file":               "veritysetup",
 	"--same-permissions":             "tar",
 	"--save-partlabel":               "coreos-installer",
+	"--server-side":                  "oc",
 	"--signature":                    "cosign",
+	"--timeout":                      "oc",
 	"--tlog-upload":                  "cosign",
+	"--to-image":                     "oc",
 	"--type":                         "cosign",
 	"--verify":                       "gpg",
 	"--xattrs":                       "tar",
@@ -99,7 +106,7 @@ func TestFlagsOfTheDocs(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"README.md", "docs/build.md", "docs/node.md", "docs/format.md"} {
+	for _, name := range []string{"README.md", "docs/build.md", "docs/node.md", "docs/format.md", "docs/openshift.md"} {
 		t.Run(name, func(t *testing.T) {
 			for _, flag := range flagInText.FindAllString(page(t, name), -1) {
 				delete(unused, flag)
@@ -163,7 +170,8 @@ func TestTablesOfTheDocs(t *testing.T) {
 	}{
 		"Checking manifests": {
 			"docs/build.md", lintRule, []string{
-				"builder/lint/lint.go", "builder/lint/set.go", "builder/lint/kubelet.go", "storage/pinset/lint.go",
+				"builder/lint/lint.go", "builder/lint/openshift.go", "builder/lint/set.go", "builder/lint/kubelet.go",
+				"storage/pinset/lint.go",
 			},
 		},
 		"When something fails": {"docs/node.md", faultClass, []string{"runtime/fault.go"}},

@@ -58,6 +58,8 @@ const (
 // RawSet is a PinnedImageSet as it is in its file, valid or not.
 type RawSet struct {
 	Name Field
+	// Role is the label of the pool; zero if there is none.
+	Role Field
 	// List is the position of the list of images.
 	List   Field
 	Images []Field
@@ -276,6 +278,7 @@ func (w *walker) set(n *yaml.Node) {
 	}
 	here := Field{File: w.file, Line: n.Line}
 	set := RawSet{Name: cmp.Or(w.field(document.Field(meta, "name")), here), List: here}
+	set.Role = w.field(document.Field(document.Field(meta, "labels"), pinset.RoleLabel))
 	key, list := document.Entry(spec, "pinnedImages")
 	if key != nil {
 		set.List.Line = key.Line

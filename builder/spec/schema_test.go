@@ -174,7 +174,7 @@ func TestSchemaAgreesWithTheDecoder(t *testing.T) {
 func TestDocumentedAppliances(t *testing.T) {
 	schema := compiled(t)
 	found := 0
-	for _, name := range []string{"README.md", "docs/build.md"} {
+	for _, name := range []string{"README.md", "docs/build.md", "docs/openshift.md"} {
 		text, err := os.ReadFile(filepath.Join(fixtures.Root(t), name))
 		if err != nil {
 			t.Fatal(err)

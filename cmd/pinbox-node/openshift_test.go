@@ -15,6 +15,7 @@ import (
 
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
@@ -36,7 +37,16 @@ func machineConfig(t *testing.T, o builder.Options, cluster spec.OpenShift) *cri
 // scaled makes one more node from the MachineConfig of an appliance.
 func scaled(t *testing.T, o builder.Options) *crio.Node {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(o.Out, artifact.ManifestsDir, "99-worker-pinbox.yaml"))
+	n := crio.New(t, ignitionOf(t, o, "99-worker-pinbox.yaml"))
+	fixtures.Run(t, "systemd-tmpfiles", "--create", "--root", n.Root, filepath.Join(n.Root, "etc/tmpfiles.d/pinbox.conf"))
+	n.MountUnit("var-lib-pinbox-stores-0.mount")
+	return n
+}
+
+// ignitionOf returns a file with the Ignition config of a MachineConfig.
+func ignitionOf(t *testing.T, o builder.Options, manifest string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(o.Out, artifact.ManifestsDir, manifest))
 	var object struct {
 		Spec struct {
 			Config json.RawMessage `json:"config"`
@@ -52,10 +62,7 @@ func scaled(t *testing.T, o builder.Options) *crio.Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := crio.New(t, config)
-	fixtures.Run(t, "systemd-tmpfiles", "--create", "--root", n.Root, filepath.Join(n.Root, "etc/tmpfiles.d/pinbox.conf"))
-	n.MountUnit("var-lib-pinbox-stores-0.mount")
-	return n
+	return config
 }
 
 // manages writes what the operator's daemon knows of the node.
@@ -270,5 +277,40 @@ func TestPolarion81831Degraded(t *testing.T) {
 		if c.Status != "False" {
 			t.Errorf("got %+v without the set, want neither progressing nor degraded", c)
 		}
+	}
+}
+
+// E8, Polarion 81956: all images of a release are pinned, the operating system as well. Polarion 85529: the operator
+// updates nodes from that, if podman and rpm-ostree find it, by its digest.
+func TestE8AndPolarion85529Release(t *testing.T) {
+	registry, _ := appliance.Registry(t)
+	release, err := registry.PushRelease(t.Context(), "4.20.4", 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := appliance.Options(t, nil)
+	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.Release{Image: release.Tag}}}
+	n := machineConfig(t, o, spec.OpenShift{Version: "4.20", Podman: true})
+	if err := registry.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.Start()
+	mco := operator{t, n}
+	mco.manages("worker", "4.20.1")
+	images := []string{release.Pin}
+	for _, pin := range release.Components {
+		images = append(images, pin)
+	}
+	slices.Sort(images)
+	images = slices.Compact(images)
+	mco.pins(images...)
+	healthy(t, n)
+	wantPinned(t, n, images...)
+	crio.Ignite(t, ignitionOf(t, o, "podman/99-worker-pinbox-podman.yaml"), n.Root)
+	system := release.Components["rhel-coreos"]
+	got := n.Run("env", "CONTAINERS_STORAGE_CONF="+filepath.Join(n.Root, "etc/containers/storage.conf"),
+		"skopeo", "inspect", "--format", "{{.Name}}@{{.Digest}}", "containers-storage:"+system)
+	if strings.TrimSpace(got) != system {
+		t.Errorf("got %q, want %s", got, system)
 	}
 }

@@ -8,50 +8,72 @@ import (
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/lint"
 	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 func lintCommand() *cobra.Command {
 	var output cli.Output
-	var lockPath string
+	var lockPath, version string
 	cmd := &cobra.Command{
-		Use:   "lint [--lock FILE] PATH...",
+		Use:   "lint [--lock FILE] [--openshift VERSION] PATH...",
 		Short: "List what in Kubernetes manifests would make a node contact a registry",
 		Long: `lint reads files and folders of Kubernetes objects, or stdin as "-":
 
   helm template chart/ | pinbox lint --lock out/ -
 
-It contacts no registry. The exit code is 3 if it finds something.`,
-		Args: cobra.MinimumNArgs(1), ValidArgsFunction: cli.FileArgs(math.MaxInt, "yaml", "yml", "json"),
+With --openshift it also lists what of a cluster asks a registry in any case, for which
+it needs no PATH. It contacts no registry itself. The exit code is 3 if it finds something.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if version != "" {
+				return nil
+			}
+			return cobra.MinimumNArgs(1)(cmd, args)
+		}, ValidArgsFunction: cli.FileArgs(math.MaxInt, "yaml", "yml", "json"),
 		RunE: func(cmd *cobra.Command, paths []string) error {
-			var lock pinset.Lock
-			if lockPath != "" {
-				var err error
-				if lock, err = artifact.ReadLock(lockPath); err != nil {
-					return err
-				}
-			}
-			objects, err := source.ReadObjects(paths, cmd.InOrStdin())
-			if err != nil {
-				return err
-			}
-			findings := lint.Check(objects, lock)
-			err = printFindings(cmd, output, lockPath, objects, findings, lint.Unchecked(objects, lock))
-			if err != nil {
-				return err
-			}
-			if len(findings) > 0 {
-				return cli.Reported(cli.ExitInput)
-			}
-			return nil
+			return runLint(cmd, output, lockPath, version, paths)
 		},
 	}
 	cmd.Flags().StringVar(&lockPath, "lock", "",
 		"`PATH` of a lock, or of the folder or ISO of an appliance, that lists the images of the node")
 	cli.Files(cmd.Flags(), "lock", "iso", "json")
+	cmd.Flags().StringVar(&version, "openshift", "",
+		"also list what asks a registry in a cluster of this `VERSION`, as 4.20, and sets without a pool")
 	cli.Under("Inputs", cmd.Flags())
 	output.Add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())
 	return cmd
+}
+
+// runLint prints what it finds. Without a version it does not look at what only OpenShift has.
+func runLint(cmd *cobra.Command, output cli.Output, lockPath, version string, paths []string) error {
+	var lock pinset.Lock
+	var cluster spec.Minor
+	var err error
+	if version != "" {
+		if cluster, err = spec.ParseMinor(version); err != nil {
+			return cli.Usagef("--openshift: %w", err)
+		}
+	}
+	if lockPath != "" {
+		if lock, err = artifact.ReadLock(lockPath); err != nil {
+			return err
+		}
+	}
+	var objects source.Objects
+	if len(paths) > 0 {
+		if objects, err = source.ReadObjects(paths, cmd.InOrStdin()); err != nil {
+			return err
+		}
+	}
+	findings, requests := lint.Check(objects, lock), []lint.Request(nil)
+	if version != "" {
+		findings, requests = append(findings, lint.Pools(objects)...), lint.Requests(cluster)
+	}
+	err = printFindings(cmd, output, lockPath, objects, findings, lint.Unchecked(objects, lock), requests)
+	if err == nil && len(findings) > 0 {
+		err = cli.Reported(cli.ExitInput)
+	}
+	return err
 }

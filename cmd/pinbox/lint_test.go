@@ -39,11 +39,12 @@ func TestLint(t *testing.T) {
 			[]string{"--lock", lock, pod}, cli.ExitInput, pod + always + pod + ":6: the lock has no " + db +
 				": the store has it as " + app + ": write that name\n2 findings in 2 uses of images and 0 sets\n",
 		},
-		"mended": {[]string{"--lock", lock, mended}, cli.ExitOK, "0 findings in 2 uses of images and 0 sets\n"},
+		"a cluster that does not exist": {[]string{"--openshift", "4.20.1", mended}, cli.ExitUsage, ""},
+		"mended":                        {[]string{"--lock", lock, mended}, cli.ExitOK, "0 findings in 2 uses of images and 0 sets\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if code, stdout, stderr := pinbox(t.Context(), append([]string{"lint"}, c.args...)...); code != c.code ||
-				stdout != c.output || stderr != "" {
+				stdout != c.output || (stderr != "") != (c.code == cli.ExitUsage) {
 				t.Errorf("got exit code %d, want %d\n%s%s", code, c.code, stdout, stderr)
 			}
 		})
@@ -227,6 +228,28 @@ func TestLintRefuses(t *testing.T) {
 			if code, stdout, stderr := pinbox(t.Context(), append([]string{"lint"}, c.args...)...); code != c.code ||
 				stdout != "" || !strings.Contains(stderr, c.output) || !strings.Contains(stderr, "hint: ") {
 				t.Errorf("got exit code %d, want %d\n%s%s", code, c.code, stdout, stderr)
+			}
+		})
+	}
+}
+
+// What asks a registry in a cluster is listed, and is no finding. A set without a pool is one there.
+func TestLintOpenShift(t *testing.T) {
+	set := write(t, "set.yaml", sample.SetNamed("site", "quay.io/site/app@"+someDigest))
+	for name, test := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"no manifests": {[]string{"--openshift", "4.23"}, cli.ExitOK, "update, os-streams: machine-config-controller inspects"},
+		"a set":        {[]string{"--openshift", "4.23", set}, cli.ExitInput, `set "site" has no label`},
+		"elsewhere":    {[]string{set}, cli.ExitOK, "0 findings in 0 uses of images and 1 set"},
+		"as JSON":      {[]string{"--openshift", "5.0", "--output", "json"}, cli.ExitOK, `"name": "os-streams"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr := pinbox(t.Context(), append([]string{"lint"}, test.args...)...)
+			if code != test.code || !strings.Contains(stdout, test.want) || stderr != "" {
+				t.Errorf("got exit code %d, want %d and %q\n%s%s", code, test.code, test.want, stdout, stderr)
 			}
 		})
 	}

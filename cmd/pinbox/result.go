@@ -202,11 +202,11 @@ func printDeltaVerified(w io.Writer, d verify.Delta) error {
 	return err
 }
 
-// printFindings prints the findings of lint, and a warning about images that it cannot check. lock is
-// the path of the lock, or "".
+// printFindings prints the findings of lint, what of a cluster asks a registry, and a warning about images that it
+// cannot check. lock is the path of the lock, or "".
 func printFindings(
 	cmd *cobra.Command, output cli.Output, lock string, objects source.Objects, findings []lint.Finding,
-	unchecked []source.Unknown,
+	unchecked []source.Unknown, requests []lint.Request,
 ) error {
 	var warnings []string
 	if len(unchecked) > 0 {
@@ -220,12 +220,16 @@ func printFindings(
 			Sets     int            `json:"sets"`
 			Lock     string         `json:"lock,omitempty"`
 			Warnings []string       `json:"warnings,omitempty"`
-		}{append([]lint.Finding{}, findings...), len(findings), len(objects.Uses), len(objects.Sets), lock, warnings})
+			Requests []lint.Request `json:"requests,omitempty"`
+		}{append([]lint.Finding{}, findings...), len(findings), len(objects.Uses), len(objects.Sets), lock, warnings, requests})
 	}
 	printWarnings(cmd, warnings)
 	w := cmd.OutOrStdout()
 	for _, f := range findings {
 		fmt.Fprintln(w, f)
+	}
+	for _, r := range requests {
+		fmt.Fprintf(w, "%s, %s: %s: %s\n", r.During, r.Name, r.What, r.Cure)
 	}
 	if lock == "" {
 		fmt.Fprintln(w, "not checked, without --lock: whether the node has the images")
