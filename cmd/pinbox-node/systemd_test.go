@@ -140,6 +140,17 @@ mount --bind /etc /var/lib/pinbox/stores/1 # this is no store
 systemctl start pinbox-mount.service
 [ "$(mounts 1)" = 1 ]
 [ -e /var/lib/pinbox/stores/1/overlay ]
+id=$(grep -o '"id":"[0-9a-f]*"' /var/lib/pinbox/stores/1/overlay-images/images.json | head -n 1 | cut -d '"' -f 4)
+record=/var/lib/kubelet/image_manager/pulled/sha256-1
+mkdir -p /var/lib/kubelet/image_manager/pulled
+echo "{\"kind\":\"ImagePulledRecord\",\"imageRef\":\"$id\"}" >$record
+systemctl start kubelet.service
+kubelet=$(systemctl show --property MainPID --value kubelet.service)
+systemctl start pinbox-mount.service
+[ -e $record ] && exit 1
+systemctl is-active kubelet.service
+[ "$(systemctl show --property MainPID --value kubelet.service)" != "$kubelet" ] # it was stopped meanwhile
+[ -e /var/lib/pinbox/kubelet-stopped ] && exit 1
 mkdir /etc/pinbox/keys.d
 for unit in pinbox-mount.service $attach; do
 	mkdir -p /run/systemd/system/$unit.d
@@ -175,13 +186,15 @@ exit 0
 `
 
 // What a unit needs it may do: a medium is attached, and stores are mounted and unmounted on the node, not only
-// in the mount namespace of the unit; a service that runs sees them. The rest it may not.
+// in the mount namespace of the unit; a service that runs sees them. A record of the kubelet is removed while its
+// service is stopped. The rest it may not.
 func TestUnitsInTheirSandboxes(t *testing.T) {
 	registry, _ := appliance.Registry(t)
 	o := appliance.Options(t, sample.SetNamed("s", push(t, registry, "app/a", 1000)))
+	o.Appliance.Metadata.Release = 1
 	appliance.Build(t, o)
 	d := appliance.Options(t, sample.SetNamed("s", push(t, registry, "app/a", 1000, 2000)))
-	d.From = []string{o.Out}
+	d.From, d.Appliance.Metadata.Release = []string{o.Out}, 2
 	if _, err := builder.Delta(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
@@ -195,6 +208,8 @@ func TestUnitsInTheirSandboxes(t *testing.T) {
 		"etc/crio/crio.conf.d/50-pinbox-stores": string(crio.RenderStores(crio.Slots(), false)),
 		"etc/pinbox/node.env":                   "PINBOX_NODE_FLAGS=\"--wait 1s --reserve 0\"\n",
 		"etc/pinbox/sets.d/.keep":               "", "probe": probe, "var/lib/kubelet/image_manager/.keep": "",
+		"etc/pinbox/node.json":               `{"version": 1, "kubelet": "mend"}`,
+		"etc/systemd/system/kubelet.service": "[Service]\nExecStart=/bin/sleep 1000\n",
 	}
 	for _, name := range []string{"pinbox-attach@.service", "pinbox-mount.service", "pinbox-node.service"} {
 		unit, err := os.ReadFile(filepath.Join(fixtures.Root(t), "fixtures/golden", "installed-"+name))
