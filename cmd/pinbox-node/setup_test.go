@@ -38,10 +38,18 @@ if [ ! -e /var/reboots ]; then
 	/pinbox-node setup --check
 	/pinbox-node setup --store /appliance --reserve 0 --wait 20s | grep "nothing was copied"
 	[ $(invocation) = $started ]
-	grep 'slots\|stores/7' /etc/crio/crio.conf.d/50-pinbox-stores
+	grep stores/7 /etc/crio/crio.conf.d/50-pinbox-stores
+	skopeo inspect --raw containers-storage:$IMAGE && exit 1
+	/pinbox-node setup --podman --wait 20s
+	[ $(invocation) != $started ]
+	settled
+	grep stores/7 /etc/crio/crio.conf.d/50-pinbox-stores && exit 1
+	skopeo inspect --raw containers-storage:$IMAGE
+	/pinbox-node setup --check --podman
 	sh /etc/greenboot/check/wanted.d/50_pinbox.sh
 	test -z "$(systemctl --failed --plain --no-legend)"
 	guest | tee /run/guest
+	grep "guest: 5 images" /run/guest
 	grep "guest: ok" /run/guest
 	touch /var/reboots
 	systemctl reboot

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,7 +53,8 @@ func (o Options) config() (layout.NodeConfig, error) {
 // other additional image stores: folders, or stores of other programs.
 func (o Options) slots() (slots, configured, others []string, err error) {
 	config, err := crio.ReadConfig(os.DirFS(o.CRIODir))
-	stores := config.ImageStores()
+	stores, confErr := storageConf(o.CRIODir)
+	stores, err = append(stores, config.ImageStores()...), errors.Join(err, confErr)
 	for _, slot := range crio.Slots() {
 		here := filepath.Join(o.stateDir(), "stores", filepath.Base(slot))
 		slots = append(slots, here)
@@ -66,6 +68,22 @@ func (o Options) slots() (slots, configured, others []string, err error) {
 		}
 	}
 	return slots, configured, others, err
+}
+
+// storageConf returns the stores that storage.conf names: in the same etc as the folder of CRI-O's configuration.
+func storageConf(crioDir string) ([]string, error) {
+	root := filepath.Dir(filepath.Dir(filepath.Clean(crioDir)))
+	for _, name := range []string{crio.StorageConf, crio.VendorStorageConf} {
+		content, err := os.ReadFile(filepath.Join(root, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		return crio.StorageConfStores(content)
+	}
+	return nil, nil
 }
 
 // reconcileStores mounts the attached stores, for a pass; or it only reads their state, while

@@ -136,8 +136,12 @@ func (p *plan) addLink(l Link, old Manifest) error {
 	return p.addDirectory(path.Dir(l.Path))
 }
 
-// addDirectory adds the directories that have to be made for one.
+// addDirectory adds the directories that have to be made for one. That of the manifest is made before the manifest
+// is written.
 func (p *plan) addDirectory(dir string) error {
+	if dir == path.Dir(ManifestPath) {
+		return nil
+	}
 	full, err := p.host.path(dir)
 	if err != nil {
 		return err
