@@ -178,27 +178,21 @@ func TestNobodyElsePins(t *testing.T) {
 	mco := operator{t, n}
 	mco.manages("worker", "4.18.3")
 	s := healthy(t, n)
-	wantPinned(t, n, pins.Docker)
-	if len(s.Pools) != 1 || s.Pools[0] != "worker" {
-		t.Errorf("got the pools %v, want worker", s.Pools)
+	wantPinned(t, n, pins.Docker, pins.Mixed) // the set of the workers, and what else the mounted store has
+	if len(s.Pools) != 1 || s.Pools[0] != "worker" || len(s.Images) != 1 || s.Images[0].Name != pins.Docker {
+		t.Errorf("got the pools %v and %+v, want worker and %s", s.Pools, s.Images, pins.Docker)
 	}
 	n.Run("umount", "/var/lib/pinbox/stores/0")
 	if r := n.Do("firstboot"); r.Code == 0 || !strings.Contains(r.Out+r.Err, "no set, and no store of the appliance") {
 		t.Errorf("got %+v without the store, want an error", r)
 	}
-	wantPinnedNames(t, n, pins.Docker)
+	if got := n.Dropin(); got != rendered(t, []string{pins.Docker, pins.Mixed}) {
+		t.Errorf("got the drop-in %s, want it unchanged", got)
+	}
 	n.MountUnit("var-lib-pinbox-stores-0.mount")
 	mco.manages("worker", "4.19.0")
 	if n.Do("firstboot"); readStatus(n).Owner != runtime.MCO {
 		t.Errorf("got the owner %s after the update, want the operator", readStatus(n).Owner)
-	}
-}
-
-// wantPinnedNames checks the drop-in of a node whose images are not there.
-func wantPinnedNames(t *testing.T, n *crio.Node, want ...string) {
-	t.Helper()
-	if got := n.Dropin(); got != rendered(t, want) {
-		t.Errorf("got the drop-in %s, want %v", got, want)
 	}
 }
 
