@@ -53,8 +53,10 @@ var requests = []Request{
 	},
 	{
 		Name: "os-image", During: "update", from: spec.Minor{Major: 4, Minor: 16}, until: spec.Minor{Major: 4, Minor: 18},
-		What:   "each node fetches the operating system from the registry, unless podman has it and the feature PinnedImages is on",
-		Cure:   "let the nodes reach a registry: TechPreviewNoUpgrade, which turns it on, prevents updates to the next minor version",
+		What: "each node fetches the operating system from the registry, unless podman has it and the feature " +
+			"PinnedImages is on",
+		Cure: "let the nodes reach a registry: TechPreviewNoUpgrade, which turns it on, prevents updates to the next " +
+			"minor version",
 		Source: "pkg/daemon/update.go, isImagePresent",
 	},
 	{
@@ -95,7 +97,8 @@ var requests = []Request{
 	},
 	{
 		Name: "catalogs", During: "run",
-		What:   "the pod of a CatalogSource by tag is pulled at each start, and updateStrategy asks for newer ones (not tried)",
+		What: "the pod of a CatalogSource by tag is pulled at each start, and updateStrategy asks for newer ones " +
+			"(not tried)",
 		Cure:   "disableAllDefaultSources, and a CatalogSource by digest without updateStrategy",
 		Source: "github.com/operator-framework/operator-lifecycle-manager, pkg/controller/registry/reconciler",
 	},

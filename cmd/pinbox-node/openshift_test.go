@@ -24,8 +24,8 @@ import (
 	"github.com/pinbox/pinbox/runtime"
 )
 
-// machineConfig makes a node from the MachineConfig of the workers, as the operator does: Ignition writes its files, and
-// systemd its directories.
+// machineConfig makes a node from the MachineConfig of the workers, as the operator does: Ignition writes its files,
+// and systemd its directories.
 func machineConfig(t *testing.T, o builder.Options, cluster spec.OpenShift) *crio.Node {
 	t.Helper()
 	o.Appliance.Spec.OpenShift = &cluster
@@ -115,8 +115,8 @@ func machineConfigFiles(t *testing.T, n *crio.Node) map[string]string {
 	return held
 }
 
-// On a node that the operator manages, stores are mounted and attached and nothing is pinned; pinbox-node writes no file
-// that a MachineConfig holds, which would degrade the node.
+// On a node that the operator manages, stores are mounted and attached and nothing is pinned; pinbox-node writes no
+// file that a MachineConfig holds, which would degrade the node.
 func TestNodeOfAMachineConfig(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	o := appliance.Options(t, sample.Set("worker", pins.Pause, pins.Docker))
@@ -165,8 +165,8 @@ func TestNodeOfAMachineConfig(t *testing.T) {
 	}
 }
 
-// In 4.18 without a feature in preview, the operator neither writes nor removes pins: pinbox-node pins, with the sets of
-// the store, until the node has an OpenShift whose operator does.
+// In 4.18 without a feature in preview, the operator neither writes nor removes pins: pinbox-node pins, with the sets
+// of the store, until the node has an OpenShift whose operator does.
 func TestNobodyElsePins(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	o := appliance.Options(t, append(append(sample.Set("worker", pins.Docker), "---\n"...), sample.Set("master", pins.Mixed)...))
@@ -196,8 +196,8 @@ func TestNobodyElsePins(t *testing.T) {
 	}
 }
 
-// E7, Polarion 81925: pods run from pinned images while nothing can be pulled, also after the node has restarted. With a
-// kubelet, which restarts as well: TestPodsRunFromAStore.
+// E7, Polarion 81925: pods run from pinned images while nothing can be pulled, also after the node has restarted. With
+// a kubelet, which restarts as well: TestPodsRunFromAStore.
 func TestE7PodsWithoutARegistry(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	n := appliance.Boot(t, appliance.Options(t, sample.Set("worker", pins.Pause, pins.Docker)), pins.Pause)

@@ -221,7 +221,9 @@ func printFindings(
 			Lock     string         `json:"lock,omitempty"`
 			Warnings []string       `json:"warnings,omitempty"`
 			Requests []lint.Request `json:"requests,omitempty"`
-		}{append([]lint.Finding{}, findings...), len(findings), len(objects.Uses), len(objects.Sets), lock, warnings, requests})
+		}{
+			append([]lint.Finding{}, findings...), len(findings), len(objects.Uses), len(objects.Sets), lock, warnings, requests,
+		})
 	}
 	printWarnings(cmd, warnings)
 	w := cmd.OutOrStdout()

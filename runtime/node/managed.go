@@ -84,7 +84,7 @@ func (o Options) owner() (runtime.Owner, error) {
 		r, managed := readRendered(o.CRIODir)
 		config, _ := o.config() // whoever needs more of it reports the error
 		switch {
-		case config.Pins == layout.PinsNode && !(managed && r.pins()):
+		case config.Pins == layout.PinsNode && (!managed || !r.pins()):
 			return runtime.Pinbox, nil
 		case managed, config.Pins == layout.PinsOperator:
 			return runtime.MCO, nil
