@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 
@@ -43,6 +44,9 @@ type Plan struct {
 type Pull struct {
 	Image pinset.Image
 	Need
+	// unknown means that nobody knows its size: its manifest could not be looked up. CRI-O may still reach it, by
+	// a proxy or credentials of its own.
+	unknown bool
 	// absent are the blobs that no store of the node has when the pass begins, with their sizes.
 	absent map[digest.Digest]int64
 }
@@ -139,6 +143,14 @@ func pulls(missing []pinset.LockedImage, layers pinset.Layers) ([]Pull, error) {
 		all[i].Need = need(missing, fetch)
 	}
 	return all, nil
+}
+
+// unknownPulls are the pulls of images whose manifests could not be looked up, in the order of their names.
+func unknownPulls(unresolved map[pinset.Image]Fault) (all []Pull) {
+	for _, img := range pinset.Union(pinset.Set{Images: slices.Collect(maps.Keys(unresolved))}) {
+		all = append(all, Pull{Image: img, unknown: true})
+	}
+	return all
 }
 
 // releases are the last parts of the repositories that release images are in.

@@ -64,7 +64,11 @@ func (r *Reconciler) pull(ctx context.Context, root string, rep *report, o Optio
 		Reconciler: r, Options: o, root: root, rep: rep, results: make(chan result), pulled: map[digest.Digest]bool{},
 	}
 	for _, p := range rep.pulls {
-		q.waiting = append(q.waiting, &job{Pull: p})
+		j := &job{Pull: p}
+		if p.unknown {
+			j.tries = q.Retry.Tries - 1 // the lookup has tried as often as a pull
+		}
+		q.waiting = append(q.waiting, j)
 	}
 	need, _ := totalNeed(rep.pulls, 0)
 	rep.progress = &Progress{OfImages: len(rep.pulls), OfBytes: need.Fetch}
@@ -171,8 +175,8 @@ func (q *queue) launch(ctx context.Context, j *job) {
 	q.rep.running[j.Image] = true
 	go func() {
 		err := q.Images.Pull(ctx, j.Image)
-		if err != nil && errors.Is(context.Cause(ctx), ErrStalled) {
-			err = context.Cause(ctx)
+		if cause := context.Cause(ctx); err != nil && (errors.Is(cause, ErrStalled) || errors.Is(cause, ErrSpace)) {
+			err = cause
 		}
 		j.cancel(nil)
 		q.results <- result{j, err}
@@ -234,6 +238,13 @@ func (q *queue) watch() {
 	staged := q.meter.measure()
 	q.rep.progress.Bytes = min(q.meter.finished+min(staged, expected), q.rep.progress.OfBytes)
 	q.rep.progress.ETA = q.meter.eta(q.rep.progress)
+	if err := (spaceCheck{q.Disk, q.root, q.Limits, q.Parallel}).check([]Pull{{}}); errors.Is(err, ErrSpace) {
+		for _, j := range q.running {
+			if j.unknown { // others were checked before they began
+				j.cancel(err)
+			}
+		}
+	}
 	if time.Since(q.meter.moved) < q.Stall {
 		return
 	}

@@ -75,9 +75,9 @@ func (r *Reconciler) Pass(ctx context.Context) (Status, error) {
 	if err != nil {
 		return r.end(ctx, rep, err)
 	}
-	rep.pulls, rep.faults = plan.Pulls, plan.Unresolved
+	rep.pulls, rep.faults = append(plan.Pulls, unknownPulls(plan.Unresolved)...), plan.Unresolved
 	call(r.Hooks.Planned, plan)
-	if err := (spaceCheck{r.Disk, plan.GraphRoot, o.Limits, o.Parallel}).check(plan.Pulls); err != nil {
+	if err := (spaceCheck{r.Disk, plan.GraphRoot, o.Limits, o.Parallel}).check(rep.pulls); err != nil {
 		return r.end(ctx, rep, err)
 	}
 	if err := r.pin(ctx, &rep, o); err != nil {

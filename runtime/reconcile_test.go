@@ -198,18 +198,6 @@ func TestNoSpaceStopsTheQueue(t *testing.T) {
 	}
 }
 
-// If the file of the credentials is missing, the images fail with that error, and none is pulled.
-func TestManifestsWithoutCredentials(t *testing.T) {
-	node := &fakeNode{
-		server: &fakecri.Server{}, resolveErr: errors.New("credentials: stat /no/such/file: no such file or directory"),
-	}
-	s := runPass(t, newReconciler(t, node, 1))
-	if pulls, _ := node.server.Counts(); pulls != 0 || !s.Degraded() ||
-		!strings.Contains(s.Images[0].Error, "/no/such/file") {
-		t.Errorf("got %d pulls, %+v, want none, and the error of the credentials", pulls, s)
-	}
-}
-
 // With a CRI-O that cannot pin as pinbox needs it, a pass changes nothing.
 func TestUnsupportedRuntime(t *testing.T) {
 	for release, want := range map[string]string{
@@ -377,17 +365,16 @@ func TestUnpackingIsNotAStall(t *testing.T) {
 	}
 }
 
-// A registry that does not answer a request for a manifest delays only that image, up to the time
-// limit.
+// A registry that does not answer a request for a manifest delays the pass up to the time limit. CRI-O is then
+// asked to pull the image.
 func TestManifestTimeout(t *testing.T) {
 	node := &fakeNode{server: &fakecri.Server{}, hangingImage: "image-001"}
 	r := newReconciler(t, node, 3)
 	r.Stall = 50 * time.Millisecond
 	s := runPass(t, r)
 	for _, img := range s.Images {
-		if hangs := strings.Contains(img.Name, node.hangingImage); (img.State == runtime.Pinned) == hangs ||
-			hangs && (img.ErrorClass != runtime.Network || !strings.Contains(img.Error, "stalls")) {
-			t.Errorf("got %+v, want it pinned, or an error of a stalled registry: %v", img, hangs)
+		if img.State != runtime.Pinned {
+			t.Errorf("got %+v, want it pinned: CRI-O reaches the registry", img)
 		}
 	}
 	node.mu.Lock()
