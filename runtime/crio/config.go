@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -37,7 +38,7 @@ type Config struct {
 	AuthFile string
 	// BigFiles is where pulls keep blobs until they are unpacked; "" means /var/tmp.
 	BigFiles string
-	// Insecure are registries to use without TLS.
+	// Insecure are registries to use without TLS, if ReadsInsecureRegistries.
 	Insecure []string
 	// PauseImage is the image of each pod's own container; "" means CRI-O's default.
 	PauseImage string
@@ -167,14 +168,31 @@ func (c Config) CheckPins(images []pinset.Image) error {
 }
 
 // ImageStores are the additional image stores: parseOptions in containers/storage,
-// drivers/overlay/overlay.go.
+// drivers/overlay/overlay.go. A store that two different options name is there twice, as CRI-O then has it twice.
 func (c Config) ImageStores() (all []string) {
+	seen := map[string]bool{}
 	for _, option := range c.StorageOptions {
 		key, value, _ := strings.Cut(option, "=")
 		switch strings.TrimPrefix(strings.ToLower(key), "overlay.") {
 		case "imagestore", "additionalimagestore":
-			all = append(all, strings.Split(value, ",")...)
+			if seen[option] { // CRI-O's removeDupStorageOpts
+				continue
+			}
+			seen[option] = true
+			for _, store := range strings.Split(value, ",") {
+				if store != "" {
+					all = append(all, filepath.Clean(store))
+				}
+			}
 		}
 	}
 	return all
+}
+
+// ReadsInsecureRegistries reports whether CRI-O of a version reads insecure_registries: from 1.36 on, only
+// registries.conf counts. A version that cannot be read counts as an older one.
+func ReadsInsecureRegistries(version string) bool {
+	var major, minor int
+	_, err := fmt.Sscanf(version, "%d.%d", &major, &minor)
+	return err != nil || major == 1 && minor < 36
 }

@@ -62,11 +62,12 @@ func NewReconciler(o Options) (r *runtime.Reconciler, end func(), err error) {
 // configure reads what other programs may change on the node at any time.
 func (o Options) configure(ctx context.Context, r *runtime.Reconciler, client *cri.Client) (err error) {
 	config, _ := crio.ReadConfig(os.DirFS(o.CRIODir)) // the pass reports the error
+	images, _ := o.imageStores()                      // and also this one
 	slots, _, others, _ := o.slots()                  // and also the error of slots
 	r.Disk = stores.Disk{Slots: append(slots, others...), Sets: o.Sets, Staging: o.stagingDir(config)}
 	r.CopyVolumes = ownStore{o: o}.copies()
 	r.Manifests = registry.Client{
-		AuthFile: config.AuthFile, Insecure: config.Insecure,
+		AuthFile: config.AuthFile, Insecure: o.insecure(ctx, client, config),
 		Cache: filepath.Join(o.State, "manifests"), ReadOnly: o.readOnly,
 		RegistriesConf: o.RegistriesConf, RegistriesDir: o.RegistriesDir,
 	}
@@ -82,7 +83,20 @@ func (o Options) configure(ctx context.Context, r *runtime.Reconciler, client *c
 		}
 	}
 	admission, namesErr := readAdmission(o, k)
-	return errors.Join(err, namesErr, admission.mend(ctx), admission.check(ctx, client))
+	return errors.Join(err, namesErr, checkTwice(images), admission.mend(ctx), admission.check(ctx, client))
+}
+
+// insecure are the registries that CRI-O uses without TLS by its own configuration.
+func (o Options) insecure(ctx context.Context, client *cri.Client, config crio.Config) []string {
+	if len(config.Insecure) == 0 || !listens(o.Socket) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	if _, version, err := client.Version(ctx); err != nil || !crio.ReadsInsecureRegistries(version) {
+		return nil
+	}
+	return config.Insecure
 }
 
 func (o Options) stagingDir(config crio.Config) string {

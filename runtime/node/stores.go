@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -52,9 +53,7 @@ func (o Options) config() (layout.NodeConfig, error) {
 // slots returns the mount points of stores, the ones that CRI-O's configuration lists, and its
 // other additional image stores: folders, or stores of other programs.
 func (o Options) slots() (slots, configured, others []string, err error) {
-	config, err := crio.ReadConfig(os.DirFS(o.CRIODir))
-	stores, confErr := storageConf(o.CRIODir)
-	stores, err = append(stores, config.ImageStores()...), errors.Join(err, confErr)
+	stores, err := o.imageStores()
 	for _, slot := range crio.Slots() {
 		here := filepath.Join(o.stateDir(), "stores", filepath.Base(slot))
 		slots = append(slots, here)
@@ -84,6 +83,37 @@ func storageConf(crioDir string) ([]string, error) {
 		return crio.StorageConfStores(content)
 	}
 	return nil, nil
+}
+
+// imageStores are the additional image stores that CRI-O has: those of storage.conf, and those of its own files.
+func (o Options) imageStores() ([]string, error) {
+	config, err := crio.ReadConfig(os.DirFS(o.CRIODir))
+	stores, confErr := storageConf(o.CRIODir)
+	var options []string
+	for _, store := range stores { // ReloadConfigurationFile in containers/storage, types/options.go
+		options = append(options, "overlay.imagestore="+store)
+	}
+	config.StorageOptions = append(options, config.StorageOptions...)
+	return config.ImageStores(), errors.Join(err, confErr)
+}
+
+// ErrTwice means that CRI-O lists the images of a store twice.
+var ErrTwice = errors.New("two options of CRI-O name the same store, and CRI-O lists its images twice")
+
+// checkTwice returns an ErrTwice if the configuration has a store by two names.
+func checkTwice(stores []string) error {
+	names := map[string]string{}
+	for _, name := range stores {
+		store := name
+		if path, err := filepath.EvalSymlinks(store); err == nil {
+			store = path
+		}
+		if earlier, ok := names[store]; ok {
+			return fmt.Errorf("%w: %s and %s; remove one of them from storage.conf or the files of CRI-O", ErrTwice, earlier, name)
+		}
+		names[store] = name
+	}
+	return nil
 }
 
 // reconcileStores mounts the attached stores, for a pass; or it only reads their state, while
