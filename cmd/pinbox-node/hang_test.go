@@ -1,0 +1,101 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/appliance"
+	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/runtime/crio"
+)
+
+// dead uses a store in place on a disk that then answers nothing, to pinbox-node and to mount(8). The limits are
+// shorter than those of the units.
+const dead = `set -ex
+mount -o remount,bind,rw /disk
+systemctl start var-lib-pinbox-stores-0.mount
+pinbox-node attach --in-place /disk/delta.squashfs --wait 1s --reserve 0 && exit 1 # CRI-O does not run
+systemctl stop var-lib-pinbox-stores-1.mount
+for unit in pinbox-mount.service var-lib-pinbox-stores-1.mount; do
+	mkdir -p /etc/systemd/system/$unit.d
+done
+printf '[Service]\nTimeoutStartSec=3\nTimeoutStopSec=1\n' >/etc/systemd/system/pinbox-mount.service.d/limit.conf
+printf '[Mount]\nTimeoutSec=2\n' >/etc/systemd/system/var-lib-pinbox-stores-1.mount.d/limit.conf
+systemctl daemon-reload
+touch /disk/hang
+while [ ! -e /disk/hangs ]; do sleep 0.1; done
+start=$(date +%s)
+systemctl start crio.service
+echo "CRI-O started after $(($(date +%s) - start)) s"
+systemctl is-active crio.service
+systemctl is-failed pinbox-mount.service
+start=$(date +%s)
+systemctl start var-lib-pinbox-stores-1.mount && exit 1
+echo "mount ended after $(($(date +%s) - start)) s"
+systemctl is-failed var-lib-pinbox-stores-1.mount
+touch /disk/end
+echo script completed
+`
+
+// A disk that does not answer delays CRI-O by the time limit of pinbox-mount.service. systemd abandons a mount(8) that
+// waits for the disk in the kernel in the same way. With a real systemd.
+func TestDeadDeviceDelaysCRIOForALimitedTime(t *testing.T) {
+	registry, _ := appliance.Registry(t)
+	o := appliance.Options(t, sample.SetNamed("s", push(t, registry, "app/a", 1000)))
+	appliance.Build(t, o)
+	d := appliance.Options(t, sample.SetNamed("s", push(t, registry, "app/a", 1000, 2000)))
+	d.From = []string{o.Out}
+	if _, err := builder.Delta(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	disk := fixtures.NewFaultyDisk(t)
+	fixtures.Run(t, "cp", d.Out+"/delta.squashfs", d.Out+"/SHA256SUMS", disk.Dir)
+	wait := func(name string) {
+		for t.Context().Err() == nil {
+			if _, err := os.Stat(disk.Path(name)); err == nil {
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	go func() {
+		wait("hang")
+		end := disk.Hang()
+		_ = os.WriteFile(disk.Path("hangs"), nil, 0o600) // or the script waits until the time is up
+		wait("end")
+		end()
+	}()
+	golden := func(name string) string {
+		text, err := os.ReadFile(fixtures.Root(t) + "/fixtures/golden/installed-" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	out, code := fixtures.Script(t, dead, map[string]string{
+		"etc/systemd/system/var-lib-pinbox-stores-0.mount": "[Unit]\nDefaultDependencies=no\n[Mount]\n" +
+			"What=/base/store.squashfs\nWhere=/var/lib/pinbox/stores/0\nType=squashfs\nOptions=ro,loop\n",
+		"etc/systemd/system/pinbox-mount.service": strings.Replace(golden("pinbox-mount.service"), "[Unit]\n",
+			"[Unit]\nDefaultDependencies=no\n", 1),
+		"etc/systemd/system/crio.service":                         "[Unit]\nDefaultDependencies=no\n[Service]\nExecStart=/bin/sleep 1000\n",
+		"etc/systemd/system/crio.service.d/10-pinbox-stores.conf": golden("10-pinbox-stores.conf"),
+		"etc/crio/crio.conf.d/50-pinbox-stores":                   string(crio.RenderStores(crio.Slots(), false)),
+		"etc/pinbox/node.env":                                     "PINBOX_NODE_FLAGS=\"--reserve 0\"\n",
+		"disk/.keep":                                              "",
+	}, map[string]string{
+		"/usr/local/bin/pinbox-node": fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox-node"),
+		"/base":                      o.Out, "/disk": disk.Dir,
+	})
+	if code != 0 || !strings.Contains(out, "script completed") {
+		t.Errorf("got exit code %d, want 0\n%s", code, out)
+	}
+	for _, line := range strings.Split(out, "\n") {
+		if strings.Contains(line, " after ") && strings.HasSuffix(strings.TrimSpace(line), " s") {
+			t.Log(strings.TrimSpace(line))
+		}
+	}
+}
