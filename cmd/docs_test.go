@@ -18,6 +18,7 @@ var othersFlags = map[string]string{
 	"--allow-explicit-upgrade":       "oc",
 	"--armor":                        "gpg",
 	"--collector.textfile.directory": "node_exporter",
+	"--cri-socket":                   "kubeadm",
 	"--detach-sign":                  "gpg",
 	"--config-dir":                   "kubelet",
 	"--dir":                          "openshift-install",
@@ -28,14 +29,18 @@ var othersFlags = map[string]string{
 	"--hash-offset":                  "veritysetup",
 	"--ignore-missing":               "sha256sum",
 	"--insecure-ignore-tlog":         "cosign",
+	"--kubernetes-version":           "kubeadm",
 	"--numeric-owner":                "tar",
 	"--predicate":                    "cosign",
 	"--preserve-digests":             "skopeo",
+	"--pull":                         "podman",
+	"--rm":                           "podman",
 	"--root-hash-file":               "veritysetup",
 	"--same-permissions":             "tar",
 	"--save-partlabel":               "coreos-installer",
 	"--server-side":                  "oc",
 	"--signature":                    "cosign",
+	"--storage-opt":                  "podman",
 	"--timeout":                      "oc",
 	"--tlog-upload":                  "cosign",
 	"--to-image":                     "oc",
@@ -106,7 +111,10 @@ func TestFlagsOfTheDocs(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"README.md", "docs/build.md", "docs/node.md", "docs/format.md", "docs/openshift.md"} {
+	for _, name := range []string{
+		"README.md", "docs/build.md", "docs/node.md", "docs/format.md", "docs/openshift.md", "docs/microshift.md",
+		"docs/kubeadm.md", "docs/podman.md",
+	} {
 		t.Run(name, func(t *testing.T) {
 			for _, flag := range flagInText.FindAllString(page(t, name), -1) {
 				delete(unused, flag)

@@ -21,9 +21,25 @@ killed() { # a command, at moments until it has ended
 	true
 }
 settled() {
-	for n in $(seq 100); do pinbox-node status && return; sleep 0.1; done
+	for n in $(seq 100); do /pinbox-node status && return; sleep 0.1; done
 	exit 1
 }
+if [ -e /var/image ]; then # it boots from an image that was set up
+	settled
+	mountpoint /var/lib/pinbox/stores/1
+	guest | tee /run/guest
+	grep "guest: ok" /run/guest
+	systemctl restart pinbox-image-store # at the next boot it changes nothing
+	settled
+	test -z "$(systemctl --failed --plain --no-legend)"
+	systemctl stop crio pinbox-node
+	crio wipe --force
+	systemctl start crio
+	/pinbox-node setup --undo
+	etc | diff /var/before -
+	echo script completed
+	exit
+fi
 if [ ! -e /var/reboots ]; then
 	etc >/var/before
 	/pinbox-node setup --check && exit 1
@@ -81,16 +97,23 @@ find /var/lib -path '*pinbox*' | grep . && exit 1
 systemctl is-active crio
 systemctl list-units --all --plain --no-legend 'pinbox-*' | grep . && exit 1
 /pinbox-node setup --check | grep 50-pinbox-stores
-echo script completed
+started=$(invocation)
+cp /pinbox-node /usr/bin/pinbox-node
+pinbox-node setup --root / --program /usr/bin/pinbox-node --store /appliance
+[ $(invocation) = $started ]
+[ ! -e /var/lib/pinbox ]
+touch /var/image
+systemctl reboot
+sleep 100
 `
 
 // A machine with the real CRI-O and systemd, no Ignition and no registry becomes a node with a store, stays one over
 // a reboot, and becomes what it was. Kills in between do not matter, CRI-O is restarted once, and what refers to a
-// store keeps it.
+// store keeps it. Then it boots as one whose image was set up.
 func TestSetUpMachine(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	o := appliance.Options(t, pins.Sets())
-	o.Appliance.Metadata.Name = "ship-7"
+	o.Appliance.Metadata.Name, o.Appliance.Metadata.Release = "ship-7", 1
 	appliance.Build(t, o)
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
