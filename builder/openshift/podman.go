@@ -4,11 +4,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/provision"
 )
-
-// storageConfPath is the configuration of containers/storage, which podman, skopeo and rpm-ostree read.
-const storageConfPath = "/etc/containers/storage.conf"
 
 // The part of a ContainerRuntimeConfig that pinbox writes: machineconfiguration/v1 of github.com/openshift/api.
 type (
@@ -76,6 +74,6 @@ skip_mount_home = "true"
 size = ""
 `)
 	return provision.Parts{Files: []provision.File{{
-		Path: storageConfPath, Mode: 0o644, User: "root", Group: "root", Content: []byte(b.String()),
+		Path: crio.StorageConf, Mode: 0o644, User: "root", Group: "root", Content: []byte(b.String()),
 	}}}
 }

@@ -62,7 +62,7 @@ func policy(parts provision.Parts, podman bool) machineConfiguration {
 	files := map[string][]action{
 		crio.StoresPath:      restarts(crioService),
 		layout.OpenStorePath: restarts(crioService),
-		storageConfPath:      restarts(crioService),
+		crio.StorageConf:     restarts(crioService),
 		provision.AttachPath: reload,
 	}
 	add := func(path string) {
@@ -76,7 +76,7 @@ func policy(parts provision.Parts, podman bool) machineConfiguration {
 		add(f.Path)
 	}
 	if podman {
-		add(storageConfPath)
+		add(crio.StorageConf)
 	}
 	for _, u := range parts.Units {
 		actions := reload

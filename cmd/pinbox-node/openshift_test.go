@@ -22,6 +22,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/crio"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime"
+	runtimecrio "github.com/pinbox/pinbox/runtime/crio"
 )
 
 // machineConfig makes a node from the MachineConfig of the workers, as the operator does: Ignition writes its files,
@@ -306,5 +307,69 @@ func TestE8AndPolarion85529Release(t *testing.T) {
 		"skopeo", "inspect", "--format", "{{.Name}}@{{.Digest}}", "containers-storage:"+system)
 	if strings.TrimSpace(got) != system {
 		t.Errorf("got %q, want %s", got, system)
+	}
+}
+
+// With a ContainerRuntimeConfig, the operator's storage.conf is the only list of the stores. CRI-O lists each image once,
+// and a later store is attached; before the operator has written the list, it is not.
+func TestStoresOfAContainerRuntimeConfig(t *testing.T) {
+	registry, pins := fixtures.Samples(t)
+	o := appliance.Options(t, sample.Set("worker", pins.Pause, pins.Docker))
+	next := appliance.Options(t, sample.Set("worker", pins.Pause, pins.Mixed))
+	next.From = []string{o.Out}
+	n := machineConfig(t, o, spec.OpenShift{Version: "5.0", Podman: true})
+	if _, err := builder.Delta(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	if err := registry.Close(); err != nil {
+		t.Fatal(err)
+	}
+	mco := operator{t, n}
+	mco.manages("worker", "5.0.1")
+	n.Start()
+	delta := filepath.Join(next.Out, artifact.DeltaStoreFile)
+	if r := n.Do("attach", delta); r.Code == 0 || !strings.Contains(r.Err, "not configured to read stores") {
+		t.Errorf("got %+v without the list, want an error", r)
+	}
+	n.Stop(syscall.SIGTERM)
+	mco.stores()
+	n.Start()
+	mco.pins(pins.Pause, pins.Docker)
+	healthy(t, n)
+	list, err := n.Images().ListImages(t.Context(), &criapi.ListImagesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]int{}
+	for _, img := range list.Images {
+		listed[img.Id]++
+		if listed[img.Id] > 1 {
+			t.Errorf("got %v twice, want each image once", img.RepoDigests)
+		}
+	}
+	if r := n.Do("attach", delta); !strings.Contains(r.Out, "waiting for the Machine Config Operator") {
+		t.Errorf("attach: got %+v, want that it waits for the operator", r)
+	}
+}
+
+// stores adds what the operator makes of a ContainerRuntimeConfig to the storage.conf of CRI-O, and of the node.
+func (o operator) stores() {
+	o.t.Helper()
+	list := "[storage.options]\nadditionalimagestores = ["
+	for _, slot := range runtimecrio.Slots() {
+		list += fmt.Sprintf("%q, ", slot)
+	}
+	content, err := os.ReadFile(o.n.Path("storage.conf"))
+	etc := filepath.Join(o.n.Root, runtimecrio.StorageConf)
+	for _, name := range []string{o.n.Path("storage.conf"), etc} {
+		if err == nil {
+			err = os.MkdirAll(filepath.Dir(name), 0o755)
+		}
+		if err == nil {
+			err = os.WriteFile(name, []byte(string(content)+list+"]\n"), 0o644)
+		}
+	}
+	if err != nil {
+		o.t.Fatal(err)
 	}
 }
