@@ -14,12 +14,14 @@ DEBIAN  := conmon cpio cryptsetup-bin dosfstools e2fsprogs exfat-fuse exfatprogs
 
 DEBIAN_BOOT := busybox-static dosfstools grub-common grub-efi-amd64-bin isolinux kmod mmdebstrap mtools ovmf qemu-system-x86 seabios syslinux-common
 
+DEBIAN_KUBE := etcd-server
+
 DEBIAN_BENCH := isal podman skopeo squashfs-tools zstd
 
 # The architectures that nodes may have: pinset.Architectures.
 ARCHITECTURES := amd64 arm64 ppc64le riscv64 s390x
 
-.PHONY: build build-native node cross demo test kube-test fresh-test boot-test deps boot-deps bench-deps peers golden bench bench-attach bench-parts vet lint mutate fuzz soak
+.PHONY: build build-native node cross demo test kube-test fresh-test boot-test deps kube-deps boot-deps bench-deps peers golden bench bench-attach bench-parts vet lint mutate fuzz soak
 build:
 	CGO_ENABLED=0 $(GOBUILD) -o bin/ ./cmd/pinbox ./cmd/pinbox-node
 
@@ -56,9 +58,9 @@ test: deps peers vet
 boot-test: deps boot-deps peers bin/peers/live.iso
 	go test $(GOFLAGS),boot -timeout 45m -parallel 2 -v ./fixtures/live
 
-# Nodes with a real kubelet. The first time builds the kubelet: about 5 minutes.
-kube-test: deps peers
-	$(MAKE) -C fixtures/peers ../../bin/peers/kubelet
+# Nodes with a real kubelet, and with an API server and etcd. The first time builds both: about 7 minutes.
+kube-test: deps kube-deps peers
+	$(MAKE) -C fixtures/peers kubernetes
 	go test $(GOFLAGS),kube -timeout 20m -v ./fixtures/kube
 
 # The README's commands in a bare Debian with nothing but make, git and Go: about 3 minutes.
@@ -80,6 +82,9 @@ deps:
 
 bench-deps:
 	@dpkg -s $(DEBIAN_BENCH) >/dev/null 2>&1 || { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $(DEBIAN_BENCH); }
+
+kube-deps:
+	@dpkg -s $(DEBIAN_KUBE) >/dev/null 2>&1 || { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $(DEBIAN_KUBE); }
 
 boot-deps:
 	@dpkg -s $(DEBIAN_BOOT) >/dev/null 2>&1 || { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $(DEBIAN_BOOT); }
