@@ -87,7 +87,8 @@ var table = []cli.Row{
 	{
 		stores.ErrNotConfigured, cli.ExitInput,
 		"take /etc/crio/crio.conf.d/50-pinbox-stores from the config.bu of any appliance, make the folders that it " +
-			"names, and restart CRI-O",
+			"names, and restart CRI-O; on OpenShift apply the MachineConfigs in manifests/, from 4.23 on also " +
+			"manifests/podman/",
 	},
 	{
 		stores.ErrNoBase, cli.ExitInput,
