@@ -154,6 +154,10 @@ var table = []cli.Row{
 	{syscall.ENOSPC, cli.ExitSpace, "free space; `pinbox-node detach` removes stores that are not used"},
 	{stores.ErrRestored, cli.ExitDamaged, "check the disk; the next pass writes the file again"},
 	{
+		pinset.ErrNewer, cli.ExitInput,
+		"use the pinbox-node that comes with the newest store; this one changed nothing",
+	},
+	{
 		stores.ErrState, cli.ExitDamaged,
 		"restore the file; or move its folder away and attach the files in it again, oldest first: the name of a " +
 			"file is the value for --digest",

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 )
 
@@ -71,10 +73,28 @@ func TestMountIgnoresUnknownFlags(t *testing.T) {
 	}
 }
 
+// A node that a newer pinbox-node has changed: the error has its cure.
+func TestStateOfANewerProgram(t *testing.T) {
+	dir := t.TempDir()
+	state := filepath.Join(dir, "stores.d/state.json")
+	if err := errors.Join(os.Mkdir(filepath.Dir(state), 0o755), os.WriteFile(state, []byte(`{"version": 2}`), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"mount", "rollback", "stores"} {
+		var out, errOut bytes.Buffer
+		args := append(strings.Fields(command), "--state", dir, "--sets", dir)
+		if code := run(t.Context(), args, &out, &errOut); code != cli.ExitInput ||
+			!strings.Contains(errOut.String(), "version 2; this pinbox reads version 1") ||
+			!strings.Contains(errOut.String(), "hint: use the pinbox-node that comes with the newest store") {
+			t.Errorf("%s: got exit code %d and %s, want %d and the cure", command, code, errOut.String(), cli.ExitInput)
+		}
+	}
+}
+
 // If CRI-O restarts while a store is copied or compacted, it waits for mount, but less than the unit's
 // timeout.
 func TestMountDoesNotWaitForACopy(t *testing.T) {
-	unit, err := os.ReadFile(filepath.Join(fixtures.Root(t), "ignition/templates/mount.service"))
+	unit, err := os.ReadFile(filepath.Join(fixtures.Root(t), "runtime/provision/templates/mount.service"))
 	if err != nil || !strings.Contains(string(unit), "TimeoutStartSec=60\n") ||
 		!strings.Contains(string(unit), "$PINBOX_NODE_FLAGS --wait 5s\n") {
 		t.Fatalf("got %v and\n%s\nwant a timeout of 60 s, and --wait 5s", err, unit)

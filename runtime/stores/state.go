@@ -141,12 +141,16 @@ func ReadState(dir string) (State, error) {
 		return s, nil
 	}
 	if !errors.Is(err, pinset.ErrNewer) {
-		if saved, copyErr := decodeState(stateCopy(dir)); copyErr == nil {
+		saved, copyErr := decodeState(stateCopy(dir))
+		if copyErr == nil {
 			// Before the first store, an empty state is written; without its file nothing was lost.
 			if len(saved.Stores)+len(saved.Releases) > 0 || !errors.Is(err, fs.ErrNotExist) {
 				saved.restored = fmt.Errorf("%w: %w", ErrRestored, err)
 			}
 			return saved, nil
+		}
+		if errors.Is(copyErr, pinset.ErrNewer) {
+			err = copyErr
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
