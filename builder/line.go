@@ -76,6 +76,13 @@ func run(ctx context.Context, o Options, r recipe) (made product, err error) {
 			return made, err
 		}
 		made.texts, made.live, made.private = config.Texts(), config.LiveISO(p.spec), config.Private()
+		if p.spec.Node.Store.URL != "" {
+			program, err := r.readProgram()
+			if err != nil {
+				return made, err
+			}
+			made.texts[artifact.ProgramFile] = artifact.Text{Content: program, Perm: 0o755}
+		}
 	}
 	if err := stage.WriteTexts(made.store, made.lock, p.Sets, made.texts); err != nil {
 		return made, err
@@ -145,6 +152,14 @@ func (r recipe) programDigest() (digest.Digest, error) {
 		return "", err
 	}
 	return digest.FromReader(io.NewSectionReader(r.program, 0, fi.Size()))
+}
+
+func (r recipe) readProgram() ([]byte, error) {
+	fi, err := r.program.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.NewSectionReader(r.program, 0, fi.Size()))
 }
 
 func (r recipe) contents(p plan) (contents, error) {

@@ -127,7 +127,7 @@ var rooms = map[string][]string{
 	"runtime": {
 		"runtime/node runtime/setup",
 		"runtime/systemd runtime/volumes",
-		"runtime/partition runtime/provision runtime/stores",
+		"runtime/fetch runtime/partition runtime/provision runtime/stores",
 		"runtime",
 		"runtime/cri runtime/crio runtime/disk runtime/kubelet runtime/registry runtime/transfer runtime/watch",
 	},

@@ -65,6 +65,10 @@ func configs(t *testing.T) map[string]ignition.Config {
 			SSHKeys:  []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb me@ship"},
 			Snippets: []ignition.Snippet{{Name: "hostname.bu", Content: []byte(snippet)}},
 		},
+		"fetched": {Node: provision.Node{Sets: sets, KeepPrevious: 1, Store: provision.Store{
+			URL: "http://boot.lab:8080/pinbox/store.squashfs", Size: 360_000_000, Digest: digest.FromString("store"), Tree: tree,
+			Program: program,
+		}}},
 		"folder": {Node: provision.Node{Sets: sets, Store: provision.Store{Folder: layout.StoreFolder, Program: program}}},
 		"medium": {Node: provision.Node{
 			Sets: sets, Store: provision.Store{VolumeLabel: "PINBOX", Tree: tree, Program: program, Verity: layout.VerityOff},

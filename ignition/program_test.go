@@ -3,6 +3,8 @@ package ignition_test
 import (
 	"bytes"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -167,5 +169,51 @@ func TestProgramThatCannotBeRead(t *testing.T) {
 				t.Errorf("got the files %v, %v, want none", left, err)
 			}
 		})
+	}
+}
+
+// A node that fetches its store fetches the program, too: once, and no other one than that of the configuration.
+func TestProgramIsFetched(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(fixtures.Root(t), "fixtures/golden/fetched-pinbox-fetch-store.service"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := regexp.MustCompile(`(?m)^ExecStartPre=[+]?(/bin/sh -c '.*')$`).FindAllStringSubmatch(string(content), -1)
+	if len(commands) != 2 {
+		t.Fatalf("got %d commands, want one that fetches and one that installs", len(commands))
+	}
+	served, requests := program(0), 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if requests++; requests == 1 { // curl tries again
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write(served)
+	}))
+	defer server.Close()
+	bin, state := t.TempDir(), t.TempDir()
+	start := func() ([]byte, error) {
+		t.Helper()
+		names := strings.NewReplacer("http://boot.lab:8080/pinbox", server.URL, "/var/lib/pinbox", state, "/usr/local/bin", bin,
+			"%N", "new", digest.FromString("pinbox-node").Encoded(), digest.FromBytes(program(0)).Encoded())
+		return exec.Command("sh", "-c", names.Replace(commands[0][1]+" && "+commands[1][1])).CombinedOutput()
+	}
+	for range 2 {
+		if out, err := start(); err != nil || requests != 2 {
+			t.Fatalf("got %v after %d requests, want two: the second was answered\n%s", err, requests, out)
+		}
+		if out, err := exec.Command(filepath.Join(bin, "pinbox-node")).CombinedOutput(); err != nil {
+			t.Errorf("got %v, want that the program runs\n%s", err, out)
+		}
+	}
+	if err := os.Remove(filepath.Join(bin, "pinbox-node")); err != nil {
+		t.Fatal(err)
+	}
+	served = program(1)
+	if out, err := start(); err == nil || !strings.Contains(string(out), "is not the one of the configuration") {
+		t.Errorf("another program: got %v, want an error\n%s", err, out)
+	}
+	if left, err := filepath.Glob(bin + "/*"); err != nil || len(left) > 0 {
+		t.Errorf("got %q, %v, want no program", left, err)
 	}
 }

@@ -21,7 +21,9 @@ const (
 	LiveIgnitionFile = "live.ign"
 	// The one that the ISO has, if its base has a configuration, too.
 	MergedIgnitionFile = "merged.ign"
-	ManifestsDir       = "manifests"
+	// The program of the node, if it fetches that.
+	ProgramFile  = "pinbox-node"
+	ManifestsDir = "manifests"
 	// An example of a kubelet's configuration that admits the images.
 	AllowlistFile = "kubelet-allowlist.conf"
 	SumsFile      = layout.SumsFile

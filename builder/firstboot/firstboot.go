@@ -49,7 +49,8 @@ var (
 
 // WithStore returns the configs for the store that was written.
 func (c Files) WithStore(store artifact.Store) (Files, error) {
-	c.config.Store.Tree, c.config.Store.Digest = store.Tree, digest.Digest(store.Digest())
+	s := &c.config.Store
+	s.Tree, s.Digest, s.Size = store.Tree, digest.Digest(store.Digest()), store.Size
 	files, err := render(c.spec, c.config)
 	files.secret, files.notes = c.secret, c.notes
 	return files, err
@@ -115,6 +116,7 @@ func (c Files) Warnings() (all []string) {
 func Configure(a spec.Appliance, sets []pinset.Set, registries []byte, program digest.Digest) (Files, error) {
 	c := a.Spec.Config(sets, registries)
 	c.Release, c.Store.Tree, c.Store.Digest, c.Store.Program = a.Metadata.ID(), unknown, unknownDigest, program
+	c.Store.Size = unknown.Blocks
 	for _, name := range a.Spec.Ignition.Butane {
 		content, err := input.Read(name)
 		if err != nil {
@@ -256,5 +258,5 @@ func (c Files) edit(s spec.Spec) iso.Edit {
 
 // LiveISO says how to make the live ISO.
 func (c Files) LiveISO(s spec.Spec) artifact.LiveISO {
-	return artifact.LiveISO{Base: s.ISO.Base, Edit: c.edit(s), NoStore: s.Node.Store.VolumeLabel != ""}
+	return artifact.LiveISO{Base: s.ISO.Base, Edit: c.edit(s), NoStore: s.Node.Store.VolumeLabel+s.Node.Store.URL != ""}
 }

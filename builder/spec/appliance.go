@@ -170,7 +170,7 @@ type Node struct {
 	Binary string `yaml:"binary,omitempty"`
 }
 
-// NodeStore describes where a node finds its store: at most one of path, partitionLabel and volumeLabel is set.
+// NodeStore describes where a node finds its store: at most one of path, partitionLabel, volumeLabel and url is set.
 type NodeStore struct {
 	// Path of the store's file on the node. If spec.store.format is not squashfs, this is the
 	// path of the store's folder, and the default is /var/lib/pinbox/store.
@@ -180,6 +180,10 @@ type NodeStore struct {
 	// VolumeLabel of a separate medium with the store, which `pinbox medium` writes. The live
 	// ISO then has no store.
 	VolumeLabel string `yaml:"volumeLabel,omitempty" jsonschema:"pattern=^[A-Z0-9_]+$,maxLength=16"`
+	// URL of the store's file on an HTTP server, which has pinbox-node in the same folder. The node
+	// fetches both once, to /var/lib/pinbox and /usr/local/bin, and compares their SHA-256. The live
+	// ISO then has no store.
+	URL string `yaml:"url,omitempty" jsonschema:"pattern=^https?://.+/.+$"`
 	// Verity is when the node mounts its store, and those that are attached later, by dm-verity,
 	// which verifies each block that is read: auto, if left out: where dmsetup and the kernel's
 	// module are; require: it mounts none without; off.

@@ -18,6 +18,7 @@ func (s Spec) Config(sets []pinset.Set, registries []byte) ignition.Config {
 		ImageVolumes: s.Node.ImageVolumes,
 		Store: provision.Store{
 			Path: s.Node.Store.Path, PartitionLabel: s.Node.Store.PartitionLabel, VolumeLabel: s.Node.Store.VolumeLabel,
+			URL:            s.Node.Store.URL,
 			SELinuxContext: provision.DefaultSELinuxContext, Verity: s.Node.Store.Verity,
 		},
 	}}

@@ -59,7 +59,8 @@ func (s Spec) validateISO() error {
 		return fmt.Errorf("spec.iso.installDevice is missing: spec.iso.mode %s needs a disk", i.Mode)
 	case i.Mode == ModeAgent && i.Existing != ExistingMerge:
 		return errors.New("spec.iso.existing is not merge: in spec.iso.mode agent the config of the base installs the system")
-	case store.Path+store.VolumeLabel != "", store.PartitionLabel != "" && store.PartitionLabel != layout.PartitionLabel:
+	case store.Path+store.VolumeLabel+store.URL != "",
+		store.PartitionLabel != "" && store.PartitionLabel != layout.PartitionLabel:
 		return fmt.Errorf("spec.node.store: in spec.iso.mode %s the store is in the partition %s; leave it out",
 			i.Mode, layout.PartitionLabel)
 	}

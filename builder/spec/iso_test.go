@@ -12,19 +12,25 @@ import (
 
 func TestRefusedModes(t *testing.T) {
 	for text, want := range map[string]string{
-		"iso: {mode: liev}":                                                                           "it must be live, install or agent",
-		"iso: {mode: install, base: x.iso}":                                                           "needs a disk",
-		"iso: {mode: install, installDevice: /dev/sda}":                                               "needs a live ISO",
-		"iso: {base: x.iso, installDevice: /dev/sda}":                                                 "is for spec.iso.mode install or agent",
-		"iso: {mode: install, base: x.iso, installDevice: sda}":                                       "a path below /dev",
-		"iso: {mode: install, base: x.iso, installDevice: '/dev/sda; reboot'}":                        "a path below /dev",
-		"iso: {base: x.iso, installedKernelArguments: {append: [a]}}":                                 "are for spec.iso.mode install",
-		"iso: {mode: agent, base: x.iso, installDevice: /dev/sda}":                                    "is not merge",
-		"iso: {base: x.iso, existing: keep}":                                                          "it must be merge or replace",
-		"iso: {existing: merge}":                                                                      "spec.iso.base is missing",
-		"{iso: {mode: install, base: x.iso, installDevice: /dev/sda}, node: {store: {path: /srv/x}}}": "leave it out",
-		"node: {store: {volumeLabel: PINBOX, partitionLabel: x}}":                                     "give one",
-		"node: {store: {volumeLabel: pinbox}}":                                                        "A to Z",
+		"iso: {mode: liev}":                                                                                "it must be live, install or agent",
+		"iso: {mode: install, base: x.iso}":                                                                "needs a disk",
+		"iso: {mode: install, installDevice: /dev/sda}":                                                    "needs a live ISO",
+		"iso: {base: x.iso, installDevice: /dev/sda}":                                                      "is for spec.iso.mode install or agent",
+		"iso: {mode: install, base: x.iso, installDevice: sda}":                                            "a path below /dev",
+		"iso: {mode: install, base: x.iso, installDevice: '/dev/sda; reboot'}":                             "a path below /dev",
+		"iso: {base: x.iso, installedKernelArguments: {append: [a]}}":                                      "are for spec.iso.mode install",
+		"iso: {mode: agent, base: x.iso, installDevice: /dev/sda}":                                         "is not merge",
+		"iso: {base: x.iso, existing: keep}":                                                               "it must be merge or replace",
+		"iso: {existing: merge}":                                                                           "spec.iso.base is missing",
+		"{iso: {mode: install, base: x.iso, installDevice: /dev/sda}, node: {store: {path: /srv/x}}}":      "leave it out",
+		"node: {store: {volumeLabel: PINBOX, partitionLabel: x}}":                                          "give one",
+		"node: {store: {volumeLabel: PINBOX, url: 'http://x/y'}}":                                          "give one",
+		"node: {store: {url: 'ftp://x/y'}}":                                                                "http:// or https://",
+		"node: {store: {url: 'http://me:secret@x/y'}}":                                                     "without a password",
+		"node: {store: {url: 'http://x/'}}":                                                                "the path of a file",
+		"node: {store: {url: 'http://x/a b'}}":                                                             "the path of a file",
+		"{iso: {mode: install, base: x.iso, installDevice: /dev/sda}, node: {store: {url: 'http://x/y'}}}": "leave it out",
+		"node: {store: {volumeLabel: pinbox}}":                                                             "A to Z",
 	} {
 		t.Run(text, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "appliance.yaml")

@@ -39,6 +39,8 @@ func (s Spec) validateStore() error {
 		return only("spec.iso.base")
 	case s.Node.Store.VolumeLabel != "":
 		return only("spec.node.store.volumeLabel")
+	case s.Node.Store.URL != "":
+		return only("spec.node.store.url")
 	case s.Node.Store.Verity != "":
 		return only("spec.node.store.verity")
 	case s.Node.Store.PartitionLabel != "":

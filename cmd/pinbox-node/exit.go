@@ -8,6 +8,7 @@ import (
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/cri"
+	"github.com/pinbox/pinbox/runtime/fetch"
 	"github.com/pinbox/pinbox/runtime/node"
 	"github.com/pinbox/pinbox/runtime/partition"
 	"github.com/pinbox/pinbox/runtime/setup"
@@ -47,6 +48,13 @@ var table = []cli.Row{
 	{setup.ErrNotRead, cli.ExitOther, "`systemctl status crio` and `crio status config` show what it reads"},
 	{setup.ErrReadOnly, cli.ExitInput, "--program names another path for pinbox-node; in an image, that is /usr/bin/pinbox-node"},
 	{runtime.ErrUnsupported, cli.ExitInput, "update CRI-O"},
+	{
+		fetch.ErrServer, cli.ExitOther,
+		"look at the server and at the network; /etc/pinbox/node.env sets a proxy; the next run continues",
+	},
+	{fetch.ErrDigest, cli.ExitDamaged, "put the store of this node's Ignition config on the server"},
+	{fetch.ErrSpace, cli.ExitSpace, "use a larger disk for /var; a live system without one has it in memory"},
+	{fetch.ErrBusy, cli.ExitBusy, "wait for it"},
 	{partition.ErrMedium, cli.ExitDamaged, "check the ISO with `pinbox verify`, and write the medium again"},
 	{partition.ErrDisk, cli.ExitDamaged, "replace the disk"},
 	{partition.ErrSpace, cli.ExitSpace, "use a larger disk, or remove images from the appliance"},

@@ -52,6 +52,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		copyVolumesCommand())
 	cli.Group(program, "Stores", attachCommand(), detachCommand(), storesCommand(), rollbackCommand(), compactCommand(),
 		verifyCommand())
-	cli.Group(program, "Boot and installation", setupCommand(), mountCommand(), installStoreCommand())
+	cli.Group(program, "Boot and installation", setupCommand(), mountCommand(), installStoreCommand(),
+		fetchStoreCommand())
 	return cli.Program{Root: program, Rows: table}.Run(ctx, args, stdout, stderr)
 }

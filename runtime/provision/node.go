@@ -118,7 +118,7 @@ func (n Node) Parts() (Parts, error) {
 func (n Node) Names() []string {
 	names := []string{
 		UnitName(crio.Slots()[0]), UnitName(layout.MediumMount), filesUnit, crioDropin, StoreUnit, layout.OpenStorePath,
-		mountUnit, firstbootUnit, nodeUnit, attachUnit, volumesUnit, imageUnit, UdevRulesPath,
+		mountUnit, firstbootUnit, nodeUnit, attachUnit, fetchUnit, volumesUnit, imageUnit, UdevRulesPath,
 	}
 	for _, f := range n.files() {
 		names = append(names, f.Path)

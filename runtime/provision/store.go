@@ -31,6 +31,10 @@ type Store struct {
 	PartitionLabel string
 	// VolumeLabel of a medium with the store alone, instead of a file.
 	VolumeLabel string
+	// URL of the store on an HTTP server, and of pinbox-node next to it, instead of a file. Size is the size of
+	// the store in bytes.
+	URL  string
+	Size int64
 	// Folder of a store that another program copies there, instead of all these: nothing is
 	// mounted. It may be MainStore.
 	Folder string
@@ -52,6 +56,7 @@ var (
 	nodePath       = regexp.MustCompile(`^/[A-Za-z0-9/._-]+$`)
 	volumeLabel    = regexp.MustCompile(`^[A-Z0-9_]{1,16}$`)
 	partitionLabel = regexp.MustCompile(`^[A-Za-z0-9._-]{1,36}$`)
+	storeURL       = regexp.MustCompile(`^https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~+=,@:-]+)+$`)
 	selinuxContext = regexp.MustCompile(`^[a-z0-9_]+:[a-z0-9_]+:[a-z0-9_]+(:[a-z0-9:,.-]+)?$`)
 )
 
@@ -61,8 +66,12 @@ func ValidPath(name string) bool { return nodePath.MatchString(name) && path.Cle
 // validate returns an error if a node could not use the store.
 func (s Store) validate() error {
 	switch {
-	case s.Path != "" && s.PartitionLabel != "", s.Path+s.PartitionLabel != "" && s.VolumeLabel != "":
-		return errors.New("the node's store has more than one of path, partitionLabel and volumeLabel; give one")
+	case s.Path != "" && s.PartitionLabel != "", s.Path+s.PartitionLabel != "" && s.VolumeLabel != "",
+		s.Path+s.PartitionLabel+s.VolumeLabel+s.Folder != "" && s.URL != "":
+		return errors.New("the node's store has more than one of path, partitionLabel, volumeLabel and url; give one")
+	case s.URL != "" && !storeURL.MatchString(s.URL):
+		return fmt.Errorf("the node's store has the URL %q; it is http:// or https://, a host without a password, and "+
+			"the path of a file with letters, digits and ._~+=,@:- only", s.URL)
 	case s.Folder != "" && !ValidPath(s.Folder):
 		return fmt.Errorf("the node's store has the folder %q; it starts with / and has letters, digits and ._-/ only",
 			s.Folder)
@@ -93,6 +102,8 @@ func (s Store) NodePath() string {
 		return "/dev/disk/by-partlabel/" + s.PartitionLabel
 	case s.VolumeLabel != "":
 		return path.Join(layout.MediumMount, layout.MediumDir, layout.MediumStore)
+	case s.URL != "":
+		return layout.FetchedStore
 	case s.Path != "":
 		return s.Path
 	}

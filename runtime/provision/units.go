@@ -3,6 +3,7 @@ package provision
 import (
 	"cmp"
 	"embed"
+	"path"
 	"strings"
 	"text/template"
 
@@ -26,6 +27,10 @@ type rendering struct {
 	Blocks                   int64
 	// ProgramSum is the SHA-256 of Program, "" if the units do not install it.
 	ProgramSum string
+	// URL of the store, with its Digest and Size, and ProgramURL of the program; "" if it is not fetched.
+	// FetchedProgram is where it is until it is installed.
+	URL, ProgramURL, FetchedProgram, Digest string
+	Size                                    int64
 	// VolumeLabel and MediumDir are of a medium with the store alone.
 	VolumeLabel, MediumDir string
 	// Program and FilesDir are paths in the store, MediumLabel the volume label of a delta.
@@ -56,6 +61,7 @@ const (
 	checkUnit     = "pinbox-check-disk.service"
 	installUnit   = "pinbox-install-store.service"
 	saveUnit      = "pinbox-save-store.service"
+	fetchUnit     = "pinbox-fetch-store.service"
 	crioDropin    = "10-pinbox-stores.conf"
 )
 
@@ -102,6 +108,11 @@ func (s Store) rendering() *rendering {
 	case s.VolumeLabel != "":
 		r.Label = &label{"LABEL", s.VolumeLabel}
 	}
+	if s.URL != "" {
+		r.URL, r.Digest, r.Size = s.URL, s.Digest.String(), s.Size
+		r.FetchedProgram = layout.FetchedStore + ".program"
+		r.ProgramURL = s.URL[:strings.LastIndex(s.URL, "/")+1] + path.Base(layout.OwnProgram)
+	}
 	r.Policy, r.VerityName = string(cmp.Or(s.Verity, layout.VerityAuto)), layout.OwnVerityName
 	if !s.Tree.IsZero() {
 		r.Root, r.Blocks = s.Tree.Root.Encoded(), s.Tree.Blocks
@@ -124,10 +135,14 @@ func (r *rendering) render(name string) string {
 
 // storeUnits returns the units that mount the store.
 func (r *rendering) storeUnits() []Unit {
-	return []Unit{
+	units := []Unit{
 		{Name: StoreUnit, Content: r.render("store.service")},
 		{Name: r.Mount, Enabled: true, Content: r.render("store.mount")},
 	}
+	if r.URL != "" {
+		units = append(units, Unit{Name: fetchUnit, Content: r.render("fetch-store.service")})
+	}
+	return units
 }
 
 // openStore returns the script that opens the store; none if nothing is mounted.

@@ -102,6 +102,8 @@ const (
 	StatusPath  = "/run/pinbox/status.json"
 	SetsDir     = "/etc/pinbox/sets.d"
 	KeysDir     = "/etc/pinbox/keys.d"
+	// FetchedStore is the store that a node has fetched from an HTTP server.
+	FetchedStore = NodeDir + "/store.squashfs"
 	// LiveStorePath is the path of the store on the ISO of a CoreOS live system.
 	LiveStorePath = "/run/media/iso/" + MediumDir + "/" + MediumStore
 	// OpenStorePath is a script that makes StoreLink a link to the device with the appliance's own store.

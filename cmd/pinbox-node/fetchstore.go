@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/cmd/cli"
+	"github.com/pinbox/pinbox/runtime/fetch"
+)
+
+func fetchStoreCommand() *cobra.Command {
+	var o fetch.Options
+	var sum string
+	var output cli.Output
+	cmd := &cobra.Command{
+		Use:   "fetch-store URL FILE --digest DIGEST --size BYTES",
+		Short: "Fetch the node's store from an HTTP server, unless the file has it already",
+		Args:  cobra.ExactArgs(2), ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if o.Digest, err = parseDigest(sum); err != nil {
+				return err
+			}
+			if o.Digest == "" || o.Size <= 0 {
+				return cli.Usagef("give --digest and --size")
+			}
+			o.URL, o.File = args[0], args[1]
+			progress := cli.NewProgress(cmd.ErrOrStderr(), output)
+			o.Done = progress.Track("fetch the store")
+			o.Note = func(err error) { progress.Note(err.Error()) }
+			found, err := fetch.Store(cmd.Context(), o)
+			progress.Close()
+			if err != nil {
+				return err
+			}
+			return show(cmd.OutOrStdout(), output, fetched{o.Digest.String(), o.File, found}, nil)
+		},
+	}
+	cmd.Flags().StringVar(&sum, "digest", "", "`DIGEST` of the store's file")
+	cmd.Flags().Int64Var(&o.Size, "size", 0, "its size in `BYTES`")
+	cmd.Flags().DurationVar(&o.Stall, "stall", 0, "how long the server may send nothing (default 1m)")
+	cli.Under("Store", cmd.Flags())
+	output.Add(cmd.Flags())
+	cli.Under("Output", cmd.Flags())
+	return cmd
+}
+
+// fetched is the result of `fetch-store --output json`.
+type fetched struct {
+	Digest string `json:"digest"`
+	Path   string `json:"path"`
+	Found  bool   `json:"found"` // an earlier run had fetched it
+}
+
+func (f fetched) print(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "the store, %s, is in %s\n", f.Digest, f.Path)
+	return err
+}
