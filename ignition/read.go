@@ -1,6 +1,7 @@
 package ignition
 
 import (
+	"bytes"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -32,6 +33,27 @@ func VolumeLabel(config []byte) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+var fetchedFrom = regexp.MustCompile(`(?m)^ExecStart=\S+ fetch-store .* (https?://\S+) \S+$`)
+
+// StoreURL returns where a node with this configuration fetches its store, "" if it does not. fromISO reports whether
+// it expects the store on the ISO that it booted from.
+func StoreURL(config []byte) (url string, fromISO bool, err error) {
+	c, _, err := ign.Parse(config)
+	if err != nil {
+		return "", false, fmt.Errorf("%w: %w", ErrButane, err)
+	}
+	for _, u := range c.Systemd.Units {
+		if u.Contents == nil {
+			continue
+		}
+		if m := fetchedFrom.FindStringSubmatch(*u.Contents); m != nil {
+			url = m[1]
+		}
+	}
+	files, err := Files(config)
+	return url, bytes.Contains(files[layout.OpenStorePath], []byte("\nstore="+layout.LiveStorePath+"\n")), err
 }
 
 // InstallDisk returns the disk that a live system with this configuration installs to, "" if it

@@ -7,6 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
+	"slices"
+
+	"github.com/pinbox/pinbox/storage/iso9660"
 )
 
 // ErrArchitecture is returned for an image of another architecture than the edit.
@@ -15,6 +19,28 @@ var ErrArchitecture = errors.New("the image is for another architecture")
 // kernels are the paths of the kernel in CoreOS live ISOs; the second on s390x until 2023: osbuild,
 // stages/org.osbuild.coreos.live-artifacts.mono, and coreos-assembler, cmd-buildextend-live.
 var kernels = []string{"images/pxeboot/vmlinuz", "images/pxeboot/kernel.img"}
+
+// PXE returns the files by which the system of the image boots from a network, by their names: the kernel, its
+// initial ramdisk, the root file system, and the Ignition area, which is a ramdisk, too.
+func (i *Image) PXE() (map[string]io.Reader, error) {
+	files := map[string]io.Reader{}
+	for _, name := range append([]string{"images/pxeboot/initrd.img", "images/pxeboot/rootfs.img"}, kernels...) {
+		f, err := i.Find(name)
+		if errors.Is(err, iso9660.ErrNotFound) && slices.Contains(kernels, name) {
+			continue // the other one
+		}
+		if err != nil {
+			return nil, err
+		}
+		files[path.Base(name)] = f.Reader()
+	}
+	a, err := i.IgnitionArea()
+	if err != nil {
+		return nil, err
+	}
+	files[path.Base(ignitionImg)] = io.NewSectionReader(i, a.Offset, a.Length)
+	return files, nil
+}
 
 // loaders are files of boot loaders for one architecture: isolinux, the loaders of the UEFI
 // specification, 3.5.1.1, LPAR's of s390x, and CHRP's of POWER.

@@ -95,6 +95,7 @@ var table = []cli.Row{
 		compose.ErrUnknownRootAttributes, cli.ExitInput,
 		"name the folder of a build with --from, or the pinbox.lock.json in it; `pinbox lock` does not read layers",
 	},
+	{artifact.ErrOnISO, cli.ExitInput, "set spec.node.store.url in the appliance file, and build it again"},
 	{artifact.ErrSplit, cli.ExitUsage, "give a larger size with --split: 4G for FAT"},
 	{artifact.ErrInside, cli.ExitUsage, "give another name with -o"},
 	{artifact.ErrNotISO, cli.ExitUsage, "give another name with -o, or remove it"},

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,6 +44,12 @@ func TestLiveISO(t *testing.T) {
 	})
 	t.Run("show", func(t *testing.T) { checkISOShow(t, dir, image) })
 	t.Run("extract", func(t *testing.T) { checkISOExtract(t, dir, image) })
+	t.Run("no boot from a network", func(t *testing.T) {
+		code, _, stderr := pinbox(t.Context(), "iso", "extract", image, "--pxe", filepath.Join(t.TempDir(), "pxe"))
+		if code != cli.ExitInput || !strings.Contains(stderr, "spec.node.store.url") {
+			t.Errorf("a store on the ISO: got exit code %d, want 3 and the cure\n%s", code, stderr)
+		}
+	})
 	t.Run("no medium", func(t *testing.T) {
 		code, _, stderr := pinbox(t.Context(), "medium", dir, "-o", filepath.Join(t.TempDir(), "medium.iso"))
 		if want := "spec.node.store.volumeLabel"; code != cli.ExitInput || !strings.Contains(stderr, want) {
@@ -61,6 +68,58 @@ func TestLiveISO(t *testing.T) {
 			t.Error("got another ISO, want the same bytes")
 		}
 	})
+}
+
+// What boots an ISO from a network is that of the ISO, and the config names the store by its URL. The program is in
+// the folder, for the server.
+func TestPXE(t *testing.T) {
+	_, pins := fixtures.Samples(t)
+	sets := write(t, "sets.yaml", pins.Sets())
+	base := fixtures.LiveISO(t, append(slices.Clone(fixtures.LiveISOs["as CoreOS"]), "-graft-points",
+		"images/pxeboot/vmlinuz="+write(t, "vmlinuz", []byte("kernel")),
+		"images/pxeboot/initrd.img="+write(t, "initrd.img", []byte("ramdisk")))...)
+	spec := "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: x}\nspec:\n  sources: [{pinnedImageSets: [" + sets +
+		"]}]\n  iso: {base: " + base + "}\n  insecureRegistries: [127.0.0.1]\n" +
+		"  node: {store: {url: 'http://boot.lab/x/store.squashfs'}}\n"
+	dir, pxe := filepath.Join(t.TempDir(), "out"), filepath.Join(t.TempDir(), "pxe")
+	code, stdout, stderr := pinbox(t.Context(), "build", "-c", write(t, "appliance.yaml", []byte(spec)), "--node-binary",
+		fixtures.Program(t, nodePackage), "-o", dir)
+	if code != cli.ExitOK {
+		t.Fatalf("build: got exit code %d, want 0\n%s%s", code, stdout, stderr)
+	}
+	if sum(t, filepath.Join(dir, "pinbox-node")) != sum(t, fixtures.Program(t, nodePackage)) {
+		t.Error("got another pinbox-node in the folder, want that of the store")
+	}
+	if code, stdout, stderr := pinbox(t.Context(), "verify", dir); code != cli.ExitOK {
+		t.Errorf("verify: got exit code %d, want 0\n%s%s", code, stdout, stderr)
+	}
+	code, stdout, stderr = pinbox(t.Context(), "iso", "extract", filepath.Join(dir, "appliance.iso"), "--pxe", pxe)
+	if code != cli.ExitOK || !strings.Contains(stdout, "appliance-vmlinuz") {
+		t.Fatalf("extract: got exit code %d, want 0 and the names\n%s%s", code, stdout, stderr)
+	}
+	for file, inISO := range map[string]string{
+		"appliance-vmlinuz": "images/pxeboot/vmlinuz", "appliance-initrd.img": "images/pxeboot/initrd.img",
+		"appliance-rootfs.img": "images/pxeboot/rootfs.img", "appliance-ignition.img": "images/ignition.img",
+	} {
+		want := fixtures.Run(t, "isoinfo", "-R", "-i", filepath.Join(dir, "appliance.iso"), "-x", "/"+inISO)
+		if got, err := os.ReadFile(filepath.Join(pxe, file)); err != nil || string(got) != want {
+			t.Errorf("%s: got %d bytes, %v, want the %d of the ISO", file, len(got), err, len(want))
+		}
+	}
+	if sum(t, filepath.Join(pxe, "config.ign")) != sum(t, filepath.Join(dir, "config.ign")) {
+		t.Error("got another config.ign, want that of the appliance")
+	}
+	for file, want := range map[string]string{
+		"boot.ipxe": "kernel http://boot.lab/x/appliance-vmlinuz initrd=initrd.img initrd=ignition.img ignition.firstboot " +
+			"coreos.live.rootfs_url=http://boot.lab/x/appliance-rootfs.img\n",
+		"grub.cfg": "linux (http,boot.lab)/x/appliance-vmlinuz ignition.firstboot coreos.live.rootfs_url=" +
+			"http://boot.lab/x/appliance-rootfs.img\n",
+	} {
+		if got, err := os.ReadFile(filepath.Join(pxe, file)); err != nil || !strings.Contains(string(got), want) {
+			t.Errorf("%s: got %s, %v, want %q", file, got, err, want)
+		}
+	}
+	fixtures.Run(t, "sh", "-c", "cd "+pxe+" && sha256sum --check --strict SHA256SUMS")
 }
 
 // An ISO that has a config is built with --merge only. The folder and the ISO agree on the merged config, and reset
