@@ -31,8 +31,8 @@ func (l *linter) kubelet(k source.KubeletPolicy) {
 		l.add(cmp.Or(k.Policy, k.Allowed[0]), "kubelet-start", "write "+string(kubelet.PolicyAllowlist),
 			"the kubelet does not start: %s goes only with the policy %s", list, kubelet.PolicyAllowlist)
 	case c.Policy == kubelet.PolicyAlways:
-		l.add(k.Policy, "kubelet-verify", cure, "with %s the kubelet asks a registry before a pod may use an image of a store%s",
-			c.Policy, offline("IMAGE"))
+		l.add(k.Policy, "kubelet-verify", cure,
+			"with %s the kubelet asks a registry before a pod may use an image of a store%s", c.Policy, offline("IMAGE"))
 	case len(refused) > 0:
 		l.add(k.Policy, "kubelet-verify", cure, "%s lacks the repositories of %d images of the lock, such as %s%s", list,
 			len(refused), refused[0], offline(refused[0]))

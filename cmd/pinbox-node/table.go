@@ -90,8 +90,8 @@ func printStoreImages(w io.Writer, images []runtime.StoreImage) {
 		fmt.Fprintf(w, "%d images that no set has are pinned, as they are in read-only stores\n", pinned)
 	}
 	if n := len(images) - pinned; n > 0 {
-		fmt.Fprintf(w, "%d images of read-only stores are not pinned, and the kubelet tries in vain to remove them, such as %s\n",
-			n, first)
+		fmt.Fprintf(w, "%d images of read-only stores are not pinned, and the kubelet tries in vain to remove them, "+
+			"such as %s\n", n, first)
 	}
 }
 

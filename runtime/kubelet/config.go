@@ -132,8 +132,9 @@ func Allowlist(lock pinset.Lock) []byte {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, `# Written by pinbox: for a kubelet, from 1.35 on, that verifies images which are on the node. With its default policy,
-# NeverVerifyPreloadedImages, it needs nothing. A list in a later file replaces this one.
+	fmt.Fprintf(&b, `# Written by pinbox: for a kubelet, from 1.35 on, that verifies images which are on the node.
+# With its default policy, NeverVerifyPreloadedImages, it needs nothing. A list in a later file
+# replaces this one.
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 imagePullCredentialsVerificationPolicy: %s

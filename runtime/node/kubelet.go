@@ -95,7 +95,8 @@ func (a admission) cure(ctx context.Context) string {
 	unit, known := kubeletService(ctx)
 	switch {
 	case known:
-		return fmt.Sprintf("stop %s, remove the file, and start it; or set \"kubelet\": \"mend\" in %s", unit, layout.NodeConfigPath)
+		return fmt.Sprintf("stop %s, remove the file, and start it; or set \"kubelet\": \"mend\" in %s", unit,
+			layout.NodeConfigPath)
 	case kubelet.Running(a.mender.Dir):
 		return fmt.Sprintf("neither of the units %s and %s runs this kubelet: stop it, remove the file, and start it",
 			kubeletUnits[0], kubeletUnits[1])

@@ -109,7 +109,8 @@ func checkTwice(stores []string) error {
 			store = path
 		}
 		if earlier, ok := names[store]; ok {
-			return fmt.Errorf("%w: %s and %s; remove one of them from storage.conf or the files of CRI-O", ErrTwice, earlier, name)
+			return fmt.Errorf("%w: %s and %s; remove one of them from storage.conf or the files of CRI-O", ErrTwice,
+				earlier, name)
 		}
 		names[store] = name
 	}
