@@ -75,7 +75,8 @@ func checkFault(t *testing.T, path string, f fixtures.Fault, err error) {
 		t.Errorf("got %v, want %v", err, f.Errno)
 	}
 	entries, readErr := os.ReadDir(filepath.Dir(path))
-	if readErr != nil || len(entries) != 1 && !(f.On && f.Errno == syscall.EIO) {
+	removes := !f.On || f.Errno != syscall.EIO
+	if readErr != nil || removes && len(entries) != 1 {
 		t.Errorf("got files %v, %v, want one", entries, readErr)
 	}
 	for _, e := range entries {
