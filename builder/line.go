@@ -129,8 +129,11 @@ func (o Options) complete(ctx context.Context, stage *artifact.Stage, made produ
 // contents is what goes into the folder, and into its store.
 type contents struct {
 	// images have the layers that the store gets: all of an appliance's, the new ones of a delta's.
-	images  []storage.Resolved
-	program *os.File
+	images []storage.Resolved
+	// artifacts are the OCI artifacts that the store gets, and blobs theirs, each once.
+	artifacts []storage.Resolved
+	blobs     []pinset.LockedBlob
+	program   *os.File
 	// storeFiles are files for the node that do not fit into its Ignition config.
 	storeFiles []provision.File
 	// common is what the bases of a delta have in common, delta the description of the delta; nil for an
@@ -167,12 +170,15 @@ func (r recipe) contents(p plan) (contents, error) {
 		images: p.Images, program: r.program, storeFiles: p.config.StoreFiles,
 	}
 	if r.bases == nil {
+		c.artifacts, c.blobs = p.Artifacts, blobsOf(p.Artifacts)
 		return c, nil
 	}
 	common := base.NewCommon(r.bases, p.lock(p.Images).Images)
 	var text bytes.Buffer
 	err := common.Delta.Encode(&text)
 	c.common, c.delta, c.images = &common, text.Bytes(), newLayers(common, p.Images)
+	c.artifacts = newArtifacts(common, p.Artifacts)
+	c.blobs = blobsOf(c.artifacts)
 	c.texts = map[string]artifact.Text{artifact.DeltaFile: {Content: c.delta, Perm: 0o644}}
 	return c, err
 }

@@ -129,7 +129,17 @@ func (p *plan) explain(err error) error {
 }
 
 func (p *plan) allWarnings() []string {
-	return slices.Concat(p.warnings, p.Warnings, p.config.Warnings(), p.volumeWarnings())
+	return slices.Concat(p.warnings, p.Warnings, p.config.Warnings(), p.volumeWarnings(),
+		p.artifactWarnings())
+}
+
+// artifactWarnings say which CRI-O reads OCI artifacts of a store; it is not known which one the nodes have.
+func (p *plan) artifactWarnings() []string {
+	if len(p.Artifacts) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("nodes find the %d OCI artifacts, such as %s, with CRI-O 1.36 or newer: an older one reads "+
+		"none of a store, and pulls them", len(p.Artifacts), p.Artifacts[0].Image)}
 }
 
 // volumeWarnings name the images that pods cannot mount as image volumes.
@@ -157,5 +167,6 @@ func (p *plan) lock(images []storage.Resolved) pinset.Lock {
 	for _, img := range images {
 		lock.Images = append(lock.Images, img.LockedImage)
 	}
+	lock.Artifacts = locked(p.Artifacts)
 	return lock
 }

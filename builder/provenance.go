@@ -17,9 +17,7 @@ func (o Options) stated(made product) provenance.Build {
 	b := provenance.Build{
 		Delta: made.common != nil, Version: o.Version, Parameters: o.parameters(), Files: map[string]string{},
 	}
-	for _, img := range made.lock.Images {
-		b.Images = append(b.Images, img.Pin)
-	}
+	b.Images = made.lock.Pins()
 	add := func(name string, of digest.Digest) {
 		if of != "" {
 			b.Files[name] = of.Encoded()

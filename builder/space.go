@@ -87,10 +87,20 @@ func unpackedSize(images []storage.Resolved, known map[digest.Digest]int64) (all
 }
 
 // needs returns what a build will write. own is the size of pinbox's own files.
-func (o Options) needs(images []storage.Resolved, own int64, size cachedSize) ([]need, error) {
+func (o Options) needs(images []storage.Resolved, blobs []pinset.LockedBlob, own int64, size cachedSize) ([]need, error) {
 	all, cached, largest := packsSize(images, size)
+	unpacked := unpackedSize(images, lockedSizes(o.Lock))
+	for _, b := range blobs { // how well they compress is not known: models do not
+		packed, ok := size(pinset.LockedLayer{Digest: b.Digest})
+		if ok {
+			cached += packed
+		} else {
+			packed = b.Size / 20
+		}
+		all, largest, unpacked = all+packed, max(largest, packed), unpacked+b.Size
+	}
 	n := o.format().Needs(format.Sizes{
-		Packed: all, Cached: cached, Largest: largest, Unpacked: unpackedSize(images, lockedSizes(o.Lock)),
+		Packed: all, Cached: cached, Largest: largest, Unpacked: unpacked,
 		Own: own, HasCache: o.Cache.Dir != "",
 	})
 	if n == (format.Needs{}) {
@@ -186,7 +196,10 @@ func (o Options) checkSpace(c contents, packs cache.Cache) error {
 		own = fi.Size()
 	}
 	encoding := o.packing().Encoding()
-	needs, err := o.needs(c.images, own, func(l pinset.LockedLayer) (int64, bool) {
+	needs, err := o.needs(c.images, c.blobs, own, func(l pinset.LockedLayer) (int64, bool) {
+		if l.DiffID == "" {
+			return packs.Size(cache.Key{Digest: l.Digest, Encoding: encoding + format.BlobEncoding})
+		}
 		return packs.Size(cache.Key{Digest: l.DiffID, Blob: l.Digest, Encoding: encoding})
 	})
 	if err != nil {

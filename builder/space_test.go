@@ -45,7 +45,7 @@ func TestSpaceOfABuild(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := Options{Out: "/out/a/", Cache: Cache{Dir: "/cache"}}
 			test.spec(&o)
-			needs, err := o.needs(images, 30*k, cached(test.cached...))
+			needs, err := o.needs(images, nil, 30*k, cached(test.cached...))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -62,7 +62,8 @@ func (w storeWriter) writeOnce(ctx context.Context) (lock pinset.Lock, made arti
 		return lock, made, err
 	}
 	defer func() { err = errors.Join(err, store.Abort()) }()
-	w.Hooks.Begin("read layers", w.plan.lock(w.images).Totals().Bytes)
+	totals := w.plan.lock(w.images).Totals()
+	w.Hooks.Begin("read layers", totals.Bytes+totals.ArtifactBytes)
 	if err := store.Fill(ctx, w.plan.client, w.plan.Images); err != nil {
 		return lock, made, err
 	}
@@ -71,6 +72,7 @@ func (w storeWriter) writeOnce(ctx context.Context) (lock pinset.Lock, made arti
 	if err != nil {
 		return lock, made, err
 	}
+	files = append(w.artifactFiles(ctx), files...)
 	for _, f := range files {
 		err := store.Add(f)
 		if errors.Is(err, compose.ErrChanged) {

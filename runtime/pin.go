@@ -111,7 +111,7 @@ func (n nodeState) mispinned() []string {
 	for _, s := range n.stored {
 		wanted := slices.ContainsFunc(s.Names, func(name string) bool { return pins[name] })
 		ours := slices.ContainsFunc(s.Names, func(name string) bool { return slices.Contains(n.unpinned, name) })
-		if s.Pinned && ours && !wanted {
+		if s.Pinned && ours && !wanted && !isArtifact(s) {
 			names = append(names, s.Names[0])
 		}
 	}

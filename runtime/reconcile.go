@@ -113,7 +113,7 @@ func (r *Reconciler) waitAndFinish(ctx context.Context, rep report, o Options) (
 // finish copies image volumes, prunes, checks that the pins are applied, and ends the pass.
 func (r *Reconciler) finish(ctx context.Context, rep report, o Options) (Status, error) {
 	_, err := r.copyVolumes(ctx, rep.nodeState, o)
-	rep.problems = append(rep.problems, err)
+	rep.problems = append(rep.problems, err, artifactsProblem(r.Disk, rep.nodeState))
 	if o.Owner == MCO && !rep.allPinned() {
 		rep.pending = true // the operator pins after it has pulled all images
 		return r.end(ctx, rep, nil)
@@ -161,6 +161,6 @@ func (r *Reconciler) Status(ctx context.Context, busy bool) (Status, error) {
 		rep.problems = append(rep.problems, r.Pins.Check(n.pins))
 	}
 	volumes, volumesErr := findCopies(ctx, r, n)
-	rep.problems = append(rep.problems, volumesErr, volumes.err(r.CopyVolumes))
+	rep.problems = append(rep.problems, volumesErr, volumes.err(r.CopyVolumes), artifactsProblem(r.Disk, n))
 	return rep.status(r.previous, time.Now()), nil
 }

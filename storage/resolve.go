@@ -41,6 +41,8 @@ type Resolved struct {
 	// Signatures of the manifest, as containers/storage stores them.
 	Signatures [][]byte
 	Created    time.Time
+	// Artifact is set for an OCI artifact; of the other fields only Image and Manifest are set then.
+	Artifact *pinset.LockedArtifact
 }
 
 // Resolve fetches the manifests and configurations of the images for the client's platform, and
@@ -145,6 +147,9 @@ func (c *Client) fetch(ctx context.Context, img pinset.Image) (Resolved, error) 
 	if err != nil {
 		return Resolved{}, fmt.Errorf("%w: %w", ErrNotImage, err)
 	}
+	if kind := artifactType(parsed.ConfigInfo().MediaType, r.Manifest); kind != "" {
+		return src.artifact(ctx, parsed, r, kind)
+	}
 	if err := checkConfigSize(ctx, src, parsed.ConfigInfo()); err != nil {
 		return Resolved{}, err
 	}
@@ -202,7 +207,7 @@ func platformOf(p imgspecv1.Platform) string {
 func (c *Client) describe(ctx context.Context, img imgtypes.Image, r *Resolved) error {
 	info := img.ConfigInfo()
 	if info.MediaType != imgspecv1.MediaTypeImageConfig && info.MediaType != manifest.DockerV2Schema2ConfigMediaType {
-		return fmt.Errorf("%w: its configuration is of type %q: an OCI artifact", ErrNotImage, info.MediaType)
+		return fmt.Errorf("%w: its configuration is of type %q", ErrNotImage, info.MediaType)
 	}
 	if info.Digest.Validate() != nil || info.Digest.Algorithm() != digest.SHA256 {
 		return fmt.Errorf("%w: its configuration has the digest %q", ErrNotImage, info.Digest)

@@ -180,14 +180,24 @@ type Common struct {
 	Delta pinset.Delta
 	// layers are the layers that every base has, by their IDs.
 	layers map[string]compose.LayerInfo
+	// artifacts counts the bases that have an OCI artifact, by its pin, and bases are all.
+	artifacts map[string]int
+	bases     int
 }
+
+// HasArtifact reports whether all bases have an OCI artifact.
+func (c Common) HasArtifact(pin string) bool { return c.artifacts[pin] == c.bases }
 
 // NewCommon intersects the bases. The Needs of the delta are the layers of the images that all bases have.
 func NewCommon(bases []Base, images []pinset.LockedImage) Common {
 	c := Common{
 		layers: inAll(bases), Delta: pinset.Delta{Version: pinset.DeltaVersion, Needs: []pinset.Need{}},
+		artifacts: map[string]int{}, bases: len(bases),
 	}
 	for _, b := range bases {
+		for _, a := range b.Locked.Artifacts {
+			c.artifacts[a.Pin]++
+		}
 		c.Delta.Bases = append(c.Delta.Bases, b.Base)
 	}
 	slices.SortFunc(c.Delta.Bases, func(a, b pinset.Base) int {

@@ -15,6 +15,9 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
+// BlobEncoding follows the encoding of layers in that of packs of files.
+const BlobEncoding = "-file"
+
 // output is the file of a store while it is written.
 type output interface {
 	compose.Output
@@ -58,31 +61,44 @@ func (c *composed) Fill(ctx context.Context, client *storage.Client, images []st
 }
 
 func (c *composed) Add(f File) error {
-	if f.Program != nil {
+	switch {
+	case f.Program != nil:
+		return c.addProgram(f)
+	case f.Open != nil:
 		return c.addPacked(f)
 	}
 	return c.AddFile(f.Name, f.Perm, bytes.NewReader(f.Content))
 }
 
-// addPacked adds a file that is the same in every build. The cache keeps it packed, like a layer.
-func (c *composed) addPacked(f File) error {
+func (c *composed) addProgram(f File) error {
 	fi, err := f.Program.Stat()
 	if err != nil {
 		return err
 	}
 	content := func() io.Reader { return io.NewSectionReader(f.Program, 0, fi.Size()) }
-	sum, err := digest.FromReader(content())
-	if err != nil {
+	if f.Digest, err = digest.FromReader(content()); err != nil {
 		return err
 	}
-	key := cache.Key{Digest: sum, Encoding: c.compressor.Encoding() + "-file"}
+	f.Open = func() (io.ReadCloser, error) { return io.NopCloser(content()), nil }
+	if err := c.addPacked(f); err != nil {
+		return fmt.Errorf("%s %w", f.Program.Name(), err)
+	}
+	return nil
+}
+
+// addPacked adds a file that is the same in every build. The cache keeps it packed, like a layer.
+func (c *composed) addPacked(f File) error {
+	key := cache.Key{Digest: f.Digest, Encoding: c.compressor.Encoding() + BlobEncoding}
 	pack, ok := c.opts.Cache.Get(key)
 	if !ok {
+		var err error
 		pack, err = c.opts.Cache.Put(key, c.opts.Dir, func(out io.Writer) error {
-			if err := compose.PackFile(c.compressor, content(), sum, out); err != nil {
-				return fmt.Errorf("%s %w", f.Program.Name(), err)
+			content, err := f.Open()
+			if err != nil {
+				return err
 			}
-			return nil
+			defer content.Close()
+			return compose.PackFile(c.compressor, content, f.Digest, out)
 		})
 		if err != nil {
 			return err
@@ -90,7 +106,7 @@ func (c *composed) addPacked(f File) error {
 	}
 	size, err := pack.Stat()
 	if err == nil {
-		err = c.AddPackedFile(f.Name, f.Perm, sum, pack, size.Size())
+		err = c.AddPackedFile(f.Name, f.Perm, f.Digest, pack, size.Size())
 	}
 	if err != nil {
 		_ = pack.Close() // it was only read

@@ -65,6 +65,14 @@ func (d *folder) Add(f File) error {
 	if f.Program != nil {
 		return d.AddFile(f.Name, f.Perm, f.Program)
 	}
+	if f.Open != nil {
+		content, err := f.Open()
+		if err != nil {
+			return err
+		}
+		defer content.Close()
+		return d.AddFile(f.Name, f.Perm, content)
+	}
 	return d.AddFile(f.Name, f.Perm, bytes.NewReader(f.Content))
 }
 

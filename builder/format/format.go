@@ -2,10 +2,13 @@ package format
 
 import (
 	"context"
+	"io"
 	"os"
 	"path"
 	"strings"
 	"time"
+
+	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/progress"
@@ -123,6 +126,10 @@ type File struct {
 	Content []byte
 	// Program replaces Content for a large file that is the same in every build. It is packed once.
 	Program *os.File
+	// Open replaces Content for a large file with this digest, which is read and packed once. Its reader fails at
+	// the end of another content.
+	Open   func() (io.ReadCloser, error)
+	Digest digest.Digest
 }
 
 // Names returns the names of all formats.

@@ -42,6 +42,13 @@ func newStore(lock pinset.Lock) store {
 			s.content[locked.Manifest] = append(s.content[locked.Manifest], img)
 		}
 	}
+	for _, a := range lock.Artifacts {
+		if img, err := pinset.ParseImage(a.Pin); err == nil {
+			s.pins[img], s.volumes[img] = true, true // CRI-O mounts them where they are
+			s.paths[img.Repository] = append(s.paths[img.Repository], img)
+			s.content[img.Digest] = append(s.content[img.Digest], img)
+		}
+	}
 	return s
 }
 

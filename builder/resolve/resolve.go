@@ -15,9 +15,10 @@ import (
 type Result struct {
 	// Sets are the sets of the material and the generated sets, sorted by name.
 	Sets []pinset.Set
-	// Images are the images of all sets, each one once.
-	Images   []storage.Resolved
-	Warnings []string
+	// Images are the images of all sets, each one once, and Artifacts the OCI artifacts.
+	Images    []storage.Resolved
+	Artifacts []storage.Resolved
+	Warnings  []string
 }
 
 // Resolve resolves the material with the registries that the client may ask. A tag in the lock keeps its
@@ -36,8 +37,16 @@ func Resolve(
 		}
 	}
 	r.warnUnknown()
-	images, err := r.images(ctx)
-	return Result{Sets: r.sets, Images: images, Warnings: r.warnings}, err
+	all, err := r.images(ctx)
+	result := Result{Sets: r.sets, Warnings: r.warnings}
+	for _, img := range all {
+		if img.Artifact != nil {
+			result.Artifacts = append(result.Artifacts, img)
+		} else {
+			result.Images = append(result.Images, img)
+		}
+	}
+	return result, err
 }
 
 // resolver collects sets while the material is resolved.
@@ -133,6 +142,10 @@ func (r *resolver) images(ctx context.Context) ([]storage.Resolved, error) {
 	}
 	for i := range resolved {
 		img := resolved[i].Image
+		if a := resolved[i].Artifact; a != nil {
+			a.From, a.Tags = r.origins[img], r.tags[img]
+			continue
+		}
 		resolved[i].From, resolved[i].Tags, resolved[i].Volume = r.origins[img], r.tags[img], r.volumes[img]
 	}
 	return resolved, nil

@@ -56,10 +56,23 @@ func layersOf(ctx context.Context, name string, hooks progress.Hooks) (n int, er
 	}); err != nil {
 		return 0, err
 	}
+	blobs, err := audit.Blobs(files)
+	if err != nil {
+		return 0, err
+	}
+	for _, size := range blobs {
+		total += size
+	}
 	hooks.Begin("read layers again", total)
 	err = audit.Layers(ctx, files, func(l layout.Layer) {
 		n++
 		hooks.Add(int(l.UncompressedSize))
 	})
+	for d, size := range blobs {
+		if err == nil {
+			err = audit.Blob(ctx, files, d)
+			hooks.Add(int(size))
+		}
+	}
 	return n, err
 }

@@ -72,13 +72,13 @@ func readProvenance(r io.Reader, lock pinset.Lock) (provenance.Statement, error)
 	if err != nil {
 		return s, fmt.Errorf("%s: %w", artifact.ProvenanceFile, err)
 	}
-	for _, img := range lock.Images {
-		pin, err := pinset.ParseImage(img.Pin)
+	for _, name := range lock.Pins() {
+		pin, err := pinset.ParseImage(name)
 		if err != nil {
 			return s, fmt.Errorf("%s: %w", artifact.LockFile, err)
 		}
-		if s.Inputs[provenance.ImageURI(img.Pin)] != pin.Digest.Encoded() {
-			return s, fmt.Errorf("%s does not list %s", artifact.ProvenanceFile, img.Pin)
+		if s.Inputs[provenance.ImageURI(name)] != pin.Digest.Encoded() {
+			return s, fmt.Errorf("%s does not list %s", artifact.ProvenanceFile, name)
 		}
 	}
 	return s, nil

@@ -237,8 +237,8 @@ func checkConfig(dir string, lock pinset.Lock, tree verity.Tree) error {
 		return fmt.Errorf("%s is not what %s translates to", artifact.IgnitionFile, artifact.ButaneFile)
 	}
 	var images []pinset.Image
-	for _, locked := range lock.Images {
-		img, err := pinset.ParseImage(locked.Pin)
+	for _, pin := range lock.Pins() {
+		img, err := pinset.ParseImage(pin)
 		if err != nil {
 			return fmt.Errorf("%s: %w", artifact.LockFile, err)
 		}

@@ -63,7 +63,7 @@ func printBuilt(cmd *cobra.Command, output cli.Output, r builder.Result) error {
 %snext: %s
 `,
 		release(r.ReleaseID), r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond),
-		cli.Plural(r.Totals.Images, "image"), bytesize.Format(r.StoreSize), bytesize.Format(r.Totals.Bytes),
+		imagesOf(r.Totals), bytesize.Format(r.StoreSize), bytesize.Format(r.Totals.Bytes),
 		r.Out, r.Store, content, r.NodeStore, r.Out, artifact.IgnitionFile, does, private, r.Out, artifact.ManifestsDir,
 		image, next)
 	return err
@@ -108,11 +108,15 @@ func printPlan(
 		}
 		fmt.Fprintf(w, "%s\t%d\t%s\n", img.Pin, len(img.Layers), bytesize.Format(bytes))
 	}
+	for _, a := range lock.Artifacts {
+		t := pinset.Lock{Artifacts: []pinset.LockedArtifact{a}}.Totals()
+		fmt.Fprintf(w, "%s\t%s\t%s\n", a.Pin, cli.Plural(len(a.Blobs), "blob"), bytesize.Format(t.ArtifactBytes))
+	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(out, "%s: %s of %s for %s: %s of %s to read; a registry on the node would hold %s of %s\n",
-		release(lock.ReleaseID), cli.Plural(totals.Images, "image"), cli.Plural(len(lock.Sets), "set"), lock.Platform,
+		release(lock.ReleaseID), imagesOf(totals), cli.Plural(len(lock.Sets), "set"), lock.Platform,
 		cli.Plural(totals.Layers, "different layer"), bytesize.Format(totals.Bytes), cli.Plural(totals.TotalLayers, "layer"),
 		bytesize.Format(totals.TotalBytes))
 	if missing != nil && err == nil {
@@ -120,6 +124,15 @@ func printPlan(
 			bytesize.Format(missing.Bytes))
 	}
 	return err
+}
+
+// imagesOf counts images, and OCI artifacts if there are any.
+func imagesOf(t pinset.Totals) string {
+	text := cli.Plural(t.Images, "image")
+	if t.Artifacts > 0 {
+		text += fmt.Sprintf(" and %s of %s", cli.Plural(t.Artifacts, "OCI artifact"), bytesize.Format(t.ArtifactBytes))
+	}
+	return text
 }
 
 // release is the name of an appliance, with the number of the release if it has one.
@@ -155,7 +168,7 @@ next: pinbox medium %s -o delta.iso
 on the node: pinbox-node attach, with the medium, or with the folder copied there
 `,
 		release(r.ReleaseID), r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond),
-		cli.Plural(r.Totals.Images, "image"), bytesize.Format(r.StoreSize),
+		imagesOf(r.Totals), bytesize.Format(r.StoreSize),
 		ofAll(r.New, r.Totals), bytesize.Format(r.New.Bytes), r.Out, r.Store, anyOf(len(r.Bases)), r.Out,
 		artifact.ManifestsDir, r.Out)
 	return err
@@ -173,7 +186,7 @@ func printVerified(cmd *cobra.Command, output cli.Output, v verify.Result) error
 		store += ", " + v.StoreDigest
 	}
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is intact: %s, %s%s\n",
-		v.Dir, cli.Plural(v.Files, "file"), cli.Plural(v.Totals.Images, "image"), store)
+		v.Dir, cli.Plural(v.Files, "file"), imagesOf(v.Totals), store)
 	if d := v.Delta; d != nil && err == nil {
 		err = printDeltaVerified(cmd.OutOrStdout(), *d)
 	}

@@ -65,6 +65,9 @@ func RenderStores(slots []string, internalRepair bool) []byte {
   internal_repair = false
 `)
 	}
+	// Not the slots: see LinkArtifacts of runtime/stores.
+	fmt.Fprintf(&b, "  [crio.runtime]\n    # OCI artifacts, from CRI-O 1.36 on; pinbox-node makes %s/%s.\n"+
+		"    additional_artifact_stores = [%q]\n", layout.NodeDir, layout.ArtifactsDir, layout.NodeDir)
 	return []byte(b.String())
 }
 

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 
 	"github.com/pinbox/pinbox/runtime/cri"
 	"github.com/pinbox/pinbox/runtime/stores"
@@ -9,21 +10,25 @@ import (
 
 // Detach removes a store to which nothing refers any more, by its slot, its name or its digest.
 func Detach(ctx context.Context, o Options, name string) (stores.Store, error) {
-	m, roots, err := o.complete().managerAndRoots(ctx)
+	o = o.complete()
+	m, roots, err := o.managerAndRoots(ctx)
 	if err != nil {
 		return stores.Store{}, err
 	}
-	return m.Detach(ctx, name, roots...)
+	detached, err := m.Detach(ctx, name, roots...)
+	return detached, errors.Join(err, linkArtifacts(o))
 }
 
 // DetachUnused removes all stores to which nothing refers any more, except those that Rollback
 // needs. kept has the reason for each store that stays.
 func DetachUnused(ctx context.Context, o Options) (detached []stores.Store, kept map[string]error, err error) {
-	m, roots, err := o.complete().managerAndRoots(ctx)
+	o = o.complete()
+	m, roots, err := o.managerAndRoots(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	return m.DetachUnused(ctx, roots...)
+	detached, kept, err = m.DetachUnused(ctx, roots...)
+	return detached, kept, errors.Join(err, linkArtifacts(o))
 }
 
 // DetachAll removes all stores and the state: see [stores.Manager.DetachAll]. Without a store, CRI-O need not run.

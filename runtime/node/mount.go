@@ -22,7 +22,7 @@ func Mount(ctx context.Context, o Options) ([]runtime.StoreStatus, error) {
 	all, err := m.Reconcile(ctx, func() bool { return stopped(ctx, o.Socket) })
 	k, _ := kubelet.ReadConfig(kubelet.ConfigFiles...) // a pass reports the error
 	admission, namesErr := readAdmission(o, k)
-	return storeStatuses(all), errors.Join(configErr, err, namesErr, admission.mend(ctx))
+	return storeStatuses(all), errors.Join(configErr, err, namesErr, admission.mend(ctx), linkArtifacts(o))
 }
 
 // stopped reports whether CRI-O neither runs nor starts.

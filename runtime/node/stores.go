@@ -128,10 +128,22 @@ func (o Options) reconcileStores(ctx context.Context) ([]runtime.StoreStatus, er
 	var all []stores.Status
 	if o.readOnly {
 		all, err = m.Status(ctx)
-	} else if all, err = m.Reconcile(ctx, nil); errors.Is(err, stores.ErrBusy) {
-		all, err = m.Status(ctx)
+	} else {
+		if all, err = m.Reconcile(ctx, nil); errors.Is(err, stores.ErrBusy) {
+			all, err = m.Status(ctx)
+		}
+		err = errors.Join(err, linkArtifacts(o))
 	}
 	return storeStatuses(all), err
+}
+
+// linkArtifacts makes the folder of the state an artifact store of CRI-O with the OCI artifacts of the mounted stores.
+func linkArtifacts(o Options) error {
+	slots, _, others, _ := o.slots() // a pass reports the error
+	if err := stores.LinkArtifacts(o.stateDir(), append(slots, others...)); err != nil {
+		return fmt.Errorf("OCI artifacts: %w", err)
+	}
+	return nil
 }
 
 func storeStatuses(all []stores.Status) []runtime.StoreStatus {

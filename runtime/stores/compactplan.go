@@ -199,6 +199,9 @@ func (p *planner) lockKept() error {
 		if err != nil {
 			return err
 		}
+		if len(lock.Artifacts) > 0 {
+			return fmt.Errorf("%s: %w", root, ErrArtifacts)
+		}
 		for _, img := range lock.Images {
 			if p.plan.Images[img.Config.Encoded()] {
 				p.lockImage(img, moved)

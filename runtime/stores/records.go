@@ -49,11 +49,21 @@ func readRecords(store fs.FS) (r records, err error) {
 			r.images = append(r.images, named{ID: i.ID, Names: i.Names, Layer: i.TopLayer})
 			return nil
 		})),
+		ignoreNotExist(r.addArtifacts(documents)),
 		ignoreNotExist(documents.Containers(func(c layout.Container) error {
 			r.containers = append(r.containers, named{ID: c.ID, Names: c.Names, Layer: c.Layer, Image: c.Image})
 			return nil
 		})))
 	return r, err
+}
+
+// addArtifacts adds the OCI artifacts as images without layers.
+func (r *records) addArtifacts(documents *layout.Store) error {
+	all, err := documents.Artifacts()
+	for _, a := range all {
+		r.images = append(r.images, named{ID: a.Manifest.Encoded(), Names: []string{a.Name}})
+	}
+	return err
 }
 
 func ignoreNotExist(err error) error {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/pinbox/pinbox/storage/audit"
 	"github.com/pinbox/pinbox/storage/layout"
 )
@@ -35,7 +37,7 @@ type Verified struct {
 // DamagedLayer is a layer that cannot be read, or whose content is not that of its DiffID.
 type DamagedLayer struct {
 	Store Store
-	// Layer is its ID; "" if the records of the store cannot be read, and so none of its layers.
+	// Layer is its ID, or the digest of a blob of an OCI artifact; "" if the records of the store cannot be read, and so none of its layers.
 	Layer string
 	// Images have the layer. Each is a name, or the beginning of an ID.
 	Images []string
@@ -98,7 +100,7 @@ type openStore struct {
 	files FS
 }
 
-// layerOf is a layer in a slot, of so many bytes.
+// layerOf is a layer in a slot, of so many bytes; or a blob of an OCI artifact, whose id is its digest.
 type layerOf struct {
 	slot, id string
 	bytes    int64
@@ -150,7 +152,12 @@ func (v *layerVerifier) readRecords(store Store, files FS) error {
 		v.found.Bytes += l.UncompressedSize
 		return nil
 	})
-	return errors.Join(err, documents.Images(func(i layout.Image) error {
+	blobs, blobsErr := audit.Blobs(files)
+	for d, size := range blobs {
+		v.layers = append(v.layers, layerOf{store.Slot, d.String(), size})
+		v.found.Bytes += size
+	}
+	return errors.Join(err, blobsErr, documents.Images(func(i layout.Image) error {
 		v.images = append(v.images, named{ID: i.ID, Names: i.Names, Layer: i.TopLayer})
 		return nil
 	}))
@@ -183,25 +190,34 @@ func (v *layerVerifier) readLayers(ctx context.Context, s openStore) error {
 		if !v.chosen[layerOf{s.Slot, l.ID, l.UncompressedSize}] {
 			return nil
 		}
-		err := audit.Layer(ctx, s.files, l)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			v.found.Damaged = append(v.found.Damaged, DamagedLayer{s.Store, l.ID, v.imagesWith(l.ID), err})
-		}
-		v.found.ReadLayers++
-		v.found.ReadBytes += l.UncompressedSize
-		if v.progress != nil {
-			v.progress(v.found.ReadBytes, v.toRead)
-		}
-		return nil
+		return v.read(ctx, s, l.ID, l.UncompressedSize, audit.Layer(ctx, s.files, l))
 	})
+	for _, l := range v.layers {
+		if d := digest.Digest(l.id); err == nil && d.Validate() == nil && l.slot == s.Slot && v.chosen[l] {
+			err = v.read(ctx, s, l.id, l.bytes, audit.Blob(ctx, s.files, d))
+		}
+	}
 	if err != nil && ctx.Err() == nil { // the records could be read before
 		v.found.Damaged = append(v.found.Damaged, DamagedLayer{Store: s.Store, Err: err})
 		return nil
 	}
 	return err
+}
+
+// read notes that a layer of so many bytes was read, with an error or nil. The error is that of the context.
+func (v *layerVerifier) read(ctx context.Context, s openStore, id string, bytes int64, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		v.found.Damaged = append(v.found.Damaged, DamagedLayer{s.Store, id, v.imagesWith(id), err})
+	}
+	v.found.ReadLayers++
+	v.found.ReadBytes += bytes
+	if v.progress != nil {
+		v.progress(v.found.ReadBytes, v.toRead)
+	}
+	return nil
 }
 
 // imagesWith returns the images that have a layer.

@@ -36,7 +36,7 @@ func Store(files fs.FS) (Content, error) {
 	if err := a.readOwn(); err != nil {
 		return Content{}, err
 	}
-	for _, check := range []func() error{a.records, a.checkNeeds, a.checkLock, a.checkTree} {
+	for _, check := range []func() error{a.records, a.checkNeeds, a.checkLock, a.checkArtifacts, a.checkTree} {
 		if err := check(); err != nil {
 			return Content{}, err
 		}

@@ -395,7 +395,7 @@ func brokenFiles() map[string]breakage {
 		"volatile records": {func(s *store) {
 			s.text(layout.VolatileLayersFile, "[]")
 		}, "more than 3 entries", false},
-		"containers":      {func(s *store) { s.text(layout.ContainersFile, "[]") }, "more than 4 entries", false},
+		"containers":      {func(s *store) { s.text(layout.ContainersFile, "[]") }, "not a file of a store", false},
 		"unknown file":    {func(s *store) { s.text("pinbox/.x", "") }, "not a file of a store", false},
 		"link in files":   {func(s *store) { s.mode("pinbox/files/etc/x", fs.ModeSymlink) }, "a symbolic link", false},
 		"socket in files": {func(s *store) { s.mode("pinbox/files/x", fs.ModeSocket) }, "a device or a socket", false},

@@ -46,7 +46,7 @@ func (a *auditor) checkTree() error {
 func (a *auditor) checkRoot() error {
 	return a.checkFolder(".", listing{
 		layout.OverlayDir: folder, layout.LayersDir: folder, layout.ImagesDir: folder, layout.OwnDir: folder,
-	}, nil)
+	}, listing{layout.ArtifactsDir: folder})
 }
 
 // checkLayers checks the files of the layers.

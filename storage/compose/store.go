@@ -100,7 +100,7 @@ type chain struct {
 	unpacked LayerInfo
 	// lower and lowerLayers are the content of a child's files of these names: link names, and IDs.
 	lower, lowerLayers string
-	root     *rootAttributes // nil if unknown
+	root               *rootAttributes // nil if unknown
 }
 
 // NewStore starts a store of the compressor's packs. modTime stamps all files that are

@@ -1,6 +1,10 @@
 package layout
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+)
 
 // The paths of an image store below its graph root, as defined by containers/storage: layers.go,
 // images.go, containers.go and drivers/overlay/overlay.go.
@@ -21,6 +25,18 @@ const (
 	VolatileLayersFile     = LayersDir + "/volatile-layers.json"
 	VolatileContainersFile = ContainersDir + "/volatile-containers.json"
 )
+
+// The paths of OCI artifacts below a graph root, as defined by go.podman.io/common, pkg/libartifact: an OCI image
+// layout.
+const (
+	ArtifactsDir     = "artifacts"
+	ArtifactsIndex   = ArtifactsDir + "/index.json"
+	ArtifactsVersion = ArtifactsDir + "/oci-layout"
+	ArtifactBlobsDir = ArtifactsDir + "/blobs/sha256"
+)
+
+// ArtifactBlob returns the path of a blob of an OCI artifact.
+func ArtifactBlob(d digest.Digest) string { return ArtifactBlobsDir + "/" + d.Encoded() }
 
 // TarSplitFile returns the path of the tar-split file of a layer: all of its tar stream except
 // the contents of files.

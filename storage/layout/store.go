@@ -104,6 +104,9 @@ func (s *Store) Lock() (pinset.Lock, error) {
 	for _, img := range l.Images {
 		entries += len(img.Layers) + len(img.Tags)
 	}
+	for _, a := range l.Artifacts {
+		entries += 1 + len(a.Blobs) + len(a.Tags)
+	}
 	return l, cmp.Or(err, s.countIn(OwnLock, entries))
 }
 

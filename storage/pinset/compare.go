@@ -74,6 +74,9 @@ func (l Lock) pins() map[string]bool {
 	for _, img := range l.Images {
 		pins[img.Pin] = true
 	}
+	for _, a := range l.Artifacts {
+		pins[a.Pin] = true
+	}
 	return pins
 }
 

@@ -30,6 +30,8 @@ type Lock struct {
 	Platform Platform      `json:"platform"`
 	Sets     []LockedSet   `json:"sets"`
 	Images   []LockedImage `json:"images"`
+	// Artifacts are the OCI artifacts of the sets.
+	Artifacts []LockedArtifact `json:"artifacts,omitempty"`
 }
 
 // LockedSet is a set at the time when the lock was made.
@@ -114,6 +116,8 @@ func (l Lock) canonical() Lock {
 	l.Sets, l.Images = slices.Clone(l.Sets), slices.Clone(l.Images)
 	slices.SortFunc(l.Sets, func(a, b LockedSet) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(l.Images, func(a, b LockedImage) int { return strings.Compare(a.Pin, b.Pin) })
+	l.Artifacts = slices.Clone(l.Artifacts)
+	slices.SortFunc(l.Artifacts, func(a, b LockedArtifact) int { return strings.Compare(a.Pin, b.Pin) })
 	return l
 }
 
@@ -134,6 +138,8 @@ func DecodeLock(r io.Reader) (Lock, error) {
 			return list(s, name, &l.Sets)
 		case "images":
 			return list(s, name, &l.Images)
+		case "artifacts":
+			return list(s, name, &l.Artifacts)
 		}
 		return unknownField(name)
 	})
@@ -160,6 +166,12 @@ func (l Lock) validate() error {
 			return fmt.Errorf("images[%d]: pin %s: repeated", i, img.Pin)
 		}
 		pins[img.Pin] = true
+	}
+	for i, a := range l.Artifacts {
+		if pins[a.Pin] {
+			return fmt.Errorf("artifacts[%d]: pin %s: repeated", i, a.Pin)
+		}
+		pins[a.Pin] = true
 	}
 	return nil
 }
@@ -226,12 +238,31 @@ func (l LockedLayer) validate() error {
 	return nil
 }
 
+// Pins returns the pins of the images and artifacts, sorted.
+func (l Lock) Pins() (all []string) {
+	for _, img := range l.Images {
+		all = append(all, img.Pin)
+	}
+	for _, a := range l.Artifacts {
+		all = append(all, a.Pin)
+	}
+	slices.Sort(all)
+	return all
+}
+
 // ByTag returns the images that the inputs refer to by a tag, by that name.
 func (l Lock) ByTag() map[string]Image {
 	images := map[string]Image{}
 	for _, img := range l.Images {
 		for _, tag := range img.Tags {
 			if pinned, err := ParseImage(img.Pin); err == nil {
+				images[tag] = pinned
+			}
+		}
+	}
+	for _, a := range l.Artifacts {
+		for _, tag := range a.Tags {
+			if pinned, err := ParseImage(a.Pin); err == nil {
 				images[tag] = pinned
 			}
 		}
@@ -269,11 +300,17 @@ type Totals struct {
 	TotalLayers  int   `json:"totalLayers"`            // a shared blob counted once for each image
 	TotalBytes   int64 `json:"totalBytes"`             // of these blobs
 	UnpackedSize int64 `json:"unpackedSize,omitempty"` // of the tar streams of Layers; 0 if unknown
+	// Artifacts is the number of OCI artifacts, and ArtifactBytes the size of their blobs, each counted once.
+	Artifacts     int   `json:"artifacts,omitempty"`
+	ArtifactBytes int64 `json:"artifactBytes,omitempty"`
 }
 
 // Totals returns the sums over the images of the lock.
 func (l Lock) Totals() Totals {
-	t := Totals{Images: len(l.Images)}
+	t := Totals{Images: len(l.Images), Artifacts: len(l.Artifacts)}
+	for _, b := range ArtifactBlobs(l.Artifacts) {
+		t.ArtifactBytes += b.Size
+	}
 	seen := map[digest.Digest]bool{}
 	for _, img := range l.Images {
 		for _, layer := range img.Layers {
