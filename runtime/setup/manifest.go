@@ -108,20 +108,26 @@ func (h host) writeManifest(m Manifest) error {
 // by the next process.
 const partial = "/etc/pinbox/.setup.part"
 
+// part is the temporary file of a file, on the same file system.
+func part(name string) string {
+	if strings.HasPrefix(name, "/etc/") {
+		return partial
+	}
+	return name + ".part"
+}
+
 // write replaces a file of the machine.
 func (h host) write(name string, content []byte, mode fs.FileMode) error {
 	full, err := h.path(name)
 	if err != nil {
 		return err
 	}
-	temp := full + ".part"
-	if strings.HasPrefix(name, "/etc/") {
-		if temp, err = h.path(partial); err != nil {
-			return err
-		}
-		if err := os.MkdirAll(filepath.Dir(temp), 0o755); err != nil {
-			return err
-		}
+	temp, err := h.path(part(name))
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(temp), 0o755); err != nil {
+		return err
 	}
 	if _, err = atomicfile.WriteVia(temp, full, content, mode); errors.Is(err, syscall.EROFS) {
 		err = fmt.Errorf("%s: %w", name, ErrReadOnly)

@@ -293,10 +293,10 @@ func (h host) removeFile(name string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Remove(full); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	if !h.exists(name) { // Remove fails on a read-only file system in any case
+		return nil
 	}
-	return nil
+	return os.Remove(full)
 }
 
 // activate makes systemd and CRI-O read the files.

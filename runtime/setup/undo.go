@@ -28,6 +28,9 @@ func (s Setup) Undo(ctx context.Context, detach func(context.Context) error) (r 
 	}
 	defer release()
 	m, r, err := s.removals()
+	if errors.Is(err, ErrNotSetUp) { // or it was killed before it had written anything
+		return r, errors.Join(err, s.host.sweep(m))
+	}
 	if err != nil {
 		return r, err
 	}
@@ -55,18 +58,28 @@ func (s Setup) Undo(ctx context.Context, detach func(context.Context) error) (r 
 			return r, err
 		}
 	}
-	if err := s.host.removeFile(partial); err != nil {
-		return r, err
-	}
-	if err := s.host.removeFile(ManifestPath); err != nil {
-		return r, err
-	}
-	for _, dir := range slices.Backward(append([]string{path.Dir(ManifestPath)}, m.Directories...)) {
-		if err := s.host.removeDirectory(dir); err != nil {
-			return r, err
+	return r, s.host.sweep(m)
+}
+
+// sweep removes what a killed process was writing, and the directories that are empty. The manifest goes when nothing
+// else is left to do, and the next run removes its folder, if need be.
+func (h host) sweep(m Manifest) error {
+	for _, e := range m.Files {
+		if err := h.removeFile(part(e.Path)); err != nil {
+			return err
 		}
 	}
-	return r, nil
+	for _, dir := range slices.Backward(m.Directories) {
+		if err := h.removeDirectory(dir); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{partial, ManifestPath} {
+		if err := h.removeFile(name); err != nil {
+			return err
+		}
+	}
+	return h.removeDirectory(path.Dir(ManifestPath))
 }
 
 // stop stops the services that setup has written.
