@@ -108,7 +108,8 @@ func pxeConfig(ctx context.Context, name string) (config []byte, server string, 
 
 // pxeExamples returns the examples.
 func pxeExamples(server, stem, kernel, args string) map[string][]byte {
-	about := "# The files of this folder, and pinbox-node and the store of the appliance, are expected in\n# " + server + "\n"
+	about := "# The files of this folder, and pinbox-node and the store of the appliance, are expected in\n# " +
+		server + "\n"
 	base := server + "/" + stem + "-"
 	ipxe := "#!ipxe\n" + about +
 		"kernel " + base + kernel + " initrd=initrd.img initrd=ignition.img " + args + "\n" +
@@ -117,8 +118,9 @@ func pxeExamples(server, stem, kernel, args string) map[string][]byte {
 	protocol, where, _ := strings.Cut(base, "://")
 	host, rest, _ := strings.Cut(where, "/")
 	base = "(" + protocol + "," + host + ")/" + rest
-	grub := about + "# GRUB reads by http, not by https.\nmenuentry " + stem + " {\n\tlinux " + base + kernel + " " + args +
-		"\n\tinitrd " + base + "initrd.img " + base + "ignition.img\n}\n"
+	grub := about + "# GRUB reads by http, not by https.\nmenuentry " + stem + " {\n" +
+		"\tlinux " + base + kernel + " " + args + "\n" +
+		"\tinitrd " + base + "initrd.img " + base + "ignition.img\n}\n"
 	return map[string][]byte{ipxeFile: []byte(ipxe), grubFile: []byte(grub)}
 }
 
