@@ -138,8 +138,8 @@ func (p *plan) artifactWarnings() []string {
 	if len(p.Artifacts) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("nodes find the %d OCI artifacts, such as %s, with CRI-O 1.36 or newer: an older one reads "+
-		"none of a store, and pulls them", len(p.Artifacts), p.Artifacts[0].Image)}
+	return []string{fmt.Sprintf("nodes find the %d OCI artifacts, such as %s, with CRI-O 1.36 or newer: "+
+		"an older one reads none of a store, and pulls them", len(p.Artifacts), p.Artifacts[0].Image)}
 }
 
 // volumeWarnings name the images that pods cannot mount as image volumes.

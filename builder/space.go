@@ -87,7 +87,9 @@ func unpackedSize(images []storage.Resolved, known map[digest.Digest]int64) (all
 }
 
 // needs returns what a build will write. own is the size of pinbox's own files.
-func (o Options) needs(images []storage.Resolved, blobs []pinset.LockedBlob, own int64, size cachedSize) ([]need, error) {
+func (o Options) needs(
+	images []storage.Resolved, blobs []pinset.LockedBlob, own int64, size cachedSize,
+) ([]need, error) {
 	all, cached, largest := packsSize(images, size)
 	unpacked := unpackedSize(images, lockedSizes(o.Lock))
 	for _, b := range blobs { // how well they compress is not known: models do not

@@ -37,7 +37,8 @@ type Verified struct {
 // DamagedLayer is a layer that cannot be read, or whose content is not that of its DiffID.
 type DamagedLayer struct {
 	Store Store
-	// Layer is its ID, or the digest of a blob of an OCI artifact; "" if the records of the store cannot be read, and so none of its layers.
+	// Layer is its ID, or the digest of a blob of an OCI artifact; "" if the records of the store cannot be
+	// read, and so none of its layers.
 	Layer string
 	// Images have the layer. Each is a name, or the beginning of an ID.
 	Images []string

@@ -16,7 +16,8 @@ const ArtifactsVersionText = `{"imageLayoutVersion":"1.0.0"}`
 // refName is the annotation with the name of an artifact in an OCI image layout.
 const refName = "org.opencontainers.image.ref.name"
 
-// maxArtifactsIndex is the limit for the index of artifacts in bytes, and maxArtifacts for its entries, of 0.5 KiB each.
+// maxArtifactsIndex is the limit for the index of artifacts in bytes, and maxArtifacts for its entries, of
+// 0.5 KiB each.
 const (
 	maxArtifactsIndex = 4 << 20
 	maxArtifacts      = 8_000
