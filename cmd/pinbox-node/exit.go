@@ -36,7 +36,10 @@ var table = []cli.Row{
 		setup.ErrManaged, cli.ExitInput,
 		"give the cluster the MachineConfigs and PinnedImageSets of `pinbox build`, in the folder manifests",
 	},
-	{setup.ErrNoCRIO, cli.ExitInput, "install CRI-O 1.31 or newer, and correct its configuration; --root names the folder of an image"},
+	{
+		setup.ErrNoCRIO, cli.ExitInput,
+		"install CRI-O 1.31 or newer, and correct its configuration; --root names the folder of an image",
+	},
 	{setup.ErrNotRunning, cli.ExitInput, "with --root, setup writes into an image"},
 	{
 		setup.ErrForeign, cli.ExitInput,
@@ -46,7 +49,10 @@ var table = []cli.Row{
 	{setup.ErrOptions, cli.ExitUsage, "`pinbox-node setup --help` shows the flags"},
 	{setup.ErrBusy, cli.ExitBusy, "wait until it has ended"},
 	{setup.ErrNotRead, cli.ExitOther, "`systemctl status crio` and `crio status config` show what it reads"},
-	{setup.ErrReadOnly, cli.ExitInput, "--program names another path for pinbox-node; in an image, that is /usr/bin/pinbox-node"},
+	{
+		setup.ErrReadOnly, cli.ExitInput,
+		"--program names another path for pinbox-node; in an image, that is /usr/bin/pinbox-node",
+	},
 	{runtime.ErrUnsupported, cli.ExitInput, "update CRI-O"},
 	{
 		fetch.ErrServer, cli.ExitOther,
