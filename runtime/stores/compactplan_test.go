@@ -211,6 +211,9 @@ func TestCompactedStoreIsDiscarded(t *testing.T) {
 			d.Configured = d.Slots
 			d.attach(stores.AttachOptions{Source: testStore{n: 8}.folder(d.t), KeepSets: true})
 		}, stores.ErrInUse},
+		"a release of a store": {func(d *testNode) {
+			d.attach(stores.AttachOptions{Source: delta(1).folder(d.t), Force: true})
+		}, stores.ErrInUse},
 		"a set":               {func(d *testNode) { d.wanted = []pinset.Image{imageOf(d.t, 1)} }, stores.ErrInUse},
 		"a store is detached": {func(d *testNode) { _, _ = d.Detach(d.t.Context(), "1", d.main) }, stores.ErrNotAttached},
 		"no main store":       {func(d *testNode) { _ = os.RemoveAll(d.main) }, os.ErrNotExist},

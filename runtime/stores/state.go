@@ -216,6 +216,11 @@ func (s *State) release(id digest.Digest) *Release {
 	return &s.Releases[i]
 }
 
+// hasRelease reports whether a release has its images in a store.
+func (s State) hasRelease(store digest.Digest) bool {
+	return slices.ContainsFunc(s.Releases, func(r Release) bool { return r.Store == store })
+}
+
 // known returns the release of a store that was attached before, even if the store was compacted
 // since; nil if there is none.
 func (s *State) known(id digest.Digest) *Release {

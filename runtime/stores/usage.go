@@ -154,12 +154,15 @@ func (u usage) checkReplaceable(s State, c Compaction, mounted mountTable) error
 }
 
 // leftOut collects the images of the stores that a compacted store replaces, and lists the other
-// stores that need a layer which it does not have.
+// stores and the releases that need what it does not have. A store may have become a release since.
 func (u usage) leftOut(s State, c Compaction, r references) (replaced records, dependents []string) {
 	for _, o := range s.Stores {
 		if slices.Contains(c.Replaces, o.ID) {
 			if own, err := u.sources.records(o); err == nil { // the images of a missing store are not available now either
 				replaced.images = append(replaced.images, own.images...)
+				if s.hasRelease(o.ID) && !r.hasImages(own.images) {
+					dependents = append(dependents, "the release "+o.title())
+				}
 			}
 			continue
 		}
@@ -206,6 +209,11 @@ func (r references) addOther(other records) {
 		r.others[l.ID] = true
 	}
 	r.addImages(other.images)
+}
+
+// hasImages reports whether the other stores have all these images.
+func (r references) hasImages(all []named) bool {
+	return !slices.ContainsFunc(all, func(img named) bool { return !r.images[img.ID] })
 }
 
 // onlyHere reports whether a layer is in this store only. If the store's file is missing, that is
