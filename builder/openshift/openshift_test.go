@@ -181,6 +181,15 @@ func TestNothingReboots(t *testing.T) {
 			}
 		}
 	}
+	starts := 0
+	for name, a := range actions {
+		if strings.Contains(a, "Restart crio.service") && name != "/etc/containers/storage.conf" {
+			starts++
+		}
+	}
+	if starts > 2 {
+		t.Errorf("got %d restarts of CRI-O for one MachineConfig, want 2 at most", starts)
+	}
 	for _, name := range []string{"crio.service", "/etc/crio/crio.conf.d/50-pinbox-stores", "/etc/containers/storage.conf"} {
 		if actions[name] != "DaemonReload Restart crio.service " {
 			t.Errorf("%s: got %q, want that CRI-O starts again", name, actions[name])

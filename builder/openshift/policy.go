@@ -5,7 +5,6 @@ import (
 
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/provision"
-	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // The part of a MachineConfiguration that pinbox writes: operator/v1 of github.com/openshift/api.
@@ -53,7 +52,8 @@ func restarts(service string) []action {
 }
 
 // policy says what nodes do when the parts change, instead of the reboot that is the operator's own rule: CRI-O starts
-// again where it has to see the change.
+// again where it has to see the change. The operator obeys each line by itself, and systemd refuses a service that
+// starts more than five times in ten seconds, so few lines start one.
 func policy(parts provision.Parts, podman bool) machineConfiguration {
 	const crioService, nodeService = "crio.service", "pinbox-node.service"
 	var m machineConfiguration
@@ -61,7 +61,6 @@ func policy(parts provision.Parts, podman bool) machineConfiguration {
 	m.Spec.ManagementState = "Managed"
 	files := map[string][]action{
 		crio.StoresPath:      restarts(crioService),
-		layout.OpenStorePath: restarts(crioService),
 		crio.StorageConf:     restarts(crioService),
 		provision.AttachPath: reload,
 	}
@@ -83,7 +82,7 @@ func policy(parts provision.Parts, podman bool) machineConfiguration {
 		switch u.Name {
 		case nodeService:
 			actions = restarts(nodeService)
-		case crioService, provision.UnitName(crio.Slots()[0]), provision.StoreUnit:
+		case crioService:
 			actions = restarts(crioService)
 		}
 		m.Spec.Policy.Units = append(m.Spec.Policy.Units, unitPolicy{u.Name, actions})
