@@ -35,7 +35,9 @@ func (c Config) StoreFileCandidates() ([]provision.File, error) {
 		}
 		all = append(all, files...)
 	}
-	all = slices.DeleteFunc(all, func(f provision.File) bool { return named[f.Path] > 1 || !storePath.MatchString(f.Path) })
+	all = slices.DeleteFunc(all, func(f provision.File) bool {
+		return named[f.Path] > 1 || !storePath.MatchString(f.Path)
+	})
 	slices.SortFunc(all, func(a, b provision.File) int {
 		return cmp.Or(cmp.Compare(len(b.Content), len(a.Content)), cmp.Compare(a.Path, b.Path))
 	})

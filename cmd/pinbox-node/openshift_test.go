@@ -310,8 +310,8 @@ func TestE8AndPolarion85529Release(t *testing.T) {
 	}
 }
 
-// With a ContainerRuntimeConfig, the operator's storage.conf is the only list of the stores. CRI-O lists each image once,
-// and a later store is attached; before the operator has written the list, it is not.
+// With a ContainerRuntimeConfig, the operator's storage.conf is the only list of the stores. CRI-O lists each image
+// once, and a later store is attached; before the operator has written the list, it is not.
 func TestStoresOfAContainerRuntimeConfig(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	o := appliance.Options(t, sample.Set("worker", pins.Pause, pins.Docker))

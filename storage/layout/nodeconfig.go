@@ -136,7 +136,8 @@ func (c NodeConfig) Validate() error {
 			return err
 		}
 	}
-	return cmp.Or(c.ReleaseID.Check(), c.Verity.Validate(), c.Kubelet.Validate(), c.Pins.Validate(), c.ImageVolumes.Validate())
+	return cmp.Or(c.ReleaseID.Check(), c.Verity.Validate(), c.Kubelet.Validate(), c.Pins.Validate(),
+		c.ImageVolumes.Validate())
 }
 
 // Render returns the content of the file: equal configurations, equal bytes.
