@@ -127,7 +127,7 @@ soak: deps peers
 
 # Writes golden files and the schema anew.
 golden:
-	go test ./storage/layout ./storage/pinset ./runtime ./runtime/crio ./runtime/systemd ./ignition ./builder/spec ./builder/mirror ./builder/source ./builder/provenance ./builder/sbom ./cmd -run Golden -update
+	go test ./storage/layout ./storage/pinset ./runtime ./runtime/crio ./runtime/provision ./runtime/systemd ./ignition ./builder/spec ./builder/openshift ./builder/mirror ./builder/source ./builder/provenance ./builder/sbom ./cmd -run Golden -update
 
 # pinbox beside skopeo and mksquashfs, beside podman, and beside the least that it
 # can cost, on a corpus of Debian packages and on one shaped as an OpenShift

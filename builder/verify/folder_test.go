@@ -47,10 +47,10 @@ func TestIntactFolders(t *testing.T) {
 		files      int
 		delta      *verify.Delta
 	}{
-		"appliance with an ISO": {s.live, layout.StoreFile, 8, nil},
-		"appliance":             {s.base, layout.StoreFile, 7, nil},
-		"delta":                 {s.second, layout.DeltaStoreFile, 6, &verify.Delta{Layers: 3, Needs: 5}},
-		"delta of a delta":      {s.third, layout.DeltaStoreFile, 6, &verify.Delta{Layers: 3, Needs: 8}},
+		"appliance with an ISO": {s.live, layout.StoreFile, 9, nil},
+		"appliance":             {s.base, layout.StoreFile, 8, nil},
+		"delta":                 {s.second, layout.DeltaStoreFile, 7, &verify.Delta{Layers: 3, Needs: 5}},
+		"delta of a delta":      {s.third, layout.DeltaStoreFile, 7, &verify.Delta{Layers: 3, Needs: 8}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var seen steps

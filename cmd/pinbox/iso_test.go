@@ -70,14 +70,19 @@ func TestLiveISO(t *testing.T) {
 	})
 }
 
+// liveISOWithKernel is a live ISO with what boots it from a network.
+func liveISOWithKernel(t *testing.T) string {
+	return fixtures.LiveISO(t, append(slices.Clone(fixtures.LiveISOs["as CoreOS"]), "-graft-points",
+		"images/pxeboot/vmlinuz="+write(t, "vmlinuz", []byte("kernel")),
+		"images/pxeboot/initrd.img="+write(t, "initrd.img", []byte("ramdisk")))...)
+}
+
 // What boots an ISO from a network is that of the ISO, and the config names the store by its URL. The program is in
 // the folder, for the server.
 func TestPXE(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	sets := write(t, "sets.yaml", pins.Sets())
-	base := fixtures.LiveISO(t, append(slices.Clone(fixtures.LiveISOs["as CoreOS"]), "-graft-points",
-		"images/pxeboot/vmlinuz="+write(t, "vmlinuz", []byte("kernel")),
-		"images/pxeboot/initrd.img="+write(t, "initrd.img", []byte("ramdisk")))...)
+	base := liveISOWithKernel(t)
 	spec := "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: x}\nspec:\n  sources: [{pinnedImageSets: [" + sets +
 		"]}]\n  iso: {base: " + base + "}\n  insecureRegistries: [127.0.0.1]\n" +
 		"  node: {store: {url: 'http://boot.lab/x/store.squashfs'}}\n"

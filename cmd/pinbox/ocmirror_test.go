@@ -246,7 +246,7 @@ func imagesToExclude(t *testing.T, registry *sample.Registry, pins sample.Pins) 
 			cli.ExitInput, []string{"other.example.com/site/app:1, which", "site/app:1 is quay.example.com/site/app:1"},
 		},
 		"an artifact and another platform": {
-			[]string{"--oc-mirror", others}, cli.ExitInput, []string{"site/model@", "site/arm@", "ocMirror.exclude"},
+			[]string{"--oc-mirror", others}, cli.ExitInput, []string{"site/arm@", "ocMirror.exclude"},
 		},
 		"an artifact, excluded": {
 			[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/site/model:*"}, cli.ExitInput,

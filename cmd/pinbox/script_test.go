@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,14 +21,14 @@ import (
 // TestScripts runs the sessions of testdata/script: the command lines that README.md and
 // docs show, with the programs as they are built, against a registry on loopback.
 //
-// YAML files of a session have ${APP1} and so on for what scriptImages gives. The
+// Files of a session have ${APP1} and so on for what scriptImages gives. The
 // command exits runs a command line and compares its exit code.
 func TestScripts(t *testing.T) {
 	bin := t.TempDir()
 	fixtures.Run(t, "cp", fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), fixtures.Program(t, nodePackage),
 		bin)
 	images := scriptImages(t)
-	images["LIVE_ISO"] = fixtures.LiveISO(t, fixtures.LiveISOs["as CoreOS"]...)
+	images["LIVE_ISO"] = liveISOWithKernel(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
@@ -70,10 +71,10 @@ func scriptImages(t *testing.T) map[string]string {
 	return images
 }
 
-// expand puts the values of variables into the YAML files below a folder.
+// expand puts the values of variables into the YAML, JSON and text files below a folder.
 func expand(dir string, value func(string) string) error {
 	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || filepath.Ext(path) != ".yaml" {
+		if err != nil || !slices.Contains([]string{".yaml", ".json", ".txt"}, filepath.Ext(path)) {
 			return err
 		}
 		content, err := os.ReadFile(path)
@@ -116,6 +117,18 @@ var notInScripts = []struct{ prefix, why string }{
 	{"mv /etc/pinbox/", "takes a node: the tests of cmd/pinbox-node"},
 	{"pinbox-node ", "takes a node with CRI-O: the tests of cmd/pinbox-node, and fixtures/live"},
 	{"PINBOX_NODE_FLAGS=", "a file of variables"},
+	{"HTTPS_PROXY=", "a file of variables"},
+	{"NO_PROXY=", "a file of variables"},
+	{"cp pxe/", "takes an HTTP server: the tests of runtime/fetch"},
+	{"cp parts/", "takes a stick: TestAttachFromSticks"},
+	{"kubeadm ", "another program; the session has such a list, and TestImageListOfKubeadm a real one"},
+	{"echo registry.k8s.io/pause", "the session has it in the list"},
+	{"grep -rh pause_image", "takes a node; the session has a variable"},
+	{"systemctl ", "takes a node: TestSetUpMachine"},
+	{"dnf ", "another program"},
+	{"podman ", "another program: TestSetUpMachine has skopeo, which reads the same files"},
+	{"mkdir -p /var/lib/pinbox", "takes root: the tests of storage/root mount stores likewise"},
+	{"mount -t squashfs", "takes root: the tests of storage/root mount stores likewise"},
 }
 
 // Every command line that README.md and docs show is run by a session, or the table has a
@@ -173,7 +186,7 @@ var (
 // documentCommands are the commands of all blocks of shell in a document.
 func documentCommands(text string) (commands []string) {
 	for _, block := range shellBlock.FindAllStringSubmatch(text, -1) {
-		for line := range strings.Lines(block[1]) {
+		for line := range strings.Lines(strings.ReplaceAll(block[1], "\\\n", " ")) {
 			for _, command := range shellOperator.Split(shellComment.ReplaceAllString(line, ""), -1) {
 				if command = strings.Join(strings.Fields(command), " "); command != "" {
 					commands = append(commands, command)

@@ -94,9 +94,9 @@ func TestPlanBuildVerify(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr = pinbox(t.Context(), "verify", link)
-	if code != cli.ExitOK || !strings.Contains(stdout, "is intact: 8 files, 5 images") {
+	if code != cli.ExitOK || !strings.Contains(stdout, "is intact: 9 files, 5 images") {
 		t.Errorf("verify: got exit code %d, want %d and %q\n%s%s",
-			code, cli.ExitOK, "is intact: 8 files, 5 images", stdout, stderr)
+			code, cli.ExitOK, "is intact: 9 files, 5 images", stdout, stderr)
 	}
 	bu, err := os.ReadFile(filepath.Join(out, artifact.ButaneFile))
 	if err != nil {
@@ -115,7 +115,7 @@ func TestPlanBuildVerify(t *testing.T) {
 		t.Errorf("got blocks of %d bytes", blockSize)
 	}
 	if out := fixtures.Run(t, "sh", "-c", "cd "+out+" && sha256sum -c --strict SHA256SUMS"); strings.Count(out,
-		": OK") != 8 {
+		": OK") != 9 {
 		t.Errorf("sha256sum: got\n%s\nwant all sums equal", out)
 	}
 }
@@ -199,7 +199,7 @@ func TestOutputForPrograms(t *testing.T) {
 	}
 	code, stdout, _ = pinbox(t.Context(), "verify", out, "--output", "json")
 	var verified verify.Result
-	if err := json.Unmarshal([]byte(stdout), &verified); code != cli.ExitOK || err != nil || verified.Files != 8 {
+	if err := json.Unmarshal([]byte(stdout), &verified); code != cli.ExitOK || err != nil || verified.Files != 9 {
 		t.Errorf("verify: got exit code %d, want %d, %v\n%s", code, cli.ExitOK, err, stdout)
 	}
 }
