@@ -48,8 +48,8 @@ func TestEveryUnitTakesTheFlagsOfTheService(t *testing.T) {
 			t.Errorf("%s: got exit code %d and %s, want 0", filepath.Base(unit), code, errOut.String())
 		}
 	}
-	if got := strings.Join(commands, " "); got != "attach firstboot mount run" {
-		t.Errorf("got units with the commands %s, want attach, firstboot, mount and run", got)
+	if got := strings.Join(commands, " "); got != "attach firstboot mount run copy-volumes" {
+		t.Errorf("got units with the commands %s, want attach, firstboot, mount, run and copy-volumes", got)
 	}
 }
 
