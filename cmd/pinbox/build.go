@@ -48,6 +48,7 @@ func buildCommand() *cobra.Command {
 		},
 	}
 	in.add(cmd.Flags())
+	in.addAPI(cmd.Flags())
 	iso.add(cmd.Flags())
 	cache.add(cmd.Flags())
 	sign.add(cmd.Flags())

@@ -46,6 +46,7 @@ func deltaCommand() *cobra.Command {
 	}
 	addFrom(cmd.Flags(), &from)
 	in.add(cmd.Flags())
+	in.addAPI(cmd.Flags())
 	cache.add(cmd.Flags())
 	sign.add(cmd.Flags())
 	addOut(cmd.Flags(), &out, "`DIR` to make; it appears complete or not at all", &in.output)

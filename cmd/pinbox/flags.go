@@ -37,6 +37,7 @@ type inputFlags struct {
 	platform   string
 	release    int64
 	nodeBinary string
+	setAPI     string
 	access     storage.Access
 	pullSecret string
 	insecure   []string
@@ -71,6 +72,15 @@ func (f *inputFlags) addLock(flags *pflag.FlagSet) {
 	flags.StringVar(&f.nodeBinary, "node-binary", "",
 		"`FILE` of pinbox-node to put into the store, instead of the one in the appliance file (default: the one "+
 			"next to pinbox)")
+	cli.Under("Nodes", flags)
+}
+
+// addAPI adds --api, for commands that write manifests.
+func (f *inputFlags) addAPI(flags *pflag.FlagSet) {
+	flags.StringVar(&f.setAPI, "api", "",
+		"`VERSION` of the API of PinnedImageSets, instead of the one in the appliance file: v1, or v1alpha1 for "+
+			"OpenShift 4.16 to 4.18 with TechPreviewNoUpgrade")
+	cli.Words(flags, "api", "v1", "v1alpha1")
 	cli.Under("Nodes", flags)
 }
 
@@ -188,21 +198,33 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 			return o, err
 		}
 	}
-	if f.platform != "" {
-		if o.Appliance.Spec.Platform, err = spec.ParsePlatform(f.platform); err != nil {
-			return o, cli.Usagef("%w", err)
-		}
-	}
-	o.Appliance.Metadata.Release = cmp.Or(f.release, o.Appliance.Metadata.Release)
-	o.Appliance.Spec.Mirrors = append(o.Appliance.Spec.Mirrors, f.mirrors...)
-	o.Appliance.Spec.InsecureRegistries = append(o.Appliance.Spec.InsecureRegistries, f.insecure...)
-	if f.nodeBinary != "" {
-		o.Appliance.Spec.Node.Binary = f.nodeBinary
+	if err := f.override(&o.Appliance); err != nil {
+		return o, err
 	}
 	o.NodeBinary = nodeBinary(o.Appliance.Spec.Platform)
 	o.Locked = f.locked
 	o.Lock, err = f.readLock()
 	return o, err
+}
+
+// override sets what the flags say of an appliance.
+func (f *inputFlags) override(a *spec.Appliance) (err error) {
+	if f.platform != "" {
+		if a.Spec.Platform, err = spec.ParsePlatform(f.platform); err != nil {
+			return cli.Usagef("%w", err)
+		}
+	}
+	if f.setAPI != "" {
+		if a.Spec.OpenShift == nil {
+			return cli.Usagef("--api is for a cluster: set spec.openshift.version in the appliance file")
+		}
+		a.Spec.OpenShift.API = f.setAPI
+	}
+	a.Metadata.Release = cmp.Or(f.release, a.Metadata.Release)
+	a.Spec.Mirrors = append(a.Spec.Mirrors, f.mirrors...)
+	a.Spec.InsecureRegistries = append(a.Spec.InsecureRegistries, f.insecure...)
+	a.Spec.Node.Binary = cmp.Or(f.nodeBinary, a.Spec.Node.Binary)
+	return nil
 }
 
 // lockPath returns the path of the lock: the value of --lock, or the default for the appliance file.
