@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/CycloneDX/cyclonedx-go"
+
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // CycloneDX writes the inventory as CycloneDX 1.6 in JSON. version is that of pinbox.
@@ -20,11 +22,14 @@ func (v Inventory) CycloneDX(w io.Writer, version string) error {
 		BOMRef: "Store", Type: cyclonedx.ComponentTypeContainer, Name: "pinbox store",
 		Properties: properties(property{"platform", []string{string(v.Platform)}}),
 	}
-	images := []string{}
+	contents := []string{}
 	for _, img := range v.Images {
-		images = append(images, d.image(img))
+		contents = append(contents, d.image(img))
 	}
-	d.dependencies = append(d.dependencies, cyclonedx.Dependency{Ref: store.BOMRef, Dependencies: &images})
+	for _, a := range v.Artifacts {
+		contents = append(contents, d.artifact(a))
+	}
+	d.dependencies = append(d.dependencies, cyclonedx.Dependency{Ref: store.BOMRef, Dependencies: &contents})
 	bom := cyclonedx.NewBOM()
 	bom.SerialNumber = "urn:uuid:" + uuid(sum)
 	bom.Metadata = &cyclonedx.Metadata{
@@ -80,6 +85,26 @@ func (d *cyclonedxDocument) image(img Image) string {
 		parts = append(parts, d.add(cyclonedx.Component{
 			BOMRef: key("Package", purl), Type: cyclonedx.ComponentTypeLibrary, Name: p.Name, Version: p.Version,
 			PackageURL: purl,
+		}))
+	}
+	d.dependencies = append(d.dependencies, cyclonedx.Dependency{Ref: ref, Dependencies: &parts})
+	return ref
+}
+
+func (d *cyclonedxDocument) artifact(a pinset.LockedArtifact) string {
+	repository, digest, _ := strings.Cut(a.Pin, "@")
+	ref := d.add(cyclonedx.Component{
+		BOMRef: key("Artifact", a.Pin), Type: cyclonedx.ComponentTypeData, Name: repository, Version: digest,
+		PackageURL: imagePURL(a.Pin), Hashes: sha256Of(a.Manifest().Digest.Encoded()),
+		Properties: properties(
+			property{"from", a.From}, property{"tag", a.Tags}, property{"artifactType", []string{a.Type}}),
+	})
+	parts := []string{}
+	for _, b := range a.Blobs[1:] { // each once
+		parts = append(parts, d.add(cyclonedx.Component{
+			BOMRef: "Blob-" + b.Digest.Encoded(), Type: cyclonedx.ComponentTypeFile, Name: "blob",
+			Version: b.Digest.String(), Hashes: sha256Of(b.Digest.Encoded()),
+			Properties: properties(property{"mediaType", []string{b.MediaType}}),
 		}))
 	}
 	d.dependencies = append(d.dependencies, cyclonedx.Dependency{Ref: ref, Dependencies: &parts})

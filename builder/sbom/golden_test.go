@@ -22,7 +22,8 @@ func digestOf(c string) digest.Digest {
 	return digest.NewDigestFromEncoded("sha256", strings.Repeat(c, 64))
 }
 
-// example has an image with packages, and one that has the same layer and a database that was not read.
+// example has an image with packages, one that has the same layer and a database that was not read,
+// and an OCI artifact.
 func example() sbom.Inventory {
 	layer := pinset.LockedLayer{
 		Digest: digestOf("1"), Size: 1000, DiffID: digestOf("2"), MediaType: "application/vnd.oci.image.layer.v1.tar+gzip",
@@ -51,6 +52,15 @@ func example() sbom.Inventory {
 				Unread: []string{"var/lib/rpm/Packages: not a database of rpm that can be read"},
 			},
 		},
+		Artifacts: []pinset.LockedArtifact{{
+			Pin: "quay.io/site/model@" + digestOf("f").String(), Tags: []string{"quay.io/site/model:7"},
+			Type: "application/vnd.site.model", From: []string{"PinnedImageSet/worker"},
+			Blobs: []pinset.LockedBlob{
+				{Digest: digestOf("f"), Size: 500, MediaType: "application/vnd.oci.image.manifest.v1+json"},
+				{Digest: digestOf("3"), Size: 2, MediaType: "application/vnd.oci.empty.v1+json"},
+				{Digest: digestOf("4"), Size: 40_000_000_000, MediaType: "application/vnd.site.weights"},
+			},
+		}},
 	}
 }
 

@@ -29,6 +29,8 @@ type Inventory struct {
 	Created time.Time
 	// Images, sorted by their pins.
 	Images []Image
+	// Artifacts are OCI artifacts, sorted by their pins.
+	Artifacts []pinset.LockedArtifact
 }
 
 // Formats are the functions that write an inventory, by the names of their formats. version is that of pinbox.
@@ -98,6 +100,9 @@ func Read(ctx context.Context, name string, bases []string) (v Inventory, err er
 		v.Images = append(v.Images, img)
 	}
 	slices.SortFunc(v.Images, func(a, b Image) int { return strings.Compare(a.Pin, b.Pin) })
+	v.Artifacts = slices.SortedFunc(slices.Values(lock.Artifacts), func(a, b pinset.LockedArtifact) int {
+		return strings.Compare(a.Pin, b.Pin)
+	})
 	return v, nil
 }
 

@@ -97,7 +97,7 @@ var images = map[string]struct {
 	},
 }
 
-// build builds a store of all images, in a format.
+// build builds a store of all images and an OCI artifact, in a format.
 func build(t *testing.T, format string) (folder string, pins map[string]string) {
 	t.Helper()
 	registry, err := sample.Serve(nil)
@@ -125,7 +125,10 @@ func build(t *testing.T, format string) (folder string, pins map[string]string) 
 		}
 		all = append(all, pins[name])
 	}
-	o := appliance.Options(t, sample.Set("worker", all...))
+	if pins["artifact"], err = registry.PushArtifact(t.Context(), "site/model", []string{"weights"}, []byte("1")); err != nil {
+		t.Fatal(err)
+	}
+	o := appliance.Options(t, sample.Set("worker", append(all, pins["artifact"])...))
 	if o.Appliance.Spec.Store.Format = builderformat.Name(format); builderformat.Name(format) == builderformat.Squashfs {
 		o.Appliance.Spec.ISO.Base = fixtures.LiveISO(t)
 	}
@@ -160,6 +163,9 @@ func TestInventory(t *testing.T) {
 
 func wantInventory(t *testing.T, v sbom.Inventory, pins map[string]string) {
 	t.Helper()
+	if a := v.Artifacts; len(a) != 1 || a[0].Pin != pins["artifact"] || a[0].Type != sample.ArtifactType {
+		t.Errorf("got the artifacts %+v, want %s", a, pins["artifact"])
+	}
 	text := map[string][]byte{}
 	for format, write := range sbom.Formats() {
 		var b, again bytes.Buffer
@@ -197,7 +203,7 @@ func readSPDX(t *testing.T, text []byte) map[string][]string {
 	purls, pin := map[string]string{}, map[string]string{}
 	for _, p := range d.Packages {
 		id := string(p.PackageSPDXIdentifier)
-		if p.PrimaryPackagePurpose == "CONTAINER" {
+		if p.PrimaryPackagePurpose == "CONTAINER" || p.PrimaryPackagePurpose == "OTHER" { // an image or an artifact
 			pin[id] = p.PackageName + "@" + p.PackageVersion
 		} else if len(p.PackageExternalReferences) == 1 {
 			purls[id] = p.PackageExternalReferences[0].Locator

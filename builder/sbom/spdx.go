@@ -36,6 +36,9 @@ func (v Inventory) SPDX(w io.Writer, version string) error {
 	for _, img := range v.Images {
 		d.image(img)
 	}
+	for _, a := range v.Artifacts {
+		d.artifact(a)
+	}
 	return spdxjson.Write(d.Document, w, spdxjson.Indent("  "), spdxjson.EscapeHTML(false))
 }
 
@@ -107,6 +110,28 @@ func (d *spdxDocument) image(img Image) {
 		purl := p.purl()
 		d.relate(id, "CONTAINS", d.add(common.ElementID(key("Package", purl)), &spdx.Package{
 			PackageName: p.Name, PackageVersion: p.Version, PackageExternalReferences: purlReference(purl),
+		}))
+	}
+}
+
+func (d *spdxDocument) artifact(a pinset.LockedArtifact) {
+	repository, digest, _ := strings.Cut(a.Pin, "@")
+	comments := []string{"artifactType " + a.Type}
+	for _, tag := range a.Tags {
+		comments = append(comments, "tag "+tag)
+	}
+	id := d.add(common.ElementID(key("Artifact", a.Pin)), &spdx.Package{
+		PackageName: repository, PackageVersion: digest, PackageSourceInfo: "asked for by " + strings.Join(a.From, ", "),
+		PackageComment: strings.Join(comments, "\n"), PrimaryPackagePurpose: "OTHER",
+		PackageChecksums:          []common.Checksum{{Algorithm: common.SHA256, Value: a.Manifest().Digest.Encoded()}},
+		PackageExternalReferences: purlReference(imagePURL(a.Pin)),
+	})
+	d.relate("Store", "CONTAINS", id)
+	for _, b := range a.Blobs[1:] {
+		d.relate(id, "CONTAINS", d.add(common.ElementID("Blob-"+b.Digest.Encoded()), &spdx.Package{
+			PackageName: "blob", PackageVersion: b.Digest.String(), PrimaryPackagePurpose: "FILE",
+			PackageComment:   fmt.Sprintf("%d bytes, %s", b.Size, b.MediaType),
+			PackageChecksums: []common.Checksum{{Algorithm: common.SHA256, Value: b.Digest.Encoded()}},
 		}))
 	}
 }
