@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -11,6 +12,7 @@ import (
 	"go.podman.io/image/v5/manifest"
 	imgtypes "go.podman.io/image/v5/types"
 
+	"github.com/pinbox/pinbox/storage/cache"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -69,10 +71,15 @@ func (s *imageSource) artifact(
 	return Resolved{Image: r.Image, Manifest: r.Manifest, Artifact: a}, nil
 }
 
+// ErrResumed says that a blob differs from its digest, and that an earlier run has fetched a part of it. That part is
+// removed, so that the blob can be opened again.
+var ErrResumed = errors.New("an earlier run has fetched a part, which may be damaged")
+
 // OpenBlob opens a blob of the OCI artifact. The reader fails at its end if the content does not match the digest
-// and the size. read is called with the bytes of each part; it may be nil.
+// and the size. read is called with the bytes of each part; it may be nil. If the reader is closed earlier, parts
+// keeps what was fetched for the next call.
 func (r Resolved) OpenBlob(
-	ctx context.Context, c *Client, b pinset.LockedBlob, read func(int),
+	ctx context.Context, c *Client, b pinset.LockedBlob, parts cache.Cache, read func(int),
 ) (io.ReadCloser, error) {
 	if read == nil {
 		read = func(int) {}
@@ -81,21 +88,46 @@ func (r Resolved) OpenBlob(
 	if err != nil {
 		return nil, fmt.Errorf("artifact %s: %w", r.Image, err)
 	}
-	blob, err := src.layer(ctx, pinset.LockedLayer{Digest: b.Digest, DiffID: b.Digest, Size: b.Size}, nil, read)
-	if err != nil {
-		_ = src.Close() // nothing was written to it
-		return nil, fmt.Errorf("artifact %s: %w", r.Image, err)
+	layer := pinset.LockedLayer{Digest: b.Digest, DiffID: b.Digest, Size: b.Size}
+	blob := &sourcedBlob{src: src, keep: true}
+	if blob.part, blob.resumes, err = openPartial(parts, layer); err == nil {
+		blob.ReadCloser, err = src.layer(ctx, layer, blob.part, read)
 	}
-	return sourcedBlob{blob, src}, nil
+	if err != nil {
+		return nil, fmt.Errorf("artifact %s: %w", r.Image, errors.Join(err, blob.Close()))
+	}
+	return blob, nil
 }
 
-// sourcedBlob is a blob that closes its source, too.
+// sourcedBlob is a blob that closes its source and the file with what was fetched of it, too.
 type sourcedBlob struct {
 	io.ReadCloser
-	src io.Closer
+	src     io.Closer
+	part    *cache.Partial // or nil
+	resumes bool           // part was not empty
+	keep    bool           // part is of use for the next run
 }
 
-func (b sourcedBlob) Close() error {
-	_ = b.ReadCloser.Close() // nothing was written to either
-	return b.src.Close()
+func (b *sourcedBlob) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	switch {
+	case errors.Is(err, io.EOF):
+		b.keep = false
+	case errors.Is(err, ErrDigest):
+		b.keep = false
+		if b.resumes {
+			err = fmt.Errorf("%w: %w", ErrResumed, err)
+		}
+	}
+	return n, err
+}
+
+func (b *sourcedBlob) Close() (err error) {
+	if b.ReadCloser != nil {
+		_ = b.ReadCloser.Close() // it was only read, as was its source
+	}
+	if b.part != nil {
+		err = b.part.End(b.keep)
+	}
+	return errors.Join(err, b.src.Close())
 }

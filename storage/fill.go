@@ -159,7 +159,7 @@ func (f *fetcher) packOf(ctx context.Context, j *job) (*os.File, error) {
 		f.read(int(j.layer.Size))
 		return pack, nil
 	}
-	part, resumes, err := f.partial(j.layer)
+	part, resumes, err := openPartial(f.Cache, j.layer)
 	if err != nil {
 		return nil, err
 	}
@@ -184,13 +184,13 @@ func (f *fetcher) onlyUnpacked(j *job) bool {
 	return ok && !found.blobs.has(j.layer.Digest)
 }
 
-// partial opens the file with the bytes of a blob that an earlier run has fetched; resumes is true
+// openPartial opens the file with the bytes of a blob that an earlier run has fetched; resumes is true
 // if it is not empty. part is nil for blobs below minResumed, and without a cache.
-func (f *fetcher) partial(l pinset.LockedLayer) (part *cache.Partial, resumes bool, err error) {
+func openPartial(c cache.Cache, l pinset.LockedLayer) (part *cache.Partial, resumes bool, err error) {
 	if l.Size < minResumed {
 		return nil, false, nil
 	}
-	if part, err = f.Cache.Partial(l.Digest); part == nil || err != nil {
+	if part, err = c.Partial(l.Digest); part == nil || err != nil {
 		return nil, false, err
 	}
 	have, err := part.Size()

@@ -3,8 +3,10 @@ package format
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/opencontainers/go-digest"
 
@@ -92,14 +94,10 @@ func (c *composed) addPacked(f File) error {
 	pack, ok := c.opts.Cache.Get(key)
 	if !ok {
 		var err error
-		pack, err = c.opts.Cache.Put(key, c.opts.Dir, func(out io.Writer) error {
-			content, err := f.Open()
-			if err != nil {
-				return err
-			}
-			defer content.Close()
-			return compose.PackFile(c.compressor, content, f.Digest, out)
-		})
+		pack, err = c.pack(key, f)
+		if errors.Is(err, storage.ErrResumed) {
+			pack, err = c.pack(key, f)
+		}
 		if err != nil {
 			return err
 		}
@@ -112,6 +110,18 @@ func (c *composed) addPacked(f File) error {
 		_ = pack.Close() // it was only read
 	}
 	return err
+}
+
+// pack adds the pack of a file to the cache.
+func (c *composed) pack(key cache.Key, f File) (*os.File, error) {
+	return c.opts.Cache.Put(key, c.opts.Dir, func(out io.Writer) error {
+		content, err := f.Open()
+		if err != nil {
+			return err
+		}
+		err = compose.PackFile(c.compressor, content, f.Digest, out)
+		return errors.Join(err, content.Close())
+	})
 }
 
 func (c *composed) Close() (artifact.Store, error) {

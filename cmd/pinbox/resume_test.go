@@ -117,53 +117,85 @@ func resumes(t *testing.T) map[string]resumed {
 // A build that was cut off in the middle of a blob continues from there. Whatever the registry or
 // the disk does meanwhile, the store has the same bytes.
 func TestFetchContinuesWhereItEnded(t *testing.T) {
-	body := make([]byte, resumedSize)
-	_, _ = rand.NewChaCha8([32]byte{1}).Read(body) // never fails
 	f := &flaky{}
 	r := serve(t, damage("/blobs/", f.serve))
-	sets := write(t, "sets.yaml",
-		sample.Set("worker", push(t, r, image(t, "amd64", layer(t, sample.File("noise", string(body)))))))
-	build := func(t *testing.T, cache string, want int) []byte {
-		t.Helper()
-		f.served, f.asked = 0, nil
-		out := filepath.Join(t.TempDir(), "out")
-		code, _, stderr := pinbox(t.Context(), "build", "--set", sets, "--insecure-registry=127.0.0.1", "--node-binary",
-			fixtures.Program(t, nodePackage), "-o", out, "--cache-dir", cache)
-		if code != want {
-			t.Fatalf("got exit code %d, want %d\n%s", code, want, stderr)
-		}
-		if code != cli.ExitOK {
-			return nil
-		}
-		return mustRead(t, filepath.Join(out, "store.squashfs"))
-	}
-	want := build(t, t.TempDir(), cli.ExitOK)
+	pin := push(t, r, image(t, "amd64", layer(t, sample.File("noise", string(largeBlob())))))
+	b := resumable{f, write(t, "sets.yaml", sample.Set("worker", pin))}
+	want := b.build(t, t.TempDir(), cli.ExitOK)
 	for name, test := range resumes(t) {
-		t.Run(name, func(t *testing.T) {
-			cache := t.TempDir()
-			f.cut = resumedHalf
-			build(t, cache, cli.ExitRegistry)
-			partial := partialBlobs(t, cache)
-			if len(partial) != 1 {
-				t.Fatalf("got the partial blobs %v, want one", partial)
-			}
-			f.gone, f.cut = false, 0
-			test.change(f, partial[0])
-			if got := build(t, cache, cli.ExitOK); !bytes.Equal(got, want) {
-				t.Error("got another store, want the same bytes")
-			}
-			if f.served > test.served {
-				t.Errorf("got %d bytes served, want %d at most", f.served, test.served)
-			}
-			if len(f.asked) == 0 || !strings.HasPrefix(f.asked[0], test.ranges) || test.ranges == "" && f.asked[0] != "" {
-				t.Errorf("got requests for the ranges %q, want the first for %q", f.asked, test.ranges)
-			}
-			if partial := partialBlobs(t, cache); len(partial) > 0 {
-				t.Errorf("got the partial blobs %v after the build, want none", partial)
-			}
-			f.ranges = ""
-		})
+		t.Run(name, func(t *testing.T) { b.resume(t, test, want) })
 	}
+}
+
+// So does one of an OCI artifact, whose blobs are in the store as they are.
+func TestFetchOfAnArtifactContinuesWhereItEnded(t *testing.T) {
+	f := &flaky{}
+	r := serve(t, damage("/blobs/", f.serve))
+	pin, err := r.PushArtifact(t.Context(), "site/model", []string{"noise"}, largeBlob())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := resumable{f, write(t, "sets.yaml", sample.Set("worker", pin))}
+	want := b.build(t, t.TempDir(), cli.ExitOK)
+	for _, name := range []string{"with ranges", "damaged"} {
+		t.Run(name, func(t *testing.T) { b.resume(t, resumes(t)[name], want) })
+	}
+}
+
+// largeBlob is a blob that cannot be compressed.
+func largeBlob() []byte {
+	body := make([]byte, resumedSize)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(body) // never fails
+	return body
+}
+
+// resumable is a build of sets with one large blob.
+type resumable struct {
+	*flaky
+	sets string
+}
+
+// build returns the store, if there is one.
+func (b resumable) build(t *testing.T, cache string, want int) []byte {
+	t.Helper()
+	b.served, b.asked = 0, nil
+	out := filepath.Join(t.TempDir(), "out")
+	code, _, stderr := pinbox(t.Context(), "build", "--set", b.sets, "--insecure-registry=127.0.0.1", "--node-binary",
+		fixtures.Program(t, nodePackage), "-o", out, "--cache-dir", cache)
+	if code != want {
+		t.Fatalf("got exit code %d, want %d\n%s", code, want, stderr)
+	}
+	if code != cli.ExitOK {
+		return nil
+	}
+	return mustRead(t, filepath.Join(out, "store.squashfs"))
+}
+
+// resume wants the store of a build that was cut off in the middle of the blob, and made again.
+func (b resumable) resume(t *testing.T, test resumed, want []byte) {
+	t.Helper()
+	cache := t.TempDir()
+	b.cut = resumedHalf
+	b.build(t, cache, cli.ExitRegistry)
+	partial := partialBlobs(t, cache)
+	if len(partial) != 1 {
+		t.Fatalf("got the partial blobs %v, want one", partial)
+	}
+	b.gone, b.cut = false, 0
+	test.change(b.flaky, partial[0])
+	if got := b.build(t, cache, cli.ExitOK); !bytes.Equal(got, want) {
+		t.Error("got another store, want the same bytes")
+	}
+	if b.served > test.served {
+		t.Errorf("got %d bytes served, want %d at most", b.served, test.served)
+	}
+	if len(b.asked) == 0 || !strings.HasPrefix(b.asked[0], test.ranges) || test.ranges == "" && b.asked[0] != "" {
+		t.Errorf("got requests for the ranges %q, want the first for %q", b.asked, test.ranges)
+	}
+	if partial := partialBlobs(t, cache); len(partial) > 0 {
+		t.Errorf("got the partial blobs %v after the build, want none", partial)
+	}
+	b.ranges = ""
 }
 
 // partialBlobs are the files of blobs in a cache that are not fetched completely.
