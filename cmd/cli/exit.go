@@ -61,7 +61,7 @@ func (p Program) explain(err error) Failure {
 		return Failure{Error: strings.TrimSpace(err.Error()), Hint: hint, Code: ExitUsage}
 	}
 	if errors.Is(err, context.Canceled) {
-		return Failure{"interrupted", "no incomplete file was left; run the command again", ExitInterrupted}
+		return Failure{"interrupted", "no incomplete result was left; run the command again", ExitInterrupted}
 	}
 	for _, row := range p.Rows {
 		if errors.Is(err, row.Err) {

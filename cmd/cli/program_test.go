@@ -53,8 +53,10 @@ func TestExitCodesAndHints(t *testing.T) {
 		"an argument too many": {args: "work hard", code: 2, text: "hint: "},
 		"another output":       {args: "work --output xml", code: 2, text: "want text, json or yaml"},
 		"reported already":     {err: Reported(4), args: "work", code: 4},
-		"interrupted":          {ctx: canceled, err: full, args: "work", code: 130, text: "tool: interrupted\nhint: "},
-		"interrupted within":   {err: within, args: "work", code: 130, text: "tool: interrupted\n"},
+		"interrupted": {
+			ctx: canceled, err: full, args: "work", code: 130, text: "tool: interrupted\nhint: no incomplete result was left; ",
+		},
+		"interrupted within": {err: within, args: "work", code: 130, text: "tool: interrupted\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := c.ctx
