@@ -67,16 +67,12 @@ func (c *signatures) folder(dir string) error {
 	if proof == nil || store == "" {
 		return err
 	}
-	f, err := input.Open(filepath.Join(dir, store))
+	f, size, err := openStore(dir, store, sums)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	fi, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	return c.check(store, f, fi.Size(), proof)
+	return c.check(store, f, size, proof)
 }
 
 func (c *signatures) iso(name string) error {

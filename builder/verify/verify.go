@@ -63,8 +63,29 @@ func Artifact(ctx context.Context, dir string, hooks progress.Hooks) (Result, er
 		return Result{}, err
 	}
 	v := Result{Dir: dir, Files: len(sums)}
+	if _, name := format.Find(sums); inParts(sums, name) {
+		v.Files-- // the whole store is not there
+		err = v.split(ctx, dir, name, sums, hooks)
+	} else {
+		err = v.folder(ctx, dir, sums, hooks)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return Result{}, ctx.Err()
+		}
+		return Result{}, fmt.Errorf("%s: %w:\n%w", dir, artifact.ErrVerify, err)
+	}
+	return v, nil
+}
+
+// folder verifies the folder of an appliance or a delta.
+func (v *Result) folder(ctx context.Context, dir string, sums layout.Sums, hooks progress.Hooks) error {
 	store, err := v.store(ctx, dir, sums, hooks)
-	errs := []error{err, compareSums(ctx, dir, sums, store, hooks), compareISO(dir, sums)}
+	got := layout.Sums{}
+	if store.Sum != "" {
+		got[store.Name] = store.Sum
+	}
+	errs := []error{err, compareSums(ctx, dir, sums, store.Name, got, hooks), checkTexts(sums), compareISO(dir, sums)}
 	lock, err := artifact.ReadLock(filepath.Join(dir, artifact.LockFile))
 	if err != nil {
 		errs = append(errs, err)
@@ -84,24 +105,14 @@ func Artifact(ctx context.Context, dir string, hooks progress.Hooks) (Result, er
 			errs = append(errs, checkProvenance(dir, lock, sums))
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		if ctx.Err() != nil {
-			return Result{}, ctx.Err()
-		}
-		return Result{}, fmt.Errorf("%s: %w:\n%w", dir, artifact.ErrVerify, err)
-	}
-	return v, nil
+	return errors.Join(errs...)
 }
 
-// compareSums compares the sums of all files. The sum of the store is not computed again.
+// compareSums compares the sums of all files. Those in got are not computed again.
 func compareSums(
-	ctx context.Context, dir string, want layout.Sums, store artifact.Store, hooks progress.Hooks,
+	ctx context.Context, dir string, want layout.Sums, store string, got layout.Sums, hooks progress.Hooks,
 ) error {
-	got := layout.Sums{}
-	if store.Sum != "" {
-		got[store.Name] = store.Sum
-	}
-	if err := artifact.SumTree(ctx, dir, store.Name, got, hooks); err != nil {
+	if err := artifact.SumTree(ctx, dir, store, got, hooks); err != nil {
 		return err
 	}
 	var errs []error
@@ -118,6 +129,12 @@ func compareSums(
 			errs = append(errs, fmt.Errorf("%s is not in %s", name, artifact.SumsFile))
 		}
 	}
+	return errors.Join(errs...)
+}
+
+// checkTexts wants sums of the small files that every folder has.
+func checkTexts(want layout.Sums) error {
+	var errs []error
 	texts := []string{artifact.ButaneFile, artifact.IgnitionFile, artifact.LockFile, artifact.ProvenanceFile}
 	if artifact.IsDelta(want) {
 		texts = []string{artifact.DeltaFile, artifact.LockFile, artifact.ProvenanceFile}
