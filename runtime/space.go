@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -85,7 +86,9 @@ func (r Reserve) of(s disk.Space) int64 {
 // Limits of the space that pulls may take.
 type Limits struct {
 	// Node is the name of the node in messages.
-	Node    string
+	Node string
+	// Task is what takes the space, in messages; "" means pulls.
+	Task    string
 	Reserve Reserve
 	// GCPercent is the used share of the file system at which the kubelet starts to remove
 	// images, 0 for never, and GCFile the file that sets it.
@@ -215,7 +218,7 @@ func (l Limits) check(c Claim) error {
 	if c.Estimated {
 		about = "about "
 	}
-	start := fmt.Sprintf("Pulling the images on %s needs %s", l.Node, about)
+	start := fmt.Sprintf("%s on %s needs %s", cmp.Or(l.Task, "Pulling the images"), l.Node, about)
 	switch free := s.Free - c.Bytes; {
 	case free < reserve:
 		return spaceError("%s%s in %s; %s are free, %s are kept in reserve.",

@@ -105,8 +105,10 @@ func (r *Reconciler) copyVolumes(ctx context.Context, n nodeState, o Options) ([
 	if err != nil || len(c.images) == 0 || !r.CopyVolumes {
 		return nil, errors.Join(err, c.err(false))
 	}
-	if err := (spaceCheck{r.Disk, c.graphRoot, o.Limits, o.Parallel}).check(c.images); err != nil {
-		return nil, fmt.Errorf("image volumes: %w", err)
+	limits := o.Limits
+	limits.Task = "Copying the images of image volumes"
+	if err := (spaceCheck{r.Disk, c.graphRoot, limits, o.Parallel}).check(c.images); err != nil {
+		return nil, err
 	}
 	var images []pinset.Image
 	for _, p := range c.images {

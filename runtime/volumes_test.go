@@ -58,7 +58,7 @@ func TestImageVolumes(t *testing.T) {
 		"layers only":             {func(n *volumeNode, _ *runtime.Reconciler) { n.layers.Add("b", "a", top); n.own = nil }, true, ""},
 		"no image volume":         {func(n *volumeNode, _ *runtime.Reconciler) { n.lock.Images[0].Volume = false }, false, ""},
 		"other platform":          {func(n *volumeNode, _ *runtime.Reconciler) { n.lock.Platform = "linux/s390x" }, false, ""},
-		"no space":                {func(n *volumeNode, _ *runtime.Reconciler) { n.space = disk.Space{Total: 1 << 40, Free: 1} }, false, "image volumes: "},
+		"no space":                {func(n *volumeNode, _ *runtime.Reconciler) { n.space = disk.Space{Total: 1 << 40, Free: 1} }, false, "Copying the images of image volumes on "},
 		"cannot be written":       {func(n *volumeNode, _ *runtime.Reconciler) { n.err = errors.New("read-only") }, true, "image volumes: read-only"},
 		"Machine Config Operator": {func(_ *volumeNode, r *runtime.Reconciler) { r.Owner = runtime.MCO }, true, ""},
 	} {
