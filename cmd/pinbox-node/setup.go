@@ -74,6 +74,8 @@ func setupCommand() *cobra.Command {
 	cmd.Flags().StringVar(&o.Root, "root", "", "`DIR` of an image of an operating system")
 	cmd.Flags().StringVar(&o.Program, "program", provision.DefaultProgram, "`PATH` of pinbox-node on the machine")
 	cmd.Flags().BoolVar(&o.AutoAttach, "auto-attach", false, "attach a medium with a later release when it is plugged in")
+	cmd.Flags().BoolVar(&o.CopyVolumes, "image-volumes", false,
+		"copy the images of image volumes into CRI-O's own store, where pods can mount them")
 	cmd.Flags().BoolVar(&o.Podman, "podman", false, "make podman see the stores, too")
 	cli.Under("Machine", cmd.Flags())
 	f.addAttachFirst(cmd.Flags())
@@ -86,7 +88,11 @@ func setupCommand() *cobra.Command {
 func (f passFlags) setUp(ctx context.Context, s setup.Setup, check, undo bool) (setup.Result, error) {
 	switch {
 	case check && undo:
-		return s.CheckUndo()
+		r, err := s.CheckUndo()
+		if err == nil && s.Root == "" {
+			r.Detach, err = node.ToDetach(f.Options)
+		}
+		return r, err
 	case check:
 		return s.Check(ctx)
 	case undo:
@@ -154,6 +160,9 @@ func (s setUp) print(w io.Writer) error {
 	}
 	if s.CRIO != "" {
 		fmt.Fprintf(w, "CRI-O %s\n", s.CRIO)
+	}
+	for _, name := range s.Detach {
+		fmt.Fprintf(w, "the store %s: would be detached\n", name)
 	}
 	for _, c := range s.Changes {
 		fmt.Fprintf(w, "%s: %s\n", c.Path, did[c.Action])

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/pinbox/pinbox/runtime/cri"
 	"github.com/pinbox/pinbox/runtime/stores"
@@ -29,6 +30,19 @@ func DetachUnused(ctx context.Context, o Options) (detached []stores.Store, kept
 	}
 	detached, kept, err = m.DetachUnused(ctx, roots...)
 	return detached, kept, errors.Join(err, linkArtifacts(o))
+}
+
+// ToDetach returns the names of the stores that DetachAll removes, unless something uses one.
+func ToDetach(o Options) (names []string, err error) {
+	m, err := o.complete().manager()
+	if err != nil {
+		return nil, err
+	}
+	state, err := stores.ReadState(m.Dir)
+	for _, s := range slices.Backward(state.Stores) {
+		names = append(names, s.Title())
+	}
+	return names, err
 }
 
 // DetachAll removes all stores and the state: see [stores.Manager.DetachAll]. Without a store, CRI-O need not run.

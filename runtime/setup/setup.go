@@ -43,6 +43,8 @@ type Options struct {
 	ImageStore string
 	// AutoAttach attaches a medium with a later store as soon as it is plugged in.
 	AutoAttach bool
+	// CopyVolumes makes passes copy the images of image volumes into CRI-O's own store.
+	CopyVolumes bool
 	// Podman makes podman see the stores.
 	Podman bool
 	// Socket of CRI-O.
@@ -55,6 +57,8 @@ type Options struct {
 type Result struct {
 	// CRIO is the version of CRI-O; "" if it is unknown.
 	CRIO string `json:"crio,omitempty"`
+	// Detach are the stores that an undo would detach.
+	Detach []string `json:"detach,omitempty"`
 	// Changes in the order in which they are made.
 	Changes []Change `json:"changes"`
 	// Restart is whether CRI-O was restarted, or will be.
@@ -154,6 +158,9 @@ func (s Setup) parts(config crio.Config, old Manifest) (p provision.Parts, notes
 	n := provision.Node{
 		Store: provision.Store{None: true}, Program: s.Program, AutoAttach: s.AutoAttach, ImageStore: s.ImageStore,
 		KeepPrevious: layout.DefaultKeepPrevious,
+	}
+	if s.CopyVolumes {
+		n.ImageVolumes = layout.ImageVolumesCopy
 	}
 	if s.host.selinux() {
 		n.Store.SELinuxContext = provision.DefaultSELinuxContext

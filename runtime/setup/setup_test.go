@@ -176,6 +176,22 @@ func TestImages(t *testing.T) {
 	}
 }
 
+// A node that copies image volumes has the unit for that, and is configured so.
+func TestImageVolumes(t *testing.T) {
+	root := image(t, rpm)
+	copies := func(wanted bool) {
+		t.Helper()
+		run(t, of(t, root, func(o *setup.Options) { o.CopyVolumes = wanted }))
+		_, err := os.Stat(filepath.Join(root, "etc/systemd/system/pinbox-volumes.service"))
+		config := read(t, root, layout.NodeConfigPath)
+		if strings.Contains(config, `"imageVolumes": "copy"`) != wanted || (err == nil) != wanted {
+			t.Errorf("got the unit: %v, and\n%s\nwant both: %v", err, config, wanted)
+		}
+	}
+	copies(true)
+	copies(false)
+}
+
 // readOnlyUsr makes the /usr of an image read-only, where the program is not in the usual place.
 func readOnlyUsr(t *testing.T, root string) {
 	t.Helper()

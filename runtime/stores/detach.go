@@ -42,12 +42,12 @@ func (m Manager) DetachUnused(
 	kept = map[string]error{}
 	for _, o := range slices.Backward(slices.Clone(s.state.Stores)) { // a later store may need an earlier one
 		if s.state.neededForRollback(o) {
-			kept[o.title()] = fmt.Errorf("%w: a rollback needs it", ErrInUse)
+			kept[o.Title()] = fmt.Errorf("%w: a rollback needs it", ErrInUse)
 			continue
 		}
 		switch err := s.detach(ctx, o, graphRoots); {
 		case errors.Is(err, ErrInUse):
-			kept[o.title()] = err
+			kept[o.Title()] = err
 		case err != nil:
 			return removed, kept, err
 		default:
@@ -77,7 +77,7 @@ func (s *session) detach(ctx context.Context, o Store, graphRoots []string) erro
 	if err := errors.Join(problem, s.usage.check(s.state, *attached, graphRoots)); err != nil {
 		return err
 	}
-	return fmt.Errorf("%s: %w: something used it while it was being unmounted", o.title(), ErrInUse)
+	return fmt.Errorf("%s: %w: something used it while it was being unmounted", o.Title(), ErrInUse)
 }
 
 // finishDetaches completes the detaches that were begun.

@@ -71,7 +71,7 @@ func (u usage) checkAll(all []Store, graphRoots []string) error {
 	r.main, r.own = main, &records{}
 	var titles []string
 	for _, o := range all {
-		titles = append(titles, o.title())
+		titles = append(titles, o.Title())
 		own, err := u.sources.records(o)
 		if err != nil || r.own == nil { // its file is missing: any layer that is nowhere else may be in it
 			r.own = nil

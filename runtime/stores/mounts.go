@@ -229,7 +229,7 @@ func (m mounts) prepare(o Store, mounted mountTable) (Mount, error) {
 		return Mount{}, err
 	}
 	bases, err := m.bases(o, delta, mounted)
-	return Mount{What: e.Path, Where: m.slots.path(o), Options: m.options(e), Bases: bases, Description: o.title()}, err
+	return Mount{What: e.Path, Where: m.slots.path(o), Options: m.options(e), Bases: bases, Description: o.Title()}, err
 }
 
 // options returns the mount options for a store. With nosuid and nodev, setuid programs and device
@@ -318,7 +318,7 @@ func (m mounts) tryMount(ctx context.Context, o Store) error {
 	if err := os.MkdirAll(m.trial, 0o700); err != nil {
 		return err
 	}
-	err = m.start(ctx, o, Mount{What: e.Path, Where: m.trial, Options: m.options(e), Description: o.title()})
+	err = m.start(ctx, o, Mount{What: e.Path, Where: m.trial, Options: m.options(e), Description: o.Title()})
 	if err == nil {
 		_, err = audit.Records(os.DirFS(m.trial))
 	}

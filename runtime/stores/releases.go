@@ -66,7 +66,7 @@ func (s *session) checkMounted(ctx context.Context, r Release) error {
 	}
 	problem, err := s.mounts.diagnose(ctx, *o)
 	if problem != nil {
-		err = fmt.Errorf("the store %s: %w", o.title(), problem)
+		err = fmt.Errorf("the store %s: %w", o.Title(), problem)
 	}
 	return err
 }

@@ -88,8 +88,8 @@ type Store struct {
 	Removing bool `json:"removing,omitempty"`
 }
 
-// title is the name of a store in messages.
-func (o Store) title() string {
+// Title is the name of a store in messages.
+func (o Store) Title() string {
 	if o.Name == "" {
 		return Short(o.ID)
 	}

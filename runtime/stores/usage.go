@@ -28,7 +28,7 @@ const maxBlockers = 8
 // has. graphRoots are those of CRI-O's main store.
 func (u usage) check(s State, o Store, graphRoots []string) error {
 	if current := s.release(s.Current); current != nil && current.Store == o.ID {
-		return fmt.Errorf("%s: %w: its sets are current", o.title(), ErrInUse)
+		return fmt.Errorf("%s: %w: its sets are current", o.Title(), ErrInUse)
 	}
 	mounted, err := readMountTable()
 	if err != nil {
@@ -46,7 +46,7 @@ func (u usage) check(s State, o Store, graphRoots []string) error {
 	if err != nil {
 		return err
 	}
-	return inUse(o.title(), slices.Concat(u.dependents(s, r, o), r.users(), r.neededBySets(wanted)))
+	return inUse(o.Title(), slices.Concat(u.dependents(s, r, o), r.users(), r.neededBySets(wanted)))
 }
 
 // inUse is nil if nothing blocks the detach of a store, or of several.
@@ -116,10 +116,10 @@ func (u usage) dependents(s State, r references, o Store) (all []string) {
 		}
 		delta, _, err := u.sources.readDelta(other)
 		if err != nil {
-			all = append(all, fmt.Sprintf("perhaps the store %s, whose file cannot be read", other.title()))
+			all = append(all, fmt.Sprintf("perhaps the store %s, whose file cannot be read", other.Title()))
 		}
 		if r.needed(delta) {
-			all = append(all, "the store "+other.title())
+			all = append(all, "the store "+other.Title())
 		}
 	}
 	return all
@@ -161,7 +161,7 @@ func (u usage) leftOut(s State, c Compaction, r references) (replaced records, d
 			if own, err := u.sources.records(o); err == nil { // the images of a missing store are not available now either
 				replaced.images = append(replaced.images, own.images...)
 				if s.hasRelease(o.ID) && !r.hasImages(own.images) {
-					dependents = append(dependents, "the release "+o.title())
+					dependents = append(dependents, "the release "+o.Title())
 				}
 			}
 			continue
@@ -174,7 +174,7 @@ func (u usage) leftOut(s State, c Compaction, r references) (replaced records, d
 			continue // it is not mounted now either
 		}
 		if r.needed(delta) {
-			dependents = append(dependents, "the store "+o.title())
+			dependents = append(dependents, "the store "+o.Title())
 		}
 	}
 	return replaced, dependents
