@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/opencontainers/go-digest"
@@ -163,6 +164,29 @@ func TestArtifactsOnANode(t *testing.T) {
 				r.Out, r.Err)
 		}
 		wantListed(t, n, models, step.want, !old)
+	}
+	wantCompacted(t, n, d.Out, models, !old)
+}
+
+// wantCompacted attaches a delta and wants that one store, made of it and of the appliance's own, has the artifacts of
+// both.
+func wantCompacted(t *testing.T, n *crio.Node, delta string, models []string, pinned bool) {
+	t.Helper()
+	n.Do("attach", "--force", delta)
+	if r := n.Do("compact", "--all"); r.Code != 0 {
+		t.Fatalf("compact: got exit code %d\n%s%s", r.Code, r.Out, r.Err)
+	}
+	n.Stop(syscall.SIGTERM)
+	n.Do("mount")
+	n.Start()
+	n.Do("firstboot")
+	wantListed(t, n, models, models, pinned)
+	if r := n.Do("verify"); r.Code != 0 {
+		t.Errorf("verify: got exit code %d\n%s%s", r.Code, r.Out, r.Err)
+	}
+	index := n.Run("sh", "-c", "cat /var/lib/pinbox/stores/[1-9]/artifacts/index.json")
+	if !strings.Contains(index, models[0]) || !strings.Contains(index, models[1]) {
+		t.Errorf("got the index %s in the compacted store, want both artifacts", index)
 	}
 }
 

@@ -12,9 +12,6 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// ErrArtifacts means that a store with OCI artifacts cannot be compacted.
-var ErrArtifacts = errors.New("the store has OCI artifacts, which a compaction cannot copy")
-
 // LinkArtifacts makes dir, which has the folder artifacts, an artifact store of CRI-O with the OCI artifacts of the
 // stores at these graph roots: an index of all, and links to their blobs. CRI-O 1.36 needs a folder that it can write
 // to: it opens a lock there for writing, leaves out a store that is read-only when CRI-O starts, and panics if one is

@@ -16,7 +16,8 @@ type CompactPlan struct {
 	Stores []Extent
 	// Images and Layers that the compacted store has, by their IDs.
 	Images, Layers map[string]bool
-	// Lock and Sets of the newest release. The lock has all of Images.
+	// Lock and Sets of the newest release. The lock has all of Images, and the OCI artifacts that the compacted
+	// store has.
 	Lock pinset.Lock
 	Sets map[string]string
 	// TempDir is a folder for temporary files.
@@ -31,7 +32,7 @@ type CompactPlan struct {
 // planCompaction decides which stores are compacted, and which of their images and layers the
 // compacted store has.
 func (s *session) planCompaction(o CompactOptions) (CompactPlan, error) {
-	p := planner{session: s, parents: map[string]string{}, tops: map[string]string{}}
+	p := planner{session: s, parents: map[string]string{}, tops: map[string]string{}, artifacts: map[string]bool{}}
 	p.plan.Images, p.plan.Layers = map[string]bool{}, map[string]bool{}
 	if err := p.chooseStores(o.All); err != nil {
 		return p.plan, err
@@ -59,6 +60,8 @@ type planner struct {
 	roots []string
 	// parents are the parents of the stores' layers, tops the top layers of their images.
 	parents, tops map[string]string
+	// artifacts are the pins of the OCI artifacts that are kept.
+	artifacts map[string]bool
 }
 
 // chooseStores chooses the attached stores that are mounted and, with all, the appliance's own.
@@ -122,10 +125,13 @@ func (p *planner) keepReleases() error {
 		}
 		if p.plan.Lock.Version == 0 {
 			p.plan.Lock, p.plan.Sets = c.Lock, c.Sets
-			p.plan.Lock.Images = nil
+			p.plan.Lock.Images, p.plan.Lock.Artifacts = nil, nil
 		}
 		for _, img := range c.Lock.Images {
 			p.keepImage(img.Config.Encoded())
+		}
+		for _, a := range c.Lock.Artifacts {
+			p.artifacts[a.Pin] = true
 		}
 	}
 	if p.plan.Lock.Version == 0 {
@@ -148,6 +154,11 @@ func (p *planner) keepWanted() error {
 		for _, img := range lock.Images {
 			if slices.ContainsFunc(wanted, func(w pinset.Image) bool { return w.String() == img.Pin }) {
 				p.keepImage(img.Config.Encoded())
+			}
+		}
+		for _, a := range lock.Artifacts {
+			if slices.ContainsFunc(wanted, func(w pinset.Image) bool { return w.String() == a.Pin }) {
+				p.artifacts[a.Pin] = true
 			}
 		}
 	}
@@ -190,33 +201,74 @@ func (p *planner) keepLayer(layer string) {
 	}
 }
 
-// lockKept makes the lock of all images that are kept, of the locks of the stores. A tag that was
+// lockKept makes the lock of all images and artifacts that are kept, of the locks of the stores. A tag that was
 // moved is that of the newest store: two images of a store cannot have one name.
 func (p *planner) lockKept() error {
 	moved := map[string]bool{}
+	held, err := p.heldArtifacts()
+	if err != nil {
+		return err
+	}
 	for _, root := range slices.Backward(p.roots) {
 		lock, err := readLock(filepath.Join(root, layout.OwnLock))
 		if err != nil {
 			return err
-		}
-		if len(lock.Artifacts) > 0 {
-			return fmt.Errorf("%s: %w", root, ErrArtifacts)
 		}
 		for _, img := range lock.Images {
 			if p.plan.Images[img.Config.Encoded()] {
 				p.lockImage(img, moved)
 			}
 		}
+		for _, a := range lock.Artifacts {
+			if p.artifacts[a.Pin] && held[a.Pin] {
+				p.lockArtifact(a, moved)
+			}
+		}
 	}
 	return nil
 }
 
-// lockImage adds an image to the lock, without the tags that another image has.
-func (p *planner) lockImage(img pinset.LockedImage, moved map[string]bool) {
-	img.Tags = slices.DeleteFunc(slices.Clone(img.Tags), func(tag string) bool { return moved[tag] })
-	for _, tag := range img.Tags {
+// heldArtifacts returns the names of the OCI artifacts that the stores have. The lock of a delta also lists those of
+// its bases.
+func (p *planner) heldArtifacts() (map[string]bool, error) {
+	held := map[string]bool{}
+	for _, root := range p.roots {
+		found, err := layout.Open(os.DirFS(root)).Artifacts()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", root, err)
+		}
+		for _, a := range found {
+			held[a.Name] = true
+		}
+	}
+	return held, nil
+}
+
+// ownTags returns the tags that are not in moved, and adds them there.
+func ownTags(tags []string, moved map[string]bool) []string {
+	tags = slices.DeleteFunc(slices.Clone(tags), func(tag string) bool { return moved[tag] })
+	for _, tag := range tags {
 		moved[tag] = true
 	}
+	return tags
+}
+
+// lockArtifact adds an artifact to the lock, without the tags that another one has.
+func (p *planner) lockArtifact(a pinset.LockedArtifact, moved map[string]bool) {
+	a.Tags = ownTags(a.Tags, moved)
+	same := func(other pinset.LockedArtifact) bool { return other.Pin == a.Pin }
+	i := slices.IndexFunc(p.plan.Lock.Artifacts, same)
+	if i < 0 {
+		p.plan.Lock.Artifacts = append(p.plan.Lock.Artifacts, a)
+		return
+	}
+	locked := &p.plan.Lock.Artifacts[i]
+	locked.Tags = slices.Sorted(slices.Values(append(slices.Clone(locked.Tags), a.Tags...)))
+}
+
+// lockImage adds an image to the lock, without the tags that another image has.
+func (p *planner) lockImage(img pinset.LockedImage, moved map[string]bool) {
+	img.Tags = ownTags(img.Tags, moved)
 	same := func(other pinset.LockedImage) bool { return other.Pin == img.Pin }
 	i := slices.IndexFunc(p.plan.Lock.Images, same)
 	if i < 0 {

@@ -33,10 +33,15 @@ func WriteCompacted(ctx context.Context, out io.Writer, p CompactPlan) error {
 			names[name] = img.Config.Encoded()
 		}
 	}
+	var blobs []string
+	for _, b := range pinset.ArtifactBlobs(p.Lock.Artifacts) {
+		blobs = append(blobs, layout.ArtifactBlob(b.Digest))
+	}
 	compaction, err := compose.NewCompaction(readers, compose.Filter{
 		Name:  func(id, name string) bool { return names[name] == id },
 		Image: func(id string, _ []string) bool { return p.Images[id] },
 		Layer: func(id string, needed bool) bool { return needed || p.Layers[id] },
+		Files: blobs,
 	})
 	if err != nil {
 		return err
@@ -81,6 +86,11 @@ func ownFiles(p CompactPlan, needs []pinset.Need) ([]compose.File, error) {
 	files := []compose.File{{Name: layout.OwnLock, Perm: 0o644, Content: lock.Bytes()}}
 	for _, name := range slices.Sorted(maps.Keys(p.Sets)) {
 		files = append(files, compose.File{Name: path.Join(layout.OwnSets, name), Perm: 0o644, Content: []byte(p.Sets[name])})
+	}
+	if len(p.Lock.Artifacts) > 0 {
+		files = append(files,
+			compose.File{Name: layout.ArtifactsIndex, Perm: 0o644, Content: layout.RenderArtifacts(p.Lock.Artifacts)},
+			compose.File{Name: layout.ArtifactsVersion, Perm: 0o644, Content: []byte(layout.ArtifactsVersionText)})
 	}
 	if len(needs) == 0 {
 		return files, nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -32,6 +33,8 @@ type Filter struct {
 	// Layer reports whether to keep a layer; needed is true if an image that is kept uses it. nil
 	// keeps the needed layers.
 	Layer func(id string, needed bool) bool
+	// Files are the names of other files to keep, such as blobs. Each is that of the first store that has it.
+	Files []string
 }
 
 // Compaction is the plan to write several stores as one: a base or a delta, and the deltas that
@@ -45,6 +48,7 @@ type Compaction struct {
 	stores []*squashfs.Reader
 	held   map[string]held
 	images Images
+	files  []string
 }
 
 // held is a layer and the index of the first store that contains it.
@@ -56,7 +60,9 @@ type held struct {
 // NewCompaction reads the records of the stores, the oldest first, and selects the layers and
 // images to keep.
 func NewCompaction(stores []*squashfs.Reader, keep Filter) (*Compaction, error) {
-	c := &Compaction{Needs: []pinset.Need{}, stores: stores, held: map[string]held{}, images: Images{}}
+	c := &Compaction{
+		Needs: []pinset.Need{}, stores: stores, held: map[string]held{}, images: Images{}, files: keep.Files,
+	}
 	var ids []string
 	for n, store := range stores {
 		records, err := readLayers(store)
@@ -250,6 +256,11 @@ func (c *Compaction) fill(
 			return nil, fmt.Errorf("store %d of %d: layer %s: %w", layer.store+1, len(c.stores), id, err)
 		}
 	}
+	for _, name := range c.files {
+		if err := c.moveFile(store, transfers, name); err != nil {
+			return nil, err
+		}
+	}
 	for _, file := range files {
 		if err := store.AddFile(file.Name, file.Perm, bytes.NewReader(file.Content)); err != nil {
 			return nil, err
@@ -257,6 +268,23 @@ func (c *Compaction) fill(
 	}
 	store.images = c.images
 	return store.Close()
+}
+
+// moveFile adds a file of the first store that has it.
+func (c *Compaction) moveFile(store *Store, transfers []*squashfs.Copier, name string) error {
+	for n, from := range c.stores {
+		if _, err := from.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		file, err := transfers[n].Copy(name)
+		if err != nil {
+			return fmt.Errorf("store %d of %d: %w", n+1, len(c.stores), err)
+		}
+		dir, base := store.folder(name)
+		dir.Set(base, file)
+		return nil
+	}
+	return &fs.PathError{Op: "read", Path: name, Err: fs.ErrNotExist}
 }
 
 // moveLayer adds a layer of another store.
