@@ -203,6 +203,7 @@ func prepare(t *testing.T, root string) {
 		"usr/bin/install":           "#!/bin/sh\n",
 		"usr/bin/crio":              "#!/bin/sh\n",
 		"usr/bin/sync":              "#!/bin/sh\n",
+		"usr/bin/mkdir":             "#!/bin/sh\n",
 		"usr/bin/touch":             "#!/bin/sh\n",
 		"usr/bin/udevadm":           "#!/bin/sh\n",
 		"usr/local/bin/pinbox-node": "#!/bin/sh\n",
