@@ -104,6 +104,8 @@ type Result struct {
 	ISO string `json:"iso,omitempty"`
 	// Medium is the volume label of a separate medium for the store; "" without one.
 	Medium string `json:"medium,omitempty"`
+	// StoreURL is where the node fetches the store; "" if it does not.
+	StoreURL string `json:"storeURL,omitempty"`
 	// Installs is the disk that the ISO installs to; "" if it does not install.
 	Installs string `json:"installs,omitempty"`
 	// Seconds is the duration of the build.
@@ -134,6 +136,7 @@ func Build(ctx context.Context, o Options) (Result, error) {
 		Store: p.store.Name, StoreSize: p.store.Size, StoreDigest: p.store.Digest(),
 		StoreRootHash: p.store.RootHash(), Format: o.format().Describe(),
 		NodeStore: s.Config(nil, nil).Store.NodePath(), Installs: s.ISO.InstallDevice, Medium: s.Node.Store.VolumeLabel,
+		StoreURL: s.Node.Store.URL,
 		Warnings: p.warnings, Private: p.private, Seconds: time.Since(started).Seconds(),
 	}
 	if s.ISO.Base != "" {

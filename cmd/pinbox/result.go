@@ -39,6 +39,8 @@ func printBuilt(cmd *cobra.Command, output cli.Output, r builder.Result) error {
 		image = fmt.Sprintf("  %s   boots with the configuration; the store is on a second medium with the label %s\n", r.ISO,
 			r.Medium)
 		next = "pinbox medium " + r.Out + " -o medium.iso"
+	case r.ISO != "" && r.StoreURL != "":
+		image = fmt.Sprintf("  %s   boots with the configuration; the node fetches the store from %s\n", r.ISO, r.StoreURL)
 	case r.Installs != "":
 		image = fmt.Sprintf("  %s   installs both to %s and overwrites it without a question\n", r.ISO, r.Installs)
 	case r.ISO != "":
