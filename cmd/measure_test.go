@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -124,5 +125,28 @@ func TestPackagesAreDocumented(t *testing.T) {
 	}
 	for dir, n := range undocumented {
 		measure(t, dir, "missing package comments in doc.go", n, 0)
+	}
+}
+
+// A program of 37 MB was once committed with the source.
+func TestNoLargeFiles(t *testing.T) {
+	ignored := []string{"../.git", "../bin", "../demo", "../out", "../pinbox", "../pinbox-node"} // .gitignore
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case slices.Contains(ignored, path) && d.IsDir():
+			return fs.SkipDir
+		case slices.Contains(ignored, path) || d.IsDir():
+			return nil
+		}
+		fi, err := d.Info()
+		if err == nil {
+			measure(t, path, "KiB", int(fi.Size()>>10), 512)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
