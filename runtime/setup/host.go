@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -74,9 +75,27 @@ func (h host) read(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	content, err := os.ReadFile(full)
+	content, err := readFile(full)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
+	}
+	return content, err
+}
+
+// maxFile limits a file that is read, in bytes: in the image of somebody else, it may be a link to a device without
+// an end. Those of packages have a few thousand.
+const maxFile = 1 << 20
+
+// readFile reads a file of at most maxFile bytes.
+func readFile(name string) ([]byte, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would block
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(content) > maxFile {
+		err = fmt.Errorf("%s: it has more than %d bytes", name, maxFile)
 	}
 	return content, err
 }

@@ -3,7 +3,6 @@ package setup
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -16,9 +15,6 @@ import (
 
 // releaseLists are the lists of images of MicroShift's packages, microshift-release-info and others.
 const releaseLists = "/usr/share/microshift/release"
-
-// maxReleaseList limits a list in bytes. That of MicroShift 4.20 has 3 KB.
-const maxReleaseList = 1 << 20
 
 // greenbootCheck is in the folder of checks that do not fail a boot: a check in required.d would make greenboot
 // return to the former image of the system, for an image that is missing.
@@ -63,14 +59,7 @@ func (h host) microShift(config crio.Config) (m microShift, notes []string, err 
 // readReleaseList reads the images of a list: an object `images` of names with digests, by their names in
 // MicroShift.
 func readReleaseList(name string) (images []pinset.Image, err error) {
-	fi, err := os.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if fi.Size() > maxReleaseList {
-		return nil, fmt.Errorf("it has %d bytes; MicroShift's lists have a few thousand", fi.Size())
-	}
-	content, err := os.ReadFile(name)
+	content, err := readFile(name)
 	if err != nil {
 		return nil, err
 	}

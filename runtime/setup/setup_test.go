@@ -206,6 +206,24 @@ func readOnlyUsr(t *testing.T, root string) {
 	undo(t, of(t, root, nil))
 }
 
+// An image of somebody else can have links to devices that have no end.
+func TestFilesWithoutAnEnd(t *testing.T) {
+	for _, name := range []string{"usr/share/microshift/release/release-x86_64.json", "etc/sysconfig/crio"} {
+		t.Run(name, func(t *testing.T) {
+			root := image(t, rpm)
+			file := filepath.Join(root, name)
+			_ = os.Remove(file)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.Symlink("/dev/zero", file)); err != nil {
+				t.Fatal(err)
+			}
+			_, err := of(t, root, nil).Run(t.Context())
+			if err == nil || !strings.Contains(err.Error(), "more than 1048576 bytes") {
+				t.Errorf("got %v, want an error with the limit", err)
+			}
+		})
+	}
+}
+
 // What setup cannot use it refuses, and changes nothing.
 func TestRefused(t *testing.T) {
 	for name, test := range map[string]struct {
