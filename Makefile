@@ -10,9 +10,9 @@ GOBUILD := go build -p 2 -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 # The build that lets C libraries do the most expensive work: see docs/build.md. Names
 # of users and hosts are still looked up by Go.
 NATIVE  := $(GOFLAGS),native,osusergo,netgo
-DEBIAN  := conmon cpio cryptsetup-bin dosfstools e2fsprogs exfat-fuse exfatprogs fdisk fusefat gcc gdisk genisoimage gpg gpg-agent jq libblkid-dev libc6-dev libisal-dev libzstd-dev minisign mtools openssl rpm runc skopeo squashfs-tools squashfs-tools-ng strace systemd systemd-container tar udev xorriso xz-utils zstd
+DEBIAN  := conmon cpio cryptsetup-bin dosfstools e2fsprogs exfat-fuse exfatprogs fdisk fusefat gcc gdisk genisoimage gpg gpg-agent jq libblkid-dev libc6-dev libisal-dev libzstd-dev minisign mmdebstrap mtools openssl rpm runc skopeo squashfs-tools squashfs-tools-ng strace systemd systemd-container tar udev xorriso xz-utils zstd
 
-DEBIAN_BOOT := busybox-static dosfstools grub-common grub-efi-amd64-bin isolinux kmod mmdebstrap mtools ovmf qemu-system-x86 seabios syslinux-common
+DEBIAN_BOOT := busybox-static dosfstools grub-common grub-efi-amd64-bin isolinux kmod mtools ovmf qemu-system-x86 seabios syslinux-common
 
 DEBIAN_KUBE := etcd-server
 
@@ -64,10 +64,10 @@ kube-test: deps kube-deps peers
 	go test $(GOFLAGS),kube -timeout 20m -v ./fixtures/kube
 
 # The README's commands in a bare Debian with nothing but make, git and Go: about 3 minutes.
-fresh-test: deps boot-deps bin/peers/debian.tar
+fresh-test: deps bin/peers/debian.tar
 	go test $(GOFLAGS),fresh -timeout 20m -v ./fixtures/fresh
 
-bin/peers/debian.tar:
+bin/peers/debian.tar: | deps
 	mkdir -p bin/peers
 	mmdebstrap --quiet --format=tar --variant=minbase --include=git,make bookworm $@.part
 	mv $@.part $@
@@ -89,8 +89,8 @@ kube-deps:
 boot-deps:
 	@dpkg -s $(DEBIAN_BOOT) >/dev/null 2>&1 || { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $(DEBIAN_BOOT); }
 
-# Real programs that the tests run against, in the versions that their go.mod files pin.
-peers:
+# Real programs that the tests run against, in the versions that their go.mod files pin, and a bare Debian.
+peers: bin/peers/debian.tar
 	$(MAKE) -C fixtures/peers
 
 vet:
