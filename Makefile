@@ -10,7 +10,7 @@ GOBUILD := go build -p 2 -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 # The build that lets C libraries do the most expensive work: see docs/build.md. Names
 # of users and hosts are still looked up by Go.
 NATIVE  := $(GOFLAGS),native,osusergo,netgo
-DEBIAN  := conmon cpio cryptsetup-bin dosfstools e2fsprogs exfat-fuse exfatprogs fdisk fusefat gcc gdisk genisoimage gpg gpg-agent jq libblkid-dev libc6-dev libisal-dev libzstd-dev minisign mmdebstrap mtools openssl procps rpm runc skopeo squashfs-tools squashfs-tools-ng strace systemd systemd-container tar udev xorriso xz-utils zstd
+DEBIAN  := conmon cpio cryptsetup-bin curl dosfstools e2fsprogs exfat-fuse exfatprogs fdisk fusefat gcc gdisk genisoimage gpg gpg-agent jq libblkid-dev libc6-dev libisal-dev libzstd-dev minisign mmdebstrap mtools openssl procps rpm runc skopeo squashfs-tools squashfs-tools-ng strace systemd systemd-container tar udev xorriso xz-utils zstd
 
 DEBIAN_BOOT := busybox-static dosfstools grub-common grub-efi-amd64-bin isolinux kmod mtools ovmf qemu-system-x86 seabios syslinux-common
 
