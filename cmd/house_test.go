@@ -139,7 +139,7 @@ var rooms = map[string][]string{
 		"storage/layout storage/squashfs",
 		"storage/atomicfile storage/codec storage/pinset",
 		"storage/bytesize storage/document storage/filelock storage/iso9660 storage/loop storage/tail storage/verity",
-		"storage/input",
+		"storage/input storage/realm",
 	},
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/pinbox/pinbox/storage/environment"
 	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/realm"
 )
 
 // Reasons why an image cannot be fetched from a registry.
@@ -265,12 +266,12 @@ func (c *Client) openName(ctx context.Context, name string, pinned pinset.Image)
 	if err != nil {
 		return nil, err
 	}
-	realms, err := realmsOf(c.sys, ref)
+	realms, err := realm.Of(c.sys, ref)
 	if err != nil {
 		return nil, classify(ctx, err)
 	}
 	sys := *c.sys
-	sys.DockerProxy = realms.proxy
+	sys.DockerProxy = realms.Proxy
 	wait := c.waiter(pinned.Repository, name)
 	var src imgtypes.ImageSource
 	if err := wait.request(ctx, func(ctx context.Context) (err error) {
@@ -355,9 +356,9 @@ const certificateText = "tls: failed to verify certificate"
 var causes = []struct {
 	text string
 	err  error
-}{{certificateText, ErrCertificate}, {http.ErrSchemeMismatch.Error(), ErrPlainHTTP}, {realmText, ErrRealm}}
+}{{certificateText, ErrCertificate}, {http.ErrSchemeMismatch.Error(), ErrPlainHTTP}, {realm.Text, ErrRealm}}
 
-// registryText is how errors of the library and of realms name a registry.
+// registryText is how errors of the library and of package realm name a registry.
 var registryText = regexp.MustCompile(`container registry (\S+?):? `)
 
 // unusable adds to ErrRegistry why the registry cannot be used, and which one it is.

@@ -16,6 +16,7 @@ import (
 	imgtypes "go.podman.io/image/v5/types"
 
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/realm"
 )
 
 // maxManifest is the limit of a manifest in bytes, which registries have too.
@@ -158,7 +159,13 @@ func (f *fetcher) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	src, err := ref.NewImageSource(ctx, f.sys)
+	realms, err := realm.Of(f.sys, ref)
+	if err != nil {
+		return err
+	}
+	sys := *f.sys
+	sys.DockerProxy = realms.Proxy
+	src, err := ref.NewImageSource(ctx, &sys)
 	if err != nil {
 		return err
 	}

@@ -2,9 +2,14 @@ package registry_test
 
 import (
 	"encoding/base64"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -216,5 +221,60 @@ func TestDigestMismatch(t *testing.T) {
 	})
 	if _, err := (registry.Client{}).Resolve(t.Context(), image(t, pin)); !errors.Is(err, registry.ErrDigest) {
 		t.Errorf("got %v, want %v", err, registry.ErrDigest)
+	}
+}
+
+// A registry names in WWW-Authenticate the URL that gives tokens for a password. A bug was to send the password
+// to any URL.
+func TestPasswordsStayInTheDomainOfTheRegistry(t *testing.T) {
+	plain, _, pin := serveRegistry(t, "")
+	realm := ""
+	front := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") == "Bearer good" {
+			httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: plain.Host}).ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("WWW-Authenticate", fmt.Sprintf("Bearer realm=%q,service=x", realm))
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	defer front.Close()
+	t.Setenv("SSL_CERT_FILE", writeFile(t, string(pem.EncodeToMemory(&pem.Block{
+		Type: "CERTIFICATE", Bytes: front.Certificate().Raw,
+	}))))
+	host := strings.TrimPrefix(front.URL, "https://")
+	// By a mirror, since registries on loopback need no TLS.
+	c := registry.Client{
+		AuthFile:       writeAuthFile(t, host, "me"),
+		RegistriesConf: writeFile(t, fmt.Sprintf("[[registry]]\nprefix = \"source.invalid\"\nlocation = %q\n", host)),
+	}
+	img := image(t, "source.invalid"+pin[strings.Index(pin, "/"):])
+	for name, test := range map[string]struct {
+		address string
+		serve   func(*httptest.Server)
+		own     bool
+	}{
+		"its host":             {"127.0.0.1", (*httptest.Server).StartTLS, true},
+		"its host without TLS": {"127.0.0.1", (*httptest.Server).Start, false},
+		"another host":         {"127.0.0.2", (*httptest.Server).Start, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := net.Listen("tcp", test.address+":0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			given := ""
+			tokens := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(
+				func(w http.ResponseWriter, r *http.Request) {
+					_, given, _ = r.BasicAuth()
+					_, _ = w.Write([]byte(`{"token":"good"}`))
+				})}}
+			test.serve(tokens)
+			defer tokens.Close()
+			realm = tokens.URL + "/token"
+			_, err = c.Resolve(t.Context(), img)
+			if (given == "secret") != test.own || (err == nil) != test.own {
+				t.Errorf("got %v, and the password %q was sent to %s, want that: %v", err, given, realm, test.own)
+			}
+		})
 	}
 }

@@ -1,4 +1,4 @@
-package storage
+package realm
 
 import (
 	"fmt"
@@ -15,14 +15,14 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// realmText is in the error of a request that realms refuses.
-const realmText = "wants its password sent to"
+// Text is in the error of a request that is refused: the library drops the types of errors.
+const Text = "wants its password sent to"
 
-// realms decides where the password for an image's registry, or for a mirror of it, may go. The
+// Realms decides where the password for an image's registry, or for a mirror of it, may go. The
 // library sends it to any URL that the registry names in WWW-Authenticate (getBearerToken and
 // getBearerTokenOAuth2 in docker/docker_client.go of containers/image). SystemContext.DockerProxy
 // is called with the URL of each request before the request is sent.
-type realms struct {
+type Realms struct {
 	endpoints map[string]endpoint // by HOST or HOST:PORT
 	mu        sync.Mutex
 	// asked is the registry whose /v2/ was requested last, until its next request: what is requested
@@ -39,8 +39,8 @@ type endpoint struct {
 	password, identity bool
 }
 
-// realmsOf returns the realms for an image with its mirrors.
-func realmsOf(sys *imgtypes.SystemContext, ref imgtypes.ImageReference) (*realms, error) {
+// Of returns the realms for an image with its mirrors.
+func Of(sys *imgtypes.SystemContext, ref imgtypes.ImageReference) (*Realms, error) {
 	named := ref.DockerReference()
 	registry, err := sysregistriesv2.FindRegistry(sys, named.Name())
 	if err != nil {
@@ -55,14 +55,15 @@ func realmsOf(sys *imgtypes.SystemContext, ref imgtypes.ImageReference) (*realms
 	if err != nil {
 		return nil, err
 	}
-	r := &realms{endpoints: map[string]endpoint{}}
+	unverified := sys.DockerInsecureSkipTLSVerify == imgtypes.OptionalBoolTrue
+	r := &Realms{endpoints: map[string]endpoint{}}
 	for _, s := range sources {
 		secret, err := dockerconfig.GetCredentialsForRef(sys, s.Reference)
 		if err != nil {
 			return nil, err
 		}
 		e := endpoint{
-			host: reference.Domain(s.Reference), insecure: s.Endpoint.Insecure,
+			host: reference.Domain(s.Reference), insecure: s.Endpoint.Insecure || unverified,
 			password: secret != imgtypes.DockerAuthConfig{}, identity: secret.IdentityToken != "",
 		}
 		if e.host == "docker.io" {
@@ -77,15 +78,15 @@ func realmsOf(sys *imgtypes.SystemContext, ref imgtypes.ImageReference) (*realms
 	return r, nil
 }
 
-// proxy is a SystemContext.DockerProxy.
-func (r *realms) proxy(u *url.URL) (*url.URL, error) {
+// Proxy is a SystemContext.DockerProxy. Without it, the library takes the same proxies of the environment.
+func (r *Realms) Proxy(u *url.URL) (*url.URL, error) {
 	if err := r.check(u); err != nil {
 		return nil, err
 	}
 	return http.ProxyFromEnvironment(&http.Request{URL: u})
 }
 
-func (r *realms) check(u *url.URL) error {
+func (r *Realms) check(u *url.URL) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e, ok := r.endpoints[u.Host]; ok && strings.HasPrefix(u.Path, "/v2/") && e.mayHave(u) {
@@ -96,7 +97,7 @@ func (r *realms) check(u *url.URL) error {
 		return nil
 	}
 	if !r.asked.mayHave(u) {
-		return fmt.Errorf("container registry %s %s %s://%s", r.asked.host, realmText, u.Scheme, u.Host)
+		return fmt.Errorf("container registry %s %s %s://%s", r.asked.host, Text, u.Scheme, u.Host)
 	}
 	return nil
 }
@@ -106,7 +107,7 @@ func (e endpoint) mayHave(u *url.URL) bool {
 	if !e.password || e.insecure {
 		return true
 	}
-	own := sameDomain(hostname(e.host), u.Hostname())
+	own := sameDomain((&url.URL{Host: e.host}).Hostname(), u.Hostname())
 	// The library puts the user's name into the URL, and net/http sends no password to another domain
 	// to which such a request is redirected.
 	if !own && !e.identity && !u.Query().Has("account") {

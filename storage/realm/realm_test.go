@@ -1,4 +1,4 @@
-package storage
+package realm
 
 import "testing"
 
