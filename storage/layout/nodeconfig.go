@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
@@ -58,13 +59,7 @@ const (
 )
 
 // Validate returns an error for another value.
-func (p Pins) Validate() error {
-	switch p {
-	case "", PinsOperator, PinsNode:
-		return nil
-	}
-	return fmt.Errorf("pins is %q; it must be %s or %s", p, PinsOperator, PinsNode)
-}
+func (p Pins) Validate() error { return oneOf("pins", p, PinsOperator, PinsNode) }
 
 // ImageVolumes is what a node does about images that pods use as image volumes, which CRI-O cannot mount
 // from a read-only store: containers/storage issue 1864.
@@ -78,11 +73,7 @@ const (
 
 // Validate returns an error for another value.
 func (v ImageVolumes) Validate() error {
-	switch v {
-	case "", ImageVolumesReport, ImageVolumesCopy:
-		return nil
-	}
-	return fmt.Errorf("imageVolumes is %q; it must be %s or %s", v, ImageVolumesReport, ImageVolumesCopy)
+	return oneOf("imageVolumes", v, ImageVolumesReport, ImageVolumesCopy)
 }
 
 // Kubelet is what a node does about records of the kubelet.
@@ -95,13 +86,7 @@ const (
 )
 
 // Validate returns an error for another value.
-func (k Kubelet) Validate() error {
-	switch k {
-	case "", KubeletReport, KubeletMend:
-		return nil
-	}
-	return fmt.Errorf("kubelet is %q; it must be %s or %s", k, KubeletReport, KubeletMend)
-}
+func (k Kubelet) Validate() error { return oneOf("kubelet", k, KubeletReport, KubeletMend) }
 
 // Verity is when a node mounts stores by dm-verity.
 type Verity string
@@ -115,12 +100,19 @@ const (
 )
 
 // Validate returns an error for another value.
-func (v Verity) Validate() error {
-	switch v {
-	case "", VerityAuto, VerityRequire, VerityOff:
+func (v Verity) Validate() error { return oneOf("verity", v, VerityAuto, VerityRequire, VerityOff) }
+
+// oneOf returns an error for the value of a field that is none of these; "" is the default.
+func oneOf[T ~string](field string, value T, values ...T) error {
+	if value == "" || slices.Contains(values, value) {
 		return nil
 	}
-	return fmt.Errorf("verity is %q; it must be %s, %s or %s", v, VerityAuto, VerityRequire, VerityOff)
+	last := len(values) - 1
+	names := string(values[0])
+	for _, v := range values[1:last] {
+		names += ", " + string(v)
+	}
+	return fmt.Errorf("%s is %q; it must be %s or %s", field, value, names, values[last])
 }
 
 // Validate returns an error if a node cannot use the configuration.

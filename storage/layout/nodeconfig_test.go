@@ -51,15 +51,18 @@ func TestReadNodeConfig(t *testing.T) {
 		`{"version": 1, "verity": "on"}`: {
 			layout.NodeConfig{}, `verity is "on"; it must be auto, require or off`,
 		},
-		`{"version": 1, "name": "a\"b"}`:      {layout.NodeConfig{}, "quotes, backslashes or control characters"},
-		`{"version": 1, "release": -1}`:       {layout.NodeConfig{}, "release -1: negative"},
-		`{"version": 1, "store": "aaaa"}`:     {layout.NodeConfig{}, `store "aaaa"`},
-		`{"version": 1, "keepPervious": 1}`:   {layout.NodeConfig{}, `unknown field "keepPervious"`},
-		`{"version": 1, "keepPrevious": "1"}`: {layout.NodeConfig{}, "cannot unmarshal string"},
-		`{"version": 1} {"version": 1}`:       {layout.NodeConfig{}, "after top-level value"},
-		`{"version": 2, "colour": "red"}`:     {layout.NodeConfig{}, "a newer pinbox made it, so update this one"},
-		`{"keepPrevious": 0}`:                 {layout.NodeConfig{}, "version 0; this pinbox reads version 1"},
-		"":                                    {layout.NodeConfig{}, "unexpected end of JSON input"},
+		`{"version": 1, "kubelet": "on"}`:      {layout.NodeConfig{}, `kubelet is "on"; it must be report or mend`},
+		`{"version": 1, "pins": "on"}`:         {layout.NodeConfig{}, `pins is "on"; it must be operator or node`},
+		`{"version": 1, "imageVolumes": "on"}`: {layout.NodeConfig{}, `imageVolumes is "on"; it must be report or copy`},
+		`{"version": 1, "name": "a\"b"}`:       {layout.NodeConfig{}, "quotes, backslashes or control characters"},
+		`{"version": 1, "release": -1}`:        {layout.NodeConfig{}, "release -1: negative"},
+		`{"version": 1, "store": "aaaa"}`:      {layout.NodeConfig{}, `store "aaaa"`},
+		`{"version": 1, "keepPervious": 1}`:    {layout.NodeConfig{}, `unknown field "keepPervious"`},
+		`{"version": 1, "keepPrevious": "1"}`:  {layout.NodeConfig{}, "cannot unmarshal string"},
+		`{"version": 1} {"version": 1}`:        {layout.NodeConfig{}, "after top-level value"},
+		`{"version": 2, "colour": "red"}`:      {layout.NodeConfig{}, "a newer pinbox made it, so update this one"},
+		`{"keepPrevious": 0}`:                  {layout.NodeConfig{}, "version 0; this pinbox reads version 1"},
+		"":                                     {layout.NodeConfig{}, "unexpected end of JSON input"},
 	} {
 		t.Run(content, func(t *testing.T) {
 			if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
