@@ -1,6 +1,7 @@
 package ignition
 
 import (
+	"errors"
 	"fmt"
 
 	butane "github.com/coreos/butane/config"
@@ -16,6 +17,9 @@ const (
 	openshiftVariant = "openshift"
 	openshiftVersion = "4.14.0"
 )
+
+// ErrTooLarge says that an object exceeds what the cluster takes.
+var ErrTooLarge = errors.New("too large for a cluster")
 
 // maxMachineConfig is the most that the rendered MachineConfig of a pool may have, in bytes: MaxMachineConfigSize in
 // pkg/controller/common of the Machine Config Operator, from the limit of etcd.
@@ -50,7 +54,7 @@ func MachineConfig(name, pool string, parts provision.Parts) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w: %w", name, ErrButane, err)
 	}
 	if len(object) > maxMachineConfig {
-		return nil, fmt.Errorf("%s: %w: it has %d bytes, and a MachineConfig at most %d", name, ErrButane, len(object),
+		return nil, fmt.Errorf("%s: %w: it has %d bytes, and a MachineConfig at most %d", name, ErrTooLarge, len(object),
 			maxMachineConfig)
 	}
 	return object, nil

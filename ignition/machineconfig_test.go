@@ -38,8 +38,8 @@ func TestSizeOfAMachineConfig(t *testing.T) {
 	}
 	_, err = render(size + 1)
 	if want := fmt.Sprintf("%d bytes, and a MachineConfig at most %d", limit+1, limit); !errors.Is(err,
-		ignition.ErrButane) || !strings.Contains(err.Error(), want) {
-		t.Errorf("got %v, want %v with %q", err, ignition.ErrButane, want)
+		ignition.ErrTooLarge) || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %v with %q", err, ignition.ErrTooLarge, want)
 	}
 }
 

@@ -271,6 +271,7 @@ var table = []cli.Row{
 		builder.ErrNodeBinary, cli.ExitInput,
 		"`GOARCH=… make node` builds one next to pinbox; or name one with spec.node.binary or --node-binary",
 	},
+	{ignition.ErrTooLarge, cli.ExitInput, "shorten the texts of spec.node: it holds nothing else of yours"},
 	{ignition.ErrButane, cli.ExitInput, "`butane --strict` shows the line"},
 	{
 		ignition.ErrConflict, cli.ExitInput,
