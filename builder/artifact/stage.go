@@ -232,7 +232,7 @@ func (s *Stage) Publish() error {
 		return &os.LinkError{Op: "rename", Old: s.Dir, New: s.out, Err: err}
 	}
 	s.published = true
-	return atomicfile.SyncDir(filepath.Dir(s.out))
+	return atomicfile.Published(s.out)
 }
 
 // Discard removes the stage, unless it was published, and unlocks it.

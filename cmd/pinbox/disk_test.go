@@ -146,6 +146,9 @@ func TestFaultAtEachOperationOfACommand(t *testing.T) {
 				if err == nil || missing == nil {
 					checkOutput(t, dir, cli.ExitOK, want[name])
 				}
+				if said := strings.Contains(stderr, "/out is complete, but may be lost"); said != (err != nil && missing == nil) {
+					t.Errorf("got that the output is complete: %v, want %v\n%s", said, !said, stderr)
+				}
 				if missing != nil {
 					if code, stderr := run(); code != cli.ExitOK {
 						t.Errorf("the next run: got exit code %d, want %d\n%s", code, cli.ExitOK, stderr)

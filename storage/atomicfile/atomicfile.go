@@ -153,7 +153,7 @@ func start(f *os.File, err error, path string, perm fs.FileMode) (*File, error) 
 	return &File{File: f, path: path}, nil
 }
 
-// Commit syncs the file, renames it to its path, and syncs the directory.
+// Commit syncs the file, renames it to its path, and syncs the directory as Published does.
 func (f *File) Commit() error {
 	if err := f.Sync(); err != nil {
 		return err
@@ -161,12 +161,12 @@ func (f *File) Commit() error {
 	if err := os.Rename(f.Name(), f.path); err != nil {
 		return err
 	}
-	dir := filepath.Dir(f.path)
+	path := f.path
 	f.path = ""
 	if err := f.Close(); err != nil {
 		return err
 	}
-	return SyncDir(dir)
+	return Published(path)
 }
 
 // Abort removes the file, unless it was committed.
@@ -214,6 +214,15 @@ func finish(f *File, err error, content []byte) (bool, error) {
 		return false, err
 	}
 	return true, f.Commit()
+}
+
+// Published syncs the directory of a file or folder that was renamed to path. If that fails, the file is complete and
+// stays, but a crash may still take it: the error says so, since a success promises more.
+func Published(path string) error {
+	if err := SyncDir(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("%s is complete, but may be lost if this machine stops: %w", path, err)
+	}
+	return nil
 }
 
 // SyncDir syncs a directory, so that renames in it survive a crash.
