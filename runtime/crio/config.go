@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"path/filepath"
@@ -47,6 +48,10 @@ type Config struct {
 	Ineffective []string
 }
 
+// maxConfig limits all files together, in bytes: 100,000 pins of 150 bytes are 15 MB, and CRI-O keeps them all in
+// memory. In an image of an operating system, a file may be a link to a device without an end.
+const maxConfig = 16 << 20
+
 // section is the part of a file that pinbox reads. CRI-O ignores unknown keys.
 type section struct {
 	PinnedImages *[]string `toml:"pinned_images"` // at the top level, where CRI-O ignores it
@@ -81,8 +86,14 @@ func ReadConfig(etc fs.FS) (Config, error) {
 		return Config{}, err
 	}
 	var errs []error
+	budget := int64(maxConfig)
 	for _, name := range files {
-		errs = append(errs, c.add(etc, name))
+		content, err := read(etc, name, budget)
+		budget -= int64(len(content))
+		if err == nil {
+			err = c.add(name, content)
+		}
+		errs = append(errs, err)
 	}
 	if slices.Contains(c.PinnedImages, "*") { // a list that a later file replaces does not matter
 		errs = append(errs, fmt.Errorf("%w: %s pins \"*\" alone, which crashes it", ErrConfig, c.PinnedBy))
@@ -90,14 +101,31 @@ func ReadConfig(etc fs.FS) (Config, error) {
 	return c, errors.Join(errs...)
 }
 
-func (c *Config) add(etc fs.FS, name string) error {
-	content, err := fs.ReadFile(etc, name)
+// read reads a file of at most so many bytes; none if it does not exist.
+func read(etc fs.FS, name string, most int64) ([]byte, error) {
+	fi, err := fs.Stat(etc, name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
+	}
+	if err == nil && fi.Mode()&fs.ModeNamedPipe != 0 { // to open it would block; a device such as /dev/null is fine
+		err = fmt.Errorf("%w: %s is a pipe", ErrConfig, path.Join(etcCrio, name))
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
+	f, err := etc.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(content)) > most {
+		return nil, fmt.Errorf("%w: %s: its files have more than %d bytes", ErrConfig, path.Join(etcCrio, name), maxConfig)
+	}
+	return content, err
+}
+
+func (c *Config) add(name string, content []byte) error {
 	where := path.Join(etcCrio, name)
 	var s section
 	if _, err := toml.NewDecoder(bytes.NewReader(content)).Decode(&s); err != nil {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -208,7 +209,20 @@ func readOnlyUsr(t *testing.T, root string) {
 
 // An image of somebody else can have links to devices that have no end.
 func TestFilesWithoutAnEnd(t *testing.T) {
-	for _, name := range []string{"usr/share/microshift/release/release-x86_64.json", "etc/sysconfig/crio"} {
+	t.Run("a pipe", func(t *testing.T) {
+		root := image(t, rpm)
+		if err := syscall.Mkfifo(filepath.Join(root, "etc/crio/crio.conf.d/20-pipe"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := of(t, root, nil).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "20-pipe is a pipe") {
+			t.Errorf("got %v, want an error", err)
+		}
+	})
+	for name, want := range map[string]string{
+		"usr/share/microshift/release/release-x86_64.json": "more than 1048576 bytes",
+		"etc/sysconfig/crio":           "more than 1048576 bytes",
+		"etc/crio/crio.conf.d/20-zero": "more than 16777216 bytes",
+	} {
 		t.Run(name, func(t *testing.T) {
 			root := image(t, rpm)
 			file := filepath.Join(root, name)
@@ -217,7 +231,7 @@ func TestFilesWithoutAnEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := of(t, root, nil).Run(t.Context())
-			if err == nil || !strings.Contains(err.Error(), "more than 1048576 bytes") {
+			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want an error with the limit", err)
 			}
 		})
