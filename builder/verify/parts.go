@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/progress"
@@ -32,13 +33,44 @@ func (v *Result) split(ctx context.Context, dir, name string, sums layout.Sums, 
 	if _, failed := os.Lstat(filepath.Join(dir, name)); failed == nil { // it is not compared with its sum
 		err = errors.Join(err, fmt.Errorf("%s is there in parts, and as one file", name))
 	}
-	errs := []error{err, compareSums(ctx, dir, sums, name, got, hooks)}
+	errs := []error{err, v.addListed(ctx, dir, name, sums, got, hooks), differences(sums, got)}
 	lock, err := artifact.ReadLock(filepath.Join(dir, artifact.LockFile))
 	if errs = append(errs, err); errors.Join(errs...) == nil {
-		v.Totals, v.Unchecked = lock.Totals(), []string{recordsInParts}
+		v.Totals, v.Unchecked = lock.Totals(), append(v.Unchecked, recordsInParts)
 		errs = append(errs, checkProvenance(dir, lock, sums))
 	}
 	return errors.Join(errs...)
+}
+
+// addListed adds the sums of the other files that are listed. The folder may be a stick, with files of others: they
+// are counted, and not read. One with the name of the store and another ending is a part that is not listed.
+func (v *Result) addListed(
+	ctx context.Context, dir, store string, want, got layout.Sums, hooks progress.Hooks,
+) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	others := 0
+	for _, e := range entries {
+		name := e.Name()
+		switch {
+		case name == artifact.SumsFile || got[name] != "" || signs(name, want):
+		case want[name] != "":
+			if got[name], err = artifact.SumFile(ctx, filepath.Join(dir, name), hooks); err != nil {
+				return err
+			}
+		case strings.HasPrefix(name, store):
+			got[name] = "not listed"
+		default:
+			others++
+		}
+	}
+	if others > 0 {
+		v.Unchecked = append(v.Unchecked, fmt.Sprintf("%d other files and folders, which are not in %s", others,
+			artifact.SumsFile))
+	}
+	return nil
 }
 
 // parts reads the parts of a store, and returns the store and the sums of both.

@@ -50,6 +50,19 @@ func TestVerifyParts(t *testing.T) {
 	}
 }
 
+// The parts are on a stick that has files of others, which are not read.
+func TestVerifyOnAStick(t *testing.T) {
+	dir := copied(t, splitOf(t, built(t).base))
+	shell(t, dir, "mkdir -p 'System Volume Information/x'; echo x >notes.txt; mkfifo pipe")
+	got, err := artifactOf(t, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "3 other files and folders, which are not in SHA256SUMS"; !slices.Contains(got.Unchecked, want) {
+		t.Errorf("got the unchecked %q, want %q too", got.Unchecked, want)
+	}
+}
+
 func TestVerifyFindsDamagedParts(t *testing.T) {
 	parts := splitOf(t, built(t).base)
 	for name, c := range map[string]struct {

@@ -115,6 +115,11 @@ func compareSums(
 	if err := artifact.SumTree(ctx, dir, store, got, hooks); err != nil {
 		return err
 	}
+	return differences(want, got)
+}
+
+// differences compares sums with those of the files.
+func differences(want, got layout.Sums) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		switch sum, ok := got[name]; {
