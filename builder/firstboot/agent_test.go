@@ -111,32 +111,13 @@ func sum(t *testing.T, name string) [32]byte {
 // The area may be packed by another program, and its description have a short name: IGNINFO.JSO.
 func TestMergeWithAnyArea(t *testing.T) {
 	theirs := []byte(`{"ignition":{"version":"3.1.0"},"storage":{"files":[{"path":"/etc/theirs","contents":{"source":"data:,x"}}]}}`)
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "config.ign"), theirs, 0o600); err != nil {
-		t.Fatal(err)
-	}
 	for _, pack := range []string{"cat", "gzip", "xz --check=crc32", "zstd"} {
 		t.Run(pack, func(t *testing.T) {
-			archive := fixtures.Run(t, "sh", "-c", "cd "+dir+" && echo config.ign | cpio --quiet -o -H newc | "+pack)
 			base := fixtures.LiveISO(t, "-iso-level", "1", "--norock")
 			if names := fixtures.Run(t, "isoinfo", "-f", "-i", base); !strings.Contains(names, "/COREOS/IGNINFO.JSO;1\n") {
 				t.Fatalf("got the names\n%s\nwant IGNINFO.JSO", names)
 			}
-			image, f, err := iso.OpenFile(base)
-			if err != nil {
-				t.Fatal(err)
-			}
-			area, err := image.IgnitionArea()
-			if err := errors.Join(err, f.Close()); err != nil {
-				t.Fatal(err)
-			}
-			out, err := os.OpenFile(base, os.O_WRONLY, 0)
-			if err == nil {
-				_, err = out.WriteAt([]byte(archive), area.Offset)
-			}
-			if err := errors.Join(err, out.Close()); err != nil {
-				t.Fatal(err)
-			}
+			fill(t, base, theirs, pack)
 			a := appliance(t, func(s *spec.Spec) { s.ISO = spec.ISO{Base: base, Existing: spec.ExistingMerge} })
 			files, err := firstboot.Configure(a, nil, nil, "")
 			if err != nil {
@@ -148,6 +129,65 @@ func TestMergeWithAnyArea(t *testing.T) {
 				t.Errorf("got the config\n%s\nin the ISO, want merged.ign of mode 0600 (it has %o) with both configs", got, merged.Perm)
 			}
 		})
+	}
+}
+
+// fill writes a config into the area of an ISO, packed by a program.
+func fill(t *testing.T, base string, config []byte, pack string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "config.ign"), config, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	archive := fixtures.Run(t, "sh", "-c", "cd "+dir+" && echo config.ign | cpio --quiet -o -H newc | "+pack)
+	image, f, err := iso.OpenFile(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	area, err := image.IgnitionArea()
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if int64(len(archive)) > area.Length {
+		t.Fatalf("got an archive of %d bytes, want at most %d", len(archive), area.Length)
+	}
+	out, err := os.OpenFile(base, os.O_WRONLY, 0)
+	if err == nil {
+		_, err = out.WriteAt([]byte(archive), area.Offset)
+	}
+	if err := errors.Join(err, out.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A config that fills its area is merged into a larger one. Without merge, ours has to fit.
+func TestMergeIntoAFullArea(t *testing.T) {
+	random := make([]byte, 64_000) // of 65,536
+	if _, err := rand.NewChaCha8([32]byte{}).Read(random); err != nil {
+		t.Fatal(err)
+	}
+	theirs := []byte(`{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/etc/theirs",` +
+		`"contents":{"source":"data:;base64,` + base64.StdEncoding.EncodeToString(random) + `"}}]}}`)
+	base, out := fixtures.LiveISO(t, "-rock"), filepath.Join(t.TempDir(), "out.iso")
+	fill(t, base, theirs, "gzip")
+	a := appliance(t, func(s *spec.Spec) { s.ISO = spec.ISO{Base: base, Existing: spec.ExistingMerge} })
+	files, err := firstboot.Configure(a, nil, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := iso.Apply(t.Context(), base, out, files.LiveISO(a.Spec).Edit); err != nil {
+		t.Fatal(err)
+	}
+	image, f, err := iso.OpenFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if got, err := image.Ignition(); err != nil || !bytes.Equal(got, files.Texts()["merged.ign"].Content) {
+		t.Errorf("got a config of %d bytes, %v, want merged.ign", len(got), err)
+	}
+	if area, err := image.IgnitionArea(); err != nil || area.Length <= 65536 {
+		t.Errorf("got an area of %d bytes, %v, want a larger one than the base has", area.Length, err)
 	}
 }
 

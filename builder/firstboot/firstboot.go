@@ -252,6 +252,7 @@ func (c Files) edit(s spec.Spec) iso.Edit {
 	_, arch, _ := s.Platform.Split()
 	return iso.Edit{
 		Architecture: arch, Ignition: c.embedded(), Force: s.ISO.Existing != "", Private: c.secret,
+		Grow:  s.ISO.Existing == spec.ExistingMerge, // their config cannot be made smaller
 		Kargs: iso.KargsEdit{Append: k.Append, Delete: k.Delete, Replace: k.Replace},
 	}
 }

@@ -45,7 +45,7 @@ func Create(
 	if err != nil {
 		return err
 	}
-	l, err := editor{i}.plan(additions)
+	l, err := editor{i}.plan(additions, movedFile{})
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,9 @@ type Edit struct {
 	// not embed.
 	Ignition []byte
 	Force    bool
-	Kargs    KargsEdit
+	// Grow moves the file of the Ignition area to the end of the image, if it is too small there.
+	Grow  bool
+	Kargs KargsEdit
 	// Architecture of the edit, as in GOARCH; "" for any.
 	Architecture string
 	// Additions to Dir.
@@ -93,11 +95,11 @@ func (ed editor) edit(e Edit) (layout, error) {
 	if _, _, err := ed.features(); err != nil {
 		return layout{}, err
 	}
-	texts, err := ed.texts(e)
+	texts, moved, err := ed.texts(e)
 	if err != nil {
 		return layout{}, err
 	}
-	draft, err := ed.plan(append(slices.Clone(e.Additions), Addition{Name: UndoName}))
+	draft, err := ed.plan(append(slices.Clone(e.Additions), Addition{Name: UndoName}), moved)
 	if err != nil {
 		return layout{}, err
 	}
@@ -113,7 +115,7 @@ func (ed editor) edit(e Edit) (layout, error) {
 	if err != nil {
 		return layout{}, err
 	}
-	l, err := ed.plan(append(slices.Clone(e.Additions), Addition{UndoName, int64(len(back)), bytes.NewReader(back)}))
+	l, err := ed.plan(append(slices.Clone(e.Additions), Addition{UndoName, int64(len(back)), bytes.NewReader(back)}), moved)
 	if err != nil {
 		return layout{}, err
 	}
@@ -128,27 +130,26 @@ func (ed editor) edit(e Edit) (layout, error) {
 }
 
 // texts returns the changes in the areas that boot loaders and Ignition read.
-func (ed editor) texts(e Edit) ([]patch, error) {
-	var patches []patch
+func (ed editor) texts(e Edit) (patches []patch, moved movedFile, err error) {
 	if e.Ignition != nil {
 		if there, err := ed.Ignition(); err == nil && there != nil && !e.Force {
-			return nil, ErrHasConfig
+			return nil, moved, ErrHasConfig
 		}
-		p, err := ed.embed(e.Ignition)
-		if err != nil {
-			return nil, err
+		var p patch
+		if p, moved, err = ed.embed(e.Ignition, e.Grow); err != nil {
+			return nil, moved, err
 		}
 		patches = append(patches, p)
 	}
 	k, err := ed.Kargs()
 	if len(e.Kargs.Append)+len(e.Kargs.Delete)+len(e.Kargs.Replace) == 0 && (err == nil || errors.Is(err, ErrNoKargs)) {
-		return patches, nil
+		return patches, moved, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, moved, err
 	}
 	more, err := k.edit(e.Kargs)
-	return append(patches, more...), err
+	return append(patches, more...), moved, err
 }
 
 // areas returns the areas that other programs may edit later, such as coreos-installer.

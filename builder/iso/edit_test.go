@@ -139,22 +139,27 @@ func checkTrees(t *testing.T, out string, size int64, args []string) {
 	if sum != size {
 		t.Errorf("xorriso: got %d bytes, want %d\n%s", sum, size, listing)
 	}
-	trees := [][]string{{}}
-	for _, arg := range args {
-		switch arg {
-		case "-rock":
-			trees = append(trees, []string{"-R"})
-		case "-J":
-			trees = append(trees, []string{"-J"})
-		}
-	}
-	for _, tree := range trees {
+	for _, tree := range trees(args) {
 		out, err := exec.Command("isoinfo", append(append([]string{"-i", out}, tree...), "-l")...).CombinedOutput()
 		if err != nil || !strings.Contains(strings.ToLower(string(out)), "/pinbox/") ||
 			!strings.Contains(strings.ToLower(string(out)), "store.squashfs") {
 			t.Errorf("isoinfo %v: got %v, want the store in the list\n%s", tree, err, out)
 		}
 	}
+}
+
+// trees returns isoinfo's flags for each directory tree of a LiveISO.
+func trees(options []string) [][]string {
+	trees := [][]string{{}}
+	for _, option := range options {
+		switch option {
+		case "-rock":
+			trees = append(trees, []string{"-R"})
+		case "-J":
+			trees = append(trees, []string{"-J"})
+		}
+	}
+	return trees
 }
 
 // checkBase checks that the output differs from its base only in a few numbers.

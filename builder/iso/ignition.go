@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/pinbox/pinbox/storage/iso9660"
 )
@@ -37,6 +38,13 @@ type Area struct{ Offset, Length int64 }
 // IgnitionArea finds the area for the config: by igninfo.json, by the legacy header, or all of
 // images/ignition.img.
 func (i *Image) IgnitionArea() (Area, error) {
+	a, _, err := i.ignitionArea()
+	return a, err
+}
+
+// ignitionArea also returns the name of the file that is the area and nothing else, in a folder of the root; "" if
+// there is none.
+func (i *Image) ignitionArea() (a Area, file string, err error) {
 	info := struct {
 		File           string
 		Offset, Length *int64
@@ -45,23 +53,23 @@ func (i *Image) IgnitionArea() (Area, error) {
 	switch {
 	case errors.Is(err, iso9660.ErrNotFound):
 		if a, ok := i.legacyIgnition(); ok {
-			return a, i.checkArea(a, "legacy header")
+			return a, "", i.checkArea(a, "legacy header")
 		}
 	case err != nil:
-		return Area{}, err
+		return Area{}, "", err
 	default:
 		if err := json.Unmarshal(text, &info); err != nil {
-			return Area{}, fmt.Errorf("%s: %w: %w", ignInfoName, iso9660.ErrCorrupt, err)
+			return Area{}, "", fmt.Errorf("%s: %w: %w", ignInfoName, iso9660.ErrCorrupt, err)
 		}
 	}
 	f, err := i.Find(info.File)
 	if errors.Is(err, iso9660.ErrNotFound) {
-		return Area{}, ErrNoIgnition
+		return Area{}, "", ErrNoIgnition
 	}
 	if err != nil {
-		return Area{}, err
+		return Area{}, "", err
 	}
-	a := Area{Offset: 0, Length: f.Size}
+	a = Area{Offset: 0, Length: f.Size}
 	if info.Offset != nil {
 		a.Offset, a.Length = *info.Offset, f.Size-*info.Offset
 	}
@@ -69,14 +77,17 @@ func (i *Image) IgnitionArea() (Area, error) {
 		a.Length = *info.Length
 	}
 	if a.Offset < 0 || a.Length <= 0 || a.Offset+a.Length > f.Size || !f.Contiguous() {
-		return Area{}, fmt.Errorf("%s: %w: the area from %d, %d bytes long, is not within %s, which has %d",
+		return a, "", fmt.Errorf("%s: %w: the area from %d, %d bytes long, is not within %s, which has %d",
 			ignInfoName, iso9660.ErrCorrupt, a.Offset, a.Length, info.File, f.Size)
 	}
 	if a.Length > maxArchive {
-		return Area{}, fmt.Errorf("%s: %w: the area has %d bytes", ignInfoName, iso9660.ErrCorrupt, a.Length)
+		return a, "", fmt.Errorf("%s: %w: the area has %d bytes", ignInfoName, iso9660.ErrCorrupt, a.Length)
+	}
+	if a.Length == f.Size && strings.Count(info.File, "/") == 1 {
+		file = info.File
 	}
 	a.Offset += f.Offset()
-	return a, i.checkArea(a, ignInfoName)
+	return a, file, i.checkArea(a, ignInfoName)
 }
 
 func (i *Image) legacyIgnition() (Area, bool) {
@@ -125,32 +136,44 @@ type patch struct {
 	content []byte
 }
 
-// embed returns the area with a config, and with all other members.
-func (ed editor) embed(config []byte) (patch, error) {
-	a, err := ed.IgnitionArea()
+// embed returns the area with a config, and with all other members. If it is too small and may grow, that is the
+// content of its file, which moves, and the patch clears the old one.
+func (ed editor) embed(config []byte, grow bool) (p patch, moved movedFile, err error) {
+	a, file, err := ed.ignitionArea()
 	if err != nil {
-		return patch{}, err
+		return p, moved, err
 	}
 	members, err := ed.Members()
 	if err != nil {
-		return patch{}, err
+		return p, moved, err
 	}
 	members = slices.DeleteFunc(members, func(m Member) bool { return m.Name == configName })
 	members = append(members, Member{Name: configName, Mode: modeFile, Content: config})
 	packed, err := writeArchive(members)
 	if err != nil {
-		return patch{}, err
+		return p, moved, err
 	}
-	if over := int64(len(packed)) - a.Length; over > 0 {
-		largest := members[0]
-		for _, m := range members {
-			if len(m.Content) > len(largest.Content) {
-				largest = m
-			}
+	_, header := ed.legacyIgnition() // which would have another area
+	over := int64(len(packed)) - a.Length
+	switch {
+	case over <= 0:
+		return patch{a.Offset, extend(packed, a.Length)}, moved, nil
+	case grow && file != "" && !header && len(packed) <= maxArchive-grain:
+		larger := extend(packed, int64(len(packed)+grain-1)/grain*grain)
+		return patch{a.Offset, make([]byte, a.Length)}, movedFile{file, larger}, nil
+	}
+	largest := members[0]
+	for _, m := range members {
+		if len(m.Content) > len(largest.Content) {
+			largest = m
 		}
-		return patch{}, fmt.Errorf("the Ignition config %w: compressed, it is %d bytes larger than the area of %d; "+
-			"the largest member is %s with %d bytes",
-			ErrTooLarge, over, a.Length, largest.Name, len(largest.Content))
 	}
-	return patch{a.Offset, append(packed, make([]byte, a.Length-int64(len(packed)))...)}, nil
+	return p, moved, fmt.Errorf("the Ignition config %w: compressed, it is %d bytes larger than the area of %d; "+
+		"the largest member is %s with %d bytes",
+		ErrTooLarge, over, a.Length, largest.Name, len(largest.Content))
+}
+
+// extend adds zeros to content, up to a size in bytes.
+func extend(content []byte, size int64) []byte {
+	return append(content, make([]byte, size-int64(len(content)))...)
 }

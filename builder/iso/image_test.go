@@ -122,7 +122,7 @@ func TestEmbedKeepsOtherFiles(t *testing.T) {
 			before := apply(base, patch{
 				area.Offset, append(append(append([]byte{}, packed...), make([]byte, 512)...), second...),
 			})
-			p, err := editor{open(t, before)}.embed([]byte(`{"ignition":{}}`))
+			p, _, err := editor{open(t, before)}.embed([]byte(`{"ignition":{}}`), false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -151,7 +151,7 @@ func TestConfigThatDoesNotFit(t *testing.T) {
 	if _, err := random.Read(huge); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (editor{i}).embed(huge); !errors.Is(err, ErrTooLarge) ||
+	if _, _, err := (editor{i}).embed(huge, false); !errors.Is(err, ErrTooLarge) ||
 		!strings.Contains(err.Error(), "the largest member is config.ign with 400000 bytes") {
 		t.Errorf("got %v, want %v with the largest member", err, ErrTooLarge)
 	}
@@ -464,7 +464,7 @@ func TestConfigByAnotherSpelling(t *testing.T) {
 			if _, err := (editor{i}).edit(Edit{Ignition: []byte("ours")}); !errors.Is(err, ErrHasConfig) {
 				t.Errorf("got %v, want %v", err, ErrHasConfig)
 			}
-			p, err := editor{i}.embed([]byte("ours"))
+			p, _, err := editor{i}.embed([]byte("ours"), false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -522,7 +522,7 @@ func TestResetAfterOtherPrograms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	embedded, err := editor{i}.embed([]byte("{}"))
+	embedded, _, err := editor{i}.embed([]byte("{}"), false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,9 +51,9 @@ type chunk struct {
 	content io.Reader
 }
 
-// plan lays out additions. Directories that grow are moved to the end, since their last sector
+// plan lays out additions, and a file of the base that moves. Directories that grow are moved to the end, since their last sector
 // rarely has room.
-func (ed editor) plan(additions []Addition) (layout, error) {
+func (ed editor) plan(additions []Addition, moved movedFile) (layout, error) {
 	var l layout
 	next := sectors(ed.Size())
 	var trees []*tree
@@ -71,6 +71,14 @@ func (ed editor) plan(additions []Addition) (layout, error) {
 		starts[n] = next
 		l.chunks = append(l.chunks, chunk{next * sector, a.Size, a.Content})
 		next += sectors(a.Size)
+	}
+	if moved.name != "" {
+		var err error
+		if l.patches, err = ed.move(moved, next); err != nil {
+			return layout{}, err
+		}
+		l.chunks = append(l.chunks, sectorChunk(next, moved.content))
+		next += sectors(int64(len(moved.content)))
 	}
 	if next > 1<<32-1 {
 		return layout{}, fmt.Errorf("%w: the image would have %d sectors, more than ISO 9660 can address", ErrTooLarge, next)
