@@ -243,3 +243,39 @@ func TestSetWithTheNameOfAMachineConfig(t *testing.T) {
 		t.Errorf("got %v, want an error that names the set", err)
 	}
 }
+
+// podman sees the stores by an object of each pool, whose kind depends on the version.
+func TestPodmanSeesTheStores(t *testing.T) {
+	for version, kind := range map[string]string{"4.20": "kind: MachineConfig\n", "5.0": "kind: ContainerRuntimeConfig\n"} {
+		for _, podman := range []bool{false, true} {
+			files := manifests(t, spec.OpenShift{Version: version, Podman: podman})
+			for _, pool := range []string{"master", "worker"} {
+				content := files["podman/99-"+pool+"-pinbox-podman.yaml"]
+				if got := bytes.Contains(content, []byte(kind)); got != podman {
+					t.Errorf("%s: got\n%s\nwant %q for %s: %v", version, content, kind, pool, podman)
+				}
+			}
+		}
+	}
+}
+
+// Nodes with keys mount no store of which they cannot verify each block.
+func TestKeysRequireVerity(t *testing.T) {
+	cluster := spec.OpenShift{Version: "4.20"}
+	for snippet, want := range map[string]string{"": "verity=auto\n", layout.KeysDir + "/site.asc": "verity=require\n"} {
+		c := config(t, cluster)
+		c.Snippets = []ignition.Snippet{{Name: "keys.bu", Content: []byte(snippet)}}
+		files, err := openshift.Manifests(cluster, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var object mcfgv1.MachineConfig
+		if err := yaml.Unmarshal(files["99-worker-pinbox.yaml"], &object); err != nil {
+			t.Fatal(err)
+		}
+		contents, err := ignition.Files(object.Spec.Config.Raw)
+		if err != nil || !bytes.Contains(contents[layout.OpenStorePath], []byte(want)) {
+			t.Errorf("with %q: got %v, and in open-store\n%s\nwant %q", snippet, err, contents[layout.OpenStorePath], want)
+		}
+	}
+}
