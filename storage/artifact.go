@@ -81,17 +81,11 @@ var ErrResumed = errors.New("an earlier run has fetched a part, which may be dam
 func (r Resolved) OpenBlob(
 	ctx context.Context, c *Client, b pinset.LockedBlob, parts cache.Cache, read func(int),
 ) (io.ReadCloser, error) {
-	if read == nil {
-		read = func(int) {}
-	}
-	src, err := c.open(ctx, r.Image)
-	if err != nil {
-		return nil, fmt.Errorf("artifact %s: %w", r.Image, err)
-	}
 	layer := pinset.LockedLayer{Digest: b.Digest, DiffID: b.Digest, Size: b.Size}
-	blob := &sourcedBlob{src: src, keep: true}
+	blob := &artifactBlob{keep: true}
+	var err error
 	if blob.part, blob.resumes, err = openPartial(parts, layer); err == nil {
-		blob.ReadCloser, err = src.layer(ctx, layer, blob.part, read)
+		blob.ReadCloser, err = c.openLayer(ctx, r.Image, layer, fetching{part: blob.part, read: read})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("artifact %s: %w", r.Image, errors.Join(err, blob.Close()))
@@ -99,16 +93,15 @@ func (r Resolved) OpenBlob(
 	return blob, nil
 }
 
-// sourcedBlob is a blob that closes its source and the file with what was fetched of it, too.
-type sourcedBlob struct {
+// artifactBlob is a blob that closes the file with what was fetched of it, too.
+type artifactBlob struct {
 	io.ReadCloser
-	src     io.Closer
 	part    *cache.Partial // or nil
 	resumes bool           // part was not empty
 	keep    bool           // part is of use for the next run
 }
 
-func (b *sourcedBlob) Read(p []byte) (int, error) {
+func (b *artifactBlob) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	switch {
 	case errors.Is(err, io.EOF):
@@ -122,12 +115,12 @@ func (b *sourcedBlob) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (b *sourcedBlob) Close() (err error) {
+func (b *artifactBlob) Close() (err error) {
 	if b.ReadCloser != nil {
-		_ = b.ReadCloser.Close() // it was only read, as was its source
+		_ = b.ReadCloser.Close() // it was only read
 	}
 	if b.part != nil {
 		err = b.part.End(b.keep)
 	}
-	return errors.Join(err, b.src.Close())
+	return err
 }

@@ -20,7 +20,7 @@ import (
 func (s *imageSource) GetBlob(
 	ctx context.Context, want imgtypes.BlobInfo, cache imgtypes.BlobInfoCache,
 ) (io.ReadCloser, int64, error) {
-	if s.remote {
+	if s.remote != nil {
 		return s.verify(ctx, s.resume(ctx, want, nil), want), want.Size, nil
 	}
 	rc, size, err := s.ImageSource.GetBlob(ctx, want, cache)
@@ -34,12 +34,46 @@ func (s *imageSource) verify(ctx context.Context, rc io.ReadCloser, want imgtype
 	return &verifier{ctx: ctx, src: rc, want: want, sum: digest.SHA256.Hash(), explain: s.explain}
 }
 
-// layer opens a layer. read is called with the bytes of each part. If this machine has only the
-// unpacked layer, layer opens that and verifies its DiffID. part has the bytes that were fetched
-// earlier, and gets the others; it may be nil.
-func (s *imageSource) layer(
-	ctx context.Context, l pinset.LockedLayer, part *cache.Partial, read func(int),
+// fetching says how a blob is fetched from a registry. The zero value uses one connection.
+type fetching struct {
+	// part has the bytes that were fetched earlier, and gets the others; it may be nil.
+	part *cache.Partial
+	// lanes has more connections, whose bytes are in the folder tmp until they are read; it may be nil.
+	lanes *lanes
+	tmp   string
+	// read is called with the bytes of each part of the blob; it may be nil.
+	read func(int)
+}
+
+// openLayer opens a layer of an image. If this machine has only the unpacked layer, openLayer opens that
+// and verifies its DiffID.
+func (c *Client) openLayer(
+	ctx context.Context, img pinset.Image, l pinset.LockedLayer, how fetching,
 ) (io.ReadCloser, error) {
+	src, err := c.open(ctx, img)
+	if err != nil {
+		return nil, err
+	}
+	blob, err := src.layer(ctx, l, how)
+	if err != nil {
+		return nil, errors.Join(err, src.Close())
+	}
+	return &sourced{blob, src}, nil
+}
+
+// sourced is a blob that closes its source, too.
+type sourced struct {
+	io.ReadCloser
+	src *imageSource
+}
+
+func (s *sourced) Close() error { return errors.Join(s.ReadCloser.Close(), s.src.Close()) }
+
+func (s *imageSource) layer(ctx context.Context, l pinset.LockedLayer, how fetching) (io.ReadCloser, error) {
+	read := how.read
+	if read == nil {
+		read = func(int) {}
+	}
 	if s.blobs != nil && !s.blobs.has(l.Digest) {
 		rc, err := s.blobs.layer(l.DiffID)
 		if err != nil {
@@ -49,8 +83,10 @@ func (s *imageSource) layer(
 		return s.verify(ctx, rc, imgtypes.BlobInfo{Digest: l.DiffID, Size: -1}), nil
 	}
 	want := imgtypes.BlobInfo{Digest: l.Digest, Size: l.Size, MediaType: l.MediaType}
-	if s.remote {
-		return &counter{ReadCloser: s.verify(ctx, s.resume(ctx, want, part), want), read: read}, nil
+	if s.remote != nil {
+		blob := s.resume(ctx, want, how.part)
+		blob.lanes, blob.tmp = how.lanes, how.tmp
+		return &counter{ReadCloser: s.verify(ctx, blob, want), read: read}, nil
 	}
 	rc, _, err := s.GetBlob(ctx, want, none.NoCache)
 	if err != nil {

@@ -25,17 +25,12 @@ func (c *Client) ReadFiles(ctx context.Context, img pinset.Image, paths ...strin
 	if err != nil {
 		return nil, fmt.Errorf("resolve %s: %w", img, err)
 	}
-	src, err := c.open(ctx, img)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", img, err)
-	}
-	defer src.Close()
 	s := search{wanted: slices.Clone(paths), found: map[string][]byte{}}
 	for _, l := range slices.Backward(r.Layers) {
 		if len(s.wanted) == 0 {
 			break
 		}
-		blob, err := src.layer(ctx, l, nil, func(int) {})
+		blob, err := c.openLayer(ctx, img, l, fetching{})
 		if err == nil {
 			err = errors.Join(s.layer(blob), blob.Close())
 		}

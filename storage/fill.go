@@ -1,16 +1,17 @@
 package storage
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"sync"
 
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/pinbox/pinbox/storage/cache"
 	"github.com/pinbox/pinbox/storage/compose"
@@ -38,12 +39,15 @@ func (c *Client) Fill(
 	if read == nil {
 		read = func(int) {}
 	}
-	f := fetcher{Client: c, PackOptions: p, read: read, jobs: map[content]*job{}}
+	f := fetcher{
+		Client: c, PackOptions: p, read: read, jobs: map[content]*job{}, packing: semaphore.NewWeighted(parallelPacks),
+	}
 	order := f.plan(images, store)
+	f.lanes.waiting = len(order)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(parallelLayers())
+	group.SetLimit(parallelFetches)
 	var started sync.WaitGroup
 	started.Go(func() {
 		for _, j := range order {
@@ -77,15 +81,17 @@ func (c *Client) Fill(
 	return err
 }
 
-// parallelLayers is how many layers are read at a time: enough to use all cores, and to hide the
-// latency of a registry.
-func parallelLayers() int { return min(max(4, runtime.GOMAXPROCS(0)), 8) }
+// parallelPacks is how many layers are packed at a time: enough to use all cores while some wait for
+// a registry. Each takes some MB of memory.
+const parallelPacks = 8
 
 type fetcher struct {
 	*Client
 	PackOptions
-	read func(int)
-	jobs map[content]*job
+	read    func(int)
+	jobs    map[content]*job
+	lanes   lanes
+	packing *semaphore.Weighted
 }
 
 // content identifies what is read for a layer. It has both digests: an image pairs a blob with a
@@ -97,7 +103,7 @@ func contentOf(l pinset.LockedLayer) content { return content{l.Digest, l.DiffID
 // job gets the pack of one layer.
 type job struct {
 	layer pinset.LockedLayer
-	from  *sharedSource
+	img   pinset.Image // one that has it
 
 	done chan struct{}
 	pack *os.File // set when done is closed, as size and err
@@ -114,16 +120,14 @@ func (j *job) close() {
 // plan returns a job for each layer that the store lacks, in the order of the images.
 func (f *fetcher) plan(images []Resolved, store *compose.Store) (order []*job) {
 	for i := range images {
-		from := &sharedSource{client: f.Client, img: images[i]}
 		parent := ""
 		for _, l := range images[i].Layers {
 			_, stored := store.Lookup(compose.Layer{Parent: parent, DiffID: l.DiffID})
 			parent = layout.LayerID(parent, l.DiffID)
 			if !stored && f.jobs[contentOf(l)] == nil {
-				j := &job{layer: l, from: from, done: make(chan struct{})}
+				j := &job{layer: l, img: images[i].Image, done: make(chan struct{})}
 				f.jobs[contentOf(l)] = j
 				order = append(order, j)
-				from.users++
 			}
 		}
 	}
@@ -133,10 +137,9 @@ func (f *fetcher) plan(images []Resolved, store *compose.Store) (order []*job) {
 // run gets a layer's pack from the cache or by reading the layer.
 func (f *fetcher) run(ctx context.Context, j *job) error {
 	defer close(j.done)
-	defer j.from.release()
 	if j.pack, j.err = f.packOf(ctx, j); j.err != nil {
 		j.err = fmt.Errorf("layer %s: %w", j.layer.Digest, j.err)
-		return fmt.Errorf("image %s: %w", j.from.img.Image, j.err)
+		return fmt.Errorf("image %s: %w", j.img, j.err)
 	}
 	fi, err := j.pack.Stat()
 	if err != nil {
@@ -156,6 +159,8 @@ func (f *fetcher) packOf(ctx context.Context, j *job) (*os.File, error) {
 		key.Blob = ""
 	}
 	if pack, ok := f.Cache.Get(key); ok {
+		f.lanes.start()
+		f.lanes.end()
 		f.read(int(j.layer.Size))
 		return pack, nil
 	}
@@ -163,16 +168,55 @@ func (f *fetcher) packOf(ctx context.Context, j *job) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	pack, err := f.packLayer(ctx, j, key, part)
-	if resumes && errors.Is(err, ErrDigest) { // the partial blob may be damaged
-		if err = part.Truncate(0); err == nil {
-			pack, err = f.packLayer(ctx, j, key, part)
-		}
-	}
+	pack, err := f.fetchAndPack(ctx, j, key, part, resumes)
 	if part != nil {
 		err = errors.Join(err, part.End(err != nil && !errors.Is(err, ErrDigest)))
 	}
 	return pack, err
+}
+
+// fetchAndPack fetches a layer and packs it. Small layers are fetched before they are packed, more of
+// them at a time: the time for one is that of the answer.
+func (f *fetcher) fetchAndPack(
+	ctx context.Context, j *job, key cache.Key, part *cache.Partial, resumes bool,
+) (pack *os.File, err error) {
+	open := func(ctx context.Context) (io.ReadCloser, error) {
+		return f.openLayer(ctx, j.img, j.layer, fetching{part: part, lanes: &f.lanes, tmp: f.Tmp, read: f.read})
+	}
+	small := j.layer.Size >= 0 && j.layer.Size < minResumed && !f.isLocal(j.img)
+	if small {
+		f.lanes.start()
+		content, err := readAll(ctx, open)
+		f.lanes.end()
+		if err != nil {
+			return nil, err
+		}
+		open = func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }
+	}
+	if err := f.packing.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer f.packing.Release(1)
+	if !small {
+		f.lanes.start()
+		defer f.lanes.end()
+	}
+	pack, err = f.packLayer(ctx, j, key, open)
+	if resumes && errors.Is(err, ErrDigest) { // the partial blob may be damaged
+		if err = part.Truncate(0); err == nil {
+			pack, err = f.packLayer(ctx, j, key, open)
+		}
+	}
+	return pack, err
+}
+
+func readAll(ctx context.Context, open func(context.Context) (io.ReadCloser, error)) ([]byte, error) {
+	blob, err := open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	content, err := io.ReadAll(blob)
+	return content, errors.Join(err, blob.Close())
 }
 
 // onlyUnpacked reports whether this machine has the layer only unpacked, so that its blob cannot be
@@ -180,7 +224,7 @@ func (f *fetcher) packOf(ctx context.Context, j *job) (*os.File, error) {
 func (f *fetcher) onlyUnpacked(j *job) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	found, ok := f.local[j.from.img.Image]
+	found, ok := f.local[j.img]
 	return ok && !found.blobs.has(j.layer.Digest)
 }
 
@@ -198,14 +242,10 @@ func openPartial(c cache.Cache, l pinset.LockedLayer) (part *cache.Partial, resu
 }
 
 // packLayer reads a layer and adds its pack to the cache.
-func (f *fetcher) packLayer(ctx context.Context, j *job, key cache.Key, part *cache.Partial) (*os.File, error) {
-	blob := limited(f.Client, j.layer, func(ctx context.Context) (io.ReadCloser, error) {
-		src, err := j.from.open(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return src.layer(ctx, j.layer, part, f.read)
-	})
+func (f *fetcher) packLayer(
+	ctx context.Context, j *job, key cache.Key, open func(context.Context) (io.ReadCloser, error),
+) (*os.File, error) {
+	blob := limited(f.Client, j.layer, open)
 	blob.Digest = key.Blob
 	return f.Cache.Put(key, f.Tmp, func(out io.Writer) error {
 		return compose.PackLayer(ctx, f.Compressor, blob, out, f.Tmp)
@@ -243,36 +283,4 @@ func addImages(
 		})
 	}
 	return nil
-}
-
-// sharedSource opens the source of an image when its first layer is read, and closes it after the
-// last one.
-type sharedSource struct {
-	client *Client
-	img    Resolved
-	users  int // layers that have yet to be read
-
-	mu  sync.Mutex
-	src *imageSource
-}
-
-func (s *sharedSource) open(ctx context.Context) (*imageSource, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.src != nil {
-		return s.src, nil
-	}
-	src, err := s.client.open(ctx, s.img.Image)
-	if err == nil {
-		s.src = src
-	}
-	return src, err
-}
-
-func (s *sharedSource) release() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.users--; s.users == 0 && s.src != nil {
-		_ = s.src.Close() // nothing was written to it
-	}
 }

@@ -97,6 +97,14 @@ func (c *Client) AddLocal(img pinset.Image, found LocalImage) {
 	c.local[img] = found
 }
 
+// isLocal reports whether AddLocal has named an image.
+func (c *Client) isLocal(img pinset.Image) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.local[img]
+	return ok
+}
+
 // openLocal returns nil for an image that AddLocal has not named.
 func (c *Client) openLocal(ctx context.Context, img pinset.Image) (*imageSource, error) {
 	c.mu.Lock()

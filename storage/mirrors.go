@@ -83,14 +83,14 @@ func registriesDir(dir string) string  { return filepath.Join(dir, "registries.c
 
 // openTag opens an image by the tag that it was requested by, for mirrors that serve only tags. It
 // returns nil if it has no tag or no such mirror, or if the tag names another image now.
-func (c *Client) openTag(ctx context.Context, img pinset.Image) *imageSource {
-	c.mu.Lock()
-	tag := c.tags[img]
-	c.mu.Unlock()
-	if tag == "" || !c.tagMirrors(img.Repository) {
+func (s *sources) openTag(ctx context.Context, img pinset.Image) *imageSource {
+	s.mu.Lock()
+	tag := s.tags[img]
+	s.mu.Unlock()
+	if tag == "" || !s.tagMirrors(img.Repository) {
 		return nil
 	}
-	src, err := c.openName(ctx, tag, img)
+	src, err := s.openName(ctx, tag, img)
 	if err != nil {
 		return nil
 	}
@@ -98,12 +98,13 @@ func (c *Client) openTag(ctx context.Context, img pinset.Image) *imageSource {
 		_ = src.Close() // nothing was written to it
 		return nil
 	}
+	s.keepAlone(img, src.remote)
 	return src
 }
 
 // tagMirrors reports whether a repository has mirrors that serve only tags.
-func (c *Client) tagMirrors(repository string) bool {
-	registry, err := sysregistriesv2.FindRegistry(c.sys, repository)
+func (s *sources) tagMirrors(repository string) bool {
+	registry, err := sysregistriesv2.FindRegistry(s.sys, repository)
 	return err == nil && registry != nil && slices.ContainsFunc(registry.Mirrors, func(m sysregistriesv2.Endpoint) bool {
 		return m.PullFromMirror == sysregistriesv2.MirrorByTagOnly
 	})

@@ -31,10 +31,10 @@ func (c *Client) ResolveReferences(
 func (c *Client) pin(ctx context.Context, ref pinset.Reference) (pinset.Image, error) {
 	img := pinset.Image{Repository: ref.Repository, Digest: ref.Digest}
 	if img.Digest != "" {
-		c.noteTag(img, ref.Tag)
+		c.remote.noteTag(img, ref.Tag)
 		return img, nil
 	}
-	src, err := c.openName(ctx, ref.TagName(), img)
+	src, err := c.remote.openName(ctx, ref.TagName(), img)
 	if err != nil {
 		return img, err
 	}
@@ -43,23 +43,18 @@ func (c *Client) pin(ctx context.Context, ref pinset.Reference) (pinset.Image, e
 		return img, errors.Join(classify(ctx, err), src.Close())
 	}
 	img.Digest = digest.FromBytes(content)
-	src.pinned = img
-	src.manifests[img.Digest.String()] = document{content: content, mediaType: mediaType}
-	c.noteTag(img, ref.Tag)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.opened[img] != nil { // by another tag
-		return img, src.Close()
-	}
-	c.opened[img] = src
-	return img, nil
+	src.remote.first = img.Digest
+	src.remote.manifests[img.Digest.String()] = document{content: content, mediaType: mediaType}
+	c.remote.noteTag(img, ref.Tag)
+	c.remote.keepAlone(img, src.remote)
+	return img, src.Close()
 }
 
-func (c *Client) noteTag(img pinset.Image, tag string) {
+func (s *sources) noteTag(img pinset.Image, tag string) {
 	if tag == "" {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.tags[img] = img.Repository + ":" + tag
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tags[img] = img.Repository + ":" + tag
 }

@@ -81,21 +81,13 @@ type Client struct {
 	platform pinset.Platform
 	sys      *imgtypes.SystemContext
 	policy   *signature.Policy
-	// stallTimeout and retrying are fields of Access.
-	stallTimeout time.Duration
-	retrying     func(string)
-	limits       compose.Limits
-	turn         compose.Turn // of layers that need much memory
+	remote   sources
+	limits   compose.Limits
+	turn     compose.Turn // of layers that need much memory
 
-	// mu guards the fields up to tags.
-	mu sync.Mutex
-	// opened has the sources of images that were requested by tag and not opened again since: they
-	// have fetched their manifests.
-	opened   map[pinset.Image]*imageSource
+	mu       sync.Mutex // guards resolved and local
 	resolved map[pinset.Image]Resolved
 	local    map[pinset.Image]LocalImage
-	// tags has the names by which images were requested, "repository:tag".
-	tags map[pinset.Image]string
 
 	credentials Credentials
 	// warnings about the environment.
@@ -119,11 +111,12 @@ func NewClient(access Access, platform pinset.Platform) (_ *Client, err error) {
 		OSChoice:                goos, ArchitectureChoice: arch, VariantChoice: variant,
 	}
 	c := &Client{
-		platform: platform, sys: sys, warnings: warnings, retrying: access.Retrying,
-		limits: access.Limits, turn: compose.NewTurn(),
-		stallTimeout: cmp.Or(access.StallTimeout, DefaultStallTimeout),
-		opened:       map[pinset.Image]*imageSource{}, resolved: map[pinset.Image]Resolved{},
-		local: map[pinset.Image]LocalImage{}, tags: map[pinset.Image]string{},
+		platform: platform, sys: sys, warnings: warnings, limits: access.Limits, turn: compose.NewTurn(),
+		remote: sources{
+			sys: sys, stallTimeout: cmp.Or(access.StallTimeout, DefaultStallTimeout), retrying: access.Retrying,
+			repositories: map[string]*repository{}, alone: map[pinset.Image]*remoteSource{}, tags: map[pinset.Image]string{},
+		},
+		resolved: map[pinset.Image]Resolved{}, local: map[pinset.Image]LocalImage{},
 	}
 	defer func() {
 		if err != nil {
@@ -193,8 +186,7 @@ func (a Access) policy(sys *imgtypes.SystemContext) (*signature.Policy, error) {
 	return policy, err
 }
 
-// checkPolicy checks an image against the policy, under its pinned name, whatever its source is.
-// from must be of the library's own type: a type that wraps it hides its sigstore signatures. A
+// checkPolicy checks an image against the policy, under its pinned name, whatever its source is. A
 // PolicyContext is not for concurrent use, so each image has its own.
 func (c *Client) checkPolicy(ctx context.Context, from imgtypes.UnparsedImage, img pinset.Image) error {
 	ref, err := dockerReference(img.String())
@@ -220,89 +212,16 @@ func (c *Client) checkPolicy(ctx context.Context, from imgtypes.UnparsedImage, i
 	return fmt.Errorf("%w: %w", ErrPolicy, err)
 }
 
-// open opens an image on this machine or, if AddLocal has not named it, in its registry or a
-// mirror.
-func (c *Client) open(ctx context.Context, img pinset.Image) (*imageSource, error) {
-	if src, err := c.openLocal(ctx, img); src != nil || err != nil {
-		return src, err
-	}
-	c.mu.Lock()
-	src := c.opened[img]
-	delete(c.opened, img)
-	c.mu.Unlock()
-	if src != nil {
-		return src, nil
-	}
-	src, err := c.openName(ctx, img.String(), img)
-	if err != nil {
-		if byTag := c.openTag(ctx, img); byTag != nil {
-			return byTag, nil
-		}
-	}
-	return src, err
-}
-
 // Warnings lists parts of the access that are ignored because they cannot be used.
 func (c *Client) Warnings() []string { return slices.Concat(c.warnings, c.credentials.Warnings) }
 
-// Close closes sources that were opened and not used, and removes the client's files.
+// Close removes the client's files.
 func (c *Client) Close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var errs []error
-	for img, src := range c.opened {
-		errs = append(errs, src.Close())
-		delete(c.opened, img)
-	}
-	errs = append(errs, c.credentials.Close())
+	errs := []error{c.credentials.Close()}
 	if c.registries != "" {
 		errs = append(errs, os.RemoveAll(c.registries))
 	}
 	return errors.Join(errs...)
-}
-
-func (c *Client) openName(ctx context.Context, name string, pinned pinset.Image) (*imageSource, error) {
-	ref, err := dockerReference(name)
-	if err != nil {
-		return nil, err
-	}
-	realms, err := realm.Of(c.sys, ref)
-	if err != nil {
-		return nil, classify(ctx, err)
-	}
-	sys := *c.sys
-	sys.DockerProxy = realms.Proxy
-	wait := c.waiter(pinned.Repository, name)
-	var src imgtypes.ImageSource
-	if err := wait.request(ctx, func(ctx context.Context) (err error) {
-		src, err = ref.NewImageSource(ctx, &sys)
-		return err
-	}); err != nil {
-		return nil, classify(ctx, err)
-	}
-	return &imageSource{
-		ImageSource: src, pinned: pinned, manifests: map[string]document{}, explain: classify, remote: true, wait: wait,
-	}, nil
-}
-
-// imageSource is an image source of containers/image that verifies what it returns by its
-// digest, and fetches each manifest once.
-type imageSource struct {
-	imgtypes.ImageSource
-	pinned    pinset.Image
-	manifests map[string]document
-	// explain adds the sentinel of this package to an error of the library.
-	explain func(context.Context, error) error
-	// blobs has the blobs of an image on this machine; nil for a registry.
-	blobs blobStore
-	// remote is true for a registry. wait has its time limit.
-	remote bool
-	wait   waiter
-}
-
-type document struct {
-	content   []byte
-	mediaType string
 }
 
 var statusText = regexp.MustCompile(`StatusCode: (\d{3})`)

@@ -29,7 +29,9 @@ var (
 // containers/storage, and OVL_MAX_STACK in fs/overlayfs of Linux.
 const maxLayers = 500
 
-const parallelResolves = 8
+// parallelResolves is how many images are resolved at a time. Their documents are small: the time for one
+// is that of the answer.
+const parallelResolves = 32
 
 // Resolved is an image with the documents that describe it.
 type Resolved struct {
@@ -105,25 +107,20 @@ func (c *Client) resolve(ctx context.Context, img pinset.Image) (Resolved, error
 }
 
 func (c *Client) fetch(ctx context.Context, img pinset.Image) (Resolved, error) {
-	src, err := c.open(ctx, img)
+	src, raw, mediaType, err := c.openWithManifest(ctx, img)
 	if err != nil {
 		return Resolved{}, err
 	}
 	defer src.Close()
 	r := Resolved{Image: img, LockedImage: pinset.LockedImage{Pin: img.String(), Manifest: img.Digest}}
-	raw, mediaType, err := src.GetManifest(ctx, nil)
-	if err != nil {
-		return Resolved{}, err
-	}
-	var instance *digest.Digest
 	if manifest.MIMETypeIsMultiImage(mediaType) {
 		d, err := choose(c.sys, raw, mediaType)
 		if err != nil {
 			return Resolved{}, err
 		}
-		instance, r.Index, r.LockedImage.Index, r.LockedImage.Manifest = &d, raw, img.Digest, d
+		r.Index, r.LockedImage.Index, r.LockedImage.Manifest = raw, img.Digest, d
 	}
-	unparsed := image.UnparsedInstance(src, instance)
+	unparsed := image.UnparsedInstance(src, &r.LockedImage.Manifest)
 	if r.Manifest, mediaType, err = unparsed.Manifest(ctx); err != nil {
 		return Resolved{}, err
 	}
@@ -134,11 +131,13 @@ func (c *Client) fetch(ctx context.Context, img pinset.Image) (Resolved, error) 
 		return Resolved{}, fmt.Errorf("%w: its manifest is of Docker's schema version 1", ErrNotImage)
 	}
 	if err := src.wait.request(ctx, func(ctx context.Context) (err error) {
-		inner := image.UnparsedInstance(src.ImageSource, instance)
+		inner := verifiedImage{
+			image.UnparsedInstance(src.ImageSource, &r.LockedImage.Manifest), document{r.Manifest, mediaType},
+		}
 		if err := c.checkPolicy(ctx, inner, img); err != nil {
 			return err
 		}
-		r.Signatures, err = src.signatures(ctx, inner, r.LockedImage.Manifest)
+		r.Signatures, err = src.signatures(ctx, inner.UnparsedImage, r.LockedImage.Manifest)
 		return err
 	}); err != nil {
 		return Resolved{}, err
@@ -169,7 +168,7 @@ func checkConfigSize(ctx context.Context, src *imageSource, config imgtypes.Blob
 	}
 	err := fmt.Errorf("%w: its configuration %s has %d bytes, and the limit of registries is %d", ErrNotImage,
 		config.Digest, config.Size, maxManifest)
-	if src.remote {
+	if src.remote != nil {
 		return err
 	}
 	return src.explain(ctx, err)
@@ -248,35 +247,4 @@ func (c *Client) describe(ctx context.Context, img imgtypes.Image, r *Resolved) 
 		r.Layers[i] = pinset.LockedLayer{Digest: l.Digest, Size: l.Size, DiffID: diffIDs[i], MediaType: l.MediaType}
 	}
 	return nil
-}
-
-// GetManifest fetches a manifest; a nil instance means the pinned one.
-func (s *imageSource) GetManifest(ctx context.Context, instance *digest.Digest) ([]byte, string, error) {
-	want := s.pinned.Digest
-	if instance != nil {
-		want = *instance
-	}
-	if doc, ok := s.manifests[want.String()]; ok {
-		return doc.content, doc.mediaType, nil
-	}
-	content, mediaType, err := s.fetchManifest(ctx, instance)
-	if err != nil {
-		return nil, "", s.explain(ctx, err)
-	}
-	if got := digest.FromBytes(content); got != want {
-		return nil, "", s.explain(ctx, fmt.Errorf("manifest: %w: it is %s", ErrDigest, got))
-	}
-	s.manifests[want.String()] = document{content: content, mediaType: mediaType}
-	return content, mediaType, nil
-}
-
-// fetchManifest fetches a manifest without comparing it with a digest.
-func (s *imageSource) fetchManifest(
-	ctx context.Context, instance *digest.Digest,
-) (content []byte, mediaType string, err error) {
-	err = s.wait.request(ctx, func(ctx context.Context) (err error) {
-		content, mediaType, err = s.ImageSource.GetManifest(ctx, instance)
-		return err
-	})
-	return content, mediaType, err
 }

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,16 @@ type resumed struct {
 	have int64          // bytes in part
 	at   int64          // bytes that were read
 
+	// end is the offset in the blob to which this connection reads. What is behind it is in next.
+	end  int64
+	next *ahead
+	// lanes has connections for the second half of what is left, tmp is the folder for it.
+	lanes   *lanes
+	tmp     string
+	checked int64 // where the last connection was asked for
+	// onlyRange is true if a registry that does not support ranges is an error.
+	onlyRange bool
+
 	body *blobStream
 	// bodyAt is the offset of body in the blob, in bytes. It is less than at if the registry does
 	// not support ranges.
@@ -47,7 +58,7 @@ type resumed struct {
 
 // resume opens a blob; part may be nil.
 func (s *imageSource) resume(ctx context.Context, want imgtypes.BlobInfo, part *cache.Partial) *resumed {
-	r := &resumed{ctx: ctx, src: s, want: want, part: part}
+	r := &resumed{ctx: ctx, src: s, want: want, part: part, end: want.Size}
 	if part == nil {
 		return r
 	}
@@ -63,8 +74,17 @@ func (r *resumed) Read(p []byte) (int, error) {
 		r.at += int64(n)
 		return n, err
 	}
-	if r.body == nil && r.at == r.want.Size {
+	r.split()
+	switch whole := r.next == nil && !r.onlyRange; {
+	case r.at == r.end && !whole:
+		if err := r.closeBody(); err != nil || r.onlyRange {
+			return 0, cmp.Or(err, io.EOF)
+		}
+		return r.follow(p)
+	case r.at == r.end && r.body == nil:
 		return 0, io.EOF
+	case !whole: // else what is behind the end is an error
+		p = p[:min(int64(len(p)), r.end-r.at)]
 	}
 	n, err := r.fetch(p)
 	switch {
@@ -80,7 +100,7 @@ func (r *resumed) Read(p []byte) (int, error) {
 		return n, r.lastError(err)
 	}
 	r.src.wait.retry(fmt.Sprintf("blob %s of %s", r.want.Digest, r.src.wait.name), r.failed, err)
-	return n, r.Close()
+	return n, r.closeBody()
 }
 
 // fetch reads from the registry.
@@ -122,12 +142,12 @@ func (r *resumed) open() (err error) {
 		r.started = time.Now()
 	}
 	r.requests++
-	if r.bodyAt = r.at; r.at > 0 && !r.noRanges {
+	if r.bodyAt = r.at; r.at > 0 && (!r.noRanges || r.onlyRange) {
 		r.body, err = r.src.wait.open(r.ctx, func(ctx context.Context) (io.ReadCloser, error) {
-			return tail.Open(ctx, r.src.ImageSource, r.want, r.at)
+			return tail.Open(ctx, r.src.ImageSource, r.want, r.at, r.end)
 		})
 		r.noRanges = errors.Is(err, ErrStalled)
-		if err == nil || r.noRanges || r.ctx.Err() != nil {
+		if err == nil || r.noRanges || r.onlyRange || r.ctx.Err() != nil {
 			return err
 		}
 	}
@@ -150,7 +170,17 @@ func (r *resumed) lastError(err error) error {
 	return fmt.Errorf("%s: %w", progress, err)
 }
 
+// Close ends the fetch.
 func (r *resumed) Close() error {
+	err := r.closeBody()
+	if r.next != nil {
+		err = errors.Join(err, r.next.close())
+		r.next = nil
+	}
+	return err
+}
+
+func (r *resumed) closeBody() error {
 	if r.body == nil {
 		return nil
 	}

@@ -18,7 +18,7 @@ const DefaultStallTimeout = 5 * time.Minute
 
 const (
 	// minRate is the lowest rate of a blob, in bytes per second. A satellite link of 1 KB/s gives
-	// 128 to each layer that is read at the same time; a proxy that keeps a connection open with a
+	// 32 to each layer that is fetched at the same time; a proxy that keeps a connection open with a
 	// byte every five seconds sends 0.2.
 	minRate = 16
 	// attempts is the limit of requests for a document, and for a blob without progress.
@@ -36,13 +36,13 @@ type waiter struct {
 }
 
 // waiter returns the waiter for an image of a repository; name is the name that is requested.
-func (c *Client) waiter(repository, name string) waiter {
+func (s *sources) waiter(repository, name string) waiter {
 	host, _, _ := strings.Cut(repository, "/")
 	// The library does not report which of them it has used.
-	if r, err := sysregistriesv2.FindRegistry(c.sys, repository); err == nil && r != nil && len(r.Mirrors) > 0 {
+	if r, err := sysregistriesv2.FindRegistry(s.sys, repository); err == nil && r != nil && len(r.Mirrors) > 0 {
 		host += " or a mirror of it"
 	}
-	return waiter{c.stallTimeout, host, name, c.retrying}
+	return waiter{s.stallTimeout, host, name, s.retrying}
 }
 
 // retry reports that a request is repeated after failed attempts; err is the error of the last one.

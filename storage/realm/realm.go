@@ -25,9 +25,9 @@ const Text = "wants its password sent to"
 type Realms struct {
 	endpoints map[string]endpoint // by HOST or HOST:PORT
 	mu        sync.Mutex
-	// asked is the registry whose /v2/ was requested last, until its next request: what is requested
-	// between them is a token.
-	asked endpoint
+	// asked are the registries whose /v2/ was requested, until their next request: what is requested
+	// between them may be a token.
+	asked map[string]endpoint
 }
 
 // endpoint is a registry or a mirror. The zero value has no password.
@@ -56,7 +56,7 @@ func Of(sys *imgtypes.SystemContext, ref imgtypes.ImageReference) (*Realms, erro
 		return nil, err
 	}
 	unverified := sys.DockerInsecureSkipTLSVerify == imgtypes.OptionalBoolTrue
-	r := &Realms{endpoints: map[string]endpoint{}}
+	r := &Realms{endpoints: map[string]endpoint{}, asked: map[string]endpoint{}}
 	for _, s := range sources {
 		secret, err := dockerconfig.GetCredentialsForRef(sys, s.Reference)
 		if err != nil {
@@ -90,14 +90,16 @@ func (r *Realms) check(u *url.URL) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e, ok := r.endpoints[u.Host]; ok && strings.HasPrefix(u.Path, "/v2/") && e.mayHave(u) {
-		r.asked = endpoint{}
+		delete(r.asked, e.host)
 		if u.Path == "/v2/" {
-			r.asked = e
+			r.asked[e.host] = e
 		}
 		return nil
 	}
-	if !r.asked.mayHave(u) {
-		return fmt.Errorf("container registry %s %s %s://%s", r.asked.host, Text, u.Scheme, u.Host)
+	for _, e := range r.asked {
+		if !e.mayHave(u) {
+			return fmt.Errorf("container registry %s %s %s://%s", e.host, Text, u.Scheme, u.Host)
+		}
 	}
 	return nil
 }

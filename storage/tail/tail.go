@@ -13,16 +13,46 @@ import (
 // ErrNoRange reports that containers/image cannot read ranges of a source.
 var ErrNoRange = errors.New("containers/image cannot read ranges of this source")
 
-// Open reads a blob from an offset, in bytes, that is less than its size. The error is ErrNoRange if
-// that is not possible. The end of ctx ends the read.
-func Open(ctx context.Context, src imgtypes.ImageSource, want imgtypes.BlobInfo, from int64) (io.ReadCloser, error) {
+// Open reads a blob from an offset, in bytes, to a larger one. The error is ErrNoRange if that is not
+// possible. The end of ctx ends the read.
+func Open(
+	ctx context.Context, src imgtypes.ImageSource, want imgtypes.BlobInfo, from, to int64,
+) (io.ReadCloser, error) {
+	body, err := open(ctx, src, want, from, to)
+	if err != nil {
+		return nil, err
+	}
+	return &stream{body: body}, nil
+}
+
+// Ranged requests one byte of a blob. The error is ErrNoRange if the registry answers with the whole
+// blob, of which Open would read all that is before the range.
+func Ranged(ctx context.Context, src imgtypes.ImageSource, want imgtypes.BlobInfo) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	body, err := open(ctx, src, want, 0, 1)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, body)
+	// For a range, it is the body of the response; else a type of the library, handle206Response and
+	// splitHTTP200ResponseToPartial in docker/docker_image_src.go.
+	if reflect.Indirect(reflect.ValueOf(body)).Type().PkgPath() != "net/http" {
+		err = ErrNoRange
+	}
+	return errors.Join(err, body.Close())
+}
+
+func open(
+	ctx context.Context, src imgtypes.ImageSource, want imgtypes.BlobInfo, from, to int64,
+) (io.ReadCloser, error) {
 	get := reflect.ValueOf(src).MethodByName("GetBlobAt")
 	if !get.IsValid() || !known(get.Type()) {
 		return nil, ErrNoRange
 	}
 	chunks := reflect.MakeSlice(get.Type().In(2), 1, 1)
 	chunks.Index(0).FieldByName("Offset").SetUint(uint64(from))
-	chunks.Index(0).FieldByName("Length").SetUint(uint64(want.Size - from))
+	chunks.Index(0).FieldByName("Length").SetUint(uint64(to - from))
 	got := get.Call([]reflect.Value{reflect.ValueOf(ctx), reflect.ValueOf(want), chunks})
 	if err, failed := got[2].Interface().(error); failed {
 		return nil, err
@@ -33,7 +63,7 @@ func Open(ctx context.Context, src imgtypes.ImageSource, want imgtypes.BlobInfo,
 	if err != nil {
 		return nil, fmt.Errorf("range from %d: %w", from, err)
 	}
-	return &stream{body: body}, nil
+	return body, nil
 }
 
 // known reports whether a method is

@@ -79,7 +79,7 @@ func TestLibraryReadsRanges(t *testing.T) {
 		"the complete blob": func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write(content) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			body, err := tail.Open(t.Context(), source(t, answer), blob(), from)
+			body, err := tail.Open(t.Context(), source(t, answer), blob(), from, int64(len(content)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -160,7 +160,7 @@ func TestOtherTypes(t *testing.T) {
 		"another field": anotherField{}, "other results": otherResults{}, "another parameter": otherParameter{},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := tail.Open(t.Context(), src, blob(), from); !errors.Is(err, tail.ErrNoRange) {
+			if _, err := tail.Open(t.Context(), src, blob(), from, int64(len(content))); !errors.Is(err, tail.ErrNoRange) {
 				t.Errorf("got %v, want %v", err, tail.ErrNoRange)
 			}
 		})
@@ -198,7 +198,7 @@ func TestInvalidResponses(t *testing.T) {
 			defer cancel()
 			ended := make(chan error, 1)
 			go func() {
-				_, err := tail.Open(ctx, src, blob(), from)
+				_, err := tail.Open(ctx, src, blob(), from, int64(len(content)))
 				ended <- err
 			}()
 			select {
@@ -230,7 +230,7 @@ func TestCloseAfterFailedRead(t *testing.T) {
 				w.(http.Flusher).Flush()
 				stop(r)
 			})
-			body, err := tail.Open(ctx, src, blob(), from)
+			body, err := tail.Open(ctx, src, blob(), from, int64(len(content)))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,0 +1,177 @@
+package storage
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/cache"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// rangedBlob is a registry's blob of 24 MiB.
+type rangedBlob struct {
+	content []byte
+
+	mu      sync.Mutex
+	ignored bool  // ranges are
+	refused bool  // ranges are, but not the first
+	cut     int64 // of the second range, behind which the connection is lost; 0 for none
+	asked   []string
+}
+
+func (b *rangedBlob) answer(w http.ResponseWriter, r *http.Request) bool {
+	if !strings.Contains(r.URL.Path, "/blobs/") {
+		return false
+	}
+	b.mu.Lock()
+	b.asked = append(b.asked, r.Header.Get("Range"))
+	asked, cut := len(b.asked), b.cut
+	b.mu.Unlock()
+	w.Header().Set("Content-Type", "application/octet-stream")
+	switch {
+	case b.ignored:
+		r.Header.Del("Range")
+	case b.refused && asked > 2 && r.Header.Get("Range") != "":
+		w.WriteHeader(http.StatusBadRequest)
+		return true
+	case cut > 0 && asked == 3:
+		var from, to int64
+		_, _ = fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to)
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, to, len(b.content)))
+		w.Header().Set("Content-Length", fmt.Sprint(to+1-from))
+		w.WriteHeader(http.StatusPartialContent)
+		_, _ = w.Write(b.content[from : from+cut])
+		panic(http.ErrAbortHandler)
+	}
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b.content))
+	return true
+}
+
+// newRangedBlob serves the blob, and returns how to open it. The tests are about an image of the same
+// repository.
+func newRangedBlob(t *testing.T) (*rangedBlob, func(fetching) io.ReadCloser) {
+	t.Helper()
+	b := &rangedBlob{content: make([]byte, 24<<20)}
+	_, _ = rand.NewChaCha8([32]byte{}).Read(b.content) // never fails
+	var access fixtures.Access
+	registry, err := sample.Serve(access.Wrap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { registry.Close() })
+	pin, err := registry.PushStack(t.Context(), "ahead", 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	access.Fault(b.answer)
+	img, err := pinset.ParseImage(pin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := NewClient(Access{Insecure: []string{registry.Host}}, "linux/amd64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	l := pinset.LockedLayer{Digest: digest.FromBytes(b.content), Size: int64(len(b.content))}
+	return b, func(how fetching) io.ReadCloser {
+		how.tmp = t.TempDir()
+		r, err := client.openLayer(t.Context(), img, l, how)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+}
+
+// With connections to spare, parts of a large blob are fetched at the same time, each byte once. If a
+// part cannot be fetched so, the first connection fetches it. Without ranges there is one request, and
+// one that asks for them.
+func TestLargeBlobUsesFreeConnections(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*rangedBlob, *lanes)
+		// least and most are how many requests there may be.
+		least, most int
+	}{
+		"ranges":             {func(*rangedBlob, *lanes) {}, 3, parallelFetches + 1},
+		"no free connection": {func(_ *rangedBlob, l *lanes) { l.waiting = 1 }, 1, 1},
+		"no ranges":          {func(b *rangedBlob, _ *lanes) { b.ignored = true }, 2, 2},
+		"refused later":      {func(b *rangedBlob, _ *lanes) { b.refused = true }, 4, parallelFetches},
+		"lost":               {func(b *rangedBlob, _ *lanes) { b.cut = 1 << 20 }, 4, parallelFetches + 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, open := newRangedBlob(t)
+			free := &lanes{busy: 1}
+			test.change(b, free)
+			r := open(fetching{lanes: free})
+			got, err := io.ReadAll(r)
+			if err != nil || !bytes.Equal(got, b.content) {
+				t.Errorf("got %d bytes and %v, want the %d of the blob", len(got), err, len(b.content))
+			}
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+			if n := len(b.asked); n < test.least || n > test.most {
+				t.Errorf("got %d requests, want %d to %d: %q", n, test.least, test.most, b.asked)
+			}
+			ranges := slices.Clone(b.asked)
+			slices.Sort(ranges)
+			if different := len(slices.Compact(ranges)); !b.refused && different != len(b.asked) {
+				t.Errorf("got the ranges %q, want each once", b.asked)
+			}
+			if free.busy != 1 {
+				t.Errorf("got %d connections in use, want 1", free.busy)
+			}
+		})
+	}
+}
+
+// A fetch by several connections that is interrupted leaves the beginning of the blob, and the next one
+// continues behind it.
+func TestInterruptedRangesResume(t *testing.T) {
+	b, open := newRangedBlob(t)
+	blobs, err := cache.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	layer := pinset.LockedLayer{Digest: digest.FromBytes(b.content), Size: int64(len(b.content))}
+	read := 15 << 20
+	part, _, err := openPartial(blobs, layer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := open(fetching{part: part, lanes: &lanes{busy: 1}})
+	if _, err := io.ReadFull(r, make([]byte, read)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if size, err := part.Size(); err != nil || size != int64(read) || len(b.asked) < 3 {
+		t.Errorf("got %d bytes of the first fetch and %v, in %d requests; want %d in several", size, err, len(b.asked), read)
+	}
+	b.asked = nil
+	r = open(fetching{part: part})
+	got, err := io.ReadAll(r)
+	if err != nil || !bytes.Equal(got, b.content) {
+		t.Errorf("got %d bytes and %v, want the %d of the blob", len(got), err, len(b.content))
+	}
+	if want := []string{fmt.Sprintf("bytes=%d-%d", read, len(b.content)-1)}; !slices.Equal(b.asked, want) {
+		t.Errorf("got requests for %q, want %q", b.asked, want)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+}
