@@ -90,7 +90,7 @@ func (r *resumed) Read(p []byte) (int, error) {
 	switch {
 	case err == nil || errors.Is(err, io.EOF) || r.ctx.Err() != nil:
 		return n, err
-	case r.body == nil && !errors.Is(err, ErrStalled): // the request was refused
+	case r.body == nil && !errors.Is(err, ErrStalled) && !overloaded(err): // the request was refused
 		return n, err
 	}
 	if r.at >= r.counted+minResumed {
@@ -100,6 +100,9 @@ func (r *resumed) Read(p []byte) (int, error) {
 		return n, r.lastError(err)
 	}
 	r.src.wait.retry(fmt.Sprintf("blob %s of %s", r.want.Digest, r.src.wait.name), r.failed, err)
+	if overloaded(err) {
+		pause(r.ctx, r.failed)
+	}
 	return n, r.closeBody()
 }
 

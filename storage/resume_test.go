@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/opencontainers/go-digest"
+	"go.podman.io/image/v5/docker"
 	imgtypes "go.podman.io/image/v5/types"
 
 	"github.com/pinbox/pinbox/storage/cache"
@@ -66,7 +68,10 @@ type slowSource struct {
 	requests int
 }
 
-var errRefused = errors.New("refused")
+var (
+	errRefused    = errors.New("refused")
+	errOverloaded = docker.UnexpectedHTTPStatusError{StatusCode: http.StatusServiceUnavailable}
+)
 
 func (s *slowSource) open(ctx context.Context, at uint64) (io.ReadCloser, error) {
 	if s.requests++; s.requests > 100 {
@@ -133,6 +138,9 @@ func TestAttemptsAtABlob(t *testing.T) {
 		"resets every 600 kB": {connection: reset(600_000), requests: 6},
 		"resets every 300 kB": {connection: reset(300_000), requests: 3, err: syscall.ECONNRESET, text: " 900000 of"},
 		"refuses":             {refusal: errRefused, requests: 1, err: errRefused},
+		"overloaded": {
+			refusal: errOverloaded, requests: 3, took: 5 * time.Second, err: errOverloaded, text: "3 requests to HOST in 5s, 0 of",
+		},
 
 		"no ranges, resets": {
 			connection: reset(1000), noRanges: true, requests: 3, err: syscall.ECONNRESET, text: " 1000 of",

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"time"
 
+	"go.podman.io/image/v5/docker"
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 )
 
@@ -52,25 +54,56 @@ func (w waiter) retry(what string, failed int, err error) {
 	}
 }
 
+// overloaded reports whether an error is a status by which a registry, or a proxy in front of it, says
+// that it cannot answer now. The library repeats a request only for 429 (Too Many Requests), when
+// Retry-After says, and does not pass that header on.
+func overloaded(err error) bool {
+	var unexpected docker.UnexpectedHTTPStatusError
+	if !errors.As(err, &unexpected) {
+		return false
+	}
+	switch unexpected.StatusCode {
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
+
+// pause waits before a request is repeated that a registry could not answer: a second, then four.
+func pause(ctx context.Context, failed int) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Second << (2 * (failed - 1))):
+	}
+}
+
 // request calls do, which requests a document. The library returns a document only when it is
 // complete, so request cannot measure its rate: it limits the time of each call, and repeats a call
-// that takes longer.
+// that takes longer, or that an overloaded registry refuses.
 func (w waiter) request(ctx context.Context, do func(context.Context) error) error {
 	if w.limit == 0 {
 		return do(ctx)
 	}
-	for failed := range attempts {
-		if failed > 0 {
-			w.retry(w.name, failed, ErrStalled)
-		}
+	for failed := 1; ; failed++ {
 		limited, cancel := context.WithTimeout(ctx, w.limit)
 		err := do(limited)
 		late := limited.Err() != nil
 		cancel()
-		if err == nil || !late || ctx.Err() != nil {
+		switch busy := overloaded(err); {
+		case err == nil || !late && !busy || ctx.Err() != nil || busy && failed == attempts:
 			return err
+		case failed == attempts:
+			return w.stalled()
+		case busy:
+			w.retry(w.name, failed, err)
+			pause(ctx, failed)
+		default:
+			w.retry(w.name, failed, ErrStalled)
 		}
 	}
+}
+
+func (w waiter) stalled() error {
 	return fmt.Errorf("%w: %w: %d requests to %s had no answer within %v", ErrRegistry, ErrStalled, attempts, w.host,
 		w.limit)
 }

@@ -153,3 +153,32 @@ func TestRequestsWithoutAnswer(t *testing.T) {
 		})
 	}
 }
+
+// A document of an overloaded registry is requested again, after a second and after four; one that is
+// refused for another reason is not.
+func TestOverloadedRegistry(t *testing.T) {
+	for name, test := range map[string]struct {
+		answers  []error // the last one is for all later requests
+		requests int
+		took     time.Duration
+		err      error
+	}{
+		"for a while": {[]error{errOverloaded, errOverloaded, nil}, 3, 5 * time.Second, nil},
+		"for ever":    {[]error{errOverloaded}, 3, 5 * time.Second, errOverloaded},
+		"refused":     {[]error{errRefused}, 1, 0, errRefused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start, requests := time.Now(), 0
+				err := waiter{limit: testLimit}.request(t.Context(), func(context.Context) error {
+					requests++
+					return test.answers[min(requests, len(test.answers))-1]
+				})
+				if took := time.Since(start); !errors.Is(err, test.err) || requests != test.requests || took != test.took {
+					t.Errorf("got %v after %d requests in %v, want %v after %d in %v", err, requests, took, test.err,
+						test.requests, test.took)
+				}
+			})
+		})
+	}
+}
