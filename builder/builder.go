@@ -159,7 +159,7 @@ func Plan(ctx context.Context, o Options) (pinset.Lock, []string, error) {
 			return pinset.Lock{}, nil, err
 		}
 	}
-	p, err := makePlan(ctx, o, "")
+	p, err := makePlan(ctx, o, pinset.Program{})
 	if err != nil {
 		return pinset.Lock{}, nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -60,7 +61,16 @@ func Delta(ctx context.Context, o Options) (DeltaResult, error) {
 	if err != nil {
 		return DeltaResult{}, err
 	}
-	p, err := run(ctx, o, recipe{bases: bases})
+	program, err := openNodeBinary(o)
+	if o.Appliance.Spec.Node.Binary == "" && errors.Is(err, fs.ErrNotExist) {
+		warnings, err = append(warnings, "nodes keep their pinbox-node: there is none at "+o.NodeBinary+
+			", and neither --node-binary nor spec.node.binary names one"), nil
+	}
+	if err != nil {
+		return DeltaResult{}, err
+	}
+	defer program.Close() // nil if there is none
+	p, err := run(ctx, o, recipe{program: program, bases: bases})
 	if err != nil {
 		return DeltaResult{}, err
 	}
@@ -103,7 +113,8 @@ func (o *Options) validateDelta() (warnings []string, err error) {
 		warnings = append(warnings,
 			"a delta does not change the configuration of nodes; it ignores "+strings.Join(ignored, ", "))
 	}
-	s.Ignition, s.ISO, s.Node = spec.Ignition{}, spec.ISO{}, spec.Node{ImageVolumes: s.Node.ImageVolumes}
+	s.Ignition, s.ISO = spec.Ignition{}, spec.ISO{}
+	s.Node = spec.Node{ImageVolumes: s.Node.ImageVolumes, Binary: s.Node.Binary}
 	return warnings, nil
 }
 

@@ -8,8 +8,6 @@ import (
 	"os"
 	"slices"
 
-	"github.com/opencontainers/go-digest"
-
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/base"
 	"github.com/pinbox/pinbox/runtime/provision"
@@ -19,7 +17,7 @@ import (
 
 // recipe is the difference between an appliance and a delta.
 type recipe struct {
-	// program is the pinbox-node for the store of an appliance; nil for a delta.
+	// program is the pinbox-node of the release; nil for a delta after which nodes keep theirs.
 	program *os.File
 	// bases are the bases of a delta; nil for an appliance.
 	bases []base.Base
@@ -32,8 +30,8 @@ type product struct {
 	lock     pinset.Lock
 	store    artifact.Store
 	warnings []string
-	// programSum is the digest of pinbox-node in the store; "" if there is none.
-	programSum digest.Digest
+	// node is the pinbox-node of the release; zero if it is unknown.
+	node pinset.Program
 	// private says that only their owner may read the configs.
 	private bool
 }
@@ -51,11 +49,12 @@ func run(ctx context.Context, o Options, r recipe) (made product, err error) {
 	}
 	defer func() { err = errors.Join(err, stage.Discard()) }()
 
-	made.programSum, err = r.programDigest()
-	if err != nil {
-		return made, err
+	if r.program != nil {
+		if made.node, err = pinset.ReadProgram(r.program); err != nil {
+			return made, err
+		}
 	}
-	p, err := makePlan(ctx, o, made.programSum)
+	p, err := makePlan(ctx, o, made.node)
 	if err != nil {
 		return made, err
 	}
@@ -133,7 +132,9 @@ type contents struct {
 	// artifacts are the OCI artifacts that the store gets, and blobs theirs, each once.
 	artifacts []storage.Resolved
 	blobs     []pinset.LockedBlob
-	program   *os.File
+	// program is the pinbox-node that the store gets; nil for a delta whose bases have the same one, or
+	// after which nodes keep theirs.
+	program *os.File
 	// storeFiles are files for the node that do not fit into its Ignition config.
 	storeFiles []provision.File
 	// common is what the bases of a delta have in common, delta the description of the delta; nil for an
@@ -143,18 +144,6 @@ type contents struct {
 	// texts are small files of the folder, other than the lock and the manifests.
 	texts map[string]artifact.Text
 	live  artifact.LiveISO
-}
-
-// programDigest is the SHA-256 of the program; "" if there is none.
-func (r recipe) programDigest() (digest.Digest, error) {
-	if r.program == nil {
-		return "", nil
-	}
-	fi, err := r.program.Stat()
-	if err != nil {
-		return "", err
-	}
-	return digest.FromReader(io.NewSectionReader(r.program, 0, fi.Size()))
 }
 
 func (r recipe) readProgram() ([]byte, error) {
@@ -172,6 +161,9 @@ func (r recipe) contents(p plan) (contents, error) {
 	if r.bases == nil {
 		c.artifacts, c.blobs = p.Artifacts, blobsOf(p.Artifacts)
 		return c, nil
+	}
+	if !slices.ContainsFunc(r.bases, func(b base.Base) bool { return !b.HasProgram(p.program.Digest) }) {
+		c.program = nil
 	}
 	common := base.NewCommon(r.bases, p.lock(p.Images).Images)
 	var text bytes.Buffer

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/opencontainers/go-digest"
-
 	"github.com/pinbox/pinbox/builder/firstboot"
 	"github.com/pinbox/pinbox/builder/mirror"
 	"github.com/pinbox/pinbox/builder/resolve"
@@ -25,6 +23,8 @@ type plan struct {
 	// Result has the sets and the images.
 	resolve.Result
 	release pinset.ReleaseID
+	// program is the pinbox-node of the release; zero if it is unknown.
+	program pinset.Program
 	spec    spec.Spec
 	config  firstboot.Files
 	// material and client stay open while images are read.
@@ -44,9 +44,8 @@ func (p *plan) Close() error {
 
 // makePlan reads the sources, renders the configuration and resolves the images. It reports problems of
 // the configuration and of the base ISO before the first request to a registry. The caller closes the plan.
-// program is the SHA-256 of the pinbox-node in the store.
-func makePlan(ctx context.Context, o Options, program digest.Digest) (p plan, err error) {
-	p.release, p.spec = o.Appliance.Metadata.ID(), o.Appliance.Spec
+func makePlan(ctx context.Context, o Options, program pinset.Program) (p plan, err error) {
+	p.release, p.spec, p.program = o.Appliance.Metadata.ID(), o.Appliance.Spec, program
 	if p.material, err = source.Read(ctx, p.spec.Sources, o.sourceOptions()); err != nil {
 		return p, err
 	}
@@ -168,5 +167,8 @@ func (p *plan) lock(images []storage.Resolved) pinset.Lock {
 		lock.Images = append(lock.Images, img.LockedImage)
 	}
 	lock.Artifacts = locked(p.Artifacts)
+	if p.program.Digest != "" {
+		lock.Program = &p.program
+	}
 	return lock
 }

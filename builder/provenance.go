@@ -23,7 +23,7 @@ func (o Options) stated(made product) provenance.Build {
 			b.Files[name] = of.Encoded()
 		}
 	}
-	add(layout.OwnProgram, made.programSum)
+	add(layout.OwnProgram, made.node.Digest)
 	if made.live.BaseSum != "" {
 		b.Files[artifact.ISOBase] = made.live.BaseSum
 	}

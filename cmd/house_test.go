@@ -185,7 +185,7 @@ var doors = map[string][]string{
 	"github.com/spdx":                  {"builder/sbom"},
 	"github.com/in-toto":               {"builder/provenance"},
 	"github.com/coreos":                {"ignition"},
-	"github.com/coreos/go-semver":      {"builder/source"},
+	"github.com/coreos/go-semver":      {"builder/source", "storage/pinset"},
 	"github.com/coreos/go-systemd":     {"runtime/systemd"},
 	"github.com/fsnotify/fsnotify":     {"runtime/watch"},
 	"k8s.io/cri-api": {

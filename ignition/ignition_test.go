@@ -49,7 +49,7 @@ func configs(t *testing.T) map[string]ignition.Config {
 		t.Fatal(err)
 	}
 	tree := verity.Tree{Root: digest.SHA256.FromString("root"), Blocks: 90_000}
-	program := digest.FromString("pinbox-node")
+	program := pinset.Program{Digest: digest.FromString("pinbox-node")}
 	snippet := "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/hostname\n    contents:\n" +
 		"      inline: ship-7\n"
 	return map[string]ignition.Config{
@@ -132,7 +132,7 @@ func TestConfigGolden(t *testing.T) {
 			node := layout.NodeConfig{
 				ReleaseID: config.Release, Store: config.Store.Digest, KeepPrevious: config.KeepPrevious,
 				SELinuxContext: config.Store.SELinuxContext, Verity: config.Store.Verity,
-				Kubelet: config.Kubelet, ImageVolumes: config.ImageVolumes,
+				Kubelet: config.Kubelet, ImageVolumes: config.ImageVolumes, Program: config.Store.Program,
 			}
 			if got := files[layout.NodeConfigPath]; !bytes.Equal(got, node.Render()) {
 				t.Errorf("got the node's configuration %q, want %q", got, node.Render())

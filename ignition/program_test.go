@@ -172,8 +172,9 @@ func TestProgramThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A node that fetches its store fetches the program, too: once, and no other one than that of the configuration.
-func TestProgramIsFetched(t *testing.T) {
+// fetch returns the commands that fetch and install the program(0), for a server and folders of a test.
+func fetch(t *testing.T, url, state, bin string) (script string) {
+	t.Helper()
 	content, err := os.ReadFile(filepath.Join(fixtures.Root(t), "fixtures/golden/fetched-pinbox-fetch-store.service"))
 	if err != nil {
 		t.Fatal(err)
@@ -182,6 +183,13 @@ func TestProgramIsFetched(t *testing.T) {
 	if len(commands) != 2 {
 		t.Fatalf("got %d commands, want one that fetches and one that installs", len(commands))
 	}
+	return strings.NewReplacer("http://boot.lab:8080/pinbox", url, "/var/lib/pinbox", state, "/usr/local/bin", bin,
+		"%N", "new", digest.FromString("pinbox-node").Encoded(), digest.FromBytes(program(0)).Encoded(),
+	).Replace(commands[0][1] + " && " + commands[1][1])
+}
+
+// A node that fetches its store fetches the program, too: once, and no other one than that of the configuration.
+func TestProgramIsFetched(t *testing.T) {
 	served, requests := program(0), 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if requests++; requests == 1 { // curl tries again
@@ -194,9 +202,7 @@ func TestProgramIsFetched(t *testing.T) {
 	bin, state := t.TempDir(), t.TempDir()
 	start := func() ([]byte, error) {
 		t.Helper()
-		names := strings.NewReplacer("http://boot.lab:8080/pinbox", server.URL, "/var/lib/pinbox", state, "/usr/local/bin", bin,
-			"%N", "new", digest.FromString("pinbox-node").Encoded(), digest.FromBytes(program(0)).Encoded())
-		return exec.Command("sh", "-c", names.Replace(commands[0][1]+" && "+commands[1][1])).CombinedOutput()
+		return exec.Command("sh", "-c", fetch(t, server.URL, state, bin)).CombinedOutput()
 	}
 	for range 2 {
 		if out, err := start(); err != nil || requests != 2 {

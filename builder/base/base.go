@@ -145,6 +145,11 @@ func newBase(name string, lock []byte, sum, store string) (b Base, err error) {
 	return b, nil
 }
 
+// HasProgram reports whether nodes with the base have the pinbox-node of that digest.
+func (b Base) HasProgram(sum digest.Digest) bool {
+	return b.Locked.Program != nil && b.Locked.Program.Digest == sum
+}
+
 // Layers returns the layers of the base by their IDs in a store.
 func (b Base) Layers() map[string]compose.LayerInfo {
 	all := map[string]compose.LayerInfo{}

@@ -16,6 +16,7 @@ import (
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/ignition"
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // agentISO makes an ISO as `openshift-install agent create image` does, with a config that has a file of so many
@@ -48,7 +49,7 @@ func TestAgentISO(t *testing.T) {
 			a := appliance(t, func(s *spec.Spec) {
 				s.ISO = spec.ISO{Base: base, Mode: spec.ModeAgent, InstallDevice: "/dev/sda", Existing: spec.ExistingMerge}
 			})
-			files, err := firstboot.Configure(a, nil, nil, "")
+			files, err := firstboot.Configure(a, nil, nil, pinset.Program{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -119,7 +120,7 @@ func TestMergeWithAnyArea(t *testing.T) {
 			}
 			fill(t, base, theirs, pack)
 			a := appliance(t, func(s *spec.Spec) { s.ISO = spec.ISO{Base: base, Existing: spec.ExistingMerge} })
-			files, err := firstboot.Configure(a, nil, nil, "")
+			files, err := firstboot.Configure(a, nil, nil, pinset.Program{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -203,7 +204,7 @@ func TestAgentISOConflict(t *testing.T) {
 		a := appliance(t, func(s *spec.Spec) {
 			s.ISO, s.Ignition.Butane = spec.ISO{Base: base, Existing: existing}, []string{snippet}
 		})
-		_, err := firstboot.Configure(a, nil, nil, "")
+		_, err := firstboot.Configure(a, nil, nil, pinset.Program{})
 		if !errors.Is(err, want) || want != nil && !strings.Contains(err.Error(), base) {
 			t.Errorf("%q: got %v, want %v", existing, err, want)
 		}

@@ -112,8 +112,8 @@ func (c Files) Warnings() (all []string) {
 }
 
 // Configure renders the first-boot configuration.
-// program is the SHA-256 of the pinbox-node in the store.
-func Configure(a spec.Appliance, sets []pinset.Set, registries []byte, program digest.Digest) (Files, error) {
+// program is the pinbox-node in the store.
+func Configure(a spec.Appliance, sets []pinset.Set, registries []byte, program pinset.Program) (Files, error) {
 	c := a.Spec.Config(sets, registries)
 	c.Release, c.Store.Tree, c.Store.Digest, c.Store.Program = a.Metadata.ID(), unknown, unknownDigest, program
 	c.Store.Size = unknown.Blocks

@@ -50,7 +50,7 @@ func configured(t *testing.T, change func(*spec.Spec)) (firstboot.Files, error) 
 		t.Fatal(err)
 	}
 	sets := []pinset.Set{{Name: "infra", Images: []pinset.Image{img}}, {Name: "worker", Images: []pinset.Image{img}}}
-	return firstboot.Configure(appliance(t, change), sets, []byte("# mirrors\n"), digest.FromString("pinbox-node"))
+	return firstboot.Configure(appliance(t, change), sets, []byte("# mirrors\n"), pinset.Program{Digest: digest.FromString("pinbox-node")})
 }
 
 func configure(t *testing.T, change func(*spec.Spec)) firstboot.Files {
@@ -333,7 +333,7 @@ func TestRefusedBases(t *testing.T) {
 // The ISO of mode live has the node's config.
 func TestLiveISO(t *testing.T) {
 	a := appliance(t, func(s *spec.Spec) { s.ISO = spec.ISO{Base: fixtures.LiveISO(t), Existing: spec.ExistingReplace} })
-	files, err := firstboot.Configure(a, nil, nil, "")
+	files, err := firstboot.Configure(a, nil, nil, pinset.Program{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -364,7 +364,7 @@ func TestInstaller(t *testing.T) {
 			InstalledKernelArguments: spec.InstalledKernelArguments{Append: []string{"console=ttyS0"}, Delete: []string{"quiet"}},
 		}
 	})
-	files, err := firstboot.Configure(a, nil, nil, "")
+	files, err := firstboot.Configure(a, nil, nil, pinset.Program{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func config(t *testing.T, cluster spec.OpenShift) ignition.Config {
 	c.Release = pinset.ReleaseID{Name: "factory-12", Number: 7}
 	c.PullSecret = []byte("{}")
 	c.Store.Tree = verity.Tree{Root: digest.SHA256.FromString("root"), Blocks: 90_000}
-	c.Store.Digest, c.Store.Program = digest.FromString("store"), digest.FromString("pinbox-node")
+	c.Store.Digest, c.Store.Program.Digest = digest.FromString("store"), digest.FromString("pinbox-node")
 	return c
 }
 

@@ -160,6 +160,10 @@ var table = []cli.Row{
 		"find out who made the store; /etc/pinbox/keys.d has the keys that this node trusts",
 	},
 	{stores.ErrPart, cli.ExitDamaged, "copy this part again from the folder that `pinbox medium --split` wrote"},
+	{
+		stores.ErrProgram, cli.ExitDamaged,
+		"build it again with the pinbox-node for this node's architecture; `pinbox verify` checks the original",
+	},
 	{stores.ErrInParts, cli.ExitInput, "attach it without --in-place"},
 	{stores.ErrDamaged, cli.ExitDamaged, "check the original with `pinbox verify`, and copy it again"},
 	{stores.ErrMissing, cli.ExitDamaged, "insert its medium, or attach the store again"},

@@ -117,6 +117,10 @@ func describeAttached(a stores.Attached, s runtime.Status) attached {
 	if len(a.Moved) > 0 {
 		text += fmt.Sprintf("; it moves %s to other images", strings.Join(a.Moved, ", "))
 	}
+	if a.Program != nil {
+		text += fmt.Sprintf("; from its next start on, pinbox-node.service runs the pinbox-node %s",
+			cmp.Or(a.Program.Version, stores.Short(a.Program.Digest)))
+	}
 	if a.Unordered {
 		text += "; neither its release nor the one before has a number, so it may be the older one: `pinbox-node rollback` " +
 			"returns to that"

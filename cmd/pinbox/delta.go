@@ -17,7 +17,8 @@ func deltaCommand() *cobra.Command {
 		Use:   "delta --from old/ {-c appliance.yaml | --set sets.yaml} -o delta/",
 		Short: "Build a store of the layers that nodes lack, to mount in addition to theirs",
 		Example: `  pinbox delta --from old/ -c appliance.yaml -o delta/
-  pinbox delta --from old.iso --from older/pinbox.lock.json --set worker.yaml -o delta/`,
+  pinbox delta --from old.iso --from older/pinbox.lock.json --set worker.yaml -o delta/
+  pinbox delta --from old/ -c appliance.yaml --node-binary pinbox-node-arm64 -o delta/`,
 		Args: inputsByFlags,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opts, err := in.options()

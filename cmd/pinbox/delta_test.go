@@ -36,7 +36,9 @@ func newUpgrade(t *testing.T) upgrade {
 		t.Fatal(err)
 	}
 	u := upgrade{
-		t: t, old: filepath.Join(t.TempDir(), "old"), flags: []string{"--insecure-registry=127.0.0.1", "--cache-dir", t.TempDir()},
+		t: t, old: filepath.Join(t.TempDir(), "old"), flags: []string{
+			"--insecure-registry=127.0.0.1", "--cache-dir", t.TempDir(), "--node-binary", fixtures.Program(t, nodePackage),
+		},
 	}
 	file := func(name string, pins []string, more string) string {
 		sets := write(t, name+"-sets.yaml", sample.Set("worker", pins...))
@@ -46,8 +48,7 @@ func newUpgrade(t *testing.T) upgrade {
 	u.first = file("first", pins[0], "")
 	u.next = file("next", pins[1], "  ignition: {sshAuthorizedKeys: [ssh-ed25519 "+
 		"AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb me]}\n")
-	u.run(cli.ExitOK, "built ship-7", append([]string{"build", "-c", u.first, "-o", u.old, "--node-binary",
-		fixtures.Program(t, nodePackage)}, u.flags...)...)
+	u.run(cli.ExitOK, "built ship-7", append([]string{"build", "-c", u.first, "-o", u.old}, u.flags...)...)
 	return u
 }
 
@@ -146,6 +147,8 @@ func TestBadDeltas(t *testing.T) {
 	locked := strings.TrimSuffix(u.first, ".yaml") + ".lock.json"
 	tarred := write(t, "tar.yaml",
 		[]byte(strings.Replace(string(mustRead(t, u.next)), "  ignition:", "  store: {format: tar}\n  ignition:", 1)))
+	named := write(t, "named.yaml",
+		[]byte(strings.Replace(string(mustRead(t, u.next)), "  ignition:", "  node: {binary: no-such-file}\n  ignition:", 1)))
 	for _, c := range []struct {
 		code   int
 		output string
@@ -157,6 +160,8 @@ func TestBadDeltas(t *testing.T) {
 		{cli.ExitInput, "check the path", []string{"--from", "/no/such/folder", "-c", u.next}},
 		{cli.ExitInput, "name the folder of a build with --from", []string{"--from", locked, "-c", u.next}},
 		{cli.ExitInput, "a delta is a squashfs", []string{"--from", u.old, "-c", tarred}},
+		{cli.ExitInput, "pinbox-node cannot be used", []string{"--from", u.old, "-c", u.next, "--node-binary", "/no/such/file"}},
+		{cli.ExitInput, "pinbox-node cannot be used", []string{"--from", u.old, "-c", named, "--node-binary", ""}},
 		{cli.ExitInput, "it is for linux/amd64", []string{"--from", u.old, "-c", u.next, "--platform", "linux/arm64"}},
 	} {
 		out := filepath.Join(t.TempDir(), "delta")
@@ -165,6 +170,20 @@ func TestBadDeltas(t *testing.T) {
 			t.Errorf("%v: got %s made, want nothing", c.args, out)
 		}
 	}
+}
+
+// Nodes keep their program if the delta is built where there is none, unless the user asks for one.
+func TestDeltaWithoutAProgram(t *testing.T) {
+	u := newUpgrade(t)
+	u.flags = append(u.flags, "--node-binary", "")
+	dir, _, stderr := u.delta(u.old)
+	if want := "warning: nodes keep their pinbox-node: there is none at "; !strings.Contains(stderr, want) {
+		t.Errorf("got %s, want %q", stderr, want)
+	}
+	if lock := string(mustRead(t, filepath.Join(dir, "pinbox.lock.json"))); strings.Contains(lock, `"program"`) {
+		t.Errorf("got a program in the lock, want none\n%s", lock)
+	}
+	u.run(cli.ExitOK, "it has 3 layers and needs 5 layers of a base", "verify", dir)
 }
 
 // A delta needs less space than a full store.

@@ -71,7 +71,7 @@ func (f *inputFlags) addLock(flags *pflag.FlagSet) {
 		"`NUMBER` of this release, greater than those before, instead of the one in the appliance file")
 	flags.StringVar(&f.nodeBinary, "node-binary", "",
 		"`FILE` of pinbox-node to put into the store, instead of the one in the appliance file (default: the one "+
-			"next to pinbox)")
+			"next to pinbox; if there is none, nodes keep theirs after a delta)")
 	cli.Under("Nodes", flags)
 }
 

@@ -37,6 +37,7 @@ func (o Options) manager() (stores.Manager, error) {
 		Wanted: o.wanted, Mounter: stores.DirectMounter{},
 		KeepPrevious: config.KeepPrevious, SELinuxContext: config.SELinuxContext, Wait: o.Wait,
 		Verity: config.Verity, Appliance: config.ReleaseID, OwnStore: config.Store,
+		Programs: filepath.Join(o.stateDir(), filepath.Base(layout.ProgramsDir)), OwnProgram: config.Program,
 	}
 	m.Slots, m.Configured, m.OtherStores, m.ConfigError = o.slots()
 	if systemd.Running() {

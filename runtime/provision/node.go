@@ -146,9 +146,14 @@ func (n Node) config() layout.NodeConfig {
 	if n.Store.Folder != "" { // it is not mounted
 		own = ""
 	}
+	program := n.Store.Program
+	if n.Program != "" { // somebody else installs it, and replaces it
+		program = pinset.Program{}
+	}
 	return layout.NodeConfig{
 		ReleaseID: n.Release, Store: own, KeepPrevious: n.KeepPrevious, SELinuxContext: n.Store.SELinuxContext,
 		Verity: n.Store.Verity, Kubelet: n.Kubelet, Pins: n.Pins, ImageVolumes: n.ImageVolumes,
+		Program: program,
 	}
 }
 

@@ -45,7 +45,7 @@ func TestFilesThatChange(t *testing.T) {
 // A node without a store of its own has no unit that mounts one, or that needs one.
 func TestNodeWithoutStoreGolden(t *testing.T) {
 	p := parts(t, provision.Node{
-		Store: provision.Store{None: true, Program: digest.FromString("program")}, Program: "/usr/bin/pinbox-node",
+		Store: provision.Store{None: true, Program: pinset.Program{Digest: digest.FromString("program")}}, Program: "/usr/bin/pinbox-node",
 		ImageStore: "/usr/share/pinbox/store",
 	})
 	var names []string

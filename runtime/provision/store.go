@@ -11,6 +11,7 @@ import (
 
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/verity"
 )
 
@@ -47,8 +48,8 @@ type Store struct {
 	Digest digest.Digest
 	// Tree is the hash tree of the store; zero if it has none.
 	Tree verity.Tree
-	// Program is the SHA-256 of the pinbox-node in the store.
-	Program digest.Digest
+	// Program is the pinbox-node in the store.
+	Program pinset.Program
 }
 
 // What a unit may contain without quoting.

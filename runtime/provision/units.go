@@ -33,6 +33,8 @@ type rendering struct {
 	Size                                    int64
 	// VolumeLabel and MediumDir are of a medium with the store alone.
 	VolumeLabel, MediumDir string
+	// Programs is the folder with the programs of later releases.
+	Programs string
 	// Program and FilesDir are paths in the store, MediumLabel the volume label of a delta.
 	Program, FilesDir, MediumLabel string
 	// Installed is the path of the program on the node.
@@ -87,12 +89,13 @@ func (n Node) rendering() *rendering {
 func (s Store) rendering() *rendering {
 	r := &rendering{
 		Installed: DefaultProgram, Program: layout.OwnProgram, FilesDir: layout.OwnFiles, MediumLabel: layout.MediumLabel,
+		Programs: layout.ProgramsDir,
 	}
 	if s.None {
 		return r
 	}
-	if s.Program != "" {
-		r.ProgramSum = s.Program.Encoded()
+	if s.Program.Digest != "" {
+		r.ProgramSum = s.Program.Digest.Encoded()
 	}
 	if s.Folder != "" {
 		r.Where = s.Folder

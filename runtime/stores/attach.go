@@ -67,6 +67,8 @@ type Attached struct {
 	Moved []string
 	// Unordered means that the release, which is current now, may be older than the one before: neither has a number.
 	Unordered bool
+	// Program is the pinbox-node that the units install from now on, if that has changed; nil if it has not.
+	Program *pinset.Program
 	// Unverified means that the store has a signature but the node has no keys.
 	Unverified bool
 	// JudgedAt is the time at which expired keys and signatures were looked for, if the node's clock is
@@ -89,7 +91,12 @@ func (m Manager) Attach(ctx context.Context, o AttachOptions) (Attached, error) 
 	if err != nil {
 		return Attached{}, err
 	}
-	return s.attach(ctx, src, o)
+	before := s.programs.named(s.state)
+	a, err := s.attach(ctx, src, o)
+	if now := s.programs.named(s.state); now != before {
+		a.Program = &now
+	}
+	return a, err
 }
 
 // attach decides by the digest whether the store was attached before. It reads a new store only once
@@ -132,6 +139,9 @@ func (s *session) reattach(ctx context.Context, r Release, src source, o AttachO
 		return a, err
 	}
 	a.Store, a.Found = *s.state.store(r.Store), true
+	if err := s.programs.repair(ctx, r, os.DirFS(s.slots.path(a.Store)), o); err != nil {
+		return a, err
+	}
 	if o.Auto || o.KeepSets || s.state.Current == r.ID {
 		return a, nil
 	}
@@ -141,6 +151,9 @@ func (s *session) reattach(ctx context.Context, r Release, src source, o AttachO
 			return a, err
 		}
 		r.Sets = c.Sets
+		if r.Program, err = s.programs.take(ctx, s.state, os.DirFS(s.slots.path(a.Store)), c.Lock, o); err != nil {
+			return a, err
+		}
 	}
 	if err := permit(s, src.id, r.ReleaseID, o); err != nil {
 		return a, err
@@ -213,6 +226,12 @@ func (s *session) add(
 	if a.Moved, err = (naming{s.slots, s.state.Stores, s.releases.own}).check(store, c, o.GraphRoots); err != nil {
 		return a, fmt.Errorf("%s: %w", src.Path, err)
 	}
+	var program *pinset.Program
+	if !o.KeepSets {
+		if program, err = takeProgram(ctx, s, g, c, o); err != nil {
+			return a, fmt.Errorf("%s: %w", src.Path, err)
+		}
+	}
 	if err := s.save(); err != nil { // ReadState refuses a folder that has stores but no state
 		return a, err
 	}
@@ -228,7 +247,7 @@ func (s *session) add(
 	s.state.SELinuxContext, s.state.Refused = s.mounts.selinuxContext, nil
 	s.state.Stores = append(s.state.Stores, store)
 	if !o.KeepSets {
-		r := Release{ID: store.ID, Store: store.ID, ReleaseID: store.ReleaseID, Sets: c.Sets}
+		r := Release{ID: store.ID, Store: store.ID, ReleaseID: store.ReleaseID, Sets: c.Sets, Program: program}
 		if err := s.releases.makeCurrent(&s.state, r); err != nil {
 			s.state = before
 			return a, errors.Join(err, s.dir.sweep(s.state))
@@ -258,7 +277,7 @@ func mountNew(ctx context.Context, s *session, store Store, before State, o Atta
 			return errors.Join(problem, takeBack(context.WithoutCancel(ctx), s, store, problem))
 		}
 	}
-	return s.applySets(found)
+	return errors.Join(s.programs.settle(s.state), s.applySets(found))
 }
 
 // takeBack unmounts and removes a store with which CRI-O cannot list its images. A process that is

@@ -37,6 +37,10 @@ type Manager struct {
 	// store; zero if they are unknown.
 	Appliance pinset.ReleaseID
 	OwnStore  digest.Digest
+	// Programs is the folder of the programs of later releases, and OwnProgram that of the appliance's own store;
+	// zero if the units do not install it, and then no other one.
+	Programs   string
+	OwnProgram pinset.Program
 	// Sets is the folder of sets, and Wanted returns the images that all sets ask for.
 	Sets   string
 	Wanted func() ([]pinset.Image, error)
@@ -78,6 +82,7 @@ type parts struct {
 	mounts   mounts
 	usage    usage
 	releases releases
+	programs programs
 }
 
 func (m Manager) parts() parts {
@@ -104,6 +109,7 @@ func (m Manager) parts() parts {
 		},
 		usage:    usage{slots: slots, sources: sources, wanted: m.Wanted},
 		releases: releases{sets: m.Sets, slots: slots, own: m.Appliance, keep: m.KeepPrevious},
+		programs: programs{dir: m.Programs, own: m.OwnProgram},
 	}
 }
 
@@ -206,7 +212,7 @@ func (s *session) reconcile(ctx context.Context) (problems, error) {
 	if err != nil {
 		return nil, err
 	}
-	return found, errors.Join(s.releases.sweep(), s.applySets(found))
+	return found, errors.Join(s.releases.sweep(), s.programs.settle(s.state), s.applySets(found))
 }
 
 // mountStores mounts and unmounts stores to match the state, and returns why stores are not mounted. It

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pinbox/pinbox/runtime/transfer"
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/verity"
 )
 
@@ -87,6 +88,16 @@ func (s sources) content(g *staged) (content, error) {
 	}
 	defer store.Close()
 	return examine(store)
+}
+
+// takeProgram takes the program of a new release out of its store.
+func takeProgram(ctx context.Context, s *session, g *staged, c content, o AttachOptions) (*pinset.Program, error) {
+	store, err := s.sources.openFS(g.Extent)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	defer store.Close()
+	return s.programs.take(ctx, s.state, store, c.Lock, o)
 }
 
 // reader reads the bytes of a store.

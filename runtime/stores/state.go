@@ -113,6 +113,9 @@ type Release struct {
 	// Sets are files for the folder of sets, by their names: as they were attached, or, of a
 	// release that was current before, as they were when another became current.
 	Sets map[string]string `json:"sets"`
+	// Program is the pinbox-node that the units install while the release is current; nil means that of the
+	// appliance's own store.
+	Program *pinset.Program `json:"program,omitempty"`
 }
 
 // Compaction is a compacted store that has not replaced the others yet.

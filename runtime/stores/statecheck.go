@@ -110,6 +110,11 @@ func (r Release) check() error {
 	if err := r.ReleaseID.Check(); err != nil {
 		return err
 	}
+	if r.Program != nil {
+		if err := r.Program.Check(); err != nil {
+			return fmt.Errorf("program: %w", err)
+		}
+	}
 	for name := range r.Sets {
 		if !isName(name) {
 			return fmt.Errorf("sets: %q: not the name of a file", name)

@@ -49,7 +49,7 @@ const (
 	OwnDelta   = OwnDir + "/" + DeltaFile // in the store of a delta
 	OwnSets    = OwnDir + "/sets"
 	OwnFiles   = OwnDir + "/files"       // files that are too large for config.ign, by their paths
-	OwnProgram = OwnDir + "/pinbox-node" // not in the store of a delta
+	OwnProgram = OwnDir + "/pinbox-node" // in the store of a delta only if a base has another one
 )
 
 // Files for a node in the folder of an appliance or of a delta.
@@ -115,9 +115,14 @@ const (
 	NodeDir     = "/var/lib/pinbox"
 	SlotsDir    = NodeDir + "/stores" // mount points: see Slots
 	StoreFolder = NodeDir + "/store"  // a store that is not mounted: spec.store.format tar or dir
-	StatusPath  = "/run/pinbox/status.json"
-	SetsDir     = "/etc/pinbox/sets.d"
-	KeysDir     = "/etc/pinbox/keys.d"
+	// ProgramsDir has the pinbox-node of each later release that the node keeps, by its SHA-256.
+	ProgramsDir = NodeDir + "/programs"
+	// CurrentProgram is a file there with the SHA-256 of the one that the units install; without it, they install that
+	// of the appliance's own store.
+	CurrentProgram = "current"
+	StatusPath     = "/run/pinbox/status.json"
+	SetsDir        = "/etc/pinbox/sets.d"
+	KeysDir        = "/etc/pinbox/keys.d"
 	// FetchedStore is the store that a node has fetched from an HTTP server.
 	FetchedStore = NodeDir + "/store.squashfs"
 	// LiveStorePath is the path of the store on the ISO of a CoreOS live system.

@@ -42,6 +42,9 @@ type NodeConfig struct {
 	// Kubelet is what the node does about records of the kubelet that keep pods from images of
 	// stores; "" means KubeletReport.
 	Kubelet Kubelet `json:"kubelet,omitempty"`
+	// Program is the pinbox-node in that store; zero if the units do not install it from there, and then none of a
+	// later release, either.
+	Program pinset.Program `json:"program,omitzero"`
 	// Pins is who pins images, on a node of OpenShift; "" on any other.
 	Pins Pins `json:"pins,omitempty"`
 	// ImageVolumes is what the node does about images of image volumes; "" means ImageVolumesReport.
@@ -126,6 +129,11 @@ func (c NodeConfig) Validate() error {
 	if c.Store != "" {
 		if err := pinset.CheckDigest("store", c.Store); err != nil {
 			return err
+		}
+	}
+	if c.Program != (pinset.Program{}) {
+		if err := c.Program.Check(); err != nil {
+			return fmt.Errorf("program: %w", err)
 		}
 	}
 	return cmp.Or(c.ReleaseID.Check(), c.Verity.Validate(), c.Kubelet.Validate(), c.Pins.Validate(),

@@ -115,7 +115,7 @@ func DescribeDifference(locked, now Lock) string {
 // unpacking a layer fills in.
 func (l Lock) comparable() string {
 	l = l.canonical()
-	l.ReleaseID = ReleaseID{}
+	l.ReleaseID, l.Program = ReleaseID{}, nil
 	for i := range l.Images {
 		layers := slices.Clone(l.Images[i].Layers)
 		for n := range layers {

@@ -32,6 +32,9 @@ type Lock struct {
 	Images   []LockedImage `json:"images"`
 	// Artifacts are the OCI artifacts of the sets.
 	Artifacts []LockedArtifact `json:"artifacts,omitempty"`
+	// Program is the pinbox-node of the release; nil if it is unknown. The store of a delta has it only if a base
+	// has another one.
+	Program *Program `json:"program,omitempty"`
 }
 
 // LockedSet is a set at the time when the lock was made.
@@ -140,6 +143,8 @@ func DecodeLock(r io.Reader) (Lock, error) {
 			return list(s, name, &l.Images)
 		case "artifacts":
 			return list(s, name, &l.Artifacts)
+		case "program":
+			return s.value(name, &l.Program)
 		}
 		return unknownField(name)
 	})
@@ -154,6 +159,11 @@ func DecodeLock(r io.Reader) (Lock, error) {
 
 // validate checks what concerns more than one entry.
 func (l Lock) validate() error {
+	if l.Program != nil {
+		if err := l.Program.Check(); err != nil {
+			return fmt.Errorf("program: %w", err)
+		}
+	}
 	names, pins := map[string]bool{}, map[string]bool{}
 	for i, set := range l.Sets {
 		if names[set.Name] {

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/appliance"
+	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// moveOn gets a newer program from a medium, and rolls back. Attaches are killed, and so is an installation.
+const moveOn = `set -ex
+program=/usr/local/bin/pinbox-node
+sum() { sha256sum <$1 | cut -d ' ' -f 1; }
+running() { sum /proc/$(systemctl show --property MainPID --value pinbox-node.service)/exe; }
+systemctl start var-lib-pinbox-stores-0.mount pinbox-node.service
+[ $(running) = $old ]
+for seconds in 0.05 0.2 0.4 0.8; do
+	$program attach /delta --wait 1s --reserve 0 &
+	sleep $seconds
+	kill -KILL $! || true
+	wait $! || true
+	systemctl restart pinbox-node.service
+	case $(running) in $old|$new) ;; *) exit 1 ;; esac
+done
+systemctl stop pinbox-node.service
+umount /var/lib/pinbox/stores/1 || true
+rm -r /var/lib/pinbox/stores.d /var/lib/pinbox/programs
+systemctl start pinbox-node.service
+[ $(running) = $old ]
+drive=$(losetup --find --show --read-only /delta.iso)
+systemctl start pinbox-attach@${drive#/dev/}.service || true # CRI-O does not run
+losetup --detach $drive
+[ $(sum $program) = $old ] # a program that runs is not replaced
+[ $(running) = $old ]
+head -c 1000 $program >/usr/local/bin/.pinbox-mount # an installation was killed
+systemctl start pinbox-mount.service
+[ $(sum $program) = $new ]
+[ $(running) = $old ]
+systemctl restart pinbox-node.service
+[ $(running) = $new ]
+$program --version
+[ -e /usr/local/bin/.pinbox-mount ] && exit 1
+$program rollback --wait 1s && exit 1 # CRI-O does not run
+[ -e /var/lib/pinbox/programs/$new ]
+systemctl restart pinbox-node.service
+[ $(running) = $old ]
+echo script completed
+`
+
+// A medium brings a newer program: the next start of a unit installs it, and what runs goes on. Each start of the
+// service put back the program of the appliance's own store. A rollback brings that one back.
+func TestProgramMovesOn(t *testing.T) {
+	registry, _ := appliance.Registry(t)
+	sums := map[string]digest.Digest{}
+	release := func(number int64, version string, o builder.Options) builder.Options {
+		t.Helper()
+		o.Appliance.Metadata.Release = number
+		o.NodeBinary = fixtures.ProgramOfVersion(t, o.NodeBinary, version)
+		content, err := os.ReadFile(o.NodeBinary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sums[version] = digest.FromBytes(content)
+		return o
+	}
+	o := release(1, "v1.20.3", appliance.Options(t, sample.SetNamed("s", push(t, registry, "app/a", 1000))))
+	appliance.Build(t, o)
+	d := release(2, "v1.20.4", appliance.Options(t, sample.SetNamed("s", push(t, registry, "app/a", 1000, 2000))))
+	d.From = []string{o.Out}
+	if _, err := builder.Delta(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	medium := filepath.Join(t.TempDir(), "delta.iso")
+	if err := artifact.Medium(t.Context(), artifact.MediumOptions{Dir: d.Out, Out: medium}); err != nil {
+		t.Fatal(err)
+	}
+	config := layout.NodeConfig{
+		ReleaseID: o.Appliance.Metadata.ID(), KeepPrevious: 1,
+		Program: pinset.Program{Digest: sums["v1.20.3"], Version: "v1.20.3"},
+	}
+	files := map[string]string{
+		"etc/systemd/system/var-lib-pinbox-stores-0.mount": "[Mount]\nWhat=/base/store.squashfs\n" +
+			"Where=/var/lib/pinbox/stores/0\nType=squashfs\nOptions=ro,loop\n",
+		"etc/crio/crio.conf.d/50-pinbox-stores": string(crio.RenderStores(crio.Slots(), false)),
+		"etc/pinbox/node.env":                   "PINBOX_NODE_FLAGS=\"--wait 1s --reserve 0\"\n",
+		"etc/pinbox/sets.d/.keep":               "", "etc/pinbox/node.json": string(config.Render()),
+	}
+	for _, name := range []string{"pinbox-attach@.service", "pinbox-mount.service", "pinbox-node.service"} {
+		unit, err := os.ReadFile(filepath.Join(fixtures.Root(t), "fixtures/golden", "installed-"+name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files["etc/systemd/system/"+name] = strings.NewReplacer("[Unit]\n", "[Unit]\nDefaultDependencies=no\nStartLimitIntervalSec=0\n",
+			digest.FromString("pinbox-node").Encoded(), sums["v1.20.3"].Encoded()).Replace(string(unit))
+	}
+	script := fmt.Sprintf("old=%s\nnew=%s\n%s", sums["v1.20.3"].Encoded(), sums["v1.20.4"].Encoded(), moveOn)
+	out, code := fixtures.Script(t, script, files, map[string]string{"/base": o.Out, "/delta": d.Out, "/delta.iso": medium})
+	if code != 0 || !strings.Contains(out, "script completed") {
+		t.Errorf("got exit code %d, want 0\n%s", code, out)
+	}
+}
