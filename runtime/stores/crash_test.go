@@ -1,6 +1,7 @@
 package stores_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/opencontainers/go-digest"
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pinbox/pinbox/fixtures"
@@ -16,9 +18,10 @@ import (
 
 // Commands and CRI-O are killed at random moments. The next command completes or undoes what the
 // killed one began: nothing stays mounted or partly copied that is not in the state, and CRI-O's
-// main store is unchanged.
+// main store is unchanged. The units install the program of the current release, and the node keeps those of the
+// releases that it keeps.
 func TestKilledAtRandomMoments(t *testing.T) {
-	s := newSystem(t, 3)
+	s := newSystem(t, 3, "v1.20.4", "v1.20.5")
 	s.mustRun("firstboot")
 	container := s.startContainer(s.pins[0][1])
 	s.mustRun("attach", s.stores[1])
@@ -82,6 +85,7 @@ func (s *testSystem) checkConsistency(last []string) {
 			s.t.Errorf("after %v: %s: got the digest %s, want the one in its name", last, name, sum[:64])
 		}
 	}
+	s.checkPrograms(last, state)
 	if s.countMounts() != 1+len(state.Stores) {
 		s.t.Errorf("after %v: got %d mounts, want %d", last, s.countMounts(), 1+len(state.Stores))
 	}
@@ -94,4 +98,33 @@ func (s *testSystem) checkConsistency(last []string) {
 		s.t.Fatalf("after %v: the set is of no release\n%s", last, set)
 	}
 	s.wantPinned(release)
+}
+
+// checkPrograms checks that the programs of the releases are intact, and that the one of the current release is named.
+func (s *testSystem) checkPrograms(last []string, state stores.State) {
+	s.t.Helper()
+	dir, want, got := filepath.Join(s.Root, "var/lib/pinbox/programs"), map[string]string{}, map[string]string{}
+	for _, r := range state.Releases {
+		if r.Program == nil {
+			continue
+		}
+		sum := r.Program.Digest.Encoded()
+		want[sum] = sum
+		if r.ID == state.Current {
+			want["current"] = sum
+		}
+	}
+	entries, _ := os.ReadDir(dir) // none if no release brought a program
+	for _, e := range entries {
+		content, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if got[e.Name()] = strings.TrimSpace(string(content)); e.Name() != "current" {
+			got[e.Name()] = digest.FromBytes(content).Encoded()
+		}
+	}
+	if !maps.Equal(got, want) {
+		s.t.Errorf("after %v: got the programs %v, want %v", last, got, want)
+	}
 }

@@ -31,10 +31,10 @@ type testSystem struct {
 }
 
 // newSystem builds the releases of a series, boots a node with the first one, and stops the
-// registry.
-func newSystem(t *testing.T, releases int) *testSystem {
+// registry. The deltas bring programs of these versions, in their order; without, they bring none.
+func newSystem(t *testing.T, releases int, versions ...string) *testSystem {
 	t.Helper()
-	s, registry, _ := newOnlineSystem(t, releases)
+	s, registry, _ := newOnlineSystem(t, releases, versions...)
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func newSystem(t *testing.T, releases int) *testSystem {
 }
 
 // newOnlineSystem is newSite with a running registry, whose requests are recorded.
-func newOnlineSystem(t *testing.T, releases int) (*testSystem, *sample.Registry, *fixtures.Access) {
+func newOnlineSystem(t *testing.T, releases int, versions ...string) (*testSystem, *sample.Registry, *fixtures.Access) {
 	t.Helper()
 	fixtures.NeedRoot(t)
 	registry, access := appliance.Registry(t)
@@ -54,18 +54,21 @@ func newOnlineSystem(t *testing.T, releases int) (*testSystem, *sample.Registry,
 	base := appliance.Options(t, sample.SetNamed("worker", s.pins[0]...))
 	s.Node = appliance.Boot(t, base, s.pins[0][0])
 	s.stores = []string{base.Out}
-	s.buildDeltas(releases - 1)
+	s.buildDeltas(releases-1, versions...)
 	s.Start()
 	access.Take()
 	return s, registry, access
 }
 
 // buildDeltas builds n deltas, each with the release before it as base.
-func (s *testSystem) buildDeltas(n int) {
+func (s *testSystem) buildDeltas(n int, versions ...string) {
 	s.t.Helper()
 	for n := range n {
 		o := appliance.Options(s.t, sample.SetNamed("worker", s.pins[n+1]...))
 		o.From = []string{s.stores[n]}
+		if len(versions) > 0 {
+			o.NodeBinary = fixtures.ProgramOfVersion(s.t, o.NodeBinary, versions[n])
+		}
 		if _, err := builder.Delta(s.t.Context(), o); err != nil {
 			s.t.Fatal(err)
 		}
