@@ -30,6 +30,8 @@ type Reconciler struct {
 	// OwnStore returns how the appliance's own store is verified; nil if none is mounted. The
 	// function may be nil.
 	OwnStore func(context.Context) (*VerityStatus, error)
+	// Program returns which pinbox-node runs. nil is fine.
+	Program func() (ProgramStatus, error)
 	// Volumes has the images of image volumes, and CopyVolumes means that a pass copies those that it lacks.
 	// nil is fine.
 	Volumes     Volumes

@@ -27,6 +27,8 @@ type report struct {
 	stores []StoreStatus
 	// own is how the appliance's own store is verified; nil if it is not mounted.
 	own *VerityStatus
+	// program says which pinbox-node runs; nil if that is unknown.
+	program *ProgramStatus
 	// pulls that were planned, and the running ones.
 	pulls    []Pull
 	running  map[pinset.Image]bool
@@ -61,7 +63,7 @@ func (r report) status(previous Status, now time.Time) Status {
 	s := Status{
 		Version: StatusVersion, Time: now.UTC(), Node: r.node, Runtime: r.version, Owner: r.owner, Pools: r.pools,
 		Images: r.images(), Progress: r.progress, Unpinned: r.unpinned, ReloadDue: r.reloadDue, Stores: r.stores,
-		OwnStore: r.own, StoreImages: r.storeImages(),
+		OwnStore: r.own, Program: r.program, StoreImages: r.storeImages(),
 	}
 	if r.present == nil { // the images could not be listed
 		s.Unpinned = previous.Unpinned
@@ -284,6 +286,9 @@ func (r report) onlyRetries() bool {
 // of a pass that still runs.
 func (r report) continueFrom(previous Status, busy bool) report {
 	r.faults, r.running = map[pinset.Image]Fault{}, map[pinset.Image]bool{}
+	if r.program != nil && previous.Program != nil { // that of the command which asks is another one
+		r.program.Running = previous.Program.Running
+	}
 	for _, img := range r.want {
 		before, ok := previous.image(img.String())
 		if !ok {

@@ -44,6 +44,8 @@ type Status struct {
 	Stores []StoreStatus `json:"stores,omitempty"`
 	// OwnStore is how the appliance's own store is verified; nil if none is mounted.
 	OwnStore *VerityStatus `json:"ownStore,omitempty"`
+	// Program says which pinbox-node runs, and which one follows; nil if both are unknown.
+	Program *ProgramStatus `json:"program,omitempty"`
 	// StoreImages are the images of read-only stores that no set has.
 	StoreImages []StoreImage `json:"storeImages,omitempty"`
 	// Unpinned are images on the node that no set has any more.
@@ -55,6 +57,16 @@ type Status struct {
 	// Errors that do not belong to a single image: a set that cannot be read, too little
 	// space, a configuration that conflicts with the pins.
 	Errors []string `json:"errors,omitempty"`
+}
+
+// ProgramStatus names the pinbox-node of a node. Where somebody else installs the program, there is only Running.
+type ProgramStatus struct {
+	// Running made the last pass. While pinbox-node.service runs, that is its program; zero before the first pass.
+	Running pinset.Program `json:"running,omitzero"`
+	// Current is the one of the current release, which the units install before they start.
+	Current pinset.Program `json:"current,omitzero"`
+	// Own is the one in the appliance's own store.
+	Own pinset.Program `json:"own,omitzero"`
 }
 
 // DecodeStatus reads a status. Unknown fields, other versions, and values that no pass writes are

@@ -294,7 +294,7 @@ const goodStatus = `{"version":1,"time":"2026-01-02T03:04:05Z","node":"n","runti
 	"sets":[{"name":"worker","images":1,"pinned":0,"missing":1,"desiredGeneration":"1"}],
 	"images":[{"name":"PIN","state":"missing","sets":["worker"],"bytes":5,"errorClass":"auth"}],
 	"stores":[{"slot":"1","digest":"SHA","state":"mounted","images":1,"bytes":2,"verity":{"state":"verified"}}],
-	"ownStore":{"state":"unverified"},"progress":{"images":0,"ofImages":1,"bytes":0,"ofBytes":5},"unpinned":["x"]}`
+	"ownStore":{"state":"unverified"},"program":{"running":{"digest":"SHA","version":"v1.2.3"}},"progress":{"images":0,"ofImages":1,"bytes":0,"ofBytes":5},"unpinned":["x"]}`
 
 func fillStatus(text string) string {
 	return strings.NewReplacer("PIN", image("a").String(), "SHA", digest.FromString("a").String()).Replace(text)
@@ -323,6 +323,7 @@ func TestInvalidStatus(t *testing.T) {
 		"size":           {`"bytes":2`, `"bytes":-2`, "stores[0]: images 1, bytes -2"},
 		"its verity":     {`"verified"`, `"x"`, `stores[0]: verity: state "x"`},
 		"own store":      {`"unverified"`, `"x"`, `ownStore: verity: state "x"`},
+		"program":        {`"version":"v1.2.3"`, `"version":"\n"`, "program: version"},
 		"progress":       {`"ofBytes":5`, `"ofBytes":-5`, "progress: "},
 		"unpinned":       {`"unpinned":["x"]`, `"unpinned":["\n"]`, "unpinned: "},
 		"something else": {`"unpinned":["x"]`, `"unpinned":1`, "cannot unmarshal"},

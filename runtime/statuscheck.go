@@ -41,6 +41,9 @@ func (s Status) check() error {
 	if err := s.OwnStore.check(); err != nil {
 		return fmt.Errorf("ownStore: %w", err)
 	}
+	if err := s.Program.check(); err != nil {
+		return fmt.Errorf("program: %w", err)
+	}
 	for i, img := range s.StoreImages {
 		if len(img.Names) == 0 {
 			return fmt.Errorf("storeImages[%d]: names: none", i)
@@ -95,6 +98,21 @@ func (s StoreStatus) check() error {
 func (v *VerityStatus) check() error {
 	if v != nil && !slices.Contains([]VerityState{Verified, Unverified, Corrupted}, v.State) {
 		return fmt.Errorf("verity: state %q: unknown", v.State)
+	}
+	return nil
+}
+
+func (p *ProgramStatus) check() error {
+	if p == nil {
+		return nil
+	}
+	for _, program := range []pinset.Program{p.Running, p.Current, p.Own} {
+		if program == (pinset.Program{}) {
+			continue
+		}
+		if err := program.Check(); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -102,6 +102,12 @@ func (r *Reconciler) stores(ctx context.Context, rep *report) {
 			rep.problems = append(rep.problems, fmt.Errorf("the appliance's store, slot 0: %s", problem))
 		}
 	}
+	if r.Program != nil {
+		program, err := r.Program()
+		if rep.problems = append(rep.problems, err); program != (ProgramStatus{}) {
+			rep.program = &program
+		}
+	}
 	for _, s := range all {
 		if s.Error != "" && s.State != StoreRefused {
 			name := cmp.Or(s.Digest, "of the appliance")

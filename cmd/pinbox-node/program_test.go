@@ -24,6 +24,11 @@ const moveOn = `set -ex
 program=/usr/local/bin/pinbox-node
 sum() { sha256sum <$1 | cut -d ' ' -f 1; }
 running() { sum /proc/$(systemctl show --property MainPID --value pinbox-node.service)/exe; }
+# shows awaits the first pass of the service, and looks for a line of the status.
+shows() {
+	for i in $(seq 100); do [ -e /run/pinbox/status.json ] && break; sleep 0.1; done
+	$program status --wait 1s | tee /tmp/status | grep -q "pinbox-node $1" || { cat /tmp/status; exit 1; }
+}
 systemctl start var-lib-pinbox-stores-0.mount pinbox-node.service
 [ $(running) = $old ]
 for seconds in 0.05 0.2 0.4 0.8; do
@@ -48,14 +53,31 @@ head -c 1000 $program >/usr/local/bin/.pinbox-mount # an installation was killed
 systemctl start pinbox-mount.service
 [ $(sum $program) = $new ]
 [ $(running) = $old ]
+shows "v1.20.3[+x]* runs"
+shows "v1.20.4[+x]* is that of the current release: pinbox-node.service runs it from its next start on"
+shows "v1.20.3[+x]* is that of the appliance's own store"
+rm /run/pinbox/status.json
 systemctl restart pinbox-node.service
 [ $(running) = $new ]
+shows "v1.20.4[+x]* runs"
+grep -A 3 '"running": {' /run/pinbox/status.json | grep $new
+grep -A 3 '"current": {' /run/pinbox/status.json | grep $new
+grep -A 3 '"own": {' /run/pinbox/status.json | grep $old
 $program --version
 [ -e /usr/local/bin/.pinbox-mount ] && exit 1
 $program rollback --wait 1s && exit 1 # CRI-O does not run
 [ -e /var/lib/pinbox/programs/$new ]
 systemctl restart pinbox-node.service
 [ $(running) = $old ]
+[ $(sum $program) = $old ]
+sed -i 's/"version": 1,/"version": 2,/' /var/lib/pinbox/stores.d/state.json* # as a later program writes it
+$program stores >/tmp/stores 2>&1 && exit 1
+cat /tmp/stores
+grep -q "/var/lib/pinbox/programs/$new attach" /tmp/stores
+sed -i 's/"version": 2,/"version": 1,/' /var/lib/pinbox/stores.d/state.json*
+/var/lib/pinbox/programs/$new attach /delta --wait 1s --reserve 0 && exit 1 # CRI-O does not run
+systemctl restart pinbox-node.service
+[ $(running) = $new ]
 echo script completed
 `
 

@@ -119,7 +119,7 @@ func describeAttached(a stores.Attached, s runtime.Status) attached {
 	}
 	if a.Program != nil {
 		text += fmt.Sprintf("; from its next start on, pinbox-node.service runs the pinbox-node %s",
-			cmp.Or(a.Program.Version, stores.Short(a.Program.Digest)))
+			programName(*a.Program))
 	}
 	if a.Unordered {
 		text += "; neither its release nor the one before has a number, so it may be the older one: `pinbox-node rollback` " +

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -8,7 +9,9 @@ import (
 
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/storage/bytesize"
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // shown is a result that can be printed as text.
@@ -69,12 +72,37 @@ func (shown shownStatus) print(w io.Writer) error {
 		fmt.Fprintf(w, "%d images on the node are not in a set any more\n", len(s.Unpinned))
 	}
 	printStoreImages(w, s.StoreImages)
+	printProgram(w, s.Program)
 	if s.Owner == runtime.MCO {
 		fmt.Fprintln(w, "the Machine Config Operator owns the pins of this node; pinbox-node only reports")
 	}
 	_, err := fmt.Fprintln(w, s.Summary())
 	return err
 }
+
+// printProgram names the program that runs, and the others only where they differ.
+func printProgram(w io.Writer, p *runtime.ProgramStatus) {
+	if p == nil {
+		return
+	}
+	none := pinset.Program{}
+	if p.Running != none {
+		fmt.Fprintf(w, "pinbox-node %s runs\n", programName(p.Running))
+	}
+	if p.Current != none && p.Current.Digest != p.Running.Digest {
+		follows := ""
+		if p.Running != none {
+			follows = ": pinbox-node.service runs it from its next start on"
+		}
+		fmt.Fprintf(w, "pinbox-node %s is that of the current release%s\n", programName(p.Current), follows)
+	}
+	if p.Own != none && p.Own.Digest != p.Current.Digest {
+		fmt.Fprintf(w, "pinbox-node %s is that of the appliance's own store\n", programName(p.Own))
+	}
+}
+
+// programName is the version of a program, or the start of its SHA-256.
+func programName(p pinset.Program) string { return cmp.Or(p.Version, stores.Short(p.Digest)) }
 
 // printStoreImages counts the images of read-only stores that no set has.
 func printStoreImages(w io.Writer, images []runtime.StoreImage) {

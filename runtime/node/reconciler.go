@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/pinbox/pinbox/runtime"
@@ -43,10 +44,12 @@ func NewReconciler(o Options) (r *runtime.Reconciler, end func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	self := sync.OnceValues(readSelf) // 23 MB, once for all passes
 	r = &runtime.Reconciler{
 		Runtime: client, Images: client, Sets: o.readSets, Publish: o.publish, Stores: o.reconcileStores,
 		OwnStore: o.ownStore, Volumes: ownStore{o: o},
 		Pins:    &crio.Pins{Dir: o.CRIODir, Reload: reloader(o), Log: logReader(o)},
+		Program: func() (runtime.ProgramStatus, error) { return readPrograms(o, self) },
 		Options: o.Options, Hooks: o.Hooks,
 		Configure: func(ctx context.Context, r *runtime.Reconciler) error { return o.configure(ctx, r, client) },
 	}

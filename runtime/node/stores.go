@@ -15,6 +15,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/systemd"
 	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 var (
@@ -179,6 +180,31 @@ func verityStatus(v stores.Verification) *runtime.VerityStatus {
 		status.State = runtime.Verified
 	}
 	return status
+}
+
+// readPrograms returns which pinbox-node runs, and which one follows. self reads that of this process.
+func readPrograms(o Options, self func() (pinset.Program, error)) (s runtime.ProgramStatus, err error) {
+	m, err := o.manager()
+	if err != nil {
+		return s, err
+	}
+	s.Own = m.OwnProgram
+	s.Current, err = m.CurrentProgram()
+	if err != nil || o.readOnly { // what asks is not pinbox-node.service
+		return s, err
+	}
+	s.Running, err = self()
+	return s, err
+}
+
+// readSelf reads the program of this process, also if its file was replaced: proc(5).
+func readSelf() (pinset.Program, error) {
+	f, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return pinset.Program{}, err
+	}
+	defer f.Close()
+	return pinset.ReadProgram(f)
 }
 
 // ownStore returns how the appliance's own store is verified; nil if it is not mounted.

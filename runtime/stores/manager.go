@@ -123,7 +123,7 @@ func (m Manager) open(ctx context.Context) (s *session, release func(), err erro
 	if release, err = m.lock(ctx, stateLock); err != nil {
 		return nil, nil, err
 	}
-	state, err := ReadState(m.Dir)
+	state, err := readState(m)
 	if err != nil {
 		release()
 		return nil, nil, err

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 
@@ -76,6 +78,40 @@ func (p programs) named(s State) pinset.Program {
 		return *wanted
 	}
 	return p.own
+}
+
+// CurrentProgram returns the pinbox-node of the current release, which the units install; zero if they install none.
+func (m Manager) CurrentProgram() (pinset.Program, error) {
+	s, err := readState(m)
+	return m.parts().programs.named(s), err
+}
+
+// readState is [ReadState]. If a newer program wrote the state, the error names that program.
+func readState(m Manager) (State, error) {
+	s, err := ReadState(m.Dir)
+	if !errors.Is(err, pinset.ErrNewer) {
+		return s, err
+	}
+	if later := m.parts().programs.latest(); later != "" {
+		err = fmt.Errorf("%w; `%s attach` attaches the store of the later release again", err, later)
+	}
+	return s, err
+}
+
+// latest returns the path of the program that was copied last, other than that of the current release; "" if there
+// is none.
+func (p programs) latest() (path string) {
+	current, _ := os.ReadFile(p.current()) // none if that of the appliance's own store is the current one
+	entries, _ := os.ReadDir(p.dir)
+	var last time.Time
+	for _, e := range entries {
+		fi, err := e.Info()
+		isProgram := digest.NewDigestFromEncoded(digest.SHA256, e.Name()).Validate() == nil
+		if err == nil && isProgram && e.Name() != strings.TrimSpace(string(current)) && fi.ModTime().After(last) {
+			path, last = filepath.Join(p.dir, e.Name()), fi.ModTime()
+		}
+	}
+	return path
 }
 
 // repair copies the program of an attached release again if its copy is damaged, and the release's store has it.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -160,6 +161,21 @@ func TestProgramOfTheSystem(t *testing.T) {
 	d.wantProgram("")
 }
 
+// A node with keys takes the program of a store only if one of them signed the store.
+func TestProgramOfAnUnsignedStore(t *testing.T) {
+	d := newProgramNode(t, "v1.0.0")
+	source := testStore{n: 1}.withProgram(t, 2, "v1.1.0").folder(t)
+	key := sign(t, filepath.Join(copyStore(t, source), "delta.squashfs"), true)
+	write(t, filepath.Join(d.Keys, "site.asc"), string(key))
+	if _, err := d.Attach(t.Context(), stores.AttachOptions{Source: source}); !errors.Is(err, stores.ErrUnsigned) {
+		t.Errorf("got %v, want ErrUnsigned", err)
+	}
+	d.wantProgram("")
+	write(t, filepath.Join(d.Keys, "site.asc"), string(sign(t, filepath.Join(source, "delta.squashfs"), true)))
+	d.attach(stores.AttachOptions{Source: source})
+	d.wantProgram("v1.1.0")
+}
+
 // A program that does not run on the node, or is not the one of the lock, is refused with its store, and so is one
 // for which there is no space. Nothing has changed then.
 func TestBadProgram(t *testing.T) {
@@ -232,4 +248,26 @@ func TestDamagedProgram(t *testing.T) {
 			d.wantProgram("v1.1.0")
 		})
 	}
+}
+
+// After a rollback to a program that does not read the state, the error names the one that does. Nothing has changed.
+func TestProgramOfARollbackRefusesTheState(t *testing.T) {
+	d := newProgramNode(t, "v1.0.0")
+	for n, version := range []string{"v1.1.0", "v1.2.0"} {
+		d.attach(stores.AttachOptions{Source: testStore{n: n + 1}.withProgram(t, int64(n+2), version).folder(t)})
+	}
+	d.rollback(1)
+	d.wantProgram("v1.1.0", "v1.2.0")
+	for _, name := range []string{"state.json", "state.json.copy"} {
+		fixtures.Run(t, "sed", "-i", `s/"version": 1,/"version": 2,/`, filepath.Join(d.Dir, name))
+	}
+	_, later := programOf(t, "v1.2.0")
+	want := "`" + filepath.Join(d.Programs, later.Digest.Encoded()) + " attach`"
+	_, statusErr := d.Status(t.Context())
+	for name, err := range map[string]error{"reconcile": d.reconcile(), "status": statusErr} {
+		if !errors.Is(err, pinset.ErrNewer) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want an ErrNewer with %s", name, err, want)
+		}
+	}
+	d.wantProgram("v1.1.0", "v1.2.0")
 }

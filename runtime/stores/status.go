@@ -45,7 +45,7 @@ func (m Manager) Status(ctx context.Context) ([]Status, error) {
 
 // snapshot reads the status of the stores once.
 func (m Manager) snapshot(ctx context.Context) ([]Status, error) {
-	s, err := ReadState(m.Dir)
+	s, err := readState(m)
 	if err != nil {
 		return nil, err
 	}
