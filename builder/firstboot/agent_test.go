@@ -172,7 +172,7 @@ func TestMergeIntoAFullArea(t *testing.T) {
 	base, out := fixtures.LiveISO(t, "-rock"), filepath.Join(t.TempDir(), "out.iso")
 	fill(t, base, theirs, "gzip")
 	a := appliance(t, func(s *spec.Spec) { s.ISO = spec.ISO{Base: base, Existing: spec.ExistingMerge} })
-	files, err := firstboot.Configure(a, nil, nil, "")
+	files, err := firstboot.Configure(a, nil, nil, pinset.Program{})
 	if err != nil {
 		t.Fatal(err)
 	}
