@@ -73,8 +73,8 @@ var below = map[string][]string{
 	// What brings containers/storage is missing here: see libraryUser.
 	"runtime": {
 		"storage/atomicfile", "storage/audit", "storage/bytesize", "storage/compose", "storage/filelock",
-		"storage/iso9660", "storage/layout", "storage/loop", "storage/pinset", "storage/signature", "storage/squashfs",
-		"storage/verity",
+		"storage/iso9660", "storage/layout", "storage/loop", "storage/pinset", "storage/realm", "storage/signature",
+		"storage/squashfs", "storage/verity",
 	},
 	"ignition": {"runtime/provision", "storage/layout", "storage/pinset", "storage/verity"},
 	"builder":  {"ignition", "runtime/crio", "runtime/kubelet", "runtime/provision", "storage"},
@@ -171,8 +171,8 @@ func TestNoRoomCallsUp(t *testing.T) {
 // doors lists the rooms that may import a foreign library.
 var doors = map[string][]string{
 	// the reference parser is the vocabulary's too
-	"go.podman.io/image/v5/docker/reference": {"storage", "storage/pinset", "runtime/registry"},
-	"go.podman.io/image":                     {"storage", "storage/tail", "runtime/registry"},
+	"go.podman.io/image/v5/docker/reference": {"storage", "storage/pinset", "storage/realm", "runtime/registry"},
+	"go.podman.io/image":                     {"storage", "storage/realm", "storage/tail", "runtime/registry"},
 	"go.podman.io/storage":                   {"fixtures/oracle", "storage/root"},
 	// its error for a policy.json that is not there
 	"go.podman.io/storage/pkg/configfile": {"storage"},
