@@ -129,7 +129,7 @@ var rooms = map[string][]string{
 		"runtime/systemd runtime/volumes",
 		"runtime/fetch runtime/partition runtime/provision runtime/stores",
 		"runtime",
-		"runtime/cri runtime/crio runtime/disk runtime/kubelet runtime/registry runtime/transfer runtime/watch",
+		"runtime/cluster runtime/cri runtime/crio runtime/disk runtime/kubelet runtime/registry runtime/transfer runtime/watch",
 	},
 	"storage": {
 		"storage",
@@ -194,8 +194,8 @@ var doors = map[string][]string{
 	"google.golang.org/grpc": {
 		"runtime/cri", "fixtures/crio", "fixtures/fakecri", "fixtures/live/guest", "fixtures/pod",
 	},
-	"k8s.io/client-go":                       {"runtime/watch"},
-	"sigs.k8s.io/controller-runtime":         {"runtime/watch"},
+	"k8s.io/client-go":                       {"runtime/cluster"},
+	"sigs.k8s.io/controller-runtime":         {"runtime/cluster"},
 	"github.com/spf13":                       {"cmd/cli", "cmd/pinbox", "cmd/pinbox-node"},
 	"github.com/google/go-containerregistry": {"fixtures/sample", "fixtures/bench"},
 }

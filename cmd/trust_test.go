@@ -71,6 +71,7 @@ func TestReadersHaveFuzzTargets(t *testing.T) {
 		"records of a store":      "storage/layout/store_test.go:FuzzRecords",
 		"superblock of a tree":    "storage/verity/verity_test.go:FuzzParseSuperblock",
 		"appliance.yaml":          "builder/spec/fuzz_test.go:FuzzAppliance",
+		"cluster.json":            "runtime/cluster/file_test.go:FuzzDecodeKnown",
 		"PinnedImageSet":          "storage/pinset/fuzz_test.go:FuzzDecodeSets",
 		"drop-ins of CRI-O":       "runtime/crio/fuzz_test.go:FuzzReadConfig",
 		"archive of oc-mirror":    "builder/source/fuzz_test.go:FuzzOCMirrorArchive",

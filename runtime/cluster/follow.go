@@ -1,0 +1,284 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+)
+
+const (
+	// settleTime is the time between the deletion of a set and the question whether its CustomResourceDefinition is
+	// being removed: by then, the API server that answers has seen that, too.
+	settleTime = time.Second
+	// retryTime is how often a kubeconfig that cannot be read is read again. The kubelet writes its own at the first
+	// boot.
+	retryTime = 5 * time.Second
+)
+
+// Options of Follow.
+type Options struct {
+	// Kubeconfig is a file with the address of the API and credentials; or InCluster.
+	Kubeconfig string
+	// Node is the name of the node in the API.
+	Node string
+	// File of the document.
+	File string
+	// Jitter is the most by which the message of a change is delayed: the time is random, so that the nodes of a cluster
+	// do not all ask a registry at once.
+	Jitter time.Duration
+	Log    *slog.Logger
+}
+
+// follower keeps a document current. All fields belong to the goroutine of run; others send it updates.
+type follower struct {
+	Options
+	client  client
+	known   Known
+	deleted []string // sets whose deletion is to be confirmed
+	updates chan func() (changed bool)
+	changes chan struct{}
+	problem string // of the document, logged last
+}
+
+// Follow keeps the document current until ctx ends. The channel receives a value some time after it has changed.
+func Follow(ctx context.Context, o Options) (<-chan struct{}, error) {
+	o.Node = strings.ToLower(o.Node) // as the kubelet registers a node
+	f := &follower{Options: o, updates: make(chan func() bool), changes: make(chan struct{}, 1)}
+	var err error
+	if f.known, err = Read(o.File); err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			o.Log.Warn("what was known of the cluster is lost", "error", err)
+		}
+		f.known = Known{Version: KnownVersion, Roles: []string{}, Sets: []Set{}}
+		f.known.failed("the API has not answered yet", time.Now())
+		// From now on, a pass knows that there are sets.
+		if err := f.known.write(o.File); err != nil {
+			return nil, err
+		}
+	}
+	go f.run(ctx)
+	return f.changes, nil
+}
+
+// run applies updates, and confirms deletions.
+func (f *follower) run(ctx context.Context) {
+	go f.connect(ctx)
+	settled := time.NewTimer(settleTime)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case update := <-f.updates:
+			state, deleted := f.known.State, slices.Clone(f.deleted)
+			changed := update()
+			if f.known.State != state {
+				f.Log.Info("cluster", "state", f.known.State, "reason", f.known.Reason)
+			}
+			if changed || f.known.State != state {
+				f.save()
+			}
+			if len(f.deleted) > 0 && !slices.Equal(f.deleted, deleted) {
+				settled.Reset(settleTime)
+			}
+		case <-settled.C:
+			if len(f.deleted) > 0 && f.confirm(ctx) {
+				f.save()
+			} else if len(f.deleted) > 0 {
+				settled.Reset(retryTime)
+			}
+		}
+	}
+}
+
+// save writes the document, and reports the change.
+func (f *follower) save() {
+	problem := ""
+	if err := f.known.write(f.File); err != nil {
+		problem = err.Error()
+	}
+	if problem != f.problem && problem != "" {
+		f.Log.Error("the sets of the cluster could not be written", "error", problem)
+	}
+	f.problem = problem
+	var wait time.Duration
+	if f.Jitter > 0 {
+		wait = rand.N(f.Jitter)
+	}
+	time.AfterFunc(wait, func() {
+		select {
+		case f.changes <- struct{}{}:
+		default:
+		}
+	})
+}
+
+// confirm removes the sets that were deleted, unless they were deleted since the API ceases to serve sets. It reports
+// whether that is known.
+func (f *follower) confirm(ctx context.Context) bool {
+	served, err := f.client.served(ctx)
+	switch {
+	case err != nil:
+		return false
+	case !served:
+		f.known.lost("the CustomResourceDefinition of the sets is being removed", time.Now())
+	default:
+		for _, name := range f.deleted {
+			f.known.remove(name)
+		}
+	}
+	f.deleted = nil
+	return true
+}
+
+// update sends an update to run.
+func (f *follower) update(ctx context.Context, u func() (changed bool)) {
+	select {
+	case f.updates <- u:
+	case <-ctx.Done():
+	}
+}
+
+// connect follows the sets and the node, as soon as there is a kubeconfig.
+func (f *follower) connect(ctx context.Context) {
+	for {
+		c, err := dial(f.Kubeconfig)
+		if err == nil {
+			f.update(ctx, func() bool { f.client = c; return false })
+			go f.followNode(ctx, c)
+			f.followSets(ctx, c)
+			return
+		}
+		f.update(ctx, func() bool { f.known.failed(err.Error(), time.Now()); return false })
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(retryTime):
+		}
+	}
+}
+
+// followSets follows the sets.
+func (f *follower) followSets(ctx context.Context, c client) {
+	reflect(ctx, &source{
+		list: func(ctx context.Context, o metav1.ListOptions) (list runtime.Object, err error) {
+			err = c.eachVersion(func(r dynamic.ResourceInterface) (err error) { list, err = r.List(ctx, o); return err })
+			return list, err
+		},
+		watch: func(ctx context.Context, o metav1.ListOptions) (w watch.Interface, err error) {
+			err = c.eachVersion(func(r dynamic.ResourceInterface) (err error) { w, err = r.Watch(ctx, o); return err })
+			return w, err
+		},
+		answered: func(err error) { f.update(ctx, func() bool { f.answered(err); return false }) },
+	}, &unstructured.Unstructured{}, store{
+		list: func(objects []any, version string) {
+			f.update(ctx, func() bool { return f.listed(objects, version) })
+		},
+		put:    func(o any) { f.update(ctx, func() bool { return f.put(o) }) },
+		remove: func(o any) { f.update(ctx, func() bool { return f.removed(o) }) },
+		seen:   func(version string) { f.update(ctx, func() bool { f.known.ResourceVersion = version; return false }) },
+	})
+}
+
+// answered takes the result of a request for sets.
+func (f *follower) answered(err error) {
+	switch now := time.Now(); {
+	case err == nil:
+		f.known.answered(now)
+	case apierrors.IsNotFound(err):
+		f.known.lost("the API serves no PinnedImageSets", now)
+	default:
+		f.known.failed(err.Error(), now)
+	}
+}
+
+// listed takes a list of sets. If one of them is not as the API's rules have it, the known ones stay.
+func (f *follower) listed(objects []any, version string) bool {
+	var sets []Set
+	if len(objects) > MaxSets {
+		f.known.failed(fmt.Sprintf("%d sets, more than %d", len(objects), MaxSets), time.Now())
+		return false
+	}
+	for _, o := range objects {
+		s, err := object(o.(*unstructured.Unstructured)) // the type of the source
+		if err != nil {
+			f.known.failed(err.Error(), time.Now())
+			return false
+		}
+		sets = append(sets, s)
+	}
+	f.deleted = f.known.list(sets, version, time.Now())
+	return true
+}
+
+// put takes a set that was created or changed.
+func (f *follower) put(o any) bool {
+	s, err := object(o.(*unstructured.Unstructured))
+	if err != nil {
+		f.known.failed(err.Error(), time.Now())
+		return false
+	}
+	f.forget(s.Name)
+	f.known.put(s)
+	f.known.ResourceVersion = s.ResourceVersion
+	return true
+}
+
+// removed takes the deletion of a set, which is to be confirmed.
+func (f *follower) removed(o any) bool {
+	name := o.(*unstructured.Unstructured).GetName()
+	f.forget(name)
+	f.deleted = append(f.deleted, name)
+	return false
+}
+
+// forget cancels the confirmation of a deletion.
+func (f *follower) forget(name string) {
+	f.deleted = slices.DeleteFunc(f.deleted, func(d string) bool { return d == name })
+}
+
+// followNode follows the labels of the node.
+func (f *follower) followNode(ctx context.Context, c client) {
+	nodes := c.nodes.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"})
+	only := func(o metav1.ListOptions) metav1.ListOptions { o.FieldSelector = "metadata.name=" + f.Node; return o }
+	register := func(o any) {
+		roles := Roles(o.(*metav1.PartialObjectMetadata).Labels)
+		f.update(ctx, func() bool { return f.known.register(roles) })
+	}
+	last := ""
+	reflect(ctx, &source{
+		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return nodes.List(ctx, only(o))
+		},
+		watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return nodes.Watch(ctx, only(o))
+		},
+		answered: func(err error) {
+			text := fmt.Sprint(err)
+			if err != nil && text != last && ctx.Err() == nil {
+				f.Log.Warn("the node in the cluster", "error", err)
+			}
+			last = text
+		},
+	}, &metav1.PartialObjectMetadata{}, store{
+		list: func(objects []any, _ string) { // of a node that is gone, the roles stay
+			for _, o := range objects {
+				register(o)
+			}
+		},
+		put: register,
+	})
+}
