@@ -113,7 +113,7 @@ func TestFlagsOfTheDocs(t *testing.T) {
 	}
 	for _, name := range []string{
 		"README.md", "docs/build.md", "docs/node.md", "docs/format.md", "docs/openshift.md", "docs/microshift.md",
-		"docs/kubeadm.md", "docs/podman.md",
+		"docs/kubeadm.md", "docs/podman.md", "docs/fleet.md",
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, flag := range flagInText.FindAllString(page(t, name), -1) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/cluster"
 	"github.com/pinbox/pinbox/runtime/setup"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/storage/document"
@@ -35,7 +36,7 @@ func TestFormatIsSpecified(t *testing.T) {
 		for title, version := range map[string]int{
 			"Lock": pinset.LockVersion, "Delta": pinset.DeltaVersion, "State of a node": stores.StateVersion,
 			"Status of a node": runtime.StatusVersion, "Configuration of a node": layout.NodeConfigVersion,
-			"Setup of a node": setup.ManifestVersion,
+			"Setup of a node": setup.ManifestVersion, "Cluster of a node": cluster.KnownVersion,
 		} {
 			checkLine(t, title, sections[title], fmt.Sprintf("| `version` | %d |", version))
 		}
@@ -45,6 +46,7 @@ func TestFormatIsSpecified(t *testing.T) {
 	t.Run("limits", func(t *testing.T) {
 		for what, bytes := range map[string]int64{
 			"a JSON document of pinbox":                      document.MaxBytes,
+			"what a node knows of its cluster":               cluster.MaxKnownBytes,
 			"a lock, and the description of a delta":         pinset.MaxDocumentBytes,
 			"an entry of a list in one of these":             pinset.MaxElementBytes,
 			"all documents of a store together":              layout.MaxStoreBytes,
@@ -73,7 +75,7 @@ func checkFields(t *testing.T, sections map[string]string) {
 	for title, value := range map[string]any{
 		"Lock": pinset.Lock{}, "Delta": pinset.Delta{}, "State of a node": stores.State{},
 		"Status of a node": runtime.Status{}, "Configuration of a node": layout.NodeConfig{},
-		"Setup of a node": setup.Manifest{},
+		"Setup of a node": setup.Manifest{}, "Cluster of a node": cluster.Known{},
 		"Store": struct {
 			Layers []layout.Layer
 			Images []layout.Image
@@ -102,6 +104,7 @@ func checkFiles(t *testing.T, text string) {
 		layout.MediumRootHash, layout.RootHashFile(layout.DeltaStoreFile), layout.OpenStorePath, layout.StoreLink,
 		layout.MediumLabel, layout.PartitionLabel, layout.SlotsDir, layout.StatusPath, layout.NodeConfigPath,
 		setup.ManifestPath,
+		layout.NodeDir + "/" + cluster.KnownFile,
 		layout.NodeDir + "/" + layout.AttachedDir + "/" + layout.StateFile,
 		layout.NodeDir + "/" + layout.AttachedDir + "/" + layout.StateCopy, "HEX" + layout.AttachedSuffix,
 	} {

@@ -32,6 +32,9 @@ type Reconciler struct {
 	OwnStore func(context.Context) (*VerityStatus, error)
 	// Program returns which pinbox-node runs. nil is fine.
 	Program func() (ProgramStatus, error)
+	// Cluster returns what the node knows of the sets of its cluster; nil if it follows none. The
+	// function may be nil.
+	Cluster func() *ClusterStatus
 	// Volumes has the images of image volumes, and CopyVolumes means that a pass copies those that it lacks.
 	// nil is fine.
 	Volumes     Volumes

@@ -29,6 +29,8 @@ type report struct {
 	own *VerityStatus
 	// program says which pinbox-node runs; nil if that is unknown.
 	program *ProgramStatus
+	// cluster is what is known of the sets of the cluster; nil if the node follows none.
+	cluster *ClusterStatus
 	// pulls that were planned, and the running ones.
 	pulls    []Pull
 	running  map[pinset.Image]bool
@@ -63,7 +65,7 @@ func (r report) status(previous Status, now time.Time) Status {
 	s := Status{
 		Version: StatusVersion, Time: now.UTC(), Node: r.node, Runtime: r.version, Owner: r.owner, Pools: r.pools,
 		Images: r.images(), Progress: r.progress, Unpinned: r.unpinned, ReloadDue: r.reloadDue, Stores: r.stores,
-		OwnStore: r.own, Program: r.program, StoreImages: r.storeImages(),
+		OwnStore: r.own, Program: r.program, Cluster: r.cluster, StoreImages: r.storeImages(),
 	}
 	if r.present == nil { // the images could not be listed
 		s.Unpinned = previous.Unpinned
@@ -90,14 +92,13 @@ func unique(lines []string) (once []string) {
 	return once
 }
 
-// folderError is the error of reading the sets, unless it is the error of a single file, which has
-// a SetStatus of its own.
+// folderError is the error of reading the sets, without those of single files, which have a SetStatus
+// of their own.
 func (r report) folderError() error {
-	var file *pinset.FileError
-	if errors.As(r.broken, &file) {
-		return nil
-	}
-	return r.broken
+	return errors.Join(slices.DeleteFunc(flatten(r.broken), func(err error) bool {
+		var file *pinset.FileError
+		return errors.As(err, &file)
+	})...)
 }
 
 func (r report) images() []ImageStatus {
@@ -218,9 +219,12 @@ func (r report) brokenSets(previous Status) []SetStatus {
 }
 
 // flatten returns the errors that were joined.
-func flatten(err error) []error {
+func flatten(err error) (all []error) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
+		for _, err := range joined.Unwrap() {
+			all = append(all, flatten(err)...)
+		}
+		return all
 	}
 	return []error{err}
 }

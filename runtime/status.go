@@ -36,10 +36,12 @@ type Status struct {
 	// Owner of the drop-in that pins the images: pinbox, or mco.
 	Owner Owner `json:"owner"`
 	// Pools that the node follows; none means every set.
-	Pools      []string      `json:"pools,omitempty"`
-	Conditions []Condition   `json:"conditions"`
-	Sets       []SetStatus   `json:"sets"`
-	Images     []ImageStatus `json:"images"`
+	Pools []string `json:"pools,omitempty"`
+	// Cluster is what the node knows of the sets of its cluster; nil if it follows none.
+	Cluster    *ClusterStatus `json:"cluster,omitempty"`
+	Conditions []Condition    `json:"conditions"`
+	Sets       []SetStatus    `json:"sets"`
+	Images     []ImageStatus  `json:"images"`
 	// Stores that were attached to the node.
 	Stores []StoreStatus `json:"stores,omitempty"`
 	// OwnStore is how the appliance's own store is verified; nil if none is mounted.

@@ -38,6 +38,9 @@ func (s Status) check() error {
 			return fmt.Errorf("stores[%d]: %w", i, err)
 		}
 	}
+	if err := s.Cluster.check(); err != nil {
+		return err
+	}
 	if err := s.OwnStore.check(); err != nil {
 		return fmt.Errorf("ownStore: %w", err)
 	}

@@ -87,8 +87,11 @@ func (v *VerityStatus) Problem(images int) string {
 	return fmt.Sprintf("the store has changed%s: reads of changed blocks fail%s", where, of)
 }
 
-// stores mounts the attached stores, and adds their errors to the report.
+// stores mounts the attached stores, and adds their errors to the report, and what is known of the cluster.
 func (r *Reconciler) stores(ctx context.Context, rep *report) {
+	if r.Cluster != nil {
+		rep.cluster = r.Cluster()
+	}
 	if r.Stores == nil {
 		return
 	}

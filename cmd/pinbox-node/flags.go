@@ -9,6 +9,7 @@ import (
 
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/cluster"
 	"github.com/pinbox/pinbox/runtime/cri"
 	"github.com/pinbox/pinbox/runtime/node"
 	"github.com/pinbox/pinbox/storage/layout"
@@ -88,6 +89,12 @@ func (f *passFlags) add(flags *pflag.FlagSet, wait time.Duration) {
 		"`FILE` of the metrics for Prometheus (default: metrics.prom in the folder of the status)")
 	cli.Files(flags, "metrics", "prom")
 	cli.Under("Pass", flags)
+	flags.StringVar(&f.Kubeconfig, "kubeconfig", "",
+		"`FILE` with the API of a cluster, whose PinnedImageSets the service follows, too; or in-cluster, in a pod")
+	cli.Words(flags, "kubeconfig", cluster.InCluster)
+	flags.DurationVar(&f.Jitter, "jitter", 10*time.Second,
+		"`TIME` within which the service starts a pass after a change in the cluster, at random")
+	cli.Under("Cluster", flags)
 }
 
 // named requires one argument; its error says which.

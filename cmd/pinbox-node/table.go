@@ -65,6 +65,9 @@ func (shown shownStatus) print(w io.Writer) error {
 			fmt.Fprintln(w, set.LastFailedGenerationError) // a file that cannot be read as a set
 		}
 	}
+	for _, line := range s.Cluster.Lines() {
+		fmt.Fprintln(w, line)
+	}
 	for _, e := range s.Errors {
 		fmt.Fprintln(w, e)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/cri"
@@ -26,6 +27,11 @@ type Options struct {
 	Socket, CRIODir string
 	// Sets is the folder of the sets.
 	Sets string
+	// Kubeconfig is the file with the address of a cluster's API, whose sets count, too, and credentials; or
+	// cluster.InCluster. Run follows them; every verb uses those that are known.
+	Kubeconfig string
+	// Jitter is the most by which Run delays a pass after a change in the cluster, at random.
+	Jitter time.Duration
 	// Status is the file of the status. The lock of passes is in the same folder.
 	Status string
 	// Metrics is the file of the metrics; "" is metrics.prom in the folder of the status.

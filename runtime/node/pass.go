@@ -2,10 +2,12 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/cluster"
 	"github.com/pinbox/pinbox/runtime/systemd"
 	"github.com/pinbox/pinbox/runtime/watch"
 )
@@ -31,9 +33,19 @@ func Run(ctx context.Context, o Options, interval time.Duration, log *slog.Logge
 		return err
 	}
 	defer end()
+	o = o.complete()
+	changes := watch.Changes(ctx, o.Sets, pollInterval)
+	if o.Kubeconfig != "" {
+		ofCluster, err := cluster.Follow(ctx, cluster.Options{
+			Kubeconfig: o.Kubeconfig, Node: o.Node, File: clusterFile(o), Jitter: o.Jitter, Log: log,
+		})
+		if err != nil {
+			return fmt.Errorf("follow the cluster: %w", err)
+		}
+		changes = watch.Merge(ctx, changes, ofCluster)
+	}
 	agent := runtime.Agent{
-		Reconciler: r, Service: systemd.Service{}, Log: log,
-		Changes: watch.Changes(ctx, o.complete().Sets, pollInterval), Interval: interval,
+		Reconciler: r, Service: systemd.Service{}, Log: log, Changes: changes, Interval: interval,
 	}
 	agent.Run(ctx)
 	return nil

@@ -50,6 +50,7 @@ func NewReconciler(o Options) (r *runtime.Reconciler, end func(), err error) {
 		OwnStore: o.ownStore, Volumes: ownStore{o: o},
 		Pins:    &crio.Pins{Dir: o.CRIODir, Reload: reloader(o), Log: logReader(o)},
 		Program: func() (runtime.ProgramStatus, error) { return readPrograms(o, self) },
+		Cluster: func() *runtime.ClusterStatus { return clusterStatus(o) },
 		Options: o.Options, Hooks: o.Hooks,
 		Configure: func(ctx context.Context, r *runtime.Reconciler) error { return o.configure(ctx, r, client) },
 	}

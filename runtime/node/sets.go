@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/crio"
@@ -12,8 +13,24 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// readSets reads the sets of the node's pools.
+// readSets reads the sets of the node: those of the folder for its pools, and those of the cluster. Two of one name are
+// one set with the images of both.
 func (o Options) readSets() ([]pinset.Set, error) {
+	sets, err := folderSets(o)
+	more, clusterErr := clusterSets(o)
+	for _, set := range more {
+		i := slices.IndexFunc(sets, func(s pinset.Set) bool { return s.Name == set.Name })
+		if i < 0 {
+			sets = append(sets, set)
+			continue
+		}
+		sets[i].Images, sets[i].Generation = pinset.Union(sets[i], set), set.Generation
+	}
+	return sets, errors.Join(err, clusterErr)
+}
+
+// folderSets reads the sets of the folder for the node's pools.
+func folderSets(o Options) ([]pinset.Set, error) {
 	sets, err := watch.ReadSets(os.DirFS(o.Sets))
 	if len(sets) == 0 && (err == nil || errors.Is(err, fs.ErrNotExist)) {
 		if own, ownErr := ownSets(o); len(own) > 0 || ownErr != nil {

@@ -54,6 +54,23 @@ func watch(ctx context.Context, dir string, changes chan<- struct{}) {
 	}
 }
 
+// Merge passes on the values of two channels until ctx ends.
+func Merge(ctx context.Context, a, b <-chan struct{}) <-chan struct{} {
+	changes := make(chan struct{}, 1)
+	go func() {
+		for ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+			case <-a:
+				notify(changes)
+			case <-b:
+				notify(changes)
+			}
+		}
+	}()
+	return changes
+}
+
 // notify sends a value, unless one waits already.
 func notify(changes chan<- struct{}) {
 	select {

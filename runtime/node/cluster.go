@@ -1,0 +1,64 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/cluster"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// clusterFile is the document with what is known of the cluster.
+func clusterFile(o Options) string { return filepath.Join(o.State, cluster.KnownFile) }
+
+// errNotKnown means that nobody knows which sets of the cluster count for the node, so none may be taken for removed.
+var errNotKnown = errors.New("the sets of the cluster for this node are not known yet")
+
+// clusterSets returns the sets of the cluster that count for the node.
+func clusterSets(o Options) ([]pinset.Set, error) {
+	k, err := cluster.Read(clusterFile(o))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // it follows no cluster
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !k.Listed() {
+		return nil, fmt.Errorf("%w: %s", errNotKnown, k.Reason)
+	}
+	chosen, _, err := choose(o, k)
+	return chosen, err
+}
+
+// choose returns the sets that count for the node, and the names of those that count for none.
+func choose(o Options, k cluster.Known) (chosen []pinset.Set, noPool []string, err error) {
+	sets, errs := k.Decode()
+	_, managed := readRendered(o.CRIODir)
+	pools := poolNames(o)
+	if pools == nil && k.Registered {
+		pools, err = cluster.Pools(k.Roles, managed)
+		errs = append(errs, err)
+	}
+	labelled := func(s pinset.Set) bool { _, ok := s.Labels[pinset.RoleLabel]; return ok }
+	if pools == nil && err == nil && slices.ContainsFunc(sets, labelled) {
+		errs = append(errs, fmt.Errorf("%w: the API does not have the node %s, or does not show it", errNotKnown, o.Node))
+	}
+	chosen, noPool = cluster.Choose(sets, pools, managed)
+	return chosen, noPool, errors.Join(errs...)
+}
+
+// clusterStatus describes what is known of the cluster; nil if the node follows none.
+func clusterStatus(o Options) *runtime.ClusterStatus {
+	k, err := cluster.Read(clusterFile(o))
+	if err != nil { // clusterSets reports it
+		return nil
+	}
+	_, noPool, _ := choose(o, k)
+	return &runtime.ClusterStatus{
+		State: string(k.State), Since: k.Since, Reason: k.Reason, Kept: k.Kept(), NoPool: noPool,
+	}
+}

@@ -1,0 +1,111 @@
+package node
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/runtime/cluster"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// The sets of a node are those of its folder and those of its cluster; what is not known of the cluster is an error, so
+// that nothing is unpinned.
+func TestSetsOfTheFolderAndOfTheCluster(t *testing.T) {
+	pin := func(name string) string {
+		return "quay.io/x/" + name + "@sha256:4198606580b69c8335ad7ae531c3a74e51aee25db5faaf368234e8c8dae5cbea"
+	}
+	worker, infra := "worker", "infra"
+	known := cluster.Known{
+		Version: cluster.KnownVersion, State: cluster.Current, Since: time.Unix(1, 0), ResourceVersion: "9", Registered: true,
+		Roles: []string{},
+		Sets: []cluster.Set{
+			{Name: "both", Generation: 4, Role: &worker, Images: []string{pin("b")}},
+			{Name: "every", Generation: 1, Images: []string{pin("e")}},
+			{Name: "infra", Generation: 1, Role: &infra, Images: []string{pin("i")}},
+		},
+	}
+	const unknown, file = "not known yet", "set \"every\" of the cluster"
+	for name, test := range map[string]struct {
+		change  func(*cluster.Known)
+		managed bool
+		pools   []string
+		want    string // names, revisions and the letters of the images
+		err     string
+	}{
+		"worker":       {nil, false, nil, "both/4: a b; own: o; every/1: e", ""},
+		"infra":        {func(k *cluster.Known) { k.Roles = []string{"infra"} }, false, nil, "both: a; own: o; every/1: e; infra/1: i", ""},
+		"OpenShift":    {nil, true, nil, "both/4: a b; own: o", ""},
+		"--pool":       {func(k *cluster.Known) { k.Registered = false }, false, []string{"infra"}, "both: a; own: o; every/1: e; infra/1: i", ""},
+		"never listed": {func(k *cluster.Known) { k.ResourceVersion, k.Sets = "", nil }, false, nil, "both: a; own: o", unknown},
+		"not registered": {func(k *cluster.Known) { k.Registered = false }, false, nil, "both: a; own: o; every/1: e",
+			unknown},
+		"not registered, no labels": {func(k *cluster.Known) { k.Registered, k.Sets = false, k.Sets[1:2] }, false, nil,
+			"both: a; own: o; every/1: e", ""},
+		"an image without a digest": {func(k *cluster.Known) { k.Sets[1].Images = []string{"quay.io/x/e"} }, false, nil,
+			"both/4: a b; own: o", file},
+		"unreadable": {func(k *cluster.Known) { k.Version = 2 }, false, nil, "both: a; own: o", "a newer pinbox made it"},
+		"no cluster": {func(k *cluster.Known) { k.Version = 0 }, false, nil, "both: a; own: o", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			o := Options{Sets: dir, State: dir, CRIODir: filepath.Join(dir, "crio")}
+			o.Pools = test.pools
+			k := known
+			k.Sets = append([]cluster.Set{}, known.Sets...)
+			if test.change != nil {
+				test.change(&k)
+			}
+			content, err := json.Marshal(k)
+			files := map[string][]byte{"a.yaml": sample.SetNamed("both", pin("a")), "b.yaml": sample.SetNamed("own", pin("o"))}
+			if k.Version > 0 {
+				files[cluster.KnownFile] = content
+			}
+			if test.managed {
+				files["machine-config-daemon/currentconfig"] = []byte("{}")
+				err = errors.Join(err, os.Mkdir(filepath.Join(dir, "machine-config-daemon"), 0o755))
+			}
+			// Sets are read from a folder of their own.
+			o.Sets = filepath.Join(dir, "sets.d")
+			err = errors.Join(err, os.Mkdir(o.Sets, 0o755))
+			for name, content := range files {
+				if filepath.Ext(name) == ".yaml" {
+					name = "sets.d/" + name
+				}
+				err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), content, 0o644))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			sets, err := o.readSets()
+			if got := describe(sets); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Errorf("got %v, want %q", err, test.err)
+			}
+		})
+	}
+}
+
+func describe(sets []pinset.Set) string {
+	var all []string
+	for _, s := range sets {
+		text := s.Name
+		if s.Generation > 0 {
+			text += fmt.Sprintf("/%d", s.Generation)
+		}
+		text += ":"
+		for _, img := range s.Images {
+			text += " " + img.Repository[len("quay.io/x/"):]
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, "; ")
+}
