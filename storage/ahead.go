@@ -64,8 +64,13 @@ type rangeSupport struct {
 	has  atomic.Bool
 }
 
-func (s *rangeSupport) ask(ctx context.Context, src imgtypes.ImageSource, blob imgtypes.BlobInfo) bool {
-	s.once.Do(func() { s.has.Store(tail.Ranged(ctx, src, blob) == nil) })
+// ask takes no longer than a registry may take to answer. An error means that it has no ranges.
+func (s *rangeSupport) ask(ctx context.Context, src *imageSource, blob imgtypes.BlobInfo) bool {
+	s.once.Do(func() {
+		ctx, cancel := context.WithTimeout(ctx, src.wait.limit)
+		defer cancel()
+		s.has.Store(tail.Ranged(ctx, src.ImageSource, blob) == nil)
+	})
 	return s.has.Load()
 }
 
@@ -89,7 +94,7 @@ func (r *resumed) split() {
 		return
 	}
 	r.checked = r.at
-	if !r.src.remote.ranges.ask(r.ctx, r.src.ImageSource, r.want) {
+	if !r.src.remote.ranges.ask(r.ctx, r.src, r.want) {
 		r.lanes.end()
 		return
 	}

@@ -26,6 +26,7 @@ type rangedBlob struct {
 
 	mu      sync.Mutex
 	ignored bool  // ranges are
+	hangs   bool  // the registry does, when it is asked for its ranges
 	refused bool  // ranges are, but not the first
 	cut     int64 // of the second range, behind which the connection is lost; 0 for none
 	asked   []string
@@ -41,6 +42,9 @@ func (b *rangedBlob) answer(w http.ResponseWriter, r *http.Request) bool {
 	b.mu.Unlock()
 	w.Header().Set("Content-Type", "application/octet-stream")
 	switch {
+	case b.hangs && asked == 2:
+		<-r.Context().Done()
+		return true
 	case b.ignored:
 		r.Header.Del("Range")
 	case b.refused && asked > 2 && r.Header.Get("Range") != "":
@@ -61,7 +65,7 @@ func (b *rangedBlob) answer(w http.ResponseWriter, r *http.Request) bool {
 
 // newRangedBlob serves the blob, and returns how to open it. The tests are about an image of the same
 // repository.
-func newRangedBlob(t *testing.T) (*rangedBlob, func(fetching) io.ReadCloser) {
+func newRangedBlob(t *testing.T, stall time.Duration) (*rangedBlob, func(fetching) io.ReadCloser) {
 	t.Helper()
 	b := &rangedBlob{content: make([]byte, 24<<20)}
 	_, _ = rand.NewChaCha8([32]byte{}).Read(b.content) // never fails
@@ -80,7 +84,7 @@ func newRangedBlob(t *testing.T) (*rangedBlob, func(fetching) io.ReadCloser) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := NewClient(Access{Insecure: []string{registry.Host}}, "linux/amd64")
+	client, err := NewClient(Access{Insecure: []string{registry.Host}, StallTimeout: stall}, "linux/amd64")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,15 +108,17 @@ func TestLargeBlobUsesFreeConnections(t *testing.T) {
 		change func(*rangedBlob, *lanes)
 		// least and most are how many requests there may be.
 		least, most int
+		stall       time.Duration
 	}{
-		"ranges":             {func(*rangedBlob, *lanes) {}, 3, parallelFetches + 1},
-		"no free connection": {func(_ *rangedBlob, l *lanes) { l.waiting = 1 }, 1, 1},
-		"no ranges":          {func(b *rangedBlob, _ *lanes) { b.ignored = true }, 2, 2},
-		"refused later":      {func(b *rangedBlob, _ *lanes) { b.refused = true }, 4, parallelFetches},
-		"lost":               {func(b *rangedBlob, _ *lanes) { b.cut = 1 << 20 }, 4, parallelFetches + 2},
+		"ranges":             {func(*rangedBlob, *lanes) {}, 3, parallelFetches + 1, 0},
+		"no free connection": {func(_ *rangedBlob, l *lanes) { l.waiting = 1 }, 1, 1, 0},
+		"no ranges":          {func(b *rangedBlob, _ *lanes) { b.ignored = true }, 2, 2, 0},
+		"hangs":              {func(b *rangedBlob, _ *lanes) { b.hangs = true }, 2, 2, 2 * time.Second},
+		"refused later":      {func(b *rangedBlob, _ *lanes) { b.refused = true }, 4, parallelFetches, 0},
+		"lost":               {func(b *rangedBlob, _ *lanes) { b.cut = 1 << 20 }, 4, parallelFetches + 2, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, open := newRangedBlob(t)
+			b, open := newRangedBlob(t, test.stall)
 			free := &lanes{busy: 1}
 			test.change(b, free)
 			r := open(fetching{lanes: free})
@@ -141,7 +147,7 @@ func TestLargeBlobUsesFreeConnections(t *testing.T) {
 // A fetch by several connections that is interrupted leaves the beginning of the blob, and the next one
 // continues behind it.
 func TestInterruptedRangesResume(t *testing.T) {
-	b, open := newRangedBlob(t)
+	b, open := newRangedBlob(t, 0)
 	blobs, err := cache.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
