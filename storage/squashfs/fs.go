@@ -1,6 +1,7 @@
 package squashfs
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -227,7 +228,25 @@ func (f *openFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// data reads the data of a regular file, front to back.
+// Seek implements io.Seeker for a regular file. To seek takes time in proportion to the number of blocks
+// between the two places, or from the start if it goes back; it reads none of them.
+func (f *openFile) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		offset += int64(f.done) - int64(len(f.rest))
+	case io.SeekEnd:
+		offset += f.size
+	}
+	if !f.mode.IsRegular() || offset < 0 || offset > f.size {
+		return 0, &fs.PathError{Op: "seek", Path: f.name, Err: fs.ErrInvalid}
+	}
+	if err := f.seek(uint64(offset)); err != nil {
+		return 0, &fs.PathError{Op: "seek", Path: f.name, Err: err}
+	}
+	return offset, nil
+}
+
+// data reads the data of a regular file.
 type data struct {
 	r     *Reader
 	n     *node
@@ -250,6 +269,36 @@ func (d *data) Read(p []byte) (int, error) {
 	n := copy(p, d.rest)
 	d.rest = d.rest[n:]
 	return n, nil
+}
+
+// seek goes to an offset, which is not behind the end.
+func (d *data) seek(offset uint64) error {
+	if start := d.done - uint64(len(d.buf)); len(d.buf) > 0 && offset >= start && offset < d.done {
+		d.rest = d.buf[offset-start:]
+		return nil
+	}
+	if offset < d.done {
+		d.words, d.at, d.done = d.n.blocks, 0, 0
+	}
+	d.buf, d.rest = d.buf[:0], nil
+	blockSize := uint64(d.r.sb.BlockSize)
+	for d.done+blockSize <= offset && d.done/blockSize < d.n.blockCount(blockSize) {
+		var word [4]byte
+		if err := d.words.read(word[:]); err != nil {
+			return err
+		}
+		d.at += uint64(binary.LittleEndian.Uint32(word[:]) &^ uncompressedBlock)
+		d.done += min(blockSize, d.n.size-d.done)
+	}
+	if d.done >= offset {
+		return nil
+	}
+	skip := offset - d.done
+	if err := d.fill(); err != nil {
+		return err
+	}
+	d.rest = d.buf[skip:]
+	return nil
 }
 
 // fill reads the next block.
