@@ -1,18 +1,14 @@
 package audit
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"path"
 
 	"github.com/opencontainers/go-digest"
 
-	"github.com/pinbox/pinbox/storage/codec"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
@@ -49,87 +45,42 @@ func WriteLayer(ctx context.Context, files fs.FS, l layout.Layer, out io.Writer)
 	return nil
 }
 
-// maxSplitLine is the limit for a line of a tar-split file, in bytes. The largest one is a segment of
-// 1 MiB in base64 (storage/compose).
-const maxSplitLine = 4 << 20
-
-// splitLine is a line of a tar-split file: the type Entry of vbatts/tar-split, tar/storage.
-type splitLine struct {
-	Type    int    `json:"type"` // fileType or segmentType
-	Name    string `json:"name"`
-	NameRaw []byte `json:"name_raw"` // instead of a name that is not UTF-8
-	Size    int64  `json:"size"`
-	Payload []byte `json:"payload"`
-}
-
-const (
-	fileType    = 1
-	segmentType = 2
-)
-
 // writeLayer writes the tar stream of a layer.
 func writeLayer(ctx context.Context, files fs.FS, id string, out io.Writer) error {
-	name := layout.TarSplitFile(id)
-	split, err := files.Open(name)
+	split, err := OpenSplit(files, id)
 	if err != nil {
 		return err
 	}
 	defer split.Close()
-	zip, err := codec.NewGzipReader(split)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	defer zip.Close()
-	lines := bufio.NewScanner(zip)
-	lines.Buffer(nil, maxSplitLine)
-	for lines.Scan() {
+	for {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		var line splitLine
-		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
-			return invalid("%s: %w", name, err)
+		line, err := split.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
 		}
-		switch line.Type {
-		case segmentType:
+		if err != nil {
+			return err
+		}
+		if line.Name == "" {
 			_, err = out.Write(line.Payload)
-		case fileType:
-			err = line.writeFile(ctx, files, path.Join(layout.OverlayDir, id, "diff"), out)
-		default:
-			err = invalid("%s: a line of type %d", name, line.Type)
+		} else {
+			err = writeFile(ctx, files, id, line, out)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
 }
 
-// writeFile writes the content of a file in the folder diff.
-func (l splitLine) writeFile(ctx context.Context, files fs.FS, diff string, out io.Writer) error {
-	if l.Size == 0 {
-		return nil
-	}
-	name := l.Name
-	if l.NameRaw != nil {
-		name = string(l.NameRaw)
-	}
-	name = path.Join(diff, path.Join("/", name)) // as in a container: it cannot lead out of the folder
-	f, err := files.Open(name)
+// writeFile writes the content of a file of a layer.
+func writeFile(ctx context.Context, files fs.FS, id string, line SplitLine, out io.Writer) error {
+	f, err := line.Open(files, id)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	fi, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if !fi.Mode().IsRegular() || fi.Size() != l.Size {
-		return invalid("%q has mode %v and %d bytes, want a file of %d", name, fi.Mode(), fi.Size(), l.Size)
-	}
 	for {
 		if ctx.Err() != nil {
 			return ctx.Err()
