@@ -74,7 +74,7 @@ var below = map[string][]string{
 	"runtime": {
 		"storage/atomicfile", "storage/audit", "storage/bytesize", "storage/compose", "storage/filelock",
 		"storage/iso9660", "storage/layout", "storage/loop", "storage/pinset", "storage/realm", "storage/signature",
-		"storage/squashfs", "storage/verity",
+		"storage/squashfs", "storage/thin", "storage/verity",
 	},
 	"ignition": {"runtime/provision", "storage/layout", "storage/pinset", "storage/verity"},
 	"builder":  {"ignition", "runtime/crio", "runtime/kubelet", "runtime/provision", "storage"},
@@ -134,7 +134,7 @@ var rooms = map[string][]string{
 	"storage": {
 		"storage",
 		"storage/cache storage/root storage/tarball",
-		"storage/compose storage/environment",
+		"storage/compose storage/environment storage/thin",
 		"storage/audit storage/signature",
 		"storage/layout storage/squashfs",
 		"storage/atomicfile storage/codec storage/pinset",

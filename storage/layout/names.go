@@ -44,9 +44,12 @@ func TarSplitFile(layer string) string { return LayersDir + "/" + layer + ".tar-
 
 // The folder of pinbox in a store.
 const (
-	OwnDir     = "pinbox"
-	OwnLock    = OwnDir + "/" + LockFile
-	OwnDelta   = OwnDir + "/" + DeltaFile // in the store of a delta
+	OwnDir   = "pinbox"
+	OwnLock  = OwnDir + "/" + LockFile
+	OwnDelta = OwnDir + "/" + DeltaFile // in the store of a delta
+	// The index and the data of a thin delta: see storage/thin.
+	ThinIndex  = OwnDir + "/thin/index"
+	ThinData   = OwnDir + "/thin/data"
 	OwnSets    = OwnDir + "/sets"
 	OwnFiles   = OwnDir + "/files"       // files that are too large for config.ign, by their paths
 	OwnProgram = OwnDir + "/pinbox-node" // in the store of a delta only if a base has another one

@@ -1,0 +1,31 @@
+package thin
+
+import "cmp"
+
+// Limits of what a reader of a thin delta accepts, whose author may be hostile. A field that is zero
+// has its default.
+type Limits struct {
+	// Size of the tar stream of a layer in bytes; compose.DefaultSize by default.
+	Size int64
+}
+
+func (l Limits) withDefaults() Limits {
+	l.Size = cmp.Or(l.Size, 128<<30)
+	return l
+}
+
+const (
+	// maxIndex is the limit for the index in bytes, when it is not compressed. The recipes of an
+	// OpenShift release, with 1,000 layers and 3,000,000 files, need some 10 MiB.
+	maxIndex = 32 << 20
+	// maxRows is the limit for the rows of each table of the index. A row takes up to 40 bytes.
+	maxRows = 1 << 20
+	// maxBlock is the limit for a block of a solid stream in bytes, and maxDictionary for its
+	// dictionary: a reader holds one block of each kind and one dictionary.
+	maxBlock      = 8 << 20
+	maxDictionary = 8 << 20
+	// maxRepeats is how often a block is decompressed, on average, because contents are not in the
+	// order of their stream. A maker repeats no contents shorter than minRepeated from other blocks.
+	maxRepeats  = maxBlock / minRepeated
+	minRepeated = 64 << 10
+)
