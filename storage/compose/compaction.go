@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"slices"
@@ -200,14 +199,11 @@ type File struct {
 	Content []byte
 }
 
-// Compacted is a store that is ready to be written.
-type Compacted struct{ image *squashfs.Image }
-
 // Compose prepares the store. It copies layers in their compressed form; it writes new records,
 // documents of images, and files, with the time modTime. Stores with different squashfs options
 // are squashfs.ErrIncompatible. It creates an unnamed file in the folder tmp. The caller closes
 // the stores, after it closed the result.
-func (c *Compaction) Compose(ctx context.Context, files []File, modTime time.Time, tmp string) (*Compacted, error) {
+func (c *Compaction) Compose(ctx context.Context, files []File, modTime time.Time, tmp string) (*Composed, error) {
 	if len(c.stores) == 0 {
 		return nil, errors.New("no store to compact")
 	}
@@ -234,7 +230,7 @@ func (c *Compaction) Compose(ctx context.Context, files []File, modTime time.Tim
 		store.Abort()
 		return nil, err
 	}
-	return &Compacted{image}, nil
+	return &Composed{image}, nil
 }
 
 func (c *Compaction) fill(
@@ -305,36 +301,4 @@ func (s *Store) moveLayer(from *squashfs.Copier, record layout.Layer) error {
 	}
 	s.layers = append(s.layers, record)
 	return s.out.WriteTree(s.overlay.Entry(record.ID))
-}
-
-// Size returns the size of the store in bytes.
-func (c *Compacted) Size() int64 { return c.image.Size() }
-
-// Close releases the resources of the store.
-func (c *Compacted) Close() { c.image.Close() }
-
-// Write writes the store. It calls progress with the number of bytes written so far. It can be
-// called once. A source that cannot be read is squashfs.ErrDamaged. If ctx ends, the output is
-// incomplete.
-func (c *Compacted) Write(ctx context.Context, w io.Writer, progress func(written int64)) error {
-	_, err := c.image.WriteTo(&watched{ctx: ctx, w: w, progress: progress})
-	return err
-}
-
-// watched is a writer that reports progress and stops with its context.
-type watched struct {
-	ctx      context.Context
-	w        io.Writer
-	n        int64
-	progress func(int64)
-}
-
-func (w *watched) Write(p []byte) (int, error) {
-	if err := w.ctx.Err(); err != nil {
-		return 0, err
-	}
-	n, err := w.w.Write(p)
-	w.n += int64(n)
-	w.progress(w.n)
-	return n, err
 }

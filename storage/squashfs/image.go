@@ -48,11 +48,10 @@ func (w *Writer) AddPack(p *Pack) {
 	r := run{file: p.file}
 	moved := map[uint64]uint64{0: 0}
 	for _, e := range p.extents {
-		if !used[e.start] {
-			continue
-		}
 		start, ok := w.starts[e.sum]
-		if !ok {
+		if ok || !used[e.start] {
+			discard(p.file, int64(e.start), int64(e.size))
+		} else {
 			start = w.pos
 			w.starts[e.sum] = start
 			w.pos += e.size
@@ -116,7 +115,7 @@ func (i *Image) copyTo(w io.Writer) error {
 	buf := make([]byte, copySize)
 	for _, r := range i.runs {
 		for _, p := range r.parts {
-			if err := p.copy(w, r.file, buf); err != nil {
+			if err := p.copy(w, lastReader{r.file}, buf); err != nil {
 				if errors.Is(err, ErrDamaged) {
 					err = &Damage{File: r.file, cause: err}
 				}
@@ -149,6 +148,28 @@ func (p part) copy(w io.Writer, r io.ReaderAt, buf []byte) error {
 		return fmt.Errorf("%w: %d bytes at %d have another SHA-256", ErrDamaged, p.size, p.from)
 	}
 	return nil
+}
+
+// Discarder is a File for one image, which frees the space of bytes that are not read again.
+type Discarder interface {
+	File
+	// Discard frees size bytes.
+	Discard(from, size int64)
+}
+
+func discard(f File, from, size int64) {
+	if d, ok := f.(Discarder); ok {
+		d.Discard(from, size)
+	}
+}
+
+// lastReader discards what it has read.
+type lastReader struct{ File }
+
+func (r lastReader) ReadAt(p []byte, at int64) (int, error) {
+	n, err := r.File.ReadAt(p, at)
+	discard(r.File, at, int64(n))
+	return n, err
 }
 
 // tally counts what is written.
