@@ -114,7 +114,10 @@ func (a *auditor) records() error {
 // checkNeeds checks that each layer that a record refers to is in the store or in the needs of its
 // delta, and not in both. With a layer in no store, CRI-O cannot list any image.
 func (a *auditor) checkNeeds() error {
-	needs := map[string]bool{}
+	needs, thin := map[string]bool{}, a.content.Delta.Thin != nil
+	if thin && len(a.layers) > 0 {
+		return invalid("%s: it is a thin delta, and the store has %d layers", layout.OwnDelta, len(a.layers))
+	}
 	for _, n := range a.content.Delta.Needs {
 		if _, own := a.layers[n.Layer]; own {
 			return invalid("%s: it needs the layer %s, which it has", layout.OwnDelta, n.Layer)
@@ -126,6 +129,12 @@ func (a *auditor) checkNeeds() error {
 	}
 	for _, parents := range []map[string]string{a.layers, a.chains} {
 		for id, parent := range parents {
+			if thin { // its other layers have recipes
+				if needs[id] && parent != "" && !needs[parent] {
+					return invalid("%s: it needs the layer %s, and not the one below", layout.OwnDelta, id)
+				}
+				continue
+			}
 			for _, layer := range []string{id, parent} {
 				if _, own := a.layers[layer]; !own && layer != "" && !needs[layer] {
 					return invalid("its records refer to the layer %s, not in it or its delta.json", layer)

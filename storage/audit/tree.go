@@ -172,7 +172,15 @@ func (a *auditor) checkImages() error {
 
 // checkOwn checks the files of pinbox.
 func (a *auditor) checkOwn() error {
-	if err := a.checkFolder(layout.OwnDir, listing{layout.OwnLock: file}, listing{
+	own := listing{layout.OwnLock: file}
+	if a.content.Delta.Thin != nil {
+		recipes := path.Dir(layout.ThinIndex)
+		own[recipes] = folder
+		if err := a.checkFolder(recipes, listing{layout.ThinIndex: file, layout.ThinData: file}, nil); err != nil {
+			return err
+		}
+	}
+	if err := a.checkFolder(layout.OwnDir, own, listing{
 		layout.OwnSets: folder, layout.OwnDelta: file, layout.OwnFiles: folder, layout.OwnProgram: file,
 	}); err != nil {
 		return err

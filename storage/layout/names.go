@@ -59,6 +59,7 @@ const (
 const (
 	StoreFile      = "store.squashfs" // for the other formats see builder/format
 	DeltaStoreFile = "delta.squashfs"
+	ThinStoreFile  = "delta.thin" // of a thin delta, in place of it
 	DeltaFile      = "delta.json"
 	LockFile       = "pinbox.lock.json"
 	ProvenanceFile = "provenance.json" // also on a medium

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/opencontainers/go-digest"
 )
@@ -24,6 +25,34 @@ type Delta struct {
 	// Needs lists the layers that the images of the lock use and that are in other stores,
 	// sorted. A node can use the delta if its other stores contain all of them.
 	Needs []Need `json:"needs"`
+	// Thin describes a thin delta; nil for another delta.
+	Thin *Thin `json:"thin,omitempty"`
+}
+
+// ThinVersion is the version of the form of recipes.
+const ThinVersion = 1
+
+// Thin describes a thin delta: it has recipes in place of layers, from which a node makes the store.
+type Thin struct {
+	// Version of the recipes.
+	Version int `json:"version"`
+	// StoreSize is the size in bytes of the store that nodes make, with its hash tree.
+	StoreSize int64 `json:"storeSize"`
+	// Reads are the IDs of the layers of other stores whose contents the recipes read, sorted.
+	Reads []string `json:"reads"`
+}
+
+// Requires returns the IDs of all layers that other stores must have, sorted: the needs, and the layers whose contents
+// are read.
+func (d Delta) Requires() (ids []string) {
+	for _, n := range d.Needs {
+		ids = append(ids, n.Layer)
+	}
+	if d.Thin != nil {
+		ids = append(ids, d.Thin.Reads...)
+		slices.Sort(ids)
+	}
+	return slices.Compact(ids)
 }
 
 // Base identifies a store that a delta was made for.
@@ -61,6 +90,8 @@ func DecodeDelta(r io.Reader) (Delta, error) {
 			return list(s, name, &d.Bases)
 		case "needs":
 			return list(s, name, &d.Needs)
+		case "thin":
+			return s.value(name, &d.Thin)
 		}
 		return unknownField(name)
 	})
@@ -78,6 +109,29 @@ func (d Delta) validate() error {
 	for i := 1; i < len(d.Needs); i++ {
 		if d.Needs[i].Layer <= d.Needs[i-1].Layer {
 			return fmt.Errorf("needs[%d]: layer %s: not sorted, or repeated", i, d.Needs[i].Layer)
+		}
+	}
+	if d.Thin == nil {
+		return nil
+	}
+	if err := d.Thin.validate(); err != nil {
+		return fmt.Errorf("thin: %w", err)
+	}
+	return nil
+}
+
+func (t Thin) validate() error {
+	switch {
+	case t.Version > ThinVersion:
+		return fmt.Errorf("version %d; this pinbox reads version %d: %w", t.Version, ThinVersion, ErrNewer)
+	case t.Version != ThinVersion:
+		return fmt.Errorf("version %d; this pinbox reads version %d", t.Version, ThinVersion)
+	case t.StoreSize <= 0:
+		return fmt.Errorf("storeSize %d: not above 0", t.StoreSize)
+	}
+	for i, id := range t.Reads {
+		if !ValidID(id) || i > 0 && id <= t.Reads[i-1] {
+			return fmt.Errorf("reads[%d]: layer %q: not the ID of a layer, not sorted, or repeated", i, id)
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package pinset_test
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,6 +20,12 @@ func TestDelta(t *testing.T) {
 			{Store: digest.FromString("store"), Lock: digest.FromString("lock")}, {Lock: digest.FromString("other")},
 		},
 		Needs: []pinset.Need{{Layer: digest.FromString("layer").Encoded(), Link: strings.Repeat("L", 26)}},
+		Thin:  &pinset.Thin{Version: pinset.ThinVersion, StoreSize: 1, Reads: []string{digest.FromString("read").Encoded()}},
+	}
+	want := []string{digest.FromString("layer").Encoded(), digest.FromString("read").Encoded()}
+	slices.Sort(want)
+	if got := d.Requires(); !slices.Equal(got, want) {
+		t.Errorf("requires %v, want %v", got, want)
 	}
 	var b bytes.Buffer
 	if err := d.Encode(&b); err != nil {
@@ -35,6 +42,14 @@ func TestBadDelta(t *testing.T) {
 		`{"version":2}`:            "version 2; this pinbox reads version 1",
 		`{"version":1,"needed":1}`: "needed",
 		`nothing`:                  "invalid",
+
+		`{"version":1,"thin":{"version":2,"storeSize":1,"reads":[]}}`:    "a newer pinbox made it",
+		`{"version":1,"thin":{"storeSize":1,"reads":[]}}`:                "thin: version 0",
+		`{"version":1,"thin":{"version":1,"reads":[]}}`:                  "thin: storeSize 0: not above 0",
+		`{"version":1,"thin":{"version":1,"storeSize":1,"more":1}}`:      "more",
+		`{"version":1,"thin":{"version":1,"storeSize":1,"reads":["x"]}}`: `thin: reads[0]: layer "x"`,
+		`{"version":1,"thin":{"version":1,"storeSize":1,"reads":["` + strings.Repeat("b", 64) + `","` +
+			strings.Repeat("a", 64) + `"]}}`: "thin: reads[1]",
 	} {
 		t.Run(text, func(t *testing.T) {
 			if _, err := pinset.DecodeDelta(strings.NewReader(text)); !errors.Is(err, pinset.ErrBadDelta) ||
