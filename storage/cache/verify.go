@@ -30,7 +30,12 @@ func (c Cache) Verify(ctx context.Context, checked func(int64)) (damaged []Entry
 		}
 		fault := error(nil)
 		// Packs of other versions cannot be read, nor can partial blobs be verified.
-		if strings.Contains(e.Encoding, "-v"+squashfs.PackVersion) {
+		switch {
+		case e.isSealed():
+			if c.checkSealed(e.Key) {
+				fault = fmt.Errorf("%w: an entry with another seal", squashfs.ErrDamaged)
+			}
+		case strings.Contains(e.Encoding, "-v"+squashfs.PackVersion):
 			fault = c.check(compressor, e.Key)
 		}
 		if fault != nil && !errors.Is(fault, squashfs.ErrDamaged) {
