@@ -78,7 +78,7 @@ func (m *Maker) Make(ctx context.Context, data Data) (*Made, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be a thin delta: %w", m.Store.Name, err)
 	}
-	if err := m.verify(ctx, p, x, data, size); err != nil {
+	if err := m.verifyOnce(ctx, p, x, content, data, size); err != nil {
 		return nil, err
 	}
 	r := Reader{index: x}

@@ -140,6 +140,9 @@ func (p *plan) load(t *task, j job, news, olds *bases) error {
 		if err != nil {
 			return err
 		}
+		if err := p.checkModel(l, s.source); err != nil {
+			return err
+		}
 		from := len(t.dictionary)
 		t.dictionary = resize(t.dictionary, from+s.size)
 		if err := l.read(s.file, t.dictionary[from:], s.start); err != nil {

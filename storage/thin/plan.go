@@ -50,6 +50,8 @@ type plan struct {
 	jobs   [streams][]job
 	// of says which files the contents of the solid streams are.
 	of [streams][]source
+	// checked are the models that were compared with their records.
+	checked map[source]bool
 }
 
 // plan reads the records of all layers, and decides what becomes of each content.
