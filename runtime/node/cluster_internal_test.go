@@ -15,12 +15,38 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
+func pin(name string) string {
+	return "quay.io/x/" + name + "@sha256:4198606580b69c8335ad7ae531c3a74e51aee25db5faaf368234e8c8dae5cbea"
+}
+
+// nodeOfCluster returns the options of a node that knows this of its cluster, unless its version is 0, and has sets of
+// its own.
+func nodeOfCluster(t *testing.T, k cluster.Known, managed bool) Options {
+	t.Helper()
+	dir := t.TempDir()
+	content, err := json.Marshal(k)
+	files := map[string][]byte{
+		"sets.d/a.yaml": sample.SetNamed("both", pin("a")), "sets.d/b.yaml": sample.SetNamed("own", pin("o")),
+	}
+	if k.Version > 0 {
+		files[cluster.KnownFile] = content
+	}
+	if managed {
+		files["machine-config-daemon/currentconfig"] = []byte("{}")
+	}
+	for name, content := range files {
+		name = filepath.Join(dir, name)
+		err = errors.Join(err, os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, content, 0o644))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Options{Sets: filepath.Join(dir, "sets.d"), State: dir, CRIODir: filepath.Join(dir, "crio")}
+}
+
 // The sets of a node are those of its folder and those of its cluster; what is not known of the cluster is an error, so
 // that nothing is unpinned.
 func TestSetsOfTheFolderAndOfTheCluster(t *testing.T) {
-	pin := func(name string) string {
-		return "quay.io/x/" + name + "@sha256:4198606580b69c8335ad7ae531c3a74e51aee25db5faaf368234e8c8dae5cbea"
-	}
 	worker, infra := "worker", "infra"
 	known := cluster.Known{
 		Version: cluster.KnownVersion, State: cluster.Current, Since: time.Unix(1, 0), ResourceVersion: "9", Registered: true,
@@ -54,35 +80,13 @@ func TestSetsOfTheFolderAndOfTheCluster(t *testing.T) {
 		"no cluster": {func(k *cluster.Known) { k.Version = 0 }, false, nil, "both: a; own: o", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			o := Options{Sets: dir, State: dir, CRIODir: filepath.Join(dir, "crio")}
-			o.Pools = test.pools
 			k := known
 			k.Sets = append([]cluster.Set{}, known.Sets...)
 			if test.change != nil {
 				test.change(&k)
 			}
-			content, err := json.Marshal(k)
-			files := map[string][]byte{"a.yaml": sample.SetNamed("both", pin("a")), "b.yaml": sample.SetNamed("own", pin("o"))}
-			if k.Version > 0 {
-				files[cluster.KnownFile] = content
-			}
-			if test.managed {
-				files["machine-config-daemon/currentconfig"] = []byte("{}")
-				err = errors.Join(err, os.Mkdir(filepath.Join(dir, "machine-config-daemon"), 0o755))
-			}
-			// Sets are read from a folder of their own.
-			o.Sets = filepath.Join(dir, "sets.d")
-			err = errors.Join(err, os.Mkdir(o.Sets, 0o755))
-			for name, content := range files {
-				if filepath.Ext(name) == ".yaml" {
-					name = "sets.d/" + name
-				}
-				err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), content, 0o644))
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			o := nodeOfCluster(t, k, test.managed)
+			o.Pools = test.pools
 			sets, err := o.readSets()
 			if got := describe(sets); got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
