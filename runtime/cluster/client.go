@@ -21,8 +21,7 @@ import (
 // InCluster is the kubeconfig of a pod: the address in its environment, and the token of its ServiceAccount.
 const InCluster = "in-cluster"
 
-// answerTime is how long the API has to answer a request that is no watch. Half of it is what a kube-apiserver takes at
-// most: its --request-timeout is a minute, and clients of the project wait that long.
+// answerTime is how long the API has to answer a request that is no watch: the --request-timeout of kube-apiserver.
 const answerTime = time.Minute
 
 // resource is the name of the sets in the paths of the API.
@@ -71,8 +70,9 @@ func (c client) eachVersion(do func(dynamic.ResourceInterface) error) (err error
 	return err
 }
 
-// served reports whether sets can be created. While a CustomResourceDefinition is being removed, its objects are deleted,
-// and the API does not list the verb create any more: customresource_discovery_controller.go of apiextensions-apiserver.
+// served reports whether sets can be created. While a CustomResourceDefinition is being removed, its objects are
+// deleted, and the API does not list the verb create any more: customresource_discovery_controller.go of
+// apiextensions-apiserver.
 func (c client) served(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()

@@ -222,7 +222,8 @@ func TestTooManyRequests(t *testing.T) {
 	}
 }
 
-// A watch whose resource version is too old is followed by a list. So is each other end of a watch: a gap loses nothing.
+// A watch whose resource version is too old is followed by a list. So is each other end of a watch: a gap loses
+// nothing.
 func TestWatchesEnd(t *testing.T) {
 	for name, event := range map[string]string{
 		"410 Gone": `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}}`,
