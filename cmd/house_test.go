@@ -127,9 +127,9 @@ var rooms = map[string][]string{
 	"runtime": {
 		"runtime/node runtime/setup",
 		"runtime/systemd runtime/volumes",
-		"runtime/fetch runtime/partition runtime/provision runtime/stores",
+		"runtime/cluster runtime/fetch runtime/partition runtime/provision runtime/stores",
 		"runtime",
-		"runtime/cluster runtime/cri runtime/crio runtime/disk runtime/kubelet runtime/registry runtime/transfer runtime/watch",
+		"runtime/cri runtime/crio runtime/disk runtime/kubelet runtime/registry runtime/transfer runtime/watch",
 	},
 	"storage": {
 		"storage",

@@ -14,10 +14,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/pinbox/pinbox/runtime"
 )
 
 const (
@@ -40,7 +42,9 @@ type Options struct {
 	// Jitter is the most by which the message of a change is delayed: the time is random, so that the nodes of a cluster
 	// do not all ask a registry at once.
 	Jitter time.Duration
-	Log    *slog.Logger
+	// Statuses of the node are reported in its NodeImageStatus. nil is fine.
+	Statuses <-chan runtime.Status
+	Log      *slog.Logger
 }
 
 // follower keeps a document current. All fields belong to the goroutine of run; others send it updates.
@@ -159,6 +163,7 @@ func (f *follower) connect(ctx context.Context) {
 		if err == nil {
 			f.update(ctx, func() bool { f.client = c; return false })
 			go f.followNode(ctx, c)
+			go f.report(ctx, c)
 			f.followSets(ctx, c)
 			return
 		}
@@ -173,8 +178,8 @@ func (f *follower) connect(ctx context.Context) {
 
 // followSets follows the sets.
 func (f *follower) followSets(ctx context.Context, c client) {
-	reflect(ctx, &source{
-		list: func(ctx context.Context, o metav1.ListOptions) (list runtime.Object, err error) {
+	replicate(ctx, &source{
+		list: func(ctx context.Context, o metav1.ListOptions) (list kruntime.Object, err error) {
 			err = c.eachVersion(func(r dynamic.ResourceInterface) (err error) { list, err = r.List(ctx, o); return err })
 			return list, err
 		},
@@ -259,8 +264,8 @@ func (f *follower) followNode(ctx context.Context, c client) {
 		f.update(ctx, func() bool { return f.known.register(roles) })
 	}
 	last := ""
-	reflect(ctx, &source{
-		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	replicate(ctx, &source{
+		list: func(ctx context.Context, o metav1.ListOptions) (kruntime.Object, error) {
 			return nodes.List(ctx, only(o))
 		},
 		watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {

@@ -36,8 +36,11 @@ func Run(ctx context.Context, o Options, interval time.Duration, log *slog.Logge
 	o = o.complete()
 	changes := watch.Changes(ctx, o.Sets, pollInterval)
 	if o.Kubeconfig != "" {
+		statuses, report := cluster.Latest()
+		publish := r.Publish
+		r.Publish = func(s runtime.Status) error { report(s); return publish(s) }
 		ofCluster, err := cluster.Follow(ctx, cluster.Options{
-			Kubeconfig: o.Kubeconfig, Node: o.Node, File: clusterFile(o), Jitter: o.Jitter, Log: log,
+			Kubeconfig: o.Kubeconfig, Node: o.Node, File: clusterFile(o), Jitter: o.Jitter, Log: log, Statuses: statuses,
 		})
 		if err != nil {
 			return fmt.Errorf("follow the cluster: %w", err)

@@ -25,8 +25,8 @@ const (
 	lastRetry  = 5 * time.Second
 )
 
-// source lists and watches objects. Each watch begins with a list: after etcd was restored from a backup, a watch from a
-// later resource version would receive nothing, and end with no error.
+// source lists and watches objects. Each watch begins with a list: after etcd was restored from a backup, a watch from
+// a later resource version would receive nothing, and end with no error.
 type source struct {
 	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
@@ -35,8 +35,8 @@ type source struct {
 	listed   atomic.Bool // and not watched since
 }
 
-// ListWithContext lists all objects at once, as of now: a list of the API server's cache may be older than what the node
-// knew before.
+// ListWithContext lists all objects at once, as of now: a list of the API server's cache may be older than what the
+// node knew before.
 func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -70,9 +70,9 @@ func (s *source) Watch(o metav1.ListOptions) (watch.Interface, error) {
 // IsWatchListSemanticsUnSupported makes the reflector list by lists.
 func (s *source) IsWatchListSemanticsUnSupported() bool { return true }
 
-// reflect keeps a store equal to what a source has, until ctx ends. A request that failed is repeated after at least
+// replicate keeps a store equal to what a source has, until ctx ends. A request that failed is repeated after at least
 // firstRetry and at most twice lastRetry, at random, and not before the Retry-After of an answer 429.
-func reflect(ctx context.Context, s *source, kind runtime.Object, store cache.ReflectorStore) {
+func replicate(ctx context.Context, s *source, kind runtime.Object, store cache.ReflectorStore) {
 	quiet := logr.Discard() // who follows the cluster logs what matters
 	r := cache.NewReflectorWithOptions(s, kind, store, cache.ReflectorOptions{
 		Name: "pinbox-node", Logger: &quiet, MinWatchTimeout: minWatch,
