@@ -73,7 +73,7 @@ bin/peers/debian.tar: | deps
 	mv $@.part $@
 
 # A live ISO of Debian packages with CRI-O, made as CoreOS makes its own.
-bin/peers/live.iso: $(filter-out %_test.go,$(wildcard fixtures/live/*.* fixtures/live/init fixtures/live/installer/* fixtures/live/guest/*.go fixtures/pod/*.go))
+bin/peers/live.iso: $(filter-out %_test.go,$(wildcard fixtures/live/*.* fixtures/live/init fixtures/live/udhcpc fixtures/live/installer/* fixtures/live/guest/*.go fixtures/pod/*.go))
 	CGO_ENABLED=0 go build -trimpath -o bin/peers/guest ./fixtures/live/guest
 	fixtures/live/build.sh $(CURDIR)/$@ $(CURDIR)/bin/peers $(CURDIR)/bin/peers/guest
 
