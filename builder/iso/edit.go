@@ -115,7 +115,8 @@ func (ed editor) edit(e Edit) (layout, error) {
 	if err != nil {
 		return layout{}, err
 	}
-	l, err := ed.plan(append(slices.Clone(e.Additions), Addition{UndoName, int64(len(back)), bytes.NewReader(back)}), moved)
+	reset := Addition{UndoName, int64(len(back)), bytes.NewReader(back)}
+	l, err := ed.plan(append(slices.Clone(e.Additions), reset), moved)
 	if err != nil {
 		return layout{}, err
 	}

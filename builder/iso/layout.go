@@ -51,8 +51,8 @@ type chunk struct {
 	content io.Reader
 }
 
-// plan lays out additions, and a file of the base that moves. Directories that grow are moved to the end, since their last sector
-// rarely has room.
+// plan lays out additions, and a file of the base that moves. Directories that grow are moved to the end, since
+// their last sector rarely has room.
 func (ed editor) plan(additions []Addition, moved movedFile) (layout, error) {
 	var l layout
 	next := sectors(ed.Size())

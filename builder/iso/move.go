@@ -8,8 +8,8 @@ import (
 	"github.com/pinbox/pinbox/storage/iso9660"
 )
 
-// movedFile is a file of the base, in a folder of the root, that gets a larger content behind the end of the base; none if it
-// has no name. Boot loaders and coreos-installer find it by its records.
+// movedFile is a file of the base, in a folder of the root, that gets a larger content behind the end of the base;
+// none if it has no name. Boot loaders and coreos-installer find it by its records.
 type movedFile struct {
 	name    string
 	content []byte
