@@ -246,6 +246,15 @@ func (f *openFile) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
+// Close lets the next file have the buffer.
+func (f *openFile) Close() error {
+	if f.buf != nil {
+		f.r.spare, f.buf, f.rest = f.buf[:0], nil, nil
+	}
+	f.done = f.n.size
+	return nil
+}
+
 // data reads the data of a regular file.
 type data struct {
 	r     *Reader
@@ -303,6 +312,9 @@ func (d *data) seek(offset uint64) error {
 
 // fill reads the next block.
 func (d *data) fill() error {
+	if d.buf == nil {
+		d.buf, d.r.spare = d.r.spare, nil
+	}
 	blockSize := uint64(d.r.sb.BlockSize)
 	size := min(blockSize, d.n.size-d.done)
 	if d.done/blockSize == d.n.blockCount(blockSize) {

@@ -23,6 +23,7 @@ type Reader struct {
 
 	fragment       []byte // the fragment block that was last used
 	fragmentNumber uint32
+	spare          []byte // the buffer of a file that was closed
 }
 
 // tables reads the tables of an image.

@@ -26,12 +26,12 @@ type record struct {
 
 // baseLayer reads the contents of a layer of a store.
 type baseLayer struct {
+	of        *bases
 	store, id string
 	files     *squashfs.Reader
 
-	records  []record // once they were needed
-	skeleton *skeleton
-	opened   openedFile
+	records []record // once they were needed
+	opened  openedFile
 }
 
 // openedFile is the file that was last read.
@@ -109,10 +109,7 @@ func (l *baseLayer) open(number int) (fs.File, record, error) {
 // read fills p from an offset of a content. It is fast if the calls for a content follow each other.
 func (l *baseLayer) read(number int, p []byte, at int64) error {
 	if number == 0 {
-		if l.skeleton == nil {
-			l.skeleton = &skeleton{files: l.files, id: l.id}
-		}
-		err := l.skeleton.read(p, at)
+		err := l.of.skeletonOf(l).read(p, at)
 		if err != nil && !errors.Is(err, ErrDamaged) {
 			err = l.damaged("", err)
 		}
@@ -149,13 +146,6 @@ func (l *baseLayer) closeFile() {
 	}
 }
 
-func (l *baseLayer) close() {
-	l.closeFile()
-	if l.skeleton != nil {
-		l.skeleton.close()
-	}
-}
-
 // check compares a content with its record.
 func (l *baseLayer) check(number int) error {
 	if number == 0 {
@@ -187,6 +177,15 @@ type skeleton struct {
 	split *audit.Split
 	at    int64  // of the window
 	held  []byte // the window
+}
+
+// skeletonOf returns the skeleton of a layer, and forgets the one of another layer.
+func (b *bases) skeletonOf(l *baseLayer) *skeleton {
+	if b.skeleton.id != l.id {
+		b.skeleton.close()
+		b.skeleton = skeleton{files: l.files, id: l.id}
+	}
+	return &b.skeleton
 }
 
 func (s *skeleton) read(p []byte, at int64) error {

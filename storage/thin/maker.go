@@ -20,7 +20,7 @@ type Maker struct {
 	// Cache keeps blocks for other runs; nil keeps none.
 	Cache Cache
 	// Workers is how many blocks are compressed at the same time, by default as many as there are CPUs.
-	// Each takes up to 50 MiB. The result does not depend on it.
+	// Each takes some 90 MiB. The result does not depend on it.
 	Workers int
 	// Progress is called with the number of bytes that were compressed, of all; nil is not called.
 	Progress func(done, of int64)
@@ -28,9 +28,9 @@ type Maker struct {
 
 // Cache keeps values by keys, which are digests of all that a value depends on.
 type Cache interface {
-	// Get returns the value of a key, nil if there is none.
+	// Get returns the value of a key, which the caller does not change; nil if there is none.
 	Get(key digest.Digest) ([]byte, error)
-	// Put sets the value of a key.
+	// Put sets the value of a key. The value is only valid until Put returns.
 	Put(key digest.Digest, value []byte) error
 }
 

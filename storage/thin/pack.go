@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
@@ -15,13 +17,18 @@ import (
 // encoderID names the encoder, on which the bytes of blocks depend.
 const encoderID = "pinbox thin v1 zstd-go-best"
 
-// task is a block that is being made.
+// collectAfter is the number of blocks after which garbage is collected. It is little, and nearly all
+// of the memory are buffers and tables without pointers, so that this is fast; by default, the memory
+// would grow to twice of what these need.
+const collectAfter = 2
+
+// task is a block that is being made. Tasks are used again, since their buffers are large.
 type task struct {
-	raw, dictionary []byte
-	key             digest.Digest
-	packed          []byte
-	err             error
-	done            chan struct{}
+	raw, dictionary, packed []byte
+
+	key  digest.Digest
+	err  error
+	done chan struct{}
 }
 
 // pack makes all blocks, and writes them. It returns their size in bytes.
@@ -30,21 +37,22 @@ func (m *Maker) pack(ctx context.Context, p *plan, data io.Writer) (size int64, 
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	work, ordered := make(chan *task), make(chan *task, m.Workers)
+	work, ordered, free := make(chan *task), make(chan *task, m.Workers), make(chan *task, m.Workers)
 	for range m.Workers {
 		wg.Go(func() { m.compress(work) })
+		free <- &task{}
 	}
 	var failed error
 	wg.Go(func() {
 		defer close(work)
 		defer close(ordered)
-		failed = m.read(ctx, p, work, ordered)
+		failed = m.read(ctx, p, free, work, ordered)
 	})
 	of := int64(0)
 	for kind := range p.jobs {
 		of += p.solid[kind].size()
 	}
-	done := int64(0)
+	done, n := int64(0), 0
 	for kind := range p.jobs {
 		for _, j := range p.jobs[kind] {
 			t := <-ordered
@@ -63,6 +71,10 @@ func (m *Maker) pack(ctx context.Context, p *plan, data io.Writer) (size int64, 
 			}
 			p.setBlock(j, len(t.packed), size)
 			size += int64(len(t.packed))
+			free <- t
+			if n++; n%collectAfter == 0 {
+				runtime.GC()
+			}
 			if done += int64(j.size); m.Progress != nil {
 				m.Progress(done, of)
 			}
@@ -83,7 +95,7 @@ func (p *plan) setBlock(j job, packed int, at int64) {
 }
 
 // read reads the contents of all blocks in their order.
-func (m *Maker) read(ctx context.Context, p *plan, work, ordered chan<- *task) error {
+func (m *Maker) read(ctx context.Context, p *plan, free <-chan *task, work, ordered chan<- *task) error {
 	news, err := openBases([]Store{m.Store})
 	if err != nil {
 		return err
@@ -96,34 +108,47 @@ func (m *Maker) read(ctx context.Context, p *plan, work, ordered chan<- *task) e
 	defer olds.close()
 	for kind := range p.jobs {
 		for _, j := range p.jobs[kind] {
-			t := &task{done: make(chan struct{}), key: p.key(j)}
-			if m.Cache != nil {
-				t.packed, t.err = m.Cache.Get(t.key)
-			}
-			cached := t.packed != nil || t.err != nil
-			if !cached {
-				if err := p.load(t, j, news, olds); err != nil {
-					return err
-				}
-			}
+			var t *task
 			select {
-			case ordered <- t:
+			case t = <-free:
 			case <-ctx.Done():
 				return ctx.Err()
 			}
+			t.key, t.done = p.key(j), make(chan struct{})
+			cached, err := m.cached(t)
+			if err == nil && !cached {
+				err = p.load(t, j, news, olds)
+			}
+			if err != nil {
+				return err
+			}
+			ordered <- t // it has room for all tasks
 			if cached {
 				close(t.done)
-				continue
+			} else {
+				work <- t
 			}
-			work <- t
 		}
 	}
 	return nil
 }
 
+// cached takes a block from the cache, if that has it.
+func (m *Maker) cached(t *task) (bool, error) {
+	if m.Cache == nil {
+		return false, nil
+	}
+	packed, err := m.Cache.Get(t.key)
+	t.packed = append(t.packed[:0], packed...)
+	return packed != nil, err
+}
+
 // load reads the contents of a block, and its dictionary.
 func (p *plan) load(t *task, j job, news, olds *bases) error {
-	t.raw = make([]byte, 0, j.size)
+	if t.raw == nil {
+		t.raw, t.dictionary = make([]byte, 0, maxBlock), make([]byte, 0, maxDictionary)
+	}
+	t.raw, t.dictionary = t.raw[:0], t.dictionary[:0]
 	for _, c := range j.pieces {
 		l, err := news.layer(p.layers[c.layer].ID)
 		if err != nil {
@@ -144,7 +169,7 @@ func (p *plan) load(t *task, j job, news, olds *bases) error {
 			return err
 		}
 		from := len(t.dictionary)
-		t.dictionary = resize(t.dictionary, from+s.size)
+		t.dictionary = t.dictionary[:from+s.size]
 		if err := l.read(s.file, t.dictionary[from:], s.start); err != nil {
 			return err
 		}
@@ -177,9 +202,9 @@ func (p *plan) key(j job) digest.Digest {
 
 // compress compresses blocks.
 func (m *Maker) compress(work <-chan *task) {
+	// Encoder.EncodeAll would need a second encoder, which has tables of 68 MiB.
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false),
-		zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithWindowSize(2*maxBlock), zstd.WithSingleSegment(true),
-		zstd.WithLowerEncoderMem(true))
+		zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithWindowSize(window), zstd.WithLowerEncoderMem(true))
 	for t := range work {
 		if t.err = err; err == nil {
 			t.err = t.compress(enc)
@@ -196,12 +221,18 @@ func (t *task) compress(enc *zstd.Encoder) error {
 	if len(t.dictionary) > 0 {
 		option = zstd.WithEncoderDictRaw(0, t.dictionary)
 	}
-	if err := enc.ResetWithOptions(nil, option); err != nil {
+	t.packed = t.packed[:0]
+	if err := enc.ResetWithOptions(t, option); err != nil {
 		return err
 	}
-	t.packed = enc.EncodeAll(t.raw, nil)
-	t.raw, t.dictionary = nil, nil
-	return nil
+	_, err := enc.Write(t.raw)
+	return errors.Join(err, enc.Close())
+}
+
+// Write takes bytes of the frame.
+func (t *task) Write(p []byte) (int, error) {
+	t.packed = append(t.packed, p...)
+	return len(p), nil
 }
 
 // verify puts all layers together.

@@ -212,27 +212,19 @@ func (p *plan) repeated(k key, found *candidates) (int64, bool) {
 	return m.number, ok && (k.size >= minRepeated || m.job == len(p.jobs[m.kind])-1)
 }
 
-// The size of blocks in bytes, and what a dictionary has before and after the range of the old content
-// that corresponds to a block.
-const (
-	blockSize   = 4 << 20
-	margin      = 1 << 20
-	literalSize = 8 << 20
-)
+// margin is what a dictionary has before and after the range of the old content that corresponds to a
+// block, in bytes.
+const margin = (maxDictionary - maxBlock) / 2
 
 // addContent adds a content to a solid stream, and returns the number of its last block.
 func (p *plan) addContent(kind int, of source, size int64, m model) int {
 	s := &p.solid[kind]
 	s.ends = append(s.ends, s.size()+size)
 	p.of[kind] = append(p.of[kind], of)
-	limit := blockSize
-	if kind == literal {
-		limit = literalSize
-	}
 	for start := int64(0); start < size; {
-		n := int(min(size-start, int64(limit)))
+		n := int(min(size-start, maxBlock))
 		dict := m.span(start, n, size)
-		if !p.room(kind, n, limit, dict.size) {
+		if !p.room(kind, n, dict.size) {
 			p.jobs[kind] = append(p.jobs[kind], job{kind: kind})
 		}
 		j := &p.jobs[kind][len(p.jobs[kind])-1]
@@ -247,9 +239,9 @@ func (p *plan) addContent(kind int, of source, size int64, m model) int {
 }
 
 // room reports whether the last block has room for so many bytes, and its dictionary for others.
-func (p *plan) room(kind, size, limit, dictionary int) bool {
+func (p *plan) room(kind, size, dictionary int) bool {
 	n := len(p.jobs[kind]) - 1
-	if n < 0 || p.jobs[kind][n].size+size > limit {
+	if n < 0 || p.jobs[kind][n].size+size > maxBlock {
 		return false
 	}
 	for _, s := range p.jobs[kind][n].spans {
@@ -280,7 +272,7 @@ type model struct {
 
 // span returns the part of the model for the dictionary of a piece of a new content of size bytes.
 func (m model) span(start int64, n int, size int64) span {
-	if int64(n) == size && m.size <= blockSize+2*margin {
+	if int64(n) == size && m.size <= maxDictionary {
 		return span{m.source, 0, int(m.size)}
 	}
 	at := start

@@ -58,7 +58,7 @@ func (r *Reader) Largest() []Largest { return r.largest }
 // Layer opens the tar stream of a layer. The bases are the stores in which base layers are looked for,
 // the first one first. Reading ends with io.EOF only after the whole stream with the DiffID was read:
 // a stream with other bytes ends with an error that is ErrDamaged or a *BaseError. Several streams can
-// be open at the same time, each for one goroutine; each takes up to 40 MiB.
+// be open at the same time, each for one goroutine; each takes up to 25 MiB.
 func (r *Reader) Layer(ctx context.Context, diffID digest.Digest, bases []Store) (io.ReadCloser, error) {
 	for n, recipe := range r.recipes {
 		if recipe.diffID == diffID {
@@ -95,8 +95,8 @@ func newLayerReader(
 	if err != nil {
 		return nil, err
 	}
-	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxBlock),
-		zstd.WithDecoderMaxWindow(2*maxBlock), zstd.WithDecodeAllCapLimit(true))
+	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(window),
+		zstd.WithDecoderMaxWindow(window), zstd.WithDecodeAllCapLimit(true))
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +221,7 @@ func (b *bases) check(id string, file int) error {
 // resize returns b with so many bytes, and keeps those that it has.
 func resize(b []byte, size int) []byte {
 	if cap(b) < size {
-		b = append(make([]byte, 0, size+size/4), b...)
+		b = append(make([]byte, 0, size), b...)
 	}
 	return b[:size]
 }

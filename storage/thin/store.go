@@ -67,9 +67,10 @@ func (e *BaseError) Unwrap() []error { return []error{ErrBase, e.Err} }
 
 // bases are the open stores in which layers are looked for, the first one first.
 type bases struct {
-	stores []Store
-	files  []*squashfs.Reader
-	layers map[string]*baseLayer
+	stores   []Store
+	files    []*squashfs.Reader
+	layers   map[string]*baseLayer
+	skeleton skeleton // the one that was last read
 }
 
 func openBases(stores []Store) (*bases, error) {
@@ -97,7 +98,7 @@ func (b *bases) layer(id string) (*baseLayer, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", b.stores[n].Name, err)
 		}
-		l := &baseLayer{store: b.stores[n].Name, id: id, files: files}
+		l := &baseLayer{of: b, store: b.stores[n].Name, id: id, files: files}
 		b.layers[id] = l
 		return l, nil
 	}
@@ -105,7 +106,8 @@ func (b *bases) layer(id string) (*baseLayer, error) {
 }
 
 func (b *bases) close() {
+	b.skeleton.close()
 	for _, l := range b.layers {
-		l.close()
+		l.closeFile()
 	}
 }
