@@ -27,7 +27,8 @@ const (
 	// window is that of the encoder in bytes: an old content is at most a dictionary away from the new one.
 	window = 8 << 20
 	// maxRepeats is how often a block is decompressed, on average, because contents are not in the
-	// order of their stream. A maker repeats no contents shorter than minRepeated from other blocks.
-	maxRepeats  = maxBlock / minRepeated
+	// order of their stream. A maker repeats no contents shorter than minRepeated from other blocks: one
+	// needs its own block, and the next content the current block again.
+	maxRepeats  = 2 * maxBlock / minRepeated
 	minRepeated = 64 << 10
 )
