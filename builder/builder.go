@@ -27,6 +27,8 @@ type Options struct {
 	Out string
 	// From names the bases of a delta: folders of appliances or of deltas, ISOs, locks. A node has one of them.
 	From []string
+	// Thin makes a thin delta, for which the bases must have contents.
+	Thin bool
 	// Access says how to reach registries.
 	Access storage.Access
 	// Lock of an earlier build: its tags keep their digests.
@@ -61,7 +63,12 @@ func (o *Options) validate() error {
 }
 
 // format returns the format of the store. The appliance must be valid.
-func (o Options) format() format.Format { return format.Of(o.Appliance.Spec.Store.Format) }
+func (o Options) format() format.Format {
+	if o.Thin {
+		return format.OfThin()
+	}
+	return format.Of(o.Appliance.Spec.Store.Format)
+}
 
 // writable returns an error if this process may not write the store's format.
 func (o Options) writable() error {

@@ -42,9 +42,11 @@ type DeltaResult struct {
 	Store       string `json:"store"`
 	StoreSize   int64  `json:"storeSize"`
 	StoreDigest string `json:"storeDigest"`
-	// StoreRootHash is the root of the store's hash tree.
-	StoreRootHash string   `json:"storeRootHash"`
-	Warnings      []string `json:"warnings,omitempty"`
+	// StoreRootHash is the root of the store's hash tree; "" of a thin delta.
+	StoreRootHash string `json:"storeRootHash,omitempty"`
+	// Thin is about the store that nodes make of a thin delta; nil for another delta.
+	Thin     *pinset.Thin `json:"thin,omitempty"`
+	Warnings []string     `json:"warnings,omitempty"`
 	// Seconds is the duration of the build.
 	Seconds float64 `json:"seconds"`
 }
@@ -70,7 +72,14 @@ func Delta(ctx context.Context, o Options) (DeltaResult, error) {
 		return DeltaResult{}, err
 	}
 	defer program.Close() // nil if there is none
-	p, err := run(ctx, o, recipe{program: program, bases: bases})
+	r := recipe{program: program, bases: bases}
+	if o.Thin {
+		if r.opened, err = o.openBases(ctx); err != nil {
+			return DeltaResult{}, err
+		}
+		defer closeBases(r.opened)
+	}
+	p, err := run(ctx, o, r)
 	if err != nil {
 		return DeltaResult{}, err
 	}
@@ -78,6 +87,7 @@ func Delta(ctx context.Context, o Options) (DeltaResult, error) {
 		ReleaseID: p.lock.ReleaseID, Platform: p.lock.Platform, Out: filepath.Clean(o.Out), Totals: p.lock.Totals(),
 		New: missing(*p.common, p.lock), Bases: p.common.Delta.Bases,
 		Store: p.store.Name, StoreSize: p.store.Size, StoreDigest: p.store.Digest(), StoreRootHash: p.store.RootHash(),
+		Thin:     p.common.Delta.Thin,
 		Warnings: slices.Concat(warnings, refused, p.warnings), Seconds: time.Since(started).Seconds(),
 	}, nil
 }
@@ -91,7 +101,7 @@ func (o *Options) validateDelta() (warnings []string, err error) {
 		return nil, ErrNoBase
 	}
 	s := &o.Appliance.Spec
-	if f := o.format().Describe(); f.Delta == "" {
+	if f := format.Of(s.Store.Format).Describe(); f.Delta == "" {
 		return nil, fmt.Errorf("%w: spec.store.format is %s, and a delta is a %s",
 			spec.ErrAppliance, f.Name, format.NamesWith(func(d format.Description) bool { return d.Delta != "" }))
 	}

@@ -21,6 +21,8 @@ type recipe struct {
 	program *os.File
 	// bases are the bases of a delta; nil for an appliance.
 	bases []base.Base
+	// opened are the stores of the bases; nil unless the delta is thin.
+	opened []*base.Contents
 }
 
 // product is the result of run.
@@ -141,6 +143,8 @@ type contents struct {
 	// appliance.
 	common *base.Common
 	delta  []byte
+	// bases are the stores of the bases of a thin delta; nil for any other.
+	bases []*base.Contents
 	// texts are small files of the folder, other than the lock and the manifests.
 	texts map[string]artifact.Text
 	live  artifact.LiveISO
@@ -169,6 +173,7 @@ func (r recipe) contents(p plan) (contents, error) {
 	var text bytes.Buffer
 	err := common.Delta.Encode(&text)
 	c.common, c.delta, c.images = &common, text.Bytes(), newLayers(common, p.Images)
+	c.bases = r.opened
 	c.artifacts = newArtifacts(common, p.Artifacts)
 	c.blobs = blobsOf(c.artifacts)
 	c.texts = map[string]artifact.Text{artifact.DeltaFile: {Content: c.delta, Perm: 0o644}}

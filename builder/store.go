@@ -119,6 +119,9 @@ func (w storeWriter) storeOptions() format.Options {
 			return w.common.AddTo(s, w.plan.lock(w.plan.Images).Images)
 		}
 	}
+	if w.bases != nil {
+		o.Thin = w.thin()
+	}
 	return o
 }
 

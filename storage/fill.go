@@ -257,6 +257,17 @@ func limited(c *Client, l pinset.LockedLayer, open func(context.Context) (io.Rea
 	return compose.Blob{DiffID: l.DiffID, Limits: c.limits, Turn: c.turn, Open: open}
 }
 
+// AddRecords adds the records of images to a store that has none of their layers: that of a thin delta.
+func AddRecords(store *compose.Store, images []Resolved) {
+	_ = addImages(images, store, func( // add never fails
+		_ *Resolved, l pinset.LockedLayer, as compose.Layer,
+	) (compose.LayerInfo, error) {
+		return compose.LayerInfo{
+			ID: layout.LayerID(as.Parent, l.DiffID), Size: l.UnpackedSize, Inodes: l.Inodes, RootAttributes: l.RootAttributes,
+		}, nil
+	})
+}
+
 // imageAdder is a store that records images.
 type imageAdder interface{ AddImage(compose.Image) }
 

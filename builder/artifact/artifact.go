@@ -38,6 +38,7 @@ var (
 // Names of the other files in a delta's folder, which has a lock, manifests and sums too.
 const (
 	DeltaStoreFile = layout.DeltaStoreFile
+	ThinStoreFile  = layout.ThinStoreFile // instead, of a thin delta
 	DeltaFile      = layout.DeltaFile
 )
 

@@ -18,7 +18,7 @@ func FindStore(name string) (root.StoreFile, error) {
 		return root.StoreFile{}, err
 	}
 	if fi.IsDir() {
-		for _, file := range []string{DeltaStoreFile, StoreFile} {
+		for _, file := range []string{DeltaStoreFile, ThinStoreFile, StoreFile} {
 			store := filepath.Join(name, file)
 			if fi, err := os.Stat(store); err == nil {
 				return root.StoreFile{File: store, Size: fi.Size()}, nil

@@ -57,8 +57,9 @@ func Medium(ctx context.Context, o MediumOptions) error {
 		return fmt.Errorf("%s: %w: %s has changed: SHA-256 %s, want %s", o.Dir, ErrVerify, store, sum, sums[store])
 	}
 	rootHash := layout.RootHashFile(store)
-	inside := map[string]string{
-		ISOStore: sum, ISOLock: sums[LockFile], ISORootHash: sums[rootHash], ISOProvenance: sums[ProvenanceFile],
+	inside := map[string]string{ISOStore: sum, ISOLock: sums[LockFile], ISOProvenance: sums[ProvenanceFile]}
+	if sums[rootHash] != "" { // a thin delta has no hash tree
+		inside[ISORootHash] = sums[rootHash]
 	}
 	signing, err := o.sign(ctx, store)
 	if err != nil {
@@ -120,7 +121,7 @@ func writable(name, dir string) error {
 // mediumOf returns the volume label for a folder's medium, and the store's name in the folder.
 func mediumOf(dir string, sums layout.Sums) (label, store string, err error) {
 	if IsDelta(sums) {
-		return layout.MediumLabel, DeltaStoreFile, nil
+		return layout.MediumLabel, deltaStore(sums), nil
 	}
 	config, err := input.Read(filepath.Join(dir, IgnitionFile))
 	if err != nil {

@@ -28,7 +28,7 @@ const partGrain = 1 << 20
 func split(ctx context.Context, o MediumOptions, sums layout.Sums) (err error) {
 	store := StoreFile
 	if IsDelta(sums) {
-		store = DeltaStoreFile
+		store = deltaStore(sums)
 	}
 	if sums[store] == "" {
 		return fmt.Errorf("%s: %w", o.Dir, ErrNoMedium)
@@ -50,6 +50,9 @@ func split(ctx context.Context, o MediumOptions, sums layout.Sums) (err error) {
 		return fmt.Errorf("%s: %w: %s has changed: SHA-256 %s, want %s", o.Dir, ErrVerify, store, known[store], sums[store])
 	}
 	for _, name := range []string{LockFile, ProvenanceFile, layout.RootHashFile(store)} {
+		if sums[name] == "" { // a thin delta has no hash tree
+			continue
+		}
 		content, err := input.Read(filepath.Join(o.Dir, name))
 		if err != nil {
 			return err

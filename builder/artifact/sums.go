@@ -42,7 +42,17 @@ func ParseSums(content []byte, where, file string) (layout.Sums, error) {
 }
 
 // IsDelta reports whether the sums are those of a delta's folder.
-func IsDelta(sums layout.Sums) bool { return sums[DeltaFile]+sums[DeltaStoreFile] != "" }
+func IsDelta(sums layout.Sums) bool { return sums[DeltaFile]+deltaStore(sums) != "" }
+
+// deltaStore returns the name of the store in a delta's folder, "" if the sums list none.
+func deltaStore(sums layout.Sums) string {
+	for _, name := range []string{DeltaStoreFile, ThinStoreFile} {
+		if sums[name] != "" {
+			return name
+		}
+	}
+	return ""
+}
 
 // SumTree adds to sums the SHA-256 of every file below dir, except SHA256SUMS and files that are in sums
 // already. store is the store's name; if it is a folder, only its regular files are hashed.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -34,7 +35,7 @@ type Base struct {
 	Locked pinset.Lock
 }
 
-// Read reads bases from folders, ISOs and locks. All of them must be for the platform.
+// Read reads bases from folders, ISOs, mount points of stores, and locks. All of them must be for the platform.
 func Read(names []string, platform pinset.Platform) ([]Base, error) {
 	var bases []Base
 	for _, name := range names {
@@ -56,6 +57,9 @@ func readBase(name string) (Base, error) {
 		return Base{}, err
 	}
 	if fi.IsDir() {
+		if content, err := input.Read(filepath.Join(name, layout.OwnLock)); err == nil { // a store that is mounted there
+			return newBase(filepath.Join(name, layout.OwnLock), content, "", "")
+		}
 		return folderBase(name)
 	}
 	if image, f, err := iso.OpenFile(name); err == nil {
@@ -240,6 +244,9 @@ func inAll(bases []Base) map[string]compose.LayerInfo {
 	}
 	return all
 }
+
+// Layers returns the IDs of the layers that all bases have, sorted.
+func (c Common) Layers() []string { return slices.Sorted(maps.Keys(c.layers)) }
 
 // Missing returns the layers of an image that are not in all bases.
 func (c Common) Missing(img pinset.LockedImage) (layers []pinset.LockedLayer) {

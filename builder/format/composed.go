@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/opencontainers/go-digest"
+	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/storage"
@@ -67,7 +68,7 @@ func (c *composed) Add(f File) error {
 	case f.Program != nil:
 		return c.addProgram(f)
 	case f.Open != nil:
-		return c.addPacked(f)
+		return c.addPacked(f, c.Store)
 	}
 	return c.AddFile(f.Name, f.Perm, bytes.NewReader(f.Content))
 }
@@ -82,14 +83,14 @@ func (c *composed) addProgram(f File) error {
 		return err
 	}
 	f.Open = func() (io.ReadCloser, error) { return io.NopCloser(content()), nil }
-	if err := c.addPacked(f); err != nil {
+	if err := c.addPacked(f, c.Store); err != nil {
 		return fmt.Errorf("%s %w", f.Program.Name(), err)
 	}
 	return nil
 }
 
-// addPacked adds a file that is the same in every build. The cache keeps it packed, like a layer.
-func (c *composed) addPacked(f File) error {
+// addPacked adds a file that is the same in every build to stores. The cache keeps it packed, like a layer.
+func (c *composed) addPacked(f File, stores ...*compose.Store) error {
 	key := cache.Key{Digest: f.Digest, Encoding: c.compressor.Encoding() + BlobEncoding}
 	pack, ok := c.opts.Cache.Get(key)
 	if !ok {
@@ -102,14 +103,26 @@ func (c *composed) addPacked(f File) error {
 			return err
 		}
 	}
+	defer pack.Close() // each store closes its own
 	size, err := pack.Stat()
-	if err == nil {
-		err = c.AddPackedFile(f.Name, f.Perm, f.Digest, pack, size.Size())
-	}
-	if err != nil {
-		_ = pack.Close() // it was only read
+	for _, store := range stores {
+		if err == nil {
+			err = addPack(store, f, pack, size.Size())
+		}
 	}
 	return err
+}
+
+func addPack(store *compose.Store, f File, pack *os.File, size int64) error {
+	fd, err := unix.FcntlInt(pack.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "dup", Path: pack.Name(), Err: err}
+	}
+	own := os.NewFile(uintptr(fd), pack.Name())
+	if err := store.AddPackedFile(f.Name, f.Perm, f.Digest, own, size); err != nil {
+		return errors.Join(err, own.Close())
+	}
+	return nil
 }
 
 // pack adds the pack of a file to the cache.

@@ -36,12 +36,12 @@ type Format interface {
 }
 
 // table lists all formats. The first one is the default.
-var table = []Format{squashFormat{}, tarFormat{}, dirFormat{}}
+var table = []Format{squashFormat{}, tarFormat{}, dirFormat{}, thinFormat{}}
 
 // Description lists the properties of a format.
 type Description struct {
 	Name Name
-	// File is the store's name in an appliance's folder.
+	// File is the store's name in an appliance's folder; "" if the format cannot be an appliance's.
 	File string
 	// Delta is the store's name in a delta's folder; "" if the format cannot be a delta's.
 	Delta string
@@ -99,6 +99,8 @@ type Options struct {
 	Packing squashfs.Options
 	// Cache keeps packs; the zero value keeps nothing.
 	Cache cache.Cache
+	// Thin says how to make a thin delta; only its format has it.
+	Thin Thin
 	// AddBases adds the layers of the bases to a delta's store; nil for an appliance.
 	AddBases func(*compose.Store) error
 	// CheckSize is called if the size of the store is known before it is written; its error ends the build.
@@ -132,34 +134,39 @@ type File struct {
 	Digest digest.Digest
 }
 
-// Names returns the names of all formats.
+// Names returns the names of all formats of appliances.
 func Names() (names []string) {
 	for _, f := range table {
-		names = append(names, string(f.Describe().Name))
+		if d := f.Describe(); d.File != "" {
+			names = append(names, string(d.Name))
+		}
 	}
 	return names
 }
 
-// NamesWith returns the names of the formats with a property, as text for a message.
+// NamesWith returns the names of the formats of appliances with a property, as text for a message.
 func NamesWith(has func(Description) bool) string {
 	var names []string
 	for _, f := range table {
-		if d := f.Describe(); has(d) {
+		if d := f.Describe(); d.File != "" && has(d) {
 			names = append(names, string(d.Name))
 		}
 	}
 	return strings.Join(names, " or ")
 }
 
-// Of returns the format with the name, or nil.
+// Of returns the format of an appliance with the name, or nil.
 func Of(name Name) Format {
 	for _, f := range table {
-		if name == f.Describe().Name || name == "" {
+		if d := f.Describe(); d.File != "" && (name == d.Name || name == "") {
 			return f
 		}
 	}
 	return nil
 }
+
+// OfThin returns the format of thin deltas.
+func OfThin() Format { return thinFormat{} }
 
 // Find returns the format of the store in the folder with the sums, and the store's name there. The format
 // is nil if the sums list no store.

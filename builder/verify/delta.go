@@ -36,6 +36,8 @@ type Delta struct {
 	Bases []string `json:"bases,omitempty"`
 	// Mounted is true if containers/storage has checked the delta and its bases, mounted together.
 	Mounted bool `json:"mounted"`
+	// Thin describes a thin delta; nil for another delta.
+	Thin *Thin `json:"thin,omitempty"`
 }
 
 // delta compares delta.json in a delta's folder with the one in its store.
@@ -57,7 +59,7 @@ func (v *Result) delta(dir string, lock pinset.Lock) error {
 	case err != nil:
 		return err
 	case d == nil || !bytes.Equal(d.text, content):
-		return fmt.Errorf("%s has another %s", artifact.DeltaStoreFile, artifact.DeltaFile)
+		return fmt.Errorf("%s has another %s", filepath.Base(store.File), artifact.DeltaFile)
 	}
 	v.Delta = d.verified()
 	return nil
@@ -67,12 +69,17 @@ func (v *Result) delta(dir string, lock pinset.Lock) error {
 type storedDelta struct {
 	pinset.Delta
 	text []byte
-	// own are the layers in the delta's store, by their IDs.
-	own map[string]bool
+	// own are the layers in the delta's store, by their IDs; those of a thin delta are in the store that a node makes.
+	own  map[string]bool
+	lock pinset.Lock
 }
 
 func (d *storedDelta) verified() *Delta {
-	return &Delta{Layers: len(d.own), Needs: len(d.Needs)}
+	v := &Delta{Layers: len(d.own), Needs: len(d.Needs)}
+	if d.Thin != nil {
+		v.Thin = &Thin{StoreSize: d.Thin.StoreSize}
+	}
+	return v
 }
 
 // openDelta reads the description of a delta from its store, and compares the store with the lock. It
@@ -86,7 +93,7 @@ func openDelta(store root.StoreFile, lock pinset.Lock) (d *storedDelta, err erro
 		if err != nil {
 			return fmt.Errorf("store: %w", err)
 		}
-		found := storedDelta{text: text}
+		found := storedDelta{text: text, lock: lock}
 		if found.Delta, err = pinset.DecodeDelta(bytes.NewReader(text)); err != nil {
 			return fmt.Errorf("store: %w", err)
 		}
@@ -94,7 +101,11 @@ func openDelta(store root.StoreFile, lock pinset.Lock) (d *storedDelta, err erro
 			return err
 		}
 		d = &found
-		return cmp.Or(errors.Join(sameLock(files, lock), sameLayers(files, found.own)), auditStore(files))
+		layers := sameLayers(files, found.own)
+		if found.Thin != nil {
+			layers = found.sameRecipes(store)
+		}
+		return cmp.Or(errors.Join(sameLock(files, lock), layers), auditStore(files))
 	})
 	return d, err
 }
@@ -213,92 +224,119 @@ func WithBases(ctx context.Context, name string, bases []string, hooks progress.
 	if v.Delta == nil {
 		return Result{}, fmt.Errorf("%s: %w", name, ErrNotDelta)
 	}
-	c := completion{baseLayers: map[string]bool{}}
+	c := completion{}
+	defer c.close()
 	if err := c.open(name); err != nil {
 		return Result{}, err
 	}
+	var damaged error // a base, of which the recipes of a thin delta tell more
 	for _, b := range bases {
-		if err := c.add(ctx, b, hooks); err != nil {
+		err := c.add(ctx, b, hooks)
+		if c.delta.Thin != nil && errors.Is(err, artifact.ErrVerify) && ctx.Err() == nil {
+			damaged = errors.Join(damaged, err)
+		} else if err != nil {
 			return Result{}, err
 		}
 	}
-	if err := c.check(ctx, hooks); err != nil {
+	err = c.check(ctx, hooks)
+	if err = errors.Join(err, damaged); err != nil {
 		if ctx.Err() != nil || errors.Is(err, root.ErrMount) {
 			return Result{}, cmp.Or(ctx.Err(), err)
 		}
 		return Result{}, fmt.Errorf("%s with %s: %w:\n%w", name, strings.Join(bases, ", "), artifact.ErrVerify, err)
 	}
 	v.Unchecked, v.Delta.Bases, v.Delta.Mounted = c.unchecked, bases, len(c.unchecked) == 0
+	if v.Delta.Thin != nil {
+		v.Delta.Thin.Rebuilt = c.rebuilt
+	}
 	return v, nil
 }
 
 // completion checks a delta with its bases.
 type completion struct {
-	lock  pinset.Lock
+	delta     *storedDelta
+	stores    []stored // that of the delta first
+	unchecked []string
+	// rebuilt is how many layers of the delta were put together; opened are the stores that were opened for that.
+	rebuilt int
+	opened  []base.Store
+}
+
+// stored is a store of a completion.
+type stored struct {
+	root.StoreFile
+	name string
+	// layers are those that the store has, by their IDs; File is "" if only its lock is known.
+	layers map[string]bool
+	// delta is nil if the store is not one of a delta.
 	delta *storedDelta
-	// baseLayers are the layers of the bases, by their IDs.
-	baseLayers map[string]bool
-	stores     []root.StoreFile
-	unchecked  []string
 }
 
 // open opens the delta, which Artifact has verified.
-func (c *completion) open(name string) (err error) {
-	if c.lock, err = artifact.ReadLock(name); err != nil {
+func (c *completion) open(name string) error {
+	lock, err := artifact.ReadLock(name)
+	if err != nil {
 		return err
 	}
 	store, err := artifact.FindStore(name)
 	if err != nil {
 		return err
 	}
-	c.stores = []root.StoreFile{store}
-	c.delta, err = openDelta(store, c.lock)
+	if c.delta, err = openDelta(store, lock); err == nil {
+		c.stores = []stored{{store, name, c.delta.own, c.delta}}
+	}
 	return err
 }
 
 // add verifies a base, and records its layers.
 func (c *completion) add(ctx context.Context, name string, hooks progress.Hooks) error {
-	b, err := base.Read([]string{name}, c.lock.Platform)
+	b, err := base.Read([]string{name}, c.delta.lock.Platform)
 	if err != nil {
 		return err
 	}
+	var damaged error
 	if b[0].Store != "" {
-		if _, err := Artifact(ctx, name, hooks); err != nil {
-			return err
+		if _, damaged = Artifact(ctx, name, hooks); damaged != nil && c.delta.Thin == nil {
+			return damaged
 		}
 	}
 	store, err := artifact.FindStore(name)
 	if err != nil {
-		return err
+		return errors.Join(damaged, err)
 	}
 	if store.File == "" {
 		c.unchecked = append(c.unchecked, name+" has no store that can be mounted: its layers were read from the lock only")
-	} else {
-		c.stores = append(c.stores, store)
 	}
-	d, err := openDelta(store, b[0].Locked)
-	if err != nil {
-		return fmt.Errorf("%s: %w: %w", name, artifact.ErrVerify, err)
+	s := stored{StoreFile: store, name: name, layers: map[string]bool{}}
+	if s.delta, err = openDelta(store, b[0].Locked); err != nil {
+		return cmp.Or(damaged, fmt.Errorf("%s: %w: %w", name, artifact.ErrVerify, err))
 	}
 	for id := range b[0].Layers() {
-		if d == nil || d.own[id] { // the lock of a delta lists the layers of its bases too
-			c.baseLayers[id] = true
+		if s.delta == nil || s.delta.own[id] { // the lock of a delta lists the layers of its bases too
+			s.layers[id] = true
 		}
 	}
-	return nil
+	c.stores = append(c.stores, s)
+	return damaged
+}
+
+// lacks returns the layers that a delta requires of other stores, and that these do not have.
+func (d *storedDelta) lacks(stores []stored) []string {
+	return slices.DeleteFunc(d.Requires(), func(id string) bool {
+		return slices.ContainsFunc(stores, func(s stored) bool { return s.layers[id] })
+	})
 }
 
 // check reports missing layers, and problems that containers/storage finds.
 func (c *completion) check(ctx context.Context, hooks progress.Hooks) error {
-	var missing []string
-	for _, n := range c.delta.Needs {
-		if !c.baseLayers[n.Layer] {
-			missing = append(missing, n.Layer)
-		}
-	}
-	if len(missing) > 0 {
-		return fmt.Errorf("%w: %d of %d are missing, such as %s", ErrMissing, len(missing), len(c.delta.Needs),
+	if missing := c.delta.lacks(c.stores[1:]); len(missing) > 0 {
+		return fmt.Errorf("%w: %d of %d are missing, such as %s", ErrMissing, len(missing), len(c.delta.Requires()),
 			missing[0])
+	}
+	if len(c.unchecked) == 0 {
+		if err := c.rebuild(ctx, hooks); err != nil {
+			return err
+		}
 	}
 	var errs []error
 	if why := root.CannotExamine(); why != "" {
@@ -308,7 +346,11 @@ func (c *completion) check(ctx context.Context, hooks progress.Hooks) error {
 		return nil
 	}
 	hooks.Begin("check layers", 0)
-	problems, err := root.Examine(ctx, c.stores)
+	var stores []root.StoreFile
+	for _, s := range c.stores {
+		stores = append(stores, s.StoreFile)
+	}
+	problems, err := root.Examine(ctx, stores)
 	if err != nil {
 		return err
 	}

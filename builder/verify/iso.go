@@ -107,6 +107,9 @@ func (v *Result) sumInISO(
 	}
 	v.StoreDigest = artifact.Store{Sum: sum}.Digest()
 	tree, err := check.Tree()
+	if errors.Is(err, verity.ErrNoTree) && sums[artifact.ISORootHash] == "" {
+		return sum, nil // medium accepts that of a thin delta
+	}
 	if err != nil {
 		return sum, fmt.Errorf("%s: %w", file, err)
 	}
@@ -125,6 +128,9 @@ func (v *Result) medium(name string, lock pinset.Lock) error {
 		v.Delta = d.verified()
 	} else if err == nil {
 		err = checkStore(store, lock)
+	}
+	if err == nil && store.File != "" && v.StoreRootHash == "" && (d == nil || d.Thin == nil) {
+		err = fmt.Errorf("%s: %w", artifact.ISOStore, verity.ErrNoTree)
 	}
 	return err
 }

@@ -12,20 +12,22 @@ func deltaCommand() *cobra.Command {
 	var cache cacheFlags
 	var sign signFlags
 	var from []string
+	var thin bool
 	var out string
 	cmd := &cobra.Command{
 		Use:   "delta --from old/ {-c appliance.yaml | --set sets.yaml} -o delta/",
 		Short: "Build a store of the layers that nodes lack, to mount in addition to theirs",
 		Example: `  pinbox delta --from old/ -c appliance.yaml -o delta/
   pinbox delta --from old.iso --from older/pinbox.lock.json --set worker.yaml -o delta/
-  pinbox delta --from old/ -c appliance.yaml --node-binary pinbox-node-arm64 -o delta/`,
+  pinbox delta --from old/ -c appliance.yaml --node-binary pinbox-node-arm64 -o delta/
+  pinbox delta --from old/ -c appliance.yaml -o delta/ --thin`,
 		Args: inputsByFlags,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opts, err := in.options()
 			if err != nil {
 				return err
 			}
-			opts.From = from
+			opts.From, opts.Thin = from, thin
 			if opts.Out, err = requireOut(out); err != nil {
 				return err
 			}
@@ -46,6 +48,9 @@ func deltaCommand() *cobra.Command {
 		},
 	}
 	addFrom(cmd.Flags(), &from)
+	cmd.Flags().BoolVar(&thin, "thin", false, "write what has changed in the files of the layers, from which nodes "+
+		"make the store; --from then needs stores, and not locks")
+	cli.Under("Inputs", cmd.Flags())
 	in.add(cmd.Flags())
 	in.addAPI(cmd.Flags())
 	cache.add(cmd.Flags())

@@ -27,6 +27,7 @@ import (
 	"github.com/pinbox/pinbox/storage/root"
 	"github.com/pinbox/pinbox/storage/signature"
 	"github.com/pinbox/pinbox/storage/squashfs"
+	"github.com/pinbox/pinbox/storage/thin"
 )
 
 func exitHelp() string {
@@ -75,6 +76,19 @@ var table = []cli.Row{
 	{
 		signature.ErrInvalid, cli.ExitDamaged,
 		"find out who made it; --key names the key of the one who should have",
+	},
+	{
+		thin.ErrBase, cli.ExitDamaged,
+		"copy the base again from an intact copy, or build it again; a delta by layers, without --thin, does not read it",
+	},
+	{thin.ErrDamaged, cli.ExitDamaged, "copy the thin delta again from an intact copy, or build it again"},
+	{
+		base.ErrNoContents, cli.ExitInput,
+		"name the folder, the ISO or the medium of the store with --from, or the folder where it is mounted",
+	},
+	{
+		base.ErrIncomplete, cli.ExitInput,
+		"put the folders or ISOs of the delta and of what it was built over into one folder",
 	},
 	{artifact.ErrVerify, cli.ExitDamaged, "copy it again from an intact copy, or build it again"},
 	{

@@ -162,6 +162,9 @@ func printDelta(cmd *cobra.Command, output cli.Output, r builder.DeltaResult) er
 		return output.Encode(cmd.OutOrStdout(), r)
 	}
 	printWarnings(cmd, r.Warnings)
+	if r.Thin != nil {
+		return printThinDelta(cmd, r)
+	}
 	_, err := fmt.Fprintf(cmd.OutOrStdout(),
 		`built a delta of %s for %s in %s: %s in a store of %s, with %s, out of %s of layers
   %s/%s  the layers that nodes with %s lack
@@ -174,6 +177,29 @@ on the node: pinbox-node attach, with the medium, or with the folder copied ther
 		ofAll(r.New, r.Totals), bytesize.Format(r.New.Bytes), r.Out, r.Store, anyOf(len(r.Bases)), r.Out,
 		artifact.ManifestsDir, r.Out)
 	return err
+}
+
+func printThinDelta(cmd *cobra.Command, r builder.DeltaResult) error {
+	_, err := fmt.Fprintf(cmd.OutOrStdout(),
+		`built a thin delta of %s for %s in %s: %s in %s, %s of the %s of a delta by layers, with %s
+  %s/%s  what has changed in the layers that nodes with %s lack
+  %s/%s  PinnedImageSets for a cluster: oc apply -f
+next: pinbox verify %s --base, with the folder or ISO of %s
+on the node: pinbox-node attach makes a store of %s of it
+`,
+		release(r.ReleaseID), r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond),
+		imagesOf(r.Totals), bytesize.Format(r.StoreSize), percent(r.StoreSize, r.Thin.StoreSize),
+		bytesize.Format(r.Thin.StoreSize), ofAll(r.New, r.Totals), r.Out, r.Store, anyOf(len(r.Bases)), r.Out,
+		artifact.ManifestsDir, r.Out, anyOf(len(r.Bases)), bytesize.Format(r.Thin.StoreSize))
+	return err
+}
+
+// percent is a share of a whole.
+func percent(part, whole int64) string {
+	if whole == 0 {
+		return "all"
+	}
+	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(whole))
 }
 
 func printVerified(cmd *cobra.Command, output cli.Output, v verify.Result) error {

@@ -1,0 +1,291 @@
+package builder_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/base"
+	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/builder/verify"
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/appliance"
+	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/thin"
+	"github.com/pinbox/pinbox/storage/verity"
+)
+
+// library is a file that cannot be compressed, with a change in each release.
+func library(release int) string {
+	b := make([]byte, 600_000)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(b) // never fails
+	return string(b[:300_000]) + fmt.Sprintf("release %d", release) + string(b[300_000:])
+}
+
+// rebuilt puts releases of two images into a registry, and returns their pins: each release has another base, in
+// which one file has changed and one is new, and the same layers on it.
+func rebuilt(t *testing.T, releases int) (pins [][]string) {
+	t.Helper()
+	registry, _ := appliance.Registry(t)
+	layer := func(entries ...sample.Entry) *sample.Layer {
+		stream, err := sample.Tar(entries...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := sample.NewLayer(stream, types.OCILayer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	for n := range releases {
+		bottom := layer(sample.File("usr/lib/same", strings.Repeat("the same ", 20_000)),
+			sample.File("usr/lib/library", library(n)), sample.File("etc/release", fmt.Sprint(n)),
+			sample.File(fmt.Sprintf("usr/new-%d", n), fmt.Sprintf("new in %d", n)),
+			sample.File("deleted", "by the layer above"))
+		var release []string
+		for _, name := range []string{"one", "two"} {
+			img, err := sample.Image("amd64", false, bottom, layer(sample.File(name, strings.Repeat(name, 1000)),
+				sample.Hardlink(name+"-again", name), sample.Whiteout("deleted")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			pin, err := registry.Push(t.Context(), "rebuilt/"+name, img)
+			if err != nil {
+				t.Fatal(err)
+			}
+			release = append(release, pin)
+		}
+		pins = append(pins, release)
+	}
+	return pins
+}
+
+// site makes the folders of a site, side by side.
+type site struct {
+	t    *testing.T
+	dir  string
+	pins [][]string // of the releases
+}
+
+func newSite(t *testing.T, releases int) site {
+	t.Helper()
+	return site{t, t.TempDir(), rebuilt(t, releases)}
+}
+
+func (s site) options(name string, release int) builder.Options {
+	s.t.Helper()
+	o := options(s.t, sample.Set("worker", s.pins[release]...))
+	o.Out = filepath.Join(s.dir, name)
+	return o
+}
+
+// full makes the folder of an appliance of a release.
+func (s site) full(name string, release int) string {
+	s.t.Helper()
+	o := s.options(name, release)
+	build(s.t, o)
+	return o.Out
+}
+
+// delta makes the folder of a delta to a release.
+func (s site) delta(name string, thin bool, release int, from ...string) builder.DeltaResult {
+	s.t.Helper()
+	o := s.options(name, release)
+	o.Thin, o.From = thin, from
+	r, err := builder.Delta(s.t.Context(), o)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r
+}
+
+// rebuild returns the store that a node makes of a thin delta.
+func (s site) rebuild(delta string, bases ...string) []byte {
+	s.t.Helper()
+	open := func(name string) base.Store {
+		store, err := base.OpenStore(name)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.t.Cleanup(func() { store.Close() })
+		return store
+	}
+	var stores []base.Store
+	for _, b := range bases {
+		stores = append(stores, open(b))
+	}
+	whole, err := open(delta).Rebuild(s.t.Context(), stores, s.t.TempDir(), nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer whole.Close()
+	var got bytes.Buffer
+	in := whole.Thin()
+	if _, err := io.Copy(&got, io.NewSectionReader(in.File, 0, in.Size)); err != nil {
+		s.t.Fatal(err)
+	}
+	return got.Bytes()
+}
+
+// verified checks a thin delta with its bases.
+func (s site) verified(delta string, bases ...string) verify.Result {
+	s.t.Helper()
+	v, err := verify.WithBases(s.t.Context(), delta, bases, progress.Hooks{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return v
+}
+
+// The store that a node makes of a thin delta is that of the delta, byte for byte, and thin.storeSize is its size. The
+// thin delta is much smaller.
+func TestThinDeltaGivesTheDelta(t *testing.T) {
+	s := newSite(t, 2)
+	old := s.full("old", 0)
+	delta, thin := s.delta("delta", false, 1, old), s.delta("thin", true, 1, old)
+	if thin.Store != artifact.ThinStoreFile || thin.Thin == nil || thin.Thin.StoreSize != delta.StoreSize ||
+		thin.StoreRootHash != "" || thin.StoreSize > delta.StoreSize/10 {
+		t.Errorf("got %+v of %d bytes, want the store size %d and a tenth of it", thin.Thin, thin.StoreSize, delta.StoreSize)
+	}
+	want, err := os.ReadFile(filepath.Join(delta.Out, delta.Store))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.rebuild(thin.Out, old); !bytes.HasPrefix(want, got) || verity.Size(int64(len(got))) != int64(len(want)) {
+		t.Errorf("got another store of %d bytes than that of %d", len(got), len(want))
+	}
+	v := s.verified(thin.Out, old)
+	if v.Delta.Thin.Rebuilt != 3 || v.Delta.Mounted != (os.Geteuid() == 0) {
+		t.Errorf("got %+v, %+v, want 3 layers, and all mounted for root", v.Delta, v.Delta.Thin)
+	}
+}
+
+// Equal inputs give equal thin deltas, with and without a cache, and whatever the order of the bases.
+func TestThinDeltaIsReproducible(t *testing.T) {
+	s := newSite(t, 3)
+	old, newer := s.full("old", 0), s.full("newer", 1)
+	want := s.delta("first", true, 2, old, newer).Out
+	sameFolders(t, want, s.delta("second", true, 2, newer, old).Out)
+	cache := t.TempDir()
+	for _, name := range []string{"cold", "cached"} {
+		o := s.options(name, 2)
+		o.Thin, o.From, o.Cache.Dir = true, []string{old, newer}, cache
+		if _, err := builder.Delta(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		sameFolders(t, want, o.Out)
+	}
+}
+
+// A node with any of several bases can make the store. Of layers that only one of them has, nothing is read.
+func TestThinDeltaForSeveralBases(t *testing.T) {
+	s := newSite(t, 3)
+	old, newer := s.full("old", 0), s.full("newer", 1)
+	both := s.delta("both", true, 2, old, newer)
+	if one := s.delta("one", true, 2, newer); len(both.Thin.Reads) != 0 || len(one.Thin.Reads) == 0 {
+		t.Errorf("got reads of the layers %v, and of %v with one base, want none and some", both.Thin.Reads, one.Thin.Reads)
+	}
+	if a, b := s.rebuild(both.Out, old), s.rebuild(both.Out, newer); !bytes.Equal(a, b) {
+		t.Error("got two stores, want equal ones")
+	}
+}
+
+// A thin delta can be made over a thin delta that is beside its base, over an ISO, and over a mounted store.
+func TestThinDeltaOverOtherStores(t *testing.T) {
+	s := newSite(t, 3)
+	old := s.full("old", 0)
+	first := s.delta("first", true, 1, old)
+	second := s.delta("second", true, 2, first.Out)
+	if len(second.Thin.Reads) == 0 || second.StoreSize > first.StoreSize*3/2 {
+		t.Errorf("got %d bytes that read %v, want about the %d of the first", second.StoreSize, second.Thin.Reads,
+			first.StoreSize)
+	}
+	s.verified(second.Out, first.Out, old)
+	s.verified(second.Out, old, first.Out)
+	medium := filepath.Join(s.dir, "first.iso")
+	if err := artifact.Medium(t.Context(), artifact.MediumOptions{Dir: first.Out, Out: medium}); err != nil {
+		t.Fatal(err)
+	}
+	s.verified(medium, old)
+	over := s.delta("over-a-medium", true, 2, medium)
+	if over.StoreDigest == "" || over.StoreSize != second.StoreSize {
+		t.Errorf("got %d bytes over a medium, want %d", over.StoreSize, second.StoreSize)
+	}
+	if os.Geteuid() == 0 {
+		mounted := fixtures.Mount(t, filepath.Join(old, artifact.StoreFile))
+		if got := s.delta("over-a-mount", true, 1, mounted); got.StoreSize < first.StoreSize*9/10 || len(got.Thin.Reads) == 0 {
+			t.Errorf("got %d bytes over a mounted store, want about %d", got.StoreSize, first.StoreSize)
+		}
+	}
+}
+
+// Without the contents of a base there is no thin delta.
+func TestThinDeltaNeedsContents(t *testing.T) {
+	s := newSite(t, 3)
+	old := s.full("old", 0)
+	alone := filepath.Join(t.TempDir(), "alone")
+	first := s.delta("first", true, 1, old)
+	fixtures.Run(t, "cp", "-r", first.Out, alone)
+	for name, c := range map[string]struct {
+		from string
+		want error
+	}{
+		"a lock":                   {filepath.Join(old, artifact.LockFile), base.ErrNoContents},
+		"a delta without its base": {alone, base.ErrIncomplete},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := s.options("none", 2)
+			o.Thin, o.From = true, []string{c.from}
+			if _, err := builder.Delta(t.Context(), o); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.from) {
+				t.Errorf("got %v, want %v of %s", err, c.want, c.from)
+			}
+			if _, err := os.Stat(o.Out); err == nil {
+				t.Error("got a folder, want none")
+			}
+		})
+	}
+}
+
+// A base with a damaged content is named with the layer and the path, by the build and by verify.
+func TestThinDeltaOfADamagedBase(t *testing.T) {
+	s := newSite(t, 2)
+	old := s.full("old", 0)
+	good := s.delta("good", true, 1, old)
+	store := filepath.Join(old, artifact.StoreFile)
+	content, err := os.ReadFile(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.Index(content, []byte(library(0)[1000:1100]))
+	if at < 0 {
+		t.Fatal("the library is not in the store as it is")
+	}
+	content[at] ^= 1
+	if err := os.WriteFile(store, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	o := s.options("new", 1)
+	o.Thin, o.From = true, []string{old}
+	_, made := builder.Delta(t.Context(), o)
+	_, verified := verify.WithBases(t.Context(), good.Out, []string{old}, progress.Hooks{})
+	for name, err := range map[string]error{"delta": made, "verify": verified} {
+		var of *thin.BaseError
+		if !errors.As(err, &of) || of.Store != old || of.Path != "usr/lib/library" || len(of.Layer) != 64 {
+			t.Errorf("%s: got %v, want %v with base, layer and path", name, err, thin.ErrBase)
+		}
+	}
+	if !errors.Is(verified, artifact.ErrVerify) {
+		t.Errorf("got %v, want %v too", verified, artifact.ErrVerify)
+	}
+}
