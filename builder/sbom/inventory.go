@@ -68,7 +68,7 @@ func Read(ctx context.Context, name string, bases []string) (v Inventory, err er
 	r := reader{found: map[string]database{}}
 	defer func() { err = errors.Join(err, r.close()) }()
 	for _, store := range append([]string{name}, bases...) {
-		files, f, err := openFiles(ctx, store)
+		files, f, err := openFiles(ctx, store, bases)
 		if err != nil {
 			return v, fmt.Errorf("%s: %w", filepath.Clean(store), err)
 		}

@@ -12,8 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/base"
 	"github.com/pinbox/pinbox/builder/format"
+	"github.com/pinbox/pinbox/storage/environment"
 	"github.com/pinbox/pinbox/storage/input"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
@@ -31,8 +34,8 @@ type files interface {
 
 const opaque = "trusted.overlay.opaque"
 
-// openFiles opens the store of a folder, a live ISO or a medium.
-func openFiles(ctx context.Context, name string) (files, io.Closer, error) {
+// openFiles opens the store of a folder, a live ISO or a medium. That of a thin delta is made of the bases.
+func openFiles(ctx context.Context, name string, bases []string) (files, io.Closer, error) {
 	store, err := artifact.FindStore(name)
 	if err != nil {
 		return nil, nil, err
@@ -48,7 +51,48 @@ func openFiles(ctx context.Context, name string) (files, io.Closer, error) {
 	if err != nil {
 		return nil, nil, errors.Join(err, f.Close())
 	}
-	return image, f, nil
+	d, err := layout.Open(image).Delta()
+	if err == nil && d.Thin == nil {
+		return image, f, nil
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, nil, err
+	}
+	return rebuilt(ctx, name, bases)
+}
+
+// rebuilt makes the store of a thin delta.
+func rebuilt(ctx context.Context, name string, bases []string) (files, io.Closer, error) {
+	if len(bases) == 0 {
+		return nil, nil, fmt.Errorf("%w: a thin delta has no layers; name its bases with --base", ErrNoStore)
+	}
+	var opened []base.Store
+	defer func() {
+		for _, s := range opened {
+			_ = s.Close() // it was only read
+		}
+	}()
+	for _, b := range append([]string{name}, bases...) {
+		s, err := base.OpenStore(b)
+		if err != nil {
+			return nil, nil, err
+		}
+		opened = append(opened, s)
+	}
+	tmp, err := environment.TempDir("pinbox-sbom-*")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer os.RemoveAll(tmp) // the file in it has no name
+	whole, err := opened[0].Rebuild(ctx, opened[1:], tmp, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	image, err := whole.Image()
+	if err != nil {
+		return nil, nil, errors.Join(err, whole.Close())
+	}
+	return image, whole, nil
 }
 
 // openOther opens a store of another format than squashfs.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +17,9 @@ func diffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
 		Short: "Compare two locks, folders or ISOs: images and layers added, removed and unchanged",
-		Args:  cobra.ExactArgs(2), ValidArgsFunction: cli.FileArgs(2, "iso", "json"),
+		Long: `Compare two locks, folders or ISOs: images and layers added, removed and unchanged. Of a thin delta,
+also what of each layer is the same, patched and literal, and which files take most of it.`,
+		Args: cobra.ExactArgs(2), ValidArgsFunction: cli.FileArgs(2, "iso", "json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var locks [2]pinset.Lock
 			for i, name := range args {
@@ -25,7 +28,11 @@ func diffCommand() *cobra.Command {
 					return err
 				}
 			}
-			return printDifference(cmd, output, pinset.Compare(locks[0], locks[1]))
+			recipes, err := artifact.ReadRecipes(args[1])
+			if err != nil {
+				return err
+			}
+			return printDifference(cmd, output, difference{pinset.Compare(locks[0], locks[1]), recipes})
 		},
 	}
 	output.Add(cmd.Flags())
@@ -33,7 +40,14 @@ func diffCommand() *cobra.Command {
 	return cmd
 }
 
-func printDifference(cmd *cobra.Command, output cli.Output, d pinset.Difference) error {
+// difference is the result of diff.
+type difference struct {
+	pinset.Difference
+	// Thin describes the second one, if it is a thin delta.
+	Thin *artifact.Recipes `json:"thin,omitempty"`
+}
+
+func printDifference(cmd *cobra.Command, output cli.Output, d difference) error {
 	if !output.Text() {
 		return output.Encode(cmd.OutOrStdout(), d)
 	}
@@ -50,7 +64,42 @@ func printDifference(cmd *cobra.Command, output cli.Output, d pinset.Difference)
 	_, err := fmt.Fprintf(w, "images: %d added, %d removed, %d unchanged\nlayers: %s added, %s removed, %s unchanged\n",
 		len(d.Added), len(d.Removed), len(d.Unchanged),
 		volume(d.LayersAdded), volume(d.LayersRemoved), volume(d.LayersUnchanged))
+	if err == nil && d.Thin != nil {
+		err = printRecipes(w, *d.Thin)
+	}
 	return err
+}
+
+// largestPrinted is how many of the largest files people read.
+const largestPrinted = 10
+
+func printRecipes(out io.Writer, r artifact.Recipes) error {
+	fmt.Fprintf(out, "thin delta of %s, for a store of %s:\n", bytesize.Format(r.Size), bytesize.Format(r.StoreSize))
+	w := cli.Table(out)
+	fmt.Fprintln(w, "IMAGE\tLAYER\tSAME\tPATCHED\tLITERAL\tHEADERS")
+	for _, l := range r.Layers {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", l.Image, l.DiffID.Encoded()[:12], bytesize.Format(l.Same.Size),
+			packed(l.Patched), packed(l.Literal), packed(l.Headers))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if len(r.Largest) > 0 {
+		fmt.Fprintln(out, "the most of it, about:")
+	}
+	w = cli.Table(out)
+	for _, f := range r.Largest[:min(len(r.Largest), largestPrinted)] {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", bytesize.Format(f.Packed), printable(f.Path), f.Image)
+	}
+	return w.Flush()
+}
+
+// packed says what files take of a thin delta.
+func packed(c artifact.RecipeCount) string {
+	if c.Size == 0 {
+		return "-"
+	}
+	return bytesize.Format(c.Size) + " in " + bytesize.Format(c.Packed)
 }
 
 func volume(v pinset.BlobTotals) string {

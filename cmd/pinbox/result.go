@@ -88,15 +88,15 @@ func printLocked(cmd *cobra.Command, output cli.Output, l locked) error {
 }
 
 func printPlan(
-	cmd *cobra.Command, output cli.Output, lock pinset.Lock, missing *builder.Missing, warnings []string,
+	cmd *cobra.Command, output cli.Output, lock pinset.Lock, missing *builder.DeltaPlan, warnings []string,
 ) error {
 	totals := lock.Totals()
 	if !output.Text() {
 		return output.Encode(cmd.OutOrStdout(), struct {
-			Totals   pinset.Totals    `json:"totals"`
-			Delta    *builder.Missing `json:"delta,omitempty"` // with --from
-			Warnings []string         `json:"warnings,omitempty"`
-			Lock     pinset.Lock      `json:"lock"`
+			Totals   pinset.Totals      `json:"totals"`
+			Delta    *builder.DeltaPlan `json:"delta,omitempty"` // with --from
+			Warnings []string           `json:"warnings,omitempty"`
+			Lock     pinset.Lock        `json:"lock"`
 		}{totals, missing, warnings, lock})
 	}
 	printWarnings(cmd, warnings)
@@ -122,8 +122,9 @@ func printPlan(
 		cli.Plural(totals.Layers, "different layer"), bytesize.Format(totals.Bytes), cli.Plural(totals.TotalLayers, "layer"),
 		bytesize.Format(totals.TotalBytes))
 	if missing != nil && err == nil {
-		_, err = fmt.Fprintf(out, "a delta would have %s: %s to read\n", ofAll(*missing, totals),
-			bytesize.Format(missing.Bytes))
+		_, err = fmt.Fprintf(out, "a delta would have %s: %s to read; a thin one would be about %s, as estimated from other "+
+			"rebuilt images\n", ofAll(missing.Missing, totals), bytesize.Format(missing.Bytes),
+			bytesize.Format(missing.ThinEstimate))
 	}
 	return err
 }
@@ -235,8 +236,11 @@ func printDeltaVerified(w io.Writer, d verify.Delta) error {
 	if len(d.Bases) > 0 {
 		found = "all found in " + strings.Join(d.Bases, ", ")
 	}
+	if d.Thin != nil && d.Thin.Rebuilt > 0 {
+		checked = fmt.Sprintf("; rebuilt %s, each with the DiffID of its image", cli.Plural(d.Thin.Rebuilt, "tar stream"))
+	}
 	if d.Mounted {
-		checked = "; containers/storage mounted all stores and found no errors in their layers"
+		checked += "; containers/storage mounted all stores and found no errors in their layers"
 	}
 	_, err := fmt.Fprintf(w, "it has %s and needs %s of a base: %s%s\n", cli.Plural(d.Layers, "layer"),
 		cli.Plural(d.Needs, "layer"), found, checked)
