@@ -52,6 +52,15 @@ func TestTable(t *testing.T) {
 	if f := format.Of(""); f == nil || f.Describe().Name != format.Squashfs {
 		t.Errorf("got the default %v, want squashfs", f)
 	}
+	if f := format.Of(format.ThinName); f != nil {
+		t.Errorf("got %v, want none: no appliance is thin", f)
+	}
+	if got, want := format.NamesWith(func(d format.Description) bool { return d.Delta != "" }), "squashfs"; got != want {
+		t.Errorf("got the formats %q of deltas, want %q", got, want)
+	}
+	if f, name := format.Find(layout.Sums{"delta.thin": "00"}); f == nil || name != "delta.thin" {
+		t.Errorf("got %v and %q for a thin delta", f, name)
+	}
 	if f := format.Of("zip"); f != nil {
 		t.Errorf("got %v for the name zip, want none", f)
 	}

@@ -6,11 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/verify"
@@ -197,6 +199,40 @@ func TestDeltaOnASmallDisk(t *testing.T) {
 		u.run(cli.ExitSpace, "not enough space", append([]string{"build", "--node-binary", "/bin/true"}, flags...)...)
 		u.run(cli.ExitOK, "built a delta", append([]string{"delta", "--from", u.old}, flags...)...)
 	}
+}
+
+// A disk that becomes full leaves nothing of a thin delta, whether that is known before or not.
+func TestThinDeltaOnAFullDisk(t *testing.T) {
+	u := newUpgrade(t)
+	disk := smallDisk(t)
+	out := filepath.Join(disk, "delta")
+	thin := append([]string{"delta", "--thin", "--from", u.old, "-c", u.next, "-o", out}, u.flags...)
+	u.run(cli.ExitOK, "built a thin delta", append(thin, "-o", filepath.Join(t.TempDir(), "delta"))...) // fills the cache
+	filler, err := os.Create(filepath.Join(disk, "filler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var free unix.Statfs_t
+	if err := unix.Statfs(disk, &free); err != nil {
+		t.Fatal(err)
+	}
+	for _, left := range []int64{4 << 10, 24 << 10} {
+		if err := unix.Fallocate(int(filler.Fd()), 0, 0, int64(free.Bavail)*free.Bsize-left); err != nil {
+			t.Fatal(err)
+		}
+		u.run(cli.ExitSpace, "space", thin...)
+		entries, err := os.ReadDir(disk)
+		if err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.Contains(e.Name(), "delta") }) {
+			t.Errorf("with %d bytes free: got %v, %v, want nothing of the delta", left, entries, err)
+		}
+		if err := filler.Truncate(0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := filler.Close(); err != nil {
+		t.Fatal(err)
+	}
+	u.run(cli.ExitOK, "built a thin delta", thin...)
 }
 
 // Another user than root is told what was not looked at.
