@@ -134,6 +134,7 @@ golden:
 # release; then the parts. The corpora, 6 GB, are made once. A regression shows in
 # less than two minutes too: BENCHFLAGS=-quick make bench
 bench: bench-deps build
+	$(if $(findstring -quick,$(BENCHFLAGS)),,$(MAKE) -C fixtures/peers ../../bin/peers/tar-diff)
 	go run ./fixtures/bench $(BENCHFLAGS)
 	$(MAKE) $(if $(findstring -quick,$(BENCHFLAGS)),bench-attach,bench-parts)
 

@@ -171,8 +171,8 @@ func (s Store) Rebuild(ctx context.Context, bases []Store, tmp string, read func
 	if err != nil {
 		return whole, err
 	}
-	whole = Store{Name: s.Name, StoreFile: root.StoreFile{File: fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd()), Size: store.Size()},
-		open: f}
+	at := root.StoreFile{File: fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd()), Size: store.Size()}
+	whole = Store{Name: s.Name, StoreFile: at, open: f}
 	if err := store.Write(ctx, f, func(int64) {}); err != nil {
 		return Store{}, errors.Join(err, f.Close())
 	}
