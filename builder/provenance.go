@@ -53,6 +53,9 @@ func (o Options) parameters() map[string]any {
 	if !o.ModTime.IsZero() {
 		p["sourceDateEpoch"] = o.ModTime.Unix()
 	}
+	if o.Thin {
+		p["thin"] = true
+	}
 	if o.Access.InsecurePolicy {
 		p["insecurePolicy"] = true
 	}
