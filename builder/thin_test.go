@@ -2,6 +2,7 @@ package builder_test
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -76,17 +77,19 @@ type site struct {
 	t    *testing.T
 	dir  string
 	pins [][]string // of the releases
+	// program is the pinbox-node of what is made next; "" for the usual one.
+	program string
 }
 
 func newSite(t *testing.T, releases int) site {
 	t.Helper()
-	return site{t, t.TempDir(), rebuilt(t, releases)}
+	return site{t: t, dir: t.TempDir(), pins: rebuilt(t, releases)}
 }
 
 func (s site) options(name string, release int) builder.Options {
 	s.t.Helper()
 	o := options(s.t, sample.Set("worker", s.pins[release]...))
-	o.Out = filepath.Join(s.dir, name)
+	o.Out, o.NodeBinary = filepath.Join(s.dir, name), cmp.Or(s.program, o.NodeBinary)
 	return o
 }
 
@@ -138,6 +141,19 @@ func (s site) rebuild(delta string, bases ...string) []byte {
 	return got.Bytes()
 }
 
+// same compares the store that a node makes of a thin delta with that of the delta.
+func (s site) same(delta, thin builder.DeltaResult, bases ...string) {
+	s.t.Helper()
+	want, err := os.ReadFile(filepath.Join(delta.Out, delta.Store))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	got := s.rebuild(thin.Out, bases...)
+	if !bytes.HasPrefix(want, got) || verity.Size(int64(len(got))) != int64(len(want)) {
+		s.t.Errorf("got another store of %d bytes than that of %d", len(got), len(want))
+	}
+}
+
 // verified checks a thin delta with its bases.
 func (s site) verified(delta string, bases ...string) verify.Result {
 	s.t.Helper()
@@ -158,17 +174,26 @@ func TestThinDeltaGivesTheDelta(t *testing.T) {
 		thin.StoreRootHash != "" || thin.StoreSize > delta.StoreSize/10 {
 		t.Errorf("got %+v of %d bytes, want the store size %d and a tenth of it", thin.Thin, thin.StoreSize, delta.StoreSize)
 	}
-	want, err := os.ReadFile(filepath.Join(delta.Out, delta.Store))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := s.rebuild(thin.Out, old); !bytes.HasPrefix(want, got) || verity.Size(int64(len(got))) != int64(len(want)) {
-		t.Errorf("got another store of %d bytes than that of %d", len(got), len(want))
-	}
+	s.same(delta, thin, old)
 	v := s.verified(thin.Out, old)
 	if v.Delta.Thin.Rebuilt != 3 || v.Delta.Mounted != (os.Geteuid() == 0) {
 		t.Errorf("got %+v, %+v, want 3 layers, and all mounted for root", v.Delta, v.Delta.Thin)
 	}
+}
+
+// A thin delta has the program of the nodes if their base has another one.
+func TestThinDeltaWithAProgram(t *testing.T) {
+	s := newSite(t, 2)
+	old := s.full("old", 0)
+	program, err := os.ReadFile(s.options("none", 0).NodeBinary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.program = filepath.Join(t.TempDir(), "pinbox-node")
+	if err := os.WriteFile(s.program, append(program, "another one"...), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s.same(s.delta("delta", false, 1, old), s.delta("thin", true, 1, old), old)
 }
 
 // Equal inputs give equal thin deltas, with and without a cache, and whatever the order of the bases.

@@ -66,14 +66,14 @@ func (c *composed) Fill(ctx context.Context, client *storage.Client, images []st
 func (c *composed) Add(f File) error {
 	switch {
 	case f.Program != nil:
-		return c.addProgram(f)
+		return c.addProgram(f, c.Store)
 	case f.Open != nil:
 		return c.addPacked(f, c.Store)
 	}
 	return c.AddFile(f.Name, f.Perm, bytes.NewReader(f.Content))
 }
 
-func (c *composed) addProgram(f File) error {
+func (c *composed) addProgram(f File, stores ...*compose.Store) error {
 	fi, err := f.Program.Stat()
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func (c *composed) addProgram(f File) error {
 		return err
 	}
 	f.Open = func() (io.ReadCloser, error) { return io.NopCloser(content()), nil }
-	if err := c.addPacked(f, c.Store); err != nil {
+	if err := c.addPacked(f, stores...); err != nil {
 		return fmt.Errorf("%s %w", f.Program.Name(), err)
 	}
 	return nil

@@ -100,7 +100,10 @@ func (t *thinDelta) Fill(ctx context.Context, client *storage.Client, images []s
 
 // Add adds a file to both stores. The thin delta gets its own delta.json, in Close.
 func (t *thinDelta) Add(f File) error {
-	if f.Open != nil {
+	switch {
+	case f.Program != nil:
+		return t.addProgram(f, t.Store, t.records)
+	case f.Open != nil:
 		return t.addPacked(f, t.Store, t.records)
 	}
 	if err := t.composed.Add(f); err != nil || f.Name == layout.OwnDelta {

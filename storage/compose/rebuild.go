@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 
@@ -187,14 +188,14 @@ func (b *rebuilder) addArtifacts() error {
 		}
 	}
 	for _, blob := range pinset.ArtifactBlobs(held) {
-		if err := b.addBlob(layout.ArtifactBlob(blob.Digest), blob.Digest); err != nil {
+		if err := b.addBlob(layout.ArtifactBlob(blob.Digest), 0o644, blob.Digest); err != nil {
 			return err
 		}
 	}
 	return errors.Join(b.copyFile(layout.ArtifactsIndex), b.copyFile(layout.ArtifactsVersion))
 }
 
-func (b *rebuilder) addBlob(name string, want digest.Digest) error {
+func (b *rebuilder) addBlob(name string, perm uint32, want digest.Digest) error {
 	p, err := b.spool(func(out io.Writer) error {
 		f, err := b.Documents.Open(name)
 		if err != nil {
@@ -206,7 +207,7 @@ func (b *rebuilder) addBlob(name string, want digest.Digest) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	return b.store.AddPackedFile(name, 0o644, want, p.file, p.size)
+	return b.store.AddPackedFile(name, perm, want, p.file, p.size)
 }
 
 // addFiles adds the files of pinbox.
@@ -223,7 +224,13 @@ func (b *rebuilder) addFiles() error {
 	if err := b.Delta.Encode(&delta); err != nil {
 		return err
 	}
-	return b.store.AddFile(layout.OwnDelta, 0o644, &delta)
+	if err := b.store.AddFile(layout.OwnDelta, 0o644, &delta); err != nil {
+		return err
+	}
+	if _, err := b.Documents.Stat(layout.OwnProgram); errors.Is(err, fs.ErrNotExist) || b.Lock.Program == nil {
+		return nil
+	}
+	return b.addBlob(layout.OwnProgram, 0o755, b.Lock.Program.Digest)
 }
 
 func (b *rebuilder) copyFile(name string) error {
