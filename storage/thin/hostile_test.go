@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -99,7 +100,7 @@ func TestHostileDeltas(t *testing.T) {
 		"another file":                 {change(func(x *thin.Tables) { x.File(2) }), data, "more than"},
 		"dictionary behind its file":   {change(func(x *thin.Tables) { x.Span(1 << 40) }), data, "bytes 1099511627776 to"},
 		"data that are cut short":      {index, data[:len(data)-1], file},
-		"no data":                      {index, nil, "layer sha256:"},
+		"no data":                      {index, nil, "of its data"},
 		"index that is cut short":      {index[:len(index)-1], data, "its index"},
 		"index of something else":      {[]byte("hsqs and more than 16 bytes"), data, "its index begins"},
 		"index with a window of 4 GiB": {append(slices.Clone(index[:16]), frame4GiB()...), data, "its index"},
@@ -112,6 +113,9 @@ func TestHostileDeltas(t *testing.T) {
 			}, base)
 			if !errors.Is(err, thin.ErrDamaged) || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %v with %q", err, thin.ErrDamaged, tc.want)
+			}
+			if errors.Is(err, io.EOF) {
+				t.Errorf("got %v, which is %v, want another error", err, io.EOF)
 			}
 			if grown := peak(t) - before; grown > 150<<20 {
 				t.Errorf("got %d MiB of memory, want at most 150", grown>>20)
@@ -201,6 +205,35 @@ func TestDamagedBase(t *testing.T) {
 	if needed == 0 {
 		t.Error("got no damaged content, want some")
 	}
+}
+
+// A base that is cut short is a damaged one, not the end of the stream.
+func TestShortBase(t *testing.T) {
+	index, data, base, _ := small(t)
+	image := make([]byte, base.Size)
+	if _, err := base.File.ReadAt(image, 0); err != nil {
+		t.Fatal(err)
+	}
+	base.File = cut{bytes.NewReader(image), 8000}
+	err := thin.ReadAll(t.Context(), index, data, thin.Limits{}, func(thin.Layer, []byte) {
+		t.Error("got a stream, want none")
+	}, base)
+	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, thin.ErrDamaged) {
+		t.Errorf("got %v, want an error of the base that is not %v", err, io.EOF)
+	}
+}
+
+// cut is an image that ends where its files are, before offset keep.
+type cut struct {
+	*bytes.Reader
+	keep int64
+}
+
+func (c cut) ReadAt(p []byte, at int64) (int, error) {
+	if at >= 96 && at < c.keep {
+		return 0, io.EOF
+	}
+	return c.Reader.ReadAt(p, at)
 }
 
 // Whatever the index and the data have, a stream that is read has the DiffID.

@@ -65,15 +65,22 @@ func (l *layerReader) Read(p []byte) (int, error) {
 	if l.size += int64(n); l.size > l.recipe.size {
 		err = damaged("its tar stream has more than %d bytes", l.recipe.size)
 	}
-	if errors.Is(err, io.EOF) {
+	if err == io.EOF { //nolint:errorlint // an error that wraps io.EOF is not the end
 		err = l.verify()
 	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		err = fmt.Errorf("layer %s: %w", l.recipe.diffID, l.at(err))
+	if err != nil && err != io.EOF { //nolint:errorlint // as above
+		err = broken{fmt.Errorf("layer %s: %w", l.recipe.diffID, l.at(err))}
 	}
 	l.err = err
 	return n, err
 }
+
+// broken is an error that is not io.EOF, even if it wraps it: an image that was cut short is not the end of
+// the stream.
+type broken struct{ error }
+
+func (b broken) Is(target error) bool { return target != io.EOF && errors.Is(b.error, target) } //nolint:errorlint // it is the one
+func (b broken) As(target any) bool   { return errors.As(b.error, target) }
 
 // Close implements io.Closer.
 func (l *layerReader) Close() error {
