@@ -17,11 +17,6 @@ import (
 // encoderID names the encoder, on which the bytes of blocks depend.
 const encoderID = "pinbox thin v1 zstd-go-best"
 
-// collectAfter is the number of blocks after which garbage is collected. It is little, and nearly all
-// of the memory are buffers and tables without pointers, so that this is fast; by default, the memory
-// would grow to twice of what these need.
-const collectAfter = 2
-
 // task is a block that is being made. Tasks are used again, since their buffers are large.
 type task struct {
 	raw, dictionary, packed []byte
@@ -33,6 +28,7 @@ type task struct {
 
 // pack makes all blocks, and writes them. It returns their size in bytes.
 func (m *Maker) pack(ctx context.Context, p *plan, data io.Writer) (size int64, err error) {
+	runtime.GC() // of the plan's garbage
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -52,7 +48,7 @@ func (m *Maker) pack(ctx context.Context, p *plan, data io.Writer) (size int64, 
 	for kind := range p.jobs {
 		of += p.solid[kind].size()
 	}
-	done, n := int64(0), 0
+	done := int64(0)
 	for kind := range p.jobs {
 		for _, j := range p.jobs[kind] {
 			t := <-ordered
@@ -72,9 +68,9 @@ func (m *Maker) pack(ctx context.Context, p *plan, data io.Writer) (size int64, 
 			p.setBlock(j, len(t.packed), size)
 			size += int64(len(t.packed))
 			free <- t
-			if n++; n%collectAfter == 0 {
-				runtime.GC()
-			}
+			// Nearly all of the memory are buffers and tables without pointers, so that a collection is fast. By
+			// default, garbage would double the memory.
+			runtime.GC()
 			if done += int64(j.size); m.Progress != nil {
 				m.Progress(done, of)
 			}
