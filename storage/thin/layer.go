@@ -79,8 +79,11 @@ func (l *layerReader) Read(p []byte) (int, error) {
 // the stream.
 type broken struct{ error }
 
-func (b broken) Is(target error) bool { return target != io.EOF && errors.Is(b.error, target) } //nolint:errorlint // it is the one
-func (b broken) As(target any) bool   { return errors.As(b.error, target) }
+func (b broken) As(target any) bool { return errors.As(b.error, target) }
+
+func (b broken) Is(target error) bool {
+	return target != io.EOF && errors.Is(b.error, target) //nolint:errorlint // io.EOF itself
+}
 
 // Close implements io.Closer.
 func (l *layerReader) Close() error {
