@@ -38,7 +38,9 @@ var gauges = []gauge{
 	{
 		"pinbox_stores", "Stores by their state: corrupted is a mounted one in which a changed block was read.",
 		"state", countStores,
-		[]string{string(StoreMounted), string(Corrupted), string(StoreUnavailable), string(StoreRefused)},
+		[]string{
+			string(StoreMounted), string(Corrupted), string(StoreUnavailable), string(StoreRefused), string(StoreComposing),
+		},
 	},
 	one("pinbox_unverified_stores", "Mounted stores whose blocks dm-verity does not verify.", countUnverified),
 }

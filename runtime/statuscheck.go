@@ -90,10 +90,12 @@ func (s StoreStatus) check() error {
 		}
 	}
 	switch {
-	case !slices.Contains([]StoreState{StoreMounted, StoreUnavailable, StoreRefused}, s.State):
+	case !slices.Contains([]StoreState{StoreMounted, StoreUnavailable, StoreRefused, StoreComposing}, s.State):
 		return fmt.Errorf("state %q: unknown", s.State)
 	case s.Images < 0 || s.Bytes < 0:
 		return fmt.Errorf("images %d, bytes %d: negative", s.Images, s.Bytes)
+	case s.Progress != nil && min(s.Progress.Bytes, s.Progress.OfBytes) < 0:
+		return fmt.Errorf("progress: %+v: negative", *s.Progress)
 	}
 	return cmp.Or(checkTexts("slot", s.Slot, s.Path), s.ReleaseID.Check(), s.Verity.check())
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -12,11 +13,13 @@ import (
 type StoreState string
 
 // A store is mounted; or it is unavailable, and its status has the reason; or it is not attached, since
-// CRI-O could not list its images with it, or since it was plugged in and only an operator can attach it.
+// CRI-O could not list its images with it, or since it was plugged in and only an operator can attach it; or it
+// is being put together from a thin delta, and attached then.
 const (
 	StoreMounted     StoreState = "mounted"
 	StoreUnavailable StoreState = "unavailable"
 	StoreRefused     StoreState = "refused"
+	StoreComposing   StoreState = "composing"
 )
 
 // StoreStatus is the state of an attached store.
@@ -38,6 +41,16 @@ type StoreStatus struct {
 	Error string `json:"error,omitempty"`
 	// Verity is how a mounted store is verified.
 	Verity *VerityStatus `json:"verity,omitempty"`
+	// Progress of a store that is being put together.
+	Progress *StoreProgress `json:"progress,omitempty"`
+}
+
+// StoreProgress is how far the work on a store is, in bytes of the work.
+type StoreProgress struct {
+	Bytes   int64 `json:"bytes"`
+	OfBytes int64 `json:"ofBytes"`
+	// ETA is when it will be done at the speed so far; zero while that is unknown.
+	ETA time.Time `json:"eta,omitzero"`
 }
 
 // StoreImage is an image of a read-only store that no set has. If it is not pinned, the kubelet tries to

@@ -17,7 +17,7 @@ func attachCommand() *cobra.Command {
 	var sum string
 	var output cli.Output
 	cmd := &cobra.Command{
-		Use:   "attach {delta.squashfs | DIR | DEVICE}",
+		Use:   "attach {delta.squashfs | delta.thin | DIR | DEVICE}",
 		Short: "Attach a store to the node, and pin the images of its sets",
 		Example: `  pinbox-node attach /dev/sr0
   pinbox-node attach /mnt/delta --in-place`,
@@ -33,6 +33,8 @@ func attachCommand() *cobra.Command {
 			o.Source = args[0]
 			progress := cli.NewProgress(cmd.ErrOrStderr(), output)
 			o.Progress = progress.Track("read the store")
+			composing := progress.Track("put the store together")
+			o.Composing = func(_ stores.Store, done, all int64) { composing(done, all) }
 			f.Waiting = func(why error) { progress.Note(fmt.Sprintf("%v; waiting for a medium that has it", why)) }
 			attached, err := node.Attach(cmd.Context(), f.Options, o)
 			progress.Close()

@@ -19,6 +19,7 @@ import (
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/squashfs"
+	"github.com/pinbox/pinbox/storage/thin"
 )
 
 // errUnhealthy is the error of a command whose result shows a problem of the node.
@@ -165,6 +166,14 @@ var table = []cli.Row{
 		"build it again with the pinbox-node for this node's architecture; `pinbox verify` checks the original",
 	},
 	{stores.ErrInParts, cli.ExitInput, "attach it without --in-place"},
+	{stores.ErrThinInPlace, cli.ExitInput, "leave out --in-place"},
+	{stores.ErrThinDiffers, cli.ExitInput, "attach the delta that `pinbox delta` makes without --thin"},
+	{
+		thin.ErrBase, cli.ExitDamaged,
+		"attach the delta that `pinbox delta` makes without --thin, or a full store of the release: they read nothing of " +
+			"this base; `pinbox-node verify` finds all layers of it that are damaged",
+	},
+	{thin.ErrDamaged, cli.ExitDamaged, "find out who made it; `pinbox verify` with --base checks the original"},
 	{stores.ErrDamaged, cli.ExitDamaged, "check the original with `pinbox verify`, and copy it again"},
 	{stores.ErrMissing, cli.ExitDamaged, "insert its medium, or attach the store again"},
 	{fs.ErrPermission, cli.ExitOther, "run it as root"},

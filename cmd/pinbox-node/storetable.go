@@ -66,11 +66,27 @@ func (all shownStores) print(w io.Writer) error {
 		case s.Error != "":
 			fmt.Fprintf(w, "slot %s: %s\n", s.Slot, s.Error)
 		}
+		if line := composingLine(s); line != "" {
+			fmt.Fprintln(w, line)
+		}
 		if s.Verity != nil && s.Verity.Reason != "" {
 			fmt.Fprintf(w, "slot %s is not verified: %s\n", s.Slot, s.Verity.Reason)
 		}
 	}
 	return err
+}
+
+// composingLine says how far a store is that is put together from a thin delta; "" for any other.
+func composingLine(s runtime.StoreStatus) string {
+	if s.State != runtime.StoreComposing || s.Progress == nil {
+		return ""
+	}
+	line := fmt.Sprintf("slot %s: the store of the thin delta %s is being put together: %d %%", s.Slot,
+		stores.Short(digest.Digest(s.Digest)), 100*s.Progress.Bytes/max(s.Progress.OfBytes, 1))
+	if !s.Progress.ETA.IsZero() {
+		line += fmt.Sprintf(", done in about %s", max(time.Until(s.Progress.ETA).Round(time.Second), time.Second))
+	}
+	return line
 }
 
 // attached is the result of `attach --output json` and `rollback --output json`.
@@ -110,6 +126,9 @@ func describeAttached(a stores.Attached, s runtime.Status) attached {
 	case a.Repaired:
 		text = fmt.Sprintf("the store %s was attached before, at slot %s, and was damaged or moved: it was read again",
 			stores.Short(a.Store.ID), a.Store.Slot)
+	case !a.Found && a.Store.Thin != "":
+		text = fmt.Sprintf("the store %s was put together from the thin delta %s and is attached at slot %s: %d images",
+			stores.Short(a.Store.ID), stores.Short(a.Store.Thin), a.Store.Slot, a.Store.Images)
 	case a.Found:
 		text = fmt.Sprintf("the store %s was attached before, at slot %s: nothing was copied", stores.Short(a.Store.ID),
 			a.Store.Slot)

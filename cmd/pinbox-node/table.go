@@ -76,6 +76,11 @@ func (shown shownStatus) print(w io.Writer) error {
 	}
 	printStoreImages(w, s.StoreImages)
 	printProgram(w, s.Program)
+	for _, store := range s.Stores {
+		if line := composingLine(store); line != "" {
+			fmt.Fprintln(w, line)
+		}
+	}
 	if s.Owner == runtime.MCO {
 		fmt.Fprintln(w, "the Machine Config Operator owns the pins of this node; pinbox-node only reports")
 	}

@@ -44,6 +44,9 @@ func Attach(ctx context.Context, o Options, a stores.AttachOptions) (stores.Atta
 			return stores.Attached{}, err
 		}
 	}
+	progress := composing{file: composingFile(o), done: a.Composing}
+	defer progress.end()
+	a.Composing, a.Idle = progress.report, idle
 	return o.attach(ctx, m, a)
 }
 

@@ -52,6 +52,12 @@ type AttachOptions struct {
 	CheckSpace func(bytes int64) error
 	// Progress is called with the bytes read so far and the size of the store; nil is fine.
 	Progress func(read, size int64)
+	// Composing is called while the store of a thin delta is put together, with that store, and with the bytes
+	// of the work that are done, of all; nil is fine. The store has no ID yet.
+	Composing func(of Store, done, all int64)
+	// Idle is called before that work, which takes long, and the function that it returns afterwards. It lowers
+	// the priority of the process; nil does not.
+	Idle func() (restore func())
 }
 
 // Attached is the result of [Manager.Attach].
@@ -155,17 +161,17 @@ func (s *session) reattach(ctx context.Context, r Release, src source, o AttachO
 			return a, err
 		}
 	}
-	if err := permit(s, src.id, r.ReleaseID, o); err != nil {
+	if err := permit(s, r.ID, r.ReleaseID, o); err != nil {
 		return a, err
 	}
-	a.Unordered = isUnordered(s, src.id, r.ReleaseID)
+	a.Unordered = isUnordered(s, r.ID, r.ReleaseID)
 	return a, s.makeCurrent(ctx, r)
 }
 
 // repair copies a store again if its file is missing or damaged, or if it was used in place and
 // is not to be any more.
 func (s *session) repair(ctx context.Context, src source, o AttachOptions) (repaired bool, err error) {
-	attached := s.state.store(src.id)
+	attached := s.state.attachedAs(src.id)
 	if attached == nil {
 		return false, nil
 	}
@@ -182,11 +188,16 @@ func (s *session) repair(ctx context.Context, src source, o AttachOptions) (repa
 	again := *attached
 	again.Verity = g.tree
 	src.place(&again, o)
+	if again.Thin == src.id {
+		if again, err = rebuildAgain(ctx, s, g, again, o); err != nil {
+			return false, fmt.Errorf("%s: %w", src.Path, err)
+		}
+	}
 	if err := g.commit(s.dir, again); err != nil {
 		return false, err
 	}
 	*attached = again
-	return true, errors.Join(s.confirm(ctx, src.id))
+	return true, errors.Join(s.confirm(ctx, again.ID))
 }
 
 // makeApplianceCurrent makes the appliance's own release current.
@@ -226,6 +237,12 @@ func (s *session) add(
 	if a.Moved, err = (naming{s.slots, s.state.Stores, s.releases.own}).check(store, c, o.GraphRoots); err != nil {
 		return a, fmt.Errorf("%s: %w", src.Path, err)
 	}
+	if store, err = rebuild(ctx, s, g, store, c, o); err != nil {
+		return a, fmt.Errorf("%s: %w", src.Path, err)
+	}
+	if s.state.store(store.ID) != nil {
+		return reattachWhole(ctx, s, store, src, o)
+	}
 	var program *pinset.Program
 	if !o.KeepSets {
 		if program, err = takeProgram(ctx, s, g, c, o); err != nil {
@@ -247,7 +264,7 @@ func (s *session) add(
 	s.state.SELinuxContext, s.state.Refused = s.mounts.selinuxContext, nil
 	s.state.Stores = append(s.state.Stores, store)
 	if !o.KeepSets {
-		r := Release{ID: store.ID, Store: store.ID, ReleaseID: store.ReleaseID, Sets: c.Sets, Program: program}
+		r := Release{ID: store.ID, Thin: store.Thin, Store: store.ID, ReleaseID: store.ReleaseID, Sets: c.Sets, Program: program}
 		if err := s.releases.makeCurrent(&s.state, r); err != nil {
 			s.state = before
 			return a, errors.Join(err, s.dir.sweep(s.state))
@@ -319,8 +336,9 @@ func (s *session) admit(store Store, c content) error {
 	if err != nil {
 		return err
 	}
-	if _, err = s.mounts.bases(store, c.Delta, mounted); errors.Is(err, ErrNoBase) {
-		err = &NoBaseError{error: err, mounts: s.mounts, delta: c.Delta}
+	delta := withReads(c.Delta)
+	if _, err = s.mounts.bases(store, delta, mounted); errors.Is(err, ErrNoBase) {
+		err = &NoBaseError{error: err, mounts: s.mounts, delta: delta}
 	}
 	return err
 }

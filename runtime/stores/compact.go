@@ -90,47 +90,54 @@ func (m Manager) recordCompaction(ctx context.Context, c Compaction) error {
 	return s.save()
 }
 
-// writeCompacted writes the compacted store into the state's folder. It then reads the store
-// from the disk, not from the page cache, since the other copies will be removed.
+// writeCompacted writes the compacted store into the state's folder.
 func (p parts) writeCompacted(ctx context.Context, o CompactOptions, plan CompactPlan) (Store, error) {
-	path := p.dir.compacted()
-	out, err := atomicfile.CreateVia(path+partSuffix, path, 0o600)
-	if err != nil {
-		return Store{}, err
-	}
-	defer out.Abort()
 	write := o.Write
 	if write == nil {
 		write = WriteCompacted
 	}
-	sum, size := digest.SHA256.Digester(), &counter{}
-	if err := write(ctx, io.MultiWriter(out, sum.Hash(), size), plan); err != nil {
-		return Store{}, err
-	}
-	if err := out.Commit(); err != nil {
-		return Store{}, err
-	}
-	if err := evict(path); err != nil {
-		return Store{}, err
-	}
-	written := source{Extent: Extent{Path: path, Size: size.n}, id: sum.Digest()}
-	_, tree, err := written.copy(ctx, io.Discard, nil)
-	if err != nil {
-		return Store{}, err
-	}
-	store, err := p.sources.openFS(written.Extent)
-	if err != nil {
-		return Store{}, err
-	}
-	defer store.Close()
-	c, err := examine(store)
+	g, c, err := p.write(ctx, p.dir.compacted(), func(out io.Writer) error { return write(ctx, out, plan) }, nil)
 	if err != nil {
 		return Store{}, err
 	}
 	return Store{
-		ID: written.id, ReleaseID: c.Lock.ReleaseID, Size: written.Size, Images: len(plan.Images),
-		Token: c.Token, Verity: tree,
+		ID: g.id, ReleaseID: c.Lock.ReleaseID, Size: g.Size, Images: len(plan.Images), Token: c.Token, Verity: g.tree,
 	}, nil
+}
+
+// write writes a store to a path in the state's folder. It then reads the store from the disk, not from the page
+// cache, since what it was made of will be removed. done is called with the bytes that were read so far; nil is
+// fine.
+func (p parts) write(
+	ctx context.Context, path string, write func(io.Writer) error, done func(read int64),
+) (*staged, content, error) {
+	out, err := atomicfile.CreateVia(path+partSuffix, path, 0o600)
+	if err != nil {
+		return nil, content{}, err
+	}
+	defer out.Abort()
+	sum, size := digest.SHA256.Digester(), &counter{}
+	if err := write(io.MultiWriter(out, sum.Hash(), size)); err != nil {
+		return nil, content{}, err
+	}
+	if err := out.Commit(); err != nil {
+		return nil, content{}, err
+	}
+	if err := evict(path); err != nil {
+		return nil, content{}, err
+	}
+	written := source{Extent: Extent{Path: path, Size: size.n}, id: sum.Digest()}
+	_, tree, err := written.copy(ctx, io.Discard, func(read, _ int64) {
+		if done != nil {
+			done(read)
+		}
+	})
+	if err != nil {
+		return nil, content{}, err
+	}
+	g := &staged{Extent: written.Extent, id: written.id, tree: tree, made: path}
+	c, err := p.sources.content(g)
+	return g, c, err
 }
 
 // evict drops a file from the kernel's page cache.

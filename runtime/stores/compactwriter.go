@@ -59,18 +59,24 @@ func WriteCompacted(ctx context.Context, out io.Writer, p CompactPlan) error {
 		return err
 	}
 	defer compacted.Close()
-	scratch, err := atomicfile.Unnamed(p.TempDir)
-	if err != nil {
-		return err
-	}
-	defer scratch.Close()
-	verified := verity.NewWriter(out, compacted.Size(), scratch)
-	err = compacted.Write(ctx, verified, func(written int64) {
+	return writeVerified(ctx, out, compacted, p.TempDir, func(written int64) {
 		if p.Progress != nil {
 			p.Progress(written, compacted.Size())
 		}
 	})
-	if err == nil {
+}
+
+// writeVerified writes a store, and its hash tree behind it. It calls done with the bytes that were written so far.
+func writeVerified(
+	ctx context.Context, out io.Writer, store *compose.Composed, tempDir string, done func(written int64),
+) error {
+	scratch, err := atomicfile.Unnamed(tempDir)
+	if err != nil {
+		return err
+	}
+	defer scratch.Close()
+	verified := verity.NewWriter(out, store.Size(), scratch)
+	if err = store.Write(ctx, verified, done); err == nil {
 		_, err = verified.Close()
 	}
 	return err

@@ -259,6 +259,9 @@ func (f folder) file(o Store) string { return filepath.Join(string(f), o.ID.Enco
 // compacted is the path of a compacted store until its digest is known.
 func (f folder) compacted() string { return filepath.Join(string(f), "compacted"+fileSuffix) }
 
+// composed is the path of the store of a thin delta until its digest is known.
+func (f folder) composed() string { return filepath.Join(string(f), "composed"+fileSuffix) }
+
 // incoming is the path of a new store until its documents are checked.
 func (f folder) incoming() string { return filepath.Join(string(f), "incoming"+fileSuffix) }
 

@@ -1,6 +1,7 @@
 package stores_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -41,22 +42,31 @@ func newSystem(t *testing.T, releases int, versions ...string) *testSystem {
 	return s
 }
 
-// newOnlineSystem is newSite with a running registry, whose requests are recorded.
+// newOnlineSystem is newSystem with a running registry, whose requests are recorded.
 func newOnlineSystem(t *testing.T, releases int, versions ...string) (*testSystem, *sample.Registry, *fixtures.Access) {
+	t.Helper()
+	s, registry, access := newSystemOf(t, (*sample.Registry).PushSeries, releases)
+	s.buildDeltas(releases-1, versions...)
+	access.Take()
+	return s, registry, access
+}
+
+// newSystemOf is newOnlineSystem with the releases that push puts into the registry, and without deltas.
+func newSystemOf(
+	t *testing.T, push func(*sample.Registry, context.Context, []byte, int) ([][]string, error), releases int,
+) (*testSystem, *sample.Registry, *fixtures.Access) {
 	t.Helper()
 	fixtures.NeedRoot(t)
 	registry, access := appliance.Registry(t)
 	s := &testSystem{t: t}
 	var err error
-	if s.pins, err = registry.PushSeries(t.Context(), testProgram(t), releases); err != nil {
+	if s.pins, err = push(registry, t.Context(), testProgram(t), releases); err != nil {
 		t.Fatal(err)
 	}
 	base := appliance.Options(t, sample.SetNamed("worker", s.pins[0]...))
 	s.Node = appliance.Boot(t, base, s.pins[0][0])
 	s.stores = []string{base.Out}
-	s.buildDeltas(releases-1, versions...)
 	s.Start()
-	access.Take()
 	return s, registry, access
 }
 

@@ -24,6 +24,8 @@ type staged struct {
 	id   digest.Digest
 	tree verity.Tree
 	copy *atomicfile.File // nil in place
+	// made is the path of a complete file that does not have the name of its store yet; "" if there is none.
+	made string
 }
 
 // stage copies a store into the state's folder, or only reads it if it is used in place, and compares
@@ -58,18 +60,28 @@ func (g *staged) discard() {
 		g.copy.Abort()
 		g.copy = nil
 	}
+	if g.made != "" {
+		_ = os.Remove(g.made) // the next process does
+		g.made = ""
+	}
 }
 
 // commit gives the copy the name of the store: complete and synced, or not at all.
 func (g *staged) commit(dir folder, o Store) error {
-	if g.copy == nil {
+	if g.copy != nil {
+		if err := g.copy.Commit(); err != nil {
+			return err
+		}
+		g.copy, g.made = nil, dir.incoming()
+	}
+	if g.made == "" {
 		return nil
 	}
-	if err := g.copy.Commit(); err != nil {
+	if err := dir.adopt(g.made, o); err != nil {
 		return err
 	}
-	g.copy = nil
-	return dir.adopt(dir.incoming(), o)
+	g.made = ""
+	return nil
 }
 
 // place sets where the store is: where it was found if it is used in place, else in the state's folder.

@@ -63,6 +63,8 @@ type State struct {
 type Store struct {
 	// ID is the digest of its file.
 	ID digest.Digest `json:"id"`
+	// Thin is the digest of the thin delta that it was made of; "" if it was made of none.
+	Thin digest.Digest `json:"thin,omitempty"`
 	// ReleaseID is the release of an appliance that it was made for.
 	pinset.ReleaseID
 	// Slot is the base name of its mount point.
@@ -107,6 +109,8 @@ type Refused struct {
 type Release struct {
 	// ID is the digest of the store that was attached with it; "" for the appliance's own.
 	ID digest.Digest `json:"id"`
+	// Thin is the digest of the thin delta that this store was made of; "" if it was made of none.
+	Thin digest.Digest `json:"thin,omitempty"`
 	// Store that has its images now: after a compaction, the compacted one.
 	Store digest.Digest `json:"store"`
 	pinset.ReleaseID
@@ -224,16 +228,27 @@ func (s State) hasRelease(store digest.Digest) bool {
 	return slices.ContainsFunc(s.Releases, func(r Release) bool { return r.Store == store })
 }
 
-// known returns the release of a store that was attached before, even if the store was compacted
-// since; nil if there is none.
+// known returns the release of a store or a thin delta that was attached before, even if the store was
+// compacted since; nil if there is none.
 func (s *State) known(id digest.Digest) *Release {
-	if r := s.release(id); r != nil && s.store(r.Store) != nil {
-		return r
+	for i, r := range s.Releases {
+		if (r.ID == id || id != "" && r.Thin == id) && s.store(r.Store) != nil {
+			return &s.Releases[i]
+		}
 	}
-	if o := s.store(id); o != nil {
-		return &Release{ID: id, Store: id, ReleaseID: o.ReleaseID}
+	if o := s.attachedAs(id); o != nil {
+		return &Release{ID: o.ID, Thin: o.Thin, Store: o.ID, ReleaseID: o.ReleaseID}
 	}
 	return nil
+}
+
+// attachedAs returns the store that was attached from a file with this digest, which may have been a thin delta.
+func (s *State) attachedAs(id digest.Digest) *Store {
+	i := slices.IndexFunc(s.Stores, func(o Store) bool { return o.ID == id || id != "" && o.Thin == id })
+	if i < 0 {
+		return nil
+	}
+	return &s.Stores[i]
 }
 
 // clone copies what a change of the state modifies, so that it can be undone.
@@ -278,8 +293,14 @@ func (s *State) makeCurrent(r Release, keep int) {
 
 // drop removes a store and its releases from the state.
 func (s *State) drop(id digest.Digest) {
-	if !slices.Contains(s.Removed, id) {
-		s.Removed = append(s.Removed, id)
+	removed := []digest.Digest{id}
+	if o := s.store(id); o != nil && o.Thin != "" {
+		removed = append(removed, o.Thin)
+	}
+	for _, id := range removed {
+		if !slices.Contains(s.Removed, id) {
+			s.Removed = append(s.Removed, id)
+		}
 	}
 	s.Stores = slices.DeleteFunc(s.Stores, func(o Store) bool { return o.ID == id })
 	s.Releases = slices.DeleteFunc(s.Releases, func(r Release) bool { return r.Store == id && r.ID != s.Current })

@@ -94,7 +94,8 @@ func (o Store) check() error {
 	case o.Token != "" && !pinset.ValidID(o.Token):
 		return fmt.Errorf("token %q: not 64 hexadecimal digits", o.Token)
 	}
-	if err := cmp.Or(o.ReleaseID.Check(), checkRoots("detaching", o.Detaching)); err != nil || o.Verity.IsZero() {
+	err := cmp.Or(optional("thin", o.Thin), o.ReleaseID.Check(), checkRoots("detaching", o.Detaching))
+	if err != nil || o.Verity.IsZero() {
 		return err
 	}
 	if err := o.Verity.Validate(); err != nil {
@@ -104,10 +105,7 @@ func (o Store) check() error {
 }
 
 func (r Release) check() error {
-	if err := optional("id", r.ID); err != nil {
-		return err
-	}
-	if err := r.ReleaseID.Check(); err != nil {
+	if err := cmp.Or(optional("id", r.ID), optional("thin", r.Thin), r.ReleaseID.Check()); err != nil {
 		return err
 	}
 	if r.Program != nil {

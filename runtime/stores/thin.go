@@ -1,0 +1,188 @@
+package stores
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/pinbox/pinbox/runtime/transfer"
+	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/thin"
+)
+
+// Why the store of a thin delta cannot be put together.
+var (
+	ErrThinInPlace = errors.New("a thin delta cannot be used in place: its store has yet to be put together")
+	// ErrThinDiffers is for a store that is repaired, and was made by another version of pinbox-node.
+	ErrThinDiffers = errors.New("another store was made of the thin delta than before")
+)
+
+// Space that it takes to put a store together, besides that of the store: its packs are freed while the store is
+// written. What is read ahead, documents and the largest layer's contents that other layers have take some more.
+const (
+	thinShare = 64 // of the store: the hash tree before it is behind the store, 1/127, and parts of blocks
+	thinExtra = 16 << 20
+)
+
+// withReads returns a description in which all layers of other stores are needs: those below the layers of the delta,
+// and those with contents of them.
+func withReads(d pinset.Delta) pinset.Delta {
+	d.Needs = needsOf(d.Requires())
+	return d
+}
+
+func needsOf(layers []string) (all []pinset.Need) {
+	for _, id := range layers {
+		all = append(all, pinset.Need{Layer: id, Link: layout.LinkName(id)})
+	}
+	return all
+}
+
+// rebuild puts the store of a thin delta together, which g has afterwards, and returns it. Any other store stays as it
+// is.
+func rebuild(
+	ctx context.Context, s *session, g *staged, store Store, c content, o AttachOptions,
+) (Store, error) {
+	switch {
+	case c.Delta.Thin == nil:
+		return store, nil
+	case o.InPlace:
+		return store, ErrThinInPlace
+	}
+	store.Thin, store.ID, store.Size = g.id, "", c.Delta.Thin.StoreSize
+	if o.CheckSpace != nil {
+		if err := o.CheckSpace(store.Size + store.Size/thinShare + thinExtra); err != nil {
+			return store, err
+		}
+	}
+	if err := s.save(); err != nil { // ReadState refuses a folder that has stores but no state
+		return store, err
+	}
+	if o.Idle != nil {
+		defer o.Idle()()
+	}
+	in, err := openThin(s, g.Extent, c.Delta)
+	if err != nil {
+		return store, err
+	}
+	defer in.close()
+	w := newRebuilding(store, c, o.Composing)
+	made, found, err := s.write(ctx, s.dir.composed(), func(out io.Writer) error {
+		return w.write(ctx, in, out, string(s.dir))
+	}, w.total())
+	if err != nil {
+		return store, err
+	}
+	w.add(w.all) // the sizes in the lock and in delta.json may be others
+	g.discard()  // the thin delta
+	*g = *made
+	store.ID, store.Size, store.Token, store.Verity = g.id, g.Size, found.Token, g.tree
+	return store, nil
+}
+
+// reattachWhole is for the store of a thin delta that was attached as a whole before.
+func reattachWhole(ctx context.Context, s *session, store Store, src source, o AttachOptions) (Attached, error) {
+	s.state.store(store.ID).Thin = store.Thin
+	if err := s.save(); err != nil {
+		return Attached{}, err
+	}
+	return s.reattach(ctx, *s.state.known(store.ID), src, o)
+}
+
+// rebuildAgain makes the store of a thin delta that was attached before.
+func rebuildAgain(ctx context.Context, s *session, g *staged, store Store, o AttachOptions) (Store, error) {
+	c, err := s.sources.content(g)
+	if err == nil {
+		err = s.admit(store, c)
+	}
+	if err != nil {
+		return store, err
+	}
+	again, err := rebuild(ctx, s, g, store, c, o)
+	if err == nil && again.ID != store.ID { // the encoder is another one
+		err = fmt.Errorf("%w: %s, not %s", ErrThinDiffers, Short(again.ID), Short(store.ID))
+	}
+	return again, err
+}
+
+// thinSource is an open thin delta with its bases.
+type thinSource struct {
+	documents squashfsFile
+	layers    *thin.Reader
+	bases     []thin.Store
+	files     []io.Closer
+}
+
+// openThin opens a thin delta that was verified, and those of the mounted stores that have layers which it reads.
+func openThin(s *session, e Extent, d pinset.Delta) (in *thinSource, err error) {
+	in = &thinSource{}
+	defer func() {
+		if err != nil {
+			in.close()
+		}
+	}()
+	if in.documents, err = openSquashfs(e); err != nil {
+		return in, err
+	}
+	in.files = append(in.files, in.documents)
+	mounted, err := readMountTable()
+	if err != nil {
+		return in, err
+	}
+	roots, _ := providers(append(s.slots.mountedExcept(Store{}, mounted), s.slots.others...), needsOf(d.Thin.Reads))
+	for _, root := range roots {
+		device, err := deviceAt(root) // not the file: the device may verify what is read
+		if errors.Is(err, ErrMissing) {
+			continue // a folder of another program
+		}
+		if err != nil {
+			return in, err
+		}
+		base, err := in.open(device)
+		if err != nil {
+			return in, err
+		}
+		base.Name = baseName(s, root)
+		in.bases = append(in.bases, base)
+	}
+	itself, err := in.open(e)
+	if err != nil {
+		return in, err
+	}
+	in.layers, err = thin.Open(itself, thin.Limits{})
+	return in, err
+}
+
+// baseName names the store at a slot in messages.
+func baseName(s *session, root string) string {
+	for _, o := range s.state.Stores {
+		if s.slots.path(o) == root {
+			return fmt.Sprintf("the store %s, slot %s", o.Title(), o.Slot)
+		}
+	}
+	if root == s.slots.all[0] {
+		return "the appliance's own store"
+	}
+	return "the store at " + root
+}
+
+func (in *thinSource) open(e Extent) (thin.Store, error) {
+	f, err := open(e.Path, os.O_RDONLY)
+	if err != nil {
+		return thin.Store{}, err
+	}
+	in.files = append(in.files, f)
+	return thin.Store{
+		Name: e.Path, Size: e.Size,
+		File: io.NewSectionReader(transfer.WithDeadline(f, transfer.ReadDeadline), e.Offset, e.Size),
+	}, nil
+}
+
+func (in *thinSource) close() {
+	for _, f := range in.files {
+		_ = f.Close() // only read
+	}
+}
