@@ -36,6 +36,7 @@ func replaceStep(ctx context.Context, m stores.Manager) error {
 // after, each attached store is mounted after the next pass, and the same command succeeds then.
 func TestFaultAtEachOperationOfANode(t *testing.T) {
 	folders, pins := buildDeltas(t, 2)
+	thinDelta := attachStep(thinOf(t, pins[1], folders[0]))
 	first, second, main := attachStep(folders[1]), attachStep(folders[2]), emptyMainStore(t)
 	detach := func(ctx context.Context, m stores.Manager) error {
 		_, _, err := m.DetachUnused(ctx, main)
@@ -46,7 +47,8 @@ func TestFaultAtEachOperationOfANode(t *testing.T) {
 		return err
 	}
 	for name, c := range map[string]faultyCommand{
-		"attach": {do: first, stores: 1},
+		"attach":              {do: first, stores: 1},
+		"attach a thin delta": {do: thinDelta, stores: 1},
 		"rollback": {before: []step{first}, do: rollbackStep, stores: 1,
 			again: func(ctx context.Context, m stores.Manager) error {
 				if err := rollbackStep(ctx, m); !errors.Is(err, stores.ErrNoPrevious) { // the pass has completed it
