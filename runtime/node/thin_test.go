@@ -186,6 +186,27 @@ func TestThinDeltaInterrupted(t *testing.T) {
 	}
 }
 
+// A store that is damaged is put together again from its thin delta, and is the same then.
+func TestThinDeltaRepairsItsStore(t *testing.T) {
+	base, delta := thinPair(t, 300_000)
+	m := newManager(t, base, "50m")
+	store := attach(t, m, stores.AttachOptions{Source: delta})
+	reboot(t, m)
+	if err := os.Truncate(filepath.Join(m.Dir, store.ID.Encoded()+".squashfs"), 4096); err != nil {
+		t.Fatal(err)
+	}
+	for _, repaired := range []bool{true, false} {
+		a, err := m.Attach(t.Context(), stores.AttachOptions{Source: delta})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Repaired != repaired || !a.Found || a.Store.ID != store.ID || a.Store.Thin != store.Thin {
+			t.Errorf("got %+v, want the store %+v, repaired %v", a, store, repaired)
+		}
+		wantMounted(t, m, 1)
+	}
+}
+
 // A changed byte of the base matters only in a content that is needed: then the message names the base, the layer and
 // the path. One in the thin delta is found before anything in it is read, and so is a missing end.
 func TestThinDeltaWithChangedBytes(t *testing.T) {

@@ -52,6 +52,8 @@ func TestInvalidState(t *testing.T) {
 		"context":          {`"current"`, `"selinuxContext":"\"","current"`, "selinuxContext "},
 		"refused":          {`"current"`, `"refused":{"id":"x","reason":""},"current"`, `refused: id "x"`},
 		"release":          {`{"id":"SHA","store":"SHA"`, `{"id":"sha256:","store":"SHA"`, "releases[1]: id "},
+		"thin delta":       {`"slot":"1"`, `"slot":"1","thin":"x"`, `stores[0]: thin "x"`},
+		"its thin delta":   {`{"id":"SHA","store":"SHA"`, `{"id":"SHA","thin":"x","store":"SHA"`, `releases[1]: thin "x"`},
 		"its store":        {`{"id":"SHA","store":"SHA"`, `{"id":"SHA","store":"b"`, `releases[1]: store "b"`},
 		"its set":          {`"worker.yaml"`, `"../worker.yaml"`, "releases[1]: sets: "},
 		"current":          {`"current":"SHA"`, `"current":"c"`, `current "c"`},
