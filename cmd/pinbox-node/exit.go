@@ -171,7 +171,8 @@ var table = []cli.Row{
 	{
 		thin.ErrBase, cli.ExitDamaged,
 		"attach the delta that `pinbox delta` makes without --thin, or a full store of the release: they read nothing of " +
-			"this base; or detach the base and attach it again from its medium; `pinbox-node verify` finds all its damaged layers",
+			"this base; or detach the base and attach it again from its medium; `pinbox-node verify` finds all layers " +
+			"that are damaged",
 	},
 	{thin.ErrDamaged, cli.ExitDamaged, "find out who made it; `pinbox verify` with --base checks the original"},
 	{stores.ErrDamaged, cli.ExitDamaged, "check the original with `pinbox verify`, and copy it again"},

@@ -59,7 +59,8 @@ func storesIn(dir string) ([]string, error) {
 	var found []string
 	for _, name := range names {
 		store, _ := layout.CutPart(name)
-		known := strings.HasSuffix(store, layout.AttachedSuffix) || strings.HasSuffix(store, filepath.Ext(layout.ThinStoreFile))
+		suffix := filepath.Ext(store)
+		known := suffix == layout.AttachedSuffix || suffix == filepath.Ext(layout.ThinStoreFile)
 		if known && !strings.HasPrefix(store, ".") {
 			found = append(found, store)
 		}

@@ -19,16 +19,18 @@ import (
 // thinSystem is a testSystem whose releases are built anew, each on a base with some updates.
 type thinSystem struct {
 	*testSystem
-	// full are the folders of stores of the releases with all layers.
+	// full are the folders of stores with all layers of the releases, except the last one.
 	full []string
+	// whole are the folders of other deltas, by those of thin ones.
+	whole map[string]string
 }
 
-// newThinSystem makes a node with the first release, and full stores and deltas of the others.
+// newThinSystem makes a node with the first release.
 func newThinSystem(t *testing.T, releases int) (*thinSystem, *sample.Registry) {
 	t.Helper()
 	s, registry, _ := newSystemOf(t, (*sample.Registry).PushRebuilt, releases)
-	all := &thinSystem{s, []string{s.stores[0]}}
-	for _, pins := range s.pins[1:] {
+	all := &thinSystem{s, []string{s.stores[0]}, map[string]string{}}
+	for _, pins := range s.pins[1 : releases-1] {
 		o := appliance.Options(t, sample.SetNamed("worker", pins...))
 		o.Appliance.Spec.Node.Store.VolumeLabel = "PINBOX" // it can be on a medium
 		appliance.Build(t, o)
@@ -37,53 +39,45 @@ func newThinSystem(t *testing.T, releases int) (*thinSystem, *sample.Registry) {
 	return all, registry
 }
 
-// thin builds the thin delta of a release for nodes with each of the bases.
+// thin builds the thin delta of a release for nodes with each of the bases, and the other delta for them.
 func (s *thinSystem) thin(release int, bases ...string) (folder string) {
 	s.t.Helper()
-	o := appliance.Options(s.t, sample.SetNamed("worker", s.pins[release]...))
-	o.From, o.Thin = bases, true
-	if _, err := builder.Delta(s.t.Context(), o); err != nil {
-		s.t.Fatal(err)
+	var folders []string
+	for _, thin := range []bool{true, false} {
+		o := appliance.Options(s.t, sample.SetNamed("worker", s.pins[release]...))
+		o.From, o.Thin = bases, thin
+		if _, err := builder.Delta(s.t.Context(), o); err != nil {
+			s.t.Fatal(err)
+		}
+		folders = append(folders, o.Out)
 	}
-	return o.Out
-}
-
-// whole builds the delta of a release for nodes with each of the bases.
-func (s *thinSystem) whole(release int, bases ...string) (folder string) {
-	s.t.Helper()
-	o := appliance.Options(s.t, sample.SetNamed("worker", s.pins[release]...))
-	o.From = bases
-	if _, err := builder.Delta(s.t.Context(), o); err != nil {
-		s.t.Fatal(err)
-	}
-	return o.Out
+	s.whole[folders[0]] = folders[1]
+	return folders[0]
 }
 
 func thinFile(folder string) string { return filepath.Join(folder, artifact.ThinStoreFile) }
 
-// digestOf returns the SHA-256 of the store in a folder.
-func digestOf(t *testing.T, folder string) string {
+// digestOf returns the SHA-256 of a file.
+func digestOf(t *testing.T, file string) string {
 	t.Helper()
-	return strings.Fields(fixtures.Run(t, "sha256sum", filepath.Join(folder, artifact.DeltaStoreFile)))[0]
+	return "sha256:" + strings.Fields(fixtures.Run(t, "sha256sum", file))[0]
 }
 
-// wantStore checks that the store in a slot is that of a delta, byte for byte, and was made of a thin delta.
-func (s *thinSystem) wantStore(slot, delta string) {
+// wantStore checks that the store which was made of a thin delta is that of the other delta for its bases, byte for
+// byte.
+func (s *thinSystem) wantStore(thin string) {
 	s.t.Helper()
 	state, err := stores.ReadState(filepath.Join(s.Root, "var/lib/pinbox/stores.d"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	want := digestOf(s.t, filepath.Join(s.whole[thin], artifact.DeltaStoreFile))
 	for _, o := range state.Stores {
-		if o.Slot != slot {
-			continue
+		if o.Thin.String() == digestOf(s.t, thinFile(thin)) && o.ID.String() == want {
+			return
 		}
-		if want := digestOf(s.t, delta); o.ID.Encoded() != want || o.Thin == "" {
-			s.t.Errorf("slot %s: got the store %s, of the thin delta %q, want %s and one", slot, o.ID, o.Thin, want)
-		}
-		return
 	}
-	s.t.Errorf("slot %s: got no store, want one", slot)
+	s.t.Errorf("got the stores %+v, want %s", state.Stores, want)
 }
 
 // Thin deltas of rebuilt releases are attached without a registry, a restart of CRI-O or its notice: from a folder, as
@@ -91,8 +85,7 @@ func (s *thinSystem) wantStore(slot, delta string) {
 // over one that is used in place. What comes out are the stores of ordinary deltas.
 func TestThinDeltas(t *testing.T) {
 	s, registry := newThinSystem(t, 5)
-	first, firstWhole := s.thin(1, s.full[0]), s.whole(1, s.full[0])
-	second, secondWhole := s.thin(2, s.full[1]), s.whole(2, s.full[1])
+	first, second := s.thin(1, s.full[0]), s.thin(2, s.full[1])
 	third := s.thin(3, s.full[1], s.full[2]) // alternatives: the node has one of them
 	fourth := s.thin(4, s.full[3])
 	if err := registry.Close(); err != nil {
@@ -106,19 +99,18 @@ func TestThinDeltas(t *testing.T) {
 		t.Errorf("got %s, want that the store was put together", out)
 	}
 	s.wantRelease(1)
-	s.wantStore("1", firstWhole)
-	for _, again := range []string{first, firstWhole} { // the other one is the same store
+	s.wantStore(first)
+	for _, again := range []string{first, s.whole[first]} { // the other one is the same store
 		if out := s.mustRun("attach", again).Out; !strings.Contains(out, "was attached before, at slot 1: nothing was copied") {
 			t.Errorf("got %s, want that nothing was done", out)
 		}
 	}
-	digest := "sha256:" + strings.Fields(fixtures.Run(t, "sha256sum", thinFile(second)))[0]
 	alone := filepath.Join(t.TempDir(), "received") // over a link
 	fixtures.Run(t, "cp", thinFile(second), alone)
 	s.wantExit(3, "the SHA-256 of the store is unknown", "attach", alone)
-	s.mustRun("attach", alone, "--digest", digest)
+	s.mustRun("attach", alone, "--digest", digestOf(t, alone))
 	s.wantRelease(2)
-	s.wantStore("2", secondWhole)
+	s.wantStore(second)
 	s.checkContainers(0)
 	if s.Process() != crio {
 		t.Errorf("got a new process of CRI-O, %d, want %d", s.Process(), crio)
@@ -128,6 +120,7 @@ func TestThinDeltas(t *testing.T) {
 	s.wantRelease(1)
 	s.mustRun("attach", second)
 	s.wantRelease(2)
+	s.stopContainer(old)
 
 	s.mustRun("compact")
 	s.Stop(syscall.SIGTERM)
@@ -136,24 +129,31 @@ func TestThinDeltas(t *testing.T) {
 	if out := s.mustRun("attach", second).Out; !strings.Contains(out, "nothing was copied") {
 		t.Errorf("got %s, want that the release in the compacted store is known", out)
 	}
-	s.mustRun("attach", newLoopDevice(t, third))
+	s.attachOverOthers(third, fourth)
+}
+
+// attachOverOthers attaches the third thin delta from a medium, to a node with a compacted store of the second release,
+// and the fourth one over a store of the third release that is used in place.
+func (s *thinSystem) attachOverOthers(third, fourth string) {
+	s.t.Helper()
+	s.mustRun("attach", newLoopDevice(s.t, third))
 	s.wantRelease(3)
+	s.wantStore(third)
 	s.mustRun("rollback")
 	s.wantRelease(2)
 	s.mustRun("detach") // the store of the third
 	if out := s.mustRun("attach", third, "--auto").Out; !strings.Contains(out, "nothing was changed") {
-		t.Errorf("got %s, want that a thin delta which was detached is not attached by itself", out)
+		s.t.Errorf("got %s, want that a thin delta which was detached is not attached by itself", out)
 	}
-
-	medium := filepath.Join(t.TempDir(), "third.iso")
-	if err := artifact.Medium(t.Context(), artifact.MediumOptions{Dir: s.full[3], Out: medium}); err != nil {
-		t.Fatal(err)
+	medium := filepath.Join(s.t.TempDir(), "third.iso")
+	if err := artifact.Medium(s.t.Context(), artifact.MediumOptions{Dir: s.full[3], Out: medium}); err != nil {
+		s.t.Fatal(err)
 	}
 	s.mustRun("attach", medium, "--in-place")
 	s.mustRun("attach", fourth)
 	s.wantRelease(4)
+	s.wantStore(fourth)
 	s.checkConsistency([]string{"attach"})
-	s.stopContainer(old)
 }
 
 // wantRelease checks that the images of a release are pinned, and their containers.

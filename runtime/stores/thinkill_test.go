@@ -15,7 +15,7 @@ import (
 // completes.
 func TestKilledWhileAThinDeltaIsAttached(t *testing.T) {
 	s, registry := newThinSystem(t, 2)
-	delta, whole := s.thin(1, s.full[0]), s.whole(1, s.full[0])
+	delta := s.thin(1, s.full[0])
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestKilledWhileAThinDeltaIsAttached(t *testing.T) {
 	t.Logf("killed: %v, ended: %d", k.Killed, k.Ended)
 	s.mustRun("attach", delta)
 	s.wantRelease(1)
-	s.wantStore("1", whole)
+	s.wantStore(delta)
 	s.checkConsistency([]string{"attach"})
 }
 
