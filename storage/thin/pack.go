@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"runtime/debug"
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
@@ -28,7 +29,7 @@ type task struct {
 
 // pack makes all blocks, and writes them. It returns their size in bytes.
 func (m *Maker) pack(ctx context.Context, p *plan, data io.Writer) (size int64, err error) {
-	runtime.GC() // of the plan's garbage
+	debug.FreeOSMemory() // of the plan, and of the packing of the store
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
