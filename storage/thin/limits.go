@@ -22,10 +22,10 @@ const (
 	maxRows = 1 << 20
 	// maxBlock is the limit for a block of a solid stream in bytes, and maxDictionary for its
 	// dictionary: a reader holds one block of each kind and one dictionary.
-	maxBlock      = 4 << 20
-	maxDictionary = 6 << 20
+	maxBlock      = 3 << 19
+	maxDictionary = 5 << 19
 	// window is that of the encoder in bytes: an old content is at most a dictionary away from the new one.
-	window = 8 << 20
+	window = 4 << 20
 	// maxRepeats is how often a block is decompressed, on average, because contents are not in the
 	// order of their stream. A maker repeats no contents shorter than minRepeated from other blocks: one
 	// needs its own block, and the next content the current block again.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"runtime/debug"
 
 	"github.com/opencontainers/go-digest"
 )
@@ -20,7 +21,7 @@ type Maker struct {
 	// Cache keeps blocks for other runs; nil keeps none.
 	Cache Cache
 	// Workers is how many blocks are compressed at the same time, by default as many as there are CPUs.
-	// Each takes some 90 MiB. The result does not depend on it.
+	// Each takes some 80 MiB. The result does not depend on it.
 	Workers int
 	// Progress is called with the number of bytes that were compressed, of all; nil is not called.
 	Progress func(done, of int64)
@@ -69,6 +70,7 @@ func (m *Maker) Make(ctx context.Context, data Data) (*Made, error) {
 	if err != nil {
 		return nil, err
 	}
+	debug.FreeOSMemory() // of the encoders
 	p.count()
 	content, err := p.index.encode()
 	if err != nil {

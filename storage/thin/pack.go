@@ -199,11 +199,17 @@ func (p *plan) key(j job) digest.Digest {
 
 // compress compresses blocks.
 func (m *Maker) compress(work <-chan *task) {
-	// Encoder.EncodeAll would need a second encoder, which has tables of 68 MiB.
-	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false),
-		zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithWindowSize(window), zstd.WithLowerEncoderMem(true))
+	var enc *zstd.Encoder
+	dictionary := false // enc has had one
 	for t := range work {
-		if t.err = err; err == nil {
+		// The library makes new tables for the first block with a dictionary, and for the first one without: those
+		// before are freed first.
+		if has := len(t.dictionary) > 0; enc == nil || has != dictionary {
+			enc, dictionary = nil, has
+			runtime.GC()
+			enc, t.err = newEncoder()
+		}
+		if t.err == nil {
 			t.err = t.compress(enc)
 		}
 		if t.err == nil && m.Cache != nil {
@@ -211,6 +217,12 @@ func (m *Maker) compress(work <-chan *task) {
 		}
 		close(t.done)
 	}
+}
+
+// newEncoder returns an encoder of streams: Encoder.EncodeAll would need a second encoder, which has tables of 68 MiB.
+func newEncoder() (*zstd.Encoder, error) {
+	return zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false),
+		zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithWindowSize(window), zstd.WithLowerEncoderMem(true))
 }
 
 func (t *task) compress(enc *zstd.Encoder) error {
