@@ -125,6 +125,8 @@ var notInScripts = []struct{ prefix, why string }{
 	{"echo registry.k8s.io/pause", "the session has it in the list"},
 	{"grep -rh pause_image", "takes a node; the session has a variable"},
 	{"systemctl ", "takes a node: TestSetUpMachine"},
+	{"kubectl ", "takes an API server: fixtures/kube applies the same files to one"},
+	{"echo 'PINBOX_NODE_FLAGS=", "a file of variables"},
 	{"dnf ", "another program"},
 	{"podman ", "another program: TestSetUpMachine has skopeo, which reads the same files"},
 	{"mkdir -p /var/lib/pinbox", "takes root: the tests of storage/root mount stores likewise"},
