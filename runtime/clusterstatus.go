@@ -27,13 +27,14 @@ func (c *ClusterStatus) Lines() (lines []string) {
 	at := c.Since.UTC().Format(time.RFC3339)
 	switch c.State {
 	case "unreachable":
-		lines = append(lines, fmt.Sprintf("since %s the API of the cluster does not answer, and its sets stay as they were: %s",
-			at, c.Reason))
+		lines = append(lines, fmt.Sprintf(
+			"since %s the API of the cluster does not answer, and its sets stay as they were: %s", at, c.Reason))
 	case "notServed":
 		lines = append(lines, fmt.Sprintf("since %s the cluster has no sets, and those that it had stay: %s", at, c.Reason))
 	}
 	for _, name := range c.Kept {
-		lines = append(lines, fmt.Sprintf("set %s of the cluster stays, though the API has lost it or has an older one", name))
+		lines = append(lines, fmt.Sprintf(
+			"set %s of the cluster stays, though the API has lost it or has an older one", name))
 	}
 	for _, name := range c.NoPool {
 		lines = append(lines, fmt.Sprintf("set %s of the cluster is for no pool: it has no role label", name))

@@ -205,8 +205,8 @@ func (m *Maker) compress(work <-chan *task) {
 		// The library makes new tables for the first block with a dictionary, and for the first one without: those
 		// before are freed first.
 		if has := len(t.dictionary) > 0; enc == nil || has != dictionary {
-			enc, dictionary = nil, has
-			runtime.GC()
+			dictionary = has
+			runtime.GC() // of enc, too, which is not used any more
 			enc, t.err = newEncoder()
 		}
 		if t.err == nil {
