@@ -264,9 +264,8 @@ func (s *session) add(
 	s.state.SELinuxContext, s.state.Refused = s.mounts.selinuxContext, nil
 	s.state.Stores = append(s.state.Stores, store)
 	if !o.KeepSets {
-		r := Release{
-			ID: store.ID, Thin: store.Thin, Store: store.ID, ReleaseID: store.ReleaseID, Sets: c.Sets, Program: program,
-		}
+		r := Release{ID: store.ID, Thin: store.Thin, Store: store.ID, ReleaseID: store.ReleaseID, Sets: c.Sets}
+		r.Program = program
 		if err := s.releases.makeCurrent(&s.state, r); err != nil {
 			s.state = before
 			return a, errors.Join(err, s.dir.sweep(s.state))
